@@ -238,7 +238,7 @@ int conform_settle(struct conform *c)
 {
     int rc = c->be ? pp_backend_synchronize(c->be) : 0;
     while (c->notes) {
-        struct conform_note *n = c->notes;
+        PP_OWN_MEMORY struct conform_note *n = c->notes;
         if (rc == 0 && (n->kind == MESSAGE || n->kind == FLOATS))
             rc = compare(n);
         if (n->kind == TAKEN)
@@ -246,7 +246,6 @@ int conform_settle(struct conform *c)
         free(n->host);
         free(n->want);
         c->notes = n->next;
-        free(n);
     }
     return rc;
 }

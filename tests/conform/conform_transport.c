@@ -96,7 +96,7 @@ static int run_threads(int size, const char *flavour,
                        int (*body)(struct pp_transport *tp, struct pp_backend *be))
 {
     struct worker workers[64];
-    struct pp_threads *group = NULL;
+    PP_OWN(pp_threads_destroy) struct pp_threads *group = NULL;
     EXPECT(size >= 1 && size <= 64, "1 to 64 ranks");
     PP_TRY(pp_threads_create(size, &group));
     for (int r = 0; r < size; r++) {
@@ -108,7 +108,6 @@ static int run_threads(int size, const char *flavour,
         pthread_join(workers[r].thread, NULL);
         rc = workers[r].rc < 0 ? workers[r].rc : rc;
     }
-    pp_threads_destroy(&group);
     return rc;
 }
 

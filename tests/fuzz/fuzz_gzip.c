@@ -49,9 +49,8 @@ static void damaged(const uint8_t *how, const uint8_t *data, size_t n)
         gz[at] ^= (uint8_t)(how[3] | 1);
     else
         bytes = at;
-    uint8_t *got = try(gz, bytes, &idx);
+    PP_OWN_MEMORY uint8_t *got = try(gz, bytes, &idx);
     pp_assert(!got || ((how[0] & 1) && idx.n == n && memcmp(got, data, n) == 0));
-    pp_free(got);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -9,7 +9,7 @@ static struct fuzz_file file = {-1, ""};
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct pp_array head = {0}, idx = {0};
-    uint8_t *bytes = NULL;
+    PP_OWN_MEMORY uint8_t *bytes = NULL;
     const char *path = fuzz_file(&file, data, size);
     int rc_head = pp_idx_read(path, &head, NULL);
     int rc = pp_idx_read(path, &idx, (void **)&bytes);
@@ -22,6 +22,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pp_assert(rc_head == 0 && head.n == idx.n);
     pp_assert((uint64_t)idx.dims[0] * idx.dims[1] * idx.dims[2] * idx.dims[3] == idx.n);
     pp_assert(gz || (size == begin + idx.n && memcmp(bytes, data + begin, idx.n) == 0));
-    pp_free(bytes);
     return 0;
 }

@@ -20,7 +20,7 @@ static void check(const struct pp_dataset *ds)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static struct pp_config cfg;
-    struct pp_dataset *ds = NULL, *look = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL, *look = NULL;
     bool npy = size > 0 && data[0] == 0x93;
     const char *path = fuzz_file(&file, data, size);
     snprintf(cfg.data.dataset, sizeof(cfg.data.dataset), "%s", npy ? "npy" : "csv");
@@ -42,7 +42,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         pp_assert(ds->n == look->n && ds->classes == look->classes);
         check(ds);
     }
-    pp_dataset_destroy(&look);
-    pp_dataset_destroy(&ds);
     return 0;
 }

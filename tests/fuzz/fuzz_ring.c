@@ -8,13 +8,13 @@ static struct fuzz_file file = {-1, ""};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    struct pp_ring *ring = NULL;
+    PP_OWN(pp_ring_destroy) struct pp_ring *ring = NULL;
     int rc = pp_ring_open(fuzz_file(&file, data, size), &ring);
     if (rc < 0) {
         fuzz_refused(rc);
         return 0;
     }
-    struct pp_diagnosis d = {0};
+    PP_OWN(pp_diagnosis_fini) struct pp_diagnosis d = {0};
     struct pp_event events[64];
     uint64_t next = 0, lost = 0;
     size_t n = pp_ring_copy(ring, 0, events, 64, &next, &lost);
@@ -29,7 +29,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pp_diagnosis_print_ranks(&d, f);
     pp_diagnosis_print_json(&d, "", "", f);
     fclose(f);
-    pp_diagnosis_fini(&d);
-    pp_ring_destroy(&ring);
     return 0;
 }

@@ -23,7 +23,7 @@ static void same_again(const struct pp_config *a, const struct pp_setting *items
 {
     static char was[LINES_MAX][PP_CONFIG_VALUE_MAX], is[PP_CONFIG_VALUE_MAX];
     struct pp_setting again[LINES_MAX];
-    struct pp_config *b = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *b = NULL;
     int at[LINES_MAX];
     for (int k = 0; k < n; k++) {
         at[k] = 0;
@@ -37,7 +37,6 @@ static void same_again(const struct pp_config *a, const struct pp_setting *items
         pp_assert(pp_config_key_value(b, at[k], is, sizeof(is)) == 0);
         pp_assert(strcmp(was[k], is) == 0);
     }
-    pp_config_destroy(&b);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

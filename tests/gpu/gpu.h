@@ -65,12 +65,11 @@ static inline void pack_values(void *out, float *host, size_t n, size_t element)
 
 static inline void send_values(struct pp_backend *be, struct array *a, float *host)
 {
-    void *packed = pp_alloc(a->n + 1, a->element);
+    PP_OWN_MEMORY void *packed = pp_alloc(a->n + 1, a->element);
     assert_non_null(packed);
     pack_values(packed, host, a->n, a->element);
     if (a->n > 0)
         CHECK_OK(pp_backend_to_device(be, a->at, packed, a->n * a->element));
-    pp_free(packed);
 }
 
 static inline struct array values_on_device(struct pp_backend *be, float *host, size_t n, int off)
@@ -85,17 +84,15 @@ static inline struct array values_on_device(struct pp_backend *be, float *host, 
 /* Full of NaN, which shows what was never written. */
 static inline struct array unset(struct pp_backend *be, size_t n, int off)
 {
-    float *host = nans(n);
+    PP_OWN_MEMORY float *host = nans(n);
     struct array a = on_device(be, host, n, off);
-    pp_free(host);
     return a;
 }
 
 static inline struct array unset_values(struct pp_backend *be, size_t n, int off)
 {
-    float *host = nans(n);
+    PP_OWN_MEMORY float *host = nans(n);
     struct array a = values_on_device(be, host, n, off);
-    pp_free(host);
     return a;
 }
 
@@ -121,7 +118,7 @@ static inline float *from_device(struct pp_backend *be, const struct array *a)
 static inline void check_near_of(struct pp_backend *be, const struct array *got, const float *want,
                                  double part, const float *scale, const char *what)
 {
-    float *host = from_device(be, got);
+    PP_OWN_MEMORY float *host = from_device(be, got);
     double most = 0;
     for (size_t i = 0; i < got->n; i++)
         most = fmax(most, fabs((double)scale[i])); /* fmax leaves NaN out */
@@ -132,7 +129,6 @@ static inline void check_near_of(struct pp_backend *be, const struct array *got,
                      (double)want[i], part * most);
         }
     }
-    pp_free(host);
 }
 
 static inline void check_near(struct pp_backend *be, const struct array *got, const float *want,
@@ -144,13 +140,11 @@ static inline void check_near(struct pp_backend *be, const struct array *got, co
 static inline void check_same_bits(struct pp_backend *be, const struct array *a,
                                    const struct array *b, const char *what)
 {
-    float *x = from_device(be, a), *y = from_device(be, b);
+    PP_OWN_MEMORY float *x = from_device(be, a), *y = from_device(be, b);
     CHECK_INT_EQ(a->n, b->n);
     for (size_t i = 0; i < a->n; i++)
         if (memcmp(&x[i], &y[i], sizeof(x[i])) != 0)
             fail_msg("%s[%zu] is %.9g here and %.9g there", what, i, (double)x[i], (double)y[i]);
-    pp_free(x);
-    pp_free(y);
 }
 
 /* What each precision promises against sums in double. */

@@ -36,8 +36,8 @@ static void windows_are_gathered(struct pp_backend *be, struct pp_backend *plain
 
 static void check_gathers(enum pp_precision precision, double part)
 {
-    struct pp_backend *be = open_gpu(precision, true);
-    struct pp_backend *plain = open_backend("reference");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(precision, true);
+    PP_OWN(pp_backend_close) struct pp_backend *plain = open_backend("reference");
     const int widths[] = {1, 3, 4, 12, 784};
     const uint32_t index[] = {4, 0, 2, 2, 3};
     for (int w = 0; w < COUNT(widths); w++) {
@@ -95,8 +95,6 @@ static void check_gathers(enum pp_precision precision, double part)
         pp_backend_free(be, classes, sizeof(labels));
         pp_backend_free(be, chosen, sizeof(got));
     }
-    pp_backend_close(&be);
-    pp_backend_close(&plain);
 }
 
 /* Tokens, of which bfloat16 could not tell large ones apart, are exact in every precision. */
@@ -108,8 +106,8 @@ TEST(gathers_take_the_chosen_rows)
 
 static void check_activations(enum pp_precision precision, double part)
 {
-    struct pp_backend *be = open_gpu(precision, true);
-    struct pp_backend *plain = open_backend("reference");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(precision, true);
+    PP_OWN(pp_backend_close) struct pp_backend *plain = open_backend("reference");
     const size_t sizes[] = {1, 4, 7, 1024, 4099};
     for (int s = 0; s < COUNT(sizes); s++) {
         for (int a = 0; a < COUNT(activations); a++) {
@@ -154,8 +152,6 @@ static void check_activations(enum pp_precision precision, double part)
             pp_free(dy);
         }
     }
-    pp_backend_close(&be);
-    pp_backend_close(&plain);
 }
 
 TEST(activations_go_forth_and_back_as_the_plain_ones_do)
@@ -170,11 +166,11 @@ static void check_loss(struct pp_backend *be, struct pp_backend *plain, int B, i
                        float smoothing)
 {
     size_t n = (size_t)B * C;
-    int32_t *labels = pp_alloc((size_t)B, sizeof(*labels));
+    PP_OWN_MEMORY int32_t *labels = pp_alloc((size_t)B, sizeof(*labels));
     size_t bytes = (size_t)B * sizeof(*labels);
     for (int r = 0; r < B; r++)
         labels[r] = r % 5 == 4 ? -1 : r * 7 % C;
-    float *want = nans(n);
+    PP_OWN_MEMORY float *want = nans(n);
     struct array x = values_on_device(be, logits, n, 0);
     struct pp_loss_sums before = {1.5, 2, 3, 4}, sums = before, got;
     CHECK_OK(cross_entropy(plain, B, C, logits, labels, 0.25f, smoothing, &sums, want));
@@ -197,19 +193,17 @@ static void check_loss(struct pp_backend *be, struct pp_backend *plain, int B, i
     drop(be, &x);
     pp_backend_free(be, there, sizeof(sums));
     pp_backend_free(be, classes, bytes);
-    pp_free(labels);
-    pp_free(want);
 }
 
 static void check_losses(enum pp_precision precision)
 {
-    struct pp_backend *be = open_gpu(precision, true);
-    struct pp_backend *plain = open_backend("reference");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(precision, true);
+    PP_OWN(pp_backend_close) struct pp_backend *plain = open_backend("reference");
     const int sizes[][2] = {{1, 1},    {1, 2},    {32, 10},  {7, 3},
                             {17, 256}, {256, 10}, {601, 10}, {3, 1025}};
     for (int s = 0; s < COUNT(sizes); s++) {
         int B = sizes[s][0], C = sizes[s][1];
-        float *logits = noise("logits", (size_t)B * C);
+        PP_OWN_MEMORY float *logits = noise("logits", (size_t)B * C);
         for (int scale = 1; scale <= 100; scale *= 100) {
             for (int i = 0; i < B * C; i++)
                 logits[i] *= (float)scale;
@@ -220,12 +214,9 @@ static void check_losses(enum pp_precision precision)
         logits[B * C - 1] = NAN;
         check_loss(be, plain, B, C, logits, 0);
         check_loss(be, plain, B, C, logits, 0.1f);
-        pp_free(logits);
     }
     float ties[] = {1, 3, 3, -INFINITY, 2, 2, 2, 2};
     check_loss(be, plain, 2, 4, ties, 0);
-    pp_backend_close(&be);
-    pp_backend_close(&plain);
 }
 
 TEST(the_loss_is_near_the_plain_one_also_of_large_logits_and_nans)
@@ -238,12 +229,12 @@ TEST(the_loss_is_near_the_plain_one_also_of_large_logits_and_nans)
 
 TEST(sums_of_buffers_are_those_of_the_formulas)
 {
-    struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
-    struct pp_backend *plain = open_backend("reference");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
+    PP_OWN(pp_backend_close) struct pp_backend *plain = open_backend("reference");
     const size_t sizes[] = {0, 1, 3, 4, 257, 4096, 4097, 100003};
     for (int s = 0; s < COUNT(sizes); s++) {
         size_t n = sizes[s];
-        float *a = noise("a", n), *g = noise("g", n);
+        PP_OWN_MEMORY float *a = noise("a", n), *g = noise("g", n);
         struct array dea = on_device(be, a, n, 0), deg = on_device(be, g, n, 0);
         struct array elsewhere = on_device(be, g, n, 1);
         double want, got[2];
@@ -264,11 +255,7 @@ TEST(sums_of_buffers_are_those_of_the_formulas)
         drop(be, &dea);
         drop(be, &deg);
         drop(be, &elsewhere);
-        pp_free(a);
-        pp_free(g);
     }
-    pp_backend_close(&be);
-    pp_backend_close(&plain);
 }
 
 static void upload_args(struct pp_backend *be, struct pp_optimizer_args *there,
@@ -291,7 +278,7 @@ static void check_optimizer(struct pp_backend *be, struct pp_backend *plain, siz
                                      .weight_decay = 0.1f,
                                      .grad_scale = 0.7f};
     float *zeros = pp_alloc(n, sizeof(*zeros)), *g = noise("g", n), *p = noise("p", n);
-    float *m = pp_alloc(n, sizeof(*m)), *v = pp_alloc(n, sizeof(*v));
+    PP_OWN_MEMORY float *m = pp_alloc(n, sizeof(*m)), *v = pp_alloc(n, sizeof(*v));
     bool has_m = kind != PP_OPT_SGD, has_v = kind == PP_OPT_ADAM || kind == PP_OPT_ADAMW;
     struct array deg = on_device(be, g, n, 0);
     struct array dep[2], dem[2], dev[2];
@@ -331,21 +318,17 @@ static void check_optimizer(struct pp_backend *be, struct pp_backend *plain, siz
     pp_free(zeros);
     pp_free(g);
     pp_free(p);
-    pp_free(m);
-    pp_free(v);
 }
 
 TEST(optimizers_step_as_the_plain_ones_do_however_the_buffer_is_split)
 {
-    struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
-    struct pp_backend *plain = open_backend("reference");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
+    PP_OWN(pp_backend_close) struct pp_backend *plain = open_backend("reference");
     const size_t sizes[] = {1, 8, 1000, 4099};
     for (int s = 0; s < COUNT(sizes); s++)
         for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++)
             for (int nesterov = 0; nesterov <= (kind == PP_OPT_MOMENTUM); nesterov++)
                 check_optimizer(be, plain, sizes[s], kind, nesterov, s % 2);
-    pp_backend_close(&be);
-    pp_backend_close(&plain);
 }
 
 /* ---- verdicts */
@@ -361,7 +344,7 @@ static void check_verdict(struct pp_backend *be, struct pp_backend *plain, int n
 {
     int ranks = 4, columns = n + 1;
     size_t bytes = (size_t)(ranks * columns) * sizeof(double);
-    double *votes = pp_alloc((size_t)(ranks * columns), sizeof(*votes));
+    PP_OWN_MEMORY double *votes = pp_alloc((size_t)(ranks * columns), sizeof(*votes));
     for (int i = 0; i < ranks * columns; i++)
         votes[i] = (i * 7 % 11) / 3.0;
     if (bad >= 0)
@@ -399,13 +382,12 @@ static void check_verdict(struct pp_backend *be, struct pp_backend *plain, int n
     assert_true(got.sums.loss == want.sums.loss && got.sums.rows == want.sums.rows);
     pp_backend_free(be, there, sizeof(got));
     pp_backend_free(be, ballots, bytes);
-    pp_free(votes);
 }
 
 TEST(verdicts_are_those_of_the_host_to_the_bit)
 {
-    struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
-    struct pp_backend *plain = open_backend("reference");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
+    PP_OWN(pp_backend_close) struct pp_backend *plain = open_backend("reference");
     const int sizes[] = {1, 3, 300, 700};
     for (int s = 0; s < COUNT(sizes); s++) {
         int n = sizes[s], all = 4 * (n + 1);
@@ -415,8 +397,6 @@ TEST(verdicts_are_those_of_the_host_to_the_bit)
             check_verdict(be, plain, n, bad[b], 0.5);
         }
     }
-    pp_backend_close(&be);
-    pp_backend_close(&plain);
 }
 
 int main(void)

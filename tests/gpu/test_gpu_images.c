@@ -55,7 +55,7 @@ TEST(convolutions_are_the_plain_ones)
         }
         struct copies c = {0};
         struct pp_weight_part parts[2][2] = {0};
-        float *dz = noise("dz", out), *x = noise("x", in);
+        PP_OWN_MEMORY float *dz = noise("dz", out), *x = noise("x", in);
         struct array on_dz = values_on_device(be, dz, out, 0);
         struct array on_x = values_on_device(be, x, in, 0);
         for (int k = 0; k < 2; k++) { /* twice the same */
@@ -73,8 +73,6 @@ TEST(convolutions_are_the_plain_ones)
         drop(be, &scratch);
         drop(be, &on_dz);
         drop(be, &on_x);
-        pp_free(dz);
-        pp_free(x);
     }
 }
 

@@ -269,7 +269,7 @@ TEST(attention_is_the_plain_one)
                                                      of[i].heads / of[i].kv_heads, of[i].width);
         there = here;
         here.scratch = pp_alloc(scratch, sizeof(float));
-        float *working = here.scratch;
+        PP_OWN_MEMORY float *working = here.scratch;
         ARRAY(q, q_n);
         ARRAY(k, kv_n);
         ARRAY(v, kv_n);
@@ -291,7 +291,6 @@ TEST(attention_is_the_plain_one)
         ARRAY(dk, kv_n);
         ARRAY(dv, kv_n);
         RUN(attention_backward);
-        pp_free(working);
     }
 }
 

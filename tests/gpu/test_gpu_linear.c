@@ -56,7 +56,7 @@ static void forward_is_near(struct pp_backend *be, struct pp_backend *plain, str
 {
     size_t bo = (size_t)l->B * l->O;
     for (int a = 0; a < COUNT(activations); a++) {
-        float *y = nans(bo), *z = nans(bo);
+        PP_OWN_MEMORY float *y = nans(bo), *z = nans(bo);
         CHECK_OK(pp_backend_linear_forward(plain, l->B, l->I, l->O, l->x, l->W, NULL, l->b,
                                            activations[a], z, y));
         struct array dy = unset_values(be, bo, 0), dz = unset_values(be, bo, 0);
@@ -72,16 +72,14 @@ static void forward_is_near(struct pp_backend *be, struct pp_backend *plain, str
         drop(be, &dy);
         drop(be, &dz);
         drop(be, &alone);
-        pp_free(y);
-        pp_free(z);
     }
 }
 
 static void backward_is_near(struct pp_backend *be, struct pp_backend *plain, struct layer *l,
                              double part)
 {
-    float *dx = nans((size_t)l->B * l->I), *dW = nans((size_t)l->O * l->I);
-    float *db = nans((size_t)l->O);
+    PP_OWN_MEMORY float *dx = nans((size_t)l->B * l->I), *dW = nans((size_t)l->O * l->I);
+    PP_OWN_MEMORY float *db = nans((size_t)l->O);
     CHECK_OK(pp_backend_linear_backward_input(plain, l->B, l->I, l->O, l->dz, l->W, NULL, dx));
     CHECK_OK(pp_backend_linear_backward_input(be, l->B, l->I, l->O, l->z_in.at, l->w.at,
                                               l->packed.at, l->dx.at));
@@ -108,14 +106,11 @@ static void backward_is_near(struct pp_backend *be, struct pp_backend *plain, st
         check_near(be, &l->dW, dW, part, "dW");
         check_near(be, &l->db, db, part, "db");
     }
-    pp_free(dx);
-    pp_free(dW);
-    pp_free(db);
 }
 
 TEST(products_are_near_the_sums_in_double)
 {
-    struct pp_backend *plain = open_backend("reference");
+    PP_OWN(pp_backend_close) struct pp_backend *plain = open_backend("reference");
     for (int p = 0; p < COUNT(precisions); p++) {
         for (int exact = 0; exact <= 1; exact++) {
             struct pp_backend *be = open_gpu(precisions[p].precision, exact);
@@ -129,7 +124,6 @@ TEST(products_are_near_the_sums_in_double)
             pp_backend_close(&be);
         }
     }
-    pp_backend_close(&plain);
 }
 
 /* All three products of one layer, whose arrays lie `off` floats behind a boundary. */
@@ -218,7 +212,7 @@ TEST(exact_gives_the_same_bits_on_another_rank_and_a_part_of_the_device)
 /* W, b and their gradients lie `off` floats behind a boundary, as those behind an odd layer do. */
 static void check_prepared(enum pp_precision precision, bool exact, int off)
 {
-    struct pp_backend *be = open_gpu(precision, exact);
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(precision, exact);
     struct layer rows, weights;
     const int shape[] = {20, 7, 33};
     open_layer(be, shape, 0, &rows);
@@ -251,7 +245,6 @@ static void check_prepared(enum pp_precision precision, bool exact, int off)
     drop(be, &z);
     close_layer(be, &rows);
     close_layer(be, &weights);
-    pp_backend_close(&be);
 }
 
 TEST(what_was_prepared_takes_no_memory_later)
@@ -266,7 +259,7 @@ TEST(what_was_prepared_takes_no_memory_later)
 
 TEST(without_rows_a_weight_gradient_is_zero_or_stays)
 {
-    struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
     const float some[] = {1, 2, 3, 4, 5, 6}, zeros[6] = {0};
     struct pp_weight_part parts[] = {{.B = 0, .dz = NULL, .x = NULL},
                                      {.B = 0, .dz = NULL, .x = NULL}};
@@ -283,7 +276,6 @@ TEST(without_rows_a_weight_gradient_is_zero_or_stays)
     CHECK_OK(back_in_place(be, 0, PP_ACT_RELU, NULL, NULL));
     drop(be, &dW);
     drop(be, &db);
-    pp_backend_close(&be);
 }
 
 TEST(a_nan_comes_through_every_activation)

@@ -40,8 +40,8 @@ static int run_cases(struct pp_transport *tp, struct pp_backend *be)
 static int run_rank(struct pp_transport *inner, int device)
 {
     struct pp_backend_choice choice = {.threads = 1, .device = device};
-    struct pp_backend *be = NULL;
-    struct pp_transport *tp = NULL;
+    PP_OWN(pp_backend_close) struct pp_backend *be = NULL;
+    PP_OWN(pp_transport_destroy) struct pp_transport *tp = NULL;
     int rc = pp_backend_resolve("cuda", &choice.ops);
     rc = rc < 0 ? rc : pp_backend_open_choice(&choice, &be);
     if (rc == 0) {
@@ -55,19 +55,16 @@ static int run_rank(struct pp_transport *inner, int device)
             pp_transport_abort(tp);
     }
     pp_transport_destroy(&inner);
-    pp_transport_destroy(&tp);
-    pp_backend_close(&be);
     return rc;
 }
 
 static int alone(void)
 {
-    struct pp_threads *group = NULL;
+    PP_OWN(pp_threads_destroy) struct pp_threads *group = NULL;
     struct pp_transport *tp = NULL;
     PP_TRY(pp_threads_create(1, &group));
     int rc = pp_threads_attach(group, 0, &tp);
     rc = rc < 0 ? rc : run_rank(tp, 0);
-    pp_threads_destroy(&group);
     return rc;
 }
 

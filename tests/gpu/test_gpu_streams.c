@@ -19,9 +19,9 @@ static void reach(struct pp_backend *be, void *mark)
 
 TEST(a_mark_orders_the_streams_of_two_ranks)
 {
-    struct pp_backend *a = open_gpu(PP_PRECISION_F32, true);
-    struct pp_backend *b = open_gpu(PP_PRECISION_F32, true);
-    float *ones = pp_alloc(N, sizeof(*ones));
+    PP_OWN(pp_backend_close) struct pp_backend *a = open_gpu(PP_PRECISION_F32, true);
+    PP_OWN(pp_backend_close) struct pp_backend *b = open_gpu(PP_PRECISION_F32, true);
+    PP_OWN_MEMORY float *ones = pp_alloc(N, sizeof(*ones));
     for (int i = 0; i < N; i++)
         ones[i] = 1;
     struct array x = on_device(a, ones, N, 0), y = on_device(a, ones, N, 0);
@@ -48,14 +48,11 @@ TEST(a_mark_orders_the_streams_of_two_ranks)
     pp_backend_mark_destroy(b, free);
     drop(a, &x);
     drop(a, &y);
-    pp_free(ones);
-    pp_backend_close(&b);
-    pp_backend_close(&a);
 }
 
 TEST(timed_marks_tell_how_long_the_device_took)
 {
-    struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
     struct array x = on_device(be, NULL, N, 0);
     void *from, *to;
     uint64_t ns;
@@ -74,7 +71,6 @@ TEST(timed_marks_tell_how_long_the_device_took)
     pp_backend_mark_destroy(be, from);
     pp_backend_mark_destroy(be, to);
     drop(be, &x);
-    pp_backend_close(&be);
 }
 
 /* One step of one layer on rank a, whose product rank b adds up: y = relu(x W + b), sum += y. */
@@ -185,8 +181,8 @@ TEST(memory_is_copied_from_one_device_to_another)
         print_message("there is one device\n");
         skip();
     }
-    float *ours = noise("x", N);
-    struct pp_backend *a = open_gpu(PP_PRECISION_F32, true), *b = NULL;
+    PP_OWN_MEMORY float *ours = noise("x", N);
+    PP_OWN(pp_backend_close) struct pp_backend *a = open_gpu(PP_PRECISION_F32, true), *b = NULL;
     struct array x = on_device(a, ours, N, 0);
     void *filled;
     CHECK_OK(pp_backend_mark_create(a, false, &filled));
@@ -200,9 +196,6 @@ TEST(memory_is_copied_from_one_device_to_another)
     drop(b, &y);
     drop(a, &x);
     pp_backend_mark_destroy(a, filled);
-    pp_backend_close(&b);
-    pp_backend_close(&a);
-    pp_free(ours);
 }
 
 TEST(a_device_that_is_not_there_is_refused)
@@ -218,14 +211,13 @@ TEST(a_device_that_is_not_there_is_refused)
 
 TEST(more_memory_than_there_is_is_refused_with_both_numbers)
 {
-    struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
     void *p = NULL;
     CHECK_FAILS(pp_backend_alloc(be, (size_t)1 << 50, &p), PP_ERESOURCE, "1073741824.0 MiB asked");
     struct array x = on_device(be, (const float[]){1}, 1, 0); /* and goes on */
     CHECK_OK(pp_backend_add(be, 1, x.at, x.at));
     check_near(be, &x, (const float[]){2}, 0, "x");
     drop(be, &x);
-    pp_backend_close(&be);
 }
 
 int main(void)

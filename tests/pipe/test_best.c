@@ -4,7 +4,6 @@
 #include "train_run.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "command.h"
 #include "ppcli/bench.h"

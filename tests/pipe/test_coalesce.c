@@ -27,12 +27,10 @@ static int group_of(const char *exact, const char *coalesce, const char *batch, 
                     const char *replicas)
 {
     const char *list[] = {exact, coalesce, batch, m, replicas, NULL};
-    struct pp_config *cfg = config_of(list);
-    struct pp_model *model = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = config_of(list);
+    PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
     CHECK_OK(pp_model_create(cfg, NULL, &model));
     int k = pp_layout_coalesce(cfg, model, cfg->pipeline.microbatches);
-    pp_model_destroy(&model);
-    pp_config_destroy(&cfg);
     return k;
 }
 
@@ -109,12 +107,10 @@ TEST(texts_have_more_rows_than_samples)
     const char *list[] = {"model.type=gpt",      "model.vocab_size=11",      "model.n_layer=1",
                           "model.n_head=1",      "model.n_embd=8",           "model.block_size=64",
                           "train.batch_size=16", "pipeline.microbatches=16", NULL};
-    struct pp_config *cfg = config_of(list);
-    struct pp_model *model = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = config_of(list);
+    PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
     CHECK_OK(pp_model_create(cfg, NULL, &model));
     CHECK_INT_EQ(pp_layout_coalesce(cfg, model, 16), own_products() ? 4 : 1);
-    pp_model_destroy(&model);
-    pp_config_destroy(&cfg);
 }
 
 TEST(the_memory_of_groups_is_predicted)
@@ -129,12 +125,12 @@ TEST(the_memory_of_groups_is_predicted)
 static int weights_of_step(struct pp_config *cfg, int *mb, int *timed)
 {
     struct pp_run run;
-    struct pp_threads *group = NULL;
-    struct pp_transport *tp = NULL;
-    struct pp_backend *be = NULL;
-    struct pp_dataset *data = NULL;
-    struct pp_ring *ring = NULL;
-    struct pp_exec *x = NULL;
+    PP_OWN(pp_threads_destroy) struct pp_threads *group = NULL;
+    PP_OWN(pp_transport_destroy) struct pp_transport *tp = NULL;
+    PP_OWN(pp_backend_close) struct pp_backend *be = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *data = NULL;
+    PP_OWN(pp_ring_destroy) struct pp_ring *ring = NULL;
+    PP_OWN(pp_exec_destroy) struct pp_exec *x = NULL;
     struct pp_event events[256];
     int n = 0;
     CHECK_OK(pp_run_prepare(cfg, PP_RUN_REAL, &run));
@@ -154,12 +150,6 @@ static int weights_of_step(struct pp_config *cfg, int *mb, int *timed)
     struct pp_exec_times times;
     assert_true(pp_exec_times(x, 0, &times));
     *timed = (int)times.n[PP_OP_W];
-    pp_exec_destroy(&x);
-    pp_ring_destroy(&ring);
-    pp_dataset_destroy(&data);
-    pp_backend_close(&be);
-    pp_transport_destroy(&tp);
-    pp_threads_destroy(&group);
     pp_run_fini(&run);
     return n;
 }
@@ -195,9 +185,8 @@ TEST(groups_that_end_with_smaller_microbatches_are_timed_too)
                           "train.batch_size=25",     "train.optimizer=sgd",
                           "pipeline.microbatches=8", "train.exact=off",
                           "train.coalesce=4",        NULL};
-    struct pp_config *cfg = config_of(list);
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = config_of(list);
     int mb[64], timed;
     CHECK_INT_EQ(weights_of_step(cfg, mb, &timed), 2);
     CHECK_INT_EQ(timed, 4);
-    pp_config_destroy(&cfg);
 }

@@ -2,7 +2,6 @@
 /* Verdicts from rings that are written by hand: what no real run can be made to do at will. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "../unit/test.h"
 #include "command.h"

@@ -83,9 +83,9 @@ static int prepare(const char *sizes, const char *samples, const char *batch,
         {"data.dataset", "synthetic", "test"},   {"model.sizes", sizes, "test"},
         {"data.train_samples", samples, "test"}, {"train.batch_size", batch, "test"},
         {"pipeline.stages", "2", "test"},        {"pipeline.microbatches", microbatches, "test"}};
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     CHECK_OK(pp_config_load(NULL, list, 6, pp_cli_names(), &cfg));
-    struct pp_run run = {0};
+    PP_OWN(pp_run_fini) struct pp_run run = {0};
     int rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run);
     if (rc == 0) {
         for (int r = 0; r < run.layout->stages; r++) {
@@ -98,8 +98,6 @@ static int prepare(const char *sizes, const char *samples, const char *batch,
         CHECK_INT_EQ(pp_config_problem_count(cfg), 1);
         assert_non_null(strstr(pp_config_problem_text(cfg, 0), "more than any machine has"));
     }
-    pp_run_fini(&run);
-    pp_config_destroy(&cfg);
     return rc;
 }
 

@@ -2,10 +2,8 @@
 /* Interrupted and resumed is the same as uninterrupted, whatever shape the ranks have before and
  * after. */
 #include <ftw.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "../unit/test.h"
 #include "command.h"

@@ -6,7 +6,6 @@
 #include "train_run.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "ppcli/exec.h"

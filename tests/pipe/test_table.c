@@ -13,7 +13,7 @@
 static void write_table(const char *schedule, int stages, int chunks, int microbatches, bool comms)
 {
     struct pp_geometry g = {.stages = stages, .chunks = chunks, .microbatches = microbatches};
-    struct pp_plan *plan = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     CHECK_OK(pp_plan_build(schedule, &g, &plan));
     FILE *f = fopen(TABLE, "w");
     assert_non_null(f);
@@ -22,7 +22,6 @@ static void write_table(const char *schedule, int stages, int chunks, int microb
     else
         CHECK_OK(pp_plan_print_csv(plan, f));
     fclose(f);
-    pp_plan_destroy(&plan);
 }
 
 static void run_with(const char *schedule, const char *stages, const char *microbatches,

@@ -5,7 +5,6 @@
 #include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "command.h"
 #include "ppcli/config.h"
@@ -43,7 +42,7 @@ static const char *number(const char *from, const char *key, double *out)
 
 static void read_summary(const char *dir, struct outcome *out)
 {
-    char *text = read_text(dir, "summary.json");
+    PP_OWN_MEMORY char *text = read_text(dir, "summary.json");
     assert_non_null(text);
     number(text, "test_accuracy", &out->test_accuracy);
     number(text, "test_loss", &out->test_loss);
@@ -54,12 +53,11 @@ static void read_summary(const char *dir, struct outcome *out)
     assert_non_null(sha);
     memcpy(out->sha, sha + strlen("\"weights_sha256\": \""), 64);
     out->sha[64] = '\0';
-    free(text);
 }
 
 static void read_steps(const char *dir, struct outcome *out)
 {
-    char *text = read_text(dir, "metrics.jsonl");
+    PP_OWN_MEMORY char *text = read_text(dir, "metrics.jsonl");
     assert_non_null(text);
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         if (strstr(line, "\"type\":\"step\"")) {
@@ -67,7 +65,6 @@ static void read_steps(const char *dir, struct outcome *out)
             assert_non_null(number(line, "loss", &out->step_loss[out->n_steps++]));
         }
     }
-    free(text);
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *where)

@@ -21,10 +21,9 @@ static inline struct pp_config *make_config(enum pp_activation act, const int *s
 
 static inline struct pp_model *make_model(enum pp_activation act, const int *sizes, int n_sizes)
 {
-    struct pp_config *cfg = make_config(act, sizes, n_sizes);
+    PP_OWN_MEMORY struct pp_config *cfg = make_config(act, sizes, n_sizes);
     struct pp_model *m = NULL;
     CHECK_OK(pp_model_create(cfg, NULL, &m));
-    pp_free(cfg);
     return m;
 }
 

@@ -278,14 +278,13 @@ static inline void tear_down(struct net *t)
 static inline void cut(struct net *t, int n, const int *rows)
 {
     int in = t->m->inputs;
-    float *all = noise("batch", (size_t)(ROWS * in));
+    PP_OWN_MEMORY float *all = noise("batch", (size_t)(ROWS * in));
     for (int i = 0; in == T && i < ROWS * in; i++)
         all[i] = floorf((all[i] + 1) / 2 * TOKENS);
     for (int mb = 0, at = 0; mb < n; at += rows[mb++]) {
         t->rows[mb] = rows[mb];
         memcpy(t->x[mb], all + at * in, (size_t)(rows[mb] * in) * sizeof(*all));
     }
-    pp_free(all);
 }
 
 static inline void forward(struct net *t, int mb)
@@ -300,11 +299,10 @@ static inline void forward(struct net *t, int mb)
 static inline void set_dy(struct net *t, int mb)
 {
     size_t width = (size_t)t->m->outputs, at = 0;
-    float *all = noise("dy", ROWS * width);
+    PP_OWN_MEMORY float *all = noise("dy", ROWS * width);
     for (int i = 0; i < mb; i++)
         at += (size_t)t->rows[i] * width;
     memcpy(t->dy[mb], all + at, (size_t)t->rows[mb] * width * sizeof(*all));
-    pp_free(all);
 }
 
 static inline void backward(struct net *t, int mb)

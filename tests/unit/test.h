@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "ppcli/err.h"
+#include "ppcli/mem.h"
 #include "../runner.h"
 
 /* cmocka 1.1.5 reports skip() as "not ok ... # SKIP", which TAP readers, meson's too, count as a

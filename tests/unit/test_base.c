@@ -73,7 +73,8 @@ TEST(normal_numbers_are_those_of_the_normal_law)
     enum {
         N = 1 << 20
     };
-    float *z = pp_alloc(N, sizeof(*z)), again[50];
+    PP_OWN_MEMORY float *z = pp_alloc(N, sizeof(*z));
+    float again[50];
     uint64_t s = pp_rng_stream("init:conv1.weight", 0);
     pp_rng_normal(7, s, 0, 0, 1, N, z);
     double moment[5] = {0};
@@ -118,7 +119,6 @@ TEST(normal_numbers_are_those_of_the_normal_law)
     pp_rng_normal(7, s, 0, 3, 0.5f, 50, again);
     for (int i = 0; i < 50; i++)
         assert_float_equal(again[i], 3 + 0.5f * z[i], 3e-7f);
-    pp_free(z);
 }
 
 TEST(a_permutation_holds_every_number_once)
@@ -192,7 +192,7 @@ TEST(sha256_is_the_same_with_and_without_the_processors_help)
 
 TEST(json_is_escaped_and_numbers_read_back)
 {
-    char *text = NULL;
+    PP_OWN_MEMORY char *text = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
     struct pp_json j = pp_json_begin(f, 0);
@@ -214,7 +214,6 @@ TEST(json_is_escaped_and_numbers_read_back)
                        "\"third\":0.3333333333333333,\"nan\":null,"
                        "\"a\":[-9223372036854775808,18446744073709551615,true,{}],"
                        "\"none\":null}\n");
-    free(text);
 }
 
 TEST(a_large_arena_lies_on_huge_pages)

@@ -2,8 +2,6 @@
 /* The bubble and its parts: they add up, whatever the plan, the times and the measurement. */
 #include "test.h"
 
-#include <math.h>
-
 #include "ppcli/bubble.h"
 #include "ppcli/mem.h"
 
@@ -64,18 +62,17 @@ TEST(the_parts_add_up)
 
 TEST(equal_stages_have_no_imbalance)
 {
-    struct pp_plan *plan = plan_of("gpipe", 4, 1, 8);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("gpipe", 4, 1, 8);
     struct pp_bubble b = explain(plan, 0, 1, 1, 0.3);
     assert_float_equal(b.schedule, 1 - 24.0 / 30, 1e-12); /* I leaves before W */
     assert_float_equal(b.imbalance, 0, 1e-12);
     assert_float_equal(b.waiting, 0.1, 1e-12);
-    pp_plan_destroy(&plan);
 }
 
 /* One stage with most of the work: no schedule can idle less than the others must. */
 TEST(a_heavy_stage_is_imbalance_and_is_named)
 {
-    struct pp_plan *plan = plan_of("zb-h2", 2, 1, 8);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("zb-h2", 2, 1, 8);
     double least = 1 - 9.0 / (2 * 6); /* of 9 units of work, 6 on stage 1 */
     struct pp_bubble b = explain(plan, 1, 2, 0, least);
     CHECK_INT_EQ(b.busiest, 1);
@@ -84,12 +81,11 @@ TEST(a_heavy_stage_is_imbalance_and_is_named)
     assert_true(b.imbalance > 0.2);
     char text[PP_BUBBLE_TEXT_MAX];
     assert_non_null(strstr(pp_bubble_text(&b, text), "stage 1 has 67 % of the work"));
-    pp_plan_destroy(&plan);
 }
 
 TEST(hand_overs_and_launches_are_waiting)
 {
-    struct pp_plan *plan = plan_of("1f1b", 2, 1, 4);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("1f1b", 2, 1, 4);
     double arrays[6], work[2], step;
     struct pp_sim_costs costs;
     struct pp_bubble b;
@@ -105,5 +101,4 @@ TEST(hand_overs_and_launches_are_waiting)
     assert_float_equal(b.imbalance, 0, 1e-12);
     assert_float_equal(b.waiting, idle - b.schedule, 1e-12);
     assert_true(b.waiting > 0.05);
-    pp_plan_destroy(&plan);
 }

@@ -17,18 +17,17 @@ TEST_IN_FOLDER(any_number_of_ranks_reads_what_any_other_wrote)
         CHECK_OK(save_at(&pp_io_system, *state, ranks, ranks));
         char name[32];
         snprintf(name, sizeof(name), "step-%08d", ranks);
-        struct pp_ckpt *ck = opened(in_folder(state, name));
+        PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = opened(in_folder(state, name));
         CHECK_INT_EQ(ck->n_parts, ranks);
         CHECK_INT_EQ(ck->checked, 4 * LAYERS);
         check_values(ck, ranks);
-        pp_ckpt_close(&ck);
     }
 }
 
 TEST_IN_FOLDER(the_state_comes_back_to_the_last_bit)
 {
     CHECK_OK(save_at(&pp_io_system, *state, 17, 2));
-    struct pp_ckpt *ck = opened(in_folder(state, "step-00000017"));
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = opened(in_folder(state, "step-00000017"));
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     CHECK_INT_EQ(s->step, 17);
     CHECK_INT_EQ(s->epoch, 2);
@@ -43,7 +42,6 @@ TEST_IN_FOLDER(the_state_comes_back_to_the_last_bit)
     assert_true(pp_ckpt_get(s, "correct", 0) == 7.0);
     assert_true(pp_ckpt_get(s, "none", -1) == -1.0);
     CHECK_STR_EQ(ck->config, CONFIG);
-    pp_ckpt_close(&ck);
 }
 
 TEST_IN_FOLDER(numbers_and_characters_of_every_size_come_back)
@@ -102,7 +100,7 @@ TEST_IN_FOLDER(tensors_are_listed_in_the_order_of_layers)
     CHECK_OK(pp_ckpt_begin(&pp_io_system, *state, 1, HASH, 0, &save));
     CHECK_OK(pp_ckpt_write_part(&pp_io_system, &save, 0, 1, items, 6, &part));
     CHECK_OK(pp_ckpt_commit(&pp_io_system, &save, &s, "", &part, 1));
-    struct pp_ckpt *ck = opened(*state);
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = opened(*state);
     for (int i = 0; i < 6; i++) {
         const char *file = NULL;
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, &file);
@@ -112,7 +110,6 @@ TEST_IN_FOLDER(tensors_are_listed_in_the_order_of_layers)
         CHECK_INT_EQ(pp_ckpt_is_parameter(t), i != 5);
     }
     CHECK_INT_EQ(pp_ckpt_read(ck, "layers.09.bias", 0, items[0].dims, NULL, NULL), PP_EFORMAT);
-    pp_ckpt_close(&ck);
 }
 
 TEST_IN_FOLDER(what_is_learned_is_a_parameter)
@@ -139,7 +136,7 @@ TEST_IN_FOLDER(what_is_learned_is_a_parameter)
 TEST_IN_FOLDER(a_tensor_of_another_shape_is_refused)
 {
     CHECK_OK(save_at(&pp_io_system, *state, 1, 1));
-    struct pp_ckpt *ck = opened(*state);
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = opened(*state);
     struct put_target t = {.n = 0};
     static const int64_t dims[] = {1, 3};
     CHECK_FAILS(pp_ckpt_read(ck, "layers.0.weight", 2, dims, put_values, &t), PP_EFORMAT,
@@ -148,7 +145,6 @@ TEST_IN_FOLDER(a_tensor_of_another_shape_is_refused)
     CHECK_FAILS(pp_ckpt_read(ck, "layers.7.weight", 2, dims, put_values, &t), PP_EFORMAT,
                 "no tensor layers.7.weight");
     CHECK_INT_EQ(t.n, 0);
-    pp_ckpt_close(&ck);
 }
 
 TEST_IN_FOLDER(other_floats_become_floats)
@@ -176,7 +172,7 @@ TEST_IN_FOLDER(other_floats_become_floats)
     memcpy(data + 40, &(int64_t){1234567}, 8);
     file_write(in_folder(state, "x.safetensors"), b.p, b.n);
     blob_free(&b);
-    struct pp_ckpt *ck = opened(in_folder(state, "x.safetensors"));
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = opened(in_folder(state, "x.safetensors"));
     assert_null(pp_ckpt_state(ck));
     assert_null(ck->config);
     CHECK_INT_EQ(ck->checked, 0);
@@ -194,7 +190,6 @@ TEST_IN_FOLDER(other_floats_become_floats)
     t.n = 0;
     CHECK_OK(pp_ckpt_read(ck, "n", 0, (int64_t[]){0}, put_values, &t));
     assert_true(t.n == 1 && t.values[0] == 1234567);
-    pp_ckpt_close(&ck);
 }
 
 TEST_IN_FOLDER(a_checkpoint_is_opened_by_any_of_its_names)
@@ -211,10 +206,9 @@ TEST_IN_FOLDER(a_checkpoint_is_opened_by_any_of_its_names)
                  {"checkpoints", 12},
                  {".", 12}};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        struct pp_ckpt *ck = opened(in_folder(state, names[i].path));
+        PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = opened(in_folder(state, names[i].path));
         CHECK_INT_EQ(pp_ckpt_state(ck)->step, names[i].step);
         assert_true(pp_ckpt_claims(in_folder(state, names[i].path)));
-        pp_ckpt_close(&ck);
     }
     struct pp_ckpt *ck =
         opened(in_folder(state, "checkpoints/step-00000005/stage-0001-of-0002.safetensors"));
@@ -339,13 +333,11 @@ TEST_IN_FOLDER(the_stored_checkpoint_of_version_1_is_read_and_written)
     CHECK_OK(save_at(&pp_io_system, *state, 7, 2));
     for (int i = 0; i < 5; i++) {
         CHECK_OK(pp_path_format(path, "%s/%s", golden, names[i]));
-        struct blob stored = file_read(path);
+        PP_OWN(blob_free) struct blob stored = file_read(path);
         CHECK_OK(pp_path_format(path, "%s/step-00000007/%s", (char *)*state, names[i]));
-        struct blob made = file_read(path);
+        PP_OWN(blob_free) struct blob made = file_read(path);
         CHECK_INT_EQ(made.n, stored.n);
         assert_memory_equal(made.p, stored.p, stored.n);
-        blob_free(&stored);
-        blob_free(&made);
     }
 }
 

@@ -41,10 +41,9 @@ static void no_leftover_has_a_final_name(const char *dir)
     for (struct dirent *e; (e = readdir(d));) {
         if (strncmp(e->d_name, "step-", 5) == 0 && !strstr(e->d_name, ".tmp-")) {
             char path[PP_PATH_MAX];
-            struct pp_ckpt *ck = NULL;
+            PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
             CHECK_OK(pp_path_format(path, "%s/%s", dir, e->d_name));
             CHECK_OK(pp_ckpt_open(path, PP_CKPT_VERIFY, &ck));
-            pp_ckpt_close(&ck);
         }
     }
     closedir(d);
@@ -205,9 +204,8 @@ TEST_IN_FOLDER(a_failed_flush_after_two_names_were_swapped_removes_neither)
     DIR *d = opendir(*state);
     for (struct dirent *e; (e = readdir(d));) {
         if (strncmp(e->d_name, "step-", 5) == 0) {
-            struct pp_ckpt *ck = NULL;
+            PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
             CHECK_OK(pp_ckpt_open(in_folder(state, e->d_name), PP_CKPT_VERIFY, &ck));
-            pp_ckpt_close(&ck);
         }
     }
     closedir(d);

@@ -27,9 +27,8 @@ static int save_two(const char *dir, int64_t step)
 
 static int verify(const char *path)
 {
-    struct pp_ckpt *ck = NULL;
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     int rc = pp_ckpt_open(path, PP_CKPT_VERIFY, &ck);
-    pp_ckpt_close(&ck);
     return rc;
 }
 
@@ -59,7 +58,7 @@ TEST_IN_FOLDER(every_flipped_bit_is_refused_and_its_place_named)
     size_t flips = 0;
     for (int i = 0; i < NAMES; i++) {
         const char *path = in_step(state, 1, names[i]);
-        struct blob b = file_read(path);
+        PP_OWN(blob_free) struct blob b = file_read(path);
         int fd = open(path, O_RDWR);
         assert_true(fd >= 0);
         /* the data of a part are its last 8 or 4 bytes */
@@ -73,7 +72,6 @@ TEST_IN_FOLDER(every_flipped_bit_is_refused_and_its_place_named)
             flips++;
         }
         close(fd);
-        blob_free(&b);
     }
     CHECK_OK(verify(folder));
     print_message("# %zu flips\n", flips);
@@ -86,7 +84,7 @@ TEST_IN_FOLDER(every_truncation_and_an_extension_is_refused)
     CHECK_OK(pp_path_format(folder, "%s", in_step(state, 1, "")));
     for (int i = 0; i < NAMES; i++) {
         const char *path = in_step(state, 1, names[i]);
-        struct blob b = file_read(path);
+        PP_OWN(blob_free) struct blob b = file_read(path);
         for (size_t n = b.n; n-- > 0;) {
             CHECK_INT_EQ(truncate(path, (off_t)n), 0);
             bool in_tensor = i >= 3 && n >= b.n - 4;
@@ -96,7 +94,6 @@ TEST_IN_FOLDER(every_truncation_and_an_extension_is_refused)
         CHECK_INT_EQ(truncate(path, (off_t)b.n + 1), 0);
         refused_with(folder, names[i], NULL, b.n + 1);
         file_write(path, b.p, b.n);
-        blob_free(&b);
     }
     CHECK_OK(verify(folder));
 }
@@ -133,9 +130,8 @@ TEST_IN_FOLDER(links_pipes_and_folders_are_not_read)
 
 static void copy(const char *from, const char *to)
 {
-    struct blob b = file_read(from);
+    PP_OWN(blob_free) struct blob b = file_read(from);
     file_write(to, b.p, b.n);
-    blob_free(&b);
 }
 
 TEST_IN_FOLDER(files_of_another_step_are_refused)
@@ -175,11 +171,10 @@ static void seal(void **state, int64_t step, const char *head)
 /* The lines above the last one. */
 static void unseal(void **state, int64_t step, char out[4096])
 {
-    struct blob b = file_read(in_step(state, step, "MANIFEST"));
+    PP_OWN(blob_free) struct blob b = file_read(in_step(state, step, "MANIFEST"));
     assert_true(b.n < 4096 && b.n > 69);
     memcpy(out, b.p, b.n - 69);
     out[b.n - 69] = '\0';
-    blob_free(&b);
 }
 
 /* Make MANIFEST say what names[i] is now. */
@@ -287,7 +282,7 @@ TEST_IN_FOLDER(states_that_no_ppcli_wrote_are_refused)
     CHECK_OK(save_two(*state, 1));
     char folder[PP_PATH_MAX];
     CHECK_OK(pp_path_format(folder, "%s", in_step(state, 1, "")));
-    struct blob b = file_read(in_step(state, 1, "state.json"));
+    PP_OWN(blob_free) struct blob b = file_read(in_step(state, 1, "state.json"));
     static const struct {
         const char *from, *to, *words;
     } edits[] = {
@@ -321,7 +316,6 @@ TEST_IN_FOLDER(states_that_no_ppcli_wrote_are_refused)
         adopt(state, 1, 2);
         refused_with(folder, "state.json", edits[i].words, i);
     }
-    blob_free(&b);
 }
 
 TEST_IN_FOLDER(a_damaged_newest_one_is_not_used)

@@ -120,12 +120,11 @@ static inline void check_values(const struct pp_ckpt *ck, int64_t step)
 /* The step of the newest checkpoint that verifies, -1 when there is none. */
 static inline int64_t newest_step(const char *dir)
 {
-    struct pp_ckpt *ck = NULL;
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     if (pp_ckpt_open_latest(dir, PP_CKPT_VERIFY, true, &ck) < 0)
         return -1;
     int64_t step = pp_ckpt_state(ck)->step;
     check_values(ck, step);
-    pp_ckpt_close(&ck);
     return step;
 }
 

@@ -47,22 +47,20 @@ static int try_all(int (*work)(void **state), void **state)
 
 static int open_newest(void **state)
 {
-    struct pp_ckpt *ck = NULL;
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     int rc = pp_ckpt_open_latest(*state, PP_CKPT_VERIFY, true, &ck);
     if (rc == 0) {
         /* a lack of memory is no reason to take an older one */
         CHECK_INT_EQ(pp_ckpt_state(ck)->step, 2);
     }
-    pp_ckpt_close(&ck);
     return rc;
 }
 
 static int open_part(void **state)
 {
-    struct pp_ckpt *ck = NULL;
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     int rc = pp_ckpt_open(in_folder(state, "step-00000002/stage-0000-of-0002.safetensors"),
                           PP_CKPT_VERIFY, &ck);
-    pp_ckpt_close(&ck);
     return rc;
 }
 

@@ -314,18 +314,16 @@ static void make_disk(const struct recorder *r, int start, int cut, enum luck lu
 /* A checkpoint with its own name is whole, whether it is the newest or not. */
 static void check_whole(const char *dir, int cut)
 {
-    int64_t *steps = NULL;
+    PP_OWN_MEMORY int64_t *steps = NULL;
     int n = 0;
     CHECK_OK(pp_ckpt_list(dir, &steps, &n));
     for (int i = 0; i < n; i++) {
         char path[PP_PATH_MAX];
-        struct pp_ckpt *ck = NULL;
+        PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
         CHECK_OK(pp_ckpt_step_path(dir, steps[i], path));
         if (pp_ckpt_open(path, PP_CKPT_VERIFY, &ck) < 0)
             fail_msg("power lost before operation %d: %s", cut, pp_error_get()->text);
-        pp_ckpt_close(&ck);
     }
-    pp_free(steps);
 }
 
 /* Whatever the luck: `first` or `second` is found; after `saved` operations, `second`. */

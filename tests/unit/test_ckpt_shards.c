@@ -109,7 +109,7 @@ TEST_IN_FOLDER(a_mask_of_booleans_is_no_damage)
 {
     const char head[] = "{\"m\":{\"dtype\":\"BOOL\",\"shape\":[1,2],\"data_offsets\":[0,2]}}";
     struct blob b = blob_of(8 + strlen(head) + 2);
-    struct pp_ckpt *ck = NULL;
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     b.p[0] = (uint8_t)strlen(head);
     memcpy(b.p + 8, head, strlen(head));
     file_write(in_folder(state, "model.safetensors"), b.p, b.n);
@@ -118,5 +118,4 @@ TEST_IN_FOLDER(a_mask_of_booleans_is_no_damage)
     CHECK_STR_EQ(pp_st_dtype_name(pp_ckpt_tensor(ck, 0, NULL)->dtype), "BOOL");
     CHECK_FAILS(pp_ckpt_read(ck, "m", 2, (int64_t[]){1, 2}, NULL, NULL), PP_EFORMAT,
                 "tensor m is of type BOOL, expected floats");
-    pp_ckpt_close(&ck);
 }

@@ -92,20 +92,19 @@ TEST(what_is_missing_or_absurd_is_named_with_its_line)
 /* Two layers, 8 -> 4 -> 2. */
 static struct pp_model *model_of(void)
 {
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     struct pp_model *m = NULL;
     assert_non_null(cfg);
     snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
     cfg->model.n_sizes = 3;
     memcpy(cfg->model.sizes, (int[]){8, 4, 2}, 3 * sizeof(int));
     CHECK_OK(pp_model_create(cfg, NULL, &m));
-    pp_free(cfg);
     return m;
 }
 
 TEST(a_layer_takes_what_is_longer_flops_or_bytes)
 {
-    struct pp_model *m = model_of();
+    PP_OWN(pp_model_destroy) struct pp_model *m = model_of();
     struct pp_cluster c;
     struct pp_costs *costs = NULL;
     CHECK_OK(read_text(good, &c));
@@ -133,14 +132,13 @@ TEST(a_layer_takes_what_is_longer_flops_or_bytes)
     use.precision = PP_PRECISION_TF32;
     CHECK_INT_EQ(pp_costs_of_cluster(&c, &use, &costs), PP_ECONFIG);
     pp_cluster_fini(&c);
-    pp_model_destroy(&m);
 }
 
 TEST(a_measured_layer_takes_what_was_measured)
 {
-    struct pp_model *m = model_of();
+    PP_OWN(pp_model_destroy) struct pp_model *m = model_of();
     struct pp_cluster c;
-    struct pp_costs *costs = NULL;
+    PP_OWN(pp_costs_destroy) struct pp_costs *costs = NULL;
     CHECK_OK(
         read_changed("ranks", "ranks = 1\n[layers]\nlayers.0 = 4 8 12 16\nlayers.0 = 1 1 1 1", &c));
     struct pp_cluster_use use = {.model = m, .optimizer = PP_OPT_SGD, .rows = 8, .ranks = 1};
@@ -149,9 +147,7 @@ TEST(a_measured_layer_takes_what_was_measured)
     assert_float_equal(pp_costs_layer(costs, 0, 4).i, 12, 1e-9);
     assert_float_equal(pp_costs_layer(costs, 0, 8).f, 16, 1e-9); /* in proportion */
     assert_true(pp_costs_layer(costs, 1, 4).f > 0);              /* from the shares */
-    pp_costs_destroy(&costs);
     pp_cluster_fini(&c);
-    pp_model_destroy(&m);
 }
 
 /* Names are layers.0, h.0, ... in every model: one of another width is not what was measured. */

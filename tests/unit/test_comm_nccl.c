@@ -127,10 +127,9 @@ static void check_order(struct run *r)
 static void plan_of(const char *schedule, int stages, int chunks, int replicas, struct run *r)
 {
     struct pp_geometry g = {.stages = stages, .chunks = chunks, .microbatches = 2 * stages};
-    struct pp_plan *plan = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     CHECK_OK(pp_plan_build(schedule, &g, &plan));
     channels_of(plan, replicas, r);
-    pp_plan_destroy(&plan);
 }
 
 TEST(every_rank_gets_through_whatever_the_schedule_and_the_replicas)

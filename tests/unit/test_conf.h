@@ -114,7 +114,7 @@ static inline struct pp_config *good(const char *text, ...)
 /* The problems of `bytes` bytes of config are exactly these lines (NULL ends them). */
 static inline void bad_bytes(const void *text, size_t bytes, ...)
 {
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     va_list lines;
     put_file("t.ini", text, bytes);
     int rc = pp_config_load("t.ini", NULL, 0, &test_names, &cfg);
@@ -134,7 +134,6 @@ static inline void bad_bytes(const void *text, size_t bytes, ...)
     if (pp_config_problem_count(cfg) != n)
         show_problems(cfg);
     CHECK_INT_EQ(pp_config_problem_count(cfg), n);
-    pp_config_destroy(&cfg);
 }
 
 #define BAD(text, ...) bad_bytes((text), strlen(text), __VA_ARGS__, NULL)
@@ -142,7 +141,7 @@ static inline void bad_bytes(const void *text, size_t bytes, ...)
 /* A config that must have a problem that contains `words`. */
 static inline void refuses(const char *words, const char *text, ...)
 {
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     va_list args;
     if (text)
         put_text("t.ini", text);
@@ -157,7 +156,6 @@ static inline void refuses(const char *words, const char *text, ...)
         show_problems(cfg);
         fail_msg("no problem says '%s'", words);
     }
-    pp_config_destroy(&cfg);
 }
 
 /* Canonical text of a key. */

@@ -117,19 +117,17 @@ TEST(the_words_of_assignment_are_read)
                  {"pipeline.assignment=params", "params", PP_ASSIGN_PARAMS},
                  {"pipeline.assignment=time", "time", PP_ASSIGN_TIME}};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        struct pp_config *cfg = good(NULL, words[i].setting, NULL);
+        PP_OWN(pp_config_destroy) struct pp_config *cfg = good(NULL, words[i].setting, NULL);
         CHECK_INT_EQ(cfg->pipeline.assignment, words[i].kind);
         CHECK_STR_EQ(value_of(cfg, "pipeline.assignment"), words[i].word);
-        pp_config_destroy(&cfg);
     }
 }
 
 TEST(a_schedule_may_be_left_to_ppcli)
 {
-    struct pp_config *cfg = good(NULL, "pipeline.schedule=auto", NULL);
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = good(NULL, "pipeline.schedule=auto", NULL);
     CHECK_STR_EQ(cfg->pipeline.schedule, "auto");
     CHECK_STR_EQ(value_of(cfg, "pipeline.schedule"), "auto");
-    pp_config_destroy(&cfg);
 }
 
 TEST(what_the_program_chose_says_so)
@@ -183,11 +181,10 @@ TEST(ranges_must_match_stages)
 
 static void check_note(const char *a, const char *b, const char *expected)
 {
-    struct pp_config *cfg = good(NULL, a, b, NULL);
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = good(NULL, a, b, NULL);
     CHECK_INT_EQ(pp_config_note_count(cfg), expected ? 1 : 0);
     if (expected)
         CHECK_STR_EQ(pp_config_note_text(cfg, 0), expected);
-    pp_config_destroy(&cfg);
 }
 
 TEST(learning_rates_that_contradict_themselves_are_refused)

@@ -40,13 +40,12 @@ static struct pp_config *loads(const char *json, const char *ini)
 /* One problem, and these words are in it. */
 static void stops(const char *words, const char *json, const char *ini)
 {
-    struct pp_config *cfg = load(json, ini);
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = load(json, ini);
     CHECK_INT_EQ(pp_config_problem_count(cfg), 1);
     if (!strstr(pp_config_problem_text(cfg, 0), words)) {
         show_problems(cfg);
         fail_msg("no problem says '%s'", words);
     }
-    pp_config_destroy(&cfg);
 }
 
 TEST(gpt2_becomes_keys)
@@ -138,12 +137,11 @@ TEST(what_is_computed_differently_is_refused)
           "{\"architectures\":[\"GPT2LMHeadModel\"],\"attn_pdrop\":0}", "");
     stops("n_layer: ", "{\"architectures\":[\"GPT2LMHeadModel\"],\"n_layer\":-1}", "");
     stops("config.json: its JSON is damaged", "{\"architectures\"", "");
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     put_text("t.ini", "[model]\nfrom = nowhere\n");
     CHECK_INT_EQ(pp_config_load("t.ini", NULL, 0, &test_names, &cfg), PP_ECONFIG);
     assert_non_null(
         strstr(pp_config_problem_text(cfg, 0), "t.ini:2: error: model.from: cannot read "));
-    pp_config_destroy(&cfg);
 }
 
 TEST(keys_beside_it_must_agree)
@@ -167,7 +165,7 @@ TEST(keys_beside_it_must_agree)
 /* A run's own config has all that it says, and needs the folder no more. */
 TEST(what_it_says_is_written_out)
 {
-    struct pp_config *cfg = loads("{" LLAMA "}", ""), *again = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = loads("{" LLAMA "}", ""), *again = NULL;
     static const char *const models[] = {"mlp", "gpt", "llama", NULL};
     struct pp_names names = test_names;
     char hash[65], hash_again[65];
@@ -181,6 +179,4 @@ TEST(what_it_says_is_written_out)
     pp_config_hash(again, hash_again);
     CHECK_STR_EQ(hash, hash_again);
     CHECK_INT_EQ(again->model.n_hidden, 100);
-    pp_config_destroy(&cfg);
-    pp_config_destroy(&again);
 }

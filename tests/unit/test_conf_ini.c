@@ -20,10 +20,9 @@ TEST(a_line_of_any_length_is_one_key)
     for (int n = 190; n < 210; n++) {
         snprintf(text, sizeof(text), "[model]\n  sizes = 7,%*d ; comment\n[train]\nseed = 5\n",
                  n - 10, 156789);
-        struct pp_config *cfg = good(text, NULL);
+        PP_OWN(pp_config_destroy) struct pp_config *cfg = good(text, NULL);
         CHECK_INT_EQ(cfg->model.sizes[1], 156789);
         CHECK_INT_EQ(cfg->train.seed, 5);
-        pp_config_destroy(&cfg);
     }
 }
 
@@ -33,10 +32,9 @@ TEST(long_comments_are_no_problem)
     memset(text, 'c', sizeof(text));
     text[0] = '#';
     strcpy(text + 5000, "\n[train]\nlr = 0.5\n");
-    struct pp_config *cfg = good(text, NULL);
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = good(text, NULL);
     CHECK_STR_EQ(value_of(cfg, "train.lr"), "0.5");
     CHECK_STR_EQ(pp_config_origin(cfg, "train.lr"), "t.ini:3");
-    pp_config_destroy(&cfg);
 }
 
 TEST(indented_keys_are_keys)
@@ -57,9 +55,8 @@ TEST(hash_inside_a_line_is_an_error_with_a_hint)
     BAD("# fine\n[train] # no\n  # fine\nlr = 0.1 # half\nepochs = 3 ; see #7 # there\n",
         "t.ini:2: error: '#' begins a comment only at the start of a line; write '; no'",
         "t.ini:4: error: '#' begins a comment only at the start of a line; write '; half'");
-    struct pp_config *cfg = good("[run]\ndir = /x/a#b;c\n", NULL);
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = good("[run]\ndir = /x/a#b;c\n", NULL);
     CHECK_STR_EQ(cfg->run.dir, "/x/a#b;c");
-    pp_config_destroy(&cfg);
 }
 
 TEST(semicolons_begin_comments_at_the_start_or_after_a_blank)
@@ -134,9 +131,8 @@ TEST(empty_names_missing_equals_and_colons_are_errors)
         "t.ini:4: error: ':' does not separate key and value; write 'lr = 0.1'",
         "t.ini:5: error: ':' does not separate key and value; write 'lr = 0.1'",
         "t.ini:6: error: train.lr: no value; write 0 to 1000");
-    struct pp_config *cfg = good("[run]\ndir = /a:b=c\n", NULL);
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = good("[run]\ndir = /a:b=c\n", NULL);
     CHECK_STR_EQ(cfg->run.dir, "/a:b=c");
-    pp_config_destroy(&cfg);
 }
 
 TEST(bytes_that_are_no_text_are_errors_with_their_line)
@@ -213,13 +209,12 @@ TEST(thousands_of_problems_are_counted_and_the_list_is_capped)
         memcpy(text + 3 * i, "x\n\n", 3);
     put_file("t.ini", text, 15000);
     free(text);
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     CHECK_FAILS(pp_config_load("t.ini", NULL, 0, &test_names, &cfg), PP_ECONFIG,
                 "t.ini: 5000 problems");
     CHECK_INT_EQ(pp_config_problem_count(cfg), 1000);
     CHECK_STR_EQ(pp_config_problem_text(cfg, 999),
                  "t.ini:1999: error: 'x' has no '='; write 'key = value'");
-    pp_config_destroy(&cfg);
 }
 
 TEST(a_file_of_more_than_a_mebibyte_is_refused)
@@ -228,13 +223,12 @@ TEST(a_file_of_more_than_a_mebibyte_is_refused)
     char *text = malloc(bytes);
     memset(text, '\n', bytes);
     put_file("t.ini", text, bytes);
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     CHECK_FAILS(pp_config_load("t.ini", NULL, 0, &test_names, &cfg), PP_ENOINPUT,
                 "no config: t.ini: more than 1048576 bytes");
     put_file("t.ini", text, bytes - 1);
     free(text);
     CHECK_OK(pp_config_load("t.ini", NULL, 0, &test_names, &cfg));
-    pp_config_destroy(&cfg);
 }
 
 TEST(what_is_no_file_is_refused_clearly_and_at_once)
@@ -263,7 +257,7 @@ TEST(standard_input_is_a_config_too)
     put_text("t.ini", "[run]\ndir = out\n[train]\nlr = x\n");
     int fd = open("t.ini", O_RDONLY);
     assert_true(dup2(fd, STDIN_FILENO) >= 0);
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     int rc = pp_config_load("-", NULL, 0, &test_names, &cfg);
     dup2(saved, STDIN_FILENO);
     close(saved);
@@ -275,5 +269,4 @@ TEST(standard_input_is_a_config_too)
     char dir[PP_PATH_MAX];
     CHECK_OK(pp_path_format(dir, "%s/out", test_dir));
     CHECK_STR_EQ(cfg->run.dir, dir);
-    pp_config_destroy(&cfg);
 }

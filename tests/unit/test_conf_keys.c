@@ -152,9 +152,8 @@ TEST(an_unknown_section_is_a_usage_error_with_a_suggestion)
 
 static void hash_of(char out[65], const char *setting)
 {
-    struct pp_config *cfg = good("[train]\nepochs = 3\n", setting, NULL);
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = good("[train]\nepochs = 3\n", setting, NULL);
     pp_config_hash(cfg, out);
-    pp_config_destroy(&cfg);
 }
 
 TEST(the_hash_follows_the_numbers_of_a_run_and_nothing_else)

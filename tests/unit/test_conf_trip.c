@@ -163,13 +163,13 @@ TEST(a_written_config_loads_back_to_the_same_values)
         assert_non_null(f);
         print_random_config(f);
         fclose(f);
-        struct pp_config *a = NULL, *b = NULL;
+        PP_OWN(pp_config_destroy) struct pp_config *a = NULL, *b = NULL;
         int rc = pp_config_load("t.ini", NULL, 0, &test_names, &a);
         if (rc < 0) {
             show_problems(a);
             fail_msg("config %d: %s", i, pp_error_get()->text);
         }
-        char *text = written(a);
+        PP_OWN_MEMORY char *text = written(a);
         put_text("t.ini", text);
         CHECK_OK(pp_config_load("t.ini", NULL, 0, &test_names, &b));
         check_same(a, b, text);
@@ -177,20 +177,16 @@ TEST(a_written_config_loads_back_to_the_same_values)
         pp_config_hash(a, ha);
         pp_config_hash(b, hb);
         CHECK_STR_EQ(ha, hb);
-        free(text);
-        pp_config_destroy(&a);
-        pp_config_destroy(&b);
     }
 }
 
 TEST(the_resolved_config_names_the_origin_of_every_value)
 {
     struct pp_config *cfg = good("[train]\nlr = 0.5\n", "train.epochs=7", NULL);
-    char *text = written(cfg);
+    PP_OWN_MEMORY char *text = written(cfg);
     assert_non_null(strstr(text, "\n; from --set\nepochs = 7\n"));
     assert_non_null(strstr(text, "\n; from t.ini:2\nlr = 0.5\n"));
     assert_non_null(strstr(text, "\n; default\nseed = 1\n"));
-    free(text);
     pp_config_destroy(&cfg);
 }
 
@@ -222,10 +218,9 @@ TEST(a_full_disk_is_an_io_error)
         print_message("# skipped: no /dev/full here\n");
         skip();
     }
-    struct pp_config *cfg = good(NULL, NULL);
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = good(NULL, NULL);
     CHECK_FAILS(pp_config_write(cfg, f), PP_EIO, "cannot write the resolved config");
     fclose(f);
-    pp_config_destroy(&cfg);
 }
 
 /* One random edit: flip, delete, insert, repeat or swap lines, cut. */
@@ -285,7 +280,7 @@ TEST(damaged_files_load_or_give_problems_and_never_crash)
         for (int edits = 1 + below(6); edits > 0; edits--)
             n = mutate(text, n, sizeof(text));
         put_file("t.ini", text, n);
-        struct pp_config *cfg = NULL;
+        PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
         int rc = pp_config_load("t.ini", NULL, 0, &test_names, &cfg);
         assert_non_null(cfg);
         if (rc == 0) {
@@ -309,7 +304,6 @@ TEST(damaged_files_load_or_give_problems_and_never_crash)
                 assert_null(strpbrk(p, "\n\r\x1B"));
             }
         }
-        pp_config_destroy(&cfg);
     }
     print_message("# %d loaded, %d refused\n", loaded, refused);
     assert_true(loaded > 50 && refused > 500);
@@ -321,7 +315,7 @@ static char *outcome(const char *name)
     char *text = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     int rc = pp_config_load(name, NULL, 0, &test_names, &cfg);
     assert_non_null(cfg);
     for (int i = 0; i < pp_config_problem_count(cfg); i++)
@@ -332,7 +326,6 @@ static char *outcome(const char *name)
             fprintf(f, "%s = %s (%s)\n", key, value_of(cfg, key), pp_config_origin(cfg, key));
     }
     fclose(f);
-    pp_config_destroy(&cfg);
     return text;
 }
 
@@ -373,7 +366,7 @@ TEST(the_corpus_says_what_it_always_said)
 TEST(the_shipped_configs_load_and_say_how_to_run_them)
 {
     char dir[PP_PATH_MAX], path[PP_PATH_MAX], text[4096], command[512];
-    struct dirent **files = NULL;
+    PP_OWN_MEMORY struct dirent **files = NULL;
     /* the schedules that they use; all of them live in a module above this test */
     static const char *const schedules[] = {"1f1b", "zb-h2", "gpipe", NULL};
     static const char *const models[] = {"mlp",   "sequential", "resnet",  "gpt",
@@ -414,5 +407,4 @@ TEST(the_shipped_configs_load_and_say_how_to_run_them)
         assert_in_range(lines, 3, 24);
         free(files[i]);
     }
-    free(files);
 }

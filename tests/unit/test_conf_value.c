@@ -8,11 +8,10 @@
 
 static void check_value(const char *setting, const char *expected)
 {
-    struct pp_config *cfg = good(NULL, setting, NULL);
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = good(NULL, setting, NULL);
     char key[PP_NAME_MAX];
     snprintf(key, sizeof(key), "%.*s", (int)strcspn(setting, "="), setting);
     CHECK_STR_EQ(value_of(cfg, key), expected);
-    pp_config_destroy(&cfg);
 }
 
 TEST(whole_numbers_take_decimal_and_binary_suffixes)
@@ -324,7 +323,7 @@ TEST(variables_are_expanded_or_refused)
     refuses("t.ini:2: error: train.lr: environment variable PPCLI_TEST_NONE",
             "[train]\nlr = ${PPCLI_TEST_NONE}\n", NULL);
 
-    char *big = malloc(70001);
+    PP_OWN_MEMORY char *big = malloc(70001);
     memset(big, '1', 70000);
     big[70000] = '\0';
     setenv("PPCLI_TEST_BIG", big, 1);
@@ -334,7 +333,6 @@ TEST(variables_are_expanded_or_refused)
     refuses("the value is too long", NULL, "train.lr=${PPCLI_TEST_BIG}1", NULL);
     refuses("the path is 65", NULL, "run.dir=${PPCLI_TEST_BIG}", NULL);
     unsetenv("PPCLI_TEST_BIG");
-    free(big);
 }
 
 TEST(relative_paths_start_at_the_folder_of_the_file)
@@ -394,7 +392,7 @@ TEST(paths_that_cannot_be_written_down_are_refused)
 
 TEST(settings_win_over_the_file_and_the_file_over_defaults)
 {
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     const struct pp_setting settings[] = {{"train.lr", "0.3", "--set"},
                                           {"pipeline.stages", "3", "--stages"},
                                           {"train.lr", "0.4", "--set"}};
@@ -407,12 +405,11 @@ TEST(settings_win_over_the_file_and_the_file_over_defaults)
     CHECK_INT_EQ(cfg->train.epochs, 9);
     CHECK_STR_EQ(pp_config_origin(cfg, "train.epochs"), "t.ini:3");
     CHECK_STR_EQ(pp_config_origin(cfg, "train.seed"), "default");
-    pp_config_destroy(&cfg);
 }
 
 TEST(settings_are_checked_like_the_file_and_listed_after_it)
 {
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     const struct pp_setting settings[] = {{"pipeline.stages", "x", "--stages"},
                                           {"lr", "1", "--set"},
                                           {"train.lrr", "1", "--set"},
@@ -431,5 +428,4 @@ TEST(settings_are_checked_like_the_file_and_listed_after_it)
     CHECK_STR_EQ(pp_config_problem_text(cfg, 3),
                  "--set: error: unknown key 'train.lrr'; did you mean 'train.lr'? (ppcli keys)");
     CHECK_STR_EQ(value_of(cfg, "train.lr"), "0.5");
-    pp_config_destroy(&cfg);
 }

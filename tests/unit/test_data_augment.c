@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pictures: every op, resizing and whole chains against the bytes that torchvision makes, of which
  * tests/golden/augment.txt has the digests; and that they do not depend on who asks, and when. */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,7 +212,7 @@ static void check_share(struct pp_ahead *ahead, const struct pp_loader *ld, enum
     const uint8_t *made = pp_ahead_take(ahead, ld, split, epoch, step);
     CHECK_OK(augment_init(&a, chain_of("24 crop flip autoaugment"), &sample->shape));
     size_t bytes = pp_shape_floats(&a.to);
-    uint8_t *want = pp_alloc(bytes, 1);
+    PP_OWN_MEMORY uint8_t *want = pp_alloc(bytes, 1);
     pp_loader_microbatch(ld, step, 0, &index);
     for (int r = 0; r < pp_loader_share_rows(ld, step); r++) {
         augment_make(&a, split == PP_SPLIT_TRAIN, epoch, index[r],
@@ -221,7 +220,6 @@ static void check_share(struct pp_ahead *ahead, const struct pp_loader *ld, enum
         if (memcmp(made + (size_t)r * bytes, want, bytes) != 0)
             fail_msg("split %d, epoch %d, step %d, row %d", split, (int)epoch, step, r);
     }
-    pp_free(want);
     augment_fini(&a);
 }
 

@@ -59,7 +59,7 @@ static void put_gzip(void **state, const char *name, struct blob b)
 
 TEST_IN_FOLDER(the_batches_there_are_follow_each_other_as_rgb_pixels)
 {
-    struct pp_dataset *ds = NULL, *test = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL, *test = NULL;
     put(state, "data_batch_1.bin", records(0, 7));
     put_gzip(state, "data_batch_3.bin.gz", records(7, 1));
     put(state, "data_batch_5.bin", records(8, 1500));
@@ -83,13 +83,11 @@ TEST_IN_FOLDER(the_batches_there_are_follow_each_other_as_rgb_pixels)
                 fail_msg("record %d, value %d", r, i);
     }
     CHECK_INT_EQ(test->labels[1], 4);
-    pp_dataset_destroy(&ds);
-    pp_dataset_destroy(&test);
 }
 
 TEST_IN_FOLDER(halves_limits_and_counts)
 {
-    struct pp_dataset *images = NULL, *labels = NULL, *few = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *images = NULL, *labels = NULL, *few = NULL;
     int n = 0;
     put(state, "data_batch_2.bin", records(0, 30));
     struct pp_config *cfg = config("cifar10", *state);
@@ -105,9 +103,6 @@ TEST_IN_FOLDER(halves_limits_and_counts)
     CHECK_OK(open_split(cfg, PP_SPLIT_TRAIN, BOTH, &few));
     CHECK_INT_EQ(few->n, 4);
     CHECK_INT_EQ(few->images_crc, images->images_crc);
-    pp_dataset_destroy(&images);
-    pp_dataset_destroy(&labels);
-    pp_dataset_destroy(&few);
 }
 
 TEST_IN_FOLDER(files_of_ones_own_are_named_by_keys)
@@ -138,7 +133,7 @@ TEST_IN_FOLDER(odd_files_are_one_clear_line)
     CHECK_FAILS(open_split(cfg, PP_SPLIT_TRAIN, BOTH, &ds), PP_ENOINPUT,
                 "data.dataset = cifar10-sample, which needs no download");
 
-    struct blob b = records(0, 3);
+    PP_OWN(blob_free) struct blob b = records(0, 3);
     file_write(in_folder(state, "data_batch_1.bin"), b.p, b.n - 1);
     const char *cut = "data_batch_1.bin: cut short: 2 whole records of 3073 bytes, then 3072 bytes";
     CHECK_FAILS(open_split(cfg, PP_SPLIT_TRAIN, PP_DATA_LABELS, &ds), PP_EFORMAT, cut);
@@ -153,15 +148,12 @@ TEST_IN_FOLDER(odd_files_are_one_clear_line)
     CHECK_FAILS(open_split(cfg, PP_SPLIT_TRAIN, BOTH, &ds), PP_EFORMAT,
                 "record 2 has label 10, expected 0 to 9");
 
-    struct blob none = gzip("", 0, 9), whole = gzip(b.p, b.n, 9);
+    PP_OWN(blob_free) struct blob none = gzip("", 0, 9), whole = gzip(b.p, b.n, 9);
     file_write(in_folder(state, "data_batch_1.bin"), none.p, none.n);
     CHECK_FAILS(open_split(cfg, PP_SPLIT_TRAIN, BOTH, &ds), PP_EFORMAT, "0 whole records");
     file_write(in_folder(state, "data_batch_1.bin"), whole.p, whole.n - 9);
     CHECK_FAILS(open_split(cfg, PP_SPLIT_TRAIN, BOTH, &ds), PP_EFORMAT, "");
     assert_null(ds);
-    blob_free(&b);
-    blob_free(&none);
-    blob_free(&whole);
 }
 
 /* ---- the archive */
@@ -222,8 +214,8 @@ TEST_IN_FOLDER(the_sample_is_balanced_and_has_the_documented_digests)
     setenv("PPCLI_DATA_DIR", *state, 1); /* an empty folder: not a person's own data */
     char path[4096], hex[PP_SHA256_HEX];
     snprintf(path, sizeof(path), "%s/data/README.md", getenv("PPCLI_SOURCE_DIR"));
-    struct blob text = file_read(path);
-    char *readme = calloc(1, text.n + 1);
+    PP_OWN(blob_free) struct blob text = file_read(path);
+    PP_OWN_MEMORY char *readme = calloc(1, text.n + 1);
     memcpy(readme, text.p, text.n);
     for (int split = PP_SPLIT_TRAIN; split <= PP_SPLIT_TEST; split++) {
         struct pp_dataset *ds = NULL;
@@ -237,7 +229,7 @@ TEST_IN_FOLDER(the_sample_is_balanced_and_has_the_documented_digests)
         pp_dataset_destroy(&ds);
         snprintf(path, sizeof(path), "%s/data/cifar10-sample/%s.bin.gz", getenv("PPCLI_SOURCE_DIR"),
                  split == PP_SPLIT_TRAIN ? "data_batch_1" : "test_batch");
-        struct blob b = file_read(path);
+        PP_OWN(blob_free) struct blob b = file_read(path);
         struct pp_sha256 s;
         uint8_t digest[PP_SHA256_BYTES];
         pp_sha256_init(&s);
@@ -245,8 +237,5 @@ TEST_IN_FOLDER(the_sample_is_balanced_and_has_the_documented_digests)
         pp_sha256_final(&s, digest);
         if (!strstr(readme, pp_sha256_hex(digest, hex)))
             fail_msg("%s: digest %s is not in data/README.md", path, hex);
-        blob_free(&b);
     }
-    free(readme);
-    blob_free(&text);
 }

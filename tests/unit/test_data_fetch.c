@@ -91,12 +91,11 @@ TEST_IN_FOLDER(plain_files_are_as_good_as_gzipped_ones)
 TEST_IN_FOLDER(another_packing_of_the_same_bytes_is_accepted)
 {
     const char *from = sub(state, "from"), *to = sub(state, "to");
-    struct blob loose = gzip(fs.idx.p, fs.idx.n, 1);
+    PP_OWN(blob_free) struct blob loose = gzip(fs.idx.p, fs.idx.n, 1);
     loose.p[4] ^= 1; /* a time stamp */
     put(from, ".gz", loose);
     CHECK_OK(fetch(from, to));
     check_complete(&fs, to);
-    blob_free(&loose);
 }
 
 TEST_IN_FOLDER(file_urls_name_folders)
@@ -113,7 +112,7 @@ TEST_IN_FOLDER(file_urls_name_folders)
 TEST_IN_FOLDER(wrong_content_never_gets_the_name)
 {
     const char *from = sub(state, "from"), *to = sub(state, "to");
-    struct blob bad_idx = damaged(fs.idx), bad_gz = damaged(fs.gz);
+    PP_OWN(blob_free) struct blob bad_idx = damaged(fs.idx), bad_gz = damaged(fs.gz);
     struct blob repacked = gzip(bad_idx.p, bad_idx.n, 9), short_gz = {fs.gz.p, fs.gz.n - 3};
     struct blob page = {(uint8_t *)"<html>no</html>", 15};
     const struct {
@@ -132,8 +131,6 @@ TEST_IN_FOLDER(wrong_content_never_gets_the_name)
         check_nothing(to);
         assert_false(has(to, ".gz.part"));
     }
-    blob_free(&bad_idx);
-    blob_free(&bad_gz);
     blob_free(&repacked);
 }
 
@@ -167,19 +164,17 @@ TEST_IN_FOLDER(a_bad_file_stays_until_a_good_one_replaces_it)
 {
     char path[PP_PATH_MAX];
     const char *bad_from = sub(state, "bad"), *from = sub(state, "from"), *to = sub(state, "to");
-    struct blob bad = damaged(fs.gz);
+    PP_OWN(blob_free) struct blob bad = damaged(fs.gz);
     put(to, ".gz", bad);
     put(bad_from, ".gz", bad);
     put(from, "", fs.idx);
     CHECK_FAILS(fetch(bad_from, to), PP_EFORMAT, "damaged");
     path_of(path, to, ".gz");
-    struct blob still = file_read(path);
+    PP_OWN(blob_free) struct blob still = file_read(path);
     assert_memory_equal(still.p, bad.p, bad.n);
     CHECK_OK(fetch(from, to));
     assert_false(has(to, ".gz")); /* it would be read before the plain one */
     check_complete(&fs, to);
-    blob_free(&bad);
-    blob_free(&still);
 }
 
 TEST_IN_FOLDER(a_complete_part_of_a_killed_run_is_used)
@@ -200,10 +195,9 @@ TEST_IN_FOLDER(a_part_that_is_a_link_is_not_followed)
     path_of(part, to, ".gz.part");
     assert_int_equal(symlink(victim, part), 0);
     CHECK_OK(fetch(from, to));
-    struct blob b = file_read(victim);
+    PP_OWN(blob_free) struct blob b = file_read(victim);
     CHECK_INT_EQ(b.n, 8);
     check_complete(&fs, to);
-    blob_free(&b);
 }
 
 TEST_IN_FOLDER(wrong_sources_are_refused_before_anything_is_made)

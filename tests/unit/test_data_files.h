@@ -165,9 +165,8 @@ static inline struct blob joined(struct blob a, struct blob b)
 
 static inline void file_write_gzip(const char *path, struct blob data)
 {
-    struct blob z = gzip(data.p, data.n, 9);
+    PP_OWN(blob_free) struct blob z = gzip(data.p, data.n, 9);
     file_write(path, z.p, z.n);
-    blob_free(&z);
 }
 
 #endif

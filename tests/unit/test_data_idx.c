@@ -41,7 +41,7 @@ static void probe_set(void **state, struct blob b)
 static int read_blob(void **state, struct blob b, const uint8_t *good, size_t good_bytes)
 {
     struct pp_array idx;
-    uint8_t *data = NULL;
+    PP_OWN_MEMORY uint8_t *data = NULL;
     probe_set(state, b);
     int rc = pp_idx_read(in_folder(state, "probe"), &idx, (void **)&data);
     if (rc == 0 && good) {
@@ -53,7 +53,6 @@ static int read_blob(void **state, struct blob b, const uint8_t *good, size_t go
         assert_null(strchr(pp_error_get()->text, '\n'));
         assert_non_null(strstr(pp_error_get()->text, "probe"));
     }
-    pp_free(data);
     return rc;
 }
 
@@ -65,7 +64,7 @@ static int read_idx_blob(void **state, struct blob b)
 TEST_IN_FOLDER(gzipped_and_plain_files_read_the_same)
 {
     const uint32_t dims[3] = {5, 4, 3};
-    struct blob b = idx_bytes(3, dims, 60, 251);
+    PP_OWN(blob_free) struct blob b = idx_bytes(3, dims, 60, 251);
     struct pp_array gz, plain;
     uint8_t *from_gz, *from_plain;
     file_write(in_folder(state, "plain"), b.p, b.n);
@@ -82,7 +81,6 @@ TEST_IN_FOLDER(gzipped_and_plain_files_read_the_same)
     assert_memory_equal(from_plain, b.p + 16, 60);
     pp_free(from_gz);
     pp_free(from_plain);
-    blob_free(&b);
 }
 
 TEST_IN_FOLDER(a_header_read_gives_the_counts_alone)
@@ -110,7 +108,7 @@ TEST_IN_FOLDER(a_link_to_a_file_is_followed)
 
 TEST_IN_FOLDER(every_cut_of_a_label_file_is_refused)
 {
-    struct blob b = file_read(sample("train-labels-idx1-ubyte.gz"));
+    PP_OWN(blob_free) struct blob b = file_read(sample("train-labels-idx1-ubyte.gz"));
     int cuts = 0, refused = 0;
     for (size_t n = 0; n < b.n; n++) {
         if (n < b.n - 64 && n > 64 && n % 3 != 0)
@@ -122,12 +120,11 @@ TEST_IN_FOLDER(every_cut_of_a_label_file_is_refused)
     CHECK_INT_EQ(refused, cuts);
     assert_true(cuts > 1000);
     CHECK_OK(read_idx_blob(state, b));
-    blob_free(&b);
 }
 
 TEST_IN_FOLDER(every_flipped_bit_is_refused_or_harmless)
 {
-    struct blob b = file_read(sample("t10k-labels-idx1-ubyte.gz"));
+    PP_OWN(blob_free) struct blob b = file_read(sample("t10k-labels-idx1-ubyte.gz"));
     struct pp_array idx;
     uint8_t *good;
     CHECK_OK(pp_idx_read(sample("t10k-labels-idx1-ubyte.gz"), &idx, (void **)&good));
@@ -150,16 +147,15 @@ TEST_IN_FOLDER(every_flipped_bit_is_refused_or_harmless)
     assert_true(refused > 4000);
     assert_in_range(harmless, 1, 60);
     pp_free(good);
-    blob_free(&b);
 }
 
 TEST_IN_FOLDER(what_follows_the_stream_is_refused)
 {
     const uint32_t dims[1] = {100};
-    struct blob idx = idx_bytes(1, dims, 100, 10);
-    struct blob z = gzip(idx.p, idx.n, 9);
-    struct blob junk = blob_of(8);
-    struct blob empty = gzip("", 0, 9);
+    PP_OWN(blob_free) struct blob idx = idx_bytes(1, dims, 100, 10);
+    PP_OWN(blob_free) struct blob z = gzip(idx.p, idx.n, 9);
+    PP_OWN(blob_free) struct blob junk = blob_of(8);
+    PP_OWN(blob_free) struct blob empty = gzip("", 0, 9);
     struct blob a = joined(z, junk), two = joined(z, z), void_member = joined(z, empty);
     struct blob one = {junk.p, 1}, one_more = joined(z, one);
     CHECK_OK(read_idx_blob(state, z));
@@ -167,10 +163,6 @@ TEST_IN_FOLDER(what_follows_the_stream_is_refused)
     CHECK_FAILS(read_idx_blob(state, one_more), PP_EFORMAT, "trailing bytes");
     CHECK_FAILS(read_idx_blob(state, two), PP_EFORMAT, "holds more than the 108 bytes");
     CHECK_OK(read_idx_blob(state, void_member));
-    blob_free(&idx);
-    blob_free(&z);
-    blob_free(&junk);
-    blob_free(&empty);
     blob_free(&a);
     blob_free(&two);
     blob_free(&void_member);
@@ -181,7 +173,7 @@ TEST_IN_FOLDER(what_follows_the_stream_is_refused)
 TEST_IN_FOLDER(a_gzip_file_of_several_members_is_read_whole)
 {
     const uint32_t dims[1] = {100};
-    struct blob idx = idx_bytes(1, dims, 100, 10), all = blob_of(0);
+    PP_OWN(blob_free) struct blob idx = idx_bytes(1, dims, 100, 10), all = blob_of(0);
     for (size_t at = 0; at < idx.n; at += 27) {
         struct blob z = gzip(idx.p + at, 27, 9), more = joined(all, z);
         blob_free(&all);
@@ -191,33 +183,28 @@ TEST_IN_FOLDER(a_gzip_file_of_several_members_is_read_whole)
     CHECK_OK(read_blob(state, all, idx.p + 8, 100));
     for (size_t n = 2; n < all.n; n++)
         CHECK_FAILS(read_idx_blob(state, (struct blob){all.p, n}), PP_EFORMAT, "");
-    blob_free(&idx);
-    blob_free(&all);
 }
 
 /* A stream may end exactly at a multiple of the input buffer: what follows is still seen. */
 TEST_IN_FOLDER(trailing_bytes_are_seen_across_the_input_buffer)
 {
     const uint32_t dims[1] = {65490};
-    struct blob idx = idx_bytes(1, dims, 65490, 253);
+    PP_OWN(blob_free) struct blob idx = idx_bytes(1, dims, 65490, 253);
     struct blob z = gzip(idx.p, idx.n, 0); /* stored: the size is under control */
     assert_in_range(z.n, 65500, 65536);
     for (size_t extra = 65536 - z.n; extra <= 65536 - z.n + 2; extra++) {
         /* Pad with a longer file name in the header, which carries no check. */
-        struct blob named = blob_of(z.n + extra);
+        PP_OWN(blob_free) struct blob named = blob_of(z.n + extra);
         memcpy(named.p, z.p, 10);
         named.p[3] = extra > 0 ? 0x08 : 0;
         memset(named.p + 10, 'x', extra);
         if (extra > 0)
             named.p[10 + extra - 1] = 0;
         memcpy(named.p + 10 + extra, z.p + 10, z.n - 10);
-        struct blob tail = joined(named, named);
+        PP_OWN(blob_free) struct blob tail = joined(named, named);
         CHECK_OK(read_idx_blob(state, named));
         CHECK_FAILS(read_idx_blob(state, tail), PP_EFORMAT, "holds more than the");
-        blob_free(&named);
-        blob_free(&tail);
     }
-    blob_free(&idx);
     blob_free(&z);
 }
 
@@ -232,7 +219,7 @@ TEST_IN_FOLDER(a_bomb_is_refused_without_inflating_it)
 {
     /* The header says 1 MB, the stream holds 100 MB of zeros. */
     z_stream z = {0};
-    struct blob chunk = blob_of(1 << 20), out = blob_of(1 << 20);
+    PP_OWN(blob_free) struct blob chunk = blob_of(1 << 20), out = blob_of(1 << 20);
     assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
     z.next_out = out.p;
     z.avail_out = (uInt)out.n;
@@ -252,22 +239,18 @@ TEST_IN_FOLDER(a_bomb_is_refused_without_inflating_it)
     long before = peak_kib();
     CHECK_FAILS(read_idx_blob(state, out), PP_EFORMAT, "holds more than the 1000008 bytes");
     assert_in_range(peak_kib() - before, 0, 16 * 1024);
-    blob_free(&chunk);
-    blob_free(&out);
 }
 
 TEST_IN_FOLDER(announced_sizes_are_held_against_the_file_before_allocating)
 {
     const uint32_t dims[3] = {1000, 1000, 1000};
-    struct blob b = idx_bytes(3, dims, 100, 10);
-    struct blob z = gzip(b.p, b.n, 9);
+    PP_OWN(blob_free) struct blob b = idx_bytes(3, dims, 100, 10);
+    PP_OWN(blob_free) struct blob z = gzip(b.p, b.n, 9);
     uint64_t before = pp_alloc_count();
     CHECK_FAILS(read_idx_blob(state, z), PP_EFORMAT, "more than a gzip file of");
     CHECK_INT_EQ(pp_alloc_count() - before, 1); /* the reader itself */
     CHECK_FAILS(read_idx_blob(state, b), PP_EFORMAT,
                 "file of 116 bytes, but its header announces 1000000016");
-    blob_free(&b);
-    blob_free(&z);
 }
 
 struct bad_header {
@@ -302,23 +285,21 @@ TEST_IN_FOLDER(headers_that_lie_are_refused)
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         const struct bad_header *t = &table[i];
-        struct blob b = idx_bytes(t->n_dims, t->dims, 4, 10);
+        PP_OWN(blob_free) struct blob b = idx_bytes(t->n_dims, t->dims, 4, 10);
         memcpy(b.p, t->magic, 4);
         print_message("# %s\n", t->why);
         CHECK_FAILS(read_idx_blob(state, b), PP_EFORMAT, t->words);
         if (b.p[0] == 0 && b.p[1] == 0) {
-            struct blob z = gzip(b.p, b.n, 9);
+            PP_OWN(blob_free) struct blob z = gzip(b.p, b.n, 9);
             CHECK_FAILS(read_idx_blob(state, z), PP_EFORMAT, t->words);
-            blob_free(&z);
         }
-        blob_free(&b);
     }
 }
 
 TEST_IN_FOLDER(plain_files_must_have_exactly_their_size)
 {
     const uint32_t dims[1] = {10};
-    struct blob b = idx_bytes(1, dims, 11, 10);
+    PP_OWN(blob_free) struct blob b = idx_bytes(1, dims, 11, 10);
     struct blob longer = b, exact = {b.p, b.n - 1}, shorter = {b.p, b.n - 2}, head = {b.p, 6};
     CHECK_FAILS(read_idx_blob(state, longer), PP_EFORMAT,
                 "file of 19 bytes, but its header announces 18");
@@ -326,19 +307,15 @@ TEST_IN_FOLDER(plain_files_must_have_exactly_their_size)
     CHECK_FAILS(read_idx_blob(state, shorter), PP_EFORMAT,
                 "file of 17 bytes, but its header announces 18");
     CHECK_FAILS(read_idx_blob(state, head), PP_EFORMAT, "cut short");
-    blob_free(&b);
 }
 
 TEST_IN_FOLDER(gzip_that_holds_less_than_announced_is_refused)
 {
     const uint32_t dims[1] = {100};
-    struct blob b = idx_bytes(1, dims, 99, 10);
-    struct blob z = gzip(b.p, b.n, 9), tiny = gzip("abc", 3, 9);
+    PP_OWN(blob_free) struct blob b = idx_bytes(1, dims, 99, 10);
+    PP_OWN(blob_free) struct blob z = gzip(b.p, b.n, 9), tiny = gzip("abc", 3, 9);
     CHECK_FAILS(read_idx_blob(state, z), PP_EFORMAT, "holds 107 bytes, expected 108");
     CHECK_FAILS(read_idx_blob(state, tiny), PP_EFORMAT, "holds 3 bytes, expected 4");
-    blob_free(&b);
-    blob_free(&z);
-    blob_free(&tiny);
 }
 
 TEST_IN_FOLDER(what_is_no_file_is_refused_without_waiting)

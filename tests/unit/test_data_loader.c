@@ -2,8 +2,6 @@
 /* The loader: every row once per epoch, balanced pieces, an order anybody can recompute. */
 #include "test.h"
 
-#include <stdlib.h>
-
 #include "ppcli/dataset.h"
 #include "ppcli/mem.h"
 
@@ -97,7 +95,7 @@ TEST(every_row_is_handed_out_once_per_epoch)
 TEST(the_largest_microbatch_is_reached)
 {
     for (int round = 0; round < 500; round++) {
-        struct pp_loader *ld = NULL;
+        PP_OWN(pp_loader_destroy) struct pp_loader *ld = NULL;
         int most = 0;
         CHECK_OK(pp_loader_create(pick(1, 300), pick(1, 80), 1, 0, pick(1, 9), true, 3, &ld));
         for (int step = 0; step < pp_loader_steps(ld); step++) {
@@ -108,7 +106,6 @@ TEST(the_largest_microbatch_is_reached)
             }
         }
         CHECK_INT_EQ(pp_loader_max_rows(ld), most);
-        pp_loader_destroy(&ld);
     }
 }
 
@@ -142,7 +139,7 @@ static uint64_t stream_of(const char *name, uint64_t n)
 TEST(the_order_is_the_documented_permutation)
 {
     static uint32_t expected[1000];
-    struct pp_loader *ld = NULL;
+    PP_OWN(pp_loader_destroy) struct pp_loader *ld = NULL;
     uint64_t seed = 0x123456789abcdef0ull;
     CHECK_OK(pp_loader_create(1000, 32, 1, 0, 4, true, seed, &ld));
     for (uint64_t epoch = 0; epoch < 3; epoch++) {
@@ -158,12 +155,11 @@ TEST(the_order_is_the_documented_permutation)
         pp_loader_start_epoch(ld, epoch);
         assert_memory_equal(ld->order, expected, sizeof(expected));
     }
-    pp_loader_destroy(&ld);
 }
 
 TEST(without_shuffle_rows_come_in_file_order)
 {
-    struct pp_loader *ld = NULL;
+    PP_OWN(pp_loader_destroy) struct pp_loader *ld = NULL;
     const uint32_t *index;
     CHECK_OK(pp_loader_create(10, 4, 1, 0, 2, false, 9, &ld));
     pp_loader_start_epoch(ld, 5);
@@ -172,24 +168,21 @@ TEST(without_shuffle_rows_come_in_file_order)
     CHECK_INT_EQ(index[1], 9);
     CHECK_INT_EQ(pp_loader_microbatches(ld, 2),
                  1); /* two of the usual size 2 would be one too many */
-    pp_loader_destroy(&ld);
 }
 
 TEST(batches_do_not_depend_on_replicas_or_microbatches)
 {
-    struct pp_loader *one = NULL, *split = NULL;
+    PP_OWN(pp_loader_destroy) struct pp_loader *one = NULL, *split = NULL;
     CHECK_OK(pp_loader_create(100, 16, 1, 0, 1, true, 5, &one));
     CHECK_OK(pp_loader_create(100, 16, 2, 1, 4, true, 5, &split));
     pp_loader_start_epoch(one, 2);
     pp_loader_start_epoch(split, 2);
     assert_memory_equal(one->order, split->order, 100 * sizeof(uint32_t));
-    pp_loader_destroy(&one);
-    pp_loader_destroy(&split);
 }
 
 TEST(an_epoch_and_its_walk_allocate_nothing)
 {
-    struct pp_loader *ld = NULL;
+    PP_OWN(pp_loader_destroy) struct pp_loader *ld = NULL;
     CHECK_OK(pp_loader_create(1000, 32, 1, 0, 4, true, 1, &ld));
     uint64_t before = pp_alloc_count();
     pp_loader_start_epoch(ld, 1);
@@ -198,18 +191,16 @@ TEST(an_epoch_and_its_walk_allocate_nothing)
         pp_loader_microbatch(ld, step, 0, &index);
     }
     CHECK_INT_EQ(pp_alloc_count(), before);
-    pp_loader_destroy(&ld);
 }
 
 TEST(a_share_smaller_than_the_replicas_is_empty_for_some)
 {
-    struct pp_loader *ld = NULL;
+    PP_OWN(pp_loader_destroy) struct pp_loader *ld = NULL;
     CHECK_OK(pp_loader_create(9, 8, 4, 3, 2, true, 1, &ld));
     CHECK_INT_EQ(pp_loader_share_rows(ld, 0), 2);
     CHECK_INT_EQ(pp_loader_share_rows(ld, 1), 0);
     CHECK_INT_EQ(pp_loader_microbatches(ld, 1), 0);
     CHECK_INT_EQ(pp_loader_max_rows(ld), 1);
-    pp_loader_destroy(&ld);
 }
 
 TEST(sizes_near_the_end_of_int_do_not_overflow)

@@ -233,13 +233,12 @@ TEST_IN_FOLDER(odd_arrays_are_read_or_refused)
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         write_npy(cfg.data.train_images, npy(table[i].descr, table[i].order, table[i].shape,
                                              table[i].data, table[i].bytes));
-        struct pp_dataset *ds = check_odd(state, &cfg, &table[i].odd);
+        PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = check_odd(state, &cfg, &table[i].odd);
         if (ds) {
             assert_true(values_of(ds)[2] == table[i].third);
             assert_true(ds->scale == (strstr(table[i].descr, "u1") ? 1.0f / 255.0f : 1.0f));
             CHECK_INT_EQ(ds->labels[1], 1);
         }
-        pp_dataset_destroy(&ds);
     }
     file_write(cfg.data.train_images, "PK\3\4 and so on", 14);
     check_odd(state, &cfg, &(struct odd)REFUSED("npz", "not an npy file (an npz?"));
@@ -288,14 +287,13 @@ TEST_IN_FOLDER(idx_files_of_any_shape_are_read)
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
         write_idx(cfg.data.train_images, cfg.data.train_labels, table[i].n_dims, table[i].dims,
                   table[i].label);
-        struct pp_dataset *ds = check_odd(state, &cfg, &table[i].odd);
+        PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = check_odd(state, &cfg, &table[i].odd);
         if (ds) {
             char shape[48];
             pp_shape_text(&ds->shape, shape, sizeof(shape));
             CHECK_STR_EQ(shape, table[i].shape);
             CHECK_INT_EQ(ds->element, PP_U8);
         }
-        pp_dataset_destroy(&ds);
     }
     file_write(cfg.data.train_images, "\0\0\x0d\3 floats", 11);
     check_odd(state, &cfg, &(struct odd)REFUSED("floats", "magic 0x00000d03"));

@@ -33,14 +33,12 @@ static void write_pair(void **state, const char *prefix, uint32_t n, uint32_t ro
 {
     char name[64];
     const uint32_t dims[3] = {n, rows, columns};
-    struct blob images = idx_bytes(3, dims, (size_t)n * rows * columns, 256);
-    struct blob labels = idx_bytes(1, &n_labels, n_labels, 10);
+    PP_OWN(blob_free) struct blob images = idx_bytes(3, dims, (size_t)n * rows * columns, 256);
+    PP_OWN(blob_free) struct blob labels = idx_bytes(1, &n_labels, n_labels, 10);
     snprintf(name, sizeof(name), "%s-images-idx3-ubyte.gz", prefix);
     file_write_gzip(in_folder(state, name), images);
     snprintf(name, sizeof(name), "%s-labels-idx1-ubyte.gz", prefix);
     file_write_gzip(in_folder(state, name), labels);
-    blob_free(&images);
-    blob_free(&labels);
 }
 
 TEST_IN_FOLDER(every_name_has_its_information)
@@ -108,27 +106,24 @@ TEST_IN_FOLDER(the_sample_has_the_documented_digests)
     char path[4096];
     char hex[PP_SHA256_HEX];
     snprintf(path, sizeof(path), "%s/data/README.md", getenv("PPCLI_SOURCE_DIR"));
-    struct blob text = file_read(path);
-    char *readme = calloc(1, text.n + 1);
+    PP_OWN(blob_free) struct blob text = file_read(path);
+    PP_OWN_MEMORY char *readme = calloc(1, text.n + 1);
     memcpy(readme, text.p, text.n);
     static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte",
                                         "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"};
     for (int i = 0; i < 4; i++) {
         snprintf(path, sizeof(path), "%s/data/mnist-sample/%s.gz", getenv("PPCLI_SOURCE_DIR"),
                  names[i]);
-        struct blob b = file_read(path);
+        PP_OWN(blob_free) struct blob b = file_read(path);
         sha256_of(b.p, b.n, hex);
         if (!strstr(readme, hex))
             fail_msg("%s: digest %s is not in data/README.md", path, hex);
-        blob_free(&b);
     }
-    free(readme);
-    blob_free(&text);
 }
 
 TEST_IN_FOLDER(only_the_asked_half_is_kept)
 {
-    struct pp_dataset *images = NULL, *labels = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *images = NULL, *labels = NULL;
     write_pair(state, "train", 30, 28, 28, 30);
     CHECK_OK(open_train(config("mnist", *state), PP_DATA_IMAGES, &images));
     CHECK_OK(open_train(config("mnist", *state), PP_DATA_LABELS, &labels));
@@ -143,13 +138,11 @@ TEST_IN_FOLDER(only_the_asked_half_is_kept)
     CHECK_STR_EQ(images->origin, (const char *)*state);
     CHECK_INT_EQ(labels->labels_crc, crc32(0, labels->labels, 30));
     CHECK_INT_EQ(images->images_crc, crc32(0, images->images, 30 * 784));
-    pp_dataset_destroy(&images);
-    pp_dataset_destroy(&labels);
 }
 
 TEST_IN_FOLDER(a_limit_takes_the_first_samples_and_keeps_the_checksum)
 {
-    struct pp_dataset *all = NULL, *some = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *all = NULL, *some = NULL;
     struct pp_config *cfg = config("mnist", *state);
     int n = 0;
     write_pair(state, "train", 30, 28, 28, 30);
@@ -164,8 +157,6 @@ TEST_IN_FOLDER(a_limit_takes_the_first_samples_and_keeps_the_checksum)
     cfg->data.train_samples = 31; /* "at most this many" */
     CHECK_OK(pp_dataset_count(cfg, PP_SPLIT_TRAIN, &n));
     CHECK_INT_EQ(n, 30);
-    pp_dataset_destroy(&all);
-    pp_dataset_destroy(&some);
 }
 
 TEST_IN_FOLDER(counts_that_differ_are_refused_by_every_rank)
@@ -198,7 +189,7 @@ TEST_IN_FOLDER(a_label_outside_the_classes_is_named)
 {
     struct pp_dataset *ds = NULL;
     const uint32_t n = 30;
-    struct blob labels = idx_bytes(1, &n, n, 10);
+    PP_OWN(blob_free) struct blob labels = idx_bytes(1, &n, n, 10);
     write_pair(state, "train", n, 28, 28, n);
     for (int bad = 10; bad <= 255; bad += 245) {
         labels.p[8 + 12] = (uint8_t)bad;
@@ -208,12 +199,11 @@ TEST_IN_FOLDER(a_label_outside_the_classes_is_named)
         CHECK_FAILS(open_train(config("mnist", *state), BOTH, &ds), PP_EFORMAT, words);
         assert_null(ds);
     }
-    blob_free(&labels);
 }
 
 TEST_IN_FOLDER(a_model_that_does_not_fit_is_a_config_error)
 {
-    struct pp_dataset *ds = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
     struct pp_config *cfg = config("mnist", *state);
     write_pair(state, "train", 3, 28, 28, 3);
     CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(100), 10, &ds), PP_ECONFIG,
@@ -222,7 +212,6 @@ TEST_IN_FOLDER(a_model_that_does_not_fit_is_a_config_error)
     CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(784), 9, &ds), PP_ECONFIG,
                 "ends with 9, but a sample of mnist");
     CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(784), 16, &ds));
-    pp_dataset_destroy(&ds);
 }
 
 TEST_IN_FOLDER(absent_data_names_the_folder_and_the_command)
@@ -288,7 +277,7 @@ TEST_IN_FOLDER(the_data_folder_follows_the_environment)
 
 TEST_IN_FOLDER(synthetic_data_follows_from_the_seed)
 {
-    struct pp_dataset *a = NULL, *b = NULL, *c = NULL, *test = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *a = NULL, *b = NULL, *c = NULL, *test = NULL;
     struct pp_config *cfg = config("synthetic", "");
     cfg->data.train_samples = 500;
     CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(100), 7, &a));
@@ -306,23 +295,17 @@ TEST_IN_FOLDER(synthetic_data_follows_from_the_seed)
     assert_true(a->images_crc != c->images_crc);
     CHECK_INT_EQ(test->n, 1024);
     assert_true(memcmp(a->images, test->images, 500 * 100) != 0);
-    pp_dataset_destroy(&a);
-    pp_dataset_destroy(&b);
-    pp_dataset_destroy(&c);
-    pp_dataset_destroy(&test);
 }
 
 TEST_IN_FOLDER(synthetic_rows_do_not_depend_on_how_many_there_are)
 {
-    struct pp_dataset *few = NULL, *many = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *few = NULL, *many = NULL;
     struct pp_config *cfg = config("synthetic", "");
     cfg->data.train_samples = 10;
     CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(33), 3, &few));
     cfg->data.train_samples = 100;
     CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(33), 3, &many));
     assert_memory_equal(few->images, many->images, 10 * 33);
-    pp_dataset_destroy(&few);
-    pp_dataset_destroy(&many);
 }
 
 /* A nearest-mean classifier learnt on the training half knows the test half. */
@@ -332,7 +315,7 @@ TEST_IN_FOLDER(synthetic_classes_can_be_learnt)
         F = 64,
         C = 10
     };
-    struct pp_dataset *train = NULL, *test = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *train = NULL, *test = NULL;
     struct pp_config *cfg = config("synthetic", "");
     static double mean[C][F];
     int n[C] = {0}, correct = 0;
@@ -361,13 +344,11 @@ TEST_IN_FOLDER(synthetic_classes_can_be_learnt)
         assert_in_range(n[c], train->n / C, train->n / C + 1);
     print_message("# %d of %d\n", correct, test->n);
     assert_true(correct > test->n * 95 / 100);
-    pp_dataset_destroy(&train);
-    pp_dataset_destroy(&test);
 }
 
 TEST_IN_FOLDER(synthetic_refuses_more_classes_than_a_byte_holds)
 {
-    struct pp_dataset *ds = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
     struct pp_config *cfg = config("synthetic", "");
     CHECK_FAILS(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(4), 257, &ds), PP_ECONFIG,
                 "model.sizes ends with 257");
@@ -375,7 +356,6 @@ TEST_IN_FOLDER(synthetic_refuses_more_classes_than_a_byte_holds)
     CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, BOTH, FLAT(4), 256, &ds));
     CHECK_INT_EQ(ds->labels[255], 255);
     CHECK_INT_EQ(ds->labels[256], 0);
-    pp_dataset_destroy(&ds);
 }
 
 /* (v / 255 - mean) / std, for each channel, or for all. */

@@ -185,7 +185,7 @@ TEST_IN_FOLDER(tokens_are_mapped_with_and_without_a_header)
     char path[PP_PATH_MAX];
     snprintf(path, sizeof(path), "%s/train.bin", (char *)*state);
     for (int i = 0; i < 3; i++) {
-        struct pp_dataset *ds = NULL;
+        PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
         const uint32_t late = 3;
         uint32_t tokens[T + 1];
         file_write(path, files[i].p, files[i].bytes);
@@ -197,7 +197,6 @@ TEST_IN_FOLDER(tokens_are_mapped_with_and_without_a_header)
         assert_memory_equal(tokens, wide + 3, sizeof(tokens));
         CHECK_FAILS(pp_dataset_windows(ds, 1, &late, 300, NULL), PP_EFORMAT,
                     "train.bin: token 3 is 300, and the model's vocabulary has 300");
-        pp_dataset_destroy(&ds);
     }
     struct pp_dataset *ds = NULL;
     CHECK_FAILS(open_split(&cfg, PP_SPLIT_TEST, 301, &ds), PP_ENOINPUT, "val.bin");
@@ -227,7 +226,7 @@ TEST_IN_FOLDER(a_file_of_any_size_has_windows)
     snprintf(cfg.data.train_file, PP_PATH_MAX, "%s", path);
     const uint64_t sizes[] = {((uint64_t)1 << 32) + T, ((uint64_t)1 << 32) + T + 1};
     for (int i = 0; i < 2; i++) {
-        struct pp_dataset *ds = NULL;
+        PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
         file_write(path, "", 0);
         if (truncate(path, (off_t)(2 * sizes[i])) != 0) {
             print_message("no file of 8 GiB can be made here\n");
@@ -238,7 +237,6 @@ TEST_IN_FOLDER(a_file_of_any_size_has_windows)
         assert_true(ds->starts == (i == 0 ? (uint64_t)1 << 32 : ((uint64_t)1 << 31) + 1));
         const uint32_t last = (uint32_t)(ds->starts - 1);
         CHECK_OK(pp_dataset_windows(ds, 1, &last, 1, NULL));
-        pp_dataset_destroy(&ds);
     }
     remove(path);
 }
@@ -292,7 +290,7 @@ TEST_IN_FOLDER(labelled_lines_are_cut_or_padded)
 
 TEST(windows_follow_from_the_number_of_the_sample_alone)
 {
-    struct pp_loader *a = NULL, *b = NULL;
+    PP_OWN(pp_loader_destroy) struct pp_loader *a = NULL, *b = NULL;
     const uint64_t starts = 1003790;
     uint64_t sum = 0;
     CHECK_OK(pp_loader_create(60, 12, 1, 0, 1, true, 7, &a));
@@ -314,19 +312,16 @@ TEST(windows_follow_from_the_number_of_the_sample_alone)
     assert_true(sum / 240 > starts * 2 / 5 && sum / 240 < starts * 3 / 5);
     pp_loader_windows(b, (uint64_t)1 << 32);
     CHECK_INT_EQ(b->order[1], pp_rng_u32(7, pp_rng_stream("windows", 0), 1));
-    pp_loader_destroy(&a);
-    pp_loader_destroy(&b);
 }
 
 TEST_IN_FOLDER(the_sample_comes_with_ppcli)
 {
     struct pp_config cfg;
-    struct pp_dataset *ds = NULL;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
     text_config(state, "shakespeare-sample", &cfg);
     cfg.data.train_file[0] = '\0';
     cfg.data.validation = 0.1;
     CHECK_OK(open_split(&cfg, PP_SPLIT_TRAIN, 61, &ds));
     CHECK_INT_EQ(ds->vocabulary, 61);
     CHECK_INT_EQ(ds->starts, 143911 - T);
-    pp_dataset_destroy(&ds);
 }

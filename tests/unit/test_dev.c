@@ -3,20 +3,18 @@
  * backend is found. */
 #include "dev_inputs.h"
 
-#include <stdlib.h>
-
 #include "../../src/dev/compare.h"
 #include "../../src/dev/cpu/kernels.h"
 
 TEST(cpu_agrees_with_plain_on_linear_layers)
 {
-    struct pp_backend *be = open_backend("compare");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("compare");
     for (int s = 0; s < COUNT(shapes); s++) {
         int B = shapes[s][0], O = shapes[s][1], I = shapes[s][2];
         size_t bo = (size_t)B * O, bi = (size_t)B * I, oi = (size_t)O * I;
         float *x = noise("x", bi), *W = noise("w", oi), *b = noise("b", O), *dy = noise("dy", bo);
         for (int a = 0; a < COUNT(activations); a++) {
-            float *y = nans(bo), *z = nans(bo), *dz = pp_alloc(bo, sizeof(*dz));
+            PP_OWN_MEMORY float *y = nans(bo), *z = nans(bo), *dz = pp_alloc(bo, sizeof(*dz));
             memcpy(dz, dy, bo * sizeof(*dz));
             const float *biases[] = {NULL, b};
             for (int with = 0; with < 2; with++) {
@@ -26,36 +24,29 @@ TEST(cpu_agrees_with_plain_on_linear_layers)
                 }
             }
             CHECK_OK(back_in_place(be, bo, activations[a], saved_of(activations[a], y, z), dz));
-            pp_free(y);
-            pp_free(z);
-            pp_free(dz);
         }
-        float *dx = nans(bi), *dW = nans(oi), *db = nans(O);
+        PP_OWN_MEMORY float *dx = nans(bi), *dW = nans(oi), *db = nans(O);
         CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, dy, W, NULL, dx));
         struct pp_weight_part part = {.B = B, .dz = dy, .x = x};
         for (int beta = 0; beta < 2; beta++) {
             CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, (float)beta, dW, NULL));
             CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, (float)beta, dW, db));
         }
-        pp_free(dx);
-        pp_free(dW);
-        pp_free(db);
         pp_free(x);
         pp_free(W);
         pp_free(b);
         pp_free(dy);
     }
-    pp_backend_close(&be);
 }
 
 TEST(cpu_agrees_with_plain_on_the_loss)
 {
-    struct pp_backend *be = open_backend("compare");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("compare");
     const int sizes[][2] = {{1, 1}, {1, 2}, {32, 10}, {7, 3}, {17, 256}, {64, 33}, {3, 5003}};
     for (int s = 0; s < COUNT(sizes); s++) {
         int B = sizes[s][0], C = sizes[s][1];
         size_t n = (size_t)B * C;
-        float *logits = noise("logits", n), *d = nans(n);
+        PP_OWN_MEMORY float *logits = noise("logits", n), *d = nans(n);
         int32_t labels[64];
         for (int scale = 1; scale <= 100; scale *= 10) {
             for (size_t i = 0; i < n; i++)
@@ -71,20 +62,17 @@ TEST(cpu_agrees_with_plain_on_the_loss)
             CHECK_INT_EQ(sums.targets, 3 * B);
             assert_true(isfinite(sums.loss));
         }
-        pp_free(logits);
-        pp_free(d);
     }
-    pp_backend_close(&be);
 }
 
 TEST(cpu_agrees_with_plain_on_flat_buffers)
 {
-    struct pp_backend *be = open_backend("compare");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("compare");
     const size_t sizes[] = {1, 2, 15, 16, 17, 1000, 4099};
     const enum pp_optimizer_kind kinds[] = {PP_OPT_SGD, PP_OPT_MOMENTUM, PP_OPT_ADAM, PP_OPT_ADAMW};
     for (int s = 0; s < COUNT(sizes); s++) {
         size_t n = sizes[s];
-        float *a = noise("a", n), *g = noise("g", n), *p = noise("p", n);
+        PP_OWN_MEMORY float *a = noise("a", n), *g = noise("g", n), *p = noise("p", n);
         double sum;
         CHECK_OK(pp_backend_add(be, n, a, g));
         CHECK_OK(pp_backend_sum_squares(be, n, g, &sum));
@@ -101,19 +89,13 @@ TEST(cpu_agrees_with_plain_on_flat_buffers)
                                              .eps = 1e-8f,
                                              .weight_decay = 0.1f,
                                              .grad_scale = 0.7f};
-            float *m = pp_alloc(n, sizeof(*m)), *v = pp_alloc(n, sizeof(*v));
+            PP_OWN_MEMORY float *m = pp_alloc(n, sizeof(*m)), *v = pp_alloc(n, sizeof(*v));
             for (args.step = 1; args.step <= 5; args.step++) {
                 CHECK_OK(pp_backend_optimizer_step(be, n, &args, s % 3 > 0, g, k > 0 ? m : NULL,
                                                    k > 1 ? v : NULL, p));
             }
-            pp_free(m);
-            pp_free(v);
         }
-        pp_free(a);
-        pp_free(g);
-        pp_free(p);
     }
-    pp_backend_close(&be);
 }
 
 TEST(gather_scales_the_chosen_rows)
@@ -122,7 +104,7 @@ TEST(gather_scales_the_chosen_rows)
     const uint32_t index[] = {2, 0};
     const char *names[] = {"reference", "cpu", "compare"};
     for (int b = 0; b < COUNT(names); b++) {
-        struct pp_backend *be = open_backend(names[b]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
         float x[6];
         struct pp_gather g = {2, 3, data, PP_U8, 3, index, {.scale = {1.0f / 255}}, x, 0};
         CHECK_OK(pp_backend_gather(be, &g));
@@ -134,7 +116,6 @@ TEST(gather_scales_the_chosen_rows)
         CHECK_OK(pp_backend_gather(be, &g));
         for (int i = 0; i < 6; i++)
             assert_true(again[i] == 2 * want[(i + 3) % 6]);
-        pp_backend_close(&be);
     }
 }
 
@@ -155,7 +136,7 @@ TEST(gather_normalises_each_channel)
         4, F, bytes, PP_U8, F, index, {3, {0.017f, 0.0171f, 0.0175f}, {-2.1f, -2, -1.8f}}, x, 0};
     const char *names[] = {"reference", "cpu", "compare"};
     for (int b = 0; b < COUNT(names); b++) {
-        struct pp_backend *be = open_backend(names[b]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
         for (int k = 0; k < 8; k++) {
             g.element = k & 1 ? PP_F32 : PP_U8;
             g.data = k & 1 ? (void *)floats : bytes;
@@ -171,7 +152,6 @@ TEST(gather_normalises_each_channel)
                     fail_msg("%s, case %d, value %d: %.9g, not %.9g", names[b], k, i, x[i], want);
             }
         }
-        pp_backend_close(&be);
     }
 }
 
@@ -184,7 +164,7 @@ TEST(windows_are_gathered_from_tokens_of_every_width)
     const void *of[] = {u8, u16, u32};
     const char *names[] = {"reference", "cpu", "compare"};
     for (int b = 0; b < COUNT(names); b++) {
-        struct pp_backend *be = open_backend(names[b]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
         for (int e = PP_U8; e <= PP_U32; e++) {
             float x[9];
             int32_t targets[9];
@@ -213,7 +193,6 @@ TEST(windows_are_gathered_from_tokens_of_every_width)
             CHECK_INT_EQ(targets[2], -1);
             CHECK_INT_EQ(targets[0], e == PP_U8 ? u8[2] : e == PP_U16 ? u16[2] : (int32_t)u32[2]);
         }
-        pp_backend_close(&be);
     }
 }
 
@@ -222,8 +201,9 @@ TEST(a_target_below_0_has_no_loss_and_no_gradient)
 {
     const char *names[] = {"reference", "cpu", "compare"};
     for (int b = 0; b < COUNT(names); b++) {
-        struct pp_backend *be = open_backend(names[b]);
-        float *logits = noise("logits", 4 * 5), d[20], alone[10];
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
+        PP_OWN_MEMORY float *logits = noise("logits", 4 * 5);
+        float d[20], alone[10];
         const int32_t targets[] = {3, -1, -100, 0}, two[] = {3, 0};
         struct pp_loss_sums sums = {0}, fewer = {0};
         CHECK_OK(pp_backend_softmax_cross_entropy(
@@ -241,8 +221,6 @@ TEST(a_target_below_0_has_no_loss_and_no_gradient)
         CHECK_OK(pp_backend_softmax_cross_entropy(be, &l));
         assert_memory_equal(d, alone, sizeof(alone));
         CHECK_INT_EQ(sums.rows, 2);
-        pp_free(logits);
-        pp_backend_close(&be);
     }
 }
 
@@ -250,7 +228,7 @@ TEST(a_target_below_0_has_no_loss_and_no_gradient)
 
 TEST(plain_ops_give_the_numbers_of_the_formulas)
 {
-    struct pp_backend *be = open_backend("reference");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("reference");
     /* x = (1, -2), two outputs: 0.5 + 1 - 2*3 = -4.5 and -1 + 2 + 4 = 5 */
     const float x[] = {1, -2}, W[] = {1, 3, 2, -2}, b[] = {0.5f, -1};
     float y[2], z[2];
@@ -295,14 +273,13 @@ TEST(plain_ops_give_the_numbers_of_the_formulas)
     assert_float_equal(d[0], 0.25f - 2 / 30.f, 1e-6f);
     assert_float_equal(d[1], 0.5f - 56 / 30.f, 1e-6f);
     assert_float_equal(d[2], 1.25f - 2 / 30.f, 1e-6f);
-    pp_backend_close(&be);
 }
 
 TEST(plain_products_are_the_double_sums)
 {
-    struct pp_backend *be = open_backend("reference");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("reference");
     const int B = 3, I = 4, O = 2;
-    float *x = noise("x", 12), *W = noise("w", 8), *dz = noise("dz", 6);
+    PP_OWN_MEMORY float *x = noise("x", 12), *W = noise("w", 8), *dz = noise("dz", 6);
     float dx[12], dW[8], db[2];
     CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, dz, W, NULL, dx));
     struct pp_weight_part parts[] = {{.B = 2, .dz = dz, .x = x},
@@ -326,10 +303,6 @@ TEST(plain_products_are_the_double_sums)
         }
         assert_float_equal(db[o], 2 * (dz[o] + dz[2 + o] + dz[4 + o]), 1e-6f);
     }
-    pp_free(x);
-    pp_free(W);
-    pp_free(dz);
-    pp_backend_close(&be);
 }
 
 /* A backend with one wrong element in dW, for the next test. */
@@ -365,17 +338,15 @@ TEST(compare_names_the_op_and_the_element_that_differ)
     CHECK_OK(pp_backend_resolve("compare", &ops));
     struct pp_backend_ops broken = *ops;
     broken.open = open_wrong;
-    struct pp_backend *be = NULL;
+    PP_OWN(pp_backend_close) struct pp_backend *be = NULL;
     CHECK_OK(pp_backend_open(&broken, 1, &be));
-    float *x = noise("x", 4 * 7), *dz = noise("dz", 4 * 5), dW[35] = {0}, db[5] = {0};
+    PP_OWN_MEMORY float *x = noise("x", 4 * 7), *dz = noise("dz", 4 * 5);
+    float dW[35] = {0}, db[5] = {0};
     struct pp_weight_part part = {.B = 4, .dz = dz, .x = x};
     CHECK_FAILS(pp_backend_linear_backward_weight(be, 1, &part, 7, 5, 1, dW, db), PP_ECHECK,
                 "compare: linear_backward_weight 5x7x4 beta 1: dW[1][2] is ");
     double sum;
     CHECK_OK(pp_backend_sum_squares(be, 28, x, &sum));
-    pp_free(x);
-    pp_free(dz);
-    pp_backend_close(&be);
 }
 
 TEST(compare_allows_what_floats_cannot_hold)
@@ -431,7 +402,7 @@ TEST(the_blas_says_what_it_is)
 
 TEST(memory_is_zeroed_and_aligned)
 {
-    struct pp_backend *be = open_backend("cpu");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("cpu");
     for (size_t bytes = 0; bytes < 10000; bytes = bytes * 7 + 1) {
         void *p = NULL;
         CHECK_OK(pp_backend_alloc(be, bytes, &p));
@@ -447,5 +418,4 @@ TEST(memory_is_zeroed_and_aligned)
         }
         pp_backend_free(be, p, bytes);
     }
-    pp_backend_close(&be);
 }

@@ -3,8 +3,6 @@
  * beyond the numbers. The gradients of the plain one are checked in test_nn_ops.c. */
 #include "dev_loops.h"
 
-#include <stdlib.h>
-
 #include "../../src/dev/cpu/gemm.h"
 
 struct shape {
@@ -96,7 +94,7 @@ TEST(with_equal_scores_y_is_the_mean_of_the_values_seen)
 {
     const struct shape s = {2, 5, 9, 4, 2, 3, true};
     for (int e = 0; e < COUNT(backends); e++) {
-        struct pp_backend *be = open_backend(backends[e]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(backends[e]);
         struct bed t = make(&s, BLOCKS);
         for (int b = 0; b < s.B; b++)
             for (int i = 0; i < s.queries * s.heads * s.width; i++)
@@ -121,7 +119,6 @@ TEST(with_equal_scores_y_is_the_mean_of_the_values_seen)
             }
         }
         clear(&t);
-        pp_backend_close(&be);
     }
 }
 
@@ -129,7 +126,7 @@ TEST(a_large_score_takes_all_and_overflows_nothing)
 {
     const struct shape s = {1, 6, 6, 1, 1, 4, true};
     for (int e = 0; e < COUNT(backends); e++) {
-        struct pp_backend *be = open_backend(backends[e]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(backends[e]);
         struct bed t = make(&s, ROWS);
         for (int i = 0; i < 6; i++)
             for (int d = 0; d < 4; d++) /* each finds itself */
@@ -142,7 +139,6 @@ TEST(a_large_score_takes_all_and_overflows_nothing)
         for (size_t i = 0; i < t.n_qkv; i++)
             assert_true(isfinite(t.dqkv[i]));
         clear(&t);
-        pp_backend_close(&be);
     }
 }
 
@@ -244,7 +240,7 @@ TEST(sequences_do_not_depend_on_those_beside_them)
 {
     const struct shape s = {4, 70, 70, 4, 2, 24, true};
     for (int layout = ROWS; layout <= BLOCKS; layout++) {
-        struct pp_backend *be = open_backend("cpu");
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("cpu");
         struct bed whole = make(&s, layout), cut = make(&s, layout), rows = make(&s, ROWS);
         whole.a.p = cut.a.p = rows.a.p = 0.3f;
         whole.a.step = cut.a.step = rows.a.step = &whole.step;
@@ -261,14 +257,13 @@ TEST(sequences_do_not_depend_on_those_beside_them)
         clear(&whole);
         clear(&cut);
         clear(&rows);
-        pp_backend_close(&be);
     }
 }
 
 TEST(a_query_does_not_depend_on_what_comes_later)
 {
     const struct shape s = {1, 100, 100, 2, 2, 32, true};
-    struct pp_backend *be = open_backend("cpu");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("cpu");
     struct bed t = make(&s, ROWS);
     size_t row = t.a.y_at.position, n = 50;
     CHECK_OK(pp_backend_attention_forward(be, &t.a));
@@ -280,14 +275,13 @@ TEST(a_query_does_not_depend_on_what_comes_later)
     assert_memory_equal(t.y, want, n * row * sizeof(*want));
     pp_free(want);
     clear(&t);
-    pp_backend_close(&be);
 }
 
 TEST(a_nan_comes_out)
 {
     const struct shape s = {1, 20, 20, 1, 1, 16, true};
     for (int e = 0; e < COUNT(backends); e++) {
-        struct pp_backend *be = open_backend(backends[e]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(backends[e]);
         for (int what = 0; what < 3; what++) { /* of q, k and v of position 10 */
             struct bed t = make(&s, ROWS);
             t.qkv[10 * 48 + what * 16] = NAN;
@@ -297,7 +291,6 @@ TEST(a_nan_comes_out)
             assert_true(isnan(t.dqkv[0 * 48 + 16])); /* through the probabilities to all keys */
             clear(&t);
         }
-        pp_backend_close(&be);
     }
 }
 
@@ -305,13 +298,12 @@ TEST(no_sequences_touch_nothing)
 {
     const struct shape s = {1, 4, 4, 2, 1, 8, true};
     for (int e = 0; e < COUNT(backends); e++) {
-        struct pp_backend *be = open_backend(backends[e]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(backends[e]);
         struct bed t = make(&s, ROWS);
         t.a.B = 0;
         both(be, &t);
         for (size_t i = 0; i < t.n_y; i++)
             assert_true(isnan(t.y[i]));
         clear(&t);
-        pp_backend_close(&be);
     }
 }

@@ -71,9 +71,8 @@ static void make(struct arrays *p, const struct shape *c, size_t packed, size_t 
         *arrays[a] = at + 16 + (arrays[a] == &p->scratch ? 0 : shift);
         at += (sizes[a] + 47) / 16 * 16;
         if (names[a] && sizes[a] > 0) {
-            float *from = noise(names[a], sizes[a]);
+            PP_OWN_MEMORY float *from = noise(names[a], sizes[a]);
             memcpy(*arrays[a], from, sizes[a] * sizeof(float));
-            pp_free(from);
         }
     }
 }
@@ -273,7 +272,7 @@ static void weight(struct pp_backend *be, struct arrays *p, int n,
 TEST(both_providers_agree_with_plain)
 {
     for (int k = 0; k < COUNT(gemms); k++) {
-        struct pp_backend *be = open_with("compare", gemms[k]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_with("compare", gemms[k]);
         for (int s = 0; s < COUNT(cases); s++) {
             struct arrays p;
             make_on(&p, be, &cases[s]);
@@ -301,7 +300,6 @@ TEST(both_providers_agree_with_plain)
             weight(be, &p, 1, parts, 0, p.dW, NULL);
             pp_free(p.memory);
         }
-        pp_backend_close(&be);
     }
 }
 
@@ -324,14 +322,14 @@ static int spread(const struct arrays *p, int most, struct pp_weight_part *parts
 TEST(weight_gradients_do_not_depend_on_how_samples_are_spread_over_parts)
 {
     for (int k = 0; k < COUNT(gemms); k++) {
-        struct pp_backend *be = open_with("cpu", gemms[k]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_with("cpu", gemms[k]);
         for (int s = 0; s < COUNT(cases); s++) {
             struct arrays p;
             make_on(&p, be, &cases[s]);
             struct pp_weight_part all = {.B = p.B, .dz = p.dz, .x = p.x}, parts[40];
             int n = spread(&p, COUNT(parts), parts);
             if (n > 0) {
-                float *together = nans(p.n_W), *db = nans((size_t)p.g.O);
+                PP_OWN_MEMORY float *together = nans(p.n_W), *db = nans((size_t)p.g.O);
                 weight(be, &p, 1, &all, 0, p.dW, p.db);
                 weight(be, &p, n, parts, 0, together, db);
                 assert_memory_equal(together, p.dW, p.n_W * sizeof(float));
@@ -340,19 +338,16 @@ TEST(weight_gradients_do_not_depend_on_how_samples_are_spread_over_parts)
                     weight(be, &p, 1, &parts[i], i == 0 ? 0 : 1, together, db);
                 assert_memory_equal(together, p.dW, p.n_W * sizeof(float));
                 assert_memory_equal(db, p.db, (size_t)p.g.O * sizeof(float));
-                pp_free(together);
-                pp_free(db);
             }
             pp_free(p.memory);
         }
-        pp_backend_close(&be);
     }
 }
 
 TEST(a_sample_has_the_same_bits_alone_and_in_a_batch)
 {
     for (int k = 0; k < COUNT(gemms); k++) {
-        struct pp_backend *be = open_with("cpu", gemms[k]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_with("cpu", gemms[k]);
         for (int s = 0; s < COUNT(cases); s++) {
             struct arrays p;
             make_on(&p, be, &cases[s]);
@@ -376,7 +371,6 @@ TEST(a_sample_has_the_same_bits_alone_and_in_a_batch)
             pp_free(one_dx);
             pp_free(p.memory);
         }
-        pp_backend_close(&be);
     }
 }
 
@@ -386,7 +380,7 @@ TEST(without_samples_a_gradient_is_zero_or_stays)
     const char *names[] = {"reference", "cpu", "cpu"};
     const enum pp_gemm gemm[] = {PP_GEMM_AUTO, PP_GEMM_AUTO, PP_GEMM_CBLAS};
     for (int k = 0; k < COUNT(names); k++) {
-        struct pp_backend *be = open_with(names[k], gemm[k]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_with(names[k], gemm[k]);
         struct arrays p;
         make_on(&p, be, &none);
         struct pp_weight_part parts[2] = {{0}};
@@ -402,7 +396,6 @@ TEST(without_samples_a_gradient_is_zero_or_stays)
             assert_true(p.db[o] == 0);
         pp_free(before);
         pp_free(p.memory);
-        pp_backend_close(&be);
     }
 }
 
@@ -413,7 +406,7 @@ TEST(a_nan_reaches_what_sees_it_and_relu_keeps_it)
     const char *names[] = {"reference", "cpu", "cpu"};
     const enum pp_gemm gemm[] = {PP_GEMM_AUTO, PP_GEMM_AUTO, PP_GEMM_CBLAS};
     for (int k = 0; k < COUNT(names); k++) {
-        struct pp_backend *be = open_with(names[k], gemm[k]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_with(names[k], gemm[k]);
         struct arrays p;
         make_on(&p, be, &image);
         struct pp_weight_part part = {.B = p.B, .dz = p.dz, .x = p.x};
@@ -431,6 +424,5 @@ TEST(a_nan_reaches_what_sees_it_and_relu_keeps_it)
         assert_true(isnan(p.dW[(3 * 9 + 4) * 20 + 7]) && isnan(p.db[3]) && !isnan(p.db[2]));
         assert_false(isnan(p.dW[(2 * 9 + 4) * 20 + 6]));
         pp_free(p.memory);
-        pp_backend_close(&be);
     }
 }

@@ -71,7 +71,7 @@ TEST(run_devices_picks_in_the_order_given)
 
 TEST(a_backend_of_the_processor_has_no_devices)
 {
-    struct pp_config *cfg = NULL;
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     const struct pp_backend_ops *cpu = NULL;
     struct pp_device out[PP_DEVICES_MAX];
     int n = -1;
@@ -79,7 +79,6 @@ TEST(a_backend_of_the_processor_has_no_devices)
     CHECK_OK(pp_backend_resolve("cpu", &cpu));
     CHECK_OK(pp_devices_find(cpu, cfg, out, &n));
     CHECK_INT_EQ(n, 0);
-    pp_config_destroy(&cfg);
 }
 
 TEST(threads_of_one_process_share_a_device_in_parts_when_asked)

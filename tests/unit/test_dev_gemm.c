@@ -36,9 +36,8 @@ static void make(struct products *p, int B, int I, int O, size_t shift)
         *arrays[a] = at + shift;
         at += (sizes[a] + 31) / 16 * 16;
         if (names[a]) {
-            float *from = noise(names[a], sizes[a]);
+            PP_OWN_MEMORY float *from = noise(names[a], sizes[a]);
             memcpy(*arrays[a], from, sizes[a] * sizeof(float));
-            pp_free(from);
         }
     }
 }
@@ -202,7 +201,7 @@ TEST(both_providers_agree_with_plain)
 {
     const enum pp_gemm gemms[] = {PP_GEMM_CBLAS, PP_GEMM_AUTO};
     for (int k = 0; k < COUNT(gemms); k++) {
-        struct pp_backend *be = open_with("compare", gemms[k], 1);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_with("compare", gemms[k], 1);
         for (int w = 0; w < COUNT(widths); w++) {
             int B = rows_of[w % COUNT(rows_of)], I = widths[w], O = widths[(w * 3 + 1) % 13];
             struct products p;
@@ -226,7 +225,6 @@ TEST(both_providers_agree_with_plain)
             pp_free(db);
             pp_free(p.memory);
         }
-        pp_backend_close(&be);
     }
 }
 

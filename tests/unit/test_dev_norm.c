@@ -3,8 +3,6 @@
  * the CPU against the plain ones, and what all promise beyond the numbers. */
 #include "dev_loops.h"
 
-#include <stdlib.h>
-
 /* ---- gradients of the plain kernels: d sum(y * dy) / d x by differences */
 
 struct norm_case {
@@ -49,7 +47,7 @@ static void check_slope(double got, double up, double down, double step, const c
 
 TEST(plain_norms_have_the_gradients_of_their_values)
 {
-    struct pp_backend *be = open_backend("reference");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("reference");
     for (int k = 0; k < COUNT(norm_cases); k++) {
         const struct norm_case *t = &norm_cases[k];
         size_t C = (size_t)t->C, n = (size_t)(t->B * t->P) * C;
@@ -95,7 +93,6 @@ TEST(plain_norms_have_the_gradients_of_their_values)
         for (int i = 0; i < COUNT(all); i++)
             pp_free(all[i]);
     }
-    pp_backend_close(&be);
 }
 
 static const struct pp_conv windows[] = {
@@ -117,13 +114,13 @@ static void pool_forward(struct pp_backend *be, int kind, const struct pp_conv *
 
 TEST(plain_pools_have_the_gradients_of_their_values)
 {
-    struct pp_backend *be = open_backend("reference");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("reference");
     for (int k = 0; k < COUNT(windows) * 3; k++) {
         const struct pp_conv *g = &windows[k / 3];
         int B = 2, kind = k % 3;
         size_t in = (size_t)(B * g->H * g->W * g->C), out = (size_t)(B * g->OH * g->OW * g->C);
         float *x = noise("x", in), *dy = noise("dy", out), *y = nans(out), *dx = nans(in);
-        uint8_t *taken = pp_alloc(out, 1);
+        PP_OWN_MEMORY uint8_t *taken = pp_alloc(out, 1);
         pool_forward(be, kind, g, B, x, taken, y);
         if (kind == 0) {
             CHECK_OK(pp_backend_max_pool_backward(
@@ -147,16 +144,14 @@ TEST(plain_pools_have_the_gradients_of_their_values)
         pp_free(dy);
         pp_free(y);
         pp_free(dx);
-        pp_free(taken);
     }
-    pp_backend_close(&be);
 }
 
 /* ---- dropout */
 
 TEST(dropout_drops_p_of_each_sample_and_others_of_the_next)
 {
-    struct pp_backend *be = open_backend("reference");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("reference");
     enum {
         B = 4,
         F = 20000
@@ -187,7 +182,6 @@ TEST(dropout_drops_p_of_each_sample_and_others_of_the_next)
             assert_true(fabs(next - q * q * F) <= far);
         }
     }
-    pp_backend_close(&be);
 }
 
 /* ---- which backend has which */

@@ -57,7 +57,7 @@ static enum pp_optimizer_kind kind_of(const char *word)
 static void compare_all(const char *backend)
 {
     const struct pp_backend_ops *ops;
-    struct pp_backend *be = NULL;
+    PP_OWN(pp_backend_close) struct pp_backend *be = NULL;
     CHECK_OK(pp_backend_resolve(backend, &ops));
     CHECK_OK(pp_backend_open(ops, 1, &be));
     FILE *f = open_golden();
@@ -92,7 +92,6 @@ static void compare_all(const char *backend)
     fclose(f);
     CHECK_INT_EQ(cases, 9);
     print_message("# %s: largest difference %.2g\n", backend, worst);
-    pp_backend_close(&be);
 }
 
 TEST(cpu_follows_pytorch_for_20_steps)
@@ -113,7 +112,7 @@ TEST(any_split_of_the_buffer_gives_the_same_bits)
     const char *backends[] = {"cpu", "reference"};
     for (int b = 0; b < 2; b++) {
         const struct pp_backend_ops *ops;
-        struct pp_backend *be = NULL;
+        PP_OWN(pp_backend_close) struct pp_backend *be = NULL;
         CHECK_OK(pp_backend_resolve(backends[b], &ops));
         CHECK_OK(pp_backend_open(ops, 1, &be));
         for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
@@ -140,14 +139,13 @@ TEST(any_split_of_the_buffer_gives_the_same_bits)
             assert_memory_equal(m[0], m[1], sizeof(m[0]));
             assert_memory_equal(v[0], v[1], sizeof(v[0]));
         }
-        pp_backend_close(&be);
     }
 }
 
 TEST(a_scaled_gradient_is_the_scaled_step)
 {
     const struct pp_backend_ops *ops;
-    struct pp_backend *be = NULL;
+    PP_OWN(pp_backend_close) struct pp_backend *be = NULL;
     CHECK_OK(pp_backend_resolve("cpu", &ops));
     CHECK_OK(pp_backend_open(ops, 1, &be));
     float g[3] = {1, -2, 4}, p[3] = {0, 0, 0};
@@ -156,7 +154,6 @@ TEST(a_scaled_gradient_is_the_scaled_step)
     assert_float_equal(p[0], -0.125f, 0);
     assert_float_equal(p[1], 0.25f, 0);
     assert_float_equal(p[2], -0.5f, 0);
-    pp_backend_close(&be);
 }
 
 TEST(a_skipped_step_changes_nothing)
@@ -164,7 +161,7 @@ TEST(a_skipped_step_changes_nothing)
     static const char *const backends[] = {"cpu", "reference"};
     for (int b = 0; b < 2; b++) {
         const struct pp_backend_ops *ops;
-        struct pp_backend *be = NULL;
+        PP_OWN(pp_backend_close) struct pp_backend *be = NULL;
         CHECK_OK(pp_backend_resolve(backends[b], &ops));
         CHECK_OK(pp_backend_open(ops, 1, &be));
         for (int kind = PP_OPT_SGD; kind <= PP_OPT_ADAMW; kind++) {
@@ -178,7 +175,6 @@ TEST(a_skipped_step_changes_nothing)
                 assert_float_equal(p[i], 4, 0);
             }
         }
-        pp_backend_close(&be);
     }
 }
 
@@ -224,7 +220,7 @@ static struct pp_backend *reference(void)
 
 TEST(a_good_step_is_clipped_and_counted)
 {
-    struct pp_backend *be = reference();
+    PP_OWN(pp_backend_close) struct pp_backend *be = reference();
     struct trial *t = trial(1.5, true);
     CHECK_OK(pp_backend_judge(be, &t->j));
     assert_true(t->verdict.norm == 3);
@@ -237,14 +233,13 @@ TEST(a_good_step_is_clipped_and_counted)
     t = trial(0, true);
     CHECK_OK(pp_backend_judge(be, &t->j));
     assert_true(t->args.grad_scale == 1);
-    pp_backend_close(&be);
 }
 
 /* Whatever value it is, of whatever rank: skipped everywhere, the loss of the step forgotten. */
 TEST(one_bad_value_skips_the_step)
 {
     static const double bad[] = {NAN, INFINITY, -INFINITY};
-    struct pp_backend *be = reference();
+    PP_OWN(pp_backend_close) struct pp_backend *be = reference();
     for (int at = 0; at < 16; at++) {
         struct trial *t = trial(0, false);
         t->votes[at / 4][at % 4] = bad[at % 3];
@@ -259,12 +254,11 @@ TEST(one_bad_value_skips_the_step)
         t->j.sums = NULL;
         CHECK_OK(pp_backend_judge(be, &t->j));
     }
-    pp_backend_close(&be);
 }
 
 TEST(after_a_bad_step_training_halts_until_told)
 {
-    struct pp_backend *be = reference();
+    PP_OWN(pp_backend_close) struct pp_backend *be = reference();
     for (int halt = 0; halt < 2; halt++) {
         struct trial *t = trial(0, halt == 1);
         t->votes[0][0] = NAN;
@@ -279,5 +273,4 @@ TEST(after_a_bad_step_training_halts_until_told)
         CHECK_OK(pp_backend_judge(be, &t->j));
         assert_false(t->args.skip);
     }
-    pp_backend_close(&be);
 }

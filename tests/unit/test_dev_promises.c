@@ -11,16 +11,15 @@ TEST(loss_gradient_may_overwrite_the_logits)
 {
     const char *names[] = {"reference", "cpu", "compare"};
     for (int b = 0; b < COUNT(names); b++) {
-        struct pp_backend *be = open_backend(names[b]);
-        float *logits = noise("logits", 50), d[50];
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
+        PP_OWN_MEMORY float *logits = noise("logits", 50);
+        float d[50];
         const int32_t labels[5] = {0, 9, 3, 3, 7};
         struct pp_loss_sums apart = {0}, in_place = {0};
         CHECK_OK(cross_entropy(be, 5, 10, logits, labels, 1, 0, &apart, d));
         CHECK_OK(cross_entropy(be, 5, 10, logits, labels, 1, 0, &in_place, logits));
         assert_memory_equal(logits, d, sizeof(d));
         assert_memory_equal(&apart, &in_place, sizeof(apart));
-        pp_free(logits);
-        pp_backend_close(&be);
     }
 }
 
@@ -28,13 +27,12 @@ TEST(of_equal_logits_the_first_is_the_answer)
 {
     const char *names[] = {"reference", "cpu"};
     for (int b = 0; b < COUNT(names); b++) {
-        struct pp_backend *be = open_backend(names[b]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
         const float logits[] = {1, 3, 3, 3, 2, 2};
         const int32_t labels[] = {1, 1};
         struct pp_loss_sums sums = {0};
         CHECK_OK(cross_entropy(be, 2, 3, logits, labels, 1, 0, &sums, NULL));
         CHECK_INT_EQ(sums.correct, 1);
-        pp_backend_close(&be);
     }
 }
 
@@ -42,7 +40,7 @@ TEST(huge_logits_do_not_overflow)
 {
     const char *names[] = {"reference", "cpu", "compare"};
     for (int b = 0; b < COUNT(names); b++) {
-        struct pp_backend *be = open_backend(names[b]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
         const float logits[] = {3e38f, -3e38f, 1000, -1000};
         const int32_t labels[] = {0, 0};
         float d[4];
@@ -51,7 +49,6 @@ TEST(huge_logits_do_not_overflow)
         assert_float_equal(sums.loss, 0, 0);
         CHECK_INT_EQ(sums.correct, 2);
         assert_float_equal(d[1], 0, 0);
-        pp_backend_close(&be);
     }
 }
 
@@ -59,7 +56,7 @@ TEST(nan_is_not_hidden)
 {
     const char *names[] = {"reference", "cpu"};
     for (int b = 0; b < COUNT(names); b++) {
-        struct pp_backend *be = open_backend(names[b]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
         for (int a = 0; a < COUNT(activations); a++) {
             const float x[] = {NAN}, W[] = {1}, bias[] = {0};
             float y = 0, z = 0, dy = NAN;
@@ -83,7 +80,6 @@ TEST(nan_is_not_hidden)
             CHECK_OK(cross_entropy(be, 1, 3, logits, &label, 1, 0, &sums, NULL));
             assert_true(isnan(sums.loss));
         }
-        pp_backend_close(&be);
     }
 }
 
@@ -91,7 +87,7 @@ TEST(no_rows_make_a_zero_gradient)
 {
     const char *names[] = {"reference", "cpu", "compare"};
     for (int b = 0; b < COUNT(names); b++) {
-        struct pp_backend *be = open_backend(names[b]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
         float W[6] = {0}, dW[6], db[2], some[6];
         memset(dW, 0xff, sizeof(dW));
         memset(db, 0xff, sizeof(db));
@@ -106,14 +102,13 @@ TEST(no_rows_make_a_zero_gradient)
         CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 3, 2, 1, dW, db));
         assert_float_equal(dW[3], 5, 0);
         assert_float_equal(db[1], 0, 0);
-        pp_backend_close(&be);
     }
 }
 
 /* Layers lie in flat buffers without padding: their addresses change with the cut. */
 TEST(bits_do_not_depend_on_addresses)
 {
-    struct pp_backend *be = open_backend("cpu");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("cpu");
     for (int s = 0; s < COUNT(shapes); s++) {
         int B = shapes[s][0], O = shapes[s][1], I = shapes[s][2];
         size_t bo = (size_t)B * O, bi = (size_t)B * I, oi = (size_t)O * I;
@@ -122,7 +117,7 @@ TEST(bits_do_not_depend_on_addresses)
         for (int shift = 0; shift < 2; shift++) {
             size_t o = (size_t)shift * 3;
             float *sx = pp_alloc(bi + o, 4), *sW = pp_alloc(oi + o, 4), *sb = pp_alloc(O + o, 4);
-            float *sdy = pp_alloc(bo + o, 4);
+            PP_OWN_MEMORY float *sdy = pp_alloc(bo + o, 4);
             memcpy(sx + o, x, bi * 4);
             memcpy(sW + o, W, oi * 4);
             memcpy(sb + o, b, (size_t)O * 4);
@@ -138,7 +133,6 @@ TEST(bits_do_not_depend_on_addresses)
             pp_free(sx);
             pp_free(sW);
             pp_free(sb);
-            pp_free(sdy);
         }
         assert_memory_equal(out[0], out[1] + 3, (bo + bi + oi + O) * 4);
         pp_free(out[0]);
@@ -148,7 +142,6 @@ TEST(bits_do_not_depend_on_addresses)
         pp_free(b);
         pp_free(dy);
     }
-    pp_backend_close(&be);
 }
 
 /* All loops of one version of the kernels, on one set of inputs: every output into out. */
@@ -159,7 +152,8 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
         O = 37,
         N = B * O
     };
-    float *in = noise("kernels", N), *b = noise("bias", O), z[N];
+    PP_OWN_MEMORY float *in = noise("kernels", N), *b = noise("bias", O);
+    float z[N];
     int32_t targets[B] = {0, 5, 36, 7, 7, -1, 2};
     for (int a = 0; a < COUNT(activations); a++) {
         memcpy(out, in, sizeof(z));
@@ -196,8 +190,6 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
             k->optimizer_step(N, &args, true, z, m, v, out);
         out += N;
     }
-    pp_free(in);
-    pp_free(b);
 }
 
 TEST(every_instruction_set_gives_the_same_bits)
@@ -225,8 +217,8 @@ TEST(every_instruction_set_gives_the_same_bits)
 
 TEST(sum_of_squares_depends_on_the_numbers_only)
 {
-    struct pp_backend *be = open_backend("cpu");
-    float *g = noise("g", 1003), *shifted = pp_alloc(1004, 4);
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("cpu");
+    PP_OWN_MEMORY float *g = noise("g", 1003), *shifted = pp_alloc(1004, 4);
     memcpy(shifted + 1, g, 1003 * 4);
     double a, b;
     CHECK_OK(pp_backend_sum_squares(be, 1003, g, &a));
@@ -234,9 +226,6 @@ TEST(sum_of_squares_depends_on_the_numbers_only)
     assert_memory_equal(&a, &b, sizeof(a));
     CHECK_OK(pp_backend_sum_squares(be, 0, g, &a));
     assert_true(a == 0);
-    pp_free(g);
-    pp_free(shifted);
-    pp_backend_close(&be);
 }
 
 /* Whatever the place: in the vectors, in the rest, behind a larger one, in front of it. */
@@ -247,8 +236,9 @@ TEST(the_largest_is_finite_only_when_all_are)
         N = 37
     };
     for (int b = 0; b < COUNT(backends); b++) {
-        struct pp_backend *be = open_backend(backends[b]);
-        float *x = noise("x", N), most = 0;
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(backends[b]);
+        PP_OWN_MEMORY float *x = noise("x", N);
+        float most = 0;
         x[5] = -7.5f;
         CHECK_OK(pp_backend_largest(be, N, x, &most));
         assert_true(most == 7.5f);
@@ -267,8 +257,6 @@ TEST(the_largest_is_finite_only_when_all_are)
             CHECK_OK(pp_backend_largest(be, N, x, &most));
             assert_true(isnan(most));
         }
-        pp_free(x);
-        pp_backend_close(&be);
     }
 }
 
@@ -295,14 +283,13 @@ struct job {
 static void *multiply(void *arg)
 {
     struct job *j = arg;
-    struct pp_backend *be = open_backend("cpu");
-    float *y = pp_alloc(64 * 128, 4), b[128] = {0};
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("cpu");
+    PP_OWN_MEMORY float *y = pp_alloc(64 * 128, 4);
+    float b[128] = {0};
     for (int i = 0; i < j->rounds; i++) {
         pp_backend_linear_forward(be, 64, 256, 128, j->x, j->W, NULL, b, PP_ACT_NONE, NULL, y);
         j->bad += memcmp(y, j->y, 64 * 128 * 4) != 0;
     }
-    pp_free(y);
-    pp_backend_close(&be);
     return NULL;
 }
 
@@ -337,12 +324,11 @@ TEST(two_threads_at_once_give_the_bits_of_one)
 
 TEST(ops_of_cpu_allocate_nothing)
 {
-    struct pp_backend *be = open_backend("cpu");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("cpu");
     float x[12] = {0}, W[8] = {0}, b[2] = {0}, y[6], dW[8], db[2];
     uint64_t before = pp_alloc_count();
     CHECK_OK(pp_backend_linear_forward(be, 3, 4, 2, x, W, NULL, b, PP_ACT_RELU, NULL, y));
     struct pp_weight_part part = {.B = 3, .dz = y, .x = x};
     CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 4, 2, 0, dW, db));
     CHECK_INT_EQ(pp_alloc_count(), before);
-    pp_backend_close(&be);
 }

@@ -107,7 +107,7 @@ TEST(a_row_norm_takes_mean_and_deviation_away)
 {
     const float x[] = {1, 5, -3, -4}, gamma[] = {1, 2}, beta[] = {0, 10};
     float y[4], keep[4];
-    struct pp_backend *be = open_backend("reference");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("reference");
     CHECK_OK(pp_backend_row_norm_forward(
         be, &(struct pp_row_norm_forward){2, 2, true, 0, x, gamma, beta, keep, y}));
     const float want[] = {-1, 12, 1, 8}, want_keep[] = {3, 0.5f, -3.5f, 2};
@@ -117,12 +117,11 @@ TEST(a_row_norm_takes_mean_and_deviation_away)
         be, &(struct pp_row_norm_forward){1, 2, false, 0, x + 2, gamma, NULL, keep, y}));
     assert_float_equal(y[0], -3 / sqrt(12.5), 1e-6);
     assert_float_equal(y[1], -8 / sqrt(12.5), 1e-6);
-    pp_backend_close(&be);
 }
 
 TEST(rotary_turns_a_pair_by_its_position)
 {
-    struct pp_backend *be = open_backend("reference");
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("reference");
     const float x[] = {1, 0, 0, 2, 7};
     float y[5], back[5];
     struct pp_rotary a = {1, 1, 5, 3, 1, 4, 100, false, x, false, y};
@@ -136,14 +135,13 @@ TEST(rotary_turns_a_pair_by_its_position)
     CHECK_OK(pp_backend_rotary(be, &a));
     for (int i = 0; i < 5; i++)
         assert_float_equal(back[i], x[i], 1e-6);
-    pp_backend_close(&be);
 }
 
 TEST(what_is_no_token_gives_nan)
 {
     const char *names[] = {"reference", "cpu"};
     for (int i = 0; i < COUNT(names); i++) {
-        struct pp_backend *be = open_backend(names[i]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[i]);
         const float x[] = {1, 2, -1, NAN, 0}, W[] = {3, 4};
         float y[5], dW[2];
         CHECK_OK(pp_backend_embedding_forward(
@@ -152,7 +150,6 @@ TEST(what_is_no_token_gives_nan)
         CHECK_OK(pp_backend_embedding_backward_weight(
             be, &(struct pp_embedding_backward_weight){1, 5, 2, 1, x, x, 0, dW, NULL}));
         assert_true(dW[0] == 0 && dW[1] == 1);
-        pp_backend_close(&be);
     }
 }
 
@@ -166,7 +163,7 @@ TEST(a_mean_leaves_out_padding)
     const float back[] = {2, 4, 2, 4, 0, 0, 0, 0, 1, 2, 1, 2, 1, 2, 1, 2};
     static const char *const names[] = {"reference", "cpu"};
     for (int i = 0; i < COUNT(names); i++) {
-        struct pp_backend *be = open_backend(names[i]);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[i]);
         struct pp_avg_pool a = {&g, 2, false, x, false, y, lengths, index};
         CHECK_OK(pp_backend_avg_pool_forward(be, &a));
         assert_memory_equal(y, mean, sizeof(y));
@@ -174,6 +171,5 @@ TEST(a_mean_leaves_out_padding)
         a.y = dx;
         CHECK_OK(pp_backend_avg_pool_backward(be, &a));
         assert_memory_equal(dx, back, sizeof(dx));
-        pp_backend_close(&be);
     }
 }

@@ -438,14 +438,13 @@ TEST(optimizer_state_is_what_the_kind_needs)
 
 TEST(a_chunk_for_evaluation_holds_parameters_only)
 {
-    struct pp_model *m = make_model(PP_ACT_GELU, five, COUNT(five));
+    PP_OWN(pp_model_destroy) struct pp_model *m = make_model(PP_ACT_GELU, five, COUNT(five));
     struct pp_arena dry = pp_arena_dry();
     struct pp_chunk_spec spec = {.last = 4, .max_rows = 1, .optimizer = PP_OPT_ADAM};
     struct pp_chunk *c = NULL;
     CHECK_OK(pp_chunk_create(m, &spec, &dry, &c));
     assert_null(c);
     CHECK_INT_EQ(dry.used, (m->n_floats * 4 + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN);
-    pp_model_destroy(&m);
 }
 
 /* Bytes that a slot of the gradients between `layers` layers of `width` takes, for 8 rows. */

@@ -58,8 +58,8 @@ TEST(kept_keys_and_values_continue_a_text)
     };
     const char *const backends[] = {"cpu", "compare"};
     for (int k = 0; k < COUNT(backends); k++) {
-        struct pp_backend *be = open_backend(backends[k]);
-        float *x = noise("x", ROWS * T * C), *want = nans(ROWS * T * Y);
+        PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(backends[k]);
+        PP_OWN_MEMORY float *x = noise("x", ROWS * T * C), *want = nans(ROWS * T * Y);
         struct net whole = set_up(be, ROWS, T, 0);
         CHECK_OK(pp_chunk_forward(whole.c, be, 0, &(struct pp_pass){.rows = ROWS}, x, want));
         tear_down(&whole);
@@ -76,9 +76,6 @@ TEST(kept_keys_and_values_continue_a_text)
             }
             tear_down(&t);
         }
-        pp_free(x);
-        pp_free(want);
-        pp_backend_close(&be);
     }
 }
 
@@ -86,12 +83,11 @@ TEST(kept_keys_and_values_continue_a_text)
 
 static int refused(int (*call)(struct builder *b, int x), struct pp_shape input, int cached)
 {
-    struct pp_model *m = pp_alloc(1, sizeof(*m));
+    PP_OWN(pp_model_destroy) struct pp_model *m = pp_alloc(1, sizeof(*m));
     struct builder b = {.m = m, .cached = cached};
     CHECK_OK(build_begin(&b, input));
     layer(&b, "l");
     int rc = build_finish(&b, call(&b, 0));
-    pp_model_destroy(&m);
     return rc;
 }
 

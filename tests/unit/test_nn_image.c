@@ -59,8 +59,8 @@ TEST(resnets_have_torchvisions_names_and_sizes)
         {18, 10, PP_STEM_CIFAR, &cifar, 11173962, 12, 1.111},
     };
     for (int i = 0; i < COUNT(nets); i++) {
-        struct pp_config *cfg = resnet(nets[i].depth, nets[i].stem);
-        struct pp_model *m = NULL;
+        PP_OWN_MEMORY struct pp_config *cfg = resnet(nets[i].depth, nets[i].stem);
+        PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
         CHECK_OK(pp_model_create(
             cfg, &(struct pp_data_input){.shape = *nets[i].image, .classes = nets[i].classes}, &m));
         CHECK_INT_EQ(learnt(m), nets[i].params);
@@ -75,16 +75,14 @@ TEST(resnets_have_torchvisions_names_and_sizes)
         param(m, "layer3.1.bn2.num_batches_tracked");
         param(m, "layer4.0.downsample.0.weight");
         CHECK_INT_EQ(param(m, "fc.bias")->dims[0], nets[i].classes);
-        pp_model_destroy(&m);
-        pp_free(cfg);
     }
 }
 
 TEST(the_stride_and_the_padding_are_where_they_are_asked_for)
 {
     for (int paper = 0; paper < 2; paper++) {
-        struct pp_config *cfg = resnet(50, PP_STEM_IMAGENET);
-        struct pp_model *m = NULL;
+        PP_OWN_MEMORY struct pp_config *cfg = resnet(50, PP_STEM_IMAGENET);
+        PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
         cfg->model.stride = paper ? PP_STRIDE_1X1 : PP_STRIDE_3X3;
         cfg->model.padding = paper ? PP_PAD_SAME : PP_PAD_SYMMETRIC;
         CHECK_OK(pp_model_create(cfg, &(struct pp_data_input){.shape = large, .classes = 10}, &m));
@@ -98,25 +96,22 @@ TEST(the_stride_and_the_padding_are_where_they_are_asked_for)
             if (n->window.kh == 3 && n->n_params > 0)
                 CHECK_INT_EQ(n->window.stride == 2, !paper && n->window.H == 2 * n->window.OH);
         }
-        pp_model_destroy(&m);
-        pp_free(cfg);
     }
 }
 
 static int build(const char *words, const struct pp_shape *image, struct pp_model **m)
 {
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     snprintf(cfg->model.type, sizeof(cfg->model.type), "sequential");
     snprintf(cfg->model.layers, sizeof(cfg->model.layers), "%s", words);
     cfg->model.norm_momentum = 0.1;
     int rc = pp_model_create(cfg, &(struct pp_data_input){.shape = *image, .classes = 10}, m);
-    pp_free(cfg);
     return rc;
 }
 
 TEST(words_become_layers)
 {
-    struct pp_model *m = NULL;
+    PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
     CHECK_OK(build("conv:8x3 relu conv:16x5/2,pad=same,groups=2,bias=off batchnorm relu maxpool:2 "
                    "conv:16x3 groupnorm:4 gelu add:3 avgpool:2 dropout:0.1 flatten linear:32 tanh "
                    "linear:10",
@@ -141,7 +136,6 @@ TEST(words_become_layers)
     assert_non_null(sum);
     CHECK_INT_EQ(sum->x[1], m->layers[2].x);
     assert_true(sum->shared[1] && !sum->shared[0]);
-    pp_model_destroy(&m);
 }
 
 TEST(what_cannot_be_is_refused_in_one_line)
@@ -186,23 +180,20 @@ TEST(what_cannot_be_is_refused_in_one_line)
         assert_null(m);
     }
     struct pp_model *m = NULL;
-    struct pp_config *cfg = resnet(18, PP_STEM_CIFAR);
+    PP_OWN_MEMORY struct pp_config *cfg = resnet(18, PP_STEM_CIFAR);
     CHECK_FAILS(pp_model_create(cfg, NULL, &m), PP_ECONFIG, "reads the shape of a sample");
     static const struct pp_shape flat = {1, {3072, 1, 1}};
     CHECK_FAILS(pp_model_create(cfg, &(struct pp_data_input){.shape = flat, .classes = 10}, &m),
                 PP_ECONFIG, "needs an image, but gets 3072");
-    pp_free(cfg);
 }
 
 /* Whether the words of two sequential models are the same function. */
 static bool same_words(const char *a, const char *b)
 {
-    struct pp_model *x = NULL, *y = NULL;
+    PP_OWN(pp_model_destroy) struct pp_model *x = NULL, *y = NULL;
     CHECK_OK(build(a, &cifar, &x));
     CHECK_OK(build(b, &cifar, &y));
     bool same = pp_model_same_function(x, y);
-    pp_model_destroy(&x);
-    pp_model_destroy(&y);
     return same;
 }
 
@@ -227,7 +218,7 @@ TEST(models_that_compute_the_same_are_told_from_others)
     /* the first window lies at the same place, but there is one more */
     assert_false(
         same_words("conv:8x2,pad=same maxpool:3 linear:10", "conv:8x2,pad=0 maxpool:3 linear:10"));
-    struct pp_config *cfg = resnet(50, PP_STEM_IMAGENET);
+    PP_OWN_MEMORY struct pp_config *cfg = resnet(50, PP_STEM_IMAGENET);
     struct pp_model *m[5] = {NULL};
     for (int i = 0; i < 5; i++) {
         cfg->model.stride = i == 1 ? PP_STRIDE_1X1 : PP_STRIDE_3X3;
@@ -240,5 +231,4 @@ TEST(models_that_compute_the_same_are_told_from_others)
     }
     for (int i = 0; i < 5; i++)
         pp_model_destroy(&m[i]);
-    pp_free(cfg);
 }

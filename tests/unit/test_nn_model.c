@@ -44,12 +44,12 @@ TEST(initial_bounds_are_kaiming_uniform)
         double gain;
     } cases[] = {{PP_ACT_RELU, M_SQRT2}, {PP_ACT_GELU, M_SQRT2}, {PP_ACT_TANH, 5 / 3.0}};
     for (int i = 0; i < COUNT(cases); i++) {
-        struct pp_model *m = make_model(cases[i].act, sizes, 3);
+        PP_OWN(pp_model_destroy) struct pp_model *m = make_model(cases[i].act, sizes, 3);
         double bound = cases[i].gain * sqrt(3.0 / 600);
         assert_float_equal(m->params[0].b, (float)bound, 1e-7f);
         assert_float_equal(m->params[0].a, -(float)bound, 1e-7f);
         assert_float_equal(m->params[2].b, (float)sqrt(3.0 / 30), 1e-7f);
-        float *p = pp_alloc(m->layers[0].n_floats, sizeof(*p));
+        PP_OWN_MEMORY float *p = pp_alloc(m->layers[0].n_floats, sizeof(*p));
         pp_param_init(&m->params[0], 3, p);
         pp_param_init(&m->params[1], 3, p + 18000);
         double squares = 0, most = 0;
@@ -66,8 +66,6 @@ TEST(initial_bounds_are_kaiming_uniform)
         pp_rng_uniform(3, pp_rng_stream("init:layers.0.weight", 0), 7, -(float)bound, (float)bound,
                        1, &e7);
         assert_true(p[7] == e7);
-        pp_free(p);
-        pp_model_destroy(&m);
     }
 }
 
@@ -85,9 +83,9 @@ TEST(initial_values_follow_the_rule_of_the_model)
                  {PP_INIT_XAVIER_NORMAL, PP_INIT_NORMAL, sqrt(2 / 800.0), 0},
                  {PP_INIT_TORCH, PP_INIT_UNIFORM, torch, torch},
                  {PP_INIT_TORCHVISION, PP_INIT_UNIFORM, torch, torch}};
-    struct pp_config *cfg = make_config(PP_ACT_RELU, sizes, 3);
+    PP_OWN_MEMORY struct pp_config *cfg = make_config(PP_ACT_RELU, sizes, 3);
     for (int i = 0; i < COUNT(cases); i++) {
-        struct pp_model *m = NULL;
+        PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
         cfg->model.init = cases[i].rule;
         CHECK_OK(pp_model_create(cfg, NULL, &m));
         const struct pp_param *w = &m->params[0], *bias = &m->params[1];
@@ -95,7 +93,7 @@ TEST(initial_values_follow_the_rule_of_the_model)
         assert_true(w->init == cases[i].init);
         assert_float_equal(w->b, (float)cases[i].b, 1e-8f);
         assert_float_equal(w->a, normal ? 0 : -(float)cases[i].b, 1e-8f);
-        float *p = pp_alloc(m->layers[0].n_floats, sizeof(*p));
+        PP_OWN_MEMORY float *p = pp_alloc(m->layers[0].n_floats, sizeof(*p));
         pp_param_init(w, 3, p);
         pp_param_init(bias, 3, p + 120000);
         double squares = 0, most = 0;
@@ -106,16 +104,13 @@ TEST(initial_values_follow_the_rule_of_the_model)
         double deviation = cases[i].b / (normal ? 1 : sqrt(3));
         assert_true(fabs(sqrt(squares / 120000) / deviation - 1) < 0.01);
         assert_true(most <= (double)(float)cases[i].bias && most >= 0.9 * cases[i].bias);
-        pp_free(p);
-        pp_model_destroy(&m);
     }
-    pp_free(cfg);
 }
 
 /* What torchvision's ResNets do: kaiming_normal_(mode="fan_out", nonlinearity="relu"). */
 TEST(convolutions_of_torchvision_begin_by_their_outputs)
 {
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     cfg->model.init = PP_INIT_TORCHVISION;
     struct builder b = {.cfg = cfg};
     struct pp_param w = {.n_dims = 4, .dims = {64, 7, 7, 3}};
@@ -125,18 +120,16 @@ TEST(convolutions_of_torchvision_begin_by_their_outputs)
     cfg->model.init = PP_INIT_XAVIER_UNIFORM;
     init_weight(&b, &w, 147, PP_ACT_NONE);
     assert_float_equal(w.b, (float)sqrt(6 / (147 + 64 * 49.0)), 1e-8f);
-    pp_free(cfg);
 }
 
 TEST(an_unknown_model_is_a_clear_error)
 {
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     struct pp_model *m = NULL;
     snprintf(cfg->model.type, sizeof(cfg->model.type), "cnn");
     CHECK_FAILS(pp_model_create(cfg, NULL, &m), PP_ECONFIG, "no model is named 'cnn' (try mlp)");
     assert_null(m);
     CHECK_STR_EQ(pp_model_names()[0], "mlp");
-    pp_free(cfg);
 }
 
 /* ---- what the optimizer is for */
@@ -146,15 +139,15 @@ static void check_decay(const char *backend, bool weights, bool buffer)
     const int sizes[] = {12, 8, 4};
     const struct pp_optimizer_args sgd = {
         .kind = PP_OPT_SGD, .lr = 0.5f, .weight_decay = 1, .grad_scale = 1, .step = 1};
-    struct pp_model *m = make_model(PP_ACT_RELU, sizes, 3);
-    struct pp_backend *be = open_backend(backend);
+    PP_OWN(pp_model_destroy) struct pp_model *m = make_model(PP_ACT_RELU, sizes, 3);
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(backend);
     struct pp_chunk_spec spec = {.last = 1,
                                  .max_rows = 1,
                                  .grad_slots = 1,
                                  .decay_weights = weights,
                                  .backend = &be->choice};
     struct pp_arena dry = pp_arena_dry(), arena;
-    struct pp_chunk *c = NULL;
+    PP_OWN(pp_chunk_destroy) struct pp_chunk *c = NULL;
     CHECK_OK(pp_chunk_create(m, &spec, &dry, &c));
     CHECK_OK(pp_arena_create(dry.used, &arena));
     CHECK_OK(pp_chunk_create(m, &spec, &arena, &c));
@@ -173,10 +166,7 @@ static void check_decay(const char *backend, bool weights, bool buffer)
         for (size_t i = at; i < at + n; i++)
             assert_true(c->params[i] == (untouched ? 1 : 0.5f));
     }
-    pp_chunk_destroy(&c);
     pp_arena_destroy(&arena);
-    pp_backend_close(&be);
-    pp_model_destroy(&m);
 }
 
 /* The gradients are 0, so that a step is weight decay alone: half of each parameter that has it. */
@@ -190,7 +180,7 @@ TEST(weight_decay_and_the_optimizer_are_for_the_kinds_they_are_for)
 
 TEST(learning_rate_warms_up_and_falls)
 {
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     cfg->train.lr = 0.5;
     assert_float_equal(pp_lr_at(cfg, 1, 10, 5), 0.5, 0);
     assert_float_equal(pp_lr_at(cfg, 10, 10, 5), 0.5, 0);
@@ -212,13 +202,12 @@ TEST(learning_rate_warms_up_and_falls)
     assert_true(pp_lr_at(cfg, 3, 3, 5) > 0); /* shorter than the warm-up */
     cfg->train.warmup_steps = 0;
     assert_float_equal(pp_lr_at(cfg, 1, 1, 5), 0.5, 0);
-    pp_free(cfg);
 }
 
 /* Rates of PyTorch's MultiStepLR and, by epoch, of its schedulers stepped at the end of epochs. */
 TEST(learning_rate_goes_by_step_or_by_epoch)
 {
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     enum {
         EPOCH = 7
     };
@@ -248,14 +237,12 @@ TEST(learning_rate_goes_by_step_or_by_epoch)
     }
     cfg->train.lr_by = PP_LR_BY_STEP; /* epochs of warm-up are so many steps then */
     cfg->train.warmup_epochs = 2;
-    struct pp_config *same = pp_alloc(1, sizeof(*same));
+    PP_OWN_MEMORY struct pp_config *same = pp_alloc(1, sizeof(*same));
     *same = *cfg;
     same->train.warmup_epochs = 0;
     same->train.warmup_steps = 2 * EPOCH;
     for (int t = 1; t <= 4 * EPOCH; t++)
         assert_true(pp_lr_at(cfg, t, 4 * EPOCH, EPOCH) == pp_lr_at(same, t, 4 * EPOCH, EPOCH));
-    pp_free(same);
-    pp_free(cfg);
 }
 
 TEST(files_have_pytorchs_order)

@@ -276,12 +276,11 @@ TEST(evaluation_depends_on_each_row_alone)
 
 static int refused(int (*call)(struct builder *b, const char *name, int x), struct pp_shape input)
 {
-    struct pp_model *m = pp_alloc(1, sizeof(*m));
+    PP_OWN(pp_model_destroy) struct pp_model *m = pp_alloc(1, sizeof(*m));
     struct builder b = {.m = m};
     CHECK_OK(build_begin(&b, input));
     layer(&b, "l");
     int rc = build_finish(&b, call(&b, "n", 0));
-    pp_model_destroy(&m);
     return rc;
 }
 
@@ -313,13 +312,12 @@ TEST(what_does_not_fit_is_refused_in_a_line)
 
 TEST(one_value_a_channel_has_no_variance)
 {
-    struct pp_model *m = pp_alloc(1, sizeof(*m));
+    PP_OWN(pp_model_destroy) struct pp_model *m = pp_alloc(1, sizeof(*m));
     struct builder b = {.m = m};
     CHECK_OK(build_begin(&b, pp_shape_flat(C)));
     layer(&b, "l");
     CHECK_OK(build_finish(&b, build_batch_norm(&b, "n", 0)));
     CHECK_INT_EQ(m->nodes[0].least_rows, 2);
-    pp_model_destroy(&m);
 }
 
 TEST(a_device_without_a_kernel_refuses_the_layer)
@@ -327,11 +325,10 @@ TEST(a_device_without_a_kernel_refuses_the_layer)
     const struct pp_backend_ops device = {.name = "device", .own_memory = true};
     const struct pp_backend_choice choice = {.ops = &device};
     struct pp_chunk_spec spec = {.max_rows = 2, .backend = &choice};
-    struct pp_model *m = build(&ops[0]);
+    PP_OWN(pp_model_destroy) struct pp_model *m = build(&ops[0]);
     struct pp_arena dry = pp_arena_dry();
     struct pp_chunk *c = NULL;
     CHECK_FAILS(pp_chunk_create(m, &spec, &dry, &c), PP_ECONFIG,
                 "layer l: backend device has no kernel for layer norm (row_norm_forward); use "
                 "run.backend = cpu");
-    pp_model_destroy(&m);
 }

@@ -89,8 +89,8 @@ TEST(balanced_cuts_are_as_good_as_brute_force)
     for (uint64_t seed = 0; seed < 120; seed++) {
         int layers = 1 + (int)(seed % 10);
         for (int h = 0; h < 3; h++) {
-            struct pp_config *cfg = config(hows[h]);
-            struct pp_model *m = NULL;
+            PP_OWN_MEMORY struct pp_config *cfg = config(hows[h]);
+            PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
             cfg->model.n_sizes = layers + 1;
             for (int i = 0; i <= layers; i++) {
                 /* few different widths make many ties, many widths make few */
@@ -110,8 +110,6 @@ TEST(balanced_cuts_are_as_good_as_brute_force)
                              (int)seed, layers, k, a, want_a, b, want_b);
                 }
             }
-            pp_model_destroy(&m);
-            pp_free(cfg);
         }
     }
     assert_true(tried > 700);
@@ -119,9 +117,9 @@ TEST(balanced_cuts_are_as_good_as_brute_force)
 
 TEST(given_costs_are_cut_as_well_as_brute_force_cuts_them)
 {
-    struct pp_config *cfg = config(PP_ASSIGN_TIME);
+    PP_OWN_MEMORY struct pp_config *cfg = config(PP_ASSIGN_TIME);
     for (uint64_t seed = 0; seed < 200; seed++) {
-        struct pp_model *m = NULL;
+        PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
         int layers = 1 + (int)(seed % 9);
         cfg->model.n_sizes = layers + 1;
         for (int i = 0; i <= layers; i++)
@@ -144,28 +142,24 @@ TEST(given_costs_are_cut_as_well_as_brute_force_cuts_them)
                          (int)seed, layers, k, a, want_a, b, want_b);
             }
         }
-        pp_model_destroy(&m);
     }
-    pp_free(cfg);
 }
 
 TEST(a_cut_by_time_needs_times)
 {
-    struct pp_config *cfg = config(PP_ASSIGN_TIME);
-    struct pp_model *m = NULL;
+    PP_OWN_MEMORY struct pp_config *cfg = config(PP_ASSIGN_TIME);
+    PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
     int first[2], last[2];
     cfg->model.n_sizes = 3;
     cfg->model.sizes[0] = cfg->model.sizes[1] = cfg->model.sizes[2] = 4;
     CHECK_OK(pp_model_create(cfg, NULL, &m));
     CHECK_FAILS(pp_partition(m, cfg, 2, first, last), PP_ECONFIG, "needs measured times");
-    pp_model_destroy(&m);
-    pp_free(cfg);
 }
 
 TEST(of_equal_cuts_the_earlier_pieces_are_larger)
 {
-    struct pp_config *cfg = config(PP_ASSIGN_PARAMS);
-    struct pp_model *m = NULL;
+    PP_OWN_MEMORY struct pp_config *cfg = config(PP_ASSIGN_PARAMS);
+    PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
     cfg->model.n_sizes = 9;
     for (int i = 0; i < 9; i++)
         cfg->model.sizes[i] = 16;
@@ -180,14 +174,12 @@ TEST(of_equal_cuts_the_earlier_pieces_are_larger)
     CHECK_INT_EQ(last[0], 2);
     CHECK_INT_EQ(last[1], 5);
     CHECK_OK(pp_partition(m, cfg, 3, first, last));
-    pp_model_destroy(&m);
-    pp_free(cfg);
 }
 
 TEST(the_largest_model_is_cut_at_once)
 {
-    struct pp_config *cfg = config(PP_ASSIGN_AUTO);
-    struct pp_model *m = NULL;
+    PP_OWN_MEMORY struct pp_config *cfg = config(PP_ASSIGN_AUTO);
+    PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
     static int first[PP_STAGES_MAX], last[PP_STAGES_MAX];
     cfg->model.n_sizes = PP_MODEL_SIZES_MAX;
     for (int i = 0; i < PP_MODEL_SIZES_MAX; i++)
@@ -201,8 +193,6 @@ TEST(the_largest_model_is_cut_at_once)
     double ms = (double)(b.tv_sec - a.tv_sec) * 1e3 + (double)(b.tv_nsec - a.tv_nsec) * 1e-6;
     print_message("# %d layers in %d pieces: %.1f ms\n", m->n_layers, PP_STAGES_MAX, ms);
     assert_true(ms < 5000);
-    pp_model_destroy(&m);
-    pp_free(cfg);
 }
 
 /* Six layers, layers.0 to layers.5. */
@@ -232,8 +222,8 @@ TEST(a_cut_is_written_by_number_or_name)
                                           {"0-layers.1 | 2 | layers.3-5", ""},
                                           {"", "layers.2 layers.3"},
                                           {"", "2 layers.3"}};
-    struct pp_config *cfg = config(PP_ASSIGN_EXPLICIT);
-    struct pp_model *m = six_layers(cfg);
+    PP_OWN_MEMORY struct pp_config *cfg = config(PP_ASSIGN_EXPLICIT);
+    PP_OWN(pp_model_destroy) struct pp_model *m = six_layers(cfg);
     int first[3], last[3];
     char text[64];
     for (size_t i = 0; i < sizeof(same) / sizeof(same[0]); i++) {
@@ -248,8 +238,6 @@ TEST(a_cut_is_written_by_number_or_name)
     CHECK_INT_EQ(last[0], 1);
     CHECK_INT_EQ(last[2], 5);
     CHECK_STR_EQ(pp_ranges_text(m, first, last, 3, text, 10), "conv1-lay");
-    pp_model_destroy(&m);
-    pp_free(cfg);
 }
 
 TEST(a_cut_that_does_not_fit_the_model_says_why)
@@ -287,8 +275,8 @@ TEST(a_cut_that_does_not_fit_the_model_says_why)
         {"", "layers.2 2", 3, "2 is there twice; name each once, in model order"},
         {"", "layers.4 layers.2", 3, "layers.2 comes too late; name each once, in model order"},
     };
-    struct pp_config *cfg = config(PP_ASSIGN_EXPLICIT);
-    struct pp_model *m = six_layers(cfg);
+    PP_OWN_MEMORY struct pp_config *cfg = config(PP_ASSIGN_EXPLICIT);
+    PP_OWN(pp_model_destroy) struct pp_model *m = six_layers(cfg);
     int first[8], last[8];
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         CHECK_FAILS(cut(m, cfg, bad[i].ranges, bad[i].split_at, bad[i].n, first, last), PP_ECONFIG,
@@ -298,6 +286,4 @@ TEST(a_cut_that_does_not_fit_the_model_says_why)
     CHECK_FAILS(
         pp_partition(m, cfg, 8, first, last), PP_ECONFIG,
         "4 stages x 2 chunks = 8 pieces for 6 layers: each needs a layer, so at most 3 stages");
-    pp_model_destroy(&m);
-    pp_free(cfg);
 }

@@ -86,7 +86,7 @@ TEST(llama_has_the_sizes_of_tinyllama)
     struct pp_config *cfg = transformer("llama", 22, 32, 2048);
     cfg->model.n_kv_head = 4;
     cfg->model.n_hidden = 5632;
-    struct pp_model *m = made(cfg, 32000);
+    PP_OWN(pp_model_destroy) struct pp_model *m = made(cfg, 32000);
     CHECK_INT_EQ(owned(m), 1100048384);
     check_param(m, "model.embed_tokens.weight", 2, 32000, 2048);
     check_param(m, "model.layers.21.self_attn.q_proj.weight", 2, 2048, 2048);
@@ -95,14 +95,13 @@ TEST(llama_has_the_sizes_of_tinyllama)
     check_param(m, "model.layers.0.post_attention_layernorm.weight", 1, 2048, 0);
     check_param(m, "model.norm.weight", 1, 2048, 0);
     check_param(m, "lm_head.weight", 2, 32000, 2048);
-    pp_model_destroy(&m);
 }
 
 TEST(the_decoder_is_the_one_of_the_tutorial)
 {
     struct pp_config *cfg = transformer("decoder", 8, 8, 512);
     cfg->model.block_size = 500;
-    struct pp_model *m = made(cfg, 10000);
+    PP_OWN(pp_model_destroy) struct pp_model *m = made(cfg, 10000);
     CHECK_INT_EQ(owned(m), 43883280);
     CHECK_INT_EQ(m->n_layers, 11);
     check_param(m, "tok_embeddings.weight", 2, 10000, 512);
@@ -113,7 +112,6 @@ TEST(the_decoder_is_the_one_of_the_tutorial)
     check_param(m, "norm.bias", 1, 512, 0);
     check_param(m, "output.bias", 1, 10000, 0);
     assert_false(pp_model_mixes_samples(m));
-    pp_model_destroy(&m);
 }
 
 TEST(an_encoder_gives_a_number_for_each_class)
@@ -121,18 +119,17 @@ TEST(an_encoder_gives_a_number_for_each_class)
     struct pp_config *cfg = transformer("encoder", 2, 4, 16);
     cfg->model.classes = 3;
     cfg->model.pooling = PP_POOLING_FIRST;
-    struct pp_model *m = made(cfg, 20);
+    PP_OWN(pp_model_destroy) struct pp_model *m = made(cfg, 20);
     CHECK_INT_EQ(m->classes, 3);
     CHECK_INT_EQ(m->values[m->n_values - 1].n, 1);
     check_param(m, "pos_embeddings.weight", 2, 1024, 16);
     check_param(m, "layers.1.norm2.weight", 1, 16, 0);
-    pp_model_destroy(&m);
 }
 
 TEST(what_does_not_fit_is_refused)
 {
     struct pp_model *m = NULL;
-    struct pp_config *cfg = transformer("gpt", 2, 3, 16);
+    PP_OWN_MEMORY struct pp_config *cfg = transformer("gpt", 2, 3, 16);
     const struct pp_data_input text = {.vocabulary = 20};
     CHECK_FAILS(pp_model_create(cfg, &text, &m), PP_ECONFIG,
                 "3 heads do not divide the 16 channels of model.n_embd");
@@ -145,5 +142,4 @@ TEST(what_does_not_fit_is_refused)
     snprintf(cfg->model.type, sizeof(cfg->model.type), "encoder");
     cfg->model.n_kv_head = 0;
     CHECK_FAILS(pp_model_create(cfg, &text, &m), PP_ECONFIG, "model.classes");
-    pp_free(cfg);
 }

@@ -11,7 +11,7 @@
 /* A model of equal layers, 4 wide. */
 static struct pp_model *model_of(int layers)
 {
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     struct pp_model *m = NULL;
     assert_non_null(cfg);
     snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
@@ -19,7 +19,6 @@ static struct pp_model *model_of(int layers)
     for (int i = 0; i <= layers; i++)
         cfg->model.sizes[i] = 4;
     CHECK_OK(pp_model_create(cfg, NULL, &m));
-    pp_free(cfg);
     return m;
 }
 
@@ -96,7 +95,7 @@ static struct pp_prediction predict(const struct shape *shape, const struct pp_c
 TEST(a_slower_rank_takes_longer_for_its_stages)
 {
     const double factors[] = {1, 1.5};
-    struct pp_costs *c = costs_of(2, 1, 2, 3);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(2, 1, 2, 3);
     struct shape shape = {"1f1b", 2, 1, 1, 1};
     double equal = predict(&shape, c, 1, 0).step;
     slower = factors;
@@ -109,13 +108,12 @@ TEST(a_slower_rank_takes_longer_for_its_stages)
     slower = factors;
     assert_float_equal(predict(&shape, c, 1, 0).step / equal, 1.5, 0.01);
     slower = NULL;
-    pp_costs_destroy(&c);
 }
 
 /* As the executor does it: F of the last stage has no logits, its W nothing to do. */
 TEST(in_pieces_the_last_layer_is_done_in_its_input_gradient)
 {
-    struct pp_costs *c = costs_of(2, 1, 2, 3);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(2, 1, 2, 3);
     const struct shape shape = {"1f1b", 2, 1, 1, 1}, zb = {"zb-h1", 2, 1, 4, 4};
     c->loss[0] = 10;
     c->loss[1] = 1000;
@@ -128,7 +126,6 @@ TEST(in_pieces_the_last_layer_is_done_in_its_input_gradient)
     assert_float_equal(predict(&zb, c, 1, 0).step, 1 + 4 * (1 + 10 + 2 + 3) + 2 + 3, 1e-9);
     assert_true(all_at_once < 1 + 4 * (1 + 10 + 2 + 3) + 2 + 3);
     pieces = false;
-    pp_costs_destroy(&c);
 }
 
 TEST(a_time_between_two_sizes_is_on_their_line)
@@ -154,7 +151,7 @@ TEST(a_time_between_two_sizes_is_on_their_line)
 
 TEST(a_hand_over_between_hosts_takes_the_other_link)
 {
-    struct pp_costs *c = costs_of(4, 1, 1, 1);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(4, 1, 1, 1);
     const struct shape shape = {"gpipe", 4, 1, 1,
                                 1}; /* one micro-batch: F, I of all, and W of the first */
     c->latency = 0.5;
@@ -166,12 +163,11 @@ TEST(a_hand_over_between_hosts_takes_the_other_link)
     assert_float_equal(predict(&shape, c, 1, 0).step, 9 + 4 * (0.5 + 4) + 2 * (2 + 16), 1e-9);
     c->host_ranks = 4;
     assert_float_equal(predict(&shape, c, 1, 0).step, 9 + 6 * (0.5 + 4), 1e-9);
-    pp_costs_destroy(&c);
 }
 
 TEST(messages_to_another_host_leave_one_after_the_other)
 {
-    struct pp_costs *c = costs_of(2, 1, 1, 1);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(2, 1, 1, 1);
     const struct shape shape = {"gpipe", 2, 1, 2, 2};
     c->host_ranks = 1;
     c->far_byte = 1; /* 4 floats: 16 for each message; two in turn, both ways */
@@ -179,12 +175,11 @@ TEST(messages_to_another_host_leave_one_after_the_other)
     c->host_ranks = 2;
     c->byte = 1; /* memory that both see: nothing queues */
     assert_float_equal(predict(&shape, c, 1, 0).step, 2 + 16 + 1 + 3 + 16 + 2, 1e-9);
-    pp_costs_destroy(&c);
 }
 
 TEST(copies_take_their_ranks_time_unless_it_waits)
 {
-    struct pp_costs *c = costs_of(2, 1, 1, 1);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(2, 1, 1, 1);
     const struct shape one = {"gpipe", 2, 1, 1, 1}, two = {"gpipe", 2, 1, 2, 2};
     c->host_ranks = 1;
     c->far_byte = 0.1; /* 1.6 for each message */
@@ -195,12 +190,11 @@ TEST(copies_take_their_ranks_time_unless_it_waits)
     /* rank 1: F when it is there, copies the next, F, I, copies what it sends, W, I; then rank 0 */
     assert_float_equal(predict(&two, c, 1, 0).step, 8 + 4 * 1.6, 1e-9);
     assert_true(predict(&two, c, 1, 0).step > pair);
-    pp_costs_destroy(&c);
 }
 
 TEST(sums_or_messages_cross_hosts)
 {
-    struct pp_costs *c = costs_of(2, 1, 1, 1);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(2, 1, 1, 1);
     const struct shape shape = {"gpipe", 2, 1, 1, 1};
     replicas = 2;
     double alone = predict(&shape, c, 1, 0).step;
@@ -216,13 +210,12 @@ TEST(sums_or_messages_cross_hosts)
     across = false;
     assert_float_equal(predict(&shape, c, 1, 0).step, alone + 2 * 32, 1e-9);
     replicas = 1;
-    pp_costs_destroy(&c);
 }
 
 /* With train.zero half of what a stage sends leaves from its last W on, while its rank computes. */
 TEST(gradients_travel_while_other_stages_compute)
 {
-    struct pp_costs *c = costs_of(2, 1, 1, 1);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(2, 1, 1, 1);
     const struct shape shape = {"looped-bfs", 1, 2, 1, 1}; /* F0 F1 I1 W1 I0 W0 */
     replicas = 2, zero = true;
     assert_float_equal(predict(&shape, c, 1, 0).step, 6, 1e-9);
@@ -234,12 +227,11 @@ TEST(gradients_travel_while_other_stages_compute)
     zero = false;
     assert_float_equal(predict(&shape, c, 1, 0).step, 6 + 16, 1e-9);
     replicas = 1;
-    pp_costs_destroy(&c);
 }
 
 TEST(input_and_loss_belong_to_the_ends)
 {
-    struct pp_costs *c = costs_of(3, 1, 2, 3);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(3, 1, 2, 3);
     double by_layer[3];
     for (int s = 0; s < 2; s++) {
         c->input[s] = 10 * c->sizes[s];
@@ -249,12 +241,11 @@ TEST(input_and_loss_belong_to_the_ends)
     assert_float_equal(by_layer[0], 12 + 20, 1e-9);
     assert_float_equal(by_layer[1], 12, 1e-9);
     assert_float_equal(by_layer[2], 12 + 40, 1e-9);
-    pp_costs_destroy(&c);
 }
 
 TEST(one_rank_takes_the_sum_of_everything)
 {
-    struct pp_costs *c = costs_of(1, 1, 2, 3);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(1, 1, 2, 3);
     struct shape one = {"1f1b", 1, 1, 4, 40};
     c->action = 0.5;
     c->optimizer = 0.1; /* of 4 x 4 weights and 4 biases */
@@ -267,47 +258,43 @@ TEST(one_rank_takes_the_sum_of_everything)
     double actions = 8 * 0.5; /* F and B of each */
     assert_float_equal(p.step, 40 * (1 + 2 + 3 + 0.25 + 0.5) + actions + 2, 1e-6);
     assert_float_equal(p.bubble.idle, actions / p.step, 1e-9);
-    pp_costs_destroy(&c);
 }
 
 /* Uneven micro-batches: 10 rows in 4 are 3, 3, 2, 2, not four times 3. */
 TEST(a_smaller_microbatch_takes_less)
 {
-    struct pp_costs *c = costs_of(1, 1, 1, 1);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(1, 1, 1, 1);
     struct shape uneven = {"gpipe", 1, 1, 4, 10};
     assert_float_equal(predict(&uneven, c, 0, 0).step, 30, 1e-9);
-    pp_costs_destroy(&c);
 }
 
 /* What a product costs whatever its rows is paid once for each group. */
 TEST(a_group_of_weight_gradients_costs_one_product)
 {
-    struct pp_costs *c = costs_of(1, 1, 1, 1);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(1, 1, 1, 1);
     struct shape shape = {"gpipe", 1, 1, 4, 8};
     for (int s = 0; s < 2; s++)
         c->layers[s].w += 10;
     assert_float_equal(predict(&shape, c, 0, 0).step, 8 * 3 + 4 * 10, 1e-9);
     assert_float_equal(predict_in_groups(&shape, 2, c, 0, 0).step, 8 * 3 + 2 * 10, 1e-9);
     assert_float_equal(predict_in_groups(&shape, 100, c, 0, 0).step, 8 * 3 + 10, 1e-9);
-    pp_costs_destroy(&c);
 }
 
 TEST(the_textbook_bubble_comes_out)
 {
-    struct pp_costs *c = costs_of(4, 1, 1, 1);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(4, 1, 1, 1);
     struct shape gpipe = {"gpipe", 4, 1, 8, 8};
     struct pp_prediction p = predict(&gpipe, c, 1, 0);
     /* an input gradient leaves before its weight gradient: (P-1)(F+I) of bubble, not F+I+W */
     assert_float_equal(p.step, 8 * 3 + 3 * 2, 1e-9); /* met in every step */
     assert_float_equal(p.bubble.idle, 1 - 24.0 / 30, 1e-9);
     assert_float_equal(p.bubble.schedule, p.bubble.idle, 1e-9);
-    pp_costs_destroy(&c);
 }
 
 /* Without a meeting the next step's forwards fill what the last one's backwards leave idle. */
 TEST(steps_overlap_unless_the_ranks_meet)
 {
-    struct pp_costs *c = costs_of(4, 1, 1, 1);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(4, 1, 1, 1);
     struct shape shape = {"zb-h2", 4, 1, 8, 8}; /* its ranks never idle in between */
     double free = predict(&shape, c, 0, 0).step;
     double met = predict(&shape, c, 1, 0).step;
@@ -321,36 +308,33 @@ TEST(steps_overlap_unless_the_ranks_meet)
     /* what is first */
     assert_float_equal(predict(&shape, c, 1, 1e9).step, met, 1e-9);
     assert_float_equal(predict(&shape, c, 1000, 1e-9).step, met, 1e-9);
-    pp_costs_destroy(&c);
 }
 
 TEST(a_hand_over_costs_its_latency_and_its_bytes)
 {
-    struct pp_costs *c = costs_of(2, 1, 1, 1);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(2, 1, 1, 1);
     struct shape naive = {"naive", 2, 1, 1, 10};
     double without = predict(&naive, c, 1, 0).step;
     c->latency = 5;
     assert_float_equal(predict(&naive, c, 1, 0).step, without + 2 * 5, 1e-9);
     c->byte = 0.01; /* 10 rows of 4 floats: 1.6 a message */
     assert_float_equal(predict(&naive, c, 1, 0).step, without + 2 * 5 + 2 * 1.6, 1e-9);
-    pp_costs_destroy(&c);
 }
 
 TEST(ranks_without_a_core_of_their_own_take_turns)
 {
-    struct pp_costs *c = costs_of(4, 1, 1, 1);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(4, 1, 1, 1);
     struct shape shape = {"1f1b", 4, 1, 8, 8};
     double own = predict(&shape, c, 0, 0).step;
     c->cores = 2;
     assert_float_equal(predict(&shape, c, 0, 0).step, 4 * 24 / 2.0, 1e-9);
     c->cores = 4;
     assert_float_equal(predict(&shape, c, 0, 0).step, own, 1e-9);
-    pp_costs_destroy(&c);
 }
 
 TEST(chunks_are_put_where_their_ranks_are)
 {
-    struct pp_costs *c = costs_of(4, 1, 1, 1);
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(4, 1, 1, 1);
     /* layer 3 takes ten times as long: with V placement it is on rank 0, with loops on rank 1 */
     for (int s = 0; s < 2; s++) {
         c->layers[s * 4 + 3].f *= 10;
@@ -363,16 +347,15 @@ TEST(chunks_are_put_where_their_ranks_are)
     CHECK_INT_EQ(on_0.busiest, 0);
     assert_float_equal(on_1.work, 33.0 / 39, 1e-9);
     assert_float_equal(on_0.work, 33.0 / 39, 1e-9);
-    pp_costs_destroy(&c);
 }
 
 /* ---- measuring */
 
 static void check_measured(int ranks, const char *backend, enum pp_optimizer_kind optimizer)
 {
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    struct pp_model *m = NULL;
-    struct pp_costs *c = NULL;
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = NULL;
     static const int widths[] = {20, 48, 48, 48, 7};
     static const int sizes[] = {3, 8, 40};
     assert_non_null(cfg);
@@ -411,9 +394,6 @@ static void check_measured(int ranks, const char *backend, enum pp_optimizer_kin
     assert_true(c->action > 0 && c->latency > 0 && c->byte >= 0);
     CHECK_INT_EQ(c->linked, c->at_once >= 2);
     assert_true(c->took > 0);
-    pp_costs_destroy(&c);
-    pp_model_destroy(&m);
-    pp_free(cfg);
 }
 
 TEST(everything_is_measured_alone_and_together)
@@ -427,9 +407,9 @@ TEST(everything_is_measured_alone_and_together)
 /* A size that would take minutes is not measured but follows from the smaller ones. */
 TEST(what_does_not_fit_the_budget_is_extrapolated)
 {
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    struct pp_model *m = NULL;
-    struct pp_costs *c = NULL;
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
+    PP_OWN(pp_costs_destroy) struct pp_costs *c = NULL;
     assert_non_null(cfg);
     snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
     cfg->model.n_sizes = 3;
@@ -449,7 +429,4 @@ TEST(what_does_not_fit_the_budget_is_extrapolated)
     /* 8 and 16384 do not fit a microsecond: both in proportion to 4 rows */
     assert_float_equal(c->layers[2].f, 2 * c->layers[0].f, 1e-12);
     assert_float_equal(c->layers[4].f, 4096 * c->layers[0].f, 1e-6);
-    pp_costs_destroy(&c);
-    pp_model_destroy(&m);
-    pp_free(cfg);
 }

@@ -44,7 +44,7 @@ static bool hears(struct pp_listener *l, int n)
 
 TEST(who_dies_in_the_middle_of_work_is_named)
 {
-    struct pp_listener *l = NULL;
+    PP_OWN(pp_listener_close) struct pp_listener *l = NULL;
     char text[PP_PULSE_TEXT];
     int status;
     CHECK_OK(pp_listener_open(2, 0, 0, &l));
@@ -62,14 +62,13 @@ TEST(who_dies_in_the_middle_of_work_is_named)
     CHECK_INT_EQ(status, 0);
     assert_true(hears(l, 0));
     assert_non_null(strstr(pp_listener_first_lost(l, text), "rank 1 "));
-    pp_listener_close(&l);
 }
 
 /* One beat, at once, is enough to have been there. */
 TEST(who_has_not_come_is_named)
 {
-    struct pp_listener *l = NULL;
-    struct pp_pulse *p = NULL;
+    PP_OWN(pp_listener_close) struct pp_listener *l = NULL;
+    PP_OWN(pp_pulse_close) struct pp_pulse *p = NULL;
     char text[PP_PULSE_TEXT];
     CHECK_OK(pp_listener_open(2, 0, 0, &l));
     pp_listener_expect(l, 0, "near", 60);
@@ -78,14 +77,12 @@ TEST(who_has_not_come_is_named)
     CHECK_OK(pp_pulse_open(pp_listener_address(l), 0, 60, true, &p));
     assert_true(hears(l, 1));
     CHECK_STR_EQ(pp_listener_first_lost(l, text), "rank 1 (host far, in its start)");
-    pp_pulse_close(&p);
-    pp_listener_close(&l);
 }
 
 /* Also when it ends before it has read an answer: a config that is refused at once. */
 TEST(who_ends_in_order_is_not_lost)
 {
-    struct pp_listener *l = NULL;
+    PP_OWN(pp_listener_close) struct pp_listener *l = NULL;
     struct pp_pulse *p = NULL;
     char text[PP_PULSE_TEXT];
     CHECK_OK(pp_listener_open(1, 0, 0, &l));
@@ -94,7 +91,6 @@ TEST(who_ends_in_order_is_not_lost)
     pp_pulse_close(&p);
     assert_true(hears(l, 0));
     CHECK_STR_EQ(pp_listener_first_lost(l, text), "");
-    pp_listener_close(&l);
 }
 
 TEST(an_address_that_is_none_is_refused)

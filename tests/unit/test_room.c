@@ -2,7 +2,6 @@
 /* How much memory there is, from made-up machines: the nearest of all limits counts. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "../../src/train/rank.h"
 #include "ppcli/file.h"

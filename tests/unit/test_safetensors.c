@@ -55,7 +55,7 @@ TEST_IN_FOLDER(what_is_written_is_read_back)
     uint8_t digest[PP_SHA256_BYTES];
     CHECK_OK(write_four(&pp_io_system, path, &calls, &bytes, digest));
     CHECK_INT_EQ(calls, 2); /* once for its checksum */
-    struct pp_st_file *f = NULL;
+    PP_OWN(pp_st_close) struct pp_st_file *f = NULL;
     CHECK_OK(pp_st_open(path, &f));
     CHECK_INT_EQ(f->bytes, bytes);
     CHECK_INT_EQ(f->header->n_tensors, 4);
@@ -80,7 +80,6 @@ TEST_IN_FOLDER(what_is_written_is_read_back)
     int checked = 0;
     CHECK_OK(pp_st_check_data(f, &checked));
     CHECK_INT_EQ(checked, 4);
-    pp_st_close(&f);
 }
 
 TEST_IN_FOLDER(wide_types_come_first_and_the_header_is_padded_with_blanks)
@@ -90,11 +89,11 @@ TEST_IN_FOLDER(wide_types_come_first_and_the_header_is_padded_with_blanks)
     uint64_t bytes = 0;
     uint8_t digest[PP_SHA256_BYTES], again[PP_SHA256_BYTES];
     CHECK_OK(write_four(&pp_io_system, path, &calls, &bytes, digest));
-    struct pp_st_file *f = NULL;
+    PP_OWN(pp_st_close) struct pp_st_file *f = NULL;
     CHECK_OK(pp_st_open(path, &f));
     CHECK_STR_EQ(f->header->tensors[0].name, "counts");
     CHECK_INT_EQ(f->header->data_begin % 8, 0);
-    struct blob b = file_read(path);
+    PP_OWN(blob_free) struct blob b = file_read(path);
     CHECK_INT_EQ(b.n, bytes);
     CHECK_INT_EQ(b.p[f->header->data_begin - 1], ' ');
     assert_null(memchr(b.p + 8, '\n', (size_t)f->header->data_begin - 8));
@@ -103,8 +102,6 @@ TEST_IN_FOLDER(wide_types_come_first_and_the_header_is_padded_with_blanks)
     pp_sha256_update(&s, b.p, b.n);
     pp_sha256_final(&s, again);
     assert_memory_equal(digest, again, sizeof(digest));
-    blob_free(&b);
-    pp_st_close(&f);
 }
 
 TEST_IN_FOLDER(a_file_without_tensors_is_one)
@@ -213,9 +210,9 @@ TEST_IN_FOLDER(every_flipped_bit_of_the_data_names_its_tensor)
     uint64_t bytes = 0;
     uint8_t digest[PP_SHA256_BYTES];
     CHECK_OK(write_four(&pp_io_system, path, &calls, &bytes, digest));
-    struct pp_st_file *f = NULL;
+    PP_OWN(pp_st_close) struct pp_st_file *f = NULL;
     CHECK_OK(pp_st_open(path, &f));
-    struct blob b = file_read(path);
+    PP_OWN(blob_free) struct blob b = file_read(path);
     FILE *out = fopen(path, "r+b");
     assert_non_null(out);
     setbuf(out, NULL);
@@ -230,8 +227,6 @@ TEST_IN_FOLDER(every_flipped_bit_of_the_data_names_its_tensor)
     }
     fclose(out);
     CHECK_OK(pp_st_check_data(f, &checked));
-    blob_free(&b);
-    pp_st_close(&f);
 }
 
 TEST_IN_FOLDER(a_file_that_becomes_shorter_is_noticed)
@@ -241,11 +236,10 @@ TEST_IN_FOLDER(a_file_that_becomes_shorter_is_noticed)
     uint64_t bytes = 0;
     uint8_t digest[PP_SHA256_BYTES];
     CHECK_OK(write_four(&pp_io_system, path, &calls, &bytes, digest));
-    struct pp_st_file *f = NULL;
+    PP_OWN(pp_st_close) struct pp_st_file *f = NULL;
     CHECK_OK(pp_st_open(path, &f));
     CHECK_INT_EQ(truncate(path, (off_t)bytes - 1), 0);
     CHECK_FAILS(pp_st_check_data(f, &checked), PP_EFORMAT, "became shorter");
-    pp_st_close(&f);
 }
 
 TEST_IN_FOLDER(a_leftover_of_the_same_process_number_is_in_nobodys_way)

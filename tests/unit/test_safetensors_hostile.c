@@ -16,11 +16,9 @@ static struct blob image(const char *header, size_t data)
 
 static int parse(const char *header, size_t data)
 {
-    struct blob b = image(header, data);
-    struct pp_st_header *h = NULL;
+    PP_OWN(blob_free) struct blob b = image(header, data);
+    PP_OWN(pp_st_header_free) struct pp_st_header *h = NULL;
     int rc = pp_st_parse("x.safetensors", b.p, b.n, b.n, &h);
-    pp_st_header_free(&h);
-    blob_free(&b);
     return rc;
 }
 
@@ -154,7 +152,7 @@ TEST(deep_and_crowded_json_is_refused_before_it_is_parsed)
 {
     REFUSED("{\"a\":[[[1]]]}", 0, "deeper than 3");
     size_t n = (size_t)2 << 20;
-    char *text = malloc(n);
+    PP_OWN_MEMORY char *text = malloc(n);
     assert_non_null(text);
     memset(text, '[', n);
     memcpy(text, "{\"a\":", 5);
@@ -167,7 +165,6 @@ TEST(deep_and_crowded_json_is_refused_before_it_is_parsed)
     memset(text + 5, ',', n - 6);
     memcpy(text, "{\"a\":[[", 7);
     REFUSED(text, 0, "more values");
-    free(text);
 }
 
 TEST_IN_FOLDER(header_lengths_that_lie_are_refused_without_memory_for_them)
@@ -183,7 +180,7 @@ TEST_IN_FOLDER(header_lengths_that_lie_are_refused_without_memory_for_them)
                                        UINT64_MAX};
     const char *path = in_folder(state, "x.safetensors");
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-        struct blob b = image("{}", 0);
+        PP_OWN(blob_free) struct blob b = image("{}", 0);
         for (int k = 0; k < 8; k++)
             b.p[k] = (uint8_t)(lengths[i] >> 8 * k);
         file_write(path, b.p, b.n);
@@ -193,7 +190,6 @@ TEST_IN_FOLDER(header_lengths_that_lie_are_refused_without_memory_for_them)
         CHECK_FAILS(pp_st_parse("y", b.p, b.n, b.n, &h), PP_EFORMAT, "y: ");
         /* the file may be large, but not all of the header has been read */
         CHECK_FAILS(pp_st_parse("y", b.p, b.n, UINT64_MAX, &h), PP_EFORMAT, "y: ");
-        blob_free(&b);
     }
 }
 
@@ -211,11 +207,10 @@ TEST_IN_FOLDER(every_truncation_and_extension_is_refused)
         if (n + 11 >= b.n) /* the header is whole */
             CHECK_FAILS(pp_st_open(path, &f), PP_EFORMAT, n + 3 >= b.n ? "tensor b" : "tensor ");
     }
-    struct blob longer = blob_of(b.n + 1);
+    PP_OWN(blob_free) struct blob longer = blob_of(b.n + 1);
     memcpy(longer.p, b.p, b.n);
     file_write(path, longer.p, longer.n);
     CHECK_FAILS(pp_st_open(path, &f), PP_EFORMAT, "behind the last tensor b");
-    blob_free(&longer);
     blob_free(&b);
 }
 

@@ -11,13 +11,12 @@ static const struct {
 static void check_crcs(const char *name, const unsigned *crcs)
 {
     for (size_t i = 0; i < LEN(sizes); i++) {
-        struct pp_plan *plan = plan_named(name, sizes[i].p, sizes[i].m);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(name, sizes[i].p, sizes[i].m);
         unsigned crc = crc_of(plan);
         if (crc != crcs[i]) {
             fail_msg("%s p%d m%d: crc %08x, published %08x", name, sizes[i].p, sizes[i].m, crc,
                      crcs[i]);
         }
-        pp_plan_destroy(&plan);
     }
 }
 
@@ -111,12 +110,11 @@ TEST(every_size_has_the_bubble_of_the_formula)
             double naive = 1.0 - 1.0 / p;
             for (const char *const *name = plain; *name; name++) {
                 bool is_naive = strcmp(*name, "naive") == 0;
-                struct pp_plan *plan = plan_named(*name, p, m);
+                PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(*name, p, m);
                 double bubble = -1;
                 CHECK_OK(pp_bubble_ideal(plan, &bubble));
                 assert_float_equal(bubble, is_naive ? naive : ideal, 1e-12);
                 CHECK_INT_EQ(makespan_of(plan, true), is_naive ? 3 * p * m : 3 * (m + p - 1));
-                pp_plan_destroy(&plan);
             }
         }
     }
@@ -147,9 +145,9 @@ TEST(slots_of_1f1b_do_not_grow_with_microbatches)
 {
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 24; m++) {
-            struct pp_plan *one = plan_named("1f1b", p, m);
-            struct pp_plan *all = plan_named("gpipe", p, m);
-            struct pp_plan *naive = plan_named("naive", p, m);
+            PP_OWN(pp_plan_destroy) struct pp_plan *one = plan_named("1f1b", p, m);
+            PP_OWN(pp_plan_destroy) struct pp_plan *all = plan_named("gpipe", p, m);
+            PP_OWN(pp_plan_destroy) struct pp_plan *naive = plan_named("naive", p, m);
             for (int s = 0; s < p; s++) {
                 CHECK_INT_EQ(one->state_slots[s], least(m, p - s));
                 CHECK_INT_EQ(all->state_slots[s], m);
@@ -157,9 +155,6 @@ TEST(slots_of_1f1b_do_not_grow_with_microbatches)
                 CHECK_INT_EQ(one->grad_slots[s], 1);
                 CHECK_INT_EQ(all->grad_slots[s], 1);
             }
-            pp_plan_destroy(&one);
-            pp_plan_destroy(&all);
-            pp_plan_destroy(&naive);
         }
     }
 }

@@ -14,9 +14,8 @@ static struct pp_plan *coalesced(const char *name, int p, int v, int m, int k)
 
 static void has_rows(struct pp_plan *plan, const char *rows)
 {
-    char *text = printed(plan, pp_plan_print_csv);
+    PP_OWN_MEMORY char *text = printed(plan, pp_plan_print_csv);
     CHECK_STR_EQ(text, rows);
-    free(text);
     pp_plan_destroy(&plan);
 }
 
@@ -45,7 +44,7 @@ TEST(groups_of_one_change_nothing_and_large_ones_end_with_the_batch)
 
 TEST(pairs_overlap_only_where_a_backward_is_left)
 {
-    struct pp_plan *plan = coalesced("dualpipev", 2, 2, 7, 2);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = coalesced("dualpipev", 2, 2, 7, 2);
     for (int r = 0; r < 2; r++) {
         for (int k = 0; k < plan->ranks[r].n_actions; k++) {
             const struct pp_action *a = &plan->ranks[r].actions[k];
@@ -53,7 +52,6 @@ TEST(pairs_overlap_only_where_a_backward_is_left)
             assert_false(a->op == PP_OP_B && a->mb != 6);
         }
     }
-    pp_plan_destroy(&plan);
 }
 
 /* F and I of a stage follow each other as before: what neighbours wait for did not move. */
@@ -111,7 +109,7 @@ TEST(every_schedule_stays_legal_in_any_interleaving)
                     .stages = p, .chunks = pp_schedule_default_chunks(ops), .microbatches = m};
                 if (pp_schedule_check(ops, &g) < 0)
                     continue;
-                struct pp_plan *plain = NULL;
+                PP_OWN(pp_plan_destroy) struct pp_plan *plain = NULL;
                 CHECK_OK(pp_plan_build(*name, &g, &plain));
                 for (size_t i = 0; i < LEN(groups); i++) {
                     struct pp_plan *plan = coalesced(*name, p, g.chunks, m, groups[i]);
@@ -121,7 +119,6 @@ TEST(every_schedule_stays_legal_in_any_interleaving)
                     pp_plan_destroy(&plan);
                     ran++;
                 }
-                pp_plan_destroy(&plain);
             }
         }
     }
@@ -132,17 +129,15 @@ TEST(a_rank_holds_at_most_the_rest_of_a_group_more)
 {
     static const char *const names[] = {"1f1b", "zb-h1", "gpipe"};
     for (size_t i = 0; i < LEN(names); i++) {
-        struct pp_plan *plain = coalesced(names[i], 4, 1, 16, 1);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plain = coalesced(names[i], 4, 1, 16, 1);
         for (int k = 2; k <= 16; k *= 2) {
-            struct pp_plan *plan = coalesced(names[i], 4, 1, 16, k);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = coalesced(names[i], 4, 1, 16, k);
             for (int r = 0; r < 4; r++) {
                 assert_in_range(peak_of(plan, r), 1, peak_of(plain, r) + k - 1);
                 CHECK_INT_EQ(plan->state_slots[r], peak_of(plan, r));
                 assert_in_range(plan->grad_slots[r], k, 16);
             }
-            pp_plan_destroy(&plan);
         }
-        pp_plan_destroy(&plain);
     }
 }
 
@@ -157,7 +152,8 @@ TEST(forward_only_plans_stay_as_they_are)
 TEST(lists_from_elsewhere_are_coalesced_too_and_only_once)
 {
     struct lists l;
-    struct pp_plan *plain = NULL, *once = NULL, *twice = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plain = NULL;
+    struct pp_plan *once = NULL, *twice = NULL;
     lists_parse(&l, 2, 1, 3, PP_PLACE_LOOP,
                 "0F0,0F1,0F2,0B0,0B1,0B2 1F0,1I0,1F1,1I1,1W0,1F2,1I2,1W1,1W2");
     CHECK_OK(lists_plan(&l, &plain));
@@ -167,7 +163,6 @@ TEST(lists_from_elsewhere_are_coalesced_too_and_only_once)
     const char *rows = "0F0,0F1,0F2,0I0,0I1,0W0,0W1,0B2\n1F0,1I0,1F1,1I1,1F2,1I2,1W0,1W1,1W2\n";
     has_rows(once, rows);
     has_rows(twice, rows);
-    pp_plan_destroy(&plain);
 }
 
 /* Moving W must not make a list legal that was not. */

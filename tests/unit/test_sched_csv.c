@@ -28,13 +28,12 @@ static struct pp_plan *build(const char *name, int p, int v, int m)
 
 TEST(the_lowered_example_is_torchs)
 {
-    struct pp_plan *plan = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     CHECK_OK(read_text("0F0,0F1,,0B0,,0B1\n,1F0,1B0,1F1,1B1,\n", &plan));
     check_plan_text(plan, pp_plan_print_csv_comms,
                     "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
                     "1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n");
     check_plan_text(plan, pp_plan_print_csv, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
-    pp_plan_destroy(&plan);
 }
 
 TEST(lowered_lists_have_the_published_checksums)
@@ -57,13 +56,12 @@ TEST(lowered_lists_have_the_published_checksums)
         const unsigned published[] = {table[i].p2m8, table[i].p4m8, table[i].p8m16};
         for (size_t j = 0; j < LEN(sizes); j++) {
             struct pp_plan *plan = build(table[i].name, sizes[j].p, table[i].v, sizes[j].m);
-            char *text = printed(plan, pp_plan_print_csv_comms);
+            PP_OWN_MEMORY char *text = printed(plan, pp_plan_print_csv_comms);
             unsigned crc = (unsigned)crc32(0, (const Bytef *)text, (uInt)strlen(text));
             if (crc != published[j]) {
                 fail_msg("%s p%d m%d: crc %08x, published %08x", table[i].name, sizes[j].p,
                          sizes[j].m, crc, published[j]);
             }
-            free(text);
             pp_plan_destroy(&plan);
         }
     }
@@ -124,26 +122,24 @@ TEST(every_schedule_comes_back_from_its_tables)
 
 TEST(files_may_have_comments_blanks_crlf_and_no_last_line_end)
 {
-    struct pp_plan *plan = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     CHECK_OK(read_text("# a table\r\n0F0, 0F1 ,,0B0,\t0B1\r\n# rank 1\r\n1F0,1B0,1F1,1B1", &plan));
     check_plan_text(plan, pp_plan_print_csv, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
-    pp_plan_destroy(&plan);
 }
 
 TEST(cells_of_sharded_parameters_are_passed_over)
 {
-    struct pp_plan *plan = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     CHECK_OK(read_text("0UNSHARD,0F0,0SEND_F0,0RECV_B0,0B0,0REDUCE_GRAD,0RESHARD\n"
                        "1UNSHARD,1RECV_F0,1F0,1B0,1SEND_B0,1REDUCE_GRAD,1RESHARD\n",
                        &plan));
     CHECK_INT_EQ(plan->ranks[0].n_actions, 2);
     CHECK_INT_EQ(plan->ranks[1].n_actions, 2);
-    pp_plan_destroy(&plan);
 }
 
 TEST(a_pair_that_waits_for_itself_has_no_lowered_list)
 {
-    struct pp_plan *plan = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     /* one after the other they run; together, B1 waits for what F1 sends */
     CHECK_OK(read_text("0F0,0B0,(0F1;0B1)OVERLAP_F_B\n1F0,1B0,1F1,1B1\n", &plan));
     FILE *f = tmpfile();
@@ -152,7 +148,6 @@ TEST(a_pair_that_waits_for_itself_has_no_lowered_list)
                 "rank 0: the pair (0F1;0B1) begins when both its inputs are there, and that is "
                 "never");
     fclose(f);
-    pp_plan_destroy(&plan);
 }
 
 TEST(tables_of_2024_are_read)
@@ -191,12 +186,11 @@ TEST(looped_bfs_as_published_is_read_and_ascends)
         }
     }
     /* with messages: they keep their places */
-    struct pp_plan *plan = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     CHECK_OK(read_text("0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B1,0B1,0RECV_B0,0B0\n"
                        "1RECV_F0,1F0,1RECV_F1,1F1,1B1,1SEND_B1,1B0,1SEND_B0\n",
                        &plan));
     check_plan_text(plan, pp_plan_print_csv, "0F0,0F1,0I1,0B0,0W1\n1F0,1F1,1I1,1B0,1W1\n");
-    pp_plan_destroy(&plan);
 }
 
 static const struct {
@@ -316,8 +310,8 @@ TEST(bytes_that_are_no_text_are_refused)
 TEST(a_line_of_ten_million_characters_is_no_trouble)
 {
     size_t n = 10u << 20;
-    char *text = malloc(n);
-    struct pp_plan *plan = NULL;
+    PP_OWN_MEMORY char *text = malloc(n);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     assert_non_null(text);
     memset(text, '7', n);
     CHECK_FAILS(read_bytes(text, n, &plan), PP_EFORMAT, "a cell of more than 79 characters");
@@ -334,8 +328,6 @@ TEST(a_line_of_ten_million_characters_is_no_trouble)
     memcpy(text, "0F0", 3);
     memcpy(text + n - 4, ",0B0", 4);
     CHECK_OK(read_bytes(text, n, &plan));
-    pp_plan_destroy(&plan);
-    free(text);
 }
 
 TEST(a_file_that_cannot_be_read_is_an_error)

@@ -168,12 +168,10 @@ TEST(moved_messages_are_judged_as_a_simulation_judges_them)
     for (size_t i = 0; i < LEN(table); i++) {
         struct pp_geometry g = {
             .stages = table[i].p, .chunks = table[i].v, .microbatches = table[i].m};
-        struct pp_plan *plan = NULL;
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
         CHECK_OK(pp_plan_build(table[i].name, &g, &plan));
-        char *text = printed(plan, pp_plan_print_csv_comms);
+        PP_OWN_MEMORY char *text = printed(plan, pp_plan_print_csv_comms);
         move_all(text, &n_legal, hits);
-        free(text);
-        pp_plan_destroy(&plan);
     }
     int hang = 0;
     for (size_t i = 0; i < LEN(sayings); i++)

@@ -49,11 +49,10 @@ static inline struct text base_table(size_t i)
     if (tables[i].format == 2) {
         CHECK_OK(pp_schedule_print_csv(pp_schedule_find(tables[i].name), &g, f));
     } else {
-        struct pp_plan *plan = NULL;
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
         CHECK_OK(pp_plan_build(tables[i].name, &g, &plan));
         CHECK_OK(tables[i].format == 1 ? pp_plan_print_csv_comms(plan, f)
                                        : pp_plan_print_csv(plan, f));
-        pp_plan_destroy(&plan);
     }
     fclose(f);
     return t;

@@ -47,7 +47,7 @@ TEST(cells_have_the_published_checksums)
     };
     for (size_t i = 0; i < LEN(table); i++) {
         for (size_t k = 0; k < LEN(sizes); k++) {
-            char *text = published(table[i].name, sizes[k].p, sizes[k].m);
+            PP_OWN_MEMORY char *text = published(table[i].name, sizes[k].p, sizes[k].m);
             struct pp_plan *plan = plan_named(table[i].name, sizes[k].p, sizes[k].m);
             unsigned crc = crc_of_text(text);
             if (crc != table[i].crc[k]) {
@@ -57,7 +57,6 @@ TEST(cells_have_the_published_checksums)
             if (!plan->schedule->descends)
                 CHECK_INT_EQ(crc_of(plan), crc);
             pp_plan_destroy(&plan);
-            free(text);
         }
     }
 }
@@ -100,9 +99,8 @@ TEST(rows_are_the_published_ones)
          "2W6,2W7"},
     };
     for (size_t i = 0; i < LEN(table); i++) {
-        char *text = published(table[i].name, table[i].p, table[i].m);
+        PP_OWN_MEMORY char *text = published(table[i].name, table[i].p, table[i].m);
         check_row(text, table[i].r, table[i].row);
-        free(text);
     }
 }
 
@@ -114,10 +112,9 @@ TEST(looped_bfs_runs_its_input_gradients_as_published)
                     "0F0,0F1,0F2,2F0,2F1,2F2,2I2,2I1,2B0,2W1,2W2,0I2,0I1,0B0,0W1,0W2\n"
                     "1F0,1F1,1F2,3F0,3F1,3F2,3I2,3I1,3B0,3W1,3W2,1I2,1I1,1B0,1W1,1W2\n");
     pp_plan_destroy(&plan);
-    char *text = published("looped-bfs v2", 2, 3);
+    PP_OWN_MEMORY char *text = published("looped-bfs v2", 2, 3);
     CHECK_STR_EQ(text, "0F0,0F1,0F2,2F0,2F1,2F2,2B2,2B1,2B0,0B2,0B1,0B0\n"
                        "1F0,1F1,1F2,3F0,3F1,3F2,3B2,3B1,3B0,1B2,1B1,1B0\n");
-    free(text);
 }
 
 static int64_t makespan_of(const struct pp_plan *plan, struct ticks ticks)
@@ -153,7 +150,7 @@ TEST(makespans_and_peaks_are_the_published_ones)
     };
     for (size_t i = 0; i < LEN(table); i++) {
         int p = table[i].p;
-        struct pp_plan *plan = plan_named(table[i].name, p, table[i].m);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(table[i].name, p, table[i].m);
         struct times t = {.f = 1, .i = 1, .w = 1};
         struct spans s;
         double bubble;
@@ -167,7 +164,6 @@ TEST(makespans_and_peaks_are_the_published_ones)
         assert_float_equal(bubble, 1.0 - work / (double)table[i].makespan, 1e-12);
         for (int r = 0; r < p; r++)
             CHECK_INT_EQ(peak_of(plan, r), table[i].first + r * table[i].step);
-        pp_plan_destroy(&plan);
     }
 }
 
@@ -192,7 +188,7 @@ TEST(slow_links_cost_what_was_published)
         {"interleaved-zb v4", {48.75, 49.95, 51.15, 63.5, 90, 143}},
     };
     for (size_t i = 0; i < LEN(table); i++) {
-        struct pp_plan *plan = plan_named(table[i].name, 4, 16);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(table[i].name, 4, 16);
         int cell = 40 / plan->geometry.chunks;
         for (size_t k = 0; k < LEN(comm); k++) {
             struct times t = {.f = cell, .i = cell, .w = cell, .comm = comm[k]};
@@ -202,6 +198,5 @@ TEST(slow_links_cost_what_was_published)
                           (double)s.makespan / 40, table[i].spans[k]);
             assert_float_equal((double)s.makespan / 40, table[i].spans[k], 1e-9);
         }
-        pp_plan_destroy(&plan);
     }
 }

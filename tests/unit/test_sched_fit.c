@@ -56,9 +56,8 @@ static struct span span_of(const struct pp_plan *plan, const struct job *j)
 
 static struct span span_by(const char *name, struct job *j)
 {
-    struct pp_plan *plan = plan_job(name, j);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_job(name, j);
     struct span s = span_of(plan, j);
-    pp_plan_destroy(&plan);
     return s;
 }
 
@@ -72,13 +71,12 @@ TEST(any_costs_give_a_legal_plan_within_the_cap)
         for (int i = 0; i <= 3 * p * v; i++)
             j.ticks[i] = random_below(4) == 0 ? random_below(2) : random_below(1000);
         for (int k = 0; k < 2; k++) {
-            struct pp_plan *plan = plan_job(names[k], &j);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_job(names[k], &j);
             assert_true(span_of(plan, &j).peak <= j.g.memory_cap * v);
             assert_null(plan->geometry.ticks);
             CHECK_OK(pp_plan_prove(plan));
             if (round % 16 == 0)
                 run_in_all_ways(plan);
-            pp_plan_destroy(&plan);
         }
     }
 }

@@ -33,11 +33,10 @@ static int peak_of(const struct pp_plan *plan, int r)
 
 TEST(backwards_go_first_then_the_deepest_forward)
 {
-    struct pp_plan *plan = plan_waves(2, 1, 2);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_waves(2, 1, 2);
     check_plan_text(plan, pp_plan_print_csv,
                     "0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1\n"
                     "1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1\n");
-    pp_plan_destroy(&plan);
 }
 
 /*
@@ -49,7 +48,7 @@ TEST(bubble_shrinks_with_waves_as_the_formula_says)
 {
     for (int p = 1; p <= 8; p++) {
         for (int waves = 1; waves <= 4; waves++) {
-            struct pp_plan *plan = plan_waves(p, waves, p);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_waves(p, waves, p);
             double work = 6.0 * waves * p;
             double pw = (double)p * waves;
             double split = 1.0 - work / (double)makespan_of(plan, false);
@@ -57,7 +56,6 @@ TEST(bubble_shrinks_with_waves_as_the_formula_says)
             assert_float_equal(split, (p - 1) / (3 * pw + p - 1), 1e-12);
             assert_float_equal(fused, (2 * p - 2) / (3 * pw + 2 * p - 2), 1e-12);
             assert_true(fused <= (2 * p - 2) / (3 * pw + p - 1));
-            pp_plan_destroy(&plan);
         }
     }
 }
@@ -68,9 +66,8 @@ TEST(full_rounds_take_the_least_time_there_is)
     for (int p = 1; p <= 8; p++) {
         for (int waves = 1; waves <= 3; waves++) {
             for (int m = p; m <= 3 * p; m += p) {
-                struct pp_plan *plan = plan_waves(p, waves, m);
+                PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_waves(p, waves, m);
                 CHECK_INT_EQ(makespan_of(plan, false), 6 * waves * m + 2 * p - 2);
-                pp_plan_destroy(&plan);
             }
         }
     }
@@ -81,13 +78,12 @@ TEST(every_shape_runs_with_the_memory_of_p_microbatches)
     for (int p = 1; p <= 8; p++) {
         for (int waves = 1; waves <= 3; waves++) {
             for (int m = 1; m <= 20; m++) {
-                struct pp_plan *plan = plan_waves(p, waves, m);
+                PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_waves(p, waves, m);
                 CHECK_OK(pp_plan_prove(plan));
                 int full = (m + p - 1) / p * p; /* a last round that is not full takes no longer */
                 assert_true(makespan_of(plan, false) <= 6 * waves * full + 2 * p - 2);
                 for (int r = 0; r < p; r++)
                     assert_in_range(peak_of(plan, r), 1, 2 * waves * least(m, p));
-                pp_plan_destroy(&plan);
             }
         }
     }
@@ -98,9 +94,8 @@ TEST(it_runs_in_any_interleaving)
     for (int p = 1; p <= 4; p++) {
         for (int waves = 1; waves <= 3; waves++) {
             for (int m = 1; m <= 9; m++) {
-                struct pp_plan *plan = plan_waves(p, waves, m);
+                PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_waves(p, waves, m);
                 run_in_all_ways(plan);
-                pp_plan_destroy(&plan);
             }
         }
     }

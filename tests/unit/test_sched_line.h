@@ -19,7 +19,7 @@ static inline void time_line(const struct pp_plan *plan, const struct ticks *t, 
     int v = plan->geometry.chunks / plan->copies;
     struct pp_sim_costs costs;
     struct pp_sim_result own;
-    double *arrays = calloc(3 * (size_t)plan->n_virtual, sizeof(*arrays));
+    PP_OWN_MEMORY double *arrays = calloc(3 * (size_t)plan->n_virtual, sizeof(*arrays));
     assert_non_null(arrays);
     pp_sim_uniform(plan, t->f * v, t->i * v, t->w * v, arrays, &costs);
     costs.fused_send = t->fused_send;
@@ -32,7 +32,6 @@ static inline void time_line(const struct pp_plan *plan, const struct ticks *t, 
         *res = own;
     else
         pp_sim_result_fini(&own);
-    free(arrays);
 }
 
 #endif

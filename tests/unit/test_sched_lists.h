@@ -186,7 +186,7 @@ static inline struct pp_plan *plan_named(const char *name, int p, int m)
 /* The cells of a plan, for tests that change them. */
 static inline void list_named(struct lists *l, const char *name, int p, int m)
 {
-    struct pp_plan *plan = plan_named(name, p, m);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(name, p, m);
     memset(l, 0, sizeof(*l));
     assert_true(p <= RANKS_MAX && plan->n_virtual <= STAGES_MAX);
     l->g = plan->geometry;
@@ -197,7 +197,6 @@ static inline void list_named(struct lists *l, const char *name, int p, int m)
             add(l, r, (enum pp_op)a->op, a->stage, a->mb);
         }
     }
-    pp_plan_destroy(&plan);
 }
 
 /* What a printer wrote; the caller frees it. */
@@ -217,16 +216,14 @@ static inline void check_plan_text(const struct pp_plan *plan,
                                    int (*print)(const struct pp_plan *, FILE *),
                                    const char *expected)
 {
-    char *text = printed(plan, print);
+    PP_OWN_MEMORY char *text = printed(plan, print);
     CHECK_STR_EQ(text, expected);
-    free(text);
 }
 
 static inline unsigned crc_of(const struct pp_plan *plan)
 {
-    char *text = printed(plan, pp_plan_print_csv);
+    PP_OWN_MEMORY char *text = printed(plan, pp_plan_print_csv);
     unsigned crc = (unsigned)crc32(0, (const Bytef *)text, (uInt)strlen(text));
-    free(text);
     return crc;
 }
 

@@ -148,7 +148,7 @@ TEST(too_few_slots_fail_the_proof)
 
 TEST(aliased_memory_fails_the_proof)
 {
-    struct pp_plan *plan = plan_named("zb-h1", 2, 8);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named("zb-h1", 2, 8);
     struct pp_action *second = &plan->ranks[0].actions[1];
     CHECK_INT_EQ(second->slot, 1);
     second->slot = 0;
@@ -172,7 +172,6 @@ TEST(aliased_memory_fails_the_proof)
     plan->messages[message].next_in_slot = next;
     plan->messages[message].slot = plan->channels[0].slots;
     CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, "sends in slot");
-    pp_plan_destroy(&plan);
 }
 
 TEST(state_and_gradient_slots_are_the_peaks)
@@ -180,7 +179,7 @@ TEST(state_and_gradient_slots_are_the_peaks)
     static const char *const names[] = {
         "1f1b", "zb-h1", "zb-h2", "interleaved v2", "interleaved-zb v2", "zb-v"};
     for (size_t i = 0; i < LEN(names); i++) {
-        struct pp_plan *plan = plan_named(names[i], 4, 8);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(names[i], 4, 8);
         int live[STAGES_MAX] = {0}, peak[STAGES_MAX] = {0};
         int glive[STAGES_MAX] = {0}, gpeak[STAGES_MAX] = {0};
         for (int r = 0; r < 4; r++) {
@@ -199,26 +198,24 @@ TEST(state_and_gradient_slots_are_the_peaks)
             CHECK_INT_EQ(plan->state_slots[s], peak[s]);
             CHECK_INT_EQ(plan->grad_slots[s], gpeak[s]);
         }
-        pp_plan_destroy(&plan);
     }
 }
 
 TEST(message_slots_of_1f1b_do_not_grow_with_microbatches)
 {
     for (int m = 8; m <= 128; m *= 2) {
-        struct pp_plan *plan = plan_named("1f1b", 4, m);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named("1f1b", 4, m);
         for (int s = 0; s < 3; s++) {
             /* what the sender's own backward needs, and a spare */
             CHECK_INT_EQ(plan->channels[2 * s].slots, 4 - s + 1);
             CHECK_INT_EQ(plan->channels[2 * s + 1].slots, 2);
         }
-        pp_plan_destroy(&plan);
     }
 }
 
 TEST(a_fold_is_a_local_channel_without_a_spare)
 {
-    struct pp_plan *plan = plan_named("zb-v", 4, 8);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named("zb-v", 4, 8);
     CHECK_INT_EQ(plan->rank_of[3], 3);
     CHECK_INT_EQ(plan->rank_of[4], 3);
     CHECK_INT_EQ(plan->chunk_of[3], 0);
@@ -229,12 +226,11 @@ TEST(a_fold_is_a_local_channel_without_a_spare)
     CHECK_INT_EQ(fold->dst_stage, 4);
     /* a message lives as long as the state of the stage that made it */
     assert_true(fold->slots <= plan->state_slots[3]);
-    pp_plan_destroy(&plan);
 }
 
 TEST(actions_name_their_messages)
 {
-    struct pp_plan *plan = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     CHECK_OK(plan_of(2, 1, 1, PP_PLACE_LOOP, "0F0,0I0,0W0 1F0,1B0", &plan));
     const struct pp_action *a = plan->ranks[0].actions;
     const struct pp_action *b = plan->ranks[1].actions;
@@ -255,12 +251,11 @@ TEST(actions_name_their_messages)
     CHECK_INT_EQ(b[1].first_w, 1);
     CHECK_INT_EQ(pp_plan_message(plan, 2, 0), -1);
     CHECK_INT_EQ(pp_plan_message(plan, -1, 0), -1);
-    pp_plan_destroy(&plan);
 }
 
 TEST(a_message_leaves_after_the_input_gradient_or_after_all)
 {
-    struct pp_plan *plan = plan_named("gpipe", 2, 1);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named("gpipe", 2, 1);
     struct ticks ticks = {.f = 2, .i = 3, .w = 4, .fused_send = true};
     int64_t work[2], makespan;
     struct pp_sim_result res;
@@ -280,7 +275,6 @@ TEST(a_message_leaves_after_the_input_gradient_or_after_all)
     CHECK_INT_EQ(res.start[0][1], 7);
     CHECK_INT_EQ(makespan, 14);
     pp_sim_result_fini(&res);
-    pp_plan_destroy(&plan);
 }
 
 TEST(forward_only_plans_keep_nothing)
@@ -289,7 +283,7 @@ TEST(forward_only_plans_keep_nothing)
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 20; m++) {
             struct pp_geometry g = {.stages = p, .chunks = 1, .microbatches = m};
-            struct pp_plan *plan = NULL;
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
             int64_t makespan;
             CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
             time_line(plan, &unit, &makespan, NULL, NULL);
@@ -301,7 +295,6 @@ TEST(forward_only_plans_keep_nothing)
             }
             for (int c = 0; c < plan->n_channels; c++)
                 CHECK_INT_EQ(plan->channels[c].slots, c % 2 ? 0 : least(m, 3));
-            pp_plan_destroy(&plan);
         }
     }
 }
@@ -313,14 +306,13 @@ TEST(forward_only_plans_with_chunks_lose_no_time)
         for (int v = 2; v <= 4; v++) {
             for (int m = p; m <= 4 * p; m += p) {
                 struct pp_geometry g = {.stages = p, .chunks = v, .microbatches = m};
-                struct pp_plan *plan = NULL;
+                PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
                 int64_t makespan;
                 CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
                 time_line(plan, &unit, &makespan, NULL, NULL);
                 CHECK_INT_EQ(makespan, m * v + p - 1);
                 for (int c = 0; c < plan->n_channels; c += 2)
                     assert_true(plan->channels[c].slots <= p + 3);
-                pp_plan_destroy(&plan);
             }
         }
     }

@@ -34,8 +34,8 @@ TEST(each_forward_is_computed_again_but_where_nothing_lies_between)
 {
     for (int i = 0; i < COUNT(schedules); i++) {
         for (int p = 1; p <= 4; p++) {
-            struct pp_plan *plain = plan_named(schedules[i], p, 2 * p);
-            struct pp_plan *plan = again(schedules[i], p, 2 * p, every);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plain = plan_named(schedules[i], p, 2 * p);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = again(schedules[i], p, 2 * p, every);
             for (int r = 0; r < p; r++) {
                 const struct pp_rank_plan *a = &plain->ranks[r], *b = &plan->ranks[r];
                 int k = 0;
@@ -62,8 +62,6 @@ TEST(each_forward_is_computed_again_but_where_nothing_lies_between)
                 assert_true(plan->state_slots[s] <= slots);
             }
             run_in_all_ways(plan);
-            pp_plan_destroy(&plan);
-            pp_plan_destroy(&plain);
         }
     }
 }
@@ -73,12 +71,11 @@ TEST(chunks_share_slots_only_where_they_do_not_meet)
 {
     static const char *const split[] = {"zb-v", "interleaved-zb v2", "v-half"};
     for (int i = 0; i < COUNT(split); i++) {
-        struct pp_plan *plan = again(split[i], 4, 8, every);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = again(split[i], 4, 8, every);
         memset(plan->shared, 0, (size_t)plan->n_virtual);
         CHECK_OK(pp_plan_make_slots(plan));
         memset(plan->shared, 1, (size_t)plan->n_virtual);
         CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, " held by micro-batch ");
-        pp_plan_destroy(&plan);
     }
 }
 
@@ -88,7 +85,7 @@ TEST(it_fills_a_wait_with_a_slot_that_is_free)
     double arrays[64];
     struct pp_sim_costs costs;
     struct pp_sim_result early, late;
-    struct pp_plan *plan = again("v-min", 4, 8, every);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = again("v-min", 4, 8, every);
     int moved = 0, slots = plan->state_slots[0];
     pp_sim_textbook(plan, arrays, &costs);
     CHECK_OK(pp_sim_run(plan, &costs, false, &early));
@@ -113,17 +110,15 @@ TEST(it_fills_a_wait_with_a_slot_that_is_free)
     assert_true(early.makespan < late.makespan && slots <= plan->state_slots[0]);
     pp_sim_result_fini(&early);
     pp_sim_result_fini(&late);
-    pp_plan_destroy(&plan);
 }
 
 TEST(fused_backwards_want_one_state)
 {
     static const char *const fused[] = {"gpipe", "1f1b", "interleaved v2"};
     for (int i = 0; i < COUNT(fused); i++) {
-        struct pp_plan *plan = again(fused[i], 4, 8, every);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = again(fused[i], 4, 8, every);
         for (int s = 0; s < plan->n_virtual; s++)
             CHECK_INT_EQ(plan->state_slots[s], 1);
-        pp_plan_destroy(&plan);
     }
 }
 
@@ -133,8 +128,8 @@ TEST(only_the_stages_asked_for)
         for (int s = 0; s < 4; s++) {
             bool one[64] = {false};
             one[s] = true;
-            struct pp_plan *plain = plan_named(schedules[i], 4, 8);
-            struct pp_plan *plan = again(schedules[i], 4, 8, one);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plain = plan_named(schedules[i], 4, 8);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = again(schedules[i], 4, 8, one);
             for (int t = 0; t < plan->n_virtual; t++) {
                 CHECK_INT_EQ(pp_plan_recomputes(plan, t), count(plan, t, PP_OP_R) > 0);
                 assert_true(t == s || (count(plan, t, PP_OP_R) == 0 &&
@@ -143,8 +138,6 @@ TEST(only_the_stages_asked_for)
             CHECK_OK(pp_plan_recompute(plan, one)); /* nothing is left to do */
             assert_true(count(plan, s, PP_OP_R) <= 8);
             run_in_all_ways(plan);
-            pp_plan_destroy(&plan);
-            pp_plan_destroy(&plain);
         }
     }
 }
@@ -153,13 +146,12 @@ TEST(with_groups_of_weight_gradients_and_ties)
 {
     const struct pp_geometry g = {.stages = 3, .chunks = 1, .microbatches = 7, .coalesce = 3};
     const struct pp_tie tie = {.owner = 0, .copy = 2};
-    struct pp_plan *plan = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     CHECK_OK(pp_plan_build("1f1b", &g, &plan));
     CHECK_OK(pp_plan_recompute(plan, every));
     CHECK_OK(pp_plan_tie(plan, &tie, 1));
     CHECK_INT_EQ(count(plan, 0, PP_OP_R), 7);
     run_in_all_ways(plan);
-    pp_plan_destroy(&plan);
 }
 
 static struct pp_action *first_of(struct pp_plan *plan, int rank, enum pp_op op)
@@ -172,7 +164,7 @@ static struct pp_action *first_of(struct pp_plan *plan, int rank, enum pp_op op)
 
 TEST(the_proof_refuses_an_r_out_of_place)
 {
-    struct pp_plan *plan = again("1f1b", 2, 4, every);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = again("1f1b", 2, 4, every);
     struct pp_action *r = first_of(plan, 0, PP_OP_R), kept = *r;
     struct pp_action *f = plan->ranks[0].actions;
     f->again = false; /* both make the state */
@@ -189,7 +181,6 @@ TEST(the_proof_refuses_an_r_out_of_place)
     CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, "slot 1");
     *r = kept;
     CHECK_OK(pp_plan_prove(plan));
-    pp_plan_destroy(&plan);
 }
 
 TEST(an_r_takes_what_its_f_takes)
@@ -260,7 +251,7 @@ TEST(tables_with_it_out_of_place_are_refused)
 TEST(pictures_show_it)
 {
     double arrays[64];
-    struct pp_plan *plan = again("gpipe", 2, 3, every);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = again("gpipe", 2, 3, every);
     struct pp_sim_costs costs;
     struct pp_sim_result result;
     pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
@@ -269,14 +260,12 @@ TEST(pictures_show_it)
     int (*const draw[])(const struct pp_drawing *, FILE *) = {pp_draw_grid, pp_draw_svg,
                                                               pp_draw_trace};
     for (int i = 0; i < COUNT(draw); i++) {
-        char *text = NULL;
+        PP_OWN_MEMORY char *text = NULL;
         size_t bytes = 0;
         FILE *f = open_memstream(&text, &bytes);
         CHECK_OK(draw[i](&d, f));
         fclose(f);
         assert_non_null(strstr(text, "R2"));
-        free(text);
     }
     pp_sim_result_fini(&result);
-    pp_plan_destroy(&plan);
 }

@@ -8,9 +8,8 @@ TEST(schedules_run_in_any_interleaving)
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 16; m++) {
             for (const char *const *name = plain; *name; name++) {
-                struct pp_plan *plan = plan_named(*name, p, m);
+                PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(*name, p, m);
                 run_in_all_ways(plan);
-                pp_plan_destroy(&plan);
             }
         }
     }
@@ -24,9 +23,8 @@ TEST(lists_of_other_schedules_run_in_any_interleaving)
     for (size_t i = 0; i < LEN(names); i++) {
         for (int p = 1; p <= 5; p++) {
             for (int m = p; m <= 3 * p; m += p) {
-                struct pp_plan *plan = plan_named(names[i], p, m);
+                PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(names[i], p, m);
                 run_in_all_ways(plan);
-                pp_plan_destroy(&plan);
             }
         }
     }
@@ -38,10 +36,9 @@ TEST(forward_only_plans_run_in_any_interleaving)
         for (int v = 1; v <= 3; v++) {
             for (int m = 1; m <= 12; m++) {
                 struct pp_geometry g = {.stages = p, .chunks = v, .microbatches = m};
-                struct pp_plan *plan = NULL;
+                PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
                 CHECK_OK(pp_plan_build_eval(&g, m % 2 ? PP_PLACE_LOOP : PP_PLACE_V, &plan));
                 run_in_all_ways(plan);
-                pp_plan_destroy(&plan);
             }
         }
     }

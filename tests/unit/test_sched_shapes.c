@@ -53,9 +53,8 @@ TEST(every_shape_is_proved_without_a_wish)
         for (int p = 1; p <= 8; p++) {
             for (int m = 1; m <= 20; m++) {
                 for (int v = 1; v <= (has_chunks(family[i]) ? 4 : 1); v++, n++) {
-                    struct pp_plan *plan = plan_of(family[i], p, v, m);
+                    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of(family[i], p, v, m);
                     CHECK_OK(pp_plan_prove(plan));
-                    pp_plan_destroy(&plan);
                 }
             }
         }
@@ -83,13 +82,12 @@ static void check_way_out(const char *name, struct pp_geometry g)
     int nearest = atoi(at + strlen(words));
     int wished = g.group;
     for (int group = 1; group <= g.microbatches; group++) {
-        struct pp_plan *plan = NULL;
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
         g.group = group;
         int rc = pp_plan_build(name, &g, &plan);
         assert_true(rc == 0 || rc == PP_ECONFIG);
         assert_true(rc < 0 || abs(group - wished) >= abs(nearest - wished));
         assert_true(rc == 0 || group != nearest);
-        pp_plan_destroy(&plan);
     }
 }
 
@@ -103,7 +101,7 @@ TEST(a_wished_group_is_proved_or_refused_with_a_way_out)
             for (int v = 1; v <= 4; v++) {
                 for (int m = 1; m <= 20; m++) {
                     for (int group = 1; group <= 12; group++) {
-                        struct pp_plan *plan = NULL;
+                        PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
                         struct pp_geometry g = {
                             .stages = p, .chunks = v, .microbatches = m, .group = group};
                         int rc = pp_plan_build(names[i], &g, &plan);
@@ -114,7 +112,6 @@ TEST(a_wished_group_is_proved_or_refused_with_a_way_out)
                             if (refused[i]++ % 37 == 0)
                                 check_way_out(names[i], g);
                         }
-                        pp_plan_destroy(&plan);
                     }
                 }
             }
@@ -195,11 +192,10 @@ TEST(eager_follows_the_costs)
     g.eager = 7;
     CHECK_INT_EQ(pp_schedule_eager(&g), 7);
     g.eager = INT32_MAX;
-    struct pp_plan *plan = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     CHECK_OK(pp_plan_build("1f1b-eager", &g, &plan));
     CHECK_INT_EQ(peak_of(plan, 0), 64);
     CHECK_INT_EQ(peak_of(plan, 3), 1);
-    pp_plan_destroy(&plan);
 }
 
 TEST(eager_hides_all_hand_overs)
@@ -218,7 +214,7 @@ TEST(eager_hides_all_hand_overs)
                                                          (double)t.comm};
                     int k = 1 + (2 * comm + 11) / 12;
                     CHECK_INT_EQ(pp_schedule_eager(&g), least(k, m));
-                    struct pp_plan *plan = NULL;
+                    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
                     struct spans s;
                     CHECK_OK(pp_plan_build("1f1b-eager", &g, &plan));
                     for (int r = 0; r < p; r++)
@@ -228,7 +224,6 @@ TEST(eager_hides_all_hand_overs)
                         CHECK_INT_EQ(s.makespan, (m + p - 1) * 12 + 2 * comm * (p - 1));
                         n++;
                     }
-                    pp_plan_destroy(&plan);
                 }
             }
         }
@@ -303,8 +298,8 @@ TEST(memory_is_that_of_the_formulas)
 {
     for (int p = 1; p <= 8; p++) {
         for (int m = p; m <= 20; m++) {
-            struct pp_plan *h1 = plan_of("zb-h1", p, 1, m);
-            struct pp_plan *h2 = plan_of("zb-h2", p, 1, m);
+            PP_OWN(pp_plan_destroy) struct pp_plan *h1 = plan_of("zb-h1", p, 1, m);
+            PP_OWN(pp_plan_destroy) struct pp_plan *h2 = plan_of("zb-h2", p, 1, m);
             for (int r = 0; r < p; r++) {
                 CHECK_INT_EQ(peak_of(h1, r), p);
                 CHECK_INT_EQ(h1->state_slots[r], p);
@@ -312,22 +307,17 @@ TEST(memory_is_that_of_the_formulas)
                     CHECK_INT_EQ(peak_of(h2, r), 2 * p - 1);
                 assert_true(peak_of(h2, r) <= 2 * p - 1);
             }
-            pp_plan_destroy(&h1);
-            pp_plan_destroy(&h2);
         }
         for (int v = 2; v <= 4; v++) {
             for (int m = 2 * p; m <= 4 * p; m += p) {
-                struct pp_plan *in = plan_of("interleaved", p, v, m);
-                struct pp_plan *zb = plan_of("interleaved-zb", p, v, m);
-                struct pp_plan *bfs = plan_of("looped-bfs", p, v, m);
+                PP_OWN(pp_plan_destroy) struct pp_plan *in = plan_of("interleaved", p, v, m);
+                PP_OWN(pp_plan_destroy) struct pp_plan *zb = plan_of("interleaved-zb", p, v, m);
+                PP_OWN(pp_plan_destroy) struct pp_plan *bfs = plan_of("looped-bfs", p, v, m);
                 for (int r = 0; r < p; r++) {
                     CHECK_INT_EQ(peak_of(in, r), (v - 1) * p + 2 * (p - 1 - r) + 1);
                     CHECK_INT_EQ(peak_of(zb, r), v * p);
                     CHECK_INT_EQ(peak_of(bfs, r), v * m);
                 }
-                pp_plan_destroy(&in);
-                pp_plan_destroy(&zb);
-                pp_plan_destroy(&bfs);
             }
         }
     }
@@ -366,14 +356,12 @@ TEST(hundreds_of_ranks_are_proved_too)
         int m = 331;
         int p = i % 2 ? 127 : 129;
         int v = table[i].v;
-        struct pp_plan *plan = plan_of(table[i].name, p, v, m);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of(table[i].name, p, v, m);
         CHECK_INT_EQ(makespan_of(plan, unit), 3 * m * v + table[i].idle * (p - 1));
         CHECK_OK(pp_plan_prove(plan));
-        pp_plan_destroy(&plan);
     }
-    struct pp_plan *plan = plan_of("naive", 200, 1, 2);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("naive", 200, 1, 2);
     CHECK_INT_EQ(makespan_of(plan, unit), 3 * 200 * 2);
-    pp_plan_destroy(&plan);
 }
 
 TEST(the_family_runs_in_any_interleaving)
@@ -385,10 +373,9 @@ TEST(the_family_runs_in_any_interleaving)
                 for (int v = 1; v <= most; v++) {
                     struct pp_geometry g = {
                         .stages = p, .chunks = v, .microbatches = m, .eager = 1 + m % 3};
-                    struct pp_plan *plan = NULL;
+                    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
                     CHECK_OK(pp_plan_build(family[i], &g, &plan));
                     run_in_all_ways(plan);
-                    pp_plan_destroy(&plan);
                 }
             }
         }

@@ -34,7 +34,7 @@ TEST(first_and_last_stage_exchange_at_the_end_of_their_lists)
 {
     for (int i = 0; i < COUNT(schedules); i++) {
         for (int p = 1; p <= 4; p++) {
-            struct pp_plan *plan = plan_named(schedules[i], p, 2 * p);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(schedules[i], p, 2 * p);
             int last = plan->n_virtual - 1, messages = plan->n_messages;
             const struct pp_tie tie = {.owner = 0, .copy = last};
             char give[32], sum[32];
@@ -55,7 +55,6 @@ TEST(first_and_last_stage_exchange_at_the_end_of_their_lists)
                 ends_with(plan, r, copy ? give : "", copy ? sum : "");
             }
             run_in_all_ways(plan);
-            pp_plan_destroy(&plan);
         }
     }
 }
@@ -63,14 +62,13 @@ TEST(first_and_last_stage_exchange_at_the_end_of_their_lists)
 TEST(many_ties_and_pieces_run_in_any_interleaving)
 {
     for (int i = 0; i < COUNT(schedules); i++) {
-        struct pp_plan *plan = plan_named(schedules[i], 4, 8);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(schedules[i], 4, 8);
         int last = plan->n_virtual - 1;
         const struct pp_tie ties[] = {{0, last, 4}, {last, 0, 0}, {1, 2, 1}, {2, 1, 6},
                                       {3, 3, 0},    {0, 2, 0},    {0, 2, 0}};
         CHECK_OK(pp_plan_tie(plan, ties, COUNT(ties)));
         run_in_all_ways(plan);
         CHECK_OK(pp_plan_prove(plan));
-        pp_plan_destroy(&plan);
     }
 }
 
@@ -126,7 +124,7 @@ TEST(the_proof_refuses_what_is_no_exchange)
 /* Both ranks wait for the message of the other before they send theirs. */
 TEST(sums_before_gifts_are_a_circle)
 {
-    struct pp_plan *plan = tied("gpipe", 2, 2);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = tied("gpipe", 2, 2);
     struct pp_walk walk;
     for (int r = 0; r < 2; r++) {
         struct pp_action *sum = last_of(plan, r), kept = *sum;
@@ -139,7 +137,6 @@ TEST(sums_before_gifts_are_a_circle)
                 "(rank 1 sends it in G0); rank 1 waits in T0 for message 0 of channel 2 (rank 0 "
                 "sends it in G0)");
     pp_walk_fini(&walk);
-    pp_plan_destroy(&plan);
 }
 
 /* ---- time */
@@ -168,7 +165,7 @@ static void simulate(const struct pp_plan *plan, double tie, double transfer, bo
 TEST(the_sum_waits_for_the_other_gradient_and_its_way)
 {
     for (int slots = 0; slots < 2; slots++) {
-        struct pp_plan *plan = tied("gpipe", 2, 1);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = tied("gpipe", 2, 1);
         struct simulated s;
         simulate(plan, 0.25, 2, slots, &s);
         CHECK_INT_EQ(plan->ranks[0].n_actions, 4); /* F, B, G, T */
@@ -179,7 +176,6 @@ TEST(the_sum_waits_for_the_other_gradient_and_its_way)
         double work[2];
         assert_true(pp_sim_work(plan, &s.costs, work) == 7 && work[1] == 3.5);
         pp_sim_result_fini(&s.result);
-        pp_plan_destroy(&plan);
     }
 }
 
@@ -188,27 +184,25 @@ TEST(slots_do_not_change_the_time_of_plans_that_have_enough)
 {
     for (int i = 0; i < COUNT(schedules); i++) {
         for (int p = 1; p <= 4; p++) {
-            struct pp_plan *plan = tied(schedules[i], p, 2 * p);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = tied(schedules[i], p, 2 * p);
             struct simulated s, with;
             simulate(plan, 0.25, 0.5, false, &s);
             simulate(plan, 0.25, 0.5, true, &with);
             assert_true(with.result.makespan == s.result.makespan);
             pp_sim_result_fini(&s.result);
             pp_sim_result_fini(&with.result);
-            pp_plan_destroy(&plan);
         }
     }
 }
 
 TEST(a_tie_within_a_rank_takes_a_sum_and_a_copy)
 {
-    struct pp_plan *plan = tied("naive", 1, 1);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = tied("naive", 1, 1);
     struct simulated s;
     simulate(plan, 0.5, 100, true, &s);
     assert_true(s.result.makespan == 3 + 2 * 0.5);
     assert_true(s.result.work[0] == s.result.makespan);
     pp_sim_result_fini(&s.result);
-    pp_plan_destroy(&plan);
 }
 
 /* ---- pictures and tables */
@@ -232,14 +226,13 @@ TEST(a_table_has_no_ties_and_pictures_do)
     int (*const draw[])(const struct pp_drawing *, FILE *) = {pp_draw_grid, pp_draw_svg,
                                                               pp_draw_trace};
     for (int i = 0; i < COUNT(draw); i++) {
-        char *text = NULL;
+        PP_OWN_MEMORY char *text = NULL;
         size_t bytes = 0;
         FILE *f = open_memstream(&text, &bytes);
         CHECK_OK(draw[i](&d, f));
         fclose(f);
         assert_non_null(strstr(text, "G0"));
         assert_non_null(strstr(text, "T0"));
-        free(text);
     }
     pp_sim_result_fini(&s.result);
     pp_plan_destroy(&plan);

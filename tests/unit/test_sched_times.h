@@ -60,7 +60,7 @@ static inline void spans_of(const struct pp_plan *plan, const struct times *t, s
 {
     int at[RANKS_MAX] = {0};
     size_t bytes = (size_t)plan->n_messages * sizeof(int64_t);
-    int64_t *sent = malloc(bytes + 1);
+    PP_OWN_MEMORY int64_t *sent = malloc(bytes + 1);
     assert_non_null(sent);
     memset(sent, 0xff, bytes);
     memset(s, 0, sizeof(*s));
@@ -78,7 +78,6 @@ static inline void spans_of(const struct pp_plan *plan, const struct times *t, s
         s->makespan = s->end[r] > s->makespan ? s->end[r] : s->makespan;
         s->longest = s->end[r] - s->start[r] > s->longest ? s->end[r] - s->start[r] : s->longest;
     }
-    free(sent);
 }
 
 #endif

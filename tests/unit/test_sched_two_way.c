@@ -19,7 +19,7 @@ static void check_row(const struct pp_plan *plan, int r, const char *row)
 TEST(dualpipe_has_the_published_rows)
 {
     /* the pipeline that goes up: stages 4..7, on ranks 3..0 */
-    struct pp_plan *plan = plan_of("dualpipe", 4, 8);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("dualpipe", 4, 8);
     check_row(plan, 0,
               "0F0,0F1,0F2,7F0,7I0,7W0,7F1,(0F3;7B1)OVERLAP_F_B,(7F2;0B0)OVERLAP_F_B,7B2,"
               "(7F3;0B1)OVERLAP_F_B,7B3,0I2,0W2,0I3,0W3");
@@ -32,7 +32,6 @@ TEST(dualpipe_has_the_published_rows)
     CHECK_INT_EQ(plan->geometry.microbatches, 4);
     CHECK_INT_EQ(plan->copies, 2);
     CHECK_INT_EQ(plan->channels[2 * 3].slots, 0); /* no hand-over from one copy to the other */
-    pp_plan_destroy(&plan);
 }
 
 TEST(dualpipe_idles_as_published)
@@ -48,7 +47,7 @@ TEST(dualpipe_idles_as_published)
     };
     for (size_t i = 0; i < LEN(table); i++) {
         struct rank_costs c = {.f = 1, .i = 1, .w = 1, .overlap = table[i].pair / 3};
-        struct pp_plan *plan = plan_of("dualpipe", table[i].p, table[i].m);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("dualpipe", table[i].p, table[i].m);
         struct pp_sim_result res;
         simulate(plan, &c, &res);
         assert_float_equal(res.makespan, table[i].makespan, 1e-9);
@@ -57,7 +56,6 @@ TEST(dualpipe_idles_as_published)
             CHECK_INT_EQ(res.peak[r], table[i].p + 1);
         }
         pp_sim_result_fini(&res);
-        pp_plan_destroy(&plan);
     }
 }
 
@@ -68,7 +66,7 @@ TEST(dualpipe_idles_on_its_worst_rank_as_the_formula_says)
             for (int i = 0; i < 3; i++) {
                 double pair = 3 - 0.25 * i;
                 struct rank_costs c = {.f = 1, .i = 1, .w = 1, .overlap = pair / 3};
-                struct pp_plan *plan = plan_of("dualpipe", p, m);
+                PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("dualpipe", p, m);
                 struct pp_sim_result res;
                 double worst = 0;
                 simulate(plan, &c, &res);
@@ -76,7 +74,6 @@ TEST(dualpipe_idles_on_its_worst_rank_as_the_formula_says)
                     worst = res.idle[r] > worst ? res.idle[r] : worst;
                 assert_float_equal(worst, (p / 2 - 1) * (pair + 2 - 3), 1e-9);
                 pp_sim_result_fini(&res);
-                pp_plan_destroy(&plan);
             }
         }
     }
@@ -84,23 +81,21 @@ TEST(dualpipe_idles_on_its_worst_rank_as_the_formula_says)
 
 TEST(chimera_has_the_authors_rows)
 {
-    struct pp_plan *plan = plan_of("chimera", 4, 4);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("chimera", 4, 4);
     check_row(plan, 0, "0F0,0F1,7F0,7B0,7F1,7B1,0B0,0B1");
     check_row(plan, 1, "1F0,6F0,1F1,6F1,6B0,1B0,6B1,1B1");
     check_row(plan, 2, "5F0,2F0,5F1,2F1,2B0,5B0,2B1,5B1");
     check_row(plan, 3, "4F0,4F1,3F0,3B0,3F1,3B1,4B0,4B1");
-    pp_plan_destroy(&plan);
 }
 
 TEST(chimera_has_half_the_bubble_of_1f1b)
 {
     static const struct ticks even = {.f = 1, .i = 1, .w = 0, .fused_send = true};
     for (int p = 2; p <= 16; p += 2) {
-        struct pp_plan *plan = plan_of("chimera", p, p);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("chimera", p, p);
         int64_t makespan;
         time_line(plan, &even, &makespan, NULL, NULL);
         CHECK_INT_EQ(makespan, 2 * p + p - 2);
-        pp_plan_destroy(&plan);
     }
 }
 

@@ -50,7 +50,7 @@ TEST(cells_have_the_published_checksums)
 /* Row `rank` of what the plan prints. */
 static void check_row(const char *name, int p, int m, int rank, const char *row)
 {
-    struct pp_plan *plan = plan_v(name, p, m);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_v(name, p, m);
     char *text = printed(plan, pp_plan_print_csv);
     char *at = text;
     for (int r = 0; r < rank; r++)
@@ -58,7 +58,6 @@ static void check_row(const char *name, int p, int m, int rank, const char *row)
     at[strcspn(at, "\n")] = '\0';
     CHECK_STR_EQ(at, row);
     free(text);
-    pp_plan_destroy(&plan);
 }
 
 TEST(rows_are_the_published_ones)
@@ -148,10 +147,9 @@ TEST(no_rank_of_zb_v_waits_between_its_first_cell_and_its_last)
 {
     for (int p = 1; p <= 8; p++) {
         for (int m = 2 * p - 1; m <= 24; m++) {
-            struct pp_plan *plan = plan_v("zb-v", p, m);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_v("zb-v", p, m);
             CHECK_INT_EQ(longest_span(plan), 6 * m);
             CHECK_INT_EQ(peak_of(plan, 0), 2 * p < 2 * m ? 2 * p : 2 * m);
-            pp_plan_destroy(&plan);
         }
     }
 }
@@ -160,8 +158,8 @@ TEST(memory_of_v_half_and_v_min_is_that_of_the_paper)
 {
     for (int p = 1; p <= 12; p++) {
         for (int m = 1; m <= 40; m += 3) {
-            struct pp_plan *half = plan_v("v-half", p, m);
-            struct pp_plan *min = plan_v("v-min", p, m);
+            PP_OWN(pp_plan_destroy) struct pp_plan *half = plan_v("v-half", p, m);
+            PP_OWN(pp_plan_destroy) struct pp_plan *min = plan_v("v-min", p, m);
             for (int r = 0; r < p; r++) {
                 assert_in_range(peak_of(half, r), 1, 2 * ((p + 2) / 2));
                 assert_in_range(peak_of(min, r), 1, 2 * ((p + 4) / 3));
@@ -170,8 +168,6 @@ TEST(memory_of_v_half_and_v_min_is_that_of_the_paper)
                 CHECK_INT_EQ(peak_of(half, 0), 2 * ((p + 2) / 2));
                 CHECK_INT_EQ(peak_of(min, 0), 2 * ((p + 4) / 3));
             }
-            pp_plan_destroy(&half);
-            pp_plan_destroy(&min);
         }
     }
 }
@@ -179,13 +175,12 @@ TEST(memory_of_v_half_and_v_min_is_that_of_the_paper)
 TEST(dualpipev_gains_from_overlap_as_published)
 {
     struct spans s;
-    struct pp_plan *plan = plan_v("dualpipev", 4, 10);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_v("dualpipev", 4, 10);
     /* F = 1, B = 2, in half ticks so that an overlapped pair can take 2.5 */
     spans_of(plan, &(struct times){.f = 2, .i = 2, .w = 2, .pair = 6}, &s);
     CHECK_INT_EQ(s.makespan, 2 * 66);
     spans_of(plan, &(struct times){.f = 2, .i = 2, .w = 2, .pair = 5}, &s);
     CHECK_INT_EQ(s.makespan, 2 * 59);
-    pp_plan_destroy(&plan);
 }
 
 /* The F's message need not wait for the B of its pair: apart they are faster than as one piece. */
@@ -196,14 +191,12 @@ TEST(dualpipev_without_overlap_takes_the_time_of_zb_v)
         for (int m = 2 * p; m <= 24; m++) {
             int64_t zero = 0;
             int64_t dual = 0;
-            struct pp_plan *zb_v = plan_v("zb-v", p, m);
-            struct pp_plan *dualpipev = plan_v("dualpipev", p, m);
+            PP_OWN(pp_plan_destroy) struct pp_plan *zb_v = plan_v("zb-v", p, m);
+            PP_OWN(pp_plan_destroy) struct pp_plan *dualpipev = plan_v("dualpipev", p, m);
             time_line(zb_v, &unit, &zero, NULL, NULL);
             time_line(dualpipev, &unit, &dual, NULL, NULL);
             CHECK_INT_EQ(zero, 6 * m + p - 1);
             CHECK_INT_EQ(dual, zero);
-            pp_plan_destroy(&zb_v);
-            pp_plan_destroy(&dualpipev);
         }
     }
 }
@@ -220,7 +213,7 @@ TEST(the_last_rank_of_dualpipev_idles_as_the_formula_says)
         for (int p = 1; p <= 8; p++) {
             const struct times *t = &table[i];
             struct spans s;
-            struct pp_plan *plan = plan_v("dualpipev", p, 2 * p + 3);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_v("dualpipev", p, 2 * p + 3);
             int64_t work = 0;
             for (int k = 0; k < plan->ranks[p - 1].n_actions; k++) {
                 const struct pp_action *a = &plan->ranks[p - 1].actions[k];
@@ -232,7 +225,6 @@ TEST(the_last_rank_of_dualpipev_idles_as_the_formula_says)
             }
             spans_of(plan, t, &s);
             CHECK_INT_EQ(s.makespan - work, (p - 1) * (t->pair + t->i + t->w - 3 * t->w));
-            pp_plan_destroy(&plan);
         }
     }
 }
@@ -243,7 +235,7 @@ TEST(every_shape_runs_or_says_which_one_does)
         for (int p = 1; p <= 8; p++) {
             for (int m = 1; m <= 20; m++) {
                 struct pp_geometry g = {.stages = p, .chunks = 2, .microbatches = m};
-                struct pp_plan *plan = NULL;
+                PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
                 if (!may_run(v_names[i], p, m)) {
                     char words[80];
                     snprintf(words, sizeof(words), "nearest legal: microbatches = %d", 2 * p);
@@ -255,7 +247,6 @@ TEST(every_shape_runs_or_says_which_one_does)
                 /* at least the longest chain, at most one micro-batch after the other */
                 int64_t span = longest_span(plan);
                 assert_in_range(span, 6 * (uint64_t)m, 6 * (uint64_t)p * (uint64_t)m);
-                pp_plan_destroy(&plan);
             }
         }
     }
@@ -265,7 +256,7 @@ TEST(weight_gradients_ascend_on_every_stage)
 {
     for (size_t i = 0; i < LEN(v_names); i++) {
         for (int p = 1; p <= 6; p++) {
-            struct pp_plan *plan = plan_v(v_names[i], p, 2 * p + 1);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_v(v_names[i], p, 2 * p + 1);
             int next[2 * 6] = {0};
             for (int r = 0; r < p; r++) {
                 for (int k = 0; k < plan->ranks[r].n_actions; k++) {
@@ -276,7 +267,6 @@ TEST(weight_gradients_ascend_on_every_stage)
             }
             for (int s = 0; s < 2 * p; s++)
                 CHECK_INT_EQ(next[s], 2 * p + 1);
-            pp_plan_destroy(&plan);
         }
     }
 }
@@ -287,9 +277,8 @@ TEST(they_run_in_any_interleaving)
         for (int p = 1; p <= 5; p++) {
             for (int m = 1; m <= 12; m++) {
                 if (may_run(v_names[i], p, m)) {
-                    struct pp_plan *plan = plan_v(v_names[i], p, m);
+                    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_v(v_names[i], p, m);
                     run_in_all_ways(plan);
-                    pp_plan_destroy(&plan);
                 }
             }
         }

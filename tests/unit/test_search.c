@@ -116,7 +116,7 @@ static int write_shape(struct pp_config *cfg, int layers, unsigned cuts, unsigne
 static double brute_force(const struct world *w, size_t memory)
 {
     int layers = w->model->n_layers, p = w->cfg->pipeline.stages;
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     double best = 0;
     assert_non_null(cfg);
     *cfg = *w->cfg;
@@ -138,7 +138,6 @@ static double brute_force(const struct world *w, size_t memory)
             }
         }
     }
-    pp_free(cfg);
     return best;
 }
 
@@ -289,7 +288,7 @@ TEST(moved_boundaries_find_what_all_cuts_have)
 /* As often as the training itself, or a plan promises a smaller bubble than train measures. */
 TEST(ranks_meet_for_records_checkpoints_and_epochs)
 {
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     assert_non_null(cfg);
     cfg->train.batch_size = 128;
     cfg->train.epochs = 5;
@@ -305,5 +304,4 @@ TEST(ranks_meet_for_records_checkpoints_and_epochs)
     CHECK_INT_EQ(pp_run_steps(cfg, 60000), 5);
     CHECK_INT_EQ(pp_run_meet_every(cfg, 60000), 5);
     CHECK_INT_EQ(pp_run_meet_every(cfg, 100), 1); /* a step an epoch */
-    pp_free(cfg);
 }

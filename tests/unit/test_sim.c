@@ -169,13 +169,12 @@ TEST(uneven_stages_and_tails_agree_with_a_slow_recomputation)
             struct pp_geometry g = {.stages = 1 + pick(4),
                                     .chunks = pp_schedule_default_chunks(ops),
                                     .microbatches = 1 + pick(8)};
-            struct pp_plan *plan = NULL;
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
             int rc = pp_plan_build(*name, &g, &plan);
             if (rc == PP_ECONFIG)
                 continue; /* the schedule does not do this shape */
             CHECK_OK(rc);
             check_against_slow(plan, round);
-            pp_plan_destroy(&plan);
         }
     }
 }
@@ -191,7 +190,7 @@ TEST(every_shape_is_simulated_within_its_bounds_or_refused)
         const char *name = pp_schedule_names()[pick(n_names)];
         struct pp_geometry g = {.stages = 1 + pick(10), .chunks = 1 + pick(4)};
         g.microbatches = 1 + pick(24);
-        struct pp_plan *plan = NULL;
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
         int rc = pp_plan_build(name, &g, &plan);
         if (rc == PP_ECONFIG) {
             assert_true(strlen(pp_error_get()->text) > 20);
@@ -215,7 +214,6 @@ TEST(every_shape_is_simulated_within_its_bounds_or_refused)
         }
         simulated++;
         pp_sim_result_fini(&res);
-        pp_plan_destroy(&plan);
     }
     assert_true(simulated > 1500);
 }
@@ -226,16 +224,15 @@ TEST(forward_only_plans_agree_too)
     for (int round = 0; round < 128; round++) {
         struct pp_geometry g = {.stages = 1 + pick(4), .chunks = 1 + pick(2)};
         g.microbatches = 1 + pick(8);
-        struct pp_plan *plan = NULL;
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
         CHECK_OK(pp_plan_build_eval(&g, round % 2 ? PP_PLACE_V : PP_PLACE_LOOP, &plan));
         check_against_slow(plan, round);
-        pp_plan_destroy(&plan);
     }
 }
 
 TEST(a_gradient_that_leaves_after_its_input_half_arrives_earlier)
 {
-    struct pp_plan *plan = plan_of("gpipe", 4, 1);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("gpipe", 4, 1);
     double arrays[12];
     struct pp_sim_costs costs;
     struct pp_sim_result res;
@@ -247,13 +244,12 @@ TEST(a_gradient_that_leaves_after_its_input_half_arrives_earlier)
     CHECK_OK(pp_sim_run(plan, &costs, false, &res));
     assert_float_equal(res.makespan, 4 + 8, 1e-12);
     pp_sim_result_fini(&res);
-    pp_plan_destroy(&plan);
 }
 
 TEST(a_chunk_costs_its_part_of_a_rank)
 {
     struct pp_geometry g = {.stages = 2, .chunks = 4, .microbatches = 3};
-    struct pp_plan *plan = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     double arrays[24];
     struct pp_sim_costs costs;
     CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
@@ -263,12 +259,11 @@ TEST(a_chunk_costs_its_part_of_a_rank)
         assert_float_equal(costs.i[s], 1, 0);
         assert_float_equal(costs.w[s], .5, 0);
     }
-    pp_plan_destroy(&plan);
 }
 
 TEST(times_are_there_only_when_asked_for)
 {
-    struct pp_plan *plan = plan_of("gpipe", 2, 2);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("gpipe", 2, 2);
     double arrays[6];
     struct pp_sim_costs costs;
     struct pp_sim_result res;
@@ -278,12 +273,11 @@ TEST(times_are_there_only_when_asked_for)
     assert_null(res.end);
     pp_sim_result_fini(&res);
     pp_sim_result_fini(&res); /* a second time does nothing */
-    pp_plan_destroy(&plan);
 }
 
 TEST(costs_of_zero_give_no_bubble_and_no_nan)
 {
-    struct pp_plan *plan = plan_of("1f1b", 2, 2);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("1f1b", 2, 2);
     double arrays[6];
     struct pp_sim_costs costs;
     struct pp_sim_result res;
@@ -293,7 +287,6 @@ TEST(costs_of_zero_give_no_bubble_and_no_nan)
     assert_float_equal(res.bubble_global, 0, 0);
     assert_float_equal(res.bubble_span, 0, 0);
     pp_sim_result_fini(&res);
-    pp_plan_destroy(&plan);
 }
 
 /* Two ranks, one micro-batch less ahead than the pair would need: F1 and B0 on rank 0 at once. */
@@ -318,7 +311,7 @@ static int pair_plan(int overlap_at, struct pp_plan **out)
 
 TEST(an_overlapped_pair_is_one_piece_of_work)
 {
-    struct pp_plan *plan = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     CHECK_OK(pair_plan(0, &plan));
     double arrays[6];
     struct pp_sim_costs costs;
@@ -341,7 +334,6 @@ TEST(an_overlapped_pair_is_one_piece_of_work)
     assert_float_equal(res.work[0], 2 + 3 + 2, 1e-12);
     assert_float_equal(res.start[1][2], 9, 1e-12);
     pp_sim_result_fini(&res);
-    pp_plan_destroy(&plan);
 }
 
 /* As below, but rank 0's I take 3: its last one ends at 10 and its list at 11, that of rank 1 at 7. */
@@ -349,7 +341,7 @@ TEST(a_rank_waits_for_all_votes_before_its_optimizer)
 {
     static const double ends[] = {
         [PP_SIM_VOTE_NONE] = 7 + 6, [PP_SIM_VOTE_AT_I] = 10 + 6, [PP_SIM_VOTE_AT_END] = 11 + 6};
-    struct pp_plan *plan = plan_of("1f1b", 2, 2);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("1f1b", 2, 2);
     static const double i[] = {3, 1}, between[] = {1, 6};
     double arrays[6], early = 0;
     struct pp_sim_costs costs;
@@ -372,7 +364,6 @@ TEST(a_rank_waits_for_all_votes_before_its_optimizer)
         early = res.makespan;
         pp_sim_result_fini(&res);
     }
-    pp_plan_destroy(&plan);
 }
 
 /* 1f1b, 2 ranks, 2 micro-batches, F = I = W = 1, I sent early: rank 0 idles for one tick before B0,
@@ -380,7 +371,7 @@ TEST(a_rank_waits_for_all_votes_before_its_optimizer)
 TEST(steps_follow_each_other_without_a_meeting)
 {
     static const double between[] = {4, 2};
-    struct pp_plan *plan = plan_of("1f1b", 2, 2);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("1f1b", 2, 2);
     double arrays[6];
     struct pp_sim_costs costs;
     struct pp_sim_result res;
@@ -418,13 +409,12 @@ TEST(steps_follow_each_other_without_a_meeting)
     CHECK_OK(pp_sim_run(plan, &costs, false, &res));
     assert_float_equal(res.makespan, last, 1e-12);
     pp_sim_result_fini(&res);
-    pp_plan_destroy(&plan);
 }
 
 /* Rank 1 is slow: rank 0 may be ahead by no more than the message slots allow. */
 TEST(a_rank_cannot_run_ahead_of_its_message_slots)
 {
-    struct pp_plan *plan = plan_of("gpipe", 2, 2);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("gpipe", 2, 2);
     double f[] = {1, 10}, b[] = {1, 1};
     struct pp_sim_costs costs = {.f = f, .i = b, .w = b, .steps = 50};
     struct pp_sim_result res;
@@ -436,7 +426,6 @@ TEST(a_rank_cannot_run_ahead_of_its_message_slots)
         assert_true(res.makespan >= 50 * 24);
         pp_sim_result_fini(&res);
     }
-    pp_plan_destroy(&plan);
 }
 
 TEST(a_pair_that_needs_its_own_result_is_refused)
@@ -449,7 +438,7 @@ TEST(a_pair_that_needs_its_own_result_is_refused)
     const struct pp_cell last[] = {{.op = PP_OP_F, .stage = 1, .mb = 0},
                                    {.op = PP_OP_B, .stage = 1, .mb = 0}};
     const struct pp_cell *cells[] = {first, last};
-    struct pp_plan *plan = NULL;
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     int rc = pp_plan_from_cells(&g, rank_of, cells, n, &plan);
     if (rc < 0)
         return; /* the passes know already */
@@ -461,5 +450,4 @@ TEST(a_pair_that_needs_its_own_result_is_refused)
     pp_sim_result_fini(&res);
     costs.overlap = 1;
     CHECK_FAILS(pp_sim_run(plan, &costs, false, &res), PP_EFORMAT, "rank 0 waits for ever");
-    pp_plan_destroy(&plan);
 }

@@ -66,9 +66,8 @@ TEST(a_smaller_microbatch_takes_its_part)
                                  .i = (const double[]){4, 4},
                                  .w = (const double[]){4, 4},
                                  .rows = (const double[]){1, 1, 0.5}};
-    struct pp_plan *plan = plan_of("zb-h1", 2, 3);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("zb-h1", 2, 3);
     check_bound(plan, &costs, 2 + 2.5 * 12); /* the small one may come first */
-    pp_plan_destroy(&plan);
 }
 
 /* Published as reaching the least there is. */
@@ -133,7 +132,7 @@ static double check_below(const char *name, int rounds)
         struct pp_geometry g = {.stages = 1 + pick(6),
                                 .chunks = pp_schedule_default_chunks(ops),
                                 .microbatches = 1 + pick(12)};
-        struct pp_plan *plan = NULL;
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
         struct random_costs rc;
         struct pp_sim_result result;
         double bound;
@@ -150,7 +149,6 @@ static double check_below(const char *name, int rounds)
             best = part > best ? part : best;
             pp_sim_result_fini(&result);
         }
-        pp_plan_destroy(&plan);
     }
     return best;
 }

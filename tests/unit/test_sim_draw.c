@@ -69,7 +69,7 @@ static size_t longest_line(const char *text)
 TEST_TIDY(a_grid_is_what_one_draws_on_a_whiteboard)
 {
     prepare("1f1b", 2, 3, 1, 1, 1, 0);
-    char *text = drawn(pp_draw_grid);
+    PP_OWN_MEMORY char *text = drawn(pp_draw_grid);
     CHECK_STR_EQ(text, "1f1b: 2 stages, 3 micro-batches\n"
                        "makespan 12, bubble 25.0 %\n"
                        "per rank F 1, I 1, W 1; hand-over 0; peak in micro-batches a rank holds\n"
@@ -77,7 +77,6 @@ TEST_TIDY(a_grid_is_what_one_draws_on_a_whiteboard)
                        "rank  peak\n"
                        "   0     2  F0 F1 .  .  B0--- F2 B1--- .  B2---\n"
                        "   1     1  .  F0 B0--- F1 B1--- F2 B2--- .  .\n");
-    free(text);
 }
 
 TEST_TIDY(cells_are_as_wide_as_they_last)
@@ -97,11 +96,10 @@ TEST_TIDY(cells_are_as_wide_as_they_last)
 TEST_TIDY(several_chunks_name_their_stage)
 {
     prepare("interleaved v2", 2, 2, 1, 1, 1, 0);
-    char *text = drawn(pp_draw_grid);
+    PP_OWN_MEMORY char *text = drawn(pp_draw_grid);
     check_has(text, "2 stages x 2 chunks, 2 micro-batches");
     check_has(text, "peak in chunks");
     check_has(text, "0F0 0F1 2F0 2F1");
-    free(text);
 }
 
 TEST_TIDY(a_grid_is_never_wider_than_the_line)
@@ -143,7 +141,7 @@ TEST_TIDY(memory_is_shown_when_it_is_known)
 TEST_TIDY(colours_change_nothing_but_colours)
 {
     prepare("zb-h1", 3, 4, 1, 1, 1, 0);
-    char *plain = drawn(pp_draw_grid);
+    PP_OWN_MEMORY char *plain = drawn(pp_draw_grid);
     drawing.color = true;
     char *text = drawn(pp_draw_grid);
     check_has(text, "\033[38;5;16;48;5;");
@@ -157,7 +155,6 @@ TEST_TIDY(colours_change_nothing_but_colours)
     check_has(text, "F0 F1 F2");
     CHECK_INT_EQ(count(text, "W3"), count(plain, "W3"));
     free(text);
-    free(plain);
 }
 
 TEST_TIDY(nothing_to_draw_is_said)
@@ -179,7 +176,7 @@ TEST_TIDY(a_grid_beyond_all_lines_is_refused)
 TEST_TIDY(json_has_every_figure)
 {
     prepare("zb-h2", 4, 8, 1, 1, 1, 0);
-    char *text = drawn(pp_draw_json);
+    PP_OWN_MEMORY char *text = drawn(pp_draw_json);
     check_has(text, "\"schema\": 1");
     check_has(text, "\"schedule\": \"zb-h2\"");
     check_has(text, "\"makespan\": 27,");
@@ -190,13 +187,12 @@ TEST_TIDY(json_has_every_figure)
     CHECK_INT_EQ(count(text, "\"idle\": 3,"), 4);
     CHECK_INT_EQ(count(text, "\"message_slots\""), 4);
     CHECK_INT_EQ(count(text, "peak_bytes"), 0);
-    free(text);
 }
 
 TEST_TIDY(a_picture_has_a_box_for_every_action)
 {
     prepare("zb-v", 4, 8, 1, 1, 1, 0);
-    char *text = drawn(pp_draw_svg);
+    PP_OWN_MEMORY char *text = drawn(pp_draw_svg);
     check_has(text, "<svg xmlns=\"http://www.w3.org/2000/svg\"");
     check_has(text, "<title>zb-v: 4 stages x 2 chunks, 8 micro-batches; makespan 25.5,");
     check_has(text, "prefers-color-scheme:dark");
@@ -205,22 +201,20 @@ TEST_TIDY(a_picture_has_a_box_for_every_action)
     CHECK_INT_EQ(count(text, "class=\"c\""), 4 * 2 * 8 * 3); /* all wide enough for their text */
     CHECK_INT_EQ(count(text, "B backward"), 0);
     CHECK_INT_EQ(count(text, "<text"), count(text, "</text>"));
-    free(text);
 }
 
 TEST_TIDY(narrow_boxes_have_no_text)
 {
     prepare("gpipe", 2, 2000, 1, 1, 1, 0);
-    char *text = drawn(pp_draw_svg);
+    PP_OWN_MEMORY char *text = drawn(pp_draw_svg);
     CHECK_INT_EQ(count(text, "class=\"c\""), 0);
     CHECK_INT_EQ(count(text, "<rect class=\"F0\""), 2 * 2000 + 1);
-    free(text);
 }
 
 TEST_TIDY(a_trace_has_a_slice_for_every_action_and_an_arrow_for_every_message)
 {
     prepare("1f1b", 3, 4, 1, 1, 1, 0.5);
-    char *text = drawn(pp_draw_trace);
+    PP_OWN_MEMORY char *text = drawn(pp_draw_trace);
     CHECK_INT_EQ(count(text, "\"cat\":\"F\""), 3 * 4);
     CHECK_INT_EQ(count(text, "\"cat\":\"I\""), 3 * 4); /* a B is an I and a W, as it is measured */
     CHECK_INT_EQ(count(text, "\"cat\":\"W\""), 3 * 4);
@@ -237,31 +231,28 @@ TEST_TIDY(a_trace_has_a_slice_for_every_action_and_an_arrow_for_every_message)
     /* rank 1 has nothing to do before the first message */
     check_has(text, "\n,{\"name\":\"recv\",\"cat\":\"recv\",\"ph\":\"X\",\"pid\":10001,\"tid\":2,"
                     "\"ts\":0.000,\"dur\":1500.000,");
-    free(text);
 }
 
 TEST_TIDY(a_trace_halves_a_backward_pass_where_its_costs_do)
 {
     prepare("1f1b", 1, 1, 1, 3, 1, 0);
-    char *text = drawn(pp_draw_trace);
+    PP_OWN_MEMORY char *text = drawn(pp_draw_trace);
     check_has(text, "\"name\":\"I0\",\"cat\":\"I\",\"ph\":\"X\",\"pid\":10000,\"tid\":0,"
                     "\"ts\":1000.000,\"dur\":3000.000");
     check_has(text, "\"name\":\"W0\",\"cat\":\"W\",\"ph\":\"X\",\"pid\":10000,\"tid\":0,"
                     "\"ts\":4000.000,\"dur\":1000.000");
-    free(text);
 }
 
 TEST_TIDY(a_trace_counts_the_activations_that_are_alive)
 {
     prepare("gpipe", 1, 3, 1, 1, 1, 0);
-    char *text = drawn(pp_draw_trace);
+    PP_OWN_MEMORY char *text = drawn(pp_draw_trace);
     static const char *const lines[] = {
         "\"ts\":1000.000,\"args\":{\"chunks\":1}", "\"ts\":2000.000,\"args\":{\"chunks\":2}",
         "\"ts\":3000.000,\"args\":{\"chunks\":3}", "\"ts\":5000.000,\"args\":{\"chunks\":2}",
         "\"ts\":9000.000,\"args\":{\"chunks\":0}"};
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
         check_has(text, lines[i]);
-    free(text);
 }
 
 TEST_TIDY(a_full_disk_is_an_error)

@@ -51,14 +51,13 @@ static inline void simulate(const struct pp_plan *plan, const struct rank_costs 
                             struct pp_sim_result *out)
 {
     struct pp_sim_costs costs;
-    double *arrays = calloc(3 * (size_t)plan->n_virtual, sizeof(*arrays));
+    PP_OWN_MEMORY double *arrays = calloc(3 * (size_t)plan->n_virtual, sizeof(*arrays));
     assert_non_null(arrays);
     pp_sim_uniform(plan, rc->f, rc->i, rc->w, arrays, &costs);
     costs.latency = rc->comm;
     costs.overlap = rc->overlap;
     costs.fused_send = true;
     CHECK_OK(pp_sim_run(plan, &costs, false, out));
-    free(arrays);
 }
 
 /* The next number of a printed row and how far a value may be from it: half of its last digit. */

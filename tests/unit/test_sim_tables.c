@@ -32,7 +32,7 @@ TEST(makespans_bubbles_and_peaks_are_those_of_the_table)
             int p = size ? 8 : 4;
             const char *name = table[i].name;
             const char *row = size ? table[i].p8m16 : table[i].p4m8;
-            struct pp_plan *plan = plan_of(name, p, 2 * p);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of(name, p, 2 * p);
             struct pp_sim_result res;
             simulate(plan, &unit, &res);
             check_printed(name, res.makespan, &row);
@@ -51,7 +51,6 @@ TEST(makespans_bubbles_and_peaks_are_those_of_the_table)
                 assert_float_equal(res.idle[r], res.makespan - work, 1e-9);
             }
             pp_sim_result_fini(&res);
-            pp_plan_destroy(&plan);
         }
     }
 }
@@ -78,7 +77,7 @@ TEST(latency_flips_the_ranking_as_in_the_table)
         {"dualpipev", "51 52.4 53.9 59 67.5 84.5"},
     };
     for (size_t i = 0; i < LEN(table); i++) {
-        struct pp_plan *plan = plan_of(table[i].name, 4, 16);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of(table[i].name, 4, 16);
         const char *row = table[i].row;
         for (size_t k = 0; k < LEN(comm); k++) {
             struct rank_costs costs = unit;
@@ -88,7 +87,6 @@ TEST(latency_flips_the_ranking_as_in_the_table)
             check_printed(table[i].name, res.makespan, &row);
             pp_sim_result_fini(&res);
         }
-        pp_plan_destroy(&plan);
     }
 }
 
@@ -96,12 +94,11 @@ TEST(latency_flips_the_ranking_as_in_the_table)
 static void check_column(const char *name, int p, int m, const struct rank_costs *costs, bool span,
                          const char *printed)
 {
-    struct pp_plan *plan = plan_for(name, p, m, costs);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_for(name, p, m, costs);
     struct pp_sim_result res;
     simulate(plan, costs, &res);
     check_printed(name, span ? res.bubble_span : res.bubble_global, &printed);
     pp_sim_result_fini(&res);
-    pp_plan_destroy(&plan);
 }
 
 TEST(bubbles_are_those_of_the_zero_bubble_paper)
@@ -138,12 +135,11 @@ TEST(bubbles_are_those_of_the_zero_bubble_paper)
 
 static double makespan_of(const char *name, int p, int m, const struct rank_costs *costs)
 {
-    struct pp_plan *plan = plan_of(name, p, m);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of(name, p, m);
     struct pp_sim_result res;
     simulate(plan, costs, &res);
     double makespan = res.makespan;
     pp_sim_result_fini(&res);
-    pp_plan_destroy(&plan);
     return makespan;
 }
 
@@ -243,13 +239,12 @@ TEST(dualpipev_idles_as_its_formula_says)
     } pairs[] = {{1, 66}, {2.5 / 3, 59}};
     for (size_t i = 0; i < LEN(pairs); i++) {
         struct rank_costs c = {.f = 2, .i = 2, .w = 2, .overlap = pairs[i].overlap};
-        struct pp_plan *plan = plan_of("dualpipev", 4, 10);
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("dualpipev", 4, 10);
         struct pp_sim_result res;
         simulate(plan, &c, &res);
         assert_float_equal(res.makespan, pairs[i].makespan, 1e-9);
         double pair = 3 * pairs[i].overlap;
         assert_float_equal(res.idle[3], 3 * (pair + 2 - 3), 1e-9);
         pp_sim_result_fini(&res);
-        pp_plan_destroy(&plan);
     }
 }

@@ -31,7 +31,7 @@ static struct pp_ring *ring_of(uint64_t capacity)
 
 TEST(a_record_is_there_before_its_action_ends)
 {
-    struct pp_ring *ring = ring_of(4);
+    PP_OWN(pp_ring_destroy) struct pp_ring *ring = ring_of(4);
     struct pp_event e = {.begin_ns = 7, .kind = PP_EVENT_RECV, .mb = 3, .stage = 2, .message = 9};
     pp_ring_begin(ring, &e);
     struct pp_event got;
@@ -45,7 +45,6 @@ TEST(a_record_is_there_before_its_action_ends)
     pp_ring_end(ring, 11);
     assert_int_equal(pp_ring_copy(ring, 0, &got, 1, NULL, NULL), 1);
     assert_int_equal(got.end_ns, 11);
-    pp_ring_destroy(&ring);
 }
 
 TEST(the_last_records_stay_and_the_rest_is_counted_as_lost)
@@ -203,13 +202,12 @@ TEST(a_ring_tells_what_became_of_its_process)
 
 TEST(another_process_with_the_same_pid_is_not_the_one)
 {
-    struct pp_ring *ring = ring_of(4);
+    PP_OWN(pp_ring_destroy) struct pp_ring *ring = ring_of(4);
     assert_int_equal(pp_ring_process(ring), PP_PROCESS_RUNNING);
     ring->head->started ^= 1;
     assert_int_equal(pp_ring_process(ring), PP_PROCESS_GONE);
     ring->head->machine ^= 1;
     assert_int_equal(pp_ring_process(ring), PP_PROCESS_ELSEWHERE);
-    pp_ring_destroy(&ring);
 }
 
 static atomic_bool enough;
