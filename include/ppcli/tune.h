@@ -221,6 +221,7 @@ struct pp_best_spec {
     size_t memory;  /* bytes a rank may hold; 0: any number */
     bool all_m;     /* micro-batch counts other than the config's too */
     bool cuts;      /* other cuts than the config's too */
+    double actions; /* that finding them may simulate; 0: what suits one search */
     bool recompute; /* what is computed again is the search's to say, not pipeline.recompute's */
     bool coalesce;  /* so is how many W are one product, where train.coalesce leaves it open */
     /* of pp_best_explain(): see struct pp_predict_spec */

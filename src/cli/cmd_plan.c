@@ -156,8 +156,7 @@ int cmd_plan(int argc, char **argv)
     bool ranks = there.ranks != INT_MIN, finds = measure || there.machine || how.best || how.check;
     for (int i = 0; finds && i < PLAN_COSTS; i++)
         if (w.csv || w.costs[i])
-            return pp_fail(PP_EUSAGE, "--best, --machine and --measure find the costs of a CONFIG: "
-                                      "they take neither --csv nor --cost-...");
+            return pp_fail(PP_EUSAGE, "--best, --machine, --measure: no --csv and no --cost-...");
     if (measure && (there.machine || how.best || how.check || how.memory || there.html || ranks))
         return pp_fail(PP_EUSAGE, "--measure writes a machine file: alone, or with -o FILE");
     if (measure)

@@ -73,8 +73,7 @@ struct plan_best_result {
 };
 
 /* "off", "all", or how many of the chunks are computed again: "1 of 4". */
-#define PLAN_AGAIN_MAX 32
-const char *plan_again(const struct pp_candidate *c, char out[PLAN_AGAIN_MAX]);
+const char *plan_again(const struct pp_candidate *c, char out[32]);
 
 /* The [pipeline] section of a config that has a candidate's values. */
 int plan_best_section(const struct pp_config *cfg, FILE *f);

@@ -14,18 +14,18 @@ static const char *cut_name(const struct pp_candidate *c)
                                                  : "flops";
 }
 
-const char *plan_again(const struct pp_candidate *c, char out[PLAN_AGAIN_MAX])
+const char *plan_again(const struct pp_candidate *c, char out[32])
 {
     int n = c->stages * c->chunks, again = 0;
     for (int k = 0; k < n; k++)
         again += c->again[k];
-    snprintf(out, PLAN_AGAIN_MAX, "%d of %d", again, n);
+    snprintf(out, 32, "%d of %d", again, n);
     return again == 0 ? "off" : again == n ? "all" : out;
 }
 
 /* The same, or what the config says. */
 static const char *again_name(const struct plan_best_result *s, const struct pp_candidate *c,
-                              char out[PLAN_AGAIN_MAX])
+                              char out[32])
 {
     const char *said = s->spec.cfg->pipeline.recompute;
     bool own = !c->recompute && said[0];

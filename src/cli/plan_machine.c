@@ -17,6 +17,7 @@
 #define PER_STAGE 2 /* micro-batches of the short step */
 #define MEASURE_SECONDS 4.0
 #define SEARCHED "replicas microbatches schedule chunks assignment split_at recompute"
+#define CUTS 3e6   /* actions that finding better cuts of a short step may simulate; of all whole */
 #define WORSE 1.03 /* larger micro-batches are not looked at once they cost so much */
 
 struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
@@ -47,6 +48,8 @@ struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
                                  .test_n = whole ? p->test_n : 0,
                                  .memory = p->memory,
                                  .recompute = true,
+                                 .cuts = true,
+                                 .actions = CUTS,
                                  .endless = true};
 }
 
@@ -133,7 +136,7 @@ static void drop_same(struct plan_machine *p)
 static int refine(struct plan_machine *p)
 {
     int kept = 0;
-    double left = 3e7; /* actions that finding better cuts of them may simulate */
+    double left = 10 * CUTS;
     for (int i = 0; i < p->n && kept < WHOLE; i++) {
         struct plan_machine_row row = p->rows[i];
         struct pp_best_spec spec = plan_machine_spec(p, &row, row.c.microbatches);

@@ -135,10 +135,8 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
     PP_TRY(pp_costs_measure(&m, out));
     PP_TRY_UNDO(spec->links ? links_put(spec->links, *out) : 0, pp_costs_destroy(out));
     if ((*out)->unsteady > LINK_STEADY)
-        pp_log_warn(
-            "a hand-over took %.1f times as long when it was measured again: this machine is "
-            "not quiet, and predicted times may be off",
-            (*out)->unsteady);
+        pp_log_warn("hand-overs differ %.1f times: this machine is busy, predictions may be off",
+                    (*out)->unsteady);
     return 0;
 }
 
@@ -392,7 +390,8 @@ static int refine(struct search *s)
 {
     const struct pp_best_spec *spec = s->spec;
     struct pp_best *b = s->best;
-    double left = REFINE_ACTIONS * (most_stages(spec) > 24 ? most_stages(spec) / 24.0 : 1);
+    double left =
+        spec->actions > 0 ? spec->actions : REFINE_ACTIONS * fmax(1, most_stages(spec) / 24.0);
     if (b->n > 1)
         qsort(b->items, (size_t)b->n, sizeof(*b->items), best_compare);
     double fastest = b->n > 0 ? b->items[0].time.step : 0;

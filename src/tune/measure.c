@@ -14,7 +14,6 @@
 #define ASSUMED_LATENCY 1e-6
 #define ASSUMED_BYTE 0.1e-9
 #define CLOCKS 3 /* how often the executor reads the clock in an action */
-#define AGAIN_NS 25000000
 
 double measure_clock(uint64_t (*clock_ns)(void))
 {
@@ -87,7 +86,7 @@ static int work(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_
     for (int k = 0; rc == 0 && k < LINK_AGAIN && w->visits.n > 0; k++) {
         if (link_settle(&w->visits, low) <= LINK_STEADY)
             break;
-        pp_clock_nap(AGAIN_NS); /* until whoever is in the way may have gone */
+        pp_clock_nap(25000000); /* until whoever is in the way may have gone */
         rc = measure_link(w);
     }
     if (rc < 0)
