@@ -143,11 +143,12 @@ err_has 'rank 0 (stages 0 2) waits for rank 1:'
 err_lacks 'ppcli diagnose'
 
 begin "a measured run that hangs ends too, and names the rank; nothing is printed as a result"
+# 15 steps until then: five seconds hold more of them on any machine.
 for words in '' --engine; do
     code=0
     # shellcheck disable=SC2086 # words
-    PPCLI_FAIL=F@0:300=hang timeout 300 "$PPCLI" bench "$net" --stages 2 --set "$(limit 0.3)" \
-        --repeat 1 --time 0.05 --no-ceilings $words >"$folder/out" 2>"$folder/err" </dev/null || code=$?
+    PPCLI_FAIL=F@0:60=hang timeout 300 "$PPCLI" bench "$net" --stages 2 --set "$(limit 0.3)" \
+        --repeat 1 --time 5 --no-ceilings $words >"$folder/out" 2>"$folder/err" </dev/null || code=$?
     last="bench $words"
     code_is 76
     err_has 'ppcli: error: rank 0 (stage 0) hangs in F of micro-batch '
