@@ -10,11 +10,11 @@
  *
  * All matrices are row-major f32, leading dimension = columns, but for *values*: what samples have (x,
  * y, z, their gradients, the copies of them that ops keep; not statistics, sums or log-sum-exps) is
- * bf16 where pp_backend_value_bytes() is 2, behind pointers to float all the same. B rows of a micro-batch, I inputs,
- * O outputs. W[O][I] and b[O] as PyTorch's nn.Linear stores them. B may be 0 (a replica without
- * samples): nothing is read, and a weight gradient with beta 0 becomes zero. A NaN in goes out as a
- * NaN (relu included), so that a diverged run is seen; only where relu gave 0 the gradient is 0
- * whatever comes in, as in PyTorch. The same call with the same values gives the
+ * bf16 where pp_backend_value_bytes() is 2, behind pointers to float all the same. B rows of a
+ * micro-batch, I inputs, O outputs. W[O][I] and b[O] as PyTorch's nn.Linear stores them. B may be 0
+ * (a replica without samples): nothing is read, and a weight gradient with beta 0 becomes zero. A
+ * NaN in goes out as a NaN (relu included), so that a diverged run is seen; only where relu gave 0
+ * the gradient is 0 whatever comes in, as in PyTorch. The same call with the same values gives the
  * same bits, whatever the addresses.
  */
 #ifndef PPCLI_BACKEND_H
@@ -276,9 +276,9 @@ struct pp_backend_ops {
     /* *io (host) = the largest of *io and |x[i]|, n elements, where a NaN is larger than Inf: what
      * comes out is finite exactly when all of it is. Only where ops are done when they return. */
     int (*largest)(struct pp_backend *be, size_t n, const float *x, float *io);
-    /* p[n] updated from g[n], unless a->skip; decay false: without a->weight_decay; m[n] and v[n] are the optimizer's state (NULL where
-     * the kind has none: sgd none; momentum m; adam, adamw m and v). Element-wise: any split of the
-     * buffer gives the same bits. */
+    /* p[n] updated from g[n], unless a->skip; decay false: without a->weight_decay; m[n] and v[n]
+     * are the optimizer's state (NULL where the kind has none: sgd none; momentum m; adam, adamw m
+     * and v). Element-wise: any split of the buffer gives the same bits. */
     int (*optimizer_step)(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           bool decay, const float *g, float *m, float *v, float *p);
 

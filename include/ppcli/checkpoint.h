@@ -137,9 +137,9 @@ struct pp_ckpt {
 
 /*
  * Open a checkpoint folder, its MANIFEST, one safetensors file (as PyTorch wrote it, or one part),
- * a folder of Hugging Face's with model.safetensors or its index and files, or the newest checkpoint of a folder of checkpoints or of a run folder, as
- * pp_ckpt_open_latest() with fall_back. Under PP_CKPT_VERIFY a safetensors file is checked as far
- * as it carries checksums.
+ * a folder of Hugging Face's with model.safetensors or its index and files, or the newest
+ * checkpoint of a folder of checkpoints or of a run folder, as pp_ckpt_open_latest() with
+ * fall_back. Under PP_CKPT_VERIFY a safetensors file is checked as far as it carries checksums.
  * Errors: PP_EFORMAT naming the file, and the tensor where the damage lies in one; PP_ENOINPUT,
  * PP_EPERM, PP_EIO, PP_ERESOURCE.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Data sets: labelled rows of bytes or floats, read whole and checked strictly before training
- * starts; or texts, rows of tokens that samples are windows of. The loader hands out which rows belong to a batch; it knows no pipeline.
+ * starts; or texts, rows of tokens that samples are windows of. The loader hands out which rows
+ * belong to a batch; it knows no pipeline.
  */
 #ifndef PPCLI_DATASET_H
 #define PPCLI_DATASET_H
@@ -119,8 +120,8 @@ int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out)
 
 /*
  * Whether config, files and model fit: samples have as many values as the model inputs, in both
- * splits the same shape, and the model has an output for each class. Files that are absent fit. Errors: PP_ECONFIG, by pp_config_problem();
- * those of pp_dataset_open(). Local.
+ * splits the same shape, and the model has an output for each class. Files that are absent fit.
+ * Errors: PP_ECONFIG, by pp_config_problem(); those of pp_dataset_open(). Local.
  */
 int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, int model_classes);
 

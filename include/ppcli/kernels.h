@@ -4,11 +4,12 @@
  * listed in kernels.def; each takes one struct of this header, is stream ordered, allocates nothing
  * and gives the same bits for the same values. The plain version (src/dev/plain) is what they mean.
  *
- * Memory is NHWC, f32 but for values (see ppcli/backend.h), PP_ALIGN aligned where an array starts. B samples, B >= 0; with B = 0
- * nothing is read, and a weight gradient with beta 0 becomes zero. `add`: dx += instead of =, for a
- * value with another reader. beta is 0 or 1; with 0 the old content is never read. Sums over
- * samples go in ascending order of (sample, row, column), so that no cut into micro-batches changes
- * a bit. NaN in, NaN out. Arrays of one call do not overlap, but where said.
+ * Memory is NHWC, f32 but for values (see ppcli/backend.h), PP_ALIGN aligned where an array starts.
+ * B samples, B >= 0; with B = 0 nothing is read, and a weight gradient with beta 0 becomes zero.
+ * `add`: dx += instead of =, for a value with another reader. beta is 0 or 1; with 0 the old
+ * content is never read. Sums over samples go in ascending order of (sample, row, column), so that
+ * no cut into micro-batches changes a bit. NaN in, NaN out. Arrays of one call do not overlap, but
+ * where said.
  */
 #ifndef PPCLI_KERNELS_H
 #define PPCLI_KERNELS_H
@@ -191,7 +192,8 @@ struct pp_batch_norm_backward_weight {
 };
 
 /* After a step: n = *stat_n, mean = stat_mean / n, var = (stat_var / n - mean^2) * n / (n - 1),
- * without the last factor for n = 1; running += momentum * (those - running); tracked[1] += 1. Nothing when *skip or stat_n is 0. */
+ * without the last factor for n = 1; running += momentum * (those - running); tracked[1] += 1.
+ * Nothing when *skip or stat_n is 0. */
 struct pp_batch_norm_commit {
     int C;
     float momentum; /* PyTorch's: 0.1 */

@@ -296,8 +296,8 @@ int pp_recompute_stages(const struct pp_model *m, const char *text, int n, const
  * piece, exact to 2^-52 of the whole, same ties. 1 <= n <= n_layers. Errors: PP_ERESOURCE. */
 int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int *first, int *last);
 
-/* Whether samples of a micro-batch meet, as in batch norm or in attention over the batch: then micro-batches and replicas change
- * what is computed. */
+/* Whether samples of a micro-batch meet, as in batch norm or in attention over the batch: then
+ * micro-batches and replicas change what is computed. */
 bool pp_model_mixes_samples(const struct pp_model *m);
 
 /* "0-1 | 2 | 3-5": layers of n pieces as pipeline.assignment is written, cut off where out ends.

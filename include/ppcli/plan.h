@@ -32,7 +32,8 @@
  *      tensor into it, post a.send.
  *   T  of tie a.mb: wait for a.recv, add this piece of the other stage's gradient to this one's,
  *      release the message. Without a message both stages are of this rank: both get the sum.
- * G and T come after all other actions of a rank. The loss is part of F on the last virtual stage; gradients are accumulated by W.
+ * G and T come after all other actions of a rank. The loss is part of F on the last virtual stage;
+ * gradients are accumulated by W.
  *
  * A message's memory is shared by its sender and its receiver, from the sender's action until the
  * receiver's release, and, on a forward channel, the sender's own I. The proof shows that no slot

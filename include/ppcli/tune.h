@@ -136,9 +136,9 @@ struct pp_cluster_use { /* what runs there */
  * What the pieces of a model would take on a machine: every node takes as long as its flops or its
  * bytes need, whichever is longer, and its launch. Products, attention and convolutions reach their
  * shares of the peak of `precision`, bytes theirs of the bandwidth; values are bf16 where `precision`
- * is, everything else in memory f32. The optimizer is bytes. Layers that the machine file has measured take that, in proportion to the rows of
- * the nearest size. Errors: PP_ECONFIG (no such precision there), PP_ERESOURCE. The caller owns
- * *out.
+ * is, everything else in memory f32. The optimizer is bytes. Layers that the machine file has
+ * measured take that, in proportion to the rows of the nearest size. Errors: PP_ECONFIG (no such
+ * precision there), PP_ERESOURCE. The caller owns *out.
  */
 int pp_costs_of_cluster(const struct pp_cluster *c, const struct pp_cluster_use *use,
                         struct pp_costs **out);

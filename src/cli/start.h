@@ -90,8 +90,8 @@ void supervise_started(void);
  * write is known here: mpirun forgets it. listener: of its ranks; NULL: none. Local.
  * Errors: PP_ERESOURCE, also when it ended without having started a rank; PP_ENOINPUT when there is
  * no such program; PP_ESTOPPED when it was told to end before it could listen; PP_ELOST when it or
- * one of its ranks was ended by a signal, or when its ranks are gone and it does not end; the text names the rank. A second
- * INT does not return: this process ends by it.
+ * one of its ranks was ended by a signal, or when its ranks are gone and it does not end; the text
+ * names the rank. A second INT does not return: this process ends by it.
  */
 int supervise(const char *const *args, struct pp_listener *listener, struct launch_end *out);
 

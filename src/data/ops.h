@@ -104,8 +104,8 @@ struct pp_dataset_ops {
 
     /*
      * Fill *ds, which is zeroed and has its name; features follow from the shape. parts 0: only what
-     * the headers tell: n, shape, and classes where they are known. model_input and model_classes are for data that is
-     * made. On failure the caller frees what is in it.
+     * the headers tell: n, shape, and classes where they are known. model_input and model_classes
+     * are for data that is made. On failure the caller frees what is in it.
      */
     int (*open)(const struct pp_dataset_ops *self, const struct pp_config *cfg, enum pp_split split,
                 int parts, const struct pp_shape *model_input, int model_classes,

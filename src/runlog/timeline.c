@@ -58,8 +58,8 @@ void pp_timeline_keep(struct pp_timeline *t, const struct pp_ring *ring)
     t->n = pp_ring_copy(ring, 0, t->events, t->capacity, NULL, NULL);
 }
 
-/* Of a step's records its update is the last, or a gather after it: what a rank does between steps belongs to the
- * step before. */
+/* Of a step's records its update is the last, or a gather after it: what a rank does between steps
+ * belongs to the step before. */
 static bool in_step(const struct pp_event *e)
 {
     bool added = e->kind == PP_EVENT_G || e->kind == PP_EVENT_T || e->kind == PP_EVENT_R ||

@@ -2,8 +2,8 @@
 /*
  * Pass 2, check: is each rank's list, looked at alone, part of a legal training step? Each
  * (virtual stage, micro-batch) has one F and then one B, or one I and then one W, on the rank that
- * holds the stage, and perhaps one R between F and I, and W (or B) ascends; forward only, it has one F, and F ascends. What the lists
- * do to each other is the proof's business.
+ * holds the stage, and perhaps one R between F and I, and W (or B) ascends; forward only, it has
+ * one F, and F ascends. What the lists do to each other is the proof's business.
  *
  * Lists from a table are refused by line, column and the letters of the file.
  */

@@ -11,9 +11,9 @@
 int weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_param *p,
                  int (*put)(void *ctx, size_t first, const float *values, size_t n), void *ctx);
 
-/* A tensor that the model has no place for (of a checkpoint: a learned one) says that the weights are of one that computes
- * something else, and so does a last layer that is not the embedding where they are tied. Errors:
- * PP_EFORMAT. */
+/* A tensor that the model has no place for (of a checkpoint: a learned one) says that the weights
+ * are of one that computes something else, and so does a last layer that is not the embedding where
+ * they are tied. Errors: PP_EFORMAT. */
 int weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck);
 
 /* Append "KEY was THERE, is HERE" to text[bytes], a list. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * `schedule = auto`, `assignment = time`, `recompute = auto` and the k of 1f1b-eager become what a
- * measurement chooses, before anything is laid out. Under MPI rank 0 measures while the others wait, and all take over
- * its choice: two processes never measure the same.
+ * measurement chooses, before anything is laid out. Under MPI rank 0 measures while the others
+ * wait, and all take over its choice: two processes never measure the same.
  */
 #include "tune.h"
 

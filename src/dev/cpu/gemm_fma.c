@@ -8,8 +8,9 @@
  * Libraries lose at 8 to 64 rows: they copy W into their own order in every call, or walk it with
  * large strides. Here the weights for the forward product lie in that order already (pack), the
  * other two products read what they need in place, but of many rows from copies of blocks, and what
- * the next tile needs is fetched a line at a time while this one is computed. GFLOP/s of F, I, W on one core of a Xeon (Sapphire Rapids,
- * peak 138) with 32 rows and the weights of eight layers in turn:
+ * the next tile needs is fetched a line at a time while this one is computed. GFLOP/s of F, I, W on
+ * one core of a Xeon (Sapphire Rapids, peak 138) with 32 rows and the weights of eight layers in
+ * turn:
  *
  *                                 127x126        512x512
  *   these                      122 118 107    102 104  99
