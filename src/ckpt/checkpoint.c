@@ -246,7 +246,7 @@ int pp_ckpt_open_latest(const char *dir, enum pp_ckpt_check check, bool fall_bac
     PP_OWN_MEMORY int64_t *steps = NULL;
     int n = 0;
     PP_TRY(pp_ckpt_list(dir, &steps, &n));
-    return n == 0 ? pp_fail(PP_ENOINPUT, "there is no checkpoint in %s", dir)
+    return n == 0 ? pp_fail(PP_ENOINPUT, "no checkpoint in %s, and no model.safetensors", dir)
                   : open_newest(dir, steps, n, check, fall_back, out);
 }
 

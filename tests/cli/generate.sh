@@ -102,6 +102,11 @@ write --prompt-file "$folder/none"
 code_is 66
 run generate "$folder/t.ini" --checkpoint "$folder/none" --prompt a
 code_is 66
+mkdir "$folder/torch"
+echo x >"$folder/torch/pytorch_model.bin"
+run generate "$folder/t.ini" --checkpoint "$folder/torch" --prompt a
+code_is 66
+err_has "no checkpoint in $folder/torch, and no model.safetensors"
 run generate mnist-sample.ini --checkpoint "$folder/run" --prompt a
 code_is 78
 err_has 'model.type = mlp does not continue texts; gpt and llama do'
