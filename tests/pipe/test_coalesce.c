@@ -124,7 +124,7 @@ TEST(the_memory_of_groups_is_predicted)
 /* The micro-batches of the W records of one step, in order; *timed: those whose time counts. */
 static int weights_of_step(struct pp_config *cfg, int *mb, int *timed)
 {
-    struct pp_run run;
+    PP_OWN(pp_run_fini) struct pp_run run = {0};
     PP_OWN(pp_threads_destroy) struct pp_threads *group = NULL;
     PP_OWN(pp_transport_destroy) struct pp_transport *tp = NULL;
     PP_OWN(pp_backend_close) struct pp_backend *be = NULL;
@@ -150,7 +150,6 @@ static int weights_of_step(struct pp_config *cfg, int *mb, int *timed)
     struct pp_exec_times times;
     assert_true(pp_exec_times(x, 0, &times));
     *timed = (int)times.n[PP_OP_W];
-    pp_run_fini(&run);
     return n;
 }
 
