@@ -8,7 +8,7 @@ struct CMUnitTest tests_joined[TESTS_MAX];
 void test_join(int number, const char *name, CMUnitTestFunction test, CMFixtureFunction set_up,
                CMFixtureFunction tear_down)
 {
-    if (number >= TESTS_MAX)
+    if (number >= TESTS_MAX || tests_joined[number].name) /* a number is free once in a program */
         abort();
     tests_joined[number] = (struct CMUnitTest){name, test, set_up, tear_down, NULL};
 }

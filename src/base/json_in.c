@@ -55,12 +55,13 @@ static void give_back(void *p)
 {
     if (!p)
         return;
-    PP_OWN_MEMORY struct block *b = (struct block *)p - 1;
+    struct block *b = (struct block *)p - 1;
     if (b->link) {
         *b->link = b->next;
         if (b->next)
             b->next->link = b->link;
     }
+    pp_free(b);
 }
 
 static void use_our_memory(void)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORDS_MAX (PP_TEXT_MAX / 2) /* each has a blank behind it */
+#define WORDS_MAX (PP_TEXT_MAX / 2) /* each is followed by a space */
 #define EPS 1e-5f
 
 enum kind { /* up to AVG_POOL, but for LINEAR: for each channel of an image */
