@@ -11,14 +11,16 @@
 
 #include "ppcli/bench.h"
 #include "ppcli/io.h"
+#include "ppcli/text.h"
 
 #define KEPT 4      /* of each number of stages and rows */
 #define WHOLE 16    /* simulated whole */
 #define PER_STAGE 2 /* micro-batches of the short step */
 #define MEASURE_SECONDS 4.0
 #define SEARCHED "replicas microbatches schedule chunks assignment split_at recompute"
-#define CUTS 3e6   /* actions that finding better cuts of a short step may simulate; of all whole */
-#define WORSE 1.03 /* larger micro-batches are not looked at once they cost so much */
+#define CUTS 3e6 /* actions that finding better cuts of a short step may simulate; of all whole */
+#define BETWEEN 1.3 /* times the best: shapes further off are not looked at between powers of two */
+#define WORSE 1.03  /* larger micro-batches are not looked at once they cost so much */
 
 struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
                                       const struct plan_machine_row *row, int m)
@@ -57,11 +59,14 @@ struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
 static int keep(struct plan_machine *p, struct plan_machine_row *row, int m, double *best)
 {
     struct pp_candidate more = row->c;
-    more.microbatches = 2 * m < row->c.microbatches ? 2 * m : row->c.microbatches;
-    struct pp_best_spec spec = plan_machine_spec(p, row, more.microbatches);
-    PP_TRY(more.microbatches > m ? pp_best_try(&spec, p->costs, &more) : 0);
-    double each = (more.time.step - row->c.time.step) / (more.microbatches - m + 1e-9);
-    row->estimate = more.time.step + (row->c.microbatches - more.microbatches) * each;
+    row->estimate = row->c.time.step;
+    if (row->c.microbatches > m) {
+        more.microbatches = 2 * m < row->c.microbatches ? 2 * m : row->c.microbatches;
+        struct pp_best_spec spec = plan_machine_spec(p, row, more.microbatches);
+        PP_TRY(pp_best_try(&spec, p->costs, &more));
+        double each = (more.time.step - row->c.time.step) / (more.microbatches - m);
+        row->estimate = more.time.step + (row->c.microbatches - more.microbatches) * each;
+    }
     *best = row->estimate < *best || *best == 0 ? row->estimate : *best;
     PP_GROW(p->rows, (size_t)p->n + 1);
     p->rows[p->n++] = *row;
@@ -80,7 +85,7 @@ static int search(struct plan_machine *p, struct plan_machine_row *row, double *
         row->c = found.items[i];
         row->c.microbatches = whole;
         int rc = keep(p, row, m, best);
-        PP_TRY(rc == PP_ECONFIG ? 0 : rc);
+        PP_TRY(rc == PP_ECONFIG ? 0 : rc); /* it cannot run with twice as many */
     }
     p->tried += found.tried - found.refused - found.same;
     p->too_large += found.too_large;
@@ -106,6 +111,51 @@ static int search_stages(struct plan_machine *p, int stages)
         if (best == 0 || (least > 0 && best > WORSE * least)) /* more rows hold more */
             break;
         least = best < least || least == 0 ? best : least;
+    }
+    return 0;
+}
+
+/* The row that takes least by its estimate; stages 0: of any number of stages. NULL: there is none. */
+static const struct plan_machine_row *least_of(const struct plan_machine *p, int stages)
+{
+    const struct plan_machine_row *least = NULL;
+    for (const struct plan_machine_row *r = p->rows; r < p->rows + p->n; r++)
+        if ((stages == 0 || r->c.stages == stages) && (!least || r->estimate < least->estimate))
+            least = r;
+    return least;
+}
+
+/* Micro-batches of at most these rows, unless as many of them are known. *best: as in search(), or
+ * unchanged. */
+static int search_rows(struct plan_machine *p, int stages, int rows, double *best)
+{
+    struct plan_machine_row row = {.replicas = p->ranks / stages};
+    row.c = (struct pp_candidate){.stages = stages,
+                                  .microbatches = (p->batch / row.replicas + rows - 1) / rows};
+    for (int i = 0; i < p->n; i++)
+        if (p->rows[i].c.stages == stages && p->rows[i].c.microbatches == row.c.microbatches)
+            return 0;
+    return search(p, &row, best);
+}
+
+/* One number of stages: between the powers of two, from the best of them on, the half of the gap
+ * each time. */
+static int search_between(struct plan_machine *p, int stages)
+{
+    const struct plan_machine_row *least = least_of(p, stages);
+    if (!least || least->estimate > BETWEEN * least_of(p, 0)->estimate)
+        return 0;
+    int m = least->c.microbatches, rows = (p->batch / least->replicas + m - 1) / m;
+    double best = least->estimate;
+    for (int by = rows / 2; by > 0; by /= 2) {
+        double before = best;
+        PP_TRY(search_rows(p, stages, rows + by, &best));
+        if (best < before) {
+            rows += by;
+            continue;
+        }
+        PP_TRY(search_rows(p, stages, rows - by, &best));
+        rows -= best < before ? by : 0;
     }
     return 0;
 }
@@ -197,7 +247,7 @@ static int find(struct plan_machine *p, const struct pp_cli_settings *settings)
     for (int i = 0; i < settings->n; i++) {
         const char *key = settings->items[i].key;
         fixed |= strcmp(key, "pipeline.stages") == 0;
-        if (strncmp(key, "pipeline.", 9) == 0 && strstr(SEARCHED, key + 9))
+        if (strncmp(key, "pipeline.", 9) == 0 && pp_has_word(SEARCHED, key + 9))
             return pp_fail(PP_EUSAGE, "%s: --machine looks for it; give --stages or nothing",
                            settings->items[i].said);
     }
@@ -207,6 +257,8 @@ static int find(struct plan_machine *p, const struct pp_cli_settings *settings)
         if (wanted && p->ranks % stages == 0 && p->ranks / stages <= p->batch)
             PP_TRY(search_stages(p, stages));
     }
+    for (int stages = 1; stages <= most; stages++)
+        PP_TRY(search_between(p, stages));
     if (p->n > 1)
         qsort(p->rows, (size_t)p->n, sizeof(*p->rows), by_estimate);
     PP_TRY(refine(p));

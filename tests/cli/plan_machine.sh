@@ -80,6 +80,11 @@ run plan "$folder/uneven.ini" --machine laptop --ranks 4
 code_is 0
 same "$(awk '$1 == 1 && NF > 12 { print $(NF - 4) < 0.000396955 * 1.02 }' "$folder/out")" 1
 
+begin "rows of a micro-batch between powers of two"
+run plan gpt-char.ini --machine 4xa40-ethernet --ranks 8 --set train.batch_size=24 --memory 8500k
+code_is 0
+same "$(awk '$1 == 1 && NF > 12 { print $6, $(NF - 4) < 0.002265 * 1.02 }' "$folder/out")" '3 1'
+
 begin "a limit is kept to the byte, the test set's evaluation included"
 limit=40000
 while run plan "$folder/net.ini" --machine laptop --ranks 2 --memory $limit && [ "$code" -eq 0 ]; do
