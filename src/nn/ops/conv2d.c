@@ -20,10 +20,24 @@ static void words(const struct pp_node *n, const struct pp_backend_choice *choic
     }
 }
 
+/* Along one axis, pairs of an output and a tap on it that lies inside the image. */
+static double pairs_inside(int in, int out, int kernel, int stride, int pad)
+{
+    double sum = 0;
+    for (int o = 0, at = -pad; o < out; o++, at += stride) {
+        int first = at < 0 ? -at : 0, end = in - at < kernel ? in - at : kernel;
+        sum += end > first ? end - first : 0;
+    }
+    return sum;
+}
+
+/* Products with padding are not needed, and our own kernels do not compute them. */
 static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 {
     const struct pp_conv *g = &n->window;
-    double product = 2.0 * g->OH * g->OW * (double)bias_at(n);
+    double pairs = pairs_inside(g->H, g->OH, g->kh, g->stride, g->pad_top) *
+                   pairs_inside(g->W, g->OW, g->kw, g->stride, g->pad_left);
+    double product = 2 * pairs * g->O * (g->C / g->groups);
     c->flops_f = product;
     c->flops_i = n->wants_dx[0] ? product : 0;
     c->flops_w = product;
