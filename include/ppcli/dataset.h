@@ -49,6 +49,8 @@ struct pp_dataset {
     uint8_t *labels; /* [n], NULL when not asked for; owned */
     uint32_t
         *lengths; /* [n] tokens before the padding, with model.mask_padding; else NULL; owned */
+    char *
+        columns; /* a table's header without the label, each name ended by '\n'; else NULL; owned */
     uint32_t images_crc; /* CRC-32 of all image bytes of the file, 0 when not read */
     uint32_t labels_crc;
     char origin[PP_PATH_MAX]; /* the folder or file, or "made from the seed" */
@@ -98,7 +100,8 @@ int64_t pp_dataset_counted(const struct pp_dataset *ds, int rows, const uint32_t
  * pp_dataset_open(). */
 int pp_dataset_look(const struct pp_config *cfg, enum pp_split split, struct pp_dataset **out);
 
-/* PP_EFORMAT unless training and test samples have the same shape. */
+/* PP_EFORMAT unless training and test samples have the same shape and, where both have a header, the
+ * same columns. */
 int pp_dataset_same_shape(const struct pp_dataset *train, const struct pp_dataset *test);
 
 /* Whether the keys that name files are those of the data set, and data.shape is for it. Errors:

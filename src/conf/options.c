@@ -115,7 +115,9 @@ static const struct conf_option table[] = {
      .help = "csv: column of the label, a whole number from 0 to 255: first, last, or its name in "
              "the first line"},
     {KEY(data, shape, CONF_NAME), .def = "model", .word = "model", .free = true, .numbers = true,
-     .help = "synthetic: shape of a sample, such as 32x32x3; model: as many values as it reads"},
+     .help =
+         "shape of a sample of synthetic, and of rows of csv, idx or npy, such as 32x32x3; model: "
+         "as many values as it reads, or a row"},
     {KEY(data, train_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",
      .numbers = true, .help = "train on at most this many; synthetic: make this many; 0 = all"},
     {KEY(data, test_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",

@@ -20,6 +20,7 @@ struct table {
     char sep;
     char **cells;
     int n_cells, columns, label;
+    char *names; /* of a header */
 };
 
 static int load(struct table *t)
@@ -85,6 +86,23 @@ static int bad_cell(const struct table *t, int i, const char *why)
                    t->cells[i][0] ? why : "");
 }
 
+/* The cells of a header but the label's, as struct pp_dataset keeps them. */
+static int keep_names(struct table *t)
+{
+    size_t n = 1;
+    for (int i = 0; i < t->columns; i++)
+        n += strlen(t->cells[i]) + 1;
+    t->names = pp_alloc(n, 1);
+    char *at = t->names;
+    for (int i = 0; at && i < t->columns; i++) {
+        if (i != t->label) {
+            at = stpcpy(at, t->cells[i]);
+            *at++ = '\n';
+        }
+    }
+    return t->names ? 0 : PP_ERESOURCE;
+}
+
 /* Separator, number of columns, whether the first line is a header, which column is the label. */
 static int look_at_first_line(struct table *t, const char *label)
 {
@@ -130,12 +148,12 @@ static int look_at_first_line(struct table *t, const char *label)
                        t->path, label);
     if (names > 0 && names < t->columns) /* a header has names only */
         return bad_cell(t, odd, "expected a number, as others in this line are");
-    if (names == 0) { /* it is the first row */
-        memcpy(first, copy, n + 1);
-        first[n] = t->at > first + n ? '\n' : '\0';
-        t->at = first;
-        t->line--;
-    }
+    if (names > 0)
+        return keep_names(t);
+    memcpy(first, copy, n + 1); /* it is the first row */
+    first[n] = t->at > first + n ? '\n' : '\0';
+    t->at = first;
+    t->line--;
     return 0;
 }
 
@@ -184,6 +202,23 @@ static int read_rows(struct table *t, enum pp_split split, int parts, struct pp_
     return pp_classes_of_labels(ds, split, t->path);
 }
 
+int pp_table_same_columns(const struct pp_dataset *a, const struct pp_dataset *b)
+{
+    const char *x = a->columns, *y = b->columns;
+    for (size_t i = 1; x && y && *x && *y; i++) {
+        size_t nx = strcspn(x, "\n"), ny = strcspn(y, "\n");
+        if (nx != ny || memcmp(x, y, nx) != 0)
+            return pp_fail(PP_EFORMAT,
+                           "value %zu of a row is '%.*s' in %s, and '%.*s' in %s: give both the "
+                           "same columns in the same order",
+                           i, (int)(nx < 40 ? nx : 40), x, a->origin, (int)(ny < 40 ? ny : 40), y,
+                           b->origin);
+        x += nx + 1;
+        y += ny + 1;
+    }
+    return 0;
+}
+
 static int open_csv(const struct pp_dataset_ops *self, const struct pp_config *cfg,
                     enum pp_split split, int parts, const struct pp_shape *model_input,
                     int model_classes, struct pp_dataset *ds)
@@ -191,6 +226,7 @@ static int open_csv(const struct pp_dataset_ops *self, const struct pp_config *c
     struct table t = {.path = split == PP_SPLIT_TRAIN ? cfg->data.train_file : cfg->data.test_file};
     int rc = load(&t), most = pp_samples_max(cfg, split);
     rc = rc == 0 ? look_at_first_line(&t, cfg->data.label) : rc;
+    ds->columns = t.names;
     if (rc == 0) {
         ds->shape = pp_shape_flat(t.columns - 1);
         ds->element = PP_F32;

@@ -125,6 +125,38 @@ static int ignore(const struct pp_config *cfg, struct pp_dataset *ds)
     return 0;
 }
 
+int pp_data_shape(const struct pp_config *cfg, struct pp_shape *out)
+{
+    int h, w, c, end = 0;
+    const char *shape = cfg->data.shape;
+    if (!shape[0] || strcmp(shape, "model") == 0)
+        return 0;
+    if (sscanf(shape, "%4dx%4dx%4d%n", &h, &w, &c, &end) != 3 || shape[end] != '\0' || h < 1 ||
+        w < 1 || c < 1)
+        return pp_fail(PP_ECONFIG,
+                       "data.shape: '%s' is no shape; write rows, columns and channels such as "
+                       "32x32x3",
+                       shape);
+    *out = pp_shape_image(h, w, c);
+    return 0;
+}
+
+/* Rows of values that are images. */
+static int shape_rows(const struct pp_config *cfg, struct pp_dataset *ds)
+{
+    char is[48], wanted[48];
+    struct pp_shape shape = ds->shape;
+    PP_TRY(pp_data_shape(cfg, &shape));
+    pp_shape_text(&ds->shape, is, sizeof(is));
+    pp_shape_text(&shape, wanted, sizeof(wanted));
+    if (ds->shape.n == 1 ? pp_shape_floats(&shape) != pp_shape_floats(&ds->shape)
+                         : strcmp(is, wanted) != 0)
+        return pp_fail(PP_ECONFIG, "data.shape: %s is %zu values, but a sample of %s is %s", wanted,
+                       pp_shape_floats(&shape), ds->origin, is);
+    ds->shape = shape;
+    return 0;
+}
+
 static int open_split(const struct pp_config *cfg, enum pp_split split, int parts,
                       const struct pp_shape *input, int classes, struct pp_dataset **out)
 {
@@ -134,6 +166,7 @@ static int open_split(const struct pp_config *cfg, enum pp_split split, int part
     PP_ALLOC(ds, 1);
     ds->name = ops->info.name;
     int rc = ops->open(ops, cfg, split, parts, input, classes, ds);
+    rc = rc == 0 && !ops->makes ? shape_rows(cfg, ds) : rc;
     rc = rc == 0 ? make_scaling(cfg, ds) : rc;
     rc = rc == 0 ? make_input(cfg, ds) : rc;
     rc = rc == 0 ? ignore(cfg, ds) : rc;
@@ -205,6 +238,7 @@ void pp_dataset_destroy(struct pp_dataset **ds)
         munmap((*ds)->map, (*ds)->map_bytes);
     else
         pp_free((*ds)->images);
+    pp_free((*ds)->columns);
     pp_free((*ds)->labels);
     pp_free((*ds)->lengths);
     pp_free(*ds);
@@ -309,7 +343,7 @@ int pp_dataset_same_shape(const struct pp_dataset *a, const struct pp_dataset *b
         return pp_fail(PP_EFORMAT, "only one of %s and %s has bytes, as 0 to 1; save both alike",
                        a->origin, b->origin);
     return strcmp(is[0], is[1]) == 0
-               ? 0
+               ? pp_table_same_columns(a, b)
                : pp_fail(PP_EFORMAT, "a training sample of %s is %s, a test sample of %s is %s",
                          a->origin, is[0], b->origin, is[1]);
 }
@@ -338,10 +372,11 @@ int pp_dataset_check_keys(struct pp_config *cfg)
     };
     int rc = 0;
     bool shaped = cfg->data.shape[0] && strcmp(cfg->data.shape, "model") != 0;
-    if (shaped && (!ops->makes || ops->info.windows))
+    bool rows = ops->keys == PP_KEYS_PAIRS || ops->keys == PP_KEYS_TABLES;
+    if (shaped && !rows && (!ops->makes || ops->info.windows))
         rc = pp_config_problem(cfg, "data.shape",
                                "data.shape has no effect with data.dataset = %s, only with "
-                               "synthetic",
+                               "synthetic, csv, idx and npy",
                                ops->info.name);
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         bool optional = keys[i].of == PP_KEYS_TABLES && ops->keys == PP_KEYS_FILES;

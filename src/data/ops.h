@@ -115,6 +115,12 @@ struct pp_dataset_ops {
                       struct pp_vocabulary *out);
 };
 
+/* data.shape, rows x columns x channels; "model": *out stays. Errors: PP_ECONFIG. */
+int pp_data_shape(const struct pp_config *cfg, struct pp_shape *out);
+
+/* PP_EFORMAT unless two tables that both have a header have the same columns in the same order. */
+int pp_table_same_columns(const struct pp_dataset *a, const struct pp_dataset *b);
+
 /* dir/name.gz, else dir/name; *out_found false when neither is there (then out is the first). */
 int pp_folder_file(const char *dir, const char *name, char out[PP_PATH_MAX], bool *out_found);
 

@@ -82,19 +82,9 @@ static int open_made(const struct pp_dataset_ops *self, const struct pp_config *
                      enum pp_split split, int parts, const struct pp_shape *model_input,
                      int model_classes, struct pp_dataset *ds)
 {
-    int h, w, c, end = 0;
     ds->n = how_many(cfg, split, TRAIN_N, TEST_N);
     ds->shape = *model_input;
-    if (cfg->data.shape[0] && strcmp(cfg->data.shape, "model") != 0) {
-        if (sscanf(cfg->data.shape, "%4dx%4dx%4d%n", &h, &w, &c, &end) != 3 ||
-            cfg->data.shape[end] != '\0' || h < 1 || w < 1 || c < 1) {
-            return pp_fail(PP_ECONFIG,
-                           "data.shape: '%s' is no shape; write rows, columns and channels such as "
-                           "32x32x3",
-                           cfg->data.shape);
-        }
-        ds->shape = pp_shape_image(h, w, c);
-    }
+    PP_TRY(pp_data_shape(cfg, &ds->shape));
     ds->classes = model_classes;
     ds->scale = 1.0f / 255.0f;
     if (parts & PP_DATA_IMAGES)

@@ -221,7 +221,8 @@ bool window_over(struct builder *b, const char *what, const struct window *w, in
     char text[48];
     pp_shape_text(&s, text, sizeof(text));
     if (s.n != 3)
-        refuse(b, "%s needs an image, but gets %s", what, text);
+        refuse(b, "%s needs an image, but gets %s%s", what, text,
+               x == 0 ? " (data.shape makes one of a row of values)" : "");
     if (b->rc < 0)
         return false;
     *out = (struct pp_conv){.H = s.dims[0],

@@ -143,7 +143,7 @@ refused 78 '--set: error: data.mean: 2 numbers, but a sample of cifar10-sample h
 refused 78 '--set: error: data.augment: autoaugment is for pictures of 3 channels' \
     resnet.ini --set data.dataset=mnist-sample --set data.augment=autoaugment
 refused 78 "--set: error: data.shape: '8x8' is no shape" resnet.ini --set data.dataset=synthetic --set data.shape=8x8
-refused 78 '--set: error: data.shape has no effect with data.dataset = cifar10-sample, only with synthetic' \
+refused 78 '--set: error: data.shape has no effect with data.dataset = cifar10-sample, only with synthetic, csv, idx and npy' \
     resnet.ini --set data.shape=8x8x3
 refused 78 'data.train_images: names no file, but data.dataset = idx needs one' resnet.ini --set data.dataset=idx \
     --set data.train_labels=absent --set data.test_images=absent --set data.test_labels=absent

@@ -108,6 +108,25 @@ run eval own.ini --checkpoint run2 --predictions p.csv --set data.test_file=zero
 code_is 0
 same "$(wc -l <p.csv)" "$(wc -l <zeros.csv)"
 
+begin "rows of a table that are images go through a convolution"
+images() {
+    awk -v n="$1" 'BEGIN { srand(n); for (i = 0; i < n; i++) {
+        for (k = 0; k < 36; k++) printf "%.2f,", rand() / 2 + (k % 6 < 3) * (i % 2)
+        print i % 2
+    } }'
+}
+images 80 >train36.csv
+images 20 >test36.csv
+config conv.ini data.dataset=csv data.train_file=train36.csv data.test_file=test36.csv data.shape=6x6x1 \
+    model.type=sequential 'model.layers=conv:4x3 relu maxpool:2 flatten linear:2' train.epochs=8 train.lr=0.1 \
+    train.batch_size=20 run.dir=
+run train conv.ini -q
+code_is 0
+same "$(awk '/^test accuracy/ { print ($3 > 0.9) }' "$folder/out")" 1
+run train conv.ini -q --set data.shape=model
+code_is 78
+err_has 'needs an image, but gets 36 (data.shape makes one of a row of values)'
+
 begin "sizes that do not fit are one line with the ones that would"
 run train own.ini --dir '' --set 'model.sizes=3 64 64 2'
 code_is 78

@@ -358,6 +358,69 @@ TEST_IN_FOLDER(bytes_and_larger_numbers_are_no_pair_of_splits)
     CHECK_OK(pp_dataset_check(&cfg, FLAT(2), 2));
 }
 
+TEST_IN_FOLDER(rows_of_values_can_be_images)
+{
+    static const char row[] = "1,2,3,4,5,6,0\n1,2,3,4,5,6,1\n";
+    const struct {
+        const char *dataset, *shape, *why;
+    } table[] = {{"csv", "3x2x1", NULL},
+                 {"csv", "1x2x3", NULL},
+                 {"csv", "model", NULL},
+                 {"csv", "2x2x1", "data.shape: 2 x 2 x 1 is 4 values, but a sample of "},
+                 {"csv", "6", "data.shape: '6' is no shape"},
+                 {"npy", "2x3x1", NULL},
+                 {"idx", "3x1x2", "data.shape: 3 x 1 x 2 is 6 values, but a sample of "}};
+    struct pp_dataset *ds = NULL;
+    for (int i = 0; i < COUNT(table); i++) {
+        struct pp_config cfg;
+        int h = 0, w = 0, c = 0;
+        own_config(state, table[i].dataset, &cfg);
+        snprintf(cfg.data.shape, sizeof(cfg.data.shape), "%s", table[i].shape);
+        if (strcmp(table[i].dataset, "csv") == 0) {
+            file_write(cfg.data.train_file, row, strlen(row));
+        } else if (strcmp(table[i].dataset, "npy") == 0) {
+            write_npy(cfg.data.train_images,
+                      npy("'|u1'", "False", "(2, 6)", "\1\2\3\4\5\6\1\2\3\4\5\6", 12));
+            write_npy(cfg.data.train_labels, npy("'|u1'", "False", "(2,)", "\0\1", 2));
+        } else { /* rows that are images already, of another shape */
+            const uint32_t dims[] = {2, 2, 3};
+            write_idx(cfg.data.train_images, cfg.data.train_labels, 3, dims, 1);
+        }
+        if (table[i].why) {
+            CHECK_FAILS(pp_dataset_check(&cfg, FLAT(6), 2), PP_ECONFIG, table[i].why);
+            continue;
+        }
+        CHECK_OK(pp_dataset_open(&cfg, PP_SPLIT_TRAIN, BOTH, FLAT(6), 2, &ds));
+        bool image = sscanf(table[i].shape, "%dx%dx%d", &h, &w, &c) == 3;
+        CHECK_INT_EQ(ds->input.n, image ? 3 : 1);
+        CHECK_INT_EQ(ds->input.dims[0], image ? h : 6);
+        CHECK_INT_EQ(ds->input.dims[image ? 2 : 0], image ? c : 6);
+        pp_dataset_destroy(&ds);
+    }
+}
+
+TEST_IN_FOLDER(tables_have_the_same_columns_in_the_same_order)
+{
+    static const char train[] = "x,\"y,z\",label\n1,2,0\n3,4,1\n";
+    const struct {
+        const char *text, *why;
+    } table[] = {{"x,\"y,z\",other label\n1,2,0\n", NULL},
+                 {"1,2,0\n", NULL}, /* no header */
+                 {"\"y,z\",x,label\n2,1,0\n", "value 1 of a row is 'x' in "},
+                 {"x,y,label\n1,2,0\n", "value 2 of a row is 'y,z' in "}};
+    struct pp_config cfg;
+    own_config(state, "csv", &cfg);
+    snprintf(cfg.data.test_file, PP_PATH_MAX, "%s/other", (char *)*state);
+    file_write(cfg.data.train_file, train, strlen(train));
+    for (int i = 0; i < COUNT(table); i++) {
+        file_write(cfg.data.test_file, table[i].text, strlen(table[i].text));
+        if (table[i].why)
+            CHECK_FAILS(pp_dataset_check(&cfg, FLAT(2), 2), PP_EFORMAT, table[i].why);
+        else
+            CHECK_OK(pp_dataset_check(&cfg, FLAT(2), 2));
+    }
+}
+
 TEST_IN_FOLDER(keys_of_files_must_be_those_of_the_data_set)
 {
     struct pp_config cfg;
@@ -367,12 +430,10 @@ TEST_IN_FOLDER(keys_of_files_must_be_those_of_the_data_set)
                 "data.test_file: names no file, but data.dataset = csv needs one");
     own_config(state, "csv", &cfg);
     CHECK_OK(pp_dataset_check_keys(&cfg));
-    snprintf(cfg.data.shape, sizeof(cfg.data.shape), "2x1x1");
-    CHECK_FAILS(pp_dataset_check_keys(&cfg), PP_ECONFIG,
-                "data.shape has no effect with data.dataset = csv, only with synthetic");
-    cfg.data.shape[0] = '\0';
     own_config(state, "npy", &cfg);
     snprintf(cfg.data.dataset, sizeof(cfg.data.dataset), "mnist");
     CHECK_FAILS(pp_dataset_check_keys(&cfg), PP_ECONFIG,
                 "has no effect with data.dataset = mnist, only with idx or npy");
+    cfg = (struct pp_config){.data = {.dataset = "mnist", .shape = "28x28x1"}};
+    CHECK_FAILS(pp_dataset_check_keys(&cfg), PP_ECONFIG, "data.shape has no effect with ");
 }
