@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -86,14 +87,47 @@ static void end_relay(pthread_t thread, int from)
 
 /* ---- its life */
 
-/* The user does not want to wait: everything ends, this process by the signal itself. */
+/* A process that `pid` has started and that lives; 0: none, -1: the kernel does not tell. */
+static pid_t child_of(pid_t pid)
+{
+    char path[64];
+    long child = 0;
+    snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return -1;
+    while (fscanf(f, "%ld", &child) == 1 && !pp_process_lives(child))
+        child = 0;
+    fclose(f);
+    return (pid_t)child;
+}
+
+/* What mpirun left behind is ours (supervise() asks the kernel for that). The agent of a host that is
+ * cut off would wait for it a quarter of an hour, and hold what our own output goes to. */
+static void end_orphans(void)
+{
+    for (pid_t orphan; (orphan = child_of(getpid())) > 0;) {
+        kill(orphan, SIGKILL);
+        waitpid(orphan, NULL, 0);
+    }
+    while (waitpid(-1, NULL, WNOHANG) > 0)
+        ;
+}
+
+/* This process by the signal itself, as without mpirun. */
+static void end_by(int number, const sigset_t *waited)
+{
+    signal(number, SIG_DFL);
+    raise(number);
+    sigprocmask(SIG_UNBLOCK, waited, NULL);
+}
+
+/* The user does not want to wait. */
 static void end_at_once(pid_t child, const sigset_t *waited)
 {
     kill(-child, SIGKILL); /* its ranks die with it */
     waitpid(child, NULL, 0);
-    signal(SIGINT, SIG_DFL);
-    raise(SIGINT);
-    sigprocmask(SIG_UNBLOCK, waited, NULL);
+    end_by(SIGINT, waited);
 }
 
 /* The file of SUPERVISE_ASKED. -1 where there is none: the ranks then say SIGUSR1, which is what they
@@ -122,21 +156,6 @@ struct mpirun {
     int ending;               /* looks since a rank was found lost; 0: none was */
     char lost[PP_PULSE_TEXT]; /* which, and how */
 };
-
-/* A process that it has started and that lives; 0: none, -1: the kernel does not tell. */
-static pid_t child_of(pid_t pid)
-{
-    char path[64];
-    long child = 0;
-    snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", (long)pid, (long)pid);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return -1;
-    while (fscanf(f, "%ld", &child) == 1 && !pp_process_lives(child))
-        child = 0;
-    fclose(f);
-    return (pid_t)child;
-}
 
 static void look(struct mpirun *m)
 {
@@ -316,6 +335,7 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
     if (pipe2(ends, O_CLOEXEC) != 0)
         return pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
     int word = make_word();
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     pid_t guard = start_guard(&guarded);
     waited_signals(&waited);
     sigprocmask(SIG_BLOCK, &waited, &before);
@@ -350,13 +370,17 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
         remove_files("pid", (long)m.pid);
         remove_folder("ompi", m.pid);
     }
+    if (guard > 0 && kill(guard, SIGKILL) == 0)
+        waitpid(guard, NULL, 0);
+    close(guarded);
+    if (status != 0)
+        end_orphans();
     if (relays)
         end_relay(relayer, ends[0]);
     else
         close(ends[0]);
-    if (guard > 0 && kill(guard, SIGKILL) == 0)
-        waitpid(guard, NULL, 0);
-    close(guarded);
+    if (stop != 0 && WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGUSR1)
+        end_by(stop, &waited); /* nothing to save: the ranks ended by what they got */
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (word >= 0)
         close(word);

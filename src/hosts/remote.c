@@ -90,8 +90,9 @@ static void take_line(struct remote *r, char *line)
 {
     bool good = strncmp(line, HOSTS_GOOD, 4) == 0;
     char *text = NULL;
+    line[strcspn(line, "\r")] = '\0'; /* ssh ends lines as a terminal wants them */
     if (!good && strncmp(line, HOSTS_BAD, 4) != 0) {
-        if (line[strspn(line, " \t\r")])
+        if (line[strspn(line, " \t")])
             pp_text_shown(line, r->last, sizeof(r->last));
         return;
     }

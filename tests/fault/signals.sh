@@ -19,17 +19,19 @@ steps=40
 # shellcheck disable=SC2317 # called by within
 nobody() { [ "$(pgrep -fc -- "--dir $folder/" || true)" = 0 ]; }
 
-# start DIR FAULT [OPTION...]: in the background, its number in DIR.pid. A shell starts background
+# start DIR FAULT [OPTION...]: in the background, its number in DIR.pid; none.*: no folder. A shell starts background
 # jobs with INT ignored, nohup all with HUP.
 start() {
     dir=$1
     fault=$2
     shift 2
+    into=$folder/$dir
+    case $dir in none.*) into= ;; esac
     rm -f "$dir.note"
     PPCLI_FAIL=$fault PPCLI_FAIL_NOTE=$folder/$dir.note python3 -c 'import os, signal, sys
 for s in signal.SIGINT, signal.SIGHUP:
     signal.signal(s, signal.SIG_DFL)
-os.execv(sys.argv[1], sys.argv[1:])' "$PPCLI" train net.ini --dir "$folder/$dir" --launch "$launch" "$@" \
+os.execv(sys.argv[1], sys.argv[1:])' "$PPCLI" train net.ini --dir "$into" --launch "$launch" "$@" \
         >"$dir.out" 2>"$dir.err" </dev/null &
     echo $! >"$dir.pid"
 }
@@ -157,6 +159,17 @@ for signals in 'INT INT' 'TERM INT' 'USR1 INT'; do
     code_is 130
     err_lacks 'ppcli: stopped'
     goes_on "$dir"
+done
+
+for signal in INT-130 TERM-143 HUP-129; do
+    begin "$launch: a run that saves nothing is ended by SIG${signal%-*}, as any program"
+    dir=none.${signal%-*}
+    start "$dir" W@0:60=hold --set run.hang_timeout=0
+    held "$dir" W@0
+    kill "-${signal%-*}" "$(cat "$dir.pid")"
+    ended "$dir"
+    code_is "${signal#*-}"
+    err_lacks 'ppcli: '
 done
 
 begin "no processes are left"
