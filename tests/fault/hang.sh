@@ -192,11 +192,18 @@ reader=$!
 timeout 300 "$PPCLI" train "$net" --stages 2 --dir "$folder/full" --set run.log_every=1 \
     --set "$(limit 0.2)" >"$folder/pipe" 2>"$folder/full.err" &
 writer=$!
-# The pipe is full when no action begins any more.
-begun() { "$PPCLI" diagnose "$folder/full" --format json 2>/dev/null | sed -n 's/.*"actions_begun": //p' | tr -d '\n'; }
+# The pipe is full when rank 0 has hung in its report for three looks, with no action more. A busy
+# machine may not let it run for a while, too.
+looks=0
 tries=0
-before=none
-while now=$(begun) && { [ -z "$now" ] || [ "$now" != "$before" ]; } && [ $tries -lt 100 ]; do
+before=
+while [ $looks -lt 3 ] && [ $tries -lt 100 ]; do
+    run diagnose "$folder/full"
+    now=$(sed -n 's/^rank 0 (stage 0): running//p' "$folder/out")
+    looks=$((looks + 1))
+    if [ "$now" != "$before" ] || ! has "$folder/out" 'rank 0 (stage 0) hangs in report'; then
+        looks=0
+    fi
     before=$now
     sleep 1
     tries=$((tries + 1))
