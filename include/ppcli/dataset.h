@@ -45,12 +45,10 @@ struct pp_dataset {
     size_t map_bytes;
     float scale;               /* a value times this is 0..1 if it is a pixel */
     struct pp_scaling scaling; /* makes values the model's input: scale, data.mean, data.std */
-    uint8_t *images; /* [n][shape] elements, or all tokens; NULL when not asked for; owned */
-    uint8_t *labels; /* [n], NULL when not asked for; owned */
-    uint32_t
-        *lengths; /* [n] tokens before the padding, with model.mask_padding; else NULL; owned */
-    char *
-        columns; /* a table's header without the label, each name ended by '\n'; else NULL; owned */
+    uint8_t *images;     /* [n][shape] elements, or all tokens; NULL when not asked for; owned */
+    uint8_t *labels;     /* [n], NULL when not asked for; owned */
+    uint32_t *lengths;   /* [n] tokens before the padding, model.mask_padding; or NULL; owned */
+    char *columns;       /* a header's names but the label's, a '\n' after each; or NULL; owned */
     uint32_t images_crc; /* CRC-32 of all image bytes of the file, 0 when not read */
     uint32_t labels_crc;
     char origin[PP_PATH_MAX]; /* the folder or file, or "made from the seed" */

@@ -7,13 +7,14 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "ppcli/log.h"
 
 static volatile sig_atomic_t stop, save;
 static bool tells;
-static int asked_fd = -1; /* see supervise.h */
+static int asked_fd = -1; /* of SUPERVISE_ASKED; -1: none on this host */
 
 /* Which signal the user sent to the parent of mpirun, when this USR1 comes from there. */
 static int sent_by_user(int number)
@@ -48,17 +49,33 @@ static void note(int number)
     }
 }
 
+static int open_asked(void)
+{
+    const char *asked = getenv(SUPERVISE_ASKED);
+    char file[64] = "";
+    bool is_file =
+        asked && readlink(asked, file, sizeof(file) - 1) > 0 && strstr(file, SUPERVISE_FILE);
+    return is_file ? open(asked, O_RDWR | O_CLOEXEC | O_NONBLOCK) : -1;
+}
+
+bool last_words_first(void)
+{
+    int fd = open_asked(), said = 0;
+    if (fd >= 0 && flock(fd, LOCK_EX) == 0) {
+        (void)!pread(fd, &said, sizeof(said), sizeof(int));
+        (void)!pwrite(fd, &(int){1}, sizeof(int), sizeof(int));
+    }
+    close(fd);
+    return said == 0;
+}
+
 void signals_catch(void)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     struct sigaction act = {.sa_handler = note, .sa_flags = SA_RESTART};
     sigemptyset(&act.sa_mask);
-    const char *asked = getenv(SUPERVISE_ASKED);
-    char file[64] = "";
-    bool is_file =
-        asked && readlink(asked, file, sizeof(file) - 1) > 0 && strstr(file, SUPERVISE_FILE);
     tells = pp_log_level() >= PP_LOG_INFO;
-    asked_fd = is_file ? open(asked, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    asked_fd = open_asked();
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
         struct sigaction before;
         if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)

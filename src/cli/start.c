@@ -50,7 +50,7 @@ static void end_launcher(void)
 void last_words_lost(const char *text)
 {
     struct pollfd err = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (text && poll(&err, 1, 200) == 1 && (err.revents & POLLOUT))
+    if (text && last_words_first() && poll(&err, 1, 200) == 1 && (err.revents & POLLOUT))
         dprintf(STDERR_FILENO, "%sppcli: error: %s", pp_term_live(STDERR_FILENO) ? "\n" : "", text);
     end_launcher();
     pp_cli_leave(PP_ELOST);

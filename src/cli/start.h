@@ -35,6 +35,10 @@ void last_words_before_abort(void);
  * pp_cli_leave is not NULL. Any thread. */
 void last_words_lost(const char *text);
 
+/* Whether no other rank that this host's supervise() started has asked this before: one line says why
+ * all end. Local. */
+bool last_words_first(void);
+
 /* ---- launch.c: starting ppcli again under mpirun */
 
 /* Whether this process reports what all processes of a launch share: true for rank 0 and for a
@@ -75,8 +79,8 @@ int retry_launch(const struct pp_config *cfg, const char *word,
  * second and forgetting their exit codes, and leaves them alone on the second INT. USR1 it passes on
  * and waits. */
 
-/* In the environment of the ranks: a file of an int, the number of the signal the user sent (0: none
- * yet). On other hosts there is none, or something else under its path: SUPERVISE_FILE is its name. */
+/* In the environment of the ranks: a file of two ints, the number of the signal the user sent (0: none
+ * yet), and whether a rank has said why all end. On other hosts there is none, or something else under its path: SUPERVISE_FILE is its name. */
 #define SUPERVISE_ASKED "PPCLI_ASKED"
 #define SUPERVISE_FILE "ppcli-asked"
 
