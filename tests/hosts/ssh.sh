@@ -23,6 +23,7 @@ Host *
     UserKnownHostsFile $folder/known
     StrictHostKeyChecking accept-new
     IdentityFile $folder/of_user
+    SendEnv *SAN_OPTIONS
 END
 printf '#!/bin/sh\nexec ssh -F "%s/ssh_config" "$@"\n' "$folder" >by_ssh
 chmod +x by_ssh
@@ -31,7 +32,7 @@ cat >inside <<END
 mkdir -p -m 755 /run/sshd
 for host in h0 h1; do
     "\$PPCLI_HOST_AGENT" \$host $sshd -f /dev/null -h "$folder/of_host" -o AuthorizedKeysFile="$folder/authorized" \\
-        -o StrictModes=no -o UsePAM=no -o PermitRootLogin=yes -o PidFile=none -E "$folder/log"
+        -o StrictModes=no -o AcceptEnv='*SAN_OPTIONS' -o UsePAM=no -o PermitRootLogin=yes -o PidFile=none -E "$folder/log"
 done
 for try in 1 2 3 4 5 6 7 8 9 10; do
     [ "\$(grep -c 'listening on 0' log)" -ge 2 ] && break
