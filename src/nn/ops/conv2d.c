@@ -37,7 +37,8 @@ static void cost(const struct pp_node *n, struct pp_layer_cost *c)
     const struct pp_conv *g = &n->window;
     double pairs = pairs_inside(g->H, g->OH, g->kh, g->stride, g->pad_top) *
                    pairs_inside(g->W, g->OW, g->kw, g->stride, g->pad_left);
-    double product = 2 * pairs * g->O * (g->C / g->groups);
+    int channels = g->C / g->groups; /* of an output */
+    double product = 2 * pairs * g->O * channels;
     c->flops_f = product;
     c->flops_i = n->wants_dx[0] ? product : 0;
     c->flops_w = product;
