@@ -102,7 +102,7 @@ static bool tick(void *ctx)
     }
     if (over) {
         uint64_t waited = __atomic_load_n(&d->waited_ns, __ATOMIC_RELAXED);
-        give_up(d, p, !p->together && waited > 0 && now < waited + WAITS_NS); /* it goes on */
+        give_up(d, p, !p->together && waited > 0 && now < waited + WAITS_NS); /* or it is later */
     }
     pthread_mutex_unlock(&d->lock);
     return !over;
