@@ -36,7 +36,7 @@ void last_words_before_abort(void);
 void last_words_lost(const char *text);
 
 /* Whether no other rank that this host's supervise() started has asked this before: one line says why
- * all end. Local. */
+ * all end. In signals.c, which reads that file. Local. */
 bool last_words_first(void);
 
 /* ---- launch.c: starting ppcli again under mpirun */
@@ -80,7 +80,8 @@ int retry_launch(const struct pp_config *cfg, const char *word,
  * and waits. */
 
 /* In the environment of the ranks: a file of two ints, the number of the signal the user sent (0: none
- * yet), and whether a rank has said why all end. On other hosts there is none, or something else under its path: SUPERVISE_FILE is its name. */
+ * yet), and whether a rank has said why all end. On other hosts there is none, or something else
+ * under its path: SUPERVISE_FILE is its name. */
 #define SUPERVISE_ASKED "PPCLI_ASKED"
 #define SUPERVISE_FILE "ppcli-asked"
 
@@ -95,7 +96,8 @@ void supervise_started(void);
  * Errors: PP_ERESOURCE, also when it ended without having started a rank; PP_ENOINPUT when there is
  * no such program; PP_ESTOPPED when it was told to end before it could listen; PP_ELOST when it or
  * one of its ranks was ended by a signal, or when its ranks are gone and it does not end; the text
- * names the rank. A second INT does not return: this process ends by it.
+ * names the rank. A second INT does not return, nor a signal after which the ranks had nothing to
+ * save: this process ends by it.
  */
 int supervise(const char *const *args, struct pp_listener *listener, struct launch_end *out);
 

@@ -19,8 +19,8 @@ steps=40
 # shellcheck disable=SC2317 # called by within
 nobody() { [ "$(pgrep -fc -- "--dir $folder/" || true)" = 0 ]; }
 
-# start DIR FAULT [OPTION...]: in the background, its number in DIR.pid; none.*: no folder. A shell starts background
-# jobs with INT ignored, nohup all with HUP.
+# start DIR FAULT [OPTION...]: in the background, its number in DIR.pid; none.*: no folder.
+# A shell starts background jobs with INT ignored, nohup all with HUP.
 start() {
     dir=$1
     fault=$2
