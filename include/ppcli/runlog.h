@@ -91,15 +91,19 @@ struct pp_rank_total { /* of one rank, over the whole run */
 struct pp_summary {
     double test_loss, test_accuracy, train_loss, train_accuracy;
     bool tested;
-    double samples_per_second;
-    struct pp_bubble bubble; /* as measured */
-    double bubble_ideal;     /* of the schedule: equal stages, B = 2F, ranks that start together */
+    double samples_per_second; /* by this process, as all that was measured is */
+    struct pp_bubble bubble;   /* as measured */
+    double bubble_ideal; /* of the schedule: equal stages, B = 2F, ranks that start together */
     const struct pp_forecast *forecast;
     const char *advice;    /* what limits the pipeline; "": nothing to say */
     double load, waited;   /* of the machine before the run; mean of ranks[]; < 0: unknown */
     double schedule_bound; /* the least time of any schedule / the measured time, of a full batch */
-    double train_seconds, wall_seconds;
+    double train_seconds, wall_seconds; /* of the whole run; of this process */
     int64_t steps, samples;
+    struct {
+        int64_t steps, samples;
+        double seconds;
+    } before; /* of these, what earlier processes did: zeros, unless the run was resumed */
     int64_t skipped, rewinds; /* batches that were not used, as not finite; see train.nonfinite */
     int epochs;
     const struct pp_rank_total *ranks; /* [run->layout->ranks] */

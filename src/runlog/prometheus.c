@@ -194,8 +194,8 @@ static int close_file(void **self, const struct pp_summary *s)
     struct text_file *t = *self;
     if (s) {
         t->now.bubble = s->bubble.idle;
-        t->now.seconds = s->train_seconds;
-        t->now.samples = s->samples;
+        t->now.seconds = s->train_seconds - s->before.seconds;
+        t->now.samples = s->samples - s->before.samples;
         for (int r = 0; r < t->start.run->layout->ranks; r++)
             t->busy[r] = s->ranks[r].busy;
     }

@@ -99,6 +99,7 @@ void summary_json(const struct pp_metrics_start *from, const struct pp_summary *
     pp_json_int(j, "epochs", s->epochs);
     pp_json_int(j, "steps", s->steps);
     pp_json_int(j, "samples", s->samples);
+    pp_json_int(j, "steps_before", s->before.steps);
     pp_json_int(j, "skipped_steps", s->skipped);
     pp_json_int(j, "rewinds", s->rewinds);
     pp_json_dbl(j, "train_seconds", s->train_seconds);
@@ -205,7 +206,7 @@ void summary_print(const struct pp_metrics_start *from, const struct pp_summary 
     const struct pp_run *run = from->run;
     FILE *f = from->out;
     int targets = pp_model_text_targets(run->model);
-    char text[16], ppl[32] = "", tokens[48] = "";
+    char text[16], ppl[32] = "", tokens[48] = "", resumed[40] = "";
     if (targets > 0) {
         snprintf(ppl, sizeof(ppl), "perplexity %.4g, ", exp(s->train_loss));
         snprintf(tokens, sizeof(tokens), ", %.0f tokens/s", s->samples_per_second * targets);
@@ -219,13 +220,16 @@ void summary_print(const struct pp_metrics_start *from, const struct pp_summary 
     }
     fprintf(f, "train loss       %.4f   (%saccuracy %.4f, last epoch)\n", s->train_loss, ppl,
             s->train_accuracy);
-    fprintf(
-        f,
-        "throughput       %.*f samples/s%s, %.3g GF/s   (%.3f ms a step, %lld steps, %s in all)\n",
-        s->samples_per_second < 10 ? 2 : 0, s->samples_per_second, tokens,
-        s->samples_per_second * pp_model_flops(run->model) * 1e-9,
-        s->train_seconds / (double)s->steps * 1e3, (long long)s->steps,
-        pp_clock_duration(s->wall_seconds, text, sizeof(text)));
+    int64_t steps = s->steps - s->before.steps;
+    if (s->before.steps > 0)
+        snprintf(resumed, sizeof(resumed), " after step %lld", (long long)s->before.steps);
+    fprintf(f,
+            "throughput       %.*f samples/s%s, %.3g GF/s   (%.3f ms a step, %lld steps%s, %s in "
+            "all)\n",
+            s->samples_per_second < 10 ? 2 : 0, s->samples_per_second, tokens,
+            s->samples_per_second * pp_model_flops(run->model) * 1e-9,
+            (s->train_seconds - s->before.seconds) / (double)steps * 1e3, (long long)steps, resumed,
+            pp_clock_duration(s->wall_seconds, text, sizeof(text)));
     if (s->skipped > 0) {
         fprintf(f, "not finite       %lld batches not used, %lld rewinds\n", (long long)s->skipped,
                 (long long)s->rewinds);

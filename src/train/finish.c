@@ -39,22 +39,26 @@ static int report(struct trainer *tr, const struct pp_forecast *forecast, uint64
         waited = waited < 0 || ranks[r].waited < 0 ? -1 : waited + ranks[r].waited / l->ranks;
     }
     int batch = l->cfg->train.batch_size < l->train_n ? l->cfg->train.batch_size : l->train_n;
-    double step_seconds = (double)tr->train_ns * 1e-9 * batch / (double)tr->samples;
+    double samples_per_second =
+        (double)(tr->samples - tr->before_samples) / ((double)all.window_ns * 1e-9);
     struct pp_summary s = {
         .test_loss = tr->last.test_loss,
         .test_accuracy = tr->last.test_accuracy,
         .train_loss = tr->last.train_loss,
         .train_accuracy = tr->last.train_accuracy,
         .tested = tr->last.tested,
-        .samples_per_second = (double)tr->samples / ((double)tr->train_ns * 1e-9),
+        .samples_per_second = samples_per_second,
         .forecast = forecast,
         .advice = advice,
         .load = tr->load,
         .waited = waited,
-        .schedule_bound = forecast->least_seconds / step_seconds,
+        .schedule_bound = forecast->least_seconds * samples_per_second / batch,
         .train_seconds = (double)tr->train_ns * 1e-9,
         .wall_seconds = (double)(pp_clock_ns() - start) * 1e-9,
         .steps = tr->t,
+        .before = {.steps = tr->before_steps,
+                   .samples = tr->before_samples,
+                   .seconds = (double)tr->before_ns * 1e-9},
         .samples = tr->samples,
         .skipped = tr->t - tr->updates,
         .rewinds = tr->nonfinite.rewinds,

@@ -70,6 +70,7 @@ struct trainer {
     uint64_t train_ns;            /* since the run began, and of it ... */
     uint64_t before_ns;           /* ... by earlier processes */
     int64_t samples;
+    int64_t before_samples, before_steps; /* likewise */
     int64_t updates; /* steps that made the weights what they are: t less those skipped */
     struct nonfinite nonfinite;
     double last_lr;

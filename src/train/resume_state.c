@@ -87,7 +87,8 @@ void resume_take_state(struct trainer *tr, const struct pp_ckpt_state *s)
     tr->t = s->step;
     tr->epoch_no = (int)s->epoch;
     tr->epoch_step = (int)s->epoch_steps;
-    tr->samples = s->samples;
+    tr->samples = tr->before_samples = s->samples;
+    tr->before_steps = s->step;
     tr->updates = resume_updates(s);
     tr->nonfinite.rewinds = (int64_t)pp_ckpt_get(s, "nonfinite.rewinds", 0);
     tr->nonfinite.in_a_row = (int64_t)pp_ckpt_get(s, "nonfinite.in_a_row", 0);

@@ -162,7 +162,7 @@ def prometheus(path, run):
     expected = {'up': 0, 'step': last['steps'], 'epoch': last['epochs'],
                 'samples_total': last['samples'], 'test_accuracy': last['test_accuracy'],
                 'test_loss': last['test_loss'], 'bubble_ratio': last['bubble_measured'],
-                'samples_per_second': last['samples'] / last['train_seconds']}
+                'samples_per_second': last['samples_per_second']}
     if 'test_perplexity' in last:
         expected['test_perplexity'] = last['test_perplexity']
     if ('ppcli_perplexity' in values) != ('test_perplexity' in last):

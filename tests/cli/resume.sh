@@ -83,6 +83,7 @@ step=$("$PPCLI" inspect d | sed -n 's/^step *//p')
 run train net.ini --dir d --resume --set train.max_steps=$((step + 15)) --epochs 1000000 --stages 3 --log-every 50
 code_is 0
 err_has "going on after step $step, from "
+out_has "ms a step, 15 steps after step $step, "
 run train net.ini --dir whole --set train.max_steps=$((step + 15)) --epochs 1000000 -q --log-every 50
 same "$(sha d/summary.json)" "$(sha whole/summary.json)"
 python3 -c '
@@ -90,6 +91,8 @@ import json, sys
 lines = [[l for l in map(json.loads, open(d + "/metrics.jsonl")) if l["type"] == "epoch"] for d in ("d", "whole")]
 steps = [l["step"] for l in lines[0]]
 assert steps == sorted(set(steps)), steps
+ends = [json.load(open(d + "/summary.json")) for d in ("d", "whole")]
+assert [s["steps"] - s["steps_before"] for s in ends] == [15, ends[1]["steps"]], ends
 keys = ("epoch", "step", "train_loss", "train_accuracy", "test_loss", "test_accuracy")
 assert [[l[k] for k in keys] for l in lines[0]] == [[l[k] for k in keys] for l in lines[1]]' 2>err ||
     complain "$(cat err)"
