@@ -11,8 +11,6 @@
 #include "ppcli/text.h"
 #include "ops.h"
 
-#define CLASSES_MAX 256 /* a label is one byte */
-
 #define PP_DATASET(symbol, file) extern const struct pp_dataset_ops dataset_##symbol;
 #include "datasets.def"
 
@@ -40,7 +38,7 @@ static const struct pp_dataset_ops *find(const char *name)
     return NULL;
 }
 
-static int need(const char *name, const struct pp_dataset_ops **out)
+int pp_dataset_ops_of(const char *name, const struct pp_dataset_ops **out)
 {
     *out = find(name);
     if (*out)
@@ -87,7 +85,7 @@ static int make_scaling(const struct pp_config *cfg, struct pp_dataset *ds)
 }
 
 /* Pictures of bytes can be changed; the model gets them in this shape. */
-static int make_input(const struct pp_config *cfg, struct pp_dataset *ds)
+int pp_dataset_make_input(const struct pp_config *cfg, struct pp_dataset *ds)
 {
     const struct pp_augments *augment = &cfg->data.augment;
     const char *key = augment->n > 0 ? "data.augment" : "data.resize", *why = NULL;
@@ -157,74 +155,30 @@ static int shape_rows(const struct pp_config *cfg, struct pp_dataset *ds)
     return 0;
 }
 
-static int open_split(const struct pp_config *cfg, enum pp_split split, int parts,
-                      const struct pp_shape *input, int classes, struct pp_dataset **out)
+int pp_dataset_open_split(const struct pp_config *cfg, enum pp_split split, int parts,
+                          const struct pp_shape *input, int classes, struct pp_dataset **out)
 {
     const struct pp_dataset_ops *ops;
-    PP_TRY(need(cfg->data.dataset, &ops));
+    PP_TRY(pp_dataset_ops_of(cfg->data.dataset, &ops));
     struct pp_dataset *ds;
     PP_ALLOC(ds, 1);
     ds->name = ops->info.name;
     int rc = ops->open(ops, cfg, split, parts, input, classes, ds);
     rc = rc == 0 && !ops->makes ? shape_rows(cfg, ds) : rc;
     rc = rc == 0 ? make_scaling(cfg, ds) : rc;
-    rc = rc == 0 ? make_input(cfg, ds) : rc;
+    rc = rc == 0 ? pp_dataset_make_input(cfg, ds) : rc;
     rc = rc == 0 ? ignore(cfg, ds) : rc;
     PP_TRY_UNDO(rc, pp_dataset_destroy(&ds));
     *out = ds;
     return 0;
 }
 
-/* "784 512 10" with the ends that the data need, for a message. */
-static const char *sizes_text(const struct pp_config *cfg, int inputs, int classes, char out[128])
-{
-    int n = cfg->model.n_sizes;
-    snprintf(out, 128, "%d", inputs);
-    for (int i = 1; i < n - 1 && n <= 8; i++)
-        pp_text_add(out, 128, " %d", cfg->model.sizes[i]);
-    pp_text_add(out, 128, "%s %d", n <= 8 ? "" : " ...", classes);
-    return out;
-}
-
-static int check_fit(const struct pp_config *cfg, const struct pp_dataset *ds, int inputs,
-                     int classes)
-{
-    if (cfg->model.vocab_size > 0 && ds->vocabulary > cfg->model.vocab_size) {
-        return pp_fail(PP_ECONFIG, "model.vocab_size: is %d, but %s has %d different tokens",
-                       cfg->model.vocab_size, ds->origin, ds->vocabulary);
-    }
-    char sizes[128], shape[48];
-    bool image = ds->input.n > 1;
-    pp_shape_text(&ds->input, shape, sizeof(shape));
-    if (inputs == ds->features && classes >= ds->classes && classes <= CLASSES_MAX)
-        return 0;
-    if (strcmp(cfg->model.type, "mlp") != 0) {
-        if (classes >= ds->classes && inputs == ds->features)
-            return 0; /* labels are a byte, outputs may be more */
-        return pp_fail(
-            PP_ECONFIG,
-            "%s: the model reads %d values and has %d outputs, but a sample of %s has %s = %d "
-            "values and there are %d classes",
-            strcmp(cfg->model.type, "sequential") == 0 ? "model.layers" : "model.classes", inputs,
-            classes, ds->name, shape, ds->features, ds->classes);
-    }
-    if (inputs == ds->features && classes > CLASSES_MAX) {
-        return pp_fail(PP_ECONFIG, "model.sizes ends with %d; labels are bytes: at most %d classes",
-                       classes, CLASSES_MAX);
-    }
-    return pp_fail(PP_ECONFIG,
-                   "model.sizes begins with %d and ends with %d, but a sample of %s has %s%s%d "
-                   "values and there are %d classes; use model.sizes = %s",
-                   inputs, classes, ds->name, image ? shape : "", image ? " = " : "", ds->features,
-                   ds->classes, sizes_text(cfg, ds->features, ds->classes, sizes));
-}
-
 int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
                     const struct pp_shape *model_input, int model_classes, struct pp_dataset **out)
 {
     struct pp_dataset *ds = NULL;
-    PP_TRY(open_split(cfg, split, parts, model_input, model_classes, &ds));
-    PP_TRY_UNDO(check_fit(cfg, ds, (int)pp_shape_floats(model_input), model_classes),
+    PP_TRY(pp_dataset_open_split(cfg, split, parts, model_input, model_classes, &ds));
+    PP_TRY_UNDO(pp_dataset_fits(cfg, ds, (int)pp_shape_floats(model_input), model_classes),
                 pp_dataset_destroy(&ds));
     *out = ds;
     return 0;
@@ -316,14 +270,14 @@ int pp_dataset_vocabulary(const struct pp_config *cfg, struct pp_vocabulary *out
 {
     const struct pp_dataset_ops *ops;
     *out = (struct pp_vocabulary){0};
-    PP_TRY(need(cfg->data.dataset, &ops));
+    PP_TRY(pp_dataset_ops_of(cfg->data.dataset, &ops));
     return ops->vocabulary ? ops->vocabulary(ops, cfg, out) : 0;
 }
 
 int pp_dataset_look(const struct pp_config *cfg, enum pp_split split, struct pp_dataset **out)
 {
     const struct pp_shape any = pp_shape_flat(1);
-    return open_split(cfg, split, 0, &any, 1, out);
+    return pp_dataset_open_split(cfg, split, 0, &any, 1, out);
 }
 
 int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out)
@@ -351,127 +305,6 @@ int pp_dataset_same_shape(const struct pp_dataset *a, const struct pp_dataset *b
 int pp_samples_max(const struct pp_config *cfg, enum pp_split split)
 {
     return split == PP_SPLIT_TRAIN ? cfg->data.train_samples : cfg->data.test_samples;
-}
-
-/* ---- config, files and model */
-
-int pp_dataset_check_keys(struct pp_config *cfg)
-{
-    const struct pp_dataset_ops *ops;
-    PP_TRY(need(cfg->data.dataset, &ops));
-    const struct {
-        const char *name, *value;
-        enum pp_data_keys of;
-    } keys[] = {
-        {"data.train_images", cfg->data.train_images, PP_KEYS_PAIRS},
-        {"data.train_labels", cfg->data.train_labels, PP_KEYS_PAIRS},
-        {"data.test_images", cfg->data.test_images, PP_KEYS_PAIRS},
-        {"data.test_labels", cfg->data.test_labels, PP_KEYS_PAIRS},
-        {"data.train_file", cfg->data.train_file, PP_KEYS_TABLES},
-        {"data.test_file", cfg->data.test_file, PP_KEYS_TABLES},
-    };
-    int rc = 0;
-    bool shaped = cfg->data.shape[0] && strcmp(cfg->data.shape, "model") != 0;
-    bool rows = ops->keys == PP_KEYS_PAIRS || ops->keys == PP_KEYS_TABLES;
-    if (shaped && !rows && (!ops->makes || ops->info.windows))
-        rc = pp_config_problem(cfg, "data.shape",
-                               "data.shape has no effect with data.dataset = %s, only with "
-                               "synthetic, csv, idx and npy",
-                               ops->info.name);
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        bool optional = keys[i].of == PP_KEYS_TABLES && ops->keys == PP_KEYS_FILES;
-        bool ours = keys[i].of == ops->keys, set = keys[i].value[0] != '\0';
-        if (ours && !set) {
-            rc = pp_config_problem(cfg, keys[i].name,
-                                   "%s: names no file, but data.dataset = %s "
-                                   "needs one",
-                                   keys[i].name, ops->info.name);
-        } else if (set && !ours && !optional) {
-            rc = pp_config_problem(cfg, keys[i].name,
-                                   "%s has no effect with data.dataset = %s, "
-                                   "only with %s",
-                                   keys[i].name, ops->info.name,
-                                   keys[i].of == PP_KEYS_PAIRS
-                                       ? "idx or npy"
-                                       : "csv, cifar10, text, tokens and text-labels");
-        }
-    }
-    return rc;
-}
-
-/* What is known of a data set whose files are not there; shape n 0: nothing. */
-static int known_sample(const struct pp_config *cfg, const struct pp_dataset_ops *ops,
-                        struct pp_dataset *out)
-{
-    *out = (struct pp_dataset){.name = ops->info.name,
-                               .shape = ops->info.shape,
-                               .classes = ops->info.classes,
-                               .element = ops->info.element};
-    if (ops->vocabulary && out->classes > 0)
-        out->vocabulary = cfg->data.tokens == PP_TOKENS_BYTES ? 256 : out->classes;
-    return out->shape.n > 0 ? make_input(cfg, out) : 0;
-}
-
-int pp_dataset_input(const struct pp_config *cfg, struct pp_data_input *out)
-{
-    const struct pp_dataset_ops *ops;
-    struct pp_dataset known;
-    PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
-    PP_TRY(need(cfg->data.dataset, &ops));
-    PP_TRY(known_sample(cfg, ops, &known));
-    bool as_wanted = !cfg->data.shape[0] || strcmp(cfg->data.shape, "model") == 0;
-    int rc = ops->makes && as_wanted ? 0 : pp_dataset_look(cfg, PP_SPLIT_TRAIN, &ds);
-    bool needs = ops->vocabulary && cfg->model.vocab_size + known.vocabulary == 0;
-    if (rc < 0 && (rc != PP_ENOINPUT || needs))
-        return rc;
-    pp_error_clear();
-    bool told = known.classes > 0 || ops->makes || !ds;
-    *out = (struct pp_data_input){.shape = ds ? ds->input : known.input,
-                                  .classes = told ? known.classes : ds->classes,
-                                  .vocabulary = ds ? ds->vocabulary : known.vocabulary,
-                                  .targets = !ds           ? 0
-                                             : ds->windows ? ds->features
-                                                           : 1};
-    return 0;
-}
-
-int pp_dataset_blame(struct pp_config *cfg, int rc)
-{
-    char text[sizeof(pp_error_get()->text)], key[PP_NAME_MAX];
-    if (rc != PP_ECONFIG)
-        return rc;
-    snprintf(text, sizeof(text), "%s", pp_error_get()->text);
-    snprintf(key, sizeof(key), "%.*s", (int)strcspn(text, ": "), text);
-    int i = pp_config_key_count();
-    while (i > 0 && strcmp(pp_config_key_name(i - 1), key) != 0)
-        i--;
-    return pp_config_problem(cfg, i > 0 ? key : "data.dataset", "%s", text);
-}
-
-int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, int model_classes)
-{
-    const struct pp_dataset_ops *ops;
-    struct pp_dataset known, *ds[2] = {NULL, NULL};
-    int inputs = (int)pp_shape_floats(model_input);
-    PP_TRY(need(cfg->data.dataset, &ops));
-    if (cfg->source && cfg->data.ignored_token >= 0 && !ops->info.windows)
-        return pp_config_problem(cfg, "data.ignored_token",
-                                 "data.ignored_token: only a text has targets to ignore");
-    if (cfg->data.ignored_token >= model_classes)
-        return pp_config_problem(cfg, "data.ignored_token",
-                                 "data.ignored_token: %d, but the model has tokens 0 to %d",
-                                 cfg->data.ignored_token, model_classes - 1);
-    int rc = known_sample(cfg, ops, &known);
-    if (rc == 0 && known.shape.n > 0)
-        rc = check_fit(cfg, &known, inputs, model_classes);
-    for (int split = 0; rc == 0 && split < 2; split++) {
-        rc = open_split(cfg, (enum pp_split)split, 0, model_input, model_classes, &ds[split]);
-        rc = rc == 0 ? check_fit(cfg, ds[split], inputs, model_classes) : rc;
-    }
-    rc = rc == 0 ? pp_dataset_same_shape(ds[0], ds[1]) : rc;
-    pp_dataset_destroy(&ds[0]);
-    pp_dataset_destroy(&ds[1]);
-    return rc == PP_ENOINPUT ? 0 : pp_dataset_blame(cfg, rc);
 }
 
 /* ---- where files lie */

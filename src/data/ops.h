@@ -115,6 +115,20 @@ struct pp_dataset_ops {
                       struct pp_vocabulary *out);
 };
 
+/* What data.dataset names; PP_ECONFIG lists those that there are. */
+int pp_dataset_ops_of(const char *name, const struct pp_dataset_ops **out);
+
+/* A split as its files and the config make it, not held against the model. */
+int pp_dataset_open_split(const struct pp_config *cfg, enum pp_split split, int parts,
+                          const struct pp_shape *input, int classes, struct pp_dataset **out);
+
+/* Pictures of bytes can be changed; the model gets ds->input, from ds->shape. PP_ECONFIG. */
+int pp_dataset_make_input(const struct pp_config *cfg, struct pp_dataset *ds);
+
+/* PP_ECONFIG unless a model with these many inputs and classes can read ds. */
+int pp_dataset_fits(const struct pp_config *cfg, const struct pp_dataset *ds, int inputs,
+                    int classes);
+
 /* data.shape, rows x columns x channels; "model": *out stays. Errors: PP_ECONFIG. */
 int pp_data_shape(const struct pp_config *cfg, struct pp_shape *out);
 
