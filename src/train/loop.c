@@ -124,8 +124,8 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     return 0;
 }
 
-/* Collective: the whole test set, forward only. */
-static int test_all(struct trainer *tr, struct pp_epoch_result *e)
+/* Collective: the whole test set, forward only. A loss that is not finite is no result of e. */
+static int test_all(struct trainer *tr, struct pp_epoch_result *e, double *loss)
 {
     for (int step = 0; step < pp_exec_test_steps(tr->x); step++) {
         PP_TRY(pp_exec_test_step(tr->x, step));
@@ -134,12 +134,11 @@ static int test_all(struct trainer *tr, struct pp_epoch_result *e)
     struct totals none;
     struct pp_loss_sums test;
     PP_TRY(gather(tr, &none, &test));
-    if (!isfinite(test.loss)) {
-        tr->together = true;
-        return nonfinite_test(tr, test.loss);
-    }
+    *loss = pp_loss_sums_mean(&test, test.loss);
+    if (!isfinite(*loss))
+        return 0;
     e->tested = test.targets > 0;
-    e->test_loss = pp_loss_sums_mean(&test, test.loss);
+    e->test_loss = *loss;
     e->test_accuracy = pp_loss_sums_mean(&test, (double)test.correct);
     return 0;
 }
@@ -232,8 +231,15 @@ static int diverged(struct trainer *tr, int steps)
     PP_TRY(sync_training(tr, steps, false));
     PP_TRY(save(tr, false));
     tr->together = true;
-    const struct pp_error *lost = tr->saver ? saver_error(tr->saver) : NULL;
-    return nonfinite_fail(tr, why.text, tr->saver && tr->saved == tr->t, lost ? lost->text : "");
+    return nonfinite_fail(tr, why.text);
+}
+
+/* Collective: the weights of an epoch are saved all the same. */
+static int test_not_finite(struct trainer *tr, double loss)
+{
+    PP_TRY(save(tr, false));
+    tr->together = true;
+    return nonfinite_test(tr, loss);
 }
 
 /* One training step, or what train.nonfinite asks for when its numbers are not finite. meets: the
@@ -312,13 +318,16 @@ static int run_epoch(struct trainer *tr)
         .samples = tr->epoch.sums.rows,
         .bubble = loop_bubble(&tr->epoch, tr->run->layout->ranks),
     };
-    PP_TRY(test_all(tr, &e));
+    double test_loss;
+    PP_TRY(test_all(tr, &e, &test_loss));
     tr->last = e;
     if (tr->m) {
         rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);
         pp_metrics_epoch(tr->m, &e);
         rank_event_end(tr->spec);
     }
+    if (!isfinite(test_loss))
+        return test_not_finite(tr, test_loss);
     PP_TRY(save_when(tr, due_by_epochs(tr) || due_by_steps(tr)));
     return tr->stop && tr->t < tr->total_steps ? stopped(tr) : 0;
 }

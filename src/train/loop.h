@@ -102,10 +102,10 @@ int loop_finish(struct trainer *tr, uint64_t start);
 int nonfinite_step(struct trainer *tr);
 
 /* The text of a run that ends: why, where the weights are, what would work. Returns PP_EDIVERGED.
- * saved: the weights before the step are in the newest checkpoint; not_saved: why not, or "". */
-int nonfinite_fail(const struct trainer *tr, const char *why, bool saved, const char *not_saved);
+ * What was to be saved has been, or could not be. */
+int nonfinite_fail(const struct trainer *tr, const char *why);
 
-/* Local: the test set's loss was not finite. Returns PP_EDIVERGED. */
+/* Likewise of the test set's loss, which was not finite. */
 int nonfinite_test(const struct trainer *tr, double loss);
 
 #endif

@@ -42,16 +42,24 @@ int nonfinite_step(struct trainer *tr)
     return 0;
 }
 
-int nonfinite_fail(const struct trainer *tr, const char *why, bool saved, const char *not_saved)
+/* "they are saved", or why not. */
+static bool are_kept(const struct trainer *tr, char *out, size_t bytes)
+{
+    bool saved = tr->saver && tr->saved == tr->t;
+    if (saved)
+        snprintf(out, bytes, "they are saved");
+    else if (tr->saver && saver_error(tr->saver))
+        snprintf(out, bytes, "they could not be saved: %.512s", saver_error(tr->saver)->text);
+    else
+        snprintf(out, bytes, "they were not saved, for there is no run folder");
+    return saved;
+}
+
+int nonfinite_fail(const struct trainer *tr, const char *why)
 {
     const struct pp_config *cfg = tr->run->cfg;
     char kept[PP_PATH_MAX + 128], advice[PP_PATH_MAX + 128], limit[64] = "";
-    if (saved)
-        snprintf(kept, sizeof(kept), "they are saved");
-    else if (tr->saver)
-        snprintf(kept, sizeof(kept), "they could not be saved: %.512s", not_saved);
-    else
-        snprintf(kept, sizeof(kept), "they were not saved, for there is no run folder");
+    bool saved = are_kept(tr, kept, sizeof(kept));
     if (cfg->train.nonfinite != PP_NONFINITE_STOP) {
         snprintf(limit, sizeof(limit), " (number %d%s: train.nonfinite_limit)",
                  cfg->train.nonfinite_limit,
@@ -75,10 +83,12 @@ int nonfinite_fail(const struct trainer *tr, const char *why, bool saved, const 
 
 int nonfinite_test(const struct trainer *tr, double loss)
 {
-    const char *value = isnan(loss) ? "NaN" : "Inf";
+    char kept[PP_PATH_MAX + 128];
+    are_kept(tr, kept, sizeof(kept));
     return pp_fail(PP_EDIVERGED,
-                   "step %lld (epoch %d): the test loss is not finite (%s), though the "
-                   "training's was: for some test samples the outputs are not. Lower train.lr (it "
-                   "is %g) or set train.clip_norm",
-                   (long long)tr->t, tr->epoch_no, value, tr->run->cfg->train.lr);
+                   "step %lld (epoch %d): the test loss is not finite (%s): for some test samples "
+                   "the outputs are not. The weights are those of this step; %s. Look at the test "
+                   "samples, lower train.lr (it is %g) or set train.clip_norm",
+                   (long long)tr->t, tr->epoch_no, isnan(loss) ? "NaN" : "Inf", kept,
+                   tr->run->cfg->train.lr);
 }

@@ -298,6 +298,7 @@ def threads(every):
         looked = {e['args']['step'] for e in json.load(f) if e.get('cat') == 'clip'}
     case('where bounds prove nothing, gradients are looked at, in that step alone, and finite ones used',
          run.expect(80, 'step 5 (epoch 1): the test loss is not finite') +
+         ([] if os.listdir(os.path.join(run.dir, 'checkpoints')) == ['step-00000005'] else ['the step is not saved']) +
          ([] if looked == {5} else [f'looked in steps {looked}']))
 
     run = Run(f'{at("W", 0, 5, mb=M)}=nan', ['-q', '--stages', '2', '--set', 'checkpoint.every=1', '--set', 'checkpoint.keep=9'])
