@@ -103,6 +103,19 @@ static int keep_names(struct table *t)
     return t->names ? 0 : PP_ERESOURCE;
 }
 
+/* A tab, else a semicolon, where one stands outside of quotes; else a comma. */
+static char separator_of(const char *line, size_t n)
+{
+    bool quoted = false, tab = false, semicolon = false;
+    for (size_t i = 0; i < n; i++) {
+        if (line[i] == '"')
+            quoted = !quoted && (i == 0 || strchr(",;\t", line[i - 1]));
+        tab |= !quoted && line[i] == '\t';
+        semicolon |= !quoted && line[i] == ';';
+    }
+    return tab ? '\t' : semicolon ? ';' : ',';
+}
+
 /* Separator, number of columns, whether the first line is a header, which column is the label. */
 static int look_at_first_line(struct table *t, const char *label)
 {
@@ -110,7 +123,7 @@ static int look_at_first_line(struct table *t, const char *label)
         t->line += *t->at == '\n';
     char *first = t->at;
     size_t n = strcspn(first, "\n");
-    t->sep = memchr(first, '\t', n) ? '\t' : memchr(first, ';', n) ? ';' : ',';
+    t->sep = separator_of(first, n);
     for (size_t i = 0; i < n; i++)
         t->columns += first[i] == t->sep; /* or fewer: one may be quoted */
     t->columns++;

@@ -2,6 +2,7 @@
 /* The list of data sets, and the parts that do not depend on which one it is. */
 #include "ppcli/dataset.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -99,15 +100,21 @@ int pp_dataset_make_input(const struct pp_config *cfg, struct pp_dataset *ds)
     ds->input = ds->shape;
     if (cfg->data.resize > 0)
         ds->input = pp_shape_image(cfg->data.resize, cfg->data.resize, ds->shape.dims[2]);
+    char shape[48];
+    if (pp_shape_floats(&ds->input) > INT_MAX) {
+        pp_shape_text(&ds->input, shape, sizeof(shape));
+        return pp_fail(PP_ECONFIG, "data.%s: %s is more than 2^31 - 1 values",
+                       cfg->data.resize > 0 ? "resize" : "shape", shape);
+    }
     ds->features = (int)pp_shape_floats(&ds->input);
     ds->stride = ds->windows ? ds->stride : (size_t)ds->features;
-    if (ds->vocabulary > 0 && (cfg->data.mean.n > 0 || cfg->data.std.n > 0)) {
+    if (ds->vocabulary + cfg->model.vocab_size > 0 &&
+        (cfg->data.mean.n > 0 || cfg->data.std.n > 0)) {
         return pp_fail(PP_ECONFIG, "data.%s: has no meaning for tokens, which %s has",
                        cfg->data.mean.n > 0 ? "mean" : "std", ds->name);
     }
     if (!why)
         return 0;
-    char shape[48];
     pp_shape_text(&ds->shape, shape, sizeof(shape));
     return pp_fail(PP_ECONFIG, "%s: %s; a sample of %s is %s%s", key, why, ds->name, shape,
                    ds->element == PP_F32 ? " floats" : "");
@@ -178,8 +185,8 @@ int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
 {
     struct pp_dataset *ds = NULL;
     PP_TRY(pp_dataset_open_split(cfg, split, parts, model_input, model_classes, &ds));
-    PP_TRY_UNDO(pp_dataset_fits(cfg, ds, (int)pp_shape_floats(model_input), model_classes),
-                pp_dataset_destroy(&ds));
+    int rc = pp_dataset_fits(cfg, ds, (int)pp_shape_floats(model_input), model_classes);
+    PP_TRY_UNDO(rc == 0 ? pp_dataset_tokens(cfg, ds) : rc, pp_dataset_destroy(&ds));
     *out = ds;
     return 0;
 }

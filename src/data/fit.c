@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Config, files and model: which keys a data set takes, what is known before its files are read, and
  * whether its samples fit the model. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,12 @@ int pp_dataset_fits(const struct pp_config *cfg, const struct pp_dataset *ds, in
         return pp_fail(PP_ECONFIG, "model.vocab_size: is %d, but %s has %d different tokens",
                        cfg->model.vocab_size, ds->origin, ds->vocabulary);
     }
+    if (cfg->model.vocab_size > 0 && ds->vocabulary == 0 && ds->element == PP_U8) {
+        return pp_fail(PP_ECONFIG,
+                       "model.type: %s reads tokens, but a sample of %s has bytes as 0 to 1; use a "
+                       "text, or whole numbers in a csv or npy file",
+                       cfg->model.type, ds->name);
+    }
     char sizes[128], shape[48];
     bool image = ds->input.n > 1;
     pp_shape_text(&ds->input, shape, sizeof(shape));
@@ -39,10 +46,10 @@ int pp_dataset_fits(const struct pp_config *cfg, const struct pp_dataset *ds, in
             return 0; /* labels are a byte, outputs may be more */
         return pp_fail(
             PP_ECONFIG,
-            "%s: the model reads %d values and has %d outputs, but a sample of %s has %s = %d "
+            "%s: the model reads %d values and has %d outputs, but a sample of %s has %s%s%d "
             "values and there are %d classes",
             strcmp(cfg->model.type, "sequential") == 0 ? "model.layers" : "model.classes", inputs,
-            classes, ds->name, shape, ds->features, ds->classes);
+            classes, ds->name, image ? shape : "", image ? " = " : "", ds->features, ds->classes);
     }
     if (inputs == ds->features && classes > CLASSES_MAX) {
         return pp_fail(PP_ECONFIG, "model.sizes ends with %d; labels are bytes: at most %d classes",
@@ -99,6 +106,22 @@ int pp_dataset_check_keys(struct pp_config *cfg)
     return rc;
 }
 
+int pp_dataset_tokens(const struct pp_config *cfg, const struct pp_dataset *ds)
+{
+    const float *values = (const float *)(void *)ds->images;
+    size_t F = (size_t)ds->features, n = ds->element == PP_F32 && values ? (size_t)ds->n * F : 0;
+    int limit = cfg->model.vocab_size;
+    for (size_t i = 0; i < n && limit > 0; i++) {
+        if (!(values[i] >= 0 && values[i] < (float)limit && values[i] == floorf(values[i]))) {
+            return pp_fail(PP_EFORMAT,
+                           "%s: value %zu of sample %zu is %g: not one of the %d tokens of "
+                           "model.vocab_size, whole numbers from 0",
+                           ds->origin, i % F + 1, i / F + 1, (double)values[i], limit);
+        }
+    }
+    return 0;
+}
+
 /* What is known of a data set whose files are not there; shape n 0: nothing. */
 static int known_sample(const struct pp_config *cfg, const struct pp_dataset_ops *ops,
                         struct pp_dataset *out)
@@ -129,7 +152,7 @@ int pp_dataset_input(const struct pp_config *cfg, struct pp_data_input *out)
     *out = (struct pp_data_input){.shape = ds ? ds->input : known.input,
                                   .classes = told ? known.classes : ds->classes,
                                   .vocabulary = ds ? ds->vocabulary : known.vocabulary,
-                                  .targets = !ds           ? 0
+                                  .targets = !ds           ? ops->makes && !ops->info.windows
                                              : ds->windows ? ds->features
                                                            : 1};
     return 0;
@@ -167,9 +190,9 @@ int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, 
     for (int split = 0; rc == 0 && split < 2; split++) {
         rc = pp_dataset_open_split(cfg, (enum pp_split)split, 0, model_input, model_classes,
                                    &ds[split]);
+        rc = rc == 0 && split == 1 ? pp_dataset_same_shape(ds[0], ds[1]) : rc;
         rc = rc == 0 ? pp_dataset_fits(cfg, ds[split], inputs, model_classes) : rc;
     }
-    rc = rc == 0 ? pp_dataset_same_shape(ds[0], ds[1]) : rc;
     pp_dataset_destroy(&ds[0]);
     pp_dataset_destroy(&ds[1]);
     return rc == PP_ENOINPUT ? 0 : pp_dataset_blame(cfg, rc);

@@ -129,6 +129,10 @@ int pp_dataset_make_input(const struct pp_config *cfg, struct pp_dataset *ds);
 int pp_dataset_fits(const struct pp_config *cfg, const struct pp_dataset *ds, int inputs,
                     int classes);
 
+/* PP_EFORMAT when a model of texts has values that are no tokens of it; those of files of tokens are
+ * looked at elsewhere. */
+int pp_dataset_tokens(const struct pp_config *cfg, const struct pp_dataset *ds);
+
 /* data.shape, rows x columns x channels; "model": *out stays. Errors: PP_ECONFIG. */
 int pp_data_shape(const struct pp_config *cfg, struct pp_shape *out);
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data sets made from train.seed. Pictures: one random picture per class, and every sample is its class's
- * picture and noise, half and half. It fits any model, needs no file, and is learnt quickly. Each
- * byte is a function of (seed, split, row, column), so every rank makes the same.
+ * Data sets made from train.seed. Pictures: one random picture per class, and every sample is its
+ * class's picture and noise, half and half. They fit any model of one label a sample, need no file,
+ * and are learnt quickly. Each byte is a function of (seed, split, row, column), so every rank makes
+ * the same.
  *
  *   prototype[c][j] = byte j of stream ("synthetic:class", c)
  *   noise[r][j]     = byte j of row r of stream ("synthetic:train" or "synthetic:test", 0)

@@ -192,7 +192,7 @@ int build_finish(struct builder *b, int y)
 int build_begin(struct builder *b, struct pp_shape input)
 {
     struct pp_shape *value = grow(b, &b->m->values, 0, sizeof(*value));
-    if (!value)
+    if (!value || too_large(b, &input))
         return b->rc;
     *value = input;
     b->m->n_values = 1;

@@ -44,13 +44,16 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out)
         return pp_config_problem(cfg, words ? "model.layers" : "model.type", "%s",
                                  pp_error_get()->text);
     PP_TRY(rc);
-    int rows = pp_model_targets(m);
-    if (data.targets > 0 && data.targets != rows) {
+    int rows = pp_model_targets(m), has = data.targets;
+    if (has == 0) /* not known before the model, or without files */
+        has = pp_dataset_info(cfg->data.dataset)->windows ? (int)pp_shape_floats(&m->values[0])
+                                                          : rows;
+    if (has != rows) {
         return pp_config_problem(cfg, "model.type",
                                  "model.type = %s gives %d row%s of outputs a sample, and "
                                  "data.dataset = %s has %d target%s",
                                  cfg->model.type, rows, rows == 1 ? "" : "s", cfg->data.dataset,
-                                 data.targets, data.targets == 1 ? "" : "s, one for each position");
+                                 has, has == 1 ? "" : "s, one for each position");
     }
     PP_TRY(pp_dataset_check(cfg, &m->values[0], m->classes));
     *out = m;

@@ -134,5 +134,51 @@ err_has 'a sample of csv has 2 values and there are 3 classes; use model.sizes =
 run train own.ini --dir '' --set data.train_images=x
 code_is 78
 err_has 'data.train_images has no effect with data.dataset = csv'
+cut -d, -f2- test.csv >narrow.csv
+run train own.ini --dir '' --set data.test_file=narrow.csv
+code_is 65
+err_has 'train.csv is 2, a test sample of'
+run train own.ini --dir '' --set data.test_samples=1 --set data.dataset=synthetic-tokens --set data.train_file= --set data.test_file=
+code_is 78
+err_has 'model.type = mlp gives 1 row of outputs a sample, and data.dataset = synthetic-tokens has 2 targets'
+config big.ini data.dataset=synthetic data.shape=9999x9999x9999 model.type=sequential 'model.layers=avgpool linear:2'
+run explain big.ini
+code_is 78
+err_has 'data.shape: 9999 x 9999 x 9999 is more than 2^31 - 1 values'
+
+begin "a separator inside of quotes is none"
+for end in '; cm' "$(printf '\tcm')"; do
+    sed "1s/.*/\"a$end\",b,\"kind$end\"/" train.csv >quoted.csv
+    run init quoted.csv quoted.csv --label "kind$end" -o quoted.ini
+    code_is 0
+    grep -q '120 + 120 samples of 2 values, 3 classes' quoted.ini || complain "$(grep samples quoted.ini)"
+    rm -f quoted.ini
+done
+
+begin "a model of texts reads whole numbers from a table, each of them a token"
+awk -v OFS=, 'BEGIN { for (i = 0; i < 40; i++) print i % 9, (i * 7) % 8, i % 5, i % 2 }' >tokens.csv
+config tokens.ini data.dataset=csv data.train_file=tokens.csv data.test_file=tokens.csv model.type=encoder \
+    model.n_layer=1 model.n_head=2 model.n_embd=8 model.block_size=3 model.vocab_size=9 model.classes=2 train.epochs=1 \
+    train.batch_size=20
+run train tokens.ini -q --dir ''
+code_is 0
+run train tokens.ini -q --dir '' --set model.vocab_size=8
+code_is 65
+err_has "tokens.csv: value 1 of sample 9 is 8: not one of the 8 tokens of model.vocab_size"
+sed '3s/^[0-9]*/.5/' tokens.csv >parts.csv
+run train tokens.ini -q --dir '' --set data.train_file=parts.csv
+code_is 65
+err_has "parts.csv: value 1 of sample 3 is 0.5: not one of the 9 tokens"
+run train tokens.ini -q --dir '' --set data.mean=1
+code_is 78
+err_has 'data.mean: has no meaning for tokens'
+run train tokens.ini -q --dir '' --set data.dataset=mnist-sample --set data.train_file= --set data.test_file= --set model.block_size=784 --set model.classes=10
+code_is 78
+err_has 'model.type: encoder reads tokens, but a sample of mnist-sample has bytes as 0 to 1'
+config pictures.ini data.dataset=synthetic model.type=gpt model.n_layer=1 model.n_head=2 model.n_embd=8 \
+    model.block_size=8 model.vocab_size=9
+run train pictures.ini -q --dir ''
+code_is 78
+err_has 'model.type = gpt gives 8 rows of outputs a sample, and data.dataset = synthetic has 1 target'
 
 finish
