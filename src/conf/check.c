@@ -48,6 +48,7 @@ static void check_batch(struct pp_config *cfg)
 {
     static const char *const keys[] = {"pipeline.microbatches", "pipeline.replicas",
                                        "train.batch_size", NULL};
+    static const char *const copies[] = {"pipeline.replicas", "train.batch_size", NULL};
     if (!good(cfg, keys))
         return;
     int m = cfg->pipeline.microbatches, d = cfg->pipeline.replicas, b = cfg->train.batch_size;
@@ -55,10 +56,11 @@ static void check_batch(struct pp_config *cfg)
     if (share >= m)
         return;
     if (share == 0) {
-        blame(cfg, keys,
+        blame(cfg, copies,
               "a batch of %d has no sample for each of %d replicas; use "
-              "train.batch_size = %lld or more, or pipeline.replicas = %d or fewer",
-              b, d, (long long)m * d, b);
+              "train.batch_size = %lld or more, or pipeline.replicas = %d or fewer%s",
+              b, d, (long long)m * d, b < m ? b : b / m,
+              b < m ? " with pipeline.microbatches = 1" : "");
         return;
     }
     blame(cfg, keys,
@@ -226,7 +228,12 @@ static void note_idle_keys(struct pp_config *cfg, const struct pp_names *names)
                 {"train.beta2", "train.optimizer", "adam adamw", "adam and adamw"},
                 {"train.eps", "train.optimizer", "adam adamw", "adam and adamw"},
                 {"train.zero", "train.optimizer", "momentum adam adamw", "momentum, adam, adamw"},
-                {"pipeline.costs", "pipeline.schedule", "zb-fit zb-fit-v", "zb-fit and zb-fit-v"}};
+                {"pipeline.costs", "pipeline.schedule", "zb-fit zb-fit-v", "zb-fit and zb-fit-v"},
+                {"pipeline.eager", "pipeline.schedule", "1f1b-eager auto", "1f1b-eager"},
+                {"pipeline.memory_cap", "pipeline.schedule", "zb-auto zb-fit zb-fit-v auto",
+                 "zb-auto, zb-fit and zb-fit-v"},
+                {"pipeline.group", "pipeline.schedule", "interleaved interleaved-zb auto",
+                 "interleaved and interleaved-zb"}};
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const char *const because[] = {rows[i].because, NULL};
         char now[PP_NAME_MAX];
@@ -272,6 +279,7 @@ static void check_model(struct pp_config *cfg)
                 {"model.depth", "resnet"},
                 {"model.stem", "resnet"},
                 {"model.norm", "resnet"},
+                {"model.norm_momentum", "sequential resnet"},
                 {"model.stride", "resnet"},
                 {"model.padding", "resnet"},
                 {"model.classes", "resnet encoder"},

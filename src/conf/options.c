@@ -140,10 +140,10 @@ static const struct conf_option table[] = {
      .unit = "bytes", .help = "tokens: bytes of a token in a file without a header"},
     {KEY(data, ignored_token, CONF_INT), .def = "-1", .min = -1, .max = 16777215, .numbers = true,
      .help = "text, tokens: no loss where this one is next, as PyTorch's ignore_index; -1 = none"},
-    {KEY(data, mean, CONF_FLOATS), .def = "none", .min = -1e39, .max = 1e39, .numbers = true,
+    {KEY(data, mean, CONF_FLOATS), .def = "none", .min = -3e38, .max = 3e38, .numbers = true,
      .help = "taken off each value, after bytes became 0 to 1: one number for each channel, or one "
              "for all; cifar10: 0.4914 0.4822 0.4465"},
-    {KEY(data, std, CONF_FLOATS), .def = "none", .min = 0, .max = 1e39, .above = true,
+    {KEY(data, std, CONF_FLOATS), .def = "none", .min = 0, .max = 3e38, .above = true,
      .numbers = true, .help = "what is left is divided by it; cifar10: 0.2023 0.1994 0.2010"},
 
 #include "options_model.def"
@@ -218,7 +218,7 @@ static const struct conf_option table[] = {
     {KEY(run, launch, CONF_ENUM), .def = "auto", .choices = launches,
      .help = "ranks as threads of this process, or start mpirun; auto: threads, unless already "
              "under mpirun"},
-    {KEY(run, hosts, CONF_TEXT), .def = "",
+    {KEY(run, hosts, CONF_TEXT), .def = "", .note = "HOST:RANKS,... | file:PATH | empty",
      .help = "machines of the ranks, and how many each has: h0:2,h1:2, or file:PATH of lines 'h0 "
              "slots=2'; starts mpirun unless an MPI launcher started ppcli; empty: this machine"},
     {KEY(run, rank_order, CONF_ENUM), .def = "stages", .choices = rank_orders,
@@ -229,7 +229,7 @@ static const struct conf_option table[] = {
              "the route to them, or what MPI chooses where there is InfiniBand or the like"},
     {KEY(run, ports, CONF_NAME), .def = "auto", .word = "auto", .free = true,
      .help = "TCP ports between the hosts, such as 52000-52031; auto: any"},
-    {KEY(run, agent, CONF_TEXT), .def = "",
+    {KEY(run, agent, CONF_TEXT), .def = "", .note = "a program | empty",
      .help = "program that starts a command on a host, as AGENT HOST WORD...; empty: "
              "PPCLI_HOST_AGENT of the environment, else ssh"},
     {KEY(run, dir, CONF_PATH), .def = "auto", .word = "auto",

@@ -186,8 +186,9 @@ int conf_float_parse(const struct conf_option *o, const char *text, double *out,
     bool tiny = (errno == ERANGE && !isinf(value)) || (value != 0 && fabs(value) < DBL_MIN);
     if (tiny)
         return conf_why(why, "%s is too small for a float; write a number %s", q.s, range);
-    if (isinf(value) || value < o->min || value > o->max || (o->above && value == o->min) ||
-        (o->below && value == o->max))
+    float used = (float)value; /* what computes has no more */
+    if (isinf(value) || value < o->min || value > o->max || (o->above && used <= (float)o->min) ||
+        (o->below && used >= (float)o->max))
         return conf_why(why, "%s is out of range; write %s%s", q.s,
                         o->type == CONF_FLOAT ? "a number " : "", range);
     *out = value == 0 ? 0 : value; /* -0 is printed and compared as 0 */

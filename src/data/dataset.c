@@ -3,6 +3,7 @@
 #include "ppcli/dataset.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -81,6 +82,8 @@ static int make_scaling(const struct pp_config *cfg, struct pp_dataset *ds)
         double m = mean->at[mean->n > 1 ? c : 0], d = std->n == 0 ? 1 : std->at[std->n > 1 ? c : 0];
         s->scale[c] = (float)(ds->scale / d);
         s->offset[c] = (float)(-m / d);
+        if (!isfinite(s->scale[c]) || !isfinite(s->offset[c]))
+            return pp_fail(PP_ECONFIG, "data.std: values divided by %g are no floats any more", d);
     }
     return 0;
 }

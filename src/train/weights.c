@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "weights.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,8 @@
 #include "ppcli/text.h"
 
 struct reading {
+    const struct pp_ckpt *ck;
+    const char *name;
     const struct pp_param *param;
     int (*put)(void *ctx, size_t first, const float *values, size_t n);
     void *ctx;
@@ -22,6 +25,10 @@ static int take(void *ctx, uint64_t first, const float *values, size_t n)
 {
     const struct reading *r = ctx;
     size_t floats = r->row_floats;
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(values[i]))
+            return pp_fail(PP_EFORMAT, "%s: tensor %s has a value that is not finite", r->ck->path,
+                           r->name);
     if (floats == 0)
         return r->put(r->ctx, (size_t)first, values, n);
     while (n > 0) {
@@ -42,8 +49,12 @@ int weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_par
                  int (*put)(void *ctx, size_t first, const float *values, size_t n), void *ctx)
 {
     int64_t dims[4];
-    struct reading r = {
-        .param = p, .put = put, .ctx = ctx, .row_floats = pp_param_in_file(p, dims)};
+    struct reading r = {.ck = ck,
+                        .name = name,
+                        .param = p,
+                        .put = put,
+                        .ctx = ctx,
+                        .row_floats = pp_param_in_file(p, dims)};
     int n_dims = pp_param_is_count(p) ? 0 : p->n_dims;
     bool absent = n_dims == 0 && ck->plain; /* old files lack it, and PyTorch takes 0 */
     for (int i = 0; absent && i < ck->n_tensors; i++)

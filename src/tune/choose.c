@@ -146,9 +146,11 @@ static int choose_with(const struct pp_best_spec *spec, const struct pp_costs *c
     }
     chunks = chunks > 0 ? chunks : pp_schedule_default_chunks(ops);
     int64_t n = (int64_t)chunks * cfg->pipeline.stages;
-    if (n > spec->model->n_layers || n > PP_STAGES_MAX) {
-        return pp_fail(PP_ECONFIG, "%d stages of %d chunks for %d layers; each chunk needs one",
-                       cfg->pipeline.stages, chunks, spec->model->n_layers);
+    if (n > spec->model->n_layers)
+        return pp_partition(spec->model, cfg, (int)n, NULL, NULL); /* says what is too much */
+    if (n > PP_STAGES_MAX) {
+        return pp_fail(PP_ECONFIG, "pipeline.chunks: %d stages x %d chunks are more than %d pieces",
+                       cfg->pipeline.stages, chunks, PP_STAGES_MAX);
     }
     double left = REFINE_ACTIONS;
     *c = (struct pp_candidate){.stages = cfg->pipeline.stages,

@@ -211,6 +211,18 @@ for weights in "$folder/untied" "$folder/hf-untied"; do
     code_is 0
 done
 
+begin "weights that are not finite are not trained on"
+cp -r "$folder/hf" "$folder/nan"
+python3 - "$folder/nan/model.safetensors" <<'END'
+import sys
+with open(sys.argv[1], 'r+b') as f:
+    f.seek(-4, 2)
+    f.write(bytes([0, 0, 0xc0, 0x7f]))
+END
+run train "$config" --dir '' --max-steps 1 --set train.init="$folder/nan"
+code_is 65
+err_has 'has a value that is not finite'
+
 begin "what has no other form is not exported"
 run export "$(dirname "$0")/../golden/checkpoint-v1/step-00000007" "$folder/no"
 code_is 78

@@ -132,6 +132,7 @@ refused 78 'model.depth means nothing for model.type = sequential, only for resn
 refused 78 'model.layers means nothing for model.type = resnet' resnet.ini --set model.layers=linear:10
 config mlp.ini data.dataset=mnist-sample model.type=mlp 'model.sizes=784 10'
 refused 78 'model.depth means nothing for model.type = mlp, only for resnet' mlp.ini --set model.depth=50
+refused 78 'model.norm_momentum means nothing for model.type = mlp' mlp.ini --set model.norm_momentum=0.5
 refused 78 "model.depth: unknown '19'" resnet.ini --set model.depth=19
 run explain resnet.ini --set model.stride=1x1 --set model.norm=group --set model.norm_momentum=0.5
 err_has '--set: note: model.stride has no effect with model.depth = 18, only with 50 and 101'

@@ -16,6 +16,9 @@ run keys pipeline
 code_is 0
 out_has 'microbatches'
 out_lacks 'batch_size'
+run keys run
+out_has 'HOST:RANKS,... | file:PATH | empty'
+out_lacks '(null)'
 run keys train.lr
 code_is 0
 out_has 'lr'

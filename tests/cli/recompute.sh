@@ -193,6 +193,10 @@ err_has "pipeline.recompute: no layer is named 'h.9'"
 run train gpt.ini --set pipeline.recompute=h.2-h.1
 code_is 78
 err_has "write off, all, or layers in model order"
+run train mlp.ini --stages 9 --set pipeline.recompute=auto --set pipeline.assignment=time
+code_is 78
+err_has 'pipeline.stages: 9 stages for '
+err_has 'each needs a layer, so at most '
 run train gpt.ini --set "pipeline.recompute=auto h.1"
 code_is 78
 err_has "no layer is named 'auto'"

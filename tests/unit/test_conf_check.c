@@ -19,6 +19,11 @@ TEST(each_replica_needs_a_row_for_each_microbatch)
     refuses("a batch of 3 has no sample for each of 4 replicas; use train.batch_size = 4 or more, "
             "or pipeline.replicas = 3 or fewer",
             NULL, "train.batch_size=3", "pipeline.microbatches=1", "pipeline.replicas=4", NULL);
+    refuses("pipeline.replicas: a batch of 4 has no sample for each of 5 replicas; use "
+            "train.batch_size = 10 or more, or pipeline.replicas = 2 or fewer",
+            NULL, "train.batch_size=4", "pipeline.microbatches=2", "pipeline.replicas=5", NULL);
+    refuses("or pipeline.replicas = 1 or fewer with pipeline.microbatches = 1", NULL,
+            "train.batch_size=1", "pipeline.microbatches=2", "pipeline.replicas=5", NULL);
     refuses("train.batch_size = 67108864 or more", NULL, "train.batch_size=1",
             "pipeline.microbatches=64Ki", "pipeline.replicas=1024", NULL);
 }
@@ -222,6 +227,17 @@ TEST(learning_rates_that_contradict_themselves_are_refused)
     check_note("train.lr_gamma=0.2", NULL,
                "--set: note: train.lr_gamma has no effect with train.lr_schedule = constant, only "
                "with multistep");
+}
+
+TEST(keys_of_a_schedule_are_noted_with_another)
+{
+    check_note("pipeline.schedule=gpipe", "pipeline.eager=2",
+               "--set: note: pipeline.eager has no effect with pipeline.schedule = gpipe, only "
+               "with 1f1b-eager");
+    check_note("pipeline.memory_cap=3", NULL,
+               "--set: note: pipeline.memory_cap has no effect with pipeline.schedule = 1f1b, only "
+               "with zb-auto, zb-fit and zb-fit-v");
+    check_note("pipeline.schedule=auto", "pipeline.group=2", NULL);
 }
 
 TEST(keys_of_a_gpu_are_noted_where_there_is_none)

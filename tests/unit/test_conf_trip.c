@@ -37,10 +37,10 @@ static const char *one_of(const char *const *words)
     return words[below(n)];
 }
 
-/* Any legal double in (0, 1): random bits of the mantissa and a wide range of exponents. */
+/* Any double in (0, 1) that is neither 0 nor 1 as a float: random bits, and a wide range of exponents. */
 static double random_fraction(void)
 {
-    uint64_t bits = ((uint64_t)(1023 - 1 - below(300)) << 52) | (next_random() >> 12);
+    uint64_t bits = ((uint64_t)(1023 - 1 - below(120)) << 52) | (next_random() >> 12);
     double x;
     memcpy(&x, &bits, sizeof(x));
     return x;

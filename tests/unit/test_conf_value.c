@@ -106,7 +106,7 @@ TEST(floats_are_decimal_and_keep_their_bits)
     check_value("train.lr=-0.0", "0");
     check_value("train.lr=0e9", "0");
     check_value("train.lr=0.30000000000000004", "0.30000000000000004");
-    check_value("train.eps=2.2250738585072014e-308", "2.2250738585072014e-308");
+    check_value("train.lr=2.2250738585072014e-308", "2.2250738585072014e-308");
 }
 
 TEST(what_is_not_a_float_is_refused)
@@ -129,7 +129,9 @@ TEST(floats_out_of_range_are_refused)
     refuses("1e-400 is too small for a float", NULL, "train.lr=1e-400", NULL);
     refuses("1e-310 is too small for a float", NULL, "train.lr=1e-310", NULL);
     refuses("-1e-400 is too small", NULL, "train.lr=-1e-400", NULL);
+    refuses("1e-50 is out of range; write a number above 0", NULL, "train.eps=1e-50", NULL);
     refuses("1 is out of range; write a number at least 0, below 1", NULL, "train.beta1=1", NULL);
+    refuses("0.99999999 is out of range", NULL, "train.beta2=0.99999999", NULL); /* 1 as a float */
     refuses("0 is out of range; write a number above 0, at most 1", NULL, "train.eps=0", NULL);
     refuses("0 is out of range; write none | 1 to 16 numbers, each above 0", NULL, "data.std=1 0",
             NULL);

@@ -47,6 +47,9 @@ int rotary(struct builder *b, const char *name, int x, int heads, int width, flo
     n->width = width;
     n->base = base;
     if (width % 2)
-        return refuse(b, "%s: heads of %d channels cannot be turned in pairs", b->name, width);
+        return refuse(b,
+                      "%s: heads of %d channels (n_embd / n_head) cannot be turned in pairs; "
+                      "their number must be even",
+                      b->name, width);
     return n->y;
 }
