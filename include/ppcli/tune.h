@@ -218,6 +218,7 @@ struct pp_best_spec {
     int train_n, test_n;
     const int *stages; /* [n_stages] to search over; none: the config's */
     int n_stages;
+    int own_stages; /* of as_is, where cfg has one of `stages` in place of its own; 0: cfg's */
     size_t memory;  /* bytes a rank may hold; 0: any number */
     bool all_m;     /* micro-batch counts other than the config's too */
     bool cuts;      /* other cuts than the config's too */
@@ -282,6 +283,12 @@ int pp_best_find(const struct pp_best_spec *spec, struct pp_config *cfg, double 
 /* Set time.step, peak_bytes, over, together and identity of a candidate whose shape is said. Errors:
  * PP_ECONFIG (it cannot run), PP_ERESOURCE. */
 int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                struct pp_candidate *c);
+
+/* Of an evaluated candidate that holds more than spec->memory: recompute the chunks of each rank that
+ * take least time and make it fit, and evaluate. Where nothing fits: what holds least. Errors: those
+ * of pp_best_try(). */
+int pp_best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs,
                 struct pp_candidate *c);
 
 /* Of an evaluated candidate with a cut of its own: a better cut, evaluated. *left: what may still be

@@ -123,8 +123,28 @@ static int measure_links(const struct sweep *sweep, struct plan_best_result *s, 
     return pp_links_measure(tp, &s->links);
 }
 
+/* The stages that the config names by itself. */
+static int find_own_stages(const char *word, const struct pp_cli_settings *settings, int *out)
+{
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
+    struct pp_setting items[PP_CLI_SETTINGS_MAX];
+    char path[PP_PATH_MAX];
+    int n = 0;
+    for (int i = 0; i < settings->n; i++)
+        if (strcmp(settings->items[i].key, "pipeline.stages") != 0)
+            items[n++] = settings->items[i];
+    PP_TRY(pp_cli_find_config(word, path));
+    int rc = pp_config_load(path, items, n, pp_cli_names(), &cfg);
+    if (rc < 0 && rc != PP_ECONFIG)
+        return rc;
+    *out = rc == 0 ? cfg->pipeline.stages : 0;
+    pp_error_clear();
+    return 0;
+}
+
 /* --stages may be a list; then every number is a config of its own, as in bench. */
-static int load(const char *word, const struct pp_cli_settings *settings, struct sweep *out)
+static int load(const char *word, const struct pp_cli_settings *settings, struct sweep *out,
+                int *own_stages)
 {
     int n = 1;
     for (int i = 0; i < settings->n; i++) {
@@ -144,7 +164,7 @@ static int load(const char *word, const struct pp_cli_settings *settings, struct
                            "--best takes a list of at most %d --stages, and no other list",
                            STAGES_LISTED);
         }
-        return 0;
+        return find_own_stages(word, settings, own_stages);
     }
     out->configs = pp_alloc(1, sizeof(*out->configs));
     out->n = 1;
@@ -173,7 +193,7 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
         if (!pp_bytes_parse(how->memory, &s.spec.memory))
             return pp_fail(PP_EUSAGE, "--memory wants " PP_BYTES_FORMS ", not '%s'", how->memory);
     }
-    int rc = load(word, settings, &sweep);
+    int rc = load(word, settings, &sweep, &s.spec.own_stages);
     if (rc == 0) {
         struct pp_config *cfg = sweep.configs[0];
         bool searches = true;

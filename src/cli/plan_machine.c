@@ -17,6 +17,8 @@
 #define WHOLE 16    /* simulated whole */
 #define PER_STAGE 2 /* micro-batches of the short step */
 #define MEASURE_SECONDS 4.0
+#define REPLICAS_MAX 1024 /* as the keys allow */
+#define MICROBATCHES_MAX 65536
 #define SEARCHED "replicas microbatches schedule chunks assignment split_at recompute"
 #define CUTS 3e6 /* actions that finding better cuts of a short step may simulate; of all whole */
 #define BETWEEN 1.3 /* times the best: shapes further off are not looked at between powers of two */
@@ -81,7 +83,12 @@ static int search(struct plan_machine *p, struct plan_machine_row *row, double *
     struct pp_best_spec spec = plan_machine_spec(p, row, m);
     PP_OWN(pp_best_fini) struct pp_best found = {0};
     PP_TRY(pp_best_search(&spec, p->costs, &found));
-    for (int i = 0; i < found.n && i < KEPT; i++) {
+    int small = 0; /* holds least: it may be the only one that fits whole */
+    for (int i = 1; i < found.n; i++)
+        small = found.items[i].peak_bytes < found.items[small].peak_bytes ? i : small;
+    for (int i = 0; i < found.n; i++) {
+        if (i >= KEPT && i != small)
+            continue;
         row->c = found.items[i];
         row->c.microbatches = whole;
         int rc = keep(p, row, m, best);
@@ -104,9 +111,12 @@ static int search_stages(struct plan_machine *p, int stages)
     struct plan_machine_row row = {.replicas = p->ranks / stages};
     int share = p->batch / row.replicas;
     double least = 0;
-    for (int rows = 1; rows < 2 * share; rows *= 2) {
+    for (int64_t rows = 1; rows < 2 * (int64_t)share; rows *= 2) {
         double best = 0;
-        row.c = (struct pp_candidate){.stages = stages, .microbatches = (share + rows - 1) / rows};
+        int64_t m = (share + rows - 1) / rows;
+        if (m > MICROBATCHES_MAX)
+            continue;
+        row.c = (struct pp_candidate){.stages = stages, .microbatches = (int)m};
         PP_TRY(search(p, &row, &best));
         if (best == 0 || (least > 0 && best > WORSE * least)) /* more rows hold more */
             break;
@@ -131,7 +141,9 @@ static int search_rows(struct plan_machine *p, int stages, int rows, double *bes
 {
     struct plan_machine_row row = {.replicas = p->ranks / stages};
     row.c = (struct pp_candidate){.stages = stages,
-                                  .microbatches = (p->batch / row.replicas + rows - 1) / rows};
+                                  .microbatches = (p->batch / row.replicas - 1) / rows + 1};
+    if (row.c.microbatches > MICROBATCHES_MAX)
+        return 0;
     for (int i = 0; i < p->n; i++)
         if (p->rows[i].c.stages == stages && p->rows[i].c.microbatches == row.c.microbatches)
             return 0;
@@ -145,7 +157,7 @@ static int search_between(struct plan_machine *p, int stages)
     const struct plan_machine_row *least = least_of(p, stages);
     if (!least || least->estimate > BETWEEN * least_of(p, 0)->estimate)
         return 0;
-    int m = least->c.microbatches, rows = (p->batch / least->replicas + m - 1) / m;
+    int m = least->c.microbatches, rows = (p->batch / least->replicas - 1) / m + 1;
     double best = least->estimate;
     for (int by = rows / 2; by > 0; by /= 2) {
         double before = best;
@@ -182,27 +194,34 @@ static void drop_same(struct plan_machine *p)
     p->n = kept;
 }
 
-/* The first rows whole, with better cuts; what then does not fit, or cannot run, is dropped. */
+/* A row whole, with a better cut, into its new place; one that then does not fit, or cannot run, is
+ * dropped. again: it has not fitted, and may compute more again. */
+static int try_whole(struct plan_machine *p, struct plan_machine_row row, bool again, double *left,
+                     int *kept)
+{
+    struct pp_best_spec spec = plan_machine_spec(p, &row, row.c.microbatches);
+    int rc = again ? pp_best_fit(&spec, p->costs, &row.c) : pp_best_try(&spec, p->costs, &row.c);
+    if (rc == 0 && row.c.peak_bytes <= p->memory && *left > 0)
+        rc = pp_best_refine(&spec, p->costs, &row.c, left);
+    if (rc == 0 && row.c.peak_bytes <= p->memory) {
+        PP_TRY(pp_best_explain(&spec, p->costs, &row.c, NULL));
+        row.estimate = row.c.time.step;
+        p->rows[(*kept)++] = row;
+    } else if (rc == 0) {
+        if (p->too_large == 0 || row.c.peak_bytes < p->smallest.c.peak_bytes)
+            p->smallest = row;
+        p->too_large += !again;
+    }
+    return rc == PP_ECONFIG ? 0 : rc;
+}
+
 static int refine(struct plan_machine *p)
 {
     int kept = 0;
     double left = 10 * CUTS;
-    for (int i = 0; i < p->n && kept < WHOLE; i++) {
-        struct plan_machine_row row = p->rows[i];
-        struct pp_best_spec spec = plan_machine_spec(p, &row, row.c.microbatches);
-        int rc = pp_best_try(&spec, p->costs, &row.c);
-        if (rc == 0 && row.c.peak_bytes <= p->memory && left > 0)
-            rc = pp_best_refine(&spec, p->costs, &row.c, &left);
-        if (rc == 0 && row.c.peak_bytes <= p->memory) {
-            PP_TRY(pp_best_explain(&spec, p->costs, &row.c, NULL));
-            row.estimate = row.c.time.step;
-            p->rows[kept++] = row;
-        } else if (rc == 0 &&
-                   (p->too_large++ == 0 || row.c.peak_bytes < p->smallest.c.peak_bytes)) {
-            p->smallest = row;
-        }
-        PP_TRY(rc == PP_ECONFIG ? 0 : rc);
-    }
+    for (int again = 0; again < 2 && kept == 0; again++)
+        for (int i = 0; i < p->n && kept < WHOLE && (!again || i < WHOLE); i++)
+            PP_TRY(try_whole(p, p->rows[i], again, &left, &kept));
     p->n = kept;
     if (kept > 1)
         qsort(p->rows, (size_t)kept, sizeof(*p->rows), by_estimate);
@@ -221,14 +240,16 @@ static int nothing_fits(struct plan_machine *p)
     if (p->too_large == 0)
         return pp_fail(PP_ECONFIG,
                        "%d ranks: no shape can run: stages divide the ranks, are at most "
-                       "the %d layers, and each replica has a sample of the %d",
-                       p->ranks, p->model->n_layers, p->batch);
+                       "the %d layers, and each of at most %d replicas has a sample of the %d",
+                       p->ranks, p->model->n_layers, REPLICAS_MAX, p->batch);
     struct pp_best_spec spec = plan_machine_spec(p, s, s->c.microbatches);
     PP_TRY(pp_best_try(&spec, p->costs, &s->c)); /* whole: its beginning may hold less */
     return pp_fail(
         PP_ECONFIG,
-        "nothing fits into %.4g GB a rank of %s: nearest is %s, %d stages x %d replicas, "
-        "with %.4g GB (--memory %zuk): use more ranks or a smaller batch (the largest layer alone "
+        "nothing fits into %.4g GB a rank of %s: the smallest found is %s, %d stages x %d "
+        "replicas, with %.4g GB (try --memory %zuk): use more ranks or a smaller batch (the "
+        "largest "
+        "layer alone "
         "has %.4g GB with its gradients and state; ppcli does not cut within layers)",
         (double)p->memory / 1e9, p->cluster.name, s->c.schedule, s->c.stages, s->replicas,
         (double)s->c.peak_bytes / 1e9, s->c.peak_bytes / 1000 + 1, (double)largest / 1e9);
@@ -251,10 +272,15 @@ static int find(struct plan_machine *p, const struct pp_cli_settings *settings)
             return pp_fail(PP_EUSAGE, "%s: --machine looks for it; give --stages or nothing",
                            settings->items[i].said);
     }
+    if (p->cfg->pipeline.slower.n > 0)
+        return pp_config_problem(p->cfg, "pipeline.slower",
+                                 "pipeline.slower: the ranks of a machine file are equally fast; "
+                                 "leave it out");
     int most = p->model->n_layers < PP_STAGES_MAX ? p->model->n_layers : PP_STAGES_MAX;
     for (int stages = 1; stages <= p->ranks && stages <= most; stages++) {
         bool wanted = !fixed || stages == p->cfg->pipeline.stages;
-        if (wanted && p->ranks % stages == 0 && p->ranks / stages <= p->batch)
+        int replicas = p->ranks / stages;
+        if (wanted && p->ranks % stages == 0 && replicas <= p->batch && replicas <= REPLICAS_MAX)
             PP_TRY(search_stages(p, stages));
     }
     for (int stages = 1; stages <= most; stages++)

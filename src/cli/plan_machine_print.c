@@ -5,6 +5,7 @@
 
 #include "ppcli/draw.h"
 #include "ppcli/io.h"
+#include "ppcli/text.h"
 #include "plan.h"
 
 #define DRAWN 20000 /* actions of a picture */
@@ -25,8 +26,8 @@ static void print_rows(const struct plan_machine *p, FILE *f)
     double units = units_of(p, &name) * p->batch, peak = c->peak[p->cfg->run.precision];
     double flops = pp_model_flops(p->model) * p->batch; /* nothing computed again */
     fprintf(f,
-            "%.3g parameters, %.3g %s a step, on %d ranks of %s: %.0f a host, %.1f GB each, %s "
-            "products at %.0f %% of %.4g Tflop/s\n%ld plans, %ld of them over %.1f GB a rank\n\n",
+            "%.3g parameters, %.3g %s a step, on %d ranks of %s: %.0f a host, %.3g GB each, %s "
+            "products at %.0f %% of %.4g Tflop/s\n%ld plans, %ld of them over %.3g GB a rank\n\n",
             (double)(p->model->n_floats - p->model->n_tied), units, name, p->ranks, c->name,
             c->ranks, (double)p->memory / 1e9, pp_precision_name(p->cfg->run.precision),
             100 * c->product, peak / 1e12, p->tried, p->too_large, (double)p->memory / 1e9);
@@ -87,18 +88,45 @@ static int print_timeline(const struct plan_machine *p, FILE *f)
     return pp_best_explain(&spec, p->costs, &c, NULL);
 }
 
+static void put(const char *text, FILE *f)
+{
+    for (; *text; text++)
+        if (*text == '&' || *text == '<')
+            fputs(*text == '&' ? "&amp;" : "&lt;", f);
+        else
+            fputc(*text, f);
+}
+
+static int print_pre(const struct plan_machine *p, FILE *f)
+{
+    PP_OWN_MEMORY char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    if (!out)
+        return pp_fail(PP_ERESOURCE, "plan: out of memory");
+    print_rows(p, out);
+    fputs("\nThe first as a config:\n", out);
+    int rc = print_section(p, out);
+    int closed = pp_text_close(out, &text, "plan");
+    PP_TRY(rc < 0 ? rc : closed);
+    fputs("<pre>", f);
+    put(text, f);
+    fputs("</pre>\n", f);
+    return 0;
+}
+
 static int print_page(const struct plan_machine *p, FILE *f)
 {
-    fprintf(
-        f,
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>%s, %d ranks</title>\n"
-        "<style>body{font:14px system-ui,sans-serif;margin:2em;color-scheme:light dark}"
-        "pre{overflow-x:auto}svg{max-width:none}</style>\n<h1>%d ranks of %s</h1>\n<pre>",
-        p->cluster.name, p->ranks, p->ranks, p->cluster.name);
-    print_rows(p, f);
-    fprintf(f, "</pre>\n<h2>The first as a config</h2>\n<pre>");
-    PP_TRY(print_section(p, f));
-    fprintf(f, "</pre>\n");
+    fputs("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>", f);
+    put(p->cluster.name, f);
+    fprintf(f,
+            ", %d ranks</title>\n"
+            "<style>body{font:14px system-ui,sans-serif;margin:2em;color-scheme:light dark}"
+            "pre{overflow-x:auto}svg{max-width:none}</style>\n<h1>%d ranks of ",
+            p->ranks, p->ranks);
+    put(p->cluster.name, f);
+    fputs("</h1>\n", f);
+    PP_TRY(print_pre(p, f));
     PP_TRY(print_timeline(p, f));
     fprintf(f, "</html>\n");
     return 0;

@@ -159,13 +159,25 @@ static int keep(struct search *s, const struct pp_candidate *c)
     return 0;
 }
 
+/* Is it one of "gpipe, naive"? */
+static bool names(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    while (strncmp(list, name, n) != 0 || (list[n] != ',' && list[n] != '\0')) {
+        list = strchr(list, ' ');
+        if (!list++)
+            return false;
+    }
+    return true;
+}
+
 /* Is it a row already, under another name? Then that row gets this name too. */
 static bool is_known(struct pp_best *b, const struct pp_candidate *c)
 {
     for (int i = 0; i < b->n; i++) {
         struct pp_candidate *o = &b->items[i];
         if (o->identity == c->identity && o->stages == c->stages) {
-            if (strcmp(o->schedule, c->schedule) != 0)
+            if (strcmp(o->schedule, c->schedule) != 0 && !names(o->also, c->schedule))
                 pp_text_add(o->also, sizeof(o->also), "%s%s", o->also[0] ? ", " : "", c->schedule);
             return true;
         }
@@ -199,7 +211,7 @@ static int try_shape(struct search *s, struct pp_candidate *c)
         s->best->limited = s->best->limited || over;
         more = over && !slow && now.cap > 1;
         if (over && spec->recompute && !slow)
-            tried = best_fit(spec, s->costs, &now);
+            tried = pp_best_fit(spec, s->costs, &now);
         if (tried == PP_ERESOURCE)
             return tried;
         bool better = now.over ? now.peak_bytes < c->peak_bytes : now.time.step < c->time.step;
@@ -420,12 +432,13 @@ static int refine(struct search *s)
 static int as_is(struct search *s)
 {
     const struct pp_config *cfg = s->spec->cfg;
-    int ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
+    int stages = s->spec->own_stages > 0 ? s->spec->own_stages : cfg->pipeline.stages;
+    int ranks = stages * cfg->pipeline.replicas;
     const struct pp_schedule_ops *ops = pp_schedule_find(cfg->pipeline.schedule);
     struct pp_candidate *c = &s->best->as_is;
     if (!ops || (s->costs->host && ranks > s->costs->n_hosts)) /* auto, or a table */
         return 0;
-    *c = (struct pp_candidate){.stages = cfg->pipeline.stages,
+    *c = (struct pp_candidate){.stages = stages,
                                .microbatches = cfg->pipeline.microbatches,
                                .assignment = cfg->pipeline.assignment};
     c->chunks = cfg->pipeline.chunks > 0 ? cfg->pipeline.chunks : pp_schedule_default_chunks(ops);

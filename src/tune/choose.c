@@ -166,7 +166,7 @@ static int choose_with(const struct pp_best_spec *spec, const struct pp_costs *c
     if (rc == 0 && open_cut(cfg))
         rc = pp_best_refine(spec, costs, c, &left);
     if (rc == 0 && spec->recompute && c->over)
-        rc = best_fit(spec, costs, c);
+        rc = pp_best_fit(spec, costs, c);
     return rc == PP_ECONFIG ? 0 : rc; /* for the layout to say, with its key */
 }
 

@@ -101,7 +101,8 @@ static int fit_chunks(const struct pp_best_spec *spec, const struct pp_costs *co
     return 0;
 }
 
-int best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c)
+int pp_best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                struct pp_candidate *c)
 {
     return pp_schedule_fits(c->schedule) ? fit_chunks(spec, costs, c) : fit_ranks(spec, costs, c);
 }
@@ -285,7 +286,7 @@ int pp_best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs
     if (rc == 0 && t->better) {
         t->was = *c;
         *c = t->c;
-        rc = fits && c->recompute ? best_fit(spec, costs, c) : pp_best_try(spec, costs, c);
+        rc = fits && c->recompute ? pp_best_fit(spec, costs, c) : pp_best_try(spec, costs, c);
         /* an order that is made for costs is another one on another cut, and may be worse */
         if (rc == 0 && !t->was.over && (c->over || c->time.step > t->was.time.step))
             *c = t->was;

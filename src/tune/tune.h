@@ -29,10 +29,6 @@ int best_peaks(const struct pp_layout *l, size_t *peaks, size_t *most);
 int best_predict(const struct pp_best_spec *spec, const struct pp_costs *costs,
                  const struct pp_layout *l, double enough, bool explain, struct pp_prediction *out);
 
-/* Of an evaluated candidate that holds more than spec->memory: recompute the chunks of each rank that
- * take least time and make it fit, and evaluate. Where nothing fits: what holds least. */
-int best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c);
-
 /* For qsort(): the better candidate first. */
 int best_compare(const void *a, const void *b);
 

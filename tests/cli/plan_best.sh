@@ -20,6 +20,12 @@ same "$(grep -c '^as is       2 1f1b  ' "$folder/out")" 1
 same "$(grep -c '^this config: [0-9.]* ms; best: [0-9.]* ms, [0-9]* % faster$' "$folder/out")" 1
 same "$(grep -c '^assignment = 0.* | .*6$' "$folder/out")" 1
 
+begin "the row of the config is its own, whatever --stages lists"
+run plan "$folder/net.ini" --best --stages 1,2
+code_is 0
+same "$(grep -c '^as is       2 1f1b  ' "$folder/out")" 1
+run plan "$folder/net.ini" --best
+
 begin "the lines of the winner can be trained with"
 sed -n '/^\[pipeline\]/,$p' "$folder/out" >"$folder/winner"
 together=$(awk '$1 == 1 { print $6 }' "$folder/out")

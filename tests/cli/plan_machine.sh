@@ -33,6 +33,11 @@ out_has "$(sed -n 's/^schedule = //p' "$folder/winner"), stages 2"
 for word in '</svg>' '[pipeline]' 'MFU' '</html>'; do
     has "$folder/page.html" "$word" || complain "the page has no $word"
 done
+cp "$("$PPCLI" plan "$folder/net.ini" --machine laptop 2>&1 >/dev/null | sed -n 's/^machine: //p')" "$folder/a&b<c>.ini"
+run plan "$folder/net.ini" --machine "$folder/a&b<c>.ini" --html "$folder/named.html"
+code_is 0
+same "$(grep -c 'a&b<' "$folder/named.html")" 0
+same "$(grep -c 'a&amp;b&lt;c>' "$folder/named.html")" 3
 
 begin "the table: best first, stages times replicas are the ranks, within the memory"
 run plan "$folder/net.ini" --machine laptop
@@ -98,13 +103,24 @@ err_has 'nothing fits into'
 begin "what fits nowhere: the nearest, in one line"
 run plan llama-70b.ini --machine laptop --set run.precision=f32
 code_is 78
-err_has 'nothing fits into 4 GB a rank of laptop: nearest is '
+err_has 'nothing fits into 4 GB a rank of laptop: the smallest found is '
 err_has 'does not cut within layers'
 run plan "$folder/net.ini" --machine laptop --memory 1k
 code_is 78
 err_has 'nothing fits into 1e-06 GB'
-run plan "$folder/net.ini" --machine laptop --memory "$(sed -n 's/.*(--memory \([0-9]*k\)).*/\1/p' "$folder/err")"
+run plan "$folder/net.ini" --machine laptop --memory "$(sed -n 's/.*(try --memory \([0-9]*k\)).*/\1/p' "$folder/err")"
 code_is 0
+
+begin "what the keys do not allow is not proposed"
+run plan "$folder/net.ini" --machine 4xa40-ethernet --ranks 2048 --stages 1 --set train.batch_size=4096 --set data.train_samples=4096
+code_is 78
+err_has 'each of at most 1024 replicas has a sample of the 4096'
+run plan "$folder/net.ini" --machine laptop --ranks 1 --set train.batch_size=1Gi --set data.train_samples=1Gi
+code_is 78
+err_has 'nothing fits into 4 GB'
+run plan "$folder/net.ini" --machine laptop --set 'pipeline.slower=1 1.5'
+code_is 78
+err_has 'the ranks of a machine file are equally fast'
 
 begin "a machine that cannot be is refused"
 run plan llama-70b.ini --machine laptop
