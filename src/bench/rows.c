@@ -120,6 +120,8 @@ int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int pr
     row->cfg->source = NULL; /* what is wrong with a row is its own affair */
     take_over(row, cfg);
     choose_launch(row, processes);
+    row->cfg->train.epochs = EPOCHS; /* of what is skipped, too: no column tells it apart */
+    row->cfg->train.max_steps = 0;
     if (row->skipped[0])
         return 0;
     PP_TRY(bench_shorten(row->cfg));

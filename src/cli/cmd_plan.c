@@ -24,6 +24,8 @@ static int print_csv(const struct pp_drawing *d, FILE *f)
 {
     const struct pp_schedule_ops *schedule = d->plan->schedule;
     bool published = d->plan->geometry.coalesce <= 1;
+    for (int s = 0; s < d->plan->n_virtual; s++)
+        published = published && !pp_plan_recomputes(d->plan, s);
     return schedule && schedule->descends && published
                ? pp_schedule_print_csv(schedule, &d->plan->geometry, f)
                : pp_plan_print_csv(d->plan, f);
@@ -113,7 +115,8 @@ int cmd_plan(int argc, char **argv)
         {"format", 0, PP_CLI_CHOICE, &number, FORMATS, "what to print"},
         {"best", 0, PP_CLI_FLAG, &how.best, NULL,
          "measure this machine and rank all ways to run CONFIG"},
-        {"memory", 0, PP_CLI_STRING, &how.memory, "BYTES", "--best: memory a rank may take (4Gi)"},
+        {"memory", 0, PP_CLI_STRING, &how.memory, "BYTES",
+         "--best, --machine: memory a rank may take (4Gi)"},
         {"machine", 0, PP_CLI_STRING, &there.machine, "FILE",
          "rank all ways to run CONFIG on the machine of a machine file"},
         {"ranks", 0, PP_CLI_INT, &there.ranks, "N", "--machine: ranks there; those of one host"},

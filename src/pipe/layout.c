@@ -163,8 +163,11 @@ static int split_plans(struct pp_layout *l, enum pp_plan_kind kind, int n)
         PP_TRY(pp_loader_shape(n, l->cfg->train.batch_size, l->replicas, d,
                                l->cfg->pipeline.microbatches, &ld));
         raise_to(&l->max_rows, pp_loader_max_rows(&ld));
-        bool full = pp_loader_batch_rows(&ld, 0) == ld.batch_size;
-        PP_TRY(need_plan(l, kind, pp_loader_microbatches(&ld, 0), full));
+        int rows = pp_loader_batch_rows(&ld, 0), m = pp_loader_microbatches(&ld, 0);
+        int rc = need_plan(l, kind, m, true);
+        if (rc == PP_ECONFIG && rows < ld.batch_size)
+            return pp_error_context("a batch of %d, all samples there are", rows);
+        PP_TRY(rc);
         PP_TRY(need_plan(l, kind, pp_loader_microbatches(&ld, pp_loader_steps(&ld) - 1), false));
     }
     return 0;
@@ -304,7 +307,8 @@ static int find_shape(struct pp_layout *l)
     if (is_table(cfg))
         return open_table(l);
     const struct pp_schedule_ops *schedule = pp_schedule_find(cfg->pipeline.schedule);
-    pp_assert(schedule); /* the option table refuses unknown names */
+    if (!schedule) /* the option table refuses unknown names */
+        return pp_fail(PP_ECONFIG, "auto is for what measures; name a schedule here");
     l->placement = schedule->placement;
     l->chunks =
         cfg->pipeline.chunks > 0 ? cfg->pipeline.chunks : pp_schedule_default_chunks(schedule);

@@ -50,8 +50,7 @@ int pp_bubble_ideal(const struct pp_plan *plan, double *out)
     PP_TAKE(double, arrays, 3 * plan->n_virtual);
     pp_sim_textbook(plan, arrays, &costs);
     PP_TRY(pp_sim_run(plan, &costs, false, &res));
-    /* all ranks work equally long */
-    *out = (res.makespan - res.work[0]) / res.makespan;
+    *out = res.bubble;
     return 0;
 }
 

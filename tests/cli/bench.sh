@@ -118,6 +118,13 @@ bench --microbatches 4,64
 code_is 0
 out_has 'skipped: row 2 (stages 2, 1f1b, micro-batches 64): '
 out_has 'pipeline.microbatches'
+bench --schedule 1f1b,nonsense
+code_is 0
+same "$(grep -c '| skipped |$' "$folder/out")" 1
+out_lacks '| epochs'
+run bench "$folder/net.ini" --time 0.01 --repeat 1 --no-ceilings --schedule auto
+code_is 0
+same "$(grep -c '| ok  *|$' "$folder/out")" 1
 
 begin "nothing that can run is 78"
 bench --stages 9,10

@@ -151,6 +151,27 @@ run plan synthetic.ini --stages 2 --schedule gpipe --format json
 code_is 0
 json_ok "d['stages'] == 2 and d['schedule'] == 'gpipe'"
 
+begin "what a config leaves open is chosen, as explain and train do"
+run plan synthetic.ini --stages 2 --schedule auto
+code_is 0
+err_has 'schedule auto: '
+run plan synthetic.ini --stages 2 --schedule 1f1b-eager
+code_is 0
+err_has '1f1b-eager: k = '
+
+begin "a schedule that all samples together are too few for is refused, not replaced"
+run plan synthetic.ini --stages 4 --schedule dualpipev --set data.train_samples=6 --set train.batch_size=8 --microbatches 8 \
+    --set 'model.sizes=784 8*7 10'
+code_is 78
+err_has 'a batch of 6, all samples there are: schedule dualpipev: needs at least two micro-batches per stage'
+
+begin "the ideal bubble of explain is that of the plan, also where some is recomputed"
+for schedule in 1f1b zb-h1 interleaved; do
+    run explain synthetic.ini --stages 2 --schedule $schedule --set pipeline.recompute=all
+    same "$(sed -n 's/.*ideal bubble \([0-9.]* %\);.*/\1/p' "$folder/out")" \
+        "$(sed -n 's/^makespan .*, bubble \([0-9.]* %\)$/\1/p' "$folder/out")"
+done
+
 begin "a config's memory is what explain says"
 run explain synthetic.ini --format json
 if command -v python3 >/dev/null 2>&1; then

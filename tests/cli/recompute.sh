@@ -151,6 +151,11 @@ done
 run plan --schedule 1f1b --stages 4 --microbatches 8 --recompute 1,3 --format csv
 out_lacks '0R'
 out_has '1R'
+run plan --schedule looped-bfs --stages 2 --microbatches 4 --recompute all --format csv
+out_has ',0R0,'
+cp "$folder/out" read.csv
+run plan --csv read.csv
+out_has 'makespan 17,'
 run plan --schedule 1f1b --stages 4 --microbatches 8 --recompute all
 out_has 'makespan 39,'
 run plan --schedule v-min --stages 4 --microbatches 8 --recompute all # 37.5 with R right before I
@@ -201,8 +206,8 @@ run train gpt.ini --set "pipeline.recompute=auto h.1"
 code_is 78
 err_has "no layer is named 'auto'"
 run plan gpt.ini --recompute auto
-code_is 78
-err_has 'pipeline.recompute: auto is for train, bench and explain'
+code_is 0
+err_has 'recompute auto: off; a rank holds'
 run train gpt.ini --stages 2 --set pipeline.recompute=auto --set run.memory=1k
 code_is 69
 err_has 'run.memory = 1000: a rank holds at least '
