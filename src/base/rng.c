@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdbool.h>
-#include <string.h>
 
 #define M0 0xD2511F53u
 #define M1 0xCD9E8D57u

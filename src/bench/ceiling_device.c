@@ -4,7 +4,6 @@
  * makes these calls. Times are the device's, between two marks; where ops are done when they return
  * they are the host's.
  */
-#include <string.h>
 
 #include "ppcli/bench.h"
 #include "ppcli/median.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli verify: is every byte of these checkpoints what was written? */
 #include <inttypes.h>
-#include <string.h>
 
 #include "ppcli/checkpoint.h"
 #include "ppcli/mem.h"

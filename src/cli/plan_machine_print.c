@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What plan --machine found: a table, and a page with a picture of the best. */
 #include <math.h>
-#include <string.h>
 
 #include "ppcli/draw.h"
 #include "ppcli/io.h"

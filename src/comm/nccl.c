@@ -26,8 +26,6 @@
  */
 #include "nccl_impl.h"
 
-#include <string.h>
-
 #include "ppcli/devices.h"
 
 /* ---- messages */

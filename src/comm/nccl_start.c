@@ -7,7 +7,6 @@
 #include "nccl_impl.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "ppcli/devices.h"

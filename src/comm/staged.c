@@ -12,8 +12,6 @@
  */
 #include "impl.h"
 
-#include <string.h>
-
 #include "ppcli/backend.h"
 #include "ppcli/mem.h"
 

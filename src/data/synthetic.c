@@ -9,7 +9,6 @@
  *   noise[r][j]     = byte j of row r of stream ("synthetic:train" or "synthetic:test", 0)
  *   image[r][j]     = (prototype[r mod classes][j] + noise[r][j] + 1) / 2
  */
-#include <string.h>
 
 #include <zlib.h>
 

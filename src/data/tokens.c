@@ -5,7 +5,6 @@
  * memory: they are mapped, never read whole, and each window's tokens are checked when it is used.
  */
 #include <inttypes.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

@@ -11,8 +11,6 @@
  */
 #include "chunk.h"
 
-#include <string.h>
-
 /* Rows start wherever they start, but every array starts on a PP_ALIGN boundary. */
 static size_t aligned(size_t floats)
 {

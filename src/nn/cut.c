@@ -154,10 +154,11 @@ int pp_recompute_stages(const struct pp_model *m, const char *text, int n, const
     static const char key[] = "pipeline.recompute";
     bool number, all = strcmp(text, "all") == 0;
     if (strcmp(text, "auto") == 0) {
-        return pp_fail(PP_ECONFIG,
-                       "%s: auto is for commands that measure; write off, all or layers (ppcli plan "
-                       "CONFIG --best finds them)",
-                       key);
+        return pp_fail(
+            PP_ECONFIG,
+            "%s: auto is for commands that measure; write off, all or layers (ppcli plan "
+            "CONFIG --best finds them)",
+            key);
     }
     for (int s = 0; s < n; s++)
         out[s] = all;

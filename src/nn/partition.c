@@ -9,7 +9,6 @@
 #include "nn.h"
 
 #include <math.h>
-#include <string.h>
 
 struct cut {
     int n, k;            /* layers, pieces; 1 <= k <= n */

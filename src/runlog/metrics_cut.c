@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Prepares metrics.jsonl for a resumed run: removes the records of steps that will be repeated. */
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/io.h"

@@ -6,7 +6,6 @@
  */
 
 #include <fcntl.h>
-#include <string.h>
 
 #include "parts.h"
 #include "ppcli/log.h"

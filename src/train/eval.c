@@ -3,7 +3,6 @@
 #include "ppcli/train.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ppcli/err.h"
 #include "ppcli/io.h"

@@ -5,8 +5,6 @@
  */
 #include "rank.h"
 
-#include <string.h>
-
 /* This process's device for the index-th of `ranks` ranks of its machine. Local. */
 static int take(const struct pp_run *run, const struct pp_device *devices, int n, int index,
                 int ranks, struct pp_seat *out)

@@ -6,7 +6,6 @@
 #include "tune.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "ppcli/median.h"
 

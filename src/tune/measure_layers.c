@@ -9,8 +9,6 @@
  */
 #include "tune.h"
 
-#include <string.h>
-
 #include "ppcli/median.h"
 
 enum {

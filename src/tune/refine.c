@@ -7,8 +7,6 @@
  */
 #include "tune.h"
 
-#include <string.h>
-
 enum {
     SETS_CHUNKS = 4, /* up to here all subsets of a rank's chunks are tried */
     LET_GO = 16,     /* up to here fit_chunks() looks at them one by one, else at quarters */

@@ -4,7 +4,6 @@
  * enqueues and returns; memory, plans and choices are made when a shape is first seen, so that a
  * step of known shapes allocates nothing and waits for nothing.
  */
-#include <string.h>
 
 #include "ppcli/mem.h"
 #include "plan.h"

@@ -7,7 +7,6 @@
 #include "cuda_impl.h"
 
 #include <pthread.h>
-#include <string.h>
 
 #include <cuda.h>
 

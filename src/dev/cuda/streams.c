@@ -2,7 +2,6 @@
 /* Marks are events, captures become executable graphs, ranges are NVTX's. */
 #include "cuda_impl.h"
 
-#include <math.h>
 #include <stdatomic.h>
 #include <nvtx3/nvToolsExt.h>
 

@@ -6,7 +6,6 @@
  */
 
 #include <math.h>
-#include <string.h>
 
 #include "plain.h"
 

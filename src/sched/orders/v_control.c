@@ -7,8 +7,6 @@
  */
 #include "orders.h"
 
-#include <string.h>
-
 #include "ppcli/mem.h"
 
 struct control {
