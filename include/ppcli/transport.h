@@ -305,6 +305,9 @@ int pp_transport_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout
 int pp_transport_agree(struct pp_transport *tp, int rc);
 int pp_transport_barrier(struct pp_transport *tp);
 
+/* Collective: agree(rc), then rank 0's data on every rank. */
+int pp_transport_from_first(struct pp_transport *tp, int rc, void *data, size_t bytes);
+
 /*
  * A vote in two steps, so that nobody waits who does not need the outcome yet. Collective: each
  * rank posts once and later waits once, with pairwise calls at most in between, and so on for the

@@ -183,12 +183,7 @@ static int share_steps(struct bench *b, int rc, int64_t *steps)
 {
     if (!b->world)
         return rc;
-    PP_OWN_MEMORY int64_t *all = pp_alloc((size_t)b->world->size, sizeof(*all));
-    PP_TRY(pp_transport_agree(b->world, rc == 0 && !all ? PP_ERESOURCE : rc));
-    pp_assert(all != NULL); /* or this rank had not agreed */
-    PP_TRY(pp_transport_allgather(b->world, steps, sizeof(*steps), all));
-    *steps = all[0];
-    return 0;
+    return pp_transport_from_first(b->world, rc, steps, sizeof(*steps));
 }
 
 static void set_steps(struct pp_bench_row *row, int batch, int64_t warmup, int64_t steps)

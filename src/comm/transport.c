@@ -190,6 +190,14 @@ int pp_transport_agree(struct pp_transport *tp, int rc)
     return 0;
 }
 
+int pp_transport_from_first(struct pp_transport *tp, int rc, void *data, size_t bytes)
+{
+    PP_TRY(pp_transport_agree(tp, rc));
+    for (int r = 1; r < tp->size && tp->rank == 0; r++)
+        PP_TRY(pp_transport_send(tp, r, data, bytes));
+    return tp->rank == 0 ? 0 : pp_transport_recv(tp, 0, data, bytes);
+}
+
 /* ---- memory of a device */
 
 int pp_transport_bind(struct pp_transport *tp, struct pp_backend *be)

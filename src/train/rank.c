@@ -100,17 +100,11 @@ static int compare_data(struct trainer *tr)
 /* Collective: rank 0 decides where the run begins and makes the run folder, all learn of it. */
 static int begin(struct trainer *tr)
 {
-    const struct pp_run *run = tr->run;
     if (!tr->spec->options->work)
         PP_TRY(copies_find(tr));
     int rc = tr->spec->rank == 0 ? resume_begin(tr, &tr->begin) : 0;
     tr->begin.locked_ns = tr->lock.since_ns;
-    PP_TRY(pp_transport_agree(tr->tp, rc));
-    if (tr->spec->rank != 0)
-        PP_TRY(pp_transport_recv(tr->tp, 0, &tr->begin, sizeof(tr->begin)));
-    else
-        for (int r = 1; r < run->layout->ranks; r++)
-            PP_TRY(pp_transport_send(tr->tp, r, &tr->begin, sizeof(tr->begin)));
+    PP_TRY(pp_transport_from_first(tr->tp, rc, &tr->begin, sizeof(tr->begin)));
     tr->dir = tr->begin.dir;
     return tr->spec->options->work ? 0 : copies_begin(tr);
 }

@@ -408,11 +408,7 @@ int resume_rewind(struct trainer *tr, int64_t *out_step)
     struct back b;
     memset(&b, 0, sizeof(b));
     int rc = tr->spec->rank == 0 ? find_newest(tr, &b) : 0;
-    PP_TRY(pp_transport_agree(tr->tp, rc));
-    for (int r = 1; r < tr->tp->size && tr->spec->rank == 0; r++)
-        PP_TRY(pp_transport_send(tr->tp, r, &b, sizeof(b)));
-    if (tr->spec->rank != 0)
-        PP_TRY(pp_transport_recv(tr->tp, 0, &b, sizeof(b)));
+    PP_TRY(pp_transport_from_first(tr->tp, rc, &b, sizeof(b)));
     PP_TRY(copies_give(tr, b.from, -1));
     PP_TRY(pp_transport_agree(tr->tp, read_back(tr, &b)));
     *out_step = b.step;

@@ -160,13 +160,10 @@ static int listen_here(struct pp_world *w, double timeout)
         several |= strcmp(all[r], mine) != 0;
     if (!several)
         return 0;
-    PP_TRY(pp_transport_agree(w->tp,
-                              w->tp->rank == 0 ? pp_listener_open(size, 0, 0, &w->listener) : 0));
-    snprintf(address, sizeof(address), "%s", pp_listener_address(w->listener));
-    for (int r = 1; r < size && w->tp->rank == 0; r++)
-        PP_TRY(pp_transport_send(w->tp, r, address, sizeof(address)));
-    if (w->tp->rank != 0)
-        PP_TRY(pp_transport_recv(w->tp, 0, address, sizeof(address)));
+    int rc = w->tp->rank == 0 ? pp_listener_open(size, 0, 0, &w->listener) : 0;
+    if (rc == 0)
+        snprintf(address, sizeof(address), "%s", pp_listener_address(w->listener));
+    PP_TRY(pp_transport_from_first(w->tp, rc, address, sizeof(address)));
     return pp_transport_agree(w->tp,
                               pp_pulse_open(address, w->tp->rank, timeout, false, &w->pulse));
 }

@@ -317,17 +317,6 @@ static int take_over(struct pp_config *cfg, const struct choice *c)
     return c->ranges[0] ? pp_config_choose(cfg, "pipeline.assignment", c->ranges) : 0;
 }
 
-/* Collective: rank 0's choice on every rank. */
-static int share(struct pp_transport *tp, int rc, struct choice *c)
-{
-    PP_OWN_MEMORY struct choice *all = pp_alloc((size_t)tp->size, sizeof(*all));
-    PP_TRY(pp_transport_agree(tp, rc == 0 && !all ? PP_ERESOURCE : rc));
-    pp_assert(c != NULL && all != NULL); /* or this rank had not agreed */
-    PP_TRY(pp_transport_allgather(tp, c, sizeof(*c), all));
-    *c = all[0];
-    return 0;
-}
-
 bool pp_choose_wanted(const struct pp_config *cfg)
 {
     return open_schedule(cfg) || open_cut(cfg) || open_eager(cfg) || open_again(cfg);
@@ -347,7 +336,7 @@ int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport 
     if (rc == 0 && c && (!tp || tp->rank == 0))
         rc = choose(cfg, need, tp ? &links : NULL, c);
     pp_free(links.host);
-    PP_TRY(tp ? share(tp, rc, c) : rc);
+    PP_TRY(tp ? pp_transport_from_first(tp, rc, c, sizeof(*c)) : rc);
     pp_assert(c != NULL); /* or rc were a failure */
     return take_over(cfg, c);
 }

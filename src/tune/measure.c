@@ -47,11 +47,10 @@ static void classify(struct measurement *m)
     const struct pp_model *model = m->spec->model;
     for (int i = 0; i < model->n_layers; i++) {
         int c = 0;
-        while (c < m->n_classes && !same_shape(model, m->classes[c].layer, &model->layers[i]))
+        while (c < m->n_classes && !same_shape(model, m->classes[c], &model->layers[i]))
             c++;
         if (c == m->n_classes)
-            m->classes[m->n_classes++].layer = &model->layers[i];
-        m->classes[c].n++;
+            m->classes[m->n_classes++] = &model->layers[i];
         m->class_of[i] = c;
     }
 }
@@ -218,7 +217,7 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     PP_TRY(rc);
     m.deadline_ns = start + (uint64_t)(spec->seconds * 1e9);
     m.visit_ns = (uint64_t)(spec->seconds * 0.25e9 / (spec->n_sizes + 1));
-    PP_TAKE(struct layer_class, classes, n);
+    PP_TAKE(const struct pp_layer *, classes, n);
     PP_TAKE(int, numbers, n + 2 * m.workers);
     PP_TAKE(struct worker, workers, m.workers);
     m.classes = classes;

@@ -52,15 +52,9 @@ void costs_stage(const struct pp_costs *c, int first, int last, int rows, int k,
  * measure_link.c are what they do.
  */
 
-/* Layers of equal shape. */
-struct layer_class {
-    const struct pp_layer *layer; /* one of them */
-    int n;                        /* how many there are */
-};
-
 struct measurement {
     const struct pp_measure_spec *spec;
-    struct layer_class *classes;
+    const struct pp_layer **classes; /* [n_classes] one of each shape */
     int n_classes;
     int *class_of;     /* [n_layers] */
     int *first, *last; /* [workers] layers of each worker */
