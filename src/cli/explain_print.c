@@ -243,7 +243,7 @@ static int print_schedule(const struct explained *e)
     printf(
         "\nschedule %s: %d stages, %d micro-batches of at most %d samples, ideal bubble %.1f %%; "
         "proved free of deadlock\n",
-        cfg->pipeline.schedule, l->stages, l->plans[0].m, l->max_rows, e->ideal * 100);
+        pp_layout_schedule(l), l->stages, l->plans[0].m, l->max_rows, e->ideal * 100);
     char text[PP_BUBBLE_TEXT_MAX];
     printf("bubble, if time follows flops and hand-overs are free: %s\n",
            pp_bubble_text(&e->bubble, text));

@@ -105,6 +105,33 @@ static int build_for_training(struct pp_layout *l, const struct pp_geometry *g, 
     return 0;
 }
 
+static struct pp_geometry geometry_of(const struct pp_layout *l, enum pp_plan_kind kind, int m)
+{
+    const struct pp_config *cfg = l->cfg;
+    return (struct pp_geometry){.stages = l->stages,
+                                .chunks = l->chunks,
+                                .microbatches = m,
+                                .coalesce = kind == PP_PLAN_TRAIN ? l->coalesce : 0,
+                                .group = cfg->pipeline.group,
+                                .ticks = cfg->pipeline.costs.n > 0 ? cfg->pipeline.costs.at : NULL,
+                                .eager = cfg->pipeline.eager,
+                                .again = l->again,
+                                .memory_cap = cfg->pipeline.memory_cap};
+}
+
+/* Is the schedule legal for as many micro-batches as the config says? */
+static bool is_legal(const struct pp_layout *l)
+{
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
+    int m = l->cfg->pipeline.microbatches;
+    struct pp_geometry g = geometry_of(l, PP_PLAN_TRAIN, m);
+    if (is_table(l->cfg))
+        return l->table && l->table->geometry.microbatches == m;
+    bool legal = pp_plan_build(l->cfg->pipeline.schedule, &g, &plan) == 0;
+    pp_error_clear();
+    return legal;
+}
+
 /* Build the plan for m micro-batches unless it is there, and take its slot counts into account.
  * full: of a whole batch, which must obey the schedule's rule. */
 static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool full)
@@ -114,16 +141,7 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
     for (int i = 0; i < l->n_plans; i++)
         if (l->plans[i].kind == kind && l->plans[i].m == m)
             return 0;
-    struct pp_geometry g = {.stages = l->stages,
-                            .chunks = l->chunks,
-                            .microbatches = m,
-                            .coalesce = kind == PP_PLAN_TRAIN ? l->coalesce : 0,
-                            .group = l->cfg->pipeline.group,
-                            .ticks =
-                                l->cfg->pipeline.costs.n > 0 ? l->cfg->pipeline.costs.at : NULL,
-                            .eager = l->cfg->pipeline.eager,
-                            .again = l->again,
-                            .memory_cap = l->cfg->pipeline.memory_cap};
+    struct pp_geometry g = geometry_of(l, kind, m);
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     if (kind == PP_PLAN_EVAL) {
         PP_TRY(pp_plan_build_eval(&g, l->placement, &plan));
@@ -155,7 +173,7 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
 }
 
 /* The plans of one split: every replica's first and last batch. The first is a whole one, unless
- * there are fewer samples. */
+ * there are fewer samples, which may have another order if the schedule has one for whole batches. */
 static int split_plans(struct pp_layout *l, enum pp_plan_kind kind, int n)
 {
     for (int d = 0; d < l->replicas; d++) {
@@ -163,11 +181,9 @@ static int split_plans(struct pp_layout *l, enum pp_plan_kind kind, int n)
         PP_TRY(pp_loader_shape(n, l->cfg->train.batch_size, l->replicas, d,
                                l->cfg->pipeline.microbatches, &ld));
         raise_to(&l->max_rows, pp_loader_max_rows(&ld));
-        int rows = pp_loader_batch_rows(&ld, 0), m = pp_loader_microbatches(&ld, 0);
-        int rc = need_plan(l, kind, m, true);
-        if (rc == PP_ECONFIG && rows < ld.batch_size)
-            return pp_error_context("a batch of %d, all samples there are", rows);
-        PP_TRY(rc);
+        bool full = pp_loader_batch_rows(&ld, 0) == ld.batch_size;
+        full = full || kind == PP_PLAN_EVAL || !is_legal(l);
+        PP_TRY(need_plan(l, kind, pp_loader_microbatches(&ld, 0), full));
         PP_TRY(need_plan(l, kind, pp_loader_microbatches(&ld, pp_loader_steps(&ld) - 1), false));
     }
     return 0;
@@ -313,6 +329,12 @@ static int find_shape(struct pp_layout *l)
     l->chunks =
         cfg->pipeline.chunks > 0 ? cfg->pipeline.chunks : pp_schedule_default_chunks(schedule);
     return 0;
+}
+
+const char *pp_layout_schedule(const struct pp_layout *layout)
+{
+    const struct pp_schedule_ops *schedule = layout->plans[0].plan->schedule;
+    return schedule ? pp_schedule_name(schedule) : layout->cfg->pipeline.schedule;
 }
 
 static int stage_of_param(const struct pp_layout *l, int param)

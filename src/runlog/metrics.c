@@ -169,7 +169,7 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be)
                 cfg->data.dataset);
     pp_log_info("%d stage%s x %d replica%s as %s, schedule %s, %d micro-batch%s of %d samples; %s",
                 l->stages, l->stages == 1 ? "" : "s", l->replicas, l->replicas == 1 ? "" : "s",
-                m->run->mpi ? "MPI processes" : "threads", cfg->pipeline.schedule, l->plans[0].m,
+                m->run->mpi ? "MPI processes" : "threads", pp_layout_schedule(l), l->plans[0].m,
                 l->plans[0].m == 1 ? "" : "es", l->max_rows, be->description);
     seats_announce(m->run, m->from.graphs);
     if (!cfg->train.exact && l->coalesce > 1) {

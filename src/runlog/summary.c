@@ -159,7 +159,7 @@ static void print_bubble(const struct pp_run *run, const struct pp_summary *s, F
     char text[PP_BUBBLE_TEXT_MAX];
     fprintf(f, "bubble           %s\n", pp_bubble_text(&s->bubble, text));
     fprintf(f, "ideal bubble     %.1f %% (%s, stages %d, micro-batches %d)\n",
-            s->bubble_ideal * 100, run->cfg->pipeline.schedule, run->cfg->pipeline.stages,
+            s->bubble_ideal * 100, pp_layout_schedule(run->layout), run->cfg->pipeline.stages,
             run->layout->plans[0].m);
     if (s->bubble.idle < s->bubble_ideal - 0.0005) {
         fprintf(

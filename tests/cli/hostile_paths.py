@@ -134,7 +134,7 @@ class Places:
             f.write(b'{"architectures": ["GPT2LMHeadModel"], "n_layer": 1, "n_head": 1, "n_embd": 4,'
                     b' "n_positions": 4, "vocab_size": 5}')
         with open(gpt, 'wb') as f:
-            f.write(b'[data]\ndataset = synthetic\ntrain_samples = 4\n[train]\nbatch_size = 4\n')
+            f.write(b'[data]\ndataset = synthetic-tokens\ntrain_samples = 4\n[train]\nbatch_size = 4\n')
         gpt_run = os.path.join(here, b'gpt-run')
         subprocess.run([ppcli, b'train', gpt, b'-q', b'--max-steps=1', b'--dir', gpt_run, b'--set',
                         b'model.from=' + theirs], check=True, capture_output=True)

@@ -159,11 +159,15 @@ run plan synthetic.ini --stages 2 --schedule 1f1b-eager
 code_is 0
 err_has '1f1b-eager: k = '
 
-begin "a schedule that all samples together are too few for is refused, not replaced"
-run plan synthetic.ini --stages 4 --schedule dualpipev --set data.train_samples=6 --set train.batch_size=8 --microbatches 8 \
-    --set 'model.sizes=784 8*7 10'
+begin "a schedule that is not legal is not replaced because there are fewer samples than a batch has"
+config "$folder/few.ini" data.dataset=synthetic data.train_samples=6 'model.sizes=20 8*7 10' pipeline.stages=2 \
+    pipeline.microbatches=8 train.batch_size=8
+run explain "$folder/few.ini" --schedule gpipe --set pipeline.chunks=2
 code_is 78
-err_has 'a batch of 6, all samples there are: schedule dualpipev: needs at least two micro-batches per stage'
+err_has 'gpipe keeps 1 chunk per rank, not 2'
+run explain "$folder/few.ini" --schedule dualpipev --set data.train_samples=3
+code_is 0
+out_has 'schedule zb-v: 2 stages, 3 micro-batches'
 
 begin "the ideal bubble of explain is that of the plan, also where some is recomputed"
 for schedule in 1f1b zb-h1 interleaved; do
