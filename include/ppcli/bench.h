@@ -288,13 +288,21 @@ bool pp_bench_change(const double *old_values, int n_old, const double *new_valu
 struct pp_checked {
     struct pp_prediction measured;
     double calibrated; /* seconds of a step, simulated with the times of the actions of a round */
-    double error;      /* of calibrated beside the step measured in the round that follows */
+    double error;      /* of calibrated in two rounds beside the step measured between them */
     double waited; /* share of the ranks' time waiting for a core; -1: the system does not tell */
 };
 
-/* Run n candidates for real, in this process and on threads, for about `seconds` each but at least
- * 4 steps a round. Writes nothing. Errors: those of pp_train(). */
-int pp_bench_candidates(const struct pp_best_spec *spec, const struct pp_candidate *c, int n,
-                        const struct pp_costs *costs, double seconds, struct pp_checked *out);
+struct pp_bench_candidates {
+    const struct pp_best_spec *best;         /* what they were searched for */
+    const struct pp_costs *costs;            /* and with */
+    const struct pp_candidate *const *items; /* [n] */
+    int n;
+    double seconds; /* of each, about */
+    FILE *progress; /* a terminal that shows one line about it; NULL: none */
+};
+
+/* Run candidates for real, in this process and on threads: 11 rounds of at least 4 steps, or,
+ * where one is predicted to take more than 0.25 s, 3 to 11 of a single step. out: [n]. Writes nothing. Errors: those of pp_train(). */
+int pp_bench_candidates(const struct pp_bench_candidates *spec, struct pp_checked *out);
 
 #endif

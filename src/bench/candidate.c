@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Candidates run for real: what was predicted against what is measured. They take turns, so that a
- * machine that others use slows all of them. Each round's actions, simulated, predict the next
- * round's step, and those of the last round the first one's: what drifts cancels out.
+ * machine that others use slows all of them. The actions of the rounds before and after one,
+ * simulated, predict its step (the last round stands before the first): what drifts cancels out.
  */
 #include "bench.h"
 
@@ -11,8 +11,11 @@
 #include "ppcli/median.h"
 
 #define WARMUPS 2 /* before the rounds that count: how many steps fill one */
-#define ROUNDS 5
+#define ROUNDS 11 /* short ones: what others do on this machine comes in bursts */
 #define MORE 16
+#define LONG_STEP 0.25    /* seconds: a round is one step then, after one that does not count */
+#define LONG_SECONDS 10.0 /* and there are as many as take so long, but not less than: */
+#define ROUNDS_MIN 3
 
 struct trial {
     struct pp_config *cfg;
@@ -21,11 +24,21 @@ struct trial {
     double simulated[ROUNDS], waited[ROUNDS];
 };
 
-static int open_trial(struct trial *t, const struct pp_best_spec *spec,
-                      const struct pp_candidate *c, const struct pp_costs *costs)
+struct trials {
+    const struct pp_bench_candidates *spec;
+    struct trial *items;
+    struct prober prober;
+    bool single; /* steps are so long that one fills a round */
+    int rounds;
+};
+
+static int open_trial(const struct trials *all, int i)
 {
-    t->probe = (struct probe){.warmup = 2, .steps = 4};
-    PP_TRY(pp_best_config(spec->cfg, spec->model, c, costs, &t->cfg));
+    const struct pp_bench_candidates *spec = all->spec;
+    struct trial *t = &all->items[i];
+    t->probe = (struct probe){.warmup = all->single ? 1 : 2, .steps = all->single ? 1 : 4};
+    PP_TRY(
+        pp_best_config(spec->best->cfg, spec->best->model, spec->items[i], spec->costs, &t->cfg));
     t->cfg->run.launch = PP_LAUNCH_THREADS;
     snprintf(t->cfg->run.transport, sizeof(t->cfg->run.transport), "auto");
     return bench_shorten(t->cfg);
@@ -37,16 +50,19 @@ static int compare_steps(const void *a, const void *b)
     return (x->step > y->step) - (x->step < y->step);
 }
 
-static void put_together(struct trial *t, struct pp_checked *out)
+static void put_together(struct trial *t, int rounds, struct pp_checked *out)
 {
     double errors[ROUNDS];
-    for (int r = 0; r < ROUNDS; r++)
-        errors[r] = t->simulated[(r + ROUNDS - 1) % ROUNDS] / t->measured[r].step - 1;
-    qsort(t->measured, ROUNDS, sizeof(t->measured[0]), compare_steps);
-    out->measured = t->measured[ROUNDS / 2];
-    out->calibrated = pp_median(t->simulated, ROUNDS);
-    out->error = pp_median(errors, ROUNDS);
-    out->waited = pp_median(t->waited, ROUNDS);
+    for (int r = 0; r < rounds; r++) {
+        double before = t->simulated[(r + rounds - 1) % rounds];
+        double after = t->simulated[(r + 1) % rounds];
+        errors[r] = (before + after) / 2 / t->measured[r].step - 1;
+    }
+    qsort(t->measured, (size_t)rounds, sizeof(t->measured[0]), compare_steps);
+    out->measured = t->measured[rounds / 2];
+    out->calibrated = pp_median(t->simulated, rounds);
+    out->error = pp_median(errors, rounds);
+    out->waited = pp_median(t->waited, rounds);
 }
 
 /* As many steps as take `seconds`, by those of the last time: a few steps of a crowded machine say
@@ -57,40 +73,52 @@ static int64_t next_steps(const struct probe *last, double seconds)
     return n < MORE * last->steps ? n : MORE * last->steps;
 }
 
-static int run_rounds(struct prober *prober, struct trial *trials, int n, double seconds)
+static int run_one(struct trials *all, int i, int round)
 {
-    for (int round = -WARMUPS; round < ROUNDS; round++) {
-        for (int i = 0; i < n; i++) {
-            struct trial *t = &trials[i];
-            PP_TRY(probe_run(prober, t->cfg, &t->probe));
-            if (round >= 0) {
-                double step = t->probe.seconds / (double)t->probe.steps;
-                t->measured[round] = (struct pp_prediction){step, t->probe.bubble};
-                t->simulated[round] = t->probe.simulated;
-                t->waited[round] = t->probe.waited;
-            }
-            t->probe.steps = next_steps(&t->probe, seconds / ROUNDS);
-        }
+    const struct pp_bench_candidates *spec = all->spec;
+    struct trial *t = &all->items[i];
+    if (spec->progress) {
+        fprintf(spec->progress, "\r\033[Kround %d/%d, plan %d/%d: %s", round < 0 ? 1 : round + 1,
+                all->rounds, i + 1, spec->n, spec->items[i]->schedule);
+        fflush(spec->progress);
     }
+    PP_TRY(probe_run(&all->prober, t->cfg, &t->probe));
+    if (round >= 0) {
+        double step = t->probe.seconds / (double)t->probe.steps;
+        t->measured[round] = (struct pp_prediction){step, t->probe.bubble};
+        t->simulated[round] = t->probe.simulated;
+        t->waited[round] = t->probe.waited;
+    }
+    if (!all->single)
+        t->probe.steps = next_steps(&t->probe, spec->seconds / ROUNDS);
     return 0;
 }
 
-int pp_bench_candidates(const struct pp_best_spec *spec, const struct pp_candidate *c, int n,
-                        const struct pp_costs *costs, double seconds, struct pp_checked *out)
+int pp_bench_candidates(const struct pp_bench_candidates *spec, struct pp_checked *out)
 {
-    struct prober prober = {.ends_ns = NULL};
-    PP_OWN_MEMORY struct trial *trials = pp_alloc((size_t)n, sizeof(*trials));
-    int rc = trials ? probe_open(&prober) : PP_ERESOURCE;
-    for (int i = 0; rc == 0 && i < n; i++)
-        rc = open_trial(&trials[i], spec, &c[i], costs);
-    if (rc == 0 && n > 0)
-        rc = probe_open_data(&prober, trials[0].cfg); /* which no candidate changes */
-    if (rc == 0)
-        rc = run_rounds(&prober, trials, n, seconds);
-    for (int i = 0; rc == 0 && i < n; i++)
-        put_together(&trials[i], &out[i]);
-    probe_close(&prober);
-    for (int i = 0; trials && i < n; i++)
-        pp_free(trials[i].cfg);
+    struct trials all = {.spec = spec};
+    PP_OWN_MEMORY struct trial *items = pp_alloc((size_t)spec->n, sizeof(*items));
+    all.items = items;
+    int rc = items ? probe_open(&all.prober) : PP_ERESOURCE;
+    double longest = 0;
+    for (int i = 0; i < spec->n; i++)
+        longest = spec->items[i]->time.step > longest ? spec->items[i]->time.step : longest;
+    all.single = longest > LONG_STEP;
+    double rounds = all.single ? LONG_SECONDS / longest : ROUNDS;
+    all.rounds = rounds > ROUNDS ? ROUNDS : rounds < ROUNDS_MIN ? ROUNDS_MIN : (int)rounds;
+    for (int i = 0; rc == 0 && i < spec->n; i++)
+        rc = open_trial(&all, i);
+    if (rc == 0 && spec->n > 0)
+        rc = probe_open_data(&all.prober, items[0].cfg); /* which no candidate changes */
+    for (int round = all.single ? 0 : -WARMUPS; rc == 0 && round < all.rounds; round++)
+        for (int i = 0; rc == 0 && i < spec->n; i++)
+            rc = run_one(&all, i, round);
+    if (spec->progress)
+        fputs("\r\033[K", spec->progress);
+    for (int i = 0; rc == 0 && i < spec->n; i++)
+        put_together(&items[i], all.rounds, &out[i]);
+    probe_close(&all.prober);
+    for (int i = 0; items && i < spec->n; i++)
+        pp_free(items[i].cfg);
     return rc;
 }

@@ -43,13 +43,13 @@ void plan_request_fini(struct plan_request *q);
 
 /* ---- plan_best.c: the part of `ppcli plan CONFIG` that measures: --best, --memory and --check */
 
-#define PLAN_BEST_SHOWN 20 /* lines of the table */
-#define PLAN_BEST_CHECKED 3
+#define PLAN_BEST_SHOWN 20  /* lines of the table */
+#define PLAN_BEST_CHECKED 3 /* --check without a number */
 #define PLAN_BEST_MIB (1024.0 * 1024.0)
 
 struct plan_best {
-    bool best;          /* --best; --check asks for it too */
-    bool check;         /* --check: the first three for real */
+    bool best;         /* --best; --check asks for it too */
+    const char *check; /* --check: how many to run for real, as written; "auto": without a number */
     const char *memory; /* --memory: bytes as written; NULL: any number */
 };
 
@@ -67,7 +67,8 @@ struct plan_best_result {
     struct pp_costs *costs;
     struct pp_links links; /* between processes; no host where ranks are threads */
     struct pp_best best;
-    struct pp_checked checked[PLAN_BEST_CHECKED]; /* measured.step 0: not checked */
+    int n_checked;                                     /* of the first ones */
+    struct pp_checked checked[PLAN_BEST_SHOWN], as_is; /* measured.step 0: not checked */
     char advice[PP_ADVICE_MAX];
     int batch, ranks; /* most ranks of any candidate */
 };
@@ -78,8 +79,11 @@ const char *plan_again(const struct pp_candidate *c, char out[32]);
 /* The [pipeline] section of a config that has a candidate's values. */
 int plan_best_section(const struct pp_config *cfg, FILE *f);
 
-/* For people; checks: with those that were run. */
-int plan_best_text(const struct plan_best_result *r, bool checks);
+/* The candidate that ran fastest, or is predicted to; there is at least one. */
+int plan_best_first(const struct plan_best_result *r);
+
+/* For people. */
+int plan_best_text(const struct plan_best_result *r);
 void plan_best_json(const struct plan_best_result *r);
 
 /* ---- plan_machine.c: what to run on a machine that is not here; plan_machine_print.c tells */

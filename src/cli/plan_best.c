@@ -5,7 +5,9 @@
  */
 #include "plan.h"
 
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "ppcli/bench.h"
 #include "ppcli/log.h"
@@ -17,22 +19,51 @@
 
 #define STAGES_LISTED 64
 
+/* The first ones, and the config as it is. */
 static int check(struct plan_best_result *s)
 {
     enum pp_log_level before = pp_log_level();
-    int n = s->best.n < PLAN_BEST_CHECKED ? s->best.n : PLAN_BEST_CHECKED;
-    pp_log_info("running the first %d in turns, %g s each", n, CHECK_SECONDS);
+    const struct pp_candidate *items[PLAN_BEST_SHOWN + 1];
+    struct pp_checked out[PLAN_BEST_SHOWN + 1] = {0};
+    int n = s->n_checked < s->best.n ? s->n_checked : s->best.n;
+    bool own = n > 0 && s->best.as_is.time.step > 0 &&
+               (s->spec.memory == 0 || s->best.as_is.peak_bytes <= s->spec.memory);
+    struct pp_bench_candidates spec = {.best = &s->spec,
+                                       .costs = s->costs,
+                                       .items = items,
+                                       .n = n + own,
+                                       .seconds = CHECK_SECONDS,
+                                       .progress = pp_term_live(STDERR_FILENO) ? stderr : NULL};
+    for (int i = 0; i < spec.n; i++)
+        items[i] = i < n ? &s->best.items[i] : &s->best.as_is;
+    pp_log_info("running the first %d%s in turns, %g s each, or 6 to 22 steps where they are long",
+                n, own ? " and this config" : "", CHECK_SECONDS);
     pp_log_set_level(PP_LOG_QUIET);
-    int rc = pp_bench_candidates(&s->spec, s->best.items, n, s->costs, CHECK_SECONDS, s->checked);
+    int rc = pp_bench_candidates(&spec, out);
     pp_log_set_level(before);
+    s->n_checked = n;
+    memcpy(s->checked, out, (size_t)n * sizeof(*out));
+    if (own)
+        s->as_is = out[n];
     return rc;
+}
+
+int plan_best_first(const struct plan_best_result *s)
+{
+    int first = 0;
+    for (int i = 1; i < s->n_checked; i++)
+        if (s->checked[i].measured.step < s->checked[first].measured.step)
+            first = i;
+    return first;
 }
 
 static int explain(struct plan_best_result *s)
 {
     struct pp_best *b = &s->best;
-    for (int i = 0; i < b->n && i < PLAN_BEST_SHOWN; i++)
-        PP_TRY(pp_best_explain(&s->spec, s->costs, &b->items[i], i == 0 ? s->advice : NULL));
+    for (int i = 0; i < b->n && i < PLAN_BEST_SHOWN; i++) {
+        char *advice = i == plan_best_first(s) ? s->advice : NULL;
+        PP_TRY(pp_best_explain(&s->spec, s->costs, &b->items[i], advice));
+    }
     if (b->as_is.time.step > 0)
         PP_TRY(pp_best_explain(&s->spec, s->costs, &b->as_is, NULL));
     return b->one.time.step > 0 ? pp_best_explain(&s->spec, s->costs, &b->one, NULL) : 0;
@@ -41,13 +72,13 @@ static int explain(struct plan_best_result *s)
 static int show(struct plan_best_result *s, const struct plan_best *how, bool json)
 {
     const struct pp_best *b = &s->best;
-    PP_TRY(explain(s));
-    if (how->check)
+    if (s->n_checked > 0)
         PP_TRY(check(s));
+    PP_TRY(explain(s));
     if (json)
         plan_best_json(s);
     else
-        PP_TRY(plan_best_text(s, how->check));
+        PP_TRY(plan_best_text(s));
     if (b->n == 0 && b->too_large > 0) {
         char limit[48];
         const struct pp_config *cfg = s->spec.cfg;
@@ -188,6 +219,16 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
     if (!word) {
         return pp_fail(PP_EUSAGE, "--best of which config? For example: ppcli plan mnist.ini "
                                   "--best");
+    }
+    if (how->check) {
+        char *end = NULL;
+        bool number = strcmp(how->check, "auto") != 0;
+        long n = number ? strtol(how->check, &end, 10) : PLAN_BEST_CHECKED;
+        if (n < 1 || n > PLAN_BEST_SHOWN || (number && *end)) {
+            return pp_fail(PP_EUSAGE, "--check wants how many plans to run, 1 to %d, not '%s'",
+                           PLAN_BEST_SHOWN, how->check);
+        }
+        s.n_checked = (int)n;
     }
     if (how->memory) {
         if (!pp_bytes_parse(how->memory, &s.spec.memory))

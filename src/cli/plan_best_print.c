@@ -97,12 +97,20 @@ static void print_table(const struct plan_best_result *s)
 /* What the best is better than. */
 static void print_gain(const struct plan_best_result *s)
 {
-    const struct pp_candidate *c = &s->best.items[0], *own = &s->best.as_is;
-    double was = own->time.step, now = c->time.step;
+    int first = plan_best_first(s);
+    const struct pp_candidate *c = &s->best.items[first], *own = &s->best.as_is;
+    bool ran = s->as_is.measured.step > 0;
+    double was = ran ? s->as_is.measured.step : own->time.step;
+    double now = ran ? s->checked[first].measured.step : c->time.step;
+    if (first > 0)
+        printf("\nfastest of those that ran: %d", first + 1);
     if (was > 0) {
+        bool fits = s->spec.memory == 0 || own->peak_bytes <= s->spec.memory;
         printf("\nthis config: %.3f ms; best: %.3f ms, %.0f %% %s", was * 1e3, now * 1e3,
                100 * (was > now ? was / now - 1 : now / was - 1),
-               was >= now ? "faster" : "slower, but it fits");
+               was >= now ? "faster"
+               : fits     ? "slower"
+                          : "slower, but it fits");
         if (s->spec.memory > 0 && own->peak_bytes > s->spec.memory)
             printf(" (this config holds %.1f MiB)", (double)own->peak_bytes / PLAN_BEST_MIB);
     }
@@ -131,7 +139,7 @@ int plan_best_section(const struct pp_config *cfg, FILE *f)
 static int print_winner(const struct plan_best_result *s)
 {
     static const char *const hold[] = {"stages of a replica", "replicas of a stage"};
-    const struct pp_candidate *c = &s->best.items[0];
+    const struct pp_candidate *c = &s->best.items[plan_best_first(s)];
     char bubble[PP_BUBBLE_TEXT_MAX];
     struct pp_config *cfg = NULL;
     print_gain(s);
@@ -140,7 +148,7 @@ static int print_winner(const struct plan_best_result *s)
         printf("%s\n", s->advice);
     if (c->stages > 1 && s->best.one.time.step > 0)
         printf("%.2f times the speed of one stage\n", s->best.one.time.step / c->time.step);
-    for (int k = 1; k < s->best.n; k++) {
+    for (int k = 0; k < s->best.n; k++) {
         const struct pp_candidate *other = &s->best.items[k];
         if (other->across != c->across) {
             printf("on each host the %s: %.3f ms; the %s: %.3f ms\n", hold[c->across],
@@ -165,24 +173,33 @@ static int print_winner(const struct plan_best_result *s)
     return rc;
 }
 
-static void print_checks(const struct plan_best_result *s)
+static void print_check(const char *number, const struct pp_candidate *c,
+                        const struct pp_checked *m)
 {
     char bubble[PP_BUBBLE_TEXT_MAX];
-    double waited = 0;
-    printf("\nchecked by running\n%4s  %6s %-14s %12s %6s %12s %12s %10s %13s %10s  %s\n", "",
+    printf("%5s  %6d %-14s %12d %6d %12.3f %12.3f %+8.1f %% %13.3f %+8.1f %%  %s\n", number,
+           c->stages, c->schedule, c->microbatches, c->chunks, m->measured.step * 1e3,
+           c->time.step * 1e3, 100 * (c->time.step / m->measured.step - 1), m->calibrated * 1e3,
+           100 * m->error, pp_bubble_parts(&m->measured.bubble, bubble));
+}
+
+static void print_checks(const struct plan_best_result *s)
+{
+    double waited = s->as_is.waited;
+    char number[16];
+    printf("\nchecked by running\n%5s  %6s %-14s %12s %6s %12s %12s %10s %13s %10s  %s\n", "",
            "stages", "schedule", "microbatches", "chunks", "measured ms", "predicted ms",
            "difference", "calibrated ms", "difference", "measured bubble");
-    for (int i = 0; i < PLAN_BEST_CHECKED && i < s->best.n; i++) {
-        const struct pp_candidate *c = &s->best.items[i];
+    for (int i = 0; i < s->n_checked; i++) {
         const struct pp_checked *m = &s->checked[i];
-        printf("%4d  %6d %-14s %12d %6d %12.3f %12.3f %+8.1f %% %13.3f %+8.1f %%  %s\n", i + 1,
-               c->stages, c->schedule, c->microbatches, c->chunks, m->measured.step * 1e3,
-               c->time.step * 1e3, 100 * (c->time.step / m->measured.step - 1), m->calibrated * 1e3,
-               100 * m->error, pp_bubble_parts(&m->measured.bubble, bubble));
+        snprintf(number, sizeof(number), "%d", i + 1);
+        print_check(number, &s->best.items[i], m);
         waited = m->waited > waited ? m->waited : waited;
     }
-    puts("predicted: with the times of layers on their own; calibrated: with those of the round "
-         "before");
+    if (s->as_is.measured.step > 0)
+        print_check("as is", &s->best.as_is, &s->as_is);
+    puts("predicted: with the times of layers on their own; calibrated: with those of the rounds "
+         "before and after");
     if (waited >= PP_BUBBLE_WAITED) {
         printf("busy machine: ranks waited for a core %.0f %% of the time; measured steps are not "
                "those of a quiet one\n",
@@ -190,15 +207,13 @@ static void print_checks(const struct plan_best_result *s)
     }
 }
 
-int plan_best_text(const struct plan_best_result *s, bool checks)
+int plan_best_text(const struct plan_best_result *s)
 {
     print_machine(s);
     print_table(s);
-    if (s->best.n > 0)
-        PP_TRY(print_winner(s));
-    if (s->best.n > 0 && checks)
+    if (s->n_checked > 0)
         print_checks(s);
-    return 0;
+    return s->best.n > 0 ? print_winner(s) : 0;
 }
 
 /* ---- JSON */
@@ -265,12 +280,12 @@ void plan_best_json(const struct plan_best_result *s)
     }
     if (b->as_is.time.step > 0) {
         pp_json_object(&j, "this_config");
-        json_candidate(&j, s, &b->as_is, NULL);
+        json_candidate(&j, s, &b->as_is, &s->as_is);
     }
     pp_json_array(&j, "candidates");
     for (int i = 0; i < b->n; i++) {
         pp_json_object(&j, NULL);
-        json_candidate(&j, s, &b->items[i], i < PLAN_BEST_CHECKED ? &s->checked[i] : NULL);
+        json_candidate(&j, s, &b->items[i], i < s->n_checked ? &s->checked[i] : NULL);
     }
     pp_json_end(&j);
     pp_json_end(&j);

@@ -153,12 +153,25 @@ code_is 64
 run plan "$folder/net.ini" --best --format svg
 code_is 64
 
-begin "--check runs three plans that differ"
+# The section is that of the one that ran fastest.
+begin "--check runs three plans that differ, and the config as it is"
 run plan "$folder/net.ini" --check --set train.max_steps=1
 code_is 0
 out_has 'predicted ms'
 out_has 'measured ms'
-same "$(sed -n '/^checked/,$p' "$folder/out" | grep -c ' %  [0-9.]* = ')" 3
+sed -n '/^checked/,/^predicted/p' "$folder/out" | grep ' %  [0-9.]* = ' >"$folder/ran"
+same "$(grep -c . "$folder/ran")" 4
+same "$(grep -c '^as is' "$folder/ran")" 1
+same "$(grep -v '^as is' "$folder/ran" | sort -k6n | awk 'NR == 1 { print $3 }')" \
+    "$(sed -n 's/^schedule = //p' "$folder/out")"
+run plan "$folder/net.ini" --check=5 --set train.max_steps=1 --format json
+code_is 0
+same "$(grep -c '"measured_step_seconds"' "$folder/out")" 6
+for n in 0 21 x 3x; do
+    run plan "$folder/net.ini" --check "$n"
+    code_is 64
+    err_has "--check wants how many plans to run, 1 to 20, not '$n'"
+done
 
 # Both ranks on one core.
 begin "--check says that ranks waited for a core"

@@ -426,11 +426,17 @@ TEST(a_checked_candidate_tells_a_time_and_leaves_no_trace)
     p.cfg->data.train_samples = 1000;
     p.cfg->data.test_samples = 100;
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
-    CHECK_OK(pp_bench_candidates(&p.spec, b.items, 2, p.costs, 0.05, got));
-    for (int i = 0; i < 2; i++) {
-        assert_true(got[i].measured.step > 0 && got[i].measured.bubble.idle < 1);
-        assert_true(got[i].calibrated > 0 && got[i].error > -1);
-        CHECK_INT_EQ(got[i].measured.bubble.stages, 2);
+    const struct pp_candidate *items[] = {&b.items[0], &b.items[1]};
+    const struct pp_bench_candidates spec = {
+        .best = &p.spec, .costs = p.costs, .items = items, .n = 2, .seconds = 0.05};
+    for (int single = 0; single < 2; single++) {
+        CHECK_OK(pp_bench_candidates(&spec, got));
+        for (int i = 0; i < 2; i++) {
+            assert_true(got[i].measured.step > 0 && got[i].measured.bubble.idle < 1);
+            assert_true(got[i].calibrated > 0 && got[i].error > -1);
+            CHECK_INT_EQ(got[i].measured.bubble.stages, 2);
+        }
+        b.items[1].time.step = 1; /* so long that every round is a single step */
     }
     CHECK_STR_EQ(p.cfg->run.dir, "auto");
     CHECK_INT_EQ(pp_config_problem_count(p.cfg), 0);
