@@ -28,6 +28,8 @@
 #define PP_NAME_MAX 64          /* bytes of a name value (schedule, dataset, ...) with the NUL */
 #define PP_MODEL_SIZES_MAX 4097 /* widths of a model after repeats are expanded */
 #define PP_STAGES_MAX 1024
+#define PP_REPLICAS_MAX 1024
+#define PP_MICROBATCHES_MAX 65536
 #define PP_DEVICES_MAX 64                      /* of one machine: numbers 0 to 63 */
 #define PP_NUMBERS_MAX (3 * PP_STAGES_MAX + 1) /* of one list of numbers */
 #define PP_CUT_MAX 16384                       /* bytes of a cut's text with the NUL */

@@ -17,8 +17,6 @@
 #define WHOLE 16    /* simulated whole */
 #define PER_STAGE 2 /* micro-batches of the short step */
 #define MEASURE_SECONDS 4.0
-#define REPLICAS_MAX 1024 /* as the keys allow */
-#define MICROBATCHES_MAX 65536
 #define SEARCHED "replicas microbatches schedule chunks assignment split_at recompute"
 #define CUTS 3e6 /* actions that finding better cuts of a short step may simulate; of all whole */
 #define BETWEEN 1.3 /* times the best: shapes further off are not looked at between powers of two */
@@ -114,7 +112,7 @@ static int search_stages(struct plan_machine *p, int stages)
     for (int64_t rows = 1; rows < 2 * (int64_t)share; rows *= 2) {
         double best = 0;
         int64_t m = (share + rows - 1) / rows;
-        if (m > MICROBATCHES_MAX)
+        if (m > PP_MICROBATCHES_MAX)
             continue;
         row.c = (struct pp_candidate){.stages = stages, .microbatches = (int)m};
         PP_TRY(search(p, &row, &best));
@@ -142,7 +140,7 @@ static int search_rows(struct plan_machine *p, int stages, int rows, double *bes
     struct plan_machine_row row = {.replicas = p->ranks / stages};
     row.c = (struct pp_candidate){.stages = stages,
                                   .microbatches = (p->batch / row.replicas - 1) / rows + 1};
-    if (row.c.microbatches > MICROBATCHES_MAX)
+    if (row.c.microbatches > PP_MICROBATCHES_MAX)
         return 0;
     for (int i = 0; i < p->n; i++)
         if (p->rows[i].c.stages == stages && p->rows[i].c.microbatches == row.c.microbatches)
@@ -241,7 +239,7 @@ static int nothing_fits(struct plan_machine *p)
         return pp_fail(PP_ECONFIG,
                        "%d ranks: no shape can run: stages divide the ranks, are at most "
                        "the %d layers, and each of at most %d replicas has a sample of the %d",
-                       p->ranks, p->model->n_layers, REPLICAS_MAX, p->batch);
+                       p->ranks, p->model->n_layers, PP_REPLICAS_MAX, p->batch);
     struct pp_best_spec spec = plan_machine_spec(p, s, s->c.microbatches);
     PP_TRY(pp_best_try(&spec, p->costs, &s->c)); /* whole: its beginning may hold less */
     return pp_fail(
@@ -280,7 +278,7 @@ static int find(struct plan_machine *p, const struct pp_cli_settings *settings)
     for (int stages = 1; stages <= p->ranks && stages <= most; stages++) {
         bool wanted = !fixed || stages == p->cfg->pipeline.stages;
         int replicas = p->ranks / stages;
-        if (wanted && p->ranks % stages == 0 && replicas <= p->batch && replicas <= REPLICAS_MAX)
+        if (wanted && p->ranks % stages == 0 && replicas <= p->batch && replicas <= PP_REPLICAS_MAX)
             PP_TRY(search_stages(p, stages));
     }
     for (int stages = 1; stages <= most; stages++)

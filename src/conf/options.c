@@ -151,10 +151,10 @@ static const struct conf_option table[] = {
     /* stages, schedule and assignment change no number of a run: that is the promise of ppcli */
     {KEY(pipeline, stages, CONF_INT), .def = "1", .min = 1, .max = PP_STAGES_MAX, .unit = "stages",
      .help = "pieces the model is cut into; each runs on a rank of its own"},
-    {KEY(pipeline, replicas, CONF_INT), .def = "1", .min = 1, .max = 1024, .unit = "replicas",
-     .numbers = true,
+    {KEY(pipeline, replicas, CONF_INT), .def = "1", .min = 1, .max = PP_REPLICAS_MAX,
+     .unit = "replicas", .numbers = true,
      .help = "copies of the pipeline that share each batch; ranks = stages x replicas"},
-    {KEY(pipeline, microbatches, CONF_INT), .def = "4", .min = 1, .max = 65536,
+    {KEY(pipeline, microbatches, CONF_INT), .def = "4", .min = 1, .max = PP_MICROBATCHES_MAX,
      .unit = "micro-batches", .numbers = true,
      .help = "pieces each replica cuts its share of a batch into; a smaller last batch gets fewer, "
              "about as large as the others"},
