@@ -3,6 +3,7 @@
 #ifndef PPCLI_FILE_H
 #define PPCLI_FILE_H
 
+#include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -47,6 +48,7 @@ void pp_file_value(const char *path, const char *key, char *out, size_t bytes);
 
 /* For PP_OWN(): accept NULL and -1. */
 void pp_fclose_at(FILE **f);
+void pp_closedir_at(DIR **d);
 void pp_close_at(const int *fd);
 
 /* snprintf into a path buffer of PP_PATH_MAX bytes. Errors: PP_ECONFIG when it does not fit. */

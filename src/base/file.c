@@ -27,6 +27,12 @@ void pp_fclose_at(FILE **f)
         fclose(*f);
 }
 
+void pp_closedir_at(DIR **d)
+{
+    if (*d)
+        closedir(*d);
+}
+
 void pp_close_at(const int *fd)
 {
     if (*fd >= 0)

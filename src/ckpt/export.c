@@ -3,7 +3,6 @@
  * A checkpoint in the form of Hugging Face's: model.safetensors with the bytes of the parameters,
  * whose names and shapes are theirs already, and the config.json that goes with them.
  */
-#include <dirent.h>
 #include <string.h>
 
 #include "impl.h"
@@ -165,12 +164,11 @@ static int make_folder(const char *dir)
 {
     int names = 0;
     PP_TRY(pp_dir_create(dir));
-    DIR *d = opendir(dir);
+    PP_OWN(pp_closedir_at) DIR *d = opendir(dir);
     if (!d)
         return pp_fail_errno(0, "cannot read folder %s", dir);
     while (readdir(d))
         names++;
-    closedir(d);
     return names <= 2 ? 0 : pp_fail(PP_ECONFIG, "%s is not empty: name a new folder", dir);
 }
 

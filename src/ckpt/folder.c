@@ -5,7 +5,6 @@
  */
 #include "impl.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,33 +24,23 @@ static int newest_first(const void *a, const void *b)
 
 int folder_steps(const char *dir, int64_t **out, int *out_n)
 {
-    DIR *d = opendir(dir);
+    PP_OWN(pp_closedir_at) DIR *d = opendir(dir);
+    PP_OWN_MEMORY int64_t *steps = NULL;
+    int n = 0, room = 0;
     if (!d && errno != ENOENT)
         return pp_fail_errno(0, "cannot read folder %s", dir);
-    int64_t *steps = NULL;
-    int n = 0, room = 0, rc = 0;
-    for (struct dirent *e; rc == 0 && d && (e = readdir(d));) {
+    for (struct dirent *e; d && (e = readdir(d));) {
         int64_t step;
         if (!name_is_step(e->d_name, &step))
             continue;
-        if (n == room) {
-            room = room > 0 ? 2 * room : 16;
-            int64_t *more = pp_realloc(steps, (size_t)room, sizeof(*steps));
-            if (!more) {
-                rc = pp_error_context("%s", dir);
-                break;
-            }
-            steps = more;
-        }
+        PP_ROOM(steps, n, room);
         steps[n++] = step;
     }
-    if (d)
-        closedir(d);
-    PP_TRY_UNDO(rc, pp_free(steps));
     if (n > 1)
         qsort(steps, (size_t)n, sizeof(*steps), newest_first);
     *out = steps;
     *out_n = n;
+    steps = NULL;
     return 0;
 }
 
@@ -62,20 +51,17 @@ int folder_remove(const struct pp_io *io, const char *path)
     struct stat st;
     if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
         return pp_io_unlink(io, path);
-    DIR *d = opendir(path);
+    PP_OWN(pp_closedir_at) DIR *d = opendir(path);
     if (!d)
         return pp_fail_errno(0, "cannot read folder %s", path);
-    int rc = 0;
-    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+    for (struct dirent *e; (e = readdir(d));) {
         char file[PP_PATH_MAX];
         if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
             continue;
-        rc = pp_path_format(file, "%s/%s", path, e->d_name);
-        if (rc == 0)
-            rc = pp_io_unlink(io, file);
+        PP_TRY(pp_path_format(file, "%s/%s", path, e->d_name));
+        PP_TRY(pp_io_unlink(io, file));
     }
-    closedir(d);
-    return rc < 0 ? rc : pp_io_rmdir(io, path);
+    return pp_io_rmdir(io, path);
 }
 
 int folder_step_path(const char *dir, int64_t step, char out[PP_PATH_MAX])
@@ -142,26 +128,24 @@ int pp_ckpt_drop_newer(const struct pp_io *io, const char *dir, int64_t step)
 
 int pp_ckpt_sweep(const struct pp_io *io, const char *dir, int64_t since_ns)
 {
-    DIR *d = opendir(dir);
+    PP_OWN(pp_closedir_at) DIR *d = opendir(dir);
     if (!d)
         return errno == ENOENT ? 0 : pp_fail_errno(0, "cannot read folder %s", dir);
-    int rc = 0;
-    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+    for (struct dirent *e; (e = readdir(d));) {
         char path[PP_PATH_MAX];
         struct stat st;
         if (!name_is_leftover(e->d_name))
             continue;
-        rc = pp_path_format(path, "%s/%s", dir, e->d_name);
+        PP_TRY(pp_path_format(path, "%s/%s", dir, e->d_name));
         /* A link is ours only as trash. */
-        if (rc < 0 || lstat(path, &st) != 0 ||
+        if (lstat(path, &st) != 0 ||
             !(S_ISDIR(st.st_mode) || (S_ISLNK(st.st_mode) && e->d_name[0] == '.')))
             continue;
         /* Newer than our lock: of somebody who does not know it. */
         if ((int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec > since_ns)
             continue;
         pp_log_debug("removing %s, which a killed process left", path);
-        rc = folder_remove(io, path);
+        PP_TRY(folder_remove(io, path));
     }
-    closedir(d);
-    return rc;
+    return 0;
 }

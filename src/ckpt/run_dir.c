@@ -2,7 +2,6 @@
 /* Making the run directory: never into somebody else's results. */
 #include "ppcli/run_dir.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -55,13 +54,12 @@ static bool is_nothing(const char *dir, const char *name)
 
 static int is_empty(const char *dir, bool *out)
 {
-    DIR *d = opendir(dir);
+    PP_OWN(pp_closedir_at) DIR *d = opendir(dir);
     if (!d)
         return pp_fail_errno(0, "cannot read run folder %s", dir);
     *out = true;
     for (struct dirent *e; (e = readdir(d));)
         *out = *out && is_nothing(dir, e->d_name);
-    closedir(d);
     return 0;
 }
 
@@ -89,15 +87,11 @@ static int forget(const char *dir, const struct pp_lock *lock)
     PP_TRY(pp_ckpt_drop_newer(&pp_io_system, checkpoints, -1));
     PP_TRY(pp_ckpt_sweep(&pp_io_system, checkpoints, lock->since_ns));
     PP_TRY(pp_path_format(board, "%s/tensorboard", dir));
-    DIR *d = opendir(board);
-    if (!d)
-        return 0;
-    int rc = 0;
-    for (struct dirent *e; rc == 0 && (e = readdir(d));)
+    PP_OWN(pp_closedir_at) DIR *d = opendir(board);
+    for (struct dirent *e; d && (e = readdir(d));)
         if (strncmp(e->d_name, "events.out.tfevents.", 20) == 0)
-            rc = remove_file(board, e->d_name);
-    closedir(d);
-    return rc;
+            PP_TRY(remove_file(board, e->d_name));
+    return 0;
 }
 
 static int use_named(const struct pp_config *cfg, bool overwrite, struct pp_lock *lock,
@@ -124,18 +118,16 @@ static int empty_actions(const char *dir)
     PP_TRY(remove_file(dir, "hang.txt"));
     PP_TRY(pp_path_format(folder, "%s/" PP_RUN_DIR_ACTIONS, dir));
     PP_TRY(pp_dir_create(folder));
-    DIR *d = opendir(folder);
+    PP_OWN(pp_closedir_at) DIR *d = opendir(folder);
     if (!d)
         return pp_fail_errno(0, "cannot read %s", folder);
-    int rc = 0;
-    for (struct dirent *e; rc == 0 && (e = readdir(d));) {
+    for (struct dirent *e; (e = readdir(d));) {
         int rank, end = 0;
         if (sscanf(e->d_name, "rank-%d.ring%n", &rank, &end) == 1 && end > 0 && !e->d_name[end] &&
             unlinkat(dirfd(d), e->d_name, 0) != 0)
-            rc = pp_fail_errno(0, "cannot remove %s/%s", folder, e->d_name);
+            return pp_fail_errno(0, "cannot remove %s/%s", folder, e->d_name);
     }
-    closedir(d);
-    return rc;
+    return 0;
 }
 
 int pp_run_dir_ring(const char *dir, int rank, char out[PP_PATH_MAX])

@@ -4,7 +4,6 @@
  */
 #include "command.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,13 +70,11 @@ static int by_name(const void *a, const void *b)
 /* The configs in a folder; cut: bytes of their names that are left out. */
 static void list(const char *folder, size_t cut, struct shipped *s)
 {
-    DIR *dir = opendir(folder);
+    PP_OWN(pp_closedir_at) DIR *dir = opendir(folder);
     for (struct dirent *e; dir && s->n < NAMES_MAX && (e = readdir(dir));)
         if (is_ini(e->d_name) && strlen(e->d_name) < PP_NAME_MAX)
             snprintf(s->storage[s->n++], PP_NAME_MAX, "%.*s", (int)(strlen(e->d_name) - cut),
                      e->d_name);
-    if (dir)
-        closedir(dir);
     if (s->n > 0) {
         s->folder = folder;
         qsort(s->storage, (size_t)s->n, sizeof(s->storage[0]), by_name);

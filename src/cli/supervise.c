@@ -4,7 +4,6 @@
  * passes on nothing but that it was USR1. */
 #include "start.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -210,12 +209,10 @@ static void remove_files(const char *kind, long number)
     (void)rmdir(path); /* not, when other jobs are there */
     snprintf(segments, sizeof(segments), "vader_segment.%s.%ld.%x.", host, (long)geteuid(),
              killed_job);
-    DIR *d = killed_job != 0 ? opendir("/dev/shm") : NULL;
+    PP_OWN(pp_closedir_at) DIR *d = killed_job != 0 ? opendir("/dev/shm") : NULL;
     for (struct dirent *e; d && (e = readdir(d));)
         if (strncmp(e->d_name, segments, strlen(segments)) == 0)
             (void)unlinkat(dirfd(d), e->d_name, 0);
-    if (d)
-        closedir(d);
 }
 
 /* A child that outlives this process, which tells it mpirun's number: killed, this one takes mpirun with

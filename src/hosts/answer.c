@@ -3,7 +3,6 @@
 #include "hosts.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -83,7 +82,7 @@ static int digest(struct asked *q)
 /* FOLDER PREFIX: the largest number that follows it in a name there; -1: none. */
 static int last(struct asked *q)
 {
-    DIR *d = opendir(q->args[1]);
+    PP_OWN(pp_closedir_at) DIR *d = opendir(q->args[1]);
     size_t n = strlen(q->args[2]);
     long long most = -1;
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -92,8 +91,6 @@ static int last(struct asked *q)
             strncmp(e->d_name, q->args[2], n) == 0 ? strtoll(e->d_name + n, &end, 10) : 0;
         most = end > e->d_name + n && *end == '\0' && at > most ? at : most;
     }
-    if (d)
-        closedir(d);
     snprintf(q->answer, sizeof(q->answer), "%lld", most);
     return 0;
 }

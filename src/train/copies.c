@@ -5,7 +5,6 @@
  * go to the first ranks of other hosts, into a folder of the same name. A side whose disk fails goes on
  * with the messages, so that the other one does not wait, and says so at the end.
  */
-#include <dirent.h>
 #include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -30,7 +29,7 @@ static uint64_t piece(const struct file *f, uint64_t at)
 int copies_send(struct pp_transport *tp, int to, const char *folder, int *out_rc)
 {
     char path[PP_PATH_MAX];
-    DIR *d = opendir(folder);
+    PP_OWN(pp_closedir_at) DIR *d = opendir(folder);
     int rc = d ? 0 : pp_fail_errno(0, "cannot read folder %s", folder), lost = 0, fd;
     for (struct dirent *e; rc == 0 && lost == 0 && (e = readdir(d));) {
         struct file f = {.bytes = 0};
@@ -48,8 +47,6 @@ int copies_send(struct pp_transport *tp, int to, const char *folder, int *out_rc
         }
         close(fd);
     }
-    if (d)
-        closedir(d);
     *out_rc = rc;
     const struct file end = {.bytes = rc < 0};
     return lost < 0 ? lost : pp_transport_send(tp, to, &end, sizeof(end));

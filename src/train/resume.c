@@ -5,7 +5,6 @@
  */
 #include "resume.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +33,7 @@ static bool has_checkpoints(const char *path)
 /* The newest automatic run folder of this config's name that has a checkpoint. */
 static bool newest_run(const char *name, char out[PP_PATH_MAX])
 {
-    DIR *d = opendir("runs");
+    PP_OWN(pp_closedir_at) DIR *d = opendir("runs");
     size_t n = strlen(name);
     out[0] = '\0';
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -46,8 +45,6 @@ static bool newest_run(const char *name, char out[PP_PATH_MAX])
         if (strcmp(path, out) > 0 && has_checkpoints(path))
             memcpy(out, path, sizeof(path));
     }
-    if (d)
-        closedir(d);
     return out[0] != '\0';
 }
 

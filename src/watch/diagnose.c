@@ -6,7 +6,6 @@
  */
 #include "ppcli/diagnose.h"
 
-#include <dirent.h>
 #include <string.h>
 
 #include "ppcli/run_dir.h"
@@ -297,7 +296,7 @@ static int count_rings(const char *dir, int *out)
 {
     char folder[PP_PATH_MAX];
     PP_TRY(pp_path_format(folder, "%s/" PP_RUN_DIR_ACTIONS, dir));
-    DIR *d = opendir(folder);
+    PP_OWN(pp_closedir_at) DIR *d = opendir(folder);
     if (!d)
         return pp_fail_errno(0, "%s: not the folder of a run: cannot read %s", dir, folder);
     *out = 0;
@@ -307,7 +306,6 @@ static int count_rings(const char *dir, int *out)
             rank >= *out && rank < RANKS_MAX)
             *out = rank + 1;
     }
-    closedir(d);
     if (*out == 0)
         return pp_fail(PP_ENOINPUT, "%s: no rank of this run has recorded anything", folder);
     return 0;
