@@ -127,7 +127,6 @@ struct pp_bench_spec {
     /* Each row is run once more, a few steps and not timed, with its trace there: FILE, or with
      * several rows FILE-1, FILE-2, ... before its ending. NULL: no traces. */
     const char *trace;
-    FILE *progress;             /* a terminal that shows one line about it; NULL: none */
     void (*before_abort)(void); /* as in struct pp_train_options, and so is lost */
     pp_lost *lost;
 };
@@ -298,7 +297,6 @@ struct pp_bench_candidates {
     const struct pp_candidate *const *items; /* [n] */
     int n;
     double seconds; /* of each, about */
-    FILE *progress; /* a terminal that shows one line about it; NULL: none */
 };
 
 /* Run candidates for real, in this process and on threads: 11 rounds of at least 4 steps, or,

@@ -23,6 +23,10 @@ void pp_log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void pp_log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void pp_log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* "warning: ..." */
 
+/* One line about what takes long, in place of the one before, at any level; NULL takes it away. Only
+ * where stderr is pp_term_live(). */
+void pp_log_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
 /* Whether escape codes and redrawn lines are welcome on this descriptor: a terminal, TERM not
  * "dumb", NO_COLOR empty, and not a rank under mpirun (whose stdout looks like a terminal even
  * when it is not). */

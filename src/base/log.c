@@ -22,16 +22,30 @@ enum pp_log_level pp_log_level(void)
     return (enum pp_log_level)level;
 }
 
-static void emit(const char *prefix, const char *fmt, va_list ap)
+static atomic_bool in_progress; /* the terminal shows a line of pp_log_progress() */
+
+static void emit(const char *prefix, const char *fmt, va_list ap, bool stays)
 {
     char line[2048];
-    int used = snprintf(line, sizeof(line) - 1, "%s", prefix);
+    bool erase = atomic_exchange(&in_progress, !stays && fmt[0] != '\0');
+    int used = snprintf(line, sizeof(line) - 1, "%s%s", erase ? "\r\033[K" : "", prefix);
     vsnprintf(line + used, sizeof(line) - 1 - (size_t)used, fmt, ap);
-    size_t n = strlen(pp_text_plain(line));
-    line[n++] = '\n';
+    size_t n = (size_t)used + strlen(pp_text_plain(line + used));
+    if (stays)
+        line[n++] = '\n';
     /* A lost log line must never stop a run. */
     ssize_t ignored = write(STDERR_FILENO, line, n);
     (void)ignored;
+}
+
+void pp_log_progress(const char *fmt, ...)
+{
+    if (!pp_term_live(STDERR_FILENO))
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    emit("", fmt ? fmt : "", ap, false);
+    va_end(ap);
 }
 
 void pp_log_info(const char *fmt, ...)
@@ -40,7 +54,7 @@ void pp_log_info(const char *fmt, ...)
         return;
     va_list ap;
     va_start(ap, fmt);
-    emit("", fmt, ap);
+    emit("", fmt, ap, true);
     va_end(ap);
 }
 
@@ -50,7 +64,7 @@ void pp_log_debug(const char *fmt, ...)
         return;
     va_list ap;
     va_start(ap, fmt);
-    emit("debug: ", fmt, ap);
+    emit("debug: ", fmt, ap, true);
     va_end(ap);
 }
 
@@ -58,7 +72,7 @@ void pp_log_warn(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    emit("warning: ", fmt, ap);
+    emit("warning: ", fmt, ap, true);
     va_end(ap);
 }
 

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ppcli/log.h"
 #include "ppcli/median.h"
 
 #define FIRST_GUESS 4
@@ -147,12 +148,9 @@ static int run_round(struct bench *b, int round)
         struct pp_bench_row *row = item(b, round % 2 == 0 ? k : n - 1 - k);
         if (!row)
             continue;
-        if (b->spec->progress && first_process(b)) {
-            fprintf(b->spec->progress,
-                    "\r\033[Kround %d/%d, row %d/%d: stages %d, %s, %d micro-batches", round + 1,
-                    b->spec->repeat, ++done, total, row->stages, row->schedule, row->microbatches);
-            fflush(b->spec->progress);
-        }
+        pp_log_progress("round %d/%d, row %d/%d: stages %d, %s, %d micro-batches", round + 1,
+                        b->spec->repeat, ++done, total, row->stages, row->schedule,
+                        row->microbatches);
         int rc = measure(b, row, round);
         if (b->world && !row->processes)
             rc = pp_transport_agree(b->world, rc); /* the others have waited */
@@ -335,8 +333,7 @@ int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_
     out->speaks = first_process(&b);
     out->rows = pp_alloc((size_t)n, sizeof(*out->rows));
     int rc = out->rows ? run_all(&b, configs) : PP_ERESOURCE;
-    if (spec->progress)
-        fputs("\r\033[K", spec->progress);
+    pp_log_progress(NULL);
     pp_free(b.times);
     probe_close(&b.prober);
     pp_world_close(&world);

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "ppcli/log.h"
 #include "ppcli/median.h"
 
 #define WARMUPS 2 /* before the rounds that count: how many steps fill one */
@@ -77,11 +78,8 @@ static int run_one(struct trials *all, int i, int round)
 {
     const struct pp_bench_candidates *spec = all->spec;
     struct trial *t = &all->items[i];
-    if (spec->progress) {
-        fprintf(spec->progress, "\r\033[Kround %d/%d, plan %d/%d: %s", round < 0 ? 1 : round + 1,
-                all->rounds, i + 1, spec->n, spec->items[i]->schedule);
-        fflush(spec->progress);
-    }
+    pp_log_progress("round %d/%d, plan %d/%d: %s", round < 0 ? 1 : round + 1, all->rounds, i + 1,
+                    spec->n, spec->items[i]->schedule);
     PP_TRY(probe_run(&all->prober, t->cfg, &t->probe));
     if (round >= 0) {
         double step = t->probe.seconds / (double)t->probe.steps;
@@ -113,8 +111,7 @@ int pp_bench_candidates(const struct pp_bench_candidates *spec, struct pp_checke
     for (int round = all.single ? 0 : -WARMUPS; rc == 0 && round < all.rounds; round++)
         for (int i = 0; rc == 0 && i < spec->n; i++)
             rc = run_one(&all, i, round);
-    if (spec->progress)
-        fputs("\r\033[K", spec->progress);
+    pp_log_progress(NULL);
     for (int i = 0; rc == 0 && i < spec->n; i++)
         put_together(&items[i], all.rounds, &out[i]);
     probe_close(&all.prober);

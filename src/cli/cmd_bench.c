@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli bench: speed with a verdict. What is measured and how: src/bench. */
 #include <string.h>
-#include <unistd.h>
 
 #include "ppcli/bench.h"
 #include "ppcli/io.h"
-#include "ppcli/log.h"
 #include "build_info.h"
 #include "start.h"
 #include "commit.h"
@@ -71,7 +69,6 @@ static int run_rows(const struct request *q, const struct sweep *s, struct pp_be
                                  .warmup = q->warmup,
                                  .seconds = q->seconds,
                                  .trace = q->trace,
-                                 .progress = pp_term_live(STDERR_FILENO) ? stderr : NULL,
                                  .before_abort = last_words_before_abort,
                                  .lost = pp_cli_leave ? last_words_lost : NULL};
     PP_TRY(pp_bench_check(s->configs, s->n));

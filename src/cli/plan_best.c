@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ppcli/bench.h"
 #include "ppcli/log.h"
@@ -32,8 +31,7 @@ static int check(struct plan_best_result *s)
                                        .costs = s->costs,
                                        .items = items,
                                        .n = n + own,
-                                       .seconds = CHECK_SECONDS,
-                                       .progress = pp_term_live(STDERR_FILENO) ? stderr : NULL};
+                                       .seconds = CHECK_SECONDS};
     for (int i = 0; i < spec.n; i++)
         items[i] = i < n ? &s->best.items[i] : &s->best.as_is;
     pp_log_info("running the first %d%s in turns, %g s each, or 6 to 22 steps where they are long",

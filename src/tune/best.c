@@ -132,7 +132,10 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
                                 .sizes = sizes,
                                 .n_sizes = sizes_of(spec, sizes),
                                 .seconds = seconds};
-    PP_TRY(pp_costs_measure(&m, out));
+    pp_log_progress("measuring layers and hand-overs, %g s", seconds);
+    int rc = pp_costs_measure(&m, out);
+    pp_log_progress(NULL);
+    PP_TRY(rc);
     PP_TRY_UNDO(spec->links ? links_put(spec->links, *out) : 0, pp_costs_destroy(out));
     if ((*out)->unsteady > LINK_STEADY)
         pp_log_warn("hand-overs differ %.1f times: this machine is busy, predictions may be off",
@@ -374,6 +377,7 @@ static int search_stages(struct search *s, int stages)
         for (int k = 0; names[k]; k++) {
             struct pp_candidate c = {.order = k, .stages = stages, .microbatches = counts[i]};
             snprintf(c.schedule, sizeof(c.schedule), "%s", names[k]);
+            pp_log_progress("looking at %d stage%s: %s", stages, stages == 1 ? "" : "s", names[k]);
             c.eager = eager_of(s, names[k], stages, counts[i]);
             PP_TRY(try_chunks(s, &c));
         }
@@ -478,7 +482,9 @@ int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs
 {
     struct pp_best best = {0};
     struct search s = {.spec = spec, .costs = costs, .best = &best};
-    PP_TRY_UNDO(search(&s), pp_best_fini(&best));
+    int rc = search(&s);
+    pp_log_progress(NULL);
+    PP_TRY_UNDO(rc, pp_best_fini(&best));
     pp_error_clear();
     if (best.n > 1)
         qsort(best.items, (size_t)best.n, sizeof(*best.items), best_compare);

@@ -167,4 +167,19 @@ fi
 run nonsense
 err_lacks "$colour"
 
+begin "a search shows how far it is on a terminal, in one line that goes; a file gets nothing of it"
+search="plan mlp-16x1024.ini --machine laptop --stages 2 --ranks 2"
+if has_terminal; then
+    on_terminal TERM=xterm "$search"
+    out_has "${colour}Klooking at 2 stages: zb-h1"
+    out_has "${colour}Kwhole steps: 1 of "
+    same "$(tail -n 1 "$folder/out" | grep -c 'looking at\|whole steps')" 0
+    on_terminal TERM=dumb "$search"
+    out_lacks 'looking at'
+fi
+# shellcheck disable=SC2086 # words
+run $search
+code_is 0
+err_lacks 'looking at'
+
 finish
