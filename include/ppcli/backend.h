@@ -98,10 +98,10 @@ struct pp_step_verdict {
     int64_t bad_step;  /* the first one that was not finite since the host zeroed this; 0: none */
     int32_t bad_rank;  /* of that step: the first rank ... */
     int32_t bad_index; /* ... and which of its values */
-    double bad_value;
-    double norm;      /* of all gradients of `step`, before clipping */
-    float grad_scale; /* what they were multiplied by */
-    bool skipped;     /* the weights were not changed by `step` */
+    double bad_value;  /* finite: the sum of all squares, which is over `most` */
+    double norm;       /* of all gradients of `step`, before clipping */
+    float grad_scale;  /* what they were multiplied by */
+    bool skipped;      /* the weights were not changed by `step` */
 };
 
 /* What judge reads and writes. The pointers are memory of the device, the rest is the host's. */
@@ -109,6 +109,7 @@ struct pp_judgement {
     int ranks, stages;   /* of the run; rank d * stages + r: replica d */
     int n;               /* sums of squares of each rank */
     double clip_norm;    /* 0: no clipping */
+    double most;         /* that the squares may sum to; 0: any finite number */
     bool halt;           /* after a bad step no later one changes weights, until the host says so */
     const double *votes; /* [ranks][n + 1]: sums of squares, 0 where another stage has them; then a
                             loss, or 0 */
@@ -268,7 +269,8 @@ struct pp_backend_ops {
      * on n only. */
     int (*sum_squares)(struct pp_backend *be, size_t n, const float *g, double *out);
     /* The verdict on a step, after its gradients are summed over the replicas and before the
-     * optimizer. Bad is a value of votes that is not finite. norm = sqrt of the sum over i of (the
+     * optimizer. Bad is a value of votes that is not finite, or
+     * their squares' sum over `most`. norm = sqrt of the sum over i of (the
      * sum of votes[r][i] over the ranks r < stages, in order), in order; grad_scale = min(1,
      * clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_. A step is skipped when it is
      * bad or, with halt, when an earlier one was. The same votes give the same bits everywhere. */

@@ -411,9 +411,9 @@ int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,
  * where the backend's ops are done when they return. */
 void pp_chunk_measure(struct pp_chunk *c, bool on);
 
-/* Whether the range measured proves all weight gradients of a batch of `rows` rows finite, as soon
- * as the last I is done; with tied tensors in the model also the sums of two of them. */
-bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows);
+/* Whether the range measured proves all weight gradients of a batch of `rows` rows below `most`, as
+ * soon as the last I is done; with tied tensors in the model also the sums of two of them. */
+bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows, double most);
 
 /* Make the backend ready for micro-batches of `rows` rows, a step's (training) or an evaluation's,
  * so that they take neither memory nor time for it. Next to nothing when it was done before. `be`

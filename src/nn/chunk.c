@@ -276,11 +276,11 @@ void pp_chunk_measure(struct pp_chunk *c, bool on)
     c->range = (struct pp_chunk_range){.bad_input = -1};
 }
 
-bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows)
+bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows, double most)
 {
     bool yes = isfinite(c->range.x);
     /* a tied tensor's gradient gets as much again from elsewhere, and roundings */
-    double most = c->model->n_tied > 0 ? (double)FLT_MAX / 4 : (double)FLT_MAX;
+    most = c->model->n_tied > 0 ? most / 4 : most;
     for (int k = 0; k < c->n_nodes && yes; k++) {
         const struct pp_node *n = chunk_node(c, k);
         yes = n->n_params == 0 ||

@@ -16,6 +16,7 @@
  */
 #include "exec_internal.h"
 
+#include <float.h>
 #include <math.h>
 
 /* What a rank found, for the message. */
@@ -49,13 +50,24 @@ void exec_finite_forward(struct pp_exec *x, const struct exec_stage *st, int mb)
         x->bad_mb = mb;
 }
 
+/* What the squares of all gradients may sum to: Adam keeps them, as floats. 0: any finite number. */
+static double most_squares(const struct pp_exec *x)
+{
+    const struct pp_config *cfg = x->layout->cfg;
+    bool keeps = pp_optimizer_moments(cfg->train.optimizer) > 1 && cfg->train.clip_norm == 0;
+    return keeps ? (double)FLT_MAX : 0;
+}
+
 int exec_finite_vote(struct pp_exec *x, int rows)
 {
     if (!x->proves)
         return 0;
     bool yes = true;
+    double squares = most_squares(x), most = FLT_MAX;
+    if (squares > 0)
+        most = sqrt(squares / (double)x->layout->model->n_floats);
     for (int k = 0; k < x->n_stages && yes; k++)
-        yes = pp_chunk_is_bounded(x->stages[k].chunk, rows);
+        yes = pp_chunk_is_bounded(x->stages[k].chunk, rows, most);
     if (yes && x->sums[PP_SPLIT_TRAIN]) {
         struct pp_loss_sums sums;
         PP_TRY(pp_backend_to_host(x->be, &sums, x->sums[PP_SPLIT_TRAIN], sizeof(sums)));
@@ -105,6 +117,7 @@ static int read_gradients(struct pp_exec *x)
                                    .stages = l->stages,
                                    .n = x->n_votes,
                                    .clip_norm = l->cfg->train.clip_norm,
+                                   .most = most_squares(x),
                                    .halt = true,
                                    .votes = x->all_votes,
                                    .before = sums ? x->before : NULL,
@@ -197,6 +210,12 @@ static int fail_finding(const struct pp_exec *x, const struct pp_step_verdict *v
         weight = f->weight > weight || isnan(f->weight) ? f->weight : weight;
     }
     const struct exec_finding *first = input ? input : loss ? loss : grad;
+    if (!first && isfinite(verdict->bad_value)) {
+        return pp_fail(PP_EDIVERGED,
+                       "the squares of the gradients sum to %.3g, more than the %.3g that Adam's "
+                       "state can hold (f32): train.clip_norm bounds them",
+                       verdict->bad_value, (double)FLT_MAX);
+    }
     if (!first) {
         return pp_fail(PP_EDIVERGED,
                        "a value of rank %d was not finite (%g), but is when computed again",

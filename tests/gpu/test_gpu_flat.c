@@ -340,7 +340,7 @@ struct judged {
 };
 
 static void check_verdict(struct pp_backend *be, struct pp_backend *plain, int n, int bad,
-                          double clip_norm)
+                          double clip_norm, double most)
 {
     int ranks = 4, columns = n + 1;
     size_t bytes = (size_t)(ranks * columns) * sizeof(double);
@@ -362,6 +362,7 @@ static void check_verdict(struct pp_backend *be, struct pp_backend *plain, int n
                                  .stages = 2,
                                  .n = n,
                                  .clip_norm = clip_norm,
+                                 .most = most,
                                  .halt = true,
                                  .votes = device ? ballots : votes,
                                  .before = &d->before,
@@ -371,7 +372,8 @@ static void check_verdict(struct pp_backend *be, struct pp_backend *plain, int n
         CHECK_OK(pp_backend_judge(device ? be : plain, &j));
     }
     CHECK_OK(pp_backend_to_host(be, &got, there, sizeof(got)));
-    CHECK_INT_EQ(got.args.skip, bad >= 0);
+    CHECK_INT_EQ(got.args.skip, bad >= 0 || most > 0);
+    assert_true(bad >= 0 || got.verdict.bad_value == want.verdict.bad_value);
     CHECK_INT_EQ(got.args.skip, want.args.skip);
     CHECK_INT_EQ(got.verdict.bad_step, want.verdict.bad_step);
     CHECK_INT_EQ(got.verdict.bad_rank, want.verdict.bad_rank);
@@ -393,8 +395,9 @@ TEST(verdicts_are_those_of_the_host_to_the_bit)
         int n = sizes[s], all = 4 * (n + 1);
         const int bad[] = {-1, 0, n, all / 2, all - 1};
         for (int b = 0; b < COUNT(bad); b++) {
-            check_verdict(be, plain, n, bad[b], 0);
-            check_verdict(be, plain, n, bad[b], 0.5);
+            check_verdict(be, plain, n, bad[b], 0, 0);
+            check_verdict(be, plain, n, bad[b], 0.5, 0);
+            check_verdict(be, plain, n, bad[b], 0, 0.1); /* less than the squares */
         }
     }
 }

@@ -256,6 +256,20 @@ TEST(one_bad_value_skips_the_step)
     }
 }
 
+/* Adam keeps squares: where they may sum to 8, those of 9 are bad. */
+TEST(squares_that_sum_to_more_than_they_may_skip_the_step)
+{
+    PP_OWN(pp_backend_close) struct pp_backend *be = reference();
+    for (int most = 8; most < 10; most++) {
+        struct trial *t = trial(0, false);
+        t->j.most = most;
+        CHECK_OK(pp_backend_judge(be, &t->j));
+        assert_true(t->args.skip == (most < 9));
+        CHECK_INT_EQ(t->verdict.bad_step, most < 9 ? 7 : 0);
+        assert_true(t->verdict.bad_value == (most < 9 ? 9 : 0));
+    }
+}
+
 TEST(after_a_bad_step_training_halts_until_told)
 {
     PP_OWN(pp_backend_close) struct pp_backend *be = reference();

@@ -2,6 +2,7 @@
 /* Models and chunks: the gradient is the gradient, and the cut into chunks changes no bit. */
 #include "nn_models.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -397,23 +398,23 @@ TEST(a_chunk_is_bounded_by_layers_that_promise)
         loss(&l, 0, ROWS, labels, l.dedge[1][0]);
         l.dedge[1][0][0] = 1e10f;
         backward_input(&l, 0, false);
-        CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS), i == 0);
+        CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS, FLT_MAX), i == 0);
     }
     pp_chunk_measure(l.chunk[0], true);
-    CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS), true);
+    CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS, FLT_MAX), true);
     /* of a tied tensor the sum of two gradients */
     struct pp_chunk_range *range = &l.chunk[0]->range;
-    for (range->x = range->dz = 1; pp_chunk_is_bounded(l.chunk[0], ROWS);)
+    for (range->x = range->dz = 1; pp_chunk_is_bounded(l.chunk[0], ROWS, FLT_MAX);)
         range->x *= 2;
     range->x /= 2;
     l.m->n_tied = 1;
-    CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS), false);
+    CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS, FLT_MAX), false);
     range->x /= 4;
-    CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS), true);
+    CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS, FLT_MAX), true);
     l.m->n_tied = 0;
     silent.bound = NULL;
     l.m->nodes[1].op = &silent;
-    CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS), false);
+    CHECK_INT_EQ(pp_chunk_is_bounded(l.chunk[0], ROWS, FLT_MAX), false);
     tear_down(&l);
 }
 

@@ -51,19 +51,20 @@ static __device__ int first_bad(int n, const double *votes)
 __global__ void judge(struct pp_judgement j)
 {
     double sum = sum_votes(&j);
-    int columns = j.n + 1, bad = first_bad(j.ranks * columns, j.votes);
+    int columns = j.n + 1, n = j.ranks * columns, at = first_bad(n, j.votes);
     if (threadIdx.x != 0)
         return;
+    bool bad = at < n, over = !bad && j.most > 0 && sum > j.most;
     struct pp_step_verdict v = *j.verdict;
     v.step = j.args->t;
     v.norm = sqrt(sum);
-    if (bad < j.ranks * columns && v.bad_step == 0) {
+    if ((bad || over) && v.bad_step == 0) {
         v.bad_step = v.step;
-        v.bad_rank = bad / columns;
-        v.bad_index = bad % columns;
-        v.bad_value = j.votes[bad];
+        v.bad_rank = bad ? at / columns : 0;
+        v.bad_index = bad ? at % columns : 0;
+        v.bad_value = bad ? j.votes[at] : sum;
     }
-    v.skipped = bad < j.ranks * columns || (j.halt && v.bad_step > 0);
+    v.skipped = bad || over || (j.halt && v.bad_step > 0);
     double scale = j.clip_norm / (v.norm + 1e-6);
     v.grad_scale = j.clip_norm > 0 && scale < 1 ? (float)scale : 1.0f;
     *j.verdict = v;

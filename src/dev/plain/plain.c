@@ -222,15 +222,15 @@ static int judge(struct pp_backend *be, const struct pp_judgement *j)
         sum += squares;
     }
     int rank = -1, index = -1;
-    bool bad = find_bad(j, &rank, &index);
+    bool bad = find_bad(j, &rank, &index), over = !bad && j->most > 0 && sum > j->most;
     v->step = j->args->t;
     v->norm = sqrt(sum);
-    v->skipped = bad || (j->halt && v->bad_step > 0);
-    if (bad && v->bad_step == 0) {
+    v->skipped = bad || over || (j->halt && v->bad_step > 0);
+    if ((bad || over) && v->bad_step == 0) {
         v->bad_step = v->step;
-        v->bad_rank = rank;
-        v->bad_index = index;
-        v->bad_value = j->votes[(size_t)rank * columns + (size_t)index];
+        v->bad_rank = bad ? rank : 0;
+        v->bad_index = bad ? index : 0;
+        v->bad_value = bad ? j->votes[(size_t)rank * columns + (size_t)index] : sum;
     }
     double scale = j->clip_norm / (v->norm + 1e-6);
     v->grad_scale = j->clip_norm > 0 && scale < 1 ? (float)scale : 1.0f;
