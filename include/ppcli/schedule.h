@@ -112,8 +112,8 @@ const char *const *pp_schedule_help(void);
 /* May this geometry run? 0, or PP_ECONFIG naming schedule, rule and nearest legal shape. */
 int pp_schedule_check(const struct pp_schedule_ops *ops, const struct pp_geometry *g);
 
-/* The name of the schedule with `stands_in` of this placement. */
-const char *pp_schedule_stand_in(enum pp_placement placement);
+/* The name of the first schedule with `stands_in` of this placement that keeps so many chunks. */
+const char *pp_schedule_stand_in(enum pp_placement placement, int chunks);
 
 /* Is it one whose k (pipeline.eager) follows from the cost of a hand-over where none is set? */
 bool pp_schedule_is_eager(const char *name);

@@ -79,8 +79,8 @@ static int build_for_small_batch(const struct pp_layout *l, const struct pp_geom
                                  struct pp_plan **out)
 {
     struct pp_error why = *pp_error_get();
-    return pp_plan_build(pp_schedule_stand_in(l->placement), g, out) == 0 ? 0
-                                                                          : pp_error_adopt(&why);
+    const char *name = pp_schedule_stand_in(l->placement, g->chunks);
+    return pp_plan_build(name, g, out) == 0 ? 0 : pp_error_adopt(&why);
 }
 
 /* From the schedule's rule, or from a table, which fits full batches only. */
@@ -90,7 +90,10 @@ static int build_for_training(struct pp_layout *l, const struct pp_geometry *g, 
     if (!is_table(l->cfg))
         return pp_plan_build(l->cfg->pipeline.schedule, g, out);
     if (!full || l->table == NULL)
-        return pp_fail(PP_ECONFIG, "a table is for one number of micro-batches");
+        return pp_fail(PP_ECONFIG,
+                       "a table is for full batches, and the last one has %d "
+                       "micro-batches: let train.batch_size divide the samples",
+                       g->microbatches);
     if (l->table->geometry.microbatches != g->microbatches) {
         return pp_fail(
             PP_ECONFIG,

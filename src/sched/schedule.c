@@ -64,10 +64,11 @@ const char *const *pp_schedule_help(void)
     return help_lines;
 }
 
-const char *pp_schedule_stand_in(enum pp_placement placement)
+const char *pp_schedule_stand_in(enum pp_placement placement, int chunks)
 {
     int i = 0;
-    while (!rows[i].ops->stands_in || rows[i].ops->placement != placement)
+    while (!rows[i].ops->stands_in || rows[i].ops->placement != placement ||
+           (rows[i].ops->chunks > 0 && rows[i].ops->chunks != chunks))
         i++;
     return rows[i].name;
 }

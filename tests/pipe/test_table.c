@@ -45,9 +45,9 @@ TEST(a_table_trains_to_the_bits_of_one_rank)
         const char *schedule;
         int chunks;
         bool comms;
-    } tables[] = {{"1f1b", 1, false},           {"zb-h1", 1, true}, {"interleaved", 2, true},
-                  {"interleaved-zb", 4, false}, {"zb-v", 2, false}, {"dualpipev", 2, false},
-                  {"looped-bfs", 2, false}};
+    } tables[] = {{"1f1b", 1, false},           {"zb-h1", 1, true},   {"interleaved", 2, true},
+                  {"interleaved-zb", 4, false}, {"zb-v", 2, false},   {"dualpipev", 2, false},
+                  {"looped-bfs", 2, false},     {"hanayo", 4, false}, {"zb-fit-v", 3, false}};
     struct outcome one, many;
     run_with("pipeline.schedule=gpipe", "pipeline.stages=1", "pipeline.microbatches=4", &one);
     CHECK_INT_EQ(one.rc, 0);

@@ -11,6 +11,7 @@ const struct pp_schedule_ops schedule_zb_fit_v = {
     .placement = PP_PLACE_V,
     .default_chunks = 2,
     .fits = true,
+    .stands_in = true,
     .check = pp_check_cap,
     .emit_all = emit_all,
 };
