@@ -30,8 +30,8 @@ struct lines {
 
 struct labelled {
     struct lines of[2]; /* enum pp_split */
-    const char **words; /* [n_words] all labels, each once, in order; owned */
-    int n_words;
+    const char **words; /* [n_words] labels, each once, in order: the first n_trained of training */
+    int n_words, n_trained;
     bool numbers; /* labels are numbers: their own class */
     struct pp_vocabulary v;
 };
@@ -108,20 +108,37 @@ static int number_of(const char *word)
     return word[0] >= '0' && word[0] <= '9' && *end == '\0' && v < CLASSES_MAX ? (int)v : -1;
 }
 
+static const char *const *find_label(const char *const *words, int n, const char *label)
+{
+    return bsearch(&label, words, (size_t)n, sizeof(*words), by_word);
+}
+
+/* Those of training first, so that a class keeps its number whatever is tested. */
 static int list_labels(const char *path, struct labelled *l)
 {
-    int n = 0;
+    bool numbers = false; /* those of training */
     PP_ALLOC(l->words, (size_t)l->of[0].n + (size_t)l->of[1].n);
-    for (int split = 0; split < 2; split++)
-        for (int i = 0; i < l->of[split].n; i++)
-            l->words[n++] = l->of[split].rows[i].label;
-    qsort(l->words, (size_t)n, sizeof(*l->words), by_word);
     l->numbers = true;
-    for (int i = 0; i < n; i++) {
-        if (i == 0 || strcmp(l->words[i], l->words[i - 1]) != 0)
-            l->words[l->n_words++] = l->words[i];
-        l->numbers = l->numbers && number_of(l->words[i]) >= 0;
+    for (int split = 0; split < 2; split++) {
+        const char **words = l->words + l->n_words;
+        int n = 0, known = l->n_words;
+        for (int i = 0; i < l->of[split].n; i++)
+            if (split == 0 || !find_label(l->words, known, l->of[split].rows[i].label))
+                words[n++] = l->of[split].rows[i].label;
+        qsort(words, (size_t)n, sizeof(*words), by_word);
+        for (int i = 0; i < n; i++) {
+            if (i == 0 || strcmp(words[i], words[i - 1]) != 0)
+                l->words[l->n_words++] = words[i];
+            l->numbers = l->numbers && number_of(words[i]) >= 0;
+        }
+        if (split == 0) {
+            l->n_trained = l->n_words;
+            numbers = l->numbers;
+        }
     }
+    if (numbers != l->numbers)
+        return pp_fail(PP_EFORMAT, "%s: all labels are numbers; the test file has one that is none",
+                       path);
     if (l->n_words > CLASSES_MAX) {
         return pp_fail(PP_EFORMAT, "%s: %d different labels, expected at most %d", path, l->n_words,
                        CLASSES_MAX);
@@ -137,8 +154,8 @@ static int class_of(const struct labelled *l, const char *label)
 {
     if (l->numbers)
         return number_of(label);
-    const char *const *at =
-        bsearch(&label, l->words, (size_t)l->n_words, sizeof(*l->words), by_word);
+    const char *const *at = find_label(l->words, l->n_trained, label);
+    at = at ? at : find_label(l->words + l->n_trained, l->n_words - l->n_trained, label);
     return (int)(at - l->words);
 }
 

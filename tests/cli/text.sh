@@ -226,6 +226,19 @@ out_has 'test accuracy    '
 awk -v acc="$(value f/summary.json test_accuracy)" 'BEGIN { exit !(acc > 0.9) }' ||
     complain "accuracy $(value f/summary.json test_accuracy)"
 
+begin "a label keeps its number beside one that training has not"
+{ head -n 20 labels.txt && printf 'other\tabcabc\n'; } >mixed.txt
+run train text.ini -q --dir mixed --set data.dataset=text-labels --set data.train_file=labels.txt \
+    --set data.test_file=mixed.txt --set data.test_samples=0 --set model.type=encoder --set model.classes=3
+code_is 0
+awk -v acc="$(value mixed/summary.json test_accuracy)" 'BEGIN { exit !(acc > 0.9 && acc < 1) }' ||
+    complain "accuracy $(value mixed/summary.json test_accuracy), not 20 of 21"
+printf '1\tabc\n2\tcba\n' >numbers.txt
+run train text.ini -q --dir numbers --set data.dataset=text-labels --set data.train_file=numbers.txt \
+    --set data.test_file=mixed.txt --set model.type=encoder
+code_is 65
+err_has 'all labels are numbers'
+
 begin "a byte order mark is no part of a label"
 printf '\357\273\277' | cat - labels.txt >marked.txt
 run train text.ini -q --dir marked --set data.dataset=text-labels --set data.train_file=marked.txt \
