@@ -5,6 +5,7 @@
 #include <ini.h>
 #include <limits.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/mem.h"
@@ -55,6 +56,10 @@ static double number(const char **text)
 struct reader {
     struct pp_cluster c;
     bool seen[KEYS], failed;
+    FILE *f;
+    char *text; /* [text_room] line number `line`; getline()'s */
+    size_t text_room;
+    int line;
 };
 
 static int take_layer(struct pp_cluster *c, const char *name, const char *value)
@@ -100,6 +105,24 @@ static int take(struct reader *r, const char *section, const char *name, const c
     return 0;
 }
 
+/* Of libinih: the next line, which it would cut where it is long and join where it is indented. */
+static char *next_line(char *out, int room, void *reader)
+{
+    struct reader *r = reader;
+    ssize_t n = r->failed ? -1 : getline(&r->text, &r->text_room, r->f);
+    if (n < 0)
+        return NULL;
+    const char *s = r->text + strspn(r->text, " \t");
+    r->line++;
+    if (strlen(r->text) < (size_t)n)
+        r->failed = pp_fail(PP_ECONFIG, "a NUL byte; is this a text file?") < 0;
+    else if (*s == ';' || *s == '#')
+        s = "";
+    else if (strlen(s) >= (size_t)room)
+        r->failed = pp_fail(PP_ECONFIG, "a line of more than %d bytes", room - 1) < 0;
+    return r->failed ? NULL : strcpy(out, s);
+}
+
 /* Of libinih: 0 is an error, whose line the first of them tells. */
 static int handle(void *reader, const char *section, const char *name, const char *value)
 {
@@ -113,14 +136,14 @@ int pp_cluster_read(const char *path, struct pp_cluster *out)
     struct reader r = {.failed = false};
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     uint64_t bytes;
-    FILE *f = NULL;
-    PP_TRY(pp_file_open(path, &f, &bytes));
-    int line = ini_parse_file(f, handle, &r), rc = 0;
-    fclose(f);
+    PP_TRY(pp_file_open(path, &r.f, &bytes));
+    int line = ini_parse_stream(next_line, &r, handle, &r), rc = 0;
+    fclose(r.f);
+    free(r.text);
     if (line != 0 && !r.failed)
         pp_fail(PP_ECONFIG, "neither [section] nor key = value");
-    if (line != 0)
-        rc = pp_error_context("%s:%d", path, line);
+    if (line != 0 || r.failed)
+        rc = pp_error_context("%s:%d", path, r.failed ? r.line : line);
     for (int i = 0; rc == 0 && i < KEYS; i++)
         if (!r.seen[i] && !keys[i].optional)
             rc = pp_fail(PP_ECONFIG, "%s: %s.%s is missing: %s", path, keys[i].section,
