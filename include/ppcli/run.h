@@ -46,6 +46,9 @@ struct pp_transport_caps pp_run_caps(const struct pp_run *run);
 int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_split split,
                    int *out);
 
+/* Bytes of a sample where its data set lies in memory, without its label; 0: it is a window of a text. */
+uint64_t pp_run_sample_bytes(const struct pp_config *cfg, const struct pp_model *model);
+
 /* The config's model for its data, which fit each other as far as is known: absent files fit.
  * Errors: PP_ECONFIG, noted as problems of cfg; those of pp_dataset_look(). Local. The caller owns
  * *out. */

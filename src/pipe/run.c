@@ -61,6 +61,12 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out)
     return 0;
 }
 
+uint64_t pp_run_sample_bytes(const struct pp_config *cfg, const struct pp_model *model)
+{
+    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
+    return info->windows ? 0 : (uint64_t)model->inputs * pp_element_bytes(info->element);
+}
+
 int64_t pp_run_steps(const struct pp_config *cfg, int train_n)
 {
     int64_t batch = cfg->train.batch_size, most = cfg->train.max_steps;

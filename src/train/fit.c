@@ -52,15 +52,13 @@ static uint64_t data_bytes(const struct pp_run *run, const struct pp_train_optio
                            int rank)
 {
     const struct pp_layout *l = run->layout;
-    const struct pp_dataset_info *info = pp_dataset_info(l->cfg->data.dataset);
-    uint64_t row = 0, sample = (uint64_t)run->model->inputs * pp_element_bytes(info->element);
+    uint64_t row = 0, sample = pp_run_sample_bytes(l->cfg, run->model);
     int at = rank % l->stages;
     row += rank < 0 || l->rank_of[0] == at ? sample : 0;
     row += rank < 0 || l->rank_of[l->n_virtual - 1] == at ? 1 : 0;
     uint64_t rows = (uint64_t)l->train_n + (uint64_t)l->test_n;
-    if (info->windows)
-        return 0;                             /* they overlap, in a text that is small or mapped */
-    return options->data[0] ? 0 : rows * row; /* 31 + 26 bits at most */
+    /* windows overlap, in a text that is small or mapped; else 31 + 26 bits at most */
+    return options->data[0] || sample == 0 ? 0 : rows * row;
 }
 
 /* What all ranks on rank r's device will take of its memory: their arenas, and what the libraries

@@ -184,9 +184,22 @@ static int choose_rest(const struct pp_best_spec *spec, struct pp_config *cfg,
     return choose_with(spec, *costs, c);
 }
 
-/* What a rank may take: run.memory, or its part of what is there. */
-static int memory_of(const struct pp_config *cfg, size_t *out)
+#define THREAD_ADDRESSES ((uint64_t)64 << 20) /* that a thread's first malloc() reserves */
+
+/* Of all ranks of a machine: one of each replica, or of all that share their memory, reads them. */
+static uint64_t data_bytes(const struct pp_best_spec *spec)
 {
+    const struct pp_config *cfg = spec->cfg;
+    uint64_t sample = pp_run_sample_bytes(cfg, spec->model);
+    uint64_t rows = (uint64_t)spec->train_n + (uint64_t)spec->test_n;
+    int readers = cfg->run.launch == PP_LAUNCH_MPIRUN ? cfg->pipeline.replicas : 1;
+    return sample > 0 ? rows * (sample + 1) * (uint64_t)readers : 0;
+}
+
+/* What a rank may take: run.memory, or its part of what is there beside the data. */
+static int memory_of(const struct pp_best_spec *spec, size_t *out)
+{
+    const struct pp_config *cfg = spec->cfg;
     struct pp_device devices[PP_DEVICES_MAX];
     const struct pp_backend_ops *ops = NULL;
     int n = 0, ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
@@ -203,9 +216,16 @@ static int memory_of(const struct pp_config *cfg, size_t *out)
         struct pp_room room;
         const char *what;
         pp_room_find("", &room);
-        free_bytes = room.bytes[pp_room_nearest(&room, &what)];
+        enum pp_room_kind kind = pp_room_nearest(&room, &what);
+        uint64_t data = data_bytes(spec);
+        if (kind == PP_ROOM_ADDRESS)
+            data += (uint64_t)ranks * THREAD_ADDRESSES;
+        free_bytes = room.bytes[kind];
+        if (free_bytes < UINT64_MAX)
+            free_bytes -= data < free_bytes ? data : free_bytes;
     }
-    *out = free_bytes < SIZE_MAX / 2 ? (size_t)(free_bytes / 10 * 9) / (size_t)ranks : 0;
+    if (free_bytes < SIZE_MAX / 2) /* 0 would be no limit */
+        *out = (size_t)(free_bytes / 10 * 9) / (size_t)ranks + 1;
     return 0;
 }
 
@@ -282,7 +302,7 @@ static int choose(struct pp_config *cfg, enum pp_run_need need, const struct pp_
     spec.recompute = open_again(cfg);
     spec.coalesce = open_schedule(cfg);
     PP_TAKE(struct pp_candidate, c, 1);
-    PP_TRY(memory_of(cfg, &spec.memory));
+    PP_TRY(memory_of(&spec, &spec.memory));
     PP_TRY(open_schedule(cfg) ? choose_schedule(&spec, cfg, &costs, c)
                               : choose_rest(&spec, cfg, &costs, c));
     return write_out(&spec, c, costs, out);

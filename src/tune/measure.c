@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ppcli/machine.h"
+
 /* A hand-over between processes or through one core cannot be measured here: figures of an ordinary
  * machine, so that more messages cost more. */
 #define ASSUMED_LATENCY 1e-6
@@ -217,6 +219,11 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     PP_TRY(rc);
     m.deadline_ns = start + (uint64_t)(spec->seconds * 1e9);
     m.visit_ns = (uint64_t)(spec->seconds * 0.25e9 / (spec->n_sizes + 1));
+    struct pp_room room;
+    _Atomic uint64_t taken = 0;
+    pp_room_find("", &room);
+    m.room = room.bytes[pp_room_nearest(&room, &m.room_of)];
+    m.taken = &taken;
     PP_TAKE(const struct pp_layer *, classes, n);
     PP_TAKE(int, numbers, n + 2 * m.workers);
     PP_TAKE(struct worker, workers, m.workers);

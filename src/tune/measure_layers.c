@@ -9,6 +9,7 @@
  */
 #include "tune.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
 #include "ppcli/median.h"
@@ -24,6 +25,7 @@ enum {
 #define REVISITS_SHARE 0.5 /* of the budget, on top of it */
 #define SLOW_ROWS 1.08     /* rows that take so many times as long are looked at again */
 #define FASTER 0.95        /* of a time: less than that was not chance */
+#define GIB (1024.0 * 1024 * 1024)
 #define WEIGHT_BYTES (48.0 * 1024 * 1024)     /* parameters and gradients of one shape */
 #define ACTIVATION_BYTES (64.0 * 1024 * 1024) /* of one shape */
 #define DATA_BYTES (64.0 * 1024 * 1024)       /* of the data set that rows are gathered from */
@@ -144,8 +146,17 @@ static int fill(struct bench *b, float *to, size_t n)
 static int take_memory(struct bench *b)
 {
     struct pp_backend *be = b->w->be;
+    const struct measurement *m = b->w->m;
     struct pp_arena a = pp_arena_dry();
     PP_TRY(place(b, &a));
+    uint64_t all = atomic_fetch_add(m->taken, a.used) + a.used;
+    if (!be->caps.async && all > m->room)
+        return pp_fail(
+            PP_ERESOURCE,
+            "to measure the layers takes %.2f GiB of memory, but %.2f GiB are left of %s: "
+            "a fixed schedule, assignment and recompute need no measurement, and "
+            "ppcli plan CONFIG --machine FILE none either",
+            (double)all / GIB, (double)m->room / GIB, m->room_of);
     PP_TRY(pp_backend_alloc(be, a.used, &b->block));
     b->block_bytes = a.used;
     a = (struct pp_arena){.base = b->block, .bytes = b->block_bytes};

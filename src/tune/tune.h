@@ -60,6 +60,9 @@ struct measurement {
     int *first, *last; /* [workers] layers of each worker */
     int workers;
     uint64_t deadline_ns, visit_ns; /* of all; and how long a visit to the link may take, about */
+    uint64_t room;                  /* bytes that may be taken ... */
+    const char *room_of;            /* ... of which limit */
+    _Atomic uint64_t *taken;        /* by all workers */
 };
 
 /* Figures of a link, from several visits some time apart. */

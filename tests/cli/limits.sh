@@ -31,6 +31,24 @@ same "$(wc -l <"$folder/err" | tr -d ' ')" 1
 run explain "$net" --set 'model.sizes=12 1048576*60 5'
 code_is 0
 
+begin "layers too large to be measured are refused before they are, with what needs no measurement"
+run plan "$net" --best --set 'model.sizes=12 1048576*3 5'
+one_line 69 'to measure the layers takes '
+err_has 'ppcli plan CONFIG --machine FILE'
+
+begin "recompute = auto leaves room for the data"
+config "$folder/wide.ini" data.dataset=synthetic data.train_samples=6000000 data.test_samples=16 \
+    'model.sizes=64 512*12 10' pipeline.stages=1 pipeline.microbatches=8 pipeline.schedule=gpipe \
+    pipeline.recompute=auto train.batch_size=4096 train.max_steps=1 run.dir=
+if (ulimit -v 640000 && exec "$PPCLI" version) >/dev/null 2>&1; then
+    code=0
+    (ulimit -v 640000 && exec "$PPCLI" train "$folder/wide.ini") >"$folder/out" 2>"$folder/err" || code=$?
+    code_is 0
+    err_has 'recompute auto: all'
+else
+    skip 'a sanitizer needs more address space'
+fi
+
 begin "a small limit of stacks is not that of the ranks"
 (ulimit -s 128 && exec "$PPCLI" version) >/dev/null 2>&1 || skip "ppcli does not start with it (a sanitizer)"
 for command in 'train' 'bench --repeat 1 --warmup 1 --time 0.01'; do
