@@ -11,6 +11,7 @@
 
 #include "ppcli/bench.h"
 #include "ppcli/io.h"
+#include "ppcli/log.h"
 #include "ppcli/text.h"
 
 #define KEPT 4      /* of each number of stages and rows */
@@ -18,9 +19,12 @@
 #define PER_STAGE 2 /* micro-batches of the short step */
 #define MEASURE_SECONDS 4.0
 #define SEARCHED "replicas microbatches schedule chunks assignment split_at recompute"
-#define CUTS 3e6 /* actions that finding better cuts of a short step may simulate; of all whole */
+/* Actions that finding better cuts of a short step may simulate: of few stages, which cost little,
+ * more. And of all whole steps. */
+#define CUTS(stages) (1.2e8 / ((stages) < 40 ? (stages) : 40))
+#define CUTS_WHOLE 3e7
 #define BETWEEN 1.3 /* times the best: shapes further off are not looked at between powers of two */
-#define WORSE 1.03  /* larger micro-batches are not looked at once they cost so much */
+#define WORSE 1.3   /* larger micro-batches are not looked at once they cost so much */
 
 struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
                                       const struct plan_machine_row *row, int m)
@@ -43,7 +47,7 @@ struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
     cfg->pipeline.assignment = PP_ASSIGN_TIME;
     cfg->pipeline.ranges[0] = cfg->pipeline.split_at[0] = '\0';
     bool whole = m >= row->c.microbatches;
-    cfg->train.batch_size = whole ? p->batch : row->replicas * rows * m;
+    cfg->train.batch_size = whole ? p->cfg->train.batch_size : row->replicas * rows * m;
     return (struct pp_best_spec){.cfg = cfg,
                                  .model = p->model,
                                  .train_n = whole ? p->train_n : cfg->train.batch_size,
@@ -51,7 +55,7 @@ struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
                                  .memory = p->memory,
                                  .recompute = true,
                                  .cuts = true,
-                                 .actions = CUTS,
+                                 .actions = CUTS(row->c.stages),
                                  .endless = true};
 }
 
@@ -89,6 +93,11 @@ static int search(struct plan_machine *p, struct plan_machine_row *row, double *
             continue;
         row->c = found.items[i];
         row->c.microbatches = whole;
+        if (row->c.eager > 0) { /* of more micro-batches more may be early */
+            spec = plan_machine_spec(p, row, whole);
+            int eager = pp_best_eager(&spec, p->costs, row->c.stages, whole);
+            row->c.eager = eager > row->c.eager ? eager : row->c.eager;
+        }
         int rc = keep(p, row, m, best);
         PP_TRY(rc == PP_ECONFIG ? 0 : rc); /* it cannot run with twice as many */
     }
@@ -160,12 +169,9 @@ static int search_between(struct plan_machine *p, int stages)
     for (int by = rows / 2; by > 0; by /= 2) {
         double before = best;
         PP_TRY(search_rows(p, stages, rows + by, &best));
-        if (best < before) {
-            rows += by;
-            continue;
-        }
+        double more = best;
         PP_TRY(search_rows(p, stages, rows - by, &best));
-        rows -= best < before ? by : 0;
+        rows += best < more ? -by : more < before ? by : 0;
     }
     return 0;
 }
@@ -198,7 +204,10 @@ static int try_whole(struct plan_machine *p, struct plan_machine_row row, bool a
                      int *kept)
 {
     struct pp_best_spec spec = plan_machine_spec(p, &row, row.c.microbatches);
+    pp_log_progress("whole steps: %d of %d", *kept + 1, WHOLE < p->n ? WHOLE : p->n);
     int rc = again ? pp_best_fit(&spec, p->costs, &row.c) : pp_best_try(&spec, p->costs, &row.c);
+    if (rc == 0 && !again && row.c.peak_bytes > p->memory)
+        rc = pp_best_fit(&spec, p->costs, &row.c);
     if (rc == 0 && row.c.peak_bytes <= p->memory && *left > 0)
         rc = pp_best_refine(&spec, p->costs, &row.c, left);
     if (rc == 0 && row.c.peak_bytes <= p->memory) {
@@ -216,7 +225,7 @@ static int try_whole(struct plan_machine *p, struct plan_machine_row row, bool a
 static int refine(struct plan_machine *p)
 {
     int kept = 0;
-    double left = 10 * CUTS;
+    double left = CUTS_WHOLE;
     for (int again = 0; again < 2 && kept == 0; again++)
         for (int i = 0; i < p->n && kept < WHOLE && (!again || i < WHOLE); i++)
             PP_TRY(try_whole(p, p->rows[i], again, &left, &kept));
@@ -285,7 +294,9 @@ static int find(struct plan_machine *p, const struct pp_cli_settings *settings)
         PP_TRY(search_between(p, stages));
     if (p->n > 1)
         qsort(p->rows, (size_t)p->n, sizeof(*p->rows), by_estimate);
-    PP_TRY(refine(p));
+    int rc = refine(p);
+    pp_log_progress(NULL);
+    PP_TRY(rc);
     return p->n > 0 ? 0 : nothing_fits(p);
 }
 
@@ -301,9 +312,23 @@ static int load(const char *word, const struct pp_cli_settings *settings, struct
     return rc == PP_ENOINPUT ? 0 : rc; /* data that are there, and not here */
 }
 
+/* Before the work whose result it shall hold. */
+static int check_file(const char *option, const char *path)
+{
+    struct pp_file_write w;
+    if (!path || strcmp(path, "-") == 0)
+        return 0;
+    if (!path[0])
+        return pp_fail(PP_EUSAGE, "%s wants the name of a file, not ''", option);
+    PP_TRY(pp_file_create(path, &w));
+    pp_file_abandon(&w);
+    return 0;
+}
+
 static int prepare(const struct plan_machine_words *w, struct plan_machine *p)
 {
     char path[PP_PATH_MAX];
+    PP_TRY(check_file("--html", w->html));
     PP_TRY(pp_cli_find_machine(w->machine, path));
     PP_TRY(pp_cluster_read(path, &p->cluster));
     p->ranks = w->ranks > 0 ? w->ranks : (int)p->cluster.ranks;
@@ -392,7 +417,8 @@ int plan_measure(const char *word, const struct pp_cli_settings *settings, const
         return pp_fail(PP_EUSAGE,
                        "--measure the layers and ops of which config? For example: ppcli "
                        "plan mnist.ini --measure -o here.ini");
-    int rc = load(word, settings, &p);
+    int rc = check_file("-o", path);
+    rc = rc < 0 ? rc : load(word, settings, &p);
     struct pp_best_spec spec = {.all_m = true, .cfg = p.cfg, .model = p.model, .train_n = p.batch};
     rc = rc < 0 ? rc : pp_best_measure(&spec, MEASURE_SECONDS, &p.costs);
     rc = rc < 0 ? rc : pp_bench_cluster(p.cfg, MEASURE_SECONDS, &p.cluster);

@@ -52,7 +52,12 @@ static int print_section(const struct plan_machine *p, FILE *f)
     struct pp_best_spec spec = plan_machine_spec(p, best, best->c.microbatches);
     PP_OWN_MEMORY struct pp_config *cfg = NULL;
     PP_TRY(pp_best_config(spec.cfg, p->model, &best->c, p->costs, &cfg));
-    return plan_best_section(cfg, f);
+    PP_TRY(plan_best_section(cfg, f));
+    int m = p->cfg->pipeline.microbatches;
+    if (pp_model_mixes_samples(p->model) && m != best->c.microbatches)
+        fprintf(f, "; batch norm: %d instead of %d micro-batches are another training\n",
+                best->c.microbatches, m);
+    return 0;
 }
 
 int plan_machine_text(const struct plan_machine *p)

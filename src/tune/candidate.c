@@ -122,14 +122,15 @@ int best_peaks(const struct pp_layout *l, size_t *peaks, size_t *most)
 {
     bool processes = l->cfg->run.launch == PP_LAUNCH_MPIRUN;
     struct pp_transport_caps caps = {.shared_slots = !processes, .processes = processes};
+    int ranks = l->cfg->train.zero > 0 ? l->ranks : l->stages; /* their shares may differ */
     *most = 0;
-    for (int r = 0; r < l->stages; r++) {
+    for (int r = 0; r < ranks; r++) {
         struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
         struct pp_exec_bytes bytes;
         PP_TRY(pp_exec_predict(&spec, &bytes));
         *most = bytes.total > *most ? bytes.total : *most;
-        if (peaks)
-            peaks[r] = bytes.total;
+        if (peaks && (r < l->stages || bytes.total > peaks[r % l->stages]))
+            peaks[r % l->stages] = bytes.total;
     }
     return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Costs without measuring: what a machine file and the shapes of a model's nodes say. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,15 +46,15 @@ double pp_layer_work(const struct pp_model *m, int layer)
     return pp_layer_flops(m, layer) + (double)pp_layer_values(m, layer);
 }
 
-/* What the file says of the layer, of the size nearest to rows. */
+/* What the file says of the layer, of the size above `above` that is nearest to rows. */
 static const struct pp_cluster_layer *measured(const struct pp_cluster *c, const char *name,
-                                               double work, int rows)
+                                               double work, int rows, int above)
 {
     const struct pp_cluster_layer *best = NULL;
     for (int i = 0; i < c->n_layers; i++) {
         const struct pp_cluster_layer *l = &c->layers[i];
         bool same = strcmp(l->name, name) == 0 && (l->work == 0 || l->work == work);
-        if (same && (!best || abs(l->rows - rows) < abs(best->rows - rows)))
+        if (same && l->rows > above && (!best || abs(l->rows - rows) < abs(best->rows - rows)))
             best = l;
     }
     return best;
@@ -63,10 +64,17 @@ static struct pp_layer_seconds layer_of(const struct pp_cluster *c,
                                         const struct pp_cluster_use *use, int i, int rows)
 {
     const struct pp_layer *layer = &use->model->layers[i];
-    const struct pp_cluster_layer *l = measured(c, layer->name, pp_layer_work(use->model, i), rows);
-    double t[3] = {0};
-    for (int k = 0; l && k < 3; k++)
+    double work = pp_layer_work(use->model, i), t[3] = {0};
+    const struct pp_cluster_layer *l = measured(c, layer->name, work, rows, 0);
+    const struct pp_cluster_layer *next =
+        l && rows < l->rows ? measured(c, layer->name, work, l->rows, l->rows) : NULL;
+    for (int k = 0; l && k < 3; k++) {
         t[k] = l->t[k] * rows / l->rows;
+        if (next) { /* fewer rows read as many weights: on the line through two sizes */
+            double row = fmax(0, (next->t[k] - l->t[k]) / (next->rows - l->rows));
+            t[k] = fmax(t[k], l->t[k] - row * (l->rows - rows));
+        }
+    }
     for (int n = layer->first_node; !l && n <= layer->last_node; n++)
         add_node(c, use, n, rows, t);
     return (struct pp_layer_seconds){t[0], t[1], t[2]};

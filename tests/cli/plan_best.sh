@@ -162,11 +162,13 @@ out_has 'measured ms'
 sed -n '/^checked/,/^predicted/p' "$folder/out" | grep ' %  [0-9.]* = ' >"$folder/ran"
 same "$(grep -c . "$folder/ran")" 4
 same "$(grep -c '^as is' "$folder/ran")" 1
-same "$(grep -v '^as is' "$folder/ran" | sort -k6n | awk 'NR == 1 { print $3 }')" \
-    "$(sed -n 's/^schedule = //p' "$folder/out")"
-run plan "$folder/net.ini" --check=5 --set train.max_steps=1 --format json
+# Rows can be equal in the digits that are printed.
+grep -v '^as is' "$folder/ran" | sort -k6n | awk 'NR == 1 { least = $6 } $6 == least { print $3 }' >"$folder/fastest"
+grep -qx "$(sed -n 's/^schedule = //p' "$folder/out")" "$folder/fastest" ||
+    complain "the section is not that of $(tr '\n' ' ' <"$folder/fastest")"
+run plan "$folder/net.ini" --check=1 --set train.max_steps=1 --format json
 code_is 0
-same "$(grep -c '"measured_step_seconds"' "$folder/out")" 6
+same "$(grep -c '"measured_step_seconds"' "$folder/out")" 2
 for n in 0 21 x 3x; do
     run plan "$folder/net.ini" --check "$n"
     code_is 64
@@ -179,7 +181,7 @@ core=$(taskset -pc $$ 2>/dev/null | sed 's/.*: *\([0-9]*\).*/\1/')
 if [ -z "$core" ] || ! [ -r /proc/self/schedstat ]; then
     skip 'no taskset or no schedstat here'
 else
-    taskset -c "$core" "$PPCLI" plan "$folder/net.ini" --check --set train.max_steps=1 \
+    taskset -c "$core" "$PPCLI" plan "$folder/net.ini" --check=1 --set train.max_steps=1 \
         >"$folder/out" 2>"$folder/err"
     code=$?
     code_is 0

@@ -1,22 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# ppcli plan --machine and --measure: models larger than this machine, pages, and bad machine files.
-# shellcheck disable=SC3045 # ulimit -v: dash, bash and busybox have it
+# ppcli plan --machine and --measure: tables, pages, memory, and bad machine files.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
-
-begin "70 billion parameters on 64 ranks, in little memory"
-limit=2097152
-(ulimit -v "$limit" && exec "$PPCLI" version) >/dev/null 2>&1 || limit=unlimited # a sanitizer
-code=0
-(ulimit -v "$limit" && exec "$PPCLI" plan llama-70b.ini --machine 8xh100-nvlink --ranks 64) \
-    >"$folder/out" 2>"$folder/err" </dev/null || code=$?
-last="ppcli plan llama-70b.ini"
-code_is 0
-out_has '6.9e+10 parameters'
-out_has '64 ranks of 8xh100-nvlink'
-out_has 'recompute'
-same "$(grep -c '^microbatches = ' "$folder/out")" 1
 
 config "$folder/net.ini" data.dataset=synthetic data.train_samples=64 'model.sizes=20 16*6 5' \
     pipeline.stages=2 pipeline.microbatches=4 train.batch_size=32 train.max_steps=2 run.dir=
@@ -79,6 +65,7 @@ run plan resnet18-cifar10.ini --machine 4xa40-ethernet --ranks 12 --set train.ba
     --set run.precision=bf16
 code_is 0
 same "$(awk '$1 == 1 && NF > 12 { print $(NF - 4) < 0.02801 * 1.02 }' "$folder/out")" 1
+out_has '; batch norm: '
 config "$folder/uneven.ini" data.dataset=synthetic data.train_samples=200 train.batch_size=30 \
     'model.sizes=64 512 32 256 256 32 5' pipeline.stages=2 run.dir=
 run plan "$folder/uneven.ini" --machine laptop --ranks 4
@@ -89,6 +76,38 @@ begin "rows of a micro-batch between powers of two"
 run plan gpt-char.ini --machine 4xa40-ethernet --ranks 8 --set train.batch_size=24 --memory 8500k
 code_is 0
 same "$(awk '$1 == 1 && NF > 12 { print $6, $(NF - 4) < 0.002265 * 1.02 }' "$folder/out")" '3 1'
+
+# machine NAME F32 BANDWIDTH RANKS LATENCY BANDWIDTH LATENCY BANDWIDTH: $folder/NAME.ini, links within
+# and between hosts
+machine() {
+    printf '[device]\nf32 = %s\nbandwidth = %s\nmemory = 4G\nproduct = 0.4\nattention = 0.5\nconv = 0.4
+passes = 0.9\nlaunch = 1e-7\n[host]\nranks = %s\n[within]\nlatency = %s\nbandwidth = %s
+[between]\nlatency = %s\nbandwidth = %s\n' "$2" "$3" "$4" "$5" "$6" "$7" "$8" >"$folder/$1.ini"
+}
+config "$folder/thin.ini" data.dataset=synthetic data.train_samples=95 train.batch_size=95 \
+    'model.sizes=2 512 3 128 2 7 16' pipeline.stages=3 pipeline.microbatches=2 train.optimizer=adam \
+    train.coalesce=1 run.dir=
+machine slow 2.84e10 9.579e9 3 1e-7 1.064e7 1e-4 2.315e9
+config "$folder/many.ini" data.dataset=synthetic data.train_samples=173 train.batch_size=7 \
+    'model.sizes=512 1 33 7 3 256 64 128 7 33 7 128 1 15' pipeline.stages=2 pipeline.microbatches=2 \
+    run.packed=false run.dir=
+machine fast 1.059e11 3.481e8 1 1e-5 9.345e9 1e-6 8.316e9
+
+begin "a limit that whole steps break: they compute again, and the search goes on"
+run plan "$folder/thin.ini" --machine "$folder/slow.ini" --ranks 8 --memory 99000
+code_is 0
+same "$(awk '$1 == 1 && NF > 12 { print $(NF - 4) < 0.0036 }' "$folder/out")" 1
+run plan "$folder/many.ini" --machine "$folder/fast.ini" --ranks 4
+code_is 0
+same "$(awk '$1 == 1 && NF > 12 { print $5 }' "$folder/out")" 1 # 2 and 3 micro-batches are slower
+
+begin "fewer samples than a batch: memory is that of the batch"
+config "$folder/few.ini" data.dataset=synthetic data.train_samples=24 data.test_samples=64 \
+    'model.sizes=64 128*2 10' pipeline.stages=2 pipeline.microbatches=4 train.batch_size=64 run.dir=
+run plan "$folder/few.ini" --machine laptop --ranks 2 --stages 2 --memory 400k
+code_is 0
+bytes=$(first_row "$folder/few.ini")
+[ "$bytes" -le 400000 ] || complain "$bytes bytes, not 400000"
 
 begin "a limit is kept to the byte, the test set's evaluation included"
 limit=40000
@@ -143,6 +162,23 @@ sed 's/^f32.*/f32 = 12/' "$("$PPCLI" plan "$folder/net.ini" --machine laptop 2>&
 run plan "$folder/net.ini" --machine "$folder/bad.ini"
 code_is 78
 err_has "device.f32: '12' cannot be"
+laptop=$("$PPCLI" plan "$folder/net.ini" --machine laptop 2>&1 >/dev/null | sed -n 's/^machine: //p')
+awk 'BEGIN { printf "; "; for (i = 0; i < 197; i++) printf "x"; print "memory = 1" } { print "  " $0 }' \
+    "$laptop" >"$folder/indented.ini"
+run plan "$folder/net.ini" --machine "$folder/indented.ini"
+code_is 0
+out_has ' ranks of indented: 8 a host, 4 GB each'
+{ cat "$laptop" && printf 'a\000b\n'; } >"$folder/bad.ini"
+run plan "$folder/net.ini" --machine "$folder/bad.ini"
+code_is 78
+err_has "bad.ini:$(wc -l <"$folder/bad.ini" | tr -d ' '): a NUL byte"
+{ cat "$laptop" && printf 'x = %0300d\n' 1; } >"$folder/bad.ini"
+run plan "$folder/net.ini" --machine "$folder/bad.ini"
+code_is 78
+err_has 'a line of more than 199 bytes'
+run plan "$folder/net.ini" --machine laptop --html ''
+code_is 64
+err_has "--html wants the name of a file, not ''"
 run plan "$folder/net.ini" --ranks 2
 code_is 64
 run plan --machine laptop
@@ -172,6 +208,15 @@ else
     code_is 0
     out_has '2 ranks of here'
 fi
+{
+    cat "$laptop" && echo '[layers]'
+    for layer in 0 1 2 3 4 5 6; do
+        printf 'layers.%d = 4 1e-5 1e-5 1e-5\nlayers.%d = 8 1.1e-5 1.1e-5 1.1e-5\n' $layer $layer
+    done
+} >"$folder/layers.ini" # 1 row takes nearly as long as 4: 32 times 7 layers of 2.8e-5 s
+run plan "$folder/net.ini" --machine "$folder/layers.ini" --ranks 1
+code_is 0
+same "$(awk 'NF > 12 && $5 == 32 { print ($(NF - 4) > 0.004) }' "$folder/out")" 1
 for words in --best '--ranks 2' '--html page.html' '--cost-f 2'; do
     # shellcheck disable=SC2086 # words
     run plan "$folder/net.ini" --measure $words

@@ -1,0 +1,21 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# ppcli plan --machine: a model and a cluster that are larger than this machine.
+# shellcheck disable=SC3045 # ulimit -v: dash, bash and busybox have it
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+begin "70 billion parameters on 64 ranks, in little memory"
+limit=2097152
+(ulimit -v "$limit" && exec "$PPCLI" version) >/dev/null 2>&1 || limit=unlimited # a sanitizer
+code=0
+(ulimit -v "$limit" && exec "$PPCLI" plan llama-70b.ini --machine 8xh100-nvlink --ranks 64) \
+    >"$folder/out" 2>"$folder/err" </dev/null || code=$?
+last="ppcli plan llama-70b.ini"
+code_is 0
+out_has '6.9e+10 parameters'
+out_has '64 ranks of 8xh100-nvlink'
+out_has 'recompute'
+same "$(grep -c '^microbatches = ' "$folder/out")" 1
+
+finish
