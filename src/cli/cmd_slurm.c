@@ -68,14 +68,15 @@ static int check(const struct pp_config *cfg, struct job *j)
     if (j->nodes < 0 || j->ranks < 0 || j->save < 0)
         return pp_fail(PP_EUSAGE, "--nodes, --ranks-per-node and --save are at least 1");
     if (!j->nodes)
-        j->nodes = j->ranks ? (int)(ranks / j->ranks) : 1;
+        j->nodes = j->ranks ? (int)((ranks + j->ranks - 1) / j->ranks) : 1;
     if (!j->ranks)
         j->ranks = (int)((ranks + j->nodes - 1) / j->nodes);
     if ((int64_t)j->nodes * j->ranks != ranks) {
         return pp_fail(PP_EUSAGE,
-                       "%d stages x %d replicas do not fit on %d nodes with %d ranks each; change "
-                       "--nodes, --ranks-per-node, --stages or --replicas",
-                       cfg->pipeline.stages, cfg->pipeline.replicas, j->nodes, j->ranks);
+                       "%d stages x %d replicas are %lld ranks, which do not fill %d nodes of %d; "
+                       "change --nodes, --ranks-per-node, --stages or --replicas",
+                       cfg->pipeline.stages, cfg->pipeline.replicas, (long long)ranks, j->nodes,
+                       j->ranks);
     }
     if (!j->save)
         j->save = seconds >= 240 ? 120 : (int)(seconds / 2);
