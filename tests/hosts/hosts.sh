@@ -219,8 +219,17 @@ cat >alone <<'END'
 export PPCLI_HOST_AGENT=$PWD/agent
 "$PPCLI" train net.ini -q --hosts h0,h1 --stages 2 &
 until [ -s tmp ] || ! kill -0 $!; do sleep 0.05; done
-until cat /proc/[0-9]*/comm | grep -qx 'orted\|prted' || ! kill -0 $!; do sleep 0.05; done
-while cat /proc/[0-9]*/comm | grep -qx 'orted\|prted\|same'; do sleep 0.05; done
+# there NAME...: does a process of one of these names run on h1, and not for another test?
+there() {
+    for name; do
+        for p in $(pgrep -x "$name"); do
+            tr '\0' '\n' <"/proc/$p/environ" | grep -qx "TMPDIR=$(cat tmp)" && return
+        done
+    done
+    return 1
+}
+until there orted prted || ! kill -0 $!; do sleep 0.05; done
+while there orted prted same; do sleep 0.05; done
 kill -0 $! && echo "ended before" # the line of h0 comes later
 kill -9 $!
 wait $!
