@@ -7,6 +7,10 @@ set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 ppcli=${1:-$root/build/ppcli}
+if ! [ -x "$ppcli" ]; then
+    echo 'usage: scripts/draw-schedules.sh [PPCLI]' >&2
+    exit 64
+fi
 out=$root/docs/schedules
 mkdir -p "$out"
 
