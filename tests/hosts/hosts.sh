@@ -207,23 +207,29 @@ case $(mpirun --version) in
 esac
 
 begin "mpirun's host is cut off before there is a rank: orted elsewhere ends, and its files go; so do mpirun's after kill -9"
-# Beside orted, and only to make this quick: a second in which its keeper hears that it is watched.
+# An agent that hears as little of the end as ssh would. Beside orted, and only to make this quick: its
+# keeper is connected, and has two seconds to hear that it is watched.
+sed 's#exec \("[^"]*agent.sh" "$@"\)#\1; case " $* " in *" --keep "*) sleep 30 ;; esac#' agent >stays
+chmod +x stays
 cat >other <<'END'
 #!/bin/sh
 case " $* " in *" --keep "*) ;; *) exec SAME "$@" ;; esac
+port=${3#*:} # token:port:addresses
+export port=$(printf %04X "${port%%:*}")
 for k in 1 2 3 4; do w="$w $1"; shift; done
-exec SAME $w sh -c 'sleep 1; ip link set eth0 down; echo "$TMPDIR" >tmp; exec "$@"' sh "$@"
+exec SAME $w sh -c 'until grep -q ":$port 01 " /proc/net/tcp; do sleep 0.05; done
+    sleep 2; ip link set eth0 down; echo "$TMPDIR" >tmp; exec "$@"' sh "$@"
 END
 sed -i "s#SAME#$folder/same#" other
 cat >alone <<'END'
-export PPCLI_HOST_AGENT=$PWD/agent
+export PPCLI_HOST_AGENT=$PWD/stays
 "$PPCLI" train net.ini -q --hosts h0,h1 --stages 2 &
 until [ -s tmp ] || ! kill -0 $!; do sleep 0.05; done
 # there NAME...: does a process of one of these names run on h1, and not for another test?
 there() {
     for name; do
         for p in $(pgrep -x "$name"); do
-            tr '\0' '\n' <"/proc/$p/environ" | grep -qx "TMPDIR=$(cat tmp)" && return
+            { tr "\0" "\n" <"/proc/$p/environ"; } 2>/dev/null | grep -qx "TMPDIR=$(cat tmp)" && return
         done
     done
     return 1
