@@ -218,24 +218,16 @@ port=${3#*:} # token:port:addresses
 export port=$(printf %04X "${port%%:*}")
 for k in 1 2 3 4; do w="$w $1"; shift; done
 exec SAME $w sh -c 'until grep -q ":$port 01 " /proc/net/tcp; do sleep 0.05; done
-    sleep 2; ip link set eth0 down; echo "$TMPDIR" >tmp; exec "$@"' sh "$@"
+    sleep 2; ip link set eth0 down; echo "$TMPDIR" >tmp; echo "$$ $PPID" >pids; exec "$@"' sh "$@"
 END
 sed -i "s#SAME#$folder/same#" other
 cat >alone <<'END'
 export PPCLI_HOST_AGENT=$PWD/stays
 "$PPCLI" train net.ini -q --hosts h0,h1 --stages 2 &
-until [ -s tmp ] || ! kill -0 $!; do sleep 0.05; done
-# there NAME...: does a process of one of these names run on h1, and not for another test?
-there() {
-    for name; do
-        for p in $(pgrep -x "$name"); do
-            { tr "\0" "\n" <"/proc/$p/environ"; } 2>/dev/null | grep -qx "TMPDIR=$(cat tmp)" && return
-        done
-    done
-    return 1
-}
-until there orted prted || ! kill -0 $!; do sleep 0.05; done
-while there orted prted same; do sleep 0.05; done
+until [ -s pids ] || ! kill -0 $!; do sleep 0.05; done
+for pid in $(cat pids); do # orted, and its keeper
+    while kill -0 "$pid"; do sleep 0.05; done
+done
 kill -0 $! && echo "ended before" # the line of h0 comes later
 kill -9 $!
 wait $!
