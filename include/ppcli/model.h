@@ -467,13 +467,4 @@ float pp_loss_grad_scale(const struct pp_config *cfg, int64_t batch, int64_t mb)
 struct pp_optimizer_args pp_optimizer_args_of(const struct pp_config *cfg, double lr,
                                               int64_t number);
 
-/* Learning rate of step t = 1..total (train.lr_steps where set, total_steps else): warm-up
- * lr*t/warmup for t <= warmup, then constant, linear or cosine towards 0 over the remaining total -
- * warmup steps: the first of them has the full lr, and 0 would be reached by the step after the
- * last (as PyTorch's CosineAnnealingLR with T_max = total). multistep: lr * gamma^(milestones < t),
- * as PyTorch's MultiStepLR. With train.lr_by = epoch t and total count epochs of epoch_steps steps,
- * and warm-up is lr*t/(warmup + 1). A function of the step alone: a resumed run has the same. */
-double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps,
-                int64_t epoch_steps);
-
 #endif

@@ -8,6 +8,7 @@
 
 #include "ppcli/devices.h"
 #include "ppcli/exec.h"
+#include "ppcli/lr.h"
 
 /* Decided from the config alone, the same on every rank; immutable once ranks run. */
 struct pp_run {
@@ -56,6 +57,9 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out);
 
 /* Steps of the whole training with so many samples. */
 int64_t pp_run_steps(const struct pp_config *cfg, int train_n);
+
+/* What there is to say about the learning rates of the steps after `done`. */
+void pp_run_lr_remark(const struct pp_run *run, int64_t done, struct pp_lr_remarks *out);
 
 /*
  * When all ranks of a training meet: after about PP_RUN_MEET_NS, or every step where steps take

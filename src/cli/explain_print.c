@@ -240,6 +240,11 @@ static int print_schedule(const struct explained *e)
     printf("\ndata: %d training samples in %" PRId64 " steps an epoch (batch %" PRId64
            ", last %" PRId64 "), %d test samples\n",
            l->train_n, steps, batch, l->train_n - (steps - 1) * batch, l->test_n);
+    struct pp_lr_remarks rates;
+    pp_run_lr_remark(&e->run, 0, &rates);
+    printf("%s\n", rates.rates);
+    for (int i = 0; i < rates.n; i++)
+        pp_log_warn("%s", rates.text[i]);
     printf(
         "\nschedule %s: %d stages, %d micro-batches of at most %d samples, ideal bubble %.1f %%; "
         "proved free of deadlock\n",
@@ -316,6 +321,17 @@ static int json_config(struct pp_json *j, const struct pp_config *cfg)
     return 0;
 }
 
+static void json_rates(struct pp_json *j, const struct explained *e)
+{
+    struct pp_lr_remarks rates;
+    pp_run_lr_remark(&e->run, 0, &rates);
+    pp_json_str(j, "learning_rate", rates.rates);
+    pp_json_array(j, "learning_rate_remarks");
+    for (int i = 0; i < rates.n; i++)
+        pp_json_str(j, NULL, rates.text[i]);
+    pp_json_end(j);
+}
+
 int explain_json(const struct explained *e)
 {
     const struct pp_layout *l = e->run.layout;
@@ -375,6 +391,7 @@ int explain_json(const struct explained *e)
     pp_json_end(&j);
     pp_json_int(&j, "train_samples", l->train_n);
     pp_json_int(&j, "test_samples", l->test_n);
+    json_rates(&j, e);
     pp_json_int(&j, "microbatch_rows", l->max_rows);
     pp_json_bool(&j, "batch_norm", pp_model_mixes_samples(e->run.model));
     pp_json_bool(&j, "exact", e->run.cfg->train.exact);

@@ -218,6 +218,7 @@ static void note_idle_keys(struct pp_config *cfg, const struct pp_names *names)
                 {"model.norm_momentum", "model.norm", "batch", "batch"},
                 {"train.lr_milestones", "train.lr_schedule", "multistep", "multistep"},
                 {"train.lr_gamma", "train.lr_schedule", "multistep", "multistep"},
+                {"train.lr_steps", "train.lr_schedule", "linear cosine", "linear and cosine"},
                 {"run.precision", "run.backend", NULL, "cuda"},
                 {"run.graphs", "run.backend", NULL, "cuda"},
                 {"run.devices", "run.backend", NULL, "cuda"},
@@ -263,6 +264,10 @@ static void check_learning_rate(struct pp_config *cfg)
     if (good(cfg, falls) && cfg->train.lr_schedule == PP_LR_MULTISTEP &&
         cfg->train.lr_milestones.n == 0)
         blame(cfg, falls, "multistep changes nothing without train.lr_milestones");
+    if (good(cfg, warm) && good(cfg, falls) && cfg->train.lr_schedule == PP_LR_CONSTANT &&
+        cfg->train.lr_by == PP_LR_BY_EPOCH && cfg->train.warmup_epochs == 0)
+        conf_note(cfg, option(warm[2]),
+                  "%s has no effect: the learning rate is constant and has no warm-up", warm[2]);
 }
 
 #define TRANSFORMERS "gpt llama encoder decoder"

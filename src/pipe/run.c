@@ -74,6 +74,17 @@ int64_t pp_run_steps(const struct pp_config *cfg, int train_n)
     return most > 0 && most < all ? most : all;
 }
 
+void pp_run_lr_remark(const struct pp_run *run, int64_t done, struct pp_lr_remarks *out)
+{
+    const struct pp_config *cfg = run->cfg;
+    int64_t batch = cfg->train.batch_size, epoch = (run->layout->train_n + batch - 1) / batch;
+    const struct pp_lr_span span = {.done = done,
+                                    .total = pp_run_steps(cfg, run->layout->train_n),
+                                    .all_steps = epoch * cfg->train.epochs,
+                                    .epoch_steps = epoch};
+    pp_lr_remark(cfg, &span, out);
+}
+
 int pp_run_meet_every(const struct pp_config *cfg, int train_n)
 {
     int64_t total = pp_run_steps(cfg, train_n), part = total / PP_RUN_RECORDS;

@@ -179,6 +179,14 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be)
     }
     if (m->from.dir[0])
         pp_log_info("run folder %s", m->from.dir);
+    struct pp_lr_remarks rates;
+    pp_run_lr_remark(m->run, m->from.step, &rates);
+    if (rates.n > 0)
+        pp_log_warn("%s", rates.rates);
+    else if (rates.rates[0] && pp_lr_changes(cfg))
+        pp_log_info("%s", rates.rates);
+    for (int i = 0; i < rates.n; i++)
+        pp_log_warn("%s", rates.text[i]);
 }
 
 /* Go on with metrics.jsonl, or begin it, with a line that says what is trained where. */

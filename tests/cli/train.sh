@@ -139,4 +139,22 @@ code_is 69
 err_has 'backend cuda cannot run here: '
 same "$(wc -l <"$folder/err" | tr -d ' ')" 1
 
+begin "learning rates without effect, and steps without one, are said before the run, with the rates"
+run train "$config" --dir '' --max-steps 8 --set train.lr_schedule=cosine --set train.lr_steps=4 -q
+code_is 0
+err_has 'warning: learning rate: 0.001 at step 1, 0.0001464 at step 4, 0 at step 8'
+err_has 'warning: train.lr_steps = 4 is shorter than the run of 8 steps: the learning rate is 0 in steps 5 to 8'
+run explain "$config" --set train.max_steps=8 --set train.lr_schedule=linear --set train.lr_steps=2 \
+    --set train.warmup_steps=4
+code_is 0
+out_has 'learning rate: 0.00025 at step 1, 0.001 at step 4, 0.001 at step 8'
+err_has 'train.lr_steps = 2 ends within the warm-up of 4 steps, so lr_schedule = linear has no effect'
+run train "$config" --dir '' --max-steps 2 --set train.lr_schedule=constant --set train.lr_steps=5
+err_has 'learning rate: 0.001 at step 1, 0.001 at step 2'
+err_has 'note: train.lr_steps has no effect with train.lr_schedule = constant, only with linear and cosine'
+run train "$config" --dir '' --max-steps 8 --set train.lr_schedule=linear
+code_is 0
+err_has 'learning rate: 0.001 at step 1, 0.000625 at step 4, 0.000125 at step 8'
+err_lacks warning
+
 finish

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "ppcli/lr.h"
 #include "ppcli/rng.h"
 #include "../../src/nn/nn.h"
 
@@ -202,6 +203,85 @@ TEST(learning_rate_warms_up_and_falls)
     assert_true(pp_lr_at(cfg, 3, 3, 5) > 0); /* shorter than the warm-up */
     cfg->train.warmup_steps = 0;
     assert_float_equal(pp_lr_at(cfg, 1, 1, 5), 0.5, 0);
+}
+
+/* Every key that does nothing and every step without a learning rate is said, and nothing else. Runs
+ * have 10 epochs of 10 steps; words NULL: there is nothing to say. */
+TEST(learning_rates_without_effect_are_said)
+{
+    static const struct {
+        enum pp_lr_schedule schedule;
+        bool by_epoch;
+        int64_t lr_steps, warmup, milestone, done, max_steps;
+        double lr, gamma;
+        const char *words, *rates;
+    } table[] = {
+        {PP_LR_CONSTANT, false, 0, 0, 0, 0, 0, 1, 0.1, NULL, "1 in every step"},
+        {PP_LR_LINEAR, false, 0, 10, 0, 0, 0, 1, 0.1, NULL, "0.1 at step 1, 0.5667 at step 50, "},
+        {PP_LR_COSINE, false, 100, 0, 0, 98, 0, 1, 0.1, NULL, "0.0009866 at step 99, 0.0002467 at"},
+        {PP_LR_LINEAR, false, 150, 0, 0, 0, 0, 1, 0.1, NULL, "0.34 at step 100"},
+        {PP_LR_LINEAR, true, 0, 0, 0, 0, 15, 1, 0.1, NULL, "1 at step 8, 0.5 at step 15"},
+        {PP_LR_COSINE, false, 20, 20, 0, 0, 0, 1, 0.1, "lr_steps = 20 ends within the warm-up",
+         "1 at step 100"},
+        {PP_LR_LINEAR, true, 20, 2, 0, 0, 0, 1, 0.1, "warm-up of 2 epochs", "0.3333 at step 1,"},
+        {PP_LR_LINEAR, false, 50, 0, 0, 0, 0, 1, 0.1, "is 0 in steps 51 to 100,",
+         ", 0 at step 100"},
+        {PP_LR_COSINE, false, 50, 0, 0, 80, 0, 1, 0.1, "is 0 in steps 81 to 100,",
+         ": 0 at step 81"},
+        {PP_LR_COSINE, true, 45, 0, 0, 0, 0, 1, 0.1, "is 0 in steps 51 to 100,", ", 0 at step 100"},
+        {PP_LR_COSINE, false, 1 << 20, 0, 0, 0, 0, 1, 0.1, "so much longer than the run",
+         "1 at step 100"},
+        {PP_LR_COSINE, true, 0, 0, 0, 0, 10, 1, 0.1, "the run has only one;", "1 at step 10"},
+        {PP_LR_COSINE, true, 0, 1, 0, 0, 20, 1, 0.1, "only one after the warm-up;", "1 at step 20"},
+        {PP_LR_LINEAR, false, 0, 200, 0, 0, 0, 1, 0.1, "and lr_schedule = linear has no effect",
+         "0.5 at step 100"},
+        {PP_LR_CONSTANT, false, 0, 200, 0, 0, 0, 1, 0.1, "only rises, to 0.5; use",
+         "0.5 at step 100"},
+        {PP_LR_CONSTANT, true, 0, 10, 0, 0, 0, 1, 0.1, "the whole run (10 epochs) lies in",
+         "0.9091 at"},
+        {PP_LR_CONSTANT, false, 0, 1, 0, 0, 0, 1, 0.1, "warmup_steps = 1 has no effect",
+         "1 at step 1"},
+        {PP_LR_MULTISTEP, false, 0, 0, 100, 0, 0, 1, 0.1, "lr_schedule = multistep has no effect",
+         "1 at"},
+        {PP_LR_MULTISTEP, true, 0, 0, 50, 0, 0, 1, 0.1, "or lr_by = step if they count steps",
+         "1 at"},
+        {PP_LR_MULTISTEP, false, 0, 0, 5, 0, 0, 1, 0.1, "if they count epochs, use lr_by = epoch",
+         "0.1 at"},
+        {PP_LR_MULTISTEP, false, 0, 30, 30, 0, 0, 1, 0.1, "30 lies in the warm-up of 30 steps",
+         "0.1 at"},
+        {PP_LR_MULTISTEP, false, 0, 0, 50, 0, 0, 1, 1, "lr_gamma = 1: lr_schedule",
+         "1 at step 100"},
+        {PP_LR_MULTISTEP, false, 0, 0, 50, 0, 0, 1, 1e-39, "which is 0 for a float",
+         "1e-39 at step"},
+        {PP_LR_LINEAR, false, 0, 0, 0, 0, 0, 1e-39, 0.1, "lr = 1e-39 is 0 for a float", "1e-39 at"},
+        {PP_LR_CONSTANT, false, 0, 0, 0, 0, 101, 1, 0.1, "max_steps = 101 has no effect",
+         "1 in every"},
+    };
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        struct pp_lr_remarks out;
+        int64_t most = table[i].max_steps;
+        cfg->train.epochs = 10;
+        cfg->train.lr = table[i].lr;
+        cfg->train.lr_gamma = table[i].gamma;
+        cfg->train.lr_schedule = table[i].schedule;
+        cfg->train.lr_by = table[i].by_epoch ? PP_LR_BY_EPOCH : PP_LR_BY_STEP;
+        cfg->train.lr_steps = table[i].lr_steps;
+        cfg->train.warmup_steps = table[i].by_epoch ? 0 : table[i].warmup;
+        cfg->train.warmup_epochs = table[i].by_epoch ? (int)table[i].warmup : 0;
+        cfg->train.max_steps = most;
+        cfg->train.lr_milestones =
+            (struct pp_numbers){.n = table[i].milestone > 0, .at = {table[i].milestone}};
+        pp_lr_remark(cfg,
+                     &(struct pp_lr_span){.done = table[i].done,
+                                          .total = most > 0 && most < 100 ? most : 100,
+                                          .all_steps = 100,
+                                          .epoch_steps = 10},
+                     &out);
+        if (out.n != (table[i].words != NULL) || !strstr(out.rates, table[i].rates) ||
+            (table[i].words && !strstr(out.text[0], table[i].words)))
+            fail_msg("row %zu: %d, '%s', '%s'", i, out.n, out.rates, out.text[0]);
+    }
 }
 
 /* Rates of PyTorch's MultiStepLR and, by epoch, of its schedulers stepped at the end of epochs. */
