@@ -13,136 +13,6 @@
 #include "ppcli/log.h"
 #include "ppcli/text.h"
 
-enum {
-    SIZES_MAX = 10, /* micro-batch sizes that are measured; the others lie between */
-    ROWS_MIN = 4,
-    SUMS_MAX = 12, /* of one size: with W of 1, 2, 4, ... together, and as it is by itself */
-    COUNT_MAX = 64,
-    COUNT_MAX_PER_STAGE = 8,
-};
-
-int best_share(const struct pp_best_spec *spec, int replica)
-{
-    int batch = spec->cfg->train.batch_size, first, count;
-    batch = spec->train_n > 0 && spec->train_n < batch ? spec->train_n : batch;
-    pp_balanced_piece(batch, spec->cfg->pipeline.replicas, replica, &first, &count);
-    return count;
-}
-
-int pp_best_rows(const struct pp_best_spec *spec, int m)
-{
-    int first, count;
-    pp_balanced_piece(best_share(spec, 0), m, 0, &first, &count);
-    return count;
-}
-
-static int most_stages(const struct pp_best_spec *spec)
-{
-    int most = spec->n_stages > 0 ? 1 : spec->cfg->pipeline.stages;
-    for (int i = 0; i < spec->n_stages; i++)
-        most = spec->stages[i] > most ? spec->stages[i] : most;
-    return most;
-}
-
-int pp_best_counts(const struct pp_best_spec *spec, int *out, int max)
-{
-    int own = spec->cfg->pipeline.microbatches, n = 0;
-    int share = best_share(spec, spec->cfg->pipeline.replicas - 1);
-    int most = COUNT_MAX_PER_STAGE * most_stages(spec);
-    most = most > COUNT_MAX ? most : COUNT_MAX;
-    bool own_in = false;
-    for (int m = 1; spec->all_m && m <= most && n < max - 1; m++) {
-        bool power = (m & (m - 1)) == 0;
-        int least = spec->cfg->run.packed ? ROWS_MIN : 1; /* off: where memory is what counts */
-        if (m == own || (!power && share % m != 0) || (m > 1 && share / m < least))
-            continue;
-        /* a power of two is kept; another divisor only where it is far from what there is */
-        int next_power = 1;
-        while (next_power < m)
-            next_power *= 2;
-        bool near =
-            (n > 0 && 6 * (m - out[n - 1]) < out[n - 1]) || (6 * (next_power - m) < m && !power);
-        if (near)
-            continue;
-        if (m > own && !own_in) {
-            out[n++] = own;
-            own_in = true;
-        }
-        out[n++] = m;
-    }
-    if (!own_in && n < max)
-        out[n++] = own;
-    return n;
-}
-
-/* ---- measuring */
-
-static int add_size(int *sizes, int n, int rows)
-{
-    int at = 0;
-    while (at < n && sizes[at] < rows)
-        at++;
-    if (at < n && sizes[at] == rows)
-        return n;
-    memmove(sizes + at + 1, sizes + at, (size_t)(n - at) * sizeof(*sizes));
-    sizes[at] = rows;
-    return n + 1;
-}
-
-/* The sizes that occur, thinned to SIZES_MAX; the config's own stays. sizes: room for SUMS_MAX of
- * every count. */
-static int sizes_of(const struct pp_best_spec *spec, int *sizes)
-{
-    int counts[PP_BEST_COUNTS_MAX], n = 0;
-    int own = pp_best_rows(spec, spec->cfg->pipeline.microbatches);
-    int n_counts = pp_best_counts(spec, counts, PP_BEST_COUNTS_MAX);
-    for (int i = 0; i < n_counts; i++) {
-        int rows = pp_best_rows(spec, counts[i]);
-        n = add_size(sizes, n, rows);
-        /* of the weight gradients of several */
-        n = add_size(sizes, n, rows * pp_layout_coalesce(spec->cfg, spec->model, counts[i]));
-        for (int k = 2; k <= best_most_sums(spec, counts[i]); k *= 2)
-            n = add_size(sizes, n, rows * k);
-    }
-    while (n > SIZES_MAX) {
-        int least = -1;
-        for (int i = 1; i + 1 < n; i++) {
-            double gap = (double)sizes[i + 1] / sizes[i - 1];
-            if (sizes[i] != own && (least < 0 || gap < (double)sizes[least + 1] / sizes[least - 1]))
-                least = i;
-        }
-        memmove(sizes + least, sizes + least + 1, (size_t)(n - least - 1) * sizeof(*sizes));
-        n--;
-    }
-    return n;
-}
-
-int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_costs **out)
-{
-    const struct pp_config *cfg = spec->cfg;
-    int sizes[SUMS_MAX * PP_BEST_COUNTS_MAX];
-    const struct pp_backend_ops *ops = NULL;
-    PP_TRY(pp_backend_resolve(cfg->run.backend, &ops));
-    struct pp_measure_spec m = {.model = spec->model,
-                                .backend = pp_backend_choice_with(ops, cfg),
-                                .optimizer = cfg->train.optimizer,
-                                .ranks = spec->links ? spec->links->beside
-                                                     : most_stages(spec) * cfg->pipeline.replicas,
-                                .samples = spec->train_n,
-                                .sizes = sizes,
-                                .n_sizes = sizes_of(spec, sizes),
-                                .seconds = seconds};
-    pp_log_progress("measuring layers and hand-overs, %g s", seconds);
-    int rc = pp_costs_measure(&m, out);
-    pp_log_progress(NULL);
-    PP_TRY(rc);
-    PP_TRY_UNDO(spec->links ? links_put(spec->links, *out) : 0, pp_costs_destroy(out));
-    if ((*out)->unsteady > LINK_STEADY)
-        pp_log_warn("hand-overs differ %.1f times: this machine is busy, predictions may be off",
-                    (*out)->unsteady);
-    return 0;
-}
-
 /* ---- all candidates */
 
 #define WORSE 1.5 /* other sums make no shape the fastest that takes so much longer */
@@ -407,7 +277,7 @@ static int refine(struct search *s)
     const struct pp_best_spec *spec = s->spec;
     struct pp_best *b = s->best;
     double left =
-        spec->actions > 0 ? spec->actions : REFINE_ACTIONS * fmax(1, most_stages(spec) / 24.0);
+        spec->actions > 0 ? spec->actions : REFINE_ACTIONS * fmax(1, best_most_stages(spec) / 24.0);
     if (b->n > 1)
         qsort(b->items, (size_t)b->n, sizeof(*b->items), best_compare);
     double fastest = b->n > 0 ? b->items[0].time.step : 0;

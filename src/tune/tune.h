@@ -5,10 +5,13 @@
 
 #include "ppcli/tune.h"
 
-/* ---- best.c, candidate.c, refine.c: the search and its candidates */
+/* ---- best.c, counts.c, candidate.c, refine.c: the search and its candidates */
 
 /* Rows of a replica's share of a full batch: the first has most, the last least. */
 int best_share(const struct pp_best_spec *spec, int replica);
+
+/* Of those that are searched over. */
+int best_most_stages(const struct pp_best_spec *spec);
 
 #define REFINE_ACTIONS 1e8 /* that finding better cuts may simulate; more for many stages */
 
