@@ -15,6 +15,10 @@
  */
 int pp_plan_print_csv_comms(const struct pp_plan *plan, FILE *f);
 
+/* The same as torch itself lowers it: I and the W right after it are one B. Read again, that is
+ * another plan, since B sends its gradient at its end. */
+int pp_plan_print_csv_torch(const struct pp_plan *plan, FILE *f);
+
 /*
  * Read a table of either format and prove it: check, lower, slots, prove; and the order of its SEND
  * and RECV cells, when it has some, under synchronous sends. `name` is the file's, for errors.

@@ -36,6 +36,11 @@ static int print_csv_comms(const struct pp_drawing *d, FILE *f)
     return pp_plan_print_csv_comms(d->plan, f);
 }
 
+static int print_csv_torch(const struct pp_drawing *d, FILE *f)
+{
+    return pp_plan_print_csv_torch(d->plan, f);
+}
+
 /* The page of `ppcli report`, of the plan's trace. */
 static int print_page(const struct pp_drawing *d, FILE *f)
 {
@@ -61,17 +66,14 @@ static const struct format {
     bool times; /* wants start and end of every action */
     int (*print)(const struct pp_drawing *d, FILE *f);
 } formats[] = {
-    {"grid", true, pp_draw_grid},
-    {"csv", false, print_csv},
-    {"csv-comms", false, print_csv_comms},
-    {"json", false, pp_draw_json},
-    {"svg", true, pp_draw_svg},
-    {"trace", true, pp_draw_trace},
-    {"page", true, print_page},
+    {"grid", true, pp_draw_grid},          {"csv", false, print_csv},
+    {"csv-comms", false, print_csv_comms}, {"csv-torch", false, print_csv_torch},
+    {"json", false, pp_draw_json},         {"svg", true, pp_draw_svg},
+    {"trace", true, pp_draw_trace},        {"page", true, print_page},
 };
 
 /* the names of the table above, in its order */
-#define FORMATS "grid|csv|csv-comms|json|svg|trace|page"
+#define FORMATS "grid|csv|csv-comms|csv-torch|json|svg|trace|page"
 
 /* What COLUMNS says, else the width of the terminal, else no limit. */
 static int columns(void)
@@ -93,6 +95,10 @@ static int show(const struct plan_request *q, const struct format *format)
 {
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
     PP_TRY(pp_sim_run(q->plan, &q->costs, format->times, &result));
+    if (strncmp(format->name, "csv", 3) == 0 && q->plan->copies > 1)
+        pp_log_warn("a table cannot say that stages %d to %d are a second copy of the weights: "
+                    "neither --csv nor torch can read this one",
+                    q->plan->n_virtual / 2, q->plan->n_virtual - 1);
     struct pp_drawing d = {.plan = q->plan,
                            .result = &result,
                            .costs = &q->costs,

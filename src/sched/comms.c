@@ -2,8 +2,9 @@
 /*
  * Lists with messages, as torch.distributed.pipelining lowers and writes them. torch goes round
  * robin over the ranks, one cell each; when a cell is placed, its SEND goes right after it and the
- * RECV at once to the end of the peer's list. Adjacent I and W of one (stage, mb) become B first,
- * unless the plan has overlapped pairs. Both halves of a message enter at one point of one
+ * RECV at once to the end of the peer's list. In torch's dialect adjacent I and W of one (stage, mb)
+ * become B first, unless the plan has overlapped pairs: a plan that may be slower, as B sends its
+ * gradient at its end. Both halves of a message enter at one point of one
  * sequence, so the lists are safe without any buffer.
  */
 #include "csv.h"
@@ -168,7 +169,7 @@ static void print_row(const struct pp_csv_row *row, FILE *f)
     putc('\n', f);
 }
 
-int pp_plan_print_csv_comms(const struct pp_plan *plan, FILE *f)
+static int print_lowered(const struct pp_plan *plan, bool merged, FILE *f)
 {
     int rc, p = plan->geometry.stages;
     size_t words = ((size_t)p + 63) / 64;
@@ -177,7 +178,7 @@ int pp_plan_print_csv_comms(const struct pp_plan *plan, FILE *f)
     PP_TAKE(uint8_t, arrived, plan->n_messages);
     PP_TAKE(uint64_t, now, words);
     PP_TAKE(uint64_t, later, words);
-    struct lowering l = {plan, rows, merges(plan), at, arrived, now, later, words};
+    struct lowering l = {plan, rows, merged && merges(plan), at, arrived, now, later, words};
     for (int r = 0; r < p; r++)
         set(l.later, r);
     do {
@@ -190,4 +191,14 @@ int pp_plan_print_csv_comms(const struct pp_plan *plan, FILE *f)
     for (int r = 0; r < p; r++)
         pp_free(l.rows[r].cells);
     return rc == 0 ? pp_csv_written(f) : rc;
+}
+
+int pp_plan_print_csv_comms(const struct pp_plan *plan, FILE *f)
+{
+    return print_lowered(plan, false, f);
+}
+
+int pp_plan_print_csv_torch(const struct pp_plan *plan, FILE *f)
+{
+    return print_lowered(plan, true, f);
 }

@@ -117,6 +117,28 @@ same "$(cat "$folder/out")" '0F0,0F1,0B0,0B1
 run plan --csv "$folder/comms.csv" --format json
 json_ok "d['stages'] == 2 and d['microbatches'] == 2 and d['makespan'] == 9"
 
+begin "csv-comms is the plan itself, csv-torch what torch makes of it"
+makespan() { sed -n 's/.*"makespan": \([0-9.]*\),/\1/p' "$folder/out"; }
+for shape in 'v-min 8 16' 'v-half 4 8' 'zb-v 4 8' 'zb-fit-v 4 8' 'looped-bfs 4 8 --coalesce 2'; do
+    # shellcheck disable=SC2086 # words
+    set -- $shape
+    schedule=$1 stages=$2 microbatches=$3
+    shift 3
+    run plan --schedule "$schedule" --stages "$stages" --microbatches "$microbatches" "$@" --format json
+    own=$(makespan)
+    run plan --schedule "$schedule" --stages "$stages" --microbatches "$microbatches" "$@" --format csv-comms
+    cp "$folder/out" "$folder/apart.csv"
+    run plan --csv "$folder/apart.csv" --format json
+    same "$(makespan)" "$own"
+done
+run plan --schedule v-min --stages 8 --microbatches 16 --format csv-torch
+cp "$folder/out" "$folder/torch.csv"
+run plan --csv "$folder/torch.csv" --format json
+same "$(makespan)" 84
+run plan --schedule chimera --stages 4 --microbatches 8 --format csv
+code_is 0
+err_has 'stages 4 to 7 are a second copy of the weights'
+
 begin "a table that is no training step is 65 with file, row and column"
 printf '0F0,0B0\n1F0,1B1\n' >"$folder/broken.csv"
 run plan --csv "$folder/broken.csv"
