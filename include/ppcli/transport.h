@@ -44,7 +44,7 @@ struct pp_transport;
 
 struct pp_channel_spec {
     int src, dst; /* ranks of this transport, src != dst */
-    int id;       /* same on both sides, unique in the transport, 0 <= id < 32768 */
+    int id;       /* same on both sides, unique in the transport, >= 0 */
     int slots;    /* >= 1 */
     size_t bytes; /* of one slot, multiple of PP_ALIGN */
 };

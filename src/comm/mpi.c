@@ -5,7 +5,7 @@
  * moves messages only inside its calls, also pushes whatever else is under way. Between hosts a large
  * message also has to move while its ranks compute: a thread, the mover, calls MPI then.
  *
- * No wildcard receives: the MPI tag is (channel, slot). Messages of one slot follow each other
+ * No wildcard receives: the MPI tag says channel and slot. Messages of one slot follow each other
  * strictly, so this pairs every send with its receive whatever the order in which slots are freed.
  * A message is a header (its tag and size) and the payload, in that order under the same MPI tag:
  * with the message's own tag as MPI tag a plan's mistake would be a hang, with the header it is an
@@ -24,7 +24,6 @@
 #include "ppcli/thread.h"
 #include "wait.h"
 
-#define SLOT_BITS 16
 #define GIB ((size_t)1 << 30)
 #define NAP_NS 50000
 #define MOVE_NS 300000 /* in which a fast network carries less than the kernel holds */
@@ -223,6 +222,7 @@ static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *
     int found = 0;
     MPI_TRY(MPI_Comm_get_attr(m->channels, MPI_TAG_UB, &tag_ub, &found));
     int most = found ? *tag_ub : 32767;
+    PP_TAKE(int, used, 2 * tp->size); /* of messages to each rank, then of those from each */
     for (int i = 0; i < n; i++) {
         if (specs[i].bytes > GIB) {
             return pp_fail(PP_ECONFIG,
@@ -230,11 +230,14 @@ static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *
                            "micro-batches, or ranks as threads",
                            specs[i].bytes, GIB);
         }
-        int last = (specs[i].id << SLOT_BITS) + specs[i].slots - 1;
-        if (last > most) {
-            return pp_fail(PP_ERESOURCE, "channel %d needs MPI tag %d, this MPI ends at %d",
-                           specs[i].id, last, most);
+        bool out = specs[i].src == tp->rank;
+        int *next = out ? &used[specs[i].dst] : &used[tp->size + specs[i].src];
+        ((struct mpi_end *)tp->ends[i].own)->tag = *next;
+        if (specs[i].slots > most - *next) {
+            return pp_fail(PP_ERESOURCE, "channel %d needs %d MPI tags after %d, the last is %d",
+                           specs[i].id, specs[i].slots, *next, most);
         }
+        *next += specs[i].slots;
         struct mpi_slot *slots = tp->ends[i].own_slots;
         for (int k = 0; k < specs[i].slots; k++) {
             slots[k].parts[HEADER] = MPI_REQUEST_NULL;
@@ -271,7 +274,7 @@ static int post_send(struct pp_transport *tp, struct pp_channel_end *e, int slot
     MPI_IS_MINE(tp);
     struct mpi *m = tp->impl;
     struct mpi_slot *s = slot_of(e, slot);
-    int mpi_tag = (e->spec.id << SLOT_BITS) + slot;
+    int mpi_tag = ((const struct mpi_end *)e->own)->tag + slot;
     s->header =
         (struct header){.bytes = bytes, .tag = (uint32_t)tag, .count = e->slots[slot].count};
     MPI_TRY(MPI_Isend(&s->header, (int)sizeof(s->header), MPI_BYTE, e->spec.dst, mpi_tag,
@@ -288,7 +291,7 @@ static int post_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot
     MPI_IS_MINE(tp);
     struct mpi *m = tp->impl;
     struct mpi_slot *s = slot_of(e, slot);
-    int mpi_tag = (e->spec.id << SLOT_BITS) + slot;
+    int mpi_tag = ((const struct mpi_end *)e->own)->tag + slot;
     MPI_TRY(MPI_Irecv(&s->header, (int)sizeof(s->header), MPI_BYTE, e->spec.src, mpi_tag,
                       m->channels, &s->parts[HEADER]));
     MPI_TRY(MPI_Irecv(pp_slot_memory(e, slot), (int)e->spec.bytes, MPI_BYTE, e->spec.src, mpi_tag,
@@ -328,6 +331,7 @@ const struct pp_transport_ops transport_mpi = {
     .version = pp_mpi_version,
     .fits = fits,
     .open = pp_mpi_open,
+    .end_bytes = sizeof(struct mpi_end),
     .slot_bytes = sizeof(struct mpi_slot),
     .destroy = pp_mpi_close,
     .open_channels = open_channels,

@@ -28,8 +28,14 @@ struct mpi_slot {
     MPI_Request parts[PARTS]; /* MPI_REQUEST_NULL when there is nothing to finish */
 };
 
+/* Of a channel. Its tags are unique among the messages from one rank to another: each pair of ranks
+ * counts its own channels, so that a run may have any number of them. */
+struct mpi_end {
+    int tag; /* of its first slot; the others follow */
+};
+
 struct mpi {
-    MPI_Comm channels;     /* slots; tag = channel id, slot */
+    MPI_Comm channels;     /* slots */
     MPI_Comm control;      /* collectives and exchanges */
     int host;              /* the lowest rank on this machine */
     pthread_t thread;      /* the one that calls MPI, and beside it ... */

@@ -5,6 +5,7 @@
  */
 #include "ppcli/layout.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "ppcli/dataset.h"
@@ -417,11 +418,11 @@ static int lay_out(struct pp_layout *l, struct pp_config *cfg)
     l->channel_slots = l->grad_slots + n;
     l->tied = l->channel_slots + l->n_channels;
     int64_t shards = cfg->train.zero ? 3 * (int64_t)l->replicas * (l->replicas - 1) : 0;
-    if ((int64_t)l->replicas * l->n_channels + shards * l->model->n_layers > 32768) {
-        return pp_config_problem(
-            cfg, "pipeline.replicas",
-            "%d replicas of %d stages need more than 32768 channels; use fewer%s", l->replicas,
-            l->stages, shards > 0 ? ", or train.zero = 0" : "");
+    if ((int64_t)l->replicas * l->n_channels + shards * l->model->n_layers > INT_MAX) {
+        return pp_config_problem(cfg, "pipeline.replicas",
+                                 "%d replicas of %d stages need more than %d channels; use fewer%s",
+                                 l->replicas, l->stages, INT_MAX,
+                                 shards > 0 ? ", or train.zero = 0" : "");
     }
     PP_TRY(blame(cfg, cfg->pipeline.split_at[0] ? "pipeline.split_at" : "pipeline.assignment",
                  pp_partition(l->model, cfg, l->n_virtual, l->first, l->last)));
