@@ -242,6 +242,7 @@ struct pp_best {
     int tried;                    /* shapes that were asked for */
     int same;                     /* of them the same plan as another */
     int refused;                  /* of them not legal for their schedule or this config */
+    char why[768];                /* the first of these, and the reason; empty: none was refused */
     int too_large;                /* of them legal, but over the memory limit */
     bool limited;                 /* some would be, if nothing were recomputed */
 };

@@ -113,6 +113,7 @@ struct plan_machine {
     int n;
     struct plan_machine_row smallest; /* of what is too large; stages 0: nothing is */
     long tried, too_large;
+    char why[768]; /* why the first shape that was refused cannot run */
 };
 
 int plan_machine(const char *word, const struct pp_cli_settings *settings,

@@ -96,6 +96,8 @@ static int show(struct plan_best_result *s, const struct plan_best *how, bool js
     }
     if (b->n > 0)
         return 0;
+    if (b->why[0])
+        return pp_fail(PP_ECONFIG, "no shape can run: %s", b->why);
     return pp_fail(PP_ECONFIG,
                    "no shape can run: stages are at most the %d layers, and each of %d replicas "
                    "has a sample of the batch of %d for every micro-batch",

@@ -101,6 +101,8 @@ static int search(struct plan_machine *p, struct plan_machine_row *row, double *
         int rc = keep(p, row, m, best);
         PP_TRY(rc == PP_ECONFIG ? 0 : rc); /* it cannot run with twice as many */
     }
+    if (!p->why[0])
+        memcpy(p->why, found.why, sizeof(p->why));
     p->tried += found.tried - found.refused - found.same;
     p->too_large += found.too_large;
     if (found.too_large > 0 &&
@@ -244,6 +246,8 @@ static int nothing_fits(struct plan_machine *p)
         if (p->model->layers[i].n_floats > largest)
             largest = p->model->layers[i].n_floats;
     largest *= sizeof(float) * (size_t)(2 + pp_optimizer_moments(p->cfg->train.optimizer));
+    if (p->too_large == 0 && p->why[0])
+        return pp_fail(PP_ECONFIG, "%d ranks: no shape can run: %s", p->ranks, p->why);
     if (p->too_large == 0)
         return pp_fail(PP_ECONFIG,
                        "%d ranks: no shape can run: stages divide the ranks, are at most "

@@ -96,6 +96,14 @@ static int try_shape(struct search *s, struct pp_candidate *c)
     return rc;
 }
 
+/* The first reason is told where nothing can run. */
+static void refuse(struct pp_best *b, const struct pp_candidate *c)
+{
+    if (b->refused++ == 0)
+        snprintf(b->why, sizeof(b->why), "%s, %d stages, %d micro-batches: %.640s", c->schedule,
+                 c->stages, c->microbatches, pp_error_get()->text);
+}
+
 /* One more candidate: kept, or counted as refused, too large, or the same as another. */
 static int judge_one(struct search *s, struct pp_candidate *c)
 {
@@ -105,7 +113,7 @@ static int judge_one(struct search *s, struct pp_candidate *c)
         return rc;
     b->tried++;
     if (rc < 0)
-        b->refused++;
+        refuse(b, c);
     else if (is_known(b, c))
         b->same++;
     else
@@ -154,8 +162,12 @@ static int try_cuts(struct search *s, struct pp_candidate *c)
         c->assignment = own;
         PP_TRY(judge(s, c));
     }
-    if (rc == 0 && !s->spec->cuts)
+    if (!s->spec->cuts) {
+        s->best->tried += rc < 0;
+        if (rc < 0)
+            refuse(s->best, c);
         return 0;
+    }
     memcpy(c->last, timed, bytes); /* where the config's ranges are no cut of this shape: alone */
     c->assignment = PP_ASSIGN_TIME;
     return judge(s, c);

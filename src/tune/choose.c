@@ -126,6 +126,8 @@ static int choose_schedule(const struct pp_best_spec *spec, struct pp_config *cf
                        spec->recompute ? "" : "; pipeline.recompute = auto may need less",
                        open_packed(cfg) || !cfg->run.packed ? "" : "; run.packed = off needs less");
     }
+    if (best.why[0])
+        return pp_fail(PP_ECONFIG, "pipeline.schedule = auto: no schedule can run: %s", best.why);
     return pp_fail(PP_ECONFIG,
                    "pipeline.schedule = auto: no schedule can run %d stages with %d "
                    "micro-batches%s",

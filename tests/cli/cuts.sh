@@ -74,6 +74,20 @@ code_is 0
 run train "$folder/net.ini" --stages 1 --epochs 2 --dir "$folder/two"
 same "$(sha "$folder/split/summary.json")" "$(sha "$folder/two/summary.json")"
 
+begin "schedule = auto keeps a cut that is given"
+config "$folder/eight.ini" data.dataset=synthetic data.train_samples=256 data.test_samples=64 \
+    'model.sizes=32 48*7 10' pipeline.stages=2 pipeline.microbatches=8 pipeline.schedule=auto \
+    train.batch_size=64 run.backend=cpu
+for cut in 'assignment=0-3|4-7 1' 'split_at=4 1' 'assignment=0-1|2-3|4-5|6-7 2' 'split_at=2,4,6 2'; do
+    run explain "$folder/eight.ini" --set "pipeline.${cut% *}"
+    code_is 0
+    out_has "chunks           = ${cut##* } "
+done
+run explain "$folder/eight.ini" --set pipeline.split_at=9
+code_is 78
+err_has 'no schedule can run: '
+err_has 'split_at: no layer 9'
+
 begin "chunks are cut as stages are"
 run explain "$folder/net.ini" --stages 2 --schedule interleaved --set 'pipeline.split_at=layers.1 layers.2 layers.5'
 cut_is '0-0 1-1 2-4 5-5'

@@ -54,6 +54,17 @@ for machine in 2xepyc 4xa40-ethernet 8xa100 8xh100-nvlink laptop; do
     out_has " ranks of $machine: "
 done
 
+begin "many replicas that share the optimizer's state are laid out; what cannot run says why"
+config "$folder/deep.ini" data.dataset=synthetic data.train_samples=256 'model.sizes=20 16*59 5' \
+    pipeline.stages=2 pipeline.microbatches=4 train.batch_size=64 train.optimizer=adam train.zero=1
+run plan "$folder/deep.ini" --machine 8xh100-nvlink --ranks 64 --stages 4
+code_is 0
+out_has 'stages = 4'
+run plan "$folder/net.ini" --machine 8xa100 --ranks 8 --set run.precision=bf16 --set train.coalesce=2
+code_is 78
+err_has 'no shape can run: '
+err_has 'use train.exact = off, or train.coalesce = 0'
+
 begin "a batch that the replicas cannot share evenly: all rows can run, one micro-batch too"
 run plan "$folder/net.ini" --machine laptop --stages 1 --set train.batch_size=19 --set data.train_samples=19
 code_is 0
