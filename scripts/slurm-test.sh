@@ -56,7 +56,7 @@ ends_with_the_bits() { # the job has ended
 }
 continued() {
     ends_with_the_bits
-    log_has 'going on after step '
+    log_has 'continuing after step '
 }
 
 begin "a job over two nodes gives the bits of one process"
@@ -111,7 +111,7 @@ sed -i "/PPCLI_FAIL/d; s|^RUN=.*|RUN=runs/net-job$before|" job.sh
 job=$(sbatch --parsable job.sh)
 until_true 60 is COMPLETED
 same "$(sha "runs/net-job$before/summary.json")" "$whole"
-log_has 'going on after step '
+log_has 'continuing after step '
 
 begin "a mistake in the config ends the job and is not repeated"
 submit 10

@@ -56,7 +56,7 @@ void pp_bubble_json(const struct pp_bubble *b, struct pp_json *j);
 /* In percent, parts that add up to a tenth: "31.2 = 20.0 + 8.1 + 3.1", of one stage "0.8". */
 #define PP_BUBBLE_TEXT_MAX 160
 char *pp_bubble_parts(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX]);
-/* The same in words: "31.2 %: schedule 20.0 + imbalance 8.1 + hand-over and waiting 3.1; stage 0
+/* The same in words: "31.2 %: schedule 20.0 + imbalance 8.1 + transfers and waiting 3.1; stage 0
  * has 67 % of the work". Both return out. */
 char *pp_bubble_text(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX]);
 

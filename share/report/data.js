@@ -197,7 +197,7 @@ function notesOf(run) {
   const half = run.measured || run.simulated;
   if (half && half.detail > 0)
     notes.push("The step has more actions than a page can hold: " +
-      (half.detail === 1 ? "hand-overs" : "waits and hand-overs") + " are not drawn" +
+      (half.detail === 1 ? "transfers" : "waits and transfers") + " are not drawn" +
       (half.ranks.length < half.all_ranks
         ? ", and only the first " + half.ranks.length + " of " + half.all_ranks + " ranks" : "") +
       ". The shares of time count all of them.");

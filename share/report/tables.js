@@ -64,10 +64,10 @@ function unfinished(run) {
     run.end && [" ", code("ppcli diagnose"), " tells what each rank did last."]));
 }
 
-// "schedule 10.5 + imbalance 6.2 + hand-over and waiting 59.1"
+// "schedule 10.5 + imbalance 6.2 + transfers and waiting 59.1"
 function bubbleParts(summary) {
   const names = [["schedule", "bubble_schedule"], ["imbalance", "bubble_imbalance"],
-      ["hand-over and waiting", "bubble_waiting"]];
+      ["transfers and waiting", "bubble_waiting"]];
   const known = names.filter(([, key]) => isNumber(number(summary, key)));
   return known.map(([name, key]) => name + " " + count(100 * number(summary, key), 1)).join(" + ");
 }
@@ -78,12 +78,11 @@ function remarks(run) {
   const busy = waited >= 0.02 || (!isNumber(waited) && load >= 0.5);
   const advice = text(run.summary, "advice");
   return [
-    advice && el("p", {}, el("b", {}, "What limits it: "), advice.replace(/^limited by /, "") + "."),
+    advice && el("p", {}, el("b", {}, "Advice: "), advice + "."),
     busy && el("div", { class: "note" }, el("p", {}, el("b", {}, "Busy machine: "),
-      isNumber(load) ? "load " + count(load, 1) + " before the run" : "",
-      isNumber(waited) ? (isNumber(load) ? "; " : "") + "ranks waited for a core " + percent(waited, 0) +
-          " of the time" : "",
-      ". Speed and bubble are not those of a quiet one.")),
+      "other programs used this machine (" + (isNumber(load) ? "load " + count(load, 1) : "") +
+      (isNumber(waited) ? (isNumber(load) ? "; " : "") + "ranks waited " + percent(waited, 0) +
+          " of the time for a core" : "") + "). Do not trust speed and bubble.")),
   ];
 }
 
@@ -286,10 +285,10 @@ function ranksOf(run) {
     ({ name, class: "m" + i, used: ranks.some((rank) => parts(rank)[i].bytes > 0) })).filter((part) => part.used);
   return el("div", {}, runs.length > 1 && el("h3", {}, chip(run)),
     ranks.length > 1 && known.length === ranks.length &&
-        el("p", {}, "Rank " + named[most] + " computes most of the time (" +
-      percent(busy[most]) + "), rank " + named[least] + " least (" + percent(busy[least]) + ")."),
-    ranks.map((rank, i) => number(rank, "slower") > 1 && el("p", {}, "Rank " + i + " (" + rank.host + ") is " +
-      number(rank, "slower").toFixed(2) + " times slower than planned since step " + number(rank, "slower_since") + ".")),
+        el("p", {}, "Busiest: rank " + named[most] + " (" + percent(busy[most]) +
+      " of the time); least busy: rank " + named[least] + " (" + percent(busy[least]) + ")."),
+    ranks.map((rank, i) => number(rank, "slower") > 1 && el("p", {}, "Since step " + number(rank, "slower_since") + " rank " + i +
+      " (" + rank.host + ") takes " + number(rank, "slower").toFixed(1) + " times its expected time.")),
     el("div", { class: "two" },
       el("div", {}, el("h3", {}, "Time spent computing; the rest is the rank's bubble"),
         table(["rank", "", { n: "busy" }, { n: "idle" }], ranks.map((rank, i) => [named[i],

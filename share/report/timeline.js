@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One step on a canvas: ranks down, time across. A lane shows one half (measured or simulated), or
 // two of them in one row. What computes fills the row, waits are a thin bar in its middle,
-// hand-overs a thin line below. All lanes share the view: { from, to } in seconds.
+// transfers a thin line below. All lanes share the view: { from, to } in seconds.
 
 // Those of `ppcli plan --format svg`, for the first, second, ... chunk of a rank.
 const FILLS = {

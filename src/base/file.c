@@ -45,7 +45,7 @@ int pp_file_append(const char *path, int flags, FILE **out)
     PP_OWN(pp_close_at)
     int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | flags, 0666);
     if (fd < 0 && errno == ENXIO)
-        return pp_fail(PP_EIO, "cannot create %s: a pipe or device that nobody reads", path);
+        return pp_fail(PP_EIO, "cannot create %s: a pipe or device without a reader", path);
     FILE *f = fd >= 0 && fcntl(fd, F_SETFL, flags & O_APPEND) == 0 ? fdopen(fd, "w") : NULL;
     if (!f)
         return pp_fail_errno(0, "cannot create %s", path);
@@ -93,7 +93,7 @@ int pp_fd_read_at(int fd, const char *path, uint64_t offset, void *dst, size_t b
         if (n < 0)
             return pp_fail_errno(PP_EIO, "cannot read %s", path);
         if (n == 0)
-            return pp_fail(PP_EFORMAT, "%s: became shorter while it was read", path);
+            return pp_fail(PP_EFORMAT, "%s: the file became shorter while it was being read", path);
         to += n;
         offset += (uint64_t)n;
         bytes -= (size_t)n;

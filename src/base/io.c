@@ -175,7 +175,7 @@ int pp_io_write(struct pp_io_file *f, const void *data, size_t bytes)
         if (n <= 0) {
             /* 0 for a positive count is no progress: a full device that does not say so */
             int rc = n < 0 ? pp_fail_errno(0, "cannot write %s", f->path)
-                           : pp_fail(PP_EIO, "cannot write %s: the device takes no more", f->path);
+                           : pp_fail(PP_EIO, "cannot write %s: the device is full", f->path);
             pp_io_abandon(f);
             return rc;
         }

@@ -155,7 +155,7 @@ int pp_json_read(const char *label, const char *text, size_t bytes,
     }
     if (!json_is_object(root)) {
         json_decref(root);
-        return pp_fail(PP_EFORMAT, "%s: its JSON is no object", label);
+        return pp_fail(PP_EFORMAT, "%s: its JSON is not an object", label);
     }
     *out = root;
     return 0;

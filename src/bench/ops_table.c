@@ -141,7 +141,7 @@ int ops_print(const struct bench_top *ceilings, const struct pp_run *run,
         fputc('\n', f);
         table_markdown(&t, f);
         fprintf(f, "\n- medians of each op by itself, with arrays of its own; without input, loss, "
-                   "optimizer and hand-overs\n");
+                   "optimizer and transfers\n");
     } else {
         struct pp_json j = pp_json_begin(f, 2);
         pp_json_str(&j, "type", "ops");

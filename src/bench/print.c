@@ -305,10 +305,10 @@ static void print_legend(const struct pp_bench *b, FILE *f)
             steps ? "\n" : "", inexact ? "; ~: the last loss is within 1e-4 of its" : "");
     fprintf(f, "- x1: speed over that of one stage with the same micro-batches; relative: over the "
                "first row; both medians of the rounds\n");
-    fprintf(f,
-            "- bubble: mean idle share of all ranks; measured: the sum of what the schedule idles "
-            "with equal stages, what the imbalance of their times adds, and hand-over and "
-            "waiting\n");
+    fprintf(
+        f,
+        "- bubble: mean idle share of all ranks; measured: the sum of what the schedule idles with "
+        "equal stages, what the imbalance of their times adds, and transfers and waiting\n");
     fprintf(f,
             "- bound: the least time that any schedule of these ranks could take with the measured "
             "actions, over the measured time\n");

@@ -190,9 +190,10 @@ int pp_ckpt_export_hf(const struct pp_ckpt *ck, const struct pp_config *cfg, con
 {
     struct exporter e = {.ck = ck, .cfg = cfg, .gpt = strcmp(cfg->model.type, "gpt") == 0};
     if (!e.gpt && strcmp(cfg->model.type, "llama") != 0) {
-        return pp_fail(PP_ECONFIG,
-                       "%s: model.type = %s has no form of Hugging Face's; gpt and llama have one",
-                       ck->path, cfg->model.type);
+        return pp_fail(
+            PP_ECONFIG,
+            "%s: model.type = %s cannot be exported for Hugging Face; only gpt and llama can",
+            ck->path, cfg->model.type);
     }
     int rc = write_all(&e, dir);
     pp_free(e.items);

@@ -44,7 +44,7 @@ static int held_by_another(const char *path, int fd)
     char holder[TEXT_MAX];
     read_holder(fd, holder);
     return pp_fail(PP_ERESOURCE, "another ppcli uses this run folder: %s (it holds %s)",
-                   holder[0] ? holder : "it did not say which", path);
+                   holder[0] ? holder : "unknown process", path);
 }
 
 /* Who holds it, and since when by the clock of the file system. */
@@ -77,7 +77,7 @@ int pp_lock_take(const char *dir, struct pp_lock *out)
             return rc;
         }
         if (rc != 0) {
-            pp_log_warn("%s: the file system cannot lock (%s); make sure that no other run uses "
+            pp_log_warn("%s: this file system has no locks (%s); make sure that no other run uses "
                         "this folder",
                         dir, strerror(errno));
         }
@@ -89,7 +89,7 @@ int pp_lock_take(const char *dir, struct pp_lock *out)
     char before[TEXT_MAX];
     read_holder(l.fd, before);
     if (before[0])
-        pp_log_debug("%s: left by %s, which is gone", l.path, before);
+        pp_log_debug("%s: left by %s, which has ended", l.path, before);
     int rc = write_holder(&l);
     PP_TRY_UNDO(rc, close(l.fd));
     *out = l;

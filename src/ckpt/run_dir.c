@@ -104,8 +104,8 @@ static int use_named(const struct pp_config *cfg, bool overwrite, struct pp_lock
     PP_TRY(is_empty(dir, &empty));
     if (!empty && !overwrite) {
         return pp_fail(PP_ECONFIG,
-                       "run folder %s is not empty: name another with --dir, go on with --resume, "
-                       "or add --overwrite",
+                       "run folder %s is not empty: name another with --dir, continue with "
+                       "--resume, or add --overwrite",
                        dir);
     }
     return forget(dir, lock);

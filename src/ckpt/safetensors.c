@@ -60,7 +60,7 @@ static int read_shape(const char *label, const json_t *v, struct pp_st_tensor *t
                       uint64_t *out_bytes)
 {
     if (!json_is_array(v) || json_array_size(v) > PP_ST_DIMS_MAX) {
-        return pp_fail(PP_EFORMAT, "%s: tensor %s: its shape is no list of at most %d numbers",
+        return pp_fail(PP_EFORMAT, "%s: tensor %s: its shape is not a list of at most %d numbers",
                        label, t->name, PP_ST_DIMS_MAX);
     }
     t->n_dims = (int)json_array_size(v);
@@ -69,8 +69,9 @@ static int read_shape(const char *label, const json_t *v, struct pp_st_tensor *t
     for (int i = 0; i < t->n_dims; i++) {
         const json_t *d = json_array_get(v, (size_t)i);
         if (!json_is_integer(d) || json_integer_value(d) < 0) {
-            return pp_fail(PP_EFORMAT, "%s: tensor %s: dimension %d is no whole number from 0 on",
-                           label, t->name, i);
+            return pp_fail(PP_EFORMAT,
+                           "%s: tensor %s: dimension %d is not a whole number from 0 on", label,
+                           t->name, i);
         }
         t->dims[i] = json_integer_value(d);
         fits = fits && !__builtin_mul_overflow(t->elements, (uint64_t)t->dims[i], &t->elements);
@@ -154,13 +155,13 @@ static int check_places(const char *label, const struct pp_st_header *h)
                            h->tensors[i - 1].name, t->name);
         }
         if (t->begin > at) {
-            return pp_fail(PP_EFORMAT, "%s: %" PRIu64 " bytes in front of tensor %s are of nobody",
+            return pp_fail(PP_EFORMAT, "%s: %" PRIu64 " bytes before tensor %s belong to no tensor",
                            label, t->begin - at, t->name);
         }
         at = t->end;
     }
     if (at != h->data_bytes) {
-        return pp_fail(PP_EFORMAT, "%s: %" PRIu64 " bytes behind the last tensor%s%s", label,
+        return pp_fail(PP_EFORMAT, "%s: %" PRIu64 " bytes after the last tensor%s%s", label,
                        h->data_bytes - at, h->n_tensors > 0 ? " " : "",
                        h->n_tensors > 0 ? h->tensors[h->n_tensors - 1].name : "");
     }
@@ -176,7 +177,7 @@ static int by_key(const void *a, const void *b)
 static int read_meta(const char *label, json_t *v, struct pp_st_header *h)
 {
     if (!json_is_object(v))
-        return pp_fail(PP_EFORMAT, "%s: " OWN_KEY " is no object", label);
+        return pp_fail(PP_EFORMAT, "%s: " OWN_KEY " is not an object", label);
     const char *key;
     json_t *value;
     size_t bytes = 0;
@@ -184,7 +185,7 @@ static int read_meta(const char *label, json_t *v, struct pp_st_header *h)
     {
         if (!json_is_string(value)) {
             char shown[PP_JSON_SHOWN];
-            return pp_fail(PP_EFORMAT, "%s: " OWN_KEY ": the value of '%s' is no string", label,
+            return pp_fail(PP_EFORMAT, "%s: " OWN_KEY ": the value of '%s' is not a string", label,
                            pp_json_shown(key, shown));
         }
         bytes += strlen(key) + strlen(json_string_value(value)) + 2;
@@ -241,13 +242,13 @@ int pp_st_parse(const char *label, const void *data, size_t bytes, uint64_t file
     if (p[LENGTH_BYTES] != '{' &&
         (memcmp(p, "PK\3\4", 4) == 0 || memcmp(p, "\x80\2\x8a\n", 4) == 0)) {
         return pp_fail(PP_EFORMAT,
-                       "%s: no safetensors file but one of torch.save(): have Python write "
+                       "%s: not a safetensors file but one of torch.save(): have Python write "
                        "safetensors.torch.save_file(torch.load(FILE), 'weights.safetensors')",
                        label);
     }
     if (p[LENGTH_BYTES] != '{' || length < 2 || length > PP_ST_HEADER_MAX) {
         return pp_fail(PP_EFORMAT,
-                       "%s: no safetensors file: it begins with a header length of %" PRIu64
+                       "%s: not a safetensors file: it begins with a header length of %" PRIu64
                        " and byte 0x%02x, expected at most %" PRIu64 " and '{'",
                        label, length, p[LENGTH_BYTES], PP_ST_HEADER_MAX);
     }

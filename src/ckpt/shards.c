@@ -41,7 +41,8 @@ static int open_part(struct pp_ckpt *ck, const char *name)
 {
     char path[PP_PATH_MAX], shown[PP_JSON_SHOWN];
     if (strchr(name, '/') || name[0] == '.' || name[0] == '\0') {
-        return pp_fail(PP_EFORMAT, "%s/" INDEX ": '%s' is no name of a file beside it", ck->path,
+        return pp_fail(PP_EFORMAT,
+                       "%s/" INDEX ": '%s' is not the name of a file in the same folder", ck->path,
                        pp_json_shown(name, shown));
     }
     PP_TRY(pp_path_format(path, "%s/%s", ck->path, name));

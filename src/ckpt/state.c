@@ -82,7 +82,7 @@ static int read_int(struct reader *r, const char *key, int64_t least, int64_t *o
 {
     const json_t *v = json_object_get(r->root, key);
     if (!json_is_integer(v) || json_integer_value(v) < least) {
-        return pp_fail(PP_EFORMAT, "%s: %s is missing or no whole number from %" PRId64 " on",
+        return pp_fail(PP_EFORMAT, "%s: %s is missing or not a whole number from %" PRId64 " on",
                        r->label, key, least);
     }
     r->found++;
@@ -98,7 +98,7 @@ static int read_text(struct reader *r, const char *key, char *out, size_t bytes)
     for (const char *p = text; good && *p; p++)
         good = *p >= 0x20 && *p < 0x7f;
     if (!good) {
-        return pp_fail(PP_EFORMAT, "%s: %s is missing or no text of at most %zu characters",
+        return pp_fail(PP_EFORMAT, "%s: %s is missing or not a text of at most %zu characters",
                        r->label, key, bytes - 1);
     }
     r->found++;
@@ -114,7 +114,7 @@ static int read_seed(struct reader *r, uint64_t *out)
     *out = strtoull(text, NULL, 10);
     snprintf(again, sizeof(again), "%" PRIu64, *out);
     if (errno != 0 || strcmp(text, again) != 0)
-        return pp_fail(PP_EFORMAT, "%s: seed '%s' is no number", r->label, text);
+        return pp_fail(PP_EFORMAT, "%s: seed '%s' is not a number", r->label, text);
     return 0;
 }
 
@@ -122,7 +122,7 @@ static int read_hash(struct reader *r, char out[PP_SHA256_HEX])
 {
     PP_TRY(read_text(r, "config_hash", out, PP_SHA256_HEX));
     if (strspn(out, "0123456789abcdef") != PP_SHA256_HEX - 1)
-        return pp_fail(PP_EFORMAT, "%s: config_hash is no SHA-256 digest", r->label);
+        return pp_fail(PP_EFORMAT, "%s: config_hash is not a SHA-256 digest", r->label);
     return 0;
 }
 
@@ -130,7 +130,7 @@ static int read_numbers(struct reader *r, struct pp_ckpt_state *s)
 {
     json_t *numbers = json_object_get(r->root, "numbers");
     if (!json_is_object(numbers) || json_object_size(numbers) > PP_CKPT_NUMBERS_MAX) {
-        return pp_fail(PP_EFORMAT, "%s: numbers is missing or no object of at most %d values",
+        return pp_fail(PP_EFORMAT, "%s: numbers is missing or not an object of at most %d values",
                        r->label, PP_CKPT_NUMBERS_MAX);
     }
     r->found++;
@@ -141,7 +141,7 @@ static int read_numbers(struct reader *r, struct pp_ckpt_state *s)
         char shown[PP_JSON_SHOWN];
         if (!json_is_number(value) || key[0] == '\0' || strlen(key) >= sizeof(s->numbers[0].name) ||
             strcmp(pp_json_shown(key, shown), key) != 0) {
-            return pp_fail(PP_EFORMAT, "%s: numbers: '%s' is no name of a number", r->label,
+            return pp_fail(PP_EFORMAT, "%s: numbers: '%s' is not the name of a number", r->label,
                            pp_json_shown(key, shown));
         }
         pp_ckpt_set(s, key, json_number_value(value));

@@ -43,7 +43,7 @@ static int open_file(const struct verifier *v, const char *name, char label[PP_P
     }
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
         close(fd);
-        return pp_fail(PP_EFORMAT, "%s: is no regular file", label);
+        return pp_fail(PP_EFORMAT, "%s: is not a regular file", label);
     }
     *out_fd = fd;
     *out_bytes = (uint64_t)st.st_size;

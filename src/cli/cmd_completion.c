@@ -12,12 +12,10 @@ int cmd_completion(int argc, char **argv)
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_completion, NULL, NULL, words, 1));
     if (!words[0])
-        return pp_fail(PP_EUSAGE, "which shell? bash, zsh or fish");
-    return strcmp(words[0], "bash") == 0   ? completion_bash(stdout)
-           : strcmp(words[0], "zsh") == 0  ? completion_zsh(stdout)
-           : strcmp(words[0], "fish") == 0 ? completion_fish(stdout)
-                                           : pp_fail(PP_EUSAGE,
-                                                     "no completions for '%s'; there are bash, zsh "
-                                                     "and fish",
-                                                     words[0]);
+        return pp_fail(PP_EUSAGE, "name a shell: bash, zsh or fish");
+    return strcmp(words[0], "bash") == 0  ? completion_bash(stdout)
+           : strcmp(words[0], "zsh") == 0 ? completion_zsh(stdout)
+           : strcmp(words[0], "fish") == 0
+               ? completion_fish(stdout)
+               : pp_fail(PP_EUSAGE, "no completions for '%s'; use bash, zsh or fish", words[0]);
 }

@@ -96,6 +96,6 @@ int cmd_diagnose(int argc, char **argv)
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_diagnose, options, NULL, words, 1));
     if (!words[0])
-        return pp_fail(PP_EUSAGE, "diagnose which run? Name its folder: ppcli diagnose runs/NAME");
+        return pp_fail(PP_EUSAGE, "name the folder of a run: ppcli diagnose runs/NAME");
     return diagnose(words[0], json);
 }

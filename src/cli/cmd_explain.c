@@ -65,7 +65,7 @@ int cmd_explain(int argc, char **argv)
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_explain, options, &settings, words, 1));
     if (!words[0])
-        return pp_fail(PP_EUSAGE, "explain which config? For example: ppcli explain mnist.ini");
+        return pp_fail(PP_EUSAGE, "name a config. For example: ppcli explain mnist.ini");
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     return pp_cli_config_verdict(cfg, explain(cfg, json));

@@ -18,7 +18,7 @@ int cmd_export(int argc, char **argv)
     PP_TRY(pp_cli_parse(argc, argv, &command_export, options, NULL, words, 2));
     if (!words[0] || !words[1])
         return pp_fail(PP_EUSAGE,
-                       "export what, and where to? For example: ppcli export runs/a dir");
+                       "name a run and a new folder. For example: ppcli export runs/a dir");
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_ckpt_open(words[0], PP_CKPT_VERIFY, &ck));

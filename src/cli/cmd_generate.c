@@ -38,8 +38,8 @@ static int parse_numbers(struct writing *w, const char *label, const char *text,
         if (token < 0 || errno != 0 || (*end && !isspace((unsigned char)*end))) {
             int n = (int)strcspn(p, " \t\r\n");
             return pp_fail(PP_EUSAGE,
-                           "%s: '%.*s' is no token: the data of this config are no text, so write "
-                           "numbers, such as 464 3290",
+                           "%s: '%.*s': this model reads token numbers and ppcli has no tokenizer: "
+                           "write numbers, such as 464 3290",
                            label, n > 20 ? 20 : n, p);
         }
         if (token >= most) {

@@ -147,8 +147,9 @@ int cmd_inspect(int argc, char **argv)
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_inspect, options, NULL, words, 1));
     if (!words[0]) {
-        return pp_fail(PP_EUSAGE, "which checkpoint? a run folder, a checkpoint folder or a "
-                                  "safetensors file");
+        return pp_fail(
+            PP_EUSAGE,
+            "name a checkpoint: a run folder, a checkpoint folder or a safetensors file");
     }
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     PP_TRY(pp_ckpt_open(words[0], PP_CKPT_STRUCTURE, &ck));

@@ -48,8 +48,9 @@ int cmd_report(int argc, char **argv)
     int n = 0, rc = 0;
     PP_TRY(pp_cli_parse(argc, argv, &command_report, options, NULL, words, PP_REPORT_RUNS_MAX));
     if (!words[0]) {
-        return pp_fail(PP_EUSAGE, "report on which run? Give its folder, as in: ppcli report "
-                                  "runs/mnist-20260131-120000");
+        return pp_fail(
+            PP_EUSAGE,
+            "name the folder of a run. For example: ppcli report runs/mnist-20260131-120000");
     }
     if (compare && !words[1])
         return pp_fail(PP_EUSAGE, "--compare wants at least two run folders");

@@ -49,7 +49,7 @@ static int check_word(const char *option, const char *text)
 {
     return !text || (text[0] && text[strspn(text, PLAIN)] == '\0')
                ? 0
-               : pp_fail(PP_EUSAGE, "%s: '%s' is no name that Slurm has", option, text);
+               : pp_fail(PP_EUSAGE, "%s: '%s' is not a name that Slurm accepts", option, text);
 }
 
 /* Ranks over nodes, and the time. */
@@ -211,8 +211,9 @@ int cmd_slurm(int argc, char **argv)
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_parse(argc, argv, &command_slurm, options, &settings, words, 1));
     if (!words[0] || strcmp(words[0], "-") == 0) {
-        return pp_fail(PP_EUSAGE, "a job for which config file? For example: ppcli slurm mnist.ini "
-                                  "--nodes 2 --time 1:00:00");
+        return pp_fail(
+            PP_EUSAGE,
+            "name a config file. For example: ppcli slurm mnist.ini --nodes 2 --time 1:00:00");
     }
     if (!pp_world_version()[0])
         return pp_fail(PP_ERESOURCE,

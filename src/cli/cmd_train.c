@@ -21,7 +21,7 @@ int cmd_train(int argc, char **argv)
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_train, options, &settings, words, 1));
     if (!words[0])
-        return pp_fail(PP_EUSAGE, "train which config? For example: ppcli train mnist.ini");
+        return pp_fail(PP_EUSAGE, "name a config. For example: ppcli train mnist.ini");
     PP_TRY(pp_cli_trace_steps(train.trace.file, steps, &train.trace.first, &train.trace.last));
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));

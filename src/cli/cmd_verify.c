@@ -76,8 +76,8 @@ int cmd_verify(int argc, char **argv)
     const char *words[PATHS_MAX];
     PP_TRY(pp_cli_parse(argc, argv, &command_verify, NULL, NULL, words, PATHS_MAX));
     if (!words[0]) {
-        return pp_fail(PP_EUSAGE, "which checkpoints? run folders, checkpoint folders or "
-                                  "safetensors files");
+        return pp_fail(PP_EUSAGE,
+                       "name checkpoints: run folders, checkpoint folders or safetensors files");
     }
     struct verdict v = {.worst = {.code = 0}};
     for (int i = 0; i < PATHS_MAX && words[i]; i++)

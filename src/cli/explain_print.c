@@ -250,14 +250,15 @@ static int print_schedule(const struct explained *e)
         "proved free of deadlock\n",
         pp_layout_schedule(l), l->stages, l->plans[0].m, l->max_rows, e->ideal * 100);
     char text[PP_BUBBLE_TEXT_MAX];
-    printf("bubble, if time follows flops and hand-overs are free: %s\n",
+    printf("bubble, if time follows flops and transfers are free: %s\n",
            pp_bubble_text(&e->bubble, text));
     if (e->bubble.idle > e->ideal + PP_ADVICE_OVER)
         printf("%s\n", e->advice);
     if (l->coalesce > 1) {
-        printf("weight gradients: one product for %d micro-batches%s\n", l->coalesce,
-               cfg->train.exact ? "; the bits are those of one each"
-                                : "; the bits may differ from those of one each");
+        printf("weight gradients of %d micro-batches are computed at once (train.coalesce = %d): "
+               "%s, but W can fill no gaps\n",
+               l->coalesce, l->coalesce,
+               cfg->train.exact ? "same bits" : "other last bits are possible");
     }
     if (l->logits_rows > 0)
         printf("logits: of at most %d positions at once\n", l->logits_rows);

@@ -267,7 +267,7 @@ static int collect(const struct pp_config *cfg, const char *word, int ranks, str
                 PP_TRY(put(w, r->words[k]));
     }
     if ((who & OPEN_MPI) && (when & ROOT))
-        pp_log_info("starting mpirun as root: giving it the consent it asks for");
+        pp_log_info("running as root: calling mpirun with --allow-run-as-root");
     if ((who & OPEN_MPI) && (when & HOSTS))
         carry_environment(w);
     own(w, w->exe);

@@ -37,8 +37,8 @@ static int run_option(const char *word)
     const char *near = pp_nearest(word, names);
     if (near)
         return pp_fail(PP_EUSAGE, "unknown option '%s'; did you mean '%s'?", word, near);
-    return pp_fail(PP_EUSAGE, "'%s' stands where a command is expected (ppcli COMMAND %s ...)",
-                   word, word);
+    return pp_fail(PP_EUSAGE, "'%s' is where a command is expected (ppcli COMMAND %s ...)", word,
+                   word);
 }
 
 static int unknown_command(const char *word)

@@ -34,7 +34,7 @@ const struct pp_cli_option pp_cli_config_options[] = {
     {"max-steps", 0, PP_CLI_KEY, (void *)"train.max_steps", "N", "stop after this many steps"},
     {"batch-size", 0, PP_CLI_KEY, (void *)"train.batch_size", "N", "samples per optimizer step"},
     {"optimizer", 0, PP_CLI_KEY, (void *)"train.optimizer", "sgd|momentum|adam|adamw",
-     "how weights follow gradients"},
+     "update rule"},
     {"lr", 0, PP_CLI_KEY, (void *)"train.lr", "RATE", "learning rate"},
     {"seed", 0, PP_CLI_KEY, (void *)"train.seed", "N", "of the weights and the order of data"},
     {"backend", 0, PP_CLI_KEY, (void *)"run.backend", "NAME", "device that computes"},

@@ -217,8 +217,8 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
                        format);
     }
     if (!word) {
-        return pp_fail(PP_EUSAGE, "--best of which config? For example: ppcli plan mnist.ini "
-                                  "--best");
+        return pp_fail(PP_EUSAGE,
+                       "--best needs a config. For example: ppcli plan mnist.ini --best");
     }
     if (how->check) {
         char *end = NULL;

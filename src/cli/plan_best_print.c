@@ -42,7 +42,7 @@ static void print_machine(const struct plan_best_result *s)
     printf("measured in %.1f s: %d rank%s at once on %d core%s", c->took, c->at_once,
            c->at_once == 1 ? "" : "s", c->cores, plural);
     if (c->linked) {
-        printf(", a hand-over %.2f us + %.3f us/MiB", c->latency * 1e6,
+        printf(", a transfer %.2f us + %.3f us/MiB", c->latency * 1e6,
                c->byte * 1e6 * PLAN_BEST_MIB);
     }
     if (c->far_byte > 0) {
@@ -57,7 +57,7 @@ static void print_machine(const struct plan_best_result *s)
     if (s->links.host)
         return;
     if (cfg->run.launch == PP_LAUNCH_MPIRUN || !pp_transport_joins(cfg->run.transport, false))
-        printf("hand-overs between MPI processes were not measured: times are those of threads\n");
+        printf("transfers between MPI processes were not measured: times are those of threads\n");
 }
 
 static void print_row(const struct plan_best_result *s, const char *number,
@@ -75,10 +75,11 @@ static void print_table(const struct plan_best_result *s)
 {
     const struct pp_best *b = &s->best;
     char number[16];
-    printf("%d of %d shapes can run (%d refused by their schedule, %d the same plan as another",
-           b->n, b->tried, b->refused, b->same);
+    printf("%d combinations: %d to compare, %d not allowed by their schedule, %d duplicates", b->n,
+           b->tried, b->refused, b->same);
     if (b->too_large > 0)
-        printf(", %d over %.1f MiB a rank", b->too_large, (double)s->spec.memory / PLAN_BEST_MIB);
+        printf(", %d need more than %.1f MiB per rank", b->too_large,
+               (double)s->spec.memory / PLAN_BEST_MIB);
     printf(")\n\n%4s  %6s %-14s %12s %6s %8s  %-10s %-9s %10s %10s  %-27s %9s\n", "", "stages",
            "schedule", "microbatches", "chunks", "coalesce", "assignment", "recompute", "step ms",
            "samples/s", "bubble = sched + cut + wait", "peak MiB");
@@ -201,8 +202,8 @@ static void print_checks(const struct plan_best_result *s)
     puts("predicted: with the times of layers on their own; calibrated: with those of the rounds "
          "before and after");
     if (waited >= PP_BUBBLE_WAITED) {
-        printf("busy machine: ranks waited for a core %.0f %% of the time; measured steps are not "
-               "those of a quiet one\n",
+        printf("busy machine: ranks waited %.0f %% of the time for a core: do not trust the "
+               "measured steps\n",
                waited * 100);
     }
 }

@@ -280,8 +280,10 @@ static int find(struct plan_machine *p, const struct pp_cli_settings *settings)
         const char *key = settings->items[i].key;
         fixed |= strcmp(key, "pipeline.stages") == 0;
         if (strncmp(key, "pipeline.", 9) == 0 && pp_has_word(SEARCHED, key + 9))
-            return pp_fail(PP_EUSAGE, "%s: --machine looks for it; give --stages or nothing",
-                           settings->items[i].said);
+            return pp_fail(
+                PP_EUSAGE,
+                "%s: --machine chooses it itself; of the shape only --stages can be fixed",
+                settings->items[i].said);
     }
     if (p->cfg->pipeline.slower.n > 0)
         return pp_config_problem(p->cfg, "pipeline.slower",
@@ -372,8 +374,8 @@ int plan_machine(const char *word, const struct pp_cli_settings *settings,
 {
     PP_OWN(fini) struct plan_machine p = {.n = 0};
     if (!word)
-        return pp_fail(PP_EUSAGE, "--machine for which config? For example: ppcli plan "
-                                  "llama-70b.ini --machine 8xh100-nvlink --ranks 64");
+        return pp_fail(PP_EUSAGE, "--machine needs a config. For example: ppcli plan llama-70b.ini "
+                                  "--machine 8xh100-nvlink --ranks 64");
     if (strcmp(format, "grid") != 0)
         return pp_fail(PP_EUSAGE, "--machine prints a table, or --html FILE, not '%s'", format);
     int rc = plan(word, settings, w, &p);
@@ -418,9 +420,9 @@ int plan_measure(const char *word, const struct pp_cli_settings *settings, const
 {
     PP_OWN(fini) struct plan_machine p = {.n = 0};
     if (!word)
-        return pp_fail(PP_EUSAGE,
-                       "--measure the layers and ops of which config? For example: ppcli "
-                       "plan mnist.ini --measure -o here.ini");
+        return pp_fail(
+            PP_EUSAGE,
+            "--measure needs a config. For example: ppcli plan mnist.ini --measure -o here.ini");
     int rc = check_file("-o", path);
     rc = rc < 0 ? rc : load(word, settings, &p);
     struct pp_best_spec spec = {.all_m = true, .cfg = p.cfg, .model = p.model, .train_n = p.batch};

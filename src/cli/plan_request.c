@@ -170,7 +170,7 @@ static int read_setting(const struct pp_setting *s, struct shape *q)
     }
     if (strcmp(s->key, "pipeline.memory_cap") == 0)
         return read_number("memory-cap", s->value, &q->g.memory_cap);
-    return pp_fail(PP_EUSAGE, "%s %s says nothing without a CONFIG", s->said,
+    return pp_fail(PP_EUSAGE, "%s %s needs a CONFIG", s->said,
                    strcmp(s->said, "--set") == 0 ? s->key : s->value);
 }
 
@@ -196,8 +196,9 @@ static int fail_missing(const struct pp_cli_settings *settings)
                         wanted[i].what);
     }
     if (settings->n == 0) {
-        return pp_fail(PP_EUSAGE, "plan what? For example: ppcli plan --schedule 1f1b --stages 4 "
-                                  "--microbatches 8, or: ppcli plan mnist.ini");
+        return pp_fail(PP_EUSAGE,
+                       "name a schedule, or a config. For example: ppcli plan --schedule 1f1b "
+                       "--stages 4 --microbatches 8, or: ppcli plan mnist.ini");
     }
     return missing[0] ? pp_fail(PP_EUSAGE, "a plan without a CONFIG also needs %s", missing)
                       : pp_fail(PP_EUSAGE, "--stages and --microbatches must be at least 1");
@@ -404,10 +405,8 @@ static int make(const struct plan_words *words, const struct pp_cli_settings *se
                                   .comm = mean(&lists[PLAN_COST_COMM], 0)}};
     if (words->config && words->csv)
         return pp_fail(PP_EUSAGE, "a CONFIG and --csv are two plans; give one of them");
-    if (words->csv && settings->n > 0) {
-        return pp_fail(PP_EUSAGE, "%s says nothing beside --csv: the table has its own shape",
-                       settings->items[0].said);
-    }
+    if (words->csv && settings->n > 0)
+        return pp_fail(PP_EUSAGE, "%s cannot be combined with --csv", settings->items[0].said);
     PP_TRY(words->csv      ? from_table(words->csv, &q->plan)
            : words->config ? from_config(words->config, settings, times, &s, q)
                            : from_options(settings, times, lists, &s, q));

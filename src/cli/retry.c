@@ -128,7 +128,7 @@ static int fit(struct again *a, const struct pp_hosts *hosts, const struct pp_pr
             return 0;
     }
     struct pp_error why = *pp_error_get();
-    return places == 0 ? pp_fail(PP_ELOST, "no host answers that could go on with the run")
+    return places == 0 ? pp_fail(PP_ELOST, "no remaining host can continue the run")
                        : pp_fail(PP_ELOST, "the hosts that are left cannot go on: %s", why.text);
 }
 
@@ -175,7 +175,8 @@ static int wait_for(const struct again *a, int seconds)
 {
     for (int k = 0; k < 10 * seconds; k++) {
         if (*a->options->stop != 0)
-            return pp_fail(PP_ESTOPPED, "between two tries; train continues with --resume");
+            return pp_fail(PP_ESTOPPED,
+                           "between two tries; continue with the same command and --resume");
         pp_clock_nap(100000000);
     }
     return 0;

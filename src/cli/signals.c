@@ -39,7 +39,8 @@ static void note(int number)
         return;
     }
     if (stop == 0) {
-        static const char text[] = "interrupted: ending in order; interrupt again to end at once\n";
+        static const char text[] =
+            "ppcli: stopping after this step and saving; Ctrl-C again quits without saving\n";
         int before = errno;
         if (tells && number == SIGINT)
             (void)!write(STDERR_FILENO, text, sizeof(text) - 1);

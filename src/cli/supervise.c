@@ -285,7 +285,7 @@ static int verdict(const struct mpirun *m, int status, int stop, bool started, i
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     char who[PP_PULSE_TEXT];
     if (m->ending > 0)
-        return pp_fail(PP_ELOST, "%s; train continues with --resume", m->lost);
+        return pp_fail(PP_ELOST, "%s; continue with the same command and --resume", m->lost);
     if (stop != 0 && !started)
         return pp_fail(PP_ESTOPPED, "before the ranks were ready; start the same command again");
     if (stop != 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1) {
@@ -296,26 +296,27 @@ static int verdict(const struct mpirun *m, int status, int stop, bool started, i
         return no_rank(m, status);
     if (m->hangs) {
         return pp_fail(PP_ELOST,
-                       "mpirun has no ranks any more and does not end: killed after %d s; train "
-                       "continues with --resume",
+                       "mpirun did not exit after its ranks had ended; it was killed after %d s; "
+                       "continue with the same command and --resume",
                        m->empty / LOOKS);
     }
     pp_listener_first_lost(m->listener, who);
     if (code > 128 && code < 128 + NSIG) {
         bool rank = WIFEXITED(status);
-        return pp_fail(PP_ELOST, "%s was ended by signal %d (%s)%s; train continues with --resume",
-                       !rank    ? "mpirun"
-                       : who[0] ? who
-                                : "a rank",
-                       code - 128, strsignal(code - 128),
-                       rank ? " and the others with it" : " and its ranks with it");
-    }
-    if (!is_own(code) || (code == 0 && who[0])) { /* 0: Open MPI 5, that has lost a prted */
         return pp_fail(
             PP_ELOST,
-            "mpirun ended with code %d: a rank or a host is lost%s%s; train continues with "
-            "--resume",
-            code, who[0] ? "; the first to go was " : "", who);
+            "%s was ended by signal %d (%s)%s; continue with the same command and --resume",
+            !rank    ? "mpirun"
+            : who[0] ? who
+                     : "a rank",
+            code - 128, strsignal(code - 128),
+            rank ? " and the others with it" : " and its ranks with it");
+    }
+    if (!is_own(code) || (code == 0 && who[0])) { /* 0: Open MPI 5, that has lost a prted */
+        return pp_fail(PP_ELOST,
+                       "mpirun ended with code %d: a rank or a host is lost%s%s; continue with the "
+                       "same command and --resume",
+                       code, who[0] ? "; the first to go was " : "", who);
     }
     *out_code = code;
     return 0;
@@ -353,7 +354,7 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
         } else if (asked && stop == 0) {
             stop = got;
             (void)!pwrite(word, &stop, sizeof(stop), 0);
-            pp_log_info("asking the ranks to save and end; interrupt again to end them at once");
+            pp_log_info("stopping after this step and saving; Ctrl-C again quits without saving");
             kill(m.pid, SIGUSR1);
         } else if (got < 0 && errno == EAGAIN) {
             look(&m);

@@ -39,7 +39,7 @@ static int check_file(const char *file)
     fclose(f);
     return n == 0 || strcmp(found, head) == 0
                ? 0
-               : pp_fail(PP_EUSAGE, "--trace %s: there is a file of that name, and it is no trace",
+               : pp_fail(PP_EUSAGE, "--trace %s: a file of that name exists and is not a trace",
                          file);
 }
 
@@ -52,7 +52,7 @@ int pp_cli_trace_steps(const char *file, const char *steps, int64_t *first, int6
         return 0;
     }
     if (!file)
-        return pp_fail(PP_EUSAGE, "--trace-steps says nothing without --trace FILE");
+        return pp_fail(PP_EUSAGE, "--trace-steps needs --trace FILE");
     int64_t a, b;
     const char *rest = number(steps, &a);
     if (rest && *rest == '-')

@@ -344,7 +344,7 @@ static bool fits(const struct pp_paths *p, char why[PP_TRANSPORT_WHY_MAX])
                  p->seats[a].device.number, a, p->seats[b].device.number, b);
         return false;
     }
-    snprintf(why, PP_TRANSPORT_WHY_MAX, "ranks are threads and hand over by pointer");
+    snprintf(why, PP_TRANSPORT_WHY_MAX, "ranks are threads; messages pass by pointer");
     return true;
 }
 

@@ -309,7 +309,7 @@ static void check_model(struct pp_config *cfg)
         return;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         if (is_set(cfg, keys[i].key) && !pp_has_word(keys[i].types, cfg->model.type)) {
-            pp_config_problem(cfg, keys[i].key, "%s means nothing for model.type = %s, only for %s",
+            pp_config_problem(cfg, keys[i].key, "%s is not used by model.type = %s (only by %s)",
                               keys[i].key, cfg->model.type, keys[i].types);
         }
     }

@@ -91,15 +91,15 @@ static int take(struct reader *r, const char *section, const char *name, const c
     while (i < KEYS && (strcmp(keys[i].section, section) != 0 || strcmp(keys[i].name, name) != 0))
         i++;
     if (i == KEYS)
-        return pp_fail(PP_ECONFIG, "a machine file has no %s.%s",
+        return pp_fail(PP_ECONFIG, "unknown key %s.%s in a machine file",
                        conf_quote(section, strlen(section)).s, conf_quote(name, strlen(name)).s);
     const struct key *k = &keys[i];
     double x = number(&value);
     if (r->seen[i])
-        return pp_fail(PP_ECONFIG, "%s.%s is there twice", k->section, k->name);
+        return pp_fail(PP_ECONFIG, "%s.%s is given twice", k->section, k->name);
     if (!(x >= k->min && x <= k->max) || *value || (k->whole && x != floor(x)))
-        return pp_fail(PP_ECONFIG, "%s.%s: '%s' cannot be: write %g to %g %s", k->section, k->name,
-                       said.s, k->min, k->max, k->what);
+        return pp_fail(PP_ECONFIG, "%s.%s: '%s' is not possible; write %g to %g %s", k->section,
+                       k->name, said.s, k->min, k->max, k->what);
     *place(&r->c, k) = x;
     r->seen[i] = true;
     return 0;

@@ -145,7 +145,7 @@ static struct span section_line(struct reader *r, struct span s)
     char known[256] = "";
     for (int i = 0; sections[i]; i++)
         pp_text_add(known, sizeof(known), "%s[%s]", i ? " " : "", sections[i]);
-    conf_problem(r->cfg, here(r), "unknown section [%s]; there are %s (ppcli keys)",
+    conf_problem(r->cfg, here(r), "unknown section [%s]; the sections are %s (ppcli keys)",
                  conf_quote(word.p, word.n).s, known);
     return (struct span){NO_SECTION, strlen(NO_SECTION)};
 }
@@ -259,12 +259,12 @@ static void key_without_section(struct reader *r, const char *key)
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
         if (strcmp(o->key, key) == 0) {
-            conf_problem(r->cfg, here(r), "'%s' stands before any section; it belongs under [%s]",
-                         key, o->section);
+            conf_problem(r->cfg, here(r), "'%s' is before any section; it belongs under [%s]", key,
+                         o->section);
             return;
         }
     }
-    conf_problem(r->cfg, here(r), "'%s' stands before any section; every key belongs to one",
+    conf_problem(r->cfg, here(r), "'%s' is before any section; every key belongs to one",
                  conf_quote(key, strlen(key)).s);
 }
 

@@ -283,7 +283,7 @@ static int take_devices(const struct conf_reading *r, const struct entry *e, voi
     for (int d = first; d <= last; d++) {
         if (devices->seen[d]) {
             return conf_why(r->why,
-                            "device %d is there twice; write each once: with fewer devices than "
+                            "device %d is given twice; write each once: with fewer devices than "
                             "ranks the ranks share them",
                             d);
         }
@@ -328,7 +328,8 @@ static int take_whole(const struct conf_reading *r, const struct entry *e, void 
     uint64_t n = 0;
     if (conf_number_parse(e->s, &minus, &n) != CONF_NUMBER_OK || minus || n < (uint64_t)o->min ||
         n > (uint64_t)o->max) {
-        return conf_why(r->why, "'%s' is not one of none, or whole numbers of %.0f to %.0f",
+        return conf_why(r->why,
+                        "'%s' is not a whole number; write none, or whole numbers of %.0f to %.0f",
                         conf_quote(e->p, e->n).s, o->min, o->max);
     }
     if (!o->threes && list->n > 0 && (int64_t)n <= list->at[list->n - 1]) {
@@ -357,12 +358,12 @@ static int take_choice(const struct conf_reading *r, const struct entry *e, void
     while (c->name && (strlen(c->name) != e->n || strncmp(c->name, e->p, e->n) != 0))
         c++;
     if (!c->name) {
-        return conf_why(r->why, "'%s' is none of the words; write %s", conf_quote(e->p, e->n).s,
+        return conf_why(r->why, "unknown word '%s'; write %s", conf_quote(e->p, e->n).s,
                         conf_range_text(r->o, NULL, range, sizeof(range)));
     }
     for (int i = 0; i < list->n; i++)
         if (list->at[i] == c->value)
-            return conf_why(r->why, "%s is there twice", c->name);
+            return conf_why(r->why, "%s is given twice", c->name);
     list->at[list->n++] = c->value;
     return 0;
 }

@@ -132,8 +132,8 @@ static const struct conf_option table[] = {
          "make all pictures this high and wide after that: bilinear, as torchvision's Resize of "
          "a PIL image; 0 = as they are"},
     {KEY(data, tokens, CONF_ENUM), .def = "chars", .choices = tokens, .numbers = true,
-     .help = "text, text-labels: a token is a character (of UTF-8, as many kinds as the text has), "
-             "or a byte"},
+     .help = "text, text-labels: a token is a character (of UTF-8, one token for each different "
+             "character of the text), or a byte"},
     {KEY(data, validation, CONF_FLOAT), .def = "0.1", .max = 0.9, .numbers = true,
      .help = "text: share of one file, its last part, that validation takes; 0 = none"},
     {KEY(data, token_bytes, CONF_ENUM), .def = "2", .choices = token_bytes, .numbers = true,
@@ -163,25 +163,26 @@ static const struct conf_option table[] = {
      .help = "order of forward and backward passes; auto: measure, and take the fastest; "
              "file:TABLE.csv: from a table (ppcli plan --format csv)",
      .note = "P stages, V chunks per rank, M micro-batches; bubble: when F, I and W take equally "
-             "long; holds: micro-batches of activations on the fullest rank"},
+             "long; memory: micro-batches of activations on the fullest rank"},
     {KEY(pipeline, chunks, CONF_INT), .def = "0", .max = 1024, .unit = "chunks",
      .help = "pieces of the model each rank holds; 0 = what the schedule wants"},
     {KEY(pipeline, group, CONF_INT), .def = "0", .max = 65535, .unit = "micro-batches",
      .help = "interleaved schedules: micro-batches per group; 0 = their rule"},
     {KEY(pipeline, eager, CONF_INT), .def = "0", .max = 65535,
-     .help = "1f1b-eager: k, how far ahead it runs; 0 = measured, from the cost of a hand-over"},
+     .help = "1f1b-eager: k, how far ahead it runs; 0 = measured, from the cost of a transfer"},
     {KEY(pipeline, memory_cap, CONF_FLOAT), .def = "0", .max = 1e6, .unit = "forwards",
      .help = "zb-auto, zb-fit, zb-fit-v: activations a rank may hold, in micro-batches; 0 = twice "
              "the stages"},
     {KEY(pipeline, costs, CONF_NUMBERS), .def = "none", .min = 1, .max = 1e6, .threes = true,
-     .help = "zb-fit, zb-fit-v: times that the order is made for: F,I,W of each stage and chunk in "
-             "model order, such as 4,4,3 2,3,2, and perhaps a hand-over behind them, in any unit; "
-             "none: all the same; plan --best and schedule = auto write what they measured"},
+     .help =
+         "zb-fit, zb-fit-v: times that the order is made for: F,I,W of each stage and chunk in "
+         "model order, such as 4,4,3 2,3,2, optionally followed by the time of one transfer, in "
+         "any unit; none: all equal; plan --best and schedule = auto write what they measured"},
     {KEY(pipeline, recompute, CONF_LAYERS), .def = "off", .word = "all",
      .help =
-         "compute forward passes once more, right before their backward pass, instead of keeping "
-         "what they leave: off, all, or layers by name or number, such as h.0-h.2 h.5 (a stage "
-         "or chunk with one of them); the same bits, less memory, more time; auto: the stages and "
+         "compute forward passes again right before their backward pass, instead of keeping their "
+         "activations: off, all, or layers by name or number, such as h.0-h.2 h.5 (a stage or "
+         "chunk with one of them); the same bits, less memory, more time; auto: the stages and "
          "chunks that run.memory needs, or the memory that is there, at the least time"},
     {KEY(pipeline, assignment, CONF_ASSIGNMENT), .def = "auto",
      .help = "how layers are divided among the stages: each gets the same flops (auto is the "

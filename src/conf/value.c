@@ -148,7 +148,7 @@ static int parse_bytes(const struct conf_reading *r, const char *text, struct pp
     char range[512];
     double x;
     if (!conf_scaled_parse(&text, &x) || *text)
-        return conf_why(r->why, "'%s' is no size; write " PP_BYTES_FORMS, q.s);
+        return conf_why(r->why, "'%s' is not a size; write " PP_BYTES_FORMS, q.s);
     if (!(x >= r->o->min && x <= r->o->max))
         return conf_why(r->why, "%s is out of range; write %s", q.s,
                         conf_range_text(r->o, NULL, range, sizeof(range)));
@@ -264,7 +264,7 @@ static int check_writable(const char *what, const char *text, char *why)
             bad = p;
     if (bad) {
         return conf_why(
-            why, "the %s '%s' cannot stand in an INI file because of '%.2s'; use another name",
+            why, "the %s '%s' cannot be written in an INI file because of '%.2s'; use another name",
             what, conf_quote(text, strlen(text)).s, bad);
     }
     return conf_text_check(text, strlen(text), why);

@@ -19,11 +19,11 @@ int pp_devices_pick(const struct pp_device *devices, int n, const int *wanted, i
     n = n < PP_DEVICES_MAX ? n : PP_DEVICES_MAX;
     for (int i = 0; i < n_wanted; i++) {
         if (wanted[i] >= n) {
-            char last[32] = "only device 0 is";
+            char last[32] = "found only device 0";
             if (n > 1)
-                snprintf(last, sizeof(last), "devices 0 to %d are", n - 1);
+                snprintf(last, sizeof(last), "found 0 to %d", n - 1);
             return pp_fail(PP_ERESOURCE,
-                           "run.devices: device %d is not there, %s; use those, or see "
+                           "run.devices: there is no device %d (%s); use one that is there, or see "
                            "CUDA_VISIBLE_DEVICES",
                            wanted[i], last);
         }

@@ -100,7 +100,7 @@ static int by_first(const struct pp_model *m, const char *p, int n, int *first, 
         }
         if (first[s] <= first[s - 1]) {
             return pp_fail(PP_ECONFIG, "%s: %s %s; name each once, in model order", key, now,
-                           first[s] == first[s - 1] ? "is there twice" : "comes too late");
+                           first[s] == first[s - 1] ? "is given twice" : "comes too late");
         }
         last[s - 1] = first[s] - 1;
     }

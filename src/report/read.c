@@ -228,7 +228,7 @@ static int read_folder(struct pp_report *r)
     if (found == 0) {
         return cause.code < 0 ? pp_error_adopt(&cause)
                               : pp_fail(PP_ENOINPUT,
-                                        "%s is no run folder: it has no metrics.jsonl, "
+                                        "%s is not a run folder: it has no metrics.jsonl, "
                                         "summary.json or config.resolved.ini",
                                         r->dir);
     }

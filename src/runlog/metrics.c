@@ -264,11 +264,14 @@ static void pace_told(void *ctx, int r, const struct pace_rank *now)
 {
     struct pp_metrics *m = ctx;
     const char *host = m->run->seats[r].host_name;
-    char factor[32];
-    snprintf(factor, sizeof(factor), "%.2f times slower than", now->factor);
     wipe_live(m);
-    pp_log_info("rank %d (%s) is %s planned since step %lld", r, host,
-                now->factor > 1 ? factor : "as fast as", (long long)now->from);
+    if (now->factor > 1)
+        pp_log_info("since step %lld rank %d (%s) takes %.1f times its expected time; is another "
+                    "program running there?",
+                    (long long)now->from, r, host, now->factor);
+    else
+        pp_log_info("since step %lld rank %d (%s) is as fast as expected again",
+                    (long long)now->from, r, host);
     if (m->jsonl) {
         struct pp_json j = begin(m, "pace");
         pp_json_int(&j, "step", now->from);

@@ -104,7 +104,8 @@ static void print_window(const struct text_file *t, FILE *f)
     head(f, "rank_busy_ratio", "gauge", "Share of its time that a rank spent computing.");
     for (int r = 0; r < t->start.run->layout->ranks; r++)
         rank(t, f, "rank_busy_ratio", r, t->busy[r]);
-    head(f, "rank_slower_ratio", "gauge", "Times a rank is slower than planned; 1: as planned.");
+    head(f, "rank_slower_ratio", "gauge",
+         "Time of a rank's step over its expected time; 1: as expected.");
     for (int r = 0; r < t->start.run->layout->ranks; r++)
         rank(t, f, "rank_slower_ratio", r, t->start.pace->ranks[r].factor);
 }
@@ -135,7 +136,7 @@ static void keep_current(struct text_file *t, bool up, bool now)
 {
     if ((now || pp_clock_ns() - t->written_ns >= REWRITE_NS) && rewrite(t, up) < 0 && !t->warned) {
         t->warned = true;
-        pp_log_warn("%s; training goes on", pp_error_get()->text);
+        pp_log_warn("%s; training continues", pp_error_get()->text);
         pp_error_clear();
     }
 }

@@ -146,10 +146,11 @@ static void print_ranks(const struct pp_run *run, const struct pp_summary *s,
         fprintf(f, "  ... %d more ranks in summary.json\n", l->ranks - shown);
     for (int r = 0; r < l->ranks; r++) {
         if (pace->ranks[r].factor > 1) {
-            fprintf(
-                f,
-                "slow rank        rank %d (%s): %.2f times slower than planned since step %lld\n",
-                r, run->seats[r].host_name, pace->ranks[r].factor, (long long)pace->ranks[r].from);
+            fprintf(f,
+                    "slow rank        rank %d (%s): since step %lld it takes %.1f times its "
+                    "expected time\n",
+                    r, run->seats[r].host_name, (long long)pace->ranks[r].from,
+                    pace->ranks[r].factor);
         }
     }
 }
@@ -162,10 +163,9 @@ static void print_bubble(const struct pp_run *run, const struct pp_summary *s, F
             s->bubble_ideal * 100, pp_layout_schedule(run->layout), run->cfg->pipeline.stages,
             run->layout->plans[0].m);
     if (s->bubble.idle < s->bubble_ideal - 0.0005) {
-        fprintf(
-            f, "                 which assumes equal stages, B = 2F and ranks that start each step "
-               "together;\n                 this run sends I before it computes W, and its "
-               "steps overlap\n");
+        fputs("                 the textbook value; ppcli can be below it, because it sends input\n"
+              "                 gradients early and overlaps steps\n",
+              f);
     }
     if (s->advice[0])
         fprintf(f, "advice           %s\n", s->advice);
@@ -180,24 +180,24 @@ static void print_machine(const struct pp_run *run, const struct pp_summary *s, 
     if (s->waited >= 0 ? s->waited < PP_BUBBLE_WAITED : s->load < BUSY_LOAD)
         return;
     if (s->load >= 0)
-        snprintf(load, sizeof(load), "load %.1f before the run; ", s->load);
-    if (s->waited >= 0) {
-        snprintf(waited, sizeof(waited), "ranks waited for a core %.0f %% of the time; ",
+        snprintf(load, sizeof(load), "load %.1f", s->load);
+    if (s->waited >= 0)
+        snprintf(waited, sizeof(waited), "ranks waited %.0f %% of the time for a core",
                  s->waited * 100);
-    }
     for (int r = 0; r < run->layout->ranks; r++)
         here += run->seats[r].host == run->seats[0].host;
     pp_machine_describe(true, &machine); /* this thread is bound to one core */
     if (here > machine.cores) {
         fprintf(f,
-                "few cores        %d ranks on %d: %sspeed and bubble are those of taking turns\n",
-                here, machine.cores, waited);
+                "few cores        %d ranks share %d core%s, so this is not the speed of a "
+                "pipeline%s%s%s\n",
+                here, machine.cores, machine.cores == 1 ? "" : "s", waited[0] ? " (" : "", waited,
+                waited[0] ? ")" : "");
     } else {
-        fprintf(
-            f,
-            "busy machine     %s%sother programs ran: speed and bubble above are not those of a "
-            "quiet one\n",
-            load, waited);
+        fprintf(f,
+                "busy machine     other programs used this machine (%s%s%s): do not trust speed "
+                "and bubble\n",
+                load, load[0] && waited[0] ? "; " : "", waited);
     }
 }
 

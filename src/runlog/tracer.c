@@ -98,7 +98,7 @@ static int check_range(const struct pp_tracer *tc)
 {
     if (tc->last <= tc->spec.done) {
         return pp_fail(PP_EUSAGE,
-                       "the trace is to end with step %lld, but the run goes on after step %lld",
+                       "the trace is to end with step %lld, but the run continues after step %lld",
                        (long long)tc->last, (long long)tc->spec.done);
     }
     if (tc->first > tc->spec.total_steps) {

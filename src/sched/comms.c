@@ -150,9 +150,8 @@ static int fail_stuck(const struct lowering *l)
         if (l->at[r] < list->n_actions && list->actions[l->at[r]].overlap) {
             const struct pp_action *a = &list->actions[l->at[r]];
             return pp_fail(PP_EFORMAT,
-                           "rank %d: the pair (%dF%d;%dB%d) begins when both its inputs are there, "
-                           "and that is never: it waits for what only comes after it; write the "
-                           "two cells one after the other",
+                           "rank %d: the pair (%dF%d;%dB%d) needs two inputs, and one of them only "
+                           "comes after the pair; write the two cells one after the other",
                            r, a[0].stage, a[0].mb, a[1].stage, a[1].mb);
         }
     }

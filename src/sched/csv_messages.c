@@ -98,7 +98,7 @@ static int check_message(const struct machine *x, int rank, int k)
     }
     if (!travels(x, message)) {
         return PP_TABLE_FAIL(t, rank, k,
-                             "%s moves nothing: both stages are on this rank, and a hand-over "
+                             "%s moves nothing: both stages are on this rank, and a transfer "
                              "within a rank has no cell",
                              name);
     }

@@ -114,7 +114,7 @@ int pp_fail_circle(const char *under, int n_ranks, int r, pp_tell_wait *tell, co
     if (n > SHOWN_MAX)
         snprintf(more, sizeof(more), "; and %d more", n - SHOWN_MAX);
     return pp_fail(PP_EFORMAT, "%s%s: %s%s", under,
-                   n > 1 ? "these ranks wait for each other" : "a rank waits for ever", text, more);
+                   n > 1 ? "these ranks wait for each other" : "a rank waits forever", text, more);
 }
 
 int pp_walk_fail_cycle(const struct pp_walk *w)

@@ -191,7 +191,7 @@ char *pp_bubble_text(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX])
     snprintf(out, PP_BUBBLE_TEXT_MAX, "%.1f %%", idle);
     if (b->stages > 1) {
         pp_text_add(out, PP_BUBBLE_TEXT_MAX,
-                    ": schedule %.1f + imbalance %.1f + hand-over and waiting %.1f; stage %d has "
+                    ": schedule %.1f + imbalance %.1f + transfers and waiting %.1f; stage %d has "
                     "%.0f %% of the work",
                     parts[0], parts[1], parts[2], b->busiest, b->work * 100);
     }

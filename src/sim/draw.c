@@ -67,7 +67,7 @@ void draw_costs(const struct pp_drawing *d, char *out, size_t bytes)
         pp_text_add(out, bytes, "%s %c ", op ? "," : "", PP_OP_LETTERS[op]);
         add_list(of[op], 1, n, even ? share : 1, out, bytes);
     }
-    pp_text_add(out, bytes, "; hand-over ");
+    pp_text_add(out, bytes, "; transfer ");
     if (c->transfer && n > 1)
         add_list(c->transfer, 2, n - 1, 1, out, bytes);
     else

@@ -336,8 +336,8 @@ static int run_all(struct sim *s)
         if (s->ranks[r].wait != WAIT_NOTHING) {
             /* The plan is proved for single actions; only joining two can tie a knot. */
             return pp_fail(PP_EFORMAT,
-                           "rank %d waits for ever in action %d: an overlapped pair needs what "
-                           "only its own results make possible",
+                           "rank %d waits forever in action %d: an overlapped pair needs a value "
+                           "that only follows from its own result",
                            r, s->ranks[r].at);
         }
     }

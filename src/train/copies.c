@@ -191,7 +191,7 @@ static int tidy(const struct trainer *tr)
     bool wanted = options->overwrite || (options->resume && strcmp(options->resume, "auto") == 0);
     if (n > 0 && !wanted && !tr->begin.goes_on) {
         return pp_fail(PP_ECONFIG,
-                       "run folder %s of %s has checkpoints: go on with --resume, name another "
+                       "run folder %s of %s has checkpoints: continue with --resume, name another "
                        "with --dir, or add --overwrite",
                        tr->dir, tr->run->seats[tr->tp->rank].host_name);
     }

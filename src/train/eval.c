@@ -87,8 +87,8 @@ static int evaluate(struct pp_worker *w, void *ctx)
     struct pp_loss_sums test = {0};
     if (e.samples == 0) {
         return pp_fail(PP_ECONFIG,
-                       "there is nothing to test with: data set '%s' has no test samples here "
-                       "(data.test_samples; of a text data.validation or data.test_file)",
+                       "no test samples: data set '%s' has none here (data.test_samples; of a text "
+                       "data.validation or data.test_file)",
                        w->run->cfg->data.dataset);
     }
     size_t n = (size_t)e.samples * (size_t)w->run->model->outputs;

@@ -36,13 +36,13 @@ int room_judge(const struct room_claim *claims, int n, int at)
         char of[48] = "";
         if (n > 1)
             snprintf(of, sizeof(of), "of %d process%s ", sharers, sharers > 1 ? "es" : "");
-        return pp_fail(
-            PP_ERESOURCE,
-            "this run %sneeds %.2f GiB of memory (ranks %.2f, data %.2f), but %.2f GiB are left "
-            "of %s: take a smaller model or batch, or use more micro-batches (see "
-            "ppcli explain); run.force_memory = on tries it all the same",
-            of, ((double)ranks + (double)data) / GIB, (double)ranks / GIB, (double)data / GIB,
-            (double)most / GIB, pp_room_name((enum pp_room_kind)kind));
+        return pp_fail(PP_ERESOURCE,
+                       "this run %sneeds %.2f GiB of memory (ranks %.2f, data %.2f), but %.2f GiB "
+                       "are left of %s: take a smaller model or batch, or use more micro-batches "
+                       "(see ppcli explain); run.force_memory = on starts the run anyway",
+                       of, ((double)ranks + (double)data) / GIB, (double)ranks / GIB,
+                       (double)data / GIB, (double)most / GIB,
+                       pp_room_name((enum pp_room_kind)kind));
     }
     return 0;
 }
@@ -95,8 +95,8 @@ int room_check_devices(const struct pp_run *run, int rank)
             return pp_fail(
                 PP_ERESOURCE,
                 "the %d rank%s on device %d (%s) need %.2f GiB of its memory, but %.2f of %.2f GiB "
-                "are free: take a smaller model or batch, use more micro-batches (see "
-                "ppcli explain) or more devices; run.force_memory = on tries it all the same",
+                "are free: take a smaller model or batch, use more micro-batches (see ppcli "
+                "explain) or more devices; run.force_memory = on starts the run anyway",
                 s->sharing, s->sharing == 1 ? "" : "s", s->device.number, s->device.name,
                 (double)needed / GIB, (double)s->free_bytes / GIB, (double)s->device.bytes / GIB);
         }

@@ -187,7 +187,7 @@ static int save_when(struct trainer *tr, bool due)
         return 0;
     PP_TRY(save(tr, true));
     if (tr->saves != tr->saves_done && tr->m && tr->saved == tr->t)
-        pp_log_info("saved step %lld, as asked", (long long)tr->t);
+        pp_log_info("saved step %lld on request", (long long)tr->t);
     tr->saves_done = tr->saves;
     return 0;
 }
@@ -208,18 +208,18 @@ static int stopped(struct trainer *tr)
     tr->together = true;
     if (!tr->saver) {
         return pp_fail(PP_ESTOPPED,
-                       "by %s after step %lld of %lld; nothing was saved, for there is no run "
-                       "folder",
-                       by, t, total);
+                       "after step %lld of %lld by %s; nothing was saved: there is no run folder",
+                       t, total, by);
     }
     if (tr->saved != tr->t) {
         return pp_fail(PP_EIO, "stopped by %s after step %lld, which could not be saved: %s", by, t,
                        saver_error(tr->saver)->text);
     }
-    return pp_fail(PP_ESTOPPED,
-                   "by %s after step %lld of %lld, which is saved; go on with the same command "
-                   "and --resume %s",
-                   by, t, total, tr->dir);
+    return pp_fail(
+        PP_ESTOPPED,
+        "after step %lld of %lld by %s; checkpoint saved; continue with the same command "
+        "and --resume %s",
+        t, total, by, tr->dir);
 }
 
 /* Collective: step tr->t was bad and ends the run: as before it, what there is is saved. Older
@@ -391,7 +391,7 @@ int loop_train(struct trainer *tr, uint64_t start)
     tr->window_start = tr->began_ns = pp_clock_ns();
     tr->waited_ns = pp_clock_waited_ns();
     if (tr->t >= tr->total_steps && tr->m) {
-        pp_log_info("step %lld of %lld is done: nothing is left to train", (long long)tr->t,
+        pp_log_info("step %lld of %lld is done: there is nothing left to train", (long long)tr->t,
                     (long long)tr->total_steps);
     }
     while (tr->t < tr->total_steps) {

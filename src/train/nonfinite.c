@@ -51,7 +51,7 @@ static bool are_kept(const struct trainer *tr, char *out, size_t bytes)
     else if (tr->saver && saver_error(tr->saver))
         snprintf(out, bytes, "they could not be saved: %.512s", saver_error(tr->saver)->text);
     else
-        snprintf(out, bytes, "they were not saved, for there is no run folder");
+        snprintf(out, bytes, "they were not saved: there is no run folder");
     return saved;
 }
 
@@ -68,7 +68,7 @@ int nonfinite_fail(const struct trainer *tr, const char *why)
                  cfg->train.lr);
     } else if (saved) {
         snprintf(advice, sizeof(advice),
-                 "Lower train.lr (it is %g), set train.clip_norm, or go on without this batch: "
+                 "Lower train.lr (it is %g), set train.clip_norm, or continue without this batch: "
                  "--resume %s --set train.nonfinite=skip",
                  cfg->train.lr, tr->dir);
     } else {

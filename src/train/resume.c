@@ -154,16 +154,18 @@ static int check(const struct trainer *tr, const struct pp_ckpt *ck)
     pp_config_compare(cfg, ck->config, note_difference, &d);
     if (d.text[0]) {
         return pp_fail(PP_ECONFIG,
-                       "cannot go on from %s, which was made with other settings: %s. To begin a "
-                       "new run with its weights, use --set train.init=PATH",
+                       "cannot continue from %s, which was made with other settings: %s. To begin "
+                       "a new run with its weights, use --set train.init=PATH",
                        ck->path, d.text);
     }
     bool falls_to_0 =
         cfg->train.lr_schedule == PP_LR_LINEAR || cfg->train.lr_schedule == PP_LR_COSINE;
     if (d.length && falls_to_0 && cfg->train.lr_steps == 0) {
-        pp_log_warn("the run now has another length, so its learning rate falls in another way; "
-                    "the same run: lr_schedule = constant or multistep, or train.lr_steps set from "
-                    "the beginning");
+        pp_log_warn(
+            "the learning-rate schedule now stretches to %lld steps, so this is not the run "
+            "that %lld steps from the start would have given; to avoid this: "
+            "train.lr_schedule = constant, or set train.lr_steps",
+            (long long)loop_total_steps(tr->run), (long long)loop_total_steps(tr->run));
     }
     if (d.replicas > 0) {
         pp_log_warn("%s is of %d replicas, this run has %d, which add up a batch in another order: "
@@ -230,7 +232,7 @@ static int take(struct trainer *tr, const char *path, struct beginning *b)
     b->resume = true;
     if (b->goes_on && is_complete(tr, b->dir, step)) {
         pp_log_info("step %" PRId64 " of %" PRId64
-                    " is done: nothing is left to train, and %s stays as it is",
+                    " is done: there is nothing left to train, and %s stays as it is",
                     step, loop_total_steps(tr->run), b->dir);
         b->nothing_left = true;
         return 0;
@@ -241,7 +243,7 @@ static int take(struct trainer *tr, const char *path, struct beginning *b)
         PP_TRY(pp_run_dir_create(tr->run->cfg, tr->spec->options->name,
                                  tr->spec->options->overwrite, &tr->lock, b->dir));
     }
-    pp_log_info("going on after step %" PRId64 ", from %s", step, b->from);
+    pp_log_info("continuing after step %" PRId64 ", from %s", step, b->from);
     return 0;
 }
 

@@ -57,13 +57,12 @@ static void cut_text(const struct pp_advice_spec *spec, const int *first, const 
     shares_of(l, spec->cost, first, last, share);
     double most = share[extreme_of(share, l->stages, 1)];
     if (most < now - NOTICEABLE) {
-        snprintf(
-            out, PP_ADVICE_MAX,
-            "limited by the cut: stage %d has %.0f %% of the work; assignment = %s would leave "
-            "no stage more than %.0f %%",
-            busiest, now * 100,
-            pp_ranges_text(l->model, first, last, l->n_virtual, ranges, sizeof(ranges)),
-            most * 100);
+        snprintf(out, PP_ADVICE_MAX,
+                 "uneven stages: stage %d has %.0f %% of the work; assignment = %s would leave "
+                 "no stage more than %.0f %%",
+                 busiest, now * 100,
+                 pp_ranges_text(l->model, first, last, l->n_virtual, ranges, sizeof(ranges)),
+                 most * 100);
         return;
     }
     int least = extreme_of(share, l->stages, -1),
@@ -71,11 +70,9 @@ static void cut_text(const struct pp_advice_spec *spec, const int *first, const 
     for (int k = 0; k < l->model->n_layers; k++)
         all += spec->cost[k];
     snprintf(out, PP_ADVICE_MAX,
-             "limited by the cut: no schedule helps: the best cut leaves stage %d with %.0f %% of "
-             "the work (balance %.0f %%); layer %d alone has %.0f %%: make it narrower or others "
-             "wider, or use another number of stages",
-             least, share[least] * 100, 100 / (most * l->stages), layer,
-             100 * spec->cost[layer] / all);
+             "uneven stages: layer %d alone is %.0f %% of the work, so stage %d (%.0f %%) idles "
+             "under every schedule; use layers of similar size, or fewer stages",
+             layer, 100 * spec->cost[layer] / all, least, share[least] * 100);
 }
 
 static int advise_cut(const struct pp_advice_spec *spec, char *out)
@@ -96,7 +93,7 @@ int pp_advice(const struct pp_advice_spec *spec, char out[PP_ADVICE_MAX])
     if (l->stages == 1)
         return 0;
     if (b->idle < SMALL) {
-        snprintf(out, PP_ADVICE_MAX, "limited by nothing large: ranks idle %.1f %% of the time",
+        snprintf(out, PP_ADVICE_MAX, "nothing left to gain: ranks idle %.1f %% of the time",
                  b->idle * 100);
         return 0;
     }
@@ -108,7 +105,7 @@ int pp_advice(const struct pp_advice_spec *spec, char out[PP_ADVICE_MAX])
     if (order >= b->waiting) {
         char change[64] = "the search found none that waits less";
         if (!spec->searched) {
-            snprintf(change, sizeof(change), "more than %d micro-batches or another one wait less",
+            snprintf(change, sizeof(change), "use more than %d micro-batches, or another schedule",
                      l->plans[0].m);
         }
         snprintf(out, PP_ADVICE_MAX, "limited by the schedule: the pipeline fills and drains; %s",
@@ -118,11 +115,10 @@ int pp_advice(const struct pp_advice_spec *spec, char out[PP_ADVICE_MAX])
                  "limited by the machine: ranks waited for a core %.0f %% of the time",
                  spec->waited * 100);
     } else {
-        snprintf(
-            out, PP_ADVICE_MAX,
-            "limited by hand-over and waiting: micro-batches of %d samples are short; fewer of "
-            "them, or wider layers, pay it less often",
-            l->max_rows);
+        snprintf(out, PP_ADVICE_MAX,
+                 "limited by transfers and waiting: micro-batches of %d samples are short; use "
+                 "fewer of them, or wider layers",
+                 l->max_rows);
     }
     return 0;
 }

@@ -276,7 +276,7 @@ static int write_out(const struct pp_best_spec *spec, const struct pp_candidate 
                     (double)c->peak_bytes / MIB, (double)spec->memory / MIB);
     }
     if (open_eager(cfg)) {
-        pp_log_info("%s: k = %d from the cost of a hand-over; measured in %.1f s",
+        pp_log_info("%s: k = %d from the cost of a transfer; measured in %.1f s",
                     cfg->pipeline.schedule, out->eager, costs->took);
     }
     if (cfg->run.memory > 0 && c->over) {

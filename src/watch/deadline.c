@@ -24,13 +24,13 @@ struct phase {
 static const struct phase phases[PP_DEADLINE_PHASES] = {
     [PP_DEADLINE_MPI_START] =
         {2, 10, true, "the start of MPI",
-         "a process of the run has not come, is stopped, or cannot be reached"},
+         "a process of the run has not started, is stopped, or cannot be reached"},
     [PP_DEADLINE_PREPARE] =
         {10, 10, false, "set-up, before the data is read",
          "slow or absent storage; or measuring for an open schedule, on a machine "
          "that others use"},
     [PP_DEADLINE_DATA] = {2, 0, false, "reading the data", "slow or absent storage"},
-    [PP_DEADLINE_MPI_END] = {2, 10, true, "the end of MPI, behind all work",
+    [PP_DEADLINE_MPI_END] = {2, 10, true, "MPI_Finalize",
                              "a process of the run is stopped or was lost"},
 };
 

@@ -32,11 +32,11 @@ static const struct {
     [PP_VERDICT_NONE] = {"none", NULL},
     [PP_VERDICT_HANGS] = {"hangs", NULL},
     [PP_VERDICT_STOPPED] = {"stopped",
-                            "a signal or a terminal stopped it; kill -CONT lets it go on"},
+                            "a signal or a terminal stopped it; kill -CONT continues it"},
     [PP_VERDICT_GONE] = {"gone", "it was killed: by a person, or by the system when memory ran out "
                                  "(see dmesg)"},
     [PP_VERDICT_UNSEEN] = {"unseen", "its machine or the network to it"},
-    [PP_VERDICT_CYCLE] = {"cycle", "a message that was lost, or the network between their hosts"},
+    [PP_VERDICT_CYCLE] = {"cycle", "a lost message, or the network between their hosts"},
     [PP_VERDICT_ALL_WAIT] = {"all_wait", "the network, or MPI itself"},
 };
 
@@ -166,7 +166,7 @@ static const char *likely(const struct pp_diagnosis *d)
     if (!e || e->kind == PP_EVENT_START)
         return "slow or absent storage, or a machine short of memory";
     if (e->kind == PP_EVENT_SAVE || e->kind == PP_EVENT_REPORT)
-        return "a disk, or whoever reads the output, that takes no more";
+        return "a full disk, or a reader of the output that has stopped reading";
     return pp_event_computes(e->kind)
                ? "a library call that does not return, a machine that swaps, or a step that is slow"
                : "a library or system call that does not return";
@@ -192,13 +192,13 @@ static void headline(const struct pp_diagnosis *d, FILE *f)
     }
     switch (d->verdict) {
     case PP_VERDICT_NONE:
-        fputs(d->live           ? "the ranks get on: nobody holds the others up"
-              : all_finished(d) ? "every rank ended in order"
-                                : "nobody was holding the others up when the run ended",
+        fputs(d->live           ? "all ranks make progress: none blocks the others"
+              : all_finished(d) ? "every rank finished"
+                                : "no rank was blocking the others when the run ended",
               f);
         break;
     case PP_VERDICT_HANGS:
-        fprintf(f, "%s %s in %s, for %.1f s%s", who, d->live ? "hangs" : "held the others up", at,
+        fprintf(f, "%s %s in %s, for %.1f s%s", who, d->live ? "hangs" : "blocked the others", at,
                 since, d->live ? "" : ", when the run ended");
         break;
     case PP_VERDICT_STOPPED:
@@ -217,7 +217,7 @@ static void headline(const struct pp_diagnosis *d, FILE *f)
         fprintf(f, "ranks wait for each other in a circle, for %.1f s", (double)d->idle_ns * 1e-9);
         break;
     case PP_VERDICT_ALL_WAIT:
-        fprintf(f, "all ranks wait together and none of them goes on, for %.1f s",
+        fprintf(f, "all ranks wait for each other; no progress for %.1f s",
                 (double)d->idle_ns * 1e-9);
         break;
     }

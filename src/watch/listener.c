@@ -233,13 +233,13 @@ bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
         return false;
     if (silent < 0) {
         pp_text_add(text, PP_PULSE_TEXT,
-                    "the ranks wait for each other, and none has got on for %.1f s; likely: the "
-                    "network between their hosts",
+                    "all ranks wait for each other; no progress for %.1f s; likely: the network "
+                    "between their hosts",
                     (double)idle_ns * 1e-9);
     } else {
         const struct heard *h = &l->heard[silent];
         static const char *const how[][2] = {{"has not come", "it cannot start"},
-                                             {"gives no sign of life", "it is stopped"},
+                                             {"sends no heartbeat", "it is stopped"},
                                              {"is gone", "it was killed"}};
         append_rank(text, &h->last);
         pp_text_add(text, PP_PULSE_TEXT,

@@ -62,7 +62,7 @@ static int parse(const char *address, struct pp_pulse *p)
     unsigned long long token = 0;
     int used = 0;
     if (sscanf(address, "%llx:%d:%511s%n", &token, &p->port, words, &used) != 3 || address[used])
-        return pp_fail(PP_EFORMAT, PP_PULSE_ENV ": '%s' is no address of a listener", address);
+        return pp_fail(PP_EFORMAT, PP_PULSE_ENV ": '%s' is not an address of a listener", address);
     p->mine.token = token;
     while (p->n < ADDRESSES_MAX && (word = strsep(&rest, ",")))
         p->n += inet_pton(AF_INET, word, &p->addresses[p->n]) == 1;
@@ -187,7 +187,7 @@ enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
     char address[INET_ADDRSTRLEN] = "";
     inet_ntop(AF_INET, &p->addresses[(p->next + p->n - 1) % p->n], address, sizeof(address));
     snprintf(text, PP_PULSE_TEXT,
-             "rank %d (host %s, pid %ld) has heard nothing from %s, which watches the run, for "
+             "rank %d (host %s, pid %ld) has received nothing from %s, which watches the run, for "
              "%.1f s, in %s; likely: that host is down, or this one is cut off",
              p->mine.rank, p->mine.host, (long)p->mine.pid, address, (double)p->silent_ns * 1e-9,
              p->mine.what[0] ? p->mine.what : "set-up");

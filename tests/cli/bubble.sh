@@ -18,7 +18,7 @@ d = json.load(open(sys.argv[1]))$2
 b, parts = d['$3'], [d['bubble_' + k] for k in ('schedule', 'imbalance', 'waiting')]
 print(0 < b < 1, abs(sum(parts) - b) < 1e-9, min(parts) > -1e-9)" "$1")" 'True True True'
 }
-text='[0-9.]* %: schedule [0-9.]* + imbalance [0-9.]* + hand-over and waiting [0-9.]*; stage [01] has [0-9]* % of the work'
+text='[0-9.]* %: schedule [0-9.]* + imbalance [0-9.]* + transfers and waiting [0-9.]*; stage [01] has [0-9]* % of the work'
 
 begin "train: the summary's bubble is that of its ranks, in parts"
 run train "$folder/net.ini" --dir "$folder/run"
@@ -48,14 +48,14 @@ same "$(grep -c "^bubble $text\$" "$folder/out")" 1
 begin "a cut that no schedule helps is named, with the layer that is too large"
 run explain "$folder/net.ini"
 code_is 0
-same "$(grep -c "^bubble, if time follows flops and hand-overs are free: $text\$" "$folder/out")" 1
-out_has 'limited by the cut: no schedule helps: the best cut leaves stage 1 with '
-out_has 'layer 0 alone has '
+same "$(grep -c "^bubble, if time follows flops and transfers are free: $text\$" "$folder/out")" 1
+out_has 'uneven stages: layer 0 alone is '
+out_has ' % of the work, so stage 1 ('
 
 begin "a cut that could be better is named with the ranges that are"
 run explain "$folder/net.ini" --set model.sizes='256 256*4 5' --set pipeline.assignment='0-3 | 4'
 code_is 0
-out_has 'limited by the cut: stage 0 has 99 % of the work; assignment = 0-1 | 2-4 would leave no stage more than '
+out_has 'uneven stages: stage 0 has 99 % of the work; assignment = 0-1 | 2-4 would leave no stage more than '
 
 begin "bench misses its data before it measures ceilings"
 run bench "$folder/net.ini" --set data.dataset=mnist --set data.path="$folder" --set model.sizes='784 16 10'

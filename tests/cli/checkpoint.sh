@@ -101,7 +101,7 @@ code_is 1
 out_has "$step: good"
 err_has 'nothing: No such file'
 err_has 'step-00000008/state.json: damaged'
-err_has 'shown: no safetensors file'
+err_has 'shown: not a safetensors file'
 same "$(grep -c '^ppcli: error: ' "$folder/err")" 3
 
 begin "inspect of a run whose newest checkpoint is damaged says so and shows the one before"

@@ -53,10 +53,10 @@ else
 fi
 
 begin "bad costs are one line"
-for bad in "x|'x' is not one of none, or whole numbers of 1 to 1000000" \
-    "1,2,0|'0' is not one of none, or whole numbers of 1 to 1000000" \
-    "1,2,-3|'-3' is not one of none" "1,2,1.5|'1.5' is not one of none" "1,2,|nothing after the last comma" \
-    "1,2,1000001|'1000001' is not one of none" \
+for bad in "x|'x' is not a whole number; write none, or whole numbers of 1 to 1000000" \
+    "1,2,0|'0' is not a whole number; write none, or whole numbers of 1 to 1000000" \
+    "1,2,-3|'-3' is not a whole number" "1,2,1.5|'1.5' is not a whole number" "1,2,|nothing after the last comma" \
+    "1,2,1000001|'1000001' is not a whole number" \
     "1,2,3|3 numbers; write F,I,W of 2 chunks" \
     "1,2,3 4,5|5 numbers; write" "1,2,3 4,5,6 7,8|8 numbers; write"; do
     run train net.ini --stages 2 --schedule zb-fit --set "pipeline.costs=${bad%%|*}"

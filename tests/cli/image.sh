@@ -105,7 +105,7 @@ fi
 # shellcheck disable=SC2086
 run train batch.ini --dir killed --resume $long --stages 3 --schedule gpipe --max-steps $((step + 9))
 code_is 0
-err_has "going on after step $step, from "
+err_has "continuing after step $step, from "
 # shellcheck disable=SC2086
 run train batch.ini --dir whole -q $long --max-steps $((step + 9))
 code_is 0
@@ -128,11 +128,11 @@ refused() {
 }
 
 begin "keys of another type of model"
-refused 78 'model.depth means nothing for model.type = sequential, only for resnet' batch.ini --set model.depth=50
-refused 78 'model.layers means nothing for model.type = resnet' resnet.ini --set model.layers=linear:10
+refused 78 'model.depth is not used by model.type = sequential (only by resnet)' batch.ini --set model.depth=50
+refused 78 'model.layers is not used by model.type = resnet' resnet.ini --set model.layers=linear:10
 config mlp.ini data.dataset=mnist-sample model.type=mlp 'model.sizes=784 10'
-refused 78 'model.depth means nothing for model.type = mlp, only for resnet' mlp.ini --set model.depth=50
-refused 78 'model.norm_momentum means nothing for model.type = mlp' mlp.ini --set model.norm_momentum=0.5
+refused 78 'model.depth is not used by model.type = mlp (only by resnet)' mlp.ini --set model.depth=50
+refused 78 'model.norm_momentum is not used by model.type = mlp' mlp.ini --set model.norm_momentum=0.5
 refused 78 "model.depth: unknown '19'" resnet.ini --set model.depth=19
 run explain resnet.ini --set model.stride=1x1 --set model.norm=group --set model.norm_momentum=0.5
 err_has '--set: note: model.stride has no effect with model.depth = 18, only with 50 and 101'

@@ -62,7 +62,7 @@ err_has "2 columns of $PWD/odd.csv are called 'kind'"
 sed '1s/kind/kind #/' train.csv >odd.csv
 run init odd.csv odd.csv --label 'kind #'
 code_is 78
-err_has "the name 'kind #' cannot stand in an INI file"
+err_has "the name 'kind #' cannot be written in an INI file"
 printf 'PK\3\4abcd' >odd.npz
 run init odd.npz odd.npz odd.npz odd.npz
 code_is 65

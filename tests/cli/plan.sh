@@ -51,7 +51,7 @@ json_ok "round(d['bubble_global'], 4) == .2431 and d['costs']['comm'] == .601"
 begin "costs of single stages and boundaries: the slow stage sets the pace"
 run plan --schedule gpipe --stages 4 --microbatches 8 --cost-f 2,1,1,1 --cost-comm 0,0.5,0
 code_is 0
-out_has 'per stage F 2,1,1,1, I 1, W 1; hand-over 0,0.5,0'
+out_has 'per stage F 2,1,1,1, I 1, W 1; transfer 0,0.5,0'
 out_has 'makespan 42,'
 run plan --schedule zb-v --stages 2 --microbatches 2 --cost-f 2,1 --format json
 json_ok "d['costs']['f'] == [1, 0.5, 0.5, 1] and d['costs']['i'] == 1"
@@ -248,7 +248,7 @@ code_is 64
 err_has 'must be more than 0'
 run plan --schedule 1f1b --stages 2 --microbatches 2 --lr 0.1
 code_is 64
-err_has 'says nothing without a CONFIG'
+err_has 'needs a CONFIG'
 
 begin "an impossible shape is 78 in the schedule's own words"
 run plan --schedule gpipe --stages 4 --microbatches 8 --chunks 3

@@ -172,7 +172,7 @@ sed 's/^f32.*/f32 = 12/' "$("$PPCLI" plan "$folder/net.ini" --machine laptop 2>&
     sed -n 's/^machine: //p')" >"$folder/bad.ini"
 run plan "$folder/net.ini" --machine "$folder/bad.ini"
 code_is 78
-err_has "device.f32: '12' cannot be"
+err_has "device.f32: '12' is not possible"
 laptop=$("$PPCLI" plan "$folder/net.ini" --machine laptop 2>&1 >/dev/null | sed -n 's/^machine: //p')
 awk 'BEGIN { printf "; "; for (i = 0; i < 197; i++) printf "x"; print "memory = 1" } { print "  " $0 }' \
     "$laptop" >"$folder/indented.ini"

@@ -82,7 +82,7 @@ ended
 step=$("$PPCLI" inspect d | sed -n 's/^step *//p')
 run train net.ini --dir d --resume --set train.max_steps=$((step + 15)) --epochs 1000000 --stages 3 --log-every 50
 code_is 0
-err_has "going on after step $step, from "
+err_has "continuing after step $step, from "
 out_has "ms a step, 15 steps after step $step, "
 run train net.ini --dir whole --set train.max_steps=$((step + 15)) --epochs 1000000 -q --log-every 50
 same "$(sha d/summary.json)" "$(sha whole/summary.json)"
@@ -106,7 +106,7 @@ err_has "$newest/state.json: damaged"
 run train net.ini --dir a --resume
 code_is 0
 err_has 'cannot be used; trying the one before it'
-err_has 'going on after step 20'
+err_has 'continuing after step 20'
 same "$(sha a/summary.json)" "$(sha b/summary.json)"
 
 begin "--resume of a complete run changes no file, however it is asked for"
@@ -118,7 +118,7 @@ for words in '--resume' '--resume end' '--resume end/checkpoints/step-00000010 -
     # shellcheck disable=SC2086
     run train net.ini --dir end $words --set checkpoint.keep=1
     code_is 0
-    err_has 'nothing is left to train, and '
+    err_has 'there is nothing left to train, and '
     same "$(state)" "$before"
 done
 [ ! -e t.json ] || complain 'a trace of no step'
@@ -129,10 +129,16 @@ falls='--set train.lr_schedule=cosine --set train.lr_steps=40 -q'
 run train net.ini --dir short --epochs 1 $falls
 # shellcheck disable=SC2086
 run train net.ini --dir short --resume --epochs 3 $falls
-err_lacks 'another length'
+err_lacks 'schedule now stretches'
 # shellcheck disable=SC2086
 run train net.ini --dir long $falls
 same "$(sha short/summary.json)" "$(sha long/summary.json)"
+
+begin "a longer run whose schedule stretches is told, with the way to avoid it"
+run train net.ini --dir stretched --epochs 1 --set train.lr_schedule=cosine -q
+run train net.ini --dir stretched --resume --epochs 3 --set train.lr_schedule=cosine -q
+err_has 'warning: the learning-rate schedule now stretches to '
+err_has 'train.lr_schedule = constant, or set train.lr_steps'
 
 begin "a learning rate by epoch is that of the run also when it goes on in mid-epoch"
 falls='--set train.lr_schedule=multistep --set train.lr_milestones=2 --set train.lr_by=epoch'
@@ -141,7 +147,7 @@ falls="$falls --set train.warmup_epochs=1 -q"
 run train net.ini --dir by_epoch --max-steps 15 $falls
 # shellcheck disable=SC2086
 run train net.ini --dir by_epoch --resume --max-steps 0 $falls
-err_lacks 'another length'
+err_lacks 'schedule now stretches'
 # shellcheck disable=SC2086
 run train net.ini --dir by_epoch_whole $falls
 same "$(sha by_epoch/summary.json)" "$(sha by_epoch_whole/summary.json)"
@@ -201,7 +207,7 @@ run train net.ini -q --set train.max_steps=5
 code_is 0
 run train net.ini --resume
 code_is 0
-err_has 'going on after step 5, from runs/net-'
+err_has 'continuing after step 5, from runs/net-'
 same "$(find runs -mindepth 1 -maxdepth 1 | wc -l | tr -d ' ')" 1
 
 begin "eval tests a checkpoint on any number of stages"
@@ -237,7 +243,7 @@ for signal in TERM INT HUP USR1; do
     kill "-$signal" "$pid"
     ended
     code_is 75
-    err_has "ppcli: stopped: by SIG$signal after step "
+    err_has "ppcli: stopped: after step "
     err_has "--resume "
     step=$(sed -n 's/.*after step \([0-9]*\) of.*/\1/p' err)
     same "$(find "$signal/checkpoints" -mindepth 1 -maxdepth 1 | sed 's/.*-0*//')" "$step"
@@ -250,7 +256,7 @@ done
 begin "SIGUSR2 saves and the run goes on"
 start usr2
 kill -USR2 "$pid"
-within 'grep -q "as asked" err' || complain 'nothing saved'
+within 'grep -q "on request" err' || complain 'nothing saved'
 kill -0 "$pid" || complain 'the run ended'
 kill -TERM "$pid"
 ended

@@ -19,7 +19,7 @@ config=$folder/small.ini
 begin "a run leaves one step of its own, beside the simulated one"
 run train "$config" --dir "$folder/run"
 code_is 0
-out_has ' + hand-over and waiting '
+out_has ' + transfers and waiting '
 trace_is "$folder/run/timeline.json" \
     "head['kind'] == 'measured' and head['schedule'] == '1f1b'" \
     "{e['pid'] for e in x} == {0, 1, 10000, 10001}" \
@@ -110,7 +110,7 @@ err_has 'some.json (steps 21-22, '
 trace_is "$folder/some.json" "{e['args']['step'] for e in x} == {21, 22}"
 run train "$config" --dir "$folder/resumed" --epochs 4 --resume --trace "$folder/some.json" --trace-steps 5-22
 code_is 64
-err_has 'goes on after step 30'
+err_has 'continues after step 30'
 
 begin "ranks meet often enough that nothing is overwritten"
 run train "$config" --dir '' --stages 1 --set pipeline.microbatches=64 --batch-size 64 --epochs 100 \
@@ -159,7 +159,7 @@ for steps in '' 0-5 5-4 1-x 1-2-3 x -3 1e3 99999999999 '1 -2'; do
 done
 run train "$config" --dir '' --trace-steps 1-5
 code_is 64
-err_has 'without --trace'
+err_has 'needs --trace FILE'
 
 begin "a trace that does not fit on the disk does not stop the training"
 if [ -w /dev/full ]; then

@@ -97,7 +97,7 @@ begin "in pieces the last layer is done in its input gradient: the first stage w
 bubble() { # bubble OPTION...: in per cent
     run explain gpt.ini --stages 2 --schedule zb-h1 --set pipeline.microbatches=4 --set model.vocab_size=3000 "$@"
     code_is 0
-    sed -n 's/^bubble, if time follows flops and hand-overs are free: \([0-9.]*\) %.*/\1/p' "$folder/out"
+    sed -n 's/^bubble, if time follows flops and transfers are free: \([0-9.]*\) %.*/\1/p' "$folder/out"
 }
 whole=$(bubble --set pipeline.split_at=lm_head)
 pieces=$(bubble --set pipeline.split_at=lm_head --set model.logits_rows=16)
@@ -182,7 +182,7 @@ refused() { # refused TEXT CONFIG [OPTION...]
 }
 refused '5 heads do not divide the 16 channels' gpt.ini --set model.n_head=5
 refused '3 heads of keys and values do not divide 4 heads' llama.ini --set model.n_kv_head=3
-refused 'model.n_kv_head means nothing for model.type = gpt, only for llama' gpt.ini --set model.n_kv_head=2
+refused 'model.n_kv_head is not used by model.type = gpt (only by llama)' gpt.ini --set model.n_kv_head=2
 refused 'model.vocab_size' gpt.ini --set model.vocab_size=0
 
 finish

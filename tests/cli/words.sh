@@ -143,7 +143,7 @@ done
 begin "train without a config says so"
 run train
 code_is 64
-err_has 'which config'
+err_has 'name a config'
 
 begin "words after -- are words"
 run keys -- --json
@@ -153,7 +153,7 @@ err_lacks 'unknown option'
 begin "an unknown shell is refused"
 run completion tcsh
 code_is 64
-err_has 'bash, zsh and fish'
+err_has 'bash, zsh or fish'
 run completion
 code_is 64
 

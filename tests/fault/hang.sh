@@ -172,7 +172,7 @@ code_is 137
 begin "after kill -9 diagnose says the same from the files"
 run diagnose "$folder/hnever"
 code_is 0
-out_has 'rank 1 (stage 1) held the others up in F of micro-batch'
+out_has 'rank 1 (stage 1) blocked the others in F of micro-batch'
 out_has 'rank 0 (stage 0) waited for rank 1'
 out_has 'rank 1 (stage 1): gone, pid'
 same "$(grep -c 'not over' "$folder/out")" 2
@@ -254,7 +254,7 @@ code_is 0
 [ ! -e "$folder/h2F0/hang.txt" ] || complain "hang.txt is still there"
 run diagnose "$folder/h2F0"
 code_is 0
-out_has 'every rank ended in order'
+out_has 'every rank finished'
 out_lacks 'did not finish'
 
 begin "diagnose without a run, without its config, and with rings that are none"
@@ -270,7 +270,7 @@ rm "$folder/h3F1/config.resolved.ini" "$folder/h3F1/hang.txt"
 run diagnose "$folder/h3F1"
 code_is 0
 err_has 'cannot be rebuilt'
-out_has 'rank 1 held the others up in F of micro-batch'
+out_has 'rank 1 blocked the others in F of micro-batch'
 for n in 1 2 3; do
     head -c 16384 /dev/urandom | dd of="$folder/h3W1/actions/rank-0001.ring" bs=128 seek=1 conv=notrunc 2>/dev/null
     run diagnose "$folder/h3W1"

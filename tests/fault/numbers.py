@@ -280,7 +280,7 @@ def threads(every):
 
     run = Run(f'{at("F", 1, 7)}=nan', ['--stages', '2', '--trace', os.path.join(here, 'trace.json'), '--dir', ''], dir='')
     case('without a run folder nothing is saved, and the trace is named all the same',
-         run.expect(80, 'they were not saved, for there is no run folder', 'trace: ', 'open it in ui.perfetto.dev'))
+         run.expect(80, 'they were not saved: there is no run folder', 'trace: ', 'open it in ui.perfetto.dev'))
 
     jobs = [lambda s=site, r=rank, t=text: Run(f'{at(s, r, 5)}=nan', ['-q', '--stages', '3', '--dir', ''], dir='')
             .expect(80, t) for site, rank, text in (

@@ -90,11 +90,11 @@ phase() {
             same "$(sha "$dir/summary.json")" "$(sha whole/summary.json)"
         elif [ "$signal" = USR2 ]; then
             code_is 0
-            err_has "saved step $step, as asked"
+            err_has "saved step $step on request"
             same "$(sha "$dir/summary.json")" "$(sha whole/summary.json)"
         else
             code_is 75
-            err_has "ppcli: stopped: by SIG$signal after step $step of $steps, which is saved"
+            err_has "ppcli: stopped: after step $step of $steps by SIG$signal; checkpoint saved; continue with"
             same "$(grep -c 'ppcli: stopped' err)" 1
             goes_on "$dir"
         fi
@@ -128,11 +128,11 @@ for signal in TERM INT USR2; do
     ended "resume.$signal"
     if [ "$signal" = USR2 ]; then
         code_is 0
-        err_has 'saved step 21, as asked'
+        err_has 'saved step 21 on request'
         same "$(sha "resume.$signal/summary.json")" "$(sha whole/summary.json)"
     else
         code_is 75
-        err_has "by SIG$signal after step 21 of $steps"
+        err_has "after step 21 of $steps by SIG$signal"
         goes_on "resume.$signal"
     fi
 done
@@ -146,9 +146,9 @@ for signals in 'INT INT' 'TERM INT' 'USR1 INT'; do
     pid=$(cat "$dir.pid")
     kill "-${signals% *}" "$pid"
     if [ "$launch" = mpirun ]; then
-        within "grep -q 'asking the ranks' $dir.err" || complain "not asked: $(cat "$dir.err")"
+        within "grep -q 'stopping after this step' $dir.err" || complain "not asked: $(cat "$dir.err")"
     elif [ "${signals% *}" = INT ]; then
-        within "grep -q '^interrupted: .* interrupt again' $dir.err" || complain "not told: $(cat "$dir.err")"
+        within "grep -q '^ppcli: stopping after this step .* Ctrl-C again' $dir.err" || complain "not told: $(cat "$dir.err")"
     else # it has been taken, and its handler is a few instructions
         within "grep -q '^ShdPnd:[[:space:]]*0*\$' /proc/$pid/status" || complain 'still pending'
         sleep 0.1

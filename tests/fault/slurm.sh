@@ -74,12 +74,12 @@ for signals in USR1 'USR1 USR1'; do
     ended
     code_is 75
     err_has 'after step '
-    err_has 'which is saved'
+    err_has '; checkpoint saved; continue with'
     same "$(cat asked)" 'requeue 4711'
     job "run.$signals"
     ended
     code_is 0
-    err_has 'going on after step '
+    err_has 'continuing after step '
     same "$(sha "run.$signals/summary.json")" "$(sha whole/summary.json)"
     [ ! -e asked ] || complain "scontrol $(cat asked)"
 done
@@ -91,7 +91,7 @@ echo COMPLETING >job_state
 kill -TERM "$pid" "$(head -n 1 note)"
 ended
 code_is 75
-err_has 'which is saved'
+err_has '; checkpoint saved; continue with'
 [ ! -e asked ] || complain "scontrol $(cat asked)"
 
 begin "a rank that is killed: put back"

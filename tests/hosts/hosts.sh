@@ -73,7 +73,7 @@ wait $!
 END
 on 2 sh stopped
 code_is 75
-err_has 'ppcli: stopped: by SIG'
+err_has 'ppcli: stopped: after step'
 on 2 "$PPCLI" eval net.ini --checkpoint run --hosts h0,h1 --stages 2
 code_is 0
 out_has 'weights_sha256'

@@ -49,7 +49,7 @@ start c
 kill -TERM "$pid"
 ended
 code_is 75
-err_has 'ppcli: stopped: by SIGTERM after step '
+err_has 'ppcli: stopped: after step '
 within nobody || complain "processes are left: $(pgrep -fa -- "--dir $folder/")"
 goes_on c
 
@@ -85,6 +85,6 @@ code=0
 PATH="$folder/bin:$PATH" "$PPCLI" train net.ini --dir stuck --launch mpirun >out 2>err </dev/null || code=$?
 last='the stuck mpirun'
 code_is 76
-err_has 'ppcli: error: mpirun has no ranks any more and does not end: killed after 1'
+err_has 'ppcli: error: mpirun did not exit after its ranks had ended; it was killed after 1'
 same "$(grep -c 'ppcli: error' err)" 1
 finish

@@ -46,7 +46,7 @@ for schedule in naive gpipe 1f1b; do
     done
 done
 
-# Two chunks a rank: hand-overs in both directions of a ring, and at the fold within one rank.
+# Two chunks a rank: transfers in both directions of a ring, and at the fold within one rank.
 for schedule in looped-bfs interleaved-zb zb-v; do
     many 2 "chunks-$schedule" --stages 2 --schedule "$schedule" --set pipeline.chunks=2
     code=$?

@@ -123,7 +123,7 @@ TEST_IN_FOLDER(links_pipes_and_folders_are_not_read)
             else
                 CHECK_INT_EQ(kind == 1 ? mkfifo(path, 0600) : mkdir(path, 0700), 0);
             refused_with(in_step(state, 1, ""), names[i],
-                         kind == 0 ? "symbolic link" : "no regular file", 0);
+                         kind == 0 ? "symbolic link" : "not a regular file", 0);
         }
     }
 }

@@ -95,7 +95,7 @@ TEST_IN_FOLDER(what_is_damaged_is_named)
     write_tensors(state, "b.safetensors", "h.1.a", "h.1.b", "h.0.b", NULL);
     fails(state, "tensor h.0.b is in ");
     write_index(state, "{\"weight_map\":{\"h.1.a\":\"../b.safetensors\"}}");
-    fails(state, "'../b.safetensors' is no name of a file beside it");
+    fails(state, "'../b.safetensors' is not the name of a file in the same folder");
     write_index(state, "{\"weight_map\":{\"h.1.a\":1}}");
     fails(state, "weight_map: 'h.1.a' has no name of a file");
     write_index(state, "{}");

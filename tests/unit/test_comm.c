@@ -250,7 +250,7 @@ TEST(threads_hand_over_by_pointer_where_devices_reach_each_other)
 {
     const struct pp_seat two[2] = {seat(0, 0, "a"), seat(0, 1, "b")};
     const struct pp_seat one[2] = {seat(0, 0, "a"), seat(0, 0, "a")};
-    const char *words = "ranks are threads and hand over by pointer";
+    const char *words = "ranks are threads; messages pass by pointer";
     check_choice(&(struct pp_paths){.seats = two, .n = 2}, "threads", words);
     check_choice(&(struct pp_paths){.seats = one, .n = 2, .reaches = none_reaches}, "threads",
                  words);

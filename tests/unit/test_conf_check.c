@@ -208,7 +208,8 @@ TEST(learning_rates_that_contradict_themselves_are_refused)
     for (int i = 0; bad[i]; i++) {
         char setting[64];
         snprintf(setting, sizeof(setting), "train.lr_milestones=%s", bad[i]);
-        refuses("is not one of none, or whole numbers of 1 to 1000000000000", NULL, setting, NULL);
+        refuses("is not a whole number; write none, or whole numbers of 1 to 1000000000000", NULL,
+                setting, NULL);
     }
     static char many[8 * PP_NUMBERS_MAX] = "train.lr_milestones=1";
     for (int i = 2, n = (int)strlen(many); i <= PP_NUMBERS_MAX + 1; i++)

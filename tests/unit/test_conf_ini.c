@@ -78,9 +78,8 @@ TEST(keys_below_a_broken_header_do_not_fall_into_the_section_before)
         "t.ini:4: error: 'type' does not belong in [train] but in [model] (ppcli keys model)");
     BAD("[train]\nlr = 1\n[zzzzzz\nlr = 2\nanything = goes\n",
         "t.ini:3: error: section header '[zzzzzz' has no ']'",
-        "t.ini:3: error: unknown section [zzzzzz]; there are [data] [model] [pipeline] [train] "
-        "[checkpoint] "
-        "[run] (ppcli keys)");
+        "t.ini:3: error: unknown section [zzzzzz]; the sections are [data] [model] [pipeline] "
+        "[train] [checkpoint] [run] (ppcli keys)");
 }
 
 TEST(section_names_are_exact)
@@ -88,9 +87,8 @@ TEST(section_names_are_exact)
     BAD("[ train ]\nlr = 0.1\n[Train]\n[]\n[trainx] y\n",
         "t.ini:1: error: blanks inside '[ train ]'; write [train]",
         "t.ini:3: error: unknown section [Train]; did you mean [train]? (ppcli keys)",
-        "t.ini:4: error: unknown section []; there are [data] [model] [pipeline] [train] "
-        "[checkpoint] [run] "
-        "(ppcli keys)",
+        "t.ini:4: error: unknown section []; the sections are [data] [model] [pipeline] [train] "
+        "[checkpoint] [run] (ppcli keys)",
         "t.ini:5: error: text after ']': 'y'; give it a line of its own",
         "t.ini:5: error: unknown section [trainx]; did you mean [train]? (ppcli keys)");
 }
@@ -106,9 +104,8 @@ TEST(a_long_section_name_is_not_cut_to_a_known_one)
 
 TEST(an_empty_unknown_section_is_seen_and_an_empty_known_one_is_fine)
 {
-    BAD("[output]\n", "t.ini:1: error: unknown section [output]; there are [data] [model] "
-                      "[pipeline] [train] [checkpoint] "
-                      "[run] (ppcli keys)");
+    BAD("[output]\n", "t.ini:1: error: unknown section [output]; the sections are [data] [model] "
+                      "[pipeline] [train] [checkpoint] [run] (ppcli keys)");
     struct pp_config *cfg = good("[train]\n[run]\n[train]\nlr = 2", NULL);
     CHECK_STR_EQ(value_of(cfg, "train.lr"), "2");
     pp_config_destroy(&cfg);
@@ -171,10 +168,8 @@ TEST(unknown_keys_get_the_nearest_known_one)
         "t.ini:3: error: 'lr' does not belong in [pipeline] but in [train] (ppcli keys train)",
         "t.ini:4: error: unknown key 'width' in [pipeline] (ppcli keys pipeline)",
         "t.ini:6: error: unknown key 'LR' in [train]; did you mean 'lr'? (ppcli keys train)");
-    BAD("lr = 1\nfoo = 2\n",
-        "t.ini:1: error: 'lr' stands before any section; it belongs under "
-        "[train]",
-        "t.ini:2: error: 'foo' stands before any section; every key belongs to one");
+    BAD("lr = 1\nfoo = 2\n", "t.ini:1: error: 'lr' is before any section; it belongs under [train]",
+        "t.ini:2: error: 'foo' is before any section; every key belongs to one");
 }
 
 TEST(a_key_longer_than_the_librarys_buffer_is_not_taken_for_a_short_one)

@@ -53,7 +53,7 @@ TEST(sizes_are_what_users_write)
         char setting[64];
         size_t bytes = 7;
         snprintf(setting, sizeof(setting), "run.memory=%s", bad[i]);
-        refuses("is no size; write bytes such as 500M, 0.5G, 4GiB or 1e9", NULL, setting, NULL);
+        refuses("is not a size; write bytes such as 500M, 0.5G, 4GiB or 1e9", NULL, setting, NULL);
         assert_false(pp_bytes_parse(bad[i], &bytes));
         CHECK_INT_EQ(bytes, 7);
     }
@@ -190,7 +190,7 @@ TEST(what_is_not_a_list_of_devices_is_refused)
                 setting, NULL);
     }
     refuses("run.devices: nothing after the last comma", NULL, "run.devices=1,", NULL);
-    refuses("run.devices: device 2 is there twice; write each once", NULL, "run.devices=0-2 2",
+    refuses("run.devices: device 2 is given twice; write each once", NULL, "run.devices=0-2 2",
             NULL);
 }
 
@@ -198,10 +198,10 @@ TEST(what_is_not_a_list_of_devices_is_refused)
 TEST(a_free_name_must_be_possible_in_a_file)
 {
     check_value("data.label=kind#1;", "kind#1;");
-    refuses("data.label: the name 'kind #1' cannot stand in an INI file because of ' #'", NULL,
+    refuses("data.label: the name 'kind #1' cannot be written in an INI file because of ' #'", NULL,
             "data.label=kind #1", NULL);
-    refuses("data.label: the name '#' cannot stand", NULL, "data.label=#", NULL);
-    refuses("data.label: the name 'a ;b' cannot stand", NULL, "data.label=a ;b", NULL);
+    refuses("data.label: the name '#' cannot be written", NULL, "data.label=#", NULL);
+    refuses("data.label: the name 'a ;b' cannot be written", NULL, "data.label=a ;b", NULL);
     refuses("data.label: byte 2 (0xe9) is not UTF-8", NULL, "data.label=a\xe9", NULL);
 }
 
@@ -384,8 +384,8 @@ TEST(words_and_empty_paths_stay_what_they_are)
 TEST(paths_that_cannot_be_written_down_are_refused)
 {
     refuses("run.dir: '~' is not expanded; write ${HOME}/runs", NULL, "run.dir=~/runs", NULL);
-    refuses("cannot stand in an INI file because of ' ;'", NULL, "run.dir=/a ;b", NULL);
-    refuses("cannot stand in an INI file because of ' #'", NULL, "run.dir=/a #b", NULL);
+    refuses("cannot be written in an INI file because of ' ;'", NULL, "run.dir=/a ;b", NULL);
+    refuses("cannot be written in an INI file because of ' #'", NULL, "run.dir=/a #b", NULL);
     refuses("control byte 0x0a", NULL, "run.dir=/a\nb", NULL);
     refuses("not UTF-8", NULL, "run.dir=/a\xFF", NULL);
     setenv("PPCLI_TEST_DOLLAR", "/a/${x}", 1);

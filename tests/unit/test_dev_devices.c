@@ -64,9 +64,9 @@ TEST(run_devices_picks_in_the_order_given)
     CHECK_INT_EQ(n, 3);
     CHECK_STR_EQ(out[2].uuid, "c");
     CHECK_FAILS(pp_devices_pick(there, 3, absent, 2, out, &n), PP_ERESOURCE,
-                "run.devices: device 3 is not there, devices 0 to 2 are");
+                "run.devices: there is no device 3 (found 0 to 2)");
     CHECK_FAILS(pp_devices_pick(there, 1, absent, 2, out, &n), PP_ERESOURCE,
-                "run.devices: device 1 is not there, only device 0 is");
+                "run.devices: there is no device 1 (found only device 0)");
 }
 
 TEST(a_backend_of_the_processor_has_no_devices)

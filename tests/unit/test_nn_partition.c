@@ -272,7 +272,7 @@ TEST(a_cut_that_does_not_fit_the_model_says_why)
         {"", "layers.0", 2,
          "layers.0 is the first layer of all; name those that a later stage "
          "begins with"},
-        {"", "layers.2 2", 3, "2 is there twice; name each once, in model order"},
+        {"", "layers.2 2", 3, "2 is given twice; name each once, in model order"},
         {"", "layers.4 layers.2", 3, "layers.2 comes too late; name each once, in model order"},
     };
     PP_OWN_MEMORY struct pp_config *cfg = config(PP_ASSIGN_EXPLICIT);

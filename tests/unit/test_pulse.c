@@ -96,7 +96,8 @@ TEST(who_ends_in_order_is_not_lost)
 TEST(an_address_that_is_none_is_refused)
 {
     struct pp_pulse *p = NULL;
-    CHECK_FAILS(pp_pulse_open("", 0, 1, true, &p), PP_EFORMAT, "is no address of a listener");
-    CHECK_FAILS(pp_pulse_open("1f:80", 0, 1, true, &p), PP_EFORMAT, "is no address of a listener");
+    CHECK_FAILS(pp_pulse_open("", 0, 1, true, &p), PP_EFORMAT, "is not an address of a listener");
+    CHECK_FAILS(pp_pulse_open("1f:80", 0, 1, true, &p), PP_EFORMAT,
+                "is not an address of a listener");
     CHECK_FAILS(pp_pulse_open("1f:80:here", 0, 1, true, &p), PP_EFORMAT, "has no IP address");
 }

@@ -51,11 +51,10 @@ TEST(overlaps_holes_and_leftover_bytes_are_refused)
             "tensors a and b overlap");
     REFUSED("{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[4]", 0, 4) "}", 4,
             "tensors a and b overlap");
-    REFUSED("{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[4]", 5, 9) "}", 9,
-            "in front of tensor b");
-    REFUSED("{" T("a", "U8", "[4]", 1, 5) "}", 5, "in front of tensor a");
-    REFUSED("{" T("a", "U8", "[4]", 0, 4) "}", 5, "1 bytes behind the last tensor a");
-    REFUSED("{}", 1, "1 bytes behind the last tensor");
+    REFUSED("{" T("a", "U8", "[4]", 0, 4) "," T("b", "U8", "[4]", 5, 9) "}", 9, "before tensor b");
+    REFUSED("{" T("a", "U8", "[4]", 1, 5) "}", 5, "before tensor a");
+    REFUSED("{" T("a", "U8", "[4]", 0, 4) "}", 5, "1 bytes after the last tensor a");
+    REFUSED("{}", 1, "1 bytes after the last tensor");
     REFUSED("{" T("a", "U8", "[4]", 0, 4) "}", 3, "tensor a ends at byte 4");
     REFUSED("{" T("a", "U8", "[4]", 0, 3) "}", 3, "tensor a has 3 bytes of data");
     REFUSED("{" T("a", "U8", "[4]", 4, 0) "}", 4, "tensor a: its data_offsets");
@@ -106,8 +105,8 @@ TEST(shapes_and_types_that_are_none_are_refused)
     REFUSED("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1],\"more\":1}}", 1,
             "tensor a: exactly");
     REFUSED("{\"a\":7}", 1, "tensor a: exactly");
-    REFUSED("{\"__metadata__\":{\"a\":7}}", 0, "value of 'a' is no string");
-    REFUSED("{\"__metadata__\":[]}", 0, "__metadata__ is no object");
+    REFUSED("{\"__metadata__\":{\"a\":7}}", 0, "value of 'a' is not a string");
+    REFUSED("{\"__metadata__\":[]}", 0, "__metadata__ is not an object");
 }
 
 TEST(bad_names_are_refused_and_shown_harmless)
@@ -132,9 +131,9 @@ TEST(bad_names_are_refused_and_shown_harmless)
 TEST(what_is_no_object_is_refused)
 {
     REFUSED("", 0, "too short");
-    REFUSED("  {}", 0, "no safetensors file");
-    REFUSED("[]", 0, "no safetensors file");
-    REFUSED("{", 1, "no safetensors file");
+    REFUSED("  {}", 0, "not a safetensors file");
+    REFUSED("[]", 0, "not a safetensors file");
+    REFUSED("{", 1, "not a safetensors file");
     REFUSED("{]", 0, "damaged");
     char of_640[641]; /* a good header whose length begins as a pickle does */
     snprintf(of_640, sizeof(of_640), "{}%638s", "");
@@ -210,7 +209,7 @@ TEST_IN_FOLDER(every_truncation_and_extension_is_refused)
     PP_OWN(blob_free) struct blob longer = blob_of(b.n + 1);
     memcpy(longer.p, b.p, b.n);
     file_write(path, longer.p, longer.n);
-    CHECK_FAILS(pp_st_open(path, &f), PP_EFORMAT, "behind the last tensor b");
+    CHECK_FAILS(pp_st_open(path, &f), PP_EFORMAT, "after the last tensor b");
     blob_free(&b);
 }
 

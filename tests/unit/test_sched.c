@@ -166,7 +166,7 @@ TEST(names_find_their_schedules)
         const struct pp_schedule_ops *ops = pp_schedule_find(line[0]);
         assert_non_null(ops);
         CHECK_STR_EQ(pp_schedule_name(ops), line[0]);
-        assert_non_null(strstr(line[1], "; holds "));
+        assert_non_null(strstr(line[1], "; memory: "));
         CHECK_INT_EQ(ops->copies == 2, strstr(line[1], "plan only") != NULL);
         trained += ops->copies != 2;
     }

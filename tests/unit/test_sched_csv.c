@@ -165,8 +165,8 @@ TEST(a_pair_that_waits_for_itself_has_no_lowered_list)
     FILE *f = tmpfile();
     assert_non_null(f);
     CHECK_FAILS(pp_plan_print_csv_comms(plan, f), PP_EFORMAT,
-                "rank 0: the pair (0F1;0B1) begins when both its inputs are there, and that is "
-                "never");
+                "rank 0: the pair (0F1;0B1) needs two inputs, and one of them only comes after "
+                "the pair");
     fclose(f);
 }
 

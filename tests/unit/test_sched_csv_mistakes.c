@@ -42,7 +42,7 @@ static const struct {
     {"in the order sent", CROSSED},
     {"with synchronous sends", HANGS},
     {"wait for each other", STUCK},
-    {"waits for ever", STUCK},
+    {"waits forever", STUCK},
 };
 
 static struct pp_plan *accept(const char *text, size_t n)

@@ -22,7 +22,7 @@ static const struct {
     {"belongs to rank", PLACE},     {"stages are 0..", PLACE},     {"micro-batches are 0..", PLACE},
     {"comes twice", TWICE},         {", but there is", TWICE},     {"has no", MISSING},
     {"comes before its", EARLY},    {"ascending order", DESCENDS}, {"order sent", CROSSED},
-    {"wait for each other", STUCK}, {"waits for ever", STUCK},
+    {"wait for each other", STUCK}, {"waits forever", STUCK},
 };
 
 /* Place of the n-th `op` of (stage, mb) on its rank, -1: none. */

@@ -96,7 +96,7 @@ TEST(a_wait_cycle_is_printed)
                 "rank 0 waits in B0 for message 0 of channel 1 (rank 1 sends it in B0); "
                 "rank 1 waits in F1 for message 1 of channel 0 (rank 0 sends it in F1)");
     CHECK_FAILS(plan_of(1, 2, 1, PP_PLACE_V, "1F0,0F0,1B0,0B0", &plan), PP_EFORMAT,
-                "a rank waits for ever: rank 0 waits in F0 of stage 1 for message 0 of channel 0 "
+                "a rank waits forever: rank 0 waits in F0 of stage 1 for message 0 of channel 0 "
                 "(rank 0 sends it in F0 of stage 0)");
     assert_null(plan);
 }

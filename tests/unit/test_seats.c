@@ -118,7 +118,7 @@ TEST(who_sits_where_is_written_down)
     fclose(f);
     assert_non_null(strstr(text, "\"graphs\":\"on\""));
     assert_non_null(
-        strstr(text, "\"transport_why\":\"ranks are threads and hand over by pointer\""));
+        strstr(text, "\"transport_why\":\"ranks are threads; messages pass by pointer\""));
     assert_non_null(strstr(text,
                            "{\"rank\":3,\"device\":1,\"name\":\"Test GPU\",\"uuid\":\"GPU-1\","
                            "\"sharing\":4,\"part\":0,\"parts\":0,"
@@ -153,7 +153,7 @@ TEST(what_cannot_work_is_refused_before_a_device_is_opened)
 {
     const char *absent[] = {FOUR, "run.devices=2", NULL};
     const char *plain[] = {FOUR, NULL};
-    CHECK_FAILS(take(absent), PP_ERESOURCE, "run.devices: device 2 is not there, devices 0 to 1");
+    CHECK_FAILS(take(absent), PP_ERESOURCE, "run.devices: there is no device 2 (found 0 to 1)");
     leave();
     n_devices = 0;
     CHECK_FAILS(take(plain), PP_ERESOURCE, "backend fake cannot run here: no device");

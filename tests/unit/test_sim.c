@@ -449,5 +449,5 @@ TEST(a_pair_that_needs_its_own_result_is_refused)
     CHECK_OK(pp_sim_run(plan, &costs, false, &res)); /* one after the other it works */
     pp_sim_result_fini(&res);
     costs.overlap = 1;
-    CHECK_FAILS(pp_sim_run(plan, &costs, false, &res), PP_EFORMAT, "rank 0 waits for ever");
+    CHECK_FAILS(pp_sim_run(plan, &costs, false, &res), PP_EFORMAT, "rank 0 waits forever");
 }

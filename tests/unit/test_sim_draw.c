@@ -70,13 +70,10 @@ TEST_TIDY(a_grid_is_what_one_draws_on_a_whiteboard)
 {
     prepare("1f1b", 2, 3, 1, 1, 1, 0);
     PP_OWN_MEMORY char *text = drawn(pp_draw_grid);
-    CHECK_STR_EQ(text, "1f1b: 2 stages, 3 micro-batches\n"
-                       "makespan 12, bubble 25.0 %\n"
-                       "per rank F 1, I 1, W 1; hand-over 0; peak in micro-batches a rank holds\n"
-                       "\n"
-                       "rank  peak\n"
-                       "   0     2  F0 F1 .  .  B0--- F2 B1--- .  B2---\n"
-                       "   1     1  .  F0 B0--- F1 B1--- F2 B2--- .  .\n");
+    CHECK_STR_EQ(
+        text, "1f1b: 2 stages, 3 micro-batches\nmakespan 12, bubble 25.0 %\nper rank F 1, I 1, W "
+              "1; transfer 0; peak in micro-batches a rank holds\n\nrank  peak\n   0     2  F0 F1 "
+              ".  .  B0--- F2 B1--- .  B2---\n   1     1  .  F0 B0--- F1 B1--- F2 B2--- .  .\n");
 }
 
 TEST_TIDY(cells_are_as_wide_as_they_last)
