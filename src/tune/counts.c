@@ -126,13 +126,13 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
                                 .sizes = sizes,
                                 .n_sizes = sizes_of(spec, sizes),
                                 .seconds = seconds};
-    pp_log_progress("measuring layers and hand-overs, %g s", seconds);
+    pp_log_progress("measuring layers and transfers, %g s", seconds);
     int rc = pp_costs_measure(&m, out);
     pp_log_progress(NULL);
     PP_TRY(rc);
     PP_TRY_UNDO(spec->links ? links_put(spec->links, *out) : 0, pp_costs_destroy(out));
     if ((*out)->unsteady > LINK_STEADY)
-        pp_log_warn("hand-overs differ %.1f times: this machine is busy, predictions may be off",
+        pp_log_warn("transfers differ %.1f times: this machine is busy, predictions may be off",
                     (*out)->unsteady);
     return 0;
 }
