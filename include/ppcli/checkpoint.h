@@ -38,6 +38,9 @@ struct pp_ckpt_state {
     char ppcli[PP_CKPT_TEXT_MAX];       /* version that wrote it */
     char
         *vocabulary; /* of a text: all characters in the order of their tokens, UTF-8; NULL: none */
+    /* What --allow changed so far: lines of step, key, old and new value with tabs between them, as
+     * pp_config_change() makes them; NULL: nothing. */
+    char *changes;
     /* Running sums of the metrics: kept to the last bit; finite. */
     int n_numbers;
     struct pp_ckpt_number {

@@ -402,11 +402,18 @@ int pp_config_text(const struct pp_config *cfg, char **out);
 void pp_config_hash(const struct pp_config *cfg, char out[65]);
 
 /* `text` is a config as pp_config_write() wrote it, maybe by an older ppcli: call visit() for every
- * key of the hash whose value there (its default, when it is not there) differs from cfg's. */
+ * key of the hash whose value there (its default, when it is not there) differs from cfg's. Keys
+ * that have no effect in cfg, as train.momentum with Adam, do not differ. */
 void pp_config_compare(const struct pp_config *cfg, const char *text,
                        void (*visit)(void *ctx, const char *key, const char *there,
                                      const char *here),
                        void *ctx);
+
+/* train --allow: keys between commas that a resumed run may change although they change its
+ * numbers. check: PP_EUSAGE for an unknown key, one that cannot change, one that needs no word. */
+int pp_config_check_allow(const char *words);
+bool pp_config_allows(const char *words, const char *key); /* words NULL: none */
+bool pp_config_may_allow(const char *key);
 
 /* *out: cfg with this value, as it would stand in a file, in place of the key's. It has no source of its
  * own and nothing to destroy. PP_ECONFIG for a value that the key cannot have. */

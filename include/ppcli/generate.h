@@ -33,11 +33,4 @@ const struct pp_vocabulary *pp_generator_vocabulary(const struct pp_generator *g
 int pp_generator_read(struct pp_generator *g, const uint32_t *tokens, int n,
                       const float **out_logits);
 
-/*
- * A token by its logits: with temperature 0 the largest, of equal ones the first; else one of the
- * top_k largest (0: of all), with probability softmax(logits / temperature), chosen by u in [0, 1).
- * heap[top_k]: memory for it.
- */
-int pp_sample(const float *logits, int n, double temperature, int top_k, double u, int *heap);
-
 #endif

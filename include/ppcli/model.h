@@ -467,4 +467,11 @@ float pp_loss_grad_scale(const struct pp_config *cfg, int64_t batch, int64_t mb)
 struct pp_optimizer_args pp_optimizer_args_of(const struct pp_config *cfg, double lr,
                                               int64_t number);
 
+/*
+ * A token by its logits: with temperature 0 the largest, of equal ones the first; else one of the
+ * top_k largest (0: of all), with probability softmax(logits / temperature), chosen by u in [0, 1).
+ * heap[top_k]: memory for it.
+ */
+int pp_sample(const float *logits, int n, double temperature, int top_k, double u, int *heap);
+
 #endif

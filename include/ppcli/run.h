@@ -55,6 +55,10 @@ uint64_t pp_run_sample_bytes(const struct pp_config *cfg, const struct pp_model 
  * *out. */
 int pp_run_model(struct pp_config *cfg, struct pp_model **out);
 
+/* Whether another value of this key changes no bit of what is trained from here on, with this
+ * model and these products. */
+bool pp_run_keeps_bits(const struct pp_run *run, const char *key);
+
 /* Steps of the whole training with so many samples. */
 int64_t pp_run_steps(const struct pp_config *cfg, int train_n);
 

@@ -32,6 +32,15 @@ int pp_run_dir_continue(const struct pp_config *cfg, const char *dir);
 /* Has a run been in this folder before? */
 bool pp_run_dir_is_one(const char *dir);
 
+/* Is it a run folder, or a folder of checkpoints, that has some? */
+bool pp_run_dir_has_checkpoints(const char *path);
+
+/* The newest automatic run folder of this config's name that has a checkpoint. */
+bool pp_run_dir_newest(const char *name, char out[PP_PATH_MAX]);
+
+/* The run folder that a path into it belongs to: itself, its checkpoints, one of them. */
+bool pp_run_dir_of(const char *path, char out[PP_PATH_MAX]);
+
 /* The ring file of a rank. Errors: PP_ECONFIG (the path is too long). */
 int pp_run_dir_ring(const char *dir, int rank, char out[PP_PATH_MAX]);
 

@@ -122,9 +122,21 @@ struct pp_metrics_start { /* nothing is owned, all of it outlives the metrics */
     int epochs;           /* that these are, the last one may be cut short */
     int64_t step;         /* steps done before; 0: the run begins */
     bool goes_on;         /* metrics.jsonl is there, cut behind that step */
+    const char *changes;  /* as in struct pp_ckpt_state; NULL: none */
     const char *graphs;   /* what pp_exec_graphs() says */
     struct pp_pace *pace; /* which ranks are slow; the metrics' own */
 };
+
+/* A key that a resumed run changed, as --allow named it. */
+struct pp_change {
+    long long step; /* after which */
+    const char *key, *was, *is;
+};
+
+/* Call visit() for each line of pp_ckpt_state.changes; NULL: there is none. Errors: PP_ERESOURCE,
+ * PP_EFORMAT. Local. */
+int pp_changes_visit(const char *changes, void (*visit)(void *ctx, const struct pp_change *c),
+                     void *ctx);
 
 /* Open the files in the run folder; says where ranks sit. Errors: PP_EIO, PP_EPERM. */
 int pp_metrics_open(const struct pp_backend *be, const struct pp_transport *tp,
@@ -177,6 +189,8 @@ struct pp_timeline_spec { /* nothing is owned */
     const struct pp_forecast *forecast;
     const char *dir;     /* run folder */
     int64_t epoch_steps; /* of training, in an epoch */
+    int64_t
+        offset; /* step t of the run is the last of an epoch where epoch_steps divides t - offset */
     int test_steps;
 };
 

@@ -30,6 +30,7 @@ struct pp_train_options {
     /* Continue from a checkpoint, a folder of them, or a run folder; "auto": from the newest of the
      * run folder, from the start if there is none. NULL: from the start. */
     const char *resume;
+    const char *allow; /* of resume: keys between commas that may have other values; NULL: none */
     /* Requests of the user that a signal handler notes, each process of a run for itself: `stop`,
      * the signal that asked to save and end; `save`, how often it was asked to save and go on.
      * NULL: nobody asks. */

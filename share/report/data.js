@@ -211,6 +211,7 @@ function marksOf(run) {
     const step = number(event, "step");
     if (!isNumber(step)) continue;
     if (event.type === "resume") marks.push({ step, label: "resumed" });
+    if (event.type === "change") marks.push({ step, label: text(event, "key") + " changed" });
     if (event.type === "pace" && event.slower > 1) marks.push({ step, label: "rank " + event.rank + " slow" });
     if (event.type === "rewind") marks.push({ step, label: "rewound" });
   }

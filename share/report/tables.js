@@ -136,6 +136,15 @@ function planCards(run) {
         plural(half.rows.flat().filter((s) => COMPUTES.includes(s.kind)).length, "action")));
 }
 
+// Keys that a resumed run changed, as --allow asked.
+function changesOf(run) {
+  const changes = (run.events || []).filter((event) => event.type === "change");
+  const rows = changes.map((c) => [{ n: count(number(c, "step")) }, code(text(c, "key")), code(text(c, "was")),
+    code(text(c, "is"))]);
+  return rows.length > 0 && el("div", { class: "note" }, el("p", {}, "Changed while it was resumed (--allow):"),
+    table([{ n: "after step" }, "key", "was", "is"], rows, "config"));
+}
+
 function answer(run) {
   const sha = text(run.summary, "weights_sha256");
   fill(main, {}, [
@@ -145,6 +154,7 @@ function answer(run) {
     run.resumes > 0 && el("p", { class: "dim" }, "Resumed " + plural(run.resumes, "time") + ", at step " +
       run.marks.filter((m) => m.label === "resumed").map((m) => count(m.step)).join(", ") +
       "; the layout is that of the last start."),
+    changesOf(run),
     !run.finished && !run.trace && unfinished(run), notesBox(run),
     run.trace ? planCards(run) : cards(run), remarks(run),
     sha && el("p", {}, el("span", { class: "dim" }, "weights_sha256 "), code(sha)),

@@ -3,6 +3,7 @@
 #include "ppcli/run_dir.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -173,4 +174,67 @@ bool pp_run_dir_is_one(const char *dir)
     struct stat st;
     return snprintf(path, sizeof(path), "%s/" PP_RUN_DIR_CONFIG, dir) < (int)sizeof(path) &&
            stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+/* ---- finding one */
+
+bool pp_run_dir_has_checkpoints(const char *path)
+{
+    int64_t *steps = NULL;
+    int n = 0;
+    if (pp_ckpt_list(path, &steps, &n) < 0) {
+        pp_error_clear();
+        return false;
+    }
+    pp_free(steps);
+    return n > 0;
+}
+
+bool pp_run_dir_newest(const char *name, char out[PP_PATH_MAX])
+{
+    PP_OWN(pp_closedir_at) DIR *d = opendir("runs");
+    size_t n = strlen(name);
+    out[0] = '\0';
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[PP_PATH_MAX];
+        if (strncmp(e->d_name, name, n) != 0 || e->d_name[n] != '-' ||
+            strspn(e->d_name + n + 1, "0123456789-") != strlen(e->d_name + n + 1) ||
+            snprintf(path, sizeof(path), "runs/%s", e->d_name) >= (int)sizeof(path))
+            continue;
+        if (strcmp(path, out) > 0 && pp_run_dir_has_checkpoints(path))
+            memcpy(out, path, sizeof(path));
+    }
+    return out[0] != '\0';
+}
+
+/* Cut the last name off; false when there is none. */
+static bool cut_name(char *path, const char **out_name)
+{
+    char *slash = strrchr(path, '/');
+    if (!slash || slash == path)
+        return false;
+    *slash = '\0';
+    *out_name = slash + 1;
+    return true;
+}
+
+bool pp_run_dir_of(const char *path, char out[PP_PATH_MAX])
+{
+    char full[PATH_MAX];
+    struct stat st;
+    if (!realpath(path, full) || strlen(full) >= PP_PATH_MAX)
+        return false;
+    snprintf(out, PP_PATH_MAX, "%s", full);
+    char inside[PATH_MAX + sizeof("/" PP_CKPT_DIR)];
+    snprintf(inside, sizeof(inside), "%s/" PP_CKPT_DIR, full);
+    if (stat(inside, &st) == 0 && S_ISDIR(st.st_mode))
+        return true;
+    const char *name;
+    for (int up = 0; up < 2; up++) {
+        if (!cut_name(out, &name))
+            return false;
+        if (strcmp(name, PP_CKPT_DIR) == 0)
+            return true;
+    }
+    return false;
 }

@@ -59,6 +59,8 @@ int state_print(const struct pp_ckpt_state *s, char **out_text, size_t *out_byte
     pp_json_str(&j, "fingerprint", s->fingerprint);
     if (s->vocabulary)
         pp_json_str(&j, "vocabulary", s->vocabulary);
+    if (s->changes)
+        pp_json_str(&j, "changes", s->changes);
     pp_json_object(&j, "numbers");
     for (int i = 0; i < s->n_numbers; i++)
         pp_json_dbl(&j, s->numbers[i].name, s->numbers[i].value);
@@ -149,6 +151,21 @@ static int read_numbers(struct reader *r, struct pp_ckpt_state *s)
     return 0;
 }
 
+/* Lines of printable ASCII with tabs: they are shown on terminals. NULL where there is none. */
+static int read_changes(struct reader *r, char **out)
+{
+    const char *text = json_string_value(json_object_get(r->root, "changes"));
+    *out = NULL;
+    if (!text)
+        return 0;
+    r->found++;
+    for (const char *p = text; *p; p++)
+        if ((*p < 0x20 || *p > 0x7e) && *p != '\t' && *p != '\n')
+            return pp_fail(PP_EFORMAT, "%s: changes is not plain text", r->label);
+    *out = pp_strdup(text);
+    return *out ? 0 : PP_ERESOURCE;
+}
+
 static int read_all(struct reader *r, struct pp_ckpt_state *s)
 {
     int64_t format = 0;
@@ -168,6 +185,7 @@ static int read_all(struct reader *r, struct pp_ckpt_state *s)
     PP_TRY(read_numbers(r, s));
     const char *vocabulary = json_string_value(json_object_get(r->root, "vocabulary"));
     r->found += vocabulary != NULL;
+    PP_TRY(read_changes(r, &s->changes));
     if (r->found != json_object_size(r->root)) {
         return pp_fail(PP_EFORMAT, "%s: has keys that format %d does not know", r->label,
                        PP_CKPT_VERSION);
@@ -185,7 +203,11 @@ int state_parse(const char *label, const char *text, size_t bytes, struct pp_ckp
     struct reader r = {.label = label, .root = root};
     int rc = read_all(&r, &s);
     json_decref(root);
-    if (rc == 0)
+    if (rc == 0) {
         *out = s;
+    } else {
+        pp_free(s.vocabulary);
+        pp_free(s.changes);
+    }
     return rc;
 }

@@ -8,6 +8,7 @@
 
 #include "ppcli/generate.h"
 #include "ppcli/log.h"
+#include "ppcli/model.h"
 #include "ppcli/rng.h"
 #include "command.h"
 #include "start.h"

@@ -8,11 +8,14 @@ int cmd_train(int argc, char **argv)
     struct pp_train_options train = {.out = stdout};
     struct pp_cli_settings settings = {0};
     const char *steps = NULL;
+    char allow[PP_CLI_WORDS_BYTES] = "";
     const struct pp_cli_option options[] = {
         {"overwrite", 0, PP_CLI_FLAG, &train.overwrite, NULL,
          "write into a run folder that is not empty"},
         {"resume", 0, PP_CLI_OPTIONAL, &train.resume, "auto|PATH",
          "continue from a checkpoint; auto: the newest, if there is one"},
+        {"allow", 0, PP_CLI_WORDS, allow, "KEY,...",
+         "with --resume: keys that change the bits of the run, such as train.lr"},
         {"trace", 0, PP_CLI_STRING, &train.trace.file, "FILE",
          "record what every rank did, for ui.perfetto.dev"},
         {"trace-steps", 0, PP_CLI_STRING, &steps, "A-B", "steps to record; the first 50"},
@@ -22,6 +25,11 @@ int cmd_train(int argc, char **argv)
     PP_TRY(pp_cli_parse(argc, argv, &command_train, options, &settings, words, 1));
     if (!words[0])
         return pp_fail(PP_EUSAGE, "name a config. For example: ppcli train mnist.ini");
+    if (allow[0] && !train.resume)
+        return pp_fail(PP_EUSAGE, "--allow %s says what may change with --resume; add --resume",
+                       allow);
+    PP_TRY(allow[0] ? pp_config_check_allow(allow) : 0);
+    train.allow = allow;
     PP_TRY(pp_cli_trace_steps(train.trace.file, steps, &train.trace.first, &train.trace.last));
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));

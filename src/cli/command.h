@@ -57,6 +57,8 @@ enum pp_cli_kind {
     /* The same, but what follows may be missing and is "auto" then: the next word is taken unless
      * it begins with '-' or names a config (*.ini). */
     PP_CLI_OPTIONAL,
+    /* Joined by commas in (char [PP_CLI_WORDS_BYTES])target; may repeat. */
+    PP_CLI_WORDS,
     PP_CLI_INT,    /* *(int *)target = checked number */
     PP_CLI_AMOUNT, /* *(double *)target = a number above 0 */
     PP_CLI_NUMBER, /* the same, or 0 */
@@ -74,6 +76,7 @@ struct pp_cli_option {
     const char *help; /* one line */
 };
 
+#define PP_CLI_WORDS_BYTES 1024
 #define PP_CLI_SETTINGS_MAX 256
 
 struct pp_cli_settings { /* what PP_CLI_SET and PP_CLI_KEY collected, in command-line order */

@@ -9,6 +9,7 @@
 #include "command.h"
 #include "ppcli/backend.h"
 #include "ppcli/schedule.h"
+#include "ppcli/text.h"
 #include "ppcli/transport.h"
 
 enum kind { /* what can follow */
@@ -44,6 +45,11 @@ static struct offer offer_of_option(const struct pp_cli_option *option)
     const char *key = option->kind == PP_CLI_KEY ? option->target : "";
     if (option->kind == PP_CLI_SET) {
         o.kind = KEYS;
+    } else if (option->kind == PP_CLI_WORDS) { /* keys of --allow */
+        o.kind = LIST;
+        for (int i = 0; i < pp_config_key_count(); i++)
+            if (pp_config_may_allow(pp_config_key_name(i)))
+                pp_text_add(o.list, sizeof(o.list), "%s ", pp_config_key_name(i));
     } else if (option->arg && (strstr(option->arg, "PATH") || strstr(option->arg, "FILE"))) {
         o.kind = PATH;
     } else if (option->arg && strchr(option->arg, '|')) {

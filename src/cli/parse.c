@@ -242,6 +242,11 @@ static int store(const struct pp_cli_option *o, const char *text, struct pp_cli_
     case PP_CLI_OPTIONAL:
         *(const char **)o->target = text;
         return 0;
+    case PP_CLI_WORDS:
+        if (strlen(o->target) + strlen(text) + 2 > PP_CLI_WORDS_BYTES)
+            return pp_fail(PP_EUSAGE, "--%s: more than %d bytes", o->name, PP_CLI_WORDS_BYTES - 2);
+        pp_text_add(o->target, PP_CLI_WORDS_BYTES, "%s%s", *(char *)o->target ? "," : "", text);
+        return 0;
     case PP_CLI_INT:
         return store_int(o, text);
     case PP_CLI_AMOUNT:

@@ -207,42 +207,63 @@ static bool is_host(const struct pp_config *cfg, const struct pp_names *names)
     return names && names->on_host && good(cfg, keys) && names->on_host(cfg->run.backend);
 }
 
+/* Keys that do something only with some values of another. */
+static const struct idle_row {
+    const char *key, *because;
+    const char *with; /* values of `because` with which it does something; NULL: a device's */
+    const char *shown;
+} idle_rows[] = {{"model.stride", "model.depth", "50 101", "50 and 101"},
+                 {"model.norm_momentum", "model.norm", "batch", "batch"},
+                 {"train.lr_milestones", "train.lr_schedule", "multistep", "multistep"},
+                 {"train.lr_gamma", "train.lr_schedule", "multistep", "multistep"},
+                 {"train.lr_steps", "train.lr_schedule", "linear cosine", "linear and cosine"},
+                 {"run.precision", "run.backend", NULL, "cuda"},
+                 {"run.graphs", "run.backend", NULL, "cuda"},
+                 {"run.devices", "run.backend", NULL, "cuda"},
+                 {"run.partition_sms", "run.backend", NULL, "cuda"},
+                 {"train.momentum", "train.optimizer", "momentum", "momentum"},
+                 {"train.nesterov", "train.optimizer", "momentum", "momentum"},
+                 {"train.beta1", "train.optimizer", "adam adamw", "adam and adamw"},
+                 {"train.beta2", "train.optimizer", "adam adamw", "adam and adamw"},
+                 {"train.eps", "train.optimizer", "adam adamw", "adam and adamw"},
+                 {"train.zero", "train.optimizer", "momentum adam adamw", "momentum, adam, adamw"},
+                 {"pipeline.costs", "pipeline.schedule", "zb-fit zb-fit-v", "zb-fit and zb-fit-v"},
+                 {"pipeline.eager", "pipeline.schedule", "1f1b-eager auto", "1f1b-eager"},
+                 {"pipeline.memory_cap", "pipeline.schedule", "zb-auto zb-fit zb-fit-v auto",
+                  "zb-auto, zb-fit and zb-fit-v"},
+                 {"pipeline.group", "pipeline.schedule", "interleaved interleaved-zb auto",
+                  "interleaved and interleaved-zb"}};
+
+bool conf_is_idle(const struct pp_config *cfg, const char *key)
+{
+    bool warms_up = cfg->train.warmup_steps > 0 || cfg->train.warmup_epochs > 0;
+    if (strcmp(key, "train.decay") == 0)
+        return !(cfg->train.weight_decay > 0);
+    if (strcmp(key, "train.lr_by") == 0)
+        return cfg->train.lr_schedule == PP_LR_CONSTANT && !warms_up;
+    for (size_t i = 0; i < sizeof(idle_rows) / sizeof(idle_rows[0]); i++) {
+        const struct idle_row *row = &idle_rows[i];
+        char value[PP_NAME_MAX];
+        if (strcmp(row->key, key) != 0 || !row->with)
+            continue;
+        conf_value_print(conf_option(option(row->because)), cfg, value, sizeof(value));
+        return !pp_has_word(row->with, value);
+    }
+    return false;
+}
+
 /* A key that was set to something but changes nothing: worth a word, no error. */
 static void note_idle_keys(struct pp_config *cfg, const struct pp_names *names)
 {
-    static const struct {
-        const char *key, *because;
-        const char *with; /* values of `because` with which it does something; NULL: a device's */
-        const char *shown;
-    } rows[] = {{"model.stride", "model.depth", "50 101", "50 and 101"},
-                {"model.norm_momentum", "model.norm", "batch", "batch"},
-                {"train.lr_milestones", "train.lr_schedule", "multistep", "multistep"},
-                {"train.lr_gamma", "train.lr_schedule", "multistep", "multistep"},
-                {"train.lr_steps", "train.lr_schedule", "linear cosine", "linear and cosine"},
-                {"run.precision", "run.backend", NULL, "cuda"},
-                {"run.graphs", "run.backend", NULL, "cuda"},
-                {"run.devices", "run.backend", NULL, "cuda"},
-                {"run.partition_sms", "run.backend", NULL, "cuda"},
-                {"train.momentum", "train.optimizer", "momentum", "momentum"},
-                {"train.nesterov", "train.optimizer", "momentum", "momentum"},
-                {"train.beta1", "train.optimizer", "adam adamw", "adam and adamw"},
-                {"train.beta2", "train.optimizer", "adam adamw", "adam and adamw"},
-                {"train.eps", "train.optimizer", "adam adamw", "adam and adamw"},
-                {"train.zero", "train.optimizer", "momentum adam adamw", "momentum, adam, adamw"},
-                {"pipeline.costs", "pipeline.schedule", "zb-fit zb-fit-v", "zb-fit and zb-fit-v"},
-                {"pipeline.eager", "pipeline.schedule", "1f1b-eager auto", "1f1b-eager"},
-                {"pipeline.memory_cap", "pipeline.schedule", "zb-auto zb-fit zb-fit-v auto",
-                 "zb-auto, zb-fit and zb-fit-v"},
-                {"pipeline.group", "pipeline.schedule", "interleaved interleaved-zb auto",
-                 "interleaved and interleaved-zb"}};
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        const char *const because[] = {rows[i].because, NULL};
+    for (size_t i = 0; i < sizeof(idle_rows) / sizeof(idle_rows[0]); i++) {
+        const struct idle_row *row = &idle_rows[i];
+        const char *const because[] = {row->because, NULL};
         char now[PP_NAME_MAX];
-        conf_value_print(conf_option(option(rows[i].because)), cfg, now, sizeof(now));
-        bool idle = rows[i].with ? !pp_has_word(rows[i].with, now) : is_host(cfg, names);
-        if (idle && good(cfg, because) && is_set(cfg, rows[i].key)) {
-            conf_note(cfg, option(rows[i].key), "%s has no effect with %s = %s, only with %s",
-                      rows[i].key, rows[i].because, now, rows[i].shown);
+        conf_value_print(conf_option(option(row->because)), cfg, now, sizeof(now));
+        bool idle = row->with ? !pp_has_word(row->with, now) : is_host(cfg, names);
+        if (idle && good(cfg, because) && is_set(cfg, row->key)) {
+            conf_note(cfg, option(row->key), "%s has no effect with %s = %s, only with %s",
+                      row->key, row->because, now, row->shown);
         }
     }
 }

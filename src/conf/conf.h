@@ -61,6 +61,7 @@ struct conf_option {
     bool threes;       /* CONF_NUMBERS: printed by threes, in any order; else they ascend */
     bool free;         /* CONF_NAME: any name; `word` is what has a meaning of its own */
     bool numbers;      /* can change the numbers of a run: part of the hash */
+    bool allowed;      /* numbers: a resumed run may change it where --allow names it */
     const char *unit;  /* NULL when it has none */
     const char *since; /* first version with this key */
     const char *help;  /* one line */
@@ -70,7 +71,14 @@ struct conf_option {
 int conf_option_count(void);
 const struct conf_option *conf_option(int i);
 int conf_option_index(const char *name); /* "train.lr"; -1 when unknown */
+/* "; did you mean 'train.lr'?", or nothing: of a word that is not a key. */
+struct pp_did_you_mean conf_key_hint(const char *key);
 int conf_option_find(const char *section, const char *key);
+
+/* compare.c: whether the key has no effect on the numbers because of others. */
+bool conf_is_exact(const struct pp_config *cfg, const struct conf_option *o);
+/* check.c: whether another key's value leaves this one without effect. cfg may be a copy. */
+bool conf_is_idle(const struct pp_config *cfg, const char *key);
 
 /* All section names, NULL-terminated. */
 #define CONF_SECTIONS_MAX 8

@@ -130,20 +130,25 @@ int pp_config_choose(struct pp_config *cfg, const char *key, const char *value)
     return 0;
 }
 
-static void unknown_setting(struct pp_config *cfg, struct conf_place place, const char *key)
+struct pp_did_you_mean conf_key_hint(const char *key)
 {
     const char *names[256] = {NULL};
+    struct pp_did_you_mean hint;
     pp_assert(conf_option_count() < 256);
     for (int i = 0; i < conf_option_count(); i++) {
         names[i] = conf_option(i)->name;
         if (strcmp(conf_option(i)->key, key) == 0) { /* only the section is missing */
-            conf_problem(cfg, place, "unknown key '%s'; did you mean '%s'? (ppcli keys)", key,
-                         names[i]);
-            return;
+            snprintf(hint.s, sizeof(hint.s), "; did you mean '%s'?", names[i]);
+            return hint;
         }
     }
+    return pp_did_you_mean(key, names);
+}
+
+static void unknown_setting(struct pp_config *cfg, struct conf_place place, const char *key)
+{
     conf_problem(cfg, place, "unknown key '%s'%s (ppcli keys)", conf_quote(key, strlen(key)).s,
-                 pp_did_you_mean(key, names).s);
+                 conf_key_hint(key).s);
 }
 
 static void apply_settings(struct pp_config *cfg, const struct pp_setting *settings, int n,

@@ -123,6 +123,7 @@ static const struct conf_option table[] = {
     {KEY(data, test_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",
      .numbers = true, .help = "test on at most this many; synthetic: make this many; 0 = all"},
     {KEY(data, augment, CONF_CHOICES), .def = "none", .choices = augments, .numbers = true,
+     .allowed = true,
      .help =
          "change the pictures of training, in this order: crop, to their size after 4 pixels of "
          "zeros are put around; flip, every second one; autoaugment, the policy for CIFAR-10; "
@@ -139,12 +140,15 @@ static const struct conf_option table[] = {
     {KEY(data, token_bytes, CONF_ENUM), .def = "2", .choices = token_bytes, .numbers = true,
      .unit = "bytes", .help = "tokens: bytes of a token in a file without a header"},
     {KEY(data, ignored_token, CONF_INT), .def = "-1", .min = -1, .max = 16777215, .numbers = true,
+     .allowed = true,
      .help = "text, tokens: no loss where this one is next, as PyTorch's ignore_index; -1 = none"},
     {KEY(data, mean, CONF_FLOATS), .def = "none", .min = -3e38, .max = 3e38, .numbers = true,
+     .allowed = true,
      .help = "taken off each value, after bytes became 0 to 1: one number for each channel, or one "
              "for all; cifar10: 0.4914 0.4822 0.4465"},
     {KEY(data, std, CONF_FLOATS), .def = "none", .min = 0, .max = 3e38, .above = true,
-     .numbers = true, .help = "what is left is divided by it; cifar10: 0.2023 0.1994 0.2010"},
+     .numbers = true, .allowed = true,
+     .help = "what is left is divided by it; cifar10: 0.2023 0.1994 0.2010"},
 
 #include "options_model.def"
 
@@ -155,7 +159,7 @@ static const struct conf_option table[] = {
      .unit = "replicas", .numbers = true,
      .help = "copies of the pipeline that share each batch; ranks = stages x replicas"},
     {KEY(pipeline, microbatches, CONF_INT), .def = "4", .min = 1, .max = PP_MICROBATCHES_MAX,
-     .unit = "micro-batches", .numbers = true,
+     .unit = "micro-batches", .numbers = true, .allowed = true,
      .help = "pieces each replica cuts its share of a batch into; a smaller last batch gets fewer, "
              "about as large as the others"},
     {KEY(pipeline, schedule, CONF_NAME), .def = "1f1b", LIST(schedules), .word = "auto",
@@ -249,6 +253,7 @@ static const struct conf_option table[] = {
      .help = "matrix products on the CPU: fma, ppcli's own for few rows (one thread, AVX2 or "
              "AVX-512); cblas, a BLAS library; auto: fma where it runs"},
     {KEY(run, precision, CONF_ENUM), .def = "f32", .choices = precisions, .numbers = true,
+     .allowed = true,
      .help = "on a GPU: f32; tf32, products of 10 bits of mantissa; bf16, bfloat16 products and "
              "activations; sums and parameters are f32 always"},
     {KEY(run, packed, CONF_BOOL), .def = "true",

@@ -71,12 +71,6 @@ int pp_config_text(const struct pp_config *cfg, char **out)
     return rc;
 }
 
-/* Exact sums have the bits of one micro-batch after the other, however many are computed at once. */
-static bool is_exact(const struct pp_config *cfg, const struct conf_option *o)
-{
-    return cfg->train.exact && strcmp(o->name, "train.coalesce") == 0;
-}
-
 void pp_config_hash(const struct pp_config *cfg, char out[65])
 {
     static _Thread_local char value[PP_CONFIG_VALUE_MAX];
@@ -91,56 +85,12 @@ void pp_config_hash(const struct pp_config *cfg, char out[65])
         pp_assert(rc == 0);
         pp_sha256_update(&sha, o->name, strlen(o->name));
         pp_sha256_update(&sha, "=", 1);
-        const char *counts = is_exact(cfg, o) ? o->def : value;
+        const char *counts = conf_is_exact(cfg, o) ? o->def : value;
         pp_sha256_update(&sha, counts, strlen(counts));
         pp_sha256_update(&sha, "\n", 1);
     }
     pp_sha256_final(&sha, digest);
     pp_sha256_hex(digest, out);
-}
-
-/* The value behind "key = " in a section of a written config; false when it is not there. */
-static bool written_value(const char *text, const struct conf_option *o, char *out, size_t bytes)
-{
-    size_t section = strlen(o->section), key = strlen(o->key);
-    bool inside = false;
-    for (const char *line = text; *line;) {
-        size_t n = strcspn(line, "\n");
-        if (line[0] == '[') {
-            inside = n == section + 2 && strncmp(line + 1, o->section, section) == 0;
-        } else if (inside && n > key + 1 && strncmp(line, o->key, key) == 0 &&
-                   strncmp(line + key, " =", 2) == 0) {
-            const char *value = line + key + 2;
-            size_t left = n - key - 2;
-            if (left > 0 && *value == ' ') {
-                value++;
-                left--;
-            }
-            snprintf(out, bytes, "%.*s", (int)left, value);
-            return true;
-        }
-        line += line[n] ? n + 1 : n;
-    }
-    return false;
-}
-
-void pp_config_compare(const struct pp_config *cfg, const char *text,
-                       void (*visit)(void *ctx, const char *key, const char *there,
-                                     const char *here),
-                       void *ctx)
-{
-    static _Thread_local char here[PP_CONFIG_VALUE_MAX], there[PP_CONFIG_VALUE_MAX];
-    for (int i = 0; i < conf_option_count(); i++) {
-        const struct conf_option *o = conf_option(i);
-        if (!o->numbers || is_exact(cfg, o))
-            continue;
-        int rc = conf_value_print(o, cfg, here, sizeof(here));
-        pp_assert(rc == 0);
-        if (!written_value(text, o, there, sizeof(there)))
-            snprintf(there, sizeof(there), "%s", o->def);
-        if (strcmp(here, there) != 0)
-            visit(ctx, o->name, there, here);
-    }
 }
 
 int pp_config_with(const struct pp_config *cfg, const char *key, const char *value,

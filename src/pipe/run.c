@@ -8,6 +8,7 @@
 
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_split split,
                    int *out)
@@ -65,6 +66,21 @@ uint64_t pp_run_sample_bytes(const struct pp_config *cfg, const struct pp_model 
 {
     const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
     return info->windows ? 0 : (uint64_t)model->inputs * pp_element_bytes(info->element);
+}
+
+bool pp_run_keeps_bits(const struct pp_run *run, const char *key)
+{
+    const struct pp_backend_choice choice = pp_backend_choice_of(run->cfg);
+    bool in_order = pp_backend_sums_in_order(&choice); /* however a batch is cut */
+    if (pp_has_word("train.exact train.coalesce model.logits_rows", key))
+        return in_order;
+    if (strcmp(key, "pipeline.microbatches") == 0) {
+        return in_order && !pp_model_mixes_samples(run->model) &&
+               run->cfg->train.microbatch_loss == PP_LOSS_MEAN;
+    }
+    if (strcmp(key, "train.eval_interval") == 0)
+        return pp_model_text_targets(run->model) == 0;
+    return strcmp(key, "data.test_samples") == 0 || strcmp(key, "model.init") == 0;
 }
 
 int64_t pp_run_steps(const struct pp_config *cfg, int train_n)

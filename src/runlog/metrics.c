@@ -189,6 +189,17 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be)
         pp_log_warn("%s", rates.text[i]);
 }
 
+static void record_change(void *ctx, const struct pp_change *c)
+{
+    struct pp_metrics *m = ctx;
+    struct pp_json j = begin(m, "change");
+    pp_json_int(&j, "step", c->step);
+    pp_json_str(&j, "key", c->key);
+    pp_json_str(&j, "was", c->was);
+    pp_json_str(&j, "is", c->is);
+    end(m, &j);
+}
+
 /* Go on with metrics.jsonl, or begin it, with a line that says what is trained where. */
 static int open_jsonl(struct pp_metrics *m, const struct pp_backend *be,
                       const struct pp_transport *tp)
@@ -201,7 +212,7 @@ static int open_jsonl(struct pp_metrics *m, const struct pp_backend *be,
         pp_json_int(&j, "step", m->from.step);
     environment(m, &j, be, tp);
     end(m, &j);
-    return 0;
+    return pp_changes_visit(m->from.changes, record_change, m);
 }
 
 int pp_metrics_open(const struct pp_backend *be, const struct pp_transport *tp,

@@ -20,8 +20,10 @@ static int judge(const char *line, size_t n, int64_t step, bool *out_keep)
         return rc == PP_EFORMAT ? 0 : rc;
     const char *type = json_string_value(json_object_get(o, "type"));
     json_t *at = json_object_get(o, "step");
-    *out_keep = type && (strcmp(type, "header") == 0 ||
-                         (json_is_integer(at) && json_integer_value(at) <= step));
+    /* what changed is written again, from the checkpoint */
+    *out_keep =
+        type && strcmp(type, "change") != 0 &&
+        (strcmp(type, "header") == 0 || (json_is_integer(at) && json_integer_value(at) <= step));
     return 0;
 }
 

@@ -61,6 +61,33 @@ static void times_json(const struct pp_run *run, struct pp_json *j, const struct
     pp_json_end(j);
 }
 
+static void change_json(void *ctx, const struct pp_change *c)
+{
+    struct pp_json *j = ctx;
+    pp_json_object(j, NULL);
+    pp_json_int(j, "step", c->step);
+    pp_json_str(j, "key", c->key);
+    pp_json_str(j, "was", c->was);
+    pp_json_str(j, "is", c->is);
+    pp_json_end(j);
+}
+
+/* What a resumed run changed; without --allow there is no such key. */
+static void changes_json(const struct pp_metrics_start *from, struct pp_json *j)
+{
+    if (!from->changes)
+        return;
+    pp_json_array(j, "changes");
+    (void)pp_changes_visit(from->changes, change_json, j); /* they were read at the start */
+    pp_json_end(j);
+}
+
+static void print_change(void *ctx, const struct pp_change *c)
+{
+    fprintf(ctx, "changed          after step %lld %s is %s, was %s\n", c->step, c->key, c->is,
+            c->was);
+}
+
 void summary_json(const struct pp_metrics_start *from, const struct pp_summary *s,
                   struct pp_json *j)
 {
@@ -103,6 +130,7 @@ void summary_json(const struct pp_metrics_start *from, const struct pp_summary *
     pp_json_int(j, "skipped_steps", s->skipped);
     pp_json_int(j, "rewinds", s->rewinds);
     pp_json_dbl(j, "train_seconds", s->train_seconds);
+    pp_json_dbl(j, "train_seconds_before", s->before.seconds);
     pp_json_dbl(j, "wall_seconds", s->wall_seconds);
     pp_json_int(j, "stages", run->layout->stages);
     pp_json_int(j, "replicas", run->layout->replicas);
@@ -110,6 +138,7 @@ void summary_json(const struct pp_metrics_start *from, const struct pp_summary *
     pp_json_str(j, "schedule", run->cfg->pipeline.schedule);
     pp_json_bool(j, "exact", run->cfg->train.exact);
     pp_json_int(j, "coalesce", run->layout->coalesce);
+    changes_json(from, j);
     pp_json_array(j, "peak_bytes");
     for (int r = 0; r < run->layout->ranks; r++)
         pp_json_uint(j, NULL, s->ranks[r].bytes.total);
@@ -230,6 +259,7 @@ void summary_print(const struct pp_metrics_start *from, const struct pp_summary 
             s->samples_per_second * pp_model_flops(run->model) * 1e-9,
             (s->train_seconds - s->before.seconds) / (double)steps * 1e3, (long long)steps, resumed,
             pp_clock_duration(s->wall_seconds, text, sizeof(text)));
+    (void)pp_changes_visit(from->changes, print_change, f);
     if (s->skipped > 0) {
         fprintf(f, "not finite       %lld batches not used, %lld rewinds\n", (long long)s->skipped,
                 (long long)s->rewinds);

@@ -118,7 +118,7 @@ static const struct step *step_of(const struct steps *s, int64_t t)
 static bool is_full(const struct pp_timeline_spec *spec, int64_t t)
 {
     const struct pp_layout *l = spec->layout;
-    bool last = t % spec->epoch_steps == 0;
+    bool last = (t - spec->offset) % spec->epoch_steps == 0;
     return !last || l->train_n % l->cfg->train.batch_size == 0 || spec->epoch_steps == 1;
 }
 

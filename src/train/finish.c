@@ -109,6 +109,7 @@ int loop_finish(struct trainer *tr, uint64_t start)
                                         .forecast = forecast,
                                         .dir = tr->dir,
                                         .epoch_steps = pp_exec_train_steps(tr->x),
+                                        .offset = tr->offset,
                                         .test_steps = pp_exec_test_steps(tr->x)};
         PP_TRY(pp_timeline_write(tr->timeline, &spec));
     }

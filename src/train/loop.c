@@ -272,6 +272,13 @@ static bool meets_behind(const struct trainer *tr, int done, int steps)
            tr->t >= tr->next_sync || pp_tracer_wants_sync(tr->tracer, tr->t);
 }
 
+/* Of step tr->t. Epochs count for it as if all their steps had this batch size. */
+static double learning_rate(const struct trainer *tr, int steps)
+{
+    int64_t offset = tr->run->cfg->train.lr_by == PP_LR_BY_EPOCH ? tr->offset : 0;
+    return pp_lr_at(tr->run->cfg, tr->t - offset, tr->total_steps - offset, steps);
+}
+
 /* The rest of the epoch, or less when the run is to end. */
 static int run_epoch(struct trainer *tr)
 {
@@ -290,7 +297,7 @@ static int run_epoch(struct trainer *tr)
     }
     while (tr->epoch_step < steps && tr->t < tr->total_steps) {
         tr->t++;
-        tr->last_lr = pp_lr_at(tr->run->cfg, tr->t, tr->total_steps, steps);
+        tr->last_lr = learning_rate(tr, steps);
         pp_tracer_step(tr->tracer, tr->t);
         pp_exec_time_all(tr->x, pp_tracer_is_on(tr->tracer));
         int rc = train_step(tr, meets_behind(tr, tr->epoch_step + 1, steps));
@@ -344,17 +351,19 @@ static int open_outputs(struct trainer *tr)
     const struct pp_train_options *options = tr->spec->options;
     int steps = pp_exec_train_steps(tr->x);
     bool is_text = pp_model_text_targets(tr->run->model) > 0;
-    struct pp_metrics_start from = {.run = tr->run,
-                                    .name = options->name,
-                                    .out = options->out,
-                                    .quiet = options->quiet,
-                                    .dir = tr->dir,
-                                    .total_steps = tr->total_steps,
-                                    .epochs = is_text ? (int)((tr->total_steps + steps - 1) / steps)
-                                                      : tr->run->cfg->train.epochs,
-                                    .step = tr->t,
-                                    .goes_on = tr->begin.goes_on,
-                                    .graphs = pp_exec_graphs(tr->x)};
+    struct pp_metrics_start from = {
+        .run = tr->run,
+        .name = options->name,
+        .out = options->out,
+        .quiet = options->quiet,
+        .dir = tr->dir,
+        .total_steps = tr->total_steps,
+        .epochs = is_text ? (int)((tr->total_steps - tr->offset + steps - 1) / steps)
+                          : tr->run->cfg->train.epochs,
+        .step = tr->t,
+        .goes_on = tr->begin.goes_on,
+        .changes = tr->changes,
+        .graphs = pp_exec_graphs(tr->x)};
     tr->load = getloadavg(&tr->load, 1) == 1 ? tr->load : -1;
     return pp_metrics_open(tr->be, tr->tp, &from, &tr->m);
 }
@@ -368,15 +377,19 @@ static int end_early(struct trainer *tr)
     return pp_error_adopt(&why);
 }
 
-int64_t loop_total_steps(const struct pp_run *run)
+int64_t loop_total_steps(const struct trainer *tr)
 {
-    return pp_run_steps(run->cfg, run->layout->train_n);
+    const struct pp_config *cfg = tr->run->cfg;
+    int64_t batch = cfg->train.batch_size, most = cfg->train.max_steps;
+    int64_t steps = (tr->run->layout->train_n + batch - 1) / batch;
+    int64_t all = steps * cfg->train.epochs + tr->offset;
+    return most > 0 && most < all ? most : all;
 }
 
 int loop_train(struct trainer *tr, uint64_t start)
 {
     int steps = pp_exec_train_steps(tr->x);
-    tr->total_steps = loop_total_steps(tr->run);
+    tr->total_steps = loop_total_steps(tr);
     tr->next_sync = tr->t + 1;
     PP_TRY(pp_transport_agree(tr->tp, open_outputs(tr)));
     struct pp_tracer_spec tracer = {.layout = tr->run->layout,

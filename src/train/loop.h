@@ -54,10 +54,12 @@ struct trainer {
     double *busy;               /* [ranks] share of the last window */
     uint64_t window_start;
     int64_t total_steps, t, next_sync;
-    int64_t recorded;             /* step of the last record in metrics.jsonl */
-    int epoch_no;                 /* the current one, 1.. */
-    int epoch_step;               /* steps done in it */
-    int stop;                     /* all ranks know of this signal */
+    int64_t offset;   /* t less the steps of this batch size that the epochs so far have */
+    char *changes;    /* rank 0: as in struct pp_ckpt_state; owned; NULL: none */
+    int64_t recorded; /* step of the last record in metrics.jsonl */
+    int epoch_no;     /* the current one, 1.. */
+    int epoch_step;   /* steps done in it */
+    int stop;         /* all ranks know of this signal */
     uint32_t saves, saves_done;   /* requests to save that all ranks know of; that were done */
     bool together;                /* the failure at hand is one that all ranks share */
     int64_t steps, meetings;      /* done here: training steps, sync points behind them */
@@ -78,7 +80,7 @@ struct trainer {
 };
 
 /* Optimizer steps of the whole run. */
-int64_t loop_total_steps(const struct pp_run *run);
+int64_t loop_total_steps(const struct trainer *tr);
 
 /* Collective: all epochs, then the summary. start: pp_clock_ns() when the rank began. */
 int loop_train(struct trainer *tr, uint64_t start);

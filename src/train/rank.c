@@ -226,6 +226,7 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
     pp_dataset_destroy(&tr.own[0]);
     pp_dataset_destroy(&tr.own[1]);
     pp_free(tr.vocabulary);
+    pp_free(tr.changes);
     pp_free(tr.all);
     pp_free(tr.busy_ns);
     pp_free(tr.busy);

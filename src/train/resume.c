@@ -6,7 +6,6 @@
 #include "resume.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -17,69 +16,6 @@
 #include "weights.h"
 
 /* ---- which folder */
-
-static bool has_checkpoints(const char *path)
-{
-    int64_t *steps = NULL;
-    int n = 0;
-    if (pp_ckpt_list(path, &steps, &n) < 0) {
-        pp_error_clear();
-        return false;
-    }
-    pp_free(steps);
-    return n > 0;
-}
-
-/* The newest automatic run folder of this config's name that has a checkpoint. */
-static bool newest_run(const char *name, char out[PP_PATH_MAX])
-{
-    PP_OWN(pp_closedir_at) DIR *d = opendir("runs");
-    size_t n = strlen(name);
-    out[0] = '\0';
-    for (struct dirent *e; d && (e = readdir(d));) {
-        char path[PP_PATH_MAX];
-        if (strncmp(e->d_name, name, n) != 0 || e->d_name[n] != '-' ||
-            strspn(e->d_name + n + 1, "0123456789-") != strlen(e->d_name + n + 1) ||
-            snprintf(path, sizeof(path), "runs/%s", e->d_name) >= (int)sizeof(path))
-            continue;
-        if (strcmp(path, out) > 0 && has_checkpoints(path))
-            memcpy(out, path, sizeof(path));
-    }
-    return out[0] != '\0';
-}
-
-/* Cut the last name off; false when there is none. */
-static bool cut_name(char *path, const char **out_name)
-{
-    char *slash = strrchr(path, '/');
-    if (!slash || slash == path)
-        return false;
-    *slash = '\0';
-    *out_name = slash + 1;
-    return true;
-}
-
-/* The run folder that a path into it belongs to: itself, its checkpoints, one of them. */
-static bool run_folder_of(const char *path, char out[PP_PATH_MAX])
-{
-    char full[PATH_MAX];
-    struct stat st;
-    if (!realpath(path, full) || strlen(full) >= PP_PATH_MAX)
-        return false;
-    snprintf(out, PP_PATH_MAX, "%s", full);
-    char inside[PATH_MAX + sizeof("/" PP_CKPT_DIR)];
-    snprintf(inside, sizeof(inside), "%s/" PP_CKPT_DIR, full);
-    if (stat(inside, &st) == 0 && S_ISDIR(st.st_mode))
-        return true;
-    const char *name;
-    for (int up = 0; up < 2; up++) {
-        if (!cut_name(out, &name))
-            return false;
-        if (strcmp(name, PP_CKPT_DIR) == 0)
-            return true;
-    }
-    return false;
-}
 
 static bool same_folder(const char *a, const char *b)
 {
@@ -98,26 +34,6 @@ static int put(void *ctx, size_t first, const float *values, size_t n)
 {
     const struct target *to = ctx;
     return pp_exec_tensor_put(to->x, &to->t, first, values, n);
-}
-
-struct differences {
-    char text[1024];
-    bool length;  /* the run is of another length */
-    int replicas; /* of the checkpoint, where the run has another number; else 0 */
-};
-
-static void note_difference(void *ctx, const char *key, const char *there, const char *here)
-{
-    struct differences *d = ctx;
-    if (strcmp(key, "train.epochs") == 0 || strcmp(key, "train.max_steps") == 0) {
-        d->length = true;
-        return;
-    }
-    if (strcmp(key, "pipeline.replicas") == 0) {
-        d->replicas = atoi(there);
-        return;
-    }
-    weights_difference(d->text, sizeof(d->text), key, there, here);
 }
 
 static int saved_tensor(const struct pp_ckpt *ck, enum pp_exec_kind kind, const struct pp_param *p,
@@ -140,47 +56,22 @@ static int check_tensors(const struct trainer *tr, const struct pp_ckpt *ck)
     return 0;
 }
 
-static int check(const struct trainer *tr, const struct pp_ckpt *ck)
+static int check(struct trainer *tr, const struct pp_ckpt *ck)
 {
-    const struct pp_config *cfg = tr->run->cfg;
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     if (!s) {
         return pp_fail(PP_EFORMAT,
                        "%s holds tensors, but not the state of a run: to begin with these weights, "
-                       "use --set train.init=PATH",
-                       ck->path);
+                       "use --set train.init=%s in place of --resume",
+                       ck->path, ck->path);
     }
-    struct differences d = {.text = ""};
-    pp_config_compare(cfg, ck->config, note_difference, &d);
-    if (d.text[0]) {
-        return pp_fail(PP_ECONFIG,
-                       "cannot continue from %s, which was made with other settings: %s. To begin "
-                       "a new run with its weights, use --set train.init=PATH",
-                       ck->path, d.text);
-    }
-    bool falls_to_0 =
-        cfg->train.lr_schedule == PP_LR_LINEAR || cfg->train.lr_schedule == PP_LR_COSINE;
-    if (d.length && falls_to_0 && cfg->train.lr_steps == 0) {
-        pp_log_warn(
-            "the learning-rate schedule now stretches to %lld steps, so this is not the run "
-            "that %lld steps from the start would have given; to avoid this: "
-            "train.lr_schedule = constant, or set train.lr_steps",
-            (long long)loop_total_steps(tr->run), (long long)loop_total_steps(tr->run));
-    }
-    if (d.replicas > 0) {
-        pp_log_warn("%s is of %d replicas, this run has %d, which add up a batch in another order: "
-                    "from here on the bits are those of %d%s",
-                    ck->path, d.replicas, cfg->pipeline.replicas, cfg->pipeline.replicas,
-                    pp_model_mixes_samples(tr->run->model)
-                        ? "; and other samples share a micro-batch, which batch norm or attention "
-                          "takes together: what is computed changes too, not only its last bits"
-                        : "");
-    }
+    PP_TRY(resume_check_config(tr, ck));
     if (strcmp(s->fingerprint, tr->be->description) != 0) {
         pp_log_warn("%s was made with '%s', this is '%s': the last bits may differ", ck->path,
                     s->fingerprint, tr->be->description);
     }
-    PP_TRY(resume_check_state(tr, s, ck->path));
+    PP_TRY(resume_check_state(tr, ck));
+    tr->offset = resume_offset(tr, ck);
     return check_tensors(tr, ck);
 }
 
@@ -189,8 +80,9 @@ static int check(const struct trainer *tr, const struct pp_ckpt *ck)
 static int open_named(const struct pp_config *cfg, const char *path, struct pp_ckpt **out)
 {
     bool fall_back = cfg->checkpoint.on_corrupt == PP_CORRUPT_PREVIOUS;
-    return has_checkpoints(path) ? pp_ckpt_open_latest(path, PP_CKPT_VERIFY, fall_back, out)
-                                 : pp_ckpt_open(path, PP_CKPT_VERIFY, out);
+    return pp_run_dir_has_checkpoints(path)
+               ? pp_ckpt_open_latest(path, PP_CKPT_VERIFY, fall_back, out)
+               : pp_ckpt_open(path, PP_CKPT_VERIFY, out);
 }
 
 /* The run folder, which is ours now, as it was at the step of the checkpoint. */
@@ -211,7 +103,7 @@ static bool is_complete(const struct trainer *tr, const char *dir, int64_t step)
 {
     char summary[PATH_MAX];
     struct stat st;
-    return step >= loop_total_steps(tr->run) &&
+    return step >= loop_total_steps(tr) &&
            snprintf(summary, sizeof(summary), "%s/summary.json", dir) < (int)sizeof(summary) &&
            stat(summary, &st) == 0;
 }
@@ -233,7 +125,7 @@ static int take(struct trainer *tr, const char *path, struct beginning *b)
     if (b->goes_on && is_complete(tr, b->dir, step)) {
         pp_log_info("step %" PRId64 " of %" PRId64
                     " is done: there is nothing left to train, and %s stays as it is",
-                    step, loop_total_steps(tr->run), b->dir);
+                    step, loop_total_steps(tr), b->dir);
         b->nothing_left = true;
         return 0;
     }
@@ -253,8 +145,8 @@ void resume_newest(const struct trainer *tr, enum pp_ckpt_check check, char out[
     char found[PP_PATH_MAX];
     struct pp_ckpt *ck = NULL;
     if (strcmp(dir, "auto") == 0)
-        dir = newest_run(tr->spec->options->name, found) ? found : "";
-    bool any = has_checkpoints(dir) && pp_ckpt_open_latest(dir, check, true, &ck) == 0;
+        dir = pp_run_dir_newest(tr->spec->options->name, found) ? found : "";
+    bool any = pp_run_dir_has_checkpoints(dir) && pp_ckpt_open_latest(dir, check, true, &ck) == 0;
     snprintf(out, PP_PATH_MAX, "%s", any ? ck->path : "");
     pp_ckpt_close(&ck);
     pp_error_clear();
@@ -271,10 +163,10 @@ static int begin_auto(struct trainer *tr, struct beginning *b)
     }
     bool any = false;
     if (strcmp(cfg->run.dir, "auto") == 0) {
-        any = newest_run(options->name, dir);
+        any = pp_run_dir_newest(options->name, dir);
     } else {
         PP_TRY(pp_path_format(dir, "%s", cfg->run.dir));
-        any = has_checkpoints(dir);
+        any = pp_run_dir_has_checkpoints(dir);
     }
     if (any) {
         PP_TRY(pp_path_format(b->dir, "%s", dir));
@@ -306,7 +198,7 @@ int resume_begin(struct trainer *tr, struct beginning *b)
     const char *word = tr->spec->options->resume;
     memset(b, 0, sizeof(*b));
     if (word && strcmp(word, "auto") != 0) {
-        b->goes_on = run_folder_of(word, b->dir) &&
+        b->goes_on = pp_run_dir_of(word, b->dir) &&
                      (strcmp(cfg->run.dir, "auto") == 0 || same_folder(cfg->run.dir, b->dir));
         return take(tr, word, b);
     }
@@ -364,9 +256,8 @@ int resume_read(struct trainer *tr)
         return 0;
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     /* What rank 0 has checked may be another file on this rank's machine. */
-    PP_TRY(s ? resume_check_state(tr, s, ck->path)
-             : pp_fail(PP_EFORMAT, "%s: has no state", ck->path));
-    resume_take_state(tr, s);
+    PP_TRY(s ? resume_check_state(tr, ck) : pp_fail(PP_EFORMAT, "%s: has no state", ck->path));
+    resume_take_state(tr, ck);
     tr->saved = tr->begin.goes_on ? s->step : -1;
     return 0;
 }

@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "ppcli/dataset.h"
+
 /* More replicas than these share one number: their sum, and the last bits of the loss that the
  * epoch's line shows after a resume. */
 #define REPLICAS_MAX 40
@@ -30,7 +32,7 @@ static double loss_so_far(const struct pp_ckpt_state *s, int replica, int replic
     return n == replicas ? mine : replica == 0 ? sum : 0;
 }
 
-static const char *crc_name(int split, int what, char out[32])
+const char *resume_crc_name(int split, int what, char out[32])
 {
     snprintf(out, 32, "data.%s.%s", split == PP_SPLIT_TRAIN ? "train" : "test",
              what == 0 ? "images" : "labels");
@@ -51,6 +53,7 @@ void resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     snprintf(s->fingerprint, sizeof(s->fingerprint), "%s", tr->be->description);
     snprintf(s->ppcli, sizeof(s->ppcli), "%s", PP_VERSION);
     s->vocabulary = tr->vocabulary;
+    s->changes = tr->changes;
     double loss[REPLICAS_MAX] = {0};
     int n = l->replicas <= REPLICAS_MAX ? l->replicas : 1;
     for (int r = 0; r < l->ranks; r++)
@@ -64,6 +67,9 @@ void resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     pp_ckpt_set(s, "epoch.busy", (double)tr->epoch.busy_ns / l->ranks);
     pp_ckpt_set(s, "train.ns", (double)tr->train_ns);
     pp_ckpt_set(s, "updates", (double)tr->updates);
+    pp_ckpt_set(s, RESUME_SAMPLES, l->train_n);
+    if (tr->offset != 0)
+        pp_ckpt_set(s, "step.offset", (double)tr->offset);
     pp_ckpt_set(s, "nonfinite.rewinds", (double)tr->nonfinite.rewinds);
     pp_ckpt_set(s, "nonfinite.in_a_row", (double)tr->nonfinite.in_a_row);
     pp_ckpt_set(s, "last.tested", tr->last.tested);
@@ -73,7 +79,7 @@ void resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     pp_ckpt_set(s, "last.train_accuracy", tr->last.train_accuracy);
     for (int split = 0; split < 2; split++)
         for (int what = 0; what < 2; what++)
-            pp_ckpt_set(s, crc_name(split, what, name), tr->data_crc[split][what]);
+            pp_ckpt_set(s, resume_crc_name(split, what, name), tr->data_crc[split][what]);
 }
 
 int64_t resume_updates(const struct pp_ckpt_state *s)
@@ -81,12 +87,48 @@ int64_t resume_updates(const struct pp_ckpt_state *s)
     return (int64_t)pp_ckpt_get(s, "updates", (double)s->step);
 }
 
-void resume_take_state(struct trainer *tr, const struct pp_ckpt_state *s)
+/* ---- the place in an epoch */
+
+/* Where the checkpoint is, in steps of this run's batch size; of another one before, by samples. */
+struct place {
+    int64_t steps, step; /* of an epoch; done in it, -1: between two of them */
+    int64_t samples;     /* done in it */
+    int64_t steps_then;  /* of an epoch of the checkpoint's run */
+};
+
+static struct place find_place(const struct trainer *tr, const struct pp_ckpt *ck)
 {
+    const struct pp_config *cfg = tr->run->cfg;
+    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
+    const struct pp_ckpt_state *s = pp_ckpt_state(ck);
+    int64_t n = tr->run->layout->train_n, batch = cfg->train.batch_size;
+    int64_t then = resume_past(cfg, ck).batch;
+    struct place p = {.steps = (n + batch - 1) / batch, .step = s->epoch_steps};
+    /* of windows an epoch has a number of steps, whatever the batch */
+    bool counts_steps = info && info->windows && !info->pairs && cfg->data.train_samples == 0;
+    p.steps_then = counts_steps ? p.steps : (n + then - 1) / then;
+    if (then == batch || counts_steps)
+        return p;
+    p.samples = s->epoch_steps < p.steps_then ? s->epoch_steps * then : n;
+    p.step = p.samples == n ? p.steps : p.samples % batch == 0 ? p.samples / batch : -1;
+    return p;
+}
+
+int64_t resume_offset(const struct trainer *tr, const struct pp_ckpt *ck)
+{
+    const struct pp_ckpt_state *s = pp_ckpt_state(ck);
+    struct place p = find_place(tr, ck);
+    return s->step - ((s->epoch - 1) * p.steps + p.step);
+}
+
+void resume_take_state(struct trainer *tr, const struct pp_ckpt *ck)
+{
+    const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     const struct pp_layout *l = tr->run->layout;
     tr->t = s->step;
     tr->epoch_no = (int)s->epoch;
-    tr->epoch_step = (int)s->epoch_steps;
+    tr->epoch_step = (int)find_place(tr, ck).step;
+    tr->offset = resume_offset(tr, ck);
     tr->samples = tr->before_samples = s->samples;
     tr->before_steps = s->step;
     tr->updates = resume_updates(s);
@@ -126,18 +168,48 @@ static int check_count(const struct pp_ckpt_state *s, const char *path, const ch
     return pp_fail(PP_EFORMAT, "%s: %s = %g cannot be", path, name, v);
 }
 
-int resume_check_state(const struct trainer *tr, const struct pp_ckpt_state *s, const char *path)
+/* The data that were trained on, and those tested on where the config wants the same. */
+static int check_data(const struct trainer *tr, const struct pp_ckpt *ck)
 {
-    const struct pp_config *cfg = tr->run->cfg;
-    int64_t batch = cfg->train.batch_size;
-    int64_t steps = (tr->run->layout->train_n + batch - 1) / batch;
-    if (s->epoch < 1 || s->epoch > INT32_MAX || s->epoch_steps < 0 || s->epoch_steps > steps ||
-        s->step != (s->epoch - 1) * steps + s->epoch_steps) {
+    bool other_test = resume_past(tr->run->cfg, ck).other_test;
+    for (int split = 0; split < 2; split++) {
+        for (int what = 0; what < 2; what++) {
+            char name[32];
+            double then = pp_ckpt_get(pp_ckpt_state(ck), resume_crc_name(split, what, name), 0);
+            double now = tr->data_crc[split][what];
+            bool compared = then > 0 && now > 0 && !(split == PP_SPLIT_TEST && other_test);
+            if (compared && (then < now || then > now)) {
+                return pp_fail(PP_EFORMAT,
+                               "%s was trained on other data: the %s of data set '%s' have changed",
+                               ck->path, name + 5, tr->run->cfg->data.dataset);
+            }
+        }
+    }
+    return 0;
+}
+
+int resume_check_state(const struct trainer *tr, const struct pp_ckpt *ck)
+{
+    const struct pp_ckpt_state *s = pp_ckpt_state(ck);
+    const char *path = ck->path;
+    struct place p = find_place(tr, ck);
+    double offset = pp_ckpt_get(s, "step.offset", 0);
+    if (s->epoch < 1 || s->epoch > INT32_MAX || s->epoch_steps < 0 ||
+        s->epoch_steps > p.steps_then || !(offset > -0x1p53 && offset < 0x1p53) ||
+        s->step != (s->epoch - 1) * p.steps_then + s->epoch_steps + (int64_t)offset) {
         return pp_fail(PP_EFORMAT,
                        "%s: step %lld is said to be step %lld of epoch %lld, which has %lld steps "
                        "here",
                        path, (long long)s->step, (long long)s->epoch_steps, (long long)s->epoch,
-                       (long long)steps);
+                       (long long)p.steps_then);
+    }
+    if (p.step < 0) {
+        return pp_fail(
+            PP_ECONFIG,
+            "%s is %lld samples into epoch %lld, where no batch of train.batch_size = "
+            "%d begins; use a size that divides %lld, or resume from the end of an epoch",
+            path, (long long)p.samples, (long long)s->epoch, tr->run->cfg->train.batch_size,
+            (long long)p.samples);
     }
     static const char *const counts[] = {"epoch.correct",     "epoch.rows",        "epoch.targets",
                                          "epoch.ns",          "epoch.busy",        "train.ns",
@@ -149,16 +221,5 @@ int resume_check_state(const struct trainer *tr, const struct pp_ckpt_state *s, 
         return pp_fail(PP_EFORMAT, "%s: %g updates in %lld steps cannot be", path,
                        pp_ckpt_get(s, "updates", 0), (long long)s->step);
     }
-    for (int split = 0; split < 2; split++) {
-        for (int what = 0; what < 2; what++) {
-            char name[32];
-            double then = pp_ckpt_get(s, crc_name(split, what, name), 0);
-            if (then != 0 && tr->data_crc[split][what] != 0 && then != tr->data_crc[split][what]) {
-                return pp_fail(PP_EFORMAT,
-                               "%s was trained on other data: the %s of data set '%s' have changed",
-                               path, name + 5, cfg->data.dataset);
-            }
-        }
-    }
-    return 0;
+    return check_data(tr, ck);
 }

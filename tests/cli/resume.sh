@@ -44,9 +44,9 @@ run train net.ini --dir sums -q --resume
 code_is 0
 same "$(sed -n 's/.*"weights_sha256": "\([0-9a-f]*\).*/\1/p' sums/summary.json)" \
     "$(sed -n 's/.*"weights_sha256": "\([0-9a-f]*\).*/\1/p' a/summary.json)"
-run train net.ini --dir inexact -q --set train.coalesce=1 --set train.exact=off --set train.max_steps=13
+run train net.ini --dir inexact -q --set train.coalesce=1 --set train.exact=off --set run.gemm=cblas --set train.max_steps=13
 code_is 0
-run train net.ini --dir inexact -q --resume --set train.coalesce=2 --set train.exact=off
+run train net.ini --dir inexact -q --resume --set train.coalesce=2 --set train.exact=off --set run.gemm=cblas
 code_is 78
 err_has 'train.coalesce was 1, is 2'
 
