@@ -85,9 +85,10 @@ struct pp_transport_ops {
     bool joins_threads, joins_processes; /* which kinds of ranks it connects */
     bool needs_device;                   /* it moves memory of devices only */
     bool is_world;                       /* it connects processes by itself */
-    const char *missing;          /* NULL, or what this build lacks: "this build has no NCCL" */
-    const char *library;          /* "NCCL"; NULL: none */
-    const char *(*version)(void); /* of the library it was built with: "2.28.9". Starts nothing. */
+    const char *missing; /* NULL, or what this build lacks: "this build has no NCCL" */
+    const char *library; /* "NCCL"; NULL: none */
+    /* Of the library it was built with, or of the one that is loaded: "2.28.9". Starts nothing. */
+    const char *(*version)(void);
     /* Load the library: 0 and its version in *why, or PP_ERESOURCE and what is missing. Records no
      * failure. Any thread. NULL: it is there when it is built in. */
     int (*probe)(char *why, size_t bytes);
@@ -229,7 +230,10 @@ int pp_mpi_given_rank(void);
  * more, each with channels of its own; MPI ends with the last of them, for good. Errors:
  * PP_ERESOURCE with a sentence when this build or this start has no MPI. */
 int pp_transport_open_world(struct pp_transport **out);
-const char *pp_world_version(void); /* "Open MPI 4.1.4", "" when not built; never initialises MPI */
+/* The library of the world, loaded and not initialised. Any thread. Errors: as above. */
+int pp_world_load(void);
+/* "Open MPI 4.1.4": the loaded one, else the one this was built with; "" when not built. */
+const char *pp_world_version(void);
 
 void pp_transport_destroy(struct pp_transport **tp);
 

@@ -71,13 +71,10 @@ static void versions(const struct found *f, struct pp_json *j)
     const struct pp_transport_ops *t;
     f->ops->versions(row, j);
     for (int i = 0; f->ops->devices && (t = pp_transport_at(i)) != NULL; i++) {
-        char text[256] = "";
+        char text[256];
         if (!t->needs_device)
             continue;
-        if (t->missing)
-            snprintf(text, sizeof(text), "%s", t->missing);
-        else
-            (void)t->probe(text, sizeof(text));
+        (void)env_probe_transport(t, text, sizeof(text));
         row(j, t->library, text);
     }
 }
@@ -121,6 +118,7 @@ static void print_text(const struct pp_machine *m, struct found *f)
         bool runs = ops->probe(why, sizeof(why)) == 0;
         printf("  %-14s %s%s\n", ops->name, runs ? "" : "no: ", why);
     }
+    env_transports(NULL);
     for (int i = 0; i < pp_backend_count(); i++) {
         if (pp_backend_at(i)->versions) {
             find(pp_backend_at(i), f);
@@ -203,6 +201,7 @@ static void print_json(const struct pp_machine *m, struct found *f)
         pp_json_end(&j);
     }
     pp_json_end(&j);
+    env_transports(&j);
     pp_json_end(&j);
 }
 

@@ -150,6 +150,13 @@ const struct build_fact *build_facts(void);
  * be one of them, and answer. Errors: those of pp_preflight() and of loading the config. */
 int env_hosts(const char *hosts, const char *word, bool json);
 
+struct pp_json;
+struct pp_transport_ops;
+/* Whether a transport can be used here; *why: the library that was found, or what is missing. */
+bool env_probe_transport(const struct pp_transport_ops *t, char *why, size_t bytes);
+/* Every transport, into j or (NULL) as text. */
+void env_transports(struct pp_json *j);
+
 /* The completion scripts of three shells. Errors: those of pp_cli_describe(). */
 int completion_bash(FILE *f);
 int completion_zsh(FILE *f);

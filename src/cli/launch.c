@@ -305,10 +305,7 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
                 struct launch_end *out)
 {
     *out = (struct launch_end){0};
-    if (!pp_world_version()[0]) {
-        return pp_fail(PP_ERESOURCE, "this ppcli was built without MPI; leave out --launch mpirun "
-                                     "to run the ranks as threads");
-    }
+    PP_TRY(pp_world_load());
     static struct mpirun_words w; /* too large for a small stack */
     w = (struct mpirun_words){0};
     int rc = collect(cfg, word, ranks, &w);

@@ -130,14 +130,21 @@ const char *pp_world_version(void)
     return t && !t->missing ? t->version() : "";
 }
 
-int pp_transport_open_world(struct pp_transport **out)
+int pp_world_load(void)
 {
+    char why[512];
     const struct pp_transport_ops *t = world();
     if (!t || t->missing) {
         return pp_fail(PP_ERESOURCE, "%s; run the ranks as threads (run.transport = threads)",
                        t ? t->missing : "no transport connects processes");
     }
-    return t->open(NULL, 0, out);
+    return t->probe && t->probe(why, sizeof(why)) < 0 ? pp_fail(PP_ERESOURCE, "%s", why) : 0;
+}
+
+int pp_transport_open_world(struct pp_transport **out)
+{
+    PP_TRY(pp_world_load());
+    return world()->open(NULL, 0, out);
 }
 
 int pp_transport_connect(const struct pp_transport_ops *t, const struct pp_backend_ops *backend,

@@ -329,6 +329,7 @@ const struct pp_transport_ops transport_mpi = {
     .is_world = true,
     .library = "MPI",
     .version = pp_mpi_version,
+    .probe = pp_mpi_probe,
     .fits = fits,
     .open = pp_mpi_open,
     .end_bytes = sizeof(struct mpi_end),

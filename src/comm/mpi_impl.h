@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the two halves of the MPI transport share: mpi.c (messages) and mpi_start.c (start and end).
- * No other file sees mpi.h. */
+ * Only they and mpi_library.c see mpi.h. */
 #ifndef PPCLI_COMM_MPI_IMPL_H
 #define PPCLI_COMM_MPI_IMPL_H
 
-#include <mpi.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "impl.h"
+#include "mpi_library.h"
 
 struct header {
     uint64_t bytes;
@@ -62,7 +62,6 @@ int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line);
     } while (0)
 
 int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
-const char *pp_mpi_version(void);
 
 /* Begin, where ranks have several hosts, to move large messages while this rank computes. */
 int pp_mpi_start_mover(struct mpi *m);

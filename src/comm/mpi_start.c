@@ -29,23 +29,6 @@ int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line)
     return pp_error_set(code, file, line, "%.*s: %s", (int)strcspn(call, "("), call, text);
 }
 
-const char *pp_mpi_version(void)
-{
-    /* "Open MPI v4.1.4, package: ..."; "MPICH Version:\t4.0.2\nMPICH Release date: ..." */
-    static _Thread_local char name[64];
-    char text[MPI_MAX_LIBRARY_VERSION_STRING] = "", number[32];
-    int n = 0;
-    if (MPI_Get_library_version(text, &n) != MPI_SUCCESS)
-        return "";
-    if (sscanf(text, "Open MPI v%31[^, \n]", number) == 1)
-        snprintf(name, sizeof(name), "Open MPI %s", number);
-    else if (sscanf(text, "MPICH Version: %31s", number) == 1)
-        snprintf(name, sizeof(name), "MPICH %s", number);
-    else
-        snprintf(name, sizeof(name), "%.*s", (int)strcspn(text, ",\n\t"), text);
-    return name;
-}
-
 /* A killed launcher leaves computing ranks behind as orphans, unless they ask to go with it. */
 static int die_with_launcher(void)
 {
@@ -78,6 +61,21 @@ static int count_cores(struct mpi *m, bool *crowded, int *ranks_here)
     return 0;
 }
 
+/* Started by the launcher of another MPI, each process is alone in a world of its own. */
+static int check_size(int size)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *text = getenv(names[i]);
+        if (text && atoi(text) != size)
+            return pp_fail(PP_ERESOURCE,
+                           "the launcher has started %s ranks, and %s finds %d: start them with "
+                           "the mpirun of this MPI",
+                           text, pp_mpi_version(), size);
+    }
+    return 0;
+}
+
 static int set_up(struct mpi *m, int *rank, int *size, bool *crowded)
 {
     int level = MPI_THREAD_SINGLE, here = 1;
@@ -89,6 +87,7 @@ static int set_up(struct mpi *m, int *rank, int *size, bool *crowded)
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &m->control));
     MPI_TRY(MPI_Comm_rank(m->control, rank));
     MPI_TRY(MPI_Comm_size(m->control, size));
+    PP_TRY(check_size(*size));
     m->requests = pp_alloc(2 * (size_t)*size, sizeof(*m->requests));
     PP_TRY(m->requests ? count_cores(m, crowded, &here) : PP_ERESOURCE);
     return here < *size && level >= MPI_THREAD_SERIALIZED ? pp_mpi_start_mover(m) : 0;
@@ -132,7 +131,7 @@ static void end_mpi(struct mpi *m)
     if (m->control != MPI_COMM_NULL)
         MPI_Comm_free(&m->control);
     if (--open_count == 0)
-        MPI_Finalize();
+        pp_mpi_finalize();
     pp_free(m->requests);
 }
 
@@ -167,7 +166,7 @@ static int start(void)
     PP_TRY(die_with_launcher());
     let_kernel_move();
     int level = MPI_THREAD_SINGLE;
-    int rc = MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level);
+    int rc = pp_mpi_init(MPI_THREAD_SERIALIZED, &level);
     return rc == MPI_SUCCESS ? 0 : pp_mpi_failed(rc, "MPI_Init_thread", __FILE__, __LINE__);
 }
 
@@ -178,6 +177,7 @@ int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_trans
                                      "'mpirun -np N ppcli ...', or run the ranks as threads "
                                      "(run.transport = threads)");
     }
+    PP_TRY(pp_mpi_load());
     int started = 0;
     MPI_TRY(MPI_Initialized(&started));
     if (started && open_count == 0)

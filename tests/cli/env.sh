@@ -17,6 +17,9 @@ done
 for backend in $("$PPCLI" keys run.backend --json | tr ',' '\n' | sed -n 's/^ *"\([a-z]*\)"$/\1/p'); do
     [ "$backend" = auto ] || grep -q "^  $backend  *[^ ]" "$folder/out" || complain "no backend $backend"
 done
+for transport in $("$PPCLI" keys run.transport --json | tr ',' '\n' | sed -n 's/^ *"\([a-z]*\)"$/\1/p'); do
+    [ "$transport" = auto ] || grep -q "^  $transport  *[^ ]" "$folder/out" || complain "no transport $transport"
+done
 
 begin "it tells the cores that it may use, and all there are"
 core=$(taskset -pc $$ 2>/dev/null | sed 's/.*: *\([0-9]*\).*/\1/')
@@ -46,6 +49,7 @@ if command -v python3 >/dev/null 2>&1; then
     same "$(json 'e["machine"]["cores_there"]')" "$(getconf _NPROCESSORS_ONLN)"
     same "$(json 'e["machine"]["memory_bytes"] // 1024')" "$(sed -n 's/MemTotal: *\([0-9]*\) kB/\1/p' /proc/meminfo)"
     same "$(json '[b["runs"] for b in e["backends"] if b["name"] == "cpu"]')" '[True]'
+    same "$(json '[t["runs"] for t in e["transports"] if t["name"] == "threads"]')" '[True]'
     same "$(json 'e["build"]["zlib"]')" "$("$PPCLI" version | sed -n 's/^zlib: //p')"
     same "$(json 'all(len(b["devices"]) > 0 for b in e["backends"] if "devices" in b and b["runs"])')" True
 else

@@ -46,8 +46,7 @@ WRAP(FAULT_COMMIT, pp_ckpt_commit,
 WRAP(FAULT_FINISH, pp_exec_weights_sha256, (struct pp_exec * x, char out[65]), (x, out))
 
 #ifdef FAULT_MPI
-WRAP(FAULT_INIT, MPI_Init_thread, (int *argc, char ***argv, int required, int *provided),
-     (argc, argv, required, provided))
+WRAP(FAULT_INIT, pp_mpi_init, (int wanted_level, int *out_level), (wanted_level, out_level))
 
-WRAP(FAULT_FINALIZE, MPI_Finalize, (void), ())
+WRAP(FAULT_FINALIZE, pp_mpi_finalize, (void), ())
 #endif

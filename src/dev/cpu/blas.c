@@ -14,6 +14,7 @@
 
 #include "ppcli/backend.h"
 #include "blas_file.h"
+#include "gemm.h"
 
 enum {
     SERIAL,
@@ -21,9 +22,7 @@ enum {
     OPENMP
 }; /* of openblas_get_parallel() */
 
-#define NO_ROOM                                                                                    \
-    "the CBLAS needs %zu MiB of address space, and ulimit -v leaves less; raise it, or use "       \
-    "run.gemm = fma"
+#define NO_ROOM "the CBLAS needs %zu MiB of address space, and ulimit -v leaves less; raise it"
 
 __typeof__(cblas_sgemm) *blas_sgemm;
 
@@ -78,6 +77,11 @@ static bool lacks_room(size_t bytes)
 
 static void load(void)
 {
+    if (BLAS_FILE[0] == '\0') {
+        snprintf(problem, sizeof(problem),
+                 "this ppcli was built without CBLAS (-Dblas=none): build it with -Dblas=auto");
+        return;
+    }
     /* where it can be loaded but not started, OpenBLAS ends the program */
     const size_t bytes = (size_t)(LIBRARY_MIB + BUFFER_MIB) * MIB;
     if (lacks_room(bytes)) {
@@ -87,8 +91,7 @@ static void load(void)
     library = dlopen(BLAS_FILE, RTLD_NOW | RTLD_LOCAL);
     if (!library || !look_up("cblas_sgemm", &blas_sgemm)) {
         snprintf(problem, sizeof(problem),
-                 "the CBLAS cannot be loaded: %s; install it, name its folder in LD_LIBRARY_PATH, "
-                 "or use run.gemm = fma",
+                 "the CBLAS cannot be loaded: %s; install it, name its folder in LD_LIBRARY_PATH",
                  library ? BLAS_FILE " has no cblas_sgemm" : dlerror());
         return;
     }
@@ -101,9 +104,17 @@ static void load(void)
     look_up("blas_memory_free", &openblas.memory_free);
 }
 
+/* What a run does without the library. */
+static const char *find_way_out(int threads)
+{
+    if (!cpu_gemm_fma(0))
+        return "run.backend = reference";
+    return threads > 1 ? "run.gemm = auto with run.threads = 1" : "run.gemm = fma";
+}
+
 /* OpenBLAS tries for ever to get a work buffer. So where address space is limited (ulimit -v), it
  * gets those of n threads here, after a look at whether there is room; it keeps them. */
-static int take_buffers(int n)
+static int take_buffers(int n, int threads)
 {
     struct rlimit limit;
     void *buffers[BUFFERS_MAX];
@@ -112,7 +123,7 @@ static int take_buffers(int n)
         return 0;
     size_t bytes = (size_t)(n - kept) * BUFFER_MIB * MIB;
     if (n > BUFFERS_MAX || lacks_room(bytes))
-        return pp_fail(PP_ERESOURCE, NO_ROOM, bytes / MIB);
+        return pp_fail(PP_ERESOURCE, NO_ROOM ", or use %s", bytes / MIB, find_way_out(threads));
     for (int i = 0; i < n; i++)
         buffers[i] = openblas.memory_alloc(0);
     for (int i = 0; i < n; i++)
@@ -125,9 +136,9 @@ int blas_enter(int threads)
 {
     pthread_once(&once, load);
     if (problem[0])
-        return pp_fail(PP_ERESOURCE, "%s", problem);
+        return pp_fail(PP_ERESOURCE, "%s, or use %s", problem, find_way_out(threads));
     pthread_mutex_lock(&lock);
-    int rc = take_buffers(inside + threads);
+    int rc = take_buffers(inside + threads, threads);
     inside += rc == 0 ? threads : 0;
     pthread_mutex_unlock(&lock);
     return rc;
