@@ -170,6 +170,11 @@ bool pp_ckpt_claims(const char *path);
 
 const struct pp_ckpt_state *pp_ckpt_state(const struct pp_ckpt *ck); /* NULL: plain safetensors */
 
+/* "; its own config is runs/a/config.resolved.ini", for a message about a model that it does not
+ * fit; "" where it has none. Returns out. */
+#define PP_CKPT_OWN_CONFIG (PP_PATH_MAX + 64)
+const char *pp_ckpt_own_config(const struct pp_ckpt *ck, char out[PP_CKPT_OWN_CONFIG]);
+
 /* Tensor i of the index; *out_file (NULL: not wanted): the name of its file. */
 const struct pp_st_tensor *pp_ckpt_tensor(const struct pp_ckpt *ck, int i, const char **out_file);
 /* The name of a tensor as the file of a bare GPT2Model or LlamaModel has it, without its leading

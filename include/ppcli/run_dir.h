@@ -38,6 +38,9 @@ bool pp_run_dir_has_checkpoints(const char *path);
 /* The newest automatic run folder of this config's name that has a checkpoint. */
 bool pp_run_dir_newest(const char *name, char out[PP_PATH_MAX]);
 
+/* The config in a run folder, or in one of its checkpoints; false where there is none. */
+bool pp_run_dir_config(const char *path, char out[PP_PATH_MAX]);
+
 /* The run folder that a path into it belongs to: itself, its checkpoints, one of them. */
 bool pp_run_dir_of(const char *path, char out[PP_PATH_MAX]);
 

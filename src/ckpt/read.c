@@ -68,8 +68,8 @@ const char *pp_st_shape(int n, const int64_t *dims, char out[PP_ST_SHAPE_BYTES])
     return out;
 }
 
-static int check_tensor(const struct pp_st_file *f, const struct pp_st_tensor *t, int n_dims,
-                        const int64_t *dims)
+static int check_tensor(const struct pp_ckpt *ck, const struct pp_st_file *f,
+                        const struct pp_st_tensor *t, int n_dims, const int64_t *dims)
 {
     bool count = t->dtype == PP_ST_I64 && n_dims == 0;
     if ((t->dtype == PP_ST_I64 && !count) || t->dtype >= PP_ST_U8) {
@@ -77,10 +77,10 @@ static int check_tensor(const struct pp_st_file *f, const struct pp_st_tensor *t
                        pp_st_dtype_name(t->dtype));
     }
     if (t->n_dims != n_dims || memcmp(t->dims, dims, (size_t)n_dims * sizeof(*dims)) != 0) {
-        char found[PP_ST_SHAPE_BYTES], wanted[PP_ST_SHAPE_BYTES];
-        return pp_fail(PP_EFORMAT, "%s: tensor %s has shape %s, this model's has %s", f->path,
+        char found[PP_ST_SHAPE_BYTES], wanted[PP_ST_SHAPE_BYTES], own[PP_CKPT_OWN_CONFIG];
+        return pp_fail(PP_EFORMAT, "%s: tensor %s has shape %s, this model's has %s%s", f->path,
                        t->name, pp_st_shape(t->n_dims, t->dims, found),
-                       pp_st_shape(n_dims, dims, wanted));
+                       pp_st_shape(n_dims, dims, wanted), pp_ckpt_own_config(ck, own));
     }
     return 0;
 }
@@ -111,10 +111,13 @@ int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const i
     const struct pp_st_tensor *t = ckpt_find(ck, name, &part);
     t = t || !shorter ? t : ckpt_find(ck, shorter, &part);
     pp_assert(n_dims >= 0 && n_dims <= PP_ST_DIMS_MAX);
-    if (!t)
-        return pp_fail(PP_EFORMAT, "%s: has no tensor %s", ck->path, name);
+    char own[PP_CKPT_OWN_CONFIG];
+    if (!t) {
+        return pp_fail(PP_EFORMAT, "%s: has no tensor %s%s", ck->path, name,
+                       pp_ckpt_own_config(ck, own));
+    }
     const struct pp_st_file *f = ck->parts[part];
-    PP_TRY(check_tensor(f, t, n_dims, dims));
+    PP_TRY(check_tensor(ck, f, t, n_dims, dims));
     if (!put)
         return 0;
     PP_TAKE(float, floats, PIECE);

@@ -168,12 +168,17 @@ int pp_run_dir_continue(const struct pp_config *cfg, const char *dir)
     return write_config(cfg, dir);
 }
 
+static bool has_file(const char *dir, const char *name, char out[PP_PATH_MAX])
+{
+    struct stat st;
+    return snprintf(out, PP_PATH_MAX, "%s/%s", dir, name) < PP_PATH_MAX && stat(out, &st) == 0 &&
+           S_ISREG(st.st_mode);
+}
+
 bool pp_run_dir_is_one(const char *dir)
 {
     char path[PP_PATH_MAX];
-    struct stat st;
-    return snprintf(path, sizeof(path), "%s/" PP_RUN_DIR_CONFIG, dir) < (int)sizeof(path) &&
-           stat(path, &st) == 0 && S_ISREG(st.st_mode);
+    return has_file(dir, PP_RUN_DIR_CONFIG, path);
 }
 
 /* ---- finding one */
@@ -205,6 +210,29 @@ bool pp_run_dir_newest(const char *name, char out[PP_PATH_MAX])
             memcpy(out, path, sizeof(path));
     }
     return out[0] != '\0';
+}
+
+bool pp_run_dir_config(const char *path, char out[PP_PATH_MAX])
+{
+    char dir[PP_PATH_MAX];
+    if (has_file(path, PP_RUN_DIR_CONFIG, out))
+        return true;
+    if (has_file(path, "MANIFEST", out) && has_file(path, "config.ini", out))
+        return true;
+    return pp_run_dir_of(path, dir) && has_file(dir, PP_RUN_DIR_CONFIG, out);
+}
+
+const char *pp_ckpt_own_config(const struct pp_ckpt *ck, char out[PP_CKPT_OWN_CONFIG])
+{
+    char dir[PP_PATH_MAX], path[PP_PATH_MAX];
+    out[0] = '\0';
+    if (ck->plain && has_file(ck->path, "config.json", path))
+        snprintf(out, PP_CKPT_OWN_CONFIG, "; its own config is model.from = %s", ck->path);
+    else if (!ck->plain && pp_run_dir_of(ck->path, dir) && has_file(dir, PP_RUN_DIR_CONFIG, path))
+        snprintf(out, PP_CKPT_OWN_CONFIG, "; its own config is %s", path);
+    else if (!ck->plain)
+        snprintf(out, PP_CKPT_OWN_CONFIG, "; its own config is %s/config.ini", ck->path);
+    return out;
 }
 
 /* Cut the last name off; false when there is none. */

@@ -54,9 +54,10 @@ int cmd_eval(int argc, char **argv)
     };
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_eval, options, &settings, words, 1));
+    weights = !weights && pp_cli_is_run(words[0]) ? words[0] : weights;
     if (!words[0] || !weights || !weights[0]) {
-        return pp_fail(PP_EUSAGE, "name a config and a checkpoint. For example: ppcli eval "
-                                  "mnist.ini --checkpoint runs/a");
+        return pp_fail(PP_EUSAGE, "name a run, or a config and a checkpoint. For example: "
+                                  "ppcli eval runs/a, or ppcli eval mnist.ini --checkpoint runs/a");
     }
     size_t n = e.predictions ? strlen(e.predictions) : 0;
     if (e.predictions && (n < 5 || strcmp(e.predictions + n - 4, ".csv") != 0)) {

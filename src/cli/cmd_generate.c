@@ -155,10 +155,11 @@ int cmd_generate(int argc, char **argv)
     };
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_generate, options, &settings, words, 1));
+    w.weights = !w.weights && pp_cli_is_run(words[0]) ? words[0] : w.weights;
     if (!words[0] || !w.weights || !w.weights[0] || !w.prompt == !w.prompt_file) {
         return pp_fail(PP_EUSAGE,
-                       "a config, a checkpoint and one prompt are needed. For example: "
-                       "ppcli generate gpt-char.ini --checkpoint runs/a --prompt \"ROMEO:\"");
+                       "name a run (or a config and --checkpoint) and one prompt. For example: "
+                       "ppcli generate runs/a --prompt \"ROMEO:\"");
     }
     if (w.tokens < 1 || w.top_k < 0)
         return pp_fail(PP_EUSAGE, "--tokens wants at least 1, --top-k at least 0 (all tokens)");

@@ -112,12 +112,16 @@ typedef void pp_cli_visit(const struct pp_cli_option *option, void *context);
 int pp_cli_describe(const struct pp_command *command, pp_cli_visit *visit, void *context);
 
 /*
- * Find the config a command was given: the path itself when it exists ("-" is standard input),
+ * Find the config a command was given: the path itself when it exists ("-" is standard input), of a
+ * run folder or a checkpoint in it its config,
  * else a bare name among the installed configs, which is then said on stderr. Run from its build
  * folder, ppcli looks in the source tree's configs as well. Errors: PP_ENOINPUT with what was
  * looked at and the nearest name.
  */
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX]);
+
+/* Is it a run folder, or one of its checkpoints, whose config pp_cli_find_config() takes? NULL: no. */
+bool pp_cli_is_run(const char *word);
 
 /* The same of a machine file; of an installed one ".ini" may be left out. */
 int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX]);

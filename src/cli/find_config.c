@@ -7,9 +7,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ppcli/log.h"
+#include "ppcli/run_dir.h"
 #include "ppcli/text.h"
 #include "build_info.h"
 #include "start.h"
@@ -126,9 +128,25 @@ static int find(const char *word, const char *what, const char *below, char out[
                    s.folder, all, pp_did_you_mean(name, s.names).s);
 }
 
+bool pp_cli_is_run(const char *word)
+{
+    char path[PP_PATH_MAX];
+    struct stat st;
+    return word && stat(word, &st) == 0 && S_ISDIR(st.st_mode) && pp_run_dir_config(word, path);
+}
+
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
 {
     static const char *const data[] = {".csv", ".tsv", ".npy", ".npz", ".gz"};
+    struct stat st;
+    if (stat(word, &st) == 0 && S_ISDIR(st.st_mode)) {
+        return pp_run_dir_config(word, out)
+                   ? 0
+                   : pp_fail(PP_ENOINPUT,
+                             "%s: a folder, and not of a run: it has no " PP_RUN_DIR_CONFIG
+                             "; name a config, or a run folder",
+                             word);
+    }
     for (size_t i = 0, n = strlen(word), m; i < sizeof(data) / sizeof(*data); i++) {
         m = strlen(data[i]);
         if (n > m && strcmp(word + n - m, data[i]) == 0)
@@ -154,15 +172,32 @@ static void print_problems(const struct pp_config *cfg)
         fprintf(stderr, "%s\n", pp_config_problem_text(cfg, i));
 }
 
+/* The settings of a config from a run folder: its own run.dir comes first, so that `train RUN
+ * --resume` continues there. dir: memory for the name. Returns how many are in out. */
+static int settings_of_run(const char *word, const struct pp_cli_settings *settings,
+                           struct pp_setting out[PP_CLI_SETTINGS_MAX + 1], char dir[PP_PATH_MAX])
+{
+    int n = settings ? settings->n : 0, first = word && pp_cli_is_run(word);
+    if (first) {
+        if (!pp_run_dir_of(word, dir))
+            snprintf(dir, PP_PATH_MAX, "%s", word);
+        out[0] = (struct pp_setting){"run.dir", dir, word};
+    }
+    if (n > 0)
+        memcpy(out + first, settings->items, (size_t)n * sizeof(*out));
+    return n + first;
+}
+
 int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
                        struct pp_config **out)
 {
-    char path[PP_PATH_MAX];
+    struct pp_setting items[PP_CLI_SETTINGS_MAX + 1];
+    char path[PP_PATH_MAX], dir[PP_PATH_MAX];
+    int n = settings_of_run(word, settings, items, dir);
     if (word)
         PP_TRY(pp_cli_find_config(word, path));
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
-    int rc = pp_config_load(word ? path : NULL, settings ? settings->items : NULL,
-                            settings ? settings->n : 0, pp_cli_names(), &cfg);
+    int rc = pp_config_load(word ? path : NULL, items, n, pp_cli_names(), &cfg);
     if (rc < 0)
         return pp_cli_config_verdict(cfg, rc);
     for (int i = 0; launch_speaks() && i < pp_config_note_count(cfg); i++)

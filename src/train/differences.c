@@ -83,17 +83,20 @@ static void note_difference(void *ctx, const char *key, const char *there, const
     }
 }
 
-static int refuse(const struct differences *d, const char *path)
+static int refuse(const struct differences *d, const struct pp_ckpt *ck)
 {
+    const char *path = ck->path;
+    char own[PP_CKPT_OWN_CONFIG];
     static const char text[] =
-        "cannot continue from %s, which was made with other settings: %s. %s%s%s%s";
+        "cannot continue from %s, which was made with other settings: %s%s. %s%s%s%s";
     const char *allow = d->allow ? d->allow : "";
+    pp_ckpt_own_config(ck, own);
     if (!d->never) {
-        return pp_fail(PP_ECONFIG, text, path, d->refused,
+        return pp_fail(PP_ECONFIG, text, path, d->refused, own,
                        "Give these values again, or change them from here on with --allow ", allow,
                        allow[0] ? "," : "", d->keys);
     }
-    return pp_fail(PP_ECONFIG, text, path, d->refused,
+    return pp_fail(PP_ECONFIG, text, path, d->refused, own,
                    d->model ? "Give these values again, or begin another run: --dir with another "
                               "folder in place of --resume"
                             : "To begin a new run with its weights: --set train.init=",
@@ -146,7 +149,7 @@ int resume_check_config(struct trainer *tr, const struct pp_ckpt *ck)
     fputs(before > 0 ? s->changes : "", d.changes);
     pp_config_compare(tr->run->cfg, ck->config, note_difference, &d);
     PP_TRY(pp_text_close(d.changes, &changes, ck->path));
-    int rc = d.refused[0] ? refuse(&d, ck->path) : 0;
+    int rc = d.refused[0] ? refuse(&d, ck) : 0;
     if (rc == 0 && changes[0]) {
         tr->changes = pp_strdup(changes);
         rc = tr->changes ? 0 : PP_ERESOURCE;

@@ -126,12 +126,13 @@ static int check_head(const struct pp_model *m, const struct pp_ckpt *ck)
 int weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
 {
     bool head = false;
+    char own[PP_CKPT_OWN_CONFIG];
     for (int i = 0; i < ck->n_tensors; i++) {
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
         bool counts = ck->plain ? strncmp(t->name, "optimizer.", 10) != 0 : pp_ckpt_is_parameter(t);
         if (counts && !is_known(m, t->name)) {
-            return pp_fail(PP_EFORMAT, "%s: tensor %s is none of this model's, whose first is %s",
-                           ck->path, t->name, m->params[0].name);
+            return pp_fail(PP_EFORMAT, "%s: tensor %s is none of this model's, whose first is %s%s",
+                           ck->path, t->name, m->params[0].name, pp_ckpt_own_config(ck, own));
         }
         head |= strcmp(t->name, "lm_head.weight") == 0;
     }
@@ -214,9 +215,7 @@ int weights_check_model(const struct pp_config *cfg, const struct pp_model *m,
         pp_log_warn("%s is of a model that computed something else: %s", ck->path, c.text);
         return 0;
     }
-    return pp_fail(PP_ECONFIG,
-                   "%s is of a model that computes something else: %s. Use the values that were, "
-                   "or %s%s%s",
-                   ck->path, c.text, ck->plain ? "model.from = " : "its own config, ", ck->path,
-                   ck->plain ? "" : "/config.ini");
+    char own[PP_CKPT_OWN_CONFIG];
+    return pp_fail(PP_ECONFIG, "%s is of a model that computes something else: %s%s", ck->path,
+                   c.text, pp_ckpt_own_config(ck, own));
 }

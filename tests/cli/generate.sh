@@ -170,7 +170,7 @@ for words in '--set model.n_head=4' '--set model.norm_eps=0.001' '--set model.ff
     write --prompt a $words
     code_is 78
     err_has "${key%=*} was"
-    err_has ", is $value. Use the values that were, or its own config, $folder/run/checkpoints/step-"
+    err_has ", is $value; its own config is $folder/run/config.resolved.ini"
     # shellcheck disable=SC2086
     run eval "$config" --checkpoint "$folder/run" $words
     code_is 78
@@ -184,7 +184,7 @@ same "$(wc -l <"$folder/err" | tr -d ' ')" 1
 begin "a config.json beside the weights says the same"
 run eval "$config" --checkpoint "$folder/hf" --set model.n_head=4
 code_is 78
-err_has "model.n_head was 2, is 4. Use the values that were, or model.from = $folder/hf"
+err_has "model.n_head was 2, is 4; its own config is model.from = $folder/hf"
 run eval "$config" --checkpoint "$folder/hf/model.safetensors" --set model.n_head=4
 code_is 0
 
@@ -226,14 +226,14 @@ err_has 'has a value that is not finite'
 begin "what has no other form is not exported"
 run export "$(dirname "$0")/../golden/checkpoint-v1/step-00000007" "$folder/no"
 code_is 78
-err_has "model.type = mlp has no form of Hugging Face's"
+err_has "model.type = mlp cannot be exported for Hugging Face; only gpt and llama can"
 run export "$folder/run" "$folder/hf"
 code_is 78
 err_has "$folder/hf is not empty: name a new folder"
 run export "$folder/hf" "$folder/no"
 code_is 65
 err_has 'holds tensors, but no config'
-run export "$folder/run"
+run export "$folder/hf"
 code_is 64
 [ ! -e "$folder/no" ] || complain 'a folder was made'
 

@@ -62,7 +62,8 @@ run train norm.ini --dir norm --max-steps 5 -q
 code_is 0
 run train norm.ini --dir norm --max-steps 0 -q --resume --microbatches 3
 code_is 78
-err_has 'pipeline.microbatches was 2, is 3. Give these values again, or change them from here on with --allow pipeline.microbatches'
+err_has 'pipeline.microbatches was 2, is 3; its own config is '
+err_has '/norm/config.resolved.ini. Give these values again, or change them from here on with --allow pipeline.microbatches'
 run train norm.ini --dir norm --max-steps 0 -q --resume --microbatches 3 --allow pipeline.microbatches
 code_is 0
 
@@ -76,12 +77,14 @@ code_is 0
 run train table.ini --dir table2 --max-steps 5 -q
 run train table.ini --dir table2 --max-steps 0 -q --resume --set data.train_samples=80
 code_is 78
-err_has 'data.train_samples was 0, is 80. To begin a new run with its weights: --set train.init='
+err_has 'data.train_samples was 0, is 80; '
+err_has 'To begin a new run with its weights: --set train.init='
 
 begin "what changes bits is refused, and the advice that is given works"
 resumes --lr 0.02 --set train.beta1=0.8
 code_is 78
-err_has 'train.lr was 0.01, is 0.02; train.beta1 was 0.9, is 0.8. Give these values again, or change them from here on with --allow train.lr,train.beta1'
+err_has 'train.lr was 0.01, is 0.02; train.beta1 was 0.9, is 0.8; '
+err_has 'Give these values again, or change them from here on with --allow train.lr,train.beta1'
 resumes --lr 0.02 --set train.beta1=0.8 --allow train.lr
 code_is 78
 err_has 'with --allow train.lr,train.beta1'
@@ -97,7 +100,8 @@ resumes --lr 0.02 --set train.beta1=0.8 --allow train.lr --allow train.beta1 -q
 same "$(sha r/summary.json)" "$(sha both/summary.json)"
 resumes --lr 0.02 --seed 2 --allow train.lr
 code_is 78
-err_has 'train.seed was 1, is 2. To begin a new run with its weights: --set train.init='
+err_has 'train.seed was 1, is 2; '
+err_has 'To begin a new run with its weights: --set train.init='
 run train net.ini --dir again --seed 2 --set train.init=begun/checkpoints/step-00000013 -q
 code_is 0
 resumes --set 'model.sizes=12 9 4'
@@ -192,7 +196,8 @@ code_is 0
 run train net.ini --dir plain --optimizer sgd --max-steps 13 -q
 run train net.ini --dir plain --optimizer adam --resume --allow train.optimizer
 code_is 78
-err_has 'train.optimizer was sgd, is adam. To begin a new run with its weights: --set train.init='
+err_has 'train.optimizer was sgd, is adam; '
+err_has 'To begin a new run with its weights: --set train.init='
 
 while read -r key text; do
     begin "--allow $key is refused in a line"
