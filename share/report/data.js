@@ -224,7 +224,40 @@ function marksOf(run) {
 function columns(raw) {
   const pick = (a, b) => (raw[a].some(isNumber) ? raw[a] : raw[b]);
   return { ...raw, loss: pick("loss", "train_loss"), accuracy: pick("accuracy", "train_accuracy"),
-    speed: raw.samples_per_second, bubble: raw.bubble_measured };
+    speed: raw.samples_per_second, tokens: raw.tokens_per_second, bubble: raw.bubble_measured,
+    perplexity: pick("perplexity", "train_perplexity") };
+}
+
+// The results of a run: its summary; of one that did not finish what metrics.jsonl has, results of
+// tests of the last epoch and the rest as it was last recorded.
+function resultOf(run) {
+  if (run.summary) return run.summary;
+  const { steps, epochs } = run;
+  const newest = (list) => last(list.filter(isNumber));
+  const later = last(steps.step) > (last(epochs.step) || 0);
+  const recent = (name) => {
+    const [first, second] = later ? [steps, epochs] : [epochs, steps];
+    const value = newest(first[name]);
+    return isNumber(value) ? value : newest(second[name]);
+  };
+  return {
+    test_accuracy: newest(epochs.test_accuracy), test_loss: newest(epochs.test_loss),
+    test_perplexity: newest(epochs.test_perplexity), train_accuracy: recent("accuracy"),
+    train_loss: recent("loss"), train_perplexity: recent("perplexity"), samples_per_second: recent("speed"),
+    tokens_per_second: recent("tokens"), bubble_measured: recent("bubble"),
+    wall_seconds: run.points.length ? last(run.points).time : NaN, epochs: newest(epochs.epoch),
+  };
+}
+
+// Milliseconds of a step, of the same steps that the speed is of: those of the last start.
+function stepMs(run) {
+  const { summary } = run;
+  const before = number(summary, "steps_before") || 0, seconds = number(summary, "train_seconds_before");
+  const steps = number(summary, "steps") - before;
+  if (summary && (before === 0 || isNumber(seconds)))
+    return ((number(summary, "train_seconds") - (seconds || 0)) / steps) * 1e3;
+  const batch = Number((run.keys.get("train.batch_size") || {}).value);
+  return (batch / number(run.result, "samples_per_second")) * 1e3;
 }
 
 function prepare(run, index) {
@@ -241,6 +274,8 @@ function prepare(run, index) {
   placeEpochs(run);
   run.points = trainingPoints(run);
   run.clock = clockOf(run.points);
+  run.result = resultOf(run);
+  run.stepMs = stepMs(run);
   run.stepsDone = Math.max(0, ...[number(run.summary, "steps"), ...run.steps.step.slice(-1),
     ...run.epochs.step.slice(-1), ...(run.events || []).map((e) => number(e, "step"))].filter(isNumber));
   run.measured = decodeHalf(run.measured, run, false);

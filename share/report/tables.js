@@ -93,34 +93,29 @@ function card(title, big, ...below) {
 
 function cards(run) {
   const { summary } = run;
-  const lastEpoch = run.epochs.epoch.length - 1, point = last(run.points);
-  const epoch = (key) => (lastEpoch >= 0 ? run.epochs[key][lastEpoch] : NaN);
-  const of = (key, other) => (summary ? number(summary, key) : other);
-  const accuracy = of("test_accuracy", epoch("test_accuracy"));
-  const perplexity = number(summary, "test_perplexity"), tokens = number(summary, "tokens_per_second");
-  const trainLoss = of("train_loss", point ? point.loss : NaN);
-  const wall = of("wall_seconds", point ? point.time : NaN);
-  const bubble = of("bubble_measured", point ? point.bubble : NaN);
-  const ideal = number(summary, "bubble_ideal");
-  const epochs = number(summary, "epochs");
-  const ms = (number(summary, "train_seconds") / number(summary, "steps")) * 1e3;
+  const lastEpoch = run.epochs.epoch.length - 1;
+  const of = (key) => number(run.result, key);
+  const accuracy = of("test_accuracy"), perplexity = of("test_perplexity"), tokens = of("tokens_per_second");
+  const ideal = of("bubble_ideal"), epochs = of("epochs"), before = of("steps_before");
   return el("div", { class: "cards" },
     isNumber(accuracy)
       ? card((isNumber(perplexity) ? "test perplexity" : "test accuracy") +
-              (summary ? "" : " after epoch " + epoch("epoch")),
+              (summary ? "" : " after epoch " + run.epochs.epoch[lastEpoch]),
           isNumber(perplexity) ? figures(perplexity, 4) : percent(accuracy, 2),
-          "test loss " + figures(of("test_loss", epoch("test_loss"))) + ", training loss " +
-              figures(trainLoss))
-      : card("training loss", figures(trainLoss), "not tested"),
-    card("samples per second", count(of("samples_per_second", point ? point.speed : NaN)),
+          "test loss " + figures(of("test_loss")) + ", training loss " + figures(of("train_loss")))
+      : card("training loss", figures(of("train_loss")), "not tested"),
+    card("samples per second", count(of("samples_per_second")),
       [isNumber(tokens) && count(tokens) + " tokens per second",
-        isNumber(ms) && count(ms, 3) + " ms a step"].filter(Boolean).join(", ")),
-    card("bubble, measured", percent(bubble),
+        isNumber(run.stepMs) && count(run.stepMs, 3) + " ms a step",
+        before > 0 && "of the " + plural(of("steps") - before, "step") + " since it was resumed"]
+        .filter(Boolean).join(", ")),
+    card("bubble, measured", percent(of("bubble_measured")),
       [isNumber(run.predicted) && percent(run.predicted) + " predicted from measured times",
         isNumber(ideal) && percent(ideal) + " ideal"].filter(Boolean).join(", "),
       el("span", { class: "dim block" }, bubbleParts(summary))),
-    card(summary ? "wall time" : "time until then", duration(wall),
-      plural(run.stepsDone, "step") + (isNumber(epochs) ? ", " + plural(epochs, "epoch") : "")));
+    card(before > 0 ? "wall time since it was resumed" : summary ? "wall time" : "time until then",
+      duration(of("wall_seconds")), plural(run.stepsDone, "step") +
+        (isNumber(epochs) ? ", " + plural(epochs, "epoch") : "") + (before > 0 ? " in all" : "")));
 }
 
 function planCards(run) {
@@ -174,21 +169,21 @@ const peak = (run) =>
       number(rank, "peak_bytes")).filter(isNumber));
 
 const RESULTS = [
-  ["test accuracy", (r) => number(r.summary, "test_accuracy"), (x) => percent(x, 2), "points"],
-  ["training accuracy", (r) => number(r.summary, "train_accuracy"), (x) => percent(x, 2), "points"],
-  ["test loss", (r) => number(r.summary, "test_loss"), (x) => figures(x, 5), "difference"],
-  ["training loss", (r) => number(r.summary, "train_loss"), (x) => figures(x, 5), "difference"],
-  ["test perplexity", (r) => number(r.summary, "test_perplexity"), (x) => figures(x, 5), "ratio"],
-  ["training perplexity", (r) => number(r.summary, "train_perplexity"), (x) => figures(x, 5), "ratio"],
-  ["samples per second", (r) => number(r.summary, "samples_per_second"), count, "ratio"],
-  ["tokens per second", (r) => number(r.summary, "tokens_per_second"), count, "ratio"],
-  ["a step", (r) => (number(r.summary, "train_seconds") / number(r.summary, "steps")) * 1e3,
+  ["test accuracy", (r) => number(r.result, "test_accuracy"), (x) => percent(x, 2), "points"],
+  ["training accuracy", (r) => number(r.result, "train_accuracy"), (x) => percent(x, 2), "points"],
+  ["test loss", (r) => number(r.result, "test_loss"), (x) => figures(x, 5), "difference"],
+  ["training loss", (r) => number(r.result, "train_loss"), (x) => figures(x, 5), "difference"],
+  ["test perplexity", (r) => number(r.result, "test_perplexity"), (x) => figures(x, 5), "ratio"],
+  ["training perplexity", (r) => number(r.result, "train_perplexity"), (x) => figures(x, 5), "ratio"],
+  ["samples per second", (r) => number(r.result, "samples_per_second"), count, "ratio"],
+  ["tokens per second", (r) => number(r.result, "tokens_per_second"), count, "ratio"],
+  ["a step", (r) => r.stepMs,
     (x) => count(x, 3) + " ms", "ratio"],
-  ["bubble, measured", (r) => number(r.summary, "bubble_measured"), percent, "points"],
+  ["bubble, measured", (r) => number(r.result, "bubble_measured"), percent, "points"],
   ["bubble, predicted", (r) => r.predicted, percent, "points"],
-  ["bubble, ideal", (r) => number(r.summary, "bubble_ideal"), percent, "points"],
+  ["bubble, ideal", (r) => number(r.result, "bubble_ideal"), percent, "points"],
   ["memory of the largest rank", peak, bytes, "ratio"],
-  ["wall time", (r) => number(r.summary, "wall_seconds"), duration, "ratio"],
+  ["wall time", (r) => number(r.result, "wall_seconds"), duration, "ratio"],
   ["steps", (r) => r.stepsDone || NaN, count, "difference"],
 ];
 
@@ -251,7 +246,7 @@ function compared() {
     runs.map((run) => [
       el("p", {}, chip(run), " ", el("span", { class: "dim" }, describe(run))),
       !run.finished && !run.trace && el("div", { class: "warn" }, el("p", {},
-        el("b", {}, "Run " + run.number + " did not finish."), " It left no summary.json.")),
+        el("b", {}, "Run " + run.number + " did not finish."), " Its results are those of its last records.")),
       notesBox(run)]),
     weights(), results()]);
   differences();

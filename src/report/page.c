@@ -63,6 +63,10 @@ static int put_records(const char *key, json_t **records, size_t most, struct pp
                                        "test_accuracy",
                                        "lr",
                                        "samples_per_second",
+                                       "tokens_per_second",
+                                       "test_perplexity",
+                                       "train_perplexity",
+                                       "perplexity",
                                        "bubble_measured",
                                        "seconds"};
     while (json_array_size(*records) > most)

@@ -212,6 +212,37 @@ def compare(p):
     p.says('an unfinished run among them', 'Run 2 did not finish', 'The weights cannot be compared')
 
 
+RESULTS = ['test accuracy', 'training accuracy', 'test loss', 'training loss', 'samples per second', 'a step',
+           'bubble, measured', 'wall time', 'steps']
+
+
+def unfinished(p):
+    """What metrics.jsonl has is shown, also of a run without summary.json."""
+    shutil.copytree(f'{p.folder}/a', f'{p.folder}/cut')
+    os.remove(f'{p.folder}/cut/summary.json')
+    p.show('a run and the same without summary', 'a', 'cut')
+    rows = p.page.run("""[...document.querySelectorAll('.results tr')].map((r) =>
+        [...r.querySelectorAll('td')].map((c) => c.lastChild ? c.lastChild.textContent : ''))""")
+    cells = {r[0]: r[1:] for r in rows if r}
+    check('each of its results has a value', all('\u2013' not in cells[name] and '-' not in cells[name] and
+          all(cells[name]) for name in RESULTS), cells)
+    check('of the test the same', all(cells[name][0] == cells[name][1] for name in RESULTS[:4]), cells)
+    p.show('without summary', 'cut')
+    p.says('its cards have values', 'test accuracy after epoch', 'ms a step')
+
+
+def resumed_scope(p):
+    """Speed and time of a step are of the same steps."""
+    p.train('again', '--max-steps', '5')
+    p.train('again', '--resume', '--max-steps', '0', '--lr', '0.002', '--allow', 'train.lr')
+    p.show('a resumed run', 'again')
+    found = re.search(r'samples per second ([\d,\u202f ]+) ([\d.,]+) ms a step, of the 25 steps', p.text)
+    speed, ms = (float(re.sub(r'[^\d.]', '', x)) for x in found.groups()) if found else (0, 0)
+    check('a step and the speed fit', abs(ms * speed / 32000 - 1) < 0.02, p.text[:900])
+    p.says('the page says which steps it speaks of, and what was changed', 'since it was resumed',
+           'Changed while it was resumed', 'train.lr', '0.002')
+
+
 def colours(p):
     def background():
         return p.page.run('getComputedStyle(document.body).backgroundColor')
@@ -244,7 +275,7 @@ def main():
         report_folders.long(f'{folder}/long')
         report_folders.resumed(f'{folder}/resumed')
         report_folders.steady(f'{folder}/steady')
-        for case in (figures, timeline, many_ranks, states, hostile, compare, colours):
+        for case in (figures, timeline, many_ranks, states, hostile, compare, unfinished, resumed_scope, colours):
             case(p)
     return 1 if failures else 0
 
