@@ -43,6 +43,10 @@ struct pp_backend_choice {
     const struct pp_backend_ops *ops;   /* NULL: none that runs here */
     const struct pp_backend_ops *named; /* by the config, also where it does not; NULL: none */
     int threads;                        /* of each rank */
+    /* Where its threads are: see ppcli/team.h. */
+    int processors;  /* that they may use; 0: as many as threads */
+    const int *cpus; /* [threads], that of the rank's own thread first; NULL: not pinned */
+    bool crowded;
     enum pp_gemm gemm;
     enum pp_precision precision; /* of products; backends that compute in f32 only ignore it */
     bool unpacked; /* no copies of weights: pp_backend_packed_floats() and its like are 0 */
@@ -305,6 +309,13 @@ struct pp_backend {
     void *impl;            /* owned by the backend, freed by ops->close */
     char description[128]; /* "cpu: OpenBLAS 0.3.21 (SkylakeX), 1 thread" */
 };
+
+/* Threads of a rank that compute pieces of one kernel at the same time, each in a scratch of its own. */
+static inline int pp_backend_members(const struct pp_backend_choice *choice)
+{
+    bool divides = choice && choice->threads > 1 && choice->gemm != PP_GEMM_CBLAS;
+    return divides && !(choice->ops && choice->ops->own_memory) ? choice->threads : 1;
+}
 
 /* Those of backends.def, i = 0..count-1. */
 int pp_backend_count(void);

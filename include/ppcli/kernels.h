@@ -270,7 +270,7 @@ struct pp_attention {
     float *dq, *dk, *dv; /* as q, k, v; NULL: nobody asks, of dk and dv for both */
 };
 
-/* Of any call with these, or fewer keys; group: heads / kv_heads. */
+/* Of each member of a rank's team, in any call with these, or fewer keys; group: heads / kv_heads. */
 size_t pp_attention_scratch_floats(int queries, int keys, int group, int width);
 
 /* ---- normalisation of a row: x[B][C]. xhat = (x - mean) * rstd, rstd = 1 / sqrt(var + eps), y =

@@ -9,6 +9,7 @@
 #include "ppcli/devices.h"
 #include "ppcli/exec.h"
 #include "ppcli/lr.h"
+#include "ppcli/places.h"
 
 /* Decided from the config alone, the same on every rank; immutable once ranks run. */
 struct pp_run {
@@ -18,6 +19,7 @@ struct pp_run {
     const struct pp_backend_ops *backend;
     bool mpi; /* ranks are MPI processes */
     /* Known when training begins, NULL and "" before: */
+    struct pp_places places;                  /* of the ranks of this process or machine */
     struct pp_seat *seats;                    /* [layout->ranks]; owned */
     const struct pp_transport_ops *transport; /* what connects the ranks ... */
     char transport_why[PP_TRANSPORT_WHY_MAX]; /* ... and why, "" when there is no device */

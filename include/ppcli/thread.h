@@ -14,6 +14,9 @@
 #define PP_THREAD_STACK ((size_t)8 << 20)
 int pp_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg);
 
+/* Put the calling thread on one processor. Failing is harmless: the kernel places it then. Local. */
+void pp_thread_pin(int cpu);
+
 /* Run args[0] (NULL-terminated words) as a child in a process group of its own: what the terminal sends is
  * for this process, with which it ends. in (-1: nothing), out, err: its standard streams; mask: the
  * signals it blocks. Errors: PP_ENOINPUT (no such program), PP_ERESOURCE. Local. */

@@ -196,12 +196,12 @@ void pp_transport_prepare(const char *wanted, bool processes);
 /*
  * Threads: one group for the process, then one transport per rank thread.
  * Local. The group must outlive its transports. The rank calls attach in its own thread, which is
- * bound to the r-th of the cores that the thread that created the group may use, when there is one
- * for every rank; nothing unbinds it, so create groups in a thread that is not a rank. A rank
- * attaches once.
+ * pinned to the first of its places (NULL: made for ranks of one thread each); nothing unpins it, so
+ * create groups in a thread that is not a rank. A rank attaches once.
  */
 struct pp_threads;
-int pp_threads_create(int size, struct pp_threads **out);
+struct pp_places;
+int pp_threads_create(int size, const struct pp_places *places, struct pp_threads **out);
 void pp_threads_destroy(struct pp_threads **group);
 /* Wake every rank of the group, also before it attached; any thread. */
 void pp_threads_abort(struct pp_threads *group);
@@ -215,6 +215,7 @@ struct pp_threads_job {
     /* Then, in the thread of the rank, without its transport. May be NULL. */
     void (*end)(int rank, void *ctx);
     void *ctx;
+    const struct pp_places *places; /* of all ranks; NULL: a processor each */
 };
 
 /* A group of n ranks, each in a thread of its own, from start to end. Returns the failure that was

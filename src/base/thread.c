@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,6 +21,18 @@ int pp_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
         rc = pthread_create(out, &attr, run, arg);
     pthread_attr_destroy(&attr);
     return rc;
+}
+
+void pp_thread_pin(int cpu)
+{
+    cpu_set_t *one = CPU_ALLOC(cpu + 1);
+    size_t bytes = CPU_ALLOC_SIZE(cpu + 1);
+    if (!one)
+        return;
+    CPU_ZERO_S(bytes, one);
+    CPU_SET_S((unsigned)cpu, bytes, one);
+    (void)sched_setaffinity(0, bytes, one);
+    CPU_FREE(one);
 }
 
 int pp_child_start(const char *const *args, int in, int out, int err, const sigset_t *mask,

@@ -20,9 +20,9 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "ppcli/devices.h"
+#include "ppcli/thread.h"
 
 /* ---- the group */
 
@@ -35,7 +35,7 @@ static void carve(struct pp_threads *g, struct pp_arena *a)
     g->mail = pp_arena_take(a, n * n, sizeof(*g->mail));
 }
 
-int pp_threads_create(int size, struct pp_threads **out)
+int pp_threads_create(int size, const struct pp_places *places, struct pp_threads **out)
 {
     pp_assert(size >= 1);
     size_t bytes = (sizeof(struct pp_threads) + 63) / 64 * 64;
@@ -49,13 +49,9 @@ int pp_threads_create(int size, struct pp_threads **out)
     PP_TRY_UNDO(pp_arena_create(dry.used, &g->memory), free(g));
     struct pp_arena a = g->memory;
     carve(g, &a);
-    /* More cores than the mask can hold, or no such call: then the kernel places the ranks. */
-    if (sched_getaffinity(0, sizeof(g->allowed), &g->allowed) == 0) {
-        g->pin = size <= CPU_COUNT(&g->allowed);
-        g->crowded = !g->pin;
-    } else {
-        g->crowded = size > sysconf(_SC_NPROCESSORS_ONLN);
-    }
+    int rc = places ? 0 : pp_places_make(size, 1, &g->own_places);
+    PP_TRY_UNDO(rc, (pp_arena_destroy(&g->memory), free(g)));
+    g->places = places ? places : &g->own_places;
     pthread_mutex_init(&g->recorder, NULL);
     *out = g;
     return 0;
@@ -72,6 +68,7 @@ void pp_threads_destroy(struct pp_threads **group)
         pp_free(g->ranks[r]);
         pp_arena_destroy(&g->slot_lines[r]);
     }
+    pp_places_fini(&g->own_places);
     pp_arena_destroy(&g->memory);
     pthread_mutex_destroy(&g->recorder);
     free(g);
@@ -84,20 +81,6 @@ void pp_threads_abort(struct pp_threads *group)
     atomic_store(&group->stop.value, 1);
 }
 
-/* Put this thread on the r-th core of the set. Failing is harmless: the kernel places it then. */
-static void pin(const cpu_set_t *allowed, int r)
-{
-    for (int c = 0; c < CPU_SETSIZE; c++) {
-        if (CPU_ISSET(c, allowed) && r-- == 0) {
-            cpu_set_t one;
-            CPU_ZERO(&one);
-            CPU_SET(c, &one);
-            (void)sched_setaffinity(0, sizeof(one), &one);
-            return;
-        }
-    }
-}
-
 int pp_threads_attach(struct pp_threads *group, int rank, struct pp_transport **out)
 {
     pp_assert(rank >= 0 && rank < group->size && !group->ranks[rank]);
@@ -107,13 +90,14 @@ int pp_threads_attach(struct pp_threads *group, int rank, struct pp_transport **
     PP_TRY(pp_transport_new(&transport_threads, rank, group->size, k, out));
     group->ranks[rank] = k;
     k->group = group;
-    (*out)->crowded = group->crowded;
+    (*out)->crowded = group->places->crowded;
     k->sent = counts;
     k->received = counts + group->size;
     own = NULL;
     counts = NULL;
-    if (group->pin)
-        pin(&group->allowed, rank);
+    const int *cpus = pp_places_of(group->places, rank);
+    if (cpus)
+        pp_thread_pin(cpus[0]);
     return 0;
 }
 

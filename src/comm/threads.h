@@ -9,6 +9,7 @@
 
 #include "impl.h"
 #include "ppcli/mem.h"
+#include "ppcli/places.h"
 #include "wait.h"
 
 struct line {
@@ -41,9 +42,8 @@ struct board {
 
 struct pp_threads {
     int size;
-    bool pin;
-    bool crowded;
-    cpu_set_t allowed;
+    const struct pp_places *places; /* the creator's, or: */
+    struct pp_places own_places;
     struct pp_arena memory;
     struct pp_arena *slot_lines; /* [size], of the channels rank r receives from */
     struct rank **ranks;         /* [size], NULL before attach */

@@ -68,7 +68,7 @@ int pp_threads_run(int n, const struct pp_threads_job *job)
     struct pp_threads *group = NULL;
     const struct rank_thread *cause = NULL;
     struct rank_thread *ranks = pp_alloc((size_t)n, sizeof(*ranks));
-    int rc = ranks ? pp_threads_create(n, &group) : PP_ERESOURCE, started = 0;
+    int rc = ranks ? pp_threads_create(n, job->places, &group) : PP_ERESOURCE, started = 0;
     for (; rc == 0 && started < n; started++) {
         struct rank_thread *t = &ranks[started];
         *t = (struct rank_thread){.job = job, .group = group, .gate = &gate, .rank = started};

@@ -248,7 +248,9 @@ static const struct conf_option table[] = {
      .help = "tries after an mpirun run lost a rank or a host: from the newest checkpoint, on the "
              "hosts that answer, in the shape of plan --best where places are missing"},
     {KEY(run, threads, CONF_INT), .def = "1", .min = 1, .max = 1024, .unit = "threads",
-     .help = "BLAS threads of each rank"},
+     .help = "threads of each rank, which divide its kernels: the same bits for any number; with "
+             "gemm = "
+             "cblas those of the library"},
     {KEY(run, gemm, CONF_ENUM), .def = "auto", .choices = gemms,
      .help = "matrix products on the CPU: fma, ppcli's own for few rows (one thread, AVX2 or "
              "AVX-512); cblas, a BLAS library; auto: fma where it runs"},

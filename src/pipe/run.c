@@ -165,6 +165,7 @@ struct pp_transport_caps pp_run_caps(const struct pp_run *run)
 
 void pp_run_fini(struct pp_run *run)
 {
+    pp_places_fini(&run->places);
     pp_free(run->seats);
     run->seats = NULL;
     pp_layout_destroy(&run->layout);

@@ -51,7 +51,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
                                                      options->data[1] ? options->data[1] : data[1]},
                                           .watchdog = watchdog};
         }
-        rc = pp_threads_run(n, &(struct pp_threads_job){work, end, ranks});
+        rc = pp_threads_run(n, &(struct pp_threads_job){work, end, ranks, &run->places});
     }
     pp_watchdog_stop(&watchdog);
     pp_dataset_destroy(&data[0]);

@@ -76,6 +76,9 @@ int seats_take(struct pp_run *run, struct pp_transport *tp)
         rc = pp_transport_agree(tp, rc);
     PP_TRY(rc);
     pp_assert(run->seats != NULL); /* or this rank had not agreed */
+    PP_TRY(pp_places_make(tp ? 1 : run->layout->ranks, run->cfg->run.threads, &run->places));
+    if (tp)
+        pp_places_fini(&run->places); /* the launcher places the ranks */
     PP_TRY(tp ? take_one(run, tp, devices, n) : take_all(run, devices, n));
     /* from here on all decide from the same values */
     struct pp_paths paths = {.processes = tp != NULL,
@@ -99,6 +102,9 @@ struct pp_backend_choice seats_choice(const struct pp_run *run, int rank)
 {
     struct pp_backend_choice choice = pp_backend_choice_with(run->backend, run->cfg);
     const struct pp_seat *s = &run->seats[rank];
+    choice.processors = run->places.processors;
+    choice.cpus = pp_places_of(&run->places, run->places.ranks > 1 ? rank : 0);
+    choice.crowded = run->places.crowded;
     if (s->device.number >= 0) {
         choice.device = s->device.number;
         choice.partition = s->part;

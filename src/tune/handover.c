@@ -214,7 +214,7 @@ int pp_handover_threads(struct pp_handover *items, int n, bool whole_machine)
             memset(&all, 0xff, sizeof(all)); /* the kernel leaves what this container may use */
             (void)sched_setaffinity(0, sizeof(all), &all);
         }
-        rc = pp_threads_run(2, &(struct pp_threads_job){side, NULL, &sides});
+        rc = pp_threads_run(2, &(struct pp_threads_job){.work = side, .ctx = &sides});
         if (known)
             (void)sched_setaffinity(0, sizeof(before), &before);
     }

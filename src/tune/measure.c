@@ -236,7 +236,8 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     rc = cut(&m);
     rc = rc < 0 ? rc : take_results(&m, workers);
     rc = rc < 0 ? rc : pp_costs_create(n, spec->sizes, spec->n_sizes, &c);
-    rc = rc < 0 ? rc : pp_threads_run(m.workers, &(struct pp_threads_job){work, end, workers});
+    rc =
+        rc < 0 ? rc : pp_threads_run(m.workers, &(struct pp_threads_job){work, end, workers, NULL});
     if (rc == 0) {
         put_together(&m, workers, c);
         c->took = (double)(pp_clock_ns() - start) * 1e-9;

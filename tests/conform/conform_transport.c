@@ -98,7 +98,7 @@ static int run_threads(int size, const char *flavour,
     struct worker workers[64];
     PP_OWN(pp_threads_destroy) struct pp_threads *group = NULL;
     EXPECT(size >= 1 && size <= 64, "1 to 64 ranks");
-    PP_TRY(pp_threads_create(size, &group));
+    PP_TRY(pp_threads_create(size, NULL, &group));
     for (int r = 0; r < size; r++) {
         workers[r] = (struct worker){.group = group, .rank = r, .flavour = flavour, .body = body};
         EXPECT(pthread_create(&workers[r].thread, NULL, work, &workers[r]) == 0, "no thread");

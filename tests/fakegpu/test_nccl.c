@@ -296,7 +296,7 @@ static int run(const struct scenario *what)
 {
     struct worker workers[8];
     struct pp_threads *group = NULL;
-    PP_TRY(pp_threads_create(what->ranks, &group));
+    PP_TRY(pp_threads_create(what->ranks, NULL, &group));
     for (int r = 0; r < what->ranks; r++) {
         workers[r] = (struct worker){.group = group, .what = what, .rank = r};
         EXPECT(pthread_create(&workers[r].thread, NULL, work, &workers[r]) == 0, "no thread");

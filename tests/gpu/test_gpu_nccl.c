@@ -62,7 +62,7 @@ static int alone(void)
 {
     PP_OWN(pp_threads_destroy) struct pp_threads *group = NULL;
     struct pp_transport *tp = NULL;
-    PP_TRY(pp_threads_create(1, &group));
+    PP_TRY(pp_threads_create(1, NULL, &group));
     int rc = pp_threads_attach(group, 0, &tp);
     rc = rc < 0 ? rc : run_rank(tp, 0);
     return rc;

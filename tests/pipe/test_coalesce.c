@@ -134,7 +134,7 @@ static int weights_of_step(struct pp_config *cfg, int *mb, int *timed)
     struct pp_event events[256];
     int n = 0;
     CHECK_OK(pp_run_prepare(cfg, PP_RUN_REAL, &run));
-    CHECK_OK(pp_threads_create(1, &group));
+    CHECK_OK(pp_threads_create(1, NULL, &group));
     CHECK_OK(pp_threads_attach(group, 0, &tp));
     CHECK_OK(pp_backend_open(run.backend, 1, &be));
     CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, PP_DATA_IMAGES | PP_DATA_LABELS,

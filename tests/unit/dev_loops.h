@@ -43,18 +43,27 @@ static inline void result(struct bench *b, const void *p, size_t bytes)
 static const struct cpu_kernels *chosen;
 
 #define PP_KERNEL(name, type)
-#define PP_LOOP(name, type)                                                                        \
+#define PP_LOSS(name, type)
+#define PP_LOOP(name, type, of_units, ...)                                                         \
     static int chosen_##name(struct pp_backend *be, const struct type *a)                          \
     {                                                                                              \
-        chosen->name(a);                                                                           \
+        const struct pp_piece all = {0, (size_t)(of_units), 0};                                    \
+        chosen->name(a, &all);                                                                     \
         return 0;                                                                                  \
     }
 #include "ppcli/kernels.def"
 
+static int chosen_softmax_cross_entropy(struct pp_backend *be,
+                                        const struct pp_softmax_cross_entropy *a)
+{
+    cpu_softmax_cross_entropy(chosen, NULL, a);
+    return 0;
+}
+
 static const struct pp_backend_ops chosen_ops = {
     .name = "chosen",
 #define PP_KERNEL(name, type)
-#define PP_LOOP(name, type) .name = chosen_##name,
+#define PP_LOOP(name, type, ...) .name = chosen_##name,
 #include "ppcli/kernels.def"
 };
 

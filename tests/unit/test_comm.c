@@ -83,7 +83,7 @@ TEST(one_rank_alone_agrees_with_itself)
     float buf[3] = {1, 2, 3};
     float scratch[3];
     const int all[] = {0};
-    CHECK_OK(pp_threads_create(1, &group));
+    CHECK_OK(pp_threads_create(1, NULL, &group));
     CHECK_OK(pp_threads_attach(group, 0, &tp));
     CHECK_OK(pp_transport_open_channels(tp, NULL, 0, NULL));
     CHECK_OK(pp_transport_barrier(tp));
@@ -122,7 +122,7 @@ static int cores_of_last(int size, int *core)
 {
     struct seat s = {.rank = size - 1};
     pthread_t t;
-    CHECK_OK(pp_threads_create(size, &s.group));
+    CHECK_OK(pp_threads_create(size, NULL, &s.group));
     assert_int_equal(pthread_create(&t, NULL, sit, &s), 0);
     pthread_join(t, NULL);
     pp_threads_destroy(&s.group);

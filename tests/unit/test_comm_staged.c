@@ -94,7 +94,7 @@ struct one {
 static void open_one(struct one *o, uint64_t limit_ns)
 {
     *o = (struct one){0};
-    CHECK_OK(pp_threads_create(1, &o->group));
+    CHECK_OK(pp_threads_create(1, NULL, &o->group));
     CHECK_OK(pp_threads_attach(o->group, 0, &o->tp));
     CHECK_OK(pp_backend_open(&late, 1, &o->be));
     CHECK_OK(pp_staged_open(o->tp, limit_ns, &o->tp));

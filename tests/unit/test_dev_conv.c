@@ -93,11 +93,14 @@ static void run(const struct cpu_conv *f, struct arrays *p, bool packed, bool ad
         copy = p->packed;
     }
     f->forward(
-        &(struct pp_conv_forward){&p->g, p->B, p->x, p->W, copy, p->b, true, p->scratch, p->y});
+        &(struct pp_conv_forward){&p->g, p->B, p->x, p->W, copy, p->b, true, p->scratch, p->y},
+        &(struct pp_piece){0, (size_t)(p->B * p->g.OH), 0});
     f->backward_input(
-        &(struct pp_conv_backward_input){&p->g, p->B, p->dz, p->W, copy, p->scratch, add, p->dx});
+        &(struct pp_conv_backward_input){&p->g, p->B, p->dz, p->W, copy, p->scratch, add, p->dx},
+        &(struct pp_piece){0, (size_t)(p->B * p->g.H), 0});
     f->backward_weight(
-        &(struct pp_conv_backward_weight){&p->g, 1, &part, add ? 1 : 0, p->scratch, p->dW, NULL});
+        &(struct pp_conv_backward_weight){&p->g, 1, &part, add ? 1 : 0, p->scratch, p->dW, NULL},
+        &(struct pp_piece){0, (size_t)p->g.O, 0});
 }
 
 /* ---- what the elements are, in the order of the indices */

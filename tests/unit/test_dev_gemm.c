@@ -47,9 +47,10 @@ static void run(const struct cpu_gemm *g, struct products *p, bool packed, float
     struct pp_weight_part part = {.B = p->B, .dz = p->dz, .x = p->x};
     if (packed)
         g->pack(p->O, p->I, p->W, p->packed);
-    g->forward(p->B, p->I, p->O, p->x, p->W, packed ? p->packed : NULL, p->b, true, p->y);
-    g->backward_input(p->B, p->I, p->O, p->dz, p->W, p->dx);
-    g->backward_weight(1, &part, p->I, p->O, beta, p->dW);
+    g->forward(p->B, p->I, p->O, (size_t)p->O, p->x, p->W, packed ? p->packed : NULL, p->b, true,
+               p->y);
+    g->backward_input(p->B, p->I, p->O, (size_t)p->I, p->dz, p->W, p->dx);
+    g->backward_weight(1, &part, p->I, p->O, &(struct cpu_block){0, p->O, 0, p->I}, beta, p->dW);
 }
 
 /* a(k) = a[k * as], b(k) = b[k * bs] */
@@ -163,10 +164,11 @@ TEST(own_weight_gradients_do_not_depend_on_how_rows_are_spread_over_parts)
         }
         assert_true(at == B);
         float *together = nans(p.n_dW), *apart = nans(p.n_dW);
-        g->backward_weight(PARTS, parts, I, O, 0, together);
-        g->backward_weight(1, &parts[1], I, O, 0, apart);
+        const struct cpu_block all = {0, O, 0, I};
+        g->backward_weight(PARTS, parts, I, O, &all, 0, together);
+        g->backward_weight(1, &parts[1], I, O, &all, 0, apart);
         for (int k = 2; k < PARTS; k++)
-            g->backward_weight(1, &parts[k], I, O, 1, apart);
+            g->backward_weight(1, &parts[k], I, O, &all, 1, apart);
         assert_memory_equal(together, p.dW, p.n_dW * sizeof(float));
         assert_memory_equal(apart, p.dW, p.n_dW * sizeof(float));
         pp_free(together);
@@ -256,10 +258,6 @@ TEST(the_config_decides_who_multiplies)
     assert_non_null(strstr(be->description, blas));
     CHECK_INT_EQ(pp_backend_packed_floats(&be->choice, 100, 100), 0);
     pp_backend_close(&be);
-    /* several threads: only the library has them */
-    be = open_with("cpu", PP_GEMM_AUTO, 2);
-    assert_non_null(strstr(be->description, blas));
-    pp_backend_close(&be);
     be = open_with("cpu", PP_GEMM_AUTO, 1);
     print_message("# %s\n", be->description);
     if (cpu_gemm_fma(0)) {
@@ -269,18 +267,4 @@ TEST(the_config_decides_who_multiplies)
         assert_non_null(strstr(be->description, blas));
     }
     pp_backend_close(&be);
-}
-
-TEST(own_products_with_several_threads_are_refused)
-{
-    struct pp_backend_choice choice = {.threads = 2, .gemm = PP_GEMM_FMA};
-    struct pp_backend *be = NULL;
-    CHECK_OK(pp_backend_resolve("cpu", &choice.ops));
-    if (cpu_gemm_fma(0)) {
-        CHECK_FAILS(pp_backend_open_choice(&choice, &be), PP_ECONFIG,
-                    "run.gemm = fma computes with one thread, but run.threads is 2");
-    } else {
-        CHECK_FAILS(pp_backend_open_choice(&choice, &be), PP_ERESOURCE, "no AVX2");
-    }
-    assert_null(be);
 }

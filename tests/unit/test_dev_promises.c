@@ -157,21 +157,23 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
     int32_t targets[B] = {0, 5, 36, 7, 7, -1, 2};
     for (int a = 0; a < COUNT(activations); a++) {
         memcpy(out, in, sizeof(z));
-        k->bias_activation(B, O, b, activations[a], z, out);
+        k->bias_activation(B, O, O, b, activations[a], z, out);
         memcpy(out + N, in, sizeof(z));
-        k->activate_backward(&(struct pp_activate_backward){
-            N, activations[a], saved_of(activations[a], out, z), out + N, false, out + N});
+        k->activate_backward(&(struct pp_activate_backward){N, activations[a],
+                                                            saved_of(activations[a], out, z),
+                                                            out + N, false, out + N},
+                             &(struct pp_piece){0, N, 0});
         out += 2 * N;
     }
-    k->bias_gradient(B, O, in, 0, out);
+    k->bias_gradient(B, O, O, in, 0, out);
     out += O;
     struct pp_loss_sums sums = {0};
     struct pp_softmax_cross_entropy loss = {1, B, O, in, targets, 0.1f, 0, &sums, out, NULL, 0};
-    k->softmax_cross_entropy(&loss);
+    cpu_softmax_cross_entropy(k, NULL, &loss);
     out += N;
     loss.smoothing = 0.2f;
     loss.dlogits = out;
-    k->softmax_cross_entropy(&loss);
+    cpu_softmax_cross_entropy(k, NULL, &loss);
     out += N;
     memcpy(out, &sums.loss, sizeof(sums.loss));
     out += 2;

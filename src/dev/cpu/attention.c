@@ -91,6 +91,13 @@ static inline void fetch(const struct pp_attention *a, const float *x, const str
         __builtin_prefetch(row + d, 0, 2);
 }
 
+/* Each member of a team has its own. */
+static float *scratch_of(const struct pp_attention *a, int member)
+{
+    return a->scratch + (size_t)member * pp_attention_scratch_floats(
+                                             a->queries, a->keys, a->heads / a->kv_heads, a->width);
+}
+
 /* ---- forwards */
 
 /* What lies in the scratch. */
@@ -160,27 +167,28 @@ static void query_block(const struct pp_attention *a, const struct forward *f,
         normalise(a, b, h, from + r, sum[r]);
 }
 
-void CPU_LOOP(attention_forward)(const struct pp_attention *a)
+void CPU_LOOP(attention_forward)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_attention *a = args;
     size_t D = (size_t)a->width, all = ((size_t)a->keys + KEYS - 1) / KEYS * KEYS;
-    struct forward f = {a->scratch, a->scratch + all * D, a->scratch + 2 * all * D, all + GAP};
+    float *scratch = scratch_of(a, w->member);
+    struct forward f = {scratch, scratch + all * D, scratch + 2 * all * D, all + GAP};
     struct drop drop = drop_of(a);
     int group = a->heads / a->kv_heads;
     struct pp_attention one = *a;
-    for (int b = 0; b < a->B; b++) {
+    for (int i = (int)w->from; i < (int)w->to; i++) {
+        int b = i / a->kv_heads, g = i % a->kv_heads;
+        size_t at = head(a, &a->kv_at, b, 0, g);
         one.keys = pp_length(a->lengths, a->index, b, a->keys);
-        for (int g = 0; g < a->kv_heads; g++) {
-            size_t at = head(a, &a->kv_at, b, 0, g);
-            for (int k = 0; k < one.keys; k += KEYS) {
-                transpose(least(KEYS, one.keys - k), a->width,
-                          a->k + at + (size_t)k * a->kv_at.position, a->kv_at.position,
-                          f.k + (size_t)k * D);
-            }
-            copy_rows(one.keys, a->width, a->v + at, a->kv_at.position, 1, f.v);
-            for (int h = g * group; h < (g + 1) * group; h++)
-                for (int i = 0; i < a->queries; i += QUERIES)
-                    query_block(&one, &f, &drop, b, h, i, least(QUERIES, a->queries - i));
+        for (int k = 0; k < one.keys; k += KEYS) {
+            transpose(least(KEYS, one.keys - k), a->width,
+                      a->k + at + (size_t)k * a->kv_at.position, a->kv_at.position,
+                      f.k + (size_t)k * D);
         }
+        copy_rows(one.keys, a->width, a->v + at, a->kv_at.position, 1, f.v);
+        for (int h = g * group; h < (g + 1) * group; h++)
+            for (int q = 0; q < a->queries; q += QUERIES)
+                query_block(&one, &f, &drop, b, h, q, least(QUERIES, a->queries - q));
     }
 }
 
@@ -325,11 +333,13 @@ static void row_sums(const struct pp_attention *a, const struct backward *w, int
     }
 }
 
-void CPU_LOOP(attention_backward)(const struct pp_attention *a)
+void CPU_LOOP(attention_backward)(const void *args, const struct pp_piece *piece)
 {
+    const struct pp_attention *a = args;
     size_t keys = (size_t)KEYS * (size_t)a->width, queries = (size_t)QUERIES * (size_t)a->width;
     struct drop drop = drop_of(a);
-    struct backward w = {.k_t = a->scratch, .scale = (float)(1 / sqrt((double)a->width))};
+    struct backward w = {.k_t = scratch_of(a, piece->member),
+                         .scale = (float)(1 / sqrt((double)a->width))};
     w.v_t = w.k_t + keys;
     w.k = w.v_t + keys;
     w.dk = w.k + keys;
@@ -341,19 +351,18 @@ void CPU_LOOP(attention_backward)(const struct pp_attention *a)
     w.lse = w.ds + (size_t)QUERIES * ROW;
     w.delta = w.lse + (size_t)(a->heads / a->kv_heads) * (size_t)a->queries;
     struct pp_attention one = *a;
-    for (int b = 0; b < a->B; b++) {
+    for (int i = (int)piece->from; i < (int)piece->to; i++) {
+        int b = i / a->kv_heads, g = i % a->kv_heads;
         one.keys = pp_length(a->lengths, a->index, b, a->keys);
-        for (int g = 0; g < a->kv_heads; g++) {
-            row_sums(a, &w, b, g);
-            for (w.from = 0; w.from < one.keys; w.from += KEYS) {
-                w.keys = least(KEYS, one.keys - w.from);
-                key_block(&one, &w, &drop, b, g);
-            }
-            for (int j = one.keys; a->dk && !a->add_kv && j < a->keys; j++) {
-                size_t at = head(a, &a->kv_at, b, j, g), bytes = (size_t)a->width * sizeof(float);
-                memset(a->dk + at, 0, bytes);
-                memset(a->dv + at, 0, bytes);
-            }
+        row_sums(a, &w, b, g);
+        for (w.from = 0; w.from < one.keys; w.from += KEYS) {
+            w.keys = least(KEYS, one.keys - w.from);
+            key_block(&one, &w, &drop, b, g);
+        }
+        for (int j = one.keys; a->dk && !a->add_kv && j < a->keys; j++) {
+            size_t at = head(a, &a->kv_at, b, j, g), bytes = (size_t)a->width * sizeof(float);
+            memset(a->dk + at, 0, bytes);
+            memset(a->dv + at, 0, bytes);
         }
     }
 }

@@ -5,24 +5,28 @@
 
 #include <string.h>
 
-static void forward(int B, int I, int O, const float *x, const float *W, const float *packed,
-                    const float *b, bool relu, float *y)
+static void forward(int B, int I, int O, size_t y_row, const float *x, const float *W,
+                    const float *packed, const float *b, bool relu, float *y)
 {
-    blas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, B, O, I, 1.0f, x, I, W, I, 0.0f, y, O);
+    blas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, B, O, I, 1.0f, x, I, W, I, 0.0f, y,
+               (int)y_row);
 }
 
-static void backward_input(int B, int I, int O, const float *dz, const float *W, float *dx)
+static void backward_input(int B, int I, int O, size_t dx_row, const float *dz, const float *W,
+                           float *dx)
 {
-    blas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, B, I, O, 1.0f, dz, O, W, I, 0.0f, dx, I);
+    blas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, B, I, O, 1.0f, dz, O, W, (int)dx_row,
+               0.0f, dx, (int)dx_row);
 }
 
-static void backward_weight(int n, const struct pp_weight_part *parts, int I, int O, float beta,
-                            float *dW)
+static void backward_weight(int n, const struct pp_weight_part *parts, int I, int O,
+                            const struct cpu_block *at, float beta, float *dW)
 {
     for (const struct pp_weight_part *p = parts; p < parts + n; p++) {
         if (p->B > 0) {
-            blas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, O, I, p->B, 1.0f, p->dz, O, p->x, I,
-                       beta, dW, I);
+            blas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, at->o_end - at->o,
+                       at->i_end - at->i, p->B, 1.0f, p->dz + at->o, O, p->x + at->i, I, beta,
+                       dW + (size_t)at->o * (size_t)I + at->i, I);
             beta = 1.0f;
         }
     }
@@ -37,7 +41,7 @@ const struct cpu_gemm cpu_gemm_cblas = {
 };
 
 /*
- * ---- convolution, one product a sample and group: the pixels that each output sees are copied
+ * ---- convolution, always as one piece (the library has threads of its own); one product a sample and group: the pixels that each output sees are copied
  * beside each other, col[OH*OW][kh*kw*C/groups]. Samples are added one after the other, so how they
  * are spread over parts changes no bit of dW.
  */
@@ -80,8 +84,9 @@ static void columns(const struct pp_conv *g, float *image, float *col, bool back
     }
 }
 
-static void conv_forward(const struct pp_conv_forward *a)
+static void conv_forward(const void *args, const struct pp_piece *w)
 {
+    const struct pp_conv_forward *a = args;
     const struct pp_conv *g = a->g;
     struct size s = size_of(g);
     for (int n = 0; n < a->B; n++) {
@@ -100,8 +105,9 @@ static void conv_forward(const struct pp_conv_forward *a)
     }
 }
 
-static void conv_backward_input(const struct pp_conv_backward_input *a)
+static void conv_backward_input(const void *args, const struct pp_piece *w)
 {
+    const struct pp_conv_backward_input *a = args;
     const struct pp_conv *g = a->g;
     struct size s = size_of(g);
     size_t floats = (size_t)(g->H * g->W) * (size_t)g->C;
@@ -119,8 +125,9 @@ static void conv_backward_input(const struct pp_conv_backward_input *a)
     }
 }
 
-static void conv_backward_weight(const struct pp_conv_backward_weight *a)
+static void conv_backward_weight(const void *args, const struct pp_piece *w)
 {
+    const struct pp_conv_backward_weight *a = args;
     const struct pp_conv *g = a->g;
     struct size s = size_of(g);
     if (a->beta == 0)

@@ -266,18 +266,19 @@ static int depth_at(const struct product *p, int most, int k)
     return least((p->depth + n - 1) / n, p->depth - k % p->depth);
 }
 
-static void multiply(const struct product *p)
+/* Rows from .. end - 1 of each of B images, one group. */
+static void multiply_rows(const struct product *p, int from, int end)
 {
     int K = p->y.kernel * p->x.kernel * p->depth;
     int rows = BLOCK_FLOATS / p->depth / p->x.to; /* of images */
     struct piece s = {.samples = 1};
-    if (rows >= p->y.to)
-        s.samples = rows / p->y.to;
-    rows = least(rows < 1 ? 1 : rows, p->y.to);
+    if (rows >= end - from)
+        s.samples = rows / (end - from);
+    rows = least(rows < 1 ? 1 : rows, end - from);
     for (s.first = 0; s.first < p->B; s.first += s.samples) {
         s.samples = least(s.samples, p->B - s.first);
-        for (s.from = 0; s.from < p->y.to; s.from += rows) {
-            s.end = least(s.from + rows, p->y.to);
+        for (s.from = from; s.from < end; s.from += rows) {
+            s.end = least(s.from + rows, end);
             int pixels = s.samples * (s.end - s.from) * p->x.to;
             bool few = pixels / p->y.stride / p->x.stride < FEW_ROWS;
             s.fetch = pixels >= 2 * VECTORS * ROWS ? 1 : pixels >= 4 * ROWS ? 2 : VECTORS;
@@ -292,6 +293,21 @@ static void multiply(const struct product *p)
                 }
             }
         }
+    }
+}
+
+/* A piece of the rows of all images: the rest of one, whole ones, the beginning of one. */
+static void multiply(const struct product *whole, const struct pp_piece *w)
+{
+    size_t H = (size_t)whole->y.to;
+    for (size_t r = w->from, next; r < w->to; r = next) {
+        struct product p = *whole;
+        size_t b = r / H, first = r % H, images = first ? 0 : (w->to - r) / H;
+        next = images ? r + images * H : w->to < (b + 1) * H ? w->to : (b + 1) * H;
+        p.B = images ? (int)images : 1;
+        p.from += b * (size_t)p.y.from * (size_t)p.x.from * p.from_C;
+        p.to += b * H * (size_t)p.x.to * p.to_C;
+        multiply_rows(&p, (int)first, images ? (int)H : (int)(first + next - r));
     }
 }
 
@@ -349,24 +365,25 @@ static void conv_pack(const struct pp_conv *g, const float *W, float *packed)
     }
 }
 
+/* Of each member of a team. */
 static size_t conv_scratch_floats(const struct pp_conv *g, int B)
 {
-    size_t lists = lists_in(g, NULL, NULL), panel = (size_t)DEPTH * WIDTH;
+    size_t lists = (lists_in(g, NULL, NULL) + 15) / 16 * 16, panel = (size_t)DEPTH * WIDTH;
     return lists > panel ? lists : panel;
 }
 
-static void conv_forward(const struct pp_conv_forward *a)
+static void conv_forward(const void *args, const struct pp_piece *w)
 {
+    const struct pp_conv_forward *a = args;
     const struct pp_conv *g = a->g;
     int C = g->C / g->groups, O = g->O / g->groups;
     struct product p = {.y = {g->OH, g->H, g->kh, g->stride, g->pad_top, false},
                         .x = {g->OW, g->W, g->kw, g->stride, g->pad_left, false},
-                        .B = a->B,
                         .depth = C,
                         .columns = O,
                         .from_C = (size_t)g->C,
                         .to_C = (size_t)g->O,
-                        .scratch = a->scratch,
+                        .scratch = a->scratch + (size_t)w->member * conv_scratch_floats(g, a->B),
                         .relu = a->relu};
     for (int i = 0; i < g->groups; i++) {
         p.from = a->x + (size_t)i * (size_t)C;
@@ -374,22 +391,22 @@ static void conv_forward(const struct pp_conv_forward *a)
         p.W = a->W + (size_t)i * weights_of_group(g);
         p.packed = a->packed ? a->packed + (size_t)i * floats_of_group(g) : NULL;
         p.bias = a->b ? a->b + (size_t)i * (size_t)O : NULL;
-        multiply(&p);
+        multiply(&p, w);
     }
 }
 
-static void conv_backward_input(const struct pp_conv_backward_input *a)
+static void conv_backward_input(const void *args, const struct pp_piece *w)
 {
+    const struct pp_conv_backward_input *a = args;
     const struct pp_conv *g = a->g;
     int C = g->C / g->groups, O = g->O / g->groups;
     struct product p = {.y = {g->H, g->OH, g->kh, g->stride, g->pad_top, true},
                         .x = {g->W, g->OW, g->kw, g->stride, g->pad_left, true},
-                        .B = a->B,
                         .depth = O,
                         .columns = C,
                         .from_C = (size_t)g->O,
                         .to_C = (size_t)g->C,
-                        .scratch = a->scratch,
+                        .scratch = a->scratch + (size_t)w->member * conv_scratch_floats(g, a->B),
                         .add = a->add};
     for (int i = 0; i < g->groups; i++) {
         if (a->packed && packs_input(g)) {
@@ -399,8 +416,14 @@ static void conv_backward_input(const struct pp_conv_backward_input *a)
         p.from = a->dz + (size_t)i * (size_t)O;
         p.to = a->dx + (size_t)i * (size_t)C;
         p.W = a->W + (size_t)i * weights_of_group(g);
-        multiply(&p);
+        multiply(&p, w);
     }
+}
+
+static void conv_backward_weight(const void *args, const struct pp_piece *w)
+{
+    const struct pp_conv_backward_weight *a = args;
+    add_pixels(a, a->scratch + (size_t)w->member * conv_scratch_floats(a->g, 0), w);
 }
 
 #define JOIN_(a, b) a##b

@@ -174,27 +174,33 @@ static void add_lists(const struct pp_conv *g, const struct lists *l, int group,
     }
 }
 
-static void conv_backward_weight(const struct pp_conv_backward_weight *a)
+/* Outputs w->from .. w->to - 1 of dW. */
+static void add_pixels(const struct pp_conv_backward_weight *a, float *scratch,
+                       const struct pp_piece *w)
 {
     const struct pp_conv *g = a->g;
-    int O = g->O / g->groups;
+    int O = g->O / g->groups, end = (int)w->to;
     struct pixel pixels[PIXELS];
     float copied[PIXELS * ROWS];
     struct place at = {.part = a->parts, .end = a->parts + a->n};
     struct lists l;
-    lists_in(g, a->scratch, &l);
+    lists_in(g, scratch, &l);
     size_t K = (size_t)l.n * (size_t)l.columns;
     bool copy = l.n * ((l.columns + WIDTH - 1) / WIDTH) >= MANY_TILES, add = a->beta != 0;
-    struct groups rows = groups_of(O);
     for (int n; (n = take_pixels(g, &at, pixels)) > 0 || !add; add = true) {
         fill_lists(g, n, pixels, copy ? copied : NULL, &l);
-        for (int o = 0, k = 0; o < g->O; k++) {
-            int r = rows.size + (k % rows.n < rows.larger);
-            mask lanes = first_lanes(r);
-            for (int i = 0; copy && i < n; i++)
-                STORE_PART(lanes, copied + (size_t)i * ROWS, LOAD_PART(lanes, pixels[i].dz + o));
-            add_lists(g, &l, o / O, r, copy ? 0 : (size_t)o, add, a->dW + (size_t)o * K);
-            o += r;
+        for (int o = (int)w->from, o_end; o < end; o = o_end) {
+            o_end = least((o / O + 1) * O, end); /* of the group */
+            struct groups rows = groups_of(o_end - o);
+            for (int k = 0; k < rows.n; k++) {
+                int r = rows.size + (k < rows.larger);
+                mask lanes = first_lanes(r);
+                for (int i = 0; copy && i < n; i++)
+                    STORE_PART(lanes, copied + (size_t)i * ROWS,
+                               LOAD_PART(lanes, pixels[i].dz + o));
+                add_lists(g, &l, o / O, r, copy ? 0 : (size_t)o, add, a->dW + (size_t)o * K);
+                o += r;
+            }
         }
     }
 }

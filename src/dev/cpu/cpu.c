@@ -10,24 +10,9 @@
 
 #include "ppcli/mem.h"
 #include "blas.h"
-#include "gemm.h"
-#include "kernels.h"
+#include "cpu_impl.h"
 
-struct cpu {
-    const struct cpu_kernels *k;
-    const struct cpu_gemm *gemm;
-    unsigned control; /* the thread's floating-point control word before open() */
-};
-
-static const struct cpu_kernels *kernels(const struct pp_backend *be)
-{
-    return ((const struct cpu *)be->impl)->k;
-}
-
-static const struct cpu_gemm *gemm(const struct pp_backend *be)
-{
-    return ((const struct cpu *)be->impl)->gemm;
-}
+#define LOSS_ROWS 512 /* at a time: on the stack */
 
 /* Denormals in the tails of softmax and of decayed gradients cost a hundred cycles each. This is
  * the state of the calling thread; other architectures are left alone. */
@@ -40,6 +25,11 @@ static unsigned denormals_off(void)
 #else
     return 0;
 #endif
+}
+
+static void begin_member(void)
+{
+    (void)denormals_off();
 }
 
 static void denormals_restore(unsigned before)
@@ -91,7 +81,7 @@ const struct cpu_gemm *cpu_gemm_fma(int i)
  * not run. */
 static const struct cpu_gemm *choose_gemm(const struct pp_backend_choice *choice)
 {
-    const struct cpu_gemm *fma = choice->threads == 1 ? cpu_gemm_fma(0) : NULL;
+    const struct cpu_gemm *fma = cpu_gemm_fma(0);
     switch (choice->gemm) {
     case PP_GEMM_AUTO:
         return fma ? fma : &cpu_gemm_cblas;
@@ -103,16 +93,10 @@ static const struct cpu_gemm *choose_gemm(const struct pp_backend_choice *choice
     return &cpu_gemm_cblas;
 }
 
-static int no_fma(const struct pp_backend_choice *choice)
+static int no_fma(void)
 {
-    if (!cpu_gemm_fma(0)) {
-        return pp_fail(PP_ERESOURCE, "run.gemm = fma: this processor has no AVX2 with fused "
-                                     "multiply-add, or this build no kernels for it; use cblas");
-    }
-    return pp_fail(PP_ECONFIG,
-                   "run.gemm = fma computes with one thread, but run.threads is %d: use more "
-                   "stages, or run.gemm = cblas",
-                   choice->threads);
+    return pp_fail(PP_ERESOURCE, "run.gemm = fma: this processor has no AVX2 with fused "
+                                 "multiply-add, or this build no kernels for it; use cblas");
 }
 
 /* Without the library where own products run: most commands do not need it. */
@@ -140,14 +124,26 @@ static void versions(void (*visit)(void *ctx, const char *what, const char *text
     visit(ctx, "CBLAS", text);
 }
 
+static int start_team(const struct pp_backend_choice *choice, struct pp_team **out)
+{
+    const struct pp_team_spec spec = {.threads = pp_backend_members(choice),
+                                      .processors = choice->processors ? choice->processors
+                                                                       : pp_backend_members(choice),
+                                      .cpus = choice->cpus,
+                                      .crowded = choice->crowded,
+                                      .begin = begin_member};
+    return spec.threads > 1 ? pp_team_create(&spec, out) : 0;
+}
+
 static int cpu_open(struct pp_backend *be, int threads)
 {
     const struct cpu_gemm *g = choose_gemm(&be->choice);
     if (!g)
-        return no_fma(&be->choice);
+        return no_fma();
     struct cpu *cpu;
     PP_ALLOC(cpu, 1);
-    PP_TRY_UNDO(g == &cpu_gemm_cblas ? blas_enter(threads) : 0, pp_free(cpu));
+    PP_TRY_UNDO(g == &cpu_gemm_cblas ? blas_enter(threads) : start_team(&be->choice, &cpu->team),
+                pp_free(cpu));
     cpu->k = cpu_kernels_runnable(0);
     cpu->gemm = g;
     cpu->control = denormals_off();
@@ -169,6 +165,7 @@ static int cpu_open(struct pp_backend *be, int threads)
 static void cpu_close(struct pp_backend *be)
 {
     PP_OWN_MEMORY struct cpu *cpu = be->impl;
+    pp_team_destroy(&cpu->team);
     denormals_restore(cpu->control);
     if (cpu->gemm == &cpu_gemm_cblas)
         blas_leave(be->choice.threads);
@@ -186,58 +183,16 @@ static bool sums_in_order(const struct pp_backend_choice *choice)
     return g && g != &cpu_gemm_cblas;
 }
 
-static int pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
-{
-    gemm(be)->pack(O, I, W, packed);
-    return 0;
-}
-
-/* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]) */
-static int linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
-                          const float *W, const float *packed, const float *b,
-                          enum pp_activation act, float *z, float *y)
-{
-    if (B == 0)
-        return 0;
-    /* The others are second passes over y: calls of exp would spill the accumulators. */
-    bool fuse = b && gemm(be)->fuses && !z && (act == PP_ACT_NONE || act == PP_ACT_RELU);
-    float *product = !b && z ? z : y;
-    gemm(be)->forward(B, I, O, x, W, packed, fuse ? b : NULL, act == PP_ACT_RELU, product);
-    if (!b && (z || act != PP_ACT_NONE)) {
-        struct pp_activate a = {(size_t)B * (size_t)O, act, product, y};
-        kernels(be)->activate_forward(&a);
-    } else if (b && !fuse) {
-        kernels(be)->bias_activation(B, O, b, act, z, y);
+#define PP_KERNEL(name, type)
+#define PP_LOSS(name, type)
+#define PP_LOOP(name, type, of_units, of_grain, of_cost)                                           \
+    static int name(struct pp_backend *be, const struct type *a)                                   \
+    {                                                                                              \
+        const struct pp_work work = {cpu_of(be)->k->name, (size_t)(of_units), of_grain, of_cost};  \
+        pp_team_run(cpu_of(be)->team, &work, a);                                                   \
+        return 0;                                                                                  \
     }
-    return 0;
-}
-
-/* dx[B][I] = dz[B][O] * W[O][I] */
-static int linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                 const float *W, const float *packed, float *dx)
-{
-    if (B == 0)
-        return 0;
-    gemm(be)->backward_input(B, I, O, dz, W, dx);
-    return 0;
-}
-
-/* dW[O][I] = beta*dW + sum of dz[B][O]^T * x[B][I]; db[O] = beta*db + column sums of dz */
-static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_weight_part *parts,
-                                  int I, int O, float beta, float *dW, float *db)
-{
-    int rows = 0;
-    for (int k = 0; k < n; k++) {
-        rows += parts[k].B > 0;
-        if (db)
-            kernels(be)->bias_gradient(parts[k].B, O, parts[k].dz, k == 0 ? beta : 1.0f, db);
-    }
-    if (rows > 0)
-        gemm(be)->backward_weight(n, parts, I, O, beta, dW);
-    else if (beta == 0)
-        memset(dW, 0, (size_t)O * (size_t)I * sizeof(*dW));
-    return 0;
-}
+#include "ppcli/kernels.def"
 
 static size_t conv_packed_floats(const struct pp_backend_choice *choice, const struct pp_conv *g)
 {
@@ -247,7 +202,7 @@ static size_t conv_packed_floats(const struct pp_backend_choice *choice, const s
 
 static int conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W, float *packed)
 {
-    gemm(be)->conv->pack(g, W, packed);
+    cpu_of(be)->gemm->conv->pack(g, W, packed);
     return 0;
 }
 
@@ -255,60 +210,108 @@ static size_t conv_scratch_floats(const struct pp_backend_choice *choice, const 
                                   int B)
 {
     const struct cpu_gemm *p = choose_gemm(choice);
-    return p ? p->conv->scratch_floats(g, B) : 0;
+    return p ? (size_t)pp_backend_members(choice) * p->conv->scratch_floats(g, B) : 0;
+}
+
+/* Of one of the three kernels over so many samples. */
+static double conv_ns(const struct pp_conv *g, double samples)
+{
+    double weights = (double)g->O * g->kh * g->kw * g->C / g->groups;
+    return 2 * samples * g->OH * g->OW * weights / CPU_FLOPS_PER_NS;
 }
 
 static int conv_forward(struct pp_backend *be, const struct pp_conv_forward *a)
 {
-    gemm(be)->conv->forward(a);
+    const struct pp_work work = {cpu_of(be)->gemm->conv->forward, (size_t)a->B * (size_t)a->g->OH,
+                                 1, conv_ns(a->g, a->B)};
+    pp_team_run(cpu_of(be)->team, &work, a);
     return 0;
 }
 
 static int conv_backward_input(struct pp_backend *be, const struct pp_conv_backward_input *a)
 {
-    gemm(be)->conv->backward_input(a);
+    const struct pp_work work = {cpu_of(be)->gemm->conv->backward_input,
+                                 (size_t)a->B * (size_t)a->g->H, 1, conv_ns(a->g, a->B)};
+    pp_team_run(cpu_of(be)->team, &work, a);
     return 0;
 }
 
 static int conv_backward_weight(struct pp_backend *be, const struct pp_conv_backward_weight *a)
 {
-    const struct pp_conv *g = a->g;
-    for (int k = 0; a->db && k < a->n; k++) {
-        kernels(be)->bias_gradient(a->parts[k].B * g->OH * g->OW, g->O, a->parts[k].dz,
-                                   k == 0 ? a->beta : 1.0f, a->db);
-    }
-    gemm(be)->conv->backward_weight(a);
+    double samples = 0;
+    for (int k = 0; k < a->n; k++)
+        samples += a->parts[k].B;
+    const struct pp_work work = {cpu_of(be)->gemm->conv->backward_weight, (size_t)a->g->O,
+                                 CPU_TILE_ROWS, conv_ns(a->g, samples)};
+    cpu_bias_gradient(be, a->n, a->parts, a->g->OH * a->g->OW, a->g->O, a->beta, a->db);
+    pp_team_run(cpu_of(be)->team, &work, a);
     return 0;
 }
 
 static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
 {
-    *out = kernels(be)->sum_squares(n, g);
+    *out = cpu_of(be)->k->sum_squares(n, g);
     return 0;
 }
 
 static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
 {
-    *io = kernels(be)->largest(n, x, *io);
+    *io = cpu_of(be)->k->largest(n, x, *io);
     return 0;
+}
+
+struct update {
+    const struct cpu_kernels *k;
+    const struct pp_optimizer_args *a;
+    bool decay;
+    const float *g;
+    float *m, *v, *p;
+};
+
+static void update_piece(const void *args, const struct pp_piece *w)
+{
+    const struct update *u = args;
+    size_t i = w->from;
+    u->k->optimizer_step(w->to - i, u->a, u->decay, u->g + i, u->m ? u->m + i : NULL,
+                         u->v ? u->v + i : NULL, u->p + i);
 }
 
 static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           bool decay, const float *g, float *m, float *v, float *p)
 {
+    const struct update u = {cpu_of(be)->k, a, decay, g, m, v, p};
+    const struct pp_work work = {update_piece, n, 16, 0.5 * (double)n};
     if (!a->skip)
-        kernels(be)->optimizer_step(n, a, decay, g, m, v, p);
+        pp_team_run(cpu_of(be)->team, &work, &u);
     return 0;
 }
 
-#define PP_KERNEL(name, type)
-#define PP_LOOP(name, type)                                                                        \
-    static int name(struct pp_backend *be, const struct type *a)                                   \
-    {                                                                                              \
-        kernels(be)->name(a);                                                                      \
-        return 0;                                                                                  \
+void cpu_softmax_cross_entropy(const struct cpu_kernels *k, struct pp_team *team,
+                               const struct pp_softmax_cross_entropy *a)
+{
+    struct cpu_row_loss rows[LOSS_ROWS];
+    size_t all = (size_t)a->B * (size_t)a->P;
+    a->sums->rows += a->B - a->uncounted;
+    for (size_t r = 0, n; r < all; r += n) {
+        n = all - r < LOSS_ROWS ? all - r : LOSS_ROWS;
+        const struct cpu_loss l = {a, r, rows};
+        const struct pp_work work = {k->loss_rows, n, 1, 0.6 * (double)n * a->C};
+        pp_team_run(team, &work, &l);
+        for (size_t i = 0; i < n; i++) {
+            if (rows[i].counts) {
+                a->sums->correct += rows[i].correct;
+                a->sums->targets++;
+                a->sums->loss += rows[i].loss;
+            }
+        }
     }
-#include "ppcli/kernels.def"
+}
+
+static int softmax_cross_entropy(struct pp_backend *be, const struct pp_softmax_cross_entropy *a)
+{
+    cpu_softmax_cross_entropy(cpu_of(be)->k, cpu_of(be)->team, a);
+    return 0;
+}
 
 const struct pp_backend_ops backend_cpu = {
     .name = "cpu",
@@ -319,10 +322,10 @@ const struct pp_backend_ops backend_cpu = {
     .close = cpu_close,
     .sums_in_order = sums_in_order,
     .packed_floats = packed_floats,
-    .pack_weights = pack_weights,
-    .linear_forward = linear_forward,
-    .linear_backward_input = linear_backward_input,
-    .linear_backward_weight = linear_backward_weight,
+    .pack_weights = cpu_pack_weights,
+    .linear_forward = cpu_linear_forward,
+    .linear_backward_input = cpu_linear_backward_input,
+    .linear_backward_weight = cpu_linear_backward_weight,
     .sum_squares = sum_squares,
     .largest = largest,
     .optimizer_step = optimizer_step,
@@ -333,6 +336,6 @@ const struct pp_backend_ops backend_cpu = {
     .conv_backward_input = conv_backward_input,
     .conv_backward_weight = conv_backward_weight,
 #define PP_KERNEL(name, type)
-#define PP_LOOP(name, type) .name = name,
+#define PP_LOOP(name, type, ...) .name = name,
 #include "ppcli/kernels.def"
 };

@@ -29,9 +29,10 @@ GATHER(uint16_t)
 GATHER(uint32_t)
 GATHER(float)
 
-void CPU_LOOP(gather)(const struct pp_gather *a)
+void CPU_LOOP(gather)(const void *args, const struct pp_piece *w)
 {
-    for (size_t r = 0; r < (size_t)a->B; r++) {
+    const struct pp_gather *a = args;
+    for (size_t r = w->from; r < w->to; r++) {
         size_t sample = a->index ? a->index[r] : r;
         float *to = a->x + r * (size_t)a->F;
         switch (a->element) {
@@ -51,10 +52,11 @@ void CPU_LOOP(gather)(const struct pp_gather *a)
     }
 }
 
-void CPU_LOOP(targets)(const struct pp_targets *a)
+void CPU_LOOP(targets)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_targets *a = args;
     size_t P = (size_t)a->P;
-    for (size_t r = 0; r < (size_t)a->B; r++) {
+    for (size_t r = w->from; r < w->to; r++) {
         size_t from = (a->index ? a->index[r] : r) * a->stride + a->first;
         int32_t *to = a->targets + r * P;
         for (size_t p = 0; p < P; p++) {
@@ -67,32 +69,34 @@ void CPU_LOOP(targets)(const struct pp_targets *a)
     }
 }
 
-void CPU_LOOP(activate_forward)(const struct pp_activate *a)
+void CPU_LOOP(activate_forward)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_activate *a = args;
     const float *x = a->x;
     float *y = a->y;
     switch (a->act) {
     case PP_ACT_NONE:
-        ALONE for (size_t i = 0; i < a->n; i++) y[i] = x[i];
+        ALONE for (size_t i = w->from; i < w->to; i++) y[i] = x[i];
         break;
 #define PP_ACTIVATION(NAME, word, ...)                                                             \
     case PP_ACT_##NAME:                                                                            \
-        ALONE for (size_t i = 0; i < a->n; i++) y[i] = word##_value(x[i]);                         \
+        ALONE for (size_t i = w->from; i < w->to; i++) y[i] = word##_value(x[i]);                  \
         break;
 #include "ppcli/activations.def"
     }
 }
 
-void CPU_LOOP(activate_backward)(const struct pp_activate_backward *a)
+void CPU_LOOP(activate_backward)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_activate_backward *a = args;
     const float *saved = a->saved, *dy = a->dy;
     float *dx = a->dx;
     switch (a->act) {
 #define EITHER(dz)                                                                                 \
     if (a->add)                                                                                    \
-        ALONE for (size_t i = 0; i < a->n; i++) dx[i] += dz;                                       \
+        ALONE for (size_t i = w->from; i < w->to; i++) dx[i] += dz;                                \
     else                                                                                           \
-        ALONE for (size_t i = 0; i < a->n; i++) dx[i] = dz;                                        \
+        ALONE for (size_t i = w->from; i < w->to; i++) dx[i] = dz;                                 \
     break
     case PP_ACT_NONE:
         EITHER(dy[i]);
@@ -103,24 +107,26 @@ void CPU_LOOP(activate_backward)(const struct pp_activate_backward *a)
     }
 }
 
-void CPU_LOOP(sum)(const struct pp_sum *a)
+void CPU_LOOP(sum)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_sum *a = args;
     const float *x = a->a, *b = a->b;
     float *y = a->y;
     if (a->relu)
-        ALONE for (size_t i = 0; i < a->n; i++) y[i] = relu_value(x[i] + b[i]);
+        ALONE for (size_t i = w->from; i < w->to; i++) y[i] = relu_value(x[i] + b[i]);
     else
-        ALONE for (size_t i = 0; i < a->n; i++) y[i] = x[i] + b[i];
+        ALONE for (size_t i = w->from; i < w->to; i++) y[i] = x[i] + b[i];
 }
 
-void CPU_LOOP(dropout)(const struct pp_dropout *a)
+void CPU_LOOP(dropout)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_dropout *a = args;
     uint32_t limit = dropout_limit(a->p), F = (uint32_t)a->F;
     float scale = (float)(1 / (1 - (double)a->p));
-    for (int r = 0; r < a->B; r++) {
+    for (size_t r = w->from; r < w->to; r++) {
         uint64_t of = dropout_row(a->key, *a->step, a->first_row + (uint32_t)r);
-        const float *x = a->x + (size_t)r * a->F;
-        float *y = a->y + (size_t)r * a->F;
+        const float *x = a->x + r * a->F;
+        float *y = a->y + r * a->F;
         if (a->add) {
             ALONE for (uint32_t e = 0; e < F; e++) y[e] +=
                 x[e] * (dropout_number(of, e) < limit ? 0 : scale);

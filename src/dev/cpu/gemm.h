@@ -7,6 +7,7 @@
 #define PPCLI_DEV_CPU_GEMM_H
 
 #include "ppcli/backend.h"
+#include "ppcli/team.h"
 
 /* The three kernels of a convolution (ppcli/kernels.h), by the same products. */
 struct cpu_conv {
@@ -14,10 +15,17 @@ struct cpu_conv {
     size_t (*packed_floats)(const struct pp_conv *g);
     void (*pack)(const struct pp_conv *g, const float *W, float *packed);
     size_t (*scratch_floats)(const struct pp_conv *g, int B);
-    void (*forward)(const struct pp_conv_forward *a);
-    void (*backward_input)(const struct pp_conv_backward_input *a);
-    void (*backward_weight)(const struct pp_conv_backward_weight *a); /* dW only */
+    /* a points to the struct of ppcli/kernels.h. Units: rows of all images of y; rows of all images
+     * of dx; outputs of dW (only dW). */
+    pp_piece_fn forward, backward_input, backward_weight;
 };
+
+/* Rows o .. o_end - 1 and columns i .. i_end - 1 of a weight gradient. */
+struct cpu_block {
+    int o, o_end, i, i_end;
+};
+
+#define CPU_COLUMNS 64 /* a multiple of every tile's width, and of a cache line */
 
 struct cpu_gemm {
     const char *name;
@@ -26,14 +34,18 @@ struct cpu_gemm {
     void (*pack)(int O, int I, const float *W, float *packed);
     bool fuses; /* forward() takes a bias */
     /* y[B][O] = x[B][I] * W[O][I]^T; with b: + b, and with relu: its positive part (a NaN stays).
-     * packed: what pack() made of W, or NULL; the bits are the same. */
-    void (*forward)(int B, int I, int O, const float *x, const float *W, const float *packed,
-                    const float *b, bool relu, float *y);
-    /* dx[B][I] = dz[B][O] * W[O][I] */
-    void (*backward_input)(int B, int I, int O, const float *dz, const float *W, float *dx);
-    /* dW[O][I] = beta*dW + sum over the parts of dz[B][O]^T * x[B][I]; B >= 0, not all 0 */
-    void (*backward_weight)(int n, const struct pp_weight_part *parts, int I, int O, float beta,
-                            float *dW);
+     * packed: what pack() made of W, or NULL; the bits are the same. Rows of y are y_row apart; a
+     * piece of y from column o on, a multiple of CPU_COLUMNS, is had with W + o * I, packed + o * I,
+     * b + o and y + o. */
+    void (*forward)(int B, int I, int O, size_t y_row, const float *x, const float *W,
+                    const float *packed, const float *b, bool relu, float *y);
+    /* dx[B][I] = dz[B][O] * W[O][I]; rows of W and dx are dx_row apart. */
+    void (*backward_input)(int B, int I, int O, size_t dx_row, const float *dz, const float *W,
+                           float *dx);
+    /* dW[O][I] = beta*dW + sum over the parts of dz[B][O]^T * x[B][I]; B >= 0, not all 0; of it the
+     * rows and columns of `at`. */
+    void (*backward_weight)(int n, const struct pp_weight_part *parts, int I, int O,
+                            const struct cpu_block *at, float beta, float *dW);
     const struct cpu_conv *conv;
 };
 

@@ -68,8 +68,8 @@ INLINE int rows_at_a_time(int K)
 /* --- the products
  * -------------------------------------------------------------------------------*/
 
-static void gemm_forward(int B, int I, int O, const float *x, const float *W, const float *packed,
-                         const float *b, bool relu, float *y)
+static void gemm_forward(int B, int I, int O, size_t y_row, const float *x, const float *W,
+                         const float *packed, const float *b, bool relu, float *y)
 {
     float own[DEPTH * WIDTH]; /* the piece of a panel at hand, when nobody packed them */
     int rows = rows_at_a_time(I), depth = packed ? LONG_DEPTH : DEPTH;
@@ -91,9 +91,9 @@ static void gemm_forward(int B, int I, int O, const float *x, const float *W, co
                                  .a_row = (size_t)I,
                                  .a_step = 1,
                                  .b_step = (size_t)width,
-                                 .c_row = (size_t)O,
+                                 .c_row = y_row,
                                  .add = k > 0,
-                                 .c = y + (size_t)r * (size_t)O + o,
+                                 .c = y + (size_t)r * y_row + o,
                                  .bias = last && b ? b + o : NULL,
                                  .relu = relu && last && b};
                 /* panels follow each other without a gap */
@@ -159,7 +159,8 @@ INLINE void copied_tiles(struct tile *t, const struct segment *s, int rows, int 
     }
 }
 
-static void input_copied(int B, int I, int O, const float *dz, const float *W, float *dx)
+static void input_copied(int B, int I, int O, size_t row, const float *dz, const float *W,
+                         float *dx)
 {
     struct copies copies;
     int at_a_time = rows_at_a_time(O);
@@ -168,7 +169,7 @@ static void input_copied(int B, int I, int O, const float *dz, const float *W, f
         rows = least(at_a_time, B - r);
         for (int k = 0; k < O; k += COPY_DEPTH) {
             int depth = least(COPY_DEPTH, O - k);
-            const struct segment w = {.depth = depth, .b = W + (size_t)k * (size_t)I},
+            const struct segment w = {.depth = depth, .b = W + (size_t)k * row},
                                  s = {.depth = depth,
                                       .a = dz + (size_t)r * (size_t)O + k,
                                       .b = copies.b};
@@ -176,55 +177,56 @@ static void input_copied(int B, int I, int O, const float *dz, const float *W, f
                 int columns = least(COPY_COLUMNS, I - i);
                 struct tile t = {.a_row = (size_t)O,
                                  .a_step = 1,
-                                 .c_row = (size_t)I,
+                                 .c_row = row,
                                  .add = k > 0,
-                                 .c = dx + (size_t)r * (size_t)I + i};
-                copy_panels(&copies, 1, &w, i, columns, (size_t)I);
+                                 .c = dx + (size_t)r * row + i};
+                copy_panels(&copies, 1, &w, i, columns, row);
                 copied_tiles(&t, &s, rows, columns);
             }
         }
     }
 }
 
-static void backward_input(int B, int I, int O, const float *dz, const float *W, float *dx)
+static void backward_input(int B, int I, int O, size_t row, const float *dz, const float *W,
+                           float *dx)
 {
     if (B >= COPY_ROWS) {
-        input_copied(B, I, O, dz, W, dx);
+        input_copied(B, I, O, row, dz, W, dx);
         return;
     }
     int rows = rows_at_a_time(O);
     /* Few rows wait for W, and rows of it that are 4 KiB apart share a few sets of the cache. */
-    int depth = I >= 1024 && B <= 64 ? DEPTH / 2 : DEPTH;
+    int depth = row >= 1024 && B <= 64 ? DEPTH / 2 : DEPTH;
     for (int r = 0; r < B; r += rows) {
         for (int k = 0; k < O; k += depth) {
             for (int i = 0; i < I; i += WIDTH) {
                 struct segment s = {.depth = least(depth, O - k),
                                     .a = dz + (size_t)r * (size_t)O + k,
-                                    .b = W + (size_t)k * (size_t)I + i};
+                                    .b = W + (size_t)k * row + i};
                 struct tile t = {.segments = &s,
                                  .n_segments = 1,
                                  .a_row = (size_t)O,
                                  .a_step = 1,
-                                 .b_step = (size_t)I,
-                                 .c_row = (size_t)I,
+                                 .b_step = row,
+                                 .c_row = row,
                                  .add = k > 0,
-                                 .c = dx + (size_t)r * (size_t)I + i};
+                                 .c = dx + (size_t)r * row + i};
                 column_block(&t, least(rows, B - r), least(WIDTH, I - i), s.b + WIDTH);
             }
         }
     }
 }
 
-/* dW[O][I] = (add ? dW : 0) + the products of the segments, `depth` rows in all */
-static void add_segments(int n, const struct segment *segments, int depth, int I, int O, bool add,
-                         float *dW)
+/* The block of dW[O][I] = (add ? dW : 0) + the products of the segments, `depth` rows in all */
+static void add_segments(int n, const struct segment *segments, int depth, int I, int O,
+                         const struct cpu_block *at, bool add, float *dW)
 {
-    struct groups g = groups_of(O);
+    struct groups g = groups_of(at->o_end - at->o);
     /* columns of x to go through all outputs with: they stay in the second-level cache */
     int columns = BLOCK_FLOATS / depth / WIDTH * WIDTH;
     int fetch = depth >= ROWS * VECTORS ? 1 : 2 * depth >= ROWS * VECTORS ? 2 : 4;
-    for (int from = 0; from < I; from += columns) {
-        int to = least(I, from + columns);
+    for (int from = at->i; from < at->i_end; from += columns) {
+        int to = least(at->i_end, from + columns);
         struct tile t = {.segments = segments,
                          .n_segments = n,
                          .a_row = 1,
@@ -234,7 +236,7 @@ static void add_segments(int n, const struct segment *segments, int depth, int I
                          .add = add,
                          .next_step = (size_t)(LANES * fetch),
                          .fetch = add ? fetch : 0};
-        for (int o = 0, k = 0; k < g.n; k++) {
+        for (int o = at->o, k = 0; k < g.n; k++) {
             int rows = g.size + (k < g.larger);
             t.a_at = (size_t)o;
             for (int i = from; i < to; i += WIDTH) {
@@ -251,17 +253,17 @@ static void add_segments(int n, const struct segment *segments, int depth, int I
 }
 
 /* The same by copies. */
-static void add_copied(int n, const struct segment *segments, int depth, int I, int O, bool add,
-                       float *dW)
+static void add_copied(int n, const struct segment *segments, int depth, int I, int O,
+                       const struct cpu_block *at, bool add, float *dW)
 {
     struct copies copies;
     const struct segment s = {.depth = depth, .a = copies.a, .b = copies.b};
     int fetch = depth >= ROWS * VECTORS ? 1 : 2 * depth >= ROWS * VECTORS ? 2 : 4;
-    for (int i = 0; i < I; i += COPY_COLUMNS) {
-        int columns = least(COPY_COLUMNS, I - i);
+    for (int i = at->i; i < at->i_end; i += COPY_COLUMNS) {
+        int columns = least(COPY_COLUMNS, at->i_end - i);
         copy_panels(&copies, n, segments, i, columns, (size_t)I);
-        for (int o = 0; o < O; o += COPY_ROWS) {
-            int rows = least(COPY_ROWS, O - o);
+        for (int o = at->o; o < at->o_end; o += COPY_ROWS) {
+            int rows = least(COPY_ROWS, at->o_end - o);
             float *to = copies.a;
             for (int k = 0; k < n; to += (size_t)segments[k++].depth * COPY_ROWS)
                 copy_rows(segments[k].depth, rows, segments[k].a + o, (size_t)O, to, COPY_ROWS);
@@ -277,8 +279,8 @@ static void add_copied(int n, const struct segment *segments, int depth, int I, 
     }
 }
 
-static void backward_weight(int n, const struct pp_weight_part *parts, int I, int O, float beta,
-                            float *dW)
+static void backward_weight(int n, const struct pp_weight_part *parts, int I, int O,
+                            const struct cpu_block *at, float beta, float *dW)
 {
     struct segment s[SEGMENTS];
     int have = 0, depth = 0, rows = 0;
@@ -294,7 +296,7 @@ static void backward_weight(int n, const struct pp_weight_part *parts, int I, in
             depth += take;
             rows -= take;
             if (rows == 0 || depth == (copy ? COPY_DEPTH : DEPTH) || have == SEGMENTS) {
-                (copy ? add_copied : add_segments)(have, s, depth, I, O, add, dW);
+                (copy ? add_copied : add_segments)(have, s, depth, I, O, at, add, dW);
                 add = true;
                 have = depth = 0;
             }

@@ -9,14 +9,14 @@
 
 /* A second pass over y right after the product, while y is in the cache: within 2 % of a product
  * that starts from a prefilled bias, and it takes the activation along. */
-static void bias_activation(int B, int O, const float *restrict b, enum pp_activation act,
-                            float *restrict z, float *restrict y)
+static void bias_activation(int B, int O, size_t row, const float *restrict b,
+                            enum pp_activation act, float *restrict z, float *restrict y)
 {
-    for (int r = 0; r < B; r++, y += O) {
+    for (int r = 0; r < B; r++, y += row) {
         if (z) {
             for (int o = 0; o < O; o++)
                 z[o] = y[o] + b[o];
-            z += O;
+            z += row;
         }
         switch (act) {
         case PP_ACT_NONE:
@@ -34,11 +34,12 @@ static void bias_activation(int B, int O, const float *restrict b, enum pp_activ
 }
 
 /* Column sums, rows in order. */
-static void bias_gradient(int B, int O, const float *restrict dz, float beta, float *restrict db)
+static void bias_gradient(int B, int O, size_t row, const float *restrict dz, float beta,
+                          float *restrict db)
 {
     if (beta == 0)
         memset(db, 0, (size_t)O * sizeof(*db));
-    for (int r = 0; r < B; r++, dz += O)
+    for (int r = 0; r < B; r++, dz += row)
         for (int o = 0; o < O; o++)
             db[o] += dz[o];
 }
@@ -123,29 +124,30 @@ static double sum_of_logits(int C, const float *restrict x, float m)
     return fold_in_order(lane);
 }
 
-void CPU_LOOP(softmax_cross_entropy)(const struct pp_softmax_cross_entropy *a)
+static void loss_rows(const void *args, const struct pp_piece *w)
 {
-    struct pp_loss_sums *sums = a->sums;
+    const struct cpu_loss *l = args;
+    const struct pp_softmax_cross_entropy *a = l->a;
     size_t C = (size_t)a->C;
     double rest = a->smoothing;
     float all_scale = a->scale ? *a->scale : a->grad_scale;
-    sums->rows += a->B - a->uncounted;
-    for (size_t r = 0; r < (size_t)a->B * (size_t)a->P; r++) {
+    for (size_t i = w->from; i < w->to; i++) {
+        size_t r = l->first + i;
         const float *logits = a->logits + r * C;
         float *dlogits = a->dlogits ? a->dlogits + r * C : NULL;
         int target = a->targets[r];
         pp_assert(target < a->C);
+        l->rows[i].counts = target >= 0;
         if (target < 0) {
             if (dlogits)
                 memset(dlogits, 0, C * sizeof(*dlogits));
             continue;
         }
         float m = largest_logit(a->C, logits), at_target = logits[target];
-        sums->correct += isnan(m) ? target == 0 : at_target == m && is_first(target, logits, m);
-        sums->targets++;
+        l->rows[i].correct = isnan(m) ? target == 0 : at_target == m && is_first(target, logits, m);
         double all = rest > 0 ? sum_of_logits(a->C, logits, m) : 0;
         double sum = sum_of_exp(a->C, logits, m, dlogits);
-        sums->loss += log(sum) - ((1 - rest) * ((double)at_target - m) + rest / a->C * all);
+        l->rows[i].loss = log(sum) - ((1 - rest) * ((double)at_target - m) + rest / a->C * all);
         if (dlogits) {
             float scale = (float)(all_scale / sum), others = (float)(all_scale * rest / a->C);
             for (size_t c = 0; c < C; c++)
@@ -257,10 +259,12 @@ const struct cpu_kernels CPU_LOOP(kernels) = {
     .name = STRING(PPCLI_ISA),
     .bias_activation = bias_activation,
     .bias_gradient = bias_gradient,
+    .loss_rows = loss_rows,
     .sum_squares = sum_squares,
     .largest = largest,
     .optimizer_step = optimizer_step,
 #define PP_KERNEL(name, type)
-#define PP_LOOP(name, type) .name = CPU_LOOP(name),
+#define PP_LOSS(name, type)
+#define PP_LOOP(name, type, ...) .name = CPU_LOOP(name),
 #include "ppcli/kernels.def"
 };

@@ -156,13 +156,14 @@ static void set_channel(double mean, double rstd, float gamma, float beta, float
     *shift = (float)(beta - (mean - *kept_mean) * (gamma * rstd));
 }
 
-void CPU_LOOP(batch_norm_forward)(const struct pp_batch_norm_forward *a)
+void CPU_LOOP(batch_norm_forward)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_batch_norm_forward *a = args;
     size_t C = (size_t)a->C, rows = (size_t)a->B * (size_t)a->P;
     double s[TILE], q[TILE];
     float mean[TILE], scale[TILE], shift[TILE];
-    for (size_t at = 0; at < C && rows > 0; at += TILE) {
-        size_t width = least(TILE, C - at);
+    for (size_t at = w->from; at < w->to && rows > 0; at += TILE) {
+        size_t width = least(TILE, w->to - at);
         if (!a->running_mean)
             sum_squares(rows, C, width, a->x + at, s, q);
         for (size_t c = 0; c < width; c++) {
@@ -182,13 +183,14 @@ void CPU_LOOP(batch_norm_forward)(const struct pp_batch_norm_forward *a)
     }
 }
 
-void CPU_LOOP(batch_norm_backward_input)(const struct pp_batch_norm_backward_input *a)
+void CPU_LOOP(batch_norm_backward_input)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_batch_norm_backward_input *a = args;
     size_t C = (size_t)a->C, rows = (size_t)a->B * (size_t)a->P;
     double s[TILE], q[TILE];
     float g[TILE], m1[TILE], m2[TILE];
-    for (size_t at = 0; at < C; at += TILE) {
-        size_t width = least(TILE, C - at);
+    for (size_t at = w->from; at < w->to; at += TILE) {
+        size_t width = least(TILE, w->to - at);
         const float *mean = a->keep + at, *rstd = a->keep + C + at;
         relu_and_sums(rows, C, width, a->x + at, mean, rstd, a->y ? a->y + at : NULL, a->dy + at,
                       a->add_residual, a->d_residual ? a->d_residual + at : NULL, s, q);
@@ -258,13 +260,14 @@ static void spread(size_t width, size_t run, const float *groups, float *out)
             out[k * run + c] = groups[k];
 }
 
-void CPU_LOOP(group_norm_forward)(const struct pp_group_norm_forward *a)
+void CPU_LOOP(group_norm_forward)(const void *args, const struct pp_piece *w)
 {
-    size_t channels = (size_t)a->B * (size_t)a->C, groups = (size_t)a->B * (size_t)a->G;
+    const struct pp_group_norm_forward *a = args;
+    size_t C = (size_t)a->C, groups = (size_t)a->B * (size_t)a->G;
     double s[TILE], q[TILE];
     float m[TILE], rstds[TILE], losses[TILE], mean[TILE], scale[TILE], shift[TILE];
     struct span p;
-    for (size_t i = 0; i < channels; i += p.end - p.first) {
+    for (size_t i = w->from * C; i < w->to * C; i += p.end - p.first) {
         p = span_at(i, a->P, a->C, a->G);
         double sums[TILE] = {0}, squares[TILE] = {0};
         for (size_t at = p.first; at < p.end; at += TILE) {
@@ -295,13 +298,14 @@ void CPU_LOOP(group_norm_forward)(const struct pp_group_norm_forward *a)
     }
 }
 
-void CPU_LOOP(group_norm_backward_input)(const struct pp_group_norm_backward_input *a)
+void CPU_LOOP(group_norm_backward_input)(const void *args, const struct pp_piece *w)
 {
-    size_t channels = (size_t)a->B * (size_t)a->C, groups = (size_t)a->B * (size_t)a->G;
+    const struct pp_group_norm_backward_input *a = args;
+    size_t C = (size_t)a->C, groups = (size_t)a->B * (size_t)a->G;
     double s[TILE], q[TILE];
     float mean[TILE], rstd[TILE], g[TILE], m1[TILE], m2[TILE];
     struct span p;
-    for (size_t i = 0; i < channels; i += p.end - p.first) {
+    for (size_t i = w->from * C; i < w->to * C; i += p.end - p.first) {
         p = span_at(i, a->P, a->C, a->G);
         const float *means = a->keep + p.group, *rstds = a->keep + groups + p.group;
         double sums[TILE] = {0}, products[TILE] = {0};
@@ -339,25 +343,26 @@ void CPU_LOOP(group_norm_backward_input)(const struct pp_group_norm_backward_inp
 }
 
 /* Each sample's sums are rounded before they are added: no cut between samples changes a bit. */
-void CPU_LOOP(group_norm_backward_weight)(const struct pp_group_norm_backward_weight *a)
+void CPU_LOOP(group_norm_backward_weight)(const void *args, const struct pp_piece *w)
 {
-    size_t C = (size_t)a->C, groups = (size_t)a->B * (size_t)a->G;
+    const struct pp_group_norm_backward_weight *a = args;
+    size_t C = (size_t)a->C, G = (size_t)a->G, P = (size_t)a->P, groups = (size_t)a->B * G;
     double s[TILE], q[TILE];
-    float mean[TILE] = {0}, rstd[TILE] = {0};
+    float mean[TILE], rstd[TILE];
     if (a->beta == 0) {
-        memset(a->dgamma, 0, C * sizeof(*a->dgamma));
-        memset(a->dbeta, 0, C * sizeof(*a->dbeta));
+        memset(a->dgamma + w->from, 0, (w->to - w->from) * sizeof(*a->dgamma));
+        memset(a->dbeta + w->from, 0, (w->to - w->from) * sizeof(*a->dbeta));
     }
-    struct span p;
-    for (size_t i = 0; i < (size_t)a->B * C; i += p.end - p.first) {
-        p = span_at(i, a->P, a->C, a->G);
-        for (size_t at = p.first; at < p.end; at += TILE) {
-            size_t width = least(TILE, p.end - at);
-            spread(width, p.run, a->keep + p.group, mean);
-            spread(width, p.run, a->keep + groups + p.group, rstd);
-            memset(s, 0, sizeof(s));
-            memset(q, 0, sizeof(q));
-            sum_products(p.P, p.C, width, a->dz + p.x + at, a->x + p.x + at, mean, rstd, s, q);
+    for (size_t b = 0; b < (size_t)a->B; b++) {
+        for (size_t at = w->from; at < w->to; at += TILE) {
+            size_t width = least(TILE, w->to - at), x = b * P * C + at;
+            for (size_t c = 0; c < width; c++) {
+                size_t group = b * G + (at + c) / (C / G);
+                mean[c] = a->keep[group];
+                rstd[c] = a->keep[groups + group];
+                s[c] = q[c] = 0;
+            }
+            sum_products(P, C, width, a->dz + x, a->x + x, mean, rstd, s, q);
             for (size_t c = 0; c < width; c++) {
                 a->dgamma[at + c] += (float)q[c];
                 a->dbeta[at + c] += (float)s[c];

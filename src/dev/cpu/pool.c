@@ -70,14 +70,13 @@ static void max_window(const struct pp_max_pool_forward *a, int r, int oy, int o
     }
 }
 
-#define EACH(i, n) for (int i = 0; i < (n); i++)
-
-void CPU_LOOP(max_pool_forward)(const struct pp_max_pool_forward *a)
+void CPU_LOOP(max_pool_forward)(const void *args, const struct pp_piece *w)
 {
-    EACH(r, a->B)
-    EACH(oy, a->g->OH)
-    EACH(ox, a->g->OW)
-    max_window(a, r, oy, ox);
+    const struct pp_max_pool_forward *a = args;
+    int OH = a->g->OH;
+    for (int i = (int)w->from; i < (int)w->to; i++)
+        for (int ox = 0; ox < a->g->OW; ox++)
+            max_window(a, i / OH, i % OH, ox);
 }
 
 static void add_taken(size_t C, const uint8_t *restrict taken, uint8_t tap,
@@ -128,48 +127,46 @@ static void gather_pixel(const struct pp_conv *g, int r, int iy, int ix, const u
     }
 }
 
-void CPU_LOOP(max_pool_backward)(const struct pp_max_pool_backward *a)
+void CPU_LOOP(max_pool_backward)(const void *args, const struct pp_piece *w)
 {
-    EACH(r, a->B)
-    EACH(iy, a->g->H)
-    EACH(ix, a->g->W)
-    gather_pixel(a->g, r, iy, ix, a->taken, NULL, a->dy, a->add, a->dx);
+    const struct pp_max_pool_backward *a = args;
+    int H = a->g->H;
+    for (int i = (int)w->from; i < (int)w->to; i++)
+        for (int ix = 0; ix < a->g->W; ix++)
+            gather_pixel(a->g, i / H, i % H, ix, a->taken, NULL, a->dy, a->add, a->dx);
 }
 
-void CPU_LOOP(avg_pool_backward)(const struct pp_avg_pool *a)
+void CPU_LOOP(avg_pool_backward)(const void *args, const struct pp_piece *w)
 {
-    EACH(r, a->B)
-    EACH(iy, a->g->H)
-    EACH(ix, a->g->W)
-    gather_pixel(a->g, r, iy, ix, NULL, a, a->x, a->add, a->y);
+    const struct pp_avg_pool *a = args;
+    int H = a->g->H;
+    for (int i = (int)w->from; i < (int)w->to; i++)
+        for (int ix = 0; ix < a->g->W; ix++)
+            gather_pixel(a->g, i / H, i % H, ix, NULL, a, a->x, a->add, a->y);
 }
 
-void CPU_LOOP(avg_pool_forward)(const struct pp_avg_pool *a)
+void CPU_LOOP(avg_pool_forward)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_avg_pool *a = args;
     const struct pp_conv *g = a->g;
     size_t C = (size_t)g->C;
-    EACH(r, a->B)
-    {
-        int rows = pp_length(a->lengths, a->index, r, g->H);
-        EACH(oy, g->OH)
-        {
-            EACH(ox, g->OW)
-            {
-                struct range ty = taps_of(oy, g->stride, g->pad_top, g->kh, rows);
-                struct range tx = taps_of(ox, g->stride, g->pad_left, g->kw, g->W);
-                float *y = a->y + place(g->OH, g->OW, g->C, r, oy, ox);
-                memset(y, 0, C * sizeof(*y));
-                for (int ky = ty.from; ky < ty.to; ky++) {
-                    for (int kx = tx.from; kx < tx.to; kx++) {
-                        size_t in = place(g->H, g->W, g->C, r, oy * g->stride - g->pad_top + ky,
-                                          ox * g->stride - g->pad_left + kx);
-                        add_scaled(C, a->x + in, 1, y);
-                    }
+    for (int i = (int)w->from; i < (int)w->to; i++) {
+        int r = i / g->OH, oy = i % g->OH, rows = pp_length(a->lengths, a->index, r, g->H);
+        struct range ty = taps_of(oy, g->stride, g->pad_top, g->kh, rows);
+        for (int ox = 0; ox < g->OW; ox++) {
+            struct range tx = taps_of(ox, g->stride, g->pad_left, g->kw, g->W);
+            float *y = a->y + place(g->OH, g->OW, g->C, r, oy, ox);
+            memset(y, 0, C * sizeof(*y));
+            for (int ky = ty.from; ky < ty.to; ky++) {
+                for (int kx = tx.from; kx < tx.to; kx++) {
+                    size_t in = place(g->H, g->W, g->C, r, oy * g->stride - g->pad_top + ky,
+                                      ox * g->stride - g->pad_left + kx);
+                    add_scaled(C, a->x + in, 1, y);
                 }
-                float scale = average(a, ty, tx);
-                for (size_t c = 0; c < C; c++)
-                    y[c] *= scale;
             }
+            float scale = average(a, ty, tx);
+            for (size_t c = 0; c < C; c++)
+                y[c] *= scale;
         }
     }
 }

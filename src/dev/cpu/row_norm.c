@@ -93,11 +93,12 @@ static void normalise(size_t C, const float *restrict x, float mean, float rstd,
             y[c] = ((x[c] - mean) * rstd - off) * gamma[c];
 }
 
-void CPU_LOOP(row_norm_forward)(const struct pp_row_norm_forward *a)
+void CPU_LOOP(row_norm_forward)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_row_norm_forward *a = args;
     size_t C = (size_t)a->C;
     double share = 1 / (double)C;
-    for (size_t r = 0; r < (size_t)a->B; r++) {
+    for (size_t r = w->from; r < w->to; r++) {
         const float *x = a->x + r * C;
         float left, shift = a->centred ? (float)(sum(C, x) * share) : 0;
         double square = squares(C, x, shift, &left) * share;
@@ -125,11 +126,12 @@ static void backward_row(size_t C, const float *restrict dy, const float *restri
             dx[c] = dy[c] * gamma[c] * g - (m1 + (x[c] - mean) * m2);
 }
 
-void CPU_LOOP(row_norm_backward_input)(const struct pp_row_norm_backward_input *a)
+void CPU_LOOP(row_norm_backward_input)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_row_norm_backward_input *a = args;
     size_t C = (size_t)a->C;
     double share = 1 / (double)C;
-    for (size_t r = 0; r < (size_t)a->B; r++) {
+    for (size_t r = w->from; r < w->to; r++) {
         const float *x = a->x + r * C, *dy = a->dy + r * C;
         float mean = a->keep[2 * r], rstd = a->keep[2 * r + 1];
         float all, product = products(C, dy, a->gamma, x, mean, &all);
@@ -140,39 +142,41 @@ void CPU_LOOP(row_norm_backward_input)(const struct pp_row_norm_backward_input *
 }
 
 /* The four rows that follow x and dy, in order. */
-static void four_rows(size_t C, const float *restrict x, const float *restrict dy,
+static void four_rows(size_t C, size_t width, const float *restrict x, const float *restrict dy,
                       const float *keep, float *restrict dgamma, float *restrict dbeta)
 {
     float m0 = keep[0], s0 = keep[1], m1 = keep[2], s1 = keep[3];
     float m2 = keep[4], s2 = keep[5], m3 = keep[6], s3 = keep[7];
     const float *x1 = x + C, *x2 = x1 + C, *x3 = x2 + C;
     const float *dy1 = dy + C, *dy2 = dy1 + C, *dy3 = dy2 + C;
-    for (size_t c = 0; c < C; c++) {
+    for (size_t c = 0; c < width; c++) {
         float g = dgamma[c] + dy[c] * ((x[c] - m0) * s0);
         g += dy1[c] * ((x1[c] - m1) * s1);
         g += dy2[c] * ((x2[c] - m2) * s2);
         dgamma[c] = g + dy3[c] * ((x3[c] - m3) * s3);
     }
-    for (size_t c = 0; c < C && dbeta; c++)
+    for (size_t c = 0; c < width && dbeta; c++)
         dbeta[c] = dbeta[c] + dy[c] + dy1[c] + dy2[c] + dy3[c];
 }
 
-void CPU_LOOP(row_norm_backward_weight)(const struct pp_row_norm_backward_weight *a)
+void CPU_LOOP(row_norm_backward_weight)(const void *args, const struct pp_piece *w)
 {
-    size_t C = (size_t)a->C, rows = (size_t)a->B, r = 0;
-    float *dgamma = a->dgamma, *dbeta = a->dbeta;
+    const struct pp_row_norm_backward_weight *a = args;
+    size_t C = (size_t)a->C, rows = (size_t)a->B, width = w->to - w->from, r = 0;
+    const float *xs = a->x + w->from, *dys = a->dy + w->from;
+    float *dgamma = a->dgamma + w->from, *dbeta = a->dbeta ? a->dbeta + w->from : NULL;
     if (a->beta == 0) {
-        memset(dgamma, 0, C * sizeof(*dgamma));
+        memset(dgamma, 0, width * sizeof(*dgamma));
         if (dbeta)
-            memset(dbeta, 0, C * sizeof(*dbeta));
+            memset(dbeta, 0, width * sizeof(*dbeta));
     }
     for (; r + 4 <= rows; r += 4)
-        four_rows(C, a->x + r * C, a->dy + r * C, a->keep + 2 * r, dgamma, dbeta);
+        four_rows(C, width, xs + r * C, dys + r * C, a->keep + 2 * r, dgamma, dbeta);
     for (; r < rows; r++) {
-        const float *x = a->x + r * C, *dy = a->dy + r * C, *keep = a->keep + 2 * r;
-        for (size_t c = 0; c < C; c++)
+        const float *x = xs + r * C, *dy = dys + r * C, *keep = a->keep + 2 * r;
+        for (size_t c = 0; c < width; c++)
             dgamma[c] += dy[c] * ((x[c] - keep[0]) * keep[1]);
-        for (size_t c = 0; c < C && dbeta; c++)
+        for (size_t c = 0; c < width && dbeta; c++)
             dbeta[c] += dy[c];
     }
 }

@@ -15,10 +15,11 @@ static void add_row(size_t C, const float *restrict from, float *restrict to)
         to[c] += from[c];
 }
 
-void CPU_LOOP(embedding_forward)(const struct pp_embedding_forward *a)
+void CPU_LOOP(embedding_forward)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_embedding_forward *a = args;
     size_t C = (size_t)a->C, T = (size_t)a->T;
-    for (size_t r = 0; r < (size_t)a->B * T; r++) {
+    for (size_t r = w->from; r < w->to; r++) {
         float *y = a->y + r * C;
         int token = token_row(a->x[r], a->V);
         if (token >= 0)
@@ -30,21 +31,22 @@ void CPU_LOOP(embedding_forward)(const struct pp_embedding_forward *a)
     }
 }
 
-void CPU_LOOP(embedding_backward_weight)(const struct pp_embedding_backward_weight *a)
+void CPU_LOOP(embedding_backward_weight)(const void *args, const struct pp_piece *w)
 {
-    size_t C = (size_t)a->C, T = (size_t)a->T;
-    if (a->beta == 0) {
-        memset(a->dW, 0, (size_t)a->V * C * sizeof(*a->dW));
-        if (a->dP)
-            memset(a->dP, 0, T * C * sizeof(*a->dP));
-    }
+    const struct pp_embedding_backward_weight *a = args;
+    size_t C = (size_t)a->C, T = (size_t)a->T, width = w->to - w->from;
+    float *dW = a->dW + w->from, *dP = a->dP ? a->dP + w->from : NULL;
+    for (size_t v = 0; a->beta == 0 && v < (size_t)a->V; v++)
+        memset(dW + v * C, 0, width * sizeof(*dW));
+    for (size_t t = 0; a->beta == 0 && dP && t < T; t++)
+        memset(dP + t * C, 0, width * sizeof(*dP));
     for (size_t r = 0; r < (size_t)a->B * T; r++) {
-        const float *dy = a->dy + r * C;
+        const float *dy = a->dy + r * C + w->from;
         int token = token_row(a->x[r], a->V);
         if (token >= 0)
-            add_row(C, dy, a->dW + (size_t)token * C);
-        if (a->dP)
-            add_row(C, dy, a->dP + r % T * C);
+            add_row(width, dy, dW + (size_t)token * C);
+        if (dP)
+            add_row(width, dy, dP + r % T * C);
     }
 }
 
@@ -111,10 +113,11 @@ static void turn_row(const struct pp_rotary *a, size_t row, size_t at, size_t n,
         turn(n, width / 2, c, s, a->x + i, a->add, a->y + i);
 }
 
-void CPU_LOOP(rotary)(const struct pp_rotary *a)
+void CPU_LOOP(rotary)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_rotary *a = args;
     size_t C = (size_t)a->C, T = (size_t)a->T, width = (size_t)a->width, half = width / 2;
-    size_t turned = (size_t)a->heads * width, rows = (size_t)a->B * T;
+    size_t turned = (size_t)a->heads * width, first = w->from * T, end = w->to * T;
     struct angles g;
     for (size_t at = 0; at < half; at += TILE) {
         size_t n = half - at < TILE ? half - at : TILE;
@@ -123,12 +126,12 @@ void CPU_LOOP(rotary)(const struct pp_rotary *a)
             size_t run = T - t < RUN ? T - t : RUN;
             for (size_t i = 0; i < run; i++)
                 next(&g, n, g.c[i], g.s[i]);
-            for (size_t r = t; r < rows; r += T)
+            for (size_t r = first + t; r < end; r += T)
                 for (size_t i = 0; i < run; i++)
                     turn_row(a, r + i, at, n, g.c[i], g.s[i]);
         }
     }
-    for (size_t r = 0; r < rows && turned < C; r++) {
+    for (size_t r = first; r < end && turned < C; r++) {
         const float *x = a->x + r * C + turned;
         float *y = a->y + r * C + turned;
         if (a->add)
@@ -147,10 +150,11 @@ static void gate_row(size_t F, const float *restrict gate, const float *restrict
         y[f] = silu_value(gate[f]) * up[f];
 }
 
-void CPU_LOOP(gated_forward)(const struct pp_gated *a)
+void CPU_LOOP(gated_forward)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_gated *a = args;
     size_t F = (size_t)a->F;
-    for (size_t r = 0; r < (size_t)a->B; r++)
+    for (size_t r = w->from; r < w->to; r++)
         gate_row(F, a->x + 2 * r * F, a->x + (2 * r + 1) * F, a->y + r * F);
 }
 
@@ -166,10 +170,11 @@ gate_back(size_t F, const float *restrict gate, const float *restrict up, const 
     }
 }
 
-void CPU_LOOP(gated_backward)(const struct pp_gated_backward *a)
+void CPU_LOOP(gated_backward)(const void *args, const struct pp_piece *w)
 {
+    const struct pp_gated_backward *a = args;
     size_t F = (size_t)a->F;
-    for (size_t r = 0; r < (size_t)a->B; r++) {
+    for (size_t r = w->from; r < w->to; r++) {
         const float *gate = a->x + 2 * r * F, *dy = a->dy + r * F;
         float *dx = a->dx + 2 * r * F;
         if (a->add)

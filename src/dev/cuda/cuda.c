@@ -141,7 +141,7 @@ static int cuda_open(struct pp_backend *be, int threads)
 /* ---- ops that are one kernel */
 
 #define PP_KERNEL(name, type)
-#define PP_LOOP(name, type)                                                                        \
+#define PP_LOOP(name, type, ...)                                                                   \
     int cuda_##name(struct pp_backend *be, const struct type *a)                                   \
     {                                                                                              \
         return CUDA_CALL(                                                                          \

@@ -35,6 +35,7 @@ static void words(const struct pp_node *n, const struct pp_backend_choice *choic
     w->keep = n->cached > 0 ? pp_value_floats(choice, (size_t)n->cached * 2 * kv_width(n))
                             : all * (size_t)n->heads;
     w->scratch =
+        (size_t)pp_backend_members(choice) *
         pp_attention_scratch_floats(queries(n, rows), keys, n->heads / n->kv_heads, n->width);
 }
 
