@@ -36,6 +36,10 @@ enum pp_run_need {
  * Local; the same verdict on every rank that sees the same files.
  */
 int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *out);
+
+/* Whether a training that is started like this process would refuse the config for what needs neither
+ * data nor devices to be known. Local. Errors: PP_ECONFIG, some noted as problems of cfg. */
+int pp_run_check(struct pp_config *cfg);
 void pp_run_fini(struct pp_run *run);
 
 /* Whether the ranks of this run will be threads. */

@@ -73,6 +73,11 @@ struct pp_paths {
 
 #define PP_TRANSPORT_WHY_MAX 256
 
+/* Bytes of a slot between processes, over MPI. */
+#define PP_MPI_MESSAGE_MAX ((size_t)1 << 30)
+#define PP_MPI_TOO_LONG                                                                            \
+    "a message of %zu bytes: at most %zu over MPI; use more micro-batches, or ranks as threads"
+
 /*
  * The table of a transport. pp_transport_*() below say what each call does and check whose turn a
  * slot is; what a transport that stands on another one leaves NULL is done by the inner one.

@@ -48,6 +48,7 @@ static void fini(struct explained *e)
 static int explain(struct pp_config *cfg, bool json)
 {
     PP_OWN(fini) struct explained e = {0};
+    PP_TRY(pp_run_check(cfg));
     PP_TRY(pp_choose(cfg, PP_RUN_EXPLAIN, NULL));
     PP_TRY(pp_run_prepare(cfg, PP_RUN_EXPLAIN, &e.run));
     PP_TRY(predict(&e, cfg));

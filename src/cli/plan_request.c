@@ -381,6 +381,7 @@ static int from_config(const char *word, const struct pp_cli_settings *settings,
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_OWN(pp_run_fini) struct pp_run run = {0};
     PP_TRY(pp_cli_load_config(word, settings, &cfg));
+    PP_TRY(pp_cli_config_verdict(cfg, pp_run_check(cfg)));
     PP_TRY(pp_cli_config_verdict(cfg, pp_choose(cfg, PP_RUN_EXPLAIN, NULL)));
     const struct pp_schedule_ops *ops = pp_schedule_find(cfg->pipeline.schedule);
     struct pp_geometry g = {.stages = cfg->pipeline.stages,

@@ -60,6 +60,8 @@ void last_words_lost(const char *text)
 static int launch(struct pp_config *cfg, const char *word, const struct pp_train_options *options)
 {
     struct pp_run run;
+    if (options->stop) /* a training */
+        PP_TRY(pp_cli_config_verdict(cfg, pp_run_check(cfg)));
     if (!pp_choose_wanted(cfg)) {
         PP_TRY(pp_cli_config_verdict(cfg, pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run)));
         pp_run_fini(&run);
@@ -79,10 +81,6 @@ int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options
                                         "processes: give a file")
                    : launch(cfg, word, options);
     }
-    if (cfg->run.retries > 0 && options->stop && !pp_mpi_launched()) {
-        return pp_fail(PP_ECONFIG, "run.retries: threads of one process end together; use --launch "
-                                   "mpirun or --hosts, or run.retries = 0");
-    }
     options->name = pp_config_name(cfg);
     options->quiet = pp_log_level() == PP_LOG_QUIET;
     options->before_abort = last_words_before_abort;
@@ -90,7 +88,10 @@ int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options
     PP_TRY(pp_world_open(cfg, options->lost, &out->world));
     out->open = true;
     options->pulse = out->world.pulse;
-    int rc = pp_choose(cfg, PP_RUN_REAL, out->world.tp);
+    int rc = options->stop ? pp_run_check(cfg) : 0;
+    if (out->world.tp)
+        rc = pp_transport_agree(out->world.tp, rc);
+    rc = rc < 0 ? rc : pp_choose(cfg, PP_RUN_REAL, out->world.tp);
     pp_world_ready(&out->world);
     out->works = rc == 0;
     out->speaks = rc == 0 || !out->world.tp || out->world.tp->rank == 0;

@@ -224,12 +224,8 @@ static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *
     int most = found ? *tag_ub : 32767;
     PP_TAKE(int, used, 2 * tp->size); /* of messages to each rank, then of those from each */
     for (int i = 0; i < n; i++) {
-        if (specs[i].bytes > GIB) {
-            return pp_fail(PP_ECONFIG,
-                           "a message of %zu bytes: at most %zu over MPI; use more "
-                           "micro-batches, or ranks as threads",
-                           specs[i].bytes, GIB);
-        }
+        if (specs[i].bytes > PP_MPI_MESSAGE_MAX)
+            return pp_fail(PP_ECONFIG, PP_MPI_TOO_LONG, specs[i].bytes, PP_MPI_MESSAGE_MAX);
         bool out = specs[i].src == tp->rank;
         int *next = out ? &used[specs[i].dst] : &used[tp->size + specs[i].src];
         ((struct mpi_end *)tp->ends[i].own)->tag = *next;

@@ -128,6 +128,23 @@ static int choose_epochs(struct pp_config *cfg)
     return pp_config_choose(cfg, "train.epochs", epochs);
 }
 
+/* What the ranks compute on the processor goes through MPI between processes. */
+static int check_messages(const struct pp_run *run)
+{
+    const struct pp_backend_choice choice = pp_backend_choice_of(run->cfg);
+    const struct pp_layout *l = run->layout;
+    if (pp_run_shares_memory(run) || !choice.ops || choice.ops->devices)
+        return 0;
+    for (int c = 0; c < l->n_channels; c++) {
+        size_t bytes = pp_layout_slot_bytes(l, c);
+        const struct pp_channel *ch = &l->plans[0].plan->channels[c];
+        if (ch->src_rank != ch->dst_rank && bytes > PP_MPI_MESSAGE_MAX)
+            return pp_config_problem(run->cfg, "pipeline.microbatches", PP_MPI_TOO_LONG, bytes,
+                                     PP_MPI_MESSAGE_MAX);
+    }
+    return 0;
+}
+
 static int prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *run)
 {
     PP_TRY(choose_epochs(cfg));
@@ -136,6 +153,7 @@ static int prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &train_n));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &test_n));
     PP_TRY(pp_layout_create(cfg, run->model, train_n, test_n, &run->layout));
+    PP_TRY(check_messages(run));
     return need == PP_RUN_REAL ? pp_backend_resolve(cfg->run.backend, &run->backend) : 0;
 }
 

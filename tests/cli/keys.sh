@@ -163,4 +163,29 @@ begin "no line of keys is wider than 96 columns, but those of the many choices"
 run keys
 same "$(grep -v ' | ' "$folder/out" | awk 'length > 96')" ''
 
+begin "what train refuses before it starts, explain and plan refuse in the same words"
+config "$folder/refused.ini" data.dataset=synthetic data.train_samples=64 'model.sizes=20 16 5' \
+    pipeline.stages=2 train.batch_size=32 train.max_steps=1 run.backend=cpu
+for words in 'run.transport=mpi needs processes' 'run.transport=nccl NCCL connects CUDA devices' 'run.retries=2 threads of one process' \
+    'checkpoint.copies=1 wants 2 hosts'; do
+    # shellcheck disable=SC2086 # words
+    set -- $words
+    [ "$1" != run.transport=nccl ] || "$PPCLI" version | grep -q NCCL || continue
+    setting=$1
+    shift
+    run train "$folder/refused.ini" -q --dir "$folder/refused" --set "$setting"
+    code_is 78
+    err_has "$*"
+    cp "$folder/err" "$folder/said"
+    for command in explain plan; do
+        run $command "$folder/refused.ini" --dir "$folder/refused" --set "$setting"
+        code_is 78
+        cmp -s "$folder/err" "$folder/said" || complain "$command: $(cat "$folder/err"), train: $(cat "$folder/said")"
+    done
+done
+run explain "$folder/refused.ini" --launch mpirun --set 'model.sizes=20 1048576 5' --set train.batch_size=2048 \
+    --set data.train_samples=2048
+code_is 78
+err_has 'bytes: at most 1073741824 over MPI; use more micro-batches'
+
 finish

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a training refuses because of its config and the way it is started, whatever the data and the
+ * devices: said by `train` before anything starts, and in the same words by `explain` and `plan`.
+ */
+#include "ppcli/err.h"
+#include "ppcli/run.h"
+
+/* run.transport, where it is a name, and the ranks compute on the processor. */
+static int check_transport(struct pp_config *cfg, const struct pp_backend_choice *choice,
+                           bool processes)
+{
+    const struct pp_transport_ops *t = pp_transport_find(cfg->run.transport);
+    const struct pp_seat seat = {.device.number = -1};
+    const struct pp_paths paths = {.processes = processes, .seats = &seat, .n = 1};
+    char why[PP_TRANSPORT_WHY_MAX];
+    if (!processes && !pp_transport_joins(cfg->run.transport, false)) {
+        return pp_config_problem(cfg, "run.transport",
+                                 "transport '%s' needs processes: start with --launch mpirun, or "
+                                 "under mpirun or srun",
+                                 cfg->run.transport);
+    }
+    bool processor = choice->ops && !choice->ops->devices;
+    if (!t || !processor || pp_transport_fits(t, &paths, why))
+        return 0;
+    return pp_config_problem(cfg, "run.transport",
+                             "transport '%s': %s (run.backend = %s); use run.transport = auto",
+                             t->name, why, choice->ops->name);
+}
+
+int pp_run_check(struct pp_config *cfg)
+{
+    const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    bool processes = cfg->run.launch == PP_LAUNCH_MPIRUN ||
+                     (cfg->run.launch != PP_LAUNCH_THREADS && pp_mpi_launched());
+    PP_TRY(check_transport(cfg, &choice, processes));
+    if (cfg->run.retries > 0 && !processes) {
+        return pp_fail(PP_ECONFIG, "run.retries: threads of one process end together; use --launch "
+                                   "mpirun or --hosts, or run.retries = 0");
+    }
+    if (cfg->checkpoint.copies > 0 && cfg->run.dir[0] && !processes) {
+        return pp_fail(PP_ECONFIG, "checkpoint.copies = %d wants %d hosts, and the ranks are on 1",
+                       cfg->checkpoint.copies, cfg->checkpoint.copies + 1);
+    }
+    return 0;
+}
