@@ -61,7 +61,7 @@ def formulas():
     """name -> (bubble, memory, the whole line)"""
     found = {}
     for line in ask('keys', 'pipeline.schedule').stdout.splitlines():
-        row = re.match(r'    (\S+) +(.*; memory: .*)', line)
+        row = re.match(r'    ([a-z0-9-]+) +(.*; memory: .*)', line)
         if row:
             text = row.group(2) + ';'
             bubble = re.search(r'; bubble ([^;]+?)(?: when| where| without|;)', text)
