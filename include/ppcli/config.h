@@ -390,6 +390,8 @@ int pp_config_choose(struct pp_config *cfg, const char *key, const char *value);
 int pp_config_key_count(void);
 const char *pp_config_key_name(int i); /* "train.lr" */
 int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t bytes);
+/* The words that the key can have, with a blank between two; "": it has numbers, paths or the like. */
+void pp_config_key_words(int i, const struct pp_names *names, char *out, size_t bytes);
 
 /* The whole config as an INI that reproduces it (absolute paths, every key, origin comments).
  * Errors: PP_EIO. */
@@ -436,6 +438,10 @@ int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *na
  * lower case count as the same; the first of equals), when near enough to be worth suggesting
  * (distance < 3 and less than half of the word), else NULL. */
 const char *pp_nearest(const char *word, const char *const *names);
+
+/* The key that other programs call `word` ("learning_rate", also with '-' for '_' or behind a section
+ * and a dot): "train.lr". NULL: none is known. */
+const char *pp_config_key_like(const char *word);
 
 /* "; did you mean 'apple'?", or nothing. */
 struct pp_did_you_mean {

@@ -126,6 +126,10 @@ bool pp_cli_is_run(const char *word);
 /* The same of a machine file; of an installed one ".ini" may be left out. */
 int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX]);
 
+/* Names of the installed configs ("mnist.ini") or machine files ("laptop"), NULL-terminated. They
+ * are valid until the next call of a function of these. */
+const char *const *pp_cli_shipped(bool machines);
+
 /* Load a config (word NULL: defaults and settings only) and print all its problems to stderr when
  * there are any. Errors: those of pp_cli_find_config() and pp_config_load(). */
 int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,

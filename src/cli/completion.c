@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "ppcli/backend.h"
+#include "ppcli/fetch.h"
 #include "ppcli/schedule.h"
 #include "ppcli/text.h"
 #include "ppcli/transport.h"
@@ -18,10 +19,13 @@ enum kind { /* what can follow */
     LIST,
     KEYS,
     CONFIG,
+    MACHINE,
     PATH,
     FOLDER,
     COMMAND
 };
+
+#define SETS_MAX 32
 
 struct offer {
     enum kind kind;
@@ -50,6 +54,8 @@ static struct offer offer_of_option(const struct pp_cli_option *option)
         for (int i = 0; i < pp_config_key_count(); i++)
             if (pp_config_may_allow(pp_config_key_name(i)))
                 pp_text_add(o.list, sizeof(o.list), "%s ", pp_config_key_name(i));
+    } else if (strcmp(option->name, "machine") == 0) {
+        o.kind = MACHINE;
     } else if (option->arg && (strstr(option->arg, "PATH") || strstr(option->arg, "FILE"))) {
         o.kind = PATH;
     } else if (option->arg && strchr(option->arg, '|')) {
@@ -76,10 +82,18 @@ static struct offer offer_of_command(const struct pp_command *command)
         enum kind kind;
     } kinds[] = {{"CONFIG", CONFIG}, {"PATH", PATH},       {"RUN", PATH},
                  {"KEY", KEYS},      {"COMMAND", COMMAND}, {"SHELL", LIST}};
+    struct offer o = {.kind = NOTHING};
+    if (command == &command_download) {
+        const char *names[SETS_MAX] = {"all"};
+        for (int i = 0; pp_fetch_sets[i].name && i < SETS_MAX - 2; i++)
+            names[i + 1] = pp_fetch_sets[i].name;
+        list_names(&o, names);
+        return o;
+    }
     for (size_t i = 0; command->words && i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strstr(command->words, kinds[i].in))
             return (struct offer){.kind = kinds[i].kind, .list = "bash zsh fish"};
-    return (struct offer){.kind = NOTHING};
+    return o;
 }
 
 void pp_cli_quote(FILE *f, const char *text, const char *special)
@@ -97,6 +111,23 @@ static void print_keys(FILE *f, const char *after)
         fprintf(f, " %s%s", pp_config_key_name(i), after);
 }
 
+static void print_shipped(FILE *f, bool machines)
+{
+    for (const char *const *name = pp_cli_shipped(machines); *name; name++)
+        fprintf(f, " %s", *name);
+}
+
+/* For every key with words: begin KEY between WORDS end. Blanks divide the words. */
+static void print_choices(FILE *f, const char *begin, const char *between, const char *end)
+{
+    char words[1024];
+    for (int i = 0; i < pp_config_key_count(); i++) {
+        pp_config_key_words(i, pp_cli_names(), words, sizeof(words));
+        if (words[0])
+            fprintf(f, "%s%s%s%s%s", begin, pp_config_key_name(i), between, words, end);
+    }
+}
+
 static void print_commands(FILE *f)
 {
     for (int i = 0; pp_commands[i]; i++)
@@ -111,8 +142,8 @@ struct context {
 /* ---- bash: tables of words, "@KIND" for those that are found, and a function that looks up */
 
 static const char *const bash_words[] = {
-    [NOTHING] = "",   [ANYTHING] = "",      [KEYS] = "@keys",       [CONFIG] = "@config",
-    [PATH] = "@path", [FOLDER] = "@folder", [COMMAND] = "@commands"};
+    [NOTHING] = "",         [ANYTHING] = "",  [KEYS] = "@keys",     [CONFIG] = "@config",
+    [MACHINE] = "@machine", [PATH] = "@path", [FOLDER] = "@folder", [COMMAND] = "@commands"};
 
 /* "=" separates words in bash, so that "--set train.lr=" and "--dir=x" arrive in pieces: the script
  * looks one piece further back for the option. */
@@ -138,7 +169,12 @@ int completion_bash(FILE *f)
     print_commands(f);
     fputs("'\n_ppcli_keys='", f);
     print_keys(f, "");
-    fputs("'\ndeclare -A _ppcli_values _ppcli_options _ppcli_words\n", f);
+    fputs("'\n_ppcli_configs='", f);
+    print_shipped(f, false);
+    fputs("'\n_ppcli_machines='", f);
+    print_shipped(f, true);
+    fputs("'\ndeclare -A _ppcli_values _ppcli_options _ppcli_words _ppcli_choices\n", f);
+    print_choices(f, "_ppcli_choices['", "']='", "'\n");
     for (int i = 0; pp_commands[i]; i++) {
         struct context c = {.f = f, .command = pp_commands[i]->name};
         PP_TRY(pp_cli_describe(pp_commands[i], bash_value, &c));
@@ -156,14 +192,18 @@ int completion_bash(FILE *f)
 
 #define ZSH_SPECIAL "[]:\\" /* means something in an _arguments specification */
 
-static const char *const zsh_values[] = {
-    [NOTHING] = "", [ANYTHING] = "", [KEYS] = "_ppcli_settings", [FOLDER] = "_files -/"};
-static const char *const zsh_words[] = {[NOTHING] = "",
-                                        [KEYS] = "'1:key:_ppcli_keys'",
-                                        [CONFIG] = "'1:config:_files -g \"*.ini\"'",
-                                        [PATH] = "'*:path:_files'",
-                                        [COMMAND] = "'1:command:_ppcli_commands'",
-                                        [LIST] = "'1:shell:(bash zsh fish)'"};
+static const char *const zsh_values[] = {[NOTHING] = "",
+                                         [ANYTHING] = "",
+                                         [KEYS] = "_ppcli_settings",
+                                         [FOLDER] = "_files -/",
+                                         [MACHINE] = "_ppcli_machine"};
+static const char *const zsh_words[] = {
+    [NOTHING] = "",
+    [KEYS] = "'1:key:_ppcli_keys'",
+    [CONFIG] = "'1:config:_ppcli_config'",
+    [PATH] = "'*:path:_files'",
+    [COMMAND] = "'1:command:_ppcli_commands'",
+};
 
 static void zsh_option(const struct pp_cli_option *option, void *context)
 {
@@ -195,8 +235,17 @@ int completion_zsh(FILE *f)
     }
     fputs("    )\n    _describe command commands\n}\n_ppcli_keys()\n{\n    compadd --", f);
     print_keys(f, "");
-    fputs("\n}\n_ppcli_settings()\n{\n    compadd -S = --", f);
+    fputs("\n}\n_ppcli_settings()\n{\n    local -A choices=(\n", f);
+    print_choices(f, "        '", "' '", "'\n");
+    fputs("    )\n    if [[ $PREFIX == *=* ]]; then\n"
+          "        local key=${PREFIX%%=*}\n        compset -P '*='\n"
+          "        compadd -- ${=choices[$key]}\n    else\n        compadd -S = --",
+          f);
     print_keys(f, "");
+    fputs("\n    fi\n}\n_ppcli_config()\n{\n    _files -g '*.ini'\n    compadd --", f);
+    print_shipped(f, false);
+    fputs("\n}\n_ppcli_machine()\n{\n    _files -g '*.ini'\n    compadd --", f);
+    print_shipped(f, true);
     fputs("\n}\n"
           "_ppcli()\n{\n"
           "    local state line\n"
@@ -209,8 +258,11 @@ int completion_zsh(FILE *f)
         struct context c = {.f = f};
         fprintf(f, "    %s)\n        arguments=(\n", pp_commands[i]->name);
         PP_TRY(pp_cli_describe(pp_commands[i], zsh_option, &c));
-        fprintf(f, "        %s\n        )\n        ;;\n",
-                zsh_words[offer_of_command(pp_commands[i]).kind]);
+        struct offer o = offer_of_command(pp_commands[i]);
+        if (o.kind == LIST)
+            fprintf(f, "        '*:word:(%s)'\n        )\n        ;;\n", o.list);
+        else
+            fprintf(f, "        %s\n        )\n        ;;\n", zsh_words[o.kind]);
     }
     fputs("    esac\n    _arguments $arguments\n}\n"
           "if [[ $funcstack[1] == _ppcli ]]; then\n"
@@ -226,17 +278,31 @@ int completion_zsh(FILE *f)
 
 #define FISH "complete -c ppcli -n '__fish_seen_subcommand_from %s'"
 
+/* "train.optimizer=adam": a word for each value of each key. */
+static void fish_settings(FILE *f)
+{
+    char words[1024];
+    for (int i = 0; i < pp_config_key_count(); i++) {
+        pp_config_key_words(i, pp_cli_names(), words, sizeof(words));
+        for (char *rest = words, *word; (word = strsep(&rest, " "));)
+            if (word[0])
+                fprintf(f, " %s=%s", pp_config_key_name(i), word);
+    }
+}
+
 static void fish_list(FILE *f, const struct offer *o, const char *after_key)
 {
     if (o->kind == KEYS) {
         print_keys(f, after_key);
+        if (after_key[0])
+            fish_settings(f);
     } else if (o->kind == COMMAND) {
         print_commands(f);
+    } else if (o->kind == CONFIG || o->kind == MACHINE) {
+        fputs("(__fish_complete_suffix .ini)", f);
+        print_shipped(f, o->kind == MACHINE);
     } else {
-        fputs(o->kind == CONFIG   ? "(__fish_complete_suffix .ini)"
-              : o->kind == FOLDER ? "(__fish_complete_directories)"
-                                  : o->list,
-              f);
+        fputs(o->kind == FOLDER ? "(__fish_complete_directories)" : o->list, f);
     }
 }
 

@@ -85,6 +85,18 @@ static void list(const char *folder, size_t cut, struct shipped *s)
         s->names[i] = s->storage[i];
 }
 
+const char *const *pp_cli_shipped(bool machines)
+{
+    static char folders[PLACES][PP_PATH_MAX];
+    static struct shipped s;
+    int n = places(machines ? "/machines" : "", folders);
+    s.n = 0;
+    for (int i = 0; i < n && s.n == 0; i++)
+        list(folders[i], machines ? 4 : 0, &s);
+    s.names[s.n] = NULL;
+    return s.names;
+}
+
 /* what: "config"; below: the folder of configs/ that has them, "" or "/machines", whose names are
  * few enough to list. */
 static int find(const char *word, const char *what, const char *below, char out[PP_PATH_MAX])

@@ -308,6 +308,11 @@ static int unknown_option(const struct scan *s, const char *word)
     const char *near = n_begins == 1 ? begins : pp_nearest(typed, names);
     if (near)
         return pp_fail(PP_EUSAGE, "unknown option '--%s'; did you mean '--%s'?", typed, near);
+    const char *like = s->settings ? pp_config_key_like(typed) : NULL;
+    if (like) {
+        return pp_fail(PP_EUSAGE, "unknown option '--%s'; did you mean '--set %s=VALUE'?", typed,
+                       like);
+    }
     if (s->settings && strchr(typed, '.')) {
         return pp_fail(PP_EUSAGE,
                        "unknown option '--%s'; a config key is set with '--set %s=VALUE'", typed,

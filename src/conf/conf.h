@@ -56,15 +56,16 @@ struct conf_option {
     size_t names;                      /* CONF_NAME: offset of the list in struct pp_names */
     size_t lines;                      /* offset of a line of help for each name; 0: none */
     const char *note;                  /* the words of these lines */
-    const char *word;  /* CONF_PATH, CONF_NAME: a word that is none ("auto"); NULL: none */
-    bool file;         /* CONF_NAME: "file:PATH" too; the place has PP_PATH_MAX bytes */
-    bool threes;       /* CONF_NUMBERS: printed by threes, in any order; else they ascend */
-    bool free;         /* CONF_NAME: any name; `word` is what has a meaning of its own */
-    bool numbers;      /* can change the numbers of a run: part of the hash */
-    bool allowed;      /* numbers: a resumed run may change it where --allow names it */
-    const char *unit;  /* NULL when it has none */
-    const char *since; /* first version with this key */
-    const char *help;  /* one line */
+    const char *word;          /* CONF_PATH, CONF_NAME: a word that is none ("auto"); NULL: none */
+    const char *alias, *means; /* CONF_NAME: this word is read as that one; NULL: none */
+    bool file;                 /* CONF_NAME: "file:PATH" too; the place has PP_PATH_MAX bytes */
+    bool threes;               /* CONF_NUMBERS: printed by threes, in any order; else they ascend */
+    bool free;                 /* CONF_NAME: any name; `word` is what has a meaning of its own */
+    bool numbers;              /* can change the numbers of a run: part of the hash */
+    bool allowed;              /* numbers: a resumed run may change it where --allow names it */
+    const char *unit;          /* NULL when it has none */
+    const char *since;         /* first version with this key */
+    const char *help;          /* one line */
 };
 
 /* Rows of the table, in print order. */

@@ -250,6 +250,14 @@ static void unknown_key(struct reader *r, const char *section, const char *key)
             keys[n++] = o->key;
     }
     keys[n] = NULL;
+    const char *like = pp_config_key_like(key);
+    if (like) {
+        const struct conf_option *o = conf_option(conf_option_index(like));
+        conf_problem(r->cfg, here(r),
+                     "unknown key '%s' in [%s]; did you mean '%s' in [%s]? (ppcli keys %s)", key,
+                     section, o->key, o->section, like);
+        return;
+    }
     conf_problem(r->cfg, here(r), "unknown key '%s' in [%s]%s (ppcli keys %s)",
                  conf_quote(key, strlen(key)).s, section, pp_did_you_mean(key, keys).s, section);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ppcli/json.h"
+#include "ppcli/text.h"
 
 #define SCHEMA 1
 #define RANGE_MAX 512
@@ -200,8 +201,34 @@ static int unknown_section(const char *section)
         words[n++] = conf_option(i)->name;
     }
     words[n] = NULL;
+    if (pp_config_key_like(section)) {
+        return pp_fail(PP_EUSAGE, "no section or key '%s'; did you mean '%s'?", section,
+                       pp_config_key_like(section));
+    }
     return pp_fail(PP_EUSAGE, "no section or key '%s'%s", conf_quote(section, strlen(section)).s,
                    pp_did_you_mean(section, words).s);
+}
+
+void pp_config_key_words(int i, const struct pp_names *names, char *out, size_t bytes)
+{
+    const struct conf_option *o = conf_option(i);
+    const char *const *list = conf_names_of(o, names);
+    bool chosen = o->type == CONF_ENUM || o->type == CONF_CHOICES;
+    out[0] = '\0';
+    if (o->type == CONF_BOOL)
+        pp_text_add(out, bytes, "on off ");
+    if (o->type == CONF_ASSIGNMENT)
+        pp_text_add(out, bytes, "auto equal flops params time ");
+    if (o->type == CONF_LAYERS)
+        pp_text_add(out, bytes, "%s %s", o->def, o->word ? "all auto " : "");
+    else if (o->word)
+        pp_text_add(out, bytes, "%s ", o->free && strchr(o->word, '|') ? "first last" : o->word);
+    for (int k = 0; chosen && o->choices[k].name; k++)
+        pp_text_add(out, bytes, "%s ", o->choices[k].name);
+    for (int k = 0; list && list[k]; k++)
+        pp_text_add(out, bytes, "%s ", list[k]);
+    size_t n = strlen(out);
+    out[n > 0 ? n - 1 : 0] = '\0';
 }
 
 int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *names,

@@ -142,6 +142,11 @@ struct pp_did_you_mean conf_key_hint(const char *key)
             return hint;
         }
     }
+    const char *like = pp_config_key_like(key);
+    if (like) {
+        snprintf(hint.s, sizeof(hint.s), "; did you mean '%s'?", like);
+        return hint;
+    }
     return pp_did_you_mean(key, names);
 }
 

@@ -218,7 +218,8 @@ static const struct conf_option table[] = {
     {KEY(checkpoint, on_corrupt, CONF_ENUM), .def = "previous", .choices = on_corrupts,
      .help = "if --resume finds the newest checkpoint damaged: take the previous one, or stop"},
 
-    {KEY(run, backend, CONF_NAME), .def = "auto", LIST(backends), .help = "compute device"},
+    {KEY(run, backend, CONF_NAME), .def = "auto", LIST(backends), .alias = "gpu", .means = "cuda",
+     .help = "compute device; gpu: the same as cuda"},
     {KEY(run, transport, CONF_NAME), .def = "auto", LIST(transports),
      .help = "how ranks exchange data: by pointer between threads, MPI between processes, NCCL "
              "between devices; auto: what fits"},

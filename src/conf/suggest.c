@@ -81,3 +81,87 @@ struct pp_did_you_mean pp_did_you_mean(const char *word, const char *const *name
         snprintf(hint.s, sizeof(hint.s), "; did you mean '%s'?", near);
     return hint;
 }
+
+/* Names of other programs, then the key here. */
+static const char *const elsewhere[][2] = {
+    {"learning_rate", "train.lr"},
+    {"learningrate", "train.lr"},
+    {"eta", "train.lr"},
+    {"scheduler", "train.lr_schedule"},
+    {"lr_scheduler", "train.lr_schedule"},
+    {"lr_scheduler_type", "train.lr_schedule"},
+    {"num_epochs", "train.epochs"},
+    {"n_epochs", "train.epochs"},
+    {"max_epochs", "train.epochs"},
+    {"num_train_epochs", "train.epochs"},
+    {"steps", "train.max_steps"},
+    {"iterations", "train.max_steps"},
+    {"max_iters", "train.max_steps"},
+    {"train_iters", "train.max_steps"},
+    {"batch", "train.batch_size"},
+    {"global_batch_size", "train.batch_size"},
+    {"warmup", "train.warmup_steps"},
+    {"warmup_iters", "train.warmup_steps"},
+    {"grad_clip", "train.clip_norm"},
+    {"clip_grad", "train.clip_norm"},
+    {"max_grad_norm", "train.clip_norm"},
+    {"gradient_clipping", "train.clip_norm"},
+    {"epsilon", "train.eps"},
+    {"wd", "train.weight_decay"},
+    {"random_seed", "train.seed"},
+    {"num_stages", "pipeline.stages"},
+    {"n_stages", "pipeline.stages"},
+    {"pipeline_parallel_size", "pipeline.stages"},
+    {"pp", "pipeline.stages"},
+    {"data_parallel_size", "pipeline.replicas"},
+    {"dp", "pipeline.replicas"},
+    {"num_microbatches", "pipeline.microbatches"},
+    {"n_microbatches", "pipeline.microbatches"},
+    {"gradient_accumulation_steps", "pipeline.microbatches"},
+    {"accumulate_grad_batches", "pipeline.microbatches"},
+    {"virtual_stages", "pipeline.chunks"},
+    {"num_chunks", "pipeline.chunks"},
+    {"gradient_checkpointing", "pipeline.recompute"},
+    {"activation_checkpointing", "pipeline.recompute"},
+    {"hidden_size", "model.n_embd"},
+    {"d_model", "model.n_embd"},
+    {"num_layers", "model.n_layer"},
+    {"num_hidden_layers", "model.n_layer"},
+    {"num_heads", "model.n_head"},
+    {"nhead", "model.n_head"},
+    {"num_attention_heads", "model.n_head"},
+    {"seq_len", "model.block_size"},
+    {"seq_length", "model.block_size"},
+    {"max_seq_len", "model.block_size"},
+    {"context_length", "model.block_size"},
+    {"num_classes", "model.classes"},
+    {"data_dir", "data.path"},
+    {"train_data", "data.train_file"},
+    {"device", "run.backend"},
+    {"gpu", "run.backend"},
+    {"gpus", "run.devices"},
+    {"nodes", "run.hosts"},
+    {"hostfile", "run.hosts"},
+    {"num_threads", "run.threads"},
+    {"dtype", "run.precision"},
+    {"out_dir", "run.dir"},
+    {"output_dir", "run.dir"},
+    {"log_interval", "run.log_every"},
+    {"save_every", "checkpoint.every"},
+    {"save_steps", "checkpoint.every"},
+    {"save_interval", "checkpoint.every"},
+    {"max_restarts", "run.retries"},
+};
+
+const char *pp_config_key_like(const char *word)
+{
+    char name[WORD_MAX];
+    const char *dot = strrchr(word, '.');
+    snprintf(name, sizeof(name), "%s", dot ? dot + 1 : word);
+    for (char *c = name; *c; c++)
+        *c = *c == '-' ? '_' : (char)tolower((unsigned char)*c);
+    for (size_t i = 0; i < sizeof(elsewhere) / sizeof(elsewhere[0]); i++)
+        if (strcmp(elsewhere[i][0], name) == 0)
+            return elsewhere[i][1];
+    return NULL;
+}

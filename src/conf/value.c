@@ -335,6 +335,8 @@ static int parse_name(const struct conf_reading *r, const char *text, struct pp_
     const struct conf_option *o = r->o;
     if (o->file && strncmp(text, PP_SCHEDULE_FILE, sizeof(PP_SCHEDULE_FILE) - 1) == 0)
         return parse_file_name(r, text, cfg);
+    if (o->alias && strcmp(text, o->alias) == 0)
+        text = o->means;
     const char *const *list = conf_names_of(o, r->names);
     bool known = !list || (o->word && strcmp(text, o->word) == 0);
     for (int i = 0; list && list[i] && !known; i++)

@@ -78,6 +78,32 @@ if command -v bash >/dev/null 2>&1; then
     offers ppcli completion z
     same "$(cat "$folder/out")" 'zsh'
 
+    begin "bash completes the values of a key after --set KEY="
+    offers ppcli train a.ini --set train.optimizer = ''
+    same "$(tr '\n' ' ' <"$folder/out")" 'sgd momentum adam adamw '
+    offers ppcli train a.ini --set = train.optimizer = adamw
+    same "$(cat "$folder/out")" 'adamw'
+    offers ppcli train a.ini --set data.dataset = cifar10-
+    same "$(cat "$folder/out")" 'cifar10-sample'
+    offers ppcli train a.ini --set pipeline.recompute = al
+    same "$(cat "$folder/out")" 'all'
+    offers ppcli train a.ini --set run.packed = ''
+    same "$(tr '\n' ' ' <"$folder/out")" 'on off '
+    offers ppcli train a.ini --set train.lr = ''
+    same "$(cat "$folder/out")" ''
+
+    begin "bash completes installed configs, machines and data sets to download"
+    offers ppcli train mnist-s
+    same "$(cat "$folder/out")" 'mnist-sample.ini'
+    offers ppcli plan a.ini --machine 8xh
+    same "$(cat "$folder/out")" '8xh100-nvlink'
+    offers ppcli plan a.ini --machine = lap
+    same "$(cat "$folder/out")" 'laptop'
+    offers ppcli download shake
+    same "$(cat "$folder/out")" 'shakespeare'
+    offers ppcli download mnist cif
+    same "$(cat "$folder/out")" 'cifar10'
+
     begin "bash completes configs and folders, nothing else"
     : >"$folder/net.ini"
     : >"$folder/net.txt"
@@ -94,6 +120,26 @@ if command -v bash >/dev/null 2>&1; then
     begin "bash offers nothing where a number is due"
     offers ppcli train --stages ''
     same "$(cat "$folder/out")" ''
+fi
+
+if command -v fish >/dev/null 2>&1; then
+    begin "fish completes values of keys, installed configs, machines and data sets"
+    for case in 'train a.ini --set train.optimizer=adamw|train.optimizer=adamw' 'train mnist-s|mnist-sample.ini' \
+        'plan a.ini --machine 8xh|8xh100-nvlink' 'download shake|shakespeare'; do
+        fish -c "source $folder/script.fish; complete -C 'ppcli ${case%%|*}'" >"$folder/out" 2>"$folder/err"
+        out_has "${case#*|}"
+    done
+fi
+
+if command -v zsh >/dev/null 2>&1; then
+    begin "zsh completes values of keys, installed configs and machines"
+    zsh -fc "compdef() { :; }; compset() { :; }; compadd() { print -r -- \"\$@\"; }; _files() { :; }
+        source $folder/script.zsh; PREFIX=train.optimizer=; _ppcli_settings; _ppcli_config; _ppcli_machine" \
+        >"$folder/out" 2>"$folder/err"
+    same "$(cat "$folder/err")" ''
+    for word in 'sgd momentum adam adamw' 'mnist-sample.ini' '8xh100-nvlink'; do
+        out_has "$word"
+    done
 fi
 
 finish

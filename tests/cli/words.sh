@@ -150,6 +150,26 @@ run keys -- --json
 code_is 64
 err_lacks 'unknown option'
 
+begin "the names that other programs have for a key lead to it"
+printf '[train]\nlearning_rate = 0.1\n' >"$folder/other.ini"
+run explain "$folder/other.ini"
+code_is 78
+err_has "other.ini:2: error: unknown key 'learning_rate' in [train]; did you mean 'lr' in [train]? (ppcli keys train.lr)"
+run explain mnist-sample.ini --set train.grad_clip=1
+code_is 78
+err_has "unknown key 'train.grad_clip'; did you mean 'train.clip_norm'?"
+run explain mnist-sample.ini --num-epochs 3
+code_is 64
+err_has "did you mean '--set train.epochs=VALUE'?"
+run keys learning_rate
+code_is 64
+err_has "did you mean 'train.lr'?"
+
+begin "--backend gpu means cuda"
+run explain mnist-sample.ini --backend gpu
+code_is 0
+grep -q 'backend .*= cuda' "$folder/out" || complain "$(cat "$folder/out")"
+
 begin "an unknown shell is refused"
 run completion tcsh
 code_is 64

@@ -110,6 +110,35 @@ TEST(the_list_is_every_key_once)
     free(text);
 }
 
+TEST(keys_have_their_words)
+{
+    char words[1024];
+    int n = 0;
+    for (int i = 0; i < pp_config_key_count(); i++) {
+        pp_config_key_words(i, NULL, words, sizeof(words));
+        n += words[0] != '\0';
+        assert_null(strstr(words, "  "));
+        assert_null(strchr(words, '|'));
+        if (strcmp(pp_config_key_name(i), "train.optimizer") == 0)
+            CHECK_STR_EQ(words, "sgd momentum adam adamw");
+        if (strcmp(pp_config_key_name(i), "pipeline.recompute") == 0)
+            CHECK_STR_EQ(words, "off all auto");
+        if (strcmp(pp_config_key_name(i), "train.lr") == 0)
+            CHECK_STR_EQ(words, "");
+    }
+    assert_true(n > 20);
+}
+
+TEST(names_of_other_programs_lead_to_keys)
+{
+    CHECK_STR_EQ(pp_config_key_like("learning_rate"), "train.lr");
+    CHECK_STR_EQ(pp_config_key_like("Learning-Rate"), "train.lr");
+    CHECK_STR_EQ(pp_config_key_like("train.learning_rate"), "train.lr");
+    CHECK_STR_EQ(pp_config_key_like("gradient_accumulation_steps"), "pipeline.microbatches");
+    assert_null(pp_config_key_like("lr"));
+    assert_null(pp_config_key_like(""));
+}
+
 TEST(the_manual_pages_body_has_balanced_lists_and_no_stray_macro)
 {
     char *text = printed(NULL, PP_KEYS_MDOC);
