@@ -26,10 +26,13 @@ struct pp_bubble {
 double pp_bubble_idle(double busy, double time, int ranks);
 
 /*
- * The ideal bubble: F = I = W = 1, fused B, free hand-overs, one batch. (P-1)/(M+P-1) for gpipe and
+ * The ideal bubble, as textbooks have it: of the plan's schedule with equal chunks, F = I = W = 1, fused
+ * B, free hand-overs, one batch, nothing merged and nothing recomputed. (P-1)/(M+P-1) for gpipe and
  * 1f1b. Errors: PP_ERESOURCE.
  */
 int pp_bubble_ideal(const struct pp_plan *plan, double *out);
+/* The same of the plan itself. */
+int pp_bubble_equal(const struct pp_plan *plan, double *out);
 
 /* Work of each rank in one step, with the optimizer and costs->launch: work[P]. Returns the sum. */
 double pp_sim_work(const struct pp_plan *plan, const struct pp_sim_costs *costs, double *work);

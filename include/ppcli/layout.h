@@ -59,8 +59,10 @@ void pp_layout_destroy(struct pp_layout **layout);
  * fewest of a full batch that have 256 rows together, a position or pixel being a row: more would
  * make the product hardly faster, and like this the activations that are kept for longer are less
  * than 256 rows of each layer. 1 where train.exact forbids more (pp_backend_sums_in_order()), and
- * by itself with recompute. Follows from model, backend, batch, replicas and micro-batches, so that
- * the bits depend on neither stages nor schedule. Never more than m.
+ * by itself with recompute and with schedules that place W themselves or would take longer
+ * (pp_schedule_merges()), where that changes no bit. Where it does it follows from model, backend, batch,
+ * replicas and micro-batches alone, so that the bits depend on neither stages nor schedule. Never
+ * more than m.
  */
 int pp_layout_coalesce(const struct pp_config *cfg, const struct pp_model *model, int m);
 

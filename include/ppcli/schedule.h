@@ -84,6 +84,9 @@ struct pp_schedule_ops {
     bool fits;          /* made for geometry.ticks */
     bool stands_in;     /* takes any number of micro-batches: for the last batch of an epoch, where
                            the schedule of the same placement that was asked for refuses it */
+    /* B is whole, and no step is longer when the W of several micro-batches are one product: then a
+     * run merges them by itself. Where the schedule places W freely, that would leave nothing to place. */
+    bool merges;
     /* The published order, which emit gives, has descending backwards. A plan of it splits them: I
      * where B stood, W as soon as all earlier micro-batches of the stage have theirs. */
     bool descends;
@@ -101,6 +104,8 @@ struct pp_schedule_ops {
 };
 
 const struct pp_schedule_ops *pp_schedule_find(const char *name); /* NULL when unknown */
+/* See struct pp_schedule_ops; false for names that are no schedule's, such as a table's. */
+bool pp_schedule_merges(const char *name);
 const char *pp_schedule_name(const struct pp_schedule_ops *ops);
 
 /* Those that can be trained with, not those of two copies; NULL-terminated, .def order. */

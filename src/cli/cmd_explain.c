@@ -35,6 +35,7 @@ static int predict(struct explained *e, struct pp_config *cfg)
     }
     PP_TRY(predict_other(e, cfg));
     PP_TRY(pp_predict_flops(l, &e->bubble, e->advice));
+    PP_TRY(pp_bubble_equal(l->plans[0].plan, &e->equal));
     return pp_bubble_ideal(l->plans[0].plan, &e->ideal);
 }
 

@@ -10,7 +10,7 @@ struct explained {
     struct pp_exec_bytes *ranks; /* [ranks]; owned */
     size_t *other; /* [stages] activations if pipeline.recompute were off, or, where it
                                     is, all; owned */
-    double ideal;
+    double ideal, equal; /* bubble of the textbook, of this plan */
     struct pp_bubble bubble; /* by flops */
     char advice[PP_ADVICE_MAX];
 };

@@ -8,6 +8,7 @@
 #include "ppcli/draw.h"
 #include "ppcli/log.h"
 
+#define IMBALANCE 0.02 /* from here on it is explained */
 #define MIB (1024.0 * 1024.0)
 #define GRID_MAX_MICROBATCHES 24 /* wider pictures do not fit a terminal */
 
@@ -252,13 +253,19 @@ static int print_schedule(const struct explained *e)
     char text[PP_BUBBLE_TEXT_MAX];
     printf("bubble, if time follows flops and transfers are free: %s\n",
            pp_bubble_text(&e->bubble, text));
+    if (e->bubble.imbalance > IMBALANCE)
+        printf("balance compares whole stages; imbalance also counts that their F, I and W differ "
+               "(the first layer has no input gradient)\n");
     if (e->bubble.idle > e->ideal + PP_ADVICE_OVER)
         printf("%s\n", e->advice);
     if (l->coalesce > 1) {
-        printf("weight gradients of %d micro-batches are computed at once (train.coalesce = %d): "
-               "%s, but W can fill no gaps\n",
-               l->coalesce, l->coalesce,
-               cfg->train.exact ? "same bits" : "other last bits are possible");
+        printf(
+            "weight gradients of %d micro-batches are computed at once (train.coalesce = %d): "
+            "%s, but W can fill no gaps; with equal stages the bubble is then %.1f %% in place of "
+            "the ideal %.1f\n",
+            l->coalesce, l->coalesce,
+            cfg->train.exact ? "same bits" : "other last bits are possible", e->equal * 100,
+            e->ideal * 100);
     }
     if (l->logits_rows > 0)
         printf("logits: of at most %d positions at once\n", l->logits_rows);

@@ -166,10 +166,11 @@ static const struct conf_option table[] = {
      .file = true, .lines = offsetof(struct pp_names, schedule_help),
      .help = "order of forward and backward passes; auto: measure, and take the fastest; "
              "file:TABLE.csv: from a table (ppcli plan --format csv)",
-     .note = "P stages, V chunks per rank, M micro-batches, at least P; G: pipeline.group, or P where "
-             "P divides M, else M/(M/P rounded down), rounded up; bubble: when F, I and W take "
-             "equally long; memory: micro-batches of activations on the fullest rank, M where that "
-             "is less"},
+     .note =
+         "P stages, V chunks per rank, M micro-batches, at least P; G: pipeline.group, or P where "
+         "P divides M, else M/(M/P rounded down), rounded up; bubble: when F, I and W take "
+         "equally long; memory: micro-batches of activations on the fullest rank, M where that "
+         "is less"},
     {KEY(pipeline, chunks, CONF_INT), .def = "0", .max = 1024, .unit = "chunks",
      .help = "pieces of the model each rank holds; 0 = what the schedule wants"},
     {KEY(pipeline, group, CONF_INT), .def = "0", .max = 65535, .unit = "micro-batches",

@@ -38,10 +38,13 @@ int pp_layout_coalesce(const struct pp_config *cfg, const struct pp_model *model
 {
     const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
     int k = cfg->train.coalesce;
-    if (cfg->train.exact && !pp_backend_sums_in_order(&choice))
+    bool in_order = pp_backend_sums_in_order(&choice);
+    if (cfg->train.exact && !in_order)
         return 1;
+    /* where it changes bits they shall not depend on the schedule */
+    bool merges = !in_order || pp_schedule_merges(cfg->pipeline.schedule);
     if (k == 0)
-        k = cfg->pipeline.recompute[0] ? 1 : fewest(cfg, model, m, ROWS_ENOUGH);
+        k = cfg->pipeline.recompute[0] || !merges ? 1 : fewest(cfg, model, m, ROWS_ENOUGH);
     return k < m ? k : m;
 }
 

@@ -79,6 +79,12 @@ bool pp_schedule_is_eager(const char *name)
     return ops && ops->eager;
 }
 
+bool pp_schedule_merges(const char *name)
+{
+    const struct pp_schedule_ops *ops = pp_schedule_find(name);
+    return ops && ops->merges;
+}
+
 bool pp_schedule_fits(const char *name)
 {
     const struct pp_schedule_ops *ops = pp_schedule_find(name);

@@ -43,7 +43,7 @@ double pp_sim_work(const struct pp_plan *plan, const struct pp_sim_costs *c, dou
     return all;
 }
 
-int pp_bubble_ideal(const struct pp_plan *plan, double *out)
+int pp_bubble_equal(const struct pp_plan *plan, double *out)
 {
     PP_OWN(pp_sim_result_fini) struct pp_sim_result res = {0};
     struct pp_sim_costs costs;
@@ -52,6 +52,19 @@ int pp_bubble_ideal(const struct pp_plan *plan, double *out)
     PP_TRY(pp_sim_run(plan, &costs, false, &res));
     *out = res.bubble;
     return 0;
+}
+
+int pp_bubble_ideal(const struct pp_plan *plan, double *out)
+{
+    PP_OWN(pp_plan_destroy) struct pp_plan *textbook = NULL;
+    struct pp_geometry g = plan->geometry;
+    g.coalesce = 0;
+    g.ticks = NULL;
+    g.again = NULL;
+    if (!plan->schedule) /* a table is its own */
+        return pp_bubble_equal(plan, out);
+    PP_TRY(pp_plan_build(pp_schedule_name(plan->schedule), &g, &textbook));
+    return pp_bubble_equal(textbook, out);
 }
 
 static int makespan(const struct pp_plan *plan, const struct pp_sim_costs *costs, int steps,

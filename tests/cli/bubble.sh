@@ -62,4 +62,15 @@ run bench "$folder/net.ini" --set data.dataset=mnist --set data.path="$folder" -
 code_is 66
 err_lacks 'round'
 
+begin "the ideal bubble is the textbook's, and a schedule that splits I and W is not merged"
+config "$folder/merge.ini" data.dataset=synthetic data.train_samples=128 'model.sizes=20 16*3 5' \
+    pipeline.stages=2 pipeline.microbatches=4 train.batch_size=32 run.backend=cpu
+for pair in 'gpipe 20.0' '1f1b 20.0' 'zb-h1 7.7'; do
+    run explain "$folder/merge.ini" --schedule "${pair% *}"
+    out_has "ideal bubble ${pair#* } %"
+done
+out_lacks 'are computed at once'
+run explain "$folder/merge.ini" --schedule zb-h1 --set train.coalesce=2
+out_has 'ideal bubble 7.7 %'
+
 finish

@@ -2,6 +2,8 @@
 /* The bubble and its parts: they add up, whatever the plan, the times and the measurement. */
 #include "test.h"
 
+#include <math.h>
+
 #include "ppcli/bubble.h"
 #include "ppcli/mem.h"
 
@@ -101,4 +103,65 @@ TEST(hand_overs_and_launches_are_waiting)
     assert_float_equal(b.imbalance, 0, 1e-12);
     assert_float_equal(b.waiting, idle - b.schedule, 1e-12);
     assert_true(b.waiting > 0.05);
+}
+
+/* A step in the long run and one alone, where merging saves no time. */
+static void times_of(const char *name, int p, int m, int k, double out[2])
+{
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
+    const struct pp_schedule_ops *ops = pp_schedule_find(name);
+    struct pp_geometry g = {
+        .stages = p, .chunks = pp_schedule_default_chunks(ops), .microbatches = m, .coalesce = k};
+    double arrays[3 * 64];
+    struct pp_sim_costs costs;
+    CHECK_OK(pp_plan_build(name, &g, &plan));
+    pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
+    CHECK_OK(pp_sim_step(plan, &costs, 0, 0, &out[0]));
+    CHECK_OK(pp_sim_step(plan, &costs, 1, 0, &out[1]));
+}
+
+TEST(schedules_that_merge_weight_gradients_take_no_longer)
+{
+    int n = 0;
+    for (const char *const *name = pp_schedule_names(); *name; name++) {
+        if (!pp_schedule_merges(*name))
+            continue;
+        n++;
+        for (int p = 1; p <= 8; p++) {
+            for (int m = 1; m <= 13; m++) {
+                double one[2], merged[2];
+                times_of(*name, p, m, 1, one);
+                for (int k = 2; k <= m; k++) {
+                    times_of(*name, p, m, k, merged);
+                    if (merged[0] > one[0] + 1e-9 || merged[1] > one[1] + 1e-9)
+                        fail_msg("%s p%d m%d: %g and %g with W of %d, %g and %g without", *name, p,
+                                 m, merged[0], merged[1], k, one[0], one[1]);
+                }
+            }
+        }
+    }
+    assert_true(n >= 4);
+}
+
+TEST(schedules_that_split_backwards_do_not_merge_by_themselves)
+{
+    static const char *const split[] = {"zb-h1",    "zb-h2",     "interleaved-zb", "zb-auto",
+                                        "zb-fit",   "zb-v",      "v-half",         "v-min",
+                                        "zb-fit-v", "dualpipev", "file:x"};
+    for (size_t i = 0; i < sizeof(split) / sizeof(split[0]); i++)
+        assert_false(pp_schedule_merges(split[i]));
+}
+
+TEST(the_ideal_is_the_textbooks_whatever_is_merged_or_recomputed)
+{
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
+    struct pp_geometry g = {.stages = 2, .chunks = 1, .microbatches = 4, .coalesce = 4};
+    bool again[2] = {true, true};
+    double ideal, equal;
+    CHECK_OK(pp_plan_build("1f1b", &g, &plan));
+    CHECK_OK(pp_plan_recompute(plan, again));
+    CHECK_OK(pp_bubble_ideal(plan, &ideal));
+    CHECK_OK(pp_bubble_equal(plan, &equal));
+    assert_float_equal(ideal, 1.0 / 5, 1e-12);
+    assert_true(fabs(equal - ideal) > 0.01);
 }

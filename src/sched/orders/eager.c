@@ -47,6 +47,7 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 
 const struct pp_schedule_ops schedule_eager = {
     .placement = PP_PLACE_LOOP,
+    .merges = true,
     .chunks = 1,
     .eager = true,
     .check = check,

@@ -31,6 +31,7 @@ static int emit_all(const struct pp_geometry *g, struct pp_emit **e)
 
 const struct pp_schedule_ops schedule_hanayo = {
     .placement = PP_PLACE_V,
+    .merges = true,
     .default_chunks = 2,
     .check = check,
     .emit_all = emit_all,

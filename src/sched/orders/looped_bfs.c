@@ -20,6 +20,7 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 
 const struct pp_schedule_ops schedule_looped_bfs = {
     .placement = PP_PLACE_LOOP,
+    .merges = true,
     .default_chunks = 2,
     .descends = true,
     .emit = emit,

@@ -12,6 +12,7 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 
 const struct pp_schedule_ops schedule_naive = {
     .placement = PP_PLACE_LOOP,
+    .merges = true,
     .chunks = 1,
     .emit = emit,
 };
