@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Measure everything that docs/benchmarks.md shows; writes a page of what the commands print.
+# Measure everything that docs/results/ shows; writes a page of what the commands print.
 #   scripts/benchmarks.sh [--build BUILD] [--out runs/benchmarks.md] [--repeat 7] [--peers]
 # Takes about five minutes on a quiet machine; --peers adds the peers that are installed (PEERS_PYTHON
 # names a Python with torch, SHALLOWSPEED_DIR a checkout of shallowspeed) and ten minutes.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Draws the pictures of docs/schedules.md again: the same 4 stages and 8 micro-batches under ten
+# Draws the pictures of docs/understand/schedules.md again: the same 4 stages and 8 micro-batches under ten
 # schedules, with what `ppcli plan` says about each.
 #   scripts/draw-schedules.sh [PPCLI]      build/ppcli without a word
 set -eu
@@ -11,7 +11,7 @@ if ! [ -x "$ppcli" ]; then
     echo 'usage: scripts/draw-schedules.sh [PPCLI]' >&2
     exit 64
 fi
-out=$root/docs/schedules
+out=$root/docs/understand/schedules
 mkdir -p "$out"
 
 for schedule in gpipe 1f1b interleaved looped-bfs hanayo zb-h1 zb-v v-half v-min dualpipev; do

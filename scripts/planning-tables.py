@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """
-The tables of docs/planning.md: what `ppcli plan` predicts beside what papers have measured.
+The tables of docs/results/2026-11-23-papers.md: what `ppcli plan` predicts beside what papers have measured.
 
     scripts/planning-tables.py [PPCLI]      default: build/ppcli; prints Markdown
 

@@ -310,7 +310,7 @@ WAYS = "eager", "compile", "reduce-overhead"
 
 
 def gpu_cases(rehearsal):
-    """Those of docs/gpu.md. A low rate keeps the first losses comparable: the first steps of adam go
+    """Those of docs/do/gpu-check.md. A low rate keeps the first losses comparable: the first steps of adam go
     by the sign of gradients, whose rounding differs. No dropout, for each has masks of its own."""
     def config(text, tiny, **keys):
         return changed(text, **{**keys, **(tiny if rehearsal else {})})

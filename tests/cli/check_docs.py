@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Program, manual pages and README agree. One check a run:
 
-    check_docs.py commands|options|keys|values|examples ROOT PPCLI [PAGE5]"""
+    check_docs.py commands|options|keys|values|examples|links ROOT PPCLI [PAGE5]"""
 
 import json
 import os
@@ -38,24 +38,25 @@ def page1(root):
 
 
 def commands(root, ppcli, _page5):
-    """Every command is in ppcli(1) (synopsis and text) and in the README, and no other is."""
+    """Every command is in ppcli(1) (synopsis and text) and in docs/look-up/commands.md, and no other is."""
     problems = []
     text = page1(root)
     readme = read(f'{root}/README.md')
+    table = read(f'{root}/docs/look-up/commands.md')
     names = commands_of(ppcli)
     for name in names:
         if f'\n.Cm {name}\n' not in text.split('.Sh DESCRIPTION')[0]:
             problems.append(f'ppcli.1: no {name} in the synopsis')
         if not re.search(rf'^\.It Cm {name}\b', text, flags=re.M):
             problems.append(f'ppcli.1: no .It for {name}')
-        if not re.search(rf'ppcli {name}\b', readme):
-            problems.append(f'README.md: no "ppcli {name}"')
+        if not re.search(rf'ppcli {name}\b', table):
+            problems.append(f'docs/look-up/commands.md: no "ppcli {name}"')
     section = text.split('.Sh COMMANDS')[1].split('.Sh OPTIONS')[0]
     for name in re.findall(r'^\.It Cm ([a-z-]+)', section, flags=re.M):
         if name not in names:
             problems.append(f'ppcli.1: {name} is no command')
     for name in re.findall(r'(?<![\w/-])ppcli ([a-z][a-z-]+)', '\n'.join(
-            re.findall(r'^    .*$|`[^`]*`', readme, flags=re.M))):
+            re.findall(r'^    .*$|`[^`]*`', readme + table, flags=re.M))):
         if name not in names:
             problems.append(f'README.md: "ppcli {name}" is no command')
     return problems
@@ -153,7 +154,44 @@ def examples(root, ppcli, _page5):
     return problems
 
 
-CHECKS = {'commands': commands, 'options': options, 'keys': keys, 'values': values, 'examples': examples}
+PAGE_LINES = 150
+
+
+def anchors_of(text):
+    """The names that a code host gives to headings."""
+    return {re.sub(r'[^\w -]', '', head.lower()).replace(' ', '-') for head in re.findall(r'^#+ (.*)$', text, flags=re.M)}
+
+
+def links(root, _ppcli, _page5):
+    """Every link of a page leads somewhere, every page is reached from docs/README.md and is short."""
+    problems = []
+    pages = [f'{root}/README.md'] + sorted(path for path in pages_of(f'{root}/docs') if path.endswith('.md'))
+    targets, n = {}, 0
+    for page in pages:
+        text = read(page)
+        if len(text.splitlines()) > PAGE_LINES:
+            problems.append(f'{page}: {len(text.splitlines())} lines, at most {PAGE_LINES}')
+        for link in re.findall(r'\]\(([^)\s]+)\)', re.sub(r'```.*?```', '', text, flags=re.S)):
+            if re.match(r'[a-z]+:', link):
+                continue
+            path, _, anchor = link.partition('#')
+            path = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+            targets.setdefault(page, set()).add(path)
+            n += 1
+            if not os.path.exists(path):
+                problems.append(f'{page}: {link} leads nowhere')
+            elif anchor and path.endswith('.md') and anchor not in anchors_of(read(path)):
+                problems.append(f'{page}: {link}: no such heading')
+    index = targets[f'{root}/docs/README.md'] | targets[f'{root}/docs/results/README.md']
+    for page in pages[1:]:
+        if page not in index and not page.endswith('docs/README.md'):
+            problems.append(f'docs/README.md: no link to {page}')
+    assert n >= 40, n
+    return problems
+
+
+CHECKS = {'commands': commands, 'options': options, 'keys': keys, 'values': values, 'examples': examples,
+          'links': links}
 
 
 def main():

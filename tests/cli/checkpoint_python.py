@@ -5,7 +5,7 @@ our weights what we do, and we with its:
 
     checkpoint_python.py PPCLI FOLDER PAGE [PART]
 
-FOLDER: the stored checkpoint of version 1; PAGE: docs/pytorch.md, whose Python is run as it stands there. Each part
+FOLDER: the stored checkpoint of version 1; PAGE: docs/do/pytorch.md, whose Python is run as it stands there. Each part
 runs in the first interpreter that has what it needs: this one, PPCLI_TEST_PYTHON, the system's. What
 none can run is said; where none can run anything the exit code is 77."""
 

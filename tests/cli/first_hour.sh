@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The commands of docs/first-hour.md, in order, in an empty folder; building is what the test suite began with.
+# The commands of docs/start/first-hour.md, in order, in an empty folder; building is what the test suite began with.
 #   first_hour.sh ROOT
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-page=$1/docs/first-hour.md
+page=$1/docs/start/first-hour.md
 PATH=$(dirname "$PPCLI"):$PATH
 cd "$folder" || exit 1
 awk '/^## / { on = $2 != "Build"; print "# " $0 }

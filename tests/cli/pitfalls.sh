@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The claims of docs/pitfalls.md: each case here is named there, and each section there names a case here.
+# The claims of docs/understand/pitfalls.md: each case here is named there, and each section there names a case here.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-page=$(cd "$(dirname "$0")/../../docs" && pwd)/pitfalls.md
+page=$(cd "$(dirname "$0")/../../docs/understand" && pwd)/pitfalls.md
 here=$(cd "$(dirname "$0")" && pwd)/pitfalls.sh
 samples=$(cd "$(dirname "$0")/../../data/cifar10-sample" && pwd)
 cd "$folder" || exit 1

@@ -194,9 +194,9 @@ def sizes(root):
 
 
 def architecture(root):
-    """docs/architecture.md: each listed function stands in its file, each room is in its table."""
+    """docs/take-part/architecture.md: each listed function stands in its file, each room is in its table."""
     problems, listed = [], 0
-    page = 'docs/architecture.md'
+    page = 'docs/take-part/architecture.md'
     text = read(root, page)
     for number, line in enumerate(text.splitlines(), 1):
         found = re.match(r"\d+\. `(\w+)` in `((?:src|include)/[\w./]+)`", line)
