@@ -8,9 +8,9 @@
 struct explained {
     struct pp_run run;
     struct pp_exec_bytes *ranks; /* [ranks]; owned */
-    size_t *other; /* [stages] activations if pipeline.recompute were off, or, where it
+    size_t *other;           /* [stages] activations if pipeline.recompute were off, or, where it
                                     is, all; owned */
-    double ideal, equal; /* bubble of the textbook, of this plan */
+    double ideal, equal;     /* bubble of the textbook, of this plan */
     struct pp_bubble bubble; /* by flops */
     char advice[PP_ADVICE_MAX];
 };

@@ -82,6 +82,9 @@ int plan_best_section(const struct pp_config *cfg, FILE *f);
 /* The candidate that ran fastest, or is predicted to; there is at least one. */
 int plan_best_first(const struct plan_best_result *r);
 
+/* Whether the config as it is was measured, and no candidate was faster. */
+bool plan_best_keeps(const struct plan_best_result *r);
+
 /* For people. */
 int plan_best_text(const struct plan_best_result *r);
 void plan_best_json(const struct plan_best_result *r);

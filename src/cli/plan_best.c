@@ -55,6 +55,12 @@ int plan_best_first(const struct plan_best_result *s)
     return first;
 }
 
+bool plan_best_keeps(const struct plan_best_result *s)
+{
+    double own = s->as_is.measured.step;
+    return own > 0 && own <= s->checked[plan_best_first(s)].measured.step;
+}
+
 static int explain(struct plan_best_result *s)
 {
     struct pp_best *b = &s->best;

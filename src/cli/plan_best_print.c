@@ -103,6 +103,13 @@ static void print_gain(const struct plan_best_result *s)
     bool ran = s->as_is.measured.step > 0;
     double was = ran ? s->as_is.measured.step : own->time.step;
     double now = ran ? s->checked[first].measured.step : c->time.step;
+    if (plan_best_keeps(s)) {
+        printf(
+            "\nthis config as it is was the fastest of those that ran: %.3f ms; the next, %s with "
+            "%d micro-batches, took %.3f ms\n",
+            was * 1e3, c->schedule, c->microbatches, now * 1e3);
+        return;
+    }
     if (first > 0)
         printf("\nfastest of those that ran: %d", first + 1);
     if (was > 0) {
@@ -140,12 +147,13 @@ int plan_best_section(const struct pp_config *cfg, FILE *f)
 static int print_winner(const struct plan_best_result *s)
 {
     static const char *const hold[] = {"stages of a replica", "replicas of a stage"};
-    const struct pp_candidate *c = &s->best.items[plan_best_first(s)];
+    bool keeps = plan_best_keeps(s);
+    const struct pp_candidate *c = keeps ? &s->best.as_is : &s->best.items[plan_best_first(s)];
     char bubble[PP_BUBBLE_TEXT_MAX];
     struct pp_config *cfg = NULL;
     print_gain(s);
     printf("bubble %s\n", pp_bubble_text(&c->time.bubble, bubble));
-    if (s->advice[0])
+    if (s->advice[0] && !keeps)
         printf("%s\n", s->advice);
     if (c->stages > 1 && s->best.one.time.step > 0)
         printf("%.2f times the speed of one stage\n", s->best.one.time.step / c->time.step);
@@ -275,6 +283,8 @@ void plan_best_json(const struct plan_best_result *s)
     pp_json_int(&j, "same", b->same);
     pp_json_int(&j, "too_large", b->too_large);
     pp_json_str(&j, "advice", s->advice);
+    if (b->n > 0) /* of candidates; -1: this_config, by what was measured */
+        pp_json_int(&j, "chosen", plan_best_keeps(s) ? -1 : plan_best_first(s));
     if (b->one.time.step > 0) {
         pp_json_object(&j, "one_stage");
         json_candidate(&j, s, &b->one, NULL);

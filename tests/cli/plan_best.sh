@@ -221,4 +221,16 @@ run explain "$folder/net.ini" --schedule auto
 code_is 0
 out_has 'chosen (--schedule)'
 
+begin "of plans that ran the fastest is chosen, and the config as it is ran too"
+config "$folder/small.ini" data.dataset=synthetic data.train_samples=128 'model.sizes=20 16*5 5' \
+    pipeline.stages=2 pipeline.microbatches=4 train.batch_size=32 run.backend=cpu
+run plan "$folder/small.ini" --best --check=3 --format json
+code_is 0
+same "$(python3 -c "
+import json, sys
+d = json.load(open(sys.argv[1]))
+ran = [c['measured_step_seconds'] for c in d['candidates'] if 'measured_step_seconds' in c]
+own = d['this_config']['measured_step_seconds']
+print(d['chosen'] == (-1 if own <= min(ran) else ran.index(min(ran))))" "$folder/out")" True
+
 finish
