@@ -216,7 +216,8 @@ struct pp_config {
         enum pp_padding padding;
         double norm_momentum;
         int classes;            /* not mlp; 0: those of the data */
-        char from[PP_PATH_MAX]; /* resolved; empty once the other keys have what it says */
+        char from[PP_PATH_MAX]; /* resolved; empty once the other keys have what it says ... */
+        bool is_foreign;        /* ... and this is set: tokens are those of its tokenizer */
         /* transformers: gpt, llama, encoder, decoder */
         int n_layer, n_head;
         int n_kv_head;              /* llama: heads of keys and values; 0: n_head */

@@ -42,7 +42,8 @@ struct pp_dataset {
     int64_t ignored; /* 1 + the token that as a target has no loss; 0: none */
     bool unchecked;  /* tokens may be anything: pp_dataset_windows() looks at them */
     void *map;       /* images lie in this file's mapping; NULL: in their own block */
-    size_t map_bytes;
+    size_t map_bytes, map_first; /* of it; where its tokens begin */
+    struct pp_token_check *check; /* looks at all tokens of the mapping; owned; NULL: none does */
     float scale;               /* a value times this is 0..1 if it is a pixel */
     struct pp_scaling scaling; /* makes values the model's input: scale, data.mean, data.std */
     uint8_t *images;     /* [n][shape] elements, or all tokens; NULL when not asked for; owned */
@@ -85,6 +86,10 @@ struct pp_gather pp_dataset_gather(const struct pp_dataset *ds, const void *data
                                    const uint32_t *index, float *x);
 struct pp_targets pp_dataset_targets(const struct pp_dataset *ds, const void *data, int rows,
                                      const uint32_t *index, int32_t *targets);
+
+/* Wait so many seconds for what pp_dataset_open() began: the look at all tokens of a mapped file.
+ * Errors: PP_EFORMAT (a token that the model has not). Any number of threads. NULL is ready. Local. */
+int pp_dataset_ready(const struct pp_dataset *ds, int seconds, bool *out_ready);
 
 /* Of windows: the tokens of these samples up to the last target, out[rows][features + apart];
  * out NULL: they are looked at only. Errors: PP_EFORMAT (a token not below `limit`). */

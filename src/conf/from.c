@@ -270,4 +270,5 @@ void conf_from(struct pp_config *cfg, const struct pp_names *names)
     read_file(&f);
     pp_error_clear();
     cfg->model.from[0] = '\0';
+    cfg->model.is_foreign = true;
 }

@@ -189,7 +189,11 @@ int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
     struct pp_dataset *ds = NULL;
     PP_TRY(pp_dataset_open_split(cfg, split, parts, model_input, model_classes, &ds));
     int rc = pp_dataset_fits(cfg, ds, (int)pp_shape_floats(model_input), model_classes);
-    PP_TRY_UNDO(rc == 0 ? pp_dataset_tokens(cfg, ds) : rc, pp_dataset_destroy(&ds));
+    rc = rc == 0 ? pp_dataset_tokens(cfg, ds) : rc;
+    if (rc == 0 && ds->unchecked && ds->map)
+        rc = pp_token_check_begin(
+            ds, (ds->map_bytes - ds->map_first) / pp_element_bytes(ds->element), model_classes);
+    PP_TRY_UNDO(rc, pp_dataset_destroy(&ds));
     *out = ds;
     return 0;
 }
@@ -198,6 +202,7 @@ void pp_dataset_destroy(struct pp_dataset **ds)
 {
     if (!*ds)
         return;
+    pp_token_check_end(&(*ds)->check);
     if ((*ds)->map)
         munmap((*ds)->map, (*ds)->map_bytes);
     else
@@ -244,6 +249,19 @@ static uint32_t token(const struct pp_dataset *ds, size_t i)
                                    : ((const uint32_t *)(void *)ds->images)[i];
 }
 
+int pp_token_refuse(const struct pp_dataset *ds, size_t i, uint32_t token, int limit)
+{
+    uint32_t low = token & 0xffff, high = token >> 16;
+    bool halves = ds->element == PP_U32 && low < (uint32_t)limit && high < (uint32_t)limit;
+    char hint[96] = "";
+    if (halves)
+        snprintf(hint, sizeof(hint), "; as 2 bytes each it is %u and %u: data.token_bytes = 2?",
+                 low, high);
+    return pp_fail(PP_EFORMAT,
+                   "%s: token %zu is %u, and the model's vocabulary has %d (model.vocab_size)%s",
+                   ds->origin, i, token, limit, hint);
+}
+
 int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *index, int limit,
                        uint32_t *out)
 {
@@ -252,12 +270,8 @@ int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *in
         for (size_t k = 0; k < n; k++) {
             size_t i = index[r] * ds->stride + k;
             uint32_t t = token(ds, i);
-            if (t >= (uint32_t)limit) {
-                return pp_fail(PP_EFORMAT,
-                               "%s: token %zu is %u, and the model's vocabulary has %d "
-                               "(model.vocab_size)",
-                               ds->origin, i, t, limit);
-            }
+            if (t >= (uint32_t)limit)
+                return pp_token_refuse(ds, i, t, limit);
             if (out)
                 out[r * n + k] = t;
         }

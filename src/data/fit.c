@@ -30,7 +30,14 @@ int pp_dataset_fits(const struct pp_config *cfg, const struct pp_dataset *ds, in
         return pp_fail(PP_ECONFIG, "model.vocab_size: is %d, but %s has %d different tokens",
                        cfg->model.vocab_size, ds->origin, ds->vocabulary);
     }
-    if (cfg->model.vocab_size > 0 && ds->vocabulary == 0 && ds->element == PP_U8) {
+    if (cfg->model.is_foreign && ds->vocabulary > 0 && ds->vocabulary != cfg->model.vocab_size) {
+        return pp_fail(PP_ECONFIG,
+                       "data.dataset: the tokens of %s are %d characters or bytes, but those of "
+                       "the model that model.from names are the %d of its own tokenizer; use "
+                       "data.dataset = tokens, with files that this tokenizer made",
+                       ds->name, ds->vocabulary, cfg->model.vocab_size);
+    }
+    if (cfg->model.vocab_size > 0 && ds->vocabulary == 0 && ds->element == PP_U8 && !ds->windows) {
         return pp_fail(PP_ECONFIG,
                        "model.type: %s reads tokens, but a sample of %s has bytes as 0 to 1; use a "
                        "text, or whole numbers in a csv or npy file",

@@ -32,6 +32,7 @@ static int read_header(struct pp_source *s, const char *path, struct pp_array *o
     char head[64];
     PP_TRY(pp_source_pull(s, b, 4, "header"));
     if (b[0] != 0 || b[1] != 0) {
+        PP_TRY(pp_source_foreign(s));
         return pp_fail(PP_EFORMAT,
                        "%s: not an IDX file (gzipped or plain): begins with %s, expected 00 00 08",
                        path, pp_source_head(s, head, sizeof(head)));

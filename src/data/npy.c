@@ -73,9 +73,8 @@ static int read_header(struct pp_source *s, const char *path, struct type *type,
     char head[64], dict[HEADER_MAX + 1] = "";
     PP_TRY(pp_source_pull(s, b, 8, "header"));
     if (memcmp(b, "\x93NUMPY", 6) != 0 || b[6] < 1 || b[6] > 3) {
-        return pp_fail(PP_EFORMAT, "%s: not an npy file%s: begins with %s", path,
-                       b[0] == 'P' && b[1] == 'K' ? " (an npz? save each array with numpy.save)"
-                                                  : "",
+        PP_TRY(pp_source_foreign(s));
+        return pp_fail(PP_EFORMAT, "%s: not an npy file: begins with %s", path,
                        pp_source_head(s, head, sizeof(head)));
     }
     size_t wide = b[6] == 1 ? 2 : 4;

@@ -46,6 +46,16 @@ int pp_source_finish(struct pp_source *s);
  */
 int pp_source_holds(const struct pp_source *s, uint64_t bytes);
 
+/* PP_EFORMAT when bytes that begin so are no data: what they are, and the way out. Local. */
+enum pp_foreign {
+    PP_FOREIGN_ANY = 1,     /* never data; pp_source_open() looks for it */
+    PP_FOREIGN_DATA = 2,    /* not in a format that is read here */
+    PP_FOREIGN_TEXT = 4,    /* a text is wanted */
+    PP_FOREIGN_NUMBERS = 8, /* plain numbers are wanted */
+};
+int pp_data_foreign(const char *path, const void *head, size_t n, unsigned where);
+int pp_source_foreign(const struct pp_source *s); /* the same of PP_FOREIGN_DATA */
+
 /* The file's first bytes, for a message: "3c 21 64 6f (a web page?)"; returns out. */
 const char *pp_source_head(const struct pp_source *s, char *out, size_t bytes);
 
@@ -164,6 +174,13 @@ int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_
  * Errors: PP_EFORMAT (too short), PP_ECONFIG. */
 int pp_windows(const struct pp_config *cfg, enum pp_split split, const char *path, uint64_t tokens,
                struct pp_dataset *ds);
+
+/* PP_EFORMAT: token i of ds is not below `limit`. */
+int pp_token_refuse(const struct pp_dataset *ds, size_t i, uint32_t token, int limit);
+
+/* Begin to look at all n tokens of a mapped ds, which stays where it is. Errors: PP_ERESOURCE. */
+int pp_token_check_begin(struct pp_dataset *ds, size_t n, int limit);
+void pp_token_check_end(struct pp_token_check **check); /* accepts NULL inside */
 
 /* data.train_samples or test_samples; 0: all. */
 int pp_samples_max(const struct pp_config *cfg, enum pp_split split);

@@ -17,6 +17,7 @@
 #include "ppcli/text.h"
 
 #define IN_BYTES 65536
+#define HEAD_BYTES 32
 #define DEFLATE_RATIO_MAX 1032 /* deflate cannot do better: 258 bytes from 2 bits */
 #define GZIP_WINDOW (15 + 16)  /* largest window, gzip wrapper only */
 
@@ -26,7 +27,8 @@ struct pp_source {
     uint64_t file_bytes, out_bytes; /* on disk; handed out */
     bool gz, z_open, end;
     z_stream z; /* next_in and avail_in serve plain files too */
-    uint8_t head[4], in[IN_BYTES];
+    size_t n_head;
+    uint8_t head[HEAD_BYTES], in[IN_BYTES];
 };
 
 /* More input when there is none; false at the end of the file. */
@@ -64,7 +66,9 @@ static int begin(struct pp_source *s, enum pp_source_kind kind)
     PP_TRY(fill(s, &more));
     if (!more)
         return pp_fail(PP_EFORMAT, "%s: empty file", s->path);
-    memcpy(s->head, s->in, sizeof(s->head));
+    s->n_head = s->z.avail_in < HEAD_BYTES ? s->z.avail_in : HEAD_BYTES;
+    memcpy(s->head, s->in, s->n_head);
+    PP_TRY(pp_data_foreign(s->path, s->head, s->n_head, PP_FOREIGN_ANY));
     s->gz = kind == PP_SOURCE_INFLATED && pp_source_is_gzip(s);
     s->z_open = s->gz && inflateInit2(&s->z, GZIP_WINDOW) == Z_OK;
     return s->gz && !s->z_open ? pp_fail(PP_ERESOURCE, "%s: out of memory for inflating", s->path)
@@ -201,6 +205,11 @@ int pp_source_holds(const struct pp_source *s, uint64_t bytes)
                        s->path, bytes, s->file_bytes);
     }
     return 0;
+}
+
+int pp_source_foreign(const struct pp_source *s)
+{
+    return pp_data_foreign(s->path, s->head, s->n_head, PP_FOREIGN_DATA);
 }
 
 const char *pp_source_head(const struct pp_source *s, char *out, size_t bytes)

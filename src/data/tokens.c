@@ -2,61 +2,170 @@
 /*
  * Files of tokens that another program made: whole numbers of two or four bytes after each other,
  * as nanoGPT writes them, or after a header of 256 numbers, as llm.c does. They may be larger than
- * memory: they are mapped, never read whole, and each window's tokens are checked when it is used.
+ * memory: they are mapped. A thread looks at all of them before the first step (token_check.c).
  */
 #include <inttypes.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <zlib.h>
 
+#include "ppcli/mem.h"
+#include "ppcli/text.h"
 #include "ops.h"
 
 #define HEADER_BYTES 1024 /* 256 numbers: magic, version, tokens, zeros */
+#define HEAD_BYTES 65536  /* of a file, that are looked at before it is mapped */
+#define PAIRS_MIN 32      /* fewer tell nothing, ... */
+#define TEXT_MIN 64       /* ... nor do fewer characters */
+#define HIGH_MAX 4        /* high halves of tokens of 4 bytes are below: 262,144 kinds */
 
+/* llm.c's files; what: those that hold no tokens. */
 static const struct kind {
     uint32_t magic, version;
     enum pp_element element;
-} kinds[] = {{20240520, 1, PP_U16}, {20240801, 7, PP_U32}};
+    const char *what;
+} kinds[] = {{20240520, 1, PP_U16, NULL},
+             {20240801, 7, PP_U32, NULL},
+             {20240326, 0, PP_U8, "a model"},
+             {20240327, 0, PP_U8, "a state for debugging"},
+             {20240328, 0, PP_U8, "a tokenizer"},
+             {20240522, 0, PP_U8, "a multiple-choice evaluation"},
+             {20240527, 0, PP_U8, "the state of an optimizer"}};
+
+struct look {
+    const char *path;
+    int fd;
+    uint64_t bytes;
+    const struct pp_config *cfg;
+    size_t n_head;
+    uint8_t head[HEAD_BYTES + 1];
+};
+
+static int look_at_header(const struct look *l, const struct kind *k, const uint32_t *header,
+                          struct pp_dataset *ds, uint64_t *out_n)
+{
+    uint64_t each = pp_element_bytes(k->element);
+    if (k->what) {
+        return pp_fail(PP_EFORMAT,
+                       "%s: %s of llm.c's (magic %u), not tokens; expected a .bin file of its "
+                       "data scripts, or plain numbers",
+                       l->path, k->what, k->magic);
+    }
+    if (header[1] != k->version) {
+        return pp_fail(PP_EFORMAT, "%s: version %u of llm.c's format, expected %u", l->path,
+                       header[1], k->version);
+    }
+    if (l->bytes != HEADER_BYTES + each * header[2]) {
+        return pp_fail(PP_EFORMAT,
+                       "%s: its header announces %u tokens of %" PRIu64
+                       " bytes, which is a file of %" PRIu64 " bytes; it has %" PRIu64,
+                       l->path, header[2], each, HEADER_BYTES + each * header[2], l->bytes);
+    }
+    ds->element = k->element;
+    *out_n = header[2];
+    return 0;
+}
+
+/* Whether the head looks like whole numbers of so many bytes: the upper halves of all are near 0, the
+ * lower halves are not. */
+static bool holds_numbers_of(const struct look *l, size_t width)
+{
+    size_t half = width / 2, pairs = l->n_head / width, telling = 0;
+    bool wide = l->bytes % width == 0 && pairs >= PAIRS_MIN;
+    for (size_t i = 0; i < pairs && wide; i++) {
+        uint32_t of[2] = {0, 0};
+        memcpy(&of[0], l->head + i * width, half);
+        memcpy(&of[1], l->head + i * width + half, half);
+        wide = of[1] < HIGH_MAX;
+        telling += of[0] >= HIGH_MAX;
+    }
+    return wide && telling >= pairs / 8;
+}
+
+static bool is_text(const struct look *l)
+{
+    const char *head = (const char *)l->head; /* a NUL follows it */
+    size_t at = 0, n = 1;
+    while (at < l->n_head && n > 0 && ((uint8_t)head[at] >= ' ' || strchr("\t\n\r\f", head[at]))) {
+        n = head[at] ? (size_t)pp_utf8_length(head + at) : 0;
+        at += n;
+    }
+    return l->n_head >= TEXT_MIN && at + 4 > l->n_head; /* the last character may be cut */
+}
+
+/* Numbers of another width, and text, look like tokens too. */
+static int check_width(const struct look *l, size_t each)
+{
+    if (each > 1 && is_text(l)) {
+        return pp_fail(PP_EFORMAT,
+                       "%s: text, not tokens; use data.dataset = text, or write the numbers of its "
+                       "tokens, as nanoGPT's prepare.py does",
+                       l->path);
+    }
+    for (size_t width = 8; width > each; width /= 2) {
+        if (!holds_numbers_of(l, width))
+            continue;
+        return pp_fail(PP_EFORMAT, "%s: numbers of %zu bytes, but data.token_bytes = %zu; %s",
+                       l->path, width, each,
+                       width == 8   ? "write them as uint16 or uint32 (x.astype('uint32'))"
+                       : width == 4 ? "use data.token_bytes = 4"
+                                    : "use data.token_bytes = 2");
+    }
+    return 0;
+}
 
 /* Tokens of the file, and where they begin. */
+static int look_at_file(const struct look *l, struct pp_dataset *ds, uint64_t *out_first,
+                        uint64_t *out_n)
+{
+    uint32_t header[3] = {0};
+    size_t each = (size_t)l->cfg->data.token_bytes;
+    ds->element = each == 1 ? PP_U8 : each == 2 ? PP_U16 : PP_U32;
+    memcpy(header, l->head, l->n_head >= sizeof(header) ? sizeof(header) : 0);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        *out_first = HEADER_BYTES;
+        if (header[0] == kinds[i].magic)
+            return look_at_header(l, &kinds[i], header, ds, out_n);
+    }
+    *out_first = 0;
+    *out_n = l->bytes / each;
+    if (l->bytes == 0)
+        return pp_fail(PP_EFORMAT, "%s: empty file", l->path);
+    PP_TRY(pp_data_foreign(l->path, l->head, l->n_head,
+                           PP_FOREIGN_ANY | PP_FOREIGN_DATA | PP_FOREIGN_NUMBERS));
+    if (l->bytes % each != 0) {
+        return pp_fail(PP_EFORMAT,
+                       "%s: %" PRIu64 " bytes are no whole number of tokens of %zu bytes "
+                       "(data.token_bytes)",
+                       l->path, l->bytes, each);
+    }
+    return check_width(l, each);
+}
+
+/* What two bytes cannot hold wrapped when it was written, and trains as other tokens. */
+static int check_vocabulary(const struct pp_config *cfg, const char *path,
+                            const struct pp_dataset *ds)
+{
+    if (ds->element != PP_U16 || cfg->model.vocab_size <= 1 << 16)
+        return 0;
+    return pp_fail(PP_ECONFIG,
+                   "data.token_bytes: the vocabulary has %d tokens (model.vocab_size), but those "
+                   "of %s have 2 bytes, which hold numbers up to 65535; write it with 4 bytes a "
+                   "token and use data.token_bytes = 4",
+                   cfg->model.vocab_size, path);
+}
+
 static int look(const char *path, int fd, uint64_t bytes, const struct pp_config *cfg,
                 struct pp_dataset *ds, uint64_t *out_first, uint64_t *out_n)
 {
-    uint32_t header[3] = {0};
-    uint64_t each = (uint64_t)cfg->data.token_bytes;
-    ds->element = each == 1 ? PP_U8 : each == 2 ? PP_U16 : PP_U32;
-    if (bytes >= sizeof(header))
-        PP_TRY(pp_fd_read_at(fd, path, 0, header, sizeof(header)));
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-        const struct kind *k = &kinds[i];
-        if (header[0] != k->magic)
-            continue;
-        each = pp_element_bytes(k->element);
-        ds->element = k->element;
-        *out_first = HEADER_BYTES;
-        *out_n = header[2];
-        if (header[1] != k->version) {
-            return pp_fail(PP_EFORMAT, "%s: version %u of llm.c's format, expected %u", path,
-                           header[1], k->version);
-        }
-        if (bytes != HEADER_BYTES + each * header[2]) {
-            return pp_fail(PP_EFORMAT,
-                           "%s: its header announces %u tokens of %" PRIu64
-                           " bytes, which is a file of %" PRIu64 " bytes; it has %" PRIu64,
-                           path, header[2], each, HEADER_BYTES + each * header[2], bytes);
-        }
-        return 0;
-    }
-    *out_first = 0;
-    *out_n = bytes / each;
-    if (bytes % each != 0) {
-        return pp_fail(PP_EFORMAT,
-                       "%s: %" PRIu64 " bytes are no whole number of tokens of %" PRIu64
-                       " bytes (data.token_bytes)",
-                       path, bytes, each);
-    }
-    return bytes > 0 ? 0 : pp_fail(PP_EFORMAT, "%s: empty file", path);
+    PP_TAKE(struct look, l, 1);
+    *l = (struct look){.path = path, .fd = fd, .bytes = bytes, .cfg = cfg};
+    l->n_head = bytes < HEAD_BYTES ? (size_t)bytes : HEAD_BYTES;
+    PP_TRY(pp_fd_read_at(fd, path, 0, l->head, l->n_head));
+    PP_TRY(look_at_file(l, ds, out_first, out_n));
+    return check_vocabulary(cfg, path, ds);
 }
 
 static int map(const char *path, int fd, uint64_t bytes, struct pp_dataset *ds)
@@ -106,6 +215,7 @@ static int open_tokens(const struct pp_dataset_ops *self, const struct pp_config
     rc = rc == 0 && parts != 0 ? map(path, fd, bytes, ds) : rc;
     close(fd);
     PP_TRY(rc);
+    ds->map_first = (size_t)first;
     ds->images = ds->map ? (uint8_t *)ds->map + first : NULL;
     uint32_t crc = ds->map ? digest(ds->images, n * pp_element_bytes(ds->element)) : 0;
     ds->images_crc = parts & PP_DATA_IMAGES ? crc : 0;

@@ -48,6 +48,7 @@ struct trainer {
     int64_t saved;              /* step of the newest checkpoint in the run folder; -1: none */
     uint32_t data_crc[2][2];    /* by enum pp_split; images, labels; 0: no rank has them */
     char *vocabulary;           /* rank 0: all characters of a text, by token; NULL: none; owned */
+    int kinds;                  /* rank 0: tokens of a text of characters or bytes; 0: no such text */
     struct pp_loss_sums so_far; /* resumed: this rank's sums of the epoch that goes on */
     struct report *all;         /* [ranks] */
     uint64_t *busy_ns;          /* [ranks] over the run */

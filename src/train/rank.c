@@ -9,6 +9,7 @@
 #include "ppcli/run_dir.h"
 #include "ppcli/vocabulary.h"
 
+#define READY_SECONDS 10 /* for a check of the data that ends before the run folder is made */
 #define RING_STEPS 8     /* whole steps that the record of actions keeps, of a trace more ... */
 #define RING_STEPS_MIN 2 /* ... or fewer, down to these, ... */
 #define RING_RECORDS (1 << 16) /* ... when they need more records than these (2 MiB) */
@@ -20,6 +21,7 @@ static int keep_vocabulary(struct trainer *tr)
     PP_TRY(pp_dataset_vocabulary(tr->run->cfg, &v));
     bool characters = v.codes != NULL;
     tr->vocabulary = characters ? pp_vocabulary_text(&v) : NULL;
+    tr->kinds = v.n;
     pp_vocabulary_fini(&v);
     return characters && !tr->vocabulary ? PP_ERESOURCE : 0;
 }
@@ -30,15 +32,6 @@ static int set_up(struct trainer *tr)
     const struct pp_run *run = tr->run;
     const struct pp_layout *l = run->layout;
     int pipeline_rank = tr->spec->rank % l->stages;
-    struct pp_backend_choice choice = seats_choice(run, tr->spec->rank);
-    PP_TRY(pp_backend_open_choice(&choice, &tr->be));
-    if (!tr->be->caps.thread_safe && !run->mpi && l->ranks > 1) {
-        return pp_fail(PP_ERESOURCE,
-                       "%s must not be used by several threads of one process; start with "
-                       "--launch mpirun, or install a thread-safe build (Debian: "
-                       "libopenblas0-pthread)",
-                       tr->be->description);
-    }
     int parts = (l->rank_of[0] == pipeline_rank ? PP_DATA_IMAGES : 0) |
                 (l->rank_of[l->n_virtual - 1] == pipeline_rank ? PP_DATA_LABELS : 0);
     for (int split = 0; split < 2; split++) {
@@ -49,8 +42,20 @@ static int set_up(struct trainer *tr)
             tr->data[split] = tr->own[split];
         }
     }
+    struct pp_backend_choice choice = seats_choice(run, tr->spec->rank);
+    PP_TRY(pp_backend_open_choice(&choice, &tr->be));
+    if (!tr->be->caps.thread_safe && !run->mpi && l->ranks > 1) {
+        return pp_fail(PP_ERESOURCE,
+                       "%s must not be used by several threads of one process; start with "
+                       "--launch mpirun, or install a thread-safe build (Debian: "
+                       "libopenblas0-pthread)",
+                       tr->be->description);
+    }
     if (tr->spec->rank == 0)
         PP_TRY(keep_vocabulary(tr));
+    bool ready; /* or later, see wait_for_data() */
+    for (int split = 0; split < 2; split++)
+        PP_TRY(pp_dataset_ready(tr->data[split], READY_SECONDS, &ready));
     tr->all = pp_alloc((size_t)l->ranks, sizeof(*tr->all));
     tr->busy_ns = pp_alloc((size_t)l->ranks, sizeof(*tr->busy_ns));
     tr->busy = pp_alloc((size_t)l->ranks, sizeof(*tr->busy));
@@ -175,6 +180,21 @@ static int work(struct trainer *tr)
     return rc;
 }
 
+/* What storage is too slow for is waited for with signs of life. */
+static int wait_for_data(struct trainer *tr)
+{
+    for (int split = 0; split < 2; split++) {
+        for (bool ready = false; !ready;) {
+            PP_TRY(pp_dataset_ready(tr->data[split], 1, &ready));
+            if (!ready) {
+                rank_event_end(tr->spec);
+                rank_event_begin(tr->spec, PP_EVENT_START, 0);
+            }
+        }
+    }
+    return 0;
+}
+
 /* Collective: the ring, the executor, and what a checkpoint has for it. */
 static int make_ready(struct trainer *tr)
 {
@@ -183,7 +203,8 @@ static int make_ready(struct trainer *tr)
     struct pp_exec_spec exec = {
         .layout = spec->run->layout, .rank = spec->rank, .caps = tr->tp->caps, .ring = spec->ring};
     PP_TRY(pp_exec_create(&exec, tr->be, tr->tp, tr->data[0], tr->data[1], &tr->x));
-    return pp_transport_agree(tr->tp, resume_read(tr));
+    int rc = resume_read(tr);
+    return pp_transport_agree(tr->tp, rc == 0 ? wait_for_data(tr) : rc);
 }
 
 int rank_main(struct rank_spec *spec, struct pp_transport *tp)

@@ -226,6 +226,13 @@ static int check_vocabulary(const struct trainer *tr, const struct pp_ckpt *ck)
 {
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     const char *then = s ? s->vocabulary : NULL, *now = tr->vocabulary;
+    int mine = tr->run->cfg->model.vocab_size;
+    if (ck->plain && tr->kinds > 0 && mine > 0 && tr->kinds != mine) {
+        pp_log_warn("%s has weights for %d tokens, and the text of data set '%s' has %d characters "
+                    "or bytes: the tokens of another program's model are those of its tokenizer; "
+                    "if this is one, use data.dataset = tokens with files that it made",
+                    ck->path, mine, tr->run->cfg->data.dataset, tr->kinds);
+    }
     if (!then || !now || strcmp(then, now) == 0)
         return 0;
     int kinds[2] = {0, 0};

@@ -140,6 +140,16 @@ run inspect "$folder/hf"
 code_is 0
 out_has 'transformer.h.1.attn.c_attn.weight  F32   [16,48]'
 
+begin "a text of characters is refused for a model with a tokenizer of its own, or said"
+sed 's/"vocab_size": [0-9]*/"vocab_size": 50257/' "$folder/hf/config.json" >"$folder/config.json"
+mkdir "$folder/gpt2"
+mv "$folder/config.json" "$folder/gpt2/config.json"
+for command in explain train; do
+    run $command "$folder/hf.ini" --set "model.from=$folder/gpt2" --set run.dir=
+    code_is 78
+    err_has 'those of the model that model.from names are the 50257 of its own tokenizer; use data.dataset = tokens'
+done
+
 begin "a config beside model.from must say the same, and its folder be there"
 run explain "$folder/hf.ini" --set model.n_layer=3
 code_is 78

@@ -95,7 +95,7 @@ run train text.ini -q --dir c --set "train.init=a" "$@"
 code_is 65
 err_has 'not the same ones'
 
-begin "files of tokens: any of two bytes, checked when they are used"
+begin "files of tokens: any of two bytes, all checked before the first step"
 mkdir tokens
 i=0
 while [ $i -lt 400 ]; do # 0 1 2 ... 39 0 1 ...
@@ -111,6 +111,19 @@ run train text.ini -q --dir e --set model.vocab_size=39 "$@"
 code_is 65
 err_has 'train.bin: token '
 err_has 'is 39, and the model'
+[ ! -e e ] || complain 'a run folder for a run that did not begin'
+for file in train val; do # the last one, which no window of training or of a test of 1 has
+    cp -r tokens last
+    printf '\50\0' | dd of=last/$file.bin bs=1 seek=798 conv=notrunc status=none
+    for command in 'train --max-steps 1' 'eval --checkpoint d'; do
+        # shellcheck disable=SC2086
+        run $command text.ini -q --set run.dir= --set model.vocab_size=40 "$@" --set data.path=last \
+            --set data.test_samples=1
+        code_is 65
+        err_has "last/$file.bin: token 399 is 40, and the model's vocabulary has 40"
+    done
+    rm -r last
+done
 run train text.ini -q --dir e "$@"
 code_is 78
 err_has 'vocab_size'

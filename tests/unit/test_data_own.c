@@ -241,7 +241,7 @@ TEST_IN_FOLDER(odd_arrays_are_read_or_refused)
         }
     }
     file_write(cfg.data.train_images, "PK\3\4 and so on", 14);
-    check_odd(state, &cfg, &(struct odd)REFUSED("npz", "not an npy file (an npz?"));
+    check_odd(state, &cfg, &(struct odd)REFUSED("npz", "is a zip archive (an npz?"));
     write_npy(cfg.data.train_images, npy("'<f4'", "False", "(2, 2)", f32, 16));
     write_npy(cfg.data.train_labels, npy("'<f4'", "False", "(2,)", (float[]){0, 1.5f}, 8));
     check_odd(state, &cfg,
@@ -298,7 +298,7 @@ TEST_IN_FOLDER(idx_files_of_any_shape_are_read)
     file_write(cfg.data.train_images, "\0\0\x0d\3 floats", 11);
     check_odd(state, &cfg, &(struct odd)REFUSED("floats", "magic 0x00000d03"));
     file_write(cfg.data.train_images, "\x89PNG\r\n", 6);
-    check_odd(state, &cfg, &(struct odd)REFUSED("a picture", "not an IDX file"));
+    check_odd(state, &cfg, &(struct odd)REFUSED("a picture", "is a PNG picture; make one array"));
 }
 
 TEST_IN_FOLDER(a_test_set_may_have_one_class)

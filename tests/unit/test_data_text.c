@@ -216,6 +216,93 @@ TEST_IN_FOLDER(tokens_are_mapped_with_and_without_a_header)
     CHECK_FAILS(open_split(&cfg, PP_SPLIT_TRAIN, 301, &ds), PP_ECONFIG, "data.path: names no");
 }
 
+/* Wherever it lies, and however wide the tokens are. */
+TEST_IN_FOLDER(every_token_of_a_file_is_looked_at)
+{
+    enum {
+        N = 600000
+    };
+    static const size_t places[] = {0, 1, 262143, 262144, N - 1};
+    struct pp_config cfg;
+    text_config(state, "tokens", &cfg);
+    PP_OWN_MEMORY uint8_t *bytes = pp_alloc(N, 4);
+    for (int i = 0; i < 12; i++) {
+        size_t each = i % 2 ? 4 : 2, at = i < 10 ? places[i / 2] : N;
+        PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
+        char words[64];
+        bool ready = false;
+        for (uint32_t k = 0, token; k < N; k++) {
+            token = k == at ? 50000 : k % 50000;
+            memcpy(bytes + k * each, &token, each);
+        }
+        file_write(cfg.data.train_file, bytes, N * each);
+        cfg.data.token_bytes = (int)each;
+        CHECK_OK(open_split(&cfg, PP_SPLIT_TRAIN, 50000, &ds));
+        snprintf(words, sizeof(words), "x: token %zu is 50000, and the model's vocabulary has", at);
+        if (at == N)
+            CHECK_OK(pp_dataset_ready(ds, 600, &ready));
+        else
+            CHECK_FAILS(pp_dataset_ready(ds, 600, &ready), PP_EFORMAT, words);
+        assert_true(ready);
+    }
+}
+
+/* Numbers of another width, and files of another kind, would train without a word. */
+TEST_IN_FOLDER(files_that_hold_no_such_tokens_are_named)
+{
+    static const char words_of_text[] =
+        "First Citizen: Before we proceed any further, hear me speak.\nAll: Speak, speak.\n";
+    static const char lfs[] =
+        "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n";
+    uint16_t two[128];
+    uint32_t four[128], large[128];
+    uint64_t eight[128];
+    uint32_t model[256] = {20240326, 3, 1024, 50257, 12, 12, 768};
+    for (uint32_t i = 0; i < 128; i++) {
+        two[i] = (uint16_t)(i * 307);
+        four[i] = i * 307 % 50257;
+        large[i] = i * 1021;
+        eight[i] = four[i];
+    }
+    const struct {
+        const void *p;
+        size_t n;
+        int token_bytes, vocabulary;
+        const char *words;
+    } table[] = {
+        {two, sizeof(two), 2, 50257, NULL},
+        {four, sizeof(four), 4, 50257, NULL},
+        {large, sizeof(large), 4, 131072, NULL},
+        {four, sizeof(four), 2, 50257, "numbers of 4 bytes, but data.token_bytes = 2; use data."},
+        {large, sizeof(large), 2, 131072, "numbers of 4 bytes, but data.token_bytes = 2"},
+        {eight, sizeof(eight), 2, 50257,
+         "numbers of 8 bytes, but data.token_bytes = 2; write them"},
+        {eight, sizeof(eight), 4, 50257, "numbers of 8 bytes, but data.token_bytes = 4"},
+        {four, sizeof(four), 1, 256, "numbers of 4 bytes, but data.token_bytes = 1"},
+        {two, sizeof(two), 2, 65537, "2 bytes, which hold numbers up to 65535; write it with 4"},
+        {two, sizeof(two), 2, 65536, NULL},
+        {words_of_text, sizeof(words_of_text) - 1, 2, 50257, "text, not tokens; use data.dataset"},
+        {words_of_text, sizeof(words_of_text) - 1, 1, 256, NULL},
+        {model, sizeof(model), 2, 50257, "a model of llm.c's (magic 20240326), not tokens"},
+        {lfs, sizeof(lfs) - 1, 2, 50257, "a Git LFS pointer"},
+        {"\x93NUMPY\1\0v\0", 10, 2, 50257, "a NumPy file (.npy)"},
+        {"\x80\4\x95\x10\0\0\0\0\0\0", 10, 2, 50257, "a Python pickle"},
+        {"\x1f\x8b\x08\0\0\0\0\0\0\3", 10, 2, 50257, "a gzip file; unpack it"},
+    };
+    struct pp_config cfg;
+    text_config(state, "tokens", &cfg);
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+        PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
+        file_write(cfg.data.train_file, table[i].p, table[i].n);
+        cfg.data.token_bytes = table[i].token_bytes;
+        cfg.model.vocab_size = table[i].vocabulary;
+        int rc = open_split(&cfg, PP_SPLIT_TRAIN, table[i].vocabulary, &ds);
+        if ((rc == 0) != !table[i].words ||
+            (rc < 0 && !strstr(pp_error_get()->text, table[i].words)))
+            fail_msg("row %zu: %d, '%s'", i, rc, rc < 0 ? pp_error_get()->text : "");
+    }
+}
+
 /* More starts than a number of 32 bits has: they lie in a grid. Nothing is read. */
 TEST_IN_FOLDER(a_file_of_any_size_has_windows)
 {
