@@ -82,7 +82,7 @@ tsan() {
     debug_build build-tsan '' -Db_sanitize=thread -Dcuda=disabled || return 0
     export TSAN_OPTIONS=halt_on_error=1
     tests build-tsan suites --suite conform --suite pipe --timeout-multiplier 20
-    tests build-tsan named --timeout-multiplier 20 cli_resume cli_trace cli_checkpoint trace
+    tests build-tsan named --timeout-multiplier 20 cli_resume cli_trace cli_checkpoint cli_threads team trace
     [ "$short" = yes ] || tests build-tsan hang --timeout-multiplier 20 hang
     unset TSAN_OPTIONS
 }
