@@ -42,4 +42,11 @@ bool pp_has_word(const char *list, const char *word);
  */
 int pp_text_close(FILE *f, char **text, const char *label);
 
+#define PP_TEXT_WIDTH 96 /* columns that lines of help have at most */
+
+/* `text` in lines that begin at `column` and break at blanks; the last one ends too. hang: the first
+ * line is begun already, up to that column. */
+void pp_text_wrap(FILE *f, int column, const char *text);
+void pp_text_hang(FILE *f, int column, const char *text);
+
 #endif

@@ -101,3 +101,25 @@ bool pp_has_word(const char *list, const char *word)
             return true;
     return false;
 }
+
+void pp_text_hang(FILE *f, int column, const char *text)
+{
+    const size_t room = column < PP_TEXT_WIDTH - 20 ? (size_t)(PP_TEXT_WIDTH - column) : 20;
+    for (const char *p = text; *p;) {
+        size_t n = strlen(p);
+        if (n > room) {
+            for (n = room; n > 1 && p[n] != ' '; n--) {
+            }
+            n = n > 1 ? n : strcspn(p, " ");
+        }
+        fprintf(f, "%*s%.*s\n", p == text ? 0 : column, "", (int)n, p);
+        p += n;
+        p += strspn(p, " ");
+    }
+}
+
+void pp_text_wrap(FILE *f, int column, const char *text)
+{
+    fprintf(f, "%*s", column, "");
+    pp_text_hang(f, column, text);
+}

@@ -247,25 +247,24 @@ static int print_schedule(const struct explained *e)
     for (int i = 0; i < rates.n; i++)
         pp_log_warn("%s", rates.text[i]);
     printf(
-        "\nschedule %s: %d stages, %d micro-batches of at most %d samples, ideal bubble %.1f %%; "
-        "proved free of deadlock\n",
+        "\nschedule %s: %d stages, %d micro-batches of at most %d samples, ideal bubble %.1f %%;\n"
+        "  proved free of deadlock\n",
         pp_layout_schedule(l), l->stages, l->plans[0].m, l->max_rows, e->ideal * 100);
     char text[PP_BUBBLE_TEXT_MAX];
-    printf("bubble, if time follows flops and transfers are free: %s\n",
+    printf("bubble, if time follows flops and transfers are free:\n  %s\n",
            pp_bubble_text(&e->bubble, text));
     if (e->bubble.imbalance > IMBALANCE)
-        printf("balance compares whole stages; imbalance also counts that their F, I and W differ "
-               "(the first layer has no input gradient)\n");
+        printf("balance compares whole stages; imbalance also counts that their F, I and W differ\n"
+               "  (the first layer has no input gradient)\n");
     if (e->bubble.idle > e->ideal + PP_ADVICE_OVER)
         printf("%s\n", e->advice);
     if (l->coalesce > 1) {
-        printf(
-            "weight gradients of %d micro-batches are computed at once (train.coalesce = %d): "
-            "%s, but W can fill no gaps; with equal stages the bubble is then %.1f %% in place of "
-            "the ideal %.1f\n",
-            l->coalesce, l->coalesce,
-            cfg->train.exact ? "same bits" : "other last bits are possible", e->equal * 100,
-            e->ideal * 100);
+        printf("weight gradients of %d micro-batches are computed at once (train.coalesce = %d):\n"
+               "  %s, but W can fill no gaps; with equal stages the bubble is then %.1f %%, not "
+               "%.1f\n",
+               l->coalesce, l->coalesce,
+               cfg->train.exact ? "same bits" : "other last bits are possible", e->equal * 100,
+               e->ideal * 100);
     }
     if (l->logits_rows > 0)
         printf("logits: of at most %d positions at once\n", l->logits_rows);

@@ -99,10 +99,12 @@ static void print_options(FILE *f, const struct pp_cli_option *options, const ch
             fprintf(f, "%s\n%-30s", left, "");
         else
             fprintf(f, "%-30s", left);
-        fprintf(f, " %s", options->help);
-        if (options->kind == PP_CLI_KEY)
-            fprintf(f, " (%s)", (const char *)options->target);
-        fputc('\n', f);
+        char text[256];
+        bool key = options->kind == PP_CLI_KEY;
+        snprintf(text, sizeof(text), "%s%s%s%s", options->help, key ? " (" : "",
+                 key ? (const char *)options->target : "", key ? ")" : "");
+        fputc(' ', f);
+        pp_text_hang(f, 31, text);
     }
 }
 

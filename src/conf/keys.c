@@ -12,27 +12,11 @@
 
 #define SCHEMA 1
 #define RANGE_MAX 512
-#define TEXT_WIDTH 96
 #define MDOC_WIDTH 56 /* escapes and the rest of a word come on top */
 
 static const char *shown_default(const struct conf_option *o)
 {
     return o->def[0] ? o->def : "(empty)";
-}
-
-/* Text from `column` to the end of a terminal's line. */
-static void print_wrapped(FILE *f, int column, const char *text)
-{
-    for (const char *p = text; *p;) {
-        size_t n = strlen(p), room = (size_t)(TEXT_WIDTH - column);
-        if (n > room) {
-            for (n = room; n > 1 && p[n] != ' '; n--) {
-            }
-        }
-        fprintf(f, "%*s%.*s\n", column, "", (int)n, p);
-        p += n;
-        p += strspn(p, " ");
-    }
 }
 
 /* alone: the only key, which is shown with all that is known of its values */
@@ -43,14 +27,24 @@ static void print_text(FILE *f, const struct conf_option *o, const struct pp_nam
     if (new_section)
         fprintf(f, "%s[%s]\n", first ? "" : "\n", o->section);
     conf_range_text(o, names, range, sizeof(range));
-    fprintf(f, "  %-*s  %-10s  %-15s  %s\n", name_width, o->key, conf_type(o)->name,
-            shown_default(o), range);
-    print_wrapped(f, name_width + 4, o->help);
+    int left =
+        fprintf(f, "  %-*s  %-10s  %s", name_width, o->key, conf_type(o)->name, shown_default(o));
+    int column = left > name_width + 31 ? left : name_width + 31;
+    if (column + 2 + (int)strlen(range) <= PP_TEXT_WIDTH) {
+        fprintf(f, "%*s  %s\n", column - left, "", range);
+    } else {
+        fputc('\n', f);
+        pp_text_wrap(f, name_width + 4, range);
+    }
+    pp_text_wrap(f, name_width + 4, o->help);
     const char *const *lines = alone ? conf_lines_of(o, names) : NULL;
     for (int i = 0; lines && lines[i]; i += 2)
-        fprintf(f, "%s    %-14s  %s\n", i == 0 ? "\n" : "", lines[i], lines[i + 1]);
-    if (lines)
-        fprintf(f, "\n    %s\n", o->note);
+        pp_text_hang(f, fprintf(f, "%s    %-14s  ", i == 0 ? "\n" : "", lines[i]) - (i == 0),
+                     lines[i + 1]);
+    if (lines) {
+        fputc('\n', f);
+        pp_text_wrap(f, 4, o->note);
+    }
 }
 
 static void json_limits(struct pp_json *j, const struct conf_option *o)

@@ -48,7 +48,7 @@ same "$(grep -c "^bubble $text\$" "$folder/out")" 1
 begin "a cut that no schedule helps is named, with the layer that is too large"
 run explain "$folder/net.ini"
 code_is 0
-same "$(grep -c "^bubble, if time follows flops and transfers are free: $text\$" "$folder/out")" 1
+same "$(grep -c "^  $text\$" "$folder/out")" 1
 out_has 'uneven stages: layer 0 alone is '
 out_has ' % of the work, so stage 1 ('
 

@@ -191,7 +191,7 @@ def same_logits(ppcli, settings, weights, forward, images, scratch):
 
 def torch_reads_ours(ppcli, readme, scratch, images):
     """As the page says."""
-    settings = [f'{scratch}/net.ini', '--set', 'model.sizes=784 512 256 10']
+    settings = [f'{scratch}/net.ini', '--set', 'model.sizes=784 512 512 10']
     ppcli_says(ppcli, 'train', *settings, '--dir', f'{scratch}/a', '--stages', '3', '-q')
     have_safetensors()
     space = {}
@@ -202,9 +202,9 @@ def torch_reads_ours(ppcli, readme, scratch, images):
 
 
 def ours_reads_torchs(ppcli, readme, space, scratch, images):
-    settings = [f'{scratch}/net.ini', '--set', 'model.sizes=784 512 256 10']
+    settings = [f'{scratch}/net.ini', '--set', 'model.sizes=784 512 512 10']
     path = f'{scratch}/weights.safetensors'
-    space['net'] = space['MLP'](784, 512, 256, 10)  # new weights, of PyTorch's own
+    space['net'] = space['MLP'](784, 512, 512, 10)  # new weights, of PyTorch's own
     exec(snippets(readme)[1].replace('weights.safetensors', path), space)  # pylint: disable=exec-used
     print('weights of PyTorch: log-probabilities at most',
           same_logits(ppcli, settings, path, space['net'], images, scratch), 'apart')

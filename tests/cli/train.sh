@@ -69,14 +69,16 @@ same "$(grep -c 'ppcli: error:' "$folder/err")" 1
 
 begin "explain, log and summary say when bits may not be those of exact mode"
 run explain "$config" --set train.exact=off
-out_has 'weight gradients of 4 micro-batches are computed at once (train.coalesce = 4): other last bits are possible, but W can fill no gaps'
+out_has 'weight gradients of 4 micro-batches are computed at once (train.coalesce = 4):'
+out_has '  other last bits are possible, but W can fill no gaps'
 run explain "$config" --set train.exact=off --batch-size 1024
 out_lacks 'weight gradients'
 run explain "$config" --set run.gemm=cblas
 out_lacks 'weight gradients'
 if "$PPCLI" env | grep -q 'own products'; then
     run explain "$config"
-    out_has 'weight gradients of 4 micro-batches are computed at once (train.coalesce = 4): same bits, but W can fill no gaps'
+    out_has 'weight gradients of 4 micro-batches are computed at once (train.coalesce = 4):'
+    out_has '  same bits, but W can fill no gaps'
 fi
 run train "$config" --dir "$folder/off" --set train.exact=off --set train.coalesce=2
 code_is 0

@@ -97,7 +97,7 @@ begin "in pieces the last layer is done in its input gradient: the first stage w
 bubble() { # bubble OPTION...: in per cent
     run explain gpt.ini --stages 2 --schedule zb-h1 --set pipeline.microbatches=4 --set model.vocab_size=3000 "$@"
     code_is 0
-    sed -n 's/^bubble, if time follows flops and transfers are free: \([0-9.]*\) %.*/\1/p' "$folder/out"
+    sed -n '/^bubble, if time follows flops/{n;s/^  \([0-9.]*\) %.*/\1/p;}' "$folder/out"
 }
 whole=$(bubble --set pipeline.split_at=lm_head)
 pieces=$(bubble --set pipeline.split_at=lm_head --set model.logits_rows=16)

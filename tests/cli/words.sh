@@ -165,6 +165,16 @@ run keys learning_rate
 code_is 64
 err_has "did you mean 'train.lr'?"
 
+begin "no line of a help or of keys is wider than 100 columns"
+for command in train eval generate explain plan bench slurm report inspect verify export diagnose env keys init download; do
+    "$PPCLI" "$command" --help
+done >"$folder/out"
+"$PPCLI" keys >>"$folder/out"
+"$PPCLI" keys pipeline.schedule >>"$folder/out"
+same "$(awk 'length > 100' "$folder/out")" ''
+"$PPCLI" explain mnist-sample.ini >"$folder/out" 2>/dev/null
+same "$(grep -v ' = ' "$folder/out" | awk 'length > 100')" ''
+
 begin "--backend gpu means cuda"
 run explain mnist-sample.ini --backend gpu
 code_is 0
