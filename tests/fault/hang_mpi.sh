@@ -36,7 +36,7 @@ for phase in init finalize; do
     hung "m$phase"
     code_is 76
     same "$(grep -c 'ppcli: error' "$folder/err")" 1
-    grep -q '^ppcli: error: rank [01] (pid [0-9]*) does not get past MPI_' "$folder/err" ||
+    grep -q '^ppcli: error: rank [01] (pid [0-9]*) does not get past \(the start of MPI\|MPI_Finalize\)' "$folder/err" ||
         complain "$phase: $(cat "$folder/err")"
 done
 grep -q '"weights_sha256"' "$folder/mfinalize/summary.json" || complain 'what was to be written is not there'
