@@ -15,6 +15,9 @@
 #include "ppcli/kernels.h"
 #include "ppcli/shape.h"
 
+#define PP_REMARKS_MAX 4
+#define PP_REMARK_BYTES 384
+
 enum pp_split {
     PP_SPLIT_TRAIN,
     PP_SPLIT_TEST
@@ -42,10 +45,10 @@ struct pp_dataset {
     int64_t ignored; /* 1 + the token that as a target has no loss; 0: none */
     bool unchecked;  /* tokens may be anything: pp_dataset_windows() looks at them */
     void *map;       /* images lie in this file's mapping; NULL: in their own block */
-    size_t map_bytes, map_first; /* of it; where its tokens begin */
+    size_t map_bytes, map_first;  /* of it; where its tokens begin */
     struct pp_token_check *check; /* looks at all tokens of the mapping; owned; NULL: none does */
-    float scale;               /* a value times this is 0..1 if it is a pixel */
-    struct pp_scaling scaling; /* makes values the model's input: scale, data.mean, data.std */
+    float scale;                  /* a value times this is 0..1 if it is a pixel */
+    struct pp_scaling scaling;    /* makes values the model's input: scale, data.mean, data.std */
     uint8_t *images;     /* [n][shape] elements, or all tokens; NULL when not asked for; owned */
     uint8_t *labels;     /* [n], NULL when not asked for; owned */
     uint32_t *lengths;   /* [n] tokens before the padding, model.mask_padding; or NULL; owned */
@@ -53,6 +56,8 @@ struct pp_dataset {
     uint32_t images_crc; /* CRC-32 of all image bytes of the file, 0 when not read */
     uint32_t labels_crc;
     char origin[PP_PATH_MAX]; /* the folder or file, or "made from the seed" */
+    int n_remarks;            /* what a person should know before training with it */
+    char remarks[PP_REMARKS_MAX][PP_REMARK_BYTES];
 };
 
 struct pp_dataset_info { /* what can be known without opening a file */

@@ -147,6 +147,44 @@ bool pp_cli_is_run(const char *word)
     return word && stat(word, &st) == 0 && S_ISDIR(st.st_mode) && pp_run_dir_config(word, path);
 }
 
+/* Files of another format, which would be a problem in each of their lines. */
+static int check_is_config(const char *path)
+{
+    static const struct {
+        const char *begins, *what;
+    } kinds[] = {{"{", "JSON"},
+                 {"---", "YAML"},
+                 {"<", "XML or a web page"},
+                 {"\x93NUMPY", "a NumPy file"},
+                 {"PK\3\4", "a zip archive"},
+                 {"\x1f\x8b", "a gzip file"},
+                 {"\xff\xfe", "text in UTF-16"},
+                 {"version https://git-lfs", "a Git LFS pointer (run `git lfs pull`)"}};
+    char head[512] = "";
+    int fd = -1;
+    uint64_t bytes;
+    if (pp_open_regular(path, &fd, &bytes) < 0) {
+        pp_error_clear(); /* whoever reads it says why */
+        return 0;
+    }
+    ssize_t n = read(fd, head, sizeof(head) - 1);
+    close(fd);
+    head[n > 0 ? n : 0] = '\0';
+    const char *at = head + strspn(head, " \t\r\n");
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strncmp(at, kinds[i].begins, strlen(kinds[i].begins)) == 0)
+            return pp_fail(PP_EUSAGE,
+                           "%s: %s, not a config; a config is an INI file, such as `ppcli init` "
+                           "prints",
+                           path, kinds[i].what);
+    if (strchr(head, '\r') && !strchr(head, '\n'))
+        return pp_fail(PP_EUSAGE,
+                       "%s: its lines end in returns alone, as on old Macs; end them in newlines "
+                       "(tr '\\r' '\\n')",
+                       path);
+    return 0;
+}
+
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
 {
     static const char *const data[] = {".csv", ".tsv", ".npy", ".npz", ".gz"};
@@ -165,7 +203,8 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
             return pp_fail(PP_EUSAGE, "%s: data, not a config; ppcli init writes one for them",
                            word);
     }
-    return find(word, "config", "", out);
+    PP_TRY(find(word, "config", "", out));
+    return strcmp(word, "-") == 0 ? 0 : check_is_config(out);
 }
 
 int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX])

@@ -16,11 +16,38 @@
 #define PIXELS ((size_t)32 * 32)
 #define RECORD (1 + 3 * PIXELS)
 #define FILES_MAX 5
+#define RECORD_100 (RECORD + 1) /* of CIFAR-100: two labels */
 
 struct batches {
     char path[FILES_MAX][PP_PATH_MAX];
     int n;
 };
+
+static int refuse_100(const char *path)
+{
+    return pp_fail(
+        PP_EFORMAT,
+        "%s: CIFAR-100, records of %zu bytes with two labels; save it for data.dataset = "
+        "npy: a = numpy.fromfile(FILE, 'u1').reshape(-1, %zu), then numpy.save() of a[:, "
+        "1] (labels) and of a[:, 2:].reshape(-1, 3, 32, 32) (pictures)",
+        path, RECORD_100, RECORD_100);
+}
+
+/* A folder without batches may have those of Python, or CIFAR-100. */
+static int name_others(const char *dir, enum pp_split split)
+{
+    bool train = split == PP_SPLIT_TRAIN, found;
+    char path[PP_PATH_MAX];
+    PP_TRY(pp_folder_file(dir, train ? "data_batch_1" : "test_batch", path, &found));
+    if (found) {
+        return pp_fail(PP_EFORMAT,
+                       "%s: of CIFAR-10's version for Python, a pickle, which is a program and is "
+                       "not run; use its binary version, as `ppcli download cifar10` fetches it",
+                       path);
+    }
+    PP_TRY(pp_folder_file(dir, train ? "train.bin" : "test.bin", path, &found));
+    return found ? refuse_100(path) : 0;
+}
 
 static int locate(const char *dir, enum pp_split split, void *batches, bool *out_found)
 {
@@ -36,7 +63,7 @@ static int locate(const char *dir, enum pp_split split, void *batches, bool *out
         b->n += found;
     }
     *out_found = b->n > 0;
-    return 0;
+    return b->n > 0 ? 0 : name_others(dir, split);
 }
 
 /* Room for one more record than ds holds. */
@@ -65,6 +92,17 @@ static void take(struct pp_dataset *ds, const uint8_t *record)
     ds->n++;
 }
 
+/* What is not CIFAR-10: a file of another kind, or CIFAR-100. */
+static int judge_records(struct pp_source *s, const char *path, uint64_t bytes)
+{
+    uint8_t piece[4096];
+    size_t got = 1;
+    PP_TRY(pp_source_foreign(s));
+    for (; got > 0; bytes += got)
+        PP_TRY(pp_source_read(s, piece, sizeof(piece), &got));
+    return bytes > 0 && bytes % RECORD_100 == 0 && bytes % RECORD != 0 ? refuse_100(path) : 0;
+}
+
 static int read_records(struct pp_source *s, const char *path, int parts, struct pp_dataset *ds,
                         int *room)
 {
@@ -74,6 +112,8 @@ static int read_records(struct pp_source *s, const char *path, int parts, struct
         PP_TRY(pp_source_read(s, record, RECORD, &got));
         if (got == 0 && i > 0)
             return 0;
+        bool whole = got == RECORD && record[0] < CLASSES;
+        PP_TRY(whole ? 0 : judge_records(s, path, (uint64_t)i * RECORD + got));
         if (got < RECORD) {
             return pp_fail(PP_EFORMAT,
                            "%s: cut short: %d whole records of %zu bytes, then %zu bytes", path, i,

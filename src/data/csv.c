@@ -7,11 +7,16 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include <zlib.h>
 
 #include "ppcli/mem.h"
 #include "ops.h"
+
+#define NUMBERED_MIN 8 /* columns of a header 0,1,2,... */
+#define COUNTED_MIN 10 /* rows of a table whose first column may be an index */
+#define WIDE_MIN 100   /* columns of a table of pictures */
 
 struct table {
     const char *path;
@@ -21,12 +26,16 @@ struct table {
     char **cells;
     int n_cells, columns, label;
     char *names; /* of a header */
+    struct {
+        double least, most, begins;
+        bool whole, counts; /* whole numbers only; one more in each row than in the one before */
+    } first;                /* column */
 };
 
 static int load(struct table *t)
 {
     size_t n = 0;
-    PP_TRY(pp_source_text(t->path, &t->text, &n));
+    PP_TRY(pp_source_lines(t->path, &t->text, &n));
     t->at = t->text + (strncmp(t->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
     return strlen(t->text) == n
                ? 0
@@ -53,13 +62,14 @@ static char *next_cell(char **p, char sep)
     return from;
 }
 
-/* The cells of the next line that is not empty; n_cells 0 at the end. */
+/* The cells of the next line that has something in it; n_cells 0 at the end. */
 static void next_line(struct table *t)
 {
     t->n_cells = 0;
     while (*t->at && t->n_cells == 0) {
         char *line = t->at, *end = line + strcspn(line, "\n");
         t->at = *end ? end + 1 : end;
+        bool empty = true;
         t->line++;
         *end = '\0';
         end[end > line && end[-1] == '\r' ? -1 : 0] = '\0';
@@ -67,15 +77,18 @@ static void next_line(struct table *t)
             char *cell = next_cell(&p, t->sep);
             if (t->n_cells <= t->columns)
                 t->cells[t->n_cells] = cell;
+            empty = empty && !*cell;
         }
+        t->n_cells = empty ? 0 : t->n_cells; /* of blanks and separators alone */
     }
 }
 
+/* In decimal: strtof() reads 0x10 as 16 too. */
 static bool number(const char *cell, float *out)
 {
     char *end;
     *out = strtof(cell, &end);
-    return end > cell && *end == '\0';
+    return end > cell && *end == '\0' && !strpbrk(cell, "xX");
 }
 
 static int bad_cell(const struct table *t, int i, const char *why)
@@ -116,11 +129,63 @@ static char separator_of(const char *line, size_t n)
     return tab ? '\t' : semicolon ? ';' : ',';
 }
 
+/* 0, 1, 2, ... as pandas numbers columns that have no name. */
+static bool is_count(const char *cell, int i)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", i);
+    return strcmp(cell, text) == 0;
+}
+
+/* A first line 0,1,2,... is a header where numbers with a point follow, for then it would have some
+ * too, or where there are many. In a small table of whole numbers nobody can know. */
+static int check_numbered(const struct table *t, bool *out_header)
+{
+    size_t n = strcspn(t->at, "\n");
+    *out_header = memchr(t->at, '.', n) || t->columns >= NUMBERED_MIN;
+    if (*out_header || t->columns < 3)
+        return 0;
+    return pp_fail(PP_EFORMAT,
+                   "%s:%d: 0 to %d: a sample, or a header as pandas writes it? Save the table "
+                   "without one (header=False) or with names; a sample may stand in another line",
+                   t->path, t->line, t->columns - 1);
+}
+
+/* Names that tell of a slip. by_default: the label is the last column. */
+static int check_names(const struct table *t, bool by_default)
+{
+    static const char *const labels[] = {"label", "labels", "class", "target"};
+    bool told = false;
+    int other = -1;
+    for (int i = 0; i < t->columns; i++) {
+        if (!t->cells[i][0] || strncmp(t->cells[i], "Unnamed: ", 9) == 0) {
+            return pp_fail(PP_EFORMAT,
+                           "%s:%d: column %d has no name, as the index that pandas writes; save "
+                           "the table without it (index=False)",
+                           t->path, t->line, i + 1);
+        }
+        for (size_t k = 0; k < sizeof(labels) / sizeof(labels[0]); k++) {
+            if (strcasecmp(t->cells[i], labels[k]) == 0) {
+                told |= i == t->label;
+                other = i == t->label ? other : i;
+            }
+        }
+    }
+    if (!by_default || told || other < 0)
+        return 0;
+    return pp_fail(PP_ECONFIG,
+                   "data.label: column %d of %s is called '%.40s', but the label would be column "
+                   "%d, '%.40s'; use data.label = %.40s, or the name of the one that it is",
+                   other + 1, t->path, t->cells[other], t->label + 1, t->cells[t->label],
+                   t->cells[other]);
+}
+
 /* Separator, number of columns, whether the first line is a header, which column is the label. */
 static int look_at_first_line(struct table *t, const char *label)
 {
-    for (; *t->at == '\r' || *t->at == '\n'; t->at++)
-        t->line += *t->at == '\n';
+    for (size_t n; t->at[n = strcspn(t->at, "\n")] && strspn(t->at, " ,;\t\r\"") >= n;
+         t->at += n + 1)
+        t->line++; /* empty */
     char *first = t->at;
     size_t n = strcspn(first, "\n");
     t->sep = separator_of(first, n);
@@ -133,7 +198,7 @@ static int look_at_first_line(struct table *t, const char *label)
     memcpy(copy, first, n);
     next_line(t);
     t->columns = t->n_cells;
-    int names = 0, odd = -1, same = 0;
+    int names = 0, odd = -1, same = 0, counted = 0;
     bool named = strcmp(label, "last") != 0 && strcmp(label, "first") != 0;
     t->label = strcmp(label, "last") == 0 ? t->columns - 1 : strcmp(label, "first") == 0 ? 0 : -1;
     for (int i = 0; i < t->columns; i++) {
@@ -141,6 +206,7 @@ static int look_at_first_line(struct table *t, const char *label)
         bool name = !number(t->cells[i], &ignored);
         names += name;
         odd = name ? i : odd;
+        counted += !name && is_count(t->cells[i], i - names);
         same += strcmp(t->cells[i], label) == 0;
         t->label = t->label < 0 && strcmp(t->cells[i], label) == 0 ? i : t->label;
     }
@@ -152,17 +218,22 @@ static int look_at_first_line(struct table *t, const char *label)
                        "commas, semicolons or tabs",
                        t->path, t->line);
     }
-    if (t->label < 0 || (named && names == 0)) /* a number of the first row is no name */
+    bool numbered = counted >= 2 && counted + names == t->columns;
+    PP_TRY(numbered && names == 0 ? check_numbered(t, &numbered) : 0);
+    if (t->label < 0 ||
+        (named && names == 0 && !numbered)) /* the first row's numbers are no names */
         return pp_fail(PP_ECONFIG, "data.label: the first line of %s has no column '%s'%s", t->path,
                        label, names == 0 ? ", only numbers; use first or last" : "");
     if (same > 1 && strcmp(t->cells[t->label], label) == 0)
         return pp_fail(PP_ECONFIG,
                        "data.label: %d columns of %s are called '%s'; rename the others", same,
                        t->path, label);
-    if (names > 0 && names < t->columns) /* a header has names only */
+    if (names > 0 && names < t->columns && !numbered) /* a header has names only */
         return bad_cell(t, odd, "expected a number, as others in this line are");
-    if (names > 0)
+    if (names > 0 || numbered) {
+        PP_TRY(check_names(t, strcmp(label, "last") == 0));
         return keep_names(t);
+    }
     memcpy(first, copy, n + 1); /* it is the first row */
     first[n] = t->at > first + n ? '\n' : '\0';
     t->at = first;
@@ -193,6 +264,44 @@ static int take_row(const struct table *t, float *images, uint8_t *label)
     return 0;
 }
 
+static void look_at_first_cell(struct table *t, int row)
+{
+    float cell = 0;
+    double v = number(t->cells[0], &cell) ? (double)cell : -1;
+    t->first.begins = row == 0 ? v : t->first.begins;
+    t->first.least = row == 0 || v < t->first.least ? v : t->first.least;
+    t->first.most = row == 0 || v > t->first.most ? v : t->first.most;
+    t->first.whole = (row == 0 || t->first.whole) && v >= 0 && v <= floor(v);
+    t->first.counts =
+        (row == 0 || t->first.counts) && fabs(v - t->first.begins - row) < 0.5 && t->first.whole;
+}
+
+/* The first column may be no input: an index, or the labels of Kaggle's MNIST. */
+static int judge_first_column(const struct table *t, struct pp_dataset *ds)
+{
+    bool like_labels = t->columns >= WIDE_MIN && t->label == t->columns - 1 && t->first.whole &&
+                       t->first.most >= 1 && t->first.most < 100;
+    int most = ds->classes - 1;
+    if (t->label != 0 && t->first.counts && ds->n >= COUNTED_MIN) {
+        pp_dataset_remark(ds,
+                          "%s: column 1 counts the rows from %.0f, as an index does, and is an "
+                          "input here; if it is an index, save the table without it (pandas: "
+                          "index=False)",
+                          t->path, t->first.begins);
+    }
+    if (like_labels && most == 0)
+        return pp_fail(PP_EFORMAT,
+                       "%s: every label, in the last column, is 0; column 1 has whole numbers to "
+                       "%.0f: if they are the labels, use data.label = first",
+                       t->path, t->first.most);
+    if (like_labels && most > 2 * t->first.most)
+        pp_dataset_remark(ds,
+                          "%s: the last column, taken as the label, goes to %d, and column 1 has "
+                          "whole numbers to %.0f: if they are the labels, use data.label = first",
+                          t->path, most, t->first.most);
+    return 0;
+}
+
 static int read_rows(struct table *t, enum pp_split split, int parts, struct pp_dataset *ds)
 {
     size_t rows = 1;
@@ -207,11 +316,14 @@ static int read_rows(struct table *t, enum pp_split split, int parts, struct pp_
     for (next_line(t); t->n_cells > 0; next_line(t)) {
         size_t r = (size_t)ds->n++;
         PP_TRY(take_row(t, values ? values + r * features : NULL, &ds->labels[r]));
+        look_at_first_cell(t, (int)r);
+        ds->classes = ds->labels[r] >= ds->classes ? ds->labels[r] + 1 : ds->classes;
     }
     if (ds->n == 0)
         return pp_fail(PP_EFORMAT, "%s: no rows", t->path);
     ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
     ds->images_crc = values ? (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * features * 4) : 0;
+    PP_TRY(split == PP_SPLIT_TRAIN ? judge_first_column(t, ds) : 0);
     return pp_classes_of_labels(ds, split, t->path);
 }
 

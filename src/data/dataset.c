@@ -4,6 +4,7 @@
 
 #include <limits.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -86,6 +87,16 @@ static int make_scaling(const struct pp_config *cfg, struct pp_dataset *ds)
             return pp_fail(PP_ECONFIG, "data.std: values divided by %g are no floats any more", d);
     }
     return 0;
+}
+
+void pp_dataset_remark(struct pp_dataset *ds, const char *fmt, ...)
+{
+    va_list args;
+    if (ds->n_remarks == PP_REMARKS_MAX)
+        return;
+    va_start(args, fmt);
+    vsnprintf(ds->remarks[ds->n_remarks++], PP_REMARK_BYTES, fmt, args);
+    va_end(args);
 }
 
 /* Pictures of bytes can be changed; the model gets them in this shape. */

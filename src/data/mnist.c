@@ -9,16 +9,29 @@
 
 #define CLASSES 10
 
+/* train-images-idx3-ubyte, or with a dot, as some archives have it; .gz too. */
+static int find_file(const char *dir, enum pp_split split, const char *what, int dims,
+                     char out[PP_PATH_MAX], bool *out_found)
+{
+    *out_found = false;
+    for (int dot = 1; dot >= 0 && !*out_found; dot--) {
+        char name[48], path[PP_PATH_MAX];
+        snprintf(name, sizeof(name), "%s-%s%cidx%d-ubyte",
+                 split == PP_SPLIT_TRAIN ? "train" : "t10k", what, "-."[dot], dims);
+        PP_TRY(pp_folder_file(dir, name, path, out_found));
+        PP_TRY(pp_path_format(out, "%s", path));
+    }
+    return 0;
+}
+
 /* The pair of a split in this folder. Half a pair counts as found: what is missing is then named.
  */
 static int locate_pair(const char *dir, enum pp_split split, void *pair, bool *out_found)
 {
     struct pp_pair *p = pair;
-    bool train = split == PP_SPLIT_TRAIN, images, labels;
-    PP_TRY(pp_folder_file(dir, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte",
-                          p->images, &images));
-    PP_TRY(pp_folder_file(dir, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte",
-                          p->labels, &labels));
+    bool images, labels;
+    PP_TRY(find_file(dir, split, "images", 3, p->images, &images));
+    PP_TRY(find_file(dir, split, "labels", 1, p->labels, &labels));
     *out_found = images || labels;
     if (images != labels) {
         return pp_fail(PP_ENOINPUT, "%s is missing (%s is there)", images ? p->labels : p->images,

@@ -37,6 +37,10 @@ int pp_source_pull(struct pp_source *s, void *out, size_t n, const char *what);
  * reading; PP_EFORMAT (more than 1 GiB). */
 int pp_source_text(const char *path, char **out, size_t *out_bytes);
 
+/* The same of lines of text: they end in '\n', also where they ended in '\r' alone. Errors: also
+ * PP_EFORMAT (a file of another kind, UTF-16); *out is the caller's even then. */
+int pp_source_lines(const char *path, char **out, size_t *out_bytes);
+
 /* PP_EFORMAT unless all has been read. */
 int pp_source_finish(struct pp_source *s);
 
@@ -184,6 +188,10 @@ void pp_token_check_end(struct pp_token_check **check); /* accepts NULL inside *
 
 /* data.train_samples or test_samples; 0: all. */
 int pp_samples_max(const struct pp_config *cfg, enum pp_split split);
+
+/* Add to ds->remarks, unless it is full. */
+void pp_dataset_remark(struct pp_dataset *ds, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* Keep the first samples_max of ds->n samples; 0: all. */
 void pp_keep_samples(struct pp_dataset *ds, int samples_max);

@@ -99,6 +99,9 @@ static int load(const struct pp_dataset_ops *self, const struct pp_config *cfg, 
     c->v = pp_vocabulary_bytes(false);
     if (cfg->data.tokens == PP_TOKENS_BYTES)
         return 0;
+    for (int i = 0; i < c->n; i++)
+        PP_TRY(pp_data_foreign(c->paths[i], c->texts[i], c->bytes[i],
+                               PP_FOREIGN_DATA | PP_FOREIGN_TEXT));
     const char *const paths[] = {c->paths[0], c->paths[1]};
     const char *const texts[] = {c->texts[0], c->texts[1]};
     return pp_vocabulary_of(c->n, paths, texts, c->bytes, false, &c->v);

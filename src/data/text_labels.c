@@ -76,7 +76,7 @@ static int take_line(const char *path, int line, char *from, char *end, bool cha
 static int read_lines(const char *path, bool chars, struct lines *l)
 {
     size_t bytes, most = 1;
-    PP_TRY(pp_source_text(path, &l->text, &bytes));
+    PP_TRY(pp_source_lines(path, &l->text, &bytes));
     for (size_t i = 0; i < bytes; i++)
         most += l->text[i] == '\n';
     l->rows = pp_alloc(most, sizeof(*l->rows));

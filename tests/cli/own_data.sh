@@ -4,6 +4,7 @@
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+samples=$(cd "$(dirname "$0")/../../data/mnist-sample" && pwd)
 cd "$folder" || exit 1
 # table N: values around (label, -label), three classes
 table() {
@@ -180,5 +181,78 @@ config pictures.ini data.dataset=synthetic model.type=gpt model.n_layer=1 model.
 run train pictures.ini -q --dir ''
 code_is 78
 err_has 'model.type = gpt gives 8 rows of outputs a sample, and data.dataset = synthetic has 1 target'
+
+begin "files of another kind are named, with the way out"
+mkdir cifar
+set -- --dir '' --set 'model.sizes=3072 8 10' --set data.path=cifar --set data.dataset=cifar10
+printf '\200\002}q' >cifar/data_batch_1
+run train mnist-sample.ini "$@"
+code_is 65
+err_has "cifar/data_batch_1: of CIFAR-10's version for Python, a pickle"
+mv cifar/data_batch_1 cifar/data_batch_1.bin
+run train mnist-sample.ini "$@"
+code_is 65
+err_has 'cifar/data_batch_1.bin: is a Python pickle'
+rm cifar/data_batch_1.bin
+head -c 30740 /dev/zero | tr '\0' '\7' >cifar/train.bin
+run train mnist-sample.ini "$@"
+code_is 65
+err_has 'cifar/train.bin: CIFAR-100, records of 3074 bytes with two labels; save it for data.dataset = npy'
+gzip -c cifar/train.bin >cifar/some.bin.gz
+for name in train.bin some.bin.gz; do
+    run train mnist-sample.ini "$@" --set data.train_file=cifar/$name --set data.test_file=cifar/$name
+    code_is 65
+    err_has "cifar/$name: CIFAR-100, records of 3074 bytes"
+done
+printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n' >cifar/data_batch_1.bin
+run train mnist-sample.ini "$@"
+code_is 65
+err_has "data_batch_1.bin: is a Git LFS pointer, not the file that it stands for; run \`git lfs pull\`"
+
+begin "what is no config is named"
+printf '{"stages": 2}\n' >a.json
+printf '[data]\rdataset = mnist-sample\r' >returns.ini
+for case in 'a.json:JSON, not a config' 'returns.ini:its lines end in returns alone'; do
+    run train "${case%%:*}"
+    code_is 64
+    err_has "${case%%:*}: ${case#*:}"
+done
+tr '\r' '\n' <returns.ini >newlines.ini
+run explain newlines.ini
+err_lacks returns
+
+begin "MNIST's names with a dot are found"
+mkdir dotted
+for file in "$samples"/*ubyte.gz; do
+    cp "$file" "dotted/$(basename "$file" | sed 's/-idx/.idx/')"
+done
+run eval mnist-sample.ini --checkpoint none --set data.dataset=mnist --set data.path=dotted
+err_lacks 'no mnist data'
+run train mnist-sample.ini -q --dir '' --max-steps 1 --set data.dataset=mnist --set data.path=dotted
+code_is 0
+
+begin "Kaggle's MNIST, whose label is first, is not trained with a pixel as the label"
+pixels() {
+    awk -v n="$1" -v last="$2" 'BEGIN { srand(n); for (i = 0; i < n; i++) {
+        printf "%d", i % 10
+        for (k = 0; k < 120; k++) printf ",%d", k == 119 ? last * (i % 2) : 255 * rand()
+        print "" } }'
+}
+pixels 40 0 >black.csv
+run init black.csv black.csv
+code_is 65
+err_has 'every label, in the last column, is 0; column 1 has whole numbers to 9: if they are the labels, use data.label = first'
+run init black.csv black.csv --label first
+code_is 0
+out_has '120 values, 10 classes'
+{
+    awk 'BEGIN { printf "label"; for (k = 0; k < 120; k++) printf ",pixel%d", k; print "" }'
+    pixels 40 200
+} >kaggle.csv
+run init kaggle.csv kaggle.csv
+code_is 78
+err_has "is called 'label', but the label would be column 121, 'pixel119'; use data.label = label"
+run init kaggle.csv kaggle.csv --label label
+code_is 0
 
 finish
