@@ -3,6 +3,7 @@
 #include "explain.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "ppcli/draw.h"
@@ -259,13 +260,14 @@ static int print_schedule(const struct explained *e)
     if (e->bubble.idle > e->ideal + PP_ADVICE_OVER)
         printf("%s\n", e->advice);
     if (l->coalesce > 1) {
-        printf("weight gradients of %d micro-batches are computed at once (train.coalesce = %d):\n"
-               "  %s, but W can fill no gaps; with equal stages the bubble is then %.1f %%, not "
-               "%.1f\n",
+        printf("weight gradients of %d micro-batches are computed at once (train.coalesce = %d): "
+               "%s, but W can fill no gaps\n",
                l->coalesce, l->coalesce,
-               cfg->train.exact ? "same bits" : "other last bits are possible", e->equal * 100,
-               e->ideal * 100);
+               cfg->train.exact ? "same bits" : "other last bits are possible");
     }
+    if (fabs(e->equal - e->ideal) > 0.0005)
+        printf("with what is merged or computed again, the bubble of equal stages is %.1f %%\n",
+               e->equal * 100);
     if (l->logits_rows > 0)
         printf("logits: of at most %d positions at once\n", l->logits_rows);
     if (l->plans[0].m <= GRID_MAX_MICROBATCHES && l->stages <= 16)

@@ -394,6 +394,23 @@ static int from_config(const char *word, const struct pp_cli_settings *settings,
     return predict(&run, q);
 }
 
+/* Does a rank of a table hold more than so many micro-batches? */
+static int check_cap(const char *path, double cap, const struct plan_request *q)
+{
+    PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
+    int share = q->plan->geometry.chunks / q->plan->copies;
+    PP_TRY(pp_sim_run(q->plan, &q->costs, false, &result));
+    for (int r = 0; r < q->plan->geometry.stages; r++) {
+        double holds = (double)result.peak[r] / share;
+        if (holds > cap)
+            return pp_fail(
+                PP_ECONFIG,
+                "%s: row %d holds %g micro-batches of activations, --memory-cap allows %g", path,
+                r + 1, holds, cap);
+    }
+    return 0;
+}
+
 static int make(const struct plan_words *words, const struct pp_cli_settings *settings, bool times,
                 struct list lists[PLAN_COSTS], struct plan_request *q)
 {
@@ -406,12 +423,16 @@ static int make(const struct plan_words *words, const struct pp_cli_settings *se
                                   .comm = mean(&lists[PLAN_COST_COMM], 0)}};
     if (words->config && words->csv)
         return pp_fail(PP_EUSAGE, "a CONFIG and --csv are two plans; give one of them");
-    if (words->csv && settings->n > 0)
-        return pp_fail(PP_EUSAGE, "%s cannot be combined with --csv", settings->items[0].said);
+    for (int i = 0; words->csv && i < settings->n; i++) {
+        if (strcmp(settings->items[i].key, "pipeline.memory_cap") != 0)
+            return pp_fail(PP_EUSAGE, "%s cannot be combined with --csv", settings->items[i].said);
+        PP_TRY(read_number("memory-cap", settings->items[i].value, &s.g.memory_cap));
+    }
     PP_TRY(words->csv      ? from_table(words->csv, &q->plan)
            : words->config ? from_config(words->config, settings, times, &s, q)
                            : from_options(settings, times, lists, &s, q));
-    return set_costs(lists, q);
+    PP_TRY(set_costs(lists, q));
+    return words->csv && s.g.memory_cap > 0 ? check_cap(words->csv, s.g.memory_cap, q) : 0;
 }
 
 int plan_request_make(const struct plan_words *words, const struct pp_cli_settings *settings,

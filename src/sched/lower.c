@@ -51,14 +51,30 @@ struct traffic {
     int32_t *sent, *taken; /* [n_channels] */
 };
 
+/* Action a comes before the one of micro-batch `first`, which the channel's other end has first. */
+static int fail_order(const struct traffic *t, int channel, const struct pp_action *a, int first,
+                      bool sends)
+{
+    const struct pp_channel *ch = &t->plan->channels[channel];
+    int rank = sends ? ch->src_rank : ch->dst_rank, other = sends ? ch->dst_rank : ch->src_rank;
+    char op = a->op == PP_OP_F ? 'F' : a->op == PP_OP_I ? 'I' : 'B';
+    return pp_fail(
+        PP_EFORMAT,
+        "row %d cell %d: %d%c%d comes before %d%c%d, but rank %d %s %s %d first; use one "
+        "order in both rows",
+        rank + 1, (int)(a - t->plan->ranks[rank].actions) + 1, a->stage, op, a->mb, a->stage, op,
+        first, other, sends ? "takes" : "sends", channel % 2 ? "gradient" : "activations", first);
+}
+
 /*
  * Receivers take messages in the order in which they were sent. Transports whose only order is the
  * order of the calls (NCCL) could not run anything else. `mine` counts this end of the channel,
  * `other` the end that perhaps was here before.
  */
-static int pass_by(struct traffic *t, int channel, int mb, int32_t *mine, const int32_t *other)
+static int pass_by(struct traffic *t, int channel, const struct pp_action *a, int32_t *mine,
+                   const int32_t *other)
 {
-    int k = mine[channel]++;
+    int k = mine[channel]++, mb = a->mb;
     int32_t *place = &t->order[pp_plan_message(t->plan, channel, 0) + k];
     if (k >= other[channel]) {
         *place = mb;
@@ -66,13 +82,7 @@ static int pass_by(struct traffic *t, int channel, int mb, int32_t *mine, const 
     }
     if (*place == mb)
         return 0;
-    const struct pp_channel *ch = &t->plan->channels[channel];
-    bool sending = mine == t->sent;
-    return pp_fail(PP_EFORMAT,
-                   "channel %d (stage %d to %d): rank %d sends micro-batch %d where rank %d takes "
-                   "%d: messages must be taken in the order sent",
-                   channel, ch->src_stage, ch->dst_stage, ch->src_rank, sending ? mb : *place,
-                   ch->dst_rank, sending ? *place : mb);
+    return fail_order(t, channel, a, *place, mine == t->sent);
 }
 
 static int bind_messages(struct traffic *t, struct pp_action *a)
@@ -86,8 +96,8 @@ static int bind_messages(struct traffic *t, struct pp_action *a)
     a->recv = alone ? -1 : pp_plan_message(t->plan, from, a->mb);
     a->send = alone ? -1 : pp_plan_message(t->plan, to, a->mb);
     if (a->recv >= 0)
-        PP_TRY(pass_by(t, from, a->mb, t->taken, t->sent));
-    return a->send >= 0 ? pass_by(t, to, a->mb, t->sent, t->taken) : 0;
+        PP_TRY(pass_by(t, from, a, t->taken, t->sent));
+    return a->send >= 0 ? pass_by(t, to, a, t->sent, t->taken) : 0;
 }
 
 static int bind_all(struct traffic *t, struct pp_plan *plan)

@@ -151,6 +151,17 @@ code_is 64
 run plan synthetic.ini --csv "$folder/comms.csv"
 code_is 64
 
+begin "a table in two orders names row, cell and what comes first; --memory-cap limits what a row holds"
+printf '0F0,0F1,0B1,0B0\n1F0,1F1,1B0,1B1\n' >"$folder/crossed.csv"
+run plan --csv "$folder/crossed.csv"
+code_is 65
+err_has 'row 2 cell 3: 1B0 comes before 1B1, but rank 0 takes gradient 1 first; use one order in both rows'
+run plan --csv "$folder/comms.csv" --memory-cap 2 --format json
+code_is 0
+run plan --csv "$folder/comms.csv" --memory-cap 1
+code_is 78
+err_has 'row 1 holds 2 micro-batches of activations, --memory-cap allows 1'
+
 begin "svg is well-formed, trace is JSON events"
 run plan --schedule v-half --stages 4 --microbatches 8 --format svg
 code_is 0
@@ -191,11 +202,14 @@ run explain "$folder/few.ini" --schedule dualpipev --set data.train_samples=3
 code_is 0
 out_has 'schedule zb-v: 2 stages, 3 micro-batches'
 
-begin "the ideal bubble of explain is that of the plan, also where some is recomputed"
+begin "explain has the textbook's ideal bubble, and beside it that of the plan where some is recomputed"
 for schedule in 1f1b zb-h1 interleaved; do
     run explain synthetic.ini --stages 2 --schedule $schedule --set pipeline.recompute=all
-    same "$(sed -n 's/.*ideal bubble \([0-9.]* %\);.*/\1/p' "$folder/out")" \
+    same "$(sed -n 's/.* the bubble of equal stages is \([0-9.]* %\)$/\1/p' "$folder/out")" \
         "$(sed -n 's/^makespan .*, bubble \([0-9.]* %\)$/\1/p' "$folder/out")"
+    own=$(sed -n 's/.*ideal bubble \([0-9.]* %\);.*/\1/p' "$folder/out")
+    run plan --schedule $schedule --stages 2 --microbatches 4
+    out_has "bubble $own"
 done
 
 begin "a config's memory is what explain says"

@@ -39,7 +39,7 @@ static const struct {
     {", but there is", TWICE},
     {"comes before its", EARLY},
     {" has no ", MISSING},
-    {"in the order sent", CROSSED},
+    {"first; use one order in both rows", CROSSED},
     {"with synchronous sends", HANGS},
     {"wait for each other", STUCK},
     {"waits forever", STUCK},
