@@ -153,6 +153,7 @@ struct pp_predict_spec {
     int replicas;
     bool pieces;          /* logits come in pieces: pp_layout_logits_rows() */
     bool zero;            /* each replica updates its part of the parameters */
+    bool clips;           /* all ranks meet once a step for the norm of the gradients */
     bool shares_sums;     /* then: pp_layout_shares_sums() */
     const double *slower; /* [stages] times as slow as measured, of each rank; NULL: 1 */
     bool across;          /* rank = stage * replicas + replica; else replica * stages + stage */

@@ -18,7 +18,11 @@
 #define WHOLE 16    /* simulated whole */
 #define PER_STAGE 2 /* micro-batches of the short step */
 #define MEASURE_SECONDS 4.0
-#define SEARCHED "replicas microbatches schedule chunks assignment split_at recompute"
+#define SEARCHED                                                                                   \
+    "pipeline.replicas pipeline.microbatches pipeline.schedule pipeline.chunks "                   \
+    "pipeline.assignment "                                                                         \
+    "pipeline.split_at pipeline.recompute pipeline.group pipeline.eager pipeline.memory_cap "      \
+    "pipeline.costs run.rank_order run.hosts"
 /* Actions that finding better cuts of a short step may simulate: of few stages, which cost little,
  * more. And of all whole steps. */
 #define CUTS(stages) (1.2e8 / ((stages) < 40 ? (stages) : 40))
@@ -56,6 +60,7 @@ struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
                                  .recompute = true,
                                  .cuts = true,
                                  .actions = CUTS(row->c.stages),
+                                 .places = p->ranks > p->cluster.ranks,
                                  .endless = true};
 }
 
@@ -276,15 +281,8 @@ static int find(struct plan_machine *p, const struct pp_cli_settings *settings)
                                  .ranks = p->ranks};
     PP_TRY(pp_costs_of_cluster(&p->cluster, &use, &p->costs));
     PP_ALLOC(p->shape, 1);
-    for (int i = 0; i < settings->n; i++) {
-        const char *key = settings->items[i].key;
-        fixed |= strcmp(key, "pipeline.stages") == 0;
-        if (strncmp(key, "pipeline.", 9) == 0 && pp_has_word(SEARCHED, key + 9))
-            return pp_fail(
-                PP_EUSAGE,
-                "%s: --machine chooses it itself; of the shape only --stages can be fixed",
-                settings->items[i].said);
-    }
+    for (int i = 0; i < settings->n; i++)
+        fixed |= strcmp(settings->items[i].key, "pipeline.stages") == 0;
     if (p->cfg->pipeline.slower.n > 0)
         return pp_config_problem(p->cfg, "pipeline.slower",
                                  "pipeline.slower: the ranks of a machine file are equally fast; "
@@ -306,9 +304,45 @@ static int find(struct plan_machine *p, const struct pp_cli_settings *settings)
     return p->n > 0 ? 0 : nothing_fits(p);
 }
 
-static int load(const char *word, const struct pp_cli_settings *settings, struct plan_machine *p)
+/* Is the config right as it is? */
+static bool is_legal(const char *word, const struct pp_cli_settings *settings)
 {
-    PP_TRY(pp_cli_load_config(word, settings, &p->cfg));
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
+    char path[PP_PATH_MAX];
+    bool legal = strcmp(word, "-") == 0 ||
+                 (pp_cli_find_config(word, path) == 0 &&
+                  pp_config_load(path, settings->items, settings->n, pp_cli_names(), &cfg) == 0);
+    pp_error_clear();
+    return legal;
+}
+
+/* What --machine chooses itself cannot be asked for, and what the file says of it does not matter: a
+ * batch may be too small for the file's micro-batches. */
+static int load_open(const char *word, const struct pp_cli_settings *settings,
+                     struct pp_config **out)
+{
+    static const char *const open[][2] = {
+        {"pipeline.microbatches", "1"}, {"pipeline.replicas", "1"}, {"run.rank_order", "stages"}};
+    const int n = sizeof(open) / sizeof(open[0]);
+    PP_OWN_MEMORY struct pp_cli_settings *all = pp_alloc(1, sizeof(*all));
+    PP_TRY(all ? 0 : PP_ERESOURCE);
+    *all = *settings;
+    for (int i = 0; i < settings->n; i++) {
+        const struct pp_setting *s = &settings->items[i];
+        if (pp_has_word(SEARCHED, s->key))
+            return pp_fail(
+                PP_EUSAGE,
+                "%s: --machine chooses %s itself; of the shape only --stages can be fixed", s->said,
+                s->key);
+    }
+    for (int i = 0; i < n && !is_legal(word, settings) && all->n < PP_CLI_SETTINGS_MAX; i++)
+        all->items[all->n++] = (struct pp_setting){open[i][0], open[i][1], "--machine"};
+    return pp_cli_load_config(word, all, out);
+}
+
+/* p->cfg is loaded. */
+static int load_model(struct plan_machine *p)
+{
     PP_TRY(pp_run_model(p->cfg, &p->model));
     p->train_n = p->test_n = p->batch = p->cfg->train.batch_size;
     int rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &p->train_n);
@@ -363,7 +397,8 @@ static int plan(const char *word, const struct pp_cli_settings *settings,
                 const struct plan_machine_words *w, struct plan_machine *p)
 {
     PP_TRY(prepare(w, p));
-    PP_TRY(load(word, settings, p));
+    PP_TRY(load_open(word, settings, &p->cfg));
+    PP_TRY(load_model(p));
     PP_TRY(find(p, settings));
     PP_TRY(plan_machine_text(p));
     return w->html ? plan_machine_html(p, w->html) : 0;
@@ -424,7 +459,8 @@ int plan_measure(const char *word, const struct pp_cli_settings *settings, const
             PP_EUSAGE,
             "--measure needs a config. For example: ppcli plan mnist.ini --measure -o here.ini");
     int rc = check_file("-o", path);
-    rc = rc < 0 ? rc : load(word, settings, &p);
+    rc = rc < 0 ? rc : pp_cli_load_config(word, settings, &p.cfg);
+    rc = rc < 0 ? rc : load_model(&p);
     struct pp_best_spec spec = {.all_m = true, .cfg = p.cfg, .model = p.model, .train_n = p.batch};
     rc = rc < 0 ? rc : pp_best_measure(&spec, MEASURE_SECONDS, &p.costs);
     rc = rc < 0 ? rc : pp_bench_cluster(p.cfg, MEASURE_SECONDS, &p.cluster);

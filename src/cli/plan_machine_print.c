@@ -53,10 +53,11 @@ static int print_section(const struct plan_machine *p, FILE *f)
     PP_OWN_MEMORY struct pp_config *cfg = NULL;
     PP_TRY(pp_best_config(spec.cfg, p->model, &best->c, p->costs, &cfg));
     PP_TRY(plan_best_section(cfg, f));
-    int m = p->cfg->pipeline.microbatches;
-    if (pp_model_mixes_samples(p->model) && m != best->c.microbatches)
-        fprintf(f, "; batch norm: %d instead of %d micro-batches are another training\n",
-                best->c.microbatches, m);
+    if (best->c.across)
+        fprintf(f, "\n[run]\nrank_order = replicas\n");
+    if (pp_model_mixes_samples(p->model))
+        fprintf(f, "; batch norm: another number of micro-batches than %d is another training\n",
+                best->c.microbatches);
     return 0;
 }
 

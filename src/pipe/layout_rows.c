@@ -41,8 +41,9 @@ int pp_layout_coalesce(const struct pp_config *cfg, const struct pp_model *model
     bool in_order = pp_backend_sums_in_order(&choice);
     if (cfg->train.exact && !in_order)
         return 1;
-    /* where it changes bits they shall not depend on the schedule */
-    bool merges = !in_order || pp_schedule_merges(cfg->pipeline.schedule);
+    /* where it changes bits they shall not depend on the schedule; one rank has no gaps to fill */
+    bool merges =
+        !in_order || cfg->pipeline.stages == 1 || pp_schedule_merges(cfg->pipeline.schedule);
     if (k == 0)
         k = cfg->pipeline.recompute[0] || !merges ? 1 : fewest(cfg, model, m, ROWS_ENOUGH);
     return k < m ? k : m;

@@ -123,7 +123,8 @@ static int judge_one(struct search *s, struct pp_candidate *c)
 
 static int judge(struct search *s, struct pp_candidate *c)
 {
-    bool both = s->spec->places && s->costs->host && s->spec->cfg->pipeline.replicas > 1;
+    bool hosts = s->costs->host || s->costs->host_ranks > 0;
+    bool both = s->spec->places && hosts && s->spec->cfg->pipeline.replicas > 1;
     c->across = false;
     PP_TRY(judge_one(s, c));
     c->across = both;

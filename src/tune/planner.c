@@ -5,6 +5,7 @@
  */
 #include "tune.h"
 
+#include <math.h>
 #include <string.h>
 
 int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs **out)
@@ -183,6 +184,23 @@ static double sum_float(const struct pp_predict_spec *s, int rank, double *besid
     return ways * (c->add * (d - 1) / d + far) - *beside;
 }
 
+/* Seconds that messages of a step are on their way to other replicas and, where gradients are clipped,
+ * to all ranks, whatever is in them: there and back each. */
+static double meet_latency(const struct pp_predict_spec *s, int rank)
+{
+    const struct pp_costs *c = s->costs;
+    double sums = 0, all = 0;
+    for (int e = 0; e < s->replicas; e++) {
+        bool far = host_of(s, e, rank) != host_of(s, 0, rank);
+        sums = e == 0 || !far ? fmax(sums, e > 0 ? c->latency : 0) : fmax(sums, c->far_latency);
+        for (int r = 0; s->clips && r < s->plan->geometry.stages; r++)
+            all = fmax(all, host_of(s, e, r) != host_of(s, 0, 0)         ? c->far_latency
+                            : s->replicas * s->plan->geometry.stages > 1 ? c->latency
+                                                                         : 0);
+    }
+    return (s->zero && s->shares_sums ? 3 : 2) * sums + 2 * all;
+}
+
 static void set_link(struct step *s, int channel, double bytes)
 {
     const struct pp_costs *c = s->spec->costs;
@@ -212,6 +230,8 @@ static void set_costs(struct step *s, int rows)
             s->reduce[v] += beside * (double)spec->model->layers[i].n_floats;
         }
     }
+    for (int r = 0; r < plan->geometry.stages; r++)
+        s->between[r] += meet_latency(spec, r);
     for (int v = 0; v < n && spec->slower; v++)
         for (int op = 0; op < 3; op++)
             s->arrays[op * n + v] *= spec->slower[plan->rank_of[v]];
