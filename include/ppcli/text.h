@@ -49,4 +49,10 @@ int pp_text_close(FILE *f, char **text, const char *label);
 void pp_text_wrap(FILE *f, int column, const char *text);
 void pp_text_hang(FILE *f, int column, const char *text);
 
+#define PP_COUNT_TEXT 32
+
+/* A count for people: "55,170", "69.0 billion", "12.5". Returns out. */
+const char *pp_text_commas(double x, char out[PP_COUNT_TEXT]); /* "69,000,000,000" */
+const char *pp_text_count(double x, char out[PP_COUNT_TEXT]);
+
 #endif

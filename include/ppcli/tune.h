@@ -224,7 +224,7 @@ struct pp_best_spec {
     bool all_m;     /* micro-batch counts other than the config's too */
     bool cuts;      /* other cuts than the config's too */
     double actions; /* that finding them may simulate; 0: what suits one search */
-    bool recompute; /* what is computed again is the search's to say, not pipeline.recompute's */
+    bool recompute; /* the search decides what is recomputed, not pipeline.recompute */
     bool coalesce;  /* so is how many W are one product, where train.coalesce leaves it open */
     /* of pp_best_explain(): see struct pp_predict_spec */
     int (*see)(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx);

@@ -123,3 +123,28 @@ void pp_text_wrap(FILE *f, int column, const char *text)
     fprintf(f, "%*s", column, "");
     pp_text_hang(f, column, text);
 }
+
+const char *pp_text_commas(double x, char out[PP_COUNT_TEXT])
+{
+    char digits[PP_COUNT_TEXT];
+    int n = snprintf(digits, sizeof(digits), x < 1000 || x >= 1e15 ? "%.4g" : "%.0f", x), k = 0;
+    for (int i = 0; i < n; i++) {
+        if (x >= 1000 && x < 1e15 && i > 0 && (n - i) % 3 == 0)
+            out[k++] = ',';
+        out[k++] = digits[i];
+    }
+    out[k] = '\0';
+    return out;
+}
+
+const char *pp_text_count(double x, char out[PP_COUNT_TEXT])
+{
+    static const char *const names[] = {"million", "billion", "trillion"};
+    int k = 0;
+    if (!(x >= 1e6))
+        return pp_text_commas(x, out);
+    for (x /= 1e6; x >= 1000 && k < 2; x /= 1000)
+        k++;
+    snprintf(out, PP_COUNT_TEXT, "%.1f %s", x, names[k]);
+    return out;
+}

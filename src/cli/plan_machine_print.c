@@ -21,15 +21,17 @@ static void print_rows(const struct plan_machine *p, FILE *f)
 {
     const struct pp_cluster *c = &p->cluster;
     const char *name;
-    char text[32];
+    char text[32], floats[PP_COUNT_TEXT], step_units[PP_COUNT_TEXT], rate[PP_COUNT_TEXT + 2];
     double units = units_of(p, &name) * p->batch, peak = c->peak[p->cfg->run.precision];
     double flops = pp_model_flops(p->model) * p->batch; /* nothing computed again */
     fprintf(f,
-            "%.3g parameters, %.3g %s a step, on %d ranks of %s: %.0f a host, %.3g GB each, %s "
-            "products at %.0f %% of %.4g Tflop/s\n%ld plans, %ld of them over %.3g GB a rank\n\n",
-            (double)(p->model->n_floats - p->model->n_tied), units, name, p->ranks, c->name,
-            c->ranks, (double)p->memory / 1e9, pp_precision_name(p->cfg->run.precision),
-            100 * c->product, peak / 1e12, p->tried, p->too_large, (double)p->memory / 1e9);
+            "%s parameters, %s %s a step, on %d ranks of %s: %.0f a host, %.3g GB each,\n"
+            "  %s products at %.0f %% of %.4g Tflop/s\n"
+            "%ld layouts tried; %ld need more than %.3g GB per rank\n\n",
+            pp_text_count((double)(p->model->n_floats - p->model->n_tied), floats),
+            pp_text_count(units, step_units), name, p->ranks, c->name, c->ranks,
+            (double)p->memory / 1e9, pp_precision_name(p->cfg->run.precision), 100 * c->product,
+            peak / 1e12, p->tried, p->too_large, (double)p->memory / 1e9);
     fprintf(f, "%3s  %6s %8s %-14s %12s %4s %6s %-9s %9s %11s %5s %6s %7s\n", "", "stages",
             "replicas", "schedule", "microbatches", "rows", "chunks", "recompute", "step s", name,
             "MFU", "bubble", "GB/rank");
@@ -37,11 +39,12 @@ static void print_rows(const struct plan_machine *p, FILE *f)
         const struct plan_machine_row *r = &p->rows[i];
         double step = r->c.time.step;
         int pieces = r->replicas * r->c.microbatches;
-        fprintf(f, "%3d  %6d %8d %-14s %12d %4d %6d %-9s %9.4g %9.4g/s %4.1f%% %5.1f%% %7.3g\n",
-                i + 1, r->c.stages, r->replicas, r->c.schedule, r->c.microbatches,
-                (p->batch + pieces - 1) / pieces, r->c.chunks, plan_again(&r->c, text), step,
-                units / step, 100 * flops / (step * p->ranks * peak),
-                fmax(0, 100 * r->c.time.bubble.idle), (double)r->c.peak_bytes / 1e9);
+        snprintf(rate, sizeof(rate), "%s/s", pp_text_commas(units / step, floats));
+        fprintf(f, "%3d  %6d %8d %-14s %12d %4d %6d %-9s %9.4g %11s %4.1f%% %5.1f%% %7.3g\n", i + 1,
+                r->c.stages, r->replicas, r->c.schedule, r->c.microbatches,
+                (p->batch + pieces - 1) / pieces, r->c.chunks, plan_again(&r->c, text), step, rate,
+                100 * flops / (step * p->ranks * peak), fmax(0, 100 * r->c.time.bubble.idle),
+                (double)r->c.peak_bytes / 1e9);
     }
 }
 

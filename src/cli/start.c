@@ -46,7 +46,7 @@ static void end_launcher(void)
     raise(SIGKILL);
 }
 
-/* Several lines in one write, and none at all when nobody takes them: the box must not hang too. */
+/* Several lines in one write; skipped when stderr would block, so that the process can still exit. */
 void last_words_lost(const char *text)
 {
     struct pollfd err = {.fd = STDERR_FILENO, .events = POLLOUT};

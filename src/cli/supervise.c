@@ -426,7 +426,7 @@ int supervise_orted(const char *address, double timeout, char **args)
     if (daemon > 0)
         remove_folder("prted", daemon);
     pp_pulse_close(&pulse);
-    /* One that was ended here is no news for mpirun, whose parent says what was lost. */
+    /* If we killed it, mpirun's parent reports the loss: exit quietly. */
     if (rc == 0 && ending == 0 && (WIFSIGNALED(status) || WEXITSTATUS(status) != 0))
         pp_cli_leave(WIFSIGNALED(status) ? -128 - WTERMSIG(status) : -WEXITSTATUS(status));
     return rc;

@@ -124,7 +124,7 @@ static void group_limit(struct pp_room *room, const char *dir, const char *max, 
     limit(room, PP_ROOM_GROUP, most > now ? most - now : 0);
 }
 
-/* A group and all above it; in a container the path may be one of the outside, which is not there.
+/* A group and all above it; in a container the path may be the host's and not exist.
  */
 static void group_limits(struct pp_room *room, const char *base, char *group, bool second)
 {

@@ -20,7 +20,7 @@
 struct remote {
     const char *name;
     pid_t pid;       /* 0: none */
-    int to, from;    /* from: also what it and its agent complain of */
+    int to, from;    /* from: stdout and stderr of the helper and its agent */
     char text[4096]; /* of `from`: an unfinished line */
     size_t used;
     char last[256];                 /* complaint */

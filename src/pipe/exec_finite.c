@@ -151,7 +151,7 @@ static int find_gradient(struct pp_exec *x, struct exec_finding *f)
     for (int k = x->n_stages - 1; k >= 0 && f->param < 0; k--) {
         const struct pp_chunk *c = x->stages[k].chunk;
         for (int i = pp_chunk_param_count(c) - 1; i >= 0 && f->param < 0; i--) {
-            double sum, *to = x->all_votes; /* has done its duty */
+            double sum, *to = x->all_votes; /* no longer needed; reused as scratch */
             size_t offset, n;
             if (pp_chunk_param(c, i, &offset, &n)->tied_to > 0)
                 continue; /* the owner tells */

@@ -327,7 +327,7 @@ static int run_r(struct walk *w, struct exec_stage *st, const struct pp_action *
     if (st->is_first)
         PP_TRY(load_input(w, a->mb, in));
     struct pp_pass pass = pass_of(w, a->mb);
-    pass.again = !st->is_last; /* the loss wants the logits once more */
+    pass.again = !st->is_last; /* the loss needs the logits again */
     PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, &pass, in, out));
     if (st->output)
         PP_TRY(loss(w, a->mb, out, x->unread, true));

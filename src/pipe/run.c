@@ -21,7 +21,8 @@ int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_s
     int known = !info ? 0 : train ? info->train_n : info->test_n;
     int64_t windows = (int64_t)cfg->train.batch_size * (train ? cfg->train.eval_interval : 1);
     if (rc == PP_ENOINPUT && info && info->windows && windows <= INT_MAX)
-        known = (int)windows; /* of training the config tells how many, of a test a batch will do */
+        known =
+            (int)windows; /* training: as many as the config asks for; test: one batch is enough */
     if (known == 0)
         return rc;
     pp_error_clear();

@@ -12,7 +12,7 @@
  *
  *   - Slots go round: message number i of a channel takes the slot that was freed as number i - K.
  *     Frees come in micro-batch order on both kinds of channel, because W ascends. So the receiver
- *     posts its receives in exactly the order of the sends, and K is found by two fingers.
+ *     posts its receives in exactly the order of the sends, and K is found with two pointers.
  *   - K is the smallest number with which, on the time line, every slot is free before it is taken
  *     again, plus one spare where two ranks meet, so that a sender rarely waits when real ranks are
  *     not as even as the time line. Never more than M.

@@ -47,7 +47,7 @@ static void label_text(const struct pp_drawing *d, char *out, size_t bytes)
         out, bytes,
         "%s: micro-batch 3%s; peak: %s of activations that a rank holds at most; below: time in "
         "the unit of the costs",
-        chunks ? "5F3" : "F3", chunks ? " on stage 5, in model order" : "",
+        chunks ? "5F3" : "F3", chunks ? " of chunk 5, in model order" : "",
         chunks ? "chunks" : "micro-batches");
 }
 

@@ -8,7 +8,7 @@
 #include "resume.h"
 #include "save.h"
 
-/* What a rank puts on the table at a sync point. */
+/* Counters that a rank sends at a sync point. */
 struct report {
     uint64_t window_ns;
     uint64_t busy_ns;

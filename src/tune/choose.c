@@ -75,7 +75,7 @@ int pp_best_find(const struct pp_best_spec *spec, struct pp_config *cfg, double 
                   best.items[0].time.step * DRIFT < out->items[0].time.step;
     cfg->run.packed = rc < 0 || (out->n > 0 && !better);
     if (!cfg->run.packed) {
-        best.as_is = out->as_is; /* which has them packed */
+        best.as_is = out->as_is; /* the config as given uses packed weights */
         pp_best_fini(out);
         pp_costs_destroy(costs);
         *out = best;

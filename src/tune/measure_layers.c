@@ -16,7 +16,7 @@
 
 enum {
     SLOTS = 2,
-    PASSES_MIN = 3, /* of them the median */
+    PASSES_MIN = 3, /* the result is their median */
     PASSES_MAX = 15,
     SAME_SHAPE_MAX = 16,
     OPTIMIZER_PASSES = 5,

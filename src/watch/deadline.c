@@ -48,7 +48,7 @@ struct pp_deadline {
     uint64_t last_look, used_ns; /* of this phase */
 };
 
-/* Does not come back, unless the one who takes the news does. */
+/* Does not return unless `lost` returns. */
 static void give_up(const struct pp_deadline *d, const struct phase *p, bool waits)
 {
     char text[TEXT], who[64];

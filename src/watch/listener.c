@@ -27,8 +27,8 @@ struct line {     /* a connection */
 struct heard {       /* of a rank */
     bool came, gone; /* gone: its connection ended in the middle of work */
     int connected;
-    uint64_t silent_ns, last_ns; /* last_ns: when it beat last, or was gone; 0: it has not come */
-    struct beat last;            /* of one that has not come what is expected; no host: nothing */
+    uint64_t silent_ns, last_ns; /* last_ns: when it beat last, or was gone; 0: no heartbeat yet */
+    struct beat last; /* before the first heartbeat: the expected values; empty host: unknown */
 };
 
 struct pp_listener {

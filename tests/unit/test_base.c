@@ -121,6 +121,20 @@ TEST(normal_numbers_are_those_of_the_normal_law)
         assert_float_equal(again[i], 3 + 0.5f * z[i], 3e-7f);
 }
 
+TEST(counts_are_for_people)
+{
+    char out[PP_COUNT_TEXT];
+    CHECK_STR_EQ(pp_text_count(0, out), "0");
+    CHECK_STR_EQ(pp_text_count(12.5, out), "12.5");
+    CHECK_STR_EQ(pp_text_count(999, out), "999");
+    CHECK_STR_EQ(pp_text_count(1000, out), "1,000");
+    CHECK_STR_EQ(pp_text_count(55170, out), "55,170");
+    CHECK_STR_EQ(pp_text_count(999999, out), "999,999");
+    CHECK_STR_EQ(pp_text_count(4.8e6, out), "4.8 million");
+    CHECK_STR_EQ(pp_text_count(68.98e9, out), "69.0 billion");
+    CHECK_STR_EQ(pp_text_count(1.75e14, out), "175.0 trillion");
+}
+
 TEST(a_permutation_holds_every_number_once)
 {
     enum {

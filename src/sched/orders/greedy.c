@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Orders that find themselves: the pipeline is played forward in time, with the ticks of F, I and W
- * of every virtual stage, and of a hand-over. A rank runs F and I in turn, or whichever has its input;
- * F of the deepest chunk, I of the oldest micro-batch, and W where it would wait or lacks room, unless
- * that is in the way of what is known to come. A rank holds a chunk from F to W. One that is recomputed
- * is little until the R before its I, and whole from there: its W comes at once.
+ * Greedy list scheduling: simulates the pipeline and picks each rank's next action, with the ticks
+ * of F, I and W of every virtual stage, and of a transfer. A rank runs F and I in turn, or whichever
+ * has its input; F of the deepest chunk, I of the oldest micro-batch, and W where it would wait or
+ * lacks room, unless that delays what is known to come. A rank holds a chunk from F to W. A recomputed
+ * one needs little memory until its recompute, then its full memory: its W comes at once.
  *
  * It cannot hang: the F of a chunk leaves room for one F of each deeper chunk of its rank. Take the
  * oldest micro-batch that is not through, at its next F. I and W need no room, so all before it have
