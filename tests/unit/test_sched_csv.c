@@ -271,9 +271,8 @@ static const struct {
     {"0F0,0B0,1B0\n#\n1F0,1I0,1W0",
      "a.csv:1:3: 1B0: there are cells of stage 1 on rank 1 (line 3)"},
     {"0F0,2F0,2B0,0B0\n1F0,1B0", "a.csv:2:1: rank 1 holds 1 stage, rank 0 holds 2"},
-    {"0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1",
-     "a.csv: ranks 0 and 1: activations from stage 0 to 1: rank 0 sends "
-     "micro-batch 0 where rank 1 takes 1"},
+    {"0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1", "a.csv: row 2 cell 1: 1F1 comes before 1F0, but rank 0 "
+                                         "sends activations 0 first; use one order in both rows"},
     {"0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1", "a.csv: these ranks wait for each other: rank 0 waits in "
                                          "B0 for message 0 of channel 1"},
     /* messages */

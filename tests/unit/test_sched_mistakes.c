@@ -19,10 +19,17 @@ static const struct {
     const char *words;
     unsigned wrong;
 } sayings[] = {
-    {"belongs to rank", PLACE},     {"stages are 0..", PLACE},     {"micro-batches are 0..", PLACE},
-    {"comes twice", TWICE},         {", but there is", TWICE},     {"has no", MISSING},
-    {"comes before its", EARLY},    {"ascending order", DESCENDS}, {"order sent", CROSSED},
-    {"wait for each other", STUCK}, {"waits forever", STUCK},
+    {"belongs to rank", PLACE},
+    {"stages are 0..", PLACE},
+    {"micro-batches are 0..", PLACE},
+    {"comes twice", TWICE},
+    {", but there is", TWICE},
+    {"has no", MISSING},
+    {"comes before its", EARLY},
+    {"ascending order", DESCENDS},
+    {"use one order in both rows", CROSSED},
+    {"wait for each other", STUCK},
+    {"waits forever", STUCK},
 };
 
 /* Place of the n-th `op` of (stage, mb) on its rank, -1: none. */
