@@ -96,7 +96,7 @@ static int print_md(const struct result *r, const struct pp_bench_header *h, FIL
     fprintf(f,
             "\n- from before the producer writes the message where it lies to after the consumer "
             "has read all of it\n- copies: 0 between threads, which share the slots%s\n- hidden: "
-            "the part of one way that nobody waits for when both ranks compute meanwhile\n- "
+            "the part of one way without a wait when both ranks compute meanwhile\n- "
             "medians of blocks of transfers there and back; contents are checked\n",
             !r->mpi    ? ""
             : r->apart ? "; between the hosts MPI and the network make their own"

@@ -112,9 +112,8 @@ int conf_sizes_parse(const struct conf_reading *r, const char *text, struct pp_c
     if (parse_list(r, text, "", take_sizes, &sizes) < 0)
         return -1;
     if (sizes.n < 2) {
-        return conf_why(
-            r->why, "%d size is no model; write at least input width and classes, such as 784 10",
-            sizes.n);
+        return conf_why(r->why, "%d number: needs at least two, inputs and classes, such as 784 10",
+                        sizes.n);
     }
     memcpy(cfg->model.sizes, sizes.at, sizeof(sizes.at));
     cfg->model.n_sizes = sizes.n;

@@ -84,7 +84,7 @@ static int make_scaling(const struct pp_config *cfg, struct pp_dataset *ds)
         s->scale[c] = (float)(ds->scale / d);
         s->offset[c] = (float)(-m / d);
         if (!isfinite(s->scale[c]) || !isfinite(s->offset[c]))
-            return pp_fail(PP_ECONFIG, "data.std: values divided by %g are no floats any more", d);
+            return pp_fail(PP_ECONFIG, "data.std: values divided by %g are not finite floats", d);
     }
     return 0;
 }
@@ -152,10 +152,10 @@ int pp_data_shape(const struct pp_config *cfg, struct pp_shape *out)
         return 0;
     if (sscanf(shape, "%4dx%4dx%4d%n", &h, &w, &c, &end) != 3 || shape[end] != '\0' || h < 1 ||
         w < 1 || c < 1)
-        return pp_fail(PP_ECONFIG,
-                       "data.shape: '%s' is no shape; write rows, columns and channels such as "
-                       "32x32x3",
-                       shape);
+        return pp_fail(
+            PP_ECONFIG,
+            "data.shape: '%s' is not a shape; write rows, columns and channels such as 32x32x3",
+            shape);
     *out = pp_shape_image(h, w, c);
     return 0;
 }

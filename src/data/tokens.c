@@ -137,8 +137,8 @@ static int look_at_file(const struct look *l, struct pp_dataset *ds, uint64_t *o
                            PP_FOREIGN_ANY | PP_FOREIGN_DATA | PP_FOREIGN_NUMBERS));
     if (l->bytes % each != 0) {
         return pp_fail(PP_EFORMAT,
-                       "%s: %" PRIu64 " bytes are no whole number of tokens of %zu bytes "
-                       "(data.token_bytes)",
+                       "%s: %" PRIu64
+                       " bytes are not a whole number of tokens of %zu bytes (data.token_bytes)",
                        l->path, l->bytes, each);
     }
     return check_width(l, each);

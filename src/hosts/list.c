@@ -41,17 +41,17 @@ static int add(const char *from, char *text, struct pp_hosts *out)
         count = count ? count : colon + 1;
     }
     if (!good_name(name)) {
-        return pp_fail(PP_ECONFIG, "%s: '%s' is no name or IPv4 address of a host; write h0:2,h1:2",
+        return pp_fail(PP_ECONFIG, "%s: '%s' is not a host name or IPv4 address; write h0:2,h1:2",
                        from, pp_text_shown(name, shown, sizeof(shown)));
     }
     for (int i = 0; i < out->n; i++)
         if (strcmp(out->items[i].name, name) == 0)
-            return pp_fail(PP_ECONFIG, "%s: %s is there twice; write %s:N once", from, name, name);
+            return pp_fail(PP_ECONFIG, "%s: %s is given twice; write %s:N once", from, name, name);
     if (out->n == PP_HOSTS_MAX)
         return pp_fail(PP_ECONFIG, "%s: more than %d hosts", from, PP_HOSTS_MAX);
     long ranks = count && isdigit((unsigned char)count[0]) ? strtol(count, &end, 10) : 0;
     if (count && (ranks < 1 || ranks > INT_MAX / PP_HOSTS_MAX || *end)) {
-        return pp_fail(PP_ECONFIG, "%s: '%s' is no number of ranks for %s", from,
+        return pp_fail(PP_ECONFIG, "%s: '%s' is not a number of ranks for %s", from,
                        pp_text_shown(count, shown, sizeof(shown)), name);
     }
     struct pp_host *h = &out->items[out->n++];
@@ -113,8 +113,8 @@ int pp_ports_parse(const char *text, int *first, int *last)
     if (strcmp(text, "auto") != 0 && (sscanf(text, "%5d-%5d%n", &a, &b, &used) != 2 || text[used] ||
                                       a < 1024 || b < a + 3 || b > 65535)) {
         return pp_fail(PP_ECONFIG,
-                       "run.ports: '%s' is no range of at least 4 ports from 1024 to 65535; write "
-                       "52000-52031",
+                       "run.ports: '%s' is not a range of at least 4 ports from 1024 to 65535; "
+                       "write 52000-52031",
                        pp_text_shown(text, shown, sizeof(shown)));
     }
     *first = a;

@@ -273,7 +273,7 @@ static int build(struct builder *b, int x)
         snprintf(b->prefix, sizeof(b->prefix), "layers");
         flat = words[i].kind == FLATTEN ? shape_of(b, x)->n > 1 : flat && words[i].kind != LINEAR;
         if (flat && words[i].kind <= AVG_POOL && words[i].kind != LINEAR) {
-            refuse(b, "model.layers: word %d, '%s', is for images, but stands behind flatten", i,
+            refuse(b, "model.layers: word %d, '%s', is for images, but comes after flatten", i,
                    words[i].text);
         }
         before[i] = x;

@@ -148,7 +148,7 @@ static int fail_again(const struct pp_plan *plan, const struct pp_action *a)
 {
     char name[PP_CELL_NAME_MAX];
     return pp_fail(PP_EFORMAT,
-                   "rank %d: %s stands before its F, after its I, or where F has kept its state",
+                   "rank %d: %s is before its F, after its I, or where F has kept its state",
                    plan->rank_of[a->stage], pp_cell_name(plan, a, name));
 }
 

@@ -143,7 +143,7 @@ refused 78 '--set: error: data.mean: 2 numbers, but a sample of cifar10-sample h
     resnet.ini --set 'data.mean=0.5 0.5'
 refused 78 '--set: error: data.augment: autoaugment is for pictures of 3 channels' \
     resnet.ini --set data.dataset=mnist-sample --set data.augment=autoaugment
-refused 78 "--set: error: data.shape: '8x8' is no shape" resnet.ini --set data.dataset=synthetic --set data.shape=8x8
+refused 78 "--set: error: data.shape: '8x8' is not a shape" resnet.ini --set data.dataset=synthetic --set data.shape=8x8
 refused 78 '--set: error: data.shape has no effect with data.dataset = cifar10-sample, only with synthetic, csv, idx and npy' \
     resnet.ini --set data.shape=8x8x3
 refused 78 'data.train_images: names no file, but data.dataset = idx needs one' resnet.ini --set data.dataset=idx \
@@ -158,7 +158,7 @@ begin "words that are no layers, or do not fit, say which word and what would be
 sequential() { refused 78 "$1" batch.ini --set "model.layers=$2"; }
 sequential "--set: error: model.layers: word 1, 'flaten', is none of conv, linear" 'conv:8x3 flaten linear:10'
 sequential "word 0, 'conv', is not understood; write such as conv:32x3" 'conv relu linear:10'
-sequential "word 1, 'conv:8x3', is for images, but stands behind flatten" 'flatten conv:8x3 linear:10'
+sequential "word 1, 'conv:8x3', is for images, but comes after flatten" 'flatten conv:8x3 linear:10'
 sequential 'a convolution needs an image, but gets 10' 'linear:10 conv:8x3 linear:10'
 sequential 'cannot add values of shapes 32 x 32 x 8 and 32 x 32 x 3' 'conv:8x3 add:1 linear:10'
 sequential "the last word must be a linear with an output for each class" 'conv:8x3 relu'

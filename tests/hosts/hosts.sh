@@ -138,7 +138,7 @@ for bad in 'h0,-oProxyCommand=x' 'h0:x' 'h0,h0' ',' 'h0 h1' 'h0:1:2,h1' 'localho
     code_is 78
     same "$(grep -c '^ppcli: error: ' err)" 1
 done
-for bad in "'fe80::1' is no name or IPv4 address" "'h1' after a host" 'localhost is another machine for every host'; do
+for bad in "'fe80::1' is not a host name or IPv4 address" "'h1' after a host" 'localhost is another machine for every host'; do
     case $bad in *fe80*) list=fe80::1 ;; *after*) list='h0 h1' ;; *) list=h0,localhost ;; esac
     run train net.ini --hosts "$list" --stages 2
     code_is 78

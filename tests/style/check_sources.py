@@ -216,7 +216,26 @@ def architecture(root):
     return problems
 
 
-RULES = {'sizes': sizes, 'architecture': architecture, 'layers': layers, 'spdx': spdx, 'switches': switches, 'exits': exits}
+# Words of messages and help that made readers stumble.
+RIDDLES = re.compile(r'hand-over|says nothing|means nothing|nobody|once more|go on with|goes on|gets on|there twice'
+                     r'|(?<!there )is no (?!longer)|for ever\b|stands (?!for)')
+
+
+def words(root):
+    """Messages and help in plain words: no riddle of the list above in a string."""
+    problems = []
+    for path in files(root, ('.c', '.h', '.def'), 'src'):
+        text = re.sub(r'/\*.*?\*/', lambda m: '\n' * m.group().count('\n'), read(root, path), flags=re.S)
+        for number, line in enumerate(text.splitlines(), 1):
+            for string in re.findall(r'"((?:\\.|[^"\\])*)"', line):
+                found = RIDDLES.search(string)
+                if found and not string.startswith('--'):
+                    problems.append(f'{path}:{number}: "{found.group()}" in a message; say it in the field\'s words')
+    return problems
+
+
+RULES = {'sizes': sizes, 'architecture': architecture, 'layers': layers, 'spdx': spdx, 'switches': switches, 'exits': exits,
+         'words': words}
 
 
 def main():

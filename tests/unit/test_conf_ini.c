@@ -45,8 +45,8 @@ TEST(indented_keys_are_keys)
     CHECK_STR_EQ(value_of(cfg, "train.seed"), "9");
     pp_config_destroy(&cfg);
     BAD("[model]\nsizes = 784\n  512 10\n",
-        "t.ini:2: error: model.sizes: 1 size is no model; write at least input width and classes, "
-        "such as 784 10",
+        "t.ini:2: error: model.sizes: 1 number: needs at least two, inputs and classes, such as "
+        "784 10",
         "t.ini:3: error: '512 10' has no '='; write 'key = value'");
 }
 

@@ -288,7 +288,7 @@ TEST(bad_sizes_are_refused)
                 "blanks",
                 NULL, setting, NULL);
     }
-    refuses("1 size is no model", NULL, "model.sizes=784", NULL);
+    refuses("1 number: needs at least two", NULL, "model.sizes=784", NULL);
     refuses("a comma without a number before it", NULL, "model.sizes=784,,10", NULL);
     refuses("a comma without a number before it", NULL, "model.sizes=,784 10", NULL);
     refuses("nothing after the last comma", NULL, "model.sizes=784 10,", NULL);

@@ -390,7 +390,7 @@ TEST_IN_FOLDER(rows_of_values_can_be_images)
                  {"csv", "1x2x3", NULL},
                  {"csv", "model", NULL},
                  {"csv", "2x2x1", "data.shape: 2 x 2 x 1 is 4 values, but a sample of "},
-                 {"csv", "6", "data.shape: '6' is no shape"},
+                 {"csv", "6", "data.shape: '6' is not a shape"},
                  {"npy", "2x3x1", NULL},
                  {"idx", "3x1x2", "data.shape: 3 x 1 x 2 is 6 values, but a sample of "}};
     struct pp_dataset *ds = NULL;

@@ -203,7 +203,7 @@ TEST_IN_FOLDER(tokens_are_mapped_with_and_without_a_header)
     cfg.data.token_bytes = 2;
     file_write(path, raw, sizeof(raw) - 1);
     CHECK_FAILS(open_split(&cfg, PP_SPLIT_TRAIN, 301, &ds), PP_EFORMAT,
-                "15 bytes are no whole number of tokens of 2 bytes (data.token_bytes)");
+                "15 bytes are not a whole number of tokens of 2 bytes (data.token_bytes)");
     file_write(path, raw, 0);
     CHECK_FAILS(open_split(&cfg, PP_SPLIT_TRAIN, 301, &ds), PP_EFORMAT, "empty file");
     f.header[2] = 9;

@@ -175,7 +175,7 @@ TEST(the_proof_refuses_an_r_out_of_place)
     CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, "");
     *r = kept;
     r->mb = 2; /* of a forward that has not been */
-    CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, "R2 stands before its F");
+    CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, "R2 is before its F");
     *r = kept;
     r->slot = 1;
     CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, "slot 1");
