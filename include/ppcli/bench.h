@@ -127,9 +127,13 @@ struct pp_bench_spec {
     /* Each row is run once more, a few steps and not timed, with its trace there: FILE, or with
      * several rows FILE-1, FILE-2, ... before its ending. NULL: no traces. */
     const char *trace;
+    /* Measured again after every round, but under MPI: the best of all counts. NULL: not. */
+    struct pp_bench *ceilings;
     void (*before_abort)(void); /* as in struct pp_train_options, and so is lost */
     pp_lost *lost;
 };
+
+#define PP_BENCH_BUSY_LOAD 0.5 /* of the last minute: from here on something else is running */
 
 struct pp_bench {
     int repeat;

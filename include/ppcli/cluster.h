@@ -31,6 +31,7 @@ struct pp_cluster {
     double passes; /* share of the bandwidth that everything else reaches, optimizer included */
     double launch; /* seconds that every op takes beside */
     double ranks;  /* of a host */
+    double busy;   /* load of other programs while the file was measured; 0: none, or unknown */
     struct pp_link within, between; /* between.bandwidth 0: there is only one host */
     double shared;                  /* 1: the ranks of a host share its link to the others */
     struct pp_cluster_layer

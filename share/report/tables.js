@@ -72,10 +72,16 @@ function bubbleParts(summary) {
   return known.map(([name, key]) => name + " " + count(100 * number(summary, key), 1)).join(" + ");
 }
 
+// Whether other programs spoiled the run's times.
+function wasBusy(run) {
+  const waited = number(run.summary, "waited_for_core"), load = number(run.summary, "load_before");
+  return waited >= 0.02 || (!isNumber(waited) && load >= 0.5);
+}
+
 // What limits the run, and a machine that was busy, beside the figures that it spoils.
 function remarks(run) {
   const waited = number(run.summary, "waited_for_core"), load = number(run.summary, "load_before");
-  const busy = waited >= 0.02 || (!isNumber(waited) && load >= 0.5);
+  const busy = wasBusy(run);
   const advice = text(run.summary, "advice");
   return [
     advice && el("p", {}, el("b", {}, "Advice: "), advice + "."),
@@ -196,12 +202,15 @@ function change(a, b, how) {
     : how === "points" ? sign + count((b - a) * 100, 2) + " points" : sign + figures(b - a, 4);
 }
 
+const TIMES = new Set(["samples per second", "tokens per second", "a step", "bubble, measured", "wall time"]);
+
 function results() {
   const heads = ["", ...runs.map((run) => ({ n: chip(run) }))];
   const rows = RESULTS.filter(([, get]) =>
       runs.some((run) => isNumber(get(run)))).map(([name, get, show, how]) =>
     [name, ...runs.map((run, i) => ({
-      n: [i > 0 && el("small", {}, change(get(runs[0]), get(run), how)), isNumber(get(run)) ? show(get(run)) : NONE],
+      n: [i > 0 && el("small", {}, change(get(runs[0]), get(run), how)), isNumber(get(run)) ? show(get(run)) : NONE,
+          isNumber(get(run)) && TIMES.has(name) && wasBusy(run) && el("small", {}, " (busy machine)")],
     }))]);
   return rows.length ? table(heads, rows, "results") : null;
 }
@@ -248,7 +257,8 @@ function compared() {
       !run.finished && !run.trace && el("div", { class: "warn" }, el("p", {},
         el("b", {}, "Run " + run.number + " did not finish."), " Its results are those of its last records.")),
       notesBox(run)]),
-    weights(), results()]);
+    weights(), results(),
+    runs.filter(wasBusy).map((run) => el("div", {}, chip(run), remarks(run).slice(1)))]);
   differences();
 }
 

@@ -10,7 +10,6 @@
 #include "ppcli/text.h"
 
 #define MIB (1024.0 * 1024.0)
-#define BUSY_LOAD 0.5 /* of the last minute: from here on something else is running */
 
 /* ---- axes */
 
@@ -63,7 +62,8 @@ void bench_print_machine(const struct pp_bench_header *h, FILE *f)
         fprintf(f, "- load before the start unknown\n");
     } else {
         fprintf(f, "- load %.1f before the start%s\n", h->load,
-                h->load >= BUSY_LOAD ? ": other work is running, figures will be low" : "");
+                h->load >= PP_BENCH_BUSY_LOAD ? ": other work is running, figures will be low"
+                                              : "");
     }
 }
 
@@ -286,7 +286,12 @@ static void print_reasons(const struct pp_bench *b, FILE *f)
 
 static void print_legend(const struct pp_bench *b, FILE *f)
 {
-    bool steps = false, inexact = false;
+    bool steps = false, inexact = false, above = false;
+    for (int i = 0; i < b->n; i++) {
+        struct pp_bench_figures g;
+        pp_bench_figures(b, &b->rows[i], &g);
+        above = above || (g.valid && g.of_peak > 1);
+    }
     for (int i = 0; i < b->n; i++) {
         const struct pp_bench_row *row = &b->rows[i];
         bool seen = false;
@@ -317,6 +322,9 @@ static void print_legend(const struct pp_bench *b, FILE *f)
                 "- of peak: arithmetic of the model over the matrix-product rate of min(ranks, "
                 "%d) core%s\n",
                 b->ceilings.cores, b->ceilings.cores == 1 ? "" : "s");
+        if (above)
+            fprintf(f, "- busy machine: rows above 100 %% of peak ran in quieter moments than the "
+                       "ceilings: do not trust the ceilings\n");
         fprintf(f, "- limit: the nearer ceiling, matrix product or memory; GB/s: values, weights, "
                    "gradients and optimizer state that a step reads and writes, also in a cache\n");
     }

@@ -75,6 +75,7 @@ static int run_rows(const struct request *q, const struct sweep *s, struct pp_be
     /* Before MPI starts: until this process joins in, the others sleep. */
     if (launch_speaks() && !q->no_ceilings)
         PP_TRY(pp_bench_ceilings(s->configs[0], false, &ceilings));
+    spec.ceilings = q->no_ceilings ? NULL : &ceilings;
     PP_TRY(pp_bench_run(s->configs, s->n, &spec, bench));
     bench->ceilings = ceilings.ceilings;
     bench->device = ceilings.device;

@@ -458,13 +458,21 @@ int plan_measure(const char *word, const struct pp_cli_settings *settings, const
         return pp_fail(
             PP_EUSAGE,
             "--measure needs a config. For example: ppcli plan mnist.ini --measure -o here.ini");
+    double load = 0;
     int rc = check_file("-o", path);
     rc = rc < 0 ? rc : pp_cli_load_config(word, settings, &p.cfg);
+    (void)getloadavg(&load, 1);
     rc = rc < 0 ? rc : load_model(&p);
     struct pp_best_spec spec = {.all_m = true, .cfg = p.cfg, .model = p.model, .train_n = p.batch};
     rc = rc < 0 ? rc : pp_best_measure(&spec, MEASURE_SECONDS, &p.costs);
     rc = rc < 0 ? rc : pp_bench_cluster(p.cfg, MEASURE_SECONDS, &p.cluster);
     rc = rc < 0 ? rc : add_layers(p.model, p.costs, &p.cluster);
+    p.cluster.busy = load >= PP_BENCH_BUSY_LOAD ? load : 0;
+    if (rc == 0 && p.cluster.busy > 0)
+        pp_log_warn(
+            "other programs used this machine (load %.1f before the start): do not trust the "
+            "times that were measured",
+            load);
     rc = rc < 0 ? rc : write_machine(word, p.cfg, &p.cluster, path);
     return pp_cli_config_verdict(p.cfg, rc);
 }

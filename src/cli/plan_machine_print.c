@@ -32,6 +32,12 @@ static void print_rows(const struct plan_machine *p, FILE *f)
             pp_text_count(units, step_units), name, p->ranks, c->name, c->ranks,
             (double)p->memory / 1e9, pp_precision_name(p->cfg->run.precision), 100 * c->product,
             peak / 1e12, p->tried, p->too_large, (double)p->memory / 1e9);
+    if (c->busy > 0)
+        fprintf(
+            f,
+            "busy machine: %s was measured while other programs used it (load %.1f): do not trust "
+            "these times\n\n",
+            c->name, c->busy);
     fprintf(f, "%3s  %6s %8s %-14s %12s %4s %6s %-9s %9s %11s %5s %6s %7s\n", "", "stages",
             "replicas", "schedule", "microbatches", "rows", "chunks", "recompute", "step s", name,
             "MFU", "bubble", "GB/rank");

@@ -32,6 +32,7 @@ static const struct key {
     {"device", "passes", AT(passes), false, false, .001, 1, "share of the bandwidth, such as 0.8"},
     {"device", "launch", AT(launch), false, false, 0, .1, "seconds of an op, such as 4e-6"},
     {"host", "ranks", AT(ranks), false, true, 1, PP_STAGES_MAX, "ranks of a host, such as 8"},
+    {"host", "busy", AT(busy), true, false, 0, 1e6, "load of other programs when it was measured"},
     {"within", "latency", AT(within.latency), false, false, 0, 10, "seconds, such as 5e-6"},
     {"within", "bandwidth", AT(within.bandwidth), false, false, 1e3, 1e15, "bytes/s, such as 450G"},
     {"between", "latency", AT(between.latency), true, false, 0, 10, "seconds, such as 1e-5"},

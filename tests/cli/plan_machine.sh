@@ -263,4 +263,12 @@ same "$(first_step | awk '{ print ($1 >= 4) }')" 1
 run plan "$folder/wide.ini" --machine "$folder/thin.ini" --ranks 32
 out_has 'rank_order = replicas'
 
+begin "a machine file that was measured while others used the machine says so, and so does the plan"
+sed 's/^\[within\]/busy = 3.5\n[within]/' "$laptop" >"$folder/used.ini"
+run plan "$folder/net.ini" --machine "$folder/used.ini"
+code_is 0
+out_has 'busy machine: used was measured while other programs used it (load 3.5)'
+run plan "$folder/net.ini" --machine laptop
+out_lacks 'busy machine'
+
 finish
