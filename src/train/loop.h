@@ -41,14 +41,14 @@ struct trainer {
     struct pp_exec *x;
     struct pp_metrics *m; /* rank 0 */
     struct beginning begin;
-    const char *dir;            /* the run folder, of begin; empty: nothing is written */
-    struct pp_lock lock;        /* rank 0: of the run folder */
-    int32_t *apart;             /* [ranks] 1 + the first rank of a host apart; 0: sees it */
-    struct saver *saver;        /* NULL without a run folder */
-    int64_t saved;              /* step of the newest checkpoint in the run folder; -1: none */
-    uint32_t data_crc[2][2];    /* by enum pp_split; images, labels; 0: no rank has them */
-    char *vocabulary;           /* rank 0: all characters of a text, by token; NULL: none; owned */
-    int kinds;                  /* rank 0: tokens of a text of characters or bytes; 0: no such text */
+    const char *dir;         /* the run folder, of begin; empty: nothing is written */
+    struct pp_lock lock;     /* rank 0: of the run folder */
+    int32_t *apart;          /* [ranks] 1 + the first rank of a host apart; 0: sees it */
+    struct saver *saver;     /* NULL without a run folder */
+    int64_t saved;           /* step of the newest checkpoint in the run folder; -1: none */
+    uint32_t data_crc[2][2]; /* by enum pp_split; images, labels; 0: no rank has them */
+    char *vocabulary;        /* rank 0: all characters of a text, by token; NULL: none; owned */
+    int kinds;               /* rank 0: tokens of a text of characters or bytes; 0: no such text */
     struct pp_loss_sums so_far; /* resumed: this rank's sums of the epoch that goes on */
     struct report *all;         /* [ranks] */
     uint64_t *busy_ns;          /* [ranks] over the run */
