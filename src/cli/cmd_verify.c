@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli verify: is every byte of these checkpoints what was written? */
 #include <inttypes.h>
+#include <math.h>
 
 #include "ppcli/checkpoint.h"
 #include "ppcli/mem.h"
@@ -11,6 +12,7 @@
 
 /* What is told at the end, in main's words; what came before it was told at once. */
 struct verdict {
+    bool values; /* look at them too */
     struct pp_error worst;
 };
 
@@ -29,11 +31,66 @@ static void note(struct verdict *v, const char *path, int rc)
         v->worst = *e;
 }
 
+/* ---- values */
+
+struct values {
+    uint64_t looked, bad, first; /* of a tensor: looked at; not finite, and the first of them */
+    bool is_nan;                 /* that one */
+};
+
+static int look_at_values(void *ctx, uint64_t first, const float *values, size_t n)
+{
+    struct values *v = ctx;
+    for (size_t i = 0; i < n; i++) {
+        if (isfinite(values[i]))
+            continue;
+        v->first = v->bad == 0 ? first + i : v->first;
+        v->is_nan = v->bad == 0 ? isnan(values[i]) : v->is_nan;
+        v->bad++;
+    }
+    v->looked += n;
+    return 0;
+}
+
+/* All that are floats. */
+static int check_values(const struct pp_ckpt *ck, uint64_t *out_looked)
+{
+    char shape[PP_ST_SHAPE_BYTES], shown[PP_PATH_MAX];
+    *out_looked = 0;
+    for (int i = 0; i < ck->n_tensors; i++) {
+        struct values v = {.looked = 0};
+        const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
+        bool floats = t->dtype == PP_ST_F32 || t->dtype == PP_ST_F16 || t->dtype == PP_ST_BF16 ||
+                      t->dtype == PP_ST_F64;
+        if (!floats || t->elements == 0)
+            continue;
+        PP_TRY(pp_ckpt_read(ck, t->name, t->n_dims, t->dims, look_at_values, &v));
+        if (v.bad > 0) {
+            return pp_fail(PP_ECHECK,
+                           "%s: tensor %s %s: value %" PRIu64 " is %s, and %" PRIu64 " of %" PRIu64
+                           " are not finite; its bytes are as they were written",
+                           pp_text_shown(ck->path, shown, sizeof(shown)), t->name,
+                           pp_st_shape(t->n_dims, t->dims, shape), v.first,
+                           v.is_nan ? "NaN" : "infinite", v.bad, v.looked);
+        }
+        *out_looked += v.looked;
+    }
+    return 0;
+}
+
+/* ---- */
+
 static void verify_one(struct verdict *v, const char *path)
 {
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     char size[PP_CLI_SIZE_BYTES], shown[PP_PATH_MAX];
     int rc = pp_ckpt_open(path, PP_CKPT_VERIFY, &ck);
+    if (rc < 0) {
+        note(v, path, rc);
+        return;
+    }
+    uint64_t looked = 0;
+    rc = v->values ? check_values(ck, &looked) : 0;
     if (rc < 0) {
         note(v, path, rc);
         return;
@@ -46,7 +103,10 @@ static void verify_one(struct verdict *v, const char *path)
     printf("%d tensor%s, %s", n, n == 1 ? "" : "s", pp_cli_size(ck->bytes, size));
     if (unchecked > 0)
         printf(", %d without a checksum", unchecked);
-    printf("\n");
+    if (v->values)
+        printf("; bytes and values: %" PRIu64 ", all of them finite\n", looked);
+    else
+        printf("; bytes only: --values looks for NaN and infinity too\n");
 }
 
 /* All checkpoints of a folder of them, the oldest first; else the path itself. */
@@ -74,12 +134,16 @@ static void verify(struct verdict *v, const char *path)
 int cmd_verify(int argc, char **argv)
 {
     const char *words[PATHS_MAX];
-    PP_TRY(pp_cli_parse(argc, argv, &command_verify, NULL, NULL, words, PATHS_MAX));
+    struct verdict v = {.worst = {.code = 0}};
+    const struct pp_cli_option options[] = {
+        {"values", 0, PP_CLI_FLAG, &v.values, NULL, "look at the values too: are all finite?"},
+        {0},
+    };
+    PP_TRY(pp_cli_parse(argc, argv, &command_verify, options, NULL, words, PATHS_MAX));
     if (!words[0]) {
         return pp_fail(PP_EUSAGE,
                        "name checkpoints: run folders, checkpoint folders or safetensors files");
     }
-    struct verdict v = {.worst = {.code = 0}};
     for (int i = 0; i < PATHS_MAX && words[i]; i++)
         verify(&v, words[i]);
     return v.worst.code == 0 ? 0 : pp_error_adopt(&v.worst);

@@ -58,6 +58,37 @@ run verify "$folder"
 code_is 0
 same "$(wc -l <"$folder/out" | tr -d ' ')" 1
 
+begin "verify says that it looked at bytes, and with --values at values"
+out_has '; bytes only: --values looks for NaN and infinity too'
+run verify --values "$step"
+code_is 0
+out_has 'good: step 7, 16 tensors, 3.3 kB; bytes and values: '
+out_has ', all of them finite'
+# a file as another program writes it: one tensor of three floats and one of bytes, NaN and infinity
+odd_values() { # odd_values FILE BYTES: the second of the floats
+    header='{"a.b":{"dtype":"F32","shape":[3],"data_offsets":[0,12]},"c":{"dtype":"U8","shape":[4],"data_offsets":[12,16]}}'
+    {
+        printf '%b' "\\0$(printf %03o ${#header})"
+        printf '\0\0\0\0\0\0\0'
+        printf '%s' "$header"
+        printf '%b' "\\0000\\0000\\0200?$2\\0000\\0000\\0200?\\0377\\0377\\0377\\0377"
+    } >"$1"
+}
+odd_values "$folder/nan.safetensors" '\0000\0000\0300\0177'
+odd_values "$folder/inf.safetensors" '\0000\0000\0200\0377'
+odd_values "$folder/fine.safetensors" '\0000\0000\0200?'
+for name in nan inf fine; do
+    run verify "$folder/$name.safetensors"
+    code_is 0
+done
+run verify --values "$folder/nan.safetensors" "$folder/fine.safetensors"
+code_is 1
+err_has 'nan.safetensors: tensor a.b [3]: value 1 is NaN, and 1 of 3 are not finite'
+out_has 'fine.safetensors: good: 2 tensors'
+run verify --values "$folder/inf.safetensors"
+code_is 1
+err_has 'tensor a.b [3]: value 1 is infinite, and 1 of 3 are not finite'
+
 begin "the digests of MANIFEST are those of sha256sum"
 if command -v sha256sum >/dev/null 2>&1; then
     (cd "$step" && sed -n 's/^file \([^ ]*\) [0-9]* \(.*\)/\2  \1/p' MANIFEST | sha256sum -c --quiet) ||
