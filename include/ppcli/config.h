@@ -34,6 +34,7 @@
 #define PP_NUMBERS_MAX (3 * PP_STAGES_MAX + 1) /* of one list of numbers */
 #define PP_CUT_MAX 16384                       /* bytes of a cut's text with the NUL */
 #define PP_CHANNELS_MAX 16                     /* of a sample, with numbers of their own */
+#define PP_FLOATS_MAX 1024                     /* of one list of such numbers */
 #define PP_TEXT_MAX 2048                       /* bytes of a text with the NUL */
 #define PP_SCHEDULE_FILE "file:"
 #define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
@@ -177,9 +178,15 @@ enum pp_tokens {
     PP_TOKENS_BYTES
 };
 
-struct pp_floats { /* of channels, of ranks */
+enum pp_layout_of { /* pictures in a file */
+    PP_LAYOUT_AUTO,
+    PP_LAYOUT_CHANNELS_LAST,
+    PP_LAYOUT_CHANNELS_FIRST
+};
+
+struct pp_floats { /* of channels, of columns, of ranks */
     int n;
-    double at[PP_CHANNELS_MAX];
+    double at[PP_FLOATS_MAX];
 };
 
 struct pp_config {
@@ -200,6 +207,7 @@ struct pp_config {
         double validation;          /* text: the last part of one file */
         int token_bytes;            /* tokens: 1, 2 or 4 */
         int ignored_token;          /* as a target it has no loss; -1: none is */
+        enum pp_layout_of layout;   /* of idx and npy */
         struct pp_floats mean, std; /* of pixels 0..1: each channel's, or one; n 0: as they are */
     } data;
     struct {

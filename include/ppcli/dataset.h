@@ -92,9 +92,10 @@ struct pp_gather pp_dataset_gather(const struct pp_dataset *ds, const void *data
 struct pp_targets pp_dataset_targets(const struct pp_dataset *ds, const void *data, int rows,
                                      const uint32_t *index, int32_t *targets);
 
-/* Wait so many seconds for what pp_dataset_open() began: the look at all tokens of a mapped file.
- * Errors: PP_EFORMAT (a token that the model has not). Any number of threads. NULL is ready. Local. */
-int pp_dataset_ready(const struct pp_dataset *ds, int seconds, bool *out_ready);
+/* Wait so many seconds for what pp_dataset_open() began: the look at all tokens of mapped files. Of
+ * both splits; NULL is ready. Errors: PP_EFORMAT (a token that the model has not). Any number of
+ * threads. Local. */
+int pp_dataset_ready(const struct pp_dataset *const data[2], int seconds, bool *out_ready);
 
 /* Of windows: the tokens of these samples up to the last target, out[rows][features + apart];
  * out NULL: they are looked at only. Errors: PP_EFORMAT (a token not below `limit`). */

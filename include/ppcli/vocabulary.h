@@ -46,6 +46,14 @@ int pp_vocabulary_encode(const struct pp_vocabulary *v, const char *label, const
                          size_t bytes, enum pp_element element, size_t most, void *out,
                          size_t *out_n);
 
+/*
+ * A token must mean what it meant in the checkpoint `path`: then, now: all characters of its text
+ * and of cfg's, NULL where there is none. foreign: tokens of cfg's text where the weights are of
+ * another program, which gets a warning; 0: they are not. Errors: PP_EFORMAT.
+ */
+int pp_vocabulary_check(const struct pp_config *cfg, const char *path, const char *then,
+                        const char *now, int foreign);
+
 /* The text of a token, ended by a NUL; returns its bytes (padding has none). */
 size_t pp_vocabulary_decode(const struct pp_vocabulary *v, int token, char out[PP_TOKEN_TEXT]);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli explain: what a config would do, before it is paid for. */
+#include "ppcli/log.h"
 #include "command.h"
 #include "explain.h"
 
@@ -39,6 +40,26 @@ static int predict(struct explained *e, struct pp_config *cfg)
     return pp_bubble_ideal(l->plans[0].plan, &e->ideal);
 }
 
+/* What the values of one's own files tell, where they are there. */
+static int warn_of_data(const struct explained *e)
+{
+    const struct pp_config *cfg = e->run.cfg;
+    PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
+    bool windows = pp_dataset_info(cfg->data.dataset)->windows;
+    if (windows || (!cfg->data.train_file[0] && !cfg->data.train_images[0]))
+        return 0;
+    int rc = pp_dataset_open(cfg, PP_SPLIT_TRAIN, PP_DATA_IMAGES, &e->run.model->values[0],
+                             e->run.model->classes, &ds);
+    if (rc == PP_ENOINPUT) {
+        pp_error_clear();
+        return 0;
+    }
+    PP_TRY(rc);
+    for (int i = 0; i < ds->n_remarks; i++)
+        pp_log_warn("%s", ds->remarks[i]);
+    return 0;
+}
+
 static void fini(struct explained *e)
 {
     pp_free(e->ranks);
@@ -53,6 +74,7 @@ static int explain(struct pp_config *cfg, bool json)
     PP_TRY(pp_choose(cfg, PP_RUN_EXPLAIN, NULL));
     PP_TRY(pp_run_prepare(cfg, PP_RUN_EXPLAIN, &e.run));
     PP_TRY(predict(&e, cfg));
+    PP_TRY(warn_of_data(&e));
     return json ? explain_json(&e) : explain_text(&e);
 }
 

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli init: a commented config to begin with, with the sizes of one's own data. */
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "ppcli/dataset.h"
 #include "ppcli/io.h"
+#include "ppcli/log.h"
+#include "ppcli/mem.h"
 #include "command.h"
 
 #define FILES_MAX 4
+#define ALIKE 10 /* times as far from 0 as the narrowest: columns of one kind */
 
 struct kind {
     const char *dataset;
@@ -67,28 +71,96 @@ static int look(const struct kind *k, const char *const *files, const char *labe
     PP_TRY(pp_cli_config_verdict(cfg, rc));
     PP_TRY(read_split(cfg, PP_SPLIT_TRAIN, train));
     PP_TRY(read_split(cfg, PP_SPLIT_TEST, test));
+    for (int i = 0; i < (*train)->n_remarks; i++)
+        pp_log_warn("%s", (*train)->remarks[i]);
     return pp_dataset_same_shape(*train, *test);
 }
 
-/* Floats, and what would bring them to where a network learns well. */
-static void print_range(FILE *f, const struct pp_dataset *ds)
+/* ---- floats, and what would bring them to where a network learns well */
+
+struct column {
+    double sum, squares, least, most;
+};
+
+static void look_at_columns(const struct pp_dataset *ds, int n, struct column *of)
 {
     const float *x = (const void *)ds->images;
-    float least = x[0], most = x[0];
-    for (size_t i = 1; i < (size_t)ds->n * pp_shape_floats(&ds->shape); i++) {
-        least = x[i] < least ? x[i] : least;
-        most = x[i] > most ? x[i] : most;
+    for (size_t i = 0; i < (size_t)ds->n * (size_t)n; i++) {
+        struct column *c = &of[i % (size_t)n];
+        double v = (double)x[i];
+        c->sum += v;
+        c->least = i < (size_t)n || v < c->least ? v : c->least;
+        c->most = i < (size_t)n || v > c->most ? v : c->most;
     }
-    fprintf(f, "; values from %.4g to %.4g, used as they are: about -1 to 1 is best\n",
-            (double)least, (double)most);
-    if (least < most && (least < -4 || most > 4))
-        fprintf(f, "; these two keys would do that:\n; mean = %.4g\n; std = %.4g\n",
-                (double)(most / 2 + least / 2), (double)(most / 2 - least / 2));
+    for (size_t i = 0; i < (size_t)ds->n * (size_t)n; i++) {
+        struct column *c = &of[i % (size_t)n];
+        double d = (double)x[i] - c->sum / ds->n;
+        c->squares += d * d;
+    }
 }
 
+/* One scale is for columns of one kind: about as wide, about the same place. */
+static bool are_alike(const struct column *of, int n)
+{
+    double least = 0, most = 0;
+    for (int i = 0; i < n; i++) {
+        double far = fmax(-of[i].least, of[i].most);
+        if (!(of[i].least < of[i].most))
+            continue; /* it is no input */
+        least = least > 0 && least < far ? least : far;
+        most = far > most ? far : most;
+    }
+    return most < ALIKE * least;
+}
+
+static void print_columns(FILE *f, const struct column *of, int n, int rows)
+{
+    fputs("; mean =", f);
+    for (int i = 0; i < n; i++)
+        fprintf(f, " %.4g", of[i].sum / rows);
+    fputs("\n; std =", f);
+    for (int i = 0; i < n; i++) {
+        double std = sqrt(of[i].squares / rows);
+        fprintf(f, " %.4g", std > 0 && of[i].least < of[i].most ? std : 1);
+    }
+    fputc('\n', f);
+}
+
+static int print_range(FILE *f, const struct pp_dataset *ds)
+{
+    bool flat = ds->shape.n == 1;
+    int n = flat ? ds->shape.dims[0] : pp_shape_channels(&ds->shape);
+    struct pp_dataset each = *ds; /* rows of n values, whatever the shape */
+    PP_TAKE(struct column, of, n);
+    each.n = (int)((size_t)ds->n * pp_shape_floats(&ds->shape) / (size_t)n);
+    look_at_columns(&each, n, of);
+    double least = of[0].least, most = of[0].most;
+    for (int i = 1; i < n; i++) {
+        least = fmin(least, of[i].least);
+        most = fmax(most, of[i].most);
+    }
+    fprintf(f, "; values from %.4g to %.4g, used as they are: about -1 to 1 is best\n", least,
+            most);
+    if (!(least < most) || (least >= -4 && most <= 4))
+        return 0;
+    if (n > 1 && n <= (flat ? PP_FLOATS_MAX : PP_CHANNELS_MAX) && !are_alike(of, n)) {
+        fprintf(f,
+                "; these two keys would do that, with a number for each %s (its mean and its "
+                "standard deviation):\n",
+                flat ? "column" : "channel");
+        print_columns(f, of, n, each.n);
+    } else {
+        fprintf(f, "; these two keys would do that:\n; mean = %.4g\n; std = %.4g\n",
+                most / 2 + least / 2, most / 2 - least / 2);
+    }
+    return 0;
+}
+
+/* ---- */
+
 /* folder: before relative names, "" or ending in '/'. */
-static void print(FILE *f, const struct kind *k, const char *const *files, const char *folder,
-                  const char *label, const struct pp_dataset *train, const struct pp_dataset *test)
+static int print(FILE *f, const struct kind *k, const char *const *files, const char *folder,
+                 const char *label, const struct pp_dataset *train, const struct pp_dataset *test)
 {
     int features = train ? train->features : 784, classes = train ? train->classes : 10;
     bool small = train && train->n < 5000;
@@ -112,8 +184,8 @@ static void print(FILE *f, const struct kind *k, const char *const *files, const
             fprintf(f, "label = %s\n", label);
         fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, shape,
                 classes);
-        if (train->scale == 1)
-            print_range(f, train);
+        if (train->element == PP_F32)
+            PP_TRY(print_range(f, train));
         else
             fputs("; bytes become 0 to 1\n", f);
     } else {
@@ -138,6 +210,7 @@ static void print(FILE *f, const struct kind *k, const char *const *files, const
             "seed = 1 ; everything random follows from it\n",
             features, small ? 64 : 256, small ? 64 : 256, classes, small ? 30 : 10,
             small ? 32 : 128);
+    return 0;
 }
 
 int cmd_init(int argc, char **argv)
@@ -165,6 +238,9 @@ int cmd_init(int argc, char **argv)
     if (folder[0])
         strcat(folder, "/");
     PP_TRY(out ? pp_file_create(out, &w) : 0);
-    print(w.f, k, files, folder, label, train, test);
+    int rc = print(w.f, k, files, folder, label, train, test);
+    if (rc < 0 && out)
+        pp_file_abandon(&w);
+    PP_TRY(rc);
     return out ? pp_file_commit(&w) : 0;
 }

@@ -344,8 +344,8 @@ static int take_whole(const struct conf_reading *r, const struct entry *e, void 
 static int take_float(const struct conf_reading *r, const struct entry *e, void *value)
 {
     struct pp_floats *list = value;
-    if (list->n == PP_CHANNELS_MAX)
-        return conf_why(r->why, "more than %d numbers", PP_CHANNELS_MAX);
+    if (list->n == PP_FLOATS_MAX)
+        return conf_why(r->why, "more than %d numbers", PP_FLOATS_MAX);
     return conf_float_parse(r->o, e->s, &list->at[list->n++], r->why);
 }
 

@@ -29,6 +29,10 @@ static const struct conf_choice inits[] = {{"kaiming_uniform", PP_INIT_KAIMING_U
                                            {NULL, 0}};
 static const struct conf_choice tokens[] = {
     {"chars", PP_TOKENS_CHARS}, {"bytes", PP_TOKENS_BYTES}, {NULL, 0}};
+static const struct conf_choice layouts[] = {{"auto", PP_LAYOUT_AUTO},
+                                             {"channels_last", PP_LAYOUT_CHANNELS_LAST},
+                                             {"channels_first", PP_LAYOUT_CHANNELS_FIRST},
+                                             {NULL, 0}};
 static const struct conf_choice token_bytes[] = {{"2", 2}, {"4", 4}, {"1", 1}, {NULL, 0}};
 static const struct conf_choice depths[] = {
     {"18", 18}, {"34", 34}, {"50", 50}, {"101", 101}, {NULL, 0}};
@@ -96,7 +100,8 @@ static const struct conf_option table[] = {
     {KEY(data, path, CONF_PATH), .def = "",
      .help = "folder of the data set's files; empty: where `ppcli download` puts it"},
     {KEY(data, train_images, CONF_PATH), .def = "",
-     .help = "idx, npy: file of the training samples, [n][h][w], [n][h][w][c] or [n][d]"},
+     .help =
+         "idx, npy: file of the training samples, [n][h][w], [n][h][w][c], [n][c][h][w] or [n][d]"},
     {KEY(data, train_labels, CONF_PATH), .def = "",
      .help = "idx, npy: file of their labels, [n], whole numbers from 0 to 255"},
     {KEY(data, test_images, CONF_PATH), .def = "", .help = "idx, npy: file of the test samples"},
@@ -118,6 +123,10 @@ static const struct conf_option table[] = {
      .help =
          "shape of a sample of synthetic, and of rows of csv, idx or npy, such as 32x32x3; model: "
          "as many values as it reads, or a row"},
+    {KEY(data, layout, CONF_ENUM), .def = "auto", .choices = layouts, .numbers = true,
+     .help =
+         "idx, npy: pictures are [n][h][w][c] (channels_last) or [n][c][h][w] (channels_first), "
+         "as PyTorch has them; auto: by the sizes, with a word where it is not plain"},
     {KEY(data, train_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",
      .numbers = true, .help = "train on at most this many; synthetic: make this many; 0 = all"},
     {KEY(data, test_samples, CONF_INT), .def = "0", .max = 2147483647, .unit = "samples",
@@ -144,8 +153,9 @@ static const struct conf_option table[] = {
      .help = "text, tokens: no loss where this one is next, as PyTorch's ignore_index; -1 = none"},
     {KEY(data, mean, CONF_FLOATS), .def = "none", .min = -3e38, .max = 3e38, .numbers = true,
      .allowed = true,
-     .help = "taken off each value, after bytes became 0 to 1: one number for each channel, or one "
-             "for all; cifar10: 0.4914 0.4822 0.4465"},
+     .help =
+         "taken off each value, after bytes became 0 to 1: one number for each channel of pictures "
+         "or column of a table of floats, or one for all; cifar10: 0.4914 0.4822 0.4465"},
     {KEY(data, std, CONF_FLOATS), .def = "none", .min = 0, .max = 3e38, .above = true,
      .numbers = true, .allowed = true,
      .help = "what is left is divided by it; cifar10: 0.2023 0.1994 0.2010"},
@@ -422,7 +432,7 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
         break;
     }
     case CONF_FLOATS:
-        snprintf(out, bytes, "none | 1 to %d numbers, each %s%.10g to %.10g", PP_CHANNELS_MAX,
+        snprintf(out, bytes, "none | 1 to %d numbers, each %s%.10g to %.10g", PP_FLOATS_MAX,
                  o->above ? "above " : "", o->min, o->max);
         break;
     }

@@ -58,37 +58,6 @@ const struct pp_dataset_info *pp_dataset_info(const char *name)
     return ops ? &ops->info : NULL;
 }
 
-/* (v * scale - mean) / std, for each channel when one of the lists has numbers for each. */
-static int make_scaling(const struct pp_config *cfg, struct pp_dataset *ds)
-{
-    const struct {
-        const char *key;
-        const struct pp_floats *list;
-    } lists[] = {{"data.mean", &cfg->data.mean}, {"data.std", &cfg->data.std}};
-    int channels = ds->shape.n > 1 ? pp_shape_channels(&ds->shape) : 1;
-    struct pp_scaling *s = &ds->scaling;
-    *s = (struct pp_scaling){.scale = {ds->scale}};
-    for (int i = 0; i < 2; i++) {
-        int n = lists[i].list->n;
-        if (n > 1 && n != channels) {
-            return pp_fail(PP_ECONFIG,
-                           "%s: %d numbers, but a sample of %s has %d channel%s; write one number "
-                           "for each channel, or one for all",
-                           lists[i].key, n, ds->name, channels, channels == 1 ? "" : "s");
-        }
-        s->channels = n > s->channels ? n : s->channels;
-    }
-    for (int c = 0; c < s->channels; c++) {
-        const struct pp_floats *mean = lists[0].list, *std = lists[1].list;
-        double m = mean->at[mean->n > 1 ? c : 0], d = std->n == 0 ? 1 : std->at[std->n > 1 ? c : 0];
-        s->scale[c] = (float)(ds->scale / d);
-        s->offset[c] = (float)(-m / d);
-        if (!isfinite(s->scale[c]) || !isfinite(s->offset[c]))
-            return pp_fail(PP_ECONFIG, "data.std: values divided by %g are not finite floats", d);
-    }
-    return 0;
-}
-
 void pp_dataset_remark(struct pp_dataset *ds, const char *fmt, ...)
 {
     va_list args;
@@ -186,7 +155,7 @@ int pp_dataset_open_split(const struct pp_config *cfg, enum pp_split split, int 
     ds->name = ops->info.name;
     int rc = ops->open(ops, cfg, split, parts, input, classes, ds);
     rc = rc == 0 && !ops->makes ? shape_rows(cfg, ds) : rc;
-    rc = rc == 0 ? make_scaling(cfg, ds) : rc;
+    rc = rc == 0 ? pp_dataset_scale(cfg, ds) : rc;
     rc = rc == 0 ? pp_dataset_make_input(cfg, ds) : rc;
     rc = rc == 0 ? ignore(cfg, ds) : rc;
     PP_TRY_UNDO(rc, pp_dataset_destroy(&ds));
@@ -201,6 +170,8 @@ int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
     PP_TRY(pp_dataset_open_split(cfg, split, parts, model_input, model_classes, &ds));
     int rc = pp_dataset_fits(cfg, ds, (int)pp_shape_floats(model_input), model_classes);
     rc = rc == 0 ? pp_dataset_tokens(cfg, ds) : rc;
+    if (rc == 0 && cfg->model.vocab_size == 0)
+        rc = pp_dataset_judge_range(ds);
     if (rc == 0 && ds->unchecked && ds->map)
         rc = pp_token_check_begin(
             ds, (ds->map_bytes - ds->map_first) / pp_element_bytes(ds->element), model_classes);

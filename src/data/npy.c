@@ -149,7 +149,13 @@ int pp_npy_read(const char *path, struct pp_array *out, void **out_data)
     struct pp_array a;
     PP_TRY(pp_source_open(path, PP_SOURCE_INFLATED, &s));
     PP_TRY(read_header(s, path, &type, &a));
-    if (out_data) {
+    if (out_data && a.pixels) {
+        PP_OWN_MEMORY uint8_t *bytes = pp_alloc(a.n, 1);
+        PP_TRY(bytes ? pp_source_pull(s, bytes, a.n, "data") : pp_error_context("%s", path));
+        PP_TRY(pp_source_finish(s));
+        *out_data = bytes;
+        bytes = NULL;
+    } else if (out_data) {
         PP_OWN_MEMORY float *values = pp_alloc(a.n, sizeof(*values));
         PP_TRY(values ? read_elements(s, path, &type, a.n, values) : pp_error_context("%s", path));
         *out_data = values;

@@ -94,8 +94,8 @@ typedef int pp_array_read(const char *path, struct pp_array *out, void **out_dat
 /* Unsigned bytes only; elements as uint8_t. */
 pp_array_read pp_idx_read;
 
-/* Versions 1 to 3, C order, whole numbers, float32, float64, bool, of either byte order; elements
- * as float, which must be finite. */
+/* Versions 1 to 3, C order, whole numbers, float32, float64, bool, of either byte order; unsigned
+ * bytes (pixels) as uint8_t, all others as float, which must be finite. */
 pp_array_read pp_npy_read;
 
 /* Product of n dims into out->n, within the caps; PP_EFORMAT. For the two readers. */
@@ -136,6 +136,13 @@ int pp_dataset_ops_of(const char *name, const struct pp_dataset_ops **out);
 int pp_dataset_open_split(const struct pp_config *cfg, enum pp_split split, int parts,
                           const struct pp_shape *input, int classes, struct pp_dataset **out);
 
+/* ds->scaling from data.mean and data.std; those of the columns of a table are done here. Errors:
+ * PP_ECONFIG. */
+int pp_dataset_scale(const struct pp_config *cfg, struct pp_dataset *ds);
+
+/* A remark where inputs are far from -1 to 1. Errors: PP_ERESOURCE. */
+int pp_dataset_judge_range(struct pp_dataset *ds);
+
 /* Pictures of bytes can be changed; the model gets ds->input, from ds->shape. PP_ECONFIG. */
 int pp_dataset_make_input(const struct pp_config *cfg, struct pp_dataset *ds);
 
@@ -170,6 +177,7 @@ struct pp_pair {
     pp_array_read *read;
     enum pp_split split;
     int classes; /* 0: one more than the largest label */
+    enum pp_layout_of layout;
 };
 
 int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_dataset *ds);

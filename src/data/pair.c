@@ -8,6 +8,8 @@
 #include "ppcli/mem.h"
 #include "ops.h"
 
+#define CHANNELS_FEW 4 /* a picture has no more, as a rule */
+
 static int check_pair(const struct pp_pair *p, const struct pp_array *images,
                       const struct pp_array *labels)
 {
@@ -35,10 +37,25 @@ static void shrink(uint8_t **data, size_t bytes)
     *data = smaller ? smaller : *data;
 }
 
+/* Bytes of npy were floats once; what checkpoints know of them stays the same. */
+static uint32_t sum_as_floats(const uint8_t *from, size_t n)
+{
+    float piece[1024];
+    uLong crc = 0;
+    for (size_t at = 0, k; at < n; at += k) {
+        for (k = 0; k < 1024 && at + k < n; k++)
+            piece[k] = from[at + k];
+        crc = crc32_z(crc, (const uint8_t *)piece, k * sizeof(*piece));
+    }
+    return (uint32_t)crc;
+}
+
 static int read_images(const struct pp_pair *p, struct pp_array *a, struct pp_dataset *ds)
 {
     PP_TRY(p->read(p->images, a, (void **)&ds->images));
-    ds->images_crc = (uint32_t)crc32_z(0, ds->images, a->n * pp_element_bytes(ds->element));
+    ds->images_crc = p->read == pp_npy_read && a->pixels
+                         ? sum_as_floats(ds->images, a->n)
+                         : (uint32_t)crc32_z(0, ds->images, a->n * pp_element_bytes(ds->element));
     return 0;
 }
 
@@ -84,7 +101,7 @@ int pp_classes_of_labels(struct pp_dataset *ds, enum pp_split split, const char 
 static int read_labels(const struct pp_pair *p, struct pp_array *a, struct pp_dataset *ds)
 {
     PP_TRY(p->read(p->labels, a, (void **)&ds->labels));
-    if (ds->element != PP_U8)
+    if (!a->pixels)
         PP_TRY(to_bytes(p->labels, &ds->labels, a->n));
     for (size_t i = 0; p->classes > 0 && i < a->n; i++) {
         if (ds->labels[i] >= p->classes) {
@@ -96,19 +113,63 @@ static int read_labels(const struct pp_pair *p, struct pp_array *a, struct pp_da
     return 0;
 }
 
+/* Which of the three sizes of [n][a][b][c] are the channels: c, unless a is small or b x c square. */
+static bool is_channels_first(const uint32_t *d)
+{
+    uint32_t a = d[1], b = d[2], c = d[3];
+    return a == b || b == c ? a != b : a <= CHANNELS_FEW && c > CHANNELS_FEW;
+}
+
+/* [n][c][h][w] to [n][h][w][c], one sample after the other. */
+static int move_channels(const struct pp_shape *s, size_t n, size_t each, uint8_t *data)
+{
+    size_t pixels = (size_t)s->dims[0] * (size_t)s->dims[1], channels = (size_t)s->dims[2];
+    size_t bytes = pixels * channels * each;
+    PP_TAKE(uint8_t, from, bytes);
+    for (size_t i = 0; i < n; i++, data += bytes) {
+        memcpy(from, data, bytes);
+        for (size_t p = 0; p < pixels; p++)
+            for (size_t c = 0; c < channels; c++)
+                memcpy(data + (p * channels + c) * each, from + (c * pixels + p) * each, each);
+    }
+    return 0;
+}
+
+static int shape_samples(const struct pp_pair *p, const struct pp_array *a, struct pp_dataset *ds)
+{
+    const uint32_t *d = a->dims;
+    bool first = a->n_dims == 4 && (p->layout == PP_LAYOUT_CHANNELS_FIRST ||
+                                    (p->layout == PP_LAYOUT_AUTO && is_channels_first(d)));
+    ds->shape = a->n_dims == 2 ? pp_shape_flat((int)d[1])
+                : first        ? pp_shape_image((int)d[2], (int)d[3], (int)d[1])
+                               : pp_shape_image((int)d[1], (int)d[2], (int)d[3]);
+    if (a->n_dims == 4 && p->layout == PP_LAYOUT_AUTO && (first || d[3] > CHANNELS_FEW)) {
+        pp_dataset_remark(ds,
+                          "%s: [%u][%u][%u][%u] is read as pictures of %d x %d pixels with %d "
+                          "channels; if so, say it with data.layout = %s, else use %s",
+                          p->images, d[0], d[1], d[2], d[3], ds->shape.dims[0], ds->shape.dims[1],
+                          ds->shape.dims[2], first ? "channels_first" : "channels_last",
+                          first ? "channels_last" : "channels_first");
+    }
+    return first && ds->images && d[1] > 1
+               ? move_channels(&ds->shape, d[0], pp_element_bytes(ds->element), ds->images)
+               : 0;
+}
+
 int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_dataset *ds)
 {
     struct pp_array images, labels;
-    ds->element = p->read == pp_idx_read ? PP_U8 : PP_F32;
     /* Both headers: a rank that reads one file only must refuse what the other rank refuses. */
     PP_TRY(p->read(p->images, &images, NULL));
     PP_TRY(p->read(p->labels, &labels, NULL));
     PP_TRY(check_pair(p, &images, &labels));
+    ds->element = images.pixels ? PP_U8 : PP_F32;
     const uint32_t *d = images.dims;
     if (parts & PP_DATA_IMAGES) {
         struct pp_array again;
         PP_TRY(read_images(p, &again, ds));
-        images.n = memcmp(again.dims, d, sizeof(again.dims)) == 0 ? images.n : 0;
+        bool same = again.pixels == images.pixels && memcmp(again.dims, d, sizeof(again.dims)) == 0;
+        images.n = same ? images.n : 0;
     }
     if (parts & PP_DATA_LABELS || p->classes == 0)
         PP_TRY(read_labels(p, &labels, ds));
@@ -118,8 +179,7 @@ int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_
     ds->scale = images.pixels ? 1.0f / 255.0f : 1.0f;
     ds->classes = p->classes;
     PP_TRY(p->classes == 0 ? pp_classes_of_labels(ds, p->split, p->labels) : 0);
-    ds->shape = images.n_dims == 2 ? pp_shape_flat((int)d[1])
-                                   : pp_shape_image((int)d[1], (int)d[2], (int)d[3]);
+    PP_TRY(shape_samples(p, &images, ds));
     pp_keep_samples(ds, samples_max);
     if (!(parts & PP_DATA_LABELS)) {
         pp_free(ds->labels);
@@ -134,7 +194,7 @@ static int open_own(const struct pp_dataset_ops *self, const struct pp_config *c
                     int model_classes, struct pp_dataset *ds)
 {
     bool train = split == PP_SPLIT_TRAIN;
-    struct pp_pair p = {.read = self->read, .split = split};
+    struct pp_pair p = {.read = self->read, .split = split, .layout = cfg->data.layout};
     PP_TRY(pp_path_format(p.images, "%s", train ? cfg->data.train_images : cfg->data.test_images));
     PP_TRY(pp_path_format(p.labels, "%s", train ? cfg->data.train_labels : cfg->data.test_labels));
     PP_TRY(pp_pair_open(&p, pp_samples_max(cfg, split), parts, ds));

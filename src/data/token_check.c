@@ -111,20 +111,29 @@ void pp_token_check_end(struct pp_token_check **check)
     *check = NULL;
 }
 
-int pp_dataset_ready(const struct pp_dataset *ds, int seconds, bool *out_ready)
+static int wait_for_check(struct pp_token_check *c, const struct timespec *until, bool *out_done)
 {
-    struct pp_token_check *c = ds ? ds->check : NULL;
-    struct timespec until;
-    *out_ready = true;
-    if (!c)
-        return 0;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += seconds;
     pthread_mutex_lock(&c->lock);
-    while (!c->done && pthread_cond_timedwait(&c->done_now, &c->lock, &until) == 0)
+    while (!c->done && pthread_cond_timedwait(&c->done_now, &c->lock, until) == 0)
         continue;
-    *out_ready = c->done;
+    *out_done = c->done;
     const struct pp_error *why = c->done && c->why.code != 0 ? &c->why : NULL;
     pthread_mutex_unlock(&c->lock);
     return why ? pp_error_adopt(why) : 0;
+}
+
+int pp_dataset_ready(const struct pp_dataset *const data[2], int seconds, bool *out_ready)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += seconds;
+    bool done, all = true;
+    for (int split = 0; split < 2; split++) {
+        if (!data[split] || !data[split]->check)
+            continue;
+        PP_TRY(wait_for_check(data[split]->check, &until, &done));
+        all = all && done;
+    }
+    *out_ready = all;
+    return 0;
 }

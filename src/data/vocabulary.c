@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 
@@ -138,4 +139,25 @@ size_t pp_vocabulary_decode(const struct pp_vocabulary *v, int token, char out[P
     }
     out[n] = '\0';
     return n;
+}
+
+int pp_vocabulary_check(const struct pp_config *cfg, const char *path, const char *then,
+                        const char *now, int foreign)
+{
+    int kinds[2] = {0, 0}, mine = cfg->model.vocab_size;
+    if (foreign > 0 && mine > 0 && foreign != mine) {
+        pp_log_warn("%s has weights for %d tokens, and the text of data set '%s' has %d characters "
+                    "or bytes: the tokens of another program's model are those of its tokenizer; "
+                    "if this is one, use data.dataset = tokens with files that it made",
+                    path, mine, cfg->data.dataset, foreign);
+    }
+    if (!then || !now || strcmp(then, now) == 0)
+        return 0;
+    for (int k = 0; k < 2; k++)
+        for (const char *p = k ? now : then; *p; p++)
+            kinds[k] += ((unsigned char)*p & 0xc0) != 0x80;
+    return pp_fail(PP_EFORMAT,
+                   "%s was trained on a text of %d kinds of characters, data set '%s' has %d and "
+                   "not the same ones: tokens would have other numbers",
+                   path, kinds[0], cfg->data.dataset, kinds[1]);
 }

@@ -187,6 +187,8 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be)
         pp_log_info("%s", rates.rates);
     for (int i = 0; i < rates.n; i++)
         pp_log_warn("%s", rates.text[i]);
+    for (int i = 0; m->from.data && i < m->from.data->n_remarks; i++)
+        pp_log_warn("%s", m->from.data->remarks[i]);
 }
 
 static void record_change(void *ctx, const struct pp_change *c)

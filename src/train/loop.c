@@ -357,6 +357,7 @@ static int open_outputs(struct trainer *tr)
         .out = options->out,
         .quiet = options->quiet,
         .dir = tr->dir,
+        .data = tr->data[PP_SPLIT_TRAIN],
         .total_steps = tr->total_steps,
         .epochs = is_text ? (int)((tr->total_steps - tr->offset + steps - 1) / steps)
                           : tr->run->cfg->train.epochs,

@@ -9,7 +9,6 @@
 #include "ppcli/run_dir.h"
 #include "ppcli/vocabulary.h"
 
-#define READY_SECONDS 10 /* for a check of the data that ends before the run folder is made */
 #define RING_STEPS 8     /* whole steps that the record of actions keeps, of a trace more ... */
 #define RING_STEPS_MIN 2 /* ... or fewer, down to these, ... */
 #define RING_RECORDS (1 << 16) /* ... when they need more records than these (2 MiB) */
@@ -53,9 +52,8 @@ static int set_up(struct trainer *tr)
     }
     if (tr->spec->rank == 0)
         PP_TRY(keep_vocabulary(tr));
-    bool ready; /* or later, see wait_for_data() */
-    for (int split = 0; split < 2; split++)
-        PP_TRY(pp_dataset_ready(tr->data[split], READY_SECONDS, &ready));
+    bool ready; /* if not in 10 s: wait_for_data(), after the run folder is made */
+    PP_TRY(pp_dataset_ready(tr->data, 10, &ready));
     tr->all = pp_alloc((size_t)l->ranks, sizeof(*tr->all));
     tr->busy_ns = pp_alloc((size_t)l->ranks, sizeof(*tr->busy_ns));
     tr->busy = pp_alloc((size_t)l->ranks, sizeof(*tr->busy));
@@ -180,19 +178,14 @@ static int work(struct trainer *tr)
     return rc;
 }
 
-/* What storage is too slow for is waited for with signs of life. */
+/* Where storage is slow, with signs of life. */
 static int wait_for_data(struct trainer *tr)
 {
-    for (int split = 0; split < 2; split++) {
-        for (bool ready = false; !ready;) {
-            PP_TRY(pp_dataset_ready(tr->data[split], 1, &ready));
-            if (!ready) {
-                rank_event_end(tr->spec);
-                rank_event_begin(tr->spec, PP_EVENT_START, 0);
-            }
-        }
-    }
-    return 0;
+    bool ready;
+    PP_TRY(pp_dataset_ready(tr->data, 1, &ready));
+    rank_event_end(tr->spec);
+    rank_event_begin(tr->spec, PP_EVENT_START, 0);
+    return ready ? 0 : wait_for_data(tr);
 }
 
 /* Collective: the ring, the executor, and what a checkpoint has for it. */

@@ -11,6 +11,7 @@
 
 #include "ppcli/err.h"
 #include "ppcli/log.h"
+#include "ppcli/vocabulary.h"
 #include "resume_state.h"
 #include "ppcli/run_dir.h"
 #include "weights.h"
@@ -221,39 +222,17 @@ static int read_tensors(struct trainer *tr, const struct pp_ckpt *ck, bool all)
     return pp_exec_tensors_changed(tr->x);
 }
 
-/* A token must mean what it meant. Rank 0. */
-static int check_vocabulary(const struct trainer *tr, const struct pp_ckpt *ck)
-{
-    const struct pp_ckpt_state *s = pp_ckpt_state(ck);
-    const char *then = s ? s->vocabulary : NULL, *now = tr->vocabulary;
-    int mine = tr->run->cfg->model.vocab_size;
-    if (ck->plain && tr->kinds > 0 && mine > 0 && tr->kinds != mine) {
-        pp_log_warn("%s has weights for %d tokens, and the text of data set '%s' has %d characters "
-                    "or bytes: the tokens of another program's model are those of its tokenizer; "
-                    "if this is one, use data.dataset = tokens with files that it made",
-                    ck->path, mine, tr->run->cfg->data.dataset, tr->kinds);
-    }
-    if (!then || !now || strcmp(then, now) == 0)
-        return 0;
-    int kinds[2] = {0, 0};
-    for (int k = 0; k < 2; k++)
-        for (const char *p = k ? now : then; *p; p++)
-            kinds[k] += ((unsigned char)*p & 0xc0) != 0x80;
-    return pp_fail(PP_EFORMAT,
-                   "%s was trained on a text of %d kinds of characters, data set '%s' has %d and "
-                   "not the same ones: tokens would have other numbers",
-                   ck->path, kinds[0], tr->run->cfg->data.dataset, kinds[1]);
-}
-
 int resume_read(struct trainer *tr)
 {
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     if (tr->begin.from[0] == '\0')
         return 0;
     PP_TRY(pp_ckpt_open(tr->begin.from, PP_CKPT_STRUCTURE, &ck));
+    const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     bool first = !tr->begin.resume && tr->spec->rank == 0;
     PP_TRY(first ? weights_check_extras(tr->run->model, ck) : 0);
-    PP_TRY(check_vocabulary(tr, ck));
+    PP_TRY(pp_vocabulary_check(tr->run->cfg, ck->path, s ? s->vocabulary : NULL, tr->vocabulary,
+                               ck->plain ? tr->kinds : 0));
     PP_TRY(read_tensors(tr, ck, tr->begin.resume));
     if (first) {
         PP_TRY(weights_check_model(tr->run->cfg, tr->run->model, ck, !tr->spec->options->weights));
@@ -261,7 +240,6 @@ int resume_read(struct trainer *tr)
     }
     if (!tr->begin.resume)
         return 0;
-    const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     /* What rank 0 has checked may be another file on this rank's machine. */
     PP_TRY(s ? resume_check_state(tr, ck) : pp_fail(PP_EFORMAT, "%s: has no state", ck->path));
     resume_take_state(tr, ck);

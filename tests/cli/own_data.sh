@@ -255,4 +255,29 @@ err_has "is called 'label', but the label would be column 121, 'pixel119'; use d
 run init kaggle.csv kaggle.csv --label label
 code_is 0
 
+begin "columns of different ranges: said by train and explain, scaled as init proposes"
+awk 'BEGIN { srand(5); print "age,income,kind"; for (i = 0; i < 300; i++) { k = i % 2
+    printf "%d,%d,%d\n", 20 + 20 * k + 25 * rand(), 5 + 387395 * rand(), k } }' >wide.csv
+run init wide.csv wide.csv -o wide.ini
+code_is 0
+err_has "2 of 2 columns are large: value 2 ('income') goes from"
+for command in explain 'train --epochs 1'; do
+    # shellcheck disable=SC2086
+    run $command wide.ini --set run.dir=
+    code_is 0
+    err_has "warning: $PWD/wide.csv: 2 of 2 columns are large: value 2 ('income') goes from"
+done
+same "$(grep -c '^; std = [0-9.]* [0-9.e+]*$' wide.ini)" 1
+sed -i -e 's/^; mean/mean/' -e 's/^; std/std/' wide.ini
+run train wide.ini --dir '' --epochs 20
+code_is 0
+err_lacks large
+same "$(awk '/^test accuracy/ { print ($3 > 0.8) }' out)" 1
+
+begin "an index that counts the rows is said"
+awk 'BEGIN { for (i = 0; i < 20; i++) print i "," i % 3 - 1 ".5," i % 2 }' >index.csv
+run init index.csv index.csv
+code_is 0
+err_has 'column 1 counts the rows from 0, as an index does, and is an input here'
+
 finish
