@@ -129,6 +129,7 @@ struct pp_bench_spec {
     const char *trace;
     /* Measured again after every round, but under MPI: the best of all counts. NULL: not. */
     struct pp_bench *ceilings;
+    const char *same;           /* what all processes must have alike, see pp_world_open() */
     void (*before_abort)(void); /* as in struct pp_train_options, and so is lost */
     pp_lost *lost;
 };
@@ -236,11 +237,11 @@ int pp_bench_compare(const char *old_path, const char *new_path, FILE *f);
 /*
  * Measure and print hand-overs of 64 B to 8 MiB between two threads, and between two processes when
  * MPI started two; as Markdown, or as JSON for every other format. first: this is the process that
- * MPI will call rank 0. Collective under an MPI launch. Errors: those of pp_handover_measure(),
+ * MPI will call rank 0. same: see pp_transport_same(). Collective under an MPI launch. Errors: those of pp_handover_measure(),
  * PP_EUSAGE for another number of processes, PP_EIO.
  */
-int pp_bench_handover(const struct pp_bench_header *h, enum pp_bench_format format, bool first,
-                      FILE *f);
+int pp_bench_handover(const struct pp_bench_header *h, const char *same,
+                      enum pp_bench_format format, bool first, FILE *f);
 
 struct pp_bench_engine_spec {
     const struct pp_config *cfg;  /* its model, batch and micro-batches, on one stage */

@@ -405,7 +405,10 @@ void pp_config_key_words(int i, const struct pp_names *names, char *out, size_t 
 /* The whole config as an INI that reproduces it (absolute paths, every key, origin comments).
  * Errors: PP_EIO. */
 int pp_config_write(const struct pp_config *cfg, FILE *f);
-/* The same as a text, which is the caller's: free(). PP_ERESOURCE. */
+/* "section.key = value" of every key that all ranks of a run must have alike: not where files lie,
+ * which are compared themselves, nor what concerns one rank (run.devices, run.prometheus). */
+int pp_config_write_same(const struct pp_config *cfg, FILE *f);
+/* pp_config_write() as a text, which is the caller's: free(). PP_ERESOURCE. */
 int pp_config_text(const struct pp_config *cfg, char **out);
 
 /* SHA-256 hex over "key=value\n" of all keys that can change the numbers: of [run] only precision,

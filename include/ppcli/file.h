@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "ppcli/err.h"
+#include "ppcli/sha256.h"
 
 #define PP_PATH_MAX 4096
 
@@ -45,6 +46,10 @@ int pp_fd_read_at(int fd, const char *path, uint64_t offset, void *dst, size_t b
 /* Behind `key` in the first line of a small file that begins with it, without the blanks and the
  * colon between ("": the first line); "" when there is none. Records no failure. Local. */
 void pp_file_value(const char *path, const char *key, char *out, size_t bytes);
+
+/* SHA-256 over size and bytes of a file, or of the files in a folder and their names. Of a file above
+ * 32 MiB: its first 16 MiB and 256 pieces of the rest. Errors: those of pp_open_regular(). Local. */
+int pp_path_digest(const char *path, char out[PP_SHA256_HEX]);
 
 /* For PP_OWN(): accept NULL and -1. */
 void pp_fclose_at(FILE **f);

@@ -70,10 +70,15 @@ struct pp_world {
     struct pp_listener *listener;
 };
 
-/* Collective when MPI has started this process: waits for all of them. A deadline runs until
- * pp_world_ready(). lost: as in struct pp_train_options. Errors: those of
- * pp_transport_open_world(), PP_ERESOURCE. On failure nothing is open. */
-int pp_world_open(const struct pp_config *cfg, pp_lost *lost, struct pp_world *out);
+/* Collective when MPI has started this process: waits for all of them. rc, same: whether
+ * this one failed before, and what all must have alike, for pp_transport_same(). A deadline runs until pp_world_ready(). lost: as in struct
+ * pp_train_options. Errors: those of pp_transport_open_world() and pp_transport_same(),
+ * PP_ERESOURCE. On failure nothing is open. */
+int pp_world_open(const struct pp_config *cfg, int rc, const char *same, pp_lost *lost,
+                  struct pp_world *out);
+/* Whether there are as many processes as the config has ranks; tp NULL: they will be threads. The
+ * same on every rank. Errors: PP_ECONFIG. */
+int pp_world_check_size(const struct pp_config *cfg, const struct pp_transport *tp);
 void pp_world_ready(struct pp_world *w); /* Local: the caller has made its preparations */
 void pp_world_close(struct pp_world *w); /* Collective; a closed one may be closed again */
 

@@ -229,9 +229,15 @@ int pp_threads_run(int n, const struct pp_threads_job *job);
 
 /* Was this process started by an MPI launcher? From the environment; never initialises MPI. */
 bool pp_mpi_launched(void);
+/* Whether this process is to be one rank of cfg's run: a launcher started it, and the config does not
+ * want threads. Never initialises MPI. Local. */
+struct pp_config;
+bool pp_mpi_used(const struct pp_config *cfg);
 /* The rank that the launcher gave this process, 0 when it gave none. From the environment. Local.
  */
 int pp_mpi_given_rank(void);
+/* How many command lines the launch has, as in `mpirun A : B`, where the launcher tells; else 1. */
+int pp_mpi_launch_programs(void);
 /* Collective: the world, with MPI_Init before the first. While one is open its thread may open
  * more, each with channels of its own; MPI ends with the last of them, for good. Errors:
  * PP_ERESOURCE with a sentence when this build or this start has no MPI. */
@@ -240,6 +246,8 @@ int pp_transport_open_world(struct pp_transport **out);
 int pp_world_load(void);
 /* "Open MPI 4.1.4": the loaded one, else the one this was built with; "" when not built. */
 const char *pp_world_version(void);
+/* Whether it was called. */
+bool pp_world_was_opened(void);
 
 void pp_transport_destroy(struct pp_transport **tp);
 
@@ -314,6 +322,10 @@ int pp_transport_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout
  * did keeps its own text. */
 int pp_transport_agree(struct pp_transport *tp, int rc);
 int pp_transport_barrier(struct pp_transport *tp);
+
+/* Collective: agree(rc), then whether all ranks have the same text, lines "key = value". Errors:
+ * PP_ECONFIG, which names the lowest rank that has another one, the key, and both values. */
+int pp_transport_same(struct pp_transport *tp, int rc, const char *text);
 
 /* Collective: agree(rc), then rank 0's data on every rank. */
 int pp_transport_from_first(struct pp_transport *tp, int rc, void *data, size_t bytes);

@@ -373,7 +373,7 @@ int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_
                       .out = out,
                       .prober.options = {.before_abort = spec->before_abort, .lost = spec->lost}};
     struct pp_world world;
-    PP_TRY(pp_world_open(configs[0], spec->lost, &world));
+    PP_TRY(pp_world_open(configs[0], 0, spec->same, spec->lost, &world));
     pp_world_ready(&world);
     b.world = world.tp;
     out->speaks = first_process(&b);

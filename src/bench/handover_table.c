@@ -19,11 +19,12 @@ static void set_sizes(struct result *r)
         r->threads[i].bytes = r->processes[i].bytes = sizes[i];
 }
 
-static int measure_processes(struct result *r, bool *speaks)
+static int measure_processes(struct result *r, const char *same, bool *speaks)
 {
     PP_OWN(pp_transport_destroy) struct pp_transport *tp = NULL;
     PP_TRY(pp_transport_open_world(&tp));
     *speaks = tp->rank == 0;
+    PP_TRY(pp_transport_same(tp, 0, same));
     int hosts[2] = {0};
     int rc = tp->size == 2 ? pp_transport_allgather(tp, &tp->host, sizeof(tp->host), hosts)
                            : pp_fail(PP_EUSAGE, "--handover wants 2 processes, not %d", tp->size);
@@ -125,8 +126,8 @@ static int print_json(const struct result *r, const struct pp_bench_header *h, F
     return 0;
 }
 
-int pp_bench_handover(const struct pp_bench_header *h, enum pp_bench_format format, bool first,
-                      FILE *f)
+int pp_bench_handover(const struct pp_bench_header *h, const char *same,
+                      enum pp_bench_format format, bool first, FILE *f)
 {
     struct result r = {.mpi = pp_mpi_launched()};
     bool speaks = true;
@@ -136,7 +137,7 @@ int pp_bench_handover(const struct pp_bench_header *h, enum pp_bench_format form
         PP_TRY(pp_handover_threads(r.threads, SIZES, r.mpi));
     }
     if (r.mpi)
-        PP_TRY(measure_processes(&r, &speaks));
+        PP_TRY(measure_processes(&r, same, &speaks));
     if (!speaks)
         return 0;
     PP_TRY(format == PP_BENCH_MD ? print_md(&r, h, f) : print_json(&r, h, f));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli bench: speed with a verdict. What is measured and how: src/bench. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/bench.h"
@@ -62,13 +63,15 @@ static int close_output(struct pp_file_write *file, int rc, bool complete)
     return rc;
 }
 
-static int run_rows(const struct request *q, const struct sweep *s, struct pp_bench *bench)
+static int run_rows(const struct request *q, const struct sweep *s, const char *same,
+                    struct pp_bench *bench)
 {
     struct pp_bench ceilings = {.n = 0};
     struct pp_bench_spec spec = {.repeat = q->repeat,
                                  .warmup = q->warmup,
                                  .seconds = q->seconds,
                                  .trace = q->trace,
+                                 .same = same,
                                  .before_abort = last_words_before_abort,
                                  .lost = pp_cli_leave ? last_words_lost : NULL};
     PP_TRY(pp_bench_check(s->configs, s->n));
@@ -104,6 +107,11 @@ static int engine(const struct request *q, const struct pp_config *cfg,
     return pp_bench_engine(&spec, header, format, f);
 }
 
+static void free_text(char **text)
+{
+    free(*text);
+}
+
 /* Rows, hand-overs, the engine or ops. The file is opened first: what cannot be written is not worth the
  * time; processes that do not speak write nothing. */
 static int measure(const struct request *q, const struct sweep *s)
@@ -113,6 +121,8 @@ static int measure(const struct request *q, const struct sweep *s)
     PP_OWN(pp_bench_fini) struct pp_bench bench = {.n = 0};
     struct pp_file_write file = {.f = NULL};
     bool speaks = launch_speaks(), is_file = q->output && speaks;
+    PP_OWN(free_text) char *same = NULL;
+    PP_TRY(start_same(s->configs, s->n, &same));
     if (is_file)
         PP_TRY(pp_file_create(q->output, &file));
     if (speaks)
@@ -120,12 +130,12 @@ static int measure(const struct request *q, const struct sweep *s)
     if (q->handover || q->engine || q->ops) {
         FILE *f = is_file ? file.f : stdout;
         struct pp_bench_ops_spec ops = {s->configs[0], q->seconds, !q->no_ceilings};
-        int rc = q->handover ? pp_bench_handover(&header, format, speaks, f)
+        int rc = q->handover ? pp_bench_handover(&header, same, format, speaks, f)
                  : q->engine ? engine(q, s->configs[0], &header, format, f)
                              : pp_bench_ops(&ops, &header, format, f);
         return close_output(&file, rc, rc == 0 || rc == PP_ECHECK);
     }
-    int rc = run_rows(q, s, &bench);
+    int rc = run_rows(q, s, same, &bench);
     if (rc == 0 && bench.speaks && is_file)
         rc = pp_bench_print(&bench, &header, format, file.f);
     rc = close_output(&file, rc, rc == 0);
@@ -140,6 +150,7 @@ static int sweep_and_measure(const char *word, struct pp_cli_settings *settings,
                              const struct request *q)
 {
     PP_OWN(sweep_fini) struct sweep s = {.n = 0};
+    start_others = START_JOIN;
     if (word && strcmp(word, "-") == 0)
         return pp_fail(PP_EUSAGE, "bench loads its config once for every row: give a file");
     if (!word)

@@ -53,6 +53,7 @@ int cmd_eval(int argc, char **argv)
         {0},
     };
     const char *words[1];
+    start_others = START_JOIN;
     PP_TRY(pp_cli_parse(argc, argv, &command_eval, options, &settings, words, 1));
     weights = !weights && pp_cli_is_run(words[0]) ? words[0] : weights;
     if (!words[0] || !weights || !weights[0]) {

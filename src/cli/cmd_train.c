@@ -22,6 +22,7 @@ int cmd_train(int argc, char **argv)
         {0},
     };
     const char *words[1];
+    start_others = START_JOIN;
     PP_TRY(pp_cli_parse(argc, argv, &command_train, options, &settings, words, 1));
     if (!words[0])
         return pp_fail(PP_EUSAGE, "name a config. For example: ppcli train mnist.ini");

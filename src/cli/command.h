@@ -104,6 +104,10 @@ int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
 /* Is `word` one of -q, -v, --no-color (also under their long names)? Then it has taken effect. */
 bool pp_cli_presentation_flag(const char *word);
 
+/* Lines "key = value" of the command that was parsed last and of its options, but for those that set
+ * a key and those of every command. */
+const char *pp_cli_given(void);
+
 /*
  * Call visit() for every option that a command accepts, the common ones last, without running it:
  * the command's own pp_cli_parse() call is the only list there is.

@@ -217,8 +217,6 @@ int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX])
 
 static void print_problems(const struct pp_config *cfg)
 {
-    if (!launch_speaks())
-        return;
     for (int i = 0; i < pp_config_problem_count(cfg); i++)
         fprintf(stderr, "%s\n", pp_config_problem_text(cfg, i));
 }
@@ -262,6 +260,8 @@ int pp_cli_config_verdict(const struct pp_config *cfg, int rc)
 {
     if (rc != PP_ECONFIG || !cfg || pp_config_problem_count(cfg) == 0)
         return rc;
+    if (!launch_speaks()) /* to be told to the one that does */
+        return pp_fail(PP_ECONFIG, "%s", pp_config_problem_text(cfg, 0));
     print_problems(cfg);
     return pp_config_verdict(cfg);
 }

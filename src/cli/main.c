@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ppcli/clock.h"
 #include "ppcli/log.h"
+#include "ppcli/transport.h"
 #include "command.h"
 #include "start.h"
 
@@ -71,6 +73,8 @@ static int find_command(int argc, char **argv, int *at, const struct pp_command 
 }
 
 #define SPEAKER_SECONDS 2
+#define NEXT_NS 500000000 /* from one rank to the next, where nobody knows who else fails */
+#define NEXT_MAX 10
 
 static void print_error(int rc, const struct pp_command *command)
 {
@@ -134,6 +138,29 @@ static void leave_at_once(int rc)
     _exit(-rc);
 }
 
+/* Other processes of the launch have another command, and would wait for this one, which opens no MPI. */
+static int check_company(const struct pp_command *command)
+{
+    int n = pp_mpi_launch_programs();
+    return n < 2 ? 0
+                 : pp_fail(PP_EUSAGE,
+                           "'ppcli %s' runs in one process, but this launch has %d commands: start "
+                           "it by itself",
+                           command->name, n);
+}
+
+/* The one that speaks had nothing to say: it has no such mistake. Ranks follow each other. */
+static void tell_alone(int rc, const struct pp_command *command)
+{
+    int rank = pp_mpi_given_rank();
+    if (start_told_others())
+        return;
+    pp_clock_nap((rank < NEXT_MAX ? rank : NEXT_MAX) * NEXT_NS);
+    if (pp_error_get()->code)
+        (void)pp_error_context("rank %d", rank);
+    print_error(rc, command);
+}
+
 int main(int argc, char **argv)
 {
     pp_cli_leave = leave_at_once;
@@ -147,9 +174,15 @@ int main(int argc, char **argv)
     supervise_started();
     const struct pp_command *command = NULL;
     int at, rc = find_command(argc, argv, &at, &command);
+    if (rc == 0 && command && !command->all_ranks)
+        rc = check_company(command);
     if (rc == 0 && command && (launch_speaks() || command->all_ranks))
         rc = command->run(argc - at, argv + at);
     rc = rc == PP_CLI_DONE ? 0 : rc;
+    if (rc < 0)
+        rc = start_tell_others(rc);
+    else if (command && command->all_ranks && !pp_world_was_opened())
+        rc = check_company(command);
     pp_assert(rc <= 0);
     /* `ppcli keys | head`: the reader chose to leave, there is nobody to tell. */
     bool nobody = rc == PP_EIO && ferror(stdout) && reader_left();
@@ -161,6 +194,7 @@ int main(int argc, char **argv)
             /* The launcher ends all processes as soon as one fails: not before the one that speaks
              * has spoken, and then at once. */
             sleep(SPEAKER_SECONDS);
+            tell_alone(rc, command);
         }
     }
     return -finish_stdout(rc);

@@ -17,6 +17,8 @@
 #define OPTIONS_MAX 64
 #define AMOUNT_MAX 1e15
 
+static char given[1 << 16]; /* see pp_cli_given() */
+
 struct table {
     const struct pp_cli_option *items[OPTIONS_MAX];
     int n;
@@ -273,6 +275,7 @@ struct scan {
     struct pp_cli_settings *settings;
     int argc, at;
     char **argv;
+    const char *given[OPTIONS_MAX]; /* what follows each option of the table; NULL: not given */
 };
 
 static const struct pp_cli_option *find(const struct table *t, const char *name, size_t n)
@@ -323,6 +326,13 @@ static int unknown_option(const struct scan *s, const char *word)
     return pp_fail(PP_EUSAGE, "unknown option '--%s'", typed);
 }
 
+static void keep_given(struct scan *s, const struct pp_cli_option *o, const char *value)
+{
+    for (int i = 0; i < s->table.n; i++)
+        if (s->table.items[i] == o)
+            s->given[i] = value ? value : "given";
+}
+
 /* Store an option; value: what is joined to it, NULL when nothing is. */
 static int take_option(struct scan *s, const struct pp_cli_option *o, const char *value)
 {
@@ -331,7 +341,7 @@ static int take_option(struct scan *s, const struct pp_cli_option *o, const char
         size_t n = next ? strlen(next) : 0;
         bool other = !next || next[0] == '-' || (n > 4 && strcmp(next + n - 4, ".ini") == 0);
         s->at += !other;
-        return store(o, other ? "auto" : next, s->settings);
+        value = other ? "auto" : next;
     }
     if (o->arg && !value) {
         if (!next)
@@ -339,6 +349,7 @@ static int take_option(struct scan *s, const struct pp_cli_option *o, const char
         value = next;
         s->at++;
     }
+    keep_given(s, o, value);
     return store(o, value, s->settings);
 }
 
@@ -365,9 +376,32 @@ static int take_letters(struct scan *s, const char *word)
             return pp_fail(PP_EUSAGE, "unknown option '-%c'", *p);
         if (o->arg)
             return take_option(s, o, p[1] ? p + 1 : NULL);
-        PP_TRY(store(o, NULL, s->settings));
+        PP_TRY(take_option(s, o, NULL));
     }
     return 0;
+}
+
+/* A path is shown as this process finds it. */
+static void write_given(const struct scan *s)
+{
+    char path[PP_PATH_MAX], here[PP_PATH_MAX];
+    given[0] = '\0';
+    pp_text_add(given, sizeof(given), "command = %s\n", s->command->name);
+    for (int i = 0; i < s->table.n; i++) {
+        const struct pp_cli_option *o = s->table.items[i];
+        const char *text = s->given[i];
+        if (o->kind == PP_CLI_KEY || o->kind == PP_CLI_SET || !o->target)
+            continue;
+        if (text && text[0] != '/' && access(text, F_OK) == 0 && getcwd(here, sizeof(here)) &&
+            pp_path_format(path, "%s/%s", here, text) == 0)
+            text = path;
+        pp_text_add(given, sizeof(given), "--%s = %s\n", o->name, text ? text : "(not given)");
+    }
+}
+
+const char *pp_cli_given(void)
+{
+    return given;
 }
 
 int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
@@ -404,6 +438,7 @@ int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
             PP_TRY(word[1] == '-' ? take_long(&s, word) : take_letters(&s, word));
         }
     }
+    write_given(&s);
     return 0;
 }
 

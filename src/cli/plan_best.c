@@ -145,8 +145,12 @@ static int search(const struct sweep *sweep, const struct plan_best *how, bool j
 static int measure_links(const struct sweep *sweep, struct plan_best_result *s, bool *out_searches)
 {
     PP_OWN(pp_transport_destroy) struct pp_transport *tp = NULL;
+    char *same;
     PP_TRY(pp_transport_open_world(&tp));
-    int rc = 0;
+    int rc = start_same(sweep->configs, sweep->n, &same);
+    rc = pp_transport_same(tp, rc, same);
+    free(same);
+    PP_TRY(rc);
     for (int i = 0; rc == 0 && i < sweep->n; i++) {
         int ranks = sweep->configs[i]->pipeline.stages * sweep->configs[i]->pipeline.replicas;
         if (ranks > tp->size || (i == 0 && sweep->n == 1 && ranks != tp->size)) {
@@ -214,6 +218,7 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
     PP_OWN(sweep_fini) struct sweep sweep = {0};
     struct plan_best_result s = {0};
     bool json = strcmp(format, "json") == 0;
+    start_others = START_JOIN;
     if (!how->best) {
         return pp_fail(PP_EUSAGE, "--memory is for --best: ppcli plan CONFIG --best --memory %s",
                        how->memory);

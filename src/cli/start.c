@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "ppcli/tune.h"
 #include "ppcli/log.h"
+#include "ppcli/text.h"
+#include "build_info.h"
 #include "command.h"
 
 void last_words_before_abort(void)
@@ -17,6 +20,7 @@ void last_words_before_abort(void)
     fprintf(stderr, "ppcli: error: %s\n", pp_error_get()->text);
 }
 
+#define TELL_S 60        /* of run.hang_timeout, where there is no config */
 #define LAUNCHER_MS 4000 /* for it to end by itself, and on request */
 
 /* A launcher cut off from its other half waits for it forever, here as mpirun, elsewhere as orted:
@@ -71,6 +75,43 @@ static int launch(struct pp_config *cfg, const char *word, const struct pp_train
     return retry_launch(cfg, word, options);
 }
 
+int start_same(struct pp_config *const *configs, int n, char **out)
+{
+    char program[PP_SHA256_HEX] = "";
+    size_t bytes;
+    *out = NULL;
+    if (pp_mpi_launched())
+        PP_TRY(pp_path_digest("/proc/self/exe", program));
+    FILE *f = open_memstream(out, &bytes);
+    if (!f)
+        return pp_fail_errno(PP_ERESOURCE, "cannot write the config into memory");
+    fprintf(f, "program = %s, sha256 %.16s\n%s", PP_VERSION, program, pp_cli_given());
+    int rc = 0;
+    for (int i = 0; i < n && rc == 0; i++)
+        rc = pp_config_write_same(configs[i], f);
+    PP_TRY(pp_text_close(f, out, "the config"));
+    PP_TRY_UNDO(rc, free(*out));
+    return 0;
+}
+
+enum start_others start_others = START_ALONE;
+
+int start_tell_others(int rc)
+{
+    struct pp_world world;
+    bool waits = start_others == START_JOIN && pp_mpi_launched() && !pp_world_was_opened();
+    PP_OWN_MEMORY struct pp_config *cfg = waits ? pp_alloc(1, sizeof(*cfg)) : NULL;
+    if (!cfg)
+        return rc;
+    cfg->run.hang_timeout = TELL_S;
+    return pp_world_open(cfg, rc, "", pp_cli_leave ? last_words_lost : NULL, &world);
+}
+
+bool start_told_others(void)
+{
+    return start_others == START_KNOW || pp_world_was_opened();
+}
+
 int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options *options,
                 struct start *out)
 {
@@ -85,12 +126,17 @@ int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options
     options->quiet = pp_log_level() == PP_LOG_QUIET;
     options->before_abort = last_words_before_abort;
     options->lost = pp_cli_leave ? last_words_lost : NULL;
-    PP_TRY(pp_world_open(cfg, options->lost, &out->world));
+    char *same;
+    PP_TRY(start_same(&cfg, 1, &same));
+    int rc = pp_world_open(cfg, 0, same, options->lost, &out->world);
+    free(same);
+    PP_TRY(rc);
     out->open = true;
     options->pulse = out->world.pulse;
-    int rc = options->stop ? pp_run_check(cfg) : 0;
+    rc = options->stop ? pp_run_check(cfg) : 0;
     if (out->world.tp)
         rc = pp_transport_agree(out->world.tp, rc);
+    rc = rc < 0 ? rc : pp_world_check_size(cfg, out->world.tp);
     rc = rc < 0 ? rc : pp_choose(cfg, PP_RUN_REAL, out->world.tp);
     pp_world_ready(&out->world);
     out->works = rc == 0;

@@ -23,6 +23,23 @@ struct start {
 int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options *options,
                 struct start *out);
 
+/* How the other processes of a launch learn that this one has failed before it opened MPI. */
+enum start_others {
+    START_ALONE, /* they do not: it says so itself */
+    START_JOIN,  /* they open MPI and wait for it there */
+    START_KNOW   /* they find the same */
+};
+extern enum start_others start_others; /* set by the command */
+
+/* This process has failed with rc: START_JOIN: collective with those that open MPI. Returns the
+ * failure of all. */
+int start_tell_others(int rc);
+bool start_told_others(void); /* or somebody else has */
+
+/* Lines of what all processes of a launch must have alike: program, command, options, and these
+ * configs. The caller's: free(). Errors: PP_ERESOURCE, those of reading the program. Local. */
+int start_same(struct pp_config *const *configs, int n, char **out);
+
 /* After the work, or what failed before it: rc, when the config's problems are printed. */
 int start_end(struct start *s, struct pp_config *cfg, int rc);
 

@@ -130,6 +130,13 @@ const char *pp_world_version(void)
     return t && !t->missing ? t->version() : "";
 }
 
+static bool opened;
+
+bool pp_world_was_opened(void)
+{
+    return opened;
+}
+
 int pp_world_load(void)
 {
     char why[512];
@@ -143,6 +150,7 @@ int pp_world_load(void)
 
 int pp_transport_open_world(struct pp_transport **out)
 {
+    opened = true;
     PP_TRY(pp_world_load());
     return world()->open(NULL, 0, out);
 }

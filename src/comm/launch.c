@@ -7,11 +7,24 @@
 
 #include <stdlib.h>
 
+#include "ppcli/config.h"
+
 bool pp_mpi_launched(void)
 {
     /* mpirun of Open MPI; mpiexec of MPICH, srun --mpi=pmi2; srun --mpi=pmix, prun. SLURM_PROCID alone is
      * no sign: every batch script has it. */
     return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_RANK") || getenv("PMIX_RANK");
+}
+
+bool pp_mpi_used(const struct pp_config *cfg)
+{
+    return pp_mpi_launched() && cfg->run.launch != PP_LAUNCH_THREADS;
+}
+
+int pp_mpi_launch_programs(void)
+{
+    const char *n = getenv("OMPI_NUM_APP_CTX");
+    return n ? atoi(n) : 1;
 }
 
 int pp_mpi_given_rank(void)

@@ -61,6 +61,7 @@ struct conf_option {
     bool file;                 /* CONF_NAME: "file:PATH" too; the place has PP_PATH_MAX bytes */
     bool threes;               /* CONF_NUMBERS: printed by threes, in any order; else they ascend */
     bool free;                 /* CONF_NAME: any name; `word` is what has a meaning of its own */
+    bool apart;                /* ranks may have other values: each its own, or rank 0's counts */
     bool numbers;              /* can change the numbers of a run: part of the hash */
     bool allowed;              /* numbers: a resumed run may change it where --allow names it */
     const char *unit;          /* NULL when it has none */

@@ -97,22 +97,24 @@ static const struct conf_choice graph_uses[] = {
 static const struct conf_option table[] = {
     {KEY(data, dataset, CONF_NAME), .def = "mnist", LIST(datasets), .numbers = true,
      .help = "data set to train on"},
-    {KEY(data, path, CONF_PATH), .def = "",
+    {KEY(data, path, CONF_PATH), .def = "", .apart = true,
      .help = "folder of the data set's files; empty: where `ppcli download` puts it"},
-    {KEY(data, train_images, CONF_PATH), .def = "",
+    {KEY(data, train_images, CONF_PATH), .def = "", .apart = true,
      .help =
          "idx, npy: file of the training samples, [n][h][w], [n][h][w][c], [n][c][h][w] or [n][d]"},
-    {KEY(data, train_labels, CONF_PATH), .def = "",
+    {KEY(data, train_labels, CONF_PATH), .def = "", .apart = true,
      .help = "idx, npy: file of their labels, [n], whole numbers from 0 to 255"},
-    {KEY(data, test_images, CONF_PATH), .def = "", .help = "idx, npy: file of the test samples"},
-    {KEY(data, test_labels, CONF_PATH), .def = "", .help = "idx, npy: file of their labels"},
-    {KEY(data, train_file, CONF_PATH), .def = "",
+    {KEY(data, test_images, CONF_PATH), .def = "", .apart = true,
+     .help = "idx, npy: file of the test samples"},
+    {KEY(data, test_labels, CONF_PATH), .def = "", .apart = true,
+     .help = "idx, npy: file of their labels"},
+    {KEY(data, train_file, CONF_PATH), .def = "", .apart = true,
      .help =
          "csv: table of the training samples, a row each; values are used as they are; cifar10: "
          "a binary file in place of the folder's, records of a label byte and 3072 of a picture; "
          "text: the text; text-labels: a label, a tab and a text in each line; tokens: in place "
          "of train.bin"},
-    {KEY(data, test_file, CONF_PATH), .def = "",
+    {KEY(data, test_file, CONF_PATH), .def = "", .apart = true,
      .help = "csv: table of the test samples; cifar10: a binary file of theirs; text: that of "
              "validation, in place of the last part of train_file; text-labels, tokens: the same"},
     {KEY(data, label, CONF_NAME), .def = "last", .word = "first | last", .free = true,
@@ -277,7 +279,7 @@ static const struct conf_option table[] = {
     {KEY(run, graphs, CONF_ENUM), .def = "auto", .choices = graph_uses,
      .help = "record a whole step on a GPU and replay it, with the same bits: auto, if all ranks "
              "of the process allow it; on, or refuse to train"},
-    {KEY(run, devices, CONF_DEVICES), .def = "auto",
+    {KEY(run, devices, CONF_DEVICES), .def = "auto", .apart = true,
      .help = "GPUs to use, by number as CUDA counts those in CUDA_VISIBLE_DEVICES: auto, all; or "
              "such as 0 2-3; ranks take them in this order, with fewer of them neighbours share"},
     {KEY(run, partition_sms, CONF_BOOL), .def = "false",
@@ -290,7 +292,7 @@ static const struct conf_option table[] = {
      .help = "train even if less memory is free than the run will take"},
     {KEY(run, tensorboard, CONF_BOOL), .def = "false",
      .help = "write scalars for TensorBoard into the folder tensorboard of the run folder"},
-    {KEY(run, prometheus, CONF_PATH), .def = "",
+    {KEY(run, prometheus, CONF_PATH), .def = "", .apart = true,
      .help = "file NAME.prom to keep current for Prometheus (node_exporter's textfile collector); "
              "empty: none"},
 };

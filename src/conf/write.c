@@ -71,6 +71,18 @@ int pp_config_text(const struct pp_config *cfg, char **out)
     return rc;
 }
 
+int pp_config_write_same(const struct pp_config *cfg, FILE *f)
+{
+    static _Thread_local char value[PP_CONFIG_VALUE_MAX];
+    for (int i = 0; i < conf_option_count(); i++) {
+        if (conf_option(i)->apart)
+            continue;
+        PP_TRY(pp_config_key_value(cfg, i, value, sizeof(value)));
+        fprintf(f, "%s = %s\n", conf_option(i)->name, value);
+    }
+    return 0;
+}
+
 void pp_config_hash(const struct pp_config *cfg, char out[65])
 {
     static _Thread_local char value[PP_CONFIG_VALUE_MAX];

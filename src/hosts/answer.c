@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -16,7 +15,6 @@
 #include "ppcli/clock.h"
 #include "ppcli/machine.h"
 #include "ppcli/median.h"
-#include "ppcli/sha256.h"
 #include "ppcli/thread.h"
 #include "ppcli/transport.h"
 
@@ -25,7 +23,6 @@
 #define ALONE_S 60 /* without a question: who asks is gone, and the agent does not know */
 #define TRIPS 8
 #define BLOCK 65536
-#define SAMPLE_BYTES ((uint64_t)16 << 20) /* of a file of data */
 
 struct asked {
     char *args[ARGS_MAX + 1];
@@ -37,46 +34,10 @@ struct asked {
 
 /* ---- questions about this host */
 
-/* Its size, and its first bytes: at most so many. */
-static int hash_file(const char *path, uint64_t most, struct pp_sha256 *s)
-{
-    static char block[BLOCK];
-    PP_OWN(pp_close_at) int fd = -1;
-    uint64_t bytes;
-    PP_TRY(pp_open_regular(path, &fd, &bytes));
-    pp_sha256_update(s, &bytes, sizeof(bytes));
-    for (uint64_t done = 0, n; done < bytes && done < most; done += n) {
-        n = bytes - done < sizeof(block) ? bytes - done : sizeof(block);
-        PP_TRY(pp_fd_read_at(fd, path, done, block, n));
-        pp_sha256_update(s, block, n);
-    }
-    return 0;
-}
-
 /* PATH: the digest of a file, or of the files in a folder by their names. */
 static int digest(struct asked *q)
 {
-    struct pp_sha256 s;
-    struct dirent **names = NULL;
-    struct stat st;
-    uint8_t sum[PP_SHA256_BYTES];
-    char path[PP_PATH_MAX];
-    pp_sha256_init(&s);
-    int n = scandir(q->args[1], &names, NULL, alphasort);
-    int rc = n < 0 ? hash_file(q->args[1], SAMPLE_BYTES, &s) : 0;
-    for (int i = 0; i < n; i++) {
-        if (rc == 0)
-            rc = pp_path_format(path, "%s/%s", q->args[1], names[i]->d_name);
-        if (rc == 0 && stat(path, &st) == 0 && S_ISREG(st.st_mode)) {
-            pp_sha256_update(&s, names[i]->d_name, strlen(names[i]->d_name));
-            rc = hash_file(path, SAMPLE_BYTES, &s);
-        }
-        free(names[i]);
-    }
-    free(names);
-    pp_sha256_final(&s, sum);
-    pp_sha256_hex(sum, q->answer);
-    return rc;
+    return pp_path_digest(q->args[1], q->answer);
 }
 
 /* FOLDER PREFIX: the largest number that follows it in a name there; -1: none. */
@@ -98,18 +59,14 @@ static int last(struct asked *q)
 static int facts(struct asked *q)
 {
     struct pp_machine m;
-    struct pp_sha256 s;
-    uint8_t sum[PP_SHA256_BYTES];
     char program[PP_SHA256_HEX], boot[64] = "", cpu[200] = "";
-    pp_sha256_init(&s);
-    PP_TRY(hash_file("/proc/self/exe", UINT64_MAX, &s));
-    pp_sha256_final(&s, sum);
+    PP_TRY(pp_path_digest("/proc/self/exe", program));
     pp_machine_describe(true, &m);
     pp_backend_at(0)->probe(cpu, sizeof(cpu));
     pp_file_value("/proc/sys/kernel/random/boot_id", "", boot, sizeof(boot));
     snprintf(q->answer, sizeof(q->answer), "%s|%s|%s|%s|%d|%d cores, %.1f GiB free, %s, %s",
-             pp_sha256_hex(sum, program), pp_world_version(), cpu, boot, pp_machine_whole_cores(),
-             m.cores_there, (double)m.room_bytes / (1 << 30), pp_world_version(), cpu);
+             program, pp_world_version(), cpu, boot, pp_machine_whole_cores(), m.cores_there,
+             (double)m.room_bytes / (1 << 30), pp_world_version(), cpu);
     return 0;
 }
 

@@ -162,7 +162,7 @@ int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *
 {
     memset(out, 0, sizeof(*out));
     out->cfg = cfg;
-    out->mpi = pp_mpi_launched() && cfg->run.launch != PP_LAUNCH_THREADS;
+    out->mpi = pp_mpi_used(cfg);
     PP_TRY_UNDO(prepare(cfg, need, out), pp_run_fini(out));
     pp_assert(out->layout != NULL);
     return 0;

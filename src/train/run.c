@@ -61,6 +61,18 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
 
 /* ---- this process as one MPI rank */
 
+int pp_world_check_size(const struct pp_config *cfg, const struct pp_transport *tp)
+{
+    int ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
+    if (!tp || tp->size == ranks)
+        return 0;
+    return pp_fail(PP_ECONFIG,
+                   "started with %d process%s, but pipeline.stages = %d times pipeline.replicas = "
+                   "%d needs %d: use mpirun -np %d or srun -n %d, or change the stages",
+                   tp->size, tp->size == 1 ? "" : "es", cfg->pipeline.stages,
+                   cfg->pipeline.replicas, ranks, ranks, ranks);
+}
+
 static int train_mpi(struct pp_config *cfg, const struct pp_train_options *options,
                      struct pp_deadline *deadline, bool *speaks)
 {
@@ -72,14 +84,11 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     pp_deadline_enter(deadline, PP_DEADLINE_PREPARE);
     pp_deadline_watch_waits(deadline, tp);
     *speaks = tp->rank == 0;
-    int rc = pp_transport_agree(tp, pp_run_prepare(cfg, PP_RUN_REAL, &run));
-    if (rc == 0 && run.layout->ranks != tp->size) {
-        rc = pp_fail(PP_ECONFIG,
-                     "started with %d processes, but pipeline.stages = %d times "
-                     "pipeline.replicas = %d needs %d: use mpirun -np %d, or change the stages",
-                     tp->size, run.layout->stages, run.layout->replicas, run.layout->ranks,
-                     run.layout->ranks);
-    }
+    int rc = pp_world_check_size(cfg, tp);
+    if (rc == 0)
+        rc = pp_transport_agree(tp, pp_run_prepare(cfg, PP_RUN_REAL, &run));
+    if (rc == 0)
+        rc = alike_check(&run, tp);
     if (rc == 0)
         rc = seats_take(&run, tp);
     if (rc == 0)
@@ -126,7 +135,7 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
 {
     struct pp_deadline *deadline = NULL;
     *speaks = true;
-    bool processes = pp_mpi_launched() && cfg->run.launch != PP_LAUNCH_THREADS;
+    bool processes = pp_mpi_used(cfg);
     pp_transport_prepare(cfg->run.transport, processes);
     PP_TRY(pp_deadline_start(cfg, options->lost, &deadline));
     int rc;
@@ -168,7 +177,7 @@ static int listen_here(struct pp_world *w, double timeout)
                               pp_pulse_open(address, w->tp->rank, timeout, false, &w->pulse));
 }
 
-static int open_world(const struct pp_config *cfg, struct pp_world *w)
+static int open_world(const struct pp_config *cfg, int rc, const char *same, struct pp_world *w)
 {
     const char *address = getenv(PP_PULSE_ENV);
     double timeout = cfg->run.hang_timeout;
@@ -179,6 +188,7 @@ static int open_world(const struct pp_config *cfg, struct pp_world *w)
     pp_deadline_enter(w->deadline, PP_DEADLINE_MPI_START);
     PP_TRY(pp_transport_open_world(&w->tp));
     pp_deadline_watch_waits(w->deadline, w->tp);
+    PP_TRY(pp_transport_same(w->tp, rc, same));
     if (beats && !address) {
         PP_TRY(listen_here(w, timeout));
         pp_deadline_beat(w->deadline, w->pulse, w->listener);
@@ -186,11 +196,12 @@ static int open_world(const struct pp_config *cfg, struct pp_world *w)
     return 0;
 }
 
-int pp_world_open(const struct pp_config *cfg, pp_lost *lost, struct pp_world *out)
+int pp_world_open(const struct pp_config *cfg, int rc, const char *same, pp_lost *lost,
+                  struct pp_world *out)
 {
     *out = (struct pp_world){0};
     PP_TRY(pp_deadline_start(cfg, lost, &out->deadline));
-    PP_TRY_UNDO(pp_mpi_launched() ? open_world(cfg, out) : 0, pp_world_close(out));
+    PP_TRY_UNDO(pp_mpi_used(cfg) ? open_world(cfg, rc, same, out) : rc, pp_world_close(out));
     pp_deadline_enter(out->deadline, PP_DEADLINE_PREPARE);
     return 0;
 }
