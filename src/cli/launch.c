@@ -22,7 +22,7 @@
 
 bool launch_speaks(void)
 {
-    return !pp_mpi_launched() || pp_mpi_given_rank() == 0;
+    return (!pp_mpi_launched() && pp_launch_processes() <= 1) || pp_mpi_given_rank() == 0;
 }
 
 bool launch_announces(void)
@@ -85,6 +85,11 @@ static const struct row {
     /* On one machine shared memory only, between hosts TCP, without the copy mechanism that containers
      * forbid. Whoever needs something else starts mpirun directly. */
     {OPEN_MPI, 0, HOSTS, {"--mca", "pml", "ob1"}},
+    /* This machine, also in an allocation of several. */
+    {OPEN_MPI_4, 0, HOSTS, {"--mca", "ras", "^slurm"}},
+    {OPEN_MPI_4, 0, HOSTS, {"--mca", "plm", "^slurm"}},
+    {OPEN_MPI_5, 0, HOSTS, {"--prtemca", "ras", "^slurm"}},
+    {OPEN_MPI_5, 0, HOSTS, {"--prtemca", "plm", "^slurm"}},
     {OPEN_MPI, HOSTS | ETHERNET, 0, {"--mca", "pml", "ob1"}},
     {OPEN_MPI_4, 0, HOSTS, {"--mca", "btl", "self,vader"}},
     {OPEN_MPI_5, 0, HOSTS, {"--mca", "btl", "self,sm"}},
@@ -306,6 +311,8 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
 {
     *out = (struct launch_end){0};
     PP_TRY(pp_world_load());
+    if (!cfg->run.hosts[0])
+        PP_TRY(launch_check_machine(ranks));
     static struct mpirun_words w; /* too large for a small stack */
     w = (struct mpirun_words){0};
     int rc = collect(cfg, word, ranks, &w);

@@ -65,6 +65,10 @@ bool launch_speaks(void);
 /* Whether this process tells what is known before the ranks start: once for a launch. */
 bool launch_announces(void);
 
+/* launch_check.c: whether mpirun can start so many ranks on this machine. Errors: PP_ERESOURCE, with
+ * what is missing. Local. */
+int launch_check_machine(int ranks);
+
 /* Run mpirun with `ranks` copies of the same command line, on cfg's hosts where it has some and after
  * they were asked (word: the config as it was given; NULL: none), pass the user's signals on to it
  * and wait for its end. Returns when all went well, or could not begin: PP_ERESOURCE when there is

@@ -16,9 +16,44 @@ bool pp_mpi_launched(void)
     return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_RANK") || getenv("PMIX_RANK");
 }
 
+int pp_launch_processes(void)
+{
+    /* of the step, not of the job: a batch script is one process of a job of many tasks */
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *value = getenv(names[i]);
+        if (value && value[0])
+            return atoi(value);
+    }
+    return 1;
+}
+
+/* A shell that srun started alone has PMIX_RANK too: its ranks are threads. */
 bool pp_mpi_used(const struct pp_config *cfg)
 {
-    return pp_mpi_launched() && cfg->run.launch != PP_LAUNCH_THREADS;
+    int ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
+    bool alone = !getenv("OMPI_COMM_WORLD_SIZE") && getenv("SLURM_STEP_NUM_TASKS") &&
+                 pp_launch_processes() == 1 && ranks > 1;
+    return pp_mpi_launched() && cfg->run.launch != PP_LAUNCH_THREADS &&
+           !(alone && cfg->run.launch == PP_LAUNCH_AUTO);
+}
+
+int pp_launch_check(const struct pp_config *cfg, int connected)
+{
+    int n = pp_launch_processes();
+    if (n <= 1 || connected == n)
+        return 0;
+    bool slurm = getenv("SLURM_STEP_NUM_TASKS") && !getenv("OMPI_COMM_WORLD_SIZE");
+    if (cfg->run.launch == PP_LAUNCH_THREADS) {
+        return pp_fail(PP_ECONFIG,
+                       "run.launch = threads, but %s started %d processes: each would train by "
+                       "itself; leave --launch threads out, or start one process",
+                       slurm ? "srun" : "mpirun", n);
+    }
+    return pp_fail(PP_ECONFIG,
+                   "%d processes were started that cannot talk to each other: each would train by "
+                   "itself; %s",
+                   n, slurm ? "use srun --mpi=pmix" : "start them with the mpirun of this MPI");
 }
 
 int pp_mpi_launch_programs(void)

@@ -164,7 +164,7 @@ static int read_places(const struct place *places, int n, char *text, size_t byt
     for (int i = 0; i < n; i++) {
         PP_TRY(pp_path_digest(places[i].path, sum));
         pp_sha256_update(&s, sum, sizeof(sum));
-        pp_text_add(text, bytes, "%s in %s = sha256 %.16s\n", places[i].what, places[i].path, sum);
+        pp_text_add(text, bytes, "%s = sha256 %.16s\n", places[i].what, sum);
     }
     end_digest(&s, out);
     return 0;

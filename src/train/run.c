@@ -188,6 +188,7 @@ static int open_world(const struct pp_config *cfg, int rc, const char *same, str
     pp_deadline_enter(w->deadline, PP_DEADLINE_MPI_START);
     PP_TRY(pp_transport_open_world(&w->tp));
     pp_deadline_watch_waits(w->deadline, w->tp);
+    PP_TRY(pp_launch_check(cfg, w->tp->size));
     PP_TRY(pp_transport_same(w->tp, rc, same));
     if (beats && !address) {
         PP_TRY(listen_here(w, timeout));
@@ -201,7 +202,9 @@ int pp_world_open(const struct pp_config *cfg, int rc, const char *same, pp_lost
 {
     *out = (struct pp_world){0};
     PP_TRY(pp_deadline_start(cfg, lost, &out->deadline));
-    PP_TRY_UNDO(pp_mpi_used(cfg) ? open_world(cfg, rc, same, out) : rc, pp_world_close(out));
+    bool ranks = pp_mpi_used(cfg);
+    rc = rc < 0 || ranks ? rc : pp_launch_check(cfg, 1);
+    PP_TRY_UNDO(ranks ? open_world(cfg, rc, same, out) : rc, pp_world_close(out));
     pp_deadline_enter(out->deadline, PP_DEADLINE_PREPARE);
     return 0;
 }
