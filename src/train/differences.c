@@ -11,7 +11,7 @@
 #include "ppcli/dataset.h"
 #include "ppcli/log.h"
 #include "ppcli/text.h"
-#include "weights.h"
+#include "ppcli/weights.h"
 
 struct differences {
     const struct trainer *tr;
@@ -71,12 +71,12 @@ static void note_difference(void *ctx, const char *key, const char *there, const
     } else if (strcmp(key, "pipeline.replicas") == 0) {
         d->replicas = atoi(there);
     } else if (keeps_bits(d, key)) {
-        weights_difference(d->same, sizeof(d->same), key, there, here);
+        pp_weights_difference(d->same, sizeof(d->same), key, there, here);
     } else if (may && pp_config_allows(d->allow, key)) {
         fprintf(d->changes, "%lld\t%s\t%s\t%s\n", (long long)d->s->step, key,
                 there[0] ? there : "empty", here[0] ? here : "empty");
     } else {
-        weights_difference(d->refused, sizeof(d->refused), key, there, here);
+        pp_weights_difference(d->refused, sizeof(d->refused), key, there, here);
         pp_text_add(d->keys, sizeof(d->keys), "%s%s", d->keys[0] ? "," : "", key);
         d->never |= !may;
         d->model |= strncmp(key, "model.", 6) == 0;

@@ -8,7 +8,7 @@
 
 #include "ppcli/dataset.h"
 #include "ppcli/err.h"
-#include "weights.h"
+#include "ppcli/weights.h"
 
 struct pp_generator {
     struct pp_ckpt *ck; /* while it is read */
@@ -38,12 +38,12 @@ static int put(void *ctx, size_t first, const float *values, size_t n)
 
 static int read_weights(struct pp_generator *g)
 {
-    PP_TRY(weights_check_extras(g->model, g->ck));
+    PP_TRY(pp_weights_check_extras(g->model, g->ck));
     for (int i = 0; i < pp_chunk_param_count(g->chunk); i++) {
         size_t offset, n;
         const struct pp_param *p = pp_chunk_param(g->chunk, i, &offset, &n);
         struct target to = {g->be, g->chunk->params + offset};
-        PP_TRY(weights_read(g->ck, p->name, p, put, &to));
+        PP_TRY(pp_weights_read(g->ck, p->name, p, put, &to));
     }
     return pp_chunk_weights_changed(g->chunk, g->be);
 }
@@ -99,7 +99,7 @@ static int create(struct pp_generator *g, const struct pp_config *cfg, const cha
     PP_ALLOC(g->context, g->capacity);
     PP_ALLOC(g->logits, g->model->outputs);
     PP_TRY(read_weights(g));
-    PP_TRY(weights_check_model(cfg, g->model, g->ck, false));
+    PP_TRY(pp_weights_check_model(cfg, g->model, g->ck, false));
     pp_ckpt_close(&g->ck);
     return 0;
 }

@@ -14,7 +14,7 @@
 #include "ppcli/vocabulary.h"
 #include "resume_state.h"
 #include "ppcli/run_dir.h"
-#include "weights.h"
+#include "ppcli/weights.h"
 
 /* ---- which folder */
 
@@ -43,7 +43,7 @@ static int saved_tensor(const struct pp_ckpt *ck, enum pp_exec_kind kind, const 
     const struct pp_exec_tensor t = {.kind = kind, .param = p};
     char name[PP_ST_NAME_MAX + 1];
     saver_tensor_name(&t, name);
-    return weights_read(ck, name, p, to ? put : NULL, to);
+    return pp_weights_read(ck, name, p, to ? put : NULL, to);
 }
 
 /* Everything that the ranks will read is there and of the right shape. */
@@ -230,12 +230,13 @@ int resume_read(struct trainer *tr)
     PP_TRY(pp_ckpt_open(tr->begin.from, PP_CKPT_STRUCTURE, &ck));
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     bool first = !tr->begin.resume && tr->spec->rank == 0;
-    PP_TRY(first ? weights_check_extras(tr->run->model, ck) : 0);
+    PP_TRY(first ? pp_weights_check_extras(tr->run->model, ck) : 0);
     PP_TRY(pp_vocabulary_check(tr->run->cfg, ck->path, s ? s->vocabulary : NULL, tr->vocabulary,
                                ck->plain ? tr->kinds : 0));
     PP_TRY(read_tensors(tr, ck, tr->begin.resume));
     if (first) {
-        PP_TRY(weights_check_model(tr->run->cfg, tr->run->model, ck, !tr->spec->options->weights));
+        PP_TRY(
+            pp_weights_check_model(tr->run->cfg, tr->run->model, ck, !tr->spec->options->weights));
         pp_log_info("weights from %s", ck->path);
     }
     if (!tr->begin.resume)

@@ -42,7 +42,8 @@ begin "an mpirun that cannot start its ranks is 69 with one line"
 launch -i
 no_rank ''
 launch TMPDIR=/proc
-no_rank ''
+code_is 69
+err_has 'ppcli: error: mpirun needs 0.2 MiB for its session folder in /proc'
 launch sh -c 'ulimit -n 16; exec "$@"' sh env
 no_rank ''
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "weights.h"
+#include "ppcli/weights.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -45,8 +45,8 @@ static int take(void *ctx, uint64_t first, const float *values, size_t n)
     return 0;
 }
 
-int weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_param *p,
-                 int (*put)(void *ctx, size_t first, const float *values, size_t n), void *ctx)
+int pp_weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_param *p,
+                    int (*put)(void *ctx, size_t first, const float *values, size_t n), void *ctx)
 {
     int64_t dims[4];
     struct reading r = {.ck = ck,
@@ -123,7 +123,7 @@ static int check_head(const struct pp_model *m, const struct pp_ckpt *ck)
     return 0;
 }
 
-int weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
+int pp_weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
 {
     bool head = false;
     char own[PP_CKPT_OWN_CONFIG];
@@ -141,8 +141,8 @@ int weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
 
 /* ---- what was computed with them */
 
-void weights_difference(char *text, size_t bytes, const char *key, const char *there,
-                        const char *here)
+void pp_weights_difference(char *text, size_t bytes, const char *key, const char *there,
+                           const char *here)
 {
     pp_text_add(text, bytes, "%s%s was %.60s, is %.60s", text[0] ? "; " : "", key,
                 there[0] ? there : "empty", here[0] ? here : "empty");
@@ -171,7 +171,7 @@ static void compare_key(void *ctx, const char *key, const char *there, const cha
     pp_model_destroy(&m);
     c->rc = rc == PP_ERESOURCE ? rc : 0;
     if (!same)
-        weights_difference(c->text, sizeof(c->text), key, there, here);
+        pp_weights_difference(c->text, sizeof(c->text), key, there, here);
 }
 
 /* As text the config that a config.json stands for; NULL: there is none that is understood. */
@@ -184,8 +184,8 @@ static int read_config_json(const struct pp_ckpt *ck, char **out)
     return rc == PP_ERESOURCE ? rc : 0;
 }
 
-int weights_check_model(const struct pp_config *cfg, const struct pp_model *m,
-                        const struct pp_ckpt *ck, bool warn)
+int pp_weights_check_model(const struct pp_config *cfg, const struct pp_model *m,
+                           const struct pp_ckpt *ck, bool warn)
 {
     struct comparing c = {.cfg = cfg,
                           .data = {.shape = m->values[0],
@@ -194,7 +194,7 @@ int weights_check_model(const struct pp_config *cfg, const struct pp_model *m,
                                    .targets = pp_model_targets(m)}};
     char *text = NULL;
     for (int i = 0; i < m->n_params; i++) /* what they show, they say */
-        PP_TRY(weights_read(ck, m->params[i].name, &m->params[i], NULL, NULL));
+        PP_TRY(pp_weights_read(ck, m->params[i].name, &m->params[i], NULL, NULL));
     if (ck->plain)
         PP_TRY(read_config_json(ck, &text));
     const char *there = ck->plain ? text : ck->config;
