@@ -68,6 +68,9 @@ bool pp_run_keeps_bits(const struct pp_run *run, const char *key);
 /* Steps of the whole training with so many samples. */
 int64_t pp_run_steps(const struct pp_config *cfg, int train_n);
 
+/* A batch that is larger than all there is to train with: what it means; "": it is not. */
+const char *pp_run_batch_remark(const struct pp_run *run, char out[256]);
+
 /* What there is to say about the learning rates of the steps after `done`. */
 void pp_run_lr_remark(const struct pp_run *run, int64_t done, struct pp_lr_remarks *out);
 

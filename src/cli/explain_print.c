@@ -242,6 +242,9 @@ static int print_schedule(const struct explained *e)
     printf("\ndata: %d training samples in %" PRId64 " steps an epoch (batch %" PRId64
            ", last %" PRId64 "), %d test samples\n",
            l->train_n, steps, batch, l->train_n - (steps - 1) * batch, l->test_n);
+    char remark[256];
+    if (pp_run_batch_remark(&e->run, remark)[0])
+        pp_log_warn("%s", remark);
     struct pp_lr_remarks rates;
     pp_run_lr_remark(&e->run, 0, &rates);
     printf("%s\n", rates.rates);
@@ -260,8 +263,8 @@ static int print_schedule(const struct explained *e)
     if (e->bubble.idle > e->ideal + PP_ADVICE_OVER)
         printf("%s\n", e->advice);
     if (l->coalesce > 1) {
-        printf("weight gradients of %d micro-batches are computed at once (train.coalesce = %d): "
-               "%s, but W can fill no gaps\n",
+        printf("weight gradients of %d micro-batches are computed at once (train.coalesce = %d):\n"
+               "  %s, but W can fill no gaps\n",
                l->coalesce, l->coalesce,
                cfg->train.exact ? "same bits" : "other last bits are possible");
     }

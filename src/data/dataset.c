@@ -22,6 +22,7 @@ static const struct pp_dataset_ops *const all[] = {
 #include "datasets.def"
 };
 
+#define JUDGED_MAX ((size_t)1 << 26) /* tokens that are looked at for a target that counts */
 #define N_ALL ((int)(sizeof(all) / sizeof(all[0])))
 
 const char *const *pp_dataset_names(void)
@@ -163,6 +164,29 @@ int pp_dataset_open_split(const struct pp_config *cfg, enum pp_split split, int 
     return 0;
 }
 
+static uint32_t token(const struct pp_dataset *ds, size_t i)
+{
+    return ds->element == PP_U8    ? ds->images[i]
+           : ds->element == PP_U16 ? ((const uint16_t *)(void *)ds->images)[i]
+                                   : ((const uint32_t *)(void *)ds->images)[i];
+}
+
+/* Windows of training without a single target that counts. */
+static void judge_targets(struct pp_dataset *ds)
+{
+    size_t last = ds->starts > 0 ? (size_t)(ds->starts - 1) * ds->stride + (size_t)ds->features : 0;
+    size_t i = (size_t)ds->apart;
+    if (last > JUDGED_MAX)
+        return;
+    while (i <= last && token(ds, i) == ds->ignored - 1)
+        i++;
+    if (last > 0 && i > last)
+        pp_dataset_remark(ds,
+                          "data.ignored_token: every target of %s is %lld, which it leaves out, so "
+                          "nothing is learned and the loss is 0; use another token, or -1 for none",
+                          ds->origin, (long long)ds->ignored - 1);
+}
+
 int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
                     const struct pp_shape *model_input, int model_classes, struct pp_dataset **out)
 {
@@ -170,6 +194,8 @@ int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
     PP_TRY(pp_dataset_open_split(cfg, split, parts, model_input, model_classes, &ds));
     int rc = pp_dataset_fits(cfg, ds, (int)pp_shape_floats(model_input), model_classes);
     rc = rc == 0 ? pp_dataset_tokens(cfg, ds) : rc;
+    if (rc == 0 && ds->windows && ds->images && ds->ignored > 0)
+        judge_targets(ds);
     if (rc == 0 && cfg->model.vocab_size == 0)
         rc = pp_dataset_judge_range(ds);
     if (rc == 0 && ds->unchecked && ds->map)
@@ -222,13 +248,6 @@ struct pp_targets pp_dataset_targets(const struct pp_dataset *ds, const void *da
                                .index = index,
                                .targets = targets,
                                .ignored = ds->ignored};
-}
-
-static uint32_t token(const struct pp_dataset *ds, size_t i)
-{
-    return ds->element == PP_U8    ? ds->images[i]
-           : ds->element == PP_U16 ? ((const uint16_t *)(void *)ds->images)[i]
-                                   : ((const uint32_t *)(void *)ds->images)[i];
 }
 
 int pp_token_refuse(const struct pp_dataset *ds, size_t i, uint32_t token, int limit)

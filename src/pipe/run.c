@@ -91,6 +91,18 @@ int64_t pp_run_steps(const struct pp_config *cfg, int train_n)
     return most > 0 && most < all ? most : all;
 }
 
+const char *pp_run_batch_remark(const struct pp_run *run, char out[256])
+{
+    int batch = run->cfg->train.batch_size, n = run->layout->train_n;
+    out[0] = '\0';
+    if (batch > n)
+        snprintf(out, 256,
+                 "train.batch_size = %d, but there are %d training samples: each step takes all of "
+                 "them, and an epoch is one step; use train.batch_size = %d or less",
+                 batch, n, n);
+    return out;
+}
+
 void pp_run_lr_remark(const struct pp_run *run, int64_t done, struct pp_lr_remarks *out)
 {
     const struct pp_config *cfg = run->cfg;

@@ -187,6 +187,9 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be)
         pp_log_info("%s", rates.rates);
     for (int i = 0; i < rates.n; i++)
         pp_log_warn("%s", rates.text[i]);
+    char batch[256];
+    if (pp_run_batch_remark(m->run, batch)[0])
+        pp_log_warn("%s", batch);
     for (int i = 0; m->from.data && i < m->from.data->n_remarks; i++)
         pp_log_warn("%s", m->from.data->remarks[i]);
 }

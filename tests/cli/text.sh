@@ -201,6 +201,7 @@ cp short/val.bin short/train.bin
 run train text.ini -q --dir none --overwrite "$@"
 code_is 0
 same "$(value none/summary.json train_loss)" 0
+err_has "data.ignored_token: every target of $PWD/short/train.bin is 9, which it leaves out, so nothing is learned"
 
 begin "the same weights for every layout: a mean over all targets of a step that count"
 set -- --set data.dataset=tokens --set data.path=tokens --set model.block_size=8 --set model.vocab_size=40 \

@@ -141,6 +141,16 @@ code_is 69
 err_has 'backend cuda cannot run here: '
 same "$(wc -l <"$folder/err" | tr -d ' ')" 1
 
+begin "a batch larger than the data set is said"
+run explain mnist-sample.ini --set data.train_samples=50
+code_is 0
+err_has 'warning: train.batch_size = '
+run train mnist-sample.ini --dir '' -q --epochs 1 --set data.train_samples=50
+code_is 0
+err_has 'warning: train.batch_size = 128, but there are 50 training samples: each step takes all of them'
+run train mnist-sample.ini --dir '' -q --epochs 1 --set data.train_samples=50 --batch-size 50
+err_lacks warning
+
 begin "learning rates without effect, and steps without one, are said before the run, with the rates"
 run train "$config" --dir '' --max-steps 8 --set train.lr_schedule=cosine --set train.lr_steps=4 -q
 code_is 0
