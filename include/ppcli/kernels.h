@@ -182,23 +182,33 @@ struct pp_batch_norm_backward_input {
 };
 
 /* dgamma, dbeta += sums; the batch's statistics for the running ones: stat_mean[C] += n * mean,
- * stat_var[C] += n * (var + mean^2), stat_n[1] += n, n = B*P. beta as ever. */
+ * stat_n[1] += n, n = B*P, and stat_squares[C], of distances from the mean of all that were added:
+ * += n * var + (mean - mean before)^2 * n * n before / (n + n before). So nothing cancels where means
+ * are large (Chan, Golub, LeVeque 1979). beta as ever. */
 struct pp_batch_norm_backward_weight {
     int B, P, C;
     float eps;
     const float *keep, *sums;
     float beta;
-    float *dgamma, *dbeta, *stat_mean, *stat_var, *stat_n;
+    float *dgamma, *dbeta, *stat_mean, *stat_squares, *stat_n;
 };
 
-/* After a step: n = *stat_n, mean = stat_mean / n, var = (stat_var / n - mean^2) * n / (n - 1),
- * without the last factor for n = 1; running += momentum * (those - running); tracked[1] += 1.
- * Nothing when *skip or stat_n is 0. */
+/* Where statistics of several replicas were added up, what is missing in stat_squares: the sum over
+ * replicas of own[C] = n * (mean - mean of all)^2. stat_mean and stat_n are sums over all replicas;
+ * own[C + 1] has this one's stat_mean and n before. */
+struct pp_batch_norm_spread {
+    int C;
+    const float *stat_mean, *stat_n;
+    float *own;
+};
+
+/* After a step: n = *stat_n, mean = stat_mean / n, var = stat_squares / (n - 1), n - 1 at least 1;
+ * running += momentum * (those - running); tracked[1] += 1. Nothing when *skip or stat_n is 0. */
 struct pp_batch_norm_commit {
     int C;
     float momentum; /* PyTorch's: 0.1 */
     const bool *skip;
-    const float *stat_mean, *stat_var, *stat_n;
+    const float *stat_mean, *stat_squares, *stat_n;
     float *running_mean, *running_var, *tracked;
 };
 

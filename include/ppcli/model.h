@@ -127,6 +127,14 @@ struct pp_at {
 #define PP_USES(kernel) (UINT64_C(1) << PP_KERNEL_##kernel)
 _Static_assert(PP_KERNELS <= 64, "a bit for each kernel");
 
+/* What is done with a step's statistics where gradients of replicas are added up: what this replica has
+ * is kept, before; compared with what all have, after; and, added up over them, added to the gradients. */
+enum pp_merging {
+    PP_MERGE_KEEP,
+    PP_MERGE_COMPARE,
+    PP_MERGE_ADD
+};
+
 /* All functions return 0 or what the backend said; NULL: nothing to do. */
 struct pp_node_op {
     const char *name;
@@ -149,6 +157,10 @@ struct pp_node_op {
     int (*backward_weight)(const struct pp_node *n, struct pp_backend *be, int n_parts,
                            const struct pp_weight_part *parts, float beta, float *scratch,
                            float *grads);
+    /* In the order of enum pp_merging; own: the node's merge_floats(). */
+    size_t (*merge_floats)(const struct pp_node *n);
+    int (*merge)(const struct pp_node *n, struct pp_backend *be, enum pp_merging what, float *grads,
+                 float *own);
     /* After the optimizer's step: from what grads has for buffers. args: memory of the device. */
     int (*commit)(const struct pp_node *n, struct pp_backend *be,
                   const struct pp_optimizer_args *args, const float *grads, float *params);
@@ -406,6 +418,10 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
  * shards are there pp_chunk_optimizer_step() does the rest. */
 int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,
                           const struct pp_optimizer_args *a, size_t from, size_t to, size_t state);
+
+/* enum pp_merging of all nodes, with own[pp_chunk_merge_floats()]: memory of the device. */
+size_t pp_chunk_merge_floats(const struct pp_chunk *c);
+int pp_chunk_merge(struct pp_chunk *c, struct pp_backend *be, enum pp_merging what, float *own);
 
 /* Forget the range; from now on keep account of it, or (also before the first call) do not. Only
  * where the backend's ops are done when they return. */

@@ -163,15 +163,20 @@ static void batch_norm_backward_input(struct pp_batch_norm_backward_input *a, st
 static void batch_norm_backward_weight(struct pp_batch_norm_backward_weight *a, struct outputs *o)
 {
     size_t C = (size_t)a->C;
-    double n = (double)a->B * a->P, sums = MOST(2 * C, a->sums);
-    double mean = n > 0 ? n * MOST(C, a->keep) : 0, square = mean * mean;
+    double n = (double)a->B * a->P, sums = MOST(2 * C, a->sums), square = 0;
+    double mean = n > 0 ? n * MOST(C, a->keep) : 0;
     for (size_t c = 0; c < C && n > 0; c++)
         square = fmax(square, n / pow((double)a->keep[C + c], 2));
     OUT(o, dgamma, C, C, sums + most_old(a->beta != 0, C, a->dgamma));
     OUT(o, dbeta, C, C, sums + most_old(a->beta != 0, C, a->dbeta));
     OUT(o, stat_mean, C, C, mean);
-    OUT(o, stat_var, C, C, square);
+    OUT(o, stat_squares, C, C, square + most_old(a->beta != 0, C, a->stat_squares));
     OUT(o, stat_n, 1, 1, 0);
+}
+
+static void batch_norm_spread(struct pp_batch_norm_spread *a, struct outputs *o)
+{
+    OUT(o, own, a->C, a->C, MOST(a->C, a->stat_mean));
 }
 
 static void batch_norm_commit(struct pp_batch_norm_commit *a, struct outputs *o)

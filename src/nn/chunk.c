@@ -194,6 +194,18 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
     return 0;
 }
 
+int pp_chunk_merge(struct pp_chunk *c, struct pp_backend *be, enum pp_merging what, float *own)
+{
+    for (int k = 0; k < c->n_nodes; k++) {
+        const struct pp_node *n = chunk_node(c, k);
+        if (!n->op->merge)
+            continue;
+        PP_TRY(n->op->merge(n, be, what, c->grads + c->places[k].params, own));
+        own += n->op->merge_floats(n);
+    }
+    return 0;
+}
+
 int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,
                           const struct pp_optimizer_args *a, size_t from, size_t to, size_t state)
 {

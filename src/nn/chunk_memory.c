@@ -203,3 +203,13 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
     c->sizes = z;
     return 0;
 }
+
+size_t pp_chunk_merge_floats(const struct pp_chunk *c)
+{
+    size_t floats = 0;
+    for (int k = 0; k < c->n_nodes; k++) {
+        const struct pp_node *n = chunk_node(c, k);
+        floats += n->op->merge_floats ? n->op->merge_floats(n) : 0;
+    }
+    return floats;
+}

@@ -162,14 +162,14 @@ uint64_t pp_exec_events_per_step(const struct pp_layout *l)
     /* F: wait, slot, F, send; I: the same; W: W, release; R: R; G: slot, G, send;
      * T: wait, T, release; then reduce, vote, clip, update,
      * meet, report, and after an epoch meet and report once more; on a device launch. With
-     * train.zero: W, post, sum of a bucket, then sums, gather, and what follows. */
+     * train.zero: W, post, sum of a bucket, then sums, statistics, gather, and what follows. */
     static const uint64_t of_op[] = {[PP_OP_F] = 5, [PP_OP_I] = 4, [PP_OP_W] = 2, [PP_OP_B] = 6,
                                      [PP_OP_R] = 1, [PP_OP_G] = 3, [PP_OP_T] = 3};
     uint64_t most = 0;
     for (int i = 0; i < l->n_plans; i++) {
         for (int r = 0; r < l->stages; r++) {
             const struct pp_rank_plan *p = &l->plans[i].plan->ranks[r];
-            uint64_t n = 12 + (l->cfg->train.zero ? 3 * (uint64_t)l->model->n_layers : 0);
+            uint64_t n = 13 + (l->cfg->train.zero ? 3 * (uint64_t)l->model->n_layers : 0);
             for (int k = 0; k < p->n_actions; k++)
                 n += of_op[p->actions[k].op];
             most = n > most ? n : most;

@@ -174,10 +174,12 @@ struct pp_exec {
     double *votes, *all_votes;    /* [n_votes + 1], [ranks][n_votes + 1]: see exec_finite.c */
     int n_votes;                  /* a parameter each when gradients are clipped, else a stage */
     float *scratch;               /* largest chunk; replicas without train.zero only */
-    struct exec_bucket *buckets;  /* [n_buckets] by stage, its last layers first; owned */
-    struct exec_shard *shards;    /* of all of them; owned */
-    int n_buckets;                /* 0: train.zero is off */
-    bool shares_sums;             /* pp_layout_shares_sums() */
+    float *merge; /* [2][n_merge] replicas: what their statistics are compared by, and scratch */
+    size_t n_merge;
+    struct exec_bucket *buckets; /* [n_buckets] by stage, its last layers first; owned */
+    struct exec_shard *shards;   /* of all of them; owned */
+    int n_buckets;               /* 0: train.zero is off */
+    bool shares_sums;            /* pp_layout_shares_sums() */
 
     struct pp_ahead *ahead; /* NULL: the samples are gathered as they are, or on another rank */
     uint8_t *made[EXEC_AHEAD + 1]; /* its buffers; in the arena, or host_alloc()ed for the device */

@@ -278,6 +278,11 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots, boo
     exec_zero_memory(x, a);
     if (l->replicas > 1 && x->n_buckets == 0)
         x->scratch = pp_arena_take(a, largest, sizeof(float));
+    x->n_merge = 0;
+    for (int k = 0; l->replicas > 1 && k < x->n_stages; k++)
+        x->n_merge += pp_chunk_merge_floats(x->stages[k].chunk);
+    if (x->n_merge > 0)
+        x->merge = pp_arena_take(a, 2 * x->n_merge, sizeof(float));
     size_t inputs = (size_t)l->model->inputs;
     bool brings = copies && windows && (has_first || has_last);
     size_t window = brings ? inputs + (info->pairs ? inputs : 1) : 0;

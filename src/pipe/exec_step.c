@@ -67,6 +67,39 @@ static int no_gradients(struct pp_exec *x, int64_t t)
     return exec_finite_vote(x, 0);
 }
 
+static int merge_statistics(struct pp_exec *x, enum pp_merging what)
+{
+    float *own = x->merge;
+    for (int k = 0; k < x->n_stages && x->n_merge > 0; k++) {
+        PP_TRY(pp_chunk_merge(x->stages[k].chunk, x->be, what, own));
+        own += pp_chunk_merge_floats(x->stages[k].chunk);
+    }
+    return 0;
+}
+
+/* Over the replicas. */
+static int add_gradients(struct pp_exec *x, int64_t t)
+{
+    int replicas = x->layout->replicas;
+    if (replicas == 1)
+        return 0;
+    PP_TRY(merge_statistics(x, PP_MERGE_KEEP));
+    PP_TRY(x->n_buckets > 0 ? exec_zero_reduce(x, t) : 0);
+    if (x->n_buckets > 0 && x->n_merge == 0)
+        return 0;
+    exec_event_begin(x, PP_EVENT_REDUCE, t);
+    for (int k = 0; k < x->n_stages && x->n_buckets == 0; k++) {
+        struct pp_chunk *c = x->stages[k].chunk;
+        PP_TRY(pp_transport_reduce(x->tp, x->group, replicas, c->n_floats, c->grads, x->scratch));
+    }
+    PP_TRY(merge_statistics(x, PP_MERGE_COMPARE));
+    PP_TRY(pp_transport_reduce(x->tp, x->group, replicas, x->n_merge, x->merge,
+                               x->merge + x->n_merge));
+    PP_TRY(merge_statistics(x, PP_MERGE_ADD));
+    exec_end(x);
+    return 0;
+}
+
 int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
 {
     const struct pp_loader *ld = x->loader[split];
@@ -80,17 +113,7 @@ int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
         PP_TRY(no_gradients(x, t));
     if (!train)
         return 0;
-    if (x->n_buckets > 0)
-        PP_TRY(exec_zero_reduce(x, t));
-    else if (x->layout->replicas > 1) {
-        exec_event_begin(x, PP_EVENT_REDUCE, t);
-        for (int k = 0; k < x->n_stages; k++) {
-            struct pp_chunk *c = x->stages[k].chunk;
-            PP_TRY(pp_transport_reduce(x->tp, x->group, x->layout->replicas, c->n_floats, c->grads,
-                                       x->scratch));
-        }
-        exec_end(x);
-    }
+    PP_TRY(add_gradients(x, t));
     PP_TRY(exec_finite_decide(x, t));
     if (x->n_buckets > 0)
         return exec_zero_update(x, t);

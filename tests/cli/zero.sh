@@ -56,6 +56,41 @@ done
 divides net.ini --replicas 2 --stages 2 --schedule zb-v
 divides mlp.ini --replicas 2 --stages 2 --schedule interleaved
 
+begin "the running variance of columns whose mean is thousands of deviations"
+awk 'BEGIN { srand(5); print "a,b,c,d"
+    for (i = 0; i < 96; i++)
+        printf "%.6g,%.6g,%.6g,%d\n", 10000 + 4 * rand(), 4 * rand() - 30000, 4 * rand(), i % 2 }' >far.csv
+config far.ini data.dataset=csv data.train_file=far.csv data.test_file=far.csv model.type=sequential \
+    'model.layers=batchnorm linear:8 relu linear:2' train.batch_size=96 train.max_steps=1
+# largest relative error of the three
+cat >far.py <<'EOF'
+import csv, glob, json, struct
+for name in glob.glob("run/checkpoints/step-*/*.safetensors"):
+    data = open(name, "rb").read()
+    at = 8 + struct.unpack("<Q", data[:8])[0]
+    tensor = json.loads(data[8:at]).get("layers.0.running_var")
+    if tensor:
+        break
+begin, end = tensor["data_offsets"]
+got = struct.unpack("<3f", data[at + begin : at + end])
+rows = [[struct.unpack("f", struct.pack("f", float(x)))[0] for x in r] for r in list(csv.reader(open("far.csv")))[1:]]
+worst = 0
+for c in range(3):
+    x = [r[c] for r in rows]
+    mean = sum(x) / len(x)
+    want = 0.9 + 0.1 * sum((v - mean) ** 2 for v in x) / (len(x) - 1)
+    worst = max(worst, abs(got[c] - want) / want)
+print("right" if worst < 1e-4 else "off by %g" % worst)
+EOF
+for shape in "--microbatches 1" "--microbatches 5" "--replicas 2 --microbatches 3 --stages 2" \
+    "--replicas 3 --set train.zero=1 --microbatches 2" "--replicas 3 --stages 2 --launch mpirun"; do
+    command -v python3 >/dev/null 2>&1 || { skip "no python3"; break; }
+    # shellcheck disable=SC2086
+    run train far.ini --dir run --overwrite -q $shape
+    code_is 0
+    same "$shape: $(python3 far.py)" "$shape: right"
+done
+
 begin "a stage without parameters"
 for schedule in 1f1b zb-h1; do
     divides net.ini --replicas 2 --stages 3 --schedule $schedule --set 'model.layers=maxpool:2 conv:8x3 relu linear:10'

@@ -221,21 +221,77 @@ TEST(channels_are_normalised)
             ARRAY(dgamma, c_n);
             ARRAY(dbeta, c_n);
             ARRAY(stat_mean, c_n);
-            ARRAY(stat_var, c_n);
-            ARRAY(stat_n, 1);
+            ARRAY(stat_squares, c_n);
+            VALUES(stat_n, 1, (const float[]){7});
             RUN(batch_norm_backward_weight);
+        }
+        {
+            START(pp_batch_norm_spread, .C = C);
+            ARRAY(stat_mean, c_n);
+            VALUES(stat_n, 1, (const float[]){7});
+            VALUES(own, c_n + 1, keep);
+            RUN(batch_norm_spread);
         }
         const float flag[] = {0}, count[] = {i == 2 ? 0 : 3};
         START(pp_batch_norm_commit, C, .momentum = 0.1f);
         VALUES(skip, 1, flag);
         ARRAY(stat_mean, c_n);
-        ARRAY(stat_var, c_n);
+        ARRAY(stat_squares, c_n);
         VALUES(stat_n, 1, count);
         ARRAY(running_mean, c_n);
         ARRAY(running_var, c_n);
         ARRAY(tracked, 1);
         RUN(batch_norm_commit);
     }
+}
+
+/* Means of 1e4 deviations; f32, as bfloat16 has no such values. */
+TEST(norms_are_right_where_means_are_large)
+{
+    enum {
+        B = 6,
+        P = 7,
+        C = 70,
+        N = B * P * C
+    };
+    float keep[2 * B * C] = {0}, *x = noise("x", N), one[P * C];
+    if (pp_backend_value_bytes(&be->choice) != sizeof(float)) {
+        pp_free(x);
+        return;
+    }
+    for (int i = 0; i < N; i++)
+        x[i] = 1e4f + 2 * x[i];
+    for (int i = 0; i < P * C; i++)
+        one[i] = 1;
+    for (int i = 0; i < 3; i++) {
+        START(pp_batch_norm_forward, .B = i == 0 ? B : 300, .P = i == 0 ? P : 1,
+              .C = i == 2 ? 1 : 5, .eps = 1e-5f);
+        VALUES(x, N, x);
+        ARRAY(gamma, C);
+        ARRAY(beta, C);
+        VALUES(keep, 2 * C, keep);
+        ARRAY(y, N);
+        RUN(batch_norm_forward);
+    }
+    {
+        START(pp_group_norm_forward, .B = B, .P = P, .C = C, .G = 5, .eps = 1e-5f);
+        VALUES(x, N, x);
+        ARRAY(gamma, C);
+        ARRAY(beta, C);
+        VALUES(keep, 2 * B * 5, keep);
+        ARRAY(y, N);
+        RUN(group_norm_forward);
+    }
+    {
+        START(pp_row_norm_forward, .B = B, .C = P * C, .eps = 1e-5f, .centred = true);
+        VALUES(x, N, x);
+        VALUES(gamma, P * C, one);
+        ARRAY(beta, P * C);
+        VALUES(keep, 2 * B, keep);
+        ARRAY(y, N);
+        RUN(row_norm_forward);
+    }
+    pp_free(x);
 }
 
 /* ---- attention */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Batch and group norm for the vectoriser, vectors along the channels. Sums are made in double,
- * channel by channel in order of the pixels: a product of two floats is exact there, so sum and sum
- * of squares in one pass also serve where the mean is far from 0. Both norms come down to the same
+ * channel by channel in order of the pixels, of distances from the first value: so sum and sum of
+ * squares in one pass also serve where the mean is far from 0. Both norms come down to the same
  * four loops over a tile of channels, with a number per channel for everything that they differ in.
  */
 #include "kernels.h"
@@ -21,23 +21,25 @@ static size_t least(size_t a, size_t b)
 
 /* ---- loops over rows of C floats, `width` of each */
 
-/* s[c] = sum of x, q[c] = sum of x^2. Two rows at a time halve the traffic of the sums. */
+/* s[c] = sum of x - first, q[c] = sum of its squares. Two rows at a time halve the traffic of the
+ * sums. */
 static void sum_squares(size_t rows, size_t C, size_t width, const float *restrict x,
-                        double *restrict s, double *restrict q)
+                        const float *restrict first, double *restrict s, double *restrict q)
 {
     memset(s, 0, width * sizeof(*s));
     memset(q, 0, width * sizeof(*q));
     size_t r = 0;
     for (; r + 2 <= rows; r += 2, x += 2 * C) {
         for (size_t c = 0; c < width; c++) {
-            double x0 = x[c], x1 = x[C + c];
+            double x0 = (double)x[c] - first[c], x1 = (double)x[C + c] - first[c];
             s[c] = s[c] + x0 + x1;
             q[c] = q[c] + x0 * x0 + x1 * x1;
         }
     }
     for (size_t c = 0; c < width && r < rows; c++) {
-        s[c] += x[c];
-        q[c] += (double)x[c] * x[c];
+        double left = (double)x[c] - first[c];
+        s[c] += left;
+        q[c] += left * left;
     }
 }
 
@@ -140,10 +142,11 @@ static void backward_rows(size_t rows, size_t C, size_t width, const float *rest
 
 /* What a channel's or group's sums over n numbers say. The variance cannot come out below 0 but by
  * rounding; a NaN stays. */
-static void moments(double sum, double squares, double n, float eps, double *mean, double *rstd)
+static void moments(float first, double sum, double squares, double n, float eps, double *mean,
+                    double *rstd)
 {
-    *mean = sum / n;
-    double var = squares / n - *mean * *mean;
+    double left = sum / n, var = squares / n - left * left;
+    *mean = first + left;
     *rstd = 1 / sqrt((var < 0 ? 0 : var) + (double)eps);
 }
 
@@ -165,14 +168,14 @@ void CPU_LOOP(batch_norm_forward)(const void *args, const struct pp_piece *w)
     for (size_t at = w->from; at < w->to && rows > 0; at += TILE) {
         size_t width = least(TILE, w->to - at);
         if (!a->running_mean)
-            sum_squares(rows, C, width, a->x + at, s, q);
+            sum_squares(rows, C, width, a->x + at, a->x + at, s, q);
         for (size_t c = 0; c < width; c++) {
             double m, rstd;
             if (a->running_mean) {
                 m = a->running_mean[at + c];
                 rstd = 1 / sqrt((double)a->running_var[at + c] + (double)a->eps);
             } else {
-                moments(s[c], q[c], (double)rows, a->eps, &m, &rstd);
+                moments(a->x[at + c], s[c], q[c], (double)rows, a->eps, &m, &rstd);
                 a->keep[at + c] = (float)m;
                 a->keep[C + at + c] = (float)rstd;
             }
@@ -265,20 +268,23 @@ void CPU_LOOP(group_norm_forward)(const void *args, const struct pp_piece *w)
     const struct pp_group_norm_forward *a = args;
     size_t C = (size_t)a->C, groups = (size_t)a->B * (size_t)a->G;
     double s[TILE], q[TILE];
-    float m[TILE], rstds[TILE], losses[TILE], mean[TILE], scale[TILE], shift[TILE];
+    float m[TILE], rstds[TILE], losses[TILE], mean[TILE], scale[TILE], shift[TILE], from[TILE];
     struct span p;
     for (size_t i = w->from * C; i < w->to * C; i += p.end - p.first) {
         p = span_at(i, a->P, a->C, a->G);
         double sums[TILE] = {0}, squares[TILE] = {0};
+        for (size_t k = 0; k < p.n; k++)
+            from[k] = a->x[p.x + p.first + k * p.run];
         for (size_t at = p.first; at < p.end; at += TILE) {
             size_t width = least(TILE, p.end - at);
-            sum_squares(p.P, p.C, width, a->x + p.x + at, s, q);
+            spread(width, p.run, from, mean);
+            sum_squares(p.P, p.C, width, a->x + p.x + at, mean, s, q);
             fold(width, p.run, s, sums);
             fold(width, p.run, q, squares);
         }
         for (size_t k = 0; k < p.n; k++) {
             double exact, rstd;
-            moments(sums[k], squares[k], (double)(p.P * p.run), a->eps, &exact, &rstd);
+            moments(from[k], sums[k], squares[k], (double)(p.P * p.run), a->eps, &exact, &rstd);
             a->keep[p.group + k] = m[k] = (float)exact;
             a->keep[groups + p.group + k] = rstds[k] = (float)rstd;
             losses[k] = (float)((exact - m[k]) * rstd);

@@ -160,6 +160,11 @@ int cuda_batch_norm_backward_weight(struct pp_backend *be,
     return CUDA_CALL(be, kernels_batch_norm_backward_weight(cuda_of(be)->stream, a, false, NULL));
 }
 
+int cuda_batch_norm_spread(struct pp_backend *be, const struct pp_batch_norm_spread *a)
+{
+    return CUDA_CALL(be, kernels_batch_norm_spread(cuda_of(be)->stream, a, false, NULL));
+}
+
 int cuda_batch_norm_commit(struct pp_backend *be, const struct pp_batch_norm_commit *a)
 {
     return CUDA_CALL(be, kernels_batch_norm_commit(cuda_of(be)->stream, a, false, NULL));

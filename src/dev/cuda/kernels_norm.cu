@@ -36,17 +36,21 @@ template <typename V> __global__ void norm_rows(struct pp_row_norm_forward a)
         return;
     const V *x = (const V *)a.x + r * C;
     V *y = (V *)a.y + r * C;
-    float sum = 0.0f, squares = 0.0f;
+    float sum = 0.0f, left = 0.0f, squares = 0.0f;
     for (int c = lane; a.centred && c < a.C; c += WARP)
         sum += x[c];
-    float mean = warp_sum(sum) / (float)a.C;
+    float near = warp_sum(sum) / (float)a.C; /* a mean, but for what a sum of large numbers loses */
     for (int c = lane; c < a.C; c += WARP) {
-        float d = x[c] - mean;
+        float d = x[c] - near;
+        left += d;
         squares += d * d;
     }
-    float rstd = 1.0f / sqrtf(warp_sum(squares) / (float)a.C + a.eps);
+    left = a.centred ? warp_sum(left) / (float)a.C : 0.0f;
+    float mean = near + left, var = warp_sum(squares) / (float)a.C - left * left;
+    float rstd = 1.0f / sqrtf((var < 0.0f ? 0.0f : var) + a.eps);
+    float off = (left - (mean - near)) * rstd; /* what the mean lost when it was rounded */
     for (int c = lane; c < a.C; c += WARP)
-        y[c] = (x[c] - mean) * rstd * a.gamma[c] + (a.beta ? a.beta[c] : 0.0f);
+        y[c] = ((x[c] - mean) * rstd - off) * a.gamma[c] + (a.beta ? a.beta[c] : 0.0f);
     if (lane == 0) {
         a.keep[2 * r] = mean;
         a.keep[2 * r + 1] = rstd;
@@ -151,19 +155,20 @@ template <typename V> __global__ void norm_groups(struct pp_group_norm_forward a
     size_t b = blockIdx.x / G, first = b * (size_t)a.P * C + blockIdx.x % G * run;
     const V *of_x = (const V *)a.x;
     V *y = (V *)a.y;
-    double sum = 0, squares = 0;
+    double sum = 0, squares = 0, from = (double)(float)of_x[first];
     for (size_t k = threadIdx.x; k < n; k += THREADS) {
-        double x = (double)(float)of_x[of_group(k, first, run, C)];
+        double x = (double)(float)of_x[of_group(k, first, run, C)] - from;
         sum += x;
         squares += x * x;
     }
     sum_block(&sum, &squares);
-    double mean = sum / (double)n, var = squares / (double)n - mean * mean;
+    double left = sum / (double)n, var = squares / (double)n - left * left, mean = from + left;
     float m = (float)mean, rstd = (float)(1 / sqrt((var < 0 ? 0 : var) + (double)a.eps));
+    float lost = (float)(mean - (double)m);
     for (size_t k = threadIdx.x; k < n; k += THREADS) {
         size_t i = of_group(k, first, run, C), c = i % C;
-        y[i] =
-            ended((of_x[i] - m) * rstd * a.gamma[c] + a.beta[c], (const V *)a.residual, i, a.relu);
+        y[i] = ended((of_x[i] - m - lost) * rstd * a.gamma[c] + a.beta[c], (const V *)a.residual, i,
+                     a.relu);
     }
     if (threadIdx.x == 0) {
         a.keep[blockIdx.x] = m;
@@ -227,13 +232,18 @@ KERNEL(batch_norm_forward, pp_batch_norm_forward)
     cudaError_t e = cudaSuccess;
     if (!n.running_mean && rows > 0) {
         auto get = [=] __device__(size_t r, int c, double *out) {
-            out[0] = (double)(float)x[r * (size_t)n.C + (size_t)c];
+            out[0] = (double)(float)x[r * (size_t)n.C + (size_t)c] - (double)(float)x[c];
             out[1] = out[0] * out[0];
         };
+        /* What a mean loses when it is rounded goes where nobody reads any more: of the chunks' sums
+         * this column's first. */
         auto take = [=] __device__(int c, const double *sums) {
-            double mean = sums[0] / (double)rows, var = sums[1] / (double)rows - mean * mean;
+            double left = sums[0] / (double)rows, var = sums[1] / (double)rows - left * left;
+            double mean = (double)(float)x[c] + left;
             n.keep[c] = (float)mean;
             n.keep[n.C + c] = (float)(1 / sqrt((var < 0 ? 0 : var) + (double)n.eps));
+            if (c < CUDA_SCRATCH)
+                scratch[c] = mean - (double)n.keep[c];
         };
         e = sum_columns<2>(s, rows, n.C, get, take, scratch);
     }
@@ -244,7 +254,8 @@ KERNEL(batch_norm_forward, pp_batch_norm_forward)
         int c = f % n.C;
         float mean = n.running_mean ? n.running_mean[c] : n.keep[c];
         float rstd = n.running_mean ? 1.0f / sqrtf(n.running_var[c] + n.eps) : n.keep[n.C + c];
-        y[i] = ended((x[i] - mean) * rstd * n.gamma[c] + n.beta[c], residual, i, n.relu);
+        float lost = n.running_mean || c >= CUDA_SCRATCH ? 0.0f : (float)scratch[c];
+        y[i] = ended((x[i] - mean - lost) * rstd * n.gamma[c] + n.beta[c], residual, i, n.relu);
     });
 }
 
@@ -283,17 +294,31 @@ static __device__ void add_to(float *to, bool adds, double more)
 KERNEL(batch_norm_backward_weight, pp_batch_norm_backward_weight)
 {
     struct pp_batch_norm_backward_weight w = *a;
-    return launch_rows(s, 1, (size_t)w.C, [=] __device__(size_t, int c) {
-        double n = (double)w.B * w.P, mean = n > 0 ? (double)w.keep[c] : 0;
-        double rstd = n > 0 ? (double)w.keep[w.C + c] : 1;
-        double square = 1 / (rstd * rstd) - (double)w.eps + mean * mean;
-        bool adds = w.beta != 0;
+    double n = (double)w.B * w.P;
+    bool adds = w.beta != 0;
+    cudaError_t e = launch_rows(s, 1, (size_t)w.C, [=] __device__(size_t, int c) {
+        double mean = n > 0 ? (double)w.keep[c] : 0, rstd = n > 0 ? (double)w.keep[w.C + c] : 1;
+        double var = 1 / (rstd * rstd) - (double)w.eps, old = adds ? (double)*w.stat_n : 0;
+        double far = old > 0 && n > 0 ? mean - (double)w.stat_mean[c] / old : 0;
+        double between = old > 0 ? far * far * old * n / (old + n) : 0;
         add_to(w.dgamma + c, adds, (double)w.sums[w.C + c]);
         add_to(w.dbeta + c, adds, (double)w.sums[c]);
         add_to(w.stat_mean + c, adds, n * mean);
-        add_to(w.stat_var + c, adds, n > 0 ? n * square : 0);
-        if (c == 0)
-            add_to(w.stat_n, adds, n);
+        add_to(w.stat_squares + c, adds, n * (var < 0 ? 0 : var) + between);
+    });
+    if (e != cudaSuccess)
+        return e;
+    /* after all have read it */
+    return launch_rows(s, 1, 1, [=] __device__(size_t, int) { add_to(w.stat_n, adds, n); });
+}
+
+KERNEL(batch_norm_spread, pp_batch_norm_spread)
+{
+    struct pp_batch_norm_spread t = *a;
+    return launch_rows(s, 1, (size_t)t.C, [=] __device__(size_t, int c) {
+        double n = (double)t.own[t.C], all = (double)*t.stat_n;
+        double far = n > 0 ? (double)t.own[c] / n - (double)t.stat_mean[c] / all : 0;
+        t.own[c] = (float)(n * far * far);
     });
 }
 
@@ -306,10 +331,10 @@ KERNEL(batch_norm_commit, pp_batch_norm_commit)
             return;
         if (c == 0)
             *t.tracked += 1.0f;
-        double mean = (double)t.stat_mean[c] / n, var = (double)t.stat_var[c] / n - mean * mean;
-        if (!(var - var == 0)) /* not finite */
+        double mean = (double)t.stat_mean[c] / n;
+        double var = (double)t.stat_squares[c] / (n > 1 ? n - 1 : 1);
+        if (!(mean - mean == 0 && var - var == 0)) /* not finite */
             return;
-        var = (var < 0 ? 0 : var) * (n > 1 ? n / (n - 1) : 1);
         t.running_mean[c] += (float)(momentum * (mean - (double)t.running_mean[c]));
         t.running_var[c] += (float)(momentum * (var - (double)t.running_var[c]));
     });

@@ -90,13 +90,25 @@ int plain_batch_norm_backward_weight(struct pp_backend *be,
     double n = (double)a->B * a->P;
     for (size_t c = 0; c < C; c++) {
         double mean = n > 0 ? a->keep[c] : 0, rstd = n > 0 ? a->keep[C + c] : 1;
-        double square = 1 / (rstd * rstd) - a->eps + mean * mean;
-        double more[] = {a->sums[C + c], a->sums[c], n * mean, n > 0 ? n * square : 0};
-        float *to[] = {a->dgamma, a->dbeta, a->stat_mean, a->stat_var};
+        double var = 1 / (rstd * rstd) - a->eps, old = a->beta != 0 ? *a->stat_n : 0;
+        double far = old > 0 && n > 0 ? mean - a->stat_mean[c] / old : 0;
+        double squares = n * (var < 0 ? 0 : var) + (old > 0 ? far * far * old * n / (old + n) : 0);
+        double more[] = {a->sums[C + c], a->sums[c], n * mean, squares};
+        float *to[] = {a->dgamma, a->dbeta, a->stat_mean, a->stat_squares};
         for (int k = 0; k < 4; k++)
             to[k][c] = (float)((a->beta != 0 ? (double)to[k][c] : 0) + more[k]);
     }
     *a->stat_n = (float)((a->beta != 0 ? (double)*a->stat_n : 0) + n);
+    return 0;
+}
+
+int plain_batch_norm_spread(struct pp_backend *be, const struct pp_batch_norm_spread *a)
+{
+    double own = a->own[a->C], all = *a->stat_n;
+    for (int c = 0; c < a->C; c++) {
+        double far = own > 0 ? a->own[c] / own - a->stat_mean[c] / all : 0;
+        a->own[c] = (float)(own * far * far);
+    }
     return 0;
 }
 
@@ -106,10 +118,9 @@ int plain_batch_norm_commit(struct pp_backend *be, const struct pp_batch_norm_co
     if (*a->skip || n == 0)
         return 0;
     for (int c = 0; c < a->C; c++) {
-        double mean = a->stat_mean[c] / n, var = a->stat_var[c] / n - mean * mean;
-        if (!isfinite(var)) /* clipping looks at gradients only */
+        double mean = a->stat_mean[c] / n, var = a->stat_squares[c] / (n > 1 ? n - 1 : 1);
+        if (!isfinite(mean) || !isfinite(var)) /* clipping looks at gradients only */
             continue;
-        var = (var < 0 ? 0 : var) * (n > 1 ? n / (n - 1) : 1);
         a->running_mean[c] += (float)(a->momentum * (mean - a->running_mean[c]));
         a->running_var[c] += (float)(a->momentum * (var - a->running_var[c]));
     }

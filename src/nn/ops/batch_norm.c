@@ -79,10 +79,31 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
                                                         .dgamma = grads,
                                                         .dbeta = grads + C,
                                                         .stat_mean = grads + 2 * C,
-                                                        .stat_var = grads + 3 * C,
+                                                        .stat_squares = grads + 3 * C,
                                                         .stat_n = grads + 4 * C}));
     }
     return 0;
+}
+
+static size_t merge_floats(const struct pp_node *n)
+{
+    return channels(n) + 1;
+}
+
+/* Means and counts of replicas can be added up; squares of distances from one replica's mean leave
+ * out how far that is from the mean of all. */
+static int merge(const struct pp_node *n, struct pp_backend *be, enum pp_merging what, float *grads,
+                 float *own)
+{
+    size_t C = channels(n);
+    float *mean = grads + 2 * C, *squares = mean + C, *count = squares + C;
+    if (what == PP_MERGE_ADD)
+        return pp_backend_add(be, C, own, squares);
+    if (what == PP_MERGE_COMPARE)
+        return pp_backend_batch_norm_spread(
+            be, &(struct pp_batch_norm_spread){(int)C, mean, count, own});
+    PP_TRY(pp_backend_copy(be, own, mean, C * sizeof(*own)));
+    return pp_backend_copy(be, own + C, count, sizeof(*own));
 }
 
 static int commit(const struct pp_node *n, struct pp_backend *be,
@@ -99,11 +120,14 @@ static int commit(const struct pp_node *n, struct pp_backend *be,
 const struct pp_node_op op_batch_norm = {
     .name = "batch norm",
     .kernels = PP_USES(batch_norm_forward) | PP_USES(batch_norm_backward_input) |
-               PP_USES(batch_norm_backward_weight) | PP_USES(batch_norm_commit),
+               PP_USES(batch_norm_backward_weight) | PP_USES(batch_norm_spread) |
+               PP_USES(batch_norm_commit),
     .words = words,
     .forward = forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,
+    .merge_floats = merge_floats,
+    .merge = merge,
     .commit = commit,
 };
 
