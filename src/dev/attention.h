@@ -8,4 +8,8 @@
 /* Floats behind a row of scores: rows 4 KiB apart share a set of the cache. */
 #define ATTENTION_GAP 16
 
+/* The log of the sum of a row, from which on its float says too little of a probability: such rows, which
+ * no healthy model has, are computed in double, score by score. */
+#define ATTENTION_LARGE 16384
+
 #endif

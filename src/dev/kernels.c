@@ -42,7 +42,7 @@ size_t pp_attention_scratch_floats(int queries, int keys, int group, int width)
     size_t all = ((size_t)keys + ATTENTION_KEYS - 1) / ATTENTION_KEYS * ATTENTION_KEYS;
     size_t forward = 2 * all * D + ATTENTION_QUERIES * (all + ATTENTION_GAP);
     size_t backward = D * 5 * ATTENTION_KEYS + D * 2 * ATTENTION_QUERIES +
-                      block * 2 * ATTENTION_QUERIES + 2 * (size_t)queries * (size_t)group;
+                      block * 2 * ATTENTION_QUERIES + 3 * (size_t)queries * (size_t)group;
     return ((forward > backward ? forward : backward) + 15) / 16 * 16;
 }
 

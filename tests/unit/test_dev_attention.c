@@ -122,6 +122,58 @@ TEST(with_equal_scores_y_is_the_mean_of_the_values_seen)
     }
 }
 
+/* Near `right`, by its largest number or `most`; rows of `width`, `step` apart. */
+static void check_near(const char *what, double size, double most, size_t rows, size_t width,
+                       size_t step, const float *got, const float *right)
+{
+    for (size_t i = 0; i < rows * width; i++)
+        most = fmax(most, fabs((double)right[i / width * step + i % width]));
+    for (size_t i = 0; i < rows * width; i++) {
+        size_t at = i / width * step + i % width;
+        double allowed = most * (size < 1e8 ? 2e-3 : 1e-5);
+        if (!isfinite(right[at]) || !(fabs((double)got[at] - (double)right[at]) <= allowed))
+            fail_msg("scores of %g: %s[%zu] is %.9g, right is %.9g", size, what, at, got[at],
+                     right[at]);
+    }
+}
+
+/* Scores of about `size`, apart by as much or all but equal: every loop against the plain version. */
+static void check_large_scores(double size, bool apart)
+{
+    const struct shape s = {2, 70, 70, 4, 2, 5, true};
+    const size_t row = 40, positions = 140; /* q of 4 heads, k and v of 2, 5 wide */
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("reference");
+    struct bed plain = make(&s, ROWS);
+    for (size_t i = 0; i < positions * 30; i++)
+        if (apart || i % 5 == 0)
+            plain.qkv[i / 30 * row + i % 30] =
+                (float)(sqrt(size) * (apart ? plain.qkv[i / 30 * row + i % 30] : 1));
+    both(be, &plain);
+    for (int i = 0; cpu_kernels_runnable(i); i++) {
+        struct bed t = make(&s, ROWS);
+        memcpy(t.qkv, plain.qkv, t.n_qkv * sizeof(float));
+        chosen = cpu_kernels_runnable(i);
+        CHECK_OK(chosen_attention_forward(be, &t.a));
+        CHECK_OK(chosen_attention_backward(be, &t.a));
+        check_near("y", size, 1, 1, t.n_y, 0, t.y, plain.y);
+        check_near("lse", size, 1, 1, t.n_lse, 0, t.lse, plain.lse);
+        check_near("dv", size, 1, positions, 10, row, t.dqkv + 30, plain.dqkv + 30);
+        if (apart) /* else gradients of about 0 times sqrt(size) are added up */
+            check_near("dq and dk", size, sqrt(size), positions, 30, row, t.dqkv, plain.dqkv);
+        clear(&t);
+    }
+    clear(&plain);
+}
+
+TEST(scores_of_any_size_give_what_the_plain_version_gives)
+{
+    static const double sizes[] = {1e3, 1e5, 1e7, 2.6e9, 5.2e9, 1e12, 1e30};
+    for (int i = 0; i < COUNT(sizes); i++) {
+        check_large_scores(sizes[i], true);
+        check_large_scores(sizes[i], false);
+    }
+}
+
 TEST(a_large_score_takes_all_and_overflows_nothing)
 {
     const struct shape s = {1, 6, 6, 1, 1, 4, true};

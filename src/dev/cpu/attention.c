@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "../numbers.h"
+#include "../plain/plain.h"
 #include "attention_rows.h"
 
 /* ---- one call */
@@ -113,11 +114,24 @@ static void normalise(const struct pp_attention *a, int b, int h, int i, float s
         y[d] *= by;
 }
 
+/* A row of large scores, as exponentials(), which of these would lose what they differ by. *most is the
+ * largest of all, before it was rounded. */
+static double large_row(const struct pp_attention *a, int b, int h, int i, int keys, float *s,
+                        double *most)
+{
+    double sum;
+    *most = plain_attention_score(a, b, h, i, plain_attention_most(a, b, h, i, &sum));
+    for (int j = 0; j < keys; j++)
+        s[j] = (float)exp(plain_attention_score(a, b, h, i, j) - *most);
+    memset(s + keys, 0, SUMS * sizeof(*s));
+    return sum;
+}
+
 /* Queries from..from+n-1 of head h. */
 static void query_block(const struct pp_attention *a, const struct forward *f,
                         const struct drop *drop, int b, int h, int from, int n)
 {
-    float scale = (float)(1 / sqrt((double)a->width)), most[QUERIES], sum[QUERIES];
+    float scale = (float)(1 / sqrt((double)a->width)), most[QUERIES], sum[QUERIES], lse[QUERIES];
     size_t D = (size_t)a->width;
     int g = h / (a->heads / a->kv_heads);
     for (int k = 0; k < a->keys; k += KEYS) {
@@ -142,7 +156,14 @@ static void query_block(const struct pp_attention *a, const struct forward *f,
             fetch(a, a->v, &a->kv_at, b, i, g + 1);
         }
         fetch(a, a->y, &a->y_at, b, i, h);
-        sum[r] = exponentials(keys, scale, most[r], s);
+        if (fabsf(most[r] * scale) < ATTENTION_LARGE) {
+            sum[r] = exponentials(keys, scale, most[r], s);
+            lse[r] = most[r] * scale + logf(sum[r]);
+        } else {
+            double exact, all = large_row(a, b, h, i, keys, s, &exact);
+            lse[r] = (float)(exact + log(all));
+            sum[r] = (float)all;
+        }
         if (drop->on) {
             struct numbers of = numbers_of(a, b, h, i);
             for (int j = 0; j < keys; j++)
@@ -151,7 +172,7 @@ static void query_block(const struct pp_attention *a, const struct forward *f,
     }
     for (int r = 0; a->lse && r < n; r++) {
         size_t line = (size_t)b * (size_t)a->queries + (size_t)(from + r);
-        a->lse[line * (size_t)a->heads + (size_t)h] = most[r] * scale + logf(sum[r]);
+        a->lse[line * (size_t)a->heads + (size_t)h] = lse[r];
     }
     for (int k = 0; k < a->keys; k += KEYS) {
         for (int r = 0; r < n; r += ROWS) {
@@ -201,7 +222,9 @@ struct backward {
     float *k, *dk, *dv; /* [KEYS][width] */
     float *q, *dy;      /* [QUERIES][width] */
     float *p, *ds;      /* [QUERIES][KEYS + GAP] */
-    float *lse, *delta; /* [heads of a group][queries]: -log2 of the sums; dy . y */
+    /* [heads of a group][queries]: -log2 of the sums, NaN; of rows of large scores the sum of exp(s -
+     * largest), and the key that has it; dy . y */
+    float *lse, *key, *delta;
     float scale;
     int from, keys, queries; /* first key; keys and queries of the blocks */
 };
@@ -209,6 +232,21 @@ struct backward {
 enum {
     ROW = KEYS + GAP
 };
+
+/* As gradients(), of a row of large scores. */
+static void large_gradients(const struct pp_attention *a, const struct backward *w, int b, int h,
+                            int i, int keys, size_t at, const float *keep, float *s, float *dp)
+{
+    double most = plain_attention_score(a, b, h, i, (int)w->key[at]);
+    for (int j = 0; j < keys; j++) {
+        double other = plain_attention_score(a, b, h, i, w->from + j);
+        float p = (float)(exp(other - most) / w->lse[at]), k = keep ? keep[j] : 1;
+        s[j] = p * k;
+        dp[j] = p * (dp[j] * k - w->delta[at]);
+    }
+    memset(s + keys, 0, SUMS * sizeof(*s));
+    memset(dp + keys, 0, SUMS * sizeof(*dp));
+}
 
 /* Of all queries of the block. */
 static void score_gradients(const struct pp_attention *a, const struct backward *w,
@@ -218,7 +256,7 @@ static void score_gradients(const struct pp_attention *a, const struct backward 
     for (int r = 0; r < w->queries; r++) {
         int keys = seen(a, first + r, w->from, w->keys);
         float *p = w->p + (size_t)r * ROW, *ds = w->ds + (size_t)r * ROW;
-        float from = w->lse[at + (size_t)r], delta = w->delta[at + (size_t)r];
+        float from = w->lse[at + (size_t)r], delta = w->delta[at + (size_t)r], keep[KEYS];
         int i = first + r, g = h / (a->heads / a->kv_heads);
         int k = w->from + KEYS + i - (a->causal ? w->from : 0); /* of the next block of keys */
         if (i + QUERIES < a->queries) {
@@ -232,15 +270,17 @@ static void score_gradients(const struct pp_attention *a, const struct backward 
         if (a->dq)
             fetch(a, a->dq, &a->q_at, b, i, h);
         if (drop->on) {
-            float keep[KEYS];
             struct numbers of = numbers_of(a, b, h, first + r);
             of.first += (uint32_t)w->from;
             for (int j = 0; j < KEYS; j++)
                 keep[j] = kept(drop, &of, (uint32_t)j);
-            gradients(keys, from, delta, keep, p, ds);
-        } else {
-            gradients(keys, from, delta, NULL, p, ds);
         }
+        if (!isnan(w->key[at + (size_t)r]))
+            large_gradients(a, w, b, h, i, keys, at + (size_t)r, drop->on ? keep : NULL, p, ds);
+        else if (drop->on)
+            gradients(keys, from, delta, keep, p, ds);
+        else
+            gradients(keys, from, delta, NULL, p, ds);
     }
 }
 
@@ -327,7 +367,14 @@ static void row_sums(const struct pp_attention *a, const struct backward *w, int
             size_t at = (size_t)h * (size_t)a->queries + (size_t)i,
                    line = (size_t)b * (size_t)a->queries + (size_t)i;
             size_t y = head(a, &a->y_at, b, i, g * group + h);
-            w->lse[at] = -LOG2_E * a->lse[line * (size_t)a->heads + (size_t)(g * group + h)];
+            float lse = a->lse[line * (size_t)a->heads + (size_t)(g * group + h)];
+            w->lse[at] = -LOG2_E * lse;
+            w->key[at] = NAN;
+            if (isfinite(lse) && fabsf(lse) >= ATTENTION_LARGE) {
+                double sum;
+                w->key[at] = (float)plain_attention_most(a, b, g * group + h, i, &sum);
+                w->lse[at] = (float)sum;
+            }
             w->delta[at] = dot(a->width, a->dy + y, a->y + y);
         }
     }
@@ -349,12 +396,13 @@ void CPU_LOOP(attention_backward)(const void *args, const struct pp_piece *piece
     w.p = w.dy + queries;
     w.ds = w.p + (size_t)QUERIES * ROW;
     w.lse = w.ds + (size_t)QUERIES * ROW;
-    w.delta = w.lse + (size_t)(a->heads / a->kv_heads) * (size_t)a->queries;
+    w.key = w.lse + (size_t)(a->heads / a->kv_heads) * (size_t)a->queries;
+    w.delta = w.key + (size_t)(a->heads / a->kv_heads) * (size_t)a->queries;
     struct pp_attention one = *a;
     for (int i = (int)piece->from; i < (int)piece->to; i++) {
         int b = i / a->kv_heads, g = i % a->kv_heads;
         one.keys = pp_length(a->lengths, a->index, b, a->keys);
-        row_sums(a, &w, b, g);
+        row_sums(&one, &w, b, g);
         for (w.from = 0; w.from < one.keys; w.from += KEYS) {
             w.keys = least(KEYS, one.keys - w.from);
             key_block(&one, &w, &drop, b, g);

@@ -262,7 +262,8 @@ static __device__ void gradient(const struct call *q, int64_t step, int b, int h
                                 float lse, float dot, float *s, float *dp)
 {
     bool sees = i < q->a.queries && j < seen(&q->a, i);
-    float p = sees ? expf(*s * q->scale - lse) : 0.0f, keep = kept(q, step, b, h, i, j);
+    float far = *s * q->scale - lse; /* above 0 only by rounding */
+    float p = sees ? expf(far > 0.0f ? 0.0f : far) : 0.0f, keep = kept(q, step, b, h, i, j);
     *dp = sees ? p * (*dp * keep - dot) * q->scale : 0.0f;
     *s = p * keep;
 }

@@ -2,6 +2,7 @@
 /* Attention in double. Every probability is computed again where it is needed. */
 #include <math.h>
 
+#include "../attention.h"
 #include "../numbers.h"
 #include "plain.h"
 
@@ -29,11 +30,26 @@ static int of_kv(const struct pp_attention *a, int h)
     return h / (a->heads / a->kv_heads);
 }
 
-static double score(const struct pp_attention *a, int b, int h, int i, int j)
+double plain_attention_score(const struct pp_attention *a, int b, int h, int i, int j)
 {
     return dot(a->width, a->q + at(&a->q_at, a->width, b, i, h),
                a->k + at(&a->kv_at, a->width, b, j, of_kv(a, h))) /
            sqrt((double)a->width);
+}
+
+int plain_attention_most(const struct pp_attention *a, int b, int h, int i, double *sum)
+{
+    int key = 0;
+    double most = -INFINITY;
+    for (int j = 0; j < seen(a, i); j++) {
+        double s = plain_attention_score(a, b, h, i, j);
+        key = s > most ? j : key;
+        most = s > most ? s : most;
+    }
+    *sum = 0;
+    for (int j = 0; j < seen(a, i); j++)
+        *sum += exp(plain_attention_score(a, b, h, i, j) - most);
+    return key;
 }
 
 /* What dropout multiplies a probability by. */
@@ -51,17 +67,14 @@ static double kept(const struct pp_attention *a, int b, int h, int i, int j)
 
 static void forward(const struct pp_attention *a, int b, int h, int i)
 {
-    double most = -INFINITY, sum = 0, *y = (double *)a->scratch;
-    for (int j = 0; j < seen(a, i); j++) {
-        double s = score(a, b, h, i, j);
-        most = s > most ? s : most;
-    }
+    double sum, *y = (double *)a->scratch;
+    int key = plain_attention_most(a, b, h, i, &sum);
+    double most = plain_attention_score(a, b, h, i, key);
     for (int d = 0; d < a->width; d++)
         y[d] = 0;
     for (int j = 0; j < seen(a, i); j++) {
         const float *v = a->v + at(&a->kv_at, a->width, b, j, of_kv(a, h));
-        double p = exp(score(a, b, h, i, j) - most), part = p * kept(a, b, h, i, j);
-        sum += p;
+        double p = exp(plain_attention_score(a, b, h, i, j) - most), part = p * kept(a, b, h, i, j);
         for (int d = 0; d < a->width; d++)
             y[d] += part * v[d];
     }
@@ -90,7 +103,12 @@ static double gradient(const struct pp_attention *a, int b, int h, int i, int j,
     size_t row = at(&a->y_at, a->width, b, i, h);
     size_t line = (size_t)b * (size_t)a->queries + (size_t)i;
     double lse = a->lse[line * (size_t)a->heads + (size_t)h];
-    double p = exp(score(a, b, h, i, j) - lse), keep = kept(a, b, h, i, j);
+    double s = plain_attention_score(a, b, h, i, j), p = exp(s - lse), sum;
+    if (isfinite(lse) && fabs(lse) >= ATTENTION_LARGE) {
+        int key = plain_attention_most(a, b, h, i, &sum);
+        p = exp(s - plain_attention_score(a, b, h, i, key)) / sum;
+    }
+    double keep = kept(a, b, h, i, j);
     double dp = dot(a->width, a->dy + row, a->v + at(&a->kv_at, a->width, b, j, of_kv(a, h)));
     *dropped_p = p * keep;
     return p * (dp * keep - dot(a->width, a->dy + row, a->y + row)) / sqrt((double)a->width);

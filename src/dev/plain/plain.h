@@ -8,6 +8,11 @@
 #define PP_KERNEL(name, type) int plain_##name(struct pp_backend *be, const struct type *a);
 #include "ppcli/kernels.def"
 
+/* Of query i of head h, in double: the score of key j; and the key with the largest of those that it
+ * sees, with the sum of exp(s - that). */
+double plain_attention_score(const struct pp_attention *a, int b, int h, int i, int j);
+int plain_attention_most(const struct pp_attention *a, int b, int h, int i, double *sum);
+
 double plain_activate(enum pp_activation act, double z);
 
 /* The gradient before the activation, from what it saves: z or y. */
