@@ -13,6 +13,8 @@ int cmd_completion(int argc, char **argv)
     PP_TRY(pp_cli_parse(argc, argv, &command_completion, NULL, NULL, words, 1));
     if (!words[0])
         return pp_fail(PP_EUSAGE, "name a shell: bash, zsh or fish");
+    if (!pp_cli_shipped(false) || !pp_cli_shipped(true))
+        return pp_error_get()->code;
     return strcmp(words[0], "bash") == 0  ? completion_bash(stdout)
            : strcmp(words[0], "zsh") == 0 ? completion_zsh(stdout)
            : strcmp(words[0], "fish") == 0

@@ -130,8 +130,8 @@ bool pp_cli_is_run(const char *word);
 /* The same of a machine file; of an installed one ".ini" may be left out. */
 int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX]);
 
-/* Names of the installed configs ("mnist.ini") or machine files ("laptop"), NULL-terminated. They
- * are valid until the next call of a function of these. */
+/* Names of the installed configs ("mnist.ini") or machine files ("laptop"), NULL-terminated and found
+ * once. NULL: there is no memory to look, which is recorded. */
 const char *const *pp_cli_shipped(bool machines);
 
 /* Load a config (word NULL: defaults and settings only) and print all its problems to stderr when

@@ -88,13 +88,19 @@ static void list(const char *folder, size_t cut, struct shipped *s)
 const char *const *pp_cli_shipped(bool machines)
 {
     static char folders[PLACES][PP_PATH_MAX];
-    static struct shipped s;
-    int n = places(machines ? "/machines" : "", folders);
-    s.n = 0;
-    for (int i = 0; i < n && s.n == 0; i++)
-        list(folders[i], machines ? 4 : 0, &s);
-    s.names[s.n] = NULL;
-    return s.names;
+    static struct shipped all[2];
+    struct shipped *s = &all[machines];
+    int n = s->n > 0 ? 0 : places(machines ? "/machines" : "", folders);
+    for (int i = 0; i < n && s->n == 0; i++) {
+        errno = 0;
+        list(folders[i], machines ? 4 : 0, s);
+        if (s->n == 0 && errno == ENOMEM) {
+            pp_fail_errno(PP_ERESOURCE, "cannot read %s", folders[i]);
+            return NULL;
+        }
+    }
+    s->names[s->n] = NULL;
+    return s->names;
 }
 
 /* what: "config"; below: the folder of configs/ that has them, "" or "/machines", whose names are

@@ -39,7 +39,7 @@ TEST(illegal_lists_are_refused_in_words)
         {1, 1, 2, "0F0,0F1,0B1", "rank 0: stage 0 has no 0B0"},
         {1, 1, 2, "0F0,0B0", "rank 0: stage 0 has no 0F1"},
         {2, 1, 2, "0F0,0F1,0B0,0B1 1F1,1F0,1B0,1B1",
-         "channel 0 (stage 0 to 1): rank 0 sends micro-batch 0 where rank 1 takes 1"},
+         "row 2 cell 1: 1F1 comes before 1F0, but rank 0 sends activations 0 first"},
     };
     for (size_t i = 0; i < LEN(table); i++) {
         struct pp_plan *plan = NULL;
