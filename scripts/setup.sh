@@ -26,11 +26,19 @@ done
 
 # Is it here already, from wherever? The thing itself decides, not the package.
 has_command() { command -v "$1" >/dev/null 2>&1; }
-has_library() { has_command pkg-config && pkg-config --exists "$1"; }
+has_library() { has_command pkg-config && pkg-config --exists "$*"; } # NAME ['>=' VERSION]
 # OpenBLAS's serial build keeps one scratch area for all threads: ranks are threads, so it will not do.
 has_openblas() { has_library openblas && case $(pkg-config --variable=libdir openblas) in *serial*) false ;; esac }
+has_meson() {
+    has_command meson && case $(meson --version) in 0.[0-9] | 0.[0-9].* | 0.[1-5][0-9]* | 0.60*) false ;; esac
+}
 has_certificates() { [ -s /etc/ssl/certs/ca-certificates.crt ] || [ -s /etc/pki/tls/certs/ca-bundle.crt ]; }
 has_clang_runtime() { echo 'int main(void) { return 0; }' | clang -x c -fsanitize=integer -o /dev/null - 2>/dev/null; }
+
+# As in meson.build.
+meson_least=0.61
+jansson_least=2.11
+curl_least=7.80
 
 missing=
 # need PACKAGE "WHAT FOR" TEST...
@@ -46,16 +54,16 @@ need() {
 
 need gcc 'the C compiler' has_command cc
 need libc6-dev 'headers of the C library' [ -e /usr/include/stdio.h ]
-need meson 'the build system' has_command meson
+need meson 'the build system' has_meson
 need ninja-build 'runs the build' has_command ninja
 need pkg-config 'finds libraries' has_command pkg-config
 need libinih-dev 'reads INI files' has_library inih
-need libjansson-dev 'reads checkpoints' has_library jansson
+need libjansson-dev 'reads checkpoints' has_library jansson '>=' $jansson_least
 need zlib1g-dev 'reads gzipped data' has_library zlib
 need libopenblas-pthread-dev 'matrix products' has_openblas
 need libopenmpi-dev 'ranks as MPI processes' has_command mpicc
 need openmpi-bin 'starts MPI processes (mpirun)' has_command mpirun
-need libcurl4-openssl-dev 'ppcli download' has_library libcurl
+need libcurl4-openssl-dev 'ppcli download' has_library libcurl '>=' $curl_least
 need ca-certificates 'downloads over https' has_certificates
 if [ "$with_tests" = yes ]; then
     need libcmocka-dev 'unit tests' has_library cmocka
@@ -88,5 +96,31 @@ fi
 # Old package lists name files that mirrors no longer have; stale ones are still better than none.
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update >&2 ||
     echo "setup: package lists could not be refreshed; trying with those that are here" >&2
+
+# wanted PACKAGE VERSION: whether PACKAGE is missing and this system's is older; its version is $found
+wanted() {
+    case " $missing " in *" $1 "*) ;; *) return 1 ;; esac
+    found=$(apt-cache policy "$1" | sed -n 's/^  Candidate: *\([0-9]*:\)*//p')
+    case $found in '' | '(none)') return 1 ;; esac # apt-get says that better
+    dpkg --compare-versions "$found" lt "$2"
+}
+
+# All versions are known before anything is installed.
+if wanted meson $meson_least; then
+    echo "setup: this system's meson is $found, and ppcli needs $meson_least. Nothing was installed. Get a newer one:" >&2
+    echo "setup:   python3 -m venv ~/meson && ~/meson/bin/pip install 'meson>=$meson_least'" >&2
+    echo "setup:   PATH=~/meson/bin:\$PATH    (python3-venv has venv); then run this again" >&2
+    exit 69
+fi
+if wanted libjansson-dev $jansson_least; then
+    echo "setup: this system's libjansson-dev is $found, and ppcli needs $jansson_least. Nothing was installed. Build a newer one" >&2
+    echo "setup: from its source and name its folder in PKG_CONFIG_PATH, then run this again" >&2
+    exit 69
+fi
+if wanted libcurl4-openssl-dev $curl_least; then
+    echo "setup: this system's libcurl is $found; ppcli download needs $curl_least, and is left out" >&2
+    missing=$(echo "$missing" | sed 's/ libcurl4-openssl-dev//')
+fi
+
 # shellcheck disable=SC2086 # a list of words
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $missing >&2
+[ -z "$missing" ] || $as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends install $missing >&2

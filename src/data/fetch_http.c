@@ -48,14 +48,26 @@ static size_t on_body(char *data, size_t size, size_t count, void *user)
     return fwrite(data, 1, n, t->part);
 }
 
+/* Protocols of a URL and of where it is redirected to: by number until libcurl 7.85, by name since. */
+static void allow_protocols(CURL *c, bool http, bool file)
+{
+#if CURL_AT_LEAST_VERSION(7, 85, 0)
+    const char *protocols = http ? "http,https" : "https";
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, file ? "file" : protocols);
+    curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, protocols);
+#else
+    long protocols = http ? CURLPROTO_HTTP | CURLPROTO_HTTPS : CURLPROTO_HTTPS;
+    curl_easy_setopt(c, CURLOPT_PROTOCOLS, file ? (long)CURLPROTO_FILE : protocols);
+    curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS, protocols);
+#endif
+}
+
 static void set_options(struct transfer *t, const struct pp_fetch_limits *l)
 {
     CURL *c = t->curl;
-    const char *protocols = l->http ? "http,https" : "https";
     curl_easy_reset(c); /* keeps connections */
     curl_easy_setopt(c, CURLOPT_URL, t->url);
-    curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, strncmp(t->url, "file:", 5) ? protocols : "file");
-    curl_easy_setopt(c, CURLOPT_REDIR_PROTOCOLS_STR, protocols);
+    allow_protocols(c, l->http, strncmp(t->url, "file:", 5) == 0);
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 1L);
     curl_easy_setopt(c, CURLOPT_MAXREDIRS, 5L);
     curl_easy_setopt(c, CURLOPT_PREREQFUNCTION, on_connected);
