@@ -61,6 +61,10 @@ int pp_route_find(const char *host, struct pp_route *out);
  * EFA, Slingshot. Local. */
 bool pp_fabric_here(void);
 
+/* Whether mpirun can start so many ranks on this machine. Errors: PP_ERESOURCE, with what is missing.
+ * Local. */
+int pp_mpirun_can_start(int ranks);
+
 /* ---- preflight: a helper on every host, which the agent starts, answers questions and connects to
  * the others. No MPI, no file that all see, at most about ten seconds for eight hosts. */
 

@@ -236,12 +236,12 @@ bool pp_mpi_used(const struct pp_config *cfg);
 /* The rank that the launcher gave this process, 0 when it gave none. From the environment. Local.
  */
 int pp_mpi_given_rank(void);
-/* How many command lines the launch has, as in `mpirun A : B`, where the launcher tells; else 1. */
 /* Processes that the launcher started together, 1 when it says nothing. From the environment. */
 int pp_launch_processes(void);
-/* Whether `connected` processes (1: no MPI) are all that were started together: several that know
- * nothing of each other would each do the whole run. Errors: PP_ECONFIG. Local. */
+/* Whether `connected` processes (1: no MPI; 0: MPI is still to be opened, where that will do) are all
+ * that were started together: several that know nothing of each other would each do the whole run. Errors: PP_ECONFIG. Local. */
 int pp_launch_check(const struct pp_config *cfg, int connected);
+/* How many command lines the launch has, as in `mpirun A : B`, where the launcher tells; else 1. */
 int pp_mpi_launch_programs(void);
 /* Collective: the world, with MPI_Init before the first. While one is open its thread may open
  * more, each with channels of its own; MPI ends with the last of them, for good. Errors:

@@ -156,9 +156,9 @@ static int sweep_and_measure(const char *word, struct pp_cli_settings *settings,
     if (!word)
         PP_TRY(add_defaults(settings));
     PP_TRY(sweep_load(word, settings, &s));
-    return s.configs[0]->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched()
-               ? launch_mpirun(s.configs[0], word, sweep_ranks(&s))
-               : measure(q, &s);
+    PP_TRY(start_check(s.configs[0]));
+    return launch_wanted(s.configs[0]) ? launch_mpirun(s.configs[0], word, sweep_ranks(&s))
+                                       : measure(q, &s);
 }
 
 int cmd_bench(int argc, char **argv)

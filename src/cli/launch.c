@@ -25,6 +25,11 @@ bool launch_speaks(void)
     return (!pp_mpi_launched() && pp_launch_processes() <= 1) || pp_mpi_given_rank() == 0;
 }
 
+bool launch_wanted(const struct pp_config *cfg)
+{
+    return cfg->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched() && !getenv(SUPERVISE_ASKED);
+}
+
 bool launch_announces(void)
 {
     return launch_speaks() && !getenv(SUPERVISE_ASKED); /* or its parent has told */
@@ -59,7 +64,6 @@ static const struct row {
     const char *words[3];
 } rows[] = {
     {ANY, 0, 0, {"-np", "%R"}},
-    {OPEN_MPI_4, 0, 0, {"--quiet"}}, /* ppcli says itself what went wrong */
     {OPEN_MPI, 0, CROWDED, {"--bind-to", "core"}},
     {OPEN_MPI, CROWDED, 0, {"--bind-to", "none"}},
     {OPEN_MPI, CROWDED, HOSTS, {"--oversubscribe"}},
@@ -312,7 +316,7 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
     *out = (struct launch_end){0};
     PP_TRY(pp_world_load());
     if (!cfg->run.hosts[0])
-        PP_TRY(launch_check_machine(ranks));
+        PP_TRY(pp_mpirun_can_start(ranks));
     static struct mpirun_words w; /* too large for a small stack */
     w = (struct mpirun_words){0};
     int rc = collect(cfg, word, ranks, &w);

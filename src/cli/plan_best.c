@@ -249,16 +249,17 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
     if (rc == 0) {
         struct pp_config *cfg = sweep.configs[0];
         bool searches = true;
-        rc = pp_run_check(cfg);
-        bool starts = cfg->run.hosts[0] && !pp_mpi_launched();
+        rc = start_check(cfg);
+        rc = rc < 0 ? rc : pp_run_check(cfg);
+        bool starts = cfg->run.hosts[0] && !pp_mpi_used(cfg);
         cfg->run.rank_order = PP_ORDER_STAGES; /* what the search compares with */
-        if (rc == 0 && how->check && (starts || pp_mpi_launched()))
+        if (rc == 0 && how->check && (starts || pp_mpi_used(cfg)))
             rc = pp_fail(PP_EUSAGE, "--check runs the ranks as threads of this machine, without "
                                     "hosts: leave it out under mpirun and with --hosts, and try "
                                     "the section that --best prints with ppcli train");
         else if (rc == 0 && starts)
             rc = launch_mpirun(cfg, word, sweep_ranks(&sweep));
-        else if (rc == 0 && pp_mpi_launched())
+        else if (rc == 0 && pp_mpi_used(cfg))
             rc = measure_links(&sweep, &s, &searches);
         if (rc == 0 && searches && !starts)
             rc = search(&sweep, how, json, &s);

@@ -112,11 +112,20 @@ bool start_told_others(void)
     return start_others == START_KNOW || pp_world_was_opened();
 }
 
+int start_check(const struct pp_config *cfg)
+{
+    int rc = pp_launch_check(cfg, 0);
+    if (rc < 0)
+        start_others = START_KNOW;
+    return rc;
+}
+
 int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options *options,
                 struct start *out)
 {
     *out = (struct start){.speaks = true};
-    if (cfg->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched()) {
+    PP_TRY(start_check(cfg));
+    if (launch_wanted(cfg)) {
         return strcmp(word, "-") == 0
                    ? pp_fail(PP_EUSAGE, "a config on standard input cannot reach several "
                                         "processes: give a file")

@@ -36,6 +36,9 @@ extern enum start_others start_others; /* set by the command */
 int start_tell_others(int rc);
 bool start_told_others(void); /* or somebody else has */
 
+/* Whether this launch can be one run; all its processes find the same. Errors: PP_ECONFIG. Local. */
+int start_check(const struct pp_config *cfg);
+
 /* Lines of what all processes of a launch must have alike: program, command, options, and these
  * configs. The caller's: free(). Errors: PP_ERESOURCE, those of reading the program. Local. */
 int start_same(struct pp_config *const *configs, int n, char **out);
@@ -62,12 +65,11 @@ bool last_words_first(void);
  * process that no launcher started. */
 bool launch_speaks(void);
 
+/* Whether this process is to start mpirun: nobody has. */
+bool launch_wanted(const struct pp_config *cfg);
+
 /* Whether this process tells what is known before the ranks start: once for a launch. */
 bool launch_announces(void);
-
-/* launch_check.c: whether mpirun can start so many ranks on this machine. Errors: PP_ERESOURCE, with
- * what is missing. Local. */
-int launch_check_machine(int ranks);
 
 /* Run mpirun with `ranks` copies of the same command line, on cfg's hosts where it has some and after
  * they were asked (word: the config as it was given; NULL: none), pass the user's signals on to it

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "ppcli/clock.h"
+#include "ppcli/complaints.h"
 #include "ppcli/devices.h"
 #include "ppcli/io.h"
 #include "ppcli/log.h"
@@ -31,15 +32,21 @@
 /* Seconds in which mpirun has no rank: before it has started one, here or on hosts, and after. */
 #define EMPTY_BEFORE 120
 #define EMPTY_HOSTS 60
+#define EMPTY_WRONG 10 /* before, when it complains */
 #define EMPTY_AFTER 10
 #define END_S 2 /* for mpirun when a rank is lost, and for an orted when mpirun is */
 
+/* What was ignored on purpose (nohup, a shell's background job) stays ignored. */
 static void waited_signals(sigset_t *out)
 {
     static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+    signal(SIGCHLD, SIG_DFL); /* whose end is waited for */
     sigemptyset(out);
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
-        sigaddset(out, numbers[i]);
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        struct sigaction now;
+        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+            sigaddset(out, numbers[i]);
+    }
 }
 
 /* ---- its standard output */
@@ -152,6 +159,7 @@ struct mpirun {
     const atomic_bool *started; /* rank 0 has begun; a child may be an agent */
     int empty;                  /* looks in a row */
     struct pp_listener *listener;
+    struct pp_complaints *complaints;
     int ending;               /* looks since a rank was found lost; 0: none was */
     char lost[PP_PULSE_TEXT]; /* which, and how */
 };
@@ -166,9 +174,10 @@ static void look(struct mpirun *m)
     if (m->ending == 1)
         pp_listener_end(m->listener);
     m->ending += m->ending > 0;
-    m->hangs = m->empty > LOOKS * (m->had_ranks  ? EMPTY_AFTER
-                                   : m->listener ? EMPTY_HOSTS
-                                                 : EMPTY_BEFORE);
+    m->hangs = m->empty > LOOKS * (m->had_ranks                       ? EMPTY_AFTER
+                                   : m->listener                      ? EMPTY_HOSTS
+                                   : pp_complaints_any(m->complaints) ? EMPTY_WRONG
+                                                                      : EMPTY_BEFORE);
     if (m->hangs || m->ending > LOOKS * END_S) /* asked to end it crashes now and then (4.1.4) */
         kill(-m->pid, SIGKILL);
 }
@@ -263,10 +272,11 @@ static bool is_own(int code)
     return code == 0 || code == -PP_ECHECK || (code >= -PP_EUSAGE && code <= -PP_EDIVERGED);
 }
 
-/* mpirun ended without a rank. */
-static int no_rank(const struct mpirun *m, int status)
+/* mpirun ended without a rank, or its ranks without MPI. */
+static int no_rank(const struct mpirun *m, int status, bool started)
 {
-    char how[64];
+    char how[64], text[PP_COMPLAINT_MAX];
+    const char *why = pp_complaints_first(m->complaints, text);
     if (m->hangs)
         snprintf(how, sizeof(how), "was killed after %d s", m->empty / LOOKS);
     else if (WIFEXITED(status))
@@ -274,9 +284,9 @@ static int no_rank(const struct mpirun *m, int status)
     else
         snprintf(how, sizeof(how), "was ended by signal %d", WTERMSIG(status));
     return pp_fail(PP_ERESOURCE,
-                   "mpirun %s and has not started a rank; leave out --launch mpirun to run the "
-                   "ranks as threads",
-                   how);
+                   "mpirun %s and %s%s%s%s; leave out --launch mpirun to run the ranks as threads",
+                   how, started ? "MPI did not start in its ranks" : "has not started a rank",
+                   why[0] ? " (it says: " : "", why, why[0] ? ")" : "");
 }
 
 /* How the run went, of which a shell would say `code`. */
@@ -293,7 +303,9 @@ static int verdict(const struct mpirun *m, int status, int stop, bool started, i
         return 0;
     }
     if (!started && (!m->listener || m->hangs || is_own(code)))
-        return no_rank(m, status);
+        return no_rank(m, status, false);
+    if (code == -PP_ECHECK && pp_complaints_of_start(m->complaints))
+        return no_rank(m, status, true);
     if (m->hangs) {
         return pp_fail(PP_ELOST,
                        "mpirun did not exit after its ranks had ended; it was killed after %d s; "
@@ -326,12 +338,17 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
 {
     const struct timespec a_while = {.tv_nsec = 1000000000 / LOOKS};
     sigset_t waited, before;
-    pthread_t relayer;
-    int status = 0, stop = 0, asks = 0, ends[2], guarded;
+    pthread_t relayer, complainer;
+    int status = 0, stop = 0, asks = 0, ends[2], errors[2], guarded;
     static struct relay relayed; /* may outlive this call: see end_relay() */
-    struct mpirun m = {.listener = listener, .started = &relayed.started};
-    if (pipe2(ends, O_CLOEXEC) != 0)
+    static struct pp_complaints complaints;
+    struct mpirun m = {
+        .listener = listener, .started = &relayed.started, .complaints = &complaints};
+    if (pipe2(ends, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0)
         return pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
+    complaints = (struct pp_complaints){.from = errors[0],
+                                        .all = pp_log_level() >= PP_LOG_DEBUG,
+                                        .lock = PTHREAD_MUTEX_INITIALIZER};
     int word = make_word();
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     pid_t guard = start_guard(&guarded);
@@ -340,9 +357,12 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
     relayed.from = ends[0];
     relayed.started = false;
     bool relays = (errno = pp_thread_start(&relayer, relay, &relayed)) == 0;
-    int rc = relays ? pp_child_start(args, -1, ends[1], STDERR_FILENO, &before, &m.pid)
-                    : pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
+    bool complains =
+        relays && (errno = pp_thread_start(&complainer, pp_complaints_relay, &complaints)) == 0;
+    int rc = complains ? pp_child_start(args, -1, ends[1], errors[1], &before, &m.pid)
+                       : pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
     close(ends[1]);
+    close(errors[1]);
     (void)!write(guarded, &(long){m.pid}, sizeof(long));
     while (rc == 0 && waitpid(m.pid, &status, WNOHANG) != m.pid) {
         int got = sigtimedwait(&waited, NULL, &a_while);
@@ -377,6 +397,10 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
         end_relay(relayer, ends[0]);
     else
         close(ends[0]);
+    if (complains)
+        end_relay(complainer, errors[0]);
+    else
+        close(errors[0]);
     if (stop != 0 && WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGUSR1)
         end_by(stop, &waited); /* nothing to save: the ranks ended by what they got */
     sigprocmask(SIG_SETMASK, &before, NULL);

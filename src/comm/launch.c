@@ -6,6 +6,7 @@
 #include "ppcli/transport.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "ppcli/config.h"
 
@@ -13,7 +14,11 @@ bool pp_mpi_launched(void)
 {
     /* mpirun of Open MPI; mpiexec of MPICH, srun --mpi=pmi2; srun --mpi=pmix, prun. SLURM_PROCID alone is
      * no sign: every batch script has it. */
-    return getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_RANK") || getenv("PMIX_RANK");
+    if (getenv("OMPI_COMM_WORLD_SIZE"))
+        return true;
+    /* A shell that srun started alone has them too; its ranks are threads. */
+    bool alone = getenv("SLURM_STEP_NUM_TASKS") && pp_launch_processes() == 1;
+    return !alone && (getenv("PMI_RANK") || getenv("PMIX_RANK"));
 }
 
 int pp_launch_processes(void)
@@ -28,23 +33,29 @@ int pp_launch_processes(void)
     return 1;
 }
 
-/* A shell that srun started alone has PMIX_RANK too: its ranks are threads. */
 bool pp_mpi_used(const struct pp_config *cfg)
 {
-    int ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
-    bool alone = !getenv("OMPI_COMM_WORLD_SIZE") && getenv("SLURM_STEP_NUM_TASKS") &&
-                 pp_launch_processes() == 1 && ranks > 1;
-    return pp_mpi_launched() && cfg->run.launch != PP_LAUNCH_THREADS &&
-           !(alone && cfg->run.launch == PP_LAUNCH_AUTO);
+    return pp_mpi_launched() && cfg->run.launch != PP_LAUNCH_THREADS;
+}
+
+/* Whether Open MPI would find the others: PMI-1 and 2 it knows only when it was built for them, and then
+ * the user names the component. */
+static bool can_connect(void)
+{
+    bool only_pmi = getenv("PMI_RANK") && !getenv("PMIX_RANK") && getenv("SLURM_STEP_NUM_TASKS");
+    return pp_mpi_launched() &&
+           !(only_pmi && !getenv("OMPI_COMM_WORLD_SIZE") && !getenv("OMPI_MCA_pmix") &&
+             strncmp(pp_world_version(), "Open MPI", 8) == 0);
 }
 
 int pp_launch_check(const struct pp_config *cfg, int connected)
 {
     int n = pp_launch_processes();
-    if (n <= 1 || connected == n)
+    bool threads = cfg->run.launch == PP_LAUNCH_THREADS;
+    if (n <= 1 || connected == n || (connected == 0 && !threads && can_connect()))
         return 0;
     bool slurm = getenv("SLURM_STEP_NUM_TASKS") && !getenv("OMPI_COMM_WORLD_SIZE");
-    if (cfg->run.launch == PP_LAUNCH_THREADS) {
+    if (threads) {
         return pp_fail(PP_ECONFIG,
                        "run.launch = threads, but %s started %d processes: each would train by "
                        "itself; leave --launch threads out, or start one process",

@@ -172,6 +172,22 @@ for signal in INT-130 TERM-143 HUP-129; do
     err_lacks 'ppcli: '
 done
 
+begin "$launch: SIGINT that was ignored when the run began stays ignored"
+rm -f ignored.note
+PPCLI_FAIL=update@0:15=hold PPCLI_FAIL_NOTE=$folder/ignored.note python3 -c 'import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+os.execv(sys.argv[1], sys.argv[1:])' "$PPCLI" train net.ini --dir "$folder/ignored" --launch "$launch" \
+    >ignored.out 2>ignored.err </dev/null &
+echo $! >ignored.pid
+held ignored update@0
+kill -INT "$(cat ignored.pid)"
+kill -USR2 "$(cat ignored.pid)" # which ends the hold
+ended ignored
+code_is 0
+err_lacks 'ppcli: stopped'
+same "$(sha ignored/summary.json)" "$(sha whole/summary.json)"
+
 begin "no processes are left"
 last=pgrep
 within nobody || complain "left: $(pgrep -fa -- "--dir $folder/")"

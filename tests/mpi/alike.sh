@@ -82,9 +82,27 @@ for command in 'train net.ini' 'eval net.ini --checkpoint run'; do
     code_is 78
     err_has 'use srun --mpi=pmix'
 done
+for words in 'SLURM_PROCID=0' 'SLURM_PROCID=0 PMI_RANK=0 PMI_SIZE=2'; do
+    for command in 'train net.ini --launch mpirun' 'train net.ini' 'eval net.ini --checkpoint run' \
+        'bench net.ini --handover' 'plan net.ini --best'; do
+        [ "$words $command" != 'SLURM_PROCID=0 PMI_RANK=0 PMI_SIZE=2 train net.ini --launch mpirun' ] || continue
+        code=0
+        last="srun ($words) $command"
+        # shellcheck disable=SC2086 # words
+        timeout 60 env SLURM_STEP_NUM_TASKS=2 $words "$PPCLI" $command >out 2>err </dev/null || code=$?
+        code_is 78
+        same "$(wc -l <err)" 1
+        err_has 'use srun --mpi=pmix'
+    done
+done
+code=0
+last="srun --mpi=none, the other process"
+timeout 60 env SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 "$PPCLI" train net.ini >out 2>err </dev/null || code=$?
+code_is 78
+same "$(cat err)" ''
 
 begin "one process of Slurm's, and leftovers of its variables, are threads"
-for launch in auto threads; do
+for launch in auto threads mpirun; do
     code=0
     last="srun -n1 --launch $launch"
     env SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0 PMIX_RANK=0 "$PPCLI" train net.ini -q --dir '' --launch $launch \

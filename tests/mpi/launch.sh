@@ -20,7 +20,7 @@ launch() { # launch WORD...: a run under env WORD..., its results in `out`
 no_rank() { # exit 69 and one line of ours
     code_is 69
     err_has "ppcli: error: mpirun ended with code $1"
-    err_has " and has not started a rank; "
+    err_has " and has not started a rank"
     same "$(grep -c '^ppcli: ' err)" 1
 }
 
@@ -45,7 +45,33 @@ launch TMPDIR=/proc
 code_is 69
 err_has 'ppcli: error: mpirun needs 0.2 MiB for its session folder in /proc'
 launch sh -c 'ulimit -n 16; exec "$@"' sh env
-no_rank ''
+code_is 69
+err_has 'ppcli: error: mpirun needs 34 open files for 2 ranks, but 16 are allowed'
+if [ "$(id -u)" -eq 0 ] && command -v setpriv bash >/dev/null 2>&1; then # root has no such limit
+    chmod 755 "$folder"
+    # shellcheck disable=SC2016
+    launch setpriv --reuid 54321 --regid 54321 --clear-groups bash -c 'ulimit -u 12; exec "$@"' bash env
+    code_is 69
+    err_has 'ppcli: error: mpirun and 2 ranks need a limit of '
+fi
+
+begin "what mpirun says is the cause where no rank starts, and is not shown in a good run"
+real=$(command -v mpirun)
+mkdir talks
+# shellcheck disable=SC2016 # it is the script that expands it
+printf '#!/bin/sh\nprintf "[%%s:12] setpgid: odd\\n\\n%%s\\nThere are not enough slots\\nfor 2 ranks.\\n%%s\\n" "$(hostname)" "$LINE" "$LINE" >&2\n[ -n "$GOOD" ] || exit 1\nexec %s "$@"\n' "$real" >talks/mpirun
+chmod +x talks/mpirun
+line=------------------------------------------------------------------
+launch PATH="$folder/talks:$PATH" LINE=$line GOOD=
+no_rank 1
+err_has '(it says: There are not enough slots for 2 ranks)'
+same "$(wc -l <err)" 1
+launch PATH="$folder/talks:$PATH" LINE=$line GOOD=1
+code_is 0
+same "$(cat err)" ''
+launch PATH="$folder/talks:$PATH" LINE=$line GOOD=1 sh -c 'exec "$@" -v' sh
+code_is 0
+err_has 'setpgid'
 
 begin "an mpirun that ends without having started a rank is no success"
 mkdir bin

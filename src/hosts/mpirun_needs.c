@@ -12,11 +12,16 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "start.h"
+#include "hosts.h"
 
 #define MIB (1ull << 20)
 #define SEGMENT_BYTES (4 * MIB + 65536) /* of shared memory for each rank: btl_vader_segment_size */
 #define SESSION_BYTES (MIB / 4) /* of mpirun's folder, where its own sockets and names are */
+/* Found with Open MPI 4.1.4 and 2 and 4 ranks: with fewer none of them starts. */
+#define FILES_MIN 24
+#define FILES_OF_RANK 5
+#define TASKS_MIN 5
+#define TASKS_OF_RANK 7
 #define INSTEAD "leave out --launch mpirun to run the ranks as threads"
 
 /* A folder that mpirun and the ranks write to. */
@@ -55,7 +60,49 @@ static int check_loopback(void)
                                       "ip link set lo up, or " INSTEAD);
 }
 
-int launch_check_machine(int ranks)
+/* Processes and threads of this user, as the kernel counts them for the limit. */
+static unsigned long long count_tasks(void)
+{
+    PP_OWN(pp_closedir_at) DIR *d = opendir("/proc");
+    unsigned long long n = 0;
+    char path[PP_PATH_MAX], text[64];
+    for (struct dirent *e; d && (e = readdir(d));) {
+        if (e->d_name[0] < '1' || e->d_name[0] > '9' ||
+            pp_path_format(path, "/proc/%s/status", e->d_name) < 0)
+            continue;
+        pp_file_value(path, "Uid", text, sizeof(text));
+        if (!text[0] || strtoul(text, NULL, 10) != getuid())
+            continue;
+        pp_file_value(path, "Threads", text, sizeof(text));
+        n += strtoul(text, NULL, 10);
+    }
+    return n;
+}
+
+static int check_limits(unsigned long long ranks)
+{
+    struct rlimit files, tasks;
+    unsigned long long open = FILES_MIN + FILES_OF_RANK * ranks, more = 0;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < open) {
+        return pp_fail(PP_ERESOURCE,
+                       "mpirun needs %llu open files for %llu ranks, but %llu are allowed: ulimit "
+                       "-n 1024, or " INSTEAD,
+                       open, ranks, (unsigned long long)files.rlim_cur);
+    }
+    bool limited =
+        geteuid() != 0 && getrlimit(RLIMIT_NPROC, &tasks) == 0 && tasks.rlim_cur != RLIM_INFINITY;
+    if (limited)
+        more = count_tasks() + TASKS_MIN + TASKS_OF_RANK * ranks;
+    if (limited && more > tasks.rlim_cur) {
+        return pp_fail(PP_ERESOURCE,
+                       "mpirun and %llu ranks need a limit of %llu processes and threads of this "
+                       "user, but it is %llu (ulimit -u): raise it, or " INSTEAD,
+                       ranks, more, (unsigned long long)tasks.rlim_cur);
+    }
+    return 0;
+}
+
+int pp_mpirun_can_start(int ranks)
 {
     const char *folder = getenv("TMPDIR");
     unsigned long long n = (unsigned long long)ranks;
@@ -64,5 +111,6 @@ int launch_check_machine(int ranks)
     PP_TRY(check_folder("/dev/shm", "shared memory of the ranks", n * SEGMENT_BYTES, n + 1,
                         "make it larger (mount -o remount,size=1g /dev/shm; docker run "
                         "--shm-size=1g)"));
+    PP_TRY(check_limits(n));
     return check_loopback();
 }
