@@ -134,8 +134,9 @@ struct pp_ckpt {
         int part;
     } * index; /* [n_tensors], sorted by name with numbers in their order */
     int n_tensors;
-    uint64_t bytes; /* of all its files */
-    int checked;    /* tensors whose bytes were compared with a digest or checksum when opened */
+    char prefix[64]; /* plain: what all names begin with and the model has not, "module." */
+    uint64_t bytes;  /* of all its files */
+    int checked;     /* tensors whose bytes were compared with a digest or checksum when opened */
 };
 
 /*
@@ -177,6 +178,8 @@ const char *pp_ckpt_own_config(const struct pp_ckpt *ck, char out[PP_CKPT_OWN_CO
 
 /* Tensor i of the index; *out_file (NULL: not wanted): the name of its file. */
 const struct pp_st_tensor *pp_ckpt_tensor(const struct pp_ckpt *ck, int i, const char **out_file);
+/* The name of a tensor without ck->prefix. */
+const char *pp_ckpt_name(const struct pp_ckpt *ck, const struct pp_st_tensor *t);
 /* The name of a tensor as the file of a bare GPT2Model or LlamaModel has it, without its leading
  * "transformer." or "model."; NULL: it has none of them. */
 const char *pp_ckpt_short_name(const char *name);

@@ -4,6 +4,7 @@
 #define PPCLI_FILE_H
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -55,6 +56,11 @@ int pp_path_digest(const char *path, char out[PP_SHA256_HEX]);
 void pp_fclose_at(FILE **f);
 void pp_closedir_at(DIR **d);
 void pp_close_at(const int *fd);
+
+/* Whether `dir`, which has no model.safetensors, is another kind of Hugging Face's folders (a cache
+ * folder, a LoRA adapter, weights of torch.save(), a file of another name): what it is and the way
+ * out into out[bytes]. Local. */
+bool pp_hf_folder_is(const char *dir, char *out, size_t bytes);
 
 /* snprintf into a path buffer of PP_PATH_MAX bytes. Errors: PP_ECONFIG when it does not fit. */
 int pp_path_format(char out[PP_PATH_MAX], const char *fmt, ...)

@@ -12,6 +12,7 @@
 #include "ppcli/mem.h"
 
 #define OPTIMIZER "optimizer."
+#define REMOVED_MAX 100 /* checkpoints that a run removes while they are opened */
 
 /* ---- tensors */
 
@@ -70,12 +71,38 @@ int ckpt_build_index(struct pp_ckpt *ck)
     return 0;
 }
 
+/* What wrappers put before every name: DataParallel, torch.compile(), PEFT. */
+static void find_prefix(struct pp_ckpt *ck)
+{
+    static const char *const words[] = {"module.", "_orig_mod.", "base_model.model."};
+    size_t n = 0;
+    for (int w = 0; w < 3; w++) {
+        size_t m = strlen(words[w]);
+        bool all = ck->n_tensors > 0 && n + m < sizeof(ck->prefix);
+        for (int i = 0; all && i < ck->n_tensors; i++)
+            all = strncmp(ck->index[i].t->name, ck->prefix, n) == 0 &&
+                  strncmp(ck->index[i].t->name + n, words[w], m) == 0;
+        if (!all)
+            continue;
+        memcpy(ck->prefix + n, words[w], m + 1);
+        n += m;
+        w = -1; /* they may be nested in any order */
+    }
+}
+
+const char *pp_ckpt_name(const struct pp_ckpt *ck, const struct pp_st_tensor *t)
+{
+    size_t n = strlen(ck->prefix);
+    return strncmp(t->name, ck->prefix, n) == 0 ? t->name + n : t->name;
+}
+
 const struct pp_st_tensor *ckpt_find(const struct pp_ckpt *ck, const char *name, int *out_part)
 {
     struct pp_st_tensor wanted;
-    if (strlen(name) > PP_ST_NAME_MAX || ck->n_tensors == 0)
+    if (strlen(ck->prefix) + strlen(name) > PP_ST_NAME_MAX || ck->n_tensors == 0)
         return NULL;
-    strcpy(wanted.name, name);
+    strcpy(wanted.name, ck->prefix);
+    strcat(wanted.name, name);
     const struct pp_ckpt_entry key = {&wanted, 0};
     const struct pp_ckpt_entry *e =
         bsearch(&key, ck->index, (size_t)ck->n_tensors, sizeof(*ck->index), by_name);
@@ -106,6 +133,7 @@ static int open_plain(struct pp_ckpt *ck, enum pp_ckpt_check check)
 {
     ck->plain = true;
     PP_TRY(is_folder(ck->path) ? ckpt_open_shards(ck) : open_file(ck));
+    find_prefix(ck);
     for (int i = 0, n = 0; i < ck->n_parts && check == PP_CKPT_VERIFY; i++) {
         PP_TRY(pp_st_check_data(ck->parts[i], &n));
         ck->checked += n;
@@ -231,6 +259,8 @@ static int open_newest(const char *dir, const int64_t *steps, int n, enum pp_ckp
         char path[PP_PATH_MAX];
         PP_TRY(pp_ckpt_step_path(dir, steps[i], path));
         rc = open_one(path, false, check, out);
+        if (is_damage(rc) && !exists(path, "."))
+            return PP_ENOINPUT; /* a run has removed it meanwhile */
         if (rc == 0 || !fall_back || !is_damage(rc))
             return rc < 0 ? rc : check_name(out); /* a wrong name is no damage to pass over */
         pp_log_warn("%s", pp_error_get()->text);
@@ -243,11 +273,23 @@ static int open_newest(const char *dir, const int64_t *steps, int n, enum pp_ckp
 int pp_ckpt_open_latest(const char *dir, enum pp_ckpt_check check, bool fall_back,
                         struct pp_ckpt **out)
 {
-    PP_OWN_MEMORY int64_t *steps = NULL;
-    int n = 0;
-    PP_TRY(pp_ckpt_list(dir, &steps, &n));
-    return n == 0 ? pp_fail(PP_ENOINPUT, "no checkpoint in %s, and no model.safetensors", dir)
-                  : open_newest(dir, steps, n, check, fall_back, out);
+    char other[PP_PATH_MAX + 512], newest[PP_PATH_MAX];
+    for (int tries = 0; tries < REMOVED_MAX; tries++) {
+        PP_OWN_MEMORY int64_t *steps = NULL;
+        int n = 0;
+        PP_TRY(pp_ckpt_list(dir, &steps, &n));
+        if (n == 0 && tries > 10)
+            break; /* before that one may have taken another's place while they were listed */
+        if (n == 0)
+            continue;
+        int rc = open_newest(dir, steps, n, check, fall_back, out);
+        PP_TRY(rc == PP_ENOINPUT ? pp_ckpt_step_path(dir, steps[0], newest) : 0);
+        if (rc != PP_ENOINPUT || exists(newest, "."))
+            return rc;
+    }
+    if (pp_hf_folder_is(dir, other, sizeof(other)))
+        return pp_fail(PP_EFORMAT, "%s: %s", dir, other);
+    return pp_fail(PP_ENOINPUT, "no checkpoint in %s, and no model.safetensors", dir);
 }
 
 void pp_ckpt_close(struct pp_ckpt **ck)

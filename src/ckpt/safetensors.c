@@ -228,6 +228,35 @@ static int read_header(const char *label, json_t *root, struct pp_st_header *h)
     return check_places(label, h);
 }
 
+/* Files of other kinds that have the names of weights, by their first eight bytes. */
+static int check_kind(const char *label, const uint8_t *p)
+{
+#define TORCH                                                                                      \
+    "a file of torch.save(): have Python write "                                                   \
+    "safetensors.torch.save_file(torch.load(FILE), 'weights.safetensors')"
+    static const struct {
+        const char *begin;
+        size_t bytes;
+        const char *what;
+    } kinds[] = {{"version ", 8, "a Git LFS pointer, not the file: run git lfs pull in its folder"},
+                 {"PK\3\4", 4, TORCH},
+                 {"\x80\2\x8a\n", 4, TORCH},
+                 {"\x80\2", 2, TORCH},
+                 {"\x80\3", 2, "a Python pickle: have Python write safetensors with its tensors"},
+                 {"\x80\4", 2, "a Python pickle: have Python write safetensors with its tensors"},
+                 {"\x80\5", 2, "a Python pickle: have Python write safetensors with its tensors"},
+                 {"GGUF", 4, "a GGUF file: name the model's folder of safetensors"},
+                 {"\x89HDF", 4, "an HDF5 file (Keras, TensorFlow): have Python write safetensors"},
+                 {"\x93NUMPY", 6, "a NumPy array: have Python write safetensors"},
+                 {"\x1f\x8b", 2, "compressed by gzip: unpack it with gunzip"},
+                 {"<!", 2, "a web page: the download gave a page in place of the file"},
+                 {"<html", 5, "a web page: the download gave a page in place of the file"}};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (memcmp(p, kinds[i].begin, kinds[i].bytes) == 0)
+            return pp_fail(PP_EFORMAT, "%s: not a safetensors file but %s", label, kinds[i].what);
+    return 0;
+}
+
 int pp_st_parse(const char *label, const void *data, size_t bytes, uint64_t file_bytes,
                 struct pp_st_header **out)
 {
@@ -239,13 +268,7 @@ int pp_st_parse(const char *label, const void *data, size_t bytes, uint64_t file
     }
     for (int i = LENGTH_BYTES - 1; i >= 0; i--)
         length = length << 8 | p[i];
-    if (p[LENGTH_BYTES] != '{' &&
-        (memcmp(p, "PK\3\4", 4) == 0 || memcmp(p, "\x80\2\x8a\n", 4) == 0)) {
-        return pp_fail(PP_EFORMAT,
-                       "%s: not a safetensors file but one of torch.save(): have Python write "
-                       "safetensors.torch.save_file(torch.load(FILE), 'weights.safetensors')",
-                       label);
-    }
+    PP_TRY(p[LENGTH_BYTES] != '{' || memcmp(p, "version ", 8) == 0 ? check_kind(label, p) : 0);
     if (p[LENGTH_BYTES] != '{' || length < 2 || length > PP_ST_HEADER_MAX) {
         return pp_fail(PP_EFORMAT,
                        "%s: not a safetensors file: it begins with a header length of %" PRIu64

@@ -3,6 +3,7 @@
  * A folder as Hugging Face's save_pretrained() leaves it: model.safetensors, or several such files
  * and an index that says which of them has which tensor. Links are followed: its cache has them.
  */
+#include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -12,6 +13,7 @@
 
 #define SINGLE "model.safetensors"
 #define INDEX "model.safetensors.index.json"
+#define SHARD "model-%05d-of-%05d.safetensors"
 #define INDEX_BYTES_MAX ((uint64_t)64 << 20)
 #define SHARDS_MAX 4096
 
@@ -23,9 +25,30 @@ static bool is_file(const char *dir, const char *name)
            stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
+/* How many files the names of shards announce, model-00001-of-00003.safetensors; 0: there is none.
+ * found: the names that are there. */
+static int count_shards(const char *dir, int *found)
+{
+    PP_OWN(pp_closedir_at) DIR *d = opendir(dir);
+    int most = 0;
+    *found = 0;
+    for (struct dirent *e; d && (e = readdir(d));) {
+        int index = 0, count = 0, end = 0;
+        char name[64];
+        if (sscanf(e->d_name, "model-%5d-of-%5d.safetensors%n", &index, &count, &end) != 2 ||
+            end == 0 || e->d_name[end] || index < 1 || index > count)
+            continue;
+        snprintf(name, sizeof(name), SHARD, index, count);
+        *found += strcmp(name, e->d_name) == 0;
+        most = count > most ? count : most;
+    }
+    return most;
+}
+
 bool ckpt_has_shards(const char *dir)
 {
-    return is_file(dir, SINGLE) || is_file(dir, INDEX);
+    int found;
+    return is_file(dir, SINGLE) || is_file(dir, INDEX) || count_shards(dir, &found) > 0;
 }
 
 static bool is_open(const struct pp_ckpt *ck, const char *path)
@@ -103,10 +126,27 @@ static int open_index(struct pp_ckpt *ck)
     return open_listed(ck, json_object_get(root, "weight_map"));
 }
 
+/* Without an index the names of the files say how many there are. */
+static int open_numbered(struct pp_ckpt *ck)
+{
+    char name[64];
+    int found = 0, count = count_shards(ck->path, &found);
+    for (int i = 1; i <= count; i++) {
+        snprintf(name, sizeof(name), SHARD, i, count);
+        if (!is_file(ck->path, name)) {
+            return pp_fail(PP_EFORMAT,
+                           "%s: %d of %d files are there, %s is not: download it into this folder",
+                           ck->path, found, count, name);
+        }
+        PP_TRY(open_part(ck, name));
+    }
+    return ckpt_build_index(ck);
+}
+
 int ckpt_open_shards(struct pp_ckpt *ck)
 {
     if (!is_file(ck->path, SINGLE))
-        return open_index(ck);
+        return is_file(ck->path, INDEX) ? open_index(ck) : open_numbered(ck);
     PP_TRY(open_part(ck, SINGLE));
     return ckpt_build_index(ck);
 }

@@ -58,7 +58,7 @@ int pp_weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_
     int n_dims = pp_param_is_count(p) ? 0 : p->n_dims;
     bool absent = n_dims == 0 && ck->plain; /* old files lack it, and PyTorch takes 0 */
     for (int i = 0; absent && i < ck->n_tensors; i++)
-        absent = strcmp(pp_ckpt_tensor(ck, i, NULL)->name, name) != 0;
+        absent = strcmp(pp_ckpt_name(ck, pp_ckpt_tensor(ck, i, NULL)), name) != 0;
     if (absent)
         return put ? put(ctx, 0, &(float){0}, 1) : 0;
     if (!put)
@@ -129,12 +129,20 @@ int pp_weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
     char own[PP_CKPT_OWN_CONFIG];
     for (int i = 0; i < ck->n_tensors; i++) {
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
-        bool counts = ck->plain ? strncmp(t->name, "optimizer.", 10) != 0 : pp_ckpt_is_parameter(t);
-        if (counts && !is_known(m, t->name)) {
+        const char *name = pp_ckpt_name(ck, t);
+        bool counts = ck->plain ? strncmp(name, "optimizer.", 10) != 0 : pp_ckpt_is_parameter(t);
+        if (strstr(name, ".lora_")) {
+            return pp_fail(PP_EFORMAT,
+                           "%s: tensor %s is of a LoRA adapter, not of a whole model: merge it in "
+                           "Python with PEFT's merge_and_unload().save_pretrained(NEW), and name "
+                           "NEW",
+                           ck->path, t->name);
+        }
+        if (counts && !is_known(m, name)) {
             return pp_fail(PP_EFORMAT, "%s: tensor %s is none of this model's, whose first is %s%s",
                            ck->path, t->name, m->params[0].name, pp_ckpt_own_config(ck, own));
         }
-        head |= strcmp(t->name, "lm_head.weight") == 0;
+        head |= strcmp(name, "lm_head.weight") == 0;
     }
     return head ? check_head(m, ck) : 0;
 }
@@ -153,6 +161,7 @@ struct comparing {
     struct pp_config *other; /* with one value as it was */
     struct pp_data_input data;
     struct pp_model *m;
+    bool plain;
     char text[1024];
     int rc;
 };
@@ -163,6 +172,8 @@ static void compare_key(void *ctx, const char *key, const char *there, const cha
     struct pp_model *m = NULL;
     bool same = strncmp(key, "model.", 6) != 0 || strcmp(key, "model.dropout") == 0;
     /* of the padding the model is told with its input */
+    /* whether the last layer is the embedding a file's tensors have shown */
+    same |= c->plain && strcmp(key, "model.tie_weights") == 0;
     if (c->rc < 0 || same)
         return;
     int rc = pp_config_with(c->cfg, key, there, c->other);
@@ -188,6 +199,7 @@ int pp_weights_check_model(const struct pp_config *cfg, const struct pp_model *m
                            const struct pp_ckpt *ck, bool warn)
 {
     struct comparing c = {.cfg = cfg,
+                          .plain = ck->plain,
                           .data = {.shape = m->values[0],
                                    .classes = m->classes,
                                    .vocabulary = m->classes,

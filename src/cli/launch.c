@@ -337,8 +337,8 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
         rc = ask_again(cfg, word, ranks, rc);
     pp_listener_close(&w.listener);
     if (asked && rc == PP_ENOINPUT) {
-        return pp_fail(PP_ERESOURCE, "mpirun is not installed (Debian: openmpi-bin); leave out "
-                                     "--launch mpirun to run the ranks as threads");
+        return pp_fail(PP_ERESOURCE, "mpirun is not installed (Debian: openmpi-bin); use "
+                                     "--launch threads to run the ranks as threads");
     }
     return rc;
 }

@@ -58,7 +58,7 @@ int pp_launch_check(const struct pp_config *cfg, int connected)
     if (threads) {
         return pp_fail(PP_ECONFIG,
                        "run.launch = threads, but %s started %d processes: each would train by "
-                       "itself; leave --launch threads out, or start one process",
+                       "itself; use --launch auto, or start one process",
                        slurm ? "srun" : "mpirun", n);
     }
     return pp_fail(PP_ECONFIG,

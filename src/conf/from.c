@@ -44,7 +44,7 @@ static const struct row gpt2_rows[] = {
     {"layer_norm_epsilon", "model.norm_eps", "1e-5", NULL, false, NULL},
     {"activation_function", "model.ffn_activation", "gelu_tanh", GELUS "swish=silu tanh=tanh",
      false, NULL},
-    {"tie_word_embeddings", "model.tie_weights", "on", ONOFF, false, NULL},
+    {"tie_word_embeddings", "model.tie_weights", "on", ONOFF, true, NULL},
     {"resid_pdrop", "model.dropout", "0.1", NULL, true, NULL},
     {"bias", "model.bias", "true", NULL, false, NULL},
     {0}};
@@ -63,7 +63,7 @@ static const struct row llama_rows[] = {
     {"max_position_embeddings", "model.block_size", "2048", NULL, true, NULL},
     {"vocab_size", "model.vocab_size", "32000", NULL, false, NULL},
     {"rms_norm_eps", "model.norm_eps", "1e-6", NULL, false, NULL},
-    {"tie_word_embeddings", "model.tie_weights", "off", ONOFF, false, NULL},
+    {"tie_word_embeddings", "model.tie_weights", "off", ONOFF, true, NULL},
     {"rope_theta", "model.rope_base", "10000", NULL, false, NULL},
     {0}};
 static const struct must llama_musts[] = {{"hidden_act", "silu swish"},
@@ -245,8 +245,11 @@ static void read_file(struct from *f)
     rc = rc < 0 ? rc : pp_file_read(f->file, BYTES_MAX, &text, &bytes);
     rc = rc < 0 ? rc : pp_json_read(f->file, text, bytes, &limits, &root);
     if (rc < 0) {
-        conf_problem(f->cfg, conf_place_of(f->cfg, f->option), "model.from: %s",
-                     pp_error_get()->text);
+        char other[PP_PATH_MAX + 512];
+        bool known = rc == PP_ENOINPUT && pp_hf_folder_is(f->cfg->model.from, other, sizeof(other));
+        conf_problem(f->cfg, conf_place_of(f->cfg, f->option), "model.from: %s%s%s",
+                     known ? f->cfg->model.from : pp_error_get()->text, known ? ": " : "",
+                     known ? other : "");
         return;
     }
     f->root = root;

@@ -22,7 +22,7 @@
 #define FILES_OF_RANK 5
 #define TASKS_MIN 5
 #define TASKS_OF_RANK 7
-#define INSTEAD "leave out --launch mpirun to run the ranks as threads"
+#define INSTEAD "use --launch threads to run the ranks as threads"
 
 /* A folder that mpirun and the ranks write to. */
 static int check_folder(const char *path, const char *what, unsigned long long bytes,

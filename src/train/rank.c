@@ -188,6 +188,26 @@ static int wait_for_data(struct trainer *tr)
     return ready ? 0 : wait_for_data(tr);
 }
 
+/* Collective. Weights to begin with that a run has removed meanwhile are those of its next checkpoint. */
+static int read_weights(struct trainer *tr)
+{
+    const struct pp_train_options *options = tr->spec->options;
+    const char *init = options->weights ? options->weights : tr->run->cfg->train.init;
+    for (;;) {
+        struct beginning next = tr->begin;
+        int rc = pp_transport_agree(tr->tp, resume_read(tr)), found = 0;
+        if (rc != PP_ENOINPUT || tr->begin.resume)
+            return rc;
+        struct pp_error why = *pp_error_get();
+        if (tr->spec->rank == 0)
+            found = resume_find_weights(init, next.from);
+        PP_TRY(pp_transport_from_first(tr->tp, found, &next, sizeof(next)));
+        if (strcmp(next.from, tr->begin.from) == 0)
+            return pp_error_adopt(&why);
+        tr->begin = next;
+    }
+}
+
 /* Collective: the ring, the executor, and what a checkpoint has for it. */
 static int make_ready(struct trainer *tr)
 {
@@ -196,7 +216,7 @@ static int make_ready(struct trainer *tr)
     struct pp_exec_spec exec = {
         .layout = spec->run->layout, .rank = spec->rank, .caps = tr->tp->caps, .ring = spec->ring};
     PP_TRY(pp_exec_create(&exec, tr->be, tr->tp, tr->data[0], tr->data[1], &tr->x));
-    int rc = resume_read(tr);
+    int rc = read_weights(tr);
     return pp_transport_agree(tr->tp, rc == 0 ? wait_for_data(tr) : rc);
 }
 

@@ -193,6 +193,15 @@ static int begin_anew(struct trainer *tr, struct beginning *b)
                : pp_run_dir_create(cfg, options->name, options->overwrite, &tr->lock, b->dir);
 }
 
+int resume_find_weights(const char *path, char out[PP_PATH_MAX])
+{
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
+    if (!path[0] || !pp_run_dir_has_checkpoints(path))
+        return pp_path_format(out, "%s", path);
+    PP_TRY(pp_ckpt_open_latest(path, PP_CKPT_STRUCTURE, true, &ck));
+    return pp_path_format(out, "%s", ck->path);
+}
+
 int resume_begin(struct trainer *tr, struct beginning *b)
 {
     const struct pp_config *cfg = tr->run->cfg;
@@ -205,7 +214,7 @@ int resume_begin(struct trainer *tr, struct beginning *b)
     }
     PP_TRY(word ? begin_auto(tr, b) : begin_anew(tr, b));
     const char *init = tr->spec->options->weights ? tr->spec->options->weights : cfg->train.init;
-    return b->resume ? 0 : pp_path_format(b->from, "%s", init);
+    return b->resume ? 0 : resume_find_weights(init, b->from);
 }
 
 /* ---- tensors */

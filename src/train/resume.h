@@ -32,6 +32,10 @@ int resume_begin(struct trainer *tr, struct beginning *out);
 /* The newest checkpoint here that --resume would find and that opens; "": none. Local. */
 void resume_newest(const struct trainer *tr, enum pp_ckpt_check check, char out[PP_PATH_MAX]);
 
+/* The weights to begin with: of a run its newest checkpoint, the same one for every rank. Local.
+ * Errors: those of pp_ckpt_open_latest(). */
+int resume_find_weights(const char *path, char out[PP_PATH_MAX]);
+
 /* Read what this rank holds of tr->begin.from. Local. Errors: PP_EFORMAT and as above. */
 int resume_read(struct trainer *tr);
 

@@ -105,8 +105,8 @@ code_is 66
 mkdir "$folder/torch"
 echo x >"$folder/torch/pytorch_model.bin"
 run generate "$folder/t.ini" --checkpoint "$folder/torch" --prompt a
-code_is 66
-err_has "no checkpoint in $folder/torch, and no model.safetensors"
+code_is 65
+err_has "$folder/torch: it has pytorch_model.bin, a Python pickle, and no model.safetensors: write one"
 run generate mnist-sample.ini --checkpoint "$folder/run" --prompt a
 code_is 78
 err_has 'model.type = mlp does not continue texts; gpt and llama do'

@@ -119,7 +119,7 @@ lacks() { # lacks TEXT COMMAND: 69 and the cause, in a mount namespace where COM
     code_is 69
     same "$(grep -c '^ppcli: error' err)" 1
     err_has "$1"
-    err_has 'leave out --launch mpirun'
+    err_has 'use --launch threads'
 }
 if [ "$(id -u)" -eq 0 ] && unshare -m sh -c 'mount -t tmpfs t /dev/shm' 2>/dev/null; then
     lacks 'but 4.0 MiB are free' 'mount -t tmpfs -o size=4m t /dev/shm'
