@@ -322,8 +322,8 @@ char *pp_ranges_text(const struct pp_model *m, const int *first, const int *last
 struct pp_chunk_range {
     float x;       /* largest |input of a node with parameters| */
     float dz;      /* largest |gradient before a node's activation| */
-    int bad_input; /* first layer whose input was not finite, -1: none */
-    float bad;     /* size of that input */
+    int bad_input; /* 1 + the first layer that gave a value that was not finite, 0: the data; -1: none */
+    float bad; /* size of that value */
 };
 
 /* Sizes of micro-batch that are remembered: few runs have more than two. */
@@ -363,6 +363,7 @@ struct pp_chunk {
     int prepared[2][PP_CHUNK_PREPARED]; /* rows, of evaluation and training; 0: none yet */
     bool measure;                /* F and I keep account of range, at once in the cache; ... */
     struct pp_chunk_range range; /* ... since pp_chunk_measure() */
+    bool looks; /* F reads every value back until it finds range.bad_input: slow, for messages */
 };
 
 struct pp_chunk_spec {
@@ -426,6 +427,9 @@ int pp_chunk_merge(struct pp_chunk *c, struct pp_backend *be, enum pp_merging wh
 /* Forget the range; from now on keep account of it, or (also before the first call) do not. Only
  * where the backend's ops are done when they return. */
 void pp_chunk_measure(struct pp_chunk *c, bool on);
+
+/* *io = the largest of it and all |parameters|, where a NaN is larger than Inf. Waits for the device. */
+int pp_chunk_largest_weight(const struct pp_chunk *c, struct pp_backend *be, float *io);
 
 /* Whether the range measured proves all weight gradients of a batch of `rows` rows below `most`, as
  * soon as the last I is done; with tied tensors in the model also the sums of two of them. */

@@ -366,16 +366,19 @@ int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
         struct pp_at at = arrays(c, st, k, 0);
         if (pass->again && k == c->n_nodes - 1)
             at.y = c->scratch + c->unread;
-        PP_TRY(measure(c, be, n, pass->rows, &n->in, at.x[0], &c->range.x));
-        if (n->reads & PP_READS_X1_IN_W) {
-            const struct pp_shape *other = &c->model->values[n->x[1]];
-            PP_TRY(measure(c, be, n, pass->rows, other, at.x[1], &c->range.x));
+        for (int j = 0; j < (n->reads & PP_READS_X1_IN_W ? 2 : 1); j++) {
+            const struct pp_shape *in = &c->model->values[n->x[j]];
+            PP_TRY(measure(c, be, n, pass->rows, in, at.x[j], &c->range.x));
+            if (!isfinite(c->range.x) && c->range.bad_input < 0) {
+                int from = source(c, k, j);
+                c->range.bad_input = from < 0 ? c->first : chunk_node(c, from)->layer + 1;
+                c->range.bad = c->range.x;
+            }
         }
-        if (!isfinite(c->range.x) && c->range.bad_input < 0) {
-            c->range.bad_input = n->layer;
-            c->range.bad = c->range.x;
-        }
-        PP_TRY(in_pieces(c, k) ? 0 : n->op->forward(n, be, &at));
+        if (in_pieces(c, k))
+            break;
+        PP_TRY(n->op->forward(n, be, &at));
+        PP_TRY(chunk_look(c, be, n, pass->rows, at.y));
     }
     return 0;
 }

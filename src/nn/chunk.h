@@ -38,6 +38,10 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec);
 /* Whether anybody asks for the gradient of the node's value. */
 bool chunk_learns(const struct pp_node *n);
 
+/* With c->looks: whether y[rows] of the node is the first that is not finite, to c->range. */
+int chunk_look(struct pp_chunk *c, struct pp_backend *be, const struct pp_node *n, int rows,
+               const float *y);
+
 /* Node k of the chunk. */
 const struct pp_node *chunk_node(const struct pp_chunk *c, int k);
 

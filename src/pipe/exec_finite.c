@@ -21,7 +21,8 @@
 
 /* What a rank found, for the message. */
 struct exec_finding {
-    int32_t input; /* first layer whose input is not finite, 0: the data; -1: none */
+    int32_t
+        input; /* 1 + the first layer that gave a value that is not finite, 0: the data; -1: none */
     int32_t mb;    /* its micro-batch */
     int32_t param; /* last parameter of the model whose gradient is not finite; -1: none */
     int32_t loss;  /* 1: the loss is not finite */
@@ -39,8 +40,10 @@ int exec_finite_create(struct pp_exec *x)
 
 void exec_finite_begin(struct pp_exec *x, enum pp_split split)
 {
-    for (int k = 0; k < x->n_stages; k++)
+    for (int k = 0; k < x->n_stages; k++) {
         pp_chunk_measure(x->stages[k].chunk, split == PP_SPLIT_TRAIN && x->measures);
+        x->stages[k].chunk->looks = x->looks;
+    }
     x->bad_mb = -1;
 }
 
@@ -166,9 +169,8 @@ static int find_gradient(struct pp_exec *x, struct exec_finding *f)
     return 0;
 }
 
-static int find(struct pp_exec *x, struct exec_finding *out)
+static int find_output(struct pp_exec *x, struct exec_finding *out)
 {
-    double loss;
     *out = (struct exec_finding){.input = -1, .mb = x->bad_mb, .param = -1};
     for (int k = 0; k < x->n_stages; k++) {
         const struct pp_chunk *c = x->stages[k].chunk;
@@ -176,12 +178,8 @@ static int find(struct pp_exec *x, struct exec_finding *out)
             out->input = c->range.bad_input;
             out->bad = c->range.bad;
         }
-        if (x->measures)
-            PP_TRY(pp_backend_largest(x->be, c->n_floats, c->params, &out->weight));
+        PP_TRY(pp_chunk_largest_weight(c, x->be, &out->weight));
     }
-    PP_TRY(find_gradient(x, out));
-    PP_TRY(pp_backend_to_host(x->be, &loss, &x->votes[x->n_votes], sizeof(loss)));
-    out->loss = !isfinite(loss);
     return 0;
 }
 
@@ -194,9 +192,9 @@ static const struct pp_param *param_of(const struct pp_model *m, int index, int 
     return &m->params[index];
 }
 
-/* The first in the order of computing: of outputs the lowest layer, then the loss, of gradients the
- * highest layer. */
-static int fail_finding(const struct pp_exec *x, const struct pp_step_verdict *verdict)
+/* The first in the order of computing, of all ranks: of outputs the lowest layer, then the loss, of
+ * gradients the highest layer. False: there is none. */
+static bool describe_finding(const struct pp_exec *x, char *out, size_t bytes)
 {
     const struct pp_layout *l = x->layout;
     const struct exec_finding *input = NULL, *loss = NULL, *grad = NULL;
@@ -210,17 +208,8 @@ static int fail_finding(const struct pp_exec *x, const struct pp_step_verdict *v
         weight = f->weight > weight || isnan(f->weight) ? f->weight : weight;
     }
     const struct exec_finding *first = input ? input : loss ? loss : grad;
-    if (!first && isfinite(verdict->bad_value)) {
-        return pp_fail(PP_EDIVERGED,
-                       "the squares of the gradients sum to %.3g, more than the %.3g that Adam's "
-                       "state can hold (f32): train.clip_norm bounds them",
-                       verdict->bad_value, (double)FLT_MAX);
-    }
-    if (!first) {
-        return pp_fail(PP_EDIVERGED,
-                       "a value of rank %d was not finite (%g), but is when computed again",
-                       verdict->bad_rank, verdict->bad_value);
-    }
+    if (!first)
+        return false;
     int replica = (int)(first - x->findings) / l->stages;
     int layer = l->model->n_layers - 1, s = 0;
     const char *value = isnan(first->bad) ? "NaN" : "Inf";
@@ -237,8 +226,10 @@ static int fail_finding(const struct pp_exec *x, const struct pp_step_verdict *v
         snprintf(what, sizeof(what), "the loss is not finite, from the output of %s",
                  l->model->layers[layer].name);
     } else {
-        snprintf(what, sizeof(what), "the gradient of %s is not finite (%s)",
-                 param_of(l->model, grad->param, &layer)->name, value);
+        const struct pp_param *p = param_of(l->model, grad->param, &layer);
+        snprintf(what, sizeof(what), "%s %s is not finite (%s)",
+                 p->kind == PP_PARAM_BUFFER ? "the new value of" : "the gradient of", p->name,
+                 value);
     }
     while (l->last[s] < layer)
         s++;
@@ -246,14 +237,40 @@ static int fail_finding(const struct pp_exec *x, const struct pp_step_verdict *v
         snprintf(about, sizeof(about), "; weights are not finite either");
     else if (weight > 0)
         snprintf(about, sizeof(about), "; the largest weight is %.3g", (double)weight);
-    return pp_fail(PP_EDIVERGED, "%s on rank %d (stage %d)%s", what,
-                   replica * l->stages + l->rank_of[s], s, about);
+    snprintf(out, bytes, "%s on rank %d (stage %d)%s", what, replica * l->stages + l->rank_of[s], s,
+             about);
+    return true;
 }
 
 int exec_finite_tell(struct pp_exec *x, const struct pp_step_verdict *verdict)
 {
     struct exec_finding mine;
-    PP_TRY(find(x, &mine));
+    char what[PP_EXEC_WHAT];
+    double loss;
+    PP_TRY(find_output(x, &mine));
+    PP_TRY(find_gradient(x, &mine));
+    PP_TRY(pp_backend_to_host(x->be, &loss, &x->votes[x->n_votes], sizeof(loss)));
+    mine.loss = !isfinite(loss);
     PP_TRY(pp_transport_allgather(x->tp, &mine, sizeof(mine), x->findings));
-    return fail_finding(x, verdict);
+    if (describe_finding(x, what, sizeof(what)))
+        return pp_fail(PP_EDIVERGED, "%s", what);
+    if (isfinite(verdict->bad_value)) {
+        return pp_fail(PP_EDIVERGED,
+                       "the squares of the gradients sum to %.3g, more than the %.3g that Adam's "
+                       "state can hold (f32): train.clip_norm bounds them",
+                       verdict->bad_value, (double)FLT_MAX);
+    }
+    return pp_fail(PP_EDIVERGED,
+                   "a value of rank %d was not finite (%g), but is when computed again",
+                   verdict->bad_rank, verdict->bad_value);
+}
+
+int exec_finite_of_test(struct pp_exec *x, char *out, size_t bytes)
+{
+    struct exec_finding mine;
+    PP_TRY(find_output(x, &mine));
+    PP_TRY(pp_transport_allgather(x->tp, &mine, sizeof(mine), x->findings));
+    if (!describe_finding(x, out, bytes))
+        out[0] = '\0';
+    return 0;
 }

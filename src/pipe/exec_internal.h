@@ -21,6 +21,7 @@
 #include "ppcli/ahead.h"
 #include "ppcli/exec.h"
 
+#define PP_EXEC_WHAT 320    /* of a text that says which value was not finite */
 #define EXEC_AHEAD 4        /* steps that the host may be ahead of its device */
 #define EXEC_GRAPHS 4       /* full and last batch, training and evaluation */
 #define EXEC_TIME_EVERY 256 /* steps; of the others a device's actions are not timed */
@@ -204,6 +205,7 @@ struct pp_exec {
     struct exec_graphs graphs;
     struct exec_timer timer;
 
+    bool looks;    /* pp_chunk's: a step is run again to find what was bad */
     bool measures; /* values are looked at as soon as they are made */
     bool proves;   /* ranks vote whether that proves the gradients finite, before they read any */
     int bad_mb;    /* first micro-batch of the step whose activations are not finite; -1: none */
@@ -256,6 +258,9 @@ void exec_finite_forward(struct pp_exec *x, const struct exec_stage *st, int mb)
 int exec_finite_vote(struct pp_exec *x, int rows);
 int exec_finite_decide(struct pp_exec *x, int64_t t);
 int exec_finite_tell(struct pp_exec *x, const struct pp_step_verdict *verdict);
+/* After a step of a test that was run with x->looks, collective: in words which value is the first that is
+ * not finite; empty: none is. */
+int exec_finite_of_test(struct pp_exec *x, char *out, size_t bytes);
 
 /* exec_graph.c. The entry of batches like this, made when there is none. Local. */
 struct exec_graph *exec_graph_of(struct exec_graphs *g, enum pp_split split, int rows);

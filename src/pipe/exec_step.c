@@ -210,11 +210,13 @@ static int tell_bad(struct pp_exec *x, const struct exec_turn *bad, int64_t t)
         PP_TRY(wait_for(x, &x->turns[i]));
     x->careful = true;
     x->late = (int)(t - turn.t);
-    if (bad != &x->turns[(x->next + EXEC_AHEAD - 1) % EXEC_AHEAD]) {
-        /* Later steps wrote over its gradients: once more. A device that has halted changes
-         * nothing, whatever comes out. */
+    if (!x->measures || bad != &x->turns[(x->next + EXEC_AHEAD - 1) % EXEC_AHEAD]) {
+        /* Later steps wrote over its gradients, or nobody knows which value was bad: once more. A
+         * device that has halted changes nothing, whatever comes out. */
+        x->looks = true;
         PP_TRY(upload(x, &turn, 0, 0));
         PP_TRY(exec_enqueue(x, turn.split, turn.step, turn.t));
+        x->looks = false;
     }
     PP_TRY(pp_backend_zero(x->be, &x->results->verdict, sizeof(verdict)));
     return exec_finite_tell(x, &verdict);
@@ -297,7 +299,7 @@ static int run_step(struct pp_exec *x, const struct exec_turn *what, double lr, 
     struct exec_turn *turn = NULL;
     int rc = take_turn(x, what, lr, updates, &turn);
     if (rc == 0) {
-        struct exec_graph *g = exec_graph_next(x, what->split, what->step);
+        struct exec_graph *g = x->looks ? NULL : exec_graph_next(x, what->split, what->step);
         rc = g ? exec_graph_run(x, g, what->step, what->t)
                : exec_enqueue(x, what->split, what->step, what->t);
         exec_time_stop(x);
@@ -328,6 +330,24 @@ int pp_exec_test_step(struct pp_exec *x, int step)
 {
     struct exec_turn what = {.split = PP_SPLIT_TEST, .step = step, .t = step};
     return run_step(x, &what, 0, 0);
+}
+
+int pp_exec_test_tell(struct pp_exec *x, char *out, size_t bytes, int *out_batches)
+{
+    char what[PP_EXEC_WHAT];
+    int batches = 0;
+    out[0] = '\0';
+    for (int step = 0; step < pp_exec_test_steps(x); step++) {
+        x->looks = true;
+        int rc = pp_exec_test_step(x, step);
+        x->looks = false;
+        PP_TRY(rc < 0 ? rc : pp_exec_finish(x, step));
+        PP_TRY(exec_finite_of_test(x, what, sizeof(what)));
+        if (what[0] && batches++ == 0)
+            snprintf(out, bytes, "%s", what);
+    }
+    *out_batches = batches;
+    return 0;
 }
 
 /* ---- epochs and counters */

@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "loop.h"
 #include "ppcli/err.h"
 #include "ppcli/io.h"
 
@@ -108,10 +109,12 @@ static int evaluate(struct pp_worker *w, void *ctx)
         return rc;
     }
     if (!isfinite(test.loss)) {
-        return pp_fail(PP_EDIVERGED,
-                       "%s: the test loss is not finite (%s): with these weights the outputs for "
-                       "some test samples are not",
-                       w->from, isnan(test.loss) ? "NaN" : "Inf");
+        char why[512];
+        bool all;
+        w->failed_alone = true; /* unless all get to the end */
+        PP_TRY(nonfinite_test_why(w->x, test.loss, why, sizeof(why), &all));
+        w->failed_alone = false;
+        return pp_fail(PP_EDIVERGED, "%s: %s", w->from, why);
     }
     if (test.targets == 0)
         return pp_fail(PP_ECONFIG,

@@ -237,9 +237,12 @@ static int diverged(struct trainer *tr, int steps)
 /* Collective: the weights of an epoch are saved all the same. */
 static int test_not_finite(struct trainer *tr, double loss)
 {
+    char why[512];
+    bool all;
+    PP_TRY(nonfinite_test_why(tr->x, loss, why, sizeof(why), &all));
     PP_TRY(save(tr, false));
     tr->together = true;
-    return nonfinite_test(tr, loss);
+    return nonfinite_test(tr, why, all);
 }
 
 /* One training step, or what train.nonfinite asks for when its numbers are not finite. meets: the

@@ -81,14 +81,25 @@ int nonfinite_fail(const struct trainer *tr, const char *why)
                    limit, (long long)tr->t, kept, advice);
 }
 
-int nonfinite_test(const struct trainer *tr, double loss)
+int nonfinite_test_why(struct pp_exec *x, double loss, char *out, size_t bytes, bool *out_all)
+{
+    char what[384];
+    int batches = 0, all = pp_exec_test_steps(x);
+    PP_TRY(pp_exec_test_tell(x, what, sizeof(what), &batches));
+    *out_all = batches == all;
+    int n = snprintf(out, bytes, "the test loss is not finite (%s)", isnan(loss) ? "NaN" : "Inf");
+    if (batches > 0 && (size_t)n < bytes)
+        snprintf(out + n, bytes - (size_t)n, ", in %d of %d batches: %s", batches, all, what);
+    return 0;
+}
+
+int nonfinite_test(const struct trainer *tr, const char *why, bool all)
 {
     char kept[PP_PATH_MAX + 128];
     are_kept(tr, kept, sizeof(kept));
     return pp_fail(PP_EDIVERGED,
-                   "step %lld (epoch %d): the test loss is not finite (%s): for some test samples "
-                   "the outputs are not. The weights are those of this step; %s. Look at the test "
-                   "samples, lower train.lr (it is %g) or set train.clip_norm",
-                   (long long)tr->t, tr->epoch_no, isnan(loss) ? "NaN" : "Inf", kept,
-                   tr->run->cfg->train.lr);
+                   "step %lld (epoch %d): %s. The weights are those of this step; %s. %sower "
+                   "train.lr (it is %g) or set train.clip_norm",
+                   (long long)tr->t, tr->epoch_no, why, kept,
+                   all ? "L" : "Look at the samples of these batches, l", tr->run->cfg->train.lr);
 }

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Where a pass computes its first number that is none, and how large weights are: read back from the
+ * device, piece by piece, for a message. */
+#include "chunk.h"
+
+#include <math.h>
+
+#define LOOK_FLOATS ((size_t)1 << 12)
+
+/* *io = the largest of it and |x[n]|, where a NaN is larger than Inf. */
+static int find_largest(struct pp_backend *be, size_t n, const float *x, bool are_values, float *io)
+{
+    float host[LOOK_FLOATS];
+    for (size_t at = 0, some; at < n; at += some) {
+        some = n - at < LOOK_FLOATS ? n - at : LOOK_FLOATS;
+        if (are_values)
+            PP_TRY(pp_backend_values_to_host(be, host, pp_value_at(be, x, at), some));
+        else
+            PP_TRY(pp_backend_to_host(be, host, x + at, some * sizeof(*host)));
+        for (size_t i = 0; i < some; i++)
+            *io = fabsf(host[i]) <= *io || isnan(*io) ? *io : fabsf(host[i]);
+    }
+    return 0;
+}
+
+int pp_chunk_largest_weight(const struct pp_chunk *c, struct pp_backend *be, float *io)
+{
+    return find_largest(be, c->n_floats, c->params, false, io);
+}
+
+int chunk_look(struct pp_chunk *c, struct pp_backend *be, const struct pp_node *n, int rows,
+               const float *y)
+{
+    float most = 0;
+    if (!c->looks || c->range.bad_input >= 0)
+        return 0;
+    PP_TRY(find_largest(be, (size_t)rows * pp_shape_floats(&n->out), y, true, &most));
+    if (!isfinite(most)) {
+        c->range.bad_input = n->layer + 1;
+        c->range.bad = most;
+    }
+    return 0;
+}
