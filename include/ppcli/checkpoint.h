@@ -166,6 +166,10 @@ int pp_ckpt_list(const char *path, int64_t **out_steps, int *out_n);
 /* The folder of one of them. */
 int pp_ckpt_step_path(const char *path, int64_t step, char out[PP_PATH_MAX]);
 
+/* Above 0: a is newer than b; below: older. Of paths that differ in a step, or in the time and number of an
+ * automatic run folder; "" is older than all. Local. */
+int pp_ckpt_path_order(const char *a, const char *b);
+
 /* Could `path` be a checkpoint at all, whole or damaged? */
 bool pp_ckpt_claims(const char *path);
 

@@ -45,6 +45,17 @@ bool name_is_step(const char *name, int64_t *out_step)
     return true;
 }
 
+int pp_ckpt_path_order(const char *a, const char *b)
+{
+    char text[2][PP_PATH_MAX];
+    snprintf(text[0], sizeof(text[0]), "%s", a);
+    snprintf(text[1], sizeof(text[1]), "%s", b);
+    for (int i = 0; i < 2; i++)
+        for (char *slash = text[i]; (slash = strchr(slash, '/'));)
+            *slash = '\001'; /* the end of a name is before all that could follow in it */
+    return strverscmp(text[0], text[1]); /* step-99999999 is before step-100000000 */
+}
+
 static bool is_number(const char *text)
 {
     size_t n = strspn(text, "0123456789");

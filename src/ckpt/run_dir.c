@@ -206,7 +206,7 @@ bool pp_run_dir_newest(const char *name, char out[PP_PATH_MAX])
             strspn(e->d_name + n + 1, "0123456789-") != strlen(e->d_name + n + 1) ||
             snprintf(path, sizeof(path), "runs/%s", e->d_name) >= (int)sizeof(path))
             continue;
-        if (strcmp(path, out) > 0 && pp_run_dir_has_checkpoints(path))
+        if (pp_ckpt_path_order(path, out) > 0 && pp_run_dir_has_checkpoints(path))
             memcpy(out, path, sizeof(path));
     }
     return out[0] != '\0';

@@ -142,13 +142,13 @@ static int put(struct mpirun_words *w, const char *word)
         else
             text[used++] = *p;
     text[used] = '\0';
-    char *equals = word[0] == '-' ? NULL : strchr(text, '=');
-    if (!equals) {
+    size_t name = strcspn(word, "=%"); /* of the row: a value has any characters */
+    if (word[name] != '=') {
         own(w, text);
         return 0;
     }
-    *equals = '\0';
-    return setenv(text, equals + 1, 0) == 0 ? 0 : PP_ERESOURCE;
+    text[name] = '\0';
+    return setenv(text, text + name + 1, 0) == 0 ? 0 : PP_ERESOURCE;
 }
 
 /* Open MPI takes its own variables to other hosts, and of the rest what it is told to. */
@@ -329,6 +329,8 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
             pp_text_add(line, sizeof(line), "%s%s", i > 0 ? " " : "", w.args[i]);
         pp_log_debug("%s", line);
     }
+    if (!w.listener)
+        unsetenv(PP_PULSE_ENV); /* of another run, or of a try before this one */
     fflush(NULL);
     bool asked = rc == 0;
     if (asked)
@@ -336,6 +338,7 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
     if (rc < 0 && rc != PP_ESTOPPED && w.listener && out->started && !out->ranks)
         rc = ask_again(cfg, word, ranks, rc);
     pp_listener_close(&w.listener);
+    unsetenv(PP_PULSE_ENV);
     if (asked && rc == PP_ENOINPUT) {
         return pp_fail(PP_ERESOURCE, "mpirun is not installed (Debian: openmpi-bin); use "
                                      "--launch threads to run the ranks as threads");

@@ -168,7 +168,7 @@ int copies_find(const struct trainer *tr)
         resume_newest(tr, copies > 0 ? PP_CKPT_VERIFY : PP_CKPT_STRUCTURE, mine);
     PP_TRY(pp_transport_allgather(tr->tp, mine, sizeof(mine), all));
     for (int r = 1; r < tr->tp->size; r++)
-        best = strcmp(all[r], all[best]) > 0 ? r : best;
+        best = pp_ckpt_path_order(all[r], all[best]) > 0 ? r : best;
     if (best == 0)
         return 0;
     if (me == 0)

@@ -48,7 +48,7 @@ int beat_socket(void)
 struct pp_pulse {
     struct in_addr addresses[ADDRESSES_MAX];
     int n, next, port, fd;
-    bool heard, sure;
+    bool heard, sure, closed; /* closed: the last answer was that nobody listens */
     uint64_t last_ns, connecting_ns, silent_ns;
     struct beat out; /* under way, from byte `at` on */
     size_t at;
@@ -176,6 +176,8 @@ enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
             return PP_PULSE_END;
     }
     bool gone = n == 0 || (errno != EAGAIN && errno != EINTR && errno != ENOTCONN);
+    if (gone)
+        p->closed = n == 0 || errno == ECONNREFUSED || errno == ECONNRESET || errno == EPIPE;
     if (gone && p->heard && p->mine.rank == PP_PULSE_KEEPER)
         return PP_PULSE_END;
     if (gone)
@@ -188,8 +190,10 @@ enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
     inet_ntop(AF_INET, &p->addresses[(p->next + p->n - 1) % p->n], address, sizeof(address));
     snprintf(text, PP_PULSE_TEXT,
              "rank %d (host %s, pid %ld) has received nothing from %s, which watches the run, for "
-             "%.1f s, in %s; likely: that host is down, or this one is cut off",
+             "%.1f s, in %s; likely: %s",
              p->mine.rank, p->mine.host, (long)p->mine.pid, address, (double)p->silent_ns * 1e-9,
-             p->mine.what[0] ? p->mine.what : "set-up");
+             p->mine.what[0] ? p->mine.what : "set-up",
+             p->closed ? "the process there that watches has ended"
+                       : "that host is down, or this one is cut off");
     return PP_PULSE_LOST;
 }

@@ -111,6 +111,40 @@ run train net.ini -q --dir run --retries 1
 code_is 78
 err_has 'run.retries: threads of one process end together; use --launch mpirun or --hosts'
 
+begin "what a try left behind does not speak for the next one"
+# Somebody holds what the first mpirun wrote to, and says there that a rank has begun when the second runs.
+cat >bin/mpirun <<'END'
+#!/bin/sh
+echo >>calls
+[ "$(wc -l <calls)" = 1 ] && { echo $$ >first; until [ -s held ]; do sleep 0.05; done; kill -9 $$; }
+echo >second
+until [ -s spoken ]; do sleep 0.05; done
+sleep 0.2
+exit 76
+END
+rm -f calls first held second spoken
+{
+    until [ -s first ]; do sleep 0.05; done
+    exec 3>"/proc/$(cat first)/fd/1"
+    echo yes >held
+    until [ -e second ]; do sleep 0.05; done
+    printf '\006ppcli\006' >&3
+    echo yes >spoken
+    sleep 1
+} &
+last='two tries'
+code=0
+timeout 100 env PATH="$folder/bin:$PATH" "$PPCLI" train net.ini -q --launch mpirun --dir run --overwrite --retries 1 \
+    >out 2>err </dev/null || code=$?
+wait
+no_rank 76
+
+begin "the address of another run's listener does not reach ranks that have none"
+# shellcheck disable=SC2016 # it is the script that expands it
+printf '#!/bin/sh\necho "${PPCLI_PULSE-none}" >seen\nexit 76\n' >bin/mpirun
+launch PATH="$folder/bin:$PATH" PPCLI_PULSE=1:1:127.0.0.1
+same "$(cat seen)" none
+
 begin "where the config was found is told once"
 code=0
 last='ppcli train mnist-sample.ini --launch mpirun'

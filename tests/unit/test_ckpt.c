@@ -236,6 +236,24 @@ static bool there(void **state, const char *name)
     return file_exists(in_folder(state, name));
 }
 
+TEST(of_two_paths_the_larger_number_is_newer)
+{
+    static const char *const ascending[] = {"",
+                                            "runs/net-20261125-100000/checkpoints/step-00000900",
+                                            "runs/net-20261125-100000/checkpoints/step-00001000",
+                                            "runs/net-20261125-100000/checkpoints/step-99999999",
+                                            "runs/net-20261125-100000/checkpoints/step-100000000",
+                                            "runs/net-20261125-100000-2/checkpoints/step-00000001",
+                                            "runs/net-20261125-100000-9/checkpoints/step-00000001",
+                                            "runs/net-20261125-100000-10/checkpoints/step-00000001",
+                                            "runs/net-20261125-100001/checkpoints/step-00000001"};
+    for (int i = 0; i < 9; i++)
+        for (int k = 0; k < 9; k++) {
+            int order = pp_ckpt_path_order(ascending[i], ascending[k]);
+            CHECK_INT_EQ((order > 0) - (order < 0), (i > k) - (i < k));
+        }
+}
+
 TEST_IN_FOLDER(the_newest_ones_are_kept)
 {
     for (int step = 1; step <= 5; step++) {

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Signs of life over the loopback of this machine: who is there, who died first, who is to end. */
+#include <stdio.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -100,4 +102,26 @@ TEST(an_address_that_is_none_is_refused)
     CHECK_FAILS(pp_pulse_open("1f:80", 0, 1, true, &p), PP_EFORMAT,
                 "is not an address of a listener");
     CHECK_FAILS(pp_pulse_open("1f:80:here", 0, 1, true, &p), PP_EFORMAT, "has no IP address");
+}
+
+/* No host is blamed where only the process that listened is no more. */
+TEST(a_listener_that_has_ended_is_not_a_lost_host)
+{
+    struct pp_listener *l = NULL;
+    PP_OWN(pp_pulse_close) struct pp_pulse *p = NULL;
+    char text[PP_PULSE_TEXT], address[PP_PULSE_ADDRESS];
+    CHECK_OK(pp_listener_open(1, 0, 0, &l));
+    snprintf(address, sizeof(address), "%s", pp_listener_address(l));
+    CHECK_OK(pp_pulse_open(address, 0, 0.2, true, &p));
+    assert_true(hears(l, 1));
+    (void)pp_pulse_beat(p, text);
+    pp_listener_close(&l);
+    enum pp_pulse_news news = PP_PULSE_WELL;
+    for (int k = 0; k < 3000 && news == PP_PULSE_WELL; k++) {
+        nap();
+        news = pp_pulse_beat(p, text);
+    }
+    CHECK_INT_EQ(news, PP_PULSE_LOST);
+    assert_non_null(strstr(text, "the process there that watches has ended"));
+    assert_null(strstr(text, "down"));
 }
