@@ -13,6 +13,7 @@
 
 #define PP_HOSTS_MAX 256
 #define PP_HOST_NAME_MAX 64
+#define PP_HOST_TEXT 512
 
 struct pp_host {
     char name[PP_HOST_NAME_MAX];
@@ -57,6 +58,11 @@ bool pp_host_is_here(const char *name);
  * Asks the resolver and the kernel; nothing is sent to the host. Local. */
 int pp_route_find(const char *host, struct pp_route *out);
 
+/* The address of this machine by which a run's messages come to it. network: run.network, networks
+ * ("10.77.0.0/24") or interfaces, the first of which that it has counts. Errors: PP_ECONFIG, also when the text
+ * is no network; it says what there is. Local. */
+int pp_network_find(const char *network, char out_address[16]);
+
 /* Whether this machine has a fabric that MPI chooses better than by addresses: InfiniBand, RoCE,
  * EFA, Slingshot. Local. */
 bool pp_fabric_here(void);
@@ -84,16 +90,31 @@ struct pp_host_facts {
     bool here;                     /* this process runs on it */
     char fact[PP_HOST_FACTS][256]; /* "": not known */
     char boot[64];                 /* equal where two are one machine */
-    int cores;                     /* that ranks can be bound to */
+    char calls_itself[64];         /* its host name */
+    char addresses[512];           /* of its interfaces: "10.77.0.1,10.78.0.1" */
+    int cores, cores_there;        /* that ranks can be bound to, of so many */
+    uint64_t free_bytes;           /* of memory; UINT64_MAX: not known */
     double clock_s;                /* its clock less ours */
     int64_t newest;                /* step of the newest checkpoint in its run folder; -1: none */
-    char text[256];                /* for people */
+};
+
+/* The way from one host to another. */
+struct pp_way {
+    enum pp_way_state {
+        PP_WAY_UNKNOWN,
+        PP_WAY_OPEN,
+        PP_WAY_NARROW, /* short messages arrive, full packets do not */
+        PP_WAY_CLOSED
+    } state;
+    char from[16], device[16], to[16];     /* addresses, and the interface of `from` */
+    double connect_s, trip_s, bytes_per_s; /* bytes_per_s 0: not measured */
+    char wrong[320];                       /* of one that is not open */
 };
 
 struct pp_preflight {
     int n;
     struct pp_host_facts *hosts; /* [n] */
-    char (*ways)[256];           /* [n][n] from, to: for people */
+    struct pp_way *ways;         /* [n][n] from, to */
     char network[512];           /* of all the ways between them: "10.77.0.0/24,10.78.0.0/16" */
     bool one_machine;            /* some of them are one */
     bool folder_shared;          /* all see the run folder, or there will be none */
@@ -116,6 +137,15 @@ void pp_preflight_fini(struct pp_preflight *p);
  * Errors: those of pp_hosts_parse(), PP_ERESOURCE (memory). */
 int pp_preflight_left(const struct pp_config *cfg, const char *path, int ranks,
                       struct pp_hosts *hosts, struct pp_preflight *out);
+
+/* "2 cores, 3.5 GiB free, ..." Returns out. */
+const char *pp_host_text(const struct pp_host_facts *h, char out[PP_HOST_TEXT]);
+/* "10.77.0.1 by eth0, 10.77.0.2: connect ...", or "no: " and why. Returns out; "" of one that is unknown. */
+const char *pp_way_text(const struct pp_way *w, char out[PP_HOST_TEXT]);
+
+/* What a rank may hold: nine tenths of the free memory of the host that has least for each of its ranks,
+ * at most `most` (0: any). 0: nobody knows. */
+size_t pp_preflight_memory(const struct pp_preflight *p, const struct pp_hosts *hosts, size_t most);
 
 /* Be the helper: answer on standard input and output until that ends. Local. */
 int pp_hosts_answer(void);

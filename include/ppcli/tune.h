@@ -75,6 +75,11 @@ void pp_costs_destroy(struct pp_costs **costs); /* accepts NULL in *costs */
 
 /* The hosts of ranks 0 .. n-1 of the run. Errors: PP_ERESOURCE. */
 int pp_costs_hosts(struct pp_costs *c, const int *host, int n);
+/* Messages between the ranks of `hosts`, as a full preflight measured the slowest of its ways; without one
+ * they stay as they are. Errors: PP_ERESOURCE. */
+struct pp_hosts;
+struct pp_preflight;
+int pp_costs_ways(struct pp_costs *c, const struct pp_hosts *hosts, const struct pp_preflight *p);
 
 /* One layer's F, I and W of `rows` rows. Never negative. */
 struct pp_layer_seconds pp_costs_layer(const struct pp_costs *c, int layer, int rows);

@@ -11,6 +11,7 @@ static const char *const what[] = {"program", "MPI", "config", "data set", "proc
 
 static void print_json(const struct pp_preflight *p)
 {
+    char text[PP_HOST_TEXT];
     struct pp_json j = pp_json_begin(stdout, 2);
     pp_json_int(&j, "schema", 1);
     pp_json_str(&j, "wrong", p->wrong);
@@ -23,14 +24,18 @@ static void print_json(const struct pp_preflight *p)
         pp_json_object(&j, NULL);
         pp_json_str(&j, "host", h->name);
         pp_json_str(&j, "wrong", h->wrong);
-        pp_json_str(&j, "text", h->text);
+        pp_json_str(&j, "text", h->wrong[0] ? "" : pp_host_text(h, text));
+        pp_json_str(&j, "calls_itself", h->calls_itself);
+        pp_json_str(&j, "addresses", h->addresses);
+        pp_json_int(&j, "cores", h->cores_there);
+        pp_json_dbl(&j, "free_bytes", (double)h->free_bytes);
         pp_json_dbl(&j, "clock_seconds", h->clock_s);
         for (int k = 0; k < PP_HOST_FACTS; k++)
             pp_json_str(&j, what[k], h->fact[k]);
         pp_json_object(&j, "to");
         for (int k = 0; k < p->n; k++)
             if (k != i)
-                pp_json_str(&j, p->hosts[k].name, p->ways[i * p->n + k]);
+                pp_json_str(&j, p->hosts[k].name, pp_way_text(&p->ways[i * p->n + k], text));
         pp_json_end(&j);
         pp_json_end(&j);
     }
@@ -38,27 +43,44 @@ static void print_json(const struct pp_preflight *p)
     pp_json_end(&j);
 }
 
+/* NULL: all hosts that say it say the same; else the two that differ first. */
+static const struct pp_host_facts *find_other(const struct pp_preflight *p, int fact,
+                                              const struct pp_host_facts **first)
+{
+    *first = NULL;
+    for (int i = 0; i < p->n; i++) {
+        const struct pp_host_facts *h = &p->hosts[i];
+        if (!*first && h->fact[fact][0])
+            *first = h;
+        if (*first && h->fact[fact][0] && strcmp((*first)->fact[fact], h->fact[fact]) != 0)
+            return h;
+    }
+    return NULL;
+}
+
 static void print(const struct pp_preflight *p)
 {
     double spread = 0;
+    char text[PP_HOST_TEXT];
+    const struct pp_host_facts *first, *other, *clock = NULL;
     printf("hosts\n");
     for (int i = 0; i < p->n; i++) {
         const struct pp_host_facts *h = &p->hosts[i];
-        printf("  %-14s %s%s\n", h->name, h->wrong[0] ? "no: " : h->text, h->wrong);
-        spread = h->wrong[0] ? spread : fmax(spread, fabs(h->clock_s - p->hosts[0].clock_s));
+        printf("  %-14s %s%s\n", h->name, h->wrong[0] ? "no: " : pp_host_text(h, text), h->wrong);
+        clock = clock || h->wrong[0] ? clock : h;
+        spread = h->wrong[0] ? spread : fmax(spread, fabs(h->clock_s - clock->clock_s));
     }
     printf("\nways\n");
     for (int i = 0; i < p->n * p->n; i++)
-        if (p->ways[i][0])
-            printf("  %s -> %s: %s\n", p->hosts[i / p->n].name, p->hosts[i % p->n].name,
-                   p->ways[i]);
+        if (pp_way_text(&p->ways[i], text)[0])
+            printf("  %s -> %s: %s\n", p->hosts[i / p->n].name, p->hosts[i % p->n].name, text);
     printf("\ntogether\n");
     for (int k = 0; k < PP_HOST_FACTS; k++) {
-        bool same = true;
-        for (int i = 1; i < p->n; i++)
-            same = same && strcmp(p->hosts[0].fact[k], p->hosts[i].fact[k]) == 0;
-        if (!same || p->hosts[0].fact[k][0])
-            printf("  %-14s %s\n", what[k], same ? "the same" : "not the same");
+        other = find_other(p, k, &first);
+        if (other)
+            printf("  %-14s not the same: %s and %s differ\n", what[k], first->name, other->name);
+        else if (first)
+            printf("  %-14s the same\n", what[k]);
     }
     printf("  %-14s %s\n", "run folder",
            p->folder_shared ? "all see it"

@@ -5,7 +5,6 @@
  * take. Each try is the user's command line with a few words added; of two for one key the last counts.
  */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "ppcli/checkpoint.h"
@@ -50,37 +49,6 @@ static int name_folder(struct again *a, const char *name)
     return 0;
 }
 
-/* What a rank may hold, and what a message costs, on the hosts that are left. */
-static size_t memory_of(const struct pp_config *cfg, const struct pp_hosts *hosts,
-                        const struct pp_preflight *p)
-{
-    double least = cfg->run.memory > 0 ? (double)cfg->run.memory : 1e18, gib;
-    for (int i = 0; i < hosts->n; i++)
-        if (hosts->items[i].ranks > 0 && sscanf(p->hosts[i].text, "%*d cores, %lf GiB", &gib) == 1)
-            least = fmin(least, 0.9 * gib * (1 << 30) / hosts->items[i].ranks);
-    return least < 1e18 ? (size_t)least : 0;
-}
-
-static int set_links(const struct pp_hosts *hosts, const struct pp_preflight *p, int places,
-                     struct pp_costs *costs)
-{
-    int host[PP_STAGES_MAX], n = 0;
-    double trip, rate;
-    for (int i = 0; i < p->n * p->n; i++) {
-        const char *at = strstr(p->ways[i], "round trip ");
-        if (at && sscanf(at, "round trip %lf ms, %lf MB/s", &trip, &rate) == 2 && rate > 0) {
-            costs->far_latency = fmax(costs->far_latency, trip * 0.5e-3);
-            costs->far_byte = fmax(costs->far_byte, 1e-6 / rate);
-        }
-    }
-    for (int i = 0; i < hosts->n; i++)
-        for (int k = 0; k < hosts->items[i].ranks && n < PP_STAGES_MAX; k++)
-            host[n++] = i;
-    costs->cores = places;
-    costs->one_wire = true;
-    return n >= places && costs->far_byte > 0 ? pp_costs_hosts(costs, host, n) : 0;
-}
-
 /* The shape that plan --best would take of at most so many stages; PP_ECONFIG: there is none.
  * Micro-batches stay: the bits depend on them. */
 static int search(struct again *a, const struct pp_hosts *hosts, const struct pp_preflight *p,
@@ -94,7 +62,7 @@ static int search(struct again *a, const struct pp_hosts *hosts, const struct pp
     struct pp_best_spec spec = {.cfg = &a->now,
                                 .stages = stages,
                                 .n_stages = most,
-                                .memory = memory_of(a->cfg, hosts, p),
+                                .memory = pp_preflight_memory(p, hosts, a->cfg->run.memory),
                                 .cuts = true,
                                 .recompute = true};
     for (int i = 0; i < most; i++)
@@ -104,7 +72,8 @@ static int search(struct again *a, const struct pp_hosts *hosts, const struct pp
     PP_TRY(pp_run_model(&a->now, &model));
     spec.model = model;
     PP_TRY(pp_best_measure(&spec, MEASURE_S, &costs));
-    PP_TRY(set_links(hosts, p, most * a->now.pipeline.replicas, costs));
+    costs->cores = most * a->now.pipeline.replicas;
+    PP_TRY(pp_costs_ways(costs, hosts, p));
     PP_TRY(pp_best_search(&spec, costs, &best));
     if (best.n == 0)
         return pp_fail(PP_ECONFIG, "no shape of at most %d stages can run", most);

@@ -4,7 +4,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -14,20 +16,25 @@
 #include "ppcli/backend.h"
 #include "ppcli/clock.h"
 #include "ppcli/machine.h"
+#include "ppcli/mem.h"
 #include "ppcli/median.h"
+#include "ppcli/text.h"
 #include "ppcli/thread.h"
 #include "ppcli/transport.h"
 
 #define ARGS_MAX 6
 #define CONNECT_S 1
+#define STREAM_US 1900000 /* for a block over a slow link; the question has ANSWER_SECONDS */
+#define PORT_FIRST 32768  /* of any */
+#define PORT_LAST 60999
 #define ALONE_S 60 /* without a question: who asks is gone, and the agent does not know */
 #define TRIPS 8
-#define BLOCK 65536
+#define BLOCK HOSTS_BLOCK
 
 struct asked {
     char *args[ARGS_MAX + 1];
     int n;
-    int listener;
+    int listeners[HOSTS_PORTS], n_listeners;
     char token[HOSTS_TOKEN + 1];
     char answer[2048];
 };
@@ -59,15 +66,23 @@ static int last(struct asked *q)
 static int facts(struct asked *q)
 {
     struct pp_machine m;
-    char program[PP_SHA256_HEX], boot[64] = "", cpu[200] = "";
+    char program[PP_SHA256_HEX], boot[64] = "", cpu[200] = "", name[64] = "", addresses[512];
     PP_TRY(pp_path_digest("/proc/self/exe", program));
     pp_machine_describe(true, &m);
     pp_backend_at(0)->probe(cpu, sizeof(cpu));
+    hosts_list_addresses(addresses, sizeof(addresses));
+    gethostname(name, sizeof(name) - 1);
     pp_file_value("/proc/sys/kernel/random/boot_id", "", boot, sizeof(boot));
-    snprintf(q->answer, sizeof(q->answer), "%s|%s|%s|%s|%d|%d cores, %.1f GiB free, %s, %s",
-             program, pp_world_version(), cpu, boot, pp_machine_whole_cores(), m.cores_there,
-             (double)m.room_bytes / (1 << 30), pp_world_version(), cpu);
+    snprintf(q->answer, sizeof(q->answer), "%s|%s|%s|%s|%d|%d|%" PRIu64 "|%s|%s",
+             program, pp_world_version(), cpu, boot, pp_machine_whole_cores(),
+             m.cores_there, m.room_bytes, name, addresses);
     return 0;
+}
+
+/* NETWORK: this host's address in it. */
+static int address(struct asked *q)
+{
+    return pp_network_find(q->args[1], q->answer);
 }
 
 /* ---- connections */
@@ -92,101 +107,202 @@ static bool receives(int fd, void *data, size_t bytes)
     return recv(fd, data, bytes, MSG_WAITALL) == (ssize_t)bytes;
 }
 
-/* The side that is called: the token, TRIPS bytes there and back, then how many bytes come until the
- * other stops, and in how many nanoseconds: both from the end of the first read on. */
-static void serve(const struct asked *q, int fd)
+/* The side that is called, a thread for each: one that says nothing holds nobody up. The token, TRIPS bytes
+ * there and back, then how many bytes come until the other stops, and in how many nanoseconds: both
+ * from the end of the first read on. */
+struct call {
+    int fd;
+    const struct asked *q;
+    char block[BLOCK];
+};
+
+static void *serve(void *arg)
 {
-    static char block[BLOCK];
+    PP_OWN_MEMORY struct call *call = arg;
+    const int fd = call->fd;
     char c;
     uint64_t first = 0, sum[2] = {0, 1};
     set_up_socket(fd);
-    bool fine = receives(fd, block, HOSTS_TOKEN) && memcmp(block, q->token, HOSTS_TOKEN) == 0;
+    bool fine = receives(fd, call->block, HOSTS_TOKEN) &&
+                memcmp(call->block, call->q->token, HOSTS_TOKEN) == 0;
     for (int i = 0; i < TRIPS && fine; i++)
         fine = receives(fd, &c, 1) && sends(fd, &c, 1);
-    for (ssize_t n; fine && (n = recv(fd, block, sizeof(block), 0)) > 0;) {
+    ssize_t n = -1;
+    while (fine && (n = recv(fd, call->block, BLOCK, 0)) > 0) {
         sum[0] += first ? (uint64_t)n : 0;
         first = first ? first : pp_clock_ns();
         sum[1] = pp_clock_ns() - first + 1;
     }
-    if (fine)
+    if (n == 0) /* all of it came */
         sends(fd, sum, sizeof(sum));
+    close(fd);
+    return NULL;
+}
+
+static void answer_call(const struct asked *q, int fd)
+{
+    pthread_t thread;
+    struct call *call = pp_alloc(1, sizeof(*call));
+    if (call) {
+        call->fd = fd;
+        call->q = q;
+    }
+    if (call && pp_thread_start(&thread, serve, call) == 0) {
+        pthread_detach(thread);
+        return;
+    }
+    pp_free(call);
+    close(fd);
 }
 
 static void *serve_all(void *arg)
 {
     const struct asked *q = arg;
-    int fd;
-    while ((fd = accept4(q->listener, NULL, NULL, SOCK_CLOEXEC)) >= 0 || errno == EINTR ||
-           errno == ECONNABORTED) {
-        if (fd >= 0) {
-            serve(q, fd);
-            close(fd);
+    struct pollfd fds[HOSTS_PORTS];
+    for (;;) {
+        for (int i = 0; i < q->n_listeners; i++)
+            fds[i] = (struct pollfd){.fd = q->listeners[i], .events = POLLIN};
+        if (poll(fds, (nfds_t)q->n_listeners, -1) < 0 && errno != EINTR)
+            return NULL;
+        for (int i = 0; i < q->n_listeners; i++) {
+            int fd = fds[i].revents ? accept4(fds[i].fd, NULL, NULL, SOCK_CLOEXEC) : -1;
+            if (fd >= 0)
+                answer_call(q, fd);
         }
     }
-    return NULL;
 }
 
-/* FIRST LAST TOKEN: the port of them that it listens on. */
+/* -1: the port is not free. */
+static int listen_on(int port)
+{
+    const struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    const int yes = 1;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    if (bind(fd, (const struct sockaddr *)&at, sizeof(at)) == 0 && listen(fd, 64) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* Free ports from first to last go into the answer, at most `most`, spread over all. */
+static int listen_some(struct asked *q, int first, int last, int most)
+{
+    int step = last - first >= most ? (last - first + most) / most : 1, found = 0;
+    for (int port = first; port <= last && found<most; port += found> 0 ? step : 1) {
+        int fd = listen_on(port);
+        if (fd < 0)
+            continue;
+        q->listeners[q->n_listeners++] = fd;
+        pp_text_add(q->answer, sizeof(q->answer), "%s%d", q->answer[0] ? "," : "", port);
+        found++;
+    }
+    return found > 0 ? 0
+                     : pp_fail(PP_ERESOURCE, "no port of %d-%d is free; name others in run.ports",
+                               first, last);
+}
+
+/* FIRST LAST TOKEN: the ports that it listens on. FIRST 0: any. mpirun takes what is free in the first half
+ * of a range, the ranks in the second. */
 static int listen_here(struct asked *q)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    const int yes = 1;
     pthread_t thread;
-    int port = atoi(q->args[1]), last = atoi(q->args[2]);
+    int first = atoi(q->args[1]), last = atoi(q->args[2]);
+    int half = first + (last - first + 1) / 2;
     snprintf(q->token, sizeof(q->token), "%s", q->args[3]);
-    q->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    setsockopt(q->listener, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-    do {
-        at.sin_port = htons((uint16_t)port);
-    } while (bind(q->listener, (struct sockaddr *)&at, sizeof(at)) != 0 && port++ < last);
-    if (port > last || listen(q->listener, 16) != 0 ||
-        (errno = pp_thread_start(&thread, serve_all, q)) != 0)
-        return pp_fail_errno(PP_ERESOURCE, "no port of %s-%s is free", q->args[1], q->args[2]);
+    q->answer[0] = '\0';
+    if (first == 0) {
+        PP_TRY(listen_some(q, PORT_FIRST, PORT_LAST, 1));
+    } else {
+        PP_TRY(listen_some(q, first, half - 1, HOSTS_PORTS / 2));
+        PP_TRY(listen_some(q, half, last, HOSTS_PORTS / 2));
+    }
+    if ((errno = pp_thread_start(&thread, serve_all, q)) != 0)
+        return pp_fail_errno(PP_ERESOURCE, "cannot start a thread");
     pthread_detach(thread);
-    snprintf(q->answer, sizeof(q->answer), "%d", port);
     return 0;
 }
 
-/* NAME PORT TOKEN MS: the network, and the way there in words; with MS also its bandwidth. */
+/* Whether all of these ports can be reached; `to` has the first that cannot. */
+static int try_ports(const struct pp_route *r, const char *ports, struct sockaddr_in *to)
+{
+    struct pollfd fds[HOSTS_PORTS];
+    int port[HOSTS_PORTS] = {0}, n = 0, bad = -1, e = 0;
+    const uint64_t end = pp_clock_ns() + (uint64_t)CONNECT_S * 1000000000;
+    for (const char *p = ports; *p && n < HOSTS_PORTS; n++) {
+        char *rest;
+        port[n] = (int)strtol(p, &rest, 10);
+        p = rest + (*rest == ',');
+        to->sin_port = htons((uint16_t)port[n]);
+        fds[n].fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        fds[n].events = POLLOUT;
+        int rc = connect(fds[n].fd, (const struct sockaddr *)to, sizeof(*to));
+        if (rc != 0 && errno != EINPROGRESS && bad < 0) {
+            bad = n;
+            e = errno;
+        }
+    }
+    for (int i = 0; i < n && bad < 0; i++) {
+        socklen_t bytes = sizeof(e);
+        uint64_t now = pp_clock_ns();
+        int came = poll(&fds[i], 1, now < end ? (int)((end - now) / 1000000) + 1 : 0);
+        e = ETIMEDOUT;
+        if (came == 1)
+            getsockopt(fds[i].fd, SOL_SOCKET, SO_ERROR, &e, &bytes);
+        bad = e != 0 ? i : -1;
+    }
+    for (int i = 0; i < n; i++)
+        close(fds[i].fd);
+    to->sin_port = htons((uint16_t)port[bad < 0 ? 0 : bad]);
+    errno = e;
+    return bad < 0 ? 0
+                   : pp_fail_errno(PP_ERESOURCE, "no connection to port %d of %s from %s (%s)",
+                                   port[bad], r->peer, r->own, r->device);
+}
+
+/* NAME PORTS TOKEN MS: the network, and the way there: seconds to connect and of a round trip, and bytes a
+ * second, for so long measured; 0: only a block was sent; -1: no full packet arrives. */
 static int probe(struct asked *q)
 {
     static const char block[BLOCK];
     struct pp_route r;
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(q->args[2]))};
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    const struct timeval longer = {.tv_sec = STREAM_US / 1000000, .tv_usec = STREAM_US % 1000000};
     double trips[TRIPS] = {0};
     uint64_t sum[2] = {0, 1}, limit = strtoull(q->args[4], NULL, 10) * 1000000;
     PP_TRY(pp_route_find(q->args[1], &r));
     inet_pton(AF_INET, r.peer, &to.sin_addr);
+    PP_TRY(try_ports(&r, q->args[2], &to));
     PP_OWN(pp_close_at) int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     set_up_socket(fd);
     uint64_t start = pp_clock_ns();
     if (connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0) {
         errno = errno == EINPROGRESS ? ETIMEDOUT : errno;
-        return pp_fail_errno(PP_ERESOURCE, "no connection to port %s of %s from %s (%s)",
-                             q->args[2], r.peer, r.own, r.device);
+        return pp_fail_errno(PP_ERESOURCE, "no connection to port %d of %s from %s (%s)",
+                             ntohs(to.sin_port), r.peer, r.own, r.device);
     }
-    double connected = (double)(pp_clock_ns() - start) * 1e-6;
+    double connected = (double)(pp_clock_ns() - start) * 1e-9;
     bool fine = sends(fd, q->args[3], HOSTS_TOKEN);
     for (int i = 0; fine && i < TRIPS; i++) {
         char c = 'c';
         start = pp_clock_ns();
         fine = sends(fd, &c, 1) && receives(fd, &c, 1);
-        trips[i] = (double)(pp_clock_ns() - start) * 1e-6;
+        trips[i] = (double)(pp_clock_ns() - start) * 1e-9;
     }
+    if (!fine)
+        return pp_fail(PP_ERESOURCE, "the connection to port %d of %s breaks off",
+                       ntohs(to.sin_port), r.peer);
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &longer, sizeof(longer));
     start = pp_clock_ns();
-    while (fine && pp_clock_ns() - start < limit)
+    do
         fine = sends(fd, block, sizeof(block));
+    while (fine && pp_clock_ns() - start < limit);
     fine = fine && shutdown(fd, SHUT_WR) == 0 && receives(fd, sum, sizeof(sum));
-    if (!fine) {
-        return pp_fail(PP_ERESOURCE, "the connection to port %s of %s breaks off", q->args[2],
-                       r.peer);
-    }
-    int n = snprintf(q->answer, sizeof(q->answer),
-                     "%s|%s by %s, %s: connect %.2f ms, round trip %.3f ms", r.network, r.own,
-                     r.device, r.peer, connected, pp_median(trips, TRIPS));
-    if (limit > 0)
-        snprintf(q->answer + n, sizeof(q->answer) - (size_t)n, ", %.0f MB/s",
-                 (double)sum[0] * 1e3 / (double)sum[1]);
+    snprintf(q->answer, sizeof(q->answer), "%s|%s|%s|%s|%.9f|%.9f|%.0f", r.network, r.own, r.device,
+             r.peer, connected, pp_median(trips, TRIPS),
+             !fine       ? -1
+             : limit > 0 ? (double)sum[0] * 1e9 / (double)sum[1]
+                         : 0);
     return 0;
 }
 
@@ -198,11 +314,8 @@ static int answer(struct asked *q)
         const char *word;
         int n;
         int (*answer)(struct asked *q);
-    } all[] = {{"facts", 1, facts},
-               {"digest", 2, digest},
-               {"last", 3, last},
-               {"listen", 4, listen_here},
-               {"probe", 5, probe}};
+    } all[] = {{"facts", 1, facts}, {"address", 2, address},    {"digest", 2, digest},
+               {"last", 3, last},   {"listen", 4, listen_here}, {"probe", 5, probe}};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (strcmp(all[i].word, q->args[0]) == 0 && q->n == all[i].n)
             return all[i].answer(q);

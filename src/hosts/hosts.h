@@ -14,7 +14,9 @@
 
 #define HOSTS_GOOD "pp> "
 #define HOSTS_BAD "pp! "
-#define HOSTS_TOKEN 16 /* bytes that a connection begins with: it is ours */
+#define HOSTS_TOKEN 16    /* bytes that a connection begins with: it is ours */
+#define HOSTS_PORTS 64    /* that are tried, of a larger range spread over it */
+#define HOSTS_BLOCK 65536 /* bytes: more than a packet of any network */
 
 /* A helper, and its last answer. */
 struct remote {
@@ -31,6 +33,9 @@ struct remote {
     double clock_s;             /* ... its clock is so far from ours */
     char wrong[512];            /* not empty: it cannot be asked any more, and why */
 };
+
+/* The addresses of this machine, but for the loopback's: "10.77.0.1,10.78.0.1". Local. */
+void hosts_list_addresses(char *out, size_t bytes);
 
 /* Start a helper, or say in r->wrong why not. here: without the agent. Local. */
 void remote_start(struct remote *r, const char *agent, bool here);

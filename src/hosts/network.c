@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, addresses and interfaces, as the resolver and the kernel of this machine see them: the
  * interface of a run is that of the route to its peers, whatever else is there. */
-#include "ppcli/hosts.h"
+#include "hosts.h"
 
 #include <arpa/inet.h>
 #include <glob.h>
@@ -9,6 +9,8 @@
 #include <netdb.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "ppcli/text.h"
 
 static bool is_loopback(struct in_addr a)
 {
@@ -66,6 +68,96 @@ bool pp_host_is_here(const char *name)
     own[strcspn(own, ".")] = '\0';
     return strcmp(name, own) == 0 || (resolve(name, &to) == 0 && !is_loopback(to.sin_addr) &&
                                       find_device(to.sin_addr, &route));
+}
+
+/* The network of an interface; false: it has none of IPv4. */
+static bool network_of(const struct ifaddrs *i, struct in_addr *own, int *bits, char text[64])
+{
+    struct sockaddr_in a, mask;
+    char address[16];
+    if (!i->ifa_addr || !i->ifa_netmask || i->ifa_addr->sa_family != AF_INET)
+        return false;
+    memcpy(&a, i->ifa_addr, sizeof(a));
+    memcpy(&mask, i->ifa_netmask, sizeof(mask));
+    *own = a.sin_addr;
+    *bits = __builtin_popcount(mask.sin_addr.s_addr);
+    inet_ntop(AF_INET, &a.sin_addr, address, sizeof(address));
+    snprintf(text, 64, "%s (%s/%d)", i->ifa_name, address, *bits);
+    return true;
+}
+
+/* "10.77.0.0/24", or *bits -1: the name of an interface. */
+static int parse_network(const char *word, struct in_addr *net, int *bits)
+{
+    char address[32];
+    int used = 0;
+    *bits = -1;
+    if (!strchr(word, '/'))
+        return 0;
+    if (sscanf(word, "%31[0-9.]/%2d%n", address, bits, &used) != 2 || word[used] || *bits < 1 ||
+        *bits > 32 || inet_pton(AF_INET, address, net) != 1)
+        return pp_fail(PP_ECONFIG,
+                       "run.network: '%s' is not a network; write one as 10.77.0.0/24, the name of "
+                       "an interface, or auto",
+                       word);
+    return 0;
+}
+
+static bool is_in(struct in_addr a, struct in_addr net, int bits)
+{
+    return (ntohl(a.s_addr ^ net.s_addr) >> (32 - bits)) == 0;
+}
+
+int pp_network_find(const char *network, char out_address[16])
+{
+    char words[PP_TEXT_MAX], here[64] = "", has[256] = "", text[64];
+    struct ifaddrs *all = NULL;
+    bool found = false;
+    int rc = 0;
+    snprintf(words, sizeof(words), "%s", network);
+    gethostname(here, sizeof(here) - 1);
+    if (getifaddrs(&all) != 0)
+        return pp_fail_errno(PP_ERESOURCE, "cannot list the interfaces of %s", here);
+    for (char *rest = words, *word; rc == 0 && !found && (word = strsep(&rest, ","));) {
+        struct in_addr net = {0}, own;
+        int bits, own_bits;
+        rc = parse_network(word, &net, &bits);
+        has[0] = '\0';
+        for (const struct ifaddrs *i = all; rc == 0 && !found && i; i = i->ifa_next) {
+            if (!network_of(i, &own, &own_bits, text))
+                continue;
+            found = bits < 0 ? strcmp(i->ifa_name, word) == 0 : is_in(own, net, bits);
+            if (found)
+                inet_ntop(AF_INET, &own, out_address, 16);
+            else if (!is_loopback(own))
+                pp_text_add(has, sizeof(has), "%s%s", has[0] ? ", " : "", text);
+        }
+    }
+    freeifaddrs(all);
+    if (rc < 0 || found)
+        return rc;
+    return pp_fail(PP_ECONFIG,
+                   "run.network: %s has no %s %s, only %s; write a network or an interface that "
+                   "all hosts have, or auto",
+                   here, strchr(network, '/') ? "address in" : "interface", network,
+                   has[0] ? has : "lo");
+}
+
+void hosts_list_addresses(char *out, size_t bytes)
+{
+    struct ifaddrs *all = NULL;
+    out[0] = '\0';
+    if (getifaddrs(&all) != 0)
+        return;
+    for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
+        struct in_addr own;
+        char text[64], address[16];
+        int bits;
+        if (network_of(i, &own, &bits, text) && !is_loopback(own))
+            pp_text_add(out, bytes, "%s%s", out[0] ? "," : "",
+                        inet_ntop(AF_INET, &own, address, sizeof(address)));
+    }
+    freeifaddrs(all);
 }
 
 int pp_route_find(const char *host, struct pp_route *out)

@@ -7,7 +7,9 @@
 
 #include <math.h>
 
+#include "ppcli/hosts.h"
 #include "ppcli/median.h"
+#include "ppcli/mem.h"
 
 enum {
     ROUNDS = 3, /* of a visit; of them the fastest */
@@ -130,4 +132,26 @@ int links_put(const struct pp_links *l, struct pp_costs *c)
         return pp_costs_hosts(c, l->host, l->n);
     }
     return 0;
+}
+
+int pp_costs_ways(struct pp_costs *c, const struct pp_hosts *hosts, const struct pp_preflight *p)
+{
+    int n = 0, ranks = 0;
+    for (int i = 0; i < p->n * p->n; i++) {
+        const struct pp_way *w = &p->ways[i];
+        if (w->state == PP_WAY_OPEN && w->bytes_per_s > 0) {
+            c->far_latency = fmax(c->far_latency, w->trip_s * 0.5);
+            c->far_byte = fmax(c->far_byte, 1 / w->bytes_per_s);
+        }
+    }
+    for (int i = 0; i < hosts->n; i++)
+        ranks += hosts->items[i].ranks;
+    c->one_wire = true;
+    if (c->far_byte <= 0 || ranks == 0)
+        return 0;
+    PP_TAKE(int, host, ranks);
+    for (int i = 0; i < hosts->n; i++)
+        for (int k = 0; k < hosts->items[i].ranks; k++)
+            host[n++] = i;
+    return pp_costs_hosts(c, host, n);
 }

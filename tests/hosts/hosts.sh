@@ -49,9 +49,22 @@ code_is 0
 err_has 'hosts: h0:1,h1:1 over eth0 (run.network)'
 on 2 "$PPCLI" train net.ini -q --hosts h0,,h1, --stages 2
 code_is 0
-on 2 "$PPCLI" train net.ini --hosts h0,h1 --stages 2 --set run.network=eth7
-code_is 78
-err_has "run.network: no interface 'eth7' here"
+
+begin "a network that a host does not have, and one that is none, are refused before anything starts"
+without_network() { # without_network NETWORK TEXT [FIRST]
+    on 2 sh -c "${3:-:}; exec $PPCLI train net.ini -q --hosts h0,h1 --stages 2 --set run.network=$1"
+    code_is 78
+    err_has "run.network: $2"
+    same "$(grep -c '^ppcli: ' err)" 1
+}
+without_network eth7 'h0 has no interface eth7, only eth0 (10.77.0.1/24)'
+without_network 10.99.0.0/16 'h0 has no address in 10.99.0.0/16, only eth0 (10.77.0.1/24)'
+without_network 10.99.0.0/16 'h1 has no address in 10.99.0.0/16, only eth0 (10.77.0.2/24)' 'ip addr add 10.99.0.1/16 dev eth0'
+without_network 10.77.0.0/33 "'10.77.0.0/33' is not a network"
+config other_net.ini data.dataset=synthetic 'model.sizes=12 5' run.network=10.99.0.0/16
+on 2 sh -c "ip addr add 10.99.0.1/16 dev eth0; ip -n h1 addr add 10.99.0.2/16 dev eth0; exec $PPCLI env --hosts h0,h1 other_net.ini" # the ways are those that the messages will take
+code_is 0
+out_has '  h0 -> h1: 10.99.0.1 by eth0, 10.99.0.2: connect '
 
 begin "the same config runs under mpirun by hand"
 config more.ini data.dataset=synthetic data.train_samples=192 data.test_samples=16 \
@@ -150,6 +163,16 @@ err_has 'cannot read none'
 on 1 "$PPCLI" train net.ini --hosts h0,h1 --launch threads --stages 2
 code_is 78
 
+begin "env compares the hosts that answer"
+# shellcheck disable=SC2016 # the agent expands it
+printf '#!/bin/sh\ncase $1 in h1) echo no way today; exit 1 ;; esac\nexec %s "$@"\n' "$here/agent.sh" >no_h1
+chmod +x no_h1
+on 3 sh -c "PPCLI_HOST_AGENT=$folder/no_h1 exec $PPCLI env --hosts h1,h0,h2 net.ini"
+code_is 69
+out_has '  h1             no: no way today'
+for line in program MPI config processors; do out_has "$(printf '  %-14s the same' $line)"; done
+out_lacks 'not the same:'
+
 begin "env tells what it finds, of each host and each way"
 on 3 "$PPCLI" env --hosts h0,h1,h2 net.ini
 code_is 0
@@ -170,13 +193,37 @@ wrong() { # wrong CODE TEXT: one line with it, and no rank was started
     same "$(grep -c '^ppcli: ' err)" 1
     out_lacks weights
 }
-trains_and() { on 2 sh -c "$1; exec $PPCLI train net.ini -q --hosts h0,h1 --stages 2"; }
+trains_and() { on 2 sh -c "$1; exec $PPCLI train net.ini -q --hosts h0,h1 --stages 2 \"\$@\"" sh; }
 
 begin "a host without a name, and one that is this machine, are named"
 on 2 "$PPCLI" train net.ini --hosts h0,h9 --stages 2
 wrong 69 'h0 knows no address of h9'
 NAMES='127.0.1.1 h1' on 2 "$PPCLI" train net.ini --hosts h0,h1 --stages 2
 wrong 69 'on h0 the name h1 means 127.0.1.1, which is the machine itself'
+
+begin "a name with the address of another host, and two names of one, are refused"
+NAMES='10.77.0.3 h1' on 3 "$PPCLI" train net.ini --hosts h0,h1 --stages 2
+wrong 69 'on h0 the name h1 means 10.77.0.3, but the host that the agent reaches has 10.77.0.2 and calls itself h1'
+NAMES='10.77.0.1 x0' on 2 "$PPCLI" train net.ini --hosts h0,x0,h1 --stages 3
+wrong 78 'run.hosts: h0 and x0 are one host (h0, 10.77.0.1)'
+
+begin "every port of run.ports is tried, and a way that carries short packets only is found"
+for ports in 52016-52031 52003 52000-52007; do
+    trains_and "ip -n h1 rule add pref 1 ipproto tcp dport $ports prohibit; set -- --set run.ports=52000-52031"
+    wrong 69 "h1 does not reach h0: no connection to port ${ports%-*} of 10.77.0.1 from "
+done
+# Packets that would be made small only at the bridge.
+cat >narrow <<'END'
+for h in h0 h1; do ip -n "$h" link set eth0 gso_max_segs 1 || exit 77; done
+nsenter --net=/proc/1/ns/net ip link set p1 mtu 1400 || exit 77
+exec "$PPCLI" train net.ini -q --hosts h0,h1 --stages 2
+END
+on 2 sh narrow
+if [ $code = 77 ]; then
+    skip 'this kernel or ip cannot make such a way'
+else
+    wrong 69 'h0 does not reach h1: short messages from 10.77.0.1 (eth0) to 10.77.0.2 arrive, full packets do not; give all'
+fi
 
 begin "a host that the agent does not reach, and one that the network does not"
 printf '#!/bin/sh\necho "ssh: connect to host h1 port 22: No route to host" >&2; exit 255\n' >agent

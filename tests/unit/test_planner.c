@@ -3,8 +3,11 @@
  * may judge it: everything there, nothing negative, the budget kept. */
 #include "test.h"
 
+#include <math.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "ppcli/hosts.h"
 #include "ppcli/mem.h"
 #include "ppcli/tune.h"
 
@@ -429,4 +432,52 @@ TEST(what_does_not_fit_the_budget_is_extrapolated)
     /* 8 and 16384 do not fit a microsecond: both in proportion to 4 rows */
     assert_float_equal(c->layers[2].f, 2 * c->layers[0].f, 1e-12);
     assert_float_equal(c->layers[4].f, 4096 * c->layers[0].f, 1e-6);
+}
+
+/* ---- the hosts of a run, as a preflight found them */
+
+/* So many on each of two hosts, on a way of 2 ms there and back and 1 MB/s; the way back is faster. */
+static void two_hosts(int ranks, struct pp_hosts *hosts, struct pp_preflight *p)
+{
+    static struct pp_host_facts facts[2];
+    static struct pp_way ways[4];
+    facts[0].free_bytes = (uint64_t)8 << 30;
+    facts[1].free_bytes = UINT64_MAX;
+    ways[1] = (struct pp_way){.state = PP_WAY_OPEN, .trip_s = 2e-3, .bytes_per_s = 1e6};
+    ways[2] = (struct pp_way){.state = PP_WAY_OPEN, .trip_s = 1e-3, .bytes_per_s = 9e6};
+    *hosts = (struct pp_hosts){.items = {{"h0", ranks}, {"h1", ranks}}, .n = 2};
+    *p = (struct pp_preflight){.n = 2, .hosts = facts, .ways = ways};
+}
+
+TEST(links_between_hosts_cost_for_any_number_of_ranks)
+{
+    static struct pp_hosts hosts;
+    for (int ranks = 1; ranks <= 4096; ranks *= 4) {
+        struct pp_preflight p;
+        struct pp_costs c = {.cores = 1};
+        two_hosts(ranks, &hosts, &p);
+        CHECK_OK(pp_costs_ways(&c, &hosts, &p));
+        CHECK_INT_EQ(c.n_hosts, 2 * ranks);
+        CHECK_INT_EQ(c.host[ranks - 1], 0);
+        CHECK_INT_EQ(c.host[ranks], 1);
+        assert_true(fabs(c.far_latency - 1e-3) < 1e-9);
+        assert_true(fabs(c.far_byte - 1e-6) < 1e-12);
+        pp_free(c.host);
+    }
+}
+
+TEST(a_rank_may_hold_its_part_of_the_host_that_has_least)
+{
+    static struct pp_hosts hosts;
+    struct pp_preflight p;
+    char text[PP_HOST_TEXT];
+    two_hosts(4, &hosts, &p);
+    CHECK_INT_EQ(pp_preflight_memory(&p, &hosts, 0), (int64_t)(0.9 * 2 * (1 << 30)));
+    CHECK_INT_EQ(pp_preflight_memory(&p, &hosts, 1000), 1000);
+    hosts.items[0].ranks = 0; /* it does not take part, and the other does not know */
+    CHECK_INT_EQ(pp_preflight_memory(&p, &hosts, 0), 0);
+    assert_non_null(strstr(pp_host_text(&p.hosts[0], text), "8.0 GiB free"));
+    assert_null(strstr(pp_host_text(&p.hosts[1], text), "free"));
+    CHECK_STR_EQ(pp_way_text(&p.ways[2], text),
+                 " by , : connect 0.00 ms, round trip 1.000 ms, 9 MB/s");
 }
