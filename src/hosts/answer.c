@@ -73,9 +73,9 @@ static int facts(struct asked *q)
     hosts_list_addresses(addresses, sizeof(addresses));
     gethostname(name, sizeof(name) - 1);
     pp_file_value("/proc/sys/kernel/random/boot_id", "", boot, sizeof(boot));
-    snprintf(q->answer, sizeof(q->answer), "%s|%s|%s|%s|%d|%d|%" PRIu64 "|%s|%s",
-             program, pp_world_version(), cpu, boot, pp_machine_whole_cores(),
-             m.cores_there, m.room_bytes, name, addresses);
+    snprintf(q->answer, sizeof(q->answer), "%s|%s|%s|%s|%d|%d|%" PRIu64 "|%s|%s", program,
+             pp_world_version(), cpu, boot, pp_machine_whole_cores(), m.cores_there, m.room_bytes,
+             name, addresses);
     return 0;
 }
 
