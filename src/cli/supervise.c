@@ -22,6 +22,7 @@
 #include "ppcli/devices.h"
 #include "ppcli/io.h"
 #include "ppcli/log.h"
+#include "ppcli/mem.h"
 #include "ppcli/thread.h"
 #include "ppcli/transport.h"
 #include "command.h"
@@ -80,15 +81,18 @@ static void *relay(void *arg)
     return NULL;
 }
 
-static void end_relay(pthread_t thread, int from)
+/* Whether the thread has ended: if not, what it reads and writes is its own for good. */
+static bool end_relay(pthread_t thread, int from)
 {
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += RELAY_SECONDS;
-    if (pthread_timedjoin_np(thread, NULL, &end) != 0)
-        pthread_detach(thread); /* something that it left behind holds the pipe */
-    else
+    bool ended = pthread_timedjoin_np(thread, NULL, &end) == 0;
+    if (ended)
         close(from);
+    else
+        pthread_detach(thread); /* something that mpirun left behind holds the pipe */
+    return ended;
 }
 
 /* ---- its life */
@@ -340,25 +344,26 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
     sigset_t waited, before;
     pthread_t relayer, complainer;
     int status = 0, stop = 0, asks = 0, ends[2], errors[2], guarded;
-    static struct relay relayed; /* may outlive this call: see end_relay() */
-    static struct pp_complaints complaints;
+    /* of this try: their threads may outlive it, see end_relay() */
+    struct relay *relayed = pp_alloc(1, sizeof(*relayed));
+    struct pp_complaints *complaints = pp_alloc(1, sizeof(*complaints));
+    PP_TRY(relayed && complaints ? 0 : PP_ERESOURCE);
     struct mpirun m = {
-        .listener = listener, .started = &relayed.started, .complaints = &complaints};
+        .listener = listener, .started = &relayed->started, .complaints = complaints};
     if (pipe2(ends, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0)
         return pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
-    complaints = (struct pp_complaints){.from = errors[0],
-                                        .all = pp_log_level() >= PP_LOG_DEBUG,
-                                        .lock = PTHREAD_MUTEX_INITIALIZER};
+    *complaints = (struct pp_complaints){.from = errors[0],
+                                         .all = pp_log_level() >= PP_LOG_DEBUG,
+                                         .lock = PTHREAD_MUTEX_INITIALIZER};
     int word = make_word();
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     pid_t guard = start_guard(&guarded);
     waited_signals(&waited);
     sigprocmask(SIG_BLOCK, &waited, &before);
-    relayed.from = ends[0];
-    relayed.started = false;
-    bool relays = (errno = pp_thread_start(&relayer, relay, &relayed)) == 0;
+    relayed->from = ends[0];
+    bool relays = (errno = pp_thread_start(&relayer, relay, relayed)) == 0;
     bool complains =
-        relays && (errno = pp_thread_start(&complainer, pp_complaints_relay, &complaints)) == 0;
+        relays && (errno = pp_thread_start(&complainer, pp_complaints_relay, complaints)) == 0;
     int rc = complains ? pp_child_start(args, -1, ends[1], errors[1], &before, &m.pid)
                        : pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
     close(ends[1]);
@@ -393,12 +398,13 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
     close(guarded);
     if (status != 0)
         end_orphans();
+    bool relay_ended = true, complaints_ended = true;
     if (relays)
-        end_relay(relayer, ends[0]);
+        relay_ended = end_relay(relayer, ends[0]);
     else
         close(ends[0]);
     if (complains)
-        end_relay(complainer, errors[0]);
+        complaints_ended = end_relay(complainer, errors[0]);
     else
         close(errors[0]);
     if (stop != 0 && WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGUSR1)
@@ -409,8 +415,13 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
     unsetenv(SUPERVISE_ASKED); /* what starts next is no rank */
     out->asked = stop != 0;
     out->started = rc == 0;
-    out->ranks = relayed.started;
-    return rc < 0 ? rc : verdict(&m, status, stop, relayed.started, &out->code);
+    out->ranks = relayed->started;
+    rc = rc < 0 ? rc : verdict(&m, status, stop, out->ranks, &out->code);
+    if (relay_ended)
+        pp_free(relayed);
+    if (complaints_ended)
+        pp_free(complaints);
+    return rc;
 }
 
 int supervise_orted(const char *address, double timeout, char **args)
