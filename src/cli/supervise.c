@@ -288,8 +288,8 @@ static int no_rank(const struct mpirun *m, int status, bool started)
     else
         snprintf(how, sizeof(how), "was ended by signal %d", WTERMSIG(status));
     return pp_fail(PP_ERESOURCE,
-                   "mpirun %s and %s%s%s%s; use --launch threads to run the ranks as threads",
-                   how, started ? "MPI did not start in its ranks" : "has not started a rank",
+                   "mpirun %s and %s%s%s%s; use --launch threads to run the ranks as threads", how,
+                   started ? "MPI did not start in its ranks" : "has not started a rank",
                    why[0] ? " (it says: " : "", why, why[0] ? ")" : "");
 }
 
