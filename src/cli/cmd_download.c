@@ -15,8 +15,15 @@ static int list(void)
         int files = 0;
         PP_TRY(pp_data_dir(set->name, dir));
         int there = pp_fetch_there(set, dir, &files);
-        printf("%-16s %s\n%16s %s: %d of %d files there\n", set->name, set->help, "", dir, there,
-               files);
+        printf("%-16s %s\n%16s %s: %d of %d files there\n%16s wants", set->name, set->help, "", dir,
+               there, files, "");
+        for (int i = 0; i < files; i++)
+            printf("%s%*s %s",
+                   i == 0       ? ""
+                   : i % 2 == 0 ? ",\n"
+                                : ",",
+                   i > 0 && i % 2 == 0 ? 22 : 0, "", set->files[i].name);
+        printf("\n");
     }
     return 0;
 }

@@ -3,6 +3,7 @@
  * source that has it. When none has, the error says why of each. */
 #include "ppcli/fetch.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -136,14 +137,12 @@ static bool is_there(const struct target *t)
     return rc == 0;
 }
 
-/* The file of that name into the .part. PP_ENOINPUT: there is none. */
-static int copy(const char *folder, const char *final, const struct target *t)
+/* The file into the .part. PP_ENOINPUT: there is none. */
+static int copy(const char *path, const struct target *t)
 {
-    char path[PP_PATH_MAX];
     PP_OWN_MEMORY char *data = NULL;
     size_t bytes;
     FILE *f = NULL;
-    PP_TRY(pp_path_format(path, "%s%s", folder, strrchr(final, '/')));
     PP_TRY(pp_file_read(path, bytes_max(t->pin), &data, &bytes));
     (void)unlink(t->part);
     int rc = pp_file_append(t->part, O_TRUNC | O_NOFOLLOW, &f);
@@ -152,12 +151,62 @@ static int copy(const char *folder, const char *final, const struct target *t)
     return rc;
 }
 
+/* Whatever its name, the file of the folder that has the digest: false when none has. */
+static bool find_by_digest(const char *folder, const struct target *t, char out[PP_PATH_MAX])
+{
+    PP_OWN(pp_closedir_at) DIR *d = opendir(folder);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        struct stat st;
+        bool gz;
+        if (snprintf(out, PP_PATH_MAX, "%s/%s", folder, e->d_name) < PP_PATH_MAX &&
+            stat(out, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0 &&
+            (uint64_t)st.st_size <= bytes_max(t->pin) && pp_pin_check(out, t->pin, &gz) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Pictures of an archive can be used as they are, where it is not there. */
+static bool has_batches(const char *folder, const struct target *t)
+{
+    size_t n = strlen(t->pin->name), m = strlen(archive);
+    char path[PP_PATH_MAX];
+    bool packed = n > m && strcmp(t->pin->name + n - m, archive) == 0;
+    for (int gz = 0; packed && gz < 2; gz++)
+        if (snprintf(path, sizeof(path), "%s/data_batch_1.bin%s", folder, gz ? ".gz" : "") <
+                PP_PATH_MAX &&
+            access(path, R_OK) == 0)
+            return true;
+    return false;
+}
+
 static int get_copy(const char *folder, const struct target *t)
 {
     bool gz = false;
-    int rc = copy(folder, t->path, t);
-    rc = rc == PP_ENOINPUT ? copy(folder, t->plain, t) : rc;
+    char path[PP_PATH_MAX];
+    PP_TRY(pp_path_format(path, "%s%s", folder, strrchr(t->path, '/')));
+    int rc = copy(path, t);
+    if (rc == PP_ENOINPUT) {
+        PP_TRY(pp_path_format(path, "%s%s", folder, strrchr(t->plain, '/')));
+        rc = copy(path, t);
+    }
     rc = rc == 0 ? pp_pin_check(t->part, t->pin, &gz) : rc;
+    struct pp_error why = *pp_error_get();
+    if (rc < 0 && find_by_digest(folder, t, path)) {
+        pp_log_info("%s: found as %s", t->pin->name, path);
+        rc = copy(path, t);
+        rc = rc == 0 ? pp_pin_check(t->part, t->pin, &gz) : rc;
+    } else if (rc == PP_ENOINPUT && has_batches(folder, t)) {
+        rc = pp_fail(PP_ENOINPUT,
+                     "%s has no %s, but its unpacked files: use them where they are with "
+                     "--set data.path=%s",
+                     folder, t->pin->name, folder);
+    } else if (rc == PP_ENOINPUT) {
+        rc = pp_fail(PP_ENOINPUT, "%s: no file of this folder is %s, whatever its name", folder,
+                     t->pin->name);
+    } else if (rc < 0) {
+        rc = pp_error_adopt(&why);
+    }
     PP_TRY_UNDO(rc, unlink(t->part));
     return commit(t, gz);
 }
@@ -235,14 +284,8 @@ static int check_from(const char *from, struct fetch *f)
                                   : 0;
 }
 
-int pp_fetch(const struct pp_fetch_set *set, const char *from, const char *dir,
-             const struct pp_fetch_limits *limits)
+static int get_all(const struct pp_fetch_set *set, struct fetch *f, const char *dir)
 {
-    const char *const only[2] = {from, NULL};
-    struct fetch f = {.limits = *limits, .mirrors = from ? only : set->mirrors};
-    PP_TRY(from ? check_from(from, &f) : 0);
-    f.limits.http = limits->http || (from && strncmp(from, "http://", 7) == 0);
-    PP_TRY(pp_dir_create(dir));
     PP_OWN(pp_close_at) int lock = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (lock >= 0 && flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
         return pp_fail(PP_ERESOURCE, "another download into %s is running", dir);
@@ -250,10 +293,49 @@ int pp_fetch(const struct pp_fetch_set *set, const char *from, const char *dir,
         struct target t;
         PP_TRY(target_of(dir, pin, &t));
         if (!is_there(&t))
-            PP_TRY(get_file(&f, &t));
+            PP_TRY(get_file(f, &t));
         PP_TRY(unpack(&t));
     }
     return 0;
+}
+
+/* The folders of `dir` that are made here and stay empty go again: from it upwards as far as
+ * path[there], which was there. */
+static void remove_empty(const char *dir, size_t there)
+{
+    char path[PP_PATH_MAX];
+    snprintf(path, sizeof(path), "%s", dir);
+    while (strlen(path) > there && rmdir(path) == 0) {
+        char *slash = strrchr(path, '/');
+        path[slash ? slash - path : 0] = '\0';
+    }
+}
+
+/* How much of the path is there already. */
+static size_t length_there(const char *dir)
+{
+    char path[PP_PATH_MAX];
+    snprintf(path, sizeof(path), "%s", dir);
+    while (path[0] && access(path, F_OK) != 0) {
+        char *slash = strrchr(path, '/');
+        path[slash ? slash - path : 0] = '\0';
+    }
+    return strlen(path);
+}
+
+int pp_fetch(const struct pp_fetch_set *set, const char *from, const char *dir,
+             const struct pp_fetch_limits *limits)
+{
+    const char *const only[2] = {from, NULL};
+    struct fetch f = {.limits = *limits, .mirrors = from ? only : set->mirrors};
+    PP_TRY(from ? check_from(from, &f) : 0);
+    f.limits.http = limits->http || (from && strncmp(from, "http://", 7) == 0);
+    size_t there = length_there(dir);
+    PP_TRY(pp_dir_create(dir));
+    int rc = get_all(set, &f, dir);
+    if (rc < 0)
+        remove_empty(dir, there);
+    return rc;
 }
 
 int pp_fetch_there(const struct pp_fetch_set *set, const char *dir, int *out_files)

@@ -214,8 +214,39 @@ TEST_IN_FOLDER(wrong_sources_are_refused_before_anything_is_made)
 TEST_IN_FOLDER(a_folder_without_the_file_says_which_one)
 {
     const char *from = sub(state, "from"), *to = sub(state, "to");
-    CHECK_FAILS(fetch(from, to), PP_ENOINPUT, FETCH_NAME ": No such file");
+    CHECK_FAILS(fetch(from, to), PP_ENOINPUT,
+                "no file of this folder is " FETCH_NAME ".gz, whatever its name");
     check_nothing(to);
+}
+
+TEST_IN_FOLDER(a_file_of_another_name_is_found_by_its_digest)
+{
+    const char *from = sub(state, "from"), *to = sub(state, "to");
+    file_write(in_folder(state, "from/other.txt"), "x", 1);
+    file_write(in_folder(state, "from/whatever.dat"), fs.gz.p, fs.gz.n);
+    CHECK_OK(fetch(from, to));
+    check_complete(&fs, to);
+}
+
+TEST_IN_FOLDER(a_failure_leaves_no_empty_folders)
+{
+    const char *from = sub(state, "from"), *to = in_folder(state, "a/b/c");
+    CHECK_FAILS(fetch(from, to), PP_ENOINPUT, "no file of this folder");
+    assert_false(file_exists(in_folder(state, "a")));
+    const char *kept = sub(state, "kept");
+    CHECK_FAILS(fetch(from, kept), PP_ENOINPUT, "no file of this folder");
+    assert_true(file_exists(kept));
+}
+
+TEST_IN_FOLDER(unpacked_files_of_an_archive_can_be_used_where_they_are)
+{
+    const char *from = sub(state, "from"), *to = in_folder(state, "to");
+    const struct pp_fetch_set *set = pp_fetch_sets;
+    while (strcmp(set->name, "cifar10") != 0)
+        set++;
+    file_write(in_folder(state, "from/data_batch_1.bin.gz"), "x", 1);
+    CHECK_FAILS(pp_fetch(set, from, to, &pp_fetch_limits), PP_ENOINPUT, "--set data.path=");
+    assert_false(file_exists(to));
 }
 
 TEST_IN_FOLDER(a_second_download_into_the_same_folder_is_refused)
