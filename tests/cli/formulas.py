@@ -60,7 +60,8 @@ def plan(name, p, v, m, group, early):
 def formulas():
     """name -> (bubble, memory, the whole line)"""
     found = {}
-    for line in ask('keys', 'pipeline.schedule').stdout.splitlines():
+    whole = re.sub(r'\n {20}(?=\S)', ' ', ask('keys', 'pipeline.schedule').stdout)  # wrapped lines
+    for line in whole.splitlines():
         row = re.match(r'    ([a-z0-9-]+) +(.*; memory: .*)', line)
         if row:
             text = row.group(2) + ';'
