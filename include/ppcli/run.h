@@ -42,6 +42,11 @@ int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *
 int pp_run_check(struct pp_config *cfg);
 void pp_run_fini(struct pp_run *run);
 
+/* Collective, of ranks that are processes: whether they have the same model, plan and data. Errors:
+ * PP_ECONFIG, the same on every rank; those of reading files. */
+struct pp_transport;
+int pp_run_compare(const struct pp_run *run, struct pp_transport *tp);
+
 /* Whether the ranks of this run will be threads. */
 bool pp_run_shares_memory(const struct pp_run *run);
 

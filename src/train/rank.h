@@ -63,12 +63,6 @@ int room_check_devices(const struct pp_run *run, int rank);
 int room_check(const struct pp_run *run, const struct pp_train_options *options,
                struct pp_transport *tp);
 
-/* ---- alike.c. Local to train/ */
-
-/* Collective, of ranks that are processes: whether they have the same model, plan and data. Errors:
- * PP_ECONFIG, the same on every rank; those of reading files. */
-int alike_check(const struct pp_run *run, struct pp_transport *tp);
-
 /* ---- seats.c: who sits where in a run. Local to train/ */
 
 /*

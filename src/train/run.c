@@ -88,7 +88,7 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     if (rc == 0)
         rc = pp_transport_agree(tp, pp_run_prepare(cfg, PP_RUN_REAL, &run));
     if (rc == 0)
-        rc = alike_check(&run, tp);
+        rc = pp_run_compare(&run, tp);
     if (rc == 0)
         rc = seats_take(&run, tp);
     if (rc == 0)

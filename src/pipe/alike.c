@@ -12,7 +12,9 @@
 #include "ppcli/mem.h"
 #include "ppcli/sha256.h"
 #include "ppcli/text.h"
-#include "rank.h"
+#include "ppcli/dataset.h"
+#include "ppcli/run.h"
+#include "ppcli/transport.h"
 
 #define PLACES 9
 
@@ -189,7 +191,7 @@ static int compare_files(const struct pp_run *run, struct pp_transport *tp)
     return same ? 0 : pp_transport_same(tp, 0, text);
 }
 
-int alike_check(const struct pp_run *run, struct pp_transport *tp)
+int pp_run_compare(const struct pp_run *run, struct pp_transport *tp)
 {
     PP_TRY(compare_run(run, tp));
     return compare_files(run, tp);
