@@ -106,9 +106,9 @@ void pp_exec_keep_logits(struct pp_exec *x, float *logits);
 /* Forward only over batch `step` of the test set; adds to the test sums. */
 int pp_exec_test_step(struct pp_exec *x, int step);
 
-/* What makes the loss of a test that is not finite, in words, the same on all ranks; and of how many
+/* What makes the loss of a test not finite, in words, the same on all ranks; and whether in all of its
  * batches. The test is run again. Collective. */
-int pp_exec_test_tell(struct pp_exec *x, char *out, size_t bytes, int *out_batches);
+int pp_exec_test_tell(struct pp_exec *x, double loss, char *out, size_t bytes, bool *out_all);
 
 /* Read and reset the counters (waits for the device). Local. */
 int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out);

@@ -113,9 +113,13 @@ int pp_chunk_init(struct pp_chunk *c, struct pp_backend *be, uint64_t seed)
         pp_chunk_param(c, i, &offset, &n);
         most = n > most ? n : most;
     }
-    PP_TAKE(float, host, most);
+    bool here = be->caps.host_visible;
+    PP_TAKE(float, host, here ? 0 : most);
     for (int i = 0; i < count; i++) {
-        pp_param_init(pp_chunk_param(c, i, &offset, &n), seed, host);
+        const struct pp_param *p = pp_chunk_param(c, i, &offset, &n);
+        pp_param_init(p, seed, here ? c->params + offset : host);
+        if (here)
+            continue;
         PP_TRY(pp_backend_to_device(be, c->params + offset, host, n * sizeof(*host)));
         /* the copy may still be reading host, which the next parameter overwrites */
         PP_TRY(pp_backend_synchronize(be));

@@ -9,6 +9,7 @@
  */
 #include "exec_internal.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ppcli/err.h"
@@ -332,21 +333,23 @@ int pp_exec_test_step(struct pp_exec *x, int step)
     return run_step(x, &what, 0, 0);
 }
 
-int pp_exec_test_tell(struct pp_exec *x, char *out, size_t bytes, int *out_batches)
+int pp_exec_test_tell(struct pp_exec *x, double loss, char *out, size_t bytes, bool *out_all)
 {
-    char what[PP_EXEC_WHAT];
-    int batches = 0;
-    out[0] = '\0';
-    for (int step = 0; step < pp_exec_test_steps(x); step++) {
+    char first[PP_EXEC_WHAT + 2] = "", what[PP_EXEC_WHAT];
+    int batches = 0, all = pp_exec_test_steps(x);
+    for (int step = 0; step < all; step++) {
         x->looks = true;
         int rc = pp_exec_test_step(x, step);
         x->looks = false;
         PP_TRY(rc < 0 ? rc : pp_exec_finish(x, step));
         PP_TRY(exec_finite_of_test(x, what, sizeof(what)));
         if (what[0] && batches++ == 0)
-            snprintf(out, bytes, "%s", what);
+            snprintf(first, sizeof(first), ": %s", what);
     }
-    *out_batches = batches;
+    *out_all = batches == all;
+    snprintf(what, sizeof(what), ", in %d of %d batches", batches, all);
+    snprintf(out, bytes, "the test loss is not finite (%s)%s%s", isnan(loss) ? "NaN" : "Inf",
+             batches > 0 ? what : "", first);
     return 0;
 }
 

@@ -171,21 +171,31 @@ int pp_exec_tensors_changed(struct pp_exec *x)
 
 /* ---- the hash of the weights */
 
+#define HASH_FLOATS ((size_t)1 << 18) /* at a time: more memory than that nobody has foreseen */
+
+/* Floats from..end-1 of the chunk. host[HASH_FLOATS]: scratch. */
+static int hash_floats(struct pp_exec *x, const struct pp_chunk *c, size_t from, size_t end,
+                       float *host, struct pp_sha256 *h)
+{
+    for (size_t at = from, n; at < end; at += n) {
+        n = end - at < HASH_FLOATS ? end - at : HASH_FLOATS;
+        PP_TRY(pp_backend_to_host(x->be, host, c->params + at, n * sizeof(*host)));
+        pp_sha256_update(h, host, n * sizeof(*host));
+    }
+    return 0;
+}
+
 /* Every replica must hold the bits of replica 0: anything else is a bug of the reduction.
- * host[largest chunk], all[ranks][PP_SHA256_BYTES]: scratch. */
+ * all[ranks][PP_SHA256_BYTES]: scratch, as host. */
 static int check_replicas(struct pp_exec *x, float *host, uint8_t *all)
 {
     const struct pp_layout *l = x->layout;
     uint8_t mine[PP_SHA256_BYTES];
     struct pp_sha256 h;
-    pp_assert(host && all);
     pp_sha256_init(&h);
     int rc = 0;
-    for (int k = 0; rc == 0 && k < x->n_stages; k++) {
-        const struct pp_chunk *c = x->stages[k].chunk;
-        rc = pp_backend_to_host(x->be, host, c->params, c->n_floats * sizeof(float));
-        pp_sha256_update(&h, host, c->n_floats * sizeof(float));
-    }
+    for (int k = 0; rc == 0 && k < x->n_stages; k++)
+        rc = hash_floats(x, x->stages[k].chunk, 0, x->stages[k].chunk->n_floats, host, &h);
     pp_sha256_final(&h, mine);
     if (rc == 0)
         rc = pp_transport_allgather(x->tp, mine, sizeof(mine), all);
@@ -201,16 +211,33 @@ static int check_replicas(struct pp_exec *x, float *host, uint8_t *all)
     return rc;
 }
 
+/* The floats from `from` on of virtual stage s, of its owner, to rank 0's hash. */
+static int hash_param(struct pp_exec *x, int s, size_t from, size_t end, float *host,
+                      struct pp_sha256 *h)
+{
+    const struct pp_layout *l = x->layout;
+    int owner = l->rank_of[s];
+    const struct pp_chunk *c = x->stages[l->plans[0].plan->chunk_of[s]].chunk;
+    if (owner == 0)
+        return x->rank == 0 ? hash_floats(x, c, from, end, host, h) : 0;
+    for (size_t at = from, bytes; at < end; at += bytes / sizeof(*host)) {
+        bytes = (end - at < HASH_FLOATS ? end - at : HASH_FLOATS) * sizeof(*host);
+        if (x->rank == owner) {
+            PP_TRY(pp_backend_to_host(x->be, host, c->params + at, bytes));
+            PP_TRY(pp_transport_send(x->tp, 0, host, bytes));
+        } else if (x->rank == 0) {
+            PP_TRY(pp_transport_recv(x->tp, owner, host, bytes));
+            pp_sha256_update(h, host, bytes);
+        }
+    }
+    return 0;
+}
+
 int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
 {
     const struct pp_layout *l = x->layout;
-    size_t largest = 0;
-    for (int s = 0; s < l->n_virtual; s++) {
-        size_t n = pp_layout_floats(l, s);
-        largest = n > largest ? n : largest;
-    }
     PP_TRY(pp_transport_agree(x->tp, pp_exec_finish(x, 0)));
-    PP_OWN_MEMORY float *host = pp_alloc(largest, sizeof(*host));
+    PP_OWN_MEMORY float *host = pp_alloc(HASH_FLOATS, sizeof(*host));
     PP_OWN_MEMORY uint8_t *all = pp_alloc((size_t)l->ranks, PP_SHA256_BYTES);
     PP_TRY(pp_transport_agree(x->tp, host && all ? 0 : PP_ERESOURCE));
     if (l->replicas > 1)
@@ -219,18 +246,14 @@ int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
     pp_sha256_init(&h);
     out[0] = '\0';
     for (int s = 0; x->replica == 0 && s < l->n_virtual; s++) {
-        int owner = l->rank_of[s];
-        size_t bytes = pp_layout_floats(l, s) * sizeof(float);
-        if (owner == x->rank) {
-            const struct pp_chunk *c = x->stages[l->plans[0].plan->chunk_of[s]].chunk;
-            PP_TRY(pp_backend_to_host(x->be, host, c->params, bytes));
-            if (owner != 0)
-                PP_TRY(pp_transport_send(x->tp, 0, host, bytes));
-        } else if (x->rank == 0) {
-            PP_TRY(pp_transport_recv(x->tp, owner, host, bytes));
+        const struct pp_layer *first = &l->model->layers[l->first[s]],
+                              *last = &l->model->layers[l->last[s]];
+        size_t at = 0, n;
+        for (int i = first->first_param; i < last->first_param + last->n_params; i++, at += n) {
+            const struct pp_param *p = &l->model->params[i];
+            n = pp_param_floats(p);
+            PP_TRY(p->tied_to == 0 ? hash_param(x, s, at, at + n, host, &h) : 0);
         }
-        if (x->rank == 0)
-            pp_model_hash(l->model, l->first[s], l->last[s], host, &h);
     }
     if (x->rank == 0) {
         uint8_t digest[PP_SHA256_BYTES];

@@ -4,7 +4,6 @@
 
 #include <math.h>
 
-#include "loop.h"
 #include "ppcli/err.h"
 #include "ppcli/io.h"
 
@@ -111,10 +110,9 @@ static int evaluate(struct pp_worker *w, void *ctx)
     if (!isfinite(test.loss)) {
         char why[512];
         bool all;
-        w->failed_alone = true; /* unless all get to the end */
-        PP_TRY(nonfinite_test_why(w->x, test.loss, why, sizeof(why), &all));
-        w->failed_alone = false;
-        return pp_fail(PP_EDIVERGED, "%s: %s", w->from, why);
+        rc = pp_exec_test_tell(w->x, test.loss, why, sizeof(why), &all);
+        w->failed_alone = rc < 0;
+        return rc < 0 ? rc : pp_fail(PP_EDIVERGED, "%s: %s", w->from, why);
     }
     if (test.targets == 0)
         return pp_fail(PP_ECONFIG,

@@ -239,7 +239,7 @@ static int test_not_finite(struct trainer *tr, double loss)
 {
     char why[512];
     bool all;
-    PP_TRY(nonfinite_test_why(tr->x, loss, why, sizeof(why), &all));
+    PP_TRY(pp_exec_test_tell(tr->x, loss, why, sizeof(why), &all));
     PP_TRY(save(tr, false));
     tr->together = true;
     return nonfinite_test(tr, why, all);

@@ -108,9 +108,7 @@ int nonfinite_step(struct trainer *tr);
  * What was to be saved has been, or could not be. */
 int nonfinite_fail(const struct trainer *tr, const char *why);
 
-/* Collective: what made the loss of a test not finite, in words; *out_all: in all batches. */
-int nonfinite_test_why(struct pp_exec *x, double loss, char *out, size_t bytes, bool *out_all);
-/* Likewise, of such a test. */
+/* Likewise, of a test; why and all: of pp_exec_test_tell(). */
 int nonfinite_test(const struct trainer *tr, const char *why, bool all);
 
 #endif

@@ -66,31 +66,15 @@ int nonfinite_fail(const struct trainer *tr, const char *why)
                  cfg->train.nonfinite == PP_NONFINITE_SKIP ? " in a row" : "");
         snprintf(advice, sizeof(advice), "Lower train.lr (it is %g) or set train.clip_norm",
                  cfg->train.lr);
-    } else if (saved) {
-        snprintf(advice, sizeof(advice),
-                 "Lower train.lr (it is %g), set train.clip_norm, or continue without this batch: "
-                 "--resume %s --set train.nonfinite=skip",
-                 cfg->train.lr, tr->dir);
     } else {
         snprintf(advice, sizeof(advice),
-                 "Lower train.lr (it is %g), set train.clip_norm, or train.nonfinite = skip",
-                 cfg->train.lr);
+                 "Lower train.lr (it is %g), set train.clip_norm, or %s%s%s", cfg->train.lr,
+                 saved ? "continue without this batch: --resume " : "", saved ? tr->dir : "",
+                 saved ? " --set train.nonfinite=skip" : "train.nonfinite = skip");
     }
     return pp_fail(PP_EDIVERGED,
                    "training diverged: %s%s. The weights are those of step %lld; %s. %s", why,
                    limit, (long long)tr->t, kept, advice);
-}
-
-int nonfinite_test_why(struct pp_exec *x, double loss, char *out, size_t bytes, bool *out_all)
-{
-    char what[384];
-    int batches = 0, all = pp_exec_test_steps(x);
-    PP_TRY(pp_exec_test_tell(x, what, sizeof(what), &batches));
-    *out_all = batches == all;
-    int n = snprintf(out, bytes, "the test loss is not finite (%s)", isnan(loss) ? "NaN" : "Inf");
-    if (batches > 0 && (size_t)n < bytes)
-        snprintf(out + n, bytes - (size_t)n, ", in %d of %d batches: %s", batches, all, what);
-    return 0;
 }
 
 int nonfinite_test(const struct trainer *tr, const char *why, bool all)
