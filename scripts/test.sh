@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds ppcli and its tests into build/, and runs them.
 #   scripts/test.sh [WORD]...      words go to `meson test`: --suite long, or names of tests
-# Without --suite the suite "long" is left out.
+# Without --suite the suite "long" is left out.  No test is an error, which names the suites.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -31,5 +31,11 @@ meson test -C "$root/build" --no-rebuild --timeout-multiplier 3 --print-errorlog
 
 count_tests "$root"/build/meson-logs/testlog*.json
 echo "$passed passed, $failed failed, $skipped skipped"
+if [ $((passed + failed + skipped)) -eq 0 ]; then
+    suites=$(meson test -C "$root/build" --list 2>/dev/null | sed -n 's/^ppcli:\([^ ]*\) .*/\1/p' | tr '+' '\n' | sort -u |
+        tr '\n' ' ')
+    echo "error: no test has the name $*; suites, for --suite: $suites" >&2
+    exit 64
+fi
 [ "$failed" -eq 0 ] || exit 1
 exit "$code"

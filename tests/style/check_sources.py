@@ -8,6 +8,7 @@ Prints every place that breaks the rule as file:line and exits 1 when there is o
 
 import os
 import re
+import subprocess
 import sys
 
 # A module may include modules of a smaller height and itself, never its equals.
@@ -44,8 +45,20 @@ SOURCE = ('.c', '.h', '.def', '.cu', '.cpp')
 SKIP_FOLDERS = {'.git', '__pycache__', 'data', 'configs'}
 
 
+def tracked(root):
+    """What git has of root: a run folder in the tree is no source. None where there is no git."""
+    try:
+        done = subprocess.run(['git', '-c', 'safe.directory=*', '-C', root, 'ls-files', '-z'], capture_output=True,
+                              text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return set(done.stdout.split('\0'))
+
+
 def files(root, suffixes, below=''):
-    """Paths under root/below with one of the suffixes, relative to root; build folders left out."""
+    """Tracked paths under root/below with one of the suffixes, relative to root; without git all
+    that are there, build folders left out."""
+    known = tracked(root)
     for folder, names, here in os.walk(os.path.join(root, below)):
         names[:] = sorted(n for n in names
                           if n not in SKIP_FOLDERS or os.path.relpath(folder, root) == 'src')
@@ -53,8 +66,9 @@ def files(root, suffixes, below=''):
             names[:] = []
             continue
         for name in sorted(here):
-            if name.endswith(suffixes):
-                yield os.path.relpath(os.path.join(folder, name), root)
+            path = os.path.relpath(os.path.join(folder, name), root)
+            if name.endswith(suffixes) and (known is None or path in known):
+                yield path
 
 
 def read(root, path):
