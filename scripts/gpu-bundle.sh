@@ -48,7 +48,16 @@ cp -R "$root/data/mnist-sample" "$root/data/cifar10-sample" "$root/data/shakespe
 cp "$root/scripts/gpu-check.sh" "$root/scripts/gpu-check-parts.sh" "$to/scripts/"
 cp -R "$root/scripts/peers" "$to/scripts/"
 rm -rf "$to/scripts/peers/__pycache__"
-cp "$root/LICENSE" "$to/"
+cp "$root/LICENSE" "$root/NOTICE" "$to/"
+cp "$root/data/README.md" "$to/data/"
+# The licences of what is linked in, as the packages have them.
+mkdir -p "$to/licenses"
+for package in zlib1g-dev libinih-dev libjansson-dev; do
+    cp "/usr/share/doc/$package/copyright" "$to/licenses/$package" || {
+        say "no /usr/share/doc/$package/copyright: a bundle goes with the licences of what is in it"
+        exit 69
+    }
+done
 
 # What it would need there that a bare machine does not have: the tests' library comes along.
 for program in "$to"/bin/* "$to"/tests/*; do

@@ -10,6 +10,7 @@
 # that started it. both: one or the other, by chance. After each kill the exit code must say what
 # happened, nobody may be left, and every checkpoint must be whole.
 set -u
+command -v pgrep >/dev/null 2>&1 || { echo 'skipped: no pgrep here (install procps)'; exit 77; }
 launch=threads
 if [ "${1:-}" = --launch ]; then
     launch=$2

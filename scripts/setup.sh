@@ -68,6 +68,7 @@ need ca-certificates 'downloads over https' has_certificates
 if [ "$with_tests" = yes ]; then
     need libcmocka-dev 'unit tests' has_library cmocka
     need python3 'checks of sources and documents' has_command python3
+    need procps 'tests that look for processes (pgrep)' has_command pgrep
     need mandoc 'checks of the manual pages' has_command mandoc
 fi
 if [ "$with_clang" = yes ]; then

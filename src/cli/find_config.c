@@ -11,50 +11,17 @@
 #include <unistd.h>
 
 #include "ppcli/log.h"
+#include "ppcli/shipped.h"
 #include "ppcli/run_dir.h"
 #include "ppcli/text.h"
-#include "build_info.h"
 #include "start.h"
 
 #define NAMES_MAX 256
-#define PLACES 6
 
 static bool is_ini(const char *name)
 {
     size_t n = strlen(name);
     return n > 4 && strcmp(name + n - 4, ".ini") == 0;
-}
-
-/* Cut the last name off: "" of a path without a folder. */
-static void cut_name(char *path)
-{
-    char *slash = strrchr(path, '/');
-    path[slash ? slash - path : 0] = '\0';
-}
-
-/* Folders that shipped configs may be in, the nearest first: beside the program, wherever it was moved
- * to; where it is installed; and of a build folder outside of the source, the source. Installed
- * programs must not look into the folder they were once built from. Returns how many. */
-static int places(const char *below, char out[PLACES][PP_PATH_MAX])
-{
-    char exe[PP_PATH_MAX] = "", up[PP_PATH_MAX], meson[PP_PATH_MAX];
-    size_t root = strlen(PP_BUILD_FOLDER);
-    int n = 0;
-    if (readlink("/proc/self/exe", exe, sizeof(exe) - 1) < 0)
-        exe[0] = '\0';
-    bool built = strncmp(exe, PP_BUILD_FOLDER, root) == 0 && exe[root] == '/';
-    cut_name(exe);
-    strcpy(up, exe);
-    cut_name(up);
-    bool source = pp_path_format(meson, "%s/meson.build", up) == 0 && access(meson, F_OK) == 0;
-    n += exe[0] && pp_path_format(out[n], "%s/share/ppcli/configs%s", up, below) == 0;
-    n += exe[0] && pp_path_format(out[n], "%s/share/ppcli/configs%s", exe, below) == 0;
-    n += exe[0] && pp_path_format(out[n], "%s/configs%s", exe, below) == 0;
-    n += source && pp_path_format(out[n], "%s/configs%s", up, below) == 0;
-    n += pp_path_format(out[n], "%s%s", PP_CONFIG_FOLDER, below) == 0;
-    n += built && pp_path_format(out[n], "%s%s", PP_SOURCE_FOLDER "/configs", below) == 0;
-    pp_error_clear(); /* one that is too long is none */
-    return n;
 }
 
 struct shipped {
@@ -87,10 +54,10 @@ static void list(const char *folder, size_t cut, struct shipped *s)
 
 const char *const *pp_cli_shipped(bool machines)
 {
-    static char folders[PLACES][PP_PATH_MAX];
+    static char folders[PP_SHIPPED_MAX][PP_PATH_MAX];
     static struct shipped all[2];
     struct shipped *s = &all[machines];
-    int n = s->n > 0 ? 0 : places(machines ? "/machines" : "", folders);
+    int n = s->n > 0 ? 0 : pp_shipped_folders(machines ? "configs/machines" : "configs", folders);
     for (int i = 0; i < n && s->n == 0; i++) {
         errno = 0;
         list(folders[i], machines ? 4 : 0, s);
@@ -114,10 +81,11 @@ static int find(const char *word, const char *what, const char *below, char out[
     if (!word[0] || strchr(word, '/'))
         return pp_fail(PP_ENOINPUT, "%s: no such %s file", word[0] ? word : "''", what);
 
-    static char folders[PLACES][PP_PATH_MAX]; /* too large for a small stack, */
-    static struct shipped s;                  /* and so is this */
+    static char folders[PP_SHIPPED_MAX][PP_PATH_MAX]; /* too large for a small stack, */
+    static struct shipped s;                          /* and so is this */
     char path[PP_PATH_MAX], all[1024] = "", name[PP_NAME_MAX];
-    int n = places(below, folders);
+    PP_TRY(pp_path_format(path, "configs%s", below));
+    int n = pp_shipped_folders(path, folders);
     s.n = 0;
     s.folder = NULL;
     for (int i = 0; i < n; i++) {
@@ -136,7 +104,7 @@ static int find(const char *word, const char *what, const char *below, char out[
             PP_ENOINPUT,
             "%s: no such %s here, and the shipped ones are not beside the program nor in "
             "%s: write the path of the file, or link configs/ of the source to %s",
-            word, what, PP_CONFIG_FOLDER, folders[n > 2 ? 2 : 0]);
+            word, what, folders[n - 1], folders[n > 2 ? 2 : 0]);
     }
     if (below[0])
         name[strlen(name) - 4] = '\0';

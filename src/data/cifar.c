@@ -184,9 +184,6 @@ const struct pp_dataset_ops dataset_cifar10 = {
     .open = open_cifar,
 };
 
-static const char *const sample_places[] = {PP_DATADIR "/data/cifar10-sample",
-                                            PP_SOURCE_ROOT "/data/cifar10-sample", NULL};
-
 const struct pp_dataset_ops dataset_cifar10_sample = {
     .info = {.name = "cifar10-sample",
              .help = "500 + 100 pictures like those of cifar10, 50 + 10 of each class; comes with "
@@ -195,6 +192,6 @@ const struct pp_dataset_ops dataset_cifar10_sample = {
              .classes = CLASSES,
              .train_n = 500,
              .test_n = 100},
-    .places = sample_places,
+    .shipped = "data/cifar10-sample",
     .open = open_cifar,
 };

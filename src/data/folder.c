@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ppcli/shipped.h"
 #include "ops.h"
 
 static bool is_absent(const char *path)
@@ -76,8 +77,14 @@ int pp_folder_find(const struct pp_dataset_ops *self, const struct pp_config *cf
     if (rc == 0) {
         PP_TRY(locate(dir, split, ctx, &found));
         note(&l, dir);
-    } else if (!self->places) {
+    } else if (!self->places && !self->shipped) {
         return rc;
+    }
+    char shipped[PP_SHIPPED_MAX][PP_PATH_MAX];
+    int n = self->shipped ? pp_shipped_folders(self->shipped, shipped) : 0;
+    for (int i = 0; !found && i < n; i++) {
+        PP_TRY(locate(shipped[i], split, ctx, &found));
+        note(&l, shipped[i]);
     }
     for (int i = 0; !found && self->places && self->places[i]; i++) {
         PP_TRY(locate(self->places[i], split, ctx, &found));

@@ -63,10 +63,6 @@ const struct pp_dataset_ops dataset_mnist = {
     .open = open_family,
 };
 
-/* The second one lets a freshly built, not installed ppcli train. */
-static const char *const sample_places[] = {PP_DATADIR "/data/mnist-sample",
-                                            PP_SOURCE_ROOT "/data/mnist-sample", NULL};
-
 const struct pp_dataset_ops dataset_mnist_sample = {
     .info = {.name = "mnist-sample",
              .help = "6,000 + 1,000 digits of MNIST, 600 + 100 of each; comes with ppcli",
@@ -74,7 +70,7 @@ const struct pp_dataset_ops dataset_mnist_sample = {
              .classes = CLASSES,
              .train_n = 6000,
              .test_n = 1000},
-    .places = sample_places,
+    .shipped = "data/mnist-sample",
     .open = open_family,
 };
 

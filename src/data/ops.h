@@ -111,6 +111,7 @@ enum pp_data_keys {
 
 struct pp_dataset_ops {
     struct pp_dataset_info info;
+    const char *shipped;       /* its folder in share/ppcli; NULL: it does not come with ppcli */
     const char *const *places; /* further folders to look in, NULL-terminated; NULL: none */
     enum pp_data_keys keys;
     bool makes;          /* no files: samples are made, as the model wants them */

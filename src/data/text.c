@@ -186,15 +186,11 @@ const struct pp_dataset_ops dataset_shakespeare = {
     .vocabulary = vocabulary_of_text,
 };
 
-/* The second one lets a freshly built, not installed ppcli train. */
-static const char *const sample_places[] = {PP_DATADIR "/data/shakespeare-sample",
-                                            PP_SOURCE_ROOT "/data/shakespeare-sample", NULL};
-
 const struct pp_dataset_ops dataset_shakespeare_sample = {
     .info = {.name = "shakespeare-sample",
              .help = "the first characters of these plays; comes with ppcli",
              .windows = true},
-    .places = sample_places,
+    .shipped = "data/shakespeare-sample",
     .open = open_text,
     .vocabulary = vocabulary_of_text,
 };

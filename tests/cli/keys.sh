@@ -134,6 +134,25 @@ run explain mnits.ini
 code_is 66
 err_has "did you mean 'mnist.ini'?"
 
+begin "a program that was moved finds its sample data beside it; nothing in it names where it was built"
+here=$(cd "$(dirname "$0")/../.." && pwd)
+mkdir -p "$folder/away/bin" "$folder/away/share/ppcli"
+cp "$PPCLI" "$folder/away/bin/ppcli"
+for what in configs data; do
+    cp -R "$here/$what" "$folder/away/share/ppcli/"
+done
+config "$folder/cifar.ini" data.dataset=cifar10-sample 'model.sizes=3072 16 10'
+for words in mnist-sample.ini 'gpt-char.ini --set data.dataset=shakespeare-sample' "$folder/cifar.ini"; do
+    code=0
+    last="moved: train $words"
+    # shellcheck disable=SC2086 # words
+    (cd / && "$folder/away/bin/ppcli" train $words --set train.max_steps=1 --dir= -q) >"$folder/out" 2>"$folder/err" || code=$?
+    code_is 0
+done
+for path in "$here" "$(dirname "$PPCLI")"; do
+    ! grep -qF -e "$path" "$PPCLI" || complain "$PPCLI has $path in it"
+done
+
 begin "a program that was moved finds the configs beside it"
 mkdir -p "$folder/moved/bin" "$folder/moved/share/ppcli/configs" "$folder/tree/out" "$folder/tree/configs" "$folder/lone"
 cp "$folder/a.ini" "$folder/moved/share/ppcli/configs/own.ini"

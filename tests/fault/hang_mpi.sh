@@ -4,6 +4,7 @@
 # shellcheck source=tests/fault/lib.sh
 . "$(dirname "$0")/lib.sh"
 command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install openmpi-bin)"; exit 0; }
+command -v pgrep >/dev/null 2>&1 || { echo "1..0 # SKIP no pgrep here (install procps)"; exit 0; }
 
 machine_is_slow
 kinds='F@1:60=stop recv@0:60=hang'

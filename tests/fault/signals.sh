@@ -5,6 +5,7 @@
 # The phase is held open until the signal has been noted, so nothing here depends on time.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/../cli/lib.sh"
+command -v pgrep >/dev/null 2>&1 || { echo "1..0 # SKIP no pgrep here (install procps)"; exit 0; }
 launch=$1
 long=${2:-}
 if [ "$launch" = mpirun ] && ! command -v mpirun >/dev/null 2>&1; then

@@ -9,7 +9,7 @@
 set -u
 if [ -z "${IN_MACHINES:-}" ]; then
     [ "$(id -u)" = 0 ] || { echo "skipped: hosts need root"; exit 77; }
-    for program in ip unshare mpirun; do
+    for program in ip unshare mpirun pgrep; do
         command -v "$program" >/dev/null 2>&1 || { echo "skipped: no $program here"; exit 77; }
     done
     unshare --net --mount ip link add br0 type bridge 2>/dev/null || { echo "skipped: no namespaces or bridges here"; exit 77; }

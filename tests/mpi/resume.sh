@@ -8,6 +8,7 @@ export PPCLI
 . "$(dirname "$0")/../cli/lib.sh"
 cd "$folder" || exit 1
 command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install openmpi-bin)"; exit 0; }
+command -v pgrep >/dev/null 2>&1 || { echo "1..0 # SKIP no pgrep here (install procps)"; exit 0; }
 
 config net.ini data.dataset=synthetic data.train_samples=203 data.test_samples=57 \
     'model.sizes=20 17*5 5' pipeline.stages=2 train.batch_size=32 train.epochs=3

@@ -4,6 +4,7 @@
 #define PPCLI_TESTS_DEV_INPUTS_H
 
 #include <math.h>
+#include <string.h>
 
 #include "ppcli/backend.h"
 #include "ppcli/mem.h"
@@ -17,6 +18,17 @@ static inline struct pp_backend *open_backend(const char *name)
     CHECK_OK(pp_backend_resolve(name, &ops));
     CHECK_OK(pp_backend_open(ops, 1, &be));
     return be;
+}
+
+/* Whether run.gemm = cblas computes here; where it does not, tests of both look at the other one. */
+static inline bool cblas_loads(void)
+{
+    char text[256];
+    pp_blas_describe(text, sizeof(text));
+    bool loads = strncmp(text, "none", 4) != 0;
+    if (!loads)
+        print_message("# without CBLAS, %s\n", text);
+    return loads;
 }
 
 /* n values in [-1, 1), others for each name. */

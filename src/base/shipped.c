@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Folders of what comes with ppcli: nothing of the place where it was built is in the program, so
+ * that two builds are the same bytes and an installed program does not look there. A build folder
+ * has a file that names its source.
+ */
+#include "ppcli/shipped.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ppcli/err.h"
+#include "prefix.h"
+
+#define UP_MOST 4 /* from a test program to the root of its build folder */
+
+/* Cut the last name off: "" of a path without a folder. */
+static void cut_name(char *path)
+{
+    char *slash = strrchr(path, '/');
+    path[slash ? slash - path : 0] = '\0';
+}
+
+/* The source of the build folder that exe lies in; false: it lies in none. */
+static bool find_source(const char *exe, char out[PP_PATH_MAX])
+{
+    char folder[PP_PATH_MAX], file[PP_PATH_MAX];
+    snprintf(folder, sizeof(folder), "%s", exe);
+    for (int up = 0; up < UP_MOST && folder[0]; up++, cut_name(folder)) {
+        FILE *f =
+            pp_path_format(file, "%s/source-folder.txt", folder) < 0 ? NULL : fopen(file, "re");
+        bool found = f && fgets(out, PP_PATH_MAX, f) && out[0] == '/';
+        if (f)
+            fclose(f);
+        out[found ? strcspn(out, "\n") : 0] = '\0';
+        if (found)
+            return true;
+    }
+    return false;
+}
+
+int pp_shipped_folders(const char *below, char out[PP_SHIPPED_MAX][PP_PATH_MAX])
+{
+    char exe[PP_PATH_MAX] = "", up[PP_PATH_MAX], meson[PP_PATH_MAX], source[PP_PATH_MAX];
+    int n = 0;
+    if (readlink("/proc/self/exe", exe, sizeof(exe) - 1) < 0)
+        exe[0] = '\0';
+    cut_name(exe);
+    strcpy(up, exe);
+    cut_name(up);
+    bool beside = pp_path_format(meson, "%s/meson.build", up) == 0 && access(meson, F_OK) == 0;
+    n += exe[0] && pp_path_format(out[n], "%s/share/ppcli/%s", up, below) == 0;
+    n += exe[0] && pp_path_format(out[n], "%s/share/ppcli/%s", exe, below) == 0;
+    n += exe[0] && pp_path_format(out[n], "%s/%s", exe, below) == 0;
+    n += beside && pp_path_format(out[n], "%s/%s", up, below) == 0;
+    n += pp_path_format(out[n], PP_DATA_FOLDER "/%s", below) == 0;
+    n += find_source(exe, source) && pp_path_format(out[n], "%s/%s", source, below) == 0;
+    pp_error_clear(); /* one that is too long is none */
+    return n;
+}
