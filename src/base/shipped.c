@@ -6,6 +6,7 @@
  */
 #include "ppcli/shipped.h"
 
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,13 +30,15 @@ static bool find_source(const char *exe, char out[PP_PATH_MAX])
     char folder[PP_PATH_MAX], file[PP_PATH_MAX];
     snprintf(folder, sizeof(folder), "%s", exe);
     for (int up = 0; up < UP_MOST && folder[0]; up++, cut_name(folder)) {
-        FILE *f =
-            pp_path_format(file, "%s/source-folder.txt", folder) < 0 ? NULL : fopen(file, "re");
-        bool found = f && fgets(out, PP_PATH_MAX, f) && out[0] == '/';
-        if (f)
-            fclose(f);
-        out[found ? strcspn(out, "\n") : 0] = '\0';
-        if (found)
+        int fd = pp_path_format(file, "%s/source-folder.txt", folder) < 0
+                     ? -1
+                     : open(file, O_RDONLY | O_CLOEXEC); /* no memory is asked for */
+        ssize_t n = fd < 0 ? 0 : read(fd, out, PP_PATH_MAX - 1);
+        if (fd >= 0)
+            close(fd);
+        out[n > 0 ? n : 0] = '\0';
+        out[strcspn(out, "\n")] = '\0';
+        if (out[0] == '/')
             return true;
     }
     return false;

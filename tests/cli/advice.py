@@ -23,7 +23,7 @@ PART = re.compile(r'"((?:[^"\\]|\\.)*)"|(PRI\w+|[A-Z][A-Z0-9_]{3,})')
 ADVICE = re.compile(
     r'; (?:use|write|name|give|set|try|add|lower|start|run|leave|take)\b|, or (?:use|name|set|add|give)\b|'
     r'\b(?:use|with|set|add|name|give|try|write|of|or|by|is) (?:--[a-z]|[a-z]+\.[a-z_]+ =)|did you mean|'
-    r': (?:use|set|name|add|run|have Python)\b|[Uu]se [a-z]+\.[a-z_]+')
+    r': (?:use|set|name|add|run|have Python)\b|(?:[Uu]se|[Ll]ower) [a-z]+\.[a-z_]+')
 FORMAT = re.compile(r'%[-+ #0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|h|ll|l|z|j|t)?[a-zA-Z]|\{\w+\}')
 
 NET = """[data]
