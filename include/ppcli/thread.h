@@ -14,6 +14,16 @@
 #define PP_THREAD_STACK ((size_t)8 << 20)
 int pp_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg);
 
+/* What a loop does between two looks at a word that another thread writes. */
+static inline void pp_thread_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ __volatile__("yield" ::: "memory");
+#endif
+}
+
 /* Put the calling thread on one processor. Failing is harmless: the kernel places it then. Local. */
 void pp_thread_pin(int cpu);
 

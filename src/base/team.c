@@ -48,15 +48,6 @@ struct pp_team {
     struct member members[];
 };
 
-static void pause_thread(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ __volatile__("yield" ::: "memory");
-#endif
-}
-
 static void sleep_while(_Atomic uint32_t *word, uint32_t value)
 {
     (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
@@ -104,7 +95,7 @@ static uint32_t next_job(struct pp_team *t, uint32_t job)
         uint32_t now = atomic_load_explicit(&t->job, memory_order_acquire);
         if (now != job)
             return now;
-        pause_thread();
+        pp_thread_pause();
     }
     atomic_fetch_add(&t->sleepers, 1);
     while (atomic_load(&t->job) == job)
@@ -141,7 +132,7 @@ static void wait_for_pieces(struct pp_team *t)
     for (int i = 0; i < spins(t); i++) {
         if (atomic_load_explicit(&t->left, memory_order_acquire) == 0)
             return;
-        pause_thread();
+        pp_thread_pause();
     }
     atomic_store(&t->caller_sleeps, 1);
     for (uint32_t left; (left = atomic_load(&t->left)) > 0;)

@@ -20,6 +20,7 @@
 
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
+#include "ppcli/thread.h"
 
 /* A pause takes 15 to 45 ns on the processors we know: 1 to 2 microseconds in all. */
 #define SPINS 48
@@ -33,15 +34,6 @@
 /* How long an abort may go unseen by a sleeper. */
 #define SLEEP_NS 50000000
 
-static void relax(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ __volatile__("yield" ::: "memory");
-#endif
-}
-
 bool pp_backoff_pause(struct pp_backoff *b)
 {
     uint32_t spins = b->crowded ? 0 : SPINS;
@@ -49,7 +41,7 @@ bool pp_backoff_pause(struct pp_backoff *b)
     if (b->rounds >= spins + yields)
         return false;
     if (b->rounds < spins)
-        relax();
+        pp_thread_pause();
     else
         sched_yield();
     b->rounds++;

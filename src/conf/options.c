@@ -268,7 +268,7 @@ static const struct conf_option table[] = {
              "gemm = "
              "cblas those of the library"},
     {KEY(run, gemm, CONF_ENUM), .def = "auto", .choices = gemms,
-     .help = "matrix products on the CPU: fma, ppcli's own for few rows (one thread, AVX2 or "
+     .help = "matrix products on the CPU: fma, ppcli's own (AVX2 or "
              "AVX-512); cblas, a BLAS library; auto: fma where it runs"},
     {KEY(run, precision, CONF_ENUM), .def = "f32", .choices = precisions, .numbers = true,
      .allowed = true,
