@@ -183,10 +183,13 @@ int conf_float_parse(const struct conf_option *o, const char *text, double *out,
         return -1;
     }
     double value = to_double(text);
-    bool tiny = (errno == ERANGE && !isinf(value)) || (value != 0 && fabs(value) < DBL_MIN);
-    if (tiny)
-        return conf_why(why, "%s is too small for a float; write a number %s", q.s, range);
     float used = (float)value; /* what computes has no more */
+    if ((errno == ERANGE && !isinf(value)) || (value != 0 && fabs(value) < (double)FLT_MIN)) {
+        return conf_why(why,
+                        "%s is too small for a float, which would make it 0; write %s1.18e-38 "
+                        "or more",
+                        q.s, o->above || o->min > 0 ? "" : "0, or ");
+    }
     if (isinf(value) || value < o->min || value > o->max || (o->above && used <= (float)o->min) ||
         (o->below && used >= (float)o->max))
         return conf_why(why, "%s is out of range; write %s%s", q.s,

@@ -7,6 +7,7 @@
  */
 #include "nn.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,7 +142,7 @@ static bool argument(const char *p, enum shape_of_word shape, struct word *w)
         return number(&p, &w->n) && *p++ == 'x' && window(p, w);
     case SHARE:
         w->p = strtof(p, &end);
-        return end > p && *end == '\0' && w->p >= 0 && w->p < 1;
+        return end > p && *end == '\0' && (w->p == 0 || w->p >= FLT_MIN) && w->p < 1;
     default:
         return window(p, w);
     }

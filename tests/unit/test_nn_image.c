@@ -164,6 +164,7 @@ TEST(what_cannot_be_is_refused_in_one_line)
         {"conv:8x3,bias=off,bias=off linear:10", "has an option twice"},
         {"maxpool:3,pad=same,pad=1 linear:10", "has an option twice; write such as maxpool:2"},
         {"dropout:1 linear:10", "such as dropout:0.1"},
+        {"dropout:1e-39 linear:10", "such as dropout:0.1"}, /* 0 as a float */
         {"relu:3 linear:10", "such as relu"},
         {"maxpool:40 linear:10", "reduces an image of 32 x 32 x 3 to nothing"},
         {"maxpool:2 maxpool:2 maxpool:2 maxpool:2 maxpool:2 maxpool:2 linear:10", "to nothing"},
