@@ -190,6 +190,9 @@ const char *pp_ckpt_short_name(const char *name);
 /* Is it learned? Else it is of the optimizer, or a running statistic of a norm. */
 bool pp_ckpt_is_parameter(const struct pp_st_tensor *t);
 
+/* Can a parameter be read from it, by its type? An I64 scalar is a count. */
+bool pp_ckpt_is_readable(const struct pp_st_tensor *t);
+
 /*
  * Read a tensor of this shape as floats (F16, BF16, F64 and an I64 scalar are converted): put()
  * gets them in ascending pieces and may copy them to a device. put NULL: only see that it could be

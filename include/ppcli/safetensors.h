@@ -14,8 +14,9 @@
 #include "ppcli/io.h"
 
 #define PP_ST_HEADER_MAX ((uint64_t)16 << 20) /* bytes */
-#define PP_ST_NAME_MAX 128                    /* characters, [A-Za-z0-9._-] */
-#define PP_ST_DIMS_MAX 8
+#define PP_ST_NAME_MAX 128                    /* bytes of the names that ppcli gives */
+#define PP_ST_DIMS_MAX 64                     /* NumPy and PyTorch have no more */
+#define PP_ST_ITEM_DIMS 8                     /* of what is written */
 #define PP_ST_CRC_KEY "crc32." /* metadata "crc32.<tensor>": eight hex digits, of its bytes */
 
 enum pp_st_dtype {
@@ -24,22 +25,37 @@ enum pp_st_dtype {
     PP_ST_BF16,
     PP_ST_F64,
     PP_ST_I64,
-    PP_ST_U8, /* from here on of no parameter */
-    PP_ST_BOOL
+    PP_ST_U8, /* from here on only shown: no parameter is read from them */
+    PP_ST_U16,
+    PP_ST_U32,
+    PP_ST_U64,
+    PP_ST_I8,
+    PP_ST_I16,
+    PP_ST_I32,
+    PP_ST_BOOL,
+    PP_ST_F4,
+    PP_ST_F6_E2M3,
+    PP_ST_F6_E3M2,
+    PP_ST_F8_E4M3,
+    PP_ST_F8_E4M3FNUZ,
+    PP_ST_F8_E5M2,
+    PP_ST_F8_E5M2FNUZ,
+    PP_ST_F8_E8M0,
+    PP_ST_C64
 };
 
 const char *pp_st_dtype_name(enum pp_st_dtype t); /* "F32" */
-size_t pp_st_dtype_bytes(enum pp_st_dtype t);
+int pp_st_dtype_bits(enum pp_st_dtype t);         /* of an element */
 
 /* "[784,10]"; returns out. */
-#define PP_ST_SHAPE_BYTES 192
+#define PP_ST_SHAPE_BYTES (PP_ST_DIMS_MAX * 20 + 3)
 const char *pp_st_shape(int n, const int64_t *dims, char out[PP_ST_SHAPE_BYTES]);
 
 struct pp_st_tensor {
-    char name[PP_ST_NAME_MAX + 1];
+    const char *name; /* any valid UTF-8: control characters and blanks too, or nothing */
     enum pp_st_dtype dtype;
     int n_dims; /* 0: a scalar */
-    int64_t dims[PP_ST_DIMS_MAX];
+    const int64_t *dims;
     uint64_t elements;
     uint64_t begin, end; /* bytes, from the start of the data */
 };
@@ -56,7 +72,8 @@ struct pp_st_header {
     int n_meta;
     uint64_t data_begin; /* offset of the data in the file */
     uint64_t data_bytes;
-    char *text; /* owned: the strings of meta */
+    char *text;    /* owned: names of tensors, strings of meta */
+    int64_t *dims; /* owned: those of all tensors */
 };
 
 /*
@@ -101,7 +118,7 @@ struct pp_st_item {
     const char *name;
     enum pp_st_dtype dtype; /* PP_ST_F32 or PP_ST_I64 */
     int n_dims;
-    int64_t dims[PP_ST_DIMS_MAX];
+    int64_t dims[PP_ST_ITEM_DIMS];
     const void *data; /* host memory; NULL: ask read() */
     /* Gives `bytes` bytes from `offset` on. All of the tensor is asked for twice, in ascending
      * pieces: its CRC stands in front of it. It must not change in between. */

@@ -28,6 +28,11 @@ char *pp_text_plain(char *text);
 /* The same for a text that is not ours: a copy, cut to what fits, in out[bytes]; returns out. */
 const char *pp_text_shown(const char *text, char *out, size_t bytes);
 
+/* Columns that a text takes: characters of UTF-8. And a cell of a table to stdout, with the blanks up
+ * to the next one. */
+int pp_text_columns(const char *text);
+void pp_text_cell(const char *text, int width);
+
 /* Append to the text in out[bytes]; cut at what fits. */
 void pp_text_add(char *out, size_t bytes, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

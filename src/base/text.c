@@ -63,6 +63,20 @@ const char *pp_text_shown(const char *text, char *out, size_t bytes)
     return pp_text_plain(out);
 }
 
+int pp_text_columns(const char *text)
+{
+    int n = 0;
+    for (; *text; text++)
+        n += (*text & 0xc0) != 0x80;
+    return n;
+}
+
+void pp_text_cell(const char *text, int width)
+{
+    int n = pp_text_columns(text);
+    printf("%s%*s", text, (n < width ? width - n : 0) + 2, "");
+}
+
 void pp_text_add(char *out, size_t bytes, const char *fmt, ...)
 {
     size_t used = strlen(out);

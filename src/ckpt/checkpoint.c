@@ -96,16 +96,25 @@ const char *pp_ckpt_name(const struct pp_ckpt *ck, const struct pp_st_tensor *t)
     return strncmp(t->name, ck->prefix, n) == 0 ? t->name + n : t->name;
 }
 
+struct wanted {
+    const char *name;
+    size_t prefix; /* bytes that all names begin with */
+};
+
+static int by_rest(const void *wanted, const void *entry)
+{
+    const struct wanted *w = wanted;
+    const struct pp_ckpt_entry *e = entry;
+    return compare_names(w->name, e->t->name + w->prefix);
+}
+
 const struct pp_st_tensor *ckpt_find(const struct pp_ckpt *ck, const char *name, int *out_part)
 {
-    struct pp_st_tensor wanted;
-    if (strlen(ck->prefix) + strlen(name) > PP_ST_NAME_MAX || ck->n_tensors == 0)
-        return NULL;
-    strcpy(wanted.name, ck->prefix);
-    strcat(wanted.name, name);
-    const struct pp_ckpt_entry key = {&wanted, 0};
+    const struct wanted key = {name, strlen(ck->prefix)};
     const struct pp_ckpt_entry *e =
-        bsearch(&key, ck->index, (size_t)ck->n_tensors, sizeof(*ck->index), by_name);
+        ck->n_tensors == 0
+            ? NULL
+            : bsearch(&key, ck->index, (size_t)ck->n_tensors, sizeof(*ck->index), by_rest);
     *out_part = e ? e->part : 0;
     return e ? e->t : NULL;
 }

@@ -70,10 +70,12 @@ static int list_items(struct exporter *e)
         const struct pp_st_tensor *t = ck->index[i].t;
         if (!pp_ckpt_is_parameter(t))
             continue;
-        pp_assert(t->dtype == PP_ST_F32);
+        if (t->dtype != PP_ST_F32 || t->n_dims < 1 || t->n_dims > PP_ST_ITEM_DIMS)
+            return pp_fail(PP_EFORMAT, "%s: tensor %s is not one that ppcli wrote", ck->path,
+                           t->name);
         struct pp_st_item *item = add_item(e, &ck->index[i], t->name);
         item->n_dims = t->n_dims;
-        memcpy(item->dims, t->dims, sizeof(item->dims));
+        memcpy(item->dims, t->dims, (size_t)t->n_dims * sizeof(*t->dims));
         add_bias(e, t);
     }
     return 0;

@@ -68,11 +68,15 @@ const char *pp_st_shape(int n, const int64_t *dims, char out[PP_ST_SHAPE_BYTES])
     return out;
 }
 
+bool pp_ckpt_is_readable(const struct pp_st_tensor *t)
+{
+    return t->dtype < PP_ST_I64 || (t->dtype == PP_ST_I64 && t->n_dims == 0);
+}
+
 static int check_tensor(const struct pp_ckpt *ck, const struct pp_st_file *f,
                         const struct pp_st_tensor *t, int n_dims, const int64_t *dims)
 {
-    bool count = t->dtype == PP_ST_I64 && n_dims == 0;
-    if ((t->dtype == PP_ST_I64 && !count) || t->dtype >= PP_ST_U8) {
+    if (!pp_ckpt_is_readable(t)) {
         return pp_fail(PP_EFORMAT, "%s: tensor %s is of type %s, expected floats", f->path, t->name,
                        pp_st_dtype_name(t->dtype));
     }
@@ -90,7 +94,7 @@ static int read_pieces(const struct pp_st_file *f, const struct pp_st_tensor *t,
                        int (*put)(void *ctx, uint64_t first, const float *values, size_t n),
                        void *ctx)
 {
-    size_t width = pp_st_dtype_bytes(t->dtype);
+    size_t width = (size_t)pp_st_dtype_bits(t->dtype) / 8;
     for (uint64_t at = 0; at < t->elements;) {
         uint64_t left = t->elements - at;
         size_t n = left < PIECE ? (size_t)left : PIECE;
@@ -110,7 +114,6 @@ int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const i
     const char *shorter = ck->plain ? pp_ckpt_short_name(name) : NULL;
     const struct pp_st_tensor *t = ckpt_find(ck, name, &part);
     t = t || !shorter ? t : ckpt_find(ck, shorter, &part);
-    pp_assert(n_dims >= 0 && n_dims <= PP_ST_DIMS_MAX);
     char own[PP_CKPT_OWN_CONFIG];
     if (!t) {
         return pp_fail(PP_EFORMAT, "%s: has no tensor %s%s", ck->path, name,

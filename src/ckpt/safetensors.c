@@ -11,16 +11,33 @@
 #include "ppcli/mem.h"
 
 #define LENGTH_BYTES 8
-#define ITEMS_MAX ((size_t)1 << 18) /* commas: a tensor of a header needs 3 of them */
+#define ITEMS_MAX ((size_t)1 << 19) /* commas: a tensor of a header needs about 5 of them */
+#define DEPTH_MAX 32                /* of brackets: 3, and what other writers add */
 #define OWN_KEY "__metadata__"
+
+/* A header that is being read, and where its next name and its next dimension go. */
+struct reading {
+    const char *label;
+    struct pp_st_header *h;
+    char *text;
+    int64_t *dims;
+};
 
 static const struct {
     const char *name;
-    size_t bytes;
+    int bits;
 } dtypes[] = {
-    [PP_ST_F32] = {"F32", 4},   [PP_ST_F16] = {"F16", 2}, [PP_ST_BF16] = {"BF16", 2},
-    [PP_ST_F64] = {"F64", 8},   [PP_ST_I64] = {"I64", 8}, [PP_ST_U8] = {"U8", 1},
-    [PP_ST_BOOL] = {"BOOL", 1},
+    [PP_ST_F32] = {"F32", 32},        [PP_ST_F16] = {"F16", 16},
+    [PP_ST_BF16] = {"BF16", 16},      [PP_ST_F64] = {"F64", 64},
+    [PP_ST_I64] = {"I64", 64},        [PP_ST_U8] = {"U8", 8},
+    [PP_ST_U16] = {"U16", 16},        [PP_ST_U32] = {"U32", 32},
+    [PP_ST_U64] = {"U64", 64},        [PP_ST_I8] = {"I8", 8},
+    [PP_ST_I16] = {"I16", 16},        [PP_ST_I32] = {"I32", 32},
+    [PP_ST_BOOL] = {"BOOL", 8},       [PP_ST_F4] = {"F4", 4},
+    [PP_ST_F6_E2M3] = {"F6_E2M3", 6}, [PP_ST_F6_E3M2] = {"F6_E3M2", 6},
+    [PP_ST_F8_E4M3] = {"F8_E4M3", 8}, [PP_ST_F8_E4M3FNUZ] = {"F8_E4M3FNUZ", 8},
+    [PP_ST_F8_E5M2] = {"F8_E5M2", 8}, [PP_ST_F8_E5M2FNUZ] = {"F8_E5M2FNUZ", 8},
+    [PP_ST_F8_E8M0] = {"F8_E8M0", 8}, [PP_ST_C64] = {"C64", 64},
 };
 
 const char *pp_st_dtype_name(enum pp_st_dtype t)
@@ -28,15 +45,16 @@ const char *pp_st_dtype_name(enum pp_st_dtype t)
     return dtypes[t].name;
 }
 
-size_t pp_st_dtype_bytes(enum pp_st_dtype t)
+int pp_st_dtype_bits(enum pp_st_dtype t)
 {
-    return dtypes[t].bytes;
+    return dtypes[t].bits;
 }
 
-static bool name_is_good(const char *name)
+static const char *keep_text(struct reading *r, const char *text)
 {
-    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
-    return n > 0 && n <= PP_ST_NAME_MAX && name[n] == '\0';
+    const char *kept = r->text;
+    r->text = stpcpy(r->text, text) + 1;
+    return kept;
 }
 
 /* ---- one tensor */
@@ -52,34 +70,41 @@ static int read_dtype(const char *label, const char *name, const json_t *v, enum
     }
     char shown[PP_JSON_SHOWN];
     return pp_fail(PP_EFORMAT,
-                   "%s: tensor %s: dtype %s is none of F32, F16, BF16, F64, I64, U8, BOOL", label,
-                   name, text ? pp_json_shown(text, shown) : "(no string)");
+                   "%s: tensor %s: dtype %s is not known; safetensors have F32, BF16, I64 and such",
+                   label, name, text ? pp_json_shown(text, shown) : "(no string)");
 }
 
-static int read_shape(const char *label, const json_t *v, struct pp_st_tensor *t,
+static int read_shape(struct reading *r, const json_t *v, struct pp_st_tensor *t,
                       uint64_t *out_bytes)
 {
     if (!json_is_array(v) || json_array_size(v) > PP_ST_DIMS_MAX) {
         return pp_fail(PP_EFORMAT, "%s: tensor %s: its shape is not a list of at most %d numbers",
-                       label, t->name, PP_ST_DIMS_MAX);
+                       r->label, t->name, PP_ST_DIMS_MAX);
     }
     t->n_dims = (int)json_array_size(v);
     t->elements = 1;
+    t->dims = r->dims;
     bool fits = true;
     for (int i = 0; i < t->n_dims; i++) {
         const json_t *d = json_array_get(v, (size_t)i);
         if (!json_is_integer(d) || json_integer_value(d) < 0) {
             return pp_fail(PP_EFORMAT,
-                           "%s: tensor %s: dimension %d is not a whole number from 0 on", label,
+                           "%s: tensor %s: dimension %d is not a whole number from 0 on", r->label,
                            t->name, i);
         }
-        t->dims[i] = json_integer_value(d);
-        fits = fits && !__builtin_mul_overflow(t->elements, (uint64_t)t->dims[i], &t->elements);
+        *r->dims = json_integer_value(d);
+        fits = fits && !__builtin_mul_overflow(t->elements, (uint64_t)*r->dims++, &t->elements);
     }
-    if (!fits || __builtin_mul_overflow(t->elements, dtypes[t->dtype].bytes, out_bytes)) {
-        return pp_fail(PP_EFORMAT, "%s: tensor %s: its shape is too large to be true", label,
+    uint64_t bits = 0;
+    if (!fits || __builtin_mul_overflow(t->elements, (uint64_t)dtypes[t->dtype].bits, &bits)) {
+        return pp_fail(PP_EFORMAT, "%s: tensor %s: its shape is too large to be true", r->label,
                        t->name);
     }
+    if (bits % 8 != 0) {
+        return pp_fail(PP_EFORMAT, "%s: tensor %s: %" PRIu64 " values of type %s end within a byte",
+                       r->label, t->name, t->elements, dtypes[t->dtype].name);
+    }
+    *out_bytes = bits / 8;
     return 0;
 }
 
@@ -109,27 +134,20 @@ static int read_offsets(const char *label, const json_t *v, uint64_t data_bytes,
     return 0;
 }
 
-static int read_tensor(const char *label, const char *name, const json_t *v, uint64_t data_bytes,
-                       struct pp_st_tensor *t)
+static int read_tensor(struct reading *r, const char *name, const json_t *v)
 {
-    char shown[PP_JSON_SHOWN];
-    if (!name_is_good(name)) {
-        return pp_fail(PP_EFORMAT,
-                       "%s: tensor name '%s': 1 to %d of the characters A-Z a-z 0-9 . _ - are "
-                       "expected",
-                       label, pp_json_shown(name, shown), PP_ST_NAME_MAX);
-    }
-    memcpy(t->name, name, strlen(name) + 1);
-    if (!json_is_object(v) || json_object_size(v) != 3 || !json_object_get(v, "dtype") ||
-        !json_object_get(v, "shape") || !json_object_get(v, "data_offsets")) {
-        return pp_fail(PP_EFORMAT,
-                       "%s: tensor %s: exactly dtype, shape and data_offsets are expected", label,
-                       name);
-    }
+    const char *label = r->label;
+    struct pp_st_tensor *t = &r->h->tensors[r->h->n_tensors++];
     uint64_t bytes = 0;
+    t->name = keep_text(r, name);
+    if (!json_is_object(v) || !json_object_get(v, "dtype") || !json_object_get(v, "shape") ||
+        !json_object_get(v, "data_offsets")) {
+        return pp_fail(PP_EFORMAT, "%s: tensor %s: dtype, shape and data_offsets are expected",
+                       label, name);
+    }
     PP_TRY(read_dtype(label, name, json_object_get(v, "dtype"), &t->dtype));
-    PP_TRY(read_shape(label, json_object_get(v, "shape"), t, &bytes));
-    return read_offsets(label, json_object_get(v, "data_offsets"), data_bytes, bytes, t);
+    PP_TRY(read_shape(r, json_object_get(v, "shape"), t, &bytes));
+    return read_offsets(label, json_object_get(v, "data_offsets"), r->h->data_bytes, bytes, t);
 }
 
 /* ---- the whole header */
@@ -174,55 +192,66 @@ static int by_key(const void *a, const void *b)
     return strcmp(x->key, y->key);
 }
 
-static int read_meta(const char *label, json_t *v, struct pp_st_header *h)
+static int read_meta(struct reading *r, json_t *v)
 {
-    if (!json_is_object(v))
-        return pp_fail(PP_EFORMAT, "%s: " OWN_KEY " is not an object", label);
     const char *key;
     json_t *value;
-    size_t bytes = 0;
+    if (json_is_null(v))
+        return 0;
+    if (!json_is_object(v))
+        return pp_fail(PP_EFORMAT, "%s: " OWN_KEY " is not an object", r->label);
+    r->h->meta = pp_alloc(json_object_size(v), sizeof(*r->h->meta));
+    if (!r->h->meta)
+        return pp_error_context("%s", r->label);
     json_object_foreach(v, key, value)
     {
         if (!json_is_string(value)) {
             char shown[PP_JSON_SHOWN];
-            return pp_fail(PP_EFORMAT, "%s: " OWN_KEY ": the value of '%s' is not a string", label,
-                           pp_json_shown(key, shown));
+            return pp_fail(PP_EFORMAT, "%s: " OWN_KEY ": the value of '%s' is not a string",
+                           r->label, pp_json_shown(key, shown));
         }
-        bytes += strlen(key) + strlen(json_string_value(value)) + 2;
+        const char *kept = keep_text(r, key);
+        r->h->meta[r->h->n_meta++] =
+            (struct pp_st_meta){.key = kept, .value = keep_text(r, json_string_value(value))};
     }
-    h->meta = pp_alloc(json_object_size(v), sizeof(*h->meta));
-    h->text = pp_alloc(bytes, 1);
-    if (!h->meta || !h->text)
-        return pp_error_context("%s", label);
-    char *to = h->text;
-    json_object_foreach(v, key, value)
-    {
-        struct pp_st_meta *m = &h->meta[h->n_meta++];
-        m->key = to;
-        to = stpcpy(to, key) + 1;
-        m->value = to;
-        to = stpcpy(to, json_string_value(value)) + 1;
-    }
-    qsort(h->meta, (size_t)h->n_meta, sizeof(*h->meta), by_key);
+    qsort(r->h->meta, (size_t)r->h->n_meta, sizeof(*r->h->meta), by_key);
     return 0;
+}
+
+/* What names and metadata take, and how many dimensions there are: not more than the text has. */
+static void measure_header(json_t *root, size_t *bytes, size_t *dims)
+{
+    const char *key, *of;
+    json_t *value, *text;
+    *bytes = *dims = 1;
+    json_object_foreach(root, key, value)
+    {
+        *bytes += strlen(key) + 1;
+        *dims += json_array_size(json_object_get(value, "shape"));
+        if (strcmp(key, OWN_KEY) != 0)
+            continue;
+        json_object_foreach(value, of, text)
+        {
+            *bytes += strlen(of) + 1 + json_string_length(text) + 1;
+        }
+    }
 }
 
 static int read_header(const char *label, json_t *root, struct pp_st_header *h)
 {
-    size_t n = json_object_size(root);
-    h->tensors = pp_alloc(n, sizeof(*h->tensors));
-    if (!h->tensors)
+    size_t bytes = 0, dims = 0;
+    measure_header(root, &bytes, &dims);
+    h->tensors = pp_alloc(json_object_size(root), sizeof(*h->tensors));
+    h->text = pp_alloc(bytes, 1);
+    h->dims = pp_alloc(dims, sizeof(*h->dims));
+    if (!h->tensors || !h->text || !h->dims)
         return pp_error_context("%s", label);
+    struct reading r = {.label = label, .h = h, .text = h->text, .dims = h->dims};
     const char *key;
     json_t *value;
     json_object_foreach(root, key, value)
     {
-        if (strcmp(key, OWN_KEY) == 0) {
-            PP_TRY(read_meta(label, value, h));
-        } else {
-            PP_TRY(read_tensor(label, key, value, h->data_bytes, &h->tensors[h->n_tensors]));
-            h->n_tensors++;
-        }
+        PP_TRY(strcmp(key, OWN_KEY) == 0 ? read_meta(&r, value) : read_tensor(&r, key, value));
     }
     qsort(h->tensors, (size_t)h->n_tensors, sizeof(*h->tensors), by_place);
     return check_places(label, h);
@@ -280,7 +309,7 @@ int pp_st_parse(const char *label, const void *data, size_t bytes, uint64_t file
                        "%s: cut short: its header has %" PRIu64 " bytes, the file %" PRIu64, label,
                        length, file_bytes);
     }
-    static const struct pp_json_limits limits = {3, ITEMS_MAX, PP_ST_DIMS_MAX};
+    static const struct pp_json_limits limits = {DEPTH_MAX, ITEMS_MAX, PP_ST_DIMS_MAX};
     json_t *root = NULL;
     PP_TRY(pp_json_read(label, (const char *)p + LENGTH_BYTES, (size_t)length, &limits, &root));
     int rc = PP_ERESOURCE;
@@ -302,6 +331,7 @@ void pp_st_header_free(struct pp_st_header **h)
         pp_free((*h)->tensors);
         pp_free((*h)->meta);
         pp_free((*h)->text);
+        pp_free((*h)->dims);
         pp_free(*h);
         *h = NULL;
     }

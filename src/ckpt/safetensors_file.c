@@ -100,8 +100,8 @@ int pp_st_check_data(const struct pp_st_file *f, int *out_checked)
     for (int i = 0; i < f->header->n_tensors; i++) {
         const struct pp_st_tensor *t = &f->header->tensors[i];
         char key[sizeof(PP_ST_CRC_KEY) + PP_ST_NAME_MAX];
-        snprintf(key, sizeof(key), PP_ST_CRC_KEY "%s", t->name);
-        const char *expected = pp_st_meta_value(f->header, key);
+        bool fits = snprintf(key, sizeof(key), PP_ST_CRC_KEY "%s", t->name) < (int)sizeof(key);
+        const char *expected = fits ? pp_st_meta_value(f->header, key) : NULL;
         if (expected) {
             PP_TRY(check_tensor(f, t, expected, piece));
             checked++;

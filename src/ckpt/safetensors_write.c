@@ -39,7 +39,7 @@ static int place(struct writer *w, const struct pp_st_item *items, int n)
         for (int i = 0; i < n; i++) {
             const struct pp_st_item *item = &items[i];
             pp_assert(item->dtype == PP_ST_F32 || item->dtype == PP_ST_I64);
-            if (pp_st_dtype_bytes(item->dtype) != widths[k])
+            if ((size_t)pp_st_dtype_bits(item->dtype) != 8 * widths[k])
                 continue;
             uint64_t bytes = widths[k];
             bool fits = true;

@@ -9,6 +9,8 @@
 #include "ppcli/text.h"
 #include "command.h"
 
+#define WIDTH_MAX 80 /* of a column; longer names push theirs aside */
+
 struct counts {
     uint64_t parameters, values; /* what is learned; everything */
 };
@@ -44,23 +46,66 @@ static void print_state(const struct pp_ckpt_state *s)
     printf("\n");
 }
 
+#define SHOWN_BYTES 1024 /* of a name */
+
+/* The name as a terminal may have it; in quotes where its end could not be seen. */
+static const char *show_name(const struct pp_st_tensor *t, char out[SHOWN_BYTES])
+{
+    char plain[SHOWN_BYTES - 2];
+    pp_text_shown(t->name, plain, sizeof(plain));
+    bool quoted = plain[0] == '\0' || strchr(plain, ' ');
+    snprintf(out, SHOWN_BYTES, quoted ? "\"%s\"" : "%s", plain);
+    return out;
+}
+
+static int wider(int width, const char *text)
+{
+    int n = pp_text_columns(text);
+    return n > width && n <= WIDTH_MAX ? n : width;
+}
+
 static void print_table(const struct pp_ckpt *ck)
 {
-    int name_width = 6, shape_width = 5;
-    char text[PP_ST_SHAPE_BYTES];
+    int widths[3] = {6, 4, 5};
+    char name[SHOWN_BYTES], shape[PP_ST_SHAPE_BYTES];
     for (int i = 0; i < ck->n_tensors; i++) {
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
-        int n = (int)strlen(t->name), m = (int)strlen(pp_st_shape(t->n_dims, t->dims, text));
-        name_width = n > name_width ? n : name_width;
-        shape_width = m > shape_width ? m : shape_width;
+        widths[0] = wider(widths[0], show_name(t, name));
+        widths[1] = wider(widths[1], pp_st_dtype_name(t->dtype));
+        widths[2] = wider(widths[2], pp_st_shape(t->n_dims, t->dims, shape));
     }
-    printf("%-*s  type  %-*s  %12s  file\n", name_width, "tensor", shape_width, "shape", "bytes");
+    pp_text_cell("tensor", widths[0]);
+    pp_text_cell("type", widths[1]);
+    pp_text_cell("shape", widths[2]);
+    printf("%12s  file\n", "bytes");
     for (int i = 0; i < ck->n_tensors; i++) {
         const char *file = NULL;
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, &file);
-        printf("%-*s  %-4s  %-*s  %12" PRIu64 "  %s\n", name_width, t->name,
-               pp_st_dtype_name(t->dtype), shape_width, pp_st_shape(t->n_dims, t->dims, text),
-               t->end - t->begin, file);
+        pp_text_cell(show_name(t, name), widths[0]);
+        pp_text_cell(pp_st_dtype_name(t->dtype), widths[1]);
+        pp_text_cell(pp_st_shape(t->n_dims, t->dims, shape), widths[2]);
+        printf("%12" PRIu64 "  %s\n", t->end - t->begin, file);
+    }
+}
+
+/* Types that no parameter can be read from, each once. */
+static void print_unreadable(const struct pp_ckpt *ck)
+{
+    char types[256] = "";
+    int n = 0;
+    for (int i = 0; i < ck->n_tensors; i++) {
+        const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
+        const char *type = pp_st_dtype_name(t->dtype);
+        if (pp_ckpt_is_readable(t))
+            continue;
+        n++;
+        if (!pp_has_word(types, type))
+            pp_text_add(types, sizeof(types), "%s%s", types[0] ? " " : "", type);
+    }
+    if (n > 0) {
+        printf("\nppcli cannot train with or evaluate %d of the tensors (%s): it reads F32, F16, "
+               "BF16 and F64\n",
+               n, types);
     }
 }
 
@@ -81,6 +126,7 @@ static void print_text(const struct pp_ckpt *ck)
                c.parameters, ck->n_tensors, size);
     }
     print_table(ck);
+    print_unreadable(ck);
 }
 
 /* ---- for programs */
@@ -131,6 +177,7 @@ static void print_json(const struct pp_ckpt *ck)
         pp_json_end(&j);
         pp_json_uint(&j, "bytes", t->end - t->begin);
         pp_json_str(&j, "file", file);
+        pp_json_bool(&j, "readable", pp_ckpt_is_readable(t));
         pp_json_end(&j);
     }
     pp_json_end(&j);

@@ -52,19 +52,19 @@ static int look_at_values(void *ctx, uint64_t first, const float *values, size_t
     return 0;
 }
 
-/* All that are floats. */
-static int check_values(const struct pp_ckpt *ck, uint64_t *out_looked)
+/* All that are floats. *out_left: tensors of floats that are not read, such as F8_E4M3. */
+static int check_values(const struct pp_ckpt *ck, uint64_t *out_looked, int *out_left)
 {
     char shape[PP_ST_SHAPE_BYTES], shown[PP_PATH_MAX];
     *out_looked = 0;
     for (int i = 0; i < ck->n_tensors; i++) {
         struct values v = {.looked = 0};
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
-        bool floats = t->dtype == PP_ST_F32 || t->dtype == PP_ST_F16 || t->dtype == PP_ST_BF16 ||
-                      t->dtype == PP_ST_F64;
+        bool floats = pp_ckpt_is_readable(t) && t->dtype != PP_ST_I64;
+        *out_left += t->dtype >= PP_ST_F4 && t->elements > 0;
         if (!floats || t->elements == 0)
             continue;
-        PP_TRY(pp_ckpt_read(ck, t->name, t->n_dims, t->dims, look_at_values, &v));
+        PP_TRY(pp_ckpt_read(ck, pp_ckpt_name(ck, t), t->n_dims, t->dims, look_at_values, &v));
         if (v.bad > 0) {
             return pp_fail(PP_ECHECK,
                            "%s: tensor %s %s: value %" PRIu64 " is %s, and %" PRIu64 " of %" PRIu64
@@ -90,7 +90,8 @@ static void verify_one(struct verdict *v, const char *path)
         return;
     }
     uint64_t looked = 0;
-    rc = v->values ? check_values(ck, &looked) : 0;
+    int left = 0;
+    rc = v->values ? check_values(ck, &looked, &left) : 0;
     if (rc < 0) {
         note(v, path, rc);
         return;
@@ -104,7 +105,12 @@ static void verify_one(struct verdict *v, const char *path)
     if (unchecked > 0)
         printf(", %d without a checksum", unchecked);
     if (v->values)
-        printf("; bytes and values: %" PRIu64 ", all of them finite\n", looked);
+        printf("; bytes and values: %" PRIu64 ", all of them finite", looked);
+    if (left > 0)
+        printf("; not looked at: values of %d tensor%s of types that ppcli does not read", left,
+               left == 1 ? "" : "s");
+    if (v->values)
+        printf("\n");
     else
         printf("; bytes only: --values looks for NaN and infinity too\n");
 }

@@ -161,6 +161,53 @@ code_is 65
 run inspect /dev/zero
 code_is 65
 
+# st FILE NAME=TYPE[SHAPE]...: a file of such tensors, whose bytes are 7; names as JSON has them
+cat >"$folder/st.py" <<'PY'
+import json, math, struct, sys
+bits = {'F4': 4, 'F6_E2M3': 6, 'I8': 8, 'F8_E4M3': 8, 'BOOL': 8, 'I16': 16, 'U16': 16, 'BF16': 16,
+        'U32': 32, 'F32': 32, 'C64': 64, 'U64': 64, 'I64': 64}
+head, at = {}, 0
+for word in sys.argv[2:]:
+    name, _, form = word.rpartition('=')
+    kind, shape = form.split('[')
+    shape = json.loads('[' + shape)
+    n = math.prod(shape) * bits[kind] // 8
+    head[json.loads('"' + name + '"')] = {'dtype': kind, 'shape': shape, 'data_offsets': [at, at + n], 'by': ['x', {}]}
+    at += n
+text = json.dumps(head).encode()
+open(sys.argv[1], 'wb').write(struct.pack('<Q', len(text)) + text + b'\7' * at)
+PY
+other=$folder/other.safetensors
+st() { python3 "$folder/st.py" "$@" || complain "no file written"; }
+
+begin "inspect shows types, names and shapes that ppcli cannot train with, and says so"
+st "$other" 'a=I8[2,2]' 'b/c d=C64[1]' '=F8_E4M3[0]' '\u00e9\u001b[2J=U64[]' 'n=BF16[1,1,1,1,1,1,1,1,2]' 'k=I64[]' 'q=F4[2,3]'
+run inspect "$other"
+code_is 0
+out_has '7 tensors'
+for row in '""  *F8_E4M3  *\[0\]  *0  ' 'a  *I8  *\[2,2\]  *4  ' '"b/c d"  *C64  *\[1\]  *8  ' 'é?\[2J  *U64  *\[\]  *8  ' \
+    'n  *BF16  *\[1,1,1,1,1,1,1,1,2\]  *4  ' 'q  *F4  *\[2,3\]  *3  '; do
+    grep -q "^$row" "$folder/out" || complain "no row $row"
+done
+out_has 'cannot train with or evaluate 5 of the tensors (F8_E4M3 I8 C64 F4 U64): it reads F32, F16, BF16 and F64'
+run inspect "$other" --format json
+code_is 0
+python3 - "$folder/out" <<'PY' || complain 'other JSON than expected'
+import json, sys
+tensors = {t['name']: t for t in json.load(open(sys.argv[1]))['tensors']}
+assert tensors['b/c d'] == {'name': 'b/c d', 'dtype': 'C64', 'shape': [1], 'bytes': 8, 'file': 'other.safetensors', 'readable': False}
+assert tensors['\u00e9\x1b[2J']['shape'] == [] and tensors['n']['readable'] and tensors['k']['readable']
+PY
+run verify "$other" --values
+code_is 0
+out_has '2, all of them finite; not looked at: values of 2 tensors of types that ppcli does not read'
+
+begin "a parameter of such a type is refused by those that need it"
+st "$other" layers.0.weight='F8_E4M3[512,784]' layers.0.bias='F32[512]'
+run eval mnist-sample.ini --checkpoint "$other"
+code_is 65
+err_has 'other.safetensors: tensor layers.0.weight is of type F8_E4M3, expected floats'
+
 begin "without a path both say what they want"
 for command in verify inspect; do
     run $command

@@ -17,7 +17,8 @@ static void look(const struct pp_st_file *f, size_t size)
         for (int d = 0; d < t->n_dims; d++)
             elements *= (unsigned __int128)t->dims[d];
         pp_assert(t->begin == at && t->end >= t->begin && elements == t->elements);
-        pp_assert(elements * pp_st_dtype_bytes(t->dtype) == t->end - t->begin);
+        pp_assert(elements * (unsigned)pp_st_dtype_bits(t->dtype) ==
+                  (unsigned __int128)8 * (t->end - t->begin));
         at = t->end;
         uint8_t last;
         pp_assert(at == t->begin || pp_st_read(f, t, at - t->begin - 1, &last, 1) == 0);

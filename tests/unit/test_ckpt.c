@@ -128,7 +128,7 @@ TEST_IN_FOLDER(what_is_learned_is_a_parameter)
     };
     for (int i = 0; i < (int)(sizeof(tensors) / sizeof(tensors[0])); i++) {
         struct pp_st_tensor t;
-        snprintf(t.name, sizeof(t.name), "%s", tensors[i].name);
+        t.name = tensors[i].name;
         CHECK_INT_EQ(pp_ckpt_is_parameter(&t), tensors[i].learned);
     }
 }
