@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PP_MACHINE_CORES_MAX 1024
+#define PP_MACHINE_CORES_MAX 8192 /* a Linux kernel has no more */
 
 /* "" and 0 stand for what the system does not tell. */
 struct pp_machine {

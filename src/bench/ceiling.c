@@ -6,7 +6,6 @@
  */
 #include "ppcli/bench.h"
 
-#include <sched.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
@@ -60,14 +59,6 @@ struct team {
     atomic_bool late;
 };
 
-static void bind_to(int core)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    CPU_SET(core, &set);
-    (void)sched_setaffinity(0, sizeof(set), &set); /* not bound is still measured */
-}
-
 /* ---- a team */
 
 static uint64_t now(const struct team *t)
@@ -83,7 +74,7 @@ static void *member_main(void *arg)
         sched_yield(); /* until all have been started, or one could not be */
     if (go < 0)
         return NULL;
-    bind_to(m->core);
+    pp_thread_pin(m->core);
     for (int i = 0; i < REPEATS; i++) {
         pthread_barrier_wait(&m->team->together);
         m->begin[i] = now(m->team);

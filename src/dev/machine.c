@@ -2,7 +2,6 @@
 /* What the files of the system tell about the processor, its caches and the memory. */
 #include "ppcli/machine.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "ppcli/cpus.h"
 #include "ppcli/file.h"
 #include "ppcli/rng.h"
 #include "ppcli/text.h"
@@ -18,40 +18,38 @@
 
 int pp_machine_cores(bool whole_machine, int *out, int max)
 {
-    cpu_set_t before, set;
+    PP_OWN(pp_cpus_fini) struct pp_cpus before = {NULL, 0};
+    PP_OWN(pp_cpus_fini) struct pp_cpus all = {NULL, 0};
     int n = 0;
-    if (sched_getaffinity(0, sizeof(before), &before) != 0) {
-        out[0] = 0;
-        return 1;
+    if (pp_cpus_get(0, &before) && whole_machine) {
+        pp_cpus_use_all();
+        (void)pp_cpus_get(0, &all);
+        pp_cpus_use(&before);
     }
-    set = before;
-    if (whole_machine) {
-        memset(&set, 0xff, sizeof(set)); /* the kernel leaves what this container may use */
-        if (sched_setaffinity(0, sizeof(set), &set) != 0 ||
-            sched_getaffinity(0, sizeof(set), &set) != 0)
-            set = before;
-        (void)sched_setaffinity(0, sizeof(before), &before);
-    }
-    for (int c = 0; c < CPU_SETSIZE && n < max; c++)
-        if (CPU_ISSET(c, &set))
-            out[n++] = c;
-    pp_assert(n > 0);
+    const struct pp_cpus *cpus = all.set ? &all : &before;
+    for (size_t c = 0; c < 8 * cpus->bytes && n < max; c++)
+        if (pp_cpus_has(cpus, c))
+            out[n++] = (int)c;
+    if (n == 0)
+        out[n++] = 0;
     return n;
 }
 
 int pp_machine_whole_cores(void)
 {
-    cpu_set_t first;
+    bool seen[PP_MACHINE_CORES_MAX] = {false}; /* as the first hardware thread of a core */
     int cpus[PP_MACHINE_CORES_MAX], n = pp_machine_cores(false, cpus, PP_MACHINE_CORES_MAX);
-    CPU_ZERO(&first);
+    int count = 0;
     for (int i = 0; i < n; i++) {
         char path[96], text[32];
         snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
                  cpus[i]);
         pp_file_value(path, "", text, sizeof(text));
-        CPU_SET((unsigned)(text[0] ? atoi(text) : cpus[i]) % CPU_SETSIZE, &first);
+        bool *one = &seen[(unsigned)(text[0] ? atoi(text) : cpus[i]) % PP_MACHINE_CORES_MAX];
+        count += !*one;
+        *one = true;
     }
-    return CPU_COUNT(&first);
+    return count;
 }
 
 /* "0, 1": where threads are bound to; "0-15" for a whole range. */

@@ -4,10 +4,10 @@
  * its content is checked.
  */
 
-#include <sched.h>
 #include <string.h>
 
 #include "tune.h"
+#include "ppcli/cpus.h"
 #include "ppcli/median.h"
 
 enum {
@@ -203,20 +203,16 @@ static int side(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_
 
 int pp_handover_threads(struct pp_handover *items, int n, bool whole_machine)
 {
-    cpu_set_t before, all;
-    bool known = whole_machine && sched_getaffinity(0, sizeof(before), &before) == 0;
+    PP_OWN(pp_cpus_fini) struct pp_cpus before = {NULL, 0};
     PP_OWN_MEMORY struct pp_handover *copy = pp_alloc((size_t)n, sizeof(*copy));
     struct sides sides = {.n = n, .items = {items, copy}};
     int rc = copy ? 0 : PP_ERESOURCE;
     if (rc == 0) {
         memcpy(copy, items, (size_t)n * sizeof(*copy));
-        if (known) {
-            memset(&all, 0xff, sizeof(all)); /* the kernel leaves what this container may use */
-            (void)sched_setaffinity(0, sizeof(all), &all);
-        }
+        if (whole_machine && pp_cpus_get(0, &before))
+            pp_cpus_use_all();
         rc = pp_threads_run(2, &(struct pp_threads_job){.work = side, .ctx = &sides});
-        if (known)
-            (void)sched_setaffinity(0, sizeof(before), &before);
+        pp_cpus_use(&before);
     }
     pp_arena_destroy(&sides.slots[0]);
     pp_arena_destroy(&sides.slots[1]);

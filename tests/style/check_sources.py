@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about the sources that no compiler knows. One rule a run:
 
-    check_sources.py ROOT layers|spdx|switches|exits|sizes|architecture
+    check_sources.py ROOT layers|spdx|switches|exits|statics|sizes|architecture|words
 
 Prints every place that breaks the rule as file:line and exits 1 when there is one."""
 
@@ -166,6 +166,8 @@ def switches(root):
             words = re.match(r'\s*#\s*(?:if|ifdef|ifndef|elif)\b(.*)', line)
             if words and re.search(r'CUDA|NCCL|MPI', re.sub(r'\bPPCLI_\w+_H\b', '', words.group(1))):
                 problems.append(f'{path}:{number}: {line.strip()}')
+            if re.search(r'\bcpu_set_t\b', line) and not re.match(r'src/base/(cpus|thread)\.c', path):
+                problems.append(f'{path}:{number}: a set that ends at 1,024 processors; use ppcli/cpus.h')
             foreign = re.match(r'\s*#\s*include\s*<(mpi|cuda|cublas|nccl|ini)[\w/]*\.h>', line)
             if foreign and path.startswith('include'):
                 problems.append(f'{path}:{number}: a contract shows a foreign type')
@@ -183,6 +185,19 @@ def exits(root):
             if re.search(r'(?<![\w.>])(_?exit|_Exit|quick_exit)\s*\(', line):
                 problems.append(f'{path}:{number}: {line.strip()}')
             if re.search(r'^\s*abort\(\);', line) and path != 'src/base/err.c':
+                problems.append(f'{path}:{number}: {line.strip()}')
+    return problems
+
+
+def statics(root):
+    """Threads share what is static, and ranks are threads: outside cli/, which has one, no function
+    keeps a variable, unless each thread has its own."""
+    problems = []
+    for path in files(root, ('.c', '.h'), 'src'):
+        if path.startswith(os.path.join('src', 'cli')):
+            continue
+        for number, line in enumerate(without_comments(read(root, path)).splitlines(), 1):
+            if re.match(r'\s+static (?!.*(\bconst\b|_Thread_local|pthread_once_t))', line):
                 problems.append(f'{path}:{number}: {line.strip()}')
     return problems
 
@@ -249,7 +264,7 @@ def words(root):
 
 
 RULES = {'sizes': sizes, 'architecture': architecture, 'layers': layers, 'spdx': spdx, 'switches': switches, 'exits': exits,
-         'words': words}
+         'statics': statics,         'words': words}
 
 
 def main():
