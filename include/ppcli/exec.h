@@ -80,13 +80,13 @@ int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_
 int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_t updates);
 
 /*
- * Wait until all steps are done; t: the last one asked for. Call it before counters are taken,
- * weights read, or an epoch begun. Returns what pp_exec_train_step() of the first bad step would
+ * Wait until all steps are done. Call it before counters are taken, weights read, or an epoch begun;
+ * what does these things calls it too. Returns what pp_exec_train_step() of the first bad step would
  * have returned. When one of the two returns PP_EDIVERGED, pp_exec_late() tells how many steps
- * before the one asked for the bad one was: neither it nor any later one has changed anything, and
+ * before the training step asked for last the bad one was: neither it nor any later one has changed anything, and
  * the run continues after the bad step. Local, but all ranks must call it at the same step.
  */
-int pp_exec_finish(struct pp_exec *x, int64_t t);
+int pp_exec_finish(struct pp_exec *x);
 int pp_exec_late(const struct pp_exec *x);
 
 /* "on", or why steps are not captured; static or as long as x. Local. */

@@ -244,6 +244,9 @@ void pp_model_tie(struct pp_model *m, int owner, int copy);
  * training does: as many nodes, each the same op of the same values. */
 bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b);
 
+/* Whether layers a and b do the same work, so that the time of one is that of the other. */
+bool pp_layer_same_work(const struct pp_model *m, int a, int b);
+
 /* Hash the values of the parameters of layers first..last, which lie at `floats` as in a chunk, but
  * for copies. */
 void pp_model_hash(const struct pp_model *m, int first, int last, const float *floats,

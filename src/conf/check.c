@@ -193,11 +193,11 @@ static void check_zero(struct pp_config *cfg)
 /* Whether the key has another value than by default. (A run's own config has all keys.) */
 static bool is_set(const struct pp_config *cfg, const char *key)
 {
-    static char value[PP_CONFIG_VALUE_MAX];
+    char value[PP_NAME_MAX]; /* no default is longer */
     const struct conf_option *o = conf_option(option(key));
     const struct conf_origin *origin = &cfg->source->origins[option(key)];
     return !origin->bad && origin->from != CONF_FROM_DEFAULT &&
-           conf_value_print(o, cfg, value, sizeof(value)) == 0 && strcmp(value, o->def) != 0;
+           (conf_value_print(o, cfg, value, sizeof(value)) < 0 || strcmp(value, o->def) != 0);
 }
 
 /* Whether the backend is known to be one of the processor. */

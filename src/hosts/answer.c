@@ -322,10 +322,11 @@ static int answer(struct asked *q)
     return pp_fail(PP_EUSAGE, "no such question: is it another version of ppcli?");
 }
 
+static struct asked q; /* of the process: its thread may outlive a call */
+
 int pp_hosts_answer(void)
 {
-    static char line[2 * PP_PATH_MAX];
-    static struct asked q; /* its thread may outlive this call */
+    char line[2 * PP_PATH_MAX];
     for (alarm(ALONE_S); fgets(line, sizeof(line), stdin); alarm(ALONE_S)) {
         struct timespec t;
         char *rest = line;

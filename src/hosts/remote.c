@@ -36,13 +36,19 @@ static void quote(char *to, size_t bytes, const char *word)
     snprintf(to + n, 3, "' ");
 }
 
-/* What starts a helper: args[WORDS_MAX]. Valid until the next call. */
-static void set_words(const char *host, const char *agent, const char *exe, const char **args)
+/* What args point into. */
+struct carried {
+    char line[LINE_MAX_BYTES], words[PP_TEXT_MAX];
+};
+
+/* What starts a helper: args[WORDS_MAX]. */
+static void set_words(const char *host, const char *agent, const char *exe, struct carried *c,
+                      const char **args)
 {
-    static char line[LINE_MAX_BYTES], words[PP_TEXT_MAX];
+    const size_t bytes = sizeof(c->line);
     int n = 0;
-    snprintf(words, sizeof(words), "%s", agent);
-    for (char *rest = words, *word; (word = strsep(&rest, " ")) && n < WORDS_MAX - 8;)
+    snprintf(c->words, sizeof(c->words), "%s", agent);
+    for (char *rest = c->words, *word; (word = strsep(&rest, " ")) && n < WORDS_MAX - 8;)
         if (word[0])
             args[n++] = word;
     const char *slash = strrchr(args[0], '/');
@@ -50,14 +56,14 @@ static void set_words(const char *host, const char *agent, const char *exe, cons
         args[n++] = "-xoBatchMode=yes";
         args[n++] = "-oConnectTimeout=4";
     }
-    snprintf(line, sizeof(line), "exec env ");
+    snprintf(c->line, bytes, "exec env ");
     for (char **e = environ; *e; e++)
         if (pp_host_variable(*e))
-            quote(line, sizeof(line) - 2 * (size_t)PP_PATH_MAX, *e);
-    quote(line, sizeof(line) - 64, exe);
-    pp_text_add(line, sizeof(line), "env --hosts -");
+            quote(c->line, bytes - 2 * (size_t)PP_PATH_MAX, *e);
+    quote(c->line, bytes - 64, exe);
+    pp_text_add(c->line, bytes, "env --hosts -");
     args[n++] = host;
-    args[n++] = line;
+    args[n++] = c->line;
     args[n] = NULL;
 }
 
@@ -66,6 +72,7 @@ void remote_start(struct remote *r, const char *agent, bool here)
     int in[2] = {-1, -1}, out[2] = {-1, -1};
     char exe[PP_PATH_MAX] = "";
     const char *args[WORDS_MAX] = {exe, "env", "--hosts", "-"};
+    struct carried c;
     sigset_t none;
     sigemptyset(&none);
     signal(SIGPIPE, SIG_DFL); /* for an agent */
@@ -73,7 +80,7 @@ void remote_start(struct remote *r, const char *agent, bool here)
                 pipe2(out, O_CLOEXEC) == 0;
     int rc = fine ? 0 : pp_fail_errno(PP_ERESOURCE, "cannot start a process");
     if (!here)
-        set_words(r->name, agent, exe, args);
+        set_words(r->name, agent, exe, &c, args);
     if (rc < 0 || pp_child_start(args, in[0], out[1], out[1], &none, &r->pid) < 0) {
         snprintf(r->wrong, sizeof(r->wrong), "%.500s", pp_error_get()->text);
         r->pid = 0;

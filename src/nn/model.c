@@ -210,19 +210,62 @@ static bool equal(float a, float b)
     return !(a < b) && !(a > b);
 }
 
+static bool same_window(const struct pp_conv *v, const struct pp_conv *w)
+{
+    return v->kh == w->kh && v->kw == w->kw && v->stride == w->stride && v->pad_top == w->pad_top &&
+           v->pad_left == w->pad_left && v->OH == w->OH && v->OW == w->OW;
+}
+
+/* What two nodes with the same inputs must have in common to compute the same. */
+static bool same_words(const struct pp_node *x, const struct pp_node *y)
+{
+    return x->op == y->op && x->n_x == y->n_x && x->activation == y->activation &&
+           x->bias == y->bias && x->groups == y->groups && x->heads == y->heads &&
+           x->kv_heads == y->kv_heads && x->causal == y->causal &&
+           x->batch_first == y->batch_first && x->count_padding == y->count_padding &&
+           same_window(&x->window, &y->window);
+}
+
 bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b)
 {
     bool same = a->n_nodes == b->n_nodes;
     for (int i = 0; same && i < a->n_nodes; i++) {
         const struct pp_node *x = &a->nodes[i], *y = &b->nodes[i];
-        const struct pp_conv *v = &x->window, *w = &y->window;
-        same = x->op == y->op && x->n_x == y->n_x && x->x[0] == y->x[0] && x->x[1] == y->x[1] &&
-               x->activation == y->activation && x->bias == y->bias && x->groups == y->groups &&
-               x->heads == y->heads && x->kv_heads == y->kv_heads && x->causal == y->causal &&
-               x->batch_first == y->batch_first && x->count_padding == y->count_padding &&
-               equal(x->eps, y->eps) && equal(x->base, y->base) && v->kh == w->kh &&
-               v->kw == w->kw && v->stride == w->stride && v->pad_top == w->pad_top &&
-               v->pad_left == w->pad_left && v->OH == w->OH && v->OW == w->OW;
+        same = same_words(x, y) && x->x[0] == y->x[0] && x->x[1] == y->x[1] &&
+               equal(x->eps, y->eps) && equal(x->base, y->base);
+    }
+    return same;
+}
+
+static bool same_params(const struct pp_model *m, const struct pp_node *p, const struct pp_node *q)
+{
+    bool same = p->n_params == q->n_params && p->n_floats == q->n_floats;
+    for (int i = 0; same && i < p->n_params; i++) {
+        const struct pp_param *a = &m->params[p->first_param + i],
+                              *b = &m->params[q->first_param + i];
+        same = a->kind == b->kind && a->n_dims == b->n_dims &&
+               memcmp(a->dims, b->dims, (size_t)a->n_dims * sizeof(*a->dims)) == 0;
+    }
+    return same;
+}
+
+bool pp_layer_same_work(const struct pp_model *m, int x, int y)
+{
+    const struct pp_layer *a = &m->layers[x], *b = &m->layers[y];
+    int n = a->last_node - a->first_node;
+    bool same = b->last_node - b->first_node == n;
+    for (int i = 0; same && i <= n; i++) {
+        const struct pp_node *p = &m->nodes[a->first_node + i], *q = &m->nodes[b->first_node + i];
+        same = same_words(p, q) && same_params(m, p, q) &&
+               memcmp(&p->in, &q->in, sizeof(p->in)) == 0 &&
+               memcmp(&p->out, &q->out, sizeof(p->out)) == 0 &&
+               memcmp(&p->window, &q->window, sizeof(p->window)) == 0 && p->reads == q->reads &&
+               p->positions == q->positions && p->vocabulary == q->vocabulary &&
+               p->width == q->width && p->keys == q->keys && p->apart == q->apart &&
+               p->cached == q->cached && equal(p->p, q->p);
+        for (int k = 0; same && k < p->n_x; k++)
+            same = p->x[k] - a->x == q->x[k] - b->x && p->wants_dx[k] == q->wants_dx[k] &&
+                   p->shared[k] == q->shared[k];
     }
     return same;
 }

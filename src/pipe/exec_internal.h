@@ -197,10 +197,11 @@ struct pp_exec {
     const uint32_t *windows;
 
     struct exec_turn turns[EXEC_AHEAD];
-    int next;     /* the turn that comes next, the oldest */
-    void *settle; /* mark; owned */
-    bool careful; /* the step before was bad: look at the next one at once */
-    int late;     /* steps that the last failure is behind the step asked for */
+    int next;      /* the turn that comes next, the oldest */
+    void *settle;  /* mark; owned */
+    bool careful;  /* the step before was bad: look at the next one at once */
+    int64_t asked; /* t of the training step that was asked for last */
+    int late;      /* steps that the last failure was before it */
     uint64_t timeout_ns;
     struct exec_graphs graphs;
     struct exec_timer timer;

@@ -202,15 +202,16 @@ static int wait_for(struct pp_exec *x, struct exec_turn *turn)
 }
 
 /* Collective in effect: all ranks find the same step bad, and come here at the same step. The
- * device has halted; what it did since is forgotten. t: the step that is asked for. */
-static int tell_bad(struct pp_exec *x, const struct exec_turn *bad, int64_t t)
+ * device has halted; what it did since is forgotten. */
+static int tell_bad(struct pp_exec *x, const struct exec_turn *bad)
 {
     struct exec_turn turn = *bad;
     struct pp_step_verdict verdict = bad->results->verdict;
     for (int i = 0; i < EXEC_AHEAD; i++)
         PP_TRY(wait_for(x, &x->turns[i]));
     x->careful = true;
-    x->late = (int)(t - turn.t);
+    pp_assert(x->asked >= turn.t);
+    x->late = (int)(x->asked - turn.t);
     if (!x->measures || bad != &x->turns[(x->next + EXEC_AHEAD - 1) % EXEC_AHEAD]) {
         /* Later steps wrote over its gradients, or nobody knows which value was bad: once more. A
          * device that has halted changes nothing, whatever comes out. */
@@ -223,21 +224,21 @@ static int tell_bad(struct pp_exec *x, const struct exec_turn *bad, int64_t t)
     return exec_finite_tell(x, &verdict);
 }
 
-static int look(struct pp_exec *x, struct exec_turn *turn, int64_t t)
+static int look(struct pp_exec *x, struct exec_turn *turn)
 {
     bool fresh = turn->busy && turn->split == PP_SPLIT_TRAIN;
     PP_TRY(wait_for(x, turn));
     if (fresh && turn->results->verdict.bad_step > 0) {
         pp_assert(turn->results->verdict.bad_step == turn->t); /* or an older turn had it */
-        return tell_bad(x, turn, t);
+        return tell_bad(x, turn);
     }
     return 0;
 }
 
-int pp_exec_finish(struct pp_exec *x, int64_t t)
+int pp_exec_finish(struct pp_exec *x)
 {
     for (int i = 0; i < EXEC_AHEAD; i++)
-        PP_TRY(look(x, &x->turns[(x->next + i) % EXEC_AHEAD], t));
+        PP_TRY(look(x, &x->turns[(x->next + i) % EXEC_AHEAD]));
     return 0;
 }
 
@@ -268,7 +269,7 @@ static int take_turn(struct pp_exec *x, const struct exec_turn *what, double lr,
                      struct exec_turn **out)
 {
     struct exec_turn *turn = &x->turns[x->next];
-    PP_TRY(look(x, turn, what->t));
+    PP_TRY(look(x, turn));
     turn->split = what->split;
     turn->step = what->step;
     turn->t = what->t;
@@ -309,7 +310,7 @@ static int run_step(struct pp_exec *x, const struct exec_turn *what, double lr, 
     bool careful = x->careful && what->split == PP_SPLIT_TRAIN;
     if (rc == 0 && (careful || !x->be->caps.async)) {
         x->careful = x->careful && !careful;
-        rc = pp_exec_finish(x, what->t);
+        rc = pp_exec_finish(x);
     }
     exec_time_launched(x);
     pp_assert(pp_alloc_count() == allocations);
@@ -319,6 +320,7 @@ static int run_step(struct pp_exec *x, const struct exec_turn *what, double lr, 
 int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_t updates)
 {
     struct exec_turn what = {.split = PP_SPLIT_TRAIN, .step = step, .t = t};
+    x->asked = t;
     return run_step(x, &what, lr, updates);
 }
 
@@ -341,7 +343,7 @@ int pp_exec_test_tell(struct pp_exec *x, double loss, char *out, size_t bytes, b
         x->looks = true;
         int rc = pp_exec_test_step(x, step);
         x->looks = false;
-        PP_TRY(rc < 0 ? rc : pp_exec_finish(x, step));
+        PP_TRY(rc < 0 ? rc : pp_exec_finish(x));
         PP_TRY(exec_finite_of_test(x, what, sizeof(what)));
         if (what[0] && batches++ == 0)
             snprintf(first, sizeof(first), ": %s", what);
@@ -370,7 +372,7 @@ static int count_training(struct pp_exec *x)
 int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_sums *so_far)
 {
     static const struct pp_loss_sums zero;
-    PP_TRY(pp_exec_finish(x, 0));
+    PP_TRY(pp_exec_finish(x));
     if (x->ahead)
         pp_ahead_rest(x->ahead);
     x->epoch = epoch;
@@ -386,7 +388,7 @@ int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_
 int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out)
 {
     static const struct pp_loss_sums zero;
-    PP_TRY(pp_exec_finish(x, 0));
+    PP_TRY(pp_exec_finish(x));
     if (x->sums[PP_SPLIT_TRAIN]) {
         PP_TRY(count_training(x));
         x->counters.epoch = x->epoch_seen;

@@ -236,7 +236,7 @@ static int hash_param(struct pp_exec *x, int s, size_t from, size_t end, float *
 int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
 {
     const struct pp_layout *l = x->layout;
-    PP_TRY(pp_transport_agree(x->tp, pp_exec_finish(x, 0)));
+    PP_TRY(pp_transport_agree(x->tp, pp_exec_finish(x)));
     PP_OWN_MEMORY float *host = pp_alloc(HASH_FLOATS, sizeof(*host));
     PP_OWN_MEMORY uint8_t *all = pp_alloc((size_t)l->ranks, PP_SHA256_BYTES);
     PP_TRY(pp_transport_agree(x->tp, host && all ? 0 : PP_ERESOURCE));

@@ -252,7 +252,7 @@ static int train_step(struct trainer *tr, bool meets)
 {
     int rc = pp_exec_train_step(tr->x, tr->epoch_step, tr->last_lr, tr->t, tr->updates);
     if (rc == 0 && meets)
-        rc = pp_exec_finish(tr->x, tr->t);
+        rc = pp_exec_finish(tr->x);
     if (rc == PP_EDIVERGED) {
         int late = pp_exec_late(tr->x);
         tr->t -= late;

@@ -5,10 +5,9 @@
  */
 #include "tune.h"
 
-#include <sched.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "ppcli/cpus.h"
 #include "ppcli/machine.h"
 
 /* A hand-over between processes or through one core cannot be measured here: figures of an ordinary
@@ -28,28 +27,12 @@ double measure_clock(uint64_t (*clock_ns)(void))
     return (double)(now - start) * 1e-9 / READS;
 }
 
-/* Whether two layers do the same work. */
-static bool same_shape(const struct pp_model *m, const struct pp_layer *a, const struct pp_layer *b)
-{
-    int n = a->last_node - a->first_node;
-    bool same = b->last_node - b->first_node == n;
-    for (int i = 0; same && i <= n; i++) {
-        const struct pp_node *p = &m->nodes[a->first_node + i], *q = &m->nodes[b->first_node + i];
-        same = p->op == q->op && !memcmp(&p->in, &q->in, sizeof(p->in)) &&
-               !memcmp(&p->out, &q->out, sizeof(p->out)) && p->activation == q->activation &&
-               !memcmp(&p->window, &q->window, sizeof(p->window)) && p->groups == q->groups &&
-               p->wants_dx[0] == q->wants_dx[0] && p->x[0] - a->x == q->x[0] - b->x &&
-               p->n_x == q->n_x && (p->n_x < 2 || p->x[1] - a->x == q->x[1] - b->x);
-    }
-    return same;
-}
-
 static void classify(struct measurement *m)
 {
     const struct pp_model *model = m->spec->model;
     for (int i = 0; i < model->n_layers; i++) {
         int c = 0;
-        while (c < m->n_classes && !same_shape(model, m->classes[c], &model->layers[i]))
+        while (c < m->n_classes && !pp_layer_same_work(model, m->classes[c]->index, i))
             c++;
         if (c == m->n_classes)
             m->classes[m->n_classes++] = &model->layers[i];
@@ -65,15 +48,6 @@ static int cut(struct measurement *m)
     for (int i = 0; i < model->n_layers; i++)
         flops[i] = pp_layer_flops(model, i);
     return pp_partition_costs(model, flops, m->workers, m->first, m->last);
-}
-
-static int cores(void)
-{
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof(set), &set) == 0)
-        return CPU_COUNT(&set);
-    long n = sysconf(_SC_NPROCESSORS_ONLN);
-    return n > 0 ? (int)n : 1;
 }
 
 static int work(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
@@ -178,7 +152,7 @@ static void put_together(const struct measurement *m, const struct worker *worke
     c->action = CLOCKS * measure_clock(pp_clock_ns) + low[LINK_CALLS] * 2 / 3;
     c->value_bytes = (double)pp_backend_value_bytes(&w->m->spec->backend);
     c->at_once = m->workers;
-    c->cores = cores();
+    c->cores = pp_cpus_usable();
 }
 
 static int take_results(struct measurement *m, struct worker *workers)
@@ -213,7 +187,8 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     pp_assert(spec->n_sizes >= 1 && spec->sizes[0] >= 1 && spec->ranks >= 1 &&
               spec->n_sizes < LINK_VISITS - LINK_AGAIN);
     struct measurement m = {.spec = spec};
-    m.workers = spec->ranks < cores() ? spec->ranks : cores();
+    int cores = pp_cpus_usable();
+    m.workers = spec->ranks < cores ? spec->ranks : cores;
     m.workers = m.workers < n ? m.workers : n;
     m.workers = thread_safe(spec, &rc) ? m.workers : 1;
     PP_TRY(rc);

@@ -387,3 +387,66 @@ TEST(files_have_pytorchs_order)
         .name = "bn1.running_mean", .n_dims = 1, .dims = {1}, .kind = PP_PARAM_BUFFER};
     assert_false(pp_param_is_count(&mean));
 }
+
+/* Layers of one model that do the same work are measured once; what changes the work tells them apart. */
+TEST(layers_that_do_other_work_are_told_apart)
+{
+    PP_OWN_MEMORY struct pp_config *cfg = make_config(PP_ACT_GELU, (const int[]){1, 1}, 2);
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "decoder");
+    cfg->model.n_layer = 3;
+    cfg->model.n_head = 2;
+    cfg->model.n_embd = 8;
+    cfg->model.block_size = 4;
+    cfg->model.vocab_size = 5;
+    cfg->model.dropout = 0.1;
+    cfg->model.norm_eps = 1e-5;
+    cfg->model.batch_first = true;
+    PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
+    CHECK_OK(pp_model_create(cfg, NULL, &m));
+    const int a = 2, b = 3;
+    const struct pp_layer *last = &m->layers[b];
+    assert_true(pp_layer_same_work(m, a, b));
+    assert_false(pp_layer_same_work(m, 0, b));
+    for (int i = last->first_node; i <= last->last_node; i++) {
+        struct pp_node *n = &m->nodes[i];
+        const struct pp_node was = *n;
+#define CHANGES(what)                                                                              \
+    do {                                                                                           \
+        what;                                                                                      \
+        if (pp_layer_same_work(m, a, b))                                                           \
+            fail_msg("node %d, a %s: " #what " is not seen", i, n->op->name);                      \
+        *n = was;                                                                                  \
+        assert_true(pp_layer_same_work(m, a, b));                                                  \
+    } while (0)
+        CHANGES(n->heads++);
+        CHANGES(n->kv_heads++);
+        CHANGES(n->width++);
+        CHANGES(n->keys++);
+        CHANGES(n->causal = !n->causal);
+        CHANGES(n->batch_first = !n->batch_first);
+        CHANGES(n->apart = !n->apart);
+        CHANGES(n->cached++);
+        CHANGES(n->positions++);
+        CHANGES(n->vocabulary++);
+        CHANGES(n->groups++);
+        CHANGES(n->bias = !n->bias);
+        CHANGES(n->count_padding = !n->count_padding);
+        CHANGES(n->activation = n->activation == PP_ACT_TANH ? PP_ACT_GELU : PP_ACT_TANH);
+        CHANGES(n->window.stride++);
+        CHANGES(n->window.pad_left++);
+        CHANGES(n->reads ^= PP_READS_X_IN_W);
+        CHANGES(n->in.dims[0]++);
+        CHANGES(n->out.dims[0]++);
+        CHANGES(n->x[0]++);
+        CHANGES(n->wants_dx[0] = !n->wants_dx[0]);
+        CHANGES(n->shared[0] = !n->shared[0]);
+        CHANGES(n->p += 0.1f);
+        CHANGES(n->n_floats++);
+#undef CHANGES
+    }
+    for (int i = last->first_param; i < last->first_param + last->n_params; i++) {
+        m->params[i].dims[0]++;
+        assert_false(pp_layer_same_work(m, a, b));
+        m->params[i].dims[0]--;
+    }
+}

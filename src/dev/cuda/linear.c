@@ -227,7 +227,7 @@ int cuda_linear_backward_weight(struct pp_backend *be, int n, const struct pp_we
  * boundaries; any will do here. */
 int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u)
 {
-    static float somewhere[64] __attribute__((aligned(CUDA_OPERAND_ALIGN)));
+    float somewhere[64] __attribute__((aligned(CUDA_OPERAND_ALIGN))) = {0};
     struct cuda *c = cuda_of(be);
     struct pp_weight_part part = {.B = u->B, .dz = somewhere, .x = somewhere};
     float *z = u->keeps_z ? somewhere : NULL;
