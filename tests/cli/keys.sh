@@ -149,9 +149,12 @@ for words in mnist-sample.ini 'gpt-char.ini --set data.dataset=shakespeare-sampl
     (cd / && "$folder/away/bin/ppcli" train $words --set train.max_steps=1 --dir= -q) >"$folder/out" 2>"$folder/err" || code=$?
     code_is 0
 done
-for path in "$here" "$(dirname "$PPCLI")"; do
-    ! grep -qF -e "$path" "$PPCLI" || complain "$PPCLI has $path in it"
-done
+# A sanitizer keeps the names of the files for its reports.
+if ! grep -qE '__(asan|tsan|ubsan)_' "$PPCLI"; then
+    for path in "$here" "$(dirname "$PPCLI")"; do
+        ! grep -qF -e "$path" "$PPCLI" || complain "$PPCLI has $path in it"
+    done
+fi
 
 begin "a program that was moved finds the configs beside it"
 mkdir -p "$folder/moved/bin" "$folder/moved/share/ppcli/configs" "$folder/tree/out" "$folder/tree/configs" "$folder/lone"
