@@ -169,9 +169,6 @@ same "$(grep -c '^as is' "$folder/ran")" 1
 grep -v '^as is' "$folder/ran" | sort -k6n | awk 'NR == 1 { least = $6 } $6 == least { print $3 }' >"$folder/fastest"
 grep -qx "$(sed -n 's/^schedule = //p' "$folder/out")" "$folder/fastest" ||
     complain "the section is not that of $(tr '\n' ' ' <"$folder/fastest")"
-run plan "$folder/net.ini" --check=1 --set train.max_steps=1 --format json
-code_is 0
-same "$(grep -c '"measured_step_seconds"' "$folder/out")" 2
 for n in 0 21 x 3x; do
     run plan "$folder/net.ini" --check "$n"
     code_is 64
@@ -227,13 +224,13 @@ out_has 'chosen (--schedule)'
 begin "of plans that ran the fastest is chosen, and the config as it is ran too"
 config "$folder/small.ini" data.dataset=synthetic data.train_samples=128 'model.sizes=20 16*5 5' \
     pipeline.stages=2 pipeline.microbatches=4 train.batch_size=32 run.backend=cpu
-run plan "$folder/small.ini" --best --check=3 --format json
+run plan "$folder/small.ini" --best --check=1 --format json
 code_is 0
 same "$(python3 -c "
 import json, sys
 d = json.load(open(sys.argv[1]))
 ran = [c['measured_step_seconds'] for c in d['candidates'] if 'measured_step_seconds' in c]
 own = d['this_config']['measured_step_seconds']
-print(d['chosen'] == (-1 if own <= min(ran) else ran.index(min(ran))))" "$folder/out")" True
+print(len(ran), d['chosen'] == (-1 if own <= min(ran) else ran.index(min(ran))))" "$folder/out")" '1 True'
 
 finish

@@ -10,6 +10,7 @@ export PPCLI
 cd "$folder" || exit 1
 command -v mpirun >/dev/null 2>&1 || { echo "1..0 # SKIP no mpirun here (install openmpi-bin)"; exit 0; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_odls_base_sigkill_timeout=0 # else mpirun waits a second for ranks that have ended
 
 config net.ini data.dataset=synthetic data.train_samples=64 data.test_samples=16 \
     'model.sizes=12 8*3 5' pipeline.stages=2 train.batch_size=32 train.max_steps=2 train.optimizer=adam
