@@ -17,9 +17,14 @@
 #include "ppcli/text.h"
 
 #define UNKNOWN (-2)
+#define STRANGERS 64 /* connections that have not said who they are */
+#define STRANGER_NS                                                                                \
+    5000000000u      /* and until when they must; a rank does so at once, and else tries again */
+#define ACCEPTS 1024 /* at most, in a look */
 
-struct line {     /* a connection */
-    int fd, rank; /* rank UNKNOWN: has not said who it is */
+struct line {        /* a connection */
+    int fd, rank;    /* rank UNKNOWN: has not said who it is */
+    uint64_t age_ns; /* of a stranger */
     size_t at;
     struct beat in;
 };
@@ -68,7 +73,7 @@ static int listen_on(struct pp_listener *l, int first, int last)
         at.sin_port = htons((uint16_t)port);
         bound = bind(l->fd, (struct sockaddr *)&at, sizeof(at)) == 0;
     }
-    if (!bound || listen(l->fd, l->n_lines) != 0 ||
+    if (!bound || listen(l->fd, SOMAXCONN) != 0 ||
         getsockname(l->fd, (struct sockaddr *)&at, &bytes) != 0 ||
         getrandom(&l->token, sizeof(l->token), 0) != (ssize_t)sizeof(l->token))
         return pp_fail_errno(PP_ERESOURCE, "cannot listen to the ranks");
@@ -81,7 +86,7 @@ int pp_listener_open(int ranks, int first, int last, struct pp_listener **out)
     struct pp_listener *l;
     PP_ALLOC(l, 1);
     *l = (struct pp_listener){.fd = -1, .ranks = ranks, .last_ns = pp_clock_ns()};
-    int n = 2 * ranks + 16; /* a host with a keeper has a rank, too */
+    int n = 2 * ranks + 16 + STRANGERS; /* a host with a keeper has a rank, too */
     l->lines = pp_alloc((size_t)n, sizeof(*l->lines));
     l->heard = pp_alloc((size_t)ranks, sizeof(*l->heard));
     l->n_lines = l->lines ? n : 0;
@@ -158,21 +163,60 @@ static bool take(struct pp_listener *l, struct line *c)
     return true;
 }
 
-static void hear(struct pp_listener *l)
+static void read_line(struct pp_listener *l, struct line *c)
 {
+    while (c->fd >= 0) {
+        ssize_t n = recv(c->fd, (char *)&c->in + c->at, sizeof(c->in) - c->at, 0);
+        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        c->at += n > 0 ? (size_t)n : 0;
+        bool foreign = c->at >= sizeof(c->in.token) && c->in.token != l->token;
+        if (n <= 0 || foreign || (c->at == sizeof(c->in) && !take(l, c)))
+            hang_up(l, c);
+    }
+}
+
+/* One that is free; of as many strangers as may be the oldest has to go. */
+static struct line *free_line(struct pp_listener *l)
+{
+    struct line *unused = NULL, *oldest = NULL;
+    int strangers = 0;
     for (int i = 0; i < l->n_lines; i++) {
         struct line *c = &l->lines[i];
         if (c->fd < 0) {
-            *c = (struct line){.rank = UNKNOWN};
-            c->fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+            unused = c;
+        } else if (c->rank == UNKNOWN) {
+            strangers++;
+            oldest = !oldest || c->age_ns > oldest->age_ns ? c : oldest;
         }
-        while (c->fd >= 0) {
-            ssize_t n = recv(c->fd, (char *)&c->in + c->at, sizeof(c->in) - c->at, 0);
-            if (n < 0 && (errno == EAGAIN || errno == EINTR))
-                break;
-            c->at += n > 0 ? (size_t)n : 0;
-            if (n <= 0 || (c->at == sizeof(c->in) && !take(l, c)))
-                hang_up(l, c);
+    }
+    if (unused && strangers < STRANGERS)
+        return unused;
+    if (oldest)
+        hang_up(l, oldest);
+    return oldest;
+}
+
+/* A new connection is read at once, so that no crowd of silent ones comes before a rank. */
+static void hear(struct pp_listener *l, uint64_t dt)
+{
+    for (int i = 0; i < l->n_lines; i++) {
+        struct line *c = &l->lines[i];
+        read_line(l, c);
+        c->age_ns += dt;
+        if (c->fd >= 0 && c->rank == UNKNOWN && c->age_ns > STRANGER_NS)
+            hang_up(l, c);
+    }
+    for (int i = 0, fd; i < ACCEPTS; i++) {
+        fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && errno != EINTR && errno != ECONNABORTED)
+            return;
+        struct line *c = fd >= 0 ? free_line(l) : NULL;
+        if (c) {
+            *c = (struct line){.fd = fd, .rank = UNKNOWN};
+            read_line(l, c);
+        } else {
+            beat_drop(&fd);
         }
     }
 }
@@ -212,7 +256,7 @@ bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
     if (!l)
         return false;
     uint64_t dt = beat_passed(&l->last_ns);
-    hear(l);
+    hear(l, dt);
     for (int r = 0; r < l->ranks; r++) {
         struct heard *h = &l->heard[r];
         const struct beat *b = &h->last;

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Signs of life over the loopback of this machine: who is there, who died first, who is to end. */
+#include <arpa/inet.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -102,6 +105,46 @@ TEST(an_address_that_is_none_is_refused)
     CHECK_FAILS(pp_pulse_open("1f:80", 0, 1, true, &p), PP_EFORMAT,
                 "is not an address of a listener");
     CHECK_FAILS(pp_pulse_open("1f:80:here", 0, 1, true, &p), PP_EFORMAT, "has no IP address");
+}
+
+/* ---- connections that are none of the run's */
+
+static int connect_to(const struct pp_listener *l)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    const char *port = strchr(pp_listener_address(l), ':');
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_non_null(port);
+    at.sin_port = htons((uint16_t)atoi(port + 1));
+    CHECK_INT_EQ(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    return fd;
+}
+
+/* Far more than a listener of one rank has places, some of which talk: nothing of it concerns a rank. */
+TEST(connections_that_say_nothing_do_not_keep_a_rank_out)
+{
+    PP_OWN(pp_listener_close) struct pp_listener *l = NULL;
+    PP_OWN(pp_pulse_close) struct pp_pulse *p = NULL;
+    char text[PP_PULSE_TEXT];
+    int fds[300];
+    CHECK_OK(pp_listener_open(1, 0, 0, &l));
+    for (int i = 0; i < 300; i++) {
+        fds[i] = connect_to(l);
+        if (i % 3 == 0)
+            CHECK_INT_EQ(send(fds[i], "GET / HTTP/1.0\r\n\r\n", i % 2 ? 18 : 3, 0), i % 2 ? 18 : 3);
+    }
+    CHECK_OK(pp_pulse_open(pp_listener_address(l), 0, 60, true, &p));
+    for (int i = 0; i < 300; i++)
+        if (i % 2 == 0)
+            close(fds[i]);
+    assert_true(hears(l, 1));
+    CHECK_INT_EQ(pp_pulse_beat(p, text), PP_PULSE_WELL);
+    for (int k = 0; k < 20; k++) { /* the rank stays */
+        assert_false(pp_listener_look(l, text));
+        CHECK_INT_EQ(pp_listener_connected(l), 1);
+    }
+    for (int i = 1; i < 300; i += 2)
+        close(fds[i]);
 }
 
 /* No host is blamed where only the process that listened is no more. */
