@@ -312,6 +312,7 @@ struct pp_config {
         char agent[PP_TEXT_MAX];   /* starts a command on a host; empty: see pp_host_agent() */
         char dir[PP_PATH_MAX];     /* run directory; empty: nothing is written; "auto": a new one */
         int retries;               /* of a run that lost a rank or a host */
+        double host_wait;          /* seconds that a retry waits for hosts that it needs */
         int log_every;             /* steps; 0 = about every 2 s and every epoch */
         int threads;               /* BLAS threads of each rank */
         enum pp_gemm gemm;

@@ -19,6 +19,8 @@
 #include "start.h"
 
 #define WAIT_MAX_S 60
+#define ASK_OFTEN_S 20 /* hosts that are too few are asked every second, then ... */
+#define ASK_EVERY_S 10
 #define MEASURE_S 1.0
 #define KEYS_MAX 32 /* that a try may change */
 
@@ -32,12 +34,11 @@ struct again {
     const char *words[KEYS_MAX + 8]; /* behind the user's own; NULL-terminated */
 };
 
-/* Whether another try may end better. */
+/* Whether another try may end better. A full disk is as full then, and the run may be complete. */
 static bool may_help(int rc, const struct launch_end *end, int tried)
 {
     int code = rc < 0 ? rc : -end->code;
-    return !end->asked && (code == PP_ELOST || code == PP_EIO ||
-                           (rc == PP_ERESOURCE && (end->started || tried > 0)));
+    return !end->asked && (code == PP_ELOST || (rc == PP_ERESOURCE && (end->started || tried > 0)));
 }
 
 /* All tries write into one folder. */
@@ -97,12 +98,13 @@ static int fit(struct again *a, const struct pp_hosts *hosts, const struct pp_pr
             return 0;
     }
     struct pp_error why = *pp_error_get();
-    return places == 0 ? pp_fail(PP_ELOST, "no remaining host can continue the run")
-                       : pp_fail(PP_ELOST, "the hosts that are left cannot go on: %s", why.text);
+    return places == 0
+               ? pp_fail(PP_ELOST, "no remaining host can continue the run")
+               : pp_fail(PP_ELOST, "the remaining hosts cannot continue the run: %s", why.text);
 }
 
-/* Which hosts answer, and what can run on them. */
-static int choose_hosts(struct again *a, const char *word)
+/* Which hosts answer, and what can run on them. PP_ELOST: nothing. says: and who does not answer. */
+static int choose_hosts(struct again *a, const char *word, bool says)
 {
     static struct pp_hosts hosts; /* too large for a small stack */
     PP_OWN(pp_preflight_fini) struct pp_preflight p = {0};
@@ -115,7 +117,7 @@ static int choose_hosts(struct again *a, const char *word)
     a->step = -1;
     for (int i = 0; i < hosts.n; i++) {
         const struct pp_host_facts *h = &p.hosts[i];
-        if (h->wrong[0])
+        if (h->wrong[0] && says)
             pp_log_warn("without host %s: %s", h->name, h->wrong);
         places += hosts.items[i].ranks;
         if (!h->wrong[0] && h->newest > a->step)
@@ -149,6 +151,27 @@ static int wait_for(const struct again *a, int seconds)
         pp_clock_nap(100000000);
     }
     return 0;
+}
+
+/* Hosts come back: as long as they are too few for the run they are asked again. *seconds: what passes. */
+static int wait_for_hosts(struct again *a, const char *word, double *seconds)
+{
+    const double limit = a->cfg->run.host_wait;
+    uint64_t begun = pp_clock_ns();
+    double passed = 0;
+    for (int asked = 0;; asked++) {
+        pp_error_clear();
+        int rc = choose_hosts(a, word, asked == 0);
+        passed = (double)(pp_clock_ns() - begun) * 1e-9;
+        if (rc != PP_ELOST || passed >= limit) {
+            *seconds += passed;
+            return rc;
+        }
+        if (asked == 0)
+            pp_log_warn("%s; asking the hosts again for up to %.3g s (run.host_wait)",
+                        pp_error_get()->text, limit);
+        PP_TRY(wait_for(a, passed < ASK_OFTEN_S ? 1 : ASK_EVERY_S));
+    }
 }
 
 /* Words for the keys that a try has other values of. */
@@ -187,13 +210,14 @@ static void set_words(struct again *a)
 
 static int prepare_next(struct again *a, const char *word, int tried)
 {
-    int seconds = tried < 6 ? 1 << tried : WAIT_MAX_S, n = 0;
+    int wait = tried < 6 ? 1 << tried : WAIT_MAX_S, n = 0;
+    double seconds = wait;
     int64_t *steps = NULL;
-    PP_TRY(wait_for(a, seconds));
+    PP_TRY(wait_for(a, wait));
     a->step = pp_ckpt_list(a->now.run.dir, &steps, &n) == 0 && n > 0 ? steps[0] : -1;
     pp_free(steps);
     if (a->cfg->run.hosts[0])
-        PP_TRY(choose_hosts(a, word));
+        PP_TRY(wait_for_hosts(a, word, &seconds));
     /* An explicit beginning counts until there is a checkpoint of this run. */
     bool named = a->options->resume && strcmp(a->options->resume, "auto") != 0;
     snprintf(a->resume, sizeof(a->resume), "%s",
@@ -205,7 +229,7 @@ static int prepare_next(struct again *a, const char *word, int tried)
         snprintf(after, sizeof(after), "step %" PRId64, a->step);
     bool fewer = a->now.pipeline.stages != a->cfg->pipeline.stages ||
                  a->now.pipeline.replicas != a->cfg->pipeline.replicas;
-    pp_log_warn("try %d of %d after %d s, from %s, %d stages%s%s%s%s: %s", tried + 2,
+    pp_log_warn("try %d of %d after %.0f s, from %s, %d stages%s%s%s%s: %s", tried + 2,
                 a->cfg->run.retries + 1, seconds, after, a->now.pipeline.stages,
                 fewer ? " of " : "", fewer ? a->now.pipeline.schedule : "",
                 a->now.run.hosts[0] ? " on " : "", a->now.run.hosts,

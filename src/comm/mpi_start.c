@@ -25,7 +25,7 @@ int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line)
     int class = MPI_ERR_UNKNOWN;
     MPI_Error_string(mpi_rc, text, &n);
     MPI_Error_class(mpi_rc, &class);
-    int code = class == MPI_ERR_TRUNCATE ? PP_EINTERNAL : PP_EIO;
+    int code = class == MPI_ERR_TRUNCATE ? PP_EINTERNAL : PP_ELOST; /* PP_EIO is a disk's */
     return pp_error_set(code, file, line, "%.*s: %s", (int)strcspn(call, "("), call, text);
 }
 

@@ -263,6 +263,9 @@ static const struct conf_option table[] = {
     {KEY(run, retries, CONF_INT), .def = "0", .max = 1000, .unit = "tries",
      .help = "tries after an mpirun run lost a rank or a host: from the newest checkpoint, on the "
              "hosts that answer, in the shape of plan --best where places are missing"},
+    {KEY(run, host_wait, CONF_DURATION), .def = "10m", .max = 604800,
+     .help = "how long a try of run.retries waits for hosts to come back when those that answer "
+             "cannot run the config; 0 = not at all"},
     {KEY(run, threads, CONF_INT), .def = "1", .min = 1, .max = 1024, .unit = "threads",
      .help = "threads of each rank, which divide its kernels: the same bits for any number; with "
              "gemm = "

@@ -260,6 +260,15 @@ static int try_ports(const struct pp_route *r, const char *ports, struct sockadd
                                    port[bad], r->peer, r->own, r->device);
 }
 
+int hosts_reach(const char *name, const char *ports)
+{
+    struct pp_route r;
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    PP_TRY(pp_route_find(name, &r));
+    inet_pton(AF_INET, r.peer, &to.sin_addr);
+    return try_ports(&r, ports, &to);
+}
+
 /* NAME PORTS TOKEN MS: the network, and the way there: seconds to connect and of a round trip, and bytes a
  * second, for so long measured; 0: only a block was sent; -1: no full packet arrives. */
 static int probe(struct asked *q)

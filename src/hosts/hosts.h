@@ -37,6 +37,10 @@ struct remote {
 /* The addresses of this machine, but for the loopback's: "10.77.0.1,10.78.0.1". Local. */
 void hosts_list_addresses(char *out, size_t bytes);
 
+/* Whether this machine can connect to all of these ports ("52000,52001") of a host. Errors: PP_ERESOURCE.
+ * Local. */
+int hosts_reach(const char *name, const char *ports);
+
 /* Start a helper, or say in r->wrong why not. here: without the agent. Local. */
 void remote_start(struct remote *r, const char *agent, bool here);
 

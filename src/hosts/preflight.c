@@ -342,6 +342,19 @@ static void take_way(struct preflight *p, int from, int to)
     blame_way(p, from, to, w);
 }
 
+/* From a machine that is none of the hosts: what it starts there calls it back. */
+static void reach_from_outside(struct preflight *p, char (*ports)[8 * HOSTS_PORTS])
+{
+    for (int i = 0; i < p->out->n; i++)
+        if (p->out->hosts[i].here)
+            return;
+    for (int i = 0; i < p->out->n; i++)
+        if (ports[i][0] && hosts_reach(p->peer[i], ports[i]) < 0) {
+            refuse(p, i, PP_ERESOURCE, "%.500s", pp_error_get()->text);
+            ports[i][0] = '\0';
+        }
+}
+
 static void ask_ways(struct preflight *p, bool full)
 {
     int n = p->out->n, first = 0, last = 0;
@@ -353,6 +366,7 @@ static void ask_ways(struct preflight *p, bool full)
     ask_all(p, PP_ERESOURCE, "listen\t%d\t%d\t%s\n", first, last, p->token);
     for (int i = 0; i < n; i++)
         snprintf(ports[i], sizeof(ports[i]), "%.500s", p->r[i].good ? p->r[i].answer : "");
+    reach_from_outside(p, ports);
     for (int k = 1; k < n && (full || p->code == 0); k++) {
         for (int i = 0; i < n; i++)
             if (ports[i][0] && ports[(i + k) % n][0])

@@ -48,15 +48,48 @@ err_has 'warning: without host h2: '
 err_has ', 1 stages of '
 same "$(tries)" 1
 
-begin "one host is lost while the run resumes, the next in a checkpoint: two stages where one does not fit"
+begin "no host answers for a while: the try waits for them, and gives up when it has waited long enough"
 rm -r run
+cat >returns <<'END'
+"$PPCLI" train net.ini --hosts h1,h2 --stages 2 --set run.retries=1 "$@" &
+until [ -s note ] || ! kill -0 $!; do sleep 0.02; done
+rm note
+for h in h1 h2; do ip -n "$h" link set eth0 down; done
+until grep -q ' asking the hosts again ' err || ! kill -0 $!; do sleep 0.1; done
+sleep 6
+[ -n "$GONE" ] || for h in h1 h2; do ip -n "$h" link set eth0 up; done
+wait $!
+END
+away() { # away WORD...: of two hosts, neither is the one that started the run
+    last="both hosts are away"
+    code=0
+    rm -f note
+    timeout 300 "$here/machines.sh" 3 env PPCLI_FAIL="update@0:100=hold" PPCLI_FAIL_NOTE="$folder/note" \
+        sh ./returns "$@" >out 2>err </dev/null || code=$?
+}
+GONE=
+export GONE
+away
+code_is 0
+same "$(sha run/summary.json)" "$right"
+err_has 'no remaining host can continue the run; asking the hosts again for up to 600 s (run.host_wait)'
+same "$(tries)" 1
+rm -r run
+GONE=yes
+away --set run.host_wait=2s
+code_is 76
+err_has 'ppcli: error: no remaining host can continue the run'
+same "$(tries)" 0
+
+begin "one host is lost while the run resumes, the next in a checkpoint: two stages where one does not fit"
+rm -rf run
 run train net.ini -q --launch threads --max-steps 30 --set run.retries=0
 code_is 0
 fail=resume@2:1=hold,save@1:1=hold
-loses h2 h1 -- --resume --set run.memory=280000
+loses h2 h1 -- --resume --set run.memory=280000 --set run.host_wait=1s
 err_has ' 2 stages of '
 code_is 76
-err_has 'error: the hosts that are left cannot go on: no shape of at most 1 stages can run'
+err_has 'error: the remaining hosts cannot continue the run: no shape of at most 1 stages can run'
 same "$(tries)" 1
 run train net.ini -q --stages 1 --launch threads --resume --set run.retries=0
 code_is 0

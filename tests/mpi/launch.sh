@@ -111,6 +111,24 @@ run train net.ini -q --dir run --retries 1
 code_is 78
 err_has 'run.retries: threads of one process end together; use --launch mpirun or --hosts'
 
+begin "a full disk is not tried again, and a run that is complete says so last"
+# shellcheck disable=SC2016 # it is the script that expands it
+printf '#!/bin/sh\necho >>calls\nexec %s "$@"\n' "$real" >bin/mpirun
+rm -rf calls run full
+mkdir full
+code=0
+last='ppcli train --retries 2, on a full disk'
+timeout 100 env PATH="$folder/bin:$PATH" unshare -m sh -c 'mount -t tmpfs -o size=64k none full && exec "$@"' sh \
+    "$PPCLI" train net.ini -q --launch mpirun --dir full/run --retries 2 >out 2>err </dev/null || code=$?
+if [ -s err ] && grep -q '^unshare: \|^mount: ' err; then
+    skip 'no mounts here (needs root)'
+else
+    code_is 74
+    same "$(wc -l <calls)" 1
+    same "$(grep -c 'ppcli: error: the run is complete, but its last checkpoint was not saved' err)" 1
+    same "$(tail -n 1 err | cut -c 1-37)" 'ppcli: error: the run is complete, bu'
+fi
+
 begin "what a try left behind does not speak for the next one"
 # Somebody holds what the first mpirun wrote to, and says there that a rank has begun when the second runs.
 cat >bin/mpirun <<'END'
