@@ -100,6 +100,34 @@ ended
 [ "$code" -gt 75 ] || complain "exit $code"
 same "$(cat asked)" 'requeue 4711'
 
+begin "losses count from each checkpoint, and time limits and preemptions do not"
+lose() { # lose N: the N-th start of job "lost" loses a rank
+    SLURM_RESTART_COUNT=$1 job lost update@1:5=kill
+    ended
+    [ "$code" -gt 75 ] || complain "exit $code"
+}
+lose 40 # so many time limits before
+for k in 1 2; do
+    same "$(cat asked)" 'requeue 4711'
+    lose 4$k
+done
+same "$(cat asked)" 'requeue 4711'
+lose 44
+[ ! -e asked ] || complain "put back after the fourth loss at the same place: $(cat lost.losses)"
+job lost update@0:15=hold # a checkpoint, and it may lose again
+within '[ -s note ]' || complain "it never came to step 15: $(cat err)"
+kill -USR1 "$pid"
+ended
+code_is 75
+same "$(cat asked)" 'requeue 4711'
+lose 46
+same "$(cat asked)" 'requeue 4711'
+SLURM_JOB_ID=4712 job away update@1:5=kill
+echo PREEMPTED >job_state
+ended
+[ ! -e asked ] || complain "scontrol $(cat asked)"
+[ ! -e away.losses ] || complain "a preemption counts: $(cat away.losses)"
+
 begin "what Slurm would refuse is one line and no script"
 for words in '' '--time 0' '--time 1:xx' '--time 1:2:3:4' '--time -5' '--time 3-' '--time 5 --nodes 3' \
     '--time 5 --nodes 2 --ranks-per-node 2' '--time 1 --save 60' '--time 5 --nodes -1'; do
