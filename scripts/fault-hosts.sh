@@ -7,7 +7,14 @@
 # A rank is killed or stopped, orted or mpirun is killed, a link goes down, a host is taken away. Without
 # --retries the run ends within its deadline, with exit code 76 and a line that names the host (or
 # mpirun); with --retries it ends with the weights of a run that nothing disturbs. Each second fault is
-# one with --retries. Nothing is left on any host: no process, file or shared memory. VERBOSE=1 shows each.
+# one with --retries. The other kinds:
+#   two      with --retries, all hosts but the first are cut off: the run ends there
+#   away     with --retries, the run of another machine loses all its hosts for 2 to 15 s, then they are back
+#   silent   before its ranks come, 60 connections that say nothing are made to the heartbeat port: no harm
+#   disk     the disk of rank 0 is full: 74 after one try, and the last line says that the run is complete
+#   network, ports   run.network is nowhere, or ports of run.ports are closed to h1 or h2: refused at once
+# Nothing is left on any host: no process, file or shared memory. VERBOSE=1 shows each; KINDS="kill link": only
+# these.
 # shellcheck disable=SC2046,SC2086 # words
 set -u
 here=$(dirname "$(readlink -f "$0")")
@@ -28,8 +35,18 @@ daemon_pid() {
         tr '\0' ' ' <"/proc/$p/cmdline" | grep -q "ess_base_vpid $1 " && echo "$p"
     done; fi
 }
+pulse_port() {
+    tr '\0' '\n' <"/proc/$(pgrep -x 'mpirun|prterun' | head -n 1)/environ" | sed -n 's/^PPCLI_PULSE=[^:]*:\([0-9]*\):.*/\1/p'
+}
+open_silent() { # 60 connections to a port of this host, held open
+    local fd port
+    port=$(pulse_port) && [ -n "$port" ] || return 1
+    for ((k = 0; k < 60; k++)); do exec {fd}<>"/dev/tcp/127.0.0.1/$port" || return 1; done
+}
 break_it() { # break_it KIND HOST
     case $1 in
+    two | away) for h in h1 h2; do ip -n $h link set eth0 down; done ;;
+    silent) open_silent ;;
     kill) kill -9 $(rank_pid "$2") ;;
     stop) kill -STOP $(rank_pid "$2") ;;
     orted | mpirun) kill -9 $(daemon_pid "$2") ;;
@@ -46,6 +63,11 @@ if [ "${1:-}" = inside ]; then
     shift 4
     program=$(basename "$1")
     mount -t tmpfs none /dev/shm
+    case $kind in
+    disk) mkdir run && mount -t tmpfs -o size=900k none run ;;
+    ports) ip -n "h$host" rule add pref 1 ipproto tcp dport "$((52000 + ms % 32))-52031" prohibit ;;
+    esac
+    begin=$(date +%s%N)
     "$@" >out 2>err </dev/null &
     pid=$!
     for ((k = 0; k < 1200; k++)); do # until all ranks work, or may begin to
@@ -56,12 +78,17 @@ if [ "${1:-}" = inside ]; then
     done
     sleep "$((ms / 1000)).$(printf %03d $((ms % 1000)))"
     broken=late
-    while kill -0 $pid 2>/dev/null && [ ! -e run/summary.json ]; do
+    case $kind in disk | ports | network) broken=yes ;; esac # from the beginning
+    while [ $broken = late ] && kill -0 $pid 2>/dev/null && [ ! -e run/summary.json ]; do
         break_it "$kind" "$host" 2>broken.err && broken=yes && break
         [ "$kind" = host ] && broken=yes && break # nobody was there yet
         sleep 0.01
     done
-    begin=$(date +%s%N)
+    case $kind in disk | ports | network) ;; *) begin=$(date +%s%N) ;; esac
+    if [ "$kind" = away ]; then
+        sleep "$((2 + ms % 14))"
+        for h in h1 h2; do ip -n $h link set eth0 up; done
+    fi
     code=0
     wait $pid || code=$?
     took=$((($(date +%s%N) - begin) / 1000000))
@@ -119,22 +146,45 @@ judge_lost() { # the run without --retries
         ;;
     esac
 }
+judge_refused() { # judge_refused CODE TEXT: before anything starts
+    [ "$code" = "$1" ] || complain "$what: exit code $code"
+    [ "$took" -lt 30000 ] || complain "$what: refused after $took ms"
+    [ "$(grep -c '^ppcli: error: ' err)" = 1 ] || complain "$what: not one line"
+    grep -q "^ppcli: error: .*$2" err || complain "$what: no '$2'"
+}
+judge_whole() { # the weights of the run that nothing disturbs
+    [ "$code" = 0 ] || complain "$what: exit code $code"
+    [ "$(sha run/summary.json 2>/dev/null)" = "$right" ] || complain "$what: other weights"
+}
+judge_disk() {
+    [ "$code" = 74 ] || complain "$what: exit code $code"
+    [ "$(grep -c '^weights_sha256' out)" = 1 ] || complain "$what: not one run"
+    grep -q "^weights_sha256 *$right" out || complain "$what: other weights"
+    tail -n 1 err | grep -q '^ppcli: error: the run is complete, but its last checkpoint' || complain "$what: the last line"
+}
+read -r -a kinds <<<"${KINDS:-kill stop orted mpirun link host two away silent disk network ports}"
 while [ "$done_faults" -lt "$n" ]; do
     done_faults=$((done_faults + 1))
-    kinds=(kill stop orted mpirun link host)
-    kind=${kinds[$(((done_faults - 1) / 2 % 6))]}
-    host=$((RANDOM % 3))
+    kind=${kinds[$((((done_faults - 1) / 2 + seed) % ${#kinds[@]}))]} # few faults: other kinds each time
+    host=$((RANDOM % 3)) list=h0,h1,h2 extra=
     [ $kind != orted ] || host=$((1 + RANDOM % 2))
     [ $kind != mpirun ] || host=0
     [ $kind != host ] || host=$((1 + RANDOM % 2)) # with h0 the one who could speak is gone
     # Known: of a rank that is killed in its first 50 ms the line may not know which it was.
     ms=$((RANDOM % 2500)) when=work
-    [ $((RANDOM % 2)) = 1 ] && case $kind in stop | link | host) when=early ms=$((ms % 600)) ;; esac
+    [ $((RANDOM % 2)) = 1 ] && case $kind in stop | link | host | orted) when=early ms=$((ms % 1000)) ;; esac
     retries=$(((done_faults - 1) % 2 * 3))
+    case $kind in
+    two) retries=3 ;;
+    away) retries=3 list=h1:2,h2:1 ;;
+    silent) when=early ms=0 ;;
+    network) extra=--set=run.network=10.$((RANDOM % 70 + 80)).0.0/16 ;;
+    ports) host=$((1 + RANDOM % 2)) extra=--set=run.ports=52000-52031 ;;
+    esac
     what="$kind of h$host $ms ms after the start of $when, $retries retries"
     rm -rf run end out err
     timeout -k 5 400 "$machines" 3 "$here/fault-hosts.sh" inside $kind $host $ms $when "$ppcli" train net.ini --dir run \
-        --hosts h0,h1,h2 --set run.retries=$retries --epochs $epochs >log 2>&1
+        --hosts $list $extra --set run.retries=$retries --epochs $epochs >log 2>&1
     [ -e end ] || { touch err; complain "$what: did not end: $(tail -n 3 log)"; continue; }
     read -r code took broken left <end
     tr -d '\0' <err >err.text && mv err.text err
@@ -144,13 +194,16 @@ while [ "$done_faults" -lt "$n" ]; do
         whole
         continue
     fi
-    if [ "$retries" = 0 ]; then
+    case $kind$retries in
+    network*) judge_refused 78 'run.network: h[0-9] has no address in ' ;;
+    ports*) judge_refused 69 "h$host does not reach h[0-9]: no connection to port 520" ;;
+    disk*) judge_disk ;;
+    silent* | *3) judge_whole ;;
+    *)
         judge_lost
         worst=$((took > worst ? took : worst))
-    else
-        [ "$code" = 0 ] || complain "$what: exit code $code"
-        [ "$(sha run/summary.json 2>/dev/null)" = "$right" ] || complain "$what: other weights"
-    fi
+        ;;
+    esac
     [ -n "${VERBOSE:-}" ] && { echo "$what: code $code, $took ms"; grep '^ppcli: ' err | cut -c 1-220 | sed 's/^/    /'; }
     all="$all $kind"
 done
