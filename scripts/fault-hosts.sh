@@ -39,9 +39,9 @@ pulse_port() {
     tr '\0' '\n' <"/proc/$(pgrep -x 'mpirun|prterun' | head -n 1)/environ" | sed -n 's/^PPCLI_PULSE=[^:]*:\([0-9]*\):.*/\1/p'
 }
 open_silent() { # 60 connections to a port of this host, held open
-    local fd port
+    local port
     port=$(pulse_port) && [ -n "$port" ] || return 1
-    for ((k = 0; k < 60; k++)); do exec {fd}<>"/dev/tcp/127.0.0.1/$port" || return 1; done
+    for ((k = 0; k < 60; k++)); do eval "exec $((k + 20))<>/dev/tcp/127.0.0.1/$port" || return 1; done
 }
 break_it() { # break_it KIND HOST
     case $1 in

@@ -73,10 +73,10 @@ static int run_rows(const struct request *q, const struct sweep *s, const char *
                                  .trace = q->trace,
                                  .same = same,
                                  .before_abort = last_words_before_abort,
-                                 .lost = pp_cli_leave ? last_words_lost : NULL};
+                                 .lost = pp_process_leave ? last_words_lost : NULL};
     PP_TRY(pp_bench_check(s->configs, s->n));
     /* Before MPI starts: until this process joins in, the others sleep. */
-    if (launch_speaks() && !q->no_ceilings)
+    if (pp_launch_speaks() && !q->no_ceilings)
         PP_TRY(pp_bench_ceilings(s->configs[0], false, &ceilings));
     spec.ceilings = q->no_ceilings ? NULL : &ceilings;
     PP_TRY(pp_bench_run(s->configs, s->n, &spec, bench));
@@ -103,7 +103,7 @@ static int engine(const struct request *q, const struct pp_config *cfg,
                                         .tiny = tiny,
                                         .repeat = q->repeat,
                                         .seconds = q->seconds,
-                                        .lost = pp_cli_leave ? last_words_lost : NULL};
+                                        .lost = pp_process_leave ? last_words_lost : NULL};
     return pp_bench_engine(&spec, header, format, f);
 }
 
@@ -120,7 +120,7 @@ static int measure(const struct request *q, const struct sweep *s)
     struct pp_bench_header header = {.version = PP_VERSION, .commit = PP_COMMIT};
     PP_OWN(pp_bench_fini) struct pp_bench bench = {.n = 0};
     struct pp_file_write file = {.f = NULL};
-    bool speaks = launch_speaks(), is_file = q->output && speaks;
+    bool speaks = pp_launch_speaks(), is_file = q->output && speaks;
     PP_OWN(free_text) char *same = NULL;
     PP_TRY(start_same(s->configs, s->n, &same));
     if (is_file)
@@ -157,8 +157,8 @@ static int sweep_and_measure(const char *word, struct pp_cli_settings *settings,
         PP_TRY(add_defaults(settings));
     PP_TRY(sweep_load(word, settings, &s));
     PP_TRY(start_check(s.configs[0]));
-    return launch_wanted(s.configs[0]) ? launch_mpirun(s.configs[0], word, sweep_ranks(&s))
-                                       : measure(q, &s);
+    return pp_launch_wanted(s.configs[0]) ? pp_launch_mpirun(s.configs[0], word, sweep_ranks(&s))
+                                          : measure(q, &s);
 }
 
 int cmd_bench(int argc, char **argv)
@@ -195,7 +195,7 @@ int cmd_bench(int argc, char **argv)
     if (q.compare) {
         if (!words[0])
             return pp_fail(PP_EUSAGE, "--compare wants two files: --compare OLD.json NEW.json");
-        return launch_speaks() ? pp_bench_compare(q.compare, words[0], stdout) : 0;
+        return pp_launch_speaks() ? pp_bench_compare(q.compare, words[0], stdout) : 0;
     }
     if (q.repeat < 1 || q.repeat > REPEAT_MAX)
         return pp_fail(PP_EUSAGE, "--repeat wants 1 to %d, not %d", REPEAT_MAX, q.repeat);

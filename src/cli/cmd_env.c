@@ -216,7 +216,7 @@ int cmd_env(int argc, char **argv)
         {0},
     };
     if (argc > 4 && strcmp(argv[1], "--keep") == 0) /* mpirun is the caller: see launch.c */
-        return supervise_orted(argv[2], atof(argv[3]), argv + 4);
+        return pp_supervise_orted(argv[2], atof(argv[3]), argv + 4);
     PP_TRY(pp_cli_parse(argc, argv, &command_env, options, NULL, words, 1));
     if (hosts)
         return env_hosts(hosts, words[0], json);

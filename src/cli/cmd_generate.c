@@ -100,7 +100,7 @@ static int print(struct writing *w, int token)
 /* The prompt, of which a context is read, then token by token what follows. */
 static int write_text(struct writing *w, int context)
 {
-    const volatile sig_atomic_t *stop = signals_stop();
+    const volatile sig_atomic_t *stop = pp_signals_stop();
     const float *logits = NULL;
     uint64_t stream = pp_rng_stream("generate", 0), start = pp_clock_ns();
     size_t first = w->n_read > (size_t)context ? w->n_read - (size_t)context : 0;
@@ -134,7 +134,7 @@ static int generate(struct writing *w, const struct pp_config *cfg)
         w->top_k = 0;
     w->heap = pp_alloc((size_t)w->top_k, sizeof(*w->heap));
     PP_TRY(w->heap ? read_prompt(w) : PP_ERESOURCE);
-    signals_catch();
+    pp_signals_catch();
     return write_text(w, cfg->model.block_size);
 }
 

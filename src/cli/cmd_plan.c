@@ -186,7 +186,7 @@ int cmd_plan(int argc, char **argv)
         how.best = how.best || how.check;
         return plan_best(w.config, &settings, &how, formats[number].name);
     }
-    if (!launch_speaks())
+    if (!pp_launch_speaks())
         return 0;
     PP_OWN(plan_request_fini) struct plan_request q = {0};
     PP_TRY(plan_request_make(&w, &settings, formats[number].times, &q));

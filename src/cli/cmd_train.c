@@ -35,10 +35,10 @@ int cmd_train(int argc, char **argv)
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     struct start start;
-    train.stop = signals_stop();
-    train.save = signals_save();
-    if (cfg->run.dir[0]) /* else there is nothing to save, and a signal ends the run as ever */
-        signals_catch(); /* before MPI starts, which takes a while */
+    train.stop = pp_signals_stop();
+    train.save = pp_signals_save();
+    if (cfg->run.dir[0])    /* else there is nothing to save, and a signal ends the run as ever */
+        pp_signals_catch(); /* before MPI starts, which takes a while */
     int rc = start_begin(words[0], cfg, &train, &start);
     if (start.works)
         rc = pp_train(cfg, &train, &start.speaks);

@@ -46,9 +46,6 @@ struct pp_did_you_mean pp_command_hint(const char *word)
     return pp_did_you_mean(word, names);
 }
 
-void (*pp_cli_leave)(int rc);
-char **pp_cli_argv;
-
 /* Which backend "auto" will be is not known yet. */
 static bool on_host(const char *backend)
 {

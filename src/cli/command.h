@@ -39,11 +39,6 @@ extern const struct pp_command *const pp_commands[]; /* NULL-terminated, command
 const struct pp_command *pp_command_find(const char *name); /* NULL when unknown */
 struct pp_did_you_mean pp_command_hint(const char *word);   /* that is no command */
 
-/* The way out for a thread that finds the process beyond help: ends it at once with the exit code of
- * `rc`. Set by main(), the only place that ends the program; NULL where it was not there (tests). */
-extern void (*pp_cli_leave)(int rc);
-extern char **pp_cli_argv; /* main()'s, too: what mpirun starts again; NULL in the same case */
-
 /* Names from the modules' .def lists, for pp_config_load() and friends. */
 const struct pp_names *pp_cli_names(void);
 

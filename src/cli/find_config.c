@@ -91,7 +91,7 @@ static int find(const char *word, const char *what, const char *below, char out[
     for (int i = 0; i < n; i++) {
         PP_TRY(pp_path_format(path, "%s/%s", folders[i], word));
         if (access(path, F_OK) == 0) {
-            if (launch_announces())
+            if (pp_launch_announces())
                 pp_log_info("%s: %s", what, path);
             return pp_path_format(out, "%s", path);
         }
@@ -223,7 +223,7 @@ int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
     int rc = pp_config_load(word ? path : NULL, items, n, pp_cli_names(), &cfg);
     if (rc < 0)
         return pp_cli_config_verdict(cfg, rc);
-    for (int i = 0; launch_speaks() && i < pp_config_note_count(cfg); i++)
+    for (int i = 0; pp_launch_speaks() && i < pp_config_note_count(cfg); i++)
         pp_log_info("%s", pp_config_note_text(cfg, i));
     *out = cfg;
     cfg = NULL;
@@ -234,7 +234,7 @@ int pp_cli_config_verdict(const struct pp_config *cfg, int rc)
 {
     if (rc != PP_ECONFIG || !cfg || pp_config_problem_count(cfg) == 0)
         return rc;
-    if (!launch_speaks()) /* to be told to the one that does */
+    if (!pp_launch_speaks()) /* to be told to the one that does */
         return pp_fail(PP_ECONFIG, "%s", pp_config_problem_text(cfg, 0));
     print_problems(cfg);
     return pp_config_verdict(cfg);

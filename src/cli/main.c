@@ -59,7 +59,7 @@ static int find_command(int argc, char **argv, int *at, const struct pp_command 
     int i = 1;
     while (i < argc && pp_cli_presentation_flag(argv[i]))
         i++;
-    bool other_rank = !launch_speaks();
+    bool other_rank = !pp_launch_speaks();
     *at = i;
     if (i == argc) {
         if (!other_rank)
@@ -163,20 +163,20 @@ static void tell_alone(int rc, const struct pp_command *command)
 
 int main(int argc, char **argv)
 {
-    pp_cli_leave = leave_at_once;
-    pp_cli_argv = argv;
+    pp_process_leave = leave_at_once;
+    pp_process_argv = argv;
     hold_standard_streams();
     /* A training run must outlive the program that read its log. */
     signal(SIGPIPE, SIG_IGN);
     /* A file that grows beyond what is allowed is an error to report, not a death. */
     signal(SIGXFSZ, SIG_IGN);
 
-    supervise_started();
+    pp_supervise_started();
     const struct pp_command *command = NULL;
     int at, rc = find_command(argc, argv, &at, &command);
     if (rc == 0 && command && !command->all_ranks)
         rc = check_company(command);
-    if (rc == 0 && command && (launch_speaks() || command->all_ranks))
+    if (rc == 0 && command && (pp_launch_speaks() || command->all_ranks))
         rc = command->run(argc - at, argv + at);
     rc = rc == PP_CLI_DONE ? 0 : rc;
     if (rc < 0)
@@ -188,7 +188,7 @@ int main(int argc, char **argv)
     bool nobody = rc == PP_EIO && ferror(stdout) && reader_left();
     if (rc < 0 && !nobody) {
         fflush(stdout);
-        if (launch_speaks()) {
+        if (pp_launch_speaks()) {
             print_error(rc, command);
         } else {
             /* The launcher ends all processes as soon as one fails: not before the one that speaks

@@ -258,7 +258,7 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
                                     "hosts: leave it out under mpirun and with --hosts, and try "
                                     "the section that --best prints with ppcli train");
         else if (rc == 0 && starts)
-            rc = launch_mpirun(cfg, word, sweep_ranks(&sweep));
+            rc = pp_launch_mpirun(cfg, word, sweep_ranks(&sweep));
         else if (rc == 0 && pp_mpi_used(cfg))
             rc = measure_links(&sweep, &s, &searches);
         if (rc == 0 && searches && !starts)

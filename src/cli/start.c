@@ -54,10 +54,10 @@ static void end_launcher(void)
 void last_words_lost(const char *text)
 {
     struct pollfd err = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (text && last_words_first() && poll(&err, 1, 200) == 1 && (err.revents & POLLOUT))
+    if (text && pp_last_words_first() && poll(&err, 1, 200) == 1 && (err.revents & POLLOUT))
         dprintf(STDERR_FILENO, "%sppcli: error: %s", pp_term_live(STDERR_FILENO) ? "\n" : "", text);
     end_launcher();
-    pp_cli_leave(PP_ELOST);
+    pp_process_leave(PP_ELOST);
 }
 
 /* What no process can run is said once, before any is started. */
@@ -71,8 +71,8 @@ static int launch(struct pp_config *cfg, const char *word, const struct pp_train
         pp_run_fini(&run);
     }
     if (cfg->run.retries == 0 || !options->stop)
-        return launch_mpirun(cfg, word, cfg->pipeline.stages * cfg->pipeline.replicas);
-    return retry_launch(cfg, word, options);
+        return pp_launch_mpirun(cfg, word, cfg->pipeline.stages * cfg->pipeline.replicas);
+    return pp_retry_launch(cfg, word, options);
 }
 
 int start_same(struct pp_config *const *configs, int n, char **out)
@@ -104,7 +104,7 @@ int start_tell_others(int rc)
     if (!cfg)
         return rc;
     cfg->run.hang_timeout = TELL_S;
-    return pp_world_open(cfg, rc, "", pp_cli_leave ? last_words_lost : NULL, &world);
+    return pp_world_open(cfg, rc, "", pp_process_leave ? last_words_lost : NULL, &world);
 }
 
 bool start_told_others(void)
@@ -125,7 +125,7 @@ int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options
 {
     *out = (struct start){.speaks = true};
     PP_TRY(start_check(cfg));
-    if (launch_wanted(cfg)) {
+    if (pp_launch_wanted(cfg)) {
         return strcmp(word, "-") == 0
                    ? pp_fail(PP_EUSAGE, "a config on standard input cannot reach several "
                                         "processes: give a file")
@@ -134,7 +134,7 @@ int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options
     options->name = pp_config_name(cfg);
     options->quiet = pp_log_level() == PP_LOG_QUIET;
     options->before_abort = last_words_before_abort;
-    options->lost = pp_cli_leave ? last_words_lost : NULL;
+    options->lost = pp_process_leave ? last_words_lost : NULL;
     char *same;
     PP_TRY(start_same(&cfg, 1, &same));
     int rc = pp_world_open(cfg, 0, same, options->lost, &out->world);

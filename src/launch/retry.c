@@ -4,6 +4,8 @@
  * host has, on the hosts that answer, and where places are missing in the shape that plan --best would
  * take. Each try is the user's command line with a few words added; of two for one key the last counts.
  */
+#include "ppcli/launch.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -15,8 +17,6 @@
 #include "ppcli/run_dir.h"
 #include "ppcli/text.h"
 #include "ppcli/tune.h"
-#include "command.h"
-#include "start.h"
 
 #define WAIT_MAX_S 60
 #define ASK_OFTEN_S 20 /* hosts that are too few are asked every second, then ... */
@@ -35,7 +35,7 @@ struct again {
 };
 
 /* Whether another try may end better. A full disk is as full then, and the run may be complete. */
-static bool may_help(int rc, const struct launch_end *end, int tried)
+static bool may_help(int rc, const struct pp_launch_end *end, int tried)
 {
     int code = rc < 0 ? rc : -end->code;
     return !end->asked && (code == PP_ELOST || (rc == PP_ERESOURCE && (end->started || tried > 0)));
@@ -239,10 +239,10 @@ static int prepare_next(struct again *a, const char *word, int tried)
     return 0;
 }
 
-int retry_launch(const struct pp_config *cfg, const char *word,
-                 const struct pp_train_options *options)
+int pp_retry_launch(const struct pp_config *cfg, const char *word,
+                    const struct pp_train_options *options)
 {
-    struct launch_end end = {0};
+    struct pp_launch_end end = {0};
     struct again *a;
     PP_ALLOC(a, 1);
     a->now = *cfg;
@@ -251,8 +251,8 @@ int retry_launch(const struct pp_config *cfg, const char *word,
     int rc = name_folder(a, pp_config_name(cfg));
     for (int tried = 0; rc == 0; tried++) {
         set_words(a);
-        rc = launch_once(&a->now, word, a->now.pipeline.stages * a->now.pipeline.replicas, a->words,
-                         &end);
+        rc = pp_launch_once(&a->now, word, a->now.pipeline.stages * a->now.pipeline.replicas,
+                            a->words, &end);
         if (tried == cfg->run.retries || !may_help(rc, &end, tried))
             break;
         if (rc < 0)
@@ -261,5 +261,5 @@ int retry_launch(const struct pp_config *cfg, const char *word,
         rc = prepare_next(a, word, tried);
     }
     pp_free(a);
-    return launch_leave(rc, &end);
+    return pp_launch_leave(rc, &end);
 }

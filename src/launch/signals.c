@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The only place where signals are caught; a handler's notes are the one state that must be global.
  */
-#include "start.h"
+
+#include "ppcli/launch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 
 static volatile sig_atomic_t stop, save;
 static bool tells;
-static int asked_fd = -1; /* of SUPERVISE_ASKED; -1: none on this host */
+static int asked_fd = -1; /* of PP_SUPERVISE_ASKED; -1: none on this host */
 
 /* Which signal the user sent to the parent of mpirun, when this USR1 comes from there. */
 static int sent_by_user(int number)
@@ -52,14 +53,14 @@ static void note(int number)
 
 static int open_asked(void)
 {
-    const char *asked = getenv(SUPERVISE_ASKED);
+    const char *asked = getenv(PP_SUPERVISE_ASKED);
     char file[64] = "";
     bool is_file =
-        asked && readlink(asked, file, sizeof(file) - 1) > 0 && strstr(file, SUPERVISE_FILE);
+        asked && readlink(asked, file, sizeof(file) - 1) > 0 && strstr(file, PP_SUPERVISE_FILE);
     return is_file ? open(asked, O_RDWR | O_CLOEXEC | O_NONBLOCK) : -1;
 }
 
-bool last_words_first(void)
+bool pp_last_words_first(void)
 {
     int fd = open_asked(), said = 0;
     if (fd >= 0 && flock(fd, LOCK_EX) == 0) {
@@ -70,7 +71,7 @@ bool last_words_first(void)
     return said == 0;
 }
 
-void signals_catch(void)
+void pp_signals_catch(void)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     struct sigaction act = {.sa_handler = note, .sa_flags = SA_RESTART};
@@ -84,12 +85,12 @@ void signals_catch(void)
     }
 }
 
-const volatile sig_atomic_t *signals_stop(void)
+const volatile sig_atomic_t *pp_signals_stop(void)
 {
     return &stop;
 }
 
-const volatile sig_atomic_t *signals_save(void)
+const volatile sig_atomic_t *pp_signals_save(void)
 {
     return &save;
 }

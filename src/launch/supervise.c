@@ -2,7 +2,8 @@
 /* Signals are taken one by one where this process waits anyway: no handler, no race with the end of
  * the child. What the user sent is left in a word of memory that the ranks can read, because mpirun
  * passes on nothing but that it was USR1. */
-#include "start.h"
+
+#include "ppcli/launch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +26,6 @@
 #include "ppcli/mem.h"
 #include "ppcli/thread.h"
 #include "ppcli/transport.h"
-#include "command.h"
 
 /* mpirun forgets a USR1 that comes before it has started its ranks: it is asked again. And it may
  * stand still in its own end (4.1.4, of a job that lost a rank): looked at as often. */
@@ -112,7 +112,7 @@ static pid_t child_of(pid_t pid)
     return (pid_t)child;
 }
 
-/* What mpirun left behind is ours (supervise() asks the kernel for that). The agent of a host that is
+/* What mpirun left behind is ours (pp_supervise() asks the kernel for that). The agent of a host that is
  * cut off would wait for it a quarter of an hour, and hold what our own output goes to. */
 static void end_orphans(void)
 {
@@ -140,19 +140,19 @@ static void end_at_once(pid_t child, const sigset_t *waited)
     end_by(SIGINT, waited);
 }
 
-/* The file of SUPERVISE_ASKED. -1 where there is none: the ranks then say SIGUSR1, which is what they
+/* The file of PP_SUPERVISE_ASKED. -1 where there is none: the ranks then say SIGUSR1, which is what they
  * got, as those on other hosts do. */
 static int make_word(void)
 {
-    int fd = memfd_create(SUPERVISE_FILE, MFD_CLOEXEC);
+    int fd = memfd_create(PP_SUPERVISE_FILE, MFD_CLOEXEC);
     char path[64];
     snprintf(path, sizeof(path), "/proc/%ld/fd/%d", (long)getpid(), fd);
-    return setenv(SUPERVISE_ASKED, path, 1) == 0 ? fd : -1;
+    return setenv(PP_SUPERVISE_ASKED, path, 1) == 0 ? fd : -1;
 }
 
-void supervise_started(void)
+void pp_supervise_started(void)
 {
-    if (getenv(SUPERVISE_ASKED) && pp_mpi_launched() && pp_mpi_given_rank() == 0)
+    if (getenv(PP_SUPERVISE_ASKED) && pp_mpi_launched() && pp_mpi_given_rank() == 0)
         (void)!write(STDOUT_FILENO, STARTED, strlen(STARTED));
 }
 
@@ -338,7 +338,7 @@ static int verdict(const struct mpirun *m, int status, int stop, bool started, i
     return 0;
 }
 
-int supervise(const char *const *args, struct pp_listener *listener, struct launch_end *out)
+int pp_supervise(const char *const *args, struct pp_listener *listener, struct pp_launch_end *out)
 {
     const struct timespec a_while = {.tv_nsec = 1000000000 / LOOKS};
     sigset_t waited, before;
@@ -412,7 +412,7 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
     sigprocmask(SIG_SETMASK, &before, NULL);
     if (word >= 0)
         close(word);
-    unsetenv(SUPERVISE_ASKED); /* what starts next is no rank */
+    unsetenv(PP_SUPERVISE_ASKED); /* what starts next is no rank */
     out->asked = stop != 0;
     out->started = rc == 0;
     out->ranks = relayed->started;
@@ -424,7 +424,7 @@ int supervise(const char *const *args, struct pp_listener *listener, struct laun
     return rc;
 }
 
-int supervise_orted(const char *address, double timeout, char **args)
+int pp_supervise_orted(const char *address, double timeout, char **args)
 {
     const struct timespec a_while = {.tv_nsec = PP_PULSE_EVERY_NS};
     char text[PP_PULSE_TEXT];
@@ -463,6 +463,6 @@ int supervise_orted(const char *address, double timeout, char **args)
     pp_pulse_close(&pulse);
     /* If we killed it, mpirun's parent reports the loss: exit quietly. */
     if (rc == 0 && ending == 0 && (WIFSIGNALED(status) || WEXITSTATUS(status) != 0))
-        pp_cli_leave(WIFSIGNALED(status) ? -128 - WTERMSIG(status) : -WEXITSTATUS(status));
+        pp_process_leave(WIFSIGNALED(status) ? -128 - WTERMSIG(status) : -WEXITSTATUS(status));
     return rc;
 }

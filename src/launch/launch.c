@@ -2,7 +2,8 @@
 /*
  * Starting ppcli again under mpirun, with the words that the user typed.
  */
-#include "start.h"
+
+#include "ppcli/launch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,23 +16,25 @@
 #include "ppcli/pulse.h"
 #include "ppcli/text.h"
 #include "ppcli/transport.h"
-#include "command.h"
+
+void (*pp_process_leave)(int rc);
+char **pp_process_argv;
 
 #define WORDS_MAX 4096
 
-bool launch_speaks(void)
+bool pp_launch_speaks(void)
 {
     return (!pp_mpi_launched() && pp_launch_processes() <= 1) || pp_mpi_given_rank() == 0;
 }
 
-bool launch_wanted(const struct pp_config *cfg)
+bool pp_launch_wanted(const struct pp_config *cfg)
 {
-    return cfg->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched() && !getenv(SUPERVISE_ASKED);
+    return cfg->run.launch == PP_LAUNCH_MPIRUN && !pp_mpi_launched() && !getenv(PP_SUPERVISE_ASKED);
 }
 
-bool launch_announces(void)
+bool pp_launch_announces(void)
 {
-    return launch_speaks() && !getenv(SUPERVISE_ASKED); /* or its parent has told */
+    return pp_launch_speaks() && !getenv(PP_SUPERVISE_ASKED); /* or its parent has told */
 }
 
 /* ---- words for mpirun */
@@ -155,11 +158,11 @@ static void carry_environment(struct mpirun_words *w)
 {
     extern char **environ;
     own(w, "-x");
-    own(w, SUPERVISE_ASKED);
+    own(w, PP_SUPERVISE_ASKED);
     for (char **e = environ; *e && w->n < 192; e++) {
         char name[128];
         size_t n = strcspn(*e, "=");
-        if (!pp_host_variable(*e) || n >= sizeof(name) || strncmp(*e, SUPERVISE_ASKED, n) == 0)
+        if (!pp_host_variable(*e) || n >= sizeof(name) || strncmp(*e, PP_SUPERVISE_ASKED, n) == 0)
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)n, *e);
         own(w, "-x");
@@ -274,7 +277,7 @@ static int collect(const struct pp_config *cfg, const char *word, int ranks, str
     if ((who & OPEN_MPI) && (when & HOSTS))
         carry_environment(w);
     own(w, w->exe);
-    for (char **arg = pp_cli_argv + 1; *arg; arg++) {
+    for (char **arg = pp_process_argv + 1; *arg; arg++) {
         if (w->n == WORDS_MAX)
             return pp_fail(PP_ERESOURCE, "cannot pass on a command line of more than %d words",
                            WORDS_MAX);
@@ -304,10 +307,10 @@ static int ask_again(const struct pp_config *cfg, const char *word, int ranks, i
     return rc;
 }
 
-int launch_once(const struct pp_config *cfg, const char *word, int ranks, const char *const *more,
-                struct launch_end *out)
+int pp_launch_once(const struct pp_config *cfg, const char *word, int ranks,
+                   const char *const *more, struct pp_launch_end *out)
 {
-    *out = (struct launch_end){0};
+    *out = (struct pp_launch_end){0};
     PP_TRY(pp_world_load());
     if (!cfg->run.hosts[0])
         PP_TRY(pp_mpirun_can_start(ranks));
@@ -328,7 +331,7 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
     fflush(NULL);
     bool asked = rc == 0;
     if (asked)
-        rc = supervise(w.args, w.listener, out);
+        rc = pp_supervise(w.args, w.listener, out);
     if (rc < 0 && rc != PP_ESTOPPED && w.listener && out->started && !out->ranks)
         rc = ask_again(cfg, word, ranks, rc);
     pp_listener_close(&w.listener);
@@ -340,19 +343,19 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
     return rc;
 }
 
-int launch_leave(int rc, const struct launch_end *end)
+int pp_launch_leave(int rc, const struct pp_launch_end *end)
 {
     if (rc == 0 && end->code != 0) {
         /* The rank that knows has said it. */
-        pp_assert(pp_cli_leave != NULL);
-        pp_cli_leave(-end->code);
+        pp_assert(pp_process_leave != NULL);
+        pp_process_leave(-end->code);
     }
     return rc;
 }
 
-int launch_mpirun(const struct pp_config *cfg, const char *word, int ranks)
+int pp_launch_mpirun(const struct pp_config *cfg, const char *word, int ranks)
 {
-    struct launch_end end;
-    int rc = launch_once(cfg, word, ranks, NULL, &end);
-    return launch_leave(rc, &end);
+    struct pp_launch_end end;
+    int rc = pp_launch_once(cfg, word, ranks, NULL, &end);
+    return pp_launch_leave(rc, &end);
 }

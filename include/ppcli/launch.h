@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Starting ppcli again under mpirun, standing by it, and starting it once more when it lost something. */
+#ifndef PPCLI_LAUNCH_H
+#define PPCLI_LAUNCH_H
+
+#include <signal.h>
+#include <stdbool.h>
+
+#include "ppcli/train.h"
+
+struct pp_listener;
+
+/* The way out for a thread that finds the process beyond help: ends it at once with the exit code of
+ * `rc`. Set by main(), the only place that ends the program; NULL where it was not there (tests). */
+extern void (*pp_process_leave)(int rc);
+extern char **pp_process_argv; /* main()'s, too: what mpirun starts again; NULL in the same case */
+
+/* ---- launch.c: starting ppcli again under mpirun */
+
+/* Whether this process reports what all processes of a launch share: true for rank 0 and for a
+ * process that no launcher started. */
+bool pp_launch_speaks(void);
+
+/* Whether this process is to start mpirun: nobody has. */
+bool pp_launch_wanted(const struct pp_config *cfg);
+
+/* Whether this process tells what is known before the ranks start: once for a launch. */
+bool pp_launch_announces(void);
+
+/* Run mpirun with `ranks` copies of the same command line, on cfg's hosts where it has some and after
+ * they were asked (word: the config as it was given; NULL: none), pass the user's signals on to it
+ * and wait for its end. Returns when all went well, or could not begin: PP_ERESOURCE when there is
+ * no mpirun or this build has no MPI, or no way to a host; PP_ECONFIG; PP_ESTOPPED. What the ranks
+ * said and their exit code are this process's, which then ends here. */
+int pp_launch_mpirun(const struct pp_config *cfg, const char *word, int ranks);
+
+struct pp_launch_end {
+    int code;            /* of mpirun, where nothing else is wrong */
+    bool started, asked; /* mpirun; the user wanted the end */
+    bool ranks;          /* rank 0 has begun */
+};
+
+/* The same with `more` words (NULL-terminated; NULL: none) behind those of the user, and it comes
+ * back: pp_launch_leave() then ends this process where the ranks have said why. */
+int pp_launch_once(const struct pp_config *cfg, const char *word, int ranks,
+                   const char *const *more, struct pp_launch_end *out);
+int pp_launch_leave(int rc, const struct pp_launch_end *end);
+
+/* ---- retry.c: the same, and again as often as run.retries says when the run lost something: from
+ * its newest checkpoint, on the hosts that answer. Comes back as pp_launch_mpirun() does. options: of the
+ * training, stop not NULL. */
+int pp_retry_launch(const struct pp_config *cfg, const char *word,
+                    const struct pp_train_options *options);
+
+/* Whether no other rank that this host's pp_supervise() started has asked this before: one line says why
+ * all end. Local. */
+bool pp_last_words_first(void);
+
+/* ---- supervise.c: a parent for mpirun
+ *
+ * mpirun itself must not get the signals of the user: it answers TERM and INT by giving its ranks one
+ * second and forgetting their exit codes, and leaves them alone on the second INT. USR1 it passes on
+ * and waits. */
+
+/* In the environment of the ranks: a file of two ints, the number of the signal the user sent (0: none
+ * yet), and whether a rank has said why all end. On other hosts there is none, or something else
+ * under its path: PP_SUPERVISE_FILE is its name. */
+#define PP_SUPERVISE_ASKED "PPCLI_ASKED"
+#define PP_SUPERVISE_FILE "ppcli-asked"
+
+/* In a rank that pp_supervise() started: tells it so, before anything else goes to stdout. Local. */
+void pp_supervise_started(void);
+
+/*
+ * Run args[0] (NULL-terminated words) and wait for it. TERM, INT, HUP and USR1 become USR1 for it,
+ * USR2 stays USR2; a second INT ends it and all it has started. It ends with this process.
+ * What it writes to its standard output goes through this process's stdout, so that a failure to
+ * write is known here: mpirun forgets it. listener: of its ranks; NULL: none. Local.
+ * Errors: PP_ERESOURCE, also when it ended without having started a rank; PP_ENOINPUT when there is
+ * no such program; PP_ESTOPPED when it was told to end before it could listen; PP_ELOST when it or
+ * one of its ranks was ended by a signal, or when its ranks are gone and it does not end; the text
+ * names the rank. A second INT does not return, nor a signal after which the ranks had nothing to
+ * save: this process ends by it.
+ */
+int pp_supervise(const char *const *args, struct pp_listener *listener, struct pp_launch_end *out);
+
+/*
+ * The keeper of an orted, which waits for its mpirun forever: run args[0] (NULL-terminated words) until
+ * it ends, and end it where the listener at `address` (see pulse.h) says so, is gone or silent for
+ * timeout (seconds of run.hang_timeout). Removes the files of one that was killed. Leaves the process
+ * with its code, or returns 0 or an error. Local.
+ */
+int pp_supervise_orted(const char *address, double timeout, char **args);
+
+/* ---- signals.c: requests that arrive as signals while a run trains
+ *
+ * TERM, INT, HUP and USR1: save, then end with exit code 75; a second INT ends the process at once,
+ * as INT does elsewhere. USR2: save and go on. A handler can only note; the run looks at the notes
+ * where all its ranks meet. */
+
+/* From now on, for the whole process. What was ignored on purpose (nohup) stays ignored. */
+void pp_signals_catch(void);
+
+const volatile sig_atomic_t *pp_signals_stop(void); /* the number of the first one; 0: none yet */
+const volatile sig_atomic_t *pp_signals_save(void); /* how many USR2 there were */
+
+#endif
