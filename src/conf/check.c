@@ -260,7 +260,8 @@ static void note_idle_keys(struct pp_config *cfg, const struct pp_names *names)
         const char *const because[] = {row->because, NULL};
         char now[PP_NAME_MAX];
         conf_value_print(conf_option(option(row->because)), cfg, now, sizeof(now));
-        bool idle = row->with ? !pp_has_word(row->with, now) : is_host(cfg, names);
+        bool rates = strcmp(row->because, "train.lr_schedule") == 0; /* said by pp_lr_remark() */
+        bool idle = rates ? false : row->with ? !pp_has_word(row->with, now) : is_host(cfg, names);
         if (idle && good(cfg, because) && is_set(cfg, row->key)) {
             conf_note(cfg, option(row->key), "%s has no effect with %s = %s, only with %s",
                       row->key, row->because, now, row->shown);
@@ -268,7 +269,7 @@ static void note_idle_keys(struct pp_config *cfg, const struct pp_names *names)
     }
 }
 
-/* Warm-up is counted in one unit, and a list that nothing reads is a slip. */
+/* Warm-up is counted in one unit. Keys that the schedule does not read: pp_lr_remark(). */
 static void check_learning_rate(struct pp_config *cfg)
 {
     static const char *const warm[] = {"train.warmup_steps", "train.warmup_epochs", "train.lr_by",
@@ -285,10 +286,6 @@ static void check_learning_rate(struct pp_config *cfg)
     if (good(cfg, falls) && cfg->train.lr_schedule == PP_LR_MULTISTEP &&
         cfg->train.lr_milestones.n == 0)
         blame(cfg, falls, "multistep changes nothing without train.lr_milestones");
-    if (good(cfg, warm) && good(cfg, falls) && cfg->train.lr_schedule == PP_LR_CONSTANT &&
-        cfg->train.lr_by == PP_LR_BY_EPOCH && cfg->train.warmup_epochs == 0)
-        conf_note(cfg, option(warm[2]),
-                  "%s has no effect: the learning rate is constant and has no warm-up", warm[2]);
 }
 
 #define TRANSFORMERS "gpt llama encoder decoder"

@@ -222,18 +222,6 @@ TEST(learning_rates_that_contradict_themselves_are_refused)
     refuses("train.warmup_steps: lr_by = epoch changes the learning rate between epochs only; use "
             "train.warmup_epochs, or train.lr_by = step",
             NULL, "train.warmup_steps=5", "train.lr_by=epoch", NULL);
-    check_note("train.lr_schedule=cosine", "train.lr_milestones=30",
-               "--set: note: train.lr_milestones has no effect with train.lr_schedule = cosine, "
-               "only with multistep");
-    check_note("train.lr_steps=9", NULL,
-               "--set: note: train.lr_steps has no effect with train.lr_schedule = constant, only "
-               "with linear and cosine");
-    check_note("train.lr_by=epoch", NULL,
-               "--set: note: train.lr_by has no effect: the learning rate is constant and has no "
-               "warm-up");
-    check_note("train.lr_gamma=0.2", NULL,
-               "--set: note: train.lr_gamma has no effect with train.lr_schedule = constant, only "
-               "with multistep");
 }
 
 TEST(keys_of_a_schedule_are_noted_with_another)
