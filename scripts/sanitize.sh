@@ -85,8 +85,16 @@ tests() { # tests FOLDER LOG WORD...      words go to `meson test`
 asan() {
     debug_build build-asan '' -Db_sanitize=address,undefined || return 0
     # halt_on_error=0 would let a test pass with a finding on its stderr.
-    UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1 \
-        tests build-asan testlog --no-suite long --no-suite style --timeout-multiplier 10
+    export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+    set -- testlog --no-suite long --no-suite style --timeout-multiplier 10
+    if [ "$short" = yes ]; then
+        tests build-asan "$@" --no-suite mpi
+        set -- mpi --timeout-multiplier 10 'ppcli:trace mpi'
+    fi
+    if [ "$1" != mpi ] || meson test -C build-asan --list 2>/dev/null | grep -q 'ppcli:mpi'; then
+        tests build-asan "$@"
+    fi
+    unset UBSAN_OPTIONS
 }
 
 # Threads on the processor and on a device made of threads. The emulated GPU changes stacks, which
