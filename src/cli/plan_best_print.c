@@ -75,12 +75,12 @@ static void print_table(const struct plan_best_result *s)
 {
     const struct pp_best *b = &s->best;
     char number[16];
-    printf("%d combinations: %d to compare, %d not allowed by their schedule, %d duplicates", b->n,
-           b->tried, b->refused, b->same);
+    printf("%d combinations: %d to compare, %d not allowed by their schedule, %d duplicates",
+           b->tried, b->n, b->refused, b->same);
     if (b->too_large > 0)
         printf(", %d need more than %.1f MiB per rank", b->too_large,
                (double)s->spec.memory / PLAN_BEST_MIB);
-    printf(")\n\n%4s  %6s %-14s %12s %6s %8s  %-10s %-9s %10s %10s  %-27s %9s\n", "", "stages",
+    printf("\n\n%4s  %6s %-14s %12s %6s %8s  %-10s %-9s %10s %10s  %-27s %9s\n", "", "stages",
            "schedule", "microbatches", "chunks", "coalesce", "assignment", "recompute", "step ms",
            "samples/s", "bubble = sched + cut + wait", "peak MiB");
     for (int i = 0; i < b->n && i < PLAN_BEST_SHOWN; i++) {

@@ -209,6 +209,7 @@ static void check_together(const struct from *f)
             if (f->cfg->source->origins[conf_option_index(key)].from == CONF_FROM_DEFAULT)
                 refuse(f, "%s and %s differ; set model.dropout, which is for all of them", drops[0],
                        drops[i]);
+            break;
         }
     }
     if (type && strcmp(text_of(type, text), "default") != 0)

@@ -16,7 +16,10 @@ static int build(struct builder *b, int x)
     layer(b, "output");
     x = pool_positions(b, "pool", x, b->cfg->model.pooling == PP_POOLING_MEAN);
     if (b->classes == 0)
-        return refuse(b, "model.classes: the data do not tell how many classes there are; set it");
+        return refuse(b,
+                      "model.type = encoder: data.dataset = %s has no classes; use one that has "
+                      "classes, such as text-labels",
+                      b->cfg->data.dataset);
     return torch_linear(b, "", x, b->classes, PP_ACT_NONE);
 }
 

@@ -328,7 +328,8 @@ static int find_shape(struct pp_layout *l)
         return open_table(l);
     const struct pp_schedule_ops *schedule = pp_schedule_find(cfg->pipeline.schedule);
     if (!schedule) /* the option table refuses unknown names */
-        return pp_fail(PP_ECONFIG, "auto is for what measures; name a schedule here");
+        return pp_fail(PP_ECONFIG,
+                       "auto needs measured times, which are not here; name a schedule");
     l->placement = schedule->placement;
     l->chunks =
         cfg->pipeline.chunks > 0 ? cfg->pipeline.chunks : pp_schedule_default_chunks(schedule);

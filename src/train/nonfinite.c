@@ -7,6 +7,8 @@
 
 #include <math.h>
 
+#define CHANGE_MAX 160
+
 /* "step 412 (epoch 2, batch 37 of 469): the output of layers.3 ..." */
 static int say_which(const struct trainer *tr)
 {
@@ -55,21 +57,36 @@ static bool are_kept(const struct trainer *tr, char *out, size_t bytes)
     return saved;
 }
 
+/* What to change first. The learning rate has no part in what the first weights compute. */
+static const char *write_change(const struct trainer *tr, char out[CHANGE_MAX])
+{
+    if (tr->t > 0)
+        snprintf(out, CHANGE_MAX, "Lower train.lr (it is %g)", tr->run->cfg->train.lr);
+    else if (pp_model_text_targets(tr->run->model) > 0)
+        snprintf(out, CHANGE_MAX,
+                 "No step was made, so another train.lr does not help; use other "
+                 "first weights (train.init)");
+    else
+        snprintf(out, CHANGE_MAX,
+                 "No step was made, so another train.lr does not help; set "
+                 "data.mean and data.std for samples near -1 to 1");
+    return out;
+}
+
 int nonfinite_fail(const struct trainer *tr, const char *why)
 {
     const struct pp_config *cfg = tr->run->cfg;
-    char kept[PP_PATH_MAX + 128], advice[PP_PATH_MAX + 128], limit[64] = "";
+    char kept[PP_PATH_MAX + 128], advice[PP_PATH_MAX + 256], change[CHANGE_MAX], limit[64] = "";
     bool saved = are_kept(tr, kept, sizeof(kept));
     if (cfg->train.nonfinite != PP_NONFINITE_STOP) {
         snprintf(limit, sizeof(limit), " (number %d%s: train.nonfinite_limit)",
                  cfg->train.nonfinite_limit,
                  cfg->train.nonfinite == PP_NONFINITE_SKIP ? " in a row" : "");
-        snprintf(advice, sizeof(advice), "Lower train.lr (it is %g) or set train.clip_norm",
-                 cfg->train.lr);
+        snprintf(advice, sizeof(advice), "%s or set train.clip_norm", write_change(tr, change));
     } else {
-        snprintf(advice, sizeof(advice),
-                 "Lower train.lr (it is %g), set train.clip_norm, or %s%s%s", cfg->train.lr,
-                 saved ? "continue without this batch: --resume " : "", saved ? tr->dir : "",
+        snprintf(advice, sizeof(advice), "%s, set train.clip_norm, or %s%s%s",
+                 write_change(tr, change), saved ? "continue without this batch: --resume " : "",
+                 saved ? tr->dir : "",
                  saved ? " --set train.nonfinite=skip" : "train.nonfinite = skip");
     }
     return pp_fail(PP_EDIVERGED,

@@ -29,6 +29,10 @@ code_is 0
 same "$(grep -c '^as is       2 1f1b  ' "$folder/out")" 1
 run plan "$folder/net.ini" --best
 
+begin "the numbers of the first line add up"
+same "$(sed -n 's/^\([0-9]*\) combinations: \([0-9]*\) to compare, \([0-9]*\) not allowed by their schedule, \([0-9]*\) duplicates$/\1 \2 \3 \4/p' \
+    "$folder/out" | awk '{ print ($1 == $2 + $3 + $4 && $2 > 0) }')" 1
+
 begin "the lines of the winner can be trained with"
 sed -n '/^\[pipeline\]/,$p' "$folder/out" >"$folder/winner"
 together=$(awk '$1 == 1 { print $6 }' "$folder/out")
