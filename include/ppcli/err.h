@@ -8,6 +8,7 @@
 #define PPCLI_ERR_H
 
 #include <stdarg.h>
+#include <stdbool.h>
 
 /* The negated code is the exit code of the command (sysexits where they fit). */
 enum pp_status {
@@ -33,6 +34,7 @@ struct pp_error {
     int code;         /* 0 when there is none */
     const char *file; /* source position of the pp_fail(), static storage */
     int line;
+    bool full;                    /* a disk or a quota is: another try would find it so again */
     char text[PP_ERROR_TEXT_MAX]; /* one line, lower case, no newline, no control characters */
 };
 
@@ -86,6 +88,9 @@ static inline int pp_failed(int code)
 
 /* Put "context: " in front of this thread's record; returns its code. Only for new knowledge. */
 int pp_error_context(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Mark this thread's record as one of a full disk; returns its code. */
+int pp_error_full(void);
 
 /* This thread's record; never NULL; code 0 when nothing failed since pp_error_clear(). */
 const struct pp_error *pp_error_get(void);

@@ -38,6 +38,7 @@ struct pp_launch_end {
     int code;            /* of mpirun, where nothing else is wrong */
     bool started, asked; /* mpirun; the user wanted the end */
     bool ranks;          /* rank 0 has begun */
+    bool full;           /* code is PP_EIO, of a full disk */
 };
 
 /* The same with `more` words (NULL-terminated; NULL: none) behind those of the user, and it comes
@@ -67,6 +68,9 @@ bool pp_last_words_first(void);
  * under its path: PP_SUPERVISE_FILE is its name. */
 #define PP_SUPERVISE_ASKED "PPCLI_ASKED"
 #define PP_SUPERVISE_FILE "ppcli-asked"
+
+/* The exit code of its ranks, for PP_EIO of a full disk. */
+#define PP_SUPERVISE_FULL 94
 
 /* In a rank that pp_supervise() started: tells it so, before anything else goes to stdout. Local. */
 void pp_supervise_started(void);

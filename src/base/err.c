@@ -21,6 +21,7 @@ static void store(int code, const char *file, int line, const char *fmt, va_list
     record.code = code;
     record.file = file;
     record.line = line;
+    record.full = false;
     /* Names and words of the user are in it, and it ends up on a terminal. */
     memcpy(record.text, pp_text_plain(text), sizeof(text));
 }
@@ -62,6 +63,7 @@ int pp_error_set_errno(int code, const char *file, int line, const char *fmt, ..
     store(code != 0 ? code : code_of_errno(e), file, line, fmt, ap);
     va_end(ap);
     pp_text_add(record.text, sizeof(record.text), ": %s", strerror(e));
+    record.full = e == ENOSPC || e == EDQUOT;
     return record.code;
 }
 
@@ -87,6 +89,12 @@ int pp_error_context(const char *fmt, ...)
     memcpy(text + used, record.text, take);
     text[used + take] = '\0';
     memcpy(record.text, text, sizeof(text));
+    return record.code;
+}
+
+int pp_error_full(void)
+{
+    record.full = true;
     return record.code;
 }
 

@@ -23,10 +23,11 @@ static int check_space(const struct pp_io *io, const char *dir, uint64_t bytes)
     if (io->ops->space(io, dir, &have) != 0)
         return pp_fail_errno(0, "cannot see how much space %s has", dir);
     if (bytes > 0 && (have < SPACE_SPARE || have - SPACE_SPARE < bytes)) {
-        return pp_fail(PP_EIO,
-                       "cannot save into %s: a checkpoint needs %" PRIu64
-                       " bytes and 1 MiB besides, %" PRIu64 " are free",
-                       dir, bytes, have);
+        pp_error_set(PP_EIO, __FILE__, __LINE__,
+                     "cannot save into %s: a checkpoint needs %" PRIu64
+                     " bytes and 1 MiB besides, %" PRIu64 " are free",
+                     dir, bytes, have);
+        return pp_failed(pp_error_full());
     }
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -197,5 +198,7 @@ int main(int argc, char **argv)
             tell_alone(rc, command);
         }
     }
-    return -finish_stdout(rc);
+    rc = finish_stdout(rc);
+    return rc == PP_EIO && pp_error_get()->full && getenv(PP_SUPERVISE_ASKED) ? PP_SUPERVISE_FULL
+                                                                              : -rc;
 }

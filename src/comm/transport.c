@@ -155,6 +155,7 @@ int pp_transport_wait_vote(struct pp_transport *tp, bool *out_all)
 
 /* What travels of an error: the source position stays where it is, pointers do not cross. */
 struct story {
+    uint8_t full; /* as struct pp_error */
     char text[PP_ERROR_TEXT_MAX];
 };
 
@@ -168,11 +169,14 @@ static int share_story(struct pp_transport *tp, int teller, int code, int rc)
         s.text[sizeof(s.text) - 1] = '\0';
         if (rc >= 0)
             pp_fail(code, "rank %d: %s", teller, s.text);
+        if (rc >= 0 && s.full)
+            pp_error_full();
         return code;
     }
     memset(&s, 0, sizeof(s));
     const struct pp_error *e = pp_error_get();
     const char *text = e->code != 0 && e->text[0] != '\0' ? e->text : pp_status_name(code);
+    s.full = e->code != 0 && e->full;
     memcpy(s.text, text, strnlen(text, sizeof(s.text) - 1));
     for (int r = 0; r < tp->size; r++)
         if (r != teller)

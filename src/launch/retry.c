@@ -34,11 +34,12 @@ struct again {
     const char *words[KEYS_MAX + 8]; /* behind the user's own; NULL-terminated */
 };
 
-/* Whether another try may end better. A full disk is as full then, and the run may be complete. */
+/* Whether another try may end better. A full disk would be as full, and the run may be complete. */
 static bool may_help(int rc, const struct pp_launch_end *end, int tried)
 {
     int code = rc < 0 ? rc : -end->code;
-    return !end->asked && (code == PP_ELOST || (rc == PP_ERESOURCE && (end->started || tried > 0)));
+    return !end->asked && (code == PP_ELOST || (code == PP_EIO && !end->full) ||
+                           (rc == PP_ERESOURCE && (end->started || tried > 0)));
 }
 
 /* All tries write into one folder. */

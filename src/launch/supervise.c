@@ -294,16 +294,19 @@ static int no_rank(const struct mpirun *m, int status, bool started)
 }
 
 /* How the run went, of which a shell would say `code`. */
-static int verdict(const struct mpirun *m, int status, int stop, bool started, int *out_code)
+static int verdict(const struct mpirun *m, int status, int stop, struct pp_launch_end *out)
 {
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    const bool started = out->ranks;
+    out->full = code == PP_SUPERVISE_FULL;
+    code = out->full ? -PP_EIO : code;
     char who[PP_PULSE_TEXT];
     if (m->ending > 0)
         return pp_fail(PP_ELOST, "%s; continue with the same command and --resume", m->lost);
     if (stop != 0 && !started)
         return pp_fail(PP_ESTOPPED, "before the ranks were ready; start the same command again");
     if (stop != 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1) {
-        *out_code = -PP_ESTOPPED; /* asked once more while it ended: the ranks have said all */
+        out->code = -PP_ESTOPPED; /* asked once more while it ended: the ranks have said all */
         return 0;
     }
     if (!started && (!m->listener || m->hangs || is_own(code)))
@@ -334,7 +337,7 @@ static int verdict(const struct mpirun *m, int status, int stop, bool started, i
                        "same command and --resume",
                        code, who[0] ? "; the first to go was " : "", who);
     }
-    *out_code = code;
+    out->code = code;
     return 0;
 }
 
@@ -416,7 +419,7 @@ int pp_supervise(const char *const *args, struct pp_listener *listener, struct p
     out->asked = stop != 0;
     out->started = rc == 0;
     out->ranks = relayed->started;
-    rc = rc < 0 ? rc : verdict(&m, status, stop, out->ranks, &out->code);
+    rc = rc < 0 ? rc : verdict(&m, status, stop, out);
     if (relay_ended)
         pp_free(relayed);
     if (complaints_ended)

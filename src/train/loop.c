@@ -212,8 +212,9 @@ static int stopped(struct trainer *tr)
                        t, total, by);
     }
     if (tr->saved != tr->t) {
-        return pp_fail(PP_EIO, "stopped by %s after step %lld, which could not be saved: %s", by, t,
-                       saver_error(tr->saver)->text);
+        pp_error_adopt(saver_error(tr->saver));
+        pp_error_context("stopped by %s after step %lld, which could not be saved", by, t);
+        return PP_EIO;
     }
     return pp_fail(
         PP_ESTOPPED,
@@ -428,8 +429,9 @@ int loop_train(struct trainer *tr, uint64_t start)
     int rc = loop_finish(tr, start);
     bool written = rc == 0 || rc == PP_EIO || rc == PP_EPERM; /* all but files */
     if (written && tr->saver && saver_error(tr->saver)) {
-        return pp_fail(PP_EIO, "the run is complete, but its last checkpoint was not saved: %s",
-                       saver_error(tr->saver)->text);
+        pp_error_adopt(saver_error(tr->saver));
+        pp_error_context("the run is complete, but its last checkpoint was not saved");
+        return PP_EIO;
     }
     return rc;
 }

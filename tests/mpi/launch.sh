@@ -129,6 +129,14 @@ else
     same "$(tail -n 1 err | cut -c 1-37)" 'ppcli: error: the run is complete, bu'
 fi
 
+begin "another error of a disk is tried again"
+# shellcheck disable=SC2016 # it is the script that expands it
+printf '#!/bin/sh\necho >>calls\n[ "$(wc -l <calls)" = 1 ] && printf "\006ppcli\006" && exit 74\nexec %s "$@"\n' "$real" \
+    >bin/mpirun
+tries 1
+code_is 0
+same "$(wc -l <calls)" 2
+
 begin "what a try left behind does not speak for the next one"
 # Somebody holds what the first mpirun wrote to, and says there that a rank has begun when the second runs.
 cat >bin/mpirun <<'END'
