@@ -83,6 +83,7 @@ static int find(const char *word, const char *what, const char *below, char out[
 
     static char folders[PP_SHIPPED_MAX][PP_PATH_MAX]; /* too large for a small stack, */
     static struct shipped s;                          /* and so is this */
+    static char said[PP_PATH_MAX];                    /* what the user has read already */
     char path[PP_PATH_MAX], all[1024] = "", name[PP_NAME_MAX];
     PP_TRY(pp_path_format(path, "configs%s", below));
     int n = pp_shipped_folders(path, folders);
@@ -91,8 +92,9 @@ static int find(const char *word, const char *what, const char *below, char out[
     for (int i = 0; i < n; i++) {
         PP_TRY(pp_path_format(path, "%s/%s", folders[i], word));
         if (access(path, F_OK) == 0) {
-            if (pp_launch_announces())
+            if (pp_launch_announces() && strcmp(said, path) != 0)
                 pp_log_info("%s: %s", what, path);
+            PP_TRY(pp_path_format(said, "%s", path));
             return pp_path_format(out, "%s", path);
         }
         if (s.n == 0)

@@ -134,6 +134,7 @@ begin "what fits nowhere: the nearest, in one line"
 run plan llama-70b.ini --machine laptop --set run.precision=f32
 code_is 78
 err_has 'nothing fits into 4 GB a rank of laptop: the smallest found is '
+same "$(grep -c '^config: ' "$folder/err")" 1 # where it was found is told once
 err_has 'does not cut within layers'
 run plan "$folder/net.ini" --machine laptop --memory 1k
 code_is 78
