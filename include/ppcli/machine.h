@@ -12,17 +12,44 @@
 struct pp_machine {
     char host[64], system[160];  /* "Linux 6.1.0 x86_64" */
     char cpu[128], governor[32]; /* model; what sets its clock: "performance" */
-    int cores;                   /* that this process may use ... */
+    int cores;                   /* that this process may use: what mask and quota leave ... */
     int cores_there;             /* ... of so many */
-    char binding[128];           /* their numbers: "0, 1"; "0-15" */
+    char limit[384];             /* what leaves fewer: "a quota of 1.5 CPUs (FILE)" */
+    char binding[128];           /* the numbers of its mask: "0, 1"; "0-15" */
     char caches[128];            /* of the first core: "L1d 32 KiB, L2 1 MiB, L3 32 MiB" */
     uint64_t memory_bytes;       /* of the machine */
     uint64_t room_bytes;         /* what this process may still take; UINT64_MAX: nobody says */
     const char *room_what;       /* the nearest limit of it; static storage */
 };
 
-/* The cores that this process may use, ascending; returns how many, at least 1, at most max.
- * whole_machine: cores also where this process is bound to some of them, as by an MPI launcher. */
+#define PP_LIMIT_MASK "the CPU mask of its process, set by taskset or a launcher"
+
+struct pp_cpu_mask {
+    unsigned char bits[PP_MACHINE_CORES_MAX / 8];
+};
+
+/* The processors that this process may run on; returns how many, at least 1. whole_machine: also
+ * those that it is not bound to, as by an MPI launcher; a cpuset still counts. */
+int pp_machine_mask(bool whole_machine, struct pp_cpu_mask *out);
+bool pp_mask_has(const struct pp_cpu_mask *mask, int cpu);
+void pp_mask_add(struct pp_cpu_mask *mask, int cpu);
+int pp_mask_count(const struct pp_cpu_mask *mask);
+
+/* How much processor time the control groups of this process allow, in processors. */
+struct pp_quota {
+    double cpus;    /* the least of all outer groups of both versions; INFINITY: no quota */
+    char file[320]; /* where it stands */
+    bool limits;    /* fewer whole processors than `mask` */
+    int cores;      /* what it leaves of them, rounded down: 1 .. mask */
+};
+
+/* root: "" or, in tests, a folder with proc/ and sys/ in it. mask: processors without it. Local. */
+void pp_quota_find(const char *root, int mask, struct pp_quota *out);
+/* Of this process. PPCLI_SYSTEM_ROOT in the environment is the root (for tests). */
+void pp_quota_here(int mask, struct pp_quota *out);
+
+/* The first cores that this process may use, ascending, as many as its quota allows; returns how
+ * many, at least 1, at most max. whole_machine: as above. */
 int pp_machine_cores(bool whole_machine, int *out, int max);
 
 /* As Open MPI counts them where it binds ranks: the hardware threads of a core are one, and only those

@@ -55,6 +55,7 @@ static void text_machine(const struct pp_machine *m)
     snprintf(text, sizeof(text), "%d of %d (%s)%s%s", m->cores, m->cores_there, m->binding,
              m->governor[0] ? ", governor " : "", m->governor);
     row(NULL, "cores", text);
+    row(NULL, "limited by", m->limit);
     row(NULL, "caches", m->caches);
     snprintf(text, sizeof(text), "%.1f GiB", (double)m->memory_bytes / GIB);
     row(NULL, "memory", text);
@@ -139,6 +140,8 @@ static void json_machine(struct pp_json *j, const struct pp_machine *m)
     pp_json_int(j, "cores", m->cores);
     pp_json_int(j, "cores_there", m->cores_there);
     pp_json_str(j, "binding", m->binding);
+    if (m->limit[0])
+        pp_json_str(j, "limit", m->limit);
     pp_json_str(j, "caches", m->caches);
     pp_json_uint(j, "memory_bytes", m->memory_bytes);
     if (m->room_bytes != UINT64_MAX) {

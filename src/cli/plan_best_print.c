@@ -209,7 +209,11 @@ static void print_checks(const struct plan_best_result *s)
         print_check("as is", &s->best.as_is, &s->as_is);
     puts("predicted: with the times of layers on their own; calibrated: with those of the rounds "
          "before and after");
-    if (waited >= PP_BUBBLE_WAITED) {
+    if (waited >= PP_BUBBLE_WAITED && s->ranks > s->costs->cores) {
+        printf("few cores: %d ranks share %d core%s and waited %.0f %% of the time: the measured "
+               "steps are not those of a pipeline\n",
+               s->ranks, s->costs->cores, s->costs->cores == 1 ? "" : "s", waited * 100);
+    } else if (waited >= PP_BUBBLE_WAITED) {
         printf("busy machine: ranks waited %.0f %% of the time for a core: do not trust the "
                "measured steps\n",
                waited * 100);

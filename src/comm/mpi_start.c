@@ -12,7 +12,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "ppcli/cpus.h"
+#include "ppcli/machine.h"
 #include "ppcli/mem.h"
 
 /* How many communicators this thread has open. */
@@ -49,17 +49,14 @@ static int count_cores(struct mpi *m, bool *crowded, int *ranks_here)
     MPI_TRY(MPI_Comm_size(local, &ranks));
     MPI_TRY(MPI_Comm_rank(m->control, &m->host));
     MPI_TRY(MPI_Bcast(&m->host, 1, MPI_INT, 0, local));
-    PP_OWN(pp_cpus_fini) struct pp_cpus mine = {NULL, 0};
-    int bytes = pp_cpus_get(0, &mine) ? (int)mine.bytes : 0, most = 0;
-    /* the bits of all sizes: at least the largest */
-    MPI_TRY(MPI_Allreduce(&bytes, &most, (int)sizeof(most), MPI_BYTE, MPI_BOR, local));
-    PP_TAKE(char, sets, 2 * most + 1);
-    memcpy(sets, bytes > 0 ? mine.set : sets, (size_t)bytes);
-    const struct pp_cpus any = {sets + most, (size_t)most};
-    MPI_TRY(MPI_Allreduce(sets, any.set, most, MPI_BYTE, MPI_BOR, local));
+    struct pp_cpu_mask mine, any = {0};
+    struct pp_quota quota;
+    (void)pp_machine_mask(false, &mine);
+    MPI_TRY(MPI_Allreduce(&mine, &any, (int)sizeof(mine), MPI_BYTE, MPI_BOR, local));
     MPI_TRY(MPI_Comm_free(&local));
     *ranks_here = ranks;
-    *crowded = ranks > (most > 0 ? pp_cpus_count(&any) : pp_cpus_usable());
+    pp_quota_here(pp_mask_count(&any), &quota);
+    *crowded = quota.limits ? ranks >= quota.cores : ranks > quota.cores;
     return 0;
 }
 

@@ -2,6 +2,8 @@
 /* What the files of the system tell about the processor, its caches and the memory. */
 #include "ppcli/machine.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,40 +18,75 @@
 
 #define CACHES_MAX 8
 
-int pp_machine_cores(bool whole_machine, int *out, int max)
+bool pp_mask_has(const struct pp_cpu_mask *mask, int cpu)
+{
+    return mask->bits[cpu / 8] >> cpu % 8 & 1;
+}
+
+void pp_mask_add(struct pp_cpu_mask *mask, int cpu)
+{
+    mask->bits[cpu / 8] |= (unsigned char)(1 << cpu % 8);
+}
+
+int pp_mask_count(const struct pp_cpu_mask *mask)
+{
+    int n = 0;
+    for (size_t i = 0; i < sizeof(mask->bits); i++)
+        n += __builtin_popcount(mask->bits[i]);
+    return n;
+}
+
+int pp_machine_mask(bool whole_machine, struct pp_cpu_mask *out)
 {
     PP_OWN(pp_cpus_fini) struct pp_cpus before = {NULL, 0};
     PP_OWN(pp_cpus_fini) struct pp_cpus all = {NULL, 0};
-    int n = 0;
+    memset(out, 0, sizeof(*out));
     if (pp_cpus_get(0, &before) && whole_machine) {
         pp_cpus_use_all();
         (void)pp_cpus_get(0, &all);
         pp_cpus_use(&before);
     }
     const struct pp_cpus *cpus = all.set ? &all : &before;
-    for (size_t c = 0; c < 8 * cpus->bytes && n < max; c++)
-        if (pp_cpus_has(cpus, c))
-            out[n++] = (int)c;
-    if (n == 0)
-        out[n++] = 0;
+    int unknown = cpus->set ? 0 : pp_cpus_usable(); /* the first ones, then */
+    for (int c = 0; c < PP_MACHINE_CORES_MAX; c++)
+        if (pp_cpus_has(cpus, (size_t)c) || c < unknown)
+            pp_mask_add(out, c);
+    return pp_mask_count(out);
+}
+
+static int list_cpus(const struct pp_cpu_mask *mask, int *out, int max)
+{
+    int n = 0;
+    for (int c = 0; c < PP_MACHINE_CORES_MAX && n < max; c++)
+        if (pp_mask_has(mask, c))
+            out[n++] = c;
     return n;
+}
+
+int pp_machine_cores(bool whole_machine, int *out, int max)
+{
+    struct pp_cpu_mask mask;
+    struct pp_quota quota;
+    pp_quota_here(pp_machine_mask(whole_machine, &mask), &quota);
+    return list_cpus(&mask, out, quota.cores < max ? quota.cores : max);
 }
 
 int pp_machine_whole_cores(void)
 {
-    bool seen[PP_MACHINE_CORES_MAX] = {false}; /* as the first hardware thread of a core */
-    int cpus[PP_MACHINE_CORES_MAX], n = pp_machine_cores(false, cpus, PP_MACHINE_CORES_MAX);
-    int count = 0;
+    struct pp_cpu_mask mask, first = {0};
+    struct pp_quota quota;
+    int cpus[PP_MACHINE_CORES_MAX], n = pp_machine_mask(false, &mask);
+    pp_quota_here(n, &quota);
+    n = list_cpus(&mask, cpus, PP_MACHINE_CORES_MAX);
     for (int i = 0; i < n; i++) {
         char path[96], text[32];
         snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
                  cpus[i]);
         pp_file_value(path, "", text, sizeof(text));
-        bool *one = &seen[(unsigned)(text[0] ? atoi(text) : cpus[i]) % PP_MACHINE_CORES_MAX];
-        count += !*one;
-        *one = true;
+        pp_mask_add(&first, (text[0] ? atoi(text) : cpus[i]) % PP_MACHINE_CORES_MAX);
     }
-    return count;
+    n = pp_mask_count(&first);
+    return n < quota.cores ? n : quota.cores;
 }
 
 /* "0, 1": where threads are bound to; "0-15" for a whole range. */
@@ -122,20 +159,25 @@ static void group_limit(struct pp_room *room, const char *dir, const char *max, 
     limit(room, PP_ROOM_GROUP, most > now ? most - now : 0);
 }
 
-/* A group and all above it; in a container the path may be the host's and not exist.
- */
-static void group_limits(struct pp_room *room, const char *base, char *group, bool second)
+static void group_memory(void *ctx, const char *dir, bool second)
+{
+    if (second)
+        group_limit(ctx, dir, "memory.max", "memory.current", "file ");
+    else
+        group_limit(ctx, dir, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache ");
+}
+
+/* ---- control groups */
+
+typedef void (*group_fn)(void *ctx, const char *dir, bool second);
+
+/* A group and all above it; in a container the path may be the host's and not exist. */
+static void visit_outer(const char *base, char *group, bool second, group_fn fn, void *ctx)
 {
     char dir[PP_PATH_MAX];
     for (;;) {
-        if (pp_path_format(dir, "%s%s", base, group) == 0) {
-            if (second) {
-                group_limit(room, dir, "memory.max", "memory.current", "file ");
-            } else {
-                group_limit(room, dir, "memory.limit_in_bytes", "memory.usage_in_bytes",
-                            "total_cache ");
-            }
-        }
+        if (pp_path_format(dir, "%s%s", base, group) == 0)
+            fn(ctx, dir, second);
         char *slash = strrchr(group, '/');
         if (!slash)
             return;
@@ -143,26 +185,84 @@ static void group_limits(struct pp_room *room, const char *base, char *group, bo
     }
 }
 
-/* Lines "0::/user.slice" and "4:cpu,memory:/docker/1234". */
-static void group_room(struct pp_room *room, const char *root)
+/* Whether the comma-separated names contain this one. */
+static bool has_name(const char *names, const char *name)
+{
+    size_t n = strlen(name);
+    for (const char *p = names; (p = strstr(p, name)) != NULL; p += n)
+        if ((p == names || p[-1] == ',') && (p[n] == ',' || p[n] == '\0'))
+            return true;
+    return false;
+}
+
+/* Lines "0::/user.slice" and "4:cpu,cpuacct:/docker/1234". hash: of all lines; NULL: none. */
+static void visit_groups(const char *root, const char *controller, group_fn fn, void *ctx,
+                         uint64_t *hash)
 {
     char path[PP_PATH_MAX], line[PP_PATH_MAX], base[PP_PATH_MAX];
     FILE *f = pp_path_format(path, "%s/proc/self/cgroup", root) == 0 ? fopen(path, "re") : NULL;
     while (f && fgets(line, sizeof(line), f)) {
         line[strcspn(line, "\n")] = '\0';
-        room->group = pp_rng_stream(line, room->group); /* a hash */
+        if (hash)
+            *hash = pp_rng_stream(line, *hash);
         char *names = strchr(line, ':');
         char *group = names ? strchr(names + 1, ':') : NULL;
         if (!group)
             continue;
         *group++ = '\0';
-        bool second = names[1] == '\0';
-        if ((second || strstr(names, "memory")) &&
-            pp_path_format(base, "%s/sys/fs/cgroup%s", root, second ? "" : "/memory") == 0)
-            group_limits(room, base, group, second);
+        names++;
+        bool second = names[0] == '\0';
+        if (!second && !has_name(names, controller))
+            continue;
+        /* version 1 is mounted under the name of one controller or of all of them */
+        int rc = pp_path_format(base, "%s/sys/fs/cgroup%s%s", root, second ? "" : "/", names);
+        if (rc == 0 && !second && access(base, F_OK) != 0)
+            rc = pp_path_format(base, "%s/sys/fs/cgroup/%s", root, controller);
+        if (rc == 0)
+            visit_outer(base, group, second, fn, ctx);
     }
     if (f)
         fclose(f);
+}
+
+/* "150000 100000"; "max 100000"; version 1 in two files, -1 for none. */
+static void group_quota(void *ctx, const char *dir, bool second)
+{
+    struct pp_quota *q = ctx;
+    char path[PP_PATH_MAX], text[64];
+    uint64_t quota, period = 0;
+    if (pp_path_format(path, "%s/%s", dir, second ? "cpu.max" : "cpu.cfs_period_us") < 0)
+        return;
+    if (second) {
+        pp_file_value(path, "", text, sizeof(text));
+        if (sscanf(text, "%" SCNu64 " %" SCNu64, &quota, &period) != 2)
+            return;
+    } else if (!read_number(path, "", &period) ||
+               pp_path_format(path, "%s/cpu.cfs_quota_us", dir) < 0 ||
+               !read_number(path, "", &quota)) {
+        return;
+    }
+    if (period > 0 && quota > 0 && (double)quota / (double)period < q->cpus) {
+        q->cpus = (double)quota / (double)period;
+        snprintf(q->file, sizeof(q->file), "%.*s", (int)sizeof(q->file) - 1, path);
+    }
+}
+
+void pp_quota_find(const char *root, int mask, struct pp_quota *out)
+{
+    struct pp_error before = *pp_error_get();
+    *out = (struct pp_quota){.cpus = INFINITY, .cores = mask};
+    visit_groups(root, "cpu", group_quota, out, NULL);
+    (void)pp_error_adopt(&before);
+    out->limits = out->cpus < mask;
+    if (out->limits)
+        out->cores = out->cpus < 1 ? 1 : (int)out->cpus;
+}
+
+void pp_quota_here(int mask, struct pp_quota *out)
+{
+    const char *root = getenv("PPCLI_SYSTEM_ROOT");
+    pp_quota_find(root ? root : "", mask, out);
 }
 
 enum pp_room_kind pp_room_nearest(const struct pp_room *room, const char **what)
@@ -183,7 +283,7 @@ void pp_room_find(const char *root, struct pp_room *out)
     if (pp_path_format(path, "%s/proc/meminfo", root) == 0 &&
         read_number(path, "MemAvailable:", &n) && n < UINT64_MAX / 1024)
         limit(&room, PP_ROOM_SYSTEM, n * 1024);
-    group_room(&room, root);
+    visit_groups(root, "memory", group_memory, &room, &room.group);
     struct rlimit as;
     if (getrlimit(RLIMIT_AS, &as) == 0 && as.rlim_cur != RLIM_INFINITY &&
         pp_path_format(path, "%s/proc/self/statm", root) == 0 && read_number(path, "", &n)) {
@@ -201,9 +301,31 @@ const char *pp_room_name(enum pp_room_kind kind)
 
 /* ---- all of it */
 
+/* The nearest limit that leaves less than the machine has. */
+static void describe_cpus(bool whole_machine, struct pp_machine *out)
+{
+    struct pp_cpu_mask mask, open;
+    struct pp_quota quota;
+    int cpus[PP_MACHINE_CORES_MAX], n = pp_machine_mask(whole_machine, &mask);
+    int widest = pp_machine_mask(true, &open);
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    pp_quota_here(n, &quota);
+    out->cores = quota.cores;
+    out->cores_there = online > n ? (int)online : n;
+    describe_cores(cpus, list_cpus(&mask, cpus, PP_MACHINE_CORES_MAX), out->binding,
+                   sizeof(out->binding));
+    if (quota.limits) {
+        snprintf(out->limit, sizeof(out->limit), "a quota of %.4g CPU%s (%s)", quota.cpus,
+                 quota.cpus == 1 ? "" : "s", quota.file);
+    } else if (n < widest) {
+        snprintf(out->limit, sizeof(out->limit), PP_LIMIT_MASK);
+    } else if (n < out->cores_there) {
+        snprintf(out->limit, sizeof(out->limit), "the cpuset of its control group");
+    }
+}
+
 void pp_machine_describe(bool whole_machine, struct pp_machine *out)
 {
-    int cores[PP_MACHINE_CORES_MAX];
     char text[64];
     struct utsname name;
     struct pp_room room;
@@ -216,10 +338,7 @@ void pp_machine_describe(bool whole_machine, struct pp_machine *out)
     pp_file_value("/proc/cpuinfo", "model name", out->cpu, sizeof(out->cpu));
     pp_file_value("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "", out->governor,
                   sizeof(out->governor));
-    out->cores = pp_machine_cores(whole_machine, cores, PP_MACHINE_CORES_MAX);
-    describe_cores(cores, out->cores, out->binding, sizeof(out->binding));
-    long there = sysconf(_SC_NPROCESSORS_ONLN);
-    out->cores_there = there > out->cores ? (int)there : out->cores;
+    describe_cpus(whole_machine, out);
     describe_caches(out->caches, sizeof(out->caches));
     pp_file_value("/proc/meminfo", "MemTotal", text, sizeof(text));
     out->memory_bytes = strtoull(text, NULL, 10) * 1024;

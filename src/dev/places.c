@@ -3,20 +3,29 @@
 
 #include <stddef.h>
 
-#include "ppcli/machine.h"
 #include "ppcli/mem.h"
 
-int pp_places_make(int ranks, int threads, struct pp_places *out)
+int pp_places_make(const struct pp_places_spec *spec, struct pp_places *out)
 {
-    int all[PP_MACHINE_CORES_MAX], n = pp_machine_cores(false, all, PP_MACHINE_CORES_MAX);
-    int each = n / ranks < threads ? n / ranks : threads;
+    struct pp_cpu_mask mask;
+    struct pp_quota quota;
+    int n = pp_machine_mask(false, &mask);
+    if (spec->mask) {
+        mask = *spec->mask;
+        n = pp_mask_count(&mask);
+    }
+    pp_quota_here(n, &quota);
+    int ranks = spec->ranks, each = quota.cores / ranks;
+    each = each < spec->threads ? each : spec->threads;
     *out =
-        (struct pp_places){.ranks = ranks, .processors = each > 0 ? each : 1, .crowded = ranks > n};
-    if (out->crowded)
+        (struct pp_places){.ranks = ranks, .processors = each > 0 ? each : 1, .cores = quota.cores};
+    out->crowded = ranks > quota.cores || (quota.limits && ranks * each >= quota.cores);
+    if (out->crowded || quota.limits)
         return 0;
     PP_ALLOC(out->cpus, ranks * each);
-    for (int i = 0; i < ranks * each; i++)
-        out->cpus[i] = all[i];
+    for (int cpu = 0, i = 0; i < ranks * each; cpu++)
+        if (pp_mask_has(&mask, cpu))
+            out->cpus[i++] = cpu;
     return 0;
 }
 

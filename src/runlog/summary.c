@@ -215,12 +215,16 @@ static void print_machine(const struct pp_run *run, const struct pp_summary *s, 
                  s->waited * 100);
     for (int r = 0; r < run->layout->ranks; r++)
         here += run->seats[r].host == run->seats[0].host;
-    pp_machine_describe(true, &machine); /* this thread is bound to one core */
-    if (here > machine.cores) {
+    int cores = run->places.cores; /* this thread is bound to one of them */
+    if (here > cores) {
+        pp_machine_describe(true, &machine);
+        if (!machine.limit[0] && cores < machine.cores)
+            snprintf(machine.limit, sizeof(machine.limit), "%s", PP_LIMIT_MASK);
         fprintf(f,
-                "few cores        %d ranks share %d core%s, so this is not the speed of a "
+                "few cores        %d ranks share %d core%s%s%s%s, so this is not the speed of a "
                 "pipeline%s%s%s\n",
-                here, machine.cores, machine.cores == 1 ? "" : "s", waited[0] ? " (" : "", waited,
+                here, cores, cores == 1 ? "" : "s", machine.limit[0] ? " (limit: " : "",
+                machine.limit, machine.limit[0] ? ")" : "", waited[0] ? " (" : "", waited,
                 waited[0] ? ")" : "");
     } else {
         fprintf(f,

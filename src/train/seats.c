@@ -65,6 +65,30 @@ static int take_named(struct pp_run *run, const struct pp_paths *paths)
     return 0;
 }
 
+/* Where ranks of one machine compute. Collective with tp: a launcher may have bound each rank. */
+static int place_ranks(struct pp_run *run, struct pp_transport *tp)
+{
+    struct pp_places_spec spec = {.ranks = run->layout->ranks, .threads = run->cfg->run.threads};
+    if (!tp)
+        return pp_places_make(&spec, &run->places);
+    struct pp_cpu_mask mine, here = {0};
+    PP_TAKE(struct pp_cpu_mask, all, tp->size);
+    (void)pp_machine_mask(false, &mine);
+    PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), all));
+    spec.ranks = 0;
+    for (int r = 0; r < tp->size; r++) {
+        if (run->seats[r].host == run->seats[tp->rank].host) {
+            for (size_t i = 0; i < sizeof(here.bits); i++)
+                here.bits[i] |= all[r].bits[i];
+            spec.ranks++;
+        }
+    }
+    spec.mask = &here;
+    PP_TRY(pp_transport_agree(tp, pp_places_make(&spec, &run->places)));
+    pp_places_fini(&run->places); /* the launcher places the ranks */
+    return 0;
+}
+
 int seats_take(struct pp_run *run, struct pp_transport *tp)
 {
     struct pp_device devices[PP_DEVICES_MAX];
@@ -76,10 +100,8 @@ int seats_take(struct pp_run *run, struct pp_transport *tp)
         rc = pp_transport_agree(tp, rc);
     PP_TRY(rc);
     pp_assert(run->seats != NULL); /* or this rank had not agreed */
-    PP_TRY(pp_places_make(tp ? 1 : run->layout->ranks, run->cfg->run.threads, &run->places));
-    if (tp)
-        pp_places_fini(&run->places); /* the launcher places the ranks */
     PP_TRY(tp ? take_one(run, tp, devices, n) : take_all(run, devices, n));
+    PP_TRY(place_ranks(run, tp));
     /* from here on all decide from the same values */
     struct pp_paths paths = {.processes = tp != NULL,
                              .seats = run->seats,

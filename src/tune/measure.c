@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#include "ppcli/cpus.h"
 #include "ppcli/machine.h"
 
 /* A hand-over between processes or through one core cannot be measured here: figures of an ordinary
@@ -48,6 +47,12 @@ static int cut(struct measurement *m)
     for (int i = 0; i < model->n_layers; i++)
         flops[i] = pp_layer_flops(model, i);
     return pp_partition_costs(model, flops, m->workers, m->first, m->last);
+}
+
+static int cores(void)
+{
+    int cpus[PP_MACHINE_CORES_MAX];
+    return pp_machine_cores(false, cpus, PP_MACHINE_CORES_MAX);
 }
 
 static int work(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
@@ -152,7 +157,7 @@ static void put_together(const struct measurement *m, const struct worker *worke
     c->action = CLOCKS * measure_clock(pp_clock_ns) + low[LINK_CALLS] * 2 / 3;
     c->value_bytes = (double)pp_backend_value_bytes(&w->m->spec->backend);
     c->at_once = m->workers;
-    c->cores = pp_cpus_usable();
+    c->cores = cores();
 }
 
 static int take_results(struct measurement *m, struct worker *workers)
@@ -187,8 +192,8 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     pp_assert(spec->n_sizes >= 1 && spec->sizes[0] >= 1 && spec->ranks >= 1 &&
               spec->n_sizes < LINK_VISITS - LINK_AGAIN);
     struct measurement m = {.spec = spec};
-    int cores = pp_cpus_usable();
-    m.workers = spec->ranks < cores ? spec->ranks : cores;
+    int there = cores();
+    m.workers = spec->ranks < there ? spec->ranks : there;
     m.workers = m.workers < n ? m.workers : n;
     m.workers = thread_safe(spec, &rc) ? m.workers : 1;
     PP_TRY(rc);

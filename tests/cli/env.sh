@@ -30,6 +30,33 @@ else
     out_has "1 of $(getconf _NPROCESSORS_ONLN) ($core)"
 fi
 
+begin "it tells what limits the cores: a mask"
+if [ -z "$core" ] || [ "$(getconf _NPROCESSORS_ONLN)" = 1 ]; then
+    skip 'no taskset here, or one processor'
+else
+    taskset -c "$core" "$PPCLI" env >"$folder/out" 2>"$folder/err"
+    out_has 'limited by     the CPU mask of its process'
+    config "$folder/net.ini" data.dataset=mnist-sample 'model.sizes=784 400 10' train.max_steps=200
+    taskset -c "$core" "$PPCLI" train "$folder/net.ini" --stages 2 --dir '' -q >"$folder/out" 2>"$folder/err"
+    if [ -r /proc/self/schedstat ]; then
+        out_has 'few cores        2 ranks share 1 core (limit: the CPU mask of its process'
+    fi
+    out_lacks 'other programs'
+fi
+
+begin "it tells what limits the cores: a quota of a control group"
+mkdir -p "$folder/made/proc/self" "$folder/made/sys/fs/cgroup/cpu/job"
+echo '3:cpu,cpuacct:/job/step' >"$folder/made/proc/self/cgroup"
+echo 100000 >"$folder/made/sys/fs/cgroup/cpu/job/cpu.cfs_period_us"
+echo 90000 >"$folder/made/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us"
+PPCLI_SYSTEM_ROOT="$folder/made" "$PPCLI" env >"$folder/out" 2>"$folder/err"
+out_has "cores          1 of $(getconf _NPROCESSORS_ONLN) ("
+out_has "a quota of 0.9 CPUs ($folder/made/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us)"
+config "$folder/net.ini" data.dataset=mnist-sample 'model.sizes=784 40 10' train.max_steps=3
+PPCLI_SYSTEM_ROOT="$folder/made" "$PPCLI" plan "$folder/net.ini" --best --stages 2 >"$folder/out" 2>"$folder/err"
+out_has ' on 1 core'
+out_has '2 ranks on 1 core take turns'
+
 begin "where there is no GPU it says so, and why"
 if [ -e /dev/nvidia0 ] || [ -e /dev/dxg ]; then
     skip 'there is a GPU'

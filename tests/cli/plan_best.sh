@@ -189,7 +189,8 @@ else
         >"$folder/out" 2>"$folder/err"
     code=$?
     code_is 0
-    out_has 'busy machine: ranks waited '
+    out_has 'few cores: 2 ranks share 1 core and waited '
+    out_lacks 'busy machine'
 fi
 
 begin "a run says what was chosen, once"

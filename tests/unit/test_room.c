@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much memory there is, from made-up machines: the nearest of all limits counts. */
+/* How much memory and processor time there is, from made-up machines: the nearest of all limits
+ * counts. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "../../src/train/rank.h"
 #include "ppcli/file.h"
+#include "ppcli/places.h"
 #include "test.h"
 
 #define GIB ((uint64_t)1 << 30)
@@ -110,6 +112,98 @@ TEST(groups_of_version_1_count_too)
     CHECK_INT_EQ(room_in(root, PP_ROOM_GROUP), GIB);
     forget(root);
 }
+
+/* ---- processors */
+
+static struct pp_quota quota_in(const char *root, int mask)
+{
+    struct pp_quota q;
+    pp_quota_find(root, mask, &q);
+    return q;
+}
+
+TEST(a_quota_counts_in_whole_cores_and_says_its_file)
+{
+    const char *root = machine();
+    put(root, "proc/self/cgroup", "0::/kubepods/pod/c\n");
+    put(root, "sys/fs/cgroup/kubepods/pod/c/cpu.max", "max 100000\n");
+    CHECK_INT_EQ(quota_in(root, 8).cores, 8);
+    assert_false(quota_in(root, 8).limits);
+    put(root, "sys/fs/cgroup/kubepods/pod/cpu.max", "250000 100000\n"); /* of an outer group */
+    CHECK_INT_EQ(quota_in(root, 8).cores, 2);
+    assert_non_null(strstr(quota_in(root, 8).file, "/kubepods/pod/cpu.max"));
+    put(root, "sys/fs/cgroup/kubepods/pod/c/cpu.max", "40000 100000\n"); /* the least counts */
+    CHECK_INT_EQ(quota_in(root, 8).cores, 1);
+    assert_non_null(strstr(quota_in(root, 8).file, "/c/cpu.max"));
+    forget(root);
+}
+
+TEST(a_quota_above_the_mask_limits_nothing)
+{
+    const char *root = machine();
+    put(root, "proc/self/cgroup", "0::/docker/0123\n");
+    put(root, "sys/fs/cgroup/cpu.max", "300000 100000\n"); /* the container sees it at the root */
+    CHECK_INT_EQ(quota_in(root, 2).cores, 2);
+    assert_false(quota_in(root, 2).limits);
+    CHECK_INT_EQ(quota_in(root, 4).cores, 3);
+    put(root, "sys/fs/cgroup/cpu.max", "nonsense\n");
+    CHECK_INT_EQ(quota_in(root, 4).cores, 4);
+    put(root, "sys/fs/cgroup/cpu.max", "100000 0\n");
+    CHECK_INT_EQ(quota_in(root, 4).cores, 4);
+    forget(root);
+}
+
+TEST(quotas_of_version_1_count_under_every_mount)
+{
+    const char *root = machine();
+    put(root, "proc/self/cgroup", "6:cpuset:/s\n5:cpuacct,cpu:/slurm/job\n0::/\n");
+    put(root, "sys/fs/cgroup/cpuset/s/cpu.cfs_quota_us", "1\n"); /* of another controller */
+    put(root, "sys/fs/cgroup/cpuset/s/cpu.cfs_period_us", "1\n");
+    CHECK_INT_EQ(quota_in(root, 8).cores, 8);
+    put(root, "sys/fs/cgroup/cpu/slurm/job/cpu.cfs_period_us", "50000\n");
+    put(root, "sys/fs/cgroup/cpu/slurm/job/cpu.cfs_quota_us", "-1\n");
+    CHECK_INT_EQ(quota_in(root, 8).cores, 8);
+    put(root, "sys/fs/cgroup/cpu/slurm/cpu.cfs_period_us", "50000\n");
+    put(root, "sys/fs/cgroup/cpu/slurm/cpu.cfs_quota_us", "200000\n");
+    CHECK_INT_EQ(quota_in(root, 8).cores, 4);
+    put(root, "sys/fs/cgroup/cpuacct,cpu/slurm/job/cpu.cfs_period_us", "100000\n");
+    put(root, "sys/fs/cgroup/cpuacct,cpu/slurm/job/cpu.cfs_quota_us", "150000\n");
+    CHECK_INT_EQ(quota_in(root, 8).cores, 1);
+    forget(root);
+}
+
+TEST(ranks_under_a_quota_are_not_pinned_and_do_not_spin)
+{
+    const char *root = machine();
+    struct pp_cpu_mask mask = {0};
+    struct pp_places p;
+    for (int c = 1016; c < 1032; c++) /* 16, beyond the first 1,024 */
+        pp_mask_add(&mask, c);
+    put(root, "proc/self/cgroup", "0::/\n");
+    setenv("PPCLI_SYSTEM_ROOT", root, 1);
+    struct pp_places_spec spec = {.ranks = 2, .threads = 3, .mask = &mask};
+    CHECK_OK(pp_places_make(&spec, &p));
+    CHECK_INT_EQ(p.cores, 16);
+    CHECK_INT_EQ(p.processors, 3);
+    assert_false(p.crowded);
+    CHECK_INT_EQ(pp_places_of(&p, 1)[2] >= 1016, 1);
+    pp_places_fini(&p);
+    put(root, "sys/fs/cgroup/cpu.max", "400000 100000\n"); /* two ranks of two threads use it up */
+    CHECK_OK(pp_places_make(&spec, &p));
+    CHECK_INT_EQ(p.cores, 4);
+    CHECK_INT_EQ(p.processors, 2);
+    assert_true(p.crowded);
+    assert_null(pp_places_of(&p, 0));
+    put(root, "sys/fs/cgroup/cpu.max", "800000 100000\n"); /* some is left: they may spin */
+    CHECK_OK(pp_places_make(&spec, &p));
+    CHECK_INT_EQ(p.processors, 3);
+    assert_false(p.crowded);
+    assert_null(pp_places_of(&p, 0));
+    unsetenv("PPCLI_SYSTEM_ROOT");
+    forget(root);
+}
+
+/* ---- memory of several processes */
 
 /* A process that needs 1 GiB, where nothing but `kind` is limited, to `gib`. */
 static struct room_claim claim(enum pp_room_kind kind, uint64_t gib, uint32_t on, uint64_t group)
