@@ -29,15 +29,19 @@ enum pp_pulse_news {
 };
 
 /* Beats at once, so that the listener knows of a rank that dies in its first second. timeout:
- * run.hang_timeout, seconds. sure: a listener that never answers is lost, too. The caller owns *out.
- * Errors: PP_ERESOURCE, PP_EFORMAT (an address that is none). */
-int pp_pulse_open(const char *address, int rank, double timeout, bool sure, struct pp_pulse **out);
+ * run.hang_timeout, seconds. first: the host of rank 0, which listens; NULL: the listener is no rank, and one that
+ * never answers is lost, too. The caller owns *out. Errors: PP_ERESOURCE, PP_EFORMAT (an address that is none). */
+int pp_pulse_open(const char *address, int rank, double timeout, const char *first,
+                  struct pp_pulse **out);
 /* Accepts NULL in *p, as all accept a NULL pulse. The listener learns that the rank has ended in
  * order. */
 void pp_pulse_close(struct pp_pulse **p);
 
 /* What the rank is at, for how long, and whether it waits for others. Any thread. */
 void pp_pulse_say(struct pp_pulse *p, bool waits, uint64_t idle_ns, const char *what);
+
+/* The run was asked to end: a listener whose process has ended is lost after 2 s. */
+void pp_pulse_hurry(struct pp_pulse *p);
 
 /* One beat: every PP_PULSE_EVERY_NS, in one thread. text: of PP_PULSE_LOST. */
 enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT]);
@@ -59,6 +63,8 @@ void pp_listener_expect(struct pp_listener *l, int rank, const char *host, doubl
 /* Every PP_PULSE_EVERY_NS. True: the run cannot go on, as text says in one line: a rank is silent
  * for too long or has not come, or all wait for each other. Only where ranks have several hosts. */
 bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT]);
+/* The run was asked to end: a rank whose connection ended in the middle of work is lost after 2 s. */
+void pp_listener_hurry(struct pp_listener *l);
 /* Every rank that listens ends, silently. */
 void pp_listener_end(struct pp_listener *l);
 int pp_listener_connected(const struct pp_listener *l); /* ranks and keepers that are there */

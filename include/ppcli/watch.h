@@ -3,6 +3,8 @@
 #ifndef PPCLI_WATCH_H
 #define PPCLI_WATCH_H
 
+#include <signal.h>
+
 #include "ppcli/pulse.h"
 #include "ppcli/run.h"
 
@@ -17,7 +19,8 @@
  *   before the data is read         10 times and 10 s: an open schedule is chosen by measuring
  *   reading the data (threads)      2 times
  *
- * Time in which the process had no core does not count.
+ * Time in which the process had no core does not count, nor that in which another rank of this machine had none,
+ * or their launcher.
  */
 
 enum pp_deadline_phase {
@@ -46,6 +49,11 @@ void pp_deadline_enter(struct pp_deadline *d, enum pp_deadline_phase phase);
 
 /* From now on the thread that looks after d also beats, and listens; either may be NULL. Local. */
 void pp_deadline_beat(struct pp_deadline *d, struct pp_pulse *pulse, struct pp_listener *listener);
+
+/* *stop is not 0 when the run is asked to end, as Slurm asks the ranks that are left when one was killed: a rank
+ * that is gone then ends the run after PP_HURRY_NS, for nothing can be saved. NULL: nobody asks. Local. */
+#define PP_HURRY_NS 2000000000u
+void pp_deadline_heed(struct pp_deadline *d, const volatile sig_atomic_t *stop);
 
 /* From now until somebody else asks for it, what tp waits for is seen here. Local. */
 void pp_deadline_watch_waits(struct pp_deadline *d, struct pp_transport *tp);
@@ -80,8 +88,10 @@ int pp_watchdog_start(const struct pp_run *run, pp_lost *lost, FILE *log, struct
                       struct pp_watchdog **out);
 void pp_watchdog_stop(struct pp_watchdog **w); /* accepts NULL in *w */
 
-/* The calling thread runs rank r: from now on its set-up must end. w may be NULL, here and below.
- */
+/* As pp_deadline_heed(). w may be NULL, here and below. Local. */
+void pp_watchdog_heed(struct pp_watchdog *w, const volatile sig_atomic_t *stop);
+
+/* The calling thread runs rank r: from now on its set-up must end. */
 void pp_watchdog_expect(struct pp_watchdog *w, int r);
 /* Rank r records its actions there; dir: the run folder, "" for none. In the thread of the rank. */
 void pp_watchdog_enter(struct pp_watchdog *w, int r, const struct pp_ring *ring, const char *dir);

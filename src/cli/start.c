@@ -141,6 +141,7 @@ int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options
     free(same);
     PP_TRY(rc);
     out->open = true;
+    pp_deadline_heed(out->world.deadline, options->stop);
     options->pulse = out->world.pulse;
     rc = options->stop ? pp_run_check(cfg) : 0;
     if (out->world.tp)

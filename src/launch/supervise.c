@@ -441,7 +441,7 @@ int pp_supervise_orted(const char *address, double timeout, char **args)
             job = strtol(args[i + 1], NULL, 10) >> 16;
     waited_signals(&waited);
     sigprocmask(SIG_BLOCK, &waited, &before);
-    PP_TRY(pp_pulse_open(address, PP_PULSE_KEEPER, timeout, true, &pulse));
+    PP_TRY(pp_pulse_open(address, PP_PULSE_KEEPER, timeout, NULL, &pulse));
     int rc =
         pp_child_start((const char *const *)args, -1, STDOUT_FILENO, STDERR_FILENO, &before, &pid);
     while (rc == 0 && waitpid(pid, &status, WNOHANG) != pid) {
@@ -459,6 +459,8 @@ int pp_supervise_orted(const char *address, double timeout, char **args)
             kill(-pid, SIGKILL);
         }
     }
+    if (rc == 0 && WIFSIGNALED(status) && ending == 0)
+        pp_pulse_say(pulse, false, 0, "killed"); /* its last words; the listener names the host */
     if (rc == 0 && WIFSIGNALED(status))
         remove_files("jf", job);
     if (daemon > 0)

@@ -97,6 +97,7 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     if (rc == 0)
         rc = pp_transport_agree(
             tp, pp_watchdog_start(&run, options->lost, options->out, options->pulse, &watchdog));
+    pp_watchdog_heed(watchdog, options->stop);
     if (rc == 0) {
         struct rank_spec spec = {.run = &run,
                                  .options = options,
@@ -174,7 +175,7 @@ static int listen_here(struct pp_world *w, double timeout)
         snprintf(address, sizeof(address), "%s", pp_listener_address(w->listener));
     PP_TRY(pp_transport_from_first(w->tp, rc, address, sizeof(address)));
     return pp_transport_agree(w->tp,
-                              pp_pulse_open(address, w->tp->rank, timeout, false, &w->pulse));
+                              pp_pulse_open(address, w->tp->rank, timeout, all[0], &w->pulse));
 }
 
 static int open_world(const struct pp_config *cfg, int rc, const char *same, struct pp_world *w)
@@ -183,7 +184,7 @@ static int open_world(const struct pp_config *cfg, int rc, const char *same, str
     double timeout = cfg->run.hang_timeout;
     bool beats = w->deadline && pp_mpi_launched();
     if (beats && address)
-        PP_TRY(pp_pulse_open(address, pp_mpi_given_rank(), timeout, true, &w->pulse));
+        PP_TRY(pp_pulse_open(address, pp_mpi_given_rank(), timeout, NULL, &w->pulse));
     pp_deadline_beat(w->deadline, w->pulse, NULL);
     pp_deadline_enter(w->deadline, PP_DEADLINE_MPI_START);
     PP_TRY(pp_transport_open_world(&w->tp));

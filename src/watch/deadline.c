@@ -2,7 +2,9 @@
 /* See ppcli/watch.h. */
 #include "ppcli/watch.h"
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,6 +16,8 @@
 #define NEXT_NS 500000000    /* from one rank to the next, where nobody knows who hangs */
 #define NEXT_MAX 10
 #define TEXT 512
+#define COMPANY_MAX 256
+#define COMPANY_LOOKS 4 /* of this thread, for one at the company */
 
 struct phase {
     int times, seconds; /* the limit: times run.hang_timeout, and so many seconds */
@@ -34,6 +38,12 @@ static const struct phase phases[PP_DEADLINE_PHASES] = {
                              "a process of the run is stopped or was lost"},
 };
 
+/* The launcher of this rank, or a process that it has started on this machine. */
+struct member {
+    struct ticked thread;
+    uint64_t used_ns; /* of this phase */
+};
+
 struct pp_deadline {
     pp_lost *lost;
     uint64_t timeout_ns;
@@ -43,9 +53,14 @@ struct pp_deadline {
     pthread_mutex_t lock; /* all that follows */
     struct pp_pulse *pulse;
     struct pp_listener *listener;
+    const volatile sig_atomic_t *stop; /* NULL: nobody asks for the end */
     enum pp_deadline_phase phase;
     struct ticked thread;
     uint64_t last_look, used_ns; /* of this phase */
+    struct member company[COMPANY_MAX];
+    int n_company, looks;
+    uint64_t company_dt; /* since the last look at it */
+    char text[16 * COMPANY_MAX];
 };
 
 /* Does not return unless `lost` returns. */
@@ -75,6 +90,10 @@ static void give_up(const struct pp_deadline *d, const struct phase *p, bool wai
 static void beat(struct pp_deadline *d)
 {
     char text[PP_PULSE_TEXT + 1];
+    if (d->stop && *d->stop != 0) {
+        pp_listener_hurry(d->listener);
+        pp_pulse_hurry(d->pulse);
+    }
     if (pp_listener_look(d->listener, text)) {
         pp_listener_end(d->listener);
         d->lost(strcat(text, "\n"));
@@ -82,6 +101,54 @@ static void beat(struct pp_deadline *d)
     enum pp_pulse_news news = pp_pulse_beat(d->pulse, text);
     if (news != PP_PULSE_WELL)
         d->lost(news == PP_PULSE_LOST ? strcat(text, "\n") : NULL);
+}
+
+static struct member *find_member(struct pp_deadline *d, long pid)
+{
+    for (int i = 0; i < d->n_company; i++)
+        if (d->company[i].thread.pid == pid)
+            return &d->company[i];
+    if (d->n_company == COMPANY_MAX)
+        return NULL;
+    struct member *m = &d->company[d->n_company++];
+    *m = (struct member){.thread = {.pid = pid, .tid = pid, .last = pp_thread_time(pid, pid)}};
+    return m;
+}
+
+/* The process ids of the launcher and of what it has started; returns d->text. No memory is taken. */
+static const char *list_company(struct pp_deadline *d)
+{
+    char path[64];
+    const long launcher = (long)getppid();
+    size_t used = (size_t)snprintf(d->text, sizeof(d->text), "%ld ", launcher);
+    snprintf(path, sizeof(path), "/proc/%ld/task/%ld/children", launcher, launcher);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, d->text + used, sizeof(d->text) - 1 - used) : -1;
+    if (fd >= 0)
+        close(fd);
+    d->text[used + (n > 0 ? (size_t)n : 0)] = '\0';
+    return d->text;
+}
+
+/* A rank waits for others: when one of this machine had no core, or their launcher, nobody hung. Counts what
+ * each could have used; returns the least. */
+static uint64_t count_company(struct pp_deadline *d, uint64_t dt)
+{
+    d->company_dt += dt;
+    if (++d->looks % COMPANY_LOOKS == 0) {
+        char *end;
+        for (const char *p = list_company(d); *p; p = *end ? end + 1 : end) {
+            long pid = strtol(p, &end, 10);
+            struct member *m = end > p && pid != getpid() ? find_member(d, pid) : NULL;
+            if (m)
+                m->used_ns += ticked_share(&m->thread, d->company_dt);
+        }
+        d->company_dt = 0;
+    }
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < d->n_company; i++)
+        least = d->company[i].used_ns < least ? d->company[i].used_ns : least;
+    return d->n_company > 0 ? least : 0;
 }
 
 static bool tick(void *ctx)
@@ -97,8 +164,9 @@ static bool tick(void *ctx)
     bool over = false;
     if (d->phase != PP_DEADLINE_NONE) {
         /* When this thread could not run the other one could not either. */
-        d->used_ns += ticked_share(&d->thread, dt < 2 * LOOK_NS ? dt : 2 * LOOK_NS);
-        over = d->used_ns > limit;
+        dt = dt < 2 * LOOK_NS ? dt : 2 * LOOK_NS;
+        d->used_ns += ticked_share(&d->thread, dt);
+        over = d->used_ns > limit && (!pp_mpi_launched() || count_company(d, dt) > limit);
     }
     if (over) {
         uint64_t waited = __atomic_load_n(&d->waited_ns, __ATOMIC_RELAXED);
@@ -147,12 +215,22 @@ void pp_deadline_beat(struct pp_deadline *d, struct pp_pulse *pulse, struct pp_l
     }
 }
 
+void pp_deadline_heed(struct pp_deadline *d, const volatile sig_atomic_t *stop)
+{
+    if (d) {
+        pthread_mutex_lock(&d->lock);
+        d->stop = stop;
+        pthread_mutex_unlock(&d->lock);
+    }
+}
+
 void pp_deadline_enter(struct pp_deadline *d, enum pp_deadline_phase phase)
 {
     if (d) {
         pthread_mutex_lock(&d->lock);
         d->phase = phase;
-        d->used_ns = 0;
+        d->used_ns = d->company_dt = 0;
+        d->n_company = 0;
         d->last_look = pp_clock_ns();
         pthread_mutex_unlock(&d->lock);
     }

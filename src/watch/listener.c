@@ -24,7 +24,9 @@
 
 struct line {        /* a connection */
     int fd, rank;    /* rank UNKNOWN: has not said who it is */
-    uint64_t age_ns; /* of a stranger */
+    uint64_t age_ns; /* of a stranger; of a keeper, since its last beat */
+    uint64_t timeout_ns;
+    char host[PP_HOST_MAX]; /* of a keeper */
     size_t at;
     struct beat in;
 };
@@ -38,10 +40,12 @@ struct heard {       /* of a rank */
 
 struct pp_listener {
     int fd, ranks, n_lines;
+    bool hurry;
     uint64_t token, last_ns;
     char address[PP_PULSE_ADDRESS], host[PP_HOST_MAX];
-    struct line *lines;  /* [n_lines] */
-    struct heard *heard; /* [ranks] */
+    char orphan[PP_HOST_MAX]; /* the first host whose keeper says that its orted was killed */
+    struct line *lines;       /* [n_lines] */
+    struct heard *heard;      /* [ranks] */
 };
 
 static void list_addresses(struct pp_listener *l, int port)
@@ -138,6 +142,18 @@ static void hang_up(struct pp_listener *l, struct line *c)
     beat_drop(&c->fd);
 }
 
+/* A beat of a keeper. */
+static void take_keeper(struct pp_listener *l, struct line *c)
+{
+    struct beat *b = &c->in;
+    b->host[PP_HOST_MAX - 1] = '\0';
+    memcpy(c->host, b->host, sizeof(c->host));
+    c->age_ns = 0;
+    c->timeout_ns = b->timeout_ns;
+    if (b->what[0] && !l->orphan[0])
+        memcpy(l->orphan, c->host, sizeof(l->orphan));
+}
+
 /* A whole beat has come. */
 static bool take(struct pp_listener *l, struct line *c)
 {
@@ -150,8 +166,10 @@ static bool take(struct pp_listener *l, struct line *c)
     c->rank = b->rank;
     c->at = 0;
     (void)!send(c->fd, &well, 1, MSG_NOSIGNAL);
-    if (b->rank == PP_PULSE_KEEPER)
+    if (b->rank == PP_PULSE_KEEPER) {
+        take_keeper(l, c);
         return true;
+    }
     struct heard *h = &l->heard[b->rank];
     h->connected += is_new;
     h->came = true;
@@ -247,6 +265,29 @@ static void append_waiting(const struct pp_listener *l, char text[PP_PULSE_TEXT]
     }
 }
 
+void pp_listener_hurry(struct pp_listener *l)
+{
+    if (l)
+        l->hurry = true;
+}
+
+/* Keepers beat before the ranks of their hosts do. */
+static bool keeper_silent(const struct pp_listener *l, char text[PP_PULSE_TEXT])
+{
+    for (int i = 0; i < l->n_lines; i++) {
+        const struct line *c = &l->lines[i];
+        if (c->fd < 0 || c->rank != PP_PULSE_KEEPER || c->age_ns <= c->timeout_ns + BEAT_MARGIN_NS)
+            continue;
+        pp_text_add(text, PP_PULSE_TEXT,
+                    "host %s sends no heartbeat for %.1f s, before its ranks have begun; likely: "
+                    "it or the network to "
+                    "it is down",
+                    c->host, (double)c->age_ns * 1e-9);
+        return true;
+    }
+    return false;
+}
+
 bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
 {
     int silent = -1, n_silent = 0, elsewhere = 0, waiting = 0, came = 0;
@@ -270,9 +311,13 @@ bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
         limit = b->timeout_ns + BEAT_MARGIN_NS;
         n_silent += h->silent_ns > BEAT_MARGIN_NS;
         elsewhere += h->came && h->silent_ns <= BEAT_MARGIN_NS && strcmp(b->host, l->host) != 0;
-        if (h->silent_ns > limit && (silent < 0 || h->last_ns < l->heard[silent].last_ns))
+        bool gone = l->hurry && h->gone;
+        if (h->silent_ns > (gone ? BEAT_MARGIN_NS : limit) &&
+            (silent < 0 || h->last_ns < l->heard[silent].last_ns))
             silent = r;
     }
+    if (silent < 0 && came < l->ranks && keeper_silent(l, text))
+        return true;
     if (!several || came == 0 || (silent < 0 && (waiting < l->ranks || idle_ns <= limit)))
         return false;
     if (silent < 0) {
@@ -323,6 +368,10 @@ const char *pp_listener_first_lost(const struct pp_listener *l, char text[PP_PUL
     const struct heard *first = NULL, *absent = NULL;
     int n_absent = 0;
     text[0] = '\0';
+    if (l && l->orphan[0]) {
+        pp_text_add(text, PP_PULSE_TEXT, "orted of host %s", l->orphan);
+        return text;
+    }
     for (int r = 0; l && r < l->ranks; r++) {
         const struct heard *h = &l->heard[r];
         bool lost = h->gone || h->silent_ns > 2 * (uint64_t)PP_PULSE_EVERY_NS;

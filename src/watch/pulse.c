@@ -48,7 +48,9 @@ int beat_socket(void)
 struct pp_pulse {
     struct in_addr addresses[ADDRESSES_MAX];
     int n, next, port, fd;
-    bool heard, sure, closed; /* closed: the last answer was that nobody listens */
+    bool heard, sure, hurry;
+    char first[PP_HOST_MAX]; /* the host of rank 0, if that listens */
+    bool closed;             /* closed: the last answer was that nobody listens */
     uint64_t last_ns, connecting_ns, silent_ns;
     struct beat out; /* under way, from byte `at` on */
     size_t at;
@@ -115,12 +117,14 @@ static void beat_at_once(struct pp_pulse *p)
     }
 }
 
-int pp_pulse_open(const char *address, int rank, double timeout, bool sure, struct pp_pulse **out)
+int pp_pulse_open(const char *address, int rank, double timeout, const char *first,
+                  struct pp_pulse **out)
 {
     struct pp_pulse *p;
     PP_ALLOC(p, 1);
     p->fd = -1;
-    p->sure = sure;
+    p->sure = !first;
+    snprintf(p->first, sizeof(p->first), "%s", first ? first : "");
     p->at = sizeof(p->out);
     p->last_ns = pp_clock_ns();
     p->mine = (struct beat){.pid = getpid(), .rank = rank, .timeout_ns = (uint64_t)(timeout * 1e9)};
@@ -160,6 +164,37 @@ void pp_pulse_say(struct pp_pulse *p, bool waits, uint64_t idle_ns, const char *
     pthread_mutex_unlock(&p->lock);
 }
 
+void pp_pulse_hurry(struct pp_pulse *p)
+{
+    if (p)
+        p->hurry = true;
+}
+
+/* Nothing comes from the listener. */
+static void say_lost(const struct pp_pulse *p, char text[PP_PULSE_TEXT])
+{
+    const char *what = p->mine.what[0] ? p->mine.what : "set-up";
+    double seconds = (double)p->silent_ns * 1e-9;
+    char address[INET_ADDRSTRLEN] = "";
+    inet_ntop(AF_INET, &p->addresses[(p->next + p->n - 1) % p->n], address, sizeof(address));
+    if (p->first[0]) {
+        snprintf(text, PP_PULSE_TEXT,
+                 "rank 0 (host %s) %s for %.1f s; likely: it %s, or host %s or the network to it "
+                 "is down; rank %d "
+                 "(host %s, pid %ld) is in %s",
+                 p->first, p->closed ? "is gone" : "sends no heartbeat", seconds,
+                 p->closed ? "was killed" : "is stopped", p->first, p->mine.rank, p->mine.host,
+                 (long)p->mine.pid, what);
+        return;
+    }
+    snprintf(text, PP_PULSE_TEXT,
+             "rank %d (host %s, pid %ld) has received nothing from %s, which watches the run, for "
+             "%.1f s, in %s; likely: %s",
+             p->mine.rank, p->mine.host, (long)p->mine.pid, address, seconds, what,
+             p->closed ? "the process there that watches has ended"
+                       : "that host is down, or this one is cut off");
+}
+
 enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
 {
     char answers[64];
@@ -183,17 +218,9 @@ enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
     if (gone)
         p->connecting_ns = CONNECT_NS; /* refused: the next address */
     send_beat(p);
-    uint64_t limit = p->mine.timeout_ns / 8 * 9;
+    uint64_t limit = p->hurry && p->heard && p->closed ? 0 : p->mine.timeout_ns / 8 * 9;
     if (p->silent_ns <= (p->heard ? limit : BEAT_COME_NS(limit)) + BEAT_MARGIN_NS)
         return PP_PULSE_WELL;
-    char address[INET_ADDRSTRLEN] = "";
-    inet_ntop(AF_INET, &p->addresses[(p->next + p->n - 1) % p->n], address, sizeof(address));
-    snprintf(text, PP_PULSE_TEXT,
-             "rank %d (host %s, pid %ld) has received nothing from %s, which watches the run, for "
-             "%.1f s, in %s; likely: %s",
-             p->mine.rank, p->mine.host, (long)p->mine.pid, address, (double)p->silent_ns * 1e-9,
-             p->mine.what[0] ? p->mine.what : "set-up",
-             p->closed ? "the process there that watches has ended"
-                       : "that host is down, or this one is cut off");
+    say_lost(p, text);
     return PP_PULSE_LOST;
 }

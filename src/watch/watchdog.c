@@ -48,6 +48,7 @@ struct pp_watchdog {
     pp_lost *lost;
     FILE *log;
     struct pp_pulse *pulse;
+    const volatile sig_atomic_t *stop; /* NULL: nobody asks for the end */
     char host[PP_HOST_MAX];
     struct ticker *ticker;
     pthread_mutex_t lock; /* all that follows */
@@ -219,10 +220,16 @@ static uint64_t patience(const struct pp_watchdog *w)
 /* Whether this is the end. */
 static bool hangs(struct pp_watchdog *w)
 {
-    uint64_t idle = look(w);
-    if (idle < w->timeout_ns)
+    uint64_t idle = look(w), soon = w->timeout_ns;
+    bool hurry = w->stop && *w->stop != 0 && soon > PP_HURRY_NS;
+    soon = hurry ? PP_HURRY_NS : soon;
+    if (idle < soon)
         return false;
     judge(w);
+    if (hurry && w->now.verdict == PP_VERDICT_GONE)
+        return true;
+    if (idle < w->timeout_ns)
+        return false;
     if (held_by_debugger(w)) {
         start_over(w);
         return false;
@@ -360,6 +367,15 @@ int pp_watchdog_start(const struct pp_run *run, pp_lost *lost, FILE *log, struct
     PP_TRY_UNDO(rc, destroy(w));
     *out = w;
     return 0;
+}
+
+void pp_watchdog_heed(struct pp_watchdog *w, const volatile sig_atomic_t *stop)
+{
+    if (w) {
+        pthread_mutex_lock(&w->lock);
+        w->stop = stop;
+        pthread_mutex_unlock(&w->lock);
+    }
 }
 
 void pp_watchdog_stop(struct pp_watchdog **watchdog)

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ppcli/devices.h"
 #include "ppcli/pulse.h"
 #include "test.h"
 
@@ -24,7 +25,7 @@ static pid_t start_rank(const struct pp_listener *l, int rank, bool dies)
     if (pid == 0) {
         char text[PP_PULSE_TEXT];
         struct pp_pulse *p = NULL;
-        bool end = pp_pulse_open(pp_listener_address(l), rank, 60, true, &p) < 0;
+        bool end = pp_pulse_open(pp_listener_address(l), rank, 60, NULL, &p) < 0;
         pp_pulse_say(p, rank == 0, 0, rank == 0 ? "recv from rank 1" : "F of micro-batch 3");
         for (int k = 0; !end && !(dies && k > 50); k++) {
             end = pp_pulse_beat(p, text) == PP_PULSE_END;
@@ -79,7 +80,7 @@ TEST(who_has_not_come_is_named)
     pp_listener_expect(l, 0, "near", 60);
     pp_listener_expect(l, 1, "far", 60);
     CHECK_STR_EQ(pp_listener_first_lost(l, text), "");
-    CHECK_OK(pp_pulse_open(pp_listener_address(l), 0, 60, true, &p));
+    CHECK_OK(pp_pulse_open(pp_listener_address(l), 0, 60, NULL, &p));
     assert_true(hears(l, 1));
     CHECK_STR_EQ(pp_listener_first_lost(l, text), "rank 1 (host far, in its start)");
 }
@@ -91,7 +92,7 @@ TEST(who_ends_in_order_is_not_lost)
     struct pp_pulse *p = NULL;
     char text[PP_PULSE_TEXT];
     CHECK_OK(pp_listener_open(1, 0, 0, &l));
-    CHECK_OK(pp_pulse_open(pp_listener_address(l), 0, 60, true, &p));
+    CHECK_OK(pp_pulse_open(pp_listener_address(l), 0, 60, NULL, &p));
     assert_true(hears(l, 1));
     pp_pulse_close(&p);
     assert_true(hears(l, 0));
@@ -101,10 +102,10 @@ TEST(who_ends_in_order_is_not_lost)
 TEST(an_address_that_is_none_is_refused)
 {
     struct pp_pulse *p = NULL;
-    CHECK_FAILS(pp_pulse_open("", 0, 1, true, &p), PP_EFORMAT, "is not an address of a listener");
-    CHECK_FAILS(pp_pulse_open("1f:80", 0, 1, true, &p), PP_EFORMAT,
+    CHECK_FAILS(pp_pulse_open("", 0, 1, NULL, &p), PP_EFORMAT, "is not an address of a listener");
+    CHECK_FAILS(pp_pulse_open("1f:80", 0, 1, NULL, &p), PP_EFORMAT,
                 "is not an address of a listener");
-    CHECK_FAILS(pp_pulse_open("1f:80:here", 0, 1, true, &p), PP_EFORMAT, "has no IP address");
+    CHECK_FAILS(pp_pulse_open("1f:80:here", 0, 1, NULL, &p), PP_EFORMAT, "has no IP address");
 }
 
 /* ---- connections that are none of the run's */
@@ -133,7 +134,7 @@ TEST(connections_that_say_nothing_do_not_keep_a_rank_out)
         if (i % 3 == 0)
             CHECK_INT_EQ(send(fds[i], "GET / HTTP/1.0\r\n\r\n", i % 2 ? 18 : 3, 0), i % 2 ? 18 : 3);
     }
-    CHECK_OK(pp_pulse_open(pp_listener_address(l), 0, 60, true, &p));
+    CHECK_OK(pp_pulse_open(pp_listener_address(l), 0, 60, NULL, &p));
     for (int i = 0; i < 300; i++)
         if (i % 2 == 0)
             close(fds[i]);
@@ -155,7 +156,7 @@ TEST(a_listener_that_has_ended_is_not_a_lost_host)
     char text[PP_PULSE_TEXT], address[PP_PULSE_ADDRESS];
     CHECK_OK(pp_listener_open(1, 0, 0, &l));
     snprintf(address, sizeof(address), "%s", pp_listener_address(l));
-    CHECK_OK(pp_pulse_open(address, 0, 0.2, true, &p));
+    CHECK_OK(pp_pulse_open(address, 0, 0.2, NULL, &p));
     assert_true(hears(l, 1));
     (void)pp_pulse_beat(p, text);
     pp_listener_close(&l);
@@ -167,4 +168,92 @@ TEST(a_listener_that_has_ended_is_not_a_lost_host)
     CHECK_INT_EQ(news, PP_PULSE_LOST);
     assert_non_null(strstr(text, "the process there that watches has ended"));
     assert_null(strstr(text, "down"));
+}
+
+/* Under srun rank 0 listens: stopped, it is named, as another rank is. */
+TEST(rank_0_that_listens_and_is_stopped_is_named)
+{
+    PP_OWN(pp_listener_close) struct pp_listener *l = NULL;
+    PP_OWN(pp_pulse_close) struct pp_pulse *p = NULL;
+    char text[PP_PULSE_TEXT];
+    CHECK_OK(pp_listener_open(2, 0, 0, &l));
+    CHECK_OK(pp_pulse_open(pp_listener_address(l), 1, 0.2, "h7", &p));
+    assert_true(hears(l, 1));
+    enum pp_pulse_news news = PP_PULSE_WELL;
+    for (int k = 0; k < 3000 && news == PP_PULSE_WELL; k++) {
+        nap();
+        news = pp_pulse_beat(p, text);
+    }
+    CHECK_INT_EQ(news, PP_PULSE_LOST);
+    assert_non_null(strstr(text, "rank 0 (host h7) sends no heartbeat for "));
+    assert_non_null(strstr(text, "; rank 1 (host "));
+}
+
+/* Slurm asks those who are left to end, and kills them half a minute later. */
+TEST(a_run_that_is_asked_to_end_does_not_wait_for_who_is_gone)
+{
+    PP_OWN(pp_listener_close) struct pp_listener *l = NULL;
+    PP_OWN(pp_pulse_close) struct pp_pulse *p = NULL;
+    char text[PP_PULSE_TEXT];
+    int status;
+    CHECK_OK(pp_listener_open(2, 0, 0, &l));
+    pp_listener_expect(l, 1, "elsewhere", 60);
+    pid_t dies = start_rank(l, 0, true);
+    assert_true(hears(l, 1));
+    assert_true(hears(l, 0));
+    assert_int_equal(waitpid(dies, &status, 0), dies);
+    assert_false(pp_listener_look(l, text));
+    pp_listener_hurry(l);
+    bool lost = false;
+    for (int k = 0; k < 500 && !lost; k++, nap())
+        lost = pp_listener_look(l, text);
+    assert_true(lost);
+    assert_non_null(strstr(text, "rank 0 (host "));
+    assert_non_null(strstr(text, "is gone for "));
+    pp_listener_close(&l);
+    CHECK_OK(pp_listener_open(2, 0, 0, &l));
+    CHECK_OK(pp_pulse_open(pp_listener_address(l), 1, 60, "h7", &p));
+    assert_true(hears(l, 1));
+    CHECK_INT_EQ(pp_pulse_beat(p, text), PP_PULSE_WELL);
+    pp_listener_close(&l);
+    pp_pulse_hurry(p);
+    enum pp_pulse_news news = PP_PULSE_WELL;
+    for (int k = 0; k < 500 && news == PP_PULSE_WELL; k++, nap())
+        news = pp_pulse_beat(p, text);
+    CHECK_INT_EQ(news, PP_PULSE_LOST);
+    assert_non_null(strstr(text, "rank 0 (host h7) is gone for "));
+}
+
+/* Orted's keeper comes before the ranks of its host. */
+TEST(a_host_that_is_lost_before_its_ranks_come_is_named)
+{
+    PP_OWN(pp_listener_close) struct pp_listener *l = NULL;
+    PP_OWN(pp_pulse_close) struct pp_pulse *p = NULL;
+    char text[PP_PULSE_TEXT];
+    CHECK_OK(pp_listener_open(2, 0, 0, &l));
+    CHECK_OK(pp_pulse_open(pp_listener_address(l), PP_PULSE_KEEPER, 0.2, NULL, &p));
+    assert_true(hears(l, 1));
+    bool lost = false;
+    for (int k = 0; k < 1000 && !lost; k++, nap())
+        lost = pp_listener_look(l, text);
+    assert_true(lost);
+    assert_non_null(strstr(text, " sends no heartbeat for "));
+    assert_non_null(strstr(text, ", before its ranks have begun"));
+}
+
+TEST(an_orted_that_was_killed_is_named_with_its_host)
+{
+    PP_OWN(pp_listener_close) struct pp_listener *l = NULL;
+    struct pp_pulse *p = NULL;
+    char text[PP_PULSE_TEXT], host[PP_HOST_MAX], named[PP_HOST_MAX + 32];
+    CHECK_OK(pp_listener_open(2, 0, 0, &l));
+    CHECK_OK(pp_pulse_open(pp_listener_address(l), PP_PULSE_KEEPER, 60, NULL, &p));
+    assert_true(hears(l, 1));
+    CHECK_STR_EQ(pp_listener_first_lost(l, text), "");
+    pp_pulse_say(p, false, 0, "killed");
+    pp_pulse_close(&p);
+    assert_true(hears(l, 0));
+    pp_host_name(host);
+    snprintf(named, sizeof(named), "orted of host %s", host);
+    CHECK_STR_EQ(pp_listener_first_lost(l, text), named);
 }
