@@ -61,6 +61,7 @@ static const struct pp_host_facts *find_other(const struct pp_preflight *p, int 
 static void print(const struct pp_preflight *p)
 {
     double spread = 0;
+    bool lost = false;
     char text[PP_HOST_TEXT];
     const struct pp_host_facts *first, *other, *clock = NULL;
     printf("hosts\n");
@@ -68,6 +69,7 @@ static void print(const struct pp_preflight *p)
         const struct pp_host_facts *h = &p->hosts[i];
         printf("  %-14s %s%s\n", h->name, h->wrong[0] ? "no: " : pp_host_text(h, text), h->wrong);
         clock = clock || h->wrong[0] ? clock : h;
+        lost = lost || h->wrong[0];
         spread = h->wrong[0] ? spread : fmax(spread, fabs(h->clock_s - clock->clock_s));
     }
     printf("\nways\n");
@@ -83,8 +85,9 @@ static void print(const struct pp_preflight *p)
             printf("  %-14s the same\n", what[k]);
     }
     printf("  %-14s %s\n", "run folder",
-           p->folder_shared ? "all see it"
-                            : "not the same everywhere: rank 0's, and checkpoint.copies");
+           !p->folder_shared ? "not the same everywhere: rank 0's, and checkpoint.copies"
+           : lost            ? "all that answer see it"
+                             : "all see it");
     printf("  %-14s within %.1f ms\n", "clocks", spread * 1e3);
     printf("  %-14s %s\n", "network", p->network[0] ? p->network : "none");
     printf("  %-14s %.1f s\n", "took", p->seconds);

@@ -273,7 +273,8 @@ static void ask_folder(struct preflight *p)
     ask_all(p, 0, "digest\t%s\n", path);
     unlink(path);
     for (int i = 0; i < p->out->n; i++)
-        p->out->folder_shared = p->out->folder_shared && p->r[i].good;
+        p->out->folder_shared &=
+            p->r[i].good || p->out->hosts[i].wrong[0]; /* of a lost one nobody knows */
 }
 
 static void compare(struct preflight *p)

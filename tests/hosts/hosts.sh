@@ -31,6 +31,7 @@ trains_on 2 h0,h1 2
 trains_on 2 h1:2,h0:2 4
 trains_on 3 h0:2,h1:2,h2:2 3 2
 err_lacks ppcli
+same "$(wc -c <err)" 0 # nor a word of MPI
 
 begin "messages that the kernel does not hold keep the bits"
 config wide.ini data.dataset=synthetic data.train_samples=2048 data.test_samples=16 'model.sizes=12 4096 5' \

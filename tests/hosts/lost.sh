@@ -72,6 +72,11 @@ begin "env shows what the others know"
 loses killed 6 'h1 was lost while it was asked: its agent ended' env
 out_has '  h0 '
 out_has '  h1             no: its agent ended'
+for at in 1 3; do # of a host that is lost nobody knows that it has something else
+    loses killed $at 'h1 ' env
+    out_has '  run folder     all that answer see it'
+    out_lacks 'not the same'
+done
 loses silent 2 'h1 was lost while it was asked: no answer for 2.5 s' env
 out_has '  network        10.77.0.0/24'
 finish
