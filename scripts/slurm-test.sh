@@ -94,7 +94,8 @@ continued
 
 begin "a rank dies: put back by the script, continued"
 submit 10 update@1:15=kill
-until_true 60 is PENDING
+until_true 60 noted
+until_true 20 is PENDING # the ranks that are left do not wait until Slurm kills them (KillWait, 30 s)
 continued
 
 begin "scancel: saved and ended, not put back; another job continues in its folder"
