@@ -20,6 +20,7 @@
 #ifndef PPCLI_BACKEND_H
 #define PPCLI_BACKEND_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -73,10 +74,10 @@ static inline void pp_loss_sums_add(struct pp_loss_sums *to, const struct pp_los
     to->targets += a->targets;
 }
 
-/* What one of its sums is for a target; 0 where all are ignored. */
+/* What one of its sums is for a target; NaN where all are ignored: there is no such number. */
 static inline double pp_loss_sums_mean(const struct pp_loss_sums *s, double sum)
 {
-    return s->targets > 0 ? sum / (double)s->targets : 0;
+    return s->targets > 0 ? sum / (double)s->targets : (double)NAN;
 }
 
 /* One optimizer pass over a whole parameter buffer, the same on every rank. In memory of the

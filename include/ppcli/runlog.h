@@ -114,18 +114,18 @@ struct pp_pace;
 
 struct pp_metrics_start { /* nothing is owned, all of it outlives the metrics */
     const struct pp_run *run;
-    const char *name;              /* of the config, for outputs of runs without a folder */
-    FILE *out;                     /* log lines and summary */
-    bool quiet;                    /* the summary only */
-    const char *dir;               /* run folder; "": nothing is written */
-    const struct pp_dataset *data; /* of training, whose remarks are printed; NULL: not here */
-    int64_t total_steps;           /* of the run */
-    int epochs;                    /* that these are, the last one may be cut short */
-    int64_t step;                  /* steps done before; 0: the run begins */
-    bool goes_on;                  /* metrics.jsonl is there, cut behind that step */
-    const char *changes;           /* as in struct pp_ckpt_state; NULL: none */
-    const char *graphs;            /* what pp_exec_graphs() says */
-    struct pp_pace *pace;          /* which ranks are slow; the metrics' own */
+    const char *name;                 /* of the config, for outputs of runs without a folder */
+    FILE *out;                        /* log lines and summary */
+    bool quiet;                       /* the summary only */
+    const char *dir;                  /* run folder; "": nothing is written */
+    const struct pp_dataset *data[2]; /* by split; remarks are printed; NULL: not here */
+    int64_t total_steps;              /* of the run */
+    int epochs;                       /* that these are, the last one may be cut short */
+    int64_t step;                     /* steps done before; 0: the run begins */
+    bool goes_on;                     /* metrics.jsonl is there, cut behind that step */
+    const char *changes;              /* as in struct pp_ckpt_state; NULL: none */
+    const char *graphs;               /* what pp_exec_graphs() says */
+    struct pp_pace *pace;             /* which ranks are slow; the metrics' own */
 };
 
 /* A key that a resumed run changed, as --allow named it. */

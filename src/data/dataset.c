@@ -22,7 +22,6 @@ static const struct pp_dataset_ops *const all[] = {
 #include "datasets.def"
 };
 
-#define JUDGED_MAX ((size_t)1 << 26) /* tokens that are looked at for a target that counts */
 #define N_ALL ((int)(sizeof(all) / sizeof(all[0])))
 
 const char *const *pp_dataset_names(void)
@@ -171,20 +170,28 @@ static uint32_t token(const struct pp_dataset *ds, size_t i)
                                    : ((const uint32_t *)(void *)ds->images)[i];
 }
 
-/* Windows of training without a single target that counts. */
-static void judge_targets(struct pp_dataset *ds)
+/* Windows without a single target that counts: nothing to learn, or nothing to test. The first one that
+ * counts ends the look. */
+static int judge_targets(struct pp_dataset *ds, enum pp_split split)
 {
-    size_t last = ds->starts > 0 ? (size_t)(ds->starts - 1) * ds->stride + (size_t)ds->features : 0;
-    size_t i = (size_t)ds->apart;
-    if (last > JUDGED_MAX)
-        return;
-    while (i <= last && token(ds, i) == ds->ignored - 1)
+    uint64_t windows = ds->starts > 0 ? ds->starts : (uint64_t)ds->n;
+    const long long ignored = (long long)ds->ignored - 1;
+    size_t i = (size_t)ds->apart, end = i + (windows - 1) * ds->stride + (size_t)ds->features;
+    while (windows > 0 && i < end && token(ds, i) == ignored)
         i++;
-    if (last > 0 && i > last)
-        pp_dataset_remark(ds,
-                          "data.ignored_token: every target of %s is %lld, which it leaves out, so "
-                          "nothing is learned and the loss is 0; use another token, or -1 for none",
-                          ds->origin, (long long)ds->ignored - 1);
+    if (windows == 0 || i < end)
+        return 0;
+    if (split == PP_SPLIT_TRAIN)
+        return pp_fail(PP_EFORMAT,
+                       "%s: every target is %lld, which data.ignored_token leaves out, so there is "
+                       "nothing to learn; use another token, or -1 for none",
+                       ds->origin, ignored);
+    pp_dataset_remark(
+        ds,
+        "%s: every target is %lld, which data.ignored_token leaves out, so there is no "
+        "test loss; use another token, or -1 for none",
+        ds->origin, ignored);
+    return 0;
 }
 
 int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
@@ -195,7 +202,7 @@ int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
     int rc = pp_dataset_fits(cfg, ds, (int)pp_shape_floats(model_input), model_classes);
     rc = rc == 0 ? pp_dataset_tokens(cfg, ds) : rc;
     if (rc == 0 && ds->windows && ds->images && ds->ignored > 0)
-        judge_targets(ds);
+        rc = judge_targets(ds, split);
     if (rc == 0 && cfg->model.vocab_size == 0)
         rc = pp_dataset_judge_range(ds);
     if (rc == 0 && ds->unchecked && ds->map)

@@ -54,7 +54,7 @@ static const char *perplexity_text(const struct pp_metrics *m, const char *name,
                                    char out[32])
 {
     out[0] = '\0';
-    if (pp_model_text_targets(m->run->model) > 0)
+    if (pp_model_text_targets(m->run->model) > 0 && !isnan(loss))
         snprintf(out, 32, " %s=%.4g", name, exp(loss));
     return out;
 }
@@ -91,11 +91,11 @@ static void step_line(const struct pp_metrics *m, const struct pp_window *w, int
     double elapsed = (double)(pp_clock_ns() - m->start_ns) * 1e-9;
     double eta = elapsed / (double)(w->t - m->from.step) * (double)(m->from.total_steps - w->t);
     double sps = (double)w->samples / w->seconds;
-    char text[16], ppl[32], tps[32];
-    snprintf(line, bytes,
-             "epoch=%d step=%d/%d loss=%.4f%s acc=%.4f sps=%.*f%s bubble=%.1f%% eta=%s", w->epoch,
-             w->step, steps, w->loss, perplexity_text(m, "ppl", w->loss, ppl), w->accuracy,
-             sps < 10 ? 2 : 0, sps, tokens_text(m, sps, tps), w->bubble * 100,
+    char text[16], ppl[32], tps[32], loss[16], acc[16];
+    snprintf(line, bytes, "epoch=%d step=%d/%d loss=%s%s acc=%s sps=%.*f%s bubble=%.1f%% eta=%s",
+             w->epoch, w->step, steps, mean_text(w->loss, loss),
+             perplexity_text(m, "ppl", w->loss, ppl), mean_text(w->accuracy, acc), sps < 10 ? 2 : 0,
+             sps, tokens_text(m, sps, tps), w->bubble * 100,
              pp_clock_duration(eta, text, sizeof(text)));
     if (w->skipped > 0)
         pp_text_add(line, bytes, " skipped=%lld", (long long)w->skipped);
@@ -190,8 +190,11 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be)
     char batch[256];
     if (pp_run_batch_remark(m->run, batch)[0])
         pp_log_warn("%s", batch);
-    for (int i = 0; m->from.data && i < m->from.data->n_remarks; i++)
-        pp_log_warn("%s", m->from.data->remarks[i]);
+    for (int split = 0; split < 2; split++) {
+        const struct pp_dataset *ds = m->from.data[split];
+        for (int i = 0; ds && (split == PP_SPLIT_TRAIN || ds->windows) && i < ds->n_remarks; i++)
+            pp_log_warn("%s", ds->remarks[i]);
+    }
 }
 
 static void record_change(void *ctx, const struct pp_change *c)
@@ -374,17 +377,17 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
             writers[i]->epoch(m->outputs[i], e);
     if (!m->from.quiet) {
         wipe_live(m);
-        char text[16], ppl[32], tps[32], test[96] = "";
+        char text[16], ppl[32], tps[32], loss[16], acc[16], test[96] = "";
         if (e->tested) {
             snprintf(test, sizeof(test), " test_loss=%.4f%s test_acc=%.4f", e->test_loss,
                      perplexity_text(m, "test_ppl", e->test_loss, ppl), e->test_accuracy);
         }
         double sps = (double)e->samples / e->seconds;
-        fprintf(m->from.out,
-                "epoch=%d/%d loss=%.4f%s acc=%.4f%s sps=%.*f%s bubble=%.1f%% time=%s\n", e->epoch,
-                m->from.epochs, e->train_loss, perplexity_text(m, "ppl", e->train_loss, ppl),
-                e->train_accuracy, test, sps < 10 ? 2 : 0, sps, tokens_text(m, sps, tps),
-                e->bubble * 100, pp_clock_duration(e->seconds, text, sizeof(text)));
+        fprintf(m->from.out, "epoch=%d/%d loss=%s%s acc=%s%s sps=%.*f%s bubble=%.1f%% time=%s\n",
+                e->epoch, m->from.epochs, mean_text(e->train_loss, loss),
+                perplexity_text(m, "ppl", e->train_loss, ppl), mean_text(e->train_accuracy, acc),
+                test, sps < 10 ? 2 : 0, sps, tokens_text(m, sps, tps), e->bubble * 100,
+                pp_clock_duration(e->seconds, text, sizeof(text)));
         fflush(m->from.out);
     }
     if (m->jsonl) {

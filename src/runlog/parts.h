@@ -3,6 +3,9 @@
 #ifndef PPCLI_RUNLOG_PARTS_H
 #define PPCLI_RUNLOG_PARTS_H
 
+#include <math.h>
+#include <stdio.h>
+
 #include "ppcli/runlog.h"
 #include "ppcli/chrome.h"
 
@@ -104,5 +107,12 @@ void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_n
  * are 0, and all are where ranks share one process.
  */
 int clocks_compare(struct pp_transport *tp, int64_t *offset_ns, int64_t *error_ns);
+
+/* A mean loss or accuracy, "none" where no target counted. */
+static inline const char *mean_text(double x, char out[16])
+{
+    snprintf(out, 16, isnan(x) ? "none" : "%.4f", x);
+    return out;
+}
 
 #endif

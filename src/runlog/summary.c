@@ -239,9 +239,10 @@ void summary_print(const struct pp_metrics_start *from, const struct pp_summary 
     const struct pp_run *run = from->run;
     FILE *f = from->out;
     int targets = pp_model_text_targets(run->model);
-    char text[16], ppl[32] = "", tokens[48] = "", resumed[40] = "";
+    char text[16], loss[16], acc[16], ppl[32] = "", tokens[48] = "", resumed[40] = "";
     if (targets > 0) {
-        snprintf(ppl, sizeof(ppl), "perplexity %.4g, ", exp(s->train_loss));
+        if (!isnan(s->train_loss))
+            snprintf(ppl, sizeof(ppl), "perplexity %.4g, ", exp(s->train_loss));
         snprintf(tokens, sizeof(tokens), ", %.0f tokens/s", s->samples_per_second * targets);
     }
     if (s->tested && targets > 0) {
@@ -251,8 +252,8 @@ void summary_print(const struct pp_metrics_start *from, const struct pp_summary 
         fprintf(f, "test accuracy    %.4f   (loss %.4f, %d samples)\n", s->test_accuracy,
                 s->test_loss, run->layout->test_n);
     }
-    fprintf(f, "train loss       %.4f   (%saccuracy %.4f, last epoch)\n", s->train_loss, ppl,
-            s->train_accuracy);
+    fprintf(f, "train loss       %s   (%saccuracy %s, last epoch)\n",
+            mean_text(s->train_loss, loss), ppl, mean_text(s->train_accuracy, acc));
     int64_t steps = s->steps - s->before.steps;
     if (s->before.steps > 0)
         snprintf(resumed, sizeof(resumed), " after step %lld", (long long)s->before.steps);

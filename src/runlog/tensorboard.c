@@ -136,6 +136,8 @@ static void write_scalars(struct board *t, int64_t step, const struct scalar *sc
     struct bytes event = {.n = 0}, summary = {.n = 0};
     for (int i = 0; i < n; i++) {
         struct bytes value = {.n = 0};
+        if (isnan(scalars[i].value)) /* no target counted */
+            continue;
         float as_float = (float)scalars[i].value;
         uint32_t bits;
         memcpy(&bits, &as_float, sizeof(bits));

@@ -115,7 +115,7 @@ static int evaluate(struct pp_worker *w, void *ctx)
         return rc < 0 ? rc : pp_fail(PP_EDIVERGED, "%s: %s", w->from, why);
     }
     if (test.targets == 0)
-        return pp_fail(PP_ECONFIG,
+        return pp_fail(PP_EFORMAT,
                        "there is nothing to test: every target of data set '%s' is the "
                        "token that data.ignored_token leaves out",
                        w->run->cfg->data.dataset);

@@ -134,10 +134,12 @@ static int test_all(struct trainer *tr, struct pp_epoch_result *e, double *loss)
     struct totals none;
     struct pp_loss_sums test;
     PP_TRY(gather(tr, &none, &test));
-    *loss = pp_loss_sums_mean(&test, test.loss);
-    if (!isfinite(*loss))
-        return 0;
     e->tested = test.targets > 0;
+    *loss = e->tested ? pp_loss_sums_mean(&test, test.loss) : 0;
+    if (!e->tested || !isfinite(*loss)) {
+        e->tested = false;
+        return 0;
+    }
     e->test_loss = *loss;
     e->test_accuracy = pp_loss_sums_mean(&test, (double)test.correct);
     return 0;
@@ -361,7 +363,7 @@ static int open_outputs(struct trainer *tr)
         .out = options->out,
         .quiet = options->quiet,
         .dir = tr->dir,
-        .data = tr->data[PP_SPLIT_TRAIN],
+        .data = {tr->data[PP_SPLIT_TRAIN], tr->data[PP_SPLIT_TEST]},
         .total_steps = tr->total_steps,
         .epochs = is_text ? (int)((tr->total_steps - tr->offset + steps - 1) / steps)
                           : tr->run->cfg->train.epochs,

@@ -5,6 +5,7 @@
  */
 #include "resume_state.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ppcli/dataset.h"
@@ -75,8 +76,10 @@ void resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     pp_ckpt_set(s, "last.tested", tr->last.tested);
     pp_ckpt_set(s, "last.test_loss", tr->last.test_loss);
     pp_ckpt_set(s, "last.test_accuracy", tr->last.test_accuracy);
-    pp_ckpt_set(s, "last.train_loss", tr->last.train_loss);
-    pp_ckpt_set(s, "last.train_accuracy", tr->last.train_accuracy);
+    if (isfinite(tr->last.train_loss)) { /* else no target of the epoch counted */
+        pp_ckpt_set(s, "last.train_loss", tr->last.train_loss);
+        pp_ckpt_set(s, "last.train_accuracy", tr->last.train_accuracy);
+    }
     for (int split = 0; split < 2; split++)
         for (int what = 0; what < 2; what++)
             pp_ckpt_set(s, resume_crc_name(split, what, name), tr->data_crc[split][what]);
@@ -153,8 +156,8 @@ void resume_take_state(struct trainer *tr, const struct pp_ckpt *ck)
         .tested = pp_ckpt_get(s, "last.tested", 0) != 0,
         .test_loss = pp_ckpt_get(s, "last.test_loss", 0),
         .test_accuracy = pp_ckpt_get(s, "last.test_accuracy", 0),
-        .train_loss = pp_ckpt_get(s, "last.train_loss", 0),
-        .train_accuracy = pp_ckpt_get(s, "last.train_accuracy", 0),
+        .train_loss = pp_ckpt_get(s, "last.train_loss", NAN),
+        .train_accuracy = pp_ckpt_get(s, "last.train_accuracy", NAN),
     };
 }
 

@@ -284,8 +284,11 @@ FOLLOWED = [
      'train zeros.ini -q --set data.label=first'),
     ('as the label, goes to %d, and column 1', 'train tens.ini -q',
      'train tens.ini -q --set data.label=first --set model.sizes="120 9 3"'),
-    ('which it leaves out, so nothing is learned', 'train gpt.ini -q --set data.train_file=same.txt --set '
+    ('leaves out, so there is nothing to learn', 'train gpt.ini -q --set data.train_file=same.txt --set '
      'data.tokens=bytes --set data.ignored_token=97', 'train gpt.ini -q --set data.train_file=same.txt --set '
+     'data.tokens=bytes --set data.ignored_token=-1'),
+    ('leaves out, so there is no test loss', 'train gpt.ini -q --set data.test_file=same.txt --set '
+     'data.tokens=bytes --set data.ignored_token=97', 'train gpt.ini -q --set data.test_file=same.txt --set '
      'data.tokens=bytes --set data.ignored_token=-1'),
     ('but a sample of %s has bytes as 0 to 1', 'train words.ini -q', 'train words.ini -q --set '
      'data.train_images=words.npy --set data.test_images=words.npy'),

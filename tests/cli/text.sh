@@ -191,17 +191,38 @@ set -- --set data.dataset=tokens --set data.path=short --set model.vocab_size=10
     --set data.ignored_token=9 --set train.max_steps=2
 run train text.ini -q --dir none "$@"
 code_is 0
-err_lacks 'warning'
+err_has "warning: $PWD/short/val.bin: every target is 9, which data.ignored_token leaves out, so there is no test loss"
 out_lacks 'test loss'
 [ -z "$(value none/summary.json test_loss)" ] || complain "test loss $(value none/summary.json test_loss)"
 run eval text.ini --checkpoint none "$@"
-code_is 78
+code_is 65
 err_has "every target of data set 'tokens' is the token that data.ignored_token leaves out"
 cp short/val.bin short/train.bin
-run train text.ini -q --dir none --overwrite "$@"
+for layout in '' '--stages 2' '--replicas 2' '--launch mpirun --stages 2'; do
+    # shellcheck disable=SC2086
+    run train text.ini -q --dir none2 "$@" $layout
+    code_is 65
+    err_has "$PWD/short/train.bin: every target is 9, which data.ignored_token leaves out, so there is nothing to learn"
+    same "$(grep -c . "$folder/err")" 1
+done
+
+begin "a step without a target has no loss, and neither has an epoch of them"
+mkdir gaps
+# shellcheck disable=SC2046
+words $(seq 0 8) $(yes 9 | head -4000) >gaps/train.bin
+cp gaps/train.bin gaps/val.bin
+run train text.ini --dir gaps/run --set data.dataset=tokens --set data.path=gaps --set model.vocab_size=10 \
+    --set model.block_size=3 --set data.ignored_token=9 --set train.max_steps=6 --set train.eval_interval=3 \
+    --set run.log_every=1 --set run.tensorboard=on --set train.batch_size=4
 code_is 0
-same "$(value none/summary.json train_loss)" 0
-err_has "data.ignored_token: every target of $PWD/short/train.bin is 9, which it leaves out, so nothing is learned"
+grep -q ' loss=none acc=none sps' "$folder/out" "$folder/err" || complain 'no step without a loss'
+! grep -q 'loss=0.0000' "$folder/out" "$folder/err" || complain 'a loss of nothing'
+grep -q '"loss":null,"perplexity":null,"accuracy":null' gaps/run/metrics.jsonl || complain 'no step is null'
+run train gaps/run/config.resolved.ini --resume gaps/run --max-steps 8 -q
+code_is 0
+! grep -q 'nan' "$folder/out" "$folder/err" || complain 'nan'
+run report gaps/run
+code_is 0
 
 begin "the same weights for every layout: a mean over all targets of a step that count"
 set -- --set data.dataset=tokens --set data.path=tokens --set model.block_size=8 --set model.vocab_size=40 \

@@ -19,6 +19,7 @@ static void text_config(void **state, const char *dataset, struct pp_config *cfg
     cfg->model.block_size = T;
     cfg->data.validation = 0.5;
     cfg->data.token_bytes = 2;
+    cfg->data.ignored_token = -1;
     cfg->train.eval_interval = 3;
     cfg->train.batch_size = 2;
 }
