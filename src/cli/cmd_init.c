@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli init: a commented config to begin with, with the sizes of one's own data. */
-#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -8,10 +7,9 @@
 #include "ppcli/io.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
-#include "command.h"
+#include "init.h"
 
 #define FILES_MAX 4
-#define ALIKE 10 /* times as far from 0 as the narrowest: columns of one kind */
 
 struct kind {
     const char *dataset;
@@ -76,88 +74,6 @@ static int look(const struct kind *k, const char *const *files, const char *labe
     return pp_dataset_same_shape(*train, *test);
 }
 
-/* ---- floats, and what would bring them to where a network learns well */
-
-struct column {
-    double sum, squares, least, most;
-};
-
-static void look_at_columns(const struct pp_dataset *ds, int n, struct column *of)
-{
-    const float *x = (const void *)ds->images;
-    for (size_t i = 0; i < (size_t)ds->n * (size_t)n; i++) {
-        struct column *c = &of[i % (size_t)n];
-        double v = (double)x[i];
-        c->sum += v;
-        c->least = i < (size_t)n || v < c->least ? v : c->least;
-        c->most = i < (size_t)n || v > c->most ? v : c->most;
-    }
-    for (size_t i = 0; i < (size_t)ds->n * (size_t)n; i++) {
-        struct column *c = &of[i % (size_t)n];
-        double d = (double)x[i] - c->sum / ds->n;
-        c->squares += d * d;
-    }
-}
-
-/* One scale is for columns of one kind: about as wide, about the same place. */
-static bool are_alike(const struct column *of, int n)
-{
-    double least = 0, most = 0;
-    for (int i = 0; i < n; i++) {
-        double far = fmax(-of[i].least, of[i].most);
-        if (!(of[i].least < of[i].most))
-            continue; /* it is no input */
-        least = least > 0 && least < far ? least : far;
-        most = far > most ? far : most;
-    }
-    return most < ALIKE * least;
-}
-
-static void print_columns(FILE *f, const struct column *of, int n, int rows)
-{
-    fputs("; mean =", f);
-    for (int i = 0; i < n; i++)
-        fprintf(f, " %.4g", of[i].sum / rows);
-    fputs("\n; std =", f);
-    for (int i = 0; i < n; i++) {
-        double std = sqrt(of[i].squares / rows);
-        fprintf(f, " %.4g", std > 0 && of[i].least < of[i].most ? std : 1);
-    }
-    fputc('\n', f);
-}
-
-static int print_range(FILE *f, const struct pp_dataset *ds)
-{
-    bool flat = ds->shape.n == 1;
-    int n = flat ? ds->shape.dims[0] : pp_shape_channels(&ds->shape);
-    struct pp_dataset each = *ds; /* rows of n values, whatever the shape */
-    PP_TAKE(struct column, of, n);
-    each.n = (int)((size_t)ds->n * pp_shape_floats(&ds->shape) / (size_t)n);
-    look_at_columns(&each, n, of);
-    double least = of[0].least, most = of[0].most;
-    for (int i = 1; i < n; i++) {
-        least = fmin(least, of[i].least);
-        most = fmax(most, of[i].most);
-    }
-    fprintf(f, "; values from %.4g to %.4g, used as they are: about -1 to 1 is best\n", least,
-            most);
-    if (!(least < most) || (least >= -4 && most <= 4))
-        return 0;
-    if (n > 1 && n <= (flat ? PP_FLOATS_MAX : PP_CHANNELS_MAX) && !are_alike(of, n)) {
-        fprintf(f,
-                "; these two keys would do that, with a number for each %s (its mean and its "
-                "standard deviation):\n",
-                flat ? "column" : "channel");
-        print_columns(f, of, n, each.n);
-    } else {
-        fprintf(f, "; these two keys would do that:\n; mean = %.4g\n; std = %.4g\n",
-                most / 2 + least / 2, most / 2 - least / 2);
-    }
-    return 0;
-}
-
-/* ---- */
-
 /* folder: before relative names, "" or ending in '/'. */
 static int print(FILE *f, const struct kind *k, const char *const *files, const char *folder,
                  const char *label, const struct pp_dataset *train, const struct pp_dataset *test)
@@ -166,6 +82,13 @@ static int print(FILE *f, const struct kind *k, const char *const *files, const 
     bool small = train && train->n < 5000;
     if (test && test->classes > classes)
         classes = test->classes;
+    const struct init_shape shape = {.inputs = features,
+                                     .hidden = small ? 64 : 256,
+                                     .classes = classes,
+                                     .samples = train ? train->n : 6000,
+                                     .batch = small ? 32 : 128};
+    int stages = 1;
+    PP_TRY(init_stages(&shape, &stages));
     fputs("; A multi-layer perceptron. Each key is explained by `ppcli keys SECTION.KEY`.\n"
           ";   ppcli explain THIS.ini       what a run would do\n"
           ";   ppcli train THIS.ini         train, and test after every epoch\n"
@@ -174,18 +97,18 @@ static int print(FILE *f, const struct kind *k, const char *const *files, const 
           "[data]\n",
           f);
     if (train && test) {
-        char shape[48];
-        pp_shape_text(&train->shape, shape, sizeof(shape));
+        char text[48];
+        pp_shape_text(&train->shape, text, sizeof(text));
         fprintf(f, "dataset = %s\n", k->dataset);
         for (int i = 0; i < FILES_MAX && k->keys[i]; i++)
             fprintf(f, "%s = %s%s\n", k->keys[i] + strlen("data."),
                     files[i][0] == '/' ? "" : folder, files[i]);
         if (!k->keys[2])
             fprintf(f, "label = %s\n", label);
-        fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, shape,
+        fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, text,
                 classes);
         if (train->element == PP_F32)
-            PP_TRY(print_range(f, train));
+            PP_TRY(init_print_range(f, train));
         else
             fputs("; bytes become 0 to 1\n", f);
     } else {
@@ -199,17 +122,21 @@ static int print(FILE *f, const struct kind *k, const char *const *files, const 
             "sizes = %d %d %d %d ; inputs, hidden layers, classes\n"
             "activation = relu ; or tanh, gelu, silu\n"
             "\n[pipeline]\n"
-            "stages = 2 ; pieces of the model, a core each; any number gives the same weights\n"
-            "microbatches = 4 ; pieces of a batch that travel through the stages\n"
-            "schedule = 1f1b ; `ppcli keys pipeline.schedule` lists them\n"
+            "stages = %d ; pieces of the model, a core each; any number gives the same weights%s\n"
+            "microbatches = " INIT_MICROBATCHES
+            " ; pieces of a batch that travel through the stages\n"
+            "schedule = " INIT_SCHEDULE " ; `ppcli keys pipeline.schedule` lists them\n"
             "\n[train]\n"
             "epochs = %d\n"
             "batch_size = %d\n"
-            "optimizer = adam\n"
+            "optimizer = " INIT_OPTIMIZER "\n"
             "lr = 0.001 ; learning rate\n"
             "seed = 1 ; everything random follows from it\n",
-            features, small ? 64 : 256, small ? 64 : 256, classes, small ? 30 : 10,
-            small ? 32 : 128);
+            features, shape.hidden, shape.hidden, classes, stages,
+            stages == 1 ? "\n; 2 would hardly be faster, as the layers are short or one has nearly "
+                          "all of the work"
+                        : "",
+            small ? 30 : 10, shape.batch);
     return 0;
 }
 

@@ -29,6 +29,31 @@ run init train.csv absent.csv
 code_is 66
 err_has 'absent.csv'
 
+begin "init takes two stages where its simulation says that they pay, else one and says so"
+# columns classes rows stages: hidden layers have 64 units below 5000 rows, else 256
+while read -r columns classes rows stages; do
+    for n in "$rows" 20; do
+        awk -v c="$columns" -v k="$classes" -v n="$n" 'BEGIN { for (i = 0; i < n; i++) {
+            for (j = 0; j < c; j++) printf "%d,", (i + j) % 3 - 1
+            print i % k } }' >"n$n.csv"
+    done
+    run init "n$rows.csv" n20.csv
+    code_is 0
+    same "$columns $classes $rows $(sed -n 's/^stages = \([0-9]*\).*/\1/p' "$folder/out")" "$columns $classes $rows $stages"
+    same "$(grep -c '^; 2 would hardly be faster' "$folder/out")" $((2 - stages))
+    cp "$folder/out" sized.ini
+done <<'EOF'
+2 3 120 1
+3000 5 100 1
+4 3 5000 1
+20 3 5000 1
+100 10 5000 2
+EOF
+run explain sized.ini
+code_is 0
+run init
+grep -q '^stages = 2 ' "$folder/out" || complain 'the digits have one stage'
+
 begin "init into another folder names the files so that the config finds them"
 mkdir sub
 run init train.csv test.csv -o sub/own.ini

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How many stages pay: both ways to run a config, simulated on an ordinary machine. */
+#include <stdio.h>
+#include <string.h>
+
+#include "ppcli/cluster.h"
+#include "ppcli/mem.h"
+#include "ppcli/run.h"
+#include "ppcli/tune.h"
+#include "init.h"
+
+#define WORTH 1.2  /* times as fast as one stage, for the price of a second core */
+#define SHORT 1e-4 /* seconds of a step that is over before a sleeping thread has awoken */
+
+/* The numbers of configs/machines/laptop.ini: a core for each rank. */
+static const struct pp_cluster ordinary = {.peak = {[PP_PRECISION_F32] = 105.6e9},
+                                           .bandwidth = 11.2e9,
+                                           .memory = 4e9,
+                                           .product = 0.8,
+                                           .attention = 0.4,
+                                           .conv = 0.6,
+                                           .passes = 0.8,
+                                           .launch = 1e-6,
+                                           .ranks = 8,
+                                           .within = {.latency = 1e-6, .bandwidth = 10e9}};
+
+/* The step of the shape with so many stages. Errors: those of pp_best_try(). */
+static int predict_step(const struct pp_best_spec *spec, const struct pp_costs *costs, int stages,
+                        double *out)
+{
+    struct pp_candidate c = {.stages = stages,
+                             .microbatches = spec->cfg->pipeline.microbatches,
+                             .chunks = 1,
+                             .assignment = spec->cfg->pipeline.assignment};
+    memcpy(c.schedule, INIT_SCHEDULE, sizeof(INIT_SCHEDULE));
+    PP_TRY(pp_best_try(spec, costs, &c));
+    *out = c.time.step;
+    return 0;
+}
+
+/* out: how many times as fast two stages are as one. */
+static int compare_stages(const struct init_shape *s, struct pp_config *cfg,
+                          struct pp_model **model, struct pp_costs **costs, double *out)
+{
+    double one = 0, two = 0;
+    PP_TRY(pp_run_model(cfg, model));
+    struct pp_cluster_use use = {.model = *model,
+                                 .precision = cfg->run.precision,
+                                 .optimizer = cfg->train.optimizer,
+                                 .rows = cfg->train.batch_size,
+                                 .ranks = 2};
+    PP_TRY(pp_costs_of_cluster(&ordinary, &use, costs));
+    struct pp_best_spec spec = {
+        .cfg = cfg, .model = *model, .train_n = s->samples, .test_n = 1, .endless = true};
+    PP_TRY(predict_step(&spec, *costs, 1, &one));
+    PP_TRY(predict_step(&spec, *costs, 2, &two));
+    *out = one < SHORT ? 1 : one / two;
+    return 0;
+}
+
+int init_stages(const struct init_shape *s, int *out)
+{
+    char sizes[64], batch[16], samples[16];
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
+    PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
+    PP_OWN(pp_costs_destroy) struct pp_costs *costs = NULL;
+    snprintf(sizes, sizeof(sizes), "%d %d %d %d", s->inputs, s->hidden, s->hidden, s->classes);
+    snprintf(batch, sizeof(batch), "%d", s->batch);
+    snprintf(samples, sizeof(samples), "%d", s->samples);
+    const struct pp_setting settings[] = {{"data.dataset", "synthetic", "init"},
+                                          {"data.train_samples", samples, "init"},
+                                          {"model.sizes", sizes, "init"},
+                                          {"pipeline.stages", "2", "init"},
+                                          {"pipeline.microbatches", INIT_MICROBATCHES, "init"},
+                                          {"pipeline.schedule", INIT_SCHEDULE, "init"},
+                                          {"train.optimizer", INIT_OPTIMIZER, "init"},
+                                          {"train.batch_size", batch, "init"}};
+    int n = sizeof(settings) / sizeof(settings[0]);
+    double gain = 1;
+    PP_TRY(pp_config_load(NULL, settings, n, pp_cli_names(), &cfg));
+    PP_TRY(compare_stages(s, cfg, &model, &costs, &gain));
+    *out = gain >= WORTH ? 2 : 1;
+    return 0;
+}
