@@ -71,6 +71,19 @@ def formulas():
     return found
 
 
+WORDS = {'half': 1 / 2, 'two thirds': 2 / 3, 'five sixths': 5 / 6}
+
+
+def idle_share(text, bubble, p, m):
+    """What is wrong with "at most half the idle time of 1f1b", or "two thirds to five sixths of" it; None: nothing."""
+    said = re.search(r'(at most |([a-z]+ [a-z]+) to )([a-z]+|[a-z]+ [a-z]+) (?:of )?the idle time of 1f1b', text)
+    if not said or p == 1:
+        return None
+    idle = [b / (1 - b) for b in (bubble, plan('1f1b', p, 1, m, 0, False)[0])]
+    share, least, most = idle[0] / idle[1], WORDS.get(said.group(2), 0), WORDS[said.group(3)]
+    return None if least - EXACT <= share <= most + EXACT else f'P {p} M {m}: {share:.3f} of the idle time of 1f1b'
+
+
 def shapes(name, text):
     """(P, V, M, group) that the line speaks of."""
     for p, m in itertools.product((1, 2, 3, 5, 8, 12), (1, 2, 3, 5, 8, 11, 16, 23, 24)):
@@ -101,6 +114,8 @@ def main():
             if got is None:
                 continue
             looked += 1
+            share = idle_share(text, got[0], p, m)
+            wrong += [share] if share else []
             if group == 0 and want_bubble is not None and abs(got[0] - want_bubble) > EXACT:
                 wrong.append(f'P {p} V {v} M {m}: bubble {got[0]:.6f}, {bubble} is {want_bubble:.6f}')
             differs = 0 if 'memory_cap' in holds and got[1] <= want_holds else got[1] - min(m, want_holds or m)
@@ -112,7 +127,7 @@ def main():
             print('#', line)
         bad += bool(wrong)
     n += 1
-    enough = len(lines) >= 20
+    enough = len(lines) >= 20 and sum('idle time of 1f1b' in text for *_, text in lines.values()) == 3
     print(f'{"ok" if enough else "not ok"} {n} - {len(lines)} schedules have formulas')
     print(f'1..{n}')
     return 1 if bad or not enough else 0
