@@ -63,6 +63,7 @@ need zlib1g-dev 'reads gzipped data' has_library zlib
 need libopenblas-pthread-dev 'matrix products' has_openblas
 need libopenmpi-dev 'ranks as MPI processes' has_command mpicc
 need openmpi-bin 'starts MPI processes (mpirun)' has_command mpirun
+need libhwloc-dev 'which cores share caches and memory' has_library hwloc '>=' 2.4
 need libcurl4-openssl-dev 'ppcli download' has_library libcurl '>=' $curl_least
 need ca-certificates 'downloads over https' has_certificates
 if [ "$with_tests" = yes ]; then

@@ -125,6 +125,12 @@ enum pp_graphs { /* whole steps recorded once and replayed, on a device that can
     PP_GRAPHS_OFF
 };
 
+/* Whether threads are bound to processors. */
+enum pp_pinning {
+    PP_PIN_AUTO,
+    PP_PIN_OFF
+};
+
 /* Matrix products of the cpu backend. */
 enum pp_gemm {
     PP_GEMM_AUTO, /* fma where it runs and a rank has one thread, else cblas: a rule, no timing */
@@ -315,6 +321,7 @@ struct pp_config {
         double host_wait;          /* seconds that a retry waits for hosts that it needs */
         int log_every;             /* steps; 0 = about every 2 s and every epoch */
         int threads;               /* BLAS threads of each rank */
+        enum pp_pinning pin;
         enum pp_gemm gemm;
         enum pp_precision precision;
         enum pp_graphs graphs;

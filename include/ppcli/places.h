@@ -11,8 +11,12 @@ struct pp_places {
     int ranks;      /* of this machine that share these processors */
     int processors; /* that each rank may use: at most its threads, at least 1 */
     int cores;      /* that all of them may use: what mask and quota leave */
-    bool crowded;   /* more ranks than cores, or a quota that they use up: waits must not spin */
+    bool crowded;   /* others need the processors too: waits must not spin */
+    bool siblings;  /* some threads share a core */
+    bool shared;    /* other runs have the cores that this one would need */
     int *cpus;      /* [ranks][processors]; NULL: the system places the ranks */
+    int *locks;     /* of the cores of cpus; owned, as cpus */
+    int n_locks;
 };
 
 /* Divide the processors of `mask` among `ranks` ranks of `threads` threads each. A quota that allows
@@ -21,6 +25,9 @@ struct pp_places {
 struct pp_places_spec {
     int ranks, threads;
     const struct pp_cpu_mask *mask; /* NULL: that of this process */
+    bool unpinned;                  /* only count */
+    bool
+        locks; /* keep to cores that no other run has locked, and lock them until pp_places_fini() */
 };
 int pp_places_make(const struct pp_places_spec *spec, struct pp_places *out);
 void pp_places_fini(struct pp_places *places);

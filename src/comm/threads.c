@@ -49,7 +49,9 @@ int pp_threads_create(int size, const struct pp_places *places, struct pp_thread
     PP_TRY_UNDO(pp_arena_create(dry.used, &g->memory), free(g));
     struct pp_arena a = g->memory;
     carve(g, &a);
-    int rc = places ? 0 : pp_places_make(&(struct pp_places_spec){size, 1, NULL}, &g->own_places);
+    int rc = places ? 0
+                    : pp_places_make(&(struct pp_places_spec){.ranks = size, .threads = 1},
+                                     &g->own_places);
     PP_TRY_UNDO(rc, (pp_arena_destroy(&g->memory), free(g)));
     g->places = places ? places : &g->own_places;
     pthread_mutex_init(&g->recorder, NULL);

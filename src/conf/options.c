@@ -72,6 +72,7 @@ static const struct conf_choice launches[] = {{"auto", PP_LAUNCH_AUTO},
                                               {"mpirun", PP_LAUNCH_MPIRUN},
                                               {NULL, 0}};
 
+static const struct conf_choice pins[] = {{"auto", PP_PIN_AUTO}, {"off", PP_PIN_OFF}, {NULL, 0}};
 static const struct conf_choice nonfinites[] = {{"stop", PP_NONFINITE_STOP},
                                                 {"skip", PP_NONFINITE_SKIP},
                                                 {"rewind", PP_NONFINITE_REWIND},
@@ -270,6 +271,9 @@ static const struct conf_option table[] = {
      .help = "threads of each rank, which divide its kernels: the same bits for any number; with "
              "gemm = "
              "cblas those of the library"},
+    {KEY(run, pin, CONF_ENUM), .def = "auto", .choices = pins,
+     .help = "where ranks and their threads compute: auto, each on a core of its own that no other "
+             "run has; off, where the system puts them"},
     {KEY(run, gemm, CONF_ENUM), .def = "auto", .choices = gemms,
      .help = "matrix products on the CPU: fma, ppcli's own (AVX2 or "
              "AVX-512); cblas, a BLAS library; auto: fma where it runs"},

@@ -66,8 +66,7 @@ static const struct row {
     const char *words[3];
 } rows[] = {
     {ANY, 0, 0, {"-np", "%R"}},
-    {OPEN_MPI, 0, CROWDED, {"--bind-to", "core"}},
-    {OPEN_MPI, CROWDED, 0, {"--bind-to", "none"}},
+    {OPEN_MPI, 0, 0, {"--bind-to", "none"}}, /* ranks take cores themselves: seats.c */
     {OPEN_MPI, CROWDED, HOSTS, {"--oversubscribe"}},
     {OPEN_MPI, HOSTS, REORDER, {"--host", "%H"}},
     {OPEN_MPI, HOSTS | REORDER, 0, {"--map-by", "seq"}},

@@ -5,6 +5,11 @@
  */
 #include "rank.h"
 
+#include <string.h>
+
+#include "ppcli/log.h"
+#include "ppcli/thread.h"
+
 /* This process's device for the index-th of `ranks` ranks of its machine. Local. */
 static int take(const struct pp_run *run, const struct pp_device *devices, int n, int index,
                 int ranks, struct pp_seat *out)
@@ -65,27 +70,125 @@ static int take_named(struct pp_run *run, const struct pp_paths *paths)
     return 0;
 }
 
-/* Where ranks of one machine compute. Collective with tp: a launcher may have bound each rank. */
-static int place_ranks(struct pp_run *run, struct pp_transport *tp)
+/* ---- processors */
+
+/* Set by the first rank of those that a launcher gave one mask; the others follow it. */
+struct given {
+    struct pp_cpu_mask mask; /* all processors of those ranks */
+    bool pinned, crowded, shared;
+};
+
+static bool overlaps(const struct pp_cpu_mask *a, const struct pp_cpu_mask *b)
 {
-    struct pp_places_spec spec = {.ranks = run->layout->ranks, .threads = run->cfg->run.threads};
-    if (!tp)
-        return pp_places_make(&spec, &run->places);
-    struct pp_cpu_mask mine, here = {0};
-    PP_TAKE(struct pp_cpu_mask, all, tp->size);
-    (void)pp_machine_mask(false, &mine);
-    PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), all));
-    spec.ranks = 0;
-    for (int r = 0; r < tp->size; r++) {
-        if (run->seats[r].host == run->seats[tp->rank].host) {
-            for (size_t i = 0; i < sizeof(here.bits); i++)
-                here.bits[i] |= all[r].bits[i];
-            spec.ranks++;
+    bool any = false;
+    for (size_t i = 0; i < sizeof(a->bits); i++)
+        any |= (a->bits[i] & b->bits[i]) != 0;
+    return any;
+}
+
+/* Of the ranks on this one's host: those with its mask, and its place among them. */
+struct neighbours {
+    int ranks, index, first;
+    bool overlap;           /* other masks have some of its processors, so nobody is pinned */
+    struct pp_cpu_mask all; /* of all on this host */
+};
+
+static void find_neighbours(const struct pp_run *run, int rank, const struct pp_cpu_mask *masks,
+                            int n, struct neighbours *out)
+{
+    *out = (struct neighbours){.first = rank};
+    for (int r = n - 1; r >= 0; r--) {
+        if (run->seats[r].host != run->seats[rank].host)
+            continue;
+        for (size_t i = 0; i < sizeof(out->all.bits); i++)
+            out->all.bits[i] |= masks[r].bits[i];
+        if (memcmp(&masks[r], &masks[rank], sizeof(*masks)) == 0) {
+            out->ranks++;
+            out->index += r < rank;
+            out->first = r;
+        } else {
+            out->overlap |= overlaps(&masks[r], &masks[rank]);
         }
     }
-    spec.mask = &here;
-    PP_TRY(pp_transport_agree(tp, pp_places_make(&spec, &run->places)));
-    pp_places_fini(&run->places); /* the launcher places the ranks */
+}
+
+/* Collective: the division of the first of them, which also holds the locks. */
+static int follow_first(struct pp_transport *tp, const struct neighbours *who,
+                        struct pp_places_spec *spec, struct pp_places *out)
+{
+    PP_TAKE(struct given, given, tp->size);
+    PP_OWN(pp_places_fini) struct pp_places held = {0};
+    struct given mine = {.pinned = false};
+    int rc = who->first == tp->rank ? pp_places_make(spec, &held) : 0;
+    for (int i = 0; held.cpus && i < held.ranks * held.processors; i++)
+        pp_mask_add(&mine.mask, held.cpus[i]);
+    mine.pinned = held.cpus != NULL;
+    mine.crowded = held.crowded;
+    mine.shared = held.shared;
+    PP_TRY(pp_transport_agree(tp, rc));
+    PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), given));
+    const struct given *theirs = &given[who->first];
+    spec->locks = false;
+    spec->unpinned = !theirs->pinned;
+    spec->mask = theirs->pinned ? &theirs->mask : spec->mask;
+    PP_TRY(pp_transport_agree(tp, pp_places_make(spec, out)));
+    out->crowded = theirs->crowded;
+    out->shared = theirs->shared;
+    out->locks = held.locks;
+    out->n_locks = held.n_locks;
+    out->siblings |= held.siblings;
+    held.locks = NULL;
+    held.n_locks = 0;
+    return 0;
+}
+
+/* Collective. Only this rank's processors stay in run->places. */
+static int place_process(struct pp_run *run, struct pp_transport *tp, struct pp_places_spec *spec)
+{
+    struct pp_cpu_mask mine;
+    struct pp_quota quota;
+    struct neighbours who;
+    PP_TAKE(struct pp_cpu_mask, masks, tp->size);
+    (void)pp_machine_mask(false, &mine);
+    PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), masks));
+    find_neighbours(run, tp->rank, masks, tp->size, &who);
+    spec->ranks = who.ranks;
+    spec->mask = &mine;
+    spec->unpinned |= who.overlap;
+    struct pp_places *p = &run->places;
+    PP_TRY(follow_first(tp, &who, spec, p));
+    pp_quota_here(pp_mask_count(&who.all), &quota);
+    p->cores = quota.cores;
+    p->ranks = 1;
+    size_t each = (size_t)p->processors;
+    if (p->cpus) {
+        memmove(p->cpus, p->cpus + each * (size_t)who.index, each * sizeof(*p->cpus));
+        pp_thread_pin(p->cpus[0]);
+    }
+    tp->crowded |= p->crowded;
+    return 0;
+}
+
+static void tell_places(const struct pp_run *run, int rank)
+{
+    const struct pp_places *p = &run->places;
+    if (rank == 0 && p->shared)
+        pp_log_info("other runs have the cores that this one needs: the system places its threads");
+    if (rank == 0 && p->siblings)
+        pp_log_info("cores are used up: some threads share one");
+}
+
+static int place_ranks(struct pp_run *run, struct pp_transport *tp)
+{
+    const struct pp_config *cfg = run->cfg;
+    struct pp_places_spec spec = {.ranks = run->layout->ranks,
+                                  .threads = cfg->run.threads,
+                                  .unpinned = cfg->run.pin == PP_PIN_OFF,
+                                  .locks = true};
+    /* the library's own threads would inherit the one processor of a pinned rank */
+    spec.unpinned |= cfg->run.gemm == PP_GEMM_CBLAS && cfg->run.threads > 1;
+    PP_TRY(tp ? place_process(run, tp, &spec) : pp_places_make(&spec, &run->places));
+    tell_places(run, tp ? tp->rank : 0);
     return 0;
 }
 

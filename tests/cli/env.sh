@@ -57,6 +57,38 @@ PPCLI_SYSTEM_ROOT="$folder/made" "$PPCLI" plan "$folder/net.ini" --best --stages
 out_has ' on 1 core'
 out_has '2 ranks on 1 core take turns'
 
+begin "a run whose cores others have is not pinned, and says so once"
+if command -v python3 >/dev/null 2>&1; then
+    cat >"$folder/hold.py" <<'END'
+import fcntl, os, subprocess, sys
+folder = os.environ['XDG_RUNTIME_DIR'] + '/ppcli'
+os.makedirs(folder, 0o700, exist_ok=True)
+held = [open(f'{folder}/core-{c}', 'w') for c in sorted(os.sched_getaffinity(0) | {0})]
+for f in held:
+    fcntl.flock(f, fcntl.LOCK_EX)
+sys.exit(subprocess.run(sys.argv[1:]).returncode)
+END
+    config "$folder/net.ini" data.dataset=mnist-sample 'model.sizes=784 40 10' train.max_steps=3
+    run train "$folder/net.ini" --dir ''
+    code_is 0
+    err_lacks 'other runs have the cores'
+    sum=$(grep weights_sha256 "$folder/out")
+    PPCLI_ONE=$PPCLI
+    printf '#!/bin/sh\nexec python3 "%s" "%s" "$@"\n' "$folder/hold.py" "$PPCLI_ONE" >"$folder/held"
+    chmod +x "$folder/held"
+    PPCLI=$folder/held
+    run train "$folder/net.ini" --dir ''
+    code_is 0
+    same "$(grep -c 'other runs have the cores' "$folder/err")" 1
+    out_has "$sum"
+    run train "$folder/net.ini" --dir '' --set run.pin=off
+    code_is 0
+    err_lacks 'other runs have the cores'
+    PPCLI=$PPCLI_ONE
+else
+    skip 'no python3 here'
+fi
+
 begin "where there is no GPU it says so, and why"
 if [ -e /dev/nvidia0 ] || [ -e /dev/dxg ]; then
     skip 'there is a GPU'

@@ -18,6 +18,7 @@ trap 'rm -rf "$folder"' EXIT
 unset NO_COLOR PPCLI_DATA_DIR OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK PMI_RANK PMIX_RANK
 export HOME="$folder" TERM=dumb
 unset XDG_DATA_HOME
+export XDG_RUNTIME_DIR="$folder" # runs of other tests are no neighbours
 
 cases=0
 failures=0

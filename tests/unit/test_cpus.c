@@ -80,7 +80,7 @@ static void the_whole_machine_is_seen_and_the_binding_comes_back(void **state)
 static void ranks_get_processors_above_1024(void **state)
 {
     PP_OWN(pp_places_fini) struct pp_places places = {0};
-    CHECK_OK(pp_places_make(&(struct pp_places_spec){1500, 1, NULL}, &places));
+    CHECK_OK(pp_places_make(&(struct pp_places_spec){.ranks = 1500, .threads = 1}, &places));
     assert_false(places.crowded);
     CHECK_INT_EQ(pp_places_of(&places, 1499)[0], THERE - 1);
 }

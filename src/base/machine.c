@@ -13,8 +13,10 @@
 
 #include "ppcli/cpus.h"
 #include "ppcli/file.h"
+#include "ppcli/mem.h"
 #include "ppcli/rng.h"
 #include "ppcli/text.h"
+#include "ppcli/topology.h"
 
 #define CACHES_MAX 8
 
@@ -73,20 +75,15 @@ int pp_machine_cores(bool whole_machine, int *out, int max)
 
 int pp_machine_whole_cores(void)
 {
-    struct pp_cpu_mask mask, first = {0};
+    struct pp_cpu_mask mask;
     struct pp_quota quota;
-    int cpus[PP_MACHINE_CORES_MAX], n = pp_machine_mask(false, &mask);
+    int n = pp_machine_mask(false, &mask), cores = 0;
     pp_quota_here(n, &quota);
-    n = list_cpus(&mask, cpus, PP_MACHINE_CORES_MAX);
-    for (int i = 0; i < n; i++) {
-        char path[96], text[32];
-        snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
-                 cpus[i]);
-        pp_file_value(path, "", text, sizeof(text));
-        pp_mask_add(&first, (text[0] ? atoi(text) : cpus[i]) % PP_MACHINE_CORES_MAX);
-    }
-    n = pp_mask_count(&first);
-    return n < quota.cores ? n : quota.cores;
+    PP_OWN_MEMORY struct pp_cpu *cpus = pp_alloc((size_t)n, sizeof(*cpus));
+    n = cpus ? pp_topology_read(&mask, cpus) : 0;
+    for (int i = 0; i < n; i++)
+        cores += cpus[i].sibling == 0;
+    return cores > 0 && cores < quota.cores ? cores : quota.cores;
 }
 
 /* "0, 1": where threads are bound to; "0-15" for a whole range. */

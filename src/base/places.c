@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Cores before their second hardware threads, fast cores before slow ones; then each rank gets
+ * processors that share a last-level cache, else a NUMA node, else a package, else any.
+ */
+#include "ppcli/places.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ppcli/file.h"
+#include "ppcli/mem.h"
+#include "core_locks.h"
+#include "topology.h"
+
+/* ---- which processors */
+
+static int by_worth(const void *a, const void *b)
+{
+    const struct pp_cpu *x = a, *y = b;
+    if (x->sibling != y->sibling)
+        return x->sibling - y->sibling;
+    return x->speed != y->speed ? y->speed - x->speed : x->at - y->at;
+}
+
+static int by_nearness(const void *a, const void *b)
+{
+    const struct pp_cpu *x = a, *y = b;
+    return x->speed != y->speed ? y->speed - x->speed : x->at - y->at;
+}
+
+/* How many of the first processors to deal out: if all that are needed are of the best kind, all of
+ * that kind, so that ranks may keep to one cache each. */
+static int take_pool(struct pp_cpu *cpus, int n, int needed)
+{
+    int best = 0;
+    qsort(cpus, (size_t)n, sizeof(*cpus), by_worth);
+    while (best < n && cpus[best].sibling == 0 && cpus[best].speed == cpus[0].speed)
+        best++;
+    best = needed <= best ? best : needed;
+    qsort(cpus, (size_t)best, sizeof(*cpus), by_nearness);
+    return best;
+}
+
+/* ---- whose */
+
+static bool shares(const struct pp_cpu *a, const struct pp_cpu *b, int level)
+{
+    return level == PP_SHARE_LEVELS || (a->share[level] == b->share[level] && a->speed == b->speed);
+}
+
+/* The first domain of this level that has room for the rank; number -1: dealt out. */
+static bool deal_in(struct pp_cpu *pool, int n, int level, int each, int *out)
+{
+    for (int from = 0, to; from < n; from = to) {
+        int left = 0;
+        for (to = from; to < n && shares(&pool[from], &pool[to], level); to++)
+            left += pool[to].number >= 0;
+        if (left < each)
+            continue;
+        for (int i = from, k = 0; k < each; i++) {
+            if (pool[i].number >= 0) {
+                out[k++] = pool[i].number;
+                pool[i].number = -1;
+            }
+        }
+        return true;
+    }
+    return false;
+}
+
+static void deal_out(struct pp_cpu *cpus, int n, int ranks, int each, int *out)
+{
+    int pool = take_pool(cpus, n, ranks * each);
+    for (int r = 0; r < ranks; r++)
+        for (int level = 0; !deal_in(cpus, pool, level, each, out + r * each);)
+            level++;
+}
+
+static int count_cores(const struct pp_cpu *cpus, int n)
+{
+    int cores = 0;
+    for (int i = 0; i < n; i++)
+        cores += cpus[i].sibling == 0;
+    return cores;
+}
+
+/* ---- the machine */
+
+/* Without hwloc: each core goes by its first hardware thread. */
+static int read_siblings(const struct pp_cpu_mask *mask, struct pp_cpu *out)
+{
+    int n = 0;
+    for (int c = 0; c < PP_MACHINE_CORES_MAX; c++) {
+        char path[96], text[32];
+        if (!pp_mask_has(mask, c))
+            continue;
+        snprintf(path, sizeof(path), "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+                 c);
+        pp_file_value(path, "", text, sizeof(text));
+        out[n] = (struct pp_cpu){.number = c, .at = n};
+        out[n++].core = (text[0] ? atoi(text) : c) % PP_MACHINE_CORES_MAX;
+    }
+    return n;
+}
+
+int pp_topology_read(const struct pp_cpu_mask *mask, struct pp_cpu *out)
+{
+    int n = topology_read_all(mask, out);
+    if (n < pp_mask_count(mask)) /* made up for another machine, or not here */
+        n = read_siblings(mask, out);
+    for (int i = 0; i < n; i++)
+        for (int k = i - 1; k >= 0 && out[i].sibling == 0; k--)
+            out[i].sibling = out[k].core == out[i].core ? out[k].sibling + 1 : 0;
+    return n;
+}
+
+/* ---- all of it */
+
+/* Of the cores that were dealt out; n: processors that were there. */
+static int hold_cores(const struct core_locks *locks, const struct pp_cpu *cpus, int n,
+                      struct pp_places *out)
+{
+    struct pp_cpu_mask used = {0};
+    PP_ALLOC(out->locks, out->ranks * out->processors);
+    for (int i = 0; i < out->ranks * out->processors; i++)
+        pp_mask_add(&used, out->cpus[i]);
+    for (int i = 0; i < n; i++) {
+        int fd = pp_mask_has(&used, cpus[i].number) ? core_locks_take(locks, cpus[i].core) : -1;
+        if (fd >= 0)
+            out->locks[out->n_locks++] = fd;
+    }
+    return 0;
+}
+
+static int place_on(struct pp_cpu *cpus, int n, const struct core_locks *locks,
+                    struct pp_places *out)
+{
+    int needed = out->ranks * out->processors;
+    n = locks ? core_locks_filter(locks, cpus, n) : n;
+    if (n < needed) {
+        out->shared = out->crowded = true;
+        return 0;
+    }
+    PP_TAKE(struct pp_cpu, pool, n);
+    memcpy(pool, cpus, (size_t)n * sizeof(*cpus));
+    PP_ALLOC(out->cpus, needed);
+    out->siblings = needed > count_cores(cpus, n);
+    deal_out(pool, n, out->ranks, out->processors, out->cpus);
+    return locks ? hold_cores(locks, cpus, n, out) : 0;
+}
+
+int pp_places_make(const struct pp_places_spec *spec, struct pp_places *out)
+{
+    struct pp_cpu_mask mask;
+    struct pp_quota quota;
+    int n = pp_machine_mask(false, &mask);
+    if (spec->mask) {
+        mask = *spec->mask;
+        n = pp_mask_count(&mask);
+    }
+    pp_quota_here(n, &quota);
+    int ranks = spec->ranks, each = quota.cores / ranks;
+    each = each < spec->threads ? each : spec->threads;
+    *out =
+        (struct pp_places){.ranks = ranks, .processors = each > 0 ? each : 1, .cores = quota.cores};
+    out->crowded = ranks > quota.cores || (quota.limits && ranks * each >= quota.cores);
+    if (out->crowded || quota.limits || spec->unpinned)
+        return 0;
+    PP_TAKE(struct pp_cpu, cpus, n);
+    n = pp_topology_read(&mask, cpus);
+    struct core_locks locks;
+    bool asks = spec->locks && core_locks_begin(&locks);
+    int rc = place_on(cpus, n, asks ? &locks : NULL, out);
+    if (asks)
+        core_locks_end(&locks);
+    if (rc < 0)
+        pp_places_fini(out);
+    return rc;
+}
+
+void pp_places_fini(struct pp_places *places)
+{
+    while (places->n_locks > 0)
+        close(places->locks[--places->n_locks]);
+    pp_free(places->locks);
+    places->locks = NULL;
+    pp_free(places->cpus);
+    places->cpus = NULL;
+}
+
+const int *pp_places_of(const struct pp_places *places, int rank)
+{
+    return places->cpus ? places->cpus + (size_t)rank * (size_t)places->processors : NULL;
+}
