@@ -3,6 +3,8 @@
 #ifndef PPCLI_TOPOLOGY_H
 #define PPCLI_TOPOLOGY_H
 
+#include <stddef.h>
+
 #include "ppcli/machine.h"
 
 enum pp_share {
@@ -25,7 +27,11 @@ struct pp_cpu {
  * the siblings that the system tells. out: [count of mask]. Local. */
 int pp_topology_read(const struct pp_cpu_mask *mask, struct pp_cpu *out);
 
-/* Which hwloc reads it: "hwloc 2.9.0"; or why none does. Static storage. */
+/* A picture, row by row: the cores from *from on that share a last-level cache (where each has its
+ * own, a NUMA node) and are of one kind, "0+8 1+9", + between hardware threads. False: no more. */
+bool pp_topology_row(const struct pp_cpu *cpus, int n, int *from, char *out, size_t bytes);
+
+/* Which hwloc reads it: "hwloc, API 2.8"; or why none does. Static storage. */
 const char *pp_topology_source(void);
 
 #endif

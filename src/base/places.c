@@ -12,6 +12,7 @@
 
 #include "ppcli/file.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 #include "core_locks.h"
 #include "topology.h"
 
@@ -115,6 +116,33 @@ int pp_topology_read(const struct pp_cpu_mask *mask, struct pp_cpu *out)
         for (int k = i - 1; k >= 0 && out[i].sibling == 0; k--)
             out[i].sibling = out[k].core == out[i].core ? out[k].sibling + 1 : 0;
     return n;
+}
+
+/* The level that rows of the picture end at. */
+static enum pp_share find_row_level(const struct pp_cpu *cpus, int n)
+{
+    for (int i = 1; i < n; i++)
+        if (cpus[i].core != cpus[i - 1].core &&
+            cpus[i].share[PP_SHARE_CACHE] == cpus[i - 1].share[PP_SHARE_CACHE])
+            return PP_SHARE_CACHE;
+    return PP_SHARE_NUMA;
+}
+
+bool pp_topology_row(const struct pp_cpu *cpus, int n, int *from, char *out, size_t bytes)
+{
+    int level = (int)find_row_level(cpus, n), i = *from, fastest = 0;
+    out[0] = '\0';
+    for (int k = 0; k < n; k++)
+        fastest = cpus[k].speed > fastest ? cpus[k].speed : fastest;
+    for (; i < n && shares(&cpus[*from], &cpus[i], level); i++) {
+        const char *gap = i == *from ? "" : cpus[i].core == cpus[i - 1].core ? "+" : " ";
+        pp_text_add(out, bytes, "%s%d", gap, cpus[i].number);
+    }
+    if (i > *from && cpus[*from].speed < fastest)
+        pp_text_add(out, bytes, "  (slower)");
+    bool more = i > *from;
+    *from = i;
+    return more;
 }
 
 /* ---- all of it */

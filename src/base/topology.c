@@ -38,7 +38,7 @@ static void load_hwloc(void)
     loaded = complete;
     if (complete) {
         unsigned v = hw.get_api_version();
-        snprintf(source, sizeof(source), "hwloc %u.%u", v >> 16, v >> 8 & 0xff);
+        snprintf(source, sizeof(source), "hwloc, API %u.%u", v >> 16, v >> 8 & 0xff);
     } else {
         snprintf(source, sizeof(source), "not known: libhwloc.so.15 %s (Debian: libhwloc15)",
                  library ? "is older than 2.4" : "is not installed");

@@ -9,6 +9,8 @@
 #include "ppcli/devices.h"
 #include "ppcli/json.h"
 #include "ppcli/machine.h"
+#include "ppcli/mem.h"
+#include "ppcli/topology.h"
 #include "ppcli/transport.h"
 #include "build_info.h"
 #include "command.h"
@@ -43,6 +45,19 @@ static void row(void *ctx, const char *what, const char *text)
         printf("  %-14s %s\n", what, text);
 }
 
+/* A row for the cores of each cache. */
+static int show_cores(void)
+{
+    struct pp_cpu_mask mask;
+    char text[512];
+    PP_TAKE(struct pp_cpu, cpus, pp_machine_mask(false, &mask));
+    int n = pp_topology_read(&mask, cpus);
+    row(NULL, "topology", pp_topology_source());
+    for (int at = 0, first = 1; pp_topology_row(cpus, n, &at, text, sizeof(text)); first = 0)
+        row(NULL, first ? "cores by cache" : "", text);
+    return 0;
+}
+
 /* ---- text */
 
 static void text_machine(const struct pp_machine *m)
@@ -57,6 +72,7 @@ static void text_machine(const struct pp_machine *m)
     row(NULL, "cores", text);
     row(NULL, "limited by", m->limit);
     row(NULL, "caches", m->caches);
+    (void)show_cores();
     snprintf(text, sizeof(text), "%.1f GiB", (double)m->memory_bytes / GIB);
     row(NULL, "memory", text);
     if (m->room_bytes != UINT64_MAX) {

@@ -11,7 +11,7 @@ run env
 code_is 0
 same "$(cat "$folder/err")" ''
 out_has "$("$PPCLI" version | head -n 1), commit "
-for word in CBLAS MPI zlib compiler host processor cores caches memory; do
+for word in topology CBLAS MPI zlib compiler host processor cores caches memory; do
     grep -q "^  $word  *[^ ]" "$folder/out" || complain "no value for '$word'"
 done
 for backend in $("$PPCLI" keys run.backend --json | tr ',' '\n' | sed -n 's/^ *"\([a-z]*\)"$/\1/p'); do

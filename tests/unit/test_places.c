@@ -129,6 +129,34 @@ TEST(a_machine_that_hwloc_does_not_know_whole_is_taken_as_the_system_tells_it)
     CHECK_INT_EQ(cpus[2].sibling, 0);
 }
 
+/* All rows of the picture of a machine. */
+static void draw(const char *synthetic, const char *fast, char *out)
+{
+    struct pp_cpu_mask mask = {0};
+    static struct pp_cpu cpus[64];
+    char row[256];
+    make_up(&(struct machine){"", synthetic, "", fast, 0, 0, "", false}, &mask);
+    int at = 0, n = pp_topology_read(&mask, cpus);
+    out[0] = '\0';
+    while (pp_topology_row(cpus, n, &at, row, sizeof(row)))
+        strcat(strcat(out, row), "|");
+    unlink(getenv("HWLOC_XMLFILE"));
+    unsetenv("HWLOC_XMLFILE");
+}
+
+TEST(the_picture_has_a_row_for_each_cache)
+{
+    char text[512];
+    draw(CLOUD, "", text);
+    CHECK_STR_EQ(text, "0+1 2+3 4+5 6+7|");
+    draw(NODES, "", text);
+    CHECK_STR_EQ(text, "0 1 2|3 4 5|6 7 8|9 10 11|");
+    draw("pack:1 l3:1 core:4 pu:1", "2-3", text);
+    CHECK_STR_EQ(text, "0 1  (slower)|2 3|");
+    draw("pack:2 [numa] l2:2 core:1 pu:1", "", text); /* a cache for each core */
+    CHECK_STR_EQ(text, "0 1|2 3|");
+}
+
 /* Each time a run of so many ranks and threads on SOCKETS. */
 static void make_run(const struct pp_cpu_mask *mask, int ranks, int threads, struct pp_places *out)
 {
