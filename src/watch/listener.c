@@ -279,10 +279,9 @@ static bool keeper_silent(const struct pp_listener *l, char text[PP_PULSE_TEXT])
         if (c->fd < 0 || c->rank != PP_PULSE_KEEPER || c->age_ns <= c->timeout_ns + BEAT_MARGIN_NS)
             continue;
         pp_text_add(text, PP_PULSE_TEXT,
-                    "host %s sends no heartbeat for %.1f s, before its ranks have begun; likely: "
-                    "it or the network to "
-                    "it is down",
-                    c->host, (double)c->age_ns * 1e-9);
+                    "orted (host %s) sends no heartbeat for %.1f s, before its ranks have begun; "
+                    "likely: host %s or the network to it is down",
+                    c->host, (double)c->age_ns * 1e-9, c->host);
         return true;
     }
     return false;
@@ -298,6 +297,10 @@ bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
         return false;
     uint64_t dt = beat_passed(&l->last_ns);
     hear(l, dt);
+    if (l->orphan[0]) { /* its mpirun may not notice for a minute */
+        pp_text_add(text, PP_PULSE_TEXT, "orted (host %s) was killed", l->orphan);
+        return true;
+    }
     for (int r = 0; r < l->ranks; r++) {
         struct heard *h = &l->heard[r];
         const struct beat *b = &h->last;
@@ -369,7 +372,7 @@ const char *pp_listener_first_lost(const struct pp_listener *l, char text[PP_PUL
     int n_absent = 0;
     text[0] = '\0';
     if (l && l->orphan[0]) {
-        pp_text_add(text, PP_PULSE_TEXT, "orted of host %s", l->orphan);
+        pp_text_add(text, PP_PULSE_TEXT, "orted (host %s)", l->orphan);
         return text;
     }
     for (int r = 0; l && r < l->ranks; r++) {

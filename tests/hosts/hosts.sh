@@ -251,7 +251,7 @@ config net.ini data.dataset=synthetic data.train_samples=192 data.test_samples=1
 trains_and "export PPCLI_HOST_AGENT=$folder/agent"
 case $(mpirun --version) in
 *') 5.'*) wrong 76 'before its ranks had begun: without host h1: ' ;; # its mpirun gives up first
-*) wrong 76 'host h1 sends no heartbeat for ' ;;
+*) wrong 76 'orted (host h1) sends no heartbeat for ' ;;
 esac
 
 begin "mpirun's host is cut off before there is a rank: orted elsewhere ends, and its files go; so do mpirun's after kill -9"
