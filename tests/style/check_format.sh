@@ -5,6 +5,7 @@
 #   check_format.sh ROOT
 set -eu
 cd "$1"
+. tests/style/list_files.sh
 wanted=14
 tool=
 for name in clang-format-$wanted clang-format; do
@@ -17,4 +18,4 @@ if [ -z "$tool" ]; then
     echo "skipped: no clang-format $wanted"
     exit 77
 fi
-find src include tests \( -name '*.c' -o -name '*.h' -o -name '*.cpp' \) -exec "$tool" --dry-run -Werror {} +
+list_files '\.(c|h|cpp)$' src include tests | xargs -d '\n' "$tool" --dry-run -Werror

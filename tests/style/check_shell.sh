@@ -4,8 +4,9 @@
 #   check_shell.sh ROOT
 set -eu
 cd "$1"
+. tests/style/list_files.sh
 if ! command -v shellcheck >/dev/null 2>&1; then
     echo "skipped: no shellcheck"
     exit 77
 fi
-find scripts tests .ci -type f \( -name '*.sh' -o -path '.ci/run' \) -exec shellcheck -x {} +
+list_files '(\.sh|^\.ci/run)$' scripts tests .ci | xargs -d '\n' shellcheck -x
