@@ -16,8 +16,11 @@ for folder in a deep/er/b; do
     git -c safe.directory='*' -C "$1" archive HEAD | tar -x -C "$work/$folder"
     build=$work/$folder/build
     [ "$folder" = a ] || build=$work/out/of/source # and one of them elsewhere
-    meson setup "$build" "$work/$folder" -Dtests=false -Doptimization=0 -Dgpu_arch=80 >"$work/log" 2>&1 &&
-        ninja -C "$build" ppcli >>"$work/log" 2>&1 || { tail -n 20 "$work/log" && exit 1; }
+    { meson setup "$build" "$work/$folder" -Dtests=false -Doptimization=0 -Dgpu_arch=80 &&
+        ninja -C "$build" ppcli; } >"$work/log" 2>&1 || {
+        tail -n 20 "$work/log"
+        exit 1
+    }
 done
 if ! cmp "$work/a/build/ppcli" "$work/out/of/source/ppcli"; then
     echo "the files that differ:"
