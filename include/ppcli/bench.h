@@ -90,9 +90,10 @@ struct pp_bench_sample {
     double step_p50, step_p90, step_p99, step_min, step_max; /* seconds, of rank 0 */
     struct pp_bubble bubble;                                 /* as measured */
     double bubble_predicted; /* simulated with the measured times and free hand-overs */
-    double bound; /* shortest possible step with these times / measured one; 0: unknown */
-    double loss;  /* of the last step */
-    char sha[65]; /* of the weights at the end */
+    double bound;  /* shortest possible step with these times / measured one; 0: unknown */
+    double waited; /* share of the ranks' time waiting for a core; -1: the system does not tell */
+    double loss;   /* of the last step */
+    char sha[65];  /* of the weights at the end */
 };
 
 /* One shape. */
@@ -187,6 +188,8 @@ struct pp_bench_figures {
     double step_p50, step_p99; /* medians over the rounds */
     struct pp_bubble bubble;   /* of the round whose bubble is the median */
     double bubble_predicted, bound;
+    double
+        waited; /* median over the rounds; from PP_BUBBLE_WAITED on the row is not to be trusted */
     double of_peak;      /* of the matrix-product rate that its ranks' cores have; 0: unknown */
     double flops, bytes; /* of a second; median */
     const char *limit;   /* the nearer ceiling: "arithmetic" or "memory"; "": unknown */

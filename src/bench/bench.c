@@ -77,6 +77,7 @@ static void keep(struct bench *b, const struct probe *p, struct pp_bench_sample 
         .bubble = p->bubble,
         .bubble_predicted = p->bubble_predicted,
         .bound = p->bound,
+        .waited = p->waited,
         .loss = p->loss,
     };
     memcpy(s->sha, p->sha, sizeof(s->sha));

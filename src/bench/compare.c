@@ -8,6 +8,7 @@
 
 #include "bench.h"
 #include "table.h"
+#include "ppcli/bubble.h"
 #include "ppcli/json_in.h"
 #include "ppcli/text.h"
 
@@ -121,6 +122,20 @@ static void put_verdict(struct table *t, const struct values *a, const struct va
     }
 }
 
+/* Its ranks waited for a core when it was measured. */
+static bool is_spoiled(const json_t *row)
+{
+    return json_number_value(json_object_get(row, "waited_for_core")) >= PP_BUBBLE_WAITED;
+}
+
+static bool any_spoiled(const json_t *rows)
+{
+    size_t i = 0;
+    while (i < json_array_size(rows) && !is_spoiled(json_array_get(rows, i)))
+        i++;
+    return i < json_array_size(rows);
+}
+
 static void put_row(struct table *t, int i, const json_t *old_rows, const json_t *new_rows,
                     struct values v[2])
 {
@@ -138,7 +153,7 @@ static void put_row(struct table *t, int i, const json_t *old_rows, const json_t
     bool has[2] = {old && read_values(old, &v[0]), read_values(row, &v[1])};
     for (int k = 0; k < 2; k++)
         if (has[k])
-            table_text(t, "%.0f", mean(&v[k]));
+            table_text(t, "%s%.0f", is_spoiled(k == 0 ? old : row) ? "! " : "", mean(&v[k]));
         else
             table_skip(t, 1);
     if (!old) {
@@ -195,6 +210,8 @@ static int compare(const char *const paths[2], json_t *const roots[2], FILE *f)
     print_warnings(roots[0], roots[1], f);
     fputc('\n', f);
     table_markdown(&t, f);
+    if (any_spoiled(old_rows) || any_spoiled(new_rows))
+        fprintf(f, "\n- !: ranks waited for a core when it was measured: do not trust its speed\n");
     int missing = count_missing(old_rows, new_rows);
     if (missing > 0) {
         fprintf(f, "\n- %d row%s of the old file %s not in the new one\n", missing,

@@ -97,6 +97,8 @@ static void put_samples(struct pp_json *j, const struct pp_bench *b, const struc
         pp_json_dbl(j, "bubble_measured", s->bubble.idle);
         pp_json_dbl(j, "bubble_predicted", s->bubble_predicted);
         pp_json_dbl(j, "bound", s->bound);
+        if (s->waited >= 0)
+            pp_json_dbl(j, "waited_for_core", s->waited);
         pp_json_dbl(j, "loss", s->loss);
         pp_json_str(j, "weights_sha256", s->sha);
         pp_json_end(j);

@@ -161,6 +161,12 @@ static int print_device(const struct pp_device_ceilings *c, FILE *f)
 
 /* ---- rows: one table for all formats */
 
+/* Its ranks waited for a core: these are not the figures of its shape. */
+static bool is_spoiled(const struct pp_bench_figures *g)
+{
+    return g->valid && g->waited >= PP_BUBBLE_WAITED;
+}
+
 static void put_figures(struct table *t, const struct pp_bench_row *row,
                         const struct pp_bench_figures *g)
 {
@@ -181,9 +187,11 @@ static void put_figures(struct table *t, const struct pp_bench_row *row,
                               g->bound,
                               (double)row->peak_bytes,
                               g->x1,
-                              g->relative};
-    const bool optional[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 1, 0}; /* 0: unknown */
-    table_text(t, "%.0f ± %.0f", g->sps_mean, g->sps_sd);
+                              g->relative,
+                              g->waited};
+    const bool optional[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+                             0, 0, 1, 1, 1, 0, 1, 0, 1}; /* 0: unknown */
+    table_text(t, "%s%.0f ± %.0f", is_spoiled(g) ? "! " : "", g->sps_mean, g->sps_sd);
     for (size_t k = 0; k < sizeof(figures) / sizeof(figures[0]); k++)
         if (optional[k] && figures[k] <= 0)
             table_skip(t, 1);
@@ -226,6 +234,7 @@ static int make_table(const struct pp_bench *b, const struct pp_bench_header *h,
         TABLE_NUMBER("peak MiB", "peak_bytes", "%.1f", 1 / MIB),
         TABLE_NUMBER("x1", "x1", "%.3f", 1),
         TABLE_NUMBER("relative", "relative", "%.3f", 1),
+        TABLE_NUMBER(NULL, "waited_for_core", "%g", 1),
         TABLE_LEFT("limit", "limit"),
         TABLE_LEFT("check", "check"),
         TABLE_TEXT(NULL, "why")};
@@ -284,6 +293,23 @@ static void print_reasons(const struct pp_bench *b, FILE *f)
     }
 }
 
+static void print_spoiled(const struct pp_bench *b, int cores, FILE *f)
+{
+    for (int i = 0; i < b->n; i++) {
+        const struct pp_bench_row *row = &b->rows[i];
+        struct pp_bench_figures g;
+        pp_bench_figures(b, row, &g);
+        if (is_spoiled(&g)) {
+            fprintf(
+                f,
+                "- !: %s: row %d (stages %d, %s, micro-batches %d): ranks waited %.0f %% of the "
+                "time for a core: do not trust its speed and bubble\n",
+                row->ranks > cores ? "few cores" : "busy machine", i + 1, row->stages,
+                row->schedule, row->microbatches, g.waited * 100);
+        }
+    }
+}
+
 static void print_legend(const struct pp_bench *b, FILE *f)
 {
     bool steps = false, inexact = false, above = false;
@@ -330,12 +356,13 @@ static void print_legend(const struct pp_bench *b, FILE *f)
     }
 }
 
-static void print_md(const struct pp_bench *b, const struct table *t, FILE *f)
+static void print_md(const struct pp_bench *b, const struct table *t, int cores, FILE *f)
 {
     fputc('\n', f);
     table_markdown(t, f);
     fputc('\n', f);
     print_reasons(b, f);
+    print_spoiled(b, cores, f);
     print_legend(b, f);
 }
 
@@ -352,7 +379,7 @@ int pp_bench_print(const struct pp_bench *b, const struct pp_bench_header *h,
         print_header(b, h, f);
         PP_TRY(print_ceilings(&b->ceilings, b->device.name[0] != '\0', f));
         PP_TRY(print_device(&b->device, f));
-        print_md(b, &t, f);
+        print_md(b, &t, h->cores, f);
     } else {
         PP_TRY(bench_print_json(b, h, &axes, &t, format == PP_BENCH_JSONL, f));
     }

@@ -93,6 +93,7 @@ void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
     out->bubble = median_bubble(b, row);
     out->bubble_predicted = median_of(b, row, offsetof(struct pp_bench_sample, bubble_predicted));
     out->bound = median_of(b, row, offsetof(struct pp_bench_sample, bound));
+    out->waited = median_of(b, row, offsetof(struct pp_bench_sample, waited));
     double sps = median_of(b, row, offsetof(struct pp_bench_sample, samples_per_second));
     struct bench_top top = {pp_ceiling_gemm(&b->ceilings, row->ranks),
                             pp_ceiling_memory(&b->ceilings, row->ranks)};

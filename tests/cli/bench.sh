@@ -146,6 +146,25 @@ code_is 0
 out_has '| ~ '
 out_has 'the last loss is within 1e-4'
 
+# Both ranks on one core.
+begin "a row whose ranks waited for a core carries a mark, in every format and in --compare"
+core=$(taskset -pc $$ 2>/dev/null | sed 's/.*: *\([0-9]*\).*/\1/')
+if [ -z "$core" ] || ! [ -r /proc/self/schedstat ]; then
+    skip 'no taskset or no schedstat here'
+else
+    taskset -c "$core" "$PPCLI" bench mnist-sample.ini --stages 2 --repeat 1 --set data.train_samples=512 \
+        --format json -o "$folder/spoiled.json" >"$folder/out" 2>"$folder/err" || complain "$(cat "$folder/err")"
+    grep -qE '"waited_for_core": 0\.[0-9]*[1-9]' "$folder/spoiled.json" || complain 'no waited_for_core in the result'
+    taskset -c "$core" "$PPCLI" bench mnist-sample.ini --stages 2 --repeat 1 --set data.train_samples=512 \
+        >"$folder/out" 2>"$folder/err" || complain "$(cat "$folder/err")"
+    grep -qE '\| +! [0-9]' "$folder/out" || complain "no mark in $(cat "$folder/out")"
+    out_has '- !: few cores: row 1 (stages 2, 1f1b, micro-batches 4): ranks waited '
+    run bench --compare "$folder/spoiled.json" "$folder/spoiled.json"
+    code_is 0
+    grep -qE '\| +! [0-9]' "$folder/out" || complain "no mark in $(cat "$folder/out")"
+    out_has '- !: ranks waited for a core when it was measured: do not trust its speed'
+fi
+
 begin "--min-sps is a gate"
 bench --min-sps 1
 code_is 0
