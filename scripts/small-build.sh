@@ -3,6 +3,7 @@
 # ppcli without MPI, libcurl, CBLAS and CUDA: builds it into build-small/, and runs the tests that meet
 # what is missing: of messages, products, downloads, and of the program's words. The last line counts.
 #   scripts/small-build.sh [WORD]...      words go to `meson test`, instead of these tests
+#   scripts/small-build.sh --build        only builds
 set -eu
 cd "$(dirname -- "$0")/.."
 . scripts/count-tests.sh
@@ -12,6 +13,10 @@ cd "$(dirname -- "$0")/.."
 # -O1 builds quickly
 [ -f build-small/build.ninja ] ||
     meson setup build-small -Dmpi=disabled -Dcurl=disabled -Dblas=none -Dcuda=disabled -Doptimization=1
+if [ "$1" = --build ]; then
+    ninja -C build-small
+    exit 0
+fi
 code=0
 rm -f build-small/meson-logs/testlog.json
 meson test -C build-small --timeout-multiplier 10 --print-errorlogs "$@" || code=$?
