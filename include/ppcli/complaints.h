@@ -4,15 +4,24 @@
 #define PPCLI_COMPLAINTS_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 #define PP_BLOCK_DASHES 50 /* a line of so many begins and ends a block of text */
 #define PP_COMPLAINT_MAX 360
 
+/* The first thing that rank 0 writes, wherever it runs: there is a rank. Not for the reader. */
+#define PP_RANK_MARK "\006ppcli\006"
+/* Takes the mark out of n bytes; returns how many are left. seen: set when it was there. */
+size_t pp_take_rank_mark(char *text, size_t n, atomic_bool *seen);
+
 struct pp_complaints {
-    int from;             /* a pipe that mpirun and its ranks write to */
-    bool all;             /* pass everything on */
+    int from; /* a pipe that mpirun and its ranks write to */
+    bool all; /* pass everything on */
+    atomic_bool
+        *started; /* the mark of rank 0 was there: Open MPI 5 may put the first bytes that a rank
+                           * writes to standard output here */
     pthread_mutex_t lock; /* of kept */
     char kept[8192];      /* what mpirun wrote, the first of it */
     /* of the line that is being read: */

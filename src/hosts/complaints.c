@@ -99,16 +99,29 @@ static size_t take_text(struct pp_complaints *c, const char *text, size_t n)
     return 1;
 }
 
+size_t pp_take_rank_mark(char *text, size_t n, atomic_bool *seen)
+{
+    const size_t bytes = strlen(PP_RANK_MARK);
+    char *mark = *seen ? NULL : memmem(text, n, PP_RANK_MARK, bytes);
+    if (!mark)
+        return n;
+    *seen = true;
+    n -= bytes;
+    memmove(mark, mark + bytes, n - (size_t)(mark - text));
+    return n;
+}
+
 void *pp_complaints_relay(void *arg)
 {
     struct pp_complaints *c = arg;
     char block[4096];
-    ssize_t n;
-    while ((n = read(c->from, block, sizeof(block))) > 0) {
+    ssize_t got;
+    while ((got = read(c->from, block, sizeof(block))) > 0) {
+        size_t n = pp_take_rank_mark(block, (size_t)got, c->started);
         if (c->all)
-            pass_on(block, (size_t)n);
-        for (size_t i = 0; i < (size_t)n && !c->all;)
-            i += take_text(c, block + i, (size_t)n - i);
+            pass_on(block, n);
+        for (size_t i = 0; i < n && !c->all;)
+            i += take_text(c, block + i, n - i);
     }
     if (c->kind == OPEN)
         pass_on(c->line, c->used);

@@ -54,9 +54,6 @@ static void waited_signals(sigset_t *out)
 
 #define RELAY_SECONDS 5 /* for what is still in the pipe when it has ended */
 
-/* The first thing that rank 0 writes, wherever it runs: there is a rank. Not for the reader. */
-#define STARTED "\006ppcli\006"
-
 struct relay {
     int from;
     atomic_bool started;
@@ -69,13 +66,7 @@ static void *relay(void *arg)
     char block[4096];
     ssize_t n;
     while ((n = read(r->from, block, sizeof(block))) > 0) {
-        char *mark = r->started ? NULL : memmem(block, (size_t)n, STARTED, strlen(STARTED));
-        if (mark) {
-            n -= (ssize_t)strlen(STARTED);
-            memmove(mark, mark + strlen(STARTED), (size_t)(block + n - mark));
-            r->started = true;
-        }
-        fwrite(block, 1, (size_t)n, stdout);
+        fwrite(block, 1, pp_take_rank_mark(block, (size_t)n, &r->started), stdout);
         fflush(stdout);
     }
     return NULL;
@@ -153,7 +144,7 @@ static int make_word(void)
 void pp_supervise_started(void)
 {
     if (getenv(PP_SUPERVISE_ASKED) && pp_mpi_launched() && pp_mpi_given_rank() == 0)
-        (void)!write(STDOUT_FILENO, STARTED, strlen(STARTED));
+        (void)!write(STDOUT_FILENO, PP_RANK_MARK, strlen(PP_RANK_MARK));
 }
 
 /* The child, and whether it has ranks. */
@@ -356,6 +347,7 @@ int pp_supervise(const char *const *args, struct pp_listener *listener, struct p
     if (pipe2(ends, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0)
         return pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
     *complaints = (struct pp_complaints){.from = errors[0],
+                                         .started = &relayed->started,
                                          .all = pp_log_level() >= PP_LOG_DEBUG,
                                          .lock = PTHREAD_MUTEX_INITIALIZER};
     int word = make_word();
@@ -420,7 +412,7 @@ int pp_supervise(const char *const *args, struct pp_listener *listener, struct p
     out->started = rc == 0;
     out->ranks = relayed->started;
     rc = rc < 0 ? rc : verdict(&m, status, stop, out);
-    if (relay_ended)
+    if (relay_ended && complaints_ended)
         pp_free(relayed);
     if (complaints_ended)
         pp_free(complaints);

@@ -83,6 +83,20 @@ for c in 0 1 115 243; do
     no_rank $c
 done
 
+begin "a launcher that puts the first bytes of a rank into standard error has started it all the same"
+mkdir -p odd
+cat >odd/mpirun <<'SH'
+#!/bin/sh
+OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 "$PPCLI" version >&2
+SH
+chmod +x odd/mpirun
+code=0
+PATH="$folder/odd:$PATH" "$PPCLI" train net.ini --dir odd-run --launch mpirun >out 2>err </dev/null || code=$?
+last='the odd mpirun'
+code_is 0
+! grep -q "$(printf '\006')" err || complain "the mark is in: $(cat -v err)"
+rm -rf odd odd-run
+
 begin "--retries starts again what was lost, as often as it says, and the weights are the same"
 real=$(command -v mpirun)
 # shellcheck disable=SC2016 # it is the script that expands it
