@@ -5,6 +5,8 @@
 #include <hwloc/cpukinds.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include "topology.h"
 
@@ -79,12 +81,19 @@ static int read_machine(hwloc_topology_t t, const struct pp_cpu_mask *mask, stru
     return n;
 }
 
+/* Without /sys hwloc knows nothing, and says so on standard error; with these it does not look there. */
+static bool knows_something(void)
+{
+    return getenv("HWLOC_XMLFILE") || getenv("HWLOC_SYNTHETIC") || getenv("HWLOC_FSROOT") ||
+           access("/sys/devices/system/cpu", F_OK) == 0;
+}
+
 int topology_read_all(const struct pp_cpu_mask *mask, struct pp_cpu *out)
 {
     hwloc_topology_t t;
     int n = 0;
     pthread_once(&once, load_hwloc);
-    if (!loaded || hw.topology_init(&t) != 0)
+    if (!loaded || !knows_something() || hw.topology_init(&t) != 0)
         return 0;
     if (hw.topology_load(t) == 0)
         n = read_machine(t, mask, out);
