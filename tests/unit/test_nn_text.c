@@ -141,5 +141,5 @@ TEST(what_does_not_fit_is_refused)
                 "3 heads of keys and values do not divide 4 heads");
     snprintf(cfg->model.type, sizeof(cfg->model.type), "encoder");
     cfg->model.n_kv_head = 0;
-    CHECK_FAILS(pp_model_create(cfg, &text, &m), PP_ECONFIG, "model.classes");
+    CHECK_FAILS(pp_model_create(cfg, &text, &m), PP_ECONFIG, "has no classes");
 }
