@@ -18,20 +18,21 @@
  * says nothing without the limit that held in the same minute.
  */
 
+#define PP_CEILING_ALONE 16 /* cores that are measured one by one, at most */
 struct pp_ceilings {
-    int cores;                             /* that this process may use */
-    const char *isa;                       /* of the arithmetic loop: "avx512" */
-    double fma_core[PP_MACHINE_CORES_MAX]; /* flop/s, float, each core alone; 0: not asked */
-    int fma_cores;                         /* how many of them were measured alone */
-    double fma_all;                        /* flop/s, all cores at once */
-    int gemm_n;                            /* width of the square product */
-    double blas_core, blas_all;            /* flop/s of the CBLAS; 0: none loads */
-    double own_core, own_all;              /* flop/s of ppcli's products; 0: none run here */
-    double gemm_core, gemm_all;            /* the better of them: what counts as the peak */
-    size_t triad_bytes;                    /* of the three arrays together */
-    double triad_core, triad_all;          /* bytes/s read and written */
-    double ping_pong;                      /* seconds one way, cores 0 and 1; 0: one core */
-    double took;                           /* seconds that measuring took */
+    int cores;                         /* that this process may use */
+    const char *isa;                   /* of the arithmetic loop: "avx512" */
+    double fma_core[PP_CEILING_ALONE]; /* flop/s, float, each core alone; 0: not asked */
+    int fma_cores;                     /* how many of them were measured alone */
+    double fma_all;                    /* flop/s, all cores at once */
+    int gemm_n;                        /* width of the square product */
+    double blas_core, blas_all;        /* flop/s of the CBLAS; 0: none loads */
+    double own_core, own_all;          /* flop/s of ppcli's products; 0: none run here */
+    double gemm_core, gemm_all;        /* the better of them: what counts as the peak */
+    size_t triad_bytes;                /* of the three arrays together */
+    double triad_core, triad_all;      /* bytes/s read and written */
+    double ping_pong;                  /* seconds one way, cores 0 and 1; 0: one core */
+    double took;                       /* seconds that measuring took */
 };
 
 struct pp_ceiling_spec {

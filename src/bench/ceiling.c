@@ -15,8 +15,7 @@
 #include "ppcli/thread.h"
 
 #define REPEATS 5
-#define ALONE_MAX 16 /* cores that are measured one by one */
-#define GEMM_N 1024  /* from here on the rate does not grow any more */
+#define GEMM_N 1024 /* from here on the rate does not grow any more */
 #define GEMM_N_SMALL 256
 #define TRIPS 5000 /* there and back, per repeat */
 #define WARM_TURNS 200000
@@ -155,7 +154,7 @@ static int measure_fma(struct team *t, const int *cores, double scale, struct pp
     t->turns = (int64_t)(FMA_SECONDS * scale * WARM_TURNS / seconds) + 1;
     double flops = fma->flops * (double)t->turns;
     out->isa = fma->name;
-    out->fma_cores = out->cores < ALONE_MAX ? out->cores : ALONE_MAX;
+    out->fma_cores = out->cores < PP_CEILING_ALONE ? out->cores : PP_CEILING_ALONE;
     for (int c = 0; c < out->fma_cores; c++) {
         PP_TRY(run_team(t, 1, cores + c, &seconds));
         out->fma_core[c] = flops / seconds;
@@ -354,7 +353,7 @@ static int measure_all(struct team *t, const int *cores, double scale, struct pp
 
 int pp_ceilings_measure(const struct pp_ceiling_spec *spec, struct pp_ceilings *out)
 {
-    int cores[PP_MACHINE_CORES_MAX];
+    PP_TAKE(int, cores, PP_MACHINE_CORES_MAX); /* too large for a small stack */
     uint64_t start = pp_clock_ns();
     struct pp_ceilings c = {.isa = ""};
     struct team t = {.cpu_time = spec->cpu_time};
