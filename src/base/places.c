@@ -76,7 +76,7 @@ static void deal_out(struct pp_cpu *cpus, int n, int ranks, int each, int *out)
 {
     int pool = take_pool(cpus, n, ranks * each);
     for (int r = 0; r < ranks; r++)
-        for (int level = 0; !deal_in(cpus, pool, level, each, out + r * each);)
+        for (int level = 0; !deal_in(cpus, pool, level, each, out + (size_t)r * (size_t)each);)
             level++;
 }
 

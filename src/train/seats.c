@@ -143,8 +143,10 @@ static int follow_first(struct pp_transport *tp, const struct neighbours *who,
 }
 
 /* Collective. Only this rank's processors stay in run->places. */
-static int place_process(struct pp_run *run, struct pp_transport *tp, struct pp_places_spec *spec)
+static int place_process(struct pp_run *run, struct pp_transport *tp,
+                         const struct pp_places_spec *asked)
 {
+    struct pp_places_spec spec = *asked;
     struct pp_cpu_mask mine;
     struct pp_quota quota;
     struct neighbours who;
@@ -152,11 +154,11 @@ static int place_process(struct pp_run *run, struct pp_transport *tp, struct pp_
     (void)pp_machine_mask(false, &mine);
     PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), masks));
     find_neighbours(run, tp->rank, masks, tp->size, &who);
-    spec->ranks = who.ranks;
-    spec->mask = &mine;
-    spec->unpinned |= who.overlap;
+    spec.ranks = who.ranks;
+    spec.mask = &mine;
+    spec.unpinned |= who.overlap;
     struct pp_places *p = &run->places;
-    PP_TRY(follow_first(tp, &who, spec, p));
+    PP_TRY(follow_first(tp, &who, &spec, p));
     pp_quota_here(pp_mask_count(&who.all), &quota);
     p->cores = quota.cores;
     p->ranks = 1;
