@@ -74,7 +74,7 @@ static inline void pp_loss_sums_add(struct pp_loss_sums *to, const struct pp_los
     to->targets += a->targets;
 }
 
-/* What one of its sums is for a target; NaN where all are ignored: there is no such number. */
+/* One of its sums, divided by the number of targets; NaN where every target is ignored. */
 static inline double pp_loss_sums_mean(const struct pp_loss_sums *s, double sum)
 {
     return s->targets > 0 ? sum / (double)s->targets : (double)NAN;

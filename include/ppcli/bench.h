@@ -189,9 +189,8 @@ struct pp_bench_figures {
     double step_p50, step_p99; /* medians over the rounds */
     struct pp_bubble bubble;   /* of the round whose bubble is the median */
     double bubble_predicted, bound;
-    double
-        waited; /* median over the rounds; from PP_BUBBLE_WAITED on the row is not to be trusted */
-    double of_peak;      /* of the matrix-product rate that its ranks' cores have; 0: unknown */
+    double waited;  /* median over the rounds; PP_BUBBLE_WAITED or more: do not trust the row */
+    double of_peak; /* of the matrix-product rate that its ranks' cores have; 0: unknown */
     double flops, bytes; /* of a second; median */
     const char *limit;   /* the nearer ceiling: "arithmetic" or "memory"; "": unknown */
     double of_limit;     /* the part of it that is reached; 0: unknown */

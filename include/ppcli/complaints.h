@@ -19,9 +19,8 @@ size_t pp_take_rank_mark(char *text, size_t n, atomic_bool *seen);
 struct pp_complaints {
     int from; /* a pipe that mpirun and its ranks write to */
     bool all; /* pass everything on */
-    atomic_bool
-        *started; /* the mark of rank 0 was there: Open MPI 5 may put the first bytes that a rank
-                           * writes to standard output here */
+    /* The mark of rank 0 was there: Open MPI 5 may put here what a rank writes first to standard output. */
+    atomic_bool *started;
     pthread_mutex_t lock; /* of kept */
     char kept[8192];      /* what mpirun wrote, the first of it */
     /* of the line that is being read: */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting ppcli again under mpirun, standing by it, and starting it once more when it lost something. */
+/* Starts ppcli under mpirun, supervises it, and starts it again when it lost a rank or a host. */
 #ifndef PPCLI_LAUNCH_H
 #define PPCLI_LAUNCH_H
 
@@ -21,7 +21,7 @@ extern char **pp_process_argv; /* main()'s, too: what mpirun starts again; NULL 
  * process that no launcher started. */
 bool pp_launch_speaks(void);
 
-/* Whether this process is to start mpirun: nobody has. */
+/* Whether this process has to start mpirun: no launcher has started it. */
 bool pp_launch_wanted(const struct pp_config *cfg);
 
 /* Whether this process tells what is known before the ranks start: once for a launch. */

@@ -26,8 +26,7 @@ struct pp_places_spec {
     int ranks, threads;
     const struct pp_cpu_mask *mask; /* NULL: that of this process */
     bool unpinned;                  /* only count */
-    bool
-        locks; /* keep to cores that no other run has locked, and lock them until pp_places_fini() */
+    bool locks; /* use only cores that no other run has locked; lock them until pp_places_fini() */
 };
 int pp_places_make(const struct pp_places_spec *spec, struct pp_places *out);
 void pp_places_fini(struct pp_places *places);

@@ -29,8 +29,9 @@ enum pp_pulse_news {
 };
 
 /* Beats at once, so that the listener knows of a rank that dies in its first second. timeout:
- * run.hang_timeout, seconds. first: the host of rank 0, which listens; NULL: the listener is no rank, and one that
- * never answers is lost, too. The caller owns *out. Errors: PP_ERESOURCE, PP_EFORMAT (an address that is none). */
+ * run.hang_timeout, seconds. first: the host of rank 0, which is the listener; NULL: the parent of mpirun
+ * is, and counts as lost even if it never answers. The caller owns *out. Errors: PP_ERESOURCE, PP_EFORMAT
+ * (not an address). */
 int pp_pulse_open(const char *address, int rank, double timeout, const char *first,
                   struct pp_pulse **out);
 /* Accepts NULL in *p, as all accept a NULL pulse. The listener learns that the rank has ended in

@@ -50,8 +50,8 @@ void pp_deadline_enter(struct pp_deadline *d, enum pp_deadline_phase phase);
 /* From now on the thread that looks after d also beats, and listens; either may be NULL. Local. */
 void pp_deadline_beat(struct pp_deadline *d, struct pp_pulse *pulse, struct pp_listener *listener);
 
-/* *stop is not 0 when the run is asked to end, as Slurm asks the ranks that are left when one was killed: a rank
- * that is gone then ends the run after PP_HURRY_NS, for nothing can be saved. NULL: nobody asks. Local. */
+/* *stop is not 0 once the run was asked to end (Slurm asks the remaining ranks when one was killed). A lost
+ * rank then ends the run after PP_HURRY_NS, because nothing can be saved. NULL: never asked. Local. */
 #define PP_HURRY_NS 2000000000u
 void pp_deadline_heed(struct pp_deadline *d, const volatile sig_atomic_t *stop);
 

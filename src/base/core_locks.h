@@ -12,7 +12,7 @@ struct core_locks {
     int folder, gate;
 };
 
-/* Between begin and end no other run looks. False: there is no folder for it. Local. */
+/* Between begin and end no other run takes cores. False: the folder cannot be used. Local. */
 bool core_locks_begin(struct core_locks *out);
 void core_locks_end(struct core_locks *locks);
 

@@ -331,7 +331,7 @@ static int answer(struct asked *q)
     return pp_fail(PP_EUSAGE, "no such question: is it another version of ppcli?");
 }
 
-static struct asked q; /* of the process: its thread may outlive a call */
+static struct asked question; /* of the process: its thread may outlive a call */
 
 int pp_hosts_answer(void)
 {
@@ -340,12 +340,12 @@ int pp_hosts_answer(void)
         struct timespec t;
         char *rest = line;
         line[strcspn(line, "\n")] = '\0';
-        for (q.n = 0; rest && q.n < ARGS_MAX; q.n++)
-            q.args[q.n] = strsep(&rest, "\t");
-        int rc = answer(&q);
+        for (question.n = 0; rest && question.n < ARGS_MAX; question.n++)
+            question.args[question.n] = strsep(&rest, "\t");
+        int rc = answer(&question);
         clock_gettime(CLOCK_REALTIME, &t);
         printf("%s%lld.%09ld\t%s\n", rc == 0 ? HOSTS_GOOD : HOSTS_BAD, (long long)t.tv_sec,
-               t.tv_nsec, rc == 0 ? q.answer : pp_error_get()->text);
+               t.tv_nsec, rc == 0 ? question.answer : pp_error_get()->text);
         fflush(stdout);
     }
     return 0;
