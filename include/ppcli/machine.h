@@ -24,9 +24,16 @@ struct pp_machine {
 
 #define PP_LIMIT_MASK "the CPU mask of its process, set by taskset or a launcher"
 
+/* A set of processors; cpu_set_t ends at 1,024 of them. */
 struct pp_cpu_mask {
-    unsigned char bits[PP_MACHINE_CORES_MAX / 8];
+    _Alignas(unsigned long) unsigned char bits[PP_MACHINE_CORES_MAX / 8];
 };
+
+/* The processors that the calling thread may use. False: the system does not tell; *out is empty. */
+bool pp_mask_get(struct pp_cpu_mask *out);
+/* Let the calling thread use these; all that its container has. Without effect where it fails. */
+void pp_mask_use(const struct pp_cpu_mask *mask);
+void pp_mask_use_all(void);
 
 /* The processors that this process may run on; returns how many, at least 1. whole_machine: also
  * those that it is not bound to, as by an MPI launcher; a cpuset still counts. */

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "ppcli/cpus.h"
 #include "ppcli/file.h"
 #include "ppcli/mem.h"
 #include "ppcli/rng.h"
@@ -38,21 +38,37 @@ int pp_mask_count(const struct pp_cpu_mask *mask)
     return n;
 }
 
+bool pp_mask_get(struct pp_cpu_mask *out)
+{
+    memset(out, 0, sizeof(*out));
+    return sched_getaffinity(0, sizeof(out->bits), (void *)out->bits) == 0;
+}
+
+void pp_mask_use(const struct pp_cpu_mask *mask)
+{
+    (void)sched_setaffinity(0, sizeof(mask->bits), (const void *)mask->bits);
+}
+
+void pp_mask_use_all(void)
+{
+    struct pp_cpu_mask all;
+    memset(&all, 0xff, sizeof(all)); /* the kernel leaves what this container may use */
+    pp_mask_use(&all);
+}
+
 int pp_machine_mask(bool whole_machine, struct pp_cpu_mask *out)
 {
-    PP_OWN(pp_cpus_fini) struct pp_cpus before = {NULL, 0};
-    PP_OWN(pp_cpus_fini) struct pp_cpus all = {NULL, 0};
-    memset(out, 0, sizeof(*out));
-    if (pp_cpus_get(0, &before) && whole_machine) {
-        pp_cpus_use_all();
-        (void)pp_cpus_get(0, &all);
-        pp_cpus_use(&before);
+    bool known = pp_mask_get(out);
+    if (known && whole_machine) {
+        struct pp_cpu_mask before = *out;
+        pp_mask_use_all();
+        if (!pp_mask_get(out))
+            *out = before;
+        pp_mask_use(&before);
     }
-    const struct pp_cpus *cpus = all.set ? &all : &before;
-    int unknown = cpus->set ? 0 : pp_cpus_usable(); /* the first ones, then */
-    for (int c = 0; c < PP_MACHINE_CORES_MAX; c++)
-        if (pp_cpus_has(cpus, (size_t)c) || c < unknown)
-            pp_mask_add(out, c);
+    long there = known ? 0 : sysconf(_SC_NPROCESSORS_ONLN);
+    for (int c = 0; !known && (c < there || c == 0) && c < PP_MACHINE_CORES_MAX; c++)
+        pp_mask_add(out, c);
     return pp_mask_count(out);
 }
 

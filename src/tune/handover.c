@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "tune.h"
-#include "ppcli/cpus.h"
+#include "ppcli/machine.h"
 #include "ppcli/median.h"
 
 enum {
@@ -203,16 +203,18 @@ static int side(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_
 
 int pp_handover_threads(struct pp_handover *items, int n, bool whole_machine)
 {
-    PP_OWN(pp_cpus_fini) struct pp_cpus before = {NULL, 0};
+    struct pp_cpu_mask before;
+    bool widens = whole_machine && pp_mask_get(&before);
     PP_OWN_MEMORY struct pp_handover *copy = pp_alloc((size_t)n, sizeof(*copy));
     struct sides sides = {.n = n, .items = {items, copy}};
     int rc = copy ? 0 : PP_ERESOURCE;
     if (rc == 0) {
         memcpy(copy, items, (size_t)n * sizeof(*copy));
-        if (whole_machine && pp_cpus_get(0, &before))
-            pp_cpus_use_all();
+        if (widens)
+            pp_mask_use_all();
         rc = pp_threads_run(2, &(struct pp_threads_job){.work = side, .ctx = &sides});
-        pp_cpus_use(&before);
+        if (widens)
+            pp_mask_use(&before);
     }
     pp_arena_destroy(&sides.slots[0]);
     pp_arena_destroy(&sides.slots[1]);

@@ -51,8 +51,10 @@ static int cut(struct measurement *m)
 
 static int cores(void)
 {
-    int cpus[PP_MACHINE_CORES_MAX];
-    return pp_machine_cores(false, cpus, PP_MACHINE_CORES_MAX);
+    struct pp_cpu_mask mask;
+    struct pp_quota quota;
+    pp_quota_here(pp_machine_mask(false, &mask), &quota);
+    return quota.cores;
 }
 
 static int work(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)

@@ -167,8 +167,8 @@ def switches(root):
             words = re.match(r'\s*#\s*(?:if|ifdef|ifndef|elif)\b(.*)', line)
             if words and re.search(r'CUDA|NCCL|MPI', re.sub(r'\bPPCLI_\w+_H\b', '', words.group(1))):
                 problems.append(f'{path}:{number}: {line.strip()}')
-            if re.search(r'\bcpu_set_t\b', line) and not re.match(r'src/base/(cpus|thread)\.c', path):
-                problems.append(f'{path}:{number}: a set that ends at 1,024 processors; use ppcli/cpus.h')
+            if re.search(r'\bcpu_set_t\b', line) and not re.match(r'src/base/thread\.c', path):
+                problems.append(f'{path}:{number}: a set that ends at 1,024 processors; use struct pp_cpu_mask')
             foreign = re.match(r'\s*#\s*include\s*<(mpi|cuda|cublas|nccl|ini)[\w/]*\.h>', line)
             if foreign and path.startswith('include'):
                 problems.append(f'{path}:{number}: a contract shows a foreign type')

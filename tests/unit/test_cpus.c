@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/cpus.h"
 #include "ppcli/machine.h"
 #include "ppcli/mem.h"
 #include "ppcli/places.h"
@@ -51,18 +50,12 @@ static int bind_from(void **state)
 
 static void cpus_above_1024_are_seen(void **state)
 {
-    PP_OWN(pp_cpus_fini) struct pp_cpus mine = {NULL, 0};
-    assert_true(pp_cpus_get(0, &mine));
-    assert_true(mine.bytes >= BYTES);
-    CHECK_INT_EQ(pp_cpus_count(&mine), THERE - FIRST);
-    assert_false(pp_cpus_has(&mine, FIRST - 1));
-    assert_true(pp_cpus_has(&mine, FIRST) && pp_cpus_has(&mine, THERE - 1));
-    assert_false(pp_cpus_has(&mine, THERE));
-    CHECK_INT_EQ(pp_cpus_usable(), THERE - FIRST);
-    PP_OWN(pp_cpus_fini) struct pp_cpus wide = {NULL, 0};
-    assert_true(pp_cpus_get(4096, &wide));
-    CHECK_INT_EQ(wide.bytes, 4096);
-    CHECK_INT_EQ(pp_cpus_count(&wide), THERE - FIRST);
+    struct pp_cpu_mask mine;
+    assert_true(pp_mask_get(&mine));
+    CHECK_INT_EQ(pp_mask_count(&mine), THERE - FIRST);
+    assert_false(pp_mask_has(&mine, FIRST - 1));
+    assert_true(pp_mask_has(&mine, FIRST) && pp_mask_has(&mine, THERE - 1));
+    assert_false(pp_mask_has(&mine, THERE));
 }
 
 static void the_whole_machine_is_seen_and_the_binding_comes_back(void **state)
@@ -73,7 +66,7 @@ static void the_whole_machine_is_seen_and_the_binding_comes_back(void **state)
     CHECK_INT_EQ(cores[THERE - FIRST - 1], THERE - 1);
     CHECK_INT_EQ(pp_machine_cores(true, cores, PP_MACHINE_CORES_MAX), THERE);
     CHECK_INT_EQ(cores[0], 0);
-    CHECK_INT_EQ(pp_cpus_usable(), THERE - FIRST);
+    CHECK_INT_EQ(pp_machine_cores(false, cores, PP_MACHINE_CORES_MAX), THERE - FIRST);
     CHECK_INT_EQ(pp_machine_cores(false, cores, 7), 7);
 }
 
@@ -89,15 +82,13 @@ static void a_system_that_does_not_tell_has_at_least_one(void **state)
 {
     int core = 7;
     refused = ENOSYS;
-    PP_OWN(pp_cpus_fini) struct pp_cpus mine = {NULL, 0};
-    assert_false(pp_cpus_get(0, &mine));
-    CHECK_INT_EQ(pp_cpus_count(&mine), 0);
-    assert_true(pp_cpus_usable() >= 1);
+    struct pp_cpu_mask mine;
+    assert_false(pp_mask_get(&mine));
+    CHECK_INT_EQ(pp_mask_count(&mine), 0);
+    assert_true(pp_machine_mask(false, &mine) >= 1);
     asked_bytes = 0;
-    pp_cpus_use(&mine);
-    pp_cpus_use_all();
-    CHECK_INT_EQ(asked_bytes, 0);
     CHECK_INT_EQ(pp_machine_cores(true, &core, 1), 1);
+    CHECK_INT_EQ(asked_bytes, 0);
     CHECK_INT_EQ(core, 0);
 }
 
