@@ -92,5 +92,5 @@ int cmd_explain(int argc, char **argv)
         return pp_fail(PP_EUSAGE, "name a config. For example: ppcli explain mnist.ini");
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
-    return pp_cli_config_verdict(cfg, explain(cfg, json));
+    return pp_cli_look_verdict(cfg, explain(cfg, json));
 }

@@ -173,6 +173,10 @@ int completion_fish(FILE *f);
  * is their verdict. */
 int pp_cli_config_verdict(const struct pp_config *cfg, int rc);
 
+/* The same for commands that only look: where one's own files are absent, also which keys would say
+ * what is wanted of them. */
+int pp_cli_look_verdict(const struct pp_config *cfg, int rc);
+
 /* ---- sweep.c: option values that are lists: `--stages 1,2 --schedule gpipe,1f1b` is four configs */
 
 #define SWEEP_ROWS_MAX 4096

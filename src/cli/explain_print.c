@@ -239,9 +239,14 @@ static int print_schedule(const struct explained *e)
     const struct pp_config *cfg = e->run.cfg;
     int64_t batch = cfg->train.batch_size;
     int64_t steps = (l->train_n + batch - 1) / batch;
+    int n;
+    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
+    bool assumed = info->test_n == 0 && pp_dataset_count(cfg, PP_SPLIT_TEST, &n) == PP_ENOINPUT;
+    pp_error_clear();
     printf("\ndata: %d training samples in %" PRId64 " steps an epoch (batch %" PRId64
-           ", last %" PRId64 "), %d test samples\n",
-           l->train_n, steps, batch, l->train_n - (steps - 1) * batch, l->test_n);
+           ", last %" PRId64 "), %d test samples%s\n",
+           l->train_n, steps, batch, l->train_n - (steps - 1) * batch, l->test_n,
+           assumed ? ";\n  assumed, as the files are not there" : "");
     char remark[256];
     if (pp_run_batch_remark(&e->run, remark)[0])
         pp_log_warn("%s", remark);

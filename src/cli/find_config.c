@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ppcli/dataset.h"
 #include "ppcli/log.h"
 #include "ppcli/shipped.h"
 #include "ppcli/run_dir.h"
@@ -240,4 +241,41 @@ int pp_cli_config_verdict(const struct pp_config *cfg, int rc)
         return pp_fail(PP_ECONFIG, "%s", pp_config_problem_text(cfg, 0));
     print_problems(cfg);
     return pp_config_verdict(cfg);
+}
+
+/* Whether cfg's own files of a split are absent. */
+static bool lacks_files(const struct pp_config *cfg, enum pp_split split)
+{
+    int n;
+    return pp_dataset_count(cfg, split, &n) == PP_ENOINPUT;
+}
+
+int pp_cli_look_verdict(const struct pp_config *cfg, int rc)
+{
+    PP_TRY(rc == PP_ENOINPUT && cfg ? 0 : pp_cli_config_verdict(cfg, rc));
+    if (rc != PP_ENOINPUT || !cfg)
+        return rc;
+    const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
+    const char *type = cfg->model.type, *shape = cfg->data.shape;
+    char said[PP_ERROR_TEXT_MAX], keys[160] = "";
+    snprintf(said, sizeof(said), "%s", pp_error_get()->text);
+    bool lacks[2] = {lacks_files(cfg, PP_SPLIT_TRAIN), lacks_files(cfg, PP_SPLIT_TEST)};
+    const struct {
+        const char *name;
+        bool wanted;
+    } of[] = {
+        {"data.train_samples", lacks[0] && !info->windows && cfg->data.train_samples == 0},
+        {"data.test_samples", lacks[1] && !info->windows && cfg->data.test_samples == 0},
+        {"model.vocab_size", lacks[0] && (info->windows || info->element == PP_U16) &&
+                                 cfg->model.vocab_size == 0 && cfg->data.tokens != PP_TOKENS_BYTES},
+        {"model.classes",
+         lacks[0] && pp_has_word("encoder resnet", type) && cfg->model.classes == 0},
+        {"data.shape", lacks[0] && pp_has_word("sequential resnet", type) &&
+                           (!shape[0] || strcmp(shape, "model") == 0)},
+    };
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+        if (of[i].wanted)
+            pp_text_add(keys, sizeof(keys), "%s%s", keys[0] ? ", " : "", of[i].name);
+    return keys[0] ? pp_fail(rc, "%s; set %s to look at this config without its files", said, keys)
+                   : pp_fail(rc, "%s", said);
 }

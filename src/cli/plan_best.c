@@ -263,7 +263,7 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
             rc = measure_links(&sweep, &s, &searches);
         if (rc == 0 && searches && !starts)
             rc = search(&sweep, how, json, &s);
-        rc = pp_cli_config_verdict(cfg, rc);
+        rc = how->check ? pp_cli_config_verdict(cfg, rc) : pp_cli_look_verdict(cfg, rc);
     }
     pp_best_fini(&s.best);
     pp_costs_destroy(&s.costs);

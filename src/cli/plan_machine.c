@@ -414,7 +414,7 @@ int plan_machine(const char *word, const struct pp_cli_settings *settings,
     if (strcmp(format, "grid") != 0)
         return pp_fail(PP_EUSAGE, "--machine prints a table, or --html FILE, not '%s'", format);
     int rc = plan(word, settings, w, &p);
-    return pp_cli_config_verdict(p.cfg, rc);
+    return pp_cli_look_verdict(p.cfg, rc);
 }
 
 /* ---- measuring */

@@ -382,14 +382,14 @@ static int from_config(const char *word, const struct pp_cli_settings *settings,
     PP_OWN(pp_run_fini) struct pp_run run = {0};
     PP_TRY(pp_cli_load_config(word, settings, &cfg));
     PP_TRY(pp_cli_config_verdict(cfg, pp_run_check(cfg)));
-    PP_TRY(pp_cli_config_verdict(cfg, pp_choose(cfg, PP_RUN_EXPLAIN, NULL)));
+    PP_TRY(pp_cli_look_verdict(cfg, pp_choose(cfg, PP_RUN_EXPLAIN, NULL)));
     const struct pp_schedule_ops *ops = pp_schedule_find(cfg->pipeline.schedule);
     struct pp_geometry g = {.stages = cfg->pipeline.stages,
                             .chunks = cfg->pipeline.chunks,
                             .microbatches = cfg->pipeline.microbatches};
     g.chunks = g.chunks == 0 && ops ? pp_schedule_default_chunks(ops) : g.chunks;
     PP_TRY(check_room(&g, times));
-    PP_TRY(pp_cli_config_verdict(cfg, pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run)));
+    PP_TRY(pp_cli_look_verdict(cfg, pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run)));
     PP_TRY(from_run(&run, times, s, q));
     return predict(&run, q);
 }

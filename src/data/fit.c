@@ -137,8 +137,10 @@ static int known_sample(const struct pp_config *cfg, const struct pp_dataset_ops
                                .shape = ops->info.shape,
                                .classes = ops->info.classes,
                                .element = ops->info.element};
-    if (ops->vocabulary && out->classes > 0)
-        out->vocabulary = cfg->data.tokens == PP_TOKENS_BYTES ? 256 : out->classes;
+    if (ops->vocabulary)
+        out->vocabulary = cfg->data.tokens == PP_TOKENS_BYTES
+                              ? pp_vocabulary_bytes(!ops->info.windows).n
+                              : out->classes;
     return out->shape.n > 0 ? pp_dataset_make_input(cfg, out) : 0;
 }
 
@@ -154,6 +156,11 @@ int pp_dataset_input(const struct pp_config *cfg, struct pp_data_input *out)
     bool needs = ops->vocabulary && cfg->model.vocab_size + known.vocabulary == 0;
     if (rc < 0 && (rc != PP_ENOINPUT || needs))
         return rc;
+    if (rc < 0 && known.shape.n == 0) { /* one's own files, which are to come */
+        PP_TRY(pp_data_shape(cfg, &known.shape));
+        known.element = ops->keys == PP_KEYS_PAIRS ? PP_U8 : known.element;
+        PP_TRY(known.shape.n > 0 ? pp_dataset_make_input(cfg, &known) : 0);
+    }
     pp_error_clear();
     bool told = known.classes > 0 || ops->makes || !ds;
     *out = (struct pp_data_input){.shape = ds ? ds->input : known.input,

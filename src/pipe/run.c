@@ -23,10 +23,12 @@ int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_s
     if (rc == PP_ENOINPUT && info && info->windows && windows <= INT_MAX)
         known =
             (int)windows; /* training: as many as the config asks for; test: one batch is enough */
+    int limit = train ? cfg->data.train_samples : cfg->data.test_samples;
+    if (rc == PP_ENOINPUT && known == 0)
+        known = limit; /* one's own files, which are to come */
     if (known == 0)
         return rc;
     pp_error_clear();
-    int limit = train ? cfg->data.train_samples : cfg->data.test_samples;
     *out = limit > 0 && limit < known ? limit : known;
     return 0;
 }
@@ -37,9 +39,11 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out)
     PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
     PP_TRY(pp_dataset_check_keys(cfg));
     PP_TRY(pp_dataset_blame(cfg, pp_dataset_input(cfg, &data)));
-    bool words = strcmp(cfg->model.type, "sequential") == 0;
+    const char *type = cfg->model.type;
+    bool words = strcmp(type, "sequential") == 0;
     int n; /* not known: which file is absent? */
-    if (data.shape.n == 0 && (words || strcmp(cfg->model.type, "resnet") == 0))
+    if ((data.shape.n == 0 && pp_has_word("sequential resnet", type)) ||
+        (data.classes + cfg->model.classes == 0 && pp_has_word("encoder resnet", type)))
         PP_TRY(pp_dataset_count(cfg, PP_SPLIT_TRAIN, &n));
     int rc = pp_model_create(cfg, &data, &m);
     if (rc == PP_ECONFIG)

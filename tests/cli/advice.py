@@ -102,6 +102,7 @@ class Shell:
         transformer = 'n_layer = 2\nn_head = 2\nn_embd = 8\nblock_size = 8'
         encoder = f'type = encoder\n{transformer}'
         config('pictures.ini', arrays.format('x.npy'), 'sizes = 48 9 4')
+        config('net18.ini', arrays.format('none.npy'), 'type = resnet')
         config('words.ini', arrays.format('flat.npy'), f'{encoder}\nvocab_size = 16')
         self.file('labels.txt', 'a\tcaf\xe9 x\nb\tyes\n' * 40)
         config('labels.ini', 'text-labels\ntrain_file = labels.txt\ntest_file = labels.txt', encoder)

@@ -61,6 +61,7 @@ TOKENS = 'train gpt.ini -q --set data.dataset=tokens --set model.vocab_size=300 
 TWO, FOUR = 'test_file=two.bin --set data.train_file=two.bin', 'test_file=four.bin --set data.train_file=four.bin'
 LARGE = ('train table.ini -q --set data.train_file=large.csv --set data.test_file=large.csv --optimizer sgd --set '
          'model.sizes="2 9 9 3" --lr ')
+ABSENT = TABLE + 'data.train_file=none.csv --set data.test_file=none.csv --set '
 
 
 def ini(text):
@@ -298,6 +299,16 @@ FOLLOWED = [
      'train pictures.ini -q --set data.layout=channels_last'),
     ('of the text begins no character of UTF-8; use', 'train labels.ini -q',
      'train labels.ini -q --set data.tokens=bytes'),
+    ('to look at this config without its files', ABSENT + 'data.train_samples=0 --set data.test_samples=0',
+     ABSENT + 'data.train_samples=64 --set data.test_samples=32'),
+    ('to look at this config without its files', 'plan labels.ini --set data.train_file=none --set '
+     'data.test_file=none --set data.train_samples=0 --set data.test_samples=0',
+     'plan labels.ini --set data.train_file=none --set data.test_file=none --set model.vocab_size=99 --set '
+     'model.classes=2'),
+    ('to look at this config without its files', 'plan gpt.ini --machine laptop --set data.train_file=none',
+     'plan gpt.ini --machine laptop --set data.train_file=none --set model.vocab_size=99'),
+    ('to look at this config without its files', 'explain net18.ini', 'explain net18.ini --set model.classes=3 '
+     '--set data.shape=32x32x3'),
     ('use data.token_bytes = ', TOKENS + FOUR, TOKENS + FOUR + ' --set data.token_bytes=4'),
     ('use data.token_bytes = 2', TOKENS + TWO + ' --set data.token_bytes=1',
      TOKENS + TWO + ' --set data.token_bytes=2'),

@@ -305,4 +305,21 @@ run init index.csv index.csv
 code_is 0
 err_has 'column 1 counts the rows from 0, as an index does, and is an input here'
 
+begin "explain and plan need no files: what the config does not say is asked for by its key"
+for shipped in "$samples"/../../configs/*.ini; do
+    run explain "$shipped"
+    [ "$code" -ne 0 ] || continue
+    code_is 66
+    err_has 'set data.train_samples, data.test_samples, model.vocab_size, model.classes to look at'
+    for command in explain plan; do
+        run $command "$shipped" --set data.train_samples=999 --set data.test_samples=77 --set model.vocab_size=99 \
+            --set model.classes=3
+        code_is 0
+        [ $command = plan ] || out_has 'data: 999 training samples in 32 steps'
+    done
+done
+run train own.ini --set data.train_file=none.csv --set data.train_samples=999
+code_is 66
+err_lacks 'set data'
+
 finish
