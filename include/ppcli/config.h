@@ -320,7 +320,8 @@ struct pp_config {
         int retries;               /* of a run that lost a rank or a host */
         double host_wait;          /* seconds that a retry waits for hosts that it needs */
         int log_every;             /* steps; 0 = about every 2 s and every epoch */
-        int threads;               /* of each rank */
+        int threads;               /* of each rank; 0: auto ... */
+        int cores, team;           /* ... which divides these cores, or is `team` (backend.h) */
         enum pp_pinning pin;
         enum pp_gemm gemm;
         enum pp_precision precision;

@@ -14,6 +14,7 @@ struct pp_places {
     bool crowded;   /* others need the processors too: waits must not spin */
     bool siblings;  /* some threads share a core */
     bool shared;    /* other runs have the cores that this one would need */
+    bool fewer;     /* with threads = 0: other runs have cores that this one would use */
     int *cpus;      /* [ranks][processors]; NULL: the system places the ranks */
     int *locks;     /* of the cores of cpus; owned, as cpus */
     int n_locks;
@@ -23,7 +24,8 @@ struct pp_places {
  * less than the mask pins nothing: it does not say which processors are free.
  * Local. Errors: PP_ERESOURCE. The caller owns what is in *out: pp_places_fini(). */
 struct pp_places_spec {
-    int ranks, threads;
+    int ranks;
+    int threads;                    /* 0: each as many as there are free cores for it, at least 1 */
     const struct pp_cpu_mask *mask; /* NULL: that of this process */
     bool unpinned;                  /* only count */
     bool locks; /* use only cores that no other run has locked; lock them until pp_places_fini() */

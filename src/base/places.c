@@ -88,6 +88,14 @@ static int count_cores(const struct pp_cpu *cpus, int n)
     return cores;
 }
 
+/* How many each rank gets of cores that are its own, at least 1. */
+static int divide_cores(const struct pp_cpu *cpus, int n, int most, int ranks)
+{
+    int cores = count_cores(cpus, n);
+    cores = (cores < most ? cores : most) / ranks;
+    return cores > 0 ? cores : 1;
+}
+
 /* ---- the machine */
 
 /* Without hwloc: each core goes by its first hardware thread. */
@@ -163,11 +171,15 @@ static int hold_cores(const struct core_locks *locks, const struct pp_cpu *cpus,
     return 0;
 }
 
-static int place_on(struct pp_cpu *cpus, int n, const struct core_locks *locks,
+/* fewer: rather than share cores with other runs. */
+static int place_on(struct pp_cpu *cpus, int n, const struct core_locks *locks, bool fewer,
                     struct pp_places *out)
 {
-    int needed = out->ranks * out->processors;
+    int before = out->processors;
     n = locks ? core_locks_filter(locks, cpus, n) : n;
+    out->processors = fewer ? divide_cores(cpus, n, out->cores, out->ranks) : before;
+    out->fewer = out->processors < before;
+    int needed = out->ranks * out->processors;
     if (n < needed) {
         out->shared = out->crowded = true;
         return 0;
@@ -189,19 +201,21 @@ int pp_places_make(const struct pp_places_spec *spec, struct pp_places *out)
         mask = *spec->mask;
         n = pp_mask_count(&mask);
     }
+    PP_TAKE(struct pp_cpu, cpus, n);
+    n = pp_topology_read(&mask, cpus);
     pp_quota_here(n, &quota);
     int ranks = spec->ranks, each = quota.cores / ranks;
-    each = each < spec->threads ? each : spec->threads;
+    each = spec->threads == 0     ? divide_cores(cpus, n, quota.cores, ranks)
+           : each < spec->threads ? each
+                                  : spec->threads;
     *out =
         (struct pp_places){.ranks = ranks, .processors = each > 0 ? each : 1, .cores = quota.cores};
     out->crowded = ranks > quota.cores || (quota.limits && ranks * each >= quota.cores);
     if (out->crowded || quota.limits || spec->unpinned)
         return 0;
-    PP_TAKE(struct pp_cpu, cpus, n);
-    n = pp_topology_read(&mask, cpus);
     struct core_locks locks;
     bool asks = spec->locks && core_locks_begin(&locks);
-    int rc = place_on(cpus, n, asks ? &locks : NULL, out);
+    int rc = place_on(cpus, n, asks ? &locks : NULL, spec->threads == 0, out);
     if (asks)
         core_locks_end(&locks);
     if (rc < 0)

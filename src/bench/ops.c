@@ -199,8 +199,8 @@ static int ceilings_of(const struct pp_config *cfg, struct bench_top *out)
     struct pp_bench b = {.n = 0};
     PP_TRY(pp_bench_ceilings(cfg, true, &b));
     bool device = b.device.name[0];
-    out->flops =
-        device ? b.device.gemm[cfg->run.precision] : pp_ceiling_gemm(&b.ceilings, cfg->run.threads);
+    out->flops = device ? b.device.gemm[cfg->run.precision]
+                        : pp_ceiling_gemm(&b.ceilings, pp_backend_choice_of(cfg).threads);
     out->bytes = device ? b.device.copy : b.ceilings.triad_core;
     return 0;
 }
@@ -230,8 +230,8 @@ int pp_bench_ops(const struct pp_bench_ops_spec *spec, const struct pp_bench_hea
 {
     PP_OWN(ops_run_fini) struct ops_run o = {.cfg = NULL};
     struct bench_top ceilings = {0};
-    if (spec->ceilings && !pp_mpi_launched())
-        PP_TRY(ceilings_of(spec->cfg, &ceilings));
     PP_TRY(ops_run_make(spec, &o));
+    if (spec->ceilings)
+        PP_TRY(ceilings_of(o.cfg, &ceilings));
     return ops_print(&ceilings, &o.run, o.costs, h, format, f);
 }

@@ -171,7 +171,7 @@ static int write_script(const struct pp_config *cfg, const struct job *j, const 
         {"replicas", cfg->pipeline.replicas, NULL, false},
         {"nodes", j->nodes, NULL, false},
         {"ranks", j->ranks, NULL, false},
-        {"threads", cfg->run.threads, NULL, false},
+        {"threads", cfg->run.threads > 0 ? cfg->run.threads : 1, NULL, false},
         {"gpus", cuda ? j->ranks : 0, NULL, false},
         {"save", j->save, NULL, false},
         {"time", 0, j->time, false},

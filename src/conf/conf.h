@@ -56,7 +56,8 @@ struct conf_option {
     size_t names;                      /* CONF_NAME: offset of the list in struct pp_names */
     size_t lines;                      /* offset of a line of help for each name; 0: none */
     const char *note;                  /* the words of these lines */
-    const char *word;          /* CONF_PATH, CONF_NAME: a word that is none ("auto"); NULL: none */
+    const char
+        *word; /* CONF_PATH, CONF_NAME: a word that is none; CONF_INT: that is 0; NULL: none */
     const char *alias, *means; /* CONF_NAME: this word is read as that one; NULL: none */
     bool file;                 /* CONF_NAME: "file:PATH" too; the place has PP_PATH_MAX bytes */
     bool threes;               /* CONF_NUMBERS: printed by threes, in any order; else they ascend */

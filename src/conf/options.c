@@ -267,10 +267,12 @@ static const struct conf_option table[] = {
     {KEY(run, host_wait, CONF_DURATION), .def = "10m", .max = 604800,
      .help = "how long a try of run.retries waits for hosts to come back when those that answer "
              "cannot run the config; 0 = not at all"},
-    {KEY(run, threads, CONF_INT), .def = "1", .min = 1, .max = 1024, .unit = "threads",
-     .help = "threads of each rank, which divide its kernels: the same bits for any number; with "
-             "gemm = "
-             "cblas those of the library"},
+    {KEY(run, threads, CONF_INT), .def = "auto", .word = "auto", .min = 1, .max = 1024,
+     .unit = "threads",
+     .help =
+         "threads of each rank, which divide its kernels: the same bits for any number; auto: "
+         "the free cores of the machine divided among its ranks, 1 with gemm = cblas, whose own "
+         "threads a number is for"},
     {KEY(run, pin, CONF_ENUM), .def = "auto", .choices = pins,
      .help = "where ranks and their threads compute: auto, each on a core of its own that no other "
              "run has; off, where the system puts them"},
@@ -381,7 +383,8 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
     case CONF_INT:
     case CONF_INT64:
     case CONF_BYTES:
-        snprintf(out, bytes, "%.0f to %.0f%s%s", o->min, o->max, space, unit);
+        snprintf(out, bytes, "%s%s%.0f to %.0f%s%s", o->word ? o->word : "", o->word ? " | " : "",
+                 o->min, o->max, space, unit);
         break;
     case CONF_UINT64:
         snprintf(out, bytes, "0 to %llu%s%s", (unsigned long long)UINT64_MAX, space, unit);
@@ -446,4 +449,31 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
         break;
     }
     return out;
+}
+
+/* ---- values by name */
+
+static const char *name_in(const char *key, int value)
+{
+    return conf_choice_name(conf_option(conf_option_index(key))->choices, value);
+}
+
+const char *pp_activation_name(enum pp_activation a)
+{
+    return name_in("model.activation", (int)a);
+}
+
+const char *pp_optimizer_name(enum pp_optimizer_kind k)
+{
+    return name_in("train.optimizer", (int)k);
+}
+
+int pp_optimizer_moments(enum pp_optimizer_kind k)
+{
+    return k == PP_OPT_SGD ? 0 : k == PP_OPT_MOMENTUM ? 1 : 2;
+}
+
+const char *pp_precision_name(enum pp_precision p)
+{
+    return name_in("run.precision", (int)p);
 }

@@ -60,6 +60,10 @@ static int parse_whole(const struct conf_reading *r, const char *text, struct pp
     char range[512];
     bool negative = false;
     uint64_t n = 0;
+    if (o->word && strcmp(text, o->word) == 0) {
+        *(int *)place(r, cfg) = 0;
+        return 0;
+    }
     enum conf_number rc = conf_number_parse(text, &negative, &n);
     if (rc == CONF_NUMBER_BAD) {
         return conf_why(
@@ -405,7 +409,11 @@ static void print_scalar(const struct conf_option *o, const struct pp_config *cf
     int value;
     switch (o->type) {
     case CONF_INT:
-        conf_put(t, "%d", *(const int *)at);
+        memcpy(&value, at, sizeof(value));
+        if (value == 0 && o->word)
+            conf_put(t, "%s", o->word);
+        else
+            conf_put(t, "%d", value);
         break;
     case CONF_INT64:
     case CONF_BYTES:
@@ -472,29 +480,4 @@ int conf_value_print(const struct conf_option *o, const struct pp_config *cfg, c
     conf_put(&t, "%s", "");
     conf_type(o)->print(o, cfg, &t);
     return conf_put_end(&t);
-}
-
-static const char *name_in(const char *key, int value)
-{
-    return conf_choice_name(conf_option(conf_option_index(key))->choices, value);
-}
-
-const char *pp_activation_name(enum pp_activation a)
-{
-    return name_in("model.activation", (int)a);
-}
-
-const char *pp_optimizer_name(enum pp_optimizer_kind k)
-{
-    return name_in("train.optimizer", (int)k);
-}
-
-int pp_optimizer_moments(enum pp_optimizer_kind k)
-{
-    return k == PP_OPT_SGD ? 0 : k == PP_OPT_MOMENTUM ? 1 : 2;
-}
-
-const char *pp_precision_name(enum pp_precision p)
-{
-    return name_in("run.precision", (int)p);
 }

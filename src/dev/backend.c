@@ -100,17 +100,30 @@ int pp_backend_resolve(const char *name, const struct pp_backend_ops **out)
     return pp_fail(PP_ECONFIG, "run.backend: no backend is named '%s' (%s)", name, known);
 }
 
+/* run.threads = auto: until the ranks are placed, what the hosts have if they are like this one. */
+static int divide_cores(const struct pp_config *cfg)
+{
+    int hosts = 1, ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
+    for (const char *p = cfg->run.hosts; (p = strchr(p, ',')) != NULL; p++)
+        hosts++;
+    int each = cfg->run.cores / ((ranks + hosts - 1) / hosts);
+    return cfg->run.team > 0 ? cfg->run.team : each > 0 ? each : 1;
+}
+
 struct pp_backend_choice pp_backend_choice_with(const struct pp_backend_ops *ops,
                                                 const struct pp_config *cfg)
 {
-    return (struct pp_backend_choice){.ops = ops,
-                                      .named = ops ? ops : find(cfg->run.backend),
-                                      .threads = cfg->run.threads,
-                                      .gemm = cfg->run.gemm,
-                                      .precision = cfg->run.precision,
-                                      .unpacked = !cfg->run.packed,
-                                      .exact = cfg->train.exact,
-                                      .device = cfg->run.n_devices > 0 ? cfg->run.devices[0] : 0};
+    struct pp_backend_choice c = {.ops = ops,
+                                  .named = ops ? ops : find(cfg->run.backend),
+                                  .threads = cfg->run.threads,
+                                  .gemm = cfg->run.gemm,
+                                  .precision = cfg->run.precision,
+                                  .unpacked = !cfg->run.packed,
+                                  .exact = cfg->train.exact,
+                                  .device = cfg->run.n_devices > 0 ? cfg->run.devices[0] : 0};
+    if (c.threads == 0) /* only own products have the same bits for any number */
+        c.threads = pp_backend_sums_in_order(&c) ? divide_cores(cfg) : 1;
+    return c;
 }
 
 struct pp_backend_choice pp_backend_choice_of(const struct pp_config *cfg)

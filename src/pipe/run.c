@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "ppcli/err.h"
+#include "ppcli/machine.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 
@@ -165,6 +166,9 @@ static int check_messages(const struct pp_run *run)
 static int prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *run)
 {
     PP_TRY(choose_epochs(cfg));
+    cfg->run.team = 0;
+    if (cfg->run.cores == 0)
+        cfg->run.cores = pp_machine_whole_cores();
     PP_TRY(pp_run_model(cfg, &run->model));
     int train_n = 0, test_n = 0;
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &train_n));

@@ -141,6 +141,7 @@ static void environment(const struct pp_metrics *m, struct pp_json *j, const str
     pp_json_uint(j, "seed", cfg->train.seed);
     pp_json_str(j, "dataset", cfg->data.dataset);
     pp_json_str(j, "backend", be->description);
+    pp_json_int(j, "threads", be->choice.threads);
     pp_json_str(j, "transport", tp->ops->name);
     if (m->run->mpi)
         pp_json_str(j, "mpi", pp_world_version());
@@ -163,14 +164,19 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be)
 {
     const struct pp_layout *l = m->run->layout;
     const struct pp_config *cfg = m->run->cfg;
+    char team[32] = "";
+    if (pp_backend_members(&be->choice) > 1)
+        snprintf(team, sizeof(team), ", %d threads%s", be->choice.threads,
+                 l->ranks > 1 ? " each" : "");
     pp_log_info("ppcli %s: %s, %d layers, %zu parameters; %d training and %d test samples (%s)",
                 PP_VERSION, cfg->model.type, m->run->model->n_layers,
                 m->run->model->n_floats - m->run->model->n_tied, l->train_n, l->test_n,
                 cfg->data.dataset);
-    pp_log_info("%d stage%s x %d replica%s as %s, schedule %s, %d micro-batch%s of %d samples; %s",
-                l->stages, l->stages == 1 ? "" : "s", l->replicas, l->replicas == 1 ? "" : "s",
-                m->run->mpi ? "MPI processes" : "threads", pp_layout_schedule(l), l->plans[0].m,
-                l->plans[0].m == 1 ? "" : "es", l->max_rows, be->description);
+    pp_log_info(
+        "%d stage%s x %d replica%s as %s, schedule %s, %d micro-batch%s of %d samples; %s%s",
+        l->stages, l->stages == 1 ? "" : "s", l->replicas, l->replicas == 1 ? "" : "s",
+        m->run->mpi ? "MPI processes" : "threads", pp_layout_schedule(l), l->plans[0].m,
+        l->plans[0].m == 1 ? "" : "es", l->max_rows, be->description, team);
     seats_announce(m->run, m->from.graphs);
     if (!cfg->train.exact && l->coalesce > 1) {
         pp_log_info("train.exact = off: weight gradients of %d micro-batches at a time; bits may "

@@ -27,6 +27,30 @@ static void warn_idle(const struct pp_run *run)
     }
 }
 
+/* What would use cores that no thread of this run computes on. */
+static void tell_cores(const struct pp_run *run)
+{
+    const struct pp_layout *l = run->layout;
+    const struct pp_config *cfg = run->cfg;
+    const struct pp_backend_choice choice = pp_backend_choice_with(run->backend, cfg);
+    int cores = cfg->run.cores, used = l->ranks * choice.threads;
+    for (int r = 1; r < l->ranks; r++)
+        if (run->seats[r].host != run->seats[0].host)
+            return;
+    if (used >= cores || run->places.shared)
+        return;
+    if (run->places.fewer)
+        pp_log_info("%d of %d cores compute: other runs have the rest", used, cores);
+    else if (cfg->run.threads > 0 && cores / l->ranks > choice.threads)
+        pp_log_info("%d of %d cores compute; run.threads = auto uses more", used, cores);
+    else if (!pp_backend_sums_in_order(&choice))
+        pp_log_info("%d of %d cores compute; more stages, replicas or run.threads use more", used,
+                    cores);
+    else
+        pp_log_info("%d of %d cores compute; %d ranks (--stages, --replicas) use all", used, cores,
+                    cores);
+}
+
 void seats_announce(const struct pp_run *run, const char *graphs)
 {
     const struct pp_layout *l = run->layout;
@@ -34,6 +58,7 @@ void seats_announce(const struct pp_run *run, const char *graphs)
     int shown = l->ranks < SHOWN ? l->ranks : SHOWN;
     if (run->seats[0].device.number < 0) {
         warn_idle(run);
+        tell_cores(run);
         return;
     }
     for (int r = 0; r < shown; r++) {

@@ -67,7 +67,9 @@ static int check(struct trainer *tr, const struct pp_ckpt *ck)
                        ck->path, ck->path);
     }
     PP_TRY(resume_check_config(tr, ck));
-    if (strcmp(s->fingerprint, tr->be->description) != 0) {
+    size_t n = strlen(tr->be->description); /* that of own products once named the threads too */
+    if (strncmp(s->fingerprint, tr->be->description, n) != 0 ||
+        (s->fingerprint[n] != '\0' && s->fingerprint[n] != ',')) {
         pp_log_warn("%s was made with '%s', this is '%s': the last bits may differ", ck->path,
                     s->fingerprint, tr->be->description);
     }

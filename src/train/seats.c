@@ -75,7 +75,8 @@ static int take_named(struct pp_run *run, const struct pp_paths *paths)
 /* Set by the first rank of those that a launcher gave one mask; the others follow it. */
 struct given {
     struct pp_cpu_mask mask; /* all processors of those ranks */
-    bool pinned, crowded, shared;
+    bool pinned, crowded, shared, fewer;
+    int processors; /* of each of those ranks */
 };
 
 static bool overlaps(const struct pp_cpu_mask *a, const struct pp_cpu_mask *b)
@@ -125,15 +126,19 @@ static int follow_first(struct pp_transport *tp, const struct neighbours *who,
     mine.pinned = held.cpus != NULL;
     mine.crowded = held.crowded;
     mine.shared = held.shared;
+    mine.fewer = held.fewer;
+    mine.processors = held.processors;
     PP_TRY(pp_transport_agree(tp, rc));
     PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), given));
     const struct given *theirs = &given[who->first];
     spec->locks = false;
     spec->unpinned = !theirs->pinned;
     spec->mask = theirs->pinned ? &theirs->mask : spec->mask;
+    spec->threads = theirs->processors;
     PP_TRY(pp_transport_agree(tp, pp_places_make(spec, out)));
     out->crowded = theirs->crowded;
     out->shared = theirs->shared;
+    out->fewer = theirs->fewer;
     out->locks = held.locks;
     out->n_locks = held.n_locks;
     out->siblings |= held.siblings;
@@ -183,13 +188,16 @@ static void tell_places(const struct pp_run *run, int rank)
 static int place_ranks(struct pp_run *run, struct pp_transport *tp)
 {
     const struct pp_config *cfg = run->cfg;
+    const struct pp_backend_choice choice = pp_backend_choice_with(run->backend, cfg);
+    bool open = cfg->run.threads == 0 && pp_backend_sums_in_order(&choice);
     struct pp_places_spec spec = {.ranks = run->layout->ranks,
-                                  .threads = cfg->run.threads,
+                                  .threads = open ? 0 : choice.threads,
                                   .unpinned = cfg->run.pin == PP_PIN_OFF,
                                   .locks = true};
     /* the library's own threads would inherit the one processor of a pinned rank */
     spec.unpinned |= cfg->run.gemm == PP_GEMM_CBLAS && cfg->run.threads > 1;
     PP_TRY(tp ? place_process(run, tp, &spec) : pp_places_make(&spec, &run->places));
+    run->cfg->run.team = run->places.processors;
     tell_places(run, tp ? tp->rank : 0);
     return 0;
 }

@@ -24,6 +24,7 @@ for model in mlp gpt llama conv; do
     for threads in 1 2 3 7 16; do
         trains $model.ini --set run.threads=$threads
     done
+    trains $model.ini
     trains $model.ini --set run.threads=2 --stages 2
     trains $model.ini --set run.threads=3 --stages 3
     trains $model.ini --set run.threads=2 --stages 2 --set pipeline.recompute=all
@@ -66,6 +67,8 @@ if command -v taskset >/dev/null; then
     chmod +x one
     PPCLI=./one
     trains mlp.ini --set run.threads=16
+    trains mlp.ini
+    grep -q '"threads":1,' run/metrics.jsonl || complain 'auto: more threads than processors'
     PPCLI=$PPCLI_ONE
 else
     skip 'no taskset'

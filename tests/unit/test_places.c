@@ -54,6 +54,10 @@ static const struct machine {
      3, 4, "0 1 2 3 | 6 7 8 9 | 4 5 10 11", false},
     {"above 1,024", "pack:8 l3:1 core:256 pu:1", "1500-1503", "", 2, 2, "1500 1501 | 1502 1503",
      false},
+    {"auto: one rank has the whole cores", LAPTOP, "", "", 1, 0, "0 1 2 3 4 5 6 7", false},
+    {"auto: what cannot be divided is left", LAPTOP, "", "", 3, 0, "0 1 | 2 3 | 4 5", false},
+    {"auto: siblings only for ranks", CLOUD, "", "", 5, 0, "0 | 1 | 2 | 4 | 6", true},
+    {"auto: a mask of half cores", CLOUD, "1-4", "", 1, 0, "1 2 4", false},
     {"a rank each, sixteen", SIXTEEN, "", "", 16, 1,
      "0 | 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 11 | 12 | 13 | 14 | 15", false},
 };
@@ -181,6 +185,12 @@ TEST(runs_keep_to_cores_that_no_other_one_has)
     make_run(&mask, 1, 3, &third);
     assert_true(third.shared && third.crowded);
     assert_null(third.cpus);
+    pp_places_fini(&third);
+    make_run(&mask, 1, 0, &third); /* auto takes what is left */
+    CHECK_INT_EQ(third.processors, 2);
+    assert_true(third.fewer && !third.crowded);
+    CHECK_INT_EQ(pp_places_of(&third, 0)[1], 3);
+    pp_places_fini(&third);
     pp_places_fini(&first); /* as when its process ends */
     make_run(&mask, 1, 3, &third);
     assert_false(third.shared);

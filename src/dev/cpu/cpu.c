@@ -149,16 +149,15 @@ static int cpu_open(struct pp_backend *be, int threads)
     cpu->control = denormals_off();
     be->impl = cpu;
     be->caps.host_visible = true;
-    char name[96];
+    be->caps.thread_safe = g != &cpu_gemm_cblas || blas_set_threads(threads);
     if (g == &cpu_gemm_cblas) {
-        be->caps.thread_safe = blas_set_threads(threads);
+        char name[96];
         pp_blas_describe(name, sizeof(name));
-    } else {
-        be->caps.thread_safe = true;
-        snprintf(name, sizeof(name), "own products (%s)", g->name);
+        snprintf(be->description, sizeof(be->description), "cpu: %s, %d thread%s", name, threads,
+                 threads == 1 ? "" : "s");
+    } else { /* the same bits for any number of threads */
+        snprintf(be->description, sizeof(be->description), "cpu: own products (%s)", g->name);
     }
-    snprintf(be->description, sizeof(be->description), "cpu: %s, %d thread%s", name, threads,
-             threads == 1 ? "" : "s");
     return 0;
 }
 
