@@ -62,12 +62,26 @@ struct pp_costs {
     double far_latency, far_byte; /* the same of a hand-over between two hosts */
     double far_copy;              /* of either rank's own time, for each byte of it */
     bool one_wire;                /* the ranks of a host share its way to the others */
-    int at_once;                  /* rank threads that were measured at the same time */
-    int cores;                    /* that this process may use */
+    int at_once;                  /* ranks that were measured at the same time */
+    int cores;                    /* that this process may use, or those that were asked for */
+    int threads;                  /* of each rank */
+    int measured;                 /* with fewer threads, from which these follow; 0: with these */
     bool linked;                  /* latency, byte are measured (two cores), not assumed */
     double unsteady; /* the factor between two measurements of a hand-over that should agree */
     double took;     /* what measuring took */
+    struct pp_costs *next; /* with more threads in each rank; owned */
 };
+
+/* Those of ranks with so many threads; the first ones where there are none. */
+const struct pp_costs *pp_costs_at(const struct pp_costs *c, int threads);
+
+/*
+ * What `threads` take, by Amdahl: t(n) = t(1) (s + (1 - s) / n). The serial share s of each time is
+ * the one that `some` of k threads has, 0.01 to 1; 0.05 where that is `one` itself. Errors:
+ * PP_ERESOURCE. The caller owns *out.
+ */
+int pp_costs_scale(const struct pp_costs *one, const struct pp_costs *some, int threads,
+                   struct pp_costs **out);
 
 /* All times 0, sizes copied. Errors: PP_ERESOURCE. The caller owns *out. */
 int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs **out);
@@ -176,6 +190,7 @@ struct pp_predict_spec {
 
 struct pp_prediction {
     double step;             /* seconds from step to step, in the long run */
+    double sums;             /* of them, with replicas: for sums of gradients, the mean of ranks */
     struct pp_bubble bubble; /* with spec.explain; else all 0 */
 };
 
@@ -201,8 +216,9 @@ struct pp_candidate {
     char schedule[PP_NAME_MAX];
     int order; /* in the list of schedules */
     int stages, microbatches, chunks;
-    int eager;  /* 1f1b-eager: its k; else 0 */
-    double cap; /* zb-fit: its memory_cap, and its costs are the measured; 0: both
+    int replicas, threads; /* 0: as in the config */
+    int eager;             /* 1f1b-eager: its k; else 0 */
+    double cap;            /* zb-fit: its memory_cap, and its costs are the measured; 0: both
                                       as in the config */
     enum pp_assignment assignment; /* TIME: cut by measured times; else as the config says */
     uint16_t last[PP_STAGES_MAX];  /* TIME: [n_virtual] the last layer of each virtual stage */
@@ -218,19 +234,26 @@ struct pp_candidate {
     char also[256];    /* other schedules that are the same plan here: "gpipe, naive" */
 };
 
+/* How cores are divided: 0: as in the config. */
+struct pp_best_shape {
+    int stages, replicas, threads;
+};
+
 struct pp_best_spec {
     const struct pp_config *cfg;
     const struct pp_model *model;
     int train_n, test_n;
-    const int *stages; /* [n_stages] to search over; none: the config's */
-    int n_stages;
-    int own_stages; /* of as_is, where cfg has one of `stages` in place of its own; 0: cfg's */
-    size_t memory;  /* bytes a rank may hold; 0: any number */
-    bool all_m;     /* micro-batch counts other than the config's too */
-    bool cuts;      /* other cuts than the config's too */
-    double actions; /* that finding them may simulate; 0: what suits one search */
-    bool recompute; /* the search decides what is recomputed, not pipeline.recompute */
-    bool coalesce;  /* so is how many W are one product, where train.coalesce leaves it open */
+    const struct pp_best_shape *shapes; /* [n_shapes] to search over; none: the config's */
+    int n_shapes;
+    struct pp_best_shape own; /* of as_is, where cfg has others in place of its own */
+    int cores;                /* to predict for; 0: those that are there */
+    int one_threads;          /* of struct pp_best's `one`; 0: the config's */
+    size_t memory;            /* bytes a rank may hold; 0: any number */
+    bool all_m;               /* micro-batch counts other than the config's too */
+    bool cuts;                /* other cuts than the config's too */
+    double actions;           /* that finding them may simulate; 0: what suits one search */
+    bool recompute;           /* the search decides what is recomputed, not pipeline.recompute */
+    bool coalesce; /* so is how many W are one product, where train.coalesce leaves it open */
     /* of pp_best_explain(): see struct pp_predict_spec */
     int (*see)(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx);
     void *ctx;
@@ -242,7 +265,9 @@ struct pp_best_spec {
 struct pp_best {
     struct pp_candidate *items; /* best first */
     int n;
-    struct pp_candidate one;   /* one stage with the config's micro-batches; step 0: cannot run */
+    /* One stage, one replica: the fastest row of such a shape, else with the config's micro-batches;
+     * step 0: it cannot run. */
+    struct pp_candidate one;
     struct pp_candidate as_is; /* what the config says; step 0: it cannot run, or leaves it open */
     struct pp_candidate smallest; /* of those over the memory limit */
     int tried;                    /* shapes that were asked for */
@@ -261,13 +286,31 @@ struct pp_best {
 int pp_best_counts(const struct pp_best_spec *spec, int *out, int max);
 #define PP_BEST_COUNTS_MAX 64
 
-/* Measure what the search of this spec needs within about `seconds`. Errors: those of
- * pp_costs_measure() and pp_backend_resolve(). The caller owns *out. */
+/* May threads of cfg's ranks be chosen: nobody gave a number, and any gives the same bits? */
+bool pp_best_open_threads(const struct pp_config *cfg);
+
+/* How many cores a prediction for this spec counts with. */
+int pp_best_cores(const struct pp_best_spec *spec);
+
+/*
+ * Add ways to divide those cores into stages x replicas x threads to items[n], which the caller owns.
+ * Stages and replicas are as asked; 0: divisors of the number of cores and powers of two. Threads, if
+ * they are open: as many as there is room for, and 1 of a single rank. Errors: PP_ERESOURCE.
+ */
+int pp_best_shapes(const struct pp_best_spec *spec, const struct pp_best_shape *asked,
+                   struct pp_best_shape **items, int *n);
+
+bool pp_best_is(const struct pp_candidate *c, int stages, int replicas, int threads);
+
+/* Measure what the search of this spec needs within about `seconds`: with 1, 2, 4, ... threads in a
+ * rank and as many as there are cores, as far as its shapes want them; other numbers follow by
+ * pp_costs_scale(). Errors: those of pp_costs_measure() and pp_backend_resolve(). The caller owns
+ * *out. */
 int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_costs **out);
 
 /*
- * Try every schedule x count x chunks (the config's; when it says 0: 1, 2, 4 and the schedule's
- * own) x cut, and sort by predicted step time. What holds too much has the cheapest chunks of each
+ * Try every shape x schedule x count x chunks (the config's; when it says 0: 1, 2, 4 and the
+ * schedule's own) x cut, and sort by predicted step time. What holds too much has the cheapest chunks of each
  * rank recomputed. Of each shape, best first, products of 1, 2, 4, ... W are tried; then all cuts are
  * simulated where they are few; else pieces of the cut are moved for as long as that helps, until so
  * much was simulated: a count, no clock, so that equal costs give equal plans. Times within a

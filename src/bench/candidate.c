@@ -83,7 +83,7 @@ static int run_one(struct trials *all, int i, int round)
     PP_TRY(probe_run(&all->prober, t->cfg, &t->probe));
     if (round >= 0) {
         double step = t->probe.seconds / (double)t->probe.steps;
-        t->measured[round] = (struct pp_prediction){step, t->probe.bubble};
+        t->measured[round] = (struct pp_prediction){.step = step, .bubble = t->probe.bubble};
         t->simulated[round] = t->probe.simulated;
         t->waited[round] = t->probe.waited;
     }

@@ -111,7 +111,7 @@ static int show(const struct plan_request *q, const struct format *format)
 int cmd_plan(int argc, char **argv)
 {
     struct pp_cli_settings settings = {0};
-    struct plan_best how = {0};
+    struct plan_best how = {.cores = INT_MIN};
     struct plan_machine_words there = {.ranks = INT_MIN};
     const char *output = NULL;
     bool measure = false;
@@ -123,6 +123,8 @@ int cmd_plan(int argc, char **argv)
          "measure this machine and rank all ways to run CONFIG"},
         {"memory", 0, PP_CLI_STRING, &how.memory, "BYTES",
          "--best, --machine: memory a rank may take (4Gi)"},
+        {"cores", 0, PP_CLI_INT, &how.cores, "N",
+         "--best: for a machine of N cores like these; those that are there"},
         {"machine", 0, PP_CLI_STRING, &there.machine, "FILE",
          "rank all ways to run CONFIG on the machine of a machine file"},
         {"ranks", 0, PP_CLI_INT, &there.ranks, "N", "--machine: ranks there; those of one host"},
@@ -176,6 +178,13 @@ int cmd_plan(int argc, char **argv)
         return pp_fail(PP_EUSAGE, "--ranks wants 1 or more, not %d", there.ranks);
     if (!there.machine && (there.html || ranks))
         return pp_fail(PP_EUSAGE, "--ranks and --html are for --machine FILE");
+    if (how.cores != INT_MIN && (how.cores < 1 || how.cores > PLAN_CORES_MAX))
+        return pp_fail(PP_EUSAGE, "--cores wants 1 to %d, not %d", PLAN_CORES_MAX, how.cores);
+    if (how.cores != INT_MIN && (how.check || !how.best))
+        return pp_fail(PP_EUSAGE,
+                       "--cores is for --best, without --check: ppcli plan CONFIG "
+                       "--best --cores %d",
+                       how.cores);
     if (there.machine && (how.best || how.check))
         return pp_fail(PP_EUSAGE, "--best and --check measure this machine: leave out --machine");
     if (there.machine) {

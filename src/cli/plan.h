@@ -44,6 +44,7 @@ void plan_request_fini(struct plan_request *q);
 /* ---- plan_best.c: the part of `ppcli plan CONFIG` that measures: --best, --memory and --check */
 
 #define PLAN_BEST_SHOWN 20  /* lines of the table */
+#define PLAN_CORES_MAX 1024 /* as run.threads */
 #define PLAN_BEST_CHECKED 3 /* --check without a number */
 #define PLAN_BEST_MIB (1024.0 * 1024.0)
 
@@ -51,6 +52,7 @@ struct plan_best {
     bool best;         /* --best; --check asks for it too */
     const char *check; /* --check: how many to run for real, as written; "auto": without a number */
     const char *memory; /* --memory: bytes as written; NULL: any number */
+    int cores;          /* --cores; INT_MIN: those that are there */
 };
 
 /*
@@ -63,6 +65,7 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
 /* What was found. */
 struct plan_best_result {
     struct pp_best_spec spec;
+    struct pp_best_shape *shapes; /* owned */
     struct pp_model *model;
     struct pp_costs *costs;
     struct pp_links links; /* between processes; no host where ranks are threads */
@@ -71,6 +74,7 @@ struct plan_best_result {
     struct pp_checked checked[PLAN_BEST_SHOWN], as_is; /* measured.step 0: not checked */
     char advice[PP_ADVICE_MAX];
     int batch, ranks; /* most ranks of any candidate */
+    const char *word; /* the config as it was given */
 };
 
 /* "off", "all", or how many of the chunks are computed again: "1 of 4". */
@@ -84,6 +88,9 @@ int plan_best_first(const struct plan_best_result *r);
 
 /* Whether the config as it is was measured, and no candidate was faster. */
 bool plan_best_keeps(const struct plan_best_result *r);
+
+/* Is item i the fastest of its number of stages and replicas? */
+bool plan_best_leads(const struct pp_best *b, int i);
 
 /* For people. */
 int plan_best_text(const struct plan_best_result *r);

@@ -10,13 +10,14 @@
 
 #include "ppcli/bench.h"
 #include "ppcli/log.h"
+#include "ppcli/text.h"
 #include "start.h"
 #include "command.h"
 
 #define MEASURE_SECONDS 4.0
 #define CHECK_SECONDS 3.0 /* of each candidate */
 
-#define STAGES_LISTED 64
+#define SHAPES_LISTED 64
 
 /* The first ones, and the config as it is. */
 static int check(struct plan_best_result *s)
@@ -55,6 +56,15 @@ int plan_best_first(const struct plan_best_result *s)
     return first;
 }
 
+bool plan_best_leads(const struct pp_best *b, int i)
+{
+    const struct pp_candidate *c = &b->items[i];
+    for (int k = 0; k < i; k++)
+        if (b->items[k].stages == c->stages && b->items[k].replicas == c->replicas)
+            return false;
+    return true;
+}
+
 bool plan_best_keeps(const struct plan_best_result *s)
 {
     double own = s->as_is.measured.step;
@@ -64,7 +74,9 @@ bool plan_best_keeps(const struct plan_best_result *s)
 static int explain(struct plan_best_result *s)
 {
     struct pp_best *b = &s->best;
-    for (int i = 0; i < b->n && i < PLAN_BEST_SHOWN; i++) {
+    for (int i = 0; i < b->n; i++) {
+        if (i >= PLAN_BEST_SHOWN && !plan_best_leads(b, i))
+            continue;
         char *advice = i == plan_best_first(s) ? s->advice : NULL;
         PP_TRY(pp_best_explain(&s->spec, s->costs, &b->items[i], advice));
     }
@@ -110,22 +122,56 @@ static int show(struct plan_best_result *s, const struct plan_best *how, bool js
                    s->model->n_layers, s->spec.cfg->pipeline.replicas, s->batch);
 }
 
-static int search(const struct sweep *sweep, const struct plan_best *how, bool json,
-                  struct plan_best_result *s)
+/* How many values the command line gives a key; 0: it does not. */
+static int count_values(const struct pp_cli_settings *settings, const char *key)
+{
+    int n = 0;
+    for (int i = 0; i < settings->n; i++) {
+        if (strcmp(settings->items[i].key, key) != 0)
+            continue;
+        n = 1;
+        for (const char *p = settings->items[i].value; (p = strchr(p, ',')) != NULL; p++)
+            n++;
+    }
+    return n;
+}
+
+/* How cores may be divided. Stages and replicas that the command line names are fixed, and so are
+ * those of processes and devices, and of ranks that differ; then of the other one all that fit. */
+static int list_shapes(const struct sweep *sweep, const struct pp_cli_settings *settings,
+                       struct plan_best_result *s)
+{
+    const struct pp_config *cfg = s->spec.cfg;
+    bool device = pp_backend_choice_of(cfg).ops->own_memory;
+    bool same = s->spec.links || device || cfg->pipeline.slower.n > 0;
+    bool p = same || count_values(settings, "pipeline.stages") > 0;
+    bool d = same || count_values(settings, "pipeline.replicas") > 0;
+    s->spec.one_threads = pp_best_open_threads(cfg) && !s->spec.links ? pp_best_cores(&s->spec) : 0;
+    for (int i = 0; i < (p || d ? sweep->n : 1); i++) {
+        const struct pp_config *c = sweep->configs[i];
+        const struct pp_best_shape asked = {p ? c->pipeline.stages : 0,
+                                            d ? c->pipeline.replicas : 0, 0};
+        PP_TRY(pp_best_shapes(&s->spec, &asked, &s->shapes, &s->spec.n_shapes));
+    }
+    s->spec.shapes = s->shapes;
+    s->ranks = cfg->pipeline.stages * cfg->pipeline.replicas; /* of the config as it is */
+    for (int i = 0; i < s->spec.n_shapes; i++) {
+        int ranks = s->shapes[i].stages * s->shapes[i].replicas;
+        s->ranks = ranks > s->ranks ? ranks : s->ranks;
+    }
+    return 0;
+}
+
+static int search(const struct sweep *sweep, const struct pp_cli_settings *settings,
+                  const struct plan_best *how, bool json, struct plan_best_result *s)
 {
     struct pp_config *cfg = sweep->configs[0];
     enum pp_run_need need = how->check ? PP_RUN_REAL : PP_RUN_EXPLAIN;
-    int stages[STAGES_LISTED];
-    for (int i = 0; i < sweep->n; i++) {
+    for (int i = 0; i < sweep->n; i++)
         if (pp_config_problem_count(sweep->configs[i]) > 0)
             return pp_cli_config_verdict(sweep->configs[i], PP_ECONFIG);
-        stages[i] = sweep->configs[i]->pipeline.stages;
-        int ranks = stages[i] * cfg->pipeline.replicas;
-        s->ranks = ranks > s->ranks ? ranks : s->ranks;
-    }
     s->spec.cfg = cfg;
-    s->spec.stages = stages;
-    s->spec.n_stages = sweep->n;
+    s->spec.cores = how->cores > 0 ? how->cores : 0;
     s->spec.cuts = s->spec.recompute = s->spec.coalesce = true;
     s->spec.memory = s->spec.memory > 0 ? s->spec.memory : (size_t)cfg->run.memory;
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &s->spec.train_n));
@@ -137,6 +183,7 @@ static int search(const struct sweep *sweep, const struct plan_best *how, bool j
     s->batch = s->spec.train_n < s->batch ? s->spec.train_n : s->batch;
     s->spec.links = s->links.host ? &s->links : NULL;
     s->spec.places = s->links.far.measured;
+    PP_TRY(list_shapes(sweep, settings, s));
     PP_TRY(pp_best_find(&s->spec, cfg, MEASURE_SECONDS, &s->costs, &s->best));
     return show(s, how, json);
 }
@@ -164,59 +211,53 @@ static int measure_links(const struct sweep *sweep, struct plan_best_result *s, 
     return pp_links_measure(tp, &s->links);
 }
 
-/* The stages that the config names by itself. */
-static int find_own_stages(const char *word, const struct pp_cli_settings *settings, int *out)
+/* The stages and replicas that the config names by itself. */
+static int find_own(const char *word, const struct pp_cli_settings *settings,
+                    struct pp_best_shape *out)
 {
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     struct pp_setting items[PP_CLI_SETTINGS_MAX];
     char path[PP_PATH_MAX];
     int n = 0;
     for (int i = 0; i < settings->n; i++)
-        if (strcmp(settings->items[i].key, "pipeline.stages") != 0)
+        if (!pp_has_word("pipeline.stages pipeline.replicas", settings->items[i].key))
             items[n++] = settings->items[i];
     PP_TRY(pp_cli_find_config(word, path));
     int rc = pp_config_load(path, items, n, pp_cli_names(), &cfg);
     if (rc < 0 && rc != PP_ECONFIG)
         return rc;
-    *out = rc == 0 ? cfg->pipeline.stages : 0;
+    if (rc == 0)
+        *out = (struct pp_best_shape){cfg->pipeline.stages, cfg->pipeline.replicas, 0};
     pp_error_clear();
     return 0;
 }
 
-/* --stages may be a list; then every number is a config of its own, as in bench. */
+/* --stages and --replicas may be lists; then every combination is a config of its own, as in bench. */
 static int load(const char *word, const struct pp_cli_settings *settings, struct sweep *out,
-                int *own_stages)
+                struct pp_best_shape *own)
 {
-    int n = 1;
-    for (int i = 0; i < settings->n; i++) {
-        const char *comma = settings->items[i].value;
-        if (strcmp(settings->items[i].key, "pipeline.stages") == 0)
-            for (n = 1; (comma = strchr(comma, ',')) != NULL; comma++)
-                n++;
+    int p = count_values(settings, "pipeline.stages");
+    int d = count_values(settings, "pipeline.replicas"), n = (p > 1 ? p : 1) * (d > 1 ? d : 1);
+    if (n == 1) {
+        out->configs = pp_alloc(1, sizeof(*out->configs));
+        out->n = 1;
+        return out->configs ? pp_cli_load_config(word, settings, &out->configs[0]) : PP_ERESOURCE;
     }
-    if (n > 1) {
-        if (strcmp(word, "-") == 0) {
-            return pp_fail(PP_EUSAGE,
-                           "a list of --stages loads its config once for each: give a file");
-        }
-        PP_TRY(sweep_load(word, settings, out));
-        if (out->n != n || n > STAGES_LISTED) {
-            return pp_fail(PP_EUSAGE,
-                           "--best takes a list of at most %d --stages, and no other list",
-                           STAGES_LISTED);
-        }
-        return find_own_stages(word, settings, own_stages);
-    }
-    out->configs = pp_alloc(1, sizeof(*out->configs));
-    out->n = 1;
-    return out->configs ? pp_cli_load_config(word, settings, &out->configs[0]) : PP_ERESOURCE;
+    if (strcmp(word, "-") == 0)
+        return pp_fail(PP_EUSAGE, "lists load their config once for each value: give a file");
+    PP_TRY(sweep_load(word, settings, out));
+    if (out->n != n || n > SHAPES_LISTED)
+        return pp_fail(PP_EUSAGE,
+                       "--best takes lists of at most %d --stages x --replicas, and no other list",
+                       SHAPES_LISTED);
+    return find_own(word, settings, own);
 }
 
 int plan_best(const char *word, const struct pp_cli_settings *settings, const struct plan_best *how,
               const char *format)
 {
     PP_OWN(sweep_fini) struct sweep sweep = {0};
-    struct plan_best_result s = {0};
+    struct plan_best_result s = {.word = word};
     bool json = strcmp(format, "json") == 0;
     start_others = START_JOIN;
     if (!how->best) {
@@ -245,7 +286,7 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
         if (!pp_bytes_parse(how->memory, &s.spec.memory))
             return pp_fail(PP_EUSAGE, "--memory wants " PP_BYTES_FORMS ", not '%s'", how->memory);
     }
-    int rc = load(word, settings, &sweep, &s.spec.own_stages);
+    int rc = load(word, settings, &sweep, &s.spec.own);
     if (rc == 0) {
         struct pp_config *cfg = sweep.configs[0];
         bool searches = true;
@@ -262,12 +303,13 @@ int plan_best(const char *word, const struct pp_cli_settings *settings, const st
         else if (rc == 0 && pp_mpi_used(cfg))
             rc = measure_links(&sweep, &s, &searches);
         if (rc == 0 && searches && !starts)
-            rc = search(&sweep, how, json, &s);
+            rc = search(&sweep, settings, how, json, &s);
         rc = how->check ? pp_cli_config_verdict(cfg, rc) : pp_cli_look_verdict(cfg, rc);
     }
     pp_best_fini(&s.best);
     pp_costs_destroy(&s.costs);
     pp_free(s.links.host);
+    pp_free(s.shapes);
     pp_model_destroy(&s.model);
     return rc;
 }

@@ -4,6 +4,9 @@
 
 #include "plan.h"
 
+/* What a shell takes as it is. */
+#define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._,:/=+-"
+
 /* "flops", "time", "equal", ...: how the layers of a candidate are cut. */
 static const char *cut_name(const struct pp_candidate *c)
 {
@@ -41,6 +44,9 @@ static void print_machine(const struct plan_best_result *s)
     const char *plural = c->cores == 1 ? "" : "s";
     printf("measured in %.1f s: %d rank%s at once on %d core%s", c->took, c->at_once,
            c->at_once == 1 ? "" : "s", c->cores, plural);
+    for (const struct pp_costs *more = c->next; more; more = more->next)
+        if (more->measured == 0)
+            printf(", %d of %d threads", more->at_once, more->threads);
     if (c->linked) {
         printf(", a transfer %.2f us + %.3f us/MiB", c->latency * 1e6,
                c->byte * 1e6 * PLAN_BEST_MIB);
@@ -64,11 +70,36 @@ static void print_row(const struct plan_best_result *s, const char *number,
                       const struct pp_candidate *c)
 {
     char bubble[PP_BUBBLE_TEXT_MAX], again[32];
-    printf("%4s  %6d %-14s %12d %6d %8d  %-10s %-9s %10.3f %10.0f  %-27s %9.1f%s%s\n", number,
-           c->stages, c->schedule, c->microbatches, c->chunks, c->together, cut_name(c),
-           again_name(s, c, again), c->time.step * 1e3, s->batch / c->time.step,
-           pp_bubble_parts(&c->time.bubble, bubble), (double)c->peak_bytes / PLAN_BEST_MIB,
-           c->also[0] ? "  = " : "", c->also);
+    const char *mark = pp_costs_at(s->costs, c->threads)->measured > 0 ? "~" : " ";
+    printf(
+        "%4s  %6d %8d %6d%s %-14s %12d %6d %8d  %-10s %-9s %10.3f %10.0f  %-27s %9.1f %8.3f%s%s\n",
+        number, c->stages, c->replicas, c->threads, mark, c->schedule, c->microbatches, c->chunks,
+        c->together, cut_name(c), again_name(s, c, again), c->time.step * 1e3,
+        s->batch / c->time.step, pp_bubble_parts(&c->time.bubble, bubble),
+        (double)c->peak_bytes / PLAN_BEST_MIB, c->time.sums * 1e3, c->also[0] ? "  = " : "",
+        c->also);
+}
+
+/* One stage with all cores, then the fastest of each other number of stages and replicas: as many
+ * stages beside as many replicas. */
+static void print_ways(const struct plan_best_result *s)
+{
+    const struct pp_best *b = &s->best;
+    char number[16];
+    if (b->one.time.step > 0)
+        print_row(s, "one", &b->one);
+    for (int ranks = 1; ranks <= s->ranks; ranks++) {
+        for (int k = 0; k < ranks; k++) {
+            int p = k == 0 ? ranks : k, i = ranks % p == 0 ? 0 : b->n;
+            while (i < b->n && (b->items[i].stages != p || b->items[i].replicas != ranks / p))
+                i++;
+            if (i == b->n || pp_best_is(&b->items[i], 1, 1, b->one.threads))
+                continue;
+            snprintf(number, sizeof(number), "%d", i + 1);
+            print_row(s, number, &b->items[i]);
+        }
+    }
+    putchar('\n');
 }
 
 static void print_table(const struct plan_best_result *s)
@@ -80,9 +111,11 @@ static void print_table(const struct plan_best_result *s)
     if (b->too_large > 0)
         printf(", %d need more than %.1f MiB per rank", b->too_large,
                (double)s->spec.memory / PLAN_BEST_MIB);
-    printf("\n\n%4s  %6s %-14s %12s %6s %8s  %-10s %-9s %10s %10s  %-27s %9s\n", "", "stages",
-           "schedule", "microbatches", "chunks", "coalesce", "assignment", "recompute", "step ms",
-           "samples/s", "bubble = sched + cut + wait", "peak MiB");
+    printf("\n\n%4s  %6s %8s %7s %-14s %12s %6s %8s  %-10s %-9s %10s %10s  %-27s %9s %8s\n", "",
+           "stages", "replicas", "threads", "schedule", "microbatches", "chunks", "coalesce",
+           "assignment", "recompute", "step ms", "samples/s", "bubble = sched + cut + wait",
+           "peak MiB", "sums ms");
+    print_ways(s);
     for (int i = 0; i < b->n && i < PLAN_BEST_SHOWN; i++) {
         snprintf(number, sizeof(number), "%d", i + 1);
         print_row(s, number, &b->items[i]);
@@ -91,8 +124,48 @@ static void print_table(const struct plan_best_result *s)
         printf("      ... and %d slower ones\n", b->n - PLAN_BEST_SHOWN);
     if (b->as_is.time.step > 0)
         print_row(s, "as is", &b->as_is);
-    if (b->one.time.step > 0)
-        print_row(s, "one", &b->one);
+    const struct pp_costs *c = s->costs;
+    while (c && c->measured == 0)
+        c = c->next;
+    if (c)
+        printf("~: not measured, but from %d thread%s by the serial share of each time\n",
+               c->measured, c->measured == 1 ? "" : "s");
+}
+
+/* The fastest with one (1), several (2) or any number (0) of stages and of replicas; threads 0: any.
+ * NULL: there is none. */
+static const struct pp_candidate *find_way(const struct pp_best *b, int p, int d, int threads)
+{
+    for (const struct pp_candidate *c = b->items; c < b->items + b->n; c++)
+        if ((p == 0 || p == 1 + (c->stages > 1)) && (d == 0 || d == 1 + (c->replicas > 1)) &&
+            (threads == 0 || threads == c->threads))
+            return c;
+    return NULL;
+}
+
+/* Which way to divide the cores pays, and why. */
+static void print_verdict(const struct plan_best_result *s)
+{
+    const struct pp_best *b = &s->best;
+    const struct pp_candidate *c = &b->items[plan_best_first(s)], *one = &b->one;
+    const struct pp_candidate *p = find_way(b, 2, 1, 0), *d = find_way(b, 1, 2, 0);
+    const struct pp_candidate *alone = find_way(b, 1, 1, 1), *than = one;
+    if (pp_best_is(c, 1, 1, one->threads)) /* of the others the better one */
+        than = !p || (d && d < p) ? d : p;
+    if (!than || one->time.step == 0)
+        return;
+    printf("\nstages x replicas x threads: %d x %d x %d pays, %.2f times the speed of %d x %d x %d",
+           c->stages, c->replicas, c->threads, than->time.step / c->time.step, than->stages,
+           than->replicas, than->threads);
+    if (alone && one->threads > 1)
+        printf("; %d threads are %.2f times as fast as one", one->threads,
+               alone->time.step / one->time.step);
+    if (p)
+        printf("; %d stages idle %.1f %% of the time", p->stages, p->time.bubble.idle * 100);
+    if (d)
+        printf("; %d replicas add up gradients for %.3f ms a step", d->replicas,
+               d->time.sums * 1e3);
+    printf("\n");
 }
 
 /* What the best is better than. */
@@ -143,6 +216,26 @@ int plan_best_section(const struct pp_config *cfg, FILE *f)
     return rc;
 }
 
+/* What trains with cfg, which is chosen: with the words of the command line, which may be needed. */
+static int print_command(const struct plan_best_result *s, const struct pp_config *cfg,
+                         bool threads)
+{
+    static char was[PP_CUT_MAX], now[PP_CUT_MAX];
+    printf("\nppcli train %s", s->word);
+    for (int k = 0; k < pp_config_key_count(); k++) {
+        const char *name = pp_config_key_name(k);
+        PP_TRY(pp_config_key_value(s->spec.cfg, k, was, sizeof(was)));
+        PP_TRY(pp_config_key_value(cfg, k, now, sizeof(now)));
+        bool said = strncmp(pp_config_origin(s->spec.cfg, name), "--", 2) == 0;
+        if (said || strcmp(was, now) != 0 || (threads && strcmp(name, "run.threads") == 0)) {
+            const char *quote = now[strspn(now, PLAIN)] ? "'" : "";
+            printf(" --set %s%s=%s%s", quote, name, now, quote);
+        }
+    }
+    printf("\n");
+    return 0;
+}
+
 /* What limits the first row, and its section for a file. */
 static int print_winner(const struct plan_best_result *s)
 {
@@ -151,12 +244,11 @@ static int print_winner(const struct plan_best_result *s)
     const struct pp_candidate *c = keeps ? &s->best.as_is : &s->best.items[plan_best_first(s)];
     char bubble[PP_BUBBLE_TEXT_MAX];
     struct pp_config *cfg = NULL;
+    print_verdict(s);
     print_gain(s);
     printf("bubble %s\n", pp_bubble_text(&c->time.bubble, bubble));
     if (s->advice[0] && !keeps)
         printf("%s\n", s->advice);
-    if (c->stages > 1 && s->best.one.time.step > 0)
-        printf("%.2f times the speed of one stage\n", s->best.one.time.step / c->time.step);
     for (int k = 0; k < s->best.n; k++) {
         const struct pp_candidate *other = &s->best.items[k];
         if (other->across != c->across) {
@@ -165,14 +257,21 @@ static int print_winner(const struct plan_best_result *s)
             break;
         }
     }
-    if (c->across || !s->spec.cfg->run.packed)
+    PP_TRY(pp_best_config(s->spec.cfg, s->model, c, s->costs, &cfg));
+    bool open = pp_best_open_threads(s->spec.cfg);
+    int rc = print_command(s, cfg, open);
+    if (c->across || !s->spec.cfg->run.packed || open)
         printf("\n[run]\n%s%s", c->across ? "rank_order = replicas\n" : "",
                s->spec.cfg->run.packed ? "" : "packed = off\n");
-    PP_TRY(pp_best_config(s->spec.cfg, s->model, c, s->costs, &cfg));
-    int rc = plan_best_section(cfg, stdout);
+    if (open)
+        printf("threads = %d\n", cfg->run.threads);
+    rc = rc < 0 ? rc : plan_best_section(cfg, stdout);
     if (cfg->train.coalesce != s->spec.cfg->train.coalesce)
         printf("\n[train]\ncoalesce = %d\n", cfg->train.coalesce);
     pp_free(cfg);
+    if (c->replicas != s->best.as_is.replicas && s->best.as_is.replicas > 0)
+        printf("; %d instead of %d replicas: the last bits of the weights may differ\n",
+               c->replicas, s->best.as_is.replicas);
     if (c->microbatches != s->spec.cfg->pipeline.microbatches &&
         s->spec.cfg->run.gemm == PP_GEMM_CBLAS) {
         printf(
@@ -239,6 +338,9 @@ static void json_candidate(struct pp_json *j, const struct plan_best_result *s,
     pp_json_str(j, "schedule", c->schedule);
     pp_json_str(j, "also", c->also);
     pp_json_int(j, "stages", c->stages);
+    pp_json_int(j, "replicas", c->replicas);
+    pp_json_int(j, "threads", c->threads);
+    pp_json_int(j, "threads_measured", pp_costs_at(s->costs, c->threads)->measured);
     pp_json_int(j, "microbatches", c->microbatches);
     pp_json_int(j, "chunks", c->chunks);
     pp_json_int(j, "coalesce", c->together);
@@ -248,6 +350,7 @@ static void json_candidate(struct pp_json *j, const struct plan_best_result *s,
     pp_json_str(j, "recompute", again_name(s, c, again));
     pp_json_dbl(j, "step_seconds", c->time.step);
     pp_json_dbl(j, "samples_per_second", s->batch / c->time.step);
+    pp_json_dbl(j, "sums_seconds", c->time.sums);
     pp_json_str(j, "rank_order", c->across ? "replicas" : "stages");
     pp_json_uint(j, "peak_bytes", c->peak_bytes);
     if (b->stages > 0) { /* of those that the table shows */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "ppcli/clock.h"
+#include "ppcli/machine.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 
@@ -106,7 +107,8 @@ static int divide_cores(const struct pp_config *cfg)
     int hosts = 1, ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
     for (const char *p = cfg->run.hosts; (p = strchr(p, ',')) != NULL; p++)
         hosts++;
-    int each = cfg->run.cores / ((ranks + hosts - 1) / hosts);
+    int cores = cfg->run.cores > 0 ? cfg->run.cores : pp_machine_whole_cores();
+    int each = cores / ((ranks + hosts - 1) / hosts);
     return cfg->run.team > 0 ? cfg->run.team : each > 0 ? each : 1;
 }
 

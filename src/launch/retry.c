@@ -56,19 +56,19 @@ static int name_folder(struct again *a, const char *name)
 static int search(struct again *a, const struct pp_hosts *hosts, const struct pp_preflight *p,
                   int most)
 {
-    int stages[PP_STAGES_MAX];
+    struct pp_best_shape shapes[PP_STAGES_MAX];
     PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
     PP_OWN(pp_costs_destroy) struct pp_costs *costs = NULL;
     PP_OWN(pp_best_fini) struct pp_best best = {0};
     PP_OWN_MEMORY struct pp_config *chosen = NULL;
     struct pp_best_spec spec = {.cfg = &a->now,
-                                .stages = stages,
-                                .n_stages = most,
+                                .shapes = shapes,
+                                .n_shapes = most,
                                 .memory = pp_preflight_memory(p, hosts, a->cfg->run.memory),
                                 .cuts = true,
                                 .recompute = true};
     for (int i = 0; i < most; i++)
-        stages[i] = i + 1;
+        shapes[i] = (struct pp_best_shape){.stages = i + 1};
     PP_TRY(pp_run_samples(&a->now, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &spec.train_n));
     PP_TRY(pp_run_samples(&a->now, PP_RUN_EXPLAIN, PP_SPLIT_TEST, &spec.test_n));
     PP_TRY(pp_run_model(&a->now, &model));

@@ -18,11 +18,19 @@
 #define WORSE 1.5 /* other sums make no shape the fastest that takes so much longer */
 
 struct search {
-    const struct pp_best_spec *spec;
-    const struct pp_costs *costs;
+    const struct pp_best_spec *asked, *spec; /* of all shapes; of one: now ... */
+    struct pp_best_spec now;
+    struct pp_config *cfg; /* ... whose config this is */
+    const struct pp_costs *all, *costs;
     struct pp_best *best;
     int room;
 };
+
+static void use_shape(struct search *s, int replicas, int threads)
+{
+    s->now = best_spec_of(s->asked, replicas, threads, s->cfg);
+    s->costs = pp_costs_at(s->all, s->cfg->run.threads);
+}
 
 static int keep(struct search *s, const struct pp_candidate *c)
 {
@@ -30,6 +38,11 @@ static int keep(struct search *s, const struct pp_candidate *c)
     PP_ROOM(b->items, b->n, s->room);
     b->items[b->n++] = *c;
     return 0;
+}
+
+bool pp_best_is(const struct pp_candidate *c, int stages, int replicas, int threads)
+{
+    return c->stages == stages && c->replicas == replicas && c->threads == threads;
 }
 
 /* Is it one of "gpipe, naive"? */
@@ -49,7 +62,7 @@ static bool is_known(struct pp_best *b, const struct pp_candidate *c)
 {
     for (int i = 0; i < b->n; i++) {
         struct pp_candidate *o = &b->items[i];
-        if (o->identity == c->identity && o->stages == c->stages) {
+        if (o->identity == c->identity && pp_best_is(o, c->stages, c->replicas, c->threads)) {
             if (strcmp(o->schedule, c->schedule) != 0 && !names(o->also, c->schedule))
                 pp_text_add(o->also, sizeof(o->also), "%s%s", o->also[0] ? ", " : "", c->schedule);
             return true;
@@ -215,7 +228,7 @@ static int try_chunks(struct search *s, struct pp_candidate *c)
     int own = pp_schedule_default_chunks(ops);
     int list[] = {1, 2, 4, own == 1 || own == 2 || own == 4 ? 0 : own};
     int only[] = {cfg->pipeline.chunks};
-    int n = cfg->pipeline.chunks > 0 ? 1 : 4;
+    int n = cfg->pipeline.chunks > 0 || c->stages == 1 ? 1 : 4; /* of one rank none waits */
     for (int i = 0; i < n; i++) {
         c->chunks = cfg->pipeline.chunks > 0 ? only[i] : list[i];
         int64_t n_virtual = (int64_t)c->chunks * c->stages;
@@ -239,6 +252,8 @@ int best_compare(const void *a, const void *b)
         {rounded(x->time.step), rounded(y->time.step)},
         {(long long)x->peak_bytes, (long long)y->peak_bytes},
         {x->stages, y->stages},
+        {x->replicas, y->replicas},
+        {x->threads, y->threads},
         {x->chunks, y->chunks},
         {x->microbatches, y->microbatches},
         {x->order, y->order},
@@ -258,9 +273,15 @@ static int search_stages(struct search *s, int stages)
     int n = pp_best_counts(s->spec, counts, PP_BEST_COUNTS_MAX);
     for (int i = 0; i < n; i++) {
         for (int k = 0; names[k]; k++) {
-            struct pp_candidate c = {.order = k, .stages = stages, .microbatches = counts[i]};
+            struct pp_candidate c = {.order = k,
+                                     .stages = stages,
+                                     .replicas = s->cfg->pipeline.replicas,
+                                     .threads = s->cfg->run.threads,
+                                     .microbatches = counts[i]};
             snprintf(c.schedule, sizeof(c.schedule), "%s", names[k]);
-            pp_log_progress("looking at %d stage%s: %s", stages, stages == 1 ? "" : "s", names[k]);
+            pp_log_progress("looking at %d stage%s x %d replica%s x %d thread%s: %s", stages,
+                            stages == 1 ? "" : "s", c.replicas, c.replicas == 1 ? "" : "s",
+                            c.threads, c.threads == 1 ? "" : "s", names[k]);
             c.eager = eager_of(s, names[k], stages, counts[i]);
             PP_TRY(try_chunks(s, &c));
         }
@@ -287,7 +308,7 @@ static int refine_one(struct search *s, struct pp_candidate *c, double *left)
  * the same plan are one. */
 static int refine(struct search *s)
 {
-    const struct pp_best_spec *spec = s->spec;
+    const struct pp_best_spec *spec = s->asked;
     struct pp_best *b = s->best;
     double left =
         spec->actions > 0 ? spec->actions : REFINE_ACTIONS * fmax(1, best_most_stages(spec) / 24.0);
@@ -298,8 +319,9 @@ static int refine(struct search *s)
     b->n = 0;
     for (int i = 0; i < n; i++) {
         struct pp_candidate *c = &b->items[i];
+        use_shape(s, c->replicas, c->threads);
         if (left > 0 && !c->over && c->time.step < WORSE * fastest)
-            PP_TRY(best_sums(spec, s->costs, c, &left));
+            PP_TRY(best_sums(s->spec, s->costs, c, &left));
         if (spec->cuts && c->assignment == PP_ASSIGN_TIME && left > 0)
             PP_TRY(refine_one(s, c, &left));
         if (is_known(b, c)) {
@@ -318,15 +340,19 @@ static int refine(struct search *s)
 /* The config's own shape, where it says one. What hosts were lost may leave it without places. */
 static int as_is(struct search *s)
 {
-    const struct pp_config *cfg = s->spec->cfg;
-    int stages = s->spec->own_stages > 0 ? s->spec->own_stages : cfg->pipeline.stages;
+    const struct pp_best_shape *own = &s->asked->own;
+    use_shape(s, own->replicas, own->threads);
+    const struct pp_config *cfg = s->cfg;
+    int stages = own->stages > 0 ? own->stages : cfg->pipeline.stages;
     int ranks = stages * cfg->pipeline.replicas;
     const struct pp_schedule_ops *ops = pp_schedule_find(cfg->pipeline.schedule);
     struct pp_candidate *c = &s->best->as_is;
     if (!ops || (s->costs->host && ranks > s->costs->n_hosts)) /* auto, or a table */
         return 0;
     *c = (struct pp_candidate){.stages = stages,
-                               .microbatches = cfg->pipeline.microbatches,
+                               .replicas = cfg->pipeline.replicas,
+                               .threads = cfg->run.threads,
+                               .microbatches = s->asked->cfg->pipeline.microbatches,
                                .assignment = cfg->pipeline.assignment};
     c->chunks = cfg->pipeline.chunks > 0 ? cfg->pipeline.chunks : pp_schedule_default_chunks(ops);
     snprintf(c->schedule, sizeof(c->schedule), "%s", pp_schedule_name(ops));
@@ -341,36 +367,59 @@ static int as_is(struct search *s)
     return rc == PP_ERESOURCE ? rc : 0;
 }
 
-static int search(struct search *s)
+/* One stage without replicas: of the rows, whose order is the best first. */
+static int find_one(struct search *s)
 {
-    const struct pp_best_spec *spec = s->spec;
     struct pp_best *b = s->best;
-    for (int i = 0; i < spec->n_stages; i++)
-        PP_TRY(search_stages(s, spec->stages[i]));
-    if (spec->n_stages == 0)
-        PP_TRY(search_stages(s, spec->cfg->pipeline.stages));
-    PP_TRY(refine(s));
+    use_shape(s, 1, s->asked->one_threads);
     b->one = (struct pp_candidate){.stages = 1,
+                                   .replicas = 1,
+                                   .threads = s->cfg->run.threads,
                                    .chunks = 1,
-                                   .microbatches = spec->cfg->pipeline.microbatches,
+                                   .microbatches = s->cfg->pipeline.microbatches,
                                    .schedule = "1f1b",
                                    .assignment = PP_ASSIGN_AUTO};
-    int rc = pp_best_try(spec, s->costs, &b->one);
+    for (int i = 0; i < b->n; i++) {
+        if (pp_best_is(&b->items[i], 1, 1, s->cfg->run.threads)) {
+            b->one = b->items[i];
+            return 0;
+        }
+    }
+    int rc = pp_best_try(s->spec, s->costs, &b->one);
     b->one.time.step = rc < 0 ? 0 : b->one.time.step;
-    return rc == PP_ERESOURCE ? rc : as_is(s);
+    return rc == PP_ERESOURCE ? rc : 0;
+}
+
+static int search(struct search *s)
+{
+    const struct pp_best_spec *spec = s->asked;
+    struct pp_best *b = s->best;
+    const struct pp_best_shape own = {0};
+    for (int i = 0; i == 0 || i < spec->n_shapes; i++) {
+        const struct pp_best_shape *shape = spec->n_shapes > 0 ? &spec->shapes[i] : &own;
+        int stages = shape->stages > 0 ? shape->stages : spec->cfg->pipeline.stages;
+        use_shape(s, shape->replicas, shape->threads);
+        PP_TRY(search_stages(s, stages));
+    }
+    PP_TRY(refine(s));
+    pp_error_clear();
+    if (b->n > 1)
+        qsort(b->items, (size_t)b->n, sizeof(*b->items), best_compare);
+    PP_TRY(find_one(s));
+    return as_is(s);
 }
 
 int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs,
                    struct pp_best *out)
 {
     struct pp_best best = {0};
-    struct search s = {.spec = spec, .costs = costs, .best = &best};
+    PP_TAKE(struct pp_config, cfg, 1);
+    struct search s = {.asked = spec, .all = costs, .cfg = cfg, .best = &best};
+    s.spec = &s.now;
     int rc = search(&s);
     pp_log_progress(NULL);
     PP_TRY_UNDO(rc, pp_best_fini(&best));
     pp_error_clear();
-    if (best.n > 1)
-        qsort(best.items, (size_t)best.n, sizeof(*best.items), best_compare);
     *out = best;
     return 0;
 }

@@ -87,6 +87,8 @@ int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
     struct pp_config *copy;
     PP_ALLOC(copy, 1);
     *copy = *cfg;
+    best_divide(copy, c->replicas, c->threads);
+    costs = costs ? pp_costs_at(costs, copy->run.threads) : NULL;
     if (c->schedule[0] && strcmp(c->schedule, cfg->pipeline.schedule) != 0)
         copy->pipeline.costs.n = 0; /* of another order */
     if (c->schedule[0])
@@ -216,11 +218,14 @@ int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *cost
     PP_OWN_MEMORY struct pp_config *cfg = NULL;
     PP_OWN(pp_layout_destroy) struct pp_layout *l = NULL;
     PP_TAKE(double, cost, spec->model->n_layers);
-    PP_TRY(best_lay_out(spec, costs, c, &cfg, &l));
-    PP_TRY(best_predict(spec, costs, l, 0, true, &c->time));
+    PP_TAKE(struct pp_config, own, 1);
+    const struct pp_best_spec shape = best_spec_of(spec, c->replicas, c->threads, own);
+    costs = pp_costs_at(costs, own->run.threads);
+    PP_TRY(best_lay_out(&shape, costs, c, &cfg, &l));
+    PP_TRY(best_predict(&shape, costs, l, 0, true, &c->time));
     if (!advice)
         return 0;
-    pp_costs_by_layer(costs, pp_best_rows(spec, c->microbatches), cost);
+    pp_costs_by_layer(costs, pp_best_rows(&shape, c->microbatches), cost);
     struct pp_advice_spec a = {
         .layout = l, .bubble = &c->time.bubble, .cost = cost, .searched = true, .waited = -1};
     return pp_advice(&a, advice);

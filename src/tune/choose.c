@@ -19,6 +19,7 @@
 struct choice {
     char schedule[PP_NAME_MAX]; /* empty: was given */
     int chunks, eager, coalesce;
+    int threads;                              /* 0: were given */
     char ranges[PP_CUT_MAX];                  /* empty: were given */
     char recompute[PP_CUT_MAX];               /* empty: was given */
     char costs[PP_CUT_MAX], cap[PP_NAME_MAX]; /* of a schedule that is made for them; else empty */
@@ -95,24 +96,31 @@ static void announce(const struct pp_best_spec *spec, const struct pp_best *best
     const struct pp_candidate *c = &best->items[0], *other = NULL;
     for (int i = 1; i < best->n && !other; i++)
         other = strcmp(best->items[i].schedule, c->schedule) != 0 ? &best->items[i] : NULL;
-    char chunks[32] = "", sums[32] = "", next[128] = "no other fits";
+    char chunks[32] = "", sums[32] = "", threads[48] = "", next[128] = "no other fits";
     if (c->chunks > 1)
         snprintf(chunks, sizeof(chunks), " with %d chunks", c->chunks);
     if (other)
         snprintf(next, sizeof(next), "then %s, %.3f ms", other->schedule, other->time.step * 1e3);
     if (c->together > 1)
         snprintf(sums, sizeof(sums), ", W of %d together", c->together);
-    pp_log_info("schedule auto: %s%s%s, %.3f ms a step predicted for %d micro-batches (%s); "
+    if (c->threads > 1)
+        snprintf(threads, sizeof(threads), ", %d threads a rank", c->threads);
+    pp_log_info("schedule auto: %s%s%s%s, %.3f ms a step predicted for %d micro-batches (%s); "
                 "measured in %.1f s, %d of %d shapes can run",
-                c->schedule, chunks, sums, c->time.step * 1e3, spec->cfg->pipeline.microbatches,
-                next, costs->took, best->n, best->tried);
+                c->schedule, chunks, sums, threads, c->time.step * 1e3,
+                spec->cfg->pipeline.microbatches, next, costs->took, best->n, best->tried);
 }
 
 static int choose_schedule(const struct pp_best_spec *spec, struct pp_config *cfg,
                            struct pp_costs **costs, struct pp_candidate *out)
 {
     PP_OWN(pp_best_fini) struct pp_best best = {0};
-    PP_TRY(pp_best_find(spec, cfg, SECONDS, costs, &best));
+    const struct pp_best_shape own = {cfg->pipeline.stages, cfg->pipeline.replicas, 0};
+    PP_OWN_MEMORY struct pp_best_shape *shapes = NULL;
+    struct pp_best_spec all = *spec;
+    PP_TRY(pp_best_shapes(spec, &own, &shapes, &all.n_shapes));
+    all.shapes = shapes;
+    PP_TRY(pp_best_find(&all, cfg, SECONDS, costs, &best));
     if (best.n > 0) {
         announce(spec, &best, *costs);
         *out = best.items[0];
@@ -252,6 +260,7 @@ static int write_out(const struct pp_best_spec *spec, const struct pp_candidate 
         memcpy(out->schedule, c->schedule, sizeof(out->schedule));
     out->chunks = c->chunks;
     out->eager = c->eager;
+    out->threads = c->threads > 0 && pp_best_open_threads(cfg) ? c->threads : 0;
     out->coalesce = open_schedule(cfg) && cfg->train.coalesce == 0 ? chosen->train.coalesce : 0;
     out->unpacked = !cfg->run.packed && open_packed(cfg);
     if (joint_cut(cfg))
@@ -328,6 +337,8 @@ static int take_over(struct pp_config *cfg, const struct choice *c)
         PP_TRY(put(cfg, "pipeline.eager", c->eager));
     if (c->coalesce > 0)
         PP_TRY(put(cfg, "train.coalesce", c->coalesce));
+    if (c->threads > 0)
+        PP_TRY(put(cfg, "run.threads", c->threads));
     if (c->unpacked)
         PP_TRY(pp_config_choose(cfg, "run.packed", "off"));
     if (c->recompute[0])

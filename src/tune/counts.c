@@ -2,9 +2,13 @@
 /* The micro-batch counts that a search looks at, their sizes, and what is measured for them. */
 #include "tune.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/log.h"
+#include "ppcli/machine.h"
+
+#define BUSY 3.0 /* load that two ranks that were measured do not make */
 
 enum {
     SIZES_MAX = 10, /* micro-batch sizes that are measured; the others lie between */
@@ -31,9 +35,9 @@ int pp_best_rows(const struct pp_best_spec *spec, int m)
 
 int best_most_stages(const struct pp_best_spec *spec)
 {
-    int most = spec->n_stages > 0 ? 1 : spec->cfg->pipeline.stages;
-    for (int i = 0; i < spec->n_stages; i++)
-        most = spec->stages[i] > most ? spec->stages[i] : most;
+    int most = spec->n_shapes > 0 ? 1 : spec->cfg->pipeline.stages;
+    for (int i = 0; i < spec->n_shapes; i++)
+        most = spec->shapes[i].stages > most ? spec->shapes[i].stages : most;
     return most;
 }
 
@@ -110,6 +114,55 @@ static int sizes_of(const struct pp_best_spec *spec, int *sizes)
     return n;
 }
 
+/* Is something searched with so many threads? */
+static bool has_threads(const struct pp_best_spec *spec, int threads)
+{
+    bool has = threads == spec->one_threads || threads == best_threads(spec->cfg);
+    for (int i = 0; i < spec->n_shapes; i++)
+        has = has || spec->shapes[i].threads == threads;
+    return has;
+}
+
+/* What threads do not change: hand-overs are measured where most ranks are at once. */
+static void share_links(const struct pp_costs *one, struct pp_costs *c)
+{
+    c->latency = one->latency;
+    c->byte = one->byte;
+    c->action = one->action;
+    c->linked = one->linked;
+    c->unsteady = one->unsteady;
+    c->value_bytes = one->value_bytes;
+}
+
+/* Ascending numbers of threads; *out gets what there is even where that fails. */
+static int measure_all(const struct pp_best_spec *spec, struct pp_measure_spec *m,
+                       struct pp_costs **out)
+{
+    struct pp_costs **to = out, *last = NULL;
+    int here = pp_machine_whole_cores(), cores = pp_best_cores(spec);
+    int own = best_threads(spec->cfg), most = cores > own ? cores : own;
+    bool scales = cores > here && spec->n_shapes > 0;
+    m->ranks = spec->links          ? spec->links->beside
+               : spec->n_shapes > 0 ? cores
+                                    : spec->cfg->pipeline.stages * spec->cfg->pipeline.replicas;
+    for (int t = 1; t <= most; t++) {
+        struct pp_measure_spec now = *m;
+        if (!has_threads(spec, t) && !(scales && (t == 1 || t == here)))
+            continue;
+        now.backend.threads = t;
+        now.seconds = to == out ? m->seconds : m->seconds / 2;
+        PP_TRY(scales && t > here ? pp_costs_scale(*out, last, t, to) : pp_costs_measure(&now, to));
+        PP_TRY(spec->links ? links_put(spec->links, *to) : 0);
+        (*to)->cores = cores;
+        if (to != out && (*out)->linked)
+            share_links(*out, *to);
+        (*out)->took += to != out ? (*to)->took : 0;
+        last = (*to)->measured > 0 ? last : *to;
+        to = &(*to)->next;
+    }
+    return 0;
+}
+
 int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_costs **out)
 {
     const struct pp_config *cfg = spec->cfg;
@@ -119,18 +172,19 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
     struct pp_measure_spec m = {.model = spec->model,
                                 .backend = pp_backend_choice_with(ops, cfg),
                                 .optimizer = cfg->train.optimizer,
-                                .ranks = spec->links
-                                             ? spec->links->beside
-                                             : best_most_stages(spec) * cfg->pipeline.replicas,
                                 .samples = spec->train_n,
                                 .sizes = sizes,
                                 .n_sizes = sizes_of(spec, sizes),
                                 .seconds = seconds};
     pp_log_progress("measuring layers and transfers, %g s", seconds);
-    int rc = pp_costs_measure(&m, out);
+    int rc = measure_all(spec, &m, out);
     pp_log_progress(NULL);
-    PP_TRY(rc);
-    PP_TRY_UNDO(spec->links ? links_put(spec->links, *out) : 0, pp_costs_destroy(out));
+    PP_TRY_UNDO(rc, pp_costs_destroy(out));
+    double load = 0;
+    if ((*out)->next && (*out)->next->measured == 0 && getloadavg(&load, 1) == 1 && load > BUSY)
+        pp_log_warn("other programs use this machine (load %.1f): times of several threads are too "
+                    "long",
+                    load);
     if ((*out)->unsteady > LINK_STEADY)
         pp_log_warn("transfers differ %.1f times: this machine is busy, predictions may be off",
                     (*out)->unsteady);

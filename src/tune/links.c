@@ -123,7 +123,6 @@ int links_put(const struct pp_links *l, struct pp_costs *c)
         c->byte = l->near.byte;
     }
     c->unsteady = fmax(c->unsteady, fmax(l->near.unsteady, l->far.unsteady));
-    c->cores = l->n; /* this process may be bound to one; the others have theirs */
     if (l->far.measured) {
         c->far_latency = l->far.latency;
         c->far_byte = l->far.byte;

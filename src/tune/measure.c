@@ -49,19 +49,15 @@ static int cut(struct measurement *m)
     return pp_partition_costs(model, flops, m->workers, m->first, m->last);
 }
 
-static int cores(void)
-{
-    struct pp_cpu_mask mask;
-    struct pp_quota quota;
-    pp_quota_here(pp_machine_mask(false, &mask), &quota);
-    return quota.cores;
-}
-
 static int work(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
 {
     struct worker *w = &((struct worker *)ctx)[rank];
     w->tp = *tp;
-    int rc = pp_transport_agree(*tp, pp_backend_open_choice(&w->m->spec->backend, &w->be));
+    struct pp_backend_choice choice = w->m->spec->backend;
+    choice.processors = w->m->places.processors;
+    choice.cpus = pp_places_of(&w->m->places, rank);
+    choice.crowded = w->m->places.crowded;
+    int rc = pp_transport_agree(*tp, pp_backend_open_choice(&choice, &w->be));
     if (rc == 0)
         rc = measure_layers(w);
     double low[LINK_FIGURES];
@@ -159,7 +155,8 @@ static void put_together(const struct measurement *m, const struct worker *worke
     c->action = CLOCKS * measure_clock(pp_clock_ns) + low[LINK_CALLS] * 2 / 3;
     c->value_bytes = (double)pp_backend_value_bytes(&w->m->spec->backend);
     c->at_once = m->workers;
-    c->cores = cores();
+    c->cores = pp_machine_whole_cores();
+    c->threads = pp_backend_members(&m->spec->backend);
 }
 
 static int take_results(struct measurement *m, struct worker *workers)
@@ -194,7 +191,8 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     pp_assert(spec->n_sizes >= 1 && spec->sizes[0] >= 1 && spec->ranks >= 1 &&
               spec->n_sizes < LINK_VISITS - LINK_AGAIN);
     struct measurement m = {.spec = spec};
-    int there = cores();
+    int threads = pp_backend_members(&spec->backend), there = pp_machine_whole_cores() / threads;
+    there = there > 1 ? there : 1;
     m.workers = spec->ranks < there ? spec->ranks : there;
     m.workers = m.workers < n ? m.workers : n;
     m.workers = thread_safe(spec, &rc) ? m.workers : 1;
@@ -215,11 +213,16 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     m.last = m.first + m.workers;
     classify(&m);
     PP_OWN(pp_costs_destroy) struct pp_costs *c = NULL;
-    rc = cut(&m);
+    const struct pp_places_spec where = {.ranks = m.workers,
+                                         .threads = threads,
+                                         .unpinned = spec->backend.gemm == PP_GEMM_CBLAS &&
+                                                     spec->backend.threads > 1};
+    rc = pp_places_make(&where, &m.places);
+    rc = rc < 0 ? rc : cut(&m);
     rc = rc < 0 ? rc : take_results(&m, workers);
     rc = rc < 0 ? rc : pp_costs_create(n, spec->sizes, spec->n_sizes, &c);
-    rc =
-        rc < 0 ? rc : pp_threads_run(m.workers, &(struct pp_threads_job){work, end, workers, NULL});
+    const struct pp_threads_job job = {work, end, workers, &m.places};
+    rc = rc < 0 ? rc : pp_threads_run(m.workers, &job);
     if (rc == 0) {
         put_together(&m, workers, c);
         c->took = (double)(pp_clock_ns() - start) * 1e-9;
@@ -233,5 +236,6 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
         pp_free(workers[r].loss);
         pp_arena_destroy(&workers[r].link);
     }
+    pp_places_fini(&m.places);
     return rc;
 }

@@ -18,7 +18,7 @@ int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs
     c->sizes = pp_alloc((size_t)n_sizes, sizeof(*c->sizes));
     c->layers = pp_alloc((size_t)n_sizes * (size_t)n_layers, sizeof(*c->layers));
     c->input = pp_alloc(2 * (size_t)n_sizes, sizeof(*c->input));
-    c->at_once = c->cores = 1;
+    c->at_once = c->cores = c->threads = 1;
     c->value_bytes = sizeof(float);
     PP_TRY_UNDO(c->sizes && c->layers && c->input ? 0 : PP_ERESOURCE, pp_costs_destroy(&c));
     c->loss = c->input + n_sizes;
@@ -35,6 +35,7 @@ void pp_costs_destroy(struct pp_costs **costs)
         pp_free(c->layers);
         pp_free(c->input);
         pp_free(c->host);
+        pp_costs_destroy(&c->next);
         pp_free(c);
         *costs = NULL;
     }
@@ -132,6 +133,7 @@ struct step {
     double *between;           /* [P] */
     double *work;              /* [P] */
     double *reduce;            /* [n_virtual] */
+    double sums;               /* of all ranks */
 };
 
 static void set_rows(struct step *s, int *most)
@@ -227,11 +229,13 @@ static void set_costs(struct step *s, int rows)
             s->arrays[op * n + v] = t[op];
         for (int i = spec->first[v]; i <= spec->last[v]; i++) {
             s->between[plan->rank_of[v]] += per_float * (double)spec->model->layers[i].n_floats;
+            s->sums += (sum + beside) * (double)spec->model->layers[i].n_floats;
             s->reduce[v] += beside * (double)spec->model->layers[i].n_floats;
         }
     }
     for (int r = 0; r < plan->geometry.stages; r++)
         s->between[r] += meet_latency(spec, r);
+    s->sums += spec->replicas > 1 ? meet_latency(spec, 0) * plan->geometry.stages : 0;
     for (int v = 0; v < n && spec->slower; v++)
         for (int op = 0; op < 3; op++)
             s->arrays[op * n + v] *= spec->slower[plan->rank_of[v]];
@@ -273,12 +277,15 @@ static int predict(struct step *s, struct pp_prediction *out)
                                  .reduce = s->reduce,
                                  .slots = true};
     PP_TRY(spec->see ? spec->see(plan, &costs, spec->ctx) : 0);
-    double least = pp_sim_work(plan, &costs, s->work) * spec->replicas / spec->costs->cores;
+    int cores = spec->costs->cores, each = spec->costs->threads;
+    each = each < cores ? each : cores;
+    double least = pp_sim_work(plan, &costs, s->work) * spec->replicas * each / cores;
     for (int r = 0; r < p; r++)
         got.step = s->work[r] > got.step ? s->work[r] : got.step;
     if (spec->enough <= 0 || got.step < spec->enough)
         PP_TRY(pp_sim_step(plan, &costs, spec->meet_every, spec->meet_after, &got.step));
-    if (p * spec->replicas > spec->costs->cores && got.step < least)
+    got.sums = s->sums / p;
+    if (p * spec->replicas * each > cores && got.step < least)
         got.step = least;
     if (spec->explain) {
         double n = spec->meet_every;

@@ -3,6 +3,7 @@
 #ifndef PPCLI_TUNE_TUNE_H
 #define PPCLI_TUNE_TUNE_H
 
+#include "ppcli/places.h"
 #include "ppcli/tune.h"
 
 /* ---- best.c, counts.c, candidate.c, refine.c: the search and its candidates */
@@ -12,6 +13,17 @@ int best_share(const struct pp_best_spec *spec, int replica);
 
 /* Of those that are searched over. */
 int best_most_stages(const struct pp_best_spec *spec);
+
+/* Of each rank of a config; auto is a number here. */
+int best_threads(const struct pp_config *cfg);
+
+/* Let cfg have so many replicas, whose micro-batches keep their rows where that goes, and threads; 0:
+ * as it has. */
+void best_divide(struct pp_config *cfg, int replicas, int threads);
+
+/* The search as it is for a shape's replicas and threads: *own becomes its config. */
+struct pp_best_spec best_spec_of(const struct pp_best_spec *spec, int replicas, int threads,
+                                 struct pp_config *own);
 
 #define REFINE_ACTIONS 1e8 /* that finding better cuts may simulate; more for many stages */
 
@@ -62,6 +74,7 @@ struct measurement {
     int *class_of;     /* [n_layers] */
     int *first, *last; /* [workers] layers of each worker */
     int workers;
+    struct pp_places places;
     uint64_t deadline_ns, visit_ns; /* of all; and how long a visit to the link may take, about */
     uint64_t room;                  /* bytes that may be taken ... */
     const char *room_of;            /* ... of which limit */

@@ -42,7 +42,7 @@ run plan "$folder/net.ini" --best --format json
 code_is 0
 cp "$folder/out" "$folder/best.json"
 parts_add_up "$folder/best.json" "['candidates'][0]" bubble
-run plan "$folder/net.ini" --best
+run plan "$folder/net.ini" --best --stages 2 --replicas 1
 same "$(grep -c "^bubble $text\$" "$folder/out")" 1
 
 begin "a cut that no schedule helps is named, with the layer that is too large"

@@ -9,7 +9,7 @@ config "$folder/net.ini" data.dataset=synthetic data.train_samples=200 data.test
     train.batch_size=32 run.dir=
 
 begin "a ranked table, and the lines of the winner"
-run plan "$folder/net.ini" --best
+run plan "$folder/net.ini" --best --stages 2 --replicas 1
 code_is 0
 for word in schedule microbatches chunks coalesce assignment 'step ms' 'samples/s' \
     'bubble = sched + cut + wait' 'peak MiB' '[pipeline]' 'stages = '; do
@@ -18,15 +18,15 @@ done
 # what limits the winner, where it has more than one stage
 grep -qE '^(limited by |uneven stages: |nothing left to gain: )|^stages = 1$' "$folder/out" ||
     complain "says nothing of what limits: $(cat "$folder/out")"
-same "$(grep -c '^ one       1 1f1b  ' "$folder/out")" 1
-same "$(grep -c '^as is       2 1f1b  ' "$folder/out")" 1
+same "$(grep -c '^ one  *1  *1 ' "$folder/out")" 1
+same "$(grep -c '^as is  *2  *1  *[0-9]*  1f1b ' "$folder/out")" 1
 same "$(grep -c '^this config: [0-9.]* ms; best: [0-9.]* ms, [0-9]* % faster$' "$folder/out")" 1
 same "$(grep -c '^assignment = 0.* | .*6$' "$folder/out")" 1
 
 begin "the row of the config is its own, whatever --stages lists"
 run plan "$folder/net.ini" --best --stages 1,2
 code_is 0
-same "$(grep -c '^as is       2 1f1b  ' "$folder/out")" 1
+same "$(grep -c '^as is  *2  *1  *[0-9]*  1f1b ' "$folder/out")" 1
 run plan "$folder/net.ini" --best
 
 begin "the numbers of the first line add up"
@@ -35,13 +35,13 @@ same "$(sed -n 's/^\([0-9]*\) combinations: \([0-9]*\) to compare, \([0-9]*\) no
 
 begin "the lines of the winner can be trained with"
 sed -n '/^\[pipeline\]/,$p' "$folder/out" >"$folder/winner"
-together=$(awk '$1 == 1 { print $6 }' "$folder/out")
+together=$(awk '$1 == 1 { print $8; exit }' "$folder/out")
 sed '/^\[pipeline\]/,/^microbatches/d' "$folder/net.ini" >"$folder/won.ini"
 cat "$folder/winner" >>"$folder/won.ini"
 run train "$folder/won.ini" -q
 code_is 0
 out_has 'weights_sha256'
-out_has "$(sed -n 's/^schedule = //p' "$folder/winner"), stages 2"
+out_has "$(sed -n 's/^schedule = //p' "$folder/winner"), stages $(sed -n 's/^stages = //p' "$folder/winner")"
 run explain "$folder/won.ini" --format json
 code_is 0
 out_has "\"coalesce\": $together,"
@@ -59,7 +59,7 @@ d = json.load(open(sys.argv[1]))
 c = d['candidates']
 shown = [x for x in c if 'bubble' in x]
 print(len(c) + d['refused'] + d['too_large'] + d['same'] == d['tried'], len(c) > 50,
-      len(shown) == 20 and all(abs(x['bubble'] - x['bubble_schedule'] - x['bubble_imbalance'] -
+      len(shown) >= 20 and all(abs(x['bubble'] - x['bubble_schedule'] - x['bubble_imbalance'] -
                                    x['bubble_waiting']) < 1e-9 for x in shown),
       not any(x['schedule'] == 'gpipe' and x['microbatches'] == 1 for x in c))" "$folder/out")" \
         'True True True True'
@@ -69,18 +69,13 @@ begin "a list of stages is searched"
 run plan "$folder/net.ini" --best --stages 1,3
 code_is 0
 same "$(grep -c '^stages = [13]$' "$folder/out")" 1
-# as many at once as there are cores, of which this test may have one
-at_once=$(sed -n 's/^measured in [0-9.]* s: \(.*\) at once on \([0-9]*\) core.*/\1 of \2/p' "$folder/out")
-case $at_once in
-'1 rank of 1' | '2 ranks of 2') out_has "3 ranks on ${at_once##* } core" ;;
-*) same "$at_once" "3 ranks of ${at_once##* }" ;;
-esac
+out_has ' ranks at once on '
 run plan "$folder/net.ini" --best --stages 1,3 --microbatches 2,4
 code_is 64
 err_has 'no other list'
 
 begin "a cut that limits is named, with the layer that is too large"
-run plan "$folder/net.ini" --best --set model.sizes="20 512 512 5" --set data.train_samples=64
+run plan "$folder/net.ini" --best --stages 2 --replicas 1 --set model.sizes="20 512 512 5" --set data.train_samples=64
 code_is 0
 out_has 'uneven stages: layer 1 alone is '
 out_has 'use layers of similar size, or fewer stages'
@@ -112,7 +107,7 @@ awk 'BEGIN { for (i = 0; i < 600; i++) printf "%d times %d is %d\n", i % 13, i %
 peak() { sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$1" | sort -n | tail -1; }
 run explain "$folder/gpt.ini" --format json
 half=$(($(peak "$folder/out") / 2))
-run plan "$folder/gpt.ini" --best --memory $half
+run plan "$folder/gpt.ini" --best --memory $half --replicas 1
 code_is 0
 sed -n '/^\[[pr][iu][pn].*\]/,$p' "$folder/out" >"$folder/winner"
 sed '/^\[pipeline\]/,/^microbatches/d' "$folder/gpt.ini" >"$folder/won.ini"
@@ -130,9 +125,9 @@ begin "what is recomputed is in the section, layer 0 too"
 config "$folder/first.ini" data.dataset=synthetic data.train_samples=70 data.test_samples=20 \
     'model.sizes=12 200 5 5 5 7' train.batch_size=24 train.max_steps=1 train.optimizer=sgd \
     pipeline.stages=3 pipeline.microbatches=2 run.packed=off
-run plan "$folder/first.ini" --best --memory 41420
+run plan "$folder/first.ini" --best --memory 41420 --stages 3 --replicas 1
 code_is 0
-same "$(grep -c '^   1 .* off  ' "$folder/out")" "$(grep -c '^recompute = off' "$folder/out")"
+same "$(grep '^   1 ' "$folder/out" | head -1 | grep -c ' off  ')" "$(grep -c '^recompute = off' "$folder/out")"
 same "$(grep -c '^recompute = ' "$folder/out")" 1
 sed -n '/^\[pipeline\]/,$p' "$folder/out" >"$folder/winner"
 sed '/^\[pipeline\]/,/^microbatches/d' "$folder/first.ini" >"$folder/won.ini"
@@ -143,6 +138,52 @@ code_is 0
 run plan "$folder/first.ini" --best --stages 6
 code_is 78
 err_has 'no shape can run: stages are at most the 5 layers'
+
+# Cores as one stage, as stages, as replicas; only what is measured here is more than a rule.
+begin "cores are divided in all ways: one stage with all of them first, none with more than there are"
+rows() { awk '/^ *(one|[0-9]+) +[0-9]+ +[0-9]/ { print $1, $2, $3, $4 }' "$folder/out" | tr -d '~'; }
+run plan "$folder/net.ini" --best --cores 4
+code_is 0
+same "$(rows | head -1)" 'one 1 1 4'
+same "$(rows | awk '$2 * $3 * $4 > 4' | wc -l)" 0
+sed -n '/^ one/,/^$/p' "$folder/out" >"$folder/ways" && mv "$folder/ways" "$folder/out"
+same "$(rows | awk '{ print $2 "x" $3 }' | uniq | tr '\n' ' ')" '1x1 2x1 1x2 4x1 1x4 2x2 '
+run plan "$folder/net.ini" --best --cores 4
+out_has 'stages x replicas x threads: '
+out_has 'ppcli train '
+run plan "$folder/net.ini" --best --cores 4 --set run.threads=2 --format json
+code_is 0
+if command -v python3 >/dev/null 2>&1; then
+    same "$(python3 -c "
+import json, sys
+d = json.load(open(sys.argv[1]))
+c = d['candidates']
+print({x['threads'] for x in c}, max(x['stages'] * x['replicas'] for x in c), d['one_stage']['threads'],
+      all(x['sums_seconds'] > 0 for x in c if x['replicas'] > 1))" "$folder/out")" '{2} 2 2 True'
+fi
+
+begin "the command that is advised can be run, and has the words that were given"
+run plan "$folder/net.ini" --best --batch-size 64 --stages 1
+code_is 0
+grep '^ppcli train ' "$folder/out" | sed "s,^ppcli,\"\$PPCLI\"," >"$folder/advised"
+grep -q -- '--set train.batch_size=64 .*--set run.threads=[0-9]' "$folder/advised" ||
+    complain "advised: $(cat "$folder/advised")"
+sh -e "$folder/advised" >"$folder/out" 2>"$folder/err" || complain "$(cat "$folder/err")"
+out_has 'stages 1'
+
+begin "--stages and --replicas are lists"
+run plan "$folder/net.ini" --best --stages 1,2 --replicas 1,2
+code_is 0
+same "$(awk '/^ *[0-9]+ +[0-9]/ { print $2, $3 }' "$folder/out" | sort -u | tr '\n' ' ')" '1 1 1 2 2 1 2 2 '
+for words in '--cores 0' '--cores 1025' '--cores 4 --check'; do
+    # shellcheck disable=SC2086
+    run plan "$folder/net.ini" --best $words
+    code_is 64
+    err_has '--cores '
+done
+run plan "$folder/net.ini" --cores 4
+code_is 64
+err_has '--cores is for --best'
 
 begin "wrong words are 64"
 run plan --best
@@ -167,7 +208,7 @@ code_is 64
 
 # The section is that of the one that ran fastest.
 begin "--check runs three plans that differ, and the config as it is"
-run plan "$folder/net.ini" --check --set train.max_steps=1
+run plan "$folder/net.ini" --check --stages 2 --replicas 1 --set train.max_steps=1
 code_is 0
 out_has 'predicted ms'
 out_has 'measured ms'

@@ -307,3 +307,35 @@ TEST(ranks_meet_for_records_checkpoints_and_epochs)
     CHECK_INT_EQ(pp_run_meet_every(cfg, 60000), 5);
     CHECK_INT_EQ(pp_run_meet_every(cfg, 100), 1); /* a step an epoch */
 }
+
+/* ---- more threads than there are cores */
+
+/* A layer whose half is serial, one that scales fully, one that gets slower; what one core says. */
+TEST(times_of_more_threads_follow_from_the_serial_share)
+{
+    struct pp_costs *one = NULL, *two = NULL, *eight = NULL, *alone = NULL;
+    CHECK_OK(pp_costs_create(3, (int[]){4}, 1, &one));
+    CHECK_OK(pp_costs_create(3, (int[]){4}, 1, &two));
+    one->layers[0] = one->layers[1] = one->layers[2] = (struct pp_layer_seconds){8, 8, 8};
+    two->layers[0] = (struct pp_layer_seconds){6, 6, 6};
+    two->layers[1] = (struct pp_layer_seconds){4, 3.5, 4};
+    two->layers[2] = (struct pp_layer_seconds){9, 9, 9};
+    one->loss[0] = 16;
+    two->loss[0] = 12;
+    two->threads = 2;
+    CHECK_OK(pp_costs_scale(one, two, 8, &eight));
+    CHECK_INT_EQ(eight->threads, 8);
+    CHECK_INT_EQ(eight->measured, 2);
+    assert_float_equal(eight->layers[0].w, 8 * (0.5 + 0.5 / 8), 1e-6);
+    assert_float_equal(eight->layers[1].i, 8 * (0.01 + 0.99 / 8), 1e-6);
+    assert_float_equal(eight->layers[2].f, 8, 1e-6);
+    assert_float_equal(eight->loss[0], 16 * (0.5 + 0.5 / 8), 1e-6);
+    CHECK_OK(pp_costs_scale(one, one, 8, &alone));
+    assert_float_equal(alone->layers[2].f, 8 * (0.05 + 0.95 / 8), 1e-6);
+    one->next = two; /* which one owns then */
+    two->next = eight;
+    assert_ptr_equal(pp_costs_at(one, 8), eight);
+    assert_ptr_equal(pp_costs_at(one, 3), one);
+    pp_costs_destroy(&one);
+    pp_costs_destroy(&alone);
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How cores are divided into stages, replicas and threads, and what a piece of the model takes with
+ * more threads than there are cores here.
+ */
+#include "tune.h"
+
+#include <string.h>
+
+#include "ppcli/machine.h"
+#define SERIAL_LEAST 0.01   /* of a time: what was measured on a few cores promises no more */
+#define SERIAL_ASSUMED 0.05 /* where one core is all there is */
+
+int best_threads(const struct pp_config *cfg)
+{
+    return cfg->run.threads > 0 ? cfg->run.threads : pp_backend_choice_of(cfg).threads;
+}
+
+bool pp_best_open_threads(const struct pp_config *cfg)
+{
+    struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    bool said = strcmp(pp_config_origin(cfg, "run.threads"), "default") != 0;
+    return !(said && cfg->run.threads > 0) && choice.ops && !choice.ops->own_memory &&
+           pp_backend_sums_in_order(&choice);
+}
+
+int pp_best_cores(const struct pp_best_spec *spec)
+{
+    const struct pp_links *l = spec->links;
+    int here = pp_machine_whole_cores(), all = l ? here * l->n / l->beside : here;
+    all =
+        l && all < l->n ? l->n : all; /* this process may be bound to one; the others have theirs */
+    return spec->cores > 0 ? spec->cores : all;
+}
+
+void best_divide(struct pp_config *cfg, int replicas, int threads)
+{
+    int all = cfg->pipeline.microbatches * cfg->pipeline.replicas;
+    if (replicas > 0 && all % replicas == 0)
+        cfg->pipeline.microbatches = all / replicas;
+    cfg->pipeline.replicas = replicas > 0 ? replicas : cfg->pipeline.replicas;
+    cfg->run.threads = threads > 0 ? threads : best_threads(cfg);
+}
+
+struct pp_best_spec best_spec_of(const struct pp_best_spec *spec, int replicas, int threads,
+                                 struct pp_config *own)
+{
+    struct pp_best_spec shape = *spec;
+    *own = *spec->cfg;
+    own->source = NULL; /* what is wrong with a try is nobody's problem */
+    best_divide(own, replicas, threads);
+    shape.cfg = own;
+    return shape;
+}
+
+/* May so many be tried? asked: what was asked for, 0: nothing. */
+static bool is_even(int part, int asked, int cores)
+{
+    return asked > 0 ? part == asked : cores % part == 0 || (part & (part - 1)) == 0;
+}
+
+/* Can replicas that nobody asked for run, with the same rows where those of a micro-batch mix? */
+static bool can_replicate(const struct pp_best_spec *spec, int d)
+{
+    const struct pp_config *cfg = spec->cfg;
+    return d <= PP_REPLICAS_MAX && d <= best_share(spec, 0) * cfg->pipeline.replicas &&
+           (spec->all_m || cfg->pipeline.microbatches * cfg->pipeline.replicas % d == 0);
+}
+
+int pp_best_shapes(const struct pp_best_spec *spec, const struct pp_best_shape *asked,
+                   struct pp_best_shape **items, int *n)
+{
+    int cores = pp_best_cores(spec), own = best_threads(spec->cfg), room = *n;
+    bool open = pp_best_open_threads(spec->cfg);
+    for (int p = 1; p <= cores || p <= asked->stages; p++) {
+        for (int d = 1; d == 1 || p * d <= cores || d <= asked->replicas; d++) {
+            bool wanted = is_even(p, asked->stages, cores) && is_even(d, asked->replicas, cores);
+            bool least = (p == 1 || p == asked->stages) && (d == 1 || d == asked->replicas);
+            int t = p * d < cores ? cores / (p * d) : 1;
+            if (!wanted || p > spec->model->n_layers || p > PP_STAGES_MAX ||
+                (!least && p * d * (open ? 1 : own) > cores) ||
+                (asked->replicas == 0 && !can_replicate(spec, d)))
+                continue;
+            for (bool again = true; again; again = open && p * d == 1 && t > 1, t = 1) {
+                PP_ROOM(*items, *n, room);
+                (*items)[(*n)++] = (struct pp_best_shape){p, d, open ? t : own};
+            }
+        }
+    }
+    return 0;
+}
+
+/* ---- costs */
+
+const struct pp_costs *pp_costs_at(const struct pp_costs *c, int threads)
+{
+    const struct pp_costs *at = c;
+    while (at && at->threads != threads)
+        at = at->next;
+    return at ? at : c;
+}
+
+static void scale(const double *one, const double *some, double *to, size_t n, int k, int threads)
+{
+    for (size_t i = 0; i < n; i++) {
+        double s = k > 1 && one[i] > 0 ? (some[i] / one[i] * k - 1) / (k - 1) : SERIAL_ASSUMED;
+        s = s < SERIAL_LEAST ? SERIAL_LEAST : s > 1 ? 1 : s;
+        to[i] = one[i] * (s + (1 - s) / threads);
+    }
+}
+
+int pp_costs_scale(const struct pp_costs *one, const struct pp_costs *some, int threads,
+                   struct pp_costs **out)
+{
+    struct pp_costs *c;
+    int k = some->threads;
+    size_t sizes = (size_t)one->n_sizes, n = sizes * (size_t)one->n_layers;
+    PP_TRY(pp_costs_create(one->n_layers, one->sizes, one->n_sizes, &c));
+    scale(&one->layers->f, &some->layers->f, &c->layers->f, 3 * n, k, threads);
+    scale(one->input, some->input, c->input, 2 * sizes, k, threads); /* and loss */
+    scale(&one->optimizer, &some->optimizer, &c->optimizer, 1, k, threads);
+    scale(&one->add, &some->add, &c->add, 1, k, threads);
+    c->at_once = one->at_once;
+    c->threads = threads;
+    c->measured = k;
+    *out = c;
+    return 0;
+}
