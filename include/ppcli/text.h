@@ -40,6 +40,12 @@ void pp_text_add(char *out, size_t bytes, const char *fmt, ...)
 /* Whether `word` is one of the words of `list`, which blanks separate; list may be NULL. */
 bool pp_has_word(const char *list, const char *word);
 
+/* What follows "%d sample". */
+static inline const char *pp_plural(int64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 /*
  * End a FILE of open_memstream(text, ...), on which all writing is done: *text is the caller's,
  * free(). On failure (PP_ERESOURCE, "LABEL: out of memory") it is NULL. Local. (What

@@ -8,6 +8,7 @@
 
 #include "ppcli/draw.h"
 #include "ppcli/log.h"
+#include "ppcli/text.h"
 
 #define IMBALANCE 0.02 /* from here on it is explained */
 #define MIB (1024.0 * 1024.0)
@@ -243,9 +244,10 @@ static int print_schedule(const struct explained *e)
     const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
     bool assumed = info->test_n == 0 && pp_dataset_count(cfg, PP_SPLIT_TEST, &n) == PP_ENOINPUT;
     pp_error_clear();
-    printf("\ndata: %d training samples in %" PRId64 " steps an epoch (batch %" PRId64
-           ", last %" PRId64 "), %d test samples%s\n",
-           l->train_n, steps, batch, l->train_n - (steps - 1) * batch, l->test_n,
+    printf("\ndata: %d training sample%s in %" PRId64 " step%s an epoch (batch %" PRId64
+           ", last %" PRId64 "), %d test sample%s%s\n",
+           l->train_n, pp_plural(l->train_n), steps, pp_plural(steps), batch,
+           l->train_n - (steps - 1) * batch, l->test_n, pp_plural(l->test_n),
            assumed ? ";\n  assumed, as the files are not there" : "");
     char remark[256];
     if (pp_run_batch_remark(&e->run, remark)[0])
@@ -255,10 +257,11 @@ static int print_schedule(const struct explained *e)
     printf("%s\n", rates.rates);
     for (int i = 0; i < rates.n; i++)
         pp_log_warn("%s", rates.text[i]);
-    printf(
-        "\nschedule %s: %d stages, %d micro-batches of at most %d samples, ideal bubble %.1f %%;\n"
-        "  proved free of deadlock\n",
-        pp_layout_schedule(l), l->stages, l->plans[0].m, l->max_rows, e->ideal * 100);
+    int m = l->plans[0].m, rows = l->max_rows;
+    printf("\nschedule %s: %d stage%s, %d micro-batch%s of at most %d sample%s, ideal bubble "
+           "%.1f %%;\n  proved free of deadlock\n",
+           pp_layout_schedule(l), l->stages, pp_plural(l->stages), m, m == 1 ? "" : "es", rows,
+           pp_plural(rows), e->ideal * 100);
     char text[PP_BUBBLE_TEXT_MAX];
     printf("bubble, if time follows flops and transfers are free:\n  %s\n",
            pp_bubble_text(&e->bubble, text));

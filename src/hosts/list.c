@@ -80,9 +80,9 @@ static int share(int ranks, struct pp_hosts *h)
     }
     if (ranks > 0 && sum != ranks) {
         return pp_fail(PP_ECONFIG,
-                       "run.hosts has %d host%s with places for %d ranks, but pipeline.stages x "
+                       "run.hosts has %d host%s with places for %d rank%s, but pipeline.stages x "
                        "pipeline.replicas are %d; write as many places as ranks (h0:2,h1:2)",
-                       h->n, h->n == 1 ? "" : "s", sum, ranks);
+                       h->n, pp_plural(h->n), sum, pp_plural(sum), ranks);
     }
     return 0;
 }

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 
-from advice_rows import ELSEWHERE, FOLLOWED, GPT, GPT2, NET, OTHER, TABLES
+from advice_rows import ELSEWHERE, FOLLOWED, GPT, GPT2, NET, ON_CORES, OTHER, TABLES
 
 LITERALS = re.compile(r'"(?:[^"\\]|\\.)*"(?:\s*(?:"(?:[^"\\]|\\.)*"|PRI\w+|[A-Z][A-Z0-9_]{3,}))*')
 PART = re.compile(r'"((?:[^"\\]|\\.)*)"|(PRI\w+|[A-Z][A-Z0-9_]{3,})')
@@ -190,10 +190,11 @@ def main():
         if wrong:
             print('# ' + wrong.replace('\n', '\n# '))
 
-    rows = FOLLOWED
     with tempfile.TemporaryDirectory() as folder:
         shell = Shell(ppcli, source, folder)
         shell.prepare()
+        _, env = shell.run('env --format json')
+        rows = FOLLOWED + (ON_CORES if json.loads(env)['machine']['cores'] > 1 else [])
         for key, bad, good in rows:
             of = [message for _, message in found if key in message]
             report(f'followed: {key}', 'no message in src has these words' if not of else

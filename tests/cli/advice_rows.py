@@ -328,6 +328,12 @@ FOLLOWED = [
      LARGE + '0.1 --optimizer adam --set data.std=3e11'),
 ]
 
+# The same, where a run may use two cores or more.
+ON_CORES = [
+    ('run.threads = auto uses more', 'train net.ini --stages 1 --set run.threads=1',
+     'train net.ini --stages 1 --set run.threads=auto'),
+]
+
 OTHER = {
     'gpu': 'needs a GPU, or its absence',
     'mpi': 'needs another launcher, or a machine without one',
@@ -365,6 +371,7 @@ ELSEWHERE = {
     'of its own tokenizer; use data.dataset = tokens': 'python',
     'are those of its tokenizer; if this is one': 'python',
     'built without libcurl': 'machine',
+    'run.threads = auto uses more': 'machine',
     # no advice, or a part of one
     'with --resume: keys that change the bits': 'words',
     'calling mpirun with --allow-run-as-root': 'words',

@@ -180,6 +180,18 @@ run explain mnist-sample.ini --backend gpu
 code_is 0
 grep -q 'backend .*= cuda' "$folder/out" || complain "$(cat "$folder/out")"
 
+begin "one is not several"
+run explain "$(dirname "$0")/../../configs/synthetic.ini" --stages 1 --microbatches 1 --batch-size 2000 \
+    --set data.test_samples=1
+code_is 0
+out_has ' training samples in 1 step an epoch ('
+out_has ', 1 test sample'
+out_lacks '1 test samples'
+out_has 'schedule 1f1b: 1 stage, 1 micro-batch of at most'
+run train "$(dirname "$0")/../../configs/synthetic.ini" --stages 2 --hosts localhost:1
+code_is 78
+err_has 'run.hosts has 1 host with places for 1 rank, but'
+
 begin "an unknown shell is refused"
 run completion tcsh
 code_is 64
