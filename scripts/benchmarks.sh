@@ -66,7 +66,6 @@ show "Wide layers: configs/mlp-16x1024.ini, batch 1024, 8 micro-batches" \
     --microbatches 8 --stages 1,2 --schedule 1f1b,zb-h2 --warmup 1 --repeat 3
 show "Weight gradients of several micro-batches at once" \
     ppcli bench --stages 1,2 --schedule 1f1b --microbatches 16,64 --set train.coalesce=1,0 --repeat "$repeat" --no-ceilings
-show "What the engine costs beyond computing" ppcli bench --engine --repeat "$repeat"
 show "What a message between two ranks costs" ppcli bench --handover
 if [ "$peers" = yes ]; then
     for name in c1 c2 mlp16; do

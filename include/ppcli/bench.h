@@ -222,7 +222,6 @@ void pp_bench_describe(const struct pp_config *cfg, bool whole_machine,
 enum pp_bench_format {
     PP_BENCH_MD,
     PP_BENCH_JSON,
-    PP_BENCH_JSONL, /* a header, then one object a row */
     PP_BENCH_CSV
 };
 
@@ -245,23 +244,6 @@ int pp_bench_compare(const char *old_path, const char *new_path, FILE *f);
  */
 int pp_bench_handover(const struct pp_bench_header *h, const char *same,
                       enum pp_bench_format format, bool first, FILE *f);
-
-struct pp_bench_engine_spec {
-    const struct pp_config *cfg;  /* its model, batch and micro-batches, on one stage */
-    const struct pp_config *tiny; /* a model of two layers with next to nothing to compute */
-    int repeat;                   /* rounds, 1..1000 */
-    double seconds;               /* of one measurement, about */
-    /* As in struct pp_train_options. */
-    pp_lost *lost;
-};
-
-/*
- * Measure and print what the executor costs beyond computing, against a plain loop over the same
- * layers. Ranks are threads. Errors: those of pp_train(), PP_ECHECK when the two do not train the
- * same, PP_EIO.
- */
-int pp_bench_engine(const struct pp_bench_engine_spec *spec, const struct pp_bench_header *h,
-                    enum pp_bench_format format, FILE *f);
 
 struct pp_bench_ops_spec {
     const struct pp_config *cfg;

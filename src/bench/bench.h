@@ -31,7 +31,7 @@ struct table;
 
 /* lines: JSON lines, a header and then a row each. */
 int bench_print_json(const struct pp_bench *b, const struct pp_bench_header *h,
-                     const struct bench_axes *axes, const struct table *t, bool lines, FILE *f);
+                     const struct bench_axes *axes, const struct table *t, FILE *f);
 
 /* The end of a result: is all of it there? Errors: PP_EIO. */
 int bench_written(FILE *f);
@@ -92,7 +92,6 @@ struct probe {
                               after; steps >= 1 */
     uint64_t *ends_ns;     /* [steps] of the prober: when rank 0 ended each step, since the clock
                               started */
-    bool plain; /* one rank: by plain_loop.h instead of the executor; bubble and memory stay 0 */
 
     /* Set on rank 0 when the run succeeds: */
     double seconds; /* of the slowest rank */
@@ -121,34 +120,11 @@ void probe_close(struct prober *p);
 /* Read or make the data once, for all runs that follow. Errors: those of pp_dataset_open(). */
 int probe_open_data(struct prober *p, const struct pp_config *cfg);
 
-/* Run `probe` (warmup, steps, plain) without a log, an evaluation or a meeting between the steps;
+/* Run `probe` (warmup, steps) without a log, an evaluation or a meeting between the steps;
  * NULL: train as cfg says. Collective where pp_train() is. Errors: those of pp_train(). */
 int probe_run(struct prober *p, struct pp_config *cfg, struct probe *probe);
 
 /* The steps that take about `seconds`, by what was measured; at least 4. */
 int64_t probe_steps(const struct probe *measured, double seconds);
-
-/* ---- plain_loop.c
- *
- * The loop that one would write without a pipeline: the whole model, micro-batch by micro-batch,
- * the same layers, backend, data and order of sums. What the engine takes longer is what it costs.
- */
-
-struct plain_loop;
-
-/* For a run with one rank and without clipping. Local. Errors: PP_ERESOURCE. */
-int plain_loop_create(const struct pp_worker *w, struct plain_loop **out);
-void plain_loop_destroy(struct plain_loop **p);
-
-void plain_loop_start_epoch(struct plain_loop *p, uint64_t epoch);
-
-/* As pp_exec_train_step(). */
-int plain_loop_step(struct plain_loop *p, int step, double lr, int64_t t);
-
-/* The sums since the last call. */
-int plain_loop_take_sums(struct plain_loop *p, struct pp_loss_sums *out);
-
-/* As pp_exec_weights_sha256(). */
-int plain_loop_sha256(struct plain_loop *p, char out[65]);
 
 #endif

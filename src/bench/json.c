@@ -133,26 +133,19 @@ static int put_row(struct pp_json *j, const struct pp_bench *b, const struct ben
 }
 
 int bench_print_json(const struct pp_bench *b, const struct pp_bench_header *h,
-                     const struct bench_axes *axes, const struct table *t, bool lines, FILE *f)
+                     const struct bench_axes *axes, const struct table *t, FILE *f)
 {
-    struct pp_json j = pp_json_begin(f, lines ? 0 : 2);
-    pp_json_str(&j, "type", lines ? "header" : "bench");
+    struct pp_json j = pp_json_begin(f, 2);
+    pp_json_str(&j, "type", "bench");
     put_header(&j, b, h);
     put_ceilings(&j, &b->ceilings);
     put_device(&j, &b->device);
-    if (lines)
-        pp_json_end(&j);
-    else
-        pp_json_array(&j, "rows");
+    pp_json_array(&j, "rows");
     for (int i = 0; i < b->n; i++) {
         pp_json_object(&j, NULL);
-        if (lines)
-            pp_json_str(&j, "type", "row");
         PP_TRY(put_row(&j, b, axes, t, i));
         pp_json_end(&j);
     }
-    if (lines)
-        return 0;
     pp_json_end(&j);
     pp_json_array(&j, "references"); /* what x1 is relative to, where it is no row itself */
     for (int r = 0; r < b->n_references; r++) {

@@ -381,7 +381,7 @@ int pp_bench_print(const struct pp_bench *b, const struct pp_bench_header *h,
         PP_TRY(print_device(&b->device, f));
         print_md(b, &t, h->cores, f);
     } else {
-        PP_TRY(bench_print_json(b, h, &axes, &t, format == PP_BENCH_JSONL, f));
+        PP_TRY(bench_print_json(b, h, &axes, &t, f));
     }
     return bench_written(f);
 }

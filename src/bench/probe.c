@@ -140,56 +140,12 @@ static int finish(struct meter *m, const struct probe_report *mine)
     return put_together(m, all, forecast);
 }
 
-/* ---- without the executor */
-
-static int plain_one(struct meter *m, struct plain_loop *loop, struct position *p)
-{
-    if (p->step == pp_exec_train_steps(m->w->x)) {
-        p->step = 0;
-        plain_loop_start_epoch(loop, ++p->epoch);
-    }
-    p->t++;
-    return plain_loop_step(loop, p->step++, lr_of(m, p), p->t);
-}
-
-static int plain_steps(struct meter *m, struct plain_loop *loop)
-{
-    struct probe *probe = m->probe;
-    struct position p = {0};
-    struct pp_loss_sums before, last;
-    plain_loop_start_epoch(loop, 0);
-    while (p.t < probe->warmup)
-        PP_TRY(plain_one(m, loop, &p));
-    PP_TRY(plain_loop_take_sums(loop, &before));
-    uint64_t start = pp_clock_ns();
-    for (int64_t i = 0; i < probe->steps; i++) {
-        if (i + 1 == probe->steps)
-            PP_TRY(plain_loop_take_sums(loop, &before));
-        PP_TRY(plain_one(m, loop, &p));
-        probe->ends_ns[i] = pp_clock_ns() - start;
-    }
-    PP_TRY(plain_loop_take_sums(loop, &last));
-    probe->seconds = (double)(pp_clock_ns() - start) * 1e-9;
-    probe->samples = (probe->steps > 1 ? before.rows : 0) + last.rows;
-    probe->loss = last.loss / (double)last.targets;
-    return plain_loop_sha256(loop, probe->sha);
-}
-
-static int plain_train(struct meter *m)
-{
-    PP_OWN(plain_loop_destroy) struct plain_loop *loop = NULL;
-    PP_TRY(plain_loop_create(m->w, &loop));
-    return plain_steps(m, loop);
-}
-
 static int work(struct pp_worker *w, void *ctx)
 {
     struct probe *probe = ctx;
     struct meter *m = &(struct meter){.w = w, .probe = probe};
     struct position p = {0};
     struct probe_report mine = {0};
-    if (probe->plain)
-        return plain_train(m);
     PP_TRY(pp_exec_start_epoch(w->x, 0, NULL));
     int rc = 0;
     while (rc == 0 && p.t < probe->warmup) {
@@ -260,8 +216,6 @@ int probe_run(struct prober *p, struct pp_config *cfg, struct probe *probe)
         probe->ends_ns = p->ends_ns;
         options.data[0] = p->data[0];
         options.data[1] = p->data[1];
-        if (probe->plain)
-            options.lost = NULL; /* the plain loop records no actions to watch */
     }
     pp_log_set_level(PP_LOG_QUIET);
     int rc = pp_train(cfg, &options, &speaks);

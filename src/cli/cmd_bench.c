@@ -17,18 +17,18 @@ struct request {
     int repeat, warmup, format; /* format -1: by the name of the file */
     double seconds, min_sps;
     const char *compare, *output, *trace;
-    bool no_ceilings, handover, engine, ops;
+    bool no_ceilings, handover, ops;
 };
 
-#define FORMATS "md|json|jsonl|csv" /* enum pp_bench_format, in its order */
+#define FORMATS "md|json|csv" /* enum pp_bench_format, in its order */
 
 static enum pp_bench_format format_of(const struct request *q)
 {
-    static const char *const endings[] = {".json", ".jsonl", ".csv"};
+    static const char *const endings[] = {".json", ".csv"};
     const char *dot = q->output ? strrchr(q->output, '.') : NULL;
     if (q->format >= 0)
         return (enum pp_bench_format)q->format;
-    for (int i = 0; dot && i < 3; i++)
+    for (int i = 0; dot && i < 2; i++)
         if (strcmp(dot, endings[i]) == 0)
             return (enum pp_bench_format)(PP_BENCH_JSON + i);
     return PP_BENCH_MD;
@@ -85,34 +85,12 @@ static int run_rows(const struct request *q, const struct sweep *s, const char *
     return 0;
 }
 
-/* The second config has next to nothing to compute: what is left is the engine. */
-static int engine(const struct request *q, const struct pp_config *cfg,
-                  const struct pp_bench_header *header, enum pp_bench_format format, FILE *f)
-{
-    static const struct pp_setting plain[] = {
-        {"model.sizes", "8 8 8", "bench"},       {"data.dataset", "synthetic", "bench"},
-        {"data.train_samples", "8192", "bench"}, {"data.test_samples", "64", "bench"},
-        {"train.optimizer", "sgd", "bench"},     {"pipeline.microbatches", "1", "bench"},
-    };
-    PP_OWN(pp_config_destroy) struct pp_config *tiny = NULL;
-    if (pp_mpi_launched())
-        return pp_fail(PP_EUSAGE, "--engine runs its ranks as threads: leave out mpirun");
-    PP_TRY(pp_config_load(NULL, plain, sizeof(plain) / sizeof(plain[0]), pp_cli_names(), &tiny));
-    tiny->run = cfg->run;
-    struct pp_bench_engine_spec spec = {.cfg = cfg,
-                                        .tiny = tiny,
-                                        .repeat = q->repeat,
-                                        .seconds = q->seconds,
-                                        .lost = pp_process_leave ? last_words_lost : NULL};
-    return pp_bench_engine(&spec, header, format, f);
-}
-
 static void free_text(char **text)
 {
     free(*text);
 }
 
-/* Rows, hand-overs, the engine or ops. The file is opened first: what cannot be written is not worth the
+/* Rows, hand-overs or ops. The file is opened first: what cannot be written is not worth the
  * time; processes that do not speak write nothing. */
 static int measure(const struct request *q, const struct sweep *s)
 {
@@ -127,11 +105,10 @@ static int measure(const struct request *q, const struct sweep *s)
         PP_TRY(pp_file_create(q->output, &file));
     if (speaks)
         pp_bench_describe(s->configs[0], pp_mpi_launched(), &header);
-    if (q->handover || q->engine || q->ops) {
+    if (q->handover || q->ops) {
         FILE *f = is_file ? file.f : stdout;
         struct pp_bench_ops_spec ops = {s->configs[0], q->seconds, !q->no_ceilings};
         int rc = q->handover ? pp_bench_handover(&header, same, format, speaks, f)
-                 : q->engine ? engine(q, s->configs[0], &header, format, f)
                              : pp_bench_ops(&ops, &header, format, f);
         return close_output(&file, rc, rc == 0 || rc == PP_ECHECK);
     }
@@ -179,8 +156,6 @@ int cmd_bench(int argc, char **argv)
          "NEW.json: compare two results instead"},
         {"handover", 0, PP_CLI_FLAG, &q.handover, NULL,
          "instead: what a message between two ranks costs"},
-        {"engine", 0, PP_CLI_FLAG, &q.engine, NULL,
-         "instead: what the engine costs beyond computing"},
         {"ops", 0, PP_CLI_FLAG, &q.ops, NULL,
          "instead: what F, I and W of each op of the model cost"},
         {"trace", 0, PP_CLI_STRING, &q.trace, "FILE",

@@ -52,7 +52,6 @@ TABLES = {
 N, G = 'explain net.ini --set ', 'explain gpt.ini --set '
 TABLE = 'explain table.ini --set '
 CONV = 'explain net.ini --set data.shape=8x8x3 --set model.type=sequential --set model.sizes="784 512 256 10" --set '
-PICTURES = 'bench net.ini --engine --time 0.01 --repeat 1 --stages 1 --set data.shape=2x2x3 '
 OPS = 'bench net.ini --ops --time 0.02 --no-ceilings --set pipeline.recompute='
 MANY = 'explain net.ini --set data.train_samples=4096 --batch-size 4096 --set model.sizes="12 9*700 4" --set '
 STEPS = N + 'train.lr_schedule=multistep --set train.lr_milestones="1 2 3" --epochs 5 --set '
@@ -227,8 +226,6 @@ FOLLOWED = [
      'data.test_file=text.txt', 'explain gpt.ini --set data.dataset=text --set data.test_file=text.txt'),
     ('--set data.path=%s', 'download cifar10 --from cifar', None),
     # shapes, lists, ranges
-    ('takes samples as they are; use --set data.augment', PICTURES + '--set data.augment=flip',
-     PICTURES + '--set data.augment=none --set data.resize=0'),
     ('a list of --stages loads its config once', 'plan - --best --stages 1,2', 'plan net.ini --best --stages 1,2'),
     ('--check runs the ranks as threads', 'plan net.ini --best --check 1 --hosts localhost:2', 'plan net.ini --best'),
     ('nothing fits into %.4g GB a rank', 'plan net.ini --machine laptop --memory 1k',
