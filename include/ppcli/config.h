@@ -326,15 +326,14 @@ struct pp_config {
         enum pp_gemm gemm;
         enum pp_precision precision;
         enum pp_graphs graphs;
-        int devices[PP_DEVICES_MAX];  /* numbers, each once, in the order ranks take them */
-        int n_devices;                /* 0: all there are */
-        bool packed;                  /* products may keep copies of the weights */
-        bool partition_sms;           /* ranks that share a device compute on parts of it */
-        int64_t memory;               /* bytes a rank may hold, for what is chosen; 0: any */
-        bool force_memory;            /* run although the memory will not do */
-        bool tensorboard;             /* event files in the run directory */
-        char prometheus[PP_PATH_MAX]; /* text file to keep current, "*.prom"; empty: none */
-        double hang_timeout;          /* seconds without any rank getting on; 0: never a hang */
+        int devices[PP_DEVICES_MAX]; /* numbers, each once, in the order ranks take them */
+        int n_devices;               /* 0: all there are */
+        bool packed;                 /* products may keep copies of the weights */
+        bool partition_sms;          /* ranks that share a device compute on parts of it */
+        int64_t memory;              /* bytes a rank may hold, for what is chosen; 0: any */
+        bool force_memory;           /* run although the memory will not do */
+        bool tensorboard;            /* event files in the run directory */
+        double hang_timeout;         /* seconds without any rank getting on; 0: never a hang */
     } run;
     struct pp_config_source *source; /* origins and raw texts; owned by conf */
 };
@@ -415,7 +414,7 @@ void pp_config_key_words(int i, const struct pp_names *names, char *out, size_t 
  * Errors: PP_EIO. */
 int pp_config_write(const struct pp_config *cfg, FILE *f);
 /* "section.key = value" of every key that all ranks of a run must have alike: not where files lie,
- * which are compared themselves, nor what concerns one rank (run.devices, run.prometheus). */
+ * which are compared themselves, nor what concerns one rank (run.devices). */
 int pp_config_write_same(const struct pp_config *cfg, FILE *f);
 /* pp_config_write() as a text, which is the caller's: free(). PP_ERESOURCE. */
 int pp_config_text(const struct pp_config *cfg, char **out);

@@ -154,17 +154,9 @@ static void check_launch(struct pp_config *cfg, const struct pp_names *names)
 static void check_outputs(struct pp_config *cfg)
 {
     static const char *const board[] = {"run.tensorboard", "run.dir", NULL};
-    static const char *const file[] = {"run.prometheus", NULL};
     if (good(cfg, board) && cfg->run.tensorboard && !cfg->run.dir[0]) {
         conf_note(cfg, option(board[0]), "%s has no effect without a run folder (run.dir is empty)",
                   board[0]);
-    }
-    /* Others are ignored by the collector; and a slip of the hand replaces no file of another kind.
-     */
-    size_t n = strlen(cfg->run.prometheus);
-    if (good(cfg, file) && n > 0 && (n < 5 || strcmp(cfg->run.prometheus + n - 5, ".prom") != 0)) {
-        pp_config_problem(cfg, file[0], "%s: the name of the file must end in .prom, not %s",
-                          file[0], cfg->run.prometheus);
     }
 }
 

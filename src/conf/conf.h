@@ -137,6 +137,11 @@ struct pp_config_source {
     bool no_memory; /* a problem or an origin could not be kept */
 };
 
+/* Whether it was a key once, which is a problem of cfg unless it has the value that it had by itself:
+ * the files of old runs hold every key. */
+bool conf_was_key(struct pp_config *cfg, struct conf_place place, const char *name,
+                  const char *value);
+
 /* problem.c */
 void conf_problem(struct pp_config *cfg, struct conf_place place, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -286,7 +286,10 @@ static void take_key(struct reader *r, const char *section, const char *key, con
     }
     int option = conf_option_find(section, key);
     if (option < 0) {
-        unknown_key(r, section, key);
+        char name[PP_NAME_MAX];
+        snprintf(name, sizeof(name), "%s.%s", section, key);
+        if (!conf_was_key(r->cfg, here(r), name, value))
+            unknown_key(r, section, key);
         return;
     }
     const struct conf_origin *before = &r->cfg->source->origins[option];

@@ -163,10 +163,10 @@ static void apply_settings(struct pp_config *cfg, const struct pp_setting *setti
         struct conf_place place = {CONF_FROM_SETTING, i + 1,
                                    settings[i].said ? settings[i].said : "--set"};
         int option = conf_option_index(settings[i].key);
-        if (option < 0)
-            unknown_setting(cfg, place, settings[i].key);
-        else
+        if (option >= 0)
             conf_assign(cfg, option, settings[i].value, place, names);
+        else if (!conf_was_key(cfg, place, settings[i].key, settings[i].value))
+            unknown_setting(cfg, place, settings[i].key);
     }
 }
 

@@ -301,9 +301,6 @@ static const struct conf_option table[] = {
      .help = "train even if less memory is free than the run will take"},
     {KEY(run, tensorboard, CONF_BOOL), .def = "false",
      .help = "write scalars for TensorBoard into the folder tensorboard of the run folder"},
-    {KEY(run, prometheus, CONF_PATH), .def = "", .apart = true,
-     .help = "file NAME.prom to keep current for Prometheus (node_exporter's textfile collector); "
-             "empty: none"},
 };
 
 int conf_option_count(void)

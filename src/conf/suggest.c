@@ -3,7 +3,7 @@
  * "Did you mean": Damerau-Levenshtein distance (optimal string alignment: insertion, deletion,
  * substitution, swap of neighbours, each once) without regard to case.
  */
-#include "ppcli/config.h"
+#include "conf.h"
 
 #include <ctype.h>
 #include <stdlib.h>
@@ -164,4 +164,23 @@ const char *pp_config_key_like(const char *word)
         if (strcmp(elsewhere[i][0], name) == 0)
             return elsewhere[i][1];
     return NULL;
+}
+
+/* ---- keys that are gone */
+
+bool conf_was_key(struct pp_config *cfg, struct conf_place place, const char *name,
+                  const char *value)
+{
+    static const struct {
+        const char *name, *def, *instead;
+    } gone[] = {{"run.prometheus", "", "metrics.jsonl in the run folder has the same numbers"}};
+    for (size_t i = 0; i < sizeof(gone) / sizeof(gone[0]); i++) {
+        if (strcmp(gone[i].name, name) != 0)
+            continue;
+        if (strcmp(gone[i].def, value) != 0)
+            conf_problem(cfg, place, "%s is no longer a key: %s; leave it out", name,
+                         gone[i].instead);
+        return true;
+    }
+    return false;
 }

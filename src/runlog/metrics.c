@@ -17,17 +17,14 @@
 
 #define PRINT_NS 2000000000u /* between two printed lines when run.log_every is 0 */
 
-#define WRITERS 2
-static const struct output_ops *const writers[WRITERS] = {&output_tensorboard, &output_prometheus};
-
 struct pp_metrics {
     const struct pp_run *run;
     struct pp_metrics_start from;
     FILE *jsonl;
-    void *outputs[WRITERS]; /* NULL: not asked for */
-    bool live;              /* a status line is redrawn on stderr */
-    bool out_is_tty;        /* log lines of steps would fight with the live line */
-    int live_width;         /* columns of the last live line, to wipe it */
+    struct board *board; /* NULL: not asked for */
+    bool live;           /* a status line is redrawn on stderr */
+    bool out_is_tty;     /* log lines of steps would fight with the live line */
+    int live_width;      /* columns of the last live line, to wipe it */
     uint64_t start_ns;
     uint64_t printed_ns; /* when the last line of steps or of an epoch was printed */
 };
@@ -240,8 +237,7 @@ int pp_metrics_open(const struct pp_backend *be, const struct pp_transport *tp,
     m->out_is_tty = isatty(fileno(m->from.out));
     int rc = pace_create(m->run->layout, &m->from.pace);
     rc = rc == 0 && m->from.dir[0] ? open_jsonl(m, be, tp) : rc;
-    for (int i = 0; rc == 0 && i < WRITERS; i++)
-        rc = writers[i]->open(&m->from, &m->outputs[i]);
+    rc = rc == 0 ? board_open(&m->from, &m->board) : rc;
     PP_TRY_UNDO(rc, pp_metrics_close(&m));
     announce(m, be);
     m->start_ns = m->printed_ns = pp_clock_ns();
@@ -250,14 +246,10 @@ int pp_metrics_open(const struct pp_backend *be, const struct pp_transport *tp,
 }
 
 /* s: NULL when the run did not come to its end: what ended it says more than what follows. */
-static int close_outputs(struct pp_metrics *m, const struct pp_summary *s)
+static int close_board(struct pp_metrics *m, const struct pp_summary *s)
 {
     struct pp_error cause = *pp_error_get();
-    int rc = 0;
-    for (int i = 0; i < WRITERS; i++) {
-        int one = m->outputs[i] ? writers[i]->close(&m->outputs[i], s) : 0;
-        rc = rc < 0 ? rc : one;
-    }
+    int rc = board_close(&m->board);
     if (!s)
         pp_error_adopt(&cause);
     return rc;
@@ -269,7 +261,7 @@ void pp_metrics_close(struct pp_metrics **metrics)
     if (!m)
         return;
     wipe_live(m);
-    close_outputs(m, NULL);
+    close_board(m, NULL);
     pp_free(m->from.pace);
     if (m->jsonl)
         fclose(m->jsonl);
@@ -322,9 +314,8 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
     if (m->live)
         show_live(m, line);
     pace_window(m->from.pace, w, pace_told, m);
-    for (int i = 0; i < WRITERS; i++)
-        if (m->outputs[i])
-            writers[i]->window(m->outputs[i], w, record);
+    if (record)
+        board_window(m->board, w);
     if (record && m->jsonl) {
         struct pp_json j = begin(m, "step");
         pp_json_int(&j, "step", w->t);
@@ -378,9 +369,7 @@ void pp_metrics_end(struct pp_metrics *m, int64_t t, bool stopped)
 void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
 {
     m->printed_ns = pp_clock_ns();
-    for (int i = 0; i < WRITERS; i++)
-        if (m->outputs[i])
-            writers[i]->epoch(m->outputs[i], e);
+    board_epoch(m->board, e);
     if (!m->from.quiet) {
         wipe_live(m);
         char text[16], ppl[32], tps[32], loss[16], acc[16], test[96] = "";
@@ -445,7 +434,7 @@ int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s)
     }
     if (rc == 0 && m->from.dir[0])
         rc = write_summary(m, s);
-    int lost = close_outputs(m, s);
+    int lost = close_board(m, s);
     summary_print(&m->from, s);
     return rc < 0 ? rc : lost;
 }

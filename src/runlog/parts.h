@@ -53,24 +53,23 @@ void summary_print(const struct pp_metrics_start *from, const struct pp_summary 
 void seats_announce(const struct pp_run *run, const char *graphs);
 void seats_json(const struct pp_run *run, const char *graphs, struct pp_json *j);
 
-/*
- * The numbers of a run in the formats of other programs, as far as the config asks for them:
- * TensorBoard's event files, a Prometheus text file. Rank 0 only. Monitoring never stops a run that
- * has begun: what cannot be opened is refused at the start, what is lost later is told at the end.
+/* ---- tensorboard.c
+ *
+ * The numbers of a run as event files of TensorBoard, with run.tensorboard. Rank 0 only. Monitoring
+ * never stops a run that has begun: what cannot be opened is refused at the start, what is lost later
+ * is told at the end.
  */
 
-struct output_ops {
-    /* *out stays NULL when the config does not ask for it. Errors: PP_EIO, PP_EPERM, PP_ENOINPUT,
-     * PP_ERESOURCE. */
-    int (*open)(const struct pp_metrics_start *start, void **out);
-    /* record: one that metrics.jsonl gets too. */
-    void (*window)(void *self, const struct pp_window *w, bool record);
-    void (*epoch)(void *self, const struct pp_epoch_result *e);
-    /* s: NULL when the run did not come to its end. Errors: PP_EIO. */
-    int (*close)(void **self, const struct pp_summary *s);
-};
+struct board;
 
-extern const struct output_ops output_tensorboard, output_prometheus;
+/* *out stays NULL when the config does not ask for it; the others do nothing then. Errors: PP_EIO,
+ * PP_EPERM, PP_ENOINPUT, PP_ERESOURCE. */
+int board_open(const struct pp_metrics_start *start, struct board **out);
+/* w: a record that metrics.jsonl gets too. */
+void board_window(struct board *board, const struct pp_window *w);
+void board_epoch(struct board *board, const struct pp_epoch_result *e);
+/* Errors: PP_EIO: some of it was not written. */
+int board_close(struct board **board);
 
 /* ---- spans.c
  *

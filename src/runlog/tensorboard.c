@@ -171,7 +171,7 @@ static int open_file(const char *run_dir, struct board *t)
     return t->f ? 0 : pp_fail_errno(0, "cannot create %s", t->path);
 }
 
-static int open_board(const struct pp_metrics_start *start, void **out)
+int board_open(const struct pp_metrics_start *start, struct board **out)
 {
     static const char version[] = "brain.Event:2";
     if (!start->run->cfg->run.tensorboard || !start->dir[0])
@@ -198,21 +198,22 @@ static int open_board(const struct pp_metrics_start *start, void **out)
     return 0;
 }
 
-static void window(void *self, const struct pp_window *w, bool record)
+void board_window(struct board *t, const struct pp_window *w)
 {
-    struct board *t = self;
+    if (!t)
+        return;
     const struct scalar scalars[] = {
         {"loss", w->loss},     {"accuracy", w->accuracy},
         {"lr", w->lr},         {"samples_per_second", (double)w->samples / w->seconds},
         {"bubble", w->bubble}, {"perplexity", exp(w->loss)},
     };
-    if (record)
-        write_scalars(t, w->t, scalars, t->is_text ? 6 : 5);
+    write_scalars(t, w->t, scalars, t->is_text ? 6 : 5);
 }
 
-static void epoch(void *self, const struct pp_epoch_result *e)
+void board_epoch(struct board *t, const struct pp_epoch_result *e)
 {
-    struct board *t = self;
+    if (!t)
+        return;
     struct scalar scalars[SCALARS_MAX] = {{"train_loss", e->train_loss},
                                           {"train_accuracy", e->train_accuracy}};
     int n = 2;
@@ -231,20 +232,15 @@ static void epoch(void *self, const struct pp_epoch_result *e)
     write_scalars(t, e->t, scalars, n);
 }
 
-static int close_board(void **self, const struct pp_summary *s)
+int board_close(struct board **board)
 {
-    struct board *t = *self;
+    struct board *t = *board;
+    if (!t)
+        return 0;
     bool lost = ferror(t->f) != 0;
     lost = fclose(t->f) != 0 || lost;
     int rc = lost ? pp_fail_errno(PP_EIO, "cannot write %s", t->path) : 0;
     pp_free(t);
-    *self = NULL;
+    *board = NULL;
     return rc;
 }
-
-const struct output_ops output_tensorboard = {
-    .open = open_board,
-    .window = window,
-    .epoch = epoch,
-    .close = close_board,
-};

@@ -3,8 +3,7 @@
 """What a run left for other programs, read by nobody's library and held against metrics.jsonl.
 
     check_events.py events RUN       every record's checksums, and each scalar at its step
-    check_events.py board RUN        the same by TensorBoard's own reader; 77 without it
-    check_events.py prometheus FILE RUN   the text format, and the numbers at the end"""
+    check_events.py board RUN        the same by TensorBoard's own reader; 77 without it"""
 
 import glob
 import json
@@ -140,51 +139,9 @@ def compare(found, run):
     return problems
 
 
-def prometheus(path, run):
-    problems, values, told = [], {}, set()
-    with open(path, encoding='utf-8') as f:
-        text = f.read()
-    if not text.endswith('\n'):
-        problems.append('no line feed at the end')
-    for line in text.splitlines():
-        found = re.fullmatch(r'# (HELP|TYPE) (ppcli_[a-z_]+) (.+)', line)
-        if found:
-            if (found[1], found[2]) in told:
-                problems.append(f'{line}: twice')
-            told.add((found[1], found[2]))
-            continue
-        found = re.fullmatch(r'(ppcli_[a-z_]+)\{((?:[a-z]+="(?:\\.|[^"\\\n])*",?)+)\} (\S+)', line)
-        if not found or ('TYPE', found[1]) not in told or ('HELP', found[1]) not in told:
-            problems.append(f'{line}: not a sample after its HELP and TYPE')
-            continue
-        values.setdefault(found[1], []).append(float(found[3]))
-    last = metrics(run)[-1]
-    expected = {'up': 0, 'step': last['steps'], 'epoch': last['epochs'],
-                'samples_total': last['samples'], 'test_accuracy': last['test_accuracy'],
-                'test_loss': last['test_loss'], 'bubble_ratio': last['bubble_measured'],
-                'samples_per_second': last['samples_per_second']}
-    if 'test_perplexity' in last:
-        expected['test_perplexity'] = last['test_perplexity']
-    if ('ppcli_perplexity' in values) != ('test_perplexity' in last):
-        problems.append('ppcli_perplexity: of a text, and of nothing else')
-    for name, value in expected.items():
-        found = values.get(f'ppcli_{name}', [])
-        if len(found) != 1 or abs(found[0] - value) > 1e-8 * abs(value):
-            problems.append(f'ppcli_{name}: {found}, expected {value}')
-    busy = [rank['busy'] for rank in last['ranks']]
-    found = values.get('ppcli_rank_busy_ratio', [])
-    if len(found) != len(busy) or any(abs(a - b) > 1e-8 for a, b in zip(found, busy)):
-        problems.append(f'ppcli_rank_busy_ratio: {found}, expected {busy}')
-    return problems
-
-
 def main():
     what, rest = sys.argv[1], sys.argv[2:]
-    if what == 'prometheus':
-        problems = prometheus(*rest)
-    else:
-        problems = compare(scalars_of(*rest) if what == 'events' else scalars_of_board(*rest),
-                           rest[0])
+    problems = compare(scalars_of(*rest) if what == 'events' else scalars_of_board(*rest), rest[0])
     for line in problems:
         print(line)
     return 1 if problems else 0

@@ -146,7 +146,6 @@ class Places:
             'a config to train': ([b'train', b'PATH', b'-q'], net, False),
             'data.path': (train + mnist + [b'--set', b'data.path=PATH'], data, True),
             'run.dir': (train + [b'--dir=PATH'], None, True),
-            'run.prometheus': (train + [b'--set', b'run.prometheus=PATH.prom'], None, True),
             'train.init': (train + [b'--set', b'train.init=PATH'], weights, True),
             'model.from': ([b'explain', gpt, b'--set', b'model.from=PATH'], theirs, True),
             'export': ([b'export', gpt_run, b'--', b'PATH'], None, False),

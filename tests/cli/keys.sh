@@ -209,4 +209,12 @@ run explain "$folder/refused.ini" --launch mpirun --set 'model.sizes=20 1048576 
 code_is 78
 err_has 'bytes: at most 1073741824 over MPI; use more micro-batches'
 
+begin "a key that is gone is named, unless it has the value that it had by itself, as in files of old runs"
+printf '[run]\nprometheus =\n' >>"$folder/refused.ini"
+run explain "$folder/refused.ini"
+code_is 0
+run explain "$folder/refused.ini" --set run.prometheus=x.prom
+code_is 78
+err_has 'run.prometheus is no longer a key: metrics.jsonl in the run folder has the same numbers; leave it out'
+
 finish

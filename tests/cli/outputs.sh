@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The formats of other programs: TensorBoard's event files, Prometheus's text file.
+# TensorBoard's event files.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -10,7 +10,6 @@ config "$folder/small.ini" data.dataset=synthetic data.train_samples=320 data.te
     run.log_every=4
 config=$folder/small.ini
 a=$folder/a
-prom=$folder/run.prom
 
 # checked WORD...: what check_events.py says
 checked() {
@@ -20,7 +19,7 @@ checked() {
     }
 }
 
-run train "$config" --dir "$a" --set run.tensorboard=on --set "run.prometheus=$prom"
+run train "$config" --dir "$a" --set run.tensorboard=on
 
 begin "TensorBoard's event file holds the numbers of metrics.jsonl"
 code_is 0
@@ -39,26 +38,13 @@ same "$(find "$folder/again/tensorboard" -type f | wc -l | tr -d ' ')" 2
 checked events "$folder/again"
 checked board "$folder/again"
 
-begin "the Prometheus file holds the last numbers, in its format"
-checked prometheus "$prom" "$a"
-same "$(ls "$folder"/*.prom*)" "$prom"
-
 begin "of a text perplexity stands beside the loss"
 config "$folder/text.ini" data.dataset=synthetic-tokens data.train_samples=24 data.test_samples=6 \
     model.type=gpt model.n_layer=1 model.n_head=1 model.n_embd=8 model.block_size=4 model.vocab_size=9 \
     train.batch_size=8 train.epochs=4 run.log_every=1
-run train "$folder/text.ini" --dir "$folder/text" --set run.tensorboard=on --set "run.prometheus=$folder/text.prom"
+run train "$folder/text.ini" --dir "$folder/text" --set run.tensorboard=on
 code_is 0
 checked events "$folder/text"
-checked prometheus "$folder/text.prom" "$folder/text"
-rm "$folder/text.prom"
-
-begin "promtool finds nothing wrong with it"
-if command -v promtool >/dev/null 2>&1; then
-    said=$(promtool check metrics <"$prom" 2>&1) || complain "promtool: $said"
-else
-    skip "no promtool"
-fi
 
 begin "overwriting a run removes its event files"
 run train "$config" --dir "$a" --overwrite --set run.tensorboard=on
@@ -72,30 +58,6 @@ begin "without being asked, nothing is written"
 run train "$config" --dir "$folder/plain" --max-steps 2
 code_is 0
 [ ! -e "$folder/plain/tensorboard" ] || complain "there is a folder tensorboard"
-
-begin "a name that needs escaping is escaped"
-odd="$folder/a \"b\" \\n"
-run train "$config" --dir "$odd" --max-steps 4 --set "run.prometheus=$prom"
-code_is 0
-grep -qF 'run="a \"b\" \\n"' "$prom" || complain "in the file: $(grep -m1 "^ppcli_up" "$prom")"
-checked prometheus "$prom" "$odd"
-
-begin "a run that diverges is down, and its error is still the divergence"
-run train "$config" --dir '' --lr 1000 --optimizer sgd --set "run.prometheus=$prom"
-code_is 80
-err_has 'diverged'
-grep -q '^ppcli_up{run="small"} 0$' "$prom" || complain "in the file: $(grep ppcli_up "$prom")"
-
-begin "a place that cannot be written is refused before training"
-run train "$config" --dir '' --set "run.prometheus=$folder/none/x.prom"
-code_is 66
-err_has "cannot create $folder/none/x.prom"
-
-begin "a file of another kind is not replaced"
-run train "$config" --dir '' --set "run.prometheus=$config"
-code_is 78
-err_has 'must end in .prom'
-grep -q '^\[data\]' "$config" || complain "the config is gone"
 
 begin "TensorBoard without a run folder is mentioned"
 run train "$config" --dir '' --max-steps 2 --set run.tensorboard=on
