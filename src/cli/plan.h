@@ -70,8 +70,8 @@ struct plan_best_result {
     struct pp_costs *costs;
     struct pp_links links; /* between processes; no host where ranks are threads */
     struct pp_best best;
-    int n_checked;                                     /* of the first ones */
-    struct pp_checked checked[PLAN_BEST_SHOWN], as_is; /* measured.step 0: not checked */
+    int n_checked;                                          /* of the first ones */
+    struct pp_checked checked[PLAN_BEST_SHOWN], as_is, one; /* measured.step 0: not checked */
     char advice[PP_ADVICE_MAX];
     int batch, ranks; /* most ranks of any candidate */
     const char *word; /* the config as it was given */

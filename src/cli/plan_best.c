@@ -19,24 +19,26 @@
 
 #define SHAPES_LISTED 64
 
-/* The first ones, and the config as it is. */
+/* The first ones, the config as it is and one stage with all cores. */
 static int check(struct plan_best_result *s)
 {
     enum pp_log_level before = pp_log_level();
-    const struct pp_candidate *items[PLAN_BEST_SHOWN + 1];
-    struct pp_checked out[PLAN_BEST_SHOWN + 1] = {0};
+    const struct pp_candidate *items[PLAN_BEST_SHOWN + 2];
+    struct pp_checked out[PLAN_BEST_SHOWN + 2] = {0};
     int n = s->n_checked < s->best.n ? s->n_checked : s->best.n;
     bool own = n > 0 && s->best.as_is.time.step > 0 &&
                (s->spec.memory == 0 || s->best.as_is.peak_bytes <= s->spec.memory);
+    bool one = n > 0 && s->best.one.time.step > 0 && !s->best.one.over;
     struct pp_bench_candidates spec = {.best = &s->spec,
                                        .costs = s->costs,
                                        .items = items,
-                                       .n = n + own,
+                                       .n = n + own + one,
                                        .seconds = CHECK_SECONDS};
     for (int i = 0; i < spec.n; i++)
-        items[i] = i < n ? &s->best.items[i] : &s->best.as_is;
-    pp_log_info("running the first %d%s in turns, %g s each, or 6 to 22 steps where they are long",
-                n, own ? " and this config" : "", CHECK_SECONDS);
+        items[i] = i < n ? &s->best.items[i] : i < n + own ? &s->best.as_is : &s->best.one;
+    pp_log_info(
+        "running the first %d%s%s in turns, %g s each, or 6 to 22 steps where they are long", n,
+        own ? ", this config" : "", one ? ", one stage" : "", CHECK_SECONDS);
     pp_log_set_level(PP_LOG_QUIET);
     int rc = pp_bench_candidates(&spec, out);
     pp_log_set_level(before);
@@ -44,6 +46,8 @@ static int check(struct plan_best_result *s)
     memcpy(s->checked, out, (size_t)n * sizeof(*out));
     if (own)
         s->as_is = out[n];
+    if (one)
+        s->one = out[n + own];
     return rc;
 }
 

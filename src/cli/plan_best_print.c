@@ -154,9 +154,14 @@ static void print_verdict(const struct plan_best_result *s)
         than = !p || (d && d < p) ? d : p;
     if (!than || one->time.step == 0)
         return;
-    printf("\nstages x replicas x threads: %d x %d x %d pays, %.2f times the speed of %d x %d x %d",
-           c->stages, c->replicas, c->threads, than->time.step / c->time.step, than->stages,
-           than->replicas, than->threads);
+    double gain = than->time.step / c->time.step;
+    bool ran = than == one && s->one.measured.step > 0;
+    if (ran)
+        gain = s->one.measured.step / s->checked[plan_best_first(s)].measured.step;
+    printf(
+        "\nstages x replicas x threads: %d x %d x %d pays, %.2f times the speed of %d x %d x %d%s",
+        c->stages, c->replicas, c->threads, gain, than->stages, than->replicas, than->threads,
+        ran ? " (measured)" : "");
     if (alone && one->threads > 1)
         printf("; %d threads are %.2f times as fast as one", one->threads,
                alone->time.step / one->time.step);
@@ -285,19 +290,19 @@ static void print_check(const char *number, const struct pp_candidate *c,
                         const struct pp_checked *m)
 {
     char bubble[PP_BUBBLE_TEXT_MAX];
-    printf("%5s  %6d %-14s %12d %6d %12.3f %12.3f %+8.1f %% %13.3f %+8.1f %%  %s\n", number,
-           c->stages, c->schedule, c->microbatches, c->chunks, m->measured.step * 1e3,
-           c->time.step * 1e3, 100 * (c->time.step / m->measured.step - 1), m->calibrated * 1e3,
-           100 * m->error, pp_bubble_parts(&m->measured.bubble, bubble));
+    printf("%5s  %6d %8d %7d %-14s %12d %6d %12.3f %12.3f %+8.1f %% %13.3f %+8.1f %%  %s\n", number,
+           c->stages, c->replicas, c->threads, c->schedule, c->microbatches, c->chunks,
+           m->measured.step * 1e3, c->time.step * 1e3, 100 * (c->time.step / m->measured.step - 1),
+           m->calibrated * 1e3, 100 * m->error, pp_bubble_parts(&m->measured.bubble, bubble));
 }
 
 static void print_checks(const struct plan_best_result *s)
 {
     double waited = s->as_is.waited;
     char number[16];
-    printf("\nchecked by running\n%5s  %6s %-14s %12s %6s %12s %12s %10s %13s %10s  %s\n", "",
-           "stages", "schedule", "microbatches", "chunks", "measured ms", "predicted ms",
-           "difference", "calibrated ms", "difference", "measured bubble");
+    printf("\nchecked by running\n%5s  %6s %8s %7s %-14s %12s %6s %12s %12s %10s %13s %10s  %s\n",
+           "", "stages", "replicas", "threads", "schedule", "microbatches", "chunks", "measured ms",
+           "predicted ms", "difference", "calibrated ms", "difference", "measured bubble");
     for (int i = 0; i < s->n_checked; i++) {
         const struct pp_checked *m = &s->checked[i];
         snprintf(number, sizeof(number), "%d", i + 1);
@@ -306,6 +311,8 @@ static void print_checks(const struct plan_best_result *s)
     }
     if (s->as_is.measured.step > 0)
         print_check("as is", &s->best.as_is, &s->as_is);
+    if (s->one.measured.step > 0)
+        print_check("one", &s->best.one, &s->one);
     puts("predicted: with the times of layers on their own; calibrated: with those of the rounds "
          "before and after");
     if (waited >= PP_BUBBLE_WAITED && s->ranks > s->costs->cores) {
@@ -394,7 +401,7 @@ void plan_best_json(const struct plan_best_result *s)
         pp_json_int(&j, "chosen", plan_best_keeps(s) ? -1 : plan_best_first(s));
     if (b->one.time.step > 0) {
         pp_json_object(&j, "one_stage");
-        json_candidate(&j, s, &b->one, NULL);
+        json_candidate(&j, s, &b->one, &s->one);
     }
     if (b->as_is.time.step > 0) {
         pp_json_object(&j, "this_config");

@@ -215,8 +215,10 @@ out_has 'measured ms'
 sed -n '/^checked/,/^predicted/p' "$folder/out" | grep ' %  [0-9.]* = ' >"$folder/ran"
 same "$(grep -c . "$folder/ran")" 4
 same "$(grep -c '^as is' "$folder/ran")" 1
+same "$(sed -n '/^checked/,/^predicted/p' "$folder/out" | grep -c '^ *one  *1  *1 ')" 1
+out_has ' (measured)'
 # Rows can be equal in the digits that are printed.
-grep -v '^as is' "$folder/ran" | sort -k6n | awk 'NR == 1 { least = $6 } $6 == least { print $3 }' >"$folder/fastest"
+grep -v '^as is' "$folder/ran" | sort -k8n | awk 'NR == 1 { least = $8 } $8 == least { print $5 }' >"$folder/fastest"
 grep -qx "$(sed -n 's/^schedule = //p' "$folder/out")" "$folder/fastest" ||
     complain "the section is not that of $(tr '\n' ' ' <"$folder/fastest")"
 for n in 0 21 x 3x; do
