@@ -102,6 +102,7 @@ struct pp_bench_row {
     struct pp_config *cfg;          /* as it runs; owned */
     char skipped[PP_BENCH_WHY_MAX]; /* why it does not run; empty: it does */
     int stages, replicas, microbatches, batch;
+    int threads; /* of each rank */
     char schedule[PP_NAME_MAX];
     int ranks;
     int devices;    /* that its ranks compute on; 0: the processor */
@@ -140,8 +141,10 @@ struct pp_bench_spec {
 
 struct pp_bench {
     int repeat;
-    struct pp_bench_row *rows; /* [n], as asked for */
-    int n;
+    /* [n] As asked for; where these do not begin with one stage and one replica, such a row, with the
+     * threads that the config gives it, was put in front. */
+    struct pp_bench_row *rows;
+    int n, added; /* 1: the first one was */
     /* The runs with one stage. Those that are no row themselves are run beside them. */
     struct pp_bench_row *references; /* [n_references] */
     int *reference_row;              /* [n_references] the row that serves, -1: its own run */

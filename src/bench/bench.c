@@ -221,9 +221,9 @@ static int trace_path(const struct bench *b, int row, char out[PP_PATH_MAX])
     const char *path = b->spec->trace, *slash = strrchr(path, '/');
     const char *dot = strrchr(slash ? slash : path, '.');
     size_t stem = dot ? (size_t)(dot - path) : strlen(path);
-    return b->out->n == 1
-               ? pp_path_format(out, "%s", path)
-               : pp_path_format(out, "%.*s-%d%s", (int)stem, path, row + 1, dot ? dot : "");
+    return b->out->n - b->out->added == 1 ? pp_path_format(out, "%s", path)
+                                          : pp_path_format(out, "%.*s-%d%s", (int)stem, path,
+                                                           row + 1 - b->out->added, dot ? dot : "");
 }
 
 /* An ordinary training of a few steps. Rows of processes: collective. */
@@ -244,7 +244,7 @@ static int trace_row(struct bench *b, int i)
 
 static int trace_all(struct bench *b)
 {
-    for (int i = 0; b->spec->trace && i < b->out->n; i++)
+    for (int i = b->out->added; b->spec->trace && i < b->out->n; i++)
         if (!b->out->rows[i].skipped[0])
             PP_TRY(trace_row(b, i));
     return 0;
@@ -271,11 +271,12 @@ static int choose(struct bench *b, struct pp_config *cfg, char *why)
 static int make_rows(struct bench *b, struct pp_config *const *configs)
 {
     struct pp_bench *out = b->out;
-    int processes = b->world ? b->world->size : 0;
-    for (int i = 0; i < out->n; i++) {
-        PP_TRY(choose(b, configs[i], out->rows[i].skipped));
-        PP_TRY(bench_row_make(&out->rows[i], configs[i], processes));
+    int processes = b->world ? b->world->size : 0, n = out->n;
+    for (int i = 0; i < n; i++) {
+        PP_TRY(choose(b, configs[i], out->rows[i + 1].skipped));
+        PP_TRY(bench_row_make(&out->rows[i + 1], configs[i], processes));
     }
+    PP_TRY(bench_begin_with_one(out, n, processes));
     return bench_find_references(out, processes);
 }
 
@@ -378,7 +379,7 @@ int pp_bench_run(struct pp_config *const *configs, int n, const struct pp_bench_
     pp_world_ready(&world);
     b.world = world.tp;
     out->speaks = first_process(&b);
-    out->rows = pp_alloc((size_t)n, sizeof(*out->rows));
+    out->rows = pp_alloc((size_t)n + 1, sizeof(*out->rows));
     int rc = out->rows ? run_all(&b, configs) : PP_ERESOURCE;
     pp_log_progress(NULL);
     pp_free(b.times);

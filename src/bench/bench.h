@@ -14,6 +14,10 @@
  */
 int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int processes);
 
+/* Of rows[1] to rows[n], which are made, the first that can run becomes rows[0], on one stage and without
+ * replicas; where rows[1] is that already, all move to the front. Errors: those of bench_row_make(). */
+int bench_begin_with_one(struct pp_bench *b, int n, int processes);
+
 /* The runs with one stage that the rows are compared with. Errors: PP_ERESOURCE. */
 int bench_find_references(struct pp_bench *b, int processes);
 

@@ -61,7 +61,8 @@ static bool same_shape(const json_t *a, const json_t *b)
         if (!x || !y || !json_equal(x, y))
             return false;
     }
-    return true;
+    json_t *x = json_object_get(a, "threads"), *y = json_object_get(b, "threads");
+    return !x || !y || json_equal(x, y);
 }
 
 /* The k-th row of this shape; NULL: there are not so many. */

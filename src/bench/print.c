@@ -16,9 +16,9 @@
 /* Those have columns of their own, or are set by the benchmark itself. */
 static bool is_own(const char *key)
 {
-    static const char *const own[] = {"pipeline.stages",       "pipeline.schedule",
-                                      "pipeline.microbatches", "run.launch",
-                                      "run.transport",         "run.dir"};
+    static const char *const own[] = {
+        "pipeline.stages", "pipeline.schedule", "pipeline.microbatches", "run.launch",
+        "run.transport",   "run.threads",       "pipeline.replicas",     "run.dir"};
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
         if (strcmp(key, own[i]) == 0)
             return true;
@@ -29,8 +29,8 @@ static int differs(const struct pp_bench *b, int key, bool *out)
 {
     static _Thread_local char first[PP_CONFIG_VALUE_MAX], other[PP_CONFIG_VALUE_MAX];
     *out = false;
-    PP_TRY(pp_config_key_value(b->rows[0].cfg, key, first, sizeof(first)));
-    for (int i = 1; i < b->n && !*out; i++) {
+    PP_TRY(pp_config_key_value(b->rows[b->added].cfg, key, first, sizeof(first)));
+    for (int i = b->added + 1; i < b->n && !*out; i++) {
         PP_TRY(pp_config_key_value(b->rows[i].cfg, key, other, sizeof(other)));
         *out = strcmp(first, other) != 0;
     }
@@ -210,7 +210,8 @@ static int make_table(const struct pp_bench *b, const struct pp_bench_header *h,
         TABLE_CSV("cpu"),
         TABLE_CSV("model"),
         TABLE_NUMBER("stages", "stages", "%.0f", 1),
-        TABLE_NUMBER(NULL, "replicas", "%.0f", 1),
+        TABLE_NUMBER("replicas", "replicas", "%.0f", 1),
+        TABLE_NUMBER("threads", "threads", "%.0f", 1),
         TABLE_LEFT("schedule", "schedule"),
         TABLE_NUMBER("micro-batches", "microbatches", "%.0f", 1),
         TABLE_NUMBER(NULL, "batch_size", "%.0f", 1)};
@@ -258,6 +259,7 @@ static int make_table(const struct pp_bench *b, const struct pp_bench_header *h,
         table_text(t, "%s", h->model);
         table_number(t, row->stages);
         table_number(t, row->replicas);
+        table_number(t, row->threads);
         table_text(t, "%s", row->schedule);
         table_number(t, row->microbatches);
         table_number(t, row->batch);
@@ -293,6 +295,32 @@ static void print_reasons(const struct pp_bench *b, FILE *f)
     }
 }
 
+/* What of the same cores pays. */
+static void print_fastest(const struct pp_bench *b, FILE *f)
+{
+    struct pp_bench_figures one, best = {0}, g;
+    const struct pp_bench_row *first = b->rows, *row = NULL;
+    pp_bench_figures(b, first, &one);
+    for (int i = 0; i < b->n; i++) {
+        pp_bench_figures(b, &b->rows[i], &g);
+        if (g.valid && g.sps_mean > best.sps_mean) {
+            best = g;
+            row = &b->rows[i];
+        }
+    }
+    if (b->n == 1 || !row || !one.valid)
+        return;
+    fprintf(f, "- stages x replicas x threads: %d x %d x %d pays", row->stages, row->replicas,
+            row->threads);
+    if (row == first)
+        fprintf(f, ", no other row is faster\n");
+    else
+        fprintf(f,
+                ", row %d has %.2f times the speed of %d x %d x %d; it idles %.1f %% of the time\n",
+                (int)(row - first) + 1, best.sps_mean / one.sps_mean, first->stages,
+                first->replicas, first->threads, best.bubble.idle * 100);
+}
+
 static void print_spoiled(const struct pp_bench *b, int cores, FILE *f)
 {
     for (int i = 0; i < b->n; i++) {
@@ -304,8 +332,8 @@ static void print_spoiled(const struct pp_bench *b, int cores, FILE *f)
                 f,
                 "- !: %s: row %d (stages %d, %s, micro-batches %d): ranks waited %.0f %% of the "
                 "time for a core: do not trust its speed and bubble\n",
-                row->ranks > cores ? "few cores" : "busy machine", i + 1, row->stages,
-                row->schedule, row->microbatches, g.waited * 100);
+                row->ranks * row->threads > cores ? "few cores" : "busy machine", i + 1,
+                row->stages, row->schedule, row->microbatches, g.waited * 100);
         }
     }
 }
@@ -334,7 +362,8 @@ static void print_legend(const struct pp_bench *b, FILE *f)
             "%s- check: the weights at the end are those of the run with one stage, bit for "
             "bit, in every round%s\n",
             steps ? "\n" : "", inexact ? "; ~: the last loss is within 1e-4 of its" : "");
-    fprintf(f, "- x1: speed over that of one stage with the same micro-batches; relative: over the "
+    fprintf(f, "- x1: speed over that of one stage with the same micro-batches and run.threads; "
+               "relative: over the "
                "first row; both medians of the rounds\n");
     fprintf(
         f,
@@ -345,8 +374,8 @@ static void print_legend(const struct pp_bench *b, FILE *f)
             "actions, over the measured time\n");
     if (b->ceilings.cores > 0) {
         fprintf(f,
-                "- of peak: arithmetic of the model over the matrix-product rate of min(ranks, "
-                "%d) core%s\n",
+                "- of peak: arithmetic of the model over the matrix-product rate of min(ranks "
+                "x threads, %d) core%s\n",
                 b->ceilings.cores, b->ceilings.cores == 1 ? "" : "s");
         if (above)
             fprintf(f, "- busy machine: rows above 100 %% of peak ran in quieter moments than the "
@@ -363,6 +392,7 @@ static void print_md(const struct pp_bench *b, const struct table *t, int cores,
     fputc('\n', f);
     print_reasons(b, f);
     print_spoiled(b, cores, f);
+    print_fastest(b, f);
     print_legend(b, f);
 }
 

@@ -133,6 +133,8 @@ int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int pr
         return 0;
     }
     PP_TRY(rc);
+    row->threads =
+        run.backend->own_memory ? 1 : pp_backend_choice_with(run.backend, row->cfg).threads;
     PP_TRY(read_plan(row, &run));
     return count_devices(row, &run);
 }
@@ -187,6 +189,27 @@ static int make_reference(const struct pp_bench_row *row, int processes, struct 
     cfg->run.launch = PP_LAUNCH_THREADS;
     PP_TRY(bench_row_make(out, cfg, processes));
     return out->skipped[0] ? pp_fail(PP_ECONFIG, "nothing to compare with: %s", out->skipped) : 0;
+}
+
+int bench_begin_with_one(struct pp_bench *b, int n, int processes)
+{
+    struct pp_bench_row *of = b->rows + 1, *last = b->rows + n;
+    PP_TAKE(struct pp_config, cfg, 1);
+    while (of < last && of->skipped[0])
+        of++;
+    b->added = !of->skipped[0] && b->rows[1].stages * b->rows[1].replicas > 1;
+    b->n = n + b->added;
+    if (!b->added) {
+        memmove(b->rows, b->rows + 1, (size_t)n * sizeof(*b->rows));
+        b->rows[n] = (struct pp_bench_row){.reference = -1};
+        return 0;
+    }
+    *cfg = *of->cfg;
+    bench_plain_pipeline(cfg, 1);
+    cfg->pipeline.microbatches *= cfg->pipeline.replicas; /* of as many rows */
+    cfg->pipeline.replicas = 1;
+    cfg->run.launch = PP_LAUNCH_THREADS;
+    return bench_row_make(b->rows, cfg, processes);
 }
 
 static bool serves(const struct pp_bench_row *row)

@@ -69,7 +69,7 @@ bench --stages 2 --optimizer momentum --set train.exact=off --set train.coalesce
 code_is 0
 python "
 import json, sys
-r = json.load(open(sys.argv[1] + '/out'))['rows'][0]
+r = json.load(open(sys.argv[1] + '/out'))['rows'][1]
 wide, rows, m, sums, bytes = [20] + [16] * 6 + [5], 32, 4, 2, 0
 for i, (x, y) in enumerate(zip(wide, wide[1:])):
     w = x * y + y
@@ -101,20 +101,39 @@ out_has 'config built in: model 20-16x3-5, data synthetic, sgd'
 begin "every combination of the lists is a row, and what varies is a column"
 bench --batch-size 16,32 --microbatches 2,4 --set pipeline.chunks=1,2 --schedule interleaved
 code_is 0
-same "$(grep -c '| ok  *|$' "$folder/out")" 8
+same "$(grep -c '| ok  *|$' "$folder/out")" 9
 out_has '| chunks '
 out_has '| batch_size '
 out_has 'batch 16: '
 
+# Without words a run has all free cores in one stage: what stages and replicas are measured against.
+begin "the first row is one stage with all cores, unless the first that is asked for is one stage"
+cores=$("$PPCLI" env | sed -n 's/^ *cores  *\([0-9]*\) of.*/\1/p')
+rows() { sed -n 's/^| *\([0-9]*\) | *\([0-9]*\) | *\([0-9]*\) | \([a-z0-9-]*\).*/\1 \2 \3 \4/p' "$folder/out" | tr '\n' ','; }
+bench --stages 2 --replicas 1,2 --schedule gpipe --set run.threads=1
+code_is 0
+same "$(rows)" '1 1 1 1f1b,2 1 1 gpipe,2 2 1 gpipe,'
+bench --stages 1,2 --set run.threads=1
+same "$(rows)" '1 1 1 1f1b,2 1 1 1f1b,'
+grep -q '^- stages x replicas x threads: [12] x 1 x 1 pays, ' "$folder/out" || complain "$(cat "$folder/out")"
+bench --stages 2
+case $(rows) in
+    "1 1 $cores 1f1b,2 1 "*) ;;
+    *) complain "$(rows)" ;;
+esac
+bench --stages 2 --trace "$folder/alone.json" --min-sps 1
+code_is 0
+[ -s "$folder/alone.json" ] || complain "no alone.json"
+
 begin "an impossible shape is skipped in the schedule's own words, the others run"
 bench --stages 2,9
 code_is 0
-same "$(grep -c '| ok  *|$' "$folder/out")" 1
+same "$(grep -c '| ok  *|$' "$folder/out")" 2
 same "$(grep -c '| skipped |$' "$folder/out")" 1
-out_has 'skipped: row 2 (stages 9, 1f1b, micro-batches 4): '
+out_has 'skipped: row 3 (stages 9, 1f1b, micro-batches 4): '
 bench --microbatches 4,64
 code_is 0
-out_has 'skipped: row 2 (stages 2, 1f1b, micro-batches 64): '
+out_has 'skipped: row 3 (stages 2, 1f1b, micro-batches 64): '
 out_has 'pipeline.microbatches'
 bench --schedule 1f1b,nonsense
 code_is 0
@@ -122,7 +141,7 @@ same "$(grep -c '| skipped |$' "$folder/out")" 1
 out_lacks '| epochs'
 run bench "$folder/net.ini" --time 0.01 --repeat 1 --no-ceilings --schedule auto
 code_is 0
-same "$(grep -c '| ok  *|$' "$folder/out")" 1
+same "$(grep -c '| ok  *|$' "$folder/out")" 2
 
 begin "nothing that can run is 78"
 bench --stages 9,10
@@ -156,7 +175,7 @@ else
     taskset -c "$core" "$PPCLI" bench mnist-sample.ini --stages 2 --repeat 1 --set data.train_samples=512 \
         >"$folder/out" 2>"$folder/err" || complain "$(cat "$folder/err")"
     grep -qE '\| +! [0-9]' "$folder/out" || complain "no mark in $(cat "$folder/out")"
-    out_has '- !: few cores: row 1 (stages 2, 1f1b, micro-batches 4): ranks waited '
+    out_has '- !: few cores: row 2 (stages 2, 1f1b, micro-batches 4): ranks waited '
     run bench --compare "$folder/spoiled.json" "$folder/spoiled.json"
     code_is 0
     grep -qE '\| +! [0-9]' "$folder/out" || complain "no mark in $(cat "$folder/out")"

@@ -96,6 +96,7 @@ static void two_rows(struct case_of_two *c)
     for (int i = 0; i < 2; i++) {
         c->rows[i] = (struct pp_bench_row){.stages = i + 1,
                                            .ranks = i + 1,
+                                           .threads = 1,
                                            .replicas = 1,
                                            .microbatches = 4,
                                            .batch = 32,
@@ -277,7 +278,7 @@ TEST(the_peak_of_a_device_is_that_of_its_precision)
     struct pp_config cfg = {.run.precision = PP_PRECISION_TF32};
     struct pp_bench_sample sample = {.valid = true, .samples_per_second = 10};
     struct pp_bench_row row = {
-        .cfg = &cfg, .ranks = 4, .devices = 2, .flops = 1, .samples = &sample};
+        .cfg = &cfg, .ranks = 4, .threads = 1, .devices = 2, .flops = 1, .samples = &sample};
     struct pp_bench b = {.repeat = 1, .rows = &row, .n = 1, .references = &row};
     struct pp_bench_figures f;
     int none = -1;
