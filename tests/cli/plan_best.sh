@@ -174,7 +174,7 @@ out_has 'stages 1'
 begin "--stages and --replicas are lists"
 run plan "$folder/net.ini" --best --stages 1,2 --replicas 1,2
 code_is 0
-same "$(awk '/^ *[0-9]+ +[0-9]/ { print $2, $3 }' "$folder/out" | sort -u | tr '\n' ' ')" '1 1 1 2 2 1 2 2 '
+same "$(awk '/^ *(one|[0-9]+) +[0-9]/ { print $2, $3 }' "$folder/out" | sort -u | tr '\n' ' ')" '1 1 1 2 2 1 2 2 '
 for words in '--cores 0' '--cores 1025' '--cores 4 --check'; do
     # shellcheck disable=SC2086
     run plan "$folder/net.ini" --best $words
