@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A job is published by its number. A piece is claimed by writing that number over the one before,
- * so whoever comes late claims nothing; and while a claimed piece is not done, the job stays as it
- * is. A member sleeps on the number with `sleepers` raised first, and the caller reads `sleepers`
- * after it has written the number: one of the two sees the other (all are sequentially consistent).
+ * A job is published by one word: its number, and in how many pieces it is. A piece is claimed by
+ * writing that word over the one before, so whoever comes late claims nothing; and while a claimed
+ * piece is not done, the job stays as it is. A member sleeps on the number with `sleepers` raised
+ * first, and the caller reads `sleepers` after it has written the number: one of the two sees the other (all are sequentially consistent).
  */
 #include "ppcli/team.h"
 
@@ -25,22 +25,24 @@
 #define SPINS 3000
 #define CROWDED_SPINS 40 /* more members than processors: another one may need this one */
 
+#define PIECES_MAX 2048 /* more than a rank has threads */
+
 struct member {
-    _Alignas(64) _Atomic uint32_t claimed; /* the last job of which somebody took this piece */
+    _Alignas(64) _Atomic uint64_t claimed; /* the last job of which somebody took this piece */
     struct pp_team *team;
     pthread_t thread;
     int number;
 };
 
 struct pp_team {
-    _Alignas(64) _Atomic uint32_t job; /* its number */
+    _Alignas(64) _Atomic uint64_t job; /* number * PIECES_MAX + pieces */
+    _Atomic uint32_t bell;             /* the end of the number, to sleep on */
     _Atomic uint32_t sleepers;
     _Alignas(64) _Atomic uint32_t left; /* pieces that are not done */
     _Atomic uint32_t caller_sleeps;
     /* written while no piece is claimed, read while one is */
     _Alignas(64) struct pp_work work;
     const void *args;
-    size_t pieces;
     _Atomic bool ends;
     /* set once */
     struct pp_team_spec spec;
@@ -53,33 +55,33 @@ static void sleep_while(_Atomic uint32_t *word, uint32_t value)
     (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
-static void wake_all(_Atomic uint32_t *word)
+static void wake(_Atomic uint32_t *word, int most)
 {
-    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, most, NULL, NULL, 0);
 }
 
-static void do_piece(const struct pp_team *t, size_t i, int member)
+static void do_piece(const struct pp_team *t, size_t i, size_t pieces, int member)
 {
     /* grains as equal as can be */
     size_t grain = t->work.grain ? t->work.grain : 1, n = (t->work.units + grain - 1) / grain;
-    struct pp_piece piece = {n * i / t->pieces * grain, n * (i + 1) / t->pieces * grain, member};
+    struct pp_piece piece = {n * i / pieces * grain, n * (i + 1) / pieces * grain, member};
     piece.to = piece.to < t->work.units ? piece.to : t->work.units;
-    if (i < t->pieces && piece.from < piece.to)
+    if (piece.from < piece.to)
         t->work.fn(t->args, &piece);
 }
 
 /* Whatever nobody has begun, the member's own piece first. */
-static void take_pieces(struct pp_team *t, uint32_t job, int member)
+static void take_pieces(struct pp_team *t, uint64_t job, int member)
 {
-    for (int k = 0; k < t->spec.threads; k++) {
-        int i = (member + k) % t->spec.threads;
-        uint32_t before = atomic_load_explicit(&t->members[i].claimed, memory_order_relaxed);
-        if ((int32_t)(job - before) <= 0 ||
-            !atomic_compare_exchange_strong(&t->members[i].claimed, &before, job))
+    uint32_t pieces = job % PIECES_MAX;
+    for (uint32_t k = 0; k < pieces; k++) {
+        uint32_t i = ((uint32_t)member + k) % pieces;
+        uint64_t before = atomic_load_explicit(&t->members[i].claimed, memory_order_relaxed);
+        if (before >= job || !atomic_compare_exchange_strong(&t->members[i].claimed, &before, job))
             continue;
-        do_piece(t, (size_t)i, member);
+        do_piece(t, i, pieces, member);
         if (atomic_fetch_sub(&t->left, 1) == 1 && atomic_load(&t->caller_sleeps))
-            wake_all(&t->left);
+            wake(&t->left, 1);
     }
 }
 
@@ -88,18 +90,18 @@ static int spins(const struct pp_team *t)
     return t->spec.crowded ? CROWDED_SPINS : SPINS;
 }
 
-/* Waits for the job after `job`. */
-static uint32_t next_job(struct pp_team *t, uint32_t job)
+/* Waits for a job after `job`. */
+static uint64_t next_job(struct pp_team *t, uint64_t job)
 {
     for (int i = 0; i < spins(t); i++) {
-        uint32_t now = atomic_load_explicit(&t->job, memory_order_acquire);
+        uint64_t now = atomic_load_explicit(&t->job, memory_order_acquire);
         if (now != job)
             return now;
         pp_thread_pause();
     }
     atomic_fetch_add(&t->sleepers, 1);
     while (atomic_load(&t->job) == job)
-        sleep_while(&t->job, job);
+        sleep_while(&t->bell, (uint32_t)(job / PIECES_MAX));
     atomic_fetch_sub(&t->sleepers, 1);
     return atomic_load(&t->job);
 }
@@ -112,7 +114,7 @@ static void *serve(void *arg)
         pp_thread_pin(t->spec.cpus[m->number]);
     if (t->spec.begin)
         t->spec.begin();
-    for (uint32_t job = 0;;) {
+    for (uint64_t job = 0;;) {
         job = next_job(t, job);
         if (atomic_load(&t->ends))
             return NULL;
@@ -120,11 +122,16 @@ static void *serve(void *arg)
     }
 }
 
-static void publish_job(struct pp_team *t)
+/* Returns the job. most: members to wake. */
+static uint64_t publish_job(struct pp_team *t, uint32_t pieces, int most)
 {
-    atomic_fetch_add(&t->job, 1);
+    uint64_t number = atomic_load_explicit(&t->job, memory_order_relaxed) / PIECES_MAX + 1;
+    uint64_t job = number * PIECES_MAX + pieces;
+    atomic_store(&t->job, job);
+    atomic_store(&t->bell, (uint32_t)number);
     if (atomic_load(&t->sleepers) > 0)
-        wake_all(&t->job);
+        wake(&t->bell, most);
+    return job;
 }
 
 static void wait_for_pieces(struct pp_team *t)
@@ -150,10 +157,10 @@ void pp_team_run(struct pp_team *team, const struct pp_work *work, const void *a
     }
     team->work = *work;
     team->args = args;
-    team->pieces = most < (size_t)team->spec.threads ? most : (size_t)team->spec.threads;
-    atomic_store_explicit(&team->left, (uint32_t)team->spec.threads, memory_order_relaxed);
-    publish_job(team);
-    take_pieces(team, atomic_load_explicit(&team->job, memory_order_relaxed), 0);
+    uint32_t threads = (uint32_t)team->spec.threads;
+    uint32_t pieces = most < threads ? (uint32_t)most : threads;
+    atomic_store_explicit(&team->left, pieces, memory_order_relaxed);
+    take_pieces(team, publish_job(team, pieces, (int)pieces - 1), 0);
     wait_for_pieces(team);
 }
 
@@ -163,7 +170,7 @@ void pp_team_destroy(struct pp_team **team)
     if (!t)
         return;
     atomic_store(&t->ends, true);
-    publish_job(t);
+    publish_job(t, 0, INT_MAX);
     for (int i = 1; i <= t->started; i++)
         pthread_join(t->members[i].thread, NULL);
     free(t);

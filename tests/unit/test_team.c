@@ -54,8 +54,9 @@ TEST(every_unit_is_done_once)
                 .threads = threads, .processors = processors, .crowded = processors > 4};
             struct pp_team *team = NULL;
             CHECK_OK(pp_team_create(&spec, &team));
-            for (int i = 0; i < 200; i++)
-                check_once(team, (size_t)(i * 37 % (UNITS + 1)), (size_t)(i % 5 + 1), 1e9, 0);
+            for (int i = 0; i < 400; i++) /* in 1 to 18 pieces: whoever is late meets other jobs */
+                check_once(team, (size_t)(i * 37 % (UNITS + 1)), (size_t)(i % 5 + 1),
+                           6000.0 * (i * 7 % 18 + 1), 0);
             check_once(team, UNITS, 7, 20000, 0); /* fewer pieces than threads */
             check_once(team, UNITS, 1, 10, 0);    /* one */
             pp_team_destroy(&team);
