@@ -199,8 +199,12 @@ static void print_zero(const struct explained *e)
 static void print_memory(const struct explained *e)
 {
     const struct pp_layout *l = e->run.layout;
-    printf("\nmemory of each rank, MiB (ranks are %s%s)\n",
-           pp_run_shares_memory(&e->run) ? "threads" : "processes",
+    const struct pp_backend_choice choice = pp_backend_choice_of(e->run.cfg);
+    char team[48] = "";
+    if (pp_backend_members(&choice) > 1)
+        snprintf(team, sizeof(team), ", each with %d threads", choice.threads);
+    printf("\nmemory of each rank, MiB (ranks are %s%s%s)\n",
+           pp_run_shares_memory(&e->run) ? "threads" : "processes", team,
            l->replicas == 1         ? ""
            : e->run.cfg->train.zero ? "; of replica 0, whose pieces may be a little larger"
                                     : "; every replica the same");

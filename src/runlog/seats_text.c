@@ -44,7 +44,7 @@ static void tell_cores(const struct pp_run *run)
     else if (cfg->run.threads > 0 && cores / l->ranks > choice.threads)
         pp_log_info("%d of %d cores compute; run.threads = auto uses more", used, cores);
     else if (!pp_backend_sums_in_order(&choice))
-        pp_log_info("%d of %d cores compute; more stages, replicas or run.threads use more", used,
+        pp_log_info("%d of %d cores compute; more ranks (--stages, --replicas) use more", used,
                     cores);
     else
         pp_log_info("%d of %d cores compute; %d ranks (--stages, --replicas) use all", used, cores,
