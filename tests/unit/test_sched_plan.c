@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan's passes one by one: what is refused and in which words, slots, time line, pictures. */
+#include "../../src/sched/pass.h"
 #include "test_sched_lists.h"
 #include "test_sched_line.h"
 
@@ -48,6 +49,32 @@ TEST(illegal_lists_are_refused_in_words)
             PP_EFORMAT, table[i].words);
         assert_null(plan);
     }
+}
+
+extern const struct pp_schedule_ops schedule_skeleton; /* in no table */
+
+static int take_list(void *ctx, int rank, const struct pp_emit *e)
+{
+    for (size_t i = 0; i < e->n; i++)
+        add(ctx, rank, e->cells[i].op, e->cells[i].stage, e->cells[i].mb);
+    return 0;
+}
+
+TEST(what_a_schedule_begins_with_is_one)
+{
+    for (int p = 1; p <= 5; p++) {
+        for (int m = 2; m <= 7; m++) {
+            struct lists l;
+            struct pp_plan *plan = NULL;
+            lists_init(&l, p, 1, m, PP_PLACE_LOOP);
+            CHECK_OK(pp_schedule_visit(&schedule_skeleton, &l.g, take_list, &l));
+            CHECK_OK(lists_plan(&l, &plan));
+            pp_plan_destroy(&plan);
+            lists_free(&l);
+        }
+    }
+    const struct pp_geometry one = {.stages = 2, .chunks = 1, .microbatches = 1};
+    CHECK_FAILS(schedule_skeleton.check(&one), PP_ECONFIG, "2 micro-batches or more");
 }
 
 TEST(nonsense_cells_are_refused)
