@@ -60,6 +60,17 @@ static int warn_of_data(const struct explained *e)
     return 0;
 }
 
+/* The processor counts what it can of a device that is elsewhere. */
+static void warn_of_device(const struct pp_config *cfg)
+{
+    const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
+    if (!choice.ops)
+        pp_log_warn(
+            "run.backend = %s cannot run here, so what only a device holds is not counted: the "
+            "data set, pixels of convolutions, weights in bf16",
+            cfg->run.backend);
+}
+
 static void fini(struct explained *e)
 {
     pp_free(e->ranks);
@@ -75,6 +86,7 @@ static int explain(struct pp_config *cfg, bool json)
     PP_TRY(pp_run_prepare(cfg, PP_RUN_EXPLAIN, &e.run));
     PP_TRY(predict(&e, cfg));
     PP_TRY(warn_of_data(&e));
+    warn_of_device(cfg);
     return json ? explain_json(&e) : explain_text(&e);
 }
 

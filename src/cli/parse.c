@@ -201,7 +201,10 @@ static int store_choice(const struct pp_cli_option *o, const char *text)
     }
     struct pp_did_you_mean hint = pp_did_you_mean(text, names);
     return pp_fail(PP_EUSAGE, "unknown %s '%s'%s%s", o->name, text,
-                   hint.s[0] ? hint.s : "; there are ", hint.s[0] ? "" : all);
+                   hint.s[0] ? hint.s
+                   : n == 1  ? "; the only one is "
+                             : "; there are ",
+                   hint.s[0] ? "" : all);
 }
 
 static int store_setting(struct pp_cli_settings *s, const struct pp_cli_option *o, const char *text)

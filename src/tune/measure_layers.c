@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "ppcli/median.h"
+#include "ppcli/rng.h"
 
 enum {
     SLOTS = 2,
@@ -166,9 +167,8 @@ static int take_memory(struct bench *b)
     if (!b->fill)
         return PP_ERESOURCE;
     PP_TRY(fill(b, b->block, b->block_bytes / sizeof(float))); /* zeros */
-    /* neither zeros nor denormals nor anything that grows: 1/256 .. 1 of the size of a mean */
-    for (size_t i = 0; i < b->fill_floats; i++)
-        b->fill[i] = (float)((i * 2654435761u >> 16) % 255 + 1) / 25600.0f * (i % 2 ? 1 : -1);
+    /* Small, so that nothing grows, and without a pattern: as in a run no branch can be guessed. */
+    pp_rng_uniform(0, pp_rng_stream("measure", 0), 0, -0.01f, 0.01f, b->fill_floats, b->fill);
     for (int k = 0; k < b->n; k++) {
         PP_TRY(fill(b, b->samples[k].chunk->params, b->samples[k].chunk->n_floats));
         PP_TRY(pp_chunk_weights_changed(b->samples[k].chunk, be));

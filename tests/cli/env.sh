@@ -115,6 +115,15 @@ else
     skip 'no python3 here'
 fi
 
+begin "explain says what it does not count of a GPU that is not here"
+run env
+grep -q '^  cuda  *no' "$folder/out" || skip 'a GPU'
+run explain "$(dirname "$0")/../../configs/resnet18-cifar10.ini" --backend cuda
+code_is 0
+[ -n "$skipped" ] || err_has 'warning: run.backend = cuda cannot run here, so what only a device holds is not counted'
+run explain "$(dirname "$0")/../../configs/resnet18-cifar10.ini" --backend cpu
+err_lacks 'warning'
+
 begin "another format, and words, are refused"
 run env --format xml
 code_is 64

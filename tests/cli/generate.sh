@@ -237,6 +237,9 @@ begin "what has no other form is not exported"
 run export "$(dirname "$0")/../golden/checkpoint-v1/step-00000007" "$folder/no"
 code_is 78
 err_has "model.type = mlp cannot be exported for Hugging Face; only gpt and llama can"
+run export "$folder/run" "$folder/no" --format onnx
+code_is 64
+err_has "unknown format 'onnx'; the only one is hf"
 run export "$folder/run" "$folder/hf"
 code_is 78
 err_has "$folder/hf is not empty: name a new folder"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Hand-overs that somebody disturbs: every visit of a measurement to the link finds what the test
- * says, and what counts at the end is what it would be without the disturbed ones. */
+/* What a measurement meets. Hand-overs that somebody disturbs: every visit to the link finds what the
+ * test says, and what counts at the end is what it would be without the disturbed ones. Layers: values
+ * that have no pattern. */
 #include "test.h"
 
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #define LATENCY 1e-6
 #define CALLS 3e-6
 #define BYTE 1e-10
+#define TAPS_CHANNELS 6
 
 /* How many times as long each visit finds it to take; behind them all: once. */
 static double times[LINK_VISITS];
@@ -31,29 +33,48 @@ int __wrap_measure_link(struct worker *w)
     return 0;
 }
 
-/* Three sizes: four visits, and more where they do not agree. */
-static struct pp_costs *measured(void)
+/* Which window of a max pool took which tap, in the last call of those that were timed. */
+static uint8_t taken[4 * 8 * 8 * TAPS_CHANNELS];
+static int n_taken;
+
+int __real_pp_backend_max_pool_backward(struct pp_backend *be,
+                                        const struct pp_max_pool_backward *a);
+int __wrap_pp_backend_max_pool_backward(struct pp_backend *be,
+                                        const struct pp_max_pool_backward *a);
+int __wrap_pp_backend_max_pool_backward(struct pp_backend *be, const struct pp_max_pool_backward *a)
 {
-    struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
-    struct pp_model *m = NULL;
+    n_taken = a->B * a->g->OH * a->g->OW * a->g->C;
+    assert_true((size_t)n_taken <= sizeof(taken));
+    memcpy(taken, a->taken, (size_t)n_taken);
+    return __real_pp_backend_max_pool_backward(be, a);
+}
+
+/* Three sizes: four visits, and more where they do not agree. */
+static struct pp_costs *measure_model(const struct pp_model *m, int ranks)
+{
     struct pp_costs *c = NULL;
-    assert_non_null(cfg);
-    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
-    cfg->model.n_sizes = 3;
-    memcpy(cfg->model.sizes, (int[]){8, 8, 8}, 3 * sizeof(int));
-    CHECK_OK(pp_model_create(cfg, NULL, &m));
     struct pp_measure_spec spec = {.model = m,
                                    .backend.threads = 1,
-                                   .ranks = 2,
+                                   .ranks = ranks,
                                    .samples = 8,
                                    .sizes = (int[]){1, 2, 4},
                                    .n_sizes = 3,
                                    .seconds = 1e-3};
     CHECK_OK(pp_backend_resolve("cpu", &spec.backend.ops));
     CHECK_OK(pp_costs_measure(&spec, &c));
-    pp_model_destroy(&m);
-    pp_free(cfg);
     return c;
+}
+
+static struct pp_costs *measured(void)
+{
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
+    assert_non_null(cfg);
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "mlp");
+    cfg->model.n_sizes = 3;
+    memcpy(cfg->model.sizes, (int[]){8, 8, 8}, 3 * sizeof(int));
+    CHECK_OK(pp_model_create(cfg, NULL, &m));
+    return measure_model(m, 2);
 }
 
 /* factor: of what counts, to what it takes undisturbed. */
@@ -92,4 +113,42 @@ TEST(what_stays_so_is_said)
     for (int k = 1; k < LINK_VISITS; k++)
         worse[k] = 3 * worse[k - 1];
     check(worse, LINK_VISITS, 4 + LINK_AGAIN, worse[(4 + LINK_AGAIN) / 4], 3);
+}
+
+/* Share of windows that took tap t, and of those that took what the window `apart` before it took. */
+static double share_of(int t)
+{
+    int n = 0;
+    for (int i = 0; i < n_taken; i++)
+        n += taken[i] == t;
+    return (double)n / n_taken;
+}
+static double share_alike(int apart)
+{
+    int n = 0;
+    for (int i = apart; i < n_taken; i++)
+        n += taken[i] == taken[i - apart];
+    return (double)n / (n_taken - apart);
+}
+
+/* A processor guesses what it has seen before: then the layer seems faster than it is in a run. */
+TEST(a_measured_pool_takes_taps_that_cannot_be_guessed)
+{
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
+    assert_non_null(cfg);
+    snprintf(cfg->model.type, sizeof(cfg->model.type), "sequential");
+    snprintf(cfg->model.layers, sizeof(cfg->model.layers), "conv:%dx3 maxpool:2 flatten linear:4",
+             TAPS_CHANNELS);
+    const struct pp_data_input input = {.shape = {3, {16, 16, 1}}, .classes = 4};
+    CHECK_OK(pp_model_create(cfg, &input, &m));
+    struct pp_costs *c = measure_model(m, 1);
+    pp_costs_destroy(&c);
+    assert_true(n_taken >= 8 * 8 * TAPS_CHANNELS);
+    for (int t = 0; t < 4; t++) {
+        assert_true(share_of(t) > 0.1);
+        assert_true(share_of(t) < 0.5);
+    }
+    for (int apart = 1; apart <= 8 * TAPS_CHANNELS; apart++)
+        assert_true(share_alike(apart) < 0.6);
 }

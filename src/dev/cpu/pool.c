@@ -79,11 +79,18 @@ void CPU_LOOP(max_pool_forward)(const void *args, const struct pp_piece *w)
             max_window(a, i / OH, i % OH, ox);
 }
 
+/* By masks: which tap a window took cannot be guessed, so a branch would often be wrong. */
 static void add_taken(size_t C, const uint8_t *restrict taken, uint8_t tap,
                       const float *restrict dy, float *restrict dx)
 {
-    for (size_t c = 0; c < C; c++)
-        dx[c] += taken[c] == tap ? dy[c] : 0;
+    for (size_t c = 0; c < C; c++) {
+        union {
+            float value;
+            uint32_t bits;
+        } part = {dy[c]};
+        part.bits &= -(uint32_t)(taken[c] == tap);
+        dx[c] += part.value;
+    }
 }
 
 static void add_scaled(size_t C, const float *restrict x, float scale, float *restrict y)
