@@ -49,7 +49,8 @@ function seriesOf(curve) {
 function logTicks(low, high) {
   const ticks = [];
   const factors = high / low > 1e4 ? [1] : high / low > 30 ? [1, 3] : [1, 2, 5];
-  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++)
+  const stride = Math.max(1, Math.ceil((Math.log10(high) - Math.log10(low)) / 10));
+  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += stride)
     for (const factor of factors) {
       const tick = factor * 10 ** power;
       if (tick >= low * 0.999 && tick <= high * 1.001) ticks.push(tick);
@@ -70,7 +71,8 @@ function yScale(curve, ys) {
   const log = curve.log && curveState.log && low > 0;
   if (log) {
     if (high / low < 1.5) [low, high] = [low / 1.3, high * 1.3];
-    const at = (y) => Math.log(y / low) / Math.log(high / low);
+    const from = Math.log(low), span = Math.log(high) - from; // high / low may be infinite
+    const at = (y) => (Math.log(y) - from) / span;
     return { at, ticks: logTicks(low, high), log };
   }
   if (curve.zero) low = Math.min(0, low);

@@ -47,7 +47,7 @@ code_is 0
 out_has "\"coalesce\": $together,"
 
 begin "json has every candidate"
-run plan "$folder/net.ini" --best --format json
+run plan "$folder/net.ini" --best --format json --cores 2
 code_is 0
 out_has '"candidates"'
 out_has '"zb-v"'
@@ -112,7 +112,7 @@ awk 'BEGIN { for (i = 0; i < 600; i++) printf "%d times %d is %d\n", i % 13, i %
 peak() { sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$1" | sort -n | tail -1; }
 run explain "$folder/gpt.ini" --format json
 half=$(($(peak "$folder/out") / 2))
-run plan "$folder/gpt.ini" --best --memory $half --replicas 1
+run plan "$folder/gpt.ini" --best --memory $half --replicas 1 --cores 2
 code_is 0
 sed -n '/^\[[pr][iu][pn].*\]/,$p' "$folder/out" >"$folder/winner"
 sed '/^\[pipeline\]/,/^microbatches/d' "$folder/gpt.ini" >"$folder/won.ini"

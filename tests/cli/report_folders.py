@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run folders as they should not be, for tests of `ppcli report`.
 
-    report_folders.py hostile|wild FROM TO     a copy of a whole run, spoiled
-    report_folders.py long|resumed|steady TO   made of nothing"""
+    report_folders.py hostile|wild FROM TO            a copy of a whole run, spoiled
+    report_folders.py extreme|long|resumed|steady TO   made of nothing"""
 
 import json
 import os
@@ -53,6 +53,13 @@ def wild(run, to):
     with open(f'{to}/metrics.jsonl', 'ab') as out:
         out.write(b'\xff\xfe\x00{"type":"step"}\n[1]\n1e999\n{"type":"step","step":1e999}\n' + b'[' * 5000 +
                   b'\n' + b'x' * 2000000 + b'\n{"type":"step","step":1,"loss":NaN}\n')
+
+
+def extreme(to):
+    """Losses and speeds whose quotients and differences no number can hold."""
+    write(to, 'metrics.jsonl', ''.join(json.dumps(
+        {'type': 'step', 'step': i + 1, 'epoch': 1, 'loss': loss, 'samples_per_second': -loss}) + '\n'
+        for i, loss in enumerate((5e-324, 1e-200, 2.5, 1e299, 9e299))))
 
 
 def long(to):

@@ -182,8 +182,8 @@ def states(p):
         os.mkdir(f'{p.folder}/only')
         shutil.copy(f'{p.folder}/a/{name}', f'{p.folder}/only')
         p.show(f'only {name}', 'only')
-    for name in ('wild', 'long'):
-        p.show(f'a {name} folder', name)
+    for name in ('wild', 'extreme', 'long'):
+        p.show(f'folder {name}', name)
     p.says('what does not fit is told', 'and only the first', 'of 30 ranks', 'The shares of time count all of them')
 
 
@@ -272,6 +272,7 @@ def main():
         p.train('b', '--schedule', 'gpipe')
         p.train('c', '--seed', '2')
         report_folders.wild(f'{folder}/a', f'{folder}/wild')
+        report_folders.extreme(f'{folder}/extreme')
         report_folders.long(f'{folder}/long')
         report_folders.resumed(f'{folder}/resumed')
         report_folders.steady(f'{folder}/steady')
