@@ -384,7 +384,7 @@ int pp_supervise(const char *const *args, struct pp_listener *listener, struct p
     }
     if (rc == 0)
         wait_for_others(listener);
-    if (rc == 0 && WIFSIGNALED(status)) {
+    if (rc == 0 && status != 0) {
         remove_files("pid", (long)m.pid);
         remove_folder("ompi", m.pid);
     }
@@ -453,7 +453,7 @@ int pp_supervise_orted(const char *address, double timeout, char **args)
     }
     if (rc == 0 && WIFSIGNALED(status) && ending == 0)
         pp_pulse_say(pulse, false, 0, "killed"); /* its last words; the listener names the host */
-    if (rc == 0 && WIFSIGNALED(status))
+    if (rc == 0) /* an orted that cannot reach mpirun ends by itself and leaves them */
         remove_files("jf", job);
     if (daemon > 0)
         remove_folder("prted", daemon);

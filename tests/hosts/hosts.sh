@@ -290,6 +290,27 @@ case $(mpirun --version) in
 esac
 out_has 'none of h0'
 
+begin "an orted that ends by itself, as one that cannot reach mpirun, leaves no file"
+cat >other <<'END'
+#!/bin/sh
+case " $* " in *" --keep "*) ;; *) exec SAME "$@" ;; esac
+for k in 1 2 3 4; do w="$w $1"; shift; done
+exec SAME $w sh -c 'job=$(echo " $* " | sed "s/.* ess_base_jobid \([0-9]*\) .*/\1/")
+    mkdir -p "$TMPDIR/ompi.h1.$(id -u)/jf.$((job >> 16))/0" && ls "$TMPDIR/ompi.h1.$(id -u)" >made; exit 1' sh "$@"
+END
+sed -i "s#SAME#$folder/same#" other
+cat >failing <<'END'
+export PPCLI_HOST_AGENT=$PWD/agent
+"$PPCLI" train net.ini -q --hosts h0,h1 --stages 2 && exit 1
+for k in $(seq 200); do ls -d "$TMPDIR"/ompi.h1.* 2>/dev/null >left || break; sleep 0.05; done
+cat made left
+END
+on 2 sh failing
+case $(mpirun --version) in
+*') 5.'*) skip "Open MPI 5 has other folders" ;;
+*) out_has 'jf.'; out_lacks ompi.h1 ;;
+esac
+
 begin "another program, config or data set on a host is named"
 { cat "$PPCLI" && echo; } >other
 config other.ini train.lr=0.5
