@@ -75,18 +75,26 @@ bool pp_last_words_first(void);
 /* In a rank that pp_supervise() started: tells it so, before anything else goes to stdout. Local. */
 void pp_supervise_started(void);
 
+/* Whether a host of the run is lost, asked in a process of its own where no rank begins. */
+struct pp_launch_ask {
+    bool (*host_lost)(const void *ctx);
+    const void *ctx;
+};
+
 /*
  * Run args[0] (NULL-terminated words) and wait for it. TERM, INT, HUP and USR1 become USR1 for it,
  * USR2 stays USR2; a second INT ends it and all it has started. It ends with this process.
  * What it writes to its standard output goes through this process's stdout, so that a failure to
- * write is known here: mpirun forgets it. listener: of its ranks; NULL: none. Local.
+ * write is known here: mpirun forgets it. listener: of its ranks; NULL: none. ask: NULL: nobody can be
+ * asked. Local.
  * Errors: PP_ERESOURCE, also when it ended without having started a rank; PP_ENOINPUT when there is
  * no such program; PP_ESTOPPED when it was told to end before it could listen; PP_ELOST when it or
  * one of its ranks was ended by a signal, or when its ranks are gone and it does not end; the text
  * names the rank. A second INT does not return, nor a signal after which the ranks had nothing to
  * save: this process ends by it.
  */
-int pp_supervise(const char *const *args, struct pp_listener *listener, struct pp_launch_end *out);
+int pp_supervise(const char *const *args, struct pp_listener *listener,
+                 const struct pp_launch_ask *ask, struct pp_launch_end *out);
 
 /*
  * The keeper of an orted, which waits for its mpirun forever: run args[0] (NULL-terminated words) until

@@ -306,6 +306,25 @@ static int ask_again(const struct pp_config *cfg, const char *word, int ranks, i
     return rc;
 }
 
+struct run_words {
+    const struct pp_config *cfg;
+    const char *word;
+    int ranks;
+};
+
+static bool host_lost(const void *ctx)
+{
+    const struct run_words *run = ctx;
+    return ask_again(run->cfg, run->word, run->ranks, 0) == PP_ELOST;
+}
+
+/* Where mpirun may have any port its own do not keep others from being tried. */
+static bool uses_any_port(const struct pp_config *cfg)
+{
+    int first = 1, last;
+    return pp_ports_parse(cfg->run.ports, &first, &last) == 0 && first == 0;
+}
+
 int pp_launch_once(const struct pp_config *cfg, const char *word, int ranks,
                    const char *const *more, struct pp_launch_end *out)
 {
@@ -329,8 +348,10 @@ int pp_launch_once(const struct pp_config *cfg, const char *word, int ranks,
         unsetenv(PP_PULSE_ENV); /* of another run, or of a try before this one */
     fflush(NULL);
     bool asked = rc == 0;
+    const struct run_words run = {cfg, word, ranks};
+    const struct pp_launch_ask ask = {host_lost, &run};
     if (asked)
-        rc = pp_supervise(w.args, w.listener, out);
+        rc = pp_supervise(w.args, w.listener, w.listener && uses_any_port(cfg) ? &ask : NULL, out);
     if (rc < 0 && rc != PP_ESTOPPED && w.listener && out->started && !out->ranks)
         rc = ask_again(cfg, word, ranks, rc);
     pp_listener_close(&w.listener);

@@ -3,7 +3,7 @@
  * the child. What the user sent is left in a word of memory that the ranks can read, because mpirun
  * passes on nothing but that it was USR1. */
 
-#include "ppcli/launch.h"
+#include "asker.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,6 +33,7 @@
 /* Seconds in which mpirun has no rank: before it has started one, here or on hosts, and after. */
 #define EMPTY_BEFORE 120
 #define EMPTY_HOSTS 60
+#define EMPTY_ASK 8    /* on hosts: then they are asked whether they are there */
 #define EMPTY_WRONG 10 /* before, when it complains */
 #define EMPTY_AFTER 10
 #define END_S 2 /* for mpirun when a rank is lost, and for an orted when mpirun is */
@@ -155,6 +156,8 @@ struct mpirun {
     int empty;                  /* looks in a row */
     struct pp_listener *listener;
     struct pp_complaints *complaints;
+    struct asker asker;
+    bool host_lost;           /* it says so */
     int ending;               /* looks since a rank was found lost; 0: none was */
     char lost[PP_PULSE_TEXT]; /* which, and how */
 };
@@ -169,10 +172,14 @@ static void look(struct mpirun *m)
     if (m->ending == 1)
         pp_listener_end(m->listener);
     m->ending += m->ending > 0;
-    m->hangs = m->empty > LOOKS * (m->had_ranks                       ? EMPTY_AFTER
-                                   : m->listener                      ? EMPTY_HOSTS
-                                   : pp_complaints_any(m->complaints) ? EMPTY_WRONG
-                                                                      : EMPTY_BEFORE);
+    if (m->empty == LOOKS * EMPTY_ASK && !m->had_ranks)
+        asker_ask(&m->asker);
+    m->host_lost = m->host_lost || (asker_found_lost(&m->asker) && !m->had_ranks);
+    m->hangs =
+        m->host_lost || m->empty > LOOKS * (m->had_ranks                       ? EMPTY_AFTER
+                                            : m->listener                      ? EMPTY_HOSTS
+                                            : pp_complaints_any(m->complaints) ? EMPTY_WRONG
+                                                                               : EMPTY_BEFORE);
     if (m->hangs || m->ending > LOOKS * END_S) /* asked to end it crashes now and then (4.1.4) */
         kill(-m->pid, SIGKILL);
 }
@@ -332,7 +339,8 @@ static int verdict(const struct mpirun *m, int status, int stop, struct pp_launc
     return 0;
 }
 
-int pp_supervise(const char *const *args, struct pp_listener *listener, struct pp_launch_end *out)
+int pp_supervise(const char *const *args, struct pp_listener *listener,
+                 const struct pp_launch_ask *ask, struct pp_launch_end *out)
 {
     const struct timespec a_while = {.tv_nsec = 1000000000 / LOOKS};
     sigset_t waited, before;
@@ -352,6 +360,7 @@ int pp_supervise(const char *const *args, struct pp_listener *listener, struct p
                                          .lock = PTHREAD_MUTEX_INITIALIZER};
     int word = make_word();
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    asker_start(ask, &m.asker);
     pid_t guard = start_guard(&guarded);
     waited_signals(&waited);
     sigprocmask(SIG_BLOCK, &waited, &before);
@@ -382,6 +391,7 @@ int pp_supervise(const char *const *args, struct pp_listener *listener, struct p
                 kill(m.pid, SIGUSR1); /* which ends an mpirun that has no ranks any more */
         }
     }
+    asker_end(&m.asker);
     if (rc == 0)
         wait_for_others(listener);
     if (rc == 0 && status != 0) {

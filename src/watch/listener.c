@@ -274,17 +274,24 @@ void pp_listener_hurry(struct pp_listener *l)
 /* Keepers beat before the ranks of their hosts do. */
 static bool keeper_silent(const struct pp_listener *l, char text[PP_PULSE_TEXT])
 {
+    const struct line *silent = NULL;
+    bool others = false; /* some keeper is heard */
     for (int i = 0; i < l->n_lines; i++) {
         const struct line *c = &l->lines[i];
-        if (c->fd < 0 || c->rank != PP_PULSE_KEEPER || c->age_ns <= c->timeout_ns + BEAT_MARGIN_NS)
+        if (c->fd < 0 || c->rank != PP_PULSE_KEEPER)
             continue;
-        pp_text_add(text, PP_PULSE_TEXT,
-                    "orted (host %s) sends no heartbeat for %.1f s, before its ranks have begun; "
-                    "likely: host %s or the network to it is down",
-                    c->host, (double)c->age_ns * 1e-9, c->host);
-        return true;
+        others |= c->age_ns <= BEAT_MARGIN_NS;
+        if (c->age_ns > c->timeout_ns + BEAT_MARGIN_NS)
+            silent = c;
     }
-    return false;
+    if (!silent)
+        return false;
+    pp_text_add(text, PP_PULSE_TEXT,
+                "orted (host %s) sends no heartbeat for %.1f s, before its ranks have begun; "
+                "likely: host %s or %s is down%s",
+                silent->host, (double)silent->age_ns * 1e-9, silent->host,
+                others ? "the network to it" : l->host, others ? "" : " or cut off");
+    return true;
 }
 
 bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])

@@ -311,6 +311,25 @@ case $(mpirun --version) in
 *) out_has 'jf.'; out_lacks ompi.h1 ;;
 esac
 
+begin "a host that is cut off before its orted has come is asked for, and named; one that is slow is waited for"
+cat >first <<'END'
+#!/bin/sh
+case " $* " in *" --keep "*) AWAY ;; esac
+exec HERE/agent.sh "$@"
+END
+chmod +x first
+loses_first() { # loses_first WORDS: before its orted starts h1 does this
+    sed -i "s#HERE#$here#; s#AWAY#$1#" first
+    on 2 sh -c "export PPCLI_HOST_AGENT=$folder/first; exec $PPCLI train net.ini -q --hosts h0,h1 --stages 2 --set run.hang_timeout=30"
+}
+cp first first.sh
+loses_first 'ip -n h1 link set eth0 down; sleep 100'
+wrong 76 'before its ranks had begun: without host h1: ' # in 60 s, which is more than `on` gives it
+cp first.sh first
+loses_first 'sleep 14'
+code_is 0
+out_has weights_sha256
+
 begin "another program, config or data set on a host is named"
 { cat "$PPCLI" && echo; } >other
 config other.ini train.lr=0.5

@@ -239,6 +239,8 @@ TEST(a_host_that_is_lost_before_its_ranks_come_is_named)
     assert_true(lost);
     assert_non_null(strstr(text, " sends no heartbeat for "));
     assert_non_null(strstr(text, ", before its ranks have begun"));
+    /* no other host is heard: it may be this one that is cut off */
+    assert_non_null(strstr(text, " is down or cut off"));
 }
 
 TEST(an_orted_that_was_killed_is_named_with_its_host)
