@@ -57,11 +57,37 @@ break_it() { # break_it KIND HOST
         ;;
     esac
 }
+# Orted and its keeper are started by this, not below mpirun: on another machine nobody takes them along who
+# is killed here. Their agent waits for them, as ssh would.
+serve_hosts() {
+    while read -r id; do
+        # shellcheck disable=SC1090
+        (
+            . "$TMPDIR/job.$id"
+            setsid "$agent" "${words[@]}" </dev/null >"/proc/$id/fd/1" 2>"/proc/$id/fd/2"
+            echo $? >"$TMPDIR/code.$id.new" && mv "$TMPDIR/code.$id.new" "$TMPDIR/code.$id"
+        ) &
+    done <>"$TMPDIR/asked"
+}
+if [ "${1:-}" = agent ]; then
+    shift
+    case " $* " in *" --keep "*) ;; *) exec "$(dirname "$machines")/agent.sh" "$@" ;; esac
+    words=("$@")
+    { export -p; declare -p words; } >"$TMPDIR/job.$$"
+    echo $$ >"$TMPDIR/asked"
+    until [ -e "$TMPDIR/code.$$" ]; do sleep 0.05; done
+    exit "$(cat "$TMPDIR/code.$$")"
+fi
 if [ "${1:-}" = inside ]; then
     shift
     kind=$1 host=$2 ms=$3 when=$4
     shift 4
     program=$(basename "$1")
+    agent=$(dirname "$machines")/agent.sh
+    mkfifo "$TMPDIR/asked"
+    serve_hosts 2>/dev/null &
+    printf '#!/bin/sh\nexec "%s" agent "$@"\n' "$(readlink -f "$0")" >away && chmod +x away
+    export PPCLI_HOST_AGENT=$PWD/away
     mount -t tmpfs none /dev/shm
     case $kind in
     disk) mkdir run && mount -t tmpfs -o size=900k none run ;;
