@@ -18,6 +18,7 @@ struct exporter {
     struct source {
         const struct pp_st_file *file; /* NULL: zeros */
         const struct pp_st_tensor *t;
+        const struct pp_ckpt *ck;
         char name[PP_ST_NAME_MAX + 1];
     } * sources; /* [n] */
 };
@@ -31,13 +32,21 @@ static int read_source(void *ctx, uint64_t offset, void *dst, size_t bytes)
     return 0;
 }
 
+/* As wherever weights are read: what is not finite is of no use to anybody. */
+static int look_at_values(void *ctx, uint64_t first, const float *values, size_t n)
+{
+    const struct source *s = ctx;
+    (void)first;
+    return ckpt_check_finite(s->ck, s->name, values, n);
+}
+
 static struct pp_st_item *add_item(struct exporter *e, const struct pp_ckpt_entry *from,
                                    const char *name)
 {
     struct source *s = &e->sources[e->n];
     struct pp_st_item *item = &e->items[e->n++];
-    *s =
-        (struct source){.file = from ? e->ck->parts[from->part] : NULL, .t = from ? from->t : NULL};
+    *s = (struct source){
+        .file = from ? e->ck->parts[from->part] : NULL, .t = from ? from->t : NULL, .ck = e->ck};
     snprintf(s->name, sizeof(s->name), "%s", name);
     *item = (struct pp_st_item){
         .name = s->name, .dtype = PP_ST_F32, .n_dims = 1, .read = read_source, .ctx = s};
@@ -74,6 +83,7 @@ static int list_items(struct exporter *e)
             return pp_fail(PP_EFORMAT, "%s: tensor %s is not one that ppcli wrote", ck->path,
                            t->name);
         struct pp_st_item *item = add_item(e, &ck->index[i], t->name);
+        PP_TRY(pp_ckpt_read(ck, t->name, t->n_dims, t->dims, look_at_values, item->ctx));
         item->n_dims = t->n_dims;
         memcpy(item->dims, t->dims, (size_t)t->n_dims * sizeof(*t->dims));
         add_bias(e, t);

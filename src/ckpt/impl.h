@@ -103,6 +103,9 @@ int ckpt_open_shards(struct pp_ckpt *ck);
 /* NULL when there is none. */
 const struct pp_st_tensor *ckpt_find(const struct pp_ckpt *ck, const char *name, int *out_part);
 
+/* Errors: PP_EFORMAT: one of the values of the tensor is not finite. */
+int ckpt_check_finite(const struct pp_ckpt *ck, const char *name, const float *values, size_t n);
+
 /* Sort the tensors of all parts; refuse one name twice. */
 int ckpt_build_index(struct pp_ckpt *ck);
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "impl.h"
 #include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
@@ -20,15 +21,21 @@ struct reading {
     float *row;        /* [2 * row_floats] as in the file, and as in memory */
 };
 
+int ckpt_check_finite(const struct pp_ckpt *ck, const char *name, const float *values, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!isfinite(values[i]))
+            return pp_fail(PP_EFORMAT, "%s: tensor %s has a value that is not finite", ck->path,
+                           name);
+    return 0;
+}
+
 /* A row goes to its place when it is complete: pieces come in ascending order. */
 static int take(void *ctx, uint64_t first, const float *values, size_t n)
 {
     const struct reading *r = ctx;
     size_t floats = r->row_floats;
-    for (size_t i = 0; i < n; i++)
-        if (!isfinite(values[i]))
-            return pp_fail(PP_EFORMAT, "%s: tensor %s has a value that is not finite", r->ck->path,
-                           r->name);
+    PP_TRY(ckpt_check_finite(r->ck, r->name, values, n));
     if (floats == 0)
         return r->put(r->ctx, (size_t)first, values, n);
     while (n > 0) {

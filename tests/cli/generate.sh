@@ -233,6 +233,32 @@ run train "$config" --dir '' --max-steps 1 --set train.init="$folder/nan"
 code_is 65
 err_has 'has a value that is not finite'
 
+begin "weights that are not finite, whose digests are right, are neither exported nor continued"
+cp -r "$folder/run" "$folder/odd"
+python3 - "$folder/odd/checkpoints" <<'END'
+import glob, hashlib, os, re, sys
+step = sorted(glob.glob(sys.argv[1] + '/step-*'))[-1]
+name = sorted(glob.glob(step + '/*.safetensors'))[0]
+old = open(name, 'rb').read()
+at = 8 + int.from_bytes(old[:8], 'little')
+new = old[:at] + bytes([0, 0, 0x80, 0x7f]) + old[at + 4:]  # tensors of the model come first
+open(name, 'wb').write(new)
+manifest = open(step + '/MANIFEST').read()
+manifest = manifest.replace(hashlib.sha256(old).hexdigest(), hashlib.sha256(new).hexdigest())
+manifest = re.sub('end .*\n', '', manifest)
+manifest += 'end ' + hashlib.sha256(manifest.encode()).hexdigest() + '\n'
+open(step + '/MANIFEST', 'w').write(manifest)
+END
+run verify "$folder/odd"
+code_is 0
+run export "$folder/odd" "$folder/no"
+code_is 65
+err_has 'has a value that is not finite'
+run generate "$folder/odd" --prompt a
+code_is 65
+err_has 'has a value that is not finite'
+[ ! -e "$folder/no" ] || complain 'a folder was made'
+
 begin "what has no other form is not exported"
 run export "$(dirname "$0")/../golden/checkpoint-v1/step-00000007" "$folder/no"
 code_is 78
