@@ -314,8 +314,8 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
  * rank recomputed. Of each shape, best first, products of 1, 2, 4, ... W are tried; then all cuts are
  * simulated where they are few; else pieces of the cut are moved for as long as that helps, until so
  * much was simulated: a count, no clock, so that equal costs give equal plans. Times within a
- * thousandth count as equal: then less memory, fewer chunks, fewer micro-batches, the order of the
- * list of schedules. Finding nothing is no failure. Errors: PP_ERESOURCE. Local. The caller owns
+ * thousandth count as equal: then fewer threads in all, less memory, fewer chunks, fewer
+ * micro-batches, the order of the list of schedules. Finding nothing is no failure. Errors: PP_ERESOURCE. Local. The caller owns
  * out->items: pp_best_fini().
  */
 int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs,

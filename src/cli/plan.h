@@ -85,6 +85,8 @@ int plan_best_section(const struct pp_config *cfg, FILE *f);
 
 /* The candidate that ran fastest, or is predicted to; there is at least one. */
 int plan_best_first(const struct plan_best_result *r);
+/* How that one ran: as one of the first, or as one stage; measured.step 0: it did not. */
+const struct pp_checked *plan_best_ran(const struct plan_best_result *r, int first);
 
 /* Whether the config as it is was measured, and no candidate was faster. */
 bool plan_best_keeps(const struct plan_best_result *r);

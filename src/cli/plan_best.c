@@ -29,11 +29,11 @@ static int check(struct plan_best_result *s)
     bool own = n > 0 && s->best.as_is.time.step > 0 &&
                (s->spec.memory == 0 || s->best.as_is.peak_bytes <= s->spec.memory);
     bool one = n > 0 && s->best.one.time.step > 0 && !s->best.one.over;
-    struct pp_bench_candidates spec = {.best = &s->spec,
-                                       .costs = s->costs,
-                                       .items = items,
-                                       .n = n + own + one,
-                                       .seconds = CHECK_SECONDS};
+    struct pp_bench_candidates spec = {
+        .best = &s->spec, .costs = s->costs, .items = items, .seconds = CHECK_SECONDS};
+    for (int i = 0; i < n; i++) /* it is one of the first */
+        one = one && !pp_best_is(&s->best.items[i], 1, 1, s->best.one.threads);
+    spec.n = n + own + one;
     for (int i = 0; i < spec.n; i++)
         items[i] = i < n ? &s->best.items[i] : i < n + own ? &s->best.as_is : &s->best.one;
     pp_log_info(
@@ -57,7 +57,16 @@ int plan_best_first(const struct plan_best_result *s)
     for (int i = 1; i < s->n_checked; i++)
         if (s->checked[i].measured.step < s->checked[first].measured.step)
             first = i;
+    if (s->one.measured.step > 0 && s->one.measured.step < s->checked[first].measured.step)
+        for (int i = s->n_checked; i < s->best.n; i++)
+            if (pp_best_is(&s->best.items[i], 1, 1, s->best.one.threads))
+                return i;
     return first;
+}
+
+const struct pp_checked *plan_best_ran(const struct plan_best_result *s, int i)
+{
+    return i < s->n_checked || s->n_checked == 0 ? &s->checked[i] : &s->one;
 }
 
 bool plan_best_leads(const struct pp_best *b, int i)
@@ -72,7 +81,7 @@ bool plan_best_leads(const struct pp_best *b, int i)
 bool plan_best_keeps(const struct plan_best_result *s)
 {
     double own = s->as_is.measured.step;
-    return own > 0 && own <= s->checked[plan_best_first(s)].measured.step;
+    return own > 0 && own <= plan_best_ran(s, plan_best_first(s))->measured.step;
 }
 
 static int explain(struct plan_best_result *s)
@@ -231,7 +240,8 @@ static int find_own(const char *word, const struct pp_cli_settings *settings,
     if (rc < 0 && rc != PP_ECONFIG)
         return rc;
     if (rc == 0)
-        *out = (struct pp_best_shape){cfg->pipeline.stages, cfg->pipeline.replicas, 0};
+        *out = (struct pp_best_shape){cfg->pipeline.stages, cfg->pipeline.replicas,
+                                      pp_backend_choice_of(cfg).threads};
     pp_error_clear();
     return 0;
 }

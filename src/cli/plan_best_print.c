@@ -157,7 +157,7 @@ static void print_verdict(const struct plan_best_result *s)
     double gain = than->time.step / c->time.step;
     bool ran = than == one && s->one.measured.step > 0;
     if (ran)
-        gain = s->one.measured.step / s->checked[plan_best_first(s)].measured.step;
+        gain = s->one.measured.step / plan_best_ran(s, plan_best_first(s))->measured.step;
     printf(
         "\nstages x replicas x threads: %d x %d x %d pays, %.2f times the speed of %d x %d x %d%s",
         c->stages, c->replicas, c->threads, gain, than->stages, than->replicas, than->threads,
@@ -180,7 +180,7 @@ static void print_gain(const struct plan_best_result *s)
     const struct pp_candidate *c = &s->best.items[first], *own = &s->best.as_is;
     bool ran = s->as_is.measured.step > 0;
     double was = ran ? s->as_is.measured.step : own->time.step;
-    double now = ran ? s->checked[first].measured.step : c->time.step;
+    double now = ran ? plan_best_ran(s, first)->measured.step : c->time.step;
     if (plan_best_keeps(s)) {
         printf(
             "\nthis config as it is was the fastest of those that ran: %.3f ms; the next, %s with "
@@ -299,6 +299,7 @@ static void print_check(const char *number, const struct pp_candidate *c,
 static void print_checks(const struct plan_best_result *s)
 {
     double waited = s->as_is.waited;
+    int ranks = s->as_is.measured.step > 0 ? s->best.as_is.stages * s->best.as_is.replicas : 1;
     char number[16];
     printf("\nchecked by running\n%5s  %6s %8s %7s %-14s %12s %6s %12s %12s %10s %13s %10s  %s\n",
            "", "stages", "replicas", "threads", "schedule", "microbatches", "chunks", "measured ms",
@@ -308,6 +309,8 @@ static void print_checks(const struct plan_best_result *s)
         snprintf(number, sizeof(number), "%d", i + 1);
         print_check(number, &s->best.items[i], m);
         waited = m->waited > waited ? m->waited : waited;
+        int of_row = s->best.items[i].stages * s->best.items[i].replicas;
+        ranks = of_row > ranks ? of_row : ranks;
     }
     if (s->as_is.measured.step > 0)
         print_check("as is", &s->best.as_is, &s->as_is);
@@ -315,10 +318,10 @@ static void print_checks(const struct plan_best_result *s)
         print_check("one", &s->best.one, &s->one);
     puts("predicted: with the times of layers on their own; calibrated: with those of the rounds "
          "before and after");
-    if (waited >= PP_BUBBLE_WAITED && s->ranks > s->costs->cores) {
+    if (waited >= PP_BUBBLE_WAITED && ranks > s->costs->cores) {
         printf("few cores: %d ranks share %d core%s and waited %.0f %% of the time: the measured "
                "steps are not those of a pipeline\n",
-               s->ranks, s->costs->cores, s->costs->cores == 1 ? "" : "s", waited * 100);
+               ranks, s->costs->cores, s->costs->cores == 1 ? "" : "s", waited * 100);
     } else if (waited >= PP_BUBBLE_WAITED) {
         printf("busy machine: ranks waited %.0f %% of the time for a core: do not trust the "
                "measured steps\n",

@@ -250,6 +250,7 @@ int best_compare(const void *a, const void *b)
     const long long order[][2] = {
         {x->over, y->over},
         {rounded(x->time.step), rounded(y->time.step)},
+        {x->stages * x->replicas * x->threads, y->stages * y->replicas * y->threads},
         {(long long)x->peak_bytes, (long long)y->peak_bytes},
         {x->stages, y->stages},
         {x->replicas, y->replicas},
