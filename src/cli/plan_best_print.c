@@ -42,8 +42,8 @@ static void print_machine(const struct plan_best_result *s)
     const struct pp_costs *c = s->costs;
     const struct pp_config *cfg = s->spec.cfg;
     const char *plural = c->cores == 1 ? "" : "s";
-    printf("measured in %.1f s: %d rank%s at once on %d core%s", c->took, c->at_once,
-           c->at_once == 1 ? "" : "s", c->cores, plural);
+    printf("measured in %.1f s: %d rank%s at once %s %d core%s", c->took, c->at_once,
+           c->at_once == 1 ? "" : "s", s->spec.cores > 0 ? "here, for" : "on", c->cores, plural);
     for (const struct pp_costs *more = c->next; more; more = more->next)
         if (more->measured == 0)
             printf(", %d of %d threads", more->at_once, more->threads);

@@ -150,6 +150,7 @@ rows() { awk '/^ *(one|[0-9]+) +[0-9]+ +[0-9]/ { print $1, $2, $3, $4 }' "$folde
 run plan "$folder/net.ini" --best --cores 4
 code_is 0
 same "$(rows | head -1)" 'one 1 1 4'
+out_has ' at once here, for 4 cores'
 same "$(rows | awk '$2 * $3 * $4 > 4' | wc -l)" 0
 sed -n '/^ one/,/^$/p' "$folder/out" >"$folder/ways" && mv "$folder/ways" "$folder/out"
 same "$(rows | awk '{ print $2 "x" $3 }' | uniq | tr '\n' ' ')" '1x1 2x1 1x2 4x1 1x4 2x2 '
