@@ -40,6 +40,7 @@ for word in "$@"; do
     esac
 done
 ./scripts/setup.sh --tests
+export MESON_TESTTHREADS="${MESON_TESTTHREADS:-$(($(nproc) + 1))}" # as test.sh
 
 all_passed=0 all_failed=0 all_skipped=0
 add() { # add PASSED FAILED SKIPPED

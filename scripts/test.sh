@@ -23,6 +23,8 @@ for word in "$@"; do
     esac
 done
 
+# One test more at a time than there are cores: many of them mostly wait.
+export MESON_TESTTHREADS="${MESON_TESTTHREADS:-$(($(nproc) + 1))}"
 rm -f "$root"/build/meson-logs/testlog*.json
 code=0
 # shellcheck disable=SC2086 # nothing or one word
