@@ -4,6 +4,7 @@
  * turns the code into the exit status. Results are on stdout, so a stdout that could not be
  * written is a failure of its own.
  */
+#include <malloc.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -73,7 +74,7 @@ static int find_command(int argc, char **argv, int *at, const struct pp_command 
     return *out ? 0 : unknown_command(argv[i]);
 }
 
-#define SPEAKER_SECONDS 2
+#define SPEAKER_SECONDS 5
 #define NEXT_NS 500000000 /* from one rank to the next, where nobody knows who else fails */
 #define NEXT_MAX 10
 
@@ -167,6 +168,8 @@ int main(int argc, char **argv)
     pp_process_leave = leave_at_once;
     pp_process_argv = argv;
     hold_standard_streams();
+    /* No step allocates, so threads need no heaps of their own, of 64 MiB of address space each. */
+    (void)mallopt(M_ARENA_MAX, 1);
     /* A training run must outlive the program that read its log. */
     signal(SIGPIPE, SIG_IGN);
     /* A file that grows beyond what is allowed is an error to report, not a death. */

@@ -226,7 +226,7 @@ FOLLOWED = [
      'data.test_file=text.txt', 'explain gpt.ini --set data.dataset=text --set data.test_file=text.txt'),
     ('--set data.path=%s', 'download cifar10 --from cifar', None),
     # shapes, lists, ranges
-    ('a list of --stages loads its config once', 'plan - --best --stages 1,2', 'plan net.ini --best --stages 1,2'),
+    ('%s is no longer a key: %s; leave it out', 'explain net.ini --set run.prometheus=x.prom', 'explain net.ini'),
     ('--check runs the ranks as threads', 'plan net.ini --best --check 1 --hosts localhost:2', 'plan net.ini --best'),
     ('nothing fits into %.4g GB a rank', 'plan net.ini --machine laptop --memory 1k',
      'plan net.ini --machine laptop --memory 5k'),
@@ -387,7 +387,6 @@ ELSEWHERE = {
     ', or set data.dataset = %s, which needs no download': 'part',
     'it has no effect; leave it out, or make the run longer': 'part',
     # devices
-    'the loop without the executor works in memory of the host': 'gpu',
     '%s; use run.devices = %d, or mpirun': 'gpu',
     'NCCL': 'gpu',
     'over NCCL it can be': 'gpu',

@@ -100,7 +100,7 @@ unread() { # nobody reads the pipe any more when the command writes
 
 # Lines of a result, without those that a busy machine adds or takes.
 # shellcheck disable=SC2317 # called by closed
-lines() { grep -cvE '^(advice|busy machine|few cores|                 )' "$1"; }
+lines() { grep -cvE '^(advice|busy machine|few cores|- !|                 )' "$1"; }
 
 # shellcheck disable=SC2317 # called by each
 closed() { # the result is the same without standard input and error
@@ -171,7 +171,7 @@ begin "a search shows how far it is on a terminal, in one line that goes; a file
 search="plan mlp-16x1024.ini --machine laptop --stages 2 --ranks 2"
 if has_terminal; then
     on_terminal TERM=xterm "$search"
-    out_has "${colour}Klooking at 2 stages: zb-h1"
+    out_has "${colour}Klooking at 2 stages x 1 replica x 1 thread: zb-h1"
     out_has "${colour}Kwhole steps: 1 of "
     same "$(tail -n 1 "$folder/out" | grep -c 'looking at\|whole steps')" 0
     on_terminal TERM=dumb "$search"
