@@ -51,7 +51,7 @@ out_has "${accuracy:-no accuracy}"
 begin "a rank that is a process"
 digest=
 trains gpt.ini --stages 2
-if "$PPCLI" env | grep -q '^MPI .*none'; then
+if "$PPCLI" env | grep -q '^ *MPI  *no'; then
     skip 'no MPI'
 else
     trains gpt.ini --stages 2 --launch mpirun --set run.threads=2
