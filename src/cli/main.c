@@ -157,7 +157,7 @@ static void tell_alone(int rc, const struct pp_command *command)
     int rank = pp_mpi_given_rank();
     if (start_told_others())
         return;
-    pp_clock_nap((rank < NEXT_MAX ? rank : NEXT_MAX) * NEXT_NS);
+    pp_clock_nap((uint64_t)(rank < NEXT_MAX ? rank : NEXT_MAX) * NEXT_NS);
     if (pp_error_get()->code)
         (void)pp_error_context("rank %d", rank);
     print_error(rc, command);

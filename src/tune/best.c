@@ -238,6 +238,11 @@ static int try_chunks(struct search *s, struct pp_candidate *c)
     return 0;
 }
 
+static int threads_in_all(const struct pp_candidate *c)
+{
+    return c->stages * c->replicas * c->threads;
+}
+
 /* Thousandths of a factor: what is nearer than that is noise. */
 static long long rounded(double step)
 {
@@ -250,7 +255,7 @@ int best_compare(const void *a, const void *b)
     const long long order[][2] = {
         {x->over, y->over},
         {rounded(x->time.step), rounded(y->time.step)},
-        {x->stages * x->replicas * x->threads, y->stages * y->replicas * y->threads},
+        {threads_in_all(x), threads_in_all(y)},
         {(long long)x->peak_bytes, (long long)y->peak_bytes},
         {x->stages, y->stages},
         {x->replicas, y->replicas},

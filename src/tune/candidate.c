@@ -88,7 +88,7 @@ int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
     PP_ALLOC(copy, 1);
     *copy = *cfg;
     best_divide(copy, c->replicas, c->threads);
-    costs = costs ? pp_costs_at(costs, copy->run.threads) : NULL;
+    costs = pp_costs_at(costs, copy->run.threads);
     if (c->schedule[0] && strcmp(c->schedule, cfg->pipeline.schedule) != 0)
         copy->pipeline.costs.n = 0; /* of another order */
     if (c->schedule[0])

@@ -124,7 +124,7 @@ static void gather_pixel(const struct pp_conv *g, int r, int iy, int ix, const u
         for (int ox = wx.from; ox < wx.to; ox++) {
             int tap = ky * g->kw + ix + g->pad_left - ox * g->stride;
             size_t out = place(g->OH, g->OW, g->C, r, oy, ox);
-            if (taken) {
+            if (!avg) {
                 add_taken(C, taken + out, (uint8_t)tap, dy + out, dx);
             } else {
                 struct range tx = taps_of(ox, g->stride, g->pad_left, g->kw, g->W);
