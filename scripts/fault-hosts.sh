@@ -57,8 +57,8 @@ break_it() { # break_it KIND HOST
         ;;
     esac
 }
-# Orted and its keeper are started by this, not below mpirun: on another machine nobody takes them along who
-# is killed here. Their agent waits for them, as ssh would.
+# Starts orted and its keeper outside of mpirun's process tree: on a real host, what is killed here does not reach
+# them. Their agent waits for them, as ssh would.
 serve_hosts() {
     while read -r id; do
         # shellcheck disable=SC1090

@@ -85,8 +85,8 @@ struct pp_launch_ask {
  * Run args[0] (NULL-terminated words) and wait for it. TERM, INT, HUP and USR1 become USR1 for it,
  * USR2 stays USR2; a second INT ends it and all it has started. It ends with this process.
  * What it writes to its standard output goes through this process's stdout, so that a failure to
- * write is known here: mpirun forgets it. listener: of its ranks; NULL: none. ask: NULL: nobody can be
- * asked. Local.
+ * write is known here: mpirun forgets it. listener: of its ranks; NULL: none. ask: how to find
+ * out that a host is lost; NULL: it is not asked. Local.
  * Errors: PP_ERESOURCE, also when it ended without having started a rank; PP_ENOINPUT when there is
  * no such program; PP_ESTOPPED when it was told to end before it could listen; PP_ELOST when it or
  * one of its ranks was ended by a signal, or when its ranks are gone and it does not end; the text

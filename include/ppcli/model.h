@@ -23,7 +23,6 @@
 #include "ppcli/backend.h"
 #include "ppcli/config.h"
 #include "ppcli/mem.h"
-#include "ppcli/sha256.h"
 #include "ppcli/shape.h"
 
 #define PP_PARAM_NAME_MAX 96
@@ -246,11 +245,6 @@ bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b);
 
 /* Whether layers a and b do the same work, so that the time of one is that of the other. */
 bool pp_layer_same_work(const struct pp_model *m, int a, int b);
-
-/* Hash the values of the parameters of layers first..last, which lie at `floats` as in a chunk, but
- * for copies. */
-void pp_model_hash(const struct pp_model *m, int first, int last, const float *floats,
-                   struct pp_sha256 *h);
 
 /* From [model] and what the data say; NULL: nothing, which an mlp does not ask. Errors: PP_ECONFIG,
  * PP_ERESOURCE. Caller owns *out. */

@@ -72,7 +72,7 @@ struct pp_costs {
     struct pp_costs *next; /* with more threads in each rank; owned */
 };
 
-/* Those of ranks with so many threads; the first ones where there are none. */
+/* The costs for ranks of this many threads; where there are none, the first of the list. */
 const struct pp_costs *pp_costs_at(const struct pp_costs *c, int threads);
 
 /*
@@ -286,7 +286,7 @@ struct pp_best {
 int pp_best_counts(const struct pp_best_spec *spec, int *out, int max);
 #define PP_BEST_COUNTS_MAX 64
 
-/* May threads of cfg's ranks be chosen: nobody gave a number, and any gives the same bits? */
+/* Whether a search may choose run.threads: the user gave no number, and any gives the same bits. */
 bool pp_best_open_threads(const struct pp_config *cfg);
 
 /* How many cores a prediction for this spec counts with. */

@@ -108,18 +108,6 @@ void pp_model_tie(struct pp_model *m, int owner, int copy)
     m->n_tied += pp_param_floats(to);
 }
 
-void pp_model_hash(const struct pp_model *m, int first, int last, const float *floats,
-                   struct pp_sha256 *h)
-{
-    const struct pp_layer *end = &m->layers[last];
-    for (int i = m->layers[first].first_param; i < end->first_param + end->n_params; i++) {
-        size_t n = pp_param_floats(&m->params[i]);
-        if (m->params[i].tied_to == 0)
-            pp_sha256_update(h, floats, n * sizeof(*floats));
-        floats += n;
-    }
-}
-
 struct pp_layer_cost pp_layer_cost(const struct pp_model *m, int index)
 {
     const struct pp_layer *l = &m->layers[index];
