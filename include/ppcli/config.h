@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a run is: plain data, validated, never changed after pp_config_load(). One option table
- * (src/conf/options.c) stands behind the INI file, --set section.key=value, the short flags,
+ * (keys_*.def beside this file) stands behind the INI file, --set section.key=value, the short flags,
  * `ppcli keys`, the completions, ppcli.ini(5) and <run>/config.resolved.ini.
  *
  * Precedence: --set and short flags > file > built-in default; nothing else. What model.from names
@@ -87,10 +87,13 @@ enum pp_assignment {
     PP_ASSIGN_TIME   /* measured; explicit ranges once a run is prepared */
 };
 enum pp_optimizer_kind {
-    PP_OPT_SGD,
-    PP_OPT_MOMENTUM,
-    PP_OPT_ADAM,
-    PP_OPT_ADAMW
+#define PP_OPTIMIZER(NAME, ...) PP_OPT_##NAME,
+#include "ppcli/optimizers.def"
+};
+enum {
+    PP_OPTIMIZERS = 0
+#define PP_OPTIMIZER(...) +1
+#include "ppcli/optimizers.def"
 };
 enum pp_decay { /* what weight decay is for */
     PP_DECAY_ALL,
@@ -195,148 +198,58 @@ struct pp_floats { /* of channels, of columns, of ranks */
     double at[PP_FLOATS_MAX];
 };
 
+/* The members are made from the rows of the option table: what each means is their help, also in
+ * `ppcli keys`. A path is resolved, or empty where there is none; a list has n of its `at`. */
+#define PP_MEMBER_INT(k) int k;
+#define PP_MEMBER_INT64(k) int64_t k;
+#define PP_MEMBER_BYTES(k) int64_t k;
+#define PP_MEMBER_UINT64(k) uint64_t k;
+#define PP_MEMBER_FLOAT(k) double k;
+#define PP_MEMBER_DURATION(k) double k; /* seconds */
+#define PP_MEMBER_BOOL(k) bool k;
+#define PP_MEMBER_NAME(k) char k[PP_NAME_MAX];
+#define PP_MEMBER_PATH(k) char k[PP_PATH_MAX];
+#define PP_MEMBER_FILE(k) char k[PP_PATH_MAX]; /* a name, or PP_SCHEDULE_FILE and a path */
+#define PP_MEMBER_TEXT(k) char k[PP_TEXT_MAX];
+#define PP_MEMBER_SIZES(k) int k[PP_MODEL_SIZES_MAX], n_##k;
+#define PP_MEMBER_DEVICES(k) int k[PP_DEVICES_MAX], n_##k; /* numbers; n 0: all there are */
+#define PP_MEMBER_NUMBERS(k) struct pp_numbers k;
+#define PP_MEMBER_FLOATS(k) struct pp_floats k;
+#define PP_MEMBER_CHOICES(k) struct pp_augments k;
+/* Layers are names or numbers, and whether the model has them is for pp_partition(). */
+#define PP_MEMBER_LAYERS(k) char k[PP_CUT_MAX]; /* "layer3.0"; "": none */
+#define PP_MEMBER_ASSIGNMENT(k)                                                                    \
+    enum pp_assignment k;                                                                          \
+    char ranges[PP_CUT_MAX]; /* PP_ASSIGN_EXPLICIT without split_at: "conv1-layer2.3 | fc" */
+#define PP_KEY(section, TYPE, k, ...) PP_MEMBER_##TYPE(k)
+#define PP_CHOICE(section, type, k, ...) type k;
+
 struct pp_config {
     struct {
-        char dataset[PP_NAME_MAX];
-        char path[PP_PATH_MAX]; /* resolved; empty: the default place of this data set */
-        /* files of one's own, resolved; empty: none */
-        char train_images[PP_PATH_MAX], train_labels[PP_PATH_MAX];
-        char test_images[PP_PATH_MAX], test_labels[PP_PATH_MAX];
-        char train_file[PP_PATH_MAX], test_file[PP_PATH_MAX];
-        char shape[PP_NAME_MAX]; /* synthetic: "32x32x3"; "model": what the model reads */
-        char label[PP_NAME_MAX]; /* "last", "first" or a column's name */
-        int train_samples;       /* synthetic: how many; files: at most this many; 0 = all */
-        int test_samples;
-        int resize; /* rows and columns of the pictures a model gets; 0: those they have */
-        struct pp_augments augment;
-        enum pp_tokens tokens;      /* of texts */
-        double validation;          /* text: the last part of one file */
-        int token_bytes;            /* tokens: 1, 2 or 4 */
-        int ignored_token;          /* as a target it has no loss; -1: none is */
-        enum pp_layout_of layout;   /* of idx and npy */
-        struct pp_floats mean, std; /* of pixels 0..1: each channel's, or one; n 0: as they are */
+#include "ppcli/keys_data.def"
     } data;
     struct {
-        char type[PP_NAME_MAX];        /* "mlp" */
-        int sizes[PP_MODEL_SIZES_MAX]; /* input width, hidden widths, classes */
-        int n_sizes;                   /* layers = n_sizes - 1 */
-        enum pp_activation activation; /* after every layer but the last */
-        enum pp_init_rule init;
-        char layers[PP_TEXT_MAX]; /* sequential: its words */
-        int depth;                /* resnet, and so what follows */
-        enum pp_stem stem;
-        enum pp_norm norm;
-        enum pp_block_stride stride;
-        enum pp_padding padding;
-        double norm_momentum;
-        int classes;            /* not mlp; 0: those of the data */
-        char from[PP_PATH_MAX]; /* resolved; empty once the other keys have what it says ... */
-        bool is_foreign;        /* ... and this is set: tokens are those of its tokenizer */
-        /* transformers: gpt, llama, encoder, decoder */
-        int n_layer, n_head;
-        int n_kv_head;              /* llama: heads of keys and values; 0: n_head */
-        int n_embd;                 /* channels */
-        int n_hidden;               /* of the feed-forward; 0: the type's rule */
-        int block_size;             /* positions of a sample */
-        int vocab_size;             /* 0: that of the data */
-        int ffn_activation;         /* enum pp_activation; -1: the type's */
-        enum pp_choice tie_weights; /* auto: the type's */
-        bool bias;                  /* gpt: of linears and norms */
-        bool batch_first;        /* decoder: false: attention over the samples of a micro-batch */
-        enum pp_pooling pooling; /* encoder */
-        bool mask_padding;       /* encoder */
-        int logits_rows;         /* positions whose logits are there at once; 0: see pp_layout */
-        double dropout, norm_eps, rope_base;
+#include "ppcli/keys_model.def"
+        bool is_foreign; /* the tokens are those of model.from's tokenizer. (model.from itself is
+                            empty once the other keys have what it says.) */
     } model;
     struct {
-        int stages;       /* P */
-        int replicas;     /* D */
-        int microbatches; /* M */
-        int chunks;       /* V: pieces of the model per rank; 0: the schedule's own */
-        int group;        /* interleaved family: micro-batches per group; 0: the schedule's rule */
-        int eager;        /* 1f1b-eager: k; 0: from the costs */
-        double
-            memory_cap; /* zb-auto, zb-fit: activations per rank, in forwards; 0: the schedule's */
-        struct pp_numbers costs;    /* zb-fit: F, I and W of each stage and chunk, then perhaps a
-                                    hand-over, else 0 behind them; n 0: all the same */
-        struct pp_floats slower;    /* [n] times as slow as the others, of each rank; n 0: none */
-        char schedule[PP_PATH_MAX]; /* a name; "auto" until a run is prepared: the measured best;
-                                       PP_SCHEDULE_FILE and the absolute path of a CSV table */
-        char recompute[PP_CUT_MAX]; /* "" (off), "all", or layers, for pp_recompute_stages(); "auto"
-                                       until a run is prepared: what its memory needs */
-        enum pp_assignment assignment;
-        /* PP_ASSIGN_EXPLICIT: one of the two, the other is empty. Layers are names or numbers, and
-         * whether the model has them is for pp_partition(). */
-        char ranges[PP_CUT_MAX];   /* "conv1-layer2.3 | layer3.0-fc" */
-        char split_at[PP_CUT_MAX]; /* "layer3.0": first layer of every piece but the first */
+#include "ppcli/keys_pipeline.def"
     } pipeline;
     struct {
-        int epochs;
-        int64_t max_steps;
-        int eval_interval; /* 0 = no limit */
-        int batch_size;    /* samples per optimizer step, over all replicas */
-        enum pp_optimizer_kind optimizer;
-        double lr, momentum, beta1, beta2, eps, weight_decay;
-        enum pp_decay decay;
-        bool nesterov; /* momentum looks one step ahead */
-        enum pp_lr_schedule lr_schedule;
-        enum pp_lr_by lr_by;             /* what milestones count, and when lr changes */
-        int64_t lr_steps;                /* over which lr falls; 0: the whole run */
-        struct pp_numbers lr_milestones; /* multistep: from there on lr_gamma times less */
-        double lr_gamma;
-        int64_t warmup_steps;
-        int warmup_epochs;
-        double clip_norm; /* 0 = off */
-        uint64_t seed;
-        enum pp_loss_kind loss;
-        double label_smoothing;
-        enum pp_microbatch_loss microbatch_loss; /* what the gradient is of */
-        bool exact;   /* weight gradients have the bits of one micro-batch at a time */
-        int coalesce; /* micro-batches of one W; 0: see pp_layout_coalesce() */
-        int zero;     /* 1: the optimizer's state is divided among the replicas */
-        enum pp_nonfinite nonfinite;
-        bool read_gradients;    /* all of them in every step, else only where bounds do not do */
-        int nonfinite_limit;    /* so many end the run all the same: in a row, rewind: in all */
-        char init[PP_PATH_MAX]; /* weights to begin with; empty: random ones */
+#include "ppcli/keys_train.def"
     } train;
     struct {
-        int64_t every;    /* steps; 0: not by steps */
-        int every_epochs; /* 0: not by epochs */
-        bool at_end;
-        int keep;
-        int copies; /* on other hosts' disks */
-        enum pp_on_corrupt on_corrupt;
+#include "ppcli/keys_checkpoint.def"
     } checkpoint;
     struct {
-        char backend[PP_NAME_MAX];   /* "auto" or a name of backends.def */
-        char transport[PP_NAME_MAX]; /* "auto" or a name of transports.def */
-        enum pp_launch launch;
-        char hosts[PP_TEXT_MAX]; /* "h0:2,h1:2", "file:PATH"; empty: this machine alone */
-        enum pp_rank_order rank_order;
-        char network[PP_NAME_MAX]; /* "10.0.0.0/24", "eth0"; "auto": by the route to the hosts */
-        char ports[PP_NAME_MAX];   /* "52000-52031"; "auto": any */
-        char agent[PP_TEXT_MAX];   /* starts a command on a host; empty: see pp_host_agent() */
-        char dir[PP_PATH_MAX];     /* run directory; empty: nothing is written; "auto": a new one */
-        int retries;               /* of a run that lost a rank or a host */
-        double host_wait;          /* seconds that a retry waits for hosts that it needs */
-        int log_every;             /* steps; 0 = about every 2 s and every epoch */
-        int threads;               /* of each rank; 0: auto ... */
-        int cores, team;           /* ... which divides these cores, or is `team` (backend.h) */
-        enum pp_pinning pin;
-        enum pp_gemm gemm;
-        enum pp_precision precision;
-        enum pp_graphs graphs;
-        int devices[PP_DEVICES_MAX]; /* numbers, each once, in the order ranks take them */
-        int n_devices;               /* 0: all there are */
-        bool packed;                 /* products may keep copies of the weights */
-        bool partition_sms;          /* ranks that share a device compute on parts of it */
-        int64_t memory;              /* bytes a rank may hold, for what is chosen; 0: any */
-        bool force_memory;           /* run although the memory will not do */
-        bool tensorboard;            /* event files in the run directory */
-        double hang_timeout;         /* seconds without any rank getting on; 0: never a hang */
+#include "ppcli/keys_run.def"
+        int cores, team; /* threads = 0 divides these cores, or is `team` (backend.h) */
     } run;
     struct pp_config_source *source; /* origins and raw texts; owned by conf */
 };
+#undef PP_KEY
+#undef PP_CHOICE
 
 /* Names that live in higher modules' .def lists; the command fills it in. Arrays end with NULL. */
 struct pp_names {
@@ -346,8 +259,6 @@ struct pp_names {
     const char *const *schedule_help; /* a name, its line, the next name, ...; may be NULL */
     const char *const *backends;      /* "auto" included */
     const char *const *transports;    /* "auto" included */
-    /* What can be said of them: */
-    bool (*on_host)(const char *backend);                 /* it computes on the processor */
     bool (*joins)(const char *transport, bool processes); /* ranks that are threads, processes */
 };
 
@@ -407,6 +318,8 @@ int pp_config_choose(struct pp_config *cfg, const char *key, const char *value);
 int pp_config_key_count(void);
 const char *pp_config_key_name(int i); /* "train.lr" */
 int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t bytes);
+/* Whether a sweep may list values of the key, and whether they are numbers. */
+bool pp_config_sweeps(const char *key, bool *out_numbers);
 /* The words that the key can have, with a blank between two; "": it has numbers, paths or the like. */
 void pp_config_key_words(int i, const struct pp_names *names, char *out, size_t bytes);
 

@@ -49,15 +49,16 @@ struct pp_schedule_costs {
 
 /* The shape of a schedule and what it depends on. Everything after microbatches may be 0. */
 struct pp_geometry {
-    int stages;        /* P >= 1 */
-    int chunks;        /* V >= 1; virtual stages = P*V */
-    int microbatches;  /* M >= 1 */
-    int group;         /* interleaved family: micro-batches per group; 0: the schedule's rule */
-    int eager;         /* 1f1b-eager: k; 0: from the costs, k = 1 + ceil(2c / (F+B)) */
-    int coalesce;      /* micro-batches whose weight gradients are computed as one sum, see
+    int stages;       /* P >= 1 */
+    int chunks;       /* V >= 1; virtual stages = P*V */
+    int microbatches; /* M >= 1 */
+    int coalesce;     /* micro-batches whose weight gradients are computed as one sum, see
                           ppcli/plan.h; 0 or 1: each by itself */
-    double memory_cap; /* zb-auto, zb-fit: activations a rank may hold, in forwards of one whole
-                          rank; 0: 2P (as zb-2p) */
+#define PP_GEOMETRY_INT(k) int k;
+#define PP_GEOMETRY_FLOAT(k) double k;
+#define PP_KEY(section, TYPE, k, ...) PP_GEOMETRY_##TYPE(k)
+#include "ppcli/keys_schedule.def"
+#undef PP_KEY
     struct pp_schedule_costs costs;
     /* zb-fit: [3PV + 1] time of F, I and W of each virtual stage, then of a hand-over, none
      * negative; read while a plan is made. NULL: 1, and 0. */

@@ -40,6 +40,9 @@ void pp_text_add(char *out, size_t bytes, const char *fmt, ...)
 /* Whether `word` is one of the words of `list`, which blanks separate; list may be NULL. */
 bool pp_has_word(const char *list, const char *word);
 
+/* "a b c" as "a, b and c". Returns out. */
+const char *pp_text_list(const char *words, char *out, size_t bytes);
+
 /* What follows "%d sample". */
 static inline const char *pp_plural(int64_t n)
 {

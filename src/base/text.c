@@ -116,6 +116,18 @@ bool pp_has_word(const char *list, const char *word)
     return false;
 }
 
+const char *pp_text_list(const char *words, char *out, size_t bytes)
+{
+    out[0] = '\0';
+    for (size_t n; *words; words += n) {
+        n = strcspn(words, " ");
+        const char *separator = !out[0] ? "" : words[n] ? ", " : " and ";
+        pp_text_add(out, bytes, "%s%.*s", separator, (int)n, words);
+        n += words[n] == ' ';
+    }
+    return out;
+}
+
 void pp_text_hang(FILE *f, int column, const char *text)
 {
     const size_t room = column < PP_TEXT_WIDTH - 20 ? (size_t)(PP_TEXT_WIDTH - column) : 20;

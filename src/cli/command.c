@@ -46,15 +46,6 @@ struct pp_did_you_mean pp_command_hint(const char *word)
     return pp_did_you_mean(word, names);
 }
 
-/* Which backend "auto" will be is not known yet. */
-static bool on_host(const char *backend)
-{
-    int i = 0;
-    while (i < pp_backend_count() && strcmp(pp_backend_at(i)->name, backend) != 0)
-        i++;
-    return i < pp_backend_count() && !pp_backend_at(i)->own_memory;
-}
-
 const struct pp_names *pp_cli_names(void)
 {
     /* The lists are constant; a struct per thread only saves the callers a parameter. */
@@ -65,7 +56,6 @@ const struct pp_names *pp_cli_names(void)
     names.schedule_help = pp_schedule_help();
     names.backends = pp_backend_names();
     names.transports = pp_transport_names();
-    names.on_host = on_host;
     names.joins = pp_transport_joins;
     return &names;
 }

@@ -12,19 +12,6 @@
 #define AXES_MAX 16
 #define VALUES_MAX 256
 
-static const struct key {
-    const char *name;
-    bool number;
-} keys[] = {
-    {"pipeline.stages", true},     {"pipeline.replicas", true},  {"pipeline.microbatches", true},
-    {"pipeline.chunks", true},     {"pipeline.group", true},     {"pipeline.eager", true},
-    {"pipeline.memory_cap", true}, {"pipeline.schedule", false}, {"pipeline.assignment", false},
-    {"train.batch_size", true},    {"train.optimizer", false},   {"run.backend", false},
-    {"run.threads", true},         {"run.gemm", false},          {"train.exact", false},
-    {"train.coalesce", true},      {"run.precision", false},     {"run.graphs", false},
-    {"run.partition_sms", false},  {"run.packed", false},
-};
-
 struct axis {
     int setting; /* whose values these are */
     char *text;  /* owned: the values, each with its NUL */
@@ -37,14 +24,6 @@ struct axes {
     int n;
 };
 
-static const struct key *find_key(const char *name)
-{
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (strcmp(keys[i].name, name) == 0)
-            return &keys[i];
-    return NULL;
-}
-
 static bool is_replaced(const struct pp_cli_settings *settings, int i)
 {
     for (int k = i + 1; k < settings->n; k++)
@@ -53,7 +32,7 @@ static bool is_replaced(const struct pp_cli_settings *settings, int i)
     return false;
 }
 
-static int take_apart(const struct pp_setting *s, const struct key *key, struct axis *out)
+static int split_values(const struct pp_setting *s, bool numbers, struct axis *out)
 {
     out->text = pp_strdup(s->value);
     if (!out->text)
@@ -64,9 +43,9 @@ static int take_apart(const struct pp_setting *s, const struct key *key, struct 
             *comma = '\0';
         char *value = p + strspn(p, " \t");
         bool digit = value[0] >= '0' && value[0] <= '9';
-        if (!value[0] || (key->number && !digit)) {
+        if (!value[0] || (numbers && !digit)) {
             return pp_fail(PP_EUSAGE, "%s wants %s between commas, not '%s'", s->said,
-                           key->number ? "numbers" : "names", s->value);
+                           numbers ? "numbers" : "names", s->value);
         }
         if (out->n == VALUES_MAX)
             return pp_fail(PP_EUSAGE, "%s lists more than %d values", s->said, VALUES_MAX);
@@ -81,14 +60,15 @@ static int find_axes(const struct pp_cli_settings *settings, struct axes *out, i
     int64_t n = 1;
     for (int i = 0; i < settings->n; i++) {
         const struct pp_setting *s = &settings->items[i];
-        const struct key *key = find_key(s->key);
-        if (!key || !strchr(s->value, ',') || is_replaced(settings, i))
+        bool numbers;
+        if (!strchr(s->value, ',') || is_replaced(settings, i) ||
+            !pp_config_sweeps(s->key, &numbers))
             continue;
         if (out->n == AXES_MAX)
             return pp_fail(PP_EUSAGE, "more than %d lists in one sweep", AXES_MAX);
         struct axis *a = &out->items[out->n++];
         a->setting = i;
-        PP_TRY(take_apart(s, key, a));
+        PP_TRY(split_values(s, numbers, a));
         n *= a->n;
         if (n > SWEEP_ROWS_MAX)
             return pp_fail(PP_EUSAGE, "these lists have more than %d combinations", SWEEP_ROWS_MAX);

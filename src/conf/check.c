@@ -173,15 +173,6 @@ static void check_coalesce(struct pp_config *cfg)
     }
 }
 
-/* With nobody to share with. */
-static void check_zero(struct pp_config *cfg)
-{
-    static const char *const keys[] = {"train.zero", "pipeline.replicas", NULL};
-    if (good(cfg, keys) && cfg->train.zero > 0 && cfg->pipeline.replicas == 1)
-        conf_note(cfg, option(keys[0]), "%s has no effect with %s = 1, only with more", keys[0],
-                  keys[1]);
-}
-
 /* Whether the key has another value than by default. (A run's own config has all keys.) */
 static bool is_set(const struct pp_config *cfg, const char *key)
 {
@@ -192,76 +183,49 @@ static bool is_set(const struct pp_config *cfg, const char *key)
            (conf_value_print(o, cfg, value, sizeof(value)) < 0 || strcmp(value, o->def) != 0);
 }
 
-/* Whether the backend is known to be one of the processor. */
-static bool is_host(const struct pp_config *cfg, const struct pp_names *names)
+static bool meets(const char *value, const char *with)
 {
-    static const char *const keys[] = {"run.backend", NULL};
-    return names && names->on_host && good(cfg, keys) && names->on_host(cfg->run.backend);
+    return with[0] == '!' ? strcmp(value, with + 1) != 0 : pp_has_word(with, value);
 }
 
-/* Keys that do something only with some values of another. */
-static const struct idle_row {
-    const char *key, *because;
-    const char *with; /* values of `because` with which it does something; NULL: a device's */
-    const char *shown;
-} idle_rows[] = {{"model.stride", "model.depth", "50 101", "50 and 101"},
-                 {"model.norm_momentum", "model.norm", "batch", "batch"},
-                 {"train.lr_milestones", "train.lr_schedule", "multistep", "multistep"},
-                 {"train.lr_gamma", "train.lr_schedule", "multistep", "multistep"},
-                 {"train.lr_steps", "train.lr_schedule", "linear cosine", "linear and cosine"},
-                 {"run.precision", "run.backend", NULL, "cuda"},
-                 {"run.graphs", "run.backend", NULL, "cuda"},
-                 {"run.devices", "run.backend", NULL, "cuda"},
-                 {"run.partition_sms", "run.backend", NULL, "cuda"},
-                 {"train.momentum", "train.optimizer", "momentum", "momentum"},
-                 {"train.nesterov", "train.optimizer", "momentum", "momentum"},
-                 {"train.beta1", "train.optimizer", "adam adamw", "adam and adamw"},
-                 {"train.beta2", "train.optimizer", "adam adamw", "adam and adamw"},
-                 {"train.eps", "train.optimizer", "adam adamw", "adam and adamw"},
-                 {"train.zero", "train.optimizer", "momentum adam adamw", "momentum, adam, adamw"},
-                 {"pipeline.costs", "pipeline.schedule", "zb-fit zb-fit-v", "zb-fit and zb-fit-v"},
-                 {"pipeline.eager", "pipeline.schedule", "1f1b-eager auto", "1f1b-eager"},
-                 {"pipeline.memory_cap", "pipeline.schedule", "zb-auto zb-fit zb-fit-v auto",
-                  "zb-auto, zb-fit and zb-fit-v"},
-                 {"pipeline.group", "pipeline.schedule", "interleaved interleaved-zb auto",
-                  "interleaved and interleaved-zb"}};
-
-bool conf_is_idle(const struct pp_config *cfg, const char *key)
+const struct conf_need *conf_unmet_need(const struct pp_config *cfg, const struct conf_option *o)
 {
     bool warms_up = cfg->train.warmup_steps > 0 || cfg->train.warmup_epochs > 0;
-    if (strcmp(key, "train.decay") == 0)
-        return !(cfg->train.weight_decay > 0);
-    if (strcmp(key, "train.lr_by") == 0)
-        return cfg->train.lr_schedule == PP_LR_CONSTANT && !warms_up;
-    for (size_t i = 0; i < sizeof(idle_rows) / sizeof(idle_rows[0]); i++) {
-        const struct idle_row *row = &idle_rows[i];
+    if (warms_up && strcmp(o->name, "train.lr_by") == 0)
+        return NULL;
+    for (int i = 0; i < CONF_NEEDS_MAX && o->needs[i].key; i++) {
         char value[PP_NAME_MAX];
-        if (strcmp(row->key, key) != 0 || !row->with)
-            continue;
-        conf_value_print(conf_option(option(row->because)), cfg, value, sizeof(value));
-        return !pp_has_word(row->with, value);
+        conf_value_print(conf_option(option(o->needs[i].key)), cfg, value, sizeof(value));
+        if (!meets(value, o->needs[i].with))
+            return &o->needs[i];
     }
-    return false;
+    return NULL;
 }
 
-/* A key that was set to something but changes nothing: worth a word, no error. */
-static void note_idle_keys(struct pp_config *cfg, const struct pp_names *names)
+/* A key that was set to something but changes nothing: worth a word. One of another kind of model is
+ * a slip worth stopping for. */
+static void check_needs(struct pp_config *cfg)
 {
-    for (size_t i = 0; i < sizeof(idle_rows) / sizeof(idle_rows[0]); i++) {
-        const struct idle_row *row = &idle_rows[i];
-        const char *const because[] = {row->because, NULL};
-        char now[PP_NAME_MAX];
-        conf_value_print(conf_option(option(row->because)), cfg, now, sizeof(now));
-        bool rates = strcmp(row->because, "train.lr_schedule") == 0; /* said by pp_lr_remark() */
-        bool idle = rates ? false : row->with ? !pp_has_word(row->with, now) : is_host(cfg, names);
-        if (idle && good(cfg, because) && is_set(cfg, row->key)) {
-            conf_note(cfg, option(row->key), "%s has no effect with %s = %s, only with %s",
-                      row->key, row->because, now, row->shown);
+    static const char *const type[] = {"model.type", NULL};
+    for (int i = 0; i < conf_option_count(); i++) {
+        const struct conf_option *o = conf_option(i);
+        const struct conf_need *need = conf_unmet_need(cfg, o);
+        char value[PP_NAME_MAX], words[128];
+        if (!is_set(cfg, o->name))
+            continue;
+        if (o->of && good(cfg, type) && !pp_has_word(o->of, cfg->model.type)) {
+            pp_config_problem(cfg, o->name, "%s is not used by model.type = %s (only by %s)",
+                              o->name, cfg->model.type, pp_text_list(o->of, words, sizeof(words)));
+        } else if (need && good(cfg, (const char *const[]){need->key, NULL})) {
+            const char *with = need->with + (strncmp(need->with, "auto ", 5) == 0 ? 5 : 0);
+            conf_value_print(conf_option(option(need->key)), cfg, value, sizeof(value));
+            conf_note(cfg, i, "%s has no effect with %s = %s, only with %s", o->name, need->key,
+                      value, *with == '!' ? "more" : pp_text_list(with, words, sizeof(words)));
         }
     }
 }
 
-/* Warm-up is counted in one unit. Keys that the schedule does not read: pp_lr_remark(). */
+/* Warm-up is counted in one unit. */
 static void check_learning_rate(struct pp_config *cfg)
 {
     static const char *const warm[] = {"train.warmup_steps", "train.warmup_epochs", "train.lr_by",
@@ -280,59 +244,15 @@ static void check_learning_rate(struct pp_config *cfg)
         blame(cfg, falls, "multistep changes nothing without train.lr_milestones");
 }
 
-#define TRANSFORMERS "gpt llama encoder decoder"
-
-/* A key of one kind of model that was set for another is a slip worth stopping for. */
-static void check_model(struct pp_config *cfg)
+/* Ranks that share a GPU, if there is one: that is not known yet where the backend is auto. */
+static void check_devices(struct pp_config *cfg)
 {
-    static const struct {
-        const char *key, *types;
-    } keys[] = {{"model.sizes", "mlp"},
-                {"model.activation", "mlp"},
-                {"model.layers", "sequential"},
-                {"model.init", "mlp sequential resnet"},
-                {"model.depth", "resnet"},
-                {"model.stem", "resnet"},
-                {"model.norm", "resnet"},
-                {"model.norm_momentum", "sequential resnet"},
-                {"model.stride", "resnet"},
-                {"model.padding", "resnet"},
-                {"model.classes", "resnet encoder"},
-                {"model.n_layer", TRANSFORMERS},
-                {"model.n_head", TRANSFORMERS},
-                {"model.n_kv_head", "llama"},
-                {"model.n_embd", TRANSFORMERS},
-                {"model.n_hidden", TRANSFORMERS},
-                {"model.block_size", TRANSFORMERS},
-                {"model.vocab_size", TRANSFORMERS},
-                {"model.ffn_activation", "gpt encoder decoder"},
-                {"model.tie_weights", "gpt llama"},
-                {"model.bias", "gpt"},
-                {"model.batch_first", "decoder"},
-                {"model.pooling", "encoder"},
-                {"model.mask_padding", "encoder"},
-                {"model.dropout", "gpt encoder decoder"},
-                {"model.norm_eps", TRANSFORMERS},
-                {"model.rope_base", "llama"}};
-    static const char *const type[] = {"model.type", NULL};
-    if (!good(cfg, type))
-        return;
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        if (is_set(cfg, keys[i].key) && !pp_has_word(keys[i].types, cfg->model.type)) {
-            pp_config_problem(cfg, keys[i].key, "%s is not used by model.type = %s (only by %s)",
-                              keys[i].key, cfg->model.type, keys[i].types);
-        }
-    }
-}
-
-/* Keys of a GPU. Which device auto finds is not known yet: nothing is said then. */
-static void check_devices(struct pp_config *cfg, const struct pp_names *names)
-{
+    const struct conf_option *o = conf_option(option("run.partition_sms"));
     static const char *const parts[] = {
         "run.partition_sms", "run.launch",        "run.devices", "run.backend",
         "pipeline.stages",   "pipeline.replicas", NULL};
     static const char *const launch[] = {"run.partition_sms", "run.launch", NULL};
-    if (!good(cfg, parts) || !cfg->run.partition_sms || is_host(cfg, names))
+    if (!good(cfg, parts) || !cfg->run.partition_sms || conf_unmet_need(cfg, o))
         return;
     int ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
     if (cfg->run.launch == PP_LAUNCH_MPIRUN) {
@@ -349,15 +269,13 @@ static void check_devices(struct pp_config *cfg, const struct pp_names *names)
 void conf_check(struct pp_config *cfg, const struct pp_names *names)
 {
     check_batch(cfg);
-    check_model(cfg);
     check_cut(cfg);
     check_launch(cfg, names);
     check_slower(cfg);
     check_nonfinite(cfg);
     check_outputs(cfg);
     check_coalesce(cfg);
-    check_zero(cfg);
     check_learning_rate(cfg);
-    check_devices(cfg, names);
-    note_idle_keys(cfg, names);
+    check_devices(cfg);
+    check_needs(cfg);
 }

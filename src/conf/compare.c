@@ -16,6 +16,13 @@ bool conf_is_exact(const struct pp_config *cfg, const struct conf_option *o)
     return cfg->train.exact && strcmp(o->name, "train.coalesce") == 0;
 }
 
+/* What a device is told counts on either kind of backend. */
+static bool has_no_effect(const struct pp_config *cfg, const struct conf_option *o)
+{
+    const struct conf_need *need = conf_unmet_need(cfg, o);
+    return conf_is_exact(cfg, o) || (need && strcmp(need->key, "run.backend") != 0);
+}
+
 /* The value behind "key = " in a section of a written config; false when it is not there. */
 static bool written_value(const char *text, const struct conf_option *o, char *out, size_t bytes)
 {
@@ -49,7 +56,7 @@ void pp_config_compare(const struct pp_config *cfg, const char *text,
     static _Thread_local char here[PP_CONFIG_VALUE_MAX], there[PP_CONFIG_VALUE_MAX];
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
-        if (!o->numbers || conf_is_exact(cfg, o) || conf_is_idle(cfg, o->name))
+        if (!o->numbers || has_no_effect(cfg, o))
             continue;
         int rc = conf_value_print(o, cfg, here, sizeof(here));
         pp_assert(rc == 0);

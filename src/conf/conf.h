@@ -43,6 +43,12 @@ struct conf_choice {
     int value;
 };
 
+/* Values of another key that a key needs, or it has no effect: words, or "!0" for all but 0. */
+struct conf_need {
+    const char *key, *with;
+};
+#define CONF_NEEDS_MAX 2
+
 struct conf_option {
     const char *name; /* "train.lr" */
     const char *section;
@@ -66,8 +72,10 @@ struct conf_option {
     bool numbers;              /* can change the numbers of a run: part of the hash */
     bool allowed;              /* numbers: a resumed run may change it where --allow names it */
     const char *unit;          /* NULL when it has none */
-    const char *since;         /* first version with this key */
-    const char *help;          /* one line */
+    bool sweeps;               /* one of the columns that tell the rows of a sweep apart */
+    const char *of; /* model: the types that it is for; a problem where it is set for another */
+    struct conf_need needs[CONF_NEEDS_MAX];
+    const char *help; /* one line */
 };
 
 /* Rows of the table, in print order. */
@@ -80,8 +88,9 @@ int conf_option_find(const char *section, const char *key);
 
 /* compare.c: whether the key has no effect on the numbers because of others. */
 bool conf_is_exact(const struct pp_config *cfg, const struct conf_option *o);
-/* check.c: whether another key's value leaves this one without effect. cfg may be a copy. */
-bool conf_is_idle(const struct pp_config *cfg, const char *key);
+/* check.c: the first need of a key that is not met, so that it has no effect; NULL: none. cfg may be
+ * a copy. */
+const struct conf_need *conf_unmet_need(const struct pp_config *cfg, const struct conf_option *o);
 
 /* All section names, NULL-terminated. */
 #define CONF_SECTIONS_MAX 8

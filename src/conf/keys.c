@@ -112,7 +112,6 @@ static void print_json(struct pp_json *j, const struct conf_option *o, const str
     json_values(j, o, names);
     pp_json_str(j, "unit", o->unit ? o->unit : "");
     pp_json_bool(j, "in_hash", o->numbers);
-    pp_json_str(j, "since", o->since);
     pp_json_str(j, "help", o->help);
     pp_json_end(j);
 }
@@ -201,6 +200,14 @@ static int unknown_section(const char *section)
     }
     return pp_fail(PP_EUSAGE, "no section or key '%s'%s", conf_quote(section, strlen(section)).s,
                    pp_did_you_mean(section, words).s);
+}
+
+bool pp_config_sweeps(const char *key, bool *out_numbers)
+{
+    int i = conf_option_index(key);
+    *out_numbers =
+        i >= 0 && (conf_option(i)->type == CONF_INT || conf_option(i)->type == CONF_FLOAT);
+    return i >= 0 && conf_option(i)->sweeps;
 }
 
 void pp_config_key_words(int i, const struct pp_names *names, char *out, size_t bytes)

@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a run's learning rates will be, before the first step: the rate at its beginning, middle and
- * end, and every key about them that will do nothing, or leaves steps with a rate of 0.
+ * end, and what about them has no effect in a run of this length, or leaves steps with a rate of 0.
  */
 #include "ppcli/lr.h"
 
 #include <float.h>
-#include <math.h>
 
 #include "ppcli/err.h"
 #include "ppcli/text.h"
 
-#define GAMMA 0.1   /* of a config that does not set it */
 #define HARDLY 0.99 /* of the highest rate: has not fallen */
 
 struct review {
@@ -69,32 +67,6 @@ static void review_warmup(struct review *r)
                    key, (long long)r->run, r->units, warmup, rate_at(r, r->span.total),
                    falls ? ", and lr_schedule = " : "", falls ? schedule_name(r->cfg) : "",
                    falls ? " has no effect" : "");
-    }
-}
-
-/* Keys that other schedules read. */
-static void review_unread(struct review *r)
-{
-    const struct pp_config *cfg = r->cfg;
-    bool constant = cfg->train.lr_schedule == PP_LR_CONSTANT;
-    bool multistep = cfg->train.lr_schedule == PP_LR_MULTISTEP;
-    bool warms_up = cfg->train.warmup_steps > 0 || cfg->train.warmup_epochs > 0;
-    const struct {
-        bool set;
-        const char *key, *readers;
-    } keys[] = {
-        {(constant || multistep) && cfg->train.lr_steps > 0, "lr_steps",
-         "lr_schedule = linear or cosine"},
-        {!multistep && cfg->train.lr_milestones.n > 0, "lr_milestones", "lr_schedule = multistep"},
-        {!multistep && fabs(cfg->train.lr_gamma - GAMMA) > 0, "lr_gamma",
-         "lr_schedule = multistep"},
-        {constant && r->by_epoch && !warms_up, "lr_by", "a warm-up or another lr_schedule"}};
-    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        if (keys[i].set) {
-            add_remark(
-                r, "train.%s has no effect with train.lr_schedule = %s; leave it out, or use %s",
-                keys[i].key, schedule_name(cfg), keys[i].readers);
-        }
     }
 }
 
@@ -236,7 +208,6 @@ void pp_lr_remark(const struct pp_config *cfg, const struct pp_lr_span *span,
     if (span->done >= span->total)
         return;
     print_rates(&r);
-    review_unread(&r);
     review_warmup(&r);
     if (cfg->train.lr_schedule == PP_LR_LINEAR || cfg->train.lr_schedule == PP_LR_COSINE)
         review_fall(&r);

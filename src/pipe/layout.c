@@ -116,11 +116,11 @@ static struct pp_geometry geometry_of(const struct pp_layout *l, enum pp_plan_ki
                                 .chunks = l->chunks,
                                 .microbatches = m,
                                 .coalesce = kind == PP_PLAN_TRAIN ? l->coalesce : 0,
-                                .group = cfg->pipeline.group,
+#define PP_KEY(section, TYPE, k, ...) .k = cfg->pipeline.k,
+#include "ppcli/keys_schedule.def"
+#undef PP_KEY
                                 .ticks = cfg->pipeline.costs.n > 0 ? cfg->pipeline.costs.at : NULL,
-                                .eager = cfg->pipeline.eager,
-                                .again = l->again,
-                                .memory_cap = cfg->pipeline.memory_cap};
+                                .again = l->again};
 }
 
 /* Is the schedule legal for as many micro-batches as the config says? */

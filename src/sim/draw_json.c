@@ -53,9 +53,9 @@ int pp_draw_json(const struct pp_drawing *d, FILE *f)
     pp_json_int(&j, "chunks", g->chunks);
     pp_json_int(&j, "microbatches", (int64_t)d->plan->copies * g->microbatches);
     pp_json_int(&j, "weight_copies", d->plan->copies);
-    pp_json_int(&j, "group", g->group);
-    pp_json_int(&j, "eager", g->eager);
-    pp_json_dbl(&j, "memory_cap", g->memory_cap);
+#define PP_KEY(section, TYPE, k, ...) pp_json_dbl(&j, #k, g->k);
+#include "ppcli/keys_schedule.def"
+#undef PP_KEY
     pp_json_int(&j, "coalesce", g->coalesce > 1 ? g->coalesce : 1);
     pp_json_object(&j, "costs");
     int n = d->plan->n_virtual;

@@ -43,7 +43,8 @@ static bool is_same_data(const struct trainer *tr, const struct pp_ckpt_state *s
 static int moments_of(const char *optimizer)
 {
     int k = 0;
-    while (k < PP_OPT_ADAMW && strcmp(optimizer, pp_optimizer_name((enum pp_optimizer_kind)k)) != 0)
+    while (k < PP_OPTIMIZERS - 1 &&
+           strcmp(optimizer, pp_optimizer_name((enum pp_optimizer_kind)k)) != 0)
         k++;
     return pp_optimizer_moments((enum pp_optimizer_kind)k);
 }

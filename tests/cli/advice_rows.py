@@ -175,9 +175,6 @@ FOLLOWED = [
     ('ends within the warm-up of %lld', N + 'train.warmup_steps=4 --epochs 9 --set train.lr_steps=3 --set '
      'train.lr_schedule=linear', N + 'train.warmup_steps=4 --epochs 9 --set train.lr_steps=0 --set '
      'train.lr_schedule=linear'),
-    ('has no effect with train.lr_schedule = %s; leave it out, or use %s',
-     N + 'train.lr_schedule=constant --set train.lr_steps=9',
-     N + 'train.lr_schedule=cosine --set train.lr_steps=9 --set train.max_steps=9 --set train.epochs=9'),
     ('and the run has only one%s; use train.lr_by = step', N + 'train.lr_by=epoch --set train.lr_schedule=cosine',
      N + 'train.lr_by=step --set train.lr_schedule=cosine'),
     ('has hardly any effect', N + 'train.lr_steps=100000 --epochs 9 --set train.lr_schedule=linear',

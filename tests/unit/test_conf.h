@@ -19,20 +19,15 @@ static const char *const test_schedules[] = {"naive", "gpipe", "1f1b", NULL};
 static const char *const test_backends[] = {"auto", "cpu", "cuda", NULL};
 static const char *const test_transports[] = {"auto", "threads", "mpi", "nccl", NULL};
 
-static inline bool test_on_host(const char *backend)
-{
-    return strcmp(backend, "cpu") == 0;
-}
-
 static inline bool test_joins(const char *transport, bool processes)
 {
     return strcmp(transport, processes ? "threads" : "mpi") != 0;
 }
 
 static const char *const test_help[] = {"naive", "slow", "gpipe", "holds - M", NULL};
-static const struct pp_names test_names = {test_models,  test_datasets, test_schedules,
-                                           test_help,    test_backends, test_transports,
-                                           test_on_host, test_joins};
+static const struct pp_names test_names = {test_models, test_datasets, test_schedules,
+                                           test_help,   test_backends, test_transports,
+                                           test_joins};
 
 static char test_dir[PP_PATH_MAX]; /* absolute, current folder of the tests */
 

@@ -235,6 +235,37 @@ TEST(keys_of_a_schedule_are_noted_with_another)
     check_note("pipeline.schedule=auto", "pipeline.group=2", NULL);
 }
 
+TEST(keys_that_the_learning_rates_do_not_read_are_noted)
+{
+    check_note("train.lr_steps=20", NULL,
+               "--set: note: train.lr_steps has no effect with train.lr_schedule = constant, only "
+               "with linear and cosine");
+    check_note("train.lr_schedule=cosine", "train.lr_milestones=30",
+               "--set: note: train.lr_milestones has no effect with train.lr_schedule = cosine, "
+               "only with multistep");
+    check_note("train.lr_schedule=linear", "train.lr_gamma=0.2",
+               "--set: note: train.lr_gamma has no effect with train.lr_schedule = linear, only "
+               "with multistep");
+    check_note("train.lr_by=epoch", NULL,
+               "--set: note: train.lr_by has no effect with train.lr_schedule = constant, only "
+               "with linear, cosine and multistep");
+    check_note("train.lr_by=epoch", "train.warmup_epochs=2", NULL);
+    check_note(
+        "train.decay=weights", NULL,
+        "--set: note: train.decay has no effect with train.weight_decay = 0, only with more");
+    check_note("train.decay=weights", "train.weight_decay=0.1", NULL);
+}
+
+TEST(keys_of_replicas_are_noted_without_them)
+{
+    check_note("train.zero=1", "pipeline.replicas=1",
+               "--set: note: train.zero has no effect with pipeline.replicas = 1, only with more");
+    check_note("train.zero=1", "train.optimizer=sgd",
+               "--set: note: train.zero has no effect with train.optimizer = sgd, only with "
+               "momentum, adam and adamw");
+    check_note("train.zero=1", "pipeline.replicas=2", NULL);
+}
+
 TEST(keys_of_a_gpu_are_noted_where_there_is_none)
 {
     check_note("run.backend=cpu", "run.precision=tf32",

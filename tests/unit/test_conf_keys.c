@@ -81,7 +81,7 @@ TEST(the_schema_is_json)
         "      \"values\": [\n        \"auto\",\n        \"naive\",\n        \"gpipe\",\n"
         "        \"1f1b\"\n      ],\n      \"value_help\": {\n        \"naive\": \"slow\",\n"
         "        \"gpipe\": \"holds - M\"\n      },\n      \"unit\": \"\",\n"
-        "      \"in_hash\": false,\n      \"since\": \"0.1\",\n"
+        "      \"in_hash\": false,\n"
         "      \"help\": \"order of forward and backward passes; auto: measure, and take the "
         "fastest; file:TABLE.csv: from a table (ppcli plan --format csv)\"\n"
         "    }\n  ]\n}\n";
