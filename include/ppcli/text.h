@@ -17,6 +17,10 @@
  * surrogate, cut). */
 int pp_utf8_length(const char *s);
 
+/* A character as UTF-8, without a NUL; returns its bytes. */
+#define PP_UTF8_MAX 4
+size_t pp_utf8_put(uint32_t code, char *out);
+
 /* The character of the valid UTF-8 sequence at s when it is obeyed instead of shown: a control
  * character, a mark of text direction, an invisible separator. Else 0. */
 uint32_t pp_text_control(const char *s);

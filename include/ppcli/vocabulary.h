@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "ppcli/kernels.h"
+#include "ppcli/tokenizer.h"
 
 struct pp_config;
 
@@ -19,6 +20,7 @@ struct pp_vocabulary {
     int n;           /* tokens, padding included; 0: none */
     int first;       /* token of the first byte or character: 1 with padding, else 0 */
     uint32_t *codes; /* [n - first] code points, ascending; NULL: a token is a byte; owned */
+    struct pp_tokenizer *bpe; /* subwords in place of both; owned */
 };
 
 /* Room for a token's text and its NUL. */
@@ -35,6 +37,9 @@ void pp_vocabulary_fini(struct pp_vocabulary *v); /* accepts a zeroed one */
 
 /* All characters in order, as UTF-8; "" for bytes. Caller pp_free()s; NULL: PP_ERESOURCE. */
 char *pp_vocabulary_text(const struct pp_vocabulary *v);
+
+/* All of it as a tokenizer.json; without padding. pp_free(). */
+int pp_vocabulary_json(const struct pp_vocabulary *v, char **out);
 
 /* The narrowest type that has all its tokens. */
 enum pp_element pp_vocabulary_element(const struct pp_vocabulary *v);

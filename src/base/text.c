@@ -24,6 +24,16 @@ int pp_utf8_length(const char *text)
     return n;
 }
 
+size_t pp_utf8_put(uint32_t code, char *out)
+{
+    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--, code >>= 6)
+        out[i] = (char)(0x80 | (code & 0x3f));
+    out[0] = (char)(n == 1 ? code : lead[n] | code);
+    return n;
+}
+
 uint32_t pp_text_control(const char *text)
 {
     /* C0; DEL and C1; the Arabic letter mark; zero width space and marks of direction; line and

@@ -18,6 +18,7 @@ struct pp_vocabulary pp_vocabulary_bytes(bool padded)
 void pp_vocabulary_fini(struct pp_vocabulary *v)
 {
     pp_free(v->codes);
+    pp_tokenizer_destroy(&v->bpe);
     *v = (struct pp_vocabulary){0};
 }
 
@@ -31,16 +32,6 @@ static uint32_t code_at(const char *text, size_t at, size_t bytes, size_t *lengt
     for (int i = 1; i < n; i++)
         code = code << 6 | (s[i] & 0x3fu);
     return code;
-}
-
-static size_t put_code(uint32_t code, char *out)
-{
-    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    size_t n = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
-    for (size_t i = n - 1; i > 0; i--, code >>= 6)
-        out[i] = (char)(0x80 | (code & 0x3f));
-    out[0] = (char)(n == 1 ? code : lead[n] | code);
-    return n;
 }
 
 static int no_character(const char *label, const char *text, size_t at)
@@ -78,7 +69,7 @@ char *pp_vocabulary_text(const struct pp_vocabulary *v)
     size_t codes = v->codes ? (size_t)(v->n - v->first) : 0, used = 0;
     char *text = pp_alloc(4 * codes + 1, 1);
     for (size_t i = 0; text && i < codes; i++)
-        used += put_code(v->codes[i], text + used);
+        used += pp_utf8_put(v->codes[i], text + used);
     return text;
 }
 
@@ -133,7 +124,7 @@ size_t pp_vocabulary_decode(const struct pp_vocabulary *v, int token, char out[P
     size_t n = 0;
     if (token >= v->first && token < v->n) {
         if (v->codes)
-            n = put_code(v->codes[token - v->first], out);
+            n = pp_utf8_put(v->codes[token - v->first], out);
         else
             out[n++] = (char)(token - v->first);
     }

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of a tokenizer: what a tokenizer.json says, and how a text becomes ids. */
+#ifndef PPCLI_DATA_TOKENIZER_H
+#define PPCLI_DATA_TOKENIZER_H
+
+#include "ppcli/json.h"
+#include "ppcli/tokenizer.h"
+
+#define TOKENIZER_STEPS 8
+
+/*
+ * ---- pattern.c with PCRE2, pattern_stub.c without
+ *
+ * Regular expressions over UTF-8, whose classes are those of Oniguruma, which `tokenizers` uses.
+ */
+struct pattern;
+struct pattern_match; /* of one thread */
+
+/* Errors: PP_EFORMAT (not one, or one that means something else in PCRE2), PP_ERESOURCE. */
+int pattern_create(const char *label, const char *regex, struct pattern **out);
+void pattern_destroy(struct pattern **p);
+int pattern_match_create(struct pattern_match **out);
+void pattern_match_destroy(struct pattern_match **m);
+
+/* The first match in text[end] that begins at `from` or after it, never an empty one; *out_at is
+ * `end` when there is none. */
+int pattern_find(const struct pattern *p, struct pattern_match *m, const char *text, size_t end,
+                 size_t from, size_t *out_at, size_t *out_to);
+
+/*
+ * ---- unicode_form.c: text in a form of Unicode, NFC, NFKC, NFD or NFKD
+ */
+/* *out: NULL where text[bytes] has that form for certain; else pp_free(). Errors: PP_ERESOURCE (the
+ * library libunistring is not there). */
+int unicode_form(const char *label, const char *form, const char *text, size_t bytes, char **out,
+                 size_t *out_bytes);
+bool unicode_form_is(const char *form);
+
+struct text_table { /* of texts that lie elsewhere: their numbers */
+    struct text_slot {
+        const char *text; /* NULL: free */
+        uint32_t n, value;
+    } * slots;
+    size_t mask, n;
+};
+int text_table_create(size_t n, struct text_table *out); /* room for n */
+struct text_slot *text_table_find(const struct text_table *t, const char *text, size_t n);
+
+struct pair_table { /* of two numbers: a third, and the place where it was put in */
+    struct pair_slot {
+        uint64_t key;
+        uint32_t value, place; /* place + 1; 0: free */
+    } * slots;
+    size_t mask, n;
+};
+int pair_table_create(size_t n, struct pair_table *out); /* room for n */
+struct pair_slot *pair_table_find(const struct pair_table *t, uint32_t a, uint32_t b);
+uint64_t text_hash(const char *text, size_t n);
+
+enum step_rest { /* what becomes of a match, or of what is between two */
+    STEP_ISOLATED,
+    STEP_REMOVED,
+    STEP_WITH_PREVIOUS,
+    STEP_WITH_NEXT
+};
+
+struct split_step { /* cuts a text into pieces */
+    struct pattern *pattern;
+    char *word; /* in place of a pattern */
+    enum step_rest rest;
+    bool invert;
+};
+
+struct change { /* of a text before it is cut */
+    char *from; /* NULL: `to` is put before it; or has the name of a form of Unicode */
+    char *to;
+    bool form;
+};
+
+struct added {
+    uint32_t id;
+    const char *text;
+    size_t n;
+    char *made; /* of normalized ones: `text` after all changes, where there are any; owned */
+    bool normalized, lstrip, rstrip;
+};
+
+struct tokenizer_work {
+    char *room; /* all texts of tokens */
+    struct text_table words;
+    struct pair_table pairs;
+    struct change changes[TOKENIZER_STEPS];
+    int n_changes;
+    struct split_step steps[TOKENIZER_STEPS];
+    int n_steps;
+    char *blank, *prefix; /* Metaspace: what is put for a blank, and before the text; or NULL */
+    bool prefix_first;    /* only at the beginning of all */
+    struct added *added;  /* the longest first */
+    int n_added;
+    bool begins[2][256]; /* first bytes of those that are not, and those that are normalized */
+    bool fuse_unk, ignore_merges, byte_fallback;
+    uint32_t of_byte[256]; /* 1 + token; 0: none */
+    uint8_t *joined;       /* [256][256] bits: two bytes that are side by side in some token; NULL:
+                              a text without pattern is one piece */
+    struct crew *crew;     /* tokenizer_bpe.c */
+};
+
+/* What follows from the rest: of added tokens, and `joined`. Errors: PP_ERESOURCE. */
+int tokenizer_shape(const char *label, struct pp_tokenizer *t);
+
+/* Where pieces go: to BPE, and as ids there; or, in order, to `each`. */
+typedef int tokenizer_piece(void *ctx, const char *piece, size_t n);
+struct tokenizer_out {
+    struct pp_ids *ids;
+    tokenizer_piece *each;
+    void *ctx;
+};
+int tokenizer_pieces(struct pp_tokenizer *t, const char *label, const char *text, size_t bytes,
+                     const struct tokenizer_out *out);
+
+/* ---- tokenizer_bpe.c: the same of what has neither added tokens nor changes to come */
+int tokenizer_run(struct pp_tokenizer *t, const char *label, const char *text, size_t n,
+                  const struct tokenizer_out *out);
+void tokenizer_stop(struct tokenizer_work *w);
+
+extern const char tokenizer_gpt2_pattern[];
+#define TOKENIZER_BYTE_LEVEL(regex)                                                                \
+    "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true,\"use_"              \
+    "regex\":" regex "}"
+uint32_t tokenizer_byte_letter(int byte); /* GPT-2's character for a byte */
+
+/* ---- tokenizer_write.c: a tokenizer.json up to its vocab, in `model`, which is open. mark: a special
+ * token, or NULL; before, after: its pre_tokenizer and its decoder. */
+struct pp_json tokenizer_begin_json(FILE *f, const char *mark, int64_t id, const char *before,
+                                    const char *after);
+/* Close all; *out: what was printed into *text, by open_memstream(); pp_free(). */
+int tokenizer_end_json(struct pp_json *j, char **text, char **out);
+
+#endif
