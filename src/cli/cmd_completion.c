@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * ppcli completion: a completion script for bash, zsh or fish, written from the command table, the
- * option tables and the key list, so that it cannot name what this ppcli does not have.
- */
+/* ppcli completion: the script by which bash, zsh or fish ask this program what can follow. */
 #include <string.h>
 
 #include "command.h"
 
 int cmd_completion(int argc, char **argv)
 {
+    static const struct {
+        const char *shell, *script;
+    } scripts[] = {{"bash", text_completion_bash},
+                   {"zsh", text_completion_zsh},
+                   {"fish", text_completion_fish}};
     const char *words[1];
+    if (argc > 1 && strcmp(argv[1], "words") == 0) /* not of people: the scripts ask */
+        return completion_answer(argc - 2, argv + 2);
     PP_TRY(pp_cli_parse(argc, argv, &command_completion, NULL, NULL, words, 1));
     if (!words[0])
         return pp_fail(PP_EUSAGE, "name a shell: bash, zsh or fish");
-    if (!pp_cli_shipped(false) || !pp_cli_shipped(true))
-        return pp_error_get()->code;
-    return strcmp(words[0], "bash") == 0  ? completion_bash(stdout)
-           : strcmp(words[0], "zsh") == 0 ? completion_zsh(stdout)
-           : strcmp(words[0], "fish") == 0
-               ? completion_fish(stdout)
-               : pp_fail(PP_EUSAGE, "no completions for '%s'; use bash, zsh or fish", words[0]);
+    for (size_t i = 0; i < sizeof(scripts) / sizeof(scripts[0]); i++) {
+        if (strcmp(words[0], scripts[i].shell) == 0) {
+            fputs(scripts[i].script, stdout);
+            return 0;
+        }
+    }
+    return pp_fail(PP_EUSAGE, "no completions for '%s'; use bash, zsh or fish", words[0]);
 }

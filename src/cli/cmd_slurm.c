@@ -99,7 +99,8 @@ struct value {
 static void quote(FILE *f, const char *text)
 {
     fputc('\'', f);
-    pp_cli_quote(f, text, "");
+    for (; *text; text++)
+        fputs(*text == '\'' ? "'\\''" : (char[]){*text, '\0'}, f);
     fputc('\'', f);
 }
 

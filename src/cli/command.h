@@ -32,7 +32,8 @@ struct pp_command {
     int cmd_##name(int argc, char **argv);
 #include "commands.def"
 
-extern const char text_welcome[], text_completion_bash[], text_sbatch[]; /* of share/cli */
+extern const char text_welcome[], text_sbatch[], text_completion_bash[], text_completion_zsh[],
+    text_completion_fish[]; /* of share/cli */
 
 extern const struct pp_command *const pp_commands[]; /* NULL-terminated, commands.def order */
 
@@ -143,9 +144,6 @@ int pp_cli_trace_steps(const char *file, const char *steps, int64_t *first, int6
 #define PP_CLI_SIZE_BYTES 32
 const char *pp_cli_size(uint64_t bytes, char out[PP_CLI_SIZE_BYTES]);
 
-/* Text for inside single quotes of a shell; characters of `special` get a backslash as well. */
-void pp_cli_quote(FILE *f, const char *text, const char *special);
-
 /* What this ppcli was built with, for `version` and `env`. what NULL ends them. Static storage. */
 struct build_fact {
     const char *what, *text; /* "zlib", "1.2.13"; text "no...": is not in this build */
@@ -164,10 +162,9 @@ bool env_probe_transport(const struct pp_transport_ops *t, char *why, size_t byt
 /* Every transport, into j or (NULL) as text. */
 void env_transports(struct pp_json *j);
 
-/* The completion scripts of three shells. Errors: those of pp_cli_describe(). */
-int completion_bash(FILE *f);
-int completion_zsh(FILE *f);
-int completion_fish(FILE *f);
+/* Print what can stand in the place of the last of these words, which follow "ppcli". Errors: those of
+ * pp_cli_describe(). */
+int completion_answer(int n, char **words);
 
 /* rc; where that is PP_ECONFIG and a config (NULL: there is none) has problems, they are printed and it
  * is their verdict. */

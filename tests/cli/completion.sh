@@ -1,16 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The completion scripts: readable for their shells, and what bash offers.
+# What can follow a word: the command that the completion scripts ask, and what a real bash, zsh and
+# fish then offer.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
+PATH="$(cd "$(dirname "$PPCLI")" && pwd):$PATH" # the scripts ask the ppcli that is called
 
 for shell in bash zsh fish; do
-    begin "$shell can read its script, which has commands, options and keys"
+    begin "$shell can read its script"
     run completion $shell
     code_is 0
-    for word in download stages log-every pipeline.stages train.lr 1f1b ini; do
-        out_has "$word"
-    done
+    out_has 'completion words'
     cp "$folder/out" "$folder/script.$shell"
     if command -v $shell >/dev/null 2>&1; then
         $shell -n "$folder/script.$shell" 2>"$folder/err" ||
@@ -18,19 +18,33 @@ for shell in bash zsh fish; do
     fi
 done
 
-begin "every option of every command is in every script"
+begin "every option of every command is offered, with its help"
 run help
 commands=$(sed -n 's/^  \([a-z-]*\)  .*/\1/p' "$folder/out")
+run completion words ''
+for command in $commands; do
+    has "$folder/out" "$command	" || complain "no $command"
+done
 for command in $commands; do
     run "$command" --help
     options=$(sed -n 's/^ *\(-.,\)* *--\([a-z-]*\).*/\2/p' "$folder/out")
     [ -n "$options" ] || complain "no options found in the help of $command"
+    run completion words "$command" -
     for option in $options; do
-        has "$folder/script.bash" " --$option" || complain "bash: no --$option"
-        has "$folder/script.zsh" "--$option" || complain "zsh: no --$option"
-        has "$folder/script.fish" "-l $option" || complain "fish: no $option"
+        has "$folder/out" "--$option	" || complain "$command: no --$option"
     done
 done
+
+begin "words that lead nowhere have no answers"
+for words in 'unknown x' 'train --stages x' 'train a.ini --set train.lr=' 'train a.ini --set no.key=' 'version x'; do
+    # shellcheck disable=SC2086 # words
+    run completion words $words
+    code_is 0
+    same "$(cat "$folder/out")" ''
+done
+run completion words
+code_is 0
+out_has 'train	'
 
 # offers WORD... : what bash offers for the last word, one a line
 cat >"$folder/offers.bash" <<'END'
@@ -122,24 +136,66 @@ if command -v bash >/dev/null 2>&1; then
     same "$(cat "$folder/out")" ''
 fi
 
+# each SHELL: ask() prints what that shell makes of a line when Tab is pressed behind it
+each() {
+    while IFS='|' read -r line wanted; do
+        last="$1: '$line' and Tab"
+        ask "$line" >"$folder/out" 2>"$folder/err"
+        same "$(cat "$folder/err")" ''
+        case $wanted in
+        */) out_has "$wanted" ;;
+        *) same "$(cut -f 1 "$folder/out")" "$wanted" ;;
+        esac
+    done <<'END'
+ppcli tr|train
+ppcli help expl|explain
+ppcli train --stag|--stages
+ppcli -q train --microb|--microbatches
+ppcli train a.ini --set pipeline.sta|pipeline.stages=
+ppcli train a.ini --set=pipeline.sta|--set=pipeline.stages=
+ppcli train a.ini --set train.optimizer=s|train.optimizer=sgd
+ppcli train a.ini --set=train.optimizer=s|--set=train.optimizer=sgd
+ppcli train --schedule gp|gpipe
+ppcli train --schedule=gp|--schedule=gpipe
+ppcli keys --format js|json
+ppcli completion z|zsh
+ppcli train mnist-s|mnist-sample.ini
+ppcli plan a.ini --machine 8xh|8xh100-nvlink
+ppcli download mnist cif|cifar10
+ppcli train net.ini --dir ne|nets/
+ppcli train net.ini --dir=ne|--dir=nets/
+ppcli inspect oth|other.txt
+END
+}
+mkdir -p "$folder/nets"
+: >"$folder/other.txt"
+
 if command -v fish >/dev/null 2>&1; then
-    begin "fish completes values of keys, installed configs, machines and data sets"
-    for case in 'train a.ini --set train.optimizer=adamw|train.optimizer=adamw' 'train mnist-s|mnist-sample.ini' \
-        'plan a.ini --machine 8xh|8xh100-nvlink' 'download shake|shakespeare'; do
-        fish -c "source $folder/script.fish; complete -C 'ppcli ${case%%|*}'" >"$folder/out" 2>"$folder/err"
-        out_has "${case#*|}"
-    done
+    begin "fish offers the same"
+    ask() {
+        (cd "$folder" && fish -c "source script.fish; complete -C '$1'")
+    }
+    each fish
 fi
 
-if command -v zsh >/dev/null 2>&1; then
-    begin "zsh completes values of keys, installed configs and machines"
-    zsh -fc "compdef() { :; }; compset() { :; }; compadd() { print -r -- \"\$@\"; }; _files() { :; }
-        source $folder/script.zsh; PREFIX=train.optimizer=; _ppcli_settings; _ppcli_config; _ppcli_machine" \
-        >"$folder/out" 2>"$folder/err"
-    same "$(cat "$folder/err")" ''
-    for word in 'sgd momentum adam adamw' 'mnist-sample.ini' '8xh100-nvlink'; do
-        out_has "$word"
-    done
+if command -v zsh >/dev/null 2>&1 && zsh -fc 'zmodload zsh/zpty && autoload -Uz compinit && whence -w compinit' \
+    >/dev/null 2>&1; then
+    begin "zsh completes the same at its prompt"
+    cat >"$folder/tab.zsh" <<'END'
+zmodload zsh/zpty
+zpty z "TERM=dumb zsh -f -i"
+zpty -w z "PS1=; autoload -Uz compinit; compinit -u -D; source script.zsh
+keep() { print -r -- \${\${=BUFFER}[-1]} >line.new; mv line.new line; }; zle -N keep; bindkey '^X' keep; print re''ady"
+zpty -r z out '*ready*'
+zpty -w -n z "$1"$'\t\x18'
+for i in {1..600}; do [[ -e line ]] && break; sleep 0.05; done
+cat line
+zpty -d z
+END
+    ask() {
+        (cd "$folder" && rm -f line && zsh -f tab.zsh "$1")
+    }
+    each zsh
 fi
 
 finish
