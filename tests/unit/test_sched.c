@@ -1,102 +1,249 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Schedules against published checksums, tables and formulas. */
-#include "test_sched_lists.h"
+/* Schedules against what was published of them: checksums, rows, times, memory; and what they refuse. */
+#include "test_sched_times.h"
 #include "test_sched_line.h"
-#include "test_sched_peak.h"
 
-static const struct {
-    int p, m;
-} sizes[] = {{2, 4}, {2, 8}, {4, 8}, {8, 16}};
-
-static void check_crcs(const char *name, const unsigned *crcs)
+/* The schedule's own list. */
+static char *published(const char *name, int p, int m)
 {
-    for (size_t i = 0; i < LEN(sizes); i++) {
-        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(name, sizes[i].p, sizes[i].m);
-        unsigned crc = crc_of(plan);
-        if (crc != crcs[i]) {
-            fail_msg("%s p%d m%d: crc %08x, published %08x", name, sizes[i].p, sizes[i].m, crc,
-                     crcs[i]);
+    struct pp_geometry g;
+    const char *schedule = geometry_named(name, p, m, &g);
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *f = open_memstream(&text, &bytes);
+    assert_non_null(f);
+    CHECK_OK(pp_schedule_print_csv(pp_schedule_find(schedule), &g, f));
+    fclose(f);
+    return text;
+}
+
+TEST(cells_have_the_published_checksums)
+{
+    static const struct {
+        int p, m;
+    } sizes[] = {{2, 4}, {2, 8}, {4, 8}, {8, 16}};
+    static const struct {
+        const char *name;
+        unsigned crc[4];
+    } table[] = {
+        {"gpipe", {0x937d2cc4, 0x9a838f02, 0x008f5c35, 0x4c7b5247}},
+        {"1f1b", {0x51520832, 0x9eced39d, 0xf9d02352, 0xd59cecf2}},
+        {"1f1b-eager v1", {0x51520832, 0x9eced39d, 0xf9d02352, 0xd59cecf2}},
+        {"interleaved v1", {0x51520832, 0x9eced39d, 0xf9d02352, 0xd59cecf2}},
+        {"2-eager 1f1b", {0x4827aeb0, 0x567ea4ce, 0x6127915d, 0x96ac0171}},
+        {"interleaved v2", {0xc52817ae, 0xb1c54e03, 0xb834db0e, 0x1e8b7afc}},
+        {"interleaved v4", {0xde879348, 0xf6028356, 0xbc123860, 0x45680c9d}},
+        {"looped-bfs v2", {0x3b320c26, 0xf3eb04ad, 0x5c815041, 0xafe952d9}},
+        {"zb-h1", {0x3a2ce6d5, 0x4a05a02d, 0x6f82b291, 0xa8719168}},
+        {"interleaved-zb v1", {0x3a2ce6d5, 0x4a05a02d, 0x6f82b291, 0xa8719168}},
+        {"zb-h2", {0x98dc1cdc, 0xc8d31d0c, 0xbf17332f, 0x8f638d3b}},
+        {"interleaved-zb v2", {0x0ee7cfc5, 0xd3c9ff16, 0x1d150717, 0x6bd90bd1}},
+        {"zb-v", {0xae004cdd, 0x36c69384, 0xeb71807b, 0x2bdd3426}},
+        {"v-half", {0xf8205f69, 0xa0dec468, 0x167b250a, 0x23b0962c}},
+        {"v-min", {0xfcb9c1f6, 0xc1a5b8e5, 0x325bb46a, 0x8ea9e78a}},
+        {"dualpipev", {0xa255bfb2, 0x26240296, 0x9bc36e1a, 0xd5f1772e}},
+    };
+    for (size_t i = 0; i < LEN(table); i++) {
+        for (size_t k = 0; k < LEN(sizes); k++) {
+            PP_OWN_MEMORY char *text = published(table[i].name, sizes[k].p, sizes[k].m);
+            PP_OWN(pp_plan_destroy)
+            struct pp_plan *plan = plan_named(table[i].name, sizes[k].p, sizes[k].m);
+            print_message("# %s p%d m%d\n", table[i].name, sizes[k].p, sizes[k].m);
+            CHECK_INT_EQ(crc32(0, (const Bytef *)text, (uInt)strlen(text)), table[i].crc[k]);
+            if (!plan->schedule->descends)
+                CHECK_INT_EQ(crc_of(plan), table[i].crc[k]);
         }
     }
 }
 
-TEST(gpipe_and_1f1b_print_the_published_cells)
+TEST(rows_are_the_published_ones)
 {
-    check_crcs("gpipe", (const unsigned[]){0x937d2cc4, 0x9a838f02, 0x008f5c35, 0x4c7b5247});
-    check_crcs("1f1b", (const unsigned[]){0x51520832, 0x9eced39d, 0xf9d02352, 0xd59cecf2});
+    static const struct {
+        const char *name;
+        int p, m, r;
+        const char *row;
+    } table[] = {
+        {"naive", 2, 2, 0, "0F0,0B0,0F1,0B1"},
+        {"naive", 2, 2, 1, "1F0,1B0,1F1,1B1"},
+        {"1f1b", 2, 4, 0, "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3"},
+        {"1f1b", 2, 4, 1, "1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3"},
+        {"hanayo", 2, 2, 0, "0F0,0F1,3F0,3B0,3F1,3B1,0B0,0B1"},
+        {"hanayo", 2, 2, 1, "1F0,2F0,1F1,2F1,2B0,1B0,2B1,1B1"},
+        {"looped-bfs v2", 2, 3, 0, "0F0,0F1,0F2,2F0,2F1,2F2,2B2,2B1,2B0,0B2,0B1,0B0"},
+        {"looped-bfs v2", 2, 3, 1, "1F0,1F1,1F2,3F0,3F1,3F2,3B2,3B1,3B0,1B2,1B1,1B0"},
+        {"interleaved v2", 2, 4, 0,
+         "0F0,0F1,2F0,2F1,0F2,2B0,0F3,2B1,2F2,0B0,2F3,0B1,2B2,2B3,0B2,0B3"},
+        {"interleaved v2", 2, 4, 1,
+         "1F0,1F1,3F0,3B0,3F1,3B1,1F2,1B0,1F3,1B1,3F2,3B2,3F3,3B3,1B2,1B3"},
+        {"interleaved v2", 4, 8, 3,
+         "3F0,3F1,3F2,3F3,7F0,7B0,7F1,7B1,7F2,7B2,7F3,7B3,3F4,3B0,3F5,3B1,3F6,3B2,3F7,3B3,7F4,7B4,"
+         "7F5,7B5,7F6,7B6,7F7,7B7,3B4,3B5,3B6,3B7"},
+        {"looped-bfs v2", 2, 4, 0,
+         "0F0,0F1,0F2,0F3,2F0,2F1,2F2,2F3,2B3,2B2,2B1,2B0,0B3,0B2,0B1,0B0"},
+        {"interleaved-zb v2", 2, 4, 1,
+         "1F0,1F1,3F0,3I0,3F1,3I1,3W0,1F2,1I0,3W1,1F3,1I1,1W0,3F2,3I2,1W1,3F3,3I3,3W2,1I2,3W3,1I3,"
+         "1W2,1W3"},
+        {"zb-h2", 2, 4, 0, "0F0,0F1,0F2,0I0,0W0,0F3,0I1,0W1,0I2,0W2,0I3,0W3"},
+        {"zb-h2", 2, 4, 1, "1F0,1I0,1F1,1I1,1F2,1I2,1W0,1F3,1I3,1W1,1W2,1W3"},
+        {"zb-h1", 4, 8, 0,
+         "0F0,0F1,0F2,0F3,0I0,0W0,0F4,0I1,0W1,0F5,0I2,0W2,0F6,0I3,0W3,0F7,0I4,0W4,0I5,0W5,0I6,0W6,"
+         "0I7,0W7"},
+        {"zb-h1", 4, 8, 2,
+         "2F0,2F1,2I0,2F2,2I1,2F3,2I2,2W0,2F4,2I3,2W1,2F5,2I4,2W2,2F6,2I5,2W3,2F7,2I6,2W4,2I7,2W5,"
+         "2W6,2W7"},
+        {"zb-v", 2, 4, 0,
+         "0F0,0F1,0F2,3F0,3I0,3W0,3F1,3I1,3W1,0F3,0I0,0W0,3F2,3I2,3W2,0I1,0W1,3F3,3I3,3W3,"
+         "0I2,0W2,0I3,0W3"},
+        {"zb-v", 2, 4, 1,
+         "1F0,2F0,1F1,2F1,2I0,2W0,1F2,1I0,1W0,2F2,2I1,2W1,1F3,1I1,1W1,2F3,2I2,2W2,1I2,2I3,"
+         "1I3,1W2,2W3,1W3"},
+        {"dualpipev", 2, 4, 0,
+         "0F0,0F1,0F2,3F0,3I0,3W0,3F1,(0F3;3B1)OVERLAP_F_B,(3F2;0B0)OVERLAP_F_B,3B2,"
+         "(3F3;0B1)OVERLAP_F_B,3B3,0I2,0W2,0I3,0W3"},
+        {"dualpipev", 2, 4, 1,
+         "1F0,2F0,1F1,2F1,1F2,2B0,(2F2;1B0)OVERLAP_F_B,(1F3;2B1)OVERLAP_F_B,"
+         "(2F3;1B1)OVERLAP_F_B,2B2,1B2,2I3,1I3,2W3,1W3"},
+        {"v-half", 4, 8, 0,
+         "0F0,0F1,0F2,0F3,0F4,7F0,7I0,7W0,7F1,7I1,7W1,7F2,7I2,7W2,0I0,0W0,0F5,7F3,7I3,7W3,"
+         "0I1,0W1,0F6,7F4,7I4,7W4,0I2,0W2,0F7,7F5,7I5,7W5,0I3,0W3,7F6,7I6,7W6,0I4,0W4,7F7,"
+         "7I7,0I5,7W7,0I6,0W5,0W6,0I7,0W7"},
+        {"v-min", 4, 8, 0,
+         "0F0,0F1,0F2,7F0,7I0,7W0,7F1,7I1,7W1,0F3,0I0,0W0,7F2,7I2,0I1,7W2,0W1,0F4,7F3,7I3,"
+         "0I2,7W3,0W2,0F5,7F4,7I4,0I3,7W4,0W3,0F6,7F5,7I5,0I4,7W5,0W4,0F7,7F6,7I6,0I5,7W6,"
+         "0W5,7F7,7I7,0I6,7W7,0W6,0I7,0W7"},
+        {"1f1b-v", 4, 8, 0,
+         "0F0,0F1,0F2,0F3,0F4,7F0,7B0,7F1,7B1,7F2,7B2,7F3,7B3,0B0,0F5,7F4,7B4,0B1,0F6,7F5,"
+         "7B5,0B2,0F7,7F6,7B6,0B3,7F7,7B7,0B4,0B5,0B6,0B7"},
+        {"1f1b-v", 4, 8, 3,
+         "3F0,4F0,3F1,4F1,3F2,4F2,4B0,3B0,3F3,4F3,4B1,3B1,3F4,4F4,4B2,3B2,3F5,4F5,4B3,3B3,"
+         "3F6,4F6,4B4,3B4,3F7,4F7,4B5,3B5,4B6,3B6,4B7,3B7"},
+        {"dualpipe", 4, 8, 0,
+         "0F0,0F1,0F2,7F0,7I0,7W0,7F1,(0F3;7B1)OVERLAP_F_B,(7F2;0B0)OVERLAP_F_B,7B2,"
+         "(7F3;0B1)OVERLAP_F_B,7B3,0I2,0W2,0I3,0W3"},
+        {"dualpipe", 4, 8, 1,
+         "1F0,6F0,1F1,6F1,1F2,6B0,(6F2;1B0)OVERLAP_F_B,(1F3;6B1)OVERLAP_F_B,"
+         "(6F3;1B1)OVERLAP_F_B,6B2,1B2,6I3,1I3,6W3,1W3"},
+        {"dualpipe", 4, 8, 2,
+         "5F0,2F0,5F1,2F1,5F2,2B0,(2F2;5B0)OVERLAP_F_B,(5F3;2B1)OVERLAP_F_B,"
+         "(2F3;5B1)OVERLAP_F_B,2B2,5B2,2I3,5I3,2W3,5W3"},
+        {"chimera", 4, 4, 0, "0F0,0F1,7F0,7B0,7F1,7B1,0B0,0B1"},
+        {"chimera", 4, 4, 1, "1F0,6F0,1F1,6F1,6B0,1B0,6B1,1B1"},
+        {"chimera", 4, 4, 2, "5F0,2F0,5F1,2F1,2B0,5B0,2B1,5B1"},
+        {"chimera", 4, 4, 3, "4F0,4F1,3F0,3B0,3F1,3B1,4B0,4B1"},
+    };
+    for (size_t i = 0; i < LEN(table); i++) {
+        PP_OWN(pp_plan_destroy)
+        struct pp_plan *plan = plan_named(table[i].name, table[i].p, table[i].m);
+        PP_OWN_MEMORY char *text = plan->schedule->descends
+                                       ? published(table[i].name, table[i].p, table[i].m)
+                                       : printed(plan, pp_plan_print_csv);
+        char *row = text;
+        for (int r = 0; r < table[i].r; r++)
+            row = strchr(row, '\n') + 1;
+        row[strcspn(row, "\n")] = '\0';
+        CHECK_STR_EQ(row, table[i].row);
+    }
 }
 
-TEST(passes_accept_the_published_cells_of_other_schedules)
+/* A plan of looped-bfs: the published list, its B's as I, and the W's in ascending order. */
+TEST(looped_bfs_runs_its_input_gradients_as_published)
 {
-    check_crcs("2-eager 1f1b", (const unsigned[]){0x4827aeb0, 0x567ea4ce, 0x6127915d, 0x96ac0171});
-    check_crcs("interleaved v2",
-               (const unsigned[]){0xc52817ae, 0xb1c54e03, 0xb834db0e, 0x1e8b7afc});
-    check_crcs("interleaved v4",
-               (const unsigned[]){0xde879348, 0xf6028356, 0xbc123860, 0x45680c9d});
-    check_crcs("zb-h1", (const unsigned[]){0x3a2ce6d5, 0x4a05a02d, 0x6f82b291, 0xa8719168});
-    check_crcs("zb-h2", (const unsigned[]){0x98dc1cdc, 0xc8d31d0c, 0xbf17332f, 0x8f638d3b});
-    check_crcs("interleaved-zb v2",
-               (const unsigned[]){0x0ee7cfc5, 0xd3c9ff16, 0x1d150717, 0x6bd90bd1});
-    check_crcs("zb-v", (const unsigned[]){0xae004cdd, 0x36c69384, 0xeb71807b, 0x2bdd3426});
-}
-
-TEST(csv_rows_are_those_of_torch)
-{
-    struct pp_plan *plan = plan_named("1f1b", 2, 4);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named("looped-bfs v2", 2, 3);
     check_plan_text(plan, pp_plan_print_csv,
-                    "0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n"
-                    "1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n");
-    pp_plan_destroy(&plan);
-
-    plan = plan_named("naive", 2, 2);
-    check_plan_text(plan, pp_plan_print_csv, "0F0,0B0,0F1,0B1\n1F0,1B0,1F1,1B1\n");
-    pp_plan_destroy(&plan);
-}
-
-static int64_t makespan_of(const struct pp_plan *plan, bool fused)
-{
-    struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = fused};
-    int64_t makespan = -1;
-    time_line(plan, &unit, &makespan, NULL, NULL);
-    return makespan;
+                    "0F0,0F1,0F2,2F0,2F1,2F2,2I2,2I1,2B0,2W1,2W2,0I2,0I1,0B0,0W1,0W2\n"
+                    "1F0,1F1,1F2,3F0,3F1,3F2,3I2,3I1,3B0,3W1,3W2,1I2,1I1,1B0,1W1,1W2\n");
 }
 
 TEST(makespans_and_peaks_are_the_published_ones)
 {
-    /* ticks of one chunk: v times those of a rank */
+    /* Ticks of one chunk: V times those of a rank. longest: that a rank needs for its own list; 0:
+     * not published. pair: of an overlapped F;B as one piece of work, else 0. */
     static const struct {
         const char *name;
-        int v;
-        int64_t p4m8, p8m16;
-        int first4, last4, first8, last8; /* peak on the first and the last rank */
+        int p, m;
+        int64_t makespan, longest;
+        int first, step; /* peak of the first rank, and from rank to rank */
+        int64_t pair;
     } table[] = {
-        {"gpipe", 1, 33, 69, 8, 8, 16, 16},
-        {"1f1b", 1, 33, 69, 4, 1, 8, 1},
-        {"2-eager 1f1b", 1, 33, 69, 7, 1, 15, 1},
-        {"interleaved v2", 2, 57, 117, 11, 5, 23, 9},
-        {"zb-h1", 1, 27, 55, 4, 4, 8, 8},
-        {"zb-h2", 1, 27, 55, 7, 7, 15, 15},
-        {"interleaved-zb v2", 2, 51, 103, 8, 8, 16, 16},
-        {"zb-v", 2, 51, 103, 8, 8, 16, 16},
+        {"gpipe", 4, 8, 33, 33, 8, 0, 0},
+        {"gpipe", 8, 16, 69, 69, 16, 0, 0},
+        {"1f1b", 4, 8, 33, 33, 4, -1, 0},
+        {"1f1b", 8, 16, 69, 69, 8, -1, 0},
+        {"2-eager 1f1b", 4, 8, 33, 33, 7, -2, 0},
+        {"2-eager 1f1b", 8, 16, 69, 69, 15, -2, 0},
+        {"interleaved v2", 4, 8, 57, 57, 11, -2, 0},
+        {"interleaved v2", 8, 16, 117, 117, 23, -2, 0},
+        {"looped-bfs v2", 4, 8, 57, 57, 16, 0, 0},
+        {"looped-bfs v2", 8, 16, 117, 117, 32, 0, 0},
+        {"zb-h1", 4, 8, 27, 27, 4, 0, 0},
+        {"zb-h1", 8, 16, 55, 55, 8, 0, 0},
+        {"zb-h2", 4, 8, 27, 24, 7, 0, 0},
+        {"zb-h2", 8, 16, 55, 48, 15, 0, 0},
+        {"interleaved-zb v2", 4, 8, 51, 51, 8, 0, 0},
+        {"interleaved-zb v2", 8, 16, 103, 103, 16, 0, 0},
+        {"zb-v", 4, 8, 51, 48, 8, 0, 0},
+        {"zb-v", 8, 16, 103, 96, 16, 0, 0},
+        {"v-half", 4, 8, 53, 0, 6, 0, 0},
+        {"v-half", 8, 16, 113, 0, 10, 0, 0},
+        {"v-min", 4, 8, 59, 0, 4, 0, 0},
+        {"v-min", 8, 16, 122, 0, 8, 0, 0},
+        {"1f1b-v", 4, 8, 63, 0, 6, 0, 0},
+        {"1f1b-v", 8, 16, 129, 0, 12, 0, 0},
+        {"dualpipev", 4, 8, 54, 0, 9, 0, 3},
+        {"dualpipev", 8, 16, 110, 0, 17, 0, 3},
     };
     for (size_t i = 0; i < LEN(table); i++) {
-        struct pp_plan *plan = plan_named(table[i].name, 4, 8);
-        print_message("# %s p4 m8\n", table[i].name);
-        CHECK_INT_EQ(makespan_of(plan, true), table[i].p4m8);
-        CHECK_INT_EQ(peak_of(plan, 0), table[i].first4);
-        CHECK_INT_EQ(peak_of(plan, 3), table[i].last4);
+        int p = table[i].p, m = table[i].m;
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(table[i].name, p, m);
+        struct spans s;
         double bubble;
+        print_message("# %s p%d m%d\n", table[i].name, p, m);
+        spans_of(plan, &(struct times){.f = 1, .i = 1, .w = 1, .pair = table[i].pair}, &s);
+        CHECK_INT_EQ(s.makespan, table[i].makespan);
+        if (table[i].longest > 0)
+            CHECK_INT_EQ(s.longest, table[i].longest);
+        int64_t makespan = makespan_of(plan, unit);
+        if (table[i].pair == 0)
+            CHECK_INT_EQ(makespan, table[i].makespan);
         CHECK_OK(pp_bubble_ideal(plan, &bubble));
-        double work = 24.0 * table[i].v;
-        assert_float_equal(bubble, 1.0 - work / (double)table[i].p4m8, 1e-12);
-        pp_plan_destroy(&plan);
+        double work = 3.0 * m * plan->geometry.chunks;
+        assert_float_equal(bubble, 1.0 - work / (double)makespan, 1e-12);
+        for (int r = 0; r < p; r++)
+            CHECK_INT_EQ(peak_of(plan, r), table[i].first + r * table[i].step);
+    }
+}
 
-        plan = plan_named(table[i].name, 8, 16);
-        print_message("# %s p8 m16\n", table[i].name);
-        CHECK_INT_EQ(makespan_of(plan, true), table[i].p8m16);
-        CHECK_INT_EQ(peak_of(plan, 0), table[i].first8);
-        CHECK_INT_EQ(peak_of(plan, 7), table[i].last8);
-        pp_plan_destroy(&plan);
+/* Makespans of P = 4, M = 16 for hand-overs of 0, 1/20, 1/10, 1/4, 1/2 and 1 op. */
+TEST(slow_links_cost_what_was_published)
+{
+    static const int comm[] = {0, 2, 4, 10, 20, 40}; /* a rank's op takes 40 */
+    static const struct {
+        const char *name;
+        double spans[6];
+    } table[] = {
+        {"gpipe", {57, 57.3, 57.6, 58.5, 60, 63}},
+        {"1f1b", {57, 58.4, 59.8, 64, 71, 85}},
+        {"2-eager 1f1b", {57, 57.3, 57.6, 58.5, 60, 63}},
+        {"interleaved v2", {52.5, 53.2, 53.9, 56, 59.5, 75.5}},
+        {"interleaved v4", {50.25, 51.75, 53.25, 57.75, 75.75, 114.75}},
+        {"looped-bfs v2", {52.5, 52.8, 53.1, 54, 55.5, 58.5}},
+        {"looped-bfs v4", {50.25, 50.55, 50.85, 51.75, 53.25, 59.25}},
+        {"zb-h1", {51, 51.6, 52.2, 54, 57, 71}},
+        {"zb-h2", {51, 51.15, 51.3, 51.75, 52.5, 54}},
+        {"interleaved-zb v2", {49.5, 50.3, 51.1, 53.5, 66, 93}},
+        {"interleaved-zb v4", {48.75, 49.95, 51.15, 63.5, 90, 143}},
+    };
+    for (size_t i = 0; i < LEN(table); i++) {
+        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(table[i].name, 4, 16);
+        int cell = 40 / plan->geometry.chunks;
+        for (size_t k = 0; k < LEN(comm); k++) {
+            struct times t = {.f = cell, .i = cell, .w = cell, .comm = comm[k]};
+            struct spans s;
+            spans_of(plan, &t, &s);
+            print_message("# %s c=%d/40: %g, published %g\n", table[i].name, comm[k],
+                          (double)s.makespan / 40, table[i].spans[k]);
+            assert_float_equal((double)s.makespan / 40, table[i].spans[k], 1e-9);
+        }
     }
 }
 
@@ -114,7 +261,7 @@ TEST(every_size_has_the_bubble_of_the_formula)
                 double bubble = -1;
                 CHECK_OK(pp_bubble_ideal(plan, &bubble));
                 assert_float_equal(bubble, is_naive ? naive : ideal, 1e-12);
-                CHECK_INT_EQ(makespan_of(plan, true), is_naive ? 3 * p * m : 3 * (m + p - 1));
+                CHECK_INT_EQ(makespan_of(plan, unit), is_naive ? 3 * p * m : 3 * (m + p - 1));
             }
         }
     }

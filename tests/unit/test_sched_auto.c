@@ -20,19 +20,12 @@ static struct pp_plan *plan_auto(int p, int m, double cap, struct pp_schedule_co
 static const struct pp_schedule_costs unit = {.f = 1, .i = 1, .w = 1};
 static const struct times unit_times = {.f = 1, .i = 1, .w = 1};
 
-/* Most micro-batches that any rank holds at once, from F to W. */
-static int peak_of(const struct pp_plan *plan)
+static int most_held(const struct pp_plan *plan)
 {
-    int peak = 0;
-    for (int r = 0; r < plan->geometry.stages; r++) {
-        int live = 0;
-        for (int k = 0; k < plan->ranks[r].n_actions; k++) {
-            int op = plan->ranks[r].actions[k].op;
-            live += op == PP_OP_F ? 1 : op == PP_OP_W ? -1 : 0;
-            peak = live > peak ? live : peak;
-        }
-    }
-    return peak;
+    int most = 0;
+    for (int r = 0; r < plan->geometry.stages; r++)
+        most = peak_of(plan, r) > most ? peak_of(plan, r) : most;
+    return most;
 }
 
 TEST(cap_of_p_gives_zb_h1)
@@ -87,7 +80,7 @@ TEST(nobody_waits_with_cap_2p)
             spans_of(plan, &unit_times, &s);
             CHECK_INT_EQ(s.longest, 3 * m);
             CHECK_INT_EQ(s.makespan, 3 * m + p - 1);
-            CHECK_INT_EQ(peak_of(plan), m < 2 * p ? m : 2 * p);
+            CHECK_INT_EQ(most_held(plan), m < 2 * p ? m : 2 * p);
             pp_plan_destroy(&plan);
         }
     }
@@ -102,7 +95,7 @@ TEST(no_rank_holds_more_than_the_cap)
         struct pp_schedule_costs costs = {random_below(9) / 4., random_below(9) / 4.,
                                           random_below(9) / 4., random_below(5) / 8.};
         PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_auto(p, m, cap, costs);
-        assert_true(peak_of(plan) <= cap);
+        assert_true(most_held(plan) <= cap);
         if (round % 8 == 0)
             run_in_all_ways(plan);
     }
@@ -207,26 +200,7 @@ TEST(honest_memory_needs_a_higher_cap_for_the_same_bubble)
         PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_auto(8, k->m, 8 * caps[i], costs);
         spans_of(plan, &(struct times){.f = k->f, .i = k->i, .w = k->w, .comm = k->comm}, &s);
         check_bubble(1.0 - (double)(k->m * (k->f + k->i + k->w)) / (double)s.longest, bubbles[i]);
-        CHECK_INT_EQ(peak_of(plan), (int)(8 * caps[i]));
-    }
-}
-
-TEST(every_shape_is_proved)
-{
-    for (int p = 1; p <= 8; p++) {
-        for (int m = 1; m <= 20; m++) {
-            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_auto(p, m, 0, unit);
-            CHECK_OK(pp_plan_prove(plan));
-            for (int r = 0; r < p; r++) {
-                int next = 0;
-                for (int k = 0; k < plan->ranks[r].n_actions; k++) {
-                    const struct pp_action *a = &plan->ranks[r].actions[k];
-                    if (a->op == PP_OP_W)
-                        CHECK_INT_EQ(a->mb, next++);
-                }
-                CHECK_INT_EQ(next, m);
-            }
-        }
+        CHECK_INT_EQ(most_held(plan), (int)(8 * caps[i]));
     }
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weight gradients of several micro-batches together: where they go, and that nothing else moves.
  */
-#include "test_sched_peak.h"
 #include "test_sched_sim.h"
 
 static struct pp_plan *coalesced(const char *name, int p, int v, int m, int k)

@@ -18,14 +18,6 @@ static int read_text(const char *text, struct pp_plan **out)
     return read_bytes(text, strlen(text), out);
 }
 
-static struct pp_plan *build(const char *name, int p, int v, int m)
-{
-    struct pp_geometry g = {.stages = p, .chunks = v, .microbatches = m};
-    struct pp_plan *plan = NULL;
-    CHECK_OK(pp_plan_build(name, &g, &plan));
-    return plan;
-}
-
 TEST(the_lowered_example_is_torchs)
 {
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
@@ -55,7 +47,7 @@ TEST(lowered_lists_have_the_published_checksums)
     for (size_t i = 0; i < LEN(table); i++) {
         const unsigned published[] = {table[i].p2m8, table[i].p4m8, table[i].p8m16};
         for (size_t j = 0; j < LEN(sizes); j++) {
-            struct pp_plan *plan = build(table[i].name, sizes[j].p, table[i].v, sizes[j].m);
+            struct pp_plan *plan = build_plan(table[i].name, sizes[j].p, table[i].v, sizes[j].m);
             PP_OWN_MEMORY char *text = printed(plan, pp_plan_print_csv_torch);
             unsigned crc = (unsigned)crc32(0, (const Bytef *)text, (uInt)strlen(text));
             if (crc != published[j]) {
@@ -195,7 +187,7 @@ TEST(looped_bfs_as_published_is_read_and_ascends)
             struct pp_plan *read = NULL;
             CHECK_OK(read_text(text, &read));
             free(text);
-            struct pp_plan *own = build("looped-bfs", p, 2, m);
+            struct pp_plan *own = build_plan("looped-bfs", p, 2, m);
             char *a = printed(read, pp_plan_print_csv);
             char *b = printed(own, pp_plan_print_csv);
             CHECK_STR_EQ(a, b);
@@ -363,7 +355,7 @@ TEST(a_file_that_cannot_be_read_is_an_error)
     f = fopen("/dev/full", "w");
     if (f) {
         setvbuf(f, NULL, _IONBF, 0);
-        plan = build("1f1b", 2, 1, 2);
+        plan = build_plan("1f1b", 2, 1, 2);
         CHECK_FAILS(pp_plan_print_csv_comms(plan, f), PP_EIO, "cannot write");
         pp_plan_destroy(&plan);
         fclose(f);

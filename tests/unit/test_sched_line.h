@@ -34,4 +34,14 @@ static inline void time_line(const struct pp_plan *plan, const struct ticks *t, 
         pp_sim_result_fini(&own);
 }
 
+/* Messages leave after B (unit), or after its I (split). */
+static const struct ticks unit = {1, 1, 1, true}, split = {1, 1, 1, false};
+
+static inline int64_t makespan_of(const struct pp_plan *plan, struct ticks ticks)
+{
+    int64_t makespan = -1;
+    time_line(plan, &ticks, &makespan, NULL, NULL);
+    return makespan;
+}
+
 #endif

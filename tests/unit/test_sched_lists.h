@@ -89,57 +89,6 @@ static inline int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* One of a kind: the next micro-batch of (op, stage), dropped when past the last. */
-static inline void next_of(struct lists *l, int r, enum pp_op op, int stage, int *n)
-{
-    if (*n < l->g.microbatches)
-        add(l, r, op, stage, *n);
-    (*n)++;
-}
-
-static inline void list_zb_v(struct lists *l, int p, int m)
-{
-    int n = 2 * p - 1 > m ? 2 * p - 1 : m;
-    lists_init(l, p, 2, m, PP_PLACE_V);
-    for (int r = 0; r < p; r++) {
-        int a = r;
-        int z = 2 * p - 1 - r;
-        int af = 0, ai = 0, aw = 0, zf = 0, zi = 0, zw = 0;
-        while (af < 2 * (p - r) - 1)
-            next_of(l, r, PP_OP_F, a, &af);
-        for (int i = 0; i < r; i++) {
-            next_of(l, r, PP_OP_F, z, &zf);
-            next_of(l, r, PP_OP_F, a, &af);
-        }
-        for (int i = 0; i < p - r; i++) {
-            next_of(l, r, PP_OP_F, z, &zf);
-            next_of(l, r, PP_OP_I, z, &zi);
-            next_of(l, r, PP_OP_W, z, &zw);
-        }
-        while (zf < af || af < n) {
-            if (af < n)
-                next_of(l, r, PP_OP_F, a, &af);
-            next_of(l, r, PP_OP_I, a, &ai);
-            next_of(l, r, PP_OP_W, a, &aw);
-            next_of(l, r, PP_OP_F, z, &zf);
-            next_of(l, r, PP_OP_I, z, &zi);
-            next_of(l, r, PP_OP_W, z, &zw);
-        }
-        for (int i = 0; i < r; i++) {
-            next_of(l, r, PP_OP_I, a, &ai);
-            next_of(l, r, PP_OP_I, z, &zi);
-        }
-        for (int i = 0; i < p - r; i++) {
-            next_of(l, r, PP_OP_I, a, &ai);
-            next_of(l, r, PP_OP_W, a, &aw);
-        }
-        while (zw < n)
-            next_of(l, r, PP_OP_W, z, &zw);
-        while (aw < n)
-            next_of(l, r, PP_OP_W, a, &aw);
-    }
-}
-
 /*
  * The geometry that a table's name stands for: "interleaved v4" is interleaved with 4 chunks,
  * "2-eager 1f1b" is 1f1b-eager with k = 2. Gives the schedule's name.
@@ -165,22 +114,34 @@ static inline const char *geometry_named(const char *name, int p, int m, struct 
     return plain;
 }
 
-/* A schedule of ours, or one of the lists above. */
 static inline struct pp_plan *plan_named(const char *name, int p, int m)
 {
     struct pp_plan *plan = NULL;
     struct pp_geometry g;
     const char *schedule = geometry_named(name, p, m, &g);
-    if (pp_schedule_find(schedule)) {
-        CHECK_OK(pp_plan_build(schedule, &g, &plan));
-        return plan;
-    }
-    struct lists l;
-    CHECK_STR_EQ(name, "zb-v");
-    list_zb_v(&l, p, m);
-    CHECK_OK(lists_plan(&l, &plan));
-    lists_free(&l);
+    CHECK_OK(pp_plan_build(schedule, &g, &plan));
     return plan;
+}
+
+static inline struct pp_plan *build_plan(const char *schedule, int p, int v, int m)
+{
+    const struct pp_geometry g = {.stages = p, .chunks = v, .microbatches = m};
+    struct pp_plan *plan = NULL;
+    CHECK_OK(pp_plan_build(schedule, &g, &plan));
+    return plan;
+}
+
+/* Most activations that rank r holds at once, in micro-batches of one chunk, from F to W. */
+static inline int peak_of(const struct pp_plan *plan, int r)
+{
+    int live = 0;
+    int peak = 0;
+    for (int k = 0; k < plan->ranks[r].n_actions; k++) {
+        int op = plan->ranks[r].actions[k].op;
+        live += op == PP_OP_F ? 1 : op == PP_OP_I ? 0 : -1;
+        peak = live > peak ? live : peak;
+    }
+    return peak;
 }
 
 /* The cells of a plan, for tests that change them. */

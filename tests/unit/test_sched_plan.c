@@ -306,15 +306,12 @@ TEST(a_message_leaves_after_the_input_gradient_or_after_all)
 
 TEST(forward_only_plans_keep_nothing)
 {
-    struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
     for (int p = 1; p <= 8; p++) {
         for (int m = 1; m <= 20; m++) {
             struct pp_geometry g = {.stages = p, .chunks = 1, .microbatches = m};
             PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
-            int64_t makespan;
             CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
-            time_line(plan, &unit, &makespan, NULL, NULL);
-            CHECK_INT_EQ(makespan, m + p - 1);
+            CHECK_INT_EQ(makespan_of(plan, split), m + p - 1);
             for (int s = 0; s < p; s++) {
                 CHECK_INT_EQ(plan->state_slots[s], 1);
                 CHECK_INT_EQ(plan->grad_slots[s], 0);
@@ -328,16 +325,13 @@ TEST(forward_only_plans_keep_nothing)
 
 TEST(forward_only_plans_with_chunks_lose_no_time)
 {
-    struct ticks unit = {.f = 1, .i = 1, .w = 1, .fused_send = false};
     for (int p = 1; p <= 6; p++) {
         for (int v = 2; v <= 4; v++) {
             for (int m = p; m <= 4 * p; m += p) {
                 struct pp_geometry g = {.stages = p, .chunks = v, .microbatches = m};
                 PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
-                int64_t makespan;
                 CHECK_OK(pp_plan_build_eval(&g, PP_PLACE_LOOP, &plan));
-                time_line(plan, &unit, &makespan, NULL, NULL);
-                CHECK_INT_EQ(makespan, m * v + p - 1);
+                CHECK_INT_EQ(makespan_of(plan, split), m * v + p - 1);
                 for (int c = 0; c < plan->n_channels; c += 2)
                     assert_true(plan->channels[c].slots <= p + 3);
             }

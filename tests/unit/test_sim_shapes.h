@@ -43,8 +43,8 @@ static inline struct pp_plan *plan_for(const char *text, int p, int m,
 
 static inline struct pp_plan *plan_of(const char *text, int p, int m)
 {
-    const struct rank_costs unit = {.f = 1, .i = 1, .w = 1};
-    return plan_for(text, p, m, &unit);
+    const struct rank_costs even = {.f = 1, .i = 1, .w = 1};
+    return plan_for(text, p, m, &even);
 }
 
 static inline void simulate(const struct pp_plan *plan, const struct rank_costs *rc,
