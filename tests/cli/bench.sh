@@ -19,8 +19,7 @@ python() {
 }
 
 begin "a table of rows that all pass the check"
-bench --stages 1,2 --schedule gpipe,1f1b
-code_is 0
+ok bench --stages 1,2 --schedule gpipe,1f1b
 for word in 'samples/s' 'ms/step p50' 'bubble ideal' measured '= schedule' '+ imbalance' '+ waiting' 'GF/s' 'GB/s' 'of peak' 'peak MiB' x1 \
     relative limit check 'machine: ' 'BLAS: ' 'MPI: ' 'commit ' '20-16x6-5'; do
     out_has "$word"
@@ -29,12 +28,9 @@ same "$(grep -c '| ok  *|$' "$folder/out")" 4
 err_lacks 'round'
 
 begin "all formats say the same"
-bench --stages 1,2 -o "$folder/bench.json"
-code_is 0
-out_has '| ok '
+shows '| ok ' bench --stages 1,2 -o "$folder/bench.json"
 for format in json csv; do
-    bench --stages 1,2 --format $format
-    code_is 0
+    ok bench --stages 1,2 --format $format
     cp "$folder/out" "$folder/out.$format"
 done
 python "
@@ -64,9 +60,8 @@ assert whole['schema'] == 1 and whole['rounds'] == 2 and whole['cores'] >= 1
 print('good')" good
 
 begin "the bytes of a step are those of the man page"
-bench --stages 2 --optimizer momentum --set train.exact=off --set train.coalesce=3 --set pipeline.recompute=all \
+ok bench --stages 2 --optimizer momentum --set train.exact=off --set train.coalesce=3 --set pipeline.recompute=all \
     --format json
-code_is 0
 python "
 import json, sys
 r = json.load(open(sys.argv[1] + '/out'))['rows'][1]
@@ -85,33 +80,27 @@ if command -v python3 >/dev/null 2>&1; then
     steps=$(python3 -c "import json,sys; r=json.load(open(sys.argv[1]))['rows'][1]; print(r['steps']+r['warmup_steps'])" "$folder/out.json")
     sha=$(python3 -c "import json,sys; print(json.load(open(sys.argv[1]))['rows'][1]['weights_sha256'])" "$folder/out.json")
     # whole batches only, as the benchmark
-    run train "$folder/net.ini" -q --dir "" --epochs 100000 --max-steps "$steps" --set data.train_samples=192
-    code_is 0
-    out_has "$sha"
+    shows "$sha" \
+        run train "$folder/net.ini" -q --dir "" --epochs 100000 --max-steps "$steps" --set data.train_samples=192
 else
     skip "no python3"
 fi
 
 begin "without a config there is a built-in one"
 # shellcheck disable=SC2086
-run bench $quick --set 'model.sizes=20 16*3 5' --batch-size 16 --microbatches 2
-code_is 0
-out_has 'config built in: model 20-16x3-5, data synthetic, sgd'
+shows 'config built in: model 20-16x3-5, data synthetic, sgd' \
+    run bench $quick --set 'model.sizes=20 16*3 5' --batch-size 16 --microbatches 2
 
 begin "every combination of the lists is a row, and what varies is a column"
-bench --batch-size 16,32 --microbatches 2,4 --set pipeline.chunks=1,2 --schedule interleaved
-code_is 0
+ok bench --batch-size 16,32 --microbatches 2,4 --set pipeline.chunks=1,2 --schedule interleaved
 same "$(grep -c '| ok  *|$' "$folder/out")" 9
-out_has '| chunks '
-out_has '| batch_size '
-out_has 'batch 16: '
+out_has '| chunks ' '| batch_size ' 'batch 16: '
 
 # Without words a run has all free cores in one stage: what stages and replicas are measured against.
 begin "the first row is one stage with all cores, unless the first that is asked for is one stage"
 cores=$("$PPCLI" env | sed -n 's/^ *cores  *\([0-9]*\) of.*/\1/p')
 rows() { sed -n 's/^| *\([0-9]*\) | *\([0-9]*\) | *\([0-9]*\) | \([a-z0-9-]*\).*/\1 \2 \3 \4/p' "$folder/out" | tr '\n' ','; }
-bench --stages 2 --replicas 1,2 --schedule gpipe --set run.threads=1
-code_is 0
+ok bench --stages 2 --replicas 1,2 --schedule gpipe --set run.threads=1
 same "$(rows)" '1 1 1 1f1b,2 1 1 gpipe,2 2 1 gpipe,'
 bench --stages 1,2 --set run.threads=1
 same "$(rows)" '1 1 1 1f1b,2 1 1 1f1b,'
@@ -121,46 +110,30 @@ case $(rows) in
     "1 1 $cores 1f1b,2 1 "*) ;;
     *) complain "$(rows)" ;;
 esac
-bench --stages 2 --trace "$folder/alone.json" --min-sps 1
-code_is 0
+ok bench --stages 2 --trace "$folder/alone.json" --min-sps 1
 [ -s "$folder/alone.json" ] || complain "no alone.json"
 
 begin "an impossible shape is skipped in the schedule's own words, the others run"
-bench --stages 2,9
-code_is 0
+ok bench --stages 2,9
 same "$(grep -c '| ok  *|$' "$folder/out")" 2
 same "$(grep -c '| skipped |$' "$folder/out")" 1
 out_has 'skipped: row 3 (stages 9, 1f1b, micro-batches 4): '
-bench --microbatches 4,64
-code_is 0
-out_has 'skipped: row 3 (stages 2, 1f1b, micro-batches 64): '
+shows 'skipped: row 3 (stages 2, 1f1b, micro-batches 64): ' bench --microbatches 4,64
 out_has 'pipeline.microbatches'
-bench --schedule 1f1b,nonsense
-code_is 0
+ok bench --schedule 1f1b,nonsense
 same "$(grep -c '| skipped |$' "$folder/out")" 1
 out_lacks '| epochs'
-run bench "$folder/net.ini" --time 0.01 --repeat 1 --no-ceilings --schedule auto
-code_is 0
+ok run bench "$folder/net.ini" --time 0.01 --repeat 1 --no-ceilings --schedule auto
 same "$(grep -c '| ok  *|$' "$folder/out")" 2
 
 begin "nothing that can run is 78"
-bench --stages 9,10
-code_is 78
-err_has 'each needs a layer'
-bench --stages 5,6 --schedule interleaved
-code_is 78
-err_has 'no row can run: '
-bench --microbatches 64
-code_is 78
-err_has 'pipeline.microbatches'
-bench --set train.nonsense=1 --stages 1,2
-code_is 78
-err_has 'train.nonsense'
+fails 78 'each needs a layer' bench --stages 9,10
+fails 78 'no row can run: ' bench --stages 5,6 --schedule interleaved
+fails 78 'pipeline.microbatches' bench --microbatches 64
+fails 78 'train.nonsense' bench --set train.nonsense=1 --stages 1,2
 
 begin "train.exact = off is compared by its loss and says so"
-bench --set train.exact=true,false
-code_is 0
-out_has '| ~ '
+shows '| ~ ' bench --set train.exact=true,false
 out_has 'the last loss is within 1e-4'
 
 # Both ranks on one core.
@@ -176,23 +149,18 @@ else
         >"$folder/out" 2>"$folder/err" || complain "$(cat "$folder/err")"
     grep -qE '\| +! [0-9]' "$folder/out" || complain "no mark in $(cat "$folder/out")"
     out_has '- !: few cores: row 2 (stages 2, 1f1b, micro-batches 4): ranks waited '
-    run bench --compare "$folder/spoiled.json" "$folder/spoiled.json"
-    code_is 0
+    ok run bench --compare "$folder/spoiled.json" "$folder/spoiled.json"
     grep -qE '\| +! [0-9]' "$folder/out" || complain "no mark in $(cat "$folder/out")"
     out_has '- !: ranks waited for a core when it was measured: do not trust its speed'
 fi
 
 begin "--min-sps is a gate"
-bench --min-sps 1
-code_is 0
-bench --min-sps 1e12
-code_is 1
-err_has 'slower than 1e+12 samples/s'
+ok bench --min-sps 1
+fails 1 'slower than 1e+12 samples/s' bench --min-sps 1e12
 out_has '| ok '
 
 begin "ceilings come first"
-run bench "$folder/net.ini" --time 0.01 --repeat 1 -o "$folder/limit.json"
-code_is 0
+ok run bench "$folder/net.ini" --time 0.01 --repeat 1 -o "$folder/limit.json"
 python "
 import json, sys
 r = json.load(open(sys.argv[1] + '/limit.json'))['rows'][0]
@@ -201,12 +169,10 @@ print('good')" good
 for word in 'multiply-add in registers' 'matrix product' 'triad' 'core to core' 'GPU'; do
     out_has "$word"
 done
-out_has 'of peak: '
-out_has '- limit: '
+out_has 'of peak: ' '- limit: '
 
 begin "a trace of every row"
-bench --stages 1,2 --trace "$folder/trace.json"
-code_is 0
+ok bench --stages 1,2 --trace "$folder/trace.json"
 python "
 import json, sys
 for row, ranks in (1, 1), (2, 2):
@@ -219,14 +185,11 @@ bench --trace "$folder/no/such.json"
 [ "$code" -ne 0 ] || complain "exit 0"
 
 begin "--handover: what a message costs, at every size, without a copy"
-run bench --handover
-code_is 0
-out_has 'copies: 0'
+shows 'copies: 0' run bench --handover
 for size in '64 B' '4 KiB' '8 MiB'; do
     out_has "$size |"
 done
-run bench --handover --format json
-code_is 0
+ok run bench --handover --format json
 python "
 import json, sys
 d = json.load(open(sys.argv[1] + '/out'))
@@ -237,16 +200,11 @@ assert d['copies'] == 0 and 'processes' not in d
 print('good')" good
 
 begin "--ops: each op of the model by itself"
-run bench "$folder/net.ini" --ops --time 0.01
-code_is 0
-out_has '| name '
-out_has '% of ceiling'
-out_has '- ceilings: '
-run bench "$folder/net.ini" --ops --time 0.01 --no-ceilings --format json
-code_is 0
+shows '| name ' run bench "$folder/net.ini" --ops --time 0.01
+out_has '% of ceiling' '- ceilings: '
+ok run bench "$folder/net.ini" --ops --time 0.01 --no-ceilings --format json
 mv "$folder/out" "$folder/bare.json"
-run bench "$folder/net.ini" --ops --time 0.01 -o "$folder/ops.json"
-code_is 0
+ok run bench "$folder/net.ini" --ops --time 0.01 -o "$folder/ops.json"
 python "
 import json, sys
 for name in 'ops.json', 'bare.json':
@@ -262,50 +220,31 @@ for name in 'ops.json', 'bare.json':
     assert 'i_per_second' not in ops[0] # nobody asks for the gradient of the pixels
     assert abs(sum(x['of_step'] for x in ops[:-2]) - 1) < 1e-9
 print('good')" good
-run bench "$folder/net.ini" --ops --set model.sizes=5
-code_is 78
+fails 78 '' run bench "$folder/net.ini" --ops --set model.sizes=5
 
 begin "bad lists and numbers are 64 and one line"
 for list in '1,,2' ',' '1,x' '1,'; do
-    bench --stages "$list"
-    code_is 64
-    err_has "--stages wants numbers between commas, not '$list'"
+    fails 64 "--stages wants numbers between commas, not '$list'" bench --stages "$list"
     same "$(grep -c 'error:' "$folder/err")" 1
 done
-bench --schedule 'gpipe,'
-code_is 64
-err_has '--schedule wants names between commas'
+fails 64 '--schedule wants names between commas' bench --schedule 'gpipe,'
 for bad in 0 -1 x 1e99; do
-    bench --min-sps "$bad"
-    code_is 64
-    run bench "$folder/net.ini" --time "$bad"
-    code_is 64
+    fails 64 '' bench --min-sps "$bad"
+    fails 64 '' run bench "$folder/net.ini" --time "$bad"
 done
-bench --repeat 0
-code_is 64
-bench --warmup -5
-code_is 64
-bench --format xml
-code_is 64
-err_has "there are md, json and csv"
-bench --format jsn
-code_is 64
-err_has "did you mean 'json'"
-run bench -
-code_is 64
-err_has 'give a file'
+fails 64 '' bench --repeat 0
+fails 64 '' bench --warmup -5
+fails 64 "there are md, json and csv" bench --format xml
+fails 64 "did you mean 'json'" bench --format jsn
+fails 64 'give a file' run bench -
 
 begin "a file that cannot be written is noticed before anything is measured"
-run bench -o "$folder/no/such/dir.json" --time 3000
-code_is 66
+fails 66 '' run bench -o "$folder/no/such/dir.json" --time 3000
 same "$(wc -c <"$folder/out")" 0
-bench -o - --format csv
-code_is 0
-out_has 'samples_per_second_sd'
+shows 'samples_per_second_sd' bench -o - --format csv
 
 begin "a verdict does not keep the result from being written"
-bench -o "$folder/slow.json" --min-sps 1e12
-code_is 1
+fails 1 '' bench -o "$folder/slow.json" --min-sps 1e12
 [ -s "$folder/slow.json" ] || complain "no slow.json"
 
 # --- compare ---------------------------------------------------------------------------------
@@ -326,51 +265,33 @@ result() { # result FILE SPS...: a stored result of two rounds and one row
 begin "--compare says how much and how sure"
 result "$folder/old.json" 100 101 99 100
 result "$folder/new.json" 110 111 109 110
-run bench --compare "$folder/old.json" "$folder/new.json"
-code_is 0
-out_has '+10.0 % (95 % confidence: +8.5 .. +11.5 %)'
+shows '+10.0 % (95 % confidence: +8.5 .. +11.5 %)' run bench --compare "$folder/old.json" "$folder/new.json"
 
 begin "--compare shows no difference where the rounds show none"
 result "$folder/new.json" 90 120 80 115
-run bench --compare "$folder/old.json" "$folder/new.json"
-code_is 0
-out_has 'no difference shown (95 % confidence: '
+shows 'no difference shown (95 % confidence: ' run bench --compare "$folder/old.json" "$folder/new.json"
 result "$folder/new.json" 103
 run bench --compare "$folder/old.json" "$folder/new.json"
 out_has '(a single round: no confidence)'
 
 begin "--compare matches rows by their axes"
 schedule=gpipe result "$folder/new.json" 100 100
-run bench --compare "$folder/old.json" "$folder/new.json"
-code_is 0
-out_has 'not in the old file'
+shows 'not in the old file' run bench --compare "$folder/old.json" "$folder/new.json"
 out_has '1 row of the old file is not in the new one'
 
 begin "--compare reads what bench wrote, and refuses anything else"
-run bench --compare "$folder/bench.json" "$folder/out.json"
-code_is 0
-out_has '95 % confidence'
+shows '95 % confidence' run bench --compare "$folder/bench.json" "$folder/out.json"
 printf '{"rows": 3' >"$folder/cut.json"
-run bench --compare "$folder/cut.json" "$folder/out.json"
-code_is 65
-err_has 'cut.json: its JSON is damaged at byte '
+fails 65 'cut.json: its JSON is damaged at byte ' run bench --compare "$folder/cut.json" "$folder/out.json"
 echo '{"type":"bench","schema":99,"rows":[]}' >"$folder/other.json"
-run bench --compare "$folder/out.json" "$folder/other.json"
-code_is 65
-err_has 'schema 99'
+fails 65 'schema 99' run bench --compare "$folder/out.json" "$folder/other.json"
 for text in '[]' '{}' '3' '{"type":"bench","schema":1,"rows":3}'; do
     echo "$text" >"$folder/other.json"
-    run bench --compare "$folder/out.json" "$folder/other.json"
-    code_is 65
+    fails 65 '' run bench --compare "$folder/out.json" "$folder/other.json"
 done
 echo '{"type":"bench","schema":1,"rows":[3,{},{"samples":[{"samples_per_second":"x"}]}]}' >"$folder/other.json"
-run bench --compare "$folder/other.json" "$folder/out.json"
-code_is 0
-out_has 'not in the old file'
-run bench --compare "$folder/none.json" "$folder/out.json"
-code_is 66
-run bench --compare "$folder/out.json"
-code_is 64
-err_has 'wants two files'
+shows 'not in the old file' run bench --compare "$folder/other.json" "$folder/out.json"
+fails 66 '' run bench --compare "$folder/none.json" "$folder/out.json"
+fails 64 'wants two files' run bench --compare "$folder/out.json"
 
 finish

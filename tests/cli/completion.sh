@@ -8,9 +8,7 @@ PATH="$(cd "$(dirname "$PPCLI")" && pwd):$PATH" # the scripts ask the ppcli that
 
 for shell in bash zsh fish; do
     begin "$shell can read its script"
-    run completion $shell
-    code_is 0
-    out_has 'completion words'
+    shows 'completion words' run completion $shell
     cp "$folder/out" "$folder/script.$shell"
     if command -v $shell >/dev/null 2>&1; then
         $shell -n "$folder/script.$shell" 2>"$folder/err" ||
@@ -38,13 +36,10 @@ done
 begin "words that lead nowhere have no answers"
 for words in 'unknown x' 'train --stages x' 'train a.ini --set train.lr=' 'train a.ini --set no.key=' 'version x'; do
     # shellcheck disable=SC2086 # words
-    run completion words $words
-    code_is 0
+    ok run completion words $words
     same "$(cat "$folder/out")" ''
 done
-run completion words
-code_is 0
-out_has 'train	'
+shows 'train	' run completion words
 
 # offers WORD... : what bash offers for the last word, one a line
 cat >"$folder/offers.bash" <<'END'

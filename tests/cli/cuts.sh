@@ -20,14 +20,12 @@ for cut in 'assignment=0-1 | 2 | 3-5' 'assignment=layers.0-layers.1|layers.2|lay
     'assignment=0-layers.1 | 2 | layers.3 - 5' 'split_at=layers.2 layers.3' 'split_at=2,layers.3'; do
     run explain "$folder/net.ini" --set "pipeline.$cut"
     cut_is '0-1 2-2 3-5'
-    out_has 'stages (as assigned; '
-    out_has '  layers.3 to layers.5'
+    out_has 'stages (as assigned; ' '  layers.3 to layers.5'
 done
 out_lacks 'batch norm'
 
 begin "explain names layers and cut for programs"
-run explain "$folder/net.ini" --set 'pipeline.split_at=layers.2 layers.3' --format json
-code_is 0
+ok run explain "$folder/net.ini" --set 'pipeline.split_at=layers.2 layers.3' --format json
 same "$(python3 -c "
 import json, sys
 d = json.load(open(sys.argv[1]))
@@ -41,36 +39,29 @@ config "$folder/net50.ini" data.dataset=cifar10 model.type=resnet model.depth=50
     model.classes=1000 pipeline.stages=2 train.batch_size=64 train.lr=0.1
 run explain "$folder/net50.ini" --set pipeline.split_at=layer3.0
 cut_is '0-9 10-20'
-out_has '  conv1 to layer2.3'
-out_has '  layer3.0 to fc'
+out_has '  conv1 to layer2.3' '  layer3.0 to fc'
 sed 's/  */ /g' "$folder/out" >"$folder/squeezed"
 for expected in ' 12 layer3.2 6 ops 2 x 2 x 1024 ' ' total 25557032 ' \
     'the samples of each micro-batch of each replica meet'; do
     has "$folder/squeezed" "$expected" || complain "no '$expected' in: $(head -c 3000 "$folder/squeezed")"
 done
-run explain "$folder/net50.ini" --set pipeline.split_at=layer5.0
-code_is 78
-err_has "pipeline.split_at: no layer is named 'layer5.0'; did you mean 'layer1.0'?"
-run explain "$folder/net50.ini" --set 'pipeline.assignment=conv1-layer2.3 | layer3.1-fc'
-code_is 78
-err_has 'range 2 begins at layer layer3.1, must begin at layer3.0 (a layer would have no stage)'
+fails 78 "pipeline.split_at: no layer is named 'layer5.0'; did you mean 'layer1.0'?" \
+    run explain "$folder/net50.ini" --set pipeline.split_at=layer5.0
+fails 78 'range 2 begins at layer layer3.1, must begin at layer3.0 (a layer would have no stage)' \
+    run explain "$folder/net50.ini" --set 'pipeline.assignment=conv1-layer2.3 | layer3.1-fc'
 
 begin "the weights are those of one stage, and the resolved config trains them again"
-run train "$folder/net.ini" --stages 1 --dir "$folder/one"
-code_is 0
-run train "$folder/net.ini" --set 'pipeline.split_at=layers.2 layers.3' --dir "$folder/split"
-code_is 0
+ok run train "$folder/net.ini" --stages 1 --dir "$folder/one"
+ok run train "$folder/net.ini" --set 'pipeline.split_at=layers.2 layers.3' --dir "$folder/split"
 has "$folder/split/config.resolved.ini" 'split_at = layers.2 layers.3' || complain 'no split_at in the resolved config'
 has "$folder/split/config.resolved.ini" 'assignment = auto' || complain 'no assignment in the resolved config'
-run train "$folder/split/config.resolved.ini" --dir "$folder/again"
-code_is 0
+ok run train "$folder/split/config.resolved.ini" --dir "$folder/again"
 for dir in split again; do
     same "$(sha "$folder/$dir/summary.json")" "$(sha "$folder/one/summary.json")"
 done
 
 begin "a run continues with another cut"
-run train "$folder/net.ini" --set 'pipeline.split_at=layers.1 layers.4' --epochs 2 --resume --dir "$folder/split"
-code_is 0
+ok run train "$folder/net.ini" --set 'pipeline.split_at=layers.1 layers.4' --epochs 2 --resume --dir "$folder/split"
 run train "$folder/net.ini" --stages 1 --epochs 2 --dir "$folder/two"
 same "$(sha "$folder/split/summary.json")" "$(sha "$folder/two/summary.json")"
 
@@ -79,55 +70,43 @@ config "$folder/eight.ini" data.dataset=synthetic data.train_samples=256 data.te
     'model.sizes=32 48*7 10' pipeline.stages=2 pipeline.microbatches=8 pipeline.schedule=auto \
     train.batch_size=64 run.backend=cpu
 for cut in 'assignment=0-3|4-7 1' 'split_at=4 1' 'assignment=0-1|2-3|4-5|6-7 2' 'split_at=2,4,6 2'; do
-    run explain "$folder/eight.ini" --set "pipeline.${cut% *}"
-    code_is 0
-    out_has "chunks           = ${cut##* } "
+    shows "chunks           = ${cut##* } " run explain "$folder/eight.ini" --set "pipeline.${cut% *}"
 done
-run explain "$folder/eight.ini" --set pipeline.split_at=9
-code_is 78
-err_has 'no schedule can run: '
+fails 78 'no schedule can run: ' run explain "$folder/eight.ini" --set pipeline.split_at=9
 err_has 'split_at: no layer 9'
 
 begin "chunks are cut as stages are"
 run explain "$folder/net.ini" --stages 2 --schedule interleaved --set 'pipeline.split_at=layers.1 layers.2 layers.5'
 cut_is '0-0 1-1 2-4 5-5'
-run explain "$folder/net.ini" --stages 2 --set 'pipeline.split_at=layers.1 layers.2 layers.5'
-code_is 78
-err_has 'pipeline.split_at: 4 pieces for 2 stages and chunks; give one for each'
+fails 78 'pipeline.split_at: 4 pieces for 2 stages and chunks; give one for each' \
+    run explain "$folder/net.ini" --stages 2 --set 'pipeline.split_at=layers.1 layers.2 layers.5'
 
 begin "a layer that is not there gets the nearest name, in one line with its place"
 for command in explain 'train --dir=' plan; do
     # shellcheck disable=SC2086
-    run $command "$folder/net.ini" --set 'pipeline.split_at=layers.2 leyers.3'
-    code_is 78
+    fails 78 '' run $command "$folder/net.ini" --set 'pipeline.split_at=layers.2 leyers.3'
     same "$(head -1 "$folder/err")" "--set: error: pipeline.split_at: no layer is named 'leyers.3'; did you mean 'layers.3'?"
     same "$(wc -l <"$folder/err" | tr -d ' ')" 2
 done
-run explain "$folder/net.ini" --set 'pipeline.assignment=0-1 | 3 | 4-5'
-code_is 78
-err_has 'range 2 begins at layer 3, must begin at 2 (a layer would have no stage)'
-run explain "$folder/net.ini" --stages 7
-code_is 78
-err_has '--stages: error: pipeline.stages: 7 stages for 6 layers: each needs a layer, so at most 6 stages'
+fails 78 'range 2 begins at layer 3, must begin at 2 (a layer would have no stage)' \
+    run explain "$folder/net.ini" --set 'pipeline.assignment=0-1 | 3 | 4-5'
+fails 78 '--stages: error: pipeline.stages: 7 stages for 6 layers: each needs a layer, so at most 6 stages' \
+    run explain "$folder/net.ini" --stages 7
 
 begin "what does not fit the model starts no processes"
-run train "$folder/net.ini" --launch mpirun --stages 500
-code_is 78
-err_has '--stages: error: pipeline.stages: 500 stages for 6 layers: each needs a layer, so at most 6 stages'
+fails 78 '--stages: error: pipeline.stages: 500 stages for 6 layers: each needs a layer, so at most 6 stages' \
+    run train "$folder/net.ini" --launch mpirun --stages 500
 err_lacks 'mpirun'
 
-begin "stages that do not fit the cut say what to set"
-run explain "$folder/net.ini" --stages 1 --set 'pipeline.split_at=layers.2 layers.3'
-code_is 78
-err_has 'name the first layer of every stage but the first, or pipeline.stages = 3'
+begin "stages that do not fit the cut say what to set" \
+    fails 78 'name the first layer of every stage but the first, or pipeline.stages = 3' \
+    run explain "$folder/net.ini" --stages 1 --set 'pipeline.split_at=layers.2 layers.3'
 
 begin "plan --best ends with lines that stand in a config"
-run plan "$folder/net.ini" --best --set pipeline.split_at='layers.2 layers.3'
-code_is 0
+ok run plan "$folder/net.ini" --best --set pipeline.split_at='layers.2 layers.3'
 out_lacks '= none'
 sed -n '/^\[pipeline\]$/,/^$/p' "$folder/out" >"$folder/best"
 sed '/^stages=/d' "$folder/net.ini" | cat - "$folder/best" >"$folder/new.ini"
-run explain "$folder/new.ini"
-code_is 0
+ok run explain "$folder/new.ini"
 
 finish

@@ -19,8 +19,7 @@ begin "convolutions, which promise nothing: the layer in the middle is named, no
 layers='conv:4x3 relu conv:4x3 relu conv:4x3 relu flatten linear:10'
 for shape in "--stages 1" "--stages 3" "--stages 3 --replicas 2 --schedule zb-h1"; do
     # shellcheck disable=SC2086
-    run train image.ini --dir '' -q $shape --set "model.layers=$layers"
-    code_is 80
+    fails 80 '' run train image.ini --dir '' -q $shape --set "model.layers=$layers"
     at=$(sed -n 's/.*the output of layers.\([0-9]*\) is not finite (Inf), first of micro-batch 0, on rank.*/\1/p' "$folder/err")
     same "$at" 4
     err_has "; the largest weight is "
@@ -30,8 +29,7 @@ err_has 'on rank 1 (stage 1)'
 begin "inside a block: that block, not the one before"
 config gpt.ini data.dataset=shakespeare-sample model.type=gpt model.n_layer=3 model.n_head=2 model.n_embd=16 \
     model.block_size=16 train.batch_size=8 train.max_steps=1 run.backend=cpu train.eval_interval=100
-run train gpt.ini --dir whole -q
-code_is 0
+ok run train gpt.ini --dir whole -q
 cat >damage.py <<'EOF'
 import glob, json, struct
 name = [n for n in glob.glob("whole/checkpoints/step-*/*.safetensors") if "optim" not in n][0]
@@ -45,9 +43,8 @@ open("damaged.safetensors", "wb").write(data)
 EOF
 if command -v python3 >/dev/null 2>&1 && python3 damage.py; then
     for stages in 1 3; do
-        run train gpt.ini --dir '' -q --stages $stages --set train.init=damaged.safetensors
-        code_is 80
-        err_has 'the output of h.1 is not finite (Inf), first of micro-batch 0'
+        fails 80 'the output of h.1 is not finite (Inf), first of micro-batch 0' \
+            run train gpt.ini --dir '' -q --stages $stages --set train.init=damaged.safetensors
         err_has '; the largest weight is 3e+38'
     done
     err_has 'on rank 1 (stage 1)'
@@ -55,32 +52,28 @@ else
     skip "no python3"
 fi
 
-begin "a sum of squares that no float holds is no gradient"
-run train big.ini --dir '' -q --set 'model.layers=linear:8 relu batchnorm linear:8 relu linear:8 relu linear:2'
-code_is 80
-err_has 'the new value of layers.2.running_var is not finite (Inf) on rank 0 (stage 0); the largest weight is '
+begin "a sum of squares that no float holds is no gradient" \
+    fails 80 'the new value of layers.2.running_var is not finite (Inf) on rank 0 (stage 0); the largest weight is ' \
+    run train big.ini --dir '' -q --set 'model.layers=linear:8 relu batchnorm linear:8 relu linear:8 relu linear:2'
 
 begin "a test after weights have grown too large: which layer, and no word about the samples"
 for stages in 1 3; do
-    run train big.ini --dir run$stages -q --stages $stages --max-steps 1 \
+    fails 80 '' run train big.ini --dir run$stages -q --stages $stages --max-steps 1 \
         --set 'model.layers=linear:8 linear:8 relu linear:8 relu linear:2'
-    code_is 80
     err_has 'step 1 (epoch 1): the test loss is not finite (NaN), in 2 of 2 batches: the output of layers.1 is not finite'
     err_has "on rank 0 (stage 0); the largest weight is "
     err_has "they are saved. Lower train.lr (it is 1000)"
     err_lacks 'ook at'
-    run eval run$stages
-    code_is 80
+    fails 80 '' run eval run$stages
     err_has 'in 2 of 2 batches: the output of layers.1 is not finite (Inf), first of micro-batch 0, on rank 0 (stage 0)'
 done
 
 begin "some samples alone: they are to be looked at"
 head -n 33 big.csv | awk -F, 'NR == 1 { print } NR > 1 { print $1 / 1e12 "," $2 / 1e12 "," $3 / 1e12 "," $4 }' >small.csv
 { cat small.csv; awk -F, 'BEGIN { for (i = 0; i < 32; i++) print "3e38,3e38,3e38,1" }'; } >odd.csv
-run train big.ini --dir '' -q --stages 2 --set train.lr=0.1 --set data.train_file=small.csv \
+fails 80 'in 1 of 2 batches: the output of layers.' \
+    run train big.ini --dir '' -q --stages 2 --set train.lr=0.1 --set data.train_file=small.csv \
     --set data.test_file=odd.csv --set 'model.layers=linear:64 linear:8 relu linear:2'
-code_is 80
-err_has 'in 1 of 2 batches: the output of layers.'
 err_has 'Look at the samples of these batches, lower train.lr'
 
 finish

@@ -7,8 +7,7 @@
 json() { python3 -c "import json, sys; e = json.load(open('$folder/out')); print($1)"; }
 
 begin "env names the build, the machine and every backend"
-run env
-code_is 0
+ok run env
 same "$(cat "$folder/err")" ''
 out_has "$("$PPCLI" version | head -n 1), commit "
 for word in topology CBLAS MPI zlib compiler host processor cores caches memory; do
@@ -54,8 +53,7 @@ out_has "cores          1 of $(getconf _NPROCESSORS_ONLN) ("
 out_has "a quota of 0.9 CPUs ($folder/made/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us)"
 config "$folder/net.ini" data.dataset=mnist-sample 'model.sizes=784 40 10' train.max_steps=3
 PPCLI_SYSTEM_ROOT="$folder/made" "$PPCLI" plan "$folder/net.ini" --best --stages 2 >"$folder/out" 2>"$folder/err"
-out_has ' on 1 core'
-out_has '2 ranks on 1 core take turns'
+out_has ' on 1 core' '2 ranks on 1 core take turns'
 
 begin "a run whose cores others have is not pinned, and says so once"
 if command -v python3 >/dev/null 2>&1; then
@@ -69,20 +67,17 @@ for f in held:
 sys.exit(subprocess.run(sys.argv[1:]).returncode)
 END
     config "$folder/net.ini" data.dataset=mnist-sample 'model.sizes=784 40 10' train.max_steps=3
-    run train "$folder/net.ini" --dir ''
-    code_is 0
+    ok run train "$folder/net.ini" --dir ''
     err_lacks 'other runs have the cores'
     sum=$(grep weights_sha256 "$folder/out")
     PPCLI_ONE=$PPCLI
     printf '#!/bin/sh\nexec python3 "%s" "%s" "$@"\n' "$folder/hold.py" "$PPCLI_ONE" >"$folder/held"
     chmod +x "$folder/held"
     PPCLI=$folder/held
-    run train "$folder/net.ini" --dir ''
-    code_is 0
+    ok run train "$folder/net.ini" --dir ''
     same "$(grep -c 'other runs have the cores' "$folder/err")" 1
     out_has "$sum"
-    run train "$folder/net.ini" --dir '' --set run.pin=off
-    code_is 0
+    ok run train "$folder/net.ini" --dir '' --set run.pin=off
     err_lacks 'other runs have the cores'
     PPCLI=$PPCLI_ONE
 else
@@ -101,8 +96,7 @@ else
 fi
 
 begin "as JSON it says the same"
-run env --format json
-code_is 0
+ok run env --format json
 if command -v python3 >/dev/null 2>&1; then
     same "$(json 'e["schema"]')" 1
     same "$(json 'e["machine"]["cores_there"]')" "$(getconf _NPROCESSORS_ONLN)"
@@ -118,17 +112,13 @@ fi
 begin "explain says what it does not count of a GPU that is not here"
 run env
 grep -q '^  cuda  *no' "$folder/out" || skip 'a GPU'
-run explain "$(dirname "$0")/../../configs/resnet18-cifar10.ini" --backend cuda
-code_is 0
+ok run explain "$(dirname "$0")/../../configs/resnet18-cifar10.ini" --backend cuda
 [ -n "$skipped" ] || err_has 'warning: run.backend = cuda cannot run here, so what only a device holds is not counted'
 run explain "$(dirname "$0")/../../configs/resnet18-cifar10.ini" --backend cpu
 err_lacks 'warning'
 
 begin "another format, and words, are refused"
-run env --format xml
-code_is 64
-err_has "unknown format 'xml'; there are text and json"
-run env now
-code_is 64
+fails 64 "unknown format 'xml'; there are text and json" run env --format xml
+fails 64 '' run env now
 
 finish

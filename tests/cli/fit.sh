@@ -31,18 +31,15 @@ same "$(sed -n 's/^costs = \([0-9, ]*[0-9]\).*/\1/p' run/config.resolved.ini)" '
 begin "a plan for given costs is shorter than the fixed orders"
 best=
 for schedule in zb-fit zb-auto zb-h1 zb-h2 1f1b gpipe; do
-    run plan --schedule $schedule --stages 4 --microbatches 8 --memory-cap 4 --cost-f 4,1,4,9 --cost-i 2,2,4,4 \
+    ok run plan --schedule $schedule --stages 4 --microbatches 8 --memory-cap 4 --cost-f 4,1,4,9 --cost-i 2,2,4,4 \
         --cost-w 8,6,9,1 --cost-comm 1 --format json
-    code_is 0
     now=$(sed -n 's/^  "makespan": \([0-9]*\).*/\1/p' out)
     best=${best:-$now}
     [ "$schedule" = zb-fit ] || [ "$now" -gt "$best" ] || complain "$schedule takes $now, zb-fit $best"
 done
 
-begin "plan --best has them, and the section of a zb-fit row is its order"
-run plan net.ini --best --stages 2 --format json
-code_is 0
-out_has '"schedule": "zb-fit'
+begin "plan --best has them, and the section of a zb-fit row is its order" \
+    shows '"schedule": "zb-fit' run plan net.ini --best --stages 2 --format json
 
 begin "schedule = auto says costs and cap where its choice is made for them"
 trains net.ini --stages 3 --schedule auto
@@ -59,21 +56,17 @@ for bad in "x|'x' is not a whole number; write none, or whole numbers of 1 to 10
     "1,2,1000001|'1000001' is not a whole number" \
     "1,2,3|3 numbers; write F,I,W of 2 chunks" \
     "1,2,3 4,5|5 numbers; write" "1,2,3 4,5,6 7,8|8 numbers; write"; do
-    run train net.ini --stages 2 --schedule zb-fit --set "pipeline.costs=${bad%%|*}"
-    code_is 78
-    err_has "pipeline.costs: ${bad#*|}"
+    fails 78 "pipeline.costs: ${bad#*|}" \
+        run train net.ini --stages 2 --schedule zb-fit --set "pipeline.costs=${bad%%|*}"
     same "$(grep -c 'pipeline.costs' err)" 1
 done
-run train net.ini --stages 2 --schedule zb-fit-v --set 'pipeline.costs=1,2,3 4,5,6'
-code_is 78
-err_has 'pipeline.costs: 6 numbers; write F,I,W of 4 chunks'
-run train net.ini --stages 2 --schedule zb-fit --set pipeline.memory_cap=0.5
-code_is 78
-err_has 'a memory cap of 0.5 forwards per rank is too small'
+fails 78 'pipeline.costs: 6 numbers; write F,I,W of 4 chunks' \
+    run train net.ini --stages 2 --schedule zb-fit-v --set 'pipeline.costs=1,2,3 4,5,6'
+fails 78 'a memory cap of 0.5 forwards per rank is too small' \
+    run train net.ini --stages 2 --schedule zb-fit --set pipeline.memory_cap=0.5
 
 begin "costs that nothing reads are said to be idle"
-run train net.ini --stages 2 --set 'pipeline.costs=1,2,3' --set run.dir=
-code_is 0
+ok run train net.ini --stages 2 --set 'pipeline.costs=1,2,3' --set run.dir=
 err_has 'pipeline.costs has no effect with pipeline.schedule = 1f1b, only with zb-fit and zb-fit-v'
 
 finish

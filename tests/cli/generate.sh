@@ -18,12 +18,10 @@ run train "$folder/t.ini" --dir "$folder/run" --stages 2 -q
 write() { run generate "$folder/t.ini" --checkpoint "$folder/run" "$@"; }
 
 begin "the same words give the same text, which begins with the prompt"
-write --prompt 'to be' --tokens 50 --seed 3
-code_is 0
+ok write --prompt 'to be' --tokens 50 --seed 3
 cp "$folder/out" "$folder/first"
 case $(cat "$folder/out") in 'to be'*) ;; *) complain "no prompt in $(cat "$folder/out")" ;; esac
-write --prompt 'to be' --tokens 50 --seed 3 -q
-code_is 0
+ok write --prompt 'to be' --tokens 50 --seed 3 -q
 same "$(cat "$folder/out")" "$(cat "$folder/first")"
 same "$(cat "$folder/err")" ''
 write --prompt 'to be' --tokens 50 --seed 4
@@ -31,8 +29,7 @@ write --prompt 'to be' --tokens 50 --seed 4
 err_has '5 tokens read, 50 made'
 
 begin "temperature 0 takes the most likely token, whatever the seed"
-write --prompt 'to be' --tokens 30 --temperature 0
-code_is 0
+ok write --prompt 'to be' --tokens 30 --temperature 0
 cp "$folder/out" "$folder/first"
 write --prompt 'to be' --tokens 30 --temperature 0 --seed 9
 same "$(cat "$folder/out")" "$(cat "$folder/first")"
@@ -45,8 +42,7 @@ case $(cat "$folder/first") in "$(cat "$folder/out")"*) ;; *) complain "another 
 
 begin "a prompt comes from a file or standard input, and may be longer than the context"
 printf 'to be, or not to be: th' >"$folder/prompt"
-write --prompt-file "$folder/prompt" --tokens 9 --temperature 0
-code_is 0
+ok write --prompt-file "$folder/prompt" --tokens 9 --temperature 0
 cp "$folder/out" "$folder/first"
 err_has '8 tokens read, 9 made'
 code=0
@@ -57,59 +53,41 @@ same "$(cat "$folder/out")" "$(cat "$folder/first")"
 
 begin "the checkpoint knows its characters: the text it was trained on may be gone"
 mv "$folder/text.txt" "$folder/gone.txt"
-write --prompt-file "$folder/prompt" --tokens 9 --temperature 0
-code_is 0
+ok write --prompt-file "$folder/prompt" --tokens 9 --temperature 0
 same "$(cat "$folder/out")" "$(cat "$folder/first")"
 mv "$folder/gone.txt" "$folder/text.txt"
 
 begin "and of bytes there are always 256"
 run train "$folder/t.ini" --dir "$folder/bytes" -q --max-steps 2 --set data.tokens=bytes
 mv "$folder/text.txt" "$folder/gone.txt"
-run generate "$folder/t.ini" --checkpoint "$folder/bytes" --prompt 'to bÉ' --tokens 9 --set data.tokens=bytes
-code_is 0
+ok run generate "$folder/t.ini" --checkpoint "$folder/bytes" --prompt 'to bÉ' --tokens 9 --set data.tokens=bytes
 case $(cat "$folder/out") in 'to bÉ'*) ;; *) complain "no prompt in $(cat "$folder/out")" ;; esac
 mv "$folder/gone.txt" "$folder/text.txt"
 
 begin "characters that the vocabulary has not are named, in one line"
-write --prompt 'to bÉ'
-code_is 65
-err_has "'É' (U+00C9), is none of"
+fails 65 "'É' (U+00C9), is none of" write --prompt 'to bÉ'
 same "$(wc -l <"$folder/err" | tr -d ' ')" 1
-write --prompt ''
-code_is 64
-err_has 'an empty prompt'
+fails 64 'an empty prompt' write --prompt ''
 
 begin "words that do not fit are refused"
-write
-code_is 64
-err_has 'one prompt'
-write --prompt a --prompt-file b
-code_is 64
-run generate "$folder/t.ini" --prompt a
-code_is 64
+fails 64 'one prompt' write
+fails 64 '' write --prompt a --prompt-file b
+fails 64 '' run generate "$folder/t.ini" --prompt a
 for words in '--temperature -1' '--temperature x' '--tokens 0' '--top-k -2' '--tokens many'; do
     # shellcheck disable=SC2086
-    write --prompt a $words
-    code_is 64
+    fails 64 '' write --prompt a $words
 done
-write --prompt a --hosts h0,h1
-code_is 64
+fails 64 '' write --prompt a --hosts h0,h1
 err_has "'ppcli generate' is one process, with the whole model in its memory: run it on one host (ssh HOST ppcli generate"
-write --prompt a --stages 2
-code_is 64
-err_has "--stages has no effect on 'ppcli generate'"
-write --prompt-file "$folder/none"
-code_is 66
-run generate "$folder/t.ini" --checkpoint "$folder/none" --prompt a
-code_is 66
+fails 64 "--stages has no effect on 'ppcli generate'" write --prompt a --stages 2
+fails 66 '' write --prompt-file "$folder/none"
+fails 66 '' run generate "$folder/t.ini" --checkpoint "$folder/none" --prompt a
 mkdir "$folder/torch"
 echo x >"$folder/torch/pytorch_model.bin"
-run generate "$folder/t.ini" --checkpoint "$folder/torch" --prompt a
-code_is 65
-err_has "$folder/torch: it has pytorch_model.bin, a Python pickle, and no model.safetensors: write one"
-run generate mnist-sample.ini --checkpoint "$folder/run" --prompt a
-code_is 78
-err_has 'model.type = mlp does not continue texts; gpt and llama do'
+fails 65 "$folder/torch: it has pytorch_model.bin, a Python pickle, and no model.safetensors: write one" \
+    run generate "$folder/t.ini" --checkpoint "$folder/torch" --prompt a
+fails 78 'model.type = mlp does not continue texts; gpt and llama do' \
+    run generate mnist-sample.ini --checkpoint "$folder/run" --prompt a
 
 begin "Ctrl-C ends it with what was made"
 "$PPCLI" generate "$folder/t.ini" --checkpoint "$folder/run" --prompt 'to be' --tokens 2000000000 >"$folder/out" \
@@ -126,50 +104,36 @@ err_has 'stopped after'
 same "$(tail -c 1 "$folder/out" | od -An -c | tr -d ' ')" '\n'
 
 begin "an export is read back with the same bits"
-run export "$folder/run" "$folder/hf"
-code_is 0
-out_has "$folder/hf: model.safetensors and config.json of step 40"
+shows "$folder/hf: model.safetensors and config.json of step 40" run export "$folder/run" "$folder/hf"
 run eval "$folder/t.ini" --checkpoint "$folder/run"
 cp "$folder/out" "$folder/first"
 config "$folder/hf.ini" data.dataset=text "data.train_file=$folder/text.txt" "model.from=$folder/hf"
-run eval "$folder/hf.ini" --checkpoint "$folder/hf"
-code_is 0
+ok run eval "$folder/hf.ini" --checkpoint "$folder/hf"
 same "$(grep weights_sha256 "$folder/out")" "$(grep weights_sha256 "$folder/first")"
 same "$(grep accuracy "$folder/out")" "$(grep accuracy "$folder/first")"
-run inspect "$folder/hf"
-code_is 0
-out_has 'transformer.h.1.attn.c_attn.weight  F32   [16,48]'
+shows 'transformer.h.1.attn.c_attn.weight  F32   [16,48]' run inspect "$folder/hf"
 
 begin "a text of characters is refused for a model with a tokenizer of its own, or said"
 sed 's/"vocab_size": [0-9]*/"vocab_size": 50257/' "$folder/hf/config.json" >"$folder/config.json"
 mkdir "$folder/gpt2"
 mv "$folder/config.json" "$folder/gpt2/config.json"
 for command in explain train; do
-    run $command "$folder/hf.ini" --set "model.from=$folder/gpt2" --set run.dir=
-    code_is 78
-    err_has 'those of the model that model.from names are the 50257 of its own tokenizer; use data.dataset = tokens'
+    fails 78 'those of the model that model.from names are the 50257 of its own tokenizer; use data.dataset = tokens' \
+        run $command "$folder/hf.ini" --set "model.from=$folder/gpt2" --set run.dir=
 done
 
 begin "a config beside model.from must say the same, and its folder be there"
-run explain "$folder/hf.ini" --set model.n_layer=3
-code_is 78
-err_has 'model.n_layer: is 3, but'
-run explain "$folder/hf.ini" --set model.from="$folder/none"
-code_is 78
-err_has 'model.from: cannot read'
+fails 78 'model.n_layer: is 3, but' run explain "$folder/hf.ini" --set model.n_layer=3
+fails 78 'model.from: cannot read' run explain "$folder/hf.ini" --set model.from="$folder/none"
 
 begin "weights of another model are refused in one line"
 config "$folder/other.ini" data.dataset=text "data.train_file=$folder/text.txt" model.type=gpt \
     model.n_layer=1 model.n_head=2 model.n_embd=16 model.block_size=8
-run eval "$folder/other.ini" --checkpoint "$folder/hf"
-code_is 65
-err_has 'tensor transformer.h.1.attn.c_attn.bias is none of'
-run eval "$folder/other.ini" --checkpoint "$folder/hf" --set model.n_layer=3
-code_is 65
-err_has 'has no tensor transformer.h.2.ln_1.weight'
-run eval "$folder/other.ini" --checkpoint "$folder/hf" --set model.n_layer=2 --set model.block_size=16
-code_is 65
-err_has 'tensor transformer.wpe.weight has shape [8,16]'
+fails 65 'tensor transformer.h.1.attn.c_attn.bias is none of' run eval "$folder/other.ini" --checkpoint "$folder/hf"
+fails 65 'has no tensor transformer.h.2.ln_1.weight' \
+    run eval "$folder/other.ini" --checkpoint "$folder/hf" --set model.n_layer=3
+fails 65 'tensor transformer.wpe.weight has shape [8,16]' \
+    run eval "$folder/other.ini" --checkpoint "$folder/hf" --set model.n_layer=2 --set model.block_size=16
 err_has "this model's has [16,16]"
 
 begin "weights that would compute something else are refused by the key that says so"
@@ -177,35 +141,26 @@ config="$folder/t.ini"
 for words in '--set model.n_head=4' '--set model.norm_eps=0.001' '--set model.ffn_activation=relu'; do
     key=${words#--set } value=${words#*=}
     # shellcheck disable=SC2086
-    write --prompt a $words
-    code_is 78
-    err_has "${key%=*} was"
+    fails 78 "${key%=*} was" write --prompt a $words
     err_has ", is $value; its own config is $folder/run/config.resolved.ini"
     # shellcheck disable=SC2086
-    run eval "$config" --checkpoint "$folder/run" $words
-    code_is 78
-    err_has "${key%=*} was"
+    fails 78 "${key%=*} was" run eval "$config" --checkpoint "$folder/run" $words
 done
-run eval "$config" --checkpoint "$folder/run" --set model.n_head=4 --set model.norm_eps=0.001
-code_is 78
-err_has 'model.n_head was 2, is 4; model.norm_eps was 1e-5, is 0.001'
+fails 78 'model.n_head was 2, is 4; model.norm_eps was 1e-5, is 0.001' \
+    run eval "$config" --checkpoint "$folder/run" --set model.n_head=4 --set model.norm_eps=0.001
 same "$(wc -l <"$folder/err" | tr -d ' ')" 1
 
 begin "a config.json beside the weights says the same"
-run eval "$config" --checkpoint "$folder/hf" --set model.n_head=4
-code_is 78
-err_has "model.n_head was 2, is 4; its own config is model.from = $folder/hf"
-run eval "$config" --checkpoint "$folder/hf/model.safetensors" --set model.n_head=4
-code_is 0
+fails 78 "model.n_head was 2, is 4; its own config is model.from = $folder/hf" \
+    run eval "$config" --checkpoint "$folder/hf" --set model.n_head=4
+ok run eval "$config" --checkpoint "$folder/hf/model.safetensors" --set model.n_head=4
 
-begin "what has another name but computes the same is no other model"
-run eval "$config" --checkpoint "$folder/run" --set model.ffn_activation=gelu_tanh --set model.n_hidden=64 \
+begin "what has another name but computes the same is no other model" \
+    ok run eval "$config" --checkpoint "$folder/run" --set model.ffn_activation=gelu_tanh --set model.n_hidden=64 \
     --set model.tie_weights=on --set model.dropout=0.1
-code_is 0
 
 begin "a run may begin with weights that computed something else, and is told so"
-run train "$config" --dir '' --max-steps 1 --set train.init="$folder/run" --set model.n_head=4
-code_is 0
+ok run train "$config" --dir '' --max-steps 1 --set train.init="$folder/run" --set model.n_head=4
 err_has 'is of a model that computed something else: model.n_head was 2, is 4'
 run train "$config" --dir '' --max-steps 1 --set train.init="$folder/run"
 err_lacks 'something else'
@@ -214,11 +169,8 @@ begin "a last layer of its own is not passed over where the model has the embedd
 run train "$folder/t.ini" --dir "$folder/untied" --max-steps 1 --set model.tie_weights=off -q
 run export "$folder/untied" "$folder/hf-untied"
 for weights in "$folder/untied" "$folder/hf-untied"; do
-    run eval "$folder/t.ini" --checkpoint "$weights"
-    code_is 65
-    err_has 'lm_head.weight differs from transformer.wte.weight'
-    run eval "$folder/t.ini" --checkpoint "$weights" --set model.tie_weights=off
-    code_is 0
+    fails 65 'lm_head.weight differs from transformer.wte.weight' run eval "$folder/t.ini" --checkpoint "$weights"
+    ok run eval "$folder/t.ini" --checkpoint "$weights" --set model.tie_weights=off
 done
 
 begin "weights that are not finite are not trained on"
@@ -229,9 +181,7 @@ with open(sys.argv[1], 'r+b') as f:
     f.seek(-4, 2)
     f.write(bytes([0, 0, 0xc0, 0x7f]))
 END
-run train "$config" --dir '' --max-steps 1 --set train.init="$folder/nan"
-code_is 65
-err_has 'has a value that is not finite'
+fails 65 'has a value that is not finite' run train "$config" --dir '' --max-steps 1 --set train.init="$folder/nan"
 
 begin "weights that are not finite, whose digests are right, are neither exported nor continued"
 cp -r "$folder/run" "$folder/odd"
@@ -249,37 +199,23 @@ manifest = re.sub('end .*\n', '', manifest)
 manifest += 'end ' + hashlib.sha256(manifest.encode()).hexdigest() + '\n'
 open(step + '/MANIFEST', 'w').write(manifest)
 END
-run verify "$folder/odd"
-code_is 0
-run export "$folder/odd" "$folder/no"
-code_is 65
-err_has 'has a value that is not finite'
-run generate "$folder/odd" --prompt a
-code_is 65
-err_has 'has a value that is not finite'
+ok run verify "$folder/odd"
+fails 65 'has a value that is not finite' run export "$folder/odd" "$folder/no"
+fails 65 'has a value that is not finite' run generate "$folder/odd" --prompt a
 [ ! -e "$folder/no" ] || complain 'a folder was made'
 
 begin "what has no other form is not exported"
-run export "$(dirname "$0")/../golden/checkpoint-v1/step-00000007" "$folder/no"
-code_is 78
-err_has "model.type = mlp cannot be exported for Hugging Face; only gpt and llama can"
-run export "$folder/run" "$folder/no" --format onnx
-code_is 64
-err_has "unknown format 'onnx'; the only one is hf"
-run export "$folder/run" "$folder/hf"
-code_is 78
-err_has "$folder/hf is not empty: name a new folder"
-run export "$folder/hf" "$folder/no"
-code_is 65
-err_has 'holds tensors, but no config'
-run export "$folder/hf"
-code_is 64
+fails 78 "model.type = mlp cannot be exported for Hugging Face; only gpt and llama can" \
+    run export "$(dirname "$0")/../golden/checkpoint-v1/step-00000007" "$folder/no"
+fails 64 "unknown format 'onnx'; the only one is hf" run export "$folder/run" "$folder/no" --format onnx
+fails 78 "$folder/hf is not empty: name a new folder" run export "$folder/run" "$folder/hf"
+fails 65 'holds tensors, but no config' run export "$folder/hf" "$folder/no"
+fails 64 '' run export "$folder/hf"
 [ ! -e "$folder/no" ] || complain 'a folder was made'
 
 begin "layers without a bias are exported with zeros"
 run train "$folder/t.ini" --dir "$folder/nobias" --max-steps 1 --set model.bias=off -q
-run export "$folder/nobias" "$folder/zeros"
-code_is 0
+ok run export "$folder/nobias" "$folder/zeros"
 run inspect "$folder/zeros"
 out_has 'transformer.ln_f.bias'
 run eval "$folder/t.ini" --checkpoint "$folder/nobias" --set model.bias=off

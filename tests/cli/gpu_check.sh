@@ -14,8 +14,7 @@ gpu_check() {
 }
 
 begin "without a device every part is skipped with the reason, and the exit code is 77"
-gpu_check "$folder/a" --program "$PPCLI"
-code_is 77
+fails 77 '' gpu_check "$folder/a" --program "$PPCLI"
 same "$(cat "$folder/err")" ''
 parts=$(sed -n "s/^PARTS='\(.*\)'/\1/p" "$check")
 [ -n "$parts" ] || complain 'no parts found in the script'
@@ -127,42 +126,29 @@ else
 fi
 
 begin "what takes too long is ended and told"
-gpu_check "$folder/o" --program "$folder/made-up" --only equality --only g1 --seconds 1
-code_is 1
+fails 1 '' gpu_check "$folder/o" --program "$folder/made-up" --only equality --only g1 --seconds 1
 grep -q '^equality  *late .* more than 1 s' "$folder/out" || complain "$(cat "$folder/out")"
 grep -q '^g1  *skipped .* no time left of 1 s' "$folder/out" || complain "$(cat "$folder/out")"
 
 begin "chosen parts only"
-gpu_check "$folder/b" --program "$PPCLI" --only g1 --only ops
-code_is 77
+fails 77 '' gpu_check "$folder/b" --program "$PPCLI" --only g1 --only ops
 same "$(grep -c skipped "$folder/out")" 2
 
 begin "a bundle is unpacked and its program used"
 mkdir -p "$folder/ppcli-gpu/bin"
 cp "$PPCLI" "$folder/ppcli-gpu/bin/ppcli"
 tar -C "$folder" -czf "$folder/bundle.tar.gz" ppcli-gpu
-gpu_check "$folder/c" --bundle "$folder/bundle.tar.gz" --only ops
-code_is 77
+fails 77 '' gpu_check "$folder/c" --bundle "$folder/bundle.tar.gz" --only ops
 out_has 'no device: '
 : >"$folder/bundle.tar.gz"
-gpu_check "$folder/c" --bundle "$folder/bundle.tar.gz"
-code_is 65
+fails 65 '' gpu_check "$folder/c" --bundle "$folder/bundle.tar.gz"
 
 begin "what cannot be is refused"
-gpu_check
-code_is 64
-gpu_check "$folder/d" --build "$folder" --bundle "$folder/x"
-code_is 64
-err_has 'exclude each other'
-gpu_check "$folder/d" --only g7
-code_is 64
-err_has "no part 'g7'"
-gpu_check "$folder/d" --faster
-code_is 64
-gpu_check "$folder/d" --build "$folder/nowhere"
-code_is 66
-err_has "no $folder/nowhere/ppcli"
-gpu_check "$folder/d" --bundle "$folder/nothing.tar.gz"
-code_is 66
+fails 64 '' gpu_check
+fails 64 'exclude each other' gpu_check "$folder/d" --build "$folder" --bundle "$folder/x"
+fails 64 "no part 'g7'" gpu_check "$folder/d" --only g7
+fails 64 '' gpu_check "$folder/d" --faster
+fails 66 "no $folder/nowhere/ppcli" gpu_check "$folder/d" --build "$folder/nowhere"
+fails 66 '' gpu_check "$folder/d" --bundle "$folder/nothing.tar.gz"
 
 finish

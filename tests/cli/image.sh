@@ -75,12 +75,10 @@ for stages in 1 2; do
 done
 
 begin "eval of a checkpoint finds the accuracy and the loss that training ended with"
-run train batch.ini --stages 2 --dir run --overwrite
-code_is 0
+ok run train batch.ini --stages 2 --dir run --overwrite
 out_has "$(printf 'test accuracy    %.4f' "$(sed -n 's/.*"test_accuracy": \(.*\),/\1/p' run/summary.json)")"
 for stages in 1 3; do
-    run eval batch.ini --checkpoint run --stages $stages --format json
-    code_is 0
+    ok run eval batch.ini --checkpoint run --stages $stages --format json
     for key in test_accuracy test_loss weights_sha256; do
         same "$(grep "\"$key\"" out | tr -d ,)" "$(grep "\"$key\"" run/summary.json | tr -d ,)"
     done
@@ -103,12 +101,10 @@ if [ $((${step:-0} % 25)) -eq 0 ]; then
     step=$(newest | sed 's/.*-0*//')
 fi
 # shellcheck disable=SC2086
-run train batch.ini --dir killed --resume $long --stages 3 --schedule gpipe --max-steps $((step + 9))
-code_is 0
+ok run train batch.ini --dir killed --resume $long --stages 3 --schedule gpipe --max-steps $((step + 9))
 err_has "continuing after step $step, from "
 # shellcheck disable=SC2086
-run train batch.ini --dir whole -q $long --max-steps $((step + 9))
-code_is 0
+ok run train batch.ini --dir whole -q $long --max-steps $((step + 9))
 same "$(sha killed/summary.json)" "$(sha whole/summary.json)"
 
 # refused CODE TEXT OPTION...: by explain as by train, in one line and before a run folder is made
@@ -184,8 +180,7 @@ refused 78 "$one, as the last batch of 1 has; use data.train_samples = 8" resnet
 refused 78 "$one, as a batch of 1 has; use a larger train.batch_size" resnet.ini --set train.batch_size=1 \
     --set pipeline.microbatches=1
 refused 78 "$one, as the last batch of 1 has; use more training samples" resnet.ini --set data.train_samples=1
-run explain resnet.ini --set model.stem=cifar --set pipeline.microbatches=4
-code_is 0
+ok run explain resnet.ini --set model.stem=cifar --set pipeline.microbatches=4
 
 begin "files of pictures that are cut short, empty or have a label 10"
 record=3073

@@ -5,44 +5,33 @@
 . "$(dirname "$0")/lib.sh"
 
 begin "all keys are listed, by section"
-run keys
-code_is 0
+ok run keys
 for section in data model pipeline train run; do
     out_has "[$section]"
 done
 
 begin "one section, one key"
-run keys pipeline
-code_is 0
-out_has 'microbatches'
+shows 'microbatches' run keys pipeline
 out_lacks 'batch_size'
 run keys run
 out_has 'HOST:RANKS,... | file:PATH | empty'
 out_lacks '(null)'
-run keys train.lr
-code_is 0
-out_has 'lr'
+shows 'lr' run keys train.lr
 out_lacks 'microbatches'
 
 begin "an unknown section or key is 64 with the nearest"
-run keys trian
-code_is 64
-err_has "did you mean"
-run keys train.epoch
-code_is 64
-err_has 'train.epochs'
+fails 64 "did you mean" run keys trian
+fails 64 'train.epochs' run keys train.epoch
 
 begin "the list is one section.key a line"
-run keys --format list
-code_is 0
+ok run keys --format list
 same "$(grep -cvE '^[a-z]+\.[a-z0-9_]+$' "$folder/out")" 0
 out_has 'pipeline.stages'
 
 begin "json is json, two ways, and has every key of the list"
 if command -v python3 >/dev/null 2>&1; then
     cp "$folder/out" "$folder/list"
-    run keys --json
-    code_is 0
+    ok run keys --json
     cp "$folder/out" "$folder/json"
     run keys --format json
     cmp -s "$folder/out" "$folder/json" || complain "--json and --format json differ"
@@ -58,19 +47,14 @@ else
 fi
 
 begin "an unknown or contradicting format is refused"
-run keys --format jsno
-code_is 64
-err_has "did you mean 'json'?"
-run keys --json --format list
-code_is 64
-err_has 'contradict'
+fails 64 "did you mean 'json'?" run keys --format jsno
+fails 64 'contradict' run keys --json --format list
 
 begin "every short flag sets its key, the later one wins"
 config "$folder/a.ini" data.dataset=synthetic pipeline.stages=2
-run explain "$folder/a.ini" --stages 1 --microbatches 3 --schedule gpipe --epochs 2 --max-steps 5 \
+ok run explain "$folder/a.ini" --stages 1 --microbatches 3 --schedule gpipe --epochs 2 --max-steps 5 \
     --batch-size 30 --optimizer adamw --lr 0.25 --seed 77 --backend cpu --transport threads \
     --launch threads --replicas 1 --log-every 9 --stages 3
-code_is 0
 sed 's/  */ /g' "$folder/out" >"$folder/squeezed"
 for expected in 'stages = 3' 'microbatches = 3' 'schedule = gpipe' 'epochs = 2' 'max_steps = 5' \
     'batch_size = 30' 'optimizer = adamw' 'lr = 0.25' 'seed = 77' 'log_every = 9'; do
@@ -81,43 +65,27 @@ out_has '--stages'
 begin "explain shows what was said, and every key with -v"
 out_lacks 'rope_base'
 out_has 'keys have their default; -v shows them'
-run explain "$folder/a.ini" -v
-code_is 0
-out_has 'rope_base'
+shows 'rope_base' run explain "$folder/a.ini" -v
 out_lacks 'have their default'
 
-begin "--set wins over the file and is named as origin"
-run explain "$folder/a.ini" --set pipeline.stages=1
-code_is 0
-out_has '--set'
+begin "--set wins over the file and is named as origin" \
+    shows '--set' run explain "$folder/a.ini" --set pipeline.stages=1
 
 begin "wrong values and keys of the command line are 78 and name the option"
-run explain "$folder/a.ini" --stages many
-code_is 78
-err_has '--stages'
-run explain "$folder/a.ini" --set train.learning_rate=1
-code_is 78
-err_has 'learning_rate'
+fails 78 '--stages' run explain "$folder/a.ini" --stages many
+fails 78 'learning_rate' run explain "$folder/a.ini" --set train.learning_rate=1
 
 begin "all problems of a file are listed, then one summary, exit 78"
 printf '[pipeline]\nstags = 2\n[train]\nlr = fast\n' >"$folder/bad.ini"
-run explain "$folder/bad.ini"
-code_is 78
-err_has 'bad.ini:2'
-err_has "'stages'"
-err_has 'bad.ini:4'
+fails 78 'bad.ini:2' run explain "$folder/bad.ini"
+err_has "'stages'" 'bad.ini:4'
 same "$(grep -c '^ppcli: error: ' "$folder/err")" 1
 
 begin "a config that is not there is 66"
-run explain "$folder/nothing.ini"
-code_is 66
-err_has 'nothing.ini'
-run train nothing.ini
-code_is 66
-err_has 'nothing.ini'
+fails 66 'nothing.ini' run explain "$folder/nothing.ini"
+fails 66 'nothing.ini' run train nothing.ini
 err_has 'configs'
-run train ''
-code_is 66
+fails 66 '' run train ''
 
 begin "a folder is no config"
 run explain "$folder"
@@ -130,9 +98,7 @@ code=$?
 last='ppcli explain mnist.ini'
 code_is 0
 err_has 'configs/mnist.ini'
-run explain mnits.ini
-code_is 66
-err_has "did you mean 'mnist.ini'?"
+fails 66 "did you mean 'mnist.ini'?" run explain mnits.ini
 
 begin "a program that was moved finds its sample data beside it; nothing in it names where it was built"
 here=$(cd "$(dirname "$0")/../.." && pwd)
@@ -194,27 +160,21 @@ for words in 'run.transport=mpi needs processes' 'run.transport=nccl NCCL' 'run.
     set -- $words
     setting=$1
     shift
-    run train "$folder/refused.ini" -q --dir "$folder/refused" --set "$setting"
-    code_is 78
-    err_has "$*"
+    fails 78 "$*" run train "$folder/refused.ini" -q --dir "$folder/refused" --set "$setting"
     cp "$folder/err" "$folder/said"
     for command in explain plan; do
-        run $command "$folder/refused.ini" --dir "$folder/refused" --set "$setting"
-        code_is 78
+        fails 78 '' run $command "$folder/refused.ini" --dir "$folder/refused" --set "$setting"
         cmp -s "$folder/err" "$folder/said" || complain "$command: $(cat "$folder/err"), train: $(cat "$folder/said")"
     done
 done
-run explain "$folder/refused.ini" --launch mpirun --set 'model.sizes=20 1048576 5' --set train.batch_size=2048 \
+fails 78 'bytes: at most 1073741824 over MPI; use more micro-batches' \
+    run explain "$folder/refused.ini" --launch mpirun --set 'model.sizes=20 1048576 5' --set train.batch_size=2048 \
     --set data.train_samples=2048
-code_is 78
-err_has 'bytes: at most 1073741824 over MPI; use more micro-batches'
 
 begin "a key that is gone is named, unless it has the value that it had by itself, as in files of old runs"
 printf '[run]\nprometheus =\n' >>"$folder/refused.ini"
-run explain "$folder/refused.ini"
-code_is 0
-run explain "$folder/refused.ini" --set run.prometheus=x.prom
-code_is 78
-err_has 'run.prometheus is no longer a key: metrics.jsonl in the run folder has the same numbers; leave it out'
+ok run explain "$folder/refused.ini"
+fails 78 'run.prometheus is no longer a key: metrics.jsonl in the run folder has the same numbers; leave it out' \
+    run explain "$folder/refused.ini" --set run.prometheus=x.prom
 
 finish

@@ -2,9 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # A few words for tests of the command line, printing TAP.
 #
-#   begin "what is expected"      starts a case and ends the one before
+#   begin "what is expected" [COMMAND...]   starts a case and ends the one before; runs the command
 #   run WORD...                   runs ppcli; keeps code, standard output and standard error
-#   code_is N; out_has TEXT; err_has TEXT; out_lacks TEXT; err_lacks TEXT; same A B
+#   ok COMMAND...                 runs a command, such as run; its code is 0
+#   shows TEXT COMMAND...         and TEXT is in its standard output
+#   fails CODE TEXT COMMAND...    its code is CODE, and TEXT, unless empty, is in its standard error
+#   code_is N; out_has TEXT...; err_has TEXT...; out_lacks TEXT...; err_lacks TEXT...; same A B
 #   skip REASON                   the current case cannot be judged here
 #   config FILE SECTION.KEY=VALUE...   writes a config
 #   within TEST                   whether it holds within half a minute
@@ -45,6 +48,8 @@ begin() {
     name=$1
     wrong=
     skipped=
+    shift
+    "$@"
 }
 
 finish() {
@@ -83,10 +88,40 @@ code_is() {
 }
 
 has() { grep -qF -e "$2" "$1"; }
-out_has() { has "$folder/out" "$1" || complain "$last: no '$1' in: $(head -c 900 "$folder/out")"; }
-err_has() { has "$folder/err" "$1" || complain "$last: no '$1' in: $(head -c 900 "$folder/err")"; }
-out_lacks() { ! has "$folder/out" "$1" || complain "$last: '$1' in: $(head -c 900 "$folder/out")"; }
-err_lacks() { ! has "$folder/err" "$1" || complain "$last: '$1' in: $(head -c 900 "$folder/err")"; }
+all_in() { # all_in FILE yes|no TEXT...: which must be, or must not be, in the file
+    file_=$folder/$1
+    wanted_=$2
+    shift 2
+    for text_; do
+        found_=no
+        ! has "$file_" "$text_" || found_=yes
+        [ $found_ = "$wanted_" ] || complain "$last: '$text_' found: $found_, in: $(head -c 900 "$file_")"
+    done
+}
+out_has() { all_in out yes "$@"; }
+err_has() { all_in err yes "$@"; }
+out_lacks() { all_in out no "$@"; }
+err_lacks() { all_in err no "$@"; }
+
+ok() {
+    "$@"
+    code_is 0
+}
+shows() {
+    said_=$1
+    shift
+    "$@"
+    code_is 0
+    out_has "$said_"
+}
+fails() {
+    code_=$1
+    said_=$2
+    shift 2
+    "$@"
+    code_is "$code_"
+    [ -z "$said_" ] || err_has "$said_"
+}
 same() { [ "$1" = "$2" ] || complain "$last: '$1', expected '$2'"; }
 
 # The digest of a run's weights, in its summary.json.

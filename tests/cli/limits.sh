@@ -25,11 +25,9 @@ one_line() {
 begin "a run that cannot fit is refused at once, with both numbers and what would help"
 run train "$net" --set 'model.sizes=12 1048576*60 5' --dir ''
 one_line 69 'this run needs '
-err_has 'GiB are left of '
-err_has 'run.force_memory'
+err_has 'GiB are left of ' 'run.force_memory'
 same "$(wc -l <"$folder/err" | tr -d ' ')" 1
-run explain "$net" --set 'model.sizes=12 1048576*60 5'
-code_is 0
+ok run explain "$net" --set 'model.sizes=12 1048576*60 5'
 
 begin "layers too large to be measured are refused before they are, with what needs no measurement"
 run plan "$net" --best --set 'model.sizes=12 1048576*3 5'
@@ -72,8 +70,7 @@ if (ulimit -v 4000000 && exec "$PPCLI" version) >/dev/null 2>&1; then
     one_line 69 'address space'
     limited train "$net" --set 'model.sizes=12 16384*4 5' --dir '' --set run.force_memory=on
     one_line 69 'cannot take '
-    limited train "$net" --dir ''
-    code_is 0
+    ok limited train "$net" --dir ''
     # 4 GiB of floats, of which nothing but the header is looked at
     python3 - "$folder" <<'END'
 import struct, sys

@@ -48,14 +48,11 @@ if [ -z "$file" ]; then
 else
     hide "$file" libmpi.so.40 libmpi.so.12 libmpich.so.12
     export LD_LIBRARY_PATH="$folder/hidden"
-    run env
-    code_is 0
-    out_has 'no: MPI cannot be loaded: '
+    shows 'no: MPI cannot be loaded: ' run env
     out_has 'LD_LIBRARY_PATH'
     same "$("$PPCLI" version | sed -n 's/^MPI: //p')" "$mpi"
     # shellcheck disable=SC2086 # words
-    run train $sample --stages 2 --dir= -q
-    code_is 0
+    ok run train $sample --stages 2 --dir= -q
 fi
 
 begin "where it is absent --launch mpirun, and a rank of mpirun, end with one line and 69"
@@ -63,9 +60,7 @@ if [ -z "$file" ]; then
     skip 'nothing tells what is loaded'
 else
     # shellcheck disable=SC2086 # words
-    run train $sample --stages 2 --dir= -q --launch mpirun
-    code_is 69
-    err_has 'MPI cannot be loaded: '
+    fails 69 'MPI cannot be loaded: ' run train $sample --stages 2 --dir= -q --launch mpirun
     err_has 'run.transport = threads'
     same "$(wc -l <"$folder/err")" 1
     # shellcheck disable=SC2086 # words
@@ -86,13 +81,9 @@ else
     for as in "$file" $theirs; do
         hide "$file" libmpi.so.40 libmpi.so.12 libmpich.so.12
         cp "$other" "hidden/$as"
-        run env
-        code_is 0
-        out_has "no: $version is here, but this ppcli was built with $mpi"
+        shows "no: $version is here, but this ppcli was built with $mpi" run env
         # shellcheck disable=SC2086 # words
-        run train $sample --stages 2 --dir= -q --launch mpirun
-        code_is 69
-        err_has "$version is here"
+        fails 69 "$version is here" run train $sample --stages 2 --dir= -q --launch mpirun
     done
 fi
 unset LD_LIBRARY_PATH

@@ -31,9 +31,8 @@ checked board "$a"
 begin "a resumed run has no step twice"
 run train "$config" --dir "$folder/again" --set run.tensorboard=on --set checkpoint.keep=9
 sleep 1
-run train "$config" --resume "$(find "$folder/again/checkpoints" -name 'step-*' | sort | head -n 1)" \
+ok run train "$config" --resume "$(find "$folder/again/checkpoints" -name 'step-*' | sort | head -n 1)" \
     --dir "$folder/again" --set run.tensorboard=on --set checkpoint.keep=9
-code_is 0
 same "$(find "$folder/again/tensorboard" -type f | wc -l | tr -d ' ')" 2
 checked events "$folder/again"
 checked board "$folder/again"
@@ -42,26 +41,21 @@ begin "of a text perplexity stands beside the loss"
 config "$folder/text.ini" data.dataset=synthetic-tokens data.train_samples=24 data.test_samples=6 \
     model.type=gpt model.n_layer=1 model.n_head=1 model.n_embd=8 model.block_size=4 model.vocab_size=9 \
     train.batch_size=8 train.epochs=4 run.log_every=1
-run train "$folder/text.ini" --dir "$folder/text" --set run.tensorboard=on
-code_is 0
+ok run train "$folder/text.ini" --dir "$folder/text" --set run.tensorboard=on
 checked events "$folder/text"
 
 begin "overwriting a run removes its event files"
-run train "$config" --dir "$a" --overwrite --set run.tensorboard=on
-code_is 0
+ok run train "$config" --dir "$a" --overwrite --set run.tensorboard=on
 checked events "$a"
-run train "$config" --dir "$a" --overwrite
-code_is 0
+ok run train "$config" --dir "$a" --overwrite
 same "$(find "$a/tensorboard" -type f | wc -l | tr -d ' ')" 0
 
 begin "without being asked, nothing is written"
-run train "$config" --dir "$folder/plain" --max-steps 2
-code_is 0
+ok run train "$config" --dir "$folder/plain" --max-steps 2
 [ ! -e "$folder/plain/tensorboard" ] || complain "there is a folder tensorboard"
 
 begin "TensorBoard without a run folder is mentioned"
-run train "$config" --dir '' --max-steps 2 --set run.tensorboard=on
-code_is 0
+ok run train "$config" --dir '' --max-steps 2 --set run.tensorboard=on
 err_has 'run.tensorboard has no effect'
 
 finish

@@ -15,19 +15,12 @@ table 120 >train.csv
 table 31 >test.csv
 
 begin "init fits a config to a table"
-run init mlp train.csv test.csv --label kind -o own.ini
-code_is 0
+ok run init mlp train.csv test.csv --label kind -o own.ini
 grep -q '^sizes = 2 64 64 3 ' own.ini || complain "sizes: $(grep sizes own.ini)"
 grep -q '120 + 31 samples of 2 values, 3 classes' own.ini || complain 'no counts'
-run init train.csv test.csv -o own.ini
-code_is 64
-err_has 'own.ini exists'
-run init train.csv
-code_is 64
-err_has 'two files'
-run init train.csv absent.csv
-code_is 66
-err_has 'absent.csv'
+fails 64 'own.ini exists' run init train.csv test.csv -o own.ini
+fails 64 'two files' run init train.csv
+fails 66 'absent.csv' run init train.csv absent.csv
 
 begin "init takes two stages where its simulation says that they pay, else one and says so"
 # columns classes rows stages: hidden layers have 64 units below 5000 rows, else 256
@@ -37,8 +30,7 @@ while read -r columns classes rows stages; do
             for (j = 0; j < c; j++) printf "%d,", (i + j) % 3 - 1
             print i % k } }' >"n$n.csv"
     done
-    run init "n$rows.csv" n20.csv
-    code_is 0
+    ok run init "n$rows.csv" n20.csv
     same "$columns $classes $rows $(sed -n 's/^stages = \([0-9]*\).*/\1/p' "$folder/out")" "$columns $classes $rows $stages"
     same "$(grep -c '^; 2 would hardly be faster' "$folder/out")" $((2 - stages))
     cp "$folder/out" sized.ini
@@ -49,65 +41,47 @@ done <<'EOF'
 20 3 5000 1
 100 10 5000 2
 EOF
-run explain sized.ini
-code_is 0
+ok run explain sized.ini
 run init
 grep -q '^stages = 2 ' "$folder/out" || complain 'the digits have one stage'
 
 begin "init into another folder names the files so that the config finds them"
 mkdir sub
-run init train.csv test.csv -o sub/own.ini
-code_is 0
-run train sub/own.ini -q --dir '' --epochs 1
-code_is 0
+ok run init train.csv test.csv -o sub/own.ini
+ok run train sub/own.ini -q --dir '' --epochs 1
 cp train.csv train.data
-run init train.data test.csv --label kind
-code_is 0
-out_has 'train_file = train.data'
+shows 'train_file = train.data' run init train.data test.csv --label kind
 
 begin "init says what range the values have, and what to do about it"
 out_has 'values from -'
 out_lacks 'mean ='
 awk -F, -v OFS=, 'NR > 1 { $1 = $1 * 5e9 } 1' train.csv >far.csv
-run init far.csv far.csv -o far.ini
-code_is 0
+ok run init far.csv far.csv -o far.ini
 for key in mean std; do grep -q "^; $key = [0-9]" far.ini || complain "no $key: $(cat far.ini)"; done
 sed -i -e 's/^; mean/mean/' -e 's/^; std/std/' far.ini
-run train far.ini -q --dir '' --epochs 1
-code_is 0
+ok run train far.ini -q --dir '' --epochs 1
 
 begin "init refuses what a run would"
 sed '7s/^[^,]*/nan/' train.csv >odd.csv
-run init odd.csv test.csv
-code_is 65
-err_has "odd.csv:7: column 1 is 'nan', which is not finite"
+fails 65 "odd.csv:7: column 1 is 'nan', which is not finite" run init odd.csv test.csv
 sed '1s/b,/kind,/' train.csv >odd.csv
-run init odd.csv test.csv --label kind
-code_is 78
-err_has "2 columns of $PWD/odd.csv are called 'kind'"
+fails 78 "2 columns of $PWD/odd.csv are called 'kind'" run init odd.csv test.csv --label kind
 sed '1s/kind/kind #/' train.csv >odd.csv
 run init odd.csv odd.csv --label 'kind #'
 code_is 78
 err_has "the name 'kind #' cannot be written in an INI file"
 printf 'PK\3\4abcd' >odd.npz
-run init odd.npz odd.npz odd.npz odd.npz
-code_is 65
-err_has 'an npz?'
-run train train.csv
-code_is 64
-err_has 'train.csv: data, not a config; ppcli init writes one'
+fails 65 'an npz?' run init odd.npz odd.npz odd.npz odd.npz
+fails 64 'train.csv: data, not a config; ppcli init writes one' run train train.csv
 
 begin "what init prints without files trains on the digits that come with ppcli"
-run init
-code_is 0
+ok run init
 cp out digits.ini
-run explain digits.ini
-code_is 0
+ok run explain digits.ini
 
 begin "it trains, to the same weights on one stage and on two"
 for stages in 1 2; do
-    run train own.ini -q --dir "run$stages" --stages $stages
-    code_is 0
+    ok run train own.ini -q --dir "run$stages" --stages $stages
     grep weights_sha256 "run$stages/summary.json" >>sums
 done
 same "$(sort -u sums | wc -l)" 1
@@ -115,23 +89,19 @@ same "$(sort -u sums | wc -l)" 1
 begin "eval --predictions writes a line for each sample, the same on any ranks"
 for ranks in '--stages 1' '--stages 2' '--stages 2 --replicas 3'; do
     # shellcheck disable=SC2086
-    run eval own.ini --checkpoint run2 --predictions p.csv $ranks
-    code_is 0
-    out_has "test accuracy    $(awk -F, 'NR > 1 { ok += $1 == $2 } END { printf "%.4f", ok / (NR - 1) }' p.csv)"
+    shows "test accuracy    $(awk -F, 'NR > 1 { ok += $1 == $2 } END { printf "%.4f", ok / (NR - 1) }' p.csv)" \
+        run eval own.ini --checkpoint run2 --predictions p.csv $ranks
     cksum <p.csv >>files
     err_has 'weights from run2/checkpoints/step-'
 done
 same "$(wc -l <p.csv)" 32
 same "$(head -n 1 p.csv)" 'label,prediction,logit0,logit1,logit2'
 same "$(sort -u files | wc -l)" 1
-run eval own.ini --checkpoint run2 --predictions own.ini
-code_is 64
-err_has 'must end in .csv'
+fails 64 'must end in .csv' run eval own.ini --checkpoint run2 --predictions own.ini
 
 begin "a test whose labels are all 0, as they are where nobody knows them, gets its predictions"
 grep -e kind -e ',0$' test.csv >zeros.csv
-run eval own.ini --checkpoint run2 --predictions p.csv --set data.test_file=zeros.csv
-code_is 0
+ok run eval own.ini --checkpoint run2 --predictions p.csv --set data.test_file=zeros.csv
 same "$(wc -l <p.csv)" "$(wc -l <zeros.csv)"
 
 begin "rows of a table that are images go through a convolution"
@@ -146,37 +116,27 @@ images 20 >test36.csv
 config conv.ini data.dataset=csv data.train_file=train36.csv data.test_file=test36.csv data.shape=6x6x1 \
     model.type=sequential 'model.layers=conv:4x3 relu maxpool:2 flatten linear:2' train.epochs=8 train.lr=0.1 \
     train.batch_size=20 run.dir=
-run train conv.ini -q
-code_is 0
+ok run train conv.ini -q
 same "$(awk '/^test accuracy/ { print ($3 > 0.9) }' "$folder/out")" 1
-run train conv.ini -q --set data.shape=model
-code_is 78
-err_has 'needs an image, but gets 36 (data.shape makes one of a row of values)'
+fails 78 'needs an image, but gets 36 (data.shape makes one of a row of values)' \
+    run train conv.ini -q --set data.shape=model
 
 begin "sizes that do not fit are one line with the ones that would"
-run train own.ini --dir '' --set 'model.sizes=3 64 64 2'
-code_is 78
-err_has 'a sample of csv has 2 values and there are 3 classes; use model.sizes = 2 64 64 3'
-run train own.ini --dir '' --set data.train_images=x
-code_is 78
-err_has 'data.train_images has no effect with data.dataset = csv'
+fails 78 'a sample of csv has 2 values and there are 3 classes; use model.sizes = 2 64 64 3' \
+    run train own.ini --dir '' --set 'model.sizes=3 64 64 2'
+fails 78 'data.train_images has no effect with data.dataset = csv' run train own.ini --dir '' --set data.train_images=x
 cut -d, -f2- test.csv >narrow.csv
-run train own.ini --dir '' --set data.test_file=narrow.csv
-code_is 65
-err_has 'train.csv is 2, a test sample of'
+fails 65 'train.csv is 2, a test sample of' run train own.ini --dir '' --set data.test_file=narrow.csv
 run train own.ini --dir '' --set data.test_samples=1 --set data.dataset=synthetic-tokens --set data.train_file= --set data.test_file=
 code_is 78
 err_has 'model.type = mlp gives 1 row of outputs a sample, and data.dataset = synthetic-tokens has 2 targets'
 config big.ini data.dataset=synthetic data.shape=9999x9999x9999 model.type=sequential 'model.layers=avgpool linear:2'
-run explain big.ini
-code_is 78
-err_has 'data.shape: 9999 x 9999 x 9999 is more than 2^31 - 1 values'
+fails 78 'data.shape: 9999 x 9999 x 9999 is more than 2^31 - 1 values' run explain big.ini
 
 begin "a separator inside of quotes is none"
 for end in '; cm' "$(printf '\tcm')"; do
     sed "1s/.*/\"a$end\",b,\"kind$end\"/" train.csv >quoted.csv
-    run init quoted.csv quoted.csv --label "kind$end" -o quoted.ini
-    code_is 0
+    ok run init quoted.csv quoted.csv --label "kind$end" -o quoted.ini
     grep -q '120 + 120 samples of 2 values, 3 classes' quoted.ini || complain "$(grep samples quoted.ini)"
     rm -f quoted.ini
 done
@@ -186,61 +146,46 @@ awk -v OFS=, 'BEGIN { for (i = 0; i < 40; i++) print i % 9, (i * 7) % 8, i % 5, 
 config tokens.ini data.dataset=csv data.train_file=tokens.csv data.test_file=tokens.csv model.type=encoder \
     model.n_layer=1 model.n_head=2 model.n_embd=8 model.block_size=3 model.vocab_size=9 model.classes=2 train.epochs=1 \
     train.batch_size=20
-run train tokens.ini -q --dir ''
-code_is 0
-run train tokens.ini -q --dir '' --set model.vocab_size=8
-code_is 65
-err_has "tokens.csv: value 1 of sample 9 is 8: not one of the 8 tokens of model.vocab_size"
+ok run train tokens.ini -q --dir ''
+fails 65 "tokens.csv: value 1 of sample 9 is 8: not one of the 8 tokens of model.vocab_size" \
+    run train tokens.ini -q --dir '' --set model.vocab_size=8
 sed '3s/^[0-9]*/.5/' tokens.csv >parts.csv
-run train tokens.ini -q --dir '' --set data.train_file=parts.csv
-code_is 65
-err_has "parts.csv: value 1 of sample 3 is 0.5: not one of the 9 tokens"
-run train tokens.ini -q --dir '' --set data.mean=1
-code_is 78
-err_has 'data.mean: has no meaning for tokens'
+fails 65 "parts.csv: value 1 of sample 3 is 0.5: not one of the 9 tokens" \
+    run train tokens.ini -q --dir '' --set data.train_file=parts.csv
+fails 78 'data.mean: has no meaning for tokens' run train tokens.ini -q --dir '' --set data.mean=1
 run train tokens.ini -q --dir '' --set data.dataset=mnist-sample --set data.train_file= --set data.test_file= --set model.block_size=784 --set model.classes=10
 code_is 78
 err_has 'model.type: encoder reads tokens, but a sample of mnist-sample has bytes as 0 to 1'
 config pictures.ini data.dataset=synthetic model.type=gpt model.n_layer=1 model.n_head=2 model.n_embd=8 \
     model.block_size=8 model.vocab_size=9
-run train pictures.ini -q --dir ''
-code_is 78
-err_has 'model.type = gpt gives 8 rows of outputs a sample, and data.dataset = synthetic has 1 target'
+fails 78 'model.type = gpt gives 8 rows of outputs a sample, and data.dataset = synthetic has 1 target' \
+    run train pictures.ini -q --dir ''
 
 begin "files of another kind are named, with the way out"
 mkdir cifar
 set -- --dir '' --set 'model.sizes=3072 8 10' --set data.path=cifar --set data.dataset=cifar10
 printf '\200\002}q' >cifar/data_batch_1
-run train mnist-sample.ini "$@"
-code_is 65
-err_has "cifar/data_batch_1: of CIFAR-10's version for Python, a pickle"
+fails 65 "cifar/data_batch_1: of CIFAR-10's version for Python, a pickle" run train mnist-sample.ini "$@"
 mv cifar/data_batch_1 cifar/data_batch_1.bin
-run train mnist-sample.ini "$@"
-code_is 65
-err_has 'cifar/data_batch_1.bin: is a Python pickle'
+fails 65 'cifar/data_batch_1.bin: is a Python pickle' run train mnist-sample.ini "$@"
 rm cifar/data_batch_1.bin
 head -c 30740 /dev/zero | tr '\0' '\7' >cifar/train.bin
-run train mnist-sample.ini "$@"
-code_is 65
-err_has 'cifar/train.bin: CIFAR-100, records of 3074 bytes with two labels; save it for data.dataset = npy'
+fails 65 'cifar/train.bin: CIFAR-100, records of 3074 bytes with two labels; save it for data.dataset = npy' \
+    run train mnist-sample.ini "$@"
 gzip -c cifar/train.bin >cifar/some.bin.gz
 for name in train.bin some.bin.gz; do
-    run train mnist-sample.ini "$@" --set data.train_file=cifar/$name --set data.test_file=cifar/$name
-    code_is 65
-    err_has "cifar/$name: CIFAR-100, records of 3074 bytes"
+    fails 65 "cifar/$name: CIFAR-100, records of 3074 bytes" \
+        run train mnist-sample.ini "$@" --set data.train_file=cifar/$name --set data.test_file=cifar/$name
 done
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n' >cifar/data_batch_1.bin
-run train mnist-sample.ini "$@"
-code_is 65
-err_has "data_batch_1.bin: is a Git LFS pointer, not the file that it stands for; run \`git lfs pull\`"
+fails 65 "data_batch_1.bin: is a Git LFS pointer, not the file that it stands for; run \`git lfs pull\`" \
+    run train mnist-sample.ini "$@"
 
 begin "what is no config is named"
 printf '{"stages": 2}\n' >a.json
 printf '[data]\rdataset = mnist-sample\r' >returns.ini
 for case in 'a.json:JSON, not a config' 'returns.ini:its lines end in returns alone'; do
-    run train "${case%%:*}"
-    code_is 64
-    err_has "${case%%:*}: ${case#*:}"
+    fails 64 "${case%%:*}: ${case#*:}" run train "${case%%:*}"
 done
 tr '\r' '\n' <returns.ini >newlines.ini
 run explain newlines.ini
@@ -253,8 +198,7 @@ for file in "$samples"/*ubyte.gz; do
 done
 run eval mnist-sample.ini --checkpoint none --set data.dataset=mnist --set data.path=dotted
 err_lacks 'no mnist data'
-run train mnist-sample.ini -q --dir '' --max-steps 1 --set data.dataset=mnist --set data.path=dotted
-code_is 0
+ok run train mnist-sample.ini -q --dir '' --max-steps 1 --set data.dataset=mnist --set data.path=dotted
 
 begin "Kaggle's MNIST, whose label is first, is not trained with a pixel as the label"
 pixels() {
@@ -264,45 +208,36 @@ pixels() {
         print "" } }'
 }
 pixels 40 0 >black.csv
-run init black.csv black.csv
-code_is 65
+fails 65 '' run init black.csv black.csv
 err_has 'every label, in the last column, is 0; column 1 has whole numbers to 9: if they are the labels, use data.label = first'
-run init black.csv black.csv --label first
-code_is 0
-out_has '120 values, 10 classes'
+shows '120 values, 10 classes' run init black.csv black.csv --label first
 {
     awk 'BEGIN { printf "label"; for (k = 0; k < 120; k++) printf ",pixel%d", k; print "" }'
     pixels 40 200
 } >kaggle.csv
-run init kaggle.csv kaggle.csv
-code_is 78
-err_has "is called 'label', but the label would be column 121, 'pixel119'; use data.label = label"
-run init kaggle.csv kaggle.csv --label label
-code_is 0
+fails 78 "is called 'label', but the label would be column 121, 'pixel119'; use data.label = label" \
+    run init kaggle.csv kaggle.csv
+ok run init kaggle.csv kaggle.csv --label label
 
 begin "columns of different ranges: said by train and explain, scaled as init proposes"
 awk 'BEGIN { srand(5); print "age,income,kind"; for (i = 0; i < 300; i++) { k = i % 2
     printf "%d,%d,%d\n", 20 + 20 * k + 25 * rand(), 5 + 387395 * rand(), k } }' >wide.csv
-run init wide.csv wide.csv -o wide.ini
-code_is 0
+ok run init wide.csv wide.csv -o wide.ini
 err_has "2 of 2 columns are large: value 2 ('income') goes from"
 for command in explain 'train --epochs 1'; do
     # shellcheck disable=SC2086
-    run $command wide.ini --set run.dir=
-    code_is 0
+    ok run $command wide.ini --set run.dir=
     err_has "warning: $PWD/wide.csv: 2 of 2 columns are large: value 2 ('income') goes from"
 done
 same "$(grep -c '^; std = [0-9.]* [0-9.e+]*$' wide.ini)" 1
 sed -i -e 's/^; mean/mean/' -e 's/^; std/std/' wide.ini
-run train wide.ini --dir '' --epochs 20
-code_is 0
+ok run train wide.ini --dir '' --epochs 20
 err_lacks large
 same "$(awk '/^test accuracy/ { print ($3 > 0.8) }' out)" 1
 
 begin "an index that counts the rows is said"
 awk 'BEGIN { for (i = 0; i < 20; i++) print i "," i % 3 - 1 ".5," i % 2 }' >index.csv
-run init index.csv index.csv
-code_is 0
+ok run init index.csv index.csv
 err_has 'column 1 counts the rows from 0, as an index does, and is an input here'
 
 begin "explain and plan need no files: what the config does not say is asked for by its key"
@@ -312,14 +247,12 @@ for shipped in "$samples"/../../configs/*.ini; do
     code_is 66
     err_has 'set data.train_samples, data.test_samples, model.vocab_size, model.classes to look at'
     for command in explain plan; do
-        run $command "$shipped" --set data.train_samples=999 --set data.test_samples=77 --set model.vocab_size=99 \
+        ok run $command "$shipped" --set data.train_samples=999 --set data.test_samples=77 --set model.vocab_size=99 \
             --set model.classes=3
-        code_is 0
         [ $command = plan ] || out_has 'data: 999 training samples in 32 steps'
     done
 done
-run train own.ini --set data.train_file=none.csv --set data.train_samples=999
-code_is 66
+fails 66 '' run train own.ini --set data.train_file=none.csv --set data.train_samples=999
 err_lacks 'set data'
 
 finish

@@ -29,15 +29,13 @@ continues() {
     continued=$1
     shift 2
     rm -rf rest
-    run train "$continued" --dir rest -q --resume "$from" "$@"
-    code_is 0
+    ok run train "$continued" --dir rest -q --resume "$from" "$@"
     same "$(sha rest/summary.json)" "$(sha whole/summary.json)"
     same "$(column loss rest/metrics.jsonl)" "$(column loss whole/metrics.jsonl | tail -n "+$(($(echo "${from##*-}" | sed "s,^0*,,") + 1))")"
 }
 # whole CONFIG OPTION...: the run that is not interrupted, in ./whole
 whole() {
-    run train "$@" --dir whole --overwrite -q
-    code_is 0
+    ok run train "$@" --dir whole --overwrite -q
 }
 
 begin "resume in the middle of an epoch"
@@ -53,8 +51,7 @@ same "$(column loss rest/metrics.jsonl | wc -l)" 10
 begin "learning rate after a resume"
 same "$(column lr rest/metrics.jsonl | wc -l)" 10
 same "$(column lr rest/metrics.jsonl)" "$(column lr whole/metrics.jsonl | tail -n 10)"
-run train net.ini --dir rest -q --resume --epochs 5
-code_is 0
+ok run train net.ini --dir rest -q --resume --epochs 5
 err_has 'learning'
 
 begin "moments of the optimizer after a resume"
@@ -82,8 +79,7 @@ done
 
 begin "layers lost by an integer division"
 for stages in 1 3 4 7 10; do
-    run explain net.ini --stages $stages
-    code_is 0
+    ok run explain net.ini --stages $stages
     same "$(sed -n '/^stages/,/^ *(bytes/p' "$folder/out" | grep -o 'names.*\|layers\.[0-9]* to layers\.[0-9]*\|layers\.[0-9]*' |
         sed -n 's/layers\.//gp' | awk '{ for (i = $1; i <= $NF; i++) printf "%d ", i }')" '0 1 2 3 4 5 6 7 8 9 '
 done
@@ -129,9 +125,7 @@ run train net.ini --dir run --overwrite -q
 run eval net.ini --checkpoint run --microbatches 1 --batch-size 50
 accuracy=$(grep 'test accuracy' out)
 for m in 1 3 7; do
-    run eval net.ini --checkpoint run --microbatches $m --batch-size 13
-    code_is 0
-    out_has "${accuracy:-no accuracy}"
+    shows "${accuracy:-no accuracy}" run eval net.ini --checkpoint run --microbatches $m --batch-size 13
 done
 
 begin "evaluation or recording that changes the training"
@@ -142,8 +136,7 @@ trains gpt.ini --trace trace.json
 
 begin "replicas that see the same samples"
 run train net.ini --dir whole --overwrite -q
-run train net.ini --dir run --overwrite -q --replicas 2
-code_is 0
+ok run train net.ini --dir run --overwrite -q --replicas 2
 same "$(column samples run/metrics.jsonl)" "$(column samples whole/metrics.jsonl)"
 column loss run/metrics.jsonl >losses
 column loss whole/metrics.jsonl | paste losses - | awk '{ d = $1 - $2; if (d < 0) d = -d; if (d > 1e-4) exit 1 }' ||

@@ -15,11 +15,8 @@ assert $1, d
 }
 
 begin "a shape is drawn as text, with title, makespan and bubble"
-run plan --schedule 1f1b --stages 4 --microbatches 8
-code_is 0
-out_has '1f1b: 4 stages, 8 micro-batches'
-out_has 'makespan 33, bubble 27.3 %'
-out_has '   0     4  F0 F1 F2 F3 .'
+shows '1f1b: 4 stages, 8 micro-batches' run plan --schedule 1f1b --stages 4 --microbatches 8
+out_has 'makespan 33, bubble 27.3 %' '   0     4  F0 F1 F2 F3 .'
 same "$(cat "$folder/err")" ''
 
 begin "the width of the picture follows COLUMNS"
@@ -30,8 +27,7 @@ same "$(awk 'length($0) > 60 && /F/' "$folder/out" | grep -c '^ ')" 0
 unset COLUMNS
 
 begin "json has the figures of the shape"
-run plan --schedule zb-h1 --stages 4 --microbatches 8 --format json
-code_is 0
+ok run plan --schedule zb-h1 --stages 4 --microbatches 8 --format json
 json_ok "d['schema'] == 1 and d['stages'] == 4 and d['chunks'] == 1 and d['microbatches'] == 8"
 json_ok "d['makespan'] == 27 and abs(d['bubble'] - 1 / 9) < 1e-12 and d['bubble_global'] == d['bubble']"
 json_ok "[r['peak_chunks'] for r in d['ranks']] == [4, 4, 4, 4]"
@@ -49,9 +45,8 @@ run plan --schedule 1f1b --stages 8 --microbatches 24 --cost-f 18.522 --cost-i 1
 json_ok "round(d['bubble_global'], 4) == .2431 and d['costs']['comm'] == .601"
 
 begin "costs of single stages and boundaries: the slow stage sets the pace"
-run plan --schedule gpipe --stages 4 --microbatches 8 --cost-f 2,1,1,1 --cost-comm 0,0.5,0
-code_is 0
-out_has 'per stage F 2,1,1,1, I 1, W 1; transfer 0,0.5,0'
+shows 'per stage F 2,1,1,1, I 1, W 1; transfer 0,0.5,0' \
+    run plan --schedule gpipe --stages 4 --microbatches 8 --cost-f 2,1,1,1 --cost-comm 0,0.5,0
 out_has 'makespan 42,'
 run plan --schedule zb-v --stages 2 --microbatches 2 --cost-f 2,1 --format json
 json_ok "d['costs']['f'] == [1, 0.5, 0.5, 1] and d['costs']['i'] == 1"
@@ -65,16 +60,14 @@ if (ulimit -v 500000 && exec "$PPCLI" version) >/dev/null 2>&1; then
         >"$folder/out" 2>"$folder/err" || code=$?
     last='plan with 500 MB'
     code_is 69
-    err_has 'takes up to 3.3 GiB'
-    err_has 'would fit'
+    err_has 'takes up to 3.3 GiB' 'would fit'
 else
     skip "ppcli does not start in so little address space here (a sanitizer)"
 fi
 
 begin "weight gradients together: drawn, counted, and their place is the last one's"
-run plan --schedule 1f1b --stages 2 --microbatches 4 --coalesce 2
-code_is 0
-out_has '1f1b: 2 stages, 4 micro-batches, W of 2 together'
+shows '1f1b: 2 stages, 4 micro-batches, W of 2 together' \
+    run plan --schedule 1f1b --stages 2 --microbatches 4 --coalesce 2
 run plan --schedule 1f1b --stages 2 --microbatches 4 --coalesce 2 --format csv
 same "$(cat "$folder/out")" '0F0,0F1,0I0,0F2,0I1,0W0,0W1,0F3,0I2,0I3,0W2,0W3
 1F0,1I0,1F1,1I1,1W0,1W1,1F2,1I2,1F3,1I3,1W2,1W3'
@@ -91,11 +84,8 @@ cp "$folder/out" "$folder/coalesced"
 run plan synthetic.ini --coalesce 1 --format json
 json_ok "d['coalesce'] == 1"
 json_ok "all(a['peak_bytes'] < b['peak_bytes'] for a, b in zip(d['ranks'], json.load(open('$folder/coalesced'))['ranks']))"
-run plan synthetic.ini --set run.gemm=cblas --coalesce 2
-code_is 78
-err_has 'use train.exact = off'
-run plan --schedule 1f1b --stages 2 --microbatches 4 --coalesce -2
-code_is 78
+fails 78 'use train.exact = off' run plan synthetic.ini --set run.gemm=cblas --coalesce 2
+fails 78 '' run plan --schedule 1f1b --stages 2 --microbatches 4 --coalesce -2
 
 begin "pairs that overlap take the part of their sum that is asked for"
 run plan --schedule dualpipev --stages 4 --microbatches 8 --cost-overlap 1 --format json
@@ -135,72 +125,53 @@ run plan --schedule v-min --stages 8 --microbatches 16 --format csv-torch
 cp "$folder/out" "$folder/torch.csv"
 run plan --csv "$folder/torch.csv" --format json
 same "$(makespan)" 84
-run plan --schedule chimera --stages 4 --microbatches 8 --format csv
-code_is 0
+ok run plan --schedule chimera --stages 4 --microbatches 8 --format csv
 err_has 'stages 4 to 7 are a second copy of the weights'
 
 begin "a table that is no training step is 65 with file, row and column"
 printf '0F0,0B0\n1F0,1B1\n' >"$folder/broken.csv"
-run plan --csv "$folder/broken.csv"
-code_is 65
-err_has 'broken.csv:2:2: '
-run plan --csv "$folder/none.csv"
-code_is 66
-run plan --csv "$folder/comms.csv" --stages 2
-code_is 64
-run plan synthetic.ini --csv "$folder/comms.csv"
-code_is 64
+fails 65 'broken.csv:2:2: ' run plan --csv "$folder/broken.csv"
+fails 66 '' run plan --csv "$folder/none.csv"
+fails 64 '' run plan --csv "$folder/comms.csv" --stages 2
+fails 64 '' run plan synthetic.ini --csv "$folder/comms.csv"
 
 begin "a table in two orders names row, cell and what comes first; --memory-cap limits what a row holds"
 printf '0F0,0F1,0B1,0B0\n1F0,1F1,1B0,1B1\n' >"$folder/crossed.csv"
-run plan --csv "$folder/crossed.csv"
-code_is 65
-err_has 'row 2 cell 3: 1B0 comes before 1B1, but rank 0 takes gradient 1 first; use one order in both rows'
-run plan --csv "$folder/comms.csv" --memory-cap 2 --format json
-code_is 0
-run plan --csv "$folder/comms.csv" --memory-cap 1
-code_is 78
-err_has 'row 1 holds 2 micro-batches of activations, --memory-cap allows 1'
+fails 65 'row 2 cell 3: 1B0 comes before 1B1, but rank 0 takes gradient 1 first; use one order in both rows' \
+    run plan --csv "$folder/crossed.csv"
+ok run plan --csv "$folder/comms.csv" --memory-cap 2 --format json
+fails 78 'row 1 holds 2 micro-batches of activations, --memory-cap allows 1' \
+    run plan --csv "$folder/comms.csv" --memory-cap 1
 
 begin "svg is well-formed, trace is JSON events"
-run plan --schedule v-half --stages 4 --microbatches 8 --format svg
-code_is 0
-out_has '<svg xmlns='
+shows '<svg xmlns=' run plan --schedule v-half --stages 4 --microbatches 8 --format svg
 if command -v python3 >/dev/null 2>&1; then
     python3 -c 'import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])' "$folder/out" \
         2>"$folder/err" || complain "not well-formed: $(tail -n 1 "$folder/err")"
 fi
-run plan --schedule zb-v --stages 4 --microbatches 8 --format trace
-code_is 0
+ok run plan --schedule zb-v --stages 4 --microbatches 8 --format trace
 json_ok "sum(e['ph'] == 'X' and e['tid'] == 0 for e in d) == 4 * 2 * 8 * 3"
 json_ok "{e['pid'] for e in d if e['ph'] == 'X'} == {10000, 10001, 10002, 10003}"
 json_ok "sum(e['ph'] == 's' for e in d) == sum(e['ph'] == 'f' for e in d) == 2 * 7 * 8"
 
 begin "a config gives the shape and the memory, options win over it"
-run plan synthetic.ini --format json
-code_is 0
+ok run plan synthetic.ini --format json
 json_ok "d['stages'] == len(d['ranks']) and all(r['peak_bytes'] > 0 for r in d['ranks'])"
-run plan synthetic.ini --stages 2 --schedule gpipe --format json
-code_is 0
+ok run plan synthetic.ini --stages 2 --schedule gpipe --format json
 json_ok "d['stages'] == 2 and d['schedule'] == 'gpipe'"
 
 begin "what a config leaves open is chosen, as explain and train do"
-run plan synthetic.ini --stages 2 --schedule auto
-code_is 0
+ok run plan synthetic.ini --stages 2 --schedule auto
 err_has 'schedule auto: '
-run plan synthetic.ini --stages 2 --schedule 1f1b-eager
-code_is 0
+ok run plan synthetic.ini --stages 2 --schedule 1f1b-eager
 err_has '1f1b-eager: k = '
 
 begin "a schedule that is not legal is not replaced because there are fewer samples than a batch has"
 config "$folder/few.ini" data.dataset=synthetic data.train_samples=6 'model.sizes=20 8*7 10' pipeline.stages=2 \
     pipeline.microbatches=8 train.batch_size=8
-run explain "$folder/few.ini" --schedule gpipe --set pipeline.chunks=2
-code_is 78
-err_has 'gpipe keeps 1 chunk per rank, not 2'
-run explain "$folder/few.ini" --schedule dualpipev --set data.train_samples=3
-code_is 0
-out_has 'schedule zb-v: 2 stages, 3 micro-batches'
+fails 78 'gpipe keeps 1 chunk per rank, not 2' run explain "$folder/few.ini" --schedule gpipe --set pipeline.chunks=2
+shows 'schedule zb-v: 2 stages, 3 micro-batches' \
+    run explain "$folder/few.ini" --schedule dualpipev --set data.train_samples=3
 
 begin "explain has the textbook's ideal bubble, and beside it that of the plan where some is recomputed"
 for schedule in 1f1b zb-h1 interleaved; do
@@ -223,63 +194,32 @@ else
 fi
 
 begin "an unknown schedule or format is 64 with the nearest"
-run plan --schedule zb-h3 --stages 2 --microbatches 2
-code_is 64
-err_has "did you mean 'zb-h1'?"
-run plan --schedule 1f1b --stages 2 --microbatches 2 --format jsno
-code_is 64
-err_has "did you mean 'json'?"
+fails 64 "did you mean 'zb-h1'?" run plan --schedule zb-h3 --stages 2 --microbatches 2
+fails 64 "did you mean 'json'?" run plan --schedule 1f1b --stages 2 --microbatches 2 --format jsno
 
 begin "missing and wrong words are 64 and say what is wanted"
-run plan
-code_is 64
-err_has 'ppcli plan --schedule 1f1b --stages 4'
-run plan --schedule zb-v --stages 2
-code_is 64
-err_has 'also needs micro-batches (--microbatches M)'
-run plan --schedule x.csv --stages 2
-code_is 64
-err_has 'a table is --csv x.csv here, and schedule = file:x.csv in a config'
-run plan synthetic.ini --schedule x.csv
-code_is 78
-err_has "unknown 'x.csv'; a table is file:x.csv"
+fails 64 'ppcli plan --schedule 1f1b --stages 4' run plan
+fails 64 'also needs micro-batches (--microbatches M)' run plan --schedule zb-v --stages 2
+fails 64 'a table is --csv x.csv here, and schedule = file:x.csv in a config' run plan --schedule x.csv --stages 2
+fails 78 "unknown 'x.csv'; a table is file:x.csv" run plan synthetic.ini --schedule x.csv
 for command in plan train; do
-    run $command mnist-sample.ini --schedule chimera
-    code_is 78
-    err_has 'chimera can be planned, but not trained with: ppcli plan --schedule chimera --stages P --microbatches M'
+    fails 78 'chimera can be planned, but not trained with: ppcli plan --schedule chimera --stages P --microbatches M' \
+        run $command mnist-sample.ini --schedule chimera
 done
-run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-i 1,2,3
-code_is 64
-err_has '--cost-i has 3 numbers; this plan wants 1, 2 (one per stage)'
-run plan --schedule 1f1b --stages two --microbatches 2
-code_is 64
-err_has "--stages wants a whole number, not 'two'"
-run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-f -1
-code_is 64
-err_has "--cost-f wants a number"
-run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-f 0 --cost-i 0 --cost-w 0
-code_is 64
-err_has 'must be more than 0'
-run plan --schedule 1f1b --stages 2 --microbatches 2 --lr 0.1
-code_is 64
-err_has 'needs a CONFIG'
+fails 64 '--cost-i has 3 numbers; this plan wants 1, 2 (one per stage)' \
+    run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-i 1,2,3
+fails 64 "--stages wants a whole number, not 'two'" run plan --schedule 1f1b --stages two --microbatches 2
+fails 64 "--cost-f wants a number" run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-f -1
+fails 64 'must be more than 0' run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-f 0 --cost-i 0 --cost-w 0
+fails 64 'needs a CONFIG' run plan --schedule 1f1b --stages 2 --microbatches 2 --lr 0.1
 
 begin "an impossible shape is 78 in the schedule's own words"
-run plan --schedule gpipe --stages 4 --microbatches 8 --chunks 3
-code_is 78
-err_has '1 chunk per rank, not 3'
+fails 78 '1 chunk per rank, not 3' run plan --schedule gpipe --stages 4 --microbatches 8 --chunks 3
 same "$(cat "$folder/out")" ''
-run plan --schedule dualpipev --stages 4 --microbatches 4
-code_is 78
-err_has 'dualpipev'
-run plan --schedule 1f1b --stages -1 --microbatches 4
-code_is 78
-run plan --schedule 1f1b --stages 99999 --microbatches 999999
-code_is 78
-err_has 'too many'
-run plan synthetic.ini --stages 1000
-code_is 78
-err_has 'pipeline.stages'
+fails 78 'dualpipev' run plan --schedule dualpipev --stages 4 --microbatches 4
+fails 78 '' run plan --schedule 1f1b --stages -1 --microbatches 4
+fails 78 'too many' run plan --schedule 1f1b --stages 99999 --microbatches 999999
+fails 78 'pipeline.stages' run plan synthetic.ini --stages 1000
 
 begin "a picture that cannot be written is 74"
 if [ -w /dev/full ]; then

@@ -15,9 +15,7 @@ code=0
     >"$folder/out" 2>"$folder/err" </dev/null || code=$?
 last="ppcli plan llama-70b.ini"
 code_is 0
-out_has '69.0 billion parameters, 4.2 million tokens a step'
-out_has '64 ranks of 8xh100-nvlink'
-out_has 'recompute'
+out_has '69.0 billion parameters, 4.2 million tokens a step' '64 ranks of 8xh100-nvlink' 'recompute'
 same "$(grep -c '^microbatches = ' "$folder/out")" 1
 
 finish

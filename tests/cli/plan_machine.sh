@@ -8,84 +8,67 @@ config "$folder/net.ini" data.dataset=synthetic data.train_samples=64 'model.siz
     pipeline.stages=2 pipeline.microbatches=4 train.batch_size=32 train.max_steps=2 run.dir=
 
 begin "the first row's lines can be trained with"
-run plan "$folder/net.ini" --machine laptop --ranks 2 --stages 2 --html "$folder/page.html"
-code_is 0
+ok run plan "$folder/net.ini" --machine laptop --ranks 2 --stages 2 --html "$folder/page.html"
 sed -n '/^\[pipeline\]/,$p' "$folder/out" >"$folder/winner"
 sed '/^\[pipeline\]/,/^microbatches/d' "$folder/net.ini" >"$folder/won.ini"
 cat "$folder/winner" >>"$folder/won.ini"
-run train "$folder/won.ini" -q
-code_is 0
-out_has "$(sed -n 's/^schedule = //p' "$folder/winner"), stages 2"
+shows "$(sed -n 's/^schedule = //p' "$folder/winner"), stages 2" run train "$folder/won.ini" -q
 for word in '</svg>' '[pipeline]' 'MFU' '</html>'; do
     has "$folder/page.html" "$word" || complain "the page has no $word"
 done
 cp "$("$PPCLI" plan "$folder/net.ini" --machine laptop 2>&1 >/dev/null | sed -n 's/^machine: //p')" "$folder/a&b<c>.ini"
-run plan "$folder/net.ini" --machine "$folder/a&b<c>.ini" --html "$folder/named.html"
-code_is 0
+ok run plan "$folder/net.ini" --machine "$folder/a&b<c>.ini" --html "$folder/named.html"
 same "$(grep -c 'a&b<' "$folder/named.html")" 0
 same "$(grep -c 'a&amp;b&lt;c>' "$folder/named.html")" 3
 
 begin "the table: best first, stages times replicas are the ranks, within the memory"
-run plan "$folder/net.ini" --machine laptop
-code_is 0
+ok run plan "$folder/net.ini" --machine laptop
 same "$(awk '/^ *[0-9]+ +[0-9]+ +[0-9]+ / {
     rows++
     step = $(NF - 4)
     if ($2 * $3 != 8 || step < last * 0.998 || $NF > 4) bad++
     last = step
 } END {print (rows > 3), bad + 0}' "$folder/out")" '1 0'
-run plan "$folder/net.ini" --machine laptop --format svg
-code_is 64
-err_has '--html FILE'
+fails 64 '--html FILE' run plan "$folder/net.ini" --machine laptop --format svg
 
 # first_row CONFIG: the last plan's first row as $folder/won.ini, and its bytes as explain counts them
 first_row() {
     sed '/^\[pipeline\]/,/^microbatches/d' "$1" >"$folder/won.ini"
     sed -n '/^\[pipeline\]/,$p' "$folder/out" >>"$folder/won.ini"
-    run explain "$folder/won.ini" --format json
-    code_is 0
+    ok run explain "$folder/won.ini" --format json
     sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$folder/out" | sort -n | tail -1
 }
 
 begin "the machines that are installed"
 for machine in 2xepyc 4xa40-ethernet 8xa100 8xh100-nvlink laptop; do
-    run plan "$folder/net.ini" --machine $machine
-    code_is 0
-    out_has " ranks of $machine: "
+    shows " ranks of $machine: " run plan "$folder/net.ini" --machine $machine
 done
 
 begin "many replicas that share the optimizer's state are laid out; what cannot run says why"
 config "$folder/deep.ini" data.dataset=synthetic data.train_samples=256 'model.sizes=20 16*59 5' \
     pipeline.stages=2 pipeline.microbatches=4 train.batch_size=64 train.optimizer=adam train.zero=1
-run plan "$folder/deep.ini" --machine 8xh100-nvlink --ranks 64 --stages 4
-code_is 0
-out_has 'stages = 4'
-run plan "$folder/net.ini" --machine 8xa100 --ranks 8 --set run.precision=bf16 --set train.coalesce=2
-code_is 78
-err_has 'no shape can run: '
+shows 'stages = 4' run plan "$folder/deep.ini" --machine 8xh100-nvlink --ranks 64 --stages 4
+fails 78 'no shape can run: ' \
+    run plan "$folder/net.ini" --machine 8xa100 --ranks 8 --set run.precision=bf16 --set train.coalesce=2
 err_has 'use train.exact = off, or train.coalesce = 0'
 
 begin "a batch that the replicas cannot share evenly: all rows can run, one micro-batch too"
-run plan "$folder/net.ini" --machine laptop --stages 1 --set train.batch_size=19 --set data.train_samples=19
-code_is 0
+ok run plan "$folder/net.ini" --machine laptop --stages 1 --set train.batch_size=19 --set data.train_samples=19
 same "$(awk '/^ *[0-9]+ +1 +8 / { print $5 }' "$folder/out" | sort -n | tr '\n' ' ')" '1 2 '
 first_row "$folder/net.ini" >/dev/null
 
 begin "the first row is what simulating all shapes whole, and all cuts, finds"
-run plan resnet18-cifar10.ini --machine 4xa40-ethernet --ranks 12 --set train.batch_size=1000 \
+ok run plan resnet18-cifar10.ini --machine 4xa40-ethernet --ranks 12 --set train.batch_size=1000 \
     --set run.precision=bf16
-code_is 0
 same "$(awk '$1 == 1 && NF > 12 { print $(NF - 4) < 0.02801 * 1.02 }' "$folder/out")" 1
 out_has '; batch norm: '
 config "$folder/uneven.ini" data.dataset=synthetic data.train_samples=200 train.batch_size=30 \
     'model.sizes=64 512 32 256 256 32 5' pipeline.stages=2 run.dir=
-run plan "$folder/uneven.ini" --machine laptop --ranks 4
-code_is 0
+ok run plan "$folder/uneven.ini" --machine laptop --ranks 4
 same "$(awk '$1 == 1 && NF > 12 { print $(NF - 4) < 0.000396955 * 1.02 }' "$folder/out")" 1
 
 begin "rows of a micro-batch between powers of two"
-run plan gpt-char.ini --machine 4xa40-ethernet --ranks 8 --set train.batch_size=24 --memory 8500k
-code_is 0
+ok run plan gpt-char.ini --machine 4xa40-ethernet --ranks 8 --set train.batch_size=24 --memory 8500k
 same "$(awk '$1 == 1 && NF > 12 { print $6, $(NF - 4) < 0.002265 * 1.02 }' "$folder/out")" '3 1'
 
 # machine NAME F32 BANDWIDTH RANKS LATENCY BANDWIDTH LATENCY BANDWIDTH: $folder/NAME.ini, links within
@@ -105,18 +88,15 @@ config "$folder/many.ini" data.dataset=synthetic data.train_samples=173 train.ba
 machine fast 1.059e11 3.481e8 1 1e-5 9.345e9 1e-6 8.316e9
 
 begin "a limit that whole steps break: they compute again, and the search goes on"
-run plan "$folder/thin.ini" --machine "$folder/slow.ini" --ranks 8 --memory 99000
-code_is 0
+ok run plan "$folder/thin.ini" --machine "$folder/slow.ini" --ranks 8 --memory 99000
 same "$(awk '$1 == 1 && NF > 12 { print $(NF - 4) < 0.0036 + 2e-4 }' "$folder/out")" 1
-run plan "$folder/many.ini" --machine "$folder/fast.ini" --ranks 4
-code_is 0
+ok run plan "$folder/many.ini" --machine "$folder/fast.ini" --ranks 4
 same "$(awk '$1 == 1 && NF > 12 { print $5 }' "$folder/out")" 1 # 2 and 3 micro-batches are slower
 
 begin "fewer samples than a batch: memory is that of the batch"
 config "$folder/few.ini" data.dataset=synthetic data.train_samples=24 data.test_samples=64 \
     'model.sizes=64 128*2 10' pipeline.stages=2 pipeline.microbatches=4 train.batch_size=64 run.dir=
-run plan "$folder/few.ini" --machine laptop --ranks 2 --stages 2 --memory 400k
-code_is 0
+ok run plan "$folder/few.ini" --machine laptop --ranks 2 --stages 2 --memory 400k
 bytes=$(first_row "$folder/few.ini")
 [ "$bytes" -le 400000 ] || complain "$bytes bytes, not 400000"
 
@@ -131,14 +111,11 @@ done
 err_has 'nothing fits into'
 
 begin "what fits nowhere: the nearest, in one line"
-run plan llama-70b.ini --machine laptop --set run.precision=f32
-code_is 78
-err_has 'nothing fits into 4 GB a rank of laptop: the smallest found is '
+fails 78 'nothing fits into 4 GB a rank of laptop: the smallest found is ' \
+    run plan llama-70b.ini --machine laptop --set run.precision=f32
 same "$(grep -c '^config: ' "$folder/err")" 1 # where it was found is told once
 err_has 'does not cut within layers'
-run plan "$folder/net.ini" --machine laptop --memory 1k
-code_is 78
-err_has 'nothing fits into 1e-06 GB'
+fails 78 'nothing fits into 1e-06 GB' run plan "$folder/net.ini" --machine laptop --memory 1k
 run plan "$folder/net.ini" --machine laptop --memory "$(sed -n 's/.*(try --memory \([0-9]*k\)).*/\1/p' "$folder/err")"
 code_is 0
 
@@ -146,66 +123,41 @@ begin "what the keys do not allow is not proposed"
 run plan "$folder/net.ini" --machine 4xa40-ethernet --ranks 2048 --stages 1 --set train.batch_size=4096 --set data.train_samples=4096
 code_is 78
 err_has 'each of at most 1024 replicas has a sample of the 4096'
-run plan "$folder/net.ini" --machine laptop --ranks 1 --set train.batch_size=1Gi --set data.train_samples=1Gi
-code_is 78
-err_has 'nothing fits into 4 GB'
-run plan "$folder/net.ini" --machine laptop --set 'pipeline.slower=1 1.5'
-code_is 78
-err_has 'the ranks of a machine file are equally fast'
+fails 78 'nothing fits into 4 GB' \
+    run plan "$folder/net.ini" --machine laptop --ranks 1 --set train.batch_size=1Gi --set data.train_samples=1Gi
+fails 78 'the ranks of a machine file are equally fast' \
+    run plan "$folder/net.ini" --machine laptop --set 'pipeline.slower=1 1.5'
 
 begin "a machine that cannot be is refused"
-run plan llama-70b.ini --machine laptop
-code_is 78
-err_has 'laptop has no device.bf16'
-run plan "$folder/net.ini" --machine laptop --ranks 16
-code_is 78
-err_has 'is one host of 8 ranks: --ranks 16 needs its [between]'
-run plan "$folder/net.ini" --machine laptops
-code_is 66
-err_has "laptops: no such machine"
+fails 78 'laptop has no device.bf16' run plan llama-70b.ini --machine laptop
+fails 78 'is one host of 8 ranks: --ranks 16 needs its [between]' run plan "$folder/net.ini" --machine laptop --ranks 16
+fails 66 "laptops: no such machine" run plan "$folder/net.ini" --machine laptops
 err_has "machines: 2xepyc, 4xa40-ethernet, 8xa100, 8xh100-nvlink, laptop; did you mean 'laptop'?"
-run plan "$folder/net.ini" --machine foo
-code_is 66
-err_has "foo: no such machine"
+fails 66 "foo: no such machine" run plan "$folder/net.ini" --machine foo
 err_has "machines: 2xepyc, 4xa40-ethernet, 8xa100, 8xh100-nvlink, laptop"
 err_lacks 'did you mean'
 sed 's/^f32.*/f32 = 12/' "$("$PPCLI" plan "$folder/net.ini" --machine laptop 2>&1 >/dev/null |
     sed -n 's/^machine: //p')" >"$folder/bad.ini"
-run plan "$folder/net.ini" --machine "$folder/bad.ini"
-code_is 78
-err_has "device.f32: '12' is not possible"
+fails 78 "device.f32: '12' is not possible" run plan "$folder/net.ini" --machine "$folder/bad.ini"
 laptop=$("$PPCLI" plan "$folder/net.ini" --machine laptop 2>&1 >/dev/null | sed -n 's/^machine: //p')
 awk 'BEGIN { printf "; "; for (i = 0; i < 197; i++) printf "x"; print "memory = 1" } { print "  " $0 }' \
     "$laptop" >"$folder/indented.ini"
-run plan "$folder/net.ini" --machine "$folder/indented.ini"
-code_is 0
-out_has ' ranks of indented: 8 a host, 4 GB each'
+shows ' ranks of indented: 8 a host, 4 GB each' run plan "$folder/net.ini" --machine "$folder/indented.ini"
 { cat "$laptop" && printf 'a\000b\n'; } >"$folder/bad.ini"
-run plan "$folder/net.ini" --machine "$folder/bad.ini"
-code_is 78
-err_has "bad.ini:$(wc -l <"$folder/bad.ini" | tr -d ' '): a NUL byte"
+fails 78 "bad.ini:$(wc -l <"$folder/bad.ini" | tr -d ' '): a NUL byte" \
+    run plan "$folder/net.ini" --machine "$folder/bad.ini"
 { cat "$laptop" && printf 'x = %0300d\n' 1; } >"$folder/bad.ini"
-run plan "$folder/net.ini" --machine "$folder/bad.ini"
-code_is 78
-err_has 'a line of more than 199 bytes'
-run plan "$folder/net.ini" --machine laptop --html ''
-code_is 64
-err_has "--html wants the name of a file, not ''"
-run plan "$folder/net.ini" --ranks 2
-code_is 64
-run plan --machine laptop
-code_is 64
+fails 78 'a line of more than 199 bytes' run plan "$folder/net.ini" --machine "$folder/bad.ini"
+fails 64 "--html wants the name of a file, not ''" run plan "$folder/net.ini" --machine laptop --html ''
+fails 64 '' run plan "$folder/net.ini" --ranks 2
+fails 64 '' run plan --machine laptop
 for ranks in 0 -1; do
-    run plan "$folder/net.ini" --machine laptop --ranks $ranks
-    code_is 64
-    err_has "--ranks wants 1 or more, not $ranks"
+    fails 64 "--ranks wants 1 or more, not $ranks" run plan "$folder/net.ini" --machine laptop --ranks $ranks
 done
-run plan "$folder/net.ini" --machine laptop --best
-code_is 64
+fails 64 '' run plan "$folder/net.ini" --machine laptop --best
 for words in '--cost-f 2' '--csv table.csv' '--schedule gpipe' '--replicas 2' '--set pipeline.chunks=2'; do
     # shellcheck disable=SC2086 # words
-    run plan "$folder/net.ini" --machine laptop $words
-    code_is 64
+    fails 64 '' run plan "$folder/net.ini" --machine laptop $words
 done
 err_has '--set: --machine chooses pipeline.chunks itself'
 
@@ -216,9 +168,7 @@ if grep -q 'core' "$folder/err"; then
 else
     code_is 0
     has "$folder/here.ini" 'layers.0 = ' || complain "no layers in the file"
-    run plan "$folder/net.ini" --machine "$folder/here.ini" --ranks 2
-    code_is 0
-    out_has '2 ranks of here'
+    shows '2 ranks of here' run plan "$folder/net.ini" --machine "$folder/here.ini" --ranks 2
 fi
 {
     cat "$laptop" && echo '[layers]'
@@ -226,28 +176,22 @@ fi
         printf 'layers.%d = 4 1e-5 1e-5 1e-5\nlayers.%d = 8 1.1e-5 1.1e-5 1.1e-5\n' $layer $layer
     done
 } >"$folder/layers.ini" # 1 row takes nearly as long as 4: 32 times 7 layers of 2.8e-5 s
-run plan "$folder/net.ini" --machine "$folder/layers.ini" --ranks 1
-code_is 0
+ok run plan "$folder/net.ini" --machine "$folder/layers.ini" --ranks 1
 same "$(awk 'NF > 12 && $5 == 32 { print ($(NF - 4) > 0.004) }' "$folder/out")" 1
 for words in --best '--ranks 2' '--html page.html' '--cost-f 2'; do
     # shellcheck disable=SC2086 # words
-    run plan "$folder/net.ini" --measure $words
-    code_is 64
+    fails 64 '' run plan "$folder/net.ini" --measure $words
 done
 
 begin "what --machine chooses cannot be asked for, and the file's own values of it do not matter"
 for words in '--eager 2' '--group 2' '--memory-cap 2' '--set pipeline.costs=1,1,1' '--set run.rank_order=replicas' \
     '--hosts a:8' '--microbatches 4' '--replicas 2'; do
     # shellcheck disable=SC2086 # words
-    run plan "$folder/net.ini" --machine laptop $words
-    code_is 64
-    err_has 'itself; of the shape only --stages can be fixed'
+    fails 64 'itself; of the shape only --stages can be fixed' run plan "$folder/net.ini" --machine laptop $words
 done
 config "$folder/many.ini" data.dataset=synthetic data.train_samples=64 'model.sizes=20 16*6 5' \
     pipeline.stages=2 pipeline.microbatches=256 pipeline.replicas=1 train.batch_size=32 train.max_steps=2
-run plan "$folder/many.ini" --machine laptop
-code_is 0
-out_has 'microbatches = '
+shows 'microbatches = ' run plan "$folder/many.ini" --machine laptop
 
 begin "sums over replicas and the meeting for clip_norm wait for slow links, and replicas may share a host"
 config "$folder/wide.ini" data.dataset=synthetic data.train_samples=512 'model.sizes=512 1024*7 10' \
@@ -256,8 +200,7 @@ file=$("$PPCLI" plan "$folder/net.ini" --machine 8xh100-nvlink 2>&1 >/dev/null |
 sed '/between/,$s/latency = .*/latency = 1/' "$file" >"$folder/slow.ini"
 sed '/between/,$s/bandwidth = .*/bandwidth = 1G/' "$file" >"$folder/thin.ini"
 first_step() { awk '$1 == 1 { print $(NF - 4) }' "$folder/out"; }
-run plan "$folder/wide.ini" --machine "$folder/slow.ini" --ranks 32 --stages 8
-code_is 0
+ok run plan "$folder/wide.ini" --machine "$folder/slow.ini" --ranks 32 --stages 8
 same "$(first_step | awk '{ print ($1 >= 2) }')" 1
 run plan "$folder/wide.ini" --machine "$folder/slow.ini" --ranks 32 --stages 8 --set train.clip_norm=1
 same "$(first_step | awk '{ print ($1 >= 4) }')" 1
@@ -266,9 +209,8 @@ out_has 'rank_order = replicas'
 
 begin "a machine file that was measured while others used the machine says so, and so does the plan"
 sed 's/^\[within\]/busy = 3.5\n[within]/' "$laptop" >"$folder/used.ini"
-run plan "$folder/net.ini" --machine "$folder/used.ini"
-code_is 0
-out_has 'busy machine: used was measured while other programs used it (load 3.5)'
+shows 'busy machine: used was measured while other programs used it (load 3.5)' \
+    run plan "$folder/net.ini" --machine "$folder/used.ini"
 run plan "$folder/net.ini" --machine laptop
 out_lacks 'busy machine'
 

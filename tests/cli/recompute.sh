@@ -74,9 +74,7 @@ else
 fi
 
 begin "a table says itself what is computed again"
-run plan gpt.ini --stages 3 --schedule gpipe --set pipeline.recompute=h.1 --format csv
-code_is 0
-out_has '0R0'
+shows '0R0' run plan gpt.ini --stages 3 --schedule gpipe --set pipeline.recompute=h.1 --format csv
 out_lacks '2R0'
 cp out table.csv
 trains gpt.ini --stages 3 --schedule file:table.csv
@@ -89,11 +87,9 @@ wide="--stages 2 --schedule gpipe --set pipeline.microbatches=8 --set model.n_em
 activations() { sed -n 's/.*"activation_bytes": \([0-9]*\).*/\1/p' "$1" | sort -n | tail -1; }
 # shellcheck disable=SC2086
 for what in off all; do
-    run explain gpt.ini $wide --set pipeline.recompute=$what --format json
-    code_is 0
+    ok run explain gpt.ini $wide --set pipeline.recompute=$what --format json
     cp out "$what.json"
-    run train gpt.ini $wide --set pipeline.recompute=$what --set train.max_steps=2 --dir bytes --overwrite -q
-    code_is 0
+    ok run train gpt.ini $wide --set pipeline.recompute=$what --set train.max_steps=2 --dir bytes --overwrite -q
     same "$(sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "bytes/summary.json" | tr -d '\n')" \
         "$(sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' "$what.json" | tr -d '\n')"
 done
@@ -109,8 +105,7 @@ begin "chunks of a rank take turns in the same memory"
 halves="--stages 2 --schedule interleaved --set pipeline.microbatches=8 --set model.n_embd=64"
 # shellcheck disable=SC2086
 for what in off all; do
-    run explain gpt.ini $halves --set pipeline.recompute=$what --format json
-    code_is 0
+    ok run explain gpt.ini $halves --set pipeline.recompute=$what --format json
     cp out "halves.$what.json"
 done
 [ "$(activations halves.all.json)" -le $(($(activations all.json) * 8 / 10)) ] ||
@@ -123,20 +118,17 @@ for schedule in interleaved zb-v interleaved-zb 1f1b gpipe; do
 done
 
 begin "without packed weights a rank holds less, and that is what a run takes"
-run explain gpt.ini --stages 2 --set run.packed=off --format json
-code_is 0
+ok run explain gpt.ini --stages 2 --set run.packed=off --format json
 same "$(sed -n 's/.*"packed_bytes": \([1-9][0-9]*\).*/\1/p' out)" ''
 peak=$(sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' out | tr -d '\n')
-run train gpt.ini --stages 2 --set run.packed=off --dir bytes --overwrite -q
-code_is 0
+ok run train gpt.ini --stages 2 --set run.packed=off --dir bytes --overwrite -q
 same "$(sed -n 's/.*"peak_bytes": \([0-9]*\).*/\1/p' bytes/summary.json | tr -d '\n')" "$peak"
 
 begin "a trace of the run shows it, and what is held: one micro-batch where there were four"
 most() { sed -n 's/.*"live activations".*"pid":0,.*"bytes":\([0-9]*\).*/\1/p' "$1" | sort -n | tail -1; }
 for what in off all; do
-    run train gpt.ini --stages 2 --schedule gpipe --set pipeline.recompute=$what --dir traced --overwrite -q \
+    ok run train gpt.ini --stages 2 --schedule gpipe --set pipeline.recompute=$what --dir traced --overwrite -q \
         --trace traced.$what.json
-    code_is 0
 done
 has traced.all.json '"cat":"R"' || complain 'no R in the trace'
 [ "$(most traced.all.json)" -gt 0 ] || complain 'nothing is held'
@@ -144,8 +136,7 @@ same "$(($(most traced.all.json) * 4))" "$(most traced.off.json)"
 
 begin "plan draws it, in tables, traces and pictures"
 for format in grid csv svg trace json page; do
-    run plan --schedule gpipe --stages 2 --microbatches 3 --recompute all --format $format
-    code_is 0
+    ok run plan --schedule gpipe --stages 2 --microbatches 3 --recompute all --format $format
     [ $format = json ] || out_has 'R'
 done
 run plan --schedule 1f1b --stages 4 --microbatches 8 --recompute 1,3 --format csv
@@ -169,53 +160,36 @@ cp -r killed other
 for resumed in killed other; do
     what=off
     [ $resumed = killed ] || what=all
-    run train gpt.ini --dir $resumed -q --resume --stages 2 --set pipeline.recompute=$what $end
-    code_is 0
+    ok run train gpt.ini --dir $resumed -q --resume --stages 2 --set pipeline.recompute=$what $end
     same "$(sha $resumed/summary.json)" "${first:=$(sha $resumed/summary.json)}"
 done
 # shellcheck disable=SC2086
-run train gpt.ini --dir whole -q --stages 3 $end
-code_is 0
+ok run train gpt.ini --dir whole -q --stages 3 $end
 same "$first" "$(sha whole/summary.json)"
 
 begin "auto: what fits is left alone, what does not is computed again; the same weights"
-run train mlp.ini --stages 2 --schedule gpipe --set pipeline.recompute=auto --dir auto1
-code_is 0
+ok run train mlp.ini --stages 2 --schedule gpipe --set pipeline.recompute=auto --dir auto1
 err_has 'recompute auto: off; a rank holds '
 for schedule in gpipe auto; do
-    run train mlp.ini --stages 2 --schedule $schedule --set pipeline.recompute=auto \
+    ok run train mlp.ini --stages 2 --schedule $schedule --set pipeline.recompute=auto \
         --set run.memory=600k --dir auto2
-    code_is 0
     [ $schedule = auto ] || err_has 'recompute auto: 0'
     same "$(sha auto1/summary.json)" "$(sha auto2/summary.json)"
     rm -r auto2
 done
 
 begin "what cannot be computed again is refused in one line"
-run train gpt.ini --set pipeline.recompute=h.9
-code_is 78
-err_has "pipeline.recompute: no layer is named 'h.9'"
-run train gpt.ini --set pipeline.recompute=h.2-h.1
-code_is 78
-err_has "write off, all, or layers in model order"
-run train mlp.ini --stages 9 --set pipeline.recompute=auto --set pipeline.assignment=time
-code_is 78
-err_has 'pipeline.stages: 9 stages for '
+fails 78 "pipeline.recompute: no layer is named 'h.9'" run train gpt.ini --set pipeline.recompute=h.9
+fails 78 "write off, all, or layers in model order" run train gpt.ini --set pipeline.recompute=h.2-h.1
+fails 78 'pipeline.stages: 9 stages for ' \
+    run train mlp.ini --stages 9 --set pipeline.recompute=auto --set pipeline.assignment=time
 err_has 'each needs a layer, so at most '
-run train gpt.ini --set "pipeline.recompute=auto h.1"
-code_is 78
-err_has "no layer is named 'auto'"
-run plan gpt.ini --recompute auto
-code_is 0
+fails 78 "no layer is named 'auto'" run train gpt.ini --set "pipeline.recompute=auto h.1"
+ok run plan gpt.ini --recompute auto
 err_has 'recompute auto: off; a rank holds'
-run train gpt.ini --stages 2 --set pipeline.recompute=auto --set run.memory=1k
-code_is 69
-err_has 'run.memory = 1000: a rank holds at least '
-run train gpt.ini --stages 2 --schedule auto --set run.memory=1k
-code_is 69
-err_has 'pipeline.recompute = auto may need less'
-run plan --schedule 1f1b --stages 4 --microbatches 8 --recompute 4
-code_is 64
-err_has "wants off, all, or stages from 0 to 3"
+fails 69 'run.memory = 1000: a rank holds at least ' \
+    run train gpt.ini --stages 2 --set pipeline.recompute=auto --set run.memory=1k
+fails 69 'pipeline.recompute = auto may need less' run train gpt.ini --stages 2 --schedule auto --set run.memory=1k
+fails 64 "wants off, all, or stages from 0 to 3" run plan --schedule 1f1b --stages 4 --microbatches 8 --recompute 4
 
 finish

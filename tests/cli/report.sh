@@ -22,8 +22,7 @@ page_has() {
 run train "$config" --dir "$a"
 
 begin "a page holds the whole run"
-run report "$a"
-code_is 0
+ok run report "$a"
 same "$(cat "$folder/out")" "$a/report.html"
 same "$(cat "$folder/err")" ''
 page_has "$a/report.html" "run['name'] == 'a'" "run['summary']['steps'] == 30" "run['end'] is None" \
@@ -37,11 +36,9 @@ page_has "$a/report.html" "[rank['stages'] for rank in run['measured']['ranks']]
     "run['simulated']['ranks'][1]['spent']['W'] > 0" "run['timeline']['bubble_measured'] >= 0"
 
 begin "the page goes to standard output or to another file when asked"
-run report "$a" -o -
-code_is 0
+ok run report "$a" -o -
 page_has "$folder/out"
-run report "$a/" --output "$page"
-code_is 0
+ok run report "$a/" --output "$page"
 same "$(cat "$folder/out")" "$page"
 page_has "$page"
 
@@ -50,8 +47,7 @@ mkdir "$folder/killed"
 cp "$a/config.resolved.ini" "$folder/killed"
 head -n 6 "$a/metrics.jsonl" >"$folder/killed/metrics.jsonl"
 sed -n 7p "$a/metrics.jsonl" | head -c 60 >>"$folder/killed/metrics.jsonl"
-run report "$folder/killed" -o "$page"
-code_is 0
+ok run report "$folder/killed" -o "$page"
 page_has "$page" "run['lost'][1] == {'absent': False, 'why': None, 'lines': 1, 'last': True, 'beyond': 0}" \
     "run['summary'] is None" "[lost['absent'] for lost in run['lost']] == [True, False, False, True]" \
     "run['steps']['step'] == [2, 4, 6, 8, 10]"
@@ -71,8 +67,7 @@ begin "a run that was stopped says so in metrics.jsonl, diagnose and report"
 start "$folder/stopped"
 kill -TERM $child
 wait $child
-run diagnose "$folder/stopped"
-code_is 0
+ok run diagnose "$folder/stopped"
 same "$(head -n 1 "$folder/out")" 'this run did not finish: it has no summary.json'
 run report "$folder/stopped" -o "$page"
 page_has "$page" "run['end'] == 'stopped'" "run['events'][-1]['type'] == 'end'" \
@@ -81,69 +76,50 @@ page_has "$page" "run['end'] == 'stopped'" "run['events'][-1]['type'] == 'end'" 
 
 begin "what is no run folder is refused in one line"
 mkdir "$folder/other"
-run diagnose "$folder/other"
-code_is 66
+fails 66 '' run diagnose "$folder/other"
 same "$(wc -l <"$folder/err")" 1
 
 begin "a short run without log_every has 50 records, and prints none of them"
-run train "$config" --dir "$folder/short" --epochs 11 --log-every 0
-code_is 0
+ok run train "$config" --dir "$folder/short" --epochs 11 --log-every 0
 same "$(grep -c '^epoch=[0-9]* step=' "$folder/out")" 0
 run report "$folder/short" -o "$page"
 page_has "$page" "len(run['steps']['step']) >= 50" "run['epochs']['step'][-1] == 110"
 
 begin "how it ended comes from the rings of its ranks"
 start "$folder/going"
-run report "$folder/going" -o "$page"
-code_is 0
+ok run report "$folder/going" -o "$page"
 page_has "$page" "run['end'] == 'running'"
 kill -KILL $child
 wait $child 2>/dev/null
-run report "$folder/going" -o "$page"
-code_is 0
+ok run report "$folder/going" -o "$page"
 page_has "$page" "run['end'] == 'killed'"
-run train "$config" --dir "$folder/going" --overwrite --lr 1000 --optimizer sgd
-code_is 80
-run report "$folder/going" -o "$page"
-code_is 0
+fails 80 '' run train "$config" --dir "$folder/going" --overwrite --lr 1000 --optimizer sgd
+ok run report "$folder/going" -o "$page"
 page_has "$page" "run['end'] == 'failed'"
 
 begin "each file alone is enough, none is not"
 for file in config.resolved.ini metrics.jsonl summary.json; do
     mkdir "$folder/only-$file"
     cp "$a/$file" "$folder/only-$file"
-    run report "$folder/only-$file" -o "$page"
-    code_is 0
+    ok run report "$folder/only-$file" -o "$page"
     page_has "$page" "sum(lost['absent'] for lost in run['lost']) == 3"
 done
 mkdir "$folder/empty"
-run report "$folder/empty"
-code_is 66
-err_has 'is not a run folder'
+fails 66 'is not a run folder' run report "$folder/empty"
 [ ! -e "$folder/empty/report.html" ] || complain "a page of nothing"
 
 begin "a trace is shown too, one step of it; what is neither is refused in one line"
 run train "$config" --dir "$folder/t" --trace "$folder/trace.json"
-run report "$folder/trace.json"
-code_is 0
+ok run report "$folder/trace.json"
 same "$(cat "$folder/out")" "$folder/trace.json.html"
 page_has "$folder/trace.json.html" "run['measured']['step'] >= 10" \
     "run['measured']['ranks'][1]['actions'].count('F') == 4"
-run report "$config"
-code_is 65
-err_has "$config is neither a run folder nor a trace"
-run report "$folder/none"
-code_is 66
-err_has "$folder/none: No such file"
-run report "$a" -o "$folder/none/x.html"
-code_is 66
+fails 65 "$config is neither a run folder nor a trace" run report "$config"
+fails 66 "$folder/none: No such file" run report "$folder/none"
+fails 66 '' run report "$a" -o "$folder/none/x.html"
 same "$(grep -c '' "$folder/err")" 1
-run report --compare "$a"
-code_is 64
-err_has 'at least two run folders'
-run report
-code_is 64
-err_has 'name the folder of a run'
+fails 64 'at least two run folders' run report --compare "$a"
+fails 64 'name the folder of a run' run report
 
 begin "a plan of 64 ranks is a page with all of its actions"
 "$PPCLI" plan --schedule zb-v --stages 64 --microbatches 128 --format page >"$page"
@@ -153,16 +129,14 @@ page_has "$page" "run['name'] == 'zb-v'" "len(run['simulated']['ranks']) == 64" 
 begin "what stands in the files is text, never markup"
 odd="$folder/<b>x & \"y\""
 python3 "$folders" hostile "$a" "$odd"
-run report "$odd" "$a" -o "$page"
-code_is 0
+ok run report "$odd" "$a" -o "$page"
 page_has "$page" "run['name'] == '<b>x & \"y\"'" "run['header']['host'].startswith('<script>alert(1)</script>&\"')" \
     "'<!--' in run['config']" "run['summary']['schedule'][-1] == chr(0x2028)"
 ! LC_ALL=C grep -q "$(printf '\342\200\250')" "$page" || complain "U+2028 as it is"
 
 begin "numbers that are none, or beyond all bounds, are left out"
 python3 "$folders" wild "$a" "$folder/wild"
-run report "$folder/wild" -o "$page"
-code_is 0
+ok run report "$folder/wild" -o "$page"
 page_has "$page" "run['lost'][1]['lines'] > 5"
 
 begin "files that are folders, pipes or damaged are left out with a reason"
@@ -170,28 +144,24 @@ mkdir "$folder/holes" "$folder/holes/config.resolved.ini"
 cp "$a/metrics.jsonl" "$folder/holes"
 mkfifo "$folder/holes/timeline.json"
 echo '{"test_accuracy": 0.5' >"$folder/holes/summary.json"
-run report "$folder/holes" -o "$page"
-code_is 0
+ok run report "$folder/holes" -o "$page"
 page_has "$page" "'summary.json is damaged' in run['lost'][0]['why']" "'config.resolved.ini' in run['lost'][2]['why']" \
     "'timeline.json' in run['lost'][3]['why']"
 
 begin "a long run makes a small page that keeps its spikes"
 python3 "$folders" long "$folder/long"
-run report "$folder/long" -o "$page"
-code_is 0
+ok run report "$folder/long" -o "$page"
 page_has "$page" "run['steps']['loss'].count(9.5) == 1" "run['steps']['step'][-1] == 30000" \
     "13000 < run['steps']['step'][len(run['steps']['step']) // 2] < 17000" \
     "run['measured']['all_ranks'] == 30 > len(run['measured']['ranks']) > 0" "run['measured']['detail'] == 3"
 
 begin "a resumed run shows what counted, not what it went back over"
 python3 "$folders" resumed "$folder/resumed"
-run report "$folder/resumed" -o "$page"
-code_is 0
+ok run report "$folder/resumed" -o "$page"
 page_has "$page" "run['steps']['step'] == [26, 30, 34]" "run['events'][0]['stages'] == 4"
 
 begin "several runs share a page in the folder of the last"
-run report --compare "$a" "$folder/killed" "$folder/trace.json" "$folder/long/"
-code_is 0
+ok run report --compare "$a" "$folder/killed" "$folder/trace.json" "$folder/long/"
 same "$(cat "$folder/out")" "$folder/long/compare.html"
 page_has "$folder/long/compare.html" "[run['name'] for run in runs] == ['a', 'killed', 'trace.json', 'long']"
 

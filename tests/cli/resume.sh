@@ -30,45 +30,35 @@ os.execv(sys.argv[1], sys.argv[1:])' "$PPCLI" train net.ini --dir "$dir" $endles
 ended() { code=0; wait "$pid" || code=$?; last="the run"; }
 
 begin "a run saves after every epoch and keeps the newest two"
-run train net.ini --dir a -q
-code_is 0
+ok run train net.ini --dir a -q
 same "$(find a/checkpoints -mindepth 1 -maxdepth 1 | sort | tr '\n' ' ')" \
     'a/checkpoints/step-00000020 a/checkpoints/step-00000030 '
-run verify a
-code_is 0
+ok run verify a
 
 begin "exact weight gradients of another number of micro-batches at once are the same run"
-run train net.ini --dir sums -q --set train.coalesce=1 --set train.max_steps=13
-code_is 0
-run train net.ini --dir sums -q --resume
-code_is 0
+ok run train net.ini --dir sums -q --set train.coalesce=1 --set train.max_steps=13
+ok run train net.ini --dir sums -q --resume
 same "$(sed -n 's/.*"weights_sha256": "\([0-9a-f]*\).*/\1/p' sums/summary.json)" \
     "$(sed -n 's/.*"weights_sha256": "\([0-9a-f]*\).*/\1/p' a/summary.json)"
 run train net.ini --dir inexact -q --set train.coalesce=1 --set train.exact=off --set run.gemm=cblas --set train.max_steps=13
 code_is 0
-run train net.ini --dir inexact -q --resume --set train.coalesce=2 --set train.exact=off --set run.gemm=cblas
-code_is 78
-err_has 'train.coalesce was 1, is 2'
+fails 78 'train.coalesce was 1, is 2' \
+    run train net.ini --dir inexact -q --resume --set train.coalesce=2 --set train.exact=off --set run.gemm=cblas
 
 begin "a folder with nothing but an unfinished checkpoint, as a lost host leaves it, is begun in"
 mkdir -p cut/checkpoints/step-00000020.tmp-1
-run train net.ini --dir cut --resume -q
-code_is 0
+ok run train net.ini --dir cut --resume -q
 same "$(find cut/checkpoints -name '*.tmp-*')" ''
 
 begin "checkpoint.every, every_epochs, keep and at_end say when and how many"
-run train net.ini --dir b -q --set checkpoint.every=7 --set checkpoint.keep=9 \
+ok run train net.ini --dir b -q --set checkpoint.every=7 --set checkpoint.keep=9 \
     --set checkpoint.every_epochs=2 --set checkpoint.at_end=false
-code_is 0
 same "$(find b/checkpoints -mindepth 1 -maxdepth 1 | sort | sed 's/.*-0*//' | tr '\n' ' ')" '7 14 20 21 28 '
 
 begin "a folder in use is refused, naming its process"
 start c
-run train net.ini --dir c --overwrite
-code_is 69
-err_has "process $pid on"
-run train net.ini --dir c --resume
-code_is 69
+fails 69 "process $pid on" run train net.ini --dir c --overwrite
+fails 69 '' run train net.ini --dir c --resume
 kill -9 "$pid" 2>/dev/null
 ended
 
@@ -80,8 +70,7 @@ within 'test "$(newest d)" -ge 100' || complain 'no checkpoint'
 kill -9 "$pid"
 ended
 step=$("$PPCLI" inspect d | sed -n 's/^step *//p')
-run train net.ini --dir d --resume --set train.max_steps=$((step + 15)) --epochs 1000000 --stages 3 --log-every 50
-code_is 0
+ok run train net.ini --dir d --resume --set train.max_steps=$((step + 15)) --epochs 1000000 --stages 3 --log-every 50
 err_has "continuing after step $step, from "
 out_has "ms a step, 15 steps after step $step, "
 run train net.ini --dir whole --set train.max_steps=$((step + 15)) --epochs 1000000 -q --log-every 50
@@ -100,13 +89,9 @@ assert [[l[k] for k in keys] for l in lines[0]] == [[l[k] for k in keys] for l i
 begin "a damaged checkpoint is passed over, or stops when it should"
 newest=$(find a/checkpoints -name 'step-*30')
 printf 'Z' | dd of="$newest/state.json" bs=1 seek=5 conv=notrunc status=none
-run train net.ini --dir a --resume --set checkpoint.on_corrupt=stop
-code_is 65
-err_has "$newest/state.json: damaged"
-run train net.ini --dir a --resume
-code_is 0
-err_has 'cannot be used; trying the one before it'
-err_has 'continuing after step 20'
+fails 65 "$newest/state.json: damaged" run train net.ini --dir a --resume --set checkpoint.on_corrupt=stop
+ok run train net.ini --dir a --resume
+err_has 'cannot be used; trying the one before it' 'continuing after step 20'
 same "$(sha a/summary.json)" "$(sha b/summary.json)"
 
 begin "--resume of a complete run changes no file, however it is asked for"
@@ -116,8 +101,7 @@ before=$(state)
 for words in '--resume' '--resume end' '--resume end/checkpoints/step-00000010 --epochs 1' \
     '--resume --launch mpirun --trace t.json'; do
     # shellcheck disable=SC2086
-    run train net.ini --dir end $words --set checkpoint.keep=1
-    code_is 0
+    ok run train net.ini --dir end $words --set checkpoint.keep=1
     err_has 'there is nothing left to train, and '
     same "$(state)" "$before"
 done
@@ -159,96 +143,66 @@ begin "a checkpoint of a wrong name stops --resume, and nothing is removed"
 cp -r end wrong
 rm -r wrong/checkpoints/step-00000010
 mv wrong/checkpoints/step-00000030 wrong/checkpoints/step-00000900
-run train net.ini --dir wrong --resume
-code_is 65
-err_has 'step-00000900: holds step 30; name the folder step-00000030'
-run verify wrong
-code_is 1
-err_has 'holds step 30'
+fails 65 'step-00000900: holds step 30; name the folder step-00000030' run train net.ini --dir wrong --resume
+fails 1 'holds step 30' run verify wrong
 mv wrong/checkpoints/step-00000900 wrong/checkpoints/step-00000020.tmp-1
 rm wrong/summary.json
-run train net.ini --dir wrong --resume wrong/checkpoints/step-00000020.tmp-1
-code_is 0
-run verify wrong/checkpoints/step-00000020.tmp-1
-code_is 0
+ok run train net.ini --dir wrong --resume wrong/checkpoints/step-00000020.tmp-1
+ok run verify wrong/checkpoints/step-00000020.tmp-1
 
 begin "of a checkpoint that is a link the link alone is removed"
 cp -r end linked
 mv linked/checkpoints/step-00000030 kept
 ln -s "$PWD/kept" linked/checkpoints/step-00000030
-run train net.ini --dir linked --resume linked/checkpoints/step-00000010 -q
-code_is 0
+ok run train net.ini --dir linked --resume linked/checkpoints/step-00000010 -q
 same "$(find linked/checkpoints -name '.trash*')" ''
-run verify kept linked
-code_is 0
+ok run verify kept linked
 
 begin "--resume begins anew where there is nothing, and says so"
-run train net.ini --dir fresh --resume -q
-code_is 0
-run train net.ini --dir fresh2 --resume=auto
-code_is 0
+ok run train net.ini --dir fresh --resume -q
+ok run train net.ini --dir fresh2 --resume=auto
 err_has '--resume: no checkpoint in'
 same "$(sha fresh/summary.json)" "$(sha a/summary.json)"
-run train net.ini --dir '' --resume
-code_is 64
-run train net.ini --dir nothing --resume nowhere
-code_is 66
+fails 64 '' run train net.ini --dir '' --resume
+fails 66 '' run train net.ini --dir nothing --resume nowhere
 
 begin "--resume with a path goes on in another folder when there is one"
-run train net.ini --dir other --resume b/checkpoints/step-00000007 -q
-code_is 0
+ok run train net.ini --dir other --resume b/checkpoints/step-00000007 -q
 same "$(sha other/summary.json)" "$(sha b/summary.json)"
-run train net.ini --resume b/checkpoints/step-00000014 --set run.dir=auto -q
-code_is 0
+ok run train net.ini --resume b/checkpoints/step-00000014 --set run.dir=auto -q
 same "$(find b/checkpoints -mindepth 1 -maxdepth 1 | sort | sed 's/.*-0*//' | tr '\n' ' ')" '20 30 '
 
 begin "without --dir the newest run of this config goes on"
-run train net.ini -q --set train.max_steps=5
-code_is 0
-run train net.ini --resume
-code_is 0
+ok run train net.ini -q --set train.max_steps=5
+ok run train net.ini --resume
 err_has 'continuing after step 5, from runs/net-'
 same "$(find runs -mindepth 1 -maxdepth 1 | wc -l | tr -d ' ')" 1
 
 begin "eval tests a checkpoint on any number of stages"
-run eval net.ini --checkpoint a
-code_is 0
-out_has "$(sha a/summary.json)"
+shows "$(sha a/summary.json)" run eval net.ini --checkpoint a
 head -n 2 out >first
-run eval net.ini --checkpoint a/checkpoints --stages 4 --format json
-code_is 0
+ok run eval net.ini --checkpoint a/checkpoints --stages 4 --format json
 same "$(sha out)" "$(sha a/summary.json)"
 same "$(sed -n 's/ *"test_loss": \([0-9.]*\),/\1/p' out)" "$(sed -n 's/ *"test_loss": \([0-9.]*\),/\1/p' a/summary.json)"
-run eval net.ini
-code_is 64
-run eval net.ini --checkpoint a --set model.sizes="12 9*6 4"
-code_is 65
-err_has 'has shape'
-run eval net.ini --checkpoint net.ini
-code_is 65
-run eval net.ini --checkpoint a --lr 1
-code_is 64
-err_has "--lr has no effect on 'ppcli eval'"
+fails 64 '' run eval net.ini
+fails 65 'has shape' run eval net.ini --checkpoint a --set model.sizes="12 9*6 4"
+fails 65 '' run eval net.ini --checkpoint net.ini
+fails 64 "--lr has no effect on 'ppcli eval'" run eval net.ini --checkpoint a --lr 1
 run inspect a
 grep -Eq '^data.train.images +[0-9]+$' out || complain "a checksum is no whole number: $(grep images out)"
 
-begin "weights alone cannot be gone on from"
-run train net.ini --dir '' --resume a/checkpoints/step-00000030/stage-0000-of-0002.safetensors
-code_is 65
-err_has 'train.init'
+begin "weights alone cannot be gone on from" \
+    fails 65 'train.init' run train net.ini --dir '' --resume a/checkpoints/step-00000030/stage-0000-of-0002.safetensors
 
 for signal in TERM INT HUP USR1; do
     begin "SIG$signal saves, ends with 75, and the run goes on from there"
     start "$signal"
     kill "-$signal" "$pid"
-    ended
-    code_is 75
-    err_has "ppcli: stopped: after step "
+    fails 75 "ppcli: stopped: after step " ended
     err_has "--resume "
     step=$(sed -n 's/.*after step \([0-9]*\) of.*/\1/p' err)
     same "$(find "$signal/checkpoints" -mindepth 1 -maxdepth 1 | sed 's/.*-0*//')" "$step"
-    run train net.ini --dir "$signal" --resume --epochs 1000000 --set train.max_steps="$step" -q
-    code_is 0
+    ok run train net.ini --dir "$signal" --resume --epochs 1000000 --set train.max_steps="$step" -q
     run train net.ini --dir "$signal.whole" --epochs 1000000 --set train.max_steps="$step" -q
     same "$(sha "$signal/summary.json")" "$(sha "$signal.whole/summary.json")"
 done
@@ -259,10 +213,8 @@ kill -USR2 "$pid"
 within 'grep -q "on request" err' || complain 'nothing saved'
 kill -0 "$pid" || complain 'the run ended'
 kill -TERM "$pid"
-ended
-code_is 75
-run verify usr2
-code_is 0
+fails 75 '' ended
+ok run verify usr2
 same "$(grep -c good out)" 2
 
 begin "a checkpoint that cannot be saved is a warning, then exit 74"
@@ -278,35 +230,23 @@ config conv.ini data.dataset=synthetic data.shape=9x7x3 data.train_samples=60 da
     model.type=sequential \
     'model.layers=conv:8x3/2 batchnorm relu maxpool:2 conv:6x3,groups=2 relu linear:12 relu linear:4' \
     pipeline.microbatches=2 pipeline.stages=2 train.batch_size=12 train.epochs=3
-run train conv.ini --dir conv-a -q
-code_is 0
-run train conv.ini --dir conv-b -q --max-steps 7
-code_is 0
-run train conv.ini --dir conv-b -q --resume
-code_is 0
+ok run train conv.ini --dir conv-a -q
+ok run train conv.ini --dir conv-b -q --max-steps 7
+ok run train conv.ini --dir conv-b -q --resume
 same "$(sha conv-b/summary.json)" "$(sha conv-a/summary.json)"
-run eval conv.ini --checkpoint conv-a --stages 1 --format json
-code_is 0
-out_has "$(sha conv-a/summary.json)"
-run inspect conv-a
-code_is 0
-out_has ': step 15, epoch 3, 814 parameters, '
+shows "$(sha conv-a/summary.json)" run eval conv.ini --checkpoint conv-a --stages 1 --format json
+shows ': step 15, epoch 3, 814 parameters, ' run inspect conv-a
 out_has 'layers.0.weight               F32   [8,3,3,3] '
-out_has 'layers.4.weight               F32   [6,4,3,3] '
-out_has 'layers.1.running_var          F32   [8] '
+out_has 'layers.4.weight               F32   [6,4,3,3] ' 'layers.1.running_var          F32   [8] '
 out_has 'layers.1.num_batches_tracked  I64   [] '
 same "$(grep -c 'optimizer.*running\|optimizer.*tracked' "$folder/out")" 0
 
 begin "running statistics in a file of weights alone"
-run train conv.ini --dir conv-a --overwrite -q --stages 1
-code_is 0
+ok run train conv.ini --dir conv-a --overwrite -q --stages 1
 weights=$(find conv-a/checkpoints/step-00000015 -name 'stage-*')
-run eval conv.ini --checkpoint "$weights" --format json
-code_is 0
-out_has "$(sha conv-a/summary.json)"
-run eval conv.ini --checkpoint "$weights" \
+shows "$(sha conv-a/summary.json)" run eval conv.ini --checkpoint "$weights" --format json
+fails 65 '' run eval conv.ini --checkpoint "$weights" \
     --set 'model.layers=conv:8x3/2 groupnorm:4 relu maxpool:2 conv:6x3,groups=2 relu linear:12 relu linear:4'
-code_is 65
 has err 'is none of this model'"'"'s, whose first is layers.0.weight' || complain "$(cat err)"
 if command -v python3 >/dev/null 2>&1; then # PyTorch takes 0 for a count that is not there
     python3 -c '
@@ -322,8 +262,7 @@ for name, t in sorted(header.items(), key=lambda x: x[1].get("data_offsets", [0]
         out += piece
 text = json.dumps(kept).encode()
 sys.stdout.buffer.write(len(text).to_bytes(8, "little") + text + out)' "$weights" >uncounted.safetensors
-    run eval conv.ini --checkpoint uncounted.safetensors --format json
-    code_is 0
+    ok run eval conv.ini --checkpoint uncounted.safetensors --format json
     same "$(grep test_loss out | tr -d ,)" "$(grep '"test_loss"' conv-a/summary.json | tr -d ,)"
 else
     skip 'no python3'

@@ -13,26 +13,21 @@ config away/net.ini data.dataset=synthetic data.train_samples=96 data.test_sampl
 config away/gpt.ini data.dataset=text data.train_file=text.txt model.type=gpt model.n_layer=2 model.n_head=2 \
     model.n_embd=8 model.block_size=8 train.batch_size=8 train.eval_interval=5 train.max_steps=10
 run train away/net.ini --dir a --epochs 2 -q
-run train away/gpt.ini --dir g -q
-code_is 0
+ok run train away/gpt.ini --dir g -q
 mv away/net.ini away/gpt.ini . # the configs are not where they were
 
 for at in a a/ a/checkpoints a/checkpoints/step-00000006; do
     begin "eval $at"
-    run eval "$at" --format json
-    code_is 0
+    ok run eval "$at" --format json
     same "$(sha out)" "$(sha a/summary.json)"
-    run eval "$at" --stages 3 -q
-    code_is 0
+    ok run eval "$at" --stages 3 -q
 done
 
 begin "eval of a run with other weights, on MPI processes, from within the folder"
-run eval a --checkpoint a/checkpoints/step-00000003 --format json
-code_is 0
+ok run eval a --checkpoint a/checkpoints/step-00000003 --format json
 [ "$(sha out)" != "$(sha a/summary.json)" ] || complain 'the newest weights'
 if command -v mpirun >/dev/null 2>&1; then
-    run eval a --launch mpirun --format json
-    code_is 0
+    ok run eval a --launch mpirun --format json
     same "$(sha out)" "$(sha a/summary.json)"
 fi
 (cd a && run eval . --format json && exit "$code")
@@ -41,31 +36,23 @@ code_is 0
 same "$(sha out)" "$(sha a/summary.json)"
 
 begin "generate and export need nothing but the run"
-run generate g --prompt '1 times' --tokens 5 --temperature 0
-code_is 0
+ok run generate g --prompt '1 times' --tokens 5 --temperature 0
 cp out first
 run generate gpt.ini --set data.train_file=away/text.txt --checkpoint g --prompt '1 times' --tokens 5 --temperature 0
 same "$(cat out)" "$(cat first)"
 rm away/text.txt
-run generate g --prompt '1 times' --tokens 5 --temperature 0
-code_is 0
+ok run generate g --prompt '1 times' --tokens 5 --temperature 0
 same "$(cat out)" "$(cat first)"
-run export g
-code_is 0
-out_has 'g/export-00000010: '
+shows 'g/export-00000010: ' run export g
 [ -f g/export-00000010/model.safetensors ] || complain 'no file'
-run export g/checkpoints/step-00000010 else
-code_is 0
+ok run export g/checkpoints/step-00000010 else
 cmp g/export-00000010/model.safetensors else/model.safetensors || complain 'other bytes'
-run export g
-code_is 78
-err_has 'g/export-00000010 is not empty'
+fails 78 'g/export-00000010 is not empty' run export g
 
 while read -r words; do
     begin "ppcli $words"
     # shellcheck disable=SC2086
-    run $words
-    code_is 0
+    ok run $words
 done <<'END'
 explain a
 explain a/checkpoints/step-00000003 --stages 3
@@ -80,11 +67,8 @@ slurm a --time 1:00:00 -o job.sh
 END
 
 begin "train RUN --resume continues the run, with other values too"
-run train a
-code_is 78
-err_has 'continue with --resume'
-run train a --resume --epochs 3 -q
-code_is 0
+fails 78 'continue with --resume' run train a
+ok run train a --resume --epochs 3 -q
 run train net.ini --dir whole -q
 same "$(sha a/summary.json)" "$(sha whole/summary.json)"
 [ ! -d runs ] || complain 'another run folder was made'
@@ -102,18 +86,14 @@ err_has "its own config is $(pwd -P)/g/config.resolved.ini"
 cp -r a/checkpoints/step-00000009 alone
 run eval net.ini --checkpoint alone --set model.activation=tanh
 err_has 'its own config is alone/config.ini'
-run eval alone --format json
-code_is 0
+ok run eval alone --format json
 same "$(sha out)" "$(sha a/summary.json)"
 
 begin "a folder that is not a run is refused in a line"
 for command in train explain plan bench; do
-    run "$command" away
-    code_is 66
-    err_has 'away: a folder, and not of a run: it has no config.resolved.ini; name a config, or a run folder'
+    fails 66 'away: a folder, and not of a run: it has no config.resolved.ini; name a config, or a run folder' \
+        run "$command" away
 done
-run eval away
-code_is 64
-err_has 'ppcli eval runs/a'
+fails 64 'ppcli eval runs/a' run eval away
 
 finish

@@ -12,8 +12,7 @@ if [ -c /dev/full ]; then
         "$PPCLI" $command >/dev/full 2>"$folder/err" || code=$?
         last="ppcli $command >/dev/full"
         code_is 74
-        err_has 'ppcli: error: '
-        err_has 'No space left'
+        err_has 'ppcli: error: ' 'No space left'
     done
 else
     skip "no /dev/full"
@@ -94,8 +93,7 @@ unread() { # nobody reads the pipe any more when the command writes
         exec timeout 60 "$PPCLI" "$@" -q 2>"$folder/err" </dev/null
     ) || code=$?
     code_is 74
-    err_lacks 'error'
-    err_lacks 'ignal'
+    err_lacks 'error' 'ignal'
 }
 
 # Lines of a result, without those that a busy machine adds or takes.
@@ -131,8 +129,7 @@ begin "every command: with all three closed it is 74"
 each nothing
 
 begin "errors go to standard error only, on one line each"
-run keys nonsense
-code_is 64
+fails 64 '' run keys nonsense
 same "$(cat "$folder/out")" ''
 same "$(grep -c '^ppcli: ' "$folder/err")" "$(wc -l <"$folder/err" | tr -d ' ')"
 
@@ -147,8 +144,7 @@ colour=$(printf '\033[')
 begin "an error is coloured on a terminal"
 if has_terminal; then
     on_terminal 'TERM=xterm' nonsense
-    out_has "$colour"
-    out_has 'nonsense'
+    out_has "$colour" 'nonsense'
 else
     skip "no script(1) or no terminals"
 fi
@@ -178,8 +174,7 @@ if has_terminal; then
     out_lacks 'looking at'
 fi
 # shellcheck disable=SC2086 # words
-run $search
-code_is 0
+ok run $search
 err_lacks 'looking at'
 
 finish

@@ -33,8 +33,7 @@ value() { # value FILE KEY
 }
 
 begin "max_steps ends in the middle of an interval, with an evaluation there; the loss falls"
-run train text.ini --dir a
-code_is 0
+ok run train text.ini --dir a
 same "$(grep -c '^epoch=./3 .* test_ppl=.* tps=' out)" 3
 same "$(value a/summary.json steps)" 23
 same "$(grep '"type":"epoch"' a/metrics.jsonl | grep -c '"test_perplexity":')" 3
@@ -48,36 +47,30 @@ awk -v sps="$(value a/summary.json samples_per_second)" -v tps="$(value a/summar
 begin "the same weights on two stages, with any schedule, and on another backend"
 for how in '--stages 2' '--stages 2 --schedule gpipe' '--stages 3 --schedule zb-h1' '--set run.backend=compare'; do
     # shellcheck disable=SC2086
-    run train text.ini -q --dir b --overwrite $how
-    code_is 0
+    ok run train text.ini -q --dir b --overwrite $how
     same "$(value b/summary.json weights_sha256)" "$(value a/summary.json weights_sha256)"
 done
 
 begin "the interval changes how often it is tested, not the weights"
-run train text.ini -q --dir b --overwrite --set train.eval_interval=7
-code_is 0
+ok run train text.ini -q --dir b --overwrite --set train.eval_interval=7
 same "$(value b/summary.json epochs)" 4
 same "$(value b/summary.json weights_sha256)" "$(value a/summary.json weights_sha256)"
 
 begin "a resumed run ends with the same weights and the same numbers"
 cp -r a part
 rm -r part/checkpoints/step-*0020 part/checkpoints/step-*0023 part/summary.json
-run train text.ini -q --resume part --stages 2
-code_is 0
+ok run train text.ini -q --resume part --stages 2
 for key in weights_sha256 test_loss train_loss; do
     same "$(value part/summary.json $key)" "$(value a/summary.json $key)"
 done
 
 begin "eval and predictions have a row for each position"
-run eval text.ini --checkpoint a --predictions p.csv
-code_is 0
-out_has "24 windows of 16 tokens"
+shows "24 windows of 16 tokens" run eval text.ini --checkpoint a --predictions p.csv
 out_has "accuracy $(awk -F, 'NR > 1 { ok += $1 == $2 } END { printf "%.4f", ok / (NR - 1) }' p.csv)"
 same "$(wc -l <p.csv)" $((24 * 16 + 1))
 
 begin "a context of one token has its perplexity too"
-run train text.ini --dir one --set model.block_size=1 --set data.test_samples=50
-code_is 0
+ok run train text.ini --dir one --set model.block_size=1 --set data.test_samples=50
 same "$(grep -c '^epoch=./3 .* test_ppl=.* tps=' out)" 3
 out_has 'test loss '
 run eval text.ini --checkpoint one --set model.block_size=1 --set data.test_samples=50
@@ -88,12 +81,8 @@ grep -q '"vocabulary": "\\n !' a/checkpoints/step-*23/state.json || complain 'no
 # as many kinds of characters, one of them another
 gzip -dc "$source/data/shakespeare-sample/input.txt.gz" | tr 'Y' 'Z' >other.txt
 set -- --set data.dataset=text --set data.train_file=other.txt
-run eval text.ini --checkpoint a "$@"
-code_is 65
-err_has 'was trained on a text of 61 kinds of characters'
-run train text.ini -q --dir c --set "train.init=a" "$@"
-code_is 65
-err_has 'not the same ones'
+fails 65 'was trained on a text of 61 kinds of characters' run eval text.ini --checkpoint a "$@"
+fails 65 'not the same ones' run train text.ini -q --dir c --set "train.init=a" "$@"
 
 begin "files of tokens: any of two bytes, all checked before the first step"
 mkdir tokens
@@ -104,12 +93,9 @@ while [ $i -lt 400 ]; do # 0 1 2 ... 39 0 1 ...
 done >tokens/train.bin
 cp tokens/train.bin tokens/val.bin
 set -- --set data.dataset=tokens --set data.path=tokens --set model.block_size=8
-run train text.ini -q --dir d --set model.vocab_size=40 --stages 2 "$@"
-code_is 0
+ok run train text.ini -q --dir d --set model.vocab_size=40 --stages 2 "$@"
 awk -v acc="$(value d/summary.json test_accuracy)" 'BEGIN { exit !(acc > 0.1) }' || complain 'nothing learned'
-run train text.ini -q --dir e --set model.vocab_size=39 "$@"
-code_is 65
-err_has 'train.bin: token '
+fails 65 'train.bin: token ' run train text.ini -q --dir e --set model.vocab_size=39 "$@"
 err_has 'is 39, and the model'
 [ ! -e e ] || complain 'a run folder for a run that did not begin'
 for file in train val; do # the last one, which no window of training or of a test of 1 has
@@ -117,39 +103,32 @@ for file in train val; do # the last one, which no window of training or of a te
     printf '\50\0' | dd of=last/$file.bin bs=1 seek=798 conv=notrunc status=none
     for command in 'train --max-steps 1' 'eval --checkpoint d'; do
         # shellcheck disable=SC2086
-        run $command text.ini -q --set run.dir= --set model.vocab_size=40 "$@" --set data.path=last \
+        fails 65 "last/$file.bin: token 399 is 40, and the model's vocabulary has 40" \
+            run $command text.ini -q --set run.dir= --set model.vocab_size=40 "$@" --set data.path=last \
             --set data.test_samples=1
-        code_is 65
-        err_has "last/$file.bin: token 399 is 40, and the model's vocabulary has 40"
     done
     rm -r last
 done
-run train text.ini -q --dir e "$@"
-code_is 78
-err_has 'vocab_size'
+fails 78 'vocab_size' run train text.ini -q --dir e "$@"
 
 begin "explain and plan need none of these files, and tell the same memory"
 for command in explain plan; do
     run $command text.ini --stages 2 --set model.vocab_size=40 --format json "$@"
     cp out there
     mv tokens away
-    run $command text.ini --stages 2 --set model.vocab_size=40 --format json "$@"
-    code_is 0
+    ok run $command text.ini --stages 2 --set model.vocab_size=40 --format json "$@"
     same "$(grep _bytes\" out)" "$(grep _bytes\" there)"
     mv away tokens
 done
 
 begin "a run on files of tokens is resumed with the same ones"
-run train text.ini -q --dir same --set model.vocab_size=40 "$@"
-code_is 0
+ok run train text.ini -q --dir same --set model.vocab_size=40 "$@"
 cp tokens/train.bin kept.bin
 printf '\1' | dd of=tokens/train.bin bs=1 seek=798 conv=notrunc status=none
-run train text.ini -q --resume same --max-steps 30 --set model.vocab_size=40 "$@"
-code_is 65
-err_has "was trained on other data: the train.images of data set 'tokens' have changed"
+fails 65 "was trained on other data: the train.images of data set 'tokens' have changed" \
+    run train text.ini -q --resume same --max-steps 30 --set model.vocab_size=40 "$@"
 mv kept.bin tokens/train.bin
-run train text.ini -q --resume same --max-steps 30 --set model.vocab_size=40 "$@"
-code_is 0
+ok run train text.ini -q --resume same --max-steps 30 --set model.vocab_size=40 "$@"
 
 begin "ignored tokens: as if they were not there"
 words() { # words TOKEN...: each of two bytes
@@ -174,34 +153,28 @@ for key in train_loss test_loss; do
 done
 
 begin "a token that the model has not cannot be ignored"
-run train text.ini -q --dir none --set data.dataset=tokens --set data.path=short --set model.vocab_size=10 \
+fails 78 'data.ignored_token: 10, but the model has tokens 0 to 9' \
+    run train text.ini -q --dir none --set data.dataset=tokens --set data.path=short --set model.vocab_size=10 \
     --set model.block_size=3 --set data.ignored_token=10
-code_is 78
-err_has 'data.ignored_token: 10, but the model has tokens 0 to 9'
 [ ! -e none ] || complain 'a run folder was made'
 
-begin "without validation there is nothing to test, and the key is named"
-run eval text.ini --checkpoint a --set data.validation=0
-code_is 78
-err_has 'of a text data.validation'
+begin "without validation there is nothing to test, and the key is named" \
+    fails 78 'of a text data.validation' run eval text.ini --checkpoint a --set data.validation=0
 
 begin "where no target counts there is nothing to test, and nothing to learn"
 words 9 9 9 9 9 >short/val.bin
 set -- --set data.dataset=tokens --set data.path=short --set model.vocab_size=10 --set model.block_size=3 \
     --set data.ignored_token=9 --set train.max_steps=2
-run train text.ini -q --dir none "$@"
-code_is 0
+ok run train text.ini -q --dir none "$@"
 err_has "warning: $PWD/short/val.bin: every target is 9, which data.ignored_token leaves out, so there is no test loss"
 out_lacks 'test loss'
 [ -z "$(value none/summary.json test_loss)" ] || complain "test loss $(value none/summary.json test_loss)"
-run eval text.ini --checkpoint none "$@"
-code_is 65
-err_has "every target of data set 'tokens' is the token that data.ignored_token leaves out"
+fails 65 "every target of data set 'tokens' is the token that data.ignored_token leaves out" \
+    run eval text.ini --checkpoint none "$@"
 cp short/val.bin short/train.bin
 for layout in '' '--stages 2' '--replicas 2' '--launch mpirun --stages 2'; do
     # shellcheck disable=SC2086
-    run train text.ini -q --dir none2 "$@" $layout
-    code_is 65
+    fails 65 '' run train text.ini -q --dir none2 "$@" $layout
     err_has "$PWD/short/train.bin: every target is 9, which data.ignored_token leaves out, so there is nothing to learn"
     same "$(grep -c . "$folder/err")" 1
 done
@@ -211,42 +184,33 @@ mkdir gaps
 # shellcheck disable=SC2046
 words $(seq 0 8) $(yes 9 | head -4000) >gaps/train.bin
 cp gaps/train.bin gaps/val.bin
-run train text.ini --dir gaps/run --set data.dataset=tokens --set data.path=gaps --set model.vocab_size=10 \
+ok run train text.ini --dir gaps/run --set data.dataset=tokens --set data.path=gaps --set model.vocab_size=10 \
     --set model.block_size=3 --set data.ignored_token=9 --set train.max_steps=6 --set train.eval_interval=3 \
     --set run.log_every=1 --set run.tensorboard=on --set train.batch_size=4
-code_is 0
 grep -q ' loss=none acc=none sps' "$folder/out" "$folder/err" || complain 'no step without a loss'
 ! grep -q 'loss=0.0000' "$folder/out" "$folder/err" || complain 'a loss of nothing'
 grep -q '"loss":null,"perplexity":null,"accuracy":null' gaps/run/metrics.jsonl || complain 'no step is null'
-run train gaps/run/config.resolved.ini --resume gaps/run --max-steps 8 -q
-code_is 0
+ok run train gaps/run/config.resolved.ini --resume gaps/run --max-steps 8 -q
 ! grep -q 'nan' "$folder/out" "$folder/err" || complain 'nan'
-run report gaps/run
-code_is 0
+ok run report gaps/run
 
 begin "the same weights for every layout: a mean over all targets of a step that count"
 set -- --set data.dataset=tokens --set data.path=tokens --set model.block_size=8 --set model.vocab_size=40 \
     --set train.max_steps=7 --set data.ignored_token=5
 for replicas in 1 2; do
-    run train text.ini -q --dir ignored --overwrite --replicas $replicas "$@"
-    code_is 0
+    ok run train text.ini -q --dir ignored --overwrite --replicas $replicas "$@"
     one=$(value ignored/summary.json weights_sha256)
     for how in '--stages 3 --schedule zb-h1' '--stages 2 --set pipeline.microbatches=4' \
         '--stages 2 --set model.logits_rows=5' '--set pipeline.microbatches=1 --set run.backend=compare'; do
         # shellcheck disable=SC2086
-        run train text.ini -q --dir ignored --overwrite --replicas $replicas "$@" $how
-        code_is 0
+        ok run train text.ini -q --dir ignored --overwrite --replicas $replicas "$@" $how
         same "$(value ignored/summary.json weights_sha256)" "$one"
     done
 done
 run train text.ini -q --dir ignored --overwrite "$@" --set data.ignored_token=-1
 [ "$(value ignored/summary.json weights_sha256)" != "$one" ] || complain 'nothing was ignored'
-run train text.ini -q --dir g "$@" --set train.microbatch_loss=sum
-code_is 78
-err_has 'data.ignored_token: only for'
-run train mnist-sample.ini -q --dir g --set data.ignored_token=5
-code_is 78
-err_has 'only a text has targets to ignore'
+fails 78 'data.ignored_token: only for' run train text.ini -q --dir g "$@" --set train.microbatch_loss=sum
+fails 78 'only a text has targets to ignore' run train mnist-sample.ini -q --dir g --set data.ignored_token=5
 
 begin "texts with labels"
 i=0
@@ -254,31 +218,27 @@ while [ $i -lt 60 ]; do
     printf 'up\tabcabc%d\ndown\tcbacba%d\n' $((i % 7)) $((i % 5))
     i=$((i + 1))
 done >labels.txt
-run train text.ini -q --dir f --set data.dataset=text-labels --set data.train_file=labels.txt \
+shows 'test accuracy    ' \
+    run train text.ini -q --dir f --set data.dataset=text-labels --set data.train_file=labels.txt \
     --set data.test_file=labels.txt --set data.test_samples=0 --set model.type=encoder --stages 2
-code_is 0
-out_has 'test accuracy    '
 awk -v acc="$(value f/summary.json test_accuracy)" 'BEGIN { exit !(acc > 0.9) }' ||
     complain "accuracy $(value f/summary.json test_accuracy)"
 
 begin "a label keeps its number beside one that training has not"
 { head -n 20 labels.txt && printf 'other\tabcabc\n'; } >mixed.txt
-run train text.ini -q --dir mixed --set data.dataset=text-labels --set data.train_file=labels.txt \
+ok run train text.ini -q --dir mixed --set data.dataset=text-labels --set data.train_file=labels.txt \
     --set data.test_file=mixed.txt --set data.test_samples=0 --set model.type=encoder --set model.classes=3
-code_is 0
 awk -v acc="$(value mixed/summary.json test_accuracy)" 'BEGIN { exit !(acc > 0.9 && acc < 1) }' ||
     complain "accuracy $(value mixed/summary.json test_accuracy), not 20 of 21"
 printf '1\tabc\n2\tcba\n' >numbers.txt
-run train text.ini -q --dir numbers --set data.dataset=text-labels --set data.train_file=numbers.txt \
+fails 65 'all labels are numbers' \
+    run train text.ini -q --dir numbers --set data.dataset=text-labels --set data.train_file=numbers.txt \
     --set data.test_file=mixed.txt --set model.type=encoder
-code_is 65
-err_has 'all labels are numbers'
 
 begin "a byte order mark is no part of a label"
 printf '\357\273\277' | cat - labels.txt >marked.txt
-run train text.ini -q --dir marked --set data.dataset=text-labels --set data.train_file=marked.txt \
+ok run train text.ini -q --dir marked --set data.dataset=text-labels --set data.train_file=marked.txt \
     --set data.test_file=labels.txt --set data.test_samples=0 --set model.type=encoder
-code_is 0
 same "$(value marked/summary.json weights_sha256)" "$(value f/summary.json weights_sha256)"
 
 begin "padding that is masked changes nothing, however much of it there is"
@@ -286,8 +246,7 @@ awk 'BEGIN { for (i = 0; i < 60; i++) printf "%s\t%s\n", i % 2 ? "up" : "down", 
 set -- --set data.dataset=text-labels --set data.train_file=uneven.txt --set data.test_file=uneven.txt \
     --set data.test_samples=0 --set model.type=encoder
 for size in 16 29 70; do # 70: two blocks of keys
-    run train text.ini -q --dir h$size --set model.mask_padding=true --set model.block_size=$size "$@"
-    code_is 0
+    ok run train text.ini -q --dir h$size --set model.mask_padding=true --set model.block_size=$size "$@"
     for key in train_loss test_loss test_accuracy; do
         awk -v a="$(value h$size/summary.json $key)" -v b="$(value h16/summary.json $key)" \
             'BEGIN { exit !(a > 0 && a - b < 1e-5 && b - a < 1e-5) }' ||
@@ -306,34 +265,23 @@ for how in '--stages 4 --schedule zb-h1' '--stages 2 --schedule interleaved --se
     '--set pipeline.microbatches=8 --set model.logits_rows=1 --stages 2'; do
     case $how in *mpirun*) command -v mpirun >/dev/null 2>&1 || continue ;; esac
     # shellcheck disable=SC2086
-    run train text.ini -q --dir i --overwrite "$@" $how
-    code_is 0
+    ok run train text.ini -q --dir i --overwrite "$@" $how
     same "$(value i/summary.json weights_sha256)" "$one"
 done
-run train text.ini --set model.type=encoder --set data.dataset=shakespeare-sample --set model.mask_padding=true
-code_is 78
-err_has 'model.mask_padding: shakespeare-sample has no padding'
+fails 78 'model.mask_padding: shakespeare-sample has no padding' \
+    run train text.ini --set model.type=encoder --set data.dataset=shakespeare-sample --set model.mask_padding=true
 
 begin "what does not fit is one line"
 printf 'u\000p\tabc\ndown\tcba\n' >nul.txt
-run train text.ini "$@" --set data.train_file=nul.txt
-code_is 65
-err_has 'nul.txt:1: a NUL in the label'
+fails 65 'nul.txt:1: a NUL in the label' run train text.ini "$@" --set data.train_file=nul.txt
 words 1 2 3 >short/val.bin
 run train text.ini --set data.dataset=tokens --set data.path=short --set model.vocab_size=10 --set model.block_size=3
 code_is 65
 err_has '3 tokens for validation, and a window needs model.block_size + 1 = 4'
 err_lacks 'data.validation'
-run train text.ini --set model.type=mlp --set model.sizes="16 61"
-code_is 78
-run train text.ini --set model.block_size=200000
-code_is 65
-err_has 'a window needs model.block_size + 1 = 200001'
-run train text.ini --set model.vocab_size=60
-code_is 78
-err_has 'model.vocab_size: is 60, but'
-run train text.ini --set data.mean=0.5
-code_is 78
-err_has 'has no meaning for tokens'
+fails 78 '' run train text.ini --set model.type=mlp --set model.sizes="16 61"
+fails 65 'a window needs model.block_size + 1 = 200001' run train text.ini --set model.block_size=200000
+fails 78 'model.vocab_size: is 60, but' run train text.ini --set model.vocab_size=60
+fails 78 'has no meaning for tokens' run train text.ini --set data.mean=0.5
 
 finish

@@ -40,8 +40,7 @@ done
 begin "a run continues with another number of threads"
 digest=
 trains mlp.ini --set checkpoint.every=1 --set checkpoint.keep=9
-run train mlp.ini --dir rest -q --set run.threads=3 --resume run/checkpoints/step-00000002
-code_is 0
+ok run train mlp.ini --dir rest -q --set run.threads=3 --resume run/checkpoints/step-00000002
 same "$(sha rest/summary.json)" "$digest"
 run eval mlp.ini --checkpoint run
 accuracy=$(grep 'test accuracy' out)

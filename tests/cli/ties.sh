@@ -18,15 +18,13 @@ trained() {
     schedule=$2
     shift 2
     # shellcheck disable=SC2086 # the options are words
-    run train gpt.ini $six --dir run --overwrite --stages "$stages" --schedule "$schedule" "$@"
-    code_is 0
+    ok run train gpt.ini $six --dir run --overwrite --stages "$stages" --schedule "$schedule" "$@"
     same "$(sha run/summary.json)" "$whole"
 }
 
 begin "every schedule on 1 to 4 stages gives the bits of one"
 # shellcheck disable=SC2086
-run train gpt.ini $six --dir whole --stages 1
-code_is 0
+ok run train gpt.ini $six --dir whole --stages 1
 whole=$(sha whole/summary.json)
 for stages in 1 2 3 4; do
     for schedule in naive gpipe 1f1b zb-h1 interleaved zb-v; do
@@ -48,8 +46,7 @@ fi
 
 begin "a tied weight is another model than two weights"
 # shellcheck disable=SC2086
-run train gpt.ini $six --dir two --stages 2 --set model.tie_weights=off
-code_is 0
+ok run train gpt.ini $six --dir two --stages 2 --set model.tie_weights=off
 [ "$(sha two/summary.json)" != "$whole" ] || complain 'the same weights without the tie'
 
 begin "explain names it and who exchanges it, and counts it once"
@@ -65,9 +62,7 @@ out_lacks 'tied:'
 same "$(sed -n 's/^  total *\([0-9]*\) .*/\1/p' out)" "$((tied + floats))"
 
 begin "a plan has the exchange at the end, and takes the time for it"
-run plan gpt.ini --stages 2 --cost-tie 2
-code_is 0
-out_has 'G0'
+shows 'G0' run plan gpt.ini --stages 2 --cost-tie 2
 out_has 'T0'
 with=$(sed -n 's/^makespan \([0-9]*\),.*/\1/p' out)
 run plan gpt.ini --stages 2
@@ -81,8 +76,7 @@ trained 2 file:table.csv
 
 begin "a trace of the run shows both actions"
 # shellcheck disable=SC2086
-run train gpt.ini $six --dir traced --stages 2 --trace traced.json
-code_is 0
+ok run train gpt.ini $six --dir traced --stages 2 --trace traced.json
 for kind in G T; do
     has traced.json "\"cat\":\"$kind\"" || complain "no $kind in the trace"
 done
@@ -97,11 +91,9 @@ begin "killed, and resumed with other stages, it goes on with the same bits"
 killed gpt.ini --stages 4 --set checkpoint.every=5 --log-every 5
 end="--set train.epochs=1000000 --set train.max_steps=$((step + 3))"
 # shellcheck disable=SC2086
-run train gpt.ini --dir killed -q --resume --stages 2 $end
-code_is 0
+ok run train gpt.ini --dir killed -q --resume --stages 2 $end
 # shellcheck disable=SC2086
-run train gpt.ini --dir killed.whole -q --stages 3 $end
-code_is 0
+ok run train gpt.ini --dir killed.whole -q --stages 3 $end
 same "$(sha killed/summary.json)" "$(sha killed.whole/summary.json)"
 
 finish

@@ -17,9 +17,7 @@ config "$folder/small.ini" data.dataset=synthetic data.train_samples=300 data.te
 config=$folder/small.ini
 
 begin "a run leaves one step of its own, beside the simulated one"
-run train "$config" --dir "$folder/run"
-code_is 0
-out_has ' + transfers and waiting '
+shows ' + transfers and waiting ' run train "$config" --dir "$folder/run"
 trace_is "$folder/run/timeline.json" \
     "head['kind'] == 'measured' and head['schedule'] == '1f1b'" \
     "{e['pid'] for e in x} == {0, 1, 10000, 10001}" \
@@ -37,25 +35,21 @@ trace_is "$folder/run/timeline.json" \
     "abs(sum(e['dur'] for e in x if e['pid'] == 10001 and e['cat'] == 'F') * 1e-6 - 4 * summary['times'][1]['F']) < 1e-8"
 
 begin "several chunks a rank: slices name their stage"
-run train "$config" --dir "$folder/chunks" --schedule zb-v --set pipeline.chunks=2
-code_is 0
+ok run train "$config" --dir "$folder/chunks" --schedule zb-v --set pipeline.chunks=2
 trace_is "$folder/chunks/timeline.json" \
     "{e['name'] for e in x if e['pid'] == 0 and e['cat'] == 'W'} == {f'{s}W{m}' for s in (0, 3) for m in range(4)}" \
     "[e['args']['name'] for e in d if e['name'] == 'process_name'][0] == 'rank 0 (stages 0 3)'"
 
 begin "two replicas: every rank has its process, one pipeline is simulated"
-run train "$config" --dir "$folder/replicas" --replicas 2 --microbatches 2
-code_is 0
+ok run train "$config" --dir "$folder/replicas" --replicas 2 --microbatches 2
 trace_is "$folder/replicas/timeline.json" \
     "{e['pid'] for e in x} == {0, 1, 2, 3, 10000, 10001}" \
     "sum(e['cat'] == 'reduce' for e in x) == 4"
 
 begin "one step is enough for a time line, and so is an epoch of one smaller batch"
-run train "$config" --dir "$folder/one" --max-steps 1
-code_is 0
+ok run train "$config" --dir "$folder/one" --max-steps 1
 trace_is "$folder/one/timeline.json" "{e['args']['step'] for e in x} == {1}"
-run train "$config" --dir "$folder/less" --batch-size 1000 --microbatches 3
-code_is 0
+ok run train "$config" --dir "$folder/less" --batch-size 1000 --microbatches 3
 trace_is "$folder/less/timeline.json" "{e['args']['step'] for e in x} <= {1, 2}"
 
 begin "without a run folder nothing is written"
@@ -64,10 +58,8 @@ last='ppcli train --dir ""'
 same "$(find "$folder/empty" -type f)" ''
 
 begin "--trace has every action of the steps, and says where it is"
-run train "$config" --dir "$folder/traced" --trace "$folder/traced/trace.json" --epochs 1
-code_is 0
-err_has "trace: $folder/traced/trace.json (steps 1-10, "
-err_has 'open it in ui.perfetto.dev'
+ok run train "$config" --dir "$folder/traced" --trace "$folder/traced/trace.json" --epochs 1
+err_has "trace: $folder/traced/trace.json (steps 1-10, " 'open it in ui.perfetto.dev'
 trace_is "$folder/traced/trace.json" \
     "len([e for e in x if e['cat'] in 'FIW' and not e['args']['eval']]) == (9 * 4 + 2) * 2 * 3" \
     "sorted(e['args']['step'] for e in x if e['cat'] == 'update') == sorted(2 * list(range(1, 11)))" \
@@ -76,47 +68,38 @@ trace_is "$folder/traced/trace.json" \
     "[e['args']['bytes'] for e in d if e['ph'] == 'C' and e['pid'] == 0][:2] == [8 * 20 * 4 + 8 * 16 * 4, 2 * (8 * 20 * 4 + 8 * 16 * 4)]"
 
 begin "a trace is of the steps one asks for, with the evaluations in between"
-run train "$config" --dir '' --trace "$folder/some.json" --trace-steps 9-12
-code_is 0
+ok run train "$config" --dir '' --trace "$folder/some.json" --trace-steps 9-12
 err_has 'some.json (steps 9-12, '
 trace_is "$folder/some.json" \
     "{e['args']['step'] for e in x if not e['args']['eval']} == {9, 10, 11, 12}" \
     "sorted(e['args']['step'] for e in x if e['args']['eval'] and e['cat'] == 'F' and e['pid'] == 0) == [0, 0, 0, 0, 1, 1, 1]" \
     "max(e['ts'] + e['dur'] for e in x if e['args']['step'] == 10 and e['cat'] == 'update') <= min(e['ts'] for e in x if e['args']['eval'])"
-run train "$config" --dir '' --trace "$folder/some.json" --trace-steps 19-500
-code_is 0
+ok run train "$config" --dir '' --trace "$folder/some.json" --trace-steps 19-500
 err_has 'some.json (steps 19-20, '
-run train "$config" --dir '' --trace "$folder/some.json" --trace-steps 20
-code_is 0
+ok run train "$config" --dir '' --trace "$folder/some.json" --trace-steps 20
 trace_is "$folder/some.json" "{e['args']['step'] for e in x} == {20}"
 
 begin "a trace replaces no other file"
 before=$(cat "$config" "$folder"/run/*.json*)
 for file in "$config" "$folder/run/metrics.jsonl" "$folder/run/summary.json" "$folder/summary.json"; do
-    run train "$config" --dir "$folder/run" --overwrite --trace "$file"
-    code_is 64
-    err_has "--trace $file: "
+    fails 64 "--trace $file: " run train "$config" --dir "$folder/run" --overwrite --trace "$file"
 done
 same "$(cat "$config" "$folder"/run/*.json*)" "$before"
 
 begin "a resumed run is traced from where it goes on"
 run train "$config" --dir "$folder/resumed" --epochs 1
-run train "$config" --dir "$folder/resumed" --epochs 2 --resume --trace "$folder/some.json"
-code_is 0
+ok run train "$config" --dir "$folder/resumed" --epochs 2 --resume --trace "$folder/some.json"
 err_has 'some.json (steps 11-20, '
-run train "$config" --dir "$folder/resumed" --epochs 3 --resume --trace "$folder/some.json" --trace-steps 5-22
-code_is 0
+ok run train "$config" --dir "$folder/resumed" --epochs 3 --resume --trace "$folder/some.json" --trace-steps 5-22
 err_has 'some.json (steps 21-22, '
 trace_is "$folder/some.json" "{e['args']['step'] for e in x} == {21, 22}"
-run train "$config" --dir "$folder/resumed" --epochs 4 --resume --trace "$folder/some.json" --trace-steps 5-22
-code_is 64
-err_has 'continues after step 30'
+fails 64 'continues after step 30' \
+    run train "$config" --dir "$folder/resumed" --epochs 4 --resume --trace "$folder/some.json" --trace-steps 5-22
 
 begin "ranks meet often enough that nothing is overwritten"
-run train "$config" --dir '' --stages 1 --set pipeline.microbatches=64 --batch-size 64 --epochs 100 \
+ok run train "$config" --dir '' --stages 1 --set pipeline.microbatches=64 --batch-size 64 --epochs 100 \
     --log-every 100000 --set data.train_samples=32000 --set data.test_samples=0 --max-steps 480 \
     --trace "$folder/long.json" --trace-steps 1-480
-code_is 0
 err_lacks 'missing'
 trace_is "$folder/long.json" "sum(e['cat'] == 'F' for e in x) == 480 * 64" \
     "sum(e['cat'] == 'meet' for e in x) > 3"
@@ -144,28 +127,19 @@ trace_is "$folder/plan.json" "head['kind'] == 'simulated'" \
     "{e['cat'] for e in x} == {'F', 'I', 'W', 'recv'}"
 
 begin "what cannot be traced is said before anything is trained"
-run train "$config" --dir '' --trace "$folder/no/such/folder.json"
-code_is 66
-err_has 'cannot create the trace'
+fails 66 'cannot create the trace' run train "$config" --dir '' --trace "$folder/no/such/folder.json"
 out_lacks 'epoch='
-run train "$config" --dir '' --trace "$folder/some.json" --trace-steps 21-30
-code_is 64
-err_has 'the run has only 20'
+fails 64 'the run has only 20' run train "$config" --dir '' --trace "$folder/some.json" --trace-steps 21-30
 out_lacks 'epoch='
 for steps in '' 0-5 5-4 1-x 1-2-3 x -3 1e3 99999999999 '1 -2'; do
-    run train "$config" --dir '' --trace "$folder/some.json" --trace-steps "$steps"
-    code_is 64
-    err_has 'the first and the last step'
+    fails 64 'the first and the last step' \
+        run train "$config" --dir '' --trace "$folder/some.json" --trace-steps "$steps"
 done
-run train "$config" --dir '' --trace-steps 1-5
-code_is 64
-err_has 'needs --trace FILE'
+fails 64 'needs --trace FILE' run train "$config" --dir '' --trace-steps 1-5
 
 begin "a trace that does not fit on the disk does not stop the training"
 if [ -w /dev/full ]; then
-    run train "$config" --dir '' --trace /dev/full
-    code_is 74
-    err_has 'cannot write all of the trace /dev/full'
+    fails 74 'cannot write all of the trace /dev/full' run train "$config" --dir '' --trace /dev/full
     out_has 'weights_sha256'
 else
     skip 'no /dev/full here'

@@ -18,10 +18,8 @@ net gpt model.dropout=0.1
 net llama model.n_kv_head=2 model.tie_weights=on
 net decoder model.dropout=0.1
 
-begin "bench --ops: of a text, where steps decide how many epochs there are"
-run bench gpt.ini --ops --time 0.01 --no-ceilings --max-steps 4
-code_is 0
-out_has '| attention '
+begin "bench --ops: of a text, where steps decide how many epochs there are" \
+    shows '| attention ' run bench gpt.ini --ops --time 0.01 --no-ceilings --max-steps 4
 
 for type in gpt llama decoder; do
     begin "$type: the same weights for every number of stages and schedule, by threads"
@@ -71,8 +69,7 @@ done
 trains gpt.ini --stages 6 --set model.logits_rows=16 # the last stage has the last layer alone
 trains gpt.ini --stages 3 --set model.logits_rows=16 --set run.backend=compare
 run eval gpt.ini --checkpoint run --predictions whole.csv
-run eval gpt.ini --checkpoint run --predictions pieces.csv --set model.logits_rows=16
-code_is 0
+ok run eval gpt.ini --checkpoint run --predictions pieces.csv --set model.logits_rows=16
 cmp -s whole.csv pieces.csv || complain 'other predictions'
 digest=
 trains gpt.ini --replicas 2 --set train.zero=0
@@ -80,8 +77,7 @@ trains gpt.ini --replicas 2 --stages 2 --set train.zero=1 --set model.logits_row
 
 begin "logits in pieces take less memory, by themselves where there are many"
 memory() { # memory [OPTION...]: bytes that the last rank of gpt.ini keeps
-    run explain gpt.ini --stages 2 --format json --set pipeline.schedule=gpipe "$@"
-    code_is 0
+    ok run explain gpt.ini --stages 2 --format json --set pipeline.schedule=gpipe "$@"
     tr -d '\n ' <"$folder/out" | sed 's/.*"activation_bytes":\([0-9]*\).*/\1/'
 }
 whole=$(memory --set model.vocab_size=50257)
@@ -95,8 +91,7 @@ out_has 'logits: of at most 320 positions at once'
 
 begin "in pieces the last layer is done in its input gradient: the first stage waits longer for it"
 bubble() { # bubble OPTION...: in per cent
-    run explain gpt.ini --stages 2 --schedule zb-h1 --set pipeline.microbatches=4 --set model.vocab_size=3000 "$@"
-    code_is 0
+    ok run explain gpt.ini --stages 2 --schedule zb-h1 --set pipeline.microbatches=4 --set model.vocab_size=3000 "$@"
     sed -n '/^bubble, if time follows flops/{n;s/^  \([0-9.]*\) %.*/\1/p;}' "$folder/out"
 }
 whole=$(bubble --set pipeline.split_at=lm_head)
@@ -105,11 +100,9 @@ awk -v whole="$whole" -v pieces="$pieces" 'BEGIN { exit !(whole > 0 && pieces > 
     complain "bubble $pieces % in pieces, $whole % as a whole"
 
 begin "what cannot be in pieces is refused"
-run explain gpt.ini --stages 2 --schedule looped-bfs --set model.logits_rows=4
-code_is 78
-err_has "model.logits_rows: the last stage's input gradients do not ascend"
-run explain gpt.ini --set model.logits_rows=4 --set model.type=sequential --set 'model.layers=linear:8 relu'
-code_is 78
+fails 78 "model.logits_rows: the last stage's input gradients do not ascend" \
+    run explain gpt.ini --stages 2 --schedule looped-bfs --set model.logits_rows=4
+fails 78 '' run explain gpt.ini --set model.logits_rows=4 --set model.type=sequential --set 'model.layers=linear:8 relu'
 
 begin "replicas: the same weights for every cut"
 digest=
@@ -129,25 +122,19 @@ begin "the tutorial's transformer: names, parameters, a cut by name"
 config tutorial.ini data.dataset=synthetic-ones model.type=decoder model.n_layer=8 model.n_head=8 \
     model.n_embd=512 model.block_size=500 model.vocab_size=10000 pipeline.stages=2 \
     pipeline.split_at=layers.4
-run explain tutorial.ini
-code_is 0
-out_has '43883280'
+shows '43883280' run explain tutorial.ini
 out_has 'layers.4 to output'
 
 begin "resumed on another number of stages: the same bits"
 digest=
 trains gpt.ini --stages 1
-run train gpt.ini --stages 3 --schedule zb-h1 --dir part -q --max-steps 3 --set checkpoint.every=3
-code_is 0
-run train gpt.ini --stages 2 --dir part -q --resume
-code_is 0
+ok run train gpt.ini --stages 3 --schedule zb-h1 --dir part -q --max-steps 3 --set checkpoint.every=3
+ok run train gpt.ini --stages 2 --dir part -q --resume
 same "$(sha part/summary.json)" "$digest"
 
 begin "steps alone decide how many epochs of windows there are"
 config steps.ini data.dataset=shakespeare-sample model.type=gpt train.max_steps=600
-run explain steps.ini
-code_is 0
-out_has 'epochs           = 3 '
+shows 'epochs           = 3 ' run explain steps.ini
 out_has 'chosen (default)'
 run bench --ops steps.ini --set model.n_layer=1 --set model.n_head=1 --set model.n_embd=8 --set model.block_size=8 --time 0.01
 code_is 0
@@ -158,27 +145,21 @@ for kinds in 65 256; do
     more=
     [ $kinds -eq 65 ] || more='--set data.tokens=bytes'
     # shellcheck disable=SC2086
-    run explain gpt-char.ini $more --format json
-    code_is 0
+    ok run explain gpt-char.ini $more --format json
     sed -n '/"layers"/,$p' out >known
     # shellcheck disable=SC2086
     run explain gpt-char.ini $more --set model.vocab_size=$kinds --format json
     same "$(sed -n '/"layers"/,$p' out)" "$(cat known)"
 done
 [ -s known ] || complain 'no layers'
-run plan gpt-char.ini
-code_is 0
-run train gpt-char.ini --dir ''
-code_is 66
-err_has 'ppcli download shakespeare'
+ok run plan gpt-char.ini
+fails 66 'ppcli download shakespeare' run train gpt-char.ini --dir ''
 
 begin "what does not fit is refused in one line"
 refused() { # refused TEXT CONFIG [OPTION...]
     text=$1
     shift
-    run explain "$@"
-    code_is 78
-    err_has "$text"
+    fails 78 "$text" run explain "$@"
 }
 refused '5 heads do not divide the 16 channels' gpt.ini --set model.n_head=5
 refused '3 heads of keys and values do not divide 4 heads' llama.ini --set model.n_kv_head=3

@@ -9,8 +9,7 @@ times_table
 config gpt.ini data.dataset=text data.train_file=text.txt model.type=gpt model.n_layer=2 model.n_head=2 \
     model.n_embd=8 model.block_size=8 train.batch_size=8 train.eval_interval=5 train.max_steps=10
 run train gpt.ini --dir g -q
-run export g hf
-code_is 0
+ok run export g hf
 want=$(sha g/summary.json)
 
 # save.py FOLDER WHAT: the tensors of hf in another form
@@ -59,14 +58,11 @@ for prefix in module. _orig_mod. base_model.model. module._orig_mod. _orig_mod.m
     n=$((n + 1))
     python3 save.py "prefix$n" $prefix
     for at in "prefix$n" "prefix$n/model.safetensors"; do
-        evals "$at"
-        code_is 0
+        ok evals "$at"
         same "$(sha out)" "$want"
     done
-    run train gpt.ini --set "train.init=prefix$n" --max-steps 1 --dir '' -q
-    code_is 0
-    run generate gpt.ini --checkpoint "prefix$n" --prompt 1 --tokens 3
-    code_is 0
+    ok run train gpt.ini --set "train.init=prefix$n" --max-steps 1 --dir '' -q
+    ok run generate gpt.ini --checkpoint "prefix$n" --prompt 1 --tokens 3
 done
 
 begin "a prefix of one name is no prefix"
@@ -76,13 +72,10 @@ refused 'tensor module.'
 
 begin "shards without an index"
 python3 save.py shards shards
-evals shards
-code_is 0
+ok evals shards
 same "$(sha out)" "$want"
-run inspect shards
-code_is 0
-run verify shards
-code_is 0
+ok run inspect shards
+ok run verify shards
 mv shards/model-00002-of-00003.safetensors .
 evals shards
 refused 'shards: 2 of 3 files are there, model-00002-of-00003.safetensors is not: download it into this folder'
@@ -137,8 +130,7 @@ mkdir named
 cp hf/model.safetensors named/weights.safetensors
 evals named
 refused 'named: it has no model.safetensors: name its file, named/weights.safetensors'
-evals named/weights.safetensors
-code_is 0
+ok evals named/weights.safetensors
 
 begin "a cache folder: the message names the snapshot, and it is read"
 cache=models--me--tiny
@@ -150,14 +142,12 @@ ln -s ../../blobs/2 $cache/snapshots/abc123/config.json
 printf abc123 >$cache/refs/main
 evals $cache
 refused "$cache: a cache folder of Hugging Face's: name $cache/snapshots/abc123"
-evals $cache/snapshots/abc123
-code_is 0
+ok evals $cache/snapshots/abc123
 same "$(sha out)" "$want"
 run explain --set data.dataset=text gpt.ini --set model.from=$cache
 err_has "a cache folder of Hugging Face's: name $(pwd -P)/$cache/snapshots/abc123"
 config from.ini data.dataset=text data.train_file=text.txt model.from=$cache/snapshots/abc123
-run explain from.ini
-code_is 0
+ok run explain from.ini
 rm -r $cache/refs
 evals $cache
 refused "name a folder in $cache/snapshots"
@@ -180,14 +170,11 @@ config from.ini data.dataset=text data.train_file=text.txt model.from=head train
     train.max_steps=1
 run eval from.ini --checkpoint head
 refused 'lm_head.weight differs from transformer.wte.weight, but this model has one for both; use model.tie_weights = off'
-run eval from.ini --checkpoint head --set model.tie_weights=off
-code_is 0
+ok run eval from.ini --checkpoint head --set model.tie_weights=off
 run train from.ini --set train.init=head --dir '' -q
 refused 'use model.tie_weights = off'
-run train from.ini --set train.init=head --dir '' -q --set model.tie_weights=off
-code_is 0
-run generate from.ini --checkpoint head --set model.tie_weights=off --prompt 1 --tokens 3
-code_is 0
+ok run train from.ini --set train.init=head --dir '' -q --set model.tie_weights=off
+ok run generate from.ini --checkpoint head --set model.tie_weights=off --prompt 1 --tokens 3
 
 begin "export, eval and verify beside a run that removes checkpoints take the next one"
 "$PPCLI" train gpt.ini --dir busy -q --max-steps 0 --epochs 1000000 --set checkpoint.every=1 --set checkpoint.keep=1 \
@@ -196,14 +183,11 @@ pid=$!
 # shellcheck disable=SC2016 # for eval
 within 'find busy/checkpoints -name "step-*" 2>/dev/null | grep -qv tmp' || complain 'no checkpoint'
 for i in 1 2 3 4 5 6 7 8 9 10; do
-    run export busy "exported$i"
-    code_is 0
+    ok run export busy "exported$i"
     same "$(cat err)" ''
 done
-run eval busy --stages 2 -q
-code_is 0
-run inspect busy
-code_is 0
+ok run eval busy --stages 2 -q
+ok run inspect busy
 kill -KILL "$pid"
 wait "$pid" 2>/dev/null
 

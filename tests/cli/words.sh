@@ -5,23 +5,17 @@
 . "$(dirname "$0")/lib.sh"
 
 begin "alone it says what it is and what to try"
-run
-code_is 0
-out_has 'ppcli trains neural networks'
-out_has 'ppcli train mnist.ini'
-out_has 'ppcli help'
+shows 'ppcli trains neural networks' run
+out_has 'ppcli train mnist.ini' 'ppcli help'
 lines=$(wc -l <"$folder/out")
 [ "$lines" -le 14 ] || complain "$lines lines, expected about 12"
 same "$(cat "$folder/err")" ''
 
 begin "help lists every command, three ways"
-run help
-code_is 0
-out_has 'download '
+shows 'download ' run help
 cp "$folder/out" "$folder/help"
 for word in --help -h; do
-    run $word
-    code_is 0
+    ok run $word
     cmp -s "$folder/out" "$folder/help" || complain "$word prints something else than help"
 done
 
@@ -29,20 +23,15 @@ begin "every listed command has help, by word and by option"
 commands=$(sed -n 's/^  \([a-z-]*\)  .*/\1/p' "$folder/help")
 [ -n "$commands" ] || complain 'no commands found in the help'
 for command in $commands; do
-    run "$command" --help
-    code_is 0
-    out_has "usage: ppcli $command"
+    shows "usage: ppcli $command" run "$command" --help
     out_has '--help'
     cp "$folder/out" "$folder/one"
-    run help "$command"
-    code_is 0
+    ok run help "$command"
     cmp -s "$folder/out" "$folder/one" || complain "help $command differs from $command --help"
 done
 
 begin "version names what was built in, two ways"
-run --version
-code_is 0
-out_has 'ppcli '
+shows 'ppcli ' run --version
 for word in CBLAS MPI libcurl zlib inih jansson; do
     out_has "$word: "
 done
@@ -51,119 +40,68 @@ run version
 cmp -s "$folder/out" "$folder/version" || complain "version and --version differ"
 
 begin "an unknown command is 64 with the nearest one"
-run kyes
-code_is 64
-err_has "unknown command 'kyes'; did you mean 'keys'?"
+fails 64 "unknown command 'kyes'; did you mean 'keys'?" run kyes
 err_has "see 'ppcli help'"
 same "$(cat "$folder/out")" ''
-run help explian
-code_is 64
-err_has "did you mean 'explain'?"
+fails 64 "did you mean 'explain'?" run help explian
 
 begin "a command with nothing near it gets no guess"
-run frobnicate
-code_is 64
-err_has "unknown command 'frobnicate'"
+fails 64 "unknown command 'frobnicate'" run frobnicate
 err_lacks 'did you mean'
 
-begin "commands are not abbreviated"
-run tra
-code_is 64
-
-begin "a config in the place of a command is understood"
-run mnist.ini
-code_is 64
-err_has "ppcli train mnist.ini"
+begin "commands are not abbreviated" fails 64 '' run tra
+begin "a config in the place of a command is understood" fails 64 "ppcli train mnist.ini" run mnist.ini
 
 begin "an unknown option is 64 with the nearest one"
-run train --stagse 2
-code_is 64
-err_has "unknown option '--stagse'; did you mean '--stages'?"
+fails 64 "unknown option '--stagse'; did you mean '--stages'?" run train --stagse 2
 err_has "see 'ppcli help train'"
-run keys -z
-code_is 64
-err_has "unknown option '-z'"
+fails 64 "unknown option '-z'" run keys -z
 
 begin "options are not abbreviated"
-run train --stage 2 x.ini
-code_is 64
-err_has "did you mean '--stages'?"
-run train --stage=2 x.ini
-code_is 64
-run train --micro
-code_is 64
-err_has "did you mean '--microbatches'?"
-run keys --js
-code_is 64
-err_has "did you mean '--json'?"
+fails 64 "did you mean '--stages'?" run train --stage 2 x.ini
+fails 64 '' run train --stage=2 x.ini
+fails 64 "did you mean '--microbatches'?" run train --micro
+fails 64 "did you mean '--json'?" run keys --js
 
 begin "a missing or surplus value is named"
-run train x.ini --stages
-code_is 64
-err_has '--stages wants P after it'
-run keys --json=yes
-code_is 64
-err_has '--json takes no value'
+fails 64 '--stages wants P after it' run train x.ini --stages
+fails 64 '--json takes no value' run keys --json=yes
 
 begin "surplus words are refused"
-run keys train model
-code_is 64
-err_has "unexpected word 'model'"
-run version now
-code_is 64
+fails 64 "unexpected word 'model'" run keys train model
+fails 64 '' run version now
 
 begin "an option in the place of a command is explained"
-run --stages 2
-code_is 64
-err_has 'where a command is expected'
-run --hepl
-code_is 64
-err_has "did you mean '--help'?"
+fails 64 'where a command is expected' run --stages 2
+fails 64 "did you mean '--help'?" run --hepl
 
 begin "quiet, verbose and no-color work before and after the command"
 for flag in -q -v --quiet --verbose --no-color; do
-    run $flag version
-    code_is 0
-    run version $flag
-    code_is 0
+    ok run $flag version
+    ok run version $flag
 done
 
-begin "a config key as an option is sent to --set"
-run train x.ini --train.lr 0.1
-code_is 64
-err_has '--set train.lr=VALUE'
+begin "a config key as an option is sent to --set" fails 64 '--set train.lr=VALUE' run train x.ini --train.lr 0.1
 
 begin "--set without a key is refused"
 for word in lr=1 =1 train.lr train.=1 .lr=1 ''; do
-    run explain x.ini --set "$word"
-    code_is 64
-    err_has 'SECTION.KEY=VALUE'
+    fails 64 'SECTION.KEY=VALUE' run explain x.ini --set "$word"
 done
 
-begin "train without a config says so"
-run train
-code_is 64
-err_has 'name a config'
+begin "train without a config says so" fails 64 'name a config' run train
 
 begin "words after -- are words"
-run keys -- --json
-code_is 64
+fails 64 '' run keys -- --json
 err_lacks 'unknown option'
 
 begin "the names that other programs have for a key lead to it"
 printf '[train]\nlearning_rate = 0.1\n' >"$folder/other.ini"
-run explain "$folder/other.ini"
-code_is 78
+fails 78 '' run explain "$folder/other.ini"
 err_has "other.ini:2: error: unknown key 'learning_rate' in [train]; did you mean 'lr' in [train]? (ppcli keys train.lr)"
-run explain mnist-sample.ini --set train.grad_clip=1
-code_is 78
-err_has "unknown key 'train.grad_clip'; did you mean 'train.clip_norm'?"
-run explain mnist-sample.ini --num-epochs 3
-code_is 64
-err_has "did you mean '--set train.epochs=VALUE'?"
-run keys learning_rate
-code_is 64
-err_has "did you mean 'train.lr'?"
+fails 78 "unknown key 'train.grad_clip'; did you mean 'train.clip_norm'?" \
+    run explain mnist-sample.ini --set train.grad_clip=1
+fails 64 "did you mean '--set train.epochs=VALUE'?" run explain mnist-sample.ini --num-epochs 3
+fails 64 "did you mean 'train.lr'?" run keys learning_rate
 
 begin "no line of a help or of keys is wider than 100 columns"
 for command in train eval generate explain plan bench slurm report inspect verify export diagnose env keys init download; do
@@ -176,63 +114,46 @@ same "$(awk 'length > 100' "$folder/out")" ''
 same "$(grep -v ' = ' "$folder/out" | awk 'length > 100')" ''
 
 begin "--backend gpu means cuda"
-run explain mnist-sample.ini --backend gpu
-code_is 0
+ok run explain mnist-sample.ini --backend gpu
 grep -q 'backend .*= cuda' "$folder/out" || complain "$(cat "$folder/out")"
 
 begin "one is not several"
-run explain "$(dirname "$0")/../../configs/synthetic.ini" --stages 1 --microbatches 1 --batch-size 2000 \
+shows ' training samples in 1 step an epoch (' \
+    run explain "$(dirname "$0")/../../configs/synthetic.ini" --stages 1 --microbatches 1 --batch-size 2000 \
     --set data.test_samples=1
-code_is 0
-out_has ' training samples in 1 step an epoch ('
 out_has ', 1 test sample'
 out_lacks '1 test samples'
 out_has 'schedule 1f1b: 1 stage, 1 micro-batch of at most'
 if ! "$PPCLI" env | grep -q '^ *MPI  *no'; then # else it says that there is no MPI
-    run train "$(dirname "$0")/../../configs/synthetic.ini" --stages 2 --hosts localhost:1
-    code_is 78
-    err_has 'run.hosts has 1 host with places for 1 rank, but'
+    fails 78 'run.hosts has 1 host with places for 1 rank, but' \
+        run train "$(dirname "$0")/../../configs/synthetic.ini" --stages 2 --hosts localhost:1
 fi
 
 begin "an unknown shell is refused"
-run completion tcsh
-code_is 64
-err_has 'bash, zsh or fish'
-run completion
-code_is 64
+fails 64 'bash, zsh or fish' run completion tcsh
+fails 64 '' run completion
 
 begin "an unknown data set is refused before any network"
-run download fashion-mnits
-code_is 64
-err_has "did you mean 'fashion-mnist'?"
-run download-mnist --dataset synthetic
-code_is 64
-err_has 'needs no download'
-run download all --dir here
-code_is 64
-err_has 'one data set'
+fails 64 "did you mean 'fashion-mnist'?" run download fashion-mnits
+fails 64 'needs no download' run download-mnist --dataset synthetic
+fails 64 'one data set' run download all --dir here
 
 begin "download without words lists what there is, where, and what is there"
 mkdir -p "$folder/data/mnist"
 : > "$folder/data/mnist/train-labels-idx1-ubyte.gz"
 PPCLI_DATA_DIR=$folder/data
 export PPCLI_DATA_DIR
-run download
-code_is 0
-out_has "$folder/data/mnist: 1 of 4 files there"
+shows "$folder/data/mnist: 1 of 4 files there" run download
 out_has 'shakespeare'
 unset PPCLI_DATA_DIR
 
 begin "a one-rank command runs on rank 0 of an MPI launch and is silent elsewhere"
 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=1
 export OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK
-run version
-code_is 0
+ok run version
 same "$(cat "$folder/out")" ''
 OMPI_COMM_WORLD_RANK=0
-run version
-code_is 0
-out_has 'ppcli '
+shows 'ppcli ' run version
 unset OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK
 
 finish

@@ -86,8 +86,7 @@ for shape in "--microbatches 1" "--microbatches 5" "--replicas 2 --microbatches 
     "--replicas 3 --set train.zero=1 --microbatches 2" "--replicas 3 --stages 2 --launch mpirun"; do
     command -v python3 >/dev/null 2>&1 || { skip "no python3"; break; }
     # shellcheck disable=SC2086
-    run train far.ini --dir run --overwrite -q $shape
-    code_is 0
+    ok run train far.ini --dir run --overwrite -q $shape
     same "$shape: $(python3 far.py)" "$shape: right"
 done
 
@@ -112,8 +111,7 @@ fi
 begin "a quarter of the state with four replicas; explain tells the memory, and it is what a run takes"
 bytes() { sed -n 's/.*"'"$1"'": \([0-9]*\).*/\1/p' "$2" | tr '\n' ' '; }
 for zero in 0 1; do
-    run explain gpt.ini --replicas 4 --stages 2 --set train.zero=$zero --format json
-    code_is 0
+    ok run explain gpt.ini --replicas 4 --stages 2 --set train.zero=$zero --format json
     cp out $zero.json
     run train gpt.ini --replicas 4 --stages 2 --set train.zero=$zero --dir run --overwrite -q
     same "$(bytes peak_bytes run/summary.json)" " $(bytes peak_bytes $zero.json)"
@@ -131,8 +129,7 @@ run explain gpt.ini --replicas 4 --set train.zero=1
 out_has 'train.zero = 1: '
 
 begin "a trace shows buckets that leave before the last W, and the gather"
-run train mlp.ini --replicas 2 --set train.zero=1 --max-steps 1 --dir traced --trace traced.json -q
-code_is 0
+ok run train mlp.ini --replicas 2 --set train.zero=1 --max-steps 1 --dir traced --trace traced.json -q
 grep -o '"cat":"[A-Za-z]*","ph":"X","pid":0' traced.json >kinds || grep -o '"cat":"[A-Za-z]*"' traced.json >kinds
 has kinds '"gather"' || complain 'no gather'
 [ "$(grep -n reduce kinds | head -1 | cut -d: -f1)" -lt "$(grep -n '"W"' kinds | tail -1 | cut -d: -f1)" ] ||
@@ -141,12 +138,10 @@ has kinds '"gather"' || complain 'no gather'
 begin "killed, and resumed without it, and with it again, it goes on with the same bits"
 killed gpt.ini --replicas 2 --stages 2 --set train.zero=1 --set checkpoint.every=3 --log-every 3
 for zero in 0 1; do
-    run train gpt.ini --dir killed -q --resume --replicas 2 --set train.zero=$zero --set train.epochs=1000000 \
+    ok run train gpt.ini --dir killed -q --resume --replicas 2 --set train.zero=$zero --set train.epochs=1000000 \
         --set train.max_steps="$((step += 3))"
-    code_is 0
 done
-run train gpt.ini --dir whole -q --replicas 2 --set train.epochs=1000000 --set train.max_steps="$step"
-code_is 0
+ok run train gpt.ini --dir whole -q --replicas 2 --set train.epochs=1000000 --set train.max_steps="$step"
 same "$(sha killed/summary.json)" "$(sha whole/summary.json)"
 
 begin "resumed with another number of replicas it goes on, and says whose bits they are"
@@ -154,19 +149,16 @@ cp -r killed three
 for zero in 0 1; do
     rm -rf other
     cp -r three other
-    run train gpt.ini --dir other --resume --replicas 3 --set train.zero=$zero --set train.epochs=1000000 \
+    ok run train gpt.ini --dir other --resume --replicas 3 --set train.zero=$zero --set train.epochs=1000000 \
         --set train.max_steps="$((step + 3))"
-    code_is 0
-    err_has 'is of 2 replicas, this run has 3, '
-    err_has 'the bits are those of 3'
+    err_has 'is of 2 replicas, this run has 3, ' 'the bits are those of 3'
     err_lacks 'not only its last bits'
     same "$(sha other/summary.json)" "${another:=$(sha other/summary.json)}"
 done
 
 begin "with batch norm it says that more than the bits changes"
 run train net.ini --dir norms -q --replicas 2 --set train.max_steps=2
-run train net.ini --dir norms --resume --replicas 1 --set train.max_steps=3
-code_is 0
+ok run train net.ini --dir norms --resume --replicas 1 --set train.max_steps=3
 err_has 'is of 2 replicas, this run has 1, '
 err_has 'batch norm or attention takes together: what is computed changes too, not only its last bits'
 
@@ -178,8 +170,6 @@ run train gpt.ini --dir run --overwrite --set train.zero=1
 err_has 'train.zero has no effect with pipeline.replicas = 1, only with more'
 run train mlp.ini --dir run --overwrite --replicas 2 --set train.zero=1 --set train.optimizer=sgd
 err_has 'train.zero has no effect with train.optimizer = sgd'
-run train gpt.ini --set train.zero=2
-code_is 78
-err_has 'train.zero: 2 is out of range'
+fails 78 'train.zero: 2 is out of range' run train gpt.ini --set train.zero=2
 
 finish

@@ -30,53 +30,40 @@ with() {
 calls() { sed -n "s/^$1 //p" "$folder/calls" | grep . || echo 0; }
 
 begin "a run on the GPU says what it computes with"
-run train net.ini --dir gpu
-code_is 0
+ok run train net.ini --dir gpu
 err_has 'emulated GPU'
-run train net.ini --dir cpu -q --backend cpu
-code_is 0
+ok run train net.ini --dir cpu -q --backend cpu
 near "$(number gpu test_loss)" "$(number cpu test_loss)"
 
 begin "a run on the GPU goes on from its own checkpoint with the same bits"
-run train net.ini --dir half -q --set train.max_steps=13
-code_is 0
-run train net.ini --dir half -q --resume --stages 3
-code_is 0
+ok run train net.ini --dir half -q --set train.max_steps=13
+ok run train net.ini --dir half -q --resume --stages 3
 same "$(number half weights_sha256)" "$(number gpu weights_sha256)"
 
 begin "a checkpoint of the CPU goes on on the GPU, and back"
-run train net.ini --dir there -q --backend cpu --set train.max_steps=7
-code_is 0
-run train net.ini --dir there -q --resume --set train.max_steps=14
-code_is 0
-run train net.ini --dir there -q --resume --backend cpu
-code_is 0
+ok run train net.ini --dir there -q --backend cpu --set train.max_steps=7
+ok run train net.ini --dir there -q --resume --set train.max_steps=14
+ok run train net.ini --dir there -q --resume --backend cpu
 near "$(number there test_loss)" "$(number cpu test_loss)"
-run verify there
-code_is 0
+ok run verify there
 
 begin "weights trained on the GPU are evaluated on it and on the CPU alike"
-run eval net.ini --checkpoint gpu -q
-code_is 0
+ok run eval net.ini --checkpoint gpu -q
 on_gpu=$(grep -o 'accuracy *[0-9.]*' "$folder/out")
-run eval net.ini --checkpoint gpu -q --backend cpu
-code_is 0
+ok run eval net.ini --checkpoint gpu -q --backend cpu
 same "$on_gpu" "$(grep -o 'accuracy *[0-9.]*' "$folder/out")"
 [ -n "$on_gpu" ] || complain "no accuracy in: $(cat "$folder/out")"
 
 begin "values in bfloat16 make messages half as large, and evaluate to the logits of the CPU"
 for precision in f32 bf16; do
-    run explain net.ini --set run.precision=$precision
-    code_is 0
+    ok run explain net.ini --set run.precision=$precision
     err_lacks 'not counted'
     sed -n '/bytes to the next/{n;p;}' "$folder/out" | awk '{ print $7 }' >"bytes.$precision"
 done
 out_has 'samples in bf16, and as many back'
 same "$((2 * $(cat bytes.bf16)))" "$(cat bytes.f32)"
-run eval net.ini --checkpoint gpu -q --set run.precision=bf16 --predictions half.csv
-code_is 0
-run eval net.ini --checkpoint gpu -q --backend cpu --predictions full.csv
-code_is 0
+ok run eval net.ini --checkpoint gpu -q --set run.precision=bf16 --predictions half.csv
+ok run eval net.ini --checkpoint gpu -q --backend cpu --predictions full.csv
 paste -d, full.csv half.csv | awk -F, 'NR > 1 {
         for (i = 3; i <= 6; i++) { d = $i - $(i + 6); if (d < 0) d = -d; if (d > most) most = d; n++ } }
     END { exit !(n == 200 && most > 0 && most < 0.05) }' ||
@@ -84,8 +71,7 @@ paste -d, full.csv half.csv | awk -F, 'NR > 1 {
 
 begin "predictions on the GPU are written for several batches, recorded steps or not"
 for graphs in auto off; do
-    run eval net.ini --checkpoint gpu -q --predictions $graphs.csv --batch-size 16 --set run.graphs=$graphs
-    code_is 0
+    ok run eval net.ini --checkpoint gpu -q --predictions $graphs.csv --batch-size 16 --set run.graphs=$graphs
     same "$(wc -l <$graphs.csv | tr -d ' ')" 51
 done
 cmp -s auto.csv off.csv || complain 'other predictions without graphs'
@@ -102,10 +88,9 @@ sum() {
 # count STEPS GRAPHS: what a run of so many steps made, waited for and launched
 count() {
     # without a folder: with one a short run meets 50 times for its records
-    with "PPCLI_FAKE_CALLS=$folder/calls" train net.ini --dir '' -q \
+    ok with "PPCLI_FAKE_CALLS=$folder/calls" train net.ini --dir '' -q \
         --set train.epochs=1 --set data.train_samples=$((32 * $1)) --set run.graphs="$2" \
         --set checkpoint.every_epochs=0 --set run.log_every=1
-    code_is 0
     made=$(sum cudaMalloc cudaHostAlloc cudaEventCreateWithFlags cudaStreamCreateWithFlags \
         cudaFree cudaGraphInstantiate cublasLtMatmulDescCreate cublasLtMatrixLayoutCreate)
     waits=$(sum cudaStreamSynchronize cudaDeviceSynchronize cudaEventSynchronize cudaMemcpy)
@@ -137,13 +122,11 @@ config moved.ini data.dataset=mnist-sample "data.path=$root/data/mnist-sample" '
 for more in '--stages 1' '--stages 2 --set run.graphs=off' '--stages 2 --replicas 2' \
     '--stages 3 --schedule zb-h1'; do
     # shellcheck disable=SC2086 # words
-    with "PPCLI_FAKE_CALLS=$folder/calls" train moved.ini --dir moved --overwrite -q $more
-    code_is 0
+    ok with "PPCLI_FAKE_CALLS=$folder/calls" train moved.ini --dir moved --overwrite -q $more
     by_device=$(number moved weights_sha256)
     few=$(calls cudaHostAlloc)
     # shellcheck disable=SC2086
-    with "PPCLI_FAKE_CALLS=$folder/calls" train moved.ini --dir moved --overwrite -q $more --set data.resize=28
-    code_is 0
+    ok with "PPCLI_FAKE_CALLS=$folder/calls" train moved.ini --dir moved --overwrite -q $more --set data.resize=28
     same "$more: $(number moved weights_sha256)" "$more: $by_device"
     [ "$few" -lt "$(calls cudaHostAlloc)" ] || complain "$more: the host made pictures: $few buffers"
     # shellcheck disable=SC2086
@@ -155,8 +138,7 @@ begin "a stage behind one that learns nothing asks the device for no gradient of
 config pooled.ini data.dataset=synthetic data.shape=8x8x3 data.train_samples=20 data.test_samples=10 \
     model.type=sequential 'model.layers=maxpool:2 conv:8x3 relu conv:8x3 linear:10' pipeline.microbatches=2 \
     train.batch_size=10 train.epochs=2 run.backend=cuda
-run train pooled.ini --dir pooled -q
-code_is 0
+ok run train pooled.ini --dir pooled -q
 for more in 'split_at=layers.1' 'split_at=layers.1 layers.3'; do
     run train pooled.ini --dir cut --overwrite -q --set "pipeline.$more" --stages $(($(echo "$more" | wc -w) + 1))
     code_is 0
@@ -166,8 +148,7 @@ done
 begin "a text goes on on the GPU as on the CPU, keys and values kept there"
 config text.ini data.dataset=text "data.train_file=$root/LICENSE" model.type=gpt model.n_layer=2 \
     model.n_head=2 model.n_embd=16 model.block_size=24 train.batch_size=8 train.max_steps=60 train.lr=0.01
-run train text.ini --dir text -q --backend cpu
-code_is 0
+ok run train text.ini --dir text -q --backend cpu
 for kind in gpt llama; do
     [ $kind = gpt ] || run train text.ini --dir text --overwrite -q --backend cpu --set model.type=llama
     code_is 0
@@ -201,15 +182,12 @@ config labels.ini data.dataset=text-labels data.train_file=labels.tsv data.test_
 for padding in off on; do
     run train labels.ini --dir labels --overwrite -q --set model.mask_padding=$padding --backend cpu
     on_cpu=$(number labels test_loss)
-    run train labels.ini --dir labels --overwrite -q --set model.mask_padding=$padding --backend cuda
-    code_is 0
+    ok run train labels.ini --dir labels --overwrite -q --set model.mask_padding=$padding --backend cuda
     near "$(number labels test_loss)" "$on_cpu"
 done
 
-begin "a device that has no memory left is named, with what was asked for"
-with "PPCLI_FAKE_MEMORY=4096" train net.ini --dir small
-code_is 69
-err_has 'memory'
+begin "a device that has no memory left is named, with what was asked for" \
+    fails 69 'memory' with "PPCLI_FAKE_MEMORY=4096" train net.ini --dir small
 
 begin "every call of CUDA that fails ends the run in one line"
 for fail in cudaMalloc:2:2 cudaHostAlloc:1:2 cudaStreamCreateWithFlags:1:2 cudaEventCreateWithFlags:3:2 \
@@ -225,11 +203,8 @@ if [ "$code" -eq 0 ] || [ "$code" -ge 99 ]; then complain "exit $code"; fi
 err_has 'illegal'
 
 begin "without a device the CPU is used, and asking for a device says why not"
-with "PPCLI_FAKE_GPUS=none" train net.ini --dir none
-code_is 69
-err_has 'driver'
-with "PPCLI_FAKE_GPUS=0" train net.ini --dir auto --backend auto
-code_is 0
+fails 69 'driver' with "PPCLI_FAKE_GPUS=none" train net.ini --dir none
+ok with "PPCLI_FAKE_GPUS=0" train net.ini --dir auto --backend auto
 err_lacks 'emulated GPU'
 
 finish

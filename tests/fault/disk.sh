@@ -40,19 +40,15 @@ complete_but_not_saved() {
     same "$(grep -c 'ppcli: error' err)" 1
     err_has 'ppcli: error: the run is complete, but its last checkpoint was not saved: '
     same "$(sed -n 's/^weights_sha256 *//p' out)" "$(sha whole/summary.json)"
-    run verify disk/run
-    code_is 0
+    ok run verify disk/run
     same "$(cat out)" "$(grep 'step 10,' out)"
 }
 goes_on() {
-    run train net.ini --dir disk/run --resume -q
-    code_is 0
+    ok run train net.ini --dir disk/run --resume -q
     same "$(sha disk/run/summary.json)" "$(sha whole/summary.json)"
 }
 
-begin "a run that nothing happens to"
-run train net.ini --dir whole -q
-code_is 0
+begin "a run that nothing happens to" ok run train net.ini --dir whole -q
 
 begin "the disk becomes full: training goes on, exit 74, and the checkpoint before is whole"
 start save@0:2=hold
@@ -71,17 +67,14 @@ within "grep -q 'no checkpoint saved' err" || complain "nothing said: $(cat err)
 within '[ "$(grep -c . note)" = 2 ]' || complain "$(cat err)"
 rm disk/others
 ended
-err_has 'step 20: no checkpoint saved: '
-err_has 'No space left on device'
+err_has 'step 20: no checkpoint saved: ' 'No space left on device'
 # What was to be logged meanwhile may be lost, and that is said.
 case $code in
 0) same "$(sha disk/run/summary.json)" "$(sha whole/summary.json)" ;;
 74) err_has 'metrics.jsonl' ;;
 *) complain "exit $code" ;;
 esac
-run verify disk/run
-code_is 0
-out_has 'step 40,'
+shows 'step 40,' run verify disk/run
 
 begin "the folder becomes read-only: training goes on, exit 74, and the checkpoint before is whole"
 start save@0:2=hold

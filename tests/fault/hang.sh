@@ -44,8 +44,7 @@ judge_all() { # judge_all NAME RANKS KIND
         hung "$1$rank_"
         last="$3 on rank $rank_ of $2"
         code_is 76
-        err_has "ppcli: error: rank $rank_ "
-        err_has " hangs in $3"
+        err_has "ppcli: error: rank $rank_ " " hangs in $3"
         has "$folder/$1$rank_/hang.txt" "rank $rank_ " || complain "$last: no hang.txt"
         has "$folder/$1$rank_/hang.txt" 'not over' || complain "$last: no actions in hang.txt"
         same "$(grep -c 'ppcli: error' "$folder/err")" 1
@@ -109,14 +108,12 @@ begin "a run that hangs before the watchdog sees its ranks ends too, and names t
 hung hdata
 last='reading the second split'
 code_is 76
-err_has 'ppcli: error: rank 0 (pid '
-err_has ') hangs in reading the data, for '
+err_has 'ppcli: error: rank 0 (pid ' ') hangs in reading the data, for '
 for stages in 1 2; do
     hung "hsettle$stages"
     last='choosing what is left open'
     code_is 76
-    err_has 'ppcli: error: rank 0 (pid '
-    err_has ') hangs in set-up, before the data is read, for 1'
+    err_has 'ppcli: error: rank 0 (pid ' ') hangs in set-up, before the data is read, for 1'
 done
 
 begin "a rank that hangs in its first step is named, after ten times the limit"
@@ -138,8 +135,7 @@ hang hchunks 2 I@1:60=hang --set "$(limit 0.3)" --schedule interleaved --set pip
     --set 'model.sizes=20 16*5 5' --dir ''
 hung hchunks
 code_is 76
-err_has 'rank 1 (stages 1 3) hangs in I of micro-batch'
-err_has 'rank 0 (stages 0 2) waits for rank 1:'
+err_has 'rank 1 (stages 1 3) hangs in I of micro-batch' 'rank 0 (stages 0 2) waits for rank 1:'
 err_lacks 'ppcli diagnose'
 
 begin "a measured run that hangs ends too, and names the rank; nothing is printed as a result"
@@ -157,9 +153,7 @@ hang hnever 2 F@1:60=hang --set run.hang_timeout=0
 until_diagnosed hnever 'rank 1 (stage 1) hangs in F'
 sleep 1
 [ ! -e "$folder/hnever.code" ] || complain "the run has ended"
-run diagnose "$folder/hnever"
-code_is 0
-out_has 'rank 1 (stage 1) hangs in F of micro-batch'
+shows 'rank 1 (stage 1) hangs in F of micro-batch' run diagnose "$folder/hnever"
 out_has 'rank 0 (stage 0): running'
 pid=$(sed -n 's/.*running, pid \([0-9]*\),.*/\1/p' "$folder/out" | head -n 1)
 kill -9 "$pid"
@@ -167,15 +161,10 @@ hung hnever
 code_is 137
 
 begin "after kill -9 diagnose says the same from the files"
-run diagnose "$folder/hnever"
-code_is 0
-out_has 'rank 1 (stage 1) blocked the others in F of micro-batch'
-out_has 'rank 0 (stage 0) waited for rank 1'
-out_has 'rank 1 (stage 1): gone, pid'
+shows 'rank 1 (stage 1) blocked the others in F of micro-batch' run diagnose "$folder/hnever"
+out_has 'rank 0 (stage 0) waited for rank 1' 'rank 1 (stage 1): gone, pid'
 same "$(grep -c 'not over' "$folder/out")" 2
-run diagnose "$folder/hnever" --format json
-code_is 0
-out_has '"verdict": "hangs"'
+shows '"verdict": "hangs"' run diagnose "$folder/hnever" --format json
 out_has '"culprit": 1'
 
 begin "no false alarm: actions that always take longer than the limit, as the first step showed"
@@ -207,8 +196,7 @@ while [ $looks -lt 3 ] && [ $tries -lt 100 ]; do
 done
 sleep "$(scaled 2.5)" # ten times the limit, and more
 run diagnose "$folder/full"
-out_has 'rank 0 (stage 0) hangs in report'
-out_has 'rank 0 (stage 0): running'
+out_has 'rank 0 (stage 0) hangs in report' 'rank 0 (stage 0): running'
 kill -0 $writer || complain "the run has ended: $(cat "$folder/full.err")"
 kill $writer $reader
 [ ! -e "$folder/full/hang.txt" ] || complain "the watchdog spoke"
@@ -246,39 +234,26 @@ while [ $rounds -gt 0 ]; do
 done
 
 begin "a new run in the folder of one that hung knows nothing of it"
-run train "$net" -q --stages 2 --dir "$folder/h2F0" --overwrite --epochs 1
-code_is 0
+ok run train "$net" -q --stages 2 --dir "$folder/h2F0" --overwrite --epochs 1
 [ ! -e "$folder/h2F0/hang.txt" ] || complain "hang.txt is still there"
-run diagnose "$folder/h2F0"
-code_is 0
-out_has 'every rank finished'
+shows 'every rank finished' run diagnose "$folder/h2F0"
 out_lacks 'did not finish'
 
 begin "diagnose without a run, without its config, and with rings that are none"
-run diagnose "$folder/no-such-run"
-code_is 66
-err_has 'no-such-run'
-run diagnose "$folder"
-code_is 66
-run diagnose "$folder/h3F1"
-code_is 0
-out_has 'the watchdog ended this run: rank 1 (stage 1) hangs in F of micro-batch'
+fails 66 'no-such-run' run diagnose "$folder/no-such-run"
+fails 66 '' run diagnose "$folder"
+shows 'the watchdog ended this run: rank 1 (stage 1) hangs in F of micro-batch' run diagnose "$folder/h3F1"
 rm "$folder/h3F1/config.resolved.ini" "$folder/h3F1/hang.txt"
-run diagnose "$folder/h3F1"
-code_is 0
+ok run diagnose "$folder/h3F1"
 err_has 'cannot be rebuilt'
 out_has 'rank 1 blocked the others in F of micro-batch'
 for n in 1 2 3; do
     head -c 16384 /dev/urandom | dd of="$folder/h3W1/actions/rank-0001.ring" bs=128 seek=1 conv=notrunc 2>/dev/null
-    run diagnose "$folder/h3W1"
-    code_is 0
-    run diagnose "$folder/h3W1" --format json
-    code_is 0
+    ok run diagnose "$folder/h3W1"
+    ok run diagnose "$folder/h3W1" --format json
 done
 printf 'ring' >"$folder/h3W1/actions/rank-0002.ring"
-run diagnose "$folder/h3W1"
-code_is 65
-err_has 'rank-0002.ring'
+fails 65 'rank-0002.ring' run diagnose "$folder/h3W1"
 
 begin "ppcli itself holds nothing of the failpoints"
 last='strings in the program'

@@ -23,9 +23,7 @@ for fail in $kinds; do
     *) err_has "ppcli: error: rank $rank (stage $rank) hangs in ${fail%%@*}" ;;
     esac
     same "$(grep -c 'ppcli: error' "$folder/err")" 1
-    run diagnose "$folder/m"
-    code_is 0
-    out_has "the watchdog ended this run: rank $rank (stage $rank) "
+    shows "the watchdog ended this run: rank $rank (stage $rank) " run diagnose "$folder/m"
     rm -rf "$folder/m" "$folder/m.code"
 done
 

@@ -12,36 +12,28 @@ config net.ini data.dataset=synthetic data.train_samples=1000 data.test_samples=
 begin "log, summary and metrics name a rank that is slower than planned, with its host"
 host=$(uname -n)
 export PPCLI_FAIL='F@1:*=sleep:10'
-run train net.ini --dir run
-code_is 0
-err_has " rank 1 ($host) takes "
-err_has ' times its expected time; is another program running there?'
+ok run train net.ini --dir run
+err_has " rank 1 ($host) takes " ' times its expected time; is another program running there?'
 err_lacks 'rank 0 ('
 out_has "slow rank        rank 1 ($host): "
 has run/metrics.jsonl '{"type":"pace","step":' || complain 'no record in metrics.jsonl'
 same "$(grep -c '"slower_since"' run/summary.json)" 1
-run report run
-code_is 0
+ok run report run
 
 begin "ranks that are as fast as planned are not named"
 unset PPCLI_FAIL
-run train net.ini --dir good --max-steps 20
-code_is 0
+ok run train net.ini --dir good --max-steps 20
 err_lacks 'its expected time'
 grep -q '"slower_since"' good/summary.json && complain 'summary.json names a rank'
 
 begin "pipeline.slower gives a slower rank fewer layers, and the bits stay"
 config net.ini data.dataset=synthetic data.train_samples=300 data.test_samples=50 'model.sizes=64*9' \
     pipeline.stages=2 pipeline.microbatches=4 train.epochs=1 train.batch_size=64
-run train net.ini --dir even -q
-code_is 0
-run train net.ini --dir uneven --set pipeline.assignment=time --set 'pipeline.slower=1 6'
-code_is 0
+ok run train net.ini --dir even -q
+ok run train net.ini --dir uneven --set pipeline.assignment=time --set 'pipeline.slower=1 6'
 same "$(sha uneven/summary.json)" "$(sha even/summary.json)"
 # "0-6 | 7": more than half of the 8 layers are on rank 0
 cut=$(sed -n 's/.*assignment time: 0-\([0-9]*\) |.*/\1/p' err)
 [ "${cut:-0}" -gt 3 ] || complain "the cut: $(grep 'assignment time' err)"
-run train net.ini --dir wrong --set 'pipeline.slower=1 2 3'
-code_is 78
-err_has '3 numbers for 2 stages'
+fails 78 '3 numbers for 2 stages' run train net.ini --dir wrong --set 'pipeline.slower=1 2 3'
 finish

@@ -51,10 +51,8 @@ ended() { # ended DIR: code, out and err as after `run`
     last="train --dir $1"
 }
 goes_on() { # goes_on DIR: to the bits of the run that nobody interrupted
-    run verify "$1"
-    code_is 0
-    run train net.ini --dir "$1" --resume --launch threads -q
-    code_is 0
+    ok run verify "$1"
+    ok run train net.ini --dir "$1" --resume --launch threads -q
     same "$(sha "$1/summary.json")" "$(sha whole/summary.json)"
 }
 
@@ -64,9 +62,7 @@ phases='data@0:1=1 start@0:1=1 F@0:1=1 update@1:15=15 test@0:1=10 save@0:1=11 co
 [ "$launch" = threads ] || phases="init@*:1=1 $phases finalize@0:1=0"
 signals='TERM INT HUP USR1 USR2'
 
-begin "a run that nobody interrupts"
-run train net.ini --dir whole --launch threads -q
-code_is 0
+begin "a run that nobody interrupts" ok run train net.ini --dir whole --launch threads -q
 
 # phase NAME SITE STEP SIGNAL...: runs with these signals, as threads side by side; processes that
 # are held wait busily, and take the cores from each other.
@@ -121,8 +117,7 @@ set +f
 
 for signal in TERM INT USR2; do
     begin "$launch: SIG$signal while a checkpoint is read"
-    run train net.ini --dir "resume.$signal" --launch threads -q --set train.max_steps=20
-    code_is 0
+    ok run train net.ini --dir "resume.$signal" --launch threads -q --set train.max_steps=20
     start "resume.$signal" resume@0:1=hold --resume
     held "resume.$signal" resume@0
     kill "-$signal" "$(cat "resume.$signal.pid")"
@@ -156,8 +151,7 @@ for signals in 'INT INT' 'TERM INT' 'USR1 INT'; do
     fi
     kill -0 "$pid" || complain "SIG${signals% *} alone ended the run"
     kill -INT "$pid"
-    ended "$dir"
-    code_is 130
+    fails 130 '' ended "$dir"
     err_lacks 'ppcli: stopped'
     goes_on "$dir"
 done
@@ -184,8 +178,7 @@ echo $! >ignored.pid
 held ignored update@0
 kill -INT "$(cat ignored.pid)"
 kill -USR2 "$(cat ignored.pid)" # which ends the hold
-ended ignored
-code_is 0
+ok ended ignored
 err_lacks 'ppcli: stopped'
 same "$(sha ignored/summary.json)" "$(sha whole/summary.json)"
 

@@ -43,8 +43,7 @@ INI
 job() { # job RUN [FAULT [LINE]]: LINE goes to the config; a batch job in the background, $pid
     rm -f note asked
     echo RUNNING >job_state
-    run slurm net.ini --stages 2 --time 1:00:00 --dir "$1" -o job.sh
-    code_is 0
+    ok run slurm net.ini --stages 2 --time 1:00:00 --dir "$1" -o job.sh
     [ -z "${3:-}" ] || echo "$3" >>net.ini
     PPCLI_FAIL=${2:-} sh job.sh >out 2>err </dev/null &
     pid=$!
@@ -58,8 +57,7 @@ ended() {
 begin "a job that comes to its end is not put back"
 run train net.ini --dir whole -q --stages 2
 job whole.job
-ended
-code_is 0
+ok ended
 same "$(sha whole.job/summary.json)" "$(sha whole/summary.json)"
 [ ! -e asked ] || complain "scontrol $(cat asked)"
 
@@ -71,14 +69,11 @@ for signals in USR1 'USR1 USR1'; do
         kill "-$signal" "$pid"
         sleep 0.2 # Slurm's own signals are further apart
     done
-    ended
-    code_is 75
-    err_has 'after step '
+    fails 75 'after step ' ended
     err_has '; checkpoint saved; continue with'
     same "$(cat asked)" 'requeue 4711'
     job "run.$signals"
-    ended
-    code_is 0
+    ok ended
     err_has 'continuing after step '
     same "$(sha "run.$signals/summary.json")" "$(sha whole/summary.json)"
     [ ! -e asked ] || complain "scontrol $(cat asked)"
@@ -89,9 +84,7 @@ job cancelled update@0:15=hold
 within '[ -s note ]' || complain "it never came to step 15: $(cat err)"
 echo COMPLETING >job_state
 kill -TERM "$pid" "$(head -n 1 note)"
-ended
-code_is 75
-err_has '; checkpoint saved; continue with'
+fails 75 '; checkpoint saved; continue with' ended
 [ ! -e asked ] || complain "scontrol $(cat asked)"
 
 begin "a rank that is killed: put back"
@@ -117,8 +110,7 @@ lose 44
 job lost update@0:15=hold # a checkpoint, and it may lose again
 within '[ -s note ]' || complain "it never came to step 15: $(cat err)"
 kill -USR1 "$pid"
-ended
-code_is 75
+fails 75 '' ended
 same "$(cat asked)" 'requeue 4711'
 lose 46
 same "$(cat asked)" 'requeue 4711'
@@ -132,29 +124,22 @@ begin "what Slurm would refuse is one line and no script"
 for words in '' '--time 0' '--time 1:xx' '--time 1:2:3:4' '--time -5' '--time 3-' '--time 5 --nodes 3' \
     '--time 5 --nodes 2 --ranks-per-node 2' '--time 1 --save 60' '--time 5 --nodes -1'; do
     # shellcheck disable=SC2086
-    run slurm net.ini --stages 2 $words
-    code_is 64
+    fails 64 '' run slurm net.ini --stages 2 $words
     same "$(wc -l <out) $(grep -c '^ppcli: error: ' err)" '0 1'
 done
-run slurm net.ini --stages 4 --nodes 2 --time 1-12:30 --partition gpu --account me --set train.lr="it's"
-code_is 78
-run slurm net.ini --stages 4 --nodes 2 --time 1-12:30 --partition gpu,cpu --set train.init="it's" \
+fails 78 '' run slurm net.ini --stages 4 --nodes 2 --time 1-12:30 --partition gpu --account me --set train.lr="it's"
+ok run slurm net.ini --stages 4 --nodes 2 --time 1-12:30 --partition gpu,cpu --set train.init="it's" \
     --set run.network=10.0.0.0/24
-code_is 0
 for text in '--nodes=2' '--ntasks-per-node=2' '--time=1-12:30' '--partition=gpu,cpu' '--signal=B:USR1@120' \
     "btl_tcp_if_include='10.0.0.0/24'" "--set train.init='it'\\''s'"; do
     out_has "$text"
 done
-out_lacks '@'"stages@"
-out_lacks '--account'
-out_lacks 'gpus'
-run slurm mnist.ini --time 5
-code_is 0
+out_lacks '@'"stages@" '--account' 'gpus'
+ok run slurm mnist.ini --time 5
 same "$(grep -c '^config: ' err)" 1
 
 begin "a job whose config is wrong is not put back"
 job wrong '' 'nonsense = 1'
-ended
-code_is 78
+fails 78 '' ended
 [ ! -e asked ] || complain "scontrol $(cat asked)"
 finish

@@ -20,9 +20,8 @@ on() { # on HOSTS WORD...: words on the first of that many hosts, results in `ou
     timeout 60 "$here/machines.sh" "$hosts" "$@" >out 2>err </dev/null || code=$?
 }
 trains_on() { # trains_on HOSTS OPTION...: the digest is that of threads
-    on "$1" "$PPCLI" train net.ini -q --hosts "$2" --stages "$3" --replicas "${4:-1}"
-    code_is 0
-    out_has "weights_sha256   $(digest "${4:-1}")"
+    shows "weights_sha256   $(digest "${4:-1}")" \
+        on "$1" "$PPCLI" train net.ini -q --hosts "$2" --stages "$3" --replicas "${4:-1}"
 }
 digest() { "$PPCLI" train net.ini -q --replicas "$1" | sed -n 's/^weights_sha256 *//p'; }
 
@@ -36,26 +35,21 @@ same "$(wc -c <err)" 0 # nor a word of MPI
 begin "messages that the kernel does not hold keep the bits"
 config wide.ini data.dataset=synthetic data.train_samples=2048 data.test_samples=16 'model.sizes=12 4096 5' \
     train.batch_size=1024 train.epochs=1 pipeline.microbatches=2 run.dir=
-on 2 "$PPCLI" train wide.ini -q --hosts h0,h1 --stages 2
-code_is 0
-out_has "$("$PPCLI" train wide.ini -q | grep weights_sha256)"
+shows "$("$PPCLI" train wide.ini -q | grep weights_sha256)" on 2 "$PPCLI" train wide.ini -q --hosts h0,h1 --stages 2
 
 begin "an interface with the same address on every host does no harm"
 DECOY=1 trains_on 2 h0,h1 2
 
 begin "a hostfile, a network and ports are taken as they are"
 printf '# ours\nh0 slots=1\nh1 slots=1 max_slots=4\n' >hostfile
-on 2 "$PPCLI" train net.ini --hosts file:hostfile --stages 2 --set run.network=eth0 --set run.ports=52000-52031
-code_is 0
+ok on 2 "$PPCLI" train net.ini --hosts file:hostfile --stages 2 --set run.network=eth0 --set run.ports=52000-52031
 err_has 'hosts: h0:1,h1:1 over eth0 (run.network)'
-on 2 "$PPCLI" train net.ini -q --hosts h0,,h1, --stages 2
-code_is 0
+ok on 2 "$PPCLI" train net.ini -q --hosts h0,,h1, --stages 2
 
 begin "a network that a host does not have, and one that is none, are refused before anything starts"
 without_network() { # without_network NETWORK TEXT [FIRST]
-    on 2 sh -c "${3:-:}; exec $PPCLI train net.ini -q --hosts h0,h1 --stages 2 --set run.network=$1"
-    code_is 78
-    err_has "run.network: $2"
+    fails 78 "run.network: $2" \
+        on 2 sh -c "${3:-:}; exec $PPCLI train net.ini -q --hosts h0,h1 --stages 2 --set run.network=$1"
     same "$(grep -c '^ppcli: ' err)" 1
 }
 without_network eth7 'h0 has no interface eth7, only eth0 (10.77.0.1/24)'
@@ -74,9 +68,7 @@ cat >by_hand <<'END'
 exec mpirun --allow-run-as-root -np 2 --host h0,h1 --mca plm_rsh_agent "$PPCLI_HOST_AGENT" --mca pml ob1 \
     --mca oob_tcp_if_include 10.77.0.0/24 --mca btl_tcp_if_include 10.77.0.0/24 "$PPCLI" train more.ini -q
 END
-on 2 sh by_hand
-code_is 0
-out_has "weights_sha256   $(digest 1)"
+shows "weights_sha256   $(digest 1)" on 2 sh by_hand
 
 begin "a signal saves on all hosts, and eval reads what they left"
 cat >stopped <<'END'
@@ -85,26 +77,16 @@ while ! [ -s run/metrics.jsonl ]; do sleep 0.1; done
 kill -TERM $!
 wait $!
 END
-on 2 sh stopped
-code_is 75
-err_has 'ppcli: stopped: after step'
-on 2 "$PPCLI" eval net.ini --checkpoint run --hosts h0,h1 --stages 2
-code_is 0
-out_has 'weights_sha256'
+fails 75 'ppcli: stopped: after step' on 2 sh stopped
+shows 'weights_sha256' on 2 "$PPCLI" eval net.ini --checkpoint run --hosts h0,h1 --stages 2
 
-begin "replicas of a stage on one host, stages across: the same weights"
-on 2 "$PPCLI" train net.ini -q --hosts h0:2,h1:2 --stages 2 --replicas 2 --set run.rank_order=replicas
-code_is 0
-out_has "weights_sha256   $(digest 2)"
+begin "replicas of a stage on one host, stages across: the same weights" shows "weights_sha256   $(digest 2)" \
+    on 2 "$PPCLI" train net.ini -q --hosts h0:2,h1:2 --stages 2 --replicas 2 --set run.rank_order=replicas
 
 begin "plan --best measures the link between hosts and says what a host should hold"
-on 2 "$PPCLI" plan net.ini --best --hosts h0:2,h1:2 --stages 2 --replicas 2 --schedule 1f1b
-code_is 0
-out_has ', to another host '
+shows ', to another host ' on 2 "$PPCLI" plan net.ini --best --hosts h0:2,h1:2 --stages 2 --replicas 2 --schedule 1f1b
 out_has 'on each host the '
-on 2 "$PPCLI" plan net.ini --best --check --hosts h0,h1 --stages 2
-code_is 64
-err_has 'leave it out under mpirun and with --hosts'
+fails 64 'leave it out under mpirun and with --hosts' on 2 "$PPCLI" plan net.ini --best --check --hosts h0,h1 --stages 2
 
 begin "checkpoint.copies: with hosts' own disks the run goes on without the host of rank 0"
 mkdir disk # h0's; under the same name h1 has another
@@ -127,16 +109,12 @@ until ls disk/run/checkpoints/step-* >there 2>&1 || ! kill -0 $!; do sleep 0.02;
 ip -n h1 link set eth0 down
 wait $!
 END
-on 2 sh lost
-code_is 0
-out_has "weights_sha256   $whole"
-err_has 'warning: without host h1: '
-err_has ', 1 stages of '
+shows "weights_sha256   $whole" on 2 sh lost
+err_has 'warning: without host h1: ' ', 1 stages of '
 
 begin "a checkpoint that another host has is found, and copies that no host can keep are refused"
 rm -r disk-h1/run
-on 2 sh -c "PPCLI_HOST_AGENT=$folder/own_disks $PPCLI train own.ini --hosts h1,h0 --stages 2 --resume"
-code_is 0
+ok on 2 sh -c "PPCLI_HOST_AGENT=$folder/own_disks $PPCLI train own.ini --hosts h1,h0 --stages 2 --resume"
 err_has 'disk/run/checkpoints/step-00000800 comes from h0'
 out_has "weights_sha256   $whole"
 on 2 sh -c "PPCLI_HOST_AGENT=$folder/own_disks $PPCLI train own.ini --hosts h0,h1 --stages 2 --set checkpoint.copies=2 --resume"
@@ -144,49 +122,38 @@ code_is 78
 err_has 'checkpoint.copies = 2 wants 3 hosts, and the ranks are on 2'
 
 begin "a list of hosts that does not fit is one line"
-on 1 "$PPCLI" train net.ini --hosts h0,h1:2 --stages 2
-code_is 78
-err_has 'run.hosts has 2 hosts with places for 3 ranks, but pipeline.stages x pipeline.replicas are 2'
+fails 78 'run.hosts has 2 hosts with places for 3 ranks, but pipeline.stages x pipeline.replicas are 2' \
+    on 1 "$PPCLI" train net.ini --hosts h0,h1:2 --stages 2
 for bad in 'h0,-oProxyCommand=x' 'h0:x' 'h0,h0' ',' 'h0 h1' 'h0:1:2,h1' 'localhost,h1' 'h0,127.0.0.1' '[fe80::1],h1'; do
-    on 1 "$PPCLI" train net.ini --hosts "$bad" --stages 2
-    code_is 78
+    fails 78 '' on 1 "$PPCLI" train net.ini --hosts "$bad" --stages 2
     same "$(grep -c '^ppcli: error: ' err)" 1
 done
 for bad in "'fe80::1' is not a host name or IPv4 address" "'h1' after a host" 'localhost is another machine for every host'; do
     case $bad in *fe80*) list=fe80::1 ;; *after*) list='h0 h1' ;; *) list=h0,localhost ;; esac
-    run train net.ini --hosts "$list" --stages 2
-    code_is 78
-    err_has "$bad"
+    fails 78 "$bad" run train net.ini --hosts "$list" --stages 2
 done
-run train net.ini --hosts file:none --stages 2
-code_is 66
-err_has 'cannot read none'
-on 1 "$PPCLI" train net.ini --hosts h0,h1 --launch threads --stages 2
-code_is 78
+fails 66 'cannot read none' run train net.ini --hosts file:none --stages 2
+fails 78 '' on 1 "$PPCLI" train net.ini --hosts h0,h1 --launch threads --stages 2
 
 begin "env compares the hosts that answer"
 # shellcheck disable=SC2016 # the agent expands it
 printf '#!/bin/sh\ncase $1 in h1) echo no way today; exit 1 ;; esac\nexec %s "$@"\n' "$here/agent.sh" >no_h1
 chmod +x no_h1
-on 3 sh -c "PPCLI_HOST_AGENT=$folder/no_h1 exec $PPCLI env --hosts h1,h0,h2 net.ini"
-code_is 69
+fails 69 '' on 3 sh -c "PPCLI_HOST_AGENT=$folder/no_h1 exec $PPCLI env --hosts h1,h0,h2 net.ini"
 out_has '  h1             no: no way today'
 for line in program MPI config processors; do out_has "$(printf '  %-14s the same' $line)"; done
 out_lacks 'not the same:'
 
 begin "env tells what it finds, of each host and each way"
-on 3 "$PPCLI" env --hosts h0,h1,h2 net.ini
-code_is 0
+ok on 3 "$PPCLI" env --hosts h0,h1,h2 net.ini
 for line in '  h2  ' '  h2 -> h1: 10.77.0.3 by eth0, 10.77.0.2: connect ' '  program        the same' '  config         the same' \
     '  run folder     all see it' '  network        10.77.0.0/24'; do
     out_has "$line"
 done
 same "$(grep -c ' -> ' out)" 6
-on 2 "$PPCLI" env --hosts h0,h1 --format json
-code_is 0
+ok on 2 "$PPCLI" env --hosts h0,h1 --format json
 for line in '"run_folder_shared": true' '"h0": "10.77.0.2 by eth0, 10.77.0.1: connect '; do out_has "$line"; done
-run env net.ini
-code_is 64
+fails 64 '' run env net.ini
 
 wrong() { # wrong CODE TEXT: one line with it, and no rank was started
     code_is "$1"
@@ -326,9 +293,7 @@ cp first first.sh
 loses_first 'ip -n h1 link set eth0 down; sleep 100'
 wrong 76 'before its ranks had begun: without host h1: ' # in 60 s, which is more than `on` gives it
 cp first.sh first
-loses_first 'sleep 14'
-code_is 0
-out_has weights_sha256
+shows weights_sha256 loses_first 'sleep 14'
 
 begin "another program, config or data set on a host is named"
 { cat "$PPCLI" && echo; } >other

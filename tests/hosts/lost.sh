@@ -49,8 +49,7 @@ loses() {
     code_is 69
     err_has "$text"
     same "$(grep -c '^ppcli: ' err)" 1
-    out_lacks weights
-    out_lacks .ppcli-
+    out_lacks weights .ppcli-
 }
 
 begin "a helper that ends is the end of the preflight, whatever was asked: facts, config, checkpoints, folder, ports, way"
@@ -70,8 +69,7 @@ loses cut 6 ' does not reach h' train -q --stages 2
 
 begin "env shows what the others know"
 loses killed 6 'h1 was lost while it was asked: its agent ended' env
-out_has '  h0 '
-out_has '  h1             no: its agent ended'
+out_has '  h0 ' '  h1             no: its agent ended'
 for at in 1 3; do # of a host that is lost nobody knows that it has something else
     loses killed $at 'h1 ' env
     out_has '  run folder     all that answer see it'

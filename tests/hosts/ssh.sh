@@ -1,5 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
+# shellcheck disable=SC2317 # functions that `ok` and `fails` call
 # Hosts that are reached by a real ssh, each with its own sshd: ssh.sh PPCLI
 PPCLI=$(realpath "$1")
 export PPCLI
@@ -51,16 +52,12 @@ on() { # on WORD...: on the first of two hosts
     timeout 60 "$here/machines.sh" 2 sh ./inside "$@" >out 2>err </dev/null || code=$?
 }
 
-begin "two hosts end with the weights of one process"
-on "$PPCLI" train net.ini -q --stages 2 --hosts h0,h1
-code_is 0
-out_has "$("$PPCLI" train net.ini -q | grep weights_sha256)"
+begin "two hosts end with the weights of one process" \
+    shows "$("$PPCLI" train net.ini -q | grep weights_sha256)" on "$PPCLI" train net.ini -q --stages 2 --hosts h0,h1
 
 begin "a login that is refused is one line, in the words of ssh"
 sed -i s/of_user/of_stranger/ ssh_config
-on "$PPCLI" train net.ini -q --stages 2 --hosts h0,h1
-code_is 69
-err_has 'Permission denied'
+fails 69 'Permission denied' on "$PPCLI" train net.ini -q --stages 2 --hosts h0,h1
 err_has ").; '$folder/by_ssh h1 true' must work"
 same "$(grep -c '^ppcli: ' err)" 1
 sed -i s/of_stranger/of_user/ ssh_config
@@ -73,8 +70,6 @@ while ! grep -q '"type":"epoch"' run/metrics.jsonl 2>/dev/null; do sleep 0.1; do
 ip -n h1 link set eth0 down
 wait $!
 END
-on sh ./cutting
-code_is 76
-err_has 'host h1'
+fails 76 'host h1' on sh ./cutting
 same "$(grep -c '^ppcli: error' err)" 1
 finish
