@@ -97,9 +97,9 @@ struct pp_transport_ops {
     /* Load the library: 0 and its version in *why, or PP_ERESOURCE and what is missing. Records no
      * failure. Any thread. NULL: it is there when it is built in. */
     int (*probe)(char *why, size_t bytes);
-    /* Before the first use of a device and before threads are started; likely: the run may well use
-     * this transport. NULL: nothing to do. */
-    void (*prepare)(bool likely);
+    /* At the start of the program, before any use of a device and before threads are started. NULL:
+     * nothing to do. */
+    void (*prepare)(void);
     /* Whether it connects these ranks, and what speaks for it or is in the way: "each rank has a
      * device of its own". why is empty before. */
     bool (*fits)(const struct pp_paths *p, char why[PP_TRANSPORT_WHY_MAX]);
@@ -141,6 +141,10 @@ struct pp_transport_ops {
     /* Memory of the bound device, ordered on its stream. allgather_on NULL: built from exchange_on.
      * reduce NULL: built from exchange or exchange_on. */
     int (*exchange_on)(struct pp_transport *tp, const struct pp_exchange *x, int n);
+    /* All three or none: exchanges beside the bound stream, see pp_transport_post_exchange(). */
+    int (*open_exchanges)(struct pp_transport *tp, int count);
+    int (*post_exchange)(struct pp_transport *tp, int number, const struct pp_exchange *x, int n);
+    int (*wait_exchange)(struct pp_transport *tp, int number);
     int (*allgather_on)(struct pp_transport *tp, const void *in, size_t bytes, void *out);
     int (*reduce)(struct pp_transport *tp, const int *group, int n, size_t n_floats, float *buf,
                   float *scratch);
@@ -194,9 +198,9 @@ int pp_transport_choose(const struct pp_paths *p, const struct pp_transport_ops 
  */
 int pp_transport_connect(const struct pp_transport_ops *t, const struct pp_backend_ops *backend,
                          uint64_t timeout_ns, struct pp_transport **tp);
-/* Before the first use of a device and before threads are started. wanted: of run.transport;
- * processes: whether the ranks are some. */
-void pp_transport_prepare(const char *wanted, bool processes);
+/* At the start of the program, before any use of a device and before threads are started: what a
+ * driver reads once from the environment. */
+void pp_transport_prepare(void);
 
 /*
  * Threads: one group for the process, then one transport per rank thread.
@@ -296,6 +300,28 @@ void pp_transport_show_waits(struct pp_transport *tp, uint64_t *waited_ns);
  * ranks bind, or none. Local. Errors: PP_ERESOURCE.
  */
 int pp_transport_bind(struct pp_transport *tp, struct pp_backend *be);
+
+/* What goes to a peer and what comes from it; both sides know the sizes. NULL: nothing goes or
+ * comes, not even a message of no bytes. */
+struct pp_exchange {
+    int peer;
+    const void *out;
+    size_t out_bytes;
+    void *in;
+    size_t in_bytes;
+};
+
+/*
+ * Exchanges with several peers at once, beside the bound stream: exchange `number` (0 .. count-1)
+ * begins after what was enqueued before post, and what is enqueued after wait comes after it. A number
+ * is posted again only after its wait. Two ranks post the exchanges between them in the same order.
+ * open: local, once, after open_channels. post: pairwise. Only where pp_transport_has_exchanges().
+ */
+bool pp_transport_has_exchanges(const struct pp_transport *tp);
+int pp_transport_open_exchanges(struct pp_transport *tp, int count);
+int pp_transport_post_exchange(struct pp_transport *tp, int number, const struct pp_exchange *x,
+                               int n);
+int pp_transport_wait_exchange(struct pp_transport *tp, int number);
 
 /* Collective: out[size*bytes] gets every rank's `bytes` bytes in rank order; memory of the bound
  * device and ordered on its stream, or memory of the host when none is bound. */

@@ -176,6 +176,7 @@ int main(int argc, char **argv)
     signal(SIGXFSZ, SIG_IGN);
 
     pp_supervise_started();
+    pp_transport_prepare();
     const struct pp_command *command = NULL;
     int at, rc = find_command(argc, argv, &at, &command);
     if (rc == 0 && command && !command->all_ranks)

@@ -170,10 +170,9 @@ int pp_transport_connect(const struct pp_transport_ops *t, const struct pp_backe
     return 0;
 }
 
-void pp_transport_prepare(const char *wanted, bool processes)
+void pp_transport_prepare(void)
 {
-    bool any = strcmp(wanted, "auto") == 0;
     for (int i = 0; i < COUNT; i++)
         if (transports[i]->prepare)
-            transports[i]->prepare(any ? processes : strcmp(wanted, transports[i]->name) == 0);
+            transports[i]->prepare();
 }

@@ -30,16 +30,6 @@ int pp_staged_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_tr
 bool pp_paths_share(const struct pp_paths *p, int *a, int *b);
 bool pp_paths_gap(const struct pp_paths *p, int *a, int *b);
 
-/* What goes to a peer and what comes from it; both sides know the sizes. NULL: nothing goes or
- * comes, not even a message of no bytes. */
-struct pp_exchange {
-    int peer;
-    const void *out;
-    size_t out_bytes;
-    void *in;
-    size_t in_bytes;
-};
-
 /* Collective: everybody's specs, [size][*out_most]; slots == 0 ends a shorter list. Needs only
  * allgather, send and recv. *out is the caller's: pp_free(). Errors: PP_ERESOURCE, on every rank.
  */

@@ -37,12 +37,10 @@ int pp_nccl_move(struct nccl *n, struct pp_channel_end *e, int slot, size_t byte
     bool sends = e->spec.src == n->tp->rank;
     char *memory = pp_slot_memory(e, slot);
     CUDA_TRY(n, cudaStreamWaitEvent(own->stream, s->here, 0));
-    if (bytes > 0) { /* nothing is no message, on both sides */
-        ncclResult_t rc = sends
-                              ? n->nccl->Send(memory, bytes, ncclUint8, 1, own->comm, own->stream)
-                              : n->nccl->Recv(memory, bytes, ncclUint8, 0, own->comm, own->stream);
-        PP_TRY(pp_nccl_settle(n, own->comm, e, rc, sends ? "ncclSend" : "ncclRecv"));
-    }
+    if (bytes > 0 && sends) /* no bytes are no message, on both sides */
+        NCCL_TRY(n, e, Send(memory, bytes, ncclUint8, 1, own->comm, own->stream));
+    if (bytes > 0 && !sends)
+        NCCL_TRY(n, e, Recv(memory, bytes, ncclUint8, 0, own->comm, own->stream));
     CUDA_TRY(n, cudaEventRecord(s->there, own->stream));
     return 0;
 }
@@ -87,45 +85,107 @@ static int release(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 
 /* ---- collectives on the device, in the compute stream */
 
-/* Inside a group nothing happens yet: "in progress" is for its end to wait for. One that is left open
- * would swallow what this thread asks next, the abort too. */
+/* A group that is left open would swallow what this thread asks next, the abort too. */
 static int in_group(struct nccl *n, ncclResult_t rc, const char *call)
 {
-    if (rc == ncclSuccess || rc == ncclInProgress)
+    if (rc == ncclSuccess)
         return 0;
     n->nccl->GroupEnd();
     return pp_nccl_failed(n, NULL, rc, call);
 }
 
-static int exchange_on(struct pp_transport *tp, const struct pp_exchange *x, int n_peers)
+struct exchanging {
+    const struct pp_exchange *x;
+    int n_peers;
+    cudaStream_t stream;
+};
+
+static int exchange_now(struct nccl *n, void *arg)
 {
-    struct nccl *n = tp->impl;
+    const struct exchanging *a = arg;
+    const struct pp_exchange *x = a->x;
     const struct nccl_library *nccl = n->nccl;
-    PP_TRY(pp_nccl_alive(n));
-    PP_TRY(pp_nccl_settle(n, n->world, NULL, nccl->GroupStart(), "ncclGroupStart"));
+    int n_peers = a->n_peers;
+    cudaStream_t stream = a->stream;
+    NCCL_TRY(n, NULL, GroupStart());
     for (int i = 0; i < n_peers; i++) {
         size_t out = x[i].out ? x[i].out_bytes : 0, in = x[i].in ? x[i].in_bytes : 0;
         int peer = x[i].peer;
         if (out > 0) {
-            PP_TRY(in_group(n, nccl->Send(x[i].out, out, ncclUint8, peer, n->world, n->stream),
+            PP_TRY(in_group(n, nccl->Send(x[i].out, out, ncclUint8, peer, n->world, stream),
                             "ncclSend"));
         }
         if (in > 0) {
-            PP_TRY(in_group(n, nccl->Recv(x[i].in, in, ncclUint8, peer, n->world, n->stream),
+            PP_TRY(in_group(n, nccl->Recv(x[i].in, in, ncclUint8, peer, n->world, stream),
                             "ncclRecv"));
         }
     }
-    return pp_nccl_settle(n, n->world, NULL, nccl->GroupEnd(), "ncclGroupEnd");
+    NCCL_TRY(n, NULL, GroupEnd());
+    return 0;
+}
+
+/* The first message between two ranks connects them, and waits for both of their hosts. */
+static int exchange(struct nccl *n, const struct pp_exchange *x, int n_peers, cudaStream_t stream)
+{
+    struct exchanging a = {x, n_peers, stream};
+    bool all_met = true;
+    for (int i = 0; i < n_peers; i++) {
+        all_met = all_met && n->met[x[i].peer];
+        n->met[x[i].peer] = true;
+    }
+    PP_TRY(pp_nccl_alive(n));
+    return all_met ? exchange_now(n, &a) : pp_nccl_help(n, "to connect replicas", exchange_now, &a);
+}
+
+static int exchange_on(struct pp_transport *tp, const struct pp_exchange *x, int n_peers)
+{
+    return exchange(tp->impl, x, n_peers, ((struct nccl *)tp->impl)->stream);
+}
+
+/* Messages of one communicator go in the order in which they were enqueued, in whatever stream. */
+static int post_exchange(struct pp_transport *tp, int number, const struct pp_exchange *x,
+                         int n_peers)
+{
+    struct nccl *n = tp->impl;
+    const struct nccl_exchange *e = &n->exchanges[number];
+    CUDA_TRY(n, cudaEventRecord(e->here, n->stream));
+    CUDA_TRY(n, cudaStreamWaitEvent(n->side, e->here, 0));
+    PP_TRY(exchange(n, x, n_peers, n->side));
+    CUDA_TRY(n, cudaEventRecord(e->there, n->side));
+    return 0;
+}
+
+static int wait_exchange(struct pp_transport *tp, int number)
+{
+    struct nccl *n = tp->impl;
+    PP_TRY(pp_nccl_alive(n));
+    CUDA_TRY(n, cudaStreamWaitEvent(n->stream, n->exchanges[number].there, 0));
+    return 0;
+}
+
+struct gathering {
+    const void *in;
+    void *out;
+    size_t bytes;
+};
+
+static int gather_now(struct nccl *n, void *arg)
+{
+    const struct gathering *a = arg;
+    NCCL_TRY(n, NULL, AllGather(a->in, a->out, a->bytes, ncclUint8, n->world, n->stream));
+    return 0;
 }
 
 static int allgather_on(struct pp_transport *tp, const void *in, size_t bytes, void *out)
 {
     struct nccl *n = tp->impl;
+    struct gathering a = {in, out, bytes};
+    bool first = !n->met[tp->rank];
     PP_TRY(pp_nccl_alive(n));
     if (bytes == 0)
         return 0;
-    ncclResult_t rc = n->nccl->AllGather(in, out, bytes, ncclUint8, n->world, n->stream);
-    return pp_nccl_settle(n, n->world, NULL, rc, "ncclAllGather");
+    n->met[tp->rank] = true;
+    return first ? pp_nccl_help(n, "to connect all ranks", gather_now, &a) : gather_now(n, &a);
 }
 
 /* ---- on the host: the inner transport */
@@ -204,6 +264,9 @@ const struct pp_transport_ops transport_nccl = {
     .abort = stop_all,
     .lost = lost,
     .exchange_on = exchange_on,
+    .open_exchanges = pp_nccl_open_exchanges,
+    .post_exchange = post_exchange,
+    .wait_exchange = wait_exchange,
     .allgather_on = allgather_on,
     .wait_mark = pp_nccl_wait_mark,
 };

@@ -31,6 +31,15 @@ struct nccl_slot {
     cudaEvent_t there; /* in the channel's stream: sent, received */
 };
 
+/* A group of messages with several ranks on the stream `side`. */
+struct nccl_exchange {
+    cudaEvent_t
+        here; /* in the compute stream: what is sent is written, what is overwritten is read */
+    cudaEvent_t there; /* in the side stream: all has been sent and received */
+};
+
+struct nccl_helped;
+
 struct nccl_end {
     int round;       /* of creation */
     ncclComm_t comm; /* rank 0 sends, rank 1 receives */
@@ -44,10 +53,16 @@ struct nccl {
     uint64_t timeout_ns;
     uint64_t looked_ns; /* at what NCCL says of its communicators */
     int device;
-    bool open;           /* all communicators are there, on all ranks */
-    bool lost;           /* communicators were given up */
-    bool stuck;          /* and one of them did not let go */
-    cudaStream_t stream; /* compute; the backend's */
+    bool open;                  /* all communicators are there, on all ranks */
+    pthread_mutex_t lock;       /* of lost, world and the communicators of the ends */
+    _Atomic bool lost;          /* communicators were given up */
+    bool stuck;                 /* and one of them did not let go */
+    struct nccl_helped *helped; /* what the helper does */
+    cudaStream_t stream;        /* compute; the backend's */
+    cudaStream_t side;          /* of the exchanges; NULL: there are none */
+    struct nccl_exchange *exchanges;
+    int n_exchanges;
+    bool *met; /* [size] ranks that world is connected to; our own: for gathering */
     ncclComm_t world;
     int blocks; /* multiprocessors of one message at most */
 };
@@ -78,9 +93,26 @@ int pp_nccl_cuda_failed(struct nccl *n, cudaError_t rc, const char *call);
         }                                                                                          \
     } while (0)
 
-/* The end of a call of NCCL on comm that gave rc: waits while that is "in progress". */
-int pp_nccl_settle(struct nccl *n, ncclComm_t comm, const struct pp_channel_end *e, ncclResult_t rc,
-                   const char *call);
+/* NCCL_TRY(n, e, Send(...)) calls ncclSend; e: see pp_nccl_failed(). */
+#define NCCL_TRY(n, e, call)                                                                       \
+    do {                                                                                           \
+        ncclResult_t nccl_try_rc_ = (n)->nccl->call;                                               \
+        if (nccl_try_rc_ != ncclSuccess) {                                                         \
+            return pp_nccl_failed((n), (e), nccl_try_rc_, "nccl" #call);                           \
+        }                                                                                          \
+    } while (0)
+
+/*
+ * Do in a thread of its own what may wait for other ranks inside NCCL; the rank's thread waits for it,
+ * with its deadline and with an eye on the other ranks, and gives up when one is passed. work() returns
+ * soon then, but where NCCL makes a communicator: such a thread is left behind, and n->stuck is set.
+ * `what`: for people. Errors: PP_ELOST, those of work().
+ */
+int pp_nccl_help(struct nccl *n, const char *what, int (*work)(struct nccl *n, void *arg),
+                 void *arg);
+int pp_nccl_helper_create(struct nccl *n);
+/* In work(), after a call that nothing can end: does not return when the rank no longer waits for it. */
+void pp_nccl_helper_goes_on(struct nccl *n, struct nccl_helped *h);
 
 /* PP_ELOST when communicators were given up, by this rank or because another one called abort();
  * and, every few milliseconds, what NCCL says of the communicators. To be called first. */
@@ -98,10 +130,11 @@ void pp_nccl_give_up(struct nccl *n);
 /* ---- nccl_start.c */
 
 /* Of the table: */
-void pp_nccl_prepare(bool likely);
+void pp_nccl_prepare(void);
 int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
 int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                           void *const *memory);
+int pp_nccl_open_exchanges(struct pp_transport *tp, int count);
 void pp_nccl_destroy(struct pp_transport *tp);
 
 /* Enqueue one message of a slot on its channel's stream, between the compute stream's work before

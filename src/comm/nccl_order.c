@@ -67,9 +67,12 @@ int pp_nccl_rounds(const struct pp_channel_spec *all, int n, int size, int *roun
     return 0;
 }
 
-int pp_nccl_blocks(int most)
+int pp_nccl_blocks(const struct nccl_place *places, int n, int most)
 {
-    return most <= 4 ? 4 : most <= 12 ? 2 : 1;
+    bool one_host = true;
+    for (int r = 1; r < n; r++)
+        one_host = one_host && strcmp(places[r].host, places[0].host) == 0;
+    return one_host ? 1 : most <= 4 ? 4 : most <= 12 ? 2 : 1;
 }
 
 static int by_id(const void *a, const void *b)

@@ -37,9 +37,10 @@ int pp_nccl_rounds(const struct pp_channel_spec *all, int n, int size, int *roun
 /* The most channels that one rank is an end of. Errors: PP_ERESOURCE. */
 int pp_nccl_most_channels(const struct pp_channel_spec *all, int n, int size, int *out);
 
-/* Multiprocessors that a message may take while it waits and moves, for runs whose ranks are ends
- * of at most `most` channels. */
-int pp_nccl_blocks(int most);
+/* Multiprocessors that a message may take while it waits and moves, for n ranks that are ends of at
+ * most `most` channels: 1 where all are on one host, whose links one of them fills nearly, and where
+ * every one that waits is missing to the products. */
+int pp_nccl_blocks(const struct nccl_place *places, int n, int most);
 
 /* The channels of all ranks, gathered with pp_channels_gather(), each once and by ascending id:
  * out[0..*n-1], of room for size * most. */

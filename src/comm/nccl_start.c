@@ -6,7 +6,9 @@
  */
 #include "nccl_impl.h"
 
+#include <dirent.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "ppcli/devices.h"
@@ -16,16 +18,30 @@
 
 /* ---- opening */
 
+/* Devices that this process may use, as far as that is known without CUDA; 0: unknown. */
+static int count_devices(void)
+{
+    int n = 0;
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    DIR *folder = opendir("/proc/driver/nvidia/gpus");
+    for (struct dirent *e; folder && (e = readdir(folder));)
+        n += e->d_name[0] != '.';
+    if (folder)
+        closedir(folder);
+    return visible && *visible && !strchr(visible, ',') ? 1 : n;
+}
+
 /*
  * CUDA loads a kernel when it is first launched, and may wait for all that runs on the device to do
  * so. A receive that was posted early runs until the other rank sends, which may wait for this one's
- * next kernel: in the first step neither would go on. So all kernels are loaded at the start. It costs
- * a second and memory, and the driver asks only once, before it is known who sits where.
+ * next kernel: in the first step neither would continue. So all kernels are loaded at the start, but
+ * where there is one device and one process. It costs a second and memory. The driver reads both
+ * variables once, at its first call, whichever part of the program makes it.
  */
-void pp_nccl_prepare(bool likely)
+void pp_nccl_prepare(void)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", QUEUES, 0);
-    if (likely)
+    if (pp_launch_processes() > 1 || count_devices() != 1)
         setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
@@ -37,9 +53,13 @@ int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_tran
     struct nccl *n = (*out)->impl;
     n->nccl = nccl;
     n->tp = *out;
+    pthread_mutex_init(&n->lock, NULL);
     n->thread = pthread_self();
     n->timeout_ns = timeout_ns;
-    return 0;
+    n->met = pp_alloc((size_t)n->tp->size, sizeof(*n->met));
+    if (!n->met || pp_nccl_helper_create(n) < 0)
+        pp_transport_destroy(out);
+    return *out ? 0 : PP_ERESOURCE;
 }
 
 /* ---- what all ranks tell each other */
@@ -59,7 +79,7 @@ static void name_host(char *out, size_t bytes)
 }
 
 /* Collective: nobody shares a device. */
-static int check_places(struct pp_transport *tp)
+static int check_places(struct pp_transport *tp, int most)
 {
     struct nccl *n = tp->impl;
     struct nccl_place mine = {0};
@@ -72,6 +92,7 @@ static int check_places(struct pp_transport *tp)
     PP_TRY(pp_transport_agree(tp, rc));
     pp_assert(all != NULL); /* or this rank had not agreed */
     PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), all));
+    n->blocks = pp_nccl_blocks(all, tp->size, most);
     return pp_nccl_check_places(all, tp->size);
 }
 
@@ -121,17 +142,30 @@ static const ncclUniqueId *id_of(const struct ids *ids, const struct pp_channel_
 
 /* ---- communicators */
 
-static int make_comm(struct nccl *n, const struct pp_channel_end *e, int size,
-                     const ncclUniqueId *id, int rank, ncclComm_t *out)
+/* In the helper. *out is set only when the rank has not given up meanwhile. */
+static int make_comm(struct nccl *n, const struct pp_channel_end *e, int size, ncclUniqueId id,
+                     int rank, ncclComm_t *out)
 {
+    struct nccl_helped *h = n->helped;
+    ncclComm_t made = NULL;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
+    config.blocking = 1;
     if (e) {
         config.minCTAs = 1;
         config.maxCTAs = n->blocks;
     }
-    ncclResult_t rc = n->nccl->CommInitRankConfig(out, size, *id, rank, &config);
-    return pp_nccl_settle(n, *out, e, rc, "ncclCommInitRankConfig");
+    ncclResult_t rc = n->nccl->CommInitRankConfig(&made, size, id, rank, &config);
+    pp_nccl_helper_goes_on(n, h);
+    if (rc != ncclSuccess)
+        return pp_nccl_failed(n, e, rc, "ncclCommInitRankConfig");
+    pthread_mutex_lock(&n->lock);
+    bool lost = n->lost;
+    if (!lost)
+        *out = made;
+    pthread_mutex_unlock(&n->lock);
+    if (lost)
+        (void)n->nccl->CommAbort(made);
+    return lost ? pp_fail(PP_ELOST, "stopped: communicators of this rank were given up") : 0;
 }
 
 /* Make and use it: connections are made by the first message, and that must not be one of a step,
@@ -139,7 +173,7 @@ static int make_comm(struct nccl *n, const struct pp_channel_end *e, int size,
 static int connect_end(struct nccl *n, struct pp_channel_end *e, const ncclUniqueId *id)
 {
     struct nccl_end *own = e->own;
-    PP_TRY(make_comm(n, e, 2, id, e->spec.dst == n->tp->rank, &own->comm));
+    PP_TRY(make_comm(n, e, 2, *id, e->spec.dst == n->tp->rank, &own->comm));
     PP_TRY(pp_nccl_move(n, e, 0, PP_ALIGN));
     return pp_nccl_wait_event(n, e, nccl_slot(e, 0)->there, "the first message");
 }
@@ -191,36 +225,55 @@ static int make_ends(struct nccl *n, int most)
 {
     int low = 0, high = 0;
     PP_TRY(check_queues(n, most));
-    n->blocks = pp_nccl_blocks(most);
     CUDA_TRY(n, cudaDeviceGetStreamPriorityRange(&low, &high));
     for (int i = 0; i < n->tp->n_ends; i++)
         PP_TRY(make_end(n, &n->tp->ends[i], high));
     return 0;
 }
 
-/* Collective: all communicators of this rank, round by round. channels[n]: of the whole run. */
-static int connect_all(struct pp_transport *tp, const struct pp_channel_spec *channels,
-                       int n_channels, const int *round, int rounds)
+struct connecting {
+    struct ids ids;
+    const struct pp_channel_spec *channels; /* of the whole run */
+    int n_channels, rounds;
+    const int *round;
+};
+
+static int connect_world(struct nccl *n, void *arg)
 {
-    struct nccl *n = tp->impl;
-    struct ids ids = {0};
-    int rc = share_ids(tp, channels, n_channels, &ids);
-    PP_OWN_MEMORY ncclUniqueId *all = ids.all;
-    PP_TRY(rc);
-    pp_assert(all != NULL); /* or this rank had not agreed */
-    PP_TRY(pp_transport_agree(tp, make_comm(n, NULL, tp->size, &ids.all[0], tp->rank, &n->world)));
-    for (int r = 0; rc == 0 && r < rounds; r++) {
-        for (int i = 0; rc == 0 && i < n_channels; i++) {
-            if (round[i] != r || (channels[i].src != tp->rank && channels[i].dst != tp->rank))
+    const struct connecting *c = arg;
+    return make_comm(n, NULL, n->tp->size, c->ids.all[0], n->tp->rank, &n->world);
+}
+
+/* All channels of this rank, round by round. */
+static int connect_ends(struct nccl *n, void *arg)
+{
+    const struct connecting *c = arg;
+    struct pp_transport *tp = n->tp;
+    for (int r = 0; r < c->rounds; r++) {
+        for (int i = 0; i < c->n_channels; i++) {
+            const struct pp_channel_spec *ch = &c->channels[i];
+            if (c->round[i] != r || (ch->src != tp->rank && ch->dst != tp->rank))
                 continue;
             struct pp_channel_end *e = tp->ends;
-            while (e->spec.id != channels[i].id)
+            while (e->spec.id != ch->id)
                 e++;
             ((struct nccl_end *)e->own)->round = r;
-            rc = connect_end(n, e, id_of(&ids, channels, i));
+            PP_TRY(connect_end(n, e, id_of(&c->ids, c->channels, i)));
         }
     }
-    return pp_transport_agree(tp, rc);
+    return 0;
+}
+
+/* Collective: all communicators of this rank. */
+static int connect_all(struct pp_transport *tp, struct connecting *c)
+{
+    struct nccl *n = tp->impl;
+    int rc = share_ids(tp, c->channels, c->n_channels, &c->ids);
+    PP_OWN_MEMORY ncclUniqueId *all = c->ids.all;
+    PP_TRY(rc);
+    pp_assert(all != NULL); /* or this rank had not agreed */
+    PP_TRY(pp_transport_agree(tp, pp_nccl_help(n, "to connect all ranks", connect_world, c)));
+    return pp_transport_agree(tp, pp_nccl_help(n, "to connect the channels", connect_ends, c));
 }
 
 int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n_specs,
@@ -245,9 +298,13 @@ int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec 
         rc = make_ends(n, most);
     rc = pp_transport_agree(tp, rc);
     if (rc == 0)
-        rc = check_places(tp);
-    if (rc == 0)
-        rc = connect_all(tp, channels, n_channels, round, rounds);
+        rc = check_places(tp, most);
+    if (rc == 0) {
+        rc = connect_all(tp, &(struct connecting){.channels = channels,
+                                                  .n_channels = n_channels,
+                                                  .round = round,
+                                                  .rounds = rounds});
+    }
     n->open = rc == 0;
     return rc;
 }
@@ -257,17 +314,18 @@ int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec 
 /* In the order of creation, which all ranks share: each end waits for its other one. */
 static int finish(struct nccl *n, ncclComm_t *comm, const struct pp_channel_end *e)
 {
-    PP_TRY(pp_nccl_settle(n, *comm, e, n->nccl->CommFinalize(*comm), "ncclCommFinalize"));
-    ncclResult_t rc = n->nccl->CommDestroy(*comm);
+    NCCL_TRY(n, e, CommFinalize(*comm));
+    pthread_mutex_lock(&n->lock);
+    ncclComm_t done = *comm; /* NULL: given up meanwhile */
     *comm = NULL;
-    return rc == ncclSuccess || rc == ncclInProgress
-               ? 0
-               : pp_nccl_failed(n, NULL, rc, "ncclCommDestroy");
+    pthread_mutex_unlock(&n->lock);
+    if (done)
+        NCCL_TRY(n, NULL, CommDestroy(done));
+    return 0;
 }
 
-static int finish_all(struct nccl *n)
+static int finish_all(struct nccl *n, void *arg)
 {
-    PP_TRY(pp_nccl_alive(n));
     for (int round = 0; round < 2 * NCCL_CHANNELS_MAX; round++) {
         for (int i = 0; i < n->tp->n_ends; i++) {
             struct nccl_end *own = n->tp->ends[i].own;
@@ -291,15 +349,42 @@ static void free_end(const struct pp_channel_end *e)
         cudaStreamDestroy(own->stream);
 }
 
+int pp_nccl_open_exchanges(struct pp_transport *tp, int count)
+{
+    struct nccl *n = tp->impl;
+    int low = 0, high = 0;
+    CUDA_TRY(n, cudaDeviceGetStreamPriorityRange(&low, &high));
+    CUDA_TRY(n, cudaStreamCreateWithPriority(&n->side, cudaStreamNonBlocking, high));
+    PP_ALLOC(n->exchanges, count);
+    for (; n->n_exchanges < count; n->n_exchanges++) {
+        struct nccl_exchange *x = &n->exchanges[n->n_exchanges];
+        PP_TRY(make_event(n, &x->here));
+        PP_TRY(make_event(n, &x->there));
+    }
+    return 0;
+}
+
 void pp_nccl_destroy(struct pp_transport *tp)
 {
     struct nccl *n = tp->impl;
     struct pp_error kept = *pp_error_get();
-    if (!n->open || finish_all(n) < 0) /* ends of a start that failed have nobody to wait for */
+    if (!n->open || pp_nccl_alive(n) < 0 ||
+        pp_nccl_help(n, "to end NCCL", finish_all, NULL) <
+            0) /* ends of a start that failed have nobody to wait for */
         pp_nccl_give_up(n);
     /* What hangs on a device that does not let go would hang this rank too. */
     for (int i = 0; i < tp->n_ends && !n->stuck; i++)
         free_end(&tp->ends[i]);
+    for (int i = 0; i < n->n_exchanges && !n->stuck; i++) {
+        cudaEventDestroy(n->exchanges[i].here);
+        cudaEventDestroy(n->exchanges[i].there);
+    }
+    if (n->side && !n->stuck)
+        cudaStreamDestroy(n->side);
+    pp_free(n->exchanges);
+    pp_free(n->met);
+    if (!n->stuck)
+        pp_free(n->helped);
     if (kept.code != 0)
         pp_error_adopt(&kept);
 }

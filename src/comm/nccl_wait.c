@@ -4,9 +4,13 @@
  *
  * A message without its other side waits on the device for ever, and so does the rest of its
  * stream.
- * So no wait here blocks. It polls what it waits for, the state of every communicator, the other
- * ranks and the clock. A rank that cannot continue aborts all its communicators; then their
+ * So no wait of a rank's thread blocks. It polls what it waits for, the state of every communicator,
+ * the other ranks and the clock. A rank that cannot continue aborts all its communicators; then their
  * kernels end and the streams drain.
+ *
+ * Communicators are blocking: one that is not starts a thread for every message (NCCL 2.28,
+ * src/group.cc). What may wait inside NCCL, which is making, first using and ending a communicator, is
+ * done by a helper.
  */
 #include "nccl_impl.h"
 
@@ -50,13 +54,13 @@ static void collect(const struct nccl *n, ncclComm_t *comm, struct abort_one *ou
  * and these may be waiting, in a stream, behind those of another one. */
 void pp_nccl_give_up(struct nccl *n)
 {
-    if (n->lost)
-        return;
-    n->lost = true;
     struct pp_error kept = *pp_error_get();
     struct abort_one *all = pp_alloc((size_t)n->tp->n_ends + 1, sizeof(*all));
     int count = 0, started = 0;
-    n->stuck = !all;
+    pthread_mutex_lock(&n->lock);
+    bool again = n->lost;
+    n->lost = true;
+    n->stuck |= !all && !again;
     for (int i = 0; all && i < n->tp->n_ends; i++) {
         struct nccl_end *own = n->tp->ends[i].own;
         if (own)
@@ -64,6 +68,7 @@ void pp_nccl_give_up(struct nccl *n)
     }
     if (all)
         collect(n, &n->world, all, &count);
+    pthread_mutex_unlock(&n->lock);
     while (started < count && pp_thread_start(&all[started].thread, abort_main, &all[started]) == 0)
         started++;
     n->stuck |= started < count;
@@ -205,17 +210,95 @@ static int pause_(struct nccl *n, struct wait *w)
     return pp_poll_pause(&w->poll, w->timeout_ns) ? 0 : too_late(n, w);
 }
 
-int pp_nccl_settle(struct nccl *n, ncclComm_t comm, const struct pp_channel_end *e, ncclResult_t rc,
-                   const char *call)
+/* ---- the helper */
+
+struct nccl_helped {
+    struct nccl *n;
+    int (*work)(struct nccl *n, void *arg);
+    void *arg;
+    struct pp_error error;
+    int rc;
+    pthread_mutex_t lock;
+    bool done, abandoned;
+};
+
+int pp_nccl_helper_create(struct nccl *n)
 {
-    struct wait w = {.timeout_ns = n->timeout_ns, .e = e, .what = call};
-    while (rc == ncclInProgress) {
-        PP_TRY(pause_(n, &w));
-        ncclResult_t state = ncclSuccess;
-        rc = n->nccl->CommGetAsyncError(comm, &state);
-        rc = rc == ncclSuccess ? state : rc;
+    PP_ALLOC(n->helped, 1);
+    n->helped->n = n;
+    pthread_mutex_init(&n->helped->lock, NULL);
+    return 0;
+}
+
+static void *helper_main(void *arg)
+{
+    struct nccl_helped *h = arg;
+    cudaError_t set = cudaSetDevice(h->n->device);
+    h->rc = set == cudaSuccess ? h->work(h->n, h->arg)
+                               : pp_nccl_cuda_failed(h->n, set, "cudaSetDevice");
+    h->error = *pp_error_get();
+    pthread_mutex_lock(&h->lock);
+    h->done = true;
+    pthread_mutex_unlock(&h->lock);
+    return NULL;
+}
+
+void pp_nccl_helper_goes_on(struct nccl *n, struct nccl_helped *h)
+{
+    pthread_mutex_lock(&h->lock);
+    bool abandoned = h->abandoned;
+    pthread_mutex_unlock(&h->lock);
+    while (abandoned) /* n may be gone, and the process ends with an error */
+        pp_clock_nap(UINT64_MAX);
+}
+
+static bool is_done(struct nccl_helped *h)
+{
+    pthread_mutex_lock(&h->lock);
+    bool done = h->done;
+    pthread_mutex_unlock(&h->lock);
+    return done;
+}
+
+/* After the rank gave up: the helper gets some seconds to come back. */
+static bool comes_back(struct nccl_helped *h)
+{
+    uint64_t end = pp_clock_ns() + ABORT_SECONDS * 1000000000ull;
+    while (!is_done(h) && pp_clock_ns() < end)
+        pp_clock_nap(1000000);
+    pthread_mutex_lock(&h->lock);
+    h->abandoned = !h->done;
+    pthread_mutex_unlock(&h->lock);
+    return !h->abandoned;
+}
+
+int pp_nccl_help(struct nccl *n, const char *what, int (*work)(struct nccl *n, void *arg),
+                 void *arg)
+{
+    pthread_t thread;
+    struct wait w = {.timeout_ns = n->timeout_ns, .what = what};
+    struct nccl_helped *h = n->helped;
+    h->work = work;
+    h->arg = arg;
+    h->done = false;
+    if (pp_thread_start(&thread, helper_main, h) != 0)
+        return pp_fail(PP_ERESOURCE, "cannot start a thread for NCCL");
+    int rc = 0;
+    w.poll = (struct pp_poll){.backoff.crowded = true, .waited_ns = n->tp->waited_ns};
+    while (rc == 0 && !is_done(h))
+        if (pp_transport_stopped(n->tp))
+            rc = pp_nccl_alive(n);
+        else if (!pp_poll_pause(&w.poll, w.timeout_ns))
+            rc = too_late(n, &w);
+    if (rc < 0 && !comes_back(h)) {
+        n->stuck = true;
+        pthread_detach(thread);
+        return rc;
     }
-    return rc == ncclSuccess ? 0 : pp_nccl_failed(n, e, rc, call);
+    pthread_join(thread, NULL);
+    if (rc == 0 && h->rc < 0)
+        pp_error_adopt(&h->error);
+    return rc < 0 ? rc : h->rc;
 }
 
 int pp_nccl_wait_event(struct nccl *n, const struct pp_channel_end *e, cudaEvent_t event,

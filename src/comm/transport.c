@@ -237,6 +237,27 @@ int pp_transport_allgather_on(struct pp_transport *tp, const void *in, size_t by
     return tp->ops->exchange_on(tp, tp->exchanges, n);
 }
 
+bool pp_transport_has_exchanges(const struct pp_transport *tp)
+{
+    return tp->ops->open_exchanges != NULL;
+}
+
+int pp_transport_open_exchanges(struct pp_transport *tp, int count)
+{
+    return tp->ops->open_exchanges(tp, count);
+}
+
+int pp_transport_post_exchange(struct pp_transport *tp, int number, const struct pp_exchange *x,
+                               int n)
+{
+    return tp->ops->post_exchange(tp, number, x, n);
+}
+
+int pp_transport_wait_exchange(struct pp_transport *tp, int number)
+{
+    return tp->ops->wait_exchange(tp, number);
+}
+
 bool pp_transport_can_fork(const struct pp_transport *tp)
 {
     return tp->ops->join && tp->ops->fork;

@@ -30,7 +30,9 @@ static int open_channels(struct pp_exec *x)
         x->channels[c].spec = n++;
     }
     exec_zero_channels(x, specs, memory, &n);
-    return pp_transport_open_channels(x->tp, specs, n, memory);
+    PP_TRY(pp_transport_open_channels(x->tp, specs, n, memory));
+    bool exchanges = x->n_buckets > 0 && pp_transport_has_exchanges(x->tp);
+    return exchanges ? pp_transport_open_exchanges(x->tp, x->n_buckets) : 0;
 }
 
 /* Per plan: which receives to post before the first action, and the last input gradient. */

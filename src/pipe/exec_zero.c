@@ -118,7 +118,8 @@ static float *place(const struct exec_bucket *b, enum exec_shard_kind kind, int 
 void exec_zero_channels(struct pp_exec *x, struct pp_channel_spec *specs, void **memory, int *n)
 {
     int replicas = x->layout->replicas, pairs = replicas * replicas;
-    for (int i = 0; i < x->n_buckets * SHARD_KINDS * pairs; i++) {
+    int n_buckets = pp_transport_has_exchanges(x->tp) ? 0 : x->n_buckets;
+    for (int i = 0; i < n_buckets * SHARD_KINDS * pairs; i++) {
         const struct exec_bucket *b = &x->buckets[i / pairs / SHARD_KINDS];
         enum exec_shard_kind kind = (enum exec_shard_kind)(i / pairs % SHARD_KINDS);
         int src = i % pairs / replicas, dst = i % replicas;
@@ -157,10 +158,31 @@ static int send(struct pp_exec *x, int ch, const float *from, size_t n, int tag)
     return pp_transport_post_send(x->tp, ch, 0, n * sizeof(*from), tag);
 }
 
+/* All messages of a bucket as one exchange, beside what the device computes. */
+static int exchange(struct pp_exec *x, const struct exec_bucket *b, enum exec_shard_kind kind,
+                    enum verb verb)
+{
+    struct pp_exchange *peers = x->tp->exchanges;
+    int n = 0, number = (int)(b - x->buckets);
+    if (verb == WAIT)
+        return pp_transport_wait_exchange(x->tp, number);
+    for (int d = 0; verb == SEND && d < x->layout->replicas; d++) {
+        size_t to, from;
+        float *out = place(b, kind, d, true, &to), *in = place(b, kind, d, false, &from);
+        if (d != x->replica) {
+            peers[n++] =
+                (struct pp_exchange){x->group[d], out, to * sizeof(*out), in, from * sizeof(*in)};
+        }
+    }
+    return verb == SEND ? pp_transport_post_exchange(x->tp, number, peers, n) : 0;
+}
+
 /* With all other replicas. */
 static int messages(struct pp_exec *x, const struct exec_bucket *b, enum exec_shard_kind kind,
                     enum verb verb)
 {
+    if (pp_transport_has_exchanges(x->tp))
+        return exchange(x, b, kind, verb);
     bool out = verb == SEND || verb == REGAIN;
     for (int d = 0; d < x->layout->replicas; d++) {
         const struct exec_shard *s = &b->shards[d];

@@ -137,7 +137,6 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
     struct pp_deadline *deadline = NULL;
     *speaks = true;
     bool processes = pp_mpi_used(cfg);
-    pp_transport_prepare(cfg->run.transport, processes);
     PP_TRY(pp_deadline_start(cfg, options->lost, &deadline));
     int rc;
     if (processes) {

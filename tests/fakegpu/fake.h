@@ -102,6 +102,8 @@ extern std::mutex fake_lock;
 int fake_devices(); /* how many there are */
 Device *fake_device(int number);
 Device *fake_current();
+/* Kernels are loaded when they are first launched, and this is the first launch of it there. */
+bool fake_first_launch(const char *name, const Device *d);
 int fake_sms();       /* multiprocessors of each device */
 size_t fake_memory(); /* bytes of each device */
 uint64_t fake_now_ns();

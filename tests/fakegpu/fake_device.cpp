@@ -10,6 +10,8 @@
  *                       kernel that runs breaks its device
  *   PPCLI_FAKE_CALLS    file that gets how often each function was called, one a line
  *   PPCLI_FAKE_JITTER   seed: streams pause at random, so that what is not ordered changes order
+ *   CUDA_MODULE_LOADING EAGER at the first call: kernels are loaded; else a kernel's first launch waits
+ *                       for its device, as the real one may
  *   PPCLI_FAKE_ORDER    reverse: threads of a block run last first
  * What is left of device memory, events, streams and graphs when a program exits with 0 is printed,
  * and the exit code becomes 99.
@@ -44,7 +46,7 @@ static struct State {
     std::vector<Fault> faults;
     std::map<std::string, long> calls;
     std::map<std::string, int> alive;
-    std::atomic<bool> any_fault{false};
+    bool lazy = true; /* as the environment was at the first call */
 } * state;
 
 void fake_die(const char *format, ...)
@@ -133,6 +135,8 @@ static void start()
     if (state->devices > FAKE_MOST_DEVICES)
         fake_die("at most %d devices", FAKE_MOST_DEVICES);
     read_faults(getenv("PPCLI_FAKE_FAIL"));
+    const char *loading = getenv("CUDA_MODULE_LOADING");
+    state->lazy = loading == NULL || strcmp(loading, "EAGER") != 0;
     for (int d = 0; d < state->devices; d++)
         state->list[d] = {d, pkey_alloc(0, PKEY_DISABLE_ACCESS), 0, 0, cudaSuccess, NULL};
     struct sigaction action = {};
@@ -162,6 +166,13 @@ Device *fake_device(int number)
 Device *fake_current()
 {
     return fake_device(current);
+}
+
+bool fake_first_launch(const char *name, const Device *d)
+{
+    std::lock_guard<std::mutex> hold(fake_lock);
+    return state->lazy &&
+           state->calls["load " + std::string(name) + std::to_string(d->number)]++ == 0;
 }
 
 int fake_sms()

@@ -297,6 +297,8 @@ cudaError_t fake_launch(const char *name, dim3 grid, dim3 block, size_t shared, 
     if (shared != 0)
         fake_die("%s: shared memory of a size chosen at the launch is not known here", name);
     Device *d = s->device;
+    if (!fake_any_capture(d) && fake_first_launch(name, d))
+        fake_drain(d);
     Work work;
     work.device = d;
     work.run = [=] {

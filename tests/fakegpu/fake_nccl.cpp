@@ -5,8 +5,8 @@
  * once and every time:
  *
  *   - a message occupies its stream until the other side is there, whatever its size
- *   - the first message between two ranks needs both hosts: until then the call is "in progress"
- *   - nothing may be called on a communicator that is in progress
+ *   - communicators are blocking: making one, ending one and the first message between two ranks wait
+ *     for the other hosts; making one for START_SECONDS at most, since no abort can end it
  *   - two ranks on one device are refused; messages of different sizes are an error of both sides
  *   - an abort ends the messages of its own rank only
  *   - communicators, and messages under way, that are left at the end are counted (fake_count)
@@ -17,6 +17,7 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstring>
@@ -25,7 +26,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "fake_gpu.h"
@@ -90,10 +90,14 @@ thread_local std::vector<Op> waiting;
 struct ncclComm {
     std::shared_ptr<Clique> clique;
     int rank, device;
-    ncclResult_t state = ncclInProgress;
+    ncclResult_t state = ncclSuccess;
     bool aborted = false, finalized = false;
     int under_way = 0; /* kernels that are enqueued and not done */
-    std::thread helper;
+    int calls = 0;     /* that wait */
+};
+
+enum {
+    START_SECONDS = 2
 };
 
 namespace
@@ -119,16 +123,6 @@ size_t bytes_of(size_t count, ncclDataType_t type)
     default:
         fake_die("NCCL: data type %d is not emulated", (int)type);
     }
-}
-
-/* Where the state is the business of others; lock held. */
-void update(struct ncclComm *c)
-{
-    Clique &q = *c->clique;
-    if (c->state != ncclInProgress || c->helper.joinable())
-        return;
-    if (c->finalized ? q.finalized == q.size && c->under_way == 0 : q.joined == q.size)
-        c->state = ncclSuccess;
 }
 
 /* A message has both its sides: move it. Lock held. */
@@ -258,8 +252,8 @@ bool all_shaken(Clique &q, const Kernel *k)
     return true;
 }
 
-/* One kernel for each communicator of the group. Lock held. */
-ncclResult_t launch(std::vector<Op> &ops)
+/* One kernel for each communicator of the group. */
+ncclResult_t launch(std::unique_lock<std::mutex> &held, std::vector<Op> &ops)
 {
     std::map<struct ncclComm *, Kernel *> kernels;
     ncclResult_t rc = ncclSuccess;
@@ -278,38 +272,24 @@ ncclResult_t launch(std::vector<Op> &ops)
             if (op.kind != GATHER)
                 q.shakes[path_of(op)] |= op.kind == SEND ? 1 : 2;
         changed.notify_all();
-        if (all_shaken(q, k)) {
-            ncclResult_t one = enqueue(k);
-            rc = one == ncclSuccess ? rc : one;
-            continue;
-        }
-        c->state = ncclInProgress;
-        rc = ncclInProgress;
-        c->helper = std::thread([k, c] {
-            std::unique_lock<std::mutex> held(lock);
-            changed.wait(held, [&] { return c->aborted || all_shaken(*c->clique, k); });
-            if (c->aborted) {
-                delete k;
-                return;
-            }
-            ncclResult_t one = enqueue(k);
-            std::thread(std::move(c->helper)).detach(); /* nobody needs to wait for it any more */
-            if (c->state == ncclInProgress)
-                c->state = one;
-        });
+        c->calls++;
+        changed.wait(held, [&] { return c->aborted || all_shaken(q, k); });
+        c->calls--;
+        changed.notify_all();
+        ncclResult_t one = c->aborted ? ncclInternalError : enqueue(k);
+        if (c->aborted)
+            delete k;
+        rc = one == ncclSuccess ? rc : one;
     }
     return rc;
 }
 
-/* Lock held. */
 ncclResult_t add(const char *name, const Op &op)
 {
+    std::unique_lock<std::mutex> held(lock);
     int code = 0;
     if (fake_fails(name, &code))
         return refuse(NULL, (ncclResult_t)code, "it was asked to fail");
-    update(op.comm);
-    if (op.comm->state == ncclInProgress)
-        fake_die("NCCL: %s on a communicator that is in progress", name);
     if (op.comm->state != ncclSuccess || op.comm->finalized)
         return refuse(NULL, ncclInvalidUsage, "the communicator has failed or is finalized");
     if (fake_stream_device(op.stream) != op.comm->device)
@@ -326,7 +306,7 @@ ncclResult_t add(const char *name, const Op &op)
         return ncclSuccess;
     }
     std::vector<Op> one = {op};
-    return launch(one);
+    return launch(held, one);
 }
 
 } // namespace
@@ -376,9 +356,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
     *out = NULL;
     if (fake_fails("ncclCommInitRankConfig", &code))
         return (ncclResult_t)code;
-    if (!config || config->blocking != 0)
-        fake_die("NCCL: a blocking communicator");
-    std::lock_guard<std::mutex> held(lock);
+    if (!config || config->blocking == 0)
+        fake_die("NCCL: a communicator that starts a thread for every message");
+    std::unique_lock<std::mutex> held(lock);
     std::shared_ptr<Clique> &q = cliques[id.internal];
     if (!q) {
         q = std::make_shared<Clique>();
@@ -394,7 +374,6 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
     cudaGetDevice(&c->device);
     q->members[(size_t)rank] = c;
     q->joined++;
-    *out = c;
     for (int r = 0; r < size; r++) {
         struct ncclComm *other = q->members[(size_t)r];
         if (other && other != c && other->device == c->device) {
@@ -403,13 +382,18 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
         }
     }
     changed.notify_all();
-    return ncclInProgress;
+    *out = c;
+    if (changed.wait_for(held, std::chrono::seconds(START_SECONDS),
+                         [&] { return c->clique->joined == size; }))
+        return c->state;
+    *out = NULL;
+    fake_count("NCCL communicator", -1); /* it stays, for the others' sake */
+    return refuse(NULL, ncclSystemError, "a rank has not come");
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)
 {
     std::lock_guard<std::mutex> held(lock);
-    update(c);
     *state = c->state;
     return ncclSuccess;
 }
@@ -419,13 +403,7 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
     std::unique_lock<std::mutex> held(lock);
     c->aborted = true;
     changed.notify_all();
-    if (c->helper.joinable()) {
-        std::thread helper = std::move(c->helper);
-        held.unlock();
-        helper.join();
-        held.lock();
-    }
-    changed.wait(held, [&] { return c->under_way == 0; });
+    changed.wait(held, [&] { return c->under_way == 0 && c->calls == 0; });
     c->clique->members[(size_t)c->rank] = NULL;
     held.unlock();
     fake_count("NCCL communicator", -1);
@@ -435,15 +413,19 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
 
 ncclResult_t ncclCommFinalize(ncclComm_t c)
 {
-    std::lock_guard<std::mutex> held(lock);
-    update(c);
+    std::unique_lock<std::mutex> held(lock);
     if (c->state != ncclSuccess || c->finalized)
         return refuse(NULL, ncclInvalidUsage, "only a communicator that is well is finalized");
     c->finalized = true;
-    c->state = ncclInProgress;
     c->clique->finalized++;
+    c->calls++;
     changed.notify_all();
-    return ncclInProgress;
+    changed.wait(held, [&] {
+        return c->aborted || (c->clique->finalized == c->clique->size && c->under_way == 0);
+    });
+    c->calls--;
+    changed.notify_all();
+    return c->aborted ? ncclInternalError : ncclSuccess;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t c)
@@ -474,27 +456,24 @@ ncclResult_t ncclGroupEnd()
         return ncclSuccess;
     std::vector<Op> ops;
     ops.swap(waiting);
-    std::lock_guard<std::mutex> held(lock);
-    return launch(ops);
+    std::unique_lock<std::mutex> held(lock);
+    return launch(held, ops);
 }
 
 ncclResult_t ncclSend(const void *memory, size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream)
 {
-    std::lock_guard<std::mutex> held(lock);
     return add("ncclSend", {SEND, comm, peer, memory, NULL, bytes_of(count, type), stream});
 }
 
 ncclResult_t ncclRecv(void *memory, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream)
 {
-    std::lock_guard<std::mutex> held(lock);
     return add("ncclRecv", {RECEIVE, comm, peer, NULL, memory, bytes_of(count, type), stream});
 }
 
 ncclResult_t ncclAllGather(const void *in, void *out, size_t count, ncclDataType_t type,
                            ncclComm_t comm, cudaStream_t stream)
 {
-    std::lock_guard<std::mutex> held(lock);
     return add("ncclAllGather", {GATHER, comm, -1, in, out, bytes_of(count, type), stream});
 }

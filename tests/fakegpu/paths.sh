@@ -50,6 +50,47 @@ same "nccl, 2 stages, 2 chunks each" --stages 2 --transport nccl --schedule zb-v
 train --stages 1 --replicas 2 --transport threads --set "$deep"
 one=$sha
 same "nccl, 2 replicas of 2 stages" --stages 2 --replicas 2 --transport nccl --set "$deep"
+
+# optimizer states shared among replicas: one communicator, whatever the number of layers
+for replicas in 2 3; do
+    train --stages 1 --replicas $replicas --transport threads --set train.optimizer=adam \
+        --set train.zero=1 --set 'model.sizes=784 260*12 10'
+    one=$sha
+    same "nccl, $replicas replicas, train.zero over 12 layers" --stages 1 --replicas $replicas \
+        --transport nccl --set train.optimizer=adam --set train.zero=1 --set 'model.sizes=784 260*12 10'
+done
+
+# Every way to start loads all kernels before the first call of CUDA: a kernel that is loaded at its
+# first launch may wait for a receive.
+calls=$(mktemp)
+PPCLI_FAKE_CALLS=$calls
+export PPCLI_FAKE_CALLS
+loaded() { # WHAT: nothing was loaded late in the run before
+    if [ "$code" = 0 ] && [ -s "$calls" ] && ! grep -q '^load ' "$calls"; then ok=0; else ok=1; fi
+    : >"$calls"
+    report $ok "all kernels are loaded first: $1"
+}
+export PPCLI_FAKE_PEERS=0
+train --stages 2
+grep -q 'transport nccl' "$out" || code=1
+loaded "train, devices that do not reach each other"
+unset PPCLI_FAKE_PEERS
+train --stages 2 --transport nccl
+loaded "train --transport nccl"
+train --stages 2 --transport nccl --schedule auto
+loaded "train --schedule auto"
+"$ppcli" bench "$source/configs/mnist-sample.ini" --backend cuda --stages 2 --transport nccl --repeat 1 --time 0.1 --no-ceilings \
+    --set data.test_samples=100 >"$out" 2>&1
+code=$?
+loaded "bench"
+if [ -n "$mpirun" ]; then
+    launcher="$mpirun 2"
+    train --stages 2 --transport mpi
+    launcher=
+    loaded "mpirun"
+fi
+unset PPCLI_FAKE_CALLS
+rm -f "$calls"
 half='run.precision=bf16'
 train --stages 1 --set "$deep" --set $half
 in_bf16=$sha one=$sha

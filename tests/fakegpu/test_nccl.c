@@ -319,7 +319,7 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : "";
     int rc = 0;
     unsetenv("CUDA_MODULE_LOADING");
-    pp_transport_prepare("nccl", false);
+    pp_transport_prepare();
     const char *loading = getenv("CUDA_MODULE_LOADING");
     if (!loading || strcmp(loading, "EAGER") != 0) {
         printf("FAILED: kernels are loaded when receives already run\n");

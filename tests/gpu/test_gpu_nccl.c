@@ -129,7 +129,7 @@ int main(int argc, char **argv)
 {
     const struct pp_backend_ops *ops = NULL;
     alarm(LIMIT_S);
-    pp_transport_prepare("nccl", false);
+    pp_transport_prepare();
     if (argc == 3)
         return as_rank(atoi(argv[1]), atoi(argv[2])) == 0 ? 0 : 1;
     if (pp_backend_resolve("cuda", &ops) < 0) {

@@ -205,11 +205,13 @@ TEST(the_gathered_channels_are_those_of_the_run_once_each)
 
 TEST(more_channels_leave_less_of_the_device_to_each)
 {
+    const struct nccl_place places[] = {{.host = "a"}, {.host = "a"}, {.host = "b"}};
     for (int most = 1; most <= NCCL_CHANNELS_MAX; most++) {
-        int blocks = pp_nccl_blocks(most);
-        assert_true(blocks >= 1 && blocks <= pp_nccl_blocks(most - 1));
+        int blocks = pp_nccl_blocks(places, 3, most);
+        assert_true(blocks >= 1 && blocks <= pp_nccl_blocks(places, 3, most - 1));
+        CHECK_INT_EQ(pp_nccl_blocks(places, 2, most), 1); /* on one host */
         assert_true(blocks * most <=
                     24); /* of the 108 and more of devices that are used for this */
     }
-    CHECK_INT_EQ(pp_nccl_blocks(4), 4); /* a pipeline without chunks */
+    CHECK_INT_EQ(pp_nccl_blocks(places, 3, 4), 4); /* a pipeline without chunks */
 }
