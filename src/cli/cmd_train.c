@@ -18,7 +18,8 @@ int cmd_train(int argc, char **argv)
          "with --resume: keys that change the bits of the run, such as train.lr"},
         {"trace", 0, PP_CLI_STRING, &train.trace.file, "FILE",
          "record what every rank did, for ui.perfetto.dev"},
-        {"trace-steps", 0, PP_CLI_STRING, &steps, "A-B", "steps to record; the first 50"},
+        {"trace-steps", 0, PP_CLI_STRING, &steps, "A-B",
+         "steps to record, and evaluations between; the first 50"},
         {0},
     };
     const char *words[1];

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Program, manual pages and README agree. One check a run:
 
-    check_docs.py commands|options|keys|values|examples|links ROOT PPCLI [PAGE5]"""
+    check_docs.py commands|options|keys|values|examples|links ROOT PPCLI [PAGE1 PAGE5]"""
 
 import json
 import os
@@ -33,14 +33,12 @@ def options_of(ppcli, command):
     return dict(re.findall(r'^ +(?:-\w, )?--([a-z-]+)(?: (\S+))?', text, flags=re.M))
 
 
-def page1(root):
-    return read(f'{root}/man/ppcli.1')
 
 
-def commands(root, ppcli, _page5):
+def commands(root, ppcli, page1, _page5):
     """Every command is in ppcli(1) (synopsis and text) and in docs/look-up/commands.md, and no other is."""
     problems = []
-    text = page1(root)
+    text = read(page1)
     readme = read(f'{root}/README.md')
     table = read(f'{root}/docs/look-up/commands.md')
     names = commands_of(ppcli)
@@ -62,10 +60,10 @@ def commands(root, ppcli, _page5):
     return problems
 
 
-def options(root, ppcli, _page5):
+def options(root, ppcli, page1, _page5):
     """Every option is in ppcli(1) and every option of ppcli(1) and the README exists."""
     problems = []
-    text = page1(root)
+    text = read(page1)
     known = {'version'}
     for command in commands_of(ppcli):
         for name in options_of(ppcli, command):
@@ -81,7 +79,7 @@ def options(root, ppcli, _page5):
     return problems
 
 
-def keys(root, ppcli, page5):
+def keys(root, ppcli, page1, page5):
     """Every key is in ppcli.ini(5) and every key that a page or the README names exists."""
     problems = []
     text = read(page5).replace('\\-', '-')
@@ -94,7 +92,7 @@ def keys(root, ppcli, page5):
                                            flags=re.M):
             problems.append(f'ppcli.ini.5: no {name}')
     sections = '|'.join(sorted({name.split('.')[0] for name in known}))
-    for path in (f'{root}/man/ppcli.1', f'{root}/README.md'):
+    for path in (page1, f'{root}/README.md'):
         for name in re.findall(rf'(?<![\w./-])((?:{sections})\.[a-z_]+)(?![\w./-])', read(path)):
             if name not in known and not name.endswith(('.sh', '.ini', '.py', '.c', '.h', '.csv',
                                                               '.safetensors')):
@@ -102,7 +100,7 @@ def keys(root, ppcli, page5):
     return problems
 
 
-def values(_root, ppcli, _page5):
+def values(_root, ppcli, _page1, _page5):
     """The choices that a help line spells out are those of its key."""
     problems = []
     schema = {key['name']: key for key in json.loads(ask(ppcli, 'keys', '--json'))['keys']}
@@ -125,11 +123,11 @@ def pages_of(root):
         if any(part in folder for part in ('/.', '/build', '/tests')):
             continue
         for name in names:
-            if name.endswith(('.md', '.txt')) or name == 'ppcli.1':
+            if name.endswith(('.md', '.txt')) or name == 'ppcli.1.in':
                 yield os.path.join(folder, name)
 
 
-def examples(root, ppcli, _page5):
+def examples(root, ppcli, _page1, _page5):
     """A command that a page shows for a config that comes with ppcli is no mistake in that config."""
     problems = []
     known = options_of(ppcli, 'explain')
@@ -162,7 +160,7 @@ def anchors_of(text):
     return {re.sub(r'[^\w -]', '', head.lower()).replace(' ', '-') for head in re.findall(r'^#+ (.*)$', text, flags=re.M)}
 
 
-def links(root, _ppcli, _page5):
+def links(root, _ppcli, _page1, _page5):
     """Every link of a page leads somewhere, every page is reached from docs/README.md and is short."""
     problems = []
     pages = [f'{root}/README.md'] + sorted(path for path in pages_of(f'{root}/docs') if path.endswith('.md'))
@@ -196,7 +194,7 @@ CHECKS = {'commands': commands, 'options': options, 'keys': keys, 'values': valu
 
 def main():
     name, root, ppcli = sys.argv[1:4]
-    problems = CHECKS[name](root, ppcli, sys.argv[4] if len(sys.argv) > 4 else None)
+    problems = CHECKS[name](root, ppcli, *sys.argv[4:])
     for line in problems:
         print(line)
     return 1 if problems else 0
