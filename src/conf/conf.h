@@ -150,6 +150,8 @@ struct pp_config_source {
  * the files of old runs hold every key. */
 bool conf_was_key(struct pp_config *cfg, struct conf_place place, const char *name,
                   const char *value);
+/* What to do without a word that the key of this name had in another version; NULL: it had no such. */
+const char *conf_was_word(const char *name, const char *word);
 
 /* problem.c */
 void conf_problem(struct pp_config *cfg, struct conf_place place, const char *fmt, ...)

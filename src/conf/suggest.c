@@ -166,7 +166,7 @@ const char *pp_config_key_like(const char *word)
     return NULL;
 }
 
-/* ---- keys that are gone */
+/* ---- keys and words that are gone */
 
 bool conf_was_key(struct pp_config *cfg, struct conf_place place, const char *name,
                   const char *value)
@@ -183,4 +183,10 @@ bool conf_was_key(struct pp_config *cfg, struct conf_place place, const char *na
         return true;
     }
     return false;
+}
+
+const char *conf_was_word(const char *name, const char *word)
+{
+    bool is_compare = strcmp(name, "run.backend") == 0 && strcmp(word, "compare") == 0;
+    return is_compare ? "the test program checkops compares all kernels; write cpu" : NULL;
 }

@@ -359,6 +359,8 @@ static int parse_name(const struct conf_reading *r, const char *text, struct pp_
                             "%s can be planned, but not trained with: ppcli plan --schedule %s "
                             "--stages P --microbatches M",
                             text, text);
+    if (!known && conf_was_word(o->name, text))
+        return conf_why(r->why, "'%s' is gone: %s", text, conf_was_word(o->name, text));
     if (!known)
         return not_one_of(r, text, list);
     if (n >= PP_NAME_MAX) {

@@ -44,8 +44,8 @@ awk -v loss="$(value a/summary.json test_loss)" -v ppl="$(value a/summary.json t
 awk -v sps="$(value a/summary.json samples_per_second)" -v tps="$(value a/summary.json tokens_per_second)" \
     'BEGIN { exit !(tps / sps > 15.999 && tps / sps < 16.001) }' || complain 'tokens/s'
 
-begin "the same weights on two stages, with any schedule, and on another backend"
-for how in '--stages 2' '--stages 2 --schedule gpipe' '--stages 3 --schedule zb-h1' '--set run.backend=compare'; do
+begin "the same weights on two stages, with any schedule"
+for how in '--stages 2' '--stages 2 --schedule gpipe' '--stages 3 --schedule zb-h1'; do
     # shellcheck disable=SC2086
     ok run train text.ini -q --dir b --overwrite $how
     same "$(value b/summary.json weights_sha256)" "$(value a/summary.json weights_sha256)"
@@ -201,7 +201,7 @@ for replicas in 1 2; do
     ok run train text.ini -q --dir ignored --overwrite --replicas $replicas "$@"
     one=$(value ignored/summary.json weights_sha256)
     for how in '--stages 3 --schedule zb-h1' '--stages 2 --set pipeline.microbatches=4' \
-        '--stages 2 --set model.logits_rows=5' '--set pipeline.microbatches=1 --set run.backend=compare'; do
+        '--stages 2 --set model.logits_rows=5' '--set pipeline.microbatches=1'; do
         # shellcheck disable=SC2086
         ok run train text.ini -q --dir ignored --overwrite --replicas $replicas "$@" $how
         same "$(value ignored/summary.json weights_sha256)" "$one"
@@ -261,7 +261,7 @@ set -- --set model.mask_padding=true --set model.dropout=0.1 "$@"
 run train text.ini -q --dir i --overwrite "$@"
 one=$(value i/summary.json weights_sha256)
 for how in '--stages 4 --schedule zb-h1' '--stages 2 --schedule interleaved --set pipeline.microbatches=4' \
-    '--stages 3 --set pipeline.recompute=all' '--stages 4 --launch mpirun' '--set run.backend=compare' \
+    '--stages 3 --set pipeline.recompute=all' '--stages 4 --launch mpirun' \
     '--set pipeline.microbatches=8 --set model.logits_rows=1 --stages 2'; do
     case $how in *mpirun*) command -v mpirun >/dev/null 2>&1 || continue ;; esac
     # shellcheck disable=SC2086

@@ -57,8 +57,10 @@ done
 wait
 same "$(find "$folder/two/runs" -name summary.json | wc -l | tr -d ' ')" 2
 
-begin "divergence under the comparing backend is divergence, not a difference"
-fails 80 '' run train "$config" --dir '' --backend compare --lr 1000 --optimizer sgd
+begin "the comparison backend, which is gone, is named with what does its work"
+run train "$config" --dir '' --backend compare
+code_is 78
+err_has "'compare' is gone: the test program checkops compares all kernels; write cpu"
 same "$(grep -c 'ppcli: error:' "$folder/err")" 1
 
 begin "explain, log and summary say when bits may not be those of exact mode"

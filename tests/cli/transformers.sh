@@ -67,7 +67,6 @@ for schedule in naive gpipe zb-h1 interleaved zb-v zb-auto hanayo dualpipev; do
     done
 done
 trains gpt.ini --stages 6 --set model.logits_rows=16 # the last stage has the last layer alone
-trains gpt.ini --stages 3 --set model.logits_rows=16 --set run.backend=compare
 run eval gpt.ini --checkpoint run --predictions whole.csv
 ok run eval gpt.ini --checkpoint run --predictions pieces.csv --set model.logits_rows=16
 cmp -s whole.csv pieces.csv || complain 'other predictions'

@@ -1,108 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ops: cpu against the plain defaults, the plain defaults against known numbers, and how a
- * backend is found. */
+/* The ops against known numbers, and how a backend is found. */
 #include "dev_inputs.h"
 
-#include "../../src/dev/compare.h"
 #include "../../src/dev/cpu/kernels.h"
-
-TEST(cpu_agrees_with_plain_on_linear_layers)
-{
-    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("compare");
-    for (int s = 0; s < COUNT(shapes); s++) {
-        int B = shapes[s][0], O = shapes[s][1], I = shapes[s][2];
-        size_t bo = (size_t)B * O, bi = (size_t)B * I, oi = (size_t)O * I;
-        float *x = noise("x", bi), *W = noise("w", oi), *b = noise("b", O), *dy = noise("dy", bo);
-        for (int a = 0; a < COUNT(activations); a++) {
-            PP_OWN_MEMORY float *y = nans(bo), *z = nans(bo), *dz = pp_alloc(bo, sizeof(*dz));
-            memcpy(dz, dy, bo * sizeof(*dz));
-            const float *biases[] = {NULL, b};
-            for (int with = 0; with < 2; with++) {
-                for (int keep = 0; keep < 2; keep++) {
-                    CHECK_OK(pp_backend_linear_forward(be, B, I, O, x, W, NULL, biases[with],
-                                                       activations[a], keep ? z : NULL, y));
-                }
-            }
-            CHECK_OK(back_in_place(be, bo, activations[a], saved_of(activations[a], y, z), dz));
-        }
-        PP_OWN_MEMORY float *dx = nans(bi), *dW = nans(oi), *db = nans(O);
-        CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, dy, W, NULL, dx));
-        struct pp_weight_part part = {.B = B, .dz = dy, .x = x};
-        for (int beta = 0; beta < 2; beta++) {
-            CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, (float)beta, dW, NULL));
-            CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, (float)beta, dW, db));
-        }
-        pp_free(x);
-        pp_free(W);
-        pp_free(b);
-        pp_free(dy);
-    }
-}
-
-TEST(cpu_agrees_with_plain_on_the_loss)
-{
-    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("compare");
-    const int sizes[][2] = {{1, 1}, {1, 2}, {32, 10}, {7, 3}, {17, 256}, {64, 33}, {3, 5003}};
-    for (int s = 0; s < COUNT(sizes); s++) {
-        int B = sizes[s][0], C = sizes[s][1];
-        size_t n = (size_t)B * C;
-        PP_OWN_MEMORY float *logits = noise("logits", n), *d = nans(n);
-        int32_t labels[64];
-        for (int scale = 1; scale <= 100; scale *= 10) {
-            for (size_t i = 0; i < n; i++)
-                logits[i] =
-                    scale < 100 ? logits[i] * (float)scale : roundf(logits[i] / 4); /* ties */
-            for (int r = 0; r < B; r++)
-                labels[r] = ((r * 7 + scale) % C);
-            struct pp_loss_sums sums = {0};
-            CHECK_OK(cross_entropy(be, B, C, logits, labels, 0.25f, 0, &sums, d));
-            CHECK_OK(cross_entropy(be, B, C, logits, labels, 0.25f, 0, &sums, NULL));
-            CHECK_OK(cross_entropy(be, B, C, logits, labels, 0.25f, 0.1f, &sums, d));
-            CHECK_INT_EQ(sums.rows, 3 * B);
-            CHECK_INT_EQ(sums.targets, 3 * B);
-            assert_true(isfinite(sums.loss));
-        }
-    }
-}
-
-TEST(cpu_agrees_with_plain_on_flat_buffers)
-{
-    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("compare");
-    const size_t sizes[] = {1, 2, 15, 16, 17, 1000, 4099};
-    const enum pp_optimizer_kind kinds[] = {PP_OPT_SGD, PP_OPT_MOMENTUM, PP_OPT_ADAM, PP_OPT_ADAMW};
-    for (int s = 0; s < COUNT(sizes); s++) {
-        size_t n = sizes[s];
-        PP_OWN_MEMORY float *a = noise("a", n), *g = noise("g", n), *p = noise("p", n);
-        double sum;
-        CHECK_OK(pp_backend_add(be, n, a, g));
-        CHECK_OK(pp_backend_sum_squares(be, n, g, &sum));
-        float most = 0;
-        CHECK_OK(pp_backend_largest(be, n, g, &most));
-        assert_true(most > 0);
-        for (int k = 0; k < COUNT(kinds); k++) {
-            struct pp_optimizer_args args = {.kind = kinds[k],
-                                             .nesterov = s % 2 == 0,
-                                             .lr = 0.01f,
-                                             .momentum = 0.9f,
-                                             .beta1 = 0.9f,
-                                             .beta2 = 0.999f,
-                                             .eps = 1e-8f,
-                                             .weight_decay = 0.1f,
-                                             .grad_scale = 0.7f};
-            PP_OWN_MEMORY float *m = pp_alloc(n, sizeof(*m)), *v = pp_alloc(n, sizeof(*v));
-            for (args.step = 1; args.step <= 5; args.step++) {
-                CHECK_OK(pp_backend_optimizer_step(be, n, &args, s % 3 > 0, g, k > 0 ? m : NULL,
-                                                   k > 1 ? v : NULL, p));
-            }
-        }
-    }
-}
 
 TEST(gather_scales_the_chosen_rows)
 {
     const uint8_t data[] = {0, 51, 255, 1, 2, 3, 10, 20, 30};
     const uint32_t index[] = {2, 0};
-    const char *names[] = {"reference", "cpu", "compare"};
+    const char *names[] = {"reference", "cpu"};
     for (int b = 0; b < COUNT(names); b++) {
         PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
         float x[6];
@@ -134,7 +40,7 @@ TEST(gather_normalises_each_channel)
     }
     struct pp_gather g = {
         4, F, bytes, PP_U8, F, index, {3, {0.017f, 0.0171f, 0.0175f}, {-2.1f, -2, -1.8f}}, x, 0};
-    const char *names[] = {"reference", "cpu", "compare"};
+    const char *names[] = {"reference", "cpu"};
     for (int b = 0; b < COUNT(names); b++) {
         PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
         for (int k = 0; k < 8; k++) {
@@ -162,7 +68,7 @@ TEST(windows_are_gathered_from_tokens_of_every_width)
     const uint16_t u16[] = {9, 65535, 7, 6, 5, 4, 3};
     const uint32_t u32[] = {9, 16777215, 7, 70000, 5, 4, 3}, index[] = {3, 1, 0};
     const void *of[] = {u8, u16, u32};
-    const char *names[] = {"reference", "cpu", "compare"};
+    const char *names[] = {"reference", "cpu"};
     for (int b = 0; b < COUNT(names); b++) {
         PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
         for (int e = PP_U8; e <= PP_U32; e++) {
@@ -199,7 +105,7 @@ TEST(windows_are_gathered_from_tokens_of_every_width)
 /* Two samples of two positions are four of one; what is ignored has no part in it. */
 TEST(a_target_below_0_has_no_loss_and_no_gradient)
 {
-    const char *names[] = {"reference", "cpu", "compare"};
+    const char *names[] = {"reference", "cpu"};
     for (int b = 0; b < COUNT(names); b++) {
         PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
         PP_OWN_MEMORY float *logits = noise("logits", 4 * 5);
@@ -305,67 +211,6 @@ TEST(plain_products_are_the_double_sums)
     }
 }
 
-/* A backend with one wrong element in dW, for the next test. */
-static int wrong_weight_gradient(struct pp_backend *be, int n, const struct pp_weight_part *parts,
-                                 int I, int O, float beta, float *dW, float *db)
-{
-    int rc = 0, B = parts->B;
-    const float *dz = parts->dz, *x = parts->x;
-    for (int o = 0; o < O; o++) {
-        db[o] = beta * db[o];
-        for (int r = 0; r < B; r++)
-            db[o] += dz[r * O + o];
-        for (int i = 0; i < I; i++) {
-            dW[o * I + i] = beta * dW[o * I + i];
-            for (int r = 0; r < B; r++)
-                dW[o * I + i] += dz[r * O + o] * x[r * I + i];
-        }
-    }
-    dW[1 * I + 2] *= 1.001f;
-    return rc;
-}
-
-static int open_wrong(struct pp_backend *be, int threads)
-{
-    static const struct pp_backend_ops wrong = {.name = "wrong",
-                                                .linear_backward_weight = wrong_weight_gradient};
-    return compare_open_with(be, &wrong, threads);
-}
-
-TEST(compare_names_the_op_and_the_element_that_differ)
-{
-    const struct pp_backend_ops *ops;
-    CHECK_OK(pp_backend_resolve("compare", &ops));
-    struct pp_backend_ops broken = *ops;
-    broken.open = open_wrong;
-    PP_OWN(pp_backend_close) struct pp_backend *be = NULL;
-    CHECK_OK(pp_backend_open(&broken, 1, &be));
-    PP_OWN_MEMORY float *x = noise("x", 4 * 7), *dz = noise("dz", 4 * 5);
-    float dW[35] = {0}, db[5] = {0};
-    struct pp_weight_part part = {.B = 4, .dz = dz, .x = x};
-    CHECK_FAILS(pp_backend_linear_backward_weight(be, 1, &part, 7, 5, 1, dW, db), PP_ECHECK,
-                "compare: linear_backward_weight 5x7x4 beta 1: dW[1][2] is ");
-    double sum;
-    CHECK_OK(pp_backend_sum_squares(be, 28, x, &sum));
-}
-
-TEST(compare_allows_what_floats_cannot_hold)
-{
-    struct pp_backend *be = open_backend("compare");
-    float x[65], dz[65], dW[1] = {1}, db[1] = {1}, W[65], dx[1];
-    struct pp_weight_part part = {.B = 65, .dz = dz, .x = x};
-    for (int i = 0; i < 65; i++) {
-        x[i] = 1;
-        dz[i] = 0.49f * FLT_EPSILON; /* each is lost beside 1 */
-        W[i] = 0.1f;
-    }
-    CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 1, 1, 1, dW, db));
-    for (int i = 0; i < 65; i++)
-        dz[i] = 2 * FLT_MIN; /* and so is each of these times 0.1, a denormal */
-    CHECK_OK(pp_backend_linear_backward_input(be, 1, 1, 65, dz, W, NULL, dx));
-    pp_backend_close(&be);
-}
-
 /* ---- names */
 
 TEST(auto_finds_a_backend_that_runs)
@@ -385,7 +230,7 @@ TEST(an_unusable_backend_says_why)
 {
     const struct pp_backend_ops *ops = NULL;
     CHECK_FAILS(pp_backend_resolve("abacus", &ops), PP_ECONFIG,
-                "no backend is named 'abacus' (auto, cpu, reference, compare, cuda)");
+                "no backend is named 'abacus' (auto, cpu, reference, cuda)");
     if (pp_backend_resolve("cuda", &ops) < 0) {
         CHECK_INT_EQ(pp_error_get()->code, PP_ERESOURCE);
         assert_non_null(strstr(pp_error_get()->text, "cuda cannot run here: "));

@@ -10,14 +10,6 @@ struct shape {
     bool causal;
 };
 
-static const struct shape shapes_of[] = {
-    {2, 1, 1, 1, 1, 1, true},     {1, 1, 1, 2, 1, 7, false},     {2, 3, 3, 2, 2, 8, true},
-    {3, 7, 7, 3, 1, 5, true},     {2, 17, 17, 4, 2, 32, true},   {1, 64, 64, 4, 4, 32, true},
-    {2, 65, 65, 2, 1, 33, true},  {1, 129, 129, 1, 1, 64, true}, {1, 200, 200, 3, 3, 20, true},
-    {2, 49, 49, 2, 2, 16, false}, {1, 130, 71, 2, 1, 64, false}, {2, 1, 90, 4, 2, 64, true},
-    {1, 5, 77, 2, 1, 48, true},   {1, 50, 114, 1, 1, 100, true}, {1, 33, 33, 1, 1, 130, false},
-};
-
 /* All that a call reads and writes, in arrays of its own. */
 struct bed {
     struct pp_attention a;
@@ -194,80 +186,7 @@ TEST(a_large_score_takes_all_and_overflows_nothing)
     }
 }
 
-/* ---- the CPU against plain, each instruction set */
-
-static struct pp_backend *open_compare(int i)
-{
-    static struct pp_backend_ops compare;
-    const struct pp_backend_ops *ops;
-    struct pp_backend *be = NULL;
-    chosen = cpu_kernels_runnable(i);
-    if (!chosen)
-        return NULL;
-    CHECK_OK(pp_backend_resolve("compare", &ops));
-    compare = *ops;
-    compare.open = open_chosen;
-    CHECK_OK(pp_backend_open(&compare, 1, &be));
-    return be;
-}
-
-TEST(all_versions_agree_with_plain)
-{
-    struct pp_backend *be;
-    for (int i = 0; (be = open_compare(i)) != NULL; i++) {
-        for (int k = 0; k < COUNT(shapes_of) * 8; k++) {
-            struct bed t = make(&shapes_of[k / 8], k % 2 ? ROWS : BLOCKS);
-            t.a.p = k / 2 % 2 ? 0.25f : 0;
-            t.a.step = t.a.p > 0 ? &t.step : NULL;
-            t.a.of_queries = k / 4 % 2;
-            const uint32_t keys = (uint32_t)t.a.keys, lengths[] = {keys, (keys + 1) / 2, 1};
-            const uint32_t index[] = {1, 2, 0};
-            if (!t.a.causal && k / 4 % 2) { /* padding */
-                t.a.lengths = lengths;
-                t.a.index = index;
-            }
-            CHECK_OK(pp_backend_attention_forward(be, &t.a));
-            if (k / 4 % 2) { /* another reader has written there */
-                pp_free(t.dqkv);
-                t.dqkv = noise("old", t.n_qkv);
-                t.a.dk = t.dqkv + (t.a.k - t.a.q);
-                t.a.dv = t.dqkv + (t.a.v - t.a.q);
-                t.a.dq = t.dqkv;
-                t.a.add = t.a.add_kv = true;
-            }
-            CHECK_OK(pp_backend_attention_backward(be, &t.a));
-            for (size_t e = 0; e < t.n_qkv; e++)
-                assert_true(isfinite(t.dqkv[e]));
-            clear(&t);
-        }
-        pp_backend_close(&be);
-    }
-}
-
 /* ---- bits */
-
-TEST(with_fused_multiply_add_all_have_the_same_bits)
-{
-    float *first[COUNT(shapes_of)] = {NULL};
-    struct pp_backend *be;
-    for (int i = 0; cpu_gemm_fma(i) && (be = open_compare(i)) != NULL; i++) {
-        for (int k = 0; k < COUNT(shapes_of); k++) {
-            struct bed t = make(&shapes_of[k], ROWS);
-            t.a.p = 0.25f;
-            t.a.step = k % 2 ? &t.step : NULL;
-            both(be, &t);
-            if (i > 0)
-                assert_memory_equal(t.dqkv, first[k], t.n_qkv * sizeof(float));
-            pp_free(first[k]);
-            first[k] = t.dqkv;
-            t.dqkv = NULL;
-            clear(&t);
-        }
-        pp_backend_close(&be);
-    }
-    for (int k = 0; k < COUNT(shapes_of); k++)
-        pp_free(first[k]);
-}
 
 /* The sequences from..to-1 of the bed. */
 static struct pp_attention part(const struct bed *t, int from, int to)

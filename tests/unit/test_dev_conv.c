@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolution: every provider agrees with the plain version; the own kernels give exact chains of
+/* Convolution: the own kernels give exact chains of
  * fused multiply-adds over what lies inside the image. */
 #include "dev_inputs.h"
 
@@ -270,40 +270,6 @@ static void weight(struct pp_backend *be, struct arrays *p, int n,
 {
     struct pp_conv_backward_weight a = {&p->g, n, parts, beta, p->scratch, dW, db};
     CHECK_OK(pp_backend_conv_backward_weight(be, &a));
-}
-
-TEST(both_providers_agree_with_plain)
-{
-    for (int k = cblas_loads() ? 0 : 1; k < COUNT(gemms); k++) {
-        PP_OWN(pp_backend_close) struct pp_backend *be = open_with("compare", gemms[k]);
-        for (int s = 0; s < COUNT(cases); s++) {
-            struct arrays p;
-            make_on(&p, be, &cases[s]);
-            const float *copy = NULL;
-            if (pp_backend_conv_packed_floats(&be->choice, &p.g) > 0) {
-                CHECK_OK(pp_backend_conv_pack(be, &p.g, p.W, p.packed));
-                copy = p.packed;
-            }
-            for (int i = 0; i < 4; i++) {
-                struct pp_conv_forward f = {
-                    &p.g,       p.B,       p.x, p.W, i < 2 ? copy : NULL, i % 2 ? p.b : NULL,
-                    i % 3 == 0, p.scratch, p.y};
-                CHECK_OK(pp_backend_conv_forward(be, &f));
-            }
-            for (int add = 0; add < 2; add++) {
-                struct pp_conv_backward_input b = {&p.g, p.B,       p.dz, p.W,
-                                                   copy, p.scratch, add,  p.dx};
-                CHECK_OK(pp_backend_conv_backward_input(be, &b));
-            }
-            struct pp_weight_part parts[3] = {{.B = p.B, .dz = p.dz, .x = p.x}};
-            parts[2] = parts[0];
-            parts[2].B /= 2;
-            weight(be, &p, 3, parts, 1, p.dW, p.db);
-            weight(be, &p, 3, parts, 0, p.dW, p.db);
-            weight(be, &p, 1, parts, 0, p.dW, NULL);
-            pp_free(p.memory);
-        }
-    }
 }
 
 /* Samples 0, 2, 0, 1, ... of the batch at a time. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The providers of matrix products: own kernels give exact chains of fused multiply-adds, CBLAS
- * agrees with the plain version, and which one computes follows from the config alone. */
+/* The providers of matrix products: own kernels give exact chains of fused multiply-adds, and which one
+ * computes follows from the config alone. */
 #include "dev_inputs.h"
 
 #include "../../src/dev/cpu/gemm.h"
@@ -197,57 +197,6 @@ static struct pp_backend *open_with(const char *name, enum pp_gemm gemm, int thr
     CHECK_OK(pp_backend_resolve(name, &choice.ops));
     CHECK_OK(pp_backend_open_choice(&choice, &be));
     return be;
-}
-
-TEST(both_providers_agree_with_plain)
-{
-    const enum pp_gemm gemms[] = {PP_GEMM_CBLAS, PP_GEMM_AUTO};
-    for (int k = cblas_loads() ? 0 : 1; k < COUNT(gemms); k++) {
-        PP_OWN(pp_backend_close) struct pp_backend *be = open_with("compare", gemms[k], 1);
-        for (int w = 0; w < COUNT(widths); w++) {
-            int B = rows_of[w % COUNT(rows_of)], I = widths[w], O = widths[(w * 3 + 1) % 13];
-            struct products p;
-            make(&p, B, I, O, 0);
-            struct pp_weight_part parts[] = {{.B = B, .dz = p.dz, .x = p.x},
-                                             {.B = 0, .dz = NULL, .x = NULL},
-                                             {.B = B / 2, .dz = p.dz, .x = p.x}};
-            size_t copy = pp_backend_packed_floats(&be->choice, O, I);
-            assert_true(copy <= ((size_t)O + 15) * I);
-            if (copy > 0)
-                CHECK_OK(pp_backend_pack_weights(be, O, I, p.W, p.packed));
-            for (int a = 0; a < COUNT(activations); a++) {
-                CHECK_OK(pp_backend_linear_forward(be, B, I, O, p.x, p.W, copy ? p.packed : NULL,
-                                                   p.b, activations[a], NULL, p.y));
-            }
-            float *db = noise("db", (size_t)O);
-            CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, p.dz, p.W,
-                                                      copy ? p.packed : NULL, p.dx));
-            CHECK_OK(pp_backend_linear_backward_weight(be, 3, parts, I, O, 1, p.dW, db));
-            CHECK_OK(pp_backend_linear_backward_weight(be, 3, parts, I, O, 0, p.dW, db));
-            pp_free(db);
-            pp_free(p.memory);
-        }
-    }
-}
-
-TEST(a_stale_copy_of_the_weights_is_found_by_compare)
-{
-    struct pp_backend *be = open_with("compare", PP_GEMM_AUTO, 1);
-    struct products p;
-    make(&p, 4, 20, 6, 0);
-    if (pp_backend_packed_floats(&be->choice, 6, 20) == 0) {
-        print_message("# no own products on this processor\n");
-        pp_free(p.memory);
-        pp_backend_close(&be);
-        skip();
-    }
-    CHECK_OK(pp_backend_pack_weights(be, 6, 20, p.W, p.packed));
-    p.W[25] += 0.5f;
-    CHECK_FAILS(
-        pp_backend_linear_forward(be, 4, 20, 6, p.x, p.W, p.packed, p.b, PP_ACT_NONE, NULL, p.y),
-        PP_ECHECK, "compare: linear_forward 4x6x20 none: y[");
-    pp_free(p.memory);
-    pp_backend_close(&be);
 }
 
 TEST(the_config_decides_who_multiplies)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Norms, pools and element-wise kernels: the plain versions against finite differences, those of
- * the CPU against the plain ones, and what all promise beyond the numbers. */
-#include "dev_loops.h"
+/* Norms, pools and element-wise kernels: the plain versions against finite differences, and what all
+ * promise beyond the numbers. */
+#include "dev_inputs.h"
 
 /* ---- gradients of the plain kernels: d sum(y * dy) / d x by differences */
 
@@ -204,148 +204,15 @@ TEST(a_device_has_only_the_kernels_of_its_table)
     }
 }
 
-/* ---- all kernels over many shapes and flags */
-
-static void run_norm(struct bench *b, const int shape[4], int flags, float offset)
+/* A variance that a float cannot hold changes neither running statistic. */
+TEST(running_statistics_leave_out_what_no_float_can_hold)
 {
-    int B = shape[0], P = shape[1], C = shape[2], G = shape[3];
-    bool relu = flags & 1, residual = flags & 2, add = flags & 4;
-    size_t c = (size_t)C, n = (size_t)(B * P) * c, kept = 2 * (size_t)(G ? B * G : C);
-    float *x = floats(b, "x", n), *r = residual ? floats(b, "residual", n) : NULL;
-    float *gamma = floats(b, "gamma", c), *beta = floats(b, "beta", c);
-    float *y = floats(b, "y", n), *keep = floats(b, "keep", kept), *dy = floats(b, "dy", n);
-    float *dx = floats(b, "dx", n), *d_residual = r ? floats(b, "d", n) : NULL;
-    float *sums = floats(b, "sums", 2 * c), *grads = floats(b, "grads", 4 * c + 1);
-    for (size_t i = 0; i < n; i++)
-        x[i] = x[i] * (float)(1 + i % c) + offset;
-    const float *y_or_null = relu ? y : NULL;
-    if (G > 0) {
-        CHECK_OK(pp_backend_group_norm_forward(
-            b->be,
-            &(struct pp_group_norm_forward){B, P, C, G, 1e-5f, x, gamma, beta, r, relu, keep, y}));
-        CHECK_OK(pp_backend_group_norm_backward_input(
-            b->be, &(struct pp_group_norm_backward_input){B, P, C, G, x, gamma, keep, y_or_null, dy,
-                                                          add, add, dx, d_residual}));
-        CHECK_OK(pp_backend_group_norm_backward_weight(
-            b->be, &(struct pp_group_norm_backward_weight){B, P, C, G, x, keep, dy, add, grads,
-                                                           grads + c}));
-    } else {
-        struct pp_batch_norm_forward f = {B, P,    C,    1e-5f, x,    gamma, beta,
-                                          r, relu, NULL, NULL,  keep, y};
-        CHECK_OK(pp_backend_batch_norm_forward(b->be, &f));
-        CHECK_OK(pp_backend_batch_norm_backward_input(
-            b->be, &(struct pp_batch_norm_backward_input){B, P, C, x, gamma, keep, y_or_null, dy,
-                                                          sums, add, add, dx, d_residual}));
-        CHECK_OK(pp_backend_batch_norm_backward_weight(
-            b->be, &(struct pp_batch_norm_backward_weight){B, P, C, 1e-5f, keep, sums, add, grads,
-                                                           grads + c, grads + 2 * c, grads + 3 * c,
-                                                           grads + 4 * c}));
-        result(b, y, n * 4);
-        result(b, sums, 2 * c * 4);
-        float *mean = floats(b, "mean", c), *var = floats(b, "var", c), tracked = 3;
-        for (size_t i = 0; i < c; i++)
-            var[i] += 1;
-        f.running_mean = mean;
-        f.running_var = var;
-        CHECK_OK(pp_backend_batch_norm_forward(b->be, &f));
-        grads[4 * c] = (float)(2 * B * P);
-        const struct pp_batch_norm_commit commit = {
-            C,    0.1f, &(bool){false}, grads + 2 * c, grads + 3 * c, grads + 4 * c,
-            mean, var,  &tracked};
-        CHECK_OK(pp_backend_batch_norm_commit(b->be, &commit));
-        result(b, mean, c * 4);
-        result(b, var, c * 4);
-        float *of_last[] = {mean + c - 1, var + c - 1}, were[] = {*of_last[0], *of_last[1]};
-        grads[4 * c - 1] = INFINITY; /* what no float can hold is left out */
-        CHECK_OK(pp_backend_batch_norm_commit(b->be, &commit));
-        assert_true(*of_last[0] == were[0] && *of_last[1] == were[1]);
-    }
-    result(b, y, n * 4);
-    result(b, keep, B > 0 ? kept * 4 : 0);
-    result(b, dy, n * 4);
-    result(b, dx, n * 4);
-    result(b, grads, 2 * c * 4);
-    if (r)
-        result(b, d_residual, n * 4);
-    done(b);
-}
-
-static void run_pool(struct bench *b, const struct pp_conv *g, int B, bool add)
-{
-    size_t in = (size_t)(B * g->H * g->W * g->C), out = (size_t)(B * g->OH * g->OW * g->C);
-    float *x = floats(b, "x", in), *y = floats(b, "y", out);
-    float *dy = floats(b, "dy", out), *dx = floats(b, "dx", in);
-    uint8_t *taken = (uint8_t *)floats(b, "taken", out);
-    for (int kind = 0; kind < 3; kind++) {
-        pool_forward(b->be, kind, g, B, x, taken, y);
-        if (kind == 0) {
-            CHECK_OK(pp_backend_max_pool_backward(
-                b->be, &(struct pp_max_pool_backward){g, B, taken, dy, add, dx}));
-        } else {
-            CHECK_OK(pp_backend_avg_pool_backward(
-                b->be, &(struct pp_avg_pool){g, B, kind == 1, dy, add, dx, NULL, NULL}));
-        }
-        result(b, y, out * 4);
-        result(b, dx, in * 4);
-    }
-    result(b, taken, out);
-    done(b);
-}
-
-static void run_elements(struct bench *b, size_t n, bool add)
-{
-    float *x = floats(b, "x", n), *y = floats(b, "y", n), *dx = floats(b, "dx", n);
-    const int64_t step = 3;
-    for (size_t i = 0; i < n; i++)
-        x[i] *= 6;
-    for (int a = 0; a < COUNT(activations); a++) {
-        CHECK_OK(
-            pp_backend_activate_forward(b->be, &(struct pp_activate){n, activations[a], x, y}));
-        CHECK_OK(pp_backend_activate_backward(
-            b->be, &(struct pp_activate_backward){n, activations[a], saved_of(activations[a], y, x),
-                                                  x, add, dx}));
-        result(b, y, n * 4);
-        result(b, dx, n * 4);
-    }
-    CHECK_OK(pp_backend_sum(b->be, &(struct pp_sum){n, x, y, add, dx, 0}));
-    result(b, dx, n * 4);
-    CHECK_OK(pp_backend_dropout(b->be, &(struct pp_dropout){1, n, 0.3f, 5, &step, 9, x, add, dx}));
-    result(b, dx, n * 4);
-    CHECK_OK(pp_backend_activate_forward(b->be, &(struct pp_activate){n, PP_ACT_TANH, x, x}));
-    CHECK_OK(pp_backend_activate_backward(
-        b->be, &(struct pp_activate_backward){n, PP_ACT_TANH, x, y, false, y}));
-    CHECK_OK(pp_backend_sum(b->be, &(struct pp_sum){n, x, x, false, x, 0}));
-    result(b, x, n * 4);
-    result(b, y, n * 4);
-    done(b);
-}
-
-/* B, P, C, G. A group of 1030 channels is wider than a tile, 600 channels are more than one. */
-static const int norm_shapes[][4] = {
-    {2, 9, 3, 0},   {1, 2, 1, 0},    {5, 7, 17, 0},   {3, 16, 64, 0}, {2, 3, 600, 0},
-    {0, 9, 3, 0},   {2, 9, 3, 1},    {1, 1, 1, 1},    {3, 5, 6, 3},   {2, 16, 64, 32},
-    {2, 4, 600, 2}, {2, 1, 1030, 1}, {2, 3, 1200, 4}, {0, 9, 4, 2},   {3, 1, 33, 1}};
-
-static void run_all(struct bench *b)
-{
-    for (int k = 0; k < COUNT(norm_shapes); k++)
-        for (int flags = 0; flags < 8; flags++)
-            run_norm(b, norm_shapes[k], flags, flags == 3 ? 1000 : 0);
-    for (int k = 0; k < COUNT(windows); k++) {
-        struct pp_conv wide = windows[k];
-        wide.C = wide.O = wide.groups = 259;
-        for (int flags = 0; flags < 6; flags++) {
-            run_pool(b, &windows[k], flags / 2, flags % 2);
-            run_pool(b, &wide, flags / 2, flags % 2);
-        }
-    }
-    for (size_t n = 0; n < 1100; n = n * 3 + 1) {
-        run_elements(b, n, false);
-        run_elements(b, n, true);
-    }
-}
-
-TEST(loops_agree_with_plain_and_give_one_set_of_bits)
-{
-    check_loops(run_all);
+    const float mean[] = {6, 4}, squares[] = {3, INFINITY}, n[] = {2};
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("reference");
+    float running_mean[] = {1, 1}, running_var[] = {1, 1}, tracked = 0;
+    CHECK_OK(pp_backend_batch_norm_commit(
+        be, &(struct pp_batch_norm_commit){2, 0.5f, &(bool){false}, mean, squares, n, running_mean,
+                                           running_var, &tracked}));
+    assert_true(running_mean[0] == 2 && running_var[0] == 2 && tracked == 1);
+    assert_true(running_mean[1] == 1 && running_var[1] == 1);
 }

@@ -9,7 +9,7 @@
 
 TEST(loss_gradient_may_overwrite_the_logits)
 {
-    const char *names[] = {"reference", "cpu", "compare"};
+    const char *names[] = {"reference", "cpu"};
     for (int b = 0; b < COUNT(names); b++) {
         PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
         PP_OWN_MEMORY float *logits = noise("logits", 50);
@@ -38,7 +38,7 @@ TEST(of_equal_logits_the_first_is_the_answer)
 
 TEST(huge_logits_do_not_overflow)
 {
-    const char *names[] = {"reference", "cpu", "compare"};
+    const char *names[] = {"reference", "cpu"};
     for (int b = 0; b < COUNT(names); b++) {
         PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
         const float logits[] = {3e38f, -3e38f, 1000, -1000};
@@ -85,7 +85,7 @@ TEST(nan_is_not_hidden)
 
 TEST(no_rows_make_a_zero_gradient)
 {
-    const char *names[] = {"reference", "cpu", "compare"};
+    const char *names[] = {"reference", "cpu"};
     for (int b = 0; b < COUNT(names); b++) {
         PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(names[b]);
         float W[6] = {0}, dW[6], db[2], some[6];
@@ -233,7 +233,7 @@ TEST(sum_of_squares_depends_on_the_numbers_only)
 /* Whatever the place: in the vectors, in the rest, behind a larger one, in front of it. */
 TEST(the_largest_is_finite_only_when_all_are)
 {
-    static const char *const backends[] = {"cpu", "reference", "compare"};
+    static const char *const backends[] = {"cpu", "reference"};
     enum {
         N = 37
     };

@@ -56,7 +56,7 @@ TEST(kept_keys_and_values_continue_a_text)
     enum {
         ROWS = 2
     };
-    const char *const backends[] = {"cpu", "compare"};
+    const char *const backends[] = {"cpu", "reference"};
     for (int k = 0; k < COUNT(backends); k++) {
         PP_OWN(pp_backend_close) struct pp_backend *be = open_backend(backends[k]);
         PP_OWN_MEMORY float *x = noise("x", ROWS * T * C), *want = nans(ROWS * T * Y);

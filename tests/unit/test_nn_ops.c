@@ -111,7 +111,7 @@ static void run(const struct op_case *op, const char *backend, int n, const int 
     tear_down(&t);
 }
 
-static const char *const backends[] = {"cpu", "reference", "compare"};
+static const char *const backends[] = {"cpu", "reference"};
 
 TEST(the_order_of_backward_passes_changes_no_bit)
 {

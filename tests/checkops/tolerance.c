@@ -1,35 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernels of kernels.def in the compare backend. Each says what it writes and how far off that
- * may be; the rest is the same for all: the plain version writes to copies, the fast one to the
- * caller's arrays, then the two are compared.
+ * What each kernel writes, and how far off that may be. The tolerances follow from the arithmetic,
+ * not from experience:
+ *   products     a sum of K products is off by at most about sqrt(K) roundings (K in the worst
+ *                case, which blocked summation does not meet) of a number no larger than the
+ *                product of the two vectors' lengths: 2 eps (4 + sqrt(K)) * length * length
+ *   added up     to what is there already: a rounding of that for each term
+ *   the rest     ROUNDINGS eps, of the element or of the scale that the formula works at
+ * and numbers so small that the CPU backend takes them for 0.
  */
-#include "compare.h"
+#include "checkops.h"
 
 #include <math.h>
-#include <string.h>
-
-#define OUTPUTS 6
-#define EXACT -1.0
-
-/* An array that a kernel writes. */
-struct output {
-    const char *name;
-    void *at;       /* the pointer to it in the kernel's arguments */
-    size_t n, size; /* elements and bytes of one; of one byte: must be equal */
-    size_t columns; /* for the message */
-    double scale; /* of the terms: allowed are ROUNDINGS of it and of the result; EXACT: nothing */
-    /* Of an array with gaps: these rows of `columns` are written. n counts all up to the last. */
-    int rows[2];
-    struct pp_strides step;
-    double loss; /* of loss sums: what they begin with */
-};
-
-/* The list of one kernel. */
-struct outputs {
-    int n;
-    struct output of[OUTPUTS];
-};
 
 #define OUT(o, field, count, col, terms)                                                           \
     ((o)->of[(o)->n++] = (struct output){.name = #field,                                           \
@@ -39,7 +21,7 @@ struct outputs {
                                          .columns = (size_t)(col),                                 \
                                          .scale = (terms)})
 
-#define MOST compare_greatest
+#define MOST greatest_of
 
 static double most_old(bool add, size_t n, const float *a)
 {
@@ -60,65 +42,143 @@ static size_t floats_out(const struct pp_conv *g, int B)
     return (size_t)B * (size_t)g->OH * (size_t)g->OW * (size_t)g->O;
 }
 
-/* Of the terms of a sum of K products of vectors of these lengths: see compare.c. */
+/* Of the terms of a sum of K products of vectors of these lengths: see above. */
 static double product(int K, double left, double right)
 {
     return 2 * (4 + sqrt((double)K)) / ROUNDINGS * left * right;
 }
 
+/* Sums of K products of vectors of these lengths are so large when the signs are random. */
+static void add_typical(struct outputs *o, double K, double left, double right)
+{
+    for (int i = 0; i < o->n; i++)
+        o->of[i].typical += K > 0 ? left * right / sqrt(K) : 0;
+}
+
+/* ---- linear layers and flat buffers */
+
+void bound_linear_forward(struct pp_linear_forward *a, struct outputs *o)
+{
+    size_t n = (size_t)a->B * (size_t)a->O, I = (size_t)a->I;
+    double x = longest_of(a->B, a->I, I, 1, a->x), W = longest_of(a->O, a->I, I, 1, a->W);
+    double terms =
+        pp_activation_facts(a->act)->steepest * product(a->I, x, W) + MOST((size_t)a->O, a->b);
+    OUT(o, z, n, a->O, terms);
+    OUT(o, y, n, a->O, terms);
+    add_typical(o, a->I, x, W);
+}
+
+void bound_linear_backward_input(struct pp_linear_backward_input *a, struct outputs *o)
+{
+    double dz = longest_of(a->B, a->O, (size_t)a->O, 1, a->dz);
+    double W = longest_of(a->I, a->O, 1, (size_t)a->I, a->W);
+    OUT(o, dx, (size_t)a->B * (size_t)a->I, a->I, product(a->O, dz, W));
+    add_typical(o, a->O, dz, W);
+}
+
+/* The sum of the parts' tolerances bounds that of one product over all their rows. */
+void bound_linear_backward_weight(struct pp_linear_backward_weight *a, struct outputs *o)
+{
+    size_t I = (size_t)a->I, O = (size_t)a->O;
+    double old[2] = {most_old(a->beta != 0, O * I, a->dW),
+                     a->db ? most_old(a->beta != 0, O, a->db) : 0};
+    double weight = 0, bias = 0, most = 0;
+    int rows = 0;
+    for (const struct pp_weight_part *p = a->parts; p < a->parts + a->n; p++) {
+        double dz = longest_of(a->O, p->B, 1, O, p->dz), x = longest_of(a->I, p->B, 1, I, p->x);
+        rows += p->B;
+        most = fmax(most, dz * x);
+        weight += p->B * old[0] / ROUNDINGS + product(rows, dz, x);
+        bias += p->B * old[1] / ROUNDINGS + product(rows, dz, sqrt((double)p->B));
+    }
+    OUT(o, dW, O * I, I, weight);
+    OUT(o, db, O, O, bias);
+    add_typical(o, rows, most, 1);
+}
+
+void bound_sum_squares(struct pp_sum_squares *a, struct outputs *o)
+{
+    OUT(o, out, 1, 1, 0);
+}
+
+void bound_largest(struct pp_largest *a, struct outputs *o)
+{
+    OUT(o, io, 1, 1, EXACT);
+}
+
+/* One step moves p by lr * (about 1 for Adam, else the gradient or the velocity). */
+void bound_optimizer_step(struct pp_optimizer_step *a, struct outputs *o)
+{
+    const struct pp_optimizer_args *args = a->a;
+    double p = MOST(a->n, a->p), g = MOST(a->n, a->g) * fabs((double)args->grad_scale) +
+                                     fabs((double)args->weight_decay) * p;
+    double m = fmax(MOST(a->n, a->m), g), v = fmax(MOST(a->n, a->v), g * g);
+    bool adam = args->kind == PP_OPT_ADAM || args->kind == PP_OPT_ADAMW;
+    OUT(o, p, a->n, a->n, p + fabs((double)args->lr) * (adam ? 100 : m));
+    OUT(o, m, a->n, a->n, m);
+    OUT(o, v, a->n, a->n, v);
+}
+
+/* ---- images */
+
 /* No shorter than what an output of a convolution sees: one of these pixels a tap. */
 static double longest_patch(const struct pp_conv *g, size_t pixels, int C, const float *x)
 {
-    return sqrt((double)g->kh * g->kw) * compare_longest((int)pixels, C, (size_t)C, 1, x);
+    return sqrt((double)g->kh * g->kw) * longest_of((int)pixels, C, (size_t)C, 1, x);
 }
 
-static void conv_forward(struct pp_conv_forward *a, struct outputs *o)
+void bound_conv_forward(struct pp_conv_forward *a, struct outputs *o)
 {
     const struct pp_conv *g = a->g;
     int K = g->kh * g->kw * (g->C / g->groups);
     double x = longest_patch(g, (size_t)a->B * (size_t)g->H * (size_t)g->W, g->C, a->x);
-    double W = compare_longest(g->O, K, (size_t)K, 1, a->W);
+    double W = longest_of(g->O, K, (size_t)K, 1, a->W);
     OUT(o, y, floats_out(g, a->B), g->O, product(K, x, W) + MOST((size_t)g->O, a->b));
+    add_typical(o, K, x, W);
 }
 
-static void conv_backward_input(struct pp_conv_backward_input *a, struct outputs *o)
+void bound_conv_backward_input(struct pp_conv_backward_input *a, struct outputs *o)
 {
     const struct pp_conv *g = a->g;
     int taps = g->kh * g->kw, K = taps * (g->C / g->groups);
     size_t n = floats_in(g, a->B);
     double dz = longest_patch(g, (size_t)a->B * (size_t)g->OH * (size_t)g->OW, g->O, a->dz);
-    double W = sqrt((double)taps) * compare_longest(K, g->O, 1, (size_t)K, a->W);
+    double W = sqrt((double)taps) * longest_of(K, g->O, 1, (size_t)K, a->W);
     OUT(o, dx, n, g->C, product(taps * (g->O / g->groups), dz, W) + most_old(a->add, n, a->dx));
+    add_typical(o, taps * (g->O / g->groups), dz, W);
 }
 
-static void conv_backward_weight(struct pp_conv_backward_weight *a, struct outputs *o)
+void bound_conv_backward_weight(struct pp_conv_backward_weight *a, struct outputs *o)
 {
     const struct pp_conv *g = a->g;
     size_t O = (size_t)g->O, K = (size_t)(g->kh * g->kw) * (size_t)(g->C / g->groups);
-    double weight = most_old(a->beta != 0, O * K, a->dW), bias = 0;
+    double weight = most_old(a->beta != 0, O * K, a->dW), bias = 0, most = 0;
     int rows = 0;
     for (const struct pp_weight_part *p = a->parts; p < a->parts + a->n; p++) {
         int out = p->B * g->OH * g->OW, in = p->B * g->H * g->W;
-        double dz = compare_longest(g->O, out, 1, O, p->dz);
+        double dz = longest_of(g->O, out, 1, O, p->dz);
+        double x = longest_of(g->C, in, 1, (size_t)g->C, p->x);
         rows += out;
-        weight += product(rows, dz, compare_longest(g->C, in, 1, (size_t)g->C, p->x));
+        most = fmax(most, dz * x);
+        weight += product(rows, dz, x);
         bias += product(rows, dz, sqrt((double)out));
     }
     OUT(o, dW, O * K, K, weight);
     OUT(o, db, O, O, bias + (a->db ? most_old(a->beta != 0, O, a->db) : 0));
+    add_typical(o, rows, most, 1);
 }
 
-static void move_pictures(struct pp_move_pictures *a, struct outputs *o)
+void bound_move_pictures(struct pp_move_pictures *a, struct outputs *o)
 {
     OUT(o, pictures, (size_t)a->B * (size_t)(a->H * a->W * a->C), a->C, EXACT);
 }
 
-static void gather(struct pp_gather *a, struct outputs *o)
+void bound_gather(struct pp_gather *a, struct outputs *o)
 {
     OUT(o, x, (size_t)a->B * (size_t)a->F, a->F, EXACT);
 }
 
-static void targets(struct pp_targets *a, struct outputs *o)
+void bound_targets(struct pp_targets *a, struct outputs *o)
 {
     OUT(o, targets, (size_t)a->B * (size_t)a->P, a->P, EXACT);
     struct output *bytes = &o->of[0]; /* as floats, small numbers are denormals: all alike */
@@ -128,7 +188,7 @@ static void targets(struct pp_targets *a, struct outputs *o)
 }
 
 /* x - max is rounded at the size of x, and exp passes that on as a relative error. */
-static void softmax_cross_entropy(struct pp_softmax_cross_entropy *a, struct outputs *o)
+void bound_softmax_cross_entropy(struct pp_softmax_cross_entropy *a, struct outputs *o)
 {
     size_t rows = (size_t)a->B * (size_t)a->P, n = rows * (size_t)a->C;
     double x = MOST(n, a->logits);
@@ -137,7 +197,7 @@ static void softmax_cross_entropy(struct pp_softmax_cross_entropy *a, struct out
     o->of[1].loss = a->sums->loss;
 }
 
-static void batch_norm_forward(struct pp_batch_norm_forward *a, struct outputs *o)
+void bound_batch_norm_forward(struct pp_batch_norm_forward *a, struct outputs *o)
 {
     size_t C = (size_t)a->C, n = (size_t)a->B * (size_t)a->P * C;
     double x = MOST(n, a->x), sigmas = SIGMAS;
@@ -150,7 +210,7 @@ static void batch_norm_forward(struct pp_batch_norm_forward *a, struct outputs *
         OUT(o, keep, 2 * C, C, 0);
 }
 
-static void batch_norm_backward_input(struct pp_batch_norm_backward_input *a, struct outputs *o)
+void bound_batch_norm_backward_input(struct pp_batch_norm_backward_input *a, struct outputs *o)
 {
     size_t C = (size_t)a->C, rows = (size_t)a->B * (size_t)a->P, n = rows * C;
     double dy = MOST(n, a->dy), rstd = n ? MOST(C, a->keep + C) : 0;
@@ -160,7 +220,7 @@ static void batch_norm_backward_input(struct pp_batch_norm_backward_input *a, st
     OUT(o, d_residual, n, C, dy + most_old(a->add_residual, n, a->d_residual));
 }
 
-static void batch_norm_backward_weight(struct pp_batch_norm_backward_weight *a, struct outputs *o)
+void bound_batch_norm_backward_weight(struct pp_batch_norm_backward_weight *a, struct outputs *o)
 {
     size_t C = (size_t)a->C;
     double n = (double)a->B * a->P, sums = MOST(2 * C, a->sums), square = 0;
@@ -174,26 +234,26 @@ static void batch_norm_backward_weight(struct pp_batch_norm_backward_weight *a, 
     OUT(o, stat_n, 1, 1, 0);
 }
 
-static void batch_norm_spread(struct pp_batch_norm_spread *a, struct outputs *o)
+void bound_batch_norm_spread(struct pp_batch_norm_spread *a, struct outputs *o)
 {
     OUT(o, own, a->C, a->C, MOST(a->C, a->stat_mean));
 }
 
-static void batch_norm_commit(struct pp_batch_norm_commit *a, struct outputs *o)
+void bound_batch_norm_commit(struct pp_batch_norm_commit *a, struct outputs *o)
 {
     OUT(o, running_mean, a->C, a->C, 0);
     OUT(o, running_var, a->C, a->C, 0);
     OUT(o, tracked, 1, 1, 0);
 }
 
-static void group_norm_forward(struct pp_group_norm_forward *a, struct outputs *o)
+void bound_group_norm_forward(struct pp_group_norm_forward *a, struct outputs *o)
 {
     size_t C = (size_t)a->C, n = (size_t)a->B * (size_t)a->P * C;
     OUT(o, y, n, C, MOST(C, a->gamma) * SIGMAS + MOST(C, a->beta) + MOST(n, a->residual));
     OUT(o, keep, 2 * (size_t)a->B * (size_t)a->G, a->G, 0);
 }
 
-static void group_norm_backward_input(struct pp_group_norm_backward_input *a, struct outputs *o)
+void bound_group_norm_backward_input(struct pp_group_norm_backward_input *a, struct outputs *o)
 {
     size_t C = (size_t)a->C, n = (size_t)a->B * (size_t)a->P * C,
            keep = (size_t)a->B * (size_t)a->G;
@@ -203,7 +263,7 @@ static void group_norm_backward_input(struct pp_group_norm_backward_input *a, st
     OUT(o, d_residual, n, C, dy + most_old(a->add_residual, n, a->d_residual));
 }
 
-static void group_norm_backward_weight(struct pp_group_norm_backward_weight *a, struct outputs *o)
+void bound_group_norm_backward_weight(struct pp_group_norm_backward_weight *a, struct outputs *o)
 {
     size_t C = (size_t)a->C, rows = (size_t)a->B * (size_t)a->P;
     double sum = SIGMAS * sqrt((double)rows) * MOST(rows * C, a->dz);
@@ -220,9 +280,8 @@ static double longest_head(const struct pp_attention *a, int heads, int position
     double most = 0;
     for (int b = 0; b < a->B; b++)
         for (int i = 0; i < positions; i++)
-            most =
-                fmax(most, compare_longest(heads, a->width, (size_t)a->width, 1,
-                                           x + (size_t)b * s->sequence + (size_t)i * s->position));
+            most = fmax(most, longest_of(heads, a->width, (size_t)a->width, 1,
+                                         x + (size_t)b * s->sequence + (size_t)i * s->position));
     return most;
 }
 
@@ -233,8 +292,14 @@ static void out_heads(struct outputs *o, const char *name, float **at, const str
     size_t columns = (size_t)heads * (size_t)a->width, n = 0;
     if (a->B > 0 && positions > 0)
         n = (size_t)(a->B - 1) * step.sequence + (size_t)(positions - 1) * step.position + columns;
-    o->of[o->n++] =
-        (struct output){name, at, n, sizeof(float), columns, scale, {a->B, positions}, step, 0};
+    o->of[o->n++] = (struct output){.name = name,
+                                    .at = at,
+                                    .n = n,
+                                    .size = sizeof(float),
+                                    .columns = columns,
+                                    .scale = scale,
+                                    .rows = {a->B, positions},
+                                    .step = step};
 }
 
 /* A probability is off by the roundings of its score, and by those of the sum that divides it. */
@@ -245,7 +310,7 @@ static double of_probability(const struct pp_attention *a)
     return 2 * product(a->width, q, k) / sqrt((double)a->width) + product(a->keys, 1, 1);
 }
 
-static void attention_forward(struct pp_attention *a, struct outputs *o)
+void bound_attention_forward(struct pp_attention *a, struct outputs *o)
 {
     double p = of_probability(a), v = longest_head(a, a->kv_heads, a->keys, &a->kv_at, a->v);
     double grown = a->step ? 1 / (1 - (double)a->p) : 1;
@@ -255,7 +320,7 @@ static void attention_forward(struct pp_attention *a, struct outputs *o)
 
 /* The gradient of a score is p (dp - sum of p dp), dp = dy . v, and no |dp| is larger than twice
  * the lengths'; sums over keys have the weights p, those over queries are of as many terms. */
-static void attention_backward(struct pp_attention *a, struct outputs *o)
+void bound_attention_backward(struct pp_attention *a, struct outputs *o)
 {
     double q = longest_head(a, a->heads, a->queries, &a->q_at, a->q);
     double k = longest_head(a, a->kv_heads, a->keys, &a->kv_at, a->k);
@@ -277,14 +342,14 @@ static void attention_backward(struct pp_attention *a, struct outputs *o)
     }
 }
 
-static void row_norm_forward(struct pp_row_norm_forward *a, struct outputs *o)
+void bound_row_norm_forward(struct pp_row_norm_forward *a, struct outputs *o)
 {
     size_t C = (size_t)a->C, n = (size_t)a->B * C;
     OUT(o, y, n, C, MOST(C, a->gamma) * SIGMAS + MOST(C, a->beta));
     OUT(o, keep, 2 * (size_t)a->B, 2, MOST(n, a->x)); /* a mean is rounded at the size of x */
 }
 
-static void row_norm_backward_input(struct pp_row_norm_backward_input *a, struct outputs *o)
+void bound_row_norm_backward_input(struct pp_row_norm_backward_input *a, struct outputs *o)
 {
     size_t C = (size_t)a->C, n = (size_t)a->B * C, keep = 2 * (size_t)a->B;
     double rstd = 0;
@@ -294,7 +359,7 @@ static void row_norm_backward_input(struct pp_row_norm_backward_input *a, struct
         MOST(C, a->gamma) * rstd * SIGMAS * MOST(n, a->dy) + most_old(a->add, n, a->dx));
 }
 
-static void row_norm_backward_weight(struct pp_row_norm_backward_weight *a, struct outputs *o)
+void bound_row_norm_backward_weight(struct pp_row_norm_backward_weight *a, struct outputs *o)
 {
     size_t C = (size_t)a->C, rows = (size_t)a->B;
     double sum = SIGMAS * sqrt((double)rows) * MOST(rows * C, a->dy);
@@ -302,12 +367,12 @@ static void row_norm_backward_weight(struct pp_row_norm_backward_weight *a, stru
     OUT(o, dbeta, C, C, sum + (a->dbeta ? most_old(a->beta != 0, C, a->dbeta) : 0));
 }
 
-static void embedding_forward(struct pp_embedding_forward *a, struct outputs *o)
+void bound_embedding_forward(struct pp_embedding_forward *a, struct outputs *o)
 {
     OUT(o, y, (size_t)a->B * (size_t)a->T * (size_t)a->C, a->C, (double)FLT_MIN);
 }
 
-static void embedding_backward_weight(struct pp_embedding_backward_weight *a, struct outputs *o)
+void bound_embedding_backward_weight(struct pp_embedding_backward_weight *a, struct outputs *o)
 {
     size_t C = (size_t)a->C, W = (size_t)a->V * C, P = (size_t)a->T * C;
     size_t rows = (size_t)a->B * (size_t)a->T;
@@ -316,170 +381,66 @@ static void embedding_backward_weight(struct pp_embedding_backward_weight *a, st
     OUT(o, dP, P, C, sum + (a->dP ? most_old(a->beta != 0, P, a->dP) : 0));
 }
 
-static void rotary(struct pp_rotary *a, struct outputs *o)
+void bound_rotary(struct pp_rotary *a, struct outputs *o)
 {
     size_t n = (size_t)a->B * (size_t)a->T * (size_t)a->C;
     OUT(o, y, n, a->C, MOST(n, a->x) + most_old(a->add, n, a->y));
 }
 
-static void gated_forward(struct pp_gated *a, struct outputs *o)
+void bound_gated_forward(struct pp_gated *a, struct outputs *o)
 {
     size_t n = (size_t)a->B * (size_t)a->F;
     double x = MOST(2 * n, a->x); /* silu of a number is no larger */
     OUT(o, y, n, a->F, fmin(x, 10) * x);
 }
 
-static void gated_backward(struct pp_gated_backward *a, struct outputs *o)
+void bound_gated_backward(struct pp_gated_backward *a, struct outputs *o)
 {
     size_t n = (size_t)a->B * (size_t)a->F;
     double x = fmax(MOST(2 * n, a->x), 1);
     OUT(o, dx, 2 * n, 2 * a->F, MOST(n, a->dy) * x + most_old(a->add, 2 * n, a->dx));
 }
 
-static void max_pool_forward(struct pp_max_pool_forward *a, struct outputs *o)
+void bound_max_pool_forward(struct pp_max_pool_forward *a, struct outputs *o)
 {
     OUT(o, y, floats_out(a->g, a->B), a->g->O, 0);
     OUT(o, taken, floats_out(a->g, a->B), a->g->O, 0);
 }
 
-static void max_pool_backward(struct pp_max_pool_backward *a, struct outputs *o)
+void bound_max_pool_backward(struct pp_max_pool_backward *a, struct outputs *o)
 {
     size_t n = floats_in(a->g, a->B);
     OUT(o, dx, n, a->g->C, MOST(floats_out(a->g, a->B), a->dy) + most_old(a->add, n, a->dx));
 }
 
-static void avg_pool_forward(struct pp_avg_pool *a, struct outputs *o)
+void bound_avg_pool_forward(struct pp_avg_pool *a, struct outputs *o)
 {
     OUT(o, y, floats_out(a->g, a->B), a->g->O, MOST(floats_in(a->g, a->B), a->x));
 }
 
-static void avg_pool_backward(struct pp_avg_pool *a, struct outputs *o)
+void bound_avg_pool_backward(struct pp_avg_pool *a, struct outputs *o)
 {
     size_t n = floats_in(a->g, a->B);
     OUT(o, y, n, a->g->C, MOST(floats_out(a->g, a->B), a->x) + most_old(a->add, n, a->y));
 }
 
-static void activate_forward(struct pp_activate *a, struct outputs *o)
+void bound_activate_forward(struct pp_activate *a, struct outputs *o)
 {
     OUT(o, y, a->n, a->n, fmin(MOST(a->n, a->x), 10)); /* further out they are flat or straight */
 }
 
-static void activate_backward(struct pp_activate_backward *a, struct outputs *o)
+void bound_activate_backward(struct pp_activate_backward *a, struct outputs *o)
 {
     OUT(o, dx, a->n, a->n, MOST(a->n, a->dy) + most_old(a->add, a->n, a->dx));
 }
 
-static void sum(struct pp_sum *a, struct outputs *o)
+void bound_sum(struct pp_sum *a, struct outputs *o)
 {
     OUT(o, y, a->n, a->n, (double)FLT_MIN);
 }
 
-static void dropout(struct pp_dropout *a, struct outputs *o)
+void bound_dropout(struct pp_dropout *a, struct outputs *o)
 {
     size_t n = (size_t)a->B * a->F;
     OUT(o, y, n, a->F, most_old(a->add, n, a->y));
 }
-
-/* ---- the comparison */
-
-static void *array_of(const struct output *o)
-{
-    void *p;
-    memcpy(&p, o->at, sizeof(p));
-    return p;
-}
-
-/* Room for a copy of it, so that what follows is aligned for any type. */
-static size_t floats_of(const struct output *o)
-{
-    return (o->n * o->size + 15) / 16 * 4;
-}
-
-/* Give each output a copy of its array to write to. */
-static int set_copies(struct compare *c, struct outputs *o)
-{
-    size_t floats = 0, at = 0;
-    for (int i = 0; i < o->n; i++)
-        floats += array_of(&o->of[i]) ? floats_of(&o->of[i]) : 0;
-    float *copies;
-    PP_TRY(compare_scratch(c, floats, &copies));
-    for (int i = 0; i < o->n; i++) {
-        void *from = array_of(&o->of[i]), *to = copies + at;
-        if (!from)
-            continue;
-        if (o->of[i].n > 0)
-            memcpy(to, from, o->of[i].n * o->of[i].size);
-        memcpy(o->of[i].at, &to, sizeof(to));
-        at += floats_of(&o->of[i]);
-    }
-    return 0;
-}
-
-static int same_sums(const char *kernel, const struct output *o, const struct pp_loss_sums *fast,
-                     const struct pp_loss_sums *plain)
-{
-    double terms = o->scale * ((double)o->columns + fabs(plain->loss - o->loss));
-    if (!(fabs(fast->loss - plain->loss) <= ROUNDINGS * EPS * terms) && fast->loss != plain->loss &&
-        !(isnan(fast->loss) && isnan(plain->loss))) {
-        return pp_fail(PP_ECHECK,
-                       "compare: %s: the loss of %zu rows is %.17g, the plain version gives %.17g",
-                       kernel, o->columns, fast->loss - o->loss, plain->loss - o->loss);
-    }
-    if (fast->correct == plain->correct && fast->rows == plain->rows &&
-        fast->targets == plain->targets)
-        return 0;
-    return pp_fail(
-        PP_ECHECK,
-        "compare: %s: %lld of %lld targets correct, the plain version gives %lld of %lld", kernel,
-        (long long)fast->correct, (long long)fast->targets, (long long)plain->correct,
-        (long long)plain->targets);
-}
-
-static int same(const char *kernel, const struct output *o, const void *fast, const void *plain)
-{
-    double allowed = o->scale == EXACT ? 0 : ROUNDINGS * EPS;
-    if (o->rows[0] > 0) {
-        for (int r = 0; r < o->rows[0] * o->rows[1]; r++) {
-            int i = r / o->rows[1], j = r % o->rows[1];
-            size_t at = (size_t)i * o->step.sequence + (size_t)j * o->step.position;
-            PP_TRY(compare_same(o->columns, (const float *)fast + at, (const float *)plain + at,
-                                allowed * o->scale, allowed, o->columns, "%s: %s[%d][%d]", kernel,
-                                o->name, i, j));
-        }
-        return 0;
-    }
-    if (o->size == sizeof(float)) {
-        return compare_same(o->n, fast, plain, allowed * o->scale, allowed, o->columns, "%s: %s",
-                            kernel, o->name);
-    }
-    if (o->size == sizeof(struct pp_loss_sums))
-        return same_sums(kernel, o, fast, plain);
-    const uint8_t *f = fast, *p = plain;
-    for (size_t i = 0; i < o->n; i++) {
-        if (f[i] != p[i]) {
-            return pp_fail(PP_ECHECK, "compare: %s: %s[%zu][%zu] is %d, the plain version gives %d",
-                           kernel, o->name, i / o->columns, i % o->columns, f[i], p[i]);
-        }
-    }
-    return 0;
-}
-
-#define PP_KERNEL(kernel, type)                                                                    \
-    int compare_##kernel(struct pp_backend *be, const struct type *args)                           \
-    {                                                                                              \
-        struct compare *c = be->impl;                                                              \
-        struct type plain = *args;                                                                 \
-        struct outputs o = {0};                                                                    \
-        kernel(&plain, &o);                                                                        \
-        PP_TRY(set_copies(c, &o));                                                                 \
-        PP_TRY(pp_backend_##kernel(c->plain, &plain));                                             \
-        PP_TRY(pp_backend_##kernel(c->fast, args));                                                \
-        for (int i = 0; i < o.n; i++) {                                                            \
-            struct output given = o.of[i];                                                         \
-            given.at = (char *)args + ((char *)given.at - (char *)&plain);                         \
-            if (array_of(&given))                                                                  \
-                PP_TRY(same(#kernel, &given, array_of(&given), array_of(&o.of[i])));               \
-        }                                                                                          \
-        return 0;                                                                                  \
-    }
-#include "ppcli/kernels.def"
