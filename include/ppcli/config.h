@@ -136,7 +136,7 @@ enum pp_pinning {
 
 /* Matrix products of the cpu backend. */
 enum pp_gemm {
-    PP_GEMM_AUTO, /* fma where it runs and a rank has one thread, else cblas: a rule, no timing */
+    PP_GEMM_AUTO, /* fma: a rule, no timing */
     PP_GEMM_FMA,  /* own kernels for the few rows of a micro-batch */
     PP_GEMM_CBLAS
 };

@@ -136,7 +136,11 @@ static const struct cpu_fma *widest(void)
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return &cpu_fma_avx2;
 #endif
+#ifdef PPCLI_KERNELS_NEON
+    return &cpu_fma_neon;
+#else
     return &cpu_fma_base;
+#endif
 }
 
 static void multiply_add(struct member *m)

@@ -58,7 +58,7 @@ static float loop(int64_t turns)
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
-/* PPCLI_ISA is base, avx2 or avx512: set on the compiler's command line. */
+/* PPCLI_ISA is base, neon, avx2 or avx512: set on the compiler's command line. */
 const struct cpu_fma JOIN(cpu_fma_, PPCLI_ISA) = {
     .name = STRING(PPCLI_ISA),
     .flops = 2.0 * WIDTH * CHAINS,

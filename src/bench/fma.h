@@ -14,7 +14,7 @@ struct cpu_fma {
     float (*loop)(int64_t turns); /* returns a sum of it all, so that it cannot be left out */
 };
 
-extern const struct cpu_fma cpu_fma_base;
+extern const struct cpu_fma cpu_fma_base, cpu_fma_neon; /* of these one is there */
 #ifdef PPCLI_KERNELS_X86
 extern const struct cpu_fma cpu_fma_avx2, cpu_fma_avx512;
 #endif

@@ -40,7 +40,7 @@ static int open_threads(int threads, struct target *t)
     PP_TRY(pp_backend_open_choice(&choice, &t->be));
     snprintf(t->name, sizeof(t->name), "cpu %d threads", threads);
     t->is_own = true;
-    t->is_fused = t->products = cpu_gemm_fma(0) != NULL;
+    t->is_fused = t->products = true;
     return 0;
 }
 
@@ -81,16 +81,13 @@ int targets_open(struct target *t, int max, const char *only)
     char why[256];
     int n = 0;
     memset(t, 0, (size_t)max * sizeof(*t));
-    for (int i = 0; cpu_kernels_runnable(i); i++) {
-        const struct cpu_gemm *gemm = cpu_gemm_fma(i);
-        if (gemm || cblas_loads())
-            n += add_target(open_set(cpu_kernels_runnable(i), gemm, &t[n]), &t[n], only);
-        else
-            printf("# %s loops need a CBLAS beside them, which is missing here\n",
-                   cpu_kernels_runnable(i)->name);
-    }
-    if (cpu_gemm_fma(0) || cblas_loads())
-        n += add_target(open_threads(3, &t[n]), &t[n], only);
+    for (int i = 0; cpu_kernels_runnable(i); i++)
+        n += add_target(open_set(cpu_kernels_runnable(i), cpu_gemm_own(i), &t[n]), &t[n], only);
+    if (cblas_loads())
+        n += add_target(open_set(cpu_kernels_runnable(0), NULL, &t[n]), &t[n], only);
+    else
+        printf("# no CBLAS here, so its products are not checked\n");
+    n += add_target(open_threads(3, &t[n]), &t[n], only);
     for (int i = 0; i < 3 && backend_cuda.probe(why, sizeof(why)) == 0; i++)
         n += add_target(open_device(i, &t[n]), &t[n], only);
     pp_assert(n < max);

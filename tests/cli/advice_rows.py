@@ -407,7 +407,7 @@ ELSEWHERE = {
     'use --launch auto, or start one process': 'mpi',
     'times pipeline.replicas = %d needs %d: use mpirun': 'mpi',
     'must not be used by several threads': 'machine',
-    'this processor has no AVX2': 'machine',
+    'PPCLI_KERNELS=%s: this processor runs %s': 'machine',
     'are left of %s: take a smaller model': 'machine',
     'is one process, with the whole model in its memory': 'hosts',
     'no port of %d-%d is free': 'hosts',

@@ -200,10 +200,10 @@ static void check_chains(const char *isa, const struct cpu_conv *f, int shape, b
 /* Hence the same bits for every instruction set, address, number of samples, packed or not. */
 TEST(every_element_is_one_chain_of_fused_multiply_adds)
 {
-    for (int n = 0; cpu_gemm_fma(n); n++) {
+    for (int n = 0; cpu_gemm_own(n); n++) {
         for (int s = 0; s < COUNT(cases); s++) {
-            check_chains(cpu_gemm_fma(n)->name, cpu_gemm_fma(n)->conv, s, true, false);
-            check_chains(cpu_gemm_fma(n)->name, cpu_gemm_fma(n)->conv, s, false, true);
+            check_chains(cpu_gemm_own(n)->name, cpu_gemm_own(n)->conv, s, true, false);
+            check_chains(cpu_gemm_own(n)->name, cpu_gemm_own(n)->conv, s, false, true);
         }
     }
 }
@@ -216,8 +216,8 @@ TEST(large_images_and_batches_are_the_same_chains)
                                          {30, 70, 96, 8, 3, 3, 2, 1, 1, 1, 1, 1, 2},
                                          {4, 5, 520, 70, 3, 3, 1, 1, 1, 1, 1, 1, 15},
                                          {8, 7, 70, 520, 3, 3, 2, 1, 1, 1, 1, 1, 3}};
-    for (int n = 0; cpu_gemm_fma(n); n++) {
-        const struct cpu_conv *f = cpu_gemm_fma(n)->conv;
+    for (int n = 0; cpu_gemm_own(n); n++) {
+        const struct cpu_conv *f = cpu_gemm_own(n)->conv;
         for (int s = 0; s < COUNT(large); s++) {
             struct arrays p;
             make_for(&p, f, &large[s], 0);
@@ -225,19 +225,19 @@ TEST(large_images_and_batches_are_the_same_chains)
             run(f, &p, s != 1, false);
             for (size_t i = 0; i < p.n_y; i += 37) {
                 int at = (int)(i / g->O);
-                check_bits("y", cpu_gemm_fma(n)->name, s, i, p.y[i],
+                check_bits("y", cpu_gemm_own(n)->name, s, i, p.y[i],
                            chain_y(&p, at / g->OW / g->OH, at / g->OW % g->OH, at % g->OW,
                                    (int)(i % g->O)));
             }
             for (size_t i = 0; i < p.n_x; i += 1009) {
                 int at = (int)(i / g->C);
-                check_bits("dx", cpu_gemm_fma(n)->name, s, i, p.dx[i],
+                check_bits("dx", cpu_gemm_own(n)->name, s, i, p.dx[i],
                            chain_dx(&p, at / g->W / g->H, at / g->W % g->H, at % g->W,
                                     (int)(i % g->C), 0));
             }
             for (size_t i = 0; i < p.n_W; i += 499) {
                 int C = g->C / g->groups, taps = g->kh * g->kw, row = (int)(i / C);
-                check_bits("dW", cpu_gemm_fma(n)->name, s, i, p.dW[i],
+                check_bits("dW", cpu_gemm_own(n)->name, s, i, p.dW[i],
                            chain_dW(&p, row / taps, row % taps, (int)(i % C), 0));
             }
             pp_free(p.memory);

@@ -99,8 +99,8 @@ static void check_chains(const struct cpu_gemm *g, int B, int I, int O, size_t s
 /* Hence the same bits for every instruction set, address, tile, and for packed and unpacked. */
 TEST(every_element_is_one_chain_of_fused_multiply_adds)
 {
-    for (int n = 0; cpu_gemm_fma(n); n++) {
-        const struct cpu_gemm *g = cpu_gemm_fma(n);
+    for (int n = 0; cpu_gemm_own(n); n++) {
+        const struct cpu_gemm *g = cpu_gemm_own(n);
         for (int w = 0; w < COUNT(widths); w++) {
             for (int r = 0; r < COUNT(rows_of); r++) {
                 int I = widths[w], O = widths[(w * 5 + r) % COUNT(widths)];
@@ -114,10 +114,10 @@ TEST(every_element_is_one_chain_of_fused_multiply_adds)
 
 TEST(nothing_outside_the_results_is_written)
 {
-    for (int n = 0; cpu_gemm_fma(n); n++) {
+    for (int n = 0; cpu_gemm_own(n); n++) {
         struct products p;
         make(&p, 7, 33, 19, 3);
-        run(cpu_gemm_fma(n), &p, true, 0);
+        run(cpu_gemm_own(n), &p, true, 0);
         const float *ends[] = {p.y + p.n_y, p.dx + p.n_dx, p.dW + p.n_dW,
                                p.y - 1,     p.dx - 1,      p.dW - 1};
         for (int e = 0; e < COUNT(ends); e++)
@@ -128,12 +128,12 @@ TEST(nothing_outside_the_results_is_written)
 
 TEST(with_beta_0_the_old_gradient_is_not_read)
 {
-    for (int n = 0; cpu_gemm_fma(n); n++) {
+    for (int n = 0; cpu_gemm_own(n); n++) {
         struct products p;
         make(&p, 9, 40, 17, 0);
         for (size_t i = 0; i < p.n_dW; i++)
             p.dW[i] = NAN;
-        run(cpu_gemm_fma(n), &p, true, 0);
+        run(cpu_gemm_own(n), &p, true, 0);
         for (size_t i = 0; i < p.n_dW; i++)
             assert_false(isnan(p.dW[i]));
         pp_free(p.memory);
@@ -149,8 +149,8 @@ TEST(own_weight_gradients_do_not_depend_on_how_rows_are_spread_over_parts)
         O = 21,
         PARTS = 50
     };
-    for (int n = 0; cpu_gemm_fma(n); n++) {
-        const struct cpu_gemm *g = cpu_gemm_fma(n);
+    for (int n = 0; cpu_gemm_own(n); n++) {
+        const struct cpu_gemm *g = cpu_gemm_own(n);
         struct products p;
         make(&p, B, I, O, 0);
         run(g, &p, false, 0);
@@ -179,11 +179,11 @@ TEST(own_weight_gradients_do_not_depend_on_how_rows_are_spread_over_parts)
 
 TEST(relu_keeps_a_nan)
 {
-    for (int n = 0; cpu_gemm_fma(n); n++) {
+    for (int n = 0; cpu_gemm_own(n); n++) {
         struct products p;
         make(&p, 2, 3, 5, 0);
         p.x[0] = NAN;
-        run(cpu_gemm_fma(n), &p, true, 0);
+        run(cpu_gemm_own(n), &p, true, 0);
         for (int o = 0; o < 5; o++)
             assert_true(isnan(p.y[o]) && !isnan(p.y[5 + o]));
         pp_free(p.memory);
@@ -211,7 +211,7 @@ TEST(the_config_decides_who_multiplies)
     pp_backend_close(&be);
     be = open_with("cpu", PP_GEMM_AUTO, 1);
     print_message("# %s\n", be->description);
-    if (cpu_gemm_fma(0)) {
+    if (cpu_gemm_own(0)) {
         assert_non_null(strstr(be->description, "own products ("));
         CHECK_INT_EQ(pp_backend_packed_floats(&be->choice, 100, 100), 112 * 100);
     } else {

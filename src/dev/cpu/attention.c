@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Attention as small products, on the tile of gemm_tile.h: chains of fused multiply-adds in
- * ascending order, so that all instruction sets that have it give the same bits, and the base
- * version, which has not, others. Sums of a row are 16 chains on all of them.
+ * ascending order, and sums of a row are 16 chains, so that all instruction sets give the same bits.
  *
  * Forwards a block of queries at a time: its scores with all keys, their softmax, the product with
  * the values. Backwards a block of keys at a time, whose gradients stay in the cache, with all blocks

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What attention.c is made of: a product of a few rows, a transpose, and what is done to a row of
- * scores. With fused multiply-add on the tile of gemm_tile.h; else in plain vectors of four.
+ * scores, on the tile and the vectors of gemm_tile.h.
  */
 #ifndef PPCLI_DEV_CPU_ATTENTION_ROWS_H
 #define PPCLI_DEV_CPU_ATTENTION_ROWS_H
@@ -12,16 +12,13 @@
 #include <string.h>
 
 #include "../attention.h"
+#include "gemm_pack.h"
 
 enum {
     KEYS = ATTENTION_KEYS,
     QUERIES = ATTENTION_QUERIES,
     GAP = ATTENTION_GAP
 };
-
-#ifdef __FMA__
-
-#include "gemm_pack.h"
 
 DEFINE_TILES(STRIDED)
 
@@ -49,69 +46,6 @@ static void product(int rows, int columns, int depth, const float *a, size_t a_r
         run_tile(&STRIDED_tiles, &t, rows, least(WIDTH, columns - i));
     }
 }
-
-#else
-
-enum {
-    ROWS = 6,
-    LANES = 4
-};
-typedef float vec __attribute__((vector_size(4 * LANES)));
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL
-#define SET1(a) ((vec){a, a, a, a})
-#define FMA(a, b, c) ((a) * (b) + (c))
-
-INLINE vec LOAD(const float *p)
-{
-    vec v;
-    memcpy(&v, p, sizeof(v));
-    return v;
-}
-
-INLINE void STORE(float *p, vec v)
-{
-    memcpy(p, &v, sizeof(v));
-}
-
-/* b where either is a NaN */
-INLINE vec MAX(vec a, vec b)
-{
-    vec most;
-    for (int l = 0; l < LANES; l++)
-        most[l] = a[l] > b[l] ? a[l] : b[l];
-    return most;
-}
-
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
-static void transpose(int n, int depth, const float *rows, size_t step, float *to)
-{
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < depth; k++)
-            to[k * KEYS + i] = rows[(size_t)i * step + (size_t)k];
-}
-
-static void product(int rows, int columns, int depth, const float *a, size_t a_row, size_t a_step,
-                    const float *b, size_t b_row, bool add, float *c, size_t c_row)
-{
-    for (int r = 0; r < rows; r++) {
-        float *restrict y = c + (size_t)r * c_row;
-        if (!add)
-            memset(y, 0, (size_t)columns * sizeof(*y));
-        for (int k = 0; k < depth; k++) {
-            const float *restrict x = b + (size_t)k * b_row;
-            float w = a[(size_t)r * a_row + (size_t)k * a_step];
-            for (int i = 0; i < columns; i++)
-                y[i] += w * x[i];
-        }
-    }
-}
-
-#endif
 
 /* ---- rows: SUMS elements at a time, whatever the width of a vector; whole ones are read and
  * written, and what is behind a row's end does not count. */
@@ -153,7 +87,7 @@ INLINE vec power_of_2(vec t)
 #define LOG2_E 1.44269504f
 
 /* One number of the lanes, as a tree: halves of 16, 8, 4 and 2. */
-#ifdef __FMA__
+#ifdef __AVX2__
 
 INLINE __m256 half_of(const vec *parts, int upper)
 {

@@ -429,7 +429,7 @@ static void conv_backward_weight(const void *args, const struct pp_piece *w)
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
-/* PPCLI_ISA is avx2 or avx512: set on the compiler's command line. */
+/* PPCLI_ISA is base, neon, avx2 or avx512: set on the compiler's command line. */
 const struct cpu_conv JOIN(cpu_conv_, PPCLI_ISA) = {
     .packed_floats = conv_packed_floats,
     .pack = conv_pack,

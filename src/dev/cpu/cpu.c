@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CPU backend: the three matrix products from own kernels or CBLAS (gemm.h), our own loops for
- * the rest. Nothing here allocates after open(), and a call is done when it returns.
+ * The CPU backend: the three matrix products from own kernels or CBLAS (gemm.h), own loops for the
+ * rest. Nothing here allocates after open(), and a call is done when it returns.
  */
+#include <stdlib.h>
 #include <string.h>
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -15,16 +16,58 @@
 #define LOSS_ROWS 512 /* at a time: on the stack */
 
 /* Denormals in the tails of softmax and of decayed gradients cost a hundred cycles each. This is
- * the state of the calling thread; other architectures are left alone. */
+ * the state of the calling thread; other processors than x86 and ARM are left alone. */
+#if defined(__SSE__)
+enum {
+    FLUSH = 0x8040 /* to zero, and denormals are zero */
+};
+
+static unsigned read_control(void)
+{
+    return _mm_getcsr();
+}
+
+static void write_control(unsigned control)
+{
+    _mm_setcsr(control);
+}
+#elif defined(__aarch64__)
+enum {
+    FLUSH = 1 << 24
+};
+
+static unsigned read_control(void)
+{
+    unsigned long control;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(control));
+    return (unsigned)control;
+}
+
+static void write_control(unsigned control)
+{
+    __asm__ volatile("msr fpcr, %0" : : "r"((unsigned long)control));
+}
+#else
+enum {
+    FLUSH = 0
+};
+
+static unsigned read_control(void)
+{
+    return 0;
+}
+
+static void write_control(unsigned control)
+{
+    (void)control;
+}
+#endif
+
 static unsigned denormals_off(void)
 {
-#if defined(__SSE__)
-    unsigned before = _mm_getcsr();
-    _mm_setcsr(before | 0x8040); /* flush to zero, denormals are zero */
+    unsigned before = read_control();
+    write_control(before | FLUSH);
     return before;
-#else
-    return 0;
-#endif
 }
 
 static void begin_member(void)
@@ -34,9 +77,7 @@ static void begin_member(void)
 
 static void denormals_restore(unsigned before)
 {
-#if defined(__SSE__)
-    _mm_setcsr((_mm_getcsr() & ~0x8040u) | (before & 0x8040u));
-#endif
+    write_control((read_control() & ~(unsigned)FLUSH) | (before & FLUSH));
 }
 
 /* What is compiled for each instruction set, widest first. A processor with AVX2 but without fused
@@ -49,72 +90,79 @@ static const struct {
     {&cpu_kernels_avx512, &cpu_gemm_avx512},
     {&cpu_kernels_avx2, &cpu_gemm_avx2},
 #endif
-    {&cpu_kernels_base, NULL},
+#ifdef PPCLI_KERNELS_NEON
+    {&cpu_kernels_neon, &cpu_gemm_neon},
+#else
+    {&cpu_kernels_base, &cpu_gemm_base},
+#endif
 };
 
 #define N_SETS (int)(sizeof(sets) / sizeof(sets[0]))
 
-/* The i-th of those that run here; N_SETS - 1 always does. */
-static int runnable(int i)
+static int widest_set(void)
 {
 #ifdef PPCLI_KERNELS_X86
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                   __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-    return i + (avx512 ? 0 : avx2 ? 1 : 2);
+    return avx512 ? 0 : avx2 ? 1 : 2;
 #else
-    return i;
+    return 0;
 #endif
+}
+
+/* PPCLI_KERNELS names a set: the widest that is used. N_SETS: no such name, or it does not run here. */
+static int first_set(void)
+{
+    const char *name = getenv("PPCLI_KERNELS");
+    int i = widest_set();
+    while (name && *name && i < N_SETS && strcmp(name, sets[i].kernels->name) != 0)
+        i++;
+    return i;
 }
 
 const struct cpu_kernels *cpu_kernels_runnable(int i)
 {
-    return runnable(i) < N_SETS ? sets[runnable(i)].kernels : NULL;
+    i += first_set();
+    return i < N_SETS ? sets[i].kernels : NULL;
 }
 
-const struct cpu_gemm *cpu_gemm_fma(int i)
+const struct cpu_gemm *cpu_gemm_own(int i)
 {
-    return runnable(i) < N_SETS ? sets[runnable(i)].gemm : NULL;
+    i += first_set();
+    return i < N_SETS ? sets[i].gemm : NULL;
 }
 
-/* By rule, never by timing: the same machine gives the same bits. NULL: fma was asked for and does
- * not run. */
+/* By rule, never by timing. */
 static const struct cpu_gemm *choose_gemm(const struct pp_backend_choice *choice)
 {
-    const struct cpu_gemm *fma = cpu_gemm_fma(0);
-    switch (choice->gemm) {
-    case PP_GEMM_AUTO:
-        return fma ? fma : &cpu_gemm_cblas;
-    case PP_GEMM_FMA:
-        return fma;
-    case PP_GEMM_CBLAS:
-        break;
-    }
-    return &cpu_gemm_cblas;
+    const struct cpu_gemm *own = cpu_gemm_own(0);
+    return choice->gemm == PP_GEMM_CBLAS || !own ? &cpu_gemm_cblas : own;
 }
 
-static int no_fma(void)
+static int check_kernels(void)
 {
-    return pp_fail(PP_ERESOURCE, "run.gemm = fma: this processor has no AVX2 with fused "
-                                 "multiply-add, or this build no kernels for it; use cblas");
+    char names[64] = "";
+    for (int i = widest_set(); i < N_SETS; i++) {
+        size_t n = strlen(names);
+        snprintf(names + n, sizeof(names) - n, "%s%s", n ? ", " : "", sets[i].kernels->name);
+    }
+    return cpu_gemm_own(0)
+               ? 0
+               : pp_fail(PP_ECONFIG,
+                         "PPCLI_KERNELS=%s: this processor runs %s; write one of these, "
+                         "or unset PPCLI_KERNELS",
+                         getenv("PPCLI_KERNELS"), names);
 }
 
-/* Without the library where own products run: most commands do not need it. */
 static int probe(char *why, size_t bytes)
 {
-    if (cpu_gemm_fma(0)) {
-        snprintf(why, bytes, "own products (%s)", cpu_gemm_fma(0)->name);
-        return 0;
-    }
-    int rc = blas_enter(1);
-    if (rc < 0) {
-        snprintf(why, bytes, "%s", pp_error_get()->text);
+    int rc = check_kernels();
+    snprintf(why, bytes, rc < 0 ? "%s" : "own products (%s)",
+             rc < 0 ? pp_error_get()->text : cpu_gemm_own(0)->name);
+    if (rc < 0)
         pp_error_clear();
-        return rc;
-    }
-    blas_leave(1);
-    pp_blas_describe(why, bytes);
-    return 0;
+    return rc;
 }
 
 static void versions(void (*visit)(void *ctx, const char *what, const char *text), void *ctx)
@@ -137,9 +185,8 @@ static int start_team(const struct pp_backend_choice *choice, struct pp_team **o
 
 static int cpu_open(struct pp_backend *be, int threads)
 {
+    PP_TRY(check_kernels());
     const struct cpu_gemm *g = choose_gemm(&be->choice);
-    if (!g)
-        return no_fma();
     struct cpu *cpu;
     PP_ALLOC(cpu, 1);
     PP_TRY_UNDO(g == &cpu_gemm_cblas ? blas_enter(threads) : start_team(&be->choice, &cpu->team),
@@ -173,13 +220,12 @@ static void cpu_close(struct pp_backend *be)
 static size_t packed_floats(const struct pp_backend_choice *choice, int O, int I)
 {
     const struct cpu_gemm *g = choose_gemm(choice);
-    return g && g->packed_floats ? g->packed_floats(O, I) : 0;
+    return g->packed_floats ? g->packed_floats(O, I) : 0;
 }
 
 static bool sums_in_order(const struct pp_backend_choice *choice)
 {
-    const struct cpu_gemm *g = choose_gemm(choice);
-    return g && g != &cpu_gemm_cblas;
+    return choose_gemm(choice) != &cpu_gemm_cblas;
 }
 
 #define PP_KERNEL(name, type)
@@ -196,7 +242,7 @@ static bool sums_in_order(const struct pp_backend_choice *choice)
 static size_t conv_packed_floats(const struct pp_backend_choice *choice, const struct pp_conv *g)
 {
     const struct cpu_gemm *p = choose_gemm(choice);
-    return p && p->conv->packed_floats ? p->conv->packed_floats(g) : 0;
+    return p->conv->packed_floats ? p->conv->packed_floats(g) : 0;
 }
 
 static int conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W, float *packed)
@@ -209,7 +255,7 @@ static size_t conv_scratch_floats(const struct pp_backend_choice *choice, const 
                                   int B)
 {
     const struct cpu_gemm *p = choose_gemm(choice);
-    return p ? (size_t)pp_backend_members(choice) * p->conv->scratch_floats(g, B) : 0;
+    return (size_t)pp_backend_members(choice) * p->conv->scratch_floats(g, B);
 }
 
 /* Of one of the three kernels over so many samples. */

@@ -55,9 +55,11 @@ extern const struct cpu_conv cpu_conv_cblas;
 extern const struct cpu_gemm cpu_gemm_avx2, cpu_gemm_avx512;
 extern const struct cpu_conv cpu_conv_avx2, cpu_conv_avx512;
 #endif
+extern const struct cpu_gemm cpu_gemm_base, cpu_gemm_neon; /* of these one is there */
+extern const struct cpu_conv cpu_conv_base, cpu_conv_neon;
 
-/* Own products with this machine's widest fused multiply-add, and the i-th widest (for tests);
- * NULL: there is none. */
-const struct cpu_gemm *cpu_gemm_fma(int i);
+/* Own products for this machine's widest vectors, and for the i-th widest (for tests); NULL: there
+ * are no more. */
+const struct cpu_gemm *cpu_gemm_own(int i);
 
 #endif

@@ -309,7 +309,7 @@ static void backward_weight(int n, const struct pp_weight_part *parts, int I, in
 #define STRING_(x) #x
 #define STRING(x) STRING_(x)
 
-/* PPCLI_ISA is avx2 or avx512: set on the compiler's command line. */
+/* PPCLI_ISA is base, neon, avx2 or avx512: set on the compiler's command line. */
 const struct cpu_gemm JOIN(cpu_gemm_, PPCLI_ISA) = {
     .name = STRING(PPCLI_ISA),
     .packed_floats = packed_floats,

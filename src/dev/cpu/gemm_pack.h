@@ -25,6 +25,7 @@ INLINE int panel_width(int O, int o)
 }
 
 /* to[8][to_row] = transpose of from[8][from_row] */
+#ifdef __AVX2__
 INLINE void transpose_8x8(const float *from, size_t from_row, float *to, size_t to_row)
 {
     __m256 t[8], u[8];
@@ -50,6 +51,15 @@ INLINE void transpose_8x8(const float *from, size_t from_row, float *to, size_t 
                          _mm256_shuffle_ps(u[h + 1], u[h + 3], 0xee));
     }
 }
+
+#else
+INLINE void transpose_8x8(const float *from, size_t from_row, float *to, size_t to_row)
+{
+    for (int k = 0; k < 8; k++, to += to_row)
+        for (int r = 0; r < 8; r++)
+            to[r] = from[(size_t)r * from_row + (size_t)k];
+}
+#endif
 
 /* to[depth][width] = the transpose of W[0..width-1][0..depth-1]; W's rows are I apart, and it has
  * `outputs` of them here: the others become 0. */

@@ -6,21 +6,30 @@
 #ifndef PPCLI_DEV_CPU_GEMM_TILE_H
 #define PPCLI_DEV_CPU_GEMM_TILE_H
 
+#if defined(__AVX2__)
 #include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <string.h>
 
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLL _Pragma("GCC unroll 8")
+#define FETCH(p, cache) __builtin_prefetch(p, 0, 4 - (cache)) /* into L1 or L2 */
 
-/* A tile is ROWS x VECTORS accumulators: all registers but those for one row of b and one a. */
-#if defined(__AVX512F__)
-
+/* A tile is ROWS x VECTORS accumulators: all registers but those for one row of b and one a. All
+ * that depends on the processor is here: its vectors, in macros of a line. */
 enum {
-    LANES = 16,
-    VECTORS = 4,
     ROWS = 6
 };
+#if defined(__AVX512F__)
+
+#define LANES 16
+#define VECTORS 4
 typedef __m512 vec;
 typedef __mmask16 mask;
 #define LOAD(p) _mm512_loadu_ps(p)
@@ -37,13 +46,10 @@ INLINE mask first_lanes(int n)
     return (mask)((1u << n) - 1);
 }
 
-#else
+#elif defined(__AVX2__)
 
-enum {
-    LANES = 8,
-    VECTORS = 2,
-    ROWS = 6
-};
+#define LANES 8
+#define VECTORS 2
 typedef __m256 vec;
 typedef __m256i mask;
 #define LOAD(p) _mm256_loadu_ps(p)
@@ -60,10 +66,86 @@ INLINE mask first_lanes(int n)
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 
+#else /* NEON, and plain C for all others */
+
+#define LANES 4
+#define VECTORS 4
+typedef float vec __attribute__((vector_size(4 * LANES)));
+typedef int mask; /* so many lanes */
+#define SET1(a) ((vec){a, a, a, a})
+#define ADD(a, b) ((a) + (b))
+
+INLINE mask first_lanes(int n)
+{
+    return n;
+}
+
+INLINE vec LOAD(const float *p)
+{
+    vec v;
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+INLINE void STORE(float *p, vec v)
+{
+    memcpy(p, &v, sizeof(v));
+}
+
+INLINE vec LOAD_PART(mask n, const float *p)
+{
+    if (n >= LANES)
+        return LOAD(p);
+    return (vec){n > 0 ? p[0] : 0, n > 1 ? p[1] : 0, n > 2 ? p[2] : 0, 0};
+}
+
+INLINE void STORE_PART(mask n, float *p, vec v)
+{
+    if (n >= LANES)
+        STORE(p, v);
+    for (int l = 0; n < LANES && l < n; l++)
+        p[l] = v[l];
+}
+
+INLINE vec MAX(vec a, vec b)
+{
+    __typeof__(a > b) greater = a > b;
+    return (vec)((greater & (__typeof__(greater))a) | (~greater & (__typeof__(greater))b));
+}
+
+#if defined(__ARM_NEON) && defined(__aarch64__)
+#define FMA(a, b, c) ((vec)vfmaq_f32((float32x4_t)(c), (float32x4_t)(a), (float32x4_t)(b)))
+#elif defined(__FP_FAST_FMAF)
+
+INLINE vec FMA(vec a, vec b, vec c)
+{
+    return (vec){fmaf(a[0], b[0], c[0]), fmaf(a[1], b[1], c[1]), fmaf(a[2], b[2], c[2]),
+                 fmaf(a[3], b[3], c[3])};
+}
+
+#else
+
+/* fmaf() where the processor has none: the C library is slow there. The product is exact in double.
+ * The sum is rounded to odd: where something is lost, its last bit becomes 1. Then
+ * rounding it to float rounds as if at once (Boldo and Melquiond, 2008). */
+INLINE vec FMA(vec a, vec b, vec c)
+{
+    typedef double wide __attribute__((vector_size(8 * LANES)));
+    typedef int64_t bits __attribute__((vector_size(8 * LANES)));
+    wide x = __builtin_convertvector(a, wide) * __builtin_convertvector(b, wide);
+    wide y = __builtin_convertvector(c, wide), sum = x + y, of_y = sum - x;
+    wide lost = (x - (sum - of_y)) + (y - of_y);
+    bits low = lost < 0, odd = (bits)sum & 1, towards = (low ^ ((bits)sum < 0)) | 1;
+    sum = (wide)((bits)sum + (towards & (odd - 1) & (low | (lost > 0))));
+    return __builtin_convertvector(sum, vec);
+}
+
+#endif
 #endif
 
 enum {
-    WIDTH = LANES * VECTORS /* columns of a tile */
+    WIDTH = LANES * VECTORS, /* columns of a tile */
+    FETCHES = LANES > 4      /* short vectors have little time for it */
 };
 #define LANE(v) ((size_t)(v)*LANES) /* where vector v begins */
 
@@ -146,7 +228,7 @@ INLINE void tile_of(const struct tile *t, enum kind kind, int rows, int vectors,
                 const float *soon = step[AHEAD - 1].b + t->b_at;
                 UNROLL for (int v = 0; v < vectors; v++)
                 {
-                    _mm_prefetch((const char *)(soon + LANE(v)), _MM_HINT_T0);
+                    FETCH(soon + LANE(v), 1);
                 }
             }
             vec w[VECTORS];
@@ -155,13 +237,13 @@ INLINE void tile_of(const struct tile *t, enum kind kind, int rows, int vectors,
                 bool part = partial && v == vectors - 1;
                 w[v] = part ? LOAD_PART(lanes, b + LANE(v)) : LOAD(b + LANE(v));
             }
-            if (t->fetch > 0) {
-                _mm_prefetch((const char *)next, _MM_HINT_T1);
+            if (FETCHES && t->fetch > 0) {
+                FETCH(next, 2);
                 if (t->fetch > 1)
-                    _mm_prefetch((const char *)(next + LANES), _MM_HINT_T1);
+                    FETCH(next + LANES, 2);
                 if (t->fetch > 2) {
-                    _mm_prefetch((const char *)(next + LANE(2)), _MM_HINT_T1);
-                    _mm_prefetch((const char *)(next + LANE(3)), _MM_HINT_T1);
+                    FETCH(next + LANE(2), 2);
+                    FETCH(next + LANE(3), 2);
                 }
                 next += t->next_step;
             }
@@ -243,7 +325,7 @@ struct tiles {
 };
 
 /* Defines the struct tiles `kind`_tiles. */
-#if defined(__AVX512F__)
+#if VECTORS == 4
 #define DEFINE_TILES(kind)                                                                         \
     TILES_OF(kind, 1, 1)                                                                           \
     TILES_OF(kind, 2, 1)                                                                           \

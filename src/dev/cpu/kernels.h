@@ -42,12 +42,12 @@ struct cpu_loss {
 void cpu_softmax_cross_entropy(const struct cpu_kernels *k, struct pp_team *team,
                                const struct pp_softmax_cross_entropy *a);
 
-extern const struct cpu_kernels cpu_kernels_base;
+extern const struct cpu_kernels cpu_kernels_base, cpu_kernels_neon; /* of these one is there */
 #ifdef PPCLI_KERNELS_X86
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
 #endif
 
-/* PPCLI_ISA is base, avx2 or avx512: set on the compiler's command line. */
+/* PPCLI_ISA is base, neon, avx2 or avx512: set on the compiler's command line. */
 #ifdef PPCLI_ISA
 #define CPU_JOIN_(a, b) a##_##b
 #define CPU_JOIN(a, b) CPU_JOIN_(a, b)
