@@ -61,4 +61,8 @@ bool pp_seat_same_device(const struct pp_seat *a, const struct pp_seat *b);
 const char *pp_seat_describe(const struct pp_seat *seat, const char *backend, char *out,
                              size_t bytes);
 
+/* What a cudaError_t that a call returned is here: a code such as PP_ELOST, and what to do about it. In
+ * builds with CUDA. Any thread. */
+int pp_cuda_meaning(int error, const char **advice);
+
 #endif

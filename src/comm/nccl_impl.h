@@ -39,6 +39,7 @@ struct nccl_exchange {
 };
 
 struct nccl_helped;
+struct abort_one;
 
 struct nccl_end {
     int round;       /* of creation */
@@ -57,6 +58,8 @@ struct nccl {
     pthread_mutex_t lock;       /* of lost, world and the communicators of the ends */
     _Atomic bool lost;          /* communicators were given up */
     bool stuck;                 /* and one of them did not let go */
+    struct abort_one *aborts;   /* [ends + 1] for giving up: other ranks may be in a step, which
+                                   does not allocate */
     struct nccl_helped *helped; /* what the helper does */
     cudaStream_t stream;        /* compute; the backend's */
     cudaStream_t side;          /* of the exchanges; NULL: there are none */
@@ -111,6 +114,7 @@ int pp_nccl_cuda_failed(struct nccl *n, cudaError_t rc, const char *call);
 int pp_nccl_help(struct nccl *n, const char *what, int (*work)(struct nccl *n, void *arg),
                  void *arg);
 int pp_nccl_helper_create(struct nccl *n);
+int pp_nccl_aborts_create(struct nccl *n); /* before the first communicator */
 /* In work(), after a call that nothing can end: does not return when the rank no longer waits for it. */
 void pp_nccl_helper_goes_on(struct nccl *n, struct nccl_helped *h);
 

@@ -10,6 +10,7 @@
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 #define FILE_NAME "libnccl.so." TEXT(NCCL_MAJOR)
+#define OLDEST 21800
 #define VERSION TEXT(NCCL_MAJOR) "." TEXT(NCCL_MINOR) "." TEXT(NCCL_PATCH)
 
 /* Of the process: a library is loaded once, whoever asks. */
@@ -35,11 +36,12 @@ static void load(void)
         return;                                                                                    \
     }
 #include "nccl_library.def"
-    /* 22809 is 2.28.9. An older one does not know this configuration of communicators. */
-    if (nccl.GetVersion(&v) != ncclSuccess || v < NCCL_VERSION_CODE) {
+    /* 22809 is 2.28.9. The configuration of a communicator says how large it is, and an older library
+     * takes what it knows of it. */
+    if (nccl.GetVersion(&v) != ncclSuccess || v < OLDEST) {
         snprintf(problem, sizeof(problem),
-                 FILE_NAME " is NCCL %d.%d.%d; this ppcli was built with " VERSION ": install that "
-                           "or a later one",
+                 FILE_NAME " is NCCL %d.%d.%d, and ppcli needs 2.18 or later: install a newer one, "
+                           "or use run.transport = threads or mpi",
                  v / 10000, v / 100 % 100, v % 100);
         return;
     }

@@ -225,6 +225,7 @@ static int make_ends(struct nccl *n, int most)
 {
     int low = 0, high = 0;
     PP_TRY(check_queues(n, most));
+    PP_TRY(pp_nccl_aborts_create(n));
     CUDA_TRY(n, cudaDeviceGetStreamPriorityRange(&low, &high));
     for (int i = 0; i < n->tp->n_ends; i++)
         PP_TRY(make_end(n, &n->tp->ends[i], high));
@@ -383,8 +384,10 @@ void pp_nccl_destroy(struct pp_transport *tp)
         cudaStreamDestroy(n->side);
     pp_free(n->exchanges);
     pp_free(n->met);
-    if (!n->stuck)
+    if (!n->stuck) { /* or a thread still reads them */
         pp_free(n->helped);
+        pp_free(n->aborts);
+    }
     if (kept.code != 0)
         pp_error_adopt(&kept);
 }

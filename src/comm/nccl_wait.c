@@ -19,6 +19,7 @@
 
 #include "ppcli/backend.h"
 #include "ppcli/clock.h"
+#include "ppcli/devices.h"
 #include "ppcli/mem.h"
 #include "ppcli/thread.h"
 
@@ -50,17 +51,21 @@ static void collect(const struct nccl *n, ncclComm_t *comm, struct abort_one *ou
     }
 }
 
+int pp_nccl_aborts_create(struct nccl *n)
+{
+    PP_ALLOC(n->aborts, (size_t)n->tp->n_ends + 1);
+    return 0;
+}
+
 /* All at once, each in a thread of its own: an abort waits for the kernels of its communicator,
  * and these may be waiting, in a stream, behind those of another one. */
 void pp_nccl_give_up(struct nccl *n)
 {
     struct pp_error kept = *pp_error_get();
-    struct abort_one *all = pp_alloc((size_t)n->tp->n_ends + 1, sizeof(*all));
+    struct abort_one *all = n->aborts; /* NULL: before the first communicator */
     int count = 0, started = 0;
     pthread_mutex_lock(&n->lock);
-    bool again = n->lost;
     n->lost = true;
-    n->stuck |= !all && !again;
     for (int i = 0; all && i < n->tp->n_ends; i++) {
         struct nccl_end *own = n->tp->ends[i].own;
         if (own)
@@ -81,8 +86,6 @@ void pp_nccl_give_up(struct nccl *n)
             n->stuck = true;
         }
     }
-    if (!n->stuck)
-        pp_free(all); /* or a thread still reads it */
     if (kept.code != 0)
         pp_error_adopt(&kept);
 }
@@ -123,8 +126,10 @@ int pp_nccl_failed(struct nccl *n, const struct pp_channel_end *e, ncclResult_t 
 
 int pp_nccl_cuda_failed(struct nccl *n, cudaError_t rc, const char *call)
 {
-    int code = pp_fail(PP_ERESOURCE, "device %d, %.*s: %s", n->device, (int)strcspn(call, "("),
-                       call, cudaGetErrorString(rc));
+    const char *advice;
+    int code = pp_cuda_meaning((int)rc, &advice);
+    pp_fail(code, "device %d, %.*s: %s (%d); %s", n->device, (int)strcspn(call, "("), call,
+            cudaGetErrorString(rc), (int)rc, advice);
     pp_nccl_give_up(n);
     return code;
 }

@@ -185,14 +185,16 @@ static void tell_places(const struct pp_run *run, int rank)
         pp_log_info("cores are used up: some threads share one");
 }
 
-static int place_ranks(struct pp_run *run, struct pp_transport *tp)
+/* on_devices: helper threads of CUDA and NCCL inherit a rank's processors, and need others than those
+ * that the rank itself polls on. */
+static int place_ranks(struct pp_run *run, struct pp_transport *tp, bool on_devices)
 {
     const struct pp_config *cfg = run->cfg;
     const struct pp_backend_choice choice = pp_backend_choice_with(run->backend, cfg);
     bool open = cfg->run.threads == 0 && pp_backend_sums_in_order(&choice);
     struct pp_places_spec spec = {.ranks = run->layout->ranks,
                                   .threads = open ? 0 : choice.threads,
-                                  .unpinned = cfg->run.pin == PP_PIN_OFF,
+                                  .unpinned = cfg->run.pin == PP_PIN_OFF || on_devices,
                                   .locks = true};
     /* the library's own threads would inherit the one processor of a pinned rank */
     spec.unpinned |= cfg->run.gemm == PP_GEMM_CBLAS && cfg->run.threads > 1;
@@ -214,7 +216,7 @@ int seats_take(struct pp_run *run, struct pp_transport *tp)
     PP_TRY(rc);
     pp_assert(run->seats != NULL); /* or this rank had not agreed */
     PP_TRY(tp ? take_one(run, tp, devices, n) : take_all(run, devices, n));
-    PP_TRY(place_ranks(run, tp));
+    PP_TRY(place_ranks(run, tp, n > 0));
     /* from here on all decide from the same values */
     struct pp_paths paths = {.processes = tp != NULL,
                              .seats = run->seats,

@@ -11,6 +11,7 @@
  *   - an abort ends the messages of its own rank only
  *   - communicators, and messages under way, that are left at the end are counted (fake_count)
  *
+ * PPCLI_FAKE_NCCL is its version (21800), that of the headers otherwise.
  * PPCLI_FAKE_FAIL knows calls by their names, and "ncclMessage": the N-th message to be moved gives
  * its communicator this asynchronous error, and never arrives.
  */
@@ -20,6 +21,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -313,7 +315,8 @@ ncclResult_t add(const char *name, const Op &op)
 
 ncclResult_t ncclGetVersion(int *version)
 {
-    *version = NCCL_VERSION_CODE;
+    const char *text = getenv("PPCLI_FAKE_NCCL");
+    *version = text ? atoi(text) : NCCL_VERSION_CODE;
     return ncclSuccess;
 }
 

@@ -191,7 +191,7 @@ begin "a device that has no memory left is named, with what was asked for" \
 
 begin "every call of CUDA that fails ends the run in one line"
 for fail in cudaMalloc:2:2 cudaHostAlloc:1:2 cudaStreamCreateWithFlags:1:2 cudaEventCreateWithFlags:3:2 \
-    cublasLtMatmul:300:13 cudaMemcpyAsync:99:719 launch:400:719 cublasLtCreate:1:3 cudaGraphLaunch:3:719; do
+    cublasLtMatmul:40:13 cudaMemcpyAsync:99:719 launch:90:719 cublasLtCreate:1:3 cudaGraphLaunch:3:719; do
     with "PPCLI_FAKE_FAIL=$fail" train net.ini --dir fails --overwrite -q --set run.graphs=on
     if [ "$code" -eq 0 ] || [ "$code" -ge 99 ]; then complain "$fail: exit $code"; fi
     [ "$(grep -c 'error:' "$folder/err")" -eq 1 ] || complain "$fail: said $(head -c 600 "$folder/err")"

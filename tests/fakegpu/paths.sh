@@ -97,6 +97,41 @@ in_bf16=$sha one=$sha
 same "bf16: nccl, 2 stages" --stages 2 --transport nccl --set "$deep" --set $half
 same "bf16: threads, 3 stages" --stages 3 --transport threads --set "$deep" --set $half
 
+for version in 21800 21704; do
+    PPCLI_FAKE_NCCL=$version
+    export PPCLI_FAKE_NCCL
+    train --stages 2 --transport nccl
+    [ $version = 21800 ] || { [ "$code" = 69 ] && grep -q 'is NCCL 2.17.4, and ppcli needs 2.18' "$out" && code=0; }
+    report "$code" "NCCL $version is taken from 2.18 on"
+done
+unset PPCLI_FAKE_NCCL
+PPCLI_FAKE_FAIL=launch:120:220
+export PPCLI_FAKE_FAIL
+train --stages 2 --transport nccl
+[ "$code" = 76 ] && grep -q 'a link between devices failed' "$out"
+report $? "a lost link between devices is a lost rank"
+unset PPCLI_FAKE_FAIL
+
+# Helper threads of CUDA and NCCL inherit what a rank may use: ranks with devices are not pinned.
+if [ "$(nproc)" -gt 1 ]; then
+    "$ppcli" train "$source/configs/mnist-sample.ini" --backend cuda --dir '' -q --stages 2 \
+        --set train.max_steps=100000 --set train.epochs=1000 >"$out" 2>&1 &
+    child=$!
+    allowed=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)
+    tries=0 threads=0
+    while [ $tries -lt 600 ] && [ "$threads" -lt 6 ] && kill -0 $child 2>/dev/null; do
+        tries=$((tries + 1))
+        sleep 0.1
+        threads=$(find "/proc/$child/task" -maxdepth 1 | wc -l)
+    done
+    sleep 0.5
+    lists=$(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/$child/task/*/status 2>/dev/null | sort -u)
+    kill -9 $child
+    wait $child 2>/dev/null
+    [ "$lists" = "$allowed" ]
+    report $? "no thread of ranks with devices is pinned ($threads threads on $lists)"
+fi
+
 PPCLI_FAKE_GPUS=1
 train --stages 2 --transport nccl
 [ "$code" = 69 ] && grep -q 'ranks 0 and 1 share device' "$out"

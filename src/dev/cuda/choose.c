@@ -128,9 +128,11 @@ static void *take(struct trial *t, size_t *at, size_t bytes)
 /* Without a block it only counts. */
 static size_t lay_out(const struct cuda *c, const struct cuda_shape *s, struct trial *t)
 {
-    size_t at = 0, result = cuda_result_count(s) * sizeof(float);
-    t->first = take(t, &at, cuda_first_count(s) * sizeof(float));
-    t->second = take(t, &at, cuda_second_count(s) * sizeof(float));
+    size_t at = 0, factor = c->bf16 ? sizeof(uint16_t) : sizeof(float);
+    size_t result = s->product == CUDA_BACKWARD_WEIGHT ? sizeof(float) : factor;
+    result *= cuda_result_count(s);
+    t->first = take(t, &at, cuda_first_count(s) * factor);
+    t->second = take(t, &at, cuda_second_count(s) * factor);
     t->result = take(t, &at, result);
     t->y = s->product == CUDA_FORWARD && s->keeps_z ? take(t, &at, result) : NULL;
     t->bias = s->bias ? take(t, &at, (size_t)s->O * sizeof(float)) : NULL;
@@ -325,6 +327,12 @@ int cuda_choose(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion *fu
     struct trial trial = {0};
     int n = 0;
     PP_TRY(list_candidates(c, s, list, &n));
+    if (c->exact && n > 0 &&
+        list[0].fusion != CUDA_BIAS_RELU) { /* the first is taken, and does it */
+        *fusion = list[0].fusion;
+        *algorithm = list[0].algorithm;
+        return 0;
+    }
     int rc = open_trial(c, s, &trial);
     if (rc == 0) {
         rc = try_all(c, s, list, n, &trial, &best);

@@ -266,8 +266,13 @@ static int cut_groups(struct cuda_device *d, int pieces, CUdevResource *groups)
     CUresult r = d->driver.cuDeviceGetDevResource(d->number, &all, CU_DEV_RESOURCE_TYPE_SM);
     if (r != CUDA_SUCCESS)
         return cut_failed(d, "cuDeviceGetDevResource", r);
-    int least = all.sm.minSmPartitionSize ? (int)all.sm.minSmPartitionSize : 8;
-    int unit = all.sm.smCoscheduledAlignment ? (int)all.sm.smCoscheduledAlignment : 8;
+    int least = 0, unit = 0;
+#if CUDART_VERSION >= 13000
+    least = (int)all.sm.minSmPartitionSize;
+    unit = (int)all.sm.smCoscheduledAlignment;
+#endif
+    least = least ? least : 8;
+    unit = unit ? unit : 8;
     for (int each = cuda_partition_size((int)all.sm.smCount, least, unit, pieces); each >= least;
          each -= unit) {
         unsigned n = 0;

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "ppcli/devices.h"
+
 struct meaning {
     cudaError_t e;
     int code;
@@ -24,23 +26,34 @@ static const struct meaning meanings[] = {
      "the driver is older than the toolkit of this build; install a newer driver"},
     {cudaErrorNotSupported, PP_ERESOURCE, "use run.graphs = off and run.partition_sms = off"},
     {cudaErrorECCUncorrectable, PP_ELOST, "the device's memory failed; resume on another"},
+    {cudaErrorNvlinkUncorrectable, PP_ELOST, "a link between devices failed; resume without it"},
+    {cudaErrorUnknown, PP_ELOST,
+     "the device may have left the bus: see dmesg, and resume on another"},
+    {(cudaError_t)226 /* cudaErrorContained, of CUDA 12.8 */, PP_ELOST,
+     "the device's memory failed; resume from the last checkpoint"},
     {cudaErrorHardwareStackError, PP_ELOST, "resume from the last checkpoint"},
     {cudaErrorLaunchTimeout, PP_ELOST, "resume from the last checkpoint"},
     {cudaErrorLaunchFailure, PP_ELOST, "resume from the last checkpoint"},
 };
 
+int pp_cuda_meaning(int error, const char **advice)
+{
+    for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++) {
+        if ((int)meanings[i].e == error) {
+            *advice = meanings[i].advice;
+            return meanings[i].code;
+        }
+    }
+    *advice = "please report this";
+    return PP_EINTERNAL;
+}
+
 int cuda_code(int device, const char *call, cudaError_t e, const char *file, int line)
 {
     if (e == cudaSuccess)
         return 0;
-    int code = PP_EINTERNAL;
-    const char *advice = "please report this";
-    for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++) {
-        if (meanings[i].e == e) {
-            code = meanings[i].code;
-            advice = meanings[i].advice;
-        }
-    }
+    const char *advice;
+    int code = pp_cuda_meaning((int)e, &advice);
     pp_error_set(code, file, line, "cuda device %d: %.*s: %s (%d); %s", device,
                  (int)strcspn(call, "("), call, cudaGetErrorString(e), (int)e, advice);
     cudaGetLastError(); /* or the next launch would report this one again */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads cuBLASLt by the name its major version has; the toolkit's folder is in the run path. */
+/* Loads cuBLASLt by the name its major version has, that of the build first; the toolkit's folder is in
+ * the run path. What is used of it is the same in versions 12 and 13. */
 #include "cuda_impl.h"
 
 #include <dlfcn.h>
@@ -17,19 +18,22 @@ static char problem[256]; /* empty: blas is complete */
 
 static void load(void)
 {
-    void *library = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);
+    static const char *const files[] = {FILE_NAME, "libcublasLt.so.13", "libcublasLt.so.12"};
+    void *library = NULL;
+    for (int i = 0; i < 3 && !library; i++)
+        library = dlopen(files[i], RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         snprintf(problem, sizeof(problem),
-                 FILE_NAME " cannot be loaded; install cuBLAS of CUDA " TEXT(
-                     CUBLAS_VER_MAJOR) " or name its folder in LD_LIBRARY_PATH");
+                 FILE_NAME
+                 " cannot be loaded; install cuBLAS of CUDA 12 or 13 or name its folder in "
+                 "LD_LIBRARY_PATH");
         return;
     }
 #define CUDA_BLAS(x)                                                                               \
     *(void **)&blas.x = dlsym(library, "cublasLt" #x);                                             \
     if (!blas.x) {                                                                                 \
         snprintf(problem, sizeof(problem),                                                         \
-                 FILE_NAME " has no cublasLt" #x                                                   \
-                           "; install the cuBLAS of CUDA " TEXT(CUBLAS_VER_MAJOR));                \
+                 "cuBLASLt has no cublasLt" #x "; install the cuBLAS of CUDA 12 or 13");           \
         return;                                                                                    \
     }
 #include "library.def"
