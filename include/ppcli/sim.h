@@ -35,11 +35,14 @@ enum pp_sim_vote {
 };
 
 struct pp_sim_costs {
-    const double *f, *i, *w; /* [n_virtual] of one micro-batch; B = I + W, R = F */
-    const double *tie;       /* [n_ties] to copy the tied tensor, or to add it up, once; NULL: 0 */
-    const double *rows;      /* [M] size of each micro-batch relative to a full one; NULL: all 1 */
-    double latency;          /* alpha: of every hand-over between two ranks */
-    const double *transfer;  /* [n_channels] beta * bytes of the channel's messages; NULL: all 0 */
+    const double *f, *i, *w;   /* [n_virtual] of one micro-batch; B = I + W, R = F */
+    const double *const *each; /* [P][actions] what each action takes in place of those; NULL */
+    const double *const
+        *after;             /* and how long its rank is kept by its messages; NULL: not at all */
+    const double *tie;      /* [n_ties] to copy the tied tensor, or to add it up, once; NULL: 0 */
+    const double *rows;     /* [M] size of each micro-batch relative to a full one; NULL: all 1 */
+    double latency;         /* alpha: of every hand-over between two ranks */
+    const double *transfer; /* [n_channels] beta * bytes of the channel's messages; NULL: all 0 */
     const struct pp_sim_wire *wires; /* [n_channels] of links between hosts; NULL: none */
     double launch;                   /* added to every action of a rank; counts as its work */
     double overlap;  /* an overlapped F;B pair is one piece of work that takes this part of

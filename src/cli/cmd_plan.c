@@ -108,11 +108,31 @@ static int show(const struct plan_request *q, const struct format *format)
     return format->print(&d, stdout);
 }
 
+static int profile(const struct plan_words *w, const struct plan_best *how,
+                   const struct plan_machine_words *there, struct plan_profile_words *words,
+                   const char *format)
+{
+    if (!words->path)
+        return pp_fail(PP_EUSAGE,
+                       "--against is for --profile: ppcli plan --profile PATH --against %s",
+                       words->against);
+    if (w->config || w->csv || how->best || how->check || there->machine)
+        return pp_fail(PP_EUSAGE,
+                       "--profile is a plan by itself: no CONFIG, --csv, --best, --check or "
+                       "--machine");
+    if (words->against && there->html)
+        return pp_fail(PP_EUSAGE, "--html draws --profile alone: leave out --against");
+    words->memory = how->memory;
+    words->html = there->html;
+    return plan_profile(words, format);
+}
+
 int cmd_plan(int argc, char **argv)
 {
     struct pp_cli_settings settings = {0};
     struct plan_best how = {.cores = INT_MIN};
     struct plan_machine_words there = {.ranks = INT_MIN};
+    struct plan_profile_words measured = {.path = NULL};
     const char *output = NULL;
     bool measure = false;
     struct plan_words w = {0};
@@ -129,7 +149,11 @@ int cmd_plan(int argc, char **argv)
          "rank all ways to run CONFIG on the machine of a machine file"},
         {"ranks", 0, PP_CLI_INT, &there.ranks, "N", "--machine: ranks there; those of one host"},
         {"html", 0, PP_CLI_STRING, &there.html, "FILE",
-         "--machine: a page with the table and the timeline of the best"},
+         "--machine: a page with the table and the timeline of the best; --profile: of both"},
+        {"profile", 0, PP_CLI_STRING, &measured.path, "PATH",
+         "read a pipeline that was measured, and rank what else would have run"},
+        {"against", 0, PP_CLI_STRING, &measured.against, "PATH",
+         "--profile: predict this other one from it"},
         {"measure", 0, PP_CLI_FLAG, &measure, NULL,
          "write a machine file of this machine, with the layers of CONFIG"},
         {"output", 'o', PP_CLI_STRING, &output, "FILE", "--measure: where to write it"},
@@ -154,6 +178,8 @@ int cmd_plan(int argc, char **argv)
          "time of an input gradient; 1"},
         {"cost-w", 0, PP_CLI_STRING, &w.costs[PLAN_COST_W], "T,...",
          "time of a weight gradient; 1"},
+        {"cost-b", 0, PP_CLI_STRING, &w.costs[PLAN_COST_B], "T,...",
+         "time of a whole backward, in place of --cost-i and --cost-w"},
         {"cost-comm", 0, PP_CLI_STRING, &w.costs[PLAN_COST_COMM], "T,...", "time of a transfer; 0"},
         {"cost-tie", 0, PP_CLI_STRING, &w.costs[PLAN_COST_TIE], "T",
          "time to copy or to add up the gradient of a tied tensor once; 0"},
@@ -164,6 +190,8 @@ int cmd_plan(int argc, char **argv)
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_plan, options, &settings, words, 1));
     w.config = words[0];
+    if (measured.path || measured.against)
+        return profile(&w, &how, &there, &measured, formats[number].name);
     bool ranks = there.ranks != INT_MIN, finds = measure || there.machine || how.best || how.check;
     for (int i = 0; finds && i < PLAN_COSTS; i++)
         if (w.csv || w.costs[i])

@@ -17,6 +17,7 @@ enum {
     PLAN_COST_F,
     PLAN_COST_I,
     PLAN_COST_W,
+    PLAN_COST_B,
     PLAN_COST_COMM,
     PLAN_COST_OVERLAP,
     PLAN_COST_TIE,
@@ -138,6 +139,18 @@ struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
 
 int plan_machine_text(const struct plan_machine *p);
 int plan_machine_html(const struct plan_machine *p, const char *path);
+
+/* ---- plan_profile.c: a pipeline that was measured elsewhere */
+
+struct plan_profile_words {
+    const char *path;    /* --profile */
+    const char *against; /* --against; NULL: none */
+    const char *memory;  /* --memory; NULL: any */
+    const char *html;    /* --html; NULL: no page */
+};
+
+/* Errors: PP_EUSAGE, those of pp_profile_read(). format: "grid" or "json". */
+int plan_profile(const struct plan_profile_words *words, const char *format);
 
 /* `plan CONFIG --measure`: a machine file of this machine, with the times of the config's layers. */
 int plan_measure(const char *word, const struct pp_cli_settings *settings, const char *path);

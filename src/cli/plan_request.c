@@ -29,7 +29,7 @@ struct shape {
     struct pp_geometry g;
 };
 
-static const char *const options[PLAN_COSTS] = {"cost-f",    "cost-i",       "cost-w",
+static const char *const options[PLAN_COSTS] = {"cost-f",    "cost-i",       "cost-w",  "cost-b",
                                                 "cost-comm", "cost-overlap", "cost-tie"};
 
 /* ---- costs */
@@ -72,10 +72,11 @@ static int spread(const struct pp_plan *plan, const char *option, const struct l
     int p = plan->geometry.stages, n = plan->n_virtual;
     int share = plan->geometry.chunks / plan->copies; /* a copy's chunks are a rank's work */
     if (l->n > 1 && l->n != p && l->n != n) {
-        char chunks[48] = "";
+        char chunks[96] = "";
         if (n != p)
-            snprintf(chunks, sizeof(chunks), " or %d (one per chunk)", n);
-        return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan wants 1, %d (one per stage)%s",
+            snprintf(chunks, sizeof(chunks), ", shared by its %d chunks) or %d (one per chunk",
+                     share, n);
+        return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan wants 1, %d (one per stage%s)",
                        option, l->n, p, chunks);
     }
     for (int s = 0; s < n; s++) {
@@ -131,6 +132,25 @@ static int set_costs(const struct list lists[PLAN_COSTS], struct plan_request *q
     q->costs.overlap = mean(&lists[PLAN_COST_OVERLAP], 0);
     q->costs.fused_send = true; /* as all published tables count */
     return spread_comm(q->plan, &lists[PLAN_COST_COMM], q);
+}
+
+/* A whole backward is its I and its W, half of it each. */
+static int halve_b(struct list lists[PLAN_COSTS])
+{
+    const struct list *b = &lists[PLAN_COST_B];
+    if (b->n == 0)
+        return 0;
+    for (int op = PLAN_COST_I; op <= PLAN_COST_W; op++) {
+        struct list *l = &lists[op];
+        if (l->n > 0)
+            return pp_fail(PP_EUSAGE,
+                           "--cost-b is the sum of --cost-i and --cost-w: give one or both "
+                           "of these, or it");
+        PP_ALLOC(l->at, b->n);
+        for (l->n = 0; l->n < b->n; l->n++)
+            l->at[l->n] = b->at[l->n] / 2;
+    }
+    return 0;
 }
 
 /* ---- shapes */
@@ -417,6 +437,7 @@ static int make(const struct plan_words *words, const struct pp_cli_settings *se
     for (int i = 0; i < PLAN_COSTS; i++)
         if (words->costs[i])
             PP_TRY(read_list(options[i], words->costs[i], &lists[i]));
+    PP_TRY(halve_b(lists));
     struct shape s = {.g.costs = {.f = mean(&lists[PLAN_COST_F], 1),
                                   .i = mean(&lists[PLAN_COST_I], 1),
                                   .w = mean(&lists[PLAN_COST_W], 1),

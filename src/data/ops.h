@@ -7,6 +7,7 @@
 #define PPCLI_DATA_OPS_H
 
 #include "ppcli/dataset.h"
+#include "ppcli/source.h"
 #include "ppcli/vocabulary.h"
 
 /*
@@ -32,10 +33,6 @@ int pp_source_read(struct pp_source *s, void *out, size_t n, size_t *out_got);
 
 /* Exactly n bytes, which `what` ("data", "header") is made of. Errors: PP_EFORMAT too. */
 int pp_source_pull(struct pp_source *s, void *out, size_t n, const char *what);
-
-/* All of a file, inflated, with a NUL after it; pp_free(). Errors: those of pp_source_open() and of
- * reading; PP_EFORMAT (more than 1 GiB). */
-int pp_source_text(const char *path, char **out, size_t *out_bytes);
 
 /* The same of lines of text: they end in '\n', also where they ended in '\r' alone. Errors: also
  * PP_EFORMAT (a file of another kind, UTF-16); *out is the caller's even then. */

@@ -232,9 +232,15 @@ double pp_sim_tie(const struct pp_sim_costs *c, const struct pp_action *a)
     return c->tie ? c->tie[a->mb] * (both ? 2 : 1) : 0;
 }
 
-/* How long an action takes; *out_first: until its message can leave. */
-static double duration(const struct pp_sim_costs *c, const struct pp_action *a, double *out_first)
+/* How long the k-th action of a rank takes; *out_first: until its message can leave. */
+static double duration(const struct sim *s, int rank, int k, double *out_first)
 {
+    const struct pp_sim_costs *c = s->costs;
+    const struct pp_action *a = &s->plan->ranks[rank].actions[k];
+    if (c->each) {
+        *out_first = c->launch + c->each[rank][k];
+        return *out_first;
+    }
     if (a->op >= PP_OP_G) {
         *out_first = c->launch + pp_sim_tie(c, a);
         return *out_first;
@@ -254,11 +260,12 @@ static double duration(const struct pp_sim_costs *c, const struct pp_action *a, 
 static int run_one(struct sim *s, int rank, int k, double start)
 {
     double first;
-    double took = duration(s->costs, &s->plan->ranks[rank].actions[k], &first);
+    double took = duration(s, rank, k, &first);
     struct span t = {.start = start, .sent = start + first, .end = start + took};
     const struct pp_action *a = &s->plan->ranks[rank].actions[k];
     PP_TRY(run_action(s, rank, k, &t));
-    s->ranks[rank].now = t.end + (a->send >= 0 ? copy_time(s, channel_out(s, a), a) : 0);
+    s->ranks[rank].now = t.end + (a->send >= 0 ? copy_time(s, channel_out(s, a), a) : 0) +
+                         (s->costs->after ? s->costs->after[rank][k] : 0);
     s->result->work[rank] += took;
     return 0;
 }
@@ -266,9 +273,8 @@ static int run_one(struct sim *s, int rank, int k, double start)
 /* An F and the B behind it as one piece of work: both inputs in, both results out at its end. */
 static int run_pair(struct sim *s, int rank, int k, double start)
 {
-    const struct pp_action *a = &s->plan->ranks[rank].actions[k];
     double first;
-    double took = duration(s->costs, a, &first) + duration(s->costs, a + 1, &first);
+    double took = duration(s, rank, k, &first) + duration(s, rank, k + 1, &first);
     took *= s->costs->overlap;
     struct span t = {.start = start, .sent = start + took, .end = start + took};
     PP_TRY(run_action(s, rank, k, &t));

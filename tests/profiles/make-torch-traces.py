@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""
+The traces in torch/: PyTorch's profiler over torch.distributed.pipelining, on gloo. By hand, with torch 2.15:
+
+    make-torch-traces.py RANKS gpipe|1f1b|int|zb|zbv MICROBATCHES FOLDER WIDTH ROWS
+"""
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+from torch.distributed.pipelining.schedules import ScheduleInterleavedZeroBubble, ScheduleZBVZeroBubble
+from torch.profiler import ProfilerActivity, profile
+
+SCHEDULES = {'gpipe': ScheduleGPipe, '1f1b': Schedule1F1B, 'int': ScheduleInterleaved1F1B,
+             'zb': ScheduleInterleavedZeroBubble, 'zbv': ScheduleZBVZeroBubble}
+
+
+def work(rank, ranks, kind, microbatches, folder, width, rows):
+    os.environ.update(MASTER_ADDR='127.0.0.1', MASTER_PORT=str(29500 + os.getppid() % 1000))
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    dist.init_process_group('gloo', rank=rank, world_size=ranks)
+    single = kind in ('gpipe', '1f1b')
+    held = [rank] if single else [rank, 2 * ranks - 1 - rank if kind == 'zbv' else rank + ranks]
+    count = ranks if single else 2 * ranks
+    stages = [PipelineStage(torch.nn.Sequential(torch.nn.Linear(width, width), torch.nn.ReLU()), s, count,
+                            torch.device('cpu')) for s in held]
+    schedule = SCHEDULES[kind](stages[0] if single else stages, microbatches, loss_fn=torch.nn.MSELoss())
+    x, y = torch.randn(microbatches * rows, width), torch.randn(microbatches * rows, width)
+
+    def step():
+        dist.barrier()
+        last = {'target': y, 'losses': []} if count - 1 in held else {}
+        schedule.step(*([x] if 0 in held else []), **last)
+
+    step()
+    step()
+    with profile(activities=[ProfilerActivity.CPU]) as p:
+        step()
+        step()
+    p.export_chrome_trace(f'{folder}/rank{rank}_trace.json.gz')
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == '__main__':
+    count, name, mbs, out, wide, batch = sys.argv[1:]
+    os.makedirs(out, exist_ok=True)
+    mp.spawn(work, (int(count), name, int(mbs), out, int(wide), int(batch)), nprocs=int(count))
