@@ -4,10 +4,10 @@
  * passes on nothing but that it was USR1. */
 
 #include "asker.h"
+#include "leftovers.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,6 @@
 
 #include "ppcli/clock.h"
 #include "ppcli/complaints.h"
-#include "ppcli/devices.h"
 #include "ppcli/io.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
@@ -152,19 +151,29 @@ void pp_supervise_started(void)
 struct mpirun {
     pid_t pid;
     bool had_ranks, hangs;
-    const atomic_bool *started; /* rank 0 has begun; a child may be an agent */
-    int empty;                  /* looks in a row */
+    int empty; /* looks in a row */
     struct pp_listener *listener;
-    struct pp_complaints *complaints;
     struct asker asker;
     bool host_lost;           /* it says so */
     int ending;               /* looks since a rank was found lost; 0: none was */
     char lost[PP_PULSE_TEXT]; /* which, and how */
+    /* Of this try: the threads that read its stdout and stderr may outlive it, see end_relay(). */
+    struct relay *relay; /* its `started`: rank 0 has begun; a child may be an agent */
+    struct pp_complaints *complaints;
+    pthread_t relayer, complainer;
+    bool relays, complains;
+    int ends[2], errors[2]; /* the pipes */
+    sigset_t waited, before;
+    int word;       /* of make_word() */
+    pid_t guard;    /* of start_guard() */
+    int guarded;    /* holds it */
+    int stop, asks; /* the first signal of the user; looks since then */
+    int status;     /* of waitpid() */
 };
 
-static void look(struct mpirun *m)
+static void look_at_mpirun(struct mpirun *m)
 {
-    bool has = m->listener && !m->had_ranks ? *m->started : child_of(m->pid) != 0;
+    bool has = m->listener && !m->had_ranks ? m->relay->started : child_of(m->pid) != 0;
     m->had_ranks = m->had_ranks || has;
     m->empty = has ? 0 : m->empty + 1;
     if (m->ending == 0 && pp_listener_look(m->listener, m->lost))
@@ -182,48 +191,6 @@ static void look(struct mpirun *m)
                                                                                : EMPTY_BEFORE);
     if (m->hangs || m->ending > LOOKS * END_S) /* asked to end it crashes now and then (4.1.4) */
         kill(-m->pid, SIGKILL);
-}
-
-/* ---- what Open MPI leaves on this host when it is killed */
-
-static unsigned killed_job; /* its number, which names of files have */
-
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
-{
-    (void)st, (void)kind;
-    (void)sscanf(path + at->base, "smdataseg-%u-", &killed_job);
-    (void)remove(path);
-    return 0;
-}
-
-/* Version 5: the folder has the names of program and process. */
-static void remove_folder(const char *program, pid_t pid)
-{
-    const char *tmp = getenv("TMPDIR");
-    char path[PP_PATH_MAX];
-    if (pp_path_format(path, "%s/%s.%ld", tmp ? tmp : "/tmp", program, (long)pid) == 0)
-        (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-}
-
-/* Version 4. kind, number: of the folder, which mpirun names by its process and orted by the job. */
-static void remove_files(const char *kind, long number)
-{
-    const char *tmp = getenv("TMPDIR");
-    char host[PP_HOST_MAX], path[PP_PATH_MAX], segments[PP_HOST_MAX + 64];
-    pp_host_name(host);
-    if (pp_path_format(path, "%s/ompi.%s.%ld/%s.%ld", tmp ? tmp : "/tmp", host, (long)geteuid(),
-                       kind, number) < 0)
-        return;
-    killed_job = 0;
-    (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-    *strrchr(path, '/') = '\0';
-    (void)rmdir(path); /* not, when other jobs are there */
-    snprintf(segments, sizeof(segments), "vader_segment.%s.%ld.%x.", host, (long)geteuid(),
-             killed_job);
-    PP_OWN(pp_closedir_at) DIR *d = killed_job != 0 ? opendir("/dev/shm") : NULL;
-    for (struct dirent *e; d && (e = readdir(d));)
-        if (strncmp(e->d_name, segments, strlen(segments)) == 0)
-            (void)unlinkat(dirfd(d), e->d_name, 0);
 }
 
 /* A child that outlives this process, which tells it mpirun's number: killed, this one takes mpirun with
@@ -245,8 +212,8 @@ static pid_t start_guard(int *out_fd)
             do
                 pp_clock_nap(1000000000 / LOOKS);
             while (pp_process_lives(pid));
-            remove_files("pid", pid);
-            remove_folder("ompi", (pid_t)pid);
+            leftovers_remove_files("pid", pid);
+            leftovers_remove_folder("ompi", (pid_t)pid);
         }
         raise(SIGKILL);
     }
@@ -275,7 +242,7 @@ static bool is_own(int code)
 }
 
 /* mpirun ended without a rank, or its ranks without MPI. */
-static int no_rank(const struct mpirun *m, int status, bool started)
+static int fail_without_rank(const struct mpirun *m, int status, bool started)
 {
     char how[64], text[PP_COMPLAINT_MAX];
     const char *why = pp_complaints_first(m->complaints, text);
@@ -292,8 +259,9 @@ static int no_rank(const struct mpirun *m, int status, bool started)
 }
 
 /* How the run went, of which a shell would say `code`. */
-static int verdict(const struct mpirun *m, int status, int stop, struct pp_launch_end *out)
+static int explain_end(const struct mpirun *m, struct pp_launch_end *out)
 {
+    const int status = m->status, stop = m->stop;
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     const bool started = out->ranks;
     out->full = code == PP_SUPERVISE_FULL;
@@ -308,9 +276,9 @@ static int verdict(const struct mpirun *m, int status, int stop, struct pp_launc
         return 0;
     }
     if (!started && (!m->listener || m->hangs || is_own(code)))
-        return no_rank(m, status, false);
+        return fail_without_rank(m, status, false);
     if (code == -PP_ECHECK && pp_complaints_of_start(m->complaints))
-        return no_rank(m, status, true);
+        return fail_without_rank(m, status, true);
     if (m->hangs) {
         return pp_fail(PP_ELOST,
                        "mpirun did not exit after its ranks had ended; it was killed after %d s; "
@@ -339,93 +307,113 @@ static int verdict(const struct mpirun *m, int status, int stop, struct pp_launc
     return 0;
 }
 
+static int open_pipes(const char *program, struct mpirun *m)
+{
+    m->relay = pp_alloc(1, sizeof(*m->relay));
+    m->complaints = pp_alloc(1, sizeof(*m->complaints));
+    PP_TRY(m->relay && m->complaints ? 0 : PP_ERESOURCE);
+    if (pipe2(m->ends, O_CLOEXEC) != 0 || pipe2(m->errors, O_CLOEXEC) != 0)
+        return pp_fail_errno(PP_ERESOURCE, "cannot start %s", program);
+    m->relay->from = m->ends[0];
+    *m->complaints = (struct pp_complaints){.from = m->errors[0],
+                                            .started = &m->relay->started,
+                                            .all = pp_log_level() >= PP_LOG_DEBUG,
+                                            .lock = PTHREAD_MUTEX_INITIALIZER};
+    return 0;
+}
+
+static int start_mpirun(const char *const *args, const struct pp_launch_ask *ask, struct mpirun *m)
+{
+    m->word = make_word();
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
+    asker_start(ask, &m->asker);
+    m->guard = start_guard(&m->guarded);
+    waited_signals(&m->waited);
+    sigprocmask(SIG_BLOCK, &m->waited, &m->before);
+    m->relays = (errno = pp_thread_start(&m->relayer, relay, m->relay)) == 0;
+    m->complains = m->relays && (errno = pp_thread_start(&m->complainer, pp_complaints_relay,
+                                                         m->complaints)) == 0;
+    int rc = m->complains ? pp_child_start(args, -1, m->ends[1], m->errors[1], &m->before, &m->pid)
+                          : pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
+    close(m->ends[1]);
+    close(m->errors[1]);
+    (void)!write(m->guarded, &(long){m->pid}, sizeof(long));
+    return rc;
+}
+
+/* Until it ends. */
+static void serve_signals(struct mpirun *m)
+{
+    const struct timespec a_while = {.tv_nsec = 1000000000 / LOOKS};
+    while (waitpid(m->pid, &m->status, WNOHANG) != m->pid) {
+        int got = sigtimedwait(&m->waited, NULL, &a_while);
+        bool asked = got > 0 && got != SIGCHLD && got != SIGUSR2;
+        if (got == SIGUSR2) {
+            kill(m->pid, SIGUSR2);
+        } else if (got == SIGINT && m->stop != 0) {
+            end_at_once(m->pid, &m->waited);
+        } else if (asked && m->stop == 0) {
+            m->stop = got;
+            (void)!pwrite(m->word, &m->stop, sizeof(m->stop), 0);
+            pp_log_info("stopping after this step and saving; Ctrl-C again quits without saving");
+            kill(m->pid, SIGUSR1);
+        } else if (got < 0 && errno == EAGAIN) {
+            look_at_mpirun(m);
+            if (m->stop != 0 && ++m->asks % LOOKS == 0 && (m->empty == 0 || !m->had_ranks))
+                kill(m->pid, SIGUSR1); /* which ends an mpirun that has no ranks any more */
+        }
+    }
+}
+
+/* What it leaves behind: ranks on other hosts, files, orphans, and the threads at its pipes. Those that
+ * do not end keep what they read and write. */
+static void reap_mpirun(struct mpirun *m, bool started)
+{
+    asker_end(&m->asker);
+    if (started)
+        wait_for_others(m->listener);
+    if (started && m->status != 0) {
+        leftovers_remove_files("pid", (long)m->pid);
+        leftovers_remove_folder("ompi", m->pid);
+    }
+    if (m->guard > 0 && kill(m->guard, SIGKILL) == 0)
+        waitpid(m->guard, NULL, 0);
+    close(m->guarded);
+    if (m->status != 0)
+        end_orphans();
+    if (m->relays)
+        m->relays = !end_relay(m->relayer, m->ends[0]);
+    else
+        close(m->ends[0]);
+    if (m->complains)
+        m->complains = !end_relay(m->complainer, m->errors[0]);
+    else
+        close(m->errors[0]);
+    if (m->stop != 0 && WIFEXITED(m->status) && WEXITSTATUS(m->status) == 128 + SIGUSR1)
+        end_by(m->stop, &m->waited); /* nothing to save: the ranks ended by what they got */
+    sigprocmask(SIG_SETMASK, &m->before, NULL);
+    if (m->word >= 0)
+        close(m->word);
+    unsetenv(PP_SUPERVISE_ASKED); /* what starts next is no rank */
+}
+
 int pp_supervise(const char *const *args, struct pp_listener *listener,
                  const struct pp_launch_ask *ask, struct pp_launch_end *out)
 {
-    const struct timespec a_while = {.tv_nsec = 1000000000 / LOOKS};
-    sigset_t waited, before;
-    pthread_t relayer, complainer;
-    int status = 0, stop = 0, asks = 0, ends[2], errors[2], guarded;
-    /* of this try: their threads may outlive it, see end_relay() */
-    struct relay *relayed = pp_alloc(1, sizeof(*relayed));
-    struct pp_complaints *complaints = pp_alloc(1, sizeof(*complaints));
-    PP_TRY(relayed && complaints ? 0 : PP_ERESOURCE);
-    struct mpirun m = {
-        .listener = listener, .started = &relayed->started, .complaints = complaints};
-    if (pipe2(ends, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0)
-        return pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
-    *complaints = (struct pp_complaints){.from = errors[0],
-                                         .started = &relayed->started,
-                                         .all = pp_log_level() >= PP_LOG_DEBUG,
-                                         .lock = PTHREAD_MUTEX_INITIALIZER};
-    int word = make_word();
-    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
-    asker_start(ask, &m.asker);
-    pid_t guard = start_guard(&guarded);
-    waited_signals(&waited);
-    sigprocmask(SIG_BLOCK, &waited, &before);
-    relayed->from = ends[0];
-    bool relays = (errno = pp_thread_start(&relayer, relay, relayed)) == 0;
-    bool complains =
-        relays && (errno = pp_thread_start(&complainer, pp_complaints_relay, complaints)) == 0;
-    int rc = complains ? pp_child_start(args, -1, ends[1], errors[1], &before, &m.pid)
-                       : pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
-    close(ends[1]);
-    close(errors[1]);
-    (void)!write(guarded, &(long){m.pid}, sizeof(long));
-    while (rc == 0 && waitpid(m.pid, &status, WNOHANG) != m.pid) {
-        int got = sigtimedwait(&waited, NULL, &a_while);
-        bool asked = got > 0 && got != SIGCHLD && got != SIGUSR2;
-        if (got == SIGUSR2) {
-            kill(m.pid, SIGUSR2);
-        } else if (got == SIGINT && stop != 0) {
-            end_at_once(m.pid, &waited);
-        } else if (asked && stop == 0) {
-            stop = got;
-            (void)!pwrite(word, &stop, sizeof(stop), 0);
-            pp_log_info("stopping after this step and saving; Ctrl-C again quits without saving");
-            kill(m.pid, SIGUSR1);
-        } else if (got < 0 && errno == EAGAIN) {
-            look(&m);
-            if (stop != 0 && ++asks % LOOKS == 0 && (m.empty == 0 || !m.had_ranks))
-                kill(m.pid, SIGUSR1); /* which ends an mpirun that has no ranks any more */
-        }
-    }
-    asker_end(&m.asker);
+    struct mpirun m = {.listener = listener};
+    PP_TRY(open_pipes(args[0], &m));
+    int rc = start_mpirun(args, ask, &m);
     if (rc == 0)
-        wait_for_others(listener);
-    if (rc == 0 && status != 0) {
-        remove_files("pid", (long)m.pid);
-        remove_folder("ompi", m.pid);
-    }
-    if (guard > 0 && kill(guard, SIGKILL) == 0)
-        waitpid(guard, NULL, 0);
-    close(guarded);
-    if (status != 0)
-        end_orphans();
-    bool relay_ended = true, complaints_ended = true;
-    if (relays)
-        relay_ended = end_relay(relayer, ends[0]);
-    else
-        close(ends[0]);
-    if (complains)
-        complaints_ended = end_relay(complainer, errors[0]);
-    else
-        close(errors[0]);
-    if (stop != 0 && WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGUSR1)
-        end_by(stop, &waited); /* nothing to save: the ranks ended by what they got */
-    sigprocmask(SIG_SETMASK, &before, NULL);
-    if (word >= 0)
-        close(word);
-    unsetenv(PP_SUPERVISE_ASKED); /* what starts next is no rank */
-    out->asked = stop != 0;
+        serve_signals(&m);
+    reap_mpirun(&m, rc == 0);
+    out->asked = m.stop != 0;
     out->started = rc == 0;
-    out->ranks = relayed->started;
-    rc = rc < 0 ? rc : verdict(&m, status, stop, out);
-    if (relay_ended && complaints_ended)
-        pp_free(relayed);
-    if (complaints_ended)
-        pp_free(complaints);
+    out->ranks = m.relay->started;
+    rc = rc < 0 ? rc : explain_end(&m, out);
+    if (!m.relays && !m.complains)
+        pp_free(m.relay);
+    if (!m.complains)
+        pp_free(m.complaints);
     return rc;
 }
 
@@ -464,9 +452,9 @@ int pp_supervise_orted(const char *address, double timeout, char **args)
     if (rc == 0 && WIFSIGNALED(status) && ending == 0)
         pp_pulse_say(pulse, false, 0, "killed"); /* its last words; the listener names the host */
     if (rc == 0) /* an orted that cannot reach mpirun ends by itself and leaves them */
-        remove_files("jf", job);
+        leftovers_remove_files("jf", job);
     if (daemon > 0)
-        remove_folder("prted", daemon);
+        leftovers_remove_folder("prted", daemon);
     pp_pulse_close(&pulse);
     /* If we killed it, mpirun's parent reports the loss: exit quietly. */
     if (rc == 0 && ending == 0 && (WIFSIGNALED(status) || WEXITSTATUS(status) != 0))
