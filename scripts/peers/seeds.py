@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For scripts/cifar-accuracy.py and scripts/text-accuracy.py: the same run with several seeds, by PyTorch
+"""For experiments/cifar-accuracy.py and experiments/text-accuracy.py: the same run with several seeds, by PyTorch
 or by ppcli, and its mean."""
 
 import argparse

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The convolutional networks of a [model] section in PyTorch, and running statistics by ppcli's rule.
-For the peer torch_conv.py, tests/cli/parity_torch.py and scripts/cifar-accuracy.py: one description,
+For the peer torch_conv.py, tests/cli/parity_torch.py and experiments/cifar-accuracy.py: one description,
 so that they cannot disagree. A resnet is torchvision's own, so its names and shapes are too."""
 
 import re

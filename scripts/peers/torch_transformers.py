@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The transformers of a [model] section in PyTorch, with the names and shapes of ppcli's files: those
 of Hugging Face's GPT2LMHeadModel and LlamaForCausalLM, and of torch.nn's own layers. For the peer
-torch_text.py, tests/cli/parity_text.py and scripts/text-accuracy.py. All take tokens [rows][T]; what
+torch_text.py, tests/cli/parity_text.py and experiments/text-accuracy.py. All take tokens [rows][T]; what
 two models share (a tied weight) is one tensor, so state_dict() has it once."""
 
 import math

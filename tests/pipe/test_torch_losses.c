@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The first 20 losses on real digits equal PyTorch's within 1e-5, for every optimizer. The golden
- * file is made by scripts/golden-losses.py, which recomputes initial values and sample order from
+ * file is made by experiments/golden-losses.py, which recomputes initial values and sample order from
  * their definition.
  */
 #include "train_run.h"

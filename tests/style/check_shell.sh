@@ -9,4 +9,4 @@ if ! command -v shellcheck >/dev/null 2>&1; then
     echo "skipped: no shellcheck"
     exit 77
 fi
-list_files '(\.sh|^\.ci/run)$' scripts tests .ci | xargs -d '\n' shellcheck -x
+list_files '(\.sh|^\.ci/run)$' scripts experiments tests .ci | xargs -d '\n' shellcheck -x

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The optimizers against PyTorch's (tests/golden/optim.txt, made by scripts/golden-optim.py). */
+/* The optimizers against PyTorch's (tests/golden/optim.txt, made by experiments/golden-optim.py). */
 #include "test.h"
 
 #include <math.h>

@@ -137,7 +137,7 @@ def cases():
 def main():
     lines = ["%s = %s" % (words, digest(pictures)) for words, pictures in cases()]
     if sys.argv[1:2] != ["--check"]:
-        print("# scripts/golden-augment.py: words = sha256")
+        print("# experiments/golden-augment.py: words = sha256")
         print("\n".join(lines))
         return 0
     with open(sys.argv[2]) as f:

@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Draws the pictures of docs/understand/schedules.md again: the same 4 stages and 8 micro-batches under ten
 # schedules, with what `ppcli plan` says about each.
-#   scripts/draw-schedules.sh [PPCLI]      build/ppcli without a word
+#   experiments/draw-schedules.sh [PPCLI]      build/ppcli without a word
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 ppcli=${1:-$root/build/ppcli}
 if ! [ -x "$ppcli" ]; then
-    echo 'usage: scripts/draw-schedules.sh [PPCLI]' >&2
+    echo 'usage: experiments/draw-schedules.sh [PPCLI]' >&2
     exit 64
 fi
 out=$root/docs/understand/schedules

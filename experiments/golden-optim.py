@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write tests/golden/optim.txt: 20 steps of PyTorch's optimizers, as hexadecimal floats.
 
-usage: scripts/golden-optim.py > tests/golden/optim.txt
+usage: experiments/golden-optim.py > tests/golden/optim.txt
 
     gradients N STEPS          then STEPS lines of N values
     start N                    then one line of N values
@@ -48,7 +48,7 @@ def make(kind, p, lr, momentum, beta1, beta2, eps, wd):
     return cls([p], lr=lr, betas=(beta1, beta2), eps=eps, weight_decay=wd)
 
 
-print(f"# torch {torch.__version__}; made by scripts/golden-optim.py")
+print(f"# torch {torch.__version__}; made by experiments/golden-optim.py")
 print(f"gradients {N} {STEPS}")
 for g in grads:
     print(line(g))

@@ -118,7 +118,7 @@ def check(run_dir, case):
 if __name__ == "__main__":
     if len(sys.argv) == 4 and sys.argv[1] == "--check":
         sys.exit(check(sys.argv[2], sys.argv[3]))
-    print("# case and the loss of steps 1..%d; torch %s; made by scripts/golden-losses.py"
+    print("# case and the loss of steps 1..%d; torch %s; made by experiments/golden-losses.py"
           % (STEPS, torch.__version__))
     for name in CASES:
         print(name, " ".join("%.9g" % v for v in losses(name)))

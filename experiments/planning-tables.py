@@ -3,7 +3,7 @@
 """
 The tables of docs/results/2026-11-23-papers.md: what `ppcli plan` predicts beside what papers have measured.
 
-    scripts/planning-tables.py [PPCLI]      default: build/ppcli; prints Markdown
+    experiments/planning-tables.py [PPCLI]      default: build/ppcli; prints Markdown
 
 Numbers of papers are as printed there:
   ZB   Qi, Wan, Huang, Lin, "Zero bubble pipeline parallelism", 2023, arXiv 2401.10241 and ICLR 2024

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws one measured step of 1f1b above one of zb-h1 into docs/understand/measured-step.svg.
 
-    scripts/draw-step.py [PPCLI]      build/ppcli without a word
+    experiments/draw-step.py [PPCLI]      build/ppcli without a word
 
 Both are trained here: 2 stages, 4 micro-batches, the same weights at the end. The picture shows the step that each
 run recorded (timeline.json), in one scale, with its measured bubble. A run that waited for a core is made again, a
-few times; if the machine stays busy the script ends without a picture. `chrt -f 1 scripts/draw-step.py`, as root,
+few times; if the machine stays busy the script ends without a picture. `chrt -f 1 experiments/draw-step.py`, as root,
 keeps other programs away for some seconds."""
 
 import json
