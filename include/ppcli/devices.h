@@ -8,8 +8,7 @@
 #define PPCLI_DEVICES_H
 
 #include "ppcli/backend.h"
-
-#define PP_HOST_MAX 56 /* bytes of a host's name, its NUL too; a longer one is cut */
+#include "ppcli/machine.h"
 
 /* Where a rank computes. */
 struct pp_seat {
@@ -41,12 +40,6 @@ int pp_devices_pick(const struct pp_device *devices, int n, const int *wanted, i
 /* Which of n devices, counted from 0, the index-th of `ranks` ranks of a machine takes: one each
  * when there are enough, else neighbours share. n >= 1. */
 int pp_devices_deal(int n, int index, int ranks);
-
-/* Of this machine; the same for all processes on it, also in containers, until it restarts. */
-uint64_t pp_host_id(void);
-
-/* Its name, as gethostname() has it; "?" when it has none. */
-void pp_host_name(char out[PP_HOST_MAX]);
 
 /*
  * Fill in what follows from all seats together; partition: run.partition_sms. seats[i] is rank i's.

@@ -6,7 +6,7 @@
 #ifndef PPCLI_DIAGNOSE_H
 #define PPCLI_DIAGNOSE_H
 
-#include "ppcli/devices.h"
+#include "ppcli/machine.h"
 #include "ppcli/layout.h"
 #include "ppcli/trace.h"
 

@@ -94,4 +94,12 @@ enum pp_room_kind pp_room_nearest(const struct pp_room *room, const char **what)
 /* A limit in words, for "... are left of". Static storage. */
 const char *pp_room_name(enum pp_room_kind kind);
 
+#define PP_HOST_MAX 56 /* bytes of a host's name, its NUL too; a longer one is cut */
+
+/* Of this machine; the same for all processes on it, also in containers, until it restarts. */
+uint64_t pp_host_id(void);
+
+/* Its name, as gethostname() has it; "?" when it has none. */
+void pp_host_name(char out[PP_HOST_MAX]);
+
 #endif

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+#include "ppcli/process.h"
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
 
@@ -126,34 +127,10 @@ static inline void pp_ring_end(struct pp_ring *ring, uint64_t now)
     __atomic_store_n(&ring->words[(number & ring->mask) * 4 + 1], now, __ATOMIC_RELEASE);
 }
 
-/* ---- the process behind a ring */
-
-enum pp_process {
-    PP_PROCESS_RUNNING,
-    PP_PROCESS_STOPPED,   /* by a signal */
-    PP_PROCESS_TRACED,    /* held by a debugger */
-    PP_PROCESS_GONE,      /* ended, or its pid belongs to another one now */
-    PP_PROCESS_ELSEWHERE, /* on another machine: unknown */
-};
-
-/* Of the process that made the ring. Local; any process. */
-enum pp_process pp_ring_process(const struct pp_ring *ring);
-
-/* Whether a process of this machine is at work: not when there is none of this pid, nor when it has
- * ended and its parent has not asked how. Local. */
-bool pp_process_lives(int64_t pid);
-
-/* What the kernel tells of a thread's time since its start. A wait for a core is in waited_ns only
- * when it is over; until then the thread is ready and ran_ns stands still. */
-struct pp_thread_time {
-    uint64_t ran_ns, waited_ns;
-    bool ready; /* it runs or waits for a core */
-};
-
-/* Of a thread of this machine; zeroed when the kernel does not tell. Local. */
-struct pp_thread_time pp_thread_time(int64_t pid, int64_t tid);
-
-/* Who this is, for the head of a ring. Local. */
-void pp_process_self(uint64_t *started, uint32_t *machine);
+/* The process that made the ring. Local; any process. */
+static inline enum pp_process pp_ring_process(const struct pp_ring *ring)
+{
+    return pp_process_at(ring->head->pid, ring->head->started, ring->head->machine);
+}
 
 #endif

@@ -358,3 +358,19 @@ void pp_machine_describe(bool whole_machine, struct pp_machine *out)
     pp_room_find("", &room);
     out->room_bytes = room.bytes[pp_room_nearest(&room, &out->room_what)];
 }
+
+uint64_t pp_host_id(void)
+{
+    char id[256] = "";
+    pp_file_value("/proc/sys/kernel/random/boot_id", "", id, sizeof(id));
+    if (!id[0])
+        (void)gethostname(id, sizeof(id) - 1);
+    return pp_rng_stream(id, 0); /* a hash */
+}
+
+void pp_host_name(char out[PP_HOST_MAX])
+{
+    if (gethostname(out, PP_HOST_MAX) != 0 || out[0] == '\0')
+        snprintf(out, PP_HOST_MAX, "?");
+    out[PP_HOST_MAX - 1] = '\0';
+}

@@ -54,22 +54,6 @@ int pp_devices_deal(int n, int index, int ranks)
     return n >= ranks ? index : (int)((int64_t)index * n / ranks);
 }
 
-uint64_t pp_host_id(void)
-{
-    char id[256] = "";
-    pp_file_value("/proc/sys/kernel/random/boot_id", "", id, sizeof(id));
-    if (!id[0])
-        (void)gethostname(id, sizeof(id) - 1);
-    return pp_rng_stream(id, 0); /* a hash */
-}
-
-void pp_host_name(char out[PP_HOST_MAX])
-{
-    if (gethostname(out, PP_HOST_MAX) != 0 || out[0] == '\0')
-        snprintf(out, PP_HOST_MAX, "?");
-    out[PP_HOST_MAX - 1] = '\0';
-}
-
 /* ---- who shares with whom */
 
 /* By the driver's name of it: processes may count devices differently, and containers of one

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/devices.h"
+#include "ppcli/machine.h"
 #include "ppcli/io.h"
 
 static unsigned killed_job; /* its number, which names of files have */

@@ -4,7 +4,7 @@
 #ifndef PPCLI_WATCH_BEAT_H
 #define PPCLI_WATCH_BEAT_H
 
-#include "ppcli/devices.h"
+#include "ppcli/machine.h"
 #include "ppcli/pulse.h"
 
 #define BEAT_MARGIN_NS 2000000000u /* a link that comes back is used again only after a while */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process that writes a ring, as the kernel describes it. A pid alone is not enough: it may
- * belong to another machine or container, or may have been reused. So a ring also records where and
+ * Processes and threads as the kernel describes them. A pid alone is not enough: it may belong to
+ * another machine or container, or may have been reused. So who writes one down also writes where and
  * when its process began.
  */
-#include "ppcli/trace.h"
+#include "ppcli/process.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 /* The first bytes of a small file; "" when it cannot be read. */
-static void read_start(const char *path, char *out, size_t bytes)
+static void read_first_bytes(const char *path, char *out, size_t bytes)
 {
     ssize_t n = -1;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -27,10 +27,10 @@ static void read_start(const char *path, char *out, size_t bytes)
 
 /* State and start of a process or thread, from its stat; false when there is none. The name in it may
  * hold anything, also blanks and brackets: what follows begins after the last bracket. */
-static bool look(const char *path, char *state, uint64_t *started)
+static bool read_stat(const char *path, char *state, uint64_t *started)
 {
     char text[1024];
-    read_start(path, text, sizeof(text));
+    read_first_bytes(path, text, sizeof(text));
     const char *p = strrchr(text, ')');
     if (!p || p[1] != ' ' || p[2] == '\0')
         return false;
@@ -43,18 +43,18 @@ static bool look(const char *path, char *state, uint64_t *started)
     return true;
 }
 
-static bool look_process(int64_t pid, char *state, uint64_t *started)
+static bool read_process(int64_t pid, char *state, uint64_t *started)
 {
     char path[64];
     snprintf(path, sizeof(path), "/proc/%" PRId64 "/stat", pid);
-    return look(path, state, started);
+    return read_stat(path, state, started);
 }
 
 bool pp_process_lives(int64_t pid)
 {
     char state;
     uint64_t started;
-    return look_process(pid, &state, &started) && state != 'Z' && state != 'X';
+    return read_process(pid, &state, &started) && state != 'Z' && state != 'X';
 }
 
 struct pp_thread_time pp_thread_time(int64_t pid, int64_t tid)
@@ -63,21 +63,21 @@ struct pp_thread_time pp_thread_time(int64_t pid, int64_t tid)
     uint64_t started;
     struct pp_thread_time t = {0};
     snprintf(path, sizeof(path), "/proc/%" PRId64 "/task/%" PRId64 "/schedstat", pid, tid);
-    read_start(path, text, sizeof(text));
+    read_first_bytes(path, text, sizeof(text));
     if (sscanf(text, "%" SCNu64 " %" SCNu64, &t.ran_ns, &t.waited_ns) != 2)
         return (struct pp_thread_time){0};
     snprintf(path, sizeof(path), "/proc/%" PRId64 "/task/%" PRId64 "/stat", pid, tid);
-    t.ready = look(path, &state, &started) && state == 'R';
+    t.ready = read_stat(path, &state, &started) && state == 'R';
     return t;
 }
 
 void pp_process_self(uint64_t *started, uint32_t *machine)
 {
     char state;
-    if (!look_process(getpid(), &state, started))
+    if (!read_process(getpid(), &state, started))
         *started = 0;
     char id[128], space[64] = "";
-    read_start("/proc/sys/kernel/random/boot_id", id, sizeof(id));
+    read_first_bytes("/proc/sys/kernel/random/boot_id", id, sizeof(id));
     ssize_t n = readlink("/proc/self/ns/pid", space, sizeof(space) - 1);
     (void)n;                  /* without it containers of one machine are not told apart */
     uint32_t h = 2166136261u; /* FNV-1a */
@@ -87,16 +87,15 @@ void pp_process_self(uint64_t *started, uint32_t *machine)
     *machine = h;
 }
 
-enum pp_process pp_ring_process(const struct pp_ring *ring)
+enum pp_process pp_process_at(int64_t pid, uint64_t started, uint32_t machine)
 {
-    uint64_t mine, started;
-    uint32_t machine;
+    uint64_t mine, began;
+    uint32_t here;
     char state;
-    pp_process_self(&mine, &machine);
-    if (ring->head->machine != machine)
+    pp_process_self(&mine, &here);
+    if (machine != here)
         return PP_PROCESS_ELSEWHERE;
-    if (ring->head->pid <= 0 || !look_process(ring->head->pid, &state, &started) ||
-        started != ring->head->started)
+    if (pid <= 0 || !read_process(pid, &state, &began) || started != began)
         return PP_PROCESS_GONE;
     switch (state) {
     case 'T':
