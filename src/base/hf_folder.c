@@ -46,7 +46,7 @@ static bool find_snapshot(const char *dir, char out[256])
 }
 
 /* The first file of the folder whose name begins and ends so. */
-static bool find_file(const char *dir, const char *begins, const char *ends, char out[256])
+static bool find_named_file(const char *dir, const char *begins, const char *ends, char out[256])
 {
     PP_OWN(pp_closedir_at) DIR *d = opendir(dir);
     size_t b = strlen(begins), m = strlen(ends);
@@ -83,7 +83,7 @@ bool pp_hf_folder_is(const char *dir, char *out, size_t bytes)
         return true;
     }
     for (int i = 0; i < 4; i++) {
-        if (find_file(dir, torch[i][0], torch[i][1], name)) {
+        if (find_named_file(dir, torch[i][0], torch[i][1], name)) {
             snprintf(out, bytes,
                      "it has %s, a Python pickle, and no model.safetensors: write one in Python "
                      "with AutoModelForCausalLM.from_pretrained('%s').save_pretrained(NEW), and "
@@ -92,7 +92,7 @@ bool pp_hf_folder_is(const char *dir, char *out, size_t bytes)
             return true;
         }
     }
-    if (find_file(dir, "", ".safetensors", name)) {
+    if (find_named_file(dir, "", ".safetensors", name)) {
         snprintf(out, bytes, "it has no model.safetensors: name its file, %s/%s", dir, name);
         return true;
     }

@@ -252,7 +252,7 @@ int pp_file_create(const char *path, struct pp_file_write *out)
     return 0;
 }
 
-static int finish(struct pp_file_write *w, bool durable)
+static int finish_file(struct pp_file_write *w, bool durable)
 {
     bool failed = ferror(w->f) != 0;
     failed = fclose(w->f) != 0 || failed;
@@ -272,12 +272,12 @@ static int finish(struct pp_file_write *w, bool durable)
 
 int pp_file_commit(struct pp_file_write *w)
 {
-    return finish(w, true);
+    return finish_file(w, true);
 }
 
 int pp_file_publish(struct pp_file_write *w)
 {
-    return finish(w, false);
+    return finish_file(w, false);
 }
 
 void pp_file_abandon(struct pp_file_write *w)

@@ -30,7 +30,7 @@ static _Thread_local struct {
     jmp_buf out;
 } parser;
 
-static void *take(size_t bytes)
+static void *allocate_json(size_t bytes)
 {
     size_t whole = 0;
     struct block *b = NULL;
@@ -51,7 +51,7 @@ static void *take(size_t bytes)
     return b + 1;
 }
 
-static void give_back(void *p)
+static void free_json(void *p)
 {
     if (!p)
         return;
@@ -66,7 +66,7 @@ static void give_back(void *p)
 
 static void use_our_memory(void)
 {
-    json_set_alloc_funcs(take, give_back);
+    json_set_alloc_funcs(allocate_json, free_json);
 }
 
 int pp_json_load(const char *text, size_t bytes, size_t flags, json_error_t *e, json_t **out)
@@ -80,7 +80,7 @@ int pp_json_load(const char *text, size_t bytes, size_t flags, json_error_t *e, 
     if (setjmp(parser.out) != 0) {
         parser.running = false;
         while (parser.blocks)
-            give_back(parser.blocks + 1);
+            free_json(parser.blocks + 1);
         return PP_ERESOURCE;
     }
     *out = json_loadb(text, bytes, flags, e);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static int compare(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -11,7 +11,7 @@ static int compare(const void *a, const void *b)
 
 void pp_sort_doubles(double *values, int64_t n)
 {
-    qsort(values, (size_t)n, sizeof(*values), compare);
+    qsort(values, (size_t)n, sizeof(*values), compare_doubles);
 }
 
 double pp_quantile(const double *sorted, int64_t n, double q)

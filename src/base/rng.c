@@ -40,7 +40,7 @@ uint64_t pp_rng_stream(const char *name, uint64_t n)
     return h;
 }
 
-static void block(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4])
+static void fill_block(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4])
 {
     uint64_t b = index / 4;
     uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
@@ -52,7 +52,7 @@ static void block(uint64_t seed, uint64_t stream, uint64_t index, uint32_t out[4
 uint32_t pp_rng_u32(uint64_t seed, uint64_t stream, uint64_t index)
 {
     uint32_t w[4];
-    block(seed, stream, index, w);
+    fill_block(seed, stream, index, w);
     return w[index % 4];
 }
 
@@ -63,7 +63,7 @@ void pp_rng_uniform(uint64_t seed, uint64_t stream, uint64_t first, float lo, fl
     for (size_t i = 0; i < n; i++) {
         uint64_t index = first + i;
         if (i == 0 || index % 4 == 0)
-            block(seed, stream, index, w);
+            fill_block(seed, stream, index, w);
         out[i] = lo + (hi - lo) * ((float)(w[index % 4] >> 8) * 0x1p-24f);
     }
 }
@@ -103,7 +103,7 @@ void pp_rng_normal(uint64_t seed, uint64_t stream, uint64_t first, float mean, f
     for (size_t i = 0; i < n; i++) {
         uint64_t index = first + i;
         if (i == 0 || index % 4 == 0)
-            block(seed, stream, index, w);
+            fill_block(seed, stream, index, w);
         if (i == 0 || index % 2 == 0)
             radius = sqrt(2 * minus_log((uint64_t)w[index % 4 & 2] + 1));
         uint32_t quarter = index % 2 ? 0x40000000u : 0; /* the sine */
@@ -119,7 +119,7 @@ void pp_rng_permutation(uint64_t seed, uint64_t stream, uint32_t n, uint32_t *ou
     uint64_t have = UINT64_MAX; /* block in w */
     for (uint32_t i = n; i-- > 1;) {
         if (i / 4 != have) {
-            block(seed, stream, i, w);
+            fill_block(seed, stream, i, w);
             have = i / 4;
         }
         uint32_t j = (uint32_t)(((uint64_t)w[i % 4] * ((uint64_t)i + 1)) >> 32);

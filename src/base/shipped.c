@@ -18,7 +18,7 @@
 #define UP_MOST 4 /* from a test program to the root of its build folder */
 
 /* Cut the last name off: "" of a path without a folder. */
-static void cut_name(char *path)
+static void cut_last_name(char *path)
 {
     char *slash = strrchr(path, '/');
     path[slash ? slash - path : 0] = '\0';
@@ -29,7 +29,7 @@ static bool find_source(const char *exe, char out[PP_PATH_MAX])
 {
     char folder[PP_PATH_MAX], file[PP_PATH_MAX];
     snprintf(folder, sizeof(folder), "%s", exe);
-    for (int up = 0; up < UP_MOST && folder[0]; up++, cut_name(folder)) {
+    for (int up = 0; up < UP_MOST && folder[0]; up++, cut_last_name(folder)) {
         int fd = pp_path_format(file, "%s/source-folder.txt", folder) < 0
                      ? -1
                      : open(file, O_RDONLY | O_CLOEXEC); /* no memory is asked for */
@@ -50,9 +50,9 @@ int pp_shipped_folders(const char *below, char out[PP_SHIPPED_MAX][PP_PATH_MAX])
     int n = 0;
     if (readlink("/proc/self/exe", exe, sizeof(exe) - 1) < 0)
         exe[0] = '\0';
-    cut_name(exe);
+    cut_last_name(exe);
     strcpy(up, exe);
-    cut_name(up);
+    cut_last_name(up);
     bool beside = pp_path_format(meson, "%s/meson.build", up) == 0 && access(meson, F_OK) == 0;
     n += exe[0] && pp_path_format(out[n], "%s/share/ppcli/%s", up, below) == 0;
     n += exe[0] && pp_path_format(out[n], "%s/share/ppcli/%s", exe, below) == 0;

@@ -55,7 +55,7 @@ static void sleep_while(_Atomic uint32_t *word, uint32_t value)
     (void)syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 
-static void wake(_Atomic uint32_t *word, int most)
+static void wake_threads(_Atomic uint32_t *word, int most)
 {
     (void)syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, most, NULL, NULL, 0);
 }
@@ -81,7 +81,7 @@ static void take_pieces(struct pp_team *t, uint64_t job, int member)
             continue;
         do_piece(t, i, pieces, member);
         if (atomic_fetch_sub(&t->left, 1) == 1 && atomic_load(&t->caller_sleeps))
-            wake(&t->left, 1);
+            wake_threads(&t->left, 1);
     }
 }
 
@@ -130,7 +130,7 @@ static uint64_t publish_job(struct pp_team *t, uint32_t pieces, int most)
     atomic_store(&t->job, job);
     atomic_store(&t->bell, (uint32_t)number);
     if (atomic_load(&t->sleepers) > 0)
-        wake(&t->bell, most);
+        wake_threads(&t->bell, most);
     return job;
 }
 

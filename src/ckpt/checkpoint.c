@@ -127,7 +127,7 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static int open_file(struct pp_ckpt *ck)
+static int open_checkpoint_file(struct pp_ckpt *ck)
 {
     ck->parts = pp_alloc(1, sizeof(struct pp_st_file *));
     if (!ck->parts)
@@ -141,7 +141,7 @@ static int open_file(struct pp_ckpt *ck)
 static int open_plain(struct pp_ckpt *ck, enum pp_ckpt_check check)
 {
     ck->plain = true;
-    PP_TRY(is_folder(ck->path) ? ckpt_open_shards(ck) : open_file(ck));
+    PP_TRY(is_folder(ck->path) ? ckpt_open_shards(ck) : open_checkpoint_file(ck));
     find_prefix(ck);
     for (int i = 0, n = 0; i < ck->n_parts && check == PP_CKPT_VERIFY; i++) {
         PP_TRY(pp_st_check_data(ck->parts[i], &n));

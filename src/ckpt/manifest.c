@@ -70,7 +70,7 @@ static bool word(struct cursor *c, const char *text)
 }
 
 /* Digits as printf would print them. */
-static bool number(struct cursor *c, uint64_t *out)
+static bool parse_digits(struct cursor *c, uint64_t *out)
 {
     uint64_t v = 0;
     int digits = 0;
@@ -103,7 +103,7 @@ static bool hex(struct cursor *c, char out[PP_SHA256_HEX])
 
 static bool entry(struct cursor *c, const char *name, struct manifest_entry *out)
 {
-    return word(c, "file ") && word(c, name) && word(c, " ") && number(c, &out->bytes) &&
+    return word(c, "file ") && word(c, name) && word(c, " ") && parse_digits(c, &out->bytes) &&
            word(c, " ") && hex(c, out->sha256) && word(c, "\n");
 }
 
@@ -126,9 +126,9 @@ static int count_parts(const struct cursor *c)
 static bool head(struct cursor *c, struct manifest *m)
 {
     uint64_t step = 0, tensors = 0;
-    if (!(word(c, "step ") && number(c, &step) && word(c, "\n") && word(c, "config_hash ") &&
-          hex(c, m->config_hash) && word(c, "\n") && word(c, "tensors ") && number(c, &tensors) &&
-          word(c, "\n") && entry(c, NAME_CONFIG, &m->config)))
+    if (!(word(c, "step ") && parse_digits(c, &step) && word(c, "\n") && word(c, "config_hash ") &&
+          hex(c, m->config_hash) && word(c, "\n") && word(c, "tensors ") &&
+          parse_digits(c, &tensors) && word(c, "\n") && entry(c, NAME_CONFIG, &m->config)))
         return false;
     m->step = (int64_t)step;
     m->tensors = (int64_t)tensors;
@@ -151,7 +151,7 @@ static bool tail(struct cursor *c, struct manifest *m)
 static int check_frame(const char *label, const char *text, size_t bytes, struct cursor *c)
 {
     uint64_t version = 0;
-    if (!word(c, MAGIC) || !number(c, &version) || !word(c, "\n"))
+    if (!word(c, MAGIC) || !parse_digits(c, &version) || !word(c, "\n"))
         return pp_fail(PP_EFORMAT, "%s: line 1 is not '" MAGIC "%d'", label, PP_CKPT_VERSION);
     if (version != PP_CKPT_VERSION) {
         return pp_fail(PP_EFORMAT,

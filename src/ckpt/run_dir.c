@@ -236,7 +236,7 @@ const char *pp_ckpt_own_config(const struct pp_ckpt *ck, char out[PP_CKPT_OWN_CO
 }
 
 /* Cut the last name off; false when there is none. */
-static bool cut_name(char *path, const char **out_name)
+static bool split_last_name(char *path, const char **out_name)
 {
     char *slash = strrchr(path, '/');
     if (!slash || slash == path)
@@ -259,7 +259,7 @@ bool pp_run_dir_of(const char *path, char out[PP_PATH_MAX])
         return true;
     const char *name;
     for (int up = 0; up < 2; up++) {
-        if (!cut_name(out, &name))
+        if (!split_last_name(out, &name))
             return false;
         if (strcmp(name, PP_CKPT_DIR) == 0)
             return true;

@@ -163,7 +163,7 @@ static int by_place(const void *a, const void *b)
 }
 
 /* Every byte of the data belongs to exactly one tensor. */
-static int check_places(const char *label, const struct pp_st_header *h)
+static int check_coverage(const char *label, const struct pp_st_header *h)
 {
     uint64_t at = 0;
     for (int i = 0; i < h->n_tensors; i++) {
@@ -237,7 +237,7 @@ static void measure_header(json_t *root, size_t *bytes, size_t *dims)
     }
 }
 
-static int read_header(const char *label, json_t *root, struct pp_st_header *h)
+static int parse_header(const char *label, json_t *root, struct pp_st_header *h)
 {
     size_t bytes = 0, dims = 0;
     measure_header(root, &bytes, &dims);
@@ -254,7 +254,7 @@ static int read_header(const char *label, json_t *root, struct pp_st_header *h)
         PP_TRY(strcmp(key, OWN_KEY) == 0 ? read_meta(&r, value) : read_tensor(&r, key, value));
     }
     qsort(h->tensors, (size_t)h->n_tensors, sizeof(*h->tensors), by_place);
-    return check_places(label, h);
+    return check_coverage(label, h);
 }
 
 /* Files of other kinds that have the names of weights, by their first eight bytes. */
@@ -317,7 +317,7 @@ int pp_st_parse(const char *label, const void *data, size_t bytes, uint64_t file
     if (h) {
         h->data_begin = LENGTH_BYTES + length;
         h->data_bytes = file_bytes - h->data_begin;
-        rc = read_header(label, root, h);
+        rc = parse_header(label, root, h);
     }
     json_decref(root);
     PP_TRY_UNDO(rc, pp_st_header_free(&h));

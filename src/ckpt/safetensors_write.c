@@ -30,7 +30,7 @@ struct writer {
     size_t head_bytes;
 };
 
-static int place(struct writer *w, const struct pp_st_item *items, int n)
+static int place_items(struct writer *w, const struct pp_st_item *items, int n)
 {
     /* Wide types first, so that every tensor starts where its type may start. */
     static const size_t widths[] = {8, 4};
@@ -144,14 +144,14 @@ static int write_all(struct writer *w)
     return 0;
 }
 
-static int run(struct writer *w, const struct pp_io *io, const struct pp_st_item *items, int n,
-               const struct pp_st_meta *meta, int n_meta)
+static int write_items(struct writer *w, const struct pp_io *io, const struct pp_st_item *items,
+                       int n, const struct pp_st_meta *meta, int n_meta)
 {
     w->entries = pp_alloc((size_t)n, sizeof(*w->entries));
     w->piece = pp_alloc(PIECE_BYTES, 1);
     if (!w->entries || !w->piece)
         return pp_error_context("%s", w->path);
-    PP_TRY(place(w, items, n));
+    PP_TRY(place_items(w, items, n));
     for (int i = 0; i < w->n; i++)
         PP_TRY(pass(w, &w->entries[i], false, &w->entries[i].crc));
     PP_TRY(make_header(w, meta, n_meta));
@@ -167,7 +167,7 @@ int pp_st_write(const struct pp_io *io, const char *path, const struct pp_st_ite
     if (!w)
         return pp_error_context("%s", path);
     w->path = path;
-    int rc = run(w, io, items, n, meta, n_meta);
+    int rc = write_items(w, io, items, n, meta, n_meta);
     if (rc == 0) {
         uint64_t bytes = w->file.bytes;
         rc = pp_io_commit(&w->file, out_digest);

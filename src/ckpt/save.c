@@ -178,9 +178,10 @@ static int name_folder(const struct pp_io *io, const struct pp_ckpt_save *save, 
     return 0;
 }
 
-static int finish(const struct pp_io *io, const struct pp_ckpt_save *save,
-                  const struct pp_ckpt_state *state, const char *config,
-                  const struct pp_ckpt_part *parts, int n, struct manifest *m, bool *named)
+static int finish_checkpoint(const struct pp_io *io, const struct pp_ckpt_save *save,
+                             const struct pp_ckpt_state *state, const char *config,
+                             const struct pp_ckpt_part *parts, int n, struct manifest *m,
+                             bool *named)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -202,7 +203,7 @@ int pp_ckpt_commit(const struct pp_io *io, const struct pp_ckpt_save *save,
     struct manifest m = {.step = save->step};
     memcpy(m.config_hash, save->config_hash, PP_SHA256_HEX);
     bool named = false;
-    int rc = finish(io, save, state, config, parts, n, &m, &named);
+    int rc = finish_checkpoint(io, save, state, config, parts, n, &m, &named);
     manifest_fini(&m);
     if (rc < 0 && !named)
         pp_ckpt_abandon(io, save);

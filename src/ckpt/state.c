@@ -166,7 +166,7 @@ static int read_changes(struct reader *r, char **out)
     return *out ? 0 : PP_ERESOURCE;
 }
 
-static int read_all(struct reader *r, struct pp_ckpt_state *s)
+static int read_state(struct reader *r, struct pp_ckpt_state *s)
 {
     int64_t format = 0;
     PP_TRY(read_int(r, "format", 0, &format));
@@ -201,7 +201,7 @@ int state_parse(const char *label, const char *text, size_t bytes, struct pp_ckp
     json_t *root = NULL;
     PP_TRY(pp_json_read(label, text, bytes, &limits, &root));
     struct reader r = {.label = label, .root = root};
-    int rc = read_all(&r, &s);
+    int rc = read_state(&r, &s);
     json_decref(root);
     if (rc == 0) {
         *out = s;

@@ -27,8 +27,8 @@ struct verifier {
 /* ---- files */
 
 /* A regular file of the folder itself. *label is its path for messages. */
-static int open_file(const struct verifier *v, const char *name, char label[PP_PATH_MAX],
-                     int *out_fd, uint64_t *out_bytes)
+static int open_plain_file(const struct verifier *v, const char *name, char label[PP_PATH_MAX],
+                           int *out_fd, uint64_t *out_bytes)
 {
     struct stat st;
     PP_TRY(pp_path_format(label, "%s/%s", v->ck->path, name));
@@ -76,7 +76,7 @@ static int read_text(const struct verifier *v, const char *name, uint64_t bytes_
     int fd = -1;
     uint64_t bytes = 0;
     char *text = NULL;
-    PP_TRY(open_file(v, name, label, &fd, &bytes));
+    PP_TRY(open_plain_file(v, name, label, &fd, &bytes));
     int rc = 0;
     if (expected && bytes != expected->bytes) {
         rc = pp_fail(PP_EFORMAT, "%s: %" PRIu64 " bytes, " NAME_MANIFEST " says %" PRIu64, label,
@@ -185,7 +185,7 @@ static int open_part(struct verifier *v, int index)
     int fd = -1;
     uint64_t bytes = 0;
     name_part(name, index, v->m.n_parts);
-    PP_TRY(open_file(v, name, label, &fd, &bytes));
+    PP_TRY(open_plain_file(v, name, label, &fd, &bytes));
     if (bytes != e->bytes) {
         char what[128];
         snprintf(what, sizeof(what), "%" PRIu64 " bytes, " NAME_MANIFEST " says %" PRIu64, bytes,

@@ -31,7 +31,7 @@ int ckpt_check_finite(const struct pp_ckpt *ck, const char *name, const float *v
 }
 
 /* A row goes to its place when it is complete: pieces come in ascending order. */
-static int take(void *ctx, uint64_t first, const float *values, size_t n)
+static int take_values(void *ctx, uint64_t first, const float *values, size_t n)
 {
     const struct reading *r = ctx;
     size_t floats = r->row_floats;
@@ -72,7 +72,7 @@ int pp_weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_
         return pp_ckpt_read(ck, name, n_dims, dims, NULL, NULL);
     PP_TAKE(float, row, 2 * r.row_floats + 1);
     r.row = row;
-    return pp_ckpt_read(ck, name, n_dims, dims, take, &r);
+    return pp_ckpt_read(ck, name, n_dims, dims, take_values, &r);
 }
 
 static bool ends_with(const char *text, const char *end)

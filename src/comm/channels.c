@@ -34,7 +34,7 @@ static int check_one(const struct pp_transport *tp, const struct pp_channel_spec
     return 0;
 }
 
-static bool same(const struct pp_channel_spec *a, const struct pp_channel_spec *b)
+static bool is_same_spec(const struct pp_channel_spec *a, const struct pp_channel_spec *b)
 {
     return a->src == b->src && a->dst == b->dst && a->id == b->id && a->slots == b->slots &&
            a->bytes == b->bytes;
@@ -55,7 +55,7 @@ static int check_peers(const struct pp_transport *tp, const struct pp_channel_sp
             return pp_fail(PP_EINTERNAL, "channel %d: rank %d has it, rank %d does not", c->id,
                            tp->rank, peer);
         }
-        if (!same(c, &theirs[k])) {
+        if (!is_same_spec(c, &theirs[k])) {
             return pp_fail(PP_EINTERNAL,
                            "channel %d: rank %d has %d slots of %zu bytes from %d to %d, rank %d "
                            "has %d of %zu from %d to %d",
@@ -89,7 +89,7 @@ int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *sp
 
 /* Collective: are the specs legal, and does the other end of each have the same one? Needs only
  * allgather, send and recv. Every rank gets the same verdict. */
-static int check(struct pp_transport *tp, const struct pp_channel_spec *specs, int n)
+static int check_specs(struct pp_transport *tp, const struct pp_channel_spec *specs, int n)
 {
     int rc = 0;
     for (int i = 0; i < n && rc == 0; i++)
@@ -162,7 +162,7 @@ int pp_transport_open_channels(struct pp_transport *tp, const struct pp_channel_
                                void *const *memory)
 {
     pp_assert(!tp->ends);
-    PP_TRY(check(tp, specs, n));
+    PP_TRY(check_specs(tp, specs, n));
     PP_TRY(pp_transport_agree(tp, make_ends(tp, specs, n, memory)));
     return pp_transport_agree(tp, tp->ops->open_channels(tp, specs, n, memory));
 }

@@ -90,7 +90,7 @@ static void count_large(struct mpi *m, struct mpi_slot *s, bool large)
 
 /* ---- waiting */
 
-static int finish(struct pp_transport *tp, MPI_Request *request, MPI_Status *status)
+static int finish_request(struct pp_transport *tp, MPI_Request *request, MPI_Status *status)
 {
     struct mpi *m = tp->impl;
     struct pp_backoff b = {.crowded = tp->crowded};
@@ -114,7 +114,7 @@ static int finish(struct pp_transport *tp, MPI_Request *request, MPI_Status *sta
     }
 }
 
-/* MPI belongs to one thread. From another one only the wish is left, for the next finish(). */
+/* MPI belongs to one thread. From another one only the wish is left, for the next finish_request(). */
 static void stop_all(struct pp_transport *tp)
 {
     struct mpi *m = tp->impl;
@@ -148,7 +148,7 @@ static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void
     }
     MPI_Request r;
     MPI_TRY(MPI_Iallgather(in, (int)bytes, MPI_BYTE, out, (int)bytes, MPI_BYTE, m->control, &r));
-    return finish(tp, &r, MPI_STATUS_IGNORE);
+    return finish_request(tp, &r, MPI_STATUS_IGNORE);
 }
 
 static int post_vote(struct pp_transport *tp, bool yes)
@@ -164,7 +164,7 @@ static int wait_vote(struct pp_transport *tp, bool *out_all)
 {
     MPI_IS_MINE(tp);
     struct mpi *m = tp->impl;
-    PP_TRY(finish(tp, &m->vote, MPI_STATUS_IGNORE));
+    PP_TRY(finish_request(tp, &m->vote, MPI_STATUS_IGNORE));
     *out_all = m->all != 0;
     return 0;
 }
@@ -200,7 +200,7 @@ static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
             const struct pp_exchange *e = &x[i / 2];
             bool comes = i % 2 == 0 && r[i] != MPI_REQUEST_NULL;
             int found = 0;
-            PP_TRY(finish(tp, &r[i], &status));
+            PP_TRY(finish_request(tp, &r[i], &status));
             if (comes)
                 MPI_TRY(MPI_Get_count(&status, MPI_BYTE, &found));
             if (comes && (size_t)found != part_of(e->in_bytes, at)) {
@@ -251,8 +251,8 @@ static struct mpi_slot *slot_of(const struct pp_channel_end *e, int slot)
 
 static int finish_slot(struct pp_transport *tp, struct mpi_slot *s)
 {
-    PP_TRY(finish(tp, &s->parts[HEADER], MPI_STATUS_IGNORE));
-    PP_TRY(finish(tp, &s->parts[PAYLOAD], MPI_STATUS_IGNORE));
+    PP_TRY(finish_request(tp, &s->parts[HEADER], MPI_STATUS_IGNORE));
+    PP_TRY(finish_request(tp, &s->parts[PAYLOAD], MPI_STATUS_IGNORE));
     count_large(tp->impl, s, false);
     return 0;
 }

@@ -92,7 +92,7 @@ static void explain_absence(const char *reason)
 }
 
 /* What the library loads later looks for symbols among all that is loaded: hence RTLD_GLOBAL. */
-static void load(void)
+static void load_mpi(void)
 {
     void *library = dlopen(MPI_FILE, RTLD_NOW | RTLD_GLOBAL);
     if (!library) {
@@ -122,7 +122,7 @@ static void load(void)
 
 int pp_mpi_load(void)
 {
-    pthread_once(&once, load);
+    pthread_once(&once, load_mpi);
     return problem[0] ? pp_fail(PP_ERESOURCE, "%s", problem) : 0;
 }
 
@@ -133,7 +133,7 @@ const char *pp_mpi_version(void)
 
 int pp_mpi_probe(char *why, size_t bytes)
 {
-    pthread_once(&once, load);
+    pthread_once(&once, load_mpi);
     snprintf(why, bytes, "%s", problem[0] ? problem : version);
     return problem[0] ? PP_ERESOURCE : 0;
 }

@@ -19,7 +19,7 @@ static struct nccl_library nccl;
 static char problem[256]; /* empty: nccl is complete */
 static char version[32];
 
-static void load(void)
+static void load_nccl(void)
 {
     int v = 0;
     void *library = dlopen(FILE_NAME, RTLD_NOW | RTLD_LOCAL);
@@ -50,7 +50,7 @@ static void load(void)
 
 int pp_nccl_load(const struct nccl_library **out)
 {
-    pthread_once(&once, load);
+    pthread_once(&once, load_nccl);
     if (problem[0])
         return pp_fail(PP_ERESOURCE, "%s", problem);
     *out = &nccl;
@@ -64,7 +64,7 @@ const char *pp_nccl_version(void)
 
 int pp_nccl_probe(char *why, size_t bytes)
 {
-    pthread_once(&once, load);
+    pthread_once(&once, load_nccl);
     snprintf(why, bytes, "%s", problem[0] ? problem : version);
     return problem[0] ? PP_ERESOURCE : 0;
 }

@@ -79,7 +79,7 @@ static void name_host(char *out, size_t bytes)
 }
 
 /* Collective: nobody shares a device. */
-static int check_places(struct pp_transport *tp, int most)
+static int check_own_devices(struct pp_transport *tp, int most)
 {
     struct nccl *n = tp->impl;
     struct nccl_place mine = {0};
@@ -299,7 +299,7 @@ int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec 
         rc = make_ends(n, most);
     rc = pp_transport_agree(tp, rc);
     if (rc == 0)
-        rc = check_places(tp, most);
+        rc = check_own_devices(tp, most);
     if (rc == 0) {
         rc = connect_all(tp, &(struct connecting){.channels = channels,
                                                   .n_channels = n_channels,
@@ -313,7 +313,7 @@ int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec 
 /* ---- the end */
 
 /* In the order of creation, which all ranks share: each end waits for its other one. */
-static int finish(struct nccl *n, ncclComm_t *comm, const struct pp_channel_end *e)
+static int finish_channel(struct nccl *n, ncclComm_t *comm, const struct pp_channel_end *e)
 {
     NCCL_TRY(n, e, CommFinalize(*comm));
     pthread_mutex_lock(&n->lock);
@@ -331,10 +331,10 @@ static int finish_all(struct nccl *n, void *arg)
         for (int i = 0; i < n->tp->n_ends; i++) {
             struct nccl_end *own = n->tp->ends[i].own;
             if (own->comm && own->round == round)
-                PP_TRY(finish(n, &own->comm, &n->tp->ends[i]));
+                PP_TRY(finish_channel(n, &own->comm, &n->tp->ends[i]));
         }
     }
-    return n->world ? finish(n, &n->world, NULL) : 0;
+    return n->world ? finish_channel(n, &n->world, NULL) : 0;
 }
 
 static void free_end(const struct pp_channel_end *e)

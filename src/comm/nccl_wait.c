@@ -43,7 +43,7 @@ static void *abort_main(void *arg)
     return NULL;
 }
 
-static void collect(const struct nccl *n, ncclComm_t *comm, struct abort_one *out, int *count)
+static void collect_comms(const struct nccl *n, ncclComm_t *comm, struct abort_one *out, int *count)
 {
     if (*comm) {
         out[(*count)++] = (struct abort_one){.nccl = n->nccl, .comm = *comm, .device = n->device};
@@ -69,10 +69,10 @@ void pp_nccl_give_up(struct nccl *n)
     for (int i = 0; all && i < n->tp->n_ends; i++) {
         struct nccl_end *own = n->tp->ends[i].own;
         if (own)
-            collect(n, &own->comm, all, &count);
+            collect_comms(n, &own->comm, all, &count);
     }
     if (all)
-        collect(n, &n->world, all, &count);
+        collect_comms(n, &n->world, all, &count);
     pthread_mutex_unlock(&n->lock);
     while (started < count && pp_thread_start(&all[started].thread, abort_main, &all[started]) == 0)
         started++;

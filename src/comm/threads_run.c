@@ -35,7 +35,7 @@ static void arrive(struct gate *g, int ranks, bool wait)
     pthread_mutex_unlock(&g->lock);
 }
 
-static void *run(void *arg)
+static void *run_thread(void *arg)
 {
     struct rank_thread *t = arg;
     struct pp_transport *tp = NULL;
@@ -72,7 +72,7 @@ int pp_threads_run(int n, const struct pp_threads_job *job)
     for (; rc == 0 && started < n; started++) {
         struct rank_thread *t = &ranks[started];
         *t = (struct rank_thread){.job = job, .group = group, .gate = &gate, .rank = started};
-        int e = pp_thread_start(&t->thread, run, t);
+        int e = pp_thread_start(&t->thread, run_thread, t);
         if (e != 0) {
             rc = pp_fail(PP_ERESOURCE, "cannot start the thread of rank %d of %d: %s", started, n,
                          strerror(e));

@@ -124,7 +124,7 @@ static int copy_from(struct pp_transport *tp, int src, void *to, size_t bytes, b
     return 0;
 }
 
-static void give_back(struct pp_transport *tp, int src)
+static void return_slot(struct pp_transport *tp, int src)
 {
     struct rank *k = tp->impl;
     k->received[src]++;
@@ -144,7 +144,7 @@ static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n,
     PP_TRY(on_device ? set_point(tp, POINT_READ) : 0);
     for (int i = 0; i < n; i++)
         if (x[i].in)
-            give_back(tp, x[i].peer);
+            return_slot(tp, x[i].peer);
     for (int i = 0; i < n; i++) {
         int peer = x[i].peer;
         if (x[i].out) {

@@ -87,7 +87,7 @@ int pp_transport_allgather(struct pp_transport *tp, const void *in, size_t bytes
 }
 
 /* With n peers, memory of the host. */
-static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
+static int exchange_on_host(struct pp_transport *tp, const struct pp_exchange *x, int n)
 {
     struct pp_transport *t = tp;
     FIND(t, exchange);
@@ -97,7 +97,7 @@ static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
 int pp_transport_send(struct pp_transport *tp, int dst, const void *buf, size_t bytes)
 {
     pp_assert(dst >= 0 && dst < tp->size && dst != tp->rank);
-    return exchange(
+    return exchange_on_host(
         tp, &(struct pp_exchange){.peer = dst, .out = buf ? buf : "", .out_bytes = bytes}, 1);
 }
 
@@ -105,7 +105,7 @@ int pp_transport_recv(struct pp_transport *tp, int src, void *buf, size_t bytes)
 {
     char none;
     pp_assert(src >= 0 && src < tp->size && src != tp->rank);
-    return exchange(
+    return exchange_on_host(
         tp, &(struct pp_exchange){.peer = src, .in = buf ? buf : &none, .in_bytes = bytes}, 1);
 }
 
@@ -326,7 +326,7 @@ static size_t piece(size_t N, int n, int d)
     return each * (size_t)d + ((size_t)d < left ? (size_t)d : left);
 }
 
-static int add(const struct sum *s, size_t n, const float *x, float *to)
+static int add_floats(const struct sum *s, size_t n, const float *x, float *to)
 {
     if (s->on_device)
         return pp_backend_add(s->tp->be, n, x, to);
@@ -335,7 +335,7 @@ static int add(const struct sum *s, size_t n, const float *x, float *to)
     return 0;
 }
 
-static int copy(const struct sum *s, size_t n, const float *x, float *to)
+static int copy_floats(const struct sum *s, size_t n, const float *x, float *to)
 {
     if (s->on_device)
         return pp_backend_copy(s->tp->be, to, x, n * sizeof(float));
@@ -346,7 +346,7 @@ static int copy(const struct sum *s, size_t n, const float *x, float *to)
 static int exchange_here(const struct sum *s, int n)
 {
     return s->on_device ? s->tp->ops->exchange_on(s->tp, s->tp->exchanges, n)
-                        : exchange(s->tp, s->tp->exchanges, n);
+                        : exchange_on_host(s->tp, s->tp->exchanges, n);
 }
 
 /* Few elements: the first member adds them all up, in order, and tells the others. */
@@ -358,7 +358,7 @@ static int reduce_small(const struct sum *s, size_t N)
         if (s->me == 0) {
             x[0] = (struct pp_exchange){.peer = s->group[j], .in = s->scratch, .in_bytes = bytes};
             PP_TRY(exchange_here(s, 1));
-            PP_TRY(add(s, N, s->scratch, s->buf));
+            PP_TRY(add_floats(s, N, s->scratch, s->buf));
         } else if (s->me == j) {
             x[0] = (struct pp_exchange){.peer = s->group[0], .out = s->buf, .out_bytes = bytes};
             PP_TRY(exchange_here(s, 1));
@@ -396,10 +396,10 @@ static int reduce_pieces(const struct sum *s, size_t N)
     float *sum = s->me == 0 ? s->buf + lo : s->scratch;
     for (int j = 1; j < s->n; j++) {
         const float *from = s->scratch + (size_t)(j < s->me ? j : j - 1) * mine;
-        PP_TRY(add(s, mine, j == s->me ? s->buf + lo : from, sum));
+        PP_TRY(add_floats(s, mine, j == s->me ? s->buf + lo : from, sum));
     }
     if (s->me != 0)
-        PP_TRY(copy(s, mine, sum, s->buf + lo));
+        PP_TRY(copy_floats(s, mine, sum, s->buf + lo));
     k = 0;
     for (int j = 0; j < s->n; j++) {
         size_t theirs = piece(N, s->n, j);

@@ -41,13 +41,13 @@ static const struct key {
 };
 #define KEYS ((int)(sizeof(keys) / sizeof(keys[0])))
 
-static double *place(struct pp_cluster *c, const struct key *k)
+static double *place_of_key(struct pp_cluster *c, const struct key *k)
 {
     return (double *)(void *)((char *)c + k->at);
 }
 
 /* A number with its unit from *text on, which moves past it; NAN: there is none. */
-static double number(const char **text)
+static double parse_scaled(const char **text)
 {
     double x;
     *text += strspn(*text, " \t");
@@ -66,13 +66,13 @@ struct reader {
 static int take_layer(struct pp_cluster *c, const char *name, const char *value)
 {
     struct pp_cluster_layer l = {.rows = 0};
-    double rows = number(&value);
+    double rows = parse_scaled(&value);
     bool good = rows >= 1 && rows <= INT_MAX && strlen(name) < sizeof(l.name);
     for (int i = 0; i < 3; i++) {
-        l.t[i] = number(&value);
+        l.t[i] = parse_scaled(&value);
         good = good && l.t[i] >= 0 && l.t[i] < 1e6;
     }
-    l.work = *value ? number(&value) : 0;
+    l.work = *value ? parse_scaled(&value) : 0;
     if (!good || *value || !(l.work >= 0))
         return pp_fail(PP_ECONFIG, "a layer is NAME = ROWS F I W: rows of a micro-batch and three "
                                    "times in seconds, and perhaps its WORK");
@@ -83,7 +83,7 @@ static int take_layer(struct pp_cluster *c, const char *name, const char *value)
     return 0;
 }
 
-static int take(struct reader *r, const char *section, const char *name, const char *value)
+static int take_key(struct reader *r, const char *section, const char *name, const char *value)
 {
     struct conf_quoted said = conf_quote(value, strlen(value));
     if (strcmp(section, "layers") == 0)
@@ -95,19 +95,19 @@ static int take(struct reader *r, const char *section, const char *name, const c
         return pp_fail(PP_ECONFIG, "unknown key %s.%s in a machine file",
                        conf_quote(section, strlen(section)).s, conf_quote(name, strlen(name)).s);
     const struct key *k = &keys[i];
-    double x = number(&value);
+    double x = parse_scaled(&value);
     if (r->seen[i])
         return pp_fail(PP_ECONFIG, "%s.%s is given twice", k->section, k->name);
     if (!(x >= k->min && x <= k->max) || *value || (k->whole && x != floor(x)))
         return pp_fail(PP_ECONFIG, "%s.%s: '%s' is not possible; write %g to %g %s", k->section,
                        k->name, said.s, k->min, k->max, k->what);
-    *place(&r->c, k) = x;
+    *place_of_key(&r->c, k) = x;
     r->seen[i] = true;
     return 0;
 }
 
 /* Of libinih: the next line, which it would cut where it is long and join where it is indented. */
-static char *next_line(char *out, int room, void *reader)
+static char *next_machine_line(char *out, int room, void *reader)
 {
     struct reader *r = reader;
     ssize_t n = r->failed ? -1 : getline(&r->text, &r->text_room, r->f);
@@ -128,7 +128,7 @@ static char *next_line(char *out, int room, void *reader)
 static int handle(void *reader, const char *section, const char *name, const char *value)
 {
     struct reader *r = reader;
-    r->failed = r->failed || take(r, section, name, value) < 0;
+    r->failed = r->failed || take_key(r, section, name, value) < 0;
     return !r->failed;
 }
 
@@ -138,7 +138,7 @@ int pp_cluster_read(const char *path, struct pp_cluster *out)
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     uint64_t bytes;
     PP_TRY(pp_file_open(path, &r.f, &bytes));
-    int line = ini_parse_stream(next_line, &r, handle, &r), rc = 0;
+    int line = ini_parse_stream(next_machine_line, &r, handle, &r), rc = 0;
     fclose(r.f);
     free(r.text);
     if (line != 0 && !r.failed)
@@ -167,7 +167,7 @@ int pp_cluster_write(const struct pp_cluster *c, FILE *f)
     const char *section = "";
     for (int i = 0; i < KEYS; i++) {
         const struct key *k = &keys[i];
-        double x = *place(&copy, k);
+        double x = *place_of_key(&copy, k);
         if (x <= 0 && k->optional)
             continue;
         if (strcmp(k->section, section) != 0)

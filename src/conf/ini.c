@@ -177,7 +177,7 @@ static bool key_line(struct reader *r, struct span s)
 }
 
 /* Hand a line over; of one that is longer than the library's buffer the key, and keep the value. */
-static void hand_over(struct reader *r, struct span s, char *out, size_t limit)
+static void pass_line(struct reader *r, struct span s, char *out, size_t limit)
 {
     r->expected = true;
     if (s.n > limit) {
@@ -198,7 +198,7 @@ static void hand_over(struct reader *r, struct span s, char *out, size_t limit)
 }
 
 /* ini_reader: the next line as the library may see it; NULL at the end. */
-static char *next_line(char *out, int out_bytes, void *stream)
+static char *next_config_line(char *out, int out_bytes, void *stream)
 {
     struct reader *r = stream;
     char why[CONF_WHY_MAX];
@@ -227,7 +227,7 @@ static char *next_line(char *out, int out_bytes, void *stream)
             s = section_line(r, s);
             snprintf(out, limit + 1, "[%.*s]", (int)s.n, s.p);
         } else if (key_line(r, s)) {
-            hand_over(r, s, out, limit);
+            pass_line(r, s, out, limit);
         }
     }
     strcat(out, "\n");
@@ -325,7 +325,7 @@ int conf_ini_read(struct pp_config *cfg, const char *text, size_t bytes,
     }
     if (bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0)
         r.at = 3;
-    int rc = ini_parse_stream(next_line, &r, on_key, &r);
+    int rc = ini_parse_stream(next_config_line, &r, on_key, &r);
     if (rc < 0)
         return pp_fail(PP_ERESOURCE, "out of memory in libinih");
     if (rc > 0 && cfg->source->problems.n == 0) {

@@ -20,8 +20,8 @@ static const char *shown_default(const struct conf_option *o)
 }
 
 /* alone: the only key, which is shown with all that is known of its values */
-static void print_text(FILE *f, const struct conf_option *o, const struct pp_names *names,
-                       bool new_section, bool first, int name_width, bool alone)
+static void print_key_text(FILE *f, const struct conf_option *o, const struct pp_names *names,
+                           bool new_section, bool first, int name_width, bool alone)
 {
     char range[RANGE_MAX];
     if (new_section)
@@ -100,7 +100,8 @@ static void json_values(struct pp_json *j, const struct conf_option *o,
     }
 }
 
-static void print_json(struct pp_json *j, const struct conf_option *o, const struct pp_names *names)
+static void print_key_json(struct pp_json *j, const struct conf_option *o,
+                           const struct pp_names *names)
 {
     pp_json_object(j, NULL);
     pp_json_str(j, "name", o->name);
@@ -262,10 +263,10 @@ int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *na
         last = o->section;
         switch (format) {
         case PP_KEYS_TEXT:
-            print_text(f, o, names, new_section, first, width, n == 1);
+            print_key_text(f, o, names, new_section, first, width, n == 1);
             break;
         case PP_KEYS_JSON:
-            print_json(&j, o, names);
+            print_key_json(&j, o, names);
             break;
         case PP_KEYS_MDOC:
             print_mdoc(f, o, names, new_section, first);

@@ -170,7 +170,7 @@ static void apply_settings(struct pp_config *cfg, const struct pp_setting *setti
     }
 }
 
-static int create(struct pp_config **out)
+static int create_config(struct pp_config **out)
 {
     struct pp_config *cfg;
     PP_ALLOC(cfg, 1);
@@ -214,10 +214,10 @@ void pp_config_destroy(struct pp_config **cfg)
 }
 
 /* Defaults and file; text NULL: none. */
-static int read_file(const char *path, const char *text, size_t bytes, const struct pp_names *names,
-                     struct pp_config **cfg)
+static int read_defaults_and_file(const char *path, const char *text, size_t bytes,
+                                  const struct pp_names *names, struct pp_config **cfg)
 {
-    PP_TRY(create(cfg));
+    PP_TRY(create_config(cfg));
     PP_TRY(describe_file((*cfg)->source, path));
     return text ? conf_ini_read(*cfg, text, bytes, names) : 0;
 }
@@ -230,7 +230,7 @@ int pp_config_load(const char *path, const struct pp_setting *settings, int n_se
     *out = NULL;
     if (path)
         PP_TRY(read_config(path, &text, &bytes));
-    PP_TRY_UNDO(read_file(path, text, bytes, names, out), pp_config_destroy(out));
+    PP_TRY_UNDO(read_defaults_and_file(path, text, bytes, names, out), pp_config_destroy(out));
     apply_settings(*out, settings, n_settings, names);
     conf_from(*out, names);
     conf_check(*out, names);

@@ -45,8 +45,8 @@ static void place_text(const struct pp_config_source *src, struct conf_place p, 
         snprintf(out, bytes, "%s: ", src->file);
 }
 
-static void add(struct pp_config *cfg, struct conf_problems *list, struct conf_place place,
-                const char *kind, const char *fmt, va_list args)
+static void add_problem(struct pp_config *cfg, struct conf_problems *list, struct conf_place place,
+                        const char *kind, const char *fmt, va_list args)
 {
     char where[PP_PATH_MAX + 32];
     char what[CONF_WHY_MAX + 512];
@@ -71,7 +71,7 @@ void conf_problem(struct pp_config *cfg, struct conf_place place, const char *fm
 {
     va_list args;
     va_start(args, fmt);
-    add(cfg, &cfg->source->problems, place, "error", fmt, args);
+    add_problem(cfg, &cfg->source->problems, place, "error", fmt, args);
     va_end(args);
 }
 
@@ -85,7 +85,7 @@ void conf_note(struct pp_config *cfg, int option, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    add(cfg, &cfg->source->notes, conf_place_of(cfg, option), "note", fmt, args);
+    add_problem(cfg, &cfg->source->notes, conf_place_of(cfg, option), "note", fmt, args);
     va_end(args);
 }
 
@@ -144,7 +144,7 @@ int pp_config_problem(struct pp_config *cfg, const char *key, const char *fmt, .
     va_list args;
     va_start(args, fmt);
     if (cfg->source) {
-        add(cfg, &cfg->source->problems, conf_place_of(cfg, option), "error", fmt, args);
+        add_problem(cfg, &cfg->source->problems, conf_place_of(cfg, option), "error", fmt, args);
         va_end(args);
         return PP_ECONFIG;
     }

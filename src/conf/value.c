@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *place(const struct conf_reading *r, struct pp_config *cfg)
+static void *place_of_value(const struct conf_reading *r, struct pp_config *cfg)
 {
     return (char *)cfg + r->o->offset;
 }
@@ -61,7 +61,7 @@ static int parse_whole(const struct conf_reading *r, const char *text, struct pp
     bool negative = false;
     uint64_t n = 0;
     if (o->word && strcmp(text, o->word) == 0) {
-        *(int *)place(r, cfg) = 0;
+        *(int *)place_of_value(r, cfg) = 0;
         return 0;
     }
     enum conf_number rc = conf_number_parse(text, &negative, &n);
@@ -85,11 +85,11 @@ static int parse_whole(const struct conf_reading *r, const char *text, struct pp
     }
     int64_t value = negative ? -(int64_t)n : (int64_t)n;
     if (o->type == CONF_INT)
-        *(int *)place(r, cfg) = (int)value;
+        *(int *)place_of_value(r, cfg) = (int)value;
     else if (o->type == CONF_INT64)
-        *(int64_t *)place(r, cfg) = value;
+        *(int64_t *)place_of_value(r, cfg) = value;
     else
-        *(uint64_t *)place(r, cfg) = n;
+        *(uint64_t *)place_of_value(r, cfg) = n;
     return 0;
 }
 
@@ -156,7 +156,7 @@ static int parse_bytes(const struct conf_reading *r, const char *text, struct pp
     if (!(x >= r->o->min && x <= r->o->max))
         return conf_why(r->why, "%s is out of range; write %s", q.s,
                         conf_range_text(r->o, NULL, range, sizeof(range)));
-    *(int64_t *)place(r, cfg) = (int64_t)x;
+    *(int64_t *)place_of_value(r, cfg) = (int64_t)x;
     return 0;
 }
 
@@ -240,7 +240,7 @@ static int parse_enum(const struct conf_reading *r, const char *text, struct pp_
     for (; o->choices[n].name; n++) {
         if (strcmp(text, o->choices[n].name) == 0) {
             /* every enum of struct pp_config is as wide as an int */
-            memcpy(place(r, cfg), &o->choices[n].value, sizeof(int));
+            memcpy(place_of_value(r, cfg), &o->choices[n].value, sizeof(int));
             return 0;
         }
         pp_assert(n < 15);
@@ -255,7 +255,7 @@ static int parse_bool(const struct conf_reading *r, const char *text, struct pp_
     static const char *const words[] = {"true", "false", "yes", "no", "on", "off", "1", "0", NULL};
     for (int i = 0; words[i]; i++) {
         if (strcmp(text, words[i]) == 0) {
-            *(bool *)place(r, cfg) = i % 2 == 0;
+            *(bool *)place_of_value(r, cfg) = i % 2 == 0;
             return 0;
         }
     }
@@ -315,7 +315,7 @@ static int parse_path(const struct conf_reading *r, const char *text, struct pp_
         strcpy(path, text);
     else if (resolve_path(text, r->dir, path, r->why) < 0)
         return -1;
-    memcpy(place(r, cfg), path, sizeof(path));
+    memcpy(place_of_value(r, cfg), path, sizeof(path));
     return 0;
 }
 
@@ -330,7 +330,7 @@ static int parse_file_name(const struct conf_reading *r, const char *text, struc
         return -1;
     if (strlen(path) + prefix >= PP_PATH_MAX)
         return conf_why(r->why, "the path is too long");
-    char *to = place(r, cfg);
+    char *to = place_of_value(r, cfg);
     memset(to, 0, PP_PATH_MAX);
     memcpy(to, PP_SCHEDULE_FILE, prefix);
     memcpy(to + prefix, path, strlen(path) + 1);
@@ -369,7 +369,7 @@ static int parse_name(const struct conf_reading *r, const char *text, struct pp_
     }
     if (o->free && check_writable("name", text, r->why) < 0)
         return -1;
-    char *to = place(r, cfg);
+    char *to = place_of_value(r, cfg);
     memset(to, 0, PP_NAME_MAX);
     memcpy(to, text, n + 1);
     return 0;
@@ -379,19 +379,19 @@ static int parse_text(const struct conf_reading *r, const char *text, struct pp_
 {
     if (strlen(text) >= PP_TEXT_MAX)
         return conf_why(r->why, "%zu bytes; at most %d", strlen(text), PP_TEXT_MAX - 1);
-    memset(place(r, cfg), 0, PP_TEXT_MAX);
-    memcpy(place(r, cfg), text, strlen(text));
+    memset(place_of_value(r, cfg), 0, PP_TEXT_MAX);
+    memcpy(place_of_value(r, cfg), text, strlen(text));
     return 0;
 }
 
 static int parse_float(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
-    return conf_float_parse(r->o, text, place(r, cfg), r->why);
+    return conf_float_parse(r->o, text, place_of_value(r, cfg), r->why);
 }
 
 static int parse_duration(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
-    return conf_duration_parse(r->o, text, place(r, cfg), r->why);
+    return conf_duration_parse(r->o, text, place_of_value(r, cfg), r->why);
 }
 
 /* ---- by type */

@@ -271,7 +271,7 @@ int hosts_reach(const char *name, const char *ports)
 
 /* NAME PORTS TOKEN MS: the network, and the way there: seconds to connect and of a round trip, and bytes a
  * second, for so long measured; 0: only a block was sent; -1: no full packet arrives. */
-static int probe(struct asked *q)
+static int probe_way(struct asked *q)
 {
     static const char block[BLOCK];
     struct pp_route r;
@@ -324,7 +324,7 @@ static int answer(struct asked *q)
         int n;
         int (*answer)(struct asked *q);
     } all[] = {{"facts", 1, facts}, {"address", 2, address},    {"digest", 2, digest},
-               {"last", 3, last},   {"listen", 4, listen_here}, {"probe", 5, probe}};
+               {"last", 3, last},   {"listen", 4, listen_here}, {"probe", 5, probe_way}};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (strcmp(all[i].word, q->args[0]) == 0 && q->n == all[i].n)
             return all[i].answer(q);

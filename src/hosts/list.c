@@ -21,7 +21,7 @@ static bool good_name(const char *s)
 }
 
 /* "h0", "h0:2", "h0 slots=2 max_slots=4": the other words of Open MPI do not concern us. */
-static int add(const char *from, char *text, struct pp_hosts *out)
+static int add_host(const char *from, char *text, struct pp_hosts *out)
 {
     char *name = NULL, *count = NULL, *end = NULL, shown[80];
     for (char *word; (word = strsep(&text, " \t\r"));)
@@ -60,7 +60,7 @@ static int add(const char *from, char *text, struct pp_hosts *out)
     return 0;
 }
 
-static int share(int ranks, struct pp_hosts *h)
+static int divide_ranks(int ranks, struct pp_hosts *h)
 {
     int sum = 0, said = 0;
     for (int i = 0; i < h->n; i++)
@@ -100,9 +100,9 @@ int pp_hosts_parse(const char *text, int ranks, struct pp_hosts *out)
         return PP_ERESOURCE;
     for (char *rest = copy, *item; (item = strsep(&rest, path ? "\n" : ","));) {
         item[path ? strcspn(item, "#") : strlen(item)] = '\0';
-        PP_TRY(add(from, item, out));
+        PP_TRY(add_host(from, item, out));
     }
-    return out->n > 0 ? share(ranks, out)
+    return out->n > 0 ? divide_ranks(ranks, out)
                       : pp_fail(PP_ECONFIG, "%s: no host; write h0:2,h1:2", from);
 }
 

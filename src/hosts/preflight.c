@@ -277,7 +277,7 @@ static void ask_folder(struct preflight *p)
             p->r[i].good || p->out->hosts[i].wrong[0]; /* of a lost one nobody knows */
 }
 
-static void compare(struct preflight *p)
+static void compare_hosts(struct preflight *p)
 {
     static const char *const what[] = {"program ppcli", "MPI library", "config file", "data set"};
     const struct pp_host_facts *a = p->out->hosts, *h;
@@ -381,7 +381,7 @@ static void ask_ways(struct preflight *p, bool full)
     pp_free(ports);
 }
 
-static int run(struct preflight *p, const char *path, bool full)
+static int run_preflight(struct preflight *p, const char *path, bool full)
 {
     uint64_t begun = pp_clock_ns();
     snprintf(p->token, sizeof(p->token), "%016llx",
@@ -391,7 +391,7 @@ static int run(struct preflight *p, const char *path, bool full)
         ask_addresses(p);
     if (full || p->code == 0)
         ask_files(p, path);
-    compare(p);
+    compare_hosts(p);
     if (full || p->code == 0)
         ask_folder(p);
     if (full || p->code == 0)
@@ -418,7 +418,7 @@ int pp_preflight(const struct pp_config *cfg, const char *path, const struct pp_
     for (int i = 0; rc == 0 && i < all.n; i++)
         memcpy(all.hosts[i].name, hosts->items[i].name, PP_HOST_NAME_MAX);
     if (rc == 0)
-        rc = run(&p, path, full);
+        rc = run_preflight(&p, path, full);
     pp_free(p.r);
     pp_free(p.peer);
     *out = all;

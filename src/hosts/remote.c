@@ -22,7 +22,7 @@
 extern char **environ;
 
 /* Behind `to`, if it fits: a word for a shell on the other side, 'it'\''s'. */
-static void quote(char *to, size_t bytes, const char *word)
+static void quote_for_shell(char *to, size_t bytes, const char *word)
 {
     size_t n = strlen(to);
     if (n + 4 * strlen(word) + 4 >= bytes)
@@ -59,8 +59,8 @@ static void set_words(const char *host, const char *agent, const char *exe, stru
     snprintf(c->line, bytes, "exec env ");
     for (char **e = environ; *e; e++)
         if (pp_host_variable(*e))
-            quote(c->line, bytes - 2 * (size_t)PP_PATH_MAX, *e);
-    quote(c->line, bytes - 64, exe);
+            quote_for_shell(c->line, bytes - 2 * (size_t)PP_PATH_MAX, *e);
+    quote_for_shell(c->line, bytes - 64, exe);
     pp_text_add(c->line, bytes, "env --hosts -");
     args[n++] = host;
     args[n++] = c->line;
@@ -93,7 +93,7 @@ void remote_start(struct remote *r, const char *agent, bool here)
 }
 
 /* A line of the helper, or of its agent or a login. */
-static void take_line(struct remote *r, char *line)
+static void take_helper_line(struct remote *r, char *line)
 {
     bool good = strncmp(line, HOSTS_GOOD, 4) == 0;
     char *text = NULL;
@@ -116,7 +116,7 @@ static void take_line(struct remote *r, char *line)
     pp_text_shown(text + (*text == '\t'), r->answer, sizeof(r->answer));
 }
 
-static void take(struct remote *r)
+static void take_answer(struct remote *r)
 {
     ssize_t n = read(r->from, r->text + r->used, sizeof(r->text) - 1 - r->used);
     if (n <= 0) {
@@ -128,7 +128,7 @@ static void take(struct remote *r)
     char *line = r->text;
     for (char *end; (end = strchr(line, '\n')); line = end + 1) {
         *end = '\0';
-        take_line(r, line);
+        take_helper_line(r, line);
     }
     r->used = strlen(line);
     memmove(r->text, line, r->used + 1);
@@ -160,7 +160,7 @@ void remote_ask(struct remote *r, int n, double seconds)
         int got = poll(fds, (nfds_t)n, (int)((limit - passed) / 1000000) + 1);
         for (int i = 0; i < n && got > 0; i++)
             if (fds[i].revents)
-                take(&r[i]);
+                take_answer(&r[i]);
     }
     for (int i = 0; i < n; i++) {
         if (r[i].asked)

@@ -133,7 +133,7 @@ static void own(struct mpirun_words *w, const char *text)
     w->used += n;
 }
 
-static int put(struct mpirun_words *w, const char *word)
+static int add_word(struct mpirun_words *w, const char *word)
 {
     static char text[HOSTS_TEXT + PP_PATH_MAX];
     size_t used = 0;
@@ -172,7 +172,8 @@ static void carry_environment(struct mpirun_words *w)
 /* ---- the hosts */
 
 /* The host of a rank. turned: the list has the replicas of each stage together; NULL: it has not. */
-static const char *host_of(const struct pp_hosts *hosts, int rank, const struct pp_config *turned)
+static const char *host_of_rank(const struct pp_hosts *hosts, int rank,
+                                const struct pp_config *turned)
 {
     int i = 0, stages = turned ? turned->pipeline.stages : 1;
     int k = turned ? rank % stages * turned->pipeline.replicas + rank / stages : rank;
@@ -204,7 +205,7 @@ static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks
         *when |= p.one_machine || h->ranks > p.hosts[i].cores ? CROWDED : 0;
     }
     for (int r = 0; r < ranks && rc == 0; r++)
-        pp_text_add(w->each, HOSTS_TEXT, "%s%s", r > 0 ? "," : "", host_of(&hosts, r, turned));
+        pp_text_add(w->each, HOSTS_TEXT, "%s%s", r > 0 ? "," : "", host_of_rank(&hosts, r, turned));
     *when |= turned ? REORDER : 0;
     if (rc == 0 && strlen(w->each) + PP_HOST_NAME_MAX >= HOSTS_TEXT)
         rc = pp_fail(PP_ECONFIG, "run.hosts: too many ranks on hosts with long names");
@@ -223,7 +224,7 @@ static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks
     if (setenv(PP_PULSE_ENV, pp_listener_address(w->listener), 1) != 0)
         return PP_ERESOURCE;
     for (int r = 0; r < ranks; r++)
-        pp_listener_expect(w->listener, r, host_of(&hosts, r, turned), cfg->run.hang_timeout);
+        pp_listener_expect(w->listener, r, host_of_rank(&hosts, r, turned), cfg->run.hang_timeout);
     if (!strpbrk(w->exe, " \t'\"\\$&;()<>|*?")) /* Open MPI and a shell part it */
         snprintf(w->keeper, sizeof(w->keeper), "%s env --keep %s %g ", w->exe,
                  pp_listener_address(w->listener),
@@ -242,7 +243,8 @@ static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks
     return 0;
 }
 
-static int collect(const struct pp_config *cfg, const char *word, int ranks, struct mpirun_words *w)
+static int collect_words(const struct pp_config *cfg, const char *word, int ranks,
+                         struct mpirun_words *w)
 {
     const char *version = pp_world_version();
     int who = strncmp(version, "Open MPI", 8) != 0 ? MPICH
@@ -269,7 +271,7 @@ static int collect(const struct pp_config *cfg, const char *word, int ranks, str
         const struct row *r = &rows[i];
         if ((r->who & who) && (r->when & when) == r->when && !(r->unless & when))
             for (int k = 0; k < 3 && r->words[k]; k++)
-                PP_TRY(put(w, r->words[k]));
+                PP_TRY(add_word(w, r->words[k]));
     }
     if ((who & OPEN_MPI) && (when & ROOT))
         pp_log_info("running as root: calling mpirun with --allow-run-as-root");
@@ -334,7 +336,7 @@ int pp_launch_once(const struct pp_config *cfg, const char *word, int ranks,
         PP_TRY(pp_mpirun_can_start(ranks));
     static struct mpirun_words w; /* too large for a small stack */
     w = (struct mpirun_words){0};
-    int rc = collect(cfg, word, ranks, &w);
+    int rc = collect_words(cfg, word, ranks, &w);
     for (; more && *more; more++)
         w.args[w.n++] = *more;
     w.args[w.n] = NULL;

@@ -53,8 +53,8 @@ static int name_folder(struct again *a, const char *name)
 
 /* The shape that plan --best would take of at most so many stages; PP_ECONFIG: there is none.
  * Micro-batches stay: the bits depend on them. */
-static int search(struct again *a, const struct pp_hosts *hosts, const struct pp_preflight *p,
-                  int most)
+static int search_shape(struct again *a, const struct pp_hosts *hosts, const struct pp_preflight *p,
+                        int most)
 {
     struct pp_best_shape shapes[PP_STAGES_MAX];
     PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
@@ -95,7 +95,8 @@ static int fit(struct again *a, const struct pp_hosts *hosts, const struct pp_pr
     a->now.pipeline.slower.n = 0; /* of ranks that there are no more */
     for (; d >= 1; d--) {
         a->now.pipeline.replicas = d;
-        if (places >= d && search(a, hosts, p, places / d < stages ? places / d : stages) == 0)
+        if (places >= d &&
+            search_shape(a, hosts, p, places / d < stages ? places / d : stages) == 0)
             return 0;
     }
     struct pp_error why = *pp_error_get();

@@ -27,7 +27,7 @@ static int sent_by_user(int number)
 }
 
 /* Rank threads read what the handler writes: volatile is for the thread that is interrupted. */
-static void note(int number)
+static void note_signal(int number)
 {
     if (number == SIGUSR2) {
         __atomic_fetch_add(&save, 1, __ATOMIC_RELAXED);
@@ -74,7 +74,7 @@ bool pp_last_words_first(void)
 void pp_signals_catch(void)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
-    struct sigaction act = {.sa_handler = note, .sa_flags = SA_RESTART};
+    struct sigaction act = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
     sigemptyset(&act.sa_mask);
     tells = pp_log_level() >= PP_LOG_INFO;
     asked_fd = open_asked();

@@ -5,7 +5,7 @@
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
 
-static int open_channels(struct pp_exec *x)
+static int open_exec_channels(struct pp_exec *x)
 {
     const struct pp_layout *l = x->layout;
     int n = 0;
@@ -134,7 +134,7 @@ int pp_exec_create(const struct pp_exec_spec *spec, struct pp_backend *be, struc
     rc = pp_transport_agree(tp, rc);
     if (rc == 0) {
         pp_assert(x != NULL);
-        rc = open_channels(x);
+        rc = open_exec_channels(x);
     }
     PP_TRY_UNDO(rc, pp_exec_destroy(&x));
     *out = x;

@@ -224,7 +224,7 @@ static int tell_bad(struct pp_exec *x, const struct exec_turn *bad)
     return exec_finite_tell(x, &verdict);
 }
 
-static int look(struct pp_exec *x, struct exec_turn *turn)
+static int look_at_step(struct pp_exec *x, struct exec_turn *turn)
 {
     bool fresh = turn->busy && turn->split == PP_SPLIT_TRAIN;
     PP_TRY(wait_for(x, turn));
@@ -238,7 +238,7 @@ static int look(struct pp_exec *x, struct exec_turn *turn)
 int pp_exec_finish(struct pp_exec *x)
 {
     for (int i = 0; i < EXEC_AHEAD; i++)
-        PP_TRY(look(x, &x->turns[(x->next + i) % EXEC_AHEAD]));
+        PP_TRY(look_at_step(x, &x->turns[(x->next + i) % EXEC_AHEAD]));
     return 0;
 }
 
@@ -250,7 +250,7 @@ int pp_exec_late(const struct pp_exec *x)
 /* ---- steps */
 
 /* What the backend makes when it first sees a size of micro-batch, it makes before the step. */
-static int prepare(struct pp_exec *x, enum pp_split split, int step)
+static int prepare_sizes(struct pp_exec *x, enum pp_split split, int step)
 {
     const struct pp_loader *ld = x->loader[split];
     int last = -1;
@@ -269,7 +269,7 @@ static int take_turn(struct pp_exec *x, const struct exec_turn *what, double lr,
                      struct exec_turn **out)
 {
     struct exec_turn *turn = &x->turns[x->next];
-    PP_TRY(look(x, turn));
+    PP_TRY(look_at_step(x, turn));
     turn->split = what->split;
     turn->step = what->step;
     turn->t = what->t;
@@ -295,7 +295,7 @@ static int turn_is_enqueued(struct pp_exec *x, struct exec_turn *turn)
 /* what: of the turn, which step of what. */
 static int run_step(struct pp_exec *x, const struct exec_turn *what, double lr, int64_t updates)
 {
-    PP_TRY(prepare(x, what->split, what->step));
+    PP_TRY(prepare_sizes(x, what->split, what->step));
     uint64_t allocations = pp_alloc_count();
     exec_time_launch(x, what->split, what->t);
     struct exec_turn *turn = NULL;

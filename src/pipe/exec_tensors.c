@@ -22,7 +22,7 @@ static int values_and_moments(const struct pp_chunk *c, float *out[3])
 }
 
 /* Tensor *i of a chunk; false, with *i less by all the chunk has: it is not among them. */
-static bool find(const struct pp_chunk *c, int *i, struct pp_exec_tensor *out)
+static bool find_tensor(const struct pp_chunk *c, int *i, struct pp_exec_tensor *out)
 {
     float *of[3];
     int kinds = values_and_moments(c, of);
@@ -48,14 +48,14 @@ int pp_exec_tensor_count(const struct pp_exec *x)
     struct pp_exec_tensor t;
     int left = INT_MAX;
     for (int k = 0; k < x->n_stages; k++)
-        find(x->stages[k].chunk, &left, &t);
+        find_tensor(x->stages[k].chunk, &left, &t);
     return INT_MAX - left;
 }
 
 void pp_exec_tensor(const struct pp_exec *x, int i, struct pp_exec_tensor *out)
 {
     for (int k = 0; k < x->n_stages; k++) {
-        if (find(x->stages[k].chunk, &i, out)) {
+        if (find_tensor(x->stages[k].chunk, &i, out)) {
             out->stage = k;
             if (out->kind != PP_EXEC_PARAM && x->n_buckets > 0)
                 out->values = NULL;
@@ -83,8 +83,8 @@ static float *state(const struct exec_bucket *b, int kind, size_t at)
 
 /* The first of floats first..end-1 of a tensor and those after it in the same piece; *d: the replica that
  * has them. */
-static struct request locate(const struct pp_exec *x, const struct pp_exec_tensor *t, size_t first,
-                             size_t end, int *d)
+static struct request locate_floats(const struct pp_exec *x, const struct pp_exec_tensor *t,
+                                    size_t first, size_t end, int *d)
 {
     const struct exec_bucket *b = x->buckets;
     size_t at = t->at + first, n = end - first < REQUEST_FLOATS ? end - first : REQUEST_FLOATS;
@@ -122,7 +122,7 @@ static int pieces(struct pp_exec *x, const struct pp_exec_tensor *t, size_t firs
 {
     int d;
     for (size_t done = 0, end; done < n; done = end) {
-        struct request r = locate(x, t, first + done, first + n, &d);
+        struct request r = locate_floats(x, t, first + done, first + n, &d);
         float *here = state(&x->buckets[r.bucket], r.kind, r.at), *to = host + done;
         end = done + r.n;
         if (put) {

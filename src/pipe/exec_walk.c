@@ -19,15 +19,15 @@ struct walk {
     uint16_t plan_index;            /* in the layout */
 };
 
-static int rows_of(const struct walk *w, int mb)
+static int rows_of_microbatch(const struct walk *w, int mb)
 {
     const uint32_t *index;
     return pp_loader_microbatch(w->x->loader[w->split], w->step, mb, &index);
 }
 
 /* What begins now, on behalf of action a. message: -1: none; n: as exec_record's. */
-static void begin(const struct walk *w, enum pp_event_kind kind, const struct pp_action *a,
-                  int message, int n)
+static void begin_event(const struct walk *w, enum pp_event_kind kind, const struct pp_action *a,
+                        int message, int n)
 {
     struct pp_event e = {.step = w->t,
                          .message = message,
@@ -44,16 +44,16 @@ static void begin(const struct walk *w, enum pp_event_kind kind, const struct pp
 static void begin_compute(const struct walk *w, enum pp_event_kind kind, const struct pp_action *a,
                           int n)
 {
-    bool full =
-        w->split == PP_SPLIT_TRAIN && rows_of(w, a[n > 0 ? 1 - n : 0].mb) == w->x->layout->max_rows;
-    begin(w, kind, a, -1, full ? n : 0);
+    bool full = w->split == PP_SPLIT_TRAIN &&
+                rows_of_microbatch(w, a[n > 0 ? 1 - n : 0].mb) == w->x->layout->max_rows;
+    begin_event(w, kind, a, -1, full ? n : 0);
 }
 
 /* ---- messages */
 
 /* The transport's channel of a message; -1: there is no message, or it stays on this rank and is
  * there as soon as it is written. */
-static int channel_of(const struct walk *w, int message)
+static int channel_of_message(const struct walk *w, int message)
 {
     return message < 0 ? -1 : w->x->channels[w->plan->messages[message].channel].spec;
 }
@@ -74,14 +74,14 @@ static size_t message_bytes(const struct walk *w, const struct pp_message *m)
     int tied = m->channel - 2 * (l->n_virtual - 1);
     size_t first;
     return tied >= 0 ? pp_layout_tied_piece(l, tied / 2, m->mb, &first) * sizeof(float)
-                     : pp_layout_message_bytes(l, m->channel, rows_of(w, m->mb));
+                     : pp_layout_message_bytes(l, m->channel, rows_of_microbatch(w, m->mb));
 }
 
-static int post_recv(const struct walk *w, int message)
+static int post_next_recv(const struct walk *w, int message)
 {
     struct pp_transport *tp = w->x->tp;
     const struct pp_message *m = &w->plan->messages[message];
-    int ch = channel_of(w, message);
+    int ch = channel_of_message(w, message);
     return ch < 0 ? 0 : pp_transport_post_recv(tp, ch, m->slot, message_bytes(w, m), m->mb);
 }
 
@@ -89,27 +89,27 @@ static int post_recv(const struct walk *w, int message)
 static int wait_for_messages(const struct walk *w, const struct pp_action *a)
 {
     struct pp_transport *tp = w->x->tp;
-    int from = channel_of(w, a->recv), to = channel_of(w, a->send);
+    int from = channel_of_message(w, a->recv), to = channel_of_message(w, a->send);
     if (from >= 0) {
-        begin(w, PP_EVENT_RECV, a, a->recv, 0);
+        begin_event(w, PP_EVENT_RECV, a, a->recv, 0);
         PP_TRY(pp_transport_wait_recv(tp, from, w->plan->messages[a->recv].slot));
         exec_end(w->x);
     }
     if (to >= 0) {
-        begin(w, PP_EVENT_SLOT, a, a->send, 0);
+        begin_event(w, PP_EVENT_SLOT, a, a->send, 0);
         PP_TRY(pp_transport_acquire(tp, to, w->plan->messages[a->send].slot));
         exec_end(w->x);
     }
     return 0;
 }
 
-static int hand_over(const struct walk *w, const struct pp_action *a)
+static int send_result(const struct walk *w, const struct pp_action *a)
 {
     struct pp_transport *tp = w->x->tp;
-    int ch = channel_of(w, a->send);
+    int ch = channel_of_message(w, a->send);
     if (ch >= 0) {
         const struct pp_message *m = &w->plan->messages[a->send];
-        begin(w, PP_EVENT_SEND, a, a->send, 0);
+        begin_event(w, PP_EVENT_SEND, a, a->send, 0);
         PP_TRY(pp_transport_post_send(tp, ch, m->slot, message_bytes(w, m), m->mb));
         exec_end(w->x);
     }
@@ -117,25 +117,25 @@ static int hand_over(const struct walk *w, const struct pp_action *a)
 }
 
 /* The slot is free for the sender, and the receive of its next message can be posted. */
-static int release(const struct walk *w, int message)
+static int release_slot(const struct walk *w, int message)
 {
     struct pp_transport *tp = w->x->tp;
-    int ch = channel_of(w, message);
+    int ch = channel_of_message(w, message);
     if (ch < 0)
         return 0;
     const struct pp_message *m = &w->plan->messages[message];
     PP_TRY(pp_transport_release(tp, ch, m->slot));
-    return m->next_in_slot >= 0 ? post_recv(w, m->next_in_slot) : 0;
+    return m->next_in_slot >= 0 ? post_next_recv(w, m->next_in_slot) : 0;
 }
 
-static int give_back(const struct walk *w, const struct pp_action *a, int one, int other)
+static int return_slots(const struct walk *w, const struct pp_action *a, int one, int other)
 {
-    bool travels = channel_of(w, one) >= 0;
-    if (!travels && channel_of(w, other) < 0)
+    bool travels = channel_of_message(w, one) >= 0;
+    if (!travels && channel_of_message(w, other) < 0)
         return 0;
-    begin(w, PP_EVENT_RELEASE, a, travels ? one : other, 0);
-    PP_TRY(release(w, one));
-    PP_TRY(release(w, other));
+    begin_event(w, PP_EVENT_RELEASE, a, travels ? one : other, 0);
+    PP_TRY(release_slot(w, one));
+    PP_TRY(release_slot(w, other));
     exec_end(w->x);
     return 0;
 }
@@ -215,7 +215,7 @@ static float *kept_logits(const struct walk *w, int mb)
 static int keep_logits(const struct walk *w, int mb, const float *logits)
 {
     float *to = kept_logits(w, mb);
-    size_t rows = (size_t)rows_of(w, mb), outputs = (size_t)w->x->layout->model->outputs;
+    size_t rows = (size_t)rows_of_microbatch(w, mb), outputs = (size_t)w->x->layout->model->outputs;
     return to ? pp_backend_values_to_host(w->x->be, to, logits, rows * outputs) : 0;
 }
 
@@ -306,10 +306,10 @@ static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *
         PP_TRY(loss_in_pieces(w, st, a, NULL));
     exec_end(x);
     exec_finite_forward(x, st, a->mb);
-    PP_TRY(hand_over(w, a));
+    PP_TRY(send_result(w, a));
     if (w->split == PP_SPLIT_TEST) {
         PP_TRY(st->output ? keep_logits(w, a->mb, out) : 0);
-        return give_back(w, a, a->recv, -1);
+        return return_slots(w, a, a->recv, -1);
     }
     st->held_f[a->slot] = a->again ? -1 : a->recv;
     return 0;
@@ -350,7 +350,7 @@ static int run_i(struct walk *w, struct exec_stage *st, const struct pp_action *
     PP_TRY(pp_chunk_backward_input(st->chunk, x->be, a->slot, a->gslot, dy, dx));
     exec_end(x);
     st->held_b[a->gslot] = a->recv;
-    PP_TRY(hand_over(w, a));
+    PP_TRY(send_result(w, a));
     bool votes = a == w->last_i;
     return votes ? exec_finite_vote(x, pp_loader_batch_rows(x->loader[w->split], w->step)) : 0;
 }
@@ -381,7 +381,7 @@ static int run_w(struct walk *w, struct exec_stage *st, const struct pp_action *
         more = true;
     }
     for (int i = 0; i < n; i++)
-        PP_TRY(give_back(w, &a[i], st->held_f[a[i].slot], st->held_b[a[i].gslot]));
+        PP_TRY(return_slots(w, &a[i], st->held_f[a[i].slot], st->held_b[a[i].gslot]));
     return 0;
 }
 
@@ -407,7 +407,7 @@ static int run_tie(struct walk *w, const struct pp_action *a)
         pp_layout_tied_piece(x->layout, a->mb, within ? 0 : w->plan->messages[message].mb, &first);
     float *mine = gradient(x, a->stage, a->stage == tie->owner ? owner : copy, &all) + first;
     PP_TRY(wait_for_messages(w, a));
-    begin(w, gives ? PP_EVENT_G : PP_EVENT_T, a, -1, 0);
+    begin_event(w, gives ? PP_EVENT_G : PP_EVENT_T, a, -1, 0);
     if (gives) {
         PP_TRY(pp_backend_copy(x->be, slot_memory(w, a->send), mine, n * sizeof(*mine)));
     } else {
@@ -416,7 +416,7 @@ static int run_tie(struct walk *w, const struct pp_action *a)
         PP_TRY(within ? pp_backend_copy(x->be, other, mine, n * sizeof(*mine)) : 0);
     }
     exec_end(x);
-    return gives ? hand_over(w, a) : give_back(w, a, a->recv, -1);
+    return gives ? send_result(w, a) : return_slots(w, a, a->recv, -1);
 }
 
 int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t)
@@ -438,7 +438,7 @@ int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t)
                      .plan_index = (uint16_t)index};
     exec_finite_begin(x, split);
     for (int i = 0; i < first->n; i++)
-        PP_TRY(post_recv(&w, first->messages[i]));
+        PP_TRY(post_next_recv(&w, first->messages[i]));
     const struct pp_rank_plan *mine = &plan->ranks[x->pipeline_rank];
     for (int i = 0, n; i < mine->n_actions; i += n) {
         const struct pp_action *a = &mine->actions[i];

@@ -105,8 +105,8 @@ void exec_zero_memory(struct pp_exec *x, struct pp_arena *a)
 /* ---- messages */
 
 /* Where n floats to or from replica d lie here; with shared slots those to it lie there too. */
-static float *place(const struct exec_bucket *b, enum exec_shard_kind kind, int d, bool out,
-                    size_t *n)
+static float *piece_of_replica(const struct exec_bucket *b, enum exec_shard_kind kind, int d,
+                               bool out, size_t *n)
 {
     const struct exec_shard *of = out == (kind == SHARD_GRADS) ? &b->shards[d] : b->own;
     *n = of->n;
@@ -132,7 +132,7 @@ void exec_zero_channels(struct pp_exec *x, struct pp_channel_spec *specs, void *
         id = id * (replicas - 1) + dst - (dst > src) + replicas * x->layout->n_channels;
         int *spec = out ? &s->out[kind] : &s->in[kind];
         size_t floats, bytes;
-        void *at = place(b, kind, out ? dst : src, out, &floats);
+        void *at = piece_of_replica(b, kind, out ? dst : src, out, &floats);
         bytes = (floats * sizeof(float) + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
         *spec = -1;
         if (floats == 0 || (kind == SHARD_SUMS && !x->shares_sums))
@@ -159,8 +159,8 @@ static int send(struct pp_exec *x, int ch, const float *from, size_t n, int tag)
 }
 
 /* All messages of a bucket as one exchange, beside what the device computes. */
-static int exchange(struct pp_exec *x, const struct exec_bucket *b, enum exec_shard_kind kind,
-                    enum verb verb)
+static int exchange_bucket(struct pp_exec *x, const struct exec_bucket *b,
+                           enum exec_shard_kind kind, enum verb verb)
 {
     struct pp_exchange *peers = x->tp->exchanges;
     int n = 0, number = (int)(b - x->buckets);
@@ -168,7 +168,8 @@ static int exchange(struct pp_exec *x, const struct exec_bucket *b, enum exec_sh
         return pp_transport_wait_exchange(x->tp, number);
     for (int d = 0; verb == SEND && d < x->layout->replicas; d++) {
         size_t to, from;
-        float *out = place(b, kind, d, true, &to), *in = place(b, kind, d, false, &from);
+        float *out = piece_of_replica(b, kind, d, true, &to),
+              *in = piece_of_replica(b, kind, d, false, &from);
         if (d != x->replica) {
             peers[n++] =
                 (struct pp_exchange){x->group[d], out, to * sizeof(*out), in, from * sizeof(*in)};
@@ -182,13 +183,13 @@ static int messages(struct pp_exec *x, const struct exec_bucket *b, enum exec_sh
                     enum verb verb)
 {
     if (pp_transport_has_exchanges(x->tp))
-        return exchange(x, b, kind, verb);
+        return exchange_bucket(x, b, kind, verb);
     bool out = verb == SEND || verb == REGAIN;
     for (int d = 0; d < x->layout->replicas; d++) {
         const struct exec_shard *s = &b->shards[d];
         int ch = out ? s->out[kind] : s->in[kind];
         size_t n;
-        float *here = place(b, kind, d, out, &n);
+        float *here = piece_of_replica(b, kind, d, out, &n);
         if (d == x->replica || ch < 0)
             continue;
         PP_TRY(verb == EXPECT ? pp_transport_post_recv(x->tp, ch, 0, n * sizeof(*here), kind) : 0);
@@ -201,7 +202,8 @@ static int messages(struct pp_exec *x, const struct exec_bucket *b, enum exec_sh
 }
 
 /* Our pieces to all, and theirs, which arrive where our gradients of them may have been sent from. */
-static int share(struct pp_exec *x, enum exec_shard_kind kind, enum pp_event_kind event, int64_t t)
+static int share_pieces(struct pp_exec *x, enum exec_shard_kind kind, enum pp_event_kind event,
+                        int64_t t)
 {
     exec_event_begin(x, event, t);
     for (int i = 0; i < x->n_buckets; i++) {
@@ -261,7 +263,7 @@ int exec_zero_reduce(struct pp_exec *x, int64_t t)
         PP_TRY(messages(x, b, SHARD_GRADS, RELEASE));
         exec_end(x);
     }
-    return x->shares_sums ? share(x, SHARD_SUMS, PP_EVENT_REDUCE, t) : 0;
+    return x->shares_sums ? share_pieces(x, SHARD_SUMS, PP_EVENT_REDUCE, t) : 0;
 }
 
 int exec_zero_update(struct pp_exec *x, int64_t t)
@@ -273,7 +275,7 @@ int exec_zero_update(struct pp_exec *x, int64_t t)
                                      b->own->from + b->own->n, b->state));
     }
     exec_end(x);
-    PP_TRY(share(x, SHARD_PARAMS, PP_EVENT_GATHER, t));
+    PP_TRY(share_pieces(x, SHARD_PARAMS, PP_EVENT_GATHER, t));
     exec_event_begin(x, PP_EVENT_GATHER, t);
     for (int k = 0; k < x->n_stages; k++)
         PP_TRY(pp_chunk_optimizer_step(x->stages[k].chunk, x->be, x->args));

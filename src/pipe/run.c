@@ -163,7 +163,7 @@ static int check_messages(const struct pp_run *run)
     return 0;
 }
 
-static int prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *run)
+static int prepare_layout(struct pp_config *cfg, enum pp_run_need need, struct pp_run *run)
 {
     PP_TRY(choose_epochs(cfg));
     cfg->run.team = 0;
@@ -183,7 +183,7 @@ int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *
     memset(out, 0, sizeof(*out));
     out->cfg = cfg;
     out->mpi = pp_mpi_used(cfg);
-    PP_TRY_UNDO(prepare(cfg, need, out), pp_run_fini(out));
+    PP_TRY_UNDO(prepare_layout(cfg, need, out), pp_run_fini(out));
     pp_assert(out->layout != NULL);
     return 0;
 }

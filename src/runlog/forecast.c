@@ -7,8 +7,8 @@
 #define STEPS_SHOWN 6 /* the last of them has found its rhythm */
 
 /* Collective: [ranks][chunks] times and [ranks] updates, in rank order. */
-static int gather(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
-                  struct pp_exec_times *times, struct pp_exec_time *updates)
+static int gather_times(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
+                        struct pp_exec_times *times, struct pp_exec_time *updates)
 {
     int k = 0;
     PP_OWN_MEMORY struct pp_exec_times *mine = pp_alloc((size_t)l->chunks, sizeof(*mine));
@@ -81,7 +81,7 @@ static int least(struct pp_forecast *f, double n)
     return 0;
 }
 
-static int predict(struct pp_forecast *f, double n)
+static int predict_step(struct pp_forecast *f, double n)
 {
     int stages = f->layout->stages;
     double *work;
@@ -98,7 +98,7 @@ static int predict(struct pp_forecast *f, double n)
     return 0;
 }
 
-static int create(struct pp_forecast *f, const struct pp_layout *l)
+static int create_arrays(struct pp_forecast *f, const struct pp_layout *l)
 {
     size_t n = (size_t)l->n_virtual;
     f->layout = l;
@@ -126,13 +126,13 @@ int pp_forecast_create(const struct pp_layout *l, const struct pp_exec *x, struc
     PP_OWN_MEMORY struct pp_exec_times *times =
         pp_alloc((size_t)l->ranks * (size_t)l->chunks, sizeof(*times));
     PP_OWN_MEMORY struct pp_exec_time *updates = pp_alloc((size_t)l->ranks, sizeof(*updates));
-    PP_TRY(pp_transport_agree(tp, f && times && updates ? create(f, l) : PP_ERESOURCE));
-    PP_TRY(gather(l, x, tp, times, updates));
+    PP_TRY(pp_transport_agree(tp, f && times && updates ? create_arrays(f, l) : PP_ERESOURCE));
+    PP_TRY(gather_times(l, x, tp, times, updates));
     /* or this rank had not agreed */
     pp_assert(f != NULL && times != NULL && updates != NULL);
     f->known = average(f, times, updates);
     size_microbatches(f);
-    PP_TRY(f->known ? predict(f, meet_every) : 0);
+    PP_TRY(f->known ? predict_step(f, meet_every) : 0);
     *out = f;
     f = NULL;
     return 0;

@@ -109,14 +109,14 @@ static void show_live(struct pp_metrics *m, const char *line)
 
 /* ---- metrics.jsonl */
 
-static struct pp_json begin(struct pp_metrics *m, const char *type)
+static struct pp_json begin_record(struct pp_metrics *m, const char *type)
 {
     struct pp_json j = pp_json_begin(m->jsonl, 0);
     pp_json_str(&j, "type", type);
     return j;
 }
 
-static void end(struct pp_metrics *m, struct pp_json *j)
+static void end_record(struct pp_metrics *m, struct pp_json *j)
 {
     pp_json_end(j);
     fflush(m->jsonl);
@@ -203,12 +203,12 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be)
 static void record_change(void *ctx, const struct pp_change *c)
 {
     struct pp_metrics *m = ctx;
-    struct pp_json j = begin(m, "change");
+    struct pp_json j = begin_record(m, "change");
     pp_json_int(&j, "step", c->step);
     pp_json_str(&j, "key", c->key);
     pp_json_str(&j, "was", c->was);
     pp_json_str(&j, "is", c->is);
-    end(m, &j);
+    end_record(m, &j);
 }
 
 /* Go on with metrics.jsonl, or begin it, with a line that says what is trained where. */
@@ -218,11 +218,11 @@ static int open_jsonl(struct pp_metrics *m, const struct pp_backend *be,
     char path[PP_PATH_MAX];
     PP_TRY(pp_path_format(path, "%s/metrics.jsonl", m->from.dir));
     PP_TRY(pp_file_append(path, (m->from.goes_on ? O_APPEND : O_TRUNC) | O_NOFOLLOW, &m->jsonl));
-    struct pp_json j = begin(m, m->from.goes_on ? "resume" : "header");
+    struct pp_json j = begin_record(m, m->from.goes_on ? "resume" : "header");
     if (m->from.goes_on)
         pp_json_int(&j, "step", m->from.step);
     environment(m, &j, be, tp);
-    end(m, &j);
+    end_record(m, &j);
     return pp_changes_visit(m->from.changes, record_change, m);
 }
 
@@ -290,12 +290,12 @@ static void pace_told(void *ctx, int r, const struct pace_rank *now)
         pp_log_info("since step %lld rank %d (%s) is as fast as expected again",
                     (long long)now->from, r, host);
     if (m->jsonl) {
-        struct pp_json j = begin(m, "pace");
+        struct pp_json j = begin_record(m, "pace");
         pp_json_int(&j, "step", now->from);
         pp_json_int(&j, "rank", r);
         pp_json_str(&j, "host", host);
         pp_json_dbl(&j, "slower", now->factor);
-        end(m, &j);
+        end_record(m, &j);
     }
 }
 
@@ -317,7 +317,7 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
     if (record)
         board_window(m->board, w);
     if (record && m->jsonl) {
-        struct pp_json j = begin(m, "step");
+        struct pp_json j = begin_record(m, "step");
         pp_json_int(&j, "step", w->t);
         pp_json_int(&j, "epoch", w->epoch);
         pp_json_int(&j, "epoch_step", w->step);
@@ -332,7 +332,7 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
         if (w->skipped > 0)
             pp_json_int(&j, "skipped_steps", w->skipped);
         pp_json_dbl(&j, "seconds", (double)(now - m->start_ns) * 1e-9);
-        end(m, &j);
+        end_record(m, &j);
     }
 }
 
@@ -344,25 +344,25 @@ void pp_metrics_nonfinite(struct pp_metrics *m, int epoch, int64_t t, int64_t to
     else
         pp_log_warn("%s; back to the weights of step %lld", why, (long long)to);
     if (m->jsonl) {
-        struct pp_json j = begin(m, to < 0 ? "skip" : "rewind");
+        struct pp_json j = begin_record(m, to < 0 ? "skip" : "rewind");
         pp_json_int(&j, "step", t);
         pp_json_int(&j, "epoch", epoch);
         if (to >= 0)
             pp_json_int(&j, "to", to);
         pp_json_str(&j, "why", why);
-        end(m, &j);
+        end_record(m, &j);
     }
 }
 
 void pp_metrics_end(struct pp_metrics *m, int64_t t, bool stopped)
 {
     if (m && m->jsonl) {
-        struct pp_json j = begin(m, "end");
+        struct pp_json j = begin_record(m, "end");
         pp_json_int(&j, "step", t);
         pp_json_bool(&j, "finished", false);
         pp_json_str(&j, "how", stopped ? "stopped" : "failed");
         pp_json_str(&j, "why", pp_error_get()->text);
-        end(m, &j);
+        end_record(m, &j);
     }
 }
 
@@ -386,7 +386,7 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
         fflush(m->from.out);
     }
     if (m->jsonl) {
-        struct pp_json j = begin(m, "epoch");
+        struct pp_json j = begin_record(m, "epoch");
         pp_json_int(&j, "epoch", e->epoch);
         pp_json_int(&j, "step", e->t);
         pp_json_dbl(&j, "train_loss", e->train_loss);
@@ -400,7 +400,7 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
         speed_json(m, &j, (double)e->samples / e->seconds);
         pp_json_dbl(&j, "bubble_measured", e->bubble);
         pp_json_dbl(&j, "seconds", e->seconds);
-        end(m, &j);
+        end_record(m, &j);
     }
 }
 
@@ -423,9 +423,9 @@ int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s)
     wipe_live(m);
     int rc = 0;
     if (m->jsonl) {
-        struct pp_json j = begin(m, "summary");
+        struct pp_json j = begin_record(m, "summary");
         summary_json(&m->from, s, &j);
-        end(m, &j);
+        end_record(m, &j);
         bool lost = ferror(m->jsonl) != 0;
         lost = fclose(m->jsonl) != 0 || lost;
         m->jsonl = NULL;

@@ -8,7 +8,7 @@
 #include "ppcli/json_in.h"
 
 /* A line that the run before has finished, and of no later step. */
-static int judge(const char *line, size_t n, int64_t step, bool *out_keep)
+static int check_line(const char *line, size_t n, int64_t step, bool *out_keep)
 {
     static const struct pp_json_limits limits = {8, 1 << 24, 1 << 20};
     json_auto_t *o = NULL;
@@ -27,7 +27,7 @@ static int judge(const char *line, size_t n, int64_t step, bool *out_keep)
     return 0;
 }
 
-static int copy(FILE *from, FILE *to, int64_t step)
+static int copy_lines(FILE *from, FILE *to, int64_t step)
 {
     PP_OWN_MEMORY char *line = NULL;
     size_t room = 0;
@@ -35,7 +35,7 @@ static int copy(FILE *from, FILE *to, int64_t step)
     errno = 0;
     for (ssize_t n; rc == 0 && (n = getline(&line, &room, from)) > 0; errno = 0) {
         bool keep = false;
-        rc = judge(line, (size_t)n, step, &keep);
+        rc = check_line(line, (size_t)n, step, &keep);
         if (keep)
             fwrite(line, 1, (size_t)n, to);
     }
@@ -59,5 +59,5 @@ int pp_metrics_cut(const char *dir, int64_t step)
     }
     PP_TRY(rc);
     PP_TRY(pp_file_create(path, &w));
-    return copy(f, w.f, step) < 0 ? pp_error_context("%s", dir) : pp_file_commit(&w);
+    return copy_lines(f, w.f, step) < 0 ? pp_error_context("%s", dir) : pp_file_commit(&w);
 }

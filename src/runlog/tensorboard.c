@@ -41,7 +41,7 @@ struct bytes {
     size_t n;
 };
 
-static void put(struct bytes *b, const void *data, size_t n)
+static void put_bytes(struct bytes *b, const void *data, size_t n)
 {
     pp_assert(n <= sizeof(b->at) - b->n);
     memcpy(b->at + b->n, data, n);
@@ -52,7 +52,7 @@ static void put_little(struct bytes *b, uint64_t value, int n)
 {
     for (int i = 0; i < n; i++) {
         uint8_t byte = (uint8_t)(value >> (8 * i));
-        put(b, &byte, 1);
+        put_bytes(b, &byte, 1);
     }
 }
 
@@ -80,7 +80,7 @@ static void put_part(struct bytes *b, int field, const void *data, size_t n)
 {
     put_key(b, field, LENGTH);
     put_varint(b, n);
-    put(b, data, n);
+    put_bytes(b, data, n);
 }
 
 /* CRC-32C (Castagnoli), reflected, four bits at a time. */
@@ -157,7 +157,7 @@ static void write_scalars(struct board *t, int64_t step, const struct scalar *sc
 /* ---- the writer */
 
 /* A board takes every file of the folder that has "tfevents" in its name, oldest date first. */
-static int open_file(const char *run_dir, struct board *t)
+static int open_board(const char *run_dir, struct board *t)
 {
     char host[64] = "", dir[PP_PATH_MAX];
     (void)gethostname(host, sizeof(host) - 1);
@@ -178,7 +178,7 @@ int board_open(const struct pp_metrics_start *start, struct board **out)
         return 0;
     struct board *t;
     PP_ALLOC(t, 1);
-    PP_TRY_UNDO(open_file(start->dir, t), pp_free(t));
+    PP_TRY_UNDO(open_board(start->dir, t), pp_free(t));
     struct bytes event = {.n = 0};
     begin_event(&event);
     put_part(&event, 3, version, strlen(version));

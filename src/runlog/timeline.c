@@ -128,14 +128,15 @@ struct choice {
     uint64_t busy_ns;
 };
 
-static int compare(const void *a, const void *b)
+static int compare_doubles(const void *a, const void *b)
 {
     const struct choice *x = a, *y = b;
     return x->ns != y->ns ? (x->ns > y->ns) - (x->ns < y->ns) : (x->t > y->t) - (x->t < y->t);
 }
 
 /* all[ranks]. The same answer on every rank; false: no step is whole everywhere. */
-static bool choose(const struct pp_timeline_spec *spec, const struct steps *all, struct choice *out)
+static bool choose_step(const struct pp_timeline_spec *spec, const struct steps *all,
+                        struct choice *out)
 {
     struct choice list[STEPS_MAX];
     int n = 0;
@@ -153,7 +154,7 @@ static bool choose(const struct pp_timeline_spec *spec, const struct steps *all,
     }
     if (n == 0)
         return false;
-    qsort(list, (size_t)n, sizeof(*list), compare);
+    qsort(list, (size_t)n, sizeof(*list), compare_doubles);
     *out = list[(n - 1) / 2];
     return true;
 }
@@ -239,7 +240,7 @@ static int write_page(struct page *p, FILE *f)
     return 0;
 }
 
-static int prepare(struct page *p)
+static int prepare_page(struct page *p)
 {
     const struct pp_layout *l = p->spec->layout;
     for (int r = 1; r < l->ranks; r++) {
@@ -260,12 +261,12 @@ static int create_file(const char *dir, struct pp_file_write *out)
 }
 
 /* Collective: the others have only to give. */
-static int collect(struct page *p)
+static int collect_steps(struct page *p)
 {
     struct pp_transport *tp = p->spec->tp;
     bool writes = tp->rank == 0;
     struct pp_file_write w = {0};
-    int rc = prepare(p);
+    int rc = prepare_page(p);
     if (rc == 0 && writes)
         rc = create_file(p->spec->dir, &w);
     rc = pp_transport_agree(tp, rc);
@@ -301,8 +302,8 @@ int pp_timeline_write(const struct pp_timeline *t, const struct pp_timeline_spec
         rc = pp_transport_allgather(spec->tp, &mine, sizeof(mine), all);
     }
     struct page page = {.own = t, .spec = spec, .all = all};
-    if (rc == 0 && spec->forecast->known && choose(spec, all, &page.choice))
-        rc = collect(&page);
+    if (rc == 0 && spec->forecast->known && choose_step(spec, all, &page.choice))
+        rc = collect_steps(&page);
     pp_free(all);
     return pp_transport_agree(spec->tp, rc);
 }

@@ -56,7 +56,7 @@ int64_t pp_tracer_ring_steps(const struct pp_trace_wish *wish)
 
 /* ---- rank 0: the file */
 
-static int open_file(struct pp_tracer *tc)
+static int open_trace(struct pp_tracer *tc)
 {
     const char *path = tc->spec.wish.file;
     if (pp_file_append(path, O_TRUNC, &tc->f) < 0)
@@ -108,7 +108,7 @@ static int check_range(const struct pp_tracer *tc)
     return 0;
 }
 
-static int prepare(struct pp_tracer *tc)
+static int prepare_trace(struct pp_tracer *tc)
 {
     size_t ranks = (size_t)tc->spec.layout->ranks;
     PP_TRY(check_range(tc));
@@ -118,7 +118,7 @@ static int prepare(struct pp_tracer *tc)
     PP_ALLOC(tc->events, tc->room);
     PP_ALLOC(tc->offset_ns, ranks);
     PP_ALLOC(tc->error_ns, ranks);
-    return tc->spec.tp->rank == 0 ? open_file(tc) : 0;
+    return tc->spec.tp->rank == 0 ? open_trace(tc) : 0;
 }
 
 int pp_tracer_open(const struct pp_tracer_spec *spec, struct pp_tracer **out)
@@ -130,7 +130,7 @@ int pp_tracer_open(const struct pp_tracer_spec *spec, struct pp_tracer **out)
     if (tc) {
         tc->spec = *spec;
         range_of(&spec->wish, spec->done, &tc->first, &tc->last);
-        rc = prepare(tc);
+        rc = prepare_trace(tc);
     }
     PP_TRY(pp_transport_agree(spec->tp, rc));
     pp_assert(tc != NULL); /* or this rank had not agreed */
@@ -184,7 +184,7 @@ bool pp_tracer_wants_sync(const struct pp_tracer *tc, int64_t t)
 }
 
 /* What is new in this rank's ring. An action that is not over waits for the next time. */
-static struct parcel take(struct pp_tracer *tc)
+static struct parcel take_parcel(struct pp_tracer *tc)
 {
     struct parcel p = {0, 0};
     p.n = pp_ring_copy(tc->spec.ring, tc->cursor, tc->events, tc->room, &tc->cursor, &p.lost);
@@ -195,13 +195,13 @@ static struct parcel take(struct pp_tracer *tc)
     return p;
 }
 
-static int collect(struct pp_tracer *tc)
+static int collect_events(struct pp_tracer *tc)
 {
     struct pp_transport *tp = tc->spec.tp;
     for (int r = 0; r < tp->size; r++) {
         struct parcel p;
         if (r == 0) {
-            p = take(tc);
+            p = take_parcel(tc);
         } else {
             PP_TRY(pp_transport_recv(tp, r, &p, sizeof(p)));
             if (p.n > tc->room) {
@@ -223,7 +223,7 @@ static int collect(struct pp_tracer *tc)
 static int give(struct pp_tracer *tc)
 {
     struct pp_transport *tp = tc->spec.tp;
-    struct parcel p = take(tc);
+    struct parcel p = take_parcel(tc);
     PP_TRY(pp_transport_send(tp, 0, &p, sizeof(p)));
     return p.n > 0 ? pp_transport_send(tp, 0, tc->events, (size_t)p.n * sizeof(*tc->events)) : 0;
 }
@@ -234,7 +234,7 @@ int pp_tracer_drain(struct pp_tracer *tc, int64_t t)
         return 0;
     tc->next = t + 1;
     tc->tested = 0;
-    PP_TRY(tc->spec.tp->rank == 0 ? collect(tc) : give(tc));
+    PP_TRY(tc->spec.tp->rank == 0 ? collect_events(tc) : give(tc));
     /* Nobody's next step is to show how long rank 0 was writing. */
     return pp_transport_barrier(tc->spec.tp);
 }

@@ -18,7 +18,7 @@ struct queue {
     int32_t *next;  /* [V] whose turn it is */
 };
 
-static int take(struct queue *q, const struct pp_action *a)
+static int queue_action(struct queue *q, const struct pp_action *a)
 {
     int m = q->plan->geometry.microbatches;
     int chunk = q->plan->chunk_of[a->stage];
@@ -48,7 +48,7 @@ static int ascend_rank(struct queue *q, struct pp_plan *plan, int rank)
     memset(q->next, 0, chunks * sizeof(*q->next));
     q->out.n = 0;
     for (int k = 0; k < plan->ranks[rank].n_actions; k++)
-        PP_TRY(take(q, &plan->ranks[rank].actions[k]));
+        PP_TRY(queue_action(q, &plan->ranks[rank].actions[k]));
     return pp_plan_take_cells(plan, rank, q->out.cells, q->out.n);
 }
 

@@ -54,7 +54,7 @@ static const char *name_of(const struct checker *c, int op, int stage, int mb,
 }
 
 /* The other action `op` of (stage, mb) of the current rank; -1: none. Only asked for errors. */
-static int find(const struct checker *c, int not_k, int op, int stage, int mb)
+static int find_action(const struct checker *c, int not_k, int op, int stage, int mb)
 {
     const struct pp_rank_plan *list = &c->plan->ranks[c->rank];
     for (int k = 0; k < list->n_actions; k++) {
@@ -77,7 +77,7 @@ static int fail_needs(const struct checker *c, int k, int need)
 {
     const struct pp_action *a = &c->plan->ranks[c->rank].actions[k];
     char name[PP_CELL_NAME_MAX], other[PP_CELL_NAME_MAX];
-    int at = find(c, k, need, a->stage, a->mb);
+    int at = find_action(c, k, need, a->stage, a->mb);
     name_of(c, a->op, a->stage, a->mb, name);
     name_of(c, need, a->stage, a->mb, other);
     return at < 0 ? fail_at(c, k, "%s has no %s on its rank", name, other)
@@ -92,7 +92,7 @@ static int fail_both(const struct checker *c, int k, int op)
                    "%s, but there is %s too (cell %d): a micro-batch of a stage has one %s, or one "
                    "%s and one %s",
                    name_of(c, a->op, a->stage, a->mb, name), name_of(c, op, a->stage, a->mb, other),
-                   column(c, find(c, k, op, a->stage, a->mb)), letters(c, PP_OP_B),
+                   column(c, find_action(c, k, op, a->stage, a->mb)), letters(c, PP_OP_B),
                    letters(c, PP_OP_I), letters(c, PP_OP_W));
 }
 
@@ -148,7 +148,7 @@ static int check_cell(struct checker *c, int k)
         char name[PP_CELL_NAME_MAX];
         return fail_at(c, k, "%s comes twice, first in cell %d",
                        name_of(c, a->op, a->stage, a->mb, name),
-                       column(c, find(c, k, a->op, a->stage, a->mb)));
+                       column(c, find_action(c, k, a->op, a->stage, a->mb)));
     }
     if (a->op == PP_OP_B && *saw & (SAW(PP_OP_I) | SAW(PP_OP_W)))
         return fail_both(c, k, *saw & SAW(PP_OP_I) ? PP_OP_I : PP_OP_W);
@@ -162,7 +162,7 @@ static int check_cell(struct checker *c, int k)
         return fail_at(c, k, "%s comes after its %s (cell %d), which reads what it makes",
                        name_of(c, a->op, a->stage, a->mb, name),
                        name_of(c, later, a->stage, a->mb, other),
-                       column(c, find(c, k, later, a->stage, a->mb)));
+                       column(c, find_action(c, k, later, a->stage, a->mb)));
     }
     if (a->op != PP_OP_F && a->op != PP_OP_W && !(*saw & SAW(PP_OP_F)))
         return fail_needs(c, k, PP_OP_F);

@@ -71,7 +71,7 @@ static int put_message(struct lowering *l, int rank, int32_t message)
     return 0;
 }
 
-static int put_action(struct lowering *l, int rank, const struct pp_action *a, bool merged)
+static int lower_action(struct lowering *l, int rank, const struct pp_action *a, bool merged)
 {
     struct pp_csv_cell c = {
         .type = merged ? PP_CSV_B : a->op, .overlap = a->overlap, .stage = a->stage, .mb = a->mb};
@@ -113,12 +113,12 @@ static int take_turn(struct lowering *l, int r)
     l->at[r] += n;
     set(l->later, r);
     if (a->overlap) {
-        PP_TRY(put_action(l, r, a, false));
-        PP_TRY(put_action(l, r, a + 1, false));
+        PP_TRY(lower_action(l, r, a, false));
+        PP_TRY(lower_action(l, r, a + 1, false));
         PP_TRY(put_message(l, r, a[0].send));
         return put_message(l, r, a[1].send);
     }
-    PP_TRY(put_action(l, r, a, n == 2));
+    PP_TRY(lower_action(l, r, a, n == 2));
     return put_message(l, r, a->send);
 }
 
@@ -158,7 +158,7 @@ static int fail_stuck(const struct lowering *l)
     return 0;
 }
 
-static void print_row(const struct pp_csv_row *row, FILE *f)
+static void print_csv_row(const struct pp_csv_row *row, FILE *f)
 {
     struct pp_csv_printer p = {.f = f};
     for (int k = 0; k < row->n; k++) {
@@ -186,7 +186,7 @@ static int print_lowered(const struct pp_plan *plan, bool merged, FILE *f)
     if (rc == 0)
         rc = fail_stuck(&l);
     for (int r = 0; rc == 0 && r < p; r++)
-        print_row(&l.rows[r], f);
+        print_csv_row(&l.rows[r], f);
     for (int r = 0; r < p; r++)
         pp_free(l.rows[r].cells);
     return rc == 0 ? pp_csv_written(f) : rc;

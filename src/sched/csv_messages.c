@@ -179,7 +179,7 @@ static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
     return other;
 }
 
-static int run_all(struct machine *x)
+static int run_machine(struct machine *x)
 {
     int p = x->t->csv.n_rows;
     for (int r = p - 1; r >= 0; r--)
@@ -205,5 +205,5 @@ int pp_table_prove_messages(const struct pp_table *t, const struct pp_plan *plan
     PP_TAKE(int, ready, p);
     struct machine x = {.t = t, .plan = plan, .did = did, .at = at, .waits = waits, .ready = ready};
     PP_TRY(check_lists(&x));
-    return run_all(&x);
+    return run_machine(&x);
 }

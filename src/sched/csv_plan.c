@@ -6,7 +6,7 @@
 #include "ppcli/mem.h"
 
 /* The cells of one row that compute. */
-static int take_row(const struct pp_table *t, int rank, struct pp_plan *plan)
+static int take_plan_row(const struct pp_table *t, int rank, struct pp_plan *plan)
 {
     const struct pp_csv_row *row = &t->csv.rows[rank];
     struct pp_emit e = {0};
@@ -25,11 +25,11 @@ static int take_row(const struct pp_table *t, int rank, struct pp_plan *plan)
     return rc;
 }
 
-static int build(const struct pp_table *t, struct pp_plan **out)
+static int build_plan(const struct pp_table *t, struct pp_plan **out)
 {
     PP_TRY(pp_plan_create(PP_PLAN_TRAIN, &t->g, t->rank_of, PP_PLACE_LOOP, out));
     for (int r = 0; r < t->g.stages; r++)
-        PP_TRY(take_row(t, r, *out));
+        PP_TRY(take_plan_row(t, r, *out));
     return pp_plan_run_passes(*out, t);
 }
 
@@ -41,7 +41,7 @@ int pp_plan_read_csv(FILE *f, const char *name, struct pp_plan **out)
     if (rc == 0)
         rc = pp_table_shape(&t);
     if (rc == 0)
-        rc = build(&t, &plan);
+        rc = build_plan(&t, &plan);
     if (rc == 0 && t.csv.message.line > 0)
         rc = pp_table_prove_messages(&t, plan);
     pp_free(t.rank_of);

@@ -52,7 +52,7 @@ enum {
     N_TYPES = sizeof(types) / sizeof(types[0])
 };
 
-static const char *word_of(int type)
+static const char *word_of_cell(int type)
 {
     int i = 0;
     while (types[i].type != type)
@@ -62,7 +62,7 @@ static const char *word_of(int type)
 
 const char *pp_csv_cell_name(const struct pp_csv_cell *c, char name[PP_CSV_NAME_MAX])
 {
-    snprintf(name, PP_CSV_NAME_MAX, "%d%s%d", c->stage, word_of(c->type), c->mb);
+    snprintf(name, PP_CSV_NAME_MAX, "%d%s%d", c->stage, word_of_cell(c->type), c->mb);
     return name;
 }
 
@@ -72,7 +72,7 @@ void pp_csv_print(struct pp_csv_printer *p, int type, int stage, int mb, bool ov
             p->overlaps ? ";"
             : p->open   ? ","
                         : "",
-            overlap ? "(" : "", stage, word_of(type), mb, p->overlaps ? ")OVERLAP_F_B" : "");
+            overlap ? "(" : "", stage, word_of_cell(type), mb, p->overlaps ? ")OVERLAP_F_B" : "");
     p->open = true;
     p->overlaps = overlap;
 }
@@ -87,7 +87,7 @@ int pp_csv_add(struct pp_csv_row *row, const struct pp_csv_cell *c)
 }
 
 /* The start of a bad cell, fit for a terminal. */
-static const char *quote(const char *text, char shown[SHOWN_MAX + 8])
+static const char *quote_cell(const char *text, char shown[SHOWN_MAX + 8])
 {
     size_t n = strnlen(text, SHOWN_MAX);
     for (size_t i = 0; i < n; i++)
@@ -102,11 +102,11 @@ static int fail_cell(const struct reader *rd, const char *cell)
     return FAIL(rd,
                 "'%s' is not a cell: write <stage><type><micro-batch>, as in 0F3, with type F, I, "
                 "W, B, R, SEND_F, RECV_F, SEND_B or RECV_B, or a pair, (0F3;3B1)OVERLAP_F_B",
-                quote(cell, shown));
+                quote_cell(cell, shown));
 }
 
 /* A decimal number at *at; 1: read, 0: there is none. */
-static int number(const struct reader *rd, const char **at, int32_t *out)
+static int parse_decimal(const struct reader *rd, const char **at, int32_t *out)
 {
     const char *s = *at;
     int64_t x = 0;
@@ -117,7 +117,7 @@ static int number(const struct reader *rd, const char **at, int32_t *out)
             return FAIL(rd,
                         "the number at '%s' is too large: stages and micro-batches count from "
                         "0 without gaps",
-                        quote(*at, shown));
+                        quote_cell(*at, shown));
         }
     }
     if (s == *at)
@@ -136,7 +136,7 @@ static int simple_cell(const struct reader *rd, const char *cell, const char **a
 {
     int32_t stage = 0;
     int32_t mb = 0;
-    int rc = number(rd, at, &stage);
+    int rc = parse_decimal(rd, at, &stage);
     if (rc <= 0)
         return rc < 0 ? rc : fail_cell(rd, cell);
     int i = 0;
@@ -145,7 +145,7 @@ static int simple_cell(const struct reader *rd, const char *cell, const char **a
     if (i == N_TYPES)
         return fail_cell(rd, cell);
     *at += strlen(types[i].word);
-    rc = number(rd, at, &mb);
+    rc = parse_decimal(rd, at, &mb);
     if (rc < 0)
         return rc;
     if (types[i].type < 0)
@@ -183,7 +183,7 @@ static int pair(struct reader *rd, const char *cell)
     struct pp_csv_cell b = {0};
     const char *at = cell + 1;
     if (!strchr(cell, ')'))
-        return FAIL(rd, "'%s': the parenthesis is not closed", quote(cell, shown));
+        return FAIL(rd, "'%s': the parenthesis is not closed", quote_cell(cell, shown));
     int rc = simple_cell(rd, cell, &at, &f);
     if (rc < 0)
         return rc;
@@ -197,7 +197,7 @@ static int pair(struct reader *rd, const char *cell)
         return FAIL(rd,
                     "'%s': a pair is one F and then one B, (<stage>F<micro-batch>;<stage>B"
                     "<micro-batch>)OVERLAP_F_B",
-                    quote(cell, shown));
+                    quote_cell(cell, shown));
     }
     if (rd->csv->pair.line == 0)
         rd->csv->pair = rd->at;
@@ -221,7 +221,7 @@ static int take_cell(struct reader *rd, char *text)
         return pair(rd, text);
     if (strpbrk(text, ");")) {
         char shown[SHOWN_MAX + 8];
-        return FAIL(rd, "'%s': there is no '(' for what follows it", quote(text, shown));
+        return FAIL(rd, "'%s': there is no '(' for what follows it", quote_cell(text, shown));
     }
     struct pp_csv_cell c;
     const char *at = text;
@@ -260,7 +260,7 @@ static int read_cell(struct reader *rd, int c, char text[CELL_MAX + 1], int *out
             char shown[SHOWN_MAX + 8];
             text[n] = '\0';
             return FAIL(rd, "'%s': a cell of more than %d characters; are commas missing?",
-                        quote(text, shown), CELL_MAX);
+                        quote_cell(text, shown), CELL_MAX);
         }
         text[n++] = (char)c;
     }

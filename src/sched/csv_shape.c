@@ -130,7 +130,7 @@ static void vote_places(struct pp_table *t, int *votes)
     }
 }
 
-static int check_places(struct pp_table *t)
+static int check_stages(struct pp_table *t)
 {
     for (int r = 0; r < t->csv.n_rows; r++) {
         for (int k = 0; k < t->csv.rows[r].n; k++) {
@@ -185,6 +185,6 @@ int pp_table_shape(struct pp_table *t)
     for (int s = 0; s < t->n_virtual; s++)
         t->rank_of[s] = -1;
     vote_places(t, votes);
-    PP_TRY(check_places(t));
+    PP_TRY(check_stages(t));
     return check_even(t, held);
 }

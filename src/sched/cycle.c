@@ -26,7 +26,7 @@ const char *pp_cell_name(const struct pp_plan *plan, const struct pp_action *a,
 
 /* The channel and micro-batch of what rank r waits for. The walk that finds out how many slots
  * there are runs before the messages are filled in, but their numbers are arithmetic. */
-static int channel_of(const struct pp_walk *w, int r)
+static int awaited_channel(const struct pp_walk *w, int r)
 {
     int32_t message = w->wait[r].message;
     int c = message / w->plan->geometry.microbatches;
@@ -37,7 +37,7 @@ static int channel_of(const struct pp_walk *w, int r)
 
 static int mb_of(const struct pp_walk *w, int r)
 {
-    bool tied = channel_of(w, r) >= 2 * (w->plan->n_virtual - 1);
+    bool tied = awaited_channel(w, r) >= 2 * (w->plan->n_virtual - 1);
     int32_t message = w->wait[r].message;
     return tied ? w->plan->messages[message].mb : message % w->plan->geometry.microbatches;
 }
@@ -45,7 +45,7 @@ static int mb_of(const struct pp_walk *w, int r)
 /* The rank whose action ends the wait of rank r. */
 static int waits_for(const struct pp_walk *w, int r)
 {
-    const struct pp_channel *ch = &w->plan->channels[channel_of(w, r)];
+    const struct pp_channel *ch = &w->plan->channels[awaited_channel(w, r)];
     return w->wait[r].kind == PP_WAIT_MESSAGE ? ch->src_rank : ch->dst_rank;
 }
 
@@ -56,7 +56,7 @@ static bool ends_wait(const struct pp_walk *w, int r, const struct pp_action *a)
         return a->send == w->wait[r].message;
     if (a->op >= PP_OP_G)
         return a->recv == w->wait[r].message;
-    if (a->stage != w->plan->channels[channel_of(w, r)].dst_stage || a->mb != mb_of(w, r))
+    if (a->stage != w->plan->channels[awaited_channel(w, r)].dst_stage || a->mb != mb_of(w, r))
         return false;
     return w->plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B;
 }
@@ -79,7 +79,7 @@ static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
             pp_cell_name(w->plan, &list->actions[k], by);
         pp_cell_name(w->plan, &w->plan->ranks[r].actions[w->at[r]], in);
         snprintf(text, bytes, "rank %d waits in %s for %s %d of channel %d (rank %d %s it in %s)",
-                 r, in, message ? "message" : "slot", what, channel_of(w, r), other,
+                 r, in, message ? "message" : "slot", what, awaited_channel(w, r), other,
                  message ? "sends" : "frees", by);
     }
     return w->wait[other].kind != PP_WAIT_NONE ? other : -1;

@@ -7,7 +7,7 @@ int pp_csv_written(FILE *f)
     return ferror(f) ? pp_fail(PP_EIO, "cannot write the plan") : 0;
 }
 
-static int print_row(void *ctx, int rank, const struct pp_emit *e)
+static int print_rank(void *ctx, int rank, const struct pp_emit *e)
 {
     struct pp_csv_printer row = {.f = ctx};
     for (size_t k = 0; k < e->n; k++) {
@@ -23,7 +23,7 @@ int pp_schedule_print_csv(const struct pp_schedule_ops *ops, const struct pp_geo
     PP_TRY(pp_check_geometry(g));
     PP_TRY(pp_schedule_check(ops, g));
     struct pp_geometry share = pp_schedule_share(ops, g);
-    PP_TRY(pp_schedule_visit(ops, &share, print_row, f));
+    PP_TRY(pp_schedule_visit(ops, &share, print_rank, f));
     return pp_csv_written(f);
 }
 

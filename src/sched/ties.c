@@ -21,7 +21,7 @@ int pp_plan_first_tied(const struct pp_rank_plan *list)
 }
 
 /* The first channel of a tie. */
-static int channel_of(const struct pp_plan *plan, int tie)
+static int channel_of_tie(const struct pp_plan *plan, int tie)
 {
     return 2 * (plan->n_virtual - 1) + 2 * tie;
 }
@@ -29,7 +29,7 @@ static int channel_of(const struct pp_plan *plan, int tie)
 /* The message of a piece: they lie after those of all boundaries, by tie, direction, piece. */
 static int32_t message_of(const struct pp_plan *plan, int channel, int piece)
 {
-    int first = channel_of(plan, 0), tie = (channel - first) / 2;
+    int first = channel_of_tie(plan, 0), tie = (channel - first) / 2;
     int32_t message = first * plan->geometry.microbatches + piece;
     for (int i = 0; i < tie; i++)
         message += 2 * (plan->ties[i].more + 1);
@@ -55,7 +55,7 @@ static struct pp_action action_of(const struct pp_plan *plan, int rank, int roun
 {
     const struct pp_tie *t = &plan->ties[tie];
     bool owner = plan->rank_of[t->owner] == rank, local = is_local(plan, tie);
-    int to_copy = channel_of(plan, tie), to_owner = to_copy + 1;
+    int to_copy = channel_of_tie(plan, tie), to_owner = to_copy + 1;
     struct pp_action a = {.op = (uint8_t)op,
                           .stage = owner ? t->owner : t->copy,
                           .mb = tie,
@@ -90,7 +90,7 @@ static int list_of(const struct pp_plan *plan, int rank, struct pp_action *out)
 
 static int add_channels(struct pp_plan *plan)
 {
-    int first = channel_of(plan, 0), n = first + 2 * plan->n_ties;
+    int first = channel_of_tie(plan, 0), n = first + 2 * plan->n_ties;
     int messages = plan->n_messages;
     for (int i = 0; i < plan->n_ties; i++)
         messages += 2 * (plan->ties[i].more + 1);
@@ -146,7 +146,7 @@ int pp_plan_tie(struct pp_plan *plan, const struct pp_tie *ties, int n)
 
 /* ---- the proof */
 
-static bool same(const struct pp_action *a, const struct pp_action *b)
+static bool is_same_action(const struct pp_action *a, const struct pp_action *b)
 {
     return a->op == b->op && a->stage == b->stage && a->mb == b->mb && a->recv == b->recv &&
            a->send == b->send;
@@ -161,7 +161,7 @@ static int prove_rank(const struct pp_plan *plan, int rank, struct pp_action *re
     for (int k = 0; k < first && good; k++)
         good = list->actions[k].op < PP_OP_G;
     for (int k = 0; k < n && good; k++)
-        good = same(&list->actions[first + k], &rest[k]);
+        good = is_same_action(&list->actions[first + k], &rest[k]);
     if (good)
         return 0;
     return pp_fail(PP_EFORMAT,
@@ -172,10 +172,10 @@ static int prove_rank(const struct pp_plan *plan, int rank, struct pp_action *re
 
 static int prove_messages(const struct pp_plan *plan)
 {
-    for (int c = channel_of(plan, 0); c < plan->n_channels; c++) {
+    for (int c = channel_of_tie(plan, 0); c < plan->n_channels; c++) {
         const struct pp_channel *ch = &plan->channels[c];
         bool travels = ch->src_rank != ch->dst_rank, good = ch->slots == travels;
-        int more = plan->ties[(c - channel_of(plan, 0)) / 2].more;
+        int more = plan->ties[(c - channel_of_tie(plan, 0)) / 2].more;
         for (int k = 0; k <= more && good; k++) {
             int32_t at = message_of(plan, c, k);
             const struct pp_message *m = &plan->messages[at];

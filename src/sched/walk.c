@@ -65,7 +65,7 @@ static void make_ready(struct pp_walk *w, int rank)
     w->ready[block] |= UINT64_C(1) << (rank % BLOCK);
 }
 
-static void wake(struct pp_walk *w, int rank, enum pp_wait_kind kind, int32_t message)
+static void wake_rank(struct pp_walk *w, int rank, enum pp_wait_kind kind, int32_t message)
 {
     if (w->wait[rank].kind == kind && w->wait[rank].message == message) {
         w->wait[rank].kind = PP_WAIT_NONE;
@@ -74,17 +74,17 @@ static void wake(struct pp_walk *w, int rank, enum pp_wait_kind kind, int32_t me
 }
 
 /* The receiver is done with a message, the next in line of `channel`. */
-static void release(struct pp_walk *w, int channel, int32_t message)
+static void release_message(struct pp_walk *w, int channel, int32_t message)
 {
     if (message >= 0) {
         w->released[channel]++;
-        wake(w, w->plan->channels[channel].src_rank, PP_WAIT_SLOT, message);
+        wake_rank(w, w->plan->channels[channel].src_rank, PP_WAIT_SLOT, message);
     }
 }
 
 static void release_mb(struct pp_walk *w, int channel, int mb)
 {
-    release(w, channel, pp_plan_message(w->plan, channel, mb));
+    release_message(w, channel, pp_plan_message(w->plan, channel, mb));
 }
 
 /* The message whose slot action a must find free and does not, -1: it may send. */
@@ -123,14 +123,14 @@ static void run_in_slots(struct pp_walk *w, int r)
             }
             w->sent[pp_sends_on(w->plan, a)]++;
             w->there[a->send] = true;
-            wake(w, receiver(w->plan, a), PP_WAIT_MESSAGE, a->send);
+            wake_rank(w, receiver(w->plan, a), PP_WAIT_MESSAGE, a->send);
         }
         if (!train || a->op == PP_OP_W || a->op == PP_OP_B) {
             release_mb(w, 2 * (a->stage - 1), a->mb);
             release_mb(w, 2 * a->stage + 1, a->mb); /* none in a forward-only plan */
         }
         if (a->op == PP_OP_T && a->recv >= 0)
-            release(w, w->plan->messages[a->recv].channel, a->recv);
+            release_message(w, w->plan->messages[a->recv].channel, a->recv);
     }
 }
 
@@ -156,7 +156,7 @@ static void run_in_time(struct pp_walk *w, int r)
         now = a->op == PP_OP_B ? mid + 1 : mid;
         if (a->send >= 0) {
             w->avail[a->send] = mid + 1;
-            wake(w, receiver(w->plan, a), PP_WAIT_MESSAGE, a->send);
+            wake_rank(w, receiver(w->plan, a), PP_WAIT_MESSAGE, a->send);
         }
         w->visit(w->ctx, r, k, mid, now);
     }

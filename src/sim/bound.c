@@ -52,7 +52,7 @@ static double forward(const struct bound *b, int s)
     return b->launch + b->scale * b->costs->f[s] * b->least;
 }
 
-static double input(const struct bound *b, int s)
+static double input_seconds(const struct bound *b, int s)
 {
     return b->launch + b->scale * b->costs->i[s] * b->least;
 }
@@ -63,7 +63,7 @@ static double weight(const struct bound *b, int s)
 }
 
 /* Of one message across the boundary behind stage s. */
-static double hand_over(const struct bound *b, int s, bool back)
+static double transfer_seconds(const struct bound *b, int s, bool back)
 {
     const struct pp_sim_costs *c = b->costs;
     if (b->plan->rank_of[s] == b->plan->rank_of[s + 1])
@@ -92,17 +92,17 @@ static void add_pipeline(struct bound *b, int first, int last)
 {
     double all = forward(b, last), back = 0;
     for (int s = first; s < last; s++) {
-        all += forward(b, s) + hand_over(b, s, false);
-        back += input(b, s + 1) + hand_over(b, s, true);
+        all += forward(b, s) + transfer_seconds(b, s, false);
+        back += input_seconds(b, s + 1) + transfer_seconds(b, s, true);
     }
     double head = 0, turn = all + back;
     double tail = weight(b, first) + optimizer(b, b->plan->rank_of[first]);
     for (int s = first; s <= last; s++) {
         add_stage(b, s, head, turn, tail);
         if (s < last) {
-            head += forward(b, s) + hand_over(b, s, false);
-            turn -= input(b, s + 1) + hand_over(b, s, true);
-            tail += input(b, s) + hand_over(b, s, true);
+            head += forward(b, s) + transfer_seconds(b, s, false);
+            turn -= input_seconds(b, s + 1) + transfer_seconds(b, s, true);
+            tail += input_seconds(b, s) + transfer_seconds(b, s, true);
         }
     }
 }

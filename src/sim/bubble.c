@@ -124,8 +124,8 @@ static double clamp(double x, double most)
     return x < 0 || most < 0 ? 0 : x < most ? x : most;
 }
 
-static int explain(const struct pp_plan *plan, const struct pp_sim_costs *costs, double meet_every,
-                   double idle, double *arrays, struct pp_bubble *out)
+static int explain_bubble(const struct pp_plan *plan, const struct pp_sim_costs *costs,
+                          double meet_every, double idle, double *arrays, struct pp_bubble *out)
 {
     int n = plan->n_virtual, p = plan->geometry.stages;
     double *work = arrays + 3 * (size_t)n, *between = work + p, real, even;
@@ -165,7 +165,7 @@ int pp_bubble_explain(const struct pp_plan *plan, const struct pp_sim_costs *cos
                       double meet_every, double idle, struct pp_bubble *out)
 {
     PP_TAKE(double, arrays, 3 * (size_t)plan->n_virtual + 2 * (size_t)plan->geometry.stages);
-    return explain(plan, costs, meet_every, idle, arrays, out);
+    return explain_bubble(plan, costs, meet_every, idle, arrays, out);
 }
 
 void pp_bubble_json(const struct pp_bubble *b, struct pp_json *j)

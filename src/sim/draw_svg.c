@@ -51,7 +51,7 @@ static void label_text(const struct pp_drawing *d, char *out, size_t bytes)
         chunks ? "chunks" : "micro-batches");
 }
 
-static void measure(struct svg *s)
+static void measure_picture(struct svg *s)
 {
     double makespan = s->d->result->makespan;
     double unit = draw_unit(s->d);
@@ -226,7 +226,7 @@ static void print_legend(const struct svg *s)
 int pp_draw_svg(const struct pp_drawing *d, FILE *f)
 {
     struct svg s = {.d = d, .f = f};
-    measure(&s);
+    measure_picture(&s);
     fprintf(f,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
             "viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n",

@@ -80,7 +80,7 @@ static void put_live(const struct events *e, struct walk *w, const struct pp_act
     pp_chrome_live(e->chrome, w->pid, ns(e, t), bytes ? "bytes" : "chunks", w->live);
 }
 
-static void put_action(const struct events *e, struct walk *w, int k)
+static void trace_action(const struct events *e, struct walk *w, int k)
 {
     static const int kinds[] = {
         [PP_OP_F] = PP_EVENT_F, [PP_OP_I] = PP_EVENT_I, [PP_OP_W] = PP_EVENT_W,
@@ -148,7 +148,7 @@ void pp_draw_events(const struct pp_drawing *d, const struct pp_draw_steps *how,
     for (int r = 0; r < d->plan->geometry.stages; r++) {
         struct walk w = {.rank = r, .pid = PP_CHROME_SIMULATED + r, .now = how->zero};
         for (int k = 0; k < d->plan->ranks[r].n_actions; k++)
-            put_action(&e, &w, k);
+            trace_action(&e, &w, k);
         if (d->costs->between)
             put_update(&e, &w);
     }

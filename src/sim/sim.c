@@ -81,7 +81,7 @@ static void lane_drop(struct lane *l)
     l->n--;
 }
 
-static void wake(struct sim *s, int rank, int64_t event)
+static void wake_waiting(struct sim *s, int rank, int64_t event)
 {
     if (s->ranks[rank].wait == event) {
         s->ranks[rank].wait = WAIT_NOTHING;
@@ -109,7 +109,7 @@ static int channel_out(const struct sim *s, const struct pp_action *a)
     return a->op == PP_OP_F ? 2 * a->stage : 2 * (a->stage - 1) + 1;
 }
 
-static double rows_of(const struct sim *s, const struct pp_action *a)
+static double rows_of_action(const struct sim *s, const struct pp_action *a)
 {
     return s->costs->rows && a->op < PP_OP_G ? s->costs->rows[a->mb] : 1.0;
 }
@@ -118,7 +118,7 @@ static double rows_of(const struct sim *s, const struct pp_action *a)
 static double copy_time(const struct sim *s, int channel, const struct pp_action *a)
 {
     const struct pp_sim_wire *w = s->costs->wires ? &s->costs->wires[channel] : NULL;
-    return w && w->used ? w->copy * rows_of(s, a) : 0.0;
+    return w && w->used ? w->copy * rows_of_action(s, a) : 0.0;
 }
 
 /* May the action start, and not before when? If not, the rank waits. */
@@ -145,13 +145,13 @@ static bool may_start(struct sim *s, int rank, const struct pp_action *a, double
 }
 
 /* The reader is done with a message: its slot is free for the next one. */
-static void release(struct sim *s, int32_t message, double t)
+static void free_message(struct sim *s, int32_t message, double t)
 {
     if (message >= 0) {
         int64_t slot = slot_of(s, message);
         int channel = s->plan->messages[message].channel;
         s->released[slot] = t;
-        wake(s, s->plan->channels[channel].src_rank, s->plan->n_channels + slot);
+        wake_waiting(s, s->plan->channels[channel].src_rank, s->plan->n_channels + slot);
     }
 }
 
@@ -163,7 +163,7 @@ static int send_message(struct sim *s, int rank, const struct pp_action *a, doub
     if (s->released)
         s->released[slot_of(s, a->send)] = OCCUPIED;
     if (to != rank) {
-        double moves = c->transfer ? c->transfer[channel] * rows_of(s, a) : 0.0;
+        double moves = c->transfer ? c->transfer[channel] * rows_of_action(s, a) : 0.0;
         bool wire = c->wires && c->wires[channel].used;
         if (wire) {
             t = (t > s->wire_free[rank] ? t : s->wire_free[rank]) + moves;
@@ -172,7 +172,7 @@ static int send_message(struct sim *s, int rank, const struct pp_action *a, doub
         t += wire ? c->wires[channel].latency : c->latency + moves;
     }
     PP_TRY(lane_put(&s->lanes[channel], t));
-    wake(s, to, channel);
+    wake_waiting(s, to, channel);
     return 0;
 }
 
@@ -187,7 +187,7 @@ static void cast_vote(struct sim *s, int rank, double t)
     v->at = t > v->at ? t : v->at;
     v->n++;
     for (int r = 0; v->n == p && r < p; r++)
-        wake(s, r, WAIT_VOTE);
+        wake_waiting(s, r, WAIT_VOTE);
 }
 
 /* The k-th action of a rank takes place. */
@@ -202,15 +202,15 @@ static int run_action(struct sim *s, int rank, int k, const struct span *t)
     if (a->send >= 0)
         PP_TRY(send_message(s, rank, a, t->sent));
     if (s->released && lets_go) {
-        release(s, pp_plan_message(s->plan, 2 * (a->stage - 1), a->mb), t->end);
-        release(s, pp_plan_message(s->plan, 2 * a->stage + 1, a->mb), t->end);
+        free_message(s, pp_plan_message(s->plan, 2 * (a->stage - 1), a->mb), t->end);
+        free_message(s, pp_plan_message(s->plan, 2 * a->stage + 1, a->mb), t->end);
     }
     if (s->costs->reduce && lets_go && a->mb == s->plan->geometry.microbatches - 1) {
         double *to = &s->ranks[rank].summed;
         *to = (t->end > *to ? t->end : *to) + s->costs->reduce[a->stage];
     }
     if (s->released && a->op == PP_OP_T)
-        release(s, a->recv, t->end);
+        free_message(s, a->recv, t->end);
     if (s->costs->vote == PP_SIM_VOTE_AT_I && k == s->ranks[rank].votes_at)
         cast_vote(s, rank, t->sent);
     s->ranks[rank].live += a->op == PP_OP_F || a->op == PP_OP_R;
@@ -325,7 +325,7 @@ static int run_rank(struct sim *s, int rank)
     return 0;
 }
 
-static int run_all(struct sim *s)
+static int run_ranks(struct sim *s)
 {
     int p = s->plan->geometry.stages;
     for (int r = p - 1; r >= 0; r--) {
@@ -453,7 +453,7 @@ int pp_sim_run(const struct pp_plan *plan, const struct pp_sim_costs *costs, boo
     PP_OWN(sim_fini) struct sim s = {.plan = plan, .costs = costs, .result = &result};
     PP_TRY(result_init(plan, with_times, &result));
     PP_TRY(sim_init(&s));
-    PP_TRY(run_all(&s));
+    PP_TRY(run_ranks(&s));
     summarize(&s);
     *out = result;
     result = (struct pp_sim_result){0};

@@ -41,7 +41,7 @@ static const struct {
 };
 
 /* The host of a rank, where the ranks have several; else NULL. */
-static const char *host_of(const struct pp_diagnosis *d, int r)
+static const char *host_to_print(const struct pp_diagnosis *d, int r)
 {
     const char *mine = d->views[r].host;
     bool several = false;
@@ -54,7 +54,7 @@ static const char *host_of(const struct pp_diagnosis *d, int r)
 static const char *rank_text(const struct pp_diagnosis *d, int r, char out[TEXT])
 {
     const struct pp_layout *l = d->layout;
-    const char *host = host_of(d, r);
+    const char *host = host_to_print(d, r);
     out[0] = '\0';
     pp_text_add(out, TEXT, "rank %d", r);
     if (!l || r >= l->ranks) {

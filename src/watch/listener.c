@@ -155,7 +155,7 @@ static void take_keeper(struct pp_listener *l, struct line *c)
 }
 
 /* A whole beat has come. */
-static bool take(struct pp_listener *l, struct line *c)
+static bool take_beat(struct pp_listener *l, struct line *c)
 {
     const struct beat *b = &c->in;
     const char well = BEAT_WELL;
@@ -189,7 +189,7 @@ static void read_line(struct pp_listener *l, struct line *c)
             return;
         c->at += n > 0 ? (size_t)n : 0;
         bool foreign = c->at >= sizeof(c->in.token) && c->in.token != l->token;
-        if (n <= 0 || foreign || (c->at == sizeof(c->in) && !take(l, c)))
+        if (n <= 0 || foreign || (c->at == sizeof(c->in) && !take_beat(l, c)))
             hang_up(l, c);
     }
 }

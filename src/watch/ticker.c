@@ -21,7 +21,7 @@ struct ticker {
     bool stop;
 };
 
-static void *run(void *arg)
+static void *run_ticker(void *arg)
 {
     struct ticker *t = arg;
     bool goes_on = true;
@@ -40,7 +40,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-static void destroy(struct ticker *t)
+static void destroy_ticker(struct ticker *t)
 {
     pthread_cond_destroy(&t->wake);
     pthread_mutex_destroy(&t->lock);
@@ -64,10 +64,10 @@ int ticker_start(uint64_t every_ns, bool (*tick)(void *ctx), void *ctx, struct t
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int e = pp_thread_start(&t->thread, run, t);
+    int e = pp_thread_start(&t->thread, run_ticker, t);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (e != 0) {
-        destroy(t);
+        destroy_ticker(t);
         return pp_fail(PP_ERESOURCE, "cannot start the thread of the watchdog: %s", strerror(e));
     }
     *out = t;
@@ -84,7 +84,7 @@ void ticker_stop(struct ticker **ticker)
     pthread_cond_signal(&t->wake);
     pthread_mutex_unlock(&t->lock);
     pthread_join(t->thread, NULL);
-    destroy(t);
+    destroy_ticker(t);
     *ticker = NULL;
 }
 

@@ -120,7 +120,7 @@ static void look_at(struct pp_watchdog *w, int r, uint64_t dt)
 }
 
 /* The shortest time that any watched rank has not got on; 0: there is none to watch. */
-static uint64_t look(struct pp_watchdog *w)
+static uint64_t find_shortest_idle(struct pp_watchdog *w)
 {
     uint64_t now = pp_clock_ns();
     uint64_t dt = now - w->last_look;
@@ -151,7 +151,7 @@ static void start_over(struct pp_watchdog *w)
         w->ranks[r].idle_ns = 0;
 }
 
-static void judge(struct pp_watchdog *w)
+static void check_ranks(struct pp_watchdog *w)
 {
     for (int r = 0; r < w->now.ranks; r++) {
         const struct watched *k = &w->ranks[r];
@@ -220,12 +220,12 @@ static uint64_t patience(const struct pp_watchdog *w)
 /* Whether this is the end. */
 static bool hangs(struct pp_watchdog *w)
 {
-    uint64_t idle = look(w), soon = w->timeout_ns;
+    uint64_t idle = find_shortest_idle(w), soon = w->timeout_ns;
     bool hurry = w->stop && *w->stop != 0 && soon > PP_HURRY_NS;
     soon = hurry ? PP_HURRY_NS : soon;
     if (idle < soon)
         return false;
-    judge(w);
+    check_ranks(w);
     if (hurry && w->now.verdict == PP_VERDICT_GONE)
         return true;
     if (idle < w->timeout_ns)
@@ -316,7 +316,7 @@ static bool watch(void *ctx)
 
 /* ---- life */
 
-static void destroy(struct pp_watchdog *w)
+static void destroy_watchdog(struct pp_watchdog *w)
 {
     if (w->out)
         fclose(w->out);
@@ -364,7 +364,7 @@ int pp_watchdog_start(const struct pp_run *run, pp_lost *lost, FILE *log, struct
         w->last_look = pp_clock_ns();
         rc = ticker_start(w->look_ns, watch, w, &w->ticker);
     }
-    PP_TRY_UNDO(rc, destroy(w));
+    PP_TRY_UNDO(rc, destroy_watchdog(w));
     *out = w;
     return 0;
 }
@@ -384,12 +384,12 @@ void pp_watchdog_stop(struct pp_watchdog **watchdog)
     if (!w)
         return;
     ticker_stop(&w->ticker);
-    destroy(w);
+    destroy_watchdog(w);
     *watchdog = NULL;
 }
 
-static void put(struct pp_watchdog *w, int r, enum place place, const struct pp_ring *ring,
-                const char *dir)
+static void move_rank(struct pp_watchdog *w, int r, enum place place, const struct pp_ring *ring,
+                      const char *dir)
 {
     if (w) {
         pthread_mutex_lock(&w->lock);
@@ -402,15 +402,15 @@ static void put(struct pp_watchdog *w, int r, enum place place, const struct pp_
 
 void pp_watchdog_expect(struct pp_watchdog *w, int r)
 {
-    put(w, r, EXPECTED, NULL, NULL);
+    move_rank(w, r, EXPECTED, NULL, NULL);
 }
 
 void pp_watchdog_enter(struct pp_watchdog *w, int r, const struct pp_ring *ring, const char *dir)
 {
-    put(w, r, HERE, ring, dir);
+    move_rank(w, r, HERE, ring, dir);
 }
 
 void pp_watchdog_leave(struct pp_watchdog *w, int r)
 {
-    put(w, r, LEFT, NULL, NULL);
+    move_rank(w, r, LEFT, NULL, NULL);
 }

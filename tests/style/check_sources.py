@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about the sources that no compiler knows. One rule a run:
 
-    check_sources.py ROOT layers|spdx|switches|exits|statics|sizes|architecture|words
+    check_sources.py ROOT layers|spdx|switches|exits|statics|sizes|architecture|words|names
 
 Prints every place that breaks the rule as file:line and exits 1 when there is one."""
 
@@ -267,8 +267,32 @@ def words(root):
     return problems
 
 
-RULES = {'sizes': sizes, 'architecture': architecture, 'layers': layers, 'spdx': spdx, 'switches': switches, 'exits': exits,
-         'statics': statics,         'words': words}
+# How many static names may stand in more than two files. It only comes down.
+SHARED_NAMES_MAX = 41
+
+
+def shared_names(root):
+    """Static functions in three or more files, but for entries of tables: {name: files}."""
+    files_of = {}
+    for path in files(root, ('.c', '.h'), 'src'):
+        text = without_comments(read(root, path))
+        for name in set(re.findall(r'^static (?:[\w\s*]|__attribute__\(\(.*?\)\))*?\b(\w+)\(', text, flags=re.M)):
+            if not re.search(rf'\.{name} = {name}\b', text) and not re.match(r'src/dev/(plain|cpu|cuda)/', path):
+                files_of.setdefault(name, []).append(path)
+    return {name: paths for name, paths in files_of.items() if len(paths) > 2}
+
+
+def names(root):
+    """A static function is found by one search: verb and object, its name in one file or two."""
+    shared = shared_names(root)
+    if len(shared) <= SHARED_NAMES_MAX:
+        return []
+    return [f'{paths[0]}:1: {name}() is also in {", ".join(paths[1:])}: say verb and object'
+            for name, paths in sorted(shared.items(), key=lambda item: len(item[1]))]
+
+
+RULES = {'sizes': sizes, 'names': names, 'architecture': architecture, 'layers': layers, 'spdx': spdx, 'switches': switches, 'exits': exits,
+         'statics': statics, 'words': words}
 
 
 def main():
