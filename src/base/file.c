@@ -165,7 +165,7 @@ int pp_dir_create(const char *path)
     return 0;
 }
 
-static const char *kind_of(mode_t mode)
+static const char *kind_of_file(mode_t mode)
 {
     switch (mode & S_IFMT) {
     case S_IFDIR:
@@ -197,7 +197,7 @@ int pp_open_regular(const char *path, int *out_fd, uint64_t *out_bytes)
     }
     if (!S_ISREG(st.st_mode))
         return pp_fail(PP_EFORMAT, "%s: is a %s, expected a regular file", path,
-                       kind_of(st.st_mode));
+                       kind_of_file(st.st_mode));
     *out_fd = fd;
     *out_bytes = (uint64_t)st.st_size;
     fd = -1;

@@ -40,7 +40,7 @@ static int compare_names(const char *a, const char *b)
     return (unsigned char)*a - (unsigned char)*b;
 }
 
-static int by_name(const void *a, const void *b)
+static int order_by_name(const void *a, const void *b)
 {
     const struct pp_ckpt_entry *x = a, *y = b;
     return compare_names(x->t->name, y->t->name);
@@ -60,7 +60,7 @@ int ckpt_build_index(struct pp_ckpt *ck)
             ck->index[ck->n_tensors++] = (struct pp_ckpt_entry){&h->tensors[i], p};
     }
     if (n > 1)
-        qsort(ck->index, n, sizeof(*ck->index), by_name);
+        qsort(ck->index, n, sizeof(*ck->index), order_by_name);
     for (int i = 1; i < ck->n_tensors; i++) {
         if (strcmp(ck->index[i - 1].t->name, ck->index[i].t->name) == 0) {
             return pp_fail(PP_EFORMAT, "%s: tensor %s is in %s as well",

@@ -83,7 +83,7 @@ static bool ends_with(const char *text, const char *end)
 
 /* Whether the model has the tensor, or it is one that Hugging Face's files have beside what is
  * learned: masks, angles, the last layer's weight when it is the embedding's. */
-static bool is_known(const struct pp_model *m, const char *name)
+static bool is_known_tensor(const struct pp_model *m, const char *name)
 {
     static const char *const beside[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq",
                                          "lm_head.weight"};
@@ -145,7 +145,7 @@ int pp_weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
                            "NEW",
                            ck->path, t->name);
         }
-        if (counts && !is_known(m, name)) {
+        if (counts && !is_known_tensor(m, name)) {
             return pp_fail(PP_EFORMAT, "%s: tensor %s is none of this model's, whose first is %s%s",
                            ck->path, t->name, m->params[0].name, pp_ckpt_own_config(ck, own));
         }

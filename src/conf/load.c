@@ -12,7 +12,7 @@
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 
-static int read_config(const char *path, char **out, size_t *out_bytes)
+static int read_config_text(const char *path, char **out, size_t *out_bytes)
 {
     if (strcmp(path, "-") == 0)
         return pp_fd_read(STDIN_FILENO, "<stdin>", CONF_FILE_MAX, out, out_bytes);
@@ -229,7 +229,7 @@ int pp_config_load(const char *path, const struct pp_setting *settings, int n_se
     size_t bytes = 0;
     *out = NULL;
     if (path)
-        PP_TRY(read_config(path, &text, &bytes));
+        PP_TRY(read_config_text(path, &text, &bytes));
     PP_TRY_UNDO(read_defaults_and_file(path, text, bytes, names, out), pp_config_destroy(out));
     apply_settings(*out, settings, n_settings, names);
     conf_from(*out, names);
