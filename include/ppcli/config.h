@@ -184,7 +184,8 @@ struct pp_augments {
 
 enum pp_tokens {
     PP_TOKENS_CHARS,
-    PP_TOKENS_BYTES
+    PP_TOKENS_BYTES,
+    PP_TOKENS_BPE
 };
 
 enum pp_layout_of { /* pictures in a file */

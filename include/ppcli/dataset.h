@@ -42,6 +42,7 @@ struct pp_dataset {
     int apart;       /* from a window's first token to its first target: 1, or as many as it has */
     uint64_t starts; /* training: a sample is a window from a random one of these */
     int vocabulary;  /* of texts: different tokens; 0: not known */
+    bool subwords;   /* they are of a tokenizer, of which a model may have more */
     int64_t ignored; /* 1 + the token that as a target has no loss; 0: none */
     bool unchecked;  /* tokens may be anything: pp_dataset_windows() looks at them */
     void *map;       /* images lie in this file's mapping; NULL: in their own block */

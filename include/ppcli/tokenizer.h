@@ -63,6 +63,24 @@ int pp_tokenizer_encode(struct pp_tokenizer *t, const char *label, const char *t
 int pp_tokenizer_train(int n_texts, const char *const *labels, const char *const *texts,
                        const size_t *bytes, int n, char **out_json);
 
+/* ppcli tokenize */
+struct pp_tokenize {
+    int n_paths;
+    const char **paths;    /* of texts, plain or gzip */
+    const char *dir;       /* for train.bin, val.bin, tokenizer.json; it is made */
+    const char *tokenizer; /* as pp_tokenizer_open() takes it */
+    int train;             /* make a vocabulary of so many tokens instead; 0: no */
+    double validation;     /* share of the tokens, the last ones */
+};
+struct pp_tokenized {
+    int vocabulary, token_bytes;
+    uint64_t bytes, tokens, validation; /* of the texts; all; those of them in val.bin */
+    double seconds;                     /* of the texts' way to tokens alone */
+};
+/* Errors: those of pp_tokenizer_open(), _encode() and of files; PP_ECONFIG: dir has another
+ * tokenizer. What was there stays then. */
+int pp_tokenize(const struct pp_tokenize *job, struct pp_tokenized *out);
+
 /* Both have the same tokens with the same numbers. */
 bool pp_tokenizer_same(const struct pp_tokenizer *a, const struct pp_tokenizer *b);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the tokens of a text are: its bytes, or its characters (UTF-8 code points, numbered in
- * ascending order). Where samples are padded, token 0 is padding and the others follow. A
- * vocabulary of characters is kept with a checkpoint as one text, all characters in order.
+ * What the tokens of a text are: its bytes, its characters (UTF-8 code points, numbered in
+ * ascending order), or subwords. Where samples are padded, token 0 is padding and the others follow.
+ * A vocabulary is kept with a checkpoint as one text: all characters in order, or a tokenizer.json.
  */
 #ifndef PPCLI_VOCABULARY_H
 #define PPCLI_VOCABULARY_H
@@ -23,7 +23,7 @@ struct pp_vocabulary {
     struct pp_tokenizer *bpe; /* subwords in place of both; owned */
 };
 
-/* Room for a token's text and its NUL. */
+/* Room for a character and its NUL. */
 #define PP_TOKEN_TEXT 5
 
 /* That of bytes. */
@@ -33,9 +33,16 @@ struct pp_vocabulary pp_vocabulary_bytes(bool padded);
  * (no UTF-8, or a NUL inside), PP_ERESOURCE. Caller: pp_vocabulary_fini(). Local. */
 int pp_vocabulary_of(int n, const char *const *paths, const char *const *texts, const size_t *bytes,
                      bool padded, struct pp_vocabulary *out);
+/* The subwords of a folder or a tokenizer.json. Errors: those of pp_tokenizer_open(). */
+int pp_vocabulary_open(const char *path, bool padded, struct pp_vocabulary *out);
+/* That of a text of pp_vocabulary_text(); label: for messages. */
+int pp_vocabulary_from(const char *label, const char *text, struct pp_vocabulary *out);
+/* That of a tokenizer in folder `path`, or in the folder of file `path`; n 0: there is none. */
+int pp_vocabulary_beside(const char *path, struct pp_vocabulary *out);
 void pp_vocabulary_fini(struct pp_vocabulary *v); /* accepts a zeroed one */
 
-/* All characters in order, as UTF-8; "" for bytes. Caller pp_free()s; NULL: PP_ERESOURCE. */
+/* All characters in order, as UTF-8; "" for bytes; a tokenizer.json. Caller pp_free()s; NULL:
+ * PP_ERESOURCE. */
 char *pp_vocabulary_text(const struct pp_vocabulary *v);
 
 /* All of it as a tokenizer.json; without padding. pp_free(). */
@@ -44,23 +51,25 @@ int pp_vocabulary_json(const struct pp_vocabulary *v, char **out);
 /* The narrowest type that has all its tokens. */
 enum pp_element pp_vocabulary_element(const struct pp_vocabulary *v);
 
-/* The tokens of text[bytes], one after the other, at most `most` of them, as `element`; *out_n: how
- * many. Errors: PP_EFORMAT, beginning with `label`, for a character that it has not, and for what
+/* The tokens of text[bytes], after which there is a NUL, one after the other, at most `most` of them,
+ * as `element`; *out_n: how many. Errors: PP_EFORMAT, beginning with `label`, for a character that it has not, and for what
  * is no UTF-8. */
 int pp_vocabulary_encode(const struct pp_vocabulary *v, const char *label, const char *text,
                          size_t bytes, enum pp_element element, size_t most, void *out,
                          size_t *out_n);
 
 /*
- * A token must mean what it meant in the checkpoint `path`: then, now: all characters of its text
- * and of cfg's, NULL where there is none. foreign: tokens of cfg's text where the weights are of
- * another program, which gets a warning; 0: they are not. Errors: PP_EFORMAT.
+ * A token must mean what it meant in the checkpoint, file or folder `path`: then, now: texts of its
+ * vocabulary and of cfg's, NULL where there is none; kinds: tokens of cfg's. plain: it is of another
+ * program, and its vocabulary is that of a tokenizer beside it; where there is none, another count of
+ * tokens is worth a warning. Errors: PP_EFORMAT.
  */
-int pp_vocabulary_check(const struct pp_config *cfg, const char *path, const char *then,
-                        const char *now, int foreign);
+int pp_vocabulary_check(const struct pp_config *cfg, const char *path, bool plain, const char *then,
+                        const char *now, int kinds);
 
-/* The text of a token, ended by a NUL; returns its bytes (padding has none). */
-size_t pp_vocabulary_decode(const struct pp_vocabulary *v, int token, char out[PP_TOKEN_TEXT]);
+/* The bytes of a token; room: for those of a character. Padding has none. */
+const char *pp_vocabulary_decode(const struct pp_vocabulary *v, int token, char room[PP_TOKEN_TEXT],
+                                 size_t *out_n);
 
 /* That of cfg's data set, from its files; n 0: its tokens are numbers, or it is no text. Errors:
  * those of pp_dataset_look(). Caller: pp_vocabulary_fini(). */

@@ -68,7 +68,7 @@ void manifest_fini(struct manifest *m);
 
 /* ---- state.c: state.json, what pp_ckpt_state holds, as JSON */
 
-#define STATE_BYTES_MAX ((uint64_t)1 << 20)
+#define STATE_BYTES_MAX ((uint64_t)512 << 20) /* with a tokenizer.json */
 
 /* Caller frees *out_text with free(). Errors: PP_EINTERNAL (a number that is not finite),
  * PP_ERESOURCE. */

@@ -4,7 +4,10 @@
 #include <string.h>
 
 #include "ppcli/checkpoint.h"
+#include "ppcli/json.h"
+#include "ppcli/mem.h"
 #include "ppcli/text.h"
+#include "ppcli/vocabulary.h"
 #include "command.h"
 
 /* A run may remove the checkpoint before its config is read: then the next one is taken. (Its tensors
@@ -25,9 +28,59 @@ static int open_with_config(const char *word, struct pp_ckpt **ck, struct pp_con
     }
 }
 
+static int write_text(const char *dir, const char *name, const char *text)
+{
+    char path[PP_PATH_MAX];
+    struct pp_file_write file;
+    PP_TRY(pp_path_format(path, "%s/%s", dir, name));
+    PP_TRY(pp_file_create(path, &file));
+    fputs(text, file.f);
+    return pp_file_commit(&file);
+}
+
+/* The marks are named here: AutoTokenizer knows them from nowhere else. */
+static int write_marks(const char *dir, const struct pp_tokenizer *t)
+{
+    char path[PP_PATH_MAX];
+    struct pp_file_write file;
+    PP_TRY(pp_path_format(path, "%s/tokenizer_config.json", dir));
+    PP_TRY(pp_file_create(path, &file));
+    struct pp_json j = pp_json_begin(file.f, 2);
+    const char *const names[] = {"bos_token", "eos_token", "unk_token"};
+    const int ids[] = {t ? t->bos : -1, t ? t->eos : -1, t ? t->unk : -1};
+    pp_json_str(&j, "tokenizer_class", "PreTrainedTokenizerFast");
+    pp_json_bool(&j, "clean_up_tokenization_spaces", false);
+    for (int i = 0; i < 3; i++)
+        if (ids[i] >= 0)
+            pp_json_str(&j, names[i], t->tokens[ids[i]].text);
+    pp_json_end(&j);
+    return pp_file_commit(&file);
+}
+
+/* What the tokens are: as the checkpoint says it; bytes, and tokens in files, as the config does. */
+static int export_vocabulary(const struct pp_ckpt *ck, const struct pp_config *cfg, const char *dir,
+                             bool *out_any)
+{
+    PP_OWN(pp_vocabulary_fini) struct pp_vocabulary v = {0};
+    PP_OWN_MEMORY char *json = NULL;
+    const char *text = pp_ckpt_state(ck)->vocabulary;
+    bool bytes = cfg->data.tokens == PP_TOKENS_BYTES;
+    PP_TRY(text    ? pp_vocabulary_from(ck->path, text, &v)
+           : bytes ? pp_dataset_vocabulary(cfg, &v)
+                   : 0);
+    *out_any = v.n > 0;
+    if (v.n == 0)
+        return 0;
+    PP_TRY(pp_vocabulary_json(&v, &json));
+    PP_TRY(write_text(dir, "tokenizer.json", json));
+    PP_TRY(write_marks(dir, v.bpe));
+    return pp_io_sync_dir(&pp_io_system, dir);
+}
+
 int cmd_export(int argc, char **argv)
 {
     int format = 0;
+    bool tokenizer = false;
     const struct pp_cli_option options[] = {
         {"format", 0, PP_CLI_CHOICE, &format, "hf", "Hugging Face's; the only one there is"},
         {0},
@@ -51,7 +104,8 @@ int cmd_export(int argc, char **argv)
     else
         PP_TRY(pp_path_format(dir, "%s/export-%08" PRId64, words[0], step));
     PP_TRY(pp_ckpt_export_hf(ck, cfg, dir));
-    printf("%s: model.safetensors and config.json of step %" PRId64 "\n",
-           pp_text_shown(dir, shown, sizeof(shown)), step);
+    PP_TRY(export_vocabulary(ck, cfg, dir, &tokenizer));
+    printf("%s: model.safetensors, config.json%s of step %" PRId64 "\n",
+           pp_text_shown(dir, shown, sizeof(shown)), tokenizer ? " and tokenizer.json" : "", step);
     return 0;
 }

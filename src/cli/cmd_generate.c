@@ -10,13 +10,16 @@
 #include "ppcli/log.h"
 #include "ppcli/model.h"
 #include "ppcli/rng.h"
+#include "ppcli/text.h"
 #include "command.h"
 #include "start.h"
 
 #define PROMPT_BYTES_MAX ((uint64_t)64 << 20)
 
+#define STOP_BYTES_MAX 256
+
 struct writing {
-    const char *weights, *prompt, *prompt_file;
+    const char *weights, *prompt, *prompt_file, *stop;
     int tokens, top_k;
     double temperature;
     uint64_t seed;
@@ -27,6 +30,10 @@ struct writing {
     int *heap;   /* [top_k] */
     bool screen; /* stdout is a terminal, which control characters would confuse */
     bool any;    /* something was printed */
+    /* What is not printed yet: the beginning of a character, or of --stop. */
+    char waiting[STOP_BYTES_MAX + PP_TOKEN_TEXT];
+    size_t n_waiting;
+    bool stopped; /* --stop was made */
 };
 
 /* "464 3290" as tokens. */
@@ -39,8 +46,8 @@ static int parse_numbers(struct writing *w, const char *label, const char *text,
         if (token < 0 || errno != 0 || (*end && !isspace((unsigned char)*end))) {
             int n = (int)strcspn(p, " \t\r\n");
             return pp_fail(PP_EUSAGE,
-                           "%s: '%.*s': this model reads token numbers and ppcli has no tokenizer: "
-                           "write numbers, such as 464 3290",
+                           "%s: '%.*s': this model reads token numbers and has no tokenizer: write "
+                           "numbers, such as 464 3290, or set data.tokenizer",
                            label, n > 20 ? 20 : n, p);
         }
         if (token >= most) {
@@ -83,18 +90,72 @@ static int read_prompt(struct writing *w)
     return rc;
 }
 
-static int print(struct writing *w, int token)
+/* The first n bytes that wait. Subwords may be bytes that are no characters: U+FFFD. */
+static void print_waiting(struct writing *w, size_t n)
 {
-    char text[PP_TOKEN_TEXT];
-    size_t bytes = pp_vocabulary_decode(w->v, token, text);
-    if (bytes == 1 && w->screen && iscntrl((unsigned char)text[0]) && !strchr("\n\t", text[0]))
-        text[0] = '?';
-    if (w->v->n > 0)
-        fwrite(text, 1, bytes, stdout);
-    else
+    w->waiting[w->n_waiting] = '\0';
+    for (size_t i = 0, m; i < n; i += m) {
+        const char *at = w->waiting + i;
+        size_t whole = w->v->bpe ? (size_t)pp_utf8_length(at) : 1;
+        m = whole > 0 && whole <= n - i ? whole : 1;
+        if (whole != m)
+            fputs("\xef\xbf\xbd", stdout);
+        else if (w->screen && iscntrl((unsigned char)*at) && !strchr("\n\t", *at))
+            putchar('?');
+        else
+            fwrite(at, 1, m, stdout);
+    }
+    memmove(w->waiting, w->waiting + n, w->n_waiting -= n);
+}
+
+/* Bytes at the end that begin a character which is not whole yet. */
+static size_t count_begun(const char *text, size_t n)
+{
+    size_t back = 1;
+    while (back < n && back < 4 && ((unsigned char)text[n - back] & 0xc0) == 0x80)
+        back++;
+    unsigned char lead = n > 0 ? (unsigned char)text[n - back] : 0;
+    size_t whole = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
+    return whole > back ? back : 0;
+}
+
+/* One byte more of the text; made: it is no prompt's, and --stop may be in it. */
+static void take_byte(struct writing *w, char c, bool made)
+{
+    size_t m = made && w->stop ? strlen(w->stop) : 0, keep = 0;
+    w->waiting[w->n_waiting++] = c;
+    if (m > 0 && w->n_waiting >= m && memcmp(w->waiting + w->n_waiting - m, w->stop, m) == 0) {
+        w->stopped = true;
+        print_waiting(w, w->n_waiting - m);
+        w->n_waiting = 0;
+        return;
+    }
+    for (size_t k = m < w->n_waiting ? m : w->n_waiting; k > 0 && keep == 0; k--)
+        if (memcmp(w->waiting + w->n_waiting - k, w->stop, k) == 0)
+            keep = k;
+    size_t begun = count_begun(w->waiting, w->n_waiting);
+    keep = keep > begun ? keep : begun;
+    print_waiting(w, w->n_waiting - keep);
+}
+
+static int print(struct writing *w, int token, bool made)
+{
+    char room[PP_TOKEN_TEXT];
+    size_t bytes;
+    const char *text = pp_vocabulary_decode(w->v, token, room, &bytes);
+    bool opens = !w->any && w->v->bpe && w->v->bpe->opens_with_space && bytes > 0 && text[0] == ' ';
+    for (size_t i = opens; i < bytes && !w->stopped; i++)
+        take_byte(w, text[i], made);
+    if (w->v->n == 0)
         printf("%s%d", w->any ? " " : "", token);
     w->any = true;
     return fflush(stdout) == 0 ? 0 : pp_fail_errno(PP_EIO, "cannot write the text");
+}
+
+/* The end of a text, where the vocabulary has a mark for it, ends it. */
+static bool ends_text(const struct writing *w, int token)
+{
+    return w->v->bpe && token == w->v->bpe->eos;
 }
 
 /* The prompt, of which a context is read, then token by token what follows. */
@@ -106,18 +167,21 @@ static int write_text(struct writing *w, int context)
     size_t first = w->n_read > (size_t)context ? w->n_read - (size_t)context : 0;
     int made = 0, n = pp_generator_tokens(w->g), rc = 0;
     for (size_t i = 0; rc == 0 && i < w->n_read; i++)
-        rc = print(w, (int)w->read[i]);
+        rc = print(w, (int)w->read[i], false);
     for (size_t i = first, more; rc == 0 && i < w->n_read && !*stop; i += more) {
         more = w->n_read - i < PP_READ_AT_ONCE ? w->n_read - i : PP_READ_AT_ONCE;
         rc = pp_generator_read(w->g, w->read + i, (int)more, &logits);
     }
-    while (rc == 0 && made < w->tokens && !*stop) {
+    while (rc == 0 && made < w->tokens && !*stop && !w->stopped) {
         double u = pp_rng_u32(w->seed, stream, (uint64_t)made) * 0x1p-32;
         int token = pp_sample(logits, n, w->temperature, w->top_k, u, w->heap);
-        rc = print(w, token);
-        if (++made < w->tokens && rc == 0)
+        if (ends_text(w, token))
+            break;
+        rc = print(w, token, true);
+        if (++made < w->tokens && rc == 0 && !w->stopped)
             rc = pp_generator_read(w->g, &(uint32_t){(uint32_t)token}, 1, &logits);
     }
+    print_waiting(w, w->n_waiting);
     if (w->any)
         putchar('\n');
     double seconds = (double)(pp_clock_ns() - start) * 1e-9;
@@ -134,6 +198,8 @@ static int generate(struct writing *w, const struct pp_config *cfg)
         w->top_k = 0;
     w->heap = pp_alloc((size_t)w->top_k, sizeof(*w->heap));
     PP_TRY(w->heap ? read_prompt(w) : PP_ERESOURCE);
+    if (w->stop && w->v->n == 0)
+        return pp_fail(PP_EUSAGE, "--stop: this model reads token numbers and has no tokenizer");
     pp_signals_catch();
     return write_text(w, cfg->model.block_size);
 }
@@ -145,9 +211,11 @@ int cmd_generate(int argc, char **argv)
     const struct pp_cli_option options[] = {
         {"checkpoint", 0, PP_CLI_STRING, &w.weights, "PATH",
          "checkpoint, run folder, safetensors file or Hugging Face folder"},
-        {"prompt", 0, PP_CLI_STRING, &w.prompt, "TEXT", "what to continue; or numbers of tokens"},
+        {"prompt", 0, PP_CLI_STRING, &w.prompt, "TEXT",
+         "what to continue; numbers of tokens where there is no tokenizer"},
         {"prompt-file", 0, PP_CLI_STRING, &w.prompt_file, "FILE", "the same from a file; -: stdin"},
         {"tokens", 0, PP_CLI_INT, &w.tokens, "N", "how many to make; 200"},
+        {"stop", 0, PP_CLI_STRING, &w.stop, "TEXT", "end where this text comes, without it"},
         {"temperature", 0, PP_CLI_NUMBER, &w.temperature, "T",
          "below 1: likely tokens more often; 0: the most likely one; 1"},
         {"top-k", 0, PP_CLI_INT, &w.top_k, "K", "only of the K most likely ones; of all"},
@@ -161,6 +229,8 @@ int cmd_generate(int argc, char **argv)
                        "name a run (or a config and --checkpoint) and one prompt. For example: "
                        "ppcli generate runs/a --prompt \"ROMEO:\"");
     }
+    if (w.stop && (!w.stop[0] || strlen(w.stop) > STOP_BYTES_MAX))
+        return pp_fail(PP_EUSAGE, "--stop wants a text of 1 to %d bytes", STOP_BYTES_MAX);
     if (w.tokens < 1 || w.top_k < 0)
         return pp_fail(PP_EUSAGE, "--tokens wants at least 1, --top-k at least 0 (all tokens)");
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;

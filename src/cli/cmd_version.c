@@ -14,9 +14,10 @@ static struct build_fact of_transport(const struct pp_transport_ops *t)
 const struct build_fact *build_facts(void)
 {
     static const struct build_fact others[] = {
-        {"libcurl", PP_CURL_VERSION, NULL},      {"zlib", PP_ZLIB_VERSION, NULL},
-        {"inih", PP_INIH_VERSION, NULL},         {"jansson", PP_JANSSON_VERSION, NULL},
-        {"CUDA toolkit", PP_CUDA_VERSION, NULL}, {"compiler", PP_COMPILER, NULL}};
+        {"libcurl", PP_CURL_VERSION, NULL},    {"PCRE2", PP_PCRE2_VERSION, NULL},
+        {"zlib", PP_ZLIB_VERSION, NULL},       {"inih", PP_INIH_VERSION, NULL},
+        {"jansson", PP_JANSSON_VERSION, NULL}, {"CUDA toolkit", PP_CUDA_VERSION, NULL},
+        {"compiler", PP_COMPILER, NULL}};
     static struct build_fact facts[FACTS_MAX + 1];
     int n = 0;
     facts[n++] = (struct build_fact){"CBLAS", PP_BLAS_VERSION, NULL};

@@ -8,6 +8,7 @@
 #include "conf.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "ppcli/json_in.h"
 #include "ppcli/mem.h"
@@ -266,12 +267,27 @@ static void read_file(struct from *f)
                text_of(name, shown));
 }
 
+/* The tokens of a model are those of its folder, unless the config says others. */
+static void take_tokenizer(const struct from *f)
+{
+    static const char *const names[] = {"tokenizer.json", "vocab.json"};
+    char path[PP_PATH_MAX];
+    for (int i = 0; i < 2; i++) {
+        if (pp_path_format(path, "%s/%s", f->cfg->model.from, names[i]) == 0 &&
+            access(path, R_OK) == 0) {
+            take(f, names[i], "data.tokenizer", f->cfg->model.from, true);
+            return;
+        }
+    }
+}
+
 void conf_from(struct pp_config *cfg, const struct pp_names *names)
 {
     struct from f = {.cfg = cfg, .names = names, .option = conf_option_index("model.from")};
     if (cfg->model.from[0] == '\0' || cfg->source->origins[f.option].bad)
         return;
     read_file(&f);
+    take_tokenizer(&f);
     pp_error_clear();
     cfg->model.from[0] = '\0';
     cfg->model.is_foreign = true;

@@ -298,6 +298,16 @@ int64_t pp_dataset_counted(const struct pp_dataset *ds, int rows, const uint32_t
     return n;
 }
 
+int pp_data_tokenizer(const struct pp_config *cfg, bool padded, struct pp_vocabulary *out)
+{
+    if (!cfg->data.tokenizer[0]) {
+        return pp_fail(PP_ECONFIG,
+                       "data.tokenizer: names no folder, but data.tokens = bpe needs one with a "
+                       "tokenizer.json ('ppcli tokenize --train' makes one), or model.from");
+    }
+    return pp_vocabulary_open(cfg->data.tokenizer, padded, out);
+}
+
 int pp_dataset_vocabulary(const struct pp_config *cfg, struct pp_vocabulary *out)
 {
     const struct pp_dataset_ops *ops;

@@ -30,11 +30,12 @@ int pp_dataset_fits(const struct pp_config *cfg, const struct pp_dataset *ds, in
         return pp_fail(PP_ECONFIG, "model.vocab_size: is %d, but %s has %d different tokens",
                        cfg->model.vocab_size, ds->origin, ds->vocabulary);
     }
-    if (cfg->model.is_foreign && ds->vocabulary > 0 && ds->vocabulary != cfg->model.vocab_size) {
+    if (cfg->model.is_foreign && ds->vocabulary > 0 && !ds->subwords &&
+        ds->vocabulary != cfg->model.vocab_size) {
         return pp_fail(PP_ECONFIG,
-                       "data.dataset: the tokens of %s are %d characters or bytes, but those of "
-                       "the model that model.from names are the %d of its own tokenizer; use "
-                       "data.dataset = tokens, with files that this tokenizer made",
+                       "data.tokens: the tokens of %s are %d characters or bytes, but those of the "
+                       "model that model.from names are the %d of its own tokenizer; use "
+                       "data.tokens = bpe, with data.tokenizer where its folder has none",
                        ds->name, ds->vocabulary, cfg->model.vocab_size);
     }
     if (cfg->model.vocab_size > 0 && ds->vocabulary == 0 && ds->element == PP_U8 && !ds->windows) {
@@ -133,11 +134,12 @@ int pp_dataset_tokens(const struct pp_config *cfg, const struct pp_dataset *ds)
 static int known_sample(const struct pp_config *cfg, const struct pp_dataset_ops *ops,
                         struct pp_dataset *out)
 {
+    bool bpe = ops->vocabulary && !ops->numbers && cfg->data.tokens == PP_TOKENS_BPE;
     *out = (struct pp_dataset){.name = ops->info.name,
                                .shape = ops->info.shape,
-                               .classes = ops->info.classes,
+                               .classes = bpe ? 0 : ops->info.classes,
                                .element = ops->info.element};
-    if (ops->vocabulary)
+    if (ops->vocabulary && !ops->numbers && !bpe)
         out->vocabulary = cfg->data.tokens == PP_TOKENS_BYTES
                               ? pp_vocabulary_bytes(!ops->info.windows).n
                               : out->classes;
@@ -153,7 +155,7 @@ int pp_dataset_input(const struct pp_config *cfg, struct pp_data_input *out)
     PP_TRY(known_sample(cfg, ops, &known));
     bool as_wanted = !cfg->data.shape[0] || strcmp(cfg->data.shape, "model") == 0;
     int rc = ops->makes && as_wanted ? 0 : pp_dataset_look(cfg, PP_SPLIT_TRAIN, &ds);
-    bool needs = ops->vocabulary && cfg->model.vocab_size + known.vocabulary == 0;
+    bool needs = ops->vocabulary && !ops->numbers && cfg->model.vocab_size + known.vocabulary == 0;
     if (rc < 0 && (rc != PP_ENOINPUT || needs))
         return rc;
     if (rc < 0 && known.shape.n == 0) { /* one's own files, which are to come */

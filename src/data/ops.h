@@ -122,13 +122,18 @@ struct pp_dataset_ops {
     int (*open)(const struct pp_dataset_ops *self, const struct pp_config *cfg, enum pp_split split,
                 int parts, const struct pp_shape *model_input, int model_classes,
                 struct pp_dataset *ds);
-    /* Of a text that is not tokens already; else NULL. */
+    bool numbers; /* its tokens are numbers already, for which a vocabulary may be there */
+    /* Of texts; else NULL. */
     int (*vocabulary)(const struct pp_dataset_ops *self, const struct pp_config *cfg,
                       struct pp_vocabulary *out);
 };
 
 /* What data.dataset names; PP_ECONFIG lists those that there are. */
 int pp_dataset_ops_of(const char *name, const struct pp_dataset_ops **out);
+
+/* That of data.tokens = bpe. Errors: PP_ECONFIG (data.tokenizer names none); those of
+ * pp_tokenizer_open(). */
+int pp_data_tokenizer(const struct pp_config *cfg, bool padded, struct pp_vocabulary *out);
 
 /* A split as its files and the config make it, not held against the model. */
 int pp_dataset_open_split(const struct pp_config *cfg, enum pp_split split, int parts,

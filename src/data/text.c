@@ -99,6 +99,8 @@ static int load(const struct pp_dataset_ops *self, const struct pp_config *cfg, 
     c->v = pp_vocabulary_bytes(false);
     if (cfg->data.tokens == PP_TOKENS_BYTES)
         return 0;
+    if (cfg->data.tokens == PP_TOKENS_BPE)
+        return pp_data_tokenizer(cfg, false, &c->v);
     for (int i = 0; i < c->n; i++)
         PP_TRY(pp_data_foreign(c->paths[i], c->texts[i], c->bytes[i],
                                PP_FOREIGN_DATA | PP_FOREIGN_TEXT));
@@ -107,17 +109,53 @@ static int load(const struct pp_dataset_ops *self, const struct pp_config *cfg, 
     return pp_vocabulary_of(c->n, paths, texts, c->bytes, false, &c->v);
 }
 
+/* The ids of a text are wanted several times before a run begins: those of the last one are kept. */
+static int remember_ids(const struct corpus *c, int i, struct pp_ids *out)
+{
+    static _Thread_local struct pp_ids last;
+    static _Thread_local uint64_t last_key;
+    const char *json = c->v.bpe->json;
+    uint64_t key = (uint64_t)crc32_z(1, (const uint8_t *)c->texts[i], c->bytes[i]) << 32 |
+                   crc32_z(1, (const uint8_t *)json, strlen(json));
+    int rc = 0;
+    if (key != last_key || last.n == 0) {
+        last.n = 0;
+        rc = pp_tokenizer_encode(c->v.bpe, c->paths[i], c->texts[i], c->bytes[i], &last);
+        last_key = rc == 0 ? key : 0;
+    }
+    out->at = rc == 0 ? pp_alloc(last.n, sizeof(*last.at)) : NULL;
+    if (out->at) {
+        memcpy(out->at, last.at, last.n * sizeof(*last.at));
+        out->n = last.n;
+    }
+    return rc < 0 || out->at ? rc : PP_ERESOURCE;
+}
+
+static size_t put_ids(struct pp_ids *ids, size_t each, uint8_t *out)
+{
+    for (size_t k = 0; k < ids->n; k++)
+        memcpy(out + k * each, &ids->at[k], each);
+    pp_free(ids->at);
+    return ids->n;
+}
+
 /* The split's tokens out of those of file i. */
 static int take_split(const struct pp_config *cfg, enum pp_split split, int parts,
                       const struct corpus *c, int i, struct pp_dataset *ds)
 {
-    size_t n, first = 0, each = pp_element_bytes(ds->element);
-    uint8_t *tokens = pp_alloc(c->bytes[i], each);
+    size_t n = 0, first = 0, each = pp_element_bytes(ds->element), room = c->bytes[i];
+    struct pp_ids ids = {0};
+    if (c->v.bpe)
+        PP_TRY(remember_ids(c, i, &ids));
+    uint8_t *tokens = pp_alloc(room = c->v.bpe ? ids.n : room, each);
     ds->images = tokens;
     if (!tokens)
         return pp_error_context("%s", c->paths[i]);
-    PP_TRY(pp_vocabulary_encode(&c->v, c->paths[i], c->texts[i], c->bytes[i], ds->element,
-                                c->bytes[i], tokens, &n));
+    if (c->v.bpe)
+        n = put_ids(&ids, each, tokens);
+    else
+        PP_TRY(pp_vocabulary_encode(&c->v, c->paths[i], c->texts[i], c->bytes[i], ds->element, room,
+                                    tokens, &n));
     if (c->n == 1) {
         size_t cut = (size_t)((double)n * (1 - cfg->data.validation));
         bool train = split == PP_SPLIT_TRAIN;
@@ -151,6 +189,7 @@ static int open_text(const struct pp_dataset_ops *self, const struct pp_config *
     int i = c.n == 2 && split == PP_SPLIT_TEST;
     ds->element = pp_vocabulary_element(&c.v);
     ds->vocabulary = ds->classes = c.v.n;
+    ds->subwords = c.v.bpe != NULL;
     PP_TRY(take_split(cfg, split, parts, &c, i, ds));
     return pp_path_format(ds->origin, "%s", c.paths[i]);
 }
@@ -159,9 +198,11 @@ static int vocabulary_of_text(const struct pp_dataset_ops *self, const struct pp
                               struct pp_vocabulary *out)
 {
     PP_OWN(corpus_fini) struct corpus c = {.v = pp_vocabulary_bytes(false)};
+    if (cfg->data.tokens == PP_TOKENS_BPE)
+        return pp_data_tokenizer(cfg, false, out);
     PP_TRY(cfg->data.tokens == PP_TOKENS_BYTES ? 0 : load(self, cfg, &c));
     *out = c.v;
-    c.v.codes = NULL;
+    c.v = (struct pp_vocabulary){0};
     return 0;
 }
 

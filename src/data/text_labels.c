@@ -176,10 +176,12 @@ static int find_characters(struct labelled *l)
 
 static int load(const struct pp_config *cfg, struct labelled *l)
 {
-    bool chars = cfg->data.tokens == PP_TOKENS_CHARS;
-    PP_TRY(read_lines(cfg->data.train_file, chars, &l->of[PP_SPLIT_TRAIN]));
-    PP_TRY(read_lines(cfg->data.test_file, chars, &l->of[PP_SPLIT_TEST]));
+    bool chars = cfg->data.tokens == PP_TOKENS_CHARS, bpe = cfg->data.tokens == PP_TOKENS_BPE;
+    PP_TRY(read_lines(cfg->data.train_file, chars || bpe, &l->of[PP_SPLIT_TRAIN]));
+    PP_TRY(read_lines(cfg->data.test_file, chars || bpe, &l->of[PP_SPLIT_TEST]));
     PP_TRY(list_labels(cfg->data.train_file, l));
+    if (bpe)
+        return pp_data_tokenizer(cfg, true, &l->v);
     l->v = pp_vocabulary_bytes(true);
     return chars ? find_characters(l) : 0;
 }
@@ -224,8 +226,9 @@ static int open_labelled(const struct pp_dataset_ops *self, const struct pp_conf
     ds->scale = 1;
     ds->element = PP_U16;
     ds->vocabulary = l.v.n;
+    ds->subwords = l.v.bpe != NULL;
     if (l.v.n > 1 << 16)
-        return pp_fail(PP_EFORMAT, "%s: %d different characters; at most 65,536 are possible",
+        return pp_fail(PP_EFORMAT, "%s: %d different tokens; at most 65,536 are possible",
                        cfg->data.train_file, l.v.n);
     for (int i = 0; i < l.n_words; i++) {
         int class = class_of(&l, l.words[i]);
@@ -242,7 +245,7 @@ static int vocabulary_of_labelled(const struct pp_dataset_ops *self, const struc
     PP_OWN(labelled_fini) struct labelled l = {0};
     PP_TRY(load(cfg, &l));
     *out = l.v;
-    l.v.codes = NULL;
+    l.v = (struct pp_vocabulary){0};
     return 0;
 }
 

@@ -345,7 +345,8 @@ static int take_tokens(struct reader *r, const json_t *model, const json_t *adde
     r->w->byte_fallback = bool_of(model, "byte_fallback", false) && !r->t->byte_level;
     PP_TRY(text_table_create((size_t)r->t->n, &r->w->words));
     for (int id = 0; id < r->t->n; id++)
-        find_bytes(r, (uint32_t)id);
+        if (r->t->tokens[id].text[0])
+            find_bytes(r, (uint32_t)id);
     value = unk ? json_object_get(r->vocab, unk) : NULL;
     if (unk && !value)
         return damaged(r, "its unk_token is not in its vocabulary");

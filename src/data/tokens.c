@@ -11,6 +11,7 @@
 
 #include <zlib.h>
 
+#include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 #include "ops.h"
@@ -201,6 +202,34 @@ static int find_file(const struct pp_config *cfg, enum pp_split split, char path
                           split == PP_SPLIT_TRAIN ? "train" : "val");
 }
 
+/* The tokenizer that made the files lies beside them, or is that of the config; both: the same. One
+ * that is of a kind that is not done here leaves its tokens numbers. */
+static int vocabulary_of_tokens(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                                struct pp_vocabulary *out)
+{
+    PP_OWN(pp_vocabulary_fini) struct pp_vocabulary other = {0};
+    const char *dir = cfg->data.path, *named = cfg->data.tokenizer;
+    bool beside = dir[0] && pp_tokenizer_is_in(dir);
+    *out = (struct pp_vocabulary){0};
+    int rc = !beside && !named[0] ? 0 : pp_vocabulary_open(beside ? dir : named, false, out);
+    if (rc == 0 && beside && named[0])
+        rc = pp_vocabulary_open(named, false, &other);
+    if (rc == PP_EFORMAT || rc == PP_ERESOURCE) {
+        pp_log_warn("%s; its tokens are shown as numbers", pp_error_get()->text);
+        pp_error_clear();
+        pp_vocabulary_fini(out);
+        return 0;
+    }
+    if (rc == 0 && other.bpe && !pp_tokenizer_same(out->bpe, other.bpe)) {
+        pp_vocabulary_fini(out);
+        return pp_fail(PP_ECONFIG,
+                       "data.tokenizer: %s is not the vocabulary that made the files in %s, which "
+                       "lies beside them; make them with 'ppcli tokenize --tokenizer %s'",
+                       named, dir, named);
+    }
+    return rc;
+}
+
 static int open_tokens(const struct pp_dataset_ops *self, const struct pp_config *cfg,
                        enum pp_split split, int parts, const struct pp_shape *model_input,
                        int model_classes, struct pp_dataset *ds)
@@ -221,6 +250,12 @@ static int open_tokens(const struct pp_dataset_ops *self, const struct pp_config
     ds->images_crc = parts & PP_DATA_IMAGES ? crc : 0;
     ds->labels_crc = parts & PP_DATA_LABELS ? crc : 0;
     ds->unchecked = true;
+    if (cfg->model.vocab_size == 0) { /* as many as the data have */
+        PP_OWN(pp_vocabulary_fini) struct pp_vocabulary v = {0};
+        PP_TRY(vocabulary_of_tokens(self, cfg, &v));
+        ds->vocabulary = v.n;
+        ds->subwords = v.n > 0;
+    }
     return pp_path_format(ds->origin, "%s", path);
 }
 
@@ -234,4 +269,6 @@ const struct pp_dataset_ops dataset_tokens = {
              .windows = true},
     .keys = PP_KEYS_FILES,
     .open = open_tokens,
+    .numbers = true,
+    .vocabulary = vocabulary_of_tokens,
 };

@@ -2,8 +2,10 @@
 /* Texts to tokens and back. */
 #include "ppcli/vocabulary.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "ppcli/file.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
@@ -64,8 +66,46 @@ int pp_vocabulary_of(int n, const char *const *paths, const char *const *texts, 
     return 0;
 }
 
+int pp_vocabulary_open(const char *path, bool padded, struct pp_vocabulary *out)
+{
+    struct pp_tokenizer *t = NULL;
+    PP_TRY(pp_tokenizer_open(path, &t));
+    *out = (struct pp_vocabulary){.n = t->n + padded, .first = padded, .bpe = t};
+    return 0;
+}
+
+/* A tokenizer.json goes on with a blank or a quote, which no character after '{' is. */
+static bool is_json(const char *text)
+{
+    return text[0] == '{' && text[1] && (unsigned char)text[1] < '{';
+}
+
+int pp_vocabulary_from(const char *label, const char *text, struct pp_vocabulary *out)
+{
+    size_t bytes = strlen(text);
+    struct pp_tokenizer *t = NULL;
+    if (!is_json(text))
+        return pp_vocabulary_of(1, &label, &text, &bytes, false, out);
+    PP_TRY(pp_tokenizer_parse(label, text, bytes, &t));
+    *out = (struct pp_vocabulary){.n = t->n, .bpe = t};
+    return 0;
+}
+
+int pp_vocabulary_beside(const char *path, struct pp_vocabulary *out)
+{
+    char dir[PP_PATH_MAX];
+    *out = (struct pp_vocabulary){0};
+    PP_TRY(pp_path_format(dir, "%s", path));
+    char *slash = strrchr(dir, '/');
+    if (!pp_tokenizer_is_in(dir) && slash)
+        *slash = '\0';
+    return pp_tokenizer_is_in(dir) ? pp_vocabulary_open(dir, false, out) : 0;
+}
+
 char *pp_vocabulary_text(const struct pp_vocabulary *v)
 {
+    if (v->bpe)
+        return pp_strdup(v->bpe->json);
     size_t codes = v->codes ? (size_t)(v->n - v->first) : 0, used = 0;
     char *text = pp_alloc(4 * codes + 1, 1);
     for (size_t i = 0; text && i < codes; i++)
@@ -92,11 +132,29 @@ static int token_of(const struct pp_vocabulary *v, uint32_t code)
     return low < v->n - v->first && v->codes[low] == code ? low + v->first : -1;
 }
 
+static int encode_subwords(const struct pp_vocabulary *v, const char *label, const char *text,
+                           size_t bytes, enum pp_element element, size_t most, void *out,
+                           size_t *out_n)
+{
+    struct pp_ids ids = {0};
+    size_t each = pp_element_bytes(element);
+    int rc = pp_tokenizer_encode(v->bpe, label, text, bytes, &ids);
+    *out_n = ids.n < most ? ids.n : most;
+    for (size_t i = 0; i < *out_n; i++) {
+        uint32_t token = ids.at[i] + (uint32_t)v->first;
+        memcpy((char *)out + i * each, &token, each);
+    }
+    pp_free(ids.at);
+    return rc;
+}
+
 int pp_vocabulary_encode(const struct pp_vocabulary *v, const char *label, const char *text,
                          size_t bytes, enum pp_element element, size_t most, void *out,
                          size_t *out_n)
 {
     size_t n = 0, each = pp_element_bytes(element);
+    if (v->bpe)
+        return encode_subwords(v, label, text, bytes, element, most, out, out_n);
     for (size_t at = 0, length = 1; at < bytes && n < most; at += length, n++) {
         int token = (unsigned char)text[at] + v->first;
         if (v->codes) {
@@ -119,36 +177,78 @@ int pp_vocabulary_encode(const struct pp_vocabulary *v, const char *label, const
     return 0;
 }
 
-size_t pp_vocabulary_decode(const struct pp_vocabulary *v, int token, char out[PP_TOKEN_TEXT])
+const char *pp_vocabulary_decode(const struct pp_vocabulary *v, int token, char room[PP_TOKEN_TEXT],
+                                 size_t *out_n)
 {
-    size_t n = 0;
-    if (token >= v->first && token < v->n) {
-        if (v->codes)
-            n = pp_utf8_put(v->codes[token - v->first], out);
-        else
-            out[n++] = (char)(token - v->first);
+    *out_n = 0;
+    if (token < v->first || token >= v->n)
+        return "";
+    token -= v->first;
+    if (v->bpe) {
+        *out_n = v->bpe->tokens[token].n;
+        return v->bpe->tokens[token].bytes;
     }
-    out[n] = '\0';
-    return n;
+    room[0] = (char)token;
+    *out_n = v->codes ? pp_utf8_put(v->codes[token], room) : 1;
+    return room;
 }
 
-int pp_vocabulary_check(const struct pp_config *cfg, const char *path, const char *then,
-                        const char *now, int foreign)
+/* ---- two that should be the same */
+
+/* One as a tokenizer, whatever it is. */
+static int as_tokenizer(const char *label, const char *text, struct pp_vocabulary *v)
 {
-    int kinds[2] = {0, 0}, mine = cfg->model.vocab_size;
-    if (foreign > 0 && mine > 0 && foreign != mine) {
-        pp_log_warn("%s has weights for %d tokens, and the text of data set '%s' has %d characters "
-                    "or bytes: the tokens of another program's model are those of its tokenizer; "
-                    "if this is one, use data.dataset = tokens with files that it made",
-                    path, mine, cfg->data.dataset, foreign);
-    }
-    if (!then || !now || strcmp(then, now) == 0)
+    PP_OWN(pp_vocabulary_fini) struct pp_vocabulary characters = {0};
+    PP_OWN_MEMORY char *json = NULL;
+    if (is_json(text))
+        return pp_vocabulary_from(label, text, v);
+    PP_TRY(pp_vocabulary_from(label, text, &characters));
+    PP_TRY(pp_vocabulary_json(&characters, &json));
+    return pp_vocabulary_from(label, json, v);
+}
+
+static int compare_texts(const struct pp_config *cfg, const char *path, const char *then,
+                         const char *now)
+{
+    PP_OWN(pp_vocabulary_fini) struct pp_vocabulary a = {0}, b = {0};
+    if (strcmp(then, now) == 0)
         return 0;
-    for (int k = 0; k < 2; k++)
-        for (const char *p = k ? now : then; *p; p++)
-            kinds[k] += ((unsigned char)*p & 0xc0) != 0x80;
+    PP_TRY(as_tokenizer(path, then, &a));
+    PP_TRY(as_tokenizer("data.tokenizer", now, &b));
+    if (pp_tokenizer_same(a.bpe, b.bpe))
+        return 0;
+    if (a.bpe->n_merges > 0 && b.bpe->n_merges == 0) {
+        return pp_fail(PP_EFORMAT,
+                       "%s has weights for the %d subwords of its tokenizer, and data set '%s' has "
+                       "%d characters or bytes; use data.tokens = bpe",
+                       path, a.n, cfg->data.dataset, b.n);
+    }
     return pp_fail(PP_EFORMAT,
-                   "%s was trained on a text of %d kinds of characters, data set '%s' has %d and "
-                   "not the same ones: tokens would have other numbers",
-                   path, kinds[0], cfg->data.dataset, kinds[1]);
+                   "%s was trained on a text of %d kinds of %s, data set '%s' has %d and not the "
+                   "same ones: tokens would have other numbers",
+                   path, a.n, a.bpe->n_merges > 0 ? "subwords" : "characters", cfg->data.dataset,
+                   b.n);
+}
+
+int pp_vocabulary_check(const struct pp_config *cfg, const char *path, bool plain, const char *then,
+                        const char *now, int kinds)
+{
+    PP_OWN(pp_vocabulary_fini) struct pp_vocabulary beside = {0};
+    PP_OWN_MEMORY char *bytes = NULL;
+    const struct pp_vocabulary of_bytes = pp_vocabulary_bytes(false);
+    int mine = cfg->model.vocab_size;
+    if (!now && kinds == of_bytes.n) {
+        PP_TRY(pp_vocabulary_json(&of_bytes, &bytes));
+        now = bytes;
+    }
+    if (plain && now)
+        PP_TRY(pp_vocabulary_beside(path, &beside));
+    then = beside.bpe ? beside.bpe->json : then;
+    if (plain && !then && kinds > 0 && mine > 0 && kinds != mine) {
+        pp_log_warn("%s has weights for %d tokens, and the text of data set '%s' has %d kinds: the "
+                    "tokens of another program's model are those of its tokenizer; put its "
+                    "tokenizer.json beside it and use data.tokens = bpe",
+                    path, mine, cfg->data.dataset, kinds);
+    }
+    return then && now ? compare_texts(cfg, path, then, now) : 0;
 }

@@ -49,14 +49,17 @@ static int read_weights(struct pp_generator *g)
     return pp_chunk_weights_changed(g->chunk, g->be);
 }
 
-/* What the tokens are: the checkpoint says it, else the data do. */
+/* What the tokens are: the checkpoint says it, or a tokenizer beside weights of another program; else
+ * the data do. */
 static int make_model(struct pp_generator *g, const struct pp_config *cfg)
 {
     const struct pp_ckpt_state *s = pp_ckpt_state(g->ck);
     const char *text = s ? s->vocabulary : NULL, *path = g->ck->path;
-    size_t bytes = text ? strlen(text) : 0;
-    PP_TRY(text ? pp_vocabulary_of(1, &path, &text, &bytes, false, &g->vocabulary)
-                : pp_dataset_vocabulary(cfg, &g->vocabulary));
+    PP_TRY(text           ? pp_vocabulary_from(path, text, &g->vocabulary)
+           : g->ck->plain ? pp_vocabulary_beside(path, &g->vocabulary)
+                          : 0);
+    if (g->vocabulary.n == 0)
+        PP_TRY(pp_dataset_vocabulary(cfg, &g->vocabulary));
     struct pp_data_input data = {.vocabulary = g->vocabulary.n};
     if (data.vocabulary == 0)
         PP_TRY(pp_dataset_input(cfg, &data));

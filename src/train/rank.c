@@ -18,11 +18,11 @@ static int keep_vocabulary(struct trainer *tr)
 {
     struct pp_vocabulary v;
     PP_TRY(pp_dataset_vocabulary(tr->run->cfg, &v));
-    bool characters = v.codes != NULL;
-    tr->vocabulary = characters ? pp_vocabulary_text(&v) : NULL;
+    bool kept = v.codes || v.bpe;
+    tr->vocabulary = kept ? pp_vocabulary_text(&v) : NULL;
     tr->kinds = v.n;
     pp_vocabulary_fini(&v);
-    return characters && !tr->vocabulary ? PP_ERESOURCE : 0;
+    return kept && !tr->vocabulary ? PP_ERESOURCE : 0;
 }
 
 /* Local set-up; what this rank needs of the data follows from its stages. */

@@ -242,8 +242,8 @@ int resume_read(struct trainer *tr)
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     bool first = !tr->begin.resume && tr->spec->rank == 0;
     PP_TRY(first ? pp_weights_check_extras(tr->run->model, ck) : 0);
-    PP_TRY(pp_vocabulary_check(tr->run->cfg, ck->path, s ? s->vocabulary : NULL, tr->vocabulary,
-                               ck->plain ? tr->kinds : 0));
+    PP_TRY(pp_vocabulary_check(tr->run->cfg, ck->path, ck->plain, s ? s->vocabulary : NULL,
+                               tr->vocabulary, tr->kinds));
     PP_TRY(read_tensors(tr, ck, tr->begin.resume));
     if (first) {
         PP_TRY(

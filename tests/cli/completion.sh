@@ -58,7 +58,7 @@ offers() {
 
 if command -v bash >/dev/null 2>&1; then
     begin "bash completes commands"
-    offers ppcli t
+    offers ppcli tr
     same "$(cat "$folder/out")" 'train'
     offers ppcli help expl
     same "$(cat "$folder/out")" 'explain'

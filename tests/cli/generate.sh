@@ -104,7 +104,7 @@ err_has 'stopped after'
 same "$(tail -c 1 "$folder/out" | od -An -c | tr -d ' ')" '\n'
 
 begin "an export is read back with the same bits"
-shows "$folder/hf: model.safetensors and config.json of step 40" run export "$folder/run" "$folder/hf"
+shows "$folder/hf: model.safetensors, config.json and tokenizer.json of step 40" run export "$folder/run" "$folder/hf"
 run eval "$folder/t.ini" --checkpoint "$folder/run"
 cp "$folder/out" "$folder/first"
 config "$folder/hf.ini" data.dataset=text "data.train_file=$folder/text.txt" "model.from=$folder/hf"
@@ -118,7 +118,7 @@ sed 's/"vocab_size": [0-9]*/"vocab_size": 50257/' "$folder/hf/config.json" >"$fo
 mkdir "$folder/gpt2"
 mv "$folder/config.json" "$folder/gpt2/config.json"
 for command in explain train; do
-    fails 78 'those of the model that model.from names are the 50257 of its own tokenizer; use data.dataset = tokens' \
+    fails 78 'those of the model that model.from names are the 50257 of its own tokenizer; use data.tokens = bpe' \
         run $command "$folder/hf.ini" --set "model.from=$folder/gpt2" --set run.dir=
 done
 

@@ -1,0 +1,106 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# tokenize, and subwords from a text to a generated one: the tour of docs/do/transformers.md.
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+gunzip -c "$PPCLI_SOURCE_DIR/data/shakespeare-sample/input.txt.gz" >"$folder/book.txt"
+small="model.type=gpt model.n_layer=1 model.n_head=2 model.n_embd=32 model.block_size=16"
+steps="train.batch_size=4 train.max_steps=12 train.eval_interval=6 train.lr=0.003"
+bytes_of() { wc -c <"$1" | tr -d ' '; }
+
+run tokenize "$folder/book.txt" -o "$folder/data" --train 2000
+case $(cat "$folder/err") in *'built without PCRE2'*)
+    begin "without PCRE2 one line says what is missing"
+    code_is 69
+    err_has 'libpcre2-dev'
+    finish
+    ;;
+esac
+
+begin "a vocabulary of one's own, and the tokens of the text in two files"
+code_is 0
+out_has "$folder/data/train.bin: " 'tokens of 2 bytes' 'tokenizer.json: 2000 different ones'
+all=$(($(bytes_of "$folder/data/train.bin") + $(bytes_of "$folder/data/val.bin")))
+[ $all -gt 60000 ] || complain "only $all bytes of tokens"
+[ $all -lt 160000 ] || complain "$all bytes of tokens"
+
+begin "the same tokens again, from a gzip file, in two texts, and with the tokenizer that lies there"
+cat "$folder/data/train.bin" "$folder/data/val.bin" >"$folder/first"
+gzip -c "$folder/book.txt" >"$folder/book.gz"
+ok run tokenize "$folder/book.gz" -o "$folder/again" --tokenizer "$folder/data" --validation 0
+[ ! -e "$folder/again/val.bin" ] || complain 'val.bin with --validation 0'
+cmp "$folder/first" "$folder/again/train.bin" || complain 'other tokens of a gzip file'
+cmp "$folder/data/tokenizer.json" "$folder/again/tokenizer.json" || complain 'another tokenizer'
+ok run tokenize "$folder/book.txt" -o "$folder/data"
+cat "$folder/data/train.bin" "$folder/data/val.bin" | cmp - "$folder/first" || complain 'other tokens'
+
+begin "words that cannot be meant are refused, and a tokenizer is never replaced"
+fails 64 'name texts, a folder, and --tokenizer or --train' run tokenize "$folder/book.txt"
+fails 64 '--train wants 257' run tokenize "$folder/book.txt" -o "$folder/x" --train 100
+fails 66 'has no tokenizer.json' run tokenize "$folder/book.txt" -o "$folder" --tokenizer "$folder"
+fails 66 'none.txt' run tokenize "$folder/none.txt" -o "$folder/data"
+fails 78 'has another tokenizer; name a new folder' run tokenize "$folder/book.txt" -o "$folder/data" --train 300
+printf 'caf\351' >"$folder/latin"
+fails 65 'begins no character of UTF-8' run tokenize "$folder/latin" -o "$folder/data"
+cat "$folder/data/train.bin" "$folder/data/val.bin" | cmp - "$folder/first" || complain 'lost tokens'
+
+begin "more than 65,536 tokens have 4 bytes each"
+mkdir "$folder/wide"
+sed 's/"id":1999,"content":"<|endoftext|>"/"id":70000,"content":"<|endoftext|>"/; s/"<|endoftext|>":1999/"<|endoftext|>":70000/' \
+    "$folder/data/tokenizer.json" >"$folder/wide/tokenizer.json"
+printf 'a<|endoftext|>b' >"$folder/mark.txt"
+shows 'tokens of 4 bytes' run tokenize "$folder/mark.txt" -o "$folder/wide" --validation 0
+same "$(od -An -tu4 "$folder/wide/train.bin" | tr -s ' ')" " 64 70000 65"
+
+begin "from a text file to words, with a vocabulary of its own"
+# shellcheck disable=SC2086 # words
+config "$folder/book.ini" data.dataset=tokens "data.path=$folder/data" $small $steps
+ok run train "$folder/book.ini" --dir "$folder/run" -q
+mv "$folder/data" "$folder/gone" # the checkpoint knows its tokenizer
+ok run generate "$folder/run" --prompt 'The king ' --tokens 30
+mv "$folder/gone" "$folder/data"
+case $(cat "$folder/out") in 'The king '*) ;; *) complain "no prompt in $(cat "$folder/out")" ;; esac
+iconv -f UTF-8 -t UTF-8 "$folder/out" >/dev/null || complain 'half characters'
+ok run generate "$folder/run" --prompt 'The king ' --tokens 200 --stop e
+case $(tail -c +10 "$folder/out") in *e*) complain "--stop was passed: $(cat "$folder/out")" ;; esac
+fails 64 '--stop wants a text' run generate "$folder/run" --prompt a --stop ''
+
+begin "export writes the tokenizer, and the folder speaks text"
+shows 'tokenizer.json of step 12' run export "$folder/run" "$folder/hf"
+cmp "$folder/data/tokenizer.json" "$folder/hf/tokenizer.json" || complain 'another tokenizer'
+grep -q '"eos_token": "<|endoftext|>"' "$folder/hf/tokenizer_config.json" || complain 'no eos_token'
+# shellcheck disable=SC2086
+config "$folder/hf.ini" data.dataset=text "data.train_file=$folder/book.txt" data.tokens=bpe \
+    "model.from=$folder/hf" "train.init=$folder/hf" $steps
+ok run train "$folder/hf.ini" --dir "$folder/run2" -q
+ok run generate "$folder/hf.ini" --checkpoint "$folder/hf" --prompt 'The king ' --tokens 5
+case $(cat "$folder/out") in 'The king '*) ;; *) complain "no prompt in $(cat "$folder/out")" ;; esac
+
+begin "characters and bytes for a model of subwords are refused, whatever their count"
+for tokens in chars bytes; do
+    fails 78 'use data.tokens = bpe' run train "$folder/hf.ini" --set data.tokens=$tokens --dir "$folder/no" --overwrite
+done
+# shellcheck disable=SC2086
+config "$folder/own.ini" data.dataset=text "data.train_file=$folder/book.txt" model.vocab_size=2000 \
+    "train.init=$folder/hf" $small $steps
+fails 65 'use data.tokens = bpe' run train "$folder/own.ini" --dir "$folder/no" --overwrite
+fails 65 'use data.tokens = bpe' run train "$folder/own.ini" --dir "$folder/no" --overwrite --set data.tokens=bytes
+
+begin "another vocabulary than that of the checkpoint or the files is refused"
+ok run tokenize "$folder/book.txt" -o "$folder/other" --train 1900
+fails 78 'is not the vocabulary that made the files' run train "$folder/book.ini" --set "data.tokenizer=$folder/other" \
+    --dir "$folder/no" --overwrite
+fails 65 'not the same ones' run train "$folder/own.ini" --dir "$folder/no" --overwrite --set data.tokens=bpe \
+    --set "data.tokenizer=$folder/other"
+fails 78 'data.tokenizer: names no folder' run train "$folder/own.ini" --set data.tokens=bpe --dir "$folder/no" --overwrite
+
+begin "characters are exported as a tokenizer, too"
+# shellcheck disable=SC2086
+config "$folder/chars.ini" data.dataset=text "data.train_file=$folder/book.txt" $small $steps
+ok run train "$folder/chars.ini" --dir "$folder/run3" -q
+ok run export "$folder/run3" "$folder/hf3"
+ok run tokenize "$folder/book.txt" -o "$folder/chars" --tokenizer "$folder/hf3" --validation 0
+same "$(bytes_of "$folder/chars/train.bin")" "$((2 * $(wc -m <"$folder/book.txt")))"
+
+finish
