@@ -62,6 +62,8 @@ int pp_route_find(const char *host, struct pp_route *out);
  * ("10.77.0.0/24") or interfaces, the first of which that it has counts. Errors: PP_ECONFIG, also when the text
  * is no network; it says what there is. Local. */
 int pp_network_find(const char *network, char out_address[16]);
+/* The interface that has this address: "eth0". Errors: as above. Local. */
+int pp_network_device(const char *network, char *out, size_t bytes);
 
 /* Whether this machine has a fabric that MPI chooses better than by addresses: InfiniBand, RoCE,
  * EFA, Slingshot. Local. */

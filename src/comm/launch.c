@@ -33,9 +33,18 @@ int pp_launch_processes(void)
     return 1;
 }
 
+/* The one rank of a run, by itself: as a thread it has what is possible within a process only, such as
+ * recorded steps. */
+static bool is_alone(const struct pp_config *cfg)
+{
+    return cfg->pipeline.stages * cfg->pipeline.replicas == 1 && pp_launch_processes() == 1 &&
+           (getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_SIZE")) &&
+           cfg->run.launch == PP_LAUNCH_AUTO && pp_transport_joins(cfg->run.transport, false);
+}
+
 bool pp_mpi_used(const struct pp_config *cfg)
 {
-    return pp_mpi_launched() && cfg->run.launch != PP_LAUNCH_THREADS;
+    return pp_mpi_launched() && cfg->run.launch != PP_LAUNCH_THREADS && !is_alone(cfg);
 }
 
 /* Whether Open MPI would find the others: PMI-1 and 2 it knows only when it was built for them, and then

@@ -246,6 +246,7 @@ const struct pp_transport_ops transport_nccl = {
     .joins_processes = true,
     .needs_device = true,
     .library = "NCCL",
+    .network_variable = "NCCL_SOCKET_IFNAME",
     .version = pp_nccl_version,
     .probe = pp_nccl_probe,
     .prepare = pp_nccl_prepare,

@@ -143,6 +143,18 @@ int pp_network_find(const char *network, char out_address[16])
                    has[0] ? has : "lo");
 }
 
+int pp_network_device(const char *network, char *out, size_t bytes)
+{
+    char text[16];
+    struct in_addr address = {0};
+    struct pp_route route = {.device = ""};
+    PP_TRY(pp_network_find(network, text));
+    (void)inet_pton(AF_INET, text, &address);
+    (void)find_device(address, &route);
+    snprintf(out, bytes, "%s", route.device);
+    return 0;
+}
+
 void hosts_list_addresses(char *out, size_t bytes)
 {
     struct ifaddrs *all = NULL;

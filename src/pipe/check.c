@@ -31,8 +31,7 @@ static int check_transport(struct pp_config *cfg, const struct pp_backend_choice
 int pp_run_check(struct pp_config *cfg)
 {
     const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
-    bool processes = cfg->run.launch == PP_LAUNCH_MPIRUN ||
-                     (cfg->run.launch != PP_LAUNCH_THREADS && pp_mpi_launched());
+    bool processes = cfg->run.launch == PP_LAUNCH_MPIRUN || pp_mpi_used(cfg);
     PP_TRY(check_transport(cfg, &choice, processes));
     if (cfg->run.retries > 0 && !processes) {
         return pp_fail(PP_ECONFIG, "run.retries: threads of one process end together; use --launch "

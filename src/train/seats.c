@@ -5,8 +5,10 @@
  */
 #include "rank.h"
 
+#include <stdlib.h>
 #include <string.h>
 
+#include "ppcli/hosts.h"
 #include "ppcli/log.h"
 #include "ppcli/thread.h"
 
@@ -204,6 +206,18 @@ static int place_ranks(struct pp_run *run, struct pp_transport *tp, bool on_devi
     return 0;
 }
 
+/* The transport's library takes the network that run.network says. Before threads are started. */
+static int steer_network(const struct pp_run *run)
+{
+    char name[PP_HOST_MAX] = "=";
+    const char *variable = run->transport->network_variable;
+    if (!variable || strcmp(run->cfg->run.network, "auto") == 0)
+        return 0;
+    PP_TRY(pp_network_device(run->cfg->run.network, name + 1, sizeof(name) - 1));
+    (void)setenv(variable, name, 0);
+    return 0;
+}
+
 int seats_take(struct pp_run *run, struct pp_transport *tp)
 {
     struct pp_device devices[PP_DEVICES_MAX];
@@ -224,8 +238,9 @@ int seats_take(struct pp_run *run, struct pp_transport *tp)
                              .reaches = run->backend->reaches};
     PP_TRY(pp_seats_settle(run->seats, run->layout->ranks, run->cfg->run.partition_sms));
     run->transport = pp_transport_find(run->cfg->run.transport);
-    return run->transport ? take_named(run, &paths)
-                          : pp_transport_choose(&paths, &run->transport, run->transport_why);
+    PP_TRY(run->transport ? take_named(run, &paths)
+                          : pp_transport_choose(&paths, &run->transport, run->transport_why));
+    return tp ? pp_transport_agree(tp, steer_network(run)) : 0;
 }
 
 int seats_connect(const struct pp_run *run, struct pp_transport **tp)

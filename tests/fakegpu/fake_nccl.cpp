@@ -391,7 +391,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
         return c->state;
     *out = NULL;
     fake_count("NCCL communicator", -1); /* it stays, for the others' sake */
-    return refuse(NULL, ncclSystemError, "a rank has not come");
+    const char *network = getenv("NCCL_SOCKET_IFNAME");
+    return refuse(NULL, ncclSystemError,
+                  std::string("a rank has not come over ") + (network ? network : "any interface"));
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state)

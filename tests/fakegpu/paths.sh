@@ -140,7 +140,19 @@ report $? "nccl refuses ranks that share a device"
 if [ -n "$mpirun" ]; then
     train --stages 1 --set "$deep"
     one=$sha
+    launcher="$mpirun 1"
+    same "one rank under mpirun" --stages 1 --set "$deep"
+    grep -q 'graphs on' "$out"
+    report $? "whose steps are recorded, as by hand"
     launcher="$mpirun 2"
+    PPCLI_FAKE_GPUS=2
+    train --stages 2 --transport nccl --set run.network=nowhere
+    [ "$code" = 78 ] && grep -q 'run.network: .* has no interface nowhere' "$out"
+    report $? "NCCL between processes: run.network names an interface that is there"
+    train --stages 2 --transport nccl --set run.network=127.0.0.0/8 # the emulation is of one process
+    grep -q 'has not come over =lo' "$out"
+    report $? "and is the one that NCCL uses"
+    PPCLI_FAKE_GPUS=1
     same "mpi, 2 processes that share a device" --stages 2 --set "$deep"
     grep -q 'messages go through host memory' "$out"
     report $? "which says that messages go through host memory"
