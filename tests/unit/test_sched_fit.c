@@ -119,6 +119,20 @@ TEST(unequal_stages_are_better_off_than_with_any_fixed_order)
     }
 }
 
+/* Little memory on a V, where the greedy lists alone take 356 and 486. */
+TEST(exchanging_cells_makes_lists_shorter)
+{
+    static const int64_t four[] = {13, 7, 16, 12, 1, 8, 20, 12, 3, 3, 5, 12, 0};
+    static const int64_t six[] = {16, 9, 16, 19, 20, 11, 13, 17, 1, 2, 17, 2, 9, 14, 5, 8, 2, 2, 0};
+    struct job two = job_of(2, 2, 4, 1), three = job_of(3, 2, 3, 1);
+    memcpy(two.ticks, four, sizeof(four));
+    memcpy(three.ticks, six, sizeof(six));
+    struct span s = span_by("zb-fit-v", &two), t = span_by("zb-fit-v", &three);
+    print_message("# makespans %g and %g\n", s.makespan, t.makespan);
+    assert_true(s.makespan <= 300 && s.peak <= 2);
+    assert_true(t.makespan <= 400 && t.peak <= 2);
+}
+
 /* The list follows from the ratios: no unit, and nothing of the machine, is in it. */
 TEST(the_same_costs_give_the_same_order_in_any_unit)
 {

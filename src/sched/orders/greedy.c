@@ -6,11 +6,14 @@
  * lacks room, unless that delays what is known to come. A rank holds a chunk from F to W. A recomputed
  * one needs little memory until its recompute, then its full memory: its W comes at once.
  *
+ * Of the lists of several settings the best one is kept, and made shorter by exchange (repair.c).
+ *
  * It cannot hang: the F of a chunk leaves room for one F of each deeper chunk of its rank. Take the
  * oldest micro-batch that is not through, at its next F. I and W need no room, so all before it have
  * given theirs back; those behind it are in less deep chunks, and have left room for this one.
  */
 #include "orders.h"
+#include "repair.h"
 
 #include <string.h>
 
@@ -247,6 +250,30 @@ static int emit_best(struct greedy *y, bool whole, struct pp_emit **e)
     return 0;
 }
 
+/* Exchange in the best list; one with recomputed chunks stays. */
+static int exchange_cells(struct greedy *y)
+{
+    double cap = pp_cap(y->g) * y->g->chunks;
+    int all = y->g->chunks * y->g->microbatches;
+    PP_TAKE(int64_t, costs, 4 * (size_t)y->n_virtual);
+    int64_t *hops = costs + 3 * (size_t)y->n_virtual;
+    for (int i = 0; i < 3 * y->n_virtual; i++)
+        costs[i] = cost(y, i / 3, i % 3);
+    for (int s = 0; s < y->n_virtual; s++)
+        hops[s] = hop(y, s);
+    struct pp_repair r = {.p = y->g->stages,
+                          .m = y->g->microbatches,
+                          .n_virtual = y->n_virtual,
+                          .limit = cap < y->g->chunks ? y->g->chunks
+                                   : cap < all        ? (int)cap
+                                                      : all,
+                          .cost = costs,
+                          .hop = hops,
+                          .cells = y->best,
+                          .row = y->row};
+    return pp_repair_run(&r);
+}
+
 int pp_greedy_emit(const struct pp_geometry *g, enum pp_placement placement, enum pp_greedy mode,
                    struct pp_emit **e)
 {
@@ -272,5 +299,8 @@ int pp_greedy_emit(const struct pp_geometry *g, enum pp_placement placement, enu
                        .best = best,
                        .row = ops * (size_t)g->chunks * m};
     search(&y, mode);
+    bool again = y.again && memchr(y.again, true, n * sizeof(*y.again));
+    if (mode == PP_GREEDY_SPLIT && !again)
+        PP_TRY(exchange_cells(&y));
     return emit_best(&y, mode == PP_GREEDY_WHOLE, e);
 }
