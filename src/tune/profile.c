@@ -182,6 +182,9 @@ static int count_shape(struct making *k)
 {
     struct profile_input *in = k->in;
     bool unnamed = in->n > 0 && in->events[0].stage == -1;
+    for (int i = 0; i < in->n; i++)
+        if (in->events[i].rank < 0 || (in->events[i].stage < 0) != unnamed)
+            return pp_fail(PP_EFORMAT, "files of different programs in one profile");
     PP_TRY(number_ranks(k));
     if (in->stages > 0 && in->stages != k->g.stages)
         return pp_fail(PP_EFORMAT, "config.json says %d stages (pp_size), the files are of %d",

@@ -15,9 +15,20 @@
 #include "ppcli/source.h"
 
 #define FILES_MAX 65536
+#define STAGES_MAX 65536
+#define COUNT_MAX (1 << 20) /* micro-batches, ranks */
 
 int profile_add(struct profile_input *in, const struct profile_event *e)
 {
+    bool unnamed = e->stage < 0 && e->op < PP_OPS;
+    bool large = e->stage >= STAGES_MAX || e->mb >= COUNT_MAX || e->rank >= COUNT_MAX;
+    if (large || e->mb < 0 || e->rank < -1 || e->stage < -2 || !(e->end >= e->start))
+        return pp_fail(PP_EFORMAT,
+                       "action %d of a profile: stage %d, micro-batch %d, from %g to %g s: not an "
+                       "action of a pipeline",
+                       in->n + 1, e->stage, e->mb, e->start, e->end);
+    if (unnamed && e->stage == -1 && in->n > 0 && in->events[0].stage != -1)
+        return pp_fail(PP_EFORMAT, "files of different programs in one profile");
     PP_ROOM(in->events, in->n, in->room);
     in->events[in->n++] = *e;
     return 0;
