@@ -5,6 +5,8 @@
  */
 #include "profile_read.h"
 
+#include <math.h>
+
 #include "ppcli/mem.h"
 
 static int position_of(const struct pp_plan *plan, const int *cells, int op, int stage, int mb)
@@ -39,21 +41,30 @@ bool profile_producer(const struct pp_plan *plan, const int *cells, const struct
     return true;
 }
 
-/* The least time from an end on rank `from` to the end of what needs it on rank `to`. */
-static double least_lag(const struct pp_profile *p, const int *cells, int from, int to)
+/* Of the messages from one rank to another: the least time from the sender's end to the end of what
+ * needs it, and the same without the least that such an action takes. */
+struct lag {
+    double whole, net;
+};
+
+static struct lag find_lag(const struct pp_profile *p, const int *cells, int from, int to)
 {
-    double least = 1e300;
+    double lag[2] = {1e300, 1e300}, takes[2] = {1e300, 1e300};
     int ranks = p->plan->geometry.stages, rank, at;
     for (int k = 0; k < p->plan->ranks[to].n_actions; k++) {
         const struct pp_action *a = &p->plan->ranks[to].actions[k];
+        int kind = a->op != PP_OP_F;
         if (!profile_producer(p->plan, cells, a, &rank, &at) || rank != from)
             continue;
         for (int t = 0; t < p->steps; t++) {
-            double lag = p->end[t * ranks + to][k] - p->end[t * ranks + from][at];
-            least = lag < least ? lag : least;
+            double end = p->end[t * ranks + to][k];
+            lag[kind] = fmin(lag[kind], end - p->end[t * ranks + from][at]);
+            takes[kind] = fmin(takes[kind], end - p->start[t * ranks + to][k]);
         }
     }
-    return least;
+    double f = lag[0] < 1e300 ? lag[0] - takes[0] : 1e300;
+    double b = lag[1] < 1e300 ? lag[1] - takes[1] : 1e300;
+    return (struct lag){fmin(lag[0], lag[1]), fmin(f, b)};
 }
 
 /* Nothing ends before what it needs. Where that is so, the clocks of two neighbours differ: by as
@@ -62,9 +73,9 @@ static void align_clocks(struct pp_profile *p, const int *cells)
 {
     int ranks = p->plan->geometry.stages;
     for (int r = 1; r < ranks; r++) {
-        double there = least_lag(p, cells, r - 1, r), back = least_lag(p, cells, r, r - 1);
-        double shift = there < 0 || back < 0 ? (there - back) / 2 : 0;
-        if (shift == 0 || there >= 1e300 || back >= 1e300)
+        struct lag there = find_lag(p, cells, r - 1, r), back = find_lag(p, cells, r, r - 1);
+        double shift = there.whole < 0 || back.whole < 0 ? (there.net - back.net) / 2 : 0;
+        if (shift == 0 || there.whole >= 1e300 || back.whole >= 1e300)
             continue;
         for (int t = 0; t < p->steps; t++) {
             for (int k = 0; k < p->plan->ranks[r].n_actions; k++) {

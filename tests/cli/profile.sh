@@ -85,6 +85,35 @@ code_is 0
 out_has "Megatron's timer: 1f1b, 2 stages, 4 micro-batches"
 out_has 'simulated, each action      150.000 ms  (+0.00 %'
 
+begin "a device's times go before its host's; clocks of two hosts are made one; replicas count once"
+mkdir hosts
+# rank host skew: 1f1b, 2 stages, 4 micro-batches, F 10 ms, B 20 ms, of two replicas
+trace() {
+    awk -v r="$1" -v host="$2" -v skew="$3" 'BEGIN {
+        printf "{\"distributedInfo\": {\"rank\": %d, \"world_size\": 4}, \"host_name\": \"%s\", \"traceEvents\": [", r, host
+        s = r % 2
+        for (m = 0; m < 4; m++) {
+            f = s == 0 ? (m < 2 ? 10 * m : 30 * m) : 10 + 30 * m
+            b = s == 0 ? 40 + 30 * m : f + 10
+            form = "{\"ph\": \"X\", \"cat\": \"%s\", \"name\": \"PP:%d%s%d\", \"ts\": %d, \"dur\": %d},\n"
+            printf form, "user_annotation", s, "F", m, skew + 1000 * f, 7
+            printf form, "user_annotation", s, "B", m, skew + 1000 * f + 100, 7
+            printf form, "gpu_user_annotation", s, "F", m, skew + 1000 * f, 10000
+            printf form, "gpu_user_annotation", s, "B", m, skew + 1000 * b, 20000
+        }
+        print "{\"ph\": \"M\"}]}"
+    }' > hosts/rank"$1"_trace.json
+}
+trace 0 one 0
+trace 1 two 4000000
+trace 2 one 0
+trace 3 two 4000000
+run plan --profile hosts --format json
+code_is 0
+same "$(value schedule) $(value stages) $(value replicas) $(value microbatches)" "1f1b 2 2 4"
+same "$(printf '%.3f %.3f' "$(value step)" "$(value clock_shift)")" "0.150 4.000"
+at_most error_each 0.1
+
 begin "a table of any program"
 cat > table.csv << 'END'
 rank,action,start_ms,end_ms
