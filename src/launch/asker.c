@@ -22,7 +22,7 @@ void asker_start(const struct pp_launch_ask *ask, struct asker *out)
         close(ends[1]);
         if (read(ends[0], &byte, 1) == 1 && ask->host_lost(ask->ctx))
             (void)!write(ends[0], &byte, 1);
-        raise(SIGKILL);
+        _exit(0);
     }
     close(ends[0]);
     *out = (struct asker){.pid = pid, .fd = ends[1]};
