@@ -3,7 +3,7 @@
 """What torchvision makes of pictures: golden-augment.py [--check FILE] > tests/golden/augment.txt
 
 A line a case: its words, and the SHA-256 of the bytes of all its pictures. The first part is every op
-of AutoAugment, then Resize, then whole chains whose random numbers are those of ppcli: words of the
+of AutoAugment at all its levels and signs, then Resize, then whole chains whose random numbers are those of ppcli: words of the
 Philox stream ("augment", epoch). --check compares with a file instead; 77: neither this interpreter nor
 PPCLI_TEST_PYTHON has torchvision.
 """
@@ -117,12 +117,10 @@ def cases():
         space = policy._augmentation_space(10, (high, wide))
         for op in OPS:
             magnitudes, signed = space[op]
-            for level in range(10 if magnitudes.ndim else 1):
-                m = float(magnitudes[level].item()) if magnitudes.ndim else 0.0
-                for sign in (1, -1) if signed else (1,):
-                    yield ("op %s %s %d %s" % (name, op, level, "-" if sign < 0 else "+"),
-                           [_apply_op(p, op, sign * m, InterpolationMode.NEAREST, None)
-                            for p in set_])
+            levels = [float(m) for m in magnitudes] if magnitudes.ndim else [0.0]
+            yield ("op %s %s %d %s" % (name, op, len(levels), "+-" if signed else "+"),
+                   [_apply_op(p, op, sign * m, InterpolationMode.NEAREST, None)
+                    for m in levels for sign in ((1, -1) if signed else (1,)) for p in set_])
     for name, set_ in (("sample", real[:20]), ("odd", odd), ("grey", grey), ("tiny", tiny)):
         for n in SIZES:
             yield "resize %s %d" % (name, n), [F.resize(p, [n, n]) for p in set_]

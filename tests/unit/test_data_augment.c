@@ -96,21 +96,25 @@ static void add(struct pp_sha256 *sha, const uint8_t *out, size_t bytes)
     pp_sha256_update(sha, out, bytes);
 }
 
+/* Pictures of all levels, of both signs where there are two. */
 static void run_op(const char *words, struct pp_sha256 *sha)
 {
-    char set[16], name[16], sign;
-    int level;
-    assert_int_equal(sscanf(words, "%15s %15s %d %c", set, name, &level, &sign), 4);
+    char set[16], name[16], signs[3];
+    int levels;
+    assert_int_equal(sscanf(words, "%15s %15s %d %2s", set, name, &levels, signs), 4);
     struct pictures p = set_of(set);
     size_t bytes = pp_shape_floats(&p.shape);
-    uint8_t *out = pp_alloc(bytes, 1);
+    PP_OWN_MEMORY uint8_t *out = pp_alloc(bytes, 1);
     enum picture_op op = (enum picture_op)number_of(name, op_names, 14);
-    for (int i = 0; i < p.n; i++) {
-        picture_op(op, augment_magnitude(op, level, sign == '-', &p.shape), &p.shape,
-                   p.at + (size_t)i * bytes, out);
-        add(sha, out, bytes);
+    for (int level = 0; level < levels; level++) {
+        for (const char *sign = signs; *sign; sign++) {
+            double much = augment_magnitude(op, level, *sign == '-', &p.shape);
+            for (int i = 0; i < p.n; i++) {
+                picture_op(op, much, &p.shape, p.at + (size_t)i * bytes, out);
+                add(sha, out, bytes);
+            }
+        }
     }
-    pp_free(out);
     pp_free(p.at);
 }
 
@@ -191,14 +195,14 @@ TEST(the_bytes_are_those_of_torchvision)
             pp_sha256_final(&sha, digest);
             cases++;
             if (strncmp(is + 3, pp_sha256_hex(digest, hex), 64) != 0) {
-                print_message("%s differs\n", line);
+                print_message("%s = %s\n", line, pp_sha256_hex(digest, hex));
                 bad++;
             }
         }
     }
     fclose(f);
     CHECK_INT_EQ(bad, 0);
-    assert_true(cases > 300);
+    assert_true(cases > 60);
 }
 
 /* ---- a step ahead */

@@ -77,6 +77,8 @@ static void compare_all(const char *backend)
         memcpy(p, start, sizeof(p));
         for (a.step = 1; a.step <= STEPS; a.step++) {
             CHECK_OK(pp_backend_optimizer_step(be, N, &a, true, grads[a.step - 1], m, v, p));
+            if (a.step != 1 && a.step != 2 && a.step != 5 && a.step != STEPS)
+                continue;
             read_row(f, want);
             for (int i = 0; i < N; i++) {
                 double off = fabs(p[i] - (double)want[i]) / fmax(1, fabs((double)want[i]));
