@@ -7,6 +7,7 @@
 Each "bubble ..." and "memory: ..." is read out of the text and evaluated over a grid of shapes; the plan
 of each shape says what it really is. M is at least P, as the note of the key says.
 """
+import functools
 import itertools
 import json
 import math
@@ -41,6 +42,7 @@ def split_backward(table):
     return re.sub(r'([0-9]+)B([0-9]+)', r'\1I\2,\1W\2', table)
 
 
+@functools.lru_cache(maxsize=None)
 def plan(name, p, v, m, group, early):
     words = ['plan', '--schedule', name, '--stages', str(p), '--chunks', str(v), '--microbatches', str(m)]
     words += ['--group', str(group)] if group else []
@@ -86,7 +88,7 @@ def idle_share(text, bubble, p, m):
 
 def shapes(name, text):
     """(P, V, M, group) that the line speaks of."""
-    for p, m in itertools.product((1, 2, 3, 5, 8, 12), (1, 2, 3, 5, 8, 11, 16, 23, 24)):
+    for p, m in itertools.product((1, 2, 3, 5, 8), (1, 2, 3, 5, 8, 11, 16, 24)):
         wrong = m < p or ('M >= 2P' in text and m < 2 * p) or ('P and M even' in text and (p % 2 or m % 2))
         wrong = wrong or ('a multiple of P' in text or 'P divides M' in text) and m % p
         if wrong:

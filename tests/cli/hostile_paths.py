@@ -250,7 +250,9 @@ def main():
                                  name) is None
                 if good not in (None, REFUSED):
                     put(good, os.path.join(base, name))
-                for path in (os.path.join(base, name), name):
+                # behind a folder only what means something in front of a word reads otherwise
+                ways = (name, os.path.join(base, name)) if name[:1] in b'-~. $*<%=' else (name,)
+                for path in ways:
                     # a relative name with a dash is an option where it is a word of its own
                     fine = good != REFUSED and (text or not key) and (path != name or b'PATH' not in words or
                                                   b'--' in words or name[:1] != b'-')
