@@ -202,6 +202,9 @@ bool pp_ckpt_is_readable(const struct pp_st_tensor *t);
 int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const int64_t *dims,
                  int (*put)(void *ctx, uint64_t first, const float *values, size_t n), void *ctx);
 
+/* The keys of the model of Hugging Face's that model.from names: struct pp_names' from. */
+void pp_hf_config(struct pp_config *cfg, const struct pp_names *names);
+
 /* Write model.safetensors and config.json into `dir`, which is made, or empty: what Hugging Face's
  * from_pretrained() loads. cfg: of the checkpoint. Errors: PP_ECONFIG (a model that it does not
  * have, a folder that is not empty), those of pp_io.h and of reading. */

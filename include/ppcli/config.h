@@ -261,6 +261,8 @@ struct pp_names {
     const char *const *backends;      /* "auto" included */
     const char *const *transports;    /* "auto" included */
     bool (*joins)(const char *transport, bool processes); /* ranks that are threads, processes */
+    /* Calls pp_config_adopt() for what model.from says; adds problems. NULL: the key stays as it is. */
+    void (*from)(struct pp_config *cfg, const struct pp_names *names);
 };
 
 /* One --set or short flag, in the order given on the command line (a later one wins). */
@@ -306,6 +308,8 @@ const char *pp_config_name(const struct pp_config *cfg);
 
 /* Where a key's value came from: "mnist.ini:14", "--set", "--stages", "default". */
 const char *pp_config_origin(const struct pp_config *cfg, const char *key);
+/* Whether it came from the file or the command line. */
+bool pp_config_was_set(const struct pp_config *cfg, const char *key);
 
 /*
  * Put what the program chose in place of a key's value: `value` as it would stand in a file. The
@@ -313,6 +317,19 @@ const char *pp_config_origin(const struct pp_config *cfg, const char *key);
  * have, PP_ERESOURCE; cfg is as before then.
  */
 int pp_config_choose(struct pp_config *cfg, const char *key, const char *value);
+
+/* A value that another file has for a key, in place of the default. What the user set must be the same,
+ * unless it is free. Adds problems. */
+struct pp_theirs {
+    const char *key;         /* "model.from", which brought it */
+    const char *file, *name; /* where, and what it is called there */
+    bool free;               /* the user may choose another */
+};
+void pp_config_adopt(struct pp_config *cfg, const char *key, const char *value,
+                     const struct pp_theirs *theirs, const struct pp_names *names);
+
+/* A number as values are printed, in the C locale. */
+void pp_config_number(double value, char *out, size_t bytes);
 
 /* Walk all keys in table order: canonical value text (reads back to the same value).
  * PP_CONFIG_VALUE_MAX bytes always suffice; PP_ECONFIG when it does not fit. */

@@ -196,8 +196,9 @@ static void compare_key(void *ctx, const char *key, const char *there, const cha
 static int read_config_json(const struct pp_ckpt *ck, char **out)
 {
     const struct pp_setting from = {"model.from", ck->path, "config.json"};
+    static const struct pp_names names = {.from = pp_hf_config};
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
-    int rc = pp_config_load(NULL, &from, 1, NULL, &cfg);
+    int rc = pp_config_load(NULL, &from, 1, &names, &cfg);
     rc = rc == 0 ? pp_config_text(cfg, out) : rc;
     return rc == PP_ERESOURCE ? rc : 0;
 }

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "ppcli/checkpoint.h"
 #include "ppcli/dataset.h"
 #include "ppcli/model.h"
 #include "ppcli/schedule.h"
@@ -57,6 +58,7 @@ const struct pp_names *pp_cli_names(void)
     names.backends = pp_backend_names();
     names.transports = pp_transport_names();
     names.joins = pp_transport_joins;
+    names.from = pp_hf_config;
     return &names;
 }
 

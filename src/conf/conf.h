@@ -244,9 +244,6 @@ int conf_duration_parse(const struct conf_option *o, const char *text, double *o
 void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf_place place,
                  const struct pp_names *names);
 
-/* from.c: the keys of the model that model.from names. Adds problems. */
-void conf_from(struct pp_config *cfg, const struct pp_names *names);
-
 /* check.c: what only several keys together show. Adds problems and notes. */
 void conf_check(struct pp_config *cfg, const struct pp_names *names);
 

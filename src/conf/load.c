@@ -110,6 +110,37 @@ void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf
         conf_problem(cfg, place, "%s: %s", o->name, why);
 }
 
+void pp_config_adopt(struct pp_config *cfg, const char *key, const char *value,
+                     const struct pp_theirs *theirs, const struct pp_names *names)
+{
+    static _Thread_local char mine[PP_CONFIG_VALUE_MAX], other[PP_CONFIG_VALUE_MAX];
+    int option = conf_option_index(key);
+    pp_assert(option >= 0);
+    const struct conf_option *o = conf_option(option);
+    struct conf_origin *origin = &cfg->source->origins[option];
+    char why[CONF_WHY_MAX];
+    bool said = origin->from != CONF_FROM_DEFAULT;
+    if (said && (origin->bad || theirs->free))
+        return;
+    conf_value_print(o, cfg, mine, sizeof(mine));
+    if (conf_value_parse(o, value, cfg->source->cwd, names, cfg, why) < 0) {
+        pp_config_problem(cfg, theirs->key, "%s: %s: %s: %s: %s", theirs->key, theirs->file,
+                          theirs->name, key, why);
+        return;
+    }
+    conf_value_print(o, cfg, other, sizeof(other));
+    if (!said) {
+        pp_free(origin->text);
+        origin->text = pp_strdup(theirs->file);
+        cfg->source->no_memory |= !origin->text;
+    } else if (strcmp(mine, other) != 0) {
+        conf_problem(cfg, conf_place_of(cfg, option),
+                     "%s: is %s, but %s of %s says %s = %s; leave the key out", key, mine,
+                     theirs->file, theirs->key, theirs->name, other);
+        conf_value_parse(o, mine, cfg->source->cwd, NULL, cfg, why);
+    }
+}
+
 int pp_config_choose(struct pp_config *cfg, const char *key, const char *value)
 {
     int option = conf_option_index(key);
@@ -222,6 +253,17 @@ static int read_defaults_and_file(const char *path, const char *text, size_t byt
     return text ? conf_ini_read(*cfg, text, bytes, names) : 0;
 }
 
+/* The keys of the model that model.from names. The key is empty afterwards: the others hold what it said. */
+static void read_foreign(struct pp_config *cfg, const struct pp_names *names)
+{
+    if (!names || !names->from || cfg->model.from[0] == '\0' ||
+        cfg->source->origins[conf_option_index("model.from")].bad)
+        return;
+    names->from(cfg, names);
+    cfg->model.from[0] = '\0';
+    cfg->model.is_foreign = true;
+}
+
 int pp_config_load(const char *path, const struct pp_setting *settings, int n_settings,
                    const struct pp_names *names, struct pp_config **out)
 {
@@ -232,7 +274,7 @@ int pp_config_load(const char *path, const struct pp_setting *settings, int n_se
         PP_TRY(read_config_text(path, &text, &bytes));
     PP_TRY_UNDO(read_defaults_and_file(path, text, bytes, names, out), pp_config_destroy(out));
     apply_settings(*out, settings, n_settings, names);
-    conf_from(*out, names);
+    read_foreign(*out, names);
     conf_check(*out, names);
     int rc = pp_config_verdict(*out);
     if (rc < 0 && rc != PP_ECONFIG)

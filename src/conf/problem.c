@@ -196,6 +196,11 @@ const char *pp_config_origin(const struct pp_config *cfg, const char *key)
     return o->text ? o->text : "default";
 }
 
+bool pp_config_was_set(const struct pp_config *cfg, const char *key)
+{
+    return cfg->source->origins[conf_option_index(key)].from != CONF_FROM_DEFAULT;
+}
+
 const char *pp_config_name(const struct pp_config *cfg)
 {
     return cfg->source->name;

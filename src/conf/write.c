@@ -117,3 +117,9 @@ int pp_config_with(const struct pp_config *cfg, const char *key, const char *val
         return pp_fail(PP_ECONFIG, "%s: %s", key, why);
     return 0;
 }
+
+void pp_config_number(double value, char *out, size_t bytes)
+{
+    struct conf_text text = {.out = out, .bytes = bytes};
+    conf_float_print(value, &text);
+}

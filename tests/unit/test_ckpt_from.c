@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model.from: config.json of Hugging Face's models as keys. */
+#include "ppcli/checkpoint.h"
 #include "test_conf.h"
 
 #define GPT2                                                                                       \
@@ -20,6 +21,7 @@ static struct pp_config *load(const char *json, const char *ini)
     struct pp_config *cfg = NULL;
     char text[512];
     names.models = models;
+    names.from = pp_hf_config;
     put_text("config.json", json);
     snprintf(text, sizeof(text), "[model]\nfrom = .\n%s", ini);
     put_text("t.ini", text);
@@ -138,8 +140,9 @@ TEST(what_is_computed_differently_is_refused)
     stops("n_layer: ", "{\"architectures\":[\"GPT2LMHeadModel\"],\"n_layer\":-1}", "");
     stops("config.json: its JSON is damaged", "{\"architectures\"", "");
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
+    static const struct pp_names names = {.from = pp_hf_config};
     put_text("t.ini", "[model]\nfrom = nowhere\n");
-    CHECK_INT_EQ(pp_config_load("t.ini", NULL, 0, &test_names, &cfg), PP_ECONFIG);
+    CHECK_INT_EQ(pp_config_load("t.ini", NULL, 0, &names, &cfg), PP_ECONFIG);
     assert_non_null(
         strstr(pp_config_problem_text(cfg, 0), "t.ini:2: error: model.from: cannot read "));
 }

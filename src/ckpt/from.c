@@ -2,10 +2,9 @@
 /*
  * model.from: the config.json of a model of Hugging Face's, turned into keys of [model]. What would
  * make the model compute something that ppcli does not is refused; a key that the user set must say
- * the same, but for the two that only say how to train. The key is empty afterwards: the others
- * hold what it said.
+ * the same, but for the two that only say how to train.
  */
-#include "conf.h"
+#include "impl.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -85,20 +84,21 @@ static const struct kind {
 struct from {
     struct pp_config *cfg;
     const struct pp_names *names;
-    int option; /* model.from */
     char file[PP_PATH_MAX];
     const json_t *root;
 };
 
+#define KEY "model.from"
+
 /* One line, at model.from, about the file. */
 __attribute__((format(printf, 2, 3))) static void refuse(const struct from *f, const char *fmt, ...)
 {
-    char text[CONF_WHY_MAX];
+    char text[1024];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    conf_problem(f->cfg, conf_place_of(f->cfg, f->option), "model.from: %s: %s", f->file, text);
+    pp_config_problem(f->cfg, KEY, KEY ": %s: %s", f->file, text);
 }
 
 /* A value as text: of strings what is in them. */
@@ -110,11 +110,10 @@ static const char *text_of(const json_t *v, char out[PP_JSON_SHOWN])
         return json_is_true(v) ? "true" : "false";
     if (json_is_string(v))
         return pp_json_shown(json_string_value(v), out);
-    struct conf_text number = {.out = out, .bytes = PP_JSON_SHOWN};
     if (json_is_integer(v))
-        conf_put(&number, "%lld", (long long)json_integer_value(v));
+        snprintf(out, PP_JSON_SHOWN, "%lld", (long long)json_integer_value(v));
     else if (json_is_real(v))
-        conf_float_print(json_real_value(v), &number);
+        pp_config_number(json_real_value(v), out, PP_JSON_SHOWN);
     else
         return json_is_object(v) ? "an object" : "a list";
     return out;
@@ -139,31 +138,8 @@ static bool translate(const char *words, const char *word, char *out, size_t byt
 static void take(const struct from *f, const char *json, const char *key, const char *value,
                  bool free)
 {
-    static _Thread_local char mine[PP_CONFIG_VALUE_MAX], theirs[PP_CONFIG_VALUE_MAX];
-    int option = conf_option_index(key);
-    pp_assert(option >= 0);
-    const struct conf_option *o = conf_option(option);
-    struct conf_origin *origin = &f->cfg->source->origins[option];
-    char why[CONF_WHY_MAX];
-    bool said = origin->from != CONF_FROM_DEFAULT;
-    if (said && (origin->bad || free))
-        return;
-    conf_value_print(o, f->cfg, mine, sizeof(mine));
-    if (conf_value_parse(o, value, f->cfg->source->cwd, f->names, f->cfg, why) < 0) {
-        refuse(f, "%s: %s: %s", json, key, why);
-        return;
-    }
-    conf_value_print(o, f->cfg, theirs, sizeof(theirs));
-    if (!said) {
-        pp_free(origin->text);
-        origin->text = pp_strdup(f->file);
-        f->cfg->source->no_memory |= !origin->text;
-    } else if (strcmp(mine, theirs) != 0) {
-        conf_problem(f->cfg, conf_place_of(f->cfg, option),
-                     "%s: is %s, but %s of model.from says %s = %s; leave the key out", key, mine,
-                     f->file, json, theirs);
-        conf_value_parse(o, mine, f->cfg->source->cwd, NULL, f->cfg, why);
-    }
+    const struct pp_theirs theirs = {KEY, f->file, json, free};
+    pp_config_adopt(f->cfg, key, value, &theirs, f->names);
 }
 
 /* What says how positions turn: rope_scaling, which version 4 wrote, goes before rope_parameters. */
@@ -207,7 +183,7 @@ static void check_together(const struct from *f)
         double of_a = a ? json_number_value(a) : 0.1, of_b = b ? json_number_value(b) : 0.1;
         const char *key = "model.dropout";
         if (of_a < of_b || of_a > of_b) {
-            if (f->cfg->source->origins[conf_option_index(key)].from == CONF_FROM_DEFAULT)
+            if (!pp_config_was_set(f->cfg, key))
                 refuse(f, "%s and %s differ; set model.dropout, which is for all of them", drops[0],
                        drops[i]);
             break;
@@ -249,9 +225,9 @@ static void read_file(struct from *f)
     if (rc < 0) {
         char other[PP_PATH_MAX + 512];
         bool known = rc == PP_ENOINPUT && pp_hf_folder_is(f->cfg->model.from, other, sizeof(other));
-        conf_problem(f->cfg, conf_place_of(f->cfg, f->option), "model.from: %s%s%s",
-                     known ? f->cfg->model.from : pp_error_get()->text, known ? ": " : "",
-                     known ? other : "");
+        pp_config_problem(f->cfg, KEY, KEY ": %s%s%s",
+                          known ? f->cfg->model.from : pp_error_get()->text, known ? ": " : "",
+                          known ? other : "");
         return;
     }
     f->root = root;
@@ -281,14 +257,10 @@ static void take_tokenizer(const struct from *f)
     }
 }
 
-void conf_from(struct pp_config *cfg, const struct pp_names *names)
+void pp_hf_config(struct pp_config *cfg, const struct pp_names *names)
 {
-    struct from f = {.cfg = cfg, .names = names, .option = conf_option_index("model.from")};
-    if (cfg->model.from[0] == '\0' || cfg->source->origins[f.option].bad)
-        return;
+    struct from f = {.cfg = cfg, .names = names};
     read_file(&f);
     take_tokenizer(&f);
     pp_error_clear();
-    cfg->model.from[0] = '\0';
-    cfg->model.is_foreign = true;
 }
