@@ -88,7 +88,7 @@ struct pp_optimizer_args {
     float momentum;     /* momentum: v = momentum*v + g; p -= lr*v (PyTorch, dampening 0) */
     float beta1, beta2; /* adam, adamw */
     float eps;
-    float weight_decay; /* sgd/momentum/adam: g += wd*p; adamw: p -= lr*wd*p first */
+    float weight_decay; /* sgd/momentum/adam: g += wd*p; adamw, muon: p -= lr*wd*p first */
     float grad_scale;   /* every gradient is multiplied by it first (clipping); 1 = untouched */
     int64_t step;       /* 1, 2, ...: bias correction */
     bool skip;          /* nothing is changed */
@@ -285,7 +285,7 @@ struct pp_backend_ops {
     int (*largest)(struct pp_backend *be, size_t n, const float *x, float *io);
     /* p[n] updated from g[n], unless a->skip; decay false: without a->weight_decay; m[n] and v[n]
      * are the optimizer's state (NULL where the kind has none: sgd none; momentum m; adam, adamw m
-     * and v). Element-wise: any split of the buffer gives the same bits. */
+     * and v). Muon is adamw here, its matrices are not (kernel muon). Element-wise: any split of the buffer gives the same bits. */
     int (*optimizer_step)(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           bool decay, const float *g, float *m, float *v, float *p);
 

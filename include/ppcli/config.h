@@ -74,6 +74,11 @@ enum pp_choice { /* a switch whose best setting follows from others */
     PP_CHOICE_ON,
     PP_CHOICE_OFF
 };
+enum pp_attention_bias { /* which projections of attention have one */
+    PP_ATTENTION_BIAS_OFF,
+    PP_ATTENTION_BIAS_QKV, /* Qwen2 */
+    PP_ATTENTION_BIAS_ALL
+};
 enum pp_pooling { /* which positions a classifier of texts reads */
     PP_POOLING_MEAN,
     PP_POOLING_FIRST

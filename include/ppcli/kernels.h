@@ -331,6 +331,11 @@ struct
 /* Su et al., "RoFormer", 2021, with the pairs that Hugging Face's Llama has: of each of the first
  * `heads` times `width` channels of a row, element j < width / 2 and j + width / 2 are turned by the
  * angle position * base^(-2 j / width); the other channels are copied. */
+struct pp_rope_scaling {      /* of the angles: rope_step() */
+    float factor;             /* 0: none */
+    float low, high, context; /* llama3's; 0: linear */
+};
+
 struct pp_rotary {
     int B, T, C, first;
     int heads, width; /* width is even, heads * width <= C */
@@ -339,6 +344,7 @@ struct pp_rotary {
     const float *x;
     bool add;
     float *y;
+    struct pp_rope_scaling scaling;
 };
 
 /* y[r][f] = silu(x[r][f]) * x[r][F + f]: gate and what it lets through, next to each other */
@@ -353,6 +359,24 @@ struct pp_gated_backward {
     const float *x, *dy;
     bool add;
     float *dx; /* [B][2 F] */
+};
+
+/* ---- What Muon does element by element. args: memory of the device; with args->skip nothing that stays
+ * is changed. Each: any split gives the same bits. */
+enum pp_muon_part {
+    PP_MUON_BEGIN, /* y = momentum y + (1 - momentum) g, where g = grad_scale x; x = what Nesterov adds */
+    PP_MUON_UNIT, /* x /= max(sqrt(*squares), 1e-7) */
+    PP_MUON_MIX,  /* y = a x + b y */
+    PP_MUON_END   /* y = (1 - b lr weight_decay) y - a lr x */
+};
+
+struct pp_muon {
+    size_t n;
+    enum pp_muon_part part;
+    const struct pp_optimizer_args *args;
+    const double *squares; /* memory of the device */
+    float a, b;
+    float *x, *y;
 };
 
 /* ---- pooling. The window as in struct pp_conv with C == O, groups == C. */

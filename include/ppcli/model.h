@@ -54,10 +54,13 @@ struct pp_param {
     /* A linear behind an image: its columns are (row, column, channel) in memory and (channel, row,
      * column) in files. n 0: as they are. */
     struct pp_shape columns;
+    bool matrix;     /* of a product that is not the last: Muon is for it */
     bool transposed; /* [out][in] in memory, [in][out] in files: GPT-2's Conv1D */
 };
 
 size_t pp_param_floats(const struct pp_param *p);
+/* As pp_optimizer_moments(), of this one. */
+int pp_param_moments(const struct pp_param *p, enum pp_optimizer_kind kind);
 
 /* Files have parameters as PyTorch does: a convolution is [out][in][kh][kw], the columns of a linear
  * behind an image are (channel, row, column). out_dims: the shape there. Returns the floats of a
@@ -192,6 +195,7 @@ struct pp_node {
                                       attention keeps keys and values of so many; 0: none of it */
     int least_rows;                /* of batch norm: that a micro-batch must have in training */
     float eps, momentum, p, base;
+    struct pp_rope_scaling scaling; /* of rotary */
 };
 
 struct pp_layer {
@@ -343,6 +347,7 @@ struct pp_chunk {
     int state_slots, grad_slots;
     enum pp_optimizer_kind optimizer;
     bool decay_weights; /* and PP_PARAM_PLAIN is left alone */
+    float rate;         /* as in spec */
     bool sharded;
     int loss_rows;    /* as in spec */
     size_t n_floats;  /* parameters of the chunk */
@@ -370,6 +375,7 @@ struct pp_chunk_spec {
     int grad_slots;  /* I-to-W slots; 0: forward only, no gradients and no optimizer state */
     enum pp_optimizer_kind optimizer;
     bool decay_weights; /* weight decay is for PP_PARAM_DECAYED only, else for all parameters */
+    float rate;         /* muon: train.muon_lr in units of train.lr; 0: not set */
     bool again;         /* passes with `again` will come */
     bool sharded;       /* pp_chunk_update_shard() updates parameters, ... */
     size_t elsewhere;   /* ... others keep the optimizer's state of so many */

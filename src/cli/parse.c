@@ -36,7 +36,7 @@ const struct pp_cli_option pp_cli_config_options[] = {
     {"epochs", 0, PP_CLI_KEY, (void *)"train.epochs", "N", "passes over the training data"},
     {"max-steps", 0, PP_CLI_KEY, (void *)"train.max_steps", "N", "stop after this many steps"},
     {"batch-size", 0, PP_CLI_KEY, (void *)"train.batch_size", "N", "samples per optimizer step"},
-    {"optimizer", 0, PP_CLI_KEY, (void *)"train.optimizer", "sgd|momentum|adam|adamw",
+    {"optimizer", 0, PP_CLI_KEY, (void *)"train.optimizer", "sgd|momentum|adam|adamw|muon",
      "update rule"},
     {"lr", 0, PP_CLI_KEY, (void *)"train.lr", "RATE", "learning rate"},
     {"seed", 0, PP_CLI_KEY, (void *)"train.seed", "N", "of the weights and the order of data"},

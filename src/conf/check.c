@@ -244,6 +244,18 @@ static void check_learning_rate(struct pp_config *cfg)
         blame(cfg, falls, "multistep changes nothing without train.lr_milestones");
 }
 
+/* Its products are of parameters, which are f32, by what is for values. */
+static void check_muon(struct pp_config *cfg)
+{
+    static const char *const keys[] = {"train.optimizer", "run.precision", NULL};
+    static const char *const rates[] = {"train.muon_lr", "train.lr", NULL};
+    if (good(cfg, keys) && cfg->train.optimizer == PP_OPT_MUON &&
+        cfg->run.precision == PP_PRECISION_BF16)
+        blame(cfg, keys, "muon has no bf16 products; use run.precision = f32 or tf32");
+    if (good(cfg, rates) && cfg->train.muon_lr > 0 && !(cfg->train.lr > 0))
+        blame(cfg, rates, "muon_lr follows the schedule of lr, which is 0; use a lr above 0");
+}
+
 /* Ranks that share a GPU, if there is one: that is not known yet where the backend is auto. */
 static void check_devices(struct pp_config *cfg)
 {
@@ -276,6 +288,7 @@ void conf_check(struct pp_config *cfg, const struct pp_names *names)
     check_outputs(cfg);
     check_coalesce(cfg);
     check_learning_rate(cfg);
+    check_muon(cfg);
     check_devices(cfg);
     check_needs(cfg);
 }

@@ -8,6 +8,7 @@
 #ifndef PPCLI_DEV_NUMBERS_H
 #define PPCLI_DEV_NUMBERS_H
 
+#include <math.h>
 #include <stdint.h>
 
 #include "ppcli/kernels.h"
@@ -46,6 +47,21 @@ static PP_DEVICE inline uint32_t dropout_number(uint64_t of, uint32_t element)
 static PP_DEVICE inline uint32_t dropout_limit(float p)
 {
     return (uint32_t)((double)p * 0x1p24 + 0.5);
+}
+
+/* The angle by which pair j turns from one position to the next. Llama 3's (transformers'
+ * modeling_rope_utils): waves longer than context / low are stretched, those shorter than context / high
+ * are not, and between the two it is a mean of both. */
+static PP_DEVICE inline double rope_step(const struct pp_rotary *a, int j)
+{
+    const struct pp_rope_scaling *s = &a->scaling;
+    double step = pow((double)a->base, -2.0 * j / a->width);
+    if (!(s->factor > 0))
+        return step;
+    double waves = (double)s->context * step / 6.283185307179586; /* in the context */
+    double share = s->high > s->low ? (waves - s->low) / ((double)s->high - s->low) : 0;
+    share = share < 0 ? 0 : share > 1 ? 1 : share;
+    return (1 - share) * step / s->factor + share * step;
 }
 
 /* The row of a token, a whole number in f32 (exact to 2^24), of a table of V; -1: it is none. */

@@ -166,6 +166,21 @@ static int finish_layer(struct pp_model *m, struct pp_layer *l)
     return pp_size_add(m->n_floats, l->n_floats, &m->n_floats);
 }
 
+/* All weights of products but those of the last. */
+static void mark_matrices(struct pp_model *m)
+{
+    int last = m->n_nodes - 1;
+    while (last > 0 && m->nodes[last].n_params == 0)
+        last--;
+    for (int i = 0; i < last; i++) {
+        const struct pp_node *n = &m->nodes[i];
+        for (int k = 0; k < n->n_params && n->op != &op_embedding; k++) {
+            struct pp_param *p = &m->params[n->first_param + k];
+            p->matrix = p->kind == PP_PARAM_DECAYED && p->n_dims > 1;
+        }
+    }
+}
+
 int build_finish(struct builder *b, int y)
 {
     struct pp_model *m = b->m;
@@ -179,6 +194,7 @@ int build_finish(struct builder *b, int y)
             n->shared[k] = readers(m, n->x[k]) > 1;
         }
     }
+    mark_matrices(m);
     pp_assert(!(m->nodes[m->n_nodes - 1].reads & PP_READS_Y_IN_I)); /* the loss writes over it */
     for (int i = 0; i < m->n_layers; i++)
         PP_TRY(finish_layer(m, &m->layers[i]));

@@ -42,6 +42,7 @@ int pp_chunk_make(const struct pp_model *m, const struct pp_chunk_spec *spec, st
     c->grad_slots = spec->grad_slots;
     c->optimizer = spec->optimizer;
     c->decay_weights = spec->decay_weights;
+    c->rate = spec->rate;
     c->sharded = spec->sharded;
     c->loss_rows = spec->loss_rows;
     c->elsewhere = spec->elsewhere;
@@ -146,38 +147,6 @@ int pp_chunk_weights_changed(struct pp_chunk *c, struct pp_backend *be)
     return 0;
 }
 
-/* The optimizer over floats at..to-1 of the chunk. */
-static int update(struct pp_chunk *c, struct pp_backend *be, const struct pp_optimizer_args *a,
-                  size_t at, size_t to, bool decay)
-{
-    if (at == to)
-        return 0;
-    return pp_backend_optimizer_step(be, to - at, a, decay, c->grads + at,
-                                     c->opt_m ? c->opt_m + at : NULL,
-                                     c->opt_v ? c->opt_v + at : NULL, c->params + at);
-}
-
-/* n parameters of the model from `first` on, whose floats begin at `at`: in as few pieces as the
- * buffers between them, and weight decay, allow. */
-static int update_params(struct pp_chunk *c, struct pp_backend *be,
-                         const struct pp_optimizer_args *a, int first, int n, size_t at)
-{
-    size_t from = at;
-    bool decay = true; /* of the floats from..at-1 */
-    for (int i = 0; i < n; i++) {
-        const struct pp_param *p = &c->model->params[first + i];
-        size_t floats = pp_param_floats(p);
-        bool decays = p->kind == PP_PARAM_DECAYED || !c->decay_weights;
-        if (p->kind == PP_PARAM_BUFFER || decays != decay) {
-            PP_TRY(update(c, be, a, from, at, decay));
-            from = p->kind == PP_PARAM_BUFFER ? at + floats : at;
-            decay = decays;
-        }
-        at += floats;
-    }
-    return update(c, be, a, from, at, decay);
-}
-
 int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
                             const struct pp_optimizer_args *a)
 {
@@ -185,12 +154,12 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
      * launched, the fewer the better. */
     bool at_once = !c->packed || be->caps.async || c->sharded;
     if (at_once && !c->sharded)
-        PP_TRY(update_params(c, be, a, chunk_node(c, 0)->first_param, pp_chunk_param_count(c), 0));
+        PP_TRY(chunk_update(c, be, a, chunk_node(c, 0)->first_param, pp_chunk_param_count(c), 0));
     for (int k = 0; k < c->n_nodes; k++) {
         const struct pp_node *n = chunk_node(c, k);
         size_t at = c->places[k].params;
         if (!at_once)
-            PP_TRY(update_params(c, be, a, n->first_param, n->n_params, at));
+            PP_TRY(chunk_update(c, be, a, n->first_param, n->n_params, at));
         PP_TRY(pack(c, be, k));
         if (n->op->commit)
             PP_TRY(n->op->commit(n, be, a, c->grads + at, c->params + at));
@@ -206,23 +175,6 @@ int pp_chunk_merge(struct pp_chunk *c, struct pp_backend *be, enum pp_merging wh
             continue;
         PP_TRY(n->op->merge(n, be, what, c->grads + c->places[k].params, own));
         own += n->op->merge_floats(n);
-    }
-    return 0;
-}
-
-int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,
-                          const struct pp_optimizer_args *a, size_t from, size_t to, size_t state)
-{
-    const struct pp_param *p = &c->model->params[c->model->layers[c->first].first_param];
-    for (size_t first = 0, end; first < to; first = end, p++) {
-        end = first + pp_param_floats(p);
-        size_t at = first > from ? first : from, n = (end < to ? end : to) - at;
-        if (end <= from || p->kind == PP_PARAM_BUFFER)
-            continue;
-        PP_TRY(pp_backend_optimizer_step(
-            be, n, a, p->kind == PP_PARAM_DECAYED || !c->decay_weights, c->grads + at,
-            c->opt_m ? c->opt_m + state + at - from : NULL,
-            c->opt_v ? c->opt_v + state + at - from : NULL, c->params + at));
     }
     return 0;
 }
@@ -349,6 +301,7 @@ int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool t
                 break;
         }
     }
+    PP_TRY(training ? chunk_muon_prepare(c, be) : 0);
     memmove(known + 1, known, (size_t)oldest * sizeof(*known));
     known[0] = rows;
     return 0;

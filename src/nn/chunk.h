@@ -42,6 +42,20 @@ bool chunk_learns(const struct pp_node *n);
 int chunk_look(struct pp_chunk *c, struct pp_backend *be, const struct pp_node *n, int rows,
                const float *y);
 
+/* chunk_update.c: the optimizer over n parameters of the model from `first` on, whose floats begin at
+ * `at`: in as few pieces as the buffers and matrices between them, and weight decay, allow. */
+int chunk_update(struct pp_chunk *c, struct pp_backend *be, const struct pp_optimizer_args *a,
+                 int first, int n, size_t at);
+
+/* muon.c: whether the parameter is a matrix that Muon moves; scratch that it takes; as pp_chunk_prepare();
+ * and the step of one, which leaves something else in its gradient. */
+bool chunk_is_muon(const struct pp_chunk *c, const struct pp_param *p);
+size_t chunk_muon_floats(const struct pp_param *p);
+int chunk_muon_prepare(const struct pp_chunk *c, struct pp_backend *be);
+int chunk_muon_step(struct pp_chunk *c, struct pp_backend *be, const struct pp_param *p,
+                    const struct pp_optimizer_args *a, float *grads, float *momentum,
+                    float *params);
+
 /* Node k of the chunk. */
 const struct pp_node *chunk_node(const struct pp_chunk *c, int k);
 

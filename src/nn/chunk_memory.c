@@ -198,6 +198,11 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
     pp_free(pieces);
     find_again(c);
     z.scratch = c->grad_slots > 0 && i.most > f.most ? i.most : f.most;
+    int first = c->model->layers[c->first].first_param, count = pp_chunk_param_count(c);
+    for (const struct pp_param *p = &c->model->params[first]; count > 0; p++, count--) {
+        size_t floats = c->grad_slots > 0 && chunk_is_muon(c, p) ? chunk_muon_floats(p) : 0;
+        z.scratch = floats > z.scratch ? floats : z.scratch;
+    }
     z.state = spread(z.state);
     z.grad = spread(z.grad);
     c->sizes = z;

@@ -5,6 +5,8 @@
  */
 #include "exec_internal.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "ppcli/err.h"
@@ -59,6 +61,7 @@ static struct pp_chunk_spec chunk_spec(const struct pp_layout *l, int s)
         .state_slots = l->state_slots[s],
         .grad_slots = l->grad_slots[s],
         .optimizer = l->cfg->train.optimizer,
+        .rate = (float)(l->cfg->train.muon_lr / fmax(l->cfg->train.lr, DBL_MIN)),
         .decay_weights = l->cfg->train.decay == PP_DECAY_WEIGHTS,
         .again = recomputes(l, s),
         .loss_rows = s == l->n_virtual - 1 ? l->logits_rows : 0,

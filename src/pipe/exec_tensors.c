@@ -29,7 +29,7 @@ static bool find_tensor(const struct pp_chunk *c, int *i, struct pp_exec_tensor 
     size_t offset = 0;
     out->param = &c->model->params[c->model->layers[c->first].first_param];
     for (int p = 0; p < pp_chunk_param_count(c); p++, out->param++) {
-        int n = out->param->kind == PP_PARAM_BUFFER ? 1 : kinds;
+        int n = kinds == 1 ? 1 : 1 + pp_param_moments(out->param, c->optimizer);
         out->n = pp_param_floats(out->param);
         if (*i < n) {
             out->kind = (enum pp_exec_kind) * i;

@@ -39,6 +39,26 @@ static bool has_tied(const struct pp_layout *l, const struct exec_bucket *b)
     return has;
 }
 
+/* The end of a matrix that Muon moves as a whole and a cut at float `at` of stage s would divide; 0: none. */
+static size_t divides(const struct pp_layout *l, int s, size_t at)
+{
+    const struct pp_param *p = &l->model->params[l->model->layers[l->first[s]].first_param];
+    for (size_t first = 0, end; first < at; first = end, p++) {
+        end = first + pp_param_floats(p);
+        if (end > at && p->matrix && l->cfg->train.optimizer == PP_OPT_MUON)
+            return end;
+    }
+    return 0;
+}
+
+/* The first place for a cut from `at` on. */
+static size_t cut_from(const struct pp_layout *l, int s, size_t at, size_t most)
+{
+    for (at = aligned(at, most); at < most && divides(l, s, at);)
+        at = aligned(divides(l, s, at), most);
+    return at;
+}
+
 /* Elements are summed in the order of the replicas wherever a cut lies: no cut changes a bit. */
 static void add_bucket(struct pp_exec *x, struct exec_bucket made, size_t at, size_t to)
 {
@@ -51,7 +71,7 @@ static void add_bucket(struct pp_exec *x, struct exec_bucket made, size_t at, si
     made.own = &made.shards[x->replica];
     *b = made;
     for (size_t k = 0; k < d; k++) {
-        size_t end = k + 1 == d ? to : aligned(at + each * (k + 1), to);
+        size_t end = k + 1 == d ? to : cut_from(x->layout, made.stage, at + each * (k + 1), to);
         b->shards[k].from = k == 0 ? at : b->shards[k - 1].from + b->shards[k - 1].n;
         b->shards[k].n = end - b->shards[k].from;
     }
@@ -72,7 +92,7 @@ int exec_zero_create(struct pp_exec *x)
         for (int i = l->last[s], last = i; i >= l->first[s]; i--) {
             start -= m->layers[i].n_floats;
             size_t at = aligned(start, to);
-            if (i > l->first[s] && at + BUCKET_FLOATS > to)
+            if (i > l->first[s] && (at + BUCKET_FLOATS > to || divides(l, s, at)))
                 continue;
             add_bucket(x, (struct exec_bucket){.stage = s, .first = i, .last = last}, at, to);
             last = i - 1;

@@ -52,7 +52,8 @@ static int moments_of(const char *optimizer)
 /* Optimizers keep other numbers: the checkpoint has none for one that needs more. */
 static bool has_moments(const char *key, const char *there, const char *here)
 {
-    return strcmp(key, "train.optimizer") != 0 || moments_of(there) >= moments_of(here);
+    int muon = strcmp(there, "muon") == 0; /* whose matrices have one */
+    return strcmp(key, "train.optimizer") != 0 || moments_of(there) - muon >= moments_of(here);
 }
 
 /* Whether another value of this key leaves every bit of the weights as it was. */

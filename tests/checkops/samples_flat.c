@@ -88,7 +88,7 @@ void make_optimizer_step(struct sample *s, struct pp_optimizer_step *a)
 {
     a->n = (size_t)some_rows(s, 6000);
     a->decay = flip(s);
-    enum pp_optimizer_kind kind = (enum pp_optimizer_kind)draw(s, PP_OPT_ADAMW + 1);
+    enum pp_optimizer_kind kind = (enum pp_optimizer_kind)draw(s, PP_OPTIMIZERS);
     struct pp_optimizer_args *args = BYTES(a, 1);
     *args = (struct pp_optimizer_args){.kind = kind,
                                        .nesterov = flip(s),
@@ -111,6 +111,26 @@ void make_optimizer_step(struct sample *s, struct pp_optimizer_step *a)
             v[i] = 0.01f + v[i] * v[i];
     }
     FLOATS(p, a->n);
+}
+
+void make_muon(struct sample *s, struct pp_muon *a)
+{
+    a->n = (size_t)some_rows(s, 6000);
+    a->part = (enum pp_muon_part)draw(s, PP_MUON_END + 1);
+    a->a = flip(s) ? 3.4445f : 0.7f;
+    a->b = flip(s) ? -4.775f : 1;
+    struct pp_optimizer_args *args = BYTES(args, 1);
+    *args = (struct pp_optimizer_args){.kind = PP_OPT_MUON,
+                                       .lr = 0.01f,
+                                       .momentum = 0.95f,
+                                       .weight_decay = 0.1f,
+                                       .grad_scale = flip(s) ? 1 : 0.7f,
+                                       .skip = draw(s, 8) == 0};
+    double *squares = BYTES(squares, 1);
+    *squares = flip(s) ? 17.3 : 0;
+    RESULT(x, a->n, true);
+    if (a->part != PP_MUON_UNIT)
+        RESULT(y, a->n, true);
 }
 
 /* ---- samples and the loss */

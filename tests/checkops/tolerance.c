@@ -113,7 +113,7 @@ void bound_optimizer_step(struct pp_optimizer_step *a, struct outputs *o)
     double p = MOST(a->n, a->p), g = MOST(a->n, a->g) * fabs((double)args->grad_scale) +
                                      fabs((double)args->weight_decay) * p;
     double m = fmax(MOST(a->n, a->m), g), v = fmax(MOST(a->n, a->v), g * g);
-    bool adam = args->kind == PP_OPT_ADAM || args->kind == PP_OPT_ADAMW;
+    bool adam = args->kind >= PP_OPT_ADAM;
     OUT(o, p, a->n, a->n, p + fabs((double)args->lr) * (adam ? 100 : m));
     OUT(o, m, a->n, a->n, m);
     OUT(o, v, a->n, a->n, v);
@@ -437,6 +437,19 @@ void bound_activate_backward(struct pp_activate_backward *a, struct outputs *o)
 void bound_sum(struct pp_sum *a, struct outputs *o)
 {
     OUT(o, y, a->n, a->n, (double)FLT_MIN);
+}
+
+void bound_muon(struct pp_muon *a, struct outputs *o)
+{
+    double x = MOST(a->n, a->x), y = a->y ? MOST(a->n, a->y) : 0;
+    if (a->part == PP_MUON_UNIT)
+        x /= fmax(sqrt(*a->squares), 1e-7);
+    if (a->part == PP_MUON_END || a->part == PP_MUON_MIX)
+        x *= fabs((double)a->a);
+    if (a->part == PP_MUON_BEGIN || a->part == PP_MUON_UNIT)
+        OUT(o, x, a->n, a->n, x + y);
+    if (a->part != PP_MUON_UNIT)
+        OUT(o, y, a->n, a->n, x + (1 + fabs((double)a->b)) * y);
 }
 
 void bound_dropout(struct pp_dropout *a, struct outputs *o)

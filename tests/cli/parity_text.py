@@ -4,7 +4,7 @@
 
     parity_text.py PPCLI ROOT CASE... [--self]
 
-Besides what parity.py compares: 20 steps of AdamW with clipping and decay of weights, and logits after
+Besides what parity.py compares: 20 steps of AdamW with clipping and decay of weights, and of Muon, and logits after
 training. Where transformers is installed, Hugging Face's model must give the logits of ours. Each case
 reads another kind of data. --self: PyTorch in single precision takes the place of ppcli.
 
@@ -43,7 +43,27 @@ CASES = {
 }
 # name: keys of [train], learning rate, threshold of the gradients' norm
 OPTIMIZERS = {"sgd": ("", 0.2, None),
-              "adamw": ("weight_decay=0.1 decay=weights beta2=0.99 clip_norm=0.5", 0.003, 0.5)}
+              "adamw": ("weight_decay=0.1 decay=weights beta2=0.99 clip_norm=0.5", 0.003, 0.5),
+              "muon": ("muon_lr=0.02 momentum=0.95 weight_decay=0.1 decay=weights beta2=0.99", 0.003, None),
+              "muon-rms": ("momentum=0.95 weight_decay=0.1 decay=weights beta2=0.99", 0.003, None)}
+
+
+def muon(torch, decayed, rest, matrices, rms):
+    """torch.optim.Muon for the matrices, AdamW for all else. Its products are in bfloat16; the judge is
+    what it computes in the precision of the net."""
+    kinds = [torch.optim.Muon(matrices, lr=0.003 if rms else 0.02, weight_decay=0.1, momentum=0.95,
+                              adjust_lr_fn="match_rms_adamw" if rms else None),
+             torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}],
+                               lr=0.003, betas=(0.9, 0.99))]
+
+    def step():
+        half, torch.bfloat16 = torch.bfloat16, matrices[0].dtype
+        try:
+            for kind in kinds:
+                kind.step()
+        finally:
+            torch.bfloat16 = half
+    return step
 
 
 class Stream:
@@ -146,6 +166,11 @@ class Case(parity.Case):
                 return torch.optim.SGD(net.parameters(), lr=lr).step
             import torch_transformers
             decayed, rest = torch_transformers.decayed(net)
+            if optimizer.startswith("muon"):
+                inner = [p for n, p in net.named_parameters() if p.ndim == 2 and (".h." in n or "layers." in n)]
+                names = {id(p) for p in inner}
+                return muon(torch, [p for p in decayed if id(p) not in names], rest, inner,
+                            optimizer == "muon-rms")
             adam = torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1},
                                       {"params": rest, "weight_decay": 0.0}], lr=lr,
                                      betas=(0.9, 0.99))
@@ -193,7 +218,12 @@ def judge(torch, name, program, root, scratch):
         j.tensors("logits of Hugging Face", case.logits(case.net), theirs)
     for optimizer, (keys, lr, _) in OPTIMIZERS.items():
         losses, gradients, net = case.by(optimizer, torch.float64)
-        words = ["--optimizer", optimizer]
+        if optimizer == "muon" and name.startswith("gpt"):
+            continue  # whose matrices are [in][out] in PyTorch, and its scale asks which is which
+        if optimizer.startswith("muon") and not hasattr(torch.optim, "Muon"):
+            print("%s: skipped: this PyTorch has no torch.optim.Muon" % optimizer)
+            continue
+        words = ["--optimizer", optimizer.split("-")[0]]
         for key in keys.split():
             words += ["--set", "train." + key]
         if program:

@@ -109,6 +109,23 @@ for stages in 1 2 3; do
     trains gpt.ini --replicas 2 --stages $stages
 done
 
+begin "muon: the same weights for every number of stages, with recompute, and resumed"
+for type in gpt llama; do
+    digest=
+    for stages in 1 2 3 4; do
+        trains $type.ini --optimizer muon --set train.momentum=0.95 --stages $stages
+    done
+    trains $type.ini --optimizer muon --set train.momentum=0.95 --stages 2 --schedule zb-v --set pipeline.recompute=all
+    trains $type.ini --optimizer muon --set train.momentum=0.95 --stages 2 --set run.threads=2
+    run train $type.ini --optimizer muon --set train.momentum=0.95 --stages 3 --dir part -q --max-steps 3 \
+        --set checkpoint.every=3
+    code_is 0
+    run train $type.ini --optimizer muon --set train.momentum=0.95 --stages 2 --dir part -q --resume
+    code_is 0
+    same "$(sha part/summary.json)" "$digest"
+    rm -rf part
+done
+
 begin "attention over the samples: explain says that micro-batches change what is computed"
 digest=
 for stages in 1 2; do

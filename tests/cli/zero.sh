@@ -38,7 +38,7 @@ begin "replicas 2, 3 and 4, with momentum, a last batch of two samples and every
 for replicas in 2 3 4; do
     divides mlp.ini --replicas $replicas --stages 2
 done
-for optimizer in adam adamw sgd; do
+for optimizer in adam adamw sgd muon; do
     divides mlp.ini --replicas 3 --set train.optimizer=$optimizer
 done
 
@@ -48,6 +48,13 @@ for replicas in 2 3 4; do
 done
 divides gpt.ini --replicas 2 --set train.clip_norm=0
 divides gpt.ini --replicas 2 --stages 3 --set pipeline.recompute=all --set train.exact=off
+
+begin "matrices of muon, which have one owner each, of all sizes"
+for replicas in 2 3 4; do
+    divides gpt.ini --replicas $replicas --stages 2 --optimizer muon --set train.muon_lr=0.02
+done
+divides net.ini --replicas 3 --optimizer muon
+divides mlp.ini --replicas 4 --stages 2 --optimizer muon --set 'model.sizes=784 251 83 257 129 10'
 
 begin "running statistics, and several chunks a rank"
 for replicas in 2 3; do

@@ -262,7 +262,7 @@ TEST(keys_of_replicas_are_noted_without_them)
                "--set: note: train.zero has no effect with pipeline.replicas = 1, only with more");
     check_note("train.zero=1", "train.optimizer=sgd",
                "--set: note: train.zero has no effect with train.optimizer = sgd, only with "
-               "momentum, adam and adamw");
+               "momentum, adam, adamw and muon");
     check_note("train.zero=1", "pipeline.replicas=2", NULL);
 }
 
@@ -364,7 +364,7 @@ TEST(idle_keys_are_noted_and_accepted)
         good("[train]\noptimizer = sgd\nmomentum = 0.5\nbeta1 = 0.9\neps = 1e-08\n", NULL);
     CHECK_INT_EQ(pp_config_note_count(cfg), 1); /* what equals the default is no surprise */
     CHECK_STR_EQ(pp_config_note_text(cfg, 0), "t.ini:3: note: train.momentum has no effect with "
-                                              "train.optimizer = sgd, only with momentum");
+                                              "train.optimizer = sgd, only with momentum and muon");
     pp_config_destroy(&cfg);
     cfg = good("[train]\noptimizer = adam\nbeta1 = 0.5\n", NULL);
     CHECK_INT_EQ(pp_config_note_count(cfg), 0);

@@ -65,8 +65,11 @@ TEST(keys_are_printed_aligned_by_section)
         assert_non_null(strstr(text, strchr(pp_config_key_name(i), '.') + 1));
     free(text);
     text = printed("train.optimizer", PP_KEYS_TEXT);
-    CHECK_STR_EQ(text, "[train]\n  optimizer  choice      adam             sgd | momentum | adam | "
-                       "adamw\n             update rule\n");
+    CHECK_STR_EQ(text,
+                 "[train]\n  optimizer  choice      adam             sgd | momentum | adam | "
+                 "adamw | muon\n             update rule; muon: the weights of linear layers and "
+                 "convolutions but the last\n             layer's move along a nearly orthogonal "
+                 "matrix (Keller Jordan, 2024), all others as\n             with adamw\n");
     free(text);
 }
 
@@ -120,7 +123,7 @@ TEST(keys_have_their_words)
         assert_null(strstr(words, "  "));
         assert_null(strchr(words, '|'));
         if (strcmp(pp_config_key_name(i), "train.optimizer") == 0)
-            CHECK_STR_EQ(words, "sgd momentum adam adamw");
+            CHECK_STR_EQ(words, "sgd momentum adam adamw muon");
         if (strcmp(pp_config_key_name(i), "pipeline.recompute") == 0)
             CHECK_STR_EQ(words, "off all auto");
         if (strcmp(pp_config_key_name(i), "train.lr") == 0)

@@ -118,6 +118,34 @@ void CPU_LOOP(sum)(const void *args, const struct pp_piece *w)
         ALONE for (size_t i = w->from; i < w->to; i++) y[i] = x[i] + b[i];
 }
 
+void CPU_LOOP(muon)(const void *args, const struct pp_piece *w)
+{
+    const struct pp_muon *a = args;
+    const struct pp_optimizer_args *o = a->args;
+    bool stays = a->part == PP_MUON_BEGIN || a->part == PP_MUON_END;
+    float *restrict x = a->x, *restrict y = a->y, p = a->a, q = a->b;
+    if (stays && o->skip)
+        return;
+    if (a->part == PP_MUON_BEGIN) {
+        float keep = o->momentum, scale = (float)((1 - (double)keep) * (double)o->grad_scale);
+        for (size_t i = w->from; i < w->to; i++) {
+            y[i] = keep * y[i] + scale * x[i];
+            x[i] = scale * x[i] + keep * y[i];
+        }
+    } else if (a->part == PP_MUON_UNIT) {
+        float unit = (float)(1 / fmax(sqrt(*a->squares), 1e-7));
+        for (size_t i = w->from; i < w->to; i++)
+            x[i] *= unit;
+    } else {
+        if (stays) {
+            p *= -o->lr;
+            q = (float)(1 - (double)q * (double)o->lr * (double)o->weight_decay);
+        }
+        for (size_t i = w->from; i < w->to; i++)
+            y[i] = p * x[i] + q * y[i];
+    }
+}
+
 void CPU_LOOP(dropout)(const void *args, const struct pp_piece *w)
 {
     const struct pp_dropout *a = args;

@@ -247,6 +247,7 @@ static void optimizer_step(size_t n, const struct pp_optimizer_args *a, bool dec
         adam(n, a, wd, 1.0f, g, m, v, p);
         break;
     case PP_OPT_ADAMW:
+    case PP_OPT_MUON:
         adam(n, a, 0.0f, (float)(1 - (double)lr * wd), g, m, v, p);
         break;
     }

@@ -65,7 +65,7 @@ struct angles {
 static void start(struct angles *g, const struct pp_rotary *a, size_t first, size_t n)
 {
     for (size_t j = 0; j < n; j++) {
-        double step = pow((double)a->base, -2.0 * (double)(first + j) / a->width);
+        double step = rope_step(a, (int)(first + j));
         step = a->back ? -step : step;
         g->cos[j] = cos(a->first * step);
         g->sin[j] = sin(a->first * step);

@@ -33,6 +33,33 @@ KERNEL(sum, pp_sum)
     return a->f32 ? sums_of<float>(s, a) : sums_of<V>(s, a);
 }
 
+/* ---- Muon */
+
+static __device__ void muon_at(const struct pp_muon *a, size_t i)
+{
+    const struct pp_optimizer_args *o = a->args;
+    if (a->part == PP_MUON_MIX) {
+        a->y[i] = a->a * a->x[i] + a->b * a->y[i];
+    } else if (a->part == PP_MUON_UNIT) {
+        a->x[i] *= (float)(1 / fmax(sqrt(*a->squares), 1e-7));
+    } else if (o->skip) {
+        return;
+    } else if (a->part == PP_MUON_BEGIN) {
+        float keep = o->momentum, scale = (1.0f - keep) * o->grad_scale;
+        a->y[i] = keep * a->y[i] + scale * a->x[i];
+        a->x[i] = scale * a->x[i] + keep * a->y[i];
+    } else {
+        float lr = o->lr;
+        a->y[i] = (1.0f - a->b * lr * o->weight_decay) * a->y[i] - a->a * lr * a->x[i];
+    }
+}
+
+KERNEL(muon, pp_muon)
+{
+    struct pp_muon m = *a;
+    return launch_each(s, m.n, [=] __device__(size_t i) { muon_at(&m, i); });
+}
+
 /* ---- sum of squares */
 
 #define PER_BLOCK 4096 /* elements a block has before there are CUDA_PARTIALS blocks */

@@ -103,7 +103,7 @@ static __device__ struct step step_of(const struct pp_optimizer_args *a, bool de
     s.beta2 = a->beta2;
     s.eps = a->eps;
     s.scale = a->grad_scale;
-    bool adamw = a->kind == PP_OPT_ADAMW, adam = adamw || a->kind == PP_OPT_ADAM;
+    bool adamw = a->kind == PP_OPT_ADAMW || a->kind == PP_OPT_MUON, adam = adamw || a->kind == PP_OPT_ADAM;
     float rate = decay ? a->weight_decay : 0.0f;
     s.decay = adamw ? 0.0f : rate;
     s.keep = adamw ? 1.0f - a->lr * rate : 1.0f;
@@ -126,7 +126,7 @@ static __device__ void update(const struct step *s, float g, float *m, float *v,
         *m = s->momentum * *m + gi;
         *p -= s->lr * (s->nesterov ? gi + s->momentum * *m : *m);
         break;
-    default: /* adam, adamw */
+    default: /* adam, adamw, muon */
         *m = s->beta1 * *m + s->c1 * gi;
         *v = s->beta2 * *v + s->c2 * gi * gi;
         *p = s->keep * *p - s->rate * *m / (sqrtf(*v) * s->root + s->eps);

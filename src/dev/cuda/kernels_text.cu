@@ -104,7 +104,7 @@ template <typename V> __global__ void turn(struct pp_rotary a)
     V *to = (V *)a.y;
     int t = (int)blockIdx.x, half = a.width / 2, turned = a.heads * a.width;
     for (int j = (int)threadIdx.x; j < half; j += (int)blockDim.x) {
-        double angle = (a.first + t) * pow((double)a.base, -(double)j / half);
+        double angle = (a.first + t) * rope_step(&a, j);
         float c = (float)cos(angle), s = (float)(a.back ? -sin(angle) : sin(angle));
         for (int b = (int)blockIdx.y; b < a.B; b += (int)gridDim.y) {
             size_t at = ((size_t)b * (size_t)a.T + (size_t)t) * (size_t)a.C + (size_t)j;

@@ -42,6 +42,28 @@ int plain_sum(struct pp_backend *be, const struct pp_sum *a)
     return 0;
 }
 
+int plain_muon(struct pp_backend *be, const struct pp_muon *a)
+{
+    const struct pp_optimizer_args *o = a->args;
+    bool stays = a->part == PP_MUON_BEGIN || a->part == PP_MUON_END;
+    double unit = a->squares ? 1 / fmax(sqrt(*a->squares), 1e-7) : 1;
+    for (size_t i = 0; i < a->n && !(stays && o->skip); i++) {
+        double x = a->x[i], y = a->y ? a->y[i] : 0, mu = stays ? o->momentum : 0;
+        if (a->part == PP_MUON_BEGIN) {
+            a->y[i] = (float)(mu * y + (1 - mu) * o->grad_scale * x);
+            a->x[i] = (float)((1 - mu) * o->grad_scale * x + mu * a->y[i]);
+        } else if (a->part == PP_MUON_UNIT) {
+            a->x[i] = (float)(x * unit);
+        } else if (a->part == PP_MUON_MIX) {
+            a->y[i] = (float)(a->a * x + a->b * y);
+        } else {
+            double lr = o->lr;
+            a->y[i] = (float)((1 - a->b * lr * o->weight_decay) * y - a->a * lr * x);
+        }
+    }
+    return 0;
+}
+
 int plain_dropout(struct pp_backend *be, const struct pp_dropout *a)
 {
     for (size_t i = 0; i < a->B * a->F; i++) {

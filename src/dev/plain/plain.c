@@ -262,7 +262,7 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
     for (size_t i = 0; i < n; i++) {
         double gi = (double)g[i] * a->grad_scale;
         double pi = p[i];
-        if (a->kind == PP_OPT_ADAMW)
+        if (a->kind == PP_OPT_ADAMW || a->kind == PP_OPT_MUON)
             pi -= lr * wd * pi;
         else
             gi += wd * pi;
@@ -276,6 +276,7 @@ static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optim
             break;
         case PP_OPT_ADAM:
         case PP_OPT_ADAMW:
+        case PP_OPT_MUON:
             m[i] = (float)(b1 * m[i] + (1 - b1) * gi);
             v[i] = (float)(b2 * v[i] + (1 - b2) * gi * gi);
             p[i] = (float)(pi - lr / bc1 * m[i] / (sqrt(v[i]) / sqrt(bc2) + a->eps));

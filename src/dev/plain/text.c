@@ -126,7 +126,7 @@ int plain_rotary(struct pp_backend *be, const struct pp_rotary *a)
         bool second = c / half % 2;
         double y = a->x[i];
         if (c < turned) {
-            double angle = (double)position * pow(a->base, -(double)j / (double)half);
+            double angle = (double)position * rope_step(a, (int)j);
             double other = second ? a->x[i - half] : -a->x[i + half];
             y = cos(angle) * y + (a->back ? -sin(angle) : sin(angle)) * other;
         }

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The optimizer over a chunk's parameters: in pieces as large as what lies between them allows. */
+#include "chunk.h"
+
+/* The optimizer over floats at..to-1 of the chunk. */
+static int update(struct pp_chunk *c, struct pp_backend *be, const struct pp_optimizer_args *a,
+                  size_t at, size_t to, bool decay)
+{
+    if (at == to)
+        return 0;
+    return pp_backend_optimizer_step(be, to - at, a, decay, c->grads + at,
+                                     c->opt_m ? c->opt_m + at : NULL,
+                                     c->opt_v ? c->opt_v + at : NULL, c->params + at);
+}
+
+int chunk_update(struct pp_chunk *c, struct pp_backend *be, const struct pp_optimizer_args *a,
+                 int first, int n, size_t at)
+{
+    size_t from = at;
+    bool decay = true; /* of the floats from..at-1 */
+    for (int i = 0; i < n; i++) {
+        const struct pp_param *p = &c->model->params[first + i];
+        size_t floats = pp_param_floats(p);
+        bool decays = p->kind == PP_PARAM_DECAYED || !c->decay_weights;
+        bool muon = chunk_is_muon(c, p), apart = muon || p->kind == PP_PARAM_BUFFER;
+        if (apart || decays != decay) {
+            PP_TRY(update(c, be, a, from, at, decay));
+            if (muon)
+                PP_TRY(chunk_muon_step(c, be, p, a, c->grads + at, c->opt_m + at, c->params + at));
+            from = apart ? at + floats : at;
+            decay = decays;
+        }
+        at += floats;
+    }
+    return update(c, be, a, from, at, decay);
+}
+
+int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,
+                          const struct pp_optimizer_args *a, size_t from, size_t to, size_t state)
+{
+    const struct pp_param *p = &c->model->params[c->model->layers[c->first].first_param];
+    for (size_t first = 0, end; first < to; first = end, p++) {
+        end = first + pp_param_floats(p);
+        size_t at = first > from ? first : from, n = (end < to ? end : to) - at;
+        if (end <= from || p->kind == PP_PARAM_BUFFER)
+            continue;
+        if (chunk_is_muon(c, p)) {
+            pp_assert(at == first && n == pp_param_floats(p));
+            PP_TRY(chunk_muon_step(c, be, p, a, c->grads + at, c->opt_m + state + at - from,
+                                   c->params + at));
+            continue;
+        }
+        PP_TRY(pp_backend_optimizer_step(
+            be, n, a, p->kind == PP_PARAM_DECAYED || !c->decay_weights, c->grads + at,
+            c->opt_m ? c->opt_m + state + at - from : NULL,
+            c->opt_v ? c->opt_v + state + at - from : NULL, c->params + at));
+    }
+    return 0;
+}
