@@ -85,9 +85,10 @@ bool pp_hf_folder_is(const char *dir, char *out, size_t bytes)
     for (int i = 0; i < 4; i++) {
         if (find_named_file(dir, torch[i][0], torch[i][1], name)) {
             snprintf(out, bytes,
-                     "it has %s, a Python pickle, and no model.safetensors: write one in Python "
-                     "with AutoModelForCausalLM.from_pretrained('%s').save_pretrained(NEW), and "
-                     "name NEW",
+                     "it has %s, a Python pickle, and no model.safetensors: write one with these "
+                     "two lines of Python, and name NEW: from transformers import "
+                     "AutoModelForCausalLM; "
+                     "AutoModelForCausalLM.from_pretrained('%s').save_pretrained('NEW')",
                      name, dir);
             return true;
         }

@@ -18,7 +18,7 @@
 /* A value of the file, and the key it is. */
 struct row {
     const char *json, *key;
-    const char *def;   /* where the file has none: theirs; NULL: the key's */
+    const char *def; /* where the file has none: theirs, or one for each family; NULL: the key's */
     const char *words; /* "theirs=ours ..."; NULL: numbers and booleans */
     bool free;         /* the user may choose another value */
     const char *also;  /* another name of theirs, where the file has not the first; or NULL */
@@ -57,35 +57,41 @@ static const struct must gpt2_musts[] = {{"scale_attn_weights", "true"},
 static const struct row llama_rows[] = {
     {"num_hidden_layers", "model.n_layer", "32", NULL, false, NULL},
     {"num_attention_heads", "model.n_head", "32", NULL, false, NULL},
-    {"num_key_value_heads", "model.n_kv_head", NULL, NULL, false, NULL},
+    {"num_key_value_heads", "model.n_kv_head", "0 8 32", NULL, false, NULL},
     {"hidden_size", "model.n_embd", "4096", NULL, false, NULL},
-    {"intermediate_size", "model.n_hidden", "11008", NULL, false, NULL},
-    {"max_position_embeddings", "model.block_size", "2048", NULL, true, NULL},
-    {"vocab_size", "model.vocab_size", "32000", NULL, false, NULL},
+    {"intermediate_size", "model.n_hidden", "11008 14336 22016", NULL, false, NULL},
+    {"max_position_embeddings", "model.block_size", "2048 131072 32768", NULL, true, NULL},
+    {"vocab_size", "model.vocab_size", "32000 32000 151936", NULL, false, NULL},
+    {"attention_bias", "model.attention_bias", "off off qkv", "true=all false=off", false, NULL},
     {"rms_norm_eps", "model.norm_eps", "1e-6", NULL, false, NULL},
     {"tie_word_embeddings", "model.tie_weights", "off", ONOFF, true, NULL},
     {"rope_theta", "model.rope_base", "10000", NULL, false, NULL},
     {0}};
-static const struct must llama_musts[] = {{"hidden_act", "silu swish"},
-                                          {"attention_bias", "false"},
-                                          {"mlp_bias", "false"},
-                                          {"attention_dropout", "0 0.0"},
-                                          {"partial_rotary_factor", "1 1.0"},
-                                          {"quantization_config", "null"},
-                                          {0}};
+static const struct must llama_musts[] = {
+    {"hidden_act", "silu swish"},    {"mlp_bias", "false"},
+    {"attention_dropout", "0 0.0"},  {"partial_rotary_factor", "1 1.0"},
+    {"quantization_config", "null"}, {0}};
 
 static const struct kind {
-    const char *architecture, *type;
+    const char *architecture, *bare; /* with a head, and without */
+    const char *family;              /* model_type */
+    const char *type;
     const struct row *rows;
     const struct must *musts;
-} kinds[] = {{"GPT2LMHeadModel", "gpt", gpt2_rows, gpt2_musts},
-             {"LlamaForCausalLM", "llama", llama_rows, llama_musts}};
+    int number; /* of those with the same rows */
+} kinds[] = {{"GPT2LMHeadModel", "GPT2Model", "gpt2", "gpt", gpt2_rows, gpt2_musts, 0},
+             {"LlamaForCausalLM", "LlamaModel", "llama", "llama", llama_rows, llama_musts, 0},
+             {"MistralForCausalLM", "MistralModel", "mistral", "llama", llama_rows, llama_musts, 1},
+             {"Qwen2ForCausalLM", "Qwen2Model", "qwen2", "llama", llama_rows, llama_musts, 2}};
+#define KNOWN "GPT2LMHeadModel, LlamaForCausalLM, MistralForCausalLM and Qwen2ForCausalLM"
+#define KINDS ((int)(sizeof(kinds) / sizeof(kinds[0])))
 
 struct from {
     struct pp_config *cfg;
     const struct pp_names *names;
     char file[PP_PATH_MAX];
     const json_t *root;
+    const struct kind *kind;
 };
 
 #define KEY "model.from"
@@ -155,10 +161,13 @@ static void take_row(const struct from *f, const struct row *row)
     const json_t *v = json_object_get(rope_of(f), row->json);
     v = v ? v : json_object_get(f->root, row->json);
     v = v || !row->also ? v : json_object_get(f->root, row->also);
-    const char *value = text_of(v, text);
+    const char *value = text_of(v, text), *def = row->def;
+    for (int i = 0; def && i < f->kind->number && strchr(def, ' '); i++)
+        def = strchr(def, ' ') + 1;
     if (!v || json_is_null(v)) {
-        if (row->def)
-            take(f, row->json, row->key, row->def, row->free);
+        snprintf(word, sizeof(word), "%.*s", (int)strcspn(def ? def : "", " "), def ? def : "");
+        if (def)
+            take(f, row->json, row->key, word, row->free);
     } else if (!row->words) {
         take(f, row->json, row->key, value, row->free);
     } else if (translate(row->words, value, word, sizeof(word))) {
@@ -168,14 +177,57 @@ static void take_row(const struct from *f, const struct row *row)
     }
 }
 
+/* How the angles of positions are scaled. */
+static void take_scaling(const struct from *f)
+{
+    static const char *const names[] = {"factor", "low_freq_factor", "high_freq_factor",
+                                        "original_max_position_embeddings"};
+    char text[PP_JSON_SHOWN], all[4 * PP_JSON_SHOWN] = "";
+    const json_t *type = json_object_get(rope_of(f), "rope_type");
+    type = type ? type : json_object_get(rope_of(f), "type"); /* its name in older files */
+    const char *word = type ? text_of(type, text) : "default";
+    int n = strcmp(word, "linear") == 0 ? 1 : strcmp(word, "llama3") == 0 ? 4 : 0;
+    if (n == 0 && strcmp(word, "default") != 0)
+        refuse(f, "rope_type = %s is not computed here, only default, linear and llama3", word);
+    for (int i = 0; i < n; i++) {
+        char number[PP_JSON_SHOWN];
+        const json_t *v = json_object_get(rope_of(f), names[i]);
+        if (!json_is_number(v)) {
+            refuse(f, "rope_type = %s needs a number %s", word, names[i]);
+            return;
+        }
+        pp_text_add(all, sizeof(all), "%s%s", i > 0 ? " " : "", text_of(v, number));
+    }
+    if (n > 0)
+        take(f, "rope_scaling", "model.rope_scaling", all, false);
+}
+
+/* Attention over the last so many positions only is full where there are not more. */
+static void check_window(const struct from *f)
+{
+    const json_t *v = json_object_get(f->root, "sliding_window"),
+                 *layers = json_object_get(f->root, "max_window_layers");
+    bool qwen = strcmp(f->kind->family, "qwen2") == 0;
+    bool uses = qwen ? json_is_true(json_object_get(f->root, "use_sliding_window"))
+                     : strcmp(f->kind->family, "mistral") == 0;
+    int context = f->cfg->model.block_size;
+    long long window = v ? json_integer_value(v) : 4096; /* null: none */
+    if (qwen && f->cfg->model.n_layer <= (layers ? json_integer_value(layers) : 28))
+        return; /* those below it are full */
+    if (uses && window > 0 && window < context) {
+        refuse(f,
+               "sliding_window = %lld is less than the context of %d positions, and attention here "
+               "is over all of them; use model.block_size = %lld or less",
+               window, context, window);
+    }
+}
+
 /* What several values say together. */
 static void check_together(const struct from *f)
 {
     char text[PP_JSON_SHOWN];
     static const char *const drops[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
     const json_t *head = json_object_get(f->root, "head_dim");
-    const json_t *type = json_object_get(rope_of(f), "rope_type");
-    type = type ? type : json_object_get(rope_of(f), "type"); /* its name in older files */
     bool gpt = strcmp(f->cfg->model.type, "gpt") == 0;
     for (int i = 1; i < 3 && gpt; i++) {
         const json_t *a = json_object_get(f->root, drops[0]),
@@ -189,17 +241,19 @@ static void check_together(const struct from *f)
             break;
         }
     }
-    if (type && strcmp(text_of(type, text), "default") != 0)
-        refuse(f, "rope_type = %s is not computed here", text_of(type, text));
-    if (head && !json_is_null(head) && !gpt &&
-        json_integer_value(head) * f->cfg->model.n_head != f->cfg->model.n_embd) {
-        refuse(f, "head_dim = %s, but here a head has hidden_size / num_attention_heads = %d / %d",
-               text_of(head, text), f->cfg->model.n_embd, f->cfg->model.n_head);
-    }
+    if (gpt)
+        return;
+    /* what the key's rule gives is not set: older runs have no such key */
+    if (json_is_integer(head) &&
+        json_integer_value(head) * f->cfg->model.n_head != f->cfg->model.n_embd)
+        take(f, "head_dim", "model.head_dim", text_of(head, text), false);
+    take_scaling(f);
+    check_window(f);
 }
 
-static void take_all(const struct from *f, const struct kind *kind)
+static void take_all(const struct from *f)
 {
+    const struct kind *kind = f->kind;
     char text[PP_JSON_SHOWN];
     take(f, "architectures", "model.type", kind->type, false);
     for (const struct must *m = kind->musts; m->json; m++) {
@@ -231,16 +285,17 @@ static void read_file(struct from *f)
         return;
     }
     f->root = root;
-    const json_t *name = json_array_get(json_object_get(root, "architectures"), 0);
-    const struct kind *kind = NULL;
-    for (int i = 0; i < 2; i++)
-        if (name && strcmp(text_of(name, shown), kinds[i].architecture) == 0)
-            kind = &kinds[i];
-    if (kind)
-        take_all(f, kind);
+    const json_t *name = json_array_get(json_object_get(root, "architectures"), 0),
+                 *family = json_object_get(root, "model_type");
+    const char *word = text_of(name ? name : family, shown);
+    for (int i = 0; i < KINDS; i++)
+        if (strcmp(word, name ? kinds[i].architecture : kinds[i].family) == 0 ||
+            (name && strcmp(word, kinds[i].bare) == 0))
+            f->kind = &kinds[i];
+    if (f->kind)
+        take_all(f);
     else
-        refuse(f, "its architecture is %s; GPT2LMHeadModel and LlamaForCausalLM are known",
-               text_of(name, shown));
+        refuse(f, "its %s is %s; known are " KNOWN, name ? "architecture" : "model_type", word);
 }
 
 /* The tokens of a model are those of its folder, unless the config says others. */

@@ -5,7 +5,7 @@
  */
 #include "transformer.h"
 
-/* One product of up to three weights without biases. */
+/* One product of up to three weights. */
 static int project(struct builder *b, const char *name, int x, int n,
                    const struct linear_piece *pieces)
 {
@@ -27,19 +27,36 @@ static int width(const struct builder *b)
     return hidden > 0 ? hidden : (wanted + unit - 1) / unit * unit;
 }
 
+static struct pp_rope_scaling scaling_of(struct builder *b)
+{
+    const struct pp_floats *f = &b->cfg->model.rope_scaling;
+    if (f->n > 1 && (f->n != 4 || f->at[2] <= f->at[1]))
+        refuse(b, "model.rope_scaling: write one number (linear), or four (llama3's factor, "
+                  "low_freq_factor, a larger high_freq_factor, original_max_position_embeddings), "
+                  "such as 8 1 4 8192");
+    struct pp_rope_scaling s = {.factor = f->n > 0 ? (float)f->at[0] : 0};
+    if (f->n == 4)
+        s = (struct pp_rope_scaling){s.factor, (float)f->at[1], (float)f->at[2], (float)f->at[3]};
+    return s;
+}
+
 static int block(struct builder *b, int x)
 {
     int C = b->cfg->model.n_embd, F = width(b);
     const struct heads heads = heads_of(b, true);
+    const struct pp_rope_scaling scaling = scaling_of(b);
+    enum pp_attention_bias biases = b->cfg->model.attention_bias;
     int q = heads.q * heads.width, kv = heads.kv * heads.width;
+    bool bias = biases != PP_ATTENTION_BIAS_OFF, out_bias = biases == PP_ATTENTION_BIAS_ALL;
     int y = project(b, "self_attn", norm(b, "input_layernorm", x), 3,
-                    (struct linear_piece[]){{"q_proj.weight", NULL, q},
-                                            {"k_proj.weight", NULL, kv},
-                                            {"v_proj.weight", NULL, kv}});
+                    (struct linear_piece[]){{"q_proj.weight", bias ? "q_proj.bias" : NULL, q},
+                                            {"k_proj.weight", bias ? "k_proj.bias" : NULL, kv},
+                                            {"v_proj.weight", bias ? "v_proj.bias" : NULL, kv}});
     y = rotary(b, "self_attn.rotary", y, heads.q + heads.kv, heads.width,
-               (float)b->cfg->model.rope_base);
+               (float)b->cfg->model.rope_base, &scaling);
     y = attention(b, "self_attn", y, -1, &heads);
-    y = project(b, "self_attn", y, 1, &(struct linear_piece){"o_proj.weight", NULL, C});
+    y = project(b, "self_attn", y, 1,
+                &(struct linear_piece){"o_proj.weight", out_bias ? "o_proj.bias" : NULL, C});
     x = add(b, "self_attn.add", x, y, false);
     y = project(
         b, "mlp", norm(b, "post_attention_layernorm", x), 2,

@@ -220,7 +220,8 @@ bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b)
     for (int i = 0; same && i < a->n_nodes; i++) {
         const struct pp_node *x = &a->nodes[i], *y = &b->nodes[i];
         same = same_words(x, y) && x->x[0] == y->x[0] && x->x[1] == y->x[1] &&
-               equal(x->eps, y->eps) && equal(x->base, y->base);
+               equal(x->eps, y->eps) && equal(x->base, y->base) &&
+               memcmp(&x->scaling, &y->scaling, sizeof(x->scaling)) == 0;
     }
     return same;
 }

@@ -13,6 +13,7 @@
 #define PPCLI_NN_NN_H
 
 #include "ppcli/model.h"
+#include "ppcli/ops.h"
 
 struct builder {
     struct pp_model *m; /* half built */
@@ -31,9 +32,6 @@ struct model_builder {
     int (*build)(struct builder *b, int x); /* the value with a number for each class */
 };
 
-#define PP_OP(x) extern const struct pp_node_op op_##x;
-#include "ops.def"
-#undef PP_OP
 #define PP_MODEL(x) extern const struct model_builder model_##x;
 #include "models.def"
 #undef PP_MODEL
@@ -94,7 +92,8 @@ int embedding(struct builder *b, const char *name, int x, int vocabulary, int ch
               const char *tokens, const char *positions);
 
 /* Turns the first `heads` heads of `width` channels of each position, as Hugging Face's Llama. */
-int rotary(struct builder *b, const char *name, int x, int heads, int width, float base);
+int rotary(struct builder *b, const char *name, int x, int heads, int width, float base,
+           const struct pp_rope_scaling *scaling);
 
 /* x has the gate's channels, then as many that it lets through: silu(gate) * those. */
 int gated(struct builder *b, const char *name, int x);

@@ -12,7 +12,8 @@ struct heads heads_of(struct builder *b, bool causal)
 {
     int channels = b->cfg->model.n_embd, heads = b->cfg->model.n_head,
         kv = b->cfg->model.n_kv_head > 0 ? b->cfg->model.n_kv_head : heads;
-    if (channels % heads) {
+    int width = b->cfg->model.head_dim;
+    if (width == 0 && channels % heads) {
         refuse(b, "model.n_head: %d heads do not divide the %d channels of model.n_embd", heads,
                channels);
     } else if (heads % kv) {
@@ -20,7 +21,7 @@ struct heads heads_of(struct builder *b, bool causal)
     }
     return (struct heads){.q = heads,
                           .kv = kv,
-                          .width = channels / heads,
+                          .width = width > 0 ? width : channels / heads,
                           .causal = causal,
                           .batch_first = true,
                           .dropout = (float)b->cfg->model.dropout};

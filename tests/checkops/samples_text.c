@@ -180,6 +180,9 @@ void make_rotary(struct sample *s, struct pp_rotary *a)
     a->C = a->heads * a->width + (int)draw(s, 5);
     a->first = flip(s) ? 1000 : 0;
     a->base = 10000;
+    if (flip(s)) /* linear or llama3's */
+        a->scaling = flip(s) ? (struct pp_rope_scaling){.factor = 2.5f}
+                             : (struct pp_rope_scaling){8, 1, 4, 512};
     a->back = flip(s);
     a->add = flip(s);
     VALUES(x, a->B * a->T * a->C);

@@ -122,7 +122,7 @@ for file in pytorch_model.bin pytorch_model-00001-of-00002.bin weights.pt model.
     cp hf/config.json bin
     echo x >"bin/$file"
     evals bin
-    refused "bin: it has $file, a Python pickle, and no model.safetensors: write one in Python with AutoModelForCausalLM.from_pretrained('bin').save_pretrained(NEW), and name NEW"
+    refused "bin: it has $file, a Python pickle, and no model.safetensors: write one with these two lines of Python, and name NEW: from transformers import AutoModelForCausalLM; AutoModelForCausalLM.from_pretrained('bin').save_pretrained('NEW')"
 done
 
 begin "a file of another name: the message names it, and it is read"

@@ -36,7 +36,7 @@ HEADER_OWNER = {
     'shape.h': 'base',
     'config.h': 'conf',
     'train.h': 'train',
-    'model.h': 'nn',
+    'model.h': 'nn', 'ops.h': 'nn', 'ops.def': 'nn',
     'run.h': 'pipe',
     'report.h': 'report',
     'exec.h': 'pipe',

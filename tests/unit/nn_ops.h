@@ -150,7 +150,7 @@ static inline int build_embedding(struct builder *b, const char *name, int x)
 /* Of six channels the first four are one head. */
 static inline int build_rotary(struct builder *b, const char *name, int x)
 {
-    return rotary(b, name, x, 1, 4, 100);
+    return rotary(b, name, x, 1, 4, 100, &(struct pp_rope_scaling){8, 1, 4, 32});
 }
 
 static inline int build_gated(struct builder *b, const char *name, int x)

@@ -8,6 +8,12 @@
     "\"n_positions\":16,\"vocab_size\":65,\"n_inner\":null,\"layer_norm_epsilon\":1e-05,"          \
     "\"activation_function\":\"gelu_new\",\"resid_pdrop\":0.2,\"embd_pdrop\":0.2,"                 \
     "\"attn_pdrop\":0.2,\"task_specific_params\":{\"text-generation\":{\"max_length\":50}}"
+#define MISTRAL                                                                                    \
+    "\"model_type\":\"mistral\",\"hidden_size\":48,\"num_attention_heads\":6,"                     \
+    "\"num_hidden_layers\":3,\"max_position_embeddings\":64"
+#define QWEN                                                                                       \
+    "\"architectures\":[\"Qwen2ForCausalLM\"],\"hidden_size\":48,\"num_attention_heads\":6,"       \
+    "\"num_hidden_layers\":3,\"max_position_embeddings\":64"
 #define LLAMA                                                                                      \
     "\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":48,\"intermediate_size\":100,"       \
     "\"num_hidden_layers\":3,\"num_attention_heads\":6,\"num_key_value_heads\":2,"                 \
@@ -116,21 +122,58 @@ TEST(llama_becomes_keys)
     pp_config_destroy(&cfg);
 }
 
+TEST(relatives_of_llama_become_keys)
+{
+    struct pp_config *cfg = loads("{" LLAMA ",\"attention_bias\":true,\"head_dim\":16,"
+                                  "\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8.0,"
+                                  "\"low_freq_factor\":1.0,\"high_freq_factor\":4.0,"
+                                  "\"original_max_position_embeddings\":32}}",
+                                  "");
+    CHECK_STR_EQ(value_of(cfg, "model.rope_scaling"), "8 1 4 32");
+    CHECK_STR_EQ(value_of(cfg, "model.attention_bias"), "all");
+    CHECK_INT_EQ(cfg->model.head_dim, 16);
+    pp_config_destroy(&cfg);
+    cfg = loads("{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"linear\",\"factor\":2.5}}", "");
+    CHECK_STR_EQ(value_of(cfg, "model.rope_scaling"), "2.5");
+    pp_config_destroy(&cfg);
+    /* their own defaults; a window that no context fills */
+    cfg = loads("{" MISTRAL "}", "");
+    CHECK_STR_EQ(cfg->model.type, "llama");
+    CHECK_INT_EQ(cfg->model.n_kv_head, 8);
+    CHECK_INT_EQ(cfg->model.n_hidden, 14336);
+    pp_config_destroy(&cfg);
+    cfg =
+        loads("{" MISTRAL ",\"sliding_window\":16,\"num_key_value_heads\":2}", "block_size = 16\n");
+    CHECK_INT_EQ(cfg->model.block_size, 16);
+    pp_config_destroy(&cfg);
+    cfg = loads("{" QWEN ",\"sliding_window\":16,\"use_sliding_window\":false}", "");
+    CHECK_STR_EQ(value_of(cfg, "model.attention_bias"), "qkv");
+    CHECK_INT_EQ(cfg->model.vocab_size, 151936);
+    pp_config_destroy(&cfg);
+    cfg = loads("{\"architectures\":[\"GPT2Model\"]}", "");
+    CHECK_STR_EQ(cfg->model.type, "gpt");
+    pp_config_destroy(&cfg);
+}
+
 TEST(what_is_computed_differently_is_refused)
 {
-    stops("its architecture is BertModel; GPT2LMHeadModel and LlamaForCausalLM are known",
+    stops("its architecture is BertModel; known are GPT2LMHeadModel, LlamaForCausalLM, "
+          "MistralForCausalLM and Qwen2ForCausalLM",
           "{\"architectures\":[\"BertModel\"]}", "");
-    stops("its architecture is null", "{}", "");
-    stops("rope_type = llama3 is not computed here",
+    stops("its model_type is null; known are GPT2LMHeadModel", "{}", "");
+    stops("its model_type is bert", "{\"model_type\":\"bert\"}", "");
+    stops("rope_type = llama3 needs a number low_freq_factor",
           "{" LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8}}", "");
-    stops("rope_type = linear", "{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}}",
-          "");
+    stops("rope_type = linear needs a number factor",
+          "{" LLAMA ",\"rope_scaling\":{\"type\":\"linear\",\"factor\":null}}", "");
     stops("rope_type = yarn", "{" LLAMA ",\"rope_parameters\":{\"type\":\"yarn\"}}", "");
     stops("rope_type = yarn", "{" LLAMA ",\"rope_parameters\":{\"rope_type\":\"yarn\"}}", "");
-    stops("head_dim = 16, but here a head has hidden_size / num_attention_heads = 48 / 6",
-          "{" LLAMA ",\"head_dim\":16}", "");
-    stops("attention_bias = true is not computed here, only false",
-          "{" LLAMA ",\"attention_bias\":true}", "");
+    stops("mlp_bias = true is not computed here", "{" LLAMA ",\"mlp_bias\":true}", "");
+    stops("sliding_window = 16 is less than the context of 64 positions",
+          "{" MISTRAL ",\"sliding_window\":16}", "");
+    stops("use model.block_size = 32 or less",
+          "{" QWEN ",\"use_sliding_window\":true,\"sliding_window\":32,\"max_window_layers\":1}",
+          "");
     stops("scale_attn_by_inverse_layer_idx = true",
           "{" GPT2 ",\"scale_attn_by_inverse_layer_idx\":true}", "");
     stops("activation_function = quick_gelu is not computed here",

@@ -27,7 +27,7 @@ static inline bool test_joins(const char *transport, bool processes)
 static const char *const test_help[] = {"naive", "slow", "gpipe", "holds - M", NULL};
 static const struct pp_names test_names = {test_models, test_datasets, test_schedules,
                                            test_help,   test_backends, test_transports,
-                                           test_joins};
+                                           test_joins,  NULL};
 
 static char test_dir[PP_PATH_MAX]; /* absolute, current folder of the tests */
 

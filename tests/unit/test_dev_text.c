@@ -23,7 +23,7 @@ TEST(rotary_turns_a_pair_by_its_position)
     PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("reference");
     const float x[] = {1, 0, 0, 2, 7};
     float y[5], back[5];
-    struct pp_rotary a = {1, 1, 5, 3, 1, 4, 100, false, x, false, y};
+    struct pp_rotary a = {1, 1, 5, 3, 1, 4, 100, false, x, false, y, {.factor = 0}};
     CHECK_OK(pp_backend_rotary(be, &a));
     const double want[] = {cos(3), -2 * sin(0.3), sin(3), 2 * cos(0.3), 7};
     for (int i = 0; i < 5; i++)

@@ -13,6 +13,7 @@ static int turn(const struct pp_node *n, struct pp_backend *be, const struct pp_
                                 .heads = n->heads,
                                 .width = n->width,
                                 .base = n->base,
+                                .scaling = n->scaling,
                                 .back = back,
                                 .x = x,
                                 .add = add,
@@ -36,7 +37,8 @@ const struct pp_node_op op_rotary = {
     .backward_input = backward_input,
 };
 
-int rotary(struct builder *b, const char *name, int x, int heads, int width, float base)
+int rotary(struct builder *b, const char *name, int x, int heads, int width, float base,
+           const struct pp_rope_scaling *scaling)
 {
     const struct pp_shape from = *shape_of(b, x);
     pp_assert(b->rc < 0 || (from.n == 2 && heads * width <= from.dims[1]));
@@ -46,9 +48,11 @@ int rotary(struct builder *b, const char *name, int x, int heads, int width, flo
     n->heads = heads;
     n->width = width;
     n->base = base;
+    n->scaling = *scaling;
     if (width % 2)
         return refuse(b,
-                      "%s: heads of %d channels (n_embd / n_head) cannot be turned in pairs; "
+                      "%s: heads of %d channels (model.head_dim, or n_embd / n_head) cannot be "
+                      "turned in pairs; "
                       "their number must be even",
                       b->name, width);
     return n->y;
