@@ -205,9 +205,28 @@ int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const i
 /* The keys of the model of Hugging Face's that model.from names: struct pp_names' from. */
 void pp_hf_config(struct pp_config *cfg, const struct pp_names *names);
 
-/* Write model.safetensors and config.json into `dir`, which is made, or empty: what Hugging Face's
- * from_pretrained() loads. cfg: of the checkpoint. Errors: PP_ECONFIG (a model that it does not
- * have, a folder that is not empty), those of pp_io.h and of reading. */
-int pp_ckpt_export_hf(const struct pp_ckpt *ck, const struct pp_config *cfg, const char *dir);
+/* What other programs load. */
+enum pp_export_format {
+    PP_EXPORT_HF,   /* model.safetensors and config.json, for from_pretrained() */
+    PP_EXPORT_GGUF, /* model.gguf, for llama.cpp */
+    PP_EXPORT_ONNX, /* model.onnx, for inference with any number of samples */
+    PP_EXPORT_TORCH /* model.safetensors and model.py, which makes the module and loads it */
+};
+
+struct pp_model;
+struct pp_tokenizer;
+
+struct pp_export {
+    const struct pp_ckpt *ck;
+    const struct pp_config *cfg; /* of the checkpoint */
+    enum pp_export_format format;
+    const struct pp_model *model;         /* onnx, torch: of cfg */
+    enum pp_st_dtype dtype;               /* gguf: of matrices; F32, F16, BF16 */
+    const struct pp_tokenizer *tokenizer; /* gguf; NULL: the checkpoint's characters, or none */
+};
+
+/* Write it into the folder `dir`, which is made, or empty. Errors: PP_ECONFIG (a model that the form
+ * does not have, a folder that is not empty), those of pp_io.h and of reading. */
+int pp_ckpt_export(const struct pp_export *x, const char *dir);
 
 #endif

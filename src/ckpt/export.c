@@ -5,27 +5,14 @@
  */
 #include <string.h>
 
-#include "impl.h"
+#include "export.h"
 #include "ppcli/json.h"
 #include "ppcli/mem.h"
-
-struct exporter {
-    const struct pp_ckpt *ck;
-    const struct pp_config *cfg;
-    bool gpt;
-    struct pp_st_item *items; /* [n] */
-    int n;
-    struct source {
-        const struct pp_st_file *file; /* NULL: zeros */
-        const struct pp_st_tensor *t;
-        const struct pp_ckpt *ck;
-        char name[PP_ST_NAME_MAX + 1];
-    } * sources; /* [n] */
-};
+#include "ppcli/text.h"
 
 static int read_source(void *ctx, uint64_t offset, void *dst, size_t bytes)
 {
-    const struct source *s = ctx;
+    const struct export_source *s = ctx;
     if (s->file)
         return pp_st_read(s->file, s->t, offset, dst, bytes);
     memset(dst, 0, bytes);
@@ -35,7 +22,7 @@ static int read_source(void *ctx, uint64_t offset, void *dst, size_t bytes)
 /* As wherever weights are read: what is not finite is of no use to anybody. */
 static int look_at_values(void *ctx, uint64_t first, const float *values, size_t n)
 {
-    const struct source *s = ctx;
+    const struct export_source *s = ctx;
     (void)first;
     return ckpt_check_finite(s->ck, s->name, values, n);
 }
@@ -43,9 +30,9 @@ static int look_at_values(void *ctx, uint64_t first, const float *values, size_t
 static struct pp_st_item *add_item(struct exporter *e, const struct pp_ckpt_entry *from,
                                    const char *name)
 {
-    struct source *s = &e->sources[e->n];
+    struct export_source *s = &e->sources[e->n];
     struct pp_st_item *item = &e->items[e->n++];
-    *s = (struct source){
+    *s = (struct export_source){
         .file = from ? e->ck->parts[from->part] : NULL, .t = from ? from->t : NULL, .ck = e->ck};
     snprintf(s->name, sizeof(s->name), "%s", name);
     *item = (struct pp_st_item){
@@ -68,7 +55,13 @@ static void add_bias(struct exporter *e, const struct pp_st_tensor *t)
         add_item(e, NULL, name)->dims[0] = t->dims[t->n_dims - 1];
 }
 
-static int list_items(struct exporter *e)
+void export_fini(struct exporter *e)
+{
+    pp_free(e->items);
+    pp_free(e->sources);
+}
+
+int export_list_items(struct exporter *e)
 {
     const struct pp_ckpt *ck = e->ck;
     e->items = pp_alloc(2 * (size_t)ck->n_tensors, sizeof(*e->items));
@@ -77,13 +70,17 @@ static int list_items(struct exporter *e)
         return pp_error_context("%s", ck->path);
     for (int i = 0; i < ck->n_tensors; i++) {
         const struct pp_st_tensor *t = ck->index[i].t;
-        if (!pp_ckpt_is_parameter(t))
+        bool state = strncmp(t->name, "optimizer.", 10) == 0, count = t->dtype == PP_ST_I64;
+        if (state || !(e->buffers || pp_ckpt_is_parameter(t)))
             continue;
-        if (t->dtype != PP_ST_F32 || t->n_dims < 1 || t->n_dims > PP_ST_ITEM_DIMS)
+        if (!(count ? e->buffers : t->dtype == PP_ST_F32 && t->n_dims > 0) ||
+            t->n_dims > PP_ST_ITEM_DIMS)
             return pp_fail(PP_EFORMAT, "%s: tensor %s is not one that ppcli wrote", ck->path,
                            t->name);
         struct pp_st_item *item = add_item(e, &ck->index[i], t->name);
-        PP_TRY(pp_ckpt_read(ck, t->name, t->n_dims, t->dims, look_at_values, item->ctx));
+        if (!count)
+            PP_TRY(pp_ckpt_read(ck, t->name, t->n_dims, t->dims, look_at_values, item->ctx));
+        item->dtype = t->dtype;
         item->n_dims = t->n_dims;
         memcpy(item->dims, t->dims, (size_t)t->n_dims * sizeof(*t->dims));
         add_bias(e, t);
@@ -91,9 +88,7 @@ static int list_items(struct exporter *e)
     return 0;
 }
 
-/* Dimension d of a tensor, 0: there is none. The sizes that a config leaves to the data or to a
- * rule are seen in the tensors. */
-static int64_t dim_of(const struct exporter *e, const char *name, int d)
+int64_t export_dim(const struct exporter *e, const char *name, int d)
 {
     int part;
     const struct pp_st_tensor *t = ckpt_find(e->ck, name, &part);
@@ -118,52 +113,72 @@ static void print_gpt2(const struct exporter *e, struct pp_json *j)
     pp_json_str(j, "model_type", "gpt2");
     pp_json_int(j, "n_layer", cfg->model.n_layer);
     pp_json_int(j, "n_head", cfg->model.n_head);
-    pp_json_int(j, "n_embd", dim_of(e, "transformer.wte.weight", 1));
-    pp_json_int(j, "n_inner", dim_of(e, "transformer.h.0.mlp.c_fc.weight", 1));
-    pp_json_int(j, "n_positions", dim_of(e, "transformer.wpe.weight", 0));
-    pp_json_int(j, "vocab_size", dim_of(e, "transformer.wte.weight", 0));
+    pp_json_int(j, "n_embd", export_dim(e, "transformer.wte.weight", 1));
+    pp_json_int(j, "n_inner", export_dim(e, "transformer.h.0.mlp.c_fc.weight", 1));
+    pp_json_int(j, "n_positions", export_dim(e, "transformer.wpe.weight", 0));
+    pp_json_int(j, "vocab_size", export_dim(e, "transformer.wte.weight", 0));
     print_eps(e, j, "layer_norm_epsilon");
     pp_json_str(j, "activation_function", strcmp(act, "gelu_tanh") == 0 ? "gelu_new" : act);
     for (int i = 0; i < 3; i++)
         pp_json_dbl(j, drops[i], cfg->model.dropout);
 }
 
+static void print_scaling(const struct pp_floats *s, struct pp_json *j)
+{
+    static const char *const names[] = {"factor", "low_freq_factor", "high_freq_factor"};
+    if (s->n == 0)
+        return;
+    pp_json_object(j, "rope_scaling");
+    pp_json_str(j, "rope_type", s->n == 1 ? "linear" : "llama3");
+    for (int i = 0; i < 3 && i < s->n; i++)
+        pp_json_dbl(j, names[i], s->at[i]);
+    if (s->n == 4)
+        pp_json_int(j, "original_max_position_embeddings", (int64_t)s->at[3]);
+    pp_json_end(j);
+}
+
 static void print_llama(const struct exporter *e, struct pp_json *j)
 {
     const struct pp_config *cfg = e->cfg;
     int heads = cfg->model.n_head, kv = cfg->model.n_kv_head;
-    int64_t channels = dim_of(e, "model.embed_tokens.weight", 1);
-    pp_json_str(j, "model_type", "llama");
+    int64_t channels = export_dim(e, "model.embed_tokens.weight", 1);
+    int head = cfg->model.head_dim;
+    enum pp_attention_bias bias = cfg->model.attention_bias;
+    pp_json_str(j, "model_type", bias == PP_ATTENTION_BIAS_QKV ? "qwen2" : "llama");
     pp_json_int(j, "num_hidden_layers", cfg->model.n_layer);
     pp_json_int(j, "num_attention_heads", heads);
     pp_json_int(j, "num_key_value_heads", kv > 0 ? kv : heads);
-    pp_json_int(j, "head_dim", channels / heads);
+    pp_json_int(j, "head_dim", head > 0 ? head : channels / heads);
     pp_json_int(j, "hidden_size", channels);
-    pp_json_int(j, "intermediate_size", dim_of(e, "model.layers.0.mlp.gate_proj.weight", 0));
+    pp_json_int(j, "intermediate_size", export_dim(e, "model.layers.0.mlp.gate_proj.weight", 0));
     pp_json_int(j, "max_position_embeddings", cfg->model.block_size);
-    pp_json_int(j, "vocab_size", dim_of(e, "model.embed_tokens.weight", 0));
+    pp_json_int(j, "vocab_size", export_dim(e, "model.embed_tokens.weight", 0));
     print_eps(e, j, "rms_norm_eps");
     pp_json_dbl(j, "rope_theta", cfg->model.rope_base);
     pp_json_str(j, "hidden_act", "silu");
-    pp_json_bool(j, "attention_bias", false);
+    print_scaling(&cfg->model.rope_scaling, j);
+    if (bias != PP_ATTENTION_BIAS_QKV)
+        pp_json_bool(j, "attention_bias", bias == PP_ATTENTION_BIAS_ALL);
     pp_json_bool(j, "mlp_bias", false);
 }
 
-static int write_config(const struct exporter *e, const char *dir)
+static int write_config(const struct exporter *e, const char *path)
 {
     struct pp_file_write file;
-    char path[PP_PATH_MAX];
-    PP_TRY(pp_path_format(path, "%s/config.json", dir));
     PP_TRY(pp_file_create(path, &file));
     struct pp_json j = pp_json_begin(file.f, 2);
     pp_json_array(&j, "architectures");
-    pp_json_str(&j, NULL, e->gpt ? "GPT2LMHeadModel" : "LlamaForCausalLM");
+    bool qwen = e->cfg->model.attention_bias == PP_ATTENTION_BIAS_QKV;
+    pp_json_str(&j, NULL,
+                e->gpt ? "GPT2LMHeadModel"
+                : qwen ? "Qwen2ForCausalLM"
+                       : "LlamaForCausalLM");
     pp_json_end(&j);
     if (e->gpt)
         print_gpt2(e, &j);
     else
         print_llama(e, &j);
-    pp_json_bool(&j, "tie_word_embeddings", dim_of(e, "lm_head.weight", 0) == 0);
+    pp_json_bool(&j, "tie_word_embeddings", export_dim(e, "lm_head.weight", 0) == 0);
     pp_json_str(&j, "torch_dtype", "float32");
     pp_json_str(&j, "bos_token_id", NULL); /* tokens are whatever the data have */
     pp_json_str(&j, "eos_token_id", NULL);
@@ -172,7 +187,7 @@ static int write_config(const struct exporter *e, const char *dir)
 }
 
 /* What is there already may be somebody's model. */
-static int make_folder(const char *dir)
+int export_make_folder(const char *dir)
 {
     int names = 0;
     PP_TRY(pp_dir_create(dir));
@@ -184,31 +199,61 @@ static int make_folder(const char *dir)
     return names <= 2 ? 0 : pp_fail(PP_ECONFIG, "%s is not empty: name a new folder", dir);
 }
 
-static int write_all(struct exporter *e, const char *dir)
+/* model.safetensors beside `format`'s own file. */
+static int write_tensors(struct exporter *e, const char *dir)
 {
     static const struct pp_st_meta meta = {"format", "pt"};
     char path[PP_PATH_MAX];
     uint8_t digest[PP_SHA256_BYTES];
     uint64_t bytes;
-    PP_TRY(list_items(e));
     PP_TRY(pp_path_format(path, "%s/model.safetensors", dir));
-    PP_TRY(make_folder(dir));
-    PP_TRY(pp_st_write(&pp_io_system, path, e->items, e->n, &meta, 1, &bytes, digest));
-    PP_TRY(write_config(e, dir));
-    return pp_io_sync_dir(&pp_io_system, dir);
+    return pp_st_write(&pp_io_system, path, e->items, e->n, &meta, 1, &bytes, digest);
 }
 
-int pp_ckpt_export_hf(const struct pp_ckpt *ck, const struct pp_config *cfg, const char *dir)
+static int write_form(struct exporter *e, const struct pp_export *x, const char *dir)
 {
-    struct exporter e = {.ck = ck, .cfg = cfg, .gpt = strcmp(cfg->model.type, "gpt") == 0};
-    if (!e.gpt && strcmp(cfg->model.type, "llama") != 0) {
-        return pp_fail(
-            PP_ECONFIG,
-            "%s: model.type = %s cannot be exported for Hugging Face; only gpt and llama can",
-            ck->path, cfg->model.type);
+    static const char *const names[] = {"config.json", "model.gguf", "model.onnx", "model.py"};
+    char path[PP_PATH_MAX];
+    PP_TRY(pp_path_format(path, "%s/%s", dir, names[x->format]));
+    switch (x->format) {
+    case PP_EXPORT_GGUF:
+        return export_gguf(e, x, path);
+    case PP_EXPORT_ONNX:
+        return export_onnx(e, x, path);
+    case PP_EXPORT_TORCH:
+        PP_TRY(write_tensors(e, dir));
+        return export_torch(e, x, path);
+    default:
+        PP_TRY(write_tensors(e, dir));
+        return write_config(e, path);
     }
-    int rc = write_all(&e, dir);
-    pp_free(e.items);
-    pp_free(e.sources);
-    return rc;
+}
+
+int pp_ckpt_export(const struct pp_export *x, const char *dir)
+{
+    static const struct {
+        const char *models, *whom;
+    } forms[] = {
+        {"gpt llama", "Hugging Face; only gpt and llama can"},
+        {"gpt llama", "llama.cpp; only gpt and llama can"},
+        {"mlp sequential resnet encoder", "ONNX; only mlp, sequential, resnet and encoder can"},
+        {"mlp sequential resnet encoder",
+         "PyTorch; only mlp, sequential, resnet and encoder can, gpt and llama with "
+         "--format hf"}};
+    const char *type = x->cfg->model.type;
+    if (!pp_has_word(forms[x->format].models, type))
+        return pp_fail(PP_ECONFIG, "%s: model.type = %s cannot be exported for %s", x->ck->path,
+                       type, forms[x->format].whom);
+    if (x->format >= PP_EXPORT_ONNX && x->cfg->model.mask_padding)
+        return pp_fail(PP_ECONFIG,
+                       "%s: model.mask_padding = on needs the lengths of texts, which the exported "
+                       "model does not get",
+                       x->ck->path);
+    PP_OWN(export_fini) struct exporter e = {.ck = x->ck, .cfg = x->cfg};
+    e.gpt = strcmp(type, "gpt") == 0;
+    e.buffers = x->format >= PP_EXPORT_ONNX;
+    PP_TRY(export_list_items(&e));
+    PP_TRY(export_make_folder(dir));
+    PP_TRY(write_form(&e, x, dir));
+    return pp_io_sync_dir(&pp_io_system, dir);
 }

@@ -6,7 +6,10 @@
 #include "ppcli/checkpoint.h"
 #include "ppcli/json.h"
 #include "ppcli/mem.h"
+#include "ppcli/model.h"
+#include "ppcli/run.h"
 #include "ppcli/text.h"
+#include "ppcli/tokenizer.h"
 #include "ppcli/vocabulary.h"
 #include "command.h"
 
@@ -77,12 +80,41 @@ static int export_vocabulary(const struct pp_ckpt *ck, const struct pp_config *c
     return pp_io_sync_dir(&pp_io_system, dir);
 }
 
+/* The model, and the tokens, as far as the form needs them. */
+static int export(struct pp_export *x, struct pp_config *cfg, const char *tokenizer,
+                  const char *dir)
+{
+    PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
+    PP_OWN(pp_tokenizer_destroy) struct pp_tokenizer *tokens = NULL;
+    PP_OWN(pp_vocabulary_fini) struct pp_vocabulary kept = {0};
+    if (x->format >= PP_EXPORT_ONNX) {
+        int rc = pp_run_model(cfg, &model);
+        bool said = rc == PP_ECONFIG && pp_config_problem_count(cfg) > 0;
+        PP_TRY(said ? pp_fail(PP_ECONFIG, "%s", pp_config_problem_text(cfg, 0)) : rc);
+    }
+    const char *text = pp_ckpt_state(x->ck)->vocabulary;
+    if (tokenizer)
+        PP_TRY(pp_tokenizer_open(tokenizer, &tokens));
+    else if (text && x->format == PP_EXPORT_GGUF)
+        PP_TRY(pp_vocabulary_from(x->ck->path, text, &kept));
+    x->model = model;
+    x->tokenizer = tokens ? tokens : kept.bpe;
+    return pp_ckpt_export(x, dir);
+}
+
 int cmd_export(int argc, char **argv)
 {
-    int format = 0;
-    bool tokenizer = false;
+    static const enum pp_st_dtype dtypes[] = {PP_ST_F32, PP_ST_F16, PP_ST_BF16};
+    static const char *const files[] = {"model.safetensors, config.json", "model.gguf",
+                                        "model.onnx", "model.safetensors and model.py"};
+    int format = 0, dtype = 0;
+    const char *tokenizer = NULL;
     const struct pp_cli_option options[] = {
-        {"format", 0, PP_CLI_CHOICE, &format, "hf", "Hugging Face's; the only one there is"},
+        {"format", 0, PP_CLI_CHOICE, &format, "hf|gguf|onnx|torch",
+         "Hugging Face's, llama.cpp's, ONNX, or a Python script; default hf"},
+        {"dtype", 0, PP_CLI_CHOICE, &dtype, "f32|f16|bf16", "gguf: of matrices; default f32"},
+        {"tokenizer", 0, PP_CLI_STRING, &tokenizer, "DIR",
+         "gguf: folder of a tokenizer.json; default: the characters of the checkpoint"},
         {0},
     };
     const char *words[2];
@@ -91,6 +123,8 @@ int cmd_export(int argc, char **argv)
     if (!words[0] || (!words[1] && !pp_cli_is_run(words[0])))
         return pp_fail(PP_EUSAGE,
                        "name a run and a new folder. For example: ppcli export runs/a dir");
+    if (format != PP_EXPORT_GGUF && (dtype > 0 || tokenizer))
+        return pp_fail(PP_EUSAGE, "--%s is for --format gguf", tokenizer ? "tokenizer" : "dtype");
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(open_with_config(words[0], &ck, &cfg));
@@ -103,9 +137,13 @@ int cmd_export(int argc, char **argv)
         PP_TRY(pp_path_format(dir, "%s", words[1]));
     else
         PP_TRY(pp_path_format(dir, "%s/export-%08" PRId64, words[0], step));
-    PP_TRY(pp_ckpt_export_hf(ck, cfg, dir));
-    PP_TRY(export_vocabulary(ck, cfg, dir, &tokenizer));
-    printf("%s: model.safetensors, config.json%s of step %" PRId64 "\n",
-           pp_text_shown(dir, shown, sizeof(shown)), tokenizer ? " and tokenizer.json" : "", step);
+    struct pp_export x = {
+        .ck = ck, .cfg = cfg, .format = (enum pp_export_format)format, .dtype = dtypes[dtype]};
+    bool named = false;
+    PP_TRY(export(&x, cfg, tokenizer, dir));
+    if (format == PP_EXPORT_HF)
+        PP_TRY(export_vocabulary(ck, cfg, dir, &named));
+    printf("%s: %s%s of step %" PRId64 "\n", pp_text_shown(dir, shown, sizeof(shown)),
+           files[format], named ? " and tokenizer.json" : "", step);
     return 0;
 }

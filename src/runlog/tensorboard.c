@@ -19,7 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EVENT_MAX 512 /* bytes: version and date, or SCALARS_MAX short tags */
+#include "ppcli/protobuf.h"
+
 #define SCALARS_MAX 8
 
 struct board {
@@ -33,55 +34,6 @@ struct scalar {
     const char *tag;
     double value;
 };
-
-/* ---- bytes */
-
-struct bytes {
-    uint8_t at[EVENT_MAX];
-    size_t n;
-};
-
-static void put_bytes(struct bytes *b, const void *data, size_t n)
-{
-    pp_assert(n <= sizeof(b->at) - b->n);
-    memcpy(b->at + b->n, data, n);
-    b->n += n;
-}
-
-static void put_little(struct bytes *b, uint64_t value, int n)
-{
-    for (int i = 0; i < n; i++) {
-        uint8_t byte = (uint8_t)(value >> (8 * i));
-        put_bytes(b, &byte, 1);
-    }
-}
-
-static void put_varint(struct bytes *b, uint64_t value)
-{
-    for (; value >= 0x80; value >>= 7)
-        put_little(b, (value & 0x7f) | 0x80, 1);
-    put_little(b, value, 1);
-}
-
-/* The key of a protobuf field: its number and how its value is laid out. */
-enum wire {
-    VARINT = 0,
-    FIXED64 = 1,
-    LENGTH = 2,
-    FIXED32 = 5
-};
-
-static void put_key(struct bytes *b, int field, enum wire wire)
-{
-    put_varint(b, (uint64_t)field << 3 | wire);
-}
-
-static void put_part(struct bytes *b, int field, const void *data, size_t n)
-{
-    put_key(b, field, LENGTH);
-    put_varint(b, n);
-    put_bytes(b, data, n);
-}
 
 /* CRC-32C (Castagnoli), reflected, four bits at a time. */
 static uint32_t crc32c(const uint8_t *data, size_t n)
@@ -100,7 +52,7 @@ static uint32_t crc32c(const uint8_t *data, size_t n)
 }
 
 /* As records store it, so that a checksum of data that holds checksums is no fixed point. */
-static uint32_t masked(const struct bytes *b)
+static uint32_t masked(const struct pp_bytes *b)
 {
     uint32_t crc = crc32c(b->at, b->n);
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
@@ -108,23 +60,25 @@ static uint32_t masked(const struct bytes *b)
 
 /* ---- events */
 
-static void begin_event(struct bytes *event)
+static void begin_event(struct pp_bytes *event)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     double seconds = (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
     uint64_t bits;
     memcpy(&bits, &seconds, sizeof(bits));
-    put_key(event, 1, FIXED64);
-    put_little(event, bits, 8);
+    pp_bytes_key(event, 1, PP_WIRE_FIXED64);
+    pp_bytes_little(event, bits, 8);
 }
 
-static void write_record(const struct board *t, const struct bytes *event)
+static void write_record(const struct board *t, const struct pp_bytes *event)
 {
-    struct bytes head = {.n = 0}, tail = {.n = 0};
-    put_little(&head, event->n, 8);
-    put_little(&head, masked(&head), 4);
-    put_little(&tail, masked(event), 4);
+    PP_OWN(pp_bytes_fini) struct pp_bytes head = {0}, tail = {0};
+    pp_bytes_little(&head, event->n, 8);
+    pp_bytes_little(&head, masked(&head), 4);
+    pp_bytes_little(&tail, masked(event), 4);
+    if (event->lost || head.lost || tail.lost) /* a board can do without it */
+        return;
     fwrite(head.at, 1, head.n, t->f);
     fwrite(event->at, 1, event->n, t->f);
     fwrite(tail.at, 1, tail.n, t->f);
@@ -133,23 +87,18 @@ static void write_record(const struct board *t, const struct bytes *event)
 
 static void write_scalars(struct board *t, int64_t step, const struct scalar *scalars, int n)
 {
-    struct bytes event = {.n = 0}, summary = {.n = 0};
+    PP_OWN(pp_bytes_fini) struct pp_bytes event = {0}, summary = {0};
     for (int i = 0; i < n; i++) {
-        struct bytes value = {.n = 0};
+        PP_OWN(pp_bytes_fini) struct pp_bytes value = {0};
         if (isnan(scalars[i].value)) /* no target counted */
             continue;
-        float as_float = (float)scalars[i].value;
-        uint32_t bits;
-        memcpy(&bits, &as_float, sizeof(bits));
-        put_part(&value, 1, scalars[i].tag, strlen(scalars[i].tag));
-        put_key(&value, 2, FIXED32);
-        put_little(&value, bits, 4);
-        put_part(&summary, 1, value.at, value.n);
+        pp_bytes_text(&value, 1, scalars[i].tag);
+        pp_bytes_float(&value, 2, (float)scalars[i].value);
+        pp_bytes_part(&summary, 1, value.at, value.n);
     }
     begin_event(&event);
-    put_key(&event, 2, VARINT);
-    put_varint(&event, (uint64_t)step);
-    put_part(&event, 5, summary.at, summary.n);
+    pp_bytes_int(&event, 2, step);
+    pp_bytes_part(&event, 5, summary.at, summary.n);
     write_record(t, &event);
     t->last_step = step;
 }
@@ -179,18 +128,17 @@ int board_open(const struct pp_metrics_start *start, struct board **out)
     struct board *t;
     PP_ALLOC(t, 1);
     PP_TRY_UNDO(open_board(start->dir, t), pp_free(t));
-    struct bytes event = {.n = 0};
+    PP_OWN(pp_bytes_fini) struct pp_bytes event = {0};
     begin_event(&event);
-    put_part(&event, 3, version, strlen(version));
+    pp_bytes_text(&event, 3, version);
     write_record(t, &event);
     if (start->goes_on &&
         start->step > 0) { /* else a board would show the steps that are repeated twice */
-        static const uint8_t began[] = {1 << 3 | VARINT, 1};
+        static const uint8_t began[] = {1 << 3 | PP_WIRE_VARINT, 1};
         event.n = 0;
         begin_event(&event);
-        put_key(&event, 2, VARINT);
-        put_varint(&event, (uint64_t)start->step + 1);
-        put_part(&event, 7, began, sizeof(began));
+        pp_bytes_int(&event, 2, start->step + 1);
+        pp_bytes_part(&event, 7, began, sizeof(began));
         write_record(t, &event);
     }
     t->is_text = pp_model_text_targets(start->run->model) > 0;

@@ -95,7 +95,7 @@ def keys(root, ppcli, page1, page5):
     for path in (page1, f'{root}/README.md'):
         for name in re.findall(rf'(?<![\w./-])((?:{sections})\.[a-z_]+)(?![\w./-])', read(path)):
             if name not in known and not name.endswith(('.sh', '.ini', '.py', '.c', '.h', '.csv',
-                                                              '.safetensors')):
+                                                              '.safetensors', '.gguf', '.onnx')):
                 problems.append(f'{path}: {name} is no key')
     return problems
 

@@ -207,7 +207,12 @@ fails 65 'has a value that is not finite' run generate "$folder/odd" --prompt a
 begin "what has no other form is not exported"
 fails 78 "model.type = mlp cannot be exported for Hugging Face; only gpt and llama can" \
     run export "$(dirname "$0")/../golden/checkpoint-v1/step-00000007" "$folder/no"
-fails 64 "unknown format 'onnx'; the only one is hf" run export "$folder/run" "$folder/no" --format onnx
+fails 78 "model.type = gpt cannot be exported for ONNX; only mlp, sequential, resnet and encoder can" \
+    run export "$folder/run" "$folder/no" --format onnx
+fails 78 "model.type = gpt cannot be exported for PyTorch; only mlp, sequential, resnet and encoder can" \
+    run export "$folder/run" "$folder/no" --format torch
+fails 64 "unknown format 'pickle'" run export "$folder/run" "$folder/no" --format pickle
+fails 64 "--dtype is for --format gguf" run export "$folder/run" "$folder/no" --dtype f16
 fails 78 "$folder/hf is not empty: name a new folder" run export "$folder/run" "$folder/hf"
 fails 65 'holds tensors, but no config' run export "$folder/hf" "$folder/no"
 fails 64 '' run export "$folder/hf"

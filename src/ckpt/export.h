@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of the forms share that a checkpoint is exported in. */
+#ifndef PPCLI_CKPT_EXPORT_H
+#define PPCLI_CKPT_EXPORT_H
+
+#include "impl.h"
+
+struct exporter {
+    const struct pp_ckpt *ck;
+    const struct pp_config *cfg;
+    bool gpt;
+    bool buffers;             /* running statistics too */
+    struct pp_st_item *items; /* [n] in the order of names; read gives floats, or counts */
+    int n;
+    struct export_source {
+        const struct pp_st_file *file; /* NULL: zeros */
+        const struct pp_st_tensor *t;
+        const struct pp_ckpt *ck;
+        char name[PP_ST_NAME_MAX + 1];
+    } * sources; /* [n] */
+};
+
+/* The parameters, all finite; of GPT-2 with zeros for biases that it has not. */
+int export_list_items(struct exporter *e);
+void export_fini(struct exporter *e);
+
+/* Dimension d of a tensor, 0: there is none. The sizes that a config leaves to the data or to a
+ * rule are seen in the tensors. */
+int64_t export_dim(const struct exporter *e, const char *name, int d);
+
+/* The folder of an export, new or empty. */
+int export_make_folder(const char *dir);
+
+/* One form each, into path. */
+int export_gguf(struct exporter *e, const struct pp_export *x, const char *path);
+int export_onnx(struct exporter *e, const struct pp_export *x, const char *path);
+int export_torch(struct exporter *e, const struct pp_export *x, const char *path);
+
+#endif
