@@ -227,13 +227,12 @@ static void find_bytes(struct reader *r, uint32_t id)
         *text_table_find(&r->w->words, out, token->n) = (struct text_slot){out, token->n, id};
         if (token->n == 1)
             r->w->of_byte[(unsigned char)out[0]] = id + 1;
-    } else if (!r->t->byte_level && sscanf(token->text, "<0x%2X>%n", &byte, &end) == 1 &&
+    } else if (r->w->byte_fallback && sscanf(token->text, "<0x%2X>%n", &byte, &end) == 1 &&
                end == 6 && !token->text[6]) {
         *out = (char)byte;
         token->n = 1;
-        token->byte = r->w->byte_fallback;
-        if (token->byte)
-            r->w->of_byte[byte] = id + 1;
+        token->byte = true;
+        r->w->of_byte[byte] = id + 1;
     } else {
         const char *p = token->text;
         while (*p) {
