@@ -70,6 +70,14 @@ def ini(text):
 
 # Words of the message in the source; what gives it; what follows it.
 FOLLOWED = [
+    ('muon has no bf16 products', N + 'train.optimizer=muon --set run.precision=bf16',
+     N + 'train.optimizer=muon --set run.precision=f32'),
+    ('muon_lr follows the schedule of lr, which is 0',
+     N + 'train.optimizer=muon --set train.muon_lr=0.02 --set train.lr=0',
+     N + 'train.optimizer=muon --set train.muon_lr=0.02 --set train.lr=0.001'),
+    ('--cost-b is the sum of --cost-i and --cost-w',
+     'plan --schedule 1f1b --stages 2 --microbatches 4 --cost-i 1 --cost-w 1 --cost-b 3',
+     'plan --schedule 1f1b --stages 2 --microbatches 4 --cost-b 3'),
     # command line
     ("unknown option '%s'; did you mean", '-hlep', None),
     ("unknown option '--%s'; did you mean '--%s'", 'explain net.ini --stage 2', 'explain net.ini --stages 2'),
@@ -208,7 +216,7 @@ FOLLOWED = [
      'data.test_file=bare.csv'),
     ('numbers, but a sample of %s has %d %s%s; write one', 'train net.ini -q --set data.shape=2x2x3 --set '
      'data.mean="1 2"', 'train net.ini -q --set data.shape=2x2x3 --set data.mean="1 2 3"'),
-    ('of model.from says %s = %s; leave the key out', 'explain gpt2.ini --set model.n_layer=3', 'explain gpt2.ini'),
+    ('%s of %s says %s = %s; leave the key out', 'explain gpt2.ini --set model.n_layer=3', 'explain gpt2.ini'),
     ('is not a shape; write rows', N + 'data.shape=8by8', N + 'data.shape=2x2x3'),
     ('model.sizes begins with %d and ends with %d', N + 'data.shape=4x4x3', N + 'data.shape=4x4x3 --set '
      'model.sizes="48 9*3 4"'),
@@ -338,6 +346,9 @@ OTHER = {
     'words': 'says what is possible; nothing is to be written',
     'cli_weights_kinds': 'followed in cli_weights_kinds',
     'cli_resume_change': 'followed in cli_resume_change',
+    'cli_tokenize': 'followed in cli_tokenize',
+    'cli_train': 'followed in cli_train',
+    'ckpt_from': 'followed in the unit test ckpt_from',
     'inner': 'every command has chosen before: the line is for who calls the function, as a unit test does',
     'measured': 'follows from the times of a run, which nobody can know before',
 }
@@ -362,8 +373,20 @@ ELSEWHERE = {
     'a NumPy array: have Python': 'python',
     "of CIFAR-10's version for Python": 'python',
     'load it in Python, save samples': 'python',
-    'of its own tokenizer; use data.dataset = tokens': 'python',
-    'are those of its tokenizer; if this is one': 'python',
+    # in cli_tokenize, cli_profile, ckpt_from
+    'this model reads token numbers and has no tokenizer': 'cli_tokenize',
+    'name texts, a folder, and --tokenizer or --train': 'words',
+    'are %d characters or bytes, but those of the model': 'cli_tokenize',
+    'has another tokenizer; name a new folder': 'cli_tokenize',
+    'dropout of a BPE would give other ids each time': 'python',
+    "has weights for the %d subwords of its tokenizer": 'cli_tokenize',
+    'has weights for %d tokens, and the text of data set': 'cli_tokenize',
+    'PyTorch; only mlp, sequential, resnet and encoder can': 'python',
+    'sliding_window = %lld is less than the context': 'ckpt_from',
+    '--profile is a plan by itself: no CONFIG': 'words',
+    'time of a whole backward, in place of --cost-i': 'words',
+    '--profile prints text, or --format json': 'words',
+    'the test program checkops compares all kernels': 'cli_train',
     'built without libcurl': 'machine',
     'run.threads = auto uses more': 'machine',
     # no advice, or a part of one

@@ -12,7 +12,7 @@ static const struct cpu_kernels *chosen;
 #define PP_KERNEL(name, type)
 #define PP_LOSS(name, type)
 #define PP_LOOP(name, type, of_units, ...)                                                         \
-    static int chosen_##name(struct pp_backend *be, const struct type *a)                          \
+    static inline int chosen_##name(struct pp_backend *be, const struct type *a)                   \
     {                                                                                              \
         const struct pp_piece all = {0, (size_t)(of_units), 0};                                    \
         chosen->name(a, &all);                                                                     \
