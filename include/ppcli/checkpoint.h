@@ -222,7 +222,7 @@ struct pp_export {
     enum pp_export_format format;
     const struct pp_model *model;         /* onnx, torch: of cfg */
     enum pp_st_dtype dtype;               /* gguf: of matrices; F32, F16, BF16 */
-    const struct pp_tokenizer *tokenizer; /* gguf; NULL: the checkpoint's characters, or none */
+    const struct pp_tokenizer *tokenizer; /* gguf; NULL: the checkpoint's characters, if any */
 };
 
 /* Write it into the folder `dir`, which is made, or empty. Errors: PP_ECONFIG (a model that the form

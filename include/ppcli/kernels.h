@@ -332,7 +332,7 @@ struct
  * `heads` times `width` channels of a row, element j < width / 2 and j + width / 2 are turned by the
  * angle position * base^(-2 j / width); the other channels are copied. */
 struct pp_rope_scaling {      /* of the angles: rope_step() */
-    float factor;             /* 0: none */
+    float factor;             /* 0: not scaled */
     float low, high, context; /* llama3's; 0: linear */
 };
 

@@ -199,7 +199,7 @@ int export_make_folder(const char *dir)
     return names <= 2 ? 0 : pp_fail(PP_ECONFIG, "%s is not empty: name a new folder", dir);
 }
 
-/* model.safetensors beside `format`'s own file. */
+/* model.safetensors, as it is or with a script next to it. */
 static int write_tensors(struct exporter *e, const char *dir)
 {
     static const struct pp_st_meta meta = {"format", "pt"};

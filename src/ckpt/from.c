@@ -78,7 +78,7 @@ static const struct kind {
     const char *type;
     const struct row *rows;
     const struct must *musts;
-    int number; /* of those with the same rows */
+    int number; /* among families with the same rows */
 } kinds[] = {{"GPT2LMHeadModel", "GPT2Model", "gpt2", "gpt", gpt2_rows, gpt2_musts, 0},
              {"LlamaForCausalLM", "LlamaModel", "llama", "llama", llama_rows, llama_musts, 0},
              {"MistralForCausalLM", "MistralModel", "mistral", "llama", llama_rows, llama_musts, 1},
@@ -202,7 +202,7 @@ static void take_scaling(const struct from *f)
         take(f, "rope_scaling", "model.rope_scaling", all, false);
 }
 
-/* Attention over the last so many positions only is full where there are not more. */
+/* A sliding window changes nothing in a context that fits into it. */
 static void check_window(const struct from *f)
 {
     const json_t *v = json_object_get(f->root, "sliding_window"),
@@ -213,7 +213,7 @@ static void check_window(const struct from *f)
     int context = f->cfg->model.block_size;
     long long window = v ? json_integer_value(v) : 4096; /* null: none */
     if (qwen && f->cfg->model.n_layer <= (layers ? json_integer_value(layers) : 28))
-        return; /* those below it are full */
+        return; /* layers below it are full */
     if (uses && window > 0 && window < context) {
         refuse(f,
                "sliding_window = %lld is less than the context of %d positions, and attention here "

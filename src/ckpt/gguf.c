@@ -110,7 +110,7 @@ static bool is_transposed(const struct gguf *g, const struct pp_st_item *t)
     return g->e->gpt && t->n_dims == 2 && strstr(t->name, ".c_");
 }
 
-/* Rows of queries and keys, whose pairs lie next to each other in llama.cpp's llama: heads; else 0. */
+/* Heads of queries or keys, whose pairs are next to each other in llama.cpp's llama; else 0. */
 static int paired_heads(const struct gguf *g, const struct pp_st_item *t)
 {
     const struct pp_config *cfg = g->e->cfg;
@@ -191,7 +191,7 @@ static int pad(struct gguf *g)
     return pp_io_write(&g->file, zeros, (ALIGN - g->file.bytes % ALIGN) % ALIGN);
 }
 
-/* All of it at once, its rows in another order: out row r is row_of's in row. */
+/* The whole tensor at once, its rows in another order: out row r is row_of's in row. */
 static int write_moved(struct gguf *g, const struct pp_st_item *t, size_t n)
 {
     PP_TAKE(float, from, n);

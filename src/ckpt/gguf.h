@@ -25,13 +25,13 @@ struct gguf {
     struct pp_io_file file;
 };
 
-/* Keys; but for those of general and tokenizer they begin with the architecture. */
+/* Keys: general.* and tokenizer.* as they are, others after the architecture. */
 void gguf_u32(struct gguf *g, const char *name, int64_t value);
 void gguf_f32(struct gguf *g, const char *name, double value);
 void gguf_text(struct gguf *g, const char *name, const char *text);
 void gguf_string(struct pp_bytes *b, const char *text, size_t n);
 
-/* Those of the tokenizer, for a model of so many tokens. Errors: PP_ECONFIG, PP_ERESOURCE. */
+/* The keys of the tokenizer, for a model of `vocabulary` tokens. Errors: PP_ECONFIG, PP_ERESOURCE. */
 int gguf_tokenizer(struct gguf *g, int vocabulary);
 
 #endif

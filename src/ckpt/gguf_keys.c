@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of GGUF, those that say what the tokens are among them. */
+/* Keys of GGUF, the tokenizer's among them. */
 #include <string.h>
 
 #include "gguf.h"

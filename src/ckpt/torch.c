@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.py beside model.safetensors: a torch.nn.Module with the modules and names of PyTorch, whose
+ * model.py next to model.safetensors: a torch.nn.Module with the modules and names of PyTorch, whose
  * forward() has a line for each node, and load(), which reads the tensors with strict=True.
  */
 #include <string.h>
@@ -213,7 +213,7 @@ static int print_script(const struct script *s)
         s->cfg->model.type,
         m->tokens             ? "[N][T] tokens"
         : m->values[0].n == 3 ? "[N][C][H][W], pixels as 0 to 1"
-                              : "[N][values], those of bytes as 0 to 1");
+                              : "[N][values], bytes as 0 to 1");
     for (int i = 0; i < m->n_nodes; i++)
         PP_TRY(print_module(s, &m->nodes[i]));
     fputs("\n\nclass Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"

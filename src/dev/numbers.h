@@ -50,7 +50,7 @@ static PP_DEVICE inline uint32_t dropout_limit(float p)
 }
 
 /* The angle by which pair j turns from one position to the next. Llama 3's (transformers'
- * modeling_rope_utils): waves longer than context / low are stretched, those shorter than context / high
+ * modeling_rope_utils): waves longer than context / low are stretched, waves shorter than context / high
  * are not, and between the two it is a mean of both. */
 static PP_DEVICE inline double rope_step(const struct pp_rotary *a, int j)
 {

@@ -166,7 +166,7 @@ static int finish_layer(struct pp_model *m, struct pp_layer *l)
     return pp_size_add(m->n_floats, l->n_floats, &m->n_floats);
 }
 
-/* All weights of products but those of the last. */
+/* All weights of products, except the last layer's. */
 static void mark_matrices(struct pp_model *m)
 {
     int last = m->n_nodes - 1;

@@ -5,7 +5,7 @@
  *
  *     X = a X + (b G + c G G) X,  G = X X^T        O <= I; else the same from the right, G = X^T X
  *
- * is what the matrix moves along. All of it is products and loops of the backend over a whole matrix,
+ * is what the matrix moves along. It is made of products and loops of the backend over a whole matrix,
  * so that no cut of the model changes a bit.
  */
 #include <math.h>
