@@ -121,7 +121,7 @@ enum pp_microbatch_loss {
     PP_LOSS_MEAN,
     PP_LOSS_SUM
 };
-enum pp_precision { /* of the products of a device that offers a choice */
+enum pp_precision { /* of products */
     PP_PRECISION_F32,
     PP_PRECISION_TF32, /* f32 in memory, 10 bits of mantissa in the products */
     PP_PRECISION_BF16  /* bfloat16 factors, f32 sums and f32 parameters */

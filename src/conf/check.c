@@ -193,6 +193,10 @@ const struct conf_need *conf_unmet_need(const struct pp_config *cfg, const struc
     bool warms_up = cfg->train.warmup_steps > 0 || cfg->train.warmup_epochs > 0;
     if (warms_up && strcmp(o->name, "train.lr_by") == 0)
         return NULL;
+    static const struct conf_need device = {"run.backend", "auto cuda"};
+    if (strcmp(o->name, "run.precision") == 0 && cfg->run.precision == PP_PRECISION_TF32 &&
+        !pp_has_word(device.with, cfg->run.backend))
+        return &device;
     for (int i = 0; i < CONF_NEEDS_MAX && o->needs[i].key; i++) {
         char value[PP_NAME_MAX];
         conf_value_print(conf_option(option(o->needs[i].key)), cfg, value, sizeof(value));

@@ -15,7 +15,7 @@ static void warn_idle(const struct pp_run *run)
     const struct {
         const char *key;
         bool set;
-    } keys[] = {{"run.precision", cfg->run.precision != PP_PRECISION_F32},
+    } keys[] = {{"run.precision", cfg->run.precision == PP_PRECISION_TF32},
                 {"run.graphs", cfg->run.graphs == PP_GRAPHS_ON},
                 {"run.devices", cfg->run.n_devices > 0},
                 {"run.partition_sms", cfg->run.partition_sms}};

@@ -55,8 +55,6 @@ enum {
     PARTS = SUMS / LANES
 };
 
-typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
-
 static const int32_t lane_numbers[SUMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 /* x in the first n lanes of SUMS, in part v of them; 0 or less: in none. */

@@ -84,16 +84,17 @@ static void denormals_restore(unsigned before)
  * multiply-add runs the base version. */
 static const struct {
     const struct cpu_kernels *kernels;
-    const struct cpu_gemm *gemm;
+    const struct cpu_gemm *gemm, *bf16;
 } sets[] = {
 #ifdef PPCLI_KERNELS_X86
-    {&cpu_kernels_avx512, &cpu_gemm_avx512},
-    {&cpu_kernels_avx2, &cpu_gemm_avx2},
+    {&cpu_kernels_avx512, &cpu_gemm_avx512, &cpu_bf16_avx512_bf16},
+    {&cpu_kernels_avx512, &cpu_gemm_avx512, &cpu_bf16_avx512},
+    {&cpu_kernels_avx2, &cpu_gemm_avx2, &cpu_bf16_avx2},
 #endif
 #ifdef PPCLI_KERNELS_NEON
-    {&cpu_kernels_neon, &cpu_gemm_neon},
+    {&cpu_kernels_neon, &cpu_gemm_neon, &cpu_bf16_neon},
 #else
-    {&cpu_kernels_base, &cpu_gemm_base},
+    {&cpu_kernels_base, &cpu_gemm_base, &cpu_bf16_base},
 #endif
 };
 
@@ -105,7 +106,7 @@ static int widest_set(void)
     bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                   __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-    return avx512 ? 0 : avx2 ? 1 : 2;
+    return avx512 && __builtin_cpu_supports("avx512bf16") ? 0 : avx512 ? 1 : avx2 ? 2 : 3;
 #else
     return 0;
 #endif
@@ -116,7 +117,7 @@ static int first_set(void)
 {
     const char *name = getenv("PPCLI_KERNELS");
     int i = widest_set();
-    while (name && *name && i < N_SETS && strcmp(name, sets[i].kernels->name) != 0)
+    while (name && *name && i < N_SETS && strcmp(name, sets[i].bf16->name) != 0)
         i++;
     return i;
 }
@@ -133,10 +134,17 @@ const struct cpu_gemm *cpu_gemm_own(int i)
     return i < N_SETS ? sets[i].gemm : NULL;
 }
 
+const struct cpu_gemm *cpu_gemm_bf16(int i)
+{
+    i += first_set();
+    return i < N_SETS ? sets[i].bf16 : NULL;
+}
+
 /* By rule, never by timing. */
 static const struct cpu_gemm *choose_gemm(const struct pp_backend_choice *choice)
 {
-    const struct cpu_gemm *own = cpu_gemm_own(0);
+    bool bf16 = choice->precision == PP_PRECISION_BF16;
+    const struct cpu_gemm *own = bf16 ? cpu_gemm_bf16(0) : cpu_gemm_own(0);
     return choice->gemm == PP_GEMM_CBLAS || !own ? &cpu_gemm_cblas : own;
 }
 
@@ -145,7 +153,7 @@ static int check_kernels(void)
     char names[64] = "";
     for (int i = widest_set(); i < N_SETS; i++) {
         size_t n = strlen(names);
-        snprintf(names + n, sizeof(names) - n, "%s%s", n ? ", " : "", sets[i].kernels->name);
+        snprintf(names + n, sizeof(names) - n, "%s%s", n ? ", " : "", sets[i].bf16->name);
     }
     return cpu_gemm_own(0)
                ? 0
@@ -187,6 +195,10 @@ static int cpu_open(struct pp_backend *be, int threads)
 {
     PP_TRY(check_kernels());
     const struct cpu_gemm *g = choose_gemm(&be->choice);
+    bool bf16 = be->choice.precision == PP_PRECISION_BF16;
+    if (bf16 && g == &cpu_gemm_cblas)
+        return pp_fail(PP_ECONFIG, "run.precision = bf16 needs run.gemm = fma on the processor: a "
+                                   "CBLAS has no such products");
     struct cpu *cpu;
     PP_ALLOC(cpu, 1);
     PP_TRY_UNDO(g == &cpu_gemm_cblas ? blas_enter(threads) : start_team(&be->choice, &cpu->team),
@@ -203,7 +215,8 @@ static int cpu_open(struct pp_backend *be, int threads)
         snprintf(be->description, sizeof(be->description), "cpu: %s, %d thread%s", name, threads,
                  threads == 1 ? "" : "s");
     } else { /* the same bits for any number of threads */
-        snprintf(be->description, sizeof(be->description), "cpu: own products (%s)", g->name);
+        snprintf(be->description, sizeof(be->description), "cpu: own products (%s%s)",
+                 bf16 ? "bf16, " : "", g->name);
     }
     return 0;
 }

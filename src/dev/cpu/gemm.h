@@ -35,8 +35,8 @@ struct cpu_gemm {
     bool fuses; /* forward() takes a bias */
     /* y[B][O] = x[B][I] * W[O][I]^T; with b: + b, and with relu: its positive part (a NaN stays).
      * packed: what pack() made of W, or NULL; the bits are the same. Rows of y are y_row apart; a
-     * piece of y from column o on, a multiple of CPU_COLUMNS, is had with W + o * I, packed + o * I,
-     * b + o and y + o. */
+     * piece of y from column o on, a multiple of CPU_COLUMNS, is had with W + o * I,
+     * packed + packed_floats(o, I), b + o and y + o. */
     void (*forward)(int B, int I, int O, size_t y_row, const float *x, const float *W,
                     const float *packed, const float *b, bool relu, float *y);
     /* dx[B][I] = dz[B][O] * W[O][I]; rows of W and dx are dx_row apart. */
@@ -54,12 +54,16 @@ extern const struct cpu_conv cpu_conv_cblas;
 #ifdef PPCLI_KERNELS_X86
 extern const struct cpu_gemm cpu_gemm_avx2, cpu_gemm_avx512;
 extern const struct cpu_conv cpu_conv_avx2, cpu_conv_avx512;
+extern const struct cpu_gemm cpu_bf16_avx2, cpu_bf16_avx512, cpu_bf16_avx512_bf16;
 #endif
 extern const struct cpu_gemm cpu_gemm_base, cpu_gemm_neon; /* of these one is there */
 extern const struct cpu_conv cpu_conv_base, cpu_conv_neon;
+extern const struct cpu_gemm cpu_bf16_base, cpu_bf16_neon;
 
 /* Own products for this machine's widest vectors, and for the i-th widest (for tests); NULL: there
  * are no more. */
 const struct cpu_gemm *cpu_gemm_own(int i);
+/* The same with operands rounded to bfloat16. */
+const struct cpu_gemm *cpu_gemm_bf16(int i);
 
 #endif

@@ -61,6 +61,29 @@ INLINE void transpose_8x8(const float *from, size_t from_row, float *to, size_t 
 }
 #endif
 
+/* The same of `have` rows, depth columns; to's rows are `width` apart, and the other columns of 8
+ * become 0. */
+INLINE void pack_block(int depth, size_t I, int have, int width, const float *W, float *to)
+{
+    for (int k = 0; k < depth; k += 8) {
+        /* the last block overlaps the one before; so short a W that it has none is copied */
+        int at = k + 8 <= depth || depth < 8 ? k : depth - 8;
+        int n = least(8, depth - at);
+        const float *from = W + at;
+        float *block = to + (size_t)at * (size_t)width;
+        if (have == 8 && n == 8) {
+            transpose_8x8(from, I, block, (size_t)width);
+            continue;
+        }
+        float in[64] = {0}, out[64];
+        for (int r = 0; r < have; r++)
+            memcpy(in + (size_t)r * 8, from + (size_t)r * I, (size_t)n * sizeof(*in));
+        transpose_8x8(in, 8, out, 8);
+        for (int j = 0; j < n; j++)
+            memcpy(block + (size_t)j * (size_t)width, out + (size_t)j * 8, 8 * sizeof(*out));
+    }
+}
+
 /* to[depth][width] = the transpose of W[0..width-1][0..depth-1]; W's rows are I apart, and it has
  * `outputs` of them here: the others become 0. */
 static inline void pack_panel(int depth, size_t I, int outputs, int width, const float *W,
@@ -68,23 +91,7 @@ static inline void pack_panel(int depth, size_t I, int outputs, int width, const
 {
     for (int o = 0; o < width; o += 8) {
         int have = outputs - o < 8 ? outputs - o : 8;
-        for (int k = 0; k < depth; k += 8) {
-            /* the last block overlaps the one before; so short a W that it has none is copied */
-            int at = k + 8 <= depth || depth < 8 ? k : depth - 8;
-            int n = least(8, depth - at);
-            const float *from = W + (size_t)o * I + at;
-            float *block = to + (size_t)at * (size_t)width + o;
-            if (have == 8 && n == 8) {
-                transpose_8x8(from, I, block, (size_t)width);
-                continue;
-            }
-            float in[64] = {0}, out[64];
-            for (int r = 0; r < have; r++)
-                memcpy(in + (size_t)r * 8, from + (size_t)r * I, (size_t)n * sizeof(*in));
-            transpose_8x8(in, 8, out, 8);
-            for (int j = 0; j < n; j++)
-                memcpy(block + (size_t)j * (size_t)width, out + (size_t)j * 8, 8 * sizeof(*out));
-        }
+        pack_block(depth, I, have, width, W + (size_t)o * I, to + o);
     }
 }
 

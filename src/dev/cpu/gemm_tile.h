@@ -143,6 +143,19 @@ INLINE vec FMA(vec a, vec b, vec c)
 #endif
 #endif
 
+typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
+
+/* A step of a sum: one term, or the two of a word of bf16.h, the upper one first. */
+#if !defined(PPCLI_BF16)
+#define TERMS(a, b, c) FMA(a, b, c)
+#elif defined(__AVX512BF16__)
+#define TERMS(a, b, c) _mm512_dpbf16_ps(c, (__m512bh)(a), (__m512bh)(b))
+#else
+#define UPPER(v) ((vec)((ivec)(v) & (int32_t)0xffff0000))
+#define LOWER(v) ((vec)((ivec)(v) << 16))
+#define TERMS(a, b, c) FMA(LOWER(a), LOWER(b), FMA(UPPER(a), UPPER(b), c))
+#endif
+
 enum {
     WIDTH = LANES * VECTORS, /* columns of a tile */
     FETCHES = LANES > 4      /* short vectors have little time for it */
@@ -254,7 +267,7 @@ INLINE void tile_of(const struct tile *t, enum kind kind, int rows, int vectors,
                                                     : a[(size_t)r * t->a_row]);
                 UNROLL for (int v = 0; v < vectors; v++)
                 {
-                    acc[r][v] = FMA(x, w[v], acc[r][v]);
+                    acc[r][v] = TERMS(x, w[v], acc[r][v]);
                 }
             }
             if (kind == STRIDED)

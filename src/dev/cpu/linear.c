@@ -22,8 +22,8 @@ struct pack {
 static void pack_piece(const void *args, const struct pp_piece *w)
 {
     const struct pack *p = args;
-    size_t at = w->from * (size_t)p->I;
-    p->gemm->pack((int)(w->to - w->from), p->I, p->W + at, p->packed + at);
+    p->gemm->pack((int)(w->to - w->from), p->I, p->W + w->from * (size_t)p->I,
+                  p->packed + p->gemm->packed_floats((int)w->from, p->I));
 }
 
 int cpu_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
@@ -68,8 +68,8 @@ static void forward_piece(const void *args, const struct pp_piece *w)
     /* The others are second passes over y: calls of exp would spill the accumulators. */
     bool fuse = b && l->gemm->fuses && !z && (l->act == PP_ACT_NONE || l->act == PP_ACT_RELU);
     l->gemm->forward(rows, l->I, columns, O, l->x + r * I, l->W + o * I,
-                     l->packed ? l->packed + o * I : NULL, fuse ? b : NULL, l->act == PP_ACT_RELU,
-                     !b && z ? z : y);
+                     l->packed ? l->packed + l->gemm->packed_floats((int)o, l->I) : NULL,
+                     fuse ? b : NULL, l->act == PP_ACT_RELU, !b && z ? z : y);
     if (b && !fuse)
         l->k->bias_activation(rows, columns, O, b, l->act, z, y);
 }

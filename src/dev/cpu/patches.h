@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rows of a matrix of f32: those of memory, or what the pixels of an image see of another one through
+ * a convolution's taps (0 outside), which are never all in memory.
+ */
+#ifndef PPCLI_DEV_CPU_PATCHES_H
+#define PPCLI_DEV_CPU_PATCHES_H
+
+#include <string.h>
+
+#include "ppcli/kernels.h"
+
+/* One axis of an image that is computed: `n` of its pixels, at, at + step, ... Pixel i sees tap t of
+ * `taps` at from + i * stride + t * ahead in the other image, which has `other` pixels. */
+struct view {
+    int n, at, step;
+    int from, stride, ahead;
+    int taps, tap, tap_step; /* tap t is the kernel's tap + t * tap_step */
+    int other;
+};
+
+struct rows {
+    const float *x;
+    size_t row;           /* floats between two rows, or between two pixels of the image */
+    const struct view *y; /* NULL: rows of memory */
+    const struct view *across;
+    int C; /* channels of a tap */
+};
+
+/* The pixels of F: all outputs from `at` to `end`. */
+static inline struct view view_outputs(int at, int end, int kernel, int stride, int pad, int other)
+{
+    return (struct view){end - at, at, 1, at * stride - pad, stride, 1, kernel, 0, 1, other};
+}
+
+/* The pixels of I from `at` to `end` that see the taps `tap`, `tap` + stride, ... of the kernel: all
+ * whose position plus `pad` leaves the rest `tap` in a division by stride. */
+static inline struct view view_inputs(int at, int end, int tap, int kernel, int stride, int pad,
+                                      int other)
+{
+    int first = at + ((tap - pad - at) % stride + stride) % stride;
+    int n = first < end ? (end - first + stride - 1) / stride : 0;
+    int taps = tap < kernel ? (kernel - tap + stride - 1) / stride : 0;
+    return (struct view){n,   first,  stride, (first + pad - tap) / stride, 1, -1, taps,
+                         tap, stride, other};
+}
+
+/* Columns k .. k + n - 1 of row r; in `buffer` where they are not beside each other in memory. */
+static inline const float *rows_piece(const struct rows *s, size_t r, int k, int n, float *buffer)
+{
+    if (!s->y)
+        return s->x + r * s->row + k;
+    const struct view *vy = s->y, *vx = s->across;
+    size_t line = r / (size_t)vx->n;
+    int j = (int)(r % (size_t)vx->n), i = (int)(line % (size_t)vy->n);
+    const float *image =
+        s->x + line / (size_t)vy->n * (size_t)vy->other * (size_t)vx->other * s->row;
+    for (int at = 0, m; at < n; at += m, k += m) {
+        int tap = k / s->C, c = k % s->C;
+        int y = vy->from + i * vy->stride + tap / vx->taps * vy->ahead;
+        int x = vx->from + j * vx->stride + tap % vx->taps * vx->ahead;
+        m = n - at < s->C - c ? n - at : s->C - c;
+        if (y >= 0 && y < vy->other && x >= 0 && x < vx->other)
+            memcpy(buffer + at, image + ((size_t)y * (size_t)vx->other + (size_t)x) * s->row + c,
+                   (size_t)m * sizeof(*buffer));
+        else
+            memset(buffer + at, 0, (size_t)m * sizeof(*buffer));
+    }
+    return buffer;
+}
+
+#endif
