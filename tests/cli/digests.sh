@@ -43,7 +43,7 @@ find_digest() { # find_digest NAME PRECISION: in $got
 if [ "${1:-}" = print ]; then
     for name_of in ${NAMES:-adam sgd tanh gelu replicas conv resnet18 gpt llama encoder decoder}; do
         for precision in f32 bf16; do
-            find_digest $name_of $precision
+            find_digest "$name_of" $precision
             echo "$got $name_of $precision"
         done
     done
