@@ -234,6 +234,17 @@ static void print_machine(const struct pp_run *run, const struct pp_summary *s, 
     }
 }
 
+/* Where a run of the same config has the same digest. */
+static const char *find_comparable(const struct pp_run *run)
+{
+    const struct pp_backend_choice choice = pp_backend_choice_with(run->backend, run->cfg);
+    if (run->backend->own_memory)
+        return "the same kind of GPU and version of cuBLASLt";
+    if (pp_backend_sums_in_order(&choice))
+        return "every processor: any stages, schedule and threads, with the same run.precision";
+    return "the same kind of processor and, with run.gemm = cblas, the same library";
+}
+
 void summary_print(const struct pp_metrics_start *from, const struct pp_summary *s)
 {
     const struct pp_run *run = from->run;
@@ -273,6 +284,7 @@ void summary_print(const struct pp_metrics_start *from, const struct pp_summary 
     print_machine(run, s, f);
     print_ranks(run, s, from->pace, f);
     fprintf(f, "weights_sha256   %s\n", s->weights_sha256);
+    fprintf(f, "comparable with  %s\n", find_comparable(run));
     if (from->dir[0])
         fprintf(f, "run folder       %s\n", from->dir);
     fflush(f);
