@@ -24,15 +24,19 @@ struct pp_cluster_layer {
 };
 
 struct pp_cluster {
-    char name[PP_NAME_MAX];   /* of the file, without .ini */
-    double peak[3];           /* flop/s of products, by enum pp_precision; 0: it has none such */
-    double bandwidth, memory; /* of its memory: bytes/s read and written, bytes for one rank */
+    char name[PP_NAME_MAX];    /* of the file, without .ini */
+    char kernels[PP_NAME_MAX]; /* whose: what the shares are of; "": it does not say */
+    double peak[3];            /* flop/s of products, by enum pp_precision; 0: it has none such */
+    double fp8;                /* the same of fp8 factors; 0: none such */
+    double reserve;            /* bytes of its memory that no plan may fill */
+    double bandwidth, memory;  /* of its memory: bytes/s read and written, bytes for one rank */
     double product, attention, conv; /* share of the peak that each kind of op reaches */
     double passes; /* share of the bandwidth that everything else reaches, optimizer included */
     double launch; /* seconds that every op takes beside */
     double ranks;  /* of a host */
     double busy;   /* load of other programs while the file was measured; 0: none, or unknown */
     struct pp_link within, between; /* between.bandwidth 0: there is only one host */
+    double hidden;                  /* share of tensor parallelism's messages that products hide */
     double shared;                  /* 1: the ranks of a host share its link to the others */
     struct pp_cluster_layer
         *layers; /* [n_layers] owned; these layers are not computed from shares */
@@ -47,6 +51,9 @@ struct pp_cluster {
  */
 int pp_cluster_read(const char *path, struct pp_cluster *out);
 void pp_cluster_fini(struct pp_cluster *c);
+
+/* A whole number as config files have it, such as 12, 1k or 4Ki. False: it is none, or too large. */
+bool pp_whole_parse(const char *text, int64_t *out);
 
 /* As pp_cluster_read() reads it, digits that matter. Errors: PP_EIO. */
 int pp_cluster_write(const struct pp_cluster *c, FILE *f);

@@ -335,6 +335,11 @@ int pp_best_find(const struct pp_best_spec *spec, struct pp_config *cfg, double 
 int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
                 struct pp_candidate *c);
 
+/* What the rank that holds most has in its memory. Errors: as pp_best_try(). */
+struct pp_exec_bytes;
+int pp_best_bytes(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                  const struct pp_candidate *c, struct pp_exec_bytes *out);
+
 /* Of an evaluated candidate that holds more than spec->memory: recompute the chunks of each rank that
  * take least time and make it fit, and evaluate. Where nothing fits: what holds least. Errors: those
  * of pp_best_try(). */

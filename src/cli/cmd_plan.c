@@ -75,6 +75,10 @@ static const struct format {
 /* the names of the table above, in its order */
 #define FORMATS "grid|csv|csv-comms|csv-torch|json|svg|trace|page"
 
+static const char *const systems[] = {"ppcli", "megatron", "torchtitan", "deepspeed"};
+#define EMITTED "ppcli|megatron|torchtitan|deepspeed"
+#define SYSTEMS "ppcli|megatron|torch|deepspeed"
+
 /* What COLUMNS says, else the width of the terminal, else no limit. */
 static int columns(void)
 {
@@ -136,7 +140,7 @@ int cmd_plan(int argc, char **argv)
     const char *output = NULL;
     bool measure = false;
     struct plan_words w = {0};
-    int number = 0;
+    int number = 0, only = -1, emit = -1;
     const struct pp_cli_option options[] = {
         {"format", 0, PP_CLI_CHOICE, &number, FORMATS, "what to print"},
         {"best", 0, PP_CLI_FLAG, &how.best, NULL,
@@ -147,6 +151,18 @@ int cmd_plan(int argc, char **argv)
          "--best: for a machine of N cores like these; those that are there"},
         {"machine", 0, PP_CLI_STRING, &there.machine, "FILE",
          "rank all ways to run CONFIG on the machine of a machine file"},
+        {"tensor", 0, PP_CLI_STRING, &there.lists[0], "T,...", "--machine: tensor parallelism"},
+        {"context", 0, PP_CLI_STRING, &there.lists[1], "C,...", "--machine: context parallelism"},
+        {"experts-on", 0, PP_CLI_STRING, &there.lists[2], "E,...", "--machine: expert parallelism"},
+        {"zero", 0, PP_CLI_KEY, (void *)"train.zero", "Z,...",
+         "what replicas share out: 1 optimizer state; --machine: 2 gradients, 3 weights too"},
+        {"fp8", 0, PP_CLI_FLAG, &there.fp8, NULL, "--machine: products of blocks at device.fp8"},
+        {"layout", 0, PP_CLI_STRING, &there.layout, "WORDS", "--machine: a cut of Megatron's"},
+        {"compare", 0, PP_CLI_STRING, &there.compare, "WORDS",
+         "--machine: price one, such as 'tp=4 pp=4'"},
+        {"only", 0, PP_CLI_CHOICE, &only, SYSTEMS, "--machine: what this system can run"},
+        {"emit", 0, PP_CLI_CHOICE, &emit, EMITTED,
+         "--machine: the first row it can run, in its words"},
         {"ranks", 0, PP_CLI_INT, &there.ranks, "N", "--machine: ranks there; those of one host"},
         {"html", 0, PP_CLI_STRING, &there.html, "FILE",
          "--machine: a page with the table and the timeline of the best; --profile: of both"},
@@ -190,6 +206,9 @@ int cmd_plan(int argc, char **argv)
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_plan, options, &settings, words, 1));
     w.config = words[0];
+    there.only = only < 0 ? NULL : systems[only];
+    there.emit = emit < 0 ? NULL : systems[emit];
+    PP_TRY(plan_machine_check(&there));
     if (measured.path || measured.against)
         return profile(&w, &how, &there, &measured, formats[number].name);
     bool ranks = there.ranks != INT_MIN, finds = measure || there.machine || how.best || how.check;

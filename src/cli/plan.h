@@ -4,6 +4,7 @@
 #define PPCLI_CLI_PLAN_H
 
 #include "ppcli/bench.h"
+#include "ppcli/machine_plan.h"
 #include "ppcli/tune.h"
 #include "command.h"
 
@@ -101,44 +102,38 @@ void plan_best_json(const struct plan_best_result *r);
 
 /* ---- plan_machine.c: what to run on a machine that is not here; plan_machine_print.c tells */
 
+#define PLAN_MACHINE_LISTS 3
+extern const char *const plan_machine_lists[PLAN_MACHINE_LISTS]; /* their options */
+
 struct plan_machine_words {
     const char *machine; /* --machine: a machine file or the name of one that is installed */
     int ranks;           /* --ranks; less than 1: those of one host */
     const char *memory;  /* --memory; NULL: what the file says */
     const char *html;    /* --html: a page with table and timeline; NULL: none */
-};
-
-struct plan_machine_row {
-    struct pp_candidate c;
-    int replicas;
-    double estimate; /* of the step, from one of fewer micro-batches */
-};
-
-struct plan_machine {
-    struct pp_config *cfg;
-    struct pp_config *shape; /* of a try */
-    struct pp_model *model;
-    struct pp_cluster cluster;
-    struct pp_costs *costs;
-    int ranks, batch, train_n, test_n;
-    size_t memory;
-    struct plan_machine_row *rows; /* [n] owned; best first */
-    int n;
-    struct plan_machine_row smallest; /* of what is too large; stages 0: nothing is */
-    long tried, too_large;
-    char why[768]; /* why the first shape that was refused cannot run */
+    const char *lists[PLAN_MACHINE_LISTS]; /* --tensor, --context, --experts-on; NULL: any */
+    const char *layout, *compare;          /* NULL: none */
+    const char *only, *emit;               /* systems; NULL: all, none */
+    bool fp8;
 };
 
 int plan_machine(const char *word, const struct pp_cli_settings *settings,
                  const struct plan_machine_words *words, const char *format);
 
-/* The row's shape for the search, of m micro-batches; fewer than the row's stand for the beginning of
- * its step. It uses p->shape: one at a time. */
-struct pp_best_spec plan_machine_spec(const struct plan_machine *p,
-                                      const struct plan_machine_row *row, int m);
+/* Words that mean nothing without --machine. Errors: PP_EUSAGE. */
+int plan_machine_check(const struct plan_machine_words *words);
 
-int plan_machine_text(const struct plan_machine *p);
-int plan_machine_html(const struct plan_machine *p, const char *path);
+int plan_machine_text(const struct pp_machine_plan *p);
+int plan_machine_json(const struct pp_machine_plan *p, FILE *f);
+int plan_machine_html(const struct pp_machine_plan *p, const char *path);
+/* The first row in the words of a system that can run it; for ppcli its sections. */
+int plan_machine_emit(const struct pp_machine_plan *p, const char *system);
+/* The table, and what is to be said about it. */
+void plan_machine_rows(const struct pp_machine_plan *p, FILE *f);
+int plan_machine_section(const struct pp_machine_plan *p, const struct pp_plan_row *row, FILE *f);
+
+/* p->cfg is loaded. And: can the file be written, before the work whose result it shall hold? */
+int plan_load_model(struct pp_machine_plan *p);
+int plan_check_file(const char *option, const char *path);
 
 /* ---- plan_profile.c: a pipeline that was measured elsewhere */
 

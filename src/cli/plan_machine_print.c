@@ -1,155 +1,202 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What plan --machine found: a table, and a page with a picture of the best. */
+/* What plan --machine found, for people: groups of rows, what is to be said about them, and the first
+ * in words that start it. */
 #include <math.h>
+#include <string.h>
 
-#include "ppcli/draw.h"
-#include "ppcli/io.h"
 #include "ppcli/text.h"
 #include "plan.h"
 
-#define DRAWN 20000 /* actions of a picture */
+const char *const plan_machine_lists[PLAN_MACHINE_LISTS] = {"--tensor", "--context",
+                                                            "--experts-on"};
 
-/* Tokens of a text, else samples. */
-static double units_of(const struct plan_machine *p, const char **name)
+static const struct {
+    const char *name;
+    char letter;
+} systems[] = {{"ppcli", 'p'}, {"megatron", 'm'}, {"torchtitan", 't'}, {"deepspeed", 'd'}};
+#define SYSTEMS (sizeof(systems) / sizeof(systems[0]))
+
+/* "-mt-": who can train this row. */
+static void find_systems(const struct pp_plan_row *r, char out[SYSTEMS + 1])
 {
-    bool text = p->model->nodes[0].vocabulary > 0;
-    *name = text ? "tokens" : "samples";
-    return text ? p->model->inputs : 1;
+    for (size_t i = 0; i < SYSTEMS; i++) {
+        bool runs = i == 0 ? r->own : !r->own && pp_parallel_runs_on(&r->p, systems[i].name);
+        out[i] = runs ? systems[i].letter : '-';
+    }
+    out[SYSTEMS] = '\0';
 }
 
-static void print_rows(const struct plan_machine *p, FILE *f)
+/* ---- the table */
+
+static const char *units_of(const struct pp_machine_plan *p)
+{
+    return p->model->nodes[0].vocabulary > 0 ? "tokens" : "samples";
+}
+
+static double count_units(const struct pp_machine_plan *p)
+{
+    return (p->model->nodes[0].vocabulary > 0 ? p->model->inputs : 1) * (double)p->batch;
+}
+
+static void print_head(const struct pp_machine_plan *p, FILE *f)
 {
     const struct pp_cluster *c = &p->cluster;
-    const char *name;
-    char text[32], floats[PP_COUNT_TEXT], step_units[PP_COUNT_TEXT], rate[PP_COUNT_TEXT + 2];
-    double units = units_of(p, &name) * p->batch, peak = c->peak[p->cfg->run.precision];
-    double flops = pp_model_flops(p->model) * p->batch; /* nothing computed again */
+    char floats[PP_COUNT_TEXT], units[PP_COUNT_TEXT];
     fprintf(f,
             "%s parameters, %s %s a step, on %d ranks of %s: %.0f a host, %.3g GB each,\n"
-            "  %s products at %.0f %% of %.4g Tflop/s\n"
-            "%ld layouts tried; %ld need more than %.3g GB per rank\n\n",
+            "  %s products at %.0f %% of %.4g Tflop/s",
             pp_text_count((double)(p->model->n_floats - p->model->n_tied), floats),
-            pp_text_count(units, step_units), name, p->ranks, c->name, c->ranks,
-            (double)p->memory / 1e9, pp_precision_name(p->cfg->run.precision), 100 * c->product,
-            peak / 1e12, p->tried, p->too_large, (double)p->memory / 1e9);
+            pp_text_count(count_units(p), units), units_of(p), p->ranks, c->name, c->ranks,
+            (double)p->memory / 1e9, p->fp8 ? "fp8" : pp_precision_name(p->cfg->run.precision),
+            100 * c->product, (p->fp8 ? c->fp8 : c->peak[p->cfg->run.precision]) / 1e12);
+    fprintf(f, "%s%s\n", c->kernels[0] ? "; kernels: " : "", c->kernels);
+    if (p->tried > 0)
+        fprintf(f, "%ld layouts tried; %ld need more than %.3g GB per rank\n", p->tried,
+                p->too_large, (double)p->memory / 1e9);
     if (c->busy > 0)
-        fprintf(
-            f,
-            "busy machine: %s was measured while other programs used it (load %.1f): do not trust "
-            "these times\n\n",
-            c->name, c->busy);
-    fprintf(f, "%3s  %6s %8s %-14s %12s %4s %6s %-9s %9s %11s %5s %6s %7s\n", "", "stages",
-            "replicas", "schedule", "microbatches", "rows", "chunks", "recompute", "step s", name,
-            "MFU", "bubble", "GB/rank");
-    for (int i = 0; i < p->n; i++) {
-        const struct plan_machine_row *r = &p->rows[i];
-        double step = r->c.time.step;
-        int pieces = r->replicas * r->c.microbatches;
-        snprintf(rate, sizeof(rate), "%s/s", pp_text_commas(units / step, floats));
-        fprintf(f, "%3d  %6d %8d %-14s %12d %4d %6d %-9s %9.4g %11s %4.1f%% %5.1f%% %7.3g\n", i + 1,
-                r->c.stages, r->replicas, r->c.schedule, r->c.microbatches,
-                (p->batch + pieces - 1) / pieces, r->c.chunks, plan_again(&r->c, text), step, rate,
-                100 * flops / (step * p->ranks * peak), fmax(0, 100 * r->c.time.bubble.idle),
-                (double)r->c.peak_bytes / 1e9);
-    }
+        fprintf(f,
+                "\nbusy machine: %s was measured while other programs used it (load %.1f): do not "
+                "trust these times\n",
+                c->name, c->busy);
 }
 
-/* The section of the best for a file. */
-static int print_section(const struct plan_machine *p, FILE *f)
+/* Of an own row how many chunks, of others which parts of a block are computed again. */
+static const char *again_of(const struct pp_plan_row *r, char out[32])
 {
-    const struct plan_machine_row *best = &p->rows[0];
-    struct pp_best_spec spec = plan_machine_spec(p, best, best->c.microbatches);
+    static const char *const redos[] = {"off", "select", "full"};
+    if (r->own)
+        return plan_again(&r->c, out);
+    return redos[r->p.redo];
+}
+
+static void print_row(const struct pp_machine_plan *p, const struct pp_plan_row *r, FILE *f)
+{
+    char who[SYSTEMS + 1], schedule[PP_NAME_MAX + 16], rate[PP_COUNT_TEXT], text[32], parts[48];
+    const struct pp_parallel *d = &r->p;
+    int m = r->own ? r->c.microbatches : pp_parallel_microbatches(d, p->batch);
+    find_systems(r, who);
+    snprintf(schedule, sizeof(schedule), d->chunks > 1 ? "%s x%d" : "%s", d->schedule, d->chunks);
+    snprintf(parts, sizeof(parts), "%.1f+%.1f+%.1f", 100 * r->e.schedule, 100 * r->e.cut,
+             100 * r->e.transfer);
+    fprintf(f, "%2d%c %s %2d %3d %4d %-15s %3d %5d %d %-8s %7.4g %10s %4.1f %-13s %4.3g", r->group,
+            r->fastest ? '*' : ' ', who, d->tensor, d->stages, d->replicas, schedule, d->rows, m,
+            d->zero, again_of(r, text), r->e.step, pp_text_commas(count_units(p) / r->e.step, rate),
+            100 * r->e.mfu, parts, r->e.bytes / 1e9);
+    if (d->context > 1)
+        fprintf(f, " cp=%d", d->context);
+    if (d->expert > 1)
+        fprintf(f, " ep=%d", d->expert);
+    fputc('\n', f);
+}
+
+void plan_machine_rows(const struct pp_machine_plan *p, FILE *f)
+{
+    print_head(p, f);
+    fprintf(f, "\n%3s by   tp  pp   dp %-15s %3s %5s z %-8s %7s %10s %4s %-13s %4s\n", "",
+            "schedule", "mbs", "M", "again", "step s",
+            p->model->nodes[0].vocabulary > 0 ? "tokens/s" : "samples/s", "MFU", "idle %", "GB");
+    for (int i = 0; i < p->n; i++)
+        print_row(p, &p->rows[i], f);
+    fprintf(f,
+            "by: p ppcli, m Megatron-LM, t torchtitan, d DeepSpeed. M micro-batches of `mbs` "
+            "samples.\nz: train.zero. again: what is recomputed. idle: schedule + cut + transfer.\n"
+            "Rows of a group differ by less than the model's error (%.0f %%): simplest first, * is "
+            "fastest.\n",
+            100 * PP_PLAN_ERROR);
+}
+
+/* ---- what is to be said */
+
+static const struct pp_plan_row *fastest_of(const struct pp_machine_plan *p, bool divided)
+{
+    const struct pp_plan_row *best = NULL;
+    for (int i = 0; i < p->n; i++) {
+        const struct pp_plan_row *r = &p->rows[i];
+        bool is_divided = r->p.tensor > 1;
+        if ((divided ? is_divided : r->own) && (!best || r->e.step < best->e.step))
+            best = r;
+    }
+    return best;
+}
+
+/* Numbers of pieces that cut the blocks evenly: "16 or 20 stages divide 80 layers". */
+static void print_hints(const struct pp_machine_plan *p, FILE *f)
+{
+    const struct pp_plan_row *with = fastest_of(p, true), *without = fastest_of(p, false);
+    int blocks = p->cfg->model.n_layer, shown = 0;
+    double gain = with && without ? without->e.step / with->e.step - 1 : 0;
+    if (gain > PP_PLAN_ERROR)
+        fprintf(
+            f,
+            "Tensor parallelism (tp %d x pp %d) gains %.0f %% over ppcli's best, pp %d x dp %d.\n",
+            with->p.tensor, with->p.stages, 100 * gain, without->p.stages, without->p.replicas);
+    if (p->n == 0 || !pp_estimate_takes(p->cfg) || p->rows[0].e.cut < 0.03)
+        return;
+    for (int n = 2; n <= blocks && n <= p->ranks && shown < 6; n++)
+        if (blocks % n == 0 && p->ranks % n == 0)
+            fprintf(f, "%s%d", shown++ ? " or " : "Uneven cut: ", n);
+    if (shown)
+        fprintf(f, " stages divide %d blocks.\n", blocks);
+}
+
+/* "2*17 1*47": layers of each piece, how often. */
+static void print_cut(const struct pp_candidate *c, FILE *f)
+{
+    int n = c->stages * c->chunks, column = 0;
+    fprintf(f, "; layers of each piece, times pieces: ");
+    for (int v = 0, end; v < n && n > 1; v = end) {
+        int size = c->last[v] - (v > 0 ? c->last[v - 1] : -1);
+        for (end = v + 1; end < n && c->last[end] - c->last[end - 1] == size;)
+            end++;
+        column += fprintf(f, "%s%d*%d", v > 0 ? " " : "", size, end - v);
+        if (column > 50 && end < n)
+            column = fprintf(f, "\n;  ") * 0;
+    }
+    fprintf(f, "\n");
+}
+
+int plan_machine_section(const struct pp_machine_plan *p, const struct pp_plan_row *row, FILE *f)
+{
+    struct pp_best_spec spec = pp_machine_plan_spec(p, row, row->c.microbatches);
     PP_OWN_MEMORY struct pp_config *cfg = NULL;
-    PP_TRY(pp_best_config(spec.cfg, p->model, &best->c, p->costs, &cfg));
+    PP_TRY(pp_best_config(spec.cfg, p->model, &row->c, p->costs, &cfg));
+    fprintf(f, "\n");
+    if (row->c.stages * row->c.chunks > 1 && row->c.assignment == PP_ASSIGN_TIME)
+        print_cut(&row->c, f);
     PP_TRY(plan_best_section(cfg, f));
-    if (best->c.across)
+    if (row->p.zero != p->cfg->train.zero)
+        fprintf(f, "\n[train]\nzero = %d\n", row->p.zero);
+    if (row->c.across)
         fprintf(f, "\n[run]\nrank_order = replicas\n");
     if (pp_model_mixes_samples(p->model))
         fprintf(f, "; batch norm: another number of micro-batches than %d is another training\n",
-                best->c.microbatches);
+                row->c.microbatches);
     return 0;
 }
 
-int plan_machine_text(const struct plan_machine *p)
+int plan_machine_emit(const struct pp_machine_plan *p, const char *system)
 {
-    print_rows(p, stdout);
-    return print_section(p, stdout);
+    struct pp_estimate_spec spec = pp_machine_plan_estimates(p);
+    const struct pp_plan_row *r = pp_machine_plan_first(p, system);
+    if (!r && p->n == 1 && !p->rows[0].own && strcmp(system, "ppcli") != 0)
+        r = &p->rows[0]; /* of --compare: says why it cannot */
+    if (!r)
+        return pp_fail(PP_ECONFIG, "no row can be run by %s; try --only %s", system, system);
+    return r->own && strcmp(system, "ppcli") == 0 ? plan_machine_section(p, r, stdout)
+                                                  : pp_estimate_emit(&spec, &r->p, system, stdout);
 }
 
-/* ---- page */
-
-static int draw(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx)
+int plan_machine_text(const struct pp_machine_plan *p)
 {
-    PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
-    struct pp_drawing d = {.plan = plan, .result = &result, .costs = costs};
-    PP_TRY(pp_sim_run(plan, costs, true, &result));
-    return pp_draw_svg(&d, ctx);
-}
-
-/* The best, or, where that would be a large picture, the same with fewer micro-batches. */
-static int print_timeline(const struct plan_machine *p, FILE *f)
-{
-    const struct plan_machine_row *best = &p->rows[0];
-    struct pp_candidate c = best->c;
-    int few = DRAWN / (3 * c.chunks * c.stages) / c.stages * c.stages;
-    few = few > 2 * c.stages ? few : 2 * c.stages;
-    c.microbatches = c.microbatches < few ? c.microbatches : few;
-    fprintf(f, "<h2>One step%s</h2>\n",
-            c.microbatches < best->c.microbatches ? ", with fewer micro-batches" : "");
-    struct pp_best_spec spec = plan_machine_spec(p, best, c.microbatches);
-    spec.see = draw;
-    spec.ctx = f;
-    return pp_best_explain(&spec, p->costs, &c, NULL);
-}
-
-static void put(const char *text, FILE *f)
-{
-    for (; *text; text++)
-        if (*text == '&' || *text == '<')
-            fputs(*text == '&' ? "&amp;" : "&lt;", f);
-        else
-            fputc(*text, f);
-}
-
-static int print_pre(const struct plan_machine *p, FILE *f)
-{
-    PP_OWN_MEMORY char *text = NULL;
-    size_t bytes = 0;
-    FILE *out = open_memstream(&text, &bytes);
-    if (!out)
-        return pp_fail(PP_ERESOURCE, "plan: out of memory");
-    print_rows(p, out);
-    fputs("\nThe first as a config:\n", out);
-    int rc = print_section(p, out);
-    int closed = pp_text_close(out, &text, "plan");
-    PP_TRY(rc < 0 ? rc : closed);
-    fputs("<pre>", f);
-    put(text, f);
-    fputs("</pre>\n", f);
-    return 0;
-}
-
-static int print_page(const struct plan_machine *p, FILE *f)
-{
-    fputs("<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><title>", f);
-    put(p->cluster.name, f);
-    fprintf(f,
-            ", %d ranks</title>\n"
-            "<style>body{font:14px system-ui,sans-serif;margin:2em;color-scheme:light dark}"
-            "pre{overflow-x:auto}svg{max-width:none}</style>\n<h1>%d ranks of ",
-            p->ranks, p->ranks);
-    put(p->cluster.name, f);
-    fputs("</h1>\n", f);
-    PP_TRY(print_pre(p, f));
-    PP_TRY(print_timeline(p, f));
-    fprintf(f, "</html>\n");
-    return 0;
-}
-
-int plan_machine_html(const struct plan_machine *p, const char *path)
-{
-    PP_OWN(pp_file_abandon) struct pp_file_write w = {.f = NULL};
-    PP_TRY(pp_file_create(path, &w));
-    PP_TRY(print_page(p, w.f));
-    return pp_file_commit(&w);
+    struct pp_estimate_spec spec = pp_machine_plan_estimates(p);
+    const struct pp_plan_row *own = pp_machine_plan_first(p, "ppcli");
+    plan_machine_rows(p, stdout);
+    print_hints(p, stdout);
+    if (!p->rows[0].own && pp_parallel_runs_on(&p->rows[0].p, "megatron")) {
+        printf("\nThe first row for Megatron-LM (--emit has other systems):\n");
+        PP_TRY(pp_estimate_emit(&spec, &p->rows[0].p, "megatron", stdout));
+    }
+    if (own && !p->rows[0].own)
+        printf("\nThe first row that ppcli trains:\n");
+    return own ? plan_machine_section(p, own, stdout) : 0;
 }

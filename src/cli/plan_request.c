@@ -3,11 +3,11 @@
 #include "plan.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ppcli/cluster.h"
 #include "ppcli/exchange.h"
 #include "ppcli/machine.h"
 #include "ppcli/text.h"
@@ -171,10 +171,8 @@ static int read_setting(const struct pp_setting *s, struct shape *q)
     };
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
         if (strcmp(s->key, counts[i].key) == 0) {
-            char *end;
-            errno = 0;
-            long x = strtol(s->value, &end, 10);
-            if (end == s->value || *end || errno || x < INT_MIN || x > INT_MAX)
+            int64_t x;
+            if (!pp_whole_parse(s->value, &x) || x < INT_MIN || x > INT_MAX)
                 return pp_fail(PP_EUSAGE, "%s wants a whole number, not '%s'", s->said, s->value);
             *counts[i].target = (int)x;
             return 0;

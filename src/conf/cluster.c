@@ -23,9 +23,12 @@ static const struct key {
     {"device", "f32", AT(peak[PP_PRECISION_F32]), false, false, 1e8, 1e18, "flop/s, such as 67T"},
     {"device", "tf32", AT(peak[PP_PRECISION_TF32]), true, false, 1e8, 1e18, "flop/s, such as 495T"},
     {"device", "bf16", AT(peak[PP_PRECISION_BF16]), true, false, 1e8, 1e18, "flop/s, such as 989T"},
+    {"device", "fp8", AT(fp8), true, false, 1e8, 1e18, "flop/s, such as 1979T"},
     {"device", "bandwidth", AT(bandwidth), false, false, 1e8, 1e15,
      "bytes/s of memory, such as 3.35T"},
     {"device", "memory", AT(memory), false, false, 1e6, 1e15, "bytes for one rank, such as 80G"},
+    {"device", "reserve", AT(reserve), true, false, 0, 1e15,
+     "bytes that the context, NCCL and fragments take, such as 5G"},
     {"device", "product", AT(product), false, false, .001, 1, "share of the peak, such as 0.6"},
     {"device", "attention", AT(attention), false, false, .001, 1, "share of the peak, such as 0.4"},
     {"device", "conv", AT(conv), false, false, .001, 1, "share of the peak, such as 0.5"},
@@ -35,6 +38,8 @@ static const struct key {
     {"host", "busy", AT(busy), true, false, 0, 1e6, "load of other programs when it was measured"},
     {"within", "latency", AT(within.latency), false, false, 0, 10, "seconds, such as 5e-6"},
     {"within", "bandwidth", AT(within.bandwidth), false, false, 1e3, 1e15, "bytes/s, such as 450G"},
+    {"within", "hidden", AT(hidden), true, false, 0, 1,
+     "share of tensor parallelism's messages that products hide, such as 0.5"},
     {"between", "latency", AT(between.latency), true, false, 0, 10, "seconds, such as 1e-5"},
     {"between", "bandwidth", AT(between.bandwidth), true, false, 1e3, 1e15, "bytes/s, such as 50G"},
     {"between", "shared", AT(shared), true, true, 0, 1, "0, or 1: the ranks of a host share it"},
@@ -88,6 +93,10 @@ static int take_key(struct reader *r, const char *section, const char *name, con
     struct conf_quoted said = conf_quote(value, strlen(value));
     if (strcmp(section, "layers") == 0)
         return take_layer(&r->c, name, value);
+    if (strcmp(section, "device") == 0 && strcmp(name, "kernels") == 0) {
+        bool fits = snprintf(r->c.kernels, sizeof(r->c.kernels), "%s", value) < PP_NAME_MAX;
+        return fits ? 0 : pp_fail(PP_ECONFIG, "device.kernels: at most %d bytes", PP_NAME_MAX - 1);
+    }
     int i = 0;
     while (i < KEYS && (strcmp(keys[i].section, section) != 0 || strcmp(keys[i].name, name) != 0))
         i++;
@@ -175,6 +184,8 @@ int pp_cluster_write(const struct pp_cluster *c, FILE *f)
         section = k->section;
         fprintf(f, "%s = %.6g\n", k->name, x);
     }
+    if (c->kernels[0])
+        fprintf(f, "\n[device]\nkernels = %s\n", c->kernels);
     for (int i = 0; i < c->n_layers; i++) {
         const struct pp_cluster_layer *l = &c->layers[i];
         fprintf(f, "%s%s = %d %.4g %.4g %.4g %.17g\n", i == 0 ? "\n[layers]\n" : "", l->name,

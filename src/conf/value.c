@@ -6,6 +6,8 @@
  */
 #include "conf.h"
 
+#include "ppcli/cluster.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <float.h>
@@ -52,6 +54,16 @@ enum conf_number conf_number_parse(const char *text, bool *out_negative, uint64_
         }
     }
     return CONF_NUMBER_BAD;
+}
+
+bool pp_whole_parse(const char *text, int64_t *out)
+{
+    bool negative;
+    uint64_t n;
+    if (conf_number_parse(text, &negative, &n) != CONF_NUMBER_OK || n > INT64_MAX)
+        return false;
+    *out = negative ? -(int64_t)n : (int64_t)n;
+    return true;
 }
 
 static int parse_whole(const struct conf_reading *r, const char *text, struct pp_config *cfg)

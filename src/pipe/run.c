@@ -166,6 +166,12 @@ static int check_messages(const struct pp_run *run)
 static int prepare_layout(struct pp_config *cfg, enum pp_run_need need, struct pp_run *run)
 {
     PP_TRY(choose_epochs(cfg));
+    if (cfg->model.experts > 0)
+        return pp_config_problem(
+            cfg, "model.experts",
+            "model.experts = %d: ppcli trains no mixture of experts; the key is "
+            "for ppcli plan --machine alone",
+            cfg->model.experts);
     cfg->run.team = 0;
     if (cfg->run.cores == 0)
         cfg->run.cores = pp_machine_whole_cores();

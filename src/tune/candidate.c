@@ -120,6 +120,8 @@ int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
     return 0;
 }
 
+#define SHARES 32 /* replicas whose memory is counted, and the last one's */
+
 int best_peaks(const struct pp_layout *l, size_t *peaks, size_t *most)
 {
     bool processes = l->cfg->run.launch == PP_LAUNCH_MPIRUN;
@@ -127,6 +129,9 @@ int best_peaks(const struct pp_layout *l, size_t *peaks, size_t *most)
     int ranks = l->cfg->train.zero > 0 ? l->ranks : l->stages; /* their shares may differ */
     *most = 0;
     for (int r = 0; r < ranks; r++) {
+        if (r == SHARES * l->stages &&
+            ranks - r > l->stages) /* a little, and the last one's most */
+            r = ranks - l->stages;
         struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
         struct pp_exec_bytes bytes;
         PP_TRY(pp_exec_predict(&spec, &bytes));
@@ -210,6 +215,23 @@ int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
     c->over = spec->memory > 0 && c->peak_bytes > spec->memory;
     c->identity = identity_of(l, l->plans[0].plan) + c->across;
     return best_predict(spec, costs, l, 0, false, &c->time);
+}
+
+int pp_best_bytes(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                  const struct pp_candidate *c, struct pp_exec_bytes *out)
+{
+    PP_OWN_MEMORY struct pp_config *cfg = NULL;
+    PP_OWN(pp_layout_destroy) struct pp_layout *l = NULL;
+    struct pp_exec_bytes most = {0};
+    PP_TRY(best_lay_out(spec, costs, c, &cfg, &l));
+    for (int r = 0; r < l->stages; r++) {
+        struct pp_exec_spec rank = {.layout = l, .rank = r};
+        struct pp_exec_bytes bytes;
+        PP_TRY(pp_exec_predict(&rank, &bytes));
+        most = bytes.total > most.total ? bytes : most;
+    }
+    *out = most;
+    return 0;
 }
 
 int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *costs,

@@ -159,8 +159,13 @@ static int host_of(const struct pp_predict_spec *s, int replica, int stage)
  * replicas wait for each other once a step: the slowest counts. */
 static int share_wire(const struct pp_predict_spec *s, int a, int b)
 {
-    int most = 0;
-    for (int d = 0; d < s->replicas; d++) {
+    int most = 0, run = 0;
+    for (int d = 0; d < s->replicas && !s->costs->host; d++) { /* a host's replicas are a row */
+        run = d > 0 && host_of(s, d, a) != host_of(s, d - 1, a) ? 0 : run;
+        run += host_of(s, d, a) != host_of(s, d, b);
+        most = run > most ? run : most;
+    }
+    for (int d = 0; d < s->replicas && s->costs->host; d++) {
         int n = 0;
         for (int e = 0; e < s->replicas; e++)
             n += host_of(s, e, a) == host_of(s, d, a) && host_of(s, e, a) != host_of(s, e, b);

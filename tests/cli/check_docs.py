@@ -30,7 +30,7 @@ def options_of(ppcli, command):
     """Long options of one command's help, as {name: argument or ''}."""
     text = ask(ppcli, command, '--help')
     text = text[text.index('Options:'):]
-    return dict(re.findall(r'^ +(?:-\w, )?--([a-z-]+)(?: (\S+))?', text, flags=re.M))
+    return dict(re.findall(r'^ +(?:-\w, )?--([a-z0-9-]+)(?: (\S+))?', text, flags=re.M))
 
 
 
@@ -70,10 +70,10 @@ def options(root, ppcli, page1, _page5):
             known.add(name)
             if not re.search(rf'^\.It (Fl \w , )?Fl -{name}\b', text, flags=re.M):
                 problems.append(f'ppcli.1: no --{name} of {command}')
-    for name in set(re.findall(r'Fl -([a-z-]+)', text)) - known:
+    for name in set(re.findall(r'Fl -([a-z0-9-]+)', text)) - known:
         problems.append(f'ppcli.1: --{name} is no option')
     for line in re.findall(r'^.*ppcli.*$', read(f'{root}/README.md'), flags=re.M):
-        for name in re.findall(r'(?<=\s)--([a-z-]+)', line.split('ppcli', 1)[1]):
+        for name in re.findall(r'(?<=\s)--([a-z0-9-]+)', line.split('ppcli', 1)[1]):
             if name not in known:
                 problems.append(f'README.md: --{name} is no option')
     return problems
@@ -138,7 +138,7 @@ def examples(root, ppcli, _page1, _page5):
             if '--best' in rest or '--machine' in rest or not os.path.exists(f'{root}/configs/{config}'):
                 continue
             words = []
-            for option, value in re.findall(r' --([a-z-]+)(?:[ =]([^\s-]\S*))?', rest):
+            for option, value in re.findall(r' --([a-z0-9-]+)(?:[ =]([^\s-]\S*))?', rest):
                 if option in known and value and option != 'format' and '$' not in value:
                     words += [f'--{option}', value.strip('\'"')]
             if (config, *words) in checked:

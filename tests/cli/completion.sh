@@ -25,7 +25,7 @@ for command in $commands; do
 done
 for command in $commands; do
     run "$command" --help
-    options=$(sed -n 's/^ *\(-.,\)* *--\([a-z-]*\).*/\2/p' "$folder/out")
+    options=$(sed -n 's/^ *\(-.,\)* *--\([a-z0-9-]*\).*/\2/p' "$folder/out")
     [ -n "$options" ] || complain "no options found in the help of $command"
     run completion words "$command" -
     for option in $options; do

@@ -208,6 +208,8 @@ for command in plan train; do
 done
 fails 64 '--cost-i has 3 numbers; this plan wants 1, 2 (one per stage)' \
     run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-i 1,2,3
+ok run plan --schedule 1f1b --stages 1 --microbatches 1k --format json
+out_has '"microbatches": 1000'
 fails 64 "--stages wants a whole number, not 'two'" run plan --schedule 1f1b --stages two --microbatches 2
 fails 64 "--cost-f wants a number" run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-f -1
 fails 64 'must be more than 0' run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-f 0 --cost-i 0 --cost-w 0

@@ -17,5 +17,6 @@ last="ppcli plan llama-70b.ini"
 code_is 0
 out_has '69.0 billion parameters, 4.2 million tokens a step' '64 ranks of 8xh100-nvlink' 'recompute'
 same "$(grep -c '^microbatches = ' "$folder/out")" 1
+out_has 'p---' # pure pipeline and replicas, among others
 
 finish

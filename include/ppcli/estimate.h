@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a step of a transformer would take when it is divided in ways that other systems have: tensor,
+ * context and expert parallelism inside stages, recomputation within layers, ZeRO of all stages. A
+ * machine file says what products, memory and links do; nothing is measured and nothing allocated but
+ * the plan of the pipeline, which is simulated. docs/do/planning.md has the terms and their sources.
+ */
+#ifndef PPCLI_ESTIMATE_H
+#define PPCLI_ESTIMATE_H
+
+#include "ppcli/cluster.h"
+#include "ppcli/model.h"
+#include "ppcli/sim.h"
+
+enum pp_redo { /* of the forward pass of a block, before its backward pass */
+    PP_REDO_NONE,
+    PP_REDO_SELECTIVE, /* norms and the feed-forward */
+    PP_REDO_FULL       /* all but the input of each block */
+};
+
+/* How a model is divided. ranks = tensor * stages * replicas * context; numbers are at least 1. */
+struct pp_parallel {
+    char schedule[PP_NAME_MAX];
+    int tensor, stages, replicas, context;
+    int expert; /* of replicas * context ranks, so many share the experts */
+    int chunks; /* of each rank */
+    int rows;   /* of a micro-batch */
+    int zero;   /* 0 to 3: sharded over the replicas: nothing, state, gradients too, weights too */
+    enum pp_redo redo;
+    int n_blocks; /* 0: as even as pp_parallel_blocks() cuts; else stages * chunks */
+    uint16_t blocks[PP_STAGES_MAX]; /* [n_blocks] of each chunk, in model order */
+};
+
+struct pp_estimate_spec {
+    const struct pp_model *model; /* embedding, equal blocks, head: pp_estimate_takes() */
+    const struct pp_config *cfg;  /* of it; also precision and optimizer */
+    const struct pp_cluster *cluster;
+    int ranks, batch; /* batch: samples of a step */
+    bool fp8;         /* products of linear layers at device.fp8 */
+    /* Gets what is simulated, for a drawing; NULL: nobody does. */
+    int (*see)(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx);
+    void *ctx;
+};
+
+struct pp_estimate {
+    double step;   /* seconds */
+    double tokens; /* a second and rank */
+    double mfu;    /* of the peak of run.precision, or fp8: nothing computed again counts */
+    double schedule, cut, transfer; /* shares of the ranks' time: the bubble */
+    double tensor, sums; /* shares that messages of tensor parallelism and of replicas take */
+    double weights, optimizer,
+        activations; /* bytes of the fullest rank; optimizer: gradients too */
+    double bytes;    /* their sum */
+};
+
+/* Is the model of a kind that can be estimated: gpt or llama? */
+bool pp_estimate_takes(const struct pp_config *cfg);
+
+/* Micro-batches of a step. */
+int pp_parallel_microbatches(const struct pp_parallel *p, int batch);
+
+/*
+ * The rules that systems have for a division: factors make up the ranks, heads and channels divide by
+ * tensor, blocks (or blocks with embedding and loss as one each) by chunks, the batch by rows and
+ * replicas. PP_ECONFIG with the rule that is broken. Those of a layout: as many blocks as the model.
+ */
+int pp_parallel_check(const struct pp_estimate_spec *s, const struct pp_parallel *p);
+
+/* How many blocks each of the stages * chunks pieces has, in model order. False: they cannot be cut
+ * as evenly as pp_parallel_check() asks for. *out_ends: embedding and loss count as a block each. */
+bool pp_parallel_blocks(const struct pp_estimate_spec *s, const struct pp_parallel *p,
+                        uint16_t *blocks, bool *out_ends);
+
+/* Megatron-LM's layout: pieces between '|' in model order, with E (embedding), t (block), m (of
+ * multi-token prediction, which counts as a block), L (loss); x*3 and (tt|)*29 repeat, commas do
+ * nothing. PP_EUSAGE with the place. And the same as text, short; returns out. */
+int pp_layout_read(const char *text, int stages, struct pp_parallel *p);
+char *pp_layout_text(const uint16_t *blocks, int n, char *out, size_t bytes);
+
+/*
+ * "tp=4 pp=4 vp=20 mbs=1": also dp, cp, ep, zero, recompute (none, selective, full), schedule and
+ * layout. What is not said: 1; dp fills up the ranks; 1f1b, with vp interleaved; zero=1. PP_EUSAGE.
+ */
+int pp_parallel_parse(const char *words, const struct pp_estimate_spec *s, struct pp_parallel *out);
+/* The same words. Returns out. */
+char *pp_parallel_text(const struct pp_parallel *p, char *out, size_t bytes);
+
+/* Price a division that pp_parallel_check() accepts. quick: by a formula, within some percent, without
+ * the bubble's parts; else the pipeline is simulated. Errors: PP_ECONFIG (its schedule), PP_ERESOURCE. */
+int pp_estimate(const struct pp_estimate_spec *s, const struct pp_parallel *p, bool quick,
+                struct pp_estimate *out);
+
+/* The three in one: "tp=4 pp=4 vp=20 mbs=1" to a price. p may be NULL. */
+int pp_estimate_words(const struct pp_estimate_spec *s, const char *words, struct pp_parallel *p,
+                      struct pp_estimate *out);
+
+/* Words that start it elsewhere: "megatron", "torchtitan", "deepspeed". PP_ECONFIG for what the
+ * system does not have. */
+int pp_estimate_emit(const struct pp_estimate_spec *s, const struct pp_parallel *p,
+                     const char *system, FILE *f);
+/* Does the system, also "ppcli", have all that this division asks for? */
+bool pp_parallel_runs_on(const struct pp_parallel *p, const char *system);
+
+#endif

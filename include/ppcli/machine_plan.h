@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What to run on a machine that need not be here: all ways to divide a model over its ranks, those
+ * that ppcli trains (laid out, proved, their memory counted) and, of transformers on GPUs, those that
+ * other systems have (ppcli/estimate.h); ranked in groups that the model cannot tell apart.
+ */
+#ifndef PPCLI_MACHINE_PLAN_H
+#define PPCLI_MACHINE_PLAN_H
+
+#include "ppcli/estimate.h"
+#include "ppcli/tune.h"
+
+#define PP_PLAN_ERROR 0.05 /* rows that are nearer than that share a group: the model's own error */
+#define PP_ASKED_MAX 64
+
+/* What a user fixes or lists; n 0: all values are looked at. */
+struct pp_asked_list {
+    int n, at[PP_ASKED_MAX];
+};
+
+struct pp_asked {
+    struct pp_asked_list stages, replicas, tensor, chunks, microbatches, zero, context, expert;
+    char schedules[512], redos[128]; /* words; "": all */
+    const char *only;                /* ppcli, megatron, torch or deepspeed; NULL: all */
+    const char *layout;              /* as pp_layout_read(); NULL: any cut */
+};
+
+struct pp_plan_row {
+    struct pp_parallel p; /* of own rows too */
+    struct pp_estimate e;
+    struct pp_candidate c; /* own: how ppcli runs it */
+    bool own;
+    int group;       /* from 1 */
+    bool fastest;    /* of its group */
+    double estimate; /* of the step, from one of fewer micro-batches */
+};
+
+struct pp_machine_plan {
+    struct pp_config *cfg;   /* owned, as all of these */
+    struct pp_config *shape; /* of a try */
+    struct pp_model *model;
+    struct pp_cluster cluster;
+    struct pp_costs *costs;
+    struct pp_asked asked;
+    int ranks, batch, train_n, test_n;
+    bool fp8;
+    size_t memory;            /* that a plan may fill */
+    struct pp_plan_row *rows; /* [n] best first */
+    int n;
+    struct pp_plan_row smallest; /* of what is too large; stages 0: nothing is */
+    long tried, too_large;
+    char why[768]; /* why the first shape that was refused cannot run */
+};
+
+bool pp_asked_has(const struct pp_asked_list *list, int value);
+
+/* Search. cfg, cluster, asked, ranks, batch, samples and memory are set. Errors: PP_ECONFIG (nothing
+ * runs, or nothing fits, and what would), PP_ERESOURCE. */
+int pp_machine_plan_find(struct pp_machine_plan *p);
+void pp_machine_plan_fini(struct pp_machine_plan *p);
+
+/* ppcli's own row for its search, of m micro-batches; fewer than the row's are the beginning of its
+ * step. It uses p->shape: one at a time. */
+struct pp_best_spec pp_machine_plan_spec(const struct pp_machine_plan *p,
+                                         const struct pp_plan_row *row, int m);
+struct pp_estimate_spec pp_machine_plan_estimates(const struct pp_machine_plan *p);
+
+/* The first row, in the order of the ranking, that the system can run; NULL: there is none. */
+const struct pp_plan_row *pp_machine_plan_first(const struct pp_machine_plan *p,
+                                                const char *system);
+
+/* ---- of machine_rows.c and machine_own.c, which fill in rows */
+int pp_machine_plan_own(struct pp_machine_plan *p);
+int pp_machine_plan_divisions(struct pp_machine_plan *p);
+/* An own row, whose candidate is explained, as the table has it. */
+int pp_machine_plan_describe(const struct pp_machine_plan *p, struct pp_plan_row *r);
+/* Groups and their order. */
+void pp_machine_plan_rank(struct pp_machine_plan *p);
+
+#endif

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rows of a machine plan that other systems train: every division of a transformer, priced by a
+ * formula; the best of each kind is then simulated. And the order of all rows: groups that the model
+ * cannot tell apart, in each the simplest first.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ppcli/log.h"
+#include "ppcli/machine_plan.h"
+#include "ppcli/text.h"
+
+#define SIMULATED 48   /* rows */
+#define SHOWN 20       /* rows of the table */
+#define CHUNKS_MAX 20  /* of a rank */
+#define ROWS_MAX 16    /* of a micro-batch */
+#define LONG_TEXT 8192 /* positions: from there on context parallelism is tried by itself */
+
+struct search {
+    struct pp_machine_plan *p;
+    struct pp_estimate_spec spec;
+    struct pp_plan_row *rows; /* the best of each kind */
+    int n;
+};
+
+bool pp_asked_has(const struct pp_asked_list *list, int value)
+{
+    bool has = list->n == 0;
+    for (int i = 0; i < list->n; i++)
+        has = has || list->at[i] == value;
+    return has;
+}
+
+/* Is it a number that is tried by itself, or asked for? */
+static bool is_tried(const struct pp_asked_list *asked, int value, bool by_itself)
+{
+    return asked->n > 0 ? pp_asked_has(asked, value) : by_itself;
+}
+
+/* ---- divisions */
+
+/* Rows of one kind compete with each other; the best of each kind goes on. */
+static bool is_same_kind(const struct pp_parallel *a, const struct pp_parallel *b)
+{
+    return a->tensor == b->tensor && a->stages == b->stages && a->context == b->context &&
+           a->expert == b->expert && (a->chunks > 1) == (b->chunks > 1) && a->redo == b->redo &&
+           a->zero == b->zero && strcmp(a->schedule, b->schedule) == 0;
+}
+
+static int keep_row(struct search *s, const struct pp_parallel *p, const struct pp_estimate *e)
+{
+    int i = 0;
+    while (i < s->n && !is_same_kind(&s->rows[i].p, p))
+        i++;
+    if (i == s->n) {
+        PP_GROW(s->rows, (size_t)++s->n);
+        s->rows[i] = (struct pp_plan_row){.p = *p, .e = *e, .estimate = e->step};
+    } else if (e->step < s->rows[i].estimate) {
+        s->rows[i] = (struct pp_plan_row){.p = *p, .e = *e, .estimate = e->step};
+    }
+    return 0;
+}
+
+static int price(struct search *s, const struct pp_parallel *p)
+{
+    struct pp_machine_plan *plan = s->p;
+    struct pp_estimate e;
+    bool own = pp_parallel_runs_on(p, "ppcli") && plan->cfg->model.experts == 0 && !s->spec.fp8;
+    if (plan->asked.only ? !pp_parallel_runs_on(p, plan->asked.only) : own)
+        return 0;
+    if (pp_parallel_check(&s->spec, p) < 0) {
+        pp_error_clear();
+        return 0;
+    }
+    plan->tried++;
+    PP_TRY(pp_estimate(&s->spec, p, true, &e));
+    if (e.bytes > (double)plan->memory) {
+        plan->too_large++;
+        return 0;
+    }
+    return keep_row(s, p, &e);
+}
+
+static int try_schedules(struct search *s, struct pp_parallel *p)
+{
+    const char *const *names = pp_schedule_names();
+    const char *asked = s->p->asked.schedules;
+    for (int i = 0; names[i]; i++) {
+        bool by_itself = strcmp(names[i], p->chunks > 1 ? "interleaved" : "1f1b") == 0;
+        if (asked[0] ? !pp_has_word(asked, names[i]) : !by_itself)
+            continue;
+        snprintf(p->schedule, sizeof(p->schedule), "%s", names[i]);
+        PP_TRY(price(s, p));
+    }
+    return 0;
+}
+
+/* What is sharded over the replicas, and what is computed again. */
+static int try_shards(struct search *s, struct pp_parallel *p)
+{
+    static const char *const redos[] = {"none", "selective", "full"};
+    const struct pp_asked *a = &s->p->asked;
+    for (int zero = 0; zero <= 3; zero++) {
+        bool shares = p->replicas * p->context > 1;
+        if (!is_tried(&a->zero, zero, zero == (shares ? 1 : 0) || (zero == 3 && p->stages == 1)))
+            continue;
+        for (int redo = PP_REDO_NONE; redo <= PP_REDO_FULL; redo++) {
+            if (a->redos[0] && !pp_has_word(a->redos, redos[redo]))
+                continue;
+            p->zero = zero;
+            p->redo = (enum pp_redo)redo;
+            PP_TRY(try_schedules(s, p));
+        }
+    }
+    return 0;
+}
+
+static int try_rows(struct search *s, struct pp_parallel *p)
+{
+    const struct pp_asked *a = &s->p->asked;
+    int share = s->p->batch / p->replicas;
+    for (p->rows = 1; p->rows <= share && p->rows <= ROWS_MAX; p->rows *= 2)
+        if (pp_asked_has(&a->microbatches, share / p->rows))
+            PP_TRY(try_shards(s, p));
+    for (int i = 0; i < a->microbatches.n; i++) {
+        p->rows = share / a->microbatches.at[i];
+        bool power = (p->rows & (p->rows - 1)) == 0 && p->rows <= ROWS_MAX;
+        if (p->rows > 0 && !power)
+            PP_TRY(try_shards(s, p));
+    }
+    return 0;
+}
+
+static int try_stages(struct search *s, struct pp_parallel *p)
+{
+    const struct pp_asked *a = &s->p->asked;
+    int rest = s->p->ranks / (p->tensor * p->context), blocks = s->p->cfg->model.n_layer;
+    for (p->stages = 1; p->stages <= rest && p->stages <= blocks; p->stages++) {
+        p->replicas = rest / p->stages;
+        if (rest % p->stages != 0 || !pp_asked_has(&a->stages, p->stages) ||
+            !pp_asked_has(&a->replicas, p->replicas) || p->replicas > s->p->batch)
+            continue;
+        if (a->layout) {
+            PP_TRY(pp_layout_read(a->layout, p->stages, p));
+            PP_TRY(try_rows(s, p));
+            continue;
+        }
+        for (p->chunks = 1; p->chunks <= (p->stages > 1 ? CHUNKS_MAX : 1); p->chunks++)
+            if (pp_asked_has(&a->chunks, p->chunks) &&
+                (blocks % (p->stages * p->chunks) == 0 ||
+                 (blocks + 2) % (p->stages * p->chunks) == 0))
+                PP_TRY(try_rows(s, p));
+    }
+    return 0;
+}
+
+static int try_experts(struct search *s, struct pp_parallel *p)
+{
+    int experts = s->p->cfg->model.experts, group = s->p->ranks / p->tensor;
+    for (p->expert = 1; p->expert <= (experts > 1 ? experts : 1); p->expert *= 2)
+        if (pp_asked_has(&s->p->asked.expert, p->expert) && group % p->expert == 0)
+            PP_TRY(try_stages(s, p));
+    return 0;
+}
+
+static int try_all(struct search *s)
+{
+    const struct pp_asked *a = &s->p->asked;
+    struct pp_parallel p = {.expert = 1};
+    bool text = s->p->cfg->model.block_size >= LONG_TEXT;
+    for (p.tensor = 1; p.tensor <= s->p->ranks; p.tensor *= 2) {
+        if (!is_tried(&a->tensor, p.tensor, p.tensor <= s->p->cluster.ranks))
+            continue;
+        for (p.context = 1; p.tensor * p.context <= s->p->ranks; p.context *= 2)
+            if (s->p->ranks % (p.tensor * p.context) == 0 &&
+                is_tried(&a->context, p.context, p.context == 1 || (text && p.context <= 8)))
+                PP_TRY(try_experts(s, &p));
+        pp_log_progress("divisions: tp = %d, %ld looked at", p.tensor, s->p->tried);
+    }
+    return 0;
+}
+
+static int by_estimate(const void *a, const void *b)
+{
+    const struct pp_plan_row *x = a, *y = b;
+    return (x->estimate > y->estimate) - (x->estimate < y->estimate);
+}
+
+static int simulate(struct search *s)
+{
+    struct pp_machine_plan *p = s->p;
+    if (s->n > 1)
+        qsort(s->rows, (size_t)s->n, sizeof(*s->rows), by_estimate);
+    PP_GROW(p->rows, (size_t)(p->n + s->n) + 1);
+    for (int i = 0; i < s->n && i < SIMULATED; i++) {
+        struct pp_plan_row *r = &s->rows[i];
+        pp_log_progress("simulating %d of %d", i + 1, s->n < SIMULATED ? s->n : SIMULATED);
+        PP_TRY(pp_estimate(&s->spec, &r->p, false, &r->e));
+        if (r->e.bytes <= (double)p->memory) {
+            r->estimate = r->e.step;
+            p->rows[p->n++] = *r;
+        }
+    }
+    return 0;
+}
+
+int pp_machine_plan_divisions(struct pp_machine_plan *p)
+{
+    struct search s = {.p = p, .spec = pp_machine_plan_estimates(p)};
+    int rc = try_all(&s);
+    rc = rc < 0 ? rc : simulate(&s);
+    pp_free(s.rows);
+    return rc;
+}
+
+/* ---- the order */
+
+/* New words that a reader has to learn, roughly. */
+static int count_words(const struct pp_plan_row *r)
+{
+    const struct pp_parallel *p = &r->p;
+    const char *s = p->schedule;
+    int schedule = pp_has_word("1f1b gpipe naive", s) ? 0
+                   : strcmp(s, "interleaved") == 0    ? 3
+                   : strncmp(s, "zb-fit", 6) == 0     ? 8
+                                                      : 6;
+    return schedule + (p->redo != PP_REDO_NONE ? 2 : 0) + (p->tensor > 1 ? 1 : 0) +
+           (p->stages > 1 ? 1 : 0) + (p->context > 1 ? 2 : 0) + (p->expert > 1 ? 2 : 0) +
+           (p->zero > 1 ? 2 : 0) + (p->zero > 0 ? 1 : 0);
+}
+
+static int by_group(const void *a, const void *b)
+{
+    const struct pp_plan_row *x = a, *y = b;
+    int words = count_words(x) - count_words(y);
+    return x->group != y->group ? x->group - y->group : words != 0 ? words : by_estimate(a, b);
+}
+
+/* A group shows one row of each division, the simplest, and the fastest row. The first that ppcli
+ * trains is always there. */
+static void drop_alike(struct pp_machine_plan *p)
+{
+    int kept = 0, own = -1;
+    for (int i = p->n - 1; i >= 0; i--)
+        own = p->rows[i].own ? i : own;
+    for (int i = 0; i < p->n; i++) {
+        const struct pp_plan_row *r = &p->rows[i];
+        bool known = kept >= SHOWN - (own > i);
+        for (int k = 0; k < kept && !known; k++) {
+            const struct pp_plan_row *o = &p->rows[k];
+            known = o->group == r->group && o->p.tensor == r->p.tensor &&
+                    o->p.stages == r->p.stages && o->p.context == r->p.context &&
+                    o->p.expert == r->p.expert && o->own == r->own;
+        }
+        if (!known || i == own || (r->fastest && kept < SHOWN))
+            p->rows[kept++] = *r;
+    }
+    p->n = kept;
+}
+
+void pp_machine_plan_rank(struct pp_machine_plan *p)
+{
+    int group = 0;
+    double first = 0;
+    if (p->n > 1)
+        qsort(p->rows, (size_t)p->n, sizeof(*p->rows), by_estimate);
+    for (int i = 0; i < p->n; i++) {
+        struct pp_plan_row *r = &p->rows[i];
+        r->fastest = i == 0 || r->e.step > (1 + PP_PLAN_ERROR) * first;
+        first = r->fastest ? r->e.step : first;
+        group += r->fastest;
+        r->group = group;
+    }
+    if (p->n > 1)
+        qsort(p->rows, (size_t)p->n, sizeof(*p->rows), by_group);
+    drop_alike(p);
+}

@@ -1,0 +1,156 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# ppcli plan --machine for other systems: tensor parallelism, --compare, --emit, --only, --layout.
+# shellcheck disable=SC2048,SC2086 # words
+# shellcheck source=tests/cli/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+here='llama-70b.ini --machine 8xh100-nvlink --ranks 64'
+
+# numbers KEY: its value in every row of the last --format json
+numbers() { awk -v key="\"$1\":" '$1 == key { sub(/,$/, "", $2); gsub(/"/, "", $2); print $2 }' "$folder/out"; }
+# plan WORDS: a run that must work
+plan() {
+    run plan $*
+    code_is 0
+}
+# refused CODE TEXT WORDS...: one line with the text
+refused() {
+    code="$1" text="$2"
+    shift 2
+    run plan "$@"
+    code_is "$code"
+    err_has "$text"
+}
+# tokens WORDS OPTIONS...: what --compare prices, tokens a second and rank
+tokens() {
+    words="$1"
+    shift
+    run plan llama-70b.ini --machine 8xh100-nvlink "$@" --compare "$words" --format json
+    code_is 0
+    numbers tokens_per_s_per_rank
+}
+
+begin "70B on 64 GPUs: tensor parallelism in a host with few stages; and what ppcli trains, zero = 1"
+plan $here --stages 4,16 --microbatches 256,512 --format json
+for key in group tensor stages zero step_s; do numbers $key >"$folder/$key"; done
+awk '/"trained_by"/ { getline line; print (line ~ /ppcli/) }' "$folder/out" >"$folder/own"
+paste "$folder/group" "$folder/tensor" "$folder/stages" "$folder/zero" "$folder/own" >"$folder/rows"
+same "$(awk '$1 == 1 && $2 > 1 && $2 <= 8 && ($3 == 4 || $3 == 8)' "$folder/rows" | wc -l | awk '{ print ($1 > 0) }')" 1
+same "$(awk '$2 == 1 && $4 == 1 && $5 == 1' "$folder/rows" | wc -l | awk '{ print ($1 > 0) }')" 1
+plan $here --stages 4,16 --microbatches 256,512
+out_has 'Tensor parallelism (tp '
+out_has "over ppcli's best"
+out_has '--tensor-model-parallel-size'
+out_has '[pipeline]'
+same "$(sed -n '/ by /,/fastest/p' "$folder/out" | awk 'length > 100' | wc -l | tr -d ' ')" 0
+
+# megatron_accepts RANKS: the rules of Megatron-LM's validate_args() for the words of the last run
+megatron_accepts() {
+    awk -v ranks="$1" '
+    { gsub(/\047/, ""); value[$1] = NF > 1 ? $2 : 1 }
+    function of(name, otherwise) { return ("--" name) in value ? value["--" name] : otherwise }
+    function rule(holds, text) { if (!holds) { print text; bad = 1 } }
+    END {
+        tp = of("tensor-model-parallel-size", 1); pp = of("pipeline-model-parallel-size", 1)
+        cp = of("context-parallel-size", 1); each = of("num-layers-per-virtual-pipeline-stage", 0)
+        layers = of("num-layers", 0); mbs = of("micro-batch-size", 0); gbs = of("global-batch-size", 0)
+        heads = of("num-attention-heads", 0); groups = of("num-query-groups", heads)
+        layout = ("--pipeline-model-parallel-layout") in value
+        if (of("account-for-embedding-in-pipeline-split", 0)) layers++
+        if (of("account-for-loss-in-pipeline-split", 0)) layers++
+        rule(ranks % (tp * pp * cp) == 0, "world size % (tp * pp * cp)")
+        dp = ranks / (tp * pp * cp)
+        rule(layers > 0 && (layout || layers % pp == 0), "num_layers % pp")
+        if (each) {
+            rule(pp > 1, "virtual stages need pp > 1")
+            rule((layers / pp) % each == 0, "layers of a stage % layers of a virtual stage")
+            rule((gbs / (mbs * dp)) % pp == 0, "micro-batches % pp, interleaved")
+        }
+        rule(heads % tp == 0, "num_attention_heads % tp")
+        rule(groups % tp == 0, "num_query_groups % tp")
+        rule(of("hidden-size", 0) % heads == 0, "hidden_size % num_attention_heads")
+        rule(of("ffn-hidden-size", tp) % tp == 0, "ffn_hidden_size % tp")
+        rule(mbs > 0 && gbs % (mbs * dp) == 0, "global batch % (micro batch * dp)")
+        rule(!of("sequence-parallel", 0) || tp > 1, "sequence parallel needs tp > 1")
+        rule(of("seq-length", 0) % (cp > 1 ? 2 * cp : 1) == 0, "seq_length % (2 * cp)")
+        rule(of("num-experts", 0) % of("expert-model-parallel-size", 1) == 0, "num_experts % ep")
+        rule((dp * cp) % of("expert-model-parallel-size", 1) == 0, "dp * cp % ep")
+        exit bad }' "$folder/out" >"$folder/rules" || complain "Megatron-LM refuses: $(cat "$folder/rules")"
+}
+
+begin "five plans that Megatron-LM accepts"
+plan $here --stages 4,8 --only megatron --emit megatron
+megatron_accepts 64
+plan $here --stages 4 --tensor 4 --chunks 20 --only megatron --emit megatron
+out_has '--num-layers-per-virtual-pipeline-stage 1'
+megatron_accepts 64
+plan gpt3-175b.ini --machine 8xa100 --ranks 128 --only megatron --emit megatron
+megatron_accepts 128
+plan llama-70b.ini --machine 8xh100-nvlink --ranks 1024 --only megatron --emit megatron \
+    --set model.n_layer=126 --set model.n_head=128 --set model.n_embd=16384 --set model.n_hidden=53248
+megatron_accepts 1024
+plan $here --only megatron --emit megatron --tensor 8 --zero 1 --recompute full
+out_has '--recompute-granularity full'
+megatron_accepts 64
+plan $here --only megatron --emit megatron --set model.experts=8 --set model.n_layer=32 --set model.n_hidden=14336
+out_has '--num-experts 8'
+megatron_accepts 64
+
+begin "the words of torchtitan and DeepSpeed"
+plan $here --emit torchtitan --only torch --stages 4
+out_has 'pipeline_parallel_degree = 4'
+out_has 'pipeline_parallel_schedule = "'
+plan $here --emit deepspeed --only deepspeed
+out_has '"train_batch_size": 1024'
+out_has '"stage": '
+same "$(head -1 "$folder/out")" '{'
+
+begin "--only leaves the schedules of a system; --schedule, --replicas, --chunks, --zero limit"
+plan $here --only megatron --format json
+same "$(numbers schedule | grep -cvE '^(1f1b|interleaved)$')" 0
+plan $here --only torch --schedule interleaved-zb --replicas 2,4 --format json
+same "$(numbers schedule | sort -u)" interleaved-zb
+same "$(numbers replicas | grep -cvE '^[24]$')" 0
+plan $here --only megatron --chunks 5 --zero 1 --format json
+same "$(numbers chunks | sort -u)" 5
+same "$(numbers zero | sort -u)" 1
+
+begin "--compare prices one division, or says which rule it breaks"
+plan $here --compare "tp=4" # word by word: pp=1
+refused 78 'model.n_head = 64 is not a multiple of tp = 3' llama-70b.ini --machine 8xh100-nvlink --ranks 48 --compare 'tp=3'
+refused 78 'is not 64 ranks' llama-70b.ini --machine 8xh100-nvlink --ranks 64 --compare 'tp=4 pp=4 dp=2'
+refused 78 'are a multiple of pp x vp = 12' llama-70b.ini --machine 8xh100-nvlink --ranks 64 --compare 'pp=4 vp=3 tp=4'
+refused 64 "unknown word 'tq'" llama-70b.ini --machine 8xh100-nvlink --ranks 64 --compare 'tq=4'
+refused 64 'write a number from 1' llama-70b.ini --machine 8xh100-nvlink --ranks 64 --compare 'tp=0'
+refused 78 'ep = 2 needs experts' llama-70b.ini --machine 8xh100-nvlink --ranks 64 --compare 'ep=2'
+refused 78 '--compare prices gpt and llama' mnist.ini --machine laptop --compare 'pp=2'
+refused 64 'are for --machine FILE' llama-70b.ini --compare 'pp=2'
+refused 78 'has no device.fp8' llama-70b.ini --machine 8xa100 --ranks 64 --fp8
+
+refused 78 'ppcli trains no mixture of experts' llama-small.ini --set model.experts=4
+
+begin "layouts of Megatron-LM are read and written"
+plan $here --layout 'Et*10|(t*10,|)*6t*10,L' --stages 8 --emit megatron --only megatron
+out_has "--pipeline-model-parallel-layout"
+same "$(sed -n "s/^--pipeline-model-parallel-layout '\(.*\)'/\1/p" "$folder/out")" 'Et*10|(t*10|)*6t*10L'
+refused 64 "E comes first" llama-70b.ini --machine 8xh100-nvlink --ranks 64 --layout 't*80|L'
+refused 64 "has no ')'" llama-70b.ini --machine 8xh100-nvlink --ranks 64 --layout 'E(t*80|L'
+
+begin "published rows with tensor parallelism, one factor fitted on the first"
+llama2='--fp8 --batch-size 128 --set data.train_samples=4096'
+llama3="$llama2 --set model.block_size=8192 --set model.vocab_size=128256"
+big="$llama3 --set model.n_layer=126 --set model.n_head=128 --set model.n_embd=16384 --set model.n_hidden=53248 --ranks 1024"
+{
+    echo 1728 "$(tokens 'tp=4 pp=4 vp=20 mbs=1' $llama2 --ranks 64)"
+    echo 1524 "$(tokens 'tp=4 pp=4 cp=2 vp=5 mbs=1' $llama3 --ranks 64)"
+    echo 1602 "$(tokens 'tp=4 pp=8 vp=5 mbs=1' $llama3 --ranks 64)"
+    echo 1621 "$(tokens 'tp=4 pp=8 vp=5 mbs=1' $llama3 --ranks 64 --batch-size 256)"
+    echo 292 "$(tokens 'tp=8 pp=8 cp=2 vp=8 mbs=1' $big --batch-size 512)"
+    echo 302 "$(tokens 'tp=8 pp=8 cp=2 vp=8 mbs=1' $big --batch-size 512)"
+    echo 311 "$(tokens 'tp=8 pp=8 cp=2 vp=8 mbs=1' $big --batch-size 1536)"
+} >"$folder/published"
+same "$(awk 'NR == 1 { factor = $1 / $2; next } { e = $2 * factor / $1 - 1; sum += e < 0 ? -e : e }
+    END { print (NR == 7 && sum / (NR - 1) <= 0.08) }' "$folder/published")" 1
+
+finish
