@@ -90,7 +90,7 @@ struct pp_bench_sample {
     double samples_per_second, seconds;
     double step_p50, step_p90, step_p99, step_min, step_max; /* seconds, of rank 0 */
     struct pp_bubble bubble;                                 /* as measured */
-    double bubble_predicted; /* simulated with the measured times and free hand-overs */
+    double bubble_predicted; /* simulated with the measured times and free transfers */
     double bound;  /* shortest possible step with these times / measured one; 0: unknown */
     double waited; /* share of the ranks' time waiting for a core; -1: the system does not tell */
     double loss;   /* of the last step */
@@ -127,7 +127,7 @@ struct pp_bench_spec {
     int repeat;     /* rounds, >= 1 */
     int64_t warmup; /* steps before the clock starts; -1: a tenth, at least 2 */
     double seconds; /* of one measurement, about */
-    /* Each row is run once more, a few steps and not timed, with its trace there: FILE, or with
+    /* Each row is run again, a few steps and not timed, with its trace there: FILE, or with
      * several rows FILE-1, FILE-2, ... before its ending. NULL: no traces. */
     const char *trace;
     /* Measured again after every round, but under MPI: the best of all counts. NULL: not. */
@@ -240,7 +240,7 @@ int pp_bench_print(const struct pp_bench *b, const struct pp_bench_header *h,
 int pp_bench_compare(const char *old_path, const char *new_path, FILE *f);
 
 /*
- * Measure and print hand-overs of 64 B to 8 MiB between two threads, and between two processes when
+ * Measure and print transfers of 64 B to 8 MiB between two threads, and between two processes when
  * MPI started two; as Markdown, or as JSON for every other format. first: this is the process that
  * MPI will call rank 0. same: see pp_transport_same(). Collective under an MPI launch. Errors: those of pp_handover_measure(),
  * PP_EUSAGE for another number of processes, PP_EIO.
@@ -266,7 +266,7 @@ int pp_bench_ops(const struct pp_bench_ops_spec *spec, const struct pp_bench_hea
 /*
  * This machine as a machine file has it, without [between] and layers: peaks and bandwidth are the
  * ceilings of one rank, shares are what the ops of cfg's model reach when each runs by itself, links
- * are hand-overs between two threads. Takes a few seconds. Errors: those of pp_bench_ops(),
+ * are transfers between two threads. Takes a few seconds. Errors: those of pp_bench_ops(),
  * pp_bench_ceilings() and pp_handover_threads(). Local.
  */
 int pp_bench_cluster(const struct pp_config *cfg, double seconds, struct pp_cluster *out);

@@ -11,10 +11,10 @@
 
 struct pp_bubble {
     double idle;         /* the bubble; the three parts below add up to it, none below 0 */
-    double schedule;     /* the plan with equal stages (measured means) and free hand-overs */
+    double schedule;     /* the plan with equal stages (measured means) and free transfers */
     double imbalance;    /* what the times of the real stages add; of an order that is made for
                             them: the least that any has, and schedule what this one adds */
-    double waiting;      /* the rest: hand-over, waking up, waiting for a core */
+    double waiting;      /* the rest: transfer, waking up, waiting for a core */
     int stages, busiest; /* the stage with most work, */
     double work;         /* and its share of all work */
 };
@@ -27,7 +27,7 @@ double pp_bubble_idle(double busy, double time, int ranks);
 
 /*
  * The ideal bubble, as textbooks have it: of the plan's schedule with equal chunks, F = I = W = 1, fused
- * B, free hand-overs, one batch, nothing merged and nothing recomputed. (P-1)/(M+P-1) for gpipe and
+ * B, free transfers, one batch, nothing merged and nothing recomputed. (P-1)/(M+P-1) for gpipe and
  * 1f1b. Errors: PP_ERESOURCE.
  */
 int pp_bubble_ideal(const struct pp_plan *plan, double *out);

@@ -6,14 +6,14 @@
  *
  * Passes: generate (schedule) -> check order -> coalesce (W in groups, where asked for) -> lower
  * (messages) -> slots -> prove (no deadlock); where forwards are computed again, recompute -> lower
- * and so on once more; for a model with tied tensors then tie -> prove.
+ * and so on again; for a model with tied tensors then tie -> prove.
  *
  * Executor semantics, which the proof models, for action a of a rank, in order:
  *   F  wait for message a.recv (if >= 0); take the slot of message a.send (wait until its last
  *      reader released it); compute into it; post a.send. Keeps state slot a.slot and the received
  *      message until the W (or B) of the same (stage, mb).
  *   F  with a.again: as F, but its state slot is free again when it is done. The message stays.
- *   R  the F of its micro-batch once more, from the message that F received, into state slot a.slot;
+ *   R  the F of its micro-batch again, from the message that F received, into state slot a.slot;
  *      what F sent stays as it is. Waits for nothing, sends nothing; it comes after F and before I.
  *   I  wait for a.recv (gradient of this stage's output); take the slot of a.send; compute; post
  *      a.send. Keeps the received message and gradient slot a.gslot until the matching W. May read
@@ -70,7 +70,7 @@ enum pp_plan_kind {
  */
 struct pp_channel {
     int src_stage, dst_stage; /* virtual stages */
-    int src_rank, dst_rank;   /* pipeline ranks 0..P-1; equal when the hand-over is local */
+    int src_rank, dst_rank;   /* pipeline ranks 0..P-1; equal when the transfer is local */
     int slots;                /* 0: unused (eval has no backward channels) */
 };
 
@@ -180,7 +180,7 @@ int pp_plan_tie(struct pp_plan *plan, const struct pp_tie *ties, int n);
  * Put an R into a proved training plan, which has no ties, for each micro-batch of the virtual stages
  * s with stages[s], but where I follows right upon F; each right before its I (or B, or the F;B pair
  * of that B). In the plan of a schedule it then moves forward into a wait, where a state slot that the
- * rank has anyway is free. Slots are counted, and everything is proved, once more. Errors: PP_ERESOURCE,
+ * rank has anyway is free. Slots are counted, and everything is proved, again. Errors: PP_ERESOURCE,
  * PP_EFORMAT; the plan is then to be destroyed.
  */
 int pp_plan_recompute(struct pp_plan *plan, const bool *stages);
@@ -196,7 +196,7 @@ int pp_plan_first_tied(const struct pp_rank_plan *list);
 int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb);
 
 /*
- * Prove once more that a plan's slots do not alias, that the W of its groups stand together and
+ * Prove again that a plan's slots do not alias, that the W of its groups stand together and
  * that it cannot hang: builders have done it; for a plan that came another way. Its lists and
  * messages must be those of a builder. PP_EFORMAT with the slot that would be overwritten, the W
  * that is alone, or the wait cycle as people read it.

@@ -11,7 +11,7 @@
  *
  * What a run should have taken, from what its own actions took: the plan of a full batch simulated
  * with the mean time of every virtual stage's F, I and W and of the optimizer. What is missing
- * between this and the measurement is hand-over, waking up and a machine that did other things.
+ * between this and the measurement is transfer, waking up and a machine that did other things.
  */
 
 struct pp_forecast {

@@ -44,7 +44,7 @@ struct pp_cell {
  * A chunk costs 1/V of it. All zero: F = I = W = 1, comm = 0. */
 struct pp_schedule_costs {
     double f, i, w;
-    double comm; /* one hand-over */
+    double comm; /* one transfer */
 };
 
 /* The shape of a schedule and what it depends on. Everything after microbatches may be 0. */
@@ -60,7 +60,7 @@ struct pp_geometry {
 #include "ppcli/keys_schedule.def"
 #undef PP_KEY
     struct pp_schedule_costs costs;
-    /* zb-fit: [3PV + 1] time of F, I and W of each virtual stage, then of a hand-over, none
+    /* zb-fit: [3PV + 1] time of F, I and W of each virtual stage, then of a transfer, none
      * negative; read while a plan is made. NULL: 1, and 0. */
     const int64_t *ticks;
     /* zb-fit: [PV] whose forwards are computed again; read while a plan is made. NULL: none. */
@@ -121,14 +121,14 @@ int pp_schedule_check(const struct pp_schedule_ops *ops, const struct pp_geometr
 /* The name of the first schedule with `stands_in` of this placement that keeps so many chunks. */
 const char *pp_schedule_stand_in(enum pp_placement placement, int chunks);
 
-/* Is it one whose k (pipeline.eager) follows from the cost of a hand-over where none is set? */
+/* Is it one whose k (pipeline.eager) follows from the cost of a transfer where none is set? */
 bool pp_schedule_is_eager(const char *name);
 
 /* Is it one that is made for the times of geometry.ticks? */
 bool pp_schedule_fits(const char *name);
 
 /* Times as ticks, both [3 * n_virtual + 1] as geometry.ticks has them: the longest becomes 1000, and
- * none but the hand-over less than 1. */
+ * none but the transfer less than 1. */
 void pp_schedule_ticks(const double *times, int n_virtual, int64_t *ticks);
 
 /* Chunks per rank when the config says nothing: at least 1. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The simulator: how long a plan takes when its pieces take given times. Ranks run their lists in
- * order; a hand-over delays only its receiver (latency + bytes / bandwidth) and costs the sender
+ * order; a transfer delays only its receiver (latency + bytes / bandwidth) and costs the sender
  * nothing but the launch overhead. Times are in any one unit (seconds, milliseconds, ticks).
  *
  *   bubble        = 1 - sum_r work_r / (P * makespan), as everywhere in ppcli
@@ -41,7 +41,7 @@ struct pp_sim_costs {
         *after;             /* and how long its rank is kept by its messages; NULL: not at all */
     const double *tie;      /* [n_ties] to copy the tied tensor, or to add it up, once; NULL: 0 */
     const double *rows;     /* [M] size of each micro-batch relative to a full one; NULL: all 1 */
-    double latency;         /* alpha: of every hand-over between two ranks */
+    double latency;         /* alpha: of every transfer between two ranks */
     const double *transfer; /* [n_channels] beta * bytes of the channel's messages; NULL: all 0 */
     const struct pp_sim_wire *wires; /* [n_channels] of links between hosts; NULL: none */
     double launch;                   /* added to every action of a rank; counts as its work */
@@ -84,7 +84,7 @@ double pp_sim_tie(const struct pp_sim_costs *costs, const struct pp_action *a);
  * A lower bound: no schedule with the placement of this training plan does costs->steps steps in
  * less. Either the busiest rank works without a pause from its first input on, or its last input
  * gradient still has to travel to the first stage and become weights there; and the next step
- * cannot begin before. Hand-overs count, message slots do not. Errors: PP_ERESOURCE. Linear
+ * cannot begin before. Transfers count, message slots do not. Errors: PP_ERESOURCE. Linear
  * in the number of virtual stages.
  */
 int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, double *out);

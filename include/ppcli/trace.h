@@ -34,7 +34,7 @@ enum pp_event_kind {
     PP_EVENT_VOTE,    /* waiting until every rank has found its numbers finite */
     PP_EVENT_G,       /* copying the gradient of a tied tensor for the other rank; mb: which tie */
     PP_EVENT_T,       /* adding the two gradients of a tied tensor; mb: which tie */
-    PP_EVENT_R,       /* the forward pass of a micro-batch once more */
+    PP_EVENT_R,       /* the forward pass of a micro-batch again */
     PP_EVENT_GATHER, /* train.zero: sending updated parameters to the replicas, and getting theirs */
     PP_EVENT_KINDS
 };

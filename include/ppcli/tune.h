@@ -9,7 +9,7 @@
 
 /* ---- advice
  *
- * One sentence about a bubble: what limits the pipeline (cut, schedule, hand-over, or a busy
+ * One sentence about a bubble: what limits the pipeline (cut, schedule, transfer, or a busy
  * machine), and what would help. Local.
  */
 
@@ -53,13 +53,13 @@ struct pp_costs {
     double optimizer;                /* one parameter */
     double add;                      /* one element of a sum over replicas */
     double action;                   /* what the executor adds to every action */
-    double latency;                  /* of a hand-over between two rank threads ... */
+    double latency;                  /* of a transfer between two rank threads ... */
     double byte;                     /* ... and of each byte of it */
     double value_bytes;              /* of an element that is handed over */
     int *host; /* [n_hosts] of ranks 0 .. n_hosts-1 of the run; NULL: as host_ranks says */
     int n_hosts;
     int host_ranks;               /* ranks of one host, rank r is on host r / host_ranks; 0: all */
-    double far_latency, far_byte; /* the same of a hand-over between two hosts */
+    double far_latency, far_byte; /* the same of a transfer between two hosts */
     double far_copy;              /* of either rank's own time, for each byte of it */
     bool one_wire;                /* the ranks of a host share its way to the others */
     int at_once;                  /* ranks that were measured at the same time */
@@ -67,8 +67,8 @@ struct pp_costs {
     int threads;                  /* of each rank */
     int measured;                 /* with fewer threads, from which these follow; 0: with these */
     bool linked;                  /* latency, byte are measured (two cores), not assumed */
-    double unsteady; /* the factor between two measurements of a hand-over that should agree */
-    double took;     /* what measuring took */
+    double unsteady;       /* the factor between two measurements of a transfer that should agree */
+    double took;           /* what measuring took */
     struct pp_costs *next; /* with more threads in each rank; owned */
 };
 
@@ -135,7 +135,7 @@ struct pp_measure_spec {
  * Measure. As many pinned threads as there are ranks, at most one a core, each with a piece of the
  * model and memory of its own, compute at the same time, as the ranks of a run do: what they cost
  * each other in caches and memory is in the times. Layers of equal shape share a time. Every figure
- * is a median or, of hand-overs, a quartile. With MPI the hand-over is not measured: the figures
+ * is a median or, of transfers, a quartile. With MPI the transfer is not measured: the figures
  * are those of threads. Local. Errors: PP_ERESOURCE, those of the backend.
  */
 int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out);
@@ -194,7 +194,7 @@ struct pp_prediction {
     struct pp_bubble bubble; /* with spec.explain; else all 0 */
 };
 
-/* The bubble of a layout if time followed flops and hand-overs were free, with ranks that never
+/* The bubble of a layout if time followed flops and transfers were free, with ranks that never
  * meet; advice as of pp_advice(). Errors: PP_ERESOURCE. */
 int pp_predict_flops(const struct pp_layout *l, struct pp_bubble *out, char advice[PP_ADVICE_MAX]);
 
@@ -323,7 +323,7 @@ int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs
 void pp_best_fini(struct pp_best *best);
 
 /*
- * Measure and search. Where spec->memory is short, once more without packed weights, with costs of
+ * Measure and search. Where spec->memory is short, again without packed weights, with costs of
  * its own; the better one is told, and cfg, which is spec's, says run.packed accordingly. A value
  * that somebody gave stays. Errors: those of both; *costs is the caller's even then.
  */

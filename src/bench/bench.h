@@ -44,7 +44,7 @@ int bench_written(FILE *f);
 void bench_print_machine(const struct pp_bench_header *h, FILE *f);
 void bench_put_machine(struct pp_json *j, const struct pp_bench_header *h);
 
-/* As the run would be, but of whole batches, for ever, and without a trace on disk. */
+/* As the run would be, but of whole batches, forever, and without a trace on disk. */
 int bench_shorten(struct pp_config *cfg);
 
 /* Exact, 1f1b, and what else a pipeline does when nothing is said. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of hand-overs: between threads, and between processes when there are two. */
+/* The table of transfers: between threads, and between processes when there are two. */
 
 #include "bench.h"
 #include "table.h"

@@ -112,7 +112,7 @@ static int use_named(const struct pp_config *cfg, bool overwrite, struct pp_lock
     return forget(dir, lock);
 }
 
-/* Rings are made anew, never over old ones; and what an earlier run hung in is not news. */
+/* Rings are made again, never over old ones; and what an earlier run hung in is not news. */
 static int empty_actions(const char *dir)
 {
     char folder[PP_PATH_MAX];

@@ -90,7 +90,7 @@ static void free_text(char **text)
     free(*text);
 }
 
-/* Rows, hand-overs or ops. The file is opened first: what cannot be written is not worth the
+/* Rows, transfers or ops. The file is opened first: what cannot be written is not worth the
  * time; processes that do not speak write nothing. */
 static int measure(const struct request *q, const struct sweep *s)
 {

@@ -89,7 +89,7 @@ static int spread(const struct pp_plan *plan, const char *option, const struct l
     return 0;
 }
 
-/* One hand-over for all, or one per boundary between stages, in model order. */
+/* One transfer for all, or one per boundary between stages, in model order. */
 static int spread_comm(const struct pp_plan *plan, const struct list *l, struct plan_request *q)
 {
     int n = plan->n_virtual - 1;
@@ -274,7 +274,7 @@ static int build(struct shape *s, bool times, struct plan_request *q)
     return pp_plan_build(s->schedule, &s->g, &q->plan);
 }
 
-/* A plan whose order is made for its costs is built once more, for those. */
+/* A plan whose order is made for its costs is built again, for those. */
 static int fit_to_costs(const struct list lists[PLAN_COSTS], struct shape *s,
                         struct plan_request *q)
 {

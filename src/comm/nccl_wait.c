@@ -2,7 +2,7 @@
 /*
  * Where the host waits for NCCL or for the device, and what happens when that takes too long.
  *
- * A message without its other side waits on the device for ever, and so does the rest of its
+ * A message without its other side waits on the device forever, and so does the rest of its
  * stream.
  * So no wait of a rank's thread blocks. It polls what it waits for, the state of every communicator,
  * the other ranks and the clock. A rank that cannot continue aborts all its communicators; then their

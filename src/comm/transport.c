@@ -281,7 +281,7 @@ void pp_transport_record(struct pp_transport *tp, bool on)
     tp->ops->record(tp, on);
 }
 
-/* Looks again and again: a call that waits for the device could wait for ever. */
+/* Looks again and again: a call that waits for the device could wait forever. */
 int pp_transport_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns)
 {
     if (tp->ops->wait_mark)

@@ -6,7 +6,7 @@
  * writes `value` and then reads `sleepers`; all four are sequentially consistent, so at least one
  * of the two sees the other: either the sleeper finds the new value and does not sleep, or the
  * waker finds a sleeper and wakes it. Between the sleeper's read and its sleep the kernel compares
- * `value` once more under its own lock, and a waker's call waits for that lock. The same store and
+ * `value` again under its own lock, and a waker's call waits for that lock. The same store and
  * loads also carry the data: sequential consistency includes release and acquire.
  */
 #include "wait.h"

@@ -26,7 +26,7 @@ static const struct pp_dataset_ops *const all[] = {
 
 const char *const *pp_dataset_names(void)
 {
-    /* Filled anew by every caller thread: cheap, and needs no lock. */
+    /* Filled again by every caller thread: cheap, and needs no lock. */
     static _Thread_local const char *names[N_ALL + 1];
     for (int i = 0; i < N_ALL; i++)
         names[i] = all[i]->info.name;

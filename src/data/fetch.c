@@ -221,7 +221,7 @@ static enum pp_http_end get_url(const char *url, const struct target *t,
             return end;
         if (pp_pin_check(t->part, t->pin, &gz) == 0)
             return commit(t, gz) == 0 ? PP_HTTP_DONE : PP_HTTP_LOCAL;
-        (void)unlink(t->part); /* of another file than its beginning? once more, whole */
+        (void)unlink(t->part); /* of another file than its beginning? again, whole */
     }
     return PP_HTTP_FAILED;
 }

@@ -272,7 +272,7 @@ static int explain_end(const struct mpirun *m, struct pp_launch_end *out)
     if (stop != 0 && !started)
         return pp_fail(PP_ESTOPPED, "before the ranks were ready; start the same command again");
     if (stop != 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1) {
-        out->code = -PP_ESTOPPED; /* asked once more while it ended: the ranks have said all */
+        out->code = -PP_ESTOPPED; /* asked again while it ended: the ranks have said all */
         return 0;
     }
     if (!started && (!m->listener || m->hangs || is_own(code)))

@@ -163,7 +163,7 @@ uint64_t pp_exec_events_per_step(const struct pp_layout *l)
 {
     /* F: wait, slot, F, send; I: the same; W: W, release; R: R; G: slot, G, send;
      * T: wait, T, release; then reduce, vote, clip, update,
-     * meet, report, and after an epoch meet and report once more; on a device launch. With
+     * meet, report, and after an epoch meet and report again; on a device launch. With
      * train.zero: W, post, sum of a bucket, then sums, statistics, gather, and what follows. */
     static const uint64_t of_op[] = {[PP_OP_F] = 5, [PP_OP_I] = 4, [PP_OP_W] = 2, [PP_OP_B] = 6,
                                      [PP_OP_R] = 1, [PP_OP_G] = 3, [PP_OP_T] = 3};

@@ -45,7 +45,7 @@ struct exec_stage {
 /* One channel this rank is an end of. */
 struct exec_channel {
     int id;       /* of the plan; -1: not ours */
-    int spec;     /* index into the transport's channels; -1: local hand-over */
+    int spec;     /* index into the transport's channels; -1: local transfer */
     char *memory; /* slots this rank provides, NULL on the sending side of shared slots */
 };
 

@@ -147,7 +147,7 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     return 0;
 }
 
-/* Slots this rank provides: where it receives, where hand-over is local, and where it sends
+/* Slots this rank provides: where it receives, where transfer is local, and where it sends
  * through a transport that does not share memory. */
 static int channel_memory(struct pp_exec *x, struct pp_arena *a, bool shared_slots)
 {

@@ -213,7 +213,7 @@ static int tell_bad(struct pp_exec *x, const struct exec_turn *bad)
     pp_assert(x->asked >= turn.t);
     x->late = (int)(x->asked - turn.t);
     if (!x->measures || bad != &x->turns[(x->next + EXEC_AHEAD - 1) % EXEC_AHEAD]) {
-        /* Later steps wrote over its gradients, or nobody knows which value was bad: once more. A
+        /* Later steps wrote over its gradients, or nobody knows which value was bad: again. A
          * device that has halted changes nothing, whatever comes out. */
         x->looks = true;
         PP_TRY(upload(x, &turn, 0, 0));

@@ -19,7 +19,7 @@ size_t pp_layout_floats(const struct pp_layout *layout, int s)
     return n;
 }
 
-/* Large enough that a hand-over is little beside it, small enough to be no matter of memory. */
+/* Large enough that a transfer is little beside it, small enough to be no matter of memory. */
 #define TIED_FLOATS ((size_t)1 << 20)
 
 size_t pp_layout_tied_piece(const struct pp_layout *layout, int tie, int piece, size_t *first)

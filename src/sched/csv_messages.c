@@ -2,7 +2,7 @@
 /*
  * The SEND and RECV cells of a table: each list alone, then all lists against each other, once. A
  * SEND ends when its receiver has come to the RECV. A message has one sender and one receiver, and
- * what lets a rank continue once lets it continue for ever: so if this one order of events comes to
+ * what lets a rank continue once lets it continue forever: so if this one order of events comes to
  * an end, every order does, under any number of buffers.
  */
 #include "csv.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pass 3, lower: every hand-over between neighbouring stages becomes a message. A message is posted
+ * Pass 3, lower: every transfer between neighbouring stages becomes a message. A message is posted
  * by the action that makes it and waited for by the action that needs it, not before: a rank never
  * stalls on a neighbour while it has other work to do.
  *

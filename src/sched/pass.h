@@ -9,7 +9,7 @@
  *   lower     channels, messages, send and recv of every action
  *   slots     state, gradient and message slots
  *   prove     nothing aliases, nothing waits in a circle
- *   recompute pp_plan_recompute(): of a proved plan; lower, slots and proof follow once more
+ *   recompute pp_plan_recompute(): of a proved plan; lower, slots and proof follow again
  *   tie       pp_plan_tie(): of a proved plan, which is proved again
  *
  * They fail with PP_EFORMAT ("not a legal training step"); plan.c turns that into PP_EINTERNAL when
@@ -87,7 +87,7 @@ int pp_plan_take_cells(struct pp_plan *plan, int rank, const struct pp_cell *cel
 struct pp_table;
 int pp_plan_run_passes(struct pp_plan *plan, const struct pp_table *table);
 
-/* The passes from lower on, once more where they have been. */
+/* The passes from lower on, again where they have been. */
 int pp_plan_make_slots(struct pp_plan *plan);
 
 int pp_pass_generate(struct pp_plan *plan); /* from plan->schedule */

@@ -3,7 +3,7 @@
  * After the proof, for models in which two stages hold the same tensor: G and T at the end of the
  * lists, a channel in either direction with a message for each piece, through one slot. The G of a
  * first piece waits for nothing that this step does, that of another for the T of the piece before,
- * and a T for a G of the same piece: so the lists stay free of circles, which the proof, once more,
+ * and a T for a G of the same piece: so the lists stay free of circles, which the proof, again,
  * does not take our word for.
  */
 #include "pass.h"

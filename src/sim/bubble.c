@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Three simulations tell where ranks idle: equal stages, the real stages, and what was measured
- * (or predicted with hand-overs). Each difference is one part.
+ * (or predicted with transfers). Each difference is one part.
  */
 #include "ppcli/bubble.h"
 

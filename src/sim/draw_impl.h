@@ -17,7 +17,7 @@ void draw_shape(const struct pp_plan *plan, char *out, size_t bytes);
 /* "makespan 33, bubble 27.3 %" */
 void draw_figures(const struct pp_drawing *d, char *out, size_t bytes);
 
-/* "per rank F 1, I 1, W 1; hand-over 0", or "per stage F 2,1,1,1, I 1, W 1; hand-over 0,1,0" */
+/* "per rank F 1, I 1, W 1; transfer 0", or "per stage F 2,1,1,1, I 1, W 1; transfer 0,1,0" */
 #define DRAW_COSTS_MAX 512
 void draw_costs(const struct pp_drawing *d, char *out, size_t bytes);
 

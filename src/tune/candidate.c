@@ -48,7 +48,7 @@ static int set_cut(struct pp_config *cfg, const struct pp_model *model,
     return 0;
 }
 
-/* What the order of the candidate is made for: the measured times of its cut, and of a hand-over
+/* What the order of the candidate is made for: the measured times of its cut, and of a transfer
  * within a host. */
 static int set_costs(struct pp_config *cfg, const struct pp_model *model,
                      const struct pp_candidate *c, const struct pp_costs *costs)

@@ -123,7 +123,7 @@ static bool has_threads(const struct pp_best_spec *spec, int threads)
     return has;
 }
 
-/* What threads do not change: hand-overs are measured where most ranks are at once. */
+/* What threads do not change: transfers are measured where most ranks are at once. */
 static void share_links(const struct pp_costs *one, struct pp_costs *c)
 {
     c->latency = one->latency;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures hand-overs there and back, in blocks. Every message is written and read completely, and
+ * Measures transfers there and back, in blocks. Every message is written and read completely, and
  * its content is checked.
  */
 

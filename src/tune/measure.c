@@ -9,7 +9,7 @@
 
 #include "ppcli/machine.h"
 
-/* A hand-over between processes or through one core cannot be measured here: figures of an ordinary
+/* A transfer between processes or through one core cannot be measured here: figures of an ordinary
  * machine, so that more messages cost more. */
 #define ASSUMED_LATENCY 1e-6
 #define ASSUMED_BYTE 0.1e-9

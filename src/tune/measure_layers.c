@@ -301,7 +301,7 @@ static int visit(struct bench *b)
 }
 
 /* Other programs, and other virtual machines on the same core, slow this one for a second or so:
- * once more to the sizes whose rows took longer than those of the fastest. Small sizes may well do. */
+ * again to the sizes whose rows took longer than those of the fastest. Small sizes may well do. */
 static int visit_again(struct bench *b)
 {
     const struct measurement *m = b->w->m;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a hand-over between two rank threads costs, through the real transport: the time until the
+ * What a transfer between two rank threads costs, through the real transport: the time until the
  * other side sees it, what its bytes cost more when another core has written them, and the calls
  * themselves, which every action of the executor makes.
  */
@@ -125,7 +125,7 @@ static double read_all(const char *p, uint64_t *sink)
     return (double)(pp_clock_ns() - start) * 1e-9;
 }
 
-/* Rank 1 reads what rank 0 has just written, and once more what it now has itself. */
+/* Rank 1 reads what rank 0 has just written, and again what it now has itself. */
 static int bytes(struct worker *w, double *t)
 {
     struct pp_transport *tp = w->tp;
@@ -163,7 +163,7 @@ double link_settle(const struct link_visits *v, double low[LINK_FIGURES])
     double t[LINK_VISITS], most = 1;
     for (int k = 0; k < LINK_FIGURES; k++) {
         for (int i = 0; i < v->n;
-             i++) /* bytes with their hand-over: of themselves they may be noise */
+             i++) /* bytes with their transfer: of themselves they may be noise */
             t[i] = v->t[k][i] + (k == LINK_BYTE ? v->t[LINK_LATENCY][i] / BYTES : 0);
         low[k] = quartile(t, v->n);
         most = fmax(most, t[v->n / 4 + (v->n > 1)] / low[k]);

@@ -110,7 +110,7 @@ static const char *find_way_out(int threads)
     return threads > 1 ? "run.gemm = auto with run.threads = 1" : "run.gemm = fma";
 }
 
-/* OpenBLAS tries for ever to get a work buffer. So where address space is limited (ulimit -v), it
+/* OpenBLAS tries forever to get a work buffer. So where address space is limited (ulimit -v), it
  * gets those of n threads here, after a look at whether there is room; it keeps them. */
 static int take_buffers(int n, int threads)
 {

@@ -39,7 +39,7 @@ static void words(const struct pp_node *n, const struct pp_backend_choice *choic
         pp_attention_scratch_floats(queries(n, rows), keys, n->heads / n->kv_heads, n->width);
 }
 
-/* Two products forwards; backwards the scores once more, and four. Over the samples of a
+/* Two products forwards; backwards the scores again, and four. Over the samples of a
  * micro-batch there are next to no keys. */
 static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Eager 1F1B (k = 2: "overlap-friendly" in Zhuang et al., "On Optimizing the Communication of Model
- * Parallelism", 2022): k times the forwards of 1F1B ahead, so that a hand-over has time to arrive
- * while there is other work. With k = 1 + ceil(2c / (F+B)), c the time of a hand-over, every
- * hand-over of the steady state is hidden; 1F1B (k = 1) shows about 2c per micro-batch. Costs
+ * Parallelism", 2022): k times the forwards of 1F1B ahead, so that a transfer has time to arrive
+ * while there is other work. With k = 1 + ceil(2c / (F+B)), c the time of a transfer, every
+ * transfer of the steady state is hidden; 1F1B (k = 1) shows about 2c per micro-batch. Costs
  * k(P-1-r) + 1 micro-batches in flight on rank r.
  *
  * k = 2 is right for every c up to half of F+B, and a good choice when c was not measured.

@@ -59,7 +59,7 @@ static int64_t cost(const struct greedy *y, int s, int op)
     return r + (y->ticks ? y->ticks[3 * s + op] : 1);
 }
 
-/* Of the hand-over between stages s and s + 1. */
+/* Of the transfer between stages s and s + 1. */
 static int64_t hop(const struct greedy *y, int s)
 {
     int p = y->g->stages;

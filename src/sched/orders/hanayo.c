@@ -10,7 +10,7 @@
  * after the I half of its B, as it does when the list is run. Without being told to, no rank then
  * holds more than 2WP chunks, P whole micro-batches, and with M a multiple of P all is done after
  * 6WM + 2P-2 ticks of a chunk. No list can be faster: the last rank starts P-1 ticks late, and its
- * last I is P-1 hand-overs away from the end. Any other M costs a last round that is not full.
+ * last I is P-1 transfers away from the end. Any other M costs a last round that is not full.
  */
 #include "orders.h"
 

@@ -42,7 +42,7 @@ int pp_groups_check(const struct pp_geometry *g, int ahead);
  *
  * Two pipelines over the same ranks: stage s of the one that goes down is on rank s, stage s of the
  * one that goes up, which is virtual stage P + s, on rank P-1-s. That is the V placement of two
- * chunks, without the hand-over at the fold. Each pipeline has half of the micro-batches, counted
+ * chunks, without the transfer at the fold. Each pipeline has half of the micro-batches, counted
  * from 0.
  */
 

@@ -31,7 +31,7 @@ struct score {
     int64_t step, ends;
 };
 
-static int64_t arrival(const struct search *s, int stage, int op, int mb)
+static int64_t find_arrival(const struct search *s, int stage, int op, int mb)
 {
     const struct pp_repair *r = s->r;
     int from = op == PP_OP_F ? stage - 1 : op == PP_OP_I ? stage + 1 : -1;
@@ -42,7 +42,7 @@ static int64_t arrival(const struct search *s, int stage, int op, int mb)
 }
 
 /* Run a rank until it waits. */
-static bool run_rank(struct search *s, int rank)
+static bool replay_rank(struct search *s, int rank)
 {
     const struct pp_repair *r = s->r;
     struct state *k = &s->rank[rank];
@@ -50,7 +50,7 @@ static bool run_rank(struct search *s, int rank)
     int first = k->at;
     for (; k->at < (int)r->row; k->at++) {
         int cell = cells[k->at], stage = cell / 3, op = cell % 3, mb = s->done[cell];
-        int64_t there = op == PP_OP_W ? 0 : arrival(s, stage, op, mb);
+        int64_t there = op == PP_OP_W ? 0 : find_arrival(s, stage, op, mb);
         if (there < 0 || (op > PP_OP_F && mb >= s->done[cell - 1]))
             break;
         int64_t begin = there > k->now ? there : k->now;
@@ -63,7 +63,7 @@ static bool run_rank(struct search *s, int rank)
     return k->at > first;
 }
 
-static struct score judge(struct search *s)
+static struct score score_lists(struct search *s)
 {
     const struct pp_repair *r = s->r;
     struct score score = {INT64_MAX, INT64_MAX};
@@ -75,7 +75,7 @@ static struct score judge(struct search *s)
     for (bool moved = true; moved;) {
         moved = false;
         for (int k = 0; k < r->p; k++)
-            moved = run_rank(s, k) || moved;
+            moved = replay_rank(s, k) || moved;
     }
     for (int k = 0; k < r->p; k++) {
         const struct state *t = &s->rank[k];
@@ -94,7 +94,7 @@ static bool is_better(struct score a, struct score b)
 }
 
 /* The cell at `from` moves to `to`, which is before it; and back. */
-static void move(int32_t *row, int from, int to)
+static void move_cell(int32_t *row, int from, int to)
 {
     int32_t cell = row[from];
     int step = from > to ? -1 : 1;
@@ -122,15 +122,15 @@ static bool improve(struct search *s, int rank, int from, struct score *best)
     for (int to = from - 1; to >= 0 && to >= from - REACH && s->left > 0; to--) {
         if (row[to] == row[from])
             return false;
-        move(row, from, to);
+        move_cell(row, from, to);
         if (row[to] % 3 != PP_OP_F || fits(s->r, row)) {
-            struct score now = judge(s);
+            struct score now = score_lists(s);
             if (is_better(now, *best)) {
                 *best = now;
                 return true;
             }
         }
-        move(row, to, from);
+        move_cell(row, to, from);
     }
     return false;
 }
@@ -144,7 +144,7 @@ int pp_repair_run(const struct pp_repair *r)
     PP_TAKE(int32_t, done, 3 * n);
     PP_TAKE(struct state, rank, r->p);
     struct search s = {.r = r, .end = end, .done = done, .rank = rank, .left = CELLS};
-    struct score best = judge(&s);
+    struct score best = score_lists(&s);
     for (bool found = true; found && s.left > 0;) {
         found = false;
         for (int k = 0; k < r->p; k++)

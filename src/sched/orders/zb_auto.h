@@ -10,7 +10,7 @@
 
 struct pp_zb_auto {
     int p, m;
-    int64_t f, i, w, comm; /* ticks of one cell on one rank, and of a hand-over; below 2^31 */
+    int64_t f, i, w, comm; /* ticks of one cell on one rank, and of a transfer; below 2^31 */
     /* What a rank holds, in any unit: more by mem_f at F, less by mem_i at I and by mem_w at W. The
      * sum of the last two is at most mem_f, and mem_f at most cap. */
     double mem_f, mem_i, mem_w, cap;
