@@ -13,10 +13,12 @@ The exit code is 77 where no interpreter (this one, PPCLI_TEST_PYTHON) has the p
 
 import csv
 import importlib.util
+import json
 import os
 import subprocess
 import sys
 import tempfile
+import unicodedata
 
 sys.dont_write_bytecode = True
 NEEDS = {"gguf": "import gguf, llama_cpp, numpy", "onnx": "import onnx, onnxruntime, numpy",
@@ -49,6 +51,7 @@ TEXTS = {"gpt2": ("type = gpt\nn_hidden = 96\n" + TEXT, "f32"),
          "llama-linear-bias": (LLAMA + "rope_scaling = 2.5\nattention_bias = all\n", "f32"),
          "qwen2": (LLAMA + "attention_bias = qkv\n", "f32"),
          "llama-f16": (LLAMA, "f16"), "gpt2-bf16": ("type = gpt\n" + TEXT, "bf16")}
+SUBWORDS = {"subwords-gpt2": "gpt2", "subwords-llama2": "llama2", "subwords-llama3": "llama3", "subwords-qwen": "qwen"}
 LINES = "to be, or not to be: that is the question.\nwhether \u00e9t\u00e9 or \u00fcber \u2603 it is nobler\n" * 60
 
 
@@ -180,6 +183,33 @@ def judge_text(ppcli, name):
     return "%s, %s: the same 20 greedy tokens, %r" % (name, dtype, text[len(prompt):24])
 
 
+def judge_subwords(ppcli, samples, name):
+    """llama.cpp cuts texts into the same subwords, and continues one in the same way."""
+    import llama_cpp
+    with open(f"{samples}/../tests/golden/tokenizers/{SUBWORDS[name]}.json", encoding="utf-8") as f:
+        golden = json.load(f)
+    os.mkdir("vocabulary")
+    with open("vocabulary/tokenizer.json", "w", encoding="utf-8") as f:
+        json.dump(golden["tokenizer"], f)
+    with open("text.txt", "w", encoding="utf-8") as f:
+        f.write(LINES)
+    subprocess.run([ppcli, "tokenize", "text.txt", "-o", "data", "--tokenizer", "vocabulary", "-q"],
+                   check=True, capture_output=True)
+    run = Run(ppcli, "dataset = tokens\npath = data\n", LLAMA, 30)
+    run.export("gguf")
+    llm = llama_cpp.Llama("gguf/model.gguf", n_ctx=256, logits_all=True, verbose=False, n_threads=1, n_gpu_layers=0)
+    # llama.cpp neither normalises nor looks for added tokens here
+    plain = [case for case in golden["cases"] if case[0] and "<" not in case[0]
+             and unicodedata.normalize("NFC", case[0]) == case[0]]
+    apart = [(text, ids, found) for text, ids in plain
+             if (found := llm.tokenize(text.encode(), add_bos=False)) != ids]
+    assert not apart, (name, len(plain), apart)
+    text = run.says("generate", "run", "--prompt", "to be", "--tokens", "8", "--temperature", "0", "-q")
+    theirs = llm("to be", max_tokens=8, temperature=0)["choices"][0]["text"]
+    assert text.rstrip("\n") == ("to be" + theirs).rstrip("\n"), (name, text, theirs)
+    return "%s: the ids of %d texts, and %r" % (name, len(plain), theirs)
+
+
 def main():
     ppcli, samples, form = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2]), sys.argv[3]
     try:
@@ -191,11 +221,12 @@ def main():
             sys.exit(77)
         os.execv(other, [other, *sys.argv])
     os.environ["PPCLI_DATA_DIR"] = samples
-    names = sys.argv[4:] or (TEXTS if form == "gguf" else NETS)
+    names = sys.argv[4:] or ({**TEXTS, **SUBWORDS} if form == "gguf" else NETS)
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             os.chdir(folder)
-            print(judge_text(ppcli, name) if form == "gguf" else judge_net(form, ppcli, samples, name), flush=True)
+            print(judge_subwords(ppcli, samples, name) if name in SUBWORDS else judge_text(ppcli, name)
+                  if form == "gguf" else judge_net(form, ppcli, samples, name), flush=True)
             os.chdir("/")
 
 
