@@ -104,7 +104,7 @@ fails 64 "did you mean '--set train.epochs=VALUE'?" run explain mnist-sample.ini
 fails 64 "did you mean 'train.lr'?" run keys learning_rate
 
 begin "no line of a help or of keys is wider than 100 columns"
-for command in train eval generate explain plan bench slurm report inspect verify export diagnose env keys init download; do
+for command in train eval generate explain plan bench slurm report inspect verify export diagnose env keys init download tokenize completion; do
     "$PPCLI" "$command" --help
 done >"$folder/out"
 "$PPCLI" keys >>"$folder/out"
