@@ -57,6 +57,7 @@ MANY = 'explain net.ini --set data.train_samples=4096 --batch-size 4096 --set mo
 STEPS = N + 'train.lr_schedule=multistep --set train.lr_milestones="1 2 3" --epochs 5 --set '
 WIDE = 'plan net.ini --best --set model.sizes="20 512 512 5" --set data.train_samples=64 '
 TOKENS = 'train gpt.ini -q --set data.dataset=tokens --set model.vocab_size=300 --set data.'
+LLAMA_70B = 'plan llama-70b.ini --machine 8xh100-nvlink --ranks '
 TWO, FOUR = 'test_file=two.bin --set data.train_file=two.bin', 'test_file=four.bin --set data.train_file=four.bin'
 LARGE = ('train table.ini -q --set data.train_file=large.csv --set data.test_file=large.csv --optimizer sgd --set '
          'model.sizes="2 9 9 3" --lr ')
@@ -70,6 +71,11 @@ def ini(text):
 
 # Words of the message in the source; what gives it; what follows it.
 FOLLOWED = [
+    ('shards what every micro-batch of a pipeline needs', LLAMA_70B + '16 --compare "tp=2 pp=4 zero=3"',
+     LLAMA_70B + '16 --compare "tp=2 pp=4 zero=1"'),
+    ('are for gpt and llama with run.precision = bf16', LLAMA_70B + '32 --tensor 2 --set run.precision=f32',
+     LLAMA_70B + '32 --tensor 2'),
+    ('divisions fits into %.4g GB a rank of', LLAMA_70B + '8 --tensor 8', LLAMA_70B + '32 --tensor 8'),
     ('muon has no bf16 products', N + 'train.optimizer=muon --set run.precision=bf16',
      N + 'train.optimizer=muon --set run.precision=f32'),
     ('muon_lr follows the schedule of lr, which is 0',
@@ -383,6 +389,8 @@ ELSEWHERE = {
     'has weights for %d tokens, and the text of data set': 'cli_tokenize',
     'PyTorch; only mlp, sequential, resnet and encoder can': 'python',
     'sliding_window = %lld is less than the context': 'ckpt_from',
+    'no row can be run by %s; try --only %s': 'words',
+    'the same kind of processor and, with run.gemm = cblas': 'words',
     '--profile is a plan by itself: no CONFIG': 'words',
     'time of a whole backward, in place of --cost-i': 'words',
     '--profile prints text, or --format json': 'words',
