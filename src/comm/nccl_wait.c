@@ -253,8 +253,8 @@ void pp_nccl_helper_goes_on(struct nccl *n, struct nccl_helped *h)
     pthread_mutex_lock(&h->lock);
     bool abandoned = h->abandoned;
     pthread_mutex_unlock(&h->lock);
-    while (abandoned) /* n may be gone, and the process ends with an error */
-        pp_clock_nap(UINT64_MAX);
+    if (abandoned) /* n may be gone, and the process ends with an error */
+        pthread_exit(NULL);
 }
 
 static bool is_done(struct nccl_helped *h)

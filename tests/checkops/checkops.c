@@ -241,7 +241,7 @@ static int check_spoiled(const struct kernel *k, struct pp_backend *plain, uint6
         make_sample(k, plain, seed + (uint64_t)tries, false, &s);
         int rc = run_plain(k, &s, &want, &o);
         bool has_output = rc == 0 && sample_copy(&want, &got) == 0 && spoil(&want, &o);
-        int found = has_output ? check_outputs(k->name, &got, &want, &o, 0) : PP_ECHECK;
+        int found = has_output ? check_outputs(k->name, &want, &got, &o, 0) : PP_ECHECK;
         sample_fini(&s);
         sample_fini(&want);
         sample_fini(&got);

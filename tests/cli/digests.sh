@@ -57,6 +57,10 @@ for kernels in ${KERNELS:-$all}; do
     begin "$kernels: the digests of the table"
     export PPCLI_KERNELS="$kernels"
     while read -r wanted name_of precision; do
+        # Minutes in plain C: in the suite long. Its products in bfloat16 are judged by dev_bf16.
+        case "${1:-} $kernels $name_of $precision" in
+        ' base resnet18 '* | ' base '[b-z]*' bf16') continue ;;
+        esac
         find_digest "$name_of" "$precision"
         same "$got" "$wanted"
     done <"$table"
