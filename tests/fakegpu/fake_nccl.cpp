@@ -390,7 +390,10 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
                          [&] { return c->clique->joined == size; }))
         return c->state;
     *out = NULL;
-    fake_count("NCCL communicator", -1); /* it stays, for the others' sake */
+    fake_count("NCCL communicator", -1);
+    c->clique->members[(size_t)rank] = NULL;
+    c->clique->joined--;
+    delete c;
     const char *network = getenv("NCCL_SOCKET_IFNAME");
     return refuse(NULL, ncclSystemError,
                   std::string("a rank has not come over ") + (network ? network : "any interface"));
