@@ -238,7 +238,7 @@ INLINE void tile_of(const struct tile *t, enum kind kind, int rows, int vectors,
             if (kind == STEPS_LISTED) {
                 a = step->a + t->a_at;
                 b = step++->b + t->b_at;
-                /* behind the last step it is any number, which is never read from */
+                /* after the last step it is any number, and nothing is read from it */
                 uintptr_t soon = (uintptr_t)step[AHEAD - 1].b + (uintptr_t)t->b_at * sizeof(float);
                 UNROLL for (int v = 0; v < vectors; v++)
                 {
