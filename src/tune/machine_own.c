@@ -23,7 +23,8 @@
 #define BETWEEN 1.3 /* times the best: shapes further off are not looked at between powers of two */
 #define WORSE 1.3   /* larger micro-batches are not looked at once they cost so much */
 #define ALL 1.2e4   /* actions of the short steps of all shapes that may all be searched */
-#define SOME 8e3    /* else of those that are */
+#define FEW 4.8e4   /* of all shapes that are searched one by one where no probe fits */
+#define SOME 8e3    /* of the most promising ones, where ALL is exceeded */
 #define PROMISING 1.15 /* times the best 1f1b: shapes that would take as long without a bubble go */
 #define LONG 2e6       /* actions of a step that is not simulated whole */
 
@@ -364,7 +365,7 @@ static int search_all(struct pp_machine_plan *p)
         PP_TRY(search_promising(p, &probes));
     if (p->n > 0 || probes.n == 0 || (probes.actions > ALL && p->too_large == 0))
         return 0;
-    if (probes.actions > ALL && probes.actions > 100 * ALL)
+    if (probes.actions > FEW)
         return 0; /* the smallest is known */
     PP_TRY(visit_stages(p, search_stages, NULL));
     for (int stages = 1; stages <= most && p->asked.microbatches.n == 0; stages++)

@@ -137,6 +137,17 @@ same "$(sed -n "s/^--pipeline-model-parallel-layout '\(.*\)'/\1/p" "$folder/out"
 refused 64 "E comes first" llama-70b.ini --machine 8xh100-nvlink --ranks 64 --layout 't*80|L'
 refused 64 "has no ')'" llama-70b.ini --machine 8xh100-nvlink --ranks 64 --layout 'E(t*80|L'
 
+begin "405B on 1,024 ranks, which no pure pipeline fits: an answer in little memory"
+limit=2097152
+(ulimit -v "$limit" && exec "$PPCLI" version) >/dev/null 2>&1 || limit=unlimited # a sanitizer
+code=0
+(ulimit -v "$limit" && exec timeout 600 "$PPCLI" plan llama-70b.ini --machine 8xh100-nvlink --ranks 1024 \
+    --set model.n_layer=126 --set model.n_head=128 --set model.n_embd=16384 --set model.n_hidden=53248 \
+    --set model.vocab_size=128256 --set model.block_size=8192 --batch-size 512 --format json) \
+    >"$folder/out" 2>"$folder/err" </dev/null || code=$?
+code_is 0
+same "$(numbers tensor | awk '$1 > 1' | head -1 | wc -l | tr -d ' ')" 1
+
 begin "published rows with tensor parallelism, one factor fitted on the first"
 llama2='--fp8 --batch-size 128 --set data.train_samples=4096'
 llama3="$llama2 --set model.block_size=8192 --set model.vocab_size=128256"
