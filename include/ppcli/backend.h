@@ -285,7 +285,8 @@ struct pp_backend_ops {
     int (*largest)(struct pp_backend *be, size_t n, const float *x, float *io);
     /* p[n] updated from g[n], unless a->skip; decay false: without a->weight_decay; m[n] and v[n]
      * are the optimizer's state (NULL where the kind has none: sgd none; momentum m; adam, adamw m
-     * and v). Muon is adamw here, its matrices are not (kernel muon). Element-wise: any split of the buffer gives the same bits. */
+     * and v). Muon is adamw here, its matrices are not (kernel muon). Element-wise: any split of the
+     * buffer gives the same bits. */
     int (*optimizer_step)(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           bool decay, const float *g, float *m, float *v, float *p);
 

@@ -39,7 +39,7 @@ struct pp_ckpt_state {
     char
         *vocabulary; /* of a text: all characters in the order of their tokens, UTF-8; NULL: none */
     /* What --allow changed so far: lines of step, key, old and new value with tabs between them, as
-     * pp_config_change() makes them; NULL: nothing. */
+     * train/differences.c makes them; NULL: nothing. */
     char *changes;
     /* Running sums of the metrics: kept to the last bit; finite. */
     int n_numbers;

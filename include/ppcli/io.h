@@ -84,6 +84,9 @@ int pp_file_create(const char *path, struct pp_file_write *out);
  * before is untouched. Errors: PP_EIO, PP_EPERM. */
 int pp_file_commit(struct pp_file_write *w);
 
+/* The file dir/name with this text, created and committed. Errors: of both. */
+int pp_file_write_text(const char *dir, const char *name, const char *text);
+
 /* Readers see the old file or the new one, and nobody waits for the disk. */
 int pp_file_publish(struct pp_file_write *w);
 void pp_file_abandon(struct pp_file_write *w); /* accepts one that was committed or never opened */

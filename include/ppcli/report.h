@@ -24,6 +24,11 @@ int pp_report_open(const char *path, struct pp_report **out);
 int pp_report_open_trace(FILE *f, const char *name, struct pp_report **out);
 void pp_report_close(struct pp_report **report); /* accepts NULL */
 
+/* The page of a trace that draw(ctx, trace) writes, onto f. name: of the page. Errors: those of draw(),
+ * PP_EFORMAT, PP_EIO, PP_ERESOURCE. Local. */
+int pp_report_write_drawn(int (*draw)(const void *ctx, FILE *trace), const void *ctx,
+                          const char *name, FILE *f);
+
 /* The page of one run, or of up to PP_REPORT_RUNS_MAX runs compared. Errors: PP_EIO, PP_ERESOURCE.
  */
 int pp_report_write(struct pp_report *const *runs, int n, FILE *f);

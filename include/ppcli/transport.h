@@ -92,9 +92,8 @@ struct pp_transport_ops {
     bool is_world;                       /* it connects processes by itself */
     const char *missing; /* NULL, or what this build lacks: "this build has no NCCL" */
     const char *library; /* "NCCL"; NULL: none */
-    const char
-        *network_variable; /* "NCCL_SOCKET_IFNAME": in the environment it names the interface that
-                                     the library uses, after a '='; NULL: there is none */
+    /* "NCCL_SOCKET_IFNAME": names the library's interface, as "=eth0" in the environment; or NULL */
+    const char *network_variable;
     /* Of the library it was built with, or of the one that is loaded: "2.28.9". Starts nothing. */
     const char *(*version)(void);
     /* Load the library: 0 and its version in *why, or PP_ERESOURCE and what is missing. Records no

@@ -275,6 +275,16 @@ int pp_file_commit(struct pp_file_write *w)
     return finish_file(w, true);
 }
 
+int pp_file_write_text(const char *dir, const char *name, const char *text)
+{
+    char path[PP_PATH_MAX];
+    struct pp_file_write file;
+    PP_TRY(pp_path_format(path, "%s/%s", dir, name));
+    PP_TRY(pp_file_create(path, &file));
+    fputs(text, file.f);
+    return pp_file_commit(&file);
+}
+
 int pp_file_publish(struct pp_file_write *w)
 {
     return finish_file(w, false);

@@ -31,16 +31,6 @@ static int open_with_config(const char *word, struct pp_ckpt **ck, struct pp_con
     }
 }
 
-static int write_text(const char *dir, const char *name, const char *text)
-{
-    char path[PP_PATH_MAX];
-    struct pp_file_write file;
-    PP_TRY(pp_path_format(path, "%s/%s", dir, name));
-    PP_TRY(pp_file_create(path, &file));
-    fputs(text, file.f);
-    return pp_file_commit(&file);
-}
-
 /* The marks are named here: AutoTokenizer knows them from nowhere else. */
 static int write_marks(const char *dir, const struct pp_tokenizer *t)
 {
@@ -75,7 +65,7 @@ static int export_vocabulary(const struct pp_ckpt *ck, const struct pp_config *c
     if (v.n == 0)
         return 0;
     PP_TRY(pp_vocabulary_json(&v, &json));
-    PP_TRY(write_text(dir, "tokenizer.json", json));
+    PP_TRY(pp_file_write_text(dir, "tokenizer.json", json));
     PP_TRY(write_marks(dir, v.bpe));
     return pp_io_sync_dir(&pp_io_system, dir);
 }

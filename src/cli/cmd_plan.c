@@ -41,24 +41,16 @@ static int print_csv_torch(const struct pp_drawing *d, FILE *f)
     return pp_plan_print_csv_torch(d->plan, f);
 }
 
+static int draw_trace(const void *drawing, FILE *f)
+{
+    return pp_draw_trace(drawing, f);
+}
+
 /* The page of `ppcli report`, of the plan's trace. */
 static int print_page(const struct pp_drawing *d, FILE *f)
 {
     const struct pp_schedule_ops *schedule = d->plan->schedule;
-    PP_OWN_MEMORY char *text = NULL;
-    PP_OWN(pp_fclose_at) FILE *in = NULL;
-    PP_OWN(pp_report_close) struct pp_report *report = NULL;
-    size_t bytes = 0;
-    FILE *trace = open_memstream(&text, &bytes);
-    if (!trace)
-        return pp_fail(PP_ERESOURCE, "plan: out of memory");
-    int rc = pp_draw_trace(d, trace);
-    int closed = pp_text_close(trace, &text, "plan");
-    PP_TRY(rc < 0 ? rc : closed);
-    if (!(in = fmemopen(text, bytes, "r")))
-        return pp_fail(PP_ERESOURCE, "plan: out of memory");
-    PP_TRY(pp_report_open_trace(in, schedule ? pp_schedule_name(schedule) : "table", &report));
-    return pp_report_write(&report, 1, f);
+    return pp_report_write_drawn(draw_trace, d, schedule ? pp_schedule_name(schedule) : "table", f);
 }
 
 static const struct format {
@@ -75,9 +67,7 @@ static const struct format {
 /* the names of the table above, in its order */
 #define FORMATS "grid|csv|csv-comms|csv-torch|json|svg|trace|page"
 
-static const char *const systems[] = {"ppcli", "megatron", "torchtitan", "deepspeed"};
-#define EMITTED "ppcli|megatron|torchtitan|deepspeed"
-#define SYSTEMS "ppcli|megatron|torch|deepspeed"
+#define SYSTEMS "ppcli|megatron|torchtitan|deepspeed"
 
 /* What COLUMNS says, else the width of the terminal, else no limit. */
 static int columns(void)
@@ -160,8 +150,8 @@ int cmd_plan(int argc, char **argv)
         {"layout", 0, PP_CLI_STRING, &there.layout, "WORDS", "--machine: a cut of Megatron's"},
         {"compare", 0, PP_CLI_STRING, &there.compare, "WORDS",
          "--machine: price one, such as 'tp=4 pp=4'"},
-        {"only", 0, PP_CLI_CHOICE, &only, SYSTEMS, "--machine: what this system can run"},
-        {"emit", 0, PP_CLI_CHOICE, &emit, EMITTED,
+        {"only", 0, PP_CLI_CHOICE, &only, SYSTEMS "|torch", "--machine: what this system can run"},
+        {"emit", 0, PP_CLI_CHOICE, &emit, SYSTEMS,
          "--machine: the first row it can run, in its words"},
         {"ranks", 0, PP_CLI_INT, &there.ranks, "N", "--machine: ranks there; those of one host"},
         {"html", 0, PP_CLI_STRING, &there.html, "FILE",
@@ -206,8 +196,8 @@ int cmd_plan(int argc, char **argv)
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_plan, options, &settings, words, 1));
     w.config = words[0];
-    there.only = only < 0 ? NULL : systems[only];
-    there.emit = emit < 0 ? NULL : systems[emit];
+    there.only = only < 0 ? NULL : plan_systems[only < PLAN_SYSTEMS ? only : 2]; /* torch */
+    there.emit = emit < 0 ? NULL : plan_systems[emit];
     PP_TRY(plan_machine_check(&there));
     if (measured.path || measured.against)
         return profile(&w, &how, &there, &measured, formats[number].name);

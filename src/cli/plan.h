@@ -135,6 +135,12 @@ int plan_machine_section(const struct pp_machine_plan *p, const struct pp_plan_r
 int plan_load_model(struct pp_machine_plan *p);
 int plan_check_file(const char *option, const char *path);
 
+/* ---- plan_machine_print.c: who can train a row */
+
+#define PLAN_SYSTEMS 4
+extern const char *const plan_systems[PLAN_SYSTEMS]; /* "ppcli", then those of pp_estimate_emit() */
+bool plan_runs_on(const struct pp_plan_row *r, int system);
+
 /* ---- plan_profile.c: a pipeline that was measured elsewhere */
 
 struct plan_profile_words {

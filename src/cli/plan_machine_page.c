@@ -18,7 +18,6 @@
 
 static void put_row(struct pp_json *j, const struct pp_machine_plan *p, const struct pp_plan_row *r)
 {
-    static const char *const systems[] = {"megatron", "torchtitan", "deepspeed"};
     static const char *const redos[] = {"none", "selective", "full"};
     const struct pp_parallel *d = &r->p;
     const struct {
@@ -45,11 +44,9 @@ static void put_row(struct pp_json *j, const struct pp_machine_plan *p, const st
                  {"peak_bytes", r->e.bytes}};
     pp_json_object(j, NULL);
     pp_json_array(j, "trained_by");
-    if (r->own)
-        pp_json_str(j, NULL, "ppcli");
-    for (size_t i = 0; i < 3; i++)
-        if (!r->own && pp_parallel_runs_on(d, systems[i]))
-            pp_json_str(j, NULL, systems[i]);
+    for (int i = 0; i < PLAN_SYSTEMS; i++)
+        if (plan_runs_on(r, i))
+            pp_json_str(j, NULL, plan_systems[i]);
     pp_json_end(j);
     pp_json_str(j, "schedule", d->schedule);
     pp_json_str(j, "recompute", redos[d->redo]);
@@ -93,8 +90,9 @@ static int draw(const struct pp_plan *plan, const struct pp_sim_costs *costs, vo
 }
 
 /* The trace of the first row's step, or, where that would be a large picture, of fewer micro-batches. */
-static int draw_first(const struct pp_machine_plan *p, FILE *f)
+static int draw_first(const void *plan, FILE *f)
 {
+    const struct pp_machine_plan *p = plan;
     const struct pp_plan_row *r = &p->rows[0];
     int stages = r->p.stages, few = DRAWN / (3 * r->p.chunks * stages) / stages * stages;
     few = few > 2 * stages ? few : 2 * stages;
@@ -179,21 +177,12 @@ static int put_words(const struct pp_machine_plan *p, FILE *f)
 /* The report's page of the trace, as text. */
 static int make_report(const struct pp_machine_plan *p, char **page)
 {
-    PP_OWN_MEMORY char *trace = NULL;
-    PP_OWN(pp_fclose_at) FILE *in = NULL;
-    PP_OWN(pp_report_close) struct pp_report *report = NULL;
-    size_t bytes = 0, page_bytes = 0;
-    FILE *f = open_memstream(&trace, &bytes);
+    size_t bytes = 0;
+    FILE *f = open_memstream(page, &bytes);
     if (!f)
         return pp_fail(PP_ERESOURCE, "plan: out of memory");
-    int rc = draw_first(p, f);
-    int closed = pp_text_close(f, &trace, "plan");
-    PP_TRY(rc < 0 ? rc : closed);
-    if (!(in = fmemopen(trace, bytes, "r")) || !(f = open_memstream(page, &page_bytes)))
-        return pp_fail(PP_ERESOURCE, "plan: out of memory");
-    rc = pp_report_open_trace(in, p->rows[0].p.schedule, &report);
-    rc = rc < 0 ? rc : pp_report_write(&report, 1, f);
-    closed = pp_text_close(f, page, "plan");
+    int rc = pp_report_write_drawn(draw_first, p, p->rows[0].p.schedule, f);
+    int closed = pp_text_close(f, page, "plan");
     return rc < 0 ? rc : closed;
 }
 

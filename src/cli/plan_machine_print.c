@@ -10,20 +10,19 @@
 const char *const plan_machine_lists[PLAN_MACHINE_LISTS] = {"--tensor", "--context",
                                                             "--experts-on"};
 
-static const struct {
-    const char *name;
-    char letter;
-} systems[] = {{"ppcli", 'p'}, {"megatron", 'm'}, {"torchtitan", 't'}, {"deepspeed", 'd'}};
-#define SYSTEMS (sizeof(systems) / sizeof(systems[0]))
+const char *const plan_systems[PLAN_SYSTEMS] = {"ppcli", "megatron", "torchtitan", "deepspeed"};
+
+bool plan_runs_on(const struct pp_plan_row *r, int system)
+{
+    return system == 0 ? r->own : !r->own && pp_parallel_runs_on(&r->p, plan_systems[system]);
+}
 
 /* "-mt-": who can train this row. */
-static void find_systems(const struct pp_plan_row *r, char out[SYSTEMS + 1])
+static void find_systems(const struct pp_plan_row *r, char out[PLAN_SYSTEMS + 1])
 {
-    for (size_t i = 0; i < SYSTEMS; i++) {
-        bool runs = i == 0 ? r->own : !r->own && pp_parallel_runs_on(&r->p, systems[i].name);
-        out[i] = runs ? systems[i].letter : '-';
-    }
-    out[SYSTEMS] = '\0';
+    for (int i = 0; i < PLAN_SYSTEMS; i++)
+        out[i] = plan_runs_on(r, i) ? plan_systems[i][0] : '-';
+    out[PLAN_SYSTEMS] = '\0';
 }
 
 /* ---- the table */
@@ -71,7 +70,8 @@ static const char *again_of(const struct pp_plan_row *r, char out[32])
 
 static void print_row(const struct pp_machine_plan *p, const struct pp_plan_row *r, FILE *f)
 {
-    char who[SYSTEMS + 1], schedule[PP_NAME_MAX + 16], rate[PP_COUNT_TEXT], text[32], parts[48];
+    char who[PLAN_SYSTEMS + 1], schedule[PP_NAME_MAX + 16], rate[PP_COUNT_TEXT], text[32],
+        parts[48];
     const struct pp_parallel *d = &r->p;
     int m = r->own ? r->c.microbatches : pp_parallel_microbatches(d, p->batch);
     find_systems(r, who);

@@ -247,8 +247,9 @@ static void put_measured(const struct shown *s, int rank, int k, double zero, st
     }
 }
 
-static int write_trace(const struct shown *s, FILE *f)
+static int write_trace(const void *shown, FILE *f)
 {
+    const struct shown *s = shown;
     const struct pp_plan *plan = s->p->plan;
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
     struct pp_sim_costs costs;
@@ -281,20 +282,8 @@ static int write_trace(const struct shown *s, FILE *f)
 static int write_page(const struct shown *s, const char *path)
 {
     PP_OWN(pp_file_abandon) struct pp_file_write w = {.f = NULL};
-    PP_OWN_MEMORY char *text = NULL;
-    PP_OWN(pp_fclose_at) FILE *in = NULL;
-    PP_OWN(pp_report_close) struct pp_report *report = NULL;
-    size_t bytes = 0;
-    FILE *trace = open_memstream(&text, &bytes);
-    if (!trace)
-        return pp_fail(PP_ERESOURCE, "plan: out of memory");
-    int rc = write_trace(s, trace), closed = pp_text_close(trace, &text, "plan");
-    PP_TRY(rc < 0 ? rc : closed);
-    if (!(in = fmemopen(text, bytes, "r")))
-        return pp_fail(PP_ERESOURCE, "plan: out of memory");
-    PP_TRY(pp_report_open_trace(in, s->p->source, &report));
     PP_TRY(pp_file_create(path, &w));
-    PP_TRY(pp_report_write(&report, 1, w.f));
+    PP_TRY(pp_report_write_drawn(write_trace, s, s->p->source, w.f));
     return pp_file_commit(&w);
 }
 

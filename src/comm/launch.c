@@ -21,7 +21,8 @@ bool pp_mpi_launched(void)
     return !alone && (getenv("PMI_RANK") || getenv("PMIX_RANK"));
 }
 
-int pp_launch_processes(void)
+/* 0: the launcher does not tell. */
+static int known_processes(void)
 {
     /* of the step, not of the job: a batch script is one process of a job of many tasks */
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
@@ -30,15 +31,20 @@ int pp_launch_processes(void)
         if (value && value[0])
             return atoi(value);
     }
-    return 1;
+    return 0;
+}
+
+int pp_launch_processes(void)
+{
+    int n = known_processes();
+    return n > 0 ? n : 1;
 }
 
 /* The one rank of a run, by itself: as a thread it has what is possible within a process only, such as
  * recorded steps. */
 static bool is_alone(const struct pp_config *cfg)
 {
-    return cfg->pipeline.stages * cfg->pipeline.replicas == 1 && pp_launch_processes() == 1 &&
-           (getenv("OMPI_COMM_WORLD_SIZE") || getenv("PMI_SIZE")) &&
+    return cfg->pipeline.stages * cfg->pipeline.replicas == 1 && known_processes() == 1 &&
            cfg->run.launch == PP_LAUNCH_AUTO && pp_transport_joins(cfg->run.transport, false);
 }
 

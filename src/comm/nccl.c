@@ -105,18 +105,16 @@ static int exchange_now(struct nccl *n, void *arg)
     const struct exchanging *a = arg;
     const struct pp_exchange *x = a->x;
     const struct nccl_library *nccl = n->nccl;
-    int n_peers = a->n_peers;
-    cudaStream_t stream = a->stream;
     NCCL_TRY(n, NULL, GroupStart());
-    for (int i = 0; i < n_peers; i++) {
+    for (int i = 0; i < a->n_peers; i++) {
         size_t out = x[i].out ? x[i].out_bytes : 0, in = x[i].in ? x[i].in_bytes : 0;
         int peer = x[i].peer;
         if (out > 0) {
-            PP_TRY(in_group(n, nccl->Send(x[i].out, out, ncclUint8, peer, n->world, stream),
+            PP_TRY(in_group(n, nccl->Send(x[i].out, out, ncclUint8, peer, n->world, a->stream),
                             "ncclSend"));
         }
         if (in > 0) {
-            PP_TRY(in_group(n, nccl->Recv(x[i].in, in, ncclUint8, peer, n->world, stream),
+            PP_TRY(in_group(n, nccl->Recv(x[i].in, in, ncclUint8, peer, n->world, a->stream),
                             "ncclRecv"));
         }
     }
@@ -134,7 +132,7 @@ static int exchange(struct nccl *n, const struct pp_exchange *x, int n_peers, cu
         n->met[x[i].peer] = true;
     }
     PP_TRY(pp_nccl_alive(n));
-    return all_met ? exchange_now(n, &a) : pp_nccl_help(n, "to connect replicas", exchange_now, &a);
+    return all_met ? exchange_now(n, &a) : pp_nccl_help(n, "connecting replicas", exchange_now, &a);
 }
 
 static int exchange_on(struct pp_transport *tp, const struct pp_exchange *x, int n_peers)
@@ -185,7 +183,7 @@ static int allgather_on(struct pp_transport *tp, const void *in, size_t bytes, v
     if (bytes == 0)
         return 0;
     n->met[tp->rank] = true;
-    return first ? pp_nccl_help(n, "to connect all ranks", gather_now, &a) : gather_now(n, &a);
+    return first ? pp_nccl_help(n, "connecting all ranks", gather_now, &a) : gather_now(n, &a);
 }
 
 /* ---- on the host: the inner transport */

@@ -33,8 +33,7 @@ struct nccl_slot {
 
 /* A group of messages with several ranks on the stream `side`. */
 struct nccl_exchange {
-    cudaEvent_t
-        here; /* in the compute stream: what is sent is written, what is overwritten is read */
+    cudaEvent_t here;  /* in the compute stream: the memory of the messages may be used */
     cudaEvent_t there; /* in the side stream: all has been sent and received */
 };
 
@@ -116,7 +115,7 @@ int pp_nccl_help(struct nccl *n, const char *what, int (*work)(struct nccl *n, v
 int pp_nccl_helper_create(struct nccl *n);
 int pp_nccl_aborts_create(struct nccl *n); /* before the first communicator */
 /* In work(), after a call that nothing can end: does not return when the rank no longer waits for it. */
-void pp_nccl_helper_goes_on(struct nccl *n, struct nccl_helped *h);
+void pp_nccl_helper_goes_on(struct nccl_helped *h);
 
 /* PP_ELOST when communicators were given up, by this rank or because another one called abort();
  * and, every few milliseconds, what NCCL says of the communicators. To be called first. */

@@ -143,8 +143,8 @@ static const ncclUniqueId *id_of(const struct ids *ids, const struct pp_channel_
 /* ---- communicators */
 
 /* In the helper. *out is set only when the rank has not given up meanwhile. */
-static int make_comm(struct nccl *n, const struct pp_channel_end *e, int size, ncclUniqueId id,
-                     int rank, ncclComm_t *out)
+static int make_comm(struct nccl *n, const struct pp_channel_end *e, int size,
+                     const ncclUniqueId *id, int rank, ncclComm_t *out)
 {
     struct nccl_helped *h = n->helped;
     ncclComm_t made = NULL;
@@ -154,8 +154,8 @@ static int make_comm(struct nccl *n, const struct pp_channel_end *e, int size, n
         config.minCTAs = 1;
         config.maxCTAs = n->blocks;
     }
-    ncclResult_t rc = n->nccl->CommInitRankConfig(&made, size, id, rank, &config);
-    pp_nccl_helper_goes_on(n, h);
+    ncclResult_t rc = n->nccl->CommInitRankConfig(&made, size, *id, rank, &config);
+    pp_nccl_helper_goes_on(h);
     if (rc != ncclSuccess)
         return pp_nccl_failed(n, e, rc, "ncclCommInitRankConfig");
     pthread_mutex_lock(&n->lock);
@@ -173,7 +173,7 @@ static int make_comm(struct nccl *n, const struct pp_channel_end *e, int size, n
 static int connect_end(struct nccl *n, struct pp_channel_end *e, const ncclUniqueId *id)
 {
     struct nccl_end *own = e->own;
-    PP_TRY(make_comm(n, e, 2, *id, e->spec.dst == n->tp->rank, &own->comm));
+    PP_TRY(make_comm(n, e, 2, id, e->spec.dst == n->tp->rank, &own->comm));
     PP_TRY(pp_nccl_move(n, e, 0, PP_ALIGN));
     return pp_nccl_wait_event(n, e, nccl_slot(e, 0)->there, "the first message");
 }
@@ -242,7 +242,7 @@ struct connecting {
 static int connect_world(struct nccl *n, void *arg)
 {
     const struct connecting *c = arg;
-    return make_comm(n, NULL, n->tp->size, c->ids.all[0], n->tp->rank, &n->world);
+    return make_comm(n, NULL, n->tp->size, &c->ids.all[0], n->tp->rank, &n->world);
 }
 
 /* All channels of this rank, round by round. */
@@ -273,8 +273,8 @@ static int connect_all(struct pp_transport *tp, struct connecting *c)
     PP_OWN_MEMORY ncclUniqueId *all = c->ids.all;
     PP_TRY(rc);
     pp_assert(all != NULL); /* or this rank had not agreed */
-    PP_TRY(pp_transport_agree(tp, pp_nccl_help(n, "to connect all ranks", connect_world, c)));
-    return pp_transport_agree(tp, pp_nccl_help(n, "to connect the channels", connect_ends, c));
+    PP_TRY(pp_transport_agree(tp, pp_nccl_help(n, "connecting all ranks", connect_world, c)));
+    return pp_transport_agree(tp, pp_nccl_help(n, "connecting the channels", connect_ends, c));
 }
 
 int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n_specs,
@@ -369,9 +369,10 @@ void pp_nccl_destroy(struct pp_transport *tp)
 {
     struct nccl *n = tp->impl;
     struct pp_error kept = *pp_error_get();
-    if (!n->open || pp_nccl_alive(n) < 0 ||
-        pp_nccl_help(n, "to end NCCL", finish_all, NULL) <
-            0) /* ends of a start that failed have nobody to wait for */
+    /* Ends of a start that failed have no other side to wait for. */
+    bool finished =
+        n->open && pp_nccl_alive(n) == 0 && pp_nccl_help(n, "ending NCCL", finish_all, NULL) == 0;
+    if (!finished)
         pp_nccl_give_up(n);
     /* What hangs on a device that does not let go would hang this rank too. */
     for (int i = 0; i < tp->n_ends && !n->stuck; i++)

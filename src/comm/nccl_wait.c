@@ -248,12 +248,12 @@ static void *helper_main(void *arg)
     return NULL;
 }
 
-void pp_nccl_helper_goes_on(struct nccl *n, struct nccl_helped *h)
+void pp_nccl_helper_goes_on(struct nccl_helped *h)
 {
     pthread_mutex_lock(&h->lock);
     bool abandoned = h->abandoned;
     pthread_mutex_unlock(&h->lock);
-    if (abandoned) /* n may be gone, and the process ends with an error */
+    if (abandoned) /* what h->n points to may be gone, and the process ends with an error */
         pthread_exit(NULL);
 }
 

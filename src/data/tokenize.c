@@ -17,16 +17,6 @@
 
 #define PIECE ((size_t)1 << 20)
 
-static int save_text(const char *dir, const char *name, const char *text)
-{
-    char path[PP_PATH_MAX];
-    struct pp_file_write file;
-    PP_TRY(pp_path_format(path, "%s/%s", dir, name));
-    PP_TRY(pp_file_create(path, &file));
-    fputs(text, file.f);
-    return pp_file_commit(&file);
-}
-
 /* ---- a vocabulary of one's own */
 
 struct texts {
@@ -70,7 +60,7 @@ static int keep_vocabulary(const struct pp_tokenize *job, const struct pp_tokeni
                    ? 0
                    : pp_fail(PP_ECONFIG, "%s has another tokenizer; name a new folder", job->dir);
     }
-    return save_text(job->dir, "tokenizer.json", t->json);
+    return pp_file_write_text(job->dir, "tokenizer.json", t->json);
 }
 
 /* ---- tokens */

@@ -169,3 +169,21 @@ int pp_report_write(struct pp_report *const *runs, int n, FILE *f)
     PP_TRY(rc < 0 ? rc : closed);
     return ferror(f) ? pp_fail_errno(PP_EIO, "cannot write the report") : 0;
 }
+
+int pp_report_write_drawn(int (*draw)(const void *ctx, FILE *trace), const void *ctx,
+                          const char *name, FILE *f)
+{
+    PP_OWN_MEMORY char *text = NULL;
+    PP_OWN(pp_fclose_at) FILE *in = NULL;
+    PP_OWN(pp_report_close) struct pp_report *report = NULL;
+    size_t bytes = 0;
+    FILE *trace = open_memstream(&text, &bytes);
+    if (!trace)
+        return pp_fail(PP_ERESOURCE, "report: out of memory");
+    int rc = draw(ctx, trace), closed = pp_text_close(trace, &text, "report");
+    PP_TRY(rc < 0 ? rc : closed);
+    if (!(in = fmemopen(text, bytes, "r")))
+        return pp_fail(PP_ERESOURCE, "report: out of memory");
+    PP_TRY(pp_report_open_trace(in, name, &report));
+    return pp_report_write(&report, 1, f);
+}

@@ -143,7 +143,6 @@ struct target {
     struct pp_backend *be;
     bool is_own;   /* the bits are those of every other own target ... */
     bool is_fused; /* ... also of what multiplies and adds at once */
-    bool products; /* whether it has them */
     double part;   /* of the largest element that results may be off; 0: as the arithmetic says */
 };
 

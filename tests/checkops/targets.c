@@ -30,7 +30,7 @@ static int open_set(const struct cpu_kernels *k, const struct cpu_gemm *gemm, st
     cpu->gemm = gemm ? gemm : cpu->gemm;
     snprintf(t->name, sizeof(t->name), "cpu %s%s", k->name, gemm ? "" : " cblas");
     t->is_own = true;
-    t->is_fused = t->products = gemm != NULL;
+    t->is_fused = gemm != NULL;
     return 0;
 }
 
@@ -40,7 +40,7 @@ static int open_threads(int threads, struct target *t)
     PP_TRY(pp_backend_open_choice(&choice, &t->be));
     snprintf(t->name, sizeof(t->name), "cpu %d threads", threads);
     t->is_own = true;
-    t->is_fused = t->products = true;
+    t->is_fused = true;
     return 0;
 }
 
@@ -59,7 +59,6 @@ static int open_device(int i, struct target *t)
     PP_TRY(pp_backend_open_choice(&choice, &t->be));
     snprintf(t->name, sizeof(t->name), "cuda %s", precisions[i].name);
     t->part = precisions[i].part;
-    t->products = true;
     return 0;
 }
 
@@ -82,7 +81,9 @@ int targets_open(struct target *t, int max, const char *only)
     int n = 0;
     memset(t, 0, (size_t)max * sizeof(*t));
     for (int i = 0; cpu_kernels_runnable(i); i++)
-        n += add_target(open_set(cpu_kernels_runnable(i), cpu_gemm_own(i), &t[n]), &t[n], only);
+        if (i == 0 ||
+            cpu_kernels_runnable(i) != cpu_kernels_runnable(i - 1)) /* or only bf16's differ */
+            n += add_target(open_set(cpu_kernels_runnable(i), cpu_gemm_own(i), &t[n]), &t[n], only);
     if (cblas_loads())
         n += add_target(open_set(cpu_kernels_runnable(0), NULL, &t[n]), &t[n], only);
     else

@@ -3,11 +3,6 @@
 #ifndef PPCLI_DEV_CPU_CONV_BF16_H
 #define PPCLI_DEV_CPU_CONV_BF16_H
 
-INLINE size_t weights_of_group(const struct pp_conv *g)
-{
-    return (size_t)(g->O / g->groups) * (size_t)(g->kh * g->kw) * (size_t)(g->C / g->groups);
-}
-
 INLINE size_t words_of_group(const struct pp_conv *g)
 {
     return bf16_packed_floats(g->O / g->groups, g->kh * g->kw * (g->C / g->groups));

@@ -313,11 +313,6 @@ static void multiply(const struct product *whole, const struct pp_piece *w)
 
 /* ---- the three kernels */
 
-INLINE size_t weights_of_group(const struct pp_conv *g)
-{
-    return (size_t)(g->O / g->groups) * (size_t)(g->kh * g->kw) * (size_t)(g->C / g->groups);
-}
-
 /* I has its own copy of weights that are larger than a cache and serve many pixels; else it copies
  * a panel whenever it needs one. */
 INLINE bool packs_input(const struct pp_conv *g)
@@ -426,11 +421,7 @@ static void conv_backward_weight(const void *args, const struct pp_piece *w)
     add_pixels(a, a->scratch + (size_t)w->member * conv_scratch_floats(a->g, 0), w);
 }
 
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-
-/* PPCLI_ISA is base, neon, avx2 or avx512: set on the compiler's command line. */
-const struct cpu_conv JOIN(cpu_conv_, PPCLI_ISA) = {
+const struct cpu_conv CPU_LOOP(conv) = {
     .packed_floats = conv_packed_floats,
     .pack = conv_pack,
     .scratch_floats = conv_scratch_floats,

@@ -6,6 +6,7 @@
 #ifndef PPCLI_DEV_CPU_GEMM_H
 #define PPCLI_DEV_CPU_GEMM_H
 
+#include "isa.h"
 #include "ppcli/backend.h"
 #include "ppcli/team.h"
 
@@ -19,6 +20,11 @@ struct cpu_conv {
      * of dx; outputs of dW (only dW). */
     pp_piece_fn forward, backward_input, backward_weight;
 };
+
+static inline size_t weights_of_group(const struct pp_conv *g)
+{
+    return (size_t)(g->O / g->groups) * (size_t)(g->kh * g->kw) * (size_t)(g->C / g->groups);
+}
 
 /* Rows o .. o_end - 1 and columns i .. i_end - 1 of a weight gradient. */
 struct cpu_block {

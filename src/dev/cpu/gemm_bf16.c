@@ -308,14 +308,8 @@ static void bf16_backward_weight(int n, const struct pp_weight_part *parts, int 
 
 #include "conv_bf16.h"
 
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-#define STRING_(x) #x
-#define STRING(x) STRING_(x)
-
-/* PPCLI_ISA is base, neon, avx2, avx512 or avx512_bf16: set on the compiler's command line. */
-const struct cpu_gemm JOIN(cpu_bf16_, PPCLI_ISA) = {
-    .name = STRING(PPCLI_ISA),
+const struct cpu_gemm CPU_LOOP(bf16) = {
+    .name = CPU_ISA,
     .packed_floats = bf16_packed_floats,
     .pack = bf16_pack,
     .fuses = true,

@@ -304,19 +304,13 @@ static void backward_weight(int n, const struct pp_weight_part *parts, int I, in
     }
 }
 
-#define JOIN_(a, b) a##b
-#define JOIN(a, b) JOIN_(a, b)
-#define STRING_(x) #x
-#define STRING(x) STRING_(x)
-
-/* PPCLI_ISA is base, neon, avx2 or avx512: set on the compiler's command line. */
-const struct cpu_gemm JOIN(cpu_gemm_, PPCLI_ISA) = {
-    .name = STRING(PPCLI_ISA),
+const struct cpu_gemm CPU_LOOP(gemm) = {
+    .name = CPU_ISA,
     .packed_floats = packed_floats,
     .pack = pack,
     .fuses = true,
     .forward = gemm_forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,
-    .conv = &JOIN(cpu_conv_, PPCLI_ISA),
+    .conv = &CPU_LOOP(conv),
 };

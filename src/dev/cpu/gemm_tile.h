@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inner loop of the products in gemm_fma.c: a tile of the result in registers, for one vector
- * width. Included once per instruction set.
+ * The inner loop of all products (gemm_fma.c, gemm_bf16.c, conv_*, attention_rows.h): a tile of the
+ * result in registers, for one vector width. Included once per instruction set.
  */
 #ifndef PPCLI_DEV_CPU_GEMM_TILE_H
 #define PPCLI_DEV_CPU_GEMM_TILE_H

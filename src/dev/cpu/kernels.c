@@ -253,11 +253,8 @@ static void optimizer_step(size_t n, const struct pp_optimizer_args *a, bool dec
     }
 }
 
-#define STRING_(x) #x
-#define STRING(x) STRING_(x)
-
 const struct cpu_kernels CPU_LOOP(kernels) = {
-    .name = STRING(PPCLI_ISA),
+    .name = CPU_ISA,
     .bias_activation = bias_activation,
     .bias_gradient = bias_gradient,
     .loss_rows = loss_rows,

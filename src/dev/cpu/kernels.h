@@ -7,6 +7,7 @@
 #ifndef PPCLI_DEV_CPU_KERNELS_H
 #define PPCLI_DEV_CPU_KERNELS_H
 
+#include "isa.h"
 #include "ppcli/backend.h"
 #include "ppcli/team.h"
 
@@ -47,11 +48,7 @@ extern const struct cpu_kernels cpu_kernels_base, cpu_kernels_neon; /* of these 
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
 #endif
 
-/* PPCLI_ISA is base, neon, avx2 or avx512: set on the compiler's command line. */
 #ifdef PPCLI_ISA
-#define CPU_JOIN_(a, b) a##_##b
-#define CPU_JOIN(a, b) CPU_JOIN_(a, b)
-#define CPU_LOOP(name) CPU_JOIN(cpu_##name, PPCLI_ISA)
 #define PP_KERNEL(name, type)
 #define PP_LOSS(name, type)
 #define PP_LOOP(name, type, ...) void CPU_LOOP(name)(const void *args, const struct pp_piece *w);

@@ -103,7 +103,8 @@ static __device__ struct step step_of(const struct pp_optimizer_args *a, bool de
     s.beta2 = a->beta2;
     s.eps = a->eps;
     s.scale = a->grad_scale;
-    bool adamw = a->kind == PP_OPT_ADAMW || a->kind == PP_OPT_MUON, adam = adamw || a->kind == PP_OPT_ADAM;
+    bool adamw = a->kind == PP_OPT_ADAMW || a->kind == PP_OPT_MUON;
+    bool adam = adamw || a->kind == PP_OPT_ADAM;
     float rate = decay ? a->weight_decay : 0.0f;
     s.decay = adamw ? 0.0f : rate;
     s.keep = adamw ? 1.0f - a->lr * rate : 1.0f;
