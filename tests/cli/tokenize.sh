@@ -66,6 +66,13 @@ ok run generate "$folder/run" --prompt 'The king ' --tokens 200 --stop e
 case $(tail -c +10 "$folder/out") in *e*) complain "--stop was passed: $(cat "$folder/out")" ;; esac
 fails 64 '--stop wants a text' run generate "$folder/run" --prompt a --stop ''
 
+begin "the config that the page on transformers prints trains, and ends with words"
+awk '/^`book.ini`/ { on = 1 } on && /^With a folder/ { exit } on && sub(/^    /, "")' \
+    "$PPCLI_SOURCE_DIR/docs/do/transformers.md" >"$folder/page.ini"
+(cd "$folder" && ok run train page.ini --dir page -q --max-steps 2 && ok run generate page --prompt 'The ' --tokens 5 &&
+    printf '%s' "$wrong" >wrong)
+same "$(cat "$folder/wrong")" ''
+
 begin "export writes the tokenizer, and the folder speaks text"
 shows 'tokenizer.json of step 12' run export "$folder/run" "$folder/hf"
 cmp "$folder/data/tokenizer.json" "$folder/hf/tokenizer.json" || complain 'another tokenizer'
