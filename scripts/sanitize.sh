@@ -7,8 +7,7 @@
 # tests of all of them (valgrind and tidy are one each).
 #   scripts/sanitize.sh [--short] [asan|tsan|integer|valgrind|tidy]...      all without words
 #   scripts/sanitize.sh --build asan|tsan|integer...                        only builds
-# --short is for CI: no tests of the suite "slow", asan without those that wait for hosts and launchers,
-# and tidy only of the files that the last change touched.
+# --short is for CI: no tests of the suite "slow", asan without those that wait for hosts and launchers.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
@@ -135,11 +134,7 @@ verdict() { # verdict CODE      77 is skipped
 tidy() {
     configure build || return 0 # its compile_commands.json
     code=0
-    if [ "$short" = yes ]; then
-        ./tests/style/check_tidy.sh build --changed || code=$?
-    else
-        ./tests/style/check_tidy.sh build || code=$?
-    fi
+    ./tests/style/check_tidy.sh build || code=$?
     verdict "$code"
 }
 

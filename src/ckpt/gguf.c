@@ -155,7 +155,7 @@ static uint16_t to_half(float f)
     (void)frexpf(size, &exponent);
     int place = exponent - 11 < -24 ? -24 : exponent - 11; /* of the last bit */
     long units = lrint(ldexp((double)size, -place));
-    return (uint16_t)(sign | (uint16_t)((place + 24) * 1024 + units));
+    return (uint16_t)(sign | (uint16_t)((place + 24) * 1024L + units));
 }
 
 static uint16_t to_bfloat(float f)

@@ -16,6 +16,7 @@
 
 #define BYTES_MAX ((uint64_t)0x7fffffff) /* of a protobuf message */
 #define NAME 160
+typedef char value_name[NAME];
 
 struct onnx {
     const struct pp_export *x;
@@ -361,14 +362,14 @@ static void put_scaling(struct onnx *o)
 static int put_graph(struct onnx *o)
 {
     const struct pp_model *m = o->m;
-    PP_TAKE(char, names, (size_t)m->n_values *NAME);
+    PP_TAKE(value_name, names, m->n_values);
     snprintf(o->y, sizeof(o->y), "input");
     put_scaling(o);
-    snprintf(names, NAME, "%s", o->y);
+    snprintf(names[0], NAME, "%s", o->y);
     for (int i = 0; i < m->n_nodes; i++) {
         const struct pp_node *n = &m->nodes[i];
-        PP_TRY(put_node(o, n, names + n->x[0] * NAME, names + (n->n_x > 1 ? n->x[1] : 0) * NAME));
-        snprintf(names + n->y * NAME, NAME, "%s", o->y);
+        PP_TRY(put_node(o, n, names[n->x[0]], names[n->n_x > 1 ? n->x[1] : 0]));
+        snprintf(names[n->y], NAME, "%s", o->y);
     }
     o->name = "logits";
     apply(o, "Identity", "", "%s", o->y);
@@ -379,8 +380,13 @@ static int put_graph(struct onnx *o)
     return 0;
 }
 
+struct tensor_bytes {
+    uint64_t head, data;
+};
+
 /* Parameters of the model that is exported, not counts. */
-static uint64_t list_heads(const struct exporter *e, struct pp_bytes *heads, uint64_t *sizes)
+static uint64_t list_heads(const struct exporter *e, struct pp_bytes *heads,
+                           struct tensor_bytes *sizes)
 {
     uint64_t all = 0;
     for (int i = 0; i < e->n; i++) {
@@ -395,8 +401,8 @@ static uint64_t list_heads(const struct exporter *e, struct pp_bytes *heads, uin
         pp_bytes_key(&field, 5, PP_WIRE_LENGTH);
         pp_bytes_varint(&field, head.n + bytes);
         pp_bytes_put(&field, head.at, head.n);
-        sizes[2 * i] = field.n;
-        sizes[2 * i + 1] = bytes;
+        sizes[i].head = field.n;
+        sizes[i].data = bytes;
         pp_bytes_put(heads, field.at, field.n);
         heads->lost |= field.lost || head.lost;
         all += field.n + bytes;
@@ -405,16 +411,16 @@ static uint64_t list_heads(const struct exporter *e, struct pp_bytes *heads, uin
 }
 
 static int write_tensors(const struct exporter *e, const struct pp_bytes *heads,
-                         const uint64_t *sizes, struct pp_io_file *f)
+                         const struct tensor_bytes *sizes, struct pp_io_file *f)
 {
     const size_t piece = (size_t)1 << 18;
     size_t at = 0;
     PP_TAKE(uint8_t, bytes, piece);
-    for (int i = 0; i < e->n; at += sizes[2 * i++]) {
+    for (int i = 0; i < e->n; at += sizes[i++].head) {
         const struct pp_st_item *t = &e->items[i];
-        PP_TRY(pp_io_write(f, heads->at + at, sizes[2 * i]));
-        for (uint64_t done = 0, n; done < sizes[2 * i + 1]; done += n) {
-            n = sizes[2 * i + 1] - done < piece ? sizes[2 * i + 1] - done : piece;
+        PP_TRY(pp_io_write(f, heads->at + at, sizes[i].head));
+        for (uint64_t done = 0, n; done < sizes[i].data; done += n) {
+            n = sizes[i].data - done < piece ? sizes[i].data - done : piece;
             PP_TRY(t->read(t->ctx, done, bytes, n));
             PP_TRY(pp_io_write(f, bytes, n));
         }
@@ -443,7 +449,7 @@ static int write_file(struct onnx *o, const struct exporter *e, const char *path
 {
     PP_OWN(pp_bytes_fini) struct pp_bytes heads = {0}, model = {0};
     PP_OWN(pp_io_abandon) struct pp_io_file file = {.fd = -1};
-    PP_TAKE(uint64_t, sizes, 2 * (size_t)e->n);
+    PP_TAKE(struct tensor_bytes, sizes, e->n);
     PP_TRY(put_graph(o));
     uint64_t graph = o->nodes.n + o->small.n + list_heads(e, &heads, sizes);
     put_model(o, graph, &model);

@@ -24,7 +24,7 @@ static int replace_words(const char *from, const char *to, const char *text, siz
         return PP_ERESOURCE;
     for (at = text; (next = memmem(at, (size_t)(end - at), from, f)); at = next + f) {
         memcpy(made + used, at, (size_t)(next - at));
-        memcpy(made + used + (next - at), to, m);
+        memcpy(made + used + (next - at), to, m); // NOLINT(bugprone-not-null-terminated-result)
         used += (size_t)(next - at) + m;
     }
     memcpy(made + used, at, (size_t)(end - at));
@@ -39,7 +39,7 @@ static int put_before(const char *what, const char *text, size_t n, char **out, 
     char *made = pp_alloc(n + m + 1, 1);
     if (!made)
         return PP_ERESOURCE;
-    memcpy(made, what, m);
+    memcpy(made, what, m); // NOLINT(bugprone-not-null-terminated-result): text follows
     memcpy(made + m, text, n);
     *out = made;
     *out_n = n + m;

@@ -215,6 +215,7 @@ static int compare_texts(const struct pp_config *cfg, const char *path, const ch
         return 0;
     PP_TRY(as_tokenizer(path, then, &a));
     PP_TRY(as_tokenizer("data.tokenizer", now, &b));
+    pp_assert(a.bpe && b.bpe);
     if (pp_tokenizer_same(a.bpe, b.bpe))
         return 0;
     if (a.bpe->n_merges > 0 && b.bpe->n_merges == 0) {

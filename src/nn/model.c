@@ -214,6 +214,12 @@ static bool same_words(const struct pp_node *x, const struct pp_node *y)
            same_window(&x->window, &y->window);
 }
 
+static bool same_scaling(const struct pp_rope_scaling *x, const struct pp_rope_scaling *y)
+{
+    return equal(x->factor, y->factor) && equal(x->low, y->low) && equal(x->high, y->high) &&
+           equal(x->context, y->context);
+}
+
 bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b)
 {
     bool same = a->n_nodes == b->n_nodes;
@@ -221,7 +227,7 @@ bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b)
         const struct pp_node *x = &a->nodes[i], *y = &b->nodes[i];
         same = same_words(x, y) && x->x[0] == y->x[0] && x->x[1] == y->x[1] &&
                equal(x->eps, y->eps) && equal(x->base, y->base) &&
-               memcmp(&x->scaling, &y->scaling, sizeof(x->scaling)) == 0;
+               same_scaling(&x->scaling, &y->scaling);
     }
     return same;
 }

@@ -174,7 +174,7 @@ static int read_places(const struct place *places, int n, char *text, size_t byt
 
 static int compare_files(const struct pp_run *run, struct pp_transport *tp)
 {
-    const size_t bytes = PLACES * (PP_PATH_MAX + 128);
+    const size_t bytes = (size_t)PLACES * (PP_PATH_MAX + 128);
     char sum[PP_SHA256_HEX];
     bool same = false;
     int n = 0;
@@ -182,6 +182,7 @@ static int compare_files(const struct pp_run *run, struct pp_transport *tp)
     PP_OWN_MEMORY char *text = pp_alloc(bytes, 1);
     int rc = places && text ? find_places(run->cfg, places, &n) : PP_ERESOURCE;
     PP_TRY(pp_transport_agree(tp, rc));
+    pp_assert(text != NULL); /* or this rank had not agreed */
     identify(places, n, sum);
     PP_TRY(ask_all_equal(tp, sum, sizeof(sum), &same));
     if (same)

@@ -152,6 +152,7 @@ static int repeat(struct layout *l, int from)
     int n = l->n - from;
     PP_OWN_MEMORY char *copy = pp_alloc((size_t)n + 1, 1);
     PP_TRY(copy ? 0 : PP_ERESOURCE);
+    pp_assert(l->units != NULL);
     memcpy(copy, l->units + from, (size_t)n);
     return add_units(l, copy, n, (int)times - 1);
 }

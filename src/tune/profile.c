@@ -88,12 +88,13 @@ static int number_ranks(struct making *k)
     for (int i = 0; i < in->n_notes; i++)
         in->notes[i].rank = in->notes[i].rank < n ? number[in->notes[i].rank] : -1;
     k->g.stages = p;
-    k->p->replicas = named / p;
-    return named % p == 0 ? 0
-                          : pp_fail(PP_EFORMAT,
-                                    "files of %d ranks hold %d kinds of stages: the files of some "
-                                    "ranks are missing",
-                                    named, p);
+    k->p->replicas = named / (p > 0 ? p : 1);
+    return p > 0 && named % p == 0
+               ? 0
+               : pp_fail(PP_EFORMAT,
+                         "files of %d ranks hold %d kinds of stages: the files of some "
+                         "ranks are missing",
+                         named, p);
 }
 
 /* ---- chunks and micro-batches */
@@ -244,7 +245,7 @@ static int plan_of_step(const struct making *k, int step, struct pp_plan **out)
             *at = (struct pp_cell){.op = (uint8_t)e->op, .stage = e->stage, .mb = e->mb};
         }
     }
-    return pp_plan_from_cells(&k->g, k->rank_of, cells, &k->length[step * p], out);
+    return pp_plan_from_cells(&k->g, k->rank_of, cells, &k->length[(size_t)step * (size_t)p], out);
 }
 
 /* Where the lists of each step begin. Returns how many steps there are. */
@@ -298,7 +299,7 @@ static int take_step(struct making *k, int from)
             at[2 * n + i] = k->row[from * ranks + r][i].after;
         }
     }
-    take_notes(k, step, k->row[from * ranks]->step);
+    take_notes(k, step, k->row[(size_t)from * (size_t)ranks]->step);
     return 0;
 }
 

@@ -204,7 +204,7 @@ static int simulate_steps(const struct pp_profile *p, struct pp_profile_fit *f)
 {
     int n = p->steps - p->first, outside = 0;
     PP_TAKE(double, values, 4 * (size_t)n);
-    double *length = values, *error = values + n, *rest = values + 2 * n, *each = values + 3 * n;
+    double *length = values, *error = length + n, *rest = error + n, *each = rest + n;
     for (int t = 0; t < n; t++) {
         PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
         struct pp_sim_costs costs;

@@ -99,7 +99,8 @@ static int read_table(const char *path, char *text, struct profile_input *in)
 {
     int line = 1;
     char *rest = text;
-    for (char *row = strsep(&rest, "\n"); (row = strsep(&rest, "\n")); line++) {
+    (void)strsep(&rest, "\n");
+    for (char *row; (row = strsep(&rest, "\n")); line++) {
         struct profile_event e = {.step = -1};
         char letter = 0;
         if (row[strspn(row, " \t\r")] == '\0')

@@ -118,7 +118,8 @@ int profile_settle(struct pp_profile *p, bool one_clock)
     for (int t = 0; t < p->steps; t++)
         trim_starts(p, cells, t);
     for (int t = 0; t + 1 < p->steps; t++) {
-        double first = p->start[t * ranks][0], next = p->start[(t + 1) * ranks][0];
+        double **start = &p->start[(size_t)t * (size_t)ranks];
+        double first = start[0][0], next = start[ranks][0];
         if (p->total[t] == 0 && next > first)
             p->total[t] = next - first;
     }

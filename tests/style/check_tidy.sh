@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Everything in src/ is clean under clang-tidy with the rules of .clang-tidy; skipped (77) without
-# run-clang-tidy or where the build left no compile_commands.json. Minutes, hence suite "long".
-#   check_tidy.sh BUILD [--changed | FILE...]
-# FILE: only these, named from the root of the source. --changed: only the 40 files that changed last: what is not committed, then the newest commits.
+# run-clang-tidy or where the build left no compile_commands.json. A minute of two cores, hence suite "long".
+#   check_tidy.sh BUILD [FILE...]
+# FILE: only these, named from the root of the source.
 set -eu
 build=$(CDPATH='' cd -- "$1" && pwd)
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd -P)
@@ -31,20 +31,7 @@ escape=$(printf '\033')
 pattern() { # pattern < PATHS
     sed 's/[^A-Za-z0-9_/-]/\\&/g; s/^/^/; s/$/$/'
 }
-if [ "${2-}" = --changed ]; then
-    cd "$root"
-    changed=$({ git diff --name-only HEAD -- src && git log -n 100 --name-only --format= -- src; } |
-        grep '\.c$' | awk '!seen[$0]++') || changed=
-    # What is gone, or what this build does not compile, has no command in it.
-    known=$(for file in $changed; do
-        grep -q "\"file\": \".*$file\"" "$build/compile_commands.json" && echo "$root/$file"
-    done | head -n 40)
-    if [ -z "$known" ]; then
-        echo "skipped: no commit that changes a source is known here"
-        exit 77
-    fi
-    files=$(printf '%s\n' "$known" | pattern)
-elif [ $# -gt 1 ]; then
+if [ $# -gt 1 ]; then
     shift
     for file; do
         if ! grep -q "\"file\": \".*$file\"" "$build/compile_commands.json"; then

@@ -26,7 +26,7 @@ static inline uint32_t bf16_of(float x)
 static inline void bf16_pairs(int n, const float *restrict from, float *restrict to)
 {
     union float_bits *restrict words = (union float_bits *)(void *)to;
-    int i = 0;
+    ptrdiff_t i = 0;
 #ifdef __AVX512BF16__
     for (; i + 16 <= n / 2; i += 16) {
         __m512bh both =
@@ -45,7 +45,7 @@ static inline void bf16_zip(int n, const float *restrict first, const float *res
                             float *restrict to)
 {
     union float_bits *restrict words = (union float_bits *)(void *)to;
-    int i = 0;
+    ptrdiff_t i = 0;
 #ifdef __AVX512BF16__
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     const __m512i order =

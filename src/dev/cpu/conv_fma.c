@@ -281,7 +281,7 @@ static void multiply_rows(const struct product *p, int from, int end)
             s.end = least(s.from + rows, end);
             int pixels = s.samples * (s.end - s.from) * p->x.to;
             bool few = pixels / p->y.stride / p->x.stride < FEW_ROWS;
-            s.fetch = pixels >= 2 * VECTORS * ROWS ? 1 : pixels >= 4 * ROWS ? 2 : VECTORS;
+            s.fetch = vectors_a_tile(pixels / (2 * ROWS));
             for (int c = 0; c < p->columns; c += WIDTH) {
                 struct panel n = {.column = c,
                                   .columns = least(WIDTH, p->columns - c),

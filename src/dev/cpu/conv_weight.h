@@ -194,12 +194,14 @@ static void add_pixels(const struct pp_conv_backward_weight *a, float *scratch,
             struct groups rows = groups_of(o_end - o);
             for (int k = 0; k < rows.n; k++) {
                 int r = rows.size + (k < rows.larger);
-                mask lanes = first_lanes(least(r, LANES)), rest = first_lanes(r - least(r, LANES));
+                mask lanes = first_lanes(least(r, LANES));
                 for (int i = 0; copy && i < n; i++) {
                     float *to = copied + (size_t)i * ROWS;
                     STORE_PART(lanes, to, LOAD_PART(lanes, pixels[i].dz + o));
-                    if (ROWS > LANES && r > LANES)
+                    if (ROWS > LANES && r > LANES) {
+                        mask rest = first_lanes(least(r - LANES, LANES));
                         STORE_PART(rest, to + LANES, LOAD_PART(rest, pixels[i].dz + o + LANES));
+                    }
                 }
                 add_lists(g, &l, o / O, r, copy ? 0 : (size_t)o, add, a->dW + (size_t)o * K);
                 o += r;

@@ -119,9 +119,9 @@ static const float *weight_row(const struct forward *p, int k)
     if (!p->y)
         return p->b.x + (size_t)k * p->b.row;
     int O = p->a.C, tap = k / O, o = k % O;
-    size_t ky = (size_t)(p->y->tap + tap / p->across->taps * p->y->tap_step);
-    size_t kx = (size_t)(p->across->tap + tap % p->across->taps * p->across->tap_step);
-    return p->b.x + ((size_t)o * p->taps + ky * p->kernel_row + kx) * p->b.row;
+    int ky = p->y->tap + tap / p->across->taps * p->y->tap_step;
+    int kx = p->across->tap + tap % p->across->taps * p->across->tap_step;
+    return p->b.x + ((size_t)o * p->taps + (size_t)ky * p->kernel_row + (size_t)kx) * p->b.row;
 }
 
 /* The panel of `n` of the summed index from k on. */

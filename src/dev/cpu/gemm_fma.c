@@ -45,7 +45,7 @@ enum {
 INLINE void column_block(struct tile *t, int rows, int columns, const float *next)
 {
     struct groups g = groups_of(rows);
-    int fetch = g.n >= VECTORS ? 1 : g.n >= 2 ? 2 : VECTORS;
+    int fetch = vectors_a_tile(g.n);
     for (int i = 0; i < g.n; i++) {
         int n = g.size + (i < g.larger);
         bool more = next && i * fetch < VECTORS;

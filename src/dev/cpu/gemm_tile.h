@@ -224,6 +224,7 @@ INLINE void tile_of(const struct tile *t, enum kind kind, int rows, int vectors,
         }
     }
     const float *next = t->next;
+    (void)next; /* not every processor fetches */
     for (int s = 0; s < t->n_segments; s++) {
         const float *a = t->segments[s].a + t->a_at, *b = t->segments[s].b + t->b_at;
         const float *row[ROWS];
@@ -361,6 +362,12 @@ struct tiles {
 INLINE int least(int a, int b)
 {
     return a < b ? a : b;
+}
+
+/* Vectors of the next block that each of `tiles` tiles fetches, so that all are fetched: 1 to VECTORS. */
+INLINE int vectors_a_tile(int tiles)
+{
+    return tiles < 1 ? VECTORS : tiles < VECTORS ? (VECTORS + tiles - 1) / tiles : 1;
 }
 
 /* rows as groups of at most ROWS, as equal as can be: the first `larger` have one more. */

@@ -47,6 +47,7 @@ int plain_muon(struct pp_backend *be, const struct pp_muon *a)
     const struct pp_optimizer_args *o = a->args;
     bool stays = a->part == PP_MUON_BEGIN || a->part == PP_MUON_END;
     double unit = a->squares ? 1 / fmax(sqrt(*a->squares), 1e-7) : 1;
+    pp_assert(a->y || a->part == PP_MUON_UNIT);
     for (size_t i = 0; i < a->n && !(stays && o->skip); i++) {
         double x = a->x[i], y = a->y ? a->y[i] : 0, mu = stays ? o->momentum : 0;
         if (a->part == PP_MUON_BEGIN) {
