@@ -10,7 +10,7 @@ static int open_exec_channels(struct pp_exec *x)
     const struct pp_layout *l = x->layout;
     int n = 0;
     size_t most =
-        (size_t)l->n_channels + 2 * (size_t)x->n_buckets * SHARD_KINDS * (size_t)(l->replicas - 1);
+        (size_t)l->n_channels + 2 * (size_t)x->zero.n * SHARD_KINDS * (size_t)(l->replicas - 1);
     PP_OWN_MEMORY struct pp_channel_spec *specs = pp_alloc(most, sizeof(*specs));
     PP_OWN_MEMORY void **memory = pp_alloc(most, sizeof(*memory));
     PP_TRY(pp_transport_agree(x->tp, specs && memory ? 0 : PP_ERESOURCE));
@@ -31,8 +31,8 @@ static int open_exec_channels(struct pp_exec *x)
     }
     exec_zero_channels(x, specs, memory, &n);
     PP_TRY(pp_transport_open_channels(x->tp, specs, n, memory));
-    bool exchanges = x->n_buckets > 0 && pp_transport_has_exchanges(x->tp);
-    return exchanges ? pp_transport_open_exchanges(x->tp, x->n_buckets) : 0;
+    bool exchanges = x->zero.n > 0 && pp_transport_has_exchanges(x->tp);
+    return exchanges ? pp_transport_open_exchanges(x->tp, x->zero.n) : 0;
 }
 
 /* Per plan: which receives to post before the first action, and the last input gradient. */
@@ -84,23 +84,6 @@ static int open_loaders(struct pp_exec *x)
     return 0;
 }
 
-/* The thread that makes pictures, on the rank of the first stage. */
-static int open_ahead(struct pp_exec *x)
-{
-    int n = x->made_there ? EXEC_AHEAD + 1 : 2;
-    if (x->moves)
-        return 0;
-    for (int i = 0; x->made_there && i < n; i++) {
-        void *buffer = NULL;
-        PP_TRY(pp_backend_host_alloc(x->be, x->made_bytes, &buffer));
-        x->made[i] = buffer;
-    }
-    if (!x->made[0])
-        return 0;
-    return pp_ahead_create(x->layout->cfg, x->data[PP_SPLIT_TRAIN], x->data[PP_SPLIT_TEST], x->made,
-                           n, &x->ahead);
-}
-
 /* Everything that can fail on one rank alone, before the first message. */
 static int create_local(struct pp_exec *x, const struct pp_exec_spec *spec)
 {
@@ -111,7 +94,7 @@ static int create_local(struct pp_exec *x, const struct pp_exec_spec *spec)
     if (!x->tp->be)
         PP_TRY(pp_transport_bind(x->tp, x->be));
     PP_TRY(exec_turns_create(x));
-    PP_TRY(open_ahead(x));
+    PP_TRY(exec_input_open(x));
     for (int k = 0; k < x->n_stages; k++)
         PP_TRY(pp_chunk_init(x->stages[k].chunk, x->be, x->layout->cfg->train.seed));
     return exec_settle(x);
@@ -146,12 +129,11 @@ void pp_exec_destroy(struct pp_exec **exec)
     struct pp_exec *x = *exec;
     if (!x)
         return;
-    pp_ahead_destroy(&x->ahead);
+    pp_ahead_destroy(&x->input.ahead);
     if (!exec_turns_destroy(x))
         x->arena.base = NULL;
-    for (int i = 0; x->arena.base && x->made_there && i <= EXEC_AHEAD; i++)
-        if (x->made[i])
-            pp_backend_host_free(x->be, x->made[i], x->made_bytes);
+    else
+        exec_input_free_host(x);
     pp_loader_destroy(&x->loader[PP_SPLIT_TRAIN]);
     pp_loader_destroy(&x->loader[PP_SPLIT_TEST]);
     exec_memory_free(x);

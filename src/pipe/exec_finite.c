@@ -32,25 +32,25 @@ struct exec_finding {
 
 int exec_finite_create(struct pp_exec *x)
 {
-    x->measures = !x->be->caps.async && pp_model_bounds(x->layout->model);
-    x->proves = x->measures && pp_layout_proves_finite(x->layout);
-    x->findings = pp_alloc((size_t)x->layout->ranks, sizeof(*x->findings));
-    return x->findings ? 0 : PP_ERESOURCE;
+    x->check.measures = !x->be->caps.async && pp_model_bounds(x->layout->model);
+    x->check.proves = x->check.measures && pp_layout_proves_finite(x->layout);
+    x->check.found = pp_alloc((size_t)x->layout->ranks, sizeof(*x->check.found));
+    return x->check.found ? 0 : PP_ERESOURCE;
 }
 
 void exec_finite_begin(struct pp_exec *x, enum pp_split split)
 {
     for (int k = 0; k < x->n_stages; k++) {
-        pp_chunk_measure(x->stages[k].chunk, split == PP_SPLIT_TRAIN && x->measures);
-        x->stages[k].chunk->looks = x->looks;
+        pp_chunk_measure(x->stages[k].chunk, split == PP_SPLIT_TRAIN && x->check.measures);
+        x->stages[k].chunk->looks = x->check.looks;
     }
-    x->bad_mb = -1;
+    x->check.bad_mb = -1;
 }
 
 void exec_finite_forward(struct pp_exec *x, const struct exec_stage *st, int mb)
 {
-    if (st->chunk->range.bad_input >= 0 && x->bad_mb < 0)
-        x->bad_mb = mb;
+    if (st->chunk->range.bad_input >= 0 && x->check.bad_mb < 0)
+        x->check.bad_mb = mb;
 }
 
 /* What the squares of all gradients may sum to: Adam keeps them, as floats. 0: any finite number. */
@@ -63,7 +63,7 @@ static double most_squares(const struct pp_exec *x)
 
 int exec_finite_vote(struct pp_exec *x, int rows)
 {
-    if (!x->proves)
+    if (!x->check.proves)
         return 0;
     bool yes = true;
     double squares = most_squares(x), most = FLT_MAX;
@@ -92,10 +92,11 @@ static int squares(struct pp_exec *x)
     for (int k = 0; k < x->n_stages; k++) {
         const struct pp_chunk *c = x->stages[k].chunk;
         if (!clips) {
-            PP_TRY(pp_backend_sum_squares(x->be, c->n_floats, c->grads, &x->votes[x->stages[k].s]));
+            PP_TRY(pp_backend_sum_squares(x->be, c->n_floats, c->grads,
+                                          &x->check.own[x->stages[k].s]));
             continue;
         }
-        double *to = x->votes + first_param(c);
+        double *to = x->check.own + first_param(c);
         for (int i = 0; i < pp_chunk_param_count(c); i++) {
             size_t offset, n; /* what buffers have is no gradient; a copy's is its owner's */
             const struct pp_param *p = pp_chunk_param(c, i, &offset, &n);
@@ -113,16 +114,16 @@ static int read_gradients(struct pp_exec *x)
     struct pp_loss_sums *sums = x->sums[PP_SPLIT_TRAIN];
     PP_TRY(squares(x));
     if (sums)
-        PP_TRY(pp_backend_copy(x->be, &x->votes[x->n_votes], &sums->loss, sizeof(sums->loss)));
-    size_t bytes = ((size_t)x->n_votes + 1) * sizeof(*x->votes);
-    PP_TRY(pp_transport_allgather_on(x->tp, x->votes, bytes, x->all_votes));
+        PP_TRY(pp_backend_copy(x->be, &x->check.own[x->check.n], &sums->loss, sizeof(sums->loss)));
+    size_t bytes = ((size_t)x->check.n + 1) * sizeof(*x->check.own);
+    PP_TRY(pp_transport_allgather_on(x->tp, x->check.own, bytes, x->check.all));
     const struct pp_judgement j = {.ranks = l->ranks,
                                    .stages = l->stages,
-                                   .n = x->n_votes,
+                                   .n = x->check.n,
                                    .clip_norm = l->cfg->train.clip_norm,
                                    .most = most_squares(x),
                                    .halt = true,
-                                   .votes = x->all_votes,
+                                   .votes = x->check.all,
                                    .before = sums ? x->before : NULL,
                                    .sums = sums,
                                    .args = x->args,
@@ -133,7 +134,7 @@ static int read_gradients(struct pp_exec *x)
 int exec_finite_decide(struct pp_exec *x, int64_t t)
 {
     bool proved = false;
-    if (x->proves) {
+    if (x->check.proves) {
         exec_event_begin(x, PP_EVENT_VOTE, t);
         PP_TRY(pp_transport_wait_vote(x->tp, &proved));
         exec_end(x);
@@ -154,7 +155,7 @@ static int find_gradient(struct pp_exec *x, struct exec_finding *f)
     for (int k = x->n_stages - 1; k >= 0 && f->param < 0; k--) {
         const struct pp_chunk *c = x->stages[k].chunk;
         for (int i = pp_chunk_param_count(c) - 1; i >= 0 && f->param < 0; i--) {
-            double sum, *to = x->all_votes; /* no longer needed; reused as scratch */
+            double sum, *to = x->check.all; /* no longer needed; reused as scratch */
             size_t offset, n;
             if (pp_chunk_param(c, i, &offset, &n)->tied_to > 0)
                 continue; /* the owner tells */
@@ -171,7 +172,7 @@ static int find_gradient(struct pp_exec *x, struct exec_finding *f)
 
 static int find_output(struct pp_exec *x, struct exec_finding *out)
 {
-    *out = (struct exec_finding){.input = -1, .mb = x->bad_mb, .param = -1};
+    *out = (struct exec_finding){.input = -1, .mb = x->check.bad_mb, .param = -1};
     for (int k = 0; k < x->n_stages; k++) {
         const struct pp_chunk *c = x->stages[k].chunk;
         if (c->range.bad_input >= 0 && out->input < 0) {
@@ -201,7 +202,7 @@ static bool describe_finding(const struct pp_exec *x, char *out, size_t bytes)
     float weight = 0;
     char what[160], about[64] = "";
     for (int r = l->ranks - 1; r >= 0; r--) {
-        const struct exec_finding *f = &x->findings[r];
+        const struct exec_finding *f = &x->check.found[r];
         input = f->input >= 0 && (!input || f->input <= input->input) ? f : input;
         loss = f->loss ? f : loss;
         grad = f->param >= 0 && (!grad || f->param >= grad->param) ? f : grad;
@@ -210,7 +211,7 @@ static bool describe_finding(const struct pp_exec *x, char *out, size_t bytes)
     const struct exec_finding *first = input ? input : loss ? loss : grad;
     if (!first)
         return false;
-    int replica = (int)(first - x->findings) / l->stages;
+    int replica = (int)(first - x->check.found) / l->stages;
     int layer = l->model->n_layers - 1, s = 0;
     const char *value = isnan(first->bad) ? "NaN" : "Inf";
     if (input && input->input == 0) {
@@ -249,9 +250,9 @@ int exec_finite_tell(struct pp_exec *x, const struct pp_step_verdict *verdict)
     double loss;
     PP_TRY(find_output(x, &mine));
     PP_TRY(find_gradient(x, &mine));
-    PP_TRY(pp_backend_to_host(x->be, &loss, &x->votes[x->n_votes], sizeof(loss)));
+    PP_TRY(pp_backend_to_host(x->be, &loss, &x->check.own[x->check.n], sizeof(loss)));
     mine.loss = !isfinite(loss);
-    PP_TRY(pp_transport_allgather(x->tp, &mine, sizeof(mine), x->findings));
+    PP_TRY(pp_transport_allgather(x->tp, &mine, sizeof(mine), x->check.found));
     if (describe_finding(x, what, sizeof(what)))
         return pp_fail(PP_EDIVERGED, "%s", what);
     if (isfinite(verdict->bad_value)) {
@@ -269,7 +270,7 @@ int exec_finite_of_test(struct pp_exec *x, char *out, size_t bytes)
 {
     struct exec_finding mine;
     PP_TRY(find_output(x, &mine));
-    PP_TRY(pp_transport_allgather(x->tp, &mine, sizeof(mine), x->findings));
+    PP_TRY(pp_transport_allgather(x->tp, &mine, sizeof(mine), x->check.found));
     if (!describe_finding(x, out, bytes))
         out[0] = '\0';
     return 0;

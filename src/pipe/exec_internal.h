@@ -4,6 +4,7 @@
  *
  *   exec.c          life: channels, loaders, destruction; what others ask
  *   exec_memory.c   everything a rank holds
+ *   exec_input.c    the samples of a step
  *   exec_step.c     steps, and what becomes of them
  *   exec_walk.c     the interpreter of the plan
  *   exec_finite.c   is every number of a step finite?
@@ -144,6 +145,45 @@ struct exec_timer {
     uint64_t unknown;              /* steps before the first timed one was looked at */
 };
 
+/* exec_input.c: the samples of a step, where this rank reads them. */
+struct exec_input {
+    const uint8_t *images[2], *labels[2]; /* [enum pp_split] whole splits; NULL: not on this rank */
+    const uint8_t *lengths[2]; /* the same as u32, with model.mask_padding on all ranks */
+    size_t block_bytes;        /* of a turn's block: struct pp_optimizer_args, then these: */
+    uint32_t *index;           /* the samples of this replica's share of the batch */
+    const uint32_t
+        *windows;          /* of texts: [rows][T + 1] tokens, where the device has its own memory */
+    const uint32_t *moves; /* or where the device finds the pixels that it moves; else NULL */
+    size_t window;         /* tokens of a sample that a step brings along */
+    bool device_moves;     /* pp_ahead_moves() of training, and this rank is the first stage's */
+
+    struct pp_ahead *ahead; /* NULL: the samples are gathered as they are, or on another rank */
+    uint8_t *made[EXEC_AHEAD + 1]; /* its buffers; in the arena, or host_alloc()ed for the device */
+    size_t made_bytes;             /* of one */
+    uint8_t *made_there;           /* in the arena: the step's pictures on the device, or NULL */
+    const uint8_t *made_now;       /* the step's pictures, memory of the device */
+};
+
+/* exec_finite.c: is every number of a step finite? */
+struct exec_check {
+    double *own, *all; /* [n + 1], [ranks][n + 1] */
+    int n;             /* a parameter each when gradients are clipped, else a stage */
+    bool looks;        /* pp_chunk's: a step is run again to find what was bad */
+    bool measures;     /* values are looked at as soon as they are made */
+    bool proves;       /* ranks compare what they measured: gradients finite before one reads any */
+    int bad_mb; /* first micro-batch of the step whose activations are not finite; -1: none */
+    struct exec_finding *found; /* [ranks] owned */
+    bool check_next;            /* the step before was bad: look at the next one at once */
+};
+
+/* exec_zero.c: which replica owns what, with train.zero. */
+struct exec_zero {
+    struct exec_bucket *buckets; /* [n] by stage, its last layers first; owned */
+    struct exec_shard *shards;   /* of all of them; owned */
+    int n;                       /* 0: train.zero is off */
+    bool shares_sums;            /* pp_layout_shares_sums() */
+};
+
 struct pp_exec {
     const struct pp_layout *layout;
     int rank, pipeline_rank, replica;
@@ -162,55 +202,30 @@ struct pp_exec {
     struct pp_arena arena;
     struct pp_chunk_loan loan; /* what the chunks share; its arrays: one block, owned */
     struct pp_exec_bytes bytes;
-    const uint8_t *images[2], *labels[2]; /* whole splits; NULL: not on this rank */
-    const uint8_t *lengths[2];      /* the same as u32, with model.mask_padding on all ranks */
-    struct pp_optimizer_args *args; /* a turn's block: these, and right after them ... */
-    uint32_t *index;                /* ... the samples of this replica's share of the batch */
-    size_t block_bytes;
+    struct pp_optimizer_args *args; /* of the step; the samples follow: input.index */
     int32_t *targets; /* [max_rows][positions] last stage: of the micro-batch at hand */
     struct exec_results *results;
     struct pp_loss_sums *sums[2]; /* in results; NULL: no last stage here */
     struct pp_loss_sums *unread;  /* of an R of the last stage: F has counted them; NULL: none */
     struct pp_loss_sums *before;  /* sums of the epoch before the step */
-    double *votes, *all_votes;    /* [n_votes + 1], [ranks][n_votes + 1]: see exec_finite.c */
-    int n_votes;                  /* a parameter each when gradients are clipped, else a stage */
     float *scratch;               /* largest chunk; replicas without train.zero only */
     float *merge; /* [2][n_merge] replicas: what their statistics are compared by, and scratch */
     size_t n_merge;
-    struct exec_bucket *buckets; /* [n_buckets] by stage, its last layers first; owned */
-    struct exec_shard *shards;   /* of all of them; owned */
-    int n_buckets;               /* 0: train.zero is off */
-    bool shares_sums;            /* pp_layout_shares_sums() */
 
-    struct pp_ahead *ahead; /* NULL: the samples are gathered as they are, or on another rank */
-    uint8_t *made[EXEC_AHEAD + 1]; /* its buffers; in the arena, or host_alloc()ed for the device */
-    size_t made_bytes;             /* of one */
-    uint8_t *made_there;           /* in the arena: the step's pictures on the device, or NULL */
-    const uint8_t *made_now;       /* the step's pictures, memory of the device */
-    const uint32_t
-        *moves; /* in a turn's block after the sample numbers, where the device makes them
-                              of those it holds (pp_ahead_moves()); memory of the device; else NULL */
+    struct exec_input input;
+    struct exec_check check;
+    struct exec_zero zero;
     uint64_t epoch;
-
-    /* Of texts, where the device has memory of its own: the tokens of the share's windows, [rows][T +
-     * 1], in a turn's block after the sample numbers; memory of the device. */
-    const uint32_t *windows;
 
     struct exec_turn turns[EXEC_AHEAD];
     int next;      /* the turn that comes next, the oldest */
     void *settle;  /* mark; owned */
-    bool careful;  /* the step before was bad: look at the next one at once */
     int64_t asked; /* t of the training step that was asked for last */
     int late;      /* steps that the last failure was before it */
     uint64_t timeout_ns;
     struct exec_graphs graphs;
     struct exec_timer timer;
 
-    bool looks;    /* pp_chunk's: a step is run again to find what was bad */
-    bool measures; /* values are looked at as soon as they are made */
-    bool proves;   /* ranks vote whether that proves the gradients finite, before they read any */
-    int bad_mb;    /* first micro-batch of the step whose activations are not finite; -1: none */
-    struct exec_finding *findings; /* [ranks] owned */
     struct pp_exec_counters counters;
     struct pp_loss_sums epoch_seen; /* last stage: sums of the epoch when last asked for */
     struct pp_exec_time update;
@@ -220,6 +235,23 @@ struct pp_exec {
 /* exec_memory.c: everything the rank holds; be == NULL: the dry pass. */
 int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec);
 void exec_memory_free(struct pp_exec *x);
+
+/* exec_input.c. Local. place(), of the dry pass and the other: whole splits and pictures; place_step():
+ * the block of a step. open() starts the thread that makes pictures; free_host() frees its buffers.
+ * take_pictures() waits for those of the turn's step, upload() brings what the step reads. */
+int exec_input_place(struct pp_exec *x, struct pp_arena *a, bool copies, bool first, bool last);
+void exec_input_place_step(struct pp_exec *x, struct pp_arena *a);
+int exec_input_open(struct pp_exec *x);
+void exec_input_free_host(struct pp_exec *x);
+void exec_input_take_pictures(struct pp_exec *x, struct exec_turn *turn);
+int exec_input_upload(struct pp_exec *x, struct exec_turn *turn);
+/* Of a micro-batch: its rows (*index: which samples, memory of the device), its input into to[rows][inputs],
+ * its targets into x->targets. */
+int exec_input_samples(const struct pp_exec *x, enum pp_split split, int step, int mb,
+                       const uint32_t **index);
+int exec_input_gather(const struct pp_exec *x, enum pp_split split, int step, int mb, float *to);
+int exec_input_targets(const struct pp_exec *x, enum pp_split split, int step, int mb,
+                       struct pp_targets *out);
 
 /* exec_step.c. Local, but for enqueue: collective in effect. */
 int exec_turns_create(struct pp_exec *x);

@@ -76,7 +76,7 @@ static int make_chunks(struct pp_exec *x, const struct pp_backend_choice *backen
         struct exec_stage *st = &x->stages[k];
         struct pp_chunk_spec spec = chunk_spec(l, st->s);
         spec.backend = backend;
-        spec.sharded = x->n_buckets > 0;
+        spec.sharded = x->zero.n > 0;
         spec.elsewhere = spec.sharded ? pp_layout_floats(l, st->s) - exec_zero_floats(x, st->s) : 0;
         PP_TRY(pp_chunk_make(l->model, &spec, &st->chunk));
         loan->n_states = spec.state_slots > loan->n_states ? spec.state_slots : loan->n_states;
@@ -167,72 +167,21 @@ static int channel_memory(struct pp_exec *x, struct pp_arena *a, bool shared_slo
     return 0;
 }
 
-/* Whole splits, for a device that does not see the host's memory; else they are read where they
- * are. The samples of the layout only: a benchmark leaves out the rest of a data set. */
-static int data_memory(struct pp_exec *x, struct pp_arena *a, bool copies, const uint8_t *from,
-                       size_t n, size_t width, const uint8_t **out)
-{
-    if (!copies || n == 0) {
-        *out = from;
-        return 0;
-    }
-    uint8_t *copy = pp_arena_take(a, n, width);
-    *out = copy;
-    return a->base ? pp_backend_to_device(x->be, copy, from, n * width) : 0;
-}
-
-/* Samples of this replica's largest share of a batch. */
-static size_t largest_share(const struct pp_exec *x)
+/* What a step reads and leaves. */
+static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
 {
     const struct pp_layout *l = x->layout;
-    size_t share = 0;
-    for (int split = 0; split < 2; split++) {
-        struct pp_loader shape;
-        int n = split == PP_SPLIT_TRAIN ? l->train_n : l->test_n;
-        if (n > 0 && pp_loader_shape(n, l->cfg->train.batch_size, l->replicas, x->replica,
-                                     l->cfg->pipeline.microbatches, &shape) == 0) {
-            size_t rows = (size_t)pp_loader_share_rows(&shape, 0);
-            share = rows > share ? rows : share;
-        }
-    }
-    return share;
-}
-
-/* Pictures of one step for the device, or of two for the host: these, and those of the next. */
-static void made_memory(struct pp_exec *x, struct pp_arena *a, bool copies)
-{
-    x->made_bytes = largest_share(x) * (size_t)x->layout->model->inputs;
-    if (copies)
-        x->made_there = pp_arena_take(a, x->made_bytes, 1);
-    for (int i = 0; !copies && i < 2; i++)
-        x->made[i] = pp_arena_take(a, x->made_bytes, 1);
-}
-
-/* What a step reads and leaves. window: tokens of a sample that it brings along; or its move. */
-static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last, size_t window,
-                        bool moves)
-{
-    const struct pp_layout *l = x->layout;
-    size_t share = largest_share(x);
-    const size_t index_at = PP_ALIGN; /* bytes into the block */
-    x->n_votes = l->cfg->train.clip_norm > 0 ? l->model->n_params : l->n_virtual;
-    size_t votes = (size_t)x->n_votes + 1;
-    pp_assert(sizeof(*x->args) <= index_at);
-    x->block_bytes = index_at + share * (1 + window) * sizeof(*x->index);
-    x->args = pp_arena_take(a, x->block_bytes, 1);
+    x->check.n = l->cfg->train.clip_norm > 0 ? l->model->n_params : l->n_virtual;
+    size_t values = (size_t)x->check.n + 1;
+    exec_input_place_step(x, a);
     x->results = pp_arena_take(a, 1, sizeof(*x->results));
     x->before = pp_arena_take(a, 1, sizeof(*x->before));
     if (has_last && recomputes(l, l->n_virtual - 1))
         x->unread = pp_arena_take(a, 1, sizeof(*x->unread));
-    x->votes = pp_arena_take(a, votes, sizeof(*x->votes));
-    x->all_votes = pp_arena_take(a, (size_t)l->ranks * votes, sizeof(*x->all_votes));
-    if (a->base) {
-        x->index = (uint32_t *)(void *)((char *)x->args + index_at);
-        x->windows = window > 0 && !moves ? x->index + share : NULL;
-        x->moves = moves ? x->index + share : NULL;
-        for (int split = 0; has_last && split < 2; split++)
-            x->sums[split] = &x->results->sums[split];
-    }
+    x->check.own = pp_arena_take(a, values, sizeof(*x->check.own));
+    x->check.all = pp_arena_take(a, (size_t)l->ranks * values, sizeof(*x->check.all));
+    for (int split = 0; a->base && has_last && split < 2; split++)
+        x->sums[split] = &x->results->sums[split];
 }
 
 /* One walk over everything. copies: the device has memory of its own. */
@@ -254,42 +203,20 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots, boo
     size_t mark = a->used;
     PP_TRY(channel_memory(x, a, shared_slots));
     x->bytes.messages = grown(a, &mark);
-    const struct pp_dataset_info *info = pp_dataset_info(l->cfg->data.dataset);
-    size_t value_bytes = pp_element_bytes(info ? info->element : PP_U8);
-    int targets = pp_model_targets(l->model);
-    bool windows = info && info->windows; /* a step brings its own to the device */
-    bool moves = copies && has_first && pp_ahead_moves(l->cfg, PP_SPLIT_TRAIN);
-    for (int split = 0; split < 2; split++) {
-        const struct pp_dataset *ds = x->data[split];
-        const uint8_t *labels = !ds ? NULL : ds->windows ? ds->images : ds->labels;
-        size_t n = (size_t)(split == PP_SPLIT_TRAIN ? l->train_n : l->test_n);
-        bool made = pp_ahead_makes(l->cfg, (enum pp_split)split) && !moves;
-        PP_TRY(data_memory(x, a, copies && !windows, ds ? ds->images : NULL,
-                           has_first && !made ? n : 0, (size_t)l->model->inputs * value_bytes,
-                           &x->images[split]));
-        PP_TRY(
-            data_memory(x, a, copies && !windows, labels, has_last ? n : 0, 1, &x->labels[split]));
-        PP_TRY(data_memory(x, a, copies, ds ? (const uint8_t *)ds->lengths : NULL,
-                           l->cfg->model.mask_padding ? n : 0, sizeof(uint32_t),
-                           &x->lengths[split]));
-    }
-    if (has_first && pp_ahead_makes(l->cfg, PP_SPLIT_TRAIN))
-        made_memory(x, a, copies);
+    PP_TRY(exec_input_place(x, a, copies, has_first, has_last));
     x->bytes.data = grown(a, &mark);
     if (has_last)
-        x->targets = pp_arena_take(a, (size_t)l->max_rows * (size_t)targets, sizeof(*x->targets));
+        x->targets = pp_arena_take(a, (size_t)l->max_rows * (size_t)pp_model_targets(l->model),
+                                   sizeof(*x->targets));
     exec_zero_memory(x, a);
-    if (l->replicas > 1 && x->n_buckets == 0)
+    if (l->replicas > 1 && x->zero.n == 0)
         x->scratch = pp_arena_take(a, largest, sizeof(float));
     x->n_merge = 0;
     for (int k = 0; l->replicas > 1 && k < x->n_stages; k++)
         x->n_merge += pp_chunk_merge_floats(x->stages[k].chunk);
     if (x->n_merge > 0)
         x->merge = pp_arena_take(a, 2 * x->n_merge, sizeof(float));
-    size_t inputs = (size_t)l->model->inputs;
-    bool brings = copies && windows && (has_first || has_last);
-    size_t window = brings ? inputs + (info->pairs ? inputs : 1) : 0;
-    step_memory(x, a, has_last, moves ? 1 : window, moves);
+    step_memory(x, a, has_last);
     x->bytes.scratch = grown(a, &mark);
     x->bytes.total = a->used;
     return 0;
@@ -350,9 +277,9 @@ void exec_memory_free(struct pp_exec *x)
     pp_free(x->channels);
     pp_free(x->first);
     pp_free(x->group);
-    pp_free(x->findings);
-    pp_free(x->buckets);
-    pp_free(x->shards);
+    pp_free(x->check.found);
+    pp_free(x->zero.buckets);
+    pp_free(x->zero.shards);
     if (x->arena.base)
         pp_backend_free(x->be, x->arena.base, x->arena.bytes);
 }

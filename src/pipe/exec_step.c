@@ -23,7 +23,7 @@ int exec_turns_create(struct pp_exec *x)
         struct exec_turn *turn = &x->turns[i];
         void *results = NULL;
         PP_TRY(pp_backend_mark_create(x->be, false, &turn->done));
-        PP_TRY(pp_backend_host_alloc(x->be, x->block_bytes, &turn->block));
+        PP_TRY(pp_backend_host_alloc(x->be, x->input.block_bytes, &turn->block));
         PP_TRY(pp_backend_host_alloc(x->be, sizeof(*turn->results), &results));
         turn->results = results;
     }
@@ -40,7 +40,7 @@ bool exec_turns_destroy(struct pp_exec *x)
     for (int i = 0; i < EXEC_AHEAD; i++) {
         struct exec_turn *turn = &x->turns[i];
         pp_backend_mark_destroy(x->be, turn->done);
-        pp_backend_host_free(x->be, turn->block, x->block_bytes);
+        pp_backend_host_free(x->be, turn->block, x->input.block_bytes);
         pp_backend_host_free(x->be, turn->results, sizeof(*turn->results));
     }
     pp_backend_mark_destroy(x->be, x->settle);
@@ -62,8 +62,8 @@ static int no_gradients(struct pp_exec *x, int64_t t)
         struct pp_chunk *c = x->stages[k].chunk;
         PP_TRY(pp_backend_zero(x->be, c->grads, c->n_floats * sizeof(*c->grads)));
     }
-    for (int i = 0; i < x->n_buckets; i++)
-        PP_TRY(exec_zero_post(x, &x->buckets[i], t));
+    for (int i = 0; i < x->zero.n; i++)
+        PP_TRY(exec_zero_post(x, &x->zero.buckets[i], t));
     exec_finite_begin(x, PP_SPLIT_TRAIN);
     return exec_finite_vote(x, 0);
 }
@@ -85,11 +85,11 @@ static int add_gradients(struct pp_exec *x, int64_t t)
     if (replicas == 1)
         return 0;
     PP_TRY(merge_statistics(x, PP_MERGE_KEEP));
-    PP_TRY(x->n_buckets > 0 ? exec_zero_reduce(x, t) : 0);
-    if (x->n_buckets > 0 && x->n_merge == 0)
+    PP_TRY(x->zero.n > 0 ? exec_zero_reduce(x, t) : 0);
+    if (x->zero.n > 0 && x->n_merge == 0)
         return 0;
     exec_event_begin(x, PP_EVENT_REDUCE, t);
-    for (int k = 0; k < x->n_stages && x->n_buckets == 0; k++) {
+    for (int k = 0; k < x->n_stages && x->zero.n == 0; k++) {
         struct pp_chunk *c = x->stages[k].chunk;
         PP_TRY(pp_transport_reduce(x->tp, x->group, replicas, c->n_floats, c->grads, x->scratch));
     }
@@ -116,7 +116,7 @@ int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
         return 0;
     PP_TRY(add_gradients(x, t));
     PP_TRY(exec_finite_decide(x, t));
-    if (x->n_buckets > 0)
+    if (x->zero.n > 0)
         return exec_zero_update(x, t);
     exec_event_begin(x, PP_EVENT_UPDATE, t);
     for (int k = 0; k < x->n_stages; k++)
@@ -125,68 +125,13 @@ int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
     return 0;
 }
 
-/* Its pictures, of those that the device holds. */
-static int move_pictures(struct pp_exec *x, const struct exec_turn *turn)
-{
-    const struct pp_dataset *ds = x->data[turn->split];
-    const struct pp_move_pictures m = {.B =
-                                           pp_loader_share_rows(x->loader[turn->split], turn->step),
-                                       .H = ds->shape.dims[0],
-                                       .W = ds->shape.dims[1],
-                                       .C = ds->shape.dims[2],
-                                       .data = x->images[turn->split],
-                                       .index = x->index,
-                                       .moves = x->moves,
-                                       .pictures = x->made_there};
-    x->made_now = x->made_there;
-    return pp_backend_move_pictures(x->be, &m);
-}
-
-/* The args and sample numbers of a step to the device. updates: as pp_exec_train_step(). */
+/* What the step reads, to the device. updates: as pp_exec_train_step(). */
 static int upload(struct pp_exec *x, struct exec_turn *turn, double lr, int64_t updates)
 {
-    const struct pp_loader *ld = x->loader[turn->split];
     struct pp_optimizer_args *args = turn->block;
-    size_t at = (size_t)((char *)x->index - (char *)x->args);
-    size_t bytes = (size_t)pp_loader_share_rows(ld, turn->step) * sizeof(*x->index);
-    bool moves = x->moves && turn->split == PP_SPLIT_TRAIN;
     *args = pp_optimizer_args_of(x->layout->cfg, lr, updates + 1);
     args->t = turn->t;
-    if (bytes > 0) {
-        const uint32_t *index;
-        pp_loader_microbatch(ld, turn->step, 0, &index);
-        memcpy((char *)turn->block + at, index, bytes);
-        const struct pp_dataset *ds = x->data[turn->split];
-        if (x->targets && ds && ds->ignored > 0) { /* of all replicas' shares */
-            int64_t n = pp_dataset_counted(ds, pp_loader_batch_rows(ld, turn->step),
-                                           index - pp_loader_share_first(ld, turn->step));
-            args->loss_scale = n > 0 ? (float)(1.0 / (double)n) : 0;
-        }
-        size_t windows_at =
-            x->windows ? (size_t)((const char *)x->windows - (const char *)x->args) : 0;
-        void *windows = x->windows ? (char *)turn->block + windows_at : NULL;
-        if (ds && ds->windows && (windows || ds->unchecked)) {
-            int rows = pp_loader_share_rows(ld, turn->step);
-            PP_TRY(pp_dataset_windows(ds, rows, index, x->layout->model->classes, windows));
-        }
-        if (moves) {
-            pp_ahead_move(x->layout->cfg, x->epoch, pp_loader_share_rows(ld, turn->step), index,
-                          (uint32_t *)(void *)((char *)turn->block +
-                                               ((const char *)x->moves - (char *)x->args)));
-        }
-        if (windows || moves)
-            bytes = x->block_bytes - at;
-    }
-    PP_TRY(pp_backend_upload(x->be, x->args, turn->block, at + bytes));
-    x->made_now = turn->made;
-    if (moves)
-        return move_pictures(x, turn);
-    if (!turn->made || !x->made_there)
-        return 0;
-    x->made_now = x->made_there;
-    size_t rows = (size_t)pp_loader_share_rows(ld, turn->step);
-    return pp_backend_upload(x->be, x->made_there, turn->made,
-                             rows * (size_t)x->layout->model->inputs);
+    return exec_input_upload(x, turn);
 }
 
 /* ---- what became of it */
@@ -209,16 +154,16 @@ static int tell_bad(struct pp_exec *x, const struct exec_turn *bad)
     struct pp_step_verdict verdict = bad->results->verdict;
     for (int i = 0; i < EXEC_AHEAD; i++)
         PP_TRY(wait_for(x, &x->turns[i]));
-    x->careful = true;
+    x->check.check_next = true;
     pp_assert(x->asked >= turn.t);
     x->late = (int)(x->asked - turn.t);
-    if (!x->measures || bad != &x->turns[(x->next + EXEC_AHEAD - 1) % EXEC_AHEAD]) {
+    if (!x->check.measures || bad != &x->turns[(x->next + EXEC_AHEAD - 1) % EXEC_AHEAD]) {
         /* Later steps wrote over its gradients, or nobody knows which value was bad: again. A
          * device that has halted changes nothing, whatever comes out. */
-        x->looks = true;
+        x->check.looks = true;
         PP_TRY(upload(x, &turn, 0, 0));
         PP_TRY(exec_enqueue(x, turn.split, turn.step, turn.t));
-        x->looks = false;
+        x->check.looks = false;
     }
     PP_TRY(pp_backend_zero(x->be, &x->results->verdict, sizeof(verdict)));
     return exec_finite_tell(x, &verdict);
@@ -275,11 +220,7 @@ static int take_turn(struct pp_exec *x, const struct exec_turn *what, double lr,
     turn->t = what->t;
     x->next = (x->next + 1) % EXEC_AHEAD;
     *out = turn;
-    turn->made = NULL;
-    if (x->ahead && pp_ahead_makes(x->layout->cfg, what->split)) {
-        turn->made =
-            pp_ahead_take(x->ahead, x->loader[what->split], what->split, x->epoch, what->step);
-    }
+    exec_input_take_pictures(x, turn);
     PP_TRY(upload(x, turn, lr, updates));
     return exec_time_start(x, turn);
 }
@@ -301,15 +242,15 @@ static int run_step(struct pp_exec *x, const struct exec_turn *what, double lr, 
     struct exec_turn *turn = NULL;
     int rc = take_turn(x, what, lr, updates, &turn);
     if (rc == 0) {
-        struct exec_graph *g = x->looks ? NULL : exec_graph_next(x, what->split, what->step);
+        struct exec_graph *g = x->check.looks ? NULL : exec_graph_next(x, what->split, what->step);
         rc = g ? exec_graph_run(x, g, what->step, what->t)
                : exec_enqueue(x, what->split, what->step, what->t);
         exec_time_stop(x);
     }
     rc = rc < 0 ? rc : turn_is_enqueued(x, turn);
-    bool careful = x->careful && what->split == PP_SPLIT_TRAIN;
+    bool careful = x->check.check_next && what->split == PP_SPLIT_TRAIN;
     if (rc == 0 && (careful || !x->be->caps.async)) {
-        x->careful = x->careful && !careful;
+        x->check.check_next = x->check.check_next && !careful;
         rc = pp_exec_finish(x);
     }
     exec_time_launched(x);
@@ -340,9 +281,9 @@ int pp_exec_test_tell(struct pp_exec *x, double loss, char *out, size_t bytes, b
     char first[PP_EXEC_WHAT + 2] = "", what[PP_EXEC_WHAT];
     int batches = 0, all = pp_exec_test_steps(x);
     for (int step = 0; step < all; step++) {
-        x->looks = true;
+        x->check.looks = true;
         int rc = pp_exec_test_step(x, step);
-        x->looks = false;
+        x->check.looks = false;
         PP_TRY(rc < 0 ? rc : pp_exec_finish(x));
         PP_TRY(exec_finite_of_test(x, what, sizeof(what)));
         if (what[0] && batches++ == 0)
@@ -373,8 +314,8 @@ int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_
 {
     static const struct pp_loss_sums zero;
     PP_TRY(pp_exec_finish(x));
-    if (x->ahead)
-        pp_ahead_rest(x->ahead);
+    if (x->input.ahead)
+        pp_ahead_rest(x->input.ahead);
     x->epoch = epoch;
     pp_loader_start_epoch(x->loader[PP_SPLIT_TRAIN], epoch);
     if (!x->sums[PP_SPLIT_TRAIN])

@@ -57,7 +57,7 @@ void pp_exec_tensor(const struct pp_exec *x, int i, struct pp_exec_tensor *out)
     for (int k = 0; k < x->n_stages; k++) {
         if (find_tensor(x->stages[k].chunk, &i, out)) {
             out->stage = k;
-            if (out->kind != PP_EXEC_PARAM && x->n_buckets > 0)
+            if (out->kind != PP_EXEC_PARAM && x->zero.n > 0)
                 out->values = NULL;
             return;
         }
@@ -86,14 +86,14 @@ static float *state(const struct exec_bucket *b, int kind, size_t at)
 static struct request locate_floats(const struct pp_exec *x, const struct pp_exec_tensor *t,
                                     size_t first, size_t end, int *d)
 {
-    const struct exec_bucket *b = x->buckets;
+    const struct exec_bucket *b = x->zero.buckets;
     size_t at = t->at + first, n = end - first < REQUEST_FLOATS ? end - first : REQUEST_FLOATS;
     while (b->stage != x->stages[t->stage].s || at < b->shards->from)
         b++;
     for (*d = 0; at >= b->shards[*d].from + b->shards[*d].n;)
         ++*d;
     size_t left = b->shards[*d].from + b->shards[*d].n - at;
-    return (struct request){(int32_t)(b - x->buckets), t->kind, at, n < left ? n : left};
+    return (struct request){(int32_t)(b - x->zero.buckets), t->kind, at, n < left ? n : left};
 }
 
 /* A failure is this rank's alone: the other side gets what it waits for. */
@@ -102,14 +102,14 @@ int pp_exec_serve(struct pp_exec *x)
     struct request r = {.n = 0};
     float host[REQUEST_FLOATS];
     int rc = 0;
-    for (int d = 1; d < x->layout->replicas && x->replica == 0 && x->n_buckets > 0; d++)
+    for (int d = 1; d < x->layout->replicas && x->replica == 0 && x->zero.n > 0; d++)
         PP_TRY(pp_transport_send(x->tp, x->group[d], &r, sizeof(r)));
-    while (x->replica > 0 && x->n_buckets > 0) {
+    while (x->replica > 0 && x->zero.n > 0) {
         PP_TRY(pp_transport_recv(x->tp, x->group[0], &r, sizeof(r)));
         if (r.n == 0)
             break;
         if (rc == 0)
-            rc = pp_backend_to_host(x->be, host, state(&x->buckets[r.bucket], r.kind, r.at),
+            rc = pp_backend_to_host(x->be, host, state(&x->zero.buckets[r.bucket], r.kind, r.at),
                                     r.n * sizeof(*host));
         PP_TRY(pp_transport_send(x->tp, x->group[0], host, r.n * sizeof(*host)));
     }
@@ -123,7 +123,7 @@ static int pieces(struct pp_exec *x, const struct pp_exec_tensor *t, size_t firs
     int d;
     for (size_t done = 0, end; done < n; done = end) {
         struct request r = locate_floats(x, t, first + done, first + n, &d);
-        float *here = state(&x->buckets[r.bucket], r.kind, r.at), *to = host + done;
+        float *here = state(&x->zero.buckets[r.bucket], r.kind, r.at), *to = host + done;
         end = done + r.n;
         if (put) {
             PP_TRY(d != x->replica

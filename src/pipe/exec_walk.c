@@ -142,62 +142,21 @@ static int return_slots(const struct walk *w, const struct pp_action *a, int one
 
 /* ---- actions */
 
-/* Rows of a micro-batch, and which samples they are: memory of the device. */
-static int samples(const struct walk *w, int mb, const uint32_t **index)
-{
-    const struct pp_loader *ld = w->x->loader[w->split];
-    const uint32_t *first;
-    int rows = pp_loader_microbatch(ld, w->step, mb, index);
-    pp_loader_microbatch(ld, w->step, 0, &first);
-    *index = w->x->index + (*index - first);
-    return rows;
-}
-
-static int load_input(const struct walk *w, int mb, float *to)
-{
-    const struct pp_exec *x = w->x;
-    const struct pp_dataset *ds = x->data[w->split];
-    const uint32_t *index;
-    int rows = samples(w, mb, &index);
-    struct pp_gather g = pp_dataset_gather(ds, x->images[w->split], rows, index, to);
-    g.f32 = x->layout->model->tokens;
-    if (x->made_now) {
-        g.data = x->made_now + (size_t)(index - x->index) * (size_t)g.F;
-        g.index = NULL;
-    }
-    if (x->windows) {
-        g.stride = (size_t)g.F + (size_t)ds->apart;
-        g.data = x->windows + (size_t)(index - x->index) * g.stride;
-        g.element = PP_U32;
-        g.index = NULL;
-    }
-    return pp_backend_gather(x->be, &g);
-}
-
 /* The loss of one micro-batch but for its logits; its targets are there. */
 static int loss_of(const struct walk *w, int mb, struct pp_softmax_cross_entropy *out)
 {
     const struct pp_exec *x = w->x;
-    const uint32_t *index;
-    int rows = samples(w, mb, &index);
-    const struct pp_dataset *ds = x->data[w->split];
-    struct pp_targets t = pp_dataset_targets(ds, x->labels[w->split], rows, index, x->targets);
-    if (x->windows) {
-        t.stride = (size_t)t.P + (size_t)ds->apart;
-        t.data = x->windows + (size_t)(index - x->index) * t.stride;
-        t.element = PP_U32;
-        t.index = NULL;
-    }
-    PP_TRY(pp_backend_targets(x->be, &t));
+    struct pp_targets t;
+    PP_TRY(exec_input_targets(x, w->split, w->step, mb, &t));
     const struct pp_config *cfg = x->layout->cfg;
     int64_t batch = pp_loader_batch_rows(x->loader[w->split], w->step);
     *out = (struct pp_softmax_cross_entropy){
-        .B = rows,
+        .B = t.B,
         .P = t.P,
         .C = x->layout->model->classes,
         .targets = x->targets,
-        .grad_scale = pp_loss_grad_scale(cfg, batch * t.P, (int64_t)rows * t.P),
-        .scale = ds->ignored > 0 ? &x->args->loss_scale : NULL,
+        .grad_scale = pp_loss_grad_scale(cfg, batch * t.P, (int64_t)t.B * t.P),
+        .scale = x->data[w->split]->ignored > 0 ? &x->args->loss_scale : NULL,
         .smoothing = (float)cfg->train.label_smoothing,
         .sums = x->sums[w->split]};
     return 0;
@@ -279,8 +238,8 @@ static struct pp_pass pass_of(const struct walk *w, int mb)
                             .training = w->split == PP_SPLIT_TRAIN,
                             .seed = w->x->layout->cfg->train.seed,
                             .step = &w->x->args->t,
-                            .lengths = (const void *)w->x->lengths[w->split],
-                            .index = w->x->index + (index - first)};
+                            .lengths = (const void *)w->x->input.lengths[w->split],
+                            .index = w->x->input.index + (index - first)};
 }
 
 /* What a stage gives, and then gets the gradient of; NULL: its logits are in pieces. */
@@ -297,7 +256,7 @@ static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *
     float *in = st->is_first ? st->input[a->slot] : slot_memory(w, a->recv);
     float *out = output_of(w, st, a->slot, a->send);
     if (st->is_first)
-        PP_TRY(load_input(w, a->mb, in));
+        PP_TRY(exec_input_gather(x, w->split, w->step, a->mb, in));
     const struct pp_pass pass = pass_of(w, a->mb);
     PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, &pass, in, out));
     if (st->output)
@@ -325,7 +284,7 @@ static int run_r(struct walk *w, struct exec_stage *st, const struct pp_action *
     float *in = st->is_first ? st->input[a->slot] : slot_memory(w, received);
     float *out = output_of(w, st, a->slot, sent);
     if (st->is_first)
-        PP_TRY(load_input(w, a->mb, in));
+        PP_TRY(exec_input_gather(x, w->split, w->step, a->mb, in));
     struct pp_pass pass = pass_of(w, a->mb);
     pass.again = !st->is_last; /* the loss needs the logits again */
     PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, &pass, in, out));
@@ -365,10 +324,9 @@ static int run_w(struct walk *w, struct exec_stage *st, const struct pp_action *
         st->w_gslots[i] = a[i].gslot;
     }
     const struct pp_exec *x = w->x;
-    bool whole = x->n_buckets == 0 || a[n - 1].mb + 1 < w->plan->geometry.microbatches,
-         more = false;
-    for (int i = 0; i < (whole ? 1 : x->n_buckets); i++) {
-        const struct exec_bucket *b = whole ? NULL : &x->buckets[i];
+    bool whole = x->zero.n == 0 || a[n - 1].mb + 1 < w->plan->geometry.microbatches, more = false;
+    for (int i = 0; i < (whole ? 1 : x->zero.n); i++) {
+        const struct exec_bucket *b = whole ? NULL : &x->zero.buckets[i];
         if (b && b->stage != st->s)
             continue;
         begin_compute(w, PP_EVENT_W, &a[n - 1], more ? -1 : n);
@@ -458,7 +416,7 @@ int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t)
         if (a->op >= PP_OP_G)
             PP_TRY(run_tie(&w, a));
     }
-    for (int i = 0; i < x->n_buckets && split == PP_SPLIT_TRAIN; i++)
-        PP_TRY(x->buckets[i].late ? exec_zero_post(x, &x->buckets[i], t) : 0);
+    for (int i = 0; i < x->zero.n && split == PP_SPLIT_TRAIN; i++)
+        PP_TRY(x->zero.buckets[i].late ? exec_zero_post(x, &x->zero.buckets[i], t) : 0);
     return 0;
 }

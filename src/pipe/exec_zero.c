@@ -63,11 +63,11 @@ static size_t cut_from(const struct pp_layout *l, int s, size_t at, size_t most)
 static void add_bucket(struct pp_exec *x, struct exec_bucket made, size_t at, size_t to)
 {
     size_t d = (size_t)x->layout->replicas, each = (to - at) / d;
-    struct exec_bucket *b = &x->buckets[x->n_buckets];
+    struct exec_bucket *b = &x->zero.buckets[x->zero.n];
     made.number = x->layout->first[made.stage] + x->layout->last[made.stage] - made.last;
     made.late = has_tied(x->layout, &made);
     made.state = exec_zero_floats(x, made.stage);
-    made.shards = x->shards + d * (size_t)x->n_buckets++;
+    made.shards = x->zero.shards + d * (size_t)x->zero.n++;
     made.own = &made.shards[x->replica];
     *b = made;
     for (size_t k = 0; k < d; k++) {
@@ -84,8 +84,8 @@ int exec_zero_create(struct pp_exec *x)
     if (l->cfg->train.zero == 0 || l->replicas == 1 ||
         pp_optimizer_moments(l->cfg->train.optimizer) == 0)
         return 0;
-    PP_ALLOC(x->buckets, m->n_layers);
-    PP_ALLOC(x->shards, (size_t)m->n_layers * (size_t)l->replicas);
+    PP_ALLOC(x->zero.buckets, m->n_layers);
+    PP_ALLOC(x->zero.shards, (size_t)m->n_layers * (size_t)l->replicas);
     for (int k = 0; k < x->n_stages; k++) {
         int s = x->stages[k].s;
         size_t start = pp_layout_floats(l, s), to = start;
@@ -99,22 +99,22 @@ int exec_zero_create(struct pp_exec *x)
             to = at;
         }
     }
-    x->shares_sums = pp_layout_shares_sums(l);
+    x->zero.shares_sums = pp_layout_shares_sums(l);
     return 0;
 }
 
 size_t exec_zero_floats(const struct pp_exec *x, int s)
 {
     size_t n = 0;
-    for (int i = 0; i < x->n_buckets; i++)
-        n += x->buckets[i].stage == s ? x->buckets[i].own->n : 0;
+    for (int i = 0; i < x->zero.n; i++)
+        n += x->zero.buckets[i].stage == s ? x->zero.buckets[i].own->n : 0;
     return n;
 }
 
 void exec_zero_memory(struct pp_exec *x, struct pp_arena *a)
 {
-    for (int i = 0; i < x->n_buckets; i++) {
-        struct exec_bucket *b = &x->buckets[i];
+    for (int i = 0; i < x->zero.n; i++) {
+        struct exec_bucket *b = &x->zero.buckets[i];
         b->chunk = x->stages[x->layout->plans[0].plan->chunk_of[b->stage]].chunk;
         for (int d = 0; d < x->layout->replicas; d++)
             if (d != x->replica)
@@ -138,9 +138,9 @@ static float *piece_of_replica(const struct exec_bucket *b, enum exec_shard_kind
 void exec_zero_channels(struct pp_exec *x, struct pp_channel_spec *specs, void **memory, int *n)
 {
     int replicas = x->layout->replicas, pairs = replicas * replicas;
-    int n_buckets = pp_transport_has_exchanges(x->tp) ? 0 : x->n_buckets;
+    int n_buckets = pp_transport_has_exchanges(x->tp) ? 0 : x->zero.n;
     for (int i = 0; i < n_buckets * SHARD_KINDS * pairs; i++) {
-        const struct exec_bucket *b = &x->buckets[i / pairs / SHARD_KINDS];
+        const struct exec_bucket *b = &x->zero.buckets[i / pairs / SHARD_KINDS];
         enum exec_shard_kind kind = (enum exec_shard_kind)(i / pairs % SHARD_KINDS);
         int src = i % pairs / replicas, dst = i % replicas;
         bool out = src == x->replica;
@@ -155,7 +155,7 @@ void exec_zero_channels(struct pp_exec *x, struct pp_channel_spec *specs, void *
         void *at = piece_of_replica(b, kind, out ? dst : src, out, &floats);
         bytes = (floats * sizeof(float) + PP_ALIGN - 1) / PP_ALIGN * PP_ALIGN;
         *spec = -1;
-        if (floats == 0 || (kind == SHARD_SUMS && !x->shares_sums))
+        if (floats == 0 || (kind == SHARD_SUMS && !x->zero.shares_sums))
             continue;
         specs[*n] = (struct pp_channel_spec){x->group[src], x->group[dst], id, 1, bytes};
         memory[*n] = out && x->tp->caps.shared_slots ? NULL : at;
@@ -183,7 +183,7 @@ static int exchange_bucket(struct pp_exec *x, const struct exec_bucket *b,
                            enum exec_shard_kind kind, enum verb verb)
 {
     struct pp_exchange *peers = x->tp->exchanges;
-    int n = 0, number = (int)(b - x->buckets);
+    int n = 0, number = (int)(b - x->zero.buckets);
     if (verb == WAIT)
         return pp_transport_wait_exchange(x->tp, number);
     for (int d = 0; verb == SEND && d < x->layout->replicas; d++) {
@@ -226,18 +226,18 @@ static int share_pieces(struct pp_exec *x, enum exec_shard_kind kind, enum pp_ev
                         int64_t t)
 {
     exec_event_begin(x, event, t);
-    for (int i = 0; i < x->n_buckets; i++) {
-        const struct exec_bucket *b = &x->buckets[i];
+    for (int i = 0; i < x->zero.n; i++) {
+        const struct exec_bucket *b = &x->zero.buckets[i];
         PP_TRY(messages(x, b, SHARD_GRADS, REGAIN));
         PP_TRY(messages(x, b, kind, EXPECT));
         PP_TRY(messages(x, b, kind, SEND));
     }
-    for (int i = 0; i < x->n_buckets; i++) {
-        PP_TRY(messages(x, &x->buckets[i], kind, WAIT));
-        PP_TRY(messages(x, &x->buckets[i], kind, RELEASE));
+    for (int i = 0; i < x->zero.n; i++) {
+        PP_TRY(messages(x, &x->zero.buckets[i], kind, WAIT));
+        PP_TRY(messages(x, &x->zero.buckets[i], kind, RELEASE));
     }
-    for (int i = 0; i < x->n_buckets; i++)
-        PP_TRY(messages(x, &x->buckets[i], kind, REGAIN));
+    for (int i = 0; i < x->zero.n; i++)
+        PP_TRY(messages(x, &x->zero.buckets[i], kind, REGAIN));
     exec_end(x);
     return 0;
 }
@@ -246,8 +246,8 @@ static int share_pieces(struct pp_exec *x, enum exec_shard_kind kind, enum pp_ev
 
 int exec_zero_begin(struct pp_exec *x)
 {
-    for (int i = 0; i < x->n_buckets; i++)
-        PP_TRY(messages(x, &x->buckets[i], SHARD_GRADS, EXPECT));
+    for (int i = 0; i < x->zero.n; i++)
+        PP_TRY(messages(x, &x->zero.buckets[i], SHARD_GRADS, EXPECT));
     return 0;
 }
 
@@ -275,22 +275,22 @@ static int add_up(struct pp_exec *x, const struct exec_bucket *b)
 
 int exec_zero_reduce(struct pp_exec *x, int64_t t)
 {
-    for (int i = 0; i < x->n_buckets; i++) {
-        const struct exec_bucket *b = &x->buckets[i];
+    for (int i = 0; i < x->zero.n; i++) {
+        const struct exec_bucket *b = &x->zero.buckets[i];
         exec_event_begin(x, PP_EVENT_REDUCE, t);
         PP_TRY(messages(x, b, SHARD_GRADS, WAIT));
         PP_TRY(b->own->n > 0 ? add_up(x, b) : 0);
         PP_TRY(messages(x, b, SHARD_GRADS, RELEASE));
         exec_end(x);
     }
-    return x->shares_sums ? share_pieces(x, SHARD_SUMS, PP_EVENT_REDUCE, t) : 0;
+    return x->zero.shares_sums ? share_pieces(x, SHARD_SUMS, PP_EVENT_REDUCE, t) : 0;
 }
 
 int exec_zero_update(struct pp_exec *x, int64_t t)
 {
     exec_event_begin(x, PP_EVENT_UPDATE, t);
-    for (int i = 0; i < x->n_buckets; i++) {
-        const struct exec_bucket *b = &x->buckets[i];
+    for (int i = 0; i < x->zero.n; i++) {
+        const struct exec_bucket *b = &x->zero.buckets[i];
         PP_TRY(pp_chunk_update_shard(b->chunk, x->be, x->args, b->own->from,
                                      b->own->from + b->own->n, b->state));
     }

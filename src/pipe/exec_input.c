@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The samples of a step, where this rank reads them: bytes of the data set as they are (or their copy
+ * on a device), pictures that a thread made ahead (or the copy of those), pictures that the device
+ * moves itself, or windows of a text that a step brings along.
+ */
+#include "exec_internal.h"
+
+#include <string.h>
+
+#include "ppcli/err.h"
+
+/* ---- memory */
+
+/* Samples of this replica's largest share of a batch. */
+static size_t largest_share(const struct pp_exec *x)
+{
+    const struct pp_layout *l = x->layout;
+    size_t share = 0;
+    for (int split = 0; split < 2; split++) {
+        struct pp_loader shape;
+        int n = split == PP_SPLIT_TRAIN ? l->train_n : l->test_n;
+        if (n > 0 && pp_loader_shape(n, l->cfg->train.batch_size, l->replicas, x->replica,
+                                     l->cfg->pipeline.microbatches, &shape) == 0) {
+            size_t rows = (size_t)pp_loader_share_rows(&shape, 0);
+            share = rows > share ? rows : share;
+        }
+    }
+    return share;
+}
+
+/* Whole splits, for a device that does not see the host's memory; else they are read where they
+ * are. The samples of the layout only: a benchmark leaves out the rest of a data set. */
+static int place_split(struct pp_exec *x, struct pp_arena *a, bool copies, const void *from,
+                       size_t n, size_t width, const uint8_t **out)
+{
+    *out = from;
+    if (!copies || n == 0)
+        return 0;
+    uint8_t *copy = pp_arena_take(a, n, width);
+    *out = copy;
+    return a->base ? pp_backend_to_device(x->be, copy, from, n * width) : 0;
+}
+
+/* Pictures of one step for the device, or of two for the host: these, and those of the next. */
+static void place_pictures(struct pp_exec *x, struct pp_arena *a, bool copies)
+{
+    struct exec_input *in = &x->input;
+    in->made_bytes = largest_share(x) * (size_t)x->layout->model->inputs;
+    if (copies)
+        in->made_there = pp_arena_take(a, in->made_bytes, 1);
+    for (int i = 0; !copies && i < 2; i++)
+        in->made[i] = pp_arena_take(a, in->made_bytes, 1);
+}
+
+int exec_input_place(struct pp_exec *x, struct pp_arena *a, bool copies, bool first, bool last)
+{
+    const struct pp_layout *l = x->layout;
+    const struct pp_dataset_info *info = pp_dataset_info(l->cfg->data.dataset);
+    struct exec_input *in = &x->input;
+    size_t inputs = (size_t)l->model->inputs,
+           bytes = pp_element_bytes(info ? info->element : PP_U8);
+    bool windows = info && info->windows, brings = copies && windows && (first || last);
+    in->device_moves = copies && first && pp_ahead_moves(l->cfg, PP_SPLIT_TRAIN);
+    in->window = brings ? inputs + (info->pairs ? inputs : 1) : 0;
+    for (int split = 0; split < 2; split++) {
+        const struct pp_dataset *ds = x->data[split];
+        size_t n = (size_t)(split == PP_SPLIT_TRAIN ? l->train_n : l->test_n);
+        bool made = pp_ahead_makes(l->cfg, (enum pp_split)split) && !in->device_moves;
+        PP_TRY(place_split(x, a, copies && !windows, ds ? ds->images : NULL, first && !made ? n : 0,
+                           inputs * bytes, &in->images[split]));
+        PP_TRY(place_split(x, a, copies && !windows,
+                           ds && ds->windows ? ds->images
+                           : ds              ? ds->labels
+                                             : NULL,
+                           last ? n : 0, 1, &in->labels[split]));
+        PP_TRY(place_split(x, a, copies, ds ? ds->lengths : NULL,
+                           l->cfg->model.mask_padding ? n : 0, sizeof(uint32_t),
+                           &in->lengths[split]));
+    }
+    if (first && pp_ahead_makes(l->cfg, PP_SPLIT_TRAIN))
+        place_pictures(x, a, copies);
+    return 0;
+}
+
+void exec_input_place_step(struct pp_exec *x, struct pp_arena *a)
+{
+    struct exec_input *in = &x->input;
+    size_t share = largest_share(x), each = in->device_moves ? 1 : in->window;
+    pp_assert(sizeof(*x->args) <= PP_ALIGN);
+    in->block_bytes = PP_ALIGN + share * (1 + each) * sizeof(*in->index);
+    x->args = pp_arena_take(a, in->block_bytes, 1);
+    if (!a->base)
+        return;
+    in->index = (uint32_t *)(void *)((char *)x->args + PP_ALIGN);
+    in->windows = in->window > 0 && !in->device_moves ? in->index + share : NULL;
+    in->moves = in->device_moves ? in->index + share : NULL;
+}
+
+int exec_input_open(struct pp_exec *x)
+{
+    struct exec_input *in = &x->input;
+    int n = in->made_there ? EXEC_AHEAD + 1 : 2;
+    if (in->moves)
+        return 0;
+    for (int i = 0; in->made_there && i < n; i++) {
+        void *buffer = NULL;
+        PP_TRY(pp_backend_host_alloc(x->be, in->made_bytes, &buffer));
+        in->made[i] = buffer;
+    }
+    if (!in->made[0])
+        return 0;
+    return pp_ahead_create(x->layout->cfg, x->data[PP_SPLIT_TRAIN], x->data[PP_SPLIT_TEST],
+                           in->made, n, &in->ahead);
+}
+
+void exec_input_free_host(struct pp_exec *x)
+{
+    for (int i = 0; x->input.made_there && i <= EXEC_AHEAD; i++)
+        if (x->input.made[i])
+            pp_backend_host_free(x->be, x->input.made[i], x->input.made_bytes);
+}
+
+/* ---- before a step */
+
+void exec_input_take_pictures(struct pp_exec *x, struct exec_turn *turn)
+{
+    struct pp_ahead *ahead = x->input.ahead;
+    turn->made = NULL;
+    if (ahead && pp_ahead_makes(x->layout->cfg, turn->split))
+        turn->made =
+            pp_ahead_take(ahead, x->loader[turn->split], turn->split, x->epoch, turn->step);
+}
+
+/* Where `part` of the device's block is in the turn's own. */
+static uint32_t *of_turn(const struct pp_exec *x, const struct exec_turn *turn,
+                         const uint32_t *part)
+{
+    return (uint32_t *)(void *)((char *)turn->block + ((const char *)part - (const char *)x->args));
+}
+
+/* Sample numbers, then windows or moves, into the turn's block. *out: bytes of it that are used. */
+static int fill_block(struct pp_exec *x, struct exec_turn *turn, size_t *out)
+{
+    const struct exec_input *in = &x->input;
+    const struct pp_loader *ld = x->loader[turn->split];
+    const struct pp_dataset *ds = x->data[turn->split];
+    int rows = pp_loader_share_rows(ld, turn->step);
+    const uint32_t *index;
+    *out = PP_ALIGN + (size_t)rows * sizeof(*index);
+    if (rows == 0)
+        return 0;
+    pp_loader_microbatch(ld, turn->step, 0, &index);
+    memcpy(of_turn(x, turn, in->index), index, (size_t)rows * sizeof(*index));
+    if (x->targets && ds && ds->ignored > 0) { /* of all replicas' shares */
+        struct pp_optimizer_args *args = turn->block;
+        int64_t n = pp_dataset_counted(ds, pp_loader_batch_rows(ld, turn->step),
+                                       index - pp_loader_share_first(ld, turn->step));
+        args->loss_scale = n > 0 ? (float)(1.0 / (double)n) : 0;
+    }
+    bool moves = in->moves && turn->split == PP_SPLIT_TRAIN;
+    void *windows = in->windows ? of_turn(x, turn, in->windows) : NULL;
+    if (ds && ds->windows && (windows || ds->unchecked))
+        PP_TRY(pp_dataset_windows(ds, rows, index, x->layout->model->classes, windows));
+    if (moves)
+        pp_ahead_move(x->layout->cfg, x->epoch, rows, index, of_turn(x, turn, in->moves));
+    if (windows || moves)
+        *out = in->block_bytes;
+    return 0;
+}
+
+/* Of those that the device holds. */
+static int move_pictures(struct pp_exec *x, const struct exec_turn *turn)
+{
+    const struct pp_shape *shape = &x->data[turn->split]->shape;
+    const struct pp_move_pictures m = {.B =
+                                           pp_loader_share_rows(x->loader[turn->split], turn->step),
+                                       .H = shape->dims[0],
+                                       .W = shape->dims[1],
+                                       .C = shape->dims[2],
+                                       .data = x->input.images[turn->split],
+                                       .index = x->input.index,
+                                       .moves = x->input.moves,
+                                       .pictures = x->input.made_there};
+    x->input.made_now = x->input.made_there;
+    return pp_backend_move_pictures(x->be, &m);
+}
+
+int exec_input_upload(struct pp_exec *x, struct exec_turn *turn)
+{
+    struct exec_input *in = &x->input;
+    size_t bytes;
+    PP_TRY(fill_block(x, turn, &bytes));
+    PP_TRY(pp_backend_upload(x->be, x->args, turn->block, bytes));
+    in->made_now = turn->made;
+    if (in->moves && turn->split == PP_SPLIT_TRAIN)
+        return move_pictures(x, turn);
+    if (!turn->made || !in->made_there)
+        return 0;
+    in->made_now = in->made_there;
+    size_t rows = (size_t)pp_loader_share_rows(x->loader[turn->split], turn->step);
+    return pp_backend_upload(x->be, in->made_there, turn->made,
+                             rows * (size_t)x->layout->model->inputs);
+}
+
+/* ---- a micro-batch */
+
+int exec_input_samples(const struct pp_exec *x, enum pp_split split, int step, int mb,
+                       const uint32_t **index)
+{
+    const struct pp_loader *ld = x->loader[split];
+    const uint32_t *first;
+    int rows = pp_loader_microbatch(ld, step, mb, index);
+    pp_loader_microbatch(ld, step, 0, &first);
+    *index = x->input.index + (*index - first);
+    return rows;
+}
+
+int exec_input_gather(const struct pp_exec *x, enum pp_split split, int step, int mb, float *to)
+{
+    const struct exec_input *in = &x->input;
+    const struct pp_dataset *ds = x->data[split];
+    const uint32_t *index;
+    int rows = exec_input_samples(x, split, step, mb, &index);
+    struct pp_gather g = pp_dataset_gather(ds, in->images[split], rows, index, to);
+    g.f32 = x->layout->model->tokens;
+    if (in->made_now) {
+        g.data = in->made_now + (size_t)(index - in->index) * (size_t)g.F;
+        g.index = NULL;
+    }
+    if (in->windows) {
+        g.stride = (size_t)g.F + (size_t)ds->apart;
+        g.data = in->windows + (size_t)(index - in->index) * g.stride;
+        g.element = PP_U32;
+        g.index = NULL;
+    }
+    return pp_backend_gather(x->be, &g);
+}
+
+int exec_input_targets(const struct pp_exec *x, enum pp_split split, int step, int mb,
+                       struct pp_targets *out)
+{
+    const struct exec_input *in = &x->input;
+    const struct pp_dataset *ds = x->data[split];
+    const uint32_t *index;
+    int rows = exec_input_samples(x, split, step, mb, &index);
+    *out = pp_dataset_targets(ds, in->labels[split], rows, index, x->targets);
+    if (in->windows) {
+        out->stride = (size_t)out->P + (size_t)ds->apart;
+        out->data = in->windows + (size_t)(index - in->index) * out->stride;
+        out->element = PP_U32;
+        out->index = NULL;
+    }
+    return pp_backend_targets(x->be, out);
+}
