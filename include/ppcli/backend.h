@@ -10,7 +10,7 @@
  *
  * All matrices are row-major f32, leading dimension = columns, but for *values*: what samples have (x,
  * y, z, their gradients, the copies of them that ops keep; not statistics, sums or log-sum-exps) is
- * bf16 where pp_backend_value_bytes() is 2, behind pointers to float all the same. B rows of a
+ * bf16 where pp_backend_value_bytes() is 2, after pointers to float all the same. B rows of a
  * micro-batch, I inputs, O outputs. W[O][I] and b[O] as PyTorch's nn.Linear stores them. B may be 0
  * (a replica without samples): nothing is read, and a weight gradient with beta 0 becomes zero. A
  * NaN in goes out as a NaN (relu included), so that a diverged run is seen; only where relu gave 0
@@ -233,7 +233,7 @@ struct pp_backend_ops {
      * for by be before the end. The thread that begins ends. */
     int (*capture_begin)(struct pp_backend *be);
     int (*capture_end)(struct pp_backend *be, void **graph);
-    /* Do all of it, behind what is enqueued on be. */
+    /* Do all of it, after what is enqueued on be. */
     int (*graph_launch)(struct pp_backend *be, void *graph);
     void (*graph_destroy)(struct pp_backend *be, void *graph);
     /* Name what is enqueued until range_pop in a profiler's timeline. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A machine that need not be here, as a machine file says it: one device for each rank, so many
+ * A machine that need not be here, as a machine file says it: one device for each rank, as many
  * ranks a host, a link within hosts and one between them. What it takes to run a model there:
  * pp_costs_of_cluster() of ppcli/tune.h.
  */

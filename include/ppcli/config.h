@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a run is: plain data, validated, never changed after pp_config_load(). One option table
- * (keys_*.def beside this file) stands behind the INI file, --set section.key=value, the short flags,
- * `ppcli keys`, the completions, ppcli.ini(5) and <run>/config.resolved.ini.
+ * (keys_*.def) defines what the INI file, --set section.key=value, the short flags, `ppcli keys`, the
+ * completions, ppcli.ini(5) and <run>/config.resolved.ini know.
  *
  * Precedence: --set and short flags > file > built-in default; nothing else. What model.from names
- * stands in for defaults, and must not contradict the others.
+ * replaces defaults, and must not contradict the others.
  *
  * The INI dialect: UTF-8 (a byte order mark and CRLF are fine). "[section]" and "key = value", one
  * a line, indented as you like; no continuation lines, and ':' does not separate. A comment is a
@@ -67,7 +67,7 @@ enum pp_block_stride { /* which convolution of a bottleneck has the stride */
 };
 enum pp_padding {
     PP_PAD_SYMMETRIC, /* half the kernel on each side, as torchvision writes it */
-    PP_PAD_SAME       /* TensorFlow's and MindSpore's "same": what is uneven goes behind */
+    PP_PAD_SAME       /* TensorFlow's and MindSpore's "same": an uneven rest goes to the end */
 };
 enum pp_choice { /* a switch whose best setting follows from others */
     PP_CHOICE_AUTO,
@@ -317,7 +317,7 @@ const char *pp_config_origin(const struct pp_config *cfg, const char *key);
 bool pp_config_was_set(const struct pp_config *cfg, const char *key);
 
 /*
- * Put what the program chose in place of a key's value: `value` as it would stand in a file. The
+ * Put what the program chose in place of a key's value: `value` as written in a file. The
  * key's origin then says so, "chosen (mnist.ini:14)". PP_ECONFIG for a value that the key cannot
  * have, PP_ERESOURCE; cfg is as before then.
  */
@@ -373,7 +373,7 @@ int pp_config_check_allow(const char *words);
 bool pp_config_allows(const char *words, const char *key); /* words NULL: none */
 bool pp_config_may_allow(const char *key);
 
-/* *out: cfg with this value, as it would stand in a file, in place of the key's. It has no source of its
+/* *out: cfg with this value, as written in a file, in place of the key's. It has no source of its
  * own and nothing to destroy. PP_ECONFIG for a value that the key cannot have. */
 int pp_config_with(const struct pp_config *cfg, const char *key, const char *value,
                    struct pp_config *out);
@@ -395,7 +395,7 @@ int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *na
  * (distance < 3 and less than half of the word), else NULL. */
 const char *pp_nearest(const char *word, const char *const *names);
 
-/* The key that other programs call `word` ("learning_rate", also with '-' for '_' or behind a section
+/* The key that other programs call `word` ("learning_rate", also with '-' for '_' or after a section
  * and a dot): "train.lr". NULL: none is known. */
 const char *pp_config_key_like(const char *word);
 

@@ -69,7 +69,7 @@ struct pp_dataset_info { /* what can be known without opening a file */
     int classes;               /* 0: as shape; of a text: kinds of characters */
     int train_n, test_n;       /* 0: unknown before opening, or by config */
     bool windows;              /* as in struct pp_dataset */
-    bool pairs;                /* windows have targets of their own behind them */
+    bool pairs;                /* windows have targets of their own after them */
     const char *fetch_command; /* "ppcli download fashion-mnist", NULL: none */
 };
 

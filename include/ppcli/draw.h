@@ -26,7 +26,7 @@ struct pp_drawing { /* nothing is owned */
     const struct pp_sim_result *result; /* with times; pp_draw_json() does without */
     const struct pp_sim_costs *costs;   /* the result's */
     const size_t *bytes;                /* [P] memory of each rank; NULL: not known */
-    int columns;                        /* grid: at most so many; 0: as many as labels need */
+    int columns;                        /* grid: at most as many; 0: as many as labels need */
     bool color;                         /* grid: escape codes for 256 colours */
 };
 

@@ -37,7 +37,7 @@ struct pp_estimate_spec {
     const struct pp_cluster *cluster;
     int ranks, batch; /* batch: samples of a step */
     bool fp8;         /* products of linear layers at device.fp8 */
-    /* Gets what is simulated, for a drawing; NULL: nobody does. */
+    /* Gets what is simulated, for a drawing; NULL: not wanted. */
     int (*see)(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx);
     void *ctx;
 };

@@ -39,7 +39,7 @@ extern const struct pp_fetch_limits pp_fetch_limits; /* the usual ones */
  * All files of the set into `dir`, which is made. from: NULL = its mirrors in order; else an https
  * or file URL, an http URL of this machine, or a folder. Good files that are there are kept.
  * Errors: PP_EIO (network), PP_EFORMAT (digest), PP_ERESOURCE (another download into dir is
- * running, or built without libcurl and `from` is no folder), PP_ECONFIG, PP_ENOINPUT (`from` is a
+ * running, or built without libcurl and `from` is not a folder), PP_ECONFIG, PP_ENOINPUT (`from` is a
  * folder without the files), PP_EPERM.
  */
 int pp_fetch(const struct pp_fetch_set *set, const char *from, const char *dir,

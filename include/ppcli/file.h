@@ -28,14 +28,14 @@ int pp_file_open(const char *path, FILE **out, uint64_t *out_bytes);
 
 /*
  * A file for writing as things come, made when it is not there. flags: O_TRUNC or O_APPEND, and
- * O_NOFOLLOW where a symbolic link must not lead elsewhere. A FIFO that nobody reads is refused
+ * O_NOFOLLOW where a symbolic link must not lead elsewhere. A FIFO without a reader is refused
  * without waiting. Errors: PP_EPERM, PP_ENOINPUT (no such folder), PP_EIO. Caller closes *out.
  * Local.
  */
 int pp_file_append(const char *path, int flags, FILE **out);
 
 /*
- * All of a regular file of at most `bytes_max` bytes, with a NUL behind it. Caller pp_free()s
+ * All of a regular file of at most `bytes_max` bytes, with a NUL after it. Caller pp_free()s
  * *out_text. Errors: those of pp_open_regular(), PP_EFORMAT (larger), PP_ERESOURCE. Local.
  */
 int pp_file_read(const char *path, uint64_t bytes_max, char **out_text, size_t *out_bytes);

@@ -60,7 +60,7 @@ int pp_route_find(const char *host, struct pp_route *out);
 
 /* The address of this machine by which a run's messages come to it. network: run.network, networks
  * ("10.77.0.0/24") or interfaces, the first of which that it has counts. Errors: PP_ECONFIG, also when the text
- * is no network; it says what there is. Local. */
+ * is not a network; it says what there is. Local. */
 int pp_network_find(const char *network, char out_address[16]);
 /* The interface that has this address: "eth0". Errors: as above. Local. */
 int pp_network_device(const char *network, char *out, size_t bytes);
@@ -146,7 +146,7 @@ const char *pp_host_text(const struct pp_host_facts *h, char out[PP_HOST_TEXT]);
 const char *pp_way_text(const struct pp_way *w, char out[PP_HOST_TEXT]);
 
 /* What a rank may hold: nine tenths of the free memory of the host that has least for each of its ranks,
- * at most `most` (0: any). 0: nobody knows. */
+ * at most `most` (0: any). 0: unknown. */
 size_t pp_preflight_memory(const struct pp_preflight *p, const struct pp_hosts *hosts, size_t most);
 
 /* Be the helper: answer on standard input and output until that ends. Local. */

@@ -76,7 +76,7 @@ struct pp_file_write {
     struct pp_io_file to;
 };
 
-/* Errors: PP_EPERM, PP_EIO (also: there is something of that name and it is no file), PP_ENOINPUT
+/* Errors: PP_EPERM, PP_EIO (also: there is something of that name and it is not a file), PP_ENOINPUT
  * (no such directory). */
 int pp_file_create(const char *path, struct pp_file_write *out);
 

@@ -19,7 +19,7 @@ struct pp_json_limits {
 
 /*
  * Parse an object. Refused: any other value, duplicate keys, invalid UTF-8, NUL characters, text
- * behind the object, more than the limits allow. Caller decref's *out.
+ * after the object, more than the limits allow. Caller decref's *out.
  * Errors: PP_EFORMAT beginning with `label`, PP_ERESOURCE. Local.
  */
 int pp_json_read(const char *label, const char *text, size_t bytes,

@@ -177,8 +177,8 @@ struct pp_batch_norm_backward_input {
     float *dy;      /* becomes the gradient before relu, in place */
     float *sums;    /* out: sum of dz [C], sum of dz * xhat [C]; kept until the weights' turn */
     bool add, add_residual;
-    float *dx;         /* NULL: nobody asks */
-    float *d_residual; /* NULL: nobody asks */
+    float *dx;         /* NULL: not wanted */
+    float *d_residual; /* NULL: not wanted */
 };
 
 /* dgamma, dbeta += sums; the batch's statistics for the running ones: stat_mean[C] += n * mean,
@@ -255,7 +255,7 @@ struct pp_attention {
     int queries, keys; /* positions of each */
     int heads, kv_heads, width;
     bool causal; /* query i sees the first keys - queries + i + 1 keys, of which there is at least
-                    one; else it sees all. Values behind them, at most 63, may count 0 times:
+                    one; else it sees all. Values after them, at most 63, may count 0 times:
                     of a NaN, NaN. */
     /* Not causal; memory of the device: sequence b has its first lengths[index[b]] keys only, 1 at
      * least; what is behind them is padding. NULL: all. */
@@ -277,7 +277,7 @@ struct pp_attention {
     /* backward */
     const float *dy; /* as y */
     bool add, add_kv;
-    float *dq, *dk, *dv; /* as q, k, v; NULL: nobody asks, of dk and dv for both */
+    float *dq, *dk, *dv; /* as q, k, v; NULL: not wanted, of dk and dv for both */
 };
 
 /* Of each member of a rank's team, in any call with these, or fewer keys; group: heads / kv_heads. */
@@ -311,7 +311,7 @@ struct pp_row_norm_backward_weight { /* column sums in row order; of one part */
 };
 
 /* ---- texts: B samples of T positions, of which the first has number `first`. Tokens are numbers
- * 0 .. V-1, always in f32, rounded towards 0; what is no token gives NaN, and no gradient. */
+ * 0 .. V-1, always in f32, rounded towards 0; what is not a token gives NaN, and no gradient. */
 struct pp_embedding_forward { /* y[b][t] = W[x[b][t]] + P[first + t] */
     int B, T, V, C, first;
     const float *x; /* [B][T] */

@@ -41,7 +41,7 @@ struct pp_launch_end {
     bool full;           /* code is PP_EIO, of a full disk */
 };
 
-/* The same with `more` words (NULL-terminated; NULL: none) behind those of the user, and it comes
+/* The same with `more` words (NULL-terminated; NULL: none) after those of the user, and it comes
  * back: pp_launch_leave() then ends this process where the ranks have said why. */
 int pp_launch_once(const struct pp_config *cfg, const char *word, int ranks,
                    const char *const *more, struct pp_launch_end *out);

@@ -67,7 +67,7 @@ void pp_layout_destroy(struct pp_layout **layout);
 int pp_layout_coalesce(const struct pp_config *cfg, const struct pp_model *model, int m);
 
 /* The schedule of its first batch: the config's, or, where all samples together are too few for
- * that, the one that stands in for it. */
+ * that, the one that replaces it. */
 const char *pp_layout_schedule(const struct pp_layout *layout);
 
 /* The most that are worth trying, where a search may choose: the fewest that have 1024 rows. 1 where

@@ -18,7 +18,7 @@ struct pp_machine {
     char binding[128];           /* the numbers of its mask: "0, 1"; "0-15" */
     char caches[128];            /* of the first core: "L1d 32 KiB, L2 1 MiB, L3 32 MiB" */
     uint64_t memory_bytes;       /* of the machine */
-    uint64_t room_bytes;         /* what this process may still take; UINT64_MAX: nobody says */
+    uint64_t room_bytes;         /* what this process may still take; UINT64_MAX: unknown */
     const char *room_what;       /* the nearest limit of it; static storage */
 };
 
@@ -45,7 +45,7 @@ int pp_mask_count(const struct pp_cpu_mask *mask);
 /* How much processor time the control groups of this process allow, in processors. */
 struct pp_quota {
     double cpus;    /* the least of all outer groups of both versions; INFINITY: no quota */
-    char file[320]; /* where it stands */
+    char file[320]; /* where it is */
     bool limits;    /* fewer whole processors than `mask` */
     int cores;      /* what it leaves of them, rounded down: 1 .. mask */
 };
@@ -77,14 +77,14 @@ enum pp_room_kind {
 };
 
 struct pp_room {
-    uint64_t bytes[PP_ROOM_KINDS]; /* what may still be taken; UINT64_MAX: nobody says */
+    uint64_t bytes[PP_ROOM_KINDS]; /* what may still be taken; UINT64_MAX: unknown */
     uint64_t group;                /* equal for processes of one control group */
 };
 
 /*
  * Memory available on this machine; what the control groups of this process (both versions, each
  * level) and its address space have left. root: "" or, in tests, a folder with proc/ and sys/ in
- * it. What cannot be read is no limit. Local.
+ * it. What cannot be read is not a limit. Local.
  */
 void pp_room_find(const char *root, struct pp_room *out);
 

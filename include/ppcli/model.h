@@ -51,7 +51,7 @@ struct pp_param {
     int tied_to; /* number + 1 of the parameter in the model whose copy this is; 0: of none */
     enum pp_init init;
     float a, b;
-    /* A linear behind an image: its columns are (row, column, channel) in memory and (channel, row,
+    /* A linear after an image: its columns are (row, column, channel) in memory and (channel, row,
      * column) in files. n 0: as they are. */
     struct pp_shape columns;
     bool matrix;     /* of a product that is not the last: Muon is for it */
@@ -63,7 +63,7 @@ size_t pp_param_floats(const struct pp_param *p);
 int pp_param_moments(const struct pp_param *p, enum pp_optimizer_kind kind);
 
 /* Files have parameters as PyTorch does: a convolution is [out][in][kh][kw], the columns of a linear
- * behind an image are (channel, row, column). out_dims: the shape there. Returns the floats of a
+ * after an image are (channel, row, column). out_dims: the shape there. Returns the floats of a
  * row, one of dims[0] or, transposed, all, whose order differs from memory's; 0: nothing differs. */
 size_t pp_param_in_file(const struct pp_param *p, int64_t out_dims[4]);
 
@@ -119,7 +119,7 @@ struct pp_at {
     const float *x[PP_NODE_INPUTS];
     float *y;                  /* F writes it; I has it if declared */
     float *dy;                 /* I may change it in place; it stays for W if declared */
-    float *dx[PP_NODE_INPUTS]; /* NULL: nobody asks */
+    float *dx[PP_NODE_INPUTS]; /* NULL: not wanted */
     bool add[PP_NODE_INPUTS];  /* dx +=: another reader of x has written there */
     float *keep, *grad_keep, *scratch;
     const float *params;
@@ -192,7 +192,7 @@ struct pp_node {
     bool causal, batch_first;      /* of attention */
     bool apart;                    /* of attention: its input is a cross_linear's */
     int cached;                    /* rows are positions of one text, from pp_pass.position on, and
-                                      attention keeps keys and values of so many; 0: none of it */
+                                      attention keeps keys and values of as many; 0: none of it */
     int least_rows;                /* of batch norm: that a micro-batch must have in training */
     float eps, momentum, p, base;
     struct pp_rope_scaling scaling; /* of rotary */
@@ -237,7 +237,7 @@ const char *const *pp_model_names(void);
 
 /*
  * Parameter `copy` of a model is from here on another place of parameter `owner`, an earlier one of
- * as many floats which is no copy and has none: it gets its name, kind and initial values. After
+ * as many floats which is not a copy and has none: it gets its name, kind and initial values. After
  * all W of a step both have the sum of the two gradients (see pp_plan_tie()), so that they stay
  * equal bit by bit. The owner is the one that is counted, saved and hashed.
  */
@@ -255,7 +255,7 @@ bool pp_layer_same_work(const struct pp_model *m, int a, int b);
 int pp_model_create(const struct pp_config *cfg, const struct pp_data_input *data,
                     struct pp_model **out);
 
-/* The same parameters in a model whose rows are tokens of one text, at pp_pass.position and behind it,
+/* The same parameters in a model whose rows are tokens of one text, at pp_pass.position and after it,
  * and which keeps keys and values of those before: up to model.block_size. PP_ECONFIG also where no
  * attention is causal. */
 int pp_model_create_cached(const struct pp_config *cfg, const struct pp_data_input *data,
@@ -450,7 +450,7 @@ int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool t
  */
 int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
                      const struct pp_pass *pass, const float *x, float *y);
-/* I: dy[rows][out] (overwritten, must stay until W) -> dx[rows][in]; dx NULL when nobody needs it.
+/* I: dy[rows][out] (overwritten, must stay until W) -> dx[rows][in]; dx NULL when it is not needed.
  */
 int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot,
                             float *dy, float *dx);

@@ -21,7 +21,7 @@
  *      after I the sender has no further use of it.
  *   W  compute; release both messages held since F and I, the state slot and the gradient slot.
  *   B  as I immediately followed by W: a.send is posted after the I half, before the W half.
- *   W of a group (geometry.coalesce > 1): the W of micro-batches 0..k-1 of a stage stand together,
+ *   W of a group (geometry.coalesce > 1): the W of micro-batches 0..k-1 of a stage are adjacent,
  *      so do those of k..2k-1 and so on: pp_plan_together(). They may be computed as one sum, and
  *      then release, micro-batch by micro-batch. Between them the list has nothing that waits or
  *      sends, so for all other ranks this is the same sequence of events as one W at a time, and
@@ -196,7 +196,7 @@ int pp_plan_first_tied(const struct pp_rank_plan *list);
 int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb);
 
 /*
- * Prove again that a plan's slots do not alias, that the W of its groups stand together and
+ * Prove again that a plan's slots do not alias, that the W of its groups are adjacent and
  * that it cannot hang: builders have done it; for a plan that came another way. Its lists and
  * messages must be those of a builder. PP_EFORMAT with the slot that would be overwritten, the W
  * that is alone, or the wait cycle as people read it.

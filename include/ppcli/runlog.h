@@ -122,7 +122,7 @@ struct pp_metrics_start { /* nothing is owned, all of it outlives the metrics */
     int64_t total_steps;              /* of the run */
     int epochs;                       /* that these are, the last one may be cut short */
     int64_t step;                     /* steps done before; 0: the run begins */
-    bool goes_on;                     /* metrics.jsonl is there, cut behind that step */
+    bool goes_on;                     /* metrics.jsonl is there, cut after that step */
     const char *changes;              /* as in struct pp_ckpt_state; NULL: none */
     const char *graphs;               /* what pp_exec_graphs() says */
     struct pp_pace *pace;             /* which ranks are slow; the metrics' own */
@@ -158,7 +158,7 @@ void pp_metrics_end(struct pp_metrics *m, int64_t t, bool stopped);
 /* Before a checkpoint counts: what was told of the steps up to it is on the disk. */
 void pp_metrics_sync(struct pp_metrics *m);
 
-/* Take what lies behind `step` out of metrics.jsonl in the run folder, the summary, and a line that
+/* Take what lies after `step` out of metrics.jsonl in the run folder, the summary, and a line that
  * was never finished. Errors: PP_EIO, PP_EPERM. */
 int pp_metrics_cut(const char *dir, int64_t step);
 

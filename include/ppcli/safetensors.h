@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * safetensors files: 8 bytes of little-endian header length, a JSON header, the data. The reader
- * takes nothing that is not exactly what it claims: no holes, overlaps, duplicates or bytes behind
+ * takes nothing that is not exactly what it claims: no holes, overlaps, duplicates or bytes after
  * the last tensor, and nothing is allocated for a size that the file does not have. The writer
  * streams, and puts a CRC-32 of every tensor into the header, so that damage can be located.
  */
@@ -121,7 +121,7 @@ struct pp_st_item {
     int64_t dims[PP_ST_ITEM_DIMS];
     const void *data; /* host memory; NULL: ask read() */
     /* Gives `bytes` bytes from `offset` on. All of the tensor is asked for twice, in ascending
-     * pieces: its CRC stands in front of it. It must not change in between. */
+     * pieces: its CRC comes first. It must not change in between. */
     int (*read)(void *ctx, uint64_t offset, void *dst, size_t bytes);
     void *ctx;
 };

@@ -25,7 +25,7 @@ size_t pp_utf8_put(uint32_t code, char *out);
  * character, a mark of text direction, an invisible separator. Else 0. */
 uint32_t pp_text_control(const char *s);
 
-/* In place: what pp_text_control() finds and what is no UTF-8 become '?', byte by byte; the length
+/* In place: what pp_text_control() finds and what is not UTF-8 become '?', byte by byte; the length
  * stays. Returns `text`. Local. */
 char *pp_text_plain(char *text);
 

@@ -54,7 +54,7 @@ int pp_tokenizer_parse(const char *label, const char *json, size_t bytes,
 void pp_tokenizer_destroy(struct pp_tokenizer **t); /* accepts NULL inside */
 
 /* Append the ids of a text; long ones on all cores. One thread at a time. Errors: PP_EFORMAT,
- * beginning with `label`, for what is no UTF-8 or has no token; PP_ERESOURCE. */
+ * beginning with `label`, for what is not UTF-8 or has no token; PP_ERESOURCE. */
 int pp_tokenizer_encode(struct pp_tokenizer *t, const char *label, const char *text, size_t bytes,
                         struct pp_ids *ids);
 

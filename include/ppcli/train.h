@@ -33,7 +33,7 @@ struct pp_train_options {
     const char *allow; /* of resume: keys between commas that may have other values; NULL: none */
     /* Requests of the user that a signal handler notes, each process of a run for itself: `stop`,
      * the signal that asked to save and end; `save`, how often it was asked to save and go on.
-     * NULL: nobody asks. */
+     * NULL: not wanted. */
     const volatile sig_atomic_t *stop, *save;
     struct pp_trace_wish trace;
     /* Prints this thread's error record: called by an MPI rank that failed alone, before it takes

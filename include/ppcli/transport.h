@@ -27,7 +27,7 @@
  * Memory of a device: pp_transport_bind() says that slots and the buffers of reduce and
  * allgather_on are memory of that backend. Then acquire, wait_recv and these two are ordered on its
  * stream: they return when the other side has *enqueued* what they wait for, and work enqueued
- * behind them is done after it; post_send and release take effect behind what was enqueued before.
+ * after them is done after it; post_send and release take effect after what was enqueued before.
  * Never does such a call wait for the device. What a plan proves of ranks that wait for each other
  * therefore holds for the hosts, and for the devices because every stream does its work in the
  * order of the plan.
@@ -80,7 +80,7 @@ struct pp_paths {
 
 /*
  * The table of a transport. pp_transport_*() below say what each call does and check whose turn a
- * slot is; what a transport that stands on another one leaves NULL is done by the inner one.
+ * slot is; what a transport that is built on another one leaves NULL is done by the inner one.
  */
 struct pp_transport_ops {
     const char *name;
@@ -167,7 +167,7 @@ struct pp_transport {
     int host;                   /* the lowest rank on this one's host; 0 where all are threads */
     bool crowded;               /* more ranks than cores: waits do not spin */
     struct pp_backend *be;      /* whose memory it moves; not owned; NULL: the host's */
-    struct pp_transport *inner; /* that it stands on; owned; NULL: none */
+    struct pp_transport *inner; /* that it is built on; owned; NULL: none */
     uint64_t *waited_ns;        /* see pp_transport_show_waits() */
     void *impl;                 /* the implementation's, freed with the transport */
     int n_ends;
@@ -179,7 +179,7 @@ struct pp_transport {
 };
 
 const char *const *pp_transport_names(void); /* of transports.def, "auto" first, NULL-terminated */
-const struct pp_transport_ops *pp_transport_at(int i);              /* NULL behind the last */
+const struct pp_transport_ops *pp_transport_at(int i);              /* NULL after the last */
 const struct pp_transport_ops *pp_transport_find(const char *name); /* NULL: "auto", unknown */
 bool pp_transport_joins(const char *name, bool processes);          /* "auto" joins both */
 
@@ -333,7 +333,7 @@ int pp_transport_allgather_on(struct pp_transport *tp, const void *in, size_t by
  * Collective, for steps that are captured; the host does not wait for the device. After join all
  * that any rank enqueued before comes before what rank 0 enqueues next; after fork what any rank
  * enqueues next comes after all that rank 0 enqueued before. Together they part what is enqueued in
- * two: nothing behind them needs to wait for a single message before them, and nothing will.
+ * two: nothing after them needs to wait for a single message before them, and nothing will.
  */
 bool pp_transport_can_fork(const struct pp_transport *tp);
 int pp_transport_join(struct pp_transport *tp);

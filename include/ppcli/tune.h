@@ -49,7 +49,7 @@ struct pp_costs {
     int *sizes;                      /* [n_sizes] ascending */
     struct pp_layer_seconds *layers; /* [n_sizes][n_layers] */
     double *input;                   /* [n_sizes] rows of the data set -> the model's input */
-    double *loss;                    /* [n_sizes] labels, loss and its gradient; behind input */
+    double *loss;                    /* [n_sizes] labels, loss and its gradient; after input */
     double optimizer;                /* one parameter */
     double add;                      /* one element of a sum over replicas */
     double action;                   /* what the executor adds to every action */
@@ -177,13 +177,13 @@ struct pp_predict_spec {
     const double *slower; /* [stages] times as slow as measured, of each rank; NULL: 1 */
     bool across;          /* rank = stage * replicas + replica; else replica * stages + stage */
     enum pp_sim_vote vote;
-    /* All ranks wait for each other after so many steps, 0: any number, or after about so many
+    /* All ranks wait for each other after so many steps, 0: any number, or after about as many
      * seconds, 0: any time, whichever is first. */
     int meet_every;
     double meet_after;
     bool explain;  /* the bubble too: three times the work */
     double enough; /* where a rank's work alone takes as long, that is the answer; 0: simulate */
-    /* Gets the costs that are simulated, for a drawing; NULL: nobody does. */
+    /* Gets the costs that are simulated, for a drawing; NULL: not wanted. */
     int (*see)(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx);
     void *ctx;
 };
@@ -315,7 +315,7 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
  * simulated where they are few; else pieces of the cut are moved for as long as that helps, until so
  * much was simulated: a count, no clock, so that equal costs give equal plans. Times within a
  * thousandth count as equal: then fewer threads in all, less memory, fewer chunks, fewer
- * micro-batches, the order of the list of schedules. Finding nothing is no failure. Errors: PP_ERESOURCE. Local. The caller owns
+ * micro-batches, the order of the list of schedules. Finding nothing is not a failure. Errors: PP_ERESOURCE. Local. The caller owns
  * out->items: pp_best_fini().
  */
 int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs,

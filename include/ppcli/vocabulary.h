@@ -53,7 +53,7 @@ enum pp_element pp_vocabulary_element(const struct pp_vocabulary *v);
 
 /* The tokens of text[bytes], after which there is a NUL, one after the other, at most `most` of them,
  * as `element`; *out_n: how many. Errors: PP_EFORMAT, beginning with `label`, for a character that it has not, and for what
- * is no UTF-8. */
+ * is not UTF-8. */
 int pp_vocabulary_encode(const struct pp_vocabulary *v, const char *label, const char *text,
                          size_t bytes, enum pp_element element, size_t most, void *out,
                          size_t *out_n);
@@ -71,7 +71,7 @@ int pp_vocabulary_check(const struct pp_config *cfg, const char *path, bool plai
 const char *pp_vocabulary_decode(const struct pp_vocabulary *v, int token, char room[PP_TOKEN_TEXT],
                                  size_t *out_n);
 
-/* That of cfg's data set, from its files; n 0: its tokens are numbers, or it is no text. Errors:
+/* That of cfg's data set, from its files; n 0: its tokens are numbers, or it is not a text. Errors:
  * those of pp_dataset_look(). Caller: pp_vocabulary_fini(). */
 int pp_dataset_vocabulary(const struct pp_config *cfg, struct pp_vocabulary *out);
 

@@ -74,7 +74,7 @@ void pp_deadline_watch_waits(struct pp_deadline *d, struct pp_transport *tp);
  * whose actions take long shows that in its first step.
  *
  * Only time in which the watchdog itself ran counts, so a stopped process, a suspended machine or a
- * debugger is no hang; nor is a standard output whose reader pauses. Nor does the time in which a
+ * debugger is not a hang; nor is a standard output whose reader pauses. Nor does the time in which a
  * rank waited for a core. As long as more than one rank does not wait for another one, three times
  * as long: who is only late to say that it waits must not look like who hangs.
  */
@@ -82,7 +82,7 @@ void pp_deadline_watch_waits(struct pp_deadline *d, struct pp_transport *tp);
 struct pp_watchdog;
 
 /* Does nothing, with *out NULL, when run.hang_timeout is 0 or nobody takes the news. log: of the
- * run: where it is full its reader pauses, which is no hang. pulse: is told what the rank of this
+ * run: where it is full its reader pauses, which is not a hang. pulse: is told what the rank of this
  * process is at; may be NULL. Local. Errors: PP_ERESOURCE. */
 int pp_watchdog_start(const struct pp_run *run, pp_lost *lost, FILE *log, struct pp_pulse *pulse,
                       struct pp_watchdog **out);

@@ -146,7 +146,7 @@ static void limit(struct pp_room *room, enum pp_room_kind kind, uint64_t bytes)
         room->bytes[kind] = bytes;
 }
 
-/* The number behind `word` at the beginning of a line of a small file ("": of the first line). */
+/* The number after `word` at the beginning of a line of a small file ("": of the first line). */
 static bool read_number(const char *path, const char *word, uint64_t *out)
 {
     char text[64];
@@ -290,7 +290,7 @@ enum pp_room_kind pp_room_nearest(const struct pp_room *room, const char **what)
 void pp_room_find(const char *root, struct pp_room *out)
 {
     struct pp_room room = {.bytes = {UINT64_MAX, UINT64_MAX, UINT64_MAX}};
-    struct pp_error before = *pp_error_get(); /* a path that is too long is no failure here */
+    struct pp_error before = *pp_error_get(); /* a path that is too long is not a failure here */
     char path[PP_PATH_MAX];
     uint64_t n = 0;
     if (pp_path_format(path, "%s/proc/meminfo", root) == 0 &&

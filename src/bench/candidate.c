@@ -2,7 +2,7 @@
 /*
  * Candidates run for real: what was predicted against what is measured. They take turns, so that a
  * machine that others use slows all of them. The actions of the rounds before and after one,
- * simulated, predict its step (the last round stands before the first): what drifts cancels out.
+ * simulated, predict its step (the last round comes before the first): what drifts cancels out.
  */
 #include "bench.h"
 

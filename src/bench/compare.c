@@ -65,7 +65,7 @@ static bool same_shape(const json_t *a, const json_t *b)
     return !x || !y || json_equal(x, y);
 }
 
-/* The k-th row of this shape; NULL: there are not so many. */
+/* The k-th row of this shape; NULL: there are not as many. */
 static const json_t *find_row(const json_t *rows, const json_t *shape, int k)
 {
     for (size_t i = 0; i < json_array_size(rows); i++) {

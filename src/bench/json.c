@@ -147,7 +147,7 @@ int bench_print_json(const struct pp_bench *b, const struct pp_bench_header *h,
         pp_json_end(&j);
     }
     pp_json_end(&j);
-    pp_json_array(&j, "references"); /* what x1 is relative to, where it is no row itself */
+    pp_json_array(&j, "references"); /* what x1 is relative to, where it is not a row itself */
     for (int r = 0; r < b->n_references; r++) {
         if (b->reference_row[r] < 0) {
             pp_json_object(&j, NULL);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of ops: a row for each node; behind them the products together, and all. */
+/* The table of ops: a row for each node; after them the products together, and all. */
 #include "bench.h"
 
 #include <string.h>
@@ -60,7 +60,7 @@ static const char *limit_of(const struct op_cost *c, const struct bench_top *top
     return work > 0 ? bench_limit(top, c->product ? work : 0, bytes) : "";
 }
 
-/* The cells behind the names. */
+/* The cells after the names. */
 static void put_cost(const struct op_cost *c, const char *unit, const struct bench_top *top,
                      double step, struct table *t)
 {

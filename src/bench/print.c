@@ -200,7 +200,7 @@ static void put_figures(struct table *t, const struct pp_bench_row *row,
     table_text(t, "%s", g->limit);
 }
 
-/* The rows, and behind t->rows the references, with all that any format shows. */
+/* The rows, and after t->rows the references, with all that any format shows. */
 static int make_table(const struct pp_bench *b, const struct pp_bench_header *h,
                       const struct bench_axes *axes, struct table *t)
 {

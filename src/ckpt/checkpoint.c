@@ -254,7 +254,7 @@ int pp_ckpt_step_path(const char *path, int64_t step, char out[PP_PATH_MAX])
     return folder_step_path(dir, step, out);
 }
 
-/* What another checkpoint can stand in for; a lack of memory or rights it cannot. */
+/* Errors after which an older checkpoint is tried; a lack of memory or rights it cannot. */
 static bool is_damage(int rc)
 {
     return rc == PP_EFORMAT || rc == PP_EIO || rc == PP_ENOINPUT;
@@ -271,7 +271,7 @@ static int open_newest(const char *dir, const int64_t *steps, int n, enum pp_ckp
         if (is_damage(rc) && !exists(path, "."))
             return PP_ENOINPUT; /* a run has removed it meanwhile */
         if (rc == 0 || !fall_back || !is_damage(rc))
-            return rc < 0 ? rc : check_name(out); /* a wrong name is no damage to pass over */
+            return rc < 0 ? rc : check_name(out); /* a wrong name is not damage to pass over */
         pp_log_warn("%s", pp_error_get()->text);
         if (i + 1 < n)
             pp_log_warn("%s cannot be used; trying the one before it", path);

@@ -107,7 +107,7 @@ static bool entry(struct cursor *c, const char *name, struct manifest_entry *out
            word(c, " ") && hex(c, out->sha256) && word(c, "\n");
 }
 
-/* How many parts the name of the first one announces; 0 when it is no such name. */
+/* How many parts the name of the first one announces; 0 when it is not such a name. */
 static int count_parts(const struct cursor *c)
 {
     static const char before[] = "file stage-0000-of-";

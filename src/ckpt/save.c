@@ -170,7 +170,7 @@ static int name_folder(const struct pp_io *io, const struct pp_ckpt_save *save, 
         PP_TRY(pp_io_rename(io, save->folder, path));
     *named = true;
     PP_TRY(pp_io_sync_dir(io, save->dir));
-    /* Saved. That the one it replaced could not be removed is no failure of the save. */
+    /* Saved. That the one it replaced could not be removed is not a failure of the save. */
     if (old[0] && folder_remove(io, old) < 0) {
         pp_log_warn("%s", pp_error_get()->text);
         pp_error_clear();

@@ -119,7 +119,7 @@ static size_t count_begun(const char *text, size_t n)
     return whole > back ? back : 0;
 }
 
-/* One byte more of the text; made: it is no prompt's, and --stop may be in it. */
+/* One byte more of the text; made: it is not a prompt's, and --stop may be in it. */
 static void take_byte(struct writing *w, char c, bool made)
 {
     size_t m = made && w->stop ? strlen(w->stop) : 0, keep = 0;

@@ -21,7 +21,7 @@ static int write_page(struct pp_report *const *runs, int n, const char *path)
     return 0;
 }
 
-/* Where the page goes when nobody says it: into the folder of the last run, beside a trace. */
+/* Where the page goes when it is not given: into the folder of the last run, beside a trace. */
 static int default_path(const char *word, bool compare, char out[PP_PATH_MAX])
 {
     struct stat st;

@@ -38,7 +38,7 @@ extern const char text_welcome[], text_sbatch[], text_completion_bash[], text_co
 extern const struct pp_command *const pp_commands[]; /* NULL-terminated, commands.def order */
 
 const struct pp_command *pp_command_find(const char *name); /* NULL when unknown */
-struct pp_did_you_mean pp_command_hint(const char *word);   /* that is no command */
+struct pp_did_you_mean pp_command_hint(const char *word);   /* that is not a command */
 
 /* Names from the modules' .def lists, for pp_config_load() and friends. */
 const struct pp_names *pp_cli_names(void);
@@ -137,7 +137,7 @@ int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
 
 /* The words after --trace and --trace-steps (NULL: not given) as a range of steps for
  * struct pp_train_options; 0 and 0: its default. Errors: PP_EUSAGE, also for a file that is there
- * and is no trace. */
+ * and is not a trace. */
 int pp_cli_trace_steps(const char *file, const char *steps, int64_t *first, int64_t *last);
 
 /* "812 bytes", "1.4 MB"; returns out. */
@@ -162,7 +162,7 @@ bool env_probe_transport(const struct pp_transport_ops *t, char *why, size_t byt
 /* Every transport, into j or (NULL) as text. */
 void env_transports(struct pp_json *j);
 
-/* Print what can stand in the place of the last of these words, which follow "ppcli". Errors: those of
+/* Print what can replace the last of these words, which follow "ppcli". Errors: those of
  * pp_cli_describe(). */
 int completion_answer(int n, char **words);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What can stand in the place of the last of some words, one answer a line, a tab and a line of help
- * behind it. ":files [SUFFIX]" and ":folders" are for the shell to find, and an answer that ends in
+ * What can replace the last of some words, one answer a line, a tab and a line of help
+ * after it. ":files [SUFFIX]" and ":folders" are for the shell to find, and an answer that ends in
  * '=' goes on. The scripts in share/cli/completion-SHELL.txt ask, as `ppcli completion words WORD...`.
  */
 #include <string.h>
@@ -16,7 +16,7 @@ struct question {
     bool answered;
 };
 
-/* Words with blanks or bars between them, each behind `start`. */
+/* Words with blanks or bars between them, each after `start`. */
 static void print_words(const char *start, const char *words)
 {
     for (size_t n; *words; words += n + (words[n] != '\0')) {
@@ -108,7 +108,7 @@ static void print_commands(void)
         printf("%s\t%s\n", pp_commands[i]->name, pp_commands[i]->summary);
 }
 
-/* What is no option: by the words of the command's usage line. */
+/* What is not an option: by the words of the command's usage line. */
 static void print_operands(const struct pp_command *c)
 {
     const char *words = c->words ? c->words : "";

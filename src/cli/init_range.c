@@ -36,7 +36,7 @@ static bool are_alike(const struct column *of, int n)
     for (int i = 0; i < n; i++) {
         double far = fmax(-of[i].least, of[i].most);
         if (!(of[i].least < of[i].most))
-            continue; /* it is no input */
+            continue; /* it is not an input */
         least = least > 0 && least < far ? least : far;
         most = far > most ? far : most;
     }

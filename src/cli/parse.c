@@ -290,7 +290,7 @@ static const struct pp_cli_option *find(const struct table *t, const char *name,
     return NULL;
 }
 
-/* `word` is "--something", maybe with "=value", and is no option of the table. */
+/* `word` is "--something", maybe with "=value", and is not an option of the table. */
 static int unknown_option(const struct scan *s, const char *word)
 {
     char typed[PP_NAME_MAX];

@@ -33,7 +33,7 @@ struct plan_words {
 struct plan_request {
     struct pp_plan *plan;      /* proved */
     struct pp_sim_costs costs; /* of its stages and boundaries */
-    double *arrays, *transfer; /* behind `costs` */
+    double *arrays, *transfer; /* after `costs` */
     size_t *bytes;             /* [stages] memory of each rank of a config's run; else NULL */
 };
 

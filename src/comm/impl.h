@@ -12,7 +12,7 @@
 /* A handle; takes impl over only on success. Local. Errors: PP_ERESOURCE. */
 int pp_transport_new(const struct pp_transport_ops *ops, int rank, int size, void *impl,
                      struct pp_transport **out);
-/* A handle that stands on inner, with impl_bytes of zeroed impl. Takes inner over, also on failure.
+/* A handle that is built on inner, with impl_bytes of zeroed impl. Takes inner over, also on failure.
  * Local. Errors: PP_ERESOURCE. */
 int pp_transport_wrap(const struct pp_transport_ops *ops, struct pp_transport *inner,
                       size_t impl_bytes, struct pp_transport **out);

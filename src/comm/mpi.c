@@ -175,7 +175,7 @@ static size_t part_of(size_t bytes, size_t from)
 }
 
 /* In parts of a GiB, as far as the longest message needs: request 2i is the way in of x[i], 2i + 1 the
- * way out. Nothing left is no message, except of no bytes at all. */
+ * way out. Nothing left is not a message, except of no bytes at all. */
 static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
 {
     MPI_IS_MINE(tp);

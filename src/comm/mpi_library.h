@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * MPI is loaded when it is first needed: a program that was built with it also runs where it is not
- * installed, and ranks that are threads never load it. This header stands in for mpi.h: after it
+ * installed, and ranks that are threads never load it. This header replaces mpi.h: after it
  * MPI_Test(...) calls the function that was loaded, and MPI_BYTE is a handle of the loaded library.
  * Only the family (Open MPI or MPICH) whose mpi.h was compiled in fits.
  */

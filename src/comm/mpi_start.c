@@ -29,7 +29,7 @@ int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line)
     return pp_error_set(code, file, line, "%.*s: %s", (int)strcspn(call, "("), call, text);
 }
 
-/* A killed launcher leaves computing ranks behind as orphans, unless they ask to go with it. */
+/* A killed launcher leaves computing ranks as orphans, unless they ask to go with it. */
 static int die_with_launcher(void)
 {
     pid_t launcher = getppid();

@@ -7,7 +7,7 @@
  * is there, and whatever is behind it in its stream waits. So:
  *
  *   - every channel has a communicator of its two ranks and a stream, on each side. Sends never
- *     stand behind receives, and one boundary never behind another.
+ *     stand after receives, and one boundary never after another.
  *   - the compute stream meets a channel's stream through events only:
  *
  *       post_send  written -> channel: send -> sent      acquire    compute waits for sent

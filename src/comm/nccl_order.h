@@ -12,7 +12,7 @@
 /*
  * Channels that one rank can be an end of. Each has a stream of its own, in which a message may
  * wait for its other side on the device; CUDA keeps at most 32 streams apart, and what waits must
- * not stand before what it waits for.
+ * not come before what it waits for.
  */
 #define NCCL_CHANNELS_MAX 24
 

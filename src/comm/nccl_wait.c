@@ -58,7 +58,7 @@ int pp_nccl_aborts_create(struct nccl *n)
 }
 
 /* All at once, each in a thread of its own: an abort waits for the kernels of its communicator,
- * and these may be waiting, in a stream, behind those of another one. */
+ * and these may be waiting, in a stream, after those of another one. */
 void pp_nccl_give_up(struct nccl *n)
 {
     struct pp_error kept = *pp_error_get();

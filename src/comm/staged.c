@@ -195,7 +195,7 @@ static int allgather_on(struct pp_transport *tp, const void *in, size_t bytes, v
 }
 
 /* Element by element the sum of the inner transport, so pieces change no bits. The host writes to a
- * piece again only behind a copy down, which comes after the copy up on the stream. */
+ * piece again only after a copy down, which comes after the copy up on the stream. */
 static int reduce(struct pp_transport *tp, const int *group, int n, size_t n_floats, float *buf,
                   float *scratch)
 {

@@ -17,8 +17,8 @@ struct line {
     uint32_t tag;  /* channels */
     size_t bytes;  /* of the message */
     const void *p; /* mailboxes: the sender's memory */
-    /* Channels between devices: points in the streams of the sender, behind the message, and of the
-     * receiver, behind its last use; and the fence they belong to. */
+    /* Channels between devices: points in the streams of the sender, after the message, and of the
+     * receiver, after its last use; and the fence they belong to. */
     void *sent, *freed;
     uint32_t sent_fence, freed_fence;
 };
@@ -80,7 +80,7 @@ int pp_threads_exchange(struct pp_transport *tp, const struct pp_exchange *x, in
 int pp_threads_exchange_on(struct pp_transport *tp, const struct pp_exchange *x, int n);
 
 /*
- * threads_stream.c: marks of the bound backend. Local. behind: its later work comes behind a mark
+ * threads_stream.c: marks of the bound backend. Local. behind: its later work comes after a mark
  * of another rank's, set after the same fence; what was set before it is past already, and may be
  * part of a captured step.
  */

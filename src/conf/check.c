@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What only several keys together show. A check runs when all its keys hold a legal value, else it
- * would talk about values that nobody wrote. It blames the key that the user set last and says
+ * would talk about values that were not written. It blames the key that the user set last and says
  * what would work.
  */
 #include "conf.h"

@@ -23,7 +23,7 @@ static bool has_no_effect(const struct pp_config *cfg, const struct conf_option 
     return conf_is_exact(cfg, o) || (need && strcmp(need->key, "run.backend") != 0);
 }
 
-/* The value behind "key = " in a section of a written config; false when it is not there. */
+/* The value after "key = " in a section of a written config; false when it is not there. */
 static bool written_value(const char *text, const struct conf_option *o, char *out, size_t bytes)
 {
     size_t section = strlen(o->section), key = strlen(o->key);

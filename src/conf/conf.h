@@ -54,7 +54,7 @@ struct conf_option {
     const char *section;
     const char *key;
     enum conf_type type;
-    const char *def;   /* default, as it would stand in a file */
+    const char *def;   /* default, as written in a file */
     size_t offset;     /* of the value in struct pp_config */
     double min, max;   /* numbers (CONF_SIZES: of each entry); whole numbers below 2^53 */
     bool above, below; /* min, max themselves are not legal */
@@ -182,7 +182,7 @@ int conf_put_end(const struct conf_text *t);
 int conf_ini_read(struct pp_config *cfg, const char *text, size_t bytes,
                   const struct pp_names *names);
 
-/* Text that may stand in a config: UTF-8, no control bytes but tab. 0, or -1 and why. */
+/* Text that may be in a config: UTF-8, no control bytes but tab. 0, or -1 and why. */
 int conf_text_check(const char *text, size_t bytes, char why[CONF_WHY_MAX]);
 
 /* expand.c: ${VAR} and ${VAR:-default}. 0, or -1 and why. */

@@ -15,7 +15,7 @@ static bool name_byte(char c, bool first)
            (!first && c >= '0' && c <= '9');
 }
 
-/* The value of one reference; `ref` stands behind "${", `n` bytes before its '}'. */
+/* The value of one reference; `ref` stands after "${", `n` bytes before its '}'. */
 static int lookup(const char *ref, size_t n, const char **out, size_t *out_bytes, char *why)
 {
     char name[128];

@@ -18,7 +18,7 @@
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 
-#define NO_SECTION "?" /* handed over for a header that nobody can make sense of */
+#define NO_SECTION "?" /* handed over for a header that makes no sense */
 
 struct reader {
     const char *text;

@@ -367,7 +367,7 @@ static int take_choice(const struct conf_reading *r, const struct entry *e, void
     return 0;
 }
 
-/* As they stand in struct pp_config. */
+/* As they are in struct pp_config. */
 union list {
     int n; /* the first member of each */
     struct pp_numbers numbers;

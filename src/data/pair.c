@@ -63,7 +63,7 @@ static int read_images(const struct pp_pair *p, struct pp_array *a, struct pp_da
 static int to_bytes(const char *path, uint8_t **data, size_t n)
 {
     const float *from = (const float *)(const void *)*data;
-    uint8_t *to = *data; /* behind the reader all the time */
+    uint8_t *to = *data; /* never ahead of the reader */
     for (size_t i = 0; i < n; i++) {
         float v = from[i];
         if (!(v >= 0 && v <= 255 && v == floorf(v))) {

@@ -55,7 +55,7 @@ static int unpack(struct pp_source *s, const char *path, const char *dir, const 
         if (got == 0 || head[NAME] == '\0')
             return 0;
         bool file = head[TYPE] == '0' || head[TYPE] == '\0';
-        head[TYPE - 1] = '\0'; /* behind the numbers */
+        head[TYPE - 1] = '\0'; /* after the numbers */
         unsigned long long bytes = strtoull(head + SIZE, &end, 8);
         if (got < BLOCK || end == head + SIZE || bytes > (uint64_t)1 << 40)
             return pp_fail(PP_EFORMAT, "%s: not a tar archive", path);

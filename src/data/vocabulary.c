@@ -24,7 +24,7 @@ void pp_vocabulary_fini(struct pp_vocabulary *v)
     *v = (struct pp_vocabulary){0};
 }
 
-/* The character at text[at], which is not behind its end; *length 0: none. */
+/* The character at text[at], which is not after its end; *length 0: none. */
 static uint32_t code_at(const char *text, size_t at, size_t bytes, size_t *length)
 {
     const unsigned char *s = (const unsigned char *)text + at;

@@ -5,7 +5,7 @@
 
 #define ATTENTION_KEYS 64
 #define ATTENTION_QUERIES 48
-/* Floats behind a row of scores: rows 4 KiB apart share a set of the cache. */
+/* Floats after a row of scores: rows 4 KiB apart share a set of the cache. */
 #define ATTENTION_GAP 16
 
 /* The log of the sum of a row, from which on its float says too little of a probability: such rows, which

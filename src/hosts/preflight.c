@@ -274,7 +274,7 @@ static void ask_folder(struct preflight *p)
     unlink(path);
     for (int i = 0; i < p->out->n; i++)
         p->out->folder_shared &=
-            p->r[i].good || p->out->hosts[i].wrong[0]; /* of a lost one nobody knows */
+            p->r[i].good || p->out->hosts[i].wrong[0]; /* of a lost one it is not known */
 }
 
 static void compare_hosts(struct preflight *p)

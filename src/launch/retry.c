@@ -31,7 +31,7 @@ struct again {
     int64_t step; /* of the newest checkpoint; -1: there is none */
     char dir[PP_PATH_MAX + 8], resume[32], hosts[PP_TEXT_MAX + 8];
     char keys[KEYS_MAX][PP_CUT_MAX + 64];
-    const char *words[KEYS_MAX + 8]; /* behind the user's own; NULL-terminated */
+    const char *words[KEYS_MAX + 8]; /* after the user's own; NULL-terminated */
 };
 
 /* Whether another try may end better. A full disk would be as full, and the run may be complete. */

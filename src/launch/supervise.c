@@ -394,7 +394,7 @@ static void reap_mpirun(struct mpirun *m, bool started)
     sigprocmask(SIG_SETMASK, &m->before, NULL);
     if (m->word >= 0)
         close(m->word);
-    unsetenv(PP_SUPERVISE_ASKED); /* what starts next is no rank */
+    unsetenv(PP_SUPERVISE_ASKED); /* what starts next is not a rank */
 }
 
 int pp_supervise(const char *const *args, struct pp_listener *listener,

@@ -46,7 +46,7 @@ static struct pp_words words_of(const struct pp_node *n, const struct pp_chunk_s
     return w;
 }
 
-/* The next `floats` behind *at; NO_PLACE for none. */
+/* The next `floats` after *at; NO_PLACE for none. */
 static size_t take(size_t *at, size_t floats)
 {
     size_t here = *at;

@@ -11,7 +11,7 @@
  * continue to overlap.
  *
  * All ranks read the gradients themselves where the proof fails (a NaN, values near 1e19, a layer
- * that gives no bound), where it cannot be had (a device that runs behind its host), and where
+ * that gives no bound), where it cannot be had (a device that lags its host), and where
  * gradients are clipped, which needs their norm anyway.
  */
 #include "exec_internal.h"
@@ -98,7 +98,7 @@ static int squares(struct pp_exec *x)
         }
         double *to = x->check.own + first_param(c);
         for (int i = 0; i < pp_chunk_param_count(c); i++) {
-            size_t offset, n; /* what buffers have is no gradient; a copy's is its owner's */
+            size_t offset, n; /* what buffers have is not a gradient; a copy's is its owner's */
             const struct pp_param *p = pp_chunk_param(c, i, &offset, &n);
             if (p->kind != PP_PARAM_BUFFER && p->tied_to == 0)
                 PP_TRY(pp_backend_sum_squares(x->be, n, c->grads + offset, &to[i]));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The samples of a step, where this rank reads them: bytes of the data set as they are (or their copy
- * on a device), pictures that a thread made ahead (or the copy of those), pictures that the device
+ * on a device), pictures that a thread made ahead (or their copy), pictures that the device
  * moves itself, or windows of a text that a step brings along.
  */
 #include "exec_internal.h"
@@ -169,7 +169,7 @@ static int fill_block(struct pp_exec *x, struct exec_turn *turn, size_t *out)
     return 0;
 }
 
-/* Of those that the device holds. */
+/* Made of pictures that the device holds. */
 static int move_pictures(struct pp_exec *x, const struct exec_turn *turn)
 {
     const struct pp_shape *shape = &x->data[turn->split]->shape;

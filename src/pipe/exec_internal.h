@@ -152,10 +152,11 @@ struct exec_input {
     size_t block_bytes;        /* of a turn's block: struct pp_optimizer_args, then these: */
     uint32_t *index;           /* the samples of this replica's share of the batch */
     const uint32_t
-        *windows;          /* of texts: [rows][T + 1] tokens, where the device has its own memory */
-    const uint32_t *moves; /* or where the device finds the pixels that it moves; else NULL */
-    size_t window;         /* tokens of a sample that a step brings along */
-    bool device_moves;     /* pp_ahead_moves() of training, and this rank is the first stage's */
+        *windows; /* of texts: [rows][T + 1] tokens, where the device has its own memory */
+    const uint32_t
+        *moves;        /* or where the device finds the pixels that it moves; NULL: it does not */
+    size_t window;     /* tokens of a sample that a step brings along */
+    bool device_moves; /* pp_ahead_moves() of training, and this rank is the first stage's */
 
     struct pp_ahead *ahead; /* NULL: the samples are gathered as they are, or on another rank */
     uint8_t *made[EXEC_AHEAD + 1]; /* its buffers; in the arena, or host_alloc()ed for the device */

@@ -194,7 +194,7 @@ struct pieces {
     struct pp_backend *be;
     struct pp_softmax_cross_entropy whole;
     bool gradient;
-    float *kept; /* NULL: nobody wants them */
+    float *kept; /* NULL: not wanted */
 };
 
 static int loss_of_piece(const void *ctx, int first, int n, float *logits)

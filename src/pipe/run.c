@@ -132,7 +132,7 @@ int pp_run_meet_every(const struct pp_config *cfg, int train_n)
     return n < INT_MAX ? (int)n : INT_MAX;
 }
 
-/* An epoch of windows is no pass over the data: where only steps are asked for, they decide. A
+/* An epoch of windows is not a pass over the data: where only steps are asked for, they decide. A
  * copy of a config (no source) has what was chosen for the first. */
 static int choose_epochs(struct pp_config *cfg)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The data of the runs as one JSON object in the page of share/report/, which is part of the
- * program. The data stands in a <script> that is not run, so it may hold no '<'.
+ * program. The data is in a <script> that is not run, so it may hold no '<'.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -136,7 +136,7 @@ static int put_data(struct pp_report *const *runs, int n, FILE *f)
     return 0;
 }
 
-/* In JSON these characters stand only in texts, where an escape means the same. */
+/* In JSON these characters are only in texts, where an escape means the same. */
 static void put_escaped(const char *text, FILE *f)
 {
     for (const char *p = text; *p; p++) {

@@ -89,7 +89,7 @@ const size_t *spans_live_bytes(const struct spans *s);
 void spans_processes(const struct spans *s, struct pp_chrome *c);
 
 /*
- * Records e[n] of a rank, behind those of an earlier call. zero_ns: the start of the trace on that
+ * Records e[n] of a rank, after those of an earlier call. zero_ns: the start of the trace on that
  * rank's clock. Records that are not over are left out.
  */
 void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_ns,

@@ -51,7 +51,7 @@ static uint32_t crc32c(const uint8_t *data, size_t n)
     return ~crc;
 }
 
-/* As records store it, so that a checksum of data that holds checksums is no fixed point. */
+/* As records store it, so that a checksum of data that holds checksums is not a fixed point. */
 static uint32_t masked(const struct pp_bytes *b)
 {
     uint32_t crc = crc32c(b->at, b->n);

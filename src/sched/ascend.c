@@ -37,7 +37,7 @@ static int queue_action(struct queue *q, const struct pp_action *a)
     if (a->op == PP_OP_W)
         return 0;
     if (q->out.n > 0)
-        q->out.cells[q->out.n - 1].overlap = false; /* its partner is no B any more */
+        q->out.cells[q->out.n - 1].overlap = false; /* its partner is not a B any more */
     return pp_emit_cell(&q->out, PP_OP_I, a->stage, a->mb);
 }
 

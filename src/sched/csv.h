@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A table of cells as it stands in a file: read by csv_read.c; csv_shape.c finds its dialect and
+ * A table of cells as written in a file: read by csv_read.c; csv_shape.c finds its dialect and
  * shape, csv_plan.c makes a plan of it, csv_messages.c proves the order of its messages. The lists
  * that comms.c lowers are written as such tables too.
  */
@@ -24,7 +24,7 @@ enum pp_csv_type { /* the first five are enum pp_op */
 
 struct pp_csv_cell {
     uint8_t type; /* enum pp_csv_type, as the file has it */
-    bool overlap; /* with the next cell, which stands in the same column */
+    bool overlap; /* with the next cell, which is in the same column */
     int32_t stage, mb;
     int32_t column; /* from 1 */
 };
@@ -96,7 +96,7 @@ int pp_table_nth(const struct pp_table *t, int rank, int n);
 #define PP_TABLE_FAIL(t, rank, k, ...)                                                             \
     pp_csv_fail((t)->csv.name, pp_table_place((t), (rank), (k)), __VA_ARGS__)
 
-/* What a cell that is no message does, in either dialect. */
+/* What a cell that is not a message does, in either dialect. */
 enum pp_op pp_table_op(const struct pp_table *t, const struct pp_csv_cell *c);
 
 /* How the table writes an op. */

@@ -128,7 +128,7 @@ static int parse_decimal(const struct reader *rd, const char **at, int32_t *out)
 }
 
 /*
- * One cell without parentheses; *at goes behind it. `cell` is what the error quotes. Returns 1, or
+ * One cell without parentheses; *at goes after it. `cell` is what the error quotes. Returns 1, or
  * 0 for a cell that is passed over.
  */
 static int simple_cell(const struct reader *rd, const char *cell, const char **at,
@@ -241,7 +241,7 @@ static int begin_row(struct reader *rd)
     return 0;
 }
 
-/* The cell that begins with byte c; *out_c: the byte behind it, a comma, '\n' or EOF. */
+/* The cell that begins with byte c; *out_c: the byte after it, a comma, '\n' or EOF. */
 static int read_cell(struct reader *rd, int c, char text[CELL_MAX + 1], int *out_c)
 {
     size_t n = 0;

@@ -87,7 +87,7 @@ static int pass_by(struct traffic *t, int channel, const struct pp_action *a, in
 
 static int bind_messages(struct traffic *t, struct pp_action *a)
 {
-    /* A channel outside the plan (before the first stage, behind the last) has no message. */
+    /* A channel outside the plan (before the first stage, after the last) has no message. */
     int below = 2 * (a->stage - 1); /* forward channel into this stage */
     int above = 2 * a->stage;       /* forward channel out of it */
     int from = a->op == PP_OP_F ? below : above + 1;

@@ -158,7 +158,7 @@ int pp_walk_fail_cycle(const struct pp_walk *w);
  * wait; -1 when that rank does not wait itself. */
 typedef int pp_tell_wait(const void *ctx, int rank, char *text, size_t bytes);
 
-/* PP_EFORMAT with the circle of waits that rank r leads to; `under` stands before it. */
+/* PP_EFORMAT with the circle of waits that rank r leads to; `under` comes before it. */
 int pp_fail_circle(const char *under, int n_ranks, int r, pp_tell_wait *tell, const void *ctx);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A pass over a finished plan: it puts R into the lists and counts the slots again. An R waits for
- * nothing, so where it stands, right before its I, it runs while the gradient that the I wants is on
+ * nothing, so where it is, right before its I, it runs while the gradient that the I wants is on
  * its way. Where the I follows its own F nothing would be gained, and what F leaves is kept.
  *
  * Then R moves forward to where its rank waits on the unit time line (F = I = W = R = 1), if one of
@@ -15,7 +15,7 @@
 #include "ppcli/mem.h"
 
 /* What the list of a rank becomes; returns its length, at most twice that of today. from: [V][M] of
- * the rank; where the last F stands whose state is to be there, -1: nowhere, or an R makes it. */
+ * the rank; where the last F is whose state is to be there, -1: nowhere, or an R makes it. */
 static int rewrite(const struct pp_plan *plan, int rank, const bool *stages, int32_t *from,
                    struct pp_action *out)
 {
@@ -83,7 +83,7 @@ static int hold(const struct pp_plan *plan, const struct pp_rank_plan *list, int
     return most;
 }
 
-/* May action j, an R, stand before action k? Not before its F, nor where it is one too many. */
+/* May action j, an R, come before action k? Not before its F, nor where it is one too many. */
 static bool may_move(const struct pp_rank_plan *list, const int *held, int limit, int k, int j)
 {
     const struct pp_action *r = &list->actions[j];

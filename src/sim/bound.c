@@ -3,7 +3,7 @@
  * What any schedule takes at least. For a rank r, m micro-batches and a step that starts at 0:
  *
  *   head_r  its first F needs one F of every stage before
- *   turn_r  its first I needs one F of every stage and one I of every stage behind
+ *   turn_r  its first I needs one F of every stage and one I of every stage after
  *   tail_r  after its last I: one I of every stage before, W and optimizer of the first stage
  *
  *   step >= head_r + max(all its F, I and W + its optimizer, all its F and I + tail_r)
@@ -62,7 +62,7 @@ static double weight(const struct bound *b, int s)
     return b->scale * b->costs->w[s] * b->least;
 }
 
-/* Of one message across the boundary behind stage s. */
+/* Of one message across the boundary after stage s. */
 static double transfer_seconds(const struct bound *b, int s, bool back)
 {
     const struct pp_sim_costs *c = b->costs;

@@ -12,7 +12,7 @@
 
 #include "ppcli/mem.h"
 
-/* When the messages of one channel that nobody took yet arrive, in the order sent: a ring. */
+/* When the messages of one channel that were not taken yet arrive, in the order sent: a ring. */
 struct lane {
     double *at;
     int head, n, room;
@@ -66,7 +66,7 @@ static int lane_put(struct lane *l, double t)
     if (l->n == l->room) {
         int room = l->room ? 2 * l->room : 8;
         PP_GROW(l->at, room);
-        /* what had wrapped round to the front belongs behind the old end */
+        /* what had wrapped round to the front belongs after the old end */
         for (int i = 0; i < l->head; i++)
             l->at[l->room + i] = l->at[i];
         l->room = room;
@@ -270,7 +270,7 @@ static int run_one(struct sim *s, int rank, int k, double start)
     return 0;
 }
 
-/* An F and the B behind it as one piece of work: both inputs in, both results out at its end. */
+/* An F and the B after it as one piece of work: both inputs in, both results out at its end. */
 static int run_pair(struct sim *s, int rank, int k, double start)
 {
     double first;
@@ -408,7 +408,7 @@ static void sim_fini(struct sim *s)
     pp_free(s->released);
 }
 
-/* Rows of `start` and `end`: one block behind the pointer of rank 0. */
+/* Rows of `start` and `end`: one block after the pointer of rank 0. */
 static int take_times(const struct pp_plan *plan, struct pp_sim_result *res)
 {
     int p = plan->geometry.stages, n = 0;
@@ -428,7 +428,7 @@ static int take_times(const struct pp_plan *plan, struct pp_sim_result *res)
 static int result_init(const struct pp_plan *plan, bool with_times, struct pp_sim_result *res)
 {
     size_t p = (size_t)plan->geometry.stages;
-    PP_ALLOC(res->work, 4 * p); /* and the three behind it */
+    PP_ALLOC(res->work, 4 * p); /* and the three after it */
     PP_ALLOC(res->peak, p);
     res->idle = res->work + p;
     res->first_start = res->idle + p;

@@ -108,7 +108,7 @@ static void named(struct pp_chrome *c, const char *what, int pid, int tid, const
     pp_json_str(&j, "name", name);
     pp_json_end(&j);
     pp_json_end(&j);
-    flush_lines(c, 0); /* nobody counted these bytes */
+    flush_lines(c, 0); /* these bytes are not counted */
 }
 
 static void sorted(struct pp_chrome *c, const char *what, int pid, int tid, int index)

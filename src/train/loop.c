@@ -124,7 +124,7 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     return 0;
 }
 
-/* Collective: the whole test set, forward only. A loss that is not finite is no result of e. */
+/* Collective: the whole test set, forward only. A loss that is not finite is not a result of e. */
 static int test_all(struct trainer *tr, struct pp_epoch_result *e, double *loss)
 {
     for (int step = 0; step < pp_exec_test_steps(tr->x); step++) {
@@ -270,7 +270,7 @@ static int train_step(struct trainer *tr, bool meets)
     return 0;
 }
 
-/* Do the ranks meet behind step tr->t of the run, which is number `done` of the epoch's `steps`?
+/* Do the ranks meet after step tr->t of the run, which is number `done` of the epoch's `steps`?
  * The same on every rank. */
 static bool meets_behind(const struct trainer *tr, int done, int steps)
 {

@@ -63,7 +63,7 @@ struct trainer {
     int stop;         /* all ranks know of this signal */
     uint32_t saves, saves_done;   /* requests to save that all ranks know of; that were done */
     bool together;                /* the failure at hand is one that all ranks share */
-    int64_t steps, meetings;      /* done here: training steps, sync points behind them */
+    int64_t steps, meetings;      /* done here: training steps, sync points after them */
     struct pp_timeline *timeline; /* NULL without a run folder */
     struct pp_tracer *tracer;     /* NULL without --trace */
     struct totals epoch, record;  /* since the epoch's start, since the last record */

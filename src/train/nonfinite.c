@@ -16,7 +16,7 @@ static int say_which(const struct trainer *tr)
                             tr->epoch_step + 1, pp_exec_train_steps(tr->x));
 }
 
-/* The batches since the checkpoint are not used again: the run goes on behind the bad one. */
+/* The batches since the checkpoint are not used again: the run goes on after the bad one. */
 static int rewind_weights(struct trainer *tr, int64_t *out_step)
 {
     struct pp_error why = *pp_error_get();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Where a run begins: at its start, with the weights of a file, or at a checkpoint. An
- * interrupted and resumed run has the bits of one that nobody interrupted.
+ * interrupted and resumed run has the bits of one that was not interrupted.
  */
 #ifndef PPCLI_TRAIN_RESUME_H
 #define PPCLI_TRAIN_RESUME_H

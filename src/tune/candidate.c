@@ -200,7 +200,7 @@ int best_lay_out(const struct pp_best_spec *spec, const struct pp_costs *costs,
                  const struct pp_candidate *c, struct pp_config **cfg, struct pp_layout **l)
 {
     PP_TRY(pp_best_config(spec->cfg, spec->model, c, costs, cfg));
-    (*cfg)->source = NULL; /* what is wrong with a try is nobody's problem */
+    (*cfg)->source = NULL; /* a problem of a try is not reported */
     return pp_layout_create(*cfg, spec->model, spec->train_n, spec->test_n, l);
 }
 

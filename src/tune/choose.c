@@ -15,7 +15,7 @@
 #define DRIFT 1.03  /* by how much a machine may be another when it is measured again */
 #define MIB (1024.0 * 1024.0)
 
-/* What is chosen, as it would stand in a file. */
+/* What is chosen, as written in a file. */
 struct choice {
     char schedule[PP_NAME_MAX]; /* empty: was given */
     int chunks, eager, coalesce;
@@ -239,7 +239,7 @@ static int memory_of(const struct pp_best_spec *spec, size_t *out)
     return 0;
 }
 
-/* A key's value as it would stand in a file. */
+/* A key's value as written in a file. */
 static int text_of(const struct pp_config *cfg, const char *key, char *out, size_t bytes)
 {
     int i = 0;

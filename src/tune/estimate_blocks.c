@@ -133,7 +133,7 @@ static bool is_read_again(const struct pp_model *m, const struct pp_node *n)
     return read || &m->nodes[l->last_node] == n; /* the next block reads that */
 }
 
-/* What a node keeps of a micro-batch; an activation behind a product also what it was given. */
+/* What a node keeps of a micro-batch; an activation after a product also what it was given. */
 static double value_bytes(const struct estimation *e, const struct pp_node *n)
 {
     const struct pp_model *m = e->s->model;

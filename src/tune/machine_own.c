@@ -41,7 +41,7 @@ struct pp_best_spec pp_machine_plan_spec(const struct pp_machine_plan *p,
     pp_balanced_piece(p->batch, row->p.replicas, 0, &first, &share);
     pp_balanced_piece(share, row->c.microbatches, 0, &first, &rows);
     *cfg = *p->cfg;
-    cfg->source = NULL; /* what is wrong with a try is nobody's problem */
+    cfg->source = NULL; /* a problem of a try is not reported */
     if (p->cluster.peak[PP_PRECISION_BF16] >
         0) /* no copies that only a processor's products want */
         snprintf(cfg->run.backend, sizeof(cfg->run.backend), "cuda");

@@ -79,7 +79,7 @@ static void end(int rank, void *ctx)
 
 /* ---- putting it together */
 
-/* Time of class k at size s over all workers; false: nobody measured it. */
+/* Time of class k at size s over all workers; false: it was not measured. */
 static bool mean(const struct measurement *m, const struct worker *workers, int s, int k,
                  struct pp_layer_seconds *out)
 {

@@ -143,7 +143,7 @@ static int fill(struct bench *b, float *to, size_t n)
     return 0;
 }
 
-/* Every page of it touched: a page's first touch is no part of a layer's time. */
+/* Every page of it touched: a page's first touch is not part of a layer's time. */
 static int take_memory(struct bench *b)
 {
     struct pp_backend *be = b->w->be;

@@ -138,7 +138,7 @@ static int add_units(struct layout *l, const char *from, int n, int times)
     return l->n < 1 << 20 ? 0 : pp_fail(PP_EUSAGE, "a layout of more than a million pieces");
 }
 
-/* A count behind '*' repeats what begins at `from`. */
+/* A count after '*' repeats what begins at `from`. */
 static int repeat(struct layout *l, int from)
 {
     char *end;

@@ -225,7 +225,7 @@ static int try_all(struct cutter *t)
     return 0;
 }
 
-/* The boundaries behind stages a to b, all by one layer; to the best cut if that is better. */
+/* The boundaries after stages a to b, all by one layer; to the best cut if that is better. */
 static int move(struct cutter *t, int a, int b, int by)
 {
     int layers = t->spec->model->n_layers, n = t->l->n_virtual;

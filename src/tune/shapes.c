@@ -47,7 +47,7 @@ struct pp_best_spec best_spec_of(const struct pp_best_spec *spec, int replicas, 
 {
     struct pp_best_spec shape = *spec;
     *own = *spec->cfg;
-    own->source = NULL; /* what is wrong with a try is nobody's problem */
+    own->source = NULL; /* a problem of a try is not reported */
     best_divide(own, replicas, threads);
     shape.cfg = own;
     return shape;
@@ -59,7 +59,7 @@ static bool is_even(int part, int asked, int cores)
     return asked > 0 ? part == asked : cores % part == 0 || (part & (part - 1)) == 0;
 }
 
-/* Can replicas that nobody asked for run, with the same rows where those of a micro-batch mix? */
+/* Can replicas that were not asked for run, with the same rows where those of a micro-batch mix? */
 static bool can_replicate(const struct pp_best_spec *spec, int d)
 {
     const struct pp_config *cfg = spec->cfg;

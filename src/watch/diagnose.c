@@ -145,7 +145,7 @@ bool pp_diagnosis_message(const struct pp_diagnosis *d, const struct pp_event *e
     return true;
 }
 
-/* The rank at the other end of what e waits for; -1: e is no message of the plan. */
+/* The rank at the other end of what e waits for; -1: e is not a message of the plan. */
 static int peer(const struct pp_diagnosis *d, int r, const struct pp_event *e)
 {
     int src, dst;

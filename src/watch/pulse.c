@@ -50,7 +50,7 @@ struct pp_pulse {
     int n, next, port, fd;
     bool heard, sure, hurry;
     char first[PP_HOST_MAX]; /* the host of rank 0, if that listens */
-    bool closed;             /* closed: the last answer was that nobody listens */
+    bool closed;             /* closed: the last answer was that there is no listener */
     uint64_t last_ns, connecting_ns, silent_ns;
     struct beat out; /* under way, from byte `at` on */
     size_t at;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A look costs two loads a rank; only when nobody has got on for run.hang_timeout
+ * A look costs two loads a rank; only when no rank makes progress for run.hang_timeout
  * are processes looked up and a verdict reached.
  */
 #include "ppcli/watch.h"
@@ -48,12 +48,12 @@ struct pp_watchdog {
     pp_lost *lost;
     FILE *log;
     struct pp_pulse *pulse;
-    const volatile sig_atomic_t *stop; /* NULL: nobody asks for the end */
+    const volatile sig_atomic_t *stop; /* NULL: not wanted for the end */
     char host[PP_HOST_MAX];
     struct ticker *ticker;
     pthread_mutex_t lock; /* all that follows */
     uint64_t timeout_ns, look_ns, last_look, started_ns;
-    uint64_t silence_ns; /* under way: nobody has got on for so long */
+    uint64_t silence_ns; /* under way: time without progress */
     uint64_t longest_ns; /* that ended by itself, after set-up */
     char dir[PP_PATH_MAX];
     uint32_t machine;

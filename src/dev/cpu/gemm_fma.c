@@ -71,7 +71,7 @@ INLINE int rows_at_a_time(int K)
 static void gemm_forward(int B, int I, int O, size_t y_row, const float *x, const float *W,
                          const float *packed, const float *b, bool relu, float *y)
 {
-    float own[DEPTH * WIDTH]; /* the piece of a panel at hand, when nobody packed them */
+    float own[DEPTH * WIDTH]; /* the piece of a panel at hand, when they are not packed */
     int rows = rows_at_a_time(I), depth = packed ? LONG_DEPTH : DEPTH;
     for (int r = 0; r < B; r += rows) {
         for (int o = 0; o < O; o += WIDTH) {

@@ -168,7 +168,7 @@ struct segment {
     const float *a, *b;
 };
 
-/* Where step k of the summed index is: a(r, k) = a[r], b(k, c) = b[c]. A list has AHEAD more behind
+/* Where step k of the summed index is: a(r, k) = a[r], b(k, c) = b[c]. A list has AHEAD more after
  * its last one, of which b is fetched only. */
 struct step {
     const float *a, *b;

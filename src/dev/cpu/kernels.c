@@ -55,7 +55,7 @@ static double fold_in_order(const double lane[BLOCK])
     return sum;
 }
 
-/* What is no number does not count, but the first. */
+/* What is not a number does not count, but the first. */
 static float largest_logit(int C, const float *restrict x)
 {
     float m = x[0], lane[2 * BLOCK];

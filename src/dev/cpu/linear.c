@@ -48,7 +48,7 @@ struct linear {
     float *z, *y; /* of backward_input: x is dz, y is dx */
 };
 
-/* Few rows are kept together. A row of the result whose length is no multiple of a cache line would
+/* Few rows are kept together. A row of the result whose length is not a multiple of a cache line would
  * have lines that two threads write. */
 static bool divide_columns(const struct pp_backend *be, int rows, int columns)
 {

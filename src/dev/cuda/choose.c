@@ -342,7 +342,7 @@ int cuda_choose(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion *fu
         best = untried(list, n);
     }
     close_trial(&trial);
-    cudaGetLastError(); /* what a candidate failed with is no launch's of ours */
+    cudaGetLastError(); /* what a candidate failed with is not from a launch of ours */
     PP_TRY(rc);
     if (!best) {
         return pp_fail(PP_ERESOURCE,

@@ -48,7 +48,7 @@ static __device__ size_t head_at(const struct pp_attention *a, const struct pp_s
     return (size_t)b * s->sequence + (size_t)h * (size_t)a->width;
 }
 
-/* Where sequences have padding behind them: this call is of sequence b only. */
+/* Where sequences have padding after them: this call is of sequence b only. */
 static __device__ void without_padding(struct pp_attention *a, int b)
 {
     a->keys = a->lengths ? (int)a->lengths[a->index[b]] : a->keys;
@@ -330,7 +330,7 @@ __global__ void TWO_BLOCKS attend_back_keys(struct call q, const int64_t *step, 
         for (int at = first < 0 ? 0 : first / TILE * TILE; at < a->queries; at += TILE) {
             multiply(&f, a->width, k, kv_step, from, a->keys, of_q, a->q_at.position, at,
                      a->queries, s);
-            row_dots<V>(a, b, h, at, dots); /* read behind the barriers of the next product */
+            row_dots<V>(a, b, h, at, dots); /* read after the barriers of the next product */
             multiply(&f, a->width, v, kv_step, from, a->keys, dy, a->y_at.position, at, a->queries,
                      dp);
             for (int j = 0; j < EACH; j++) {

@@ -42,7 +42,7 @@ static __device__ double row_loss(int C, const V *x, int label, float grad_scale
         *hit = IGNORED;
         return 0;
     }
-    float most = 0.0f, at_label = nanf(""); /* a label that is no class would show */
+    float most = 0.0f, at_label = nanf(""); /* a label that is not a class would show */
     for (int c = lane; c < C; c += WARP) {
         float v = x[c];
         if (v == v && better(v, c, most, best)) {

@@ -235,7 +235,7 @@ KERNEL(batch_norm_forward, pp_batch_norm_forward)
             out[0] = (double)(float)x[r * (size_t)n.C + (size_t)c] - (double)(float)x[c];
             out[1] = out[0] * out[0];
         };
-        /* What a mean loses when it is rounded goes where nobody reads any more: of the chunks' sums
+        /* What a mean loses when it is rounded goes where it is not read any more: of the chunks' sums
          * this column's first. */
         auto take = [=] __device__(int c, const double *sums) {
             double left = sums[0] / (double)rows, var = sums[1] / (double)rows - left * left;

@@ -15,7 +15,7 @@ static bool aligned(const void *p)
     return (uintptr_t)p % CUDA_OPERAND_ALIGN == 0;
 }
 
-/* An array that a product reads or writes: where it is, unless that is no place to do so or a
+/* An array that a product reads or writes: where it is, unless that is not a place to do so or a
  * parameter is wanted in bf16; then a copy. */
 struct operand {
     void *home; /* NULL: the product has none */

@@ -49,7 +49,7 @@ static void cost(const struct pp_node *n, struct pp_layer_cost *c)
     c->flops_i = n->wants_dx[0] || n->wants_dx[1] ? 5 * product : 0;
 }
 
-/* Where keys begin in their input: each k behind its q in one row, behind all of the sample's q, or in
+/* Where keys begin in their input: each k after its q in one row, after all of the sample's q, or in
  * a value of its own. */
 static size_t first_key(const struct pp_node *n)
 {

@@ -9,7 +9,7 @@ static int channels(const struct pp_node *n)
     return pp_shape_channels(&n->out);
 }
 
-/* The table of positions lies behind that of tokens. */
+/* The table of positions lies after that of tokens. */
 static const float *positions_of(const struct pp_node *n, const float *params)
 {
     size_t tokens = (size_t)n->vocabulary * (size_t)channels(n);

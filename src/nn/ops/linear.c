@@ -23,7 +23,7 @@ static int out(const struct pp_node *n)
     return width(&n->out);
 }
 
-/* The bias among the node's parameters or their gradients: behind the weight. */
+/* The bias among the node's parameters or their gradients: after the weight. */
 static const float *bias_of(const struct pp_node *n, const float *params)
 {
     return n->bias ? params + (size_t)out(n) * (size_t)in(n) : NULL;

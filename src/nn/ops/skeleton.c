@@ -38,7 +38,7 @@ const struct pp_node_op op_skeleton = {
     .kernels = PP_USES(sum), /* a backend that lacks one refuses the model */
     .forward = forward,
     .backward_input = backward_input,
-    /* words: floats to keep from F to W, and scratch. cost: work, where it is no product. With
+    /* words: floats to keep from F to W, and scratch. cost: work, where it is not a product. With
      * parameters: backward_weight, and pack, prepare, bound if they pay. */
 };
 

@@ -10,7 +10,7 @@
  *
  * It cannot hang: the F of a chunk leaves room for one F of each deeper chunk of its rank. Take the
  * oldest micro-batch that is not through, at its next F. I and W need no room, so all before it have
- * given theirs back; those behind it are in less deep chunks, and have left room for this one.
+ * given theirs back; the later ones are in less deep chunks, and have left room for this one.
  */
 #include "orders.h"
 #include "repair.h"
@@ -23,7 +23,7 @@ enum {
     KNOB_FILL = 1, /* a W into every gap, also into one that is shorter */
     KNOB_WAIT = 2, /* after an F for an I that comes soon, after an I for an F */
     N_KNOBS = 4,
-    KNOB_WHOLE = 4, /* W's right behind their I, and an I before any F */
+    KNOB_WHOLE = 4, /* W's right after their I, and an I before any F */
 };
 
 struct lane {           /* one rank */

@@ -35,7 +35,7 @@ void pp_groups_entry(const struct pp_groups *groups, int k, int *chunk, int *mb)
     *mb = first + k / (groups->chunks * size) * size + in % size;
 }
 
-/* Does a group of `next` behind one of groups->size close a circle of waits? */
+/* Does a group of `next` after one of groups->size close a circle of waits? */
 static bool blocks(const struct pp_groups *groups, int next, int ahead)
 {
     /* Of two chunks, one micro-batch alone is in nobody's way, unless two more such follow. */

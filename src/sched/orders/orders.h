@@ -60,7 +60,7 @@ int pp_emit_1f1b(const struct pp_geometry *g, int rank, int64_t ahead, struct pp
 
 /*
  * The list of rank r: `ahead` forwards, then F (while there are any) and I in turn; from I number
- * `hold` on, the oldest weight gradient behind each; the rest of them at the end. Where all ranks
+ * `hold` on, the oldest weight gradient after each; the rest of them at the end. Where all ranks
  * have ahead + hold >= P-1, every wait of the first micro-batches is filled.
  */
 int pp_emit_zb_h(const struct pp_geometry *g, int rank, int ahead, int hold, struct pp_emit *e);
@@ -118,7 +118,7 @@ struct pp_v_rank {
 
 void pp_v_start(struct pp_v_rank *v, const struct pp_geometry *g, int rank, struct pp_emit *e);
 
-/* Repeat the cells `times` times (0 or less: not at all). Cells behind the last micro-batch count
+/* Repeat the cells `times` times (0 or less: not at all). Cells after the last micro-batch count
  * but are not written, which is how a list for many micro-batches becomes one for few. */
 void pp_v_phase(struct pp_v_rank *v, int times, const char *cells);
 

@@ -11,7 +11,7 @@
 
 struct control {
     struct pp_v_grid grid;
-    bool *cool; /* [p][PP_V_KINDS][m] behind the steady state */
+    bool *cool; /* [p][PP_V_KINDS][m] after the steady state */
 };
 
 static bool *cool_of(const struct control *c, int rank, int kind, int mb)
