@@ -252,20 +252,9 @@ cudaError_t cudaGetLastError(void)
     return e;
 }
 
-cudaError_t cudaPeekAtLastError(void)
-{
-    return last_error;
-}
-
-const char *cudaGetErrorName(cudaError_t error)
-{
-    static thread_local char text[40];
-    snprintf(text, sizeof text, "fake error %d", (int)error);
-    return text;
-}
-
 const char *cudaGetErrorString(cudaError_t error)
 {
+    static thread_local char text[40];
     switch ((int)error) {
     case cudaSuccess:
         return "no error";
@@ -278,7 +267,8 @@ const char *cudaGetErrorString(cudaError_t error)
     case cudaErrorIllegalAddress:
         return "an illegal memory access was encountered";
     default:
-        return cudaGetErrorName(error);
+        snprintf(text, sizeof text, "fake error %d", (int)error);
+        return text;
     }
 }
 
@@ -311,12 +301,6 @@ cudaError_t cudaDriverGetVersion(int *version)
 {
     get();
     *version = state->driver ? 13000 : 0; /* no driver is no error here */
-    return cudaSuccess;
-}
-
-cudaError_t cudaRuntimeGetVersion(int *version)
-{
-    *version = CUDART_VERSION;
     return cudaSuccess;
 }
 
@@ -410,23 +394,6 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags)
         return fake_leave(cudaErrorPeerAccessAlreadyEnabled);
     d->peers |= 1u << peer;
     return flags == 0 ? cudaSuccess : fake_leave(cudaErrorInvalidValue);
-}
-
-cudaError_t cudaDeviceSynchronize(void)
-{
-    FAKE_ENTER();
-    if (fake_any_capture(fake_current()))
-        return fake_leave(cudaErrorStreamCaptureUnsupported);
-    fake_drain(fake_current());
-    std::lock_guard<std::mutex> hold(fake_lock);
-    return fake_leave(fake_current()->error);
-}
-
-/* Any flag is fine: waiting is the same here. */
-cudaError_t cudaSetDeviceFlags(unsigned)
-{
-    FAKE_ENTER();
-    return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)

@@ -61,15 +61,6 @@ static CUresult wrong(const char *name)
             return enter_;                                                                         \
     } while (0)
 
-static CUresult fake_cuDeviceGet(CUdevice *out, int number)
-{
-    DRIVER_ENTER();
-    if (fake_device(number) == NULL)
-        return CUDA_ERROR_INVALID_DEVICE;
-    *out = number;
-    return CUDA_SUCCESS;
-}
-
 static CUresult fake_cuDeviceGetDevResource(CUdevice device, CUdevResource *out,
                                             CUdevResourceType type)
 {
@@ -155,16 +146,6 @@ static CUresult fake_cuGreenCtxDestroy(CUgreenCtx c)
     return CUDA_SUCCESS;
 }
 
-static CUresult fake_cuGreenCtxGetDevResource(CUgreenCtx c, CUdevResource *out,
-                                              CUdevResourceType type)
-{
-    DRIVER_ENTER();
-    if (type != CU_DEV_RESOURCE_TYPE_SM)
-        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    *out = resource_of(c->piece);
-    return CUDA_SUCCESS;
-}
-
 static CUresult fake_cuGreenCtxStreamCreate(CUstream *out, CUgreenCtx c, unsigned flags, int)
 {
     DRIVER_ENTER();
@@ -172,18 +153,6 @@ static CUresult fake_cuGreenCtxStreamCreate(CUstream *out, CUgreenCtx c, unsigne
         return CUDA_ERROR_INVALID_VALUE;
     *out = fake_stream_new(fake_device(c->piece.device), (int)c->piece.count, true);
     fake_count("streams", 1);
-    return CUDA_SUCCESS;
-}
-
-static CUresult fake_cuGetErrorString(CUresult code, const char **out)
-{
-    *out = cudaGetErrorString((cudaError_t)code);
-    return CUDA_SUCCESS;
-}
-
-static CUresult fake_cuGetErrorName(CUresult code, const char **out)
-{
-    *out = cudaGetErrorName((cudaError_t)code);
     return CUDA_SUCCESS;
 }
 
@@ -197,16 +166,9 @@ cudaGetDriverEntryPointByVersion(const char *symbol, void **out, unsigned versio
                                  unsigned long long, enum cudaDriverEntryPointQueryResult *status)
 {
     static const std::map<std::string, void *> entries = {
-        ENTRY(cuDeviceGet),
-        ENTRY(cuDeviceGetDevResource),
-        ENTRY(cuDevSmResourceSplitByCount),
-        ENTRY(cuDevResourceGenerateDesc),
-        ENTRY(cuGreenCtxCreate),
-        ENTRY(cuGreenCtxDestroy),
-        ENTRY(cuGreenCtxGetDevResource),
-        ENTRY(cuGreenCtxStreamCreate),
-        ENTRY(cuGetErrorString),
-        ENTRY(cuGetErrorName),
+        ENTRY(cuDeviceGetDevResource),    ENTRY(cuDevSmResourceSplitByCount),
+        ENTRY(cuDevResourceGenerateDesc), ENTRY(cuGreenCtxCreate),
+        ENTRY(cuGreenCtxDestroy),         ENTRY(cuGreenCtxStreamCreate),
     };
     *out = NULL;
     FAKE_ENTER();

@@ -134,13 +134,6 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return fake_leave(record(event, stream));
 }
 
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
-{
-    if (flags != cudaEventRecordDefault)
-        fake_die("cudaEventRecordWithFlags: external events are not known here yet");
-    return cudaEventRecord(event, stream);
-}
-
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     FAKE_ENTER();

@@ -122,19 +122,6 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
     return fake_leave(e);
 }
 
-cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *out)
-{
-    FAKE_ENTER();
-    auto s = fake_hold(fake_stream(stream));
-    if (s == NULL)
-        return fake_leave(cudaErrorInvalidResourceHandle);
-    std::lock_guard<std::mutex> hold(fake_lock);
-    *out = s->capture == NULL    ? cudaStreamCaptureStatusNone
-           : s->capture->invalid ? cudaStreamCaptureStatusInvalidated
-                                 : cudaStreamCaptureStatusActive;
-    return cudaSuccess;
-}
-
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count)
 {
     FAKE_ENTER();
@@ -174,12 +161,6 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
     return cudaSuccess;
 }
 
-cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *out, cudaGraph_t graph,
-                                          unsigned long long flags)
-{
-    return cudaGraphInstantiate(out, graph, flags);
-}
-
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
     FAKE_ENTER();
@@ -189,12 +170,6 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
             return fake_leave(cudaErrorInvalidValue);
     }
     fake_count("executable graphs", -1);
-    return cudaSuccess;
-}
-
-cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t)
-{
-    FAKE_ENTER();
     return cudaSuccess;
 }
 

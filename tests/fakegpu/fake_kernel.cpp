@@ -52,6 +52,7 @@ struct Runner {
     const std::function<void()> *kernel;
     const char *name;
     int threads, started, ended;
+    int votes[2], turn; /* of the barrier before and this one */
     bool reverse;
 };
 
@@ -164,7 +165,7 @@ static Fiber *idle_fiber(Runner *r)
 
 /* ---- waiting for each other */
 
-static int number_in_block()
+int fake_number_in_block()
 {
     const FakeThread &t = fake_thread;
     return (int)((t.thread.z * t.block_size.y + t.thread.y) * t.block_size.x + t.thread.x);
@@ -185,21 +186,28 @@ static void release(Runner *r, std::vector<Fiber *> *list)
     list->clear();
 }
 
-void fake_syncthreads()
+int fake_syncthreads(int predicate)
 {
     Runner *r = runner.get();
     if (r->ended > 0)
         fake_die("%s: a thread returned before a __syncthreads of its block", r->name);
-    if ((int)r->at_barrier.size() + 1 == r->threads)
+    int turn = r->turn;
+    r->votes[turn] |= predicate;
+    if ((int)r->at_barrier.size() + 1 == r->threads) {
+        r->turn = !turn;
+        r->votes[!turn] = 0;
+        fake_watch.block++;
         release(r, &r->at_barrier);
-    else
+    } else {
         wait_in(r, &r->at_barrier);
+    }
+    return r->votes[turn];
 }
 
 const uint64_t *fake_exchange(unsigned mask, uint64_t value, const char *what, int *out_lane)
 {
     Runner *r = runner.get();
-    int number = number_in_block(), lane = number % LANES;
+    int number = fake_number_in_block(), lane = number % LANES;
     int lanes = std::min((int)LANES, r->threads - number / LANES * LANES);
     unsigned there = lanes == LANES ? 0xffffffffu : (1u << lanes) - 1;
     Warp *w = &r->warps[number / LANES];
@@ -218,6 +226,8 @@ const uint64_t *fake_exchange(unsigned mask, uint64_t value, const char *what, i
     if (w->arrived == mask) {
         w->arrived = 0;
         w->turn = !turn;
+        if (strcmp(what, "__syncwarp") == 0) /* shuffles order no memory */
+            fake_watch.warps[number / LANES]++;
         release(r, waiting);
     } else {
         wait_in(r, waiting);
@@ -231,6 +241,7 @@ const uint64_t *fake_exchange(unsigned mask, uint64_t value, const char *what, i
 static void run_block(Runner *r)
 {
     r->started = r->ended = 0;
+    fake_watch.block++;
     for (;;) {
         if (!r->ready.empty()) {
             Fiber *f = r->ready.front();
@@ -256,7 +267,7 @@ static void run_grid(const char *name, dim3 grid, dim3 block, const std::functio
     }
     Runner *r = runner.get();
     r->kernel = &kernel;
-    r->name = name;
+    r->name = fake_watch.kernel = name;
     r->threads = (int)(block.x * block.y * block.z);
     fake_thread.block_size = {block.x, block.y, block.z};
     fake_thread.grid_size = {grid.x, grid.y, grid.z};
@@ -266,6 +277,7 @@ static void run_grid(const char *name, dim3 grid, dim3 block, const std::functio
                 fake_thread.block = {r->reverse ? grid.x - 1 - x : x, y, z};
                 run_block(r);
             }
+    fake_watch.kernel = NULL;
 }
 
 void fake_check_pointer(const char *name, cudaStream_t stream, const void *p, size_t align)

@@ -202,16 +202,6 @@ size_t cublasLtGetVersion(void)
     return CUBLAS_VERSION;
 }
 
-size_t cublasLtGetCudartVersion(void)
-{
-    return CUDART_VERSION;
-}
-
-const char *cublasLtGetStatusName(cublasStatus_t status)
-{
-    return status == CUBLAS_STATUS_NOT_SUPPORTED ? "CUBLAS_STATUS_NOT_SUPPORTED" : "fake status";
-}
-
 const char *cublasLtGetStatusString(cublasStatus_t status)
 {
     return status == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported" : "an emulated failure";
@@ -241,27 +231,6 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
     delete l;
     fake_count("cuBLASLt layouts", -1);
     return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
-                                                cublasLtMatrixLayoutAttribute_t attribute,
-                                                const void *value, size_t bytes)
-{
-    Layout *to = (Layout *)l;
-    switch ((int)attribute) {
-    case CUBLASLT_MATRIX_LAYOUT_ROWS:
-        return set(&to->rows, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_COLS:
-        return set(&to->cols, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_LD:
-        return set(&to->ld, value, bytes);
-    case CUBLASLT_MATRIX_LAYOUT_ORDER:
-        if (bytes == sizeof(int32_t) && *(const int32_t *)value == CUBLASLT_ORDER_COL)
-            return CUBLAS_STATUS_SUCCESS;
-        fake_die("cuBLASLt: only column-major layouts are known here");
-    default:
-        fake_die("cuBLASLt: layout attribute %d is not known here", (int)attribute);
-    }
 }
 
 cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t d, size_t,

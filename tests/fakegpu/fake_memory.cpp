@@ -56,7 +56,8 @@ bool fake_reaches(cudaStream_t stream, const void *p, size_t bytes)
     auto s = fake_hold(fake_stream(stream));
     int of = fake_device_of(p, bytes);
     std::lock_guard<std::mutex> hold(fake_lock);
-    return s != NULL && of >= 0 && (of == s->device->number || (s->device->peers >> of & 1));
+    return s != NULL && of >= 0 && fake_within(p, bytes) &&
+           (of == s->device->number || (s->device->peers >> of & 1));
 }
 
 bool fake_pinned(const void *p, size_t bytes)
@@ -153,8 +154,7 @@ static cudaError_t way_of(const void *dst, const void *src, size_t n, cudaMemcpy
     return cudaSuccess;
 }
 
-static cudaError_t copy(void *dst, const void *src, size_t n, cudaMemcpyKind kind, cudaStream_t s,
-                        bool wait)
+static cudaError_t copy(void *dst, const void *src, size_t n, cudaMemcpyKind kind, cudaStream_t s)
 {
     if (n == 0)
         return cudaSuccess;
@@ -170,7 +170,7 @@ static cudaError_t copy(void *dst, const void *src, size_t n, cudaMemcpyKind kin
     work.device = stream->device;
     bool pageable_from = w.from < 0 && !fake_pinned(src, n);
     bool pageable_to = w.to < 0 && !fake_pinned(dst, n);
-    if ((pageable_from || pageable_to || wait) && fake_stream_captured(stream.get()))
+    if ((pageable_from || pageable_to) && fake_stream_captured(stream.get()))
         return fake_invalidate(stream->capture, cudaErrorStreamCaptureUnsupported);
     if (pageable_from) { /* taken before the call returns */
         auto taken = std::make_shared<std::vector<char>>((const char *)src, (const char *)src + n);
@@ -183,7 +183,7 @@ static cudaError_t copy(void *dst, const void *src, size_t n, cudaMemcpyKind kin
         }
     }
     e = fake_put(stream.get(), std::move(work));
-    if (e == cudaSuccess && (wait || pageable_to))
+    if (e == cudaSuccess && pageable_to)
         fake_wait_stream(stream);
     return e;
 }
@@ -229,26 +229,11 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total)
     return cudaSuccess;
 }
 
-cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind)
-{
-    FAKE_ENTER();
-    return fake_leave(copy(dst, src, n, kind, NULL, true));
-}
-
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind,
                             cudaStream_t s)
 {
     FAKE_ENTER();
-    return fake_leave(copy(dst, src, n, kind, s, false));
-}
-
-cudaError_t cudaMemcpyPeerAsync(void *dst, int to, const void *src, int from, size_t n,
-                                cudaStream_t s)
-{
-    FAKE_ENTER();
-    if (n > 0 && (fake_device_of(dst, n) != to || fake_device_of(src, n) != from))
-        return fake_leave(cudaErrorInvalidValue);
-    return fake_leave(copy(dst, src, n, cudaMemcpyDeviceToDevice, s, false));
+    return fake_leave(copy(dst, src, n, kind, s));
 }
 
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s)
@@ -265,24 +250,5 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s)
     work.device = stream->device;
     work.run = [=] { memset(p, value, n); };
     return fake_leave(fake_put(stream.get(), std::move(work)));
-}
-
-cudaError_t cudaMemset(void *p, int value, size_t n)
-{
-    return cudaMemsetAsync(p, value, n, NULL);
-}
-
-cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *p)
-{
-    FAKE_ENTER();
-    memset(out, 0, sizeof *out);
-    std::lock_guard<std::mutex> hold(fake_lock);
-    auto it = owner(p);
-    bool found = it != blocks.end();
-    out->type = !found                  ? cudaMemoryTypeUnregistered
-                : it->second.device < 0 ? cudaMemoryTypeHost
-                                        : cudaMemoryTypeDevice;
-    out->device = found && it->second.device >= 0 ? it->second.device : 0;
-    return cudaSuccess;
 }
 }

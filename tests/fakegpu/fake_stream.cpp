@@ -313,15 +313,4 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     }
     return fake_leave(fake_device_error(s->device));
 }
-
-cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *arg)
-{
-    FAKE_ENTER();
-    auto s = fake_hold(fake_stream(stream));
-    if (s == NULL)
-        return fake_leave(cudaErrorInvalidResourceHandle);
-    Work work; /* no device: memory of devices is not for it */
-    work.run = [=] { fn(arg); };
-    return fake_leave(fake_put(s.get(), std::move(work)));
-}
 }

@@ -19,10 +19,19 @@ struct FakeThread {
     uint3 thread, block, block_size, grid_size;
 };
 extern __thread struct FakeThread fake_thread;
+int fake_number_in_block();
+
+/* Of the block that this thread of the host runs: how many barriers there were, of the block and of
+ * each warp. kernel: NULL outside of one. */
+struct FakeWatch {
+    const char *kernel;
+    uint32_t block, warps[32];
+};
+extern thread_local FakeWatch fake_watch;
 
 /* Of a shuffle or vote: what each lane of a warp gave. */
 const uint64_t *fake_exchange(unsigned mask, uint64_t value, const char *what, int *lane);
-void fake_syncthreads();
+int fake_syncthreads(int predicate); /* returns that of any thread */
 cudaError_t fake_launch(const char *name, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                         std::function<void()> kernel);
 
@@ -58,7 +67,8 @@ cudaError_t fake_launch_with(const char *name, void (*kernel)(P...), dim3 grid, 
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 
-#define __syncthreads() fake_syncthreads()
+#define __syncthreads() (void)fake_syncthreads(0)
+#define __syncthreads_or(predicate) fake_syncthreads((predicate) != 0)
 #define __threadfence() ((void)0)
 #define __threadfence_block() ((void)0)
 
@@ -133,18 +143,8 @@ inline int __all_sync(unsigned mask, int predicate)
 
 inline void __syncwarp(unsigned mask = 0xffffffffu)
 {
-    (void)__ballot_sync(mask, 1);
-}
-
-inline int __syncthreads_or(int predicate)
-{
-    __shared__ int any;
-    fake_syncthreads();
-    any = 0;
-    fake_syncthreads();
-    any |= predicate != 0;
-    fake_syncthreads();
-    return any;
+    int lane;
+    (void)fake_exchange(mask, 0, "__syncwarp", &lane);
 }
 
 /* Blocks take turns and coroutines do not interrupt each other: plain code is atomic. */

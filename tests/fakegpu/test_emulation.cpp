@@ -85,6 +85,33 @@ __global__ void skip_barrier(int *x)
     x[threadIdx.x] = 1;
 }
 
+/* Every thread writes a word of its own, or one of all; the next thread's is read, with a barrier
+ * before or not; and again, with a barrier in between or not. */
+__global__ void turn_around(bool own, bool barrier, bool between, int *x)
+{
+    __shared__ int words[64];
+    int t = (int)threadIdx.x, next = (t + 1) % (int)blockDim.x;
+    for (int i = 0; i < 2; i++) {
+        words[own ? t : 0] = x[t];
+        if (barrier)
+            __syncthreads();
+        x[t] = own ? words[next] : 0;
+        if (between)
+            __syncthreads();
+    }
+}
+
+/* The same within a warp. */
+__global__ void turn_warp(bool barrier, int *x)
+{
+    __shared__ int words[32];
+    int t = (int)threadIdx.x;
+    words[t] = x[t];
+    if (barrier)
+        __syncwarp();
+    x[t] = __shfl_sync(0xffffffffu, words[31 - t], t);
+}
+
 static cudaError_t launch_twice_plus(int by, int *x, cudaStream_t s)
 {
     return PP_LAUNCH(twice_plus, 1, 1, 0, s, by, x);
@@ -218,6 +245,22 @@ TEST(threads_of_a_block_meet_in_barriers_and_shuffles)
     OK(cudaStreamDestroy(s));
 }
 
+TEST(barriers_order_the_threads_of_a_block)
+{
+    cudaStream_t s = new_stream();
+    int x[64], *d = on_device<int>(64);
+    for (int i = 0; i < 64; i++)
+        x[i] = i;
+    OK(cudaMemcpyAsync(d, x, sizeof x, cudaMemcpyHostToDevice, s));
+    OK(PP_LAUNCH(turn_around, 1, 64, 0, s, true, true, true, d));
+    OK(PP_LAUNCH(turn_warp, 1, 32, 0, s, true, d));
+    OK(cudaMemcpyAsync(x, d, sizeof x, cudaMemcpyDeviceToHost, s));
+    for (int i = 0; i < 64; i++)
+        assert_int_equal(x[i], i < 32 ? 33 - i : (i + 2) % 64);
+    OK(cudaFree(d));
+    OK(cudaStreamDestroy(s));
+}
+
 /* ---- graphs */
 
 /* a: x = 2x+1, y = 2y+1 on b, joined, x += y by a copy that a does. */
@@ -325,6 +368,15 @@ TEST(captures_have_rules)
 
 /* ---- what ends a program */
 
+/* Of the product, which is not here: pieces of 64 bytes. */
+extern "C" void *__real_pp_arena_take(void *arena, size_t count, size_t size)
+{
+    char **at = (char **)arena, *piece = *at;
+    *at += (count * size + 63) / 64 * 64;
+    return piece;
+}
+extern "C" void *__wrap_pp_arena_take(void *arena, size_t count, size_t size);
+
 static int dying(const std::string &what)
 {
     cudaStream_t s = new_stream();
@@ -336,6 +388,21 @@ static int dying(const std::string &what)
         OK(PP_LAUNCH(add_number, 1, 64, 0, s, 64, 1, host));
     if (what == "barrier")
         OK(PP_LAUNCH(skip_barrier, 1, 32, 0, s, x));
+    if (what == "write-write")
+        OK(PP_LAUNCH(turn_around, 1, 64, 0, s, false, true, true, x));
+    if (what == "read-write")
+        OK(PP_LAUNCH(turn_around, 1, 64, 0, s, true, false, true, x));
+    if (what == "loop")
+        OK(PP_LAUNCH(turn_around, 1, 64, 0, s, true, true, false, x));
+    if (what == "warp")
+        OK(PP_LAUNCH(turn_warp, 1, 32, 0, s, false, x));
+    if (what == "outside") {
+        char *at = (char *)x;
+        int *ten = (int *)__wrap_pp_arena_take(&at, 10, sizeof(int));
+        (void)__wrap_pp_arena_take(&at, 1, sizeof(int));
+        OK(PP_LAUNCH(add_number, 1, 10, 0, s, 10, 1, ten));
+        OK(PP_LAUNCH(add_number, 1, 11, 0, s, 11, 1, ten));
+    }
     if (what == "source") {
         void *pinned;
         static int n; /* the stream may reach it after this block */
@@ -383,6 +450,17 @@ TEST(what_a_device_would_not_say_is_said)
     assert_dies("leak", "left at exit: 1 blocks of device memory");
     assert_dies("leak", "left at exit: 1 streams");
 }
+
+#ifdef __SANITIZE_THREAD__
+TEST(races_and_what_is_out_of_bounds_are_said)
+{
+    assert_dies("write-write", "turn_around: thread 1 writes what thread 0 wrote");
+    assert_dies("read-write", "read, with no barrier in between");
+    assert_dies("loop", "read, with no barrier in between");
+    assert_dies("warp", "with no barrier");
+    assert_dies("outside", "add_number: 4 bytes just outside a piece of an arena are read");
+}
+#endif
 
 TEST(the_host_cannot_touch_the_memory_of_a_device)
 {
