@@ -53,7 +53,7 @@ struct pp_deadline {
     pthread_mutex_t lock; /* all that follows */
     struct pp_pulse *pulse;
     struct pp_listener *listener;
-    const volatile sig_atomic_t *stop; /* NULL: not wanted for the end */
+    const volatile sig_atomic_t *stop; /* NULL: never set */
     enum pp_deadline_phase phase;
     struct ticked thread;
     uint64_t last_look, used_ns; /* of this phase */

@@ -101,8 +101,10 @@ uint64_t ticked_share(struct ticked *t, uint64_t dt_ns)
         return 0;
     struct pp_thread_time last = t->last, now = pp_thread_time(t->pid, t->tid);
     t->last = now;
-    if (now.ready && now.ran_ns == last.ran_ns)
-        return 0;
+    /* Between two looks at which it was ready it may have waited, and that wait may go on: the kernel
+     * has counted only what it ran. */
+    if (now.ready && last.ready)
+        return now.ran_ns - last.ran_ns < dt_ns ? now.ran_ns - last.ran_ns : dt_ns;
     uint64_t waited = now.waited_ns > last.waited_ns ? now.waited_ns - last.waited_ns : 0;
     return dt_ns > waited ? dt_ns - waited : 0;
 }

@@ -48,7 +48,7 @@ struct pp_watchdog {
     pp_lost *lost;
     FILE *log;
     struct pp_pulse *pulse;
-    const volatile sig_atomic_t *stop; /* NULL: not wanted for the end */
+    const volatile sig_atomic_t *stop; /* NULL: never set */
     char host[PP_HOST_MAX];
     struct ticker *ticker;
     pthread_mutex_t lock; /* all that follows */
