@@ -75,7 +75,8 @@ static int fill_tokens(struct bed *b)
     size_t n = (size_t)b->pass.rows * pp_shape_floats(&b->n->in);
     PP_TAKE(float, tokens, n);
     for (size_t i = 0; i < n; i++)
-        tokens[i] = (float)(((uint32_t)i * 2654435761u >> 8) % (uint32_t)b->n->vocabulary);
+        tokens[i] =
+            (float)(((uint32_t)i * 2654435761u >> 8) % (uint32_t)b->n->embedding.vocabulary);
     return pp_backend_to_device(b->be, (float *)b->at.x[0], tokens, n * sizeof(*tokens));
 }
 
@@ -161,7 +162,7 @@ static int measure_node(struct bed *b, double seconds, struct op_cost *out)
     a = (struct pp_arena){.base = block, .bytes = a.used};
     place(b, &a);
     int rc = fill(b, block, a.bytes / sizeof(float)); /* every page is touched */
-    if (rc == 0 && b->n->vocabulary > 0)
+    if (rc == 0 && b->n->embedding.vocabulary > 0)
         rc = fill_tokens(b);
     if (rc == 0)
         rc = time_node(b, seconds, out);

@@ -190,17 +190,17 @@ static void print_window(const struct pp_conv *w, char out[128])
 static void put_conv(struct onnx *o, const struct pp_node *n, const char *x)
 {
     char window[128];
-    print_window(&n->window, window);
-    pp_text_add(window, sizeof(window), " group=%d", n->window.groups);
+    print_window(&n->window.conv, window);
+    pp_text_add(window, sizeof(window), " group=%d", n->window.conv.groups);
     apply(o, "Conv", window, "%s %s %s", x, param_of(o, n, 0), n->bias ? param_of(o, n, 1) : "");
 }
 
 static void put_average(struct onnx *o, const struct pp_node *n, const char *x)
 {
     char window[128], zero[NAME];
-    print_window(&n->window, window);
-    pp_text_add(window, sizeof(window), " count_include_pad=%d", n->count_padding);
-    if (n->in.n == 2 && n->window.kh == n->in.dims[0]) {
+    print_window(&n->window.conv, window);
+    pp_text_add(window, sizeof(window), " count_include_pad=%d", n->window.count_padding);
+    if (n->in.n == 2 && n->window.conv.kh == n->in.dims[0]) {
         apply(o, "ReduceMean", "axes=1, keepdims=0", "%s", x);
     } else if (n->in.n == 2) {
         constant(o, true, 1, &(double){0}, 0, zero);
@@ -216,7 +216,7 @@ static void put_average(struct onnx *o, const struct pp_node *n, const char *x)
 static void put_group_norm(struct onnx *o, const struct pp_node *n, const char *x)
 {
     double ones[PP_FLOATS_MAX], zeros[PP_FLOATS_MAX] = {0};
-    int G = n->groups, C = pp_shape_channels(&n->out);
+    int G = n->norm.groups, C = pp_shape_channels(&n->out);
     bool image = n->out.n == 3;
     char scale[NAME], shift[NAME], text[64];
     for (int i = 0; i < G; i++)
@@ -225,7 +225,7 @@ static void put_group_norm(struct onnx *o, const struct pp_node *n, const char *
     constant(o, false, G, zeros, 1, shift);
     snprintf(o->y, sizeof(o->y), "%s", x);
     reshape(o, 3, (double[]){0, G, -1});
-    snprintf(text, sizeof(text), "epsilon=%.9e", (double)n->eps);
+    snprintf(text, sizeof(text), "epsilon=%.9e", (double)n->norm.eps);
     apply(o, "InstanceNormalization", text, "%s %s %s", o->y, scale, shift);
     reshape(o, image ? 4 : 2, (double[]){0, C, n->out.dims[0], n->out.dims[1]});
     for (int i = 0; i < 2; i++) {
@@ -242,7 +242,7 @@ static void put_group_norm(struct onnx *o, const struct pp_node *n, const char *
 static void put_row_norm(struct onnx *o, const struct pp_node *n, const char *x)
 {
     char text[64];
-    snprintf(text, sizeof(text), "axis=-1 epsilon=%.9e", (double)n->eps);
+    snprintf(text, sizeof(text), "axis=-1 epsilon=%.9e", (double)n->norm.eps);
     snprintf(o->y, sizeof(o->y), "%s", x);
     if (n->in.n == 3)
         apply(o, "Transpose", "perm=0,2,3,1", "%s", o->y);
@@ -255,13 +255,13 @@ static void put_row_norm(struct onnx *o, const struct pp_node *n, const char *x)
 /* Part i of [N][T][3 C] as [N][H][T][D], or with `keys` as [N][H][D][T]. */
 static void take_heads(struct onnx *o, const struct pp_node *n, const char *x, int i, bool keys)
 {
-    int C = n->heads * n->width;
+    int C = n->attention.heads * n->attention.width;
     char from[NAME], to[NAME], axis[NAME];
     constant(o, true, 1, &(double){i * C}, 1, from);
     constant(o, true, 1, &(double){(i + 1) * C}, 1, to);
     constant(o, true, 1, &(double){2}, 1, axis);
     apply(o, "Slice", "", "%s %s %s %s", x, from, to, axis);
-    reshape(o, 4, (double[]){0, 0, n->heads, n->width});
+    reshape(o, 4, (double[]){0, 0, n->attention.heads, n->attention.width});
     apply(o, "Transpose", keys ? "perm=0,2,3,1" : "perm=0,2,1,3", "%s", o->y);
 }
 
@@ -273,13 +273,13 @@ static void put_attention(struct onnx *o, const struct pp_node *n, const char *x
     take_heads(o, n, x, 1, true);
     snprintf(k, sizeof(k), "%s", o->y);
     apply(o, "MatMul", "", "%s %s", q, k);
-    with_number(o, "Mul", 1 / sqrt(n->width));
+    with_number(o, "Mul", 1 / sqrt(n->attention.width));
     apply(o, "Softmax", "axis=-1", "%s", o->y);
     snprintf(p, sizeof(p), "%s", o->y);
     take_heads(o, n, x, 2, false);
     apply(o, "MatMul", "", "%s %s", p, o->y);
     apply(o, "Transpose", "perm=0,2,1,3", "%s", o->y);
-    reshape(o, 3, (double[]){0, 0, n->heads * n->width});
+    reshape(o, 3, (double[]){0, 0, n->attention.heads * n->attention.width});
 }
 
 static int put_node(struct onnx *o, const struct pp_node *n, const char *x, const char *x1)
@@ -287,7 +287,7 @@ static int put_node(struct onnx *o, const struct pp_node *n, const char *x, cons
     char text[128];
     bool norm = n->op == &op_batch_norm || n->op == &op_group_norm;
     snprintf(o->y, sizeof(o->y), "%s", x);
-    if (norm && (n->in.n == 2 || n->groups > PP_FLOATS_MAX)) {
+    if (norm && (n->in.n == 2 || n->norm.groups > PP_FLOATS_MAX)) {
         return pp_fail(PP_ECONFIG, "%s: ONNX: a %s of a text is not exported", o->x->ck->path,
                        n->op->name);
     } else if (n->op == &op_linear) {
@@ -295,7 +295,7 @@ static int put_node(struct onnx *o, const struct pp_node *n, const char *x, cons
     } else if (n->op == &op_conv2d) {
         put_conv(o, n, x);
     } else if (n->op == &op_batch_norm) {
-        snprintf(text, sizeof(text), "epsilon=%.9e", (double)n->eps);
+        snprintf(text, sizeof(text), "epsilon=%.9e", (double)n->norm.eps);
         apply(o, "BatchNormalization", text, "%s %s %s %s %s", x, param_of(o, n, 0),
               param_of(o, n, 1), param_of(o, n, 2), param_of(o, n, 3));
     } else if (n->op == &op_group_norm) {
@@ -303,7 +303,7 @@ static int put_node(struct onnx *o, const struct pp_node *n, const char *x, cons
     } else if (n->op == &op_row_norm) {
         put_row_norm(o, n, x);
     } else if (n->op == &op_max_pool) {
-        print_window(&n->window, text);
+        print_window(&n->window.conv, text);
         apply(o, "MaxPool", text, "%s", x);
     } else if (n->op == &op_avg_pool) {
         put_average(o, n, x);

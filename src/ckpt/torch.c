@@ -65,7 +65,7 @@ static void print_embedding(const struct script *s, const struct pp_node *n)
 
 static void print_conv(const struct script *s, const struct pp_node *n)
 {
-    const struct pp_conv *w = &n->window;
+    const struct pp_conv *w = &n->window.conv;
     bool even = is_even(w);
     fprintf(s->f, "nn.Conv2d(%d, %d, %d, %d, (%d, %d), groups=%d, bias=%s)\n", w->C, w->O, w->kh,
             w->stride, even ? w->pad_top : 0, even ? w->pad_left : 0, w->groups, bool_of(n->bias));
@@ -86,18 +86,18 @@ static int print_module(const struct script *s, const struct pp_node *n)
         return 0;
     fprintf(s->f, "    yield '%s', ", name);
     if (n->op == &op_linear && is_projection(s->m, n))
-        fprintf(s->f, "nn.MultiheadAttention(%d, %d)\n", p->dims[1], n[1].heads);
+        fprintf(s->f, "nn.MultiheadAttention(%d, %d)\n", p->dims[1], n[1].attention.heads);
     else if (n->op == &op_linear)
         fprintf(s->f, "nn.Linear(%d, %d, bias=%s)\n", p->dims[1], p->dims[0], bool_of(n->bias));
     else if (n->op == &op_conv2d)
         print_conv(s, n);
     else if (n->op == &op_batch_norm)
-        fprintf(s->f, "nn.BatchNorm%dd(%d, %.9g, %.9g)\n", n->out.n == 3 ? 2 : 1, C, (double)n->eps,
-                (double)n->momentum);
+        fprintf(s->f, "nn.BatchNorm%dd(%d, %.9g, %.9g)\n", n->out.n == 3 ? 2 : 1, C,
+                (double)n->norm.eps, (double)n->norm.momentum);
     else if (n->op == &op_group_norm)
-        fprintf(s->f, "nn.GroupNorm(%d, %d, %.9g)\n", n->groups, C, (double)n->eps);
+        fprintf(s->f, "nn.GroupNorm(%d, %d, %.9g)\n", n->norm.groups, C, (double)n->norm.eps);
     else if (n->op == &op_row_norm)
-        fprintf(s->f, "nn.LayerNorm(%d, %.9g)\n", C, (double)n->eps);
+        fprintf(s->f, "nn.LayerNorm(%d, %.9g)\n", C, (double)n->norm.eps);
     else
         return pp_fail(PP_ECONFIG, "PyTorch: a %s is not exported", n->op->name);
     return 0;
@@ -109,7 +109,7 @@ static int print_module(const struct script *s, const struct pp_node *n)
 static void print_pool(const struct script *s, const struct pp_node *n, const char *call,
                        const char *outside)
 {
-    const struct pp_conv *w = &n->window;
+    const struct pp_conv *w = &n->window.conv;
     int bottom, right;
     char image[128], pads[64];
     print_pads(w, &bottom, &right);
@@ -117,7 +117,7 @@ static void print_pool(const struct script *s, const struct pp_node *n, const ch
              w->pad_top, bottom > 0 ? bottom : 0, outside);
     snprintf(image, sizeof(image), "F.pad(x%d, %s)", n->x[0], pads);
     fprintf(s->f, "%s(%s, (%d, %d), %d)", call, image, w->kh, w->kw, w->stride);
-    if (n->op == &op_avg_pool && !n->count_padding)
+    if (n->op == &op_avg_pool && !n->window.count_padding)
         fprintf(s->f, " / F.avg_pool2d(F.pad(torch.ones_like(x%d), %s), (%d, %d), %d)", n->x[0],
                 pads, w->kh, w->kw, w->stride);
 }
@@ -125,7 +125,7 @@ static void print_pool(const struct script *s, const struct pp_node *n, const ch
 static void print_average(const struct script *s, const struct pp_node *n)
 {
     if (n->in.n == 2)
-        fprintf(s->f, n->window.kh == n->in.dims[0] ? "x%d.mean(1)" : "x%d[:, 0]", n->x[0]);
+        fprintf(s->f, n->window.conv.kh == n->in.dims[0] ? "x%d.mean(1)" : "x%d[:, 0]", n->x[0]);
     else if (n->out.n == 1)
         fprintf(s->f, "x%d.mean((2, 3))", n->x[0]);
     else
@@ -134,7 +134,7 @@ static void print_average(const struct script *s, const struct pp_node *n)
 
 static void print_weighted(const struct script *s, const struct pp_node *n)
 {
-    const struct pp_conv *w = &n->window;
+    const struct pp_conv *w = &n->window.conv;
     char name[PP_PARAM_NAME_MAX];
     int x = n->x[0], bottom, right;
     module_name(s->m, n, 0, name);
@@ -167,7 +167,7 @@ static void print_line(const struct script *s, const struct pp_node *n)
         fprintf(s->f,
                 "        q, k, v = (t.unflatten(-1, (%d, %d)).transpose(1, 2) for t in "
                 "x%d.chunk(3, -1))\n",
-                n->heads, n->width, n->x[0]);
+                n->attention.heads, n->attention.width, n->x[0]);
     fprintf(s->f, "        x%d = ", n->y);
     if (n->op == &op_attention)
         fputs("F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)", s->f);
@@ -176,7 +176,7 @@ static void print_line(const struct script *s, const struct pp_node *n)
     else if (n->op == &op_avg_pool)
         print_average(s, n);
     else if (n->op == &op_dropout)
-        fprintf(s->f, "F.dropout(x%d, %.9g, self.training)", n->x[0], (double)n->p);
+        fprintf(s->f, "F.dropout(x%d, %.9g, self.training)", n->x[0], (double)n->dropout.p);
     else if (n->n_params > 0)
         print_weighted(s, n);
     else

@@ -8,7 +8,7 @@
 
 #include "ppcli/generate.h"
 #include "ppcli/log.h"
-#include "ppcli/model.h"
+#include "ppcli/chunk.h"
 #include "ppcli/rng.h"
 #include "ppcli/text.h"
 #include "command.h"

@@ -29,12 +29,12 @@ static void find_systems(const struct pp_plan_row *r, char out[PLAN_SYSTEMS + 1]
 
 static const char *units_of(const struct pp_machine_plan *p)
 {
-    return p->model->nodes[0].vocabulary > 0 ? "tokens" : "samples";
+    return p->model->nodes[0].embedding.vocabulary > 0 ? "tokens" : "samples";
 }
 
 static double count_units(const struct pp_machine_plan *p)
 {
-    return (p->model->nodes[0].vocabulary > 0 ? p->model->inputs : 1) * (double)p->batch;
+    return (p->model->nodes[0].embedding.vocabulary > 0 ? p->model->inputs : 1) * (double)p->batch;
 }
 
 static void print_head(const struct pp_machine_plan *p, FILE *f)
@@ -94,7 +94,8 @@ void plan_machine_rows(const struct pp_machine_plan *p, FILE *f)
     print_head(p, f);
     fprintf(f, "\n%3s by   tp  pp   dp %-15s %3s %5s z %-8s %7s %10s %4s %-13s %4s\n", "",
             "schedule", "mbs", "M", "again", "step s",
-            p->model->nodes[0].vocabulary > 0 ? "tokens/s" : "samples/s", "MFU", "idle %", "GB");
+            p->model->nodes[0].embedding.vocabulary > 0 ? "tokens/s" : "samples/s", "MFU", "idle %",
+            "GB");
     for (int i = 0; i < p->n; i++)
         print_row(p, &p->rows[i], f);
     fprintf(f,

@@ -3,7 +3,7 @@
 #ifndef PPCLI_NN_CHUNK_H
 #define PPCLI_NN_CHUNK_H
 
-#include "ppcli/model.h"
+#include "ppcli/chunk.h"
 
 /* A micro-batch between its F and its W. Pointers to the caller's memory and into the slot. */
 struct pp_chunk_state {

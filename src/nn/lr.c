@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the loss and the optimizer get in a step: a pure function of the config and the step number. */
 #include "ppcli/lr.h"
-#include "ppcli/model.h"
+#include "ppcli/chunk.h"
 
 #include <math.h>
 

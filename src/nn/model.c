@@ -188,7 +188,7 @@ bool pp_model_mixes_samples(const struct pp_model *m)
         if (m->params[i].kind == PP_PARAM_BUFFER)
             return true;
     for (int i = 0; i < m->n_nodes; i++)
-        if (m->nodes[i].op == &op_attention && !m->nodes[i].batch_first)
+        if (m->nodes[i].op == &op_attention && !m->nodes[i].attention.batch_first)
             return true;
     return false;
 }
@@ -204,20 +204,24 @@ static bool same_window(const struct pp_conv *v, const struct pp_conv *w)
            v->pad_left == w->pad_left && v->OH == w->OH && v->OW == w->OW;
 }
 
-/* What two nodes with the same inputs must have in common to compute the same. */
-static bool same_words(const struct pp_node *x, const struct pp_node *y)
-{
-    return x->op == y->op && x->n_x == y->n_x && x->activation == y->activation &&
-           x->bias == y->bias && x->groups == y->groups && x->heads == y->heads &&
-           x->kv_heads == y->kv_heads && x->causal == y->causal &&
-           x->batch_first == y->batch_first && x->count_padding == y->count_padding &&
-           same_window(&x->window, &y->window);
-}
-
 static bool same_scaling(const struct pp_rope_scaling *x, const struct pp_rope_scaling *y)
 {
     return equal(x->factor, y->factor) && equal(x->low, y->low) && equal(x->high, y->high) &&
            equal(x->context, y->context);
+}
+
+/* What two nodes with the same inputs must have in common to compute the same. */
+static bool same_words(const struct pp_node *x, const struct pp_node *y)
+{
+    const struct pp_attention_words *a = &x->attention, *b = &y->attention;
+    return x->op == y->op && x->n_x == y->n_x && x->activation == y->activation &&
+           x->bias == y->bias && x->norm.groups == y->norm.groups &&
+           equal(x->norm.eps, y->norm.eps) && a->heads == b->heads && a->kv_heads == b->kv_heads &&
+           a->causal == b->causal && a->batch_first == b->batch_first &&
+           x->rotary.heads == y->rotary.heads && equal(x->rotary.base, y->rotary.base) &&
+           same_scaling(&x->rotary.scaling, &y->rotary.scaling) &&
+           x->window.count_padding == y->window.count_padding &&
+           same_window(&x->window.conv, &y->window.conv);
 }
 
 bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b)
@@ -225,9 +229,7 @@ bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b)
     bool same = a->n_nodes == b->n_nodes;
     for (int i = 0; same && i < a->n_nodes; i++) {
         const struct pp_node *x = &a->nodes[i], *y = &b->nodes[i];
-        same = same_words(x, y) && x->x[0] == y->x[0] && x->x[1] == y->x[1] &&
-               equal(x->eps, y->eps) && equal(x->base, y->base) &&
-               same_scaling(&x->scaling, &y->scaling);
+        same = same_words(x, y) && x->x[0] == y->x[0] && x->x[1] == y->x[1];
     }
     return same;
 }
@@ -254,10 +256,13 @@ bool pp_layer_same_work(const struct pp_model *m, int x, int y)
         same = same_words(p, q) && same_params(m, p, q) &&
                memcmp(&p->in, &q->in, sizeof(p->in)) == 0 &&
                memcmp(&p->out, &q->out, sizeof(p->out)) == 0 &&
-               memcmp(&p->window, &q->window, sizeof(p->window)) == 0 && p->reads == q->reads &&
-               p->positions == q->positions && p->vocabulary == q->vocabulary &&
-               p->width == q->width && p->keys == q->keys && p->apart == q->apart &&
-               p->cached == q->cached && equal(p->p, q->p);
+               memcmp(&p->window.conv, &q->window.conv, sizeof(p->window.conv)) == 0 &&
+               p->reads == q->reads && p->positions == q->positions &&
+               p->embedding.vocabulary == q->embedding.vocabulary &&
+               p->attention.width == q->attention.width && p->attention.keys == q->attention.keys &&
+               p->attention.apart == q->attention.apart && p->cached == q->cached &&
+               equal(p->dropout.p, q->dropout.p) &&
+               equal(p->attention.dropout, q->attention.dropout);
         for (int k = 0; same && k < p->n_x; k++)
             same = p->x[k] - a->x == q->x[k] - b->x && p->wants_dx[k] == q->wants_dx[k] &&
                    p->shared[k] == q->shared[k];

@@ -20,6 +20,7 @@
 #define PPCLI_PIPE_EXEC_INTERNAL_H
 
 #include "ppcli/ahead.h"
+#include "ppcli/chunk.h"
 #include "ppcli/exec.h"
 
 #define PP_EXEC_WHAT 320    /* of a text that says which value was not finite */

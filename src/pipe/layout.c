@@ -198,21 +198,21 @@ static int check_rows(struct pp_config *cfg, const struct pp_layout *l)
 {
     const struct pp_node *n = l->model->nodes, *end = n + l->model->n_nodes;
     int batch = cfg->train.batch_size, all = l->train_n;
-    while (n < end && n->least_rows < 2)
+    while (n < end && n->norm.least_rows < 2)
         n++;
     for (int i = 0; i < 2 * l->replicas && n < end; i++) {
         struct pp_loader ld;
         PP_TRY(pp_loader_shape(all, batch, l->replicas, i / 2, cfg->pipeline.microbatches, &ld));
         int step = i % 2 ? pp_loader_steps(&ld) - 1 : 0;
         int parts = pp_loader_microbatches(&ld, step), rows = pp_loader_batch_rows(&ld, step);
-        if (parts == 0 || pp_loader_share_rows(&ld, step) / parts >= n->least_rows)
+        if (parts == 0 || pp_loader_share_rows(&ld, step) / parts >= n->norm.least_rows)
             continue;
         char instead[96] = "a larger train.batch_size";
         if (rows < batch && rows < all)
             snprintf(instead, sizeof(instead), "data.train_samples = %d", all - rows);
-        else if (rows / l->replicas >= n->least_rows)
+        else if (rows / l->replicas >= n->norm.least_rows)
             snprintf(instead, sizeof(instead), "at most pipeline.microbatches = %d",
-                     rows / l->replicas / n->least_rows);
+                     rows / l->replicas / n->norm.least_rows);
         else if (rows < batch)
             snprintf(instead, sizeof(instead), "more training samples");
         return pp_config_problem(

@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ppcli/chunk.h"
 #include "ppcli/dataset.h"
 #include "ppcli/err.h"
 #include "ppcli/machine.h"

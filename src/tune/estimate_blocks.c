@@ -109,7 +109,8 @@ static double block_messages(const struct estimation *e, double attention, doubl
     double bytes = estimate_passed(e);
     while (!(n->op->kernels & PP_USES(attention_forward)))
         n++;
-    double kv = 2.0 * n->kv_heads / n->heads * bytes / p->tensor * (p->context - 1);
+    double kv =
+        2.0 * n->attention.kv_heads / n->attention.heads * bytes / p->tensor * (p->context - 1);
     const struct pp_link c = estimate_link(s, p->context, p->tensor);
     double context = kv / c.bandwidth + (p->context - 1) * c.latency;
     const struct pp_link x = estimate_link(s, p->expert, p->tensor);

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "ppcli/chunk.h"
 #include "ppcli/median.h"
 #include "ppcli/rng.h"
 

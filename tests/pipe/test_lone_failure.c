@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "ppcli/model.h"
+#include "ppcli/chunk.h"
 #include "ppcli/train.h"
 
 int __real_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,

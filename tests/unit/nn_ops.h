@@ -11,6 +11,7 @@
 
 #include "../../src/nn/nn.h"
 #include "dev_inputs.h"
+#include "ppcli/chunk.h"
 #include "ppcli/err.h"
 
 enum {

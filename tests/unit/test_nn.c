@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 #include "ppcli/mem.h"
-#include "ppcli/model.h"
+#include "ppcli/chunk.h"
 #include "ppcli/rng.h"
 
 /* ---- a pipeline of chunks in one thread */

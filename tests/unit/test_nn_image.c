@@ -86,15 +86,16 @@ TEST(the_stride_and_the_padding_are_where_they_are_asked_for)
         cfg->model.stride = paper ? PP_STRIDE_1X1 : PP_STRIDE_3X3;
         cfg->model.padding = paper ? PP_PAD_SAME : PP_PAD_SYMMETRIC;
         CHECK_OK(pp_model_create(cfg, &(struct pp_data_input){.shape = large, .classes = 10}, &m));
-        CHECK_INT_EQ(last_node(m, "conv1")->window.pad_top, paper ? 2 : 3);
-        CHECK_INT_EQ(last_node(m, "maxpool")->window.pad_left, paper ? 0 : 1);
-        CHECK_INT_EQ(last_node(m, "maxpool")->window.OH, 56);
+        CHECK_INT_EQ(last_node(m, "conv1")->window.conv.pad_top, paper ? 2 : 3);
+        CHECK_INT_EQ(last_node(m, "maxpool")->window.conv.pad_left, paper ? 0 : 1);
+        CHECK_INT_EQ(last_node(m, "maxpool")->window.conv.OH, 56);
         for (int i = 0; i < m->n_nodes; i++) {
             const struct pp_node *n = &m->nodes[i];
-            if (n->window.kh == 1 && n->window.stride == 2 && n->n_params > 0)
-                assert_true(paper || n->window.O == 2 * n->window.C); /* a projection */
-            if (n->window.kh == 3 && n->n_params > 0)
-                CHECK_INT_EQ(n->window.stride == 2, !paper && n->window.H == 2 * n->window.OH);
+            if (n->window.conv.kh == 1 && n->window.conv.stride == 2 && n->n_params > 0)
+                assert_true(paper || n->window.conv.O == 2 * n->window.conv.C); /* a projection */
+            if (n->window.conv.kh == 3 && n->n_params > 0)
+                CHECK_INT_EQ(n->window.conv.stride == 2,
+                             !paper && n->window.conv.H == 2 * n->window.conv.OH);
         }
     }
 }
@@ -122,7 +123,7 @@ TEST(words_become_layers)
     for (int i = 0; i < COUNT(names); i++)
         CHECK_STR_EQ(m->layers[i].name, names[i]);
     CHECK_INT_EQ(param(m, "layers.2.weight")->dims[3], 4);
-    CHECK_INT_EQ(m->nodes[1].window.OH, 16);
+    CHECK_INT_EQ(m->nodes[1].window.conv.OH, 16);
     CHECK_INT_EQ(m->nodes[1].bias, false);
     CHECK_INT_EQ(m->nodes[0].activation, PP_ACT_RELU);
     /* what is behind a flatten has its columns in another order in files */

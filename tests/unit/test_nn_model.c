@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "ppcli/chunk.h"
 #include "ppcli/lr.h"
 #include "ppcli/rng.h"
 #include "../../src/nn/nn.h"
@@ -422,29 +423,31 @@ TEST(layers_that_do_other_work_are_told_apart)
         *n = was;                                                                                  \
         assert_true(pp_layer_same_work(m, a, b));                                                  \
     } while (0)
-        CHANGES(n->heads++);
-        CHANGES(n->kv_heads++);
-        CHANGES(n->width++);
-        CHANGES(n->keys++);
-        CHANGES(n->causal = !n->causal);
-        CHANGES(n->batch_first = !n->batch_first);
-        CHANGES(n->apart = !n->apart);
+        CHANGES(n->attention.heads++);
+        CHANGES(n->attention.kv_heads++);
+        CHANGES(n->attention.width++);
+        CHANGES(n->attention.keys++);
+        CHANGES(n->attention.causal = !n->attention.causal);
+        CHANGES(n->attention.batch_first = !n->attention.batch_first);
+        CHANGES(n->attention.apart = !n->attention.apart);
         CHANGES(n->cached++);
         CHANGES(n->positions++);
-        CHANGES(n->vocabulary++);
-        CHANGES(n->groups++);
+        CHANGES(n->embedding.vocabulary++);
+        CHANGES(n->norm.groups++);
         CHANGES(n->bias = !n->bias);
-        CHANGES(n->count_padding = !n->count_padding);
+        CHANGES(n->window.count_padding = !n->window.count_padding);
         CHANGES(n->activation = n->activation == PP_ACT_TANH ? PP_ACT_GELU : PP_ACT_TANH);
-        CHANGES(n->window.stride++);
-        CHANGES(n->window.pad_left++);
+        CHANGES(n->window.conv.stride++);
+        CHANGES(n->window.conv.pad_left++);
         CHANGES(n->reads ^= PP_READS_X_IN_W);
         CHANGES(n->in.dims[0]++);
         CHANGES(n->out.dims[0]++);
         CHANGES(n->x[0]++);
         CHANGES(n->wants_dx[0] = !n->wants_dx[0]);
         CHANGES(n->shared[0] = !n->shared[0]);
-        CHANGES(n->p += 0.1f);
+        CHANGES(n->dropout.p += 0.1f);
+        CHANGES(n->attention.dropout += 0.1f);
+        CHANGES(n->rotary.base += 1);
         CHANGES(n->n_floats++);
 #undef CHANGES
     }

@@ -317,7 +317,7 @@ TEST(one_value_a_channel_has_no_variance)
     CHECK_OK(build_begin(&b, pp_shape_flat(C)));
     layer(&b, "l");
     CHECK_OK(build_finish(&b, build_batch_norm(&b, "n", 0)));
-    CHECK_INT_EQ(m->nodes[0].least_rows, 2);
+    CHECK_INT_EQ(m->nodes[0].norm.least_rows, 2);
 }
 
 TEST(a_device_without_a_kernel_refuses_the_layer)

@@ -2,7 +2,7 @@
 /* Choosing the next token from logits. */
 #include <math.h>
 
-#include "ppcli/model.h"
+#include "ppcli/chunk.h"
 #include "ppcli/rng.h"
 #include "test.h"
 

@@ -9,41 +9,44 @@
 
 static size_t q_width(const struct pp_node *n)
 {
-    return (size_t)n->heads * (size_t)n->width;
+    return (size_t)n->attention.heads * (size_t)n->attention.width;
 }
 
 static size_t kv_width(const struct pp_node *n)
 {
-    return (size_t)n->kv_heads * (size_t)n->width;
+    return (size_t)n->attention.kv_heads * (size_t)n->attention.width;
 }
 
 static int texts(const struct pp_node *n, int rows)
 {
-    return n->cached > 0 ? 1 : n->batch_first ? rows : n->positions;
+    return n->cached > 0 ? 1 : n->attention.batch_first ? rows : n->positions;
 }
 
 static int queries(const struct pp_node *n, int rows)
 {
-    return n->cached > 0 || !n->batch_first ? rows : n->positions;
+    return n->cached > 0 || !n->attention.batch_first ? rows : n->positions;
 }
 
 static void words(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
                   struct pp_words *w)
 {
     size_t all = (size_t)rows * (size_t)n->positions;
-    int keys = n->cached > 0 ? n->cached : n->batch_first ? n->keys : rows;
+    int keys = n->cached > 0 ? n->cached : n->attention.batch_first ? n->attention.keys : rows;
     w->keep = n->cached > 0 ? pp_value_floats(choice, (size_t)n->cached * 2 * kv_width(n))
-                            : all * (size_t)n->heads;
+                            : all * (size_t)n->attention.heads;
     w->scratch =
         (size_t)pp_backend_members(choice) *
-        pp_attention_scratch_floats(queries(n, rows), keys, n->heads / n->kv_heads, n->width);
+        pp_attention_scratch_floats(queries(n, rows), keys,
+                                    n->attention.heads / n->attention.kv_heads, n->attention.width);
 }
 
 /* Two products forwards; backwards the scores again, and four. Over the samples of a
  * micro-batch there are next to no keys. */
 static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 {
-    double keys = !n->batch_first ? 1 : n->causal ? (n->keys + 1) / 2.0 : n->keys;
+    double keys = !n->attention.batch_first ? 1
+                  : n->attention.causal     ? (n->attention.keys + 1) / 2.0
+                                            : n->attention.keys;
     double product = 2.0 * n->positions * keys * (double)q_width(n);
     c->flops_f = 2 * product;
     c->flops_i = n->wants_dx[0] || n->wants_dx[1] ? 5 * product : 0;
@@ -54,25 +57,25 @@ static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 static size_t first_key(const struct pp_node *n)
 {
     size_t q = q_width(n);
-    return n->n_x == 2 ? 0 : n->apart ? (size_t)n->positions * q : q;
+    return n->n_x == 2 ? 0 : n->attention.apart ? (size_t)n->positions * q : q;
 }
 
 static struct pp_attention call(const struct pp_node *n, const struct pp_backend *be,
                                 const struct pp_at *at)
 {
     size_t q = q_width(n), kv = kv_width(n), T = (size_t)n->positions;
-    bool two = n->n_x == 2, rows = !two && !n->apart;
+    bool two = n->n_x == 2, rows = !two && !n->attention.apart;
     size_t q_step = rows ? q + 2 * kv : q, kv_step = rows ? q_step : 2 * kv;
     size_t q_sample = two ? T * q : T * (q + 2 * kv);
-    size_t kv_sample = two ? (size_t)n->keys * 2 * kv : q_sample;
+    size_t kv_sample = two ? (size_t)n->attention.keys * 2 * kv : q_sample;
     const float *from = at->x[n->n_x - 1];
     struct pp_attention a = {.B = texts(n, at->pass->rows),
                              .queries = queries(n, at->pass->rows),
-                             .keys = n->batch_first ? n->keys : at->pass->rows,
-                             .heads = n->heads,
-                             .kv_heads = n->kv_heads,
-                             .width = n->width,
-                             .causal = n->causal,
+                             .keys = n->attention.batch_first ? n->attention.keys : at->pass->rows,
+                             .heads = n->attention.heads,
+                             .kv_heads = n->attention.kv_heads,
+                             .width = n->attention.width,
+                             .causal = n->attention.causal,
                              .lengths = at->pass->lengths,
                              .index = at->pass->index,
                              .q = at->x[0],
@@ -84,17 +87,17 @@ static struct pp_attention call(const struct pp_node *n, const struct pp_backend
                              .scratch = at->scratch,
                              .lse = at->keep,
                              .y = at->y};
-    if (!n->batch_first) {
+    if (!n->attention.batch_first) {
         a.q_at = (struct pp_strides){q_step, q_sample};
         a.kv_at = (struct pp_strides){kv_step, kv_sample};
         a.y_at = (struct pp_strides){q, T * q};
     }
     if (at->pass->training && at->pass->step) {
-        a.p = n->p;
+        a.p = n->attention.dropout;
         a.key = n->key ^ at->pass->seed * 0xD2511F53CD9E8D57u;
         a.step = at->pass->step;
         a.first_row = at->pass->first_row;
-        a.of_queries = !n->batch_first;
+        a.of_queries = !n->attention.batch_first;
     }
     return a;
 }
@@ -178,15 +181,15 @@ int attention(struct builder *b, const char *name, int x, int kv, const struct h
         return refuse(b, "%s: causal attention is over the positions of one text", b->name);
     if (b->cached > 0 && !(h->batch_first && h->causal))
         return refuse(b, "%s: only a model whose attention is causal can continue a text", b->name);
-    n->heads = h->q;
-    n->kv_heads = h->kv;
-    n->width = h->width;
-    n->causal = h->causal;
-    n->batch_first = h->batch_first;
-    n->p = h->dropout;
+    n->attention.heads = h->q;
+    n->attention.kv_heads = h->kv;
+    n->attention.width = h->width;
+    n->attention.causal = h->causal;
+    n->attention.batch_first = h->batch_first;
+    n->attention.dropout = h->dropout;
     n->positions = from.dims[0];
-    n->keys = other.dims[0];
-    n->apart = kv < 0 && x > 0 && b->m->nodes[x - 1].op == &op_cross_linear;
+    n->attention.keys = other.dims[0];
+    n->attention.apart = kv < 0 && x > 0 && b->m->nodes[x - 1].op == &op_cross_linear;
     if (n->cached == 0) /* else there is no I */
         n->reads = PP_READS_X_IN_I | PP_READS_Y_IN_I | (kv < 0 ? 0 : PP_READS_X1_IN_I);
     return n->y;

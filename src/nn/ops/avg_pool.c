@@ -5,27 +5,29 @@
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
-    return pp_backend_avg_pool_forward(be, &(struct pp_avg_pool){.g = &n->window,
-                                                                 .B = at->pass->rows,
-                                                                 .count_padding = n->count_padding,
-                                                                 .lengths = at->pass->lengths,
-                                                                 .index = at->pass->index,
-                                                                 .x = at->x[0],
-                                                                 .y = at->y});
+    return pp_backend_avg_pool_forward(
+        be, &(struct pp_avg_pool){.g = &n->window.conv,
+                                  .B = at->pass->rows,
+                                  .count_padding = n->window.count_padding,
+                                  .lengths = at->pass->lengths,
+                                  .index = at->pass->index,
+                                  .x = at->x[0],
+                                  .y = at->y});
 }
 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     if (!at->dx[0])
         return 0;
-    return pp_backend_avg_pool_backward(be, &(struct pp_avg_pool){.g = &n->window,
-                                                                  .B = at->pass->rows,
-                                                                  .count_padding = n->count_padding,
-                                                                  .lengths = at->pass->lengths,
-                                                                  .index = at->pass->index,
-                                                                  .x = at->dy,
-                                                                  .add = at->add[0],
-                                                                  .y = at->dx[0]});
+    return pp_backend_avg_pool_backward(
+        be, &(struct pp_avg_pool){.g = &n->window.conv,
+                                  .B = at->pass->rows,
+                                  .count_padding = n->window.count_padding,
+                                  .lengths = at->pass->lengths,
+                                  .index = at->pass->index,
+                                  .x = at->dy,
+                                  .add = at->add[0],
+                                  .y = at->dx[0]});
 }
 
 const struct pp_node_op op_avg_pool = {
@@ -41,9 +43,9 @@ static int add_pool(struct builder *b, const char *name, int x, const struct pp_
     struct pp_node *n = add_node(b, &op_avg_pool, name, x, -1, out);
     if (!n)
         return 0;
-    n->window = *over;
-    n->window.groups = over->C;
-    n->count_padding = count_padding;
+    n->window.conv = *over;
+    n->window.conv.groups = over->C;
+    n->window.count_padding = count_padding;
     return n->y;
 }
 

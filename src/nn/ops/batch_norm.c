@@ -32,7 +32,7 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
         be, &(struct pp_batch_norm_forward){.B = at->pass->rows,
                                             .P = pixels(n),
                                             .C = (int)C,
-                                            .eps = n->eps,
+                                            .eps = n->norm.eps,
                                             .x = at->x[0],
                                             .gamma = at->params,
                                             .beta = at->params + C,
@@ -72,7 +72,7 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
             be, &(struct pp_batch_norm_backward_weight){.B = parts[i].B,
                                                         .P = pixels(n),
                                                         .C = (int)C,
-                                                        .eps = n->eps,
+                                                        .eps = n->norm.eps,
                                                         .keep = parts[i].keep,
                                                         .sums = parts[i].grad_keep,
                                                         .beta = i > 0 ? 1 : beta,
@@ -111,7 +111,7 @@ static int commit(const struct pp_node *n, struct pp_backend *be,
 {
     size_t C = channels(n);
     return pp_backend_batch_norm_commit(
-        be, &(struct pp_batch_norm_commit){(int)C, n->momentum, &args->skip, grads + 2 * C,
+        be, &(struct pp_batch_norm_commit){(int)C, n->norm.momentum, &args->skip, grads + 2 * C,
                                            grads + 3 * C, grads + 4 * C, params + 2 * C,
                                            params + 3 * C, params + 4 * C});
 }
@@ -147,10 +147,10 @@ int batch_norm(struct builder *b, const char *name, int x, int residual, float e
     struct pp_node *n = add_node(b, &op_batch_norm, name, x, residual, *shape_of(b, x));
     if (!n)
         return 0;
-    n->eps = eps;
-    n->momentum = momentum;
+    n->norm.eps = eps;
+    n->norm.momentum = momentum;
     n->activation = relu ? PP_ACT_RELU : PP_ACT_NONE;
-    n->least_rows = pixels(n) > 1 ? 1 : 2; /* one value for each channel has no variance */
+    n->norm.least_rows = pixels(n) > 1 ? 1 : 2; /* one value for each channel has no variance */
     n->reads = PP_READS_X_IN_I | (relu ? PP_READS_Y_IN_I : 0);
     int y = n->y, C = (int)channels(n);
     for (int i = 0; i < 5; i++) {

@@ -7,7 +7,7 @@
 
 static size_t bias_at(const struct pp_node *n)
 {
-    const struct pp_conv *g = &n->window;
+    const struct pp_conv *g = &n->window.conv;
     return (size_t)g->O * (size_t)g->kh * (size_t)g->kw * (size_t)(g->C / g->groups);
 }
 
@@ -15,8 +15,8 @@ static void words(const struct pp_node *n, const struct pp_backend_choice *choic
                   struct pp_words *words)
 {
     if (choice) {
-        words->scratch = pp_backend_conv_scratch_floats(choice, &n->window, rows);
-        words->packed = pp_backend_conv_packed_floats(choice, &n->window);
+        words->scratch = pp_backend_conv_scratch_floats(choice, &n->window.conv, rows);
+        words->packed = pp_backend_conv_packed_floats(choice, &n->window.conv);
     }
 }
 
@@ -34,7 +34,7 @@ static double pairs_inside(int in, int out, int kernel, int stride, int pad)
 /* Products with padding are not needed, and our own kernels do not compute them. */
 static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 {
-    const struct pp_conv *g = &n->window;
+    const struct pp_conv *g = &n->window.conv;
     double pairs = pairs_inside(g->H, g->OH, g->kh, g->stride, g->pad_top) *
                    pairs_inside(g->W, g->OW, g->kw, g->stride, g->pad_left);
     int channels = g->C / g->groups; /* of an output */
@@ -46,13 +46,13 @@ static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 
 static int pack(const struct pp_node *n, struct pp_backend *be, const float *params, float *packed)
 {
-    return pp_backend_conv_pack(be, &n->window, params, packed);
+    return pp_backend_conv_pack(be, &n->window.conv, params, packed);
 }
 
 static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, const float *params,
                    const float *packed, float *grads)
 {
-    const struct pp_conv_use use = {.g = &n->window,
+    const struct pp_conv_use use = {.g = &n->window.conv,
                                     .B = rows,
                                     .relu = n->activation == PP_ACT_RELU,
                                     .dx = grads && n->wants_dx[0],
@@ -66,7 +66,7 @@ static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, con
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
-    const struct pp_conv_forward a = {.g = &n->window,
+    const struct pp_conv_forward a = {.g = &n->window.conv,
                                       .B = at->pass->rows,
                                       .x = at->x[0],
                                       .W = at->params,
@@ -91,7 +91,7 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
     }
     if (!at->dx[0])
         return 0;
-    const struct pp_conv_backward_input a = {.g = &n->window,
+    const struct pp_conv_backward_input a = {.g = &n->window.conv,
                                              .B = at->pass->rows,
                                              .dz = at->dy,
                                              .W = at->params,
@@ -106,7 +106,7 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
                            const struct pp_weight_part *parts, float beta, float *scratch,
                            float *grads)
 {
-    const struct pp_conv_backward_weight a = {.g = &n->window,
+    const struct pp_conv_backward_weight a = {.g = &n->window.conv,
                                               .n = n_parts,
                                               .parts = parts,
                                               .beta = beta,
@@ -137,7 +137,7 @@ int conv2d(struct builder *b, const char *name, int x, int channels, const struc
     struct pp_node *n = add_node(b, &op_conv2d, name, x, -1, pp_shape_image(g.OH, g.OW, channels));
     if (!n)
         return 0;
-    n->window = g;
+    n->window.conv = g;
     n->bias = bias;
     n->activation = relu ? PP_ACT_RELU : PP_ACT_NONE;
     n->reads = PP_READS_X_IN_W | PP_READS_DY_IN_W | (relu ? PP_READS_Y_IN_I : 0);

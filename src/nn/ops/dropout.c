@@ -9,7 +9,7 @@ static int drop(const struct pp_node *n, struct pp_backend *be, const struct pp_
     return pp_backend_dropout(be,
                               &(struct pp_dropout){.B = p->rows,
                                                    .F = pp_shape_floats(&n->out),
-                                                   .p = n->p,
+                                                   .p = n->dropout.p,
                                                    .key = n->key ^ p->seed * 0xD2511F53CD9E8D57u,
                                                    .step = p->step,
                                                    .first_row = p->first_row,
@@ -54,6 +54,6 @@ int dropout(struct builder *b, const char *name, int x, float p)
     struct pp_node *n = add_node(b, &op_dropout, name, x, -1, *shape_of(b, x));
     if (!n)
         return 0;
-    n->p = p;
+    n->dropout.p = p;
     return n->y;
 }

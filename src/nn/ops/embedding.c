@@ -12,7 +12,7 @@ static int channels(const struct pp_node *n)
 /* The table of positions lies after that of tokens. */
 static const float *positions_of(const struct pp_node *n, const float *params)
 {
-    size_t tokens = (size_t)n->vocabulary * (size_t)channels(n);
+    size_t tokens = (size_t)n->embedding.vocabulary * (size_t)channels(n);
     return n->n_floats > tokens ? params + tokens : NULL;
 }
 
@@ -21,7 +21,7 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
     return pp_backend_embedding_forward(
         be, &(struct pp_embedding_forward){.B = n->cached > 0 ? 1 : at->pass->rows,
                                            .T = n->cached > 0 ? at->pass->rows : n->positions,
-                                           .V = n->vocabulary,
+                                           .V = n->embedding.vocabulary,
                                            .C = channels(n),
                                            .first = at->pass->position,
                                            .x = at->x[0],
@@ -38,7 +38,7 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
         PP_TRY(pp_backend_embedding_backward_weight(
             be, &(struct pp_embedding_backward_weight){.B = parts[i].B / n->positions,
                                                        .T = n->positions,
-                                                       .V = n->vocabulary,
+                                                       .V = n->embedding.vocabulary,
                                                        .C = channels(n),
                                                        .x = parts[i].x,
                                                        .dy = parts[i].dz,
@@ -85,7 +85,7 @@ int embedding(struct builder *b, const char *name, int x, int vocabulary, int ch
         add_node(b, &op_embedding, name, x, -1, (struct pp_shape){2, {T, channels_out, 1}});
     if (!n)
         return 0;
-    n->vocabulary = vocabulary;
+    n->embedding.vocabulary = vocabulary;
     n->positions = T;
     n->reads = PP_READS_X_IN_W | PP_READS_DY_IN_W;
     int y = n->y;

@@ -17,7 +17,7 @@ static int pixels(const struct pp_node *n)
 static void words(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
                   struct pp_words *words)
 {
-    words->keep = 2 * (size_t)rows * (size_t)n->groups;
+    words->keep = 2 * (size_t)rows * (size_t)n->norm.groups;
 }
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
@@ -26,8 +26,8 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
         be, &(struct pp_group_norm_forward){.B = at->pass->rows,
                                             .P = pixels(n),
                                             .C = channels(n),
-                                            .G = n->groups,
-                                            .eps = n->eps,
+                                            .G = n->norm.groups,
+                                            .eps = n->norm.eps,
                                             .x = at->x[0],
                                             .gamma = at->params,
                                             .beta = at->params + channels(n),
@@ -43,7 +43,7 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
         be, &(struct pp_group_norm_backward_input){.B = at->pass->rows,
                                                    .P = pixels(n),
                                                    .C = channels(n),
-                                                   .G = n->groups,
+                                                   .G = n->norm.groups,
                                                    .x = at->x[0],
                                                    .gamma = at->params,
                                                    .keep = at->keep,
@@ -64,7 +64,7 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
             be, &(struct pp_group_norm_backward_weight){.B = parts[i].B,
                                                         .P = pixels(n),
                                                         .C = channels(n),
-                                                        .G = n->groups,
+                                                        .G = n->norm.groups,
                                                         .x = parts[i].x,
                                                         .keep = parts[i].keep,
                                                         .dz = parts[i].dz,
@@ -93,8 +93,8 @@ int group_norm(struct builder *b, const char *name, int x, int residual, int gro
     if (!n)
         return 0;
     int y = n->y, C = channels(n);
-    n->eps = eps;
-    n->groups = groups;
+    n->norm.eps = eps;
+    n->norm.groups = groups;
     n->activation = relu ? PP_ACT_RELU : PP_ACT_NONE;
     n->reads = PP_READS_X_IN_I | PP_READS_X_IN_W | PP_READS_DY_IN_W | (relu ? PP_READS_Y_IN_I : 0);
     struct pp_param *weight = add_param(b, "weight", PP_PARAM_PLAIN, 1, &C);

@@ -12,7 +12,7 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
 {
     uint8_t *taken = at->pass->training ? (uint8_t *)at->keep : NULL;
     return pp_backend_max_pool_forward(
-        be, &(struct pp_max_pool_forward){&n->window, at->pass->rows, at->x[0], taken, at->y});
+        be, &(struct pp_max_pool_forward){&n->window.conv, at->pass->rows, at->x[0], taken, at->y});
 }
 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
@@ -20,8 +20,9 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
     if (!at->dx[0])
         return 0;
     return pp_backend_max_pool_backward(
-        be, &(struct pp_max_pool_backward){&n->window, at->pass->rows, (const uint8_t *)at->keep,
-                                           at->dy, at->add[0], at->dx[0]});
+        be,
+        &(struct pp_max_pool_backward){&n->window.conv, at->pass->rows, (const uint8_t *)at->keep,
+                                       at->dy, at->add[0], at->dx[0]});
 }
 
 const struct pp_node_op op_max_pool = {
@@ -47,6 +48,6 @@ int max_pool(struct builder *b, const char *name, int x, const struct window *w)
         add_node(b, &op_max_pool, name, x, -1, pp_shape_image(over.OH, over.OW, over.O));
     if (!n)
         return 0;
-    n->window = over;
+    n->window.conv = over;
     return n->y;
 }

@@ -10,10 +10,10 @@ static int turn(const struct pp_node *n, struct pp_backend *be, const struct pp_
                                 .T = n->cached > 0 ? at->pass->rows : n->out.dims[0],
                                 .C = n->out.dims[1],
                                 .first = at->pass->position,
-                                .heads = n->heads,
-                                .width = n->width,
-                                .base = n->base,
-                                .scaling = n->scaling,
+                                .heads = n->rotary.heads,
+                                .width = n->rotary.width,
+                                .base = n->rotary.base,
+                                .scaling = n->rotary.scaling,
                                 .back = back,
                                 .x = x,
                                 .add = add,
@@ -45,10 +45,10 @@ int rotary(struct builder *b, const char *name, int x, int heads, int width, flo
     struct pp_node *n = add_node(b, &op_rotary, name, x, -1, from);
     if (!n)
         return 0;
-    n->heads = heads;
-    n->width = width;
-    n->base = base;
-    n->scaling = *scaling;
+    n->rotary.heads = heads;
+    n->rotary.width = width;
+    n->rotary.base = base;
+    n->rotary.scaling = *scaling;
     if (width % 2)
         return refuse(b,
                       "%s: heads of %d channels (model.head_dim, or n_embd / n_head) cannot be "

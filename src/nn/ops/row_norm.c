@@ -27,7 +27,7 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
         be, &(struct pp_row_norm_forward){.B = at->pass->rows * n->positions,
                                           .C = channels(n),
                                           .centred = is_centred(n),
-                                          .eps = n->eps,
+                                          .eps = n->norm.eps,
                                           .x = at->x[0],
                                           .gamma = at->params,
                                           .beta = n->bias ? at->params + channels(n) : NULL,
@@ -74,7 +74,7 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
  * over, for the roundings on the way. */
 static double bound(const struct pp_node *n, int rows, float x, float dz)
 {
-    double xhat = fmax(1, 2 * (double)x / sqrt((double)n->eps));
+    double xhat = fmax(1, 2 * (double)x / sqrt((double)n->norm.eps));
     return xhat < (double)FLT_MAX ? 2.0 * rows * n->positions * xhat * (double)dz : INFINITY;
 }
 
@@ -97,7 +97,7 @@ static int norm(struct builder *b, const struct pp_node_op *op, const char *name
     if (!n)
         return 0;
     int y = n->y, C = channels(n);
-    n->eps = eps;
+    n->norm.eps = eps;
     n->bias = bias;
     n->positions = (int)pp_shape_floats(&n->out) / C;
     n->reads = PP_READS_X_IN_I | PP_READS_X_IN_W | PP_READS_DY_IN_W;
