@@ -91,6 +91,9 @@ int pp_exec_late(const struct pp_exec *x);
 
 /* "on", or why steps are not captured; static or as long as x. Local. */
 const char *pp_exec_graphs(const struct pp_exec *x);
+/* Before the transport is destroyed: a communicator does not end while a recorded step uses it. Nothing
+ * is enqueued later. Local; x may be NULL. */
+void pp_exec_forget_graphs(struct pp_exec *x);
 
 /* Whether the actions of all steps are timed from here on. Else, where timing costs, of some.
  * Local. */

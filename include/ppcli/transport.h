@@ -55,6 +55,7 @@ struct pp_transport_caps {
     bool unlabelled;   /* messages carry no tag and no size: that the two ends mean the same message
                           is the plan's business, and a receive must be posted in the order of the
                           sends of its channel */
+    bool own_steps; /* each rank records and launches its part of a step, see pp_transport_join() */
 };
 
 struct pp_backend_ops;
@@ -333,7 +334,9 @@ int pp_transport_allgather_on(struct pp_transport *tp, const void *in, size_t by
  * Collective, for steps that are captured; the host does not wait for the device. After join all
  * that any rank enqueued before comes before what rank 0 enqueues next; after fork what any rank
  * enqueues next comes after all that rank 0 enqueued before. Together they part what is enqueued in
- * two: nothing after them needs to wait for a single message before them, and nothing will.
+ * two: nothing after them needs to wait for a single message before them, and nothing will. With
+ * caps.own_steps a rank records its own stream and what messages use of it: local, and what is said of
+ * rank 0 is true of each rank.
  */
 bool pp_transport_can_fork(const struct pp_transport *tp);
 int pp_transport_join(struct pp_transport *tp);

@@ -33,15 +33,26 @@
 int pp_nccl_move(struct nccl *n, struct pp_channel_end *e, int slot, size_t bytes)
 {
     const struct nccl_end *own = e->own;
-    const struct nccl_slot *s = nccl_slot(e, slot);
+    struct nccl_slot *s = nccl_slot(e, slot);
     bool sends = e->spec.src == n->tp->rank;
     char *memory = pp_slot_memory(e, slot);
-    CUDA_TRY(n, cudaStreamWaitEvent(own->stream, s->here, 0));
+    if (s->here_fence == n->fence)
+        CUDA_TRY(n, cudaStreamWaitEvent(own->stream, s->here, 0));
     if (bytes > 0 && sends) /* no bytes are no message, on both sides */
         NCCL_TRY(n, e, Send(memory, bytes, ncclUint8, 1, own->comm, own->stream));
     if (bytes > 0 && !sends)
         NCCL_TRY(n, e, Recv(memory, bytes, ncclUint8, 0, own->comm, own->stream));
     CUDA_TRY(n, cudaEventRecord(s->there, own->stream));
+    s->there_fence = n->fence;
+    return 0;
+}
+
+/* The compute stream is where the memory of the slot may be used by its channel. */
+static int record_here(struct nccl *n, const struct pp_channel_end *e, int slot)
+{
+    struct nccl_slot *s = nccl_slot(e, slot);
+    CUDA_TRY(n, cudaEventRecord(s->here, n->stream));
+    s->here_fence = n->fence;
     return 0;
 }
 
@@ -50,7 +61,8 @@ static int acquire(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 {
     struct nccl *n = tp->impl;
     PP_TRY(pp_nccl_alive(n));
-    CUDA_TRY(n, cudaStreamWaitEvent(n->stream, nccl_slot(e, slot)->there, 0));
+    if (nccl_slot(e, slot)->there_fence == n->fence)
+        CUDA_TRY(n, cudaStreamWaitEvent(n->stream, nccl_slot(e, slot)->there, 0));
     return 0;
 }
 
@@ -59,7 +71,7 @@ static int post_send(struct pp_transport *tp, struct pp_channel_end *e, int slot
 {
     struct nccl *n = tp->impl;
     PP_TRY(pp_nccl_alive(n));
-    CUDA_TRY(n, cudaEventRecord(nccl_slot(e, slot)->here, n->stream));
+    PP_TRY(record_here(n, e, slot));
     return pp_nccl_move(n, e, slot, bytes);
 }
 
@@ -67,20 +79,63 @@ static int post_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot
 {
     struct nccl *n = tp->impl;
     PP_TRY(pp_nccl_alive(n));
-    return pp_nccl_move(n, e, slot, bytes);
+    return n->records ? 0 : pp_nccl_move(n, e, slot, bytes);
 }
 
+/* A graph promises no two of its branches at once: a receive that is recorded begins where the compute
+ * stream waits for it, so that nothing before that can stand after it. */
 static int wait_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t *bytes,
                      uint32_t *tag)
 {
+    struct nccl *n = tp->impl;
+    if (n->records) {
+        PP_TRY(record_here(n, e, slot));
+        PP_TRY(pp_nccl_move(n, e, slot, *bytes));
+    }
     return acquire(tp, e, slot);
 }
 
 static int release(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 {
-    struct nccl *n = tp->impl;
-    CUDA_TRY(n, cudaEventRecord(nccl_slot(e, slot)->here, n->stream));
+    return record_here(tp->impl, e, slot);
+}
+
+/* ---- steps that are recorded: every rank its own */
+
+static int join_stream(struct nccl *n, cudaStream_t stream, cudaEvent_t joined)
+{
+    CUDA_TRY(n, cudaEventRecord(joined, stream));
+    CUDA_TRY(n, cudaStreamWaitEvent(n->stream, joined, 0));
     return 0;
+}
+
+static int join_channels(struct pp_transport *tp)
+{
+    struct nccl *n = tp->impl;
+    PP_TRY(pp_nccl_alive(n));
+    for (int i = 0; i < tp->n_ends; i++) {
+        const struct nccl_end *own = tp->ends[i].own;
+        PP_TRY(join_stream(n, own->stream, own->joined));
+    }
+    return n->side ? join_stream(n, n->side, n->forked) : 0;
+}
+
+static int fork_channels(struct pp_transport *tp)
+{
+    struct nccl *n = tp->impl;
+    CUDA_TRY(n, cudaEventRecord(n->forked, n->stream));
+    for (int i = 0; i < tp->n_ends; i++)
+        CUDA_TRY(n,
+                 cudaStreamWaitEvent(((struct nccl_end *)tp->ends[i].own)->stream, n->forked, 0));
+    if (n->side)
+        CUDA_TRY(n, cudaStreamWaitEvent(n->side, n->forked, 0));
+    n->fence++;
+    return 0;
+}
+
+static void record_steps(struct pp_transport *tp, bool on)
+{
+    ((struct nccl *)tp->impl)->records = on;
 }
 
 /* ---- collectives on the device, in the compute stream */
@@ -239,7 +294,7 @@ static bool fits(const struct pp_paths *p, char why[PP_TRANSPORT_WHY_MAX])
 const struct pp_transport_ops transport_nccl = {
     .name = "nccl",
     .help = "ranks have a device each, NCCL moves the messages; threads or processes",
-    .caps = {.unlabelled = true},
+    .caps = {.unlabelled = true, .own_steps = true},
     .joins_threads = true,
     .joins_processes = true,
     .needs_device = true,
@@ -267,5 +322,8 @@ const struct pp_transport_ops transport_nccl = {
     .post_exchange = post_exchange,
     .wait_exchange = wait_exchange,
     .allgather_on = allgather_on,
+    .join = join_channels,
+    .fork = fork_channels,
+    .record = record_steps,
     .wait_mark = pp_nccl_wait_mark,
 };

@@ -29,6 +29,7 @@ int pp_nccl_load(const struct nccl_library **out);
 struct nccl_slot {
     cudaEvent_t here;  /* in the compute stream: written (sender), released (receiver) */
     cudaEvent_t there; /* in the channel's stream: sent, received */
+    uint32_t here_fence, there_fence; /* when they were recorded; see struct nccl */
 };
 
 /* A group of messages with several ranks on the stream `side`. */
@@ -44,6 +45,7 @@ struct nccl_end {
     int round;       /* of creation */
     ncclComm_t comm; /* rank 0 sends, rank 1 receives */
     cudaStream_t stream;
+    cudaEvent_t joined; /* all of it so far */
 };
 
 struct nccl {
@@ -65,6 +67,10 @@ struct nccl {
     struct nccl_exchange *exchanges;
     int n_exchanges;
     bool *met; /* [size] ranks that world is connected to; our own: for gathering */
+    cudaEvent_t
+        forked; /* the compute stream, when the others may continue; and for `side`, as joined */
+    uint32_t fence; /* forks so far: nobody waits for an event from before the last one */
+    bool records;   /* what is enqueued becomes part of a graph */
     ncclComm_t world;
     int blocks; /* multiprocessors of one message at most */
 };

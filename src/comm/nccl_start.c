@@ -190,6 +190,7 @@ static int make_end(struct nccl *n, const struct pp_channel_end *e, int priority
 {
     struct nccl_end *own = e->own;
     CUDA_TRY(n, cudaStreamCreateWithPriority(&own->stream, cudaStreamNonBlocking, priority));
+    PP_TRY(make_event(n, &own->joined));
     for (int k = 0; k < e->spec.slots; k++) {
         struct nccl_slot *s = nccl_slot(e, k);
         PP_TRY(make_event(n, &s->here));
@@ -226,6 +227,7 @@ static int make_ends(struct nccl *n, int most)
     int low = 0, high = 0;
     PP_TRY(check_queues(n, most));
     PP_TRY(pp_nccl_aborts_create(n));
+    PP_TRY(make_event(n, &n->forked));
     CUDA_TRY(n, cudaDeviceGetStreamPriorityRange(&low, &high));
     for (int i = 0; i < n->tp->n_ends; i++)
         PP_TRY(make_end(n, &n->tp->ends[i], high));
@@ -346,6 +348,8 @@ static void free_end(const struct pp_channel_end *e)
         if (nccl_slot(e, k)->there)
             cudaEventDestroy(nccl_slot(e, k)->there);
     }
+    if (own && own->joined)
+        cudaEventDestroy(own->joined);
     if (own && own->stream)
         cudaStreamDestroy(own->stream);
 }
@@ -383,6 +387,8 @@ void pp_nccl_destroy(struct pp_transport *tp)
     }
     if (n->side && !n->stuck)
         cudaStreamDestroy(n->side);
+    if (n->forked && !n->stuck)
+        cudaEventDestroy(n->forked);
     pp_free(n->exchanges);
     pp_free(n->met);
     if (!n->stuck) { /* or a thread still reads them */

@@ -175,11 +175,11 @@ struct wait {
     const char *what;
 };
 
-/* "Not ready" is an error to the runtime, which the next launch would be told. */
+/* "Not ready", or "recorded in a capture", is an error to the runtime, which the next launch would be told. */
 static cudaError_t query(cudaEvent_t event)
 {
     cudaError_t rc = cudaEventQuery(event);
-    if (rc == cudaErrorNotReady)
+    if (rc != cudaSuccess)
         cudaGetLastError();
     return rc;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Whole steps captured once and replayed: one graph of all ranks of the process, which rank 0 holds
- * and launches. A batch is captured when one like it was enqueued before: what has to be made for
+ * and launches; or of each rank one, where messages are of a library (caps.own_steps). A batch is captured when one like it was enqueued before: what has to be made for
  * its shapes has been made then. All ranks decide alike, from values that all of them share.
  */
 #include "exec_internal.h"
@@ -27,6 +27,9 @@ int exec_graphs_create(struct pp_exec *x)
     } else if (!pp_transport_can_fork(x->tp)) {
         snprintf(g->why, sizeof(g->why), "a step over transport %s cannot be captured",
                  x->tp->ops->name);
+    } else if (x->tp->caps.own_steps && wanted == PP_GRAPHS_AUTO) {
+        snprintf(g->why, sizeof(g->why), "a step over %s is recorded with run.graphs = on only",
+                 x->tp->ops->library);
     } else {
         g->on = true;
     }
@@ -44,10 +47,21 @@ void exec_graphs_destroy(struct pp_exec *x)
     g->n = 0;
 }
 
+static bool holds_graph(const struct pp_exec *x)
+{
+    return x->tp->caps.own_steps || x->tp->rank == 0;
+}
+
+void pp_exec_forget_graphs(struct pp_exec *x)
+{
+    if (x && !pp_transport_stopped(x->tp) && pp_backend_is_quiet(x->be, x->settle))
+        exec_graphs_destroy(x);
+}
+
 /* Rank 0 launches the graph, between what all ranks enqueued before and what they will. */
 static int launch(struct pp_exec *x, const struct exec_graph *g)
 {
-    if (x->tp->rank == 0)
+    if (holds_graph(x))
         PP_TRY(pp_backend_graph_launch(x->be, g->graph));
     return pp_transport_fork(x->tp);
 }
@@ -57,7 +71,7 @@ static int capture(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
 {
     bool begun = false;
     int rc = pp_transport_join(x->tp);
-    if (rc == 0 && x->tp->rank == 0) {
+    if (rc == 0 && holds_graph(x)) {
         rc = pp_backend_capture_begin(x->be);
         begun = rc == 0;
     }

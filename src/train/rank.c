@@ -250,6 +250,7 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
             spec->options->before_abort();
         pp_transport_abort(tp);
     }
+    pp_exec_forget_graphs(tr.x);
     pp_watchdog_leave(spec->watchdog, spec->rank);
     if (spec->ring) {
         pp_transport_show_waits(tp, NULL);

@@ -42,6 +42,7 @@ struct Device {
 struct Work {
     std::function<void()> run;
     Device *device = nullptr;
+    bool waits = false;           /* for what another stream does */
     bool any_memory = false;      /* a copy: may touch every device's memory */
     const void *source = nullptr; /* memory of the host that must stay as it is until then */
     size_t source_bytes = 0;

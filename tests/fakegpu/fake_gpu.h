@@ -17,8 +17,9 @@ extern "C" {
 /* fn(arg) runs on the stream, behind what was enqueued there before, in a thread that may touch the
  * memory of the stream's device. Recorded as a node where the stream is captured: fn then runs at
  * each replay, so arg must live as long as the graph; done(arg), where not NULL, is called once
- * when fn will not run again. On an error done has been called. */
-cudaError_t fake_enqueue(cudaStream_t stream, void (*fn)(void *arg), void *arg,
+ * when fn will not run again. On an error done has been called. waits: fn waits for another stream,
+ * and other branches of its graph go on. */
+cudaError_t fake_enqueue(cudaStream_t stream, bool waits, void (*fn)(void *arg), void *arg,
                          void (*done)(void *arg));
 /* Device whose memory [p, p + bytes) lies wholly within one block of, or -1. */
 int fake_device_of(const void *p, size_t bytes);

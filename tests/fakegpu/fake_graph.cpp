@@ -6,6 +6,7 @@
  */
 #include <algorithm>
 #include <cstdlib>
+#include <thread>
 
 #include "fake.h"
 
@@ -60,15 +61,37 @@ static void run(const std::vector<Node> &nodes, unsigned seed)
         if (missing[i] == 0)
             ready.push_back(i);
     }
-    while (!ready.empty()) {
+    std::mutex lock;
+    std::condition_variable changed;
+    std::deque<size_t> done;
+    std::vector<std::thread> waiting; /* in branches of their own */
+    for (size_t left = n; left > 0;) {
+        {
+            std::unique_lock<std::mutex> hold(lock);
+            changed.wait(hold, [&] { return !ready.empty() || !done.empty(); });
+            for (; !done.empty(); done.pop_front(), left--)
+                for (size_t f : next[done.front()])
+                    if (--missing[f] == 0)
+                        ready.push_back(f);
+        }
+        if (ready.empty())
+            continue;
         size_t pick = (size_t)rand_r(&seed) % ready.size();
         size_t i = ready[pick];
         ready.erase(ready.begin() + (long)pick);
-        fake_do(nodes[i].work);
-        for (size_t f : next[i])
-            if (--missing[f] == 0)
-                ready.push_back(f);
+        auto finish = [&, i] {
+            fake_do(nodes[i].work);
+            std::lock_guard<std::mutex> hold(lock);
+            done.push_back(i);
+            changed.notify_all();
+        };
+        if (nodes[i].work.waits)
+            waiting.emplace_back(finish);
+        else
+            finish();
     }
+    for (std::thread &t : waiting)
+        t.join();
 }
 
 extern "C" {
@@ -164,9 +187,11 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 {
     FAKE_ENTER();
+    std::shared_ptr<CUgraphExec_st> last; /* ends outside of the lock */
     {
         std::lock_guard<std::mutex> hold(fake_lock);
-        if (execs.erase(exec) == 0)
+        last = execs[exec];
+        if (execs.erase(exec) == 0 || last == NULL)
             return fake_leave(cudaErrorInvalidValue);
     }
     fake_count("executable graphs", -1);

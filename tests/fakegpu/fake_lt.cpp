@@ -415,7 +415,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     if (!can(job.p, chosen.id) || !aligned(job))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     check_memory(job, stream, needs);
-    cudaError_t e = fake_enqueue(stream, fake_multiply, new Job(job), drop);
+    cudaError_t e = fake_enqueue(stream, false, fake_multiply, new Job(job), drop);
     return e == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 }

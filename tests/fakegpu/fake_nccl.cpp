@@ -18,6 +18,7 @@
 #include <nccl.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -82,6 +83,7 @@ struct Kernel {
     struct ncclComm *comm;
     cudaStream_t stream;
     std::vector<Op> ops;
+    std::shared_ptr<struct ncclComm> graph; /* that it is recorded in: runs at each launch */
 };
 
 thread_local int depth;
@@ -94,13 +96,18 @@ struct ncclComm {
     int rank, device;
     ncclResult_t state = ncclSuccess;
     bool aborted = false, finalized = false;
-    int under_way = 0; /* kernels that are enqueued and not done */
-    int calls = 0;     /* that wait */
+    int under_way = 0;            /* kernels that are enqueued and not done */
+    std::atomic<int> recorded{0}; /* kernels that graphs hold */
+    std::shared_ptr<ncclComm> self;
+
+    ~ncclComm()
+    {
+        fake_count("NCCL communicator", -1);
+    }
+    int calls = 0; /* that wait */
 };
 
-enum {
-    START_SECONDS = 2
-};
+static const int START_SECONDS = 2;
 
 namespace
 {
@@ -200,6 +207,7 @@ void run_kernel(void *arg)
     Clique &q = *c->clique;
     std::unique_lock<std::mutex> held(lock);
     std::vector<Side> sides(k->ops.size());
+    c->under_way += k->graph != NULL;
     for (size_t i = 0; i < k->ops.size() && !c->aborted; i++) {
         const Op &op = k->ops[i];
         if (op.kind == GATHER) {
@@ -233,14 +241,23 @@ void run_kernel(void *arg)
 
 void done_kernel(void *arg)
 {
-    delete (Kernel *)arg;
+    Kernel *k = (Kernel *)arg;
+    if (k->graph != NULL)
+        k->comm->recorded--;
+    delete k;
 }
 
 ncclResult_t enqueue(Kernel *k)
 {
-    k->comm->under_way++;
-    if (fake_enqueue(k->stream, run_kernel, k, done_kernel) != cudaSuccess) {
-        k->comm->under_way--;
+    bool recorded = fake_stream_captured(k->stream);
+    if (recorded) {
+        k->graph = k->comm->self;
+        k->comm->recorded++;
+    } else {
+        k->comm->under_way++;
+    }
+    if (fake_enqueue(k->stream, true, run_kernel, k, done_kernel) != cudaSuccess) {
+        k->comm->under_way -= !recorded;
         return refuse(k->comm, ncclUnhandledCudaError, "the stream takes no work");
     }
     return ncclSuccess;
@@ -261,7 +278,7 @@ ncclResult_t launch(std::unique_lock<std::mutex> &held, std::vector<Op> &ops)
     ncclResult_t rc = ncclSuccess;
     for (Op &op : ops) {
         Kernel *&k = kernels[op.comm];
-        k = k ? k : new Kernel{op.comm, op.stream, {}};
+        k = k ? k : new Kernel{op.comm, op.stream, {}, NULL};
         if (k->stream != op.stream)
             fake_die("NCCL: a group uses two streams on one communicator");
         k->ops.push_back(op);
@@ -274,6 +291,8 @@ ncclResult_t launch(std::unique_lock<std::mutex> &held, std::vector<Op> &ops)
             if (op.kind != GATHER)
                 q.shakes[path_of(op)] |= op.kind == SEND ? 1 : 2;
         changed.notify_all();
+        if (fake_stream_captured(k->stream) && !all_shaken(q, k))
+            fake_die("NCCL: the first message of two ranks is captured");
         c->calls++;
         changed.wait(held, [&] { return c->aborted || all_shaken(q, k); });
         c->calls--;
@@ -296,8 +315,6 @@ ncclResult_t add(const char *name, const Op &op)
         return refuse(NULL, ncclInvalidUsage, "the communicator has failed or is finalized");
     if (fake_stream_device(op.stream) != op.comm->device)
         fake_die("NCCL: %s on a stream of another device", name);
-    if (fake_stream_captured(op.stream))
-        fake_die("NCCL: %s while its stream is captured", name);
     const void *p = op.kind == RECEIVE ? op.out : op.in;
     if (fake_device_of(p, op.bytes) != op.comm->device)
         fake_die("NCCL: %s of memory that is not the device's", name);
@@ -322,15 +339,10 @@ ncclResult_t ncclGetVersion(int *version)
 
 const char *ncclGetErrorString(ncclResult_t rc)
 {
-    static const char *const words[] = {"no error",
-                                        "unhandled cuda error",
-                                        "unhandled system error",
-                                        "internal error",
-                                        "invalid argument",
-                                        "invalid usage",
-                                        "remote process exited or there was a network error",
-                                        "NCCL operation in progress"};
-    return (size_t)rc < sizeof(words) / sizeof(*words) ? words[rc] : "unknown result code";
+    return rc == ncclInternalError ? "internal error"
+           : rc == ncclRemoteError ? "remote process exited or there was a network error"
+           : rc == ncclSystemError ? "unhandled system error"
+                                   : "an emulated failure";
 }
 
 const char *ncclGetLastError(ncclComm_t)
@@ -372,6 +384,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
         return refuse(NULL, ncclInvalidArgument, "the ranks do not agree on who they are");
     struct ncclComm *c = new ncclComm;
     fake_count("NCCL communicator", 1);
+    c->self.reset(c);
     c->clique = q;
     c->rank = rank;
     cudaGetDevice(&c->device);
@@ -390,10 +403,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *out, int size, ncclUniqueId id, 
                          [&] { return c->clique->joined == size; }))
         return c->state;
     *out = NULL;
-    fake_count("NCCL communicator", -1);
     c->clique->members[(size_t)rank] = NULL;
     c->clique->joined--;
-    delete c;
+    auto last = std::move(c->self);
     const char *network = getenv("NCCL_SOCKET_IFNAME");
     return refuse(NULL, ncclSystemError,
                   std::string("a rank has not come over ") + (network ? network : "any interface"));
@@ -413,9 +425,8 @@ ncclResult_t ncclCommAbort(ncclComm_t c)
     changed.notify_all();
     changed.wait(held, [&] { return c->under_way == 0 && c->calls == 0; });
     c->clique->members[(size_t)c->rank] = NULL;
+    auto last = std::move(c->self);
     held.unlock();
-    fake_count("NCCL communicator", -1);
-    delete c;
     return ncclSuccess;
 }
 
@@ -424,6 +435,8 @@ ncclResult_t ncclCommFinalize(ncclComm_t c)
     std::unique_lock<std::mutex> held(lock);
     if (c->state != ncclSuccess || c->finalized)
         return refuse(NULL, ncclInvalidUsage, "only a communicator that is well is finalized");
+    if (c->recorded > 0)
+        fake_die("NCCL: a communicator is finalized before the graphs that use it are destroyed");
     c->finalized = true;
     c->clique->finalized++;
     c->calls++;
@@ -438,14 +451,11 @@ ncclResult_t ncclCommFinalize(ncclComm_t c)
 
 ncclResult_t ncclCommDestroy(ncclComm_t c)
 {
-    {
-        std::lock_guard<std::mutex> held(lock);
-        if (!c->finalized || c->state != ncclSuccess)
-            fake_die("NCCL: a communicator is destroyed before it is finalized");
-        c->clique->members[(size_t)c->rank] = NULL;
-    }
-    fake_count("NCCL communicator", -1);
-    delete c;
+    std::lock_guard<std::mutex> held(lock);
+    if (!c->finalized || c->state != ncclSuccess)
+        fake_die("NCCL: a communicator is destroyed before it is finalized");
+    c->clique->members[(size_t)c->rank] = NULL;
+    auto last = std::move(c->self);
     return ncclSuccess;
 }
 

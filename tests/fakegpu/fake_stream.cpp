@@ -212,7 +212,8 @@ bool fake_any_capture(const Device *d)
     });
 }
 
-cudaError_t fake_enqueue(cudaStream_t stream, void (*fn)(void *), void *arg, void (*done)(void *))
+cudaError_t fake_enqueue(cudaStream_t stream, bool waits, void (*fn)(void *), void *arg,
+                         void (*done)(void *))
 {
     std::shared_ptr<void> owned(arg, [done](void *p) {
         if (done != NULL)
@@ -223,6 +224,7 @@ cudaError_t fake_enqueue(cudaStream_t stream, void (*fn)(void *), void *arg, voi
         return cudaErrorInvalidResourceHandle;
     Work work;
     work.device = held->device;
+    work.waits = waits;
     work.any_memory = true; /* the libraries move bytes between devices themselves */
     work.run = [fn, owned] { fn(owned.get()); };
     return fake_put(held.get(), std::move(work));

@@ -47,8 +47,19 @@ report "$code" "one stage"
 same "nccl, 2 stages" --stages 2 --transport nccl --set "$deep"
 same "nccl, 4 stages, split backward" --stages 4 --transport nccl --schedule zb-h2 --set "$deep"
 same "nccl, 2 stages, 2 chunks each" --stages 2 --transport nccl --schedule zb-v --set "$deep"
+recorded='--transport nccl --set run.graphs=on'
+# shellcheck disable=SC2086 # words
+{
+    same "nccl, 2 stages, recorded" --stages 2 $recorded --set "$deep"
+    grep -q 'graphs on' "$out"
+    report $? "whose steps are recorded"
+    same "nccl, 4 stages, split backward, recorded" --stages 4 $recorded --schedule zb-h2 --set "$deep"
+    same "nccl, 2 stages, 2 chunks each, recorded" --stages 2 $recorded --schedule zb-v --set "$deep"
+}
 train --stages 1 --replicas 2 --transport threads --set "$deep"
 one=$sha
+same "nccl, 2 replicas of 2 stages, recorded" --stages 2 --replicas 2 --set "$deep" --transport nccl \
+    --set run.graphs=on
 same "nccl, 2 replicas of 2 stages" --stages 2 --replicas 2 --transport nccl --set "$deep"
 
 # optimizer states shared among replicas: one communicator, whatever the number of layers
@@ -57,6 +68,8 @@ for replicas in 2 3; do
         --set train.zero=1 --set 'model.sizes=784 260*12 10'
     one=$sha
     same "nccl, $replicas replicas, train.zero over 12 layers" --stages 1 --replicas $replicas \
+        --transport nccl --set train.optimizer=adam --set train.zero=1 --set 'model.sizes=784 260*12 10'
+    same "the same, recorded" --stages 1 --replicas $replicas --set run.graphs=on \
         --transport nccl --set train.optimizer=adam --set train.zero=1 --set 'model.sizes=784 260*12 10'
 done
 
@@ -105,8 +118,12 @@ for version in 21800 21704; do
     report "$code" "NCCL $version is taken from 2.18 on"
 done
 unset PPCLI_FAKE_NCCL
-PPCLI_FAKE_FAIL=launch:120:220
+PPCLI_FAKE_FAIL=ncclMessage:30:6
 export PPCLI_FAKE_FAIL
+train --stages 2 --transport nccl --set run.graphs=on
+[ "$code" = 76 ] && grep -q 'NCCL, rank . to .*while it moved a message' "$out"
+report $? "a message of a recorded step that is lost ends the run"
+PPCLI_FAKE_FAIL=launch:120:220
 train --stages 2 --transport nccl
 [ "$code" = 76 ] && grep -q 'a link between devices failed' "$out"
 report $? "a lost link between devices is a lost rank"

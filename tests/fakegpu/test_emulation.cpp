@@ -131,8 +131,8 @@ TEST(work_is_done_later_and_in_order)
     cudaEvent_t e = new_event(cudaEventDisableTiming);
     int n = 0;
     OK(cudaEventQuery(e)); /* never recorded: reached */
-    OK(fake_enqueue(s, slow, &n, NULL));
-    OK(fake_enqueue(s, slow, &n, NULL));
+    OK(fake_enqueue(s, false, slow, &n, NULL));
+    OK(fake_enqueue(s, false, slow, &n, NULL));
     OK(cudaEventRecord(e, s));
     assert_int_equal((int)cudaEventQuery(e), (int)cudaErrorNotReady);
     assert_int_equal((int)cudaGetLastError(), (int)cudaErrorNotReady); /* a launch would see it */
@@ -151,7 +151,7 @@ TEST(a_stream_waits_for_the_event_as_it_was_at_the_call)
     int *x = on_device<int>(1), start = 1, got = 0;
     OK(cudaMemcpyAsync(x, &start, sizeof start, cudaMemcpyHostToDevice, a));
     int n = 0;
-    OK(fake_enqueue(a, slow, &n, NULL));
+    OK(fake_enqueue(a, false, slow, &n, NULL));
     OK(launch_twice_plus(1, x, a)); /* 3 */
     OK(cudaEventRecord(e, a));
     OK(cudaStreamWaitEvent(b, e, 0));
@@ -173,7 +173,7 @@ TEST(events_tell_the_time_between_them)
     float ms = 0;
     assert_int_equal((int)cudaEventElapsedTime(&ms, a, b), (int)cudaErrorInvalidResourceHandle);
     OK(cudaEventRecord(a, s));
-    OK(fake_enqueue(s, slow, &n, NULL));
+    OK(fake_enqueue(s, false, slow, &n, NULL));
     OK(cudaEventRecord(b, s));
     assert_int_equal((int)cudaEventElapsedTime(&ms, a, b), (int)cudaErrorNotReady);
     OK(cudaStreamSynchronize(s));
@@ -407,7 +407,7 @@ static int dying(const std::string &what)
         void *pinned;
         static int n; /* the stream may reach it after this block */
         OK(cudaMallocHost(&pinned, 256));
-        OK(fake_enqueue(s, slow, &n, NULL));
+        OK(fake_enqueue(s, false, slow, &n, NULL));
         OK(cudaMemcpyAsync(x, pinned, 256, cudaMemcpyHostToDevice, s));
         memset(pinned, 0, 256);
     }
