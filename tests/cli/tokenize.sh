@@ -38,6 +38,7 @@ cat "$folder/data/train.bin" "$folder/data/val.bin" | cmp - "$folder/first" || c
 begin "words that cannot be meant are refused, and a tokenizer is never replaced"
 fails 64 'name texts, a folder, and --tokenizer or --train' run tokenize "$folder/book.txt"
 fails 64 '--train wants 257' run tokenize "$folder/book.txt" -o "$folder/x" --train 100
+fails 64 'make one with --train 2000' run tokenize "$folder/book.txt" -o "$folder/empty"
 fails 66 'has no tokenizer.json' run tokenize "$folder/book.txt" -o "$folder" --tokenizer "$folder"
 fails 66 'none.txt' run tokenize "$folder/none.txt" -o "$folder/data"
 fails 78 'has another tokenizer; name a new folder' run tokenize "$folder/book.txt" -o "$folder/data" --train 300
