@@ -89,7 +89,7 @@ static void versions(const struct found *f, struct pp_json *j)
     f->ops->versions(row, j);
     for (int i = 0; f->ops->devices && (t = pp_transport_at(i)) != NULL; i++) {
         char text[256];
-        if (!t->needs_device)
+        if (!t->needs_device || !t->library)
             continue;
         (void)env_probe_transport(t, text, sizeof(text));
         row(j, t->library, text);

@@ -77,7 +77,11 @@ int pp_transport_choose(const struct pp_paths *p, const struct pp_transport_ops 
         const struct pp_transport_ops *t = transports[i];
         if (!joins(t, p->processes))
             continue;
-        if (pp_transport_fits(t, p, text)) {
+        bool fits = pp_transport_fits(t, p, text);
+        /* The hosts of processes may have other libraries: there all say what is missing, or none. */
+        if (fits && t->probe && !p->processes)
+            fits = t->probe(text, sizeof(text)) == 0 && pp_transport_fits(t, p, text);
+        if (fits) {
             if (devices) { /* else there is nothing to tell */
                 snprintf(why, PP_TRANSPORT_WHY_MAX, "%.120s%s%.120s", text, refused[0] ? ": " : "",
                          refused);

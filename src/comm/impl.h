@@ -18,7 +18,7 @@ int pp_transport_wrap(const struct pp_transport_ops *ops, struct pp_transport *i
                       size_t impl_bytes, struct pp_transport **out);
 
 /*
- * Messages of a device over a transport that moves memory of the host only (MPI): the bound backend
+ * Messages of a device over a transport that moves memory of the host (MPI, threads): the bound backend
  * copies them to pinned memory of the host and back. post_send waits for the work that makes the
  * message, release for the copy to the device; PP_ELOST when the device needs more than timeout_ns
  * (0: no limit). Slots, reduce and allgather_on are memory of the device; the rest is as `inner`

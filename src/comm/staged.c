@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport of host memory carries messages of a device: every slot has a twin in pinned memory
+ * A transport of host memory (MPI, or threads whose devices do not reach each other) carries messages of a device: every slot has a twin in pinned memory
  * of the host. A send copies down, waits on the host until that copy is done and hands the twin to
  * the inner transport; a receive waits there and copies up, ordered on the stream. The slot itself
  * needs no waiting: all that touches it is on one stream.
@@ -13,6 +13,7 @@
 #include "impl.h"
 
 #include "ppcli/backend.h"
+#include "ppcli/devices.h"
 #include "ppcli/mem.h"
 
 /* Reductions and gathered values go through the host in pieces of this size. */
@@ -211,9 +212,21 @@ static int reduce(struct pp_transport *tp, const int *group, int n, size_t n_flo
     return 0;
 }
 
-static const struct pp_transport_ops staged = {
+static bool fits(const struct pp_paths *p, char why[PP_TRANSPORT_WHY_MAX])
+{
+    bool devices = p->seats[0].device.number >= 0;
+    snprintf(why, PP_TRANSPORT_WHY_MAX,
+             devices ? "messages go through host memory" : "the ranks compute in host memory");
+    return devices;
+}
+
+const struct pp_transport_ops transport_staged = {
     .name = "staged",
-    .help = "memory of a device over a transport of host memory",
+    .help = "ranks are threads; messages between devices are copied through host memory",
+    .joins_threads = true,
+    .needs_device = true,
+    .fits = fits,
+    .open = pp_staged_open,
     .end_bytes = sizeof(struct end),
     .slot_bytes = sizeof(struct slot),
     .destroy = destroy,
@@ -230,7 +243,7 @@ static const struct pp_transport_ops staged = {
 
 int pp_staged_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out)
 {
-    PP_TRY(pp_transport_wrap(&staged, inner, sizeof(struct staged), out));
+    PP_TRY(pp_transport_wrap(&transport_staged, inner, sizeof(struct staged), out));
     ((struct staged *)(*out)->impl)->timeout_ns = timeout_ns;
     return 0;
 }

@@ -429,6 +429,7 @@ ELSEWHERE = {
     'or run.backend = cpu': 'gpu',
     'run.devices: there is no device': 'gpu',
     'run.graphs = on, but': 'gpu',
+    'a step over %s is recorded with run.graphs = on only': 'gpu',
     'on device %d (%s) need': 'gpu',
     'has no device.%s: give it, or set run.precision': 'gpu',
     # processes and hosts

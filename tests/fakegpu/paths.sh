@@ -84,6 +84,22 @@ loaded() { # WHAT: nothing was loaded late in the run before
     report $ok "all kernels are loaded first: $1"
 }
 export PPCLI_FAKE_PEERS=0
+# Devices that do not reach each other: host memory where NCCL is old, or devices are shared.
+train --stages 1 --set "$deep"
+one=$sha
+PPCLI_FAKE_NCCL=21704
+export PPCLI_FAKE_NCCL
+same "no peer access, an old NCCL" --stages 3 --set "$deep"
+grep -q 'transport staged: messages go through host memory: ' "$out"
+report $? "uses host memory"
+unset PPCLI_FAKE_NCCL
+same "no peer access, 6 ranks on 4 devices" --stages 6 --schedule zb-h1 --set "$deep"
+grep -q 'transport staged' "$out"
+report $? "uses host memory too"
+train --stages 1 --replicas 2 --transport nccl --set train.optimizer=adam --set train.zero=1
+one=$sha
+same "staged: 2 replicas, train.zero" --stages 1 --replicas 2 --transport staged \
+    --set train.optimizer=adam --set train.zero=1
 train --stages 2
 grep -q 'transport nccl' "$out" || code=1
 loaded "train, devices that do not reach each other"

@@ -254,13 +254,24 @@ TEST(threads_hand_over_by_pointer_where_devices_reach_each_other)
     check_choice(&(struct pp_paths){.seats = two, .n = 2}, "threads", words);
     check_choice(&(struct pp_paths){.seats = one, .n = 2, .reaches = none_reaches}, "threads",
                  words);
-    bool nccl = !pp_transport_find("nccl")->missing;
-    check_choice(&(struct pp_paths){.seats = two, .n = 2, .reaches = none_reaches},
-                 nccl ? "nccl" : NULL,
-                 nccl ? "each rank has a device of its own: device 0 of rank 0 does not reach the "
-                        "memory of device 1 of rank 1"
-                      : "device 0 of rank 0 does not reach the memory of device 1 of rank 1, and "
-                        "this build has no NCCL");
+}
+
+TEST(threads_whose_devices_do_not_reach_each_other_use_nccl_or_host_memory)
+{
+    const struct pp_seat two[2] = {seat(0, 0, "a"), seat(0, 1, "b")};
+    const struct pp_seat shared[3] = {seat(0, 0, "a"), seat(0, 0, "a"), seat(0, 1, "b")};
+    const struct pp_transport_ops *t, *nccl = pp_transport_find("nccl");
+    char why[PP_TRANSPORT_WHY_MAX];
+    bool there = !nccl->missing && nccl->probe(why, sizeof(why)) == 0;
+    CHECK_OK(pp_transport_choose(&(struct pp_paths){.seats = two, .n = 2, .reaches = none_reaches},
+                                 &t, why));
+    CHECK_STR_EQ(t->name, there ? "nccl" : "staged");
+    assert_non_null(strstr(why, there
+                                    ? "each rank has a device of its own: device 0 of rank 0 does"
+                                    : "messages go through host memory: device 0 of rank 0 does"));
+    CHECK_OK(pp_transport_choose(
+        &(struct pp_paths){.seats = shared, .n = 3, .reaches = none_reaches}, &t, why));
+    CHECK_STR_EQ(t->name, "staged");
 }
 
 TEST(processes_use_nccl_only_with_a_device_each)
