@@ -154,36 +154,60 @@ part_precision() {
     return "$bad"
 }
 
-# sanitize TOOL SECONDS: three steps of two stages under it. Skips the part where the tool cannot
-# look at this device, as in some virtual machines. Calls that give an error are none of its business:
-# "not ready" is one, and a library that asks an older driver for a newer function gets one.
+# sanitize TOOL PROGRAM WORDS...: the program under it. Skips the part where the tool cannot look at this
+# device, as in some virtual machines. Calls that give an error are none of its business: "not ready" is
+# one, and a library that asks an older driver for a newer function gets one.
 sanitize() {
-    timeout -k 5 "$2" compute-sanitizer --tool "$1" --report-api-errors no --error-exitcode 9 \
-        "$PPCLI" train "$ROOT/configs/mnist-sample.ini" --set "data.path=$SAMPLE" --dir '' -q --max-steps 3 \
-        --stages 2 --set run.backend=cuda --set data.test_samples=64 >"$OUT/$PART.run" 2>&1
+    tool=$1
+    shift
+    timeout -k 5 45 compute-sanitizer --tool "$tool" --report-api-errors no --error-exitcode 9 "$@" \
+        >"$OUT/$PART.run" 2>&1
     sanitize_code=$?
     cat "$OUT/$PART.run"
     if [ $sanitize_code -ne 0 ] && grep -q 'Device not supported' "$OUT/$PART.run"; then
         skip 'compute-sanitizer does not support the device here'
     fi
-    return $sanitize_code
+    case $sanitize_code in
+    0 | 77) said="$said${said:+, }$tool $name clean" ;;
+    124 | 137) said="$said${said:+, }$tool $name not known (time)" ;; # what does not end in time is not known
+    *)
+        say "$said${said:+, }$tool $name found something"
+        exit 1
+        ;;
+    esac
 }
 
+# The op tests see all kernels; a short training sees the streams.
 part_sanitizer() {
     command -v compute-sanitizer >/dev/null 2>&1 || skip 'no compute-sanitizer in PATH'
     said=''
-    for tool in memcheck racecheck initcheck; do # what does not end in time is not known
-        sanitize $tool 40
-        case $? in
-        0) said="$said${said:+, }$tool clean" ;;
-        124 | 137) said="$said${said:+, }$tool not known (time)" ;;
-        *)
-            say "$said${said:+, }$tool found something"
-            return 1
-            ;;
-        esac
+    for tool in memcheck racecheck; do
+        for name in gpu_kernels gpu_images gpu_flat; do
+            [ ! -x "$TESTS/$name" ] || sanitize "$tool" "$TESTS/$name"
+        done
     done
+    name=train
+    sanitize memcheck "$PPCLI" train "$ROOT/configs/mnist-sample.ini" --set "data.path=$SAMPLE" --dir '' -q \
+        --max-steps 3 --stages 2 --set run.backend=cuda --set data.test_samples=64
     case $said in *clean*) say "$said" ;; *) skip "$said" ;; esac
+}
+
+# The time of every kernel of three nets, with products whose bits repeat and with the fastest ones, and
+# what Nsight Compute says of attention.
+# shellcheck disable=SC2046,SC2086 # words
+part_kernels() {
+    for net in gpt2-124m:gpt2 gpt-char-large:g4 resnet50-cifar10-colossal:g3; do
+        for exact in true false; do
+            "$PPCLI" bench --ops "$CONFIGS/${net%:*}.ini" --set run.backend=cuda --set run.precision=bf16 -q \
+                --format json -o "$OUT/kernels-${net#*:}-$exact.json" --set train.exact=$exact \
+                $(words_of "${net#*:}") ${GPU_CHECK_CEILINGS:-} || return 1
+        done
+    done
+    say "$(reached attention); $(reached linear); $(reached conv)"
+    command -v ncu >/dev/null 2>&1 || return 0
+    timeout -k 5 40 ncu --set basic -k regex:attention -c 6 --csv "$PPCLI" bench --ops \
+        "$CONFIGS/gpt2-124m.ini" --set run.backend=cuda --set run.precision=bf16 -q $(words_of gpt2) \
+        >"$OUT/ncu-attention.csv" 2>&1 || echo 'ncu: no counters here'
 }
 
 # bench NAME WORDS...: the table into the log, everything into OUT/NAME.json.
@@ -296,14 +320,13 @@ part_peers() {
     return "$code"
 }
 
-# net CONFIG OP WORDS...: what the net's ops reach, and the net beside PyTorch in bf16.
+# net CONFIG OP: what the net's ops reach, and the net beside PyTorch in bf16.
 # GPU_CHECK_PEERS: other words than that, for a device that is only emulated.
-# shellcheck disable=SC2086
+# shellcheck disable=SC2046,SC2086
 net() {
     config=$1 op=$2
-    shift 2
     "$PPCLI" bench --ops "$CONFIGS/$config.ini" --set run.backend=cuda --set run.precision=bf16 -q \
-        --format json -o "$OUT/$PART-ops.json" "$@" ${GPU_CHECK_CEILINGS:-} || return 1
+        --format json -o "$OUT/$PART-ops.json" $(words_of "$PART") ${GPU_CHECK_CEILINGS:-} || return 1
     ops=$(reached "$op")
     say "$ops"
     race "$PART" 110 --blocks 3 ${GPU_CHECK_PEERS:---only bf16}
@@ -312,17 +335,14 @@ net() {
     return "$code"
 }
 
-part_g3() {
-    net resnet50-cifar10-colossal conv --batch-size 128 --microbatches 1 --set data.augment=none \
-        --set data.dataset=synthetic --set data.shape=32x32x3
-}
-part_g4() {
-    net gpt-char-large attention --microbatches 1 --set data.dataset=synthetic-tokens \
-        --set model.vocab_size=65
-}
-part_gpt2() {
-    net gpt2-124m attention --batch-size 32 --microbatches 4 --set data.dataset=synthetic-tokens \
-        --set data.path=
+# The words of a net's measurement: random data, so that none is needed there.
+words_of() {
+    case $1 in
+    g3) echo --batch-size 128 --microbatches 1 --set data.augment=none --set data.dataset=synthetic \
+        --set data.shape=32x32x3 ;;
+    g4) echo --microbatches 1 --set data.dataset=synthetic-tokens --set model.vocab_size=65 ;;
+    gpt2) echo --batch-size 32 --microbatches 4 --set data.dataset=synthetic-tokens --set data.path= ;;
+    esac
 }
 
 case $PART in
@@ -337,8 +357,9 @@ g1) part_g1 ;;
 g2) part_g2 ;;
 g5) part_g5 ;;
 peers) part_peers ;;
-g3) part_g3 ;;
-g4) part_g4 ;;
-gpt2) part_gpt2 ;;
+kernels) part_kernels ;;
+g3) net resnet50-cifar10-colossal conv ;;
+g4) net gpt-char-large attention ;;
+gpt2) net gpt2-124m attention ;;
 *) exit 64 ;;
 esac

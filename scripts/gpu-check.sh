@@ -1,35 +1,42 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checks and measures ppcli on a GPU in at most ten minutes, and writes what it found into OUT:
+# Checks and measures ppcli on a GPU, in three calls of at most ten minutes each, and writes what it
+# found into OUT:
 #
-#   scripts/gpu-check.sh OUT [--build DIR | --bundle FILE | --program FILE] [--only PART]...
-#                        [--seconds N]
+#   scripts/gpu-check.sh OUT [--build DIR | --bundle FILE | --program FILE] [--call 1|2|3]
+#                        [--only PART]... [--seconds N] [--again] [--dry-run]
 #
-# check.json has the result of every part, PART.log what it printed, g1.json and so on the
-# measurements. A part that finds no time left is skipped: --only runs it in another call. Programs
-# come from a build folder (build), from an unpacked bundle when this script lies in one, or from a
-# bundle's file (scripts/gpu-bundle.sh makes one). Besides these it needs a driver and the
-# cuBLASLt of the CUDA toolkit or of PyTorch; Python with torch (PEERS_PYTHON) is measured beside
-# ppcli where it is.
+# Call 1 checks bits and ops, also under compute-sanitizer; call 2 measures kernels and nets; call 3
+# pipelines, small nets and PyTorch. check.json has the result of every part, results.tar what each
+# printed (PART.log) and measured (g1.json and so on). Both are written after every part, and a later
+# call with the same OUT continues: what has passed is not run again, unless --only or --again asks for
+# it. --dry-run prints the plan. Programs come from a build folder (build), from an unpacked bundle when
+# this script lies in one, or from a bundle's file (scripts/gpu-bundle.sh makes one). Besides these it
+# needs a driver and the cuBLASLt of the CUDA toolkit or of PyTorch; Python with torch (PEERS_PYTHON) is
+# measured beside ppcli where it is.
 #
 # Exit code: 0 all that could run has passed; 1 something failed or ran out of time; 77 no device.
 set -u
 LC_ALL=C
 export LC_ALL
 
-PARTS='env ops equality nets accuracy precision sanitizer g1 g2 g5 g3 g4 gpt2 peers'
-usage='usage: scripts/gpu-check.sh OUT [--build DIR | --bundle FILE | --program FILE] [--only PART]...
-       [--seconds N]'
+# In the order of what matters; the sums of limit_of() fit the calls.
+CALL_1='env equality ops nets sanitizer'
+CALL_2='kernels gpt2 g4 g3'
+CALL_3='g5 g1 g2 accuracy precision peers'
+PARTS="$CALL_1 $CALL_2 $CALL_3"
+usage='usage: scripts/gpu-check.sh OUT [--build DIR | --bundle FILE | --program FILE] [--call 1|2|3]
+       [--only PART]... [--seconds N] [--again] [--dry-run]'
 
 fail_usage() {
     echo "gpu-check: $1; $usage" >&2
     exit 64
 }
 
-OUT='' build='' bundle='' program='' only='' seconds=570
+OUT='' build='' bundle='' program='' only='' seconds=570 again='' dry=''
 while [ $# -gt 0 ]; do
     case $1 in
-    --build | --bundle | --program | --only | --seconds)
+    --build | --bundle | --program | --only | --seconds | --call)
         [ $# -ge 2 ] || fail_usage "$1 needs a word"
         case $1 in
         --build) build=$2 ;;
@@ -37,8 +44,20 @@ while [ $# -gt 0 ]; do
         --program) program=$2 ;;
         --only) only="$only $2" ;;
         --seconds) seconds=$2 ;;
+        --call)
+            case $2 in
+            1) PARTS=$CALL_1 ;;
+            2) PARTS=$CALL_2 ;;
+            3) PARTS=$CALL_3 ;;
+            *) fail_usage "--call takes 1, 2 or 3" ;;
+            esac
+            ;;
         esac
         shift 2
+        ;;
+    --again | --dry-run)
+        case $1 in --again) again=yes ;; *) dry=yes ;; esac
+        shift
         ;;
     -h | --help)
         echo "$usage"
@@ -59,16 +78,44 @@ esac
 for name in $only; do
     case " $PARTS " in *" $name "*) ;; *) fail_usage "no part '$name' ($PARTS)" ;; esac
 done
+
+# GPU_CHECK_TIMES: how much longer a part may take, on a device that is only emulated.
+limit_of() {
+    case $1 in
+    env) echo 20 ;;
+    ops) echo 100 ;;
+    nets | kernels) echo 120 ;;
+    equality | g5) echo 110 ;;
+    accuracy | precision | g1) echo 50 ;;
+    sanitizer) echo 210 ;;
+    g2) echo 70 ;;
+    g3 | g4 | gpt2) echo 140 ;;
+    peers) echo 230 ;;
+    esac
+}
+
+if [ -n "$dry" ]; then
+    for PART in $PARTS; do
+        call=1
+        case " $CALL_2 " in *" $PART "*) call=2 ;; esac
+        case " $CALL_3 " in *" $PART "*) call=3 ;; esac
+        printf 'call %s  %-10s at most %3d s\n' $call "$PART" "$(limit_of "$PART")"
+    done
+    exit 0
+fi
+
 mkdir -p "$OUT" || exit 74
-OUT=$(CDPATH='' cd -- "$OUT" && pwd) || exit 74
+RESULTS=$(CDPATH='' cd -- "$OUT" && pwd) || exit 74
+OUT=$(mktemp -d) || exit 74
+trap 'rm -rf "$OUT" "${unpacked:-}"' EXIT
+[ ! -f "$RESULTS/results.tar" ] || tar -xf "$RESULTS/results.tar" -C "$OUT"
 here=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 ROOT=$here
 if [ -n "$bundle" ]; then
     [ -f "$bundle" ] || { echo "gpu-check: no file $bundle" >&2; exit 66; }
-    rm -rf "$OUT/bundle"
-    mkdir -p "$OUT/bundle"
-    tar -xzf "$bundle" -C "$OUT/bundle" || { echo "gpu-check: $bundle cannot be unpacked" >&2; exit 65; }
-    ROOT=$(echo "$OUT"/bundle/*)
+    unpacked=$(mktemp -d) || exit 74
+    tar -xzf "$bundle" -C "$unpacked" || { echo "gpu-check: $bundle cannot be unpacked" >&2; exit 65; }
+    ROOT=$(echo "$unpacked"/*)
 fi
 if [ -n "$program" ]; then
     PPCLI=$program TESTS=$OUT/none
@@ -96,47 +143,49 @@ if command -v nvcc >/dev/null 2>&1; then
     PATH=$PATH:$toolkit/bin:$toolkit/compute-sanitizer # there is no other way to the sanitizer
 fi
 
-# GPU_CHECK_TIMES: how much longer a part may take, on a device that is only emulated.
-limit_of() {
-    case $1 in
-    env) echo 30 ;;
-    ops | nets) echo 150 ;;
-    equality) echo 110 ;;
-    accuracy | precision | g1) echo 50 ;;
-    sanitizer) echo 130 ;;
-    g2) echo 70 ;;
-    g5) echo 110 ;;
-    g3 | g4 | gpt2) echo 140 ;;
-    peers) echo 230 ;;
-    esac
-}
-
 # Text without what JSON would have to escape.
 plain() { tr -d '"\134' | tr '\t\n' '  ' | cut -c 1-300 | sed 's/ *$//'; }
 
 why_not() { "$PPCLI" env 2>/dev/null | sed -n 's/^  cuda  *no: //p' | plain; }
 
-# Where else a cuBLASLt may be: in the toolkit, or beside PyTorch, whose wheels bring their own.
+# Libraries (cuBLASLt, NCCL, cuDNN) beside PyTorch, whose wheels bring their own, then the toolkit's: both
+# programs shall use the same ones.
 library_folders() {
-    [ -z "$toolkit" ] || ls -d "$toolkit/lib64" "$toolkit/lib" "$toolkit"/targets/*/lib
     "${PEERS_PYTHON:-python3}" -c 'import glob, sys
 for p in sys.path: print(*glob.glob(p + "/nvidia/*/lib"), sep="\n")'
+    [ -z "$toolkit" ] || ls -d "$toolkit/lib64" "$toolkit/lib" "$toolkit"/targets/*/lib
 }
 
-reason=$(why_not)
-case $reason in
-*'cannot be loaded'*) # not where the program's own run path leads
-    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$(library_folders 2>/dev/null | grep . | paste -sd : -)
+folders=$(library_folders 2>/dev/null | grep . | paste -sd : -)
+if [ -n "$folders" ]; then
+    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folders
     export LD_LIBRARY_PATH
-    reason=$(why_not)
-    ;;
-esac
-begun=$(date +%s)
-failed=0
-: >"$OUT/parts.json"
+fi
+reason=$(why_not)
 printf '%-10s %-8s %6s  %s\n' part result seconds figure
+
+# What is known of all parts, into check.json and results.tar, which replace the ones before.
+write_results() {
+    parts_json=''
+    for name in $CALL_1 $CALL_2 $CALL_3; do
+        [ ! -f "$OUT/$name.result" ] || parts_json="$parts_json${parts_json:+, }$(cat "$OUT/$name.result")"
+    done
+    printf '{"schema": 1, "program": "%s", "time": "%s", "seconds": %d, "exit_code": %d, "parts": [%s]}\n' \
+        "$version" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" $(($(date +%s) - begun)) $code "$parts_json" >"$OUT/check.json"
+    tar -cf "$RESULTS/results.tmp" -C "$OUT" . && mv "$RESULTS/results.tmp" "$RESULTS/results.tar" &&
+        cp "$OUT/check.json" "$RESULTS/check.json"
+}
+
+version=$("$PPCLI" env | head -n 1 | plain)
+begun=$(date +%s)
+code=0
+[ -z "$reason" ] || code=77
 for PART in $PARTS; do
     case "$only" in '') ;; *" $PART"*) ;; *) continue ;; esac
+    if [ -z "$only$again" ] && grep -qs '"result": "passed"' "$OUT/$PART.result"; then
+        printf '%-10s %-8s %6s  %s\n' "$PART" passed '' 'in a call before'
+        continue
+    fi
     rm -f "$OUT/$PART.said"
     start=$(date +%s)
     limit=$(($(limit_of "$PART") * ${GPU_CHECK_TIMES:-1}))
@@ -158,7 +207,7 @@ for PART in $PARTS; do
         esac
     fi
     case $result in
-    failed | late) failed=1 ;;
+    failed | late) [ $code -ne 0 ] || code=1 ;;
     esac
     took=$(($(date +%s) - start))
     said=$(plain 2>/dev/null <"$OUT/$PART.said" || :)
@@ -166,15 +215,9 @@ for PART in $PARTS; do
     [ $result != late ] || said="more than $limit s; $said"
     rm -f "$OUT/$PART.said" "$OUT/$PART.run"
     printf '%-10s %-8s %6d  %s\n' "$PART" "$result" "$took" "$said"
-    printf '%s{"part": "%s", "result": "%s", "seconds": %d, "said": "%s", "log": "%s.log"}' \
-        "$([ -s "$OUT/parts.json" ] && echo ', ')" "$PART" "$result" "$took" "$said" "$PART" \
-        >>"$OUT/parts.json"
+    printf '{"part": "%s", "result": "%s", "seconds": %d, "said": "%s", "log": "%s.log"}' \
+        "$PART" "$result" "$took" "$said" "$PART" >"$OUT/$PART.result"
+    write_results
 done
-code=$failed
-[ -z "$reason" ] || code=77
-printf '{"schema": 1, "program": "%s", "time": "%s", "seconds": %d, "exit_code": %d, "parts": [%s]}\n' \
-    "$("$PPCLI" env | head -n 1 | plain)" "$(date -u +%Y-%m-%dT%H:%M:%SZ)" \
-    $(($(date +%s) - begun)) $code "$(cat "$OUT/parts.json")" >"$OUT/check.json"
-rm -f "$OUT/parts.json"
-echo "results in $OUT"
+echo "results in $RESULTS: check.json, results.tar"
 exit $code

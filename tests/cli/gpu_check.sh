@@ -11,13 +11,24 @@ gpu_check() {
     last="gpu-check.sh $*"
     code=0
     sh "$check" "$@" >"$folder/out" 2>"$folder/err" </dev/null || code=$?
+    files=$(find "${1:-$folder}" -type f 2>/dev/null | wc -l)
+    [ ! -f "${1:-}/results.tar" ] || tar -xf "$1/results.tar" -C "$1"
 }
+
+begin "a dry run prints the parts of three calls, each of at most ten minutes"
+gpu_check "$folder/plan" --dry-run
+code_is 0
+awk '{ s[$2] += $6; n++ } END { exit !(n == 15 && s[1] <= 570 && s[2] <= 570 && s[3] <= 570 && s[3] > 0) }' "$folder/out" ||
+    complain "$(cat "$folder/out")"
+[ ! -e "$folder/plan" ] || complain 'a dry run made a folder'
+parts=$(awk '{ print $3 }' "$folder/out" | paste -sd ' ' -)
+gpu_check "$folder/plan" --dry-run --call 2
+same "$(awk '{ print $3 }' "$folder/out" | paste -sd ' ' -)" 'kernels gpt2 g4 g3'
 
 begin "without a device every part is skipped with the reason, and the exit code is 77"
 fails 77 '' gpu_check "$folder/a" --program "$PPCLI"
 same "$(cat "$folder/err")" ''
-parts=$(sed -n "s/^PARTS='\(.*\)'/\1/p" "$check")
-[ -n "$parts" ] || complain 'no parts found in the script'
+same "$files" 2
 for part in $parts; do
     grep -q "^$part  *skipped  *[0-9][0-9]*  no device: ." "$folder/out" || complain "no line of $part: $(cat "$folder/out")"
     grep -q '^no device: .' "$folder/a/$part.log" || complain "no log of $part"
@@ -71,6 +82,14 @@ grep -q '^env  *passed .* 0: Made-up GPU$' "$folder/out" || complain "env: $(cat
 grep -q '^equality  *passed .* [0-9][0-9] runs, 0 refused$' "$folder/out" || complain "equality: $(cat "$folder/out")"
 grep -q '^g1  *passed .*f32 [1-9][0-9]*/s' "$folder/out" || complain "g1: $(cat "$folder/out")"
 [ -s "$folder/m/g1.json" ] || complain 'no g1.json'
+
+begin "a later call continues: what has passed is not run again, and keeps its results"
+GPU_CHECK_CONFIGS=$folder/configs GPU_CHECK_CEILINGS=--no-ceilings BREAK=gpipe gpu_check "$folder/m" \
+    --program "$folder/made-up" --call 1 --seconds 0
+code_is 0
+grep -q '^equality  *passed  *in a call before$' "$folder/out" || complain "$(cat "$folder/out")"
+grep -q '^nets  *skipped .* no time left' "$folder/out" || complain "$(cat "$folder/out")"
+grep -q '"part": "g1", "result": "passed"' "$folder/m/check.json" || complain "$(cat "$folder/m/check.json")"
 
 begin "a net's part tells what its ops reach, and its speed where there is no PyTorch"
 printf '[model]\ntype = gpt\nn_layer = 2\nn_head = 2\nn_embd = 16\nblock_size = 8\n[train]\nbatch_size = 4\n' \
@@ -148,6 +167,7 @@ fails 64 '' gpu_check
 fails 64 'exclude each other' gpu_check "$folder/d" --build "$folder" --bundle "$folder/x"
 fails 64 "no part 'g7'" gpu_check "$folder/d" --only g7
 fails 64 '' gpu_check "$folder/d" --faster
+fails 64 '1, 2 or 3' gpu_check "$folder/d" --call 4
 fails 66 "no $folder/nowhere/ppcli" gpu_check "$folder/d" --build "$folder/nowhere"
 fails 66 '' gpu_check "$folder/d" --bundle "$folder/nothing.tar.gz"
 

@@ -19,13 +19,14 @@ for net in mnist-conv resnet18-cifar10; do
     printf '[model]\ntype = sequential\nlayers = %s\n[train]\nbatch_size = 16\nlr = 0.001\n' "$words" \
         >"$folder/$net.ini"
 done
-unset LD_LIBRARY_PATH
+LD_LIBRARY_PATH=$(dirname "$1") # before the toolkit's
+export LD_LIBRARY_PATH
 export PPCLI_FAKE_GPUS=1 GPU_CHECK_CONFIGS="$folder" GPU_CHECK_CEILINGS=--no-ceilings GPU_CHECK_TIMES=20
 code=0
 "$2/scripts/gpu-check.sh" "$folder/out" --program "$1" --only env --only ops --only nets --only g1 \
     --seconds 5000 >"$folder/table" 2>&1 || code=$?
 cat "$folder/table"
-[ $code -eq 0 ] || { cat "$folder"/out/*.log; exit 1; }
+[ $code -eq 0 ] || { tar -xOf "$folder/out/results.tar" --wildcards '*.log'; exit 1; }
 grep -q '^env  *passed .*0: emulated GPU$' "$folder/table"
 grep -q '^ops  *skipped .*no programs' "$folder/table"
 grep -q '^nets *passed .*gpt-char ok, llama-small ok, mnist-conv ok, resnet18-cifar10 ok' "$folder/table"
