@@ -8,9 +8,9 @@
  * arithmetic in index order, host memory only); a backend's table may leave an entry NULL to get
  * it. Ask what a backend can do (caps), never which one it is.
  *
- * All matrices are row-major f32, leading dimension = columns, but for *values*: what samples have (x,
- * y, z, their gradients, the copies of them that ops keep; not statistics, sums or log-sum-exps) is
- * bf16 where pp_backend_value_bytes() is 2, after pointers to float all the same. B rows of a
+ * All matrices are row-major f32, leading dimension = columns, but for *values* (pp_value): what samples
+ * have (x, y, z, their gradients, the copies of them that ops keep; not statistics, sums or
+ * log-sum-exps) is bf16 where pp_backend_value_bytes() is 2. B rows of a
  * micro-batch, I inputs, O outputs. W[O][I] and b[O] as PyTorch's nn.Linear stores them. B may be 0
  * (a replica without samples): nothing is read, and a weight gradient with beta 0 becomes zero. A
  * NaN in goes out as a NaN (relu included), so that a diverged run is seen; only where relu gave 0
@@ -128,7 +128,7 @@ struct pp_judgement {
  * op's second input, keep and grad_keep are what it left from F and from I. */
 struct pp_weight_part {
     int B;
-    const float *dz, *x, *x1, *keep, *grad_keep;
+    const pp_value *dz, *x, *x1, *keep, *grad_keep;
 };
 
 /* What the ops of a linear layer will be called with. W, packed, b, dW and db: these very arrays,
@@ -258,12 +258,12 @@ struct pp_backend_ops {
     /* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]); b NULL: no bias. z[B][O], when not NULL, gets
      * the value before act (gelu's backward needs it). packed: what pack_weights made of W, or
      * NULL; the bits are the same. */
-    int (*linear_forward)(struct pp_backend *be, int B, int I, int O, const float *x,
+    int (*linear_forward)(struct pp_backend *be, int B, int I, int O, const pp_value *x,
                           const float *W, const float *packed, const float *b,
-                          enum pp_activation act, float *z, float *y);
+                          enum pp_activation act, pp_value *z, pp_value *y);
     /* dx[B][I] = dz[B][O] * W[O][I]. packed as in linear_forward. */
-    int (*linear_backward_input)(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                 const float *W, const float *packed, float *dx);
+    int (*linear_backward_input)(struct pp_backend *be, int B, int I, int O, const pp_value *dz,
+                                 const float *W, const float *packed, pp_value *dx);
     /* dW[O][I] = beta*dW + sum over the n >= 1 parts, in order, of dz^T * x; db[O] = beta*db +
      * column sums of their dz, db NULL: no bias. beta is 0 or 1; with 0 the old content is never read. One part
      * gives the same bits whatever else was called; several parts need not give the bits of as
@@ -374,14 +374,14 @@ static inline size_t pp_value_floats(const struct pp_backend_choice *choice, siz
 }
 
 /* Element i of a value. Not to be read through: of a device, and perhaps bf16. */
-static inline float *pp_value_at(const struct pp_backend *be, const float *values, size_t i)
+static inline pp_value *pp_value_at(const struct pp_backend *be, const pp_value *values, size_t i)
 {
     char *p = (char *)values;
-    return p ? (float *)(void *)(p + i * pp_backend_value_bytes(&be->choice)) : NULL;
+    return p ? (pp_value *)(void *)(p + i * pp_backend_value_bytes(&be->choice)) : NULL;
 }
 
 /* Values as f32, on the host. May be captured by nobody. */
-int pp_backend_values_to_host(struct pp_backend *be, float *dst, const float *src, size_t n);
+int pp_backend_values_to_host(struct pp_backend *be, float *dst, const pp_value *src, size_t n);
 
 /* g[n] += a, parameters or their gradients: replica reduction in fixed order. */
 static inline int pp_backend_add(struct pp_backend *be, size_t n, const float *a, float *g)

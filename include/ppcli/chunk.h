@@ -75,9 +75,6 @@ struct pp_chunk_spec {
     const struct pp_backend_choice *backend;
 };
 
-/* Whether every op with parameters bounds their gradients: pp_chunk_is_bounded() can be true. */
-bool pp_model_bounds(const struct pp_model *m);
-
 /* Memory that the chunks of a rank share, whose passes never overlap; of the caller. */
 struct pp_chunk_loan {
     float *scratch;          /* the most that one of them wants */
@@ -139,11 +136,11 @@ int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool t
  * With spec.loss_rows it ends before the last node, and y is NULL. Local, as all of these.
  */
 int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
-                     const struct pp_pass *pass, const float *x, float *y);
+                     const struct pp_pass *pass, const pp_value *x, pp_value *y);
 /* I: dy[rows][out] (overwritten, must stay until W) -> dx[rows][in]; dx NULL when it is not needed.
  */
 int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot,
-                            float *dy, float *dx);
+                            pp_value *dy, pp_value *dx);
 /*
  * With spec.loss_rows, right before the I of the slot: the last node, its loss, its I and its W, piece by
  * piece. call() gets the logits of rows first..first+n-1, counted over all positions, and leaves their
@@ -151,11 +148,11 @@ int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot,
  * added to; slots come in the order of W. gslot -1: no gradients, right after F.
  */
 struct pp_chunk_loss {
-    int (*call)(const void *ctx, int first, int n, float *logits);
+    int (*call)(const void *ctx, int first, int n, pp_value *logits);
     const void *ctx;
 };
 int pp_chunk_loss(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot, bool starts,
-                  float *dx, const struct pp_chunk_loss *loss);
+                  pp_value *dx, const struct pp_chunk_loss *loss);
 /*
  * W of the n micro-batches in slots[0..n-1], in this order, 1 <= n <= grad_slots: adds to grads, or
  * overwrites them when `first`. One is what every schedule gives the same bits for; the bits of

@@ -29,6 +29,10 @@ enum pp_kernel {
 struct pp_backend_choice;
 struct pp_loss_sums;
 
+/* An element of values, what samples have: f32, or bf16 where pp_backend_value_bytes() is 2, and then
+ * only the backend may read one or count from one to the next (pp_value_at() does for others). */
+typedef float pp_value;
+
 const char *pp_kernel_name(enum pp_kernel k);
 
 /* Whether it computes there: the plain version stands in where the host sees the memory. A config
@@ -61,7 +65,7 @@ struct pp_gather {
     size_t stride;           /* elements from a sample to the next: F, or less where they overlap */
     const uint32_t *index;   /* [B] of the device; NULL: s = r */
     struct pp_scaling scaling; /* channels divide F */
-    float *x;                  /* [B][F] */
+    pp_value *x;               /* [B][F] */
     bool f32;                  /* x is, whatever values are: tokens */
 };
 
@@ -103,11 +107,11 @@ struct pp_targets { /* targets[r][p] = data[s*stride + first + p], or -1: it is 
  */
 struct pp_softmax_cross_entropy {
     int B, P, C;
-    const float *logits;    /* [B][P][C] */
+    const pp_value *logits; /* [B][P][C] */
     const int32_t *targets; /* [B][P] */
     float grad_scale, smoothing;
     struct pp_loss_sums *sums;
-    float *dlogits;     /* may be logits; NULL: no gradient (evaluation) */
+    pp_value *dlogits;  /* may be logits; NULL: no gradient (evaluation) */
     const float *scale; /* memory of the device, in place of grad_scale; NULL: that one */
     int uncounted;      /* sums->rows grows by B less these, where samples come in pieces */
 };
@@ -127,22 +131,23 @@ struct pp_conv {
 struct pp_conv_forward {
     const struct pp_conv *g;
     int B;
-    const float *x, *W;
+    const pp_value *x;
+    const float *W;
     const float *packed; /* what conv_pack made of W, or NULL: the same bits */
     const float *b;      /* [O] or NULL */
     bool relu;           /* then y = max(0, y), a NaN stays */
     float *scratch;      /* conv_scratch_floats() */
-    float *y;            /* [B][OH][OW][O] */
+    pp_value *y;         /* [B][OH][OW][O] */
 };
 
 struct pp_conv_backward_input {
     const struct pp_conv *g;
     int B;
-    const float *dz; /* [B][OH][OW][O] */
+    const pp_value *dz; /* [B][OH][OW][O] */
     const float *W, *packed;
     float *scratch;
     bool add;
-    float *dx; /* [B][H][W][C] */
+    pp_value *dx; /* [B][H][W][C] */
 };
 
 struct pp_weight_part;
@@ -161,24 +166,26 @@ struct pp_conv_backward_weight {
 struct pp_batch_norm_forward { /* statistics of a channel over all B*P */
     int B, P, C;
     float eps;
-    const float *x, *gamma, *beta;
-    const float *residual; /* [B][P][C] added before relu, or NULL */
+    const pp_value *x;
+    const float *gamma, *beta;
+    const pp_value *residual; /* [B][P][C] added before relu, or NULL */
     bool relu;
     const float *running_mean, *running_var; /* evaluation: these; NULL: those of x, into keep */
     float *keep;                             /* mean[C], rstd[C]; evaluation, B = 0: not touched */
-    float *y;
+    pp_value *y;
 };
 
 /* Call it also when nobody asks for dx: the weights' turn needs the sums. */
 struct pp_batch_norm_backward_input {
     int B, P, C;
-    const float *x, *gamma, *keep;
-    const float *y; /* relu only, else NULL: where it is 0 the gradient is 0 */
-    float *dy;      /* becomes the gradient before relu, in place */
-    float *sums;    /* out: sum of dz [C], sum of dz * xhat [C]; kept until the weights' turn */
+    const pp_value *x;
+    const float *gamma, *keep;
+    const pp_value *y; /* relu only, else NULL: where it is 0 the gradient is 0 */
+    pp_value *dy;      /* becomes the gradient before relu, in place */
+    float *sums;       /* out: sum of dz [C], sum of dz * xhat [C]; kept until the weights' turn */
     bool add, add_residual;
-    float *dx;         /* NULL: not wanted */
-    float *d_residual; /* NULL: not wanted */
+    pp_value *dx;         /* NULL: not wanted */
+    pp_value *d_residual; /* NULL: not wanted */
 };
 
 /* dgamma, dbeta += sums; the batch's statistics for the running ones: stat_mean[C] += n * mean,
@@ -216,23 +223,29 @@ struct pp_batch_norm_commit {
 struct pp_group_norm_forward {
     int B, P, C, G;
     float eps;
-    const float *x, *gamma, *beta, *residual;
+    const pp_value *x;
+    const float *gamma, *beta;
+    const pp_value *residual;
     bool relu;
     float *keep; /* mean[B][G], rstd[B][G] */
-    float *y;
+    pp_value *y;
 };
 
 struct pp_group_norm_backward_input {
     int B, P, C, G;
-    const float *x, *gamma, *keep, *y;
-    float *dy;
+    const pp_value *x;
+    const float *gamma, *keep;
+    const pp_value *y;
+    pp_value *dy;
     bool add, add_residual;
-    float *dx, *d_residual;
+    pp_value *dx, *d_residual;
 };
 
 struct pp_group_norm_backward_weight { /* column sums in row order; of one part */
     int B, P, C, G;
-    const float *x, *keep, *dz;
+    const pp_value *x;
+    const float *keep;
+    const pp_value *dz;
     float beta;
     float *dgamma, *dbeta;
 };
@@ -260,7 +273,7 @@ struct pp_attention {
     /* Not causal; memory of the device: sequence b has its first lengths[index[b]] keys only, 1 at
      * least; what is behind them is padding. NULL: all. */
     const uint32_t *lengths, *index;
-    const float *q, *k, *v;
+    const pp_value *q, *k, *v;
     struct pp_strides q_at, kv_at, y_at;
     /* Dropout of p: element (h * queries + i) * keys + j, modulo 2^32, of row first_row + sequence,
      * as struct pp_dropout says. of_queries: element (h * B + sequence) * keys + j of row
@@ -273,11 +286,11 @@ struct pp_attention {
     float *scratch; /* pp_attention_scratch_floats() */
     float *lse;     /* [B][queries][heads] log of the sum of exp(s); forward writes it, NULL: nobody
                        asks; backward reads it */
-    float *y;       /* backward reads it */
+    pp_value *y;    /* backward reads it */
     /* backward */
-    const float *dy; /* as y */
+    const pp_value *dy; /* as y */
     bool add, add_kv;
-    float *dq, *dk, *dv; /* as q, k, v; NULL: not wanted, of dk and dv for both */
+    pp_value *dq, *dk, *dv; /* as q, k, v; NULL: not wanted, of dk and dv for both */
 };
 
 /* Of each member of a rank's team, in any call with these, or fewer keys; group: heads / kv_heads. */
@@ -289,23 +302,28 @@ struct pp_row_norm_forward {
     int B, C;
     bool centred;
     float eps;
-    const float *x, *gamma;
+    const pp_value *x;
+    const float *gamma;
     const float *beta; /* [C] or NULL */
     float *keep;       /* mean and rstd of each row: [B][2] */
-    float *y;
+    pp_value *y;
 };
 
 struct pp_row_norm_backward_input {
     int B, C;
     bool centred;
-    const float *x, *gamma, *keep, *dy;
+    const pp_value *x;
+    const float *gamma, *keep;
+    const pp_value *dy;
     bool add;
-    float *dx;
+    pp_value *dx;
 };
 
 struct pp_row_norm_backward_weight { /* column sums in row order; of one part */
     int B, C;
-    const float *x, *keep, *dy;
+    const pp_value *x;
+    const float *keep;
+    const pp_value *dy;
     float beta;
     float *dgamma, *dbeta; /* dbeta NULL: no beta */
 };
@@ -317,13 +335,14 @@ struct pp_embedding_forward { /* y[b][t] = W[x[b][t]] + P[first + t] */
     const float *x; /* [B][T] */
     const float *W; /* [V][C] */
     const float *P; /* [more than first + T - 1][C] or NULL */
-    float *y;       /* [B][T][C] */
+    pp_value *y;    /* [B][T][C] */
 };
 
 struct
     pp_embedding_backward_weight { /* added one by one in order of (b, t), first 0; of one part */
     int B, T, V, C;
-    const float *x, *dy;
+    const float *x;
+    const pp_value *dy;
     float beta;
     float *dW, *dP; /* dP [T][C]; NULL: no P */
 };
@@ -341,24 +360,24 @@ struct pp_rotary {
     int heads, width; /* width is even, heads * width <= C */
     float base;
     bool back; /* by the negative angle: the gradient */
-    const float *x;
+    const pp_value *x;
     bool add;
-    float *y;
+    pp_value *y;
     struct pp_rope_scaling scaling;
 };
 
 /* y[r][f] = silu(x[r][f]) * x[r][F + f]: gate and what it lets through, next to each other */
 struct pp_gated {
     int B, F;
-    const float *x; /* [B][2 F] */
-    float *y;
+    const pp_value *x; /* [B][2 F] */
+    pp_value *y;
 };
 
 struct pp_gated_backward {
     int B, F;
-    const float *x, *dy;
+    const pp_value *x, *dy;
     bool add;
-    float *dx; /* [B][2 F] */
+    pp_value *dx; /* [B][2 F] */
 };
 
 /* ---- What Muon does element by element. args: memory of the device; with args->skip nothing that stays
@@ -383,28 +402,28 @@ struct pp_muon {
 struct pp_max_pool_forward { /* the first largest of a window, outside does not count; NaN wins */
     const struct pp_conv *g;
     int B;
-    const float *x;
+    const pp_value *x;
     uint8_t *taken; /* [B][OH][OW][C] ky * kw + kx of the one taken; kw * kh <= 256; NULL: no
                        gradient will be asked */
-    float *y;
+    pp_value *y;
 };
 
 struct pp_max_pool_backward { /* dx = sum of the windows that took it, in their order */
     const struct pp_conv *g;
     int B;
     const uint8_t *taken;
-    const float *dy;
+    const pp_value *dy;
     bool add;
-    float *dx;
+    pp_value *dx;
 };
 
 struct pp_avg_pool { /* forward: x -> y; backward: x is dy [B][OH][OW][C], y is dx [B][H][W][C] */
     const struct pp_conv *g;
     int B;
     bool count_padding; /* divide by kh * kw always, as PyTorch does; else by the pixels inside */
-    const float *x;
+    const pp_value *x;
     bool add; /* backward */
-    float *y;
+    pp_value *y;
     const uint32_t *lengths, *index; /* as in attention: sample b ends after so many rows of H */
 };
 
@@ -412,23 +431,23 @@ struct pp_avg_pool { /* forward: x -> y; backward: x is dy [B][OH][OW][C], y is 
 struct pp_activate { /* y[n] = act(x[n]) */
     size_t n;
     enum pp_activation act;
-    const float *x;
-    float *y;
+    const pp_value *x;
+    pp_value *y;
 };
 
 struct pp_activate_backward { /* dx[n] = dy * act'(..) from what the activation saves: z or y */
     size_t n;
     enum pp_activation act;
-    const float *saved, *dy;
+    const pp_value *saved, *dy;
     bool add;
-    float *dx;
+    pp_value *dx;
 };
 
 struct pp_sum { /* y[n] = a + b, then relu */
     size_t n;
-    const float *a, *b;
+    const pp_value *a, *b;
     bool relu;
-    float *y;
+    pp_value *y;
     bool f32; /* they are parameters, or gradients of such */
 };
 
@@ -441,9 +460,9 @@ struct pp_dropout {
     uint64_t key;        /* of seed and node */
     const int64_t *step; /* memory of the device */
     uint32_t first_row;  /* number in the step's whole batch */
-    const float *x;
+    const pp_value *x;
     bool add;
-    float *y;
+    pp_value *y;
 };
 
 #endif

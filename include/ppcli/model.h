@@ -116,11 +116,11 @@ enum pp_reads {
 /* A node's arrays in one pass. */
 struct pp_at {
     const struct pp_pass *pass;
-    const float *x[PP_NODE_INPUTS];
-    float *y;                  /* F writes it; I has it if declared */
-    float *dy;                 /* I may change it in place; it stays for W if declared */
-    float *dx[PP_NODE_INPUTS]; /* NULL: not wanted */
-    bool add[PP_NODE_INPUTS];  /* dx +=: another reader of x has written there */
+    const pp_value *x[PP_NODE_INPUTS];
+    pp_value *y;                  /* F writes it; I has it if declared */
+    pp_value *dy;                 /* I may change it in place; it stays for W if declared */
+    pp_value *dx[PP_NODE_INPUTS]; /* NULL: not wanted */
+    bool add[PP_NODE_INPUTS];     /* dx +=: another reader of x has written there */
     float *keep, *grad_keep, *scratch;
     const float *params;
     const float *packed; /* of these params, or NULL */
@@ -328,6 +328,9 @@ int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int
 /* Whether samples of a micro-batch meet, as in batch norm or in attention over the batch: then
  * micro-batches and replicas change what is computed. */
 bool pp_model_mixes_samples(const struct pp_model *m);
+
+/* Whether every op with parameters bounds their gradients: pp_chunk_is_bounded() can be true. */
+bool pp_model_bounds(const struct pp_model *m);
 
 /* "0-1 | 2 | 3-5": layers of n pieces as pipeline.assignment is written, cut off where out ends.
  * Names in place of numbers, "conv1-layer1.1 | layer2.0-fc", where names do not say the number. */
