@@ -110,6 +110,8 @@ struct pp_transport_ops {
      * that waits longer than timeout_ns (0: no limit) gives up with PP_ELOST. NULL: nothing is put
      * around what connects the ranks. */
     int (*open)(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
+    /* About, of a device's memory, what the library takes for a rank. */
+    size_t device_bytes;
     /* Bytes that the transport keeps for each end of a channel and for each slot of it, zeroed. */
     size_t end_bytes, slot_bytes;
 

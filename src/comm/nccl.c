@@ -305,6 +305,7 @@ const struct pp_transport_ops transport_nccl = {
     .prepare = pp_nccl_prepare,
     .fits = fits,
     .open = pp_nccl_open,
+    .device_bytes = (size_t)512 << 20, /* measured elsewhere: NVIDIA/nccl #964, #2363 */
     .end_bytes = sizeof(struct nccl_end),
     .slot_bytes = sizeof(struct nccl_slot),
     .destroy = pp_nccl_destroy,

@@ -73,7 +73,7 @@ static int device_bytes(const struct pp_run *run, int r, size_t *out)
         if (pp_seat_same_device(&run->seats[i], &run->seats[r])) {
             PP_TRY(pp_exec_predict(&spec, &bytes));
             PP_TRY(pp_size_add(sum, bytes.total, &sum));
-            PP_TRY(pp_size_add(sum, LIBRARY_BYTES, &sum));
+            PP_TRY(pp_size_add(sum, LIBRARY_BYTES + run->transport->device_bytes, &sum));
         }
     }
     *out = sum;

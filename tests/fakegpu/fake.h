@@ -105,6 +105,7 @@ Device *fake_device(int number);
 Device *fake_current();
 /* Kernels are loaded when they are first launched, and this is the first launch of it there. */
 bool fake_first_launch(const char *name, const Device *d);
+int fake_driver();    /* 12080: for CUDA 12.8; 0: there is none */
 int fake_sms();       /* multiprocessors of each device */
 size_t fake_memory(); /* bytes of each device */
 uint64_t fake_now_ns();

@@ -5,6 +5,7 @@
  *   PPCLI_FAKE_GPUS     how many devices (1); 0: none; none: no driver either
  *   PPCLI_FAKE_SMS      multiprocessors of each (132)
  *   PPCLI_FAKE_NAME     their name
+ *   PPCLI_FAKE_DRIVER   what CUDA the driver is for (13000)
  *   PPCLI_FAKE_MEMORY   bytes of each (4294967296)
  *   PPCLI_FAKE_FAIL     FUNCTION:N:CODE[,...]: the N-th call of it fails; kernel:N:CODE: the N-th
  *                       kernel that runs breaks its device
@@ -175,6 +176,11 @@ bool fake_first_launch(const char *name, const Device *d)
            state->calls["load " + std::string(name) + std::to_string(d->number)]++ == 0;
 }
 
+int fake_driver()
+{
+    return state->driver ? (int)number_of("PPCLI_FAKE_DRIVER", 13000) : 0;
+}
+
 int fake_sms()
 {
     return (int)number_of("PPCLI_FAKE_SMS", 132);
@@ -228,7 +234,7 @@ cudaError_t fake_enter(const char *name)
     int code;
     if (fake_fails(name, &code))
         return (cudaError_t)code;
-    if (!state->driver)
+    if (fake_driver() / 1000 < CUDART_VERSION / 1000)
         return cudaErrorInsufficientDriver;
     if (state->devices == 0)
         return cudaErrorNoDevice;
@@ -301,7 +307,7 @@ cudaError_t cudaGetDevice(int *number)
 cudaError_t cudaDriverGetVersion(int *version)
 {
     get();
-    *version = state->driver ? 13000 : 0; /* no driver is no error here */
+    *version = fake_driver(); /* no driver is no error here */
     return cudaSuccess;
 }
 

@@ -173,7 +173,8 @@ cudaGetDriverEntryPointByVersion(const char *symbol, void **out, unsigned versio
     *out = NULL;
     FAKE_ENTER();
     auto it = entries.find(symbol);
-    bool known = it != entries.end() && version >= 12040; /* green contexts came with 12.4 */
+    bool known = it != entries.end() && version >= 12040 && /* green contexts came with 12.4 */
+                 (int)version <= fake_driver();
     if (status != NULL)
         *status = known                 ? cudaDriverEntryPointSuccess
                   : it == entries.end() ? cudaDriverEntryPointSymbolNotFound

@@ -134,6 +134,26 @@ for version in 21800 21704; do
     report "$code" "NCCL $version is taken from 2.18 on"
 done
 unset PPCLI_FAKE_NCCL
+# Memory that NCCL takes counts: half a GiB a rank.
+PPCLI_FAKE_MEMORY=600000000
+export PPCLI_FAKE_MEMORY
+same "threads, 600 MB a device" --stages 2 --set "$deep" --set $half
+train --stages 2 --transport nccl --set "$deep" --set $half
+[ "$code" = 69 ] && grep -q 'need 0.5[0-9] GiB of its memory, but 0.56 of 0.56 GiB are free' "$out"
+report $? "NCCL needs more"
+unset PPCLI_FAKE_MEMORY
+# A driver of CUDA 12.0 (525 and later) is enough for a build with CUDA 12, without parts.
+PPCLI_FAKE_DRIVER=12000
+export PPCLI_FAKE_DRIVER
+train --stages 2 --set "$deep" --set $half
+case $(sed -n 's/.*driver is for CUDA 12.0, this build needs \([0-9]*\).*/\1/p' "$out") in
+'') [ "$sha" = "$one" ] && train --stages 2 --set run.devices=0 --set run.partition_sms=on &&
+    grep -q 'has no green contexts' "$out" ;;
+*) [ "$code" = 69 ] ;;
+esac
+report $? "a driver of CUDA 12"
+unset PPCLI_FAKE_DRIVER
+
 PPCLI_FAKE_FAIL=ncclMessage:30:6
 export PPCLI_FAKE_FAIL
 train --stages 2 --transport nccl --set run.graphs=on
