@@ -180,7 +180,7 @@ def links(root, _ppcli, _page1, _page5):
                 problems.append(f'{page}: {link} leads nowhere')
             elif anchor and path.endswith('.md') and anchor not in anchors_of(read(path)):
                 problems.append(f'{page}: {link}: no such heading')
-    index = targets[f'{root}/docs/README.md'] | targets[f'{root}/docs/results/README.md']
+    index = set.union(*(targets[f'{root}/docs/{folder}README.md'] for folder in ('', 'results/', 'course/')))
     for page in pages[1:]:
         if page not in index and not page.endswith('docs/README.md'):
             problems.append(f'docs/README.md: no link to {page}')
