@@ -4,9 +4,9 @@
 
     embed.py OUT.c FOLDER
 
-NAME.txt becomes text_NAME. A folder with page.html becomes report_page_head and report_page_tail: the
+NAME.txt becomes text_NAME. A FOLDER with page.html becomes FOLDER_page_head and FOLDER_page_tail: the
 page with its style sheet and scripts, around its data. A line "@FILE@" of page.html stands for that
-file; "@DATA@" is where the program writes the data."""
+file, a path from FOLDER; "@DATA@" is where the program writes the data."""
 
 import os
 import re
@@ -30,9 +30,10 @@ def texts_of(folder):
     if not os.path.exists(os.path.join(folder, 'page.html')):
         names = sorted(n for n in os.listdir(folder) if n.endswith('.txt'))
         return {'text_' + n[:-4].replace('-', '_'): read(folder, n) for n in names}
-    page = re.sub(r'^@(\w+\.\w+)@\n', lambda found: read(folder, found.group(1)),
+    name = os.path.basename(folder)
+    page = re.sub(r'^@([\w./]+\.\w+)@\n', lambda found: read(folder, found.group(1)),
                   read(folder, 'page.html'), flags=re.M)
-    return dict(zip(('report_page_head', 'report_page_tail'), page.split('@DATA@')))
+    return dict(zip((name + '_page_head', name + '_page_tail'), page.split('@DATA@')))
 
 
 def main():

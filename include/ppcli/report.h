@@ -29,6 +29,9 @@ void pp_report_close(struct pp_report **report); /* accepts NULL */
 int pp_report_write_drawn(int (*draw)(const void *ctx, FILE *trace), const void *ctx,
                           const char *name, FILE *f);
 
+/* JSON text as a <script> of a page may hold it: no '<', '>' or '&'. */
+void pp_report_put_json(const char *text, FILE *f);
+
 /* The page of one run, or of up to PP_REPORT_RUNS_MAX runs compared. Errors: PP_EIO, PP_ERESOURCE.
  */
 int pp_report_write(struct pp_report *const *runs, int n, FILE *f);

@@ -155,7 +155,7 @@ int cmd_plan(int argc, char **argv)
          "--machine: the first row it can run, in its words"},
         {"ranks", 0, PP_CLI_INT, &there.ranks, "N", "--machine: ranks there; those of one host"},
         {"html", 0, PP_CLI_STRING, &there.html, "FILE",
-         "--machine: a page with the table and the timeline of the best; --profile: of both"},
+         "a page to edit the plan in; --machine, --profile: a page of their result"},
         {"profile", 0, PP_CLI_STRING, &measured.path, "PATH",
          "read a pipeline that was measured, and rank what else would have run"},
         {"against", 0, PP_CLI_STRING, &measured.against, "PATH",
@@ -213,8 +213,12 @@ int cmd_plan(int argc, char **argv)
         return pp_fail(PP_EUSAGE, "-o is for --measure: ppcli plan CONFIG --measure -o %s", output);
     if (ranks && there.ranks < 1)
         return pp_fail(PP_EUSAGE, "--ranks wants 1 or more, not %d", there.ranks);
-    if (!there.machine && (there.html || ranks))
-        return pp_fail(PP_EUSAGE, "--ranks and --html are for --machine FILE");
+    if (!there.machine && ranks)
+        return pp_fail(PP_EUSAGE, "--ranks is for --machine FILE");
+    if (!there.machine && there.html && (how.best || how.check || how.memory || number != 0))
+        return pp_fail(
+            PP_EUSAGE,
+            "--html writes a page of its own: leave out --best, --check, --memory and --format");
     if (how.cores != INT_MIN && (how.cores < 1 || how.cores > PLAN_CORES_MAX))
         return pp_fail(PP_EUSAGE, "--cores wants 1 to %d, not %d", PLAN_CORES_MAX, how.cores);
     if (how.cores != INT_MIN && (how.check || !how.best))
@@ -235,6 +239,7 @@ int cmd_plan(int argc, char **argv)
     if (!pp_launch_speaks())
         return 0;
     PP_OWN(plan_request_fini) struct plan_request q = {0};
+    PP_TRY(plan_check_file("--html", there.html));
     PP_TRY(plan_request_make(&w, &settings, formats[number].times, &q));
-    return show(&q, &formats[number]);
+    return there.html ? plan_workbench(&q, there.html) : show(&q, &formats[number]);
 }

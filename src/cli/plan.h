@@ -34,6 +34,7 @@ struct plan_request {
     struct pp_plan *plan;      /* proved */
     struct pp_sim_costs costs; /* of its stages and boundaries */
     double *arrays, *transfer; /* after `costs` */
+    double memory_cap;         /* forwards that a rank may hold; 0: any number */
     size_t *bytes;             /* [stages] memory of each rank of a config's run; else NULL */
 };
 
@@ -42,6 +43,13 @@ struct plan_request {
 int plan_request_make(const struct plan_words *words, const struct pp_cli_settings *settings,
                       bool times, struct plan_request *out);
 void plan_request_fini(struct plan_request *q);
+
+/* ---- plan_workbench.c
+ *
+ * A page (share/workbench/) in which the plan can be edited. Errors: PP_EUSAGE for two copies of the
+ * weights, which a table cannot describe; PP_EIO, PP_ERESOURCE.
+ */
+int plan_workbench(const struct plan_request *q, const char *path);
 
 /* ---- plan_best.c: the part of `ppcli plan CONFIG` that measures: --best, --memory and --check */
 

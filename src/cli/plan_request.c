@@ -451,6 +451,7 @@ static int make(const struct plan_words *words, const struct pp_cli_settings *se
            : words->config ? from_config(words->config, settings, times, &s, q)
                            : from_options(settings, times, lists, &s, q));
     PP_TRY(set_costs(lists, q));
+    q->memory_cap = s.g.memory_cap;
     return words->csv && s.g.memory_cap > 0 ? check_cap(words->csv, s.g.memory_cap, q) : 0;
 }
 

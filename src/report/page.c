@@ -137,7 +137,7 @@ static int put_data(struct pp_report *const *runs, int n, FILE *f)
 }
 
 /* In JSON these characters are only in texts, where an escape means the same. */
-static void put_escaped(const char *text, FILE *f)
+void pp_report_put_json(const char *text, FILE *f)
 {
     for (const char *p = text; *p; p++) {
         if (strchr("<>&", *p)) {
@@ -162,7 +162,7 @@ int pp_report_write(struct pp_report *const *runs, int n, FILE *f)
     int closed = pp_text_close(data, &text, "report");
     if (rc == 0 && closed == 0) {
         fputs(report_page_head, f);
-        put_escaped(text, f);
+        pp_report_put_json(text, f);
         fputs(report_page_tail, f);
     }
     free(text);

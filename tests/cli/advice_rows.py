@@ -206,6 +206,8 @@ FOLLOWED = [
     ('--machine prints a table', 'plan net.ini --machine laptop --format svg', 'plan net.ini --machine laptop'),
     ('the ranks of a machine file are equally fast', 'plan net.ini --machine laptop --set pipeline.slower="1 2"',
      'plan net.ini --machine laptop'),
+    ('a table cannot describe two copies of the weights; draw', 'plan --schedule chimera --stages 2 --microbatches 4 --html page.html',
+     'plan --schedule chimera --stages 2 --microbatches 4 --format svg'),
     ('--best prints a table', 'plan net.ini --best --format svg', 'plan net.ini --best --format json'),
     ('both I and BW cells', 'plan --csv both.csv', 'plan --csv t.csv'),
     ('is the first layer of all; name those', N + 'pipeline.split_at=layers.0', N + 'pipeline.split_at=layers.1'),

@@ -113,10 +113,11 @@ class Browser:
     def mouse(self, kind, x, y, **more):
         self.call('Input.dispatchMouseEvent', type=kind, x=x, y=y, **more)
 
-    def key(self, key, shift=False):
+    def key(self, key, shift=False, control=False):
+        text = '\r' if key == 'Enter' else key if len(key) == 1 and not control else None
         for kind in ('keyDown', 'keyUp'):
-            self.call('Input.dispatchKeyEvent', type=kind, key=key, modifiers=8 if shift else 0,
-                      **({'text': key} if len(key) == 1 and kind == 'keyDown' else {}))
+            self.call('Input.dispatchKeyEvent', type=kind, key=key, modifiers=8 * shift + 2 * control,
+                      **({'text': text} if text and kind == 'keyDown' else {}))
 
     def media(self, name, value):
         self.call('Emulation.setEmulatedMedia', features=[{'name': name, 'value': value}])

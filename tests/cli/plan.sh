@@ -223,6 +223,18 @@ fails 78 '' run plan --schedule 1f1b --stages -1 --microbatches 4
 fails 78 'too many' run plan --schedule 1f1b --stages 99999 --microbatches 999999
 fails 78 'pipeline.stages' run plan synthetic.ini --stages 1000
 
+begin "--html writes one page with the table, its costs and the known schedules of its shape"
+ok run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-comm 0.5 --html "$folder/page.html"
+same "$(cat "$folder/out")" ''
+for word in '"table":"0F0,0F1,0B0,0B1' '"latency":0.5' '"name":"gpipe"' 'Schedule workbench' '</html>'; do
+    grep -qF -- "$word" "$folder/page.html" || complain "the page has no $word"
+done
+same "$(grep -c 'https\{0,1\}://' "$folder/page.html")" "$(grep -c 'http://www.w3.org/2000/svg' "$folder/page.html")"
+fails 64 '--html writes a page of its own' run plan --schedule 1f1b --stages 2 --microbatches 2 --html x.html --format svg
+fails 64 "--html wants the name of a file, not ''" run plan --schedule 1f1b --stages 2 --microbatches 2 --html ''
+fails 64 'two copies of the weights' run plan --schedule chimera --stages 2 --microbatches 4 --html "$folder/page.html"
+fails 66 'cannot create' run plan --schedule 1f1b --stages 2 --microbatches 2 --html "$folder/absent/page.html"
+
 begin "a picture that cannot be written is 74"
 if [ -w /dev/full ]; then
     code=0
