@@ -94,6 +94,32 @@ part_equality() {
     [ -z "$differ" ]
 }
 
+# Several devices: the same bits by every way between them, recorded or not, and with shards of the
+# optimizer's state. What a library is missing for is left out.
+part_devices() {
+    n=$("$PPCLI" env | grep -c '^  device [0-9].*multiprocessors')
+    [ "$n" -ge 2 ] || skip "$n device here"
+    said='' bad=0
+    set -- --max-steps 8 --set checkpoint.at_end=off --set 'model.sizes=784 64*7 10' --microbatches 4
+    for shape in '--stages 2' '--stages 2 --schedule zb-h1' \
+        '--stages 1 --replicas 2 --set train.optimizer=adam --set train.zero=1'; do
+        one=''
+        for way in staged threads nccl 'nccl --set run.graphs=on'; do
+            # shellcheck disable=SC2086 # words
+            other=$(digest "$@" $shape --transport $way)
+            code=$?
+            echo "$shape, $way: ${other:-exit code $code}"
+            [ "$code" -ne 69 ] || continue # no peer access, no NCCL
+            one=${one:-$other}
+            if [ "$code" -ne 0 ] || [ "$other" != "$one" ]; then
+                bad=1 said="$said${said:+, }$way ($shape) differs"
+            fi
+        done
+    done
+    say "$n devices${said:+: $said}"
+    return "$bad"
+}
+
 # Transformers and convolutions: the same bits for other stages, schedules and launches, with
 # forwards computed again, and the first steps' losses as the processor's.
 part_nets() {
@@ -350,6 +376,7 @@ env) part_env ;;
 ops) part_ops ;;
 equality) part_equality ;;
 nets) part_nets ;;
+devices) part_devices ;;
 accuracy) part_accuracy ;;
 precision) part_precision ;;
 sanitizer) part_sanitizer ;;

@@ -23,7 +23,7 @@ export LC_ALL
 # In the order of what matters; the sums of limit_of() fit the calls.
 CALL_1='env equality ops nets sanitizer'
 CALL_2='kernels gpt2 g4 g3'
-CALL_3='g5 g1 g2 accuracy precision peers'
+CALL_3='devices g5 g1 g2 accuracy precision peers'
 PARTS="$CALL_1 $CALL_2 $CALL_3"
 usage='usage: scripts/gpu-check.sh OUT [--build DIR | --bundle FILE | --program FILE] [--call 1|2|3]
        [--only PART]... [--seconds N] [--again] [--dry-run]'
@@ -85,12 +85,14 @@ limit_of() {
     env) echo 20 ;;
     ops) echo 100 ;;
     nets | kernels) echo 120 ;;
-    equality | g5) echo 110 ;;
-    accuracy | precision | g1) echo 50 ;;
+    equality) echo 110 ;;
+    g5) echo 90 ;;
+    accuracy | precision | g1) echo 40 ;;
+    devices) echo 60 ;;
     sanitizer) echo 210 ;;
     g2) echo 70 ;;
     g3 | g4 | gpt2) echo 140 ;;
-    peers) echo 230 ;;
+    peers) echo 225 ;;
     esac
 }
 

@@ -11,6 +11,7 @@
  *                       kernel that runs breaks its device
  *   PPCLI_FAKE_CALLS    file that gets how often each function was called, one a line
  *   PPCLI_FAKE_JITTER   seed: streams pause at random, so that what is not ordered changes order
+ *   CUDA_DEVICE_MAX_CONNECTIONS at the first call: among the calls, as "queues"
  *   CUDA_MODULE_LOADING EAGER at the first call: kernels are loaded; else a kernel's first launch waits
  *                       for its device, as the real one may
  *   PPCLI_FAKE_ORDER    reverse: threads of a block run last first
@@ -137,6 +138,7 @@ static void start()
         fake_die("at most %d devices", FAKE_MOST_DEVICES);
     read_faults(getenv("PPCLI_FAKE_FAIL"));
     const char *loading = getenv("CUDA_MODULE_LOADING");
+    state->calls["queues"] = number_of("CUDA_DEVICE_MAX_CONNECTIONS", 8);
     state->lazy = loading == NULL || strcmp(loading, "EAGER") != 0;
     for (int d = 0; d < state->devices; d++)
         state->list[d] = {d, pkey_alloc(0, PKEY_DISABLE_ACCESS), 0, 0, cudaSuccess, NULL};

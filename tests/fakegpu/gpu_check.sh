@@ -27,6 +27,10 @@ code=0
     --seconds 5000 >"$folder/table" 2>&1 || code=$?
 cat "$folder/table"
 [ $code -eq 0 ] || { tar -xOf "$folder/out/results.tar" --wildcards '*.log'; exit 1; }
+PPCLI_FAKE_GPUS=2 "$2/scripts/gpu-check.sh" "$folder/two" --program "$1" --only devices --seconds 5000 >>"$folder/table" 2>&1 ||
+    { tar -xOf "$folder/two/results.tar" --wildcards '*.log'; exit 1; }
+cat "$folder/table"
+grep -q '^devices *passed .*2 devices$' "$folder/table"
 grep -q '^env  *passed .*0: emulated GPU$' "$folder/table"
 grep -q '^ops  *skipped .*no programs' "$folder/table"
 grep -q '^nets *passed .*gpt-char ok, llama-small ok, mnist-conv ok, resnet18-cifar10 ok' "$folder/table"
