@@ -32,6 +32,7 @@ calls() { sed -n "s/^$1 //p" "$folder/calls" | grep . || echo 0; }
 begin "a run on the GPU says what it computes with"
 ok run train net.ini --dir gpu
 err_has 'emulated GPU'
+out_has 'comparable with  the same kind of GPU and version of cuBLASLt'
 ok run train net.ini --dir cpu -q --backend cpu
 near "$(number gpu test_loss)" "$(number cpu test_loss)"
 
