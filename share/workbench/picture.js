@@ -19,10 +19,10 @@ class CanvasPen {
     context.textBaseline = "middle";
   }
   rect(x, y, w, h, fill, alpha = 1) {
-    this.c.globalAlpha = alpha;
-    this.c.fillStyle = fill;
+    if (alpha < 1) this.c.globalAlpha = alpha;
+    if (this.fill !== fill) this.c.fillStyle = this.fill = fill;
     this.c.fillRect(x, y, w, h);
-    this.c.globalAlpha = 1;
+    if (alpha < 1) this.c.globalAlpha = 1;
   }
   frame(x, y, w, h, color, width) {
     this.c.strokeStyle = color;
@@ -39,7 +39,7 @@ class CanvasPen {
     this.c.setLineDash([]);
   }
   text(x, y, words, color, align = "left") {
-    this.c.fillStyle = color;
+    this.c.fillStyle = this.fill = color;
     this.c.textAlign = align;
     this.c.fillText(words, x, y);
   }
@@ -150,8 +150,9 @@ function drawPicture(pen, m) {
 function drawHeld(pen, m, r, x) {
   const { t, places, width, colors } = m, lay = layOut(t.lists.length), y = lay.top(r) + lay.band + 1, { live } = t.sim;
   const most = Math.max(m.cap * t.chunks, ...t.sim.peak, 1), { start, end, runs } = places.rows[r];
-  for (let k = 0; k < runs; k++) {
-    const until = k + 1 < runs ? start[k + 1] : end[k], height = ((lay.strip - 1) * live[r][k]) / most;
+  for (let k = 0, next = 1; k < runs; k = next, next++) {
+    while (next < runs && live[r][next] === live[r][k]) next++;
+    const until = next < runs ? start[next] : end[next - 1], height = ((lay.strip - 1) * live[r][k]) / most;
     const from = Math.max(GUTTER, x(start[k])), to = Math.min(width, x(until));
     if (to > from) pen.rect(from, y + lay.strip - 1 - height, to - from + 0.3, height, m.cap > 0 && live[r][k] > m.cap * t.chunks ? colors.bad : colors.wait);
   }

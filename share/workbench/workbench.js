@@ -228,7 +228,8 @@ function pressed(event) {
   const at = find(event);
   canvas.focus({ preventScroll: true });
   canvas.setPointerCapture(event.pointerId);
-  wb.drag = at.on ? { rank: at.rank, k: at.k, x: event.clientX, y: event.clientY, moved: false }
+  const again = at.on && wb.selected && wb.selected.rank === at.rank && wb.selected.k === at.k;
+  wb.drag = at.on ? { rank: at.rank, k: at.k, x: event.clientX, y: event.clientY, moved: false, again }
     : { pan: wb.view && { ...wb.view }, x: event.clientX };
   if (at.on) wb.selected = { rank: at.rank, k: at.k };
   hideTip();
@@ -411,6 +412,9 @@ function start() {
   makePage();
   canvas.addEventListener("pointerdown", pressed);
   canvas.addEventListener("pointermove", dragged);
+  canvas.addEventListener("touchstart", (event) => { // a finger on the selected action drags it; elsewhere it scrolls the page
+    if (wb.drag && wb.drag.again) event.preventDefault();
+  }, { passive: false });
   canvas.addEventListener("pointerup", released);
   canvas.addEventListener("pointercancel", cancelDrag);
   canvas.addEventListener("pointerleave", hideTip);

@@ -245,9 +245,15 @@ def mouse(b):
     b.click(2, 3)
     b.press('Insert')
     check('inserted again', b.table() == before, b.table(), before)
-    x, y = b.point(0, 3)
-    b.page.call('Input.dispatchTouchEvent', type='touchStart', touchPoints=[{'x': x, 'y': y}])
-    b.page.call('Input.dispatchTouchEvent', type='touchEnd', touchPoints=[])
+    b.page.call('Emulation.setTouchEmulationEnabled', enabled=True)
+    (x, y), (x2, y2) = b.point(2, 4), b.point(0, 4)
+    for _ in range(2):  # a tap selects, then the finger drags
+        b.page.call('Input.dispatchTouchEvent', type='touchStart', touchPoints=[{'x': x, 'y': y}])
+        for part in (0.3, 0.6, 1) if _ else ():
+            b.page.call('Input.dispatchTouchEvent', type='touchMove', touchPoints=[{'x': x + (x2 - x) * part, 'y': y + (y2 - y) * part}])
+        b.page.call('Input.dispatchTouchEvent', type='touchEnd', touchPoints=[])
+    b.page.call('Emulation.setTouchEmulationEnabled', enabled=False)
+    check('a finger drags the selected action', b.rows() != workbench_tables.cut(before) and 'to rank 0' in b.why(), b.why(), b.table())
     b.quiet('mouse')
 
 
@@ -395,6 +401,11 @@ def files(b):
     check('the link holds the table', b.table() == table and 'Read from the link' in b.why(), link, b.why())
     b.page.open(f'{b.folder}/page.html#table=0F0,%%%')
     check('a damaged link is named', 'The link holds no table' in b.why(), b.why())
+    root = b.page.call('DOM.getDocument')['root']['nodeId']
+    node = b.page.call('DOM.querySelector', nodeId=root, selector='#file')['nodeId']
+    b.page.call('DOM.setFileInputFiles', nodeId=node, files=[f'{saved}/mine.csv'])
+    b.page.run('new Promise((done) => setTimeout(done, 300))')
+    check('a CSV is opened', b.table() == table and 'Read from mine.csv' in b.why(), b.why(), b.table())
     b.page.run("""(() => { const cap = document.getElementById('cap'); cap.value = '1.5'; cap.dispatchEvent(new Event('change')); })()""")
     check('a limit that is set in the page', 'row 1 holds 2 micro-batches of activations, --memory-cap allows 1.5' in b.why(), b.why())
     b.run('plan', f'{b.folder}/small.ini', '--html', b.path)
