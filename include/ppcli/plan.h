@@ -54,6 +54,7 @@
 #include <stdio.h>
 
 #include "ppcli/schedule.h"
+#include "ppcli/sha256.h"
 
 enum pp_plan_kind {
     PP_PLAN_TRAIN,
@@ -209,5 +210,13 @@ int pp_plan_prove(const struct pp_plan *plan);
  * This is what runs. Where that is not what was published (a schedule that `descends`),
  * pp_schedule_print_csv() prints the latter. */
 int pp_plan_print_csv(const struct pp_plan *plan, FILE *f);
+
+/* The SHA-256 of what pp_plan_print_csv() prints: `ppcli plan --csv FILE --format csv | sha256sum` gives
+ * it too. Errors: PP_ERESOURCE. */
+int pp_plan_digest(const struct pp_plan *plan, char out[PP_SHA256_HEX]);
+
+/* The schedule of the same shape that has the same order, where an I and the W right after it count as
+ * a B; NULL: none. Schedules that are made for costs are not looked at. */
+const char *pp_plan_recognize(const struct pp_plan *plan);
 
 #endif

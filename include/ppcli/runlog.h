@@ -108,6 +108,7 @@ struct pp_summary {
     int epochs;
     const struct pp_rank_total *ranks; /* [run->layout->ranks] */
     const char *weights_sha256;
+    const char *schedule_sha256; /* pp_plan_digest() of a full batch's plan */
 };
 
 struct pp_pace;

@@ -167,6 +167,8 @@ int cmd_plan(int argc, char **argv)
          "--best: also run the first N (3) and CONFIG as it is, a few seconds each"},
         {"csv", 0, PP_CLI_STRING, &w.csv, "FILE",
          "read the plan from a table; - is standard input"},
+        {"par", 0, PP_CLI_STRING, &w.par, "NAME",
+         "--csv: mark the table: legal, as fast as this schedule (or best), within --memory-cap"},
         {"chunks", 0, PP_CLI_KEY, (void *)"pipeline.chunks", "V",
          "chunks per rank: each rank holds V pieces of the model"},
         {"group", 0, PP_CLI_KEY, (void *)"pipeline.group", "G",
@@ -238,6 +240,8 @@ int cmd_plan(int argc, char **argv)
     }
     if (!pp_launch_speaks())
         return 0;
+    if (w.par)
+        return plan_mark(&w, &settings, formats[number].name);
     PP_OWN(plan_request_fini) struct plan_request q = {0};
     PP_TRY(plan_check_file("--html", there.html));
     PP_TRY(plan_request_make(&w, &settings, formats[number].times, &q));

@@ -27,6 +27,7 @@ enum {
 
 struct plan_words {
     const char *config, *csv;
+    const char *par;               /* --par: the table is marked; NULL: not */
     const char *costs[PLAN_COSTS]; /* as written; NULL: not given */
 };
 
@@ -50,6 +51,14 @@ void plan_request_fini(struct plan_request *q);
  * weights, which a table cannot describe; PP_EIO, PP_ERESOURCE.
  */
 int plan_workbench(const struct plan_request *q, const char *path);
+
+/* ---- plan_mark.c
+ *
+ * --csv with --par: is the table legal, as fast as the schedule `par` ("best": as the fastest that fits)
+ * of its shape, and within --memory-cap? format: "grid" or "json". PP_ECHECK when it does not pass;
+ * else as plan_request_make(). */
+int plan_mark(const struct plan_words *words, const struct pp_cli_settings *settings,
+              const char *format);
 
 /* ---- plan_best.c: the part of `ppcli plan CONFIG` that measures: --best, --memory and --check */
 

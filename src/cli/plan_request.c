@@ -452,7 +452,8 @@ static int make(const struct plan_words *words, const struct pp_cli_settings *se
                            : from_options(settings, times, lists, &s, q));
     PP_TRY(set_costs(lists, q));
     q->memory_cap = s.g.memory_cap;
-    return words->csv && s.g.memory_cap > 0 ? check_cap(words->csv, s.g.memory_cap, q) : 0;
+    bool capped = words->csv && !words->par && q->memory_cap > 0;
+    return capped ? check_cap(words->csv, q->memory_cap, q) : 0;
 }
 
 int plan_request_make(const struct plan_words *words, const struct pp_cli_settings *settings,

@@ -136,6 +136,7 @@ void summary_json(const struct pp_metrics_start *from, const struct pp_summary *
     pp_json_int(j, "replicas", run->layout->replicas);
     pp_json_int(j, "microbatches", run->cfg->pipeline.microbatches);
     pp_json_str(j, "schedule", run->cfg->pipeline.schedule);
+    pp_json_str(j, "schedule_sha256", s->schedule_sha256);
     pp_json_bool(j, "exact", run->cfg->train.exact);
     pp_json_int(j, "coalesce", run->layout->coalesce);
     changes_json(from, j);

@@ -30,7 +30,7 @@ static int report(struct trainer *tr, const struct pp_forecast *forecast, uint64
                   struct pp_rank_total *ranks, const char *sha)
 {
     const struct pp_layout *l = tr->run->layout;
-    char advice[PP_ADVICE_MAX];
+    char advice[PP_ADVICE_MAX], schedule[PP_SHA256_HEX];
     struct totals all = {.window_ns = tr->train_ns - tr->before_ns};
     double waited = 0;
     for (int r = 0; r < l->ranks; r++) {
@@ -65,7 +65,9 @@ static int report(struct trainer *tr, const struct pp_forecast *forecast, uint64
         .epochs = tr->epoch_no,
         .ranks = ranks,
         .weights_sha256 = sha,
+        .schedule_sha256 = schedule,
     };
+    PP_TRY(pp_plan_digest(l->plans[0].plan, schedule));
     PP_TRY(pp_bubble_ideal(forecast->plan, &s.bubble_ideal));
     PP_TRY(pp_forecast_explain(forecast, loop_bubble(&all, l->ranks), &s.bubble));
     PP_TRY(advise(tr, &s, advice));

@@ -327,56 +327,6 @@ static int take_steps(struct making *k)
     return 0;
 }
 
-/* ---- the schedule */
-
-/* The next action of a list, an I and the W after it as B. */
-static struct pp_cell next_cell(const struct pp_rank_plan *list, int *k)
-{
-    const struct pp_action *a = &list->actions[(*k)++];
-    struct pp_cell c = {.op = a->op, .stage = a->stage, .mb = a->mb};
-    if (a->op == PP_OP_I && *k < list->n_actions && a[1].op == PP_OP_W && a[1].stage == a->stage &&
-        a[1].mb == a->mb) {
-        c.op = PP_OP_B;
-        ++*k;
-    }
-    return c;
-}
-
-static bool is_same(const struct pp_plan *a, const struct pp_plan *b)
-{
-    for (int r = 0; r < a->geometry.stages; r++) {
-        const struct pp_rank_plan *x = &a->ranks[r], *y = &b->ranks[r];
-        int i = 0, k = 0;
-        while (i < x->n_actions && k < y->n_actions) {
-            struct pp_cell c = next_cell(x, &i), d = next_cell(y, &k);
-            if (c.op != d.op || c.stage != d.stage || c.mb != d.mb)
-                return false;
-        }
-        if (i < x->n_actions || k < y->n_actions)
-            return false;
-    }
-    return true;
-}
-
-static const char *recognize(const struct pp_plan *plan)
-{
-    const char *found = NULL;
-    for (const char *const *name = pp_schedule_names(); *name && !found; name++) {
-        const struct pp_schedule_ops *ops = pp_schedule_find(*name);
-        struct pp_geometry g = {.stages = plan->geometry.stages,
-                                .chunks = plan->geometry.chunks,
-                                .microbatches = plan->geometry.microbatches};
-        for (g.eager = ops->eager ? 4 : 1; g.eager > 0 && !found; g.eager--) {
-            PP_OWN(pp_plan_destroy) struct pp_plan *other = NULL;
-            bool legal = !ops->fits && (ops->chunks == 0 || ops->chunks == g.chunks) &&
-                         pp_plan_build(*name, &g, &other) == 0;
-            found = legal && is_same(plan, other) ? *name : NULL;
-        }
-    }
-    pp_error_clear();
-    return found;
-}
-
 /* ---- all */
 
 static int make(struct making *k, const char *path)
@@ -388,7 +338,7 @@ static int make(struct making *k, const char *path)
     PP_TRY(count_shape(k));
     PP_TRY(take_steps(k));
     PP_TRY(profile_settle(k->p, k->in->one_clock));
-    k->p->schedule = recognize(k->p->plan);
+    k->p->schedule = pp_plan_recognize(k->p->plan);
     const struct pp_schedule_ops *said = pp_schedule_find(k->in->schedule);
     if (!k->p->schedule && said)
         k->p->schedule = pp_schedule_name(said);

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ppcli plan --csv FILE --par NAME: a table is marked. */
+#include <string.h>
+
+#include "ppcli/text.h"
+#include "plan.h"
+
+struct mark {
+    const struct plan_words *words;
+    const struct pp_cli_settings *settings;
+    struct plan_request q;
+    char digest[PP_SHA256_HEX];
+    const char *illegal; /* why, of the error's record; NULL: it is legal */
+    const char *like;    /* the schedule that it is; NULL: an order of its own */
+    const char *par;     /* the schedule that it is compared with */
+    double makespan, least;
+    double peak; /* micro-batches of activations */
+    int rank;    /* that holds them */
+};
+
+/* ---- par */
+
+static double largest_peak(const struct plan_request *q, const struct pp_sim_result *result,
+                           int *rank)
+{
+    int p = q->plan->geometry.stages, most = 0;
+    for (int r = 1; r < p; r++)
+        most = result->peak[r] > result->peak[most] ? r : most;
+    *rank = most;
+    return (double)result->peak[most] / (q->plan->geometry.chunks / q->plan->copies);
+}
+
+/* A schedule of the table's shape, with its costs. *makespan 0: it holds more than the cap. */
+static int time_schedule(const struct mark *m, const char *name, double *makespan)
+{
+    const struct pp_geometry *g = &m->q.plan->geometry;
+    const struct pp_schedule_ops *ops = pp_schedule_find(name);
+    PP_OWN(plan_request_fini) struct plan_request q = {0};
+    PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
+    struct plan_words words = {0};
+    char numbers[4][32];
+    struct pp_cli_settings s = {.n = 3,
+                                .items = {{"pipeline.schedule", name, "--par"},
+                                          {"pipeline.stages", numbers[0], "--par"},
+                                          {"pipeline.microbatches", numbers[1], "--par"}}};
+    snprintf(numbers[0], sizeof(numbers[0]), "%d", g->stages);
+    snprintf(numbers[1], sizeof(numbers[1]), "%d", g->microbatches);
+    snprintf(numbers[2], sizeof(numbers[2]), "%d", g->chunks);
+    snprintf(numbers[3], sizeof(numbers[3]), "%.9g", m->q.memory_cap);
+    if (ops && (ops->chunks == 0 || ops->chunks == g->chunks))
+        s.items[s.n++] = (struct pp_setting){"pipeline.chunks", numbers[2], "--par"};
+    if (m->q.memory_cap > 0)
+        s.items[s.n++] = (struct pp_setting){"pipeline.memory_cap", numbers[3], "--par"};
+    memcpy(words.costs, m->words->costs, sizeof(words.costs));
+    int rank;
+    PP_TRY(plan_request_make(&words, &s, false, &q));
+    PP_TRY(pp_sim_run(q.plan, &q.costs, false, &result));
+    *makespan = m->q.memory_cap > 0 && largest_peak(&q, &result, &rank) > m->q.memory_cap
+                    ? 0
+                    : result.makespan;
+    return 0;
+}
+
+/* The fastest of all that fit. */
+static int find_best(struct mark *m)
+{
+    for (const char *const *name = pp_schedule_names(); *name; name++) {
+        double makespan = 0;
+        if (time_schedule(m, *name, &makespan) < 0 || makespan <= 0)
+            continue; /* not of this shape */
+        if (!m->par || makespan < m->least) {
+            m->par = *name;
+            m->least = makespan;
+        }
+    }
+    pp_error_clear();
+    return 0;
+}
+
+static int find_par(struct mark *m)
+{
+    if (strcmp(m->words->par, "best") == 0)
+        return find_best(m);
+    double makespan = 0;
+    PP_TRY(time_schedule(m, m->words->par, &makespan));
+    m->par = makespan > 0 ? m->words->par : NULL;
+    m->least = makespan;
+    return 0;
+}
+
+/* ---- the mark */
+
+static int measure(struct mark *m)
+{
+    PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
+    PP_TRY(pp_sim_run(m->q.plan, &m->q.costs, false, &result));
+    PP_TRY(pp_plan_digest(m->q.plan, m->digest));
+    m->like = pp_plan_recognize(m->q.plan);
+    m->makespan = result.makespan;
+    m->peak = largest_peak(&m->q, &result, &m->rank);
+    return find_par(m);
+}
+
+/* Why it does not pass; false: it passes. */
+static bool find_reason(const struct mark *m, char *out, size_t bytes)
+{
+    out[0] = '\0';
+    if (m->illegal) {
+        pp_text_add(out, bytes, "it is not legal: %s", m->illegal);
+        return true;
+    }
+    if (m->par && m->makespan > m->least * (1 + 1e-9))
+        pp_text_add(out, bytes, "its step takes %g, that of %s %g", m->makespan, m->par, m->least);
+    if (m->q.memory_cap > 0 && m->peak > m->q.memory_cap)
+        pp_text_add(out, bytes, "%srank %d holds %g micro-batches, --memory-cap allows %g",
+                    out[0] ? "; " : "", m->rank, m->peak, m->q.memory_cap);
+    return out[0] != '\0';
+}
+
+static void print_text(const struct mark *m, const char *reason)
+{
+    printf("legal            %s\n", m->illegal ? "no" : "yes, proved to finish");
+    if (!m->illegal) {
+        const struct pp_geometry *g = &m->q.plan->geometry;
+        printf("shape            %d ranks x %d chunk%s, %d micro-batches\n", g->stages, g->chunks,
+               g->chunks == 1 ? "" : "s", g->microbatches);
+        printf("schedule         %s\n", m->like ? m->like : "an order of its own");
+        printf("step             %g", m->makespan);
+        if (m->par)
+            printf(", par %g (%s)\n", m->least, m->par);
+        else
+            printf("; no par: %s of this shape holds more than the cap\n", m->words->par);
+        printf("holds            %g micro-batches on rank %d", m->peak, m->rank);
+        if (m->q.memory_cap > 0)
+            printf(", cap %g", m->q.memory_cap);
+        printf("\ndigest           %s\n", m->digest);
+    }
+    printf("mark             %s%s\n", reason[0] ? "failed: " : "passed", reason);
+}
+
+static void print_json(const struct mark *m, const char *reason)
+{
+    struct pp_json j = pp_json_begin(stdout, 2);
+    pp_json_str(&j, "type", "mark");
+    pp_json_str(&j, "file", m->words->csv);
+    pp_json_bool(&j, "passed", !reason[0]);
+    pp_json_bool(&j, "legal", !m->illegal);
+    pp_json_str(&j, "reason", reason[0] ? reason : NULL);
+    if (!m->illegal) {
+        pp_json_int(&j, "stages", m->q.plan->geometry.stages);
+        pp_json_int(&j, "chunks", m->q.plan->geometry.chunks);
+        pp_json_int(&j, "microbatches", m->q.plan->geometry.microbatches);
+        pp_json_str(&j, "schedule", m->like);
+        pp_json_dbl(&j, "makespan", m->makespan);
+        pp_json_str(&j, "par", m->par);
+        if (m->par)
+            pp_json_dbl(&j, "par_makespan", m->least);
+        pp_json_dbl(&j, "peak", m->peak);
+        pp_json_int(&j, "peak_rank", m->rank);
+        if (m->q.memory_cap > 0)
+            pp_json_dbl(&j, "memory_cap", m->q.memory_cap);
+        pp_json_str(&j, "schedule_sha256", m->digest);
+    }
+    pp_json_end(&j);
+}
+
+static int mark(struct mark *m, const char *format)
+{
+    char reason[PP_ERROR_TEXT_MAX + 64];
+    int rc = plan_request_make(m->words, m->settings, false, &m->q);
+    struct pp_error why = *pp_error_get();
+    if (rc < 0 && rc != PP_EFORMAT)
+        return rc;
+    m->illegal = rc < 0 ? why.text : NULL;
+    PP_TRY(m->illegal ? 0 : measure(m));
+    bool failed = find_reason(m, reason, sizeof(reason));
+    if (strcmp(format, "json") == 0)
+        print_json(m, reason);
+    else
+        print_text(m, reason);
+    return failed ? pp_fail(PP_ECHECK, "%s does not pass: %s", m->words->csv, reason) : 0;
+}
+
+int plan_mark(const struct plan_words *words, const struct pp_cli_settings *settings,
+              const char *format)
+{
+    if (!words->csv)
+        return pp_fail(PP_EUSAGE, "--par marks a table: ppcli plan --csv FILE --par %s",
+                       words->par);
+    if (strcmp(format, "grid") != 0 && strcmp(format, "json") != 0)
+        return pp_fail(PP_EUSAGE, "--par prints a mark: leave out --format, or --format json");
+    if (strcmp(words->par, "best") != 0 && !pp_schedule_find(words->par))
+        return pp_fail(PP_EUSAGE,
+                       "--par: unknown schedule '%s'; ppcli keys pipeline.schedule lists them, and "
+                       "best is the fastest",
+                       words->par);
+    struct mark m = {.words = words, .settings = settings};
+    int rc = mark(&m, format);
+    plan_request_fini(&m.q);
+    return rc;
+}
