@@ -41,51 +41,20 @@ skip() {
     say "skipped: $*"
     exit 77
 }
-[ "$(id -u)" -eq 0 ] || skip 'only root can make a root folder'
-for program in debootstrap unshare chroot git; do
-    command -v $program >/dev/null 2>&1 || skip "no $program here (install debootstrap, util-linux, git)"
-done
-if [ -z "$mirror" ] && command -v apt-get >/dev/null 2>&1; then
-    # shellcheck disable=SC2016 # apt's own word
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' | sed -nE 's,/(debian|ubuntu)/?$,,p' | head -n 1)
-fi
-[ -n "$mirror" ] || skip 'the apt of this machine names no mirror of Debian or Ubuntu; --mirror URL does'
+# shellcheck source=scripts/bare-systems.sh
+. "$root/scripts/bare-systems.sh"
+need_root || skip 'systems cannot be made here'
+find_mirror || skip 'the apt of this machine names no mirror of Debian or Ubuntu; --mirror URL does'
 if [ -z "$work" ]; then
     work=$(mktemp -d) || exit 70
     trap 'rm -rf "$work"' EXIT
 fi
 mkdir -p "$work" && work=$(cd "$work" && pwd) || exit 70
 
-# make SYSTEM SUITE KIND COMPONENTS SCRIPT: the folder $work/SYSTEM
-make() {
-    home=$work/$1
-    [ ! -f "$home/made" ] || return 0
-    rm -rf "${home:?}"
-    # Where this machine has no keys of that system, apt inside it checks all that comes after.
-    check=--no-check-gpg
-    [ ! -f "/usr/share/keyrings/$3-archive-keyring.gpg" ] || check=--keyring=/usr/share/keyrings/$3-archive-keyring.gpg
-    debootstrap --variant=minbase "$check" --components="$(echo "$4" | tr ' ' ,)" "$2" "$home" "$mirror/$3" \
-        "/usr/share/debootstrap/scripts/$5" >"$work/$1.log" 2>&1 || return 1
-    printf 'deb %s %s %s\n' "$mirror/$3" "$2" "$4" "$mirror/$3" "$2-updates" "$4" >"$home/etc/apt/sources.list"
-    # how apt gets through here: proxies, dates of a mirror
-    apt-config dump 2>/dev/null | grep -E '^Acquire::(Check-|http|https).* "' >"$home/etc/apt/apt.conf.d/90-of-the-machine"
-    cp -L /etc/resolv.conf /etc/hosts "$home/etc/"
-    printf '#!/bin/sh\nexit 101\n' >"$home/usr/sbin/policy-rc.d" # installing starts no services
-    chmod 755 "$home/usr/sbin/policy-rc.d"
-    chroot "$home" useradd -m -s /bin/bash tester && touch "$home/made"
-}
-
 home_of() { [ "$1" = root ] && echo /root || echo "/home/$1"; }
 
 # inside SYSTEM USER COMMAND: in that user's copy of ppcli, with processes and mounts of its own
-inside() {
-    # shellcheck disable=SC2016 # for the inner shell
-    env -i LANG=C.UTF-8 TERM=dumb PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-        unshare --mount --pid --fork --kill-child sh -c '
-        mount -t proc proc "$1/proc" && mount --rbind /dev "$1/dev" && mount --rbind /sys "$1/sys" || exit 70
-        exec chroot --userspec="$2:$2" "$1" env USER="$2" HOME="$3" PPCLI_DATA_DIR=/srv/ppcli sh -c "cd \"$3/ppcli\" && $4"' \
-        sh "$work/$1" "$2" "$(home_of "$2")" "$3" </dev/null
-}
+inside() { enter "$1" "$2" "$(home_of "$2")" "cd \"$(home_of "$2")/ppcli\" && $3"; }
 
 # try SYSTEM USER NAME COMMAND [CODE]: ends it with CODE (0)? Its output is kept, its last line shown.
 failed=0
@@ -111,17 +80,11 @@ copy() {
 
 made=0
 for system; do
-    case $system in
-    debian-12) set -- bookworm debian main sid ;;
-    debian-13) set -- trixie debian main sid ;;
-    ubuntu-22.04) set -- jammy ubuntu 'main universe' gutsy ;;
-    ubuntu-24.04) set -- noble ubuntu 'main universe' gutsy ;;
-    *)
-        say "$system: not one of debian-12, debian-13, ubuntu-22.04, ubuntu-24.04"
+    if ! describe_system "$system" >/dev/null; then
+        say "$system: not one of debian-11, debian-12, debian-13, ubuntu-22.04, ubuntu-24.04"
         exit 64
-        ;;
-    esac
-    if ! make "$system" "$@"; then
+    fi
+    if ! make_system "$system" "$system"; then
         say "$system: skipped: it cannot be made from $mirror; $work/$system.log says why"
         continue
     fi
