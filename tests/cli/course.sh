@@ -43,6 +43,7 @@ equal_bits equal mine
 equal_bits good bad
 
 lab d 11
+[ -s workbench.html ] || complain 'no workbench'
 for n in 1 2 3; do
     says "wrong-$n: exit code"
 done
