@@ -12,7 +12,7 @@ import types
 
 
 def main():
-    notebook, ppcli = sys.argv[1:3]
+    notebook, ppcli = (os.path.abspath(path) for path in sys.argv[1:3])
     with open(notebook, encoding='utf-8') as f:
         cells = json.load(f)['cells']
     pictures = []
