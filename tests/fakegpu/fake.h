@@ -144,6 +144,8 @@ void fake_seal(Work *work);
 cudaError_t fake_invalidate(const std::shared_ptr<Capture> &c, cudaError_t error);
 
 /* ---- memory (fake_memory.cpp) */
+/* From here on no kernel may touch what lies there (fake_watch.cpp). */
+void fake_forbid(uintptr_t from, uintptr_t to);
 /* Whether [p, p+bytes) lies within one pinned block. */
 bool fake_pinned(const void *p, size_t bytes);
 

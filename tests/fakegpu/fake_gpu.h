@@ -26,7 +26,7 @@ int fake_device_of(const void *p, size_t bytes);
 /* Whether work of the stream may touch [p, p + bytes): memory of its device, or of one that its
  * device reaches. */
 bool fake_reaches(cudaStream_t stream, const void *p, size_t bytes);
-/* Whether no byte of [p, p + bytes) lies between two pieces of an arena. */
+/* Whether no byte of [p, p + bytes) is one that nobody may touch, as what fake_forbid() was told. */
 bool fake_within(const void *p, size_t bytes);
 /* The device of a stream, -1 for none. */
 int fake_stream_device(cudaStream_t stream);

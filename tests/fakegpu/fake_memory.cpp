@@ -87,6 +87,8 @@ static cudaError_t allocate(void **out, size_t bytes, Device *d)
     memset(p, 0xff, std::min(mapped, FILLED));
     if (d != NULL && d->key >= 0 && pkey_mprotect(p, mapped, PROT_READ | PROT_WRITE, d->key) != 0)
         fake_die("pkey_mprotect failed");
+    if (d != NULL)
+        fake_forbid((uintptr_t)p + bytes, (uintptr_t)p + mapped);
     {
         std::lock_guard<std::mutex> hold(fake_lock);
         blocks[(uintptr_t)p] = {bytes, mapped, d != NULL ? d->number : -1};

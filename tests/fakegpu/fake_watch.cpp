@@ -3,7 +3,7 @@
  * Watches what kernels read and write: they are compiled with the calls of ThreadSanitizer, which
  * come here in place of its library. Two threads of a block that use one word of shared memory, one
  * of them writing, need a barrier in between, or __syncwarp() in one warp; nothing between two pieces
- * of an arena is touched.
+ * of an arena, or after a block of memory, is touched.
  */
 #include <link.h>
 
@@ -59,7 +59,7 @@ static void use_word(Word *w, const Use &now, bool writes)
         w->other = now;
 }
 
-/* ---- what lies between pieces of an arena */
+/* ---- what lies between pieces of an arena, and after a block */
 
 /* Lines of 64 bytes, the low bits the first byte that is out of bounds: a table of open addresses.
  * Memory is never handed out again, so nothing is ever taken out. */
@@ -89,6 +89,13 @@ bool fake_within(const void *p, size_t n)
     return true;
 }
 
+void fake_forbid(uintptr_t from, uintptr_t to)
+{
+    for (uintptr_t at = from; at < to && bounds_used++ < PLACES / 2; at = (at | (LINE - 1)) + 1)
+        for (uintptr_t free = 0; free == 0; free = *place_of(at & ~(LINE - 1)))
+            place_of(at & ~(LINE - 1))->compare_exchange_strong(free, at);
+}
+
 struct pp_arena;
 extern "C" __attribute__((weak)) void *__real_pp_arena_take(struct pp_arena *, size_t, size_t);
 extern "C" __attribute__((weak)) int __real_pp_arena_create(size_t, struct pp_arena *);
@@ -99,9 +106,7 @@ extern "C" void *__wrap_pp_arena_take(struct pp_arena *a, size_t count, size_t s
     uintptr_t p = (uintptr_t)__real_pp_arena_take(a, count, size);
     uintptr_t zone = (uintptr_t)__real_pp_arena_take(a, LINE, 1);
     if (p != 0 && fake_device_of((void *)p, 1) >= 0)
-        for (uintptr_t at = p + count * size; at <= zone; at = (at | (LINE - 1)) + 1)
-            if (bounds_used++ < PLACES / 2)
-                *place_of(at & ~(LINE - 1)) = at;
+        fake_forbid(p + count * size, zone + LINE);
     return (void *)p;
 }
 
@@ -126,8 +131,8 @@ static void watch(const void *p, size_t n, bool writes)
         for (size_t i = (at - shared) / 2; i <= (at - shared + n - 1) / 2; i++)
             use_word(&words[i], now, writes);
     } else if (out_of_bounds(at, n)) {
-        fake_die("%s: %zu bytes just outside a piece of an arena are %s", fake_watch.kernel, n,
-                 writes ? "written" : "read");
+        fake_die("%s: %zu bytes just outside a block or a piece of an arena are %s",
+                 fake_watch.kernel, n, writes ? "written" : "read");
     }
 }
 

@@ -131,16 +131,6 @@ inline int __popc(unsigned v)
     return __builtin_popcount(v);
 }
 
-inline int __any_sync(unsigned mask, int predicate)
-{
-    return __ballot_sync(mask, predicate) != 0;
-}
-
-inline int __all_sync(unsigned mask, int predicate)
-{
-    return __ballot_sync(mask, predicate) == mask;
-}
-
 inline void __syncwarp(unsigned mask = 0xffffffffu)
 {
     int lane;
@@ -162,53 +152,9 @@ template <typename To, typename From> To fake_bits(From v)
     return out;
 }
 
-inline unsigned __float_as_uint(float v)
-{
-    return fake_bits<unsigned>(v);
-}
-inline int __float_as_int(float v)
-{
-    return fake_bits<int>(v);
-}
 inline float __uint_as_float(unsigned v)
 {
     return fake_bits<float>(v);
-}
-inline float __int_as_float(int v)
-{
-    return fake_bits<float>(v);
-}
-inline float __fmul_rn(float a, float b)
-{
-    return a * b;
-}
-inline float __fadd_rn(float a, float b)
-{
-    return a + b;
-}
-inline float __fsub_rn(float a, float b)
-{
-    return a - b;
-}
-inline float __fdiv_rn(float a, float b)
-{
-    return a / b;
-}
-inline float __fsqrt_rn(float a)
-{
-    return sqrtf(a);
-}
-inline float __fmaf_rn(float a, float b, float c)
-{
-    return fmaf(a, b, c);
-}
-inline double __dmul_rn(double a, double b)
-{
-    return a * b;
-}
-inline double __dadd_rn(double a, double b)
-{
-    return a + b;
 }
 #define fmaf(a, b, c) ((a) * (b) + (c)) /* rounded twice: a call for each would be slow */
 inline float rsqrtf(float a)

@@ -396,6 +396,8 @@ static int dying(const std::string &what)
         OK(PP_LAUNCH(turn_around, 1, 64, 0, s, true, true, false, x));
     if (what == "warp")
         OK(PP_LAUNCH(turn_warp, 1, 32, 0, s, false, x));
+    if (what == "after")
+        OK(PP_LAUNCH(add_number, 1, 65, 0, s, 65, 1, x));
     if (what == "outside") {
         char *at = (char *)x;
         int *ten = (int *)__wrap_pp_arena_take(&at, 10, sizeof(int));
@@ -458,7 +460,9 @@ TEST(races_and_what_is_out_of_bounds_are_said)
     assert_dies("read-write", "read, with no barrier in between");
     assert_dies("loop", "read, with no barrier in between");
     assert_dies("warp", "with no barrier");
-    assert_dies("outside", "add_number: 4 bytes just outside a piece of an arena are read");
+    assert_dies("after", "add_number: 4 bytes just outside a block");
+    assert_dies("outside",
+                "add_number: 4 bytes just outside a block or a piece of an arena are read");
 }
 #endif
 
