@@ -22,7 +22,7 @@ const LEVELS = [
     help: ["Rank 0 could compute its next forward while rank 1 works on the first one.",
       "On each rank, drag every forward to the left of every backward.",
       "Each row becomes F0 F1 F2 F3 B0 B1 B2 B3: all forwards, then all backwards."] },
-  { name: "Memory wall", stages: 3, chunks: 1, m: 4, cap: 2, time: 24, par: "1f1b with at most two in flight",
+  { name: "Memory wall", stages: 3, chunks: 1, m: 4, cap: 2, time: 24, par: "1f1b with two in flight",
     start: allForwards(3, 4),
     text: "A rank may hold the activations of two micro-batches; this table holds four.",
     help: ["A forward takes memory, and the backward of the same micro-batch gives it back.",
@@ -53,7 +53,7 @@ const LEVELS = [
     help: ["A W that stands between two I delays the next I: the ranks before wait for it.",
       "Let W wait: on rank 2 the first W comes after I2, on rank 1 after I1. What is left comes at the end.",
       "Rank 2: F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 F4 I4 W2 W3 W4. Rank 1: F0 F1 I0 F2 I1 W0 F3 I2 W1 F4 I3 W2 I4 W3 W4."] },
-  { name: "ZB-H2", stages: 3, chunks: 1, m: 6, cap: 5, span: 18, par: "zb-h2",
+  { name: "ZB-H2", stages: 3, chunks: 1, m: 6, cap: 5, span: 18, best: 20, par: "zb-h2",
     start: oneAhead(3, 6, true),
     text: "With room for five micro-batches no rank needs to wait between its first and its last action: each is done 18 after it began.",
     help: ["Rank 0 waits for its first gradient; more forwards fill that time.",
@@ -83,7 +83,8 @@ function startLevel(number, rows) {
   const level = LEVELS[number], n = level.stages * level.chunks, each = Array(n).fill(1 / level.chunks), target = LEVEL_KNOWN[number];
   parts.helped = 0;
   load(rows || readTable(level.start), { level: number, cap: level.cap, costs: { f: each, i: each, w: each, latency: 0, transfer: null, overlap: 0 },
-    known: target ? [{ name: target[0], crc: target[1], makespan: level.time || Infinity, peak: 0 }] : [], note: "" });
+    known: [{ name: level.par, crc: -1, makespan: level.time || level.best, peak: 0 },
+      target && { name: target[0], crc: target[1], makespan: Infinity, peak: 0 }].filter(Boolean), note: "" });
 }
 
 function showLevel() {
@@ -98,7 +99,7 @@ function showLevel() {
     parts.helped++;
     showLevel();
   };
-  fill(parts.task, {}, [el("h3", {}, "Level " + (wb.level + 1) + ": " + level.name), el("p", {}, level.text), el("p", {}, el("b", {}, "Goal: "), goal + " (" + level.par + ")."),
+  fill(parts.task, {}, [el("h3", {}, "Level " + (wb.level + 1) + ": " + level.name), el("p", {}, level.text), el("p", {}, el("b", {}, "Goal: "), goal + "."),
     level.help.slice(0, parts.helped).map((words, i) => el("p", { class: "help" }, "Help " + (i + 1) + ": " + words)),
     el("div", { class: "tools" }, parts.helped < 3 && button("Help " + (parts.helped + 1) + " of 3", null, more),
       button("Start over", null, () => startLevel(wb.level)),

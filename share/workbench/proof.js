@@ -31,7 +31,8 @@ function readTable(text) {
       const at = row.line + ":" + ++row.columns + ": ", trimmed = word.trim();
       const pair = /^\(([^;]*);([^)]*)\)OVERLAP_F_B$/.exec(trimmed);
       const cells = (pair ? pair.slice(1) : trimmed ? [trimmed] : []).map((part) => readCell(part, at));
-      if (pair && (cells[0].type !== "F" || cells[1].type !== "B")) readCell(trimmed, at);
+      if (pair && (cells[0].type !== "F" || cells[1].type !== "B"))
+        throw new TableError(at + "'" + trimmed + "': a pair is one F and then one B, (<stage>F<micro-batch>;<stage>B<micro-batch>)OVERLAP_F_B");
       if (pair) cells[0].overlap = true;
       for (const c of cells) row.cells.push(Object.assign(c, { column: row.columns }));
     }
@@ -417,6 +418,7 @@ function criticalPath(t) {
 function whyIdle(t, r, k) {
   const list = t.lists[r], full = (a) => a.stage + a.op + a.mb;
   if (k >= list.length) {
+    if (t.sim.at.some((n, q) => n < t.lists[q].length)) return "";
     const end = t.sim.now.indexOf(t.sim.makespan);
     return "done; the step ends with " + full(t.lists[end][t.lists[end].length - 1]) + " of rank " + end;
   }
@@ -424,7 +426,7 @@ function whyIdle(t, r, k) {
   if (k >= t.sim.at[r]) {
     const channel = Math.floor(message / t.m), stage = channel % 2 ? (channel + 1) / 2 : channel / 2;
     return full(list[k]) + " waits for the " + (channel % 2 ? "gradient" : "activations") + " of micro-batch " + (message % t.m)
-      + " from stage " + stage + " on rank " + t.rankOf[stage] + ", which never come";
+      + " from stage " + stage + " on rank " + t.rankOf[stage] + (channel % 2 ? ", which never comes" : ", which never come");
   }
   if (from < 0) return "";
   const q = Math.floor(from / 2 ** 20), n = from % 2 ** 20, before = k > 0 ? t.sim.end[r][k - 1] : 0;

@@ -114,7 +114,9 @@ def costs_of(words):
 
 
 JUDGE = """(tables) => tables.map(([text, [f, i, w, latency, overlap], cap]) => {
-  const rows = workbench.readTable(text), free = workbench.judge(rows, { f: [1], i: [1], w: [1], latency: 0, transfer: null, overlap: 0 }, 0);
+  let rows;
+  try { rows = workbench.readTable(text); } catch (e) { return { error: e.message }; }
+  const free = workbench.judge(rows, { f: [1], i: [1], w: [1], latency: 0, transfer: null, overlap: 0 }, 0);
   const of = (x) => Array(Math.min(free.nVirtual, 500)).fill(x / (free.chunks || 1));
   const t = workbench.judge(rows, { f: of(f), i: of(i), w: of(w), latency, transfer: null, overlap }, cap), s = t.sim;
   return t.error ? { error: t.error.where + t.error.text } : { error: null, makespan: s.makespan, bubble: s.bubble, work: s.work, first: s.first,
@@ -301,6 +303,7 @@ def wrong(b):
     check('a deadlock names its circle', 'these ranks wait for each other: rank 0 waits in B0' in b.why(), b.why())
     b.click(0, 1)
     check('an action that never runs says so', '0B0 on rank 0 never runs: 0B0 waits for the gradient of micro-batch 0 from stage 1 on rank 1' in b.spot(), b.spot())
+    check('no rank of it is called done', b.page.run('workbench.whyIdle(workbench.wb.t, 1, 4)') == '')
     b.read('0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1\n')
     check('the order of messages', 'row 2 cell 1: 1F1 comes before 1F0, but rank 0 sends activations 0 first' in b.why(), b.why())
     b.read('0F0,0F1,0B1,0B0\n1F0,1F1,1B1,1B0\n')
@@ -351,6 +354,7 @@ def levels(b):
         check(f'level {title}: not solved when it begins', 'Solved' not in b.why(), b.why())
         for n in (1, 2, 3):
             b.press(f'Help {n} of 3')
+        check(f'level {title}: it has a par', b.page.run('document.querySelectorAll(".card .big")[1].textContent') != '\u2013', b.page.text('.cards'))
         check(f'level {title}: three steps of help', b.page.run('document.querySelectorAll("#task .help").length') == 3)
         b.show_board()
         solve(b, target, i % 2 == 0)

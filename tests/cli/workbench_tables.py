@@ -7,18 +7,18 @@ import random
 import re
 import subprocess
 
-# name, stages, micro-batches, chunks (0: the schedule's)
+# name, stages, micro-batches, chunks (0: the schedule's), other words
 SHAPES = [('naive', 3, 3, 0), ('gpipe', 3, 4, 0), ('1f1b', 4, 8, 0), ('1f1b', 2, 1, 0), ('1f1b-eager', 4, 6, 0),
           ('interleaved', 2, 4, 2), ('interleaved', 3, 6, 3), ('looped-bfs', 2, 4, 2), ('zb-h1', 4, 6, 0),
           ('zb-h2', 3, 6, 0), ('interleaved-zb', 2, 4, 2), ('zb-v', 3, 6, 0), ('v-half', 4, 8, 0), ('v-min', 3, 5, 0),
-          ('1f1b-v', 3, 5, 0), ('dualpipev', 2, 6, 0), ('hanayo', 2, 4, 2), ('gpipe', 1, 3, 0)]
+          ('1f1b', 3, 4, 0, '--recompute', 'all'), ('zb-v', 2, 4, 0, '--recompute', '0-1'), ('1f1b-v', 3, 5, 0), ('dualpipev', 2, 6, 0), ('hanayo', 2, 4, 2), ('gpipe', 1, 3, 0)]
 COSTS = [[], ['--cost-f', '1', '--cost-i', '1.3', '--cost-w', '0.7'], ['--cost-comm', '0.25'],
          ['--cost-b', '2.5', '--cost-comm', '1.1'], ['--cost-overlap', '0.8']]
 
 
 def known(ppcli):
-    for name, p, m, v in SHAPES:
-        words = ['--chunks', str(v)] if v else []
+    for name, p, m, v, *more in SHAPES:
+        words = more + (['--chunks', str(v)] if v else [])
         yield subprocess.run([ppcli, 'plan', '--schedule', name, '--stages', str(p), '--microbatches', str(m), *words,
                               '--format', 'csv'], capture_output=True, text=True, check=True).stdout
 
@@ -81,6 +81,8 @@ def tables(ppcli, n, seed):
             rows = [[half for cell in row for half in split(cell)] for row in rows]
         for _ in range(r.choice([0, 1, 1, 1, 2, 3])):
             mutate(r, rows)
+        if r.random() < 0.1:  # the dialect of 2024
+            rows = [[re.sub(r'I(?=\d)', 'B', re.sub(r'B(?=\d)', 'BW', cell)) for cell in row] for row in rows]
         cap = r.choice([0, 0, 1, 2, 2.5, 3, 4])
         yield '\n'.join(','.join(row) for row in rows) + '\n', r.choice(COSTS), cap
 
