@@ -12,53 +12,6 @@
 
 thread_local FakeWatch fake_watch;
 
-/* ---- shared memory: all thread-local variables of the program but one */
-
-/* By whom and when. */
-struct Use {
-    uint32_t block, warp; /* epochs */
-    int thread;
-};
-
-/* Of two bytes. Of the readers of an epoch two are kept, of different warps where there are such. */
-struct Word {
-    Use write, read, other;
-};
-
-static thread_local uintptr_t shared;
-static thread_local std::vector<Word> words;
-
-static int find_shared(struct dl_phdr_info *info, size_t, void *)
-{
-    for (int i = 0; i < info->dlpi_phnum; i++)
-        if (info->dlpi_phdr[i].p_type == PT_TLS) {
-            shared = (uintptr_t)info->dlpi_tls_data;
-            words.resize(info->dlpi_phdr[i].p_memsz / 2 + 1);
-        }
-    return 1; /* of the program, which comes first */
-}
-
-static bool races(const Use &before, const Use &now)
-{
-    return before.block == now.block && before.thread != now.thread &&
-           (before.thread / 32 != now.thread / 32 || before.warp == now.warp);
-}
-
-static void use_word(Word *w, const Use &now, bool writes)
-{
-    for (const Use *before : {&w->write, &w->read, &w->other})
-        if ((writes || before == &w->write) && races(*before, now))
-            fake_die("%s: thread %d %s what thread %d %s, with no barrier in between",
-                     fake_watch.kernel, now.thread, writes ? "writes" : "reads", before->thread,
-                     before == &w->write ? "wrote" : "read");
-    if (writes)
-        w->write = now;
-    else if (w->read.block != now.block || w->read.thread == now.thread)
-        w->read = now;
-    else if (w->other.block != now.block || w->other.thread / 32 == w->read.thread / 32)
-        w->other = now;
-}
-
 /* ---- what lies between pieces of an arena, and after a block */
 
 /* Lines of 64 bytes, the low bits the first byte that is out of bounds: a table of open addresses.
@@ -114,6 +67,54 @@ extern "C" void *__wrap_pp_arena_take(struct pp_arena *a, size_t count, size_t s
 extern "C" int __wrap_pp_arena_create(size_t bytes, struct pp_arena *out)
 {
     return __real_pp_arena_create(bytes < PLACES ? 2 * bytes : bytes, out);
+}
+
+#ifdef WATCHED
+/* ---- shared memory: all thread-local variables of the program but one */
+
+/* By whom and when. */
+struct Use {
+    uint32_t block, warp; /* epochs */
+    int thread;
+};
+
+/* Of two bytes. Of the readers of an epoch two are kept, of different warps where there are such. */
+struct Word {
+    Use write, read, other;
+};
+
+static thread_local uintptr_t shared;
+static thread_local std::vector<Word> words;
+
+static int find_shared(struct dl_phdr_info *info, size_t, void *)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++)
+        if (info->dlpi_phdr[i].p_type == PT_TLS) {
+            shared = (uintptr_t)info->dlpi_tls_data;
+            words.resize(info->dlpi_phdr[i].p_memsz / 2 + 1);
+        }
+    return 1; /* of the program, which comes first */
+}
+
+static bool races(const Use &before, const Use &now)
+{
+    return before.block == now.block && before.thread != now.thread &&
+           (before.thread / 32 != now.thread / 32 || before.warp == now.warp);
+}
+
+static void use_word(Word *w, const Use &now, bool writes)
+{
+    for (const Use *before : {&w->write, &w->read, &w->other})
+        if ((writes || before == &w->write) && races(*before, now))
+            fake_die("%s: thread %d %s what thread %d %s, with no barrier in between",
+                     fake_watch.kernel, now.thread, writes ? "writes" : "reads", before->thread,
+                     before == &w->write ? "wrote" : "read");
+    if (writes)
+        w->write = now;
+    else if (w->read.block != now.block || w->read.thread == now.thread)
+        w->read = now;
+    else if (w->other.block != now.block || w->other.thread / 32 == w->read.thread / 32)
+        w->other = now;
 }
 
 /* ---- from the kernels */
@@ -187,3 +188,4 @@ uint32_t __tsan_atomic32_fetch_add(volatile uint32_t *p, uint32_t by, int)
     return __atomic_fetch_add(p, by, __ATOMIC_SEQ_CST);
 }
 }
+#endif
