@@ -408,7 +408,8 @@ def files(b):
     root = b.page.call('DOM.getDocument')['root']['nodeId']
     node = b.page.call('DOM.querySelector', nodeId=root, selector='#file')['nodeId']
     b.page.call('DOM.setFileInputFiles', nodeId=node, files=[f'{saved}/mine.csv'])
-    b.page.run('new Promise((done) => setTimeout(done, 300))')
+    b.page.run("""new Promise((done) => { const look = () => document.getElementById('why').textContent.includes('mine.csv')
+        ? done(1) : setTimeout(look, 20); look(); })""")
     check('a CSV is opened', b.table() == table and 'Read from mine.csv' in b.why(), b.why(), b.table())
     b.page.run("""(() => { const cap = document.getElementById('cap'); cap.value = '1.5'; cap.dispatchEvent(new Event('change')); })()""")
     check('a limit that is set in the page', 'row 1 holds 2 micro-batches of activations, --memory-cap allows 1.5' in b.why(), b.why())
