@@ -8,16 +8,67 @@ INLINE size_t words_of_group(const struct pp_conv *g)
     return bf16_packed_floats(g->O / g->groups, g->kh * g->kw * (g->C / g->groups));
 }
 
+/* I's rows of a class: the pixels of dx that see taps (ky, kx), (ky, kx + stride), ... */
+struct input_class {
+    struct view y, across;
+    int K;
+};
+
+/* Of rows from .. end - 1. */
+static struct input_class find_class(const struct pp_conv *g, int from, int end, int ky, int kx)
+{
+    struct input_class c = {.y = view_inputs(from, end, ky, g->kh, g->stride, g->pad_top, g->OH),
+                            .across =
+                                view_inputs(0, g->W, kx, g->kw, g->stride, g->pad_left, g->OW)};
+    c.K = c.y.taps * c.across.taps * (g->O / g->groups);
+    return c;
+}
+
+static struct forward class_weights(const struct pp_conv *g, const struct input_class *c,
+                                    const float *W)
+{
+    return (struct forward){.a.C = g->O / g->groups,
+                            .K = c->K,
+                            .columns = g->C / g->groups,
+                            .b = {.x = W, .row = (size_t)(g->C / g->groups)},
+                            .y = &c->y,
+                            .across = &c->across,
+                            .taps = (size_t)(g->kh * g->kw),
+                            .kernel_row = (size_t)g->kw};
+}
+
+/* Where the words of a class begin among those of a group, F's first; of class `stride`, 0: the end. */
+static size_t class_at(const struct pp_conv *g, int ky, int kx)
+{
+    size_t at = words_of_group(g);
+    for (int i = 0; i < ky * g->stride + kx; i++) {
+        struct input_class c = find_class(g, 0, g->H, i / g->stride, i % g->stride);
+        at += bf16_packed_floats(g->C / g->groups, c.K);
+    }
+    return at;
+}
+
 static size_t conv_packed_floats(const struct pp_conv *g)
 {
-    return (size_t)g->groups * words_of_group(g);
+    return (size_t)g->groups * class_at(g, g->stride, 0);
 }
 
 static void conv_pack(const struct pp_conv *g, const float *W, float *packed)
 {
-    for (int i = 0; i < g->groups; i++)
-        bf16_pack(g->O / g->groups, g->kh * g->kw * (g->C / g->groups),
-                  W + (size_t)i * weights_of_group(g), packed + (size_t)i * words_of_group(g));
+    int C = g->C / g->groups;
+    for (int i = 0; i < g->groups; i++, W += weights_of_group(g)) {
+        bf16_pack(g->O / g->groups, g->kh * g->kw * C, W, packed);
+        packed += words_of_group(g);
+        for (int j = 0; j < g->stride * g->stride; j++) {
+            struct input_class class = find_class(g, 0, g->H, j / g->stride, j % g->stride);
+            const struct forward p = class_weights(g, &class, W);
+            for (int c = 0; c < C; c += WIDTH) {
+                int width = panel_width(C, c);
+                zip_weights(&p, 0, p.K, c, width, packed);
+                packed += (size_t)words_of(p.K) * (size_t)width;
+            }
+        }
+    }
 }
 
 static size_t conv_scratch_floats(const struct pp_conv *g, int B)
@@ -59,7 +110,7 @@ static void conv_forward(const void *args, const struct pp_piece *w)
                 .K = g->kh * g->kw * C,
                 .columns = O,
                 .W = a->W + (size_t)i * weights_of_group(g),
-                .packed = a->packed ? a->packed + (size_t)i * words_of_group(g) : NULL,
+                .packed = a->packed ? a->packed + (size_t)i * class_at(g, g->stride, 0) : NULL,
                 .bias = a->b ? a->b + (size_t)i * (size_t)O : NULL,
                 .relu = a->relu,
                 .c = a->y + m.b * (size_t)(g->OH * g->OW * g->O) + (size_t)i * (size_t)O,
@@ -73,36 +124,29 @@ static void conv_forward(const void *args, const struct pp_piece *w)
     }
 }
 
-/* The pixels of dx that see taps (ky, kx), (ky, kx + stride), ... in some rows of some images. */
-static void input_class(const struct pp_conv_backward_input *a, const struct images *m, int ky,
-                        int kx)
+/* The pixels of a class in some rows of some images. */
+static void multiply_class(const struct pp_conv_backward_input *a, const struct images *m, int ky,
+                           int kx)
 {
     const struct pp_conv *g = a->g;
     int C = g->C / g->groups, O = g->O / g->groups;
-    struct view y = view_inputs(m->from, m->end, ky, g->kh, g->stride, g->pad_top, g->OH);
-    struct view across = view_inputs(0, g->W, kx, g->kw, g->stride, g->pad_left, g->OW);
-    int K = y.taps * across.taps * O;
-    if (y.n == 0 || across.n == 0 || (K == 0 && a->add))
+    struct input_class class = find_class(g, m->from, m->end, ky, kx);
+    if (class.y.n == 0 || class.across.n == 0 || (class.K == 0 && a->add))
         return;
     for (int i = 0; i < g->groups; i++) {
-        const float *dz = a->dz + m->b * (size_t)(g->OH * g->OW * g->O) + (size_t)i * (size_t)O;
-        const struct forward p = {
-            .a = {dz, (size_t)g->O, &y, &across, O},
-            .n_rows = m->n * (size_t)y.n * (size_t)across.n,
-            .K = K,
-            .columns = C,
-            .b = {.x = a->W + (size_t)i * weights_of_group(g), .row = (size_t)C},
-            .y = &y,
-            .across = &across,
-            .taps = (size_t)(g->kh * g->kw),
-            .kernel_row = (size_t)g->kw,
-            .add = a->add,
-            .c = a->dx + m->b * (size_t)(g->H * g->W * g->C) + (size_t)i * (size_t)C,
-            .c_row = (size_t)g->C,
-            .to_y = &y,
-            .to_across = &across,
-            .to_line = (size_t)(g->W * g->C),
-            .to_image = (size_t)(g->H * g->W * g->C)};
+        struct forward p = class_weights(g, &class, a->W + (size_t)i * weights_of_group(g));
+        p.a = (struct rows){a->dz + m->b * (size_t)(g->OH * g->OW * g->O) + (size_t)i * (size_t)O,
+                            (size_t)g->O, &class.y, &class.across, O};
+        p.n_rows = m->n * (size_t) class.y.n * (size_t) class.across.n;
+        if (a->packed)
+            p.packed = a->packed + (size_t)i * class_at(g, g->stride, 0) + class_at(g, ky, kx);
+        p.add = a->add;
+        p.c = a->dx + m->b * (size_t)(g->H * g->W * g->C) + (size_t)i * (size_t)C;
+        p.c_row = (size_t)g->C;
+        p.to_y = &class.y;
+        p.to_across = &class.across;
+        p.to_line = (size_t)g->W * (size_t)g->C;
+        p.to_image = (size_t)g->H * p.to_line;
         multiply_rows(&p);
     }
 }
@@ -115,7 +159,7 @@ static void conv_backward_input(const void *args, const struct pp_piece *w)
         at = images_next((size_t)a->g->H, at, w->to, &m);
         for (int ky = 0; ky < a->g->stride; ky++)
             for (int kx = 0; kx < a->g->stride; kx++)
-                input_class(a, &m, ky, kx);
+                multiply_class(a, &m, ky, kx);
     }
 }
 

@@ -124,6 +124,15 @@ static const float *weight_row(const struct forward *p, int k)
     return p->b.x + ((size_t)o * p->taps + (size_t)ky * p->kernel_row + (size_t)kx) * p->b.row;
 }
 
+/* The same as words, for `n` of the summed index from k on. */
+static void zip_weights(const struct forward *p, int k, int n, int column, int width, float *to)
+{
+    int columns = least(WIDTH, p->columns - column);
+    for (int i = 0; i < n; i += 2, to += width)
+        bf16_zip(columns, weight_row(p, k + i) + column,
+                 i + 1 < n ? weight_row(p, k + i + 1) + column : NULL, to);
+}
+
 /* The panel of `n` of the summed index from k on. */
 static const float *find_words(const struct forward *p, int k, int n, int column, int width,
                                struct copies *copies)
@@ -137,10 +146,7 @@ static const float *find_words(const struct forward *p, int k, int n, int column
                    copies->b);
         return copies->b;
     }
-    for (int i = 0; i < n; i += 2)
-        bf16_zip(columns, weight_row(p, k + i) + column,
-                 i + 1 < n ? weight_row(p, k + i + 1) + column : NULL,
-                 copies->b + (size_t)(i / 2) * (size_t)width);
+    zip_weights(p, k, n, column, width, copies->b);
     return copies->b;
 }
 
