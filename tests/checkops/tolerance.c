@@ -340,6 +340,8 @@ void bound_attention_backward(struct pp_attention *a, struct outputs *o)
         out_heads(o, j ? "dv" : "dk", d, a, a->kv_heads, a->keys, a->kv_at,
                   terms * (j ? p * dy : ds * q) + old);
     }
+    for (int i = 0; i < o->n; i++) /* parts of a difference, which rounded factors keep from 0 */
+        o->of[i].typical = dy * v * fmax(q, k) / pow((double)a->width, 1.5);
 }
 
 void bound_row_norm_forward(struct pp_row_norm_forward *a, struct outputs *o)

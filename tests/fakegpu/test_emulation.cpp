@@ -58,25 +58,6 @@ __global__ void twice_plus(int by, int *x)
     x[0] = 2 * x[0] + by;
 }
 
-/* out[b] = sum of the threads' x[b][t], in shared memory and in the warps. */
-__global__ void sum_block(const int *x, int *out)
-{
-    __shared__ int warps[32];
-    int t = (int)threadIdx.x, lane = t % 32, n = (int)blockDim.x;
-    int v = x[(int)blockIdx.x * n + t];
-    for (int d = 16; d > 0; d /= 2)
-        v += __shfl_down_sync(0xffffffffu, v, (unsigned)d);
-    if (lane == 0)
-        warps[t / 32] = v;
-    __syncthreads();
-    if (t == 0) {
-        int sum = 0;
-        for (int w = 0; w < n / 32; w++)
-            sum += warps[w];
-        out[blockIdx.x] = sum;
-    }
-}
-
 __global__ void skip_barrier(int *x)
 {
     if (threadIdx.x == 3)
@@ -204,46 +185,7 @@ TEST(copies_know_their_direction_and_bounds)
     OK(cudaStreamDestroy(s));
 }
 
-TEST(the_memory_of_a_device_has_an_end)
-{
-    size_t now, total;
-    void *p;
-    OK(cudaMemGetInfo(&now, &total));
-    assert_int_equal(now, total);
-    assert_int_equal((int)cudaMalloc(&p, total + 1), (int)cudaErrorMemoryAllocation);
-    OK(cudaMalloc(&p, 4096));
-    OK(cudaMemGetInfo(&now, &total));
-    assert_int_equal(now, total - 4096);
-    OK(cudaFree(p));
-}
-
 /* ---- kernels */
-
-TEST(threads_of_a_block_meet_in_barriers_and_shuffles)
-{
-    enum {
-        BLOCKS = 3,
-        THREADS = 256
-    };
-    cudaStream_t s = new_stream();
-    static int x[BLOCKS * THREADS];
-    int want[BLOCKS] = {0}, got[BLOCKS];
-    for (int i = 0; i < BLOCKS * THREADS; i++) {
-        x[i] = i * i % 1001;
-        want[i / THREADS] += x[i] + 7;
-    }
-    int *d = on_device<int>(BLOCKS * THREADS), *out = on_device<int>(BLOCKS);
-    OK(cudaMemcpyAsync(d, x, sizeof x, cudaMemcpyHostToDevice, s));
-    OK(PP_LAUNCH(add_number, (BLOCKS * THREADS + 99) / 100, 100, 0, s, BLOCKS * THREADS, 7, d));
-    OK(PP_LAUNCH(sum_block, BLOCKS, THREADS, 0, s, d, out));
-    OK(cudaMemcpyAsync(got, out, sizeof got, cudaMemcpyDeviceToHost, s));
-    assert_memory_equal(got, want, sizeof want);
-    assert_int_equal((int)PP_LAUNCH(sum_block, 1, 1025, 0, s, d, out),
-                     (int)cudaErrorInvalidConfiguration);
-    OK(cudaFree(d));
-    OK(cudaFree(out));
-    OK(cudaStreamDestroy(s));
-}
 
 TEST(barriers_order_the_threads_of_a_block)
 {

@@ -136,11 +136,18 @@ static void check_net(const char *const *net)
     RUN_NET(net, &many, "pipeline.stages=2", "pipeline.schedule=gpipe", "pipeline.recompute=all",
             "run.graphs=on");
     same(&many, &one, net[0]);
-    RUN_NET(net, &cpu, "run.precision=bf16");
-    RUN_NET(net, &many, "run.precision=bf16", "pipeline.stages=2", "pipeline.schedule=1f1b",
-            "pipeline.recompute=all", "run.graphs=on");
-    same(&many, &cpu, net[0]);
-    near(&many, &one, 2e-2, net[0]);
+    for (int i = 0; i < 2; i++) {
+        const char *precision = i ? "run.precision=tf32" : "run.precision=bf16";
+        RUN_NET(net, &cpu, precision);
+        RUN_NET(net, &many, precision, "pipeline.stages=2", "pipeline.schedule=1f1b",
+                "pipeline.recompute=all", "run.graphs=on");
+        same(&many, &cpu, precision);
+        near(&many, &one, 2e-2, precision);
+        assert_string_not_equal(many.sha, one.sha);
+        RUN_NET(net, &many, precision, "pipeline.stages=3", "pipeline.schedule=zb-h1",
+                "run.graphs=off");
+        same(&many, &cpu, precision);
+    }
 }
 
 #define TEXT                                                                                       \
@@ -229,20 +236,6 @@ TEST(smoothing_sums_and_nesterov_train_to_the_losses_of_the_cpu)
     RUN(&gpu, "train.optimizer=momentum", "pipeline.stages=2", "train.nesterov=true",
         "train.label_smoothing=0.1", "train.microbatch_loss=sum");
     near(&gpu, &cpu, 1e-4, "smoothing");
-}
-
-TEST(other_precisions_stay_near_and_keep_their_bits)
-{
-    static const char *const precisions[] = {"run.precision=tf32", "run.precision=bf16"};
-    struct outcome full, one, many;
-    RUN(&full, "train.optimizer=sgd");
-    for (int i = 0; i < 2; i++) {
-        RUN(&one, "train.optimizer=sgd", precisions[i]);
-        RUN(&many, "train.optimizer=sgd", precisions[i], "pipeline.stages=3");
-        same(&many, &one, precisions[i]);
-        near(&one, &full, 2e-2, precisions[i]);
-        assert_string_not_equal(one.sha, full.sha);
-    }
 }
 
 TEST(parts_of_a_device_give_the_bits_of_the_whole)

@@ -302,9 +302,12 @@ TEST(attention_is_the_plain_one)
         int B, queries, keys, heads, kv_heads, width;
         bool causal, of_queries;
         float p;
-    } of[] = {{2, 7, 7, 2, 2, 8, true, false, 0},     {1, 130, 130, 2, 1, 5, true, false, 0.2f},
-              {1, 3, 70, 2, 2, 72, false, false, 0},  {3, 5, 9, 4, 2, 4, true, true, 0.3f},
-              {1, 65, 129, 1, 1, 33, true, false, 0}, {2, 70, 3, 2, 2, 16, false, false, 0.1f}};
+    } of[] = {{2, 7, 7, 2, 2, 8, true, false, 0},      {1, 130, 130, 2, 1, 5, true, false, 0.2f},
+              {1, 3, 70, 2, 2, 72, false, false, 0},   {3, 5, 9, 4, 2, 4, true, true, 0.3f},
+              {1, 65, 129, 1, 1, 33, true, false, 0},  {2, 70, 3, 2, 2, 16, false, false, 0.1f},
+              {1, 150, 150, 4, 2, 64, true, false, 0}, {2, 33, 70, 2, 1, 80, false, false, 0.2f},
+              {1, 70, 100, 3, 1, 96, true, false, 0},  {1, 129, 129, 2, 2, 128, true, true, 0.1f},
+              {1, 20, 20, 1, 1, 160, true, false, 0}};
     const int64_t step = 3;
     float words[2];
     memcpy(words, &step, sizeof(words));

@@ -144,30 +144,31 @@ static int cuda_open(struct pp_backend *be, int threads)
 #define PP_LOOP(name, type, ...)                                                                   \
     int cuda_##name(struct pp_backend *be, const struct type *a)                                   \
     {                                                                                              \
-        return CUDA_CALL(                                                                          \
-            be, kernels_##name(cuda_of(be)->stream, a, cuda_of(be)->bf16, cuda_of(be)->between));  \
+        struct cuda *c = cuda_of(be);                                                              \
+        return CUDA_CALL(be, kernels_##name(c->stream, a, c->precision, c->between));              \
     }
 #include "ppcli/kernels.def"
 
 int cuda_move_pictures(struct pp_backend *be, const struct pp_move_pictures *a)
 {
-    return CUDA_CALL(be, kernels_move_pictures(cuda_of(be)->stream, a, false, NULL));
+    return CUDA_CALL(be, kernels_move_pictures(cuda_of(be)->stream, a, PP_PRECISION_F32, NULL));
 }
 
 int cuda_batch_norm_backward_weight(struct pp_backend *be,
                                     const struct pp_batch_norm_backward_weight *a)
 {
-    return CUDA_CALL(be, kernels_batch_norm_backward_weight(cuda_of(be)->stream, a, false, NULL));
+    return CUDA_CALL(
+        be, kernels_batch_norm_backward_weight(cuda_of(be)->stream, a, PP_PRECISION_F32, NULL));
 }
 
 int cuda_batch_norm_spread(struct pp_backend *be, const struct pp_batch_norm_spread *a)
 {
-    return CUDA_CALL(be, kernels_batch_norm_spread(cuda_of(be)->stream, a, false, NULL));
+    return CUDA_CALL(be, kernels_batch_norm_spread(cuda_of(be)->stream, a, PP_PRECISION_F32, NULL));
 }
 
 int cuda_batch_norm_commit(struct pp_backend *be, const struct pp_batch_norm_commit *a)
 {
-    return CUDA_CALL(be, kernels_batch_norm_commit(cuda_of(be)->stream, a, false, NULL));
+    return CUDA_CALL(be, kernels_batch_norm_commit(cuda_of(be)->stream, a, PP_PRECISION_F32, NULL));
 }
 
 int cuda_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)

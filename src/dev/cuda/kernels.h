@@ -22,9 +22,10 @@
 extern "C" {
 #endif
 
-/* Those of ppcli/kernels.def but the convolutions: kernels_gather() and so on. bf16: values are. */
+/* The ops of ppcli/kernels.def but the convolutions: kernels_gather() and so on. */
 #define PP_KERNEL(name, type)                                                                      \
-    cudaError_t kernels_##name(cudaStream_t s, const struct type *a, bool bf16, double *scratch);
+    cudaError_t kernels_##name(cudaStream_t s, const struct type *a, enum pp_precision precision,  \
+                               double *scratch);
 #include "ppcli/kernels.def"
 
 /* kernels_linear.cu */

@@ -6,14 +6,10 @@
  * width; wider heads are more blocks, which compute the scores again. Every sum is one thread's, in
  * order, so nothing depends on when a block runs. The backward pass makes probabilities from the
  * forward's log of sums: once by blocks of queries, for dq, once by blocks of keys, for dk and dv.
- * Sums are of fused multiply-adds in f32, in every precision.
+ * Sums are of fused multiply-adds in f32. Of bf16 and tf32 these kernels compute only what
+ * mma_attention_fits() refuses, such as heads of more than 128.
  */
-#include "kernels.h"
-#include "vector.h"
-
-#include "../numbers.h"
-
-#include <math.h>
+#include "attention_call.h"
 
 #define TILE 64
 #define SIDE 16                                     /* threads of a block: SIDE x SIDE */
@@ -24,14 +20,6 @@
 #define LINE (DEPTH + 4) /* floats of a line of a tile: eight threads read eight lines at once */
 #define WIDE (TILE + 4)
 
-/* What all three kernels take. */
-struct call {
-    struct pp_attention a;
-    float scale;
-    uint32_t limit; /* of dropout; 0: none */
-    float grown;
-};
-
 /* Two factors, or one of COLUMNS columns; never both at once. */
 union factors {
     struct {
@@ -41,24 +29,6 @@ union factors {
 };
 
 typedef float tile[EACH][EACH];
-
-static __device__ size_t head_at(const struct pp_attention *a, const struct pp_strides *s, int b,
-                                 int h)
-{
-    return (size_t)b * s->sequence + (size_t)h * (size_t)a->width;
-}
-
-/* Where sequences have padding after them: this call is of sequence b only. */
-static __device__ void without_padding(struct pp_attention *a, int b)
-{
-    a->keys = a->lengths ? (int)a->lengths[a->index[b]] : a->keys;
-}
-
-/* Keys that query i sees. */
-static __device__ int seen(const struct pp_attention *a, int i)
-{
-    return a->causal ? a->keys - a->queries + i + 1 : a->keys;
-}
 
 /* to[TILE][n], lines of `line` fours, = rows from..from+TILE-1 of x[rows][width], columns c..c+n-1;
  * 0 outside. n is a multiple of 4. */
@@ -139,18 +109,6 @@ static __device__ void accumulate(union factors *f, struct float4_ shared[TILE][
                 for (int j = 0; j < EACH; j++)
                     sum[i][j] = fmaf(l[i].at[e], r[e].at[j], sum[i][j]);
     }
-}
-
-/* What dropout multiplies the probability of query i and key j by. */
-static __device__ float kept(const struct call *q, int64_t step, int b, int h, int i, int j)
-{
-    const struct pp_attention *a = &q->a;
-    if (q->limit == 0)
-        return 1.0f;
-    uint64_t of = dropout_row(a->key, step, a->first_row + (uint32_t)(a->of_queries ? i : b));
-    uint32_t line = a->of_queries ? (uint32_t)h * (uint32_t)a->B + (uint32_t)b
-                                  : (uint32_t)h * (uint32_t)a->queries + (uint32_t)i;
-    return dropout_number(of, line * (uint32_t)a->keys + (uint32_t)j) < q->limit ? 0.0f : q->grown;
 }
 
 /* Rows from + y + 16 i of y[rows], columns c + 4 x + j: = by[i] * sum, or += . */
@@ -350,16 +308,6 @@ __global__ void TWO_BLOCKS attend_back_keys(struct call q, const int64_t *step, 
 
 /* ---- calls */
 
-static struct call call_of(const struct pp_attention *a)
-{
-    struct call q = {*a, (float)(1 / sqrt((double)a->width)), 0, 1.0f};
-    if (a->step && a->p > 0) {
-        q.limit = dropout_limit(a->p);
-        q.grown = (float)(1 / (1 - (double)a->p));
-    }
-    return q;
-}
-
 static dim3 blocks_of(const struct pp_attention *a, int positions, int heads, int *pieces)
 {
     *pieces = (a->width + COLUMNS - 1) / COLUMNS;
@@ -367,30 +315,49 @@ static dim3 blocks_of(const struct pp_attention *a, int positions, int heads, in
                 (unsigned)a->B * (unsigned)*pieces);
 }
 
-KERNEL(attention_forward, pp_attention)
+template <typename V> static cudaError_t forward_of(cudaStream_t s, const struct call *q)
 {
     int pieces;
-    dim3 blocks = blocks_of(a, a->queries, a->heads, &pieces);
-    if (a->B == 0 || a->queries == 0)
-        return cudaSuccess;
-    return PP_LAUNCHED(attend<V>, blocks, SIDE * SIDE, 0, s, call_of(a), a->step, pieces);
+    dim3 blocks = blocks_of(&q->a, q->a.queries, q->a.heads, &pieces);
+    return PP_LAUNCHED(attend<V>, blocks, SIDE * SIDE, 0, s, *q, q->a.step, pieces);
 }
 
-KERNEL(attention_backward, pp_attention)
+template <typename V> static cudaError_t backward_of(cudaStream_t s, const struct call *q)
 {
+    const struct pp_attention *a = &q->a;
     int pieces;
     cudaError_t e = cudaSuccess;
-    if (a->B == 0)
-        return e;
     if (a->dq && a->queries > 0) {
         dim3 blocks = blocks_of(a, a->queries, a->heads, &pieces);
-        e = PP_LAUNCHED(attend_back_queries<V>, blocks, SIDE * SIDE, 0, s, call_of(a), a->step,
-                        pieces);
+        e = PP_LAUNCHED(attend_back_queries<V>, blocks, SIDE * SIDE, 0, s, *q, a->step, pieces);
     }
     if (e == cudaSuccess && a->dk && a->keys > 0) {
         dim3 blocks = blocks_of(a, a->keys, a->kv_heads, &pieces);
-        e = PP_LAUNCHED(attend_back_keys<V>, blocks, SIDE * SIDE, 0, s, call_of(a), a->step,
-                        pieces);
+        e = PP_LAUNCHED(attend_back_keys<V>, blocks, SIDE * SIDE, 0, s, *q, a->step, pieces);
     }
     return e;
+}
+
+extern "C" cudaError_t kernels_attention_forward(cudaStream_t s, const struct pp_attention *a,
+                                                 enum pp_precision precision, double *)
+{
+    bool half = precision == PP_PRECISION_BF16;
+    struct call q = call_of(a);
+    if (a->B == 0 || a->queries == 0)
+        return cudaSuccess;
+    if (precision != PP_PRECISION_F32 && mma_attention_fits(a))
+        return mma_attention_forward(s, &q, half);
+    return half ? forward_of<bf16>(s, &q) : forward_of<float>(s, &q);
+}
+
+extern "C" cudaError_t kernels_attention_backward(cudaStream_t s, const struct pp_attention *a,
+                                                  enum pp_precision precision, double *scratch)
+{
+    bool half = precision == PP_PRECISION_BF16;
+    struct call q = call_of(a);
+    if (a->B == 0)
+        return cudaSuccess;
+    if (precision != PP_PRECISION_F32 && a->queries > 0 && mma_attention_fits(a))
+        return mma_attention_backward(s, &q, half, scratch);
+    return half ? backward_of<bf16>(s, &q) : backward_of<float>(s, &q);
 }

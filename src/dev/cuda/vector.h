@@ -26,10 +26,11 @@
 #define KERNEL(name, type)                                                                         \
     template <typename V>                                                                          \
     static cudaError_t name##_of(cudaStream_t s, const struct type *a, double *scratch);           \
-    extern "C" cudaError_t kernels_##name(cudaStream_t s, const struct type *a, bool half,         \
-                                          double *scratch)                                         \
+    extern "C" cudaError_t kernels_##name(cudaStream_t s, const struct type *a,                    \
+                                          enum pp_precision precision, double *scratch)            \
     {                                                                                              \
-        return half ? name##_of<bf16>(s, a, scratch) : name##_of<float>(s, a, scratch);            \
+        return precision == PP_PRECISION_BF16 ? name##_of<bf16>(s, a, scratch)                     \
+                                              : name##_of<float>(s, a, scratch);                   \
     }                                                                                              \
     template <typename V>                                                                          \
     static cudaError_t name##_of(cudaStream_t s, const struct type *a,                             \
