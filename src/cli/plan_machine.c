@@ -189,18 +189,33 @@ static int price(const char *words, struct pp_machine_plan *p)
     return pp_estimate_words(&spec, words, &p->rows[0].p, &p->rows[0].e);
 }
 
-static int plan(const char *word, const struct pp_cli_settings *settings,
-                const struct plan_machine_words *w, bool json, struct pp_machine_plan *p)
+static int find_rows(const char *word, const struct pp_cli_settings *settings,
+                     const struct plan_machine_words *w, struct pp_machine_plan *p)
 {
     PP_TRY(prepare(w, p));
     PP_TRY(load_open(word, settings, &p->asked, &p->cfg));
     PP_TRY(plan_load_model(p));
-    PP_TRY(w->compare ? price(w->compare, p) : pp_machine_plan_find(p));
+    return w->compare ? price(w->compare, p) : pp_machine_plan_find(p);
+}
+
+static int plan(const char *word, const struct pp_cli_settings *settings,
+                const struct plan_machine_words *w, bool json, struct pp_machine_plan *p)
+{
+    PP_TRY(find_rows(word, settings, w, p));
     if (w->emit)
         PP_TRY(plan_machine_emit(p, w->emit));
     else
         PP_TRY(json ? plan_machine_json(p, stdout) : plan_machine_text(p));
     return w->html ? plan_machine_html(p, w->html) : 0;
+}
+
+int plan_machine_price(const char *word, const struct pp_cli_settings *settings,
+                       const struct plan_machine_words *w, double *tokens)
+{
+    PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.n = 0};
+    PP_TRY(find_rows(word, settings, w, &p));
+    *tokens = p.rows[0].e.tokens;
+    return 0;
 }
 
 int plan_machine_check(const struct plan_machine_words *w)

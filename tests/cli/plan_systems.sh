@@ -22,14 +22,6 @@ refused() {
     code_is "$code"
     err_has "$text"
 }
-# tokens WORDS OPTIONS...: what --compare prices, tokens a second and rank
-tokens() {
-    words="$1"
-    shift
-    run plan llama-70b.ini --machine 8xh100-nvlink "$@" --compare "$words" --format json
-    code_is 0
-    numbers tokens_per_s_per_rank
-}
 
 begin "70B on 64 GPUs: tensor parallelism in a host with few stages; and what ppcli trains, zero = 1"
 plan $here --stages 4,16 --microbatches 256,512 --format json
@@ -149,19 +141,8 @@ code_is 0
 same "$(numbers tensor | awk '$1 > 1' | head -1 | wc -l | tr -d ' ')" 1
 
 begin "published rows with tensor parallelism, one factor fitted on the first"
-llama2='--fp8 --batch-size 128 --set data.train_samples=4096'
-llama3="$llama2 --set model.block_size=8192 --set model.vocab_size=128256"
-big="$llama3 --set model.n_layer=126 --set model.n_head=128 --set model.n_embd=16384 --set model.n_hidden=53248 --ranks 1024"
-{
-    echo 1728 "$(tokens 'tp=4 pp=4 vp=20 mbs=1' $llama2 --ranks 64)"
-    echo 1524 "$(tokens 'tp=4 pp=4 cp=2 vp=5 mbs=1' $llama3 --ranks 64)"
-    echo 1602 "$(tokens 'tp=4 pp=8 vp=5 mbs=1' $llama3 --ranks 64)"
-    echo 1621 "$(tokens 'tp=4 pp=8 vp=5 mbs=1' $llama3 --ranks 64 --batch-size 256)"
-    echo 292 "$(tokens 'tp=8 pp=8 cp=2 vp=8 mbs=1' $big --batch-size 512)"
-    echo 302 "$(tokens 'tp=8 pp=8 cp=2 vp=8 mbs=1' $big --batch-size 512)"
-    echo 311 "$(tokens 'tp=8 pp=8 cp=2 vp=8 mbs=1' $big --batch-size 1536)"
-} >"$folder/published"
-same "$(awk 'NR == 1 { factor = $1 / $2; next } { e = $2 * factor / $1 - 1; sum += e < 0 ? -e : e }
-    END { print (NR == 7 && sum / (NR - 1) <= 0.08) }' "$folder/published")" 1
+run plan --table megatron-bridge
+code_is 0
+same "$(awk '/^Mean error/ { print ($3 <= 8 && $8 >= 8) }' "$folder/out" | tr -d '\n')" 1
 
 finish
