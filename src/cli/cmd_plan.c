@@ -6,11 +6,12 @@
 #include <limits.h>
 #include <string.h>
 
+#include "ppcli/formats.h"
 #include "ppcli/text.h"
 #include "plan.h"
 #include "start.h"
 
-/* the names of the formats in plan_show.c, in their order */
+/* the names of the formats in report/plan_formats.c, in their order */
 #define FORMATS "grid|csv|csv-comms|csv-torch|json|svg|trace|page"
 #define SYSTEMS "ppcli|megatron|torchtitan|deepspeed"
 
@@ -87,7 +88,7 @@ static int parse_words(int argc, char **argv, struct asked *a)
          "read a pipeline that was measured, and rank what else would have run"},
         {"against", 0, PP_CLI_STRING, &a->measured.against, "PATH",
          "--profile: predict this other one from it"},
-        {"table", 0, PP_CLI_CHOICE, &a->table, PLAN_TABLES,
+        {"table", 0, PP_CLI_CHOICE, &a->table, PP_TABLES,
          "what others have published, what ppcli predicts, and the errors"},
         {"measure", 0, PP_CLI_FLAG, &a->measure, NULL,
          "write a machine file of this machine, with the layers of CONFIG"},
@@ -135,8 +136,8 @@ static int parse_words(int argc, char **argv, struct asked *a)
     return plan_machine_check(there);
 }
 
-/* One cell of a table (plan_table.c). */
-static int predict_words(int argc, char **argv, struct plan_figures *out)
+/* One cell of a table (report/published.c). */
+static int predict_words(int argc, char **argv, struct pp_figures *out)
 {
     PP_OWN(plan_request_fini) struct plan_request q = {0};
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
@@ -157,10 +158,10 @@ static int find_plan(struct asked *a)
     bool alone = !a->w.config && !a->w.csv && a->settings.n == 0 && !a->there.machine &&
                  !a->how.best && !a->measure && !a->measured.path;
     if (a->table >= 0)
-        return alone ? plan_table(a->table, predict_words)
+        return alone ? pp_table_print(a->table, predict_words)
                      : pp_fail(PP_EUSAGE, "--table prints what is published: use it alone");
     if (a->measured.path || a->measured.against)
-        return profile(&a->w, &a->how, &a->there, &a->measured, plan_format_name(a->format));
+        return profile(&a->w, &a->how, &a->there, &a->measured, pp_format_name(a->format));
     bool ranks = a->there.ranks != INT_MIN,
          finds = a->measure || a->there.machine || a->how.best || a->how.check;
     for (int i = 0; finds && i < PLAN_COSTS; i++)
@@ -193,19 +194,20 @@ static int find_plan(struct asked *a)
     if (a->there.machine && (a->how.best || a->how.check))
         return pp_fail(PP_EUSAGE, "--best and --check measure this machine: leave out --machine");
     if (a->there.machine)
-        return plan_machine(a->w.config, &a->settings, &a->there, plan_format_name(a->format));
+        return plan_machine(a->w.config, &a->settings, &a->there, pp_format_name(a->format));
     if (a->how.best || a->how.check || a->how.memory) {
         a->how.best = a->how.best || a->how.check;
-        return plan_best(a->w.config, &a->settings, &a->how, plan_format_name(a->format));
+        return plan_best(a->w.config, &a->settings, &a->how, pp_format_name(a->format));
     }
     if (!pp_launch_speaks())
         return 0;
     if (a->w.par)
-        return plan_mark(&a->w, &a->settings, plan_format_name(a->format));
+        return plan_mark(&a->w, &a->settings, pp_format_name(a->format));
     PP_OWN(plan_request_fini) struct plan_request q = {0};
     PP_TRY(plan_check_file("--html", a->there.html));
-    PP_TRY(plan_request_make(&a->w, &a->settings, plan_format_times(a->format), &q));
-    return a->there.html ? plan_workbench(&q, a->there.html) : plan_show(&q, a->format);
+    PP_TRY(plan_request_make(&a->w, &a->settings, pp_format_times(a->format), &q));
+    return a->there.html ? plan_workbench(&q, a->there.html)
+                         : pp_format_print(a->format, q.plan, &q.costs, q.bytes);
 }
 
 int cmd_plan(int argc, char **argv)

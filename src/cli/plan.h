@@ -60,12 +60,6 @@ int plan_workbench(const struct plan_request *q, const char *path);
 int plan_mark(const struct plan_words *words, const struct pp_cli_settings *settings,
               const char *format);
 
-/* ---- plan_show.c: formats, by their number in --format */
-
-const char *plan_format_name(int format);
-bool plan_format_times(int format); /* it draws the times of every action */
-int plan_show(const struct plan_request *q, int format);
-
 /* ---- plan_best.c: the part of `ppcli plan CONFIG` that measures: --best, --memory and --check */
 
 #define PLAN_BEST_SHOWN 20  /* lines of the table */
@@ -179,19 +173,6 @@ struct plan_profile_words {
 
 /* Errors: PP_EUSAGE, those of pp_profile_read(). format: "grid" or "json". */
 int plan_profile(const struct plan_profile_words *words, const char *format);
-
-/* ---- plan_table.c: published figures, and predictions */
-
-#define PLAN_TABLES "zb4|zb5|zb6|zb9|cm|primus|megatron-bridge" /* share/tables */
-
-struct plan_figures {
-    double makespan, idle; /* of a schedule: in the unit of its costs; share of the longest span */
-    double tokens;         /* of a division on a machine: a second and rank */
-};
-
-/* Print the table `index` of PLAN_TABLES as Markdown. predict: the figures of a command line of
- * `ppcli plan`. */
-int plan_table(int index, int (*predict)(int argc, char **argv, struct plan_figures *out));
 
 /* `plan CONFIG --measure`: a machine file of this machine, with the times of the config's layers. */
 int plan_measure(const char *word, const struct pp_cli_settings *settings, const char *path);

@@ -385,6 +385,7 @@ ELSEWHERE = {
     'this model reads token numbers and has no tokenizer': 'cli_tokenize',
     'name texts, a folder, and --tokenizer or --train': 'words',
     '--par prints a mark: leave out --format': 'words',
+    '--table prints what is published: use it alone': 'words',
     'has no tokenizer yet: make one with --train 2000': 'words',
     'are %d characters or bytes, but those of the model': 'cli_tokenize',
     'has another tokenizer; name a new folder': 'cli_tokenize',

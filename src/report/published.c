@@ -11,12 +11,14 @@
  *   cell [fit] VALUE WORDS      what is published, and the words of this cell; fit: it sets the factor
  *                               of all cells to the next fit
  */
-#include "plan.h"
+#include "ppcli/formats.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "ppcli/err.h"
+#include "ppcli/mem.h"
 #include "ppcli/text.h"
 
 #define WORDS_MAX 64
@@ -25,7 +27,7 @@ extern const char text_zb4[], text_zb5[], text_zb6[], text_zb9[], text_cm[], tex
     text_megatron_bridge[];
 
 struct table {
-    int (*predict)(int argc, char **argv, struct plan_figures *out);
+    int (*predict)(int argc, char **argv, struct pp_figures *out);
     const char *with;    /* of the row; "": no such line */
     double factor;       /* of the last fit */
     double sum, largest; /* errors, in percent of what is published, or in points */
@@ -54,7 +56,7 @@ static int predict_cell(struct table *t, char *words, double *out)
     PP_OWN_MEMORY char *with = pp_strdup(t->with);
     PP_TRY(with ? 0 : PP_ERESOURCE);
     char name[] = "plan", *argv[WORDS_MAX + 1] = {name}, *rest = with;
-    struct plan_figures figures = {0};
+    struct pp_figures figures = {0};
     const char *scale = strsep(&rest, " ");
     int n = split_words(words, argv, rest ? split_words(rest, argv, 1) : 1);
     argv[n] = NULL;
@@ -121,9 +123,9 @@ static int print_line(struct table *t, char *line)
     return 0;
 }
 
-int plan_table(int index, int (*predict)(int argc, char **argv, struct plan_figures *out))
+int pp_table_print(int index, int (*predict)(int argc, char **argv, struct pp_figures *out))
 {
-    /* in the order of PLAN_TABLES */
+    /* in the order of PP_TABLES */
     static const char *const texts[] = {
         text_zb4, text_zb5, text_zb6, text_zb9, text_cm, text_primus, text_megatron_bridge};
     struct table t = {.predict = predict, .with = "", .factor = 1};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan and its simulation, printed in the formats of `ppcli plan`. */
-#include "plan.h"
+#include "ppcli/formats.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -74,29 +74,30 @@ static int columns(void)
     return 0;
 }
 
-const char *plan_format_name(int format)
+const char *pp_format_name(int format)
 {
     return formats[format].name;
 }
 
-bool plan_format_times(int format)
+bool pp_format_times(int format)
 {
     return formats[format].times;
 }
 
-int plan_show(const struct plan_request *q, int number)
+int pp_format_print(int number, const struct pp_plan *plan, const struct pp_sim_costs *costs,
+                    const size_t *bytes)
 {
     const struct format *format = &formats[number];
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
-    PP_TRY(pp_sim_run(q->plan, &q->costs, format->times, &result));
-    if (strncmp(format->name, "csv", 3) == 0 && q->plan->copies > 1)
+    PP_TRY(pp_sim_run(plan, costs, format->times, &result));
+    if (strncmp(format->name, "csv", 3) == 0 && plan->copies > 1)
         pp_log_warn("a table cannot say that stages %d to %d are a second copy of the weights: "
                     "neither --csv nor torch can read this one",
-                    q->plan->n_virtual / 2, q->plan->n_virtual - 1);
-    struct pp_drawing d = {.plan = q->plan,
+                    plan->n_virtual / 2, plan->n_virtual - 1);
+    struct pp_drawing d = {.plan = plan,
                            .result = &result,
-                           .costs = &q->costs,
-                           .bytes = q->bytes,
+                           .costs = costs,
+                           .bytes = bytes,
                            .columns = columns(),
                            .color = pp_term_color(STDOUT_FILENO)};
     return format->print(&d, stdout);

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What `ppcli plan` prints of a plan, and of published figures. */
+#ifndef PPCLI_FORMATS_H
+#define PPCLI_FORMATS_H
+
+#include "ppcli/sim.h"
+
+/* Formats, by their number in `ppcli plan --format`. */
+const char *pp_format_name(int format);
+bool pp_format_times(int format); /* it draws the times of every action */
+
+/* Simulate the plan and print it on standard output. bytes: memory of each rank, or NULL. Errors:
+ * PP_ERESOURCE, PP_EIO. Local. */
+int pp_format_print(int format, const struct pp_plan *plan, const struct pp_sim_costs *costs,
+                    const size_t *bytes);
+
+#define PP_TABLES "zb4|zb5|zb6|zb9|cm|primus|megatron-bridge" /* share/tables */
+
+struct pp_figures {
+    double makespan, idle; /* of a schedule: in the unit of its costs; share of the longest span */
+    double tokens;         /* of a division on a machine: a second and rank */
+};
+
+/* Print the table `index` of PP_TABLES as Markdown. predict: the figures of a command line of
+ * `ppcli plan`. Errors: those of predict, PP_ERESOURCE. Local. */
+int pp_table_print(int index, int (*predict)(int argc, char **argv, struct pp_figures *out));
+
+#endif
