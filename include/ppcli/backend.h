@@ -124,6 +124,9 @@ struct pp_judgement {
     struct pp_step_verdict *verdict;   /* that of the step before comes in */
 };
 
+/* Ops of which many calls, each on an array of its own, can be one pass of the device. */
+enum pp_collect { PP_COLLECT_NOTHING, PP_COLLECT_SQUARES, PP_COLLECT_UPDATES };
+
 /* What one micro-batch adds to a weight gradient: dz[B][O], x[B][I]. Products read these; x1 is an
  * op's second input, keep and grad_keep are what it left from F and from I. */
 struct pp_weight_part {
@@ -290,6 +293,11 @@ struct pp_backend_ops {
     int (*optimizer_step)(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
                           bool decay, const float *g, float *m, float *v, float *p);
 
+    /* From `what` to PP_COLLECT_NOTHING calls of its ops may wait, to be done together by the call
+     * with PP_COLLECT_NOTHING: nothing else reads or writes their arrays in between. A copy of
+     * weights that pack_weights or conv_pack makes may wait with their update. NULL entry: no call
+     * waits. */
+    int (*collect)(struct pp_backend *be, enum pp_collect what);
     /* As packed_floats and pack_weights, for the weights of a convolution. */
     size_t (*conv_packed_floats)(const struct pp_backend_choice *choice, const struct pp_conv *g);
     int (*conv_pack)(struct pp_backend *be, const struct pp_conv *g, const float *W, float *packed);

@@ -368,6 +368,11 @@ int pp_backend_prepare_linear(struct pp_backend *be, const struct pp_linear_use 
     return be->ops->prepare_linear ? be->ops->prepare_linear(be, use) : 0;
 }
 
+int pp_backend_collect(struct pp_backend *be, enum pp_collect what)
+{
+    return be->ops->collect ? be->ops->collect(be, what) : 0;
+}
+
 bool pp_backend_sums_in_order(const struct pp_backend_choice *choice)
 {
     return choice->ops && choice->ops->sums_in_order && choice->ops->sums_in_order(choice);

@@ -153,6 +153,7 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
     /* Node by node, so that what is packed has just been written and is in the cache; where ops are
      * launched, the fewer the better. */
     bool at_once = !c->packed || be->caps.async || c->sharded;
+    PP_TRY(pp_backend_collect(be, PP_COLLECT_UPDATES));
     if (at_once && !c->sharded)
         PP_TRY(chunk_update(c, be, a, chunk_node(c, 0)->first_param, pp_chunk_param_count(c), 0));
     for (int k = 0; k < c->n_nodes; k++) {
@@ -164,7 +165,7 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
         if (n->op->commit)
             PP_TRY(n->op->commit(n, be, a, c->grads + at, c->params + at));
     }
-    return 0;
+    return pp_backend_collect(be, PP_COLLECT_NOTHING);
 }
 
 int pp_chunk_merge(struct pp_chunk *c, struct pp_backend *be, enum pp_merging what, float *own)

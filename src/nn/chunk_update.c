@@ -39,6 +39,7 @@ int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,
                           const struct pp_optimizer_args *a, size_t from, size_t to, size_t state)
 {
     const struct pp_param *p = &c->model->params[c->model->layers[c->first].first_param];
+    PP_TRY(pp_backend_collect(be, PP_COLLECT_UPDATES));
     for (size_t first = 0, end; first < to; first = end, p++) {
         end = first + pp_param_floats(p);
         size_t at = first > from ? first : from, n = (end < to ? end : to) - at;
@@ -55,5 +56,5 @@ int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,
             c->opt_m ? c->opt_m + state + at - from : NULL,
             c->opt_v ? c->opt_v + state + at - from : NULL, c->params + at));
     }
-    return 0;
+    return pp_backend_collect(be, PP_COLLECT_NOTHING);
 }

@@ -89,6 +89,7 @@ static int first_param(const struct pp_chunk *c)
 static int squares(struct pp_exec *x)
 {
     bool clips = x->layout->cfg->train.clip_norm > 0;
+    PP_TRY(pp_backend_collect(x->be, PP_COLLECT_SQUARES));
     for (int k = 0; k < x->n_stages; k++) {
         const struct pp_chunk *c = x->stages[k].chunk;
         if (!clips) {
@@ -104,7 +105,7 @@ static int squares(struct pp_exec *x)
                 PP_TRY(pp_backend_sum_squares(x->be, n, c->grads + offset, &to[i]));
         }
     }
-    return 0;
+    return pp_backend_collect(x->be, PP_COLLECT_NOTHING);
 }
 
 /* All ranks' squares and losses to every rank, which judges alike. */

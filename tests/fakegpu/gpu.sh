@@ -115,6 +115,19 @@ for graphs in on off; do
     fi
 done
 
+begin "a step of a 12-layer GPT takes few launches, and clipping two more"
+config blocks.ini data.dataset=synthetic-tokens data.test_samples=2 model.type=gpt model.n_layer=12 model.n_head=2 \
+    model.n_embd=16 model.block_size=128 model.vocab_size=65 pipeline.microbatches=1 train.batch_size=2 train.epochs=1 \
+    train.optimizer=adamw train.decay=weights run.backend=cuda run.precision=bf16 run.graphs=off
+for clip in 0 1; do
+    for steps in 1 2; do
+        ok with "PPCLI_FAKE_CALLS=$folder/calls" train blocks.ini --dir '' -q --set data.train_samples=$((2 * steps)) \
+            --set train.clip_norm=$clip
+        launches_before=$launches launches=$(sum launch cublasLtMatmul)
+    done
+    [ $((launches - launches_before)) -le $((566 + 2 * clip)) ] || complain "$((launches - launches_before)) launches"
+done
+
 # data.resize = 28 leaves the pictures as they are, but is done on the host, and so is all the rest then.
 begin "pictures that the device crops and flips are those that the host makes"
 config moved.ini data.dataset=mnist-sample "data.path=$root/data/mnist-sample" 'data.augment=flip crop' \

@@ -64,6 +64,8 @@ cudaError_t fake_launch_with(const char *name, void (*kernel)(P...), dim3 grid, 
 /* One block at a time runs in a thread of the host, so this is memory of the block. */
 #undef __shared__
 #define __shared__ static __thread
+#undef __grid_constant__
+#define __grid_constant__
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 

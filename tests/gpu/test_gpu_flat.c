@@ -331,6 +331,50 @@ TEST(optimizers_step_as_the_plain_ones_do_however_the_buffer_is_split)
                 check_optimizer(be, plain, sizes[s], kind, nesterov, s % 2);
 }
 
+/* More arrays than a launch takes, of many sizes; the odd ones have a copy of their middle. */
+TEST(passes_over_many_arrays_at_once_give_the_bits_of_one_call_each)
+{
+    const size_t ARRAYS = 150, MOST = 40000, ALL = 200000;
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(PP_PRECISION_BF16, true);
+    const struct pp_optimizer_args args = {
+        .kind = PP_OPT_MOMENTUM, .lr = 0.1f, .momentum = 0.5f, .grad_scale = 1, .step = 1};
+    PP_OWN_MEMORY float *g = noise("g", ALL), *p = noise("p", ALL);
+    PP_OWN_MEMORY float *once = pp_alloc(4 * ALL, sizeof(*once));
+    PP_OWN_MEMORY float *each = pp_alloc(4 * ALL, sizeof(*each));
+    for (int together = 0; together < 2; together++) {
+        struct array deg = on_device(be, g, ALL, 1), dep = on_device(be, p, ALL, 1);
+        struct array dem = on_device(be, g, ALL, 1), copies = on_device(be, p, ALL, 0),
+                     sums = on_device(be, p, 2 * ARRAYS, 0);
+        void *there;
+        CHECK_OK(pp_backend_alloc(be, sizeof(args), &there));
+        upload_args(be, there, &args);
+        CHECK_OK(pp_backend_collect(be, together ? PP_COLLECT_UPDATES : PP_COLLECT_NOTHING));
+        for (size_t i = 0, at = 0; i < ARRAYS; at += i == 9 ? MOST : i * 7, i++)
+            CHECK_OK(pp_backend_optimizer_step(be, i == 9 ? MOST : i * 7, there, true, deg.at + at,
+                                               dem.at + at, NULL, dep.at + at));
+        for (size_t i = 0, at = 0; i < ARRAYS; at += i == 9 ? MOST : i * 7, i++)
+            if (i % 2 && i > 2)
+                CHECK_OK(
+                    pp_backend_pack_weights(be, (int)i, 3, dep.at + at + i % 5, copies.at + at));
+        CHECK_OK(pp_backend_collect(be, together ? PP_COLLECT_SQUARES : PP_COLLECT_NOTHING));
+        for (size_t i = 0, at = 0; i < ARRAYS; at += i == 9 ? MOST : i * 7, i++)
+            CHECK_OK(pp_backend_sum_squares(be, i == 9 ? MOST : i * 7, dep.at + at,
+                                            (double *)(void *)sums.at + i));
+        CHECK_OK(pp_backend_collect(be, PP_COLLECT_NOTHING));
+        const struct array *all[] = {&dep, &dem, &copies, &sums};
+        for (size_t k = 0; k < 4; k++)
+            CHECK_OK(pp_backend_to_host(be, (together ? once : each) + k * ALL, all[k]->at,
+                                        all[k]->n * sizeof(float)));
+        pp_backend_free(be, there, sizeof(args));
+        drop(be, &deg);
+        drop(be, &dep);
+        drop(be, &dem);
+        drop(be, &copies);
+        drop(be, &sums);
+    }
+    assert_memory_equal(once, each, 4 * ALL * sizeof(*once));
+}
+
 /* ---- verdicts */
 
 struct judged {
@@ -344,7 +388,7 @@ static void check_verdict(struct pp_backend *be, struct pp_backend *plain, int n
 {
     int ranks = 4, columns = n + 1;
     size_t bytes = (size_t)(ranks * columns) * sizeof(double);
-    PP_OWN_MEMORY double *votes = pp_alloc((size_t)(ranks * columns), sizeof(*votes));
+    PP_OWN_MEMORY double *votes = pp_alloc((size_t)ranks * (size_t)columns, sizeof(*votes));
     for (int i = 0; i < ranks * columns; i++)
         votes[i] = (i * 7 % 11) / 3.0;
     if (bad >= 0)

@@ -171,21 +171,9 @@ int cuda_batch_norm_commit(struct pp_backend *be, const struct pp_batch_norm_com
     return CUDA_CALL(be, kernels_batch_norm_commit(cuda_of(be)->stream, a, PP_PRECISION_F32, NULL));
 }
 
-int cuda_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
-{
-    struct cuda *c = cuda_of(be);
-    return CUDA_CALL(be, kernels_sum_squares(c->stream, n, g, c->between, out));
-}
-
 int cuda_judge(struct pp_backend *be, const struct pp_judgement *j)
 {
     return CUDA_CALL(be, kernels_judge(cuda_of(be)->stream, j));
-}
-
-int cuda_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                        bool decay, const float *g, float *m, float *v, float *p)
-{
-    return CUDA_CALL(be, kernels_optimizer_step(cuda_of(be)->stream, n, a, decay, g, m, v, p));
 }
 
 const struct pp_backend_ops backend_cuda = {

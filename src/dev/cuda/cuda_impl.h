@@ -60,6 +60,9 @@ struct cuda {
     struct cuda_block *blocks;
     char *scratch; /* the newest of blocks */
     size_t scratch_bytes;
+    enum pp_collect collects;
+    struct cuda_squares squares; /* that wait */
+    struct cuda_updates updates;
     struct cuda_plan *plans; /* [n_plans], by shape */
     int n_plans, room_plans;
 };
@@ -125,6 +128,11 @@ int cuda_device_stream(struct cuda_device *d, int partition, int partitions, cud
 struct cuda_choice **cuda_device_choices(struct cuda_device *d);
 void cuda_device_choices_done(struct cuda_device *d);
 
+/* ---- calls that wait for others (collect.c) */
+
+/* *out: the copy[n] in bf16 of W[n] comes with an update that waits. Else no update of W waits. */
+int cuda_update_copies(struct cuda *c, size_t n, const float *W, uint16_t *copy, bool *out);
+
 /* ---- memory (memory.c) */
 
 /* At least `bytes` of scratch, 256 bytes aligned, valid until the next call; work in the stream
@@ -132,7 +140,8 @@ void cuda_device_choices_done(struct cuda_device *d);
 int cuda_scratch(struct cuda *c, size_t bytes, void **out);
 void cuda_scratch_free(struct cuda *c);
 
-/* ---- entries of the table (memory.c, streams.c, linear.c, conv.c, cuda.c) */
+/* ---- entries of the table (memory.c, streams.c, collect.c, linear.c, conv.c,
+ * cuda.c) */
 
 #define PP_ENTRY(x) __typeof__(*((struct pp_backend_ops *)0)->x) cuda_##x;
 #include "ppcli/backend_entries.def"

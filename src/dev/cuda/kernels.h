@@ -12,8 +12,38 @@
 
 #include "ppcli/backend.h"
 
-/* Blocks of kernels_sum_squares's first kernel at most. */
-#define CUDA_PARTIALS 512
+/* Arrays of one launch, so that it has them as arguments: at most 4 KB. */
+#define CUDA_SQUARES 120
+#define CUDA_UPDATES 64
+
+/* The sum of squares of g[n]; first: its first block. */
+struct cuda_square {
+    const float *g;
+    double *out;
+    size_t n;
+    unsigned first;
+};
+struct cuda_squares {
+    int n;
+    struct cuda_square at[CUDA_SQUARES];
+};
+
+/* The optimizer over p[n]. m, v and copy (what p becomes, in bf16) may be NULL. head: elements before
+ * the first that lies at 16 bytes in all arrays; -1: there is none. */
+struct cuda_update {
+    float *p, *m, *v;
+    const float *g;
+    uint16_t *copy;
+    size_t n;
+    unsigned first;
+    bool decay;
+    int8_t head;
+};
+struct cuda_updates {
+    const struct pp_optimizer_args *args; /* memory of the device too */
+    int n;
+    struct cuda_update at[CUDA_UPDATES];
+};
 
 /* Doubles of `scratch`: what one kernel leaves to the next of the same function. */
 #define CUDA_SCRATCH 65536
@@ -40,17 +70,18 @@ cudaError_t kernels_bias_gradient(cudaStream_t s, bool bf16, int B, int O, const
                                   float beta, float *db, double *scratch);
 
 /* kernels_flat.cu */
-cudaError_t kernels_sum_squares(cudaStream_t s, size_t n, const float *g, double *scratch,
-                                double *out);
+/* Blocks that the sum of n squares takes, each leaving a double in scratch. */
+size_t kernels_square_blocks(size_t n);
+/* `first` is set here. Their blocks are at most CUDA_SCRATCH. */
+cudaError_t kernels_sum_squares(cudaStream_t s, struct cuda_squares *all, double *scratch);
 /* to[n] = values in [-1, 1) that depend on their place only, f32 or bfloat16: something to time
  * products with. */
 cudaError_t kernels_noise(cudaStream_t s, size_t n, bool bf16, void *to);
 
 /* kernels_step.cu */
 cudaError_t kernels_judge(cudaStream_t s, const struct pp_judgement *j);
-/* *a is memory of the device too. */
-cudaError_t kernels_optimizer_step(cudaStream_t s, size_t n, const struct pp_optimizer_args *a,
-                                   bool decay, const float *g, float *m, float *v, float *p);
+/* `first` and `head` are set here. The arrays do not overlap. */
+cudaError_t kernels_optimizer_step(cudaStream_t s, struct cuda_updates *all);
 
 /* kernels_image.cu */
 /* columns[B*OH*OW][kh*kw*C] = the pixels that each output reads, 0 outside; and dx[B][H][W][C] = the

@@ -62,43 +62,71 @@ KERNEL(muon, pp_muon)
 
 /* ---- sum of squares */
 
-#define PER_BLOCK 4096 /* elements a block has before there are CUDA_PARTIALS blocks */
+#define SQUARES_TILE 16384 /* elements of a block, or a multiple for arrays of over 2^28 */
 
-__global__ void squares_of_blocks(size_t n, const float *g, double *partials)
+static PP_DEVICE size_t square_tile(size_t n)
 {
-    __shared__ double sums[THREADS];
-    double sum = 0;
-    for (size_t i = first_of_grid(); i < n; i += threads_of_grid())
-        sum += (double)g[i] * (double)g[i];
-    sum = sum_of_block(sums, sum);
-    if (threadIdx.x == 0)
-        partials[blockIdx.x] = sum;
+    return ((n >> 28) + 1) * SQUARES_TILE;
 }
 
-__global__ void sum_partials(int n, const double *partials, double *out)
+extern "C" size_t kernels_square_blocks(size_t n)
 {
-    __shared__ double sums[THREADS];
-    double sum = 0;
-    for (int i = (int)threadIdx.x; i < n; i += THREADS)
-        sum += partials[i];
-    sum = sum_of_block(sums, sum);
-    if (threadIdx.x == 0)
-        *out = sum;
+    return (n + square_tile(n) - 1) / square_tile(n);
 }
 
-/* How many blocks there are, and so the order of the sum, follows from n alone. */
-extern "C" cudaError_t kernels_sum_squares(cudaStream_t s, size_t n, const float *g,
-                                           double *scratch, double *out)
+__global__ void squares_of_blocks(const __grid_constant__ struct cuda_squares all, double *partials)
 {
-    size_t blocks = (n + PER_BLOCK - 1) / PER_BLOCK;
-    blocks = blocks < CUDA_PARTIALS ? blocks : CUDA_PARTIALS;
-    if (blocks > 0) {
-        cudaError_t e =
-            PP_LAUNCHED(squares_of_blocks, (unsigned)blocks, THREADS, 0, s, n, g, scratch);
-        if (e != cudaSuccess)
-            return e;
+    __shared__ double sums[THREADS];
+    const struct cuda_square *q = of_block(all.at, all.n);
+    size_t tile = square_tile(q->n), from = (blockIdx.x - q->first) * tile;
+    size_t to = from + tile < q->n ? from + tile : q->n;
+    bool fours = (uintptr_t)q->g % sizeof(struct float4_) == 0;
+    double sum[4] = {0};
+    for (size_t i = from + 4 * threadIdx.x; i < to; i += 4 * THREADS) {
+        struct float4_ g = {};
+        if (fours && i + 4 <= to)
+            g = *(const struct float4_ *)(q->g + i);
+        else
+            for (size_t k = 0; k < 4 && i + k < to; k++)
+                g.at[k] = q->g[i + k];
+        for (int k = 0; k < 4; k++)
+            sum[k] += (double)g.at[k] * (double)g.at[k];
     }
-    return PP_LAUNCHED(sum_partials, 1, THREADS, 0, s, (int)blocks, scratch, out);
+    double all_four = sum_of_block(sums, (sum[0] + sum[1]) + (sum[2] + sum[3]));
+    if (threadIdx.x == 0)
+        partials[blockIdx.x] = all_four;
+}
+
+/* A block for each array. */
+__global__ void sum_partials(const __grid_constant__ struct cuda_squares all,
+                             const double *partials)
+{
+    __shared__ double sums[THREADS];
+    const struct cuda_square *q = &all.at[blockIdx.x];
+    size_t tile = square_tile(q->n), blocks = (q->n + tile - 1) / tile;
+    double sum = 0;
+    for (size_t i = threadIdx.x; i < blocks; i += THREADS)
+        sum += partials[q->first + i];
+    sum = sum_of_block(sums, sum);
+    if (threadIdx.x == 0)
+        *q->out = sum;
+}
+
+/* Which elements a thread and a block have, and so the order of the sum, follows from n alone. */
+extern "C" cudaError_t kernels_sum_squares(cudaStream_t s, struct cuda_squares *all,
+                                           double *scratch)
+{
+    unsigned blocks = 0;
+    for (int i = 0; i < all->n; i++) {
+        all->at[i].first = blocks;
+        blocks += (unsigned)kernels_square_blocks(all->at[i].n);
+    }
+    cudaError_t e = cudaSuccess;
+    if (blocks > 0)
+        e = PP_LAUNCHED(squares_of_blocks, blocks, THREADS, 0, s, *all, scratch);
+    if (e == cudaSuccess && all->n > 0)
+        e = PP_LAUNCHED(sum_partials, (unsigned)all->n, THREADS, 0, s, *all, scratch);
+    return e;
 }
 
 /* ---- noise */

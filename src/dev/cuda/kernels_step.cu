@@ -135,52 +135,74 @@ static __device__ void update(const struct step *s, float g, float *m, float *v,
     }
 }
 
-/* Element i of the buffers. V: one float or four. */
+/* Elements from i on; V: one float or four. */
 template <typename V>
-static __device__ void update_at(const struct step *s, size_t i, const V *g, V *m, V *v, V *p)
+static __device__ void update_at(const struct step *s, const struct cuda_update *u, size_t i)
 {
-    V gi = g[i], mi = {}, vi = {}, pi = p[i];
-    if (m)
-        mi = m[i];
-    if (v)
-        vi = v[i];
-    for (size_t k = 0; k < sizeof(V) / sizeof(float); k++)
-        update(s, gi.at[k], &mi.at[k], &vi.at[k], &pi.at[k]);
-    if (m)
-        m[i] = mi;
-    if (v)
-        v[i] = vi;
-    p[i] = pi;
+    const int n = sizeof(V) / sizeof(float);
+    V g = *(const V *)(u->g + i), m = {}, v = {}, p = *(const V *)(u->p + i);
+    if (u->m)
+        m = *(const V *)(u->m + i);
+    if (u->v)
+        v = *(const V *)(u->v + i);
+    for (int k = 0; k < n; k++)
+        update(s, g.at[k], &m.at[k], &v.at[k], &p.at[k]);
+    if (u->m)
+        *(V *)(u->m + i) = m;
+    if (u->v)
+        *(V *)(u->v + i) = v;
+    *(V *)(u->p + i) = p;
+    if (!u->copy)
+        return;
+    struct several<bf16, n> half;
+    for (int k = 0; k < n; k++)
+        half.at[k] = p.at[k];
+    if ((uintptr_t)(u->copy + i) % sizeof(half) == 0)
+        *(struct several<bf16, n> *)(u->copy + i) = half;
+    else
+        for (int k = 0; k < n; k++)
+            u->copy[i + k] = half.at[k].bits;
 }
 
-/* n floats by V, and what is left of them one by one. */
-template <typename V>
-__global__ void optimize(size_t n, const struct pp_optimizer_args *a, bool decay, const float *g,
-                         float *m, float *v, float *p)
+#define UPDATE_TILE 16384 /* elements of a block */
+
+/* Four elements at once from the first that lies at 16 bytes on; the others one by one. */
+__global__ void optimize(const __grid_constant__ struct cuda_updates all)
 {
     __shared__ struct step step;
+    const struct cuda_update *u = of_block(all.at, all.n);
     if (threadIdx.x == 0)
-        step = step_of(a, decay);
+        step = step_of(all.args, u->decay);
     __syncthreads();
     if (step.skip)
         return;
-    size_t lanes = sizeof(V) / sizeof(float), left = n - n % lanes;
-    for (size_t i = first_of_grid(); i < n / lanes; i += threads_of_grid())
-        update_at(&step, i, (const V *)g, (V *)m, (V *)v, (V *)p);
-    for (size_t i = left + first_of_grid(); i < n; i += threads_of_grid())
-        update_at(&step, i, (const struct float1_ *)g, (struct float1_ *)m, (struct float1_ *)v,
-                  (struct float1_ *)p);
+    size_t from = (size_t)(blockIdx.x - u->first) * UPDATE_TILE, i = threadIdx.x;
+    size_t n = u->n - from < UPDATE_TILE ? u->n - from : UPDATE_TILE;
+    size_t head = u->head < 0 || n < (size_t)u->head ? n : (size_t)u->head, fours = (n - head) / 4;
+    for (; i < head; i += THREADS)
+        update_at<struct float1_>(&step, u, from + i);
+    for (i = threadIdx.x; i < fours; i += THREADS)
+        update_at<struct float4_>(&step, u, from + head + 4 * i);
+    for (i = head + 4 * fours + threadIdx.x; i < n; i += THREADS)
+        update_at<struct float1_>(&step, u, from + i);
 }
 
-extern "C" cudaError_t kernels_optimizer_step(cudaStream_t s, size_t n,
-                                              const struct pp_optimizer_args *a, bool decay,
-                                              const float *g, float *m, float *v, float *p)
+/* How many floats p is from the next multiple of 16 bytes, and so m, v and g; or -1. */
+static int8_t head_of(const struct cuda_update *u)
 {
-    if (n == 0)
-        return cudaSuccess;
-    bool fours =
-        n >= 4 && is_aligned(g, 16) && is_aligned(m, 16) && is_aligned(v, 16) && is_aligned(p, 16);
-    auto kernel = fours ? optimize<struct float4_> : optimize<struct float1_>;
-    return PP_LAUNCHED(kernel, blocks_for(fours ? n / 4 : n), THREADS, 0, s, n, a, decay, g, m, v,
-                       p);
+    uintptr_t p = (uintptr_t)u->p, m = u->m ? (uintptr_t)u->m : p, v = u->v ? (uintptr_t)u->v : p;
+    bool alike = ((p ^ m) | (p ^ v) | (p ^ (uintptr_t)u->g)) % 16 == 0;
+    return alike ? (int8_t)((16 - p % 16) % 16 / sizeof(float)) : (int8_t)-1;
+}
+
+extern "C" cudaError_t kernels_optimizer_step(cudaStream_t s, struct cuda_updates *all)
+{
+    unsigned blocks = 0;
+    for (int i = 0; i < all->n; i++) {
+        struct cuda_update *u = &all->at[i];
+        u->head = head_of(u);
+        u->first = blocks;
+        blocks += (unsigned)((u->n + UPDATE_TILE - 1) / UPDATE_TILE);
+    }
+    return blocks > 0 ? PP_LAUNCHED(optimize, blocks, THREADS, 0, s, *all) : cudaSuccess;
 }

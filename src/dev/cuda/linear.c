@@ -161,8 +161,12 @@ size_t cuda_packed_floats(const struct pp_backend_choice *choice, int O, int I)
 
 int cuda_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
 {
-    return CUDA_CALL(
-        be, kernels_to_bf16(cuda_of(be)->stream, (size_t)O * (size_t)I, W, (uint16_t *)packed));
+    struct cuda *c = cuda_of(be);
+    size_t n = (size_t)O * (size_t)I;
+    uint16_t *copy = (uint16_t *)packed;
+    bool waits;
+    PP_TRY(cuda_update_copies(c, n, W, copy, &waits));
+    return waits ? 0 : CUDA_CALL(be, kernels_to_bf16(c->stream, n, W, copy));
 }
 
 /* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]) */

@@ -139,6 +139,20 @@ static __device__ inline size_t threads_of_grid(void)
     return (size_t)gridDim.x * blockDim.x;
 }
 
+/* The one of at[n] that block blockIdx.x works on: the last whose first block is not after it. */
+template <typename T> static __device__ inline const T *of_block(const T *at, int n)
+{
+    int low = 0, high = n;
+    while (high - low > 1) {
+        int mid = (low + high) / 2;
+        if (at[mid].first <= blockIdx.x)
+            low = mid;
+        else
+            high = mid;
+    }
+    return &at[low];
+}
+
 template <typename Do> __global__ void each_of(size_t n, Do do_it)
 {
     for (size_t i = first_of_grid(); i < n; i += threads_of_grid())

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Passes over parameters: many arrays, one launch. Calls wait in a table that becomes the argument
+ * of a kernel; a table that is full is launched at once.
+ */
+#include "cuda_impl.h"
+
+static int launch_squares(struct cuda *c)
+{
+    cudaError_t e = kernels_sum_squares(c->stream, &c->squares, c->between);
+    c->squares.n = 0;
+    return cuda_code(c->device, "kernels_sum_squares(", e, __FILE__, __LINE__);
+}
+
+static int launch_updates(struct cuda *c)
+{
+    cudaError_t e = kernels_optimizer_step(c->stream, &c->updates);
+    c->updates.n = 0;
+    return cuda_code(c->device, "kernels_optimizer_step(", e, __FILE__, __LINE__);
+}
+
+int cuda_collect(struct pp_backend *be, enum pp_collect what)
+{
+    struct cuda *c = cuda_of(be);
+    c->collects = what;
+    PP_TRY(launch_squares(c));
+    return launch_updates(c);
+}
+
+int cuda_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
+{
+    struct cuda *c = cuda_of(be);
+    struct cuda_squares *q = &c->squares;
+    size_t blocks = kernels_square_blocks(n);
+    for (int i = 0; i < q->n; i++)
+        blocks += kernels_square_blocks(q->at[i].n);
+    if (q->n == CUDA_SQUARES || blocks > CUDA_SCRATCH)
+        PP_TRY(launch_squares(c));
+    q->at[q->n++] = (struct cuda_square){.g = g, .out = out, .n = n};
+    return c->collects == PP_COLLECT_SQUARES ? 0 : launch_squares(c);
+}
+
+int cuda_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
+                        bool decay, const float *g, float *m, float *v, float *p)
+{
+    struct cuda *c = cuda_of(be);
+    struct cuda_updates *u = &c->updates;
+    if (n == 0)
+        return 0;
+    if (u->n == CUDA_UPDATES || u->args != a)
+        PP_TRY(launch_updates(c));
+    u->args = a;
+    u->at[u->n++] = (struct cuda_update){.p = p, .m = m, .v = v, .g = g, .n = n, .decay = decay};
+    return c->collects == PP_COLLECT_UPDATES ? 0 : launch_updates(c);
+}
+
+/* n elements of it from `at` on. */
+static struct cuda_update cut_update(struct cuda_update u, size_t at, size_t n)
+{
+    u.p += at;
+    u.g += at;
+    u.m = u.m ? u.m + at : NULL;
+    u.v = u.v ? u.v + at : NULL;
+    u.n = n;
+    return u;
+}
+
+int cuda_update_copies(struct cuda *c, size_t n, const float *W, uint16_t *copy, bool *out)
+{
+    struct cuda_updates *all = &c->updates;
+    int i = 0;
+    while (i < all->n && (W >= all->at[i].p + all->at[i].n || W + n <= all->at[i].p))
+        i++;
+    *out = false;
+    if (i == all->n)
+        return 0;
+    const struct cuda_update u = all->at[i];
+    if (W < u.p || W + n > u.p + u.n || u.copy || all->n + 2 > CUDA_UPDATES)
+        return launch_updates(c);
+    size_t before = (size_t)(W - u.p), after = u.n - before - n;
+    all->at[i] = cut_update(u, before, n);
+    all->at[i].copy = copy;
+    if (before > 0)
+        all->at[all->n++] = cut_update(u, 0, before);
+    if (after > 0)
+        all->at[all->n++] = cut_update(u, before + n, after);
+    *out = true;
+    return 0;
+}
