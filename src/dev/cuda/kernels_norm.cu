@@ -291,12 +291,12 @@ static __device__ void add_to(float *to, bool adds, double more)
     *to = (float)((adds ? (double)*to : 0) + more);
 }
 
-KERNEL(batch_norm_backward_weight, pp_batch_norm_backward_weight)
+/* One block, because the number of terms changes when all have read it. */
+__global__ void batch_norm_sums(struct pp_batch_norm_backward_weight w)
 {
-    struct pp_batch_norm_backward_weight w = *a;
     double n = (double)w.B * w.P;
     bool adds = w.beta != 0;
-    cudaError_t e = launch_rows(s, 1, (size_t)w.C, [=] __device__(size_t, int c) {
+    for (int c = (int)threadIdx.x; c < w.C; c += THREADS) {
         double mean = n > 0 ? (double)w.keep[c] : 0, rstd = n > 0 ? (double)w.keep[w.C + c] : 1;
         double var = 1 / (rstd * rstd) - (double)w.eps, old = adds ? (double)*w.stat_n : 0;
         double far = old > 0 && n > 0 ? mean - (double)w.stat_mean[c] / old : 0;
@@ -305,11 +305,15 @@ KERNEL(batch_norm_backward_weight, pp_batch_norm_backward_weight)
         add_to(w.dbeta + c, adds, (double)w.sums[c]);
         add_to(w.stat_mean + c, adds, n * mean);
         add_to(w.stat_squares + c, adds, n * (var < 0 ? 0 : var) + between);
-    });
-    if (e != cudaSuccess)
-        return e;
-    /* after all have read it */
-    return launch_rows(s, 1, 1, [=] __device__(size_t, int) { add_to(w.stat_n, adds, n); });
+    }
+    __syncthreads();
+    if (threadIdx.x == 0)
+        add_to(w.stat_n, adds, n);
+}
+
+KERNEL(batch_norm_backward_weight, pp_batch_norm_backward_weight)
+{
+    return PP_LAUNCHED(batch_norm_sums, 1, THREADS, 0, s, *a);
 }
 
 KERNEL(batch_norm_spread, pp_batch_norm_spread)
