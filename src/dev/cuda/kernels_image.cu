@@ -48,62 +48,134 @@ KERNEL(move_pictures, pp_move_pictures)
 
 /* ---- a convolution's matrix */
 
-/* T: one value or four. C is counted in T. */
+/* n / by for 0 <= n < 2^31 is a product and a shift. */
+struct divisor {
+    uint32_t factor;
+    int shift;
+};
+
+static struct divisor divisor_of(int by)
+{
+    int shift = 0;
+    while ((1ull << shift) < (uint64_t)by)
+        shift++;
+    uint64_t more = ((1ull << shift) - (uint64_t)by) << 32;
+    return (struct divisor){(uint32_t)(more / (uint64_t)by + 1), shift};
+}
+
+static __device__ int quotient(int n, struct divisor by)
+{
+    return (int)(((uint32_t)((uint64_t)(uint32_t)n * by.factor >> 32) + (uint32_t)n) >> by.shift);
+}
+
+/* As reader(). */
+static __device__ int reader_by(int at, int stride, struct divisor by, int k, int pad, int outputs)
+{
+    int o = at + pad - k, q = quotient(o < 0 ? 0 : o, by);
+    return o >= 0 && q * stride == o && q < outputs ? q : -1;
+}
+
+/* T: one value or several. C is counted in T. */
 template <typename T>
 static cudaError_t columns_of(cudaStream_t s, struct pp_conv g, int C, int B, const T *x, T *to)
 {
     int K = g.kh * g.kw * C;
     size_t width = (size_t)g.OW * (size_t)K;
+    struct divisor by_K = divisor_of(K), by_C = divisor_of(C), by_kw = divisor_of(g.kw),
+                   by_OH = divisor_of(g.OH);
     return launch_rows(s, (size_t)B * (size_t)g.OH, width, [=] __device__(size_t r, int f) {
-        int tap = f % K / C;
-        int y = place((int)(r % (size_t)g.OH), g.stride, tap / g.kw, g.pad_top, g.H);
-        int pixel = place(f / K, g.stride, tap % g.kw, g.pad_left, g.W);
+        int b = quotient((int)r, by_OH), out = quotient(f, by_K), of = f - out * K;
+        int tap = quotient(of, by_C), ky = quotient(tap, by_kw);
+        int y = place((int)r - b * g.OH, g.stride, ky, g.pad_top, g.H);
+        int pixel = place(out, g.stride, tap - ky * g.kw, g.pad_left, g.W);
         T v = {};
         if (y >= 0 && pixel >= 0)
-            v = x[at(r / (size_t)g.OH, y, pixel, f % K % C, g.H, g.W, C)];
+            v = x[at((size_t)b, y, pixel, of - tap * C, g.H, g.W, C)];
         to[r * width + (size_t)f] = v;
     });
 }
 
-template <typename V>
+/* Values of one access: as many as 16 bytes hold, 4, or 1. */
+template <typename V> static int lanes_of(const struct pp_conv *g, const void *a, const void *b)
+{
+    int most = 16 / (int)sizeof(V);
+    while (most > 1 &&
+           (g->C % most || !is_aligned(a, most * sizeof(V)) || !is_aligned(b, most * sizeof(V))))
+        most = most > 4 ? 4 : 1;
+    return most;
+}
+
+template <typename V, int N>
 static cudaError_t columns_by(cudaStream_t s, const struct pp_conv *g, int B, const V *x, V *to)
 {
-    typedef struct several<V, 4> four;
-    if (g->C % 4 == 0 && is_aligned(x, sizeof(four)) && is_aligned(to, sizeof(four)))
-        return columns_of(s, *g, g->C / 4, B, (const four *)x, (four *)to);
-    return columns_of(s, *g, g->C, B, x, to);
+    typedef struct several<V, N> lanes;
+    return columns_of(s, *g, g->C / N, B, (const lanes *)x, (lanes *)to);
+}
+
+template <typename V>
+static cudaError_t columns(cudaStream_t s, const struct pp_conv *g, int B, const V *x, V *to)
+{
+    int n = lanes_of<V>(g, x, to);
+    return n == 1   ? columns_by<V, 1>(s, g, B, x, to)
+           : n == 4 ? columns_by<V, 4>(s, g, B, x, to)
+                    : columns_by<V, 16 / sizeof(V)>(s, g, B, x, to);
 }
 
 extern "C" cudaError_t kernels_conv_columns(cudaStream_t s, bool half, const struct pp_conv *g,
                                             int B, const float *x, float *to)
 {
-    return half ? columns_by(s, g, B, (const bf16 *)x, (bf16 *)to) : columns_by(s, g, B, x, to);
+    return half ? columns(s, g, B, (const bf16 *)x, (bf16 *)to) : columns(s, g, B, x, to);
+}
+
+template <typename V, int N>
+static cudaError_t pixels_by(cudaStream_t s, const struct pp_conv *conv, int B, const V *all,
+                             bool add, V *to)
+{
+    typedef struct several<V, N> lanes;
+    const lanes *columns = (const lanes *)all;
+    lanes *dx = (lanes *)to;
+    struct pp_conv g = *conv;
+    int C = g.C / N, K = g.kh * g.kw * C;
+    size_t width = (size_t)g.W * (size_t)C;
+    struct divisor by_C = divisor_of(C), by_H = divisor_of(g.H), by_stride = divisor_of(g.stride);
+    return launch_rows(s, (size_t)B * (size_t)g.H, width, [=] __device__(size_t r, int f) {
+        int b = quotient((int)r, by_H), pixel = quotient(f, by_C), c = f - pixel * C;
+        float sum[N] = {0};
+        for (int ky = 0; ky < g.kh; ky++) {
+            int oy = reader_by((int)r - b * g.H, g.stride, by_stride, ky, g.pad_top, g.OH);
+            for (int kx = 0; kx < g.kw && oy >= 0; kx++) {
+                int ox = reader_by(pixel, g.stride, by_stride, kx, g.pad_left, g.OW);
+                if (ox < 0)
+                    continue;
+                lanes v = columns[at((size_t)b, oy, ox, (ky * g.kw + kx) * C + c, g.OH, g.OW, K)];
+                for (int k = 0; k < N; k++)
+                    sum[k] += v.at[k];
+            }
+        }
+        lanes v = {};
+        if (add)
+            v = dx[r * width + (size_t)f];
+        for (int k = 0; k < N; k++)
+            put(&v.at[k], add, sum[k]);
+        dx[r * width + (size_t)f] = v;
+    });
 }
 
 template <typename V>
-static cudaError_t pixels_of(cudaStream_t s, const struct pp_conv *conv, int B, const V *columns,
-                             bool add, V *dx)
+static cudaError_t pixels(cudaStream_t s, const struct pp_conv *g, int B, const V *columns,
+                          bool add, V *dx)
 {
-    struct pp_conv g = *conv;
-    size_t width = (size_t)g.W * (size_t)g.C;
-    return launch_rows(s, (size_t)B * (size_t)g.H, width, [=] __device__(size_t r, int f) {
-        float sum = 0.0f;
-        for (int tap = 0; tap < g.kh * g.kw; tap++) {
-            int oy = reader((int)(r % (size_t)g.H), g.stride, tap / g.kw, g.pad_top, g.OH);
-            int ox = reader(f / g.C, g.stride, tap % g.kw, g.pad_left, g.OW);
-            if (oy >= 0 && ox >= 0)
-                sum += columns[at(r / (size_t)g.H, oy, ox, tap * g.C + f % g.C, g.OH, g.OW,
-                                  g.kh * g.kw * g.C)];
-        }
-        put(dx + r * width + f, add, sum);
-    });
+    int n = lanes_of<V>(g, columns, dx);
+    return n == 1   ? pixels_by<V, 1>(s, g, B, columns, add, dx)
+           : n == 4 ? pixels_by<V, 4>(s, g, B, columns, add, dx)
+                    : pixels_by<V, 16 / sizeof(V)>(s, g, B, columns, add, dx);
 }
 
 extern "C" cudaError_t kernels_conv_pixels(cudaStream_t s, bool half, const struct pp_conv *g,
                                            int B, const float *columns, bool add, float *dx)
 {
-    return half ? pixels_of(s, g, B, (const bf16 *)columns, add, (bf16 *)dx)
-                : pixels_of(s, g, B, columns, add, dx);
+    return half ? pixels(s, g, B, (const bf16 *)columns, add, (bf16 *)dx)
+                : pixels(s, g, B, columns, add, dx);
 }
 
 /* ---- convolutions in groups */
