@@ -125,7 +125,11 @@ struct pp_judgement {
 };
 
 /* Ops of which many calls, each on an array of its own, can be one pass of the device. */
-enum pp_collect { PP_COLLECT_NOTHING, PP_COLLECT_SQUARES, PP_COLLECT_UPDATES };
+enum pp_collect {
+    PP_COLLECT_NOTHING,
+    PP_COLLECT_SQUARES,
+    PP_COLLECT_UPDATES
+};
 
 /* What one micro-batch adds to a weight gradient: dz[B][O], x[B][I]. Products read these; x1 is an
  * op's second input, keep and grad_keep are what it left from F and from I. */
