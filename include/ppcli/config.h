@@ -37,6 +37,7 @@
 #define PP_FLOATS_MAX 1024                     /* of one list of such numbers */
 #define PP_TEXT_MAX 2048                       /* bytes of a text with the NUL */
 #define PP_SCHEDULE_FILE "file:"
+#define PP_SCHEDULE_EXEC "exec:"  /* as long as that */
 #define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
 /* Buffers of that size are static and of the thread: stacks may be as small as 128 KiB. */
 

@@ -37,4 +37,31 @@ int pp_plan_print_csv_torch(const struct pp_plan *plan, FILE *f);
  */
 int pp_plan_read_csv(FILE *f, const char *name, struct pp_plan **out);
 
+/* ---- tables that a program prints (program.c) */
+
+#define PP_PROGRAM_SECONDS 60.0 /* unless PPCLI_EXEC_SECONDS has another number */
+#define PP_PROGRAM_BYTES_MAX (16 << 20)
+#define PP_PROGRAM_NAME_MAX 4160 /* "exec:" and a path */
+
+/* Started as: PATH STAGES CHUNKS MICROBATCHES F I W TRANSFER. */
+struct pp_program {
+    const char *path; /* with a slash */
+    int stages, chunks, microbatches;
+    const char *costs[4]; /* numbers, or lists between commas, as --cost-f; NULL: 1, 1, 1 and 0 */
+};
+
+/*
+ * What the program prints on standard output for these words. It runs once in this process: the
+ * last output is kept, and is *out_text until another one is printed. Errors, each one line: PP_EPERM,
+ * PP_ENOINPUT, PP_ERESOURCE where it does not start; PP_EFORMAT where it fails or breaks a limit.
+ * Local; of one thread at a time.
+ */
+int pp_program_print(const struct pp_program *p, const char **out_text, size_t *out_bytes);
+
+/* Take this for what the program printed: it ran in another process. Errors: PP_ERESOURCE. */
+int pp_program_keep(const struct pp_program *p, const char *text, size_t bytes);
+
+/* The plan of that output. As pp_program_print(). */
+int pp_plan_read_program(const struct pp_program *p, struct pp_plan **out);
+
 #endif

@@ -10,8 +10,8 @@
 #define PPCLI_LAYOUT_H
 
 #include "ppcli/config.h"
+#include "ppcli/exchange.h"
 #include "ppcli/model.h"
-#include "ppcli/plan.h"
 
 struct pp_layout_plan { /* one proved plan for batches of m micro-batches */
     enum pp_plan_kind kind;
@@ -65,6 +65,21 @@ void pp_layout_destroy(struct pp_layout **layout);
  * more than m.
  */
 int pp_layout_coalesce(const struct pp_config *cfg, const struct pp_model *model, int m);
+
+/* ---- layout_table.c */
+
+/* Is the config's schedule a table: file:TABLE or exec:PROGRAM? */
+bool pp_layout_is_table(const struct pp_config *cfg);
+
+/* Its plan. costs: of F, I, W and a transfer, for a program; NULL: its own defaults. Local. Errors:
+ * as pp_plan_read_csv() and pp_plan_read_program(). The caller owns *out. */
+int pp_layout_read_table(const struct pp_config *cfg, const char *const costs[4],
+                         struct pp_plan **out);
+
+/* Collective, of ranks that are processes: rank 0 runs the program of the schedule, if it has one, and
+ * all ranks get what it printed. Errors: as pp_program_print(), the same on every rank. */
+struct pp_transport;
+int pp_layout_share_table(const struct pp_config *cfg, struct pp_transport *tp);
 
 /* The schedule of its first batch: the config's, or, where all samples together are too few for
  * that, the one that replaces it. */

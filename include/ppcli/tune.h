@@ -409,4 +409,8 @@ int pp_handover_measure(struct pp_transport *tp, struct pp_handover *items, int 
  * PP_ERESOURCE. */
 int pp_handover_threads(struct pp_handover *items, int n, bool whole_machine);
 
+/* Will a plan of this shape fit into the memory that is left, and if not, which would? times: with start and
+ * end of each action. Errors: PP_ERESOURCE. Local. */
+int pp_plan_check_room(const struct pp_geometry *g, bool times);
+
 #endif

@@ -9,18 +9,19 @@
 
 #include "ppcli/cluster.h"
 #include "ppcli/exchange.h"
-#include "ppcli/machine.h"
 #include "ppcli/text.h"
 #include "ppcli/tune.h"
 
 #define COST_MAX 1e12 /* sums of it stay numbers */
-#define GIB (1024.0 * 1024.0 * 1024.0)
-
-#define TIMES_BYTES ((int)(6 * sizeof(double))) /* of one cell: start and end of its F, I and W */
 
 struct list {
     double *at;
     int n; /* 0: not given */
+};
+
+struct cost_words {
+    char text[4][1024];
+    const char *at[4];
 };
 
 struct shape {
@@ -238,31 +239,6 @@ static int fail_unknown(const char *name)
                    hint.s[0] ? hint.s : "; ppcli keys pipeline.schedule lists them");
 }
 
-/* Will the plan fit into the memory that is left, and if not, which would? */
-static int check_room(const struct pp_geometry *g, bool times)
-{
-    struct pp_room room;
-    const char *whose;
-    double cells = (double)g->stages * g->chunks * g->microbatches;
-    double needs = pp_plan_bytes(g);
-    if (needs == 0)
-        return 0; /* refused with its reason when it is built */
-    needs += times ? cells * TIMES_BYTES : 0;
-    pp_room_find("", &room);
-    double left = (double)room.bytes[pp_room_nearest(&room, &whose)];
-    if (needs <= left)
-        return 0;
-    char fits[96] = "no number of micro-batches fits";
-    double m = g->microbatches * (left / needs);
-    if (m >= 1)
-        snprintf(fits, sizeof(fits), "with these stages, --microbatches %.0f would fit", m - .5);
-    return pp_fail(PP_ERESOURCE,
-                   "making a plan of %d stages x %d chunk%s x %d micro-batches takes up to %.1f "
-                   "GiB; %.1f GiB are left of %s: %s",
-                   g->stages, g->chunks, g->chunks == 1 ? "" : "s", g->microbatches, needs / GIB,
-                   left / GIB, whose, fits);
-}
-
 static int build(struct shape *s, bool times, struct plan_request *q)
 {
     const struct pp_schedule_ops *ops = pp_schedule_find(s->schedule);
@@ -270,7 +246,7 @@ static int build(struct shape *s, bool times, struct plan_request *q)
         return fail_unknown(s->schedule);
     if (s->g.chunks == 0)
         s->g.chunks = pp_schedule_default_chunks(ops);
-    PP_TRY(check_room(&s->g, times));
+    PP_TRY(pp_plan_check_room(&s->g, times));
     return pp_plan_build(s->schedule, &s->g, &q->plan);
 }
 
@@ -319,17 +295,56 @@ static int read_again(const char *text, int n_virtual, bool *stages)
     return 0;
 }
 
+/* Costs as a program gets them: "2,1,1,1"; NULL: not given. */
+static void write_costs(const struct list lists[PLAN_COSTS], struct cost_words *out)
+{
+    static const int of[4] = {PLAN_COST_F, PLAN_COST_I, PLAN_COST_W, PLAN_COST_COMM};
+    for (int i = 0; i < 4; i++) {
+        const struct list *l = &lists[of[i]];
+        out->text[i][0] = '\0';
+        for (int k = 0; k < l->n; k++)
+            pp_text_add(out->text[i], sizeof(out->text[i]), "%s%.9g", k > 0 ? "," : "", l->at[k]);
+        out->at[i] = l->n > 0 ? out->text[i] : NULL;
+    }
+}
+
+/* --schedule exec:PROGRAM without a config. */
+static int from_program(const struct list lists[PLAN_COSTS], const struct shape *s,
+                        struct plan_request *q)
+{
+    const char *word = s->schedule + strlen(PP_SCHEDULE_EXEC);
+    char path[PP_PATH_MAX];
+    struct cost_words costs;
+    write_costs(lists, &costs);
+    snprintf(path, sizeof(path), "%s%s", strchr(word, '/') ? "" : "./", word);
+    struct pp_program p = {.path = path,
+                           .stages = s->g.stages,
+                           .chunks = s->g.chunks,
+                           .microbatches = s->g.microbatches};
+    memcpy(p.costs, costs.at, sizeof(p.costs));
+    PP_TRY(pp_plan_read_program(&p, &q->plan));
+    const struct pp_geometry *g = &q->plan->geometry;
+    if (g->stages == p.stages && g->microbatches == p.microbatches)
+        return 0;
+    return pp_fail(PP_EFORMAT,
+                   "%s was asked for %d stages and %d micro-batches, and printed a table of %d and "
+                   "%d",
+                   s->schedule, p.stages, p.microbatches, g->stages, g->microbatches);
+}
+
 static int from_options(const struct pp_cli_settings *settings, bool times,
                         const struct list lists[PLAN_COSTS], struct shape *s,
                         struct plan_request *q)
 {
     for (int i = 0; i < settings->n; i++)
         PP_TRY(read_setting(&settings->items[i], s));
-    if (s->schedule && !pp_schedule_find(s->schedule))
+    bool runs_program =
+        s->schedule && strncmp(s->schedule, PP_SCHEDULE_EXEC, strlen(PP_SCHEDULE_EXEC)) == 0;
+    if (s->schedule && !runs_program && !pp_schedule_find(s->schedule))
         return fail_unknown(s->schedule);
     if (!s->schedule || s->g.stages == 0 || s->g.microbatches == 0)
         return fail_missing(settings);
-    PP_TRY(build(s, times, q));
+    PP_TRY(runs_program ? from_program(lists, s, q) : build(s, times, q));
     PP_TAKE(bool, again, q->plan->n_virtual);
     if (s->again)
         PP_TRY(read_again(s->again, q->plan->n_virtual, again));
@@ -368,7 +383,8 @@ static int predict(const struct pp_run *run, struct plan_request *q)
 }
 
 /* The plan of a full batch, as it would run. */
-static int from_run(const struct pp_run *run, bool times, struct shape *s, struct plan_request *q)
+static int from_run(const struct pp_run *run, bool times, const struct list lists[PLAN_COSTS],
+                    struct shape *s, struct plan_request *q)
 {
     pp_assert(run->layout != NULL);
     const struct pp_plan *plan = run->layout->plans[0].plan;
@@ -380,7 +396,9 @@ static int from_run(const struct pp_run *run, bool times, struct shape *s, struc
         s->g.again = run->layout->again;
         PP_TRY(build(s, times, q));
     } else {
-        PP_TRY(from_table(run->cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE), &q->plan));
+        struct cost_words costs;
+        write_costs(lists, &costs);
+        PP_TRY(pp_layout_read_table(run->cfg, costs.at, &q->plan));
     }
     if (!plan->schedule && plan->geometry.coalesce > 1) {
         struct pp_plan *together = NULL;
@@ -394,7 +412,7 @@ static int from_run(const struct pp_run *run, bool times, struct shape *s, struc
 }
 
 static int from_config(const char *word, const struct pp_cli_settings *settings, bool times,
-                       struct shape *s, struct plan_request *q)
+                       const struct list lists[PLAN_COSTS], struct shape *s, struct plan_request *q)
 {
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_OWN(pp_run_fini) struct pp_run run = {0};
@@ -406,9 +424,9 @@ static int from_config(const char *word, const struct pp_cli_settings *settings,
                             .chunks = cfg->pipeline.chunks,
                             .microbatches = cfg->pipeline.microbatches};
     g.chunks = g.chunks == 0 && ops ? pp_schedule_default_chunks(ops) : g.chunks;
-    PP_TRY(check_room(&g, times));
+    PP_TRY(pp_plan_check_room(&g, times));
     PP_TRY(pp_cli_look_verdict(cfg, pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run)));
-    PP_TRY(from_run(&run, times, s, q));
+    PP_TRY(from_run(&run, times, lists, s, q));
     return predict(&run, q);
 }
 
@@ -448,7 +466,7 @@ static int make(const struct plan_words *words, const struct pp_cli_settings *se
         PP_TRY(read_number("memory-cap", settings->items[i].value, &s.g.memory_cap));
     }
     PP_TRY(words->csv      ? from_table(words->csv, &q->plan)
-           : words->config ? from_config(words->config, settings, times, &s, q)
+           : words->config ? from_config(words->config, settings, times, lists, &s, q)
                            : from_options(settings, times, lists, &s, q));
     PP_TRY(set_costs(lists, q));
     q->memory_cap = s.g.memory_cap;

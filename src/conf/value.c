@@ -331,7 +331,7 @@ static int parse_path(const struct conf_reading *r, const char *text, struct pp_
     return 0;
 }
 
-/* "file:table.csv" -> "file:/folder/of/the/ini/table.csv" */
+/* "file:table.csv" -> "file:/folder/of/the/ini/table.csv"; so with "exec:". */
 static int parse_file_name(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
     static const size_t prefix = sizeof(PP_SCHEDULE_FILE) - 1;
@@ -344,7 +344,7 @@ static int parse_file_name(const struct conf_reading *r, const char *text, struc
         return conf_why(r->why, "the path is too long");
     char *to = place_of_value(r, cfg);
     memset(to, 0, PP_PATH_MAX);
-    memcpy(to, PP_SCHEDULE_FILE, prefix);
+    memcpy(to, text, prefix);
     memcpy(to + prefix, path, strlen(path) + 1);
     return 0;
 }
@@ -352,7 +352,8 @@ static int parse_file_name(const struct conf_reading *r, const char *text, struc
 static int parse_name(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
     const struct conf_option *o = r->o;
-    if (o->file && strncmp(text, PP_SCHEDULE_FILE, sizeof(PP_SCHEDULE_FILE) - 1) == 0)
+    if (o->file && (strncmp(text, PP_SCHEDULE_FILE, sizeof(PP_SCHEDULE_FILE) - 1) == 0 ||
+                    strncmp(text, PP_SCHEDULE_EXEC, sizeof(PP_SCHEDULE_EXEC) - 1) == 0))
         return parse_file_name(r, text, cfg);
     if (o->alias && strcmp(text, o->alias) == 0)
         text = o->means;

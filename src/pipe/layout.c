@@ -67,11 +67,6 @@ static void raise_to(int *v, int floor)
         *v = floor;
 }
 
-static bool is_table(const struct pp_config *cfg)
-{
-    return strncmp(cfg->pipeline.schedule, PP_SCHEDULE_FILE, strlen(PP_SCHEDULE_FILE)) == 0;
-}
-
 /*
  * The plan of a last batch that is too small for the schedule's own rule (DualPipeV wants 2P
  * micro-batches): another schedule with the same placement. Every schedule gives the same bits.
@@ -88,7 +83,7 @@ static int build_for_small_batch(const struct pp_layout *l, const struct pp_geom
 static int build_for_training(struct pp_layout *l, const struct pp_geometry *g, bool full,
                               struct pp_plan **out)
 {
-    if (!is_table(l->cfg))
+    if (!pp_layout_is_table(l->cfg))
         return pp_plan_build(l->cfg->pipeline.schedule, g, out);
     if (!full || l->table == NULL)
         return pp_fail(PP_ECONFIG,
@@ -129,7 +124,7 @@ static bool is_legal(const struct pp_layout *l)
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     int m = l->cfg->pipeline.microbatches;
     struct pp_geometry g = geometry_of(l, PP_PLAN_TRAIN, m);
-    if (is_table(l->cfg))
+    if (pp_layout_is_table(l->cfg))
         return l->table && l->table->geometry.microbatches == m;
     bool legal = pp_plan_build(l->cfg->pipeline.schedule, &g, &plan) == 0;
     pp_error_clear();
@@ -298,16 +293,12 @@ static int find_placement(const struct pp_plan *table, enum pp_placement *out)
                    table->geometry.stages);
 }
 
-/* schedule = file:TABLE: the table knows chunks and placement, and must fit the run. */
+/* schedule = file:TABLE or exec:PROGRAM: the table knows chunks and placement, and must fit the run. */
 static int open_table(struct pp_layout *l)
 {
     const struct pp_config *cfg = l->cfg;
     const char *path = cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE);
-    PP_OWN(pp_fclose_at) FILE *f = NULL;
-    uint64_t bytes = 0;
-    if (pp_file_open(path, &f, &bytes) < 0)
-        return pp_error_context("schedule table");
-    PP_TRY(pp_plan_read_csv(f, path, &l->table));
+    PP_TRY(pp_layout_read_table(cfg, NULL, &l->table));
     const struct pp_geometry *g = &l->table->geometry;
     if (g->stages != cfg->pipeline.stages ||
         (cfg->pipeline.chunks > 0 && g->chunks != cfg->pipeline.chunks)) {
@@ -324,7 +315,7 @@ static int open_table(struct pp_layout *l)
 static int find_shape(struct pp_layout *l)
 {
     const struct pp_config *cfg = l->cfg;
-    if (is_table(cfg))
+    if (pp_layout_is_table(cfg))
         return open_table(l);
     const struct pp_schedule_ops *schedule = pp_schedule_find(cfg->pipeline.schedule);
     if (!schedule) /* the option table refuses unknown names */

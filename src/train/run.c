@@ -85,6 +85,7 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     pp_deadline_watch_waits(deadline, tp);
     *speaks = tp->rank == 0;
     int rc = pp_world_check_size(cfg, tp);
+    rc = rc < 0 ? rc : pp_layout_share_table(cfg, tp);
     if (rc == 0)
         rc = pp_transport_agree(tp, pp_run_prepare(cfg, PP_RUN_REAL, &run));
     if (rc == 0)

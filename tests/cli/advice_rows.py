@@ -363,6 +363,7 @@ OTHER = {
 
 # Words of the message in the source: the reason, or the test.
 ELSEWHERE = {
+    'is not executable; use chmod +x': 'words',
     # in cli_weights_kinds
     "a cache folder of Hugging Face's: name %s/": 'cli_weights_kinds',
     "a cache folder of Hugging Face's: name a folder": 'cli_weights_kinds',

@@ -143,6 +143,59 @@ ok run plan --csv "$folder/comms.csv" --memory-cap 2 --format json
 fails 78 'row 1 holds 2 micro-batches of activations, --memory-cap allows 1' \
     run plan --csv "$folder/comms.csv" --memory-cap 1
 
+begin "exec: gets the table from a program, and its failures are one line"
+program() { # NAME, its lines on standard input
+    cat >"$folder/$1"
+    chmod +x "$folder/$1"
+}
+program mine <<'PROGRAM'
+#!/bin/sh
+echo "$*" >>"$0.log"
+[ "$1 $3" = '2 4' ] && printf '0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3\n1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3\n'
+PROGRAM
+ok run plan --schedule "exec:$folder/mine" --stages 2 --microbatches 4 --cost-f 1,2 --cost-b 3 --format json
+json_ok "d['stages'] == 2 and d['microbatches'] == 4"
+same "$(cat "$folder/mine.log")" '2 1 4 1,2 1.5 1.5 0'
+fails 65 'ended with exit code 1' run plan --schedule "exec:$folder/mine" --stages 3 --microbatches 4
+program slow <<'PROGRAM'
+#!/bin/sh
+exec sleep 600
+PROGRAM
+program much <<'PROGRAM'
+#!/bin/sh
+exec yes 0F0,0B0
+PROGRAM
+program prose <<'PROGRAM'
+#!/bin/sh
+echo hello
+PROGRAM
+export PPCLI_EXEC_SECONDS=0.3
+fails 65 'did not end within 0.3 s and was killed' \
+    run plan --schedule "exec:$folder/slow" --stages 2 --microbatches 2
+unset PPCLI_EXEC_SECONDS
+fails 65 'printed more than 16 MiB and was killed' \
+    run plan --schedule "exec:$folder/much" --stages 2 --microbatches 2
+fails 65 "prose:1:1: 'hello' is not a cell" \
+    run plan --schedule "exec:$folder/prose" --stages 2 --microbatches 2
+chmod -x "$folder/prose"
+fails 77 'is not executable' run plan --schedule "exec:$folder/prose" --stages 2 --microbatches 2
+fails 66 'No such file' run plan --schedule "exec:$folder/absent" --stages 2 --microbatches 2
+
+begin "a run with such a table has its digest, on threads and on processes, where one rank runs the program"
+config "$folder/mine.ini" data.dataset=synthetic data.train_samples=32 data.test_samples=8 'model.sizes=20 8 10' \
+    pipeline.stages=2 pipeline.microbatches=4 train.batch_size=8 train.epochs=1 pipeline.schedule=exec:./mine
+digest=$("$PPCLI" plan "$folder/mine.ini" --format csv | sha256sum | cut -d' ' -f1)
+for launch in auto mpirun; do
+    if [ $launch = mpirun ] && ! command -v mpirun >/dev/null 2>&1; then
+        skip 'no mpirun here'
+        continue
+    fi
+    : >"$folder/mine.log"
+    ok run train "$folder/mine.ini" --launch $launch --set "run.dir=$folder/run-$launch"
+    same "$(sed -n 's/.*"schedule_sha256": "\(.*\)".*/\1/p' "$folder/run-$launch/summary.json")" "$digest"
+    same "$(wc -l <"$folder/mine.log")" 1
+done
+
 begin "svg is well-formed, trace is JSON events"
 shows '<svg xmlns=' run plan --schedule v-half --stages 4 --microbatches 8 --format svg
 if command -v python3 >/dev/null 2>&1; then
