@@ -4,7 +4,7 @@
 # tests/golden/digests.txt, unit tests, tests of the command line, two ranks under mpirun.
 #
 #   arm64-test.sh [arm64|ppc64el] [TEST...]    TEST: NAME of tests/cli/NAME.sh, unit, mpirun;
-#                                              without: a list that takes half an hour
+#                                              without: all of them, for hours under qemu
 #
 # ppc64el has no own kernels: it tests plain C. Needs Debian 12 and, once:
 #
