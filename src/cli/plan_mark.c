@@ -61,13 +61,15 @@ static int time_schedule(const struct mark *m, const char *name, double *makespa
     return 0;
 }
 
-/* The fastest of all that fit. */
+/* The fastest of all that have as many chunks and fit. */
 static int find_best(struct mark *m)
 {
     for (const char *const *name = pp_schedule_names(); *name; name++) {
         double makespan = 0;
-        if (time_schedule(m, *name, &makespan) < 0 || makespan <= 0)
-            continue; /* not of this shape */
+        int chunks = pp_schedule_find(*name)->chunks;
+        bool has_shape = chunks == 0 || chunks == m->q.plan->geometry.chunks;
+        if (!has_shape || time_schedule(m, *name, &makespan) < 0 || makespan <= 0)
+            continue;
         if (!m->par || makespan < m->least) {
             m->par = *name;
             m->least = makespan;

@@ -299,7 +299,7 @@ fails 1 'its step takes 33, that of zb-h1 27' run plan --csv "$folder/a.csv" --p
 fails 1 'it is not legal: '"$folder"'/twice.csv:1:2: 0F1 comes twice' run plan --csv "$folder/twice.csv" --par 1f1b
 out_has 'legal            no'
 fails 1 '' run plan --csv "$folder/a.csv" --par best --format json
-out_has '"passed": false' '"par": "zb-v"' '"schedule": "1f1b"'
+out_has '"passed": false' '"par": "zb-h1"' '"schedule": "1f1b"'
 ok run plan --csv "$folder/a.csv" --par 1f1b --cost-f 1,2,1,1 --cost-b 2
 fails 64 '--par marks a table: ppcli plan --csv FILE --par 1f1b' run plan --schedule 1f1b --stages 2 --microbatches 2 --par 1f1b
 fails 64 "unknown schedule '1f2b'" run plan --csv "$folder/a.csv" --par 1f2b
