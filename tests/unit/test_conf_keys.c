@@ -86,7 +86,8 @@ TEST(the_schema_is_json)
         "        \"gpipe\": \"holds - M\"\n      },\n      \"unit\": \"\",\n"
         "      \"in_hash\": false,\n"
         "      \"help\": \"order of forward and backward passes; auto: measure, and take the "
-        "fastest; file:TABLE.csv: from a table (ppcli plan --format csv)\"\n"
+        "fastest; file:TABLE.csv: from a table (ppcli plan --format csv); exec:./PROGRAM: from a "
+        "table that a program prints\"\n"
         "    }\n  ]\n}\n";
     CHECK_STR_EQ(text, expected);
     free(text);

@@ -368,7 +368,7 @@ TEST(the_shipped_configs_load_and_say_how_to_run_them)
     char dir[PP_PATH_MAX], path[PP_PATH_MAX], text[4096], command[512];
     PP_OWN_MEMORY struct dirent **files = NULL;
     /* the schedules that they use; all of them live in a module above this test */
-    static const char *const schedules[] = {"1f1b", "zb-h2", "gpipe", NULL};
+    static const char *const schedules[] = {"1f1b", "zb-h1", "zb-h2", "gpipe", "naive", NULL};
     static const char *const models[] = {"mlp",   "sequential", "resnet",  "gpt",
                                          "llama", "encoder",    "decoder", NULL};
     static const char *const datasets[] = {
