@@ -10,7 +10,8 @@ struct mark {
     const struct pp_cli_settings *settings;
     struct plan_request q;
     char digest[PP_SHA256_HEX];
-    const char *illegal; /* why, of the error's record; NULL: it is legal */
+    bool is_legal;
+    struct pp_error why; /* it is not */
     const char *like;    /* the schedule that it is; NULL: an order of its own */
     const char *par;     /* the schedule that it is compared with */
     double makespan, least;
@@ -24,10 +25,11 @@ static double largest_peak(const struct plan_request *q, const struct pp_sim_res
                            int *rank)
 {
     int p = q->plan->geometry.stages, most = 0;
+    int share = q->plan->geometry.chunks / q->plan->copies;
     for (int r = 1; r < p; r++)
         most = result->peak[r] > result->peak[most] ? r : most;
     *rank = most;
-    return (double)result->peak[most] / (q->plan->geometry.chunks / q->plan->copies);
+    return (double)result->peak[most] / share;
 }
 
 /* A schedule of the table's shape, with its costs. *makespan 0: it holds more than the cap. */
@@ -107,8 +109,8 @@ static int measure(struct mark *m)
 static bool find_reason(const struct mark *m, char *out, size_t bytes)
 {
     out[0] = '\0';
-    if (m->illegal) {
-        pp_text_add(out, bytes, "it is not legal: %s", m->illegal);
+    if (!m->is_legal) {
+        pp_text_add(out, bytes, "it is not legal: %s", m->why.text);
         return true;
     }
     if (m->par && m->makespan > m->least * (1 + 1e-9))
@@ -121,8 +123,8 @@ static bool find_reason(const struct mark *m, char *out, size_t bytes)
 
 static void print_text(const struct mark *m, const char *reason)
 {
-    printf("legal            %s\n", m->illegal ? "no" : "yes, proved to finish");
-    if (!m->illegal) {
+    printf("legal            %s\n", m->is_legal ? "yes, proved to finish" : "no");
+    if (m->is_legal) {
         const struct pp_geometry *g = &m->q.plan->geometry;
         printf("shape            %d ranks x %d chunk%s, %d micro-batches\n", g->stages, g->chunks,
                g->chunks == 1 ? "" : "s", g->microbatches);
@@ -146,9 +148,9 @@ static void print_json(const struct mark *m, const char *reason)
     pp_json_str(&j, "type", "mark");
     pp_json_str(&j, "file", m->words->csv);
     pp_json_bool(&j, "passed", !reason[0]);
-    pp_json_bool(&j, "legal", !m->illegal);
+    pp_json_bool(&j, "legal", m->is_legal);
     pp_json_str(&j, "reason", reason[0] ? reason : NULL);
-    if (!m->illegal) {
+    if (m->is_legal) {
         pp_json_int(&j, "stages", m->q.plan->geometry.stages);
         pp_json_int(&j, "chunks", m->q.plan->geometry.chunks);
         pp_json_int(&j, "microbatches", m->q.plan->geometry.microbatches);
@@ -170,11 +172,11 @@ static int mark(struct mark *m, const char *format)
 {
     char reason[PP_ERROR_TEXT_MAX + 64];
     int rc = plan_request_make(m->words, m->settings, false, &m->q);
-    struct pp_error why = *pp_error_get();
     if (rc < 0 && rc != PP_EFORMAT)
         return rc;
-    m->illegal = rc < 0 ? why.text : NULL;
-    PP_TRY(m->illegal ? 0 : measure(m));
+    m->why = *pp_error_get();
+    m->is_legal = rc == 0;
+    PP_TRY(m->is_legal ? measure(m) : 0);
     bool failed = find_reason(m, reason, sizeof(reason));
     if (strcmp(format, "json") == 0)
         print_json(m, reason);
