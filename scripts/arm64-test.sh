@@ -30,7 +30,7 @@ for program in "$cpu-linux-gnu-gcc" "$emulator" mmdebstrap meson ninja pkg-confi
 done
 [ -d "$root/usr" ] || mmdebstrap --variant=extract --architectures="$arch" \
     --include=zlib1g-dev,libinih-dev,libjansson-dev,libcurl4-openssl-dev,libpcre2-dev,libhwloc-dev,libcmocka-dev,libopenmpi-dev,openmpi-bin,libgomp1 \
-    bookworm "$root" "deb http://deb.debian.org/debian bookworm main"
+    bookworm "$root"
 libraries=$root/usr/lib/$cpu-linux-gnu
 # Not every linker takes absolute paths for those of the folder, and qemu follows a link to the host.
 sed -i '/^GROUP/s: /[^ ]*/: :g' "$libraries/libc.so"

@@ -10,8 +10,8 @@
 #define PPCLI_LAYOUT_H
 
 #include "ppcli/config.h"
-#include "ppcli/exchange.h"
 #include "ppcli/model.h"
+#include "ppcli/plan.h"
 
 struct pp_layout_plan { /* one proved plan for batches of m micro-batches */
     enum pp_plan_kind kind;
@@ -70,6 +70,8 @@ int pp_layout_coalesce(const struct pp_config *cfg, const struct pp_model *model
 
 /* Is the config's schedule a table: file:TABLE or exec:PROGRAM? */
 bool pp_layout_is_table(const struct pp_config *cfg);
+/* Is it exec:PROGRAM? Local. */
+bool pp_layout_runs_program(const struct pp_config *cfg);
 
 /* Its plan. costs: of F, I, W and a transfer, for a program; NULL: its own defaults. Local. Errors:
  * as pp_plan_read_csv() and pp_plan_read_program(). The caller owns *out. */

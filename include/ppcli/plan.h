@@ -211,6 +211,9 @@ int pp_plan_prove(const struct pp_plan *plan);
  * pp_schedule_print_csv() prints the latter. */
 int pp_plan_print_csv(const struct pp_plan *plan, FILE *f);
 
+/* What pp_plan_print_csv() prints, as a text that the caller frees. Errors: PP_ERESOURCE. Local. */
+int pp_plan_csv_text(const struct pp_plan *plan, char **out);
+
 /* The SHA-256 of what pp_plan_print_csv() prints: `ppcli plan --csv FILE --format csv | sha256sum` gives
  * it too. Errors: PP_ERESOURCE. */
 int pp_plan_digest(const struct pp_plan *plan, char out[PP_SHA256_HEX]);

@@ -177,7 +177,7 @@ struct pp_predict_spec {
     const double *slower; /* [stages] times as slow as measured, of each rank; NULL: 1 */
     bool across;          /* rank = stage * replicas + replica; else replica * stages + stage */
     enum pp_sim_vote vote;
-    /* All ranks wait for each other after so many steps, 0: any number, or after about as many
+    /* All ranks wait for each other after so many steps, 0: any number, or after about so many
      * seconds, 0: any time, whichever is first. */
     int meet_every;
     double meet_after;

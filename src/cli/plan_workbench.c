@@ -17,16 +17,6 @@
 
 extern const char workbench_page_head[], workbench_page_tail[]; /* made of share/workbench/ */
 
-static int write_table(const struct pp_plan *plan, char **text)
-{
-    size_t bytes = 0;
-    FILE *f = open_memstream(text, &bytes);
-    if (!f)
-        return pp_fail(PP_ERESOURCE, "plan: out of memory");
-    int rc = pp_plan_print_csv(plan, f), closed = pp_text_close(f, text, "plan");
-    return rc < 0 ? rc : closed;
-}
-
 static void put_numbers(struct pp_json *j, const char *key, const double *x, int n)
 {
     pp_json_array(j, key);
@@ -54,7 +44,7 @@ static int put_known(struct pp_json *j, const struct plan_request *q, const char
     }
     PP_TRY(rc);
     PP_TRY(pp_sim_run(plan, &q->costs, false, &result));
-    PP_TRY(write_table(plan, &text));
+    PP_TRY(pp_plan_csv_text(plan, &text));
     int peak = 0;
     for (int r = 0; r < g->stages; r++)
         peak = result.peak[r] > peak ? result.peak[r] : peak;
@@ -75,7 +65,7 @@ static int put_data(const struct plan_request *q, FILE *f)
     PP_OWN_MEMORY char *text = NULL;
     const struct pp_plan *plan = q->plan;
     size_t room = TABLE_BYTES;
-    PP_TRY(write_table(plan, &text));
+    PP_TRY(pp_plan_csv_text(plan, &text));
     struct pp_json j = pp_json_begin(f, 0);
     pp_json_str(&j, "schedule", plan->schedule ? pp_schedule_name(plan->schedule) : "table");
     pp_json_str(&j, "table", text);

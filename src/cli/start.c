@@ -66,8 +66,7 @@ static int launch(struct pp_config *cfg, const char *word, const struct pp_train
     struct pp_run run;
     if (options->stop) /* a training */
         PP_TRY(pp_cli_config_verdict(cfg, pp_run_check(cfg)));
-    bool runs_program = strncmp(cfg->pipeline.schedule, PP_SCHEDULE_EXEC, 5) == 0; /* rank 0 does */
-    if (!pp_choose_wanted(cfg) && !runs_program) {
+    if (!pp_choose_wanted(cfg) && !pp_layout_runs_program(cfg)) { /* rank 0 runs it */
         PP_TRY(pp_cli_config_verdict(cfg, pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run)));
         pp_run_fini(&run);
     }

@@ -69,7 +69,7 @@ struct nccl {
     bool *met; /* [size] ranks that world is connected to; our own: for gathering */
     cudaEvent_t
         forked; /* the compute stream, when the others may continue; and for `side`, as joined */
-    uint32_t fence; /* forks so far: nobody waits for an event from before the last one */
+    uint32_t fence; /* forks so far: an event from before the last one is not waited for */
     bool records;   /* what is enqueued becomes part of a graph */
     ncclComm_t world;
     int blocks; /* multiprocessors of one message at most */

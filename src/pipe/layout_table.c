@@ -4,12 +4,13 @@
 
 #include <string.h>
 
+#include "ppcli/exchange.h"
 #include "ppcli/mem.h"
 #include "ppcli/transport.h"
 
 #define PREFIX (sizeof(PP_SCHEDULE_FILE) - 1)
 
-static bool is_program(const struct pp_config *cfg)
+bool pp_layout_runs_program(const struct pp_config *cfg)
 {
     return strncmp(cfg->pipeline.schedule, PP_SCHEDULE_EXEC, PREFIX) == 0;
 }
@@ -24,7 +25,8 @@ static struct pp_program program_of(const struct pp_config *cfg)
 
 bool pp_layout_is_table(const struct pp_config *cfg)
 {
-    return is_program(cfg) || strncmp(cfg->pipeline.schedule, PP_SCHEDULE_FILE, PREFIX) == 0;
+    return pp_layout_runs_program(cfg) ||
+           strncmp(cfg->pipeline.schedule, PP_SCHEDULE_FILE, PREFIX) == 0;
 }
 
 int pp_layout_read_table(const struct pp_config *cfg, const char *const costs[4],
@@ -33,7 +35,7 @@ int pp_layout_read_table(const struct pp_config *cfg, const char *const costs[4]
     const char *path = cfg->pipeline.schedule + PREFIX;
     PP_OWN(pp_fclose_at) FILE *f = NULL;
     uint64_t bytes = 0;
-    if (is_program(cfg)) {
+    if (pp_layout_runs_program(cfg)) {
         struct pp_program p = program_of(cfg);
         for (int i = 0; costs && i < 4; i++)
             p.costs[i] = costs[i];
@@ -46,7 +48,7 @@ int pp_layout_read_table(const struct pp_config *cfg, const char *const costs[4]
 
 int pp_layout_share_table(const struct pp_config *cfg, struct pp_transport *tp)
 {
-    if (!is_program(cfg))
+    if (!pp_layout_runs_program(cfg))
         return 0;
     const struct pp_program p = program_of(cfg);
     const char *text = "";

@@ -72,8 +72,6 @@ static int fail_start(const char *path, int e)
 {
     if (e == EACCES)
         return pp_fail(PP_EPERM, "exec:%s is not executable; use chmod +x %s", path, path);
-    if (e == ENOEXEC)
-        return pp_fail(PP_EFORMAT, "exec:%s has no #! line, such as #!/usr/bin/env python3", path);
     if (e == ENOENT && access(path, F_OK) == 0)
         return pp_fail(PP_ENOINPUT, "exec:%s: the program of its #! line does not exist", path);
     errno = e;

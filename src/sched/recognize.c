@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which schedule a plan is, and the digest of its table. */
-#include <stdlib.h>
+#include <string.h>
 
 #include "ppcli/err.h"
+#include "ppcli/mem.h"
 #include "ppcli/plan.h"
 #include "ppcli/sha256.h"
+#include "ppcli/text.h"
 
 /* The next action of a list, an I and the W after it as B. */
 static struct pp_cell next_cell(const struct pp_rank_plan *list, int *k)
@@ -54,22 +56,25 @@ const char *pp_plan_recognize(const struct pp_plan *plan)
     return found;
 }
 
+int pp_plan_csv_text(const struct pp_plan *plan, char **out)
+{
+    size_t bytes = 0;
+    FILE *f = open_memstream(out, &bytes);
+    if (!f)
+        return pp_fail(PP_ERESOURCE, "plan: out of memory");
+    int rc = pp_plan_print_csv(plan, f), closed = pp_text_close(f, out, "plan");
+    return rc < 0 ? rc : closed;
+}
+
 int pp_plan_digest(const struct pp_plan *plan, char out[PP_SHA256_HEX])
 {
     struct pp_sha256 s;
     uint8_t sum[PP_SHA256_BYTES];
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
-    int rc = f ? pp_plan_print_csv(plan, f) : pp_fail_errno(PP_ERESOURCE, "the digest of a plan");
-    if (f && fclose(f) != 0 && rc == 0)
-        rc = pp_fail_errno(PP_ERESOURCE, "the digest of a plan");
-    if (rc == 0) {
-        pp_sha256_init(&s);
-        pp_sha256_update(&s, text, n);
-        pp_sha256_final(&s, sum);
-        pp_sha256_hex(sum, out);
-    }
-    free(text);
-    return rc;
+    PP_OWN_MEMORY char *text = NULL;
+    PP_TRY(pp_plan_csv_text(plan, &text));
+    pp_sha256_init(&s);
+    pp_sha256_update(&s, text, strlen(text));
+    pp_sha256_final(&s, sum);
+    pp_sha256_hex(sum, out);
+    return 0;
 }
