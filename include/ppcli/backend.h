@@ -109,7 +109,12 @@ struct pp_step_verdict {
     bool skipped;      /* the weights were not changed by `step` */
 };
 
-/* What judge reads and writes. The pointers are memory of the device, the rest is the host's. */
+/* The verdict on a step, after its gradients are summed over the replicas and before the optimizer. Bad
+ * is a value of votes that is not finite, or their squares' sum over `most`. norm = sqrt of the sum
+ * over i of (the sum of votes[r][i] over the ranks r < stages, in order), in order; grad_scale =
+ * min(1, clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_. A step is skipped when it is
+ * bad or, with halt, when an earlier one was. The same votes give the same bits everywhere. The
+ * pointers are memory of the device, the rest is the host's. */
 struct pp_judgement {
     int ranks, stages;   /* of the run; rank d * stages + r: replica d */
     int n;               /* sums of squares of each rank */
@@ -136,6 +141,57 @@ enum pp_collect {
 struct pp_weight_part {
     int B;
     const pp_value *dz, *x, *x1, *keep, *grad_keep;
+};
+
+/* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]). */
+struct pp_linear_forward {
+    int B, I, O;
+    const pp_value *x;
+    const float *W;
+    const float *packed; /* what pack_weights made of W, or NULL: the same bits */
+    const float *b;      /* NULL: no bias */
+    enum pp_activation act;
+    pp_value *z; /* [B][O], when not NULL: the value before act (gelu's backward needs it) */
+    pp_value *y;
+};
+
+struct pp_linear_backward_input { /* dx[B][I] = dz[B][O] * W[O][I] */
+    int B, I, O;
+    const pp_value *dz;
+    const float *W, *packed; /* as in pp_linear_forward */
+    pp_value *dx;
+};
+
+/* dW[O][I] = beta*dW + sum over the n >= 1 parts, in order, of dz^T * x; db[O] = beta*db + column
+ * sums of their dz, db NULL: no bias. beta is 0 or 1; with 0 the old content is never read. One part
+ * gives the same bits whatever else was called; several parts need not give the bits of as many
+ * calls, but for the same parts always the same, wherever they lie. */
+struct pp_linear_backward_weight {
+    int n;
+    const struct pp_weight_part *parts;
+    int I, O;
+    float beta;
+    float *dW, *db;
+};
+
+/* *out (memory of the device) = sum of squares of g[n] in double, in a fixed order that depends on
+ * n only. */
+struct pp_sum_squares {
+    size_t n;
+    const float *g;
+    double *out;
+};
+
+/* p[n] updated from g[n], unless args->skip; decay false: without args->weight_decay; m[n] and v[n]
+ * are the optimizer's state (NULL where the kind has none: sgd none; momentum m; adam, adamw m and
+ * v). Muon is adamw here, its matrices are not (kernel muon). Element-wise: any split of the buffer
+ * gives the same bits. */
+struct pp_optimizer_step {
+    size_t n;
+    const struct pp_optimizer_args *args;
+    bool decay;
+    const float *g;
+    float *m, *v, *p;
 };
 
 /* What the ops of a linear layer will be called with. W, packed, b, dW and db: these very arrays,
@@ -262,41 +318,9 @@ struct pp_backend_ops {
     size_t (*packed_floats)(const struct pp_backend_choice *choice, int O, int I);
     /* packed = that copy. Due whenever W has changed. */
     int (*pack_weights)(struct pp_backend *be, int O, int I, const float *W, float *packed);
-    /* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]); b NULL: no bias. z[B][O], when not NULL, gets
-     * the value before act (gelu's backward needs it). packed: what pack_weights made of W, or
-     * NULL; the bits are the same. */
-    int (*linear_forward)(struct pp_backend *be, int B, int I, int O, const pp_value *x,
-                          const float *W, const float *packed, const float *b,
-                          enum pp_activation act, pp_value *z, pp_value *y);
-    /* dx[B][I] = dz[B][O] * W[O][I]. packed as in linear_forward. */
-    int (*linear_backward_input)(struct pp_backend *be, int B, int I, int O, const pp_value *dz,
-                                 const float *W, const float *packed, pp_value *dx);
-    /* dW[O][I] = beta*dW + sum over the n >= 1 parts, in order, of dz^T * x; db[O] = beta*db +
-     * column sums of their dz, db NULL: no bias. beta is 0 or 1; with 0 the old content is never read. One part
-     * gives the same bits whatever else was called; several parts need not give the bits of as
-     * many calls, but for the same parts always the same, wherever they lie. */
-    int (*linear_backward_weight)(struct pp_backend *be, int n, const struct pp_weight_part *parts,
-                                  int I, int O, float beta, float *dW, float *db);
-    /* *out (memory of the device) = sum of squares of g[n] in double, in a fixed order that depends
-     * on n only. */
-    int (*sum_squares)(struct pp_backend *be, size_t n, const float *g, double *out);
-    /* The verdict on a step, after its gradients are summed over the replicas and before the
-     * optimizer. Bad is a value of votes that is not finite, or
-     * their squares' sum over `most`. norm = sqrt of the sum over i of (the
-     * sum of votes[r][i] over the ranks r < stages, in order), in order; grad_scale = min(1,
-     * clip_norm / (norm + 1e-6)), as torch.nn.utils.clip_grad_norm_. A step is skipped when it is
-     * bad or, with halt, when an earlier one was. The same votes give the same bits everywhere. */
-    int (*judge)(struct pp_backend *be, const struct pp_judgement *j);
     /* *io (host) = the largest of *io and |x[i]|, n elements, where a NaN is larger than Inf: what
      * comes out is finite exactly when all of it is. Only where ops are done when they return. */
     int (*largest)(struct pp_backend *be, size_t n, const float *x, float *io);
-    /* p[n] updated from g[n], unless a->skip; decay false: without a->weight_decay; m[n] and v[n]
-     * are the optimizer's state (NULL where the kind has none: sgd none; momentum m; adam, adamw m
-     * and v). Muon is adamw here, its matrices are not (kernel muon). Element-wise: any split of the
-     * buffer gives the same bits. */
-    int (*optimizer_step)(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                          bool decay, const float *g, float *m, float *v, float *p);
-
     /* From `what` to PP_COLLECT_NOTHING calls of its ops may wait, to be done together by the call
      * with PP_COLLECT_NOTHING: nothing else reads or writes their arrays in between. A copy of
      * weights that pack_weights or conv_pack makes may wait with their update. NULL entry: no call

@@ -173,10 +173,12 @@ static void product(struct member *m)
 {
     int n = m->team->width;
     if (m->packed) {
-        (void)pp_backend_linear_forward(m->be, n, n, n, m->a, m->b, m->packed, m->team->bias,
-                                        PP_ACT_NONE, NULL, m->c);
+        (void)pp_backend_linear_forward(
+            m->be, &(struct pp_linear_forward){n, n, n, m->a, m->b, m->packed, m->team->bias,
+                                               PP_ACT_NONE, NULL, m->c});
     } else {
-        (void)pp_backend_linear_backward_input(m->be, n, n, n, m->a, m->b, NULL, m->c);
+        (void)pp_backend_linear_backward_input(
+            m->be, &(struct pp_linear_backward_input){n, n, n, m->a, m->b, NULL, m->c});
     }
 }
 

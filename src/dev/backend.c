@@ -347,15 +347,6 @@ void pp_backend_range_pop(struct pp_backend *be)
 
 /* ---- compute */
 
-#define PP_ENTRY(name)
-#define PP_CALL(name, parameters, arguments, holds)                                                \
-    int pp_backend_##name parameters                                                               \
-    {                                                                                              \
-        pp_assert(holds);                                                                          \
-        return (be->ops->name ? be->ops->name : pp_plain_ops.name)arguments;                       \
-    }
-#include "ppcli/backend_entries.def"
-
 int pp_backend_largest(struct pp_backend *be, size_t n, const float *x, float *io)
 {
     pp_assert(!be->caps.async);

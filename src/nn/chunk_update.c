@@ -8,9 +8,10 @@ static int update(struct pp_chunk *c, struct pp_backend *be, const struct pp_opt
 {
     if (at == to)
         return 0;
-    return pp_backend_optimizer_step(be, to - at, a, decay, c->grads + at,
-                                     c->opt_m ? c->opt_m + at : NULL,
-                                     c->opt_v ? c->opt_v + at : NULL, c->params + at);
+    return pp_backend_optimizer_step(
+        be, &(struct pp_optimizer_step){to - at, a, decay, c->grads + at,
+                                        c->opt_m ? c->opt_m + at : NULL,
+                                        c->opt_v ? c->opt_v + at : NULL, c->params + at});
 }
 
 int chunk_update(struct pp_chunk *c, struct pp_backend *be, const struct pp_optimizer_args *a,
@@ -52,9 +53,10 @@ int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,
             continue;
         }
         PP_TRY(pp_backend_optimizer_step(
-            be, n, a, p->kind == PP_PARAM_DECAYED || !c->decay_weights, c->grads + at,
-            c->opt_m ? c->opt_m + state + at - from : NULL,
-            c->opt_v ? c->opt_v + state + at - from : NULL, c->params + at));
+            be, &(struct pp_optimizer_step){
+                    n, a, p->kind == PP_PARAM_DECAYED || !c->decay_weights, c->grads + at,
+                    c->opt_m ? c->opt_m + state + at - from : NULL,
+                    c->opt_v ? c->opt_v + state + at - from : NULL, c->params + at}));
     }
     return pp_backend_collect(be, PP_COLLECT_NOTHING);
 }

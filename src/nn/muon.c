@@ -93,17 +93,22 @@ static int orthogonalize(struct matrix *m, struct pp_backend *be)
     size_t all = (size_t)O * (size_t)I, gram = (size_t)n * (size_t)n;
     const struct pp_weight_part part = {.B = O, .dz = m->x, .x = m->x};
     if (O <= I)
-        PP_TRY(pp_backend_linear_forward(be, O, I, O, m->x, m->x, NULL, NULL, PP_ACT_NONE, NULL,
-                                         m->g));
+        PP_TRY(pp_backend_linear_forward(
+            be,
+            &(struct pp_linear_forward){O, I, O, m->x, m->x, NULL, NULL, PP_ACT_NONE, NULL, m->g}));
     else
-        PP_TRY(pp_backend_linear_backward_weight(be, 1, &part, I, I, 0, m->g, NULL));
-    PP_TRY(pp_backend_linear_forward(be, n, n, n, m->g, m->g, NULL, NULL, PP_ACT_NONE, NULL, m->h));
+        PP_TRY(pp_backend_linear_backward_weight(
+            be, &(struct pp_linear_backward_weight){1, &part, I, I, 0, m->g, NULL}));
+    PP_TRY(pp_backend_linear_forward(
+        be, &(struct pp_linear_forward){n, n, n, m->g, m->g, NULL, NULL, PP_ACT_NONE, NULL, m->h}));
     PP_TRY(mix(be, gram, FACTOR_G, m->g, FACTOR_GG, m->h));
     if (O <= I)
-        PP_TRY(pp_backend_linear_backward_input(be, O, I, O, m->h, m->x, NULL, m->y));
+        PP_TRY(pp_backend_linear_backward_input(
+            be, &(struct pp_linear_backward_input){O, I, O, m->h, m->x, NULL, m->y}));
     else
-        PP_TRY(pp_backend_linear_forward(be, O, I, I, m->x, m->h, NULL, NULL, PP_ACT_NONE, NULL,
-                                         m->y));
+        PP_TRY(pp_backend_linear_forward(
+            be,
+            &(struct pp_linear_forward){O, I, I, m->x, m->h, NULL, NULL, PP_ACT_NONE, NULL, m->y}));
     PP_TRY(mix(be, all, FACTOR_X, m->x, 1, m->y));
     float *x = m->x;
     m->x = m->y;
@@ -119,7 +124,7 @@ int chunk_muon_step(struct pp_chunk *c, struct pp_backend *be, const struct pp_p
     struct pp_muon part = {.n = n, .part = PP_MUON_BEGIN, .args = a, .x = grads, .y = momentum};
     PP_TRY(pp_backend_muon(be, &part));
     PP_TRY(pp_backend_copy(be, m.x, grads, n * sizeof(*grads)));
-    PP_TRY(pp_backend_sum_squares(be, n, m.x, m.squares));
+    PP_TRY(pp_backend_sum_squares(be, &(struct pp_sum_squares){n, m.x, m.squares}));
     part = (struct pp_muon){.n = n, .part = PP_MUON_UNIT, .squares = m.squares, .x = m.x};
     PP_TRY(pp_backend_muon(be, &part));
     for (int i = 0; i < STEPS; i++)

@@ -93,8 +93,9 @@ static int squares(struct pp_exec *x)
     for (int k = 0; k < x->n_stages; k++) {
         const struct pp_chunk *c = x->stages[k].chunk;
         if (!clips) {
-            PP_TRY(pp_backend_sum_squares(x->be, c->n_floats, c->grads,
-                                          &x->check.own[x->stages[k].s]));
+            PP_TRY(pp_backend_sum_squares(
+                x->be,
+                &(struct pp_sum_squares){c->n_floats, c->grads, &x->check.own[x->stages[k].s]}));
             continue;
         }
         double *to = x->check.own + first_param(c);
@@ -102,7 +103,8 @@ static int squares(struct pp_exec *x)
             size_t offset, n; /* what buffers have is not a gradient; a copy's is its owner's */
             const struct pp_param *p = pp_chunk_param(c, i, &offset, &n);
             if (p->kind != PP_PARAM_BUFFER && p->tied_to == 0)
-                PP_TRY(pp_backend_sum_squares(x->be, n, c->grads + offset, &to[i]));
+                PP_TRY(pp_backend_sum_squares(
+                    x->be, &(struct pp_sum_squares){n, c->grads + offset, &to[i]}));
         }
     }
     return pp_backend_collect(x->be, PP_COLLECT_NOTHING);
@@ -160,7 +162,8 @@ static int find_gradient(struct pp_exec *x, struct exec_finding *f)
             size_t offset, n;
             if (pp_chunk_param(c, i, &offset, &n)->tied_to > 0)
                 continue; /* the owner tells */
-            PP_TRY(pp_backend_sum_squares(x->be, n, c->grads + offset, to));
+            PP_TRY(
+                pp_backend_sum_squares(x->be, &(struct pp_sum_squares){n, c->grads + offset, to}));
             PP_TRY(pp_backend_to_host(x->be, &sum, to, sizeof(sum)));
             if (!isfinite(sum)) {
                 f->param = first_param(c) + i;

@@ -30,37 +30,9 @@ struct kernel {
     int (*call)(struct pp_backend *be, const struct image *image);
 };
 
-static int call_linear_forward(struct pp_backend *be, const struct pp_linear_forward *a)
-{
-    return pp_backend_linear_forward(be, a->B, a->I, a->O, a->x, a->W, a->packed, a->b, a->act,
-                                     a->z, a->y);
-}
-
-static int call_linear_backward_input(struct pp_backend *be,
-                                      const struct pp_linear_backward_input *a)
-{
-    return pp_backend_linear_backward_input(be, a->B, a->I, a->O, a->dz, a->W, a->packed, a->dx);
-}
-
-static int call_linear_backward_weight(struct pp_backend *be,
-                                       const struct pp_linear_backward_weight *a)
-{
-    return pp_backend_linear_backward_weight(be, a->n, a->parts, a->I, a->O, a->beta, a->dW, a->db);
-}
-
-static int call_sum_squares(struct pp_backend *be, const struct pp_sum_squares *a)
-{
-    return pp_backend_sum_squares(be, a->n, a->g, a->out);
-}
-
 static int call_largest(struct pp_backend *be, const struct pp_largest *a)
 {
     return pp_backend_largest(be, a->n, a->x, a->io);
-}
-
-static int call_optimizer_step(struct pp_backend *be, const struct pp_optimizer_step *a)
-{
-    return pp_backend_optimizer_step(be, a->n, a->a, a->decay, a->g, a->m, a->v, a->p);
 }
 
 #define PP_KERNEL(name, type)                                                                      \

@@ -23,41 +23,10 @@
 #define OUTPUTS_MAX 6
 #define EXACT -1.0
 
-/* ---- the calls that take no struct yet, as kernels.def has the others */
-struct pp_linear_forward {
-    int B, I, O;
-    const float *x, *W, *packed, *b;
-    enum pp_activation act;
-    float *z, *y;
-};
-struct pp_linear_backward_input {
-    int B, I, O;
-    const float *dz, *W, *packed;
-    float *dx;
-};
-struct pp_linear_backward_weight {
-    int n;
-    const struct pp_weight_part *parts;
-    int I, O;
-    float beta;
-    float *dW, *db;
-};
-struct pp_sum_squares {
-    size_t n;
-    const float *g;
-    double *out;
-};
-struct pp_largest {
+struct pp_largest { /* an entry that takes no struct */
     size_t n;
     const float *x;
     float *io;
-};
-struct pp_optimizer_step {
-    size_t n;
-    const struct pp_optimizer_args *a;
-    bool decay;
-    const float *g;
-    float *m, *v, *p;
 };
 
 /* ---- a sample */

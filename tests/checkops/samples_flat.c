@@ -89,7 +89,7 @@ void make_optimizer_step(struct sample *s, struct pp_optimizer_step *a)
     a->n = (size_t)some_rows(s, 6000);
     a->decay = flip(s);
     enum pp_optimizer_kind kind = (enum pp_optimizer_kind)draw(s, PP_OPTIMIZERS);
-    struct pp_optimizer_args *args = BYTES(a, 1);
+    struct pp_optimizer_args *args = BYTES(args, 1);
     *args = (struct pp_optimizer_args){.kind = kind,
                                        .nesterov = flip(s),
                                        .lr = 0.01f,
@@ -111,6 +111,32 @@ void make_optimizer_step(struct sample *s, struct pp_optimizer_step *a)
             v[i] = 0.01f + v[i] * v[i];
     }
     FLOATS(p, a->n);
+}
+
+void make_judge(struct sample *s, struct pp_judgement *a)
+{
+    a->stages = odd(s, 4);
+    a->ranks = a->stages * odd(s, 3);
+    a->n = odd(s, 40);
+    a->clip_norm = flip(s) ? 2.5 : 0;
+    a->most = draw(s, 4) == 0 ? 1 : 0;
+    a->halt = flip(s);
+    size_t columns = (size_t)a->n + 1, n = (size_t)a->ranks * columns;
+    double *votes = BYTES(votes, n);
+    for (size_t i = 0; i < n; i++)
+        votes[i] = (int)(i / columns) % a->stages == (int)(i % columns) % a->stages
+                       ? (double)draw(s, 1000) / 512
+                       : 0;
+    if (draw(s, 4) == 0)
+        votes[draw(s, (uint32_t)n)] = INFINITY;
+    struct pp_step_verdict *verdict = BYTES(verdict, 1);
+    verdict->bad_step = draw(s, 4) == 0 ? 3 : 0;
+    struct pp_optimizer_args *args = BYTES(args, 1);
+    args->step = args->t = 1 + draw(s, 5);
+    struct pp_loss_sums *sums = BYTES(sums, 1);
+    *sums = (struct pp_loss_sums){1.5, 2, 3, 4};
+    if (flip(s))
+        *(struct pp_loss_sums *)BYTES(before, 1) = (struct pp_loss_sums){0.5, 1, 2, 3};
 }
 
 void make_muon(struct sample *s, struct pp_muon *a)

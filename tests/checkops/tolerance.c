@@ -109,7 +109,7 @@ void bound_largest(struct pp_largest *a, struct outputs *o)
 /* One step moves p by lr * (about 1 for Adam, else the gradient or the velocity). */
 void bound_optimizer_step(struct pp_optimizer_step *a, struct outputs *o)
 {
-    const struct pp_optimizer_args *args = a->a;
+    const struct pp_optimizer_args *args = a->args;
     double p = MOST(a->n, a->p), g = MOST(a->n, a->g) * fabs((double)args->grad_scale) +
                                      fabs((double)args->weight_decay) * p;
     double m = fmax(MOST(a->n, a->m), g), v = fmax(MOST(a->n, a->v), g * g);
@@ -117,6 +117,14 @@ void bound_optimizer_step(struct pp_optimizer_step *a, struct outputs *o)
     OUT(o, p, a->n, a->n, p + fabs((double)args->lr) * (adam ? 100 : m));
     OUT(o, m, a->n, a->n, m);
     OUT(o, v, a->n, a->n, v);
+}
+
+void bound_judge(struct pp_judgement *a, struct outputs *o)
+{
+    OUT(o, verdict, 1, 1, EXACT);
+    OUT(o, args, 1, 1, EXACT);
+    OUT(o, sums, 1, 1, 0);
+    o->of[2].loss = a->sums->loss;
 }
 
 /* ---- images */

@@ -240,9 +240,10 @@ TEST(sums_of_buffers_are_those_of_the_formulas)
         double want, got[2];
         void *there;
         CHECK_OK(pp_backend_alloc(be, sizeof(got), &there));
-        CHECK_OK(pp_backend_sum_squares(plain, n, g, &want));
-        CHECK_OK(pp_backend_sum_squares(be, n, deg.at, there));
-        CHECK_OK(pp_backend_sum_squares(be, n, elsewhere.at, (double *)there + 1));
+        CHECK_OK(pp_backend_sum_squares(plain, &(struct pp_sum_squares){n, g, &want}));
+        CHECK_OK(pp_backend_sum_squares(be, &(struct pp_sum_squares){n, deg.at, there}));
+        CHECK_OK(pp_backend_sum_squares(
+            be, &(struct pp_sum_squares){n, elsewhere.at, (double *)there + 1}));
         CHECK_OK(pp_backend_to_host(be, got, there, sizeof(got)));
         assert_true(fabs(got[0] - want) <= 1e-12 * want);
         assert_true(got[0] == got[1]);
@@ -293,15 +294,18 @@ static void check_optimizer(struct pp_backend *be, struct pp_backend *plain, siz
     for (args.step = 1; args.step <= 4; args.step++) {
         args.skip = args.step == 3;
         upload_args(be, there, &args);
-        CHECK_OK(pp_backend_optimizer_step(plain, n, &args, decay, g, has_m ? m : NULL,
-                                           has_v ? v : NULL, p));
-        CHECK_OK(pp_backend_optimizer_step(be, n, there, decay, deg.at, has_m ? dem[0].at : NULL,
-                                           has_v ? dev[0].at : NULL, dep[0].at));
+        CHECK_OK(pp_backend_optimizer_step(
+            plain, &(struct pp_optimizer_step){n, &args, decay, g, has_m ? m : NULL,
+                                               has_v ? v : NULL, p}));
+        CHECK_OK(pp_backend_optimizer_step(
+            be, &(struct pp_optimizer_step){n, there, decay, deg.at, has_m ? dem[0].at : NULL,
+                                            has_v ? dev[0].at : NULL, dep[0].at}));
         for (int part = 0; part < 2; part++) {
             size_t at = part ? cut : 0, count = part ? n - cut : cut;
-            CHECK_OK(pp_backend_optimizer_step(be, count, there, decay, deg.at + at,
-                                               has_m ? dem[1].at + at : NULL,
-                                               has_v ? dev[1].at + at : NULL, dep[1].at + at));
+            CHECK_OK(pp_backend_optimizer_step(
+                be, &(struct pp_optimizer_step){count, there, decay, deg.at + at,
+                                                has_m ? dem[1].at + at : NULL,
+                                                has_v ? dev[1].at + at : NULL, dep[1].at + at}));
         }
     }
     check_near(be, &dep[0], p, TIGHT, "p");
@@ -350,16 +354,18 @@ TEST(passes_over_many_arrays_at_once_give_the_bits_of_one_call_each)
         upload_args(be, there, &args);
         CHECK_OK(pp_backend_collect(be, together ? PP_COLLECT_UPDATES : PP_COLLECT_NOTHING));
         for (size_t i = 0, at = 0; i < ARRAYS; at += i == 9 ? MOST : i * 7, i++)
-            CHECK_OK(pp_backend_optimizer_step(be, i == 9 ? MOST : i * 7, there, true, deg.at + at,
-                                               dem.at + at, NULL, dep.at + at));
+            CHECK_OK(pp_backend_optimizer_step(
+                be, &(struct pp_optimizer_step){i == 9 ? MOST : i * 7, there, true, deg.at + at,
+                                                dem.at + at, NULL, dep.at + at}));
         for (size_t i = 0, at = 0; i < ARRAYS; at += i == 9 ? MOST : i * 7, i++)
             if (i % 2 && i > 2)
                 CHECK_OK(
                     pp_backend_pack_weights(be, (int)i, 3, dep.at + at + i % 5, copies.at + at));
         CHECK_OK(pp_backend_collect(be, together ? PP_COLLECT_SQUARES : PP_COLLECT_NOTHING));
         for (size_t i = 0, at = 0; i < ARRAYS; at += i == 9 ? MOST : i * 7, i++)
-            CHECK_OK(pp_backend_sum_squares(be, i == 9 ? MOST : i * 7, dep.at + at,
-                                            (double *)(void *)sums.at + i));
+            CHECK_OK(pp_backend_sum_squares(
+                be, &(struct pp_sum_squares){i == 9 ? MOST : i * 7, dep.at + at,
+                                             (double *)(void *)sums.at + i}));
         CHECK_OK(pp_backend_collect(be, PP_COLLECT_NOTHING));
         const struct array *all[] = {&dep, &dem, &copies, &sums};
         for (size_t k = 0; k < 4; k++)

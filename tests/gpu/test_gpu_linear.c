@@ -57,14 +57,17 @@ static void forward_is_near(struct pp_backend *be, struct pp_backend *plain, str
     size_t bo = (size_t)l->B * l->O;
     for (int a = 0; a < COUNT(activations); a++) {
         PP_OWN_MEMORY float *y = nans(bo), *z = nans(bo);
-        CHECK_OK(pp_backend_linear_forward(plain, l->B, l->I, l->O, l->x, l->W, NULL, l->b,
-                                           activations[a], z, y));
+        CHECK_OK(pp_backend_linear_forward(
+            plain, &(struct pp_linear_forward){l->B, l->I, l->O, l->x, l->W, NULL, l->b,
+                                               activations[a], z, y}));
         struct array dy = unset_values(be, bo, 0), dz = unset_values(be, bo, 0);
         struct array alone = unset_values(be, bo, 1);
-        CHECK_OK(pp_backend_linear_forward(be, l->B, l->I, l->O, l->dx_in.at, l->w.at, l->packed.at,
-                                           l->bias.at, activations[a], dz.at, dy.at));
-        CHECK_OK(pp_backend_linear_forward(be, l->B, l->I, l->O, l->dx_in.at, l->w.at, NULL,
-                                           l->bias.at, activations[a], NULL, alone.at));
+        CHECK_OK(pp_backend_linear_forward(
+            be, &(struct pp_linear_forward){l->B, l->I, l->O, l->dx_in.at, l->w.at, l->packed.at,
+                                            l->bias.at, activations[a], dz.at, dy.at}));
+        CHECK_OK(pp_backend_linear_forward(
+            be, &(struct pp_linear_forward){l->B, l->I, l->O, l->dx_in.at, l->w.at, NULL,
+                                            l->bias.at, activations[a], NULL, alone.at}));
         check_near(be, &dz, z, part, "z");
         /* the error is that of z; no activation is steeper than 1.13 */
         check_near_of(be, &dy, y, part, z, "y");
@@ -80,9 +83,11 @@ static void backward_is_near(struct pp_backend *be, struct pp_backend *plain, st
 {
     PP_OWN_MEMORY float *dx = nans((size_t)l->B * l->I), *dW = nans((size_t)l->O * l->I);
     PP_OWN_MEMORY float *db = nans((size_t)l->O);
-    CHECK_OK(pp_backend_linear_backward_input(plain, l->B, l->I, l->O, l->dz, l->W, NULL, dx));
-    CHECK_OK(pp_backend_linear_backward_input(be, l->B, l->I, l->O, l->z_in.at, l->w.at,
-                                              l->packed.at, l->dx.at));
+    CHECK_OK(pp_backend_linear_backward_input(
+        plain, &(struct pp_linear_backward_input){l->B, l->I, l->O, l->dz, l->W, NULL, dx}));
+    CHECK_OK(pp_backend_linear_backward_input(
+        be, &(struct pp_linear_backward_input){l->B, l->I, l->O, l->z_in.at, l->w.at, l->packed.at,
+                                               l->dx.at}));
     check_near(be, &l->dx, dx, part, "dx");
     /* the first overwrites, the second adds two parts and an empty one */
     int half = l->B / 2;
@@ -99,10 +104,11 @@ static void backward_is_near(struct pp_backend *be, struct pp_backend *plain, st
         int n = beta ? 3 : 1;
         if (n == 1)
             host[0].B = there[0].B = l->B;
-        CHECK_OK(
-            pp_backend_linear_backward_weight(plain, n, host, l->I, l->O, (float)beta, dW, db));
-        CHECK_OK(pp_backend_linear_backward_weight(be, n, there, l->I, l->O, (float)beta, l->dW.at,
-                                                   l->db.at));
+        CHECK_OK(pp_backend_linear_backward_weight(
+            plain, &(struct pp_linear_backward_weight){n, host, l->I, l->O, (float)beta, dW, db}));
+        CHECK_OK(pp_backend_linear_backward_weight(
+            be, &(struct pp_linear_backward_weight){n, there, l->I, l->O, (float)beta, l->dW.at,
+                                                    l->db.at}));
         check_near(be, &l->dW, dW, part, "dW");
         check_near(be, &l->db, db, part, "db");
     }
@@ -138,12 +144,16 @@ static void compute(struct pp_backend *be, const int *shape, int off, bool packe
     open_layer(be, shape, off, &l);
     float *copy = packed ? l.packed.at : NULL;
     r->y = unset_values(be, (size_t)l.B * l.O, off);
-    CHECK_OK(pp_backend_linear_forward(be, l.B, l.I, l.O, l.dx_in.at, l.w.at, copy, l.bias.at,
-                                       PP_ACT_RELU, NULL, r->y.at));
-    CHECK_OK(pp_backend_linear_backward_input(be, l.B, l.I, l.O, l.z_in.at, l.w.at, copy, l.dx.at));
+    CHECK_OK(pp_backend_linear_forward(
+        be, &(struct pp_linear_forward){l.B, l.I, l.O, l.dx_in.at, l.w.at, copy, l.bias.at,
+                                        PP_ACT_RELU, NULL, r->y.at}));
+    CHECK_OK(pp_backend_linear_backward_input(
+        be, &(struct pp_linear_backward_input){l.B, l.I, l.O, l.z_in.at, l.w.at, copy, l.dx.at}));
     struct pp_weight_part part = {.B = l.B, .dz = l.z_in.at, .x = l.dx_in.at};
-    CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, l.I, l.O, 0, l.dW.at, l.db.at));
-    CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, l.I, l.O, 1, l.dW.at, l.db.at));
+    CHECK_OK(pp_backend_linear_backward_weight(
+        be, &(struct pp_linear_backward_weight){1, &part, l.I, l.O, 0, l.dW.at, l.db.at}));
+    CHECK_OK(pp_backend_linear_backward_weight(
+        be, &(struct pp_linear_backward_weight){1, &part, l.I, l.O, 1, l.dW.at, l.db.at}));
     r->dx = l.dx;
     r->dW = l.dW;
     r->db = l.db;
@@ -234,11 +244,14 @@ static void check_prepared(enum pp_precision precision, bool exact, int off)
     uint64_t before = pp_alloc_count();
     struct pp_weight_part parts[] = {{.B = 20, .dz = rows.z_in.at, .x = rows.dx_in.at},
                                      {.B = 20, .dz = rows.z_in.at, .x = rows.dx_in.at}};
-    CHECK_OK(pp_backend_linear_forward(be, 20, 33, 7, rows.dx_in.at, use.W, use.packed, use.b,
-                                       use.act, z.at, y.at));
-    CHECK_OK(pp_backend_linear_backward_input(be, 20, 33, 7, rows.z_in.at, use.W, use.packed,
-                                              rows.dx.at));
-    CHECK_OK(pp_backend_linear_backward_weight(be, 2, parts, 33, 7, 0, use.dW, use.db));
+    CHECK_OK(pp_backend_linear_forward(be, &(struct pp_linear_forward){20, 33, 7, rows.dx_in.at,
+                                                                       use.W, use.packed, use.b,
+                                                                       use.act, z.at, y.at}));
+    CHECK_OK(pp_backend_linear_backward_input(
+        be, &(struct pp_linear_backward_input){20, 33, 7, rows.z_in.at, use.W, use.packed,
+                                               rows.dx.at}));
+    CHECK_OK(pp_backend_linear_backward_weight(
+        be, &(struct pp_linear_backward_weight){2, parts, 33, 7, 0, use.dW, use.db}));
     CHECK_OK(pp_backend_prepare_linear(be, &use));
     CHECK_INT_EQ(pp_alloc_count(), before);
     drop(be, &y);
@@ -264,15 +277,19 @@ TEST(without_rows_a_weight_gradient_is_zero_or_stays)
     struct pp_weight_part parts[] = {{.B = 0, .dz = NULL, .x = NULL},
                                      {.B = 0, .dz = NULL, .x = NULL}};
     struct array dW = on_device(be, some, 6, 0), db = on_device(be, some, 2, 0);
-    CHECK_OK(pp_backend_linear_backward_weight(be, 2, parts, 3, 2, 1, dW.at, db.at));
+    CHECK_OK(pp_backend_linear_backward_weight(
+        be, &(struct pp_linear_backward_weight){2, parts, 3, 2, 1, dW.at, db.at}));
     check_near(be, &dW, some, 0, "dW");
     check_near(be, &db, some, 0, "db");
-    CHECK_OK(pp_backend_linear_backward_weight(be, 2, parts, 3, 2, 0, dW.at, db.at));
+    CHECK_OK(pp_backend_linear_backward_weight(
+        be, &(struct pp_linear_backward_weight){2, parts, 3, 2, 0, dW.at, db.at}));
     check_near(be, &dW, zeros, 0, "dW");
     check_near(be, &db, zeros, 0, "db");
     CHECK_OK(
-        pp_backend_linear_forward(be, 0, 3, 2, NULL, dW.at, NULL, db.at, PP_ACT_RELU, NULL, NULL));
-    CHECK_OK(pp_backend_linear_backward_input(be, 0, 3, 2, NULL, dW.at, NULL, NULL));
+        pp_backend_linear_forward(be, &(struct pp_linear_forward){0, 3, 2, NULL, dW.at, NULL, db.at,
+                                                                  PP_ACT_RELU, NULL, NULL}));
+    CHECK_OK(pp_backend_linear_backward_input(
+        be, &(struct pp_linear_backward_input){0, 3, 2, NULL, dW.at, NULL, NULL}));
     CHECK_OK(back_in_place(be, 0, PP_ACT_RELU, NULL, NULL));
     drop(be, &dW);
     drop(be, &db);
@@ -289,8 +306,9 @@ TEST(a_nan_comes_through_every_activation)
                 l.x[16] = NAN; /* of row 1 */
                 send_values(be, &l.dx_in, l.x);
                 struct array y = unset_values(be, 32, 0);
-                CHECK_OK(pp_backend_linear_forward(be, 4, 16, 8, l.dx_in.at, l.w.at, NULL,
-                                                   l.bias.at, activations[a], NULL, y.at));
+                CHECK_OK(pp_backend_linear_forward(
+                    be, &(struct pp_linear_forward){4, 16, 8, l.dx_in.at, l.w.at, NULL, l.bias.at,
+                                                    activations[a], NULL, y.at}));
                 float *host = from_device(be, &y);
                 for (int i = 0; i < 32; i++)
                     CHECK_INT_EQ(isnan(host[i]) != 0, i / 8 == 1);

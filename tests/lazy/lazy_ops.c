@@ -107,140 +107,65 @@ static size_t packed_floats(const struct pp_backend_choice *choice, int O, int I
     return pp_backend_packed_floats(&c, O, I);
 }
 
-struct product { /* of all kinds */
-    int B, I, O;
-    const float *x, *W, *packed, *b;
-    enum pp_activation act;
-    float *z, *y;
+struct pack {
+    int O, I;
+    const float *W;
+    float *packed;
 };
 
 static int do_pack(struct pp_backend *be, const void *args)
 {
-    const struct product *p = args;
-    return pp_backend_pack_weights(be, p->O, p->I, p->W, p->y);
+    const struct pack *p = args;
+    return pp_backend_pack_weights(be, p->O, p->I, p->W, p->packed);
 }
 
 static int pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
 {
-    struct product p = {.I = I, .O = O, .W = R(W), .y = R(packed)};
+    struct pack p = {O, I, R(W), R(packed)};
     return lazy_push(be, do_pack, &p, sizeof(p));
 }
 
-static int do_forward(struct pp_backend *be, const void *args)
+/* The parts of a weight gradient are the caller's: a copy, owned by what was enqueued; of a graph it
+ * stays. */
+static const struct pp_weight_part *keep_parts(struct pp_backend *be, int n,
+                                               const struct pp_weight_part *parts)
 {
-    const struct product *p = args;
-    PP_TRY(pp_backend_linear_forward(be, p->B, p->I, p->O, p->x, p->W, p->packed, p->b, p->act,
-                                     p->z, p->y));
-    if (__atomic_load_n(&spoil, __ATOMIC_SEQ_CST) > 0 &&
+    size_t bytes = (size_t)n * sizeof(*parts);
+    struct pp_weight_part *own = lazy_keep(be, bytes);
+    memcpy(own, parts, bytes);
+    lazy_make_real(own, bytes);
+    return own;
+}
+
+static void keep_arguments(struct pp_backend *be, enum pp_kernel k, void *args)
+{
+    struct pp_linear_backward_weight *linear = args;
+    struct pp_conv_backward_weight *conv = args;
+    if (k == PP_KERNEL_linear_backward_weight)
+        linear->parts = keep_parts(be, linear->n, linear->parts);
+    else if (k == PP_KERNEL_conv_backward_weight)
+        conv->parts = keep_parts(be, conv->n, conv->parts);
+}
+
+static void spoil_result(enum pp_kernel k, const void *args)
+{
+    const struct pp_linear_forward *a = args;
+    if (k == PP_KERNEL_linear_forward && __atomic_load_n(&spoil, __ATOMIC_SEQ_CST) > 0 &&
         __atomic_sub_fetch(&spoil, 1, __ATOMIC_SEQ_CST) == 0)
-        p->y[0] = NAN;
-    return 0;
-}
-
-static int linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
-                          const float *W, const float *packed, const float *b,
-                          enum pp_activation act, float *z, float *y)
-{
-    struct product p = {B, I, O, R(x), R(W), R(packed), R(b), act, R(z), R(y)};
-    return lazy_push(be, do_forward, &p, sizeof(p));
-}
-
-static int do_backward_input(struct pp_backend *be, const void *args)
-{
-    const struct product *p = args;
-    return pp_backend_linear_backward_input(be, p->B, p->I, p->O, p->x, p->W, p->packed, p->y);
-}
-
-static int linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                 const float *W, const float *packed, float *dx)
-{
-    struct product p = {
-        .B = B, .I = I, .O = O, .x = R(dz), .W = R(W), .packed = R(packed), .y = R(dx)};
-    return lazy_push(be, do_backward_input, &p, sizeof(p));
-}
-
-struct weights {
-    int n, I, O;
-    struct pp_weight_part *parts; /* owned by what was enqueued; of a graph it stays */
-    float beta, *dW, *db;
-};
-
-static int do_backward_weight(struct pp_backend *be, const void *args)
-{
-    const struct weights *w = args;
-    return pp_backend_linear_backward_weight(be, w->n, w->parts, w->I, w->O, w->beta, w->dW, w->db);
-}
-
-static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_weight_part *parts,
-                                  int I, int O, float beta, float *dW, float *db)
-{
-    struct weights w = {n, I, O, NULL, beta, R(dW), R(db)};
-    w.parts = lazy_keep(be, (size_t)n * sizeof(*parts));
-    for (int k = 0; k < n; k++)
-        w.parts[k] =
-            (struct pp_weight_part){.B = parts[k].B, .dz = R(parts[k].dz), .x = R(parts[k].x)};
-    return lazy_push(be, do_backward_weight, &w, sizeof(w));
-}
-
-struct flat { /* over n elements */
-    size_t n;
-    const float *a;
-    float *g, *m, *v;
-    double *out;
-    const struct pp_optimizer_args *args;
-    bool decay;
-};
-
-static int do_sum_squares(struct pp_backend *be, const void *args)
-{
-    const struct flat *f = args;
-    return pp_backend_sum_squares(be, f->n, f->a, f->out);
-}
-
-static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
-{
-    struct flat f = {.n = n, .a = R(g), .out = R(out)};
-    return lazy_push(be, do_sum_squares, &f, sizeof(f));
-}
-
-static int do_optimizer(struct pp_backend *be, const void *args)
-{
-    const struct flat *f = args;
-    return pp_backend_optimizer_step(be, f->n, f->args, f->decay, f->a, f->m, f->v, f->g);
-}
-
-static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                          bool decay, const float *g, float *m, float *v, float *p)
-{
-    struct flat f = {
-        .n = n, .a = R(g), .g = R(p), .m = R(m), .v = R(v), .args = R(a), .decay = decay};
-    return lazy_push(be, do_optimizer, &f, sizeof(f));
-}
-
-static int do_judge(struct pp_backend *be, const void *args)
-{
-    return pp_backend_judge(be, args);
-}
-
-static int judge(struct pp_backend *be, const struct pp_judgement *j)
-{
-    struct pp_judgement real = *j;
-    real.votes = R(j->votes);
-    real.before = R(j->before);
-    real.sums = R(j->sums);
-    real.args = R(j->args);
-    real.verdict = R(j->verdict);
-    return lazy_push(be, do_judge, &real, sizeof(real));
+        a->y[0] = NAN;
 }
 
 #define PP_KERNEL(name, type)                                                                      \
     static int do_##name(struct pp_backend *be, const void *args)                                  \
     {                                                                                              \
-        return pp_backend_##name(be, args);                                                        \
+        PP_TRY(pp_backend_##name(be, args));                                                       \
+        spoil_result(PP_KERNEL_##name, args);                                                      \
+        return 0;                                                                                  \
     }                                                                                              \
     static int name(struct pp_backend *be, const struct type *a)                                   \
     {                                                                                              \
         struct type real = *a;                                                                     \
+        keep_arguments(be, PP_KERNEL_##name, &real);                                               \
         lazy_make_real(&real, sizeof(real));                                                       \
         return lazy_push(be, do_##name, &real, sizeof(real));                                      \
     }
@@ -282,12 +207,6 @@ const struct pp_backend_ops backend_cuda = {
     .graph_destroy = lazy_graph_destroy,
     .packed_floats = packed_floats,
     .pack_weights = pack_weights,
-    .linear_forward = linear_forward,
-    .linear_backward_input = linear_backward_input,
-    .linear_backward_weight = linear_backward_weight,
-    .sum_squares = sum_squares,
-    .judge = judge,
-    .optimizer_step = optimizer_step,
 #define PP_KERNEL(name, type) .name = name,
 #include "ppcli/kernels.def"
 };

@@ -138,7 +138,8 @@ TEST(plain_ops_give_the_numbers_of_the_formulas)
     /* x = (1, -2), two outputs: 0.5 + 1 - 2*3 = -4.5 and -1 + 2 + 4 = 5 */
     const float x[] = {1, -2}, W[] = {1, 3, 2, -2}, b[] = {0.5f, -1};
     float y[2], z[2];
-    CHECK_OK(pp_backend_linear_forward(be, 1, 2, 2, x, W, NULL, b, PP_ACT_RELU, z, y));
+    CHECK_OK(pp_backend_linear_forward(
+        be, &(struct pp_linear_forward){1, 2, 2, x, W, NULL, b, PP_ACT_RELU, z, y}));
     assert_float_equal(z[0], -4.5f, 0);
     assert_float_equal(z[1], 5, 0);
     assert_float_equal(y[0], 0, 0);
@@ -149,13 +150,14 @@ TEST(plain_ops_give_the_numbers_of_the_formulas)
     const double slope[] = {-0.08331547058, 0.5, 1.08331547058};
     for (int i = 0; i < 3; i++) {
         float dy = 1;
-        CHECK_OK(
-            pp_backend_linear_forward(be, 1, 1, 1, &at[i], one, NULL, none, PP_ACT_GELU, z, y));
+        CHECK_OK(pp_backend_linear_forward(
+            be, &(struct pp_linear_forward){1, 1, 1, &at[i], one, NULL, none, PP_ACT_GELU, z, y}));
         CHECK_OK(back_in_place(be, 1, PP_ACT_GELU, z, &dy));
         assert_float_equal(y[0], (float)gelu[i], 1e-7f);
         assert_float_equal(dy, (float)slope[i], 1e-7f);
         CHECK_OK(
-            pp_backend_linear_forward(be, 1, 1, 1, &at[i], one, NULL, none, PP_ACT_TANH, NULL, y));
+            pp_backend_linear_forward(be, &(struct pp_linear_forward){1, 1, 1, &at[i], one, NULL,
+                                                                      none, PP_ACT_TANH, NULL, y}));
         assert_float_equal(y[0], (float)(at[i] * 0.76159415596), 1e-7f);
         dy = 1;
         CHECK_OK(back_in_place(be, 1, PP_ACT_TANH, y, &dy));
@@ -187,13 +189,16 @@ TEST(plain_products_are_the_double_sums)
     const int B = 3, I = 4, O = 2;
     PP_OWN_MEMORY float *x = noise("x", 12), *W = noise("w", 8), *dz = noise("dz", 6);
     float dx[12], dW[8], db[2];
-    CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, dz, W, NULL, dx));
+    CHECK_OK(pp_backend_linear_backward_input(
+        be, &(struct pp_linear_backward_input){B, I, O, dz, W, NULL, dx}));
     struct pp_weight_part parts[] = {{.B = 2, .dz = dz, .x = x},
                                      {.B = 0, .dz = NULL, .x = NULL},
                                      {.B = 1, .dz = dz + 2 * O, .x = x + 2 * I}};
-    CHECK_OK(pp_backend_linear_backward_weight(be, 3, parts, I, O, 0, dW, db));
+    CHECK_OK(pp_backend_linear_backward_weight(
+        be, &(struct pp_linear_backward_weight){3, parts, I, O, 0, dW, db}));
     parts[0].B = B;
-    CHECK_OK(pp_backend_linear_backward_weight(be, 1, parts, I, O, 1, dW, db));
+    CHECK_OK(pp_backend_linear_backward_weight(
+        be, &(struct pp_linear_backward_weight){1, parts, I, O, 1, dW, db}));
     for (int r = 0; r < B; r++) {
         for (int i = 0; i < I; i++) {
             double want = (double)dz[r * 2] * W[i] + (double)dz[r * 2 + 1] * W[4 + i];

@@ -76,7 +76,8 @@ static void compare_all(const char *backend)
         float p[N], m[N] = {0}, v[N] = {0}, want[N];
         memcpy(p, start, sizeof(p));
         for (a.step = 1; a.step <= STEPS; a.step++) {
-            CHECK_OK(pp_backend_optimizer_step(be, N, &a, true, grads[a.step - 1], m, v, p));
+            CHECK_OK(pp_backend_optimizer_step(
+                be, &(struct pp_optimizer_step){N, &a, true, grads[a.step - 1], m, v, p}));
             if (a.step != 1 && a.step != 2 && a.step != 5 && a.step != STEPS)
                 continue;
             read_row(f, want);
@@ -130,11 +131,13 @@ TEST(any_split_of_the_buffer_gives_the_same_bits)
                 p[0][i] = p[1][i] = cosf((float)i);
             }
             for (a.step = 1; a.step <= 4; a.step++) {
-                CHECK_OK(pp_backend_optimizer_step(be, LEN, &a, true, g, m[0], v[0], p[0]));
+                CHECK_OK(pp_backend_optimizer_step(
+                    be, &(struct pp_optimizer_step){LEN, &a, true, g, m[0], v[0], p[0]}));
                 for (int at = 0, piece = 1; at < LEN; at += piece, piece = piece * 2 + 1) {
                     int n = piece < LEN - at ? piece : LEN - at;
-                    CHECK_OK(pp_backend_optimizer_step(be, (size_t)n, &a, true, g + at, m[1] + at,
-                                                       v[1] + at, p[1] + at));
+                    CHECK_OK(pp_backend_optimizer_step(
+                        be, &(struct pp_optimizer_step){(size_t)n, &a, true, g + at, m[1] + at,
+                                                        v[1] + at, p[1] + at}));
                 }
             }
             assert_memory_equal(p[0], p[1], sizeof(p[0]));
@@ -152,7 +155,8 @@ TEST(a_scaled_gradient_is_the_scaled_step)
     CHECK_OK(pp_backend_open(ops, 1, &be));
     float g[3] = {1, -2, 4}, p[3] = {0, 0, 0};
     struct pp_optimizer_args a = {.kind = PP_OPT_SGD, .lr = 0.5f, .grad_scale = 0.25f, .step = 1};
-    CHECK_OK(pp_backend_optimizer_step(be, 3, &a, true, g, NULL, NULL, p));
+    CHECK_OK(
+        pp_backend_optimizer_step(be, &(struct pp_optimizer_step){3, &a, true, g, NULL, NULL, p}));
     assert_float_equal(p[0], -0.125f, 0);
     assert_float_equal(p[1], 0.25f, 0);
     assert_float_equal(p[2], -0.5f, 0);
@@ -170,7 +174,8 @@ TEST(a_skipped_step_changes_nothing)
             float g[2] = {NAN, 1}, m[2] = {2, 2}, v[2] = {3, 3}, p[2] = {4, 4};
             struct pp_optimizer_args a = {
                 .kind = kind, .lr = 1, .weight_decay = 1, .grad_scale = 1, .step = 1, .skip = true};
-            CHECK_OK(pp_backend_optimizer_step(be, 2, &a, true, g, m, v, p));
+            CHECK_OK(pp_backend_optimizer_step(
+                be, &(struct pp_optimizer_step){2, &a, true, g, m, v, p}));
             for (int i = 0; i < 2; i++) {
                 assert_float_equal(m[i], 2, 0);
                 assert_float_equal(v[i], 3, 0);

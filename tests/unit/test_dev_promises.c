@@ -61,7 +61,8 @@ TEST(nan_is_not_hidden)
             const float x[] = {NAN}, W[] = {1}, bias[] = {0};
             float y = 0, z = 0, dy = NAN;
             CHECK_OK(
-                pp_backend_linear_forward(be, 1, 1, 1, x, W, NULL, bias, activations[a], &z, &y));
+                pp_backend_linear_forward(be, &(struct pp_linear_forward){1, 1, 1, x, W, NULL, bias,
+                                                                          activations[a], &z, &y}));
             assert_true(isnan(y) && isnan(z));
             y = z = 0.5f;
             CHECK_OK(back_in_place(be, 1, activations[a], &y, &dy));
@@ -91,15 +92,18 @@ TEST(no_rows_make_a_zero_gradient)
         float W[6] = {0}, dW[6], db[2], some[6];
         memset(dW, 0xff, sizeof(dW));
         memset(db, 0xff, sizeof(db));
-        CHECK_OK(
-            pp_backend_linear_forward(be, 0, 3, 2, some, W, NULL, db, PP_ACT_GELU, some, some));
-        CHECK_OK(pp_backend_linear_backward_input(be, 0, 3, 2, some, W, NULL, some));
+        CHECK_OK(pp_backend_linear_forward(
+            be, &(struct pp_linear_forward){0, 3, 2, some, W, NULL, db, PP_ACT_GELU, some, some}));
+        CHECK_OK(pp_backend_linear_backward_input(
+            be, &(struct pp_linear_backward_input){0, 3, 2, some, W, NULL, some}));
         struct pp_weight_part part = {.B = 0, .dz = some, .x = some};
-        CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 3, 2, 0, dW, db));
+        CHECK_OK(pp_backend_linear_backward_weight(
+            be, &(struct pp_linear_backward_weight){1, &part, 3, 2, 0, dW, db}));
         for (int i = 0; i < 6; i++)
             assert_float_equal(dW[i], 0, 0);
         dW[3] = 5;
-        CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 3, 2, 1, dW, db));
+        CHECK_OK(pp_backend_linear_backward_weight(
+            be, &(struct pp_linear_backward_weight){1, &part, 3, 2, 1, dW, db}));
         assert_float_equal(dW[3], 5, 0);
         assert_float_equal(db[1], 0, 0);
     }
@@ -124,12 +128,15 @@ TEST(bits_do_not_depend_on_addresses)
             memcpy(sdy + o, dy, bo * 4);
             float *p = out[shift] = pp_alloc(bo + bi + oi + O + o, 4);
             p += o;
-            CHECK_OK(pp_backend_linear_forward(be, B, I, O, sx + o, sW + o, NULL, sb + o,
-                                               PP_ACT_RELU, NULL, p));
-            CHECK_OK(pp_backend_linear_backward_input(be, B, I, O, sdy + o, sW + o, NULL, p + bo));
+            CHECK_OK(pp_backend_linear_forward(
+                be, &(struct pp_linear_forward){B, I, O, sx + o, sW + o, NULL, sb + o, PP_ACT_RELU,
+                                                NULL, p}));
+            CHECK_OK(pp_backend_linear_backward_input(
+                be, &(struct pp_linear_backward_input){B, I, O, sdy + o, sW + o, NULL, p + bo}));
             struct pp_weight_part part = {.B = B, .dz = sdy + o, .x = sx + o};
-            CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, I, O, 0, p + bo + bi,
-                                                       p + bo + bi + oi));
+            CHECK_OK(pp_backend_linear_backward_weight(
+                be, &(struct pp_linear_backward_weight){1, &part, I, O, 0, p + bo + bi,
+                                                        p + bo + bi + oi}));
             pp_free(sx);
             pp_free(sW);
             pp_free(sb);
@@ -223,10 +230,10 @@ TEST(sum_of_squares_depends_on_the_numbers_only)
     PP_OWN_MEMORY float *g = noise("g", 1003), *shifted = pp_alloc(1004, 4);
     memcpy(shifted + 1, g, 1003 * 4);
     double a, b;
-    CHECK_OK(pp_backend_sum_squares(be, 1003, g, &a));
-    CHECK_OK(pp_backend_sum_squares(be, 1003, shifted + 1, &b));
+    CHECK_OK(pp_backend_sum_squares(be, &(struct pp_sum_squares){1003, g, &a}));
+    CHECK_OK(pp_backend_sum_squares(be, &(struct pp_sum_squares){1003, shifted + 1, &b}));
     assert_memory_equal(&a, &b, sizeof(a));
-    CHECK_OK(pp_backend_sum_squares(be, 0, g, &a));
+    CHECK_OK(pp_backend_sum_squares(be, &(struct pp_sum_squares){0, g, &a}));
     assert_true(a == 0);
 }
 
@@ -289,7 +296,8 @@ static void *multiply(void *arg)
     PP_OWN_MEMORY float *y = pp_alloc(64 * 128, 4);
     float b[128] = {0};
     for (int i = 0; i < j->rounds; i++) {
-        pp_backend_linear_forward(be, 64, 256, 128, j->x, j->W, NULL, b, PP_ACT_NONE, NULL, y);
+        pp_backend_linear_forward(be, &(struct pp_linear_forward){64, 256, 128, j->x, j->W, NULL, b,
+                                                                  PP_ACT_NONE, NULL, y});
         j->bad += memcmp(y, j->y, 64 * 128 * 4) != 0;
     }
     return NULL;
@@ -307,8 +315,9 @@ TEST(two_threads_at_once_give_the_bits_of_one)
         jobs[t] = (struct job){noise(t ? "x1" : "x0", 64 * 256), noise(t ? "w1" : "w0", 128 * 256),
                                nans(64 * 128), 300, 0};
         float b[128] = {0};
-        CHECK_OK(pp_backend_linear_forward(be, 64, 256, 128, jobs[t].x, jobs[t].W, NULL, b,
-                                           PP_ACT_NONE, NULL, jobs[t].y));
+        CHECK_OK(pp_backend_linear_forward(
+            be, &(struct pp_linear_forward){64, 256, 128, jobs[t].x, jobs[t].W, NULL, b,
+                                            PP_ACT_NONE, NULL, jobs[t].y}));
     }
     pthread_t threads[2];
     for (int t = 0; t < 2; t++)
@@ -329,8 +338,10 @@ TEST(ops_of_cpu_allocate_nothing)
     PP_OWN(pp_backend_close) struct pp_backend *be = open_backend("cpu");
     float x[12] = {0}, W[8] = {0}, b[2] = {0}, y[6], dW[8], db[2];
     uint64_t before = pp_alloc_count();
-    CHECK_OK(pp_backend_linear_forward(be, 3, 4, 2, x, W, NULL, b, PP_ACT_RELU, NULL, y));
+    CHECK_OK(pp_backend_linear_forward(
+        be, &(struct pp_linear_forward){3, 4, 2, x, W, NULL, b, PP_ACT_RELU, NULL, y}));
     struct pp_weight_part part = {.B = 3, .dz = y, .x = x};
-    CHECK_OK(pp_backend_linear_backward_weight(be, 1, &part, 4, 2, 0, dW, db));
+    CHECK_OK(pp_backend_linear_backward_weight(
+        be, &(struct pp_linear_backward_weight){1, &part, 4, 2, 0, dW, db}));
     CHECK_INT_EQ(pp_alloc_count(), before);
 }

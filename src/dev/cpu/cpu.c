@@ -306,9 +306,9 @@ static int conv_backward_weight(struct pp_backend *be, const struct pp_conv_back
     return 0;
 }
 
-static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
+static int sum_squares(struct pp_backend *be, const struct pp_sum_squares *a)
 {
-    *out = cpu_of(be)->k->sum_squares(n, g);
+    *a->out = cpu_of(be)->k->sum_squares(a->n, a->g);
     return 0;
 }
 
@@ -320,26 +320,23 @@ static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
 
 struct update {
     const struct cpu_kernels *k;
-    const struct pp_optimizer_args *a;
-    bool decay;
-    const float *g;
-    float *m, *v, *p;
+    const struct pp_optimizer_step *a;
 };
 
 static void update_piece(const void *args, const struct pp_piece *w)
 {
     const struct update *u = args;
+    const struct pp_optimizer_step *a = u->a;
     size_t i = w->from;
-    u->k->optimizer_step(w->to - i, u->a, u->decay, u->g + i, u->m ? u->m + i : NULL,
-                         u->v ? u->v + i : NULL, u->p + i);
+    u->k->optimizer_step(w->to - i, a->args, a->decay, a->g + i, a->m ? a->m + i : NULL,
+                         a->v ? a->v + i : NULL, a->p + i);
 }
 
-static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                          bool decay, const float *g, float *m, float *v, float *p)
+static int optimizer_step(struct pp_backend *be, const struct pp_optimizer_step *a)
 {
-    const struct update u = {cpu_of(be)->k, a, decay, g, m, v, p};
-    const struct pp_work work = {update_piece, n, 16, 0.5 * (double)n};
-    if (!a->skip)
+    const struct update u = {cpu_of(be)->k, a};
+    const struct pp_work work = {update_piece, a->n, 16, 0.5 * (double)a->n};
+    if (!a->args->skip)
         pp_team_run(cpu_of(be)->team, &work, &u);
     return 0;
 }

@@ -23,9 +23,9 @@ static inline const struct cpu *cpu_of(const struct pp_backend *be)
 
 /* linear.c; entries of struct pp_backend_ops */
 __typeof__(*((struct pp_backend_ops *)0)->pack_weights) cpu_pack_weights;
-__typeof__(*((struct pp_backend_ops *)0)->linear_forward) cpu_linear_forward;
-__typeof__(*((struct pp_backend_ops *)0)->linear_backward_input) cpu_linear_backward_input;
-__typeof__(*((struct pp_backend_ops *)0)->linear_backward_weight) cpu_linear_backward_weight;
+int cpu_linear_forward(struct pp_backend *be, const struct pp_linear_forward *a);
+int cpu_linear_backward_input(struct pp_backend *be, const struct pp_linear_backward_input *a);
+int cpu_linear_backward_weight(struct pp_backend *be, const struct pp_linear_backward_weight *a);
 
 /* db[O] = beta*db + column sums of dz of all parts, each of B * pixels rows. db NULL: nothing. */
 void cpu_bias_gradient(struct pp_backend *be, int n, const struct pp_weight_part *parts, int pixels,

@@ -41,11 +41,8 @@ int cpu_pack_weights(struct pp_backend *be, int O, int I, const float *W, float 
 struct linear {
     const struct cpu_gemm *gemm;
     const struct cpu_kernels *k;
-    int B, I, O;
     bool by_columns;
-    const float *x, *W, *packed, *b;
-    enum pp_activation act;
-    float *z, *y; /* of backward_input: x is dz, y is dx */
+    struct pp_linear_forward a; /* of backward_input: x is dz, y is dx */
 };
 
 /* Few rows are kept together. A row of the result whose length is not a multiple of a cache line would
@@ -60,37 +57,41 @@ static bool divide_columns(const struct pp_backend *be, int rows, int columns)
 static void forward_piece(const void *args, const struct pp_piece *w)
 {
     const struct linear *l = args;
-    size_t O = (size_t)l->O, I = (size_t)l->I, o = l->by_columns ? w->from : 0;
+    const struct pp_linear_forward *a = &l->a;
+    size_t O = (size_t)a->O, I = (size_t)a->I, o = l->by_columns ? w->from : 0;
     size_t r = l->by_columns ? 0 : w->from, n = w->to - w->from, at = r * O + o;
-    int rows = l->by_columns ? l->B : (int)n, columns = l->by_columns ? (int)n : l->O;
-    const float *b = l->b ? l->b + o : NULL;
-    float *z = l->z ? l->z + at : NULL, *y = l->y + at;
+    int rows = l->by_columns ? a->B : (int)n, columns = l->by_columns ? (int)n : a->O;
+    const float *b = a->b ? a->b + o : NULL;
+    float *z = a->z ? a->z + at : NULL, *y = a->y + at;
     /* The others are second passes over y: calls of exp would spill the accumulators. */
-    bool fuse = b && l->gemm->fuses && !z && (l->act == PP_ACT_NONE || l->act == PP_ACT_RELU);
-    l->gemm->forward(rows, l->I, columns, O, l->x + r * I, l->W + o * I,
-                     l->packed ? l->packed + l->gemm->packed_floats((int)o, l->I) : NULL,
-                     fuse ? b : NULL, l->act == PP_ACT_RELU, !b && z ? z : y);
+    bool fuse = b && l->gemm->fuses && !z && (a->act == PP_ACT_NONE || a->act == PP_ACT_RELU);
+    l->gemm->forward(rows, a->I, columns, O, a->x + r * I, a->W + o * I,
+                     a->packed ? a->packed + l->gemm->packed_floats((int)o, a->I) : NULL,
+                     fuse ? b : NULL, a->act == PP_ACT_RELU, !b && z ? z : y);
     if (b && !fuse)
-        l->k->bias_activation(rows, columns, O, b, l->act, z, y);
+        l->k->bias_activation(rows, columns, O, b, a->act, z, y);
 }
 
-/* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]) */
-int cpu_linear_forward(struct pp_backend *be, int B, int I, int O, const float *x, const float *W,
-                       const float *packed, const float *b, enum pp_activation act, float *z,
-                       float *y)
+/* One pass over [B][columns] of the result, whose elements are sums of `depth` products each. */
+static void run_linear(struct pp_backend *be, void (*piece)(const void *, const struct pp_piece *),
+                       int columns, int depth, const struct pp_linear_forward *a)
 {
-    if (B == 0)
-        return 0;
-    bool columns = divide_columns(be, B, O);
-    const struct linear l = {
-        cpu_of(be)->gemm, cpu_of(be)->k, B, I, O, columns, x, W, packed, b, act, z, y};
-    const struct pp_work work = {forward_piece, (size_t)(columns ? O : B),
-                                 columns ? CPU_COLUMNS : whole_lines(O),
-                                 2.0 * B * I * O / CPU_FLOPS_PER_NS};
-    pp_team_run(cpu_of(be)->team, &work, &l);
-    if (!b && (z || act != PP_ACT_NONE)) {
-        const struct pp_activate a = {(size_t)B * (size_t)O, act, z ? z : y, y};
-        return pp_backend_activate_forward(be, &a);
+    const struct cpu *c = cpu_of(be);
+    const struct linear l = {c->gemm, c->k, divide_columns(be, a->B, columns), *a};
+    const struct pp_work work = {piece, (size_t)(l.by_columns ? columns : a->B),
+                                 l.by_columns ? CPU_COLUMNS : whole_lines(columns),
+                                 2.0 * a->B * depth * columns / CPU_FLOPS_PER_NS};
+    if (a->B > 0)
+        pp_team_run(c->team, &work, &l);
+}
+
+int cpu_linear_forward(struct pp_backend *be, const struct pp_linear_forward *a)
+{
+    run_linear(be, forward_piece, a->O, a->I, a);
+    if (!a->b && (a->z || a->act != PP_ACT_NONE)) {
+        const struct pp_activate flat = {(size_t)a->B * (size_t)a->O, a->act, a->z ? a->z : a->y,
+                                         a->y};
+        return pp_backend_activate_forward(be, &flat);
     }
     return 0;
 }
@@ -98,51 +99,37 @@ int cpu_linear_forward(struct pp_backend *be, int B, int I, int O, const float *
 static void input_piece(const void *args, const struct pp_piece *w)
 {
     const struct linear *l = args;
-    size_t O = (size_t)l->O, I = (size_t)l->I, n = w->to - w->from;
+    const struct pp_linear_forward *a = &l->a;
+    size_t O = (size_t)a->O, I = (size_t)a->I, n = w->to - w->from;
     if (l->by_columns)
-        l->gemm->backward_input(l->B, (int)n, l->O, I, l->x, l->W + w->from, l->y + w->from);
+        l->gemm->backward_input(a->B, (int)n, a->O, I, a->x, a->W + w->from, a->y + w->from);
     else
-        l->gemm->backward_input((int)n, l->I, l->O, I, l->x + w->from * O, l->W,
-                                l->y + w->from * I);
+        l->gemm->backward_input((int)n, a->I, a->O, I, a->x + w->from * O, a->W,
+                                a->y + w->from * I);
 }
 
-/* dx[B][I] = dz[B][O] * W[O][I] */
-int cpu_linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
-                              const float *W, const float *packed, float *dx)
+int cpu_linear_backward_input(struct pp_backend *be, const struct pp_linear_backward_input *a)
 {
-    if (B == 0)
-        return 0;
-    bool columns = divide_columns(be, B, I);
-    const struct linear l = {.gemm = cpu_of(be)->gemm,
-                             .B = B,
-                             .I = I,
-                             .O = O,
-                             .by_columns = columns,
-                             .x = dz,
-                             .W = W,
-                             .y = dx};
-    const struct pp_work work = {input_piece, (size_t)(columns ? I : B),
-                                 columns ? CPU_COLUMNS : whole_lines(I),
-                                 2.0 * B * I * O / CPU_FLOPS_PER_NS};
-    pp_team_run(cpu_of(be)->team, &work, &l);
+    const struct pp_linear_forward back = {
+        .B = a->B, .I = a->I, .O = a->O, .x = a->dz, .W = a->W, .y = a->dx};
+    run_linear(be, input_piece, a->I, a->O, &back);
     return 0;
 }
 
 struct weight {
     const struct cpu_gemm *gemm;
-    int n, I, O;
-    const struct pp_weight_part *parts;
+    const struct pp_linear_backward_weight *a;
     bool by_inputs;
-    float beta, *dW;
 };
 
 static void weight_piece(const void *args, const struct pp_piece *w)
 {
     const struct weight *l = args;
-    struct cpu_block at = {0, l->O, 0, l->I};
+    const struct pp_linear_backward_weight *a = l->a;
+    struct cpu_block at = {0, a->O, 0, a->I};
     *(l->by_inputs ? &at.i : &at.o) = (int)w->from;
     *(l->by_inputs ? &at.i_end : &at.o_end) = (int)w->to;
-    l->gemm->backward_weight(l->n, l->parts, l->I, l->O, &at, l->beta, l->dW);
+    l->gemm->backward_weight(a->n, a->parts, a->I, a->O, &at, a->beta, a->dW);
 }
 
 struct bias {
@@ -173,22 +160,20 @@ void cpu_bias_gradient(struct pp_backend *be, int n, const struct pp_weight_part
         pp_team_run(cpu_of(be)->team, &work, &b);
 }
 
-/* dW[O][I] = beta*dW + sum of dz[B][O]^T * x[B][I]; db[O] = beta*db + column sums of dz */
-int cpu_linear_backward_weight(struct pp_backend *be, int n, const struct pp_weight_part *parts,
-                               int I, int O, float beta, float *dW, float *db)
+int cpu_linear_backward_weight(struct pp_backend *be, const struct pp_linear_backward_weight *a)
 {
     double rows = 0;
-    for (int k = 0; k < n; k++)
-        rows += parts[k].B;
-    bool inputs = I % 16 == 0 && I >= pp_backend_members(&be->choice) * CPU_COLUMNS;
-    const struct weight l = {cpu_of(be)->gemm, n, I, O, parts, inputs, beta, dW};
-    const struct pp_work work = {weight_piece, (size_t)(inputs ? I : O),
-                                 inputs ? CPU_COLUMNS : whole_lines(I),
-                                 2 * rows * I * O / CPU_FLOPS_PER_NS};
-    cpu_bias_gradient(be, n, parts, 1, O, beta, db);
+    for (int k = 0; k < a->n; k++)
+        rows += a->parts[k].B;
+    bool inputs = a->I % 16 == 0 && a->I >= pp_backend_members(&be->choice) * CPU_COLUMNS;
+    const struct weight l = {cpu_of(be)->gemm, a, inputs};
+    const struct pp_work work = {weight_piece, (size_t)(inputs ? a->I : a->O),
+                                 inputs ? CPU_COLUMNS : whole_lines(a->I),
+                                 2 * rows * a->I * a->O / CPU_FLOPS_PER_NS};
+    cpu_bias_gradient(be, a->n, a->parts, 1, a->O, a->beta, a->db);
     if (rows > 0)
         pp_team_run(cpu_of(be)->team, &work, &l);
-    else if (beta == 0)
-        memset(dW, 0, (size_t)O * (size_t)I * sizeof(*dW));
+    else if (a->beta == 0)
+        memset(a->dW, 0, (size_t)a->O * (size_t)a->I * sizeof(*a->dW));
     return 0;
 }

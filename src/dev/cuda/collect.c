@@ -7,16 +7,16 @@
 
 static int launch_squares(struct cuda *c)
 {
-    cudaError_t e = kernels_sum_squares(c->stream, &c->squares, c->between);
+    cudaError_t e = kernels_all_squares(c->stream, &c->squares, c->between);
     c->squares.n = 0;
-    return cuda_code(c->device, "kernels_sum_squares(", e, __FILE__, __LINE__);
+    return cuda_code(c->device, "kernels_all_squares(", e, __FILE__, __LINE__);
 }
 
 static int launch_updates(struct cuda *c)
 {
-    cudaError_t e = kernels_optimizer_step(c->stream, &c->updates);
+    cudaError_t e = kernels_all_updates(c->stream, &c->updates);
     c->updates.n = 0;
-    return cuda_code(c->device, "kernels_optimizer_step(", e, __FILE__, __LINE__);
+    return cuda_code(c->device, "kernels_all_updates(", e, __FILE__, __LINE__);
 }
 
 int cuda_collect(struct pp_backend *be, enum pp_collect what)
@@ -27,30 +27,30 @@ int cuda_collect(struct pp_backend *be, enum pp_collect what)
     return launch_updates(c);
 }
 
-int cuda_sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
+int cuda_sum_squares(struct pp_backend *be, const struct pp_sum_squares *a)
 {
     struct cuda *c = cuda_of(be);
     struct cuda_squares *q = &c->squares;
-    size_t blocks = kernels_square_blocks(n);
+    size_t blocks = kernels_square_blocks(a->n);
     for (int i = 0; i < q->n; i++)
         blocks += kernels_square_blocks(q->at[i].n);
     if (q->n == CUDA_SQUARES || blocks > CUDA_SCRATCH)
         PP_TRY(launch_squares(c));
-    q->at[q->n++] = (struct cuda_square){.g = g, .out = out, .n = n};
+    q->at[q->n++] = (struct cuda_square){.g = a->g, .out = a->out, .n = a->n};
     return c->collects == PP_COLLECT_SQUARES ? 0 : launch_squares(c);
 }
 
-int cuda_optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                        bool decay, const float *g, float *m, float *v, float *p)
+int cuda_optimizer_step(struct pp_backend *be, const struct pp_optimizer_step *a)
 {
     struct cuda *c = cuda_of(be);
     struct cuda_updates *u = &c->updates;
-    if (n == 0)
+    if (a->n == 0)
         return 0;
-    if (u->n == CUDA_UPDATES || u->args != a)
+    if (u->n == CUDA_UPDATES || u->args != a->args)
         PP_TRY(launch_updates(c));
-    u->args = a;
-    u->at[u->n++] = (struct cuda_update){.p = p, .m = m, .v = v, .g = g, .n = n, .decay = decay};
+    u->args = a->args;
+    u->at[u->n++] = (struct cuda_update){
+        .p = a->p, .m = a->m, .v = a->v, .g = a->g, .n = a->n, .decay = a->decay};
     return c->collects == PP_COLLECT_UPDATES ? 0 : launch_updates(c);
 }
 

@@ -75,9 +75,10 @@ int cuda_conv_forward(struct pp_backend *be, const struct pp_conv_forward *a)
         const float *columns;
         n = n < a->B - i ? n : a->B - i;
         PP_TRY(columns_of(be, g, n, pp_value_at(be, a->x, (size_t)i * from), a->scratch, &columns));
-        PP_TRY(cuda_linear_forward(be, n * (int)outputs(g), depth(g), g->O, columns, a->W,
-                                   a->packed, a->b, act, NULL,
-                                   pp_value_at(be, a->y, (size_t)i * to)));
+        PP_TRY(cuda_linear_forward(
+            be, &(struct pp_linear_forward){n * (int)outputs(g), depth(g), g->O, columns, a->W,
+                                            a->packed, a->b, act, NULL,
+                                            pp_value_at(be, a->y, (size_t)i * to)}));
     }
     return 0;
 }
@@ -94,9 +95,10 @@ int cuda_conv_backward_input(struct pp_backend *be, const struct pp_conv_backwar
     for (int i = 0; i < a->B; i += n) {
         n = n < a->B - i ? n : a->B - i;
         float *dx = pp_value_at(be, a->dx, (size_t)i * to), *columns = at_once ? dx : a->scratch;
-        PP_TRY(cuda_linear_backward_input(be, n * (int)outputs(g), depth(g), g->O,
-                                          pp_value_at(be, a->dz, (size_t)i * from), a->W, a->packed,
-                                          columns));
+        PP_TRY(cuda_linear_backward_input(
+            be, &(struct pp_linear_backward_input){n * (int)outputs(g), depth(g), g->O,
+                                                   pp_value_at(be, a->dz, (size_t)i * from), a->W,
+                                                   a->packed, columns}));
         if (!at_once)
             CUDA_TRY(c->device, kernels_conv_pixels(c->stream, c->bf16, g, n, columns, a->add, dx));
     }
@@ -120,7 +122,8 @@ static int weight_piece(struct pp_backend *be, const struct pp_conv_backward_wei
     struct pp_weight_part part = {.B = n * (int)outputs(g), .dz = dz};
     if (n > 0)
         PP_TRY(columns_of(be, g, n, x, a->scratch, &part.x));
-    return cuda_linear_backward_weight(be, 1, &part, depth(g), g->O, beta, a->dW, a->db);
+    return cuda_linear_backward_weight(
+        be, &(struct pp_linear_backward_weight){1, &part, depth(g), g->O, beta, a->dW, a->db});
 }
 
 int cuda_conv_backward_weight(struct pp_backend *be, const struct pp_conv_backward_weight *a)

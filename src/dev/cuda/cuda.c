@@ -173,7 +173,7 @@ int cuda_batch_norm_commit(struct pp_backend *be, const struct pp_batch_norm_com
 
 int cuda_judge(struct pp_backend *be, const struct pp_judgement *j)
 {
-    return CUDA_CALL(be, kernels_judge(cuda_of(be)->stream, j));
+    return CUDA_CALL(be, kernels_judge(cuda_of(be)->stream, j, PP_PRECISION_F32, NULL));
 }
 
 const struct pp_backend_ops backend_cuda = {

@@ -52,7 +52,8 @@ struct cuda_updates {
 extern "C" {
 #endif
 
-/* The ops of ppcli/kernels.def but the convolutions: kernels_gather() and so on. */
+/* The ops of ppcli/kernels.def but products, convolutions and those of collect.c: kernels_gather() and so
+ * on. */
 #define PP_KERNEL(name, type)                                                                      \
     cudaError_t kernels_##name(cudaStream_t s, const struct type *a, enum pp_precision precision,  \
                                double *scratch);
@@ -73,15 +74,14 @@ cudaError_t kernels_bias_gradient(cudaStream_t s, bool bf16, int B, int O, const
 /* Blocks that the sum of n squares takes, each leaving a double in scratch. */
 size_t kernels_square_blocks(size_t n);
 /* `first` is set here. Their blocks are at most CUDA_SCRATCH. */
-cudaError_t kernels_sum_squares(cudaStream_t s, struct cuda_squares *all, double *scratch);
+cudaError_t kernels_all_squares(cudaStream_t s, struct cuda_squares *all, double *scratch);
 /* to[n] = values in [-1, 1) that depend on their place only, f32 or bfloat16: something to time
  * products with. */
 cudaError_t kernels_noise(cudaStream_t s, size_t n, bool bf16, void *to);
 
 /* kernels_step.cu */
-cudaError_t kernels_judge(cudaStream_t s, const struct pp_judgement *j);
 /* `first` and `head` are set here. The arrays do not overlap. */
-cudaError_t kernels_optimizer_step(cudaStream_t s, struct cuda_updates *all);
+cudaError_t kernels_all_updates(cudaStream_t s, struct cuda_updates *all);
 
 /* kernels_image.cu */
 /* columns[B*OH*OW][kh*kw*C] = the pixels that each output reads, 0 outside; and dx[B][H][W][C] = the

@@ -113,7 +113,7 @@ __global__ void sum_partials(const __grid_constant__ struct cuda_squares all,
 }
 
 /* Which elements a thread and a block have, and so the order of the sum, follows from n alone. */
-extern "C" cudaError_t kernels_sum_squares(cudaStream_t s, struct cuda_squares *all,
+extern "C" cudaError_t kernels_all_squares(cudaStream_t s, struct cuda_squares *all,
                                            double *scratch)
 {
     unsigned blocks = 0;

@@ -74,7 +74,8 @@ __global__ void judge(struct pp_judgement j)
     j.args->skip = v.skipped;
 }
 
-extern "C" cudaError_t kernels_judge(cudaStream_t s, const struct pp_judgement *j)
+extern "C" cudaError_t kernels_judge(cudaStream_t s, const struct pp_judgement *j,
+                                     enum pp_precision, double *)
 {
     return PP_LAUNCHED(judge, 1, THREADS, 0, s, *j);
 }
@@ -195,7 +196,7 @@ static int8_t head_of(const struct cuda_update *u)
     return alike ? (int8_t)((16 - p % 16) % 16 / sizeof(float)) : (int8_t)-1;
 }
 
-extern "C" cudaError_t kernels_optimizer_step(cudaStream_t s, struct cuda_updates *all)
+extern "C" cudaError_t kernels_all_updates(cudaStream_t s, struct cuda_updates *all)
 {
     unsigned blocks = 0;
     for (int i = 0; i < all->n; i++) {

@@ -112,42 +112,49 @@ static int run_job(struct cuda *c, struct job *j)
                                                               status, __FILE__, __LINE__);
 }
 
-static int forward_job(struct cuda *c, int B, int I, int O, const float *x, const float *W,
-                       const float *packed, const float *b, enum pp_activation act, float *z,
-                       float *y, struct job *j)
+static int forward_job(struct cuda *c, const struct pp_linear_forward *a, struct job *j)
 {
-    struct cuda_shape shape = {
-        .product = CUDA_FORWARD, .B = B, .I = I, .O = O, .act = act, .keeps_z = z, .bias = b};
-    *j = (struct job){.first = parameter(c, W, packed, (size_t)O * (size_t)I),
-                      .second = value(c, x, B, I),
-                      .result = value(c, z ? z : y, B, O)};
+    struct cuda_shape shape = {.product = CUDA_FORWARD,
+                               .B = a->B,
+                               .I = a->I,
+                               .O = a->O,
+                               .act = a->act,
+                               .keeps_z = a->z,
+                               .bias = a->b};
+    *j = (struct job){.first = parameter(c, a->W, a->packed, (size_t)a->O * (size_t)a->I),
+                      .second = value(c, a->x, a->B, a->I),
+                      .result = value(c, a->z ? a->z : a->y, a->B, a->O)};
     PP_TRY(cuda_plan_for(c, &shape, &j->plan));
     if (j->plan->fusion != CUDA_ALONE)
-        j->bias = parameter(c, b, NULL, (size_t)O);
+        j->bias = parameter(c, a->b, NULL, (size_t)a->O);
     return 0;
 }
 
-static int input_job(struct cuda *c, int B, int I, int O, const float *dz, const float *W,
-                     const float *packed, float *dx, struct job *j)
+static int input_job(struct cuda *c, const struct pp_linear_backward_input *a, struct job *j)
 {
-    struct cuda_shape shape = {.product = CUDA_BACKWARD_INPUT, .B = B, .I = I, .O = O};
-    *j = (struct job){.first = parameter(c, W, packed, (size_t)O * (size_t)I),
-                      .second = value(c, dz, B, O),
-                      .result = value(c, dx, B, I)};
+    struct cuda_shape shape = {.product = CUDA_BACKWARD_INPUT, .B = a->B, .I = a->I, .O = a->O};
+    *j = (struct job){.first = parameter(c, a->W, a->packed, (size_t)a->O * (size_t)a->I),
+                      .second = value(c, a->dz, a->B, a->O),
+                      .result = value(c, a->dx, a->B, a->I)};
     return cuda_plan_for(c, &shape, &j->plan);
 }
 
-static int weight_job(struct cuda *c, const struct pp_weight_part *part, int I, int O, bool adds,
-                      float *dW, float *db, struct job *j)
+/* Of the first part alone. */
+static int weight_job(struct cuda *c, const struct pp_linear_backward_weight *a, struct job *j)
 {
-    struct cuda_shape shape = {
-        .product = CUDA_BACKWARD_WEIGHT, .B = part->B, .I = I, .O = O, .bias = db, .adds = adds};
-    *j = (struct job){.first = value(c, part->x, part->B, I),
-                      .second = value(c, part->dz, part->B, O),
-                      .result = place(dW, (size_t)O * (size_t)I * sizeof(*dW))};
+    const struct pp_weight_part *part = a->parts;
+    struct cuda_shape shape = {.product = CUDA_BACKWARD_WEIGHT,
+                               .B = part->B,
+                               .I = a->I,
+                               .O = a->O,
+                               .bias = a->db,
+                               .adds = a->beta != 0};
+    *j = (struct job){.first = value(c, part->x, part->B, a->I),
+                      .second = value(c, part->dz, part->B, a->O),
+                      .result = place(a->dW, (size_t)a->O * (size_t)a->I * sizeof(*a->dW))};
     PP_TRY(cuda_plan_for(c, &shape, &j->plan));
     if (j->plan->fusion == CUDA_BIAS_GRADIENT)
-        j->bias = place(db, (size_t)O * sizeof(*db));
+        j->bias = place(a->db, (size_t)a->O * sizeof(*a->db));
     return 0;
 }
 
@@ -169,60 +176,55 @@ int cuda_pack_weights(struct pp_backend *be, int O, int I, const float *W, float
     return waits ? 0 : CUDA_CALL(be, kernels_to_bf16(c->stream, n, W, copy));
 }
 
-/* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]) */
-int cuda_linear_forward(struct pp_backend *be, int B, int I, int O, const float *x, const float *W,
-                        const float *packed, const float *b, enum pp_activation act, float *z,
-                        float *y)
+int cuda_linear_forward(struct pp_backend *be, const struct pp_linear_forward *a)
 {
     struct cuda *c = cuda_of(be);
     struct job j;
-    if (B == 0)
+    if (a->B == 0)
         return 0;
-    PP_TRY(forward_job(c, B, I, O, x, W, packed, b, act, z, y, &j));
+    PP_TRY(forward_job(c, a, &j));
     PP_TRY(run_job(c, &j));
-    return CUDA_CALL(be, cuda_plan_finish_forward(j.plan, j.result.at, b, z, y, c->stream));
+    return CUDA_CALL(be,
+                     cuda_plan_finish_forward(j.plan, j.result.at, a->b, a->z, a->y, c->stream));
 }
 
-/* dx[B][I] = dz[B][O] * W[O][I] */
-int cuda_linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
-                               const float *W, const float *packed, float *dx)
+int cuda_linear_backward_input(struct pp_backend *be, const struct pp_linear_backward_input *a)
 {
     struct cuda *c = cuda_of(be);
     struct job j;
-    if (B == 0)
+    if (a->B == 0)
         return 0;
-    PP_TRY(input_job(c, B, I, O, dz, W, packed, dx, &j));
+    PP_TRY(input_job(c, a, &j));
     PP_TRY(run_job(c, &j));
     return bring_home(c, &j.result);
 }
 
-/* One part with rows: dW = beta*dW + dz^T * x, db = beta*db + column sums of dz. */
-static int weight_part(struct cuda *c, const struct pp_weight_part *part, int I, int O, float beta,
-                       float *dW, float *db)
+/* The first part alone, which has rows. */
+static int weight_part(struct cuda *c, const struct pp_linear_backward_weight *a)
 {
     struct job j;
-    PP_TRY(weight_job(c, part, I, O, beta != 0.0f, dW, db, &j));
+    PP_TRY(weight_job(c, a, &j));
     PP_TRY(run_job(c, &j));
     PP_TRY(bring_home(c, &j.result));
     if (j.bias.home)
         return bring_home(c, &j.bias);
-    CUDA_TRY(c->device, cuda_plan_finish_weight(j.plan, part->dz, beta, db, c->between, c->stream));
+    CUDA_TRY(c->device,
+             cuda_plan_finish_weight(j.plan, a->parts->dz, a->beta, a->db, c->between, c->stream));
     return 0;
 }
 
-int cuda_linear_backward_weight(struct pp_backend *be, int n, const struct pp_weight_part *parts,
-                                int I, int O, float beta, float *dW, float *db)
+int cuda_linear_backward_weight(struct pp_backend *be, const struct pp_linear_backward_weight *a)
 {
-    struct cuda *c = cuda_of(be);
-    for (int k = 0; k < n; k++) {
-        if (parts[k].B > 0) {
-            PP_TRY(weight_part(c, &parts[k], I, O, beta, dW, db));
-            beta = 1.0f;
+    struct pp_linear_backward_weight part = *a;
+    for (; part.parts < a->parts + a->n; part.parts++) {
+        if (part.parts->B > 0) {
+            PP_TRY(weight_part(cuda_of(be), &part));
+            part.beta = 1.0f;
         }
     }
-    if (beta == 0.0f) { /* no rows at all */
-        PP_TRY(cuda_zero(be, dW, (size_t)O * (size_t)I * sizeof(*dW)));
-        PP_TRY(db ? cuda_zero(be, db, (size_t)O * sizeof(*db)) : 0);
+    if (part.beta == 0.0f) { /* no rows at all */
+        PP_TRY(cuda_zero(be, a->dW, (size_t)a->O * (size_t)a->I * sizeof(*a->dW)));
+        PP_TRY(a->db ? cuda_zero(be, a->db, (size_t)a->O * sizeof(*a->db)) : 0);
     }
     return 0;
 }
@@ -234,17 +236,28 @@ int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u)
     float somewhere[64] __attribute__((aligned(CUDA_OPERAND_ALIGN))) = {0};
     struct cuda *c = cuda_of(be);
     struct pp_weight_part part = {.B = u->B, .dz = somewhere, .x = somewhere};
-    float *z = u->keeps_z ? somewhere : NULL;
+    struct pp_linear_forward forward = {.B = u->B,
+                                        .I = u->I,
+                                        .O = u->O,
+                                        .x = somewhere,
+                                        .W = u->W,
+                                        .packed = u->packed,
+                                        .b = u->b,
+                                        .act = u->act,
+                                        .z = u->keeps_z ? somewhere : NULL,
+                                        .y = somewhere};
+    struct pp_linear_backward_input input = {u->B, u->I,      u->O,     somewhere,
+                                             u->W, u->packed, somewhere};
+    struct pp_linear_backward_weight weight = {1, &part, u->I, u->O, 0, u->dW, u->db};
     struct job jobs[4];
     int n = 0;
     if (u->B == 0)
         return 0;
-    PP_TRY(forward_job(c, u->B, u->I, u->O, somewhere, u->W, u->packed, u->b, u->act, z, somewhere,
-                       &jobs[n++]));
+    PP_TRY(forward_job(c, &forward, &jobs[n++]));
     if (u->dx)
-        PP_TRY(input_job(c, u->B, u->I, u->O, somewhere, u->W, u->packed, somewhere, &jobs[n++]));
-    for (int adds = 0; u->dW && adds <= 1; adds++)
-        PP_TRY(weight_job(c, &part, u->I, u->O, adds, u->dW, u->db, &jobs[n++]));
+        PP_TRY(input_job(c, &input, &jobs[n++]));
+    for (; u->dW && weight.beta <= 1; weight.beta++)
+        PP_TRY(weight_job(c, &weight, &jobs[n++]));
     size_t bytes = 0;
     for (int i = 0; i < n; i++) {
         size_t more = job_bytes(&jobs[i]);

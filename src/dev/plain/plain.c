@@ -71,19 +71,17 @@ double plain_activate(enum pp_activation act, double z)
 }
 
 /* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]) */
-static int linear_forward(struct pp_backend *be, int B, int I, int O, const float *x,
-                          const float *W, const float *packed, const float *b,
-                          enum pp_activation act, float *z, float *y)
+int plain_linear_forward(struct pp_backend *be, const struct pp_linear_forward *a)
 {
-    for (int r = 0; r < B; r++) {
-        for (int o = 0; o < O; o++) {
-            double sum = b ? b[o] : 0;
-            for (int i = 0; i < I; i++)
-                sum += (double)x[(size_t)r * I + i] * W[(size_t)o * I + i];
-            size_t at = (size_t)r * O + o;
-            if (z)
-                z[at] = (float)sum;
-            y[at] = (float)plain_activate(act, sum);
+    const size_t I = (size_t)a->I, O = (size_t)a->O;
+    for (size_t r = 0; r < (size_t)a->B; r++) {
+        for (size_t o = 0; o < O; o++) {
+            double sum = a->b ? a->b[o] : 0;
+            for (size_t i = 0; i < I; i++)
+                sum += (double)a->x[r * I + i] * a->W[o * I + i];
+            if (a->z)
+                a->z[r * O + o] = (float)sum;
+            a->y[r * O + o] = (float)plain_activate(a->act, sum);
         }
     }
     return 0;
@@ -105,40 +103,39 @@ double plain_activate_back(enum pp_activation act, double saved_value, double dy
 }
 
 /* dx[B][I] = dz[B][O] * W[O][I] */
-static int linear_backward_input(struct pp_backend *be, int B, int I, int O, const float *dz,
-                                 const float *W, const float *packed, float *dx)
+int plain_linear_backward_input(struct pp_backend *be, const struct pp_linear_backward_input *a)
 {
-    for (int r = 0; r < B; r++) {
-        for (int i = 0; i < I; i++) {
+    const size_t I = (size_t)a->I, O = (size_t)a->O;
+    for (size_t r = 0; r < (size_t)a->B; r++) {
+        for (size_t i = 0; i < I; i++) {
             double sum = 0;
-            for (int o = 0; o < O; o++)
-                sum += (double)dz[(size_t)r * O + o] * W[(size_t)o * I + i];
-            dx[(size_t)r * I + i] = (float)sum;
+            for (size_t o = 0; o < O; o++)
+                sum += (double)a->dz[r * O + o] * a->W[o * I + i];
+            a->dx[r * I + i] = (float)sum;
         }
     }
     return 0;
 }
 
-/* dW[O][I] = beta*dW + sum of dz[B][O]^T * x[B][I]; db[O] = beta*db + column sums of dz */
-static int linear_backward_weight(struct pp_backend *be, int n, const struct pp_weight_part *parts,
-                                  int I, int O, float beta, float *dW, float *db)
+int plain_linear_backward_weight(struct pp_backend *be, const struct pp_linear_backward_weight *a)
 {
-    for (int o = 0; o < O; o++) {
-        for (int i = 0; i < I; i++) {
-            size_t at = (size_t)o * I + i;
-            double sum = beta != 0 ? dW[at] : 0;
-            for (const struct pp_weight_part *p = parts; p < parts + n; p++)
-                for (int r = 0; r < p->B; r++)
-                    sum += (double)p->dz[(size_t)r * O + o] * p->x[(size_t)r * I + i];
-            dW[at] = (float)sum;
+    const size_t I = (size_t)a->I, O = (size_t)a->O;
+    const struct pp_weight_part *end = a->parts + a->n;
+    for (size_t o = 0; o < O; o++) {
+        for (size_t i = 0; i < I; i++) {
+            double sum = a->beta != 0 ? a->dW[o * I + i] : 0;
+            for (const struct pp_weight_part *p = a->parts; p < end; p++)
+                for (size_t r = 0; r < (size_t)p->B; r++)
+                    sum += (double)p->dz[r * O + o] * p->x[r * I + i];
+            a->dW[o * I + i] = (float)sum;
         }
-        if (!db)
+        if (!a->db)
             continue;
-        double sum = beta != 0 ? db[o] : 0;
-        for (const struct pp_weight_part *p = parts; p < parts + n; p++)
-            for (int r = 0; r < p->B; r++)
-                sum += p->dz[(size_t)r * O + o];
-        db[o] = (float)sum;
+        double sum = a->beta != 0 ? a->db[o] : 0;
+        for (const struct pp_weight_part *p = a->parts; p < end; p++)
+            for (size_t r = 0; r < (size_t)p->B; r++)
+                sum += p->dz[r * O + o];
+        a->db[o] = (float)sum;
     }
     return 0;
 }
@@ -186,12 +183,12 @@ int plain_softmax_cross_entropy(struct pp_backend *be, const struct pp_softmax_c
     return 0;
 }
 
-static int sum_squares(struct pp_backend *be, size_t n, const float *g, double *out)
+int plain_sum_squares(struct pp_backend *be, const struct pp_sum_squares *a)
 {
     double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += (double)g[i] * g[i];
-    *out = sum;
+    for (size_t i = 0; i < a->n; i++)
+        sum += (double)a->g[i] * a->g[i];
+    *a->out = sum;
     return 0;
 }
 
@@ -210,7 +207,7 @@ static bool find_bad(const struct pp_judgement *j, int *rank, int *index)
     return false;
 }
 
-static int judge(struct pp_backend *be, const struct pp_judgement *j)
+int plain_judge(struct pp_backend *be, const struct pp_judgement *j)
 {
     struct pp_step_verdict *v = j->verdict;
     size_t columns = (size_t)j->n + 1;
@@ -250,17 +247,18 @@ static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
 }
 
 /* As torch.optim.SGD, Adam and AdamW do it, without amsgrad and dampening. */
-static int optimizer_step(struct pp_backend *be, size_t n, const struct pp_optimizer_args *a,
-                          bool decay, const float *g, float *m, float *v, float *p)
+int plain_optimizer_step(struct pp_backend *be, const struct pp_optimizer_step *step)
 {
+    const struct pp_optimizer_args *a = step->args;
+    float *m = step->m, *v = step->v, *p = step->p;
     if (a->skip)
         return 0;
-    double lr = a->lr, wd = decay ? a->weight_decay : 0;
+    double lr = a->lr, wd = step->decay ? a->weight_decay : 0;
     double b1 = a->beta1, b2 = a->beta2;
     double bc1 = 1 - pow(b1, (double)a->step);
     double bc2 = 1 - pow(b2, (double)a->step);
-    for (size_t i = 0; i < n; i++) {
-        double gi = (double)g[i] * a->grad_scale;
+    for (size_t i = 0; i < step->n; i++) {
+        double gi = (double)step->g[i] * a->grad_scale;
         double pi = p[i];
         if (a->kind == PP_OPT_ADAMW || a->kind == PP_OPT_MUON)
             pi -= lr * wd * pi;
@@ -290,13 +288,7 @@ extern const struct pp_backend_ops pp_plain_ops;
 
 const struct pp_backend_ops pp_plain_ops = {
     .name = "plain",
-    .linear_forward = linear_forward,
-    .linear_backward_input = linear_backward_input,
-    .linear_backward_weight = linear_backward_weight,
-    .sum_squares = sum_squares,
-    .judge = judge,
     .largest = largest,
-    .optimizer_step = optimizer_step,
 #define PP_KERNEL(name, type) .name = plain_##name,
 #include "ppcli/kernels.def"
 };

@@ -86,9 +86,10 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
         const float *packed = at->packed ? at->packed + h.packed : NULL;
         for (size_t r = 0; r < (size_t)at->pass->rows; r++) {
             PP_TRY(pp_backend_linear_forward(
-                be, h.positions, h.in, h.out, pp_value_at(be, at->x[j], r * h.x_sample),
-                at->params + h.W, packed, at->params + h.b, PP_ACT_NONE, NULL,
-                pp_value_at(be, at->y, r * h.y_sample + h.y)));
+                be, &(struct pp_linear_forward){
+                        h.positions, h.in, h.out, pp_value_at(be, at->x[j], r * h.x_sample),
+                        at->params + h.W, packed, at->params + h.b, PP_ACT_NONE, NULL,
+                        pp_value_at(be, at->y, r * h.y_sample + h.y)}));
         }
     }
     return 0;
@@ -103,8 +104,9 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
             float *dx = pp_value_at(be, at->dx[j], r * h.x_sample);
             float *to = at->add[j] ? at->scratch : dx;
             const float *dy = pp_value_at(be, at->dy, r * h.y_sample + h.y);
-            PP_TRY(pp_backend_linear_backward_input(be, h.positions, h.in, h.out, dy,
-                                                    at->params + h.W, packed, to));
+            PP_TRY(pp_backend_linear_backward_input(
+                be, &(struct pp_linear_backward_input){h.positions, h.in, h.out, dy,
+                                                       at->params + h.W, packed, to}));
             if (at->add[j])
                 PP_TRY(pp_backend_sum(be, &(struct pp_sum){h.x_sample, dx, to, .y = dx}));
         }
@@ -127,8 +129,9 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
                                              .dz = pp_value_at(be, p->dz, r * h.y_sample + h.y),
                                              .x =
                                                  pp_value_at(be, j ? p->x1 : p->x, r * h.x_sample)};
-                PP_TRY(pp_backend_linear_backward_weight(be, 1, &one, h.in, h.out, add, grads + h.W,
-                                                         grads + h.b));
+                PP_TRY(pp_backend_linear_backward_weight(
+                    be, &(struct pp_linear_backward_weight){1, &one, h.in, h.out, add, grads + h.W,
+                                                            grads + h.b}));
                 add = 1;
             }
         }

@@ -76,9 +76,10 @@ static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, con
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
-    return pp_backend_linear_forward(be, at->pass->rows * n->positions, in(n), out(n), at->x[0],
-                                     at->params, at->packed, bias_of(n, at->params), n->activation,
-                                     at->keep, at->y);
+    return pp_backend_linear_forward(
+        be, &(struct pp_linear_forward){at->pass->rows * n->positions, in(n), out(n), at->x[0],
+                                        at->params, at->packed, bias_of(n, at->params),
+                                        n->activation, at->keep, at->y});
 }
 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
@@ -95,8 +96,9 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
     if (!at->dx[0])
         return 0;
     float *dx = at->add[0] ? at->scratch : at->dx[0];
-    PP_TRY(pp_backend_linear_backward_input(be, rows, in(n), out(n), at->dy, at->params, at->packed,
-                                            dx));
+    PP_TRY(pp_backend_linear_backward_input(
+        be, &(struct pp_linear_backward_input){rows, in(n), out(n), at->dy, at->params, at->packed,
+                                               dx}));
     const struct pp_sum both = {(size_t)rows * (size_t)in(n), at->dx[0], dx, .y = at->dx[0]};
     return at->add[0] ? pp_backend_sum(be, &both) : 0;
 }
@@ -105,8 +107,9 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
                            const struct pp_weight_part *parts, float beta, float *scratch,
                            float *grads)
 {
-    return pp_backend_linear_backward_weight(be, n_parts, parts, in(n), out(n), beta, grads,
-                                             (float *)bias_of(n, grads));
+    return pp_backend_linear_backward_weight(
+        be, &(struct pp_linear_backward_weight){n_parts, parts, in(n), out(n), beta, grads,
+                                                (float *)bias_of(n, grads)});
 }
 
 /* A gradient is a sum over rows of x * dz, that of a bias one of dz. Twice over, for the roundings
