@@ -10,8 +10,8 @@
 #
 #   apt-get install mmdebstrap qemu-user-static gcc-aarch64-linux-gnu gcc-powerpc64le-linux-gnu
 #
-# The other processor's libraries go into the folder SYSROOT (unpacked once, 700 MB), the build into
-# BUILD.
+# The other processor's libraries go into the folder SYSROOT (unpacked once, 700 MB; from MIRROR, if it
+# is set), the build into BUILD.
 set -eu
 case ${1:-arm64} in
 arm64) cpu=aarch64 family=aarch64 emulator=qemu-aarch64-static kernels=neon flags= ;;
@@ -30,7 +30,7 @@ for program in "$cpu-linux-gnu-gcc" "$emulator" mmdebstrap meson ninja pkg-confi
 done
 [ -d "$root/usr" ] || mmdebstrap --variant=extract --architectures="$arch" \
     --include=zlib1g-dev,libinih-dev,libjansson-dev,libcurl4-openssl-dev,libpcre2-dev,libhwloc-dev,libcmocka-dev,libopenmpi-dev,openmpi-bin,libgomp1 \
-    bookworm "$root"
+    bookworm "$root" ${MIRROR:+"$MIRROR"}
 libraries=$root/usr/lib/$cpu-linux-gnu
 # Not every linker takes absolute paths for those of the folder, and qemu follows a link to the host.
 sed -i '/^GROUP/s: /[^ ]*/: :g' "$libraries/libc.so"
@@ -79,7 +79,7 @@ for name in $tests; do
         # trace stops a child that has threads, which never ends under qemu 7.2
         units=$(meson test -C "$build" --list --suite unit 2>/dev/null | sed -n 's/.* \/ //p' | grep -vx trace)
         # shellcheck disable=SC2086
-        meson test -C "$build" --no-rebuild --timeout-multiplier 10 $units || failed=1
+        meson test -C "$build" --no-rebuild --timeout-multiplier 10 --suite unit $units || failed=1
         ;;
     mpirun)
         # A process of qemu cannot read another one's memory at once: messages are copied twice.
