@@ -40,7 +40,7 @@ def options_of(command):
     own, config = re.split(r'^Options:\n', text, flags=re.M)[1].partition('\nOptions that set')[::2]
     own, common = re.split(r'^(?=  -q,)', own, flags=re.M)
     part = {'common': common, 'config': config}.get(command, own)
-    rows = re.findall(r'^  (?:-(\w), |    )--(\S+) ?((?:\S+(?: \S+)*)?)\s+(.*(?:\n {20,}.*)*)', part, flags=re.M)
+    rows = re.findall(r'^  (?:-(\w), |    )--(\S+) ?(\S*)\s+(.*(?:\n {20,}.*)*)', part, flags=re.M)
     return [(letter, name, argument, ' '.join(line.split())) for letter, name, argument, line in rows]
 
 

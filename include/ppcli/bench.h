@@ -225,7 +225,8 @@ void pp_bench_describe(const struct pp_config *cfg, bool whole_machine,
 enum pp_bench_format {
     PP_BENCH_MD,
     PP_BENCH_JSON,
-    PP_BENCH_CSV
+    PP_BENCH_CSV,
+    PP_BENCH_TEX
 };
 
 /* Errors: PP_EIO. */

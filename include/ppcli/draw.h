@@ -12,14 +12,9 @@
 #include <stdio.h>
 
 #include "ppcli/chrome.h"
+#include "ppcli/picture.h"
 #include "ppcli/plan.h"
 #include "ppcli/sim.h"
-
-/* The colours of the ops "FIWBRGT", for the first, second, ... chunk of a rank; they repeat after
- * PP_DRAW_SHADES chunks. Dark enough for white pages, light enough for black text and for dark
- * pages. */
-#define PP_DRAW_SHADES 4
-extern const char *const pp_draw_fills[PP_OPS][PP_DRAW_SHADES];
 
 struct pp_drawing { /* nothing is owned */
     const struct pp_plan *plan;
@@ -28,6 +23,7 @@ struct pp_drawing { /* nothing is owned */
     const size_t *bytes;                /* [P] memory of each rank; NULL: not known */
     int columns;                        /* grid: at most as many; 0: as many as labels need */
     bool color;                         /* grid: escape codes for 256 colours */
+    const struct pp_look *look;         /* picture; NULL: its own title and width */
 };
 
 /*
@@ -40,7 +36,7 @@ int pp_draw_grid(const struct pp_drawing *d, FILE *f);
 /* The grid of pp_sim_textbook(). Errors: as above. */
 int pp_draw_textbook(const struct pp_plan *plan, FILE *f);
 
-/* One self-contained picture, readable on light and dark pages. Errors: PP_EIO. */
+/* See ppcli/picture.h. Errors: PP_EIO. */
 int pp_draw_svg(const struct pp_drawing *d, FILE *f);
 
 /* Trace events as in ppcli/chrome.h: a slice for every action (two for a B: I and W) and for every

@@ -9,13 +9,15 @@
 
 #include <stdio.h>
 
+#include "ppcli/picture.h"
+
 struct pp_report;
 
 #define PP_REPORT_RUNS_MAX 8 /* on one page */
 
 /*
- * Read a run folder (config.resolved.ini, metrics.jsonl, summary.json, timeline.json), or a trace
- * that train or plan wrote, of which one step is shown. Errors: PP_ENOINPUT (no such file or
+ * Read a run folder (config.resolved.ini, metrics.jsonl, summary.json, timeline.json), a trace
+ * that train or plan wrote, of which one step is shown, or a result of bench as JSON. Errors: PP_ENOINPUT (no such file or
  * folder, or nothing of a run in it), PP_EFORMAT (no trace), PP_EPERM, PP_EIO, PP_ERESOURCE. Local.
  * The caller owns *out.
  */
@@ -32,8 +34,21 @@ int pp_report_write_drawn(int (*draw)(const void *ctx, FILE *trace), const void 
 /* JSON text as a <script> of a page may hold it: no '<', '>' or '&'. */
 void pp_report_put_json(const char *text, FILE *f);
 
-/* The page of one run, or of up to PP_REPORT_RUNS_MAX runs compared. Errors: PP_EIO, PP_ERESOURCE.
- */
-int pp_report_write(struct pp_report *const *runs, int n, FILE *f);
+#define PP_FIGURES "step|loss|bubble|speed"
+#define PP_SWEEP_KEYS "microbatches|stages|schedule|replicas"
+struct pp_report_view {            /* nothing is owned */
+    struct pp_report *const *runs; /* [n] */
+    int n;
+    int figure, over; /* numbers among PP_FIGURES and PP_SWEEP_KEYS; -1: the page, any */
+    struct pp_look look;
+};
+
+/* The page of a struct pp_report_view: of one run, of up to PP_REPORT_RUNS_MAX compared, or of a
+ * result of bench. Errors: PP_EUSAGE, PP_EIO, PP_ERESOURCE. */
+int pp_report_write(const void *view, FILE *f);
+
+/* Its figure as SVG. Errors: PP_EUSAGE, PP_ENOINPUT (the run did not leave what it shows), PP_ERESOURCE,
+ * PP_EIO. */
+int pp_report_draw(const void *view, FILE *f);
 
 #endif

@@ -32,6 +32,9 @@ char *pp_text_plain(char *text);
 /* The same for a text that is not ours: a copy, cut to what fits, in out[bytes]; returns out. */
 const char *pp_text_shown(const char *text, char *out, size_t bytes);
 
+/* A text, or its first bytes (SIZE_MAX: all), as XML and HTML have it. */
+void pp_text_xml(const char *text, size_t bytes, FILE *f);
+
 /* Columns that a text takes: characters of UTF-8. And a cell of a table to stdout, with the blanks up
  * to the next one. */
 int pp_text_columns(const char *text);

@@ -4,10 +4,10 @@
 
 // Those of `ppcli report`, for the first, second, ... chunk of a rank.
 const FILLS = {
-  F: ["#9cc4f2", "#6fa3e3", "#a9a6f0", "#8580dd"],
-  I: ["#9fe0d8", "#66c2b8", "#8fd3e8", "#5fb2cc"],
-  W: ["#f7d08a", "#eeb25a", "#f2b8a0", "#e3957a"],
-  B: ["#a8dba0", "#79c26e", "#c9dc8c", "#a9c25e"],
+  F: ["#d2e8ff", "#e8dcfb", "#cae4fe", "#e4d5fe"],
+  I: ["#8ad9d2", "#7fd5f6", "#68e0d7", "#68d7ff"],
+  W: ["#b5742c", "#c36355", "#b96f10", "#cd5849"],
+  B: ["#79ba81", "#a1ac58", "#68bd74", "#9bab41"],
   R: ["#c9a5ea", "#b086dc", "#c9a5ea", "#b086dc"],
 };
 const GUTTER = 64, AXIS = 20, INK = "#14181d", FONT = "11px system-ui, -apple-system, 'Segoe UI', Helvetica, Arial, sans-serif";

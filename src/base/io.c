@@ -285,6 +285,16 @@ int pp_file_write_text(const char *dir, const char *name, const char *text)
     return pp_file_commit(&file);
 }
 
+int pp_file_draw(const char *path, int (*draw)(const void *ctx, FILE *f), const void *ctx)
+{
+    PP_OWN(pp_file_abandon) struct pp_file_write w = {.f = NULL};
+    if (strcmp(path, "-") == 0)
+        return draw(ctx, stdout);
+    PP_TRY(pp_file_create(path, &w));
+    PP_TRY(draw(ctx, w.f));
+    return pp_file_commit(&w);
+}
+
 int pp_file_publish(struct pp_file_write *w)
 {
     return finish_file(w, false);

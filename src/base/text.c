@@ -73,6 +73,15 @@ const char *pp_text_shown(const char *text, char *out, size_t bytes)
     return pp_text_plain(out);
 }
 
+void pp_text_xml(const char *text, size_t bytes, FILE *f)
+{
+    for (; bytes > 0 && *text; text++, bytes--)
+        if (strchr("&<", *text))
+            fputs(*text == '&' ? "&amp;" : "&lt;", f);
+        else
+            fputc(*text, f);
+}
+
 int pp_text_columns(const char *text)
 {
     int n = 0;

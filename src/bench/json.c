@@ -30,6 +30,7 @@ static void put_header(struct pp_json *j, const struct pp_bench *b, const struct
     pp_json_str(j, "dataset", h->dataset);
     pp_json_str(j, "optimizer", h->optimizer);
     pp_json_int(j, "rounds", b->repeat);
+    pp_json_int(j, "added_rows", b->added); /* first ones that are not of the sweep */
 }
 
 static void put_ceilings(struct pp_json *j, const struct pp_ceilings *c)

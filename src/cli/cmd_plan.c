@@ -7,12 +7,13 @@
 #include <string.h>
 
 #include "ppcli/formats.h"
+#include "ppcli/io.h"
 #include "ppcli/text.h"
 #include "plan.h"
 #include "start.h"
 
 /* the names of the formats in report/plan_formats.c, in their order */
-#define FORMATS "grid|csv|csv-comms|csv-torch|json|svg|trace|page"
+#define FORMATS "grid|csv|csv-comms|csv-torch|json|svg|trace|page|pdf|png"
 #define SYSTEMS "ppcli|megatron|torchtitan|deepspeed"
 
 static int profile(const struct plan_words *w, const struct plan_best *how,
@@ -43,6 +44,7 @@ struct asked {
     struct plan_profile_words measured;
     struct plan_words w;
     const char *output;
+    struct pp_look look;
     bool measure;
     int format, only, emit, table; /* numbers of choices; -1: not given */
 };
@@ -92,7 +94,11 @@ static int parse_words(int argc, char **argv, struct asked *a)
          "what others have published, what ppcli predicts, and the errors"},
         {"measure", 0, PP_CLI_FLAG, &a->measure, NULL,
          "write a machine file of this machine, with the layers of CONFIG"},
-        {"output", 'o', PP_CLI_STRING, &a->output, "FILE", "--measure: where to write it"},
+        {"output", 'o', PP_CLI_STRING, &a->output, "FILE",
+         "where to write what is printed; .svg, .pdf, .png: a picture"},
+        {"width", 0, PP_CLI_INT, &a->look.width, "N", "picture: pixels, 96 are an inch"},
+        {"title", 0, PP_CLI_STRING, &a->look.title, "TEXT",
+         "picture: instead of its own; '': none"},
         {"check", 0, PP_CLI_OPTIONAL, &how->check, "N",
          "--best: also run the first N (3) and CONFIG as it is, a few seconds each"},
         {"csv", 0, PP_CLI_STRING, &w->csv, "FILE",
@@ -153,8 +159,24 @@ static int predict_words(int argc, char **argv, struct pp_figures *out)
     return 0;
 }
 
+/* -o, --width and --title: only of the plan itself, and the last two of a picture. */
+static int check_output(struct asked *a)
+{
+    bool plan = !a->there.machine && !a->how.best && !a->how.check && !a->how.memory &&
+                !a->measured.path && !a->w.par && !a->there.html && a->table < 0 && !a->measure;
+    if (a->output && !plan && !a->measure)
+        return pp_fail(PP_EUSAGE, "-o writes a plan, or what --measure finds: leave out -o %s",
+                       a->output);
+    if (a->output && plan && a->format == 0)
+        a->format = pp_format_of_file(a->output);
+    if ((a->look.title || a->look.width) && !(plan && pp_format_draws(a->format)))
+        return pp_fail(PP_EUSAGE, "--width and --title are for pictures: add -o plan.svg");
+    return pp_look_check(&a->look);
+}
+
 static int find_plan(struct asked *a)
 {
+    PP_TRY(check_output(a));
     bool alone = !a->w.config && !a->w.csv && a->settings.n == 0 && !a->there.machine &&
                  !a->how.best && !a->measure && !a->measured.path;
     if (a->table >= 0)
@@ -172,9 +194,6 @@ static int find_plan(struct asked *a)
         return pp_fail(PP_EUSAGE, "--measure writes a machine file: alone, or with -o FILE");
     if (a->measure)
         return plan_measure(a->w.config, &a->settings, a->output);
-    if (a->output)
-        return pp_fail(PP_EUSAGE, "-o is for --measure: ppcli plan CONFIG --measure -o %s",
-                       a->output);
     if (ranks && a->there.ranks < 1)
         return pp_fail(PP_EUSAGE, "--ranks wants 1 or more, not %d", a->there.ranks);
     if (!a->there.machine && ranks)
@@ -206,8 +225,9 @@ static int find_plan(struct asked *a)
     PP_OWN(plan_request_fini) struct plan_request q = {0};
     PP_TRY(plan_check_file("--html", a->there.html));
     PP_TRY(plan_request_make(&a->w, &a->settings, pp_format_times(a->format), &q));
-    return a->there.html ? plan_workbench(&q, a->there.html)
-                         : pp_format_print(a->format, q.plan, &q.costs, q.bytes);
+    struct pp_planned planned = {q.plan, &q.costs, q.bytes, q.memory_cap};
+    return a->there.html ? pp_file_draw(a->there.html, pp_workbench_write, &planned)
+                         : pp_format_print(a->format, &planned, &a->look, a->output);
 }
 
 int cmd_plan(int argc, char **argv)

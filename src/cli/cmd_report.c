@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ppcli report: run folders and traces as one HTML page. */
+/* ppcli report: run folders, traces and results of bench as one HTML page, or one picture of them. */
 #include <string.h>
 #include <sys/stat.h>
 
@@ -8,20 +8,7 @@
 #include "ppcli/text.h"
 #include "command.h"
 
-static int write_page(struct pp_report *const *runs, int n, const char *path)
-{
-    if (strcmp(path, "-") == 0)
-        return pp_report_write(runs, n, stdout);
-    PP_OWN(pp_file_abandon) struct pp_file_write w = {.f = NULL};
-    PP_TRY(pp_file_create(path, &w));
-    PP_TRY(pp_report_write(runs, n, w.f));
-    PP_TRY(pp_file_commit(&w));
-    char shown[PP_PATH_MAX];
-    puts(pp_text_shown(path, shown, sizeof(shown)));
-    return 0;
-}
-
-/* Where the page goes when it is not given: into the folder of the last run, beside a trace. */
+/* Where the page goes when it is not given: into the folder of the last run, beside a file. */
 static int default_path(const char *word, bool compare, char out[PP_PATH_MAX])
 {
     struct stat st;
@@ -33,19 +20,39 @@ static int default_path(const char *word, bool compare, char out[PP_PATH_MAX])
     return pp_path_format(out, "%.*s/%s.html", (int)n, word, compare ? "compare" : "report");
 }
 
+static int write_result(const struct pp_report_view *v, const char *word, const char *output)
+{
+    char path[PP_PATH_MAX], shown[PP_PATH_MAX];
+    if (v->figure >= 0)
+        return pp_picture_write(output, NULL, pp_report_draw, v);
+    if (!output)
+        PP_TRY(default_path(word, v->n > 1, path));
+    output = output ? output : path;
+    PP_TRY(pp_file_draw(output, pp_report_write, v));
+    if (strcmp(output, "-") != 0)
+        puts(pp_text_shown(output, shown, sizeof(shown)));
+    return 0;
+}
+
 int cmd_report(int argc, char **argv)
 {
     const char *output = NULL;
     bool compare = false;
+    struct pp_report *runs[PP_REPORT_RUNS_MAX] = {NULL};
+    struct pp_report_view v = {.runs = runs, .figure = -1, .over = -1};
     const struct pp_cli_option options[] = {
         {"output", 'o', PP_CLI_STRING, &output, "FILE", "where to write; - is standard output"},
         {"compare", 0, PP_CLI_FLAG, &compare, NULL, "require at least two runs"},
+        {"figure", 0, PP_CLI_CHOICE, &v.figure, PP_FIGURES,
+         "one picture instead, by the ending of -o: .svg, .pdf, .png"},
+        {"over", 0, PP_CLI_CHOICE, &v.over, PP_SWEEP_KEYS, "a result of bench: what is along x"},
+        {"width", 0, PP_CLI_INT, &v.look.width, "N", "--figure: pixels, 96 are an inch"},
+        {"title", 0, PP_CLI_STRING, &v.look.title, "TEXT",
+         "--figure: instead of its own; '': none"},
         {0},
     };
     const char *words[PP_REPORT_RUNS_MAX];
-    struct pp_report *runs[PP_REPORT_RUNS_MAX] = {NULL};
-    char path[PP_PATH_MAX];
-    int n = 0, rc = 0;
+    int rc = 0;
     PP_TRY(pp_cli_parse(argc, argv, &command_report, options, NULL, words, PP_REPORT_RUNS_MAX));
     if (!words[0]) {
         return pp_fail(
@@ -54,15 +61,14 @@ int cmd_report(int argc, char **argv)
     }
     if (compare && !words[1])
         return pp_fail(PP_EUSAGE, "--compare wants at least two run folders");
-    for (; rc == 0 && n < PP_REPORT_RUNS_MAX && words[n]; n++)
-        rc = pp_report_open(words[n], &runs[n]);
-    if (rc == 0 && !output) {
-        rc = default_path(words[n - 1], n > 1, path);
-        output = path;
-    }
+    if (v.figure < 0 && (v.over >= 0 || v.look.title || v.look.width))
+        return pp_fail(PP_EUSAGE, "--over, --width and --title need --figure " PP_FIGURES);
+    PP_TRY(pp_look_check(&v.look));
+    for (; rc == 0 && v.n < PP_REPORT_RUNS_MAX && words[v.n]; v.n++)
+        rc = pp_report_open(words[v.n], &runs[v.n]);
     if (rc == 0)
-        rc = write_page(runs, n, output);
-    for (int i = 0; i < n; i++)
+        rc = write_result(&v, words[v.n - 1], output);
+    for (int i = 0; i < v.n; i++)
         pp_report_close(&runs[i]);
     return rc;
 }

@@ -45,13 +45,6 @@ int plan_request_make(const struct plan_words *words, const struct pp_cli_settin
                       bool times, struct plan_request *out);
 void plan_request_fini(struct plan_request *q);
 
-/* ---- plan_workbench.c
- *
- * A page (share/workbench/) in which the plan can be edited. Errors: PP_EUSAGE for two copies of the
- * weights, which a table cannot describe; PP_EIO, PP_ERESOURCE.
- */
-int plan_workbench(const struct plan_request *q, const char *path);
-
 /* ---- plan_mark.c
  *
  * --csv with --par: is the table legal, as fast as the schedule `par` ("best": as the fastest that fits)

@@ -113,15 +113,6 @@ static int draw_first(const void *plan, FILE *f)
     return pp_estimate(&spec, &r->p, false, &e);
 }
 
-static void put_text(const char *text, FILE *f)
-{
-    for (; *text; text++)
-        if (*text == '&' || *text == '<')
-            fputs(*text == '&' ? "&amp;" : "&lt;", f);
-        else
-            fputc(*text, f);
-}
-
 /* A rank's memory as a bar: weights, gradients with optimizer, activations. */
 static void put_memory(const struct pp_machine_plan *p, const struct pp_plan_row *r, FILE *f)
 {
@@ -138,14 +129,14 @@ static void put_table(const struct pp_machine_plan *p, FILE *f)
 {
     char words[256], rate[PP_COUNT_TEXT];
     fprintf(f, "<section id=\"plan\"><h2>%d ranks of ", p->ranks);
-    put_text(p->cluster.name, f);
+    pp_text_xml(p->cluster.name, SIZE_MAX, f);
     fprintf(f, "</h2><div style=\"overflow-x:auto\"><table><tr><th>group<th>division<th>by<th>step"
                "<th>samples/s<th>MFU<th>idle: schedule + cut + transfer"
                "<th>memory: weights + optimizer and gradients + activations</tr>\n");
     for (int i = 0; i < p->n; i++) {
         const struct pp_plan_row *r = &p->rows[i];
         fprintf(f, "<tr><td>%d%s<td>", r->group, r->fastest ? " *" : "");
-        put_text(pp_parallel_text(&r->p, words, sizeof(words)), f);
+        pp_text_xml(pp_parallel_text(&r->p, words, sizeof(words)), SIZE_MAX, f);
         fprintf(f, "<td>%s<td>%.4g s<td>%s<td>%.1f %%<td>%.1f + %.1f + %.1f %%",
                 r->own ? "ppcli" : "others", r->e.step, pp_text_commas(p->batch / r->e.step, rate),
                 100 * r->e.mfu, 100 * r->e.schedule, 100 * r->e.cut, 100 * r->e.transfer);
@@ -169,7 +160,7 @@ static int put_words(const struct pp_machine_plan *p, FILE *f)
     int closed = pp_text_close(out, &text, "plan");
     PP_TRY(rc < 0 ? rc : closed);
     fputs("<details><summary>as text, and as a config</summary><pre style=\"overflow-x:auto\">", f);
-    put_text(text, f);
+    pp_text_xml(text, SIZE_MAX, f);
     fputs("</pre></details>\n", f);
     return 0;
 }

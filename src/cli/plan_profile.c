@@ -279,12 +279,10 @@ static int write_trace(const void *shown, FILE *f)
     return 0;
 }
 
-static int write_page(const struct shown *s, const char *path)
+static int write_page(const void *shown, FILE *f)
 {
-    PP_OWN(pp_file_abandon) struct pp_file_write w = {.f = NULL};
-    PP_TRY(pp_file_create(path, &w));
-    PP_TRY(pp_report_write_drawn(write_trace, s, s->p->source, w.f));
-    return pp_file_commit(&w);
+    const struct shown *s = shown;
+    return pp_report_write_drawn(write_trace, s, s->p->source, f);
 }
 
 /* ---- another profile */
@@ -342,7 +340,7 @@ int plan_profile(const struct plan_profile_words *w, const char *format)
     PP_TRY(pp_profile_others(p, &f, (double)memory, &others, &s.n));
     s.others = others;
     if (w->html)
-        PP_TRY(write_page(&s, w->html));
+        PP_TRY(pp_file_draw(w->html, write_page, &s));
     if (json) {
         print_json(&s);
         return 0;

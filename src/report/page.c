@@ -122,15 +122,44 @@ static int put_run(struct pp_report *r, int runs, struct pp_json *j)
     return 0;
 }
 
+/* Speed and bubble over each key that varies, and the rows. */
+static int put_sweep(struct pp_report *r, struct pp_json *j)
+{
+    static const struct pp_look plain = {.width = 0};
+    pp_json_array(j, "pictures");
+    for (int i = 0; i < 2 * REPORT_SWEEP_KEYS; i++) {
+        PP_OWN_MEMORY char *text = NULL;
+        size_t bytes = 0;
+        FILE *f = open_memstream(&text, &bytes);
+        if (!f)
+            return pp_fail(PP_ERESOURCE, "report: out of memory");
+        int rc = report_draw_sweep(r->bench, i % 2 == 0, i / 2, &plain, f);
+        int closed = pp_text_close(f, &text, "report");
+        if (rc == 0 && closed == 0)
+            pp_json_str(j, NULL, text);
+        else if (rc != PP_EUSAGE && rc != PP_ECONFIG)
+            return rc < 0 ? rc : closed;
+    }
+    pp_json_end(j);
+    pp_error_clear();
+    return put_value("sweep", r->bench, j);
+}
+
 static int put_data(struct pp_report *const *runs, int n, FILE *f)
 {
     char now[32];
     struct pp_json j = pp_json_begin(f, 0);
     pp_json_str(&j, "ppcli", PP_VERSION);
     pp_json_str(&j, "written", pp_clock_utc(now, sizeof(now)));
+    if (n == 1 && runs[0]->bench)
+        PP_TRY(put_sweep(runs[0], &j));
     pp_json_array(&j, "runs");
     for (int i = 0; i < n; i++)
-        PP_TRY(put_run(runs[i], n, &j));
+        if (n > 1 && runs[i]->bench)
+            return pp_fail(PP_EUSAGE, "%s is a result of bench, which is shown alone",
+                           runs[i]->name);
+        else if (!runs[i]->bench)
+            PP_TRY(put_run(runs[i], n, &j));
     pp_json_end(&j);
     pp_json_end(&j);
     return 0;
@@ -151,14 +180,15 @@ void pp_report_put_json(const char *text, FILE *f)
     }
 }
 
-int pp_report_write(struct pp_report *const *runs, int n, FILE *f)
+int pp_report_write(const void *view, FILE *f)
 {
+    const struct pp_report_view *v = view;
     char *text = NULL;
     size_t bytes = 0;
     FILE *data = open_memstream(&text, &bytes);
     if (!data)
         return pp_fail(PP_ERESOURCE, "report: out of memory");
-    int rc = put_data(runs, n, data);
+    int rc = put_data(v->runs, v->n, data);
     int closed = pp_text_close(data, &text, "report");
     if (rc == 0 && closed == 0) {
         fputs(report_page_head, f);
@@ -185,5 +215,5 @@ int pp_report_write_drawn(int (*draw)(const void *ctx, FILE *trace), const void 
     if (!(in = fmemopen(text, bytes, "r")))
         return pp_fail(PP_ERESOURCE, "report: out of memory");
     PP_TRY(pp_report_open_trace(in, name, &report));
-    return pp_report_write(&report, 1, f);
+    return pp_report_write(&(struct pp_report_view){.runs = &report, .n = 1}, f);
 }

@@ -10,6 +10,7 @@
 
 #include "ppcli/draw.h"
 #include "ppcli/exchange.h"
+#include "ppcli/io.h"
 #include "ppcli/log.h"
 #include "ppcli/report.h"
 
@@ -52,10 +53,16 @@ static const struct format {
     bool times; /* wants start and end of every action */
     int (*print)(const struct pp_drawing *d, FILE *f);
 } formats[] = {
-    {"grid", true, pp_draw_grid},          {"csv", false, print_csv},
-    {"csv-comms", false, print_csv_comms}, {"csv-torch", false, print_csv_torch},
-    {"json", false, pp_draw_json},         {"svg", true, pp_draw_svg},
-    {"trace", true, pp_draw_trace},        {"page", true, print_page},
+    {"grid", true, pp_draw_grid},
+    {"csv", false, print_csv},
+    {"csv-comms", false, print_csv_comms},
+    {"csv-torch", false, print_csv_torch},
+    {"json", false, pp_draw_json},
+    {"svg", true, pp_draw_svg},
+    {"trace", true, pp_draw_trace},
+    {"page", true, print_page},
+    {"pdf", true, pp_draw_svg},
+    {"png", true, pp_draw_svg},
 };
 
 /* What COLUMNS says, else the width of the terminal, else no limit. */
@@ -84,21 +91,49 @@ bool pp_format_times(int format)
     return formats[format].times;
 }
 
-int pp_format_print(int number, const struct pp_plan *plan, const struct pp_sim_costs *costs,
-                    const size_t *bytes)
+bool pp_format_draws(int format)
+{
+    return formats[format].print == pp_draw_svg;
+}
+
+int pp_format_of_file(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+    int i = dot ? (int)(sizeof(formats) / sizeof(formats[0])) - 1 : 0;
+    while (i > 0 && strcmp(dot + 1, formats[i].name) != 0)
+        i--;
+    return i;
+}
+
+struct printed {
+    const struct format *format;
+    struct pp_drawing d;
+};
+
+static int print_drawing(const void *printed, FILE *f)
+{
+    const struct printed *p = printed;
+    return p->format->print(&p->d, f);
+}
+
+int pp_format_print(int number, const struct pp_planned *q, const struct pp_look *look,
+                    const char *path)
 {
     const struct format *format = &formats[number];
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
-    PP_TRY(pp_sim_run(plan, costs, format->times, &result));
-    if (strncmp(format->name, "csv", 3) == 0 && plan->copies > 1)
+    PP_TRY(pp_sim_run(q->plan, q->costs, format->times, &result));
+    if (strncmp(format->name, "csv", 3) == 0 && q->plan->copies > 1)
         pp_log_warn("a table cannot say that stages %d to %d are a second copy of the weights: "
                     "neither --csv nor torch can read this one",
-                    plan->n_virtual / 2, plan->n_virtual - 1);
-    struct pp_drawing d = {.plan = plan,
-                           .result = &result,
-                           .costs = costs,
-                           .bytes = bytes,
-                           .columns = columns(),
-                           .color = pp_term_color(STDOUT_FILENO)};
-    return format->print(&d, stdout);
+                    q->plan->n_virtual / 2, q->plan->n_virtual - 1);
+    struct printed p = {format,
+                        {.plan = q->plan,
+                         .result = &result,
+                         .costs = q->costs,
+                         .bytes = q->bytes,
+                         .columns = path ? 0 : columns(),
+                         .color = !path && pp_term_color(STDOUT_FILENO),
+                         .look = look}};
+    return pp_format_draws(number) ? pp_picture_write(path, format->name, print_drawing, &p)
+                                   : pp_file_draw(path ? path : "-", print_drawing, &p);
 }

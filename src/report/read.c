@@ -16,8 +16,9 @@
 #define EVENTS_MAX 100          /* other records of metrics.jsonl */
 #define CONFIG_BYTES (64 << 10) /* of config.resolved.ini */
 #define SUMMARY_BYTES (8 << 20) /* of 16,384 ranks and more */
-#define NUMBER_MAX 1e300        /* what is beyond is damage, and would overflow in a picture */
-#define RECORDS_MAX (1 << 16)   /* of steps, of epochs; then every second one goes */
+#define BENCH_BYTES (64 << 20)
+#define NUMBER_MAX 1e300      /* what is beyond is damage, and would overflow in a picture */
+#define RECORDS_MAX (1 << 16) /* of steps, of epochs; then every second one goes */
 
 double report_number(const json_t *object, const char *key)
 {
@@ -245,15 +246,32 @@ static int read_trace(struct pp_report *r, FILE *f)
                : pp_fail(PP_EFORMAT, "%s is neither a run folder nor a trace", r->dir);
 }
 
+/* JSON of `ppcli bench`. */
+static int read_bench(struct pp_report *r)
+{
+    PP_OWN_MEMORY char *text = NULL;
+    size_t bytes = 0, i;
+    json_t *row;
+    PP_TRY(pp_file_read(r->dir, BENCH_BYTES, &text, &bytes));
+    PP_TRY(read_json(text, bytes, &r->bench));
+    json_array_foreach(json_object_get(r->bench, "rows"), i, row) json_object_del(row, "samples");
+    return json_array_size(json_object_get(r->bench, "rows")) > 0
+               ? 0
+               : pp_fail(PP_EFORMAT, "%s: not a result of ppcli bench --format json", r->dir);
+}
+
 static int read_path(struct pp_report *r)
 {
     struct stat st;
+    char head[64] = "";
     PP_OWN(pp_fclose_at) FILE *f = NULL;
     uint64_t bytes = 0;
     if (stat(r->dir, &st) == 0 && S_ISDIR(st.st_mode))
         return read_folder(r);
     PP_TRY(pp_file_open(r->dir, &f, &bytes));
-    return read_trace(r, f);
+    bool bench = fread(head, 1, sizeof(head) - 1, f) > 0 && strstr(head, "\"type\": \"bench\"");
+    rewind(f);
+    return bench ? read_bench(r) : read_trace(r, f);
 }
 
 /* ---- life */
@@ -298,6 +316,7 @@ void pp_report_close(struct pp_report **report)
     json_decref(r->epochs);
     json_decref(r->events);
     json_decref(r->timeline);
+    json_decref(r->bench);
     for (int i = 0; i < REPORT_FILES; i++)
         pp_free(r->lost[i].why);
     pp_free(r->config);

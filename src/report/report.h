@@ -44,6 +44,7 @@ struct pp_report {
     const char *end;                     /* how a run without summary ended; NULL: not known */
     json_t *header, *summary, *timeline; /* owned; NULL: absent */
     json_t *steps, *epochs, *events;     /* records of metrics.jsonl; owned */
+    json_t *bench;                       /* a result of bench, and nothing else; owned */
     char *config;                        /* the text; owned */
     struct report_half measured, simulated;
     struct report_lost lost[REPORT_FILES];
@@ -64,5 +65,12 @@ int report_thin(json_t **records);
 
 /* A half as an object, in at most `budget` bytes. Errors: PP_ERESOURCE. */
 int report_put_half(const char *key, const struct report_half *h, size_t budget, struct pp_json *j);
+
+/* A result of bench as curves of its speed or bubble. over: number of a key; -1: the first that varies.
+ * Errors: PP_EUSAGE for a key that does not vary; PP_ECONFIG (too many curves), PP_ERESOURCE, PP_EIO. */
+#define REPORT_SWEEP_KEYS 4
+extern const char *const report_sweep_keys[REPORT_SWEEP_KEYS]; /* as PP_SWEEP_KEYS */
+int report_draw_sweep(const json_t *bench, bool speed, int over, const struct pp_look *look,
+                      FILE *f);
 
 #endif

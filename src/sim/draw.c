@@ -2,6 +2,8 @@
 /* Names, labels and titles that all pictures of a plan share. */
 #include "draw_impl.h"
 
+#include <string.h>
+
 #include "ppcli/text.h"
 
 #define SHOWN 8 /* numbers of a list */
@@ -86,19 +88,14 @@ int draw_label_length(const struct pp_plan *plan)
 }
 
 int draw_label(const struct pp_plan *plan, const struct pp_action *a, int room,
-               char out[DRAW_LABEL_MAX])
+               char out[PP_CELL_LABEL])
 {
-    int n = 0;
-    if (plan->geometry.chunks > 1) {
-        n = snprintf(out, DRAW_LABEL_MAX, "%d%c%d", a->stage, PP_OP_LETTERS[a->op], a->mb);
-        if (n <= room)
-            return n;
-    }
-    n = snprintf(out, DRAW_LABEL_MAX, "%c%d", PP_OP_LETTERS[a->op], a->mb);
-    if (n <= room)
-        return n;
-    out[room >= 1 ? 1 : 0] = '\0';
-    return room >= 1 ? 1 : 0;
+    if (plan->geometry.chunks > 1)
+        snprintf(out, PP_CELL_LABEL, "%d%c%d", a->stage, PP_OP_LETTERS[a->op], a->mb);
+    else
+        snprintf(out, PP_CELL_LABEL, "%c%d", PP_OP_LETTERS[a->op], a->mb);
+    draw_fit(out, room);
+    return (int)strlen(out);
 }
 
 void draw_least(const struct pp_drawing *d, double least[PP_OPS])
@@ -128,11 +125,6 @@ double draw_unit(const struct pp_drawing *d)
         if (least[op] >= longest / 4 && least[op] < unit)
             unit = least[op];
     return unit;
-}
-
-int draw_shade(const struct pp_plan *plan, int stage)
-{
-    return plan->chunk_of[stage] % PP_DRAW_SHADES;
 }
 
 int draw_written(FILE *f)

@@ -100,7 +100,7 @@ static int measure_cells(struct grid *g)
  * does not need it, so that neighbours stay apart. */
 static void draw_cell(struct grid *g, const struct pp_action *a, int from, int to)
 {
-    char label[DRAW_LABEL_MAX];
+    char label[PP_CELL_LABEL];
     int room = to - from;
     int n = draw_label(g->d->plan, a, room < g->room[a->op] ? room : g->room[a->op], label);
     int filled = n < room && g->tick > 1 ? room - 1 : room;
@@ -108,7 +108,7 @@ static void draw_cell(struct grid *g, const struct pp_action *a, int from, int t
     memset(g->text + from, g->d->color ? ' ' : '-', (size_t)filled);
     memcpy(g->text + from, label, (size_t)n);
     memset(g->ink + from, INK_NONE, (size_t)room);
-    int ink = 1 + a->op * PP_DRAW_SHADES + draw_shade(g->d->plan, a->stage);
+    int ink = 1 + a->op * PP_DRAW_SHADES + g->d->plan->chunk_of[a->stage] % PP_DRAW_SHADES;
     memset(g->ink + from, a->mb % 2 ? ink + INK_ODD : ink, (size_t)filled);
 }
 

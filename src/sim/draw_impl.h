@@ -5,8 +5,8 @@
 
 #include "ppcli/draw.h"
 
-/* Room for "1023F65534". */
-#define DRAW_LABEL_MAX 32
+#define PP_DRAW_SHADES                                                                             \
+    4 /* colours of an op, for the first, second, ... chunk of a rank; they repeat */
 
 /* "zb-v" and the like; what stands for it when a plan came from no schedule. */
 const char *draw_name(const struct pp_plan *plan);
@@ -27,7 +27,7 @@ bool draw_is_even(const double *x, int step, int n);
 /* The longest of "4F12" (rank with several chunks), "F12" and "F" that fits `room`; "" for none.
  * Returns its length. */
 int draw_label(const struct pp_plan *plan, const struct pp_action *a, int room,
-               char out[DRAW_LABEL_MAX]);
+               char out[PP_CELL_LABEL]);
 
 /* Letters that the longest label of the plan has. */
 int draw_label_length(const struct pp_plan *plan);
@@ -39,8 +39,8 @@ void draw_least(const struct pp_drawing *d, double least[PP_OPS]);
  * op, the least duration of any of their actions. 0 when nothing takes time. */
 double draw_unit(const struct pp_drawing *d);
 
-/* Which colour of PP_DRAW_SHADES the stage has. */
-int draw_shade(const struct pp_plan *plan, int stage);
+/* Cut "4F12" to "F12" or "F", or to nothing, so that it has at most `room` letters. */
+void draw_fit(char *label, int room);
 
 /* stdio keeps the first failure; one look at the end is enough. */
 int draw_written(FILE *f);

@@ -204,6 +204,8 @@ FOLLOWED = [
     # plans
     ('%s cannot be combined with --csv', 'plan --csv t.csv --schedule gpipe', 'plan --csv t.csv'),
     ('--machine prints a table', 'plan net.ini --machine laptop --format svg', 'plan net.ini --machine laptop'),
+    ('are for pictures: add', 'plan --schedule gpipe --stages 2 --microbatches 2 --title x',
+     'plan --schedule gpipe --stages 2 --microbatches 2 --title x -o plan.svg'),
     ('the ranks of a machine file are equally fast', 'plan net.ini --machine laptop --set pipeline.slower="1 2"',
      'plan net.ini --machine laptop'),
     ('a table cannot describe two copies of the weights; draw', 'plan --schedule chimera --stages 2 --microbatches 4 --html page.html',

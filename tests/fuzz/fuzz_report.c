@@ -40,10 +40,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         fuzz_refused(rc);
         return 0;
     }
+    struct pp_report_view view = {.runs = (struct pp_report *[]){r, r}, .n = 2};
     char *page = NULL;
     size_t bytes = 0;
     f = open_memstream(&page, &bytes);
-    pp_assert(f && pp_report_write((struct pp_report *[]){r, r}, 2, f) == 0);
+    pp_assert(f && pp_report_write(&view, f) == 0);
     fclose(f);
     /* Nothing of the files may end the script that holds them, or be markup in it. */
     const char *runs = strstr(page, "id=\"data\">"), *end = runs ? strchr(runs, '<') : NULL;

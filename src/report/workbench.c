@@ -3,15 +3,16 @@
  * The data of the page of share/workbench/: the plan as a table, its costs, and what every known
  * schedule of the same shape would take with them. The page proves and simulates for itself.
  */
+#include "ppcli/formats.h"
+
 #include <string.h>
 #include <zlib.h>
 
 #include "ppcli/exchange.h"
-#include "ppcli/io.h"
 #include "ppcli/json.h"
+#include "ppcli/mem.h"
 #include "ppcli/report.h"
 #include "ppcli/text.h"
-#include "plan.h"
 
 #define TABLE_BYTES (256 << 10) /* of known tables on a page; of longer ones it has the checksum */
 
@@ -26,8 +27,7 @@ static void put_numbers(struct pp_json *j, const char *key, const double *x, int
 }
 
 /* A known schedule of the plan's shape, with the plan's costs; one that refuses the shape is left out. */
-static int put_known(struct pp_json *j, const struct plan_request *q, const char *name,
-                     size_t *room)
+static int put_known(struct pp_json *j, const struct pp_planned *q, const char *name, size_t *room)
 {
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
@@ -36,14 +36,14 @@ static int put_known(struct pp_json *j, const struct plan_request *q, const char
     struct pp_geometry shape = {
         .stages = g->stages, .chunks = g->chunks, .microbatches = g->microbatches};
     shape.memory_cap = q->memory_cap;
-    shape.costs.comm = q->costs.latency;
+    shape.costs.comm = q->costs->latency;
     int rc = pp_plan_build(name, &shape, &plan);
     if (rc == PP_ECONFIG) {
         pp_error_clear();
         return 0;
     }
     PP_TRY(rc);
-    PP_TRY(pp_sim_run(plan, &q->costs, false, &result));
+    PP_TRY(pp_sim_run(plan, q->costs, false, &result));
     PP_TRY(pp_plan_csv_text(plan, &text));
     int peak = 0;
     for (int r = 0; r < g->stages; r++)
@@ -60,7 +60,7 @@ static int put_known(struct pp_json *j, const struct plan_request *q, const char
     return 0;
 }
 
-static int put_data(const struct plan_request *q, FILE *f)
+static int put_data(const struct pp_planned *q, FILE *f)
 {
     PP_OWN_MEMORY char *text = NULL;
     const struct pp_plan *plan = q->plan;
@@ -71,13 +71,13 @@ static int put_data(const struct plan_request *q, FILE *f)
     pp_json_str(&j, "table", text);
     pp_json_dbl(&j, "cap", q->memory_cap);
     pp_json_object(&j, "costs");
-    put_numbers(&j, "f", q->costs.f, plan->n_virtual);
-    put_numbers(&j, "i", q->costs.i, plan->n_virtual);
-    put_numbers(&j, "w", q->costs.w, plan->n_virtual);
-    pp_json_dbl(&j, "latency", q->costs.latency);
-    if (q->costs.transfer)
-        put_numbers(&j, "transfer", q->costs.transfer, 2 * (plan->n_virtual - 1));
-    pp_json_dbl(&j, "overlap", q->costs.overlap);
+    put_numbers(&j, "f", q->costs->f, plan->n_virtual);
+    put_numbers(&j, "i", q->costs->i, plan->n_virtual);
+    put_numbers(&j, "w", q->costs->w, plan->n_virtual);
+    pp_json_dbl(&j, "latency", q->costs->latency);
+    if (q->costs->transfer)
+        put_numbers(&j, "transfer", q->costs->transfer, 2 * (plan->n_virtual - 1));
+    pp_json_dbl(&j, "overlap", q->costs->overlap);
     pp_json_end(&j);
     pp_json_array(&j, "known");
     for (const char *const *name = pp_schedule_names(); *name; name++)
@@ -87,10 +87,14 @@ static int put_data(const struct plan_request *q, FILE *f)
     return 0;
 }
 
-static int put_page(const struct plan_request *q, FILE *f)
+int pp_workbench_write(const void *planned, FILE *f)
 {
     PP_OWN_MEMORY char *text = NULL;
+    const struct pp_planned *q = planned;
     size_t bytes = 0;
+    if (q->plan->copies > 1)
+        return pp_fail(PP_EUSAGE, "--html: a table cannot describe two copies of the weights; "
+                                  "draw this schedule with --format svg");
     FILE *data = open_memstream(&text, &bytes);
     if (!data)
         return pp_fail(PP_ERESOURCE, "plan: out of memory");
@@ -100,17 +104,4 @@ static int put_page(const struct plan_request *q, FILE *f)
     pp_report_put_json(text, f);
     fputs(workbench_page_tail, f);
     return ferror(f) ? pp_fail_errno(PP_EIO, "cannot write the page") : 0;
-}
-
-int plan_workbench(const struct plan_request *q, const char *path)
-{
-    PP_OWN(pp_file_abandon) struct pp_file_write w = {.f = NULL};
-    if (q->plan->copies > 1)
-        return pp_fail(PP_EUSAGE, "--html: a table cannot describe two copies of the weights; "
-                                  "draw this schedule with --format svg");
-    if (strcmp(path, "-") == 0)
-        return put_page(q, stdout);
-    PP_TRY(pp_file_create(path, &w));
-    PP_TRY(put_page(q, w.f));
-    return pp_file_commit(&w);
 }
