@@ -83,6 +83,7 @@ struct pp_schedule_ops {
     int default_chunks; /* of those that take any, when the config says nothing; 0 means 1 */
     bool eager;         /* reads geometry.eager, and the costs where that is 0 */
     bool fits;          /* made for geometry.ticks */
+    bool proves;        /* searches for as long as a proof takes: no other search tries it */
     bool stands_in;     /* takes any number of micro-batches: for the last batch of an epoch, where
                            the schedule of the same placement that was asked for refuses it */
     /* B is whole, and no step is longer when the W of several micro-batches are one product: then a
@@ -126,6 +127,9 @@ bool pp_schedule_is_eager(const char *name);
 
 /* Is it one that is made for the times of geometry.ticks? */
 bool pp_schedule_fits(const char *name);
+
+/* Is it one that searches for a proof, and so for none of those who try many? */
+bool pp_schedule_proves(const char *name);
 
 /* Times as ticks, both [3 * n_virtual + 1] as geometry.ticks has them: the longest becomes 1000, and
  * none but the transfer less than 1. */

@@ -114,7 +114,7 @@ static int parse_words(int argc, char **argv, struct asked *a)
         {"coalesce", 0, PP_CLI_KEY, (void *)"train.coalesce", "K",
          "weight gradients of K micro-batches at a time"},
         {"memory-cap", 0, PP_CLI_KEY, (void *)"pipeline.memory_cap", "X",
-         "zb-auto, zb-fit, --csv: forwards a rank may hold"},
+         "zb-auto, zb-fit, zb-exact, --csv: forwards a rank may hold"},
         {"recompute", 0, PP_CLI_KEY, (void *)"pipeline.recompute", "WHAT",
          "forward passes that are computed again: off, all, layers; without CONFIG stages"},
         {"cost-f", 0, PP_CLI_STRING, &w->costs[PLAN_COST_F], "T,...", "time of a forward pass; 1"},

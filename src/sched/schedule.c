@@ -91,6 +91,12 @@ bool pp_schedule_fits(const char *name)
     return ops && ops->fits;
 }
 
+bool pp_schedule_proves(const char *name)
+{
+    const struct pp_schedule_ops *ops = pp_schedule_find(name);
+    return ops && ops->proves;
+}
+
 void pp_schedule_ticks(const double *times, int n_virtual, int64_t *ticks)
 {
     double longest = 0;

@@ -279,6 +279,8 @@ static int search_stages(struct search *s, int stages)
     int n = pp_best_counts(s->spec, counts, PP_BEST_COUNTS_MAX);
     for (int i = 0; i < n; i++) {
         for (int k = 0; names[k]; k++) {
+            if (pp_schedule_proves(names[k]))
+                continue;
             struct pp_candidate c = {.order = k,
                                      .stages = stages,
                                      .replicas = s->cfg->pipeline.replicas,

@@ -141,7 +141,7 @@ static int try_schedule(struct ranking *k, const char *name, int m, bool even)
         counts[] = {1, 2, 4, own};
     for (int i = 0; i < 4; i++) {
         struct pp_profile_other o = {.chunks = counts[i], .microbatches = m, .even = even};
-        bool legal = (ops->chunks == 0 || ops->chunks == o.chunks) &&
+        bool legal = !ops->proves && (ops->chunks == 0 || ops->chunks == o.chunks) &&
                      (i < 3 || (own != 1 && own != 2 && own != 4));
         bool capped = ops->fits || strcmp(name, "zb-auto") == 0;
         snprintf(o.schedule, sizeof(o.schedule), "%s", name);

@@ -179,6 +179,8 @@ FOLLOWED = [
     ('train.%s = 1 has no effect', N + 'train.warmup_steps=1', N + 'train.warmup_steps=0'),
     ('lies in the warm-up of %lld, so the learning rate only rises', N + 'train.warmup_steps=50',
      N + 'train.warmup_steps=50 --epochs 100'),
+    ('compute no forward again: set', N + 'pipeline.schedule=zb-exact --set pipeline.recompute=all',
+     N + 'pipeline.schedule=zb-exact --set pipeline.recompute=off'),
     ('is shorter than the run of %lld steps', N + 'train.lr_steps=3 --epochs 9 --set train.lr_schedule=cosine',
      N + 'train.lr_steps=0 --epochs 9 --set train.lr_schedule=cosine'),
     ('lr_schedule = multistep changes nothing; use less', N + 'train.lr_schedule=multistep --epochs 3 --set '

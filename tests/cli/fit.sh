@@ -23,6 +23,16 @@ trains net.ini --stages 2 --schedule zb-fit --set pipeline.chunks=3 \
 trains net.ini --stages 3 --schedule zb-fit-v --set 'pipeline.costs=9,1,9 4,5,4 2,2,7 3,3,3 1,1,1 8,8,9 2'
 trains net.ini --stages 3 --schedule zb-fit-v --set pipeline.recompute=all
 
+begin "the exact ones train the same weights, and refuse what they cannot prove"
+for costs in none '9,1,9 4,5,4 2,2,7 3'; do
+    trains net.ini --stages 3 --schedule zb-exact --set pipeline.memory_cap=2 --set "pipeline.costs=$costs"
+done
+trains net.ini --stages 2 --schedule zb-exact-v --set 'pipeline.costs=9,1,9 4,5,4 2,2,7 3,3,3 2'
+fails 78 'at most 48 micro-batches x stages x chunks, not 12 x 6 x 1: take fewer, or zb-fit' \
+    run train net.ini --stages 6 --schedule zb-exact --microbatches 12
+fails 78 'set pipeline.recompute = off, or take zb-fit' \
+    run train net.ini --stages 2 --schedule zb-exact --set pipeline.recompute=all
+
 begin "costs are printed by threes, and read back"
 digest=
 trains net.ini --stages 2 --schedule zb-fit --set 'pipeline.costs=4 5, 6, 7,8 9 2'
@@ -67,6 +77,6 @@ fails 78 'a memory cap of 0.5 forwards per rank is too small' \
 
 begin "costs that nothing reads are said to be idle"
 ok run train net.ini --stages 2 --set 'pipeline.costs=1,2,3' --set run.dir=
-err_has 'pipeline.costs has no effect with pipeline.schedule = 1f1b, only with zb-fit and zb-fit-v'
+err_has 'pipeline.costs has no effect with pipeline.schedule = 1f1b, only with zb-fit, zb-fit-v'
 
 finish

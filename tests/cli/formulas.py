@@ -47,7 +47,7 @@ def plan(name, p, v, m, group, early):
     words = ['plan', '--schedule', name, '--stages', str(p), '--chunks', str(v), '--microbatches', str(m)]
     words += ['--group', str(group)] if group else []
     words += ['--eager', str(EAGER)] if name == '1f1b-eager' else []
-    words += ['--memory-cap', str(p)] if name in ('zb-auto', 'zb-fit', 'zb-fit-v') else []
+    words += ['--memory-cap', str(p)] if name in ('zb-auto', 'zb-fit', 'zb-fit-v', 'zb-exact', 'zb-exact-v') else []
     got = ask(*words, '--format', 'json')
     if got.returncode:
         return None

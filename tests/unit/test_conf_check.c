@@ -231,7 +231,7 @@ TEST(keys_of_a_schedule_are_noted_with_another)
                "with 1f1b-eager");
     check_note("pipeline.memory_cap=3", NULL,
                "--set: note: pipeline.memory_cap has no effect with pipeline.schedule = 1f1b, only "
-               "with zb-auto, zb-fit and zb-fit-v");
+               "with zb-auto, zb-fit, zb-fit-v, zb-exact and zb-exact-v");
     check_note("pipeline.schedule=auto", "pipeline.group=2", NULL);
 }
 

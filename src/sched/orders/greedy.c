@@ -6,7 +6,8 @@
  * lacks room, unless that delays what is known to come. A rank holds a chunk from F to W. A recomputed
  * one needs little memory until its recompute, then its full memory: its W comes at once.
  *
- * Of the lists of several settings the best one is kept, and made shorter by exchange (repair.c).
+ * Of the lists of several settings the best one is kept, and made shorter by exchange (repair.c) and
+ * by branch and bound (exact.c).
  *
  * It cannot hang: the F of a chunk leaves room for one F of each deeper chunk of its rank. Take the
  * oldest micro-batch that is not through, at its next F. I and W need no room, so all before it have
@@ -250,8 +251,8 @@ static int emit_best(struct greedy *y, bool whole, struct pp_emit **e)
     return 0;
 }
 
-/* Exchange in the best list; one with recomputed chunks stays. */
-static int exchange_cells(struct greedy *y)
+/* Make the best lists shorter; those with recomputed chunks stay. */
+static int shorten_lists(struct greedy *y, bool exact)
 {
     double cap = pp_cap(y->g) * y->g->chunks;
     int all = y->g->chunks * y->g->microbatches;
@@ -271,12 +272,15 @@ static int exchange_cells(struct greedy *y)
                           .hop = hops,
                           .cells = y->best,
                           .row = y->row};
-    return pp_repair_run(&r);
+    PP_TRY(pp_repair_run(&r));
+    return exact ? pp_exact_prove(&r) : pp_exact_beam(&r);
 }
 
 int pp_greedy_emit(const struct pp_geometry *g, enum pp_placement placement, enum pp_greedy mode,
                    struct pp_emit **e)
 {
+    bool exact = mode == PP_GREEDY_EXACT;
+    mode = exact ? PP_GREEDY_SPLIT : mode;
     size_t p = (size_t)g->stages, n = p * (size_t)g->chunks, m = (size_t)g->microbatches;
     size_t ops = mode == PP_GREEDY_FORWARD ? 1 : 3;
     PP_TAKE(int32_t, done, 3 * n);
@@ -300,7 +304,10 @@ int pp_greedy_emit(const struct pp_geometry *g, enum pp_placement placement, enu
                        .row = ops * (size_t)g->chunks * m};
     search(&y, mode);
     bool again = y.again && memchr(y.again, true, n * sizeof(*y.again));
+    if (again && exact)
+        return pp_fail(PP_ECONFIG, "zb-exact and zb-exact-v compute no forward again: set "
+                                   "pipeline.recompute = off, or take zb-fit");
     if (mode == PP_GREEDY_SPLIT && !again)
-        PP_TRY(exchange_cells(&y));
+        PP_TRY(shorten_lists(&y, exact));
     return emit_best(&y, mode == PP_GREEDY_WHOLE, e);
 }

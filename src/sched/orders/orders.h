@@ -70,6 +70,9 @@ int pp_emit_zb_h(const struct pp_geometry *g, int rank, int ahead, int hold, str
 /* PP_ECONFIG for a memory_cap that holds nothing. */
 int pp_check_cap(const struct pp_geometry *g);
 
+/* The same, and PP_ECONFIG for more cells than a proof is tried for. zb_exact.c */
+int pp_check_exact(const struct pp_geometry *g);
+
 /* What a rank may hold, in forwards of a whole one. */
 static inline double pp_cap(const struct pp_geometry *g)
 {
@@ -81,6 +84,7 @@ static inline double pp_cap(const struct pp_geometry *g)
 /* Of lists that are played forward in time: */
 enum pp_greedy {
     PP_GREEDY_SPLIT,   /* the best found for g->ticks, with at most pp_cap() forwards on a rank */
+    PP_GREEDY_EXACT,   /* the same with a proof that none is shorter: else PP_ECONFIG */
     PP_GREEDY_WHOLE,   /* a W follows its I, as B; equal ticks, whatever that holds */
     PP_GREEDY_FORWARD, /* F alone, of equal ticks */
 };

@@ -14,7 +14,27 @@ struct pp_repair {
     size_t row;
 };
 
-/* Errors: PP_ERESOURCE. */
+/* By exchange. Errors: PP_ERESOURCE. */
 int pp_repair_run(const struct pp_repair *r);
+
+/* By branch and bound to the least makespan; lists that have it stay as they are. Errors: PP_ERESOURCE;
+ * PP_ECONFIG without a proof. */
+int pp_exact_prove(const struct pp_repair *r);
+
+/* The same as a beam of a few milliseconds, without a proof, where the lists are short enough for one:
+ * up to 400 cells. Errors: PP_ERESOURCE. */
+int pp_exact_beam(const struct pp_repair *r);
+
+/* ---- jobs.c */
+
+struct pp_job {
+    int64_t head; /* not before */
+    int64_t left; /* work */
+    int64_t tail; /* after it, elsewhere */
+};
+
+/* When all n jobs of one rank, and what follows them, can have ended at the earliest, even if the rank
+ * may interrupt them. Changes the jobs. */
+int64_t pp_jobs_bound(struct pp_job *jobs, int n);
 
 #endif

@@ -18,6 +18,7 @@
 
 #include "ppcli/mem.h"
 #include "orders.h"
+#include "repair.h"
 
 enum {
     KNOB_GREEDY_W = 1, /* a W into every gap, also into one that other ranks' bubbles allow */
@@ -239,6 +240,34 @@ static int emit_best(const struct search *s, struct pp_emit **e)
     return 0;
 }
 
+/* Short lists get shorter, where memory is charged as that search does it. */
+static int shorten(struct search *s)
+{
+    const struct pp_zb_auto *z = s->z;
+    size_t p = (size_t)z->p, n = 3 * p * (size_t)z->m;
+    double cap = z->cap / z->mem_f;
+    if (z->mem_i != 0)
+        return 0;
+    PP_TAKE(int64_t, costs, 4 * p);
+    PP_TAKE(int32_t, cells, n);
+    for (size_t k = 0; k < n; k++)
+        cells[k] = 3 * (int32_t)(k / (n / p)) + s->best[k];
+    for (size_t k = 0; k < 4 * p; k++)
+        costs[k] = k < 3 * p ? s->cost[k % 3] : z->comm;
+    struct pp_repair r = {.p = z->p,
+                          .m = z->m,
+                          .n_virtual = z->p,
+                          .limit = cap < z->m ? (int)cap : z->m,
+                          .cost = costs,
+                          .hop = costs + 3 * p,
+                          .cells = cells,
+                          .row = n / p};
+    PP_TRY(pp_exact_beam(&r));
+    for (size_t k = 0; k < n; k++)
+        s->best[k] = (uint8_t)(cells[k] % 3);
+    return 0;
+}
+
 int pp_zb_auto_emit(const struct pp_zb_auto *z, struct pp_emit **e, int64_t *out_span)
 {
     size_t p = (size_t)z->p, cells = p * (size_t)z->m;
@@ -256,6 +285,7 @@ int pp_zb_auto_emit(const struct pp_zb_auto *z, struct pp_emit **e, int64_t *out
                        .cells = ops,
                        .best = ops + 3 * cells};
     int64_t span = search(&s);
+    PP_TRY(shorten(&s));
     PP_TRY(emit_best(&s, e));
     if (out_span)
         *out_span = span;
