@@ -28,6 +28,7 @@ static struct {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static char source[128] = "no hwloc";
 static bool loaded;
+static hwloc_topology_t keeps_plugins;
 
 static void load_hwloc(void)
 {
@@ -39,6 +40,8 @@ static void load_hwloc(void)
     CALLS(LOOK_UP)
     loaded = complete;
     if (complete) {
+        /* Never destroyed: hwloc unloads its plugins with the last one, and each read loads them again. */
+        hw.topology_init(&keeps_plugins);
         unsigned v = hw.get_api_version();
         snprintf(source, sizeof(source), "hwloc, API %u.%u", v >> 16, v >> 8 & 0xff);
     } else {
