@@ -133,8 +133,9 @@ static void check_conv(const char *isa, const struct cpu_conv *c, const struct s
     check_equal("y", isa, y, want_y, n_y);
     struct pp_conv_backward_input input = {
         .g = &g, .B = s->B, .dz = dz, .W = w, .add = s->B % 2 == 1, .scratch = scratch, .dx = dx};
+    input.packed = s->k == 3 ? copy : NULL;
     run_pieces(c->backward_input, &input, (size_t)s->B * H);
-    input.dz = zr, input.W = wr, input.dx = want_dx;
+    input.dz = zr, input.W = wr, input.packed = NULL, input.dx = want_dx;
     run_pieces(f->backward_input, &input, (size_t)s->B * H);
     check_equal("dx", isa, dx, want_dx, n_x);
     struct pp_weight_part part = {.B = s->B, .dz = dz, .x = x};

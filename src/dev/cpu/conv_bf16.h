@@ -1,80 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Convolutions by the products of gemm_bf16.c, which includes this. */
+/*
+ * Convolutions by the tiles of gemm_bf16.c, which includes this. F and I round each value of a piece of
+ * the image once, into words with zeros around them, and the rows of a tile are pixels there. W pairs
+ * pixels when it needs them.
+ */
 #ifndef PPCLI_DEV_CPU_CONV_BF16_H
 #define PPCLI_DEV_CPU_CONV_BF16_H
 
-INLINE size_t words_of_group(const struct pp_conv *g)
-{
-    return bf16_packed_floats(g->O / g->groups, g->kh * g->kw * (g->C / g->groups));
-}
-
-/* I's rows of a class: the pixels of dx that see taps (ky, kx), (ky, kx + stride), ... */
-struct input_class {
-    struct view y, across;
-    int K;
+enum {
+    IMAGE_WORDS = 128 * 1024, /* of the image at a time: half of a small L2 */
+    IMAGE_DEPTH = 640         /* words of the summed index at a time: a panel of them is in L2 */
 };
 
-/* Of rows from .. end - 1. */
-static struct input_class find_class(const struct pp_conv *g, int from, int end, int ky, int kx)
-{
-    struct input_class c = {.y = view_inputs(from, end, ky, g->kh, g->stride, g->pad_top, g->OH),
-                            .across =
-                                view_inputs(0, g->W, kx, g->kw, g->stride, g->pad_left, g->OW)};
-    c.K = c.y.taps * c.across.taps * (g->O / g->groups);
-    return c;
-}
-
-static struct forward class_weights(const struct pp_conv *g, const struct input_class *c,
-                                    const float *W)
-{
-    return (struct forward){.a.C = g->O / g->groups,
-                            .K = c->K,
-                            .columns = g->C / g->groups,
-                            .b = {.x = W, .row = (size_t)(g->C / g->groups)},
-                            .y = &c->y,
-                            .across = &c->across,
-                            .taps = (size_t)(g->kh * g->kw),
-                            .kernel_row = (size_t)g->kw};
-}
-
-/* Where the words of a class begin among those of a group, F's first; of class `stride`, 0: the end. */
-static size_t class_at(const struct pp_conv *g, int ky, int kx)
-{
-    size_t at = words_of_group(g);
-    for (int i = 0; i < ky * g->stride + kx; i++) {
-        struct input_class c = find_class(g, 0, g->H, i / g->stride, i % g->stride);
-        at += bf16_packed_floats(g->C / g->groups, c.K);
-    }
-    return at;
-}
-
-static size_t conv_packed_floats(const struct pp_conv *g)
-{
-    return (size_t)g->groups * class_at(g, g->stride, 0);
-}
-
-static void conv_pack(const struct pp_conv *g, const float *W, float *packed)
-{
-    int C = g->C / g->groups;
-    for (int i = 0; i < g->groups; i++, W += weights_of_group(g)) {
-        bf16_pack(g->O / g->groups, g->kh * g->kw * C, W, packed);
-        packed += words_of_group(g);
-        for (int j = 0; j < g->stride * g->stride; j++) {
-            struct input_class class = find_class(g, 0, g->H, j / g->stride, j % g->stride);
-            const struct forward p = class_weights(g, &class, W);
-            for (int c = 0; c < C; c += WIDTH) {
-                int width = panel_width(C, c);
-                zip_weights(&p, 0, p.K, c, width, packed);
-                packed += (size_t)words_of(p.K) * (size_t)width;
-            }
-        }
-    }
-}
-
-static size_t conv_scratch_floats(const struct pp_conv *g, int B)
-{
-    return 16;
-}
+/* F, or I of a class of pixels: those that see taps (ky, kx), (ky, kx + stride), ... One group. The
+ * pixels of y x `across` sum over the taps that they see and `terms` channels of each. */
+struct product {
+    const struct pp_conv *g;
+    struct view y, across;
+    int terms, columns;       /* channels of the group that are summed over; that come out */
+    bool back;                /* I: W[terms][taps][columns]; F: W[columns][taps][terms] */
+    size_t pixel, to_pixel;   /* channels of all groups: of the image, of what comes out */
+    size_t to_line, to_image; /* floats of what comes out */
+    const float *W, *packed, *bias;
+    bool relu, add;
+    const float *from;
+    float *to, *scratch; /* conv_scratch_floats() */
+};
 
 /* Goes over a piece of the rows of images of H rows: the rest of one, whole ones, the beginning of
  * one: first image, how many, rows of each. */
@@ -92,74 +43,302 @@ static size_t images_next(size_t H, size_t at, size_t end, struct images *out)
     return next;
 }
 
-static void conv_forward(const void *args, const struct pp_piece *w)
+/* F of outputs from .. end - 1 of y, or I of a class of inputs. */
+static struct product find_product(const struct pp_conv *g, bool back, int from, int end, int ky,
+                                   int kx)
 {
-    const struct pp_conv_forward *a = args;
-    const struct pp_conv *g = a->g;
-    int C = g->C / g->groups, O = g->O / g->groups;
-    struct images m;
-    for (size_t at = w->from; at < w->to;) {
-        at = images_next((size_t)g->OH, at, w->to, &m);
-        struct view y = view_outputs(m.from, m.end, g->kh, g->stride, g->pad_top, g->H);
-        struct view across = view_outputs(0, g->OW, g->kw, g->stride, g->pad_left, g->W);
-        for (int i = 0; i < g->groups; i++) {
-            const float *x = a->x + m.b * (size_t)(g->H * g->W * g->C) + (size_t)i * (size_t)C;
-            const struct forward p = {
-                .a = {x, (size_t)g->C, &y, &across, C},
-                .n_rows = m.n * (size_t)y.n * (size_t)g->OW,
-                .K = g->kh * g->kw * C,
-                .columns = O,
-                .W = a->W + (size_t)i * weights_of_group(g),
-                .packed = a->packed ? a->packed + (size_t)i * class_at(g, g->stride, 0) : NULL,
-                .bias = a->b ? a->b + (size_t)i * (size_t)O : NULL,
-                .relu = a->relu,
-                .c = a->y + m.b * (size_t)(g->OH * g->OW * g->O) + (size_t)i * (size_t)O,
-                .c_row = (size_t)g->O,
-                .to_y = &y,
-                .to_across = &across,
-                .to_line = (size_t)(g->OW * g->O),
-                .to_image = (size_t)(g->OH * g->OW * g->O)};
-            multiply_rows(&p);
+    int C = back ? g->O : g->C, to_C = back ? g->C : g->O;
+    int to_H = back ? g->H : g->OH, to_W = back ? g->W : g->OW;
+    struct product p = {.g = g,
+                        .y = view_outputs(from, end, g->kh, g->stride, g->pad_top, g->H),
+                        .across = view_outputs(0, to_W, g->kw, g->stride, g->pad_left, g->W),
+                        .terms = C / g->groups,
+                        .columns = to_C / g->groups,
+                        .back = back,
+                        .pixel = (size_t)C,
+                        .to_pixel = (size_t)to_C,
+                        .to_line = (size_t)(to_W * to_C),
+                        .to_image = (size_t)(to_H * to_W) * (size_t)to_C};
+    if (back) {
+        p.y = view_inputs(from, end, ky, g->kh, g->stride, g->pad_top, g->OH);
+        p.across = view_inputs(0, to_W, kx, g->kw, g->stride, g->pad_left, g->OW);
+    }
+    return p;
+}
+
+/* Of the summed index: taps that a pixel sees, each of whole words. */
+INLINE int depth_of(const struct product *p)
+{
+    return p->y.taps * p->across.taps * words_of(p->terms);
+}
+
+INLINE size_t panels_of(const struct product *p)
+{
+    return packed_floats(p->columns, depth_of(p));
+}
+
+/* ---- weights as words */
+
+/* Words k .. k + depth - 1 of the panel of the columns from `column` on. */
+static void make_panel(const struct product *p, int k, int depth, int column, float *to)
+{
+    int words = words_of(p->terms), columns = least(WIDTH, p->columns - column);
+    int width = panel_width(p->columns, column);
+    size_t terms = (size_t)p->terms, all = (size_t)p->columns,
+           taps = (size_t)p->g->kh * (size_t)p->g->kw;
+    for (int end = k + depth, n; k < end; k += n) {
+        int seen = k / words, w = k % words;
+        n = least(words - w, end - k);
+        size_t tap = (size_t)(p->y.tap + seen / p->across.taps * p->y.tap_step) * (size_t)p->g->kw +
+                     (size_t)(p->across.tap + seen % p->across.taps * p->across.tap_step);
+        if (!p->back) {
+            size_t row = taps * terms;
+            pack_words(least(2 * n, p->terms - 2 * w), row, columns, width,
+                       p->W + (size_t)column * row + tap * terms + (size_t)(2 * w), to);
+            to += (size_t)n * (size_t)width;
+            continue;
+        }
+        for (int o = 2 * w; o < 2 * (w + n); o += 2, to += width) {
+            const float *row = p->W + ((size_t)o * taps + tap) * all + column;
+            bf16_zip(columns, row, o + 1 < p->terms ? row + taps * all : NULL, to);
         }
     }
 }
 
-/* The pixels of a class in some rows of some images. */
-static void multiply_class(const struct pp_conv_backward_input *a, const struct images *m, int ky,
-                           int kx)
+static float *pack_product(const struct product *p, float *packed)
 {
-    const struct pp_conv *g = a->g;
-    int C = g->C / g->groups, O = g->O / g->groups;
-    struct input_class class = find_class(g, m->from, m->end, ky, kx);
-    if (class.y.n == 0 || class.across.n == 0 || (class.K == 0 && a->add))
+    int K = depth_of(p);
+    for (int c = 0; c < p->columns; c += WIDTH) {
+        make_panel(p, 0, K, c, packed);
+        packed += (size_t)K * (size_t)panel_width(p->columns, c);
+    }
+    return packed;
+}
+
+/* Where the words of a class begin among those of a group, F's first; of class `stride`, 0: the end. */
+static size_t class_at(const struct pp_conv *g, int ky, int kx)
+{
+    struct product p = find_product(g, false, 0, g->OH, 0, 0);
+    size_t at = panels_of(&p);
+    for (int i = 0; i < ky * g->stride + kx; i++) {
+        p = find_product(g, true, 0, g->H, i / g->stride, i % g->stride);
+        at += panels_of(&p);
+    }
+    return at;
+}
+
+static size_t conv_packed_floats(const struct pp_conv *g)
+{
+    return (size_t)g->groups * class_at(g, g->stride, 0);
+}
+
+static void conv_pack(const struct pp_conv *g, const float *W, float *packed)
+{
+    for (int i = 0; i < g->groups; i++, W += weights_of_group(g)) {
+        struct product p = find_product(g, false, 0, g->OH, 0, 0);
+        p.W = W;
+        packed = pack_product(&p, packed);
+        for (int j = 0; j < g->stride * g->stride; j++) {
+            p = find_product(g, true, 0, g->H, j / g->stride, j % g->stride);
+            p.W = W;
+            packed = pack_product(&p, packed);
+        }
+    }
+}
+
+/* ---- F and I */
+
+/* What n pixels of an axis see, and where that begins for pixel i. */
+INLINE int view_span(const struct view *v, int n)
+{
+    return (n - 1) * v->stride + v->taps;
+}
+
+INLINE int view_first(const struct view *v, int i)
+{
+    return v->from + i * v->stride + (v->ahead < 0 ? 1 - v->taps : 0);
+}
+
+/* Rows at .. at + rows - 1 of y in some images. */
+struct piece {
+    size_t image, images;
+    int at, rows;
+};
+
+/* The scratch = what the piece sees, [images][lines][across][words]. */
+static void fill_words(const struct product *p, const struct piece *s)
+{
+    const struct view *vy = &p->y, *vx = &p->across;
+    int words = words_of(p->terms), lines = view_span(vy, s->rows), wide = view_span(vx, vx->n);
+    int y0 = view_first(vy, s->at), x0 = view_first(vx, 0);
+    float *to = p->scratch;
+    for (size_t b = s->image; b < s->image + s->images; b++) {
+        for (int y = y0; y < y0 + lines; y++) {
+            bool inside = y >= 0 && y < vy->other;
+            const float *line = inside ? p->from + (b * (size_t)vy->other + (size_t)y) *
+                                                       (size_t)vx->other * p->pixel
+                                       : NULL;
+            for (int x = x0; x < x0 + wide; x++, to += words)
+                if (inside && x >= 0 && x < vx->other)
+                    bf16_pairs(p->terms, line + (size_t)x * p->pixel, to);
+                else
+                    memset(to, 0, (size_t)words * sizeof(*to));
+        }
+    }
+}
+
+/* Words k .. k + depth - 1 of the summed index: a segment a tap; how many. */
+static int list_taps(const struct product *p, int k, int depth, const float *panel, int width,
+                     struct segment *out)
+{
+    const struct view *vy = &p->y, *vx = &p->across;
+    int words = words_of(p->terms), wide = view_span(vx, vx->n), have = 0;
+    for (int i = k, n; i < k + depth; i += n) {
+        int y = i / words / vx->taps, x = i / words % vx->taps;
+        n = least(words - i % words, k + depth - i);
+        y = vy->ahead < 0 ? vy->taps - 1 - y : y;
+        x = vx->ahead < 0 ? vx->taps - 1 - x : x;
+        out[have++] = (struct segment){
+            .depth = n,
+            .a = p->scratch + ((size_t)y * (size_t)wide + (size_t)x) * (size_t)words + i % words,
+            .b = panel + (size_t)(i - k) * (size_t)width};
+    }
+    return have;
+}
+
+/* The tiles of a piece for the columns of a panel. */
+static void piece_tiles(const struct product *p, const struct piece *s, int column, struct tile *t)
+{
+    const struct view *vy = &p->y, *vx = &p->across;
+    size_t words = (size_t)words_of(p->terms), wide = (size_t)view_span(vx, vx->n);
+    size_t lines = (size_t)view_span(vy, s->rows), b = 0;
+    struct groups g = groups_of((int)s->images * s->rows * vx->n);
+    for (int k = 0, i = 0, j = 0; k < g.n; k++) {
+        int rows = g.size + (k < g.larger);
+        for (int r = 0; r < rows; r++) {
+            t->a_of[r] =
+                ((b * lines + (size_t)(i * vy->stride)) * wide + (size_t)(j * vx->stride)) * words;
+            t->c_of[r] = (s->image + b) * p->to_image +
+                         (size_t)(vy->at + (s->at + i) * vy->step) * p->to_line +
+                         (size_t)(vx->at + j * vx->step) * p->to_pixel;
+            if (++j == vx->n) {
+                j = 0;
+                if (++i == s->rows) {
+                    i = 0;
+                    b++;
+                }
+            }
+        }
+        run_tile(&ROWS_LISTED_tiles, t, rows, least(WIDTH, p->columns - column));
+    }
+}
+
+static void multiply_piece(const struct product *p, const struct piece *s)
+{
+    struct segment segments[SEGMENTS];
+    float own[IMAGE_DEPTH * WIDTH];
+    int K = depth_of(p), most = least(IMAGE_DEPTH, (SEGMENTS - 2) * words_of(p->terms));
+    int pieces = K > 0 ? (K + most - 1) / most : 1, steps = (K + pieces - 1) / pieces;
+    if (K > 0)
+        fill_words(p, s);
+    for (int c = 0; c < p->columns; c += WIDTH) {
+        int k = 0, width = panel_width(p->columns, c);
+        do {
+            int depth = least(steps, K - k);
+            const float *panel = own;
+            if (p->packed)
+                panel = p->packed + (size_t)c * (size_t)K + (size_t)k * (size_t)width;
+            else
+                make_panel(p, k, depth, c, own);
+            bool last = k + depth == K;
+            struct tile t = {.segments = segments,
+                             .n_segments = list_taps(p, k, depth, panel, width, segments),
+                             .b_step = (size_t)width,
+                             .add = p->add || k > 0,
+                             .c = p->to + c,
+                             .bias = last && p->bias ? p->bias + c : NULL,
+                             .relu = last && p->relu};
+            piece_tiles(p, s, c, &t);
+            k += depth;
+        } while (k < K);
+    }
+}
+
+/* `images` of them; as many lines of some at a time as fit IMAGE_WORDS. */
+static void multiply(const struct product *p, size_t images)
+{
+    const struct view *vy = &p->y, *vx = &p->across;
+    if (vy->n == 0 || vx->n == 0 || (depth_of(p) == 0 && p->add))
         return;
-    for (int i = 0; i < g->groups; i++) {
-        struct forward p = class_weights(g, &class, a->W + (size_t)i * weights_of_group(g));
-        p.a = (struct rows){a->dz + m->b * (size_t)(g->OH * g->OW * g->O) + (size_t)i * (size_t)O,
-                            (size_t)g->O, &class.y, &class.across, O};
-        p.n_rows = m->n * (size_t) class.y.n * (size_t) class.across.n;
-        if (a->packed)
-            p.packed = a->packed + (size_t)i * class_at(g, g->stride, 0) + class_at(g, ky, kx);
-        p.add = a->add;
-        p.c = a->dx + m->b * (size_t)(g->H * g->W * g->C) + (size_t)i * (size_t)C;
-        p.c_row = (size_t)g->C;
-        p.to_y = &class.y;
-        p.to_across = &class.across;
-        p.to_line = (size_t)g->W * (size_t)g->C;
-        p.to_image = (size_t)g->H * p.to_line;
-        multiply_rows(&p);
+    int line = view_span(vx, vx->n) * words_of(p->terms);
+    int lines = line > 0 ? IMAGE_WORDS / line : IMAGE_WORDS;
+    int rows = least(vy->n, lines < vy->taps ? 1 : (lines - vy->taps) / vy->stride + 1);
+    size_t some = rows == vy->n ? (size_t)(lines / (vy->stride * rows + vy->taps)) : 0;
+    struct piece s;
+    for (s.image = 0; s.image < images; s.image += s.images) {
+        s.images = some < 1 ? 1 : some < images - s.image ? some : images - s.image;
+        for (s.at = 0; s.at < vy->n; s.at += s.rows) {
+            s.rows = least(rows, vy->n - s.at);
+            multiply_piece(p, &s);
+        }
+    }
+}
+
+/* Of each member of a team: a piece, of which a row of pixels may see more than the usual. */
+static size_t conv_scratch_floats(const struct pp_conv *g, int B)
+{
+    size_t f = (size_t)((g->OW - 1) * g->stride + g->kw) * (size_t)words_of(g->C / g->groups);
+    size_t i = (size_t)(g->W + g->kw) * (size_t)words_of(g->O / g->groups);
+    size_t floats = ((f > i ? f : i) * (size_t)g->kh + 15) / 16 * 16;
+    return floats > IMAGE_WORDS ? floats : IMAGE_WORDS;
+}
+
+static void multiply_groups(struct product *p, size_t images, const float *W, const float *packed,
+                            const float *bias, const float *from, float *to)
+{
+    const struct pp_conv *g = p->g;
+    size_t terms = (size_t)p->terms, columns = (size_t)p->columns;
+    for (size_t i = 0; i < (size_t)g->groups; i++) {
+        p->W = W + i * weights_of_group(g);
+        p->packed = packed ? packed + i * class_at(g, g->stride, 0) : NULL;
+        p->bias = bias ? bias + i * columns : NULL;
+        p->from = from + i * terms;
+        p->to = to + i * columns;
+        multiply(p, images);
+    }
+}
+
+static void conv_forward(const void *args, const struct pp_piece *w)
+{
+    const struct pp_conv_forward *a = args;
+    const struct pp_conv *g = a->g;
+    struct images m;
+    for (size_t at = w->from; at < w->to;) {
+        at = images_next((size_t)g->OH, at, w->to, &m);
+        struct product p = find_product(g, false, m.from, m.end, 0, 0);
+        p.relu = a->relu;
+        p.scratch = a->scratch + (size_t)w->member * conv_scratch_floats(g, a->B);
+        multiply_groups(&p, m.n, a->W, a->packed, a->b,
+                        a->x + m.b * (size_t)(g->H * g->W) * p.pixel, a->y + m.b * p.to_image);
     }
 }
 
 static void conv_backward_input(const void *args, const struct pp_piece *w)
 {
     const struct pp_conv_backward_input *a = args;
+    const struct pp_conv *g = a->g;
     struct images m;
     for (size_t at = w->from; at < w->to;) {
-        at = images_next((size_t)a->g->H, at, w->to, &m);
-        for (int ky = 0; ky < a->g->stride; ky++)
-            for (int kx = 0; kx < a->g->stride; kx++)
-                multiply_class(a, &m, ky, kx);
+        at = images_next((size_t)g->H, at, w->to, &m);
+        for (int i = 0; i < g->stride * g->stride; i++) {
+            int ky = i / g->stride, kx = i % g->stride;
+            struct product p = find_product(g, true, m.from, m.end, ky, kx);
+            p.add = a->add;
+            p.scratch = a->scratch + (size_t)w->member * conv_scratch_floats(g, a->B);
+            multiply_groups(&p, m.n, a->W, a->packed ? a->packed + class_at(g, ky, kx) : NULL, NULL,
+                            a->dz + m.b * (size_t)(g->OH * g->OW) * p.pixel,
+                            a->dx + m.b * p.to_image);
+        }
     }
 }
 

@@ -10,9 +10,9 @@
  *
  * AMX is not used: TDPBF16PS adds even and odd terms apart, which gives other bits.
  *
- * A block of the left operand is copied, and a panel of the right one. A convolution's rows are what
- * a pixel sees: F sums over them, W over pixels, and I over the taps that a class of pixels sees, so
- * that a stride costs nothing. One source, compiled for each instruction set.
+ * A block of the left operand is copied, and a panel of the right one. A convolution's F sums over what
+ * a pixel sees, W over pixels, and I over the taps that a class of pixels sees, so that a stride costs
+ * nothing. One source, compiled for each instruction set.
  */
 #define PPCLI_BF16
 #include "gemm.h"
@@ -31,7 +31,7 @@ enum {
 };
 
 struct copies {
-    _Alignas(64) float a[HEIGHT * DEPTH], b[DEPTH * WIDTH], row[2 * DEPTH + WIDTH], next[WIDTH];
+    _Alignas(64) float a[HEIGHT * DEPTH], b[DEPTH * WIDTH], first[WIDTH], second[WIDTH];
 };
 
 INLINE int words_of(int n)
@@ -43,10 +43,14 @@ INLINE int words_of(int n)
 INLINE void zip_rows(const struct rows *b, size_t k, int n, int column, int columns,
                      struct copies *c, float *to, size_t to_row)
 {
+    struct row_at at = rows_at(b, k);
     for (int i = 0; i < n; i += 2, to += to_row) {
-        const float *first = rows_piece(b, k + (size_t)i, column, columns, c->row);
-        const float *second =
-            i + 1 < n ? rows_piece(b, k + (size_t)i + 1, column, columns, c->next) : NULL;
+        const float *first = rows_piece(b, &at, column, columns, c->first), *second = NULL;
+        rows_next(b, &at);
+        if (i + 1 < n) {
+            second = rows_piece(b, &at, column, columns, c->second);
+            rows_next(b, &at);
+        }
         bf16_zip(columns, first, second, to);
     }
 }
@@ -85,53 +89,18 @@ static void bf16_pack(int O, int I, const float *W, float *packed)
 
 /* ---- c[rows][columns] (+)= a b, with rows of a that sum along themselves: F and I */
 
-/* Row k of b is W + where(k); a panel of W is read along its rows (F), or across them (I). */
+/* A panel of W is read along its rows (F), or across them (I). */
 struct forward {
-    struct rows a;
+    const float *a;
     size_t n_rows;
     int K, columns;
-    const float *W, *packed;       /* F: W[columns][K], or packed */
-    struct rows b;                 /* I: rows of b; x NULL in F */
-    const struct view *y, *across; /* I of a convolution: taps of the kernel */
-    size_t taps, kernel_row;
+    const float *W, *packed; /* F: W[columns][K], or packed; I: W[K][row] */
+    size_t row;              /* 0 in F */
     const float *bias;
-    bool relu, add;
+    bool relu;
     float *c;
     size_t c_row;
-    const struct view *to_y, *to_across; /* where rows of c are in an image; NULL: c_row apart */
-    size_t to_line, to_image;
 };
-
-static size_t c_row_at(const struct forward *p, size_t r)
-{
-    if (!p->to_y)
-        return r * p->c_row;
-    size_t line = r / (size_t)p->to_across->n, j = r % (size_t)p->to_across->n;
-    size_t i = line % (size_t)p->to_y->n;
-    return line / (size_t)p->to_y->n * p->to_image +
-           ((size_t)p->to_y->at + i * (size_t)p->to_y->step) * p->to_line +
-           ((size_t)p->to_across->at + j * (size_t)p->to_across->step) * p->c_row;
-}
-
-/* Row k of I's weights: of memory, or tap by tap of the class, output by output. */
-static const float *weight_row(const struct forward *p, int k)
-{
-    if (!p->y)
-        return p->b.x + (size_t)k * p->b.row;
-    int O = p->a.C, tap = k / O, o = k % O;
-    int ky = p->y->tap + tap / p->across->taps * p->y->tap_step;
-    int kx = p->across->tap + tap % p->across->taps * p->across->tap_step;
-    return p->b.x + ((size_t)o * p->taps + (size_t)ky * p->kernel_row + (size_t)kx) * p->b.row;
-}
-
-/* The same as words, for `n` of the summed index from k on. */
-static void zip_weights(const struct forward *p, int k, int n, int column, int width, float *to)
-{
-    int columns = least(WIDTH, p->columns - column);
-    for (int i = 0; i < n; i += 2, to += width)
-        bf16_zip(columns, weight_row(p, k + i) + column,
-                 i + 1 < n ? weight_row(p, k + i + 1) + column : NULL, to);
-}
 
 /* The panel of `n` of the summed index from k on. */
 static const float *find_words(const struct forward *p, int k, int n, int column, int width,
@@ -141,12 +110,13 @@ static const float *find_words(const struct forward *p, int k, int n, int column
     if (p->packed)
         return p->packed + (size_t)column * (size_t)words_of(p->K) +
                (size_t)(k / 2) * (size_t)width;
-    if (!p->b.x) {
+    if (p->row == 0) {
         pack_words(n, (size_t)p->K, columns, width, p->W + (size_t)column * (size_t)p->K + k,
                    copies->b);
         return copies->b;
     }
-    zip_weights(p, k, n, column, width, copies->b);
+    const struct rows b = {.x = p->W, .row = p->row};
+    zip_rows(&b, (size_t)k, n, column, columns, copies, copies->b, (size_t)width);
     return copies->b;
 }
 
@@ -165,7 +135,7 @@ static void block_tiles(const struct forward *p, const struct segment *s, size_t
         n = g.size + (i < g.larger);
         for (int j = 0; j < n; j++) {
             t.a_of[j] = (size_t)(r + j) * (size_t)s->depth;
-            t.c_of[j] = c_row_at(p, first + (size_t)(r + j));
+            t.c_of[j] = (first + (size_t)(r + j)) * p->c_row;
         }
         run_tile(&ROWS_LISTED_tiles, &t, n, least(WIDTH, p->columns - column));
     }
@@ -181,12 +151,12 @@ static void multiply_rows(const struct forward *p)
             int n = least(steps, p->K - k);
             struct segment s = {.depth = words_of(n), .a = copies.a};
             for (int i = 0; i < rows; i++)
-                bf16_pairs(n, rows_piece(&p->a, r + (size_t)i, k, n, copies.row),
+                bf16_pairs(n, p->a + (r + (size_t)i) * (size_t)p->K + k,
                            copies.a + (size_t)i * (size_t)s.depth);
             for (int c = 0; c < p->columns; c += WIDTH) {
                 int width = panel_width(p->columns, c);
                 s.b = find_words(p, k, n, c, width, &copies);
-                block_tiles(p, &s, r, rows, c, width, p->add || k > 0, k + n >= p->K);
+                block_tiles(p, &s, r, rows, c, width, k > 0, k + n >= p->K);
             }
         }
     }
@@ -195,7 +165,7 @@ static void multiply_rows(const struct forward *p)
 static void bf16_forward(int B, int I, int O, size_t y_row, const float *x, const float *W,
                          const float *packed, const float *b, bool relu, float *y)
 {
-    const struct forward p = {.a = {.x = x, .row = (size_t)I},
+    const struct forward p = {.a = x,
                               .n_rows = (size_t)B,
                               .K = I,
                               .columns = O,
@@ -211,11 +181,12 @@ static void bf16_forward(int B, int I, int O, size_t y_row, const float *x, cons
 static void bf16_backward_input(int B, int I, int O, size_t dx_row, const float *dz, const float *W,
                                 float *dx)
 {
-    const struct forward p = {.a = {.x = dz, .row = (size_t)O},
+    const struct forward p = {.a = dz,
                               .n_rows = (size_t)B,
                               .K = O,
                               .columns = I,
-                              .b = {.x = W, .row = dx_row},
+                              .W = W,
+                              .row = dx_row,
                               .c = dx,
                               .c_row = dx_row};
     multiply_rows(&p);

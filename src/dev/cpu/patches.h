@@ -6,6 +6,7 @@
 #ifndef PPCLI_DEV_CPU_PATCHES_H
 #define PPCLI_DEV_CPU_PATCHES_H
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "ppcli/kernels.h"
@@ -45,24 +46,54 @@ static inline struct view view_inputs(int at, int end, int tap, int kernel, int 
                          tap, stride, other};
 }
 
-/* Columns k .. k + n - 1 of row r; in `buffer` where they are not beside each other in memory. */
-static inline const float *rows_piece(const struct rows *s, size_t r, int k, int n, float *buffer)
+/* Where a row is: its first value, or the image and the pixel (i, j) of y x across. */
+struct row_at {
+    const float *x;
+    int i, j;
+};
+
+static inline struct row_at rows_at(const struct rows *s, size_t r)
 {
     if (!s->y)
-        return s->x + r * s->row + k;
+        return (struct row_at){.x = s->x + r * s->row};
+    size_t n = (size_t)s->across->n, lines = (size_t)s->y->n, image = r / n / lines;
+    return (struct row_at){s->x + image * (size_t)s->y->other * (size_t)s->across->other * s->row,
+                           (int)(r / n % lines), (int)(r % n)};
+}
+
+static inline void rows_next(const struct rows *s, struct row_at *at)
+{
+    if (!s->y) {
+        at->x += s->row;
+    } else if (++at->j == s->across->n) {
+        at->j = 0;
+        if (++at->i == s->y->n) {
+            at->i = 0;
+            at->x += (size_t)s->y->other * (size_t)s->across->other * s->row;
+        }
+    }
+}
+
+/* Columns k .. k + n - 1 of a row; in `buffer` where they are not beside each other in memory. */
+static inline const float *rows_piece(const struct rows *s, const struct row_at *r, int k, int n,
+                                      float *buffer)
+{
+    if (!s->y)
+        return r->x + k;
     const struct view *vy = s->y, *vx = s->across;
-    size_t line = r / (size_t)vx->n;
-    int j = (int)(r % (size_t)vx->n), i = (int)(line % (size_t)vy->n);
-    const float *image =
-        s->x + line / (size_t)vy->n * (size_t)vy->other * (size_t)vx->other * s->row;
+    bool one_tap = n <= s->C - k % s->C;
     for (int at = 0, m; at < n; at += m, k += m) {
         int tap = k / s->C, c = k % s->C;
-        int y = vy->from + i * vy->stride + tap / vx->taps * vy->ahead;
-        int x = vx->from + j * vx->stride + tap % vx->taps * vx->ahead;
+        int y = vy->from + r->i * vy->stride + tap / vx->taps * vy->ahead;
+        int x = vx->from + r->j * vx->stride + tap % vx->taps * vx->ahead;
         m = n - at < s->C - c ? n - at : s->C - c;
-        if (y >= 0 && y < vy->other && x >= 0 && x < vx->other)
-            memcpy(buffer + at, image + ((size_t)y * (size_t)vx->other + (size_t)x) * s->row + c,
-                   (size_t)m * sizeof(*buffer));
+        bool inside = y >= 0 && y < vy->other && x >= 0 && x < vx->other;
+        const float *from =
+            inside ? r->x + ((size_t)y * (size_t)vx->other + (size_t)x) * s->row + c : NULL;
+        if (inside && one_tap)
+            return from;
+        if (inside)
+            memcpy(buffer + at, from, (size_t)m * sizeof(*buffer));
         else
             memset(buffer + at, 0, (size_t)m * sizeof(*buffer));
     }
