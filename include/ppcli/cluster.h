@@ -30,7 +30,8 @@ struct pp_cluster {
     double fp8;                /* the same of fp8 factors; 0: none such */
     double reserve;            /* bytes of its memory that no plan may fill */
     double bandwidth, memory;  /* of its memory: bytes/s read and written, bytes for one rank */
-    double product, attention, conv; /* share of the peak that each kind of op reaches */
+    double product, attention, conv;   /* share of the peak that each kind of op reaches */
+    double own_product, own_attention; /* the same of ppcli's own kernels; 0: as of those */
     double passes; /* share of the bandwidth that everything else reaches, optimizer included */
     double launch; /* seconds that every op takes beside */
     double ranks;  /* of a host */

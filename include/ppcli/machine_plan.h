@@ -49,7 +49,9 @@ struct pp_machine_plan {
     int n;
     struct pp_plan_row smallest; /* of what is too large; stages 0: nothing is */
     long tried, too_large;
-    char why[768]; /* why the first shape that was refused cannot run */
+    char why[768];     /* why the first shape that was refused cannot run */
+    int fewer;         /* ranks whose best row is faster than that of all; 0: none are known */
+    double fewer_step; /* seconds */
 };
 
 bool pp_asked_has(const struct pp_asked_list *list, int value);

@@ -70,6 +70,8 @@ int plan_machine_json(const struct pp_machine_plan *p, FILE *f)
     pp_json_int(&j, "memory_bytes", (int64_t)p->memory);
     pp_json_int(&j, "tried", p->tried);
     pp_json_int(&j, "too_large", p->too_large);
+    if (p->fewer > 0)
+        pp_json_int(&j, "faster_with_ranks", p->fewer);
     pp_json_dbl(&j, "group_error", PP_PLAN_ERROR);
     pp_json_array(&j, "rows");
     for (int i = 0; i < p->n; i++)

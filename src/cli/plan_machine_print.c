@@ -131,6 +131,9 @@ static void print_hints(const struct pp_machine_plan *p, FILE *f)
             f,
             "Tensor parallelism (tp %d x pp %d) gains %.0f %% over ppcli's best, pp %d x dp %d.\n",
             with->p.tensor, with->p.stages, 100 * gain, without->p.stages, without->p.replicas);
+    if (p->fewer > 0)
+        fprintf(f, "Fewer ranks are faster: %d take %.4g s a step; try --ranks %d.\n", p->fewer,
+                p->fewer_step, p->fewer);
     if (p->n == 0 || !pp_estimate_takes(p->cfg) || p->rows[0].e.cut < 0.03)
         return;
     for (int n = 2; n <= blocks && n <= p->ranks && shown < 6; n++)

@@ -32,6 +32,10 @@ static const struct key {
     {"device", "product", AT(product), false, false, .001, 1, "share of the peak, such as 0.6"},
     {"device", "attention", AT(attention), false, false, .001, 1, "share of the peak, such as 0.4"},
     {"device", "conv", AT(conv), false, false, .001, 1, "share of the peak, such as 0.5"},
+    {"device", "own_product", AT(own_product), true, false, .001, 1,
+     "share of the peak of ppcli's own kernels, such as 0.6"},
+    {"device", "own_attention", AT(own_attention), true, false, .001, 1,
+     "share of the peak of ppcli's own kernels, such as 0.2"},
     {"device", "passes", AT(passes), false, false, .001, 1, "share of the bandwidth, such as 0.8"},
     {"device", "launch", AT(launch), false, false, 0, .1, "seconds of an op, such as 4e-6"},
     {"host", "ranks", AT(ranks), false, true, 1, PP_STAGES_MAX, "ranks of a host, such as 8"},
@@ -62,6 +66,7 @@ static double parse_scaled(const char **text)
 struct reader {
     struct pp_cluster c;
     bool seen[KEYS], failed;
+    const char *path;
     FILE *f;
     char *text; /* [text_room] line number `line`; getline()'s */
     size_t text_room;
@@ -88,6 +93,30 @@ static int take_layer(struct pp_cluster *c, const char *name, const char *value)
     return 0;
 }
 
+/* Latency and bandwidth of a section from a file beside the machine file. */
+static int take_link_table(struct reader *r, const char *section, const char *name)
+{
+    struct pp_link link;
+    char path[PP_PATH_MAX];
+    const char *slash = strrchr(r->path, '/');
+    int folder = name[0] == '/' || !slash ? 0 : (int)(slash + 1 - r->path);
+    if (snprintf(path, sizeof(path), "%.*s%s", folder, r->path, name) >= (int)sizeof(path))
+        return pp_fail(PP_ECONFIG, "%s.nccl_tests: the path is too long", section);
+    PP_TRY(conf_nccl_tests_read(path, &link));
+    for (int i = 0; i < KEYS; i++) {
+        bool is_latency = strcmp(keys[i].name, "latency") == 0;
+        if (strcmp(keys[i].section, section) != 0 ||
+            (!is_latency && strcmp(keys[i].name, "bandwidth") != 0))
+            continue;
+        if (r->seen[i])
+            return pp_fail(PP_ECONFIG, "%s.%s is given twice: by itself and by nccl_tests", section,
+                           keys[i].name);
+        *place_of_key(&r->c, &keys[i]) = is_latency ? link.latency : link.bandwidth;
+        r->seen[i] = true;
+    }
+    return 0;
+}
+
 static int take_key(struct reader *r, const char *section, const char *name, const char *value)
 {
     struct conf_quoted said = conf_quote(value, strlen(value));
@@ -97,6 +126,9 @@ static int take_key(struct reader *r, const char *section, const char *name, con
         bool fits = snprintf(r->c.kernels, sizeof(r->c.kernels), "%s", value) < PP_NAME_MAX;
         return fits ? 0 : pp_fail(PP_ECONFIG, "device.kernels: at most %d bytes", PP_NAME_MAX - 1);
     }
+    if (strcmp(name, "nccl_tests") == 0 &&
+        (strcmp(section, "within") == 0 || strcmp(section, "between") == 0))
+        return take_link_table(r, section, value);
     int i = 0;
     while (i < KEYS && (strcmp(keys[i].section, section) != 0 || strcmp(keys[i].name, name) != 0))
         i++;
@@ -143,7 +175,7 @@ static int handle(void *reader, const char *section, const char *name, const cha
 
 int pp_cluster_read(const char *path, struct pp_cluster *out)
 {
-    struct reader r = {.failed = false};
+    struct reader r = {.path = path};
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     uint64_t bytes;
     PP_TRY(pp_file_open(path, &r.f, &bytes));

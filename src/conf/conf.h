@@ -11,7 +11,7 @@
 #ifndef PPCLI_CONF_CONF_H
 #define PPCLI_CONF_CONF_H
 
-#include "ppcli/config.h"
+#include "ppcli/cluster.h"
 
 #define CONF_WHY_MAX 1024       /* bytes of one sentence about a value */
 #define CONF_FILE_MAX (1 << 20) /* bytes of a config file */
@@ -246,5 +246,9 @@ void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf
 
 /* check.c: what only several keys together show. Adds problems and notes. */
 void conf_check(struct pp_config *cfg, const struct pp_names *names);
+
+/* nccl_tests.c: the link that the output of nccl-tests in a file says. Errors: PP_ENOINPUT and the like;
+ * PP_ECONFIG where it has no rows. */
+int conf_nccl_tests_read(const char *path, struct pp_link *out);
 
 #endif

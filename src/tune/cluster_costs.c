@@ -6,11 +6,13 @@
 
 #include "tune.h"
 
-/* The share of the peak that the node's flops reach. */
+/* The share of the peak that ppcli's kernels for the node's flops reach. */
 static double share(const struct pp_cluster *c, const struct pp_node *n)
 {
-    return n->op->kernels & PP_USES(attention_forward) ? c->attention
+    double attention = c->own_attention > 0 ? c->own_attention : c->attention;
+    return n->op->kernels & PP_USES(attention_forward) ? attention
            : n->op->kernels & PP_USES(conv_forward)    ? c->conv
+           : c->own_product > 0                        ? c->own_product
                                                        : c->product;
 }
 

@@ -124,9 +124,53 @@ static int find(struct pp_machine_plan *p)
     return p->n > 0 ? 0 : fail_unfit(p);
 }
 
+static double find_shortest(const struct pp_machine_plan *p)
+{
+    double step = INFINITY;
+    for (const struct pp_plan_row *r = p->rows; r < p->rows + p->n; r++)
+        step = fmin(step, r->e.step);
+    return step;
+}
+
+/* Are half of the ranks faster, and half of those? Not looked at where the layers alone would take
+ * half of them as long. */
+static int find_fewer(struct pp_machine_plan *p)
+{
+    double work = 0, step = find_shortest(p), least = 0;
+    int rc = 0, ranks = p->ranks;
+    PP_TAKE(double, by_layer, p->model->n_layers);
+    if (p->costs)
+        pp_costs_by_layer(p->costs, p->batch, by_layer);
+    for (int i = 0; i < p->model->n_layers; i++)
+        work += by_layer[i];
+    while (p->costs && ranks % 2 == 0 && 2 * work < ranks * step && rc == 0 && least < step) {
+        struct pp_machine_plan half = *p;
+        half.rows = NULL;
+        half.shape = NULL;
+        half.costs = NULL;
+        half.n = 0;
+        half.ranks = ranks /= 2;
+        rc = find(&half);
+        least = rc == 0 ? find_shortest(&half) : INFINITY;
+        if (least < step) {
+            p->fewer = ranks;
+            p->fewer_step = step = least;
+            least = 0;
+        }
+        pp_free(half.rows);
+        pp_free(half.shape);
+        pp_costs_destroy(&half.costs);
+    }
+    if (rc == PP_ECONFIG)
+        pp_error_clear();
+    return rc == PP_ECONFIG ? 0 : rc;
+}
+
 int pp_machine_plan_find(struct pp_machine_plan *p)
 {
     int rc = find(p);
+    if (rc == 0)
+        rc = find_fewer(p);
     pp_log_progress(NULL);
     return rc;
 }

@@ -179,6 +179,8 @@ FOLLOWED = [
     ('train.%s = 1 has no effect', N + 'train.warmup_steps=1', N + 'train.warmup_steps=0'),
     ('lies in the warm-up of %lld, so the learning rate only rises', N + 'train.warmup_steps=50',
      N + 'train.warmup_steps=50 --epochs 100'),
+    ('Fewer ranks are faster', 'plan mnist.ini --machine 8xh100-nvlink --ranks 2',
+     'plan mnist.ini --machine 8xh100-nvlink --ranks 1'),
     ('compute no forward again: set', N + 'pipeline.schedule=zb-exact --set pipeline.recompute=all',
      N + 'pipeline.schedule=zb-exact --set pipeline.recompute=off'),
     ('is shorter than the run of %lld steps', N + 'train.lr_steps=3 --epochs 9 --set train.lr_schedule=cosine',

@@ -49,6 +49,18 @@ run plan "$folder/net.ini" --machine laptop --format svg
 code_is 64
 err_has '--html FILE'
 
+begin "fewer ranks are proposed where they are faster, and then they are"
+run plan mnist.ini --machine 8xh100-nvlink --ranks 4 --format json
+code_is 0
+same "$(numbers faster_with_ranks)" 1
+all=$(fastest)
+run plan mnist.ini --machine 8xh100-nvlink --ranks 1
+out_lacks 'Fewer ranks'
+run plan mnist.ini --machine 8xh100-nvlink --ranks 1 --format json
+same "$(below "$(fastest)" "$all")" 1
+run plan mnist.ini --machine 8xh100-nvlink --ranks 4
+out_has 'Fewer ranks are faster: 1 take'
+
 # first_row CONFIG: the last plan's first row as $folder/won.ini, and its bytes as explain counts them
 first_row() {
     sed '/^\[pipeline\]/,/^microbatches/d' "$1" >"$folder/won.ini"

@@ -90,6 +90,44 @@ TEST(what_is_missing_or_absurd_is_named_with_its_line)
     refused("ranks", "ranks = 4\n[layers]\nh.0 = 4 1 1 1 1 1", "a layer is NAME = ROWS F I W");
 }
 
+/* A row of 8 ranks' all-reduce: 2 * 7 hops, busbw 14 / 8 of algbw; a message between two. */
+TEST(links_are_read_from_nccl_tests)
+{
+    static const char head[] =
+        "# nThread 1 nGpus 8 minBytes 8 maxBytes 8589934592 step: 2(factor)\n"
+        "#       size         count      type   redop    root     time   algbw   "
+        "busbw #wrong\n#        (B)    (elements)\n";
+    static const struct {
+        const char *rows;
+        double latency, bandwidth;
+    } tables[] = {
+        {"           8             2     float     sum      -1    28.00    0.00    0.00      0\n"
+         "  1073741824     268435456     float     sum      -1   5160.2  208.08  364.14      0\n"
+         "# Avg bus bandwidth    : 182\n",
+         2e-6, 364.14e9},
+        {"           8             2     float    none      -1     9.50    0.00    0.00    N/A\n"
+         "   134217728      33554432     float    none      -1   3050.4   44.00   44.00    N/A\n",
+         9.5e-6, 44e9},
+    };
+    for (size_t i = 0; i < LEN(tables); i++) {
+        struct pp_cluster c;
+        char path[] = "/tmp/ppcli-links-XXXXXX", text[200];
+        FILE *f = fdopen(mkstemp(path), "w");
+        assert_non_null(f);
+        fprintf(f, "%s%s", head, tables[i].rows);
+        fclose(f);
+        snprintf(text, sizeof(text), "ranks = 4\n[between]\nnccl_tests = %s", path + 5);
+        CHECK_OK(read_changed("ranks", text, &c));
+        assert_float_equal(c.between.latency, tables[i].latency, tables[i].latency * 1e-4);
+        assert_float_equal(c.between.bandwidth, tables[i].bandwidth, 1);
+        pp_cluster_fini(&c);
+        refused("ranks", strcat(text, "\nlatency = 1"), "between.latency is given twice");
+        unlink(path);
+        CHECK_INT_EQ(read_changed("ranks", text, &c), PP_ENOINPUT);
+    }
+    refused("ranks", "ranks = 4\n[between]\nnccl_tests = /dev/null", "no rows of nccl-tests");
+}
+
 /* Two layers, 8 -> 4 -> 2. */
 static struct pp_model *model_of(void)
 {
