@@ -77,12 +77,7 @@ bool pp_parallel_blocks(const struct pp_estimate_spec *s, const struct pp_parall
 int pp_layout_read(const char *text, int stages, struct pp_parallel *p);
 char *pp_layout_text(const uint16_t *blocks, int n, char *out, size_t bytes);
 
-/*
- * "tp=4 pp=4 vp=20 mbs=1": also dp, cp, ep, zero, recompute (none, selective, full), schedule and
- * layout. What is not said: 1; dp fills up the ranks; 1f1b, with vp interleaved; zero=1. PP_EUSAGE.
- */
-int pp_parallel_parse(const char *words, const struct pp_estimate_spec *s, struct pp_parallel *out);
-/* The same words. Returns out. */
+/* The words of pp_estimate_words(). Returns out. */
 char *pp_parallel_text(const struct pp_parallel *p, char *out, size_t bytes);
 
 /* Price a division that pp_parallel_check() accepts. quick: by a formula, within some percent, without
@@ -90,7 +85,9 @@ char *pp_parallel_text(const struct pp_parallel *p, char *out, size_t bytes);
 int pp_estimate(const struct pp_estimate_spec *s, const struct pp_parallel *p, bool quick,
                 struct pp_estimate *out);
 
-/* The three in one: "tp=4 pp=4 vp=20 mbs=1" to a price. p may be NULL. */
+/* "tp=4 pp=4 vp=20 mbs=1" to a price: also dp, cp, ep, zero, recompute (none, selective, full), schedule
+ * and layout. What is not said: 1; dp fills up the ranks; 1f1b, with vp interleaved; zero=1. p may be
+ * NULL. PP_EUSAGE. */
 int pp_estimate_words(const struct pp_estimate_spec *s, const char *words, struct pp_parallel *p,
                       struct pp_estimate *out);
 

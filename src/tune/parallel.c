@@ -280,7 +280,7 @@ static int read_word(char *word, struct pp_parallel *p, const char **layout)
                    word);
 }
 
-int pp_parallel_parse(const char *words, const struct pp_estimate_spec *s, struct pp_parallel *out)
+static int parse_words(const char *words, const struct pp_estimate_spec *s, struct pp_parallel *out)
 {
     struct pp_parallel p = {
         .tensor = 1, .stages = 1, .context = 1, .expert = 1, .chunks = 1, .rows = 1, .zero = 1};
@@ -319,7 +319,7 @@ int pp_estimate_words(const struct pp_estimate_spec *s, const char *words, struc
                       struct pp_estimate *out)
 {
     struct pp_parallel parsed;
-    PP_TRY(pp_parallel_parse(words, s, &parsed));
+    PP_TRY(parse_words(words, s, &parsed));
     PP_TRY(pp_parallel_check(s, &parsed));
     if (p)
         *p = parsed;

@@ -50,7 +50,7 @@ int best_compare(const void *a, const void *b);
 /* The most W of m micro-batches that the search puts in one product; 1: it has no say. */
 int best_most_sums(const struct pp_best_spec *spec, int m);
 
-/* Of an evaluated candidate: a better number of W in a product, evaluated. left: see best_refine(). */
+/* Of an evaluated candidate: a better number of W in a product, evaluated. left: see pp_best_refine(). */
 int best_sums(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c,
               double *left);
 

@@ -153,15 +153,26 @@ begin "the section of every number of stages trains two steps, in the memory tha
 config "$folder/small.ini" data.dataset=synthetic-tokens data.train_samples=64 model.type=gpt model.n_layer=6 \
     model.n_head=2 model.n_embd=32 model.block_size=16 model.vocab_size=64 pipeline.stages=2 \
     pipeline.microbatches=4 train.batch_size=32 train.optimizer=adamw train.max_steps=2 run.dir=
-for stages in 1 2 4 8; do
-    run plan "$folder/small.ini" --machine laptop --stages $stages --format json
+# section_trains WORDS: the section of the first row
+section_trains() {
+    run plan "$folder/small.ini" --machine laptop "$@" --format json
     code_is 0
     told=$(numbers peak_bytes | head -1)
-    run plan "$folder/small.ini" --machine laptop --stages $stages --emit ppcli
+    run plan "$folder/small.ini" --machine laptop "$@" --emit ppcli
     code_is 0
     same "$(first_row "$folder/small.ini")" "$told"
     run train "$folder/won.ini" -q --max-steps 2
     code_is 0
+}
+for stages in 1 2 4 8; do
+    section_trains --stages $stages
+done
+
+begin "so does that of every schedule that is asked for"
+for schedule in naive gpipe 1f1b 1f1b-eager interleaved looped-bfs zb-h1 zb-h2 interleaved-zb zb-auto zb-fit zb-v \
+    v-half v-min zb-fit-v 1f1b-v dualpipev hanayo; do
+    section_trains --ranks 4 --stages 4 --schedule $schedule
+    has "$folder/won.ini" "schedule = $schedule" || complain "not $schedule"
 done
 
 begin "a limit is kept to the byte, the test set's evaluation included"
