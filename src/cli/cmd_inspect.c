@@ -154,6 +154,7 @@ static void print_json(const struct pp_ckpt *ck)
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     struct counts c = count(ck);
     struct pp_json j = pp_json_begin(stdout, 2);
+    pp_json_int(&j, "schema", 1);
     pp_json_str(&j, "path", ck->path);
     pp_json_str(&j, "kind", s ? "checkpoint" : "safetensors");
     pp_json_uint(&j, "parameters", c.parameters);

@@ -64,6 +64,7 @@ static void put_row(struct pp_json *j, const struct pp_machine_plan *p, const st
 int plan_machine_json(const struct pp_machine_plan *p, FILE *f)
 {
     struct pp_json j = pp_json_begin(f, 2);
+    pp_json_int(&j, "schema", 1);
     pp_json_str(&j, "machine", p->cluster.name);
     pp_json_int(&j, "ranks", p->ranks);
     pp_json_int(&j, "batch", p->batch);

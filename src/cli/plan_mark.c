@@ -147,6 +147,7 @@ static void print_json(const struct mark *m, const char *reason)
 {
     struct pp_json j = pp_json_begin(stdout, 2);
     pp_json_str(&j, "type", "mark");
+    pp_json_int(&j, "schema", 1);
     pp_json_str(&j, "file", m->words->csv);
     pp_json_bool(&j, "passed", !reason[0]);
     pp_json_bool(&j, "legal", m->is_legal);

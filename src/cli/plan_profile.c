@@ -210,6 +210,7 @@ static void print_json(const struct shown *s)
                    {"bubble", f->idle},
                    {"bubble_jitter", f->jitter}};
     struct pp_json j = pp_json_begin(stdout, 2);
+    pp_json_int(&j, "schema", 1);
     pp_json_str(&j, "source", s->p->source);
     pp_json_str(&j, "schedule", s->p->schedule);
     pp_json_int(&j, "stages", g->stages);
@@ -299,6 +300,7 @@ static int print_against(const struct shown *s, const char *path, bool json)
     double error = percent(o.step, fit.step);
     if (json) {
         struct pp_json j = pp_json_begin(stdout, 2);
+        pp_json_int(&j, "schema", 1);
         pp_json_dbl(&j, "predicted", o.step);
         pp_json_dbl(&j, "measured", fit.step);
         pp_json_dbl(&j, "error", error / 100);
