@@ -10,6 +10,7 @@
  * The chunk's first and last value and their gradients are the caller's.
  */
 #include "chunk.h"
+#include "ppcli/ops.h"
 
 /* Rows start wherever they start, but every array starts on a PP_ALIGN boundary. */
 static size_t aligned(size_t floats)
@@ -127,6 +128,16 @@ bool chunk_learns(const struct pp_node *n)
     return n->n_params > 0 || n->wants_dx[0] || n->wants_dx[1];
 }
 
+/* The node whose gradient is that of node k, a sum, with nothing added to it: it gives the second input,
+ * which nobody else reads. -1: none. A slot keeps what lies there. */
+static int same_gradient(const struct pp_chunk *c, int k)
+{
+    const struct pp_node *n = chunk_node(c, k);
+    int from = n->n_x > 1 ? n->x[1] - 1 - c->first_node : -1;
+    bool same = n->op == &op_add && from >= 0 && n->wants_dx[1] && !n->shared[1];
+    return same && c->places[from].dy.slot != NO_PLACE ? from : -1;
+}
+
 /* The value and the gradient of node k, which is not the last. */
 static void place_values(struct pp_chunk *c, int k, const struct pp_chunk_spec *spec,
                          struct pp_chunk_sizes *z, struct scratch *f, struct scratch *i)
@@ -143,7 +154,10 @@ static void place_values(struct pp_chunk *c, int k, const struct pp_chunk_spec *
         p->y.scratch = fit(f, k, last, floats);
     if (!chunk_learns(n))
         return;
-    if (n->reads & PP_READS_DY_IN_W)
+    int same = same_gradient(c, k);
+    if (same >= 0)
+        p->dy.slot = c->places[same].dy.slot;
+    else if (n->reads & PP_READS_DY_IN_W)
         p->dy.slot = take(&z->grad, floats);
     else
         p->dy.scratch = fit(i, end - last, end - k, floats);

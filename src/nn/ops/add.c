@@ -18,7 +18,9 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
     for (int j = 0; j < 2; j++) {
         struct pp_activate_backward each = {floats(n, at), n->activation, at->y,
                                             at->dy,        at->add[j],    at->dx[j]};
-        if (at->dx[j])
+        bool there =
+            at->dx[j] == at->dy && n->activation == PP_ACT_NONE; /* shared, see chunk_memory.c */
+        if (at->dx[j] && !there)
             PP_TRY(pp_backend_activate_backward(be, &each));
     }
     return 0;
