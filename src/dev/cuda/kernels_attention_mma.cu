@@ -196,27 +196,33 @@ __global__ void __launch_bounds__(BLOCK)
 
 /* ---- backwards */
 
-/* lines[unit][head][padded] of all queries, and zeros for what fills the last tile. A warp a query;
- * blocks (queries, head of the unit, unit). */
+/* to[i] = the line of query i; zeros for what fills the last tile. A whole warp calls it. */
 template <typename T>
-__global__ void sum_lines(struct call q, int first_unit, int padded, struct line *lines)
+static __device__ inline void make_line(const struct pp_attention *a, const struct place *p, int i,
+                                        struct line *to)
 {
-    const struct pp_attention *a = &q.a;
-    struct place p = place_of(&q, first_unit + (int)blockIdx.z);
-    int i = (int)blockIdx.x * WARPS + p.warp;
     struct line line = {0.0f, 0.0f};
     if (i < a->queries) {
-        struct rows<typename T::value> y = queries_of<T>(a, a->y, &a->y_at, p.b, p.h);
-        struct rows<typename T::value> dy = queries_of<T>(a, a->dy, &a->y_at, p.b, p.h);
-        for (int d = p.lane; d < a->width; d += WARP)
+        struct rows<typename T::value> y = queries_of<T>(a, a->y, &a->y_at, p->b, p->h);
+        struct rows<typename T::value> dy = queries_of<T>(a, a->dy, &a->y_at, p->b, p->h);
+        for (int d = p->lane; d < a->width; d += WARP)
             line.dot = fmaf((float)dy.row(i)[d], (float)y.row(i)[d], line.dot);
         line.lse =
-            LOG2_E *
-            a->lse[((size_t)p.b * (size_t)a->queries + (size_t)i) * (size_t)a->heads + (size_t)p.h];
+            LOG2_E * a->lse[((size_t)p->b * (size_t)a->queries + (size_t)i) * (size_t)a->heads +
+                            (size_t)p->h];
     }
     line.dot = warp_sum(line.dot);
-    if (p.lane == 0)
-        lines[((size_t)blockIdx.z * gridDim.y + blockIdx.y) * (size_t)padded + (size_t)i] = line;
+    if (p->lane == 0)
+        to[i] = line;
+}
+
+/* Where nobody asks for dq. Blocks (queries, head of the unit, unit). */
+template <typename T>
+__global__ void make_lines(struct call q, int first_unit, int padded, struct line *lines)
+{
+    struct place p = place_of(&q, first_unit + (int)blockIdx.z);
+    lines += ((size_t)blockIdx.z * gridDim.y + blockIdx.y) * (size_t)padded;
+    make_line<T>(&q.a, &p, (int)blockIdx.x * WARPS + p.warp, lines);
 }
 
 /* Of scores and the gradients of their probabilities: the probabilities after dropout, and the
@@ -240,11 +246,11 @@ static __device__ inline void make_gradients(const struct call *q, float by, Of 
         });
 }
 
-/* dq. Blocks as forwards. */
+/* dq, and lines[unit][head][padded] for the kernel after it. Blocks as forwards. */
 template <typename T, int D>
 __global__ void __launch_bounds__(BLOCK)
     mma_back_queries(struct call q, const int64_t *step, int first_unit, int padded,
-                     const struct line *lines)
+                     struct line *lines)
 {
     typedef struct tiles<T, D> S;
     const int N = S::KEYS / 8, PAIR = 2 * S::KEYS * S::LINE;
@@ -260,8 +266,11 @@ __global__ void __launch_bounds__(BLOCK)
     struct rows<typename T::value> k = keys_of<T>(a, a->k, p.b, p.g);
     struct rows<typename T::value> v = keys_of<T>(a, a->v, p.b, p.g);
     int last = from + TILE < a->queries ? from + TILE : a->queries, end = seen(a, last - 1);
-    lines += ((size_t)blockIdx.z * gridDim.y + blockIdx.y) * (size_t)padded + (size_t)row;
-    struct line of[2] = {lines[0], lines[8]};
+    lines += ((size_t)blockIdx.z * gridDim.y + blockIdx.y) * (size_t)padded;
+    for (int i = from + p.warp * ROWS; i < from + p.warp * ROWS + ROWS; i++)
+        make_line<T>(a, &p, i, lines);
+    __syncwarp();
+    struct line of[2] = {lines[row], lines[row + 8]};
     keep_left<T, D>(queries_of<T>(a, a->q, &a->q_at, p.b, p.h), from, &p, tile, left[0]);
     keep_left<T, D>(queries_of<T>(a, a->dy, &a->y_at, p.b, p.h), from, &p, tile, left[1]);
     load_keys<T, D>(k, v, 0, tile);
@@ -418,14 +427,13 @@ template <typename T, int D> struct launches {
         const unsigned own = S::KEY_WARPS * ROWS;
         int padded = padded_queries(a);
         unsigned group = (unsigned)(a->heads / a->kv_heads);
-        auto sums = sum_lines<T>;
+        auto of_lines = make_lines<T>;
         auto of_queries = mma_back_queries<T, D>;
         auto of_keys = mma_back_keys<T, D>;
-        cudaError_t e = PP_LAUNCHED(sums, dim3((unsigned)padded / WARPS, group, n), BLOCK, 0, s, *q,
-                                    (int)first, padded, lines);
-        if (e == cudaSuccess && a->dq)
-            e = PP_LAUNCHED(of_queries, dim3((unsigned)padded / TILE, group, n), BLOCK, 0, s, *q,
-                            a->step, (int)first, padded, (const struct line *)lines);
+        cudaError_t e = a->dq ? PP_LAUNCHED(of_queries, dim3((unsigned)padded / TILE, group, n),
+                                            BLOCK, 0, s, *q, a->step, (int)first, padded, lines)
+                              : PP_LAUNCHED(of_lines, dim3((unsigned)padded / WARPS, group, n),
+                                            BLOCK, 0, s, *q, (int)first, padded, lines);
         if (e == cudaSuccess && a->dk && a->keys > 0)
             e = PP_LAUNCHED(of_keys, dim3(((unsigned)a->keys + own - 1) / own, 1, n),
                             S::KEY_WARPS * WARP, 0, s, *q, a->step, (int)first, padded,
