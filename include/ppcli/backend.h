@@ -133,7 +133,8 @@ struct pp_judgement {
 enum pp_collect {
     PP_COLLECT_NOTHING,
     PP_COLLECT_SQUARES,
-    PP_COLLECT_UPDATES
+    PP_COLLECT_UPDATES, /* optimizer, running statistics */
+    PP_COLLECT_WEIGHTS  /* gradients of biases and of norms' weights */
 };
 
 /* What one micro-batch adds to a weight gradient: dz[B][O], x[B][I]. Products read these; x1 is an
@@ -201,6 +202,7 @@ struct pp_linear_use {
     enum pp_activation act;
     bool keeps_z;                /* linear_forward gives z too */
     bool dx;                     /* linear_backward_input is called */
+    bool adds;                   /* its product may be added to what dx holds, for a convolution */
     const float *W, *packed, *b; /* b NULL: no bias, db is NULL too */
     float *dW, *db;              /* dW NULL: linear_backward_weight is not called */
 };
@@ -209,7 +211,7 @@ struct pp_linear_use {
 struct pp_conv_use {
     const struct pp_conv *g;
     int B;
-    bool relu, dx;
+    bool relu, dx, adds; /* adds: conv_backward_input is also called with `add` */
     const float *W, *packed, *b;
     float *dW, *db;
 };
@@ -316,8 +318,10 @@ struct pp_backend_ops {
     /* Floats of the copy of W[O][I] that the products read faster than W itself; 0, or NULL
      * entry: none. A pure function of its arguments and the machine. */
     size_t (*packed_floats)(const struct pp_backend_choice *choice, int O, int I);
-    /* packed = that copy. Due whenever W has changed. */
-    int (*pack_weights)(struct pp_backend *be, int O, int I, const float *W, float *packed);
+    /* packed = that copy, with the b (NULL: none) of the calls that read it. Due whenever they have
+     * changed. */
+    int (*pack_weights)(struct pp_backend *be, int O, int I, const float *W, const float *b,
+                        float *packed);
     /* *io (host) = the largest of *io and |x[i]|, n elements, where a NaN is larger than Inf: what
      * comes out is finite exactly when all of it is. Only where ops are done when they return. */
     int (*largest)(struct pp_backend *be, size_t n, const float *x, float *io);
@@ -328,7 +332,8 @@ struct pp_backend_ops {
     int (*collect)(struct pp_backend *be, enum pp_collect what);
     /* As packed_floats and pack_weights, for the weights of a convolution. */
     size_t (*conv_packed_floats)(const struct pp_backend_choice *choice, const struct pp_conv *g);
-    int (*conv_pack)(struct pp_backend *be, const struct pp_conv *g, const float *W, float *packed);
+    int (*conv_pack)(struct pp_backend *be, const struct pp_conv *g, const float *W, const float *b,
+                     float *packed);
     /* Floats of scratch that each of the three kernels of a convolution may use with at most B
      * samples; 0, or NULL entry: none. A pure function of its arguments and the machine. */
     size_t (*conv_scratch_floats)(const struct pp_backend_choice *choice, const struct pp_conv *g,

@@ -215,7 +215,7 @@ static int open_backends(struct team *t, const struct pp_backend_choice *choice,
         PP_TRY(pp_backend_open_choice(choice, &m->be));
         m->packed = floats > 0 && floats <= 2 * elements ? m->c + elements : NULL;
         if (m->packed)
-            PP_TRY(pp_backend_pack_weights(m->be, t->width, t->width, m->b, m->packed));
+            PP_TRY(pp_backend_pack_weights(m->be, t->width, t->width, m->b, NULL, m->packed));
     }
     return 0;
 }

@@ -160,7 +160,7 @@ static int time_product(struct bench *t, const struct pp_backend_choice *choice,
     t->packed_floats = pp_backend_packed_floats(&t->be->choice, n, n);
     if (t->packed_floats > 0) {
         PP_TRY(take(t, t->packed_floats, &t->packed));
-        PP_TRY(pp_backend_pack_weights(t->be, n, n, t->W, t->packed));
+        PP_TRY(pp_backend_pack_weights(t->be, n, n, t->W, NULL, t->packed));
     }
     return measure(t, product, repeats, seconds, NULL);
 }

@@ -397,8 +397,9 @@ size_t pp_backend_packed_floats(const struct pp_backend_choice *choice, int O, i
     return ops && ops->packed_floats ? ops->packed_floats(choice, O, I) : 0;
 }
 
-int pp_backend_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
+int pp_backend_pack_weights(struct pp_backend *be, int O, int I, const float *W, const float *b,
+                            float *packed)
 {
     pp_assert(pp_backend_packed_floats(&be->choice, O, I) > 0);
-    return be->ops->pack_weights(be, O, I, W, packed);
+    return be->ops->pack_weights(be, O, I, W, b, packed);
 }

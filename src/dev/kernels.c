@@ -59,10 +59,10 @@ size_t pp_backend_conv_packed_floats(const struct pp_backend_choice *choice,
 }
 
 int pp_backend_conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W,
-                         float *packed)
+                         const float *b, float *packed)
 {
     pp_assert(pp_backend_conv_packed_floats(&be->choice, g) > 0);
-    return be->ops->conv_pack(be, g, W, packed);
+    return be->ops->conv_pack(be, g, W, b, packed);
 }
 
 size_t pp_backend_conv_scratch_floats(const struct pp_backend_choice *choice,

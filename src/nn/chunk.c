@@ -150,9 +150,9 @@ int pp_chunk_weights_changed(struct pp_chunk *c, struct pp_backend *be)
 int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
                             const struct pp_optimizer_args *a)
 {
-    /* Node by node, so that what is packed has just been written and is in the cache; where ops are
-     * launched, the fewer the better. */
-    bool at_once = !c->packed || be->caps.async || c->sharded;
+    /* Node by node, so that what is packed has just been written: it is in the cache, or comes with
+     * the update. */
+    bool at_once = !c->packed || c->sharded;
     PP_TRY(pp_backend_collect(be, PP_COLLECT_UPDATES));
     if (at_once && !c->sharded)
         PP_TRY(chunk_update(c, be, a, chunk_node(c, 0)->first_param, pp_chunk_param_count(c), 0));
@@ -410,6 +410,7 @@ int pp_chunk_backward_layers(struct pp_chunk *c, struct pp_backend *be, int n, c
     const struct pp_layer *layers = c->model->layers;
     int end = layers[from].first_node - c->first_node;
     pp_assert(n >= 1 && n <= c->grad_slots && end >= 0);
+    PP_TRY(pp_backend_collect(be, PP_COLLECT_WEIGHTS));
     for (int k = layers[to].last_node - c->first_node; k >= end; k--) {
         const struct pp_node *node = chunk_node(c, k);
         const struct pp_chunk_place *p = &c->places[k];
@@ -429,7 +430,7 @@ int pp_chunk_backward_layers(struct pp_chunk *c, struct pp_backend *be, int n, c
         PP_TRY(node->op->backward_weight(node, be, n, c->parts, first ? 0.0f : 1.0f,
                                          at_or_null(c->scratch, p->work[2]), c->grads + p->params));
     }
-    return 0;
+    return pp_backend_collect(be, PP_COLLECT_NOTHING);
 }
 
 /* ---- parameters */

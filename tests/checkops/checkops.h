@@ -63,7 +63,7 @@ struct sample {
     int n;
     struct array arrays[ARRAYS_MAX];
     /* Made by each target: offsets of the pointers in the image; 0: none (no kernel begins with it). */
-    size_t scratch_at, packed_at, W_at;
+    size_t scratch_at, packed_at, W_at, b_at;
     size_t scratch_floats; /* of a member, where it is no convolution */
     int B, O, I;           /* samples of a convolution; or the size of a linear layer's W */
 };

@@ -96,10 +96,12 @@ static int make_memory_of_products(struct instance *in, const struct sample *s,
             memcpy((char *)&in->image + at[k], &p, sizeof(p));
         }
         if (k == 1 && p) {
-            const float *W;
+            const float *W, *b = NULL;
             memcpy(&W, (char *)&in->image + s->W_at, sizeof(W));
-            PP_TRY(s->O > 0 ? pp_backend_pack_weights(t->be, s->O, s->I, W, p)
-                            : pp_backend_conv_pack(t->be, &in->image.g, W, p));
+            if (s->b_at > 0)
+                memcpy(&b, (char *)&in->image + s->b_at, sizeof(b));
+            PP_TRY(s->O > 0 ? pp_backend_pack_weights(t->be, s->O, s->I, W, b, p)
+                            : pp_backend_conv_pack(t->be, &in->image.g, W, b, p));
         }
     }
     return 0;

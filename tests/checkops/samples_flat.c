@@ -36,6 +36,7 @@ void make_linear_forward(struct sample *s, struct pp_linear_forward *a)
         VALUE_RESULT(z, a->B * a->O, false);
     VALUE_RESULT(y, a->B * a->O, false);
     pack(s, OFFSET(packed), OFFSET(W), a->O, a->I);
+    s->b_at = OFFSET(b);
 }
 
 void make_linear_backward_input(struct sample *s, struct pp_linear_backward_input *a)

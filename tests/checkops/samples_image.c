@@ -63,6 +63,7 @@ void make_conv_forward(struct sample *s, struct pp_conv_forward *a)
         FLOATS(b, g->O);
     VALUE_RESULT(y, a->B * pixels_out(g), false);
     work(s, OFFSET(scratch), OFFSET(packed), OFFSET(W), a->B);
+    s->b_at = OFFSET(b);
 }
 
 void make_conv_backward_input(struct sample *s, struct pp_conv_backward_input *a)

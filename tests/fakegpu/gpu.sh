@@ -125,7 +125,7 @@ for clip in 0 1; do
             --set train.clip_norm=$clip
         launches_before=$launches launches=$(sum launch cublasLtMatmul)
     done
-    [ $((launches - launches_before)) -le $((578 + 2 * clip)) ] || complain "$((launches - launches_before)) launches"
+    [ $((launches - launches_before)) -le $((321 + 2 * clip)) ] || complain "$((launches - launches_before)) launches"
 done
 
 # data.resize = 28 leaves the pictures as they are, but is done on the host, and so is all the rest then.

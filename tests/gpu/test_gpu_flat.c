@@ -359,8 +359,8 @@ TEST(passes_over_many_arrays_at_once_give_the_bits_of_one_call_each)
                                                 dem.at + at, NULL, dep.at + at}));
         for (size_t i = 0, at = 0; i < ARRAYS; at += i == 9 ? MOST : i * 7, i++)
             if (i % 2 && i > 2)
-                CHECK_OK(
-                    pp_backend_pack_weights(be, (int)i, 3, dep.at + at + i % 5, copies.at + at));
+                CHECK_OK(pp_backend_pack_weights(be, (int)i, 3, dep.at + at + i % 5, NULL,
+                                                 copies.at + at));
         CHECK_OK(pp_backend_collect(be, together ? PP_COLLECT_SQUARES : PP_COLLECT_NOTHING));
         for (size_t i = 0, at = 0; i < ARRAYS; at += i == 9 ? MOST : i * 7, i++)
             CHECK_OK(pp_backend_sum_squares(
@@ -379,6 +379,46 @@ TEST(passes_over_many_arrays_at_once_give_the_bits_of_one_call_each)
         drop(be, &sums);
     }
     assert_memory_equal(once, each, 4 * ALL * sizeof(*once));
+}
+
+/* More sums than a launch takes, one of several chunks of rows, some to the same place. */
+TEST(weight_gradients_of_many_norms_at_once_give_the_bits_of_one_call_each)
+{
+    const size_t ARRAYS = 70, MOST = 9000, FLOATS = 100, ALL = ARRAYS * FLOATS;
+    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(PP_PRECISION_BF16, true);
+    PP_OWN_MEMORY float *values = noise("x", MOST * 6), *grads = noise("g", ALL);
+    PP_OWN_MEMORY float *got = pp_alloc(2 * ALL, sizeof(*got));
+    struct array x = values_on_device(be, values, MOST * 6, 0);
+    struct array dz = values_on_device(be, values + 1, MOST * 6 - 1, 0);
+    struct array keep = on_device(be, values, 2 * MOST, 0);
+    for (size_t together = 0; together < 2; together++) {
+        struct array to = on_device(be, grads, ALL, 0);
+        CHECK_OK(pp_backend_collect(be, together ? PP_COLLECT_WEIGHTS : PP_COLLECT_NOTHING));
+        for (size_t k = 0; k < ARRAYS; k++) {
+            int i = (int)k;
+            float *at = to.at + (k % 9 ? k : 0) * FLOATS, *second = at + 40;
+            struct pp_row_norm_backward_weight row = {i == 5 ? (int)MOST : 3 * i,
+                                                      i == 5 ? 6 : 1 + i % 40,
+                                                      x.at,
+                                                      keep.at,
+                                                      dz.at,
+                                                      (float)(i % 2),
+                                                      at,
+                                                      i % 3 ? second : NULL};
+            struct pp_batch_norm_backward_weight batch = {
+                i,       2,       1 + i % 3, 1e-5f,   keep.at, keep.at + 6, (float)(i % 2),
+                at + 80, at + 83, at + 86,   at + 89, at + 92};
+            CHECK_OK(pp_backend_row_norm_backward_weight(be, &row));
+            CHECK_OK(pp_backend_batch_norm_backward_weight(be, &batch));
+        }
+        CHECK_OK(pp_backend_collect(be, PP_COLLECT_NOTHING));
+        CHECK_OK(pp_backend_to_host(be, got + together * ALL, to.at, to.n * sizeof(float)));
+        drop(be, &to);
+    }
+    assert_memory_equal(got, got + ALL, ALL * sizeof(*got));
+    drop(be, &x);
+    drop(be, &dz);
+    drop(be, &keep);
 }
 
 /* ---- verdicts */

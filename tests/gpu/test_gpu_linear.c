@@ -35,7 +35,7 @@ static void open_layer(struct pp_backend *be, const int *shape, int off, struct 
     size_t packed = pp_backend_packed_floats(&be->choice, l->O, l->I);
     if (packed > 0) {
         l->packed = unset(be, packed, 0);
-        CHECK_OK(pp_backend_pack_weights(be, l->O, l->I, l->w.at, l->packed.at));
+        CHECK_OK(pp_backend_pack_weights(be, l->O, l->I, l->w.at, l->bias.at, l->packed.at));
     }
 }
 

@@ -109,19 +109,20 @@ static size_t packed_floats(const struct pp_backend_choice *choice, int O, int I
 
 struct pack {
     int O, I;
-    const float *W;
+    const float *W, *b;
     float *packed;
 };
 
 static int do_pack(struct pp_backend *be, const void *args)
 {
     const struct pack *p = args;
-    return pp_backend_pack_weights(be, p->O, p->I, p->W, p->packed);
+    return pp_backend_pack_weights(be, p->O, p->I, p->W, p->b, p->packed);
 }
 
-static int pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
+static int pack_weights(struct pp_backend *be, int O, int I, const float *W, const float *b,
+                        float *packed)
 {
-    struct pack p = {O, I, R(W), R(packed)};
+    struct pack p = {O, I, R(W), R(b), R(packed)};
     return lazy_push(be, do_pack, &p, sizeof(p));
 }
 

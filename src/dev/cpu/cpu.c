@@ -258,7 +258,8 @@ static size_t conv_packed_floats(const struct pp_backend_choice *choice, const s
     return p->conv->packed_floats ? p->conv->packed_floats(g) : 0;
 }
 
-static int conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W, float *packed)
+static int conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W, const float *b,
+                     float *packed)
 {
     cpu_of(be)->gemm->conv->pack(g, W, packed);
     return 0;

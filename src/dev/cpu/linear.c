@@ -26,7 +26,8 @@ static void pack_piece(const void *args, const struct pp_piece *w)
                   p->packed + p->gemm->packed_floats((int)w->from, p->I));
 }
 
-int cpu_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
+int cpu_pack_weights(struct pp_backend *be, int O, int I, const float *W, const float *b,
+                     float *packed)
 {
     const struct pack p = {cpu_of(be)->gemm, O, I, W, packed};
     const struct pp_work work = {pack_piece, (size_t)O, CPU_COLUMNS, 0.3 * O * I};

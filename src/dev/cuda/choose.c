@@ -136,7 +136,7 @@ static size_t lay_out(const struct cuda *c, const struct cuda_shape *s, struct t
     t->result = take(t, &at, result);
     t->y = s->product == CUDA_FORWARD && s->keeps_z ? take(t, &at, result) : NULL;
     t->bias = s->bias ? take(t, &at, (size_t)s->O * sizeof(float)) : NULL;
-    t->between = take(t, &at, CUDA_SCRATCH * sizeof(double));
+    t->between = take(t, &at, CUDA_SCRATCH_BYTES);
     t->workspace = c->workspace_bytes ? take(t, &at, c->workspace_bytes) : NULL;
     return at;
 }
@@ -144,7 +144,9 @@ static size_t lay_out(const struct cuda *c, const struct cuda_shape *s, struct t
 static cudaError_t fill(const struct cuda *c, const struct cuda_shape *s, const struct trial *t)
 {
     bool result = c->bf16 && s->product != CUDA_BACKWARD_WEIGHT;
-    cudaError_t e = kernels_noise(t->stream, cuda_first_count(s), c->bf16, t->first);
+    cudaError_t e = cudaMemsetAsync(t->between, 0, CUDA_SCRATCH_BYTES, t->stream);
+    if (e == cudaSuccess)
+        e = kernels_noise(t->stream, cuda_first_count(s), c->bf16, t->first);
     if (e == cudaSuccess)
         e = kernels_noise(t->stream, cuda_second_count(s), c->bf16, t->second);
     if (e == cudaSuccess)
@@ -167,8 +169,9 @@ static bool enqueue(const struct cuda *c, const struct cuda_plan *p, const struc
             e = cuda_plan_finish_forward(p, t->result, t->bias, p->shape.keeps_z ? t->result : NULL,
                                          p->shape.keeps_z ? t->y : t->result, t->stream);
         } else if (p->shape.product == CUDA_BACKWARD_WEIGHT) {
-            e = cuda_plan_finish_weight(p, t->second, p->shape.adds ? 1.0f : 0.0f, t->bias,
-                                        t->between, t->stream);
+            struct cuda_sums one = {1, {cuda_plan_bias(p, t->second, t->bias, p->shape.adds)}};
+            if (one.at[0].db)
+                e = kernels_sum_all(t->stream, c->bf16, &one, t->between);
         }
         if (e != cudaSuccess)
             return false;

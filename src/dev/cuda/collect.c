@@ -19,12 +19,36 @@ static int launch_updates(struct cuda *c)
     return cuda_code(c->device, "kernels_all_updates(", e, __FILE__, __LINE__);
 }
 
+static int launch_sums(struct cuda *c)
+{
+    cudaError_t e = kernels_sum_all(c->stream, c->bf16, &c->sums, c->between);
+    c->sums.n = 0;
+    return cuda_code(c->device, "kernels_sum_all(", e, __FILE__, __LINE__);
+}
+
+static int launch_norms(struct cuda *c)
+{
+    cudaError_t e = kernels_batch_norm_weights(c->stream, &c->norms);
+    c->norms.n = 0;
+    return cuda_code(c->device, "kernels_batch_norm_weights(", e, __FILE__, __LINE__);
+}
+
+static int launch_commits(struct cuda *c)
+{
+    cudaError_t e = kernels_batch_norm_commits(c->stream, &c->commits);
+    c->commits.n = 0;
+    return cuda_code(c->device, "kernels_batch_norm_commits(", e, __FILE__, __LINE__);
+}
+
 int cuda_collect(struct pp_backend *be, enum pp_collect what)
 {
     struct cuda *c = cuda_of(be);
     c->collects = what;
     PP_TRY(launch_squares(c));
-    return launch_updates(c);
+    PP_TRY(launch_updates(c));
+    PP_TRY(launch_sums(c));
+    PP_TRY(launch_norms(c));
+    return launch_commits(c);
 }
 
 int cuda_sum_squares(struct pp_backend *be, const struct pp_sum_squares *a)
@@ -86,4 +110,73 @@ int cuda_update_copies(struct cuda *c, size_t n, const float *W, uint16_t *copy,
         all->at[all->n++] = cut_update(u, before + n, after);
     *out = true;
     return 0;
+}
+
+/* ---- gradients of biases and norms */
+
+int cuda_add_sum(struct cuda *c, const struct cuda_sum *one)
+{
+    struct cuda_sums *q = &c->sums;
+    unsigned units = kernels_sum_units(one);
+    bool alone = q->n == CUDA_SUMS;
+    for (int i = 0; i < q->n; i++) {
+        const struct cuda_sum *p = &q->at[i];
+        alone = alone || (p->db && p->db == one->db) || (p->dgamma && p->dgamma == one->dgamma);
+        units += kernels_sum_units(p);
+    }
+    if (alone || units > CUDA_COUNTERS)
+        PP_TRY(launch_sums(c));
+    q->at[q->n++] = *one;
+    return c->collects == PP_COLLECT_WEIGHTS ? 0 : launch_sums(c);
+}
+
+int cuda_row_norm_backward_weight(struct pp_backend *be,
+                                  const struct pp_row_norm_backward_weight *a)
+{
+    return cuda_add_sum(cuda_of(be), &(struct cuda_sum){.dz = a->dy,
+                                                        .x = a->x,
+                                                        .keep = a->keep,
+                                                        .db = a->dbeta,
+                                                        .dgamma = a->dgamma,
+                                                        .rows = a->B,
+                                                        .C = a->C,
+                                                        .adds = a->beta != 0});
+}
+
+int cuda_group_norm_backward_weight(struct pp_backend *be,
+                                    const struct pp_group_norm_backward_weight *a)
+{
+    return cuda_add_sum(cuda_of(be), &(struct cuda_sum){.dz = a->dz,
+                                                        .x = a->x,
+                                                        .keep = a->keep,
+                                                        .db = a->dbeta,
+                                                        .dgamma = a->dgamma,
+                                                        .rows = a->B * a->P,
+                                                        .C = a->C,
+                                                        .P = a->P,
+                                                        .G = a->G,
+                                                        .adds = a->beta != 0});
+}
+
+int cuda_batch_norm_backward_weight(struct pp_backend *be,
+                                    const struct pp_batch_norm_backward_weight *a)
+{
+    struct cuda *c = cuda_of(be);
+    struct cuda_norms *q = &c->norms;
+    bool alone = q->n == CUDA_NORMS;
+    for (int i = 0; i < q->n; i++)
+        alone = alone || q->at[i].dgamma == a->dgamma;
+    if (alone)
+        PP_TRY(launch_norms(c));
+    q->at[q->n++] = *a;
+    return c->collects == PP_COLLECT_WEIGHTS ? 0 : launch_norms(c);
+}
+
+int cuda_batch_norm_commit(struct pp_backend *be, const struct pp_batch_norm_commit *a)
+{
+    struct cuda *c = cuda_of(be);
+    if (c->commits.n == CUDA_COMMITS)
+        PP_TRY(launch_commits(c));
+    c->commits.at[c->commits.n++] = *a;
+    return c->collects == PP_COLLECT_UPDATES ? 0 : launch_commits(c);
 }

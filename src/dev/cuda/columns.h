@@ -13,70 +13,114 @@
 #define LANES 8    /* rows r, r + LANES, ... of a column are one lane's */
 #define LEAST_ROWS 128
 
-/* The sums of the chunks of rows that the first launch made. */
-template <int N> struct chunk_sums {
-    const double *sums; /* [chunks][N][C] */
-    int C;
-
-    __device__ void operator()(size_t chunk, int c, double *out) const
-    {
-        for (int k = 0; k < N; k++)
-            out[k] = sums[(chunk * N + (size_t)k) * (size_t)C + (size_t)c];
-    }
+/* How a sum over rows is divided among blocks: into tiles of COLUMNS columns, and into chunks of at
+ * least `least` rows where there are few tiles. */
+struct columns_split {
+    unsigned tiles, chunks;
+    size_t rows; /* of a chunk */
 };
 
-/* get(row, column, out) gives the terms of a sum, put(column, sums) takes it; with several chunks
- * of rows the sums go to *chunks instead. */
-template <int N, typename Get, typename Put>
-__global__ void column_sums(size_t rows, size_t chunk, int C, Get get, Put put, double *chunks)
+static PP_DEVICE inline struct columns_split split_columns(size_t rows, int C, size_t least)
+{
+    size_t tiles = ((size_t)C + COLUMNS - 1) / COLUMNS, most = tiles < 1024 ? 1024 / tiles : 1;
+    size_t n = (rows + least - 1) / least;
+    n = n < 1 ? 1 : n < most ? n : most;
+    return {(unsigned)tiles, (unsigned)n, (rows + n - 1) / n};
+}
+
+static __device__ inline unsigned *cuda_counters(double *scratch)
+{
+    return (unsigned *)(scratch + CUDA_SCRATCH);
+}
+
+/* What a block sums. */
+struct columns_part {
+    int C;
+    size_t rows; /* all of them */
+    struct columns_split split;
+    unsigned tile, chunk;
+    double *sums;      /* with several chunks: [chunks][N][C] */
+    unsigned *counter; /* of the tile's chunks that are summed; 0 before and after */
+};
+
+/* sum[N] of the terms that get(row, column, term) gives, from <= row < end, in lane 0. */
+template <int N, typename Get>
+static __device__ void sum_lanes(size_t from, size_t end, int column, int C, Get get, double *sum)
 {
     __shared__ double sums[LANES][N][COLUMNS];
-    int column = (int)(blockIdx.x * COLUMNS + threadIdx.x), lane = (int)threadIdx.y;
-    size_t from = blockIdx.y * chunk, end = from + chunk < rows ? from + chunk : rows;
-    double sum[N] = {0}, term[N];
+    int lane = (int)threadIdx.y;
+    double all[N] = {0}, term[N];
     for (size_t r = from + (size_t)lane; r < end && column < C; r += LANES) {
         get(r, column, term);
         for (int k = 0; k < N; k++)
-            sum[k] += term[k];
+            all[k] += term[k];
     }
     for (int k = 0; k < N; k++)
-        sums[lane][k][threadIdx.x] = sum[k];
+        sums[lane][k][threadIdx.x] = all[k];
     for (int half = LANES / 2; half > 0; half /= 2) {
         __syncthreads();
         for (int k = 0; k < N && lane < half; k++)
             sums[lane][k][threadIdx.x] += sums[lane + half][k][threadIdx.x];
     }
-    if (lane > 0 || column >= C)
-        return;
-    for (int k = 0; k < N; k++)
+    for (int k = 0; k < N && lane == 0; k++)
         sum[k] = sums[0][k][threadIdx.x];
-    for (int k = 0; k < N && gridDim.y > 1; k++)
-        chunks[(blockIdx.y * N + (size_t)k) * (size_t)C + (size_t)column] = sum[k];
-    if (gridDim.y == 1)
+}
+
+/* put(column, sum) takes the sums of all rows: where there are several chunks, in the block that is
+ * the last to have its own, in the order of the chunks. */
+template <int N, typename Get, typename Put>
+static __device__ void sum_part(const struct columns_part &p, Get get, Put put)
+{
+    __shared__ bool last;
+    size_t from = p.chunk * p.split.rows, C = (size_t)p.C;
+    size_t end = from + p.split.rows < p.rows ? from + p.split.rows : p.rows;
+    int column = (int)(p.tile * COLUMNS + threadIdx.x);
+    bool mine = threadIdx.y == 0 && column < p.C, leads = threadIdx.x == 0 && threadIdx.y == 0;
+    double sum[N] = {0};
+    sum_lanes<N>(from, end, column, p.C, get, sum);
+    if (p.split.chunks > 1) {
+        for (int k = 0; k < N && mine; k++)
+            p.sums[(p.chunk * N + (size_t)k) * C + (size_t)column] = sum[k];
+        __threadfence();
+        __syncthreads();
+        if (leads)
+            last = atomicAdd(p.counter, 1u) == p.split.chunks - 1;
+        __syncthreads();
+        if (!last)
+            return;
+        __threadfence();
+        const double *sums = p.sums;
+        auto of_chunk = [=](size_t chunk, int c, double *out) {
+            for (int k = 0; k < N; k++)
+                out[k] = sums[(chunk * N + (size_t)k) * C + (size_t)c];
+        };
+        sum_lanes<N>(0, p.split.chunks, column, p.C, of_chunk, sum);
+        if (leads)
+            *p.counter = 0;
+    }
+    if (mine)
         put(column, sum);
 }
 
-/* chunks: scratch of CUDA_SCRATCH doubles. */
 template <int N, typename Get, typename Put>
-static cudaError_t sum_columns(cudaStream_t s, size_t rows, int C, Get get, Put put, double *chunks)
+__global__ void column_sums(size_t rows, struct columns_split split, int C, Get get, Put put,
+                            double *scratch)
+{
+    const struct columns_part part = {
+        C, rows, split, blockIdx.x, blockIdx.y, scratch, cuda_counters(scratch) + blockIdx.x};
+    sum_part<N>(part, get, put);
+}
+
+/* scratch: of CUDA_SCRATCH_BYTES. */
+template <int N, typename Get, typename Put>
+static cudaError_t sum_columns(cudaStream_t s, size_t rows, int C, Get get, Put put,
+                               double *scratch)
 {
     static_assert(N * 1024 * COLUMNS <= CUDA_SCRATCH, "the sums of all chunks fit");
-    size_t tiles = ((size_t)C + COLUMNS - 1) / COLUMNS, most = tiles < 1024 ? 1024 / tiles : 1;
-    size_t n = (rows + LEAST_ROWS - 1) / LEAST_ROWS;
-    n = n < 1 ? 1 : n < most ? n : most;
-    size_t chunk = (rows + n - 1) / n;
-    dim3 block(COLUMNS, LANES);
-    auto first = column_sums<N, Get, Put>;
-    auto last = column_sums<N, struct chunk_sums<N>, Put>;
-    cudaError_t e = PP_LAUNCHED(first, dim3((unsigned)tiles, (unsigned)n), block, 0, s, rows, chunk,
-                                C, get, put, chunks);
-    if (e == cudaSuccess && n > 1) {
-        struct chunk_sums<N> of_chunks = {
-            chunks, C
-        };
-        e = PP_LAUNCHED(last, (unsigned)tiles, block, 0, s, n, n, C, of_chunks, put, chunks);
-    }
-    return e;
+    struct columns_split split = split_columns(rows, C, LEAST_ROWS);
+    auto kernel = column_sums<N, Get, Put>;
+    return PP_LAUNCHED(kernel, dim3(split.tiles, split.chunks), dim3(COLUMNS, LANES), 0, s, rows,
+                       split, C, get, put, scratch);
 }
 
 #endif

@@ -39,9 +39,10 @@ size_t cuda_conv_packed_floats(const struct pp_backend_choice *choice, const str
     return g->groups > 1 ? 0 : cuda_packed_floats(choice, g->O, depth(g));
 }
 
-int cuda_conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W, float *packed)
+int cuda_conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W, const float *b,
+                   float *packed)
 {
-    return cuda_pack_weights(be, g->O, depth(g), W, packed);
+    return cuda_pack_weights(be, g->O, depth(g), W, b, packed);
 }
 
 size_t cuda_conv_scratch_floats(const struct pp_backend_choice *choice, const struct pp_conv *g,
@@ -88,17 +89,19 @@ int cuda_conv_backward_input(struct pp_backend *be, const struct pp_conv_backwar
     const struct pp_conv *g = a->g;
     struct cuda *c = cuda_of(be);
     size_t to = (size_t)g->H * (size_t)g->W * (size_t)g->C, from = outputs(g) * (size_t)g->O;
-    bool at_once = is_product(g) && !a->add;
+    bool at_once = is_product(g);
     int n = at_once ? a->B : piece_of(&be->choice, g, a->B);
     if (a->B > 0 && g->groups > 1)
         return CUDA_CALL(be, kernels_conv_group_backward_input(c->stream, c->bf16, a));
     for (int i = 0; i < a->B; i += n) {
         n = n < a->B - i ? n : a->B - i;
         float *dx = pp_value_at(be, a->dx, (size_t)i * to), *columns = at_once ? dx : a->scratch;
-        PP_TRY(cuda_linear_backward_input(
-            be, &(struct pp_linear_backward_input){n * (int)outputs(g), depth(g), g->O,
-                                                   pp_value_at(be, a->dz, (size_t)i * from), a->W,
-                                                   a->packed, columns}));
+        PP_TRY(cuda_input_product(
+            be,
+            &(struct pp_linear_backward_input){n * (int)outputs(g), depth(g), g->O,
+                                               pp_value_at(be, a->dz, (size_t)i * from), a->W,
+                                               a->packed, columns},
+            at_once && a->add));
         if (!at_once)
             CUDA_TRY(c->device, kernels_conv_pixels(c->stream, c->bf16, g, n, columns, a->add, dx));
     }
@@ -114,10 +117,9 @@ static int weight_piece(struct pp_backend *be, const struct pp_conv_backward_wei
     if (g->groups > 1) {
         CUDA_TRY(c->device, kernels_conv_group_backward_weight(c->stream, c->bf16, g, n, dz, x,
                                                                beta != 0, a->dW));
-        if (a->db)
-            CUDA_TRY(c->device, kernels_bias_gradient(c->stream, c->bf16, n * (int)outputs(g), g->O,
-                                                      dz, beta, a->db, c->between));
-        return 0;
+        const struct cuda_sum sum = {
+            .dz = dz, .db = a->db, .rows = n * (int)outputs(g), .C = g->O, .adds = beta != 0};
+        return a->db ? cuda_add_sum(c, &sum) : 0;
     }
     struct pp_weight_part part = {.B = n * (int)outputs(g), .dz = dz};
     if (n > 0)
@@ -154,6 +156,7 @@ int cuda_prepare_conv(struct pp_backend *be, const struct pp_conv_use *u)
                                 .O = g->O,
                                 .act = u->relu ? PP_ACT_RELU : PP_ACT_NONE,
                                 .dx = u->dx,
+                                .adds = u->adds && is_product(g),
                                 .W = u->W,
                                 .packed = u->packed,
                                 .b = u->b,

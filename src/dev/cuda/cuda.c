@@ -75,13 +75,13 @@ static int take_memory(struct cuda *c)
     struct {
         void **to;
         size_t bytes;
-    } wants[] = {{(void **)&c->between, CUDA_SCRATCH * sizeof(double)},
-                 {&c->workspace, c->workspace_bytes}};
+    } wants[] = {{(void **)&c->between, CUDA_SCRATCH_BYTES}, {&c->workspace, c->workspace_bytes}};
     for (size_t i = 0; i < sizeof(wants) / sizeof(wants[0]); i++) {
         cudaError_t e = wants[i].bytes ? cudaMalloc(wants[i].to, wants[i].bytes) : cudaSuccess;
         if (e != cudaSuccess)
             return cuda_no_memory(c->device, wants[i].bytes, e, __FILE__, __LINE__);
     }
+    CUDA_TRY(c->device, cudaMemsetAsync(c->between, 0, CUDA_SCRATCH_BYTES, c->stream));
     return 0;
 }
 
@@ -141,6 +141,7 @@ static int cuda_open(struct pp_backend *be, int threads)
 /* ---- ops that are one kernel */
 
 #define PP_KERNEL(name, type)
+#define PP_SUMS(name, type, ...)
 #define PP_LOOP(name, type, ...)                                                                   \
     int cuda_##name(struct pp_backend *be, const struct type *a)                                   \
     {                                                                                              \
@@ -154,21 +155,9 @@ int cuda_move_pictures(struct pp_backend *be, const struct pp_move_pictures *a)
     return CUDA_CALL(be, kernels_move_pictures(cuda_of(be)->stream, a, PP_PRECISION_F32, NULL));
 }
 
-int cuda_batch_norm_backward_weight(struct pp_backend *be,
-                                    const struct pp_batch_norm_backward_weight *a)
-{
-    return CUDA_CALL(
-        be, kernels_batch_norm_backward_weight(cuda_of(be)->stream, a, PP_PRECISION_F32, NULL));
-}
-
 int cuda_batch_norm_spread(struct pp_backend *be, const struct pp_batch_norm_spread *a)
 {
     return CUDA_CALL(be, kernels_batch_norm_spread(cuda_of(be)->stream, a, PP_PRECISION_F32, NULL));
-}
-
-int cuda_batch_norm_commit(struct pp_backend *be, const struct pp_batch_norm_commit *a)
-{
-    return CUDA_CALL(be, kernels_batch_norm_commit(cuda_of(be)->stream, a, PP_PRECISION_F32, NULL));
 }
 
 int cuda_judge(struct pp_backend *be, const struct pp_judgement *j)

@@ -56,13 +56,16 @@ struct cuda {
     cublasLtHandle_t handle;
     void *workspace; /* of products; NULL when exact: an algorithm that needs none is pinned */
     size_t workspace_bytes;
-    double *between; /* [CUDA_SCRATCH] what a kernel leaves to the next one */
+    double *between; /* CUDA_SCRATCH_BYTES: what a kernel leaves to the next one */
     struct cuda_block *blocks;
     char *scratch; /* the newest of blocks */
     size_t scratch_bytes;
     enum pp_collect collects;
-    struct cuda_squares squares; /* that wait */
+    struct cuda_squares squares; /* that wait, as those below */
     struct cuda_updates updates;
+    struct cuda_sums sums;
+    struct cuda_norms norms;
+    struct cuda_commits commits;
     struct cuda_plan *plans; /* [n_plans], by shape */
     int n_plans, room_plans;
 };
@@ -132,6 +135,9 @@ void cuda_device_choices_done(struct cuda_device *d);
 
 /* *out: the copy[n] in bf16 of W[n] comes with an update that waits. Else no update of W waits. */
 int cuda_update_copies(struct cuda *c, size_t n, const float *W, uint16_t *copy, bool *out);
+
+/* The sum, of values of the rank, now or with others. */
+int cuda_add_sum(struct cuda *c, const struct cuda_sum *one);
 
 /* ---- memory (memory.c) */
 

@@ -45,8 +45,39 @@ struct cuda_updates {
     struct cuda_update at[CUDA_UPDATES];
 };
 
-/* Doubles of `scratch`: what one kernel leaves to the next of the same function. */
-#define CUDA_SCRATCH 65536
+/* db[C] = beta * db + sums over rows of dz[rows][C], beta 0 or 1; where x[rows][C] is given, dgamma too,
+ * of dz * (x - mean) * rstd, and db may be NULL. Mean and rstd of a row are next to each other in
+ * keep; with G > 0 mean[rows / P][G] is there, then rstd, of groups of columns. */
+struct cuda_sum {
+    const void *dz, *x;
+    const float *keep;
+    float *db, *dgamma;
+    int rows, C, P, G;
+    unsigned first, unit; /* its first block; where its sums of chunks are, in the scratch */
+    bool adds;
+};
+#define CUDA_SUMS 56
+struct cuda_sums {
+    int n;
+    struct cuda_sum at[CUDA_SUMS];
+};
+
+#define CUDA_NORMS 50
+struct cuda_norms {
+    int n;
+    struct pp_batch_norm_backward_weight at[CUDA_NORMS];
+};
+#define CUDA_COMMITS 60
+struct cuda_commits {
+    int n;
+    struct pp_batch_norm_commit at[CUDA_COMMITS];
+};
+
+/* Doubles of `scratch`: what blocks leave to each other, and kernels to the next of the same function.
+ * Then counters, which are 0 between kernels. */
+#define CUDA_SCRATCH (1 << 18)
+#define CUDA_COUNTERS 4096
+#define CUDA_SCRATCH_BYTES (CUDA_SCRATCH * sizeof(double) + CUDA_COUNTERS * sizeof(unsigned))
 
 #ifdef __cplusplus
 extern "C" {
@@ -66,9 +97,16 @@ cudaError_t kernels_to_bf16(cudaStream_t s, size_t n, const float *from, uint16_
  * y or z. bf16, here and below: values are. */
 cudaError_t kernels_bias_activation(cudaStream_t s, bool bf16, int B, int O, const float *product,
                                     const float *b, enum pp_activation act, float *z, float *y);
-/* db[O] = beta*db + column sums of dz[B][O]. */
-cudaError_t kernels_bias_gradient(cudaStream_t s, bool bf16, int B, int O, const float *dz,
-                                  float beta, float *db, double *scratch);
+
+/* kernels_sums.cu */
+/* Of CUDA_COUNTERS units of scratch those that the sum takes. */
+unsigned kernels_sum_units(const struct cuda_sum *one);
+/* No two of them add to the same array. `first` and `unit` are set here. */
+cudaError_t kernels_sum_all(cudaStream_t s, bool bf16, struct cuda_sums *all, double *scratch);
+
+/* kernels_norm.cu; no two of them are of the same norm */
+cudaError_t kernels_batch_norm_weights(cudaStream_t s, const struct cuda_norms *all);
+cudaError_t kernels_batch_norm_commits(cudaStream_t s, const struct cuda_commits *all);
 
 /* kernels_flat.cu */
 /* Blocks that the sum of n squares takes, each leaving a double in scratch. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels around the products: samples in, bias and activation, bias gradient, weights as bfloat16. */
+/* Kernels around the products: samples in, bias and activation, weights as bfloat16. */
 #include "activations.h"
-#include "columns.h"
+#include "kernels.h"
+#include "vector.h"
 
 /* ---- samples */
 
@@ -230,29 +231,4 @@ KERNEL(activate_backward, pp_activate_backward)
     bool fours = a->n % 4 == 0 && is_aligned(a->saved, wide) && is_aligned(a->dy, wide) &&
                  is_aligned(a->dx, wide);
     return fours ? backs_by<V, 4>(s, a) : backs_by<V, 1>(s, a);
-}
-
-/* ---- bias gradient */
-
-template <typename V>
-static cudaError_t bias_gradient(cudaStream_t s, int B, int O, const V *dz, float beta, float *db,
-                                 double *scratch)
-{
-    auto get = [=] __device__(size_t r, int c, double *out) {
-        *out = (double)(float)dz[r * (size_t)O + (size_t)c];
-    };
-    auto take = [=] __device__(int c, const double *sums) {
-        put(db + c, beta != 0.0f, (float)*sums);
-    };
-    if (B == 0 && beta != 0.0f)
-        return cudaSuccess;
-    return sum_columns<1>(s, (size_t)B, O, get, take, scratch);
-}
-
-extern "C" cudaError_t kernels_bias_gradient(cudaStream_t s, bool half, int B, int O,
-                                             const float *dz, float beta, float *db,
-                                             double *scratch)
-{
-    return half ? bias_gradient(s, B, O, (const bf16 *)dz, beta, db, scratch)
-                : bias_gradient(s, B, O, dz, beta, db, scratch);
 }

@@ -94,34 +94,6 @@ KERNEL(row_norm_backward_input, pp_row_norm_backward_input)
     return PP_LAUNCHED(norm_rows_back<V>, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a);
 }
 
-/* dbeta and dgamma: sums over rows of dz and dz * xhat. Row r and column c have mean[at], rstd[at],
- * at = (r / P * G + c * G / C) * step. */
-template <typename V>
-static cudaError_t gradients(cudaStream_t s, size_t rows, int C, int P, int G, int step, const V *x,
-                             const V *dz, const float *mean, const float *rstd, bool adds,
-                             float *dgamma, float *dbeta, double *scratch)
-{
-    auto get = [=] __device__(size_t r, int c, double *out) {
-        size_t i = r * (size_t)C + (size_t)c;
-        size_t group = r / (size_t)P * (size_t)G + (size_t)c * (size_t)G / (size_t)C;
-        size_t at = group * (size_t)step;
-        out[0] = (double)(float)dz[i];
-        out[1] = out[0] * (double)((x[i] - mean[at]) * rstd[at]);
-    };
-    auto take = [=] __device__(int c, const double *sums) {
-        put(dgamma + c, adds, (float)sums[1]);
-        if (dbeta)
-            put(dbeta + c, adds, (float)sums[0]);
-    };
-    return sum_columns<2>(s, rows, C, get, take, scratch);
-}
-
-KERNEL(row_norm_backward_weight, pp_row_norm_backward_weight)
-{
-    return gradients(s, (size_t)a->B, a->C, 1, 1, 2, (const V *)a->x, (const V *)a->dy, a->keep,
-                     a->keep + 1, a->beta != 0, a->dgamma, a->dbeta, scratch);
-}
-
 /* ---- of a group: a block has one */
 
 /* Of both values the sums over the block, in every thread. */
@@ -214,13 +186,6 @@ KERNEL(group_norm_backward_input, pp_group_norm_backward_input)
     return PP_LAUNCHED(norm_groups_back<V>, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a);
 }
 
-KERNEL(group_norm_backward_weight, pp_group_norm_backward_weight)
-{
-    return gradients(s, (size_t)a->B * (size_t)a->P, a->C, a->P, a->G, 1, (const V *)a->x,
-                     (const V *)a->dz, a->keep, a->keep + (size_t)a->B * (size_t)a->G, a->beta != 0,
-                     a->dgamma, a->dbeta, scratch);
-}
-
 /* ---- of a channel over the batch */
 
 KERNEL(batch_norm_forward, pp_batch_norm_forward)
@@ -291,9 +256,10 @@ static __device__ void add_to(float *to, bool adds, double more)
     *to = (float)((adds ? (double)*to : 0) + more);
 }
 
-/* One block, because the number of terms changes when all have read it. */
-__global__ void batch_norm_sums(struct pp_batch_norm_backward_weight w)
+/* A block has a norm, because the number of terms changes when all of it have read it. */
+__global__ void batch_norm_sums(const __grid_constant__ struct cuda_norms all)
 {
+    const struct pp_batch_norm_backward_weight &w = all.at[blockIdx.x];
     double n = (double)w.B * w.P;
     bool adds = w.beta != 0;
     for (int c = (int)threadIdx.x; c < w.C; c += THREADS) {
@@ -311,9 +277,11 @@ __global__ void batch_norm_sums(struct pp_batch_norm_backward_weight w)
         add_to(w.stat_n, adds, n);
 }
 
-KERNEL(batch_norm_backward_weight, pp_batch_norm_backward_weight)
+extern "C" cudaError_t kernels_batch_norm_weights(cudaStream_t s, const struct cuda_norms *all)
 {
-    return PP_LAUNCHED(batch_norm_sums, 1, THREADS, 0, s, *a);
+    if (all->n == 0)
+        return cudaSuccess;
+    return PP_LAUNCHED(batch_norm_sums, (unsigned)all->n, THREADS, 0, s, *all);
 }
 
 KERNEL(batch_norm_spread, pp_batch_norm_spread)
@@ -326,20 +294,27 @@ KERNEL(batch_norm_spread, pp_batch_norm_spread)
     });
 }
 
-KERNEL(batch_norm_commit, pp_batch_norm_commit)
+__global__ void batch_norm_statistics(const __grid_constant__ struct cuda_commits all)
 {
-    struct pp_batch_norm_commit t = *a;
-    return launch_rows(s, 1, (size_t)t.C, [=] __device__(size_t, int c) {
-        double n = (double)*t.stat_n, momentum = (double)t.momentum;
-        if (*t.skip || n == 0)
-            return;
-        if (c == 0)
-            *t.tracked += 1.0f;
+    const struct pp_batch_norm_commit &t = all.at[blockIdx.x];
+    double n = (double)*t.stat_n, momentum = (double)t.momentum;
+    if (*t.skip || n == 0)
+        return;
+    if (threadIdx.x == 0)
+        *t.tracked += 1.0f;
+    for (int c = (int)threadIdx.x; c < t.C; c += THREADS) {
         double mean = (double)t.stat_mean[c] / n;
         double var = (double)t.stat_squares[c] / (n > 1 ? n - 1 : 1);
         if (!(mean - mean == 0 && var - var == 0)) /* not finite */
-            return;
+            continue;
         t.running_mean[c] += (float)(momentum * (mean - (double)t.running_mean[c]));
         t.running_var[c] += (float)(momentum * (var - (double)t.running_var[c]));
-    });
+    }
+}
+
+extern "C" cudaError_t kernels_batch_norm_commits(cudaStream_t s, const struct cuda_commits *all)
+{
+    if (all->n == 0)
+        return cudaSuccess;
+    return PP_LAUNCHED(batch_norm_statistics, (unsigned)all->n, THREADS, 0, s, *all);
 }

@@ -36,6 +36,13 @@ static struct operand value(const struct cuda *c, const float *home, int n, int 
     return place(home, (size_t)n * (size_t)m * (c->bf16 ? sizeof(uint16_t) : sizeof(float)));
 }
 
+/* Where b is in what pack_weights makes, in floats. */
+static size_t packed_bias_at(int O, int I)
+{
+    size_t line = CUDA_OPERAND_ALIGN / sizeof(float);
+    return ((size_t)O * (size_t)I + 2 * line - 1) / (2 * line) * line;
+}
+
 /* n floats of W or b, of which there may be a copy. */
 static struct operand parameter(const struct cuda *c, const float *from, const float *packed,
                                 size_t n)
@@ -126,13 +133,16 @@ static int forward_job(struct cuda *c, const struct pp_linear_forward *a, struct
                       .result = value(c, a->z ? a->z : a->y, a->B, a->O)};
     PP_TRY(cuda_plan_for(c, &shape, &j->plan));
     if (j->plan->fusion != CUDA_ALONE)
-        j->bias = parameter(c, a->b, NULL, (size_t)a->O);
+        j->bias = parameter(c, a->b, a->packed ? a->packed + packed_bias_at(a->O, a->I) : NULL,
+                            (size_t)a->O);
     return 0;
 }
 
-static int input_job(struct cuda *c, const struct pp_linear_backward_input *a, struct job *j)
+static int input_job(struct cuda *c, const struct pp_linear_backward_input *a, bool adds,
+                     struct job *j)
 {
-    struct cuda_shape shape = {.product = CUDA_BACKWARD_INPUT, .B = a->B, .I = a->I, .O = a->O};
+    struct cuda_shape shape = {
+        .product = CUDA_BACKWARD_INPUT, .B = a->B, .I = a->I, .O = a->O, .adds = adds};
     *j = (struct job){.first = parameter(c, a->W, a->packed, (size_t)a->O * (size_t)a->I),
                       .second = value(c, a->dz, a->B, a->O),
                       .result = value(c, a->dx, a->B, a->I)};
@@ -160,20 +170,27 @@ static int weight_job(struct cuda *c, const struct pp_linear_backward_weight *a,
 
 /* ---- ops */
 
-/* Floats that hold O*I bf16 values. */
+/* Floats that hold W[O][I] and b[O] in bf16. */
 size_t cuda_packed_floats(const struct pp_backend_choice *choice, int O, int I)
 {
-    return choice->precision == PP_PRECISION_BF16 ? ((size_t)O * (size_t)I + 1) / 2 : 0;
+    size_t floats = packed_bias_at(O, I) + ((size_t)O + 1) / 2;
+    return choice->precision == PP_PRECISION_BF16 ? floats : 0;
 }
 
-int cuda_pack_weights(struct pp_backend *be, int O, int I, const float *W, float *packed)
+static int pack_array(struct pp_backend *be, size_t n, const float *from, float *to)
 {
     struct cuda *c = cuda_of(be);
-    size_t n = (size_t)O * (size_t)I;
-    uint16_t *copy = (uint16_t *)packed;
+    uint16_t *copy = (uint16_t *)to;
     bool waits;
-    PP_TRY(cuda_update_copies(c, n, W, copy, &waits));
-    return waits ? 0 : CUDA_CALL(be, kernels_to_bf16(c->stream, n, W, copy));
+    PP_TRY(cuda_update_copies(c, n, from, copy, &waits));
+    return waits ? 0 : CUDA_CALL(be, kernels_to_bf16(c->stream, n, from, copy));
+}
+
+int cuda_pack_weights(struct pp_backend *be, int O, int I, const float *W, const float *b,
+                      float *packed)
+{
+    PP_TRY(pack_array(be, (size_t)O * (size_t)I, W, packed));
+    return b ? pack_array(be, (size_t)O, b, packed + packed_bias_at(O, I)) : 0;
 }
 
 int cuda_linear_forward(struct pp_backend *be, const struct pp_linear_forward *a)
@@ -190,11 +207,16 @@ int cuda_linear_forward(struct pp_backend *be, const struct pp_linear_forward *a
 
 int cuda_linear_backward_input(struct pp_backend *be, const struct pp_linear_backward_input *a)
 {
+    return cuda_input_product(be, a, false);
+}
+
+int cuda_input_product(struct pp_backend *be, const struct pp_linear_backward_input *a, bool adds)
+{
     struct cuda *c = cuda_of(be);
     struct job j;
     if (a->B == 0)
         return 0;
-    PP_TRY(input_job(c, a, &j));
+    PP_TRY(input_job(c, a, adds, &j));
     PP_TRY(run_job(c, &j));
     return bring_home(c, &j.result);
 }
@@ -208,9 +230,8 @@ static int weight_part(struct cuda *c, const struct pp_linear_backward_weight *a
     PP_TRY(bring_home(c, &j.result));
     if (j.bias.home)
         return bring_home(c, &j.bias);
-    CUDA_TRY(c->device,
-             cuda_plan_finish_weight(j.plan, a->parts->dz, a->beta, a->db, c->between, c->stream));
-    return 0;
+    const struct cuda_sum sum = cuda_plan_bias(j.plan, a->parts->dz, a->db, a->beta != 0);
+    return sum.db ? cuda_add_sum(c, &sum) : 0;
 }
 
 int cuda_linear_backward_weight(struct pp_backend *be, const struct pp_linear_backward_weight *a)
@@ -249,13 +270,15 @@ int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u)
     struct pp_linear_backward_input input = {u->B, u->I,      u->O,     somewhere,
                                              u->W, u->packed, somewhere};
     struct pp_linear_backward_weight weight = {1, &part, u->I, u->O, 0, u->dW, u->db};
-    struct job jobs[4];
+    struct job jobs[5];
     int n = 0;
     if (u->B == 0)
         return 0;
     PP_TRY(forward_job(c, &forward, &jobs[n++]));
     if (u->dx)
-        PP_TRY(input_job(c, &input, &jobs[n++]));
+        PP_TRY(input_job(c, &input, false, &jobs[n++]));
+    if (u->dx && u->adds)
+        PP_TRY(input_job(c, &input, true, &jobs[n++]));
     for (; u->dW && weight.beta <= 1; weight.beta++)
         PP_TRY(weight_job(c, &weight, &jobs[n++]));
     size_t bytes = 0;

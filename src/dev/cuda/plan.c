@@ -179,10 +179,8 @@ cudaError_t cuda_plan_finish_forward(const struct cuda_plan *p, const float *pro
     return kernels_bias_activation(stream, p->bf16, p->shape.B, p->shape.O, product, b, act, z, y);
 }
 
-cudaError_t cuda_plan_finish_weight(const struct cuda_plan *p, const float *dz, float beta,
-                                    float *db, double *scratch, cudaStream_t stream)
+struct cuda_sum cuda_plan_bias(const struct cuda_plan *p, const float *dz, float *db, bool adds)
 {
-    if (p->fusion == CUDA_BIAS_GRADIENT || !db)
-        return cudaSuccess;
-    return kernels_bias_gradient(stream, p->bf16, p->shape.B, p->shape.O, dz, beta, db, scratch);
+    db = p->fusion == CUDA_BIAS_GRADIENT ? NULL : db;
+    return (struct cuda_sum){.dz = dz, .db = db, .rows = p->shape.B, .C = p->shape.O, .adds = adds};
 }

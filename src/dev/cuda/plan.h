@@ -41,7 +41,7 @@ struct cuda_shape {
     enum pp_activation act; /* forward */
     bool keeps_z;           /* forward: the value before act is wanted too */
     bool bias;              /* forward: b; backward_weight: db */
-    bool adds;              /* backward_weight: to what dW holds */
+    bool adds;              /* backward: to what the result holds */
 };
 
 /* A question and its answer, known to all ranks of the device. */
@@ -109,10 +109,11 @@ cublasStatus_t cuda_plan_multiply(const struct cuda *c, const struct cuda_plan *
 /* y = act(product + b) where the fusion has not done it; product may be y or z. */
 cudaError_t cuda_plan_finish_forward(const struct cuda_plan *p, const float *product,
                                      const float *b, float *z, float *y, cudaStream_t stream);
-/* db, unless NULL, where the fusion has not done it. beta: of db. scratch:
- * CUDA_SCRATCH doubles. */
-cudaError_t cuda_plan_finish_weight(const struct cuda_plan *p, const float *dz, float beta,
-                                    float *db, double *scratch, cudaStream_t stream);
+/* linear_backward_input, or with adds dx += that. */
+int cuda_input_product(struct pp_backend *be, const struct pp_linear_backward_input *a, bool adds);
+
+/* What makes db; its db is NULL where nothing is left to do. */
+struct cuda_sum cuda_plan_bias(const struct cuda_plan *p, const float *dz, float *db, bool adds);
 
 /* choose.c: the fusion and algorithm for a shape: with exact the first that works, else the fastest
  * measured. */

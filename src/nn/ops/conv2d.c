@@ -46,7 +46,8 @@ static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 
 static int pack(const struct pp_node *n, struct pp_backend *be, const float *params, float *packed)
 {
-    return pp_backend_conv_pack(be, &n->window.conv, params, packed);
+    const float *b = n->bias ? params + bias_at(n) : NULL;
+    return pp_backend_conv_pack(be, &n->window.conv, params, b, packed);
 }
 
 static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, const float *params,
@@ -56,6 +57,7 @@ static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, con
                                     .B = rows,
                                     .relu = n->activation == PP_ACT_RELU,
                                     .dx = grads && n->wants_dx[0],
+                                    .adds = n->shared[0],
                                     .W = params,
                                     .packed = packed,
                                     .b = n->bias ? params + bias_at(n) : NULL,

@@ -55,7 +55,8 @@ static int pack(const struct pp_node *n, struct pp_backend *be, const float *par
 {
     for (int j = 0; j < 2; j++) {
         struct half h = half_of(n, &be->choice, j);
-        PP_TRY(pp_backend_pack_weights(be, h.out, h.in, params + h.W, packed + h.packed));
+        PP_TRY(pp_backend_pack_weights(be, h.out, h.in, params + h.W, params + h.b,
+                                       packed + h.packed));
     }
     return 0;
 }

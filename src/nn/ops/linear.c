@@ -54,7 +54,7 @@ static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 
 static int pack(const struct pp_node *n, struct pp_backend *be, const float *params, float *packed)
 {
-    return pp_backend_pack_weights(be, out(n), in(n), params, packed);
+    return pp_backend_pack_weights(be, out(n), in(n), params, bias_of(n, params), packed);
 }
 
 static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, const float *params,
