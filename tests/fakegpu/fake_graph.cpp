@@ -145,16 +145,6 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
     return fake_leave(e);
 }
 
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count)
-{
-    FAKE_ENTER();
-    std::lock_guard<std::mutex> hold(fake_lock);
-    if (graphs.count(graph) == 0 || nodes != NULL)
-        return fake_leave(cudaErrorInvalidValue);
-    *count = graph->nodes.size();
-    return cudaSuccess;
-}
-
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
     FAKE_ENTER();

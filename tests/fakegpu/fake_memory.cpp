@@ -210,12 +210,6 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
     return fake_leave(allocate(out, bytes, NULL));
 }
 
-cudaError_t cudaMallocHost(void **out, size_t bytes)
-{
-    FAKE_ENTER();
-    return fake_leave(allocate(out, bytes, NULL));
-}
-
 cudaError_t cudaFreeHost(void *p)
 {
     FAKE_ENTER();

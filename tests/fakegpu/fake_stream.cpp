@@ -300,19 +300,4 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     fake_wait_stream(s);
     return fake_leave(fake_device_error(s->device));
 }
-
-cudaError_t cudaStreamQuery(cudaStream_t stream)
-{
-    FAKE_ENTER();
-    auto s = fake_hold(fake_stream(stream));
-    cudaError_t e = outside_capture(s);
-    if (e != cudaSuccess)
-        return fake_leave(e);
-    {
-        std::lock_guard<std::mutex> hold(s->lock);
-        if (!s->queue.empty() || s->busy)
-            return fake_leave(cudaErrorNotReady);
-    }
-    return fake_leave(fake_device_error(s->device));
-}
 }

