@@ -28,9 +28,11 @@ extern const char text_zb4[], text_zb5[], text_zb6[], text_zb9[], text_cm[], tex
 
 struct table {
     int (*predict)(int argc, char **argv, struct pp_figures *out);
-    const char *with;    /* of the row; "": no such line */
-    double factor;       /* of the last fit */
-    double sum, largest; /* errors, in percent of what is published, or in points */
+    const char *with; /* of the row; "": no such line */
+    double factor;    /* of the last fit */
+    struct errors {   /* in percent of what is published, or in points */
+        double sum, largest;
+    } with_factor, without;
     int n;
     bool points; /* the errors are */
 };
@@ -75,6 +77,23 @@ static const char *format_figure(const struct table *t, double x, char out[32])
     return out;
 }
 
+static double add_error(const struct table *t, double predicted, double published, struct errors *e)
+{
+    double error = t->points ? predicted - published : 100 * (predicted / published - 1);
+    error = fabs(error) < (t->points ? 0.005 : 0.05) ? 0 : error; /* not -0.0 */
+    e->sum += fabs(error);
+    e->largest = fabs(error) > fabs(e->largest) ? error : e->largest;
+    return error;
+}
+
+static void print_errors(const struct table *t, const char *what, const struct errors *e)
+{
+    const char *unit = t->points ? " points" : " %";
+    int digits = t->points ? 2 : 1;
+    printf("%s %.*f%s, largest %+.*f%s, %d predictions.\n", what, digits, e->sum / t->n, unit,
+           digits, e->largest, unit, t->n);
+}
+
 static int print_cell(struct table *t, char *text)
 {
     bool fit = strncmp(text, "fit ", 4) == 0;
@@ -87,11 +106,9 @@ static int print_cell(struct table *t, char *text)
         printf(" %s (fitted, factor %.3f) |", theirs, t->factor);
         return 0;
     }
+    add_error(t, predicted, published, &t->without);
     predicted *= t->factor;
-    double error = t->points ? predicted - published : 100 * (predicted / published - 1);
-    error = fabs(error) < (t->points ? 0.005 : 0.05) ? 0 : error; /* not -0.0 */
-    t->sum += fabs(error);
-    t->largest = fabs(error) > fabs(t->largest) ? error : t->largest;
+    double error = add_error(t, predicted, published, &t->with_factor);
     t->n++;
     printf(" %s / %s (%+.*f%s) |", format_figure(t, predicted, ours), theirs, t->points ? 2 : 1,
            error, t->points ? "" : " %");
@@ -133,8 +150,9 @@ int pp_table_print(int index, int (*predict)(int argc, char **argv, struct pp_fi
     PP_TRY(copy ? 0 : PP_ERESOURCE);
     for (char *rest = copy, *line; (line = strsep(&rest, "\n")) && *line;)
         PP_TRY(print_line(&t, line));
-    printf("\n\nMean error %.*f%s, largest %+.*f%s, %d predictions.\n", t.points ? 2 : 1,
-           t.sum / t.n, t.points ? " points" : " %", t.points ? 2 : 1, t.largest,
-           t.points ? " points" : " %", t.n);
+    printf("\n\n");
+    print_errors(&t, "Mean error", &t.with_factor);
+    if (t.factor != 1)
+        print_errors(&t, "Without the factor:", &t.without);
     return 0;
 }

@@ -144,5 +144,6 @@ begin "published rows with tensor parallelism, one factor fitted on the first"
 run plan --table megatron-bridge
 code_is 0
 same "$(awk '/^Mean error/ { print ($3 <= 8 && $8 >= 8) }' "$folder/out" | tr -d '\n')" 1
+same "$(awk '/^Without the factor:/ { print ($4 > 0 && $9 >= 8) }' "$folder/out" | tr -d '\n')" 1
 
 finish
