@@ -4,11 +4,14 @@
 #include "command.h"
 #include "explain.h"
 
-/* The activations with pipeline.recompute off if there is some, else with all of it. */
+/* The activations with pipeline.recompute off if there is some, else with all of it; not of a schedule
+ * that cannot recompute. */
 static int predict_other(struct explained *e, struct pp_config *cfg)
 {
     const struct pp_layout *l = e->run.layout;
     struct pp_transport_caps caps = pp_run_caps(&e->run);
+    if (pp_schedule_proves(cfg->pipeline.schedule))
+        return 0;
     PP_OWN(pp_layout_destroy) struct pp_layout *other = NULL;
     PP_OWN_MEMORY char *kept = pp_strdup(cfg->pipeline.recompute);
     e->other = pp_alloc((size_t)l->stages, sizeof(*e->other));

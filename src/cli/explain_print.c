@@ -230,8 +230,10 @@ static void print_memory(const struct explained *e)
     size_t now = 0, other = 0;
     for (int r = 0; r < l->stages; r++) {
         now = e->ranks[r].activations > now ? e->ranks[r].activations : now;
-        other = e->other[r] > other ? e->other[r] : other;
+        other = e->other && e->other[r] > other ? e->other[r] : other;
     }
+    if (!e->other)
+        return;
     const char *recompute = e->run.cfg->pipeline.recompute;
     printf("  recompute = %.60s: at most %.3f MiB of activations on a rank; %s: %.3f MiB\n",
            recompute[0] ? recompute : "off", (double)now / MIB, recompute[0] ? "off" : "all",
@@ -404,8 +406,9 @@ int explain_json(const struct explained *e)
         pp_json_uint(&j, "gradient_bytes", b->gradients);
         pp_json_uint(&j, "optimizer_bytes", b->optimizer);
         pp_json_uint(&j, "activation_bytes", b->activations);
-        pp_json_uint(&j, recomputes ? "activation_bytes_off" : "activation_bytes_all",
-                     e->other[r % l->stages]);
+        if (e->other)
+            pp_json_uint(&j, recomputes ? "activation_bytes_off" : "activation_bytes_all",
+                         e->other[r % l->stages]);
         pp_json_uint(&j, "message_bytes", b->messages);
         pp_json_uint(&j, "data_bytes", b->data);
         pp_json_uint(&j, "scratch_bytes", b->scratch);
