@@ -15,7 +15,7 @@
 
 static int hash_piece(int fd, const char *path, uint64_t at, uint64_t bytes, struct pp_sha256 *s)
 {
-    char block[BLOCK];
+    static _Thread_local char block[BLOCK];
     for (uint64_t done = 0, n; done < bytes; done += n) {
         n = bytes - done < sizeof(block) ? bytes - done : sizeof(block);
         PP_TRY(pp_fd_read_at(fd, path, at + done, block, n));

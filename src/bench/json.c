@@ -112,7 +112,7 @@ static int put_row(struct pp_json *j, const struct pp_bench *b, const struct ben
                    const struct table *t, int i)
 {
     const struct pp_bench_row *row = i < b->n ? &b->rows[i] : &b->references[i - b->n];
-    char value[PP_CONFIG_VALUE_MAX];
+    static _Thread_local char value[PP_CONFIG_VALUE_MAX];
     table_json(t, i, j);
     pp_json_object(j, "axes");
     for (int k = 0; k < axes->n; k++) {

@@ -31,7 +31,7 @@ static bool is_own(const char *key)
 
 static int differs(const struct pp_bench *b, int key, bool *out)
 {
-    char first[PP_CONFIG_VALUE_MAX], other[PP_CONFIG_VALUE_MAX];
+    static _Thread_local char first[PP_CONFIG_VALUE_MAX], other[PP_CONFIG_VALUE_MAX];
     *out = false;
     PP_TRY(pp_config_key_value(b->rows[b->added].cfg, key, first, sizeof(first)));
     for (int i = b->added + 1; i < b->n && !*out; i++) {
@@ -244,7 +244,7 @@ static int make_table(const struct pp_bench *b, const struct pp_bench_header *h,
         TABLE_LEFT("check", "check"),
         TABLE_TEXT(NULL, "why")};
     const int n_first = sizeof(first) / sizeof(first[0]), n_last = sizeof(last) / sizeof(last[0]);
-    char value[PP_CONFIG_VALUE_MAX];
+    static _Thread_local char value[PP_CONFIG_VALUE_MAX];
     PP_TRY(table_create(t, b->n + b->n_references, first, n_first));
     for (int k = 0; k < axes->n; k++) {
         const char *key = pp_config_key_name(axes->keys[k]), *dot = strchr(key, '.');

@@ -53,7 +53,7 @@ void pp_config_compare(const struct pp_config *cfg, const char *text,
                                      const char *here),
                        void *ctx)
 {
-    char here[PP_CONFIG_VALUE_MAX], there[PP_CONFIG_VALUE_MAX];
+    static _Thread_local char here[PP_CONFIG_VALUE_MAX], there[PP_CONFIG_VALUE_MAX];
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
         if (!o->numbers || has_no_effect(cfg, o))

@@ -182,7 +182,7 @@ static bool take_layers(const char **p, struct conf_text *out)
 
 int conf_assignment_parse(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
-    char ranges[PP_CUT_MAX];
+    static _Thread_local char ranges[PP_CUT_MAX];
     struct conf_text out = {.out = ranges, .bytes = sizeof(ranges)};
     const char *words[ASSIGNMENT_WORDS + 1] = {NULL};
     for (int i = 0; i < ASSIGNMENT_WORDS; i++) {
@@ -250,14 +250,14 @@ static int take_layer(const struct conf_reading *r, const struct entry *e, void 
 
 int conf_layers_parse(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
-    char layers[PP_CUT_MAX];
+    static _Thread_local char layers[PP_CUT_MAX];
     struct conf_text out = {.out = layers, .bytes = sizeof(layers)};
     layers[0] = '\0';
     if (parse_list(r, text, r->o->def, take_layer, &out) < 0)
         return -1;
     if (conf_put_end(&out) < 0)
         return conf_why(r->why, "more than %d bytes", PP_CUT_MAX - 1);
-    memcpy((char *)cfg + r->o->offset, layers, strlen(layers) + 1);
+    memcpy((char *)cfg + r->o->offset, layers, sizeof(layers));
     return 0;
 }
 

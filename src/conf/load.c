@@ -73,7 +73,7 @@ static int describe_file(struct pp_config_source *src, const char *path)
 static bool convert(struct pp_config *cfg, const struct conf_option *o, const char *raw,
                     const char *dir, const struct pp_names *names, char *why)
 {
-    char text[PP_CONFIG_VALUE_MAX];
+    static _Thread_local char text[PP_CONFIG_VALUE_MAX];
     if (conf_text_check(raw, strlen(raw), why) < 0 || conf_expand(raw, text, sizeof(text), why) < 0)
         return false;
     char *start = text + strspn(text, " \t");
@@ -113,7 +113,7 @@ void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf
 void pp_config_adopt(struct pp_config *cfg, const char *key, const char *value,
                      const struct pp_theirs *theirs, const struct pp_names *names)
 {
-    char mine[PP_CONFIG_VALUE_MAX], other[PP_CONFIG_VALUE_MAX];
+    static _Thread_local char mine[PP_CONFIG_VALUE_MAX], other[PP_CONFIG_VALUE_MAX];
     int option = conf_option_index(key);
     pp_assert(option >= 0);
     const struct conf_option *o = conf_option(option);

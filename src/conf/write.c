@@ -22,7 +22,7 @@ const char *pp_config_key_name(int i)
 
 int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t bytes)
 {
-    char text[PP_CONFIG_VALUE_MAX];
+    static _Thread_local char text[PP_CONFIG_VALUE_MAX];
     int rc = conf_value_print(conf_option(i), cfg, text, sizeof(text));
     size_t n = strlen(text);
     pp_assert(rc == 0);
@@ -36,7 +36,7 @@ int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t by
 
 int pp_config_write(const struct pp_config *cfg, FILE *f)
 {
-    char value[PP_CONFIG_VALUE_MAX], hash[65];
+    static _Thread_local char value[PP_CONFIG_VALUE_MAX], hash[65];
     pp_config_hash(cfg, hash);
     fprintf(f,
             "; every key of a ppcli run and where its value came from; train it again with\n"
@@ -73,7 +73,7 @@ int pp_config_text(const struct pp_config *cfg, char **out)
 
 int pp_config_write_same(const struct pp_config *cfg, FILE *f)
 {
-    char value[PP_CONFIG_VALUE_MAX];
+    static _Thread_local char value[PP_CONFIG_VALUE_MAX];
     for (int i = 0; i < conf_option_count(); i++) {
         if (conf_option(i)->apart)
             continue;
@@ -85,7 +85,7 @@ int pp_config_write_same(const struct pp_config *cfg, FILE *f)
 
 void pp_config_hash(const struct pp_config *cfg, char out[65])
 {
-    char value[PP_CONFIG_VALUE_MAX];
+    static _Thread_local char value[PP_CONFIG_VALUE_MAX];
     uint8_t digest[PP_SHA256_BYTES];
     struct pp_sha256 sha;
     pp_sha256_init(&sha);
