@@ -90,8 +90,8 @@ static void print_errors(const struct table *t, const char *what, const struct e
 {
     const char *unit = t->points ? " points" : " %";
     int digits = t->points ? 2 : 1;
-    printf("%s %.*f%s, largest %+.*f%s, %d predictions.\n", what, digits, e->sum / t->n, unit,
-           digits, e->largest, unit, t->n);
+    printf("%s %.*f%s, largest %+.*f%s", what, digits, e->sum / t->n, unit, digits, e->largest,
+           unit);
 }
 
 static int print_cell(struct table *t, char *text)
@@ -150,9 +150,10 @@ int pp_table_print(int index, int (*predict)(int argc, char **argv, struct pp_fi
     PP_TRY(copy ? 0 : PP_ERESOURCE);
     for (char *rest = copy, *line; (line = strsep(&rest, "\n")) && *line;)
         PP_TRY(print_line(&t, line));
-    printf("\n\n");
-    print_errors(&t, "Mean error", &t.with_factor);
+    print_errors(&t, "\n\nMean error", &t.with_factor);
+    printf(", %d predictions", t.n);
     if (t.factor != 1)
-        print_errors(&t, "Without the factor:", &t.without);
+        print_errors(&t, "; without the factor", &t.without);
+    puts(".");
     return 0;
 }
