@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The list of backends, and the calls everybody uses: each goes to the entry of the backend's
- * table or, where that is NULL, to the plain default. What must hold for every backend (ranges,
- * beta, labels' place) is asserted here once.
+ * table or, where that is NULL, to the plain default. Calls of kernels: kernels.c.
  */
 #include "ppcli/backend.h"
 

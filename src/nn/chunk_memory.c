@@ -128,8 +128,8 @@ bool chunk_learns(const struct pp_node *n)
     return n->n_params > 0 || n->wants_dx[0] || n->wants_dx[1];
 }
 
-/* The node whose gradient is that of node k, a sum, with nothing added to it: it gives the second input,
- * which nobody else reads. -1: none. A slot keeps what lies there. */
+/* Node k is a sum, and only it reads its second input: the node that gives this input, whose gradient is
+ * that of the sum. -1: there is none. The gradient lies in a slot, which keeps it. */
 static int same_gradient(const struct pp_chunk *c, int k)
 {
     const struct pp_node *n = chunk_node(c, k);

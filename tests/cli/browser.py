@@ -11,6 +11,14 @@ import tempfile
 import time
 
 LIMIT = 120  # seconds that any answer may take, on a busy machine
+failures = []  # names of checks of the test that imports this
+
+
+def check(name, true, *shown):
+    print(('ok   ' if true else 'FAIL ') + name, flush=True)
+    if not true:
+        failures.append(name)
+        print('     ' + ' | '.join(str(x)[:1500] for x in shown))
 
 
 def find():

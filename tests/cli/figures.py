@@ -19,20 +19,12 @@ import xml.etree.ElementTree as ET
 import zlib
 
 import browser
+from browser import check, failures
 
 PPCLI, SOURCE = (os.path.abspath(word) for word in sys.argv[1:])
 RSVG = shutil.which('rsvg-convert')
 SHAPE = ['plan', '--stages', '4', '--microbatches', '8', '--schedule']
 GREY = 15  # least difference of two kinds, of 255
-failures = []
-
-
-def check(name, true, *shown):
-    print(('ok   ' if true else 'FAIL ') + name)
-    if not true:
-        failures.append(name)
-        print('     ' + ' | '.join(str(x)[:1500] for x in shown))
-
 
 def run(*words, code=0, path=None):
     env = dict(os.environ, PATH=path) if path is not None else None

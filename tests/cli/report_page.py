@@ -14,6 +14,7 @@ import sys
 import tempfile
 
 import browser
+from browser import check, failures
 import report_folders
 
 CONFIG = """[data]
@@ -31,15 +32,6 @@ batch_size = 32
 log_every = 2
 """
 GUTTER = 64  # where the first action begins on a timeline
-failures = []
-
-
-def check(name, true, *shown):
-    print(('ok   ' if true else 'FAIL ') + name)
-    if not true:
-        failures.append(name)
-        print('     ' + ' | '.join(str(x)[:1500] for x in shown))
-
 
 class Pages:
     def __init__(self, ppcli, folder, page):

@@ -17,16 +17,8 @@ import time
 import xml.etree.ElementTree
 
 import browser
+from browser import check, failures
 import workbench_tables
-
-failures = []
-
-
-def check(name, true, *shown):
-    print(('ok   ' if true else 'FAIL ') + name, flush=True)
-    if not true:
-        failures.append(name)
-        print('     ' + ' | '.join(str(x)[:1500] for x in shown))
 
 
 class Bench:

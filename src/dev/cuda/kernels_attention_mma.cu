@@ -216,7 +216,7 @@ static __device__ inline void make_line(const struct pp_attention *a, const stru
         to[i] = line;
 }
 
-/* Where nobody asks for dq. Blocks (queries, head of the unit, unit). */
+/* For calls without dq, which makes them otherwise. Blocks (queries, head of the unit, unit). */
 template <typename T>
 __global__ void make_lines(struct call q, int first_unit, int padded, struct line *lines)
 {
