@@ -202,6 +202,15 @@ static int compare_states(const void *a, const void *b)
     return x->node < y->node ? -1 : 1;
 }
 
+/* Which chain a state of these counts is in: [0, N_CHAINS). Arithmetic modulo 2^64. */
+static size_t hash_counts(const int64_t *counts, size_t n)
+{
+    uint64_t hash = 0;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash + (uint64_t)counts[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash >> 52;
+}
+
 /* Put the child into a row, if no state there is as good. */
 static int add_state(struct search *s, struct row *row, int64_t bound, uint64_t banned,
                      struct node how)
@@ -212,10 +221,7 @@ static int add_state(struct search *s, struct row *row, int64_t bound, uint64_t 
     }
     const int64_t *done = done_of(s, s->child);
     size_t counts = 3 * (size_t)s->r->n_virtual;
-    uint64_t hash = 0;
-    for (size_t i = 0; i < counts; i++)
-        hash = (hash + (uint64_t)done[i]) * UINT64_C(0x9e3779b97f4a7c15);
-    int32_t *chain = &row->chains[hash >> 52];
+    int32_t *chain = &row->chains[hash_counts(done, counts)];
     for (int32_t k = *chain; k >= 0; k = row->states[k].next) {
         int64_t *other = row->times + (size_t)k * s->n_times;
         if (row->states[k].bound == NEVER ||
