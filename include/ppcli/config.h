@@ -357,16 +357,19 @@ int pp_config_write_same(const struct pp_config *cfg, FILE *f);
 int pp_config_text(const struct pp_config *cfg, char **out);
 
 /* SHA-256 hex over "key=value\n" of all keys that can change the numbers: of [run] only precision,
- * no paths, and not stages, schedule and assignment, which give the same bits by design. */
-void pp_config_hash(const struct pp_config *cfg, char out[65]);
+ * no paths, and not stages, schedule and assignment, which give the same bits by design.
+ * PP_ERESOURCE. */
+int pp_config_hash(const struct pp_config *cfg, char out[65]);
 
-/* `text` is a config as pp_config_write() wrote it, maybe by an older ppcli: call visit() for every
- * key of the hash whose value there (its default, when it is not there) differs from cfg's. Keys
- * that have no effect in cfg, as train.momentum with Adam, do not differ. */
-void pp_config_compare(const struct pp_config *cfg, const char *text,
-                       void (*visit)(void *ctx, const char *key, const char *there,
-                                     const char *here),
-                       void *ctx);
+/* `text` is a config as pp_config_write() wrote it, maybe by an older ppcli: the value of a key there,
+ * its default where it is not there, cut to `bytes`. */
+void pp_config_written(const char *text, const char *name, char *out, size_t bytes);
+/* Call visit() for every key of the hash whose value there differs from cfg's. Keys that have no effect
+ * in cfg, as train.momentum with Adam, do not differ. PP_ERESOURCE. */
+int pp_config_compare(const struct pp_config *cfg, const char *text,
+                      void (*visit)(void *ctx, const char *key, const char *there,
+                                    const char *here),
+                      void *ctx);
 
 /* train --allow: keys between commas that a resumed run may change although they change its
  * numbers. check: PP_EUSAGE for an unknown key, one that cannot change, one that needs no word. */

@@ -7,17 +7,19 @@
 
 #include "ppcli/file.h"
 #include "ppcli/io.h"
+#include "ppcli/mem.h"
 #include "ppcli/sha256.h"
 
 #define BLOCK 65536
 #define WHOLE ((uint64_t)16 << 20) /* of a larger file the first bytes, and ... */
 #define BLOCKS 256                 /* ... so many blocks, evenly from there to its end */
 
-static int hash_piece(int fd, const char *path, uint64_t at, uint64_t bytes, struct pp_sha256 *s)
+/* block: [BLOCK] */
+static int hash_piece(int fd, const char *path, uint64_t at, uint64_t bytes, char *block,
+                      struct pp_sha256 *s)
 {
-    static _Thread_local char block[BLOCK];
     for (uint64_t done = 0, n; done < bytes; done += n) {
-        n = bytes - done < sizeof(block) ? bytes - done : sizeof(block);
+        n = bytes - done < BLOCK ? bytes - done : BLOCK;
         PP_TRY(pp_fd_read_at(fd, path, at + done, block, n));
         pp_sha256_update(s, block, n);
     }
@@ -28,13 +30,14 @@ static int hash_file(const char *path, struct pp_sha256 *s)
 {
     PP_OWN(pp_close_at) int fd = -1;
     uint64_t bytes;
+    PP_TAKE(char, block, BLOCK);
     PP_TRY(pp_open_regular(path, &fd, &bytes));
     pp_sha256_update(s, &bytes, sizeof(bytes));
     if (bytes <= 2 * WHOLE)
-        return hash_piece(fd, path, 0, bytes, s);
-    PP_TRY(hash_piece(fd, path, 0, WHOLE, s));
+        return hash_piece(fd, path, 0, bytes, block, s);
+    PP_TRY(hash_piece(fd, path, 0, WHOLE, block, s));
     for (uint64_t i = 1; i <= BLOCKS; i++)
-        PP_TRY(hash_piece(fd, path, WHOLE + (bytes - WHOLE - BLOCK) / BLOCKS * i, BLOCK, s));
+        PP_TRY(hash_piece(fd, path, WHOLE + (bytes - WHOLE - BLOCK) / BLOCKS * i, BLOCK, block, s));
     return 0;
 }
 

@@ -112,11 +112,11 @@ static int put_row(struct pp_json *j, const struct pp_bench *b, const struct ben
                    const struct table *t, int i)
 {
     const struct pp_bench_row *row = i < b->n ? &b->rows[i] : &b->references[i - b->n];
-    static _Thread_local char value[PP_CONFIG_VALUE_MAX];
+    PP_TAKE(char, value, PP_CONFIG_VALUE_MAX);
     table_json(t, i, j);
     pp_json_object(j, "axes");
     for (int k = 0; k < axes->n; k++) {
-        PP_TRY(pp_config_key_value(row->cfg, axes->keys[k], value, sizeof(value)));
+        PP_TRY(pp_config_key_value(row->cfg, axes->keys[k], value, PP_CONFIG_VALUE_MAX));
         pp_json_str(j, pp_config_key_name(axes->keys[k]), value);
     }
     pp_json_end(j);

@@ -31,11 +31,12 @@ static bool is_own(const char *key)
 
 static int differs(const struct pp_bench *b, int key, bool *out)
 {
-    static _Thread_local char first[PP_CONFIG_VALUE_MAX], other[PP_CONFIG_VALUE_MAX];
+    PP_TAKE(char, first, PP_CONFIG_VALUE_MAX);
+    PP_TAKE(char, other, PP_CONFIG_VALUE_MAX);
     *out = false;
-    PP_TRY(pp_config_key_value(b->rows[b->added].cfg, key, first, sizeof(first)));
+    PP_TRY(pp_config_key_value(b->rows[b->added].cfg, key, first, PP_CONFIG_VALUE_MAX));
     for (int i = b->added + 1; i < b->n && !*out; i++) {
-        PP_TRY(pp_config_key_value(b->rows[i].cfg, key, other, sizeof(other)));
+        PP_TRY(pp_config_key_value(b->rows[i].cfg, key, other, PP_CONFIG_VALUE_MAX));
         *out = strcmp(first, other) != 0;
     }
     return 0;
@@ -244,7 +245,7 @@ static int make_table(const struct pp_bench *b, const struct pp_bench_header *h,
         TABLE_LEFT("check", "check"),
         TABLE_TEXT(NULL, "why")};
     const int n_first = sizeof(first) / sizeof(first[0]), n_last = sizeof(last) / sizeof(last[0]);
-    static _Thread_local char value[PP_CONFIG_VALUE_MAX];
+    PP_TAKE(char, value, PP_CONFIG_VALUE_MAX);
     PP_TRY(table_create(t, b->n + b->n_references, first, n_first));
     for (int k = 0; k < axes->n; k++) {
         const char *key = pp_config_key_name(axes->keys[k]), *dot = strchr(key, '.');
@@ -268,7 +269,7 @@ static int make_table(const struct pp_bench *b, const struct pp_bench_header *h,
         table_number(t, row->microbatches);
         table_number(t, row->batch);
         for (int k = 0; k < axes->n; k++) {
-            PP_TRY(pp_config_key_value(row->cfg, axes->keys[k], value, sizeof(value)));
+            PP_TRY(pp_config_key_value(row->cfg, axes->keys[k], value, PP_CONFIG_VALUE_MAX));
             table_text(t, "%s", value);
         }
         if (g.valid)

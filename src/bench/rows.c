@@ -174,7 +174,7 @@ static int identity(const struct pp_config *cfg, char out[IDENTITY_MAX])
     *copy = *cfg;
     copy->train.exact = true;
     copy->train.coalesce = 0;
-    pp_config_hash(copy, hash);
+    PP_TRY(pp_config_hash(copy, hash));
     snprintf(out, IDENTITY_MAX, "%s %.60s %d %d", hash, cfg->run.backend, cfg->run.threads,
              (int)cfg->run.gemm);
     return 0;

@@ -213,6 +213,7 @@ int pp_weights_check_model(const struct pp_config *cfg, const struct pp_model *m
                                    .vocabulary = m->classes,
                                    .targets = pp_model_targets(m)}};
     char *text = NULL;
+    int rc = 0;
     for (int i = 0; i < m->n_params; i++) /* what they show, they say */
         PP_TRY(pp_weights_read(ck, m->params[i].name, &m->params[i], NULL, NULL));
     if (ck->plain)
@@ -222,12 +223,12 @@ int pp_weights_check_model(const struct pp_config *cfg, const struct pp_model *m
         c.other = pp_alloc(1, sizeof(*c.other));
         c.rc = c.other ? pp_model_create(cfg, &c.data, &c.m) : PP_ERESOURCE;
         if (c.rc == 0)
-            pp_config_compare(cfg, there, compare_key, &c);
+            rc = pp_config_compare(cfg, there, compare_key, &c);
     }
     free(text);
     pp_free(c.other);
     pp_model_destroy(&c.m);
-    PP_TRY(c.rc);
+    PP_TRY(c.rc < 0 ? c.rc : rc);
     pp_error_clear();
     if (!c.text[0])
         return 0;

@@ -362,9 +362,9 @@ int explain_json(const struct explained *e)
 {
     const struct pp_layout *l = e->run.layout;
     char hash[65];
+    PP_TRY(pp_config_hash(e->run.cfg, hash));
     struct pp_json j = pp_json_begin(stdout, 2);
     pp_json_int(&j, "schema", 1);
-    pp_config_hash(e->run.cfg, hash);
     pp_json_str(&j, "config_hash", hash);
     PP_TRY(json_config(&j, e->run.cfg));
     json_layers(&j, &e->run);

@@ -180,7 +180,8 @@ static bool is_set(const struct pp_config *cfg, const char *key)
     const struct conf_option *o = conf_option(option(key));
     const struct conf_origin *origin = &cfg->source->origins[option(key)];
     return !origin->bad && origin->from != CONF_FROM_DEFAULT &&
-           (conf_value_print(o, cfg, value, sizeof(value)) < 0 || strcmp(value, o->def) != 0);
+           (conf_value_print(o, cfg, value, sizeof(value)) >= sizeof(value) ||
+            strcmp(value, o->def) != 0);
 }
 
 static bool meets(const char *value, const char *with)

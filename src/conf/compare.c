@@ -23,9 +23,9 @@ static bool has_no_effect(const struct pp_config *cfg, const struct conf_option 
     return conf_is_exact(cfg, o) || (need && strcmp(need->key, "run.backend") != 0);
 }
 
-/* The value after "key = " in a section of a written config; false when it is not there. */
-static bool written_value(const char *text, const struct conf_option *o, char *out, size_t bytes)
+void pp_config_written(const char *text, const char *name, char *out, size_t bytes)
 {
+    const struct conf_option *o = conf_option(conf_option_index(name));
     size_t section = strlen(o->section), key = strlen(o->key);
     bool inside = false;
     for (const char *line = text; *line;) {
@@ -41,30 +41,30 @@ static bool written_value(const char *text, const struct conf_option *o, char *o
                 left--;
             }
             snprintf(out, bytes, "%.*s", (int)left, value);
-            return true;
+            return;
         }
         line += line[n] ? n + 1 : n;
     }
-    return false;
+    snprintf(out, bytes, "%s", o->def);
 }
 
-void pp_config_compare(const struct pp_config *cfg, const char *text,
-                       void (*visit)(void *ctx, const char *key, const char *there,
-                                     const char *here),
-                       void *ctx)
+int pp_config_compare(const struct pp_config *cfg, const char *text,
+                      void (*visit)(void *ctx, const char *key, const char *there,
+                                    const char *here),
+                      void *ctx)
 {
-    static _Thread_local char here[PP_CONFIG_VALUE_MAX], there[PP_CONFIG_VALUE_MAX];
+    PP_TAKE(char, here, PP_CONFIG_VALUE_MAX);
+    PP_TAKE(char, there, PP_CONFIG_VALUE_MAX);
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
         if (!o->numbers || has_no_effect(cfg, o))
             continue;
-        int rc = conf_value_print(o, cfg, here, sizeof(here));
-        pp_assert(rc == 0);
-        if (!written_value(text, o, there, sizeof(there)))
-            snprintf(there, sizeof(there), "%s", o->def);
+        conf_value_print(o, cfg, here, PP_CONFIG_VALUE_MAX);
+        pp_config_written(text, o->name, there, PP_CONFIG_VALUE_MAX);
         if (strcmp(here, there) != 0)
             visit(ctx, o->name, there, here);
     }
+    return 0;
 }
 
 /* ---- what --allow may name */

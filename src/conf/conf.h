@@ -192,9 +192,9 @@ int conf_expand(const char *text, char *out, size_t out_bytes, char why[CONF_WHY
  * (a sentence that starts after "train.lr: "). dir: what a relative path starts from. */
 int conf_value_parse(const struct conf_option *o, const char *text, const char *dir,
                      const struct pp_names *names, struct pp_config *cfg, char why[CONF_WHY_MAX]);
-/* The canonical text. 0, or -1 when it does not fit. */
-int conf_value_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
-                     size_t bytes);
+/* The canonical text, cut to `bytes`. Returns the bytes of the whole without the NUL. */
+size_t conf_value_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
+                        size_t bytes);
 
 /* The same of one type. */
 struct conf_reading {

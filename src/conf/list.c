@@ -10,6 +10,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "ppcli/mem.h"
+
 #define BLANKS " \t"
 
 /* An entry of a list, and the same as a string: empty where it is longer than any can be. */
@@ -182,8 +184,10 @@ static bool take_layers(const char **p, struct conf_text *out)
 
 int conf_assignment_parse(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
-    static _Thread_local char ranges[PP_CUT_MAX];
-    struct conf_text out = {.out = ranges, .bytes = sizeof(ranges)};
+    PP_OWN_MEMORY char *ranges = pp_alloc(PP_CUT_MAX, 1);
+    struct conf_text out = {.out = ranges, .bytes = PP_CUT_MAX};
+    if (!ranges)
+        return conf_why(r->why, "out of memory");
     const char *words[ASSIGNMENT_WORDS + 1] = {NULL};
     for (int i = 0; i < ASSIGNMENT_WORDS; i++) {
         words[i] = assignment_words[i].word;
@@ -250,14 +254,15 @@ static int take_layer(const struct conf_reading *r, const struct entry *e, void 
 
 int conf_layers_parse(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
-    static _Thread_local char layers[PP_CUT_MAX];
-    struct conf_text out = {.out = layers, .bytes = sizeof(layers)};
-    layers[0] = '\0';
+    PP_OWN_MEMORY char *layers = pp_alloc(PP_CUT_MAX, 1);
+    struct conf_text out = {.out = layers, .bytes = PP_CUT_MAX};
+    if (!layers)
+        return conf_why(r->why, "out of memory");
     if (parse_list(r, text, r->o->def, take_layer, &out) < 0)
         return -1;
     if (conf_put_end(&out) < 0)
         return conf_why(r->why, "more than %d bytes", PP_CUT_MAX - 1);
-    memcpy((char *)cfg + r->o->offset, layers, sizeof(layers));
+    memcpy((char *)cfg + r->o->offset, layers, PP_CUT_MAX);
     return 0;
 }
 

@@ -73,9 +73,11 @@ static int describe_file(struct pp_config_source *src, const char *path)
 static bool convert(struct pp_config *cfg, const struct conf_option *o, const char *raw,
                     const char *dir, const struct pp_names *names, char *why)
 {
-    static _Thread_local char text[PP_CONFIG_VALUE_MAX];
-    if (conf_text_check(raw, strlen(raw), why) < 0 || conf_expand(raw, text, sizeof(text), why) < 0)
-        return false;
+    PP_OWN_MEMORY char *text = pp_alloc(PP_CONFIG_VALUE_MAX, 1);
+    cfg->source->no_memory |= !text;
+    if (!text || conf_text_check(raw, strlen(raw), why) < 0 ||
+        conf_expand(raw, text, PP_CONFIG_VALUE_MAX, why) < 0)
+        return !text;
     char *start = text + strspn(text, " \t");
     size_t n = strlen(start);
     while (n > 0 && (start[n - 1] == ' ' || start[n - 1] == '\t'))
@@ -113,22 +115,24 @@ void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf
 void pp_config_adopt(struct pp_config *cfg, const char *key, const char *value,
                      const struct pp_theirs *theirs, const struct pp_names *names)
 {
-    static _Thread_local char mine[PP_CONFIG_VALUE_MAX], other[PP_CONFIG_VALUE_MAX];
+    PP_OWN_MEMORY char *mine = pp_alloc(PP_CONFIG_VALUE_MAX, 1);
+    PP_OWN_MEMORY char *other = pp_alloc(PP_CONFIG_VALUE_MAX, 1);
+    cfg->source->no_memory |= !mine || !other;
     int option = conf_option_index(key);
     pp_assert(option >= 0);
     const struct conf_option *o = conf_option(option);
     struct conf_origin *origin = &cfg->source->origins[option];
     char why[CONF_WHY_MAX];
     bool said = origin->from != CONF_FROM_DEFAULT;
-    if (said && (origin->bad || theirs->free))
+    if (!mine || !other || (said && (origin->bad || theirs->free)))
         return;
-    conf_value_print(o, cfg, mine, sizeof(mine));
+    conf_value_print(o, cfg, mine, PP_CONFIG_VALUE_MAX);
     if (conf_value_parse(o, value, cfg->source->cwd, names, cfg, why) < 0) {
         pp_config_problem(cfg, theirs->key, "%s: %s: %s: %s: %s", theirs->key, theirs->file,
                           theirs->name, key, why);
         return;
     }
-    conf_value_print(o, cfg, other, sizeof(other));
+    conf_value_print(o, cfg, other, PP_CONFIG_VALUE_MAX);
     if (!said) {
         pp_free(origin->text);
         origin->text = pp_strdup(theirs->file);

@@ -488,11 +488,11 @@ int conf_value_parse(const struct conf_option *o, const char *text, const char *
     return conf_type(o)->parse(&r, text, cfg);
 }
 
-int conf_value_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
-                     size_t bytes)
+size_t conf_value_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
+                        size_t bytes)
 {
     struct conf_text t = {.out = out, .bytes = bytes};
     conf_put(&t, "%s", "");
     conf_type(o)->print(o, cfg, &t);
-    return conf_put_end(&t);
+    return t.used;
 }

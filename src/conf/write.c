@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "ppcli/mem.h"
 #include "ppcli/sha256.h"
 #include "ppcli/text.h"
 
@@ -22,22 +23,19 @@ const char *pp_config_key_name(int i)
 
 int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t bytes)
 {
-    static _Thread_local char text[PP_CONFIG_VALUE_MAX];
-    int rc = conf_value_print(conf_option(i), cfg, text, sizeof(text));
-    size_t n = strlen(text);
-    pp_assert(rc == 0);
+    size_t n = conf_value_print(conf_option(i), cfg, out, bytes);
     if (n >= bytes) {
         return pp_fail(PP_ECONFIG, "%s: the value is %zu bytes, too long to show",
                        conf_option(i)->name, n);
     }
-    memcpy(out, text, n + 1);
     return 0;
 }
 
 int pp_config_write(const struct pp_config *cfg, FILE *f)
 {
-    static _Thread_local char value[PP_CONFIG_VALUE_MAX], hash[65];
-    pp_config_hash(cfg, hash);
+    PP_TAKE(char, value, PP_CONFIG_VALUE_MAX);
+    char hash[65];
+    PP_TRY(pp_config_hash(cfg, hash));
     fprintf(f,
             "; every key of a ppcli run and where its value came from; train it again with\n"
             ";   ppcli train THIS-FILE\n"
@@ -47,7 +45,7 @@ int pp_config_write(const struct pp_config *cfg, FILE *f)
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
         const char *origin = pp_config_origin(cfg, o->name);
-        PP_TRY(pp_config_key_value(cfg, i, value, sizeof(value)));
+        PP_TRY(pp_config_key_value(cfg, i, value, PP_CONFIG_VALUE_MAX));
         if (strcmp(section, o->section) != 0) {
             fprintf(f, "\n[%s]\n", o->section);
             section = o->section;
@@ -73,19 +71,19 @@ int pp_config_text(const struct pp_config *cfg, char **out)
 
 int pp_config_write_same(const struct pp_config *cfg, FILE *f)
 {
-    static _Thread_local char value[PP_CONFIG_VALUE_MAX];
+    PP_TAKE(char, value, PP_CONFIG_VALUE_MAX);
     for (int i = 0; i < conf_option_count(); i++) {
         if (conf_option(i)->apart)
             continue;
-        PP_TRY(pp_config_key_value(cfg, i, value, sizeof(value)));
+        PP_TRY(pp_config_key_value(cfg, i, value, PP_CONFIG_VALUE_MAX));
         fprintf(f, "%s = %s\n", conf_option(i)->name, value);
     }
     return 0;
 }
 
-void pp_config_hash(const struct pp_config *cfg, char out[65])
+int pp_config_hash(const struct pp_config *cfg, char out[65])
 {
-    static _Thread_local char value[PP_CONFIG_VALUE_MAX];
+    PP_TAKE(char, value, PP_CONFIG_VALUE_MAX);
     uint8_t digest[PP_SHA256_BYTES];
     struct pp_sha256 sha;
     pp_sha256_init(&sha);
@@ -93,8 +91,7 @@ void pp_config_hash(const struct pp_config *cfg, char out[65])
         const struct conf_option *o = conf_option(i);
         if (!o->numbers)
             continue;
-        int rc = conf_value_print(o, cfg, value, sizeof(value));
-        pp_assert(rc == 0);
+        conf_value_print(o, cfg, value, PP_CONFIG_VALUE_MAX);
         pp_sha256_update(&sha, o->name, strlen(o->name));
         pp_sha256_update(&sha, "=", 1);
         const char *counts = conf_is_exact(cfg, o) ? o->def : value;
@@ -103,6 +100,7 @@ void pp_config_hash(const struct pp_config *cfg, char out[65])
     }
     pp_sha256_final(&sha, digest);
     pp_sha256_hex(digest, out);
+    return 0;
 }
 
 int pp_config_with(const struct pp_config *cfg, const char *key, const char *value,

@@ -122,13 +122,13 @@ static void end_record(struct pp_metrics *m, struct pp_json *j)
     fflush(m->jsonl);
 }
 
-static void environment(const struct pp_metrics *m, struct pp_json *j, const struct pp_backend *be,
-                        const struct pp_transport *tp)
+static int environment(const struct pp_metrics *m, struct pp_json *j, const struct pp_backend *be,
+                       const struct pp_transport *tp)
 {
     const struct pp_layout *l = m->run->layout;
     const struct pp_config *cfg = m->run->cfg;
     char hash[65], host[256] = "", now[32];
-    pp_config_hash(cfg, hash);
+    PP_TRY(pp_config_hash(cfg, hash));
     (void)gethostname(host, sizeof(host) - 1);
     pp_json_int(j, "schema", PP_METRICS_SCHEMA);
     pp_json_str(j, "ppcli", PP_VERSION);
@@ -221,7 +221,7 @@ static int open_jsonl(struct pp_metrics *m, const struct pp_backend *be,
     struct pp_json j = begin_record(m, m->from.goes_on ? "resume" : "header");
     if (m->from.goes_on)
         pp_json_int(&j, "step", m->from.step);
-    environment(m, &j, be, tp);
+    PP_TRY(environment(m, &j, be, tp));
     end_record(m, &j);
     return pp_changes_visit(m->from.changes, record_change, m);
 }

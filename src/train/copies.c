@@ -95,8 +95,8 @@ static int carry(const struct trainer *tr, int from, int to, const char *path, i
         return copies_send(tr->tp, to, path, out_rc);
     if (tr->tp->rank != to)
         return 0;
-    pp_config_hash(tr->run->cfg, hash);
-    int rc = split(path, dir, &save.step);
+    int rc = pp_config_hash(tr->run->cfg, hash);
+    rc = rc < 0 ? rc : split(path, dir, &save.step);
     rc = rc < 0 ? rc : pp_dir_create(dir);
     rc = rc < 0 ? rc : pp_ckpt_begin(&pp_io_system, dir, save.step, hash, 0, &save);
     bool begun = rc == 0;

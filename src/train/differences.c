@@ -149,9 +149,9 @@ int resume_check_config(struct trainer *tr, const struct pp_ckpt *ck)
         return pp_fail(PP_ERESOURCE, "%s: out of memory", ck->path);
     size_t before = s->changes ? strlen(s->changes) : 0;
     fputs(before > 0 ? s->changes : "", d.changes);
-    pp_config_compare(tr->run->cfg, ck->config, note_difference, &d);
+    int rc = pp_config_compare(tr->run->cfg, ck->config, note_difference, &d);
     PP_TRY(pp_text_close(d.changes, &changes, ck->path));
-    int rc = d.refused[0] ? refuse(&d, ck) : 0;
+    rc = rc == 0 && d.refused[0] ? refuse(&d, ck) : rc;
     if (rc == 0 && changes[0]) {
         tr->changes = pp_strdup(changes);
         rc = tr->changes ? 0 : PP_ERESOURCE;
@@ -164,19 +164,11 @@ int resume_check_config(struct trainer *tr, const struct pp_ckpt *ck)
 
 /* ---- what every rank has to know of it */
 
-static void note_past(void *ctx, const char *key, const char *there, const char *here)
-{
-    struct resume_past *past = ctx;
-    (void)here;
-    if (strcmp(key, "train.batch_size") == 0)
-        past->batch = atoll(there);
-    if (strcmp(key, "data.test_samples") == 0)
-        past->other_test = true;
-}
-
 struct resume_past resume_past(const struct pp_config *cfg, const struct pp_ckpt *ck)
 {
-    struct resume_past past = {.batch = cfg->train.batch_size};
-    pp_config_compare(cfg, ck->config, note_past, &past);
-    return past;
+    char batch[32], tests[32];
+    pp_config_written(ck->config, "train.batch_size", batch, sizeof(batch));
+    pp_config_written(ck->config, "data.test_samples", tests, sizeof(tests));
+    return (struct resume_past){.batch = atoll(batch),
+                                .other_test = atoll(tests) != cfg->data.test_samples};
 }

@@ -153,12 +153,13 @@ static int save(struct trainer *tr, bool prune)
     if (!tr->saver || tr->saved == tr->t)
         return 0;
     struct pp_ckpt_state state;
+    int rc = 0;
     rank_event_begin(tr->spec, PP_EVENT_SAVE, tr->t);
     if (tr->m) {
         pp_metrics_sync(tr->m);
-        resume_state(tr, &state);
+        rc = resume_state(tr, &state);
     }
-    int rc = saver_save(tr->saver, tr->t, &state, prune);
+    rc = rc < 0 ? rc : saver_save(tr->saver, tr->t, &state, prune);
     rank_event_end(tr->spec);
     tr->saved = rc == 0 && !saver_error(tr->saver) ? tr->t : tr->saved;
     tr->window_start = pp_clock_ns();

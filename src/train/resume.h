@@ -47,6 +47,6 @@ int resume_rewind(struct trainer *tr, int64_t *out_step);
 
 /* Rank 0, after a sync point: all that besides tensors makes the next step and its report what they
  * are; resume_read() takes it back. Local. */
-void resume_state(const struct trainer *tr, struct pp_ckpt_state *out);
+int resume_state(const struct trainer *tr, struct pp_ckpt_state *out);
 
 #endif

@@ -40,7 +40,7 @@ const char *resume_crc_name(int split, int what, char out[32])
     return out;
 }
 
-void resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
+int resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
 {
     const struct pp_layout *l = tr->run->layout;
     char name[32];
@@ -50,7 +50,7 @@ void resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     s->epoch_steps = tr->epoch_step;
     s->samples = tr->samples;
     s->seed = tr->run->cfg->train.seed;
-    pp_config_hash(tr->run->cfg, s->config_hash);
+    PP_TRY(pp_config_hash(tr->run->cfg, s->config_hash));
     snprintf(s->fingerprint, sizeof(s->fingerprint), "%s", tr->be->description);
     snprintf(s->ppcli, sizeof(s->ppcli), "%s", PP_VERSION);
     s->vocabulary = tr->vocabulary;

@@ -116,7 +116,7 @@ static int list_tensors(struct saver *s)
 static int create(struct saver *s)
 {
     PP_TRY(pp_path_format(s->dir, "%s/" PP_CKPT_DIR, s->tr->dir));
-    pp_config_hash(s->tr->run->cfg, s->hash);
+    PP_TRY(pp_config_hash(s->tr->run->cfg, s->hash));
     if (s->tr->tp->rank == 0) {
         PP_ALLOC(s->parts, s->tr->run->layout->stages);
         PP_TRY(pp_config_text(s->tr->run->cfg, &s->config));
