@@ -153,6 +153,7 @@ static int environment(const struct pp_metrics *m, struct pp_json *j, const stru
     pp_json_int(j, "test_samples", l->test_n);
     pp_json_int(j, "total_steps", m->from.total_steps);
     seats_json(m->run, m->from.graphs, j);
+    return 0;
 }
 
 /* ---- life */

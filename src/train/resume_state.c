@@ -83,6 +83,7 @@ int resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     for (int split = 0; split < 2; split++)
         for (int what = 0; what < 2; what++)
             pp_ckpt_set(s, resume_crc_name(split, what, name), tr->data_crc[split][what]);
+    return 0;
 }
 
 int64_t resume_updates(const struct pp_ckpt_state *s)
