@@ -155,6 +155,7 @@ struct pp_node_op {
                    const float *packed, float *grads);
     int (*forward)(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at);
     int (*backward_input)(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at);
+    bool dx_over_dy; /* dx[1] may lie where dy lies, in backward_input */
     /* beta*grads + what the n_parts >= 1 micro-batches add, in order. */
     int (*backward_weight)(const struct pp_node *n, struct pp_backend *be, int n_parts,
                            const struct pp_weight_part *parts, float beta, float *scratch,

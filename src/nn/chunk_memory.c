@@ -10,7 +10,6 @@
  * The chunk's first and last value and their gradients are the caller's.
  */
 #include "chunk.h"
-#include "ppcli/ops.h"
 
 /* Rows start wherever they start, but every array starts on a PP_ALIGN boundary. */
 static size_t aligned(size_t floats)
@@ -128,13 +127,13 @@ bool chunk_learns(const struct pp_node *n)
     return n->n_params > 0 || n->wants_dx[0] || n->wants_dx[1];
 }
 
-/* Node k is a sum, and only it reads its second input: the node that gives this input, whose gradient is
- * that of the sum. -1: there is none. The gradient lies in a slot, which keeps it. */
+/* Only node k reads its second input, whose gradient may lie where its own lies: the node that gives this
+ * input. -1: there is none. The gradient lies in a slot, which keeps it. */
 static int same_gradient(const struct pp_chunk *c, int k)
 {
     const struct pp_node *n = chunk_node(c, k);
     int from = n->n_x > 1 ? n->x[1] - 1 - c->first_node : -1;
-    bool same = n->op == &op_add && from >= 0 && n->wants_dx[1] && !n->shared[1];
+    bool same = n->op->dx_over_dy && from >= 0 && n->wants_dx[1] && !n->shared[1];
     return same && c->places[from].dy.slot != NO_PLACE ? from : -1;
 }
 

@@ -31,6 +31,7 @@ const struct pp_node_op op_add = {
     .kernels = PP_USES(sum) | PP_USES(activate_backward),
     .forward = forward,
     .backward_input = backward_input,
+    .dx_over_dy = true,
 };
 
 int add(struct builder *b, const char *name, int x, int other, bool relu)
