@@ -7,8 +7,8 @@
 #ifndef PPCLI_BENCH_H
 #define PPCLI_BENCH_H
 
+#include "ppcli/best_result.h"
 #include "ppcli/machine.h"
-#include "ppcli/tune.h"
 #include "ppcli/train.h"
 
 /* ---- ceiling
@@ -277,14 +277,6 @@ int pp_bench_cluster(const struct pp_config *cfg, double seconds, struct pp_clus
 bool pp_bench_change(const double *old_values, int n_old, const double *new_values, int n_new,
                      double *change, double *low, double *high);
 
-/* A candidate that ran. Both times are medians over rounds in which all candidates take turns. */
-struct pp_checked {
-    struct pp_prediction measured;
-    double calibrated; /* seconds of a step, simulated with the times of the actions of a round */
-    double error;      /* of calibrated in two rounds beside the step measured between them */
-    double waited; /* share of the ranks' time waiting for a core; -1: the system does not tell */
-};
-
 struct pp_bench_candidates {
     const struct pp_best_spec *best;         /* what they were searched for */
     const struct pp_costs *costs;            /* and with */
@@ -296,5 +288,9 @@ struct pp_bench_candidates {
 /* Run candidates for real, in this process and on threads: 11 rounds of at least 4 steps, or,
  * where one is predicted to take more than 0.25 s, 3 to 11 of a single step. out: [n]. Writes nothing. Errors: those of pp_train(). */
 int pp_bench_candidates(const struct pp_bench_candidates *spec, struct pp_checked *out);
+
+/* The same with the first n_checked of a result, the config as it is and one stage with all cores, where
+ * these can run; sets how they ran. Errors: as above. */
+int pp_bench_best_result(struct pp_best_result *r);
 
 #endif

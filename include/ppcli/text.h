@@ -35,10 +35,7 @@ const char *pp_text_shown(const char *text, char *out, size_t bytes);
 /* A text, or its first bytes (SIZE_MAX: all), as XML and HTML have it. */
 void pp_text_xml(const char *text, size_t bytes, FILE *f);
 
-/* Columns that a text takes: characters of UTF-8. And a cell of a table to stdout, with the blanks up
- * to the next one. */
-int pp_text_columns(const char *text);
-void pp_text_cell(const char *text, int width);
+int pp_text_columns(const char *text); /* that it takes: characters of UTF-8 */
 
 /* Append to the text in out[bytes]; cut at what fits. */
 void pp_text_add(char *out, size_t bytes, const char *fmt, ...)
@@ -75,5 +72,8 @@ void pp_text_hang(FILE *f, int column, const char *text);
 /* A count for people: "55,170", "69.0 billion", "12.5". Returns out. */
 const char *pp_text_commas(double x, char out[PP_COUNT_TEXT]); /* "69,000,000,000" */
 const char *pp_text_count(double x, char out[PP_COUNT_TEXT]);
+
+/* "812 bytes", "1.4 MB"; returns out. */
+const char *pp_text_size(uint64_t bytes, char out[PP_COUNT_TEXT]);
 
 #endif

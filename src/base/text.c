@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ppcli/text.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,12 +89,6 @@ int pp_text_columns(const char *text)
     for (; *text; text++)
         n += (*text & 0xc0) != 0x80;
     return n;
-}
-
-void pp_text_cell(const char *text, int width)
-{
-    int n = pp_text_columns(text);
-    printf("%s%*s", text, (n < width ? width - n : 0) + 2, "");
 }
 
 void pp_text_add(char *out, size_t bytes, const char *fmt, ...)
@@ -191,5 +186,23 @@ const char *pp_text_count(double x, char out[PP_COUNT_TEXT])
     for (x /= 1e6; x >= 1000 && k < 2; x /= 1000)
         k++;
     snprintf(out, PP_COUNT_TEXT, "%.1f %s", x, names[k]);
+    return out;
+}
+
+const char *pp_text_size(uint64_t bytes, char out[PP_COUNT_TEXT])
+{
+    static const char *const units[] = {"kB", "MB", "GB", "TB"};
+    if (bytes < 1000) {
+        snprintf(out, PP_COUNT_TEXT, "%" PRIu64 " bytes", bytes);
+        return out;
+    }
+    int u = 0;
+    double v = (double)bytes / 1000;
+    /* 999.95 would be printed as 1000.0 */
+    while (v >= 999.95 && u < 3) {
+        v /= 1000;
+        u++;
+    }
+    snprintf(out, PP_COUNT_TEXT, "%.1f %s", v, units[u]);
     return out;
 }

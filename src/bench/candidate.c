@@ -7,6 +7,7 @@
 #include "bench.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "ppcli/log.h"
 #include "ppcli/median.h"
@@ -17,6 +18,7 @@
 #define LONG_STEP 0.25    /* seconds: a round is one step then, after one that does not count */
 #define LONG_SECONDS 10.0 /* and there are as many as take so long, but not less than: */
 #define ROUNDS_MIN 3
+#define SECONDS 3.0 /* of each candidate of a result */
 
 struct trial {
     struct pp_config *cfg;
@@ -117,5 +119,36 @@ int pp_bench_candidates(const struct pp_bench_candidates *spec, struct pp_checke
     probe_close(&all.prober);
     for (int i = 0; items && i < spec->n; i++)
         pp_free(items[i].cfg);
+    return rc;
+}
+
+int pp_bench_best_result(struct pp_best_result *s)
+{
+    enum pp_log_level before = pp_log_level();
+    const struct pp_candidate *items[PP_BEST_SHOWN + 2];
+    struct pp_checked out[PP_BEST_SHOWN + 2] = {0};
+    int n = s->n_checked < s->best.n ? s->n_checked : s->best.n;
+    bool own = n > 0 && s->best.as_is.time.step > 0 &&
+               (s->spec.memory == 0 || s->best.as_is.peak_bytes <= s->spec.memory);
+    bool one = n > 0 && s->best.one.time.step > 0 && !s->best.one.over;
+    struct pp_bench_candidates spec = {
+        .best = &s->spec, .costs = s->costs, .items = items, .seconds = SECONDS};
+    for (int i = 0; i < n; i++) /* it is one of the first */
+        one = one && !pp_best_is(&s->best.items[i], 1, 1, s->best.one.threads);
+    spec.n = n + own + one;
+    for (int i = 0; i < spec.n; i++)
+        items[i] = i < n ? &s->best.items[i] : i < n + own ? &s->best.as_is : &s->best.one;
+    pp_log_info(
+        "running the first %d%s%s in turns, %g s each, or 6 to 22 steps where they are long", n,
+        own ? ", this config" : "", one ? ", one stage" : "", SECONDS);
+    pp_log_set_level(PP_LOG_QUIET);
+    int rc = pp_bench_candidates(&spec, out);
+    pp_log_set_level(before);
+    s->n_checked = n;
+    memcpy(s->checked, out, (size_t)n * sizeof(*out));
+    if (own)
+        s->as_is = out[n];
+    if (one)
+        s->one = out[n + own];
     return rc;
 }

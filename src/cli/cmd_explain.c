@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli explain: what a config would do, before it is paid for. */
 #include "ppcli/log.h"
+#include "ppcli/results.h"
 #include "command.h"
-#include "explain.h"
 
 /* The activations with pipeline.recompute off if there is some, else with all of it; not of a schedule
  * that cannot recompute. */
-static int predict_other(struct explained *e, struct pp_config *cfg)
+static int predict_other(struct pp_explained *e, struct pp_config *cfg)
 {
     const struct pp_layout *l = e->run.layout;
     struct pp_transport_caps caps = pp_run_caps(&e->run);
@@ -28,7 +28,7 @@ static int predict_other(struct explained *e, struct pp_config *cfg)
     return rc;
 }
 
-static int predict(struct explained *e, struct pp_config *cfg)
+static int predict(struct pp_explained *e, struct pp_config *cfg)
 {
     const struct pp_layout *l = e->run.layout;
     PP_ALLOC(e->ranks, l->ranks);
@@ -44,7 +44,7 @@ static int predict(struct explained *e, struct pp_config *cfg)
 }
 
 /* What the values of one's own files tell, where they are there. */
-static int warn_of_data(const struct explained *e)
+static int warn_of_data(const struct pp_explained *e)
 {
     const struct pp_config *cfg = e->run.cfg;
     PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
@@ -74,7 +74,7 @@ static void warn_of_device(const struct pp_config *cfg)
             cfg->run.backend);
 }
 
-static void fini(struct explained *e)
+static void fini(struct pp_explained *e)
 {
     pp_free(e->ranks);
     pp_free(e->other);
@@ -83,14 +83,14 @@ static void fini(struct explained *e)
 
 static int explain(struct pp_config *cfg, bool json)
 {
-    PP_OWN(fini) struct explained e = {0};
+    PP_OWN(fini) struct pp_explained e = {0};
     PP_TRY(pp_run_check(cfg));
     PP_TRY(pp_choose(cfg, PP_RUN_EXPLAIN, NULL));
     PP_TRY(pp_run_prepare(cfg, PP_RUN_EXPLAIN, &e.run));
     PP_TRY(predict(&e, cfg));
     PP_TRY(warn_of_data(&e));
     warn_of_device(cfg);
-    return json ? explain_json(&e) : explain_text(&e);
+    return pp_explained_print(&e, json, stdout);
 }
 
 int cmd_explain(int argc, char **argv)

@@ -8,6 +8,7 @@
 
 #include "ppcli/formats.h"
 #include "ppcli/io.h"
+#include "ppcli/results.h"
 #include "ppcli/text.h"
 #include "plan.h"
 #include "start.h"
@@ -136,8 +137,8 @@ static int parse_words(int argc, char **argv, struct asked *a)
     PP_TRY(pp_cli_parse(argc, argv, &command_plan, options, &a->settings, words, 1));
     w->config = words[0];
     there->only =
-        a->only < 0 ? NULL : plan_systems[a->only < PLAN_SYSTEMS ? a->only : 2]; /* torch */
-    there->emit = a->emit < 0 ? NULL : plan_systems[a->emit];
+        a->only < 0 ? NULL : pp_plan_systems[a->only < PP_PLAN_SYSTEMS ? a->only : 2]; /* torch */
+    there->emit = a->emit < 0 ? NULL : pp_plan_systems[a->emit];
     there->memory = how->memory;
     return plan_machine_check(there);
 }

@@ -83,7 +83,7 @@ static int check_values(const struct pp_ckpt *ck, uint64_t *out_looked, int *out
 static void verify_one(struct verdict *v, const char *path)
 {
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
-    char size[PP_CLI_SIZE_BYTES], shown[PP_PATH_MAX];
+    char size[PP_COUNT_TEXT], shown[PP_PATH_MAX];
     int rc = pp_ckpt_open(path, PP_CKPT_VERIFY, &ck);
     if (rc < 0) {
         note(v, path, rc);
@@ -101,7 +101,7 @@ static void verify_one(struct verdict *v, const char *path)
     printf("%s: good: ", pp_text_shown(ck->path, shown, sizeof(shown)));
     if (s)
         printf("step %" PRId64 ", ", s->step);
-    printf("%d tensor%s, %s", n, n == 1 ? "" : "s", pp_cli_size(ck->bytes, size));
+    printf("%d tensor%s, %s", n, n == 1 ? "" : "s", pp_text_size(ck->bytes, size));
     if (unchecked > 0)
         printf(", %d without a checksum", unchecked);
     if (v->values)

@@ -5,7 +5,6 @@
  */
 #include "command.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 #include "ppcli/checkpoint.h"
@@ -60,22 +59,4 @@ const struct pp_names *pp_cli_names(void)
     names.joins = pp_transport_joins;
     names.from = pp_hf_config;
     return &names;
-}
-
-const char *pp_cli_size(uint64_t bytes, char out[PP_CLI_SIZE_BYTES])
-{
-    static const char *const units[] = {"kB", "MB", "GB", "TB"};
-    if (bytes < 1000) {
-        snprintf(out, PP_CLI_SIZE_BYTES, "%" PRIu64 " bytes", bytes);
-        return out;
-    }
-    int u = 0;
-    double v = (double)bytes / 1000;
-    /* 999.95 would be printed as 1000.0 */
-    while (v >= 999.95 && u < 3) {
-        v /= 1000;
-        u++;
-    }
-    snprintf(out, PP_CLI_SIZE_BYTES, "%.1f %s", v, units[u]);
-    return out;
 }

@@ -140,27 +140,9 @@ int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
  * and is not a trace. */
 int pp_cli_trace_steps(const char *file, const char *steps, int64_t *first, int64_t *last);
 
-/* "812 bytes", "1.4 MB"; returns out. */
-#define PP_CLI_SIZE_BYTES 32
-const char *pp_cli_size(uint64_t bytes, char out[PP_CLI_SIZE_BYTES]);
-
 /* What this ppcli was built with, for `version` and `env`. what NULL ends them. Static storage. */
-struct build_fact {
-    const char *what, *text; /* "zlib", "1.2.13"; text "no...": is not in this build */
-    const char *missing;     /* a sentence more about that; NULL: none */
-};
-const struct build_fact *build_facts(void);
-
-/* ppcli env --hosts: print what a preflight of these hosts finds; word: a config, NULL: none. hosts "-":
- * be one of them, and answer. Errors: those of pp_preflight() and of loading the config. */
-int env_hosts(const char *hosts, const char *word, bool json);
-
-struct pp_json;
-struct pp_transport_ops;
-/* Whether a transport can be used here; *why: the library that was found, or what is missing. */
-bool env_probe_transport(const struct pp_transport_ops *t, char *why, size_t bytes);
-/* Every transport, into j or (NULL) as text. */
-void env_transports(struct pp_json *j);
+struct pp_build_fact;
+const struct pp_build_fact *build_facts(void);
 
 /* Print what can replace the last of these words, which follow "ppcli". Errors: those of
  * pp_cli_describe(). */

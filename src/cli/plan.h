@@ -3,7 +3,6 @@
 #ifndef PPCLI_CLI_PLAN_H
 #define PPCLI_CLI_PLAN_H
 
-#include "ppcli/bench.h"
 #include "ppcli/machine_plan.h"
 #include "ppcli/tune.h"
 #include "command.h"
@@ -55,10 +54,7 @@ int plan_mark(const struct plan_words *words, const struct pp_cli_settings *sett
 
 /* ---- plan_best.c: the part of `ppcli plan CONFIG` that measures: --best, --memory and --check */
 
-#define PLAN_BEST_SHOWN 20  /* lines of the table */
 #define PLAN_CORES_MAX 1024 /* as run.threads */
-#define PLAN_BEST_CHECKED 3 /* --check without a number */
-#define PLAN_BEST_MIB (1024.0 * 1024.0)
 
 struct plan_best {
     bool best;         /* --best; --check asks for it too */
@@ -74,43 +70,7 @@ struct plan_best {
 int plan_best(const char *word, const struct pp_cli_settings *settings, const struct plan_best *how,
               const char *format);
 
-/* What was found. */
-struct plan_best_result {
-    struct pp_best_spec spec;
-    struct pp_best_shape *shapes; /* owned */
-    struct pp_model *model;
-    struct pp_costs *costs;
-    struct pp_links links; /* between processes; no host where ranks are threads */
-    struct pp_best best;
-    int n_checked;                                          /* of the first ones */
-    struct pp_checked checked[PLAN_BEST_SHOWN], as_is, one; /* measured.step 0: not checked */
-    char advice[PP_ADVICE_MAX];
-    int batch, ranks; /* most ranks of any candidate */
-    const char *word; /* the config as it was given */
-};
-
-/* "off", "all", or how many of the chunks are computed again: "1 of 4". */
-const char *plan_again(const struct pp_candidate *c, char out[32]);
-
-/* The [pipeline] section of a config that has a candidate's values. */
-int plan_best_section(const struct pp_config *cfg, FILE *f);
-
-/* The candidate that ran fastest, or is predicted to; there is at least one. */
-int plan_best_first(const struct plan_best_result *r);
-/* How that one ran: as one of the first, or as one stage; measured.step 0: it did not. */
-const struct pp_checked *plan_best_ran(const struct plan_best_result *r, int first);
-
-/* Whether the config as it is was measured, and no candidate was faster. */
-bool plan_best_keeps(const struct plan_best_result *r);
-
-/* Is item i the fastest of its number of stages and replicas? */
-bool plan_best_leads(const struct pp_best *b, int i);
-
-/* For people. */
-int plan_best_text(const struct plan_best_result *r);
-void plan_best_json(const struct plan_best_result *r);
-
-/* ---- plan_machine.c: what to run on a machine that is not here; plan_machine_print.c tells */
+/* ---- plan_machine.c: what to run on a machine that is not here */
 
 #define PLAN_MACHINE_LISTS 3
 extern const char *const plan_machine_lists[PLAN_MACHINE_LISTS]; /* their options */
@@ -136,24 +96,9 @@ int plan_machine_price(const char *word, const struct pp_cli_settings *settings,
 /* Words that mean nothing without --machine. Errors: PP_EUSAGE. */
 int plan_machine_check(const struct plan_machine_words *words);
 
-int plan_machine_text(const struct pp_machine_plan *p);
-int plan_machine_json(const struct pp_machine_plan *p, FILE *f);
-int plan_machine_html(const struct pp_machine_plan *p, const char *path);
-/* The first row in the words of a system that can run it; for ppcli its sections. */
-int plan_machine_emit(const struct pp_machine_plan *p, const char *system);
-/* The table, and what is to be said about it. */
-void plan_machine_rows(const struct pp_machine_plan *p, FILE *f);
-int plan_machine_section(const struct pp_machine_plan *p, const struct pp_plan_row *row, FILE *f);
-
 /* p->cfg is loaded. And: can the file be written, before the work whose result it shall hold? */
 int plan_load_model(struct pp_machine_plan *p);
 int plan_check_file(const char *option, const char *path);
-
-/* ---- plan_machine_print.c: who can train a row */
-
-#define PLAN_SYSTEMS 4
-extern const char *const plan_systems[PLAN_SYSTEMS]; /* "ppcli", then those of pp_estimate_emit() */
-bool plan_runs_on(const struct pp_plan_row *r, int system);
 
 /* ---- plan_profile.c: a pipeline that was measured elsewhere */
 

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ppcli plan CONFIG --machine FILE: what is asked for becomes a search (ppcli/machine_plan.h), whose
- * rows plan_machine_print.c and plan_machine_page.c print.
+ * rows are printed.
  */
 #include "plan.h"
 
 #include <string.h>
 
 #include "ppcli/io.h"
+#include "ppcli/results.h"
 #include "ppcli/text.h"
+
+const char *const plan_machine_lists[PLAN_MACHINE_LISTS] = {"--tensor", "--context",
+                                                            "--experts-on"};
 
 #define SEARCHED                                                                                   \
     "pipeline.assignment pipeline.split_at pipeline.group pipeline.eager pipeline.memory_cap "     \
@@ -202,11 +206,9 @@ static int plan(const char *word, const struct pp_cli_settings *settings,
                 const struct plan_machine_words *w, bool json, struct pp_machine_plan *p)
 {
     PP_TRY(find_rows(word, settings, w, p));
-    if (w->emit)
-        PP_TRY(plan_machine_emit(p, w->emit));
-    else
-        PP_TRY(json ? plan_machine_json(p, stdout) : plan_machine_text(p));
-    return w->html ? plan_machine_html(p, w->html) : 0;
+    PP_TRY(w->emit ? pp_machine_plan_emit(p, w->emit, stdout)
+                   : pp_machine_plan_print(p, json, stdout));
+    return w->html ? pp_machine_plan_page(p, w->html) : 0;
 }
 
 int plan_machine_price(const char *word, const struct pp_cli_settings *settings,

@@ -38,7 +38,7 @@ HEADER_OWNER = {
     'train.h': 'train',
     'model.h': 'nn', 'ops.h': 'nn', 'ops.def': 'nn',
     'run.h': 'pipe',
-    'report.h': 'report', 'formats.h': 'report',
+    'report.h': 'report', 'formats.h': 'report', 'results.h': 'report',
     'exec.h': 'pipe',
     'layout.h': 'pipe',
     'exchange.h': 'sched',

@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What plan --machine found, for people: groups of rows, what is to be said about them, and the first
  * in words that start it. */
-#include <math.h>
+#include "ppcli/results.h"
+
 #include <string.h>
 
 #include "ppcli/text.h"
-#include "plan.h"
+#include "report.h"
 
-const char *const plan_machine_lists[PLAN_MACHINE_LISTS] = {"--tensor", "--context",
-                                                            "--experts-on"};
+const char *const pp_plan_systems[PP_PLAN_SYSTEMS] = {"ppcli", "megatron", "torchtitan",
+                                                      "deepspeed"};
 
-const char *const plan_systems[PLAN_SYSTEMS] = {"ppcli", "megatron", "torchtitan", "deepspeed"};
-
-bool plan_runs_on(const struct pp_plan_row *r, int system)
+bool pp_plan_runs_on(const struct pp_plan_row *r, int system)
 {
-    return system == 0 ? r->own : !r->own && pp_parallel_runs_on(&r->p, plan_systems[system]);
+    return system == 0 ? r->own : !r->own && pp_parallel_runs_on(&r->p, pp_plan_systems[system]);
 }
 
 /* "-mt-": who can train this row. */
-static void find_systems(const struct pp_plan_row *r, char out[PLAN_SYSTEMS + 1])
+static void find_systems(const struct pp_plan_row *r, char out[PP_PLAN_SYSTEMS + 1])
 {
-    for (int i = 0; i < PLAN_SYSTEMS; i++)
-        out[i] = plan_runs_on(r, i) ? plan_systems[i][0] : '-';
-    out[PLAN_SYSTEMS] = '\0';
+    for (int i = 0; i < PP_PLAN_SYSTEMS; i++)
+        out[i] = pp_plan_runs_on(r, i) ? pp_plan_systems[i][0] : '-';
+    out[PP_PLAN_SYSTEMS] = '\0';
 }
 
 /* ---- the table */
@@ -64,13 +63,13 @@ static const char *again_of(const struct pp_plan_row *r, char out[32])
 {
     static const char *const redos[] = {"off", "select", "full"};
     if (r->own)
-        return plan_again(&r->c, out);
+        return pp_candidate_again(&r->c, out);
     return redos[r->p.redo];
 }
 
 static void print_row(const struct pp_machine_plan *p, const struct pp_plan_row *r, FILE *f)
 {
-    char who[PLAN_SYSTEMS + 1], schedule[PP_NAME_MAX + 16], rate[PP_COUNT_TEXT], text[32],
+    char who[PP_PLAN_SYSTEMS + 1], schedule[PP_NAME_MAX + 16], rate[PP_COUNT_TEXT], text[32],
         parts[48];
     const struct pp_parallel *d = &r->p;
     int m = r->own ? r->c.microbatches : pp_parallel_microbatches(d, p->batch);
@@ -89,7 +88,7 @@ static void print_row(const struct pp_machine_plan *p, const struct pp_plan_row 
     fputc('\n', f);
 }
 
-void plan_machine_rows(const struct pp_machine_plan *p, FILE *f)
+void pp_machine_plan_rows(const struct pp_machine_plan *p, FILE *f)
 {
     print_head(p, f);
     fprintf(f, "\n%3s by   tp  pp   dp %-15s %3s %5s z %-8s %7s %10s %4s %-13s %4s\n", "",
@@ -159,7 +158,7 @@ static void print_cut(const struct pp_candidate *c, FILE *f)
     fprintf(f, "\n");
 }
 
-int plan_machine_section(const struct pp_machine_plan *p, const struct pp_plan_row *row, FILE *f)
+int pp_machine_plan_section(const struct pp_machine_plan *p, const struct pp_plan_row *row, FILE *f)
 {
     struct pp_best_spec spec = pp_machine_plan_spec(p, row, row->c.microbatches);
     PP_OWN_MEMORY struct pp_config *cfg = NULL;
@@ -167,7 +166,7 @@ int plan_machine_section(const struct pp_machine_plan *p, const struct pp_plan_r
     fprintf(f, "\n");
     if (row->c.stages * row->c.chunks > 1 && row->c.assignment == PP_ASSIGN_TIME)
         print_cut(&row->c, f);
-    PP_TRY(plan_best_section(cfg, f));
+    PP_TRY(pp_pipeline_section(cfg, f));
     if (row->p.zero != p->cfg->train.zero)
         fprintf(f, "\n[train]\nzero = %d\n", row->p.zero);
     if (row->c.across)
@@ -178,7 +177,7 @@ int plan_machine_section(const struct pp_machine_plan *p, const struct pp_plan_r
     return 0;
 }
 
-int plan_machine_emit(const struct pp_machine_plan *p, const char *system)
+int pp_machine_plan_emit(const struct pp_machine_plan *p, const char *system, FILE *f)
 {
     struct pp_estimate_spec spec = pp_machine_plan_estimates(p);
     const struct pp_plan_row *r = pp_machine_plan_first(p, system);
@@ -186,21 +185,26 @@ int plan_machine_emit(const struct pp_machine_plan *p, const char *system)
         r = &p->rows[0]; /* of --compare: says why it cannot */
     if (!r)
         return pp_fail(PP_ECONFIG, "no row can be run by %s; try --only %s", system, system);
-    return r->own && strcmp(system, "ppcli") == 0 ? plan_machine_section(p, r, stdout)
-                                                  : pp_estimate_emit(&spec, &r->p, system, stdout);
+    return r->own && strcmp(system, "ppcli") == 0 ? pp_machine_plan_section(p, r, f)
+                                                  : pp_estimate_emit(&spec, &r->p, system, f);
 }
 
-int plan_machine_text(const struct pp_machine_plan *p)
+static int print_plan(const struct pp_machine_plan *p, FILE *f)
 {
     struct pp_estimate_spec spec = pp_machine_plan_estimates(p);
     const struct pp_plan_row *own = pp_machine_plan_first(p, "ppcli");
-    plan_machine_rows(p, stdout);
-    print_hints(p, stdout);
+    pp_machine_plan_rows(p, f);
+    print_hints(p, f);
     if (!p->rows[0].own && pp_parallel_runs_on(&p->rows[0].p, "megatron")) {
-        printf("\nThe first row for Megatron-LM (--emit has other systems):\n");
-        PP_TRY(pp_estimate_emit(&spec, &p->rows[0].p, "megatron", stdout));
+        fprintf(f, "\nThe first row for Megatron-LM (--emit has other systems):\n");
+        PP_TRY(pp_estimate_emit(&spec, &p->rows[0].p, "megatron", f));
     }
     if (own && !p->rows[0].own)
-        printf("\nThe first row that ppcli trains:\n");
-    return own ? plan_machine_section(p, own, stdout) : 0;
+        fprintf(f, "\nThe first row that ppcli trains:\n");
+    return own ? pp_machine_plan_section(p, own, f) : 0;
+}
+
+int pp_machine_plan_print(const struct pp_machine_plan *p, bool json, FILE *f)
+{
+    return json ? report_machine_json(p, f) : print_plan(p, f);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `ppcli explain` found out, for people and for programs. */
-#include "explain.h"
+#include "ppcli/results.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -25,10 +25,10 @@ static int stage_of_layer(const struct pp_layout *l, int layer)
 /* ---- text */
 
 /* What somebody said; with -v every key. */
-static int print_config(const struct pp_config *cfg)
+static int print_config(const struct pp_config *cfg, FILE *f)
 {
     char section[PP_NAME_MAX] = "";
-    static char value[65536];
+    PP_TAKE(char, value, 65536);
     int left_out = 0;
     for (int i = 0; i < pp_config_key_count(); i++) {
         const char *key = pp_config_key_name(i);
@@ -40,13 +40,14 @@ static int print_config(const struct pp_config *cfg)
         size_t len = (size_t)(dot - key);
         if (strlen(section) != len || strncmp(section, key, len) != 0) {
             snprintf(section, sizeof(section), "%.*s", (int)len, key);
-            printf("[%s]\n", section);
+            fprintf(f, "[%s]\n", section);
         }
-        PP_TRY(pp_config_key_value(cfg, i, value, sizeof(value)));
-        printf("  %-16s = %-28s ; %s\n", dot + 1, value, pp_config_origin(cfg, key));
+        PP_TRY(pp_config_key_value(cfg, i, value, 65536));
+        fprintf(f, "  %-16s = %-28s ; %s\n", dot + 1, value, pp_config_origin(cfg, key));
     }
     if (left_out > 0)
-        printf("(%d keys have their default; -v shows them, ppcli keys explains them)\n", left_out);
+        fprintf(f, "(%d keys have their default; -v shows them, ppcli keys explains them)\n",
+                left_out);
     return 0;
 }
 
@@ -75,7 +76,7 @@ static size_t parameters(const struct pp_model *m, int first, int last)
     return n;
 }
 
-static void print_layers(const struct pp_run *run)
+static void print_layers(const struct pp_run *run, FILE *f)
 {
     const struct pp_layout *l = run->layout;
     int wide = 12; /* of the longest name */
@@ -83,8 +84,8 @@ static void print_layers(const struct pp_run *run)
         int n = (int)strlen(run->model->layers[i].name);
         wide = n > wide ? n : wide;
     }
-    printf("\nlayers\n  %5s  %-*s %-18s %-16s %12s %14s %6s\n", "layer", wide, "name", "kind",
-           "out", "parameters", "flops/sample", "stage");
+    fprintf(f, "\nlayers\n  %5s  %-*s %-18s %-16s %12s %14s %6s\n", "layer", wide, "name", "kind",
+            "out", "parameters", "flops/sample", "stage");
     double flops = 0;
     for (int i = 0; i < run->model->n_layers; i++) {
         const struct pp_layer *layer = &run->model->layers[i];
@@ -93,21 +94,22 @@ static void print_layers(const struct pp_run *run)
         char kind[64], shape[32];
         layer_kind(run->model, layer, kind, sizeof(kind));
         pp_shape_text(&run->model->values[layer->y], shape, sizeof(shape));
-        printf("  %5d  %-*s %-18s %-16s %12zu %14.0f %6d\n", i, wide, layer->name, kind, shape,
-               parameters(run->model, i, i), sum, stage_of_layer(l, i));
+        fprintf(f, "  %5d  %-*s %-18s %-16s %12zu %14.0f %6d\n", i, wide, layer->name, kind, shape,
+                parameters(run->model, i, i), sum, stage_of_layer(l, i));
     }
     char shape[32];
     pp_shape_text(&run->model->values[0], shape, sizeof(shape));
-    printf("  total  %-*s %12zu %14.0f   (input %s)\n", wide + 36, "",
-           parameters(run->model, 0, run->model->n_layers - 1), flops, shape);
+    fprintf(f, "  total  %-*s %12zu %14.0f   (input %s)\n", wide + 36, "",
+            parameters(run->model, 0, run->model->n_layers - 1), flops, shape);
     if (pp_model_mixes_samples(run->model)) {
-        printf(
+        fprintf(
+            f,
             "  (the samples of each micro-batch of each replica meet, in batch norm or attention: "
             "microbatches and\n   replicas change what is computed; stages and schedule do not)\n");
     }
 }
 
-static double stage_work(const struct explained *e, int s, size_t *params)
+static double stage_work(const struct pp_explained *e, int s, size_t *params)
 {
     const struct pp_layout *l = e->run.layout;
     double flops = 0;
@@ -134,7 +136,7 @@ static const char *tie_of(const struct pp_layout *l, int tie, const struct pp_pa
     return layers[i].name;
 }
 
-static void print_tie(const struct pp_layout *l, int tie)
+static void print_tie(const struct pp_layout *l, int tie, FILE *f)
 {
     const struct pp_param *p;
     const char *layer = tie_of(l, tie, &p);
@@ -143,14 +145,14 @@ static void print_tie(const struct pp_layout *l, int tie)
     char size[32];
     snprintf(size, sizeof(size), floats < 1e5 ? "%.0f" : "%.1f M",
              floats < 1e5 ? floats : floats / 1e6);
-    printf("  tied: weight of %s = %s, ", layer, p->name);
+    fprintf(f, "  tied: weight of %s = %s, ", layer, p->name);
     if (owner == copy)
-        printf("%s floats added up within rank %d a step\n", size, owner);
+        fprintf(f, "%s floats added up within rank %d a step\n", size, owner);
     else
-        printf("%s floats exchanged between ranks %d and %d a step\n", size, owner, copy);
+        fprintf(f, "%s floats exchanged between ranks %d and %d a step\n", size, owner, copy);
 }
 
-static void print_stages(const struct explained *e)
+static void print_stages(const struct pp_explained *e, FILE *f)
 {
     const struct pp_layout *l = e->run.layout;
     double total = 0, largest = 0;
@@ -160,10 +162,10 @@ static void print_stages(const struct explained *e)
         total += flops;
         largest = flops > largest ? flops : largest;
     }
-    printf("\nstages (%s; balance %.1f %%)\n  %5s %5s %-11s %12s %8s %18s  %s\n",
-           e->run.cfg->pipeline.assignment == PP_ASSIGN_EXPLICIT ? "as assigned" : "cut by ppcli",
-           100 * total / (largest * l->n_virtual), "stage", "rank", "layers", "parameters", "work",
-           "bytes to the next", "names");
+    fprintf(f, "\nstages (%s; balance %.1f %%)\n  %5s %5s %-11s %12s %8s %18s  %s\n",
+            e->run.cfg->pipeline.assignment == PP_ASSIGN_EXPLICIT ? "as assigned" : "cut by ppcli",
+            100 * total / (largest * l->n_virtual), "stage", "rank", "layers", "parameters", "work",
+            "bytes to the next", "names");
     const struct pp_layer *of = e->run.model->layers;
     for (int s = 0; s < l->n_virtual; s++) {
         char layers[32], bytes[64] = "-";
@@ -171,19 +173,19 @@ static void print_stages(const struct explained *e)
         snprintf(layers, sizeof(layers), "%d-%d", l->first[s], l->last[s]);
         if (s + 1 < l->n_virtual)
             snprintf(bytes, sizeof(bytes), "%zu", boundary_bytes(l, s));
-        printf("  %5d %5d %-11s %12zu %6.1f %% %18s  %s%s%s\n", s, l->rank_of[s], layers, params,
-               100 * flops / total, bytes, of[l->first[s]].name,
-               l->last[s] > l->first[s] ? " to " : "",
-               l->last[s] > l->first[s] ? of[l->last[s]].name : "");
+        fprintf(f, "  %5d %5d %-11s %12zu %6.1f %% %18s  %s%s%s\n", s, l->rank_of[s], layers,
+                params, 100 * flops / total, bytes, of[l->first[s]].name,
+                l->last[s] > l->first[s] ? " to " : "",
+                l->last[s] > l->first[s] ? of[l->last[s]].name : "");
     }
     if (l->n_virtual > 1)
-        printf("  (bytes of one micro-batch of %d samples%s, and as many back)\n", l->max_rows,
-               l->value_bytes < sizeof(float) ? " in bf16" : "");
+        fprintf(f, "  (bytes of one micro-batch of %d samples%s, and as many back)\n", l->max_rows,
+                l->value_bytes < sizeof(float) ? " in bf16" : "");
     for (int i = 0; i < l->n_ties; i++)
-        print_tie(l, i);
+        print_tie(l, i, f);
 }
 
-static void print_zero(const struct explained *e)
+static void print_zero(const struct pp_explained *e, FILE *f)
 {
     size_t most = 0, whole = 0;
     size_t moments = (size_t)pp_optimizer_moments(e->run.cfg->train.optimizer);
@@ -192,41 +194,41 @@ static void print_zero(const struct explained *e)
         most = b->optimizer > most ? b->optimizer : most;
         whole = moments * b->parameters > whole ? moments * b->parameters : whole;
     }
-    printf("  train.zero = 1: at most %.3f MiB of optimizer state on a rank; 0: %.3f MiB\n",
-           (double)most / MIB, (double)whole / MIB);
+    fprintf(f, "  train.zero = 1: at most %.3f MiB of optimizer state on a rank; 0: %.3f MiB\n",
+            (double)most / MIB, (double)whole / MIB);
 }
 
-static void print_memory(const struct explained *e)
+static void print_memory(const struct pp_explained *e, FILE *f)
 {
     const struct pp_layout *l = e->run.layout;
     const struct pp_backend_choice choice = pp_backend_choice_of(e->run.cfg);
     char team[48] = "";
     if (pp_backend_members(&choice) > 1)
         snprintf(team, sizeof(team), ", each with %d threads", choice.threads);
-    printf("\nmemory of each rank, MiB (ranks are %s%s%s)\n",
-           pp_run_shares_memory(&e->run) ? "threads" : "processes", team,
-           l->replicas == 1         ? ""
-           : e->run.cfg->train.zero ? "; of replica 0, whose pieces may be a little larger"
-                                    : "; every replica the same");
+    fprintf(f, "\nmemory of each rank, MiB (ranks are %s%s%s)\n",
+            pp_run_shares_memory(&e->run) ? "threads" : "processes", team,
+            l->replicas == 1         ? ""
+            : e->run.cfg->train.zero ? "; of replica 0, whose pieces may be a little larger"
+                                     : "; every replica the same");
     bool data = false;
     for (int r = 0; r < l->stages; r++)
         data = data || e->ranks[r].data > 0;
-    printf("  %5s %11s %9s %11s %11s %12s %9s%s %9s %9s\n", "rank", "parameters", "packed",
-           "gradients", "optimizer", "activations", "messages", data ? "  data set" : "", "scratch",
-           "total");
+    fprintf(f, "  %5s %11s %9s %11s %11s %12s %9s%s %9s %9s\n", "rank", "parameters", "packed",
+            "gradients", "optimizer", "activations", "messages", data ? "  data set" : "",
+            "scratch", "total");
     for (int r = 0; r < l->stages; r++) {
         const struct pp_exec_bytes *b = &e->ranks[r];
         char data_set[32] = "";
         if (data)
             snprintf(data_set, sizeof(data_set), " %9.3f", (double)b->data / MIB);
-        printf("  %5d %11.3f %9.3f %11.3f %11.3f %12.3f %9.3f%s %9.3f %9.3f\n", r,
-               (double)b->parameters / MIB, (double)b->packed / MIB, (double)b->gradients / MIB,
-               (double)b->optimizer / MIB, (double)b->activations / MIB, (double)b->messages / MIB,
-               data_set, (double)b->scratch / MIB, (double)b->total / MIB);
+        fprintf(f, "  %5d %11.3f %9.3f %11.3f %11.3f %12.3f %9.3f%s %9.3f %9.3f\n", r,
+                (double)b->parameters / MIB, (double)b->packed / MIB, (double)b->gradients / MIB,
+                (double)b->optimizer / MIB, (double)b->activations / MIB, (double)b->messages / MIB,
+                data_set, (double)b->scratch / MIB, (double)b->total / MIB);
     }
     if (e->run.cfg->train.zero && l->replicas > 1)
-        print_zero(e);
-    printf("  (packed: weights a second time, in the order in which the products read them)\n");
+        print_zero(e, f);
+    fprintf(f, "  (packed: weights a second time, in the order in which the products read them)\n");
     size_t now = 0, other = 0;
     for (int r = 0; r < l->stages; r++) {
         now = e->ranks[r].activations > now ? e->ranks[r].activations : now;
@@ -235,12 +237,12 @@ static void print_memory(const struct explained *e)
     if (!e->other)
         return;
     const char *recompute = e->run.cfg->pipeline.recompute;
-    printf("  recompute = %.60s: at most %.3f MiB of activations on a rank; %s: %.3f MiB\n",
-           recompute[0] ? recompute : "off", (double)now / MIB, recompute[0] ? "off" : "all",
-           (double)other / MIB);
+    fprintf(f, "  recompute = %.60s: at most %.3f MiB of activations on a rank; %s: %.3f MiB\n",
+            recompute[0] ? recompute : "off", (double)now / MIB, recompute[0] ? "off" : "all",
+            (double)other / MIB);
 }
 
-static int print_schedule(const struct explained *e)
+static int print_schedule(const struct pp_explained *e, FILE *f)
 {
     const struct pp_layout *l = e->run.layout;
     const struct pp_config *cfg = e->run.cfg;
@@ -250,55 +252,59 @@ static int print_schedule(const struct explained *e)
     const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
     bool assumed = info->test_n == 0 && pp_dataset_count(cfg, PP_SPLIT_TEST, &n) == PP_ENOINPUT;
     pp_error_clear();
-    printf("\ndata: %d training sample%s in %" PRId64 " step%s an epoch (batch %" PRId64
-           ", last %" PRId64 "), %d test sample%s%s\n",
-           l->train_n, pp_plural(l->train_n), steps, pp_plural(steps), batch,
-           l->train_n - (steps - 1) * batch, l->test_n, pp_plural(l->test_n),
-           assumed ? ";\n  assumed, as the files are not there" : "");
+    fprintf(f,
+            "\ndata: %d training sample%s in %" PRId64 " step%s an epoch (batch %" PRId64
+            ", last %" PRId64 "), %d test sample%s%s\n",
+            l->train_n, pp_plural(l->train_n), steps, pp_plural(steps), batch,
+            l->train_n - (steps - 1) * batch, l->test_n, pp_plural(l->test_n),
+            assumed ? ";\n  assumed, as the files are not there" : "");
     char remark[256];
     if (pp_run_batch_remark(&e->run, remark)[0])
         pp_log_warn("%s", remark);
     struct pp_lr_remarks rates;
     pp_run_lr_remark(&e->run, 0, &rates);
-    printf("%s\n", rates.rates);
+    fprintf(f, "%s\n", rates.rates);
     for (int i = 0; i < rates.n; i++)
         pp_log_warn("%s", rates.text[i]);
     int m = l->plans[0].m, rows = l->max_rows;
-    printf("\nschedule %s: %d stage%s, %d micro-batch%s of at most %d sample%s, ideal bubble "
-           "%.1f %%;\n  proved free of deadlock\n",
-           pp_layout_schedule(l), l->stages, pp_plural(l->stages), m, m == 1 ? "" : "es", rows,
-           pp_plural(rows), e->ideal * 100);
+    fprintf(f,
+            "\nschedule %s: %d stage%s, %d micro-batch%s of at most %d sample%s, ideal bubble "
+            "%.1f %%;\n  proved free of deadlock\n",
+            pp_layout_schedule(l), l->stages, pp_plural(l->stages), m, m == 1 ? "" : "es", rows,
+            pp_plural(rows), e->ideal * 100);
     char text[PP_BUBBLE_TEXT_MAX];
-    printf("bubble, if time follows flops and transfers are free:\n  %s\n",
-           pp_bubble_text(&e->bubble, text));
+    fprintf(f, "bubble, if time follows flops and transfers are free:\n  %s\n",
+            pp_bubble_text(&e->bubble, text));
     if (e->bubble.imbalance > IMBALANCE)
-        printf("balance compares whole stages; imbalance also counts that their F, I and W differ\n"
+        fprintf(
+            f, "balance compares whole stages; imbalance also counts that their F, I and W differ\n"
                "  (the first layer has no input gradient)\n");
     if (e->bubble.idle > e->ideal + PP_ADVICE_OVER)
-        printf("%s\n", e->advice);
+        fprintf(f, "%s\n", e->advice);
     if (l->coalesce > 1) {
-        printf("weight gradients of %d micro-batches are computed at once (train.coalesce = %d):\n"
-               "  %s, but W can fill no gaps\n",
-               l->coalesce, l->coalesce,
-               cfg->train.exact ? "same bits" : "other last bits are possible");
+        fprintf(f,
+                "weight gradients of %d micro-batches are computed at once (train.coalesce = %d):\n"
+                "  %s, but W can fill no gaps\n",
+                l->coalesce, l->coalesce,
+                cfg->train.exact ? "same bits" : "other last bits are possible");
     }
     if (fabs(e->equal - e->ideal) > 0.0005)
-        printf("with what is merged or computed again, the bubble of equal stages is %.1f %%\n",
-               e->equal * 100);
+        fprintf(f, "with what is merged or computed again, the bubble of equal stages is %.1f %%\n",
+                e->equal * 100);
     if (l->logits_rows > 0)
-        printf("logits: of at most %d positions at once\n", l->logits_rows);
+        fprintf(f, "logits: of at most %d positions at once\n", l->logits_rows);
     if (l->plans[0].m <= GRID_MAX_MICROBATCHES && l->stages <= 16)
-        PP_TRY(pp_draw_textbook(l->plans[0].plan, stdout));
+        PP_TRY(pp_draw_textbook(l->plans[0].plan, f));
     return 0;
 }
 
-int explain_text(const struct explained *e)
+static int print_explained(const struct pp_explained *e, FILE *f)
 {
-    PP_TRY(print_config(e->run.cfg));
-    print_layers(&e->run);
-    print_stages(e);
-    print_memory(e);
-    return print_schedule(e);
+    PP_TRY(print_config(e->run.cfg, f));
+    print_layers(&e->run, f);
+    print_stages(e, f);
+    print_memory(e, f);
+    return print_schedule(e, f);
 }
 
 /* ---- JSON */
@@ -333,10 +339,10 @@ static void json_layers(struct pp_json *j, const struct pp_run *run)
 
 static int json_config(struct pp_json *j, const struct pp_config *cfg)
 {
-    static char value[65536];
+    PP_TAKE(char, value, 65536);
     pp_json_array(j, "config");
     for (int i = 0; i < pp_config_key_count(); i++) {
-        PP_TRY(pp_config_key_value(cfg, i, value, sizeof(value)));
+        PP_TRY(pp_config_key_value(cfg, i, value, 65536));
         pp_json_object(j, NULL);
         pp_json_str(j, "key", pp_config_key_name(i));
         pp_json_str(j, "value", value);
@@ -347,7 +353,7 @@ static int json_config(struct pp_json *j, const struct pp_config *cfg)
     return 0;
 }
 
-static void json_rates(struct pp_json *j, const struct explained *e)
+static void json_rates(struct pp_json *j, const struct pp_explained *e)
 {
     struct pp_lr_remarks rates;
     pp_run_lr_remark(&e->run, 0, &rates);
@@ -358,12 +364,12 @@ static void json_rates(struct pp_json *j, const struct explained *e)
     pp_json_end(j);
 }
 
-int explain_json(const struct explained *e)
+static int json_explained(const struct pp_explained *e, FILE *f)
 {
     const struct pp_layout *l = e->run.layout;
     char hash[65];
     PP_TRY(pp_config_hash(e->run.cfg, hash));
-    struct pp_json j = pp_json_begin(stdout, 2);
+    struct pp_json j = pp_json_begin(f, 2);
     pp_json_int(&j, "schema", 1);
     pp_json_str(&j, "config_hash", hash);
     PP_TRY(json_config(&j, e->run.cfg));
@@ -430,4 +436,9 @@ int explain_json(const struct explained *e)
     pp_json_str(&j, "advice", e->advice);
     pp_json_end(&j);
     return 0;
+}
+
+int pp_explained_print(const struct pp_explained *e, bool json, FILE *f)
+{
+    return json ? json_explained(e, f) : print_explained(e, f);
 }

@@ -9,7 +9,8 @@
 #include "ppcli/json.h"
 #include "ppcli/report.h"
 #include "ppcli/text.h"
-#include "plan.h"
+#include "ppcli/results.h"
+#include "report.h"
 
 #define DRAWN 20000 /* actions of a picture */
 #define MAIN "<main id=\"main\">"
@@ -44,9 +45,9 @@ static void put_row(struct pp_json *j, const struct pp_machine_plan *p, const st
                  {"peak_bytes", r->e.bytes}};
     pp_json_object(j, NULL);
     pp_json_array(j, "trained_by");
-    for (int i = 0; i < PLAN_SYSTEMS; i++)
-        if (plan_runs_on(r, i))
-            pp_json_str(j, NULL, plan_systems[i]);
+    for (int i = 0; i < PP_PLAN_SYSTEMS; i++)
+        if (pp_plan_runs_on(r, i))
+            pp_json_str(j, NULL, pp_plan_systems[i]);
     pp_json_end(j);
     pp_json_str(j, "schedule", d->schedule);
     pp_json_str(j, "recompute", redos[d->redo]);
@@ -61,7 +62,7 @@ static void put_row(struct pp_json *j, const struct pp_machine_plan *p, const st
     pp_json_end(j);
 }
 
-int plan_machine_json(const struct pp_machine_plan *p, FILE *f)
+int report_machine_json(const struct pp_machine_plan *p, FILE *f)
 {
     struct pp_json j = pp_json_begin(f, 2);
     pp_json_int(&j, "schema", 1);
@@ -158,8 +159,8 @@ static int put_words(const struct pp_machine_plan *p, FILE *f)
     const struct pp_plan_row *own = pp_machine_plan_first(p, "ppcli");
     if (!out)
         return pp_fail(PP_ERESOURCE, "plan: out of memory");
-    plan_machine_rows(p, out);
-    int rc = own ? plan_machine_section(p, own, out) : 0;
+    pp_machine_plan_rows(p, out);
+    int rc = own ? pp_machine_plan_section(p, own, out) : 0;
     int closed = pp_text_close(out, &text, "plan");
     PP_TRY(rc < 0 ? rc : closed);
     fputs("<details><summary>as text, and as a config</summary><pre style=\"overflow-x:auto\">", f);
@@ -180,7 +181,7 @@ static int make_report(const struct pp_machine_plan *p, char **page)
     return rc < 0 ? rc : closed;
 }
 
-int plan_machine_html(const struct pp_machine_plan *p, const char *path)
+int pp_machine_plan_page(const struct pp_machine_plan *p, const char *path)
 {
     PP_OWN(pp_file_abandon) struct pp_file_write w = {.f = NULL};
     PP_OWN_MEMORY char *page = NULL;

@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What plan --best found: a table for people with the lines of the winner, or JSON. */
+#include "ppcli/results.h"
+
 #include <string.h>
 
-#include "plan.h"
+#include "ppcli/transport.h"
+
+#define MIB (1024.0 * 1024.0)
 
 /* What a shell takes as it is. */
 #define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._,:/=+-"
@@ -17,7 +21,7 @@ static const char *cut_name(const struct pp_candidate *c)
                                                  : "flops";
 }
 
-const char *plan_again(const struct pp_candidate *c, char out[32])
+const char *pp_candidate_again(const struct pp_candidate *c, char out[32])
 {
     int n = c->stages * c->chunks, again = 0;
     for (int k = 0; k < n; k++)
@@ -27,67 +31,66 @@ const char *plan_again(const struct pp_candidate *c, char out[32])
 }
 
 /* The same, or what the config says. */
-static const char *again_name(const struct plan_best_result *s, const struct pp_candidate *c,
+static const char *again_name(const struct pp_best_result *s, const struct pp_candidate *c,
                               char out[32])
 {
     const char *said = s->spec.cfg->pipeline.recompute;
     bool own = !c->recompute && said[0];
-    return !own ? plan_again(c, out) : strcmp(said, "all") == 0 ? "all" : "layers";
+    return !own ? pp_candidate_again(c, out) : strcmp(said, "all") == 0 ? "all" : "layers";
 }
 
 /* ---- text */
 
-static void print_machine(const struct plan_best_result *s)
+static void print_machine(const struct pp_best_result *s, FILE *f)
 {
     const struct pp_costs *c = s->costs;
     const struct pp_config *cfg = s->spec.cfg;
     const char *plural = c->cores == 1 ? "" : "s";
-    printf("measured in %.1f s: %d rank%s at once %s %d core%s", c->took, c->at_once,
-           c->at_once == 1 ? "" : "s", s->spec.cores > 0 ? "here, for" : "on", c->cores, plural);
+    fprintf(f, "measured in %.1f s: %d rank%s at once %s %d core%s", c->took, c->at_once,
+            c->at_once == 1 ? "" : "s", s->spec.cores > 0 ? "here, for" : "on", c->cores, plural);
     for (const struct pp_costs *more = c->next; more; more = more->next)
         if (more->measured == 0)
-            printf(", %d of %d threads", more->at_once, more->threads);
-    if (c->linked) {
-        printf(", a transfer %.2f us + %.3f us/MiB", c->latency * 1e6,
-               c->byte * 1e6 * PLAN_BEST_MIB);
-    }
+            fprintf(f, ", %d of %d threads", more->at_once, more->threads);
+    if (c->linked)
+        fprintf(f, ", a transfer %.2f us + %.3f us/MiB", c->latency * 1e6, c->byte * 1e6 * MIB);
     if (c->far_byte > 0) {
-        printf(", to another host %.0f us + %.0f us/MiB", c->far_latency * 1e6,
-               c->far_byte * 1e6 * PLAN_BEST_MIB);
+        fprintf(f, ", to another host %.0f us + %.0f us/MiB", c->far_latency * 1e6,
+                c->far_byte * 1e6 * MIB);
     }
-    printf("\n");
+    fprintf(f, "\n");
     if (s->ranks > c->cores) {
-        printf("%d ranks on %d core%s take turns: step times are lower bounds\n", s->ranks,
-               c->cores, plural);
+        fprintf(f, "%d ranks on %d core%s take turns: step times are lower bounds\n", s->ranks,
+                c->cores, plural);
     }
     if (s->links.host)
         return;
     if (cfg->run.launch == PP_LAUNCH_MPIRUN || !pp_transport_joins(cfg->run.transport, false))
-        printf("transfers between MPI processes were not measured: times are those of threads\n");
+        fprintf(f,
+                "transfers between MPI processes were not measured: times are those of threads\n");
 }
 
-static void print_row(const struct plan_best_result *s, const char *number,
-                      const struct pp_candidate *c)
+static void print_row(const struct pp_best_result *s, const char *number,
+                      const struct pp_candidate *c, FILE *f)
 {
     char bubble[PP_BUBBLE_TEXT_MAX], again[32];
     const char *mark = pp_costs_at(s->costs, c->threads)->measured > 0 ? "~" : " ";
-    printf(
+    fprintf(
+        f,
         "%4s  %6d %8d %6d%s %-14s %12d %6d %8d  %-10s %-9s %10.3f %10.0f  %-27s %9.1f %8.3f%s%s\n",
         number, c->stages, c->replicas, c->threads, mark, c->schedule, c->microbatches, c->chunks,
         c->together, cut_name(c), again_name(s, c, again), c->time.step * 1e3,
         s->batch / c->time.step, pp_bubble_parts(&c->time.bubble, bubble),
-        (double)c->peak_bytes / PLAN_BEST_MIB, c->time.sums * 1e3, c->also[0] ? "  = " : "",
-        c->also);
+        (double)c->peak_bytes / MIB, c->time.sums * 1e3, c->also[0] ? "  = " : "", c->also);
 }
 
 /* One stage with all cores, then the fastest of each other number of stages and replicas: as many
  * stages beside as many replicas. */
-static void print_ways(const struct plan_best_result *s)
+static void print_ways(const struct pp_best_result *s, FILE *f)
 {
     const struct pp_best *b = &s->best;
     char number[16];
     if (b->one.time.step > 0)
-        print_row(s, "one", &b->one);
+        print_row(s, "one", &b->one, f);
     for (int ranks = 1; ranks <= s->ranks; ranks++) {
         for (int k = 0; k < ranks; k++) {
             int p = k == 0 ? ranks : k, i = ranks % p == 0 ? 0 : b->n;
@@ -96,40 +99,40 @@ static void print_ways(const struct plan_best_result *s)
             if (i == b->n || pp_best_is(&b->items[i], 1, 1, b->one.threads))
                 continue;
             snprintf(number, sizeof(number), "%d", i + 1);
-            print_row(s, number, &b->items[i]);
+            print_row(s, number, &b->items[i], f);
         }
     }
-    putchar('\n');
+    fputc('\n', f);
 }
 
-static void print_table(const struct plan_best_result *s)
+static void print_table(const struct pp_best_result *s, FILE *f)
 {
     const struct pp_best *b = &s->best;
     char number[16];
-    printf("%d combinations: %d to compare, %d not allowed by their schedule, %d duplicates",
-           b->tried, b->n, b->refused, b->same);
+    fprintf(f, "%d combinations: %d to compare, %d not allowed by their schedule, %d duplicates",
+            b->tried, b->n, b->refused, b->same);
     if (b->too_large > 0)
-        printf(", %d need more than %.1f MiB per rank", b->too_large,
-               (double)s->spec.memory / PLAN_BEST_MIB);
-    printf("\n\n%4s  %6s %8s %7s %-14s %12s %6s %8s  %-10s %-9s %10s %10s  %-27s %9s %8s\n", "",
-           "stages", "replicas", "threads", "schedule", "microbatches", "chunks", "coalesce",
-           "assignment", "recompute", "step ms", "samples/s", "bubble = sched + cut + wait",
-           "peak MiB", "sums ms");
-    print_ways(s);
-    for (int i = 0; i < b->n && i < PLAN_BEST_SHOWN; i++) {
+        fprintf(f, ", %d need more than %.1f MiB per rank", b->too_large,
+                (double)s->spec.memory / MIB);
+    fprintf(f, "\n\n%4s  %6s %8s %7s %-14s %12s %6s %8s  %-10s %-9s %10s %10s  %-27s %9s %8s\n", "",
+            "stages", "replicas", "threads", "schedule", "microbatches", "chunks", "coalesce",
+            "assignment", "recompute", "step ms", "samples/s", "bubble = sched + cut + wait",
+            "peak MiB", "sums ms");
+    print_ways(s, f);
+    for (int i = 0; i < b->n && i < PP_BEST_SHOWN; i++) {
         snprintf(number, sizeof(number), "%d", i + 1);
-        print_row(s, number, &b->items[i]);
+        print_row(s, number, &b->items[i], f);
     }
-    if (b->n > PLAN_BEST_SHOWN)
-        printf("      ... and %d slower ones\n", b->n - PLAN_BEST_SHOWN);
+    if (b->n > PP_BEST_SHOWN)
+        fprintf(f, "      ... and %d slower ones\n", b->n - PP_BEST_SHOWN);
     if (b->as_is.time.step > 0)
-        print_row(s, "as is", &b->as_is);
+        print_row(s, "as is", &b->as_is, f);
     const struct pp_costs *c = s->costs;
     while (c && c->measured == 0)
         c = c->next;
     if (c)
-        printf("~: not measured, but from %d thread%s by the serial share of each time\n",
-               c->measured, c->measured == 1 ? "" : "s");
+        fprintf(f, "~: not measured, but from %d thread%s by the serial share of each time\n",
+                c->measured, c->measured == 1 ? "" : "s");
 }
 
 /* The fastest with one (1), several (2) or any number (0) of stages and of replicas; threads 0: any.
@@ -144,10 +147,10 @@ static const struct pp_candidate *find_way(const struct pp_best *b, int p, int d
 }
 
 /* Which way to divide the cores pays, and why. */
-static void print_verdict(const struct plan_best_result *s)
+static void print_verdict(const struct pp_best_result *s, FILE *f)
 {
     const struct pp_best *b = &s->best;
-    const struct pp_candidate *c = &b->items[plan_best_first(s)], *one = &b->one;
+    const struct pp_candidate *c = &b->items[pp_best_result_first(s)], *one = &b->one;
     const struct pp_candidate *p = find_way(b, 2, 1, 0), *d = find_way(b, 1, 2, 0);
     const struct pp_candidate *alone = find_way(b, 1, 1, 1), *than = one;
     if (pp_best_is(c, 1, 1, one->threads)) /* of the others the better one */
@@ -157,61 +160,63 @@ static void print_verdict(const struct plan_best_result *s)
     double gain = than->time.step / c->time.step;
     bool ran = than == one && s->one.measured.step > 0;
     if (ran)
-        gain = s->one.measured.step / plan_best_ran(s, plan_best_first(s))->measured.step;
-    printf(
+        gain = s->one.measured.step / pp_best_result_ran(s, pp_best_result_first(s))->measured.step;
+    fprintf(
+        f,
         "\nstages x replicas x threads: %d x %d x %d pays, %.2f times the speed of %d x %d x %d%s",
         c->stages, c->replicas, c->threads, gain, than->stages, than->replicas, than->threads,
         ran ? " (measured)" : "");
     if (alone && one->threads > 1)
-        printf("; %d threads are %.2f times as fast as one", one->threads,
-               alone->time.step / one->time.step);
+        fprintf(f, "; %d threads are %.2f times as fast as one", one->threads,
+                alone->time.step / one->time.step);
     if (p)
-        printf("; %d stages idle %.1f %% of the time", p->stages, p->time.bubble.idle * 100);
+        fprintf(f, "; %d stages idle %.1f %% of the time", p->stages, p->time.bubble.idle * 100);
     if (d)
-        printf("; %d replicas add up gradients for %.3f ms a step", d->replicas,
-               d->time.sums * 1e3);
-    printf("\n");
+        fprintf(f, "; %d replicas add up gradients for %.3f ms a step", d->replicas,
+                d->time.sums * 1e3);
+    fprintf(f, "\n");
 }
 
 /* What the best is better than. */
-static void print_gain(const struct plan_best_result *s)
+static void print_gain(const struct pp_best_result *s, FILE *f)
 {
-    int first = plan_best_first(s);
+    int first = pp_best_result_first(s);
     const struct pp_candidate *c = &s->best.items[first], *own = &s->best.as_is;
     bool ran = s->as_is.measured.step > 0;
     double was = ran ? s->as_is.measured.step : own->time.step;
-    double now = ran ? plan_best_ran(s, first)->measured.step : c->time.step;
-    if (plan_best_keeps(s)) {
-        printf(
+    double now = ran ? pp_best_result_ran(s, first)->measured.step : c->time.step;
+    if (pp_best_result_keeps(s)) {
+        fprintf(
+            f,
             "\nthis config as it is was the fastest of those that ran: %.3f ms; the next, %s with "
             "%d micro-batches, took %.3f ms\n",
             was * 1e3, c->schedule, c->microbatches, now * 1e3);
         return;
     }
     if (first > 0)
-        printf("\nfastest of those that ran: %d", first + 1);
+        fprintf(f, "\nfastest of those that ran: %d", first + 1);
     if (was > 0) {
         bool fits = s->spec.memory == 0 || own->peak_bytes <= s->spec.memory;
-        printf("\nthis config: %.3f ms; best: %.3f ms, %.0f %% %s", was * 1e3, now * 1e3,
-               100 * (was > now ? was / now - 1 : now / was - 1),
-               was >= now ? "faster"
-               : fits     ? "slower"
-                          : "slower, but it fits");
+        fprintf(f, "\nthis config: %.3f ms; best: %.3f ms, %.0f %% %s", was * 1e3, now * 1e3,
+                100 * (was > now ? was / now - 1 : now / was - 1),
+                was >= now ? "faster"
+                : fits     ? "slower"
+                           : "slower, but it fits");
         if (s->spec.memory > 0 && own->peak_bytes > s->spec.memory)
-            printf(" (this config holds %.1f MiB)", (double)own->peak_bytes / PLAN_BEST_MIB);
+            fprintf(f, " (this config holds %.1f MiB)", (double)own->peak_bytes / MIB);
     }
-    printf("\n");
+    fprintf(f, "\n");
 }
 
-int plan_best_section(const struct pp_config *cfg, FILE *f)
+int pp_pipeline_section(const struct pp_config *cfg, FILE *f)
 {
-    static char value[PP_CUT_MAX];
+    PP_TAKE(char, value, PP_CUT_MAX);
     int rc = 0;
     fprintf(f, "\n[pipeline]\n");
     for (int k = 0; rc == 0 && k < pp_config_key_count(); k++) {
         const char *name = pp_config_key_name(k);
         if (strncmp(name, "pipeline.", 9) == 0) {
-            rc = pp_config_key_value(cfg, k, value, sizeof(value));
+            rc = pp_config_key_value(cfg, k, value, PP_CUT_MAX);
             bool layer = strcmp(name, "pipeline.recompute") == 0; /* 0 is the first one */
             if (rc == 0 && (layer || strcmp(value, "0") != 0) &&
                 strcmp(value, "none") != 0) /* left to ppcli */
@@ -222,64 +227,66 @@ int plan_best_section(const struct pp_config *cfg, FILE *f)
 }
 
 /* What trains with cfg, which is chosen: with the words of the command line, which may be needed. */
-static int print_command(const struct plan_best_result *s, const struct pp_config *cfg,
-                         bool threads)
+static int print_command(const struct pp_best_result *s, const struct pp_config *cfg, bool threads,
+                         FILE *f)
 {
-    static char was[PP_CUT_MAX], now[PP_CUT_MAX];
-    printf("\nppcli train %s", s->word);
+    PP_TAKE(char, was, PP_CUT_MAX);
+    PP_TAKE(char, now, PP_CUT_MAX);
+    fprintf(f, "\nppcli train %s", s->word);
     for (int k = 0; k < pp_config_key_count(); k++) {
         const char *name = pp_config_key_name(k);
-        PP_TRY(pp_config_key_value(s->spec.cfg, k, was, sizeof(was)));
-        PP_TRY(pp_config_key_value(cfg, k, now, sizeof(now)));
+        PP_TRY(pp_config_key_value(s->spec.cfg, k, was, PP_CUT_MAX));
+        PP_TRY(pp_config_key_value(cfg, k, now, PP_CUT_MAX));
         bool said = strncmp(pp_config_origin(s->spec.cfg, name), "--", 2) == 0;
         if (said || strcmp(was, now) != 0 || (threads && strcmp(name, "run.threads") == 0)) {
             const char *quote = now[strspn(now, PLAIN)] ? "'" : "";
-            printf(" --set %s%s=%s%s", quote, name, now, quote);
+            fprintf(f, " --set %s%s=%s%s", quote, name, now, quote);
         }
     }
-    printf("\n");
+    fprintf(f, "\n");
     return 0;
 }
 
 /* What limits the first row, and its section for a file. */
-static int print_winner(const struct plan_best_result *s)
+static int print_winner(const struct pp_best_result *s, FILE *f)
 {
     static const char *const hold[] = {"stages of a replica", "replicas of a stage"};
-    bool keeps = plan_best_keeps(s);
-    const struct pp_candidate *c = keeps ? &s->best.as_is : &s->best.items[plan_best_first(s)];
+    bool keeps = pp_best_result_keeps(s);
+    const struct pp_candidate *c = keeps ? &s->best.as_is : &s->best.items[pp_best_result_first(s)];
     char bubble[PP_BUBBLE_TEXT_MAX];
     struct pp_config *cfg = NULL;
-    print_verdict(s);
-    print_gain(s);
-    printf("bubble %s\n", pp_bubble_text(&c->time.bubble, bubble));
+    print_verdict(s, f);
+    print_gain(s, f);
+    fprintf(f, "bubble %s\n", pp_bubble_text(&c->time.bubble, bubble));
     if (s->advice[0] && !keeps)
-        printf("%s\n", s->advice);
+        fprintf(f, "%s\n", s->advice);
     for (int k = 0; k < s->best.n; k++) {
         const struct pp_candidate *other = &s->best.items[k];
         if (other->across != c->across) {
-            printf("on each host the %s: %.3f ms; the %s: %.3f ms\n", hold[c->across],
-                   c->time.step * 1e3, hold[other->across], other->time.step * 1e3);
+            fprintf(f, "on each host the %s: %.3f ms; the %s: %.3f ms\n", hold[c->across],
+                    c->time.step * 1e3, hold[other->across], other->time.step * 1e3);
             break;
         }
     }
     PP_TRY(pp_best_config(s->spec.cfg, s->model, c, s->costs, &cfg));
     bool open = pp_best_open_threads(s->spec.cfg);
-    int rc = print_command(s, cfg, open);
+    int rc = print_command(s, cfg, open, f);
     if (c->across || !s->spec.cfg->run.packed || open)
-        printf("\n[run]\n%s%s", c->across ? "rank_order = replicas\n" : "",
-               s->spec.cfg->run.packed ? "" : "packed = off\n");
+        fprintf(f, "\n[run]\n%s%s", c->across ? "rank_order = replicas\n" : "",
+                s->spec.cfg->run.packed ? "" : "packed = off\n");
     if (open)
-        printf("threads = %d\n", cfg->run.threads);
-    rc = rc < 0 ? rc : plan_best_section(cfg, stdout);
+        fprintf(f, "threads = %d\n", cfg->run.threads);
+    rc = rc < 0 ? rc : pp_pipeline_section(cfg, f);
     if (cfg->train.coalesce != s->spec.cfg->train.coalesce)
-        printf("\n[train]\ncoalesce = %d\n", cfg->train.coalesce);
+        fprintf(f, "\n[train]\ncoalesce = %d\n", cfg->train.coalesce);
     pp_free(cfg);
     if (c->replicas != s->best.as_is.replicas && s->best.as_is.replicas > 0)
-        printf("; %d instead of %d replicas: the last bits of the weights may differ\n",
-               c->replicas, s->best.as_is.replicas);
+        fprintf(f, "; %d instead of %d replicas: the last bits of the weights may differ\n",
+                c->replicas, s->best.as_is.replicas);
     if (c->microbatches != s->spec.cfg->pipeline.microbatches &&
         s->spec.cfg->run.gemm == PP_GEMM_CBLAS) {
-        printf(
+        fprintf(
+            f,
             "; %d instead of %d micro-batches: with run.gemm = cblas the weights have other bits\n",
             c->microbatches, s->spec.cfg->pipeline.microbatches);
     }
@@ -287,60 +294,64 @@ static int print_winner(const struct plan_best_result *s)
 }
 
 static void print_check(const char *number, const struct pp_candidate *c,
-                        const struct pp_checked *m)
+                        const struct pp_checked *m, FILE *f)
 {
     char bubble[PP_BUBBLE_TEXT_MAX];
-    printf("%5s  %6d %8d %7d %-14s %12d %6d %12.3f %12.3f %+8.1f %% %13.3f %+8.1f %%  %s\n", number,
-           c->stages, c->replicas, c->threads, c->schedule, c->microbatches, c->chunks,
-           m->measured.step * 1e3, c->time.step * 1e3, 100 * (c->time.step / m->measured.step - 1),
-           m->calibrated * 1e3, 100 * m->error, pp_bubble_parts(&m->measured.bubble, bubble));
+    fprintf(f, "%5s  %6d %8d %7d %-14s %12d %6d %12.3f %12.3f %+8.1f %% %13.3f %+8.1f %%  %s\n",
+            number, c->stages, c->replicas, c->threads, c->schedule, c->microbatches, c->chunks,
+            m->measured.step * 1e3, c->time.step * 1e3, 100 * (c->time.step / m->measured.step - 1),
+            m->calibrated * 1e3, 100 * m->error, pp_bubble_parts(&m->measured.bubble, bubble));
 }
 
-static void print_checks(const struct plan_best_result *s)
+static void print_checks(const struct pp_best_result *s, FILE *f)
 {
     double waited = s->as_is.waited;
     int ranks = s->as_is.measured.step > 0 ? s->best.as_is.stages * s->best.as_is.replicas : 1;
     char number[16];
-    printf("\nchecked by running\n%5s  %6s %8s %7s %-14s %12s %6s %12s %12s %10s %13s %10s  %s\n",
-           "", "stages", "replicas", "threads", "schedule", "microbatches", "chunks", "measured ms",
-           "predicted ms", "difference", "calibrated ms", "difference", "measured bubble");
+    fprintf(
+        f, "\nchecked by running\n%5s  %6s %8s %7s %-14s %12s %6s %12s %12s %10s %13s %10s  %s\n",
+        "", "stages", "replicas", "threads", "schedule", "microbatches", "chunks", "measured ms",
+        "predicted ms", "difference", "calibrated ms", "difference", "measured bubble");
     for (int i = 0; i < s->n_checked; i++) {
         const struct pp_checked *m = &s->checked[i];
         snprintf(number, sizeof(number), "%d", i + 1);
-        print_check(number, &s->best.items[i], m);
+        print_check(number, &s->best.items[i], m, f);
         waited = m->waited > waited ? m->waited : waited;
         int of_row = s->best.items[i].stages * s->best.items[i].replicas;
         ranks = of_row > ranks ? of_row : ranks;
     }
     if (s->as_is.measured.step > 0)
-        print_check("as is", &s->best.as_is, &s->as_is);
+        print_check("as is", &s->best.as_is, &s->as_is, f);
     if (s->one.measured.step > 0)
-        print_check("one", &s->best.one, &s->one);
-    puts("predicted: with the times of layers on their own; calibrated: with those of the rounds "
-         "before and after");
+        print_check("one", &s->best.one, &s->one, f);
+    fputs("predicted: with the times of layers on their own; calibrated: with those of the rounds "
+          "before and after\n",
+          f);
     if (waited >= PP_BUBBLE_WAITED && ranks > s->costs->cores) {
-        printf("few cores: %d ranks share %d core%s and waited %.0f %% of the time: the measured "
-               "steps are not those of a pipeline\n",
-               ranks, s->costs->cores, s->costs->cores == 1 ? "" : "s", waited * 100);
+        fprintf(f,
+                "few cores: %d ranks share %d core%s and waited %.0f %% of the time: the measured "
+                "steps are not those of a pipeline\n",
+                ranks, s->costs->cores, s->costs->cores == 1 ? "" : "s", waited * 100);
     } else if (waited >= PP_BUBBLE_WAITED) {
-        printf("busy machine: ranks waited %.0f %% of the time for a core: do not trust the "
-               "measured steps\n",
-               waited * 100);
+        fprintf(f,
+                "busy machine: ranks waited %.0f %% of the time for a core: do not trust the "
+                "measured steps\n",
+                waited * 100);
     }
 }
 
-int plan_best_text(const struct plan_best_result *s)
+static int print_best(const struct pp_best_result *s, FILE *f)
 {
-    print_machine(s);
-    print_table(s);
+    print_machine(s, f);
+    print_table(s, f);
     if (s->n_checked > 0)
-        print_checks(s);
-    return s->best.n > 0 ? print_winner(s) : 0;
+        print_checks(s, f);
+    return s->best.n > 0 ? print_winner(s, f) : 0;
 }
 
 /* ---- JSON */
 
-static void json_candidate(struct pp_json *j, const struct plan_best_result *s,
+static void json_candidate(struct pp_json *j, const struct pp_best_result *s,
                            const struct pp_candidate *c, const struct pp_checked *checked)
 {
     const struct pp_bubble *b = &c->time.bubble;
@@ -378,11 +389,11 @@ static void json_candidate(struct pp_json *j, const struct plan_best_result *s,
     pp_json_end(j);
 }
 
-void plan_best_json(const struct plan_best_result *s)
+static int json_best(const struct pp_best_result *s, FILE *f)
 {
     const struct pp_best *b = &s->best;
     const struct pp_costs *c = s->costs;
-    struct pp_json j = pp_json_begin(stdout, 2);
+    struct pp_json j = pp_json_begin(f, 2);
     pp_json_int(&j, "schema", 2);
     pp_json_dbl(&j, "measure_seconds", c->took);
     pp_json_int(&j, "ranks_at_once", c->at_once);
@@ -401,7 +412,7 @@ void plan_best_json(const struct plan_best_result *s)
     pp_json_int(&j, "too_large", b->too_large);
     pp_json_str(&j, "advice", s->advice);
     if (b->n > 0) /* of candidates; -1: this_config, by what was measured */
-        pp_json_int(&j, "chosen", plan_best_keeps(s) ? -1 : plan_best_first(s));
+        pp_json_int(&j, "chosen", pp_best_result_keeps(s) ? -1 : pp_best_result_first(s));
     if (b->one.time.step > 0) {
         pp_json_object(&j, "one_stage");
         json_candidate(&j, s, &b->one, &s->one);
@@ -417,4 +428,10 @@ void plan_best_json(const struct plan_best_result *s)
     }
     pp_json_end(&j);
     pp_json_end(&j);
+    return 0;
+}
+
+int pp_best_result_print(const struct pp_best_result *s, bool json, FILE *f)
+{
+    return json ? json_best(s, f) : print_best(s, f);
 }

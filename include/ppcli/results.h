@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What commands print of their results: text for people, or (json) an object for programs, onto f.
+ * Nothing is computed here that the result does not hold. Errors, where there are any: PP_ECONFIG,
+ * PP_EIO, PP_ERESOURCE. Local.
+ */
+#ifndef PPCLI_RESULTS_H
+#define PPCLI_RESULTS_H
+
+#include <stdio.h>
+
+#include "ppcli/best_result.h"
+#include "ppcli/checkpoint.h"
+#include "ppcli/hosts.h"
+#include "ppcli/machine_plan.h"
+#include "ppcli/profile.h"
+
+/* ---- plan --best */
+
+int pp_best_result_print(const struct pp_best_result *r, bool json, FILE *f);
+
+/* "off", "all", or how many of the chunks are computed again: "1 of 4". */
+const char *pp_candidate_again(const struct pp_candidate *c, char out[32]);
+
+/* The [pipeline] section of a config that has a candidate's values. */
+int pp_pipeline_section(const struct pp_config *cfg, FILE *f);
+
+/* ---- plan --machine */
+
+int pp_machine_plan_print(const struct pp_machine_plan *p, bool json, FILE *f);
+/* As a page: the report's own, with the rows above the timeline of the first. */
+int pp_machine_plan_page(const struct pp_machine_plan *p, const char *path);
+/* The first row in the words of a system that can run it; for ppcli its sections. */
+int pp_machine_plan_emit(const struct pp_machine_plan *p, const char *system, FILE *f);
+
+/* The table, and the sections of an own row. */
+void pp_machine_plan_rows(const struct pp_machine_plan *p, FILE *f);
+int pp_machine_plan_section(const struct pp_machine_plan *p, const struct pp_plan_row *row,
+                            FILE *f);
+
+/* Who can train a row: "ppcli", then the systems of pp_estimate_emit(). */
+#define PP_PLAN_SYSTEMS 4
+extern const char *const pp_plan_systems[PP_PLAN_SYSTEMS];
+bool pp_plan_runs_on(const struct pp_plan_row *r, int system);
+
+/* ---- explain */
+
+struct pp_explained {
+    struct pp_run run;
+    struct pp_exec_bytes *ranks; /* [ranks]; owned */
+    size_t *other;           /* [stages] activations if pipeline.recompute were off, or, where it
+                                    is, all; owned; NULL: of a schedule that cannot recompute */
+    double ideal, equal;     /* bubble of the textbook, of this plan */
+    struct pp_bubble bubble; /* by flops */
+    char advice[PP_ADVICE_MAX];
+};
+
+/* With -v text has every key. Remarks of the run are warned of. */
+int pp_explained_print(const struct pp_explained *e, bool json, FILE *f);
+
+/* ---- plan --profile */
+
+struct pp_profiled { /* nothing is owned */
+    const struct pp_profile *p;
+    const struct pp_profile_fit *f;
+    const struct pp_profile_other *others; /* [n] */
+    int n;
+};
+
+int pp_profiled_print(const struct pp_profiled *s, bool json, FILE *f);
+int pp_profiled_page(const void *profiled, FILE *f);
+/* How well it predicts another profile. Errors: also those of pp_profile_read(). */
+int pp_profiled_against(const struct pp_profiled *s, const char *path, bool json, FILE *f);
+
+/* ---- env */
+
+struct pp_build { /* nothing is owned */
+    const char *version, *commit;
+    const struct pp_build_fact { /* what NULL ends them */
+        const char *what, *text; /* "zlib", "1.2.13"; text "no...": is not in this build */
+        const char *missing;     /* a sentence more about that; NULL: none */
+    } * facts;
+};
+
+/* The build, this machine, and what there is to compute on and to connect ranks with, which is probed. */
+int pp_build_print(const struct pp_build *b, bool json, FILE *f);
+int pp_preflight_print(const struct pp_preflight *p, bool json, FILE *f);
+
+/* ---- inspect */
+
+int pp_ckpt_print(const struct pp_ckpt *ck, bool json, FILE *f);
+
+#endif
