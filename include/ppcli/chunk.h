@@ -40,7 +40,7 @@ struct pp_chunk {
     float rate;         /* as in spec */
     bool sharded;
     int loss_rows;    /* as in spec */
-    size_t n_floats;  /* parameters of the chunk */
+    size_t n_floats;  /* of the chunk's layers */
     size_t elsewhere; /* of spec */
     struct pp_chunk_sizes sizes;
     float *params, *grads;              /* [n_floats] each, in the arena */
@@ -166,6 +166,7 @@ int pp_chunk_backward_layers(struct pp_chunk *c, struct pp_backend *be, int n, c
 
 /* Number of parameters of the chunk, and the flat place of each (canonical order). */
 int pp_chunk_param_count(const struct pp_chunk *c);
+size_t pp_chunk_offset(const struct pp_chunk *c, const struct pp_param *p);
 const struct pp_param *pp_chunk_param(const struct pp_chunk *c, int i, size_t *offset,
                                       size_t *n_floats);
 

@@ -56,6 +56,7 @@ struct pp_param {
     struct pp_shape columns;
     bool matrix;     /* of a product that is not the last: Muon is for it */
     bool transposed; /* [out][in] in memory, [in][out] in files: GPT-2's Conv1D */
+    size_t at;       /* floats from the model's first parameter to this one */
 };
 
 size_t pp_param_floats(const struct pp_param *p);
@@ -169,6 +170,9 @@ struct pp_node_op {
                   const struct pp_optimizer_args *args, const float *grads, float *params);
 };
 
+/* So that a node's first parameter, mostly a matrix, is at an address that 16-byte access can have. */
+#define PP_NODE_FLOATS ((size_t)4)
+
 struct pp_node {
     const struct pp_node_op *op;
     int layer;                     /* that it belongs to */
@@ -178,9 +182,9 @@ struct pp_node {
     bool shared[PP_NODE_INPUTS];   /* that input has other readers */
     unsigned reads;                /* enum pp_reads */
     int first_param, n_params;     /* in the model */
-    size_t n_floats;               /* of its params */
-    uint64_t key;                  /* of its name: what is random here */
-    int positions;                 /* of a text: each is a row of a product; else 1 */
+    size_t n_floats; /* of its params, and after them to a multiple of PP_NODE_FLOATS */
+    uint64_t key;    /* of its name: what is random here */
+    int positions;   /* of a text: each is a row of a product; else 1 */
     int cached; /* rows are positions of one text, from pp_pass.position on, and attention keeps
                       keys and values of as many; 0: none of it */
     /* What ops know about themselves: */
@@ -222,7 +226,7 @@ struct pp_layer {
     int x, y;                     /* values */
     int in, out;                  /* floats of a sample of x and y */
     int first_param, n_params;    /* in the model */
-    size_t n_floats;              /* of all params */
+    size_t n_floats;              /* of all its nodes */
 };
 
 struct pp_model {
@@ -232,11 +236,18 @@ struct pp_model {
     struct pp_param *params;
     int n_values, n_nodes, n_layers, n_params;
     int inputs, outputs; /* floats of a sample of the first value, and of the last */
-    int classes;     /* of the loss: channels of the last value, which has a target a position */
-    size_t n_floats; /* of all params */
-    size_t n_tied;   /* of those that are copies */
-    bool tokens;     /* the input is: f32, whatever values are */
+    int classes;      /* of the loss: channels of the last value, which has a target a position */
+    size_t n_floats;  /* of all layers */
+    size_t n_tied;    /* of those that are copies */
+    size_t n_padding; /* of those that belong to no parameter */
+    bool tokens;      /* the input is: f32, whatever values are */
 };
+
+/* Numbers that are learnt, and buffers: what is saved. */
+static inline size_t pp_model_floats(const struct pp_model *m)
+{
+    return m->n_floats - m->n_tied - m->n_padding;
+}
 
 /* Targets of a sample: 1, or of texts one for each position. */
 static inline int pp_model_targets(const struct pp_model *m)

@@ -157,9 +157,16 @@ static int finish_layer(struct pp_model *m, struct pp_layer *l)
     l->in = (int)pp_shape_floats(&m->values[l->x]);
     l->out = (int)pp_shape_floats(&m->values[l->y]);
     for (int i = l->first_node; i < end; i++) {
-        const struct pp_node *n = &m->nodes[i];
+        struct pp_node *n = &m->nodes[i];
         for (int k = 0; k < n->n_x; k++)
             pp_assert(n->x[k] >= l->x); /* one value in */
+        size_t at = m->n_floats + l->n_floats, padding = -n->n_floats % PP_NODE_FLOATS;
+        for (int k = 0; k < n->n_params; k++) {
+            m->params[n->first_param + k].at = at;
+            at += pp_param_floats(&m->params[n->first_param + k]);
+        }
+        n->n_floats += padding;
+        m->n_padding += padding;
         l->n_params += n->n_params;
         PP_TRY(pp_size_add(l->n_floats, n->n_floats, &l->n_floats));
     }

@@ -155,12 +155,12 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
     bool at_once = !c->packed || c->sharded;
     PP_TRY(pp_backend_collect(be, PP_COLLECT_UPDATES));
     if (at_once && !c->sharded)
-        PP_TRY(chunk_update(c, be, a, chunk_node(c, 0)->first_param, pp_chunk_param_count(c), 0));
+        PP_TRY(chunk_update(c, be, a, chunk_node(c, 0)->first_param, pp_chunk_param_count(c)));
     for (int k = 0; k < c->n_nodes; k++) {
         const struct pp_node *n = chunk_node(c, k);
         size_t at = c->places[k].params;
         if (!at_once)
-            PP_TRY(chunk_update(c, be, a, n->first_param, n->n_params, at));
+            PP_TRY(chunk_update(c, be, a, n->first_param, n->n_params));
         PP_TRY(pack(c, be, k));
         if (n->op->commit)
             PP_TRY(n->op->commit(n, be, a, c->grads + at, c->params + at));
@@ -441,14 +441,17 @@ int pp_chunk_param_count(const struct pp_chunk *c)
     return last->first_param + last->n_params - first->first_param;
 }
 
+size_t pp_chunk_offset(const struct pp_chunk *c, const struct pp_param *p)
+{
+    return p->at - c->model->params[c->model->layers[c->first].first_param].at;
+}
+
 const struct pp_param *pp_chunk_param(const struct pp_chunk *c, int i, size_t *offset,
                                       size_t *n_floats)
 {
     const struct pp_param *of = &c->model->params[chunk_node(c, 0)->first_param];
     pp_assert(i >= 0 && i < pp_chunk_param_count(c));
-    *offset = 0;
-    for (int k = 0; k < i; k++)
-        *offset += pp_param_floats(&of[k]);
+    *offset = pp_chunk_offset(c, &of[i]);
     *n_floats = pp_param_floats(&of[i]);
     return &of[i];
 }

@@ -42,10 +42,10 @@ bool chunk_learns(const struct pp_node *n);
 int chunk_look(struct pp_chunk *c, struct pp_backend *be, const struct pp_node *n, int rows,
                const float *y);
 
-/* chunk_update.c: the optimizer over n parameters of the model from `first` on, whose floats begin at
- * `at`: in as few pieces as the buffers and matrices between them, and weight decay, allow. */
+/* chunk_update.c: the optimizer over n parameters of the model from `first` on: in as
+ * few pieces as the buffers, matrices and padding between them, and weight decay, allow. */
 int chunk_update(struct pp_chunk *c, struct pp_backend *be, const struct pp_optimizer_args *a,
-                 int first, int n, size_t at);
+                 int first, int n);
 
 /* muon.c: whether the parameter is a matrix that Muon moves; scratch that it takes; as pp_chunk_prepare();
  * and the step of one, which leaves something else in its gradient. */

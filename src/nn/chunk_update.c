@@ -15,34 +15,36 @@ static int update(struct pp_chunk *c, struct pp_backend *be, const struct pp_opt
 }
 
 int chunk_update(struct pp_chunk *c, struct pp_backend *be, const struct pp_optimizer_args *a,
-                 int first, int n, size_t at)
+                 int first, int n)
 {
-    size_t from = at;
-    bool decay = true; /* of the floats from..at-1 */
+    size_t from = 0, to = 0;
+    bool decay = true; /* of the floats from..to-1 */
     for (int i = 0; i < n; i++) {
         const struct pp_param *p = &c->model->params[first + i];
-        size_t floats = pp_param_floats(p);
+        size_t at = pp_chunk_offset(c, p);
         bool decays = p->kind == PP_PARAM_DECAYED || !c->decay_weights;
         bool muon = chunk_is_muon(c, p), apart = muon || p->kind == PP_PARAM_BUFFER;
-        if (apart || decays != decay) {
-            PP_TRY(update(c, be, a, from, at, decay));
+        if (apart || decays != decay || at != to) {
+            PP_TRY(update(c, be, a, from, to, decay));
             if (muon)
                 PP_TRY(chunk_muon_step(c, be, p, a, c->grads + at, c->opt_m + at, c->params + at));
-            from = apart ? at + floats : at;
+            from = at;
             decay = decays;
         }
-        at += floats;
+        to = at + pp_param_floats(p);
+        from = apart ? to : from;
     }
-    return update(c, be, a, from, at, decay);
+    return update(c, be, a, from, to, decay);
 }
 
 int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,
                           const struct pp_optimizer_args *a, size_t from, size_t to, size_t state)
 {
     const struct pp_param *p = &c->model->params[c->model->layers[c->first].first_param];
+    const struct pp_param *past = p + pp_chunk_param_count(c);
     PP_TRY(pp_backend_collect(be, PP_COLLECT_UPDATES));
-    for (size_t first = 0, end; first < to; first = end, p++) {
-        end = first + pp_param_floats(p);
+    for (; p < past && pp_chunk_offset(c, p) < to; p++) {
+        size_t first = pp_chunk_offset(c, p), end = first + pp_param_floats(p);
         size_t at = first > from ? first : from, n = (end < to ? end : to) - at;
         if (end <= from || p->kind == PP_PARAM_BUFFER)
             continue;

@@ -103,7 +103,9 @@ void pp_model_tie(struct pp_model *m, int owner, int copy)
               from->kind != PP_PARAM_BUFFER && pp_param_floats(from) == pp_param_floats(to));
     for (int i = 0; i < m->n_params; i++)
         pp_assert(m->params[i].tied_to != owner + 1);
+    size_t at = to->at;
     *to = *from;
+    to->at = at;
     to->tied_to = owner + 1;
     m->n_tied += pp_param_floats(to);
 }

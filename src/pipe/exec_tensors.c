@@ -26,19 +26,17 @@ static bool find_tensor(const struct pp_chunk *c, int *i, struct pp_exec_tensor 
 {
     float *of[3];
     int kinds = values_and_moments(c, of);
-    size_t offset = 0;
     out->param = &c->model->params[c->model->layers[c->first].first_param];
     for (int p = 0; p < pp_chunk_param_count(c); p++, out->param++) {
         int n = kinds == 1 ? 1 : 1 + pp_param_moments(out->param, c->optimizer);
         out->n = pp_param_floats(out->param);
         if (*i < n) {
             out->kind = (enum pp_exec_kind) * i;
-            out->values = of[*i] + offset;
-            out->at = offset;
+            out->at = pp_chunk_offset(c, out->param);
+            out->values = of[*i] + out->at;
             return true;
         }
         *i -= n;
-        offset += out->n;
     }
     return false;
 }
@@ -248,11 +246,10 @@ int pp_exec_weights_sha256(struct pp_exec *x, char out[65])
     for (int s = 0; x->replica == 0 && s < l->n_virtual; s++) {
         const struct pp_layer *first = &l->model->layers[l->first[s]],
                               *last = &l->model->layers[l->last[s]];
-        size_t at = 0, n;
-        for (int i = first->first_param; i < last->first_param + last->n_params; i++, at += n) {
+        for (int i = first->first_param; i < last->first_param + last->n_params; i++) {
             const struct pp_param *p = &l->model->params[i];
-            n = pp_param_floats(p);
-            PP_TRY(p->tied_to == 0 ? hash_param(x, s, at, at + n, host, &h) : 0);
+            size_t at = p->at - l->model->params[first->first_param].at;
+            PP_TRY(p->tied_to == 0 ? hash_param(x, s, at, at + pp_param_floats(p), host, &h) : 0);
         }
     }
     if (x->rank == 0) {

@@ -42,9 +42,11 @@ static bool has_tied(const struct pp_layout *l, const struct exec_bucket *b)
 /* The end of a matrix that Muon moves as a whole and a cut at float `at` of stage s would divide; 0: none. */
 static size_t divides(const struct pp_layout *l, int s, size_t at)
 {
-    const struct pp_param *p = &l->model->params[l->model->layers[l->first[s]].first_param];
-    for (size_t first = 0, end; first < at; first = end, p++) {
-        end = first + pp_param_floats(p);
+    const struct pp_layer *last = &l->model->layers[l->last[s]];
+    const struct pp_param *first = &l->model->params[l->model->layers[l->first[s]].first_param];
+    const struct pp_param *past = &l->model->params[last->first_param + last->n_params];
+    for (const struct pp_param *p = first; p < past && p->at - first->at < at; p++) {
+        size_t end = p->at - first->at + pp_param_floats(p);
         if (end > at && p->matrix && l->cfg->train.optimizer == PP_OPT_MUON)
             return end;
     }

@@ -43,7 +43,7 @@ static void print_head(const struct pp_machine_plan *p, FILE *f)
     fprintf(f,
             "%s parameters, %s %s a step, on %d ranks of %s: %.0f a host, %.3g GB each,\n"
             "  %s products at %.0f %% of %.4g Tflop/s",
-            pp_text_count((double)(p->model->n_floats - p->model->n_tied), floats),
+            pp_text_count((double)pp_model_floats(p->model), floats),
             pp_text_count(count_units(p), units), units_of(p), p->ranks, c->name, c->ranks,
             (double)p->memory / 1e9, p->fp8 ? "fp8" : pp_precision_name(p->cfg->run.precision),
             100 * c->product, (p->fp8 ? c->fp8 : c->peak[p->cfg->run.precision]) / 1e12);

@@ -148,7 +148,7 @@ static int environment(const struct pp_metrics *m, struct pp_json *j, const stru
     pp_json_str(j, "schedule", cfg->pipeline.schedule);
     pp_json_bool(j, "exact", cfg->train.exact);
     pp_json_int(j, "coalesce", l->coalesce);
-    pp_json_int(j, "parameters", (int64_t)(m->run->model->n_floats - m->run->model->n_tied));
+    pp_json_int(j, "parameters", (int64_t)pp_model_floats(m->run->model));
     pp_json_int(j, "train_samples", l->train_n);
     pp_json_int(j, "test_samples", l->test_n);
     pp_json_int(j, "total_steps", m->from.total_steps);
@@ -168,8 +168,7 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be)
                  l->ranks > 1 ? " each" : "");
     pp_log_info("ppcli %s: %s, %d layers, %zu parameters; %d training and %d test samples (%s)",
                 PP_VERSION, cfg->model.type, m->run->model->n_layers,
-                m->run->model->n_floats - m->run->model->n_tied, l->train_n, l->test_n,
-                cfg->data.dataset);
+                pp_model_floats(m->run->model), l->train_n, l->test_n, cfg->data.dataset);
     pp_log_info(
         "%d stage%s x %d replica%s as %s, schedule %s, %d micro-batch%s of %d samples; %s%s",
         l->stages, l->stages == 1 ? "" : "s", l->replicas, l->replicas == 1 ? "" : "s",

@@ -155,7 +155,7 @@ static uint64_t bytes_of_all(const struct saver *s)
     uint64_t kinds = 1 + (uint64_t)pp_optimizer_moments(s->tr->run->cfg->train.optimizer);
     const struct pp_model *m = s->tr->run->layout->model;
     const char *vocabulary = s->tr->vocabulary;
-    return kinds * (m->n_floats - m->n_tied) * sizeof(float) + SMALL_FILES +
+    return kinds * pp_model_floats(m) * sizeof(float) + SMALL_FILES +
            (vocabulary ? 2 * strlen(vocabulary) : 0);
 }
 

@@ -46,8 +46,11 @@ int __wrap_pp_model_create(const struct pp_config *cfg, const struct pp_data_inp
         pp_model_tie(*out, OWNER, COPY);
     if (ties > 1)
         pp_model_tie(*out, 6, 8);
-    if (ties < 0)
+    if (ties < 0) {
+        size_t at = (*out)->params[COPY].at;
         (*out)->params[COPY] = (*out)->params[OWNER];
+        (*out)->params[COPY].at = at;
+    }
     return rc;
 }
 

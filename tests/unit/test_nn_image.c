@@ -78,6 +78,22 @@ TEST(resnets_have_torchvisions_names_and_sizes)
     }
 }
 
+/* A batch norm ends with a single float, the number of batches. */
+TEST(the_parameters_of_every_node_begin_at_16_bytes)
+{
+    PP_OWN_MEMORY struct pp_config *cfg = resnet(50, PP_STEM_IMAGENET);
+    PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
+    size_t floats = 0;
+    CHECK_OK(pp_model_create(cfg, &(struct pp_data_input){.shape = cifar, .classes = 10}, &m));
+    for (int i = 0; i < m->n_nodes; i++)
+        if (m->nodes[i].n_params > 0)
+            CHECK_INT_EQ(m->params[m->nodes[i].first_param].at * sizeof(float) % 16, 0);
+    for (int i = 0; i < m->n_params; i++)
+        floats += pp_param_floats(&m->params[i]);
+    CHECK_INT_EQ(pp_model_floats(m), floats);
+    CHECK_INT_EQ(m->n_padding, 3 * 53 + 2); /* after each norm, and after fc's ten biases */
+}
+
 TEST(the_stride_and_the_padding_are_where_they_are_asked_for)
 {
     for (int paper = 0; paper < 2; paper++) {

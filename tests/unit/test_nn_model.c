@@ -16,7 +16,7 @@ TEST(parameters_are_named_and_shaped_as_pytorch_does)
     CHECK_INT_EQ(m->n_layers, 2);
     CHECK_INT_EQ(m->inputs, 784);
     CHECK_INT_EQ(m->classes, 10);
-    CHECK_INT_EQ(m->n_floats, 785 * 128 + 129 * 10);
+    CHECK_INT_EQ(pp_model_floats(m), 785 * 128 + 129 * 10);
     const struct pp_param *p = m->params;
     CHECK_INT_EQ(m->n_params, 4);
     CHECK_STR_EQ(p[0].name, "layers.0.weight");

@@ -84,7 +84,11 @@ static void run(const struct op_case *op, const char *backend, int n, const int 
     memset(r, 0, sizeof(*r));
     set_up(&t, op, backend);
     cut(&t, n, rows);
-    memset(t.c->grads, 0xff, t.c->n_floats * sizeof(float)); /* NaN: nobody may read them */
+    for (int i = 0; i < pp_chunk_param_count(t.c); i++) { /* NaN: nobody may read them */
+        size_t at, floats;
+        pp_chunk_param(t.c, i, &at, &floats);
+        memset(t.c->grads + at, 0xff, floats * sizeof(float));
+    }
     uint64_t before = pp_alloc_count();
     for (int mb = 0; mb < n; mb++)
         forward(&t, mb);

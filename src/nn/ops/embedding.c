@@ -13,7 +13,7 @@ static int channels(const struct pp_node *n)
 static const float *positions_of(const struct pp_node *n, const float *params)
 {
     size_t tokens = (size_t)n->embedding.vocabulary * (size_t)channels(n);
-    return n->n_floats > tokens ? params + tokens : NULL;
+    return n->n_params > 1 ? params + tokens : NULL;
 }
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
