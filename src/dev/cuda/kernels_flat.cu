@@ -22,9 +22,7 @@ template <typename V, int N> static cudaError_t sums_by(cudaStream_t s, const st
 
 template <typename V> static cudaError_t sums_of(cudaStream_t s, const struct pp_sum *a)
 {
-    size_t wide = 4 * sizeof(V);
-    bool fours =
-        a->n % 4 == 0 && is_aligned(a->a, wide) && is_aligned(a->b, wide) && is_aligned(a->y, wide);
+    bool fours = goes_by_fours(a->n, (const V *)a->a, (const V *)a->b, (const V *)a->y);
     return fours ? sums_by<V, 4>(s, a) : sums_by<V, 1>(s, a);
 }
 

@@ -179,9 +179,7 @@ template <typename V>
 static cudaError_t bias_activation_of(cudaStream_t s, size_t n, int O, const float *product,
                                       const float *b, enum pp_activation act, float *z, float *y)
 {
-    size_t wide = 4 * sizeof(V);
-    bool fours = O % 4 == 0 && is_aligned(product, wide) && is_aligned(b, 16) &&
-                 is_aligned(z, wide) && is_aligned(y, wide);
+    bool fours = goes_by_fours((size_t)O, (const V *)product, b, (const V *)z, (const V *)y);
     if (n == 0)
         return cudaSuccess;
     return fours ? bias_activation_by<V, 4>(s, n, O, product, b, act, z, y)
@@ -227,8 +225,6 @@ static cudaError_t backs_by(cudaStream_t s, const struct pp_activate_backward *a
 
 KERNEL(activate_backward, pp_activate_backward)
 {
-    size_t wide = 4 * sizeof(V);
-    bool fours = a->n % 4 == 0 && is_aligned(a->saved, wide) && is_aligned(a->dy, wide) &&
-                 is_aligned(a->dx, wide);
+    bool fours = goes_by_fours(a->n, (const V *)a->saved, (const V *)a->dy, (const V *)a->dx);
     return fours ? backs_by<V, 4>(s, a) : backs_by<V, 1>(s, a);
 }

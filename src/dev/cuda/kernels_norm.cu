@@ -6,9 +6,9 @@
 #include <math.h>
 
 /* What is done with an element besides: add a residual, relu. */
-template <typename V> static __device__ float ended(float y, const V *residual, size_t i, bool relu)
+static __device__ float ended(float y, float residual, bool relu)
 {
-    y += residual ? (float)residual[i] : 0.0f;
+    y += residual;
     return relu && y < 0.0f ? 0.0f : y; /* this way round a NaN stays */
 }
 
@@ -28,8 +28,10 @@ static __device__ float before_relu(const V *y, V *dy, bool add, V *d_residual, 
 
 #define ROWS (THREADS / WARP) /* of a block */
 
-template <typename V> __global__ void norm_rows(struct pp_row_norm_forward a)
+/* A lane has N elements, WARP * N from its next ones: so the order of a sum follows from C alone. */
+template <typename V, int N> __global__ void norm_rows(struct pp_row_norm_forward a, bool wide)
 {
+    typedef struct several<V, N> lanes;
     size_t r = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP, C = (size_t)a.C;
     int lane = (int)(threadIdx.x % WARP);
     if (r >= (size_t)a.B) /* the whole warp, or none of it */
@@ -37,20 +39,32 @@ template <typename V> __global__ void norm_rows(struct pp_row_norm_forward a)
     const V *x = (const V *)a.x + r * C;
     V *y = (V *)a.y + r * C;
     float sum = 0.0f, left = 0.0f, squares = 0.0f;
-    for (int c = lane; a.centred && c < a.C; c += WARP)
-        sum += x[c];
+    for (int c = lane * N; a.centred && c < a.C; c += WARP * N) {
+        lanes v = values_at<N>(x + c, wide);
+        for (int k = 0; k < N; k++)
+            sum += v.at[k];
+    }
     float near = warp_sum(sum) / (float)a.C; /* a mean, but for what a sum of large numbers loses */
-    for (int c = lane; c < a.C; c += WARP) {
-        float d = x[c] - near;
-        left += d;
-        squares += d * d;
+    for (int c = lane * N; c < a.C; c += WARP * N) {
+        lanes v = values_at<N>(x + c, wide);
+        for (int k = 0; k < N; k++) {
+            float d = v.at[k] - near;
+            left += d;
+            squares += d * d;
+        }
     }
     left = a.centred ? warp_sum(left) / (float)a.C : 0.0f;
     float mean = near + left, var = warp_sum(squares) / (float)a.C - left * left;
     float rstd = 1.0f / sqrtf((var < 0.0f ? 0.0f : var) + a.eps);
     float off = (left - (mean - near)) * rstd; /* what the mean lost when it was rounded */
-    for (int c = lane; c < a.C; c += WARP)
-        y[c] = ((x[c] - mean) * rstd - off) * a.gamma[c] + (a.beta ? a.beta[c] : 0.0f);
+    for (int c = lane * N; c < a.C; c += WARP * N) {
+        lanes v = values_at<N>(x + c, wide);
+        for (int k = 0; k < N; k++) {
+            float beta = a.beta ? a.beta[c + k] : 0.0f;
+            v.at[k] = ((v.at[k] - mean) * rstd - off) * a.gamma[c + k] + beta;
+        }
+        put_values(y + c, wide, v);
+    }
     if (lane == 0) {
         a.keep[2 * r] = mean;
         a.keep[2 * r + 1] = rstd;
@@ -61,11 +75,16 @@ KERNEL(row_norm_forward, pp_row_norm_forward)
 {
     if (a->B == 0)
         return cudaSuccess;
-    return PP_LAUNCHED(norm_rows<V>, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a);
+    size_t C = (size_t)a->C;
+    auto kernel = C % 4 == 0 ? norm_rows<V, 4> : norm_rows<V, 1>;
+    return PP_LAUNCHED(kernel, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a,
+                       goes_by_fours(C, (const V *)a->x, (const V *)a->y));
 }
 
-template <typename V> __global__ void norm_rows_back(struct pp_row_norm_backward_input a)
+template <typename V, int N>
+__global__ void norm_rows_back(struct pp_row_norm_backward_input a, bool wide)
 {
+    typedef struct several<V, N> lanes;
     size_t r = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP, C = (size_t)a.C;
     int lane = (int)(threadIdx.x % WARP);
     if (r >= (size_t)a.B)
@@ -74,16 +93,24 @@ template <typename V> __global__ void norm_rows_back(struct pp_row_norm_backward
     V *dx = (V *)a.dx + r * C;
     float mean = a.keep[2 * r], rstd = a.keep[2 * r + 1];
     float sum = 0.0f, product = 0.0f;
-    for (int c = lane; c < a.C; c += WARP) {
-        float d = dy[c] * a.gamma[c];
-        sum += d;
-        product += d * ((x[c] - mean) * rstd);
+    for (int c = lane * N; c < a.C; c += WARP * N) {
+        lanes v = values_at<N>(x + c, wide), g = values_at<N>(dy + c, wide);
+        for (int k = 0; k < N; k++) {
+            float d = g.at[k] * a.gamma[c + k];
+            sum += d;
+            product += d * ((v.at[k] - mean) * rstd);
+        }
     }
     sum = a.centred ? warp_sum(sum) / (float)a.C : 0.0f;
     product = warp_sum(product) / (float)a.C;
-    for (int c = lane; c < a.C; c += WARP) {
-        float d = rstd * (dy[c] * a.gamma[c] - (sum + (x[c] - mean) * rstd * product));
-        put(dx + c, a.add, d);
+    for (int c = lane * N; c < a.C; c += WARP * N) {
+        lanes v = values_at<N>(x + c, wide), g = values_at<N>(dy + c, wide);
+        lanes to = a.add ? values_at<N>(dx + c, wide) : v;
+        for (int k = 0; k < N; k++) {
+            float mine = sum + (v.at[k] - mean) * rstd * product;
+            put(&to.at[k], a.add, rstd * (g.at[k] * a.gamma[c + k] - mine));
+        }
+        put_values(dx + c, wide, to);
     }
 }
 
@@ -91,7 +118,10 @@ KERNEL(row_norm_backward_input, pp_row_norm_backward_input)
 {
     if (a->B == 0)
         return cudaSuccess;
-    return PP_LAUNCHED(norm_rows_back<V>, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a);
+    size_t C = (size_t)a->C;
+    auto kernel = C % 4 == 0 ? norm_rows_back<V, 4> : norm_rows_back<V, 1>;
+    return PP_LAUNCHED(kernel, ((unsigned)a->B + ROWS - 1) / ROWS, THREADS, 0, s, *a,
+                       goes_by_fours(C, (const V *)a->x, (const V *)a->dy, (const V *)a->dx));
 }
 
 /* ---- of a group: a block has one */
@@ -125,7 +155,7 @@ template <typename V> __global__ void norm_groups(struct pp_group_norm_forward a
 {
     size_t C = (size_t)a.C, G = (size_t)a.G, run = C / G, n = (size_t)a.P * run;
     size_t b = blockIdx.x / G, first = b * (size_t)a.P * C + blockIdx.x % G * run;
-    const V *of_x = (const V *)a.x;
+    const V *of_x = (const V *)a.x, *residual = (const V *)a.residual;
     V *y = (V *)a.y;
     double sum = 0, squares = 0, from = (double)(float)of_x[first];
     for (size_t k = threadIdx.x; k < n; k += THREADS) {
@@ -139,8 +169,8 @@ template <typename V> __global__ void norm_groups(struct pp_group_norm_forward a
     float lost = (float)(mean - (double)m);
     for (size_t k = threadIdx.x; k < n; k += THREADS) {
         size_t i = of_group(k, first, run, C), c = i % C;
-        y[i] = ended((of_x[i] - m - lost) * rstd * a.gamma[c] + a.beta[c], (const V *)a.residual, i,
-                     a.relu);
+        y[i] = ended((of_x[i] - m - lost) * rstd * a.gamma[c] + a.beta[c],
+                     residual ? (float)residual[i] : 0.0f, a.relu);
     }
     if (threadIdx.x == 0) {
         a.keep[blockIdx.x] = m;
@@ -188,12 +218,38 @@ KERNEL(group_norm_backward_input, pp_group_norm_backward_input)
 
 /* ---- of a channel over the batch */
 
+template <typename V, int N>
+static cudaError_t normed_by(cudaStream_t s, const struct pp_batch_norm_forward *a,
+                             const double *lost_of)
+{
+    typedef struct several<V, N> lanes;
+    struct pp_batch_norm_forward n = *a;
+    const lanes *x = (const lanes *)n.x, *residual = (const lanes *)n.residual;
+    lanes *y = (lanes *)n.y;
+    size_t width = (size_t)n.P * (size_t)n.C / N;
+    return launch_rows(s, (size_t)n.B, width, [=] __device__(size_t r, int f) {
+        size_t i = r * width + (size_t)f;
+        lanes v = x[i], more = {};
+        if (residual)
+            more = residual[i];
+        for (int k = 0; k < N; k++) {
+            int c = f * N % n.C + k;
+            float mean = n.running_mean ? n.running_mean[c] : n.keep[c];
+            float rstd = n.running_mean ? 1.0f / sqrtf(n.running_var[c] + n.eps) : n.keep[n.C + c];
+            float lost = n.running_mean || c >= CUDA_SCRATCH ? 0.0f : (float)lost_of[c];
+            v.at[k] = ended((v.at[k] - mean - lost) * rstd * n.gamma[c] + n.beta[c],
+                            residual ? (float)more.at[k] : 0.0f, n.relu);
+        }
+        y[i] = v;
+    });
+}
+
 KERNEL(batch_norm_forward, pp_batch_norm_forward)
 {
     struct pp_batch_norm_forward n = *a;
-    const V *x = (const V *)n.x, *residual = (const V *)n.residual;
-    V *y = (V *)n.y;
-    size_t width = (size_t)n.P * (size_t)n.C, rows = (size_t)n.B * (size_t)n.P;
+    const V *x = (const V *)n.x;
+    size_t rows = (size_t)n.B * (size_t)n.P;
+    bool fours = goes_by_fours((size_t)n.C, x, (const V *)n.residual, (const V *)n.y);
     cudaError_t e = cudaSuccess;
     if (!n.running_mean && rows > 0) {
         auto get = [=] __device__(size_t r, int c, double *out) {
@@ -214,13 +270,27 @@ KERNEL(batch_norm_forward, pp_batch_norm_forward)
     }
     if (e != cudaSuccess)
         return e;
+    return fours ? normed_by<V, 4>(s, a, scratch) : normed_by<V, 1>(s, a, scratch);
+}
+
+template <typename V, int N>
+static cudaError_t normed_back_by(cudaStream_t s, const struct pp_batch_norm_backward_input *a)
+{
+    typedef struct several<V, N> lanes;
+    struct pp_batch_norm_backward_input n = *a;
+    const lanes *x = (const lanes *)n.x, *dy = (const lanes *)n.dy;
+    lanes *dx = (lanes *)n.dx;
+    size_t width = (size_t)n.P * (size_t)n.C / N, rows = (size_t)n.B * (size_t)n.P;
     return launch_rows(s, (size_t)n.B, width, [=] __device__(size_t r, int f) {
         size_t i = r * width + (size_t)f;
-        int c = f % n.C;
-        float mean = n.running_mean ? n.running_mean[c] : n.keep[c];
-        float rstd = n.running_mean ? 1.0f / sqrtf(n.running_var[c] + n.eps) : n.keep[n.C + c];
-        float lost = n.running_mean || c >= CUDA_SCRATCH ? 0.0f : (float)scratch[c];
-        y[i] = ended((x[i] - mean - lost) * rstd * n.gamma[c] + n.beta[c], residual, i, n.relu);
+        lanes v = x[i], g = dy[i], to = n.add ? dx[i] : v;
+        for (int k = 0; k < N; k++) {
+            int c = f * N % n.C + k;
+            float rstd = n.keep[n.C + c], xhat = (v.at[k] - n.keep[c]) * rstd;
+            float mean = (n.sums[c] + xhat * n.sums[n.C + c]) / (float)rows;
+            put(&to.at[k], n.add, n.gamma[c] * rstd * (g.at[k] - mean));
+        }
+        dx[i] = to;
     });
 }
 
@@ -228,8 +298,8 @@ KERNEL(batch_norm_backward_input, pp_batch_norm_backward_input)
 {
     struct pp_batch_norm_backward_input n = *a;
     const V *x = (const V *)n.x, *y = (const V *)n.y;
-    V *dy = (V *)n.dy, *dx = (V *)n.dx, *d_residual = (V *)n.d_residual;
-    size_t width = (size_t)n.P * (size_t)n.C, rows = (size_t)n.B * (size_t)n.P;
+    V *dy = (V *)n.dy, *d_residual = (V *)n.d_residual;
+    size_t rows = (size_t)n.B * (size_t)n.P;
     auto get = [=] __device__(size_t r, int c, double *out) {
         size_t i = r * (size_t)n.C + (size_t)c;
         out[0] = (double)before_relu(y, dy, n.add_residual, d_residual, i);
@@ -240,15 +310,10 @@ KERNEL(batch_norm_backward_input, pp_batch_norm_backward_input)
         n.sums[n.C + c] = (float)sums[1];
     };
     cudaError_t e = sum_columns<2>(s, rows, n.C, get, take, scratch);
-    if (e != cudaSuccess || !dx)
+    if (e != cudaSuccess || !n.dx)
         return e;
-    return launch_rows(s, (size_t)n.B, width, [=] __device__(size_t r, int f) {
-        size_t i = r * width + (size_t)f;
-        int c = f % n.C;
-        float rstd = n.keep[n.C + c], xhat = (x[i] - n.keep[c]) * rstd;
-        float mean = (n.sums[c] + xhat * n.sums[n.C + c]) / (float)rows;
-        put(dx + i, n.add, n.gamma[c] * rstd * (dy[i] - mean));
-    });
+    bool fours = goes_by_fours((size_t)n.C, x, dy, (const V *)n.dx);
+    return fours ? normed_back_by<V, 4>(s, a) : normed_back_by<V, 1>(s, a);
 }
 
 static __device__ void add_to(float *to, bool adds, double more)

@@ -132,42 +132,79 @@ KERNEL(rotary, pp_rotary)
 
 /* ---- gates */
 
+template <typename V, int N> static cudaError_t gates_by(cudaStream_t s, const struct pp_gated *a)
+{
+    typedef struct several<V, N> lanes;
+    size_t width = (size_t)a->F / N;
+    const lanes *x = (const lanes *)a->x;
+    lanes *y = (lanes *)a->y;
+    return launch_rows(s, (size_t)a->B, width, [=] __device__(size_t r, int f) {
+        lanes gate = x[r * 2 * width + (size_t)f], up = x[(r * 2 + 1) * width + (size_t)f];
+        for (int k = 0; k < N; k++)
+            gate.at[k] = silu_value(gate.at[k]) * up.at[k];
+        y[r * width + (size_t)f] = gate;
+    });
+}
+
 KERNEL(gated_forward, pp_gated)
 {
-    struct pp_gated g = *a;
-    const V *gates = (const V *)g.x;
-    V *y = (V *)g.y;
-    return launch_rows(s, (size_t)g.B, (size_t)g.F, [=] __device__(size_t r, int f) {
-        const V *x = gates + r * 2 * (size_t)g.F + f;
-        y[r * (size_t)g.F + (size_t)f] = silu_value(*x) * x[g.F];
+    bool fours = goes_by_fours((size_t)a->F, (const V *)a->x, (const V *)a->y);
+    return fours ? gates_by<V, 4>(s, a) : gates_by<V, 1>(s, a);
+}
+
+template <typename V, int N>
+static cudaError_t gates_back_by(cudaStream_t s, const struct pp_gated_backward *a)
+{
+    typedef struct several<V, N> lanes;
+    size_t width = (size_t)a->F / N;
+    const lanes *x = (const lanes *)a->x, *dy = (const lanes *)a->dy;
+    lanes *dx = (lanes *)a->dx;
+    bool add = a->add;
+    return launch_rows(s, (size_t)a->B, width, [=] __device__(size_t r, int f) {
+        size_t at = r * 2 * width + (size_t)f;
+        lanes gate = x[at], up = x[at + width], d = dy[r * width + (size_t)f];
+        lanes d_gate = add ? dx[at] : gate, d_up = add ? dx[at + width] : up;
+        for (int k = 0; k < N; k++) {
+            put(&d_gate.at[k], add, silu_back(gate.at[k], d.at[k] * up.at[k]));
+            put(&d_up.at[k], add, d.at[k] * silu_value(gate.at[k]));
+        }
+        dx[at] = d_gate;
+        dx[at + width] = d_up;
     });
 }
 
 KERNEL(gated_backward, pp_gated_backward)
 {
-    struct pp_gated_backward g = *a;
-    const V *x = (const V *)g.x, *all = (const V *)g.dy;
-    V *dx = (V *)g.dx;
-    return launch_rows(s, (size_t)g.B, (size_t)g.F, [=] __device__(size_t r, int f) {
-        size_t gate = r * 2 * (size_t)g.F + (size_t)f, up = gate + (size_t)g.F;
-        float dy = all[r * (size_t)g.F + (size_t)f];
-        put(dx + gate, g.add, silu_back(x[gate], dy * x[up]));
-        put(dx + up, g.add, dy * silu_value(x[gate]));
-    });
+    bool fours = goes_by_fours((size_t)a->F, (const V *)a->x, (const V *)a->dy, (const V *)a->dx);
+    return fours ? gates_back_by<V, 4>(s, a) : gates_back_by<V, 1>(s, a);
 }
 
 /* ---- dropout */
 
-KERNEL(dropout, pp_dropout)
+template <typename V, int N>
+static cudaError_t dropout_by(cudaStream_t s, const struct pp_dropout *a)
 {
+    typedef struct several<V, N> lanes;
     struct pp_dropout d = *a;
-    const V *x = (const V *)d.x;
-    V *y = (V *)d.y;
+    size_t width = d.F / N;
+    const lanes *x = (const lanes *)d.x;
+    lanes *y = (lanes *)d.y;
     uint32_t limit = dropout_limit(d.p);
     float scale = (float)(1 / (1 - (double)d.p));
-    return launch_rows(s, (size_t)d.B, d.F, [=] __device__(size_t r, int f) {
+    return launch_rows(s, (size_t)d.B, width, [=] __device__(size_t r, int f) {
         uint64_t of = dropout_row(d.key, *d.step, d.first_row + (uint32_t)r);
-        float by = dropout_number(of, (uint32_t)f) < limit ? 0.0f : scale;
-        put(y + r * d.F + (size_t)f, d.add, x[r * d.F + (size_t)f] * by);
+        size_t at = r * width + (size_t)f;
+        lanes v = x[at], to = d.add ? y[at] : v;
+        for (int k = 0; k < N; k++) {
+            bool drops = dropout_number(of, (uint32_t)(f * N + k)) < limit;
+            put(&to.at[k], d.add, v.at[k] * (drops ? 0.0f : scale));
+        }
+        y[at] = to;
     });
+}
+
+KERNEL(dropout, pp_dropout)
+{
+    bool fours = goes_by_fours(a->F, (const V *)a->x, (const V *)a->y);
+    return fours ? dropout_by<V, 4>(s, a) : dropout_by<V, 1>(s, a);
 }

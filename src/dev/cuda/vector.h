@@ -85,6 +85,26 @@ template <typename V, int N> struct alignas(N * sizeof(V)) several {
     V at[N];
 };
 
+/* N values from p on: in one access where p is wide, else one by one. */
+template <int N, typename V>
+static __device__ inline struct several<V, N> values_at(const V *p, bool wide) {
+    struct several<V, N> v;
+    if (wide)
+        return *(const struct several<V, N> *)p;
+    for (int k = 0; k < N; k++)
+        v.at[k] = p[k];
+    return v;
+}
+
+template <int N, typename V>
+static __device__ inline void put_values(V *p, bool wide, const struct several<V, N> &v)
+{
+    if (wide)
+        *(struct several<V, N> *)p = v;
+    for (int k = 0; !wide && k < N; k++)
+        p[k] = v.at[k];
+}
+
 template <typename V> static __device__ inline void put(V *y, bool add, float v)
 {
     *y = add ? (float)*y + v : v;
@@ -98,6 +118,16 @@ template <typename V> static __device__ inline void put(V *y, bool add, float v)
 static inline bool is_aligned(const void *p, uintptr_t bytes)
 {
     return (uintptr_t)p % bytes == 0;
+}
+
+/* Whether values at all of these pointers, NULL too, and then by steps of n, can be read four at a time. */
+template <typename V, typename... More>
+static inline bool goes_by_fours(size_t n, const V *p, const More *...more)
+{
+    bool fours = n % 4 == 0 && is_aligned(p, 4 * sizeof(V));
+    if constexpr (sizeof...(more) > 0)
+        fours = fours && goes_by_fours(n, more...);
+    return fours;
 }
 
 /* Enough blocks for n elements; several waves of them on the largest device, then each thread takes
