@@ -272,6 +272,15 @@ int pp_bench_ops(const struct pp_bench_ops_spec *spec, const struct pp_bench_hea
  */
 int pp_bench_cluster(const struct pp_config *cfg, double seconds, struct pp_cluster *out);
 
+/* The same with the times of the layers of p->cfg, into p->cluster. Errors: also those of
+ * pp_machine_plan_load() and pp_best_measure(). Local. */
+struct pp_machine_plan;
+int pp_bench_machine(struct pp_machine_plan *p);
+/* As a machine file. word: the config as it was given; path NULL or "-": standard output. Errors: those
+ * of the file. */
+int pp_bench_machine_write(const char *word, const struct pp_config *cfg,
+                           const struct pp_cluster *c, const char *path);
+
 /* The change new / old - 1 of two samples' means and its 95 % interval (Welch's t on the
  * logarithms). n >= 2 values > 0 each; false when there are fewer, then only *change is set. */
 bool pp_bench_change(const double *old_values, int n_old, const double *new_values, int n_new,

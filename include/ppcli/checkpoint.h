@@ -229,4 +229,13 @@ struct pp_export {
  * does not have, a folder that is not empty), those of pp_io.h and of reading. */
 int pp_ckpt_export(const struct pp_export *x, const char *dir);
 
+/* What the tokens are, into `dir`: as the checkpoint says it; bytes, and tokens in files, as the config
+ * does. Errors: those of reading the vocabulary and of writing. */
+int pp_ckpt_export_vocabulary(const struct pp_ckpt *ck, const struct pp_config *cfg,
+                              const char *dir, bool *out_any);
+
+/* Look at all values that are floats. *out_left: tensors of floats that are not read, such as F8_E4M3.
+ * Errors: PP_ECHECK for the first tensor that has a value that is not finite; those of reading. */
+int pp_ckpt_check_values(const struct pp_ckpt *ck, uint64_t *out_looked, int *out_left);
+
 #endif

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
+#include "ppcli/sweep.h"
 #include "ppcli/train.h"
 
 struct pp_listener;
@@ -103,6 +104,65 @@ int pp_supervise(const char *const *args, struct pp_listener *listener,
  * with its code, or returns 0 or an error. Local.
  */
 int pp_supervise_orted(const char *address, double timeout, char **args);
+
+/* ---- start.c: how a command starts the ranks of a config, as threads or under mpirun */
+
+struct pp_start {
+    struct pp_world world;
+    bool open;   /* the world; the caller's to close */
+    bool works;  /* this process has ranks to run: pp_train() and the like */
+    bool speaks; /* whether it speaks for the run; theirs to set */
+};
+
+/*
+ * Set options->name and quiet, and choose what the config leaves to a measurement; or start
+ * mpirun where the config asks for it, whose processes come here again. word: the config as it was
+ * given. given: see pp_start_same(). Errors: those of pp_launch_mpirun(), pp_world_open() and
+ * pp_choose(); of PP_ECONFIG cfg may have the problems.
+ */
+int pp_start_begin(const char *word, struct pp_config *cfg, const char *given,
+                   struct pp_train_options *options, struct pp_start *out);
+
+/* How the other processes of a launch learn that this one has failed before it opened MPI. */
+enum pp_start_others {
+    PP_START_ALONE, /* they do not: it says so itself */
+    PP_START_JOIN,  /* they open MPI and wait for it there */
+    PP_START_KNOW   /* they find the same */
+};
+extern enum pp_start_others pp_start_others; /* set by the command */
+
+/* This process has failed with rc: PP_START_JOIN: collective with those that open MPI. lost: as in
+ * struct pp_train_options. Returns the failure of all. */
+int pp_start_tell_others(int rc, pp_lost *lost);
+bool pp_start_told_others(void); /* or somebody else has */
+
+/* Whether this launch can be one run; all its processes find the same. Errors: PP_ECONFIG. Local. */
+int pp_start_check(const struct pp_config *cfg);
+
+/* Lines of what all processes of a launch must have alike: program, command and options (`given`), and
+ * these configs. The caller's: free(). Errors: PP_ERESOURCE, those of reading the program. Local. */
+int pp_start_same(struct pp_config *const *configs, int n, const char *given, char **out);
+
+/* A launcher cut off from its other half waits for it forever, here as mpirun, elsewhere as orted:
+ * a child that outlives this process ends it. Others than these serve more than this run. Local. */
+void pp_launcher_end(void);
+
+/* ---- slurm.c: the batch script of a run */
+
+struct pp_slurm_job {
+    int nodes, ranks; /* of a node; 0: not given */
+    int save;         /* seconds before the end at which the ranks are told to save; 0: not given */
+    const char *time, *partition, *account; /* NULL: not given */
+    const char *config;                     /* its path */
+    struct pp_settings settings;            /* of the command line, which go into the job */
+};
+
+/* Ranks over nodes, and the time: fills in what was not given. Errors: PP_EUSAGE, PP_ECONFIG. Local. */
+int pp_slurm_check(const struct pp_config *cfg, struct pp_slurm_job *job);
+/* template: lines with @WORD@s. path NULL: standard output. Errors: PP_ERESOURCE, those of the file.
+ * Local. */
+int pp_slurm_write(const struct pp_config *cfg, const struct pp_slurm_job *job,
+                   const char *template, const char *path);
 
 /* ---- signals.c: requests that arrive as signals while a run trains
  *

@@ -56,6 +56,14 @@ struct pp_machine_plan {
 
 bool pp_asked_has(const struct pp_asked_list *list, int value);
 
+/* The model of p->cfg, the samples and the batch; where the data are absent, those of a batch. Errors:
+ * those of pp_run_model() and pp_run_samples(). */
+int pp_machine_plan_load(struct pp_machine_plan *p);
+
+/* One division, as --compare says it, is the only row. Errors: those of pp_estimate_words(),
+ * PP_ECONFIG, PP_ERESOURCE. */
+int pp_machine_plan_price(struct pp_machine_plan *p, const char *words);
+
 /* Search. cfg, cluster, asked, ranks, batch, samples and memory are set. Errors: PP_ECONFIG (nothing
  * runs, or nothing fits, and what would), PP_ERESOURCE. */
 int pp_machine_plan_find(struct pp_machine_plan *p);

@@ -11,6 +11,7 @@
 
 #include "ppcli/best_result.h"
 #include "ppcli/checkpoint.h"
+#include "ppcli/dataset.h"
 #include "ppcli/hosts.h"
 #include "ppcli/machine_plan.h"
 #include "ppcli/profile.h"
@@ -48,10 +49,10 @@ bool pp_plan_runs_on(const struct pp_plan_row *r, int system);
 struct pp_explained {
     struct pp_run run;
     struct pp_exec_bytes *ranks; /* [ranks]; owned */
-    size_t *other;           /* [stages] activations if pipeline.recompute were off, or, where it
-                                    is, all; owned; NULL: of a schedule that cannot recompute */
-    double ideal, equal;     /* bubble of the textbook, of this plan */
-    struct pp_bubble bubble; /* by flops */
+    struct pp_exec_bytes *other; /* [stages] if pipeline.recompute were off, or, where it is, all;
+                                    owned; NULL: of a schedule that cannot recompute */
+    double ideal, equal;         /* bubble of the textbook, of this plan */
+    struct pp_bubble bubble;     /* by flops */
     char advice[PP_ADVICE_MAX];
 };
 
@@ -72,6 +73,21 @@ int pp_profiled_page(const void *profiled, FILE *f);
 /* How well it predicts another profile. Errors: also those of pp_profile_read(). */
 int pp_profiled_against(const struct pp_profiled *s, const char *path, bool json, FILE *f);
 
+/* ---- plan --csv --par */
+
+struct pp_mark {                 /* nothing is owned */
+    const char *file, *reason;   /* why it does not pass; "": it passes */
+    const struct pp_geometry *g; /* NULL: it is not legal, and nothing below is known */
+    const char *like;            /* the schedule that it is; NULL: an order of its own */
+    const char *asked, *par;     /* what it is compared with; NULL: that holds more than the cap */
+    double makespan, least;      /* of it, of par */
+    double peak, cap;            /* micro-batches of activations; cap 0: any number */
+    int rank;                    /* that holds them */
+    const char *digest;
+};
+
+int pp_mark_print(const struct pp_mark *m, bool json, FILE *f);
+
 /* ---- env */
 
 struct pp_build { /* nothing is owned */
@@ -85,6 +101,17 @@ struct pp_build { /* nothing is owned */
 /* The build, this machine, and what there is to compute on and to connect ranks with, which is probed. */
 int pp_build_print(const struct pp_build *b, bool json, FILE *f);
 int pp_preflight_print(const struct pp_preflight *p, bool json, FILE *f);
+
+/* ---- init */
+
+struct pp_first_config {                   /* nothing is owned */
+    const char *dataset, *const *keys;     /* NULL: none is known; of the files, NULL-terminated */
+    const char *const *files, *folder;     /* folder: before relative names, "" or ending in '/' */
+    const char *label;                     /* of tables; else NULL */
+    const struct pp_dataset *train, *test; /* NULL: not there */
+};
+
+int pp_first_config_print(const struct pp_first_config *i, const struct pp_names *names, FILE *f);
 
 /* ---- inspect */
 

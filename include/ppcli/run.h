@@ -53,6 +53,16 @@ bool pp_run_shares_memory(const struct pp_run *run);
 /* What connects the ranks, as far as their memory depends on it. */
 struct pp_transport_caps pp_run_caps(const struct pp_run *run);
 
+/* The plan of a full batch, as it would run. costs: for a schedule that is made from them; words: those
+ * that a program gets, see pp_layout_read_table(). Errors: those of building it. The caller owns *out. */
+int pp_run_plan(const struct pp_run *run, const struct pp_schedule_costs *costs,
+                const char *const words[4], struct pp_plan **out);
+
+/* The memory of ranks 0 .. n-1 of the layout, which is the run's or another of its model. Errors:
+ * those of pp_exec_predict(). */
+int pp_run_bytes(const struct pp_run *run, const struct pp_layout *l, int n,
+                 struct pp_exec_bytes *out);
+
 /* Samples per split without reading the data; known figures of the data set when it is absent and
  * `need` allows it. */
 int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_split split,

@@ -413,4 +413,22 @@ int pp_handover_threads(struct pp_handover *items, int n, bool whole_machine);
  * end of each action. Errors: PP_ERESOURCE. Local. */
 int pp_plan_check_room(const struct pp_geometry *g, bool times);
 
+/* ---- init_stages.c: the config that `ppcli init` prints */
+
+#define PP_INIT_MICROBATCHES "4"
+#define PP_INIT_SCHEDULE "1f1b"
+#define PP_INIT_OPTIMIZER "adam"
+
+struct pp_init_shape {
+    int inputs, hidden, classes; /* of the perceptron: inputs, hidden, hidden, classes */
+    int samples, batch;
+};
+
+/*
+ * out: 2 where the simulated step of two stages is so much shorter than that of one that a second
+ * core pays, else 1. Measures nothing, so that equal data give equal configs. Errors: those of
+ * pp_best_try().
+ */
+int pp_init_stages(const struct pp_init_shape *s, const struct pp_names *names, int *out);
+
 #endif

@@ -3,7 +3,14 @@
  * come. */
 #include "bench.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+#include "ppcli/io.h"
+#include "ppcli/log.h"
+#include "ppcli/machine_plan.h"
+
+#define MEASURE_SECONDS 4.0
 
 /* Of what the ops of one kind did in their time; `none` when the model has no such op. */
 static double reached(const struct ops_run *o, bool product, uint64_t kernel, double peak,
@@ -70,4 +77,57 @@ int pp_bench_cluster(const struct pp_config *cfg, double seconds, struct pp_clus
     c.passes = reached(&o, false, 0, c.bandwidth, 1);
     *out = c;
     return 0;
+}
+
+/* ---- with the layers of a model */
+
+static int add_layers(const struct pp_model *m, const struct pp_costs *costs, struct pp_cluster *c)
+{
+    int n = costs->n_sizes * m->n_layers;
+    c->layers = pp_alloc((size_t)n, sizeof(*c->layers));
+    for (int i = 0; c->layers && i < n; i++) {
+        const struct pp_layer_seconds *t = &costs->layers[i];
+        struct pp_cluster_layer *l = &c->layers[i];
+        *l = (struct pp_cluster_layer){.rows = costs->sizes[i / m->n_layers],
+                                       .t = {t->f, t->i, t->w},
+                                       .work = pp_layer_work(m, i % m->n_layers)};
+        memcpy(l->name, m->layers[i % m->n_layers].name, sizeof(l->name));
+    }
+    c->n_layers = c->layers ? n : 0;
+    return c->layers ? 0 : PP_ERESOURCE;
+}
+
+int pp_bench_machine(struct pp_machine_plan *p)
+{
+    double load = 0;
+    (void)getloadavg(&load, 1);
+    PP_TRY(pp_machine_plan_load(p));
+    struct pp_best_spec spec = {
+        .all_m = true, .cfg = p->cfg, .model = p->model, .train_n = p->batch};
+    PP_TRY(pp_best_measure(&spec, MEASURE_SECONDS, &p->costs));
+    PP_TRY(pp_bench_cluster(p->cfg, MEASURE_SECONDS, &p->cluster));
+    PP_TRY(add_layers(p->model, p->costs, &p->cluster));
+    p->cluster.busy = load >= PP_BENCH_BUSY_LOAD ? load : 0;
+    if (p->cluster.busy > 0)
+        pp_log_warn(
+            "other programs used this machine (load %.1f before the start): do not trust the "
+            "times that were measured",
+            load);
+    return 0;
+}
+
+int pp_bench_machine_write(const char *word, const struct pp_config *cfg,
+                           const struct pp_cluster *c, const char *path)
+{
+    struct pp_bench_header h;
+    struct pp_file_write w = {.f = stdout};
+    bool file = path && strcmp(path, "-") != 0;
+    pp_bench_describe(cfg, false, &h);
+    PP_TRY(file ? pp_file_create(path, &w) : 0);
+    fprintf(w.f, "; Measured on %s by ppcli plan %s --measure: %s, a rank on each core or device\n",
+            h.date, word, c->launch > 0 ? h.gpu : h.cpu);
+    int rc = pp_cluster_write(c, w.f);
+    if (file && rc < 0)
+        pp_file_abandon(&w);
+    return file && rc == 0 ? pp_file_commit(&w) : rc;
 }

@@ -6,7 +6,6 @@
 #include "ppcli/bench.h"
 #include "ppcli/io.h"
 #include "build_info.h"
-#include "start.h"
 #include "commit.h"
 #include "command.h"
 
@@ -63,7 +62,7 @@ static int close_output(struct pp_file_write *file, int rc, bool complete)
     return rc;
 }
 
-static int run_rows(const struct request *q, const struct sweep *s, const char *same,
+static int run_rows(const struct request *q, const struct pp_sweep *s, const char *same,
                     struct pp_bench *bench)
 {
     struct pp_bench ceilings = {.n = 0};
@@ -92,7 +91,7 @@ static void free_text(char **text)
 
 /* Rows, transfers or ops. The file is opened first: what cannot be written is not worth the
  * time; processes that do not speak write nothing. */
-static int measure(const struct request *q, const struct sweep *s)
+static int measure(const struct request *q, const struct pp_sweep *s)
 {
     enum pp_bench_format format = format_of(q);
     struct pp_bench_header header = {.version = PP_VERSION, .commit = PP_COMMIT};
@@ -100,7 +99,7 @@ static int measure(const struct request *q, const struct sweep *s)
     struct pp_file_write file = {.f = NULL};
     bool speaks = pp_launch_speaks(), is_file = q->output && speaks;
     PP_OWN(free_text) char *same = NULL;
-    PP_TRY(start_same(s->configs, s->n, &same));
+    PP_TRY(pp_start_same(s->configs, s->n, pp_cli_given(), &same));
     if (is_file)
         PP_TRY(pp_file_create(q->output, &file));
     if (speaks)
@@ -126,15 +125,15 @@ static int measure(const struct request *q, const struct sweep *s)
 static int sweep_and_measure(const char *word, struct pp_cli_settings *settings,
                              const struct request *q)
 {
-    PP_OWN(sweep_fini) struct sweep s = {.n = 0};
-    start_others = START_JOIN;
+    PP_OWN(pp_sweep_fini) struct pp_sweep s = {.n = 0};
+    pp_start_others = PP_START_JOIN;
     if (word && strcmp(word, "-") == 0)
         return pp_fail(PP_EUSAGE, "bench loads its config once for every row: give a file");
     if (!word)
         PP_TRY(add_defaults(settings));
-    PP_TRY(sweep_load(word, settings, &s));
-    PP_TRY(start_check(s.configs[0]));
-    return pp_launch_wanted(s.configs[0]) ? pp_launch_mpirun(s.configs[0], word, sweep_ranks(&s))
+    PP_TRY(pp_cli_load_sweep(word, settings, &s));
+    PP_TRY(pp_start_check(s.configs[0]));
+    return pp_launch_wanted(s.configs[0]) ? pp_launch_mpirun(s.configs[0], word, pp_sweep_ranks(&s))
                                           : measure(q, &s);
 }
 

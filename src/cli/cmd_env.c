@@ -6,7 +6,6 @@
 #include "ppcli/results.h"
 #include "build_info.h"
 #include "command.h"
-#include "start.h"
 #include "commit.h"
 
 /* The preflight of a run over several hosts, with nothing to run. */

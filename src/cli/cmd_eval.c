@@ -5,7 +5,6 @@
 
 #include "ppcli/text.h"
 #include "command.h"
-#include "start.h"
 
 static void print_text(const struct pp_evaluation *e)
 {
@@ -39,7 +38,7 @@ static void print_json(const struct pp_evaluation *e, const struct pp_config *cf
 
 int cmd_eval(int argc, char **argv)
 {
-    struct pp_train_options train = {.out = stdout};
+    struct pp_train_options train = pp_cli_train_options();
     const char *weights = NULL;
     struct pp_cli_settings settings = {0};
     struct pp_evaluation e = {0};
@@ -53,7 +52,7 @@ int cmd_eval(int argc, char **argv)
         {0},
     };
     const char *words[1];
-    start_others = START_JOIN;
+    pp_start_others = PP_START_JOIN;
     PP_TRY(pp_cli_parse(argc, argv, &command_eval, options, &settings, words, 1));
     weights = !weights && pp_cli_is_run(words[0]) ? words[0] : weights;
     if (!words[0] || !weights || !weights[0]) {
@@ -67,8 +66,8 @@ int cmd_eval(int argc, char **argv)
     }
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
-    struct start start;
-    int rc = start_begin(words[0], cfg, &train, &start);
+    struct pp_start start;
+    int rc = pp_start_begin(words[0], cfg, pp_cli_given(), &train, &start);
     if (start.works)
         rc = pp_evaluate(cfg, &train, weights, &e, &start.speaks);
     if (start.works && rc == 0 && start.speaks) {
@@ -77,5 +76,5 @@ int cmd_eval(int argc, char **argv)
         else
             print_text(&e);
     }
-    return start_end(&start, cfg, rc);
+    return pp_cli_end(&start, cfg, rc);
 }

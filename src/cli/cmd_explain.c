@@ -9,7 +9,6 @@
 static int predict_other(struct pp_explained *e, struct pp_config *cfg)
 {
     const struct pp_layout *l = e->run.layout;
-    struct pp_transport_caps caps = pp_run_caps(&e->run);
     if (pp_schedule_proves(cfg->pipeline.schedule))
         return 0;
     PP_OWN(pp_layout_destroy) struct pp_layout *other = NULL;
@@ -18,12 +17,7 @@ static int predict_other(struct pp_explained *e, struct pp_config *cfg)
     PP_TRY(kept && e->other ? 0 : PP_ERESOURCE);
     snprintf(cfg->pipeline.recompute, sizeof(cfg->pipeline.recompute), "%s", kept[0] ? "" : "all");
     int rc = pp_layout_create(cfg, l->model, l->train_n, l->test_n, &other);
-    for (int r = 0; r < l->stages && rc == 0; r++) {
-        struct pp_exec_spec spec = {.layout = other, .rank = r, .caps = caps};
-        struct pp_exec_bytes bytes = {0};
-        rc = pp_exec_predict(&spec, &bytes);
-        e->other[r] = bytes.activations;
-    }
+    rc = rc < 0 ? rc : pp_run_bytes(&e->run, other, l->stages, e->other);
     snprintf(cfg->pipeline.recompute, sizeof(cfg->pipeline.recompute), "%s", kept);
     return rc;
 }
@@ -32,11 +26,7 @@ static int predict(struct pp_explained *e, struct pp_config *cfg)
 {
     const struct pp_layout *l = e->run.layout;
     PP_ALLOC(e->ranks, l->ranks);
-    struct pp_transport_caps caps = pp_run_caps(&e->run);
-    for (int r = 0; r < l->ranks; r++) {
-        struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
-        PP_TRY(pp_exec_predict(&spec, &e->ranks[r]));
-    }
+    PP_TRY(pp_run_bytes(&e->run, l, l->ranks, e->ranks));
     PP_TRY(predict_other(e, cfg));
     PP_TRY(pp_predict_flops(l, &e->bubble, e->advice));
     PP_TRY(pp_bubble_equal(l->plans[0].plan, &e->equal));

@@ -12,7 +12,6 @@
 #include "ppcli/rng.h"
 #include "ppcli/text.h"
 #include "command.h"
-#include "start.h"
 
 #define PROMPT_BYTES_MAX ((uint64_t)64 << 20)
 

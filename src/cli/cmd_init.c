@@ -7,13 +7,14 @@
 #include "ppcli/io.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
-#include "init.h"
+#include "ppcli/results.h"
+#include "command.h"
 
 #define FILES_MAX 4
 
 struct kind {
     const char *dataset;
-    const char *keys[FILES_MAX]; /* of the files, in the order of the words */
+    const char *keys[FILES_MAX + 1]; /* NULL-terminated; of the files, in the order of the words */
 };
 
 #define FOUR                                                                                       \
@@ -53,7 +54,7 @@ static int look(const struct kind *k, const char *const *files, const char *labe
     struct pp_setting settings[FILES_MAX + 2] = {{"data.dataset", k->dataset, "init"},
                                                  {"data.label", label, "--label"}};
     int n = 0;
-    for (; n < FILES_MAX && k->keys[n]; n++) {
+    for (; k->keys[n]; n++) {
         if (!files[n]) {
             return pp_fail(PP_EUSAGE, "%s needs %s", k->dataset,
                            k->keys[2] ? "four files: training samples, their labels, test samples, "
@@ -72,72 +73,6 @@ static int look(const struct kind *k, const char *const *files, const char *labe
     for (int i = 0; i < (*train)->n_remarks; i++)
         pp_log_warn("%s", (*train)->remarks[i]);
     return pp_dataset_same_shape(*train, *test);
-}
-
-/* folder: before relative names, "" or ending in '/'. */
-static int print(FILE *f, const struct kind *k, const char *const *files, const char *folder,
-                 const char *label, const struct pp_dataset *train, const struct pp_dataset *test)
-{
-    int features = train ? train->features : 784, classes = train ? train->classes : 10;
-    bool small = train && train->n < 5000;
-    if (test && test->classes > classes)
-        classes = test->classes;
-    const struct init_shape shape = {.inputs = features,
-                                     .hidden = small ? 64 : 256,
-                                     .classes = classes,
-                                     .samples = train ? train->n : 6000,
-                                     .batch = small ? 32 : 128};
-    int stages = 1;
-    PP_TRY(init_stages(&shape, &stages));
-    fputs("; A multi-layer perceptron. Each key is explained by `ppcli keys SECTION.KEY`.\n"
-          ";   ppcli explain THIS.ini       what a run would do\n"
-          ";   ppcli train THIS.ini         train, and test after every epoch\n"
-          ";   ppcli plan THIS.ini --best   a better schedule and cut for this machine\n"
-          "\n"
-          "[data]\n",
-          f);
-    if (train && test) {
-        char text[48];
-        pp_shape_text(&train->shape, text, sizeof(text));
-        fprintf(f, "dataset = %s\n", k->dataset);
-        for (int i = 0; i < FILES_MAX && k->keys[i]; i++)
-            fprintf(f, "%s = %s%s\n", k->keys[i] + strlen("data."),
-                    files[i][0] == '/' ? "" : folder, files[i]);
-        if (!k->keys[2])
-            fprintf(f, "label = %s\n", label);
-        fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, text,
-                classes);
-        if (train->element == PP_F32)
-            PP_TRY(init_print_range(f, train));
-        else
-            fputs("; bytes become 0 to 1\n", f);
-    } else {
-        fputs("dataset = mnist-sample ; 6,000 + 1,000 digits that come with ppcli\n"
-              "; your own files: ppcli init samples.csv test.csv\n",
-              f);
-    }
-    fprintf(f,
-            "\n[model]\n"
-            "type = mlp\n"
-            "sizes = %d %d %d %d ; inputs, hidden layers, classes\n"
-            "activation = relu ; or tanh, gelu, silu\n"
-            "\n[pipeline]\n"
-            "stages = %d ; pieces of the model, a core each; any number gives the same weights%s\n"
-            "microbatches = " INIT_MICROBATCHES
-            " ; pieces of a batch that travel through the stages\n"
-            "schedule = " INIT_SCHEDULE " ; `ppcli keys pipeline.schedule` lists them\n"
-            "\n[train]\n"
-            "epochs = %d\n"
-            "batch_size = %d\n"
-            "optimizer = " INIT_OPTIMIZER "\n"
-            "lr = 0.001 ; learning rate\n"
-            "seed = 1 ; everything random follows from it\n",
-            features, shape.hidden, shape.hidden, classes, stages,
-            stages == 1 ? "\n; 2 would hardly be faster, as the layers are short or one has nearly "
-                          "all of the work"
-                        : "",
-            small ? 30 : 10, shape.batch);
-    return 0;
 }
 
 int cmd_init(int argc, char **argv)
@@ -165,7 +100,14 @@ int cmd_init(int argc, char **argv)
     if (folder[0])
         strcat(folder, "/");
     PP_TRY(out ? pp_file_create(out, &w) : 0);
-    int rc = print(w.f, k, files, folder, label, train, test);
+    const struct pp_first_config init = {.dataset = k ? k->dataset : NULL,
+                                         .keys = k ? k->keys : NULL,
+                                         .files = files,
+                                         .folder = folder,
+                                         .label = k == &csv ? label : NULL,
+                                         .train = train,
+                                         .test = test};
+    int rc = pp_first_config_print(&init, pp_cli_names(), w.f);
     if (rc < 0 && out)
         pp_file_abandon(&w);
     PP_TRY(rc);

@@ -11,7 +11,6 @@
 #include "ppcli/results.h"
 #include "ppcli/text.h"
 #include "plan.h"
-#include "start.h"
 
 /* the names of the formats in report/plan_formats.c, in their order */
 #define FORMATS "grid|csv|csv-comms|csv-torch|json|svg|trace|page|pdf|png"
@@ -118,18 +117,15 @@ static int parse_words(int argc, char **argv, struct asked *a)
          "zb-auto, zb-fit, zb-exact, --csv: forwards a rank may hold"},
         {"recompute", 0, PP_CLI_KEY, (void *)"pipeline.recompute", "WHAT",
          "forward passes that are computed again: off, all, layers; without CONFIG stages"},
-        {"cost-f", 0, PP_CLI_STRING, &w->costs[PLAN_COST_F], "T,...", "time of a forward pass; 1"},
-        {"cost-i", 0, PP_CLI_STRING, &w->costs[PLAN_COST_I], "T,...",
-         "time of an input gradient; 1"},
-        {"cost-w", 0, PP_CLI_STRING, &w->costs[PLAN_COST_W], "T,...",
-         "time of a weight gradient; 1"},
-        {"cost-b", 0, PP_CLI_STRING, &w->costs[PLAN_COST_B], "T,...",
+        {"cost-f", 0, PP_CLI_STRING, &w->costs[PP_COST_F], "T,...", "time of a forward pass; 1"},
+        {"cost-i", 0, PP_CLI_STRING, &w->costs[PP_COST_I], "T,...", "time of an input gradient; 1"},
+        {"cost-w", 0, PP_CLI_STRING, &w->costs[PP_COST_W], "T,...", "time of a weight gradient; 1"},
+        {"cost-b", 0, PP_CLI_STRING, &w->costs[PP_COST_B], "T,...",
          "time of a whole backward, in place of --cost-i and --cost-w"},
-        {"cost-comm", 0, PP_CLI_STRING, &w->costs[PLAN_COST_COMM], "T,...",
-         "time of a transfer; 0"},
-        {"cost-tie", 0, PP_CLI_STRING, &w->costs[PLAN_COST_TIE], "T",
+        {"cost-comm", 0, PP_CLI_STRING, &w->costs[PP_COST_COMM], "T,...", "time of a transfer; 0"},
+        {"cost-tie", 0, PP_CLI_STRING, &w->costs[PP_COST_TIE], "T",
          "time to copy or to add up the gradient of a tied tensor once; 0"},
-        {"cost-overlap", 0, PP_CLI_STRING, &w->costs[PLAN_COST_OVERLAP], "PART",
+        {"cost-overlap", 0, PP_CLI_STRING, &w->costs[PP_COST_OVERLAP], "PART",
          "a pair of F and B takes this part of their sum; none"},
         {0},
     };
@@ -154,7 +150,7 @@ static int predict_words(int argc, char **argv, struct pp_figures *out)
     if (a->there.machine)
         return plan_machine_price(a->w.config, &a->settings, &a->there, &out->tokens);
     PP_TRY(plan_request_make(&a->w, &a->settings, false, &q));
-    PP_TRY(pp_sim_run(q.plan, &q.costs, false, &result));
+    PP_TRY(pp_sim_run(q.plan, &q.costs.costs, false, &result));
     out->makespan = result.makespan;
     out->idle = result.bubble_span;
     return 0;
@@ -187,7 +183,7 @@ static int find_plan(struct asked *a)
         return profile(&a->w, &a->how, &a->there, &a->measured, pp_format_name(a->format));
     bool ranks = a->there.ranks != INT_MIN,
          finds = a->measure || a->there.machine || a->how.best || a->how.check;
-    for (int i = 0; finds && i < PLAN_COSTS; i++)
+    for (int i = 0; finds && i < PP_COSTS; i++)
         if (a->w.csv || a->w.costs[i])
             return pp_fail(PP_EUSAGE, "--best, --machine, --measure: no --csv and no --cost-...");
     if (a->measure && (a->there.machine || a->how.best || a->how.check || a->how.memory ||
@@ -226,7 +222,7 @@ static int find_plan(struct asked *a)
     PP_OWN(plan_request_fini) struct plan_request q = {0};
     PP_TRY(plan_check_file("--html", a->there.html));
     PP_TRY(plan_request_make(&a->w, &a->settings, pp_format_times(a->format), &q));
-    struct pp_planned planned = {q.plan, &q.costs, q.bytes, q.memory_cap};
+    struct pp_planned planned = {q.plan, &q.costs.costs, q.bytes, q.memory_cap};
     return a->there.html ? pp_file_draw(a->there.html, pp_workbench_write, &planned)
                          : pp_format_print(a->format, &planned, &a->look, a->output);
 }

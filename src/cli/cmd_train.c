@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli train: load the config, start the ranks, report. */
 #include "command.h"
-#include "start.h"
 
 int cmd_train(int argc, char **argv)
 {
-    struct pp_train_options train = {.out = stdout};
+    struct pp_train_options train = pp_cli_train_options();
     struct pp_cli_settings settings = {0};
     const char *steps = NULL;
     char allow[PP_CLI_WORDS_BYTES] = "";
@@ -23,7 +22,7 @@ int cmd_train(int argc, char **argv)
         {0},
     };
     const char *words[1];
-    start_others = START_JOIN;
+    pp_start_others = PP_START_JOIN;
     PP_TRY(pp_cli_parse(argc, argv, &command_train, options, &settings, words, 1));
     if (!words[0])
         return pp_fail(PP_EUSAGE, "name a config. For example: ppcli train mnist.ini");
@@ -35,13 +34,13 @@ int cmd_train(int argc, char **argv)
     PP_TRY(pp_cli_trace_steps(train.trace.file, steps, &train.trace.first, &train.trace.last));
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
-    struct start start;
+    struct pp_start start;
     train.stop = pp_signals_stop();
     train.save = pp_signals_save();
     if (cfg->run.dir[0])    /* else there is nothing to save, and a signal ends the run as ever */
         pp_signals_catch(); /* before MPI starts, which takes a while */
-    int rc = start_begin(words[0], cfg, &train, &start);
+    int rc = pp_start_begin(words[0], cfg, pp_cli_given(), &train, &start);
     if (start.works)
         rc = pp_train(cfg, &train, &start.speaks);
-    return start_end(&start, cfg, rc);
+    return pp_cli_end(&start, cfg, rc);
 }

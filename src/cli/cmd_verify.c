@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli verify: is every byte of these checkpoints what was written? */
 #include <inttypes.h>
-#include <math.h>
 
 #include "ppcli/checkpoint.h"
 #include "ppcli/mem.h"
@@ -31,55 +30,6 @@ static void note(struct verdict *v, const char *path, int rc)
         v->worst = *e;
 }
 
-/* ---- values */
-
-struct values {
-    uint64_t looked, bad, first; /* of a tensor: looked at; not finite, and the first of them */
-    bool is_nan;                 /* that one */
-};
-
-static int look_at_values(void *ctx, uint64_t first, const float *values, size_t n)
-{
-    struct values *v = ctx;
-    for (size_t i = 0; i < n; i++) {
-        if (isfinite(values[i]))
-            continue;
-        v->first = v->bad == 0 ? first + i : v->first;
-        v->is_nan = v->bad == 0 ? isnan(values[i]) : v->is_nan;
-        v->bad++;
-    }
-    v->looked += n;
-    return 0;
-}
-
-/* All that are floats. *out_left: tensors of floats that are not read, such as F8_E4M3. */
-static int check_values(const struct pp_ckpt *ck, uint64_t *out_looked, int *out_left)
-{
-    char shape[PP_ST_SHAPE_BYTES], shown[PP_PATH_MAX];
-    *out_looked = 0;
-    for (int i = 0; i < ck->n_tensors; i++) {
-        struct values v = {.looked = 0};
-        const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
-        bool floats = pp_ckpt_is_readable(t) && t->dtype != PP_ST_I64;
-        *out_left += t->dtype >= PP_ST_F4 && t->elements > 0;
-        if (!floats || t->elements == 0)
-            continue;
-        PP_TRY(pp_ckpt_read(ck, pp_ckpt_name(ck, t), t->n_dims, t->dims, look_at_values, &v));
-        if (v.bad > 0) {
-            return pp_fail(PP_ECHECK,
-                           "%s: tensor %s %s: value %" PRIu64 " is %s, and %" PRIu64 " of %" PRIu64
-                           " are not finite; its bytes are as they were written",
-                           pp_text_shown(ck->path, shown, sizeof(shown)), t->name,
-                           pp_st_shape(t->n_dims, t->dims, shape), v.first,
-                           v.is_nan ? "NaN" : "infinite", v.bad, v.looked);
-        }
-        *out_looked += v.looked;
-    }
-    return 0;
-}
-
-/* ---- */
-
 static void verify_one(struct verdict *v, const char *path)
 {
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
@@ -91,7 +41,7 @@ static void verify_one(struct verdict *v, const char *path)
     }
     uint64_t looked = 0;
     int left = 0;
-    rc = v->values ? check_values(ck, &looked, &left) : 0;
+    rc = v->values ? pp_ckpt_check_values(ck, &looked, &left) : 0;
     if (rc < 0) {
         note(v, path, rc);
         return;

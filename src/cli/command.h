@@ -6,7 +6,8 @@
 #ifndef PPCLI_CLI_COMMAND_H
 #define PPCLI_CLI_COMMAND_H
 
-#include "ppcli/config.h"
+#include "ppcli/launch.h"
+#include "ppcli/sweep.h"
 
 struct pp_command {
     const char *name;
@@ -111,29 +112,25 @@ const char *pp_cli_given(void);
 typedef void pp_cli_visit(const struct pp_cli_option *option, void *context);
 int pp_cli_describe(const struct pp_command *command, pp_cli_visit *visit, void *context);
 
-/*
- * Find the config a command was given: the path itself when it exists ("-" is standard input), of a
- * run folder or a checkpoint in it its config,
- * else a bare name among the installed configs, which is then said on stderr. Run from its build
- * folder, ppcli looks in the source tree's configs as well. Errors: PP_ENOINPUT with what was
- * looked at and the nearest name.
- */
+/* The config a command was given: of a run folder or a checkpoint in it its own, else that of
+ * pp_config_find(); an installed one is said on stderr. Errors: those of pp_config_find(). */
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX]);
 
 /* Is it a run folder, or one of its checkpoints, whose config pp_cli_find_config() takes? NULL: no. */
 bool pp_cli_is_run(const char *word);
 
-/* The same of a machine file; of an installed one ".ini" may be left out. */
+/* The same of pp_machine_find(). */
 int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX]);
-
-/* Names of the installed configs ("mnist.ini") or machine files ("laptop"), NULL-terminated and found
- * once. NULL: there is no memory to look, which is recorded. */
-const char *const *pp_cli_shipped(bool machines);
 
 /* Load a config (word NULL: defaults and settings only) and print all its problems to stderr when
  * there are any. Errors: those of pp_cli_find_config() and pp_config_load(). */
 int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
                        struct pp_config **out);
+
+/* The configs of pp_sweep_load(); when no combination is a config, the problems are printed.
+ * pp_sweep_fini() even after an error. */
+int pp_cli_load_sweep(const char *word, const struct pp_cli_settings *settings,
+                      struct pp_sweep *out);
 
 /* The words after --trace and --trace-steps (NULL: not given) as a range of steps for
  * struct pp_train_options; 0 and 0: its default. Errors: PP_EUSAGE, also for a file that is there
@@ -156,23 +153,19 @@ int pp_cli_config_verdict(const struct pp_config *cfg, int rc);
  * what is wanted of them. */
 int pp_cli_look_verdict(const struct pp_config *cfg, int rc);
 
-/* ---- sweep.c: option values that are lists: `--stages 1,2 --schedule gpipe,1f1b` is four configs */
+/* ---- last_words.c: see struct pp_train_options */
 
-#define SWEEP_ROWS_MAX 4096
+/* before_abort: prints this thread's error record to stderr. Local. */
+void last_words_before_abort(void);
 
-struct sweep {
-    struct pp_config **configs; /* [n] owned; those with problems say so themselves */
-    int n;
-};
+/* lost: prints `text`, unless nobody takes it or it is NULL, and ends the process with PP_ELOST.
+ * pp_process_leave is not NULL. Any thread. */
+void last_words_lost(const char *text);
 
-/*
- * Load the config (word NULL: the defaults) once for every combination of the values that
- * `settings` lists; the first list varies slowest. Lists are taken apart for keys that change how a
- * run is laid out, not for paths and the like. Errors: PP_EUSAGE for a list that is none,
- * PP_ECONFIG when no combination is a config, its problems printed; those of pp_config_load().
- */
-int sweep_load(const char *word, const struct pp_cli_settings *settings, struct sweep *out);
-int sweep_ranks(const struct sweep *s); /* of the combination that has most */
-void sweep_fini(struct sweep *s);
+/* Results to stdout, last words as above. */
+struct pp_train_options pp_cli_train_options(void);
+
+/* After the work, or what failed before it: rc, when the config's problems are printed. */
+int pp_cli_end(struct pp_start *s, struct pp_config *cfg, int rc);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "command.h"
 #include "ppcli/fetch.h"
+#include "ppcli/find.h"
 #include "ppcli/text.h"
 
 struct question {
@@ -56,9 +57,11 @@ static void print_keys(const char *start, bool (*wanted)(const char *key))
             printf("%s%s\n", start, pp_config_key_name(i));
 }
 
+static struct pp_shipped shipped[2]; /* configs, machines */
+
 static void print_shipped(const char *start, bool machines)
 {
-    for (const char *const *name = pp_cli_shipped(machines); *name; name++)
+    for (const char *const *name = shipped[machines].names; *name; name++)
         printf("%s%s\n", start, *name);
     puts(":files .ini");
 }
@@ -132,8 +135,8 @@ static void print_operands(const struct pp_command *c)
 int completion_answer(int n, char **words)
 {
     int at = 0;
-    if (!pp_cli_shipped(false) || !pp_cli_shipped(true))
-        return pp_error_get()->code;
+    PP_TRY(pp_shipped_read(false, &shipped[0]));
+    PP_TRY(pp_shipped_read(true, &shipped[1]));
     while (at < n - 1 && words[at][0] == '-')
         at++;
     struct question q = {.last = n > 0 ? words[n - 1] : "",

@@ -4,118 +4,14 @@
  */
 #include "command.h"
 
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "ppcli/dataset.h"
+#include "ppcli/find.h"
 #include "ppcli/log.h"
-#include "ppcli/shipped.h"
 #include "ppcli/run_dir.h"
 #include "ppcli/text.h"
-#include "start.h"
-
-#define NAMES_MAX 256
-
-static bool is_ini(const char *name)
-{
-    size_t n = strlen(name);
-    return n > 4 && strcmp(name + n - 4, ".ini") == 0;
-}
-
-struct shipped {
-    const char *folder; /* NULL: none has any */
-    char storage[NAMES_MAX][PP_NAME_MAX];
-    const char *names[NAMES_MAX + 1];
-    int n;
-};
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(a, b);
-}
-
-/* The configs in a folder; cut: bytes of their names that are left out. */
-static void list(const char *folder, size_t cut, struct shipped *s)
-{
-    PP_OWN(pp_closedir_at) DIR *dir = opendir(folder);
-    for (struct dirent *e; dir && s->n < NAMES_MAX && (e = readdir(dir));)
-        if (is_ini(e->d_name) && strlen(e->d_name) < PP_NAME_MAX)
-            snprintf(s->storage[s->n++], PP_NAME_MAX, "%.*s", (int)(strlen(e->d_name) - cut),
-                     e->d_name);
-    if (s->n > 0) {
-        s->folder = folder;
-        qsort(s->storage, (size_t)s->n, sizeof(s->storage[0]), by_name);
-    }
-    for (int i = 0; i < s->n; i++)
-        s->names[i] = s->storage[i];
-}
-
-const char *const *pp_cli_shipped(bool machines)
-{
-    static char folders[PP_SHIPPED_MAX][PP_PATH_MAX];
-    static struct shipped all[2];
-    struct shipped *s = &all[machines];
-    int n = s->n > 0 ? 0 : pp_shipped_folders(machines ? "configs/machines" : "configs", folders);
-    for (int i = 0; i < n && s->n == 0; i++) {
-        errno = 0;
-        list(folders[i], machines ? 4 : 0, s);
-        if (s->n == 0 && errno == ENOMEM) {
-            pp_fail_errno(PP_ERESOURCE, "cannot read %s", folders[i]);
-            return NULL;
-        }
-    }
-    s->names[s->n] = NULL;
-    return s->names;
-}
-
-/* what: "config"; below: the folder of configs/ that has them, "" or "/machines", whose names are
- * few enough to list. */
-static int find(const char *word, const char *what, const char *below, char out[PP_PATH_MAX])
-{
-    if (strcmp(word, "-") == 0 || access(word, F_OK) == 0)
-        return pp_path_format(out, "%s", word);
-    if (errno != ENOENT && errno != ENOTDIR)
-        return pp_fail_errno(0, "%s", word);
-    if (!word[0] || strchr(word, '/'))
-        return pp_fail(PP_ENOINPUT, "%s: no such %s file", word[0] ? word : "''", what);
-
-    static char folders[PP_SHIPPED_MAX][PP_PATH_MAX]; /* too large for a small stack, */
-    static struct shipped s;                          /* and so is this */
-    static char said[PP_PATH_MAX];                    /* what the user has read already */
-    char path[PP_PATH_MAX], all[1024] = "", name[PP_NAME_MAX];
-    PP_TRY(pp_path_format(path, "configs%s", below));
-    int n = pp_shipped_folders(path, folders);
-    s.n = 0;
-    s.folder = NULL;
-    for (int i = 0; i < n; i++) {
-        PP_TRY(pp_path_format(path, "%s/%s", folders[i], word));
-        if (access(path, F_OK) == 0) {
-            if (pp_launch_announces() && strcmp(said, path) != 0)
-                pp_log_info("%s: %s", what, path);
-            PP_TRY(pp_path_format(said, "%s", path));
-            return pp_path_format(out, "%s", path);
-        }
-        if (s.n == 0)
-            list(folders[i], below[0] ? 4 : 0, &s);
-    }
-    snprintf(name, sizeof(name), "%.*s%s", PP_NAME_MAX - 5, word, is_ini(word) ? "" : ".ini");
-    if (!s.folder) {
-        return pp_fail(
-            PP_ENOINPUT,
-            "%s: no such %s here, and the shipped ones are not beside the program nor in "
-            "%s: write the path of the file, or link configs/ of the source to %s",
-            word, what, folders[n - 1], folders[n > 2 ? 2 : 0]);
-    }
-    if (below[0])
-        name[strlen(name) - 4] = '\0';
-    for (int i = 0; below[0] && i < s.n; i++)
-        pp_text_add(all, sizeof(all), "%s%s", i > 0 ? ", " : ": ", s.names[i]);
-    return pp_fail(PP_ENOINPUT, "%s: no such %s, here or in %s%s%s", below[0] ? name : word, what,
-                   s.folder, all, pp_did_you_mean(name, s.names).s);
-}
 
 bool pp_cli_is_run(const char *word)
 {
@@ -124,72 +20,38 @@ bool pp_cli_is_run(const char *word)
     return word && stat(word, &st) == 0 && S_ISDIR(st.st_mode) && pp_run_dir_config(word, path);
 }
 
-/* Files of another format, which would be a problem in each of their lines. */
-static int check_is_config(const char *path)
+/* Says once which installed file a bare name means. */
+static int announce(int rc, const char *what, bool is_shipped, const char *path)
 {
-    static const struct {
-        const char *begins, *what;
-    } kinds[] = {{"{", "JSON"},
-                 {"---", "YAML"},
-                 {"<", "XML or a web page"},
-                 {"\x93NUMPY", "a NumPy file"},
-                 {"PK\3\4", "a zip archive"},
-                 {"\x1f\x8b", "a gzip file"},
-                 {"\xff\xfe", "text in UTF-16"},
-                 {"version https://git-lfs", "a Git LFS pointer (run `git lfs pull`)"}};
-    char head[512] = "";
-    int fd = -1;
-    uint64_t bytes;
-    if (pp_open_regular(path, &fd, &bytes) < 0) {
-        pp_error_clear(); /* whoever reads it says why */
-        return 0;
-    }
-    ssize_t n = read(fd, head, sizeof(head) - 1);
-    close(fd);
-    head[n > 0 ? n : 0] = '\0';
-    const char *at = head + strspn(head, " \t\r\n");
-    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
-        if (strncmp(at, kinds[i].begins, strlen(kinds[i].begins)) == 0)
-            return pp_fail(PP_EUSAGE,
-                           "%s: %s, not a config; a config is an INI file, such as `ppcli init` "
-                           "prints",
-                           path, kinds[i].what);
-    if (strchr(head, '\r') && !strchr(head, '\n'))
-        return pp_fail(PP_EUSAGE,
-                       "%s: its lines end in returns alone, as on old Macs; end them in newlines "
-                       "(tr '\\r' '\\n')",
-                       path);
-    return 0;
+    static char said[PP_PATH_MAX]; /* what the user has read already */
+    if (rc < 0 || !is_shipped)
+        return rc;
+    if (pp_launch_announces() && strcmp(said, path) != 0)
+        pp_log_info("%s: %s", what, path);
+    return pp_path_format(said, "%s", path);
 }
 
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
 {
-    static const char *const data[] = {".csv", ".tsv", ".npy", ".npz", ".gz"};
     struct stat st;
-    if (stat(word, &st) == 0 && S_ISDIR(st.st_mode)) {
-        return pp_run_dir_config(word, out)
-                   ? 0
-                   : pp_fail(PP_ENOINPUT,
-                             "%s: a folder, and not of a run: it has no " PP_RUN_DIR_CONFIG
-                             "; name a config, or a run folder",
-                             word);
+    bool is_shipped = false;
+    if (stat(word, &st) != 0 || !S_ISDIR(st.st_mode)) {
+        int rc = pp_config_find(word, &is_shipped, out);
+        return announce(rc, "config", is_shipped, out);
     }
-    for (size_t i = 0, n = strlen(word), m; i < sizeof(data) / sizeof(*data); i++) {
-        m = strlen(data[i]);
-        if (n > m && strcmp(word + n - m, data[i]) == 0)
-            return pp_fail(PP_EUSAGE, "%s: data, not a config; ppcli init writes one for them",
-                           word);
-    }
-    PP_TRY(find(word, "config", "", out));
-    return strcmp(word, "-") == 0 ? 0 : check_is_config(out);
+    return pp_run_dir_config(word, out)
+               ? 0
+               : pp_fail(PP_ENOINPUT,
+                         "%s: a folder, and not of a run: it has no " PP_RUN_DIR_CONFIG
+                         "; name a config, or a run folder",
+                         word);
 }
 
 int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX])
 {
-    char name[PP_PATH_MAX];
-    bool bare = !strchr(word, '/') && !is_ini(word) && access(word, F_OK) != 0;
-    PP_TRY(pp_path_format(name, "%s%s", word, bare ? ".ini" : ""));
-    return find(name, "machine", "/machines", out);
+    bool is_shipped = false;
+    int rc = pp_machine_find(word, &is_shipped, out);
+    return announce(rc, "machine", is_shipped, out);
 }
 
 static void print_problems(const struct pp_config *cfg)
@@ -231,6 +93,14 @@ int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
     *out = cfg;
     cfg = NULL;
     return 0;
+}
+
+int pp_cli_load_sweep(const char *word, const struct pp_cli_settings *settings,
+                      struct pp_sweep *out)
+{
+    const struct pp_settings all = {settings->items, settings->n};
+    int rc = pp_sweep_load(pp_cli_find_config, word, &all, pp_cli_names(), out);
+    return out->configs ? pp_cli_config_verdict(out->configs[0], rc) : rc;
 }
 
 int pp_cli_config_verdict(const struct pp_config *cfg, int rc)

@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 #include "ppcli/clock.h"
+#include "ppcli/find.h"
 #include "ppcli/log.h"
 #include "ppcli/transport.h"
 #include "command.h"
-#include "start.h"
 
 static int run_named(const char *name, const char *word)
 {
@@ -47,8 +47,7 @@ static int run_option(const char *word)
 
 static int unknown_command(const char *word)
 {
-    size_t n = strlen(word);
-    if (n > 4 && strcmp(word + n - 4, ".ini") == 0) {
+    if (pp_is_ini(word)) {
         return pp_fail(PP_EUSAGE, "'%s' is a config, not a command; did you mean 'ppcli train %s'?",
                        word, word);
     }
@@ -155,7 +154,7 @@ static int check_company(const struct pp_command *command)
 static void tell_alone(int rc, const struct pp_command *command)
 {
     int rank = pp_mpi_given_rank();
-    if (start_told_others())
+    if (pp_start_told_others())
         return;
     pp_clock_nap((uint64_t)(rank < NEXT_MAX ? rank : NEXT_MAX) * NEXT_NS);
     if (pp_error_get()->code)
@@ -185,7 +184,7 @@ int main(int argc, char **argv)
         rc = command->run(argc - at, argv + at);
     rc = rc == PP_CLI_DONE ? 0 : rc;
     if (rc < 0)
-        rc = start_tell_others(rc);
+        rc = pp_start_tell_others(rc, last_words_lost);
     else if (command && command->all_ranks && !pp_world_was_opened())
         rc = check_company(command);
     pp_assert(rc <= 0);

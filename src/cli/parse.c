@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ppcli/find.h"
 #include "ppcli/log.h"
 #include "ppcli/text.h"
 
@@ -342,8 +343,7 @@ static int take_option(struct scan *s, const struct pp_cli_option *o, const char
 {
     const char *next = s->at < s->argc ? s->argv[s->at] : NULL;
     if (o->kind == PP_CLI_OPTIONAL && !value) {
-        size_t n = next ? strlen(next) : 0;
-        bool other = !next || next[0] == '-' || (n > 4 && strcmp(next + n - 4, ".ini") == 0);
+        bool other = !next || next[0] == '-' || pp_is_ini(next);
         s->at += !other;
         value = other ? "auto" : next;
     }

@@ -4,6 +4,7 @@
 #define PPCLI_CLI_PLAN_H
 
 #include "ppcli/machine_plan.h"
+#include "ppcli/stage_costs.h"
 #include "ppcli/tune.h"
 #include "command.h"
 
@@ -13,29 +14,17 @@
  * table, with costs for every stage.
  */
 
-enum {
-    PLAN_COST_F,
-    PLAN_COST_I,
-    PLAN_COST_W,
-    PLAN_COST_B,
-    PLAN_COST_COMM,
-    PLAN_COST_OVERLAP,
-    PLAN_COST_TIE,
-    PLAN_COSTS
-};
-
 struct plan_words {
     const char *config, *csv;
-    const char *par;               /* --par: the table is marked; NULL: not */
-    const char *costs[PLAN_COSTS]; /* as written; NULL: not given */
+    const char *par;             /* --par: the table is marked; NULL: not */
+    const char *costs[PP_COSTS]; /* as written; NULL: not given */
 };
 
 struct plan_request {
-    struct pp_plan *plan;      /* proved */
-    struct pp_sim_costs costs; /* of its stages and boundaries */
-    double *arrays, *transfer; /* after `costs` */
-    double memory_cap;         /* forwards that a rank may hold; 0: any number */
-    size_t *bytes;             /* [stages] memory of each rank of a config's run; else NULL */
+    struct pp_plan *plan;        /* proved */
+    struct pp_stage_costs costs; /* of its stages and boundaries */
+    double memory_cap;           /* forwards that a rank may hold; 0: any number */
+    size_t *bytes;               /* [stages] memory of each rank of a config's run; else NULL */
 };
 
 /* Errors: PP_EUSAGE; PP_ERESOURCE when the plan is larger than the memory that is left; those of
@@ -96,8 +85,7 @@ int plan_machine_price(const char *word, const struct pp_cli_settings *settings,
 /* Words that mean nothing without --machine. Errors: PP_EUSAGE. */
 int plan_machine_check(const struct plan_machine_words *words);
 
-/* p->cfg is loaded. And: can the file be written, before the work whose result it shall hold? */
-int plan_load_model(struct pp_machine_plan *p);
+/* Can the file be written, before the work whose result it shall hold? */
 int plan_check_file(const char *option, const char *path);
 
 /* ---- plan_profile.c: a pipeline that was measured elsewhere */

@@ -12,7 +12,6 @@
 #include "ppcli/bench.h"
 #include "ppcli/results.h"
 #include "ppcli/text.h"
-#include "start.h"
 
 #define CHECKED 3 /* --check without a number */
 #define SHAPES_LISTED 64
@@ -32,12 +31,12 @@ static int count_values(const struct pp_cli_settings *settings, const char *key)
 }
 
 /* Under mpirun rank 0 searches; the others help to measure what is between them. */
-static int measure_links(const struct sweep *sweep, struct pp_best_result *s, bool *out_searches)
+static int measure_links(const struct pp_sweep *sweep, struct pp_best_result *s, bool *out_searches)
 {
     PP_OWN(pp_transport_destroy) struct pp_transport *tp = NULL;
     char *same;
     PP_TRY(pp_transport_open_world(&tp));
-    int rc = start_same(sweep->configs, sweep->n, &same);
+    int rc = pp_start_same(sweep->configs, sweep->n, pp_cli_given(), &same);
     rc = pp_transport_same(tp, rc, same);
     free(same);
     PP_TRY(rc);
@@ -77,7 +76,7 @@ static int find_own(const char *word, const struct pp_cli_settings *settings,
 }
 
 /* --stages and --replicas may be lists; then every combination is a config of its own, as in bench. */
-static int load(const char *word, const struct pp_cli_settings *settings, struct sweep *out,
+static int load(const char *word, const struct pp_cli_settings *settings, struct pp_sweep *out,
                 struct pp_best_shape *own)
 {
     int p = count_values(settings, "pipeline.stages");
@@ -89,7 +88,7 @@ static int load(const char *word, const struct pp_cli_settings *settings, struct
     }
     if (strcmp(word, "-") == 0)
         return pp_fail(PP_EUSAGE, "lists load their config once for each value: give a file");
-    PP_TRY(sweep_load(word, settings, out));
+    PP_TRY(pp_cli_load_sweep(word, settings, out));
     if (out->n != n || n > SHAPES_LISTED)
         return pp_fail(PP_EUSAGE,
                        "--best takes lists of at most %d --stages x --replicas, and no other list",
@@ -97,7 +96,7 @@ static int load(const char *word, const struct pp_cli_settings *settings, struct
     return find_own(word, settings, own);
 }
 
-static int find_best(const struct sweep *sweep, const struct pp_cli_settings *settings,
+static int find_best(const struct pp_sweep *sweep, const struct pp_cli_settings *settings,
                      const struct plan_best *how, bool json, struct pp_best_result *s)
 {
     struct pp_best_asked asked = {.configs = sweep->configs,
@@ -146,12 +145,12 @@ static int check_words(const char *word, const struct plan_best *how, const char
     return 0;
 }
 
-static int launch_or_find(const struct sweep *sweep, const struct pp_cli_settings *settings,
+static int launch_or_find(const struct pp_sweep *sweep, const struct pp_cli_settings *settings,
                           const struct plan_best *how, bool json, struct pp_best_result *s)
 {
     struct pp_config *cfg = sweep->configs[0];
     bool searches = true;
-    PP_TRY(start_check(cfg));
+    PP_TRY(pp_start_check(cfg));
     PP_TRY(pp_run_check(cfg));
     bool starts = cfg->run.hosts[0] && !pp_mpi_used(cfg);
     cfg->run.rank_order = PP_ORDER_STAGES; /* what the search compares with */
@@ -160,7 +159,7 @@ static int launch_or_find(const struct sweep *sweep, const struct pp_cli_setting
                                   "hosts: leave it out under mpirun and with --hosts, and try "
                                   "the section that --best prints with ppcli train");
     if (starts)
-        return pp_launch_mpirun(cfg, s->word, sweep_ranks(sweep));
+        return pp_launch_mpirun(cfg, s->word, pp_sweep_ranks(sweep));
     if (pp_mpi_used(cfg))
         PP_TRY(measure_links(sweep, s, &searches));
     return searches ? find_best(sweep, settings, how, json, s) : 0;
@@ -169,10 +168,10 @@ static int launch_or_find(const struct sweep *sweep, const struct pp_cli_setting
 int plan_best(const char *word, const struct pp_cli_settings *settings, const struct plan_best *how,
               const char *format)
 {
-    PP_OWN(sweep_fini) struct sweep sweep = {0};
+    PP_OWN(pp_sweep_fini) struct pp_sweep sweep = {0};
     PP_OWN(pp_best_result_fini) struct pp_best_result s = {.word = word};
     bool json = strcmp(format, "json") == 0;
-    start_others = START_JOIN;
+    pp_start_others = PP_START_JOIN;
     PP_TRY(check_words(word, how, format, &s));
     PP_TRY(load(word, settings, &sweep, &s.spec.own));
     int rc = launch_or_find(&sweep, settings, how, json, &s);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ppcli plan CONFIG --machine FILE: what is asked for becomes a search (ppcli/machine_plan.h), whose
- * rows are printed.
+ * rows are printed. --measure: a machine file of this machine.
  */
 #include "plan.h"
 
 #include <string.h>
 
+#include "ppcli/bench.h"
 #include "ppcli/io.h"
 #include "ppcli/results.h"
 #include "ppcli/text.h"
@@ -131,17 +132,6 @@ static int load_open(const char *word, const struct pp_cli_settings *settings, s
     return pp_cli_load_config(word, all, out);
 }
 
-int plan_load_model(struct pp_machine_plan *p)
-{
-    PP_TRY(pp_run_model(p->cfg, &p->model));
-    p->train_n = p->test_n = p->batch = p->cfg->train.batch_size;
-    int rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &p->train_n);
-    if (rc == 0)
-        rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TEST, &p->test_n);
-    p->batch = p->train_n < p->batch ? p->train_n : p->batch;
-    return rc == PP_ENOINPUT ? 0 : rc; /* data that are there, and not here */
-}
-
 int plan_check_file(const char *option, const char *path)
 {
     struct pp_file_write w;
@@ -180,26 +170,13 @@ static int prepare(const struct plan_machine_words *w, struct pp_machine_plan *p
     return 0;
 }
 
-/* One division as a row. */
-static int price(const char *words, struct pp_machine_plan *p)
-{
-    struct pp_estimate_spec spec = pp_machine_plan_estimates(p);
-    if (!pp_estimate_takes(p->cfg))
-        return pp_fail(PP_ECONFIG, "--compare prices gpt and llama, not model.type = %s",
-                       p->cfg->model.type);
-    PP_ALLOC(p->rows, 1);
-    p->n = 1;
-    p->rows[0].group = 1;
-    return pp_estimate_words(&spec, words, &p->rows[0].p, &p->rows[0].e);
-}
-
 static int find_rows(const char *word, const struct pp_cli_settings *settings,
                      const struct plan_machine_words *w, struct pp_machine_plan *p)
 {
     PP_TRY(prepare(w, p));
     PP_TRY(load_open(word, settings, &p->asked, &p->cfg));
-    PP_TRY(plan_load_model(p));
-    return w->compare ? price(w->compare, p) : pp_machine_plan_find(p);
+    PP_TRY(pp_machine_plan_load(p));
+    return w->compare ? pp_machine_plan_price(p, w->compare) : pp_machine_plan_find(p);
 }
 
 static int plan(const char *word, const struct pp_cli_settings *settings,
@@ -244,4 +221,18 @@ int plan_machine(const char *word, const struct pp_cli_settings *settings,
                        "--machine prints a table, --format json, or --html FILE, not '%s'", format);
     int rc = plan(word, settings, w, json, &p);
     return pp_cli_look_verdict(p.cfg, rc);
+}
+
+int plan_measure(const char *word, const struct pp_cli_settings *settings, const char *path)
+{
+    PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.n = 0};
+    if (!word)
+        return pp_fail(
+            PP_EUSAGE,
+            "--measure needs a config. For example: ppcli plan mnist.ini --measure -o here.ini");
+    PP_TRY(plan_check_file("-o", path));
+    PP_TRY(pp_cli_load_config(word, settings, &p.cfg));
+    int rc = pp_bench_machine(&p);
+    rc = rc < 0 ? rc : pp_bench_machine_write(word, p.cfg, &p.cluster, path);
+    return pp_cli_config_verdict(p.cfg, rc);
 }

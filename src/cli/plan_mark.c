@@ -2,6 +2,7 @@
 /* ppcli plan --csv FILE --par NAME: a table is marked. */
 #include <string.h>
 
+#include "ppcli/results.h"
 #include "ppcli/text.h"
 #include "plan.h"
 
@@ -56,7 +57,7 @@ static int time_schedule(const struct mark *m, const char *name, double *makespa
     memcpy(words.costs, m->words->costs, sizeof(words.costs));
     int rank;
     PP_TRY(plan_request_make(&words, &s, false, &q));
-    PP_TRY(pp_sim_run(q.plan, &q.costs, false, &result));
+    PP_TRY(pp_sim_run(q.plan, &q.costs.costs, false, &result));
     *makespan = m->q.memory_cap > 0 && largest_peak(&q, &result, &rank) > m->q.memory_cap
                     ? 0
                     : result.makespan;
@@ -98,7 +99,7 @@ static int find_par(struct mark *m)
 static int measure(struct mark *m)
 {
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
-    PP_TRY(pp_sim_run(m->q.plan, &m->q.costs, false, &result));
+    PP_TRY(pp_sim_run(m->q.plan, &m->q.costs.costs, false, &result));
     PP_TRY(pp_plan_digest(m->q.plan, m->digest));
     m->like = pp_plan_recognize(m->q.plan);
     m->makespan = result.makespan;
@@ -122,54 +123,6 @@ static bool find_reason(const struct mark *m, char *out, size_t bytes)
     return out[0] != '\0';
 }
 
-static void print_text(const struct mark *m, const char *reason)
-{
-    printf("legal            %s\n", m->is_legal ? "yes, proved to finish" : "no");
-    if (m->is_legal) {
-        const struct pp_geometry *g = &m->q.plan->geometry;
-        printf("shape            %d ranks x %d chunk%s, %d micro-batches\n", g->stages, g->chunks,
-               g->chunks == 1 ? "" : "s", g->microbatches);
-        printf("schedule         %s\n", m->like ? m->like : "an order of its own");
-        printf("step             %g", m->makespan);
-        if (m->par)
-            printf(", par %g (%s)\n", m->least, m->par);
-        else
-            printf("; no par: %s of this shape holds more than the cap\n", m->words->par);
-        printf("holds            %g micro-batches on rank %d", m->peak, m->rank);
-        if (m->q.memory_cap > 0)
-            printf(", cap %g", m->q.memory_cap);
-        printf("\ndigest           %s\n", m->digest);
-    }
-    printf("mark             %s%s\n", reason[0] ? "failed: " : "passed", reason);
-}
-
-static void print_json(const struct mark *m, const char *reason)
-{
-    struct pp_json j = pp_json_begin(stdout, 2);
-    pp_json_str(&j, "type", "mark");
-    pp_json_int(&j, "schema", 1);
-    pp_json_str(&j, "file", m->words->csv);
-    pp_json_bool(&j, "passed", !reason[0]);
-    pp_json_bool(&j, "legal", m->is_legal);
-    pp_json_str(&j, "reason", reason[0] ? reason : NULL);
-    if (m->is_legal) {
-        pp_json_int(&j, "stages", m->q.plan->geometry.stages);
-        pp_json_int(&j, "chunks", m->q.plan->geometry.chunks);
-        pp_json_int(&j, "microbatches", m->q.plan->geometry.microbatches);
-        pp_json_str(&j, "schedule", m->like);
-        pp_json_dbl(&j, "makespan", m->makespan);
-        pp_json_str(&j, "par", m->par);
-        if (m->par)
-            pp_json_dbl(&j, "par_makespan", m->least);
-        pp_json_dbl(&j, "peak", m->peak);
-        pp_json_int(&j, "peak_rank", m->rank);
-        if (m->q.memory_cap > 0)
-            pp_json_dbl(&j, "memory_cap", m->q.memory_cap);
-        pp_json_str(&j, "schedule_sha256", m->digest);
-    }
-    pp_json_end(&j);
-}
-
 static int mark(struct mark *m, const char *format)
 {
     char reason[PP_ERROR_TEXT_MAX + 64];
@@ -180,10 +133,19 @@ static int mark(struct mark *m, const char *format)
     m->is_legal = rc == 0;
     PP_TRY(m->is_legal ? measure(m) : 0);
     bool failed = find_reason(m, reason, sizeof(reason));
-    if (strcmp(format, "json") == 0)
-        print_json(m, reason);
-    else
-        print_text(m, reason);
+    const struct pp_mark marked = {.file = m->words->csv,
+                                   .reason = reason,
+                                   .g = m->is_legal ? &m->q.plan->geometry : NULL,
+                                   .like = m->like,
+                                   .asked = m->words->par,
+                                   .par = m->par,
+                                   .makespan = m->makespan,
+                                   .least = m->least,
+                                   .peak = m->peak,
+                                   .cap = m->q.memory_cap,
+                                   .rank = m->rank,
+                                   .digest = m->digest};
+    PP_TRY(pp_mark_print(&marked, strcmp(format, "json") == 0, stdout));
     return failed ? pp_fail(PP_ECHECK, "%s does not pass: %s", m->words->csv, reason) : 0;
 }
 

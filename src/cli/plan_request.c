@@ -12,147 +12,11 @@
 #include "ppcli/text.h"
 #include "ppcli/tune.h"
 
-#define COST_MAX 1e12 /* sums of it stay numbers */
-
-struct list {
-    double *at;
-    int n; /* 0: not given */
-};
-
-struct cost_words {
-    char text[4][1024];
-    const char *at[4];
-};
-
 struct shape {
     const char *schedule;
     const char *again; /* of --recompute without a config; NULL: off */
     struct pp_geometry g;
 };
-
-static const char *const options[PLAN_COSTS] = {"cost-f",    "cost-i",       "cost-w",  "cost-b",
-                                                "cost-comm", "cost-overlap", "cost-tie"};
-
-/* ---- costs */
-
-static int read_number(const char *option, const char *text, double *out)
-{
-    char *end;
-    double x = strtod(text, &end);
-    if (end == text || *end || !(x >= 0 && x <= COST_MAX)) {
-        return pp_fail(PP_EUSAGE, "--%s wants a number from 0 to %g, not '%s'", option, COST_MAX,
-                       text);
-    }
-    *out = x;
-    return 0;
-}
-
-/* "2,1,1,1" */
-static int read_list(const char *option, const char *text, struct list *out)
-{
-    PP_OWN_MEMORY char *copy = pp_strdup(text);
-    PP_TRY(copy ? 0 : PP_ERESOURCE);
-    PP_ALLOC(out->at, strlen(text) / 2 + 1);
-    for (char *rest = copy, *word; (word = strsep(&rest, ","));)
-        PP_TRY(read_number(option, word, &out->at[out->n++]));
-    return 0;
-}
-
-static double mean(const struct list *l, double none)
-{
-    double sum = 0;
-    for (int i = 0; i < l->n; i++)
-        sum += l->at[i];
-    return l->n > 0 ? sum / l->n : none;
-}
-
-/* Costs of all stages: one number for all, one per rank (its chunks share it), or one per chunk. */
-static int spread(const struct pp_plan *plan, const char *option, const struct list *l, double none,
-                  double *out)
-{
-    int p = plan->geometry.stages, n = plan->n_virtual;
-    int share = plan->geometry.chunks / plan->copies; /* a copy's chunks are a rank's work */
-    if (l->n > 1 && l->n != p && l->n != n) {
-        char chunks[96] = "";
-        if (n != p)
-            snprintf(chunks, sizeof(chunks), ", shared by its %d chunks) or %d (one per chunk",
-                     share, n);
-        return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan wants 1, %d (one per stage%s)",
-                       option, l->n, p, chunks);
-    }
-    for (int s = 0; s < n; s++) {
-        double x = l->n == 0   ? none
-                   : l->n == 1 ? l->at[0]
-                   : l->n == p ? l->at[plan->rank_of[s]]
-                               : l->at[s] * share;
-        out[s] = x / share;
-    }
-    return 0;
-}
-
-/* One transfer for all, or one per boundary between stages, in model order. */
-static int spread_comm(const struct pp_plan *plan, const struct list *l, struct plan_request *q)
-{
-    int n = plan->n_virtual - 1;
-    if (l->n <= 1) {
-        q->costs.latency = mean(l, 0);
-        return 0;
-    }
-    if (l->n != n) {
-        return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan wants 1 or %d (one per boundary)",
-                       options[PLAN_COST_COMM], l->n, n);
-    }
-    PP_ALLOC(q->transfer, plan->n_channels);
-    for (int c = 0; c < 2 * n; c++)
-        q->transfer[c] = l->at[c / 2];
-    q->costs.transfer = q->transfer;
-    return 0;
-}
-
-static int set_costs(const struct list lists[PLAN_COSTS], struct plan_request *q)
-{
-    size_t n = (size_t)q->plan->n_virtual;
-    size_t ties = (size_t)q->plan->n_ties;
-    pp_free(q->arrays);
-    pp_free(q->transfer);
-    q->transfer = NULL;
-    PP_ALLOC(q->arrays, 3 * n + ties);
-    double sum = 0;
-    for (size_t op = 0; op < 3; op++)
-        PP_TRY(spread(q->plan, options[op], &lists[op], 1, q->arrays + op * n));
-    for (size_t i = 0; i < 3 * n; i++)
-        sum += q->arrays[i];
-    if (sum <= 0)
-        return pp_fail(PP_EUSAGE, "one of --cost-f, --cost-i and --cost-w must be more than 0");
-    q->costs.f = q->arrays;
-    q->costs.i = q->arrays + n;
-    q->costs.w = q->arrays + 2 * n;
-    q->costs.tie = q->arrays + 3 * n;
-    for (size_t i = 0; i < ties; i++)
-        q->arrays[3 * n + i] = mean(&lists[PLAN_COST_TIE], 0);
-    q->costs.overlap = mean(&lists[PLAN_COST_OVERLAP], 0);
-    q->costs.fused_send = true; /* as all published tables count */
-    return spread_comm(q->plan, &lists[PLAN_COST_COMM], q);
-}
-
-/* A whole backward is its I and its W, half of it each. */
-static int halve_b(struct list lists[PLAN_COSTS])
-{
-    const struct list *b = &lists[PLAN_COST_B];
-    if (b->n == 0)
-        return 0;
-    for (int op = PLAN_COST_I; op <= PLAN_COST_W; op++) {
-        struct list *l = &lists[op];
-        if (l->n > 0)
-            return pp_fail(PP_EUSAGE,
-                           "--cost-b is the sum of --cost-i and --cost-w: give one or both "
-                           "of these, or it");
-        PP_ALLOC(l->at, b->n);
-        for (l->n = 0; l->n < b->n; l->n++)
-            l->at[l->n] = b->at[l->n] / 2;
-    }
-    return 0;
-}
 
 /* ---- shapes */
 
@@ -188,7 +52,7 @@ static int read_setting(const struct pp_setting *s, struct shape *q)
         return 0;
     }
     if (strcmp(s->key, "pipeline.memory_cap") == 0)
-        return read_number("memory-cap", s->value, &q->g.memory_cap);
+        return pp_cost_number("memory-cap", s->value, &q->g.memory_cap);
     return pp_fail(PP_EUSAGE, "%s %s needs a CONFIG", s->said,
                    strcmp(s->said, "--set") == 0 ? s->key : s->value);
 }
@@ -251,16 +115,16 @@ static int build(struct shape *s, bool times, struct plan_request *q)
 }
 
 /* A plan whose order is made for its costs is built again, for those. */
-static int fit_to_costs(const struct list lists[PLAN_COSTS], struct shape *s,
+static int fit_to_costs(const struct pp_cost_list lists[PP_COSTS], struct shape *s,
                         struct plan_request *q)
 {
-    PP_TRY(set_costs(lists, q));
+    PP_TRY(pp_stage_costs_set(q->plan, lists, &q->costs));
     int n = q->plan->n_virtual;
     PP_TAKE(double, times, 3 * (size_t)n + 1);
     PP_TAKE(int64_t, ticks, 3 * (size_t)n + 1);
     for (int i = 0; i < 3 * n; i++)
-        times[i] = q->arrays[i % 3 * n + i / 3];
-    times[3 * (size_t)n] = mean(&lists[PLAN_COST_COMM], 0);
+        times[i] = q->costs.arrays[i % 3 * n + i / 3];
+    times[3 * (size_t)n] = pp_cost_mean(&lists[PP_COST_COMM], 0);
     pp_schedule_ticks(times, n, ticks);
     s->g.ticks = ticks;
     pp_plan_destroy(&q->plan);
@@ -295,27 +159,14 @@ static int read_again(const char *text, int n_virtual, bool *stages)
     return 0;
 }
 
-/* Costs as a program gets them: "2,1,1,1"; NULL: not given. */
-static void write_costs(const struct list lists[PLAN_COSTS], struct cost_words *out)
-{
-    static const int of[4] = {PLAN_COST_F, PLAN_COST_I, PLAN_COST_W, PLAN_COST_COMM};
-    for (int i = 0; i < 4; i++) {
-        const struct list *l = &lists[of[i]];
-        out->text[i][0] = '\0';
-        for (int k = 0; k < l->n; k++)
-            pp_text_add(out->text[i], sizeof(out->text[i]), "%s%.9g", k > 0 ? "," : "", l->at[k]);
-        out->at[i] = l->n > 0 ? out->text[i] : NULL;
-    }
-}
-
 /* --schedule exec:PROGRAM without a config. */
-static int from_program(const struct list lists[PLAN_COSTS], const struct shape *s,
+static int from_program(const struct pp_cost_list lists[PP_COSTS], const struct shape *s,
                         struct plan_request *q)
 {
     const char *word = s->schedule + strlen(PP_SCHEDULE_EXEC);
     char path[PP_PATH_MAX];
-    struct cost_words costs;
-    write_costs(lists, &costs);
+    struct pp_cost_words costs;
+    pp_cost_lists_write(lists, &costs);
     snprintf(path, sizeof(path), "%s%s", strchr(word, '/') ? "" : "./", word);
     struct pp_program p = {.path = path,
                            .stages = s->g.stages,
@@ -333,7 +184,7 @@ static int from_program(const struct list lists[PLAN_COSTS], const struct shape 
 }
 
 static int from_options(const struct pp_cli_settings *settings, bool times,
-                        const struct list lists[PLAN_COSTS], struct shape *s,
+                        const struct pp_cost_list lists[PP_COSTS], struct shape *s,
                         struct plan_request *q)
 {
     for (int i = 0; i < settings->n; i++)
@@ -367,52 +218,9 @@ static int from_table(const char *path, struct pp_plan **out)
     return rc;
 }
 
-/* The memory that the ranks of the config's run will take. */
-static int predict(const struct pp_run *run, struct plan_request *q)
-{
-    const struct pp_layout *l = run->layout;
-    struct pp_transport_caps caps = pp_run_caps(run);
-    PP_ALLOC(q->bytes, l->stages);
-    for (int r = 0; r < l->stages; r++) {
-        struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
-        struct pp_exec_bytes bytes;
-        PP_TRY(pp_exec_predict(&spec, &bytes));
-        q->bytes[r] = bytes.total;
-    }
-    return 0;
-}
-
-/* The plan of a full batch, as it would run. */
-static int from_run(const struct pp_run *run, bool times, const struct list lists[PLAN_COSTS],
-                    struct shape *s, struct plan_request *q)
-{
-    pp_assert(run->layout != NULL);
-    const struct pp_plan *plan = run->layout->plans[0].plan;
-    if (plan->schedule) {
-        struct pp_schedule_costs costs = s->g.costs;
-        *s = (struct shape){.schedule = pp_schedule_name(plan->schedule), .g = plan->geometry};
-        s->g.costs = costs;
-        s->g.ticks = run->cfg->pipeline.costs.n > 0 ? run->cfg->pipeline.costs.at : NULL;
-        s->g.again = run->layout->again;
-        PP_TRY(build(s, times, q));
-    } else {
-        struct cost_words costs;
-        write_costs(lists, &costs);
-        PP_TRY(pp_layout_read_table(run->cfg, costs.at, &q->plan));
-    }
-    if (!plan->schedule && plan->geometry.coalesce > 1) {
-        struct pp_plan *together = NULL;
-        PP_TRY(pp_plan_coalesce(q->plan, plan->geometry.coalesce, &together));
-        pp_plan_destroy(&q->plan);
-        q->plan = together;
-    }
-    if (memchr(run->layout->again, true, (size_t)plan->n_virtual))
-        PP_TRY(pp_plan_recompute(q->plan, run->layout->again));
-    return plan->n_ties > 0 ? pp_plan_tie(q->plan, plan->ties, plan->n_ties) : 0;
-}
-
 static int from_config(const char *word, const struct pp_cli_settings *settings, bool times,
-                       const struct list lists[PLAN_COSTS], struct shape *s, struct plan_request *q)
+                       const struct pp_cost_list lists[PP_COSTS], struct shape *s,
+                       struct plan_request *q)
 {
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_OWN(pp_run_fini) struct pp_run run = {0};
@@ -426,8 +234,17 @@ static int from_config(const char *word, const struct pp_cli_settings *settings,
     g.chunks = g.chunks == 0 && ops ? pp_schedule_default_chunks(ops) : g.chunks;
     PP_TRY(pp_plan_check_room(&g, times));
     PP_TRY(pp_cli_look_verdict(cfg, pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run)));
-    PP_TRY(from_run(&run, times, lists, s, q));
-    return predict(&run, q);
+    struct pp_cost_words words;
+    pp_cost_lists_write(lists, &words);
+    PP_TRY(pp_run_plan(&run, &s->g.costs, words.at, &q->plan));
+    const struct pp_plan *plan = run.layout->plans[0].plan;
+    s->g.memory_cap = plan->schedule ? plan->geometry.memory_cap : 0;
+    PP_TAKE(struct pp_exec_bytes, bytes, g.stages);
+    PP_TRY(pp_run_bytes(&run, run.layout, g.stages, bytes));
+    PP_ALLOC(q->bytes, g.stages);
+    for (int r = 0; r < g.stages; r++)
+        q->bytes[r] = bytes[r].total;
+    return 0;
 }
 
 /* Does a rank of a table hold more than so many micro-batches? */
@@ -435,7 +252,7 @@ static int check_cap(const char *path, double cap, const struct plan_request *q)
 {
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
     int share = q->plan->geometry.chunks / q->plan->copies;
-    PP_TRY(pp_sim_run(q->plan, &q->costs, false, &result));
+    PP_TRY(pp_sim_run(q->plan, &q->costs.costs, false, &result));
     for (int r = 0; r < q->plan->geometry.stages; r++) {
         double holds = (double)result.peak[r] / share;
         if (holds > cap)
@@ -448,27 +265,27 @@ static int check_cap(const char *path, double cap, const struct plan_request *q)
 }
 
 static int make(const struct plan_words *words, const struct pp_cli_settings *settings, bool times,
-                struct list lists[PLAN_COSTS], struct plan_request *q)
+                struct pp_cost_list lists[PP_COSTS], struct plan_request *q)
 {
-    for (int i = 0; i < PLAN_COSTS; i++)
+    for (int i = 0; i < PP_COSTS; i++)
         if (words->costs[i])
-            PP_TRY(read_list(options[i], words->costs[i], &lists[i]));
-    PP_TRY(halve_b(lists));
-    struct shape s = {.g.costs = {.f = mean(&lists[PLAN_COST_F], 1),
-                                  .i = mean(&lists[PLAN_COST_I], 1),
-                                  .w = mean(&lists[PLAN_COST_W], 1),
-                                  .comm = mean(&lists[PLAN_COST_COMM], 0)}};
+            PP_TRY(pp_cost_list_read(i, words->costs[i], &lists[i]));
+    PP_TRY(pp_cost_lists_halve(lists));
+    struct shape s = {.g.costs = {.f = pp_cost_mean(&lists[PP_COST_F], 1),
+                                  .i = pp_cost_mean(&lists[PP_COST_I], 1),
+                                  .w = pp_cost_mean(&lists[PP_COST_W], 1),
+                                  .comm = pp_cost_mean(&lists[PP_COST_COMM], 0)}};
     if (words->config && words->csv)
         return pp_fail(PP_EUSAGE, "a CONFIG and --csv are two plans; give one of them");
     for (int i = 0; words->csv && i < settings->n; i++) {
         if (strcmp(settings->items[i].key, "pipeline.memory_cap") != 0)
             return pp_fail(PP_EUSAGE, "%s cannot be combined with --csv", settings->items[i].said);
-        PP_TRY(read_number("memory-cap", settings->items[i].value, &s.g.memory_cap));
+        PP_TRY(pp_cost_number("memory-cap", settings->items[i].value, &s.g.memory_cap));
     }
     PP_TRY(words->csv      ? from_table(words->csv, &q->plan)
            : words->config ? from_config(words->config, settings, times, lists, &s, q)
                            : from_options(settings, times, lists, &s, q));
-    PP_TRY(set_costs(lists, q));
+    PP_TRY(pp_stage_costs_set(q->plan, lists, &q->costs));
     q->memory_cap = s.g.memory_cap;
     bool capped = words->csv && !words->par && q->memory_cap > 0;
     return capped ? check_cap(words->csv, q->memory_cap, q) : 0;
@@ -477,9 +294,9 @@ static int make(const struct plan_words *words, const struct pp_cli_settings *se
 int plan_request_make(const struct plan_words *words, const struct pp_cli_settings *settings,
                       bool times, struct plan_request *out)
 {
-    struct list lists[PLAN_COSTS] = {{0}};
+    struct pp_cost_list lists[PP_COSTS] = {{0}};
     int rc = make(words, settings, times, lists, out);
-    for (int i = 0; i < PLAN_COSTS; i++)
+    for (int i = 0; i < PP_COSTS; i++)
         pp_free(lists[i].at);
     return rc;
 }
@@ -487,7 +304,6 @@ int plan_request_make(const struct plan_words *words, const struct pp_cli_settin
 void plan_request_fini(struct plan_request *q)
 {
     pp_plan_destroy(&q->plan);
-    pp_free(q->arrays);
-    pp_free(q->transfer);
+    pp_stage_costs_fini(&q->costs);
     pp_free(q->bytes);
 }

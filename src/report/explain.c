@@ -232,7 +232,7 @@ static void print_memory(const struct pp_explained *e, FILE *f)
     size_t now = 0, other = 0;
     for (int r = 0; r < l->stages; r++) {
         now = e->ranks[r].activations > now ? e->ranks[r].activations : now;
-        other = e->other && e->other[r] > other ? e->other[r] : other;
+        other = e->other && e->other[r].activations > other ? e->other[r].activations : other;
     }
     if (!e->other)
         return;
@@ -414,7 +414,7 @@ static int json_explained(const struct pp_explained *e, FILE *f)
         pp_json_uint(&j, "activation_bytes", b->activations);
         if (e->other)
             pp_json_uint(&j, recomputes ? "activation_bytes_off" : "activation_bytes_all",
-                         e->other[r % l->stages]);
+                         e->other[r % l->stages].activations);
         pp_json_uint(&j, "message_bytes", b->messages);
         pp_json_uint(&j, "data_bytes", b->data);
         pp_json_uint(&j, "scratch_bytes", b->scratch);

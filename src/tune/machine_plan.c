@@ -17,6 +17,17 @@ struct pp_estimate_spec pp_machine_plan_estimates(const struct pp_machine_plan *
                                      .fp8 = p->fp8};
 }
 
+int pp_machine_plan_load(struct pp_machine_plan *p)
+{
+    PP_TRY(pp_run_model(p->cfg, &p->model));
+    p->train_n = p->test_n = p->batch = p->cfg->train.batch_size;
+    int rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &p->train_n);
+    if (rc == 0)
+        rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TEST, &p->test_n);
+    p->batch = p->train_n < p->batch ? p->train_n : p->batch;
+    return rc == PP_ENOINPUT ? 0 : rc; /* data that are there, and not here */
+}
+
 const struct pp_plan_row *pp_machine_plan_first(const struct pp_machine_plan *p, const char *system)
 {
     for (int i = 0; i < p->n; i++) {
@@ -183,4 +194,16 @@ void pp_machine_plan_fini(struct pp_machine_plan *p)
     pp_cluster_fini(&p->cluster);
     pp_model_destroy(&p->model);
     pp_config_destroy(&p->cfg);
+}
+
+int pp_machine_plan_price(struct pp_machine_plan *p, const char *words)
+{
+    struct pp_estimate_spec spec = pp_machine_plan_estimates(p);
+    if (!pp_estimate_takes(p->cfg))
+        return pp_fail(PP_ECONFIG, "--compare prices gpt and llama, not model.type = %s",
+                       p->cfg->model.type);
+    PP_ALLOC(p->rows, 1);
+    p->n = 1;
+    p->rows[0].group = 1;
+    return pp_estimate_words(&spec, words, &p->rows[0].p, &p->rows[0].e);
 }

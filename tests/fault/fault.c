@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../../src/cli/start.h"
+#include "command.h"
 
 #define FAULTS_MAX 32
 #define ANY (-1)

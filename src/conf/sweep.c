@@ -3,7 +3,7 @@
  * A sweep: every combination is a config of its own, loaded and checked like any other, so that
  * what is wrong with one of them is said in the words that the config always uses.
  */
-#include "command.h"
+#include "ppcli/sweep.h"
 
 #include <string.h>
 
@@ -24,7 +24,7 @@ struct axes {
     int n;
 };
 
-static bool is_replaced(const struct pp_cli_settings *settings, int i)
+static bool is_replaced(const struct pp_settings *settings, int i)
 {
     for (int k = i + 1; k < settings->n; k++)
         if (strcmp(settings->items[k].key, settings->items[i].key) == 0)
@@ -55,7 +55,7 @@ static int split_values(const struct pp_setting *s, bool numbers, struct axis *o
     return 0;
 }
 
-static int find_axes(const struct pp_cli_settings *settings, struct axes *out, int *rows)
+static int find_axes(const struct pp_settings *settings, struct axes *out, int *rows)
 {
     int64_t n = 1;
     for (int i = 0; i < settings->n; i++) {
@@ -70,8 +70,9 @@ static int find_axes(const struct pp_cli_settings *settings, struct axes *out, i
         a->setting = i;
         PP_TRY(split_values(s, numbers, a));
         n *= a->n;
-        if (n > SWEEP_ROWS_MAX)
-            return pp_fail(PP_EUSAGE, "these lists have more than %d combinations", SWEEP_ROWS_MAX);
+        if (n > PP_SWEEP_ROWS_MAX)
+            return pp_fail(PP_EUSAGE, "these lists have more than %d combinations",
+                           PP_SWEEP_ROWS_MAX);
     }
     *rows = (int)n;
     return 0;
@@ -87,43 +88,42 @@ static void choose(const struct axes *axes, int row, struct pp_setting *items)
     }
 }
 
-static int load_all(const char *path, const struct pp_cli_settings *settings,
-                    const struct axes *axes, struct sweep *out)
+/* Those with problems say so themselves; there is at least one without. */
+static int load_all(const char *path, const struct pp_settings *settings, const struct axes *axes,
+                    const struct pp_names *names, struct pp_sweep *out)
 {
-    struct pp_setting items[PP_CLI_SETTINGS_MAX];
     int good = 0;
-    memcpy(items, settings->items, sizeof(items));
+    PP_TAKE(struct pp_setting, items, settings->n + 1);
+    memcpy(items, settings->items, (size_t)settings->n * sizeof(*items));
     for (int i = 0; i < out->n; i++) {
         choose(axes, i, items);
-        int rc = pp_config_load(path, items, settings->n, pp_cli_names(), &out->configs[i]);
+        int rc = pp_config_load(path, items, settings->n, names, &out->configs[i]);
         if (rc < 0 && rc != PP_ECONFIG)
             return rc;
         good += rc == 0;
     }
-    return good > 0 ? 0 : pp_cli_config_verdict(out->configs[0], PP_ECONFIG);
+    return good > 0 ? 0 : PP_ECONFIG;
 }
 
-int sweep_load(const char *word, const struct pp_cli_settings *settings, struct sweep *out)
+int pp_sweep_load(int (*find)(const char *word, char *out), const char *word,
+                  const struct pp_settings *settings, const struct pp_names *names,
+                  struct pp_sweep *out)
 {
-    struct axes *axes = pp_alloc(1, sizeof(*axes));
     char path[PP_PATH_MAX];
-    *out = (struct sweep){0};
-    int rc = axes ? find_axes(settings, axes, &out->n) : PP_ERESOURCE;
+    PP_TAKE(struct axes, axes, 1);
+    *out = (struct pp_sweep){0};
+    int rc = find_axes(settings, axes, &out->n);
     if (rc == 0 && word)
-        rc = pp_cli_find_config(word, path);
-    if (rc == 0) {
-        out->configs = pp_alloc((size_t)out->n, sizeof(struct pp_config *));
-        rc = out->configs ? load_all(word ? path : NULL, settings, axes, out) : PP_ERESOURCE;
-    }
-    for (int k = 0; axes && k < axes->n; k++)
+        rc = find(word, path);
+    out->configs = rc == 0 ? pp_alloc((size_t)out->n, sizeof(struct pp_config *)) : NULL;
+    if (rc == 0)
+        rc = out->configs ? load_all(word ? path : NULL, settings, axes, names, out) : PP_ERESOURCE;
+    for (int k = 0; k < axes->n; k++)
         pp_free(axes->items[k].text);
-    pp_free(axes);
-    if (rc < 0)
-        sweep_fini(out);
     return rc;
 }
 
-int sweep_ranks(const struct sweep *s)
+int pp_sweep_ranks(const struct pp_sweep *s)
 {
     int most = 1;
     for (int i = 0; i < s->n; i++) {
@@ -133,10 +133,10 @@ int sweep_ranks(const struct sweep *s)
     return most;
 }
 
-void sweep_fini(struct sweep *s)
+void pp_sweep_fini(struct pp_sweep *s)
 {
     for (int i = 0; s->configs && i < s->n; i++)
         pp_config_destroy(&s->configs[i]);
     pp_free(s->configs);
-    *s = (struct sweep){0};
+    *s = (struct pp_sweep){0};
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How many stages pay: both ways to run a config, simulated on an ordinary machine. */
+#include "ppcli/tune.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #include "ppcli/cluster.h"
 #include "ppcli/mem.h"
 #include "ppcli/run.h"
-#include "ppcli/tune.h"
-#include "init.h"
 
 #define WORTH 1.2  /* times as fast as one stage, for the price of a second core */
 #define SHORT 1e-4 /* seconds of a step that is over before a sleeping thread has awoken */
@@ -32,14 +32,14 @@ static int predict_step(const struct pp_best_spec *spec, const struct pp_costs *
                              .microbatches = spec->cfg->pipeline.microbatches,
                              .chunks = 1,
                              .assignment = spec->cfg->pipeline.assignment};
-    memcpy(c.schedule, INIT_SCHEDULE, sizeof(INIT_SCHEDULE));
+    memcpy(c.schedule, PP_INIT_SCHEDULE, sizeof(PP_INIT_SCHEDULE));
     PP_TRY(pp_best_try(spec, costs, &c));
     *out = c.time.step;
     return 0;
 }
 
 /* out: how many times as fast two stages are as one. */
-static int compare_stages(const struct init_shape *s, struct pp_config *cfg,
+static int compare_stages(const struct pp_init_shape *s, struct pp_config *cfg,
                           struct pp_model **model, struct pp_costs **costs, double *out)
 {
     double one = 0, two = 0;
@@ -58,7 +58,7 @@ static int compare_stages(const struct init_shape *s, struct pp_config *cfg,
     return 0;
 }
 
-int init_stages(const struct init_shape *s, int *out)
+int pp_init_stages(const struct pp_init_shape *s, const struct pp_names *names, int *out)
 {
     char sizes[64], batch[16], samples[16];
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
@@ -71,13 +71,13 @@ int init_stages(const struct init_shape *s, int *out)
                                           {"data.train_samples", samples, "init"},
                                           {"model.sizes", sizes, "init"},
                                           {"pipeline.stages", "2", "init"},
-                                          {"pipeline.microbatches", INIT_MICROBATCHES, "init"},
-                                          {"pipeline.schedule", INIT_SCHEDULE, "init"},
-                                          {"train.optimizer", INIT_OPTIMIZER, "init"},
+                                          {"pipeline.microbatches", PP_INIT_MICROBATCHES, "init"},
+                                          {"pipeline.schedule", PP_INIT_SCHEDULE, "init"},
+                                          {"train.optimizer", PP_INIT_OPTIMIZER, "init"},
                                           {"train.batch_size", batch, "init"}};
     int n = sizeof(settings) / sizeof(settings[0]);
     double gain = 1;
-    PP_TRY(pp_config_load(NULL, settings, n, pp_cli_names(), &cfg));
+    PP_TRY(pp_config_load(NULL, settings, n, names, &cfg));
     PP_TRY(compare_stages(s, cfg, &model, &costs, &gain));
     *out = gain >= WORTH ? 2 : 1;
     return 0;

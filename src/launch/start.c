@@ -1,31 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "start.h"
+/* How a command starts the ranks of a config, as threads or under mpirun, and how they end. */
+#include "ppcli/launch.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "ppcli/tune.h"
 #include "ppcli/log.h"
 #include "ppcli/text.h"
-#include "build_info.h"
-#include "command.h"
-
-void last_words_before_abort(void)
-{
-    fprintf(stderr, "ppcli: error: %s\n", pp_error_get()->text);
-}
+#include "ppcli/tune.h"
 
 #define TELL_S 60        /* of run.hang_timeout, where there is no config */
 #define LAUNCHER_MS 4000 /* for it to end by itself, and on request */
 
-/* A launcher cut off from its other half waits for it forever, here as mpirun, elsewhere as orted:
- * a child that outlives this process ends it. Others than these serve more than this run. */
-static void end_launcher(void)
+void pp_launcher_end(void)
 {
     static const char *const names[] = {"mpirun", "orterun", "prterun", "orted", "prted", NULL};
     char path[64], name[32] = "";
@@ -50,24 +41,14 @@ static void end_launcher(void)
     _exit(0);
 }
 
-/* Several lines in one write; skipped when stderr would block, so that the process can still exit. */
-void last_words_lost(const char *text)
-{
-    struct pollfd err = {.fd = STDERR_FILENO, .events = POLLOUT};
-    if (text && pp_last_words_first() && poll(&err, 1, 200) == 1 && (err.revents & POLLOUT))
-        dprintf(STDERR_FILENO, "%sppcli: error: %s", pp_term_live(STDERR_FILENO) ? "\n" : "", text);
-    end_launcher();
-    pp_process_leave(PP_ELOST);
-}
-
 /* What no process can run is said once, before any is started. */
 static int launch(struct pp_config *cfg, const char *word, const struct pp_train_options *options)
 {
     struct pp_run run;
     if (options->stop) /* a training */
-        PP_TRY(pp_cli_config_verdict(cfg, pp_run_check(cfg)));
+        PP_TRY(pp_run_check(cfg));
     if (!pp_choose_wanted(cfg) && !pp_layout_runs_program(cfg)) { /* rank 0 runs it */
-        PP_TRY(pp_cli_config_verdict(cfg, pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run)));
+        PP_TRY(pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run));
         pp_run_fini(&run);
     }
     if (cfg->run.retries == 0 || !options->stop)
@@ -75,7 +56,7 @@ static int launch(struct pp_config *cfg, const char *word, const struct pp_train
     return pp_retry_launch(cfg, word, options);
 }
 
-int start_same(struct pp_config *const *configs, int n, char **out)
+int pp_start_same(struct pp_config *const *configs, int n, const char *given, char **out)
 {
     char program[PP_SHA256_HEX] = "";
     size_t bytes;
@@ -85,7 +66,7 @@ int start_same(struct pp_config *const *configs, int n, char **out)
     FILE *f = open_memstream(out, &bytes);
     if (!f)
         return pp_fail_errno(PP_ERESOURCE, "cannot write the config into memory");
-    fprintf(f, "program = %s, sha256 %.16s\n%s", PP_VERSION, program, pp_cli_given());
+    fprintf(f, "program = %s, sha256 %.16s\n%s", PP_VERSION, program, given);
     int rc = 0;
     for (int i = 0; i < n && rc == 0; i++)
         rc = pp_config_write_same(configs[i], f);
@@ -94,37 +75,37 @@ int start_same(struct pp_config *const *configs, int n, char **out)
     return 0;
 }
 
-enum start_others start_others = START_ALONE;
+enum pp_start_others pp_start_others = PP_START_ALONE;
 
-int start_tell_others(int rc)
+int pp_start_tell_others(int rc, pp_lost *lost)
 {
     struct pp_world world;
-    bool waits = start_others == START_JOIN && pp_mpi_launched() && !pp_world_was_opened();
+    bool waits = pp_start_others == PP_START_JOIN && pp_mpi_launched() && !pp_world_was_opened();
     PP_OWN_MEMORY struct pp_config *cfg = waits ? pp_alloc(1, sizeof(*cfg)) : NULL;
     if (!cfg)
         return rc;
     cfg->run.hang_timeout = TELL_S;
-    return pp_world_open(cfg, rc, "", pp_process_leave ? last_words_lost : NULL, &world);
+    return pp_world_open(cfg, rc, "", lost, &world);
 }
 
-bool start_told_others(void)
+bool pp_start_told_others(void)
 {
-    return start_others == START_KNOW || pp_world_was_opened();
+    return pp_start_others == PP_START_KNOW || pp_world_was_opened();
 }
 
-int start_check(const struct pp_config *cfg)
+int pp_start_check(const struct pp_config *cfg)
 {
     int rc = pp_launch_check(cfg, 0);
     if (rc < 0)
-        start_others = START_KNOW;
+        pp_start_others = PP_START_KNOW;
     return rc;
 }
 
-int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options *options,
-                struct start *out)
+int pp_start_begin(const char *word, struct pp_config *cfg, const char *given,
+                   struct pp_train_options *options, struct pp_start *out)
 {
-    *out = (struct start){.speaks = true};
-    PP_TRY(start_check(cfg));
+    *out = (struct pp_start){.speaks = true};
+    PP_TRY(pp_start_check(cfg));
     if (pp_launch_wanted(cfg)) {
         return strcmp(word, "-") == 0
                    ? pp_fail(PP_EUSAGE, "a config on standard input cannot reach several "
@@ -133,10 +114,8 @@ int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options
     }
     options->name = pp_config_name(cfg);
     options->quiet = pp_log_level() == PP_LOG_QUIET;
-    options->before_abort = last_words_before_abort;
-    options->lost = pp_process_leave ? last_words_lost : NULL;
     char *same;
-    PP_TRY(start_same(&cfg, 1, &same));
+    PP_TRY(pp_start_same(&cfg, 1, given, &same));
     int rc = pp_world_open(cfg, 0, same, options->lost, &out->world);
     free(same);
     PP_TRY(rc);
@@ -152,12 +131,4 @@ int start_begin(const char *word, struct pp_config *cfg, struct pp_train_options
     out->works = rc == 0;
     out->speaks = rc == 0 || !out->world.tp || out->world.tp->rank == 0;
     return rc;
-}
-
-int start_end(struct start *s, struct pp_config *cfg, int rc)
-{
-    if (!s->open)
-        return rc;
-    pp_world_close(&s->world);
-    return s->speaks ? pp_cli_config_verdict(cfg, rc) : rc;
 }

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The plan that a run would execute, built again to be looked at. */
+#include "ppcli/run.h"
+
+#include <string.h>
+
+#include "ppcli/exchange.h"
+
+int pp_run_plan(const struct pp_run *run, const struct pp_schedule_costs *costs,
+                const char *const words[4], struct pp_plan **out)
+{
+    const struct pp_layout *l = run->layout;
+    const struct pp_plan *plan = l->plans[0].plan;
+    struct pp_geometry g = plan->geometry;
+    PP_OWN(pp_plan_destroy) struct pp_plan *built = NULL, *together = NULL;
+    g.costs = *costs;
+    g.ticks = run->cfg->pipeline.costs.n > 0 ? run->cfg->pipeline.costs.at : NULL;
+    g.again = l->again;
+    PP_TRY(plan->schedule ? pp_plan_build(pp_schedule_name(plan->schedule), &g, &built)
+                          : pp_layout_read_table(run->cfg, words, &built));
+    if (!plan->schedule && g.coalesce > 1) {
+        PP_TRY(pp_plan_coalesce(built, g.coalesce, &together));
+        pp_plan_destroy(&built);
+        built = together;
+        together = NULL;
+    }
+    if (memchr(l->again, true, (size_t)plan->n_virtual))
+        PP_TRY(pp_plan_recompute(built, l->again));
+    PP_TRY(plan->n_ties > 0 ? pp_plan_tie(built, plan->ties, plan->n_ties) : 0);
+    *out = built;
+    built = NULL;
+    return 0;
+}
+
+int pp_run_bytes(const struct pp_run *run, const struct pp_layout *l, int n,
+                 struct pp_exec_bytes *out)
+{
+    struct pp_transport_caps caps = pp_run_caps(run);
+    for (int r = 0; r < n; r++) {
+        struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
+        PP_TRY(pp_exec_predict(&spec, &out[r]));
+    }
+    return 0;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The config that ppcli init prints: a perceptron for data that were looked at; of floats also what would
+ * bring them to where a network learns well. */
+#include "ppcli/results.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ppcli/dataset.h"
+#include "ppcli/mem.h"
+
+#define ALIKE 10 /* times as far from 0 as the narrowest: columns of one kind */
+
+struct column {
+    double sum, squares, least, most;
+};
+
+static void look_at_columns(const struct pp_dataset *ds, int n, struct column *of)
+{
+    const float *x = (const void *)ds->images;
+    for (size_t i = 0; i < (size_t)ds->n * (size_t)n; i++) {
+        struct column *c = &of[i % (size_t)n];
+        double v = (double)x[i];
+        c->sum += v;
+        c->least = i < (size_t)n || v < c->least ? v : c->least;
+        c->most = i < (size_t)n || v > c->most ? v : c->most;
+    }
+    for (size_t i = 0; i < (size_t)ds->n * (size_t)n; i++) {
+        struct column *c = &of[i % (size_t)n];
+        double d = (double)x[i] - c->sum / ds->n;
+        c->squares += d * d;
+    }
+}
+
+/* One scale is for columns of one kind: about as wide, about the same place. */
+static bool are_alike(const struct column *of, int n)
+{
+    double least = 0, most = 0;
+    for (int i = 0; i < n; i++) {
+        double far = fmax(-of[i].least, of[i].most);
+        if (!(of[i].least < of[i].most))
+            continue; /* it is not an input */
+        least = least > 0 && least < far ? least : far;
+        most = far > most ? far : most;
+    }
+    return most < ALIKE * least;
+}
+
+static void print_columns(FILE *f, const struct column *of, int n, int rows)
+{
+    fputs("; mean =", f);
+    for (int i = 0; i < n; i++)
+        fprintf(f, " %.4g", of[i].sum / rows);
+    fputs("\n; std =", f);
+    for (int i = 0; i < n; i++) {
+        double std = sqrt(of[i].squares / rows);
+        fprintf(f, " %.4g", std > 0 && of[i].least < of[i].most ? std : 1);
+    }
+    fputc('\n', f);
+}
+
+/* As comments, with keys where the range is wide. */
+static int print_range(const struct pp_dataset *ds, FILE *f)
+{
+    bool flat = ds->shape.n == 1;
+    int n = flat ? ds->shape.dims[0] : pp_shape_channels(&ds->shape);
+    struct pp_dataset each = *ds; /* rows of n values, whatever the shape */
+    PP_TAKE(struct column, of, n);
+    each.n = (int)((size_t)ds->n * pp_shape_floats(&ds->shape) / (size_t)n);
+    look_at_columns(&each, n, of);
+    double least = of[0].least, most = of[0].most;
+    for (int i = 1; i < n; i++) {
+        least = fmin(least, of[i].least);
+        most = fmax(most, of[i].most);
+    }
+    fprintf(f, "; values from %.4g to %.4g, used as they are: about -1 to 1 is best\n", least,
+            most);
+    if (!(least < most) || (least >= -4 && most <= 4))
+        return 0;
+    if (n > 1 && n <= (flat ? PP_FLOATS_MAX : PP_CHANNELS_MAX) && !are_alike(of, n)) {
+        fprintf(f,
+                "; these two keys would do that, with a number for each %s (its mean and its "
+                "standard deviation):\n",
+                flat ? "column" : "channel");
+        print_columns(f, of, n, each.n);
+    } else {
+        fprintf(f, "; these two keys would do that:\n; mean = %.4g\n; std = %.4g\n",
+                most / 2 + least / 2, most / 2 - least / 2);
+    }
+    return 0;
+}
+
+int pp_first_config_print(const struct pp_first_config *i, const struct pp_names *names, FILE *f)
+{
+    const struct pp_dataset *train = i->train, *test = i->test;
+    int features = train ? train->features : 784, classes = train ? train->classes : 10;
+    bool small = train && train->n < 5000;
+    if (test && test->classes > classes)
+        classes = test->classes;
+    const struct pp_init_shape shape = {.inputs = features,
+                                        .hidden = small ? 64 : 256,
+                                        .classes = classes,
+                                        .samples = train ? train->n : 6000,
+                                        .batch = small ? 32 : 128};
+    int stages = 1;
+    PP_TRY(pp_init_stages(&shape, names, &stages));
+    fputs("; A multi-layer perceptron. Each key is explained by `ppcli keys SECTION.KEY`.\n"
+          ";   ppcli explain THIS.ini       what a run would do\n"
+          ";   ppcli train THIS.ini         train, and test after every epoch\n"
+          ";   ppcli plan THIS.ini --best   a better schedule and cut for this machine\n"
+          "\n"
+          "[data]\n",
+          f);
+    if (train && test) {
+        char text[48];
+        pp_shape_text(&train->shape, text, sizeof(text));
+        fprintf(f, "dataset = %s\n", i->dataset);
+        for (int k = 0; i->keys[k]; k++)
+            fprintf(f, "%s = %s%s\n", i->keys[k] + strlen("data."),
+                    i->files[k][0] == '/' ? "" : i->folder, i->files[k]);
+        if (i->label)
+            fprintf(f, "label = %s\n", i->label);
+        fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, text,
+                classes);
+        if (train->element == PP_F32)
+            PP_TRY(print_range(train, f));
+        else
+            fputs("; bytes become 0 to 1\n", f);
+    } else {
+        fputs("dataset = mnist-sample ; 6,000 + 1,000 digits that come with ppcli\n"
+              "; your own files: ppcli init samples.csv test.csv\n",
+              f);
+    }
+    fprintf(f,
+            "\n[model]\n"
+            "type = mlp\n"
+            "sizes = %d %d %d %d ; inputs, hidden layers, classes\n"
+            "activation = relu ; or tanh, gelu, silu\n"
+            "\n[pipeline]\n"
+            "stages = %d ; pieces of the model, a core each; any number gives the same weights%s\n"
+            "microbatches = " PP_INIT_MICROBATCHES
+            " ; pieces of a batch that travel through the stages\n"
+            "schedule = " PP_INIT_SCHEDULE " ; `ppcli keys pipeline.schedule` lists them\n"
+            "\n[train]\n"
+            "epochs = %d\n"
+            "batch_size = %d\n"
+            "optimizer = " PP_INIT_OPTIMIZER "\n"
+            "lr = 0.001 ; learning rate\n"
+            "seed = 1 ; everything random follows from it\n",
+            features, shape.hidden, shape.hidden, classes, stages,
+            stages == 1 ? "\n; 2 would hardly be faster, as the layers are short or one has nearly "
+                          "all of the work"
+                        : "",
+            small ? 30 : 10, shape.batch);
+    return 0;
+}

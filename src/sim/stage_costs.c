@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of numbers become the costs of the stages of a plan. */
+#include "ppcli/stage_costs.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "ppcli/mem.h"
+#include "ppcli/text.h"
+
+#define COST_MAX 1e12 /* sums of it stay numbers */
+
+const char *const pp_cost_names[PP_COSTS] = {"cost-f",    "cost-i",       "cost-w",  "cost-b",
+                                             "cost-comm", "cost-overlap", "cost-tie"};
+
+int pp_cost_number(const char *option, const char *text, double *out)
+{
+    char *end;
+    double x = strtod(text, &end);
+    if (end == text || *end || !(x >= 0 && x <= COST_MAX)) {
+        return pp_fail(PP_EUSAGE, "--%s wants a number from 0 to %g, not '%s'", option, COST_MAX,
+                       text);
+    }
+    *out = x;
+    return 0;
+}
+
+int pp_cost_list_read(int cost, const char *text, struct pp_cost_list *out)
+{
+    PP_OWN_MEMORY char *copy = pp_strdup(text);
+    PP_TRY(copy ? 0 : PP_ERESOURCE);
+    PP_ALLOC(out->at, strlen(text) / 2 + 1);
+    for (char *rest = copy, *word; (word = strsep(&rest, ","));)
+        PP_TRY(pp_cost_number(pp_cost_names[cost], word, &out->at[out->n++]));
+    return 0;
+}
+
+double pp_cost_mean(const struct pp_cost_list *l, double none)
+{
+    double sum = 0;
+    for (int i = 0; i < l->n; i++)
+        sum += l->at[i];
+    return l->n > 0 ? sum / l->n : none;
+}
+
+/* Costs of all stages: one number for all, one per rank (its chunks share it), or one per chunk. */
+static int spread(const struct pp_plan *plan, const char *option, const struct pp_cost_list *l,
+                  double none, double *out)
+{
+    int p = plan->geometry.stages, n = plan->n_virtual;
+    int share = plan->geometry.chunks / plan->copies; /* a copy's chunks are a rank's work */
+    if (l->n > 1 && l->n != p && l->n != n) {
+        char chunks[96] = "";
+        if (n != p)
+            snprintf(chunks, sizeof(chunks), ", shared by its %d chunks) or %d (one per chunk",
+                     share, n);
+        return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan wants 1, %d (one per stage%s)",
+                       option, l->n, p, chunks);
+    }
+    for (int s = 0; s < n; s++) {
+        double x = l->n == 0   ? none
+                   : l->n == 1 ? l->at[0]
+                   : l->n == p ? l->at[plan->rank_of[s]]
+                               : l->at[s] * share;
+        out[s] = x / share;
+    }
+    return 0;
+}
+
+/* One transfer for all, or one per boundary between stages, in model order. */
+static int spread_comm(const struct pp_plan *plan, const struct pp_cost_list *l,
+                       struct pp_stage_costs *q)
+{
+    int n = plan->n_virtual - 1;
+    if (l->n <= 1) {
+        q->costs.latency = pp_cost_mean(l, 0);
+        return 0;
+    }
+    if (l->n != n) {
+        return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan wants 1 or %d (one per boundary)",
+                       pp_cost_names[PP_COST_COMM], l->n, n);
+    }
+    PP_ALLOC(q->transfer, plan->n_channels);
+    for (int c = 0; c < 2 * n; c++)
+        q->transfer[c] = l->at[c / 2];
+    q->costs.transfer = q->transfer;
+    return 0;
+}
+
+int pp_stage_costs_set(const struct pp_plan *plan, const struct pp_cost_list lists[PP_COSTS],
+                       struct pp_stage_costs *q)
+{
+    size_t n = (size_t)plan->n_virtual;
+    size_t ties = (size_t)plan->n_ties;
+    pp_free(q->arrays);
+    pp_free(q->transfer);
+    q->transfer = NULL;
+    PP_ALLOC(q->arrays, 3 * n + ties);
+    double sum = 0;
+    for (size_t op = 0; op < 3; op++)
+        PP_TRY(spread(plan, pp_cost_names[op], &lists[op], 1, q->arrays + op * n));
+    for (size_t i = 0; i < 3 * n; i++)
+        sum += q->arrays[i];
+    if (sum <= 0)
+        return pp_fail(PP_EUSAGE, "one of --cost-f, --cost-i and --cost-w must be more than 0");
+    q->costs.f = q->arrays;
+    q->costs.i = q->arrays + n;
+    q->costs.w = q->arrays + 2 * n;
+    q->costs.tie = q->arrays + 3 * n;
+    for (size_t i = 0; i < ties; i++)
+        q->arrays[3 * n + i] = pp_cost_mean(&lists[PP_COST_TIE], 0);
+    q->costs.overlap = pp_cost_mean(&lists[PP_COST_OVERLAP], 0);
+    q->costs.fused_send = true; /* as all published tables count */
+    return spread_comm(plan, &lists[PP_COST_COMM], q);
+}
+
+int pp_cost_lists_halve(struct pp_cost_list lists[PP_COSTS])
+{
+    const struct pp_cost_list *b = &lists[PP_COST_B];
+    if (b->n == 0)
+        return 0;
+    for (int op = PP_COST_I; op <= PP_COST_W; op++) {
+        struct pp_cost_list *l = &lists[op];
+        if (l->n > 0)
+            return pp_fail(PP_EUSAGE,
+                           "--cost-b is the sum of --cost-i and --cost-w: give one or both "
+                           "of these, or it");
+        PP_ALLOC(l->at, b->n);
+        for (l->n = 0; l->n < b->n; l->n++)
+            l->at[l->n] = b->at[l->n] / 2;
+    }
+    return 0;
+}
+
+void pp_cost_lists_write(const struct pp_cost_list lists[PP_COSTS], struct pp_cost_words *out)
+{
+    static const int of[4] = {PP_COST_F, PP_COST_I, PP_COST_W, PP_COST_COMM};
+    for (int i = 0; i < 4; i++) {
+        const struct pp_cost_list *l = &lists[of[i]];
+        out->text[i][0] = '\0';
+        for (int k = 0; k < l->n; k++)
+            pp_text_add(out->text[i], sizeof(out->text[i]), "%s%.9g", k > 0 ? "," : "", l->at[k]);
+        out->at[i] = l->n > 0 ? out->text[i] : NULL;
+    }
+}
+
+void pp_stage_costs_fini(struct pp_stage_costs *q)
+{
+    pp_free(q->arrays);
+    pp_free(q->transfer);
+}
