@@ -37,7 +37,7 @@ struct pp_best_asked {
 };
 
 /* Measure this machine and search. Set before: spec.cores, .memory (0: run.memory) and .own, links,
- * word. Errors: those of the data, the model and pp_best_find(). pp_best_result_fini() even then. */
+ * word. Errors: as of the data, the model and pp_best_find(). pp_best_result_fini() even then. */
 int pp_best_result_find(const struct pp_best_asked *asked, struct pp_best_result *out);
 void pp_best_result_fini(struct pp_best_result *r);
 

@@ -152,7 +152,7 @@ int pp_ckpt_open(const char *path, enum pp_ckpt_check check, struct pp_ckpt **ou
 /*
  * The newest of a folder of checkpoints that opens. One that is damaged is an error; with
  * `fall_back` it is a warning on stderr, and the one before it is tried.
- * Errors: PP_ENOINPUT when there is none; those of pp_ckpt_open().
+ * Errors: PP_ENOINPUT when there is none; as of pp_ckpt_open().
  */
 int pp_ckpt_open_latest(const char *dir, enum pp_ckpt_check check, bool fall_back,
                         struct pp_ckpt **out);
@@ -226,16 +226,16 @@ struct pp_export {
 };
 
 /* Write it into the folder `dir`, which is made, or empty. Errors: PP_ECONFIG (a model that the form
- * does not have, a folder that is not empty), those of pp_io.h and of reading. */
+ * does not have, a folder that is not empty), as of pp_io.h and of reading. */
 int pp_ckpt_export(const struct pp_export *x, const char *dir);
 
 /* What the tokens are, into `dir`: as the checkpoint says it; bytes, and tokens in files, as the config
- * does. Errors: those of reading the vocabulary and of writing. */
+ * does. Errors: as of reading the vocabulary and of writing. */
 int pp_ckpt_export_vocabulary(const struct pp_ckpt *ck, const struct pp_config *cfg,
                               const char *dir, bool *out_any);
 
 /* Look at all values that are floats. *out_left: tensors of floats that are not read, such as F8_E4M3.
- * Errors: PP_ECHECK for the first tensor that has a value that is not finite; those of reading. */
+ * Errors: PP_ECHECK for the first tensor that has a value that is not finite; as of reading. */
 int pp_ckpt_check_values(const struct pp_ckpt *ck, uint64_t *out_looked, int *out_left);
 
 #endif

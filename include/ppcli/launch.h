@@ -117,7 +117,7 @@ struct pp_start {
 /*
  * Set options->name and quiet, and choose what the config leaves to a measurement; or start
  * mpirun where the config asks for it, whose processes come here again. word: the config as it was
- * given. given: see pp_start_same(). Errors: those of pp_launch_mpirun(), pp_world_open() and
+ * given. given: see pp_start_same(). Errors: as of pp_launch_mpirun(), pp_world_open() and
  * pp_choose(); of PP_ECONFIG cfg may have the problems.
  */
 int pp_start_begin(const char *word, struct pp_config *cfg, const char *given,

@@ -57,10 +57,10 @@ struct pp_machine_plan {
 bool pp_asked_has(const struct pp_asked_list *list, int value);
 
 /* The model of p->cfg, the samples and the batch; where the data are absent, those of a batch. Errors:
- * those of pp_run_model() and pp_run_samples(). */
+ * as of pp_run_model() and pp_run_samples(). */
 int pp_machine_plan_load(struct pp_machine_plan *p);
 
-/* One division, as --compare says it, is the only row. Errors: those of pp_estimate_words(),
+/* One division, as --compare says it, is the only row. Errors: as of pp_estimate_words(),
  * PP_ECONFIG, PP_ERESOURCE. */
 int pp_machine_plan_price(struct pp_machine_plan *p, const char *words);
 

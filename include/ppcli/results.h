@@ -39,7 +39,7 @@ void pp_machine_plan_rows(const struct pp_machine_plan *p, FILE *f);
 int pp_machine_plan_section(const struct pp_machine_plan *p, const struct pp_plan_row *row,
                             FILE *f);
 
-/* Who can train a row: "ppcli", then the systems of pp_estimate_emit(). */
+/* What trains a row: "ppcli", then the systems of pp_estimate_emit(). */
 #define PP_PLAN_SYSTEMS 4
 extern const char *const pp_plan_systems[PP_PLAN_SYSTEMS];
 bool pp_plan_runs_on(const struct pp_plan_row *r, int system);
@@ -70,7 +70,7 @@ struct pp_profiled { /* nothing is owned */
 
 int pp_profiled_print(const struct pp_profiled *s, bool json, FILE *f);
 int pp_profiled_page(const void *profiled, FILE *f);
-/* How well it predicts another profile. Errors: also those of pp_profile_read(). */
+/* How well it predicts another profile. Errors: also as of pp_profile_read(). */
 int pp_profiled_against(const struct pp_profiled *s, const char *path, bool json, FILE *f);
 
 /* ---- plan --csv --par */
@@ -94,7 +94,7 @@ struct pp_build { /* nothing is owned */
     const char *version, *commit;
     const struct pp_build_fact { /* what NULL ends them */
         const char *what, *text; /* "zlib", "1.2.13"; text "no...": is not in this build */
-        const char *missing;     /* a sentence more about that; NULL: none */
+        const char *missing;     /* a sentence more about that; NULL: absent */
     } * facts;
 };
 

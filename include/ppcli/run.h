@@ -43,7 +43,7 @@ int pp_run_check(struct pp_config *cfg);
 void pp_run_fini(struct pp_run *run);
 
 /* Collective, of ranks that are processes: whether they have the same model, plan and data. Errors:
- * PP_ECONFIG, the same on every rank; those of reading files. */
+ * PP_ECONFIG, the same on every rank; as of reading files. */
 struct pp_transport;
 int pp_run_compare(const struct pp_run *run, struct pp_transport *tp);
 
@@ -54,12 +54,12 @@ bool pp_run_shares_memory(const struct pp_run *run);
 struct pp_transport_caps pp_run_caps(const struct pp_run *run);
 
 /* The plan of a full batch, as it would run. costs: for a schedule that is made from them; words: those
- * that a program gets, see pp_layout_read_table(). Errors: those of building it. The caller owns *out. */
+ * that a program gets, see pp_layout_read_table(). Errors: as of building it. The caller owns *out. */
 int pp_run_plan(const struct pp_run *run, const struct pp_schedule_costs *costs,
                 const char *const words[4], struct pp_plan **out);
 
 /* The memory of ranks 0 .. n-1 of the layout, which is the run's or another of its model. Errors:
- * those of pp_exec_predict(). */
+ * as of pp_exec_predict(). */
 int pp_run_bytes(const struct pp_run *run, const struct pp_layout *l, int n,
                  struct pp_exec_bytes *out);
 
@@ -72,7 +72,7 @@ int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_s
 uint64_t pp_run_sample_bytes(const struct pp_config *cfg, const struct pp_model *model);
 
 /* The config's model for its data, which fit each other as far as is known: absent files fit.
- * Errors: PP_ECONFIG, noted as problems of cfg; those of pp_dataset_look(). Local. The caller owns
+ * Errors: PP_ECONFIG, noted as problems of cfg; as of pp_dataset_look(). Local. The caller owns
  * *out. */
 int pp_run_model(struct pp_config *cfg, struct pp_model **out);
 

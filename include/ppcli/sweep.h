@@ -21,7 +21,7 @@ struct pp_sweep {
  * Load the config once (its path is what find(word) says; word NULL: the defaults) for every combination
  * of the values that `settings` lists; the first list varies slowest. Lists are taken apart for keys that change how a
  * run is laid out, not for paths and the like. Errors: PP_EUSAGE for a text that is not a list,
- * PP_ECONFIG when no combination is a config: the first one says why; those of pp_config_load().
+ * PP_ECONFIG when no combination is a config: the first one says why; as of pp_config_load().
  * pp_sweep_fini() even then.
  */
 int pp_sweep_load(int (*find)(const char *word, char *out), const char *word,

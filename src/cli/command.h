@@ -11,7 +11,7 @@
 
 struct pp_command {
     const char *name;
-    const char *also;    /* an older name that still works; NULL: none */
+    const char *also;    /* an older name that still works; NULL: absent */
     const char *summary; /* one line of `ppcli help` */
     /* Positional words, for the usage line and the completions: "CONFIG", "[KEY]", "COMMAND",
      * "SHELL". NULL: none. */
@@ -66,7 +66,7 @@ enum pp_cli_kind {
 
 struct pp_cli_option {
     const char *name; /* "stages" */
-    char letter;      /* 0: none */
+    char letter;      /* 0: absent */
     enum pp_cli_kind kind;
     void *target;
     const char *arg;  /* "N" in help; NULL for flags */
@@ -113,7 +113,7 @@ typedef void pp_cli_visit(const struct pp_cli_option *option, void *context);
 int pp_cli_describe(const struct pp_command *command, pp_cli_visit *visit, void *context);
 
 /* The config a command was given: of a run folder or a checkpoint in it its own, else that of
- * pp_config_find(); an installed one is said on stderr. Errors: those of pp_config_find(). */
+ * pp_config_find(); an installed one is said on stderr. Errors: as of pp_config_find(). */
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX]);
 
 /* Is it a run folder, or one of its checkpoints, whose config pp_cli_find_config() takes? NULL: no. */
@@ -123,7 +123,7 @@ bool pp_cli_is_run(const char *word);
 int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX]);
 
 /* Load a config (word NULL: defaults and settings only) and print all its problems to stderr when
- * there are any. Errors: those of pp_cli_find_config() and pp_config_load(). */
+ * there are any. Errors: as of pp_cli_find_config() and pp_config_load(). */
 int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
                        struct pp_config **out);
 
@@ -141,7 +141,7 @@ int pp_cli_trace_steps(const char *file, const char *steps, int64_t *first, int6
 struct pp_build_fact;
 const struct pp_build_fact *build_facts(void);
 
-/* Print what can replace the last of these words, which follow "ppcli". Errors: those of
+/* Print what can replace the last of these words, which follow "ppcli". Errors: as of
  * pp_cli_describe(). */
 int completion_answer(int n, char **words);
 

@@ -74,7 +74,7 @@ static int find_command(int argc, char **argv, int *at, const struct pp_command 
 }
 
 #define SPEAKER_SECONDS 5
-#define NEXT_NS 500000000 /* from one rank to the next, where nobody knows who else fails */
+#define NEXT_NS 500000000 /* from one rank to the next, where it is unknown which others fail */
 #define NEXT_MAX 10
 
 static void print_error(int rc, const struct pp_command *command)
@@ -188,7 +188,7 @@ int main(int argc, char **argv)
     else if (command && command->all_ranks && !pp_world_was_opened())
         rc = check_company(command);
     pp_assert(rc <= 0);
-    /* `ppcli keys | head`: the reader chose to leave, there is nobody to tell. */
+    /* `ppcli keys | head`: the reader chose to leave, and wants no error. */
     bool nobody = rc == PP_EIO && ferror(stdout) && reader_left();
     if (rc < 0 && !nobody) {
         fflush(stdout);

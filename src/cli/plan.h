@@ -68,9 +68,9 @@ struct plan_machine_words {
     const char *machine; /* --machine: a machine file or the name of one that is installed */
     int ranks;           /* --ranks; less than 1: those of one host */
     const char *memory;  /* --memory; NULL: what the file says */
-    const char *html;    /* --html: a page with table and timeline; NULL: none */
+    const char *html;    /* --html: a page with table and timeline; NULL: absent */
     const char *lists[PLAN_MACHINE_LISTS]; /* --tensor, --context, --experts-on; NULL: any */
-    const char *layout, *compare;          /* NULL: none */
+    const char *layout, *compare;          /* NULL: absent */
     const char *only, *emit;               /* systems; NULL: all, none */
     bool fp8;
 };
@@ -92,12 +92,12 @@ int plan_check_file(const char *option, const char *path);
 
 struct plan_profile_words {
     const char *path;    /* --profile */
-    const char *against; /* --against; NULL: none */
+    const char *against; /* --against; NULL: absent */
     const char *memory;  /* --memory; NULL: any */
     const char *html;    /* --html; NULL: no page */
 };
 
-/* Errors: PP_EUSAGE, those of pp_profile_read(). format: "grid" or "json". */
+/* Errors: PP_EUSAGE, as of pp_profile_read(). format: "grid" or "json". */
 int plan_profile(const struct plan_profile_words *words, const char *format);
 
 /* `plan CONFIG --measure`: a machine file of this machine, with the times of the config's layers. */

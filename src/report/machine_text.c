@@ -16,7 +16,7 @@ bool pp_plan_runs_on(const struct pp_plan_row *r, int system)
     return system == 0 ? r->own : !r->own && pp_parallel_runs_on(&r->p, pp_plan_systems[system]);
 }
 
-/* "-mt-": who can train this row. */
+/* "-mt-": the systems that train this row. */
 static void find_systems(const struct pp_plan_row *r, char out[PP_PLAN_SYSTEMS + 1])
 {
     for (int i = 0; i < PP_PLAN_SYSTEMS; i++)
