@@ -16,79 +16,59 @@
 #define FORMATS "grid|csv|csv-comms|csv-torch|json|svg|trace|page|pdf|png"
 #define SYSTEMS "ppcli|megatron|torchtitan|deepspeed"
 
-static int profile(const struct plan_words *w, const struct plan_best *how,
-                   const struct plan_machine_words *there, struct plan_profile_words *words,
-                   const char *format)
+bool plan_prints_result(const struct plan_asked *a, bool *json)
 {
-    if (!words->path)
-        return pp_fail(PP_EUSAGE,
-                       "--against is for --profile: ppcli plan --profile PATH --against %s",
-                       words->against);
-    if (w->config || w->csv || how->best || how->check || there->machine)
-        return pp_fail(PP_EUSAGE,
-                       "--profile is a plan by itself: no CONFIG, --csv, --best, --check or "
-                       "--machine");
-    if (words->against && there->html)
-        return pp_fail(PP_EUSAGE, "--html draws --profile alone: leave out --against");
-    words->memory = how->memory;
-    words->html = there->html;
-    return plan_profile(words, format);
+    *json = strcmp(pp_format_name(a->format), "json") == 0;
+    return *json || a->format == 0;
+}
+
+int plan_check_file(const char *option, const char *path)
+{
+    struct pp_file_write w;
+    if (!path || strcmp(path, "-") == 0)
+        return 0;
+    if (!path[0])
+        return pp_fail(PP_EUSAGE, "%s wants the name of a file, not ''", option);
+    PP_TRY(pp_file_create(path, &w));
+    pp_file_abandon(&w);
+    return 0;
 }
 
 /* ---- words */
 
-struct asked {
-    struct pp_cli_settings settings;
-    struct plan_best how;
-    struct plan_machine_words there;
-    struct plan_profile_words measured;
-    struct plan_words w;
-    const char *output;
-    struct pp_look look;
-    bool measure;
-    int format, only, emit, table; /* numbers of choices; -1: not given */
-};
-
-static int parse_words(int argc, char **argv, struct asked *a)
+static int parse_words(int argc, char **argv, struct plan_asked *a)
 {
-    struct plan_best *how = &a->how;
-    struct plan_machine_words *there = &a->there;
-    struct plan_words *w = &a->w;
-    *a = (struct asked){.how = {.cores = INT_MIN},
-                        .there = {.ranks = INT_MIN},
-                        .only = -1,
-                        .emit = -1,
-                        .table = -1};
+    *a = (struct plan_asked){
+        .cores = INT_MIN, .ranks = INT_MIN, .only = -1, .emit = -1, .table = -1};
     const struct pp_cli_option options[] = {
         {"format", 0, PP_CLI_CHOICE, &a->format, FORMATS, "what to print"},
-        {"best", 0, PP_CLI_FLAG, &how->best, NULL,
+        {"best", 0, PP_CLI_FLAG, &a->best, NULL,
          "measure this machine and rank all ways to run CONFIG"},
-        {"memory", 0, PP_CLI_STRING, &how->memory, "BYTES",
+        {"memory", 0, PP_CLI_STRING, &a->memory, "BYTES",
          "--best, --machine: memory a rank may take (4Gi)"},
-        {"cores", 0, PP_CLI_INT, &how->cores, "N",
+        {"cores", 0, PP_CLI_INT, &a->cores, "N",
          "--best: for a machine of N cores like these; those that are there"},
-        {"machine", 0, PP_CLI_STRING, &there->machine, "FILE",
+        {"machine", 0, PP_CLI_STRING, &a->machine, "FILE",
          "rank all ways to run CONFIG on the machine of a machine file"},
-        {"tensor", 0, PP_CLI_STRING, &there->lists[0], "T,...", "--machine: tensor parallelism"},
-        {"context", 0, PP_CLI_STRING, &there->lists[1], "C,...", "--machine: context parallelism"},
-        {"experts-on", 0, PP_CLI_STRING, &there->lists[2], "E,...",
-         "--machine: expert parallelism"},
+        {"tensor", 0, PP_CLI_STRING, &a->lists[0], "T,...", "--machine: tensor parallelism"},
+        {"context", 0, PP_CLI_STRING, &a->lists[1], "C,...", "--machine: context parallelism"},
+        {"experts-on", 0, PP_CLI_STRING, &a->lists[2], "E,...", "--machine: expert parallelism"},
         {"zero", 0, PP_CLI_KEY, (void *)"train.zero", "Z,...",
          "what replicas share out: 1 optimizer state; --machine: 2 gradients, 3 weights too"},
-        {"fp8", 0, PP_CLI_FLAG, &there->fp8, NULL, "--machine: products of blocks at device.fp8"},
-        {"layout", 0, PP_CLI_STRING, &there->layout, "WORDS", "--machine: a cut of Megatron's"},
-        {"compare", 0, PP_CLI_STRING, &there->compare, "WORDS",
+        {"fp8", 0, PP_CLI_FLAG, &a->fp8, NULL, "--machine: products of blocks at device.fp8"},
+        {"layout", 0, PP_CLI_STRING, &a->layout, "WORDS", "--machine: a cut of Megatron's"},
+        {"compare", 0, PP_CLI_STRING, &a->compare, "WORDS",
          "--machine: price one, such as 'tp=4 pp=4'"},
         {"only", 0, PP_CLI_CHOICE, &a->only, SYSTEMS "|torch",
          "--machine: what this system can run"},
         {"emit", 0, PP_CLI_CHOICE, &a->emit, SYSTEMS,
          "--machine: the first row it can run, in its words"},
-        {"ranks", 0, PP_CLI_INT, &there->ranks, "N", "--machine: ranks there; those of one host"},
-        {"html", 0, PP_CLI_STRING, &there->html, "FILE",
+        {"ranks", 0, PP_CLI_INT, &a->ranks, "N", "--machine: ranks there; those of one host"},
+        {"html", 0, PP_CLI_STRING, &a->html, "FILE",
          "a page to edit the plan in; --machine, --profile: a page of their result"},
-        {"profile", 0, PP_CLI_STRING, &a->measured.path, "PATH",
+        {"profile", 0, PP_CLI_STRING, &a->profile, "PATH",
          "read a pipeline that was measured, and rank what else would have run"},
-        {"against", 0, PP_CLI_STRING, &a->measured.against, "PATH",
+        {"against", 0, PP_CLI_STRING, &a->against, "PATH",
          "--profile: predict this other one from it"},
         {"table", 0, PP_CLI_CHOICE, &a->table, PP_TABLES,
          "what others have published, what ppcli predicts, and the errors"},
@@ -99,11 +79,11 @@ static int parse_words(int argc, char **argv, struct asked *a)
         {"width", 0, PP_CLI_INT, &a->look.width, "N", "picture: pixels, 96 are an inch"},
         {"title", 0, PP_CLI_STRING, &a->look.title, "TEXT",
          "picture: instead of its own; '': none"},
-        {"check", 0, PP_CLI_OPTIONAL, &how->check, "N",
+        {"check", 0, PP_CLI_OPTIONAL, &a->check, "N",
          "--best: also run the first N (3) and CONFIG as it is, a few seconds each"},
-        {"csv", 0, PP_CLI_STRING, &w->csv, "FILE",
+        {"csv", 0, PP_CLI_STRING, &a->csv, "FILE",
          "read the plan from a table; - is standard input"},
-        {"par", 0, PP_CLI_STRING, &w->par, "NAME",
+        {"par", 0, PP_CLI_STRING, &a->par, "NAME",
          "--csv: mark the table: legal, as fast as this schedule (or best), within --memory-cap"},
         {"chunks", 0, PP_CLI_KEY, (void *)"pipeline.chunks", "V",
          "chunks per rank: each rank holds V pieces of the model"},
@@ -117,26 +97,28 @@ static int parse_words(int argc, char **argv, struct asked *a)
          "zb-auto, zb-fit, zb-exact, --csv: forwards a rank may hold"},
         {"recompute", 0, PP_CLI_KEY, (void *)"pipeline.recompute", "WHAT",
          "forward passes that are computed again: off, all, layers; without CONFIG stages"},
-        {"cost-f", 0, PP_CLI_STRING, &w->costs[PP_COST_F], "T,...", "time of a forward pass; 1"},
-        {"cost-i", 0, PP_CLI_STRING, &w->costs[PP_COST_I], "T,...", "time of an input gradient; 1"},
-        {"cost-w", 0, PP_CLI_STRING, &w->costs[PP_COST_W], "T,...", "time of a weight gradient; 1"},
-        {"cost-b", 0, PP_CLI_STRING, &w->costs[PP_COST_B], "T,...",
+        {"cost-f", 0, PP_CLI_STRING, &a->costs[PP_COST_F], "T,...", "time of a forward pass; 1"},
+        {"cost-i", 0, PP_CLI_STRING, &a->costs[PP_COST_I], "T,...", "time of an input gradient; 1"},
+        {"cost-w", 0, PP_CLI_STRING, &a->costs[PP_COST_W], "T,...", "time of a weight gradient; 1"},
+        {"cost-b", 0, PP_CLI_STRING, &a->costs[PP_COST_B], "T,...",
          "time of a whole backward, in place of --cost-i and --cost-w"},
-        {"cost-comm", 0, PP_CLI_STRING, &w->costs[PP_COST_COMM], "T,...", "time of a transfer; 0"},
-        {"cost-tie", 0, PP_CLI_STRING, &w->costs[PP_COST_TIE], "T",
+        {"cost-comm", 0, PP_CLI_STRING, &a->costs[PP_COST_COMM], "T,...", "time of a transfer; 0"},
+        {"cost-tie", 0, PP_CLI_STRING, &a->costs[PP_COST_TIE], "T",
          "time to copy or to add up the gradient of a tied tensor once; 0"},
-        {"cost-overlap", 0, PP_CLI_STRING, &w->costs[PP_COST_OVERLAP], "PART",
+        {"cost-overlap", 0, PP_CLI_STRING, &a->costs[PP_COST_OVERLAP], "PART",
          "a pair of F and B takes this part of their sum; none"},
         {0},
     };
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_plan, options, &a->settings, words, 1));
-    w->config = words[0];
-    there->only =
-        a->only < 0 ? NULL : pp_plan_systems[a->only < PP_PLAN_SYSTEMS ? a->only : 2]; /* torch */
-    there->emit = a->emit < 0 ? NULL : pp_plan_systems[a->emit];
-    there->memory = how->memory;
-    return plan_machine_check(there);
+    a->config = words[0];
+    bool there = a->lists[0] || a->lists[1] || a->lists[2] || a->fp8 || a->layout || a->compare ||
+                 a->only >= 0 || a->emit >= 0;
+    return a->machine || !there
+               ? 0
+               : pp_fail(PP_EUSAGE,
+                         "--tensor, --context, --experts-on, --fp8, --layout, --compare, "
+                         "--only and --emit are for --machine FILE");
 }
 
 /* One cell of a table (report/published.c). */
@@ -144,12 +126,12 @@ static int predict_words(int argc, char **argv, struct pp_figures *out)
 {
     PP_OWN(plan_request_fini) struct plan_request q = {0};
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
-    PP_OWN_MEMORY struct asked *a = pp_alloc(1, sizeof(*a));
+    PP_OWN_MEMORY struct plan_asked *a = pp_alloc(1, sizeof(*a));
     PP_TRY(a ? 0 : PP_ERESOURCE);
     PP_TRY(parse_words(argc, argv, a));
-    if (a->there.machine)
-        return plan_machine_price(a->w.config, &a->settings, &a->there, &out->tokens);
-    PP_TRY(plan_request_make(&a->w, &a->settings, false, &q));
+    if (a->machine)
+        return plan_machine_price(a, &out->tokens);
+    PP_TRY(plan_request_make(a, &q));
     PP_TRY(pp_sim_run(q.plan, &q.costs.costs, false, &result));
     out->makespan = result.makespan;
     out->idle = result.bubble_span;
@@ -157,10 +139,10 @@ static int predict_words(int argc, char **argv, struct pp_figures *out)
 }
 
 /* -o, --width and --title: only of the plan itself, and the last two of a picture. */
-static int check_output(struct asked *a)
+static int check_output(struct plan_asked *a)
 {
-    bool plan = !a->there.machine && !a->how.best && !a->how.check && !a->how.memory &&
-                !a->measured.path && !a->w.par && !a->there.html && a->table < 0 && !a->measure;
+    bool plan = !a->machine && !a->best && !a->check && !a->memory && !a->profile && !a->par &&
+                !a->html && a->table < 0 && !a->measure;
     if (a->output && !plan && !a->measure)
         return pp_fail(PP_EUSAGE, "-o writes a plan, or what --measure finds: leave out -o %s",
                        a->output);
@@ -171,65 +153,62 @@ static int check_output(struct asked *a)
     return pp_look_check(&a->look);
 }
 
-static int find_plan(struct asked *a)
+static int find_plan(struct plan_asked *a)
 {
     PP_TRY(check_output(a));
-    bool alone = !a->w.config && !a->w.csv && a->settings.n == 0 && !a->there.machine &&
-                 !a->how.best && !a->measure && !a->measured.path;
+    bool alone = !a->config && !a->csv && a->settings.n == 0 && !a->machine && !a->best &&
+                 !a->measure && !a->profile;
     if (a->table >= 0)
         return alone ? pp_table_print(a->table, predict_words)
                      : pp_fail(PP_EUSAGE, "--table prints what is published: use it alone");
-    if (a->measured.path || a->measured.against)
-        return profile(&a->w, &a->how, &a->there, &a->measured, pp_format_name(a->format));
-    bool ranks = a->there.ranks != INT_MIN,
-         finds = a->measure || a->there.machine || a->how.best || a->how.check;
+    if (a->profile || a->against)
+        return plan_profile(a);
+    bool ranks = a->ranks != INT_MIN, finds = a->measure || a->machine || a->best || a->check;
     for (int i = 0; finds && i < PP_COSTS; i++)
-        if (a->w.csv || a->w.costs[i])
+        if (a->csv || a->costs[i])
             return pp_fail(PP_EUSAGE, "--best, --machine, --measure: no --csv and no --cost-...");
-    if (a->measure && (a->there.machine || a->how.best || a->how.check || a->how.memory ||
-                       a->there.html || ranks))
+    if (a->measure && (a->machine || a->best || a->check || a->memory || a->html || ranks))
         return pp_fail(PP_EUSAGE, "--measure writes a machine file: alone, or with -o FILE");
     if (a->measure)
-        return plan_measure(a->w.config, &a->settings, a->output);
-    if (ranks && a->there.ranks < 1)
-        return pp_fail(PP_EUSAGE, "--ranks wants 1 or more, not %d", a->there.ranks);
-    if (!a->there.machine && ranks)
+        return plan_measure(a);
+    if (ranks && a->ranks < 1)
+        return pp_fail(PP_EUSAGE, "--ranks wants 1 or more, not %d", a->ranks);
+    if (!a->machine && ranks)
         return pp_fail(PP_EUSAGE, "--ranks is for --machine FILE");
-    if (!a->there.machine && a->there.html &&
-        (a->how.best || a->how.check || a->how.memory || a->format != 0))
+    if (!a->machine && a->html && (a->best || a->check || a->memory || a->format != 0))
         return pp_fail(
             PP_EUSAGE,
             "--html writes a page of its own: leave out --best, --check, --memory and --format");
-    if (a->how.cores != INT_MIN && (a->how.cores < 1 || a->how.cores > PLAN_CORES_MAX))
-        return pp_fail(PP_EUSAGE, "--cores wants 1 to %d, not %d", PLAN_CORES_MAX, a->how.cores);
-    if (a->how.cores != INT_MIN && (a->how.check || !a->how.best))
+    if (a->cores != INT_MIN && (a->cores < 1 || a->cores > PLAN_CORES_MAX))
+        return pp_fail(PP_EUSAGE, "--cores wants 1 to %d, not %d", PLAN_CORES_MAX, a->cores);
+    if (a->cores != INT_MIN && (a->check || !a->best))
         return pp_fail(PP_EUSAGE,
                        "--cores is for --best, without --check: ppcli plan CONFIG "
                        "--best --cores %d",
-                       a->how.cores);
-    if (a->there.machine && (a->how.best || a->how.check))
+                       a->cores);
+    if (a->machine && (a->best || a->check))
         return pp_fail(PP_EUSAGE, "--best and --check measure this machine: leave out --machine");
-    if (a->there.machine)
-        return plan_machine(a->w.config, &a->settings, &a->there, pp_format_name(a->format));
-    if (a->how.best || a->how.check || a->how.memory) {
-        a->how.best = a->how.best || a->how.check;
-        return plan_best(a->w.config, &a->settings, &a->how, pp_format_name(a->format));
+    if (a->machine)
+        return plan_machine(a);
+    if (a->best || a->check || a->memory) {
+        a->best = a->best || a->check;
+        return plan_best(a);
     }
     if (!pp_launch_speaks())
         return 0;
-    if (a->w.par)
-        return plan_mark(&a->w, &a->settings, pp_format_name(a->format));
-    PP_OWN(plan_request_fini) struct plan_request q = {0};
-    PP_TRY(plan_check_file("--html", a->there.html));
-    PP_TRY(plan_request_make(&a->w, &a->settings, pp_format_times(a->format), &q));
-    struct pp_planned planned = {q.plan, &q.costs.costs, q.bytes, q.memory_cap};
-    return a->there.html ? pp_file_draw(a->there.html, pp_workbench_write, &planned)
-                         : pp_format_print(a->format, &planned, &a->look, a->output);
+    if (a->par)
+        return plan_mark(a);
+    PP_OWN(plan_request_fini) struct plan_request q = {.times = pp_format_times(a->format)};
+    PP_TRY(plan_check_file("--html", a->html));
+    PP_TRY(plan_request_make(a, &q));
+    struct pp_planned planned = {q.plan, &q.costs.costs, q.bytes, q.g.memory_cap};
+    return a->html ? pp_file_draw(a->html, pp_workbench_write, &planned)
+                   : pp_format_print(a->format, &planned, &a->look, a->output);
 }
 
 int cmd_plan(int argc, char **argv)
 {
-    struct asked asked;
+    struct plan_asked asked;
     PP_TRY(parse_words(argc, argv, &asked));
     return find_plan(&asked);
 }

@@ -3,10 +3,35 @@
 #ifndef PPCLI_CLI_PLAN_H
 #define PPCLI_CLI_PLAN_H
 
+#include "ppcli/formats.h"
 #include "ppcli/machine_plan.h"
 #include "ppcli/stage_costs.h"
-#include "ppcli/tune.h"
 #include "command.h"
+
+#define PLAN_CORES_MAX 1024 /* as run.threads */
+#define PLAN_MACHINE_LISTS 3
+
+/* The words as written; NULL: not given. */
+struct plan_asked {
+    struct pp_cli_settings settings;
+    const char *config, *csv, *costs[PP_COSTS];
+    const char *par;    /* --csv: the table is marked */
+    const char *check;  /* how many to run for real; "auto": without a number */
+    const char *memory; /* --best, --machine, --profile: bytes */
+    const char *machine, *lists[PLAN_MACHINE_LISTS], *layout, *compare;
+    const char *profile, *against, *html, *output;
+    struct pp_look look;
+    bool best, fp8, measure;
+    int cores, ranks; /* INT_MIN: not given */
+    int format;
+    int only, emit, table; /* numbers of choices; -1: not given */
+};
+
+/* Is it --format json, or (*json false) no --format? Others are for plans alone. */
+bool plan_prints_result(const struct plan_asked *a, bool *json);
+
+/* Can the file be written, before the work whose result it shall hold? */
+int plan_check_file(const char *option, const char *path);
 
 /* ---- plan_request.c
  *
@@ -14,93 +39,45 @@
  * table, with costs for every stage.
  */
 
-struct plan_words {
-    const char *config, *csv;
-    const char *par;             /* --par: the table is marked; NULL: not */
-    const char *costs[PP_COSTS]; /* as written; NULL: not given */
-};
-
 struct plan_request {
+    bool times;                     /* it will be simulated with start and end of each action */
+    bool is_shaped;                 /* schedule and g are given, whatever else is asked */
+    const char *schedule, *again;   /* of options; again: --recompute, NULL: off */
+    struct pp_geometry g;           /* its memory_cap: forwards that a rank may hold; 0: any */
+    const struct plan_asked *asked; /* all of these are set by plan_request_make(): */
+    struct pp_cost_list lists[PP_COSTS];
     struct pp_plan *plan;        /* proved */
     struct pp_stage_costs costs; /* of its stages and boundaries */
-    double memory_cap;           /* forwards that a rank may hold; 0: any number */
     size_t *bytes;               /* [stages] memory of each rank of a config's run; else NULL */
 };
 
-/* Errors: PP_EUSAGE; PP_ERESOURCE when the plan is larger than the memory that is left; those of
+/* Errors: PP_EUSAGE; PP_ERESOURCE when the plan is larger than the memory that is left; as of
  * the config, the table and the schedule. plan_request_fini() whatever it returns. */
-int plan_request_make(const struct plan_words *words, const struct pp_cli_settings *settings,
-                      bool times, struct plan_request *out);
+int plan_request_make(const struct plan_asked *asked, struct plan_request *q);
 void plan_request_fini(struct plan_request *q);
 
-/* ---- plan_mark.c
- *
- * --csv with --par: is the table legal, as fast as the schedule `par` ("best": as the fastest that fits)
- * of its shape, and within --memory-cap? format: "grid" or "json". PP_ECHECK when it does not pass;
- * else as plan_request_make(). */
-int plan_mark(const struct plan_words *words, const struct pp_cli_settings *settings,
-              const char *format);
+/* The most micro-batches of activations that a rank holds, and which one. */
+double plan_request_peak(const struct plan_request *q, const struct pp_sim_result *result,
+                         int *rank);
 
-/* ---- plan_best.c: the part of `ppcli plan CONFIG` that measures: --best, --memory and --check */
+/* ---- what is asked beside a plan; a->best and the like say which of them */
 
-#define PLAN_CORES_MAX 1024 /* as run.threads */
+/* Is the table legal, as fast as the schedule `par` ("best": as the fastest that fits) of its shape, and
+ * within --memory-cap? PP_ECHECK when it does not pass; else as plan_request_make(). */
+int plan_mark(const struct plan_asked *a);
 
-struct plan_best {
-    bool best;         /* --best; --check asks for it too */
-    const char *check; /* --check: how many to run for real, as written; "auto": without a number */
-    const char *memory; /* --memory: bytes as written; NULL: any number */
-    int cores;          /* --cores; INT_MIN: those that are there */
-};
+/* Measure, search, print the table and the winner's lines. */
+int plan_best(const struct plan_asked *a);
 
-/*
- * Measure, search, print the table and the winner's lines. word: the CONFIG, NULL when there was
- * none. format: "grid" (the command's default) for people, or "json".
- */
-int plan_best(const char *word, const struct pp_cli_settings *settings, const struct plan_best *how,
-              const char *format);
-
-/* ---- plan_machine.c: what to run on a machine that is not here */
-
-#define PLAN_MACHINE_LISTS 3
-extern const char *const plan_machine_lists[PLAN_MACHINE_LISTS]; /* their options */
-
-struct plan_machine_words {
-    const char *machine; /* --machine: a machine file or the name of one that is installed */
-    int ranks;           /* --ranks; less than 1: those of one host */
-    const char *memory;  /* --memory; NULL: what the file says */
-    const char *html;    /* --html: a page with table and timeline; NULL: absent */
-    const char *lists[PLAN_MACHINE_LISTS]; /* --tensor, --context, --experts-on; NULL: any */
-    const char *layout, *compare;          /* NULL: absent */
-    const char *only, *emit;               /* systems; NULL: all, none */
-    bool fp8;
-};
-
-int plan_machine(const char *word, const struct pp_cli_settings *settings,
-                 const struct plan_machine_words *words, const char *format);
-
+/* What to run on a machine that is not here. */
+int plan_machine(const struct plan_asked *a);
 /* Tokens a second and rank of the division that --compare names, or of the first row. */
-int plan_machine_price(const char *word, const struct pp_cli_settings *settings,
-                       const struct plan_machine_words *words, double *tokens);
+int plan_machine_price(const struct plan_asked *a, double *tokens);
 
-/* Words that mean nothing without --machine. Errors: PP_EUSAGE. */
-int plan_machine_check(const struct plan_machine_words *words);
+/* A pipeline that was measured elsewhere. Errors: PP_EUSAGE, as of pp_profile_read(). */
+int plan_profile(const struct plan_asked *a);
 
-/* Can the file be written, before the work whose result it shall hold? */
-int plan_check_file(const char *option, const char *path);
-
-/* ---- plan_profile.c: a pipeline that was measured elsewhere */
-
-struct plan_profile_words {
-    const char *path;    /* --profile */
-    const char *against; /* --against; NULL: absent */
-    const char *memory;  /* --memory; NULL: any */
-    const char *html;    /* --html; NULL: no page */
-};
-
-/* Errors: PP_EUSAGE, as of pp_profile_read(). format: "grid" or "json". */
-int plan_profile(const struct plan_profile_words *words, const char *format);
-
-/* `plan CONFIG --measure`: a machine file of this machine, with the times of the config's layers. */
-int plan_measure(const char *word, const struct pp_cli_settings *settings, const char *path);
+/* A machine file of this machine, with the times of the config's layers. */
+int plan_measure(const struct plan_asked *a);
 
 #endif

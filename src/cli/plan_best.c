@@ -54,17 +54,16 @@ static int measure_links(const struct pp_sweep *sweep, struct pp_best_result *s,
 }
 
 /* The stages and replicas that the config names by itself. */
-static int find_own(const char *word, const struct pp_cli_settings *settings,
-                    struct pp_best_shape *out)
+static int find_own(const struct plan_asked *a, struct pp_best_shape *out)
 {
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     struct pp_setting items[PP_CLI_SETTINGS_MAX];
     char path[PP_PATH_MAX];
     int n = 0;
-    for (int i = 0; i < settings->n; i++)
-        if (!pp_has_word("pipeline.stages pipeline.replicas", settings->items[i].key))
-            items[n++] = settings->items[i];
-    PP_TRY(pp_cli_find_config(word, path));
+    for (int i = 0; i < a->settings.n; i++)
+        if (!pp_has_word("pipeline.stages pipeline.replicas", a->settings.items[i].key))
+            items[n++] = a->settings.items[i];
+    PP_TRY(pp_cli_find_config(a->config, path));
     int rc = pp_config_load(path, items, n, pp_cli_names(), &cfg);
     if (rc < 0 && rc != PP_ECONFIG)
         return rc;
@@ -76,34 +75,34 @@ static int find_own(const char *word, const struct pp_cli_settings *settings,
 }
 
 /* --stages and --replicas may be lists; then every combination is a config of its own, as in bench. */
-static int load(const char *word, const struct pp_cli_settings *settings, struct pp_sweep *out,
-                struct pp_best_shape *own)
+static int load(const struct plan_asked *a, struct pp_sweep *out, struct pp_best_shape *own)
 {
-    int p = count_values(settings, "pipeline.stages");
-    int d = count_values(settings, "pipeline.replicas"), n = (p > 1 ? p : 1) * (d > 1 ? d : 1);
+    int p = count_values(&a->settings, "pipeline.stages");
+    int d = count_values(&a->settings, "pipeline.replicas"), n = (p > 1 ? p : 1) * (d > 1 ? d : 1);
     if (n == 1) {
         out->configs = pp_alloc(1, sizeof(*out->configs));
         out->n = 1;
-        return out->configs ? pp_cli_load_config(word, settings, &out->configs[0]) : PP_ERESOURCE;
+        return out->configs ? pp_cli_load_config(a->config, &a->settings, &out->configs[0])
+                            : PP_ERESOURCE;
     }
-    if (strcmp(word, "-") == 0)
+    if (strcmp(a->config, "-") == 0)
         return pp_fail(PP_EUSAGE, "lists load their config once for each value: give a file");
-    PP_TRY(pp_cli_load_sweep(word, settings, out));
+    PP_TRY(pp_cli_load_sweep(a->config, &a->settings, out));
     if (out->n != n || n > SHAPES_LISTED)
         return pp_fail(PP_EUSAGE,
                        "--best takes lists of at most %d --stages x --replicas, and no other list",
                        SHAPES_LISTED);
-    return find_own(word, settings, own);
+    return find_own(a, own);
 }
 
-static int find_best(const struct pp_sweep *sweep, const struct pp_cli_settings *settings,
-                     const struct plan_best *how, bool json, struct pp_best_result *s)
+static int find_best(const struct pp_sweep *sweep, const struct plan_asked *a, bool json,
+                     struct pp_best_result *s)
 {
     struct pp_best_asked asked = {.configs = sweep->configs,
                                   .n = sweep->n,
-                                  .stages = count_values(settings, "pipeline.stages") > 0,
-                                  .replicas = count_values(settings, "pipeline.replicas") > 0,
-                                  .need = how->check ? PP_RUN_REAL : PP_RUN_EXPLAIN};
+                                  .stages = count_values(&a->settings, "pipeline.stages") > 0,
+                                  .replicas = count_values(&a->settings, "pipeline.replicas") > 0,
+                                  .need = a->check ? PP_RUN_REAL : PP_RUN_EXPLAIN};
     for (int i = 0; i < sweep->n; i++)
         if (pp_config_problem_count(sweep->configs[i]) > 0)
             return pp_cli_config_verdict(sweep->configs[i], PP_ECONFIG);
@@ -111,42 +110,40 @@ static int find_best(const struct pp_sweep *sweep, const struct pp_cli_settings 
     PP_TRY(s->n_checked > 0 ? pp_bench_best_result(s) : 0);
     PP_TRY(pp_best_result_explain(s));
     PP_TRY(pp_best_result_print(s, json, stdout));
-    return pp_best_result_verdict(s, how->memory);
+    return pp_best_result_verdict(s, a->memory);
 }
 
 /* The words of --best, which become what the search is asked. */
-static int check_words(const char *word, const struct plan_best *how, const char *format,
-                       struct pp_best_result *s)
+static int check_words(const struct plan_asked *a, bool *json, struct pp_best_result *s)
 {
-    if (!how->best) {
+    if (!a->best) {
         return pp_fail(PP_EUSAGE, "--memory is for --best: ppcli plan CONFIG --best --memory %s",
-                       how->memory);
+                       a->memory);
     }
-    if (strcmp(format, "json") != 0 && strcmp(format, "grid") != 0) {
+    if (!plan_prints_result(a, json))
         return pp_fail(PP_EUSAGE, "--best prints a table for people, or --format json, not '%s'",
-                       format);
-    }
-    if (!word) {
+                       pp_format_name(a->format));
+    if (!a->config) {
         return pp_fail(PP_EUSAGE,
                        "--best needs a config. For example: ppcli plan mnist.ini --best");
     }
-    if (how->check) {
+    if (a->check) {
         int64_t n = CHECKED;
-        bool number = strcmp(how->check, "auto") != 0;
-        if ((number && !pp_whole_parse(how->check, &n)) || n < 1 || n > PP_BEST_SHOWN) {
+        bool number = strcmp(a->check, "auto") != 0;
+        if ((number && !pp_whole_parse(a->check, &n)) || n < 1 || n > PP_BEST_SHOWN) {
             return pp_fail(PP_EUSAGE, "--check wants how many plans to run, 1 to %d, not '%s'",
-                           PP_BEST_SHOWN, how->check);
+                           PP_BEST_SHOWN, a->check);
         }
         s->n_checked = (int)n;
     }
-    s->spec.cores = how->cores > 0 ? how->cores : 0;
-    if (how->memory && !pp_bytes_parse(how->memory, &s->spec.memory))
-        return pp_fail(PP_EUSAGE, "--memory wants " PP_BYTES_FORMS ", not '%s'", how->memory);
+    s->spec.cores = a->cores > 0 ? a->cores : 0;
+    if (a->memory && !pp_bytes_parse(a->memory, &s->spec.memory))
+        return pp_fail(PP_EUSAGE, "--memory wants " PP_BYTES_FORMS ", not '%s'", a->memory);
     return 0;
 }
 
-static int launch_or_find(const struct pp_sweep *sweep, const struct pp_cli_settings *settings,
-                          const struct plan_best *how, bool json, struct pp_best_result *s)
+static int launch_or_find(const struct pp_sweep *sweep, const struct plan_asked *a, bool json,
+                          struct pp_best_result *s)
 {
     struct pp_config *cfg = sweep->configs[0];
     bool searches = true;
@@ -154,7 +151,7 @@ static int launch_or_find(const struct pp_sweep *sweep, const struct pp_cli_sett
     PP_TRY(pp_run_check(cfg));
     bool starts = cfg->run.hosts[0] && !pp_mpi_used(cfg);
     cfg->run.rank_order = PP_ORDER_STAGES; /* what the search compares with */
-    if (how->check && (starts || pp_mpi_used(cfg)))
+    if (a->check && (starts || pp_mpi_used(cfg)))
         return pp_fail(PP_EUSAGE, "--check runs the ranks as threads of this machine, without "
                                   "hosts: leave it out under mpirun and with --hosts, and try "
                                   "the section that --best prints with ppcli train");
@@ -162,19 +159,18 @@ static int launch_or_find(const struct pp_sweep *sweep, const struct pp_cli_sett
         return pp_launch_mpirun(cfg, s->word, pp_sweep_ranks(sweep));
     if (pp_mpi_used(cfg))
         PP_TRY(measure_links(sweep, s, &searches));
-    return searches ? find_best(sweep, settings, how, json, s) : 0;
+    return searches ? find_best(sweep, a, json, s) : 0;
 }
 
-int plan_best(const char *word, const struct pp_cli_settings *settings, const struct plan_best *how,
-              const char *format)
+int plan_best(const struct plan_asked *a)
 {
     PP_OWN(pp_sweep_fini) struct pp_sweep sweep = {0};
-    PP_OWN(pp_best_result_fini) struct pp_best_result s = {.word = word};
-    bool json = strcmp(format, "json") == 0;
+    PP_OWN(pp_best_result_fini) struct pp_best_result s = {.word = a->config};
+    bool json;
     pp_start_others = PP_START_JOIN;
-    PP_TRY(check_words(word, how, format, &s));
-    PP_TRY(load(word, settings, &sweep, &s.spec.own));
-    int rc = launch_or_find(&sweep, settings, how, json, &s);
-    return how->check ? pp_cli_config_verdict(sweep.configs[0], rc)
-                      : pp_cli_look_verdict(sweep.configs[0], rc);
+    PP_TRY(check_words(a, &json, &s));
+    PP_TRY(load(a, &sweep, &s.spec.own));
+    int rc = launch_or_find(&sweep, a, json, &s);
+    return a->check ? pp_cli_config_verdict(sweep.configs[0], rc)
+                    : pp_cli_look_verdict(sweep.configs[0], rc);
 }

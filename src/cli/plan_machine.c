@@ -12,9 +12,6 @@
 #include "ppcli/results.h"
 #include "ppcli/text.h"
 
-const char *const plan_machine_lists[PLAN_MACHINE_LISTS] = {"--tensor", "--context",
-                                                            "--experts-on"};
-
 #define SEARCHED                                                                                   \
     "pipeline.assignment pipeline.split_at pipeline.group pipeline.eager pipeline.memory_cap "     \
     "pipeline.costs run.rank_order run.hosts"
@@ -112,50 +109,40 @@ static bool is_legal(const char *word, const struct pp_cli_settings *settings)
 
 /* What the file says of what is searched for does not matter: a batch may be too small for the file's
  * micro-batches. */
-static int load_open(const char *word, const struct pp_cli_settings *settings, struct pp_asked *a,
-                     struct pp_config **out)
+static int load_open(const struct plan_asked *w, struct pp_asked *a, struct pp_config **out)
 {
     static const char *const open[][2] = {
         {"pipeline.microbatches", "1"}, {"pipeline.replicas", "1"}, {"run.rank_order", "stages"}};
     const int n = sizeof(open) / sizeof(open[0]);
     PP_OWN_MEMORY struct pp_cli_settings *all = pp_alloc(1, sizeof(*all));
     PP_TRY(all ? 0 : PP_ERESOURCE);
-    for (int i = 0; i < settings->n; i++) {
+    for (int i = 0; i < w->settings.n; i++) {
         bool taken;
-        PP_TRY(take_setting(&settings->items[i], a, &taken));
+        PP_TRY(take_setting(&w->settings.items[i], a, &taken));
         if (!taken)
-            all->items[all->n++] = settings->items[i];
+            all->items[all->n++] = w->settings.items[i];
     }
-    bool legal = is_legal(word, all);
+    bool legal = is_legal(w->config, all);
     for (int i = 0; i < n && !legal && all->n < PP_CLI_SETTINGS_MAX; i++)
         all->items[all->n++] = (struct pp_setting){open[i][0], open[i][1], "--machine"};
-    return pp_cli_load_config(word, all, out);
-}
-
-int plan_check_file(const char *option, const char *path)
-{
-    struct pp_file_write w;
-    if (!path || strcmp(path, "-") == 0)
-        return 0;
-    if (!path[0])
-        return pp_fail(PP_EUSAGE, "%s wants the name of a file, not ''", option);
-    PP_TRY(pp_file_create(path, &w));
-    pp_file_abandon(&w);
-    return 0;
+    return pp_cli_load_config(w->config, all, out);
 }
 
 /* ---- the command */
 
-static int prepare(const struct plan_machine_words *w, struct pp_machine_plan *p)
+static int prepare(const struct plan_asked *w, struct pp_machine_plan *p)
 {
+    static const char *const said[PLAN_MACHINE_LISTS] = {"--tensor", "--context", "--experts-on"};
     char path[PP_PATH_MAX];
     PP_TRY(plan_check_file("--html", w->html));
     for (size_t i = 0; i < PLAN_MACHINE_LISTS; i++)
         if (w->lists[i])
-            PP_TRY(read_list(&lists[5 + i], plan_machine_lists[i], w->lists[i], &p->asked));
+            PP_TRY(read_list(&lists[5 + i], said[i], w->lists[i], &p->asked));
     PP_TRY(pp_cli_find_machine(w->machine, path));
     PP_TRY(pp_cluster_read(path, &p->cluster));
-    p->asked.only = w->only;
+    p->asked.only = w->only < 0                 ? NULL
+                    : w->only < PP_PLAN_SYSTEMS ? pp_plan_systems[w->only]
+                                                : pp_plan_systems[2]; /* torch */
     p->asked.layout = w->layout;
     p->fp8 = w->fp8;
     p->ranks = w->ranks > 0 ? w->ranks : (int)p->cluster.ranks;
@@ -170,69 +157,51 @@ static int prepare(const struct plan_machine_words *w, struct pp_machine_plan *p
     return 0;
 }
 
-static int find_rows(const char *word, const struct pp_cli_settings *settings,
-                     const struct plan_machine_words *w, struct pp_machine_plan *p)
+static int find_rows(const struct plan_asked *a, struct pp_machine_plan *p)
 {
-    PP_TRY(prepare(w, p));
-    PP_TRY(load_open(word, settings, &p->asked, &p->cfg));
+    PP_TRY(prepare(a, p));
+    PP_TRY(load_open(a, &p->asked, &p->cfg));
     PP_TRY(pp_machine_plan_load(p));
-    return w->compare ? pp_machine_plan_price(p, w->compare) : pp_machine_plan_find(p);
+    return a->compare ? pp_machine_plan_price(p, a->compare) : pp_machine_plan_find(p);
 }
 
-static int plan(const char *word, const struct pp_cli_settings *settings,
-                const struct plan_machine_words *w, bool json, struct pp_machine_plan *p)
-{
-    PP_TRY(find_rows(word, settings, w, p));
-    PP_TRY(w->emit ? pp_machine_plan_emit(p, w->emit, stdout)
-                   : pp_machine_plan_print(p, json, stdout));
-    return w->html ? pp_machine_plan_page(p, w->html) : 0;
-}
-
-int plan_machine_price(const char *word, const struct pp_cli_settings *settings,
-                       const struct plan_machine_words *w, double *tokens)
+int plan_machine_price(const struct plan_asked *a, double *tokens)
 {
     PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.n = 0};
-    PP_TRY(find_rows(word, settings, w, &p));
+    PP_TRY(find_rows(a, &p));
     *tokens = p.rows[0].e.tokens;
     return 0;
 }
 
-int plan_machine_check(const struct plan_machine_words *w)
-{
-    bool listed = false;
-    for (size_t i = 0; i < PLAN_MACHINE_LISTS; i++)
-        listed = listed || w->lists[i];
-    if (w->machine || (!listed && !w->fp8 && !w->layout && !w->compare && !w->only && !w->emit))
-        return 0;
-    return pp_fail(PP_EUSAGE, "--tensor, --context, --experts-on, --fp8, --layout, --compare, "
-                              "--only and --emit are for --machine FILE");
-}
-
-int plan_machine(const char *word, const struct pp_cli_settings *settings,
-                 const struct plan_machine_words *w, const char *format)
+int plan_machine(const struct plan_asked *a)
 {
     PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.n = 0};
-    bool json = strcmp(format, "json") == 0;
-    if (!word)
+    bool json;
+    if (!a->config)
         return pp_fail(PP_EUSAGE, "--machine needs a config. For example: ppcli plan llama-70b.ini "
                                   "--machine 8xh100-nvlink --ranks 64");
-    if (!json && strcmp(format, "grid") != 0)
+    if (!plan_prints_result(a, &json))
         return pp_fail(PP_EUSAGE,
-                       "--machine prints a table, --format json, or --html FILE, not '%s'", format);
-    int rc = plan(word, settings, w, json, &p);
+                       "--machine prints a table, --format json, or --html FILE, not '%s'",
+                       pp_format_name(a->format));
+    int rc = find_rows(a, &p);
+    if (rc == 0)
+        rc = a->emit >= 0 ? pp_machine_plan_emit(&p, pp_plan_systems[a->emit], stdout)
+                          : pp_machine_plan_print(&p, json, stdout);
+    rc = rc == 0 && a->html ? pp_machine_plan_page(&p, a->html) : rc;
     return pp_cli_look_verdict(p.cfg, rc);
 }
 
-int plan_measure(const char *word, const struct pp_cli_settings *settings, const char *path)
+int plan_measure(const struct plan_asked *a)
 {
     PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.n = 0};
-    if (!word)
+    if (!a->config)
         return pp_fail(
             PP_EUSAGE,
             "--measure needs a config. For example: ppcli plan mnist.ini --measure -o here.ini");
-    PP_TRY(plan_check_file("-o", path));
-    PP_TRY(pp_cli_load_config(word, settings, &p.cfg));
+    PP_TRY(plan_check_file("-o", a->output));
+    PP_TRY(pp_cli_load_config(a->config, &a->settings, &p.cfg));
     int rc = pp_bench_machine(&p);
-    rc = rc < 0 ? rc : pp_bench_machine_write(word, p.cfg, &p.cluster, path);
+    rc = rc < 0 ? rc : pp_bench_machine_write(a->config, p.cfg, &p.cluster, a->output);
     return pp_cli_config_verdict(p.cfg, rc);
 }

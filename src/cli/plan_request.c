@@ -12,16 +12,10 @@
 #include "ppcli/text.h"
 #include "ppcli/tune.h"
 
-struct shape {
-    const char *schedule;
-    const char *again; /* of --recompute without a config; NULL: off */
-    struct pp_geometry g;
-};
-
 /* ---- shapes */
 
 /* Without a config only the keys that shape a schedule mean something. */
-static int read_setting(const struct pp_setting *s, struct shape *q)
+static int read_setting(const struct pp_setting *s, struct plan_request *q)
 {
     const struct {
         const char *key;
@@ -103,32 +97,30 @@ static int fail_unknown(const char *name)
                    hint.s[0] ? hint.s : "; ppcli keys pipeline.schedule lists them");
 }
 
-static int build(struct shape *s, bool times, struct plan_request *q)
+static int build_plan(struct plan_request *q)
 {
-    const struct pp_schedule_ops *ops = pp_schedule_find(s->schedule);
-    if (!ops)
-        return fail_unknown(s->schedule);
-    if (s->g.chunks == 0)
-        s->g.chunks = pp_schedule_default_chunks(ops);
-    PP_TRY(pp_plan_check_room(&s->g, times));
-    return pp_plan_build(s->schedule, &s->g, &q->plan);
+    if (q->g.chunks == 0)
+        q->g.chunks = pp_schedule_default_chunks(pp_schedule_find(q->schedule));
+    PP_TRY(pp_plan_check_room(&q->g, q->times));
+    return pp_plan_build(q->schedule, &q->g, &q->plan);
 }
 
 /* A plan whose order is made for its costs is built again, for those. */
-static int fit_to_costs(const struct pp_cost_list lists[PP_COSTS], struct shape *s,
-                        struct plan_request *q)
+static int fit_to_costs(struct plan_request *q)
 {
-    PP_TRY(pp_stage_costs_set(q->plan, lists, &q->costs));
+    PP_TRY(pp_stage_costs_set(q->plan, q->lists, &q->costs));
     int n = q->plan->n_virtual;
     PP_TAKE(double, times, 3 * (size_t)n + 1);
     PP_TAKE(int64_t, ticks, 3 * (size_t)n + 1);
     for (int i = 0; i < 3 * n; i++)
         times[i] = q->costs.arrays[i % 3 * n + i / 3];
-    times[3 * (size_t)n] = pp_cost_mean(&lists[PP_COST_COMM], 0);
+    times[3 * (size_t)n] = pp_cost_mean(&q->lists[PP_COST_COMM], 0);
     pp_schedule_ticks(times, n, ticks);
-    s->g.ticks = ticks;
+    q->g.ticks = ticks;
     pp_plan_destroy(&q->plan);
-    return pp_plan_build(s->schedule, &s->g, &q->plan);
+    int rc = pp_plan_build(q->schedule, &q->g, &q->plan);
+    q->g.ticks = NULL;
+    return rc;
 }
 
 /* all, or virtual stages: "0 2-3". */
@@ -160,18 +152,17 @@ static int read_again(const char *text, int n_virtual, bool *stages)
 }
 
 /* --schedule exec:PROGRAM without a config. */
-static int from_program(const struct pp_cost_list lists[PP_COSTS], const struct shape *s,
-                        struct plan_request *q)
+static int from_program(struct plan_request *q)
 {
-    const char *word = s->schedule + strlen(PP_SCHEDULE_EXEC);
+    const char *word = q->schedule + strlen(PP_SCHEDULE_EXEC);
     char path[PP_PATH_MAX];
     struct pp_cost_words costs;
-    pp_cost_lists_write(lists, &costs);
+    pp_cost_lists_write(q->lists, &costs);
     snprintf(path, sizeof(path), "%s%s", strchr(word, '/') ? "" : "./", word);
     struct pp_program p = {.path = path,
-                           .stages = s->g.stages,
-                           .chunks = s->g.chunks,
-                           .microbatches = s->g.microbatches};
+                           .stages = q->g.stages,
+                           .chunks = q->g.chunks,
+                           .microbatches = q->g.microbatches};
     memcpy(p.costs, costs.at, sizeof(p.costs));
     PP_TRY(pp_plan_read_program(&p, &q->plan));
     const struct pp_geometry *g = &q->plan->geometry;
@@ -180,29 +171,28 @@ static int from_program(const struct pp_cost_list lists[PP_COSTS], const struct 
     return pp_fail(PP_EFORMAT,
                    "%s was asked for %d stages and %d micro-batches, and printed a table of %d and "
                    "%d",
-                   s->schedule, p.stages, p.microbatches, g->stages, g->microbatches);
+                   q->schedule, p.stages, p.microbatches, g->stages, g->microbatches);
 }
 
-static int from_options(const struct pp_cli_settings *settings, bool times,
-                        const struct pp_cost_list lists[PP_COSTS], struct shape *s,
-                        struct plan_request *q)
+static int from_options(struct plan_request *q)
 {
-    for (int i = 0; i < settings->n; i++)
-        PP_TRY(read_setting(&settings->items[i], s));
+    const struct pp_cli_settings *settings = &q->asked->settings;
+    for (int i = 0; i < settings->n && !q->is_shaped; i++)
+        PP_TRY(read_setting(&settings->items[i], q));
     bool runs_program =
-        s->schedule && strncmp(s->schedule, PP_SCHEDULE_EXEC, strlen(PP_SCHEDULE_EXEC)) == 0;
-    if (s->schedule && !runs_program && !pp_schedule_find(s->schedule))
-        return fail_unknown(s->schedule);
-    if (!s->schedule || s->g.stages == 0 || s->g.microbatches == 0)
+        q->schedule && strncmp(q->schedule, PP_SCHEDULE_EXEC, strlen(PP_SCHEDULE_EXEC)) == 0;
+    if (q->schedule && !runs_program && !pp_schedule_find(q->schedule))
+        return fail_unknown(q->schedule);
+    if (!q->schedule || q->g.stages == 0 || q->g.microbatches == 0)
         return fail_missing(settings);
-    PP_TRY(runs_program ? from_program(lists, s, q) : build(s, times, q));
+    PP_TRY(runs_program ? from_program(q) : build_plan(q));
     PP_TAKE(bool, again, q->plan->n_virtual);
-    if (s->again)
-        PP_TRY(read_again(s->again, q->plan->n_virtual, again));
-    s->g.again = again; /* while the plan is made */
-    if (pp_schedule_fits(s->schedule))
-        PP_TRY(fit_to_costs(lists, s, q));
-    return s->again ? pp_plan_recompute(q->plan, again) : 0;
+    if (q->again)
+        PP_TRY(read_again(q->again, q->plan->n_virtual, again));
+    q->g.again = again; /* while the plan is made */
+    int rc = pp_schedule_fits(q->schedule) ? fit_to_costs(q) : 0;
+    q->g.again = NULL;
+    return rc == 0 && q->again ? pp_plan_recompute(q->plan, again) : rc;
 }
 
 /* ---- tables and configs */
@@ -218,13 +208,11 @@ static int from_table(const char *path, struct pp_plan **out)
     return rc;
 }
 
-static int from_config(const char *word, const struct pp_cli_settings *settings, bool times,
-                       const struct pp_cost_list lists[PP_COSTS], struct shape *s,
-                       struct plan_request *q)
+static int from_config(struct plan_request *q)
 {
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_OWN(pp_run_fini) struct pp_run run = {0};
-    PP_TRY(pp_cli_load_config(word, settings, &cfg));
+    PP_TRY(pp_cli_load_config(q->asked->config, &q->asked->settings, &cfg));
     PP_TRY(pp_cli_config_verdict(cfg, pp_run_check(cfg)));
     PP_TRY(pp_cli_look_verdict(cfg, pp_choose(cfg, PP_RUN_EXPLAIN, NULL)));
     const struct pp_schedule_ops *ops = pp_schedule_find(cfg->pipeline.schedule);
@@ -232,13 +220,13 @@ static int from_config(const char *word, const struct pp_cli_settings *settings,
                             .chunks = cfg->pipeline.chunks,
                             .microbatches = cfg->pipeline.microbatches};
     g.chunks = g.chunks == 0 && ops ? pp_schedule_default_chunks(ops) : g.chunks;
-    PP_TRY(pp_plan_check_room(&g, times));
+    PP_TRY(pp_plan_check_room(&g, q->times));
     PP_TRY(pp_cli_look_verdict(cfg, pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run)));
     struct pp_cost_words words;
-    pp_cost_lists_write(lists, &words);
-    PP_TRY(pp_run_plan(&run, &s->g.costs, words.at, &q->plan));
+    pp_cost_lists_write(q->lists, &words);
+    PP_TRY(pp_run_plan(&run, &q->g.costs, words.at, &q->plan));
     const struct pp_plan *plan = run.layout->plans[0].plan;
-    s->g.memory_cap = plan->schedule ? plan->geometry.memory_cap : 0;
+    q->g.memory_cap = plan->schedule ? plan->geometry.memory_cap : 0;
     PP_TAKE(struct pp_exec_bytes, bytes, g.stages);
     PP_TRY(pp_run_bytes(&run, run.layout, g.stages, bytes));
     PP_ALLOC(q->bytes, g.stages);
@@ -247,62 +235,70 @@ static int from_config(const char *word, const struct pp_cli_settings *settings,
     return 0;
 }
 
-/* Does a rank of a table hold more than so many micro-batches? */
-static int check_cap(const char *path, double cap, const struct plan_request *q)
+double plan_request_peak(const struct plan_request *q, const struct pp_sim_result *result,
+                         int *rank)
+{
+    int p = q->plan->geometry.stages, most = 0;
+    int share = q->plan->geometry.chunks / q->plan->copies;
+    for (int r = 1; r < p; r++)
+        most = result->peak[r] > result->peak[most] ? r : most;
+    *rank = most;
+    return (double)result->peak[most] / share;
+}
+
+/* Does a rank of a table hold more micro-batches than --memory-cap? */
+static int check_cap(const struct plan_request *q)
 {
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
     int share = q->plan->geometry.chunks / q->plan->copies;
     PP_TRY(pp_sim_run(q->plan, &q->costs.costs, false, &result));
-    for (int r = 0; r < q->plan->geometry.stages; r++) {
-        double holds = (double)result.peak[r] / share;
-        if (holds > cap)
+    for (int r = 0; r < q->plan->geometry.stages; r++)
+        if ((double)result.peak[r] / share > q->g.memory_cap)
             return pp_fail(
                 PP_ECONFIG,
-                "%s: row %d holds %g micro-batches of activations, --memory-cap allows %g", path,
-                r + 1, holds, cap);
+                "%s: row %d holds %g micro-batches of activations, --memory-cap allows %g",
+                q->asked->csv, r + 1, (double)result.peak[r] / share, q->g.memory_cap);
+    return 0;
+}
+
+/* The options that a table leaves. */
+static int read_cap(struct plan_request *q)
+{
+    const struct pp_cli_settings *settings = &q->asked->settings;
+    for (int i = 0; i < settings->n; i++) {
+        if (strcmp(settings->items[i].key, "pipeline.memory_cap") != 0)
+            return pp_fail(PP_EUSAGE, "%s cannot be combined with --csv", settings->items[i].said);
+        PP_TRY(pp_cost_number("memory-cap", settings->items[i].value, &q->g.memory_cap));
     }
     return 0;
 }
 
-static int make(const struct plan_words *words, const struct pp_cli_settings *settings, bool times,
-                struct pp_cost_list lists[PP_COSTS], struct plan_request *q)
+int plan_request_make(const struct plan_asked *asked, struct plan_request *q)
 {
+    bool is_table = asked->csv && !q->is_shaped;
+    q->asked = asked;
     for (int i = 0; i < PP_COSTS; i++)
-        if (words->costs[i])
-            PP_TRY(pp_cost_list_read(i, words->costs[i], &lists[i]));
-    PP_TRY(pp_cost_lists_halve(lists));
-    struct shape s = {.g.costs = {.f = pp_cost_mean(&lists[PP_COST_F], 1),
-                                  .i = pp_cost_mean(&lists[PP_COST_I], 1),
-                                  .w = pp_cost_mean(&lists[PP_COST_W], 1),
-                                  .comm = pp_cost_mean(&lists[PP_COST_COMM], 0)}};
-    if (words->config && words->csv)
+        if (asked->costs[i])
+            PP_TRY(pp_cost_list_read(i, asked->costs[i], &q->lists[i]));
+    PP_TRY(pp_cost_lists_halve(q->lists));
+    q->g.costs = (struct pp_schedule_costs){.f = pp_cost_mean(&q->lists[PP_COST_F], 1),
+                                            .i = pp_cost_mean(&q->lists[PP_COST_I], 1),
+                                            .w = pp_cost_mean(&q->lists[PP_COST_W], 1),
+                                            .comm = pp_cost_mean(&q->lists[PP_COST_COMM], 0)};
+    if (asked->config && asked->csv)
         return pp_fail(PP_EUSAGE, "a CONFIG and --csv are two plans; give one of them");
-    for (int i = 0; words->csv && i < settings->n; i++) {
-        if (strcmp(settings->items[i].key, "pipeline.memory_cap") != 0)
-            return pp_fail(PP_EUSAGE, "%s cannot be combined with --csv", settings->items[i].said);
-        PP_TRY(pp_cost_number("memory-cap", settings->items[i].value, &s.g.memory_cap));
-    }
-    PP_TRY(words->csv      ? from_table(words->csv, &q->plan)
-           : words->config ? from_config(words->config, settings, times, lists, &s, q)
-                           : from_options(settings, times, lists, &s, q));
-    PP_TRY(pp_stage_costs_set(q->plan, lists, &q->costs));
-    q->memory_cap = s.g.memory_cap;
-    bool capped = words->csv && !words->par && q->memory_cap > 0;
-    return capped ? check_cap(words->csv, q->memory_cap, q) : 0;
-}
-
-int plan_request_make(const struct plan_words *words, const struct pp_cli_settings *settings,
-                      bool times, struct plan_request *out)
-{
-    struct pp_cost_list lists[PP_COSTS] = {{0}};
-    int rc = make(words, settings, times, lists, out);
-    for (int i = 0; i < PP_COSTS; i++)
-        pp_free(lists[i].at);
-    return rc;
+    PP_TRY(is_table ? read_cap(q) : 0);
+    PP_TRY(is_table        ? from_table(asked->csv, &q->plan)
+           : asked->config ? from_config(q)
+                           : from_options(q));
+    PP_TRY(pp_stage_costs_set(q->plan, q->lists, &q->costs));
+    return is_table && !asked->par && q->g.memory_cap > 0 ? check_cap(q) : 0;
 }
 
 void plan_request_fini(struct plan_request *q)
 {
+    for (int i = 0; i < PP_COSTS; i++)
+        pp_free(q->lists[i].at);
     pp_plan_destroy(&q->plan);
     pp_stage_costs_fini(&q->costs);
     pp_free(q->bytes);
