@@ -137,6 +137,11 @@ static void check_memory(const Job &job, cudaStream_t stream, size_t workspace)
     }
 }
 
+static const void *of_batch(const void *p, const Layout &l, int i)
+{
+    return (const char *)p + i * l.stride * (int64_t)bytes_of(l.type);
+}
+
 static bool aligned(const Job &job)
 {
     uintptr_t all = (uintptr_t)job.a | (uintptr_t)job.b | (uintptr_t)job.out;
@@ -211,7 +216,7 @@ cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t l, size_
                                                  cudaDataType type, uint64_t rows, uint64_t cols,
                                                  int64_t ld)
 {
-    Layout made = {type, rows, cols, ld};
+    Layout made = {type, rows, cols, ld, 0, 0};
     memset((void *)l, 0, sizeof *l);
     memcpy((void *)l, &made, sizeof made);
     return CUBLAS_STATUS_SUCCESS;
@@ -224,6 +229,15 @@ cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataT
     *out = new cublasLtMatrixLayoutOpaque_t;
     fake_count("cuBLASLt layouts", 1);
     return cublasLtMatrixLayoutInit_internal(*out, sizeof **out, type, rows, cols, ld);
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void *value, size_t bytes)
+{
+    Layout *mine = (Layout *)l;
+    return attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT ? set(&mine->batch, value, bytes)
+                                                           : set(&mine->stride, value, bytes);
 }
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
@@ -398,10 +412,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     memcpy(&chosen, algo, sizeof chosen);
     memcpy(&job.alpha, alpha, sizeof job.alpha);
     memcpy(&job.beta, beta, sizeof job.beta);
-    job.a = A;
-    job.b = B;
-    job.c = C;
-    job.out = D;
     job.workspace = (float *)workspace;
     job.algorithm = chosen.id;
     const char *nan = getenv("PPCLI_FAKE_RELU_NAN");
@@ -412,10 +422,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
         (has_bias(job.p.d.epilogue) && job.p.d.bias == NULL) || needs > workspace_bytes ||
         (needs > 0 && (uintptr_t)workspace % 256 != 0))
         return CUBLAS_STATUS_INVALID_VALUE;
-    if (!can(job.p, chosen.id) || !aligned(job))
-        return CUBLAS_STATUS_NOT_SUPPORTED;
-    check_memory(job, stream, needs);
-    cudaError_t e = fake_enqueue(stream, false, fake_multiply, new Job(job), drop);
+    cudaError_t e = cudaSuccess;
+    for (int i = 0; e == cudaSuccess && (i == 0 || i < job.p.out.batch); i++) {
+        job.a = of_batch(A, job.p.a, i);
+        job.b = of_batch(B, job.p.b, i);
+        job.c = of_batch(C, job.p.c, i);
+        job.out = (void *)of_batch(D, job.p.out, i);
+        if (!can(job.p, chosen.id) || !aligned(job))
+            return CUBLAS_STATUS_NOT_SUPPORTED;
+        check_memory(job, stream, needs);
+        e = fake_enqueue(stream, false, fake_multiply, new Job(job), drop);
+    }
     return e == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_EXECUTION_FAILED;
 }
 }

@@ -23,6 +23,8 @@ struct Layout {
     cudaDataType type;
     uint64_t rows, cols;
     int64_t ld;
+    int32_t batch; /* 0: one */
+    int64_t stride;
 };
 
 struct Desc {

@@ -4,8 +4,9 @@
 
 /* B, O, I; also rows, columns and depths that are no multiple of anything. The large ones, last,
  * are for what is computed, not for where. */
-static const int gpu_shapes[][3] = {{1, 1, 1},  {3, 5, 7},    {17, 10, 123},  {8, 33, 1},
-                                    {5, 1, 64}, {16, 24, 32}, {64, 124, 125}, {32, 128, 784}};
+static const int gpu_shapes[][3] = {{1, 1, 1},     {3, 5, 7},    {17, 10, 123},  {8, 33, 1},
+                                    {5, 1, 64},    {16, 24, 32}, {64, 124, 125}, {32, 128, 784},
+                                    {2048, 16, 12}}; /* whose weight gradient is cut into slices */
 #define SMALL_SHAPES 6
 
 struct layer {

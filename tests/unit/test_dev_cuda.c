@@ -36,8 +36,8 @@ TEST(factors_and_results_have_the_sizes_of_their_matrices)
 TEST(shapes_that_differ_in_anything_are_different_questions)
 {
     const struct cuda_shape s = {.product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5};
-    struct cuda_shape others[8];
-    for (int i = 0; i < 8; i++)
+    struct cuda_shape others[9];
+    for (int i = 0; i < 9; i++)
         others[i] = s;
     others[0].product = CUDA_BACKWARD_WEIGHT;
     others[1].B = 3;
@@ -47,11 +47,26 @@ TEST(shapes_that_differ_in_anything_are_different_questions)
     others[5].keeps_z = true;
     others[6].adds = true;
     others[7].bias = true;
+    others[8].slices = 2;
     assert_true(cuda_shapes_equal(&s, &s));
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 9; i++) {
         assert_false(cuda_shapes_equal(&s, &others[i]));
         assert_false(cuda_shapes_equal(&others[i], &s));
         assert_true(cuda_shapes_equal(&others[i], &others[i]));
+    }
+}
+
+/* {B, I, O}, slices: of GPT-2, nanoGPT, an MLP, and what cannot be divided. */
+TEST(few_tiles_are_cut_into_slices_of_rows)
+{
+    const int want[][4] = {{4096, 768, 768, 2},   {4096, 768, 2304, 1}, {16384, 384, 384, 8},
+                           {1024, 1024, 1024, 2}, {1024, 16, 24, 2},    {1008, 16, 24, 1},
+                           {1025, 16, 24, 1},     {1024, 3, 5, 1},      {1 << 20, 64, 64, 16}};
+    for (int i = 0; i < COUNT(want); i++) {
+        int n = cuda_weight_slices(want[i][0], want[i][1], want[i][2]);
+        CHECK_INT_EQ(n, want[i][3]);
+        assert_true(n == 1 ||
+                    (size_t)n * (size_t)want[i][1] * (size_t)want[i][2] <= CUDA_SLICES_FLOATS);
     }
 }
 

@@ -130,6 +130,25 @@ int cuda_add_sum(struct cuda *c, const struct cuda_sum *one)
     return c->collects == PP_COLLECT_WEIGHTS ? 0 : launch_sums(c);
 }
 
+int cuda_slices(struct cuda *c, size_t n, float **out)
+{
+    if (!c->slices) {
+        void *p = NULL;
+        size_t bytes = CUDA_SLICED_FLOATS * sizeof(*c->slices);
+        cudaError_t e = cudaMalloc(&p, bytes);
+        if (e != cudaSuccess)
+            return cuda_no_memory(c->device, bytes, e, __FILE__, __LINE__);
+        c->slices = p;
+    }
+    if (c->slices_used + n > CUDA_SLICED_FLOATS)
+        PP_TRY(launch_sums(c));
+    if (c->sums.n == 0)
+        c->slices_used = 0;
+    *out = c->slices + c->slices_used;
+    c->slices_used += (n + 63) / 64 * 64;
+    return 0;
+}
+
 int cuda_row_norm_backward_weight(struct pp_backend *be,
                                   const struct pp_row_norm_backward_weight *a)
 {

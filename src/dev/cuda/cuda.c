@@ -32,6 +32,7 @@ static void cuda_close(struct pp_backend *be)
     cuda_plans_free(c);
     cuda_scratch_free(c);
     cudaFree(c->between);
+    cudaFree(c->slices);
     cudaFree(c->workspace);
     if (c->handle)
         c->blas->Destroy(c->handle);

@@ -64,6 +64,9 @@ struct cuda {
     struct cuda_squares squares; /* that wait, as those below */
     struct cuda_updates updates;
     struct cuda_sums sums;
+    float *
+        slices; /* [CUDA_SLICED_FLOATS] of weight gradients, which a sum that waits reads; or NULL */
+    size_t slices_used;
     struct cuda_norms norms;
     struct cuda_commits commits;
     struct cuda_plan *plans; /* [n_plans], by shape */
@@ -138,6 +141,11 @@ int cuda_update_copies(struct cuda *c, size_t n, const float *W, uint16_t *copy,
 
 /* The sum, of values of the rank, now or with others. */
 int cuda_add_sum(struct cuda *c, const struct cuda_sum *one);
+
+/* Room for the n <= CUDA_SLICES_FLOATS floats of one gradient in slices, until the sum of them that the
+ * caller adds next has been computed. The first call takes memory, outside the stream. */
+#define CUDA_SLICED_FLOATS ((size_t)16 << 20)
+int cuda_slices(struct cuda *c, size_t n, float **out);
 
 /* ---- memory (memory.c) */
 

@@ -55,6 +55,7 @@ struct cuda_sum {
     int rows, C, P, G;
     unsigned first, unit; /* its first block; where its sums of chunks are, in the scratch */
     bool adds;
+    bool slices; /* dz is [rows][C] in f32, C % 4 == 0, and rows are few: of a weight gradient */
 };
 #define CUDA_SUMS 56
 struct cuda_sums {

@@ -5,8 +5,12 @@
 #define CHUNK_ROWS 4096                     /* there are many sums, so few are divided */
 #define UNIT (CUDA_SCRATCH / CUDA_COUNTERS) /* doubles: two sums of a tile's columns */
 
+#define SLICED_COLUMNS (4 * THREADS) /* of a block */
+
 static PP_DEVICE inline struct columns_split split_of(const struct cuda_sum *one)
 {
+    if (one->slices)
+        return {(unsigned)((one->C + SLICED_COLUMNS - 1) / SLICED_COLUMNS), 1, (size_t)one->rows};
     return split_columns((size_t)one->rows, one->C, CHUNK_ROWS);
 }
 
@@ -17,12 +21,39 @@ extern "C" unsigned kernels_sum_units(const struct cuda_sum *one)
     return split.chunks > 1 ? split.chunks * split.tiles : 0;
 }
 
+/* In the order of the rows, and then to what is there. */
+static __device__ void add_slices(const struct cuda_sum &q, unsigned tile)
+{
+    size_t C = (size_t)q.C,
+           c = (size_t)tile * SLICED_COLUMNS + 4 * (threadIdx.y * COLUMNS + threadIdx.x);
+    if (c >= C)
+        return;
+    const float *from = (const float *)q.dz + c;
+    bool wide = (uintptr_t)q.db % 16 == 0;
+    struct several<float, 4> sum = values_at<4>(from, true);
+    for (int r = 1; r < q.rows; r++) {
+        struct several<float, 4> more = values_at<4>(from + (size_t)r * C, true);
+        for (int k = 0; k < 4; k++)
+            sum.at[k] += more.at[k];
+    }
+    if (q.adds) {
+        struct several<float, 4> old = values_at<4>(q.db + c, wide);
+        for (int k = 0; k < 4; k++)
+            sum.at[k] = old.at[k] + sum.at[k];
+    }
+    put_values(q.db + c, wide, sum);
+}
+
 template <typename V>
 __global__ void sums_over_rows(const __grid_constant__ struct cuda_sums all, double *scratch)
 {
     const struct cuda_sum q = *of_block(all.at, all.n);
     struct columns_split split = split_of(&q);
     unsigned block = blockIdx.x - q.first, tile = block % split.tiles;
+    if (q.slices) {
+        add_slices(q, tile);
+        return;
+    }
     const struct columns_part part = {q.C,
                                       (size_t)q.rows,
                                       split,

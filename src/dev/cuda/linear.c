@@ -149,19 +149,24 @@ static int input_job(struct cuda *c, const struct pp_linear_backward_input *a, b
     return cuda_plan_for(c, &shape, &j->plan);
 }
 
-/* Of the first part alone. */
+/* Of the first part alone. In slices, the result is what a sum still has to bring home. */
 static int weight_job(struct cuda *c, const struct pp_linear_backward_weight *a, struct job *j)
 {
     const struct pp_weight_part *part = a->parts;
+    int slices = c->exact ? cuda_weight_slices(part->B, a->I, a->O) : 1;
     struct cuda_shape shape = {.product = CUDA_BACKWARD_WEIGHT,
-                               .B = part->B,
+                               .B = part->B / slices,
                                .I = a->I,
                                .O = a->O,
                                .bias = a->db,
-                               .adds = a->beta != 0};
+                               .adds = slices == 1 && a->beta != 0,
+                               .slices = slices};
+    float *result = a->dW;
+    if (slices > 1)
+        PP_TRY(cuda_slices(c, cuda_result_count(&shape), &result));
     *j = (struct job){.first = value(c, part->x, part->B, a->I),
                       .second = value(c, part->dz, part->B, a->O),
-                      .result = place(a->dW, (size_t)a->O * (size_t)a->I * sizeof(*a->dW))};
+                      .result = place(result, cuda_result_count(&shape) * sizeof(*result))};
     PP_TRY(cuda_plan_for(c, &shape, &j->plan));
     if (j->plan->fusion == CUDA_BIAS_GRADIENT)
         j->bias = place(a->db, (size_t)a->O * sizeof(*a->db));
@@ -228,6 +233,13 @@ static int weight_part(struct cuda *c, const struct pp_linear_backward_weight *a
     PP_TRY(weight_job(c, a, &j));
     PP_TRY(run_job(c, &j));
     PP_TRY(bring_home(c, &j.result));
+    if (j.plan->shape.slices > 1)
+        PP_TRY(cuda_add_sum(c, &(struct cuda_sum){.dz = j.result.home,
+                                                  .db = a->dW,
+                                                  .rows = j.plan->shape.slices,
+                                                  .C = a->O * a->I,
+                                                  .adds = a->beta != 0,
+                                                  .slices = true}));
     if (j.bias.home)
         return bring_home(c, &j.bias);
     const struct cuda_sum sum = cuda_plan_bias(j.plan, a->parts->dz, a->db, a->beta != 0);

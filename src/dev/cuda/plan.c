@@ -46,10 +46,17 @@ static int make_product(struct cuda *c, struct cuda_plan *p)
 }
 
 /* A row-major array of `columns` is a column-major one with that many rows. */
-static int make_layout(struct cuda *c, cudaDataType_t type, int rows, int columns,
+static int make_layout(struct cuda *c, cudaDataType_t type, int rows, int columns, int slices,
                        cublasLtMatrixLayout_t *out)
 {
+    int64_t each = (int64_t)rows * columns;
     BLAS_TRY(c, MatrixLayoutCreate(out, type, (uint64_t)columns, (uint64_t)rows, columns));
+    if (slices > 1) { /* one array after the other */
+        BLAS_TRY(c, MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &slices,
+                                             sizeof(slices)));
+        BLAS_TRY(c, MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                             &each, sizeof(each)));
+    }
     return 0;
 }
 
@@ -60,10 +67,10 @@ int cuda_plan_init(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion 
     PP_TRY(make_product(c, p));
     cudaDataType_t factors = c->bf16 ? CUDA_R_16BF : CUDA_R_32F;
     bool weight = s->product == CUDA_BACKWARD_WEIGHT, forward = s->product == CUDA_FORWARD;
-    PP_TRY(make_layout(c, factors, weight ? s->B : s->O, s->I, &p->first));
-    PP_TRY(make_layout(c, factors, s->B, forward ? s->I : s->O, &p->second));
+    PP_TRY(make_layout(c, factors, weight ? s->B : s->O, s->I, s->slices, &p->first));
+    PP_TRY(make_layout(c, factors, s->B, forward ? s->I : s->O, s->slices, &p->second));
     PP_TRY(make_layout(c, weight ? CUDA_R_32F : factors, weight ? s->O : s->B,
-                       forward ? s->O : s->I, &p->result));
+                       forward ? s->O : s->I, s->slices, &p->result));
     return 0;
 }
 
@@ -182,5 +189,6 @@ cudaError_t cuda_plan_finish_forward(const struct cuda_plan *p, const float *pro
 struct cuda_sum cuda_plan_bias(const struct cuda_plan *p, const float *dz, float *db, bool adds)
 {
     db = p->fusion == CUDA_BIAS_GRADIENT ? NULL : db;
-    return (struct cuda_sum){.dz = dz, .db = db, .rows = p->shape.B, .C = p->shape.O, .adds = adds};
+    int rows = p->shape.B * (p->shape.slices > 1 ? p->shape.slices : 1);
+    return (struct cuda_sum){.dz = dz, .db = db, .rows = rows, .C = p->shape.O, .adds = adds};
 }

@@ -42,6 +42,7 @@ struct cuda_shape {
     bool keeps_z;           /* forward: the value before act is wanted too */
     bool bias;              /* forward: b; backward_weight: db */
     bool adds;              /* backward: to what the result holds */
+    int slices; /* backward_weight: so many products, of B rows each, in one launch; 0: one */
 };
 
 /* A question and its answer, known to all ranks of the device. */
@@ -85,6 +86,14 @@ size_t cuda_result_count(const struct cuda_shape *s);
 int cuda_partition_size(int total, int least, int unit, int n);
 
 bool cuda_shapes_equal(const struct cuda_shape *a, const struct cuda_shape *b);
+
+/*
+ * Into how many slices of rows the product of a weight gradient is cut, so that more multiprocessors
+ * have a part of it: from the shape alone, because the order of the sums follows from it. 1: none.
+ * Each slice gives O * I floats; together they are at most CUDA_SLICES_FLOATS.
+ */
+#define CUDA_SLICES_FLOATS ((size_t)128 * 128 * 128)
+int cuda_weight_slices(int B, int I, int O);
 
 /* Which fusions may compute the shape, the likely best first; how many. With exact only those whose
  * order of sums is known. */

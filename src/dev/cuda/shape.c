@@ -9,14 +9,20 @@ int cuda_partition_size(int total, int least, int unit, int n)
     return each >= least ? each : 0;
 }
 
+static size_t slices_of(const struct cuda_shape *s)
+{
+    return s->slices > 1 ? (size_t)s->slices : 1;
+}
+
 size_t cuda_first_count(const struct cuda_shape *s)
 {
-    return (size_t)s->I * (size_t)(s->product == CUDA_BACKWARD_WEIGHT ? s->B : s->O);
+    bool weight = s->product == CUDA_BACKWARD_WEIGHT;
+    return (size_t)s->I * (size_t)(weight ? s->B : s->O) * slices_of(s);
 }
 
 size_t cuda_second_count(const struct cuda_shape *s)
 {
-    return (size_t)s->B * (size_t)(s->product == CUDA_FORWARD ? s->I : s->O);
+    return (size_t)s->B * (size_t)(s->product == CUDA_FORWARD ? s->I : s->O) * slices_of(s);
 }
 
 size_t cuda_result_count(const struct cuda_shape *s)
@@ -29,13 +35,25 @@ size_t cuda_result_count(const struct cuda_shape *s)
     case CUDA_BACKWARD_WEIGHT:
         break;
     }
-    return (size_t)s->O * (size_t)s->I;
+    return (size_t)s->O * (size_t)s->I * slices_of(s);
+}
+
+/* A result has tiles of 128 x 128; the devices that this is for have 108 to 148 multiprocessors, and a
+ * slice has at least 512 rows and begins at CUDA_OPERAND_ALIGN bytes. */
+int cuda_weight_slices(int B, int I, int O)
+{
+    int64_t tiles = (int64_t)((O + 127) / 128) * ((I + 127) / 128), n = 1;
+    while (n < 16 && 2 * n * tiles <= 128 && B % (16 * n) == 0 && B / (2 * n) >= 512 &&
+           (int64_t)O * I % 4 == 0)
+        n *= 2;
+    return (int)n;
 }
 
 bool cuda_shapes_equal(const struct cuda_shape *a, const struct cuda_shape *b)
 {
     return a->product == b->product && a->B == b->B && a->I == b->I && a->O == b->O &&
-           a->act == b->act && a->keeps_z == b->keeps_z && a->bias == b->bias && a->adds == b->adds;
+           a->act == b->act && a->keeps_z == b->keeps_z && a->bias == b->bias &&
+           a->adds == b->adds && a->slices == b->slices;
 }
 
 int cuda_fusions_for(const struct cuda_shape *s, bool exact, enum cuda_fusion out[CUDA_FUSIONS])
