@@ -265,15 +265,11 @@ int pp_bench_ops(const struct pp_bench_ops_spec *spec, const struct pp_bench_hea
                  enum pp_bench_format format, FILE *f);
 
 /*
- * This machine as a machine file has it, without [between] and layers: peaks and bandwidth are the
- * ceilings of one rank, shares are what the ops of cfg's model reach when each runs by itself, links
- * are transfers between two threads. Takes a few seconds. Errors: those of pp_bench_ops(),
- * pp_bench_ceilings() and pp_handover_threads(). Local.
+ * This machine as a machine file has it, without [between], into p->cluster: peaks and bandwidth are the
+ * ceilings of one rank, shares are what the ops of p->cfg's model reach when each runs by itself, links
+ * are transfers between two threads, layers take what they take here. Takes a few seconds. Errors: as of
+ * pp_bench_ops(), pp_bench_ceilings(), pp_handover_threads() and pp_best_measure(). Local.
  */
-int pp_bench_cluster(const struct pp_config *cfg, double seconds, struct pp_cluster *out);
-
-/* The same with the times of the layers of p->cfg, into p->cluster. Errors: also those of
- * pp_machine_plan_load() and pp_best_measure(). Local. */
 struct pp_machine_plan;
 int pp_bench_machine(struct pp_machine_plan *p);
 /* As a machine file. word: the config as it was given; path NULL or "-": standard output. Errors: those

@@ -55,7 +55,4 @@ const struct pp_checked *pp_best_result_ran(const struct pp_best_result *r, int 
 /* Whether the config as it is was measured, and no candidate was faster. */
 bool pp_best_result_keeps(const struct pp_best_result *r);
 
-/* Is item i the fastest of its number of stages and replicas? */
-bool pp_best_leads(const struct pp_best *b, int i);
-
 #endif

@@ -6,8 +6,6 @@
 #include "ppcli/config.h"
 #include "ppcli/shipped.h"
 
-bool pp_is_ini(const char *name); /* it ends in .ini */
-
 #define PP_SHIPPED_NAMES 256
 struct pp_shipped { /* large: not for a stack */
     char folders[PP_SHIPPED_MAX][PP_PATH_MAX], storage[PP_SHIPPED_NAMES][PP_NAME_MAX];

@@ -91,8 +91,6 @@ int pp_file_write_text(const char *dir, const char *name, const char *text);
  * Errors: of both and of draw(). */
 int pp_file_draw(const char *path, int (*draw)(const void *ctx, FILE *f), const void *ctx);
 
-/* Readers see the old file or the new one, and nobody waits for the disk. */
-int pp_file_publish(struct pp_file_write *w);
 void pp_file_abandon(struct pp_file_write *w); /* accepts one that was committed or never opened */
 
 #endif

@@ -35,7 +35,8 @@ const char *pp_text_shown(const char *text, char *out, size_t bytes);
 /* A text, or its first bytes (SIZE_MAX: all), as XML and HTML have it. */
 void pp_text_xml(const char *text, size_t bytes, FILE *f);
 
-int pp_text_columns(const char *text); /* that it takes: characters of UTF-8 */
+bool pp_text_ends(const char *text, const char *end); /* in it */
+int pp_text_columns(const char *text);                /* that it takes: characters of UTF-8 */
 
 /* Append to the text in out[bytes]; cut at what fits. */
 void pp_text_add(char *out, size_t bytes, const char *fmt, ...)

@@ -187,7 +187,7 @@ int pp_io_write(struct pp_io_file *f, const void *data, size_t bytes)
     return 0;
 }
 
-/* As pp_io_commit() without the fsync: for what need not outlive a crash of the machine. */
+/* Without an fsync. */
 static int publish(struct pp_io_file *f)
 {
     const struct pp_io *io = f->io;
@@ -252,15 +252,13 @@ int pp_file_create(const char *path, struct pp_file_write *out)
     return 0;
 }
 
-static int finish_file(struct pp_file_write *w, bool durable)
+int pp_file_commit(struct pp_file_write *w)
 {
     bool failed = ferror(w->f) != 0;
     failed = fclose(w->f) != 0 || failed;
     w->f = NULL;
     PP_TRY_UNDO(failed ? pp_fail_errno(PP_EIO, "cannot write %s", w->to.path) : 0,
                 pp_io_abandon(&w->to));
-    if (!durable)
-        return publish(&w->to);
     PP_TRY(pp_io_commit(&w->to, NULL));
     char dir[PP_PATH_MAX];
     memcpy(dir, w->to.path, sizeof(dir));
@@ -268,11 +266,6 @@ static int finish_file(struct pp_file_write *w, bool durable)
     if (slash)
         slash[slash == dir] = '\0';
     return pp_io_sync_dir(w->to.io, slash ? dir : ".");
-}
-
-int pp_file_commit(struct pp_file_write *w)
-{
-    return finish_file(w, true);
 }
 
 int pp_file_write_text(const char *dir, const char *name, const char *text)
@@ -293,11 +286,6 @@ int pp_file_draw(const char *path, int (*draw)(const void *ctx, FILE *f), const 
     PP_TRY(pp_file_create(path, &w));
     PP_TRY(draw(ctx, w.f));
     return pp_file_commit(&w);
-}
-
-int pp_file_publish(struct pp_file_write *w)
-{
-    return finish_file(w, false);
 }
 
 void pp_file_abandon(struct pp_file_write *w)

@@ -83,6 +83,12 @@ void pp_text_xml(const char *text, size_t bytes, FILE *f)
             fputc(*text, f);
 }
 
+bool pp_text_ends(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
 int pp_text_columns(const char *text)
 {
     int n = 0;

@@ -57,7 +57,7 @@ static int find_rank(const struct pp_config *cfg, const struct pp_bench *b, stru
                : pp_fail(PP_ERESOURCE, "the speed of products cannot be measured here");
 }
 
-int pp_bench_cluster(const struct pp_config *cfg, double seconds, struct pp_cluster *out)
+static int measure_machine(const struct pp_config *cfg, double seconds, struct pp_cluster *out)
 {
     struct pp_bench b = {.n = 0};
     struct pp_cluster c = {.n_layers = 0};
@@ -105,7 +105,7 @@ int pp_bench_machine(struct pp_machine_plan *p)
     struct pp_best_spec spec = {
         .all_m = true, .cfg = p->cfg, .model = p->model, .train_n = p->batch};
     PP_TRY(pp_best_measure(&spec, MEASURE_SECONDS, &p->costs));
-    PP_TRY(pp_bench_cluster(p->cfg, MEASURE_SECONDS, &p->cluster));
+    PP_TRY(measure_machine(p->cfg, MEASURE_SECONDS, &p->cluster));
     PP_TRY(add_layers(p->model, p->costs, &p->cluster));
     p->cluster.busy = load >= PP_BENCH_BUSY_LOAD ? load : 0;
     if (p->cluster.busy > 0)

@@ -10,6 +10,7 @@
 
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 #define OPTIMIZER "optimizer."
 #define REMOVED_MAX 100 /* checkpoints that a run removes while they are opened */
@@ -336,8 +337,7 @@ bool pp_ckpt_claims(const char *path)
     uint64_t bytes = 0;
     if (pp_open_regular(tidy, &fd, &bytes) < 0)
         return false;
-    size_t n = strlen(tidy);
-    bool named = n > 12 && strcmp(tidy + n - 12, ".safetensors") == 0;
+    bool named = pp_text_ends(tidy, ".safetensors");
     bool full = pread(fd, head, sizeof(head), 0) == (ssize_t)sizeof(head);
     close(fd);
     bool small = head[4] == 0 && head[5] == 0 && head[6] == 0 && head[7] == 0;

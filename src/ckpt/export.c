@@ -61,7 +61,8 @@ void export_fini(struct exporter *e)
     pp_free(e->sources);
 }
 
-int export_list_items(struct exporter *e)
+/* The parameters, all finite; of GPT-2 with zeros for biases that it has not. */
+static int list_items(struct exporter *e)
 {
     const struct pp_ckpt *ck = e->ck;
     e->items = pp_alloc(2 * (size_t)ck->n_tensors, sizeof(*e->items));
@@ -187,7 +188,7 @@ static int write_config(const struct exporter *e, const char *path)
 }
 
 /* What is there already may be somebody's model. */
-int export_make_folder(const char *dir)
+static int make_export_folder(const char *dir)
 {
     int names = 0;
     PP_TRY(pp_dir_create(dir));
@@ -252,8 +253,8 @@ int pp_ckpt_export(const struct pp_export *x, const char *dir)
     PP_OWN(export_fini) struct exporter e = {.ck = x->ck, .cfg = x->cfg};
     e.gpt = strcmp(type, "gpt") == 0;
     e.buffers = x->format >= PP_EXPORT_ONNX;
-    PP_TRY(export_list_items(&e));
-    PP_TRY(export_make_folder(dir));
+    PP_TRY(list_items(&e));
+    PP_TRY(make_export_folder(dir));
     PP_TRY(write_form(&e, x, dir));
     return pp_io_sync_dir(&pp_io_system, dir);
 }

@@ -20,16 +20,11 @@ struct exporter {
     } * sources; /* [n] */
 };
 
-/* The parameters, all finite; of GPT-2 with zeros for biases that it has not. */
-int export_list_items(struct exporter *e);
 void export_fini(struct exporter *e);
 
 /* Dimension d of a tensor, 0: there is none. The sizes that a config leaves to the data or to a
  * rule are seen in the tensors. */
 int64_t export_dim(const struct exporter *e, const char *name, int d);
-
-/* The folder of an export, new or empty. */
-int export_make_folder(const char *dir);
 
 /* One form each, into path. */
 int export_gguf(struct exporter *e, const struct pp_export *x, const char *path);

@@ -75,12 +75,6 @@ int pp_weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_
     return pp_ckpt_read(ck, name, n_dims, dims, take_values, &r);
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* Whether the model has the tensor, or it is one that Hugging Face's files have beside what is
  * learned: masks, angles, the last layer's weight when it is the embedding's. */
 static bool is_known_tensor(const struct pp_model *m, const char *name)
@@ -93,7 +87,7 @@ static bool is_known_tensor(const struct pp_model *m, const char *name)
             return true;
     }
     for (size_t i = 0; i < sizeof(beside) / sizeof(beside[0]); i++)
-        if (ends_with(name, beside[i]))
+        if (pp_text_ends(name, beside[i]))
             return true;
     return false;
 }

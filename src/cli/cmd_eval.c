@@ -59,8 +59,7 @@ int cmd_eval(int argc, char **argv)
         return pp_fail(PP_EUSAGE, "name a run, or a config and a checkpoint. For example: "
                                   "ppcli eval runs/a, or ppcli eval mnist.ini --checkpoint runs/a");
     }
-    size_t n = e.predictions ? strlen(e.predictions) : 0;
-    if (e.predictions && (n < 5 || strcmp(e.predictions + n - 4, ".csv") != 0)) {
+    if (e.predictions && !pp_text_ends(e.predictions, ".csv")) {
         return pp_fail(PP_EUSAGE, "--predictions %s: the name of the file must end in .csv",
                        e.predictions);
     }

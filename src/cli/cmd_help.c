@@ -25,9 +25,6 @@ int cmd_help(int argc, char **argv)
     const struct pp_command *c = pp_command_find(words[0]);
     if (!c)
         return pp_fail(PP_EUSAGE, "no command '%s'%s", words[0], pp_command_hint(words[0]).s);
-    char name[PP_NAME_MAX];
     char flag[] = "--help";
-    snprintf(name, sizeof(name), "%s", c->name);
-    char *help_argv[] = {name, flag, NULL};
-    return c->run(2, help_argv);
+    return c->run(2, (char *[]){NULL, flag, NULL});
 }

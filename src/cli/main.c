@@ -13,30 +13,18 @@
 #include <unistd.h>
 
 #include "ppcli/clock.h"
-#include "ppcli/find.h"
 #include "ppcli/log.h"
+#include "ppcli/text.h"
 #include "ppcli/transport.h"
 #include "command.h"
-
-static int run_named(const char *name, const char *word)
-{
-    const struct pp_command *c = pp_command_find(name);
-    pp_assert(c != NULL);
-    char argv0[PP_NAME_MAX];
-    char argv1[PP_NAME_MAX] = "";
-    snprintf(argv0, sizeof(argv0), "%s", name);
-    snprintf(argv1, sizeof(argv1), "%s", word ? word : "");
-    char *argv[] = {argv0, word ? argv1 : NULL, NULL};
-    return c->run(word ? 2 : 1, argv);
-}
 
 /* "ppcli -h", "ppcli --version": options in the place of a command. */
 static int run_option(const char *word)
 {
     if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0)
-        return run_named("help", NULL);
+        return cmd_help(1, NULL);
     if (strcmp(word, "-V") == 0 || strcmp(word, "--version") == 0)
-        return run_named("version", NULL);
+        return cmd_version(1, NULL);
     const char *const names[] = {"--help", "--version", "--quiet", "--verbose", "--no-color", NULL};
     const char *near = pp_nearest(word, names);
     if (near)
@@ -47,7 +35,7 @@ static int run_option(const char *word)
 
 static int unknown_command(const char *word)
 {
-    if (pp_is_ini(word)) {
+    if (pp_text_ends(word, ".ini")) {
         return pp_fail(PP_EUSAGE, "'%s' is a config, not a command; did you mean 'ppcli train %s'?",
                        word, word);
     }

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/find.h"
 #include "ppcli/log.h"
 #include "ppcli/text.h"
 
@@ -283,12 +282,14 @@ struct scan {
     const char *given[OPTIONS_MAX]; /* what follows each option of the table; NULL: not given */
 };
 
-static const struct pp_cli_option *find(const struct table *t, const char *name, size_t n)
+/* The option of n bytes of this name, or of this letter; -1: the table has none such. */
+static int find_option(const struct table *t, const char *name, size_t n, char letter)
 {
     for (int i = 0; i < t->n; i++)
-        if (strlen(t->items[i]->name) == n && strncmp(t->items[i]->name, name, n) == 0)
-            return t->items[i];
-    return NULL;
+        if (letter ? t->items[i]->letter == letter
+                   : strlen(t->items[i]->name) == n && strncmp(t->items[i]->name, name, n) == 0)
+            return i;
+    return -1;
 }
 
 /* `word` is "--something", maybe with "=value", and is not an option of the table. */
@@ -331,19 +332,13 @@ static int unknown_option(const struct scan *s, const char *word)
     return pp_fail(PP_EUSAGE, "unknown option '--%s'", typed);
 }
 
-static void keep_given(struct scan *s, const struct pp_cli_option *o, const char *value)
-{
-    for (int i = 0; i < s->table.n; i++)
-        if (s->table.items[i] == o)
-            s->given[i] = value ? value : "given";
-}
-
 /* Store an option; value: what is joined to it, NULL when nothing is. */
-static int take_option(struct scan *s, const struct pp_cli_option *o, const char *value)
+static int take_option(struct scan *s, int number, const char *value)
 {
+    const struct pp_cli_option *o = s->table.items[number];
     const char *next = s->at < s->argc ? s->argv[s->at] : NULL;
     if (o->kind == PP_CLI_OPTIONAL && !value) {
-        bool other = !next || next[0] == '-' || pp_is_ini(next);
+        bool other = !next || next[0] == '-' || pp_text_ends(next, ".ini");
         s->at += !other;
         value = other ? "auto" : next;
     }
@@ -353,34 +348,32 @@ static int take_option(struct scan *s, const struct pp_cli_option *o, const char
         value = next;
         s->at++;
     }
-    keep_given(s, o, value);
+    s->given[number] = value ? value : "given";
     return store(o, value, s->settings);
 }
 
 static int take_long(struct scan *s, const char *word)
 {
     size_t n = strcspn(word + 2, "=");
-    const struct pp_cli_option *o = find(&s->table, word + 2, n);
-    if (!o)
+    int i = find_option(&s->table, word + 2, n, 0);
+    if (i < 0)
         return unknown_option(s, word);
     bool joined = word[2 + n] == '=';
-    if (joined && !o->arg)
-        return pp_fail(PP_EUSAGE, "--%s takes no value ('%s')", o->name, word);
-    return take_option(s, o, joined ? word + 2 + n + 1 : NULL);
+    if (joined && !s->table.items[i]->arg)
+        return pp_fail(PP_EUSAGE, "--%s takes no value ('%s')", s->table.items[i]->name, word);
+    return take_option(s, i, joined ? word + 2 + n + 1 : NULL);
 }
 
 /* "-q", "-qv", "-o FILE", "-oFILE" */
 static int take_letters(struct scan *s, const char *word)
 {
     for (const char *p = word + 1; *p; p++) {
-        const struct pp_cli_option *o = NULL;
-        for (int i = 0; i < s->table.n && !o; i++)
-            o = s->table.items[i]->letter == *p ? s->table.items[i] : NULL;
-        if (!o)
+        int i = find_option(&s->table, NULL, 0, *p);
+        if (i < 0)
             return pp_fail(PP_EUSAGE, "unknown option '-%c'", *p);
-        if (o->arg)
-            return take_option(s, o, p[1] ? p + 1 : NULL);
-        PP_TRY(take_option(s, o, NULL));
+        if (s->table.items[i]->arg)
+            return take_option(s, i, p[1] ? p + 1 : NULL);
+        PP_TRY(take_option(s, i, NULL));
     }
     return 0;
 }
@@ -448,12 +441,9 @@ int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
 
 int pp_cli_describe(const struct pp_command *command, pp_cli_visit *visit, void *context)
 {
-    char name[PP_NAME_MAX];
-    snprintf(name, sizeof(name), "%s", command->name);
-    char *argv[] = {name, NULL};
     describing.visit = visit;
     describing.context = context;
-    int rc = command->run(1, argv);
+    int rc = command->run(1, NULL);
     describing.visit = NULL;
     return rc == PP_CLI_DONE ? 0 : rc;
 }

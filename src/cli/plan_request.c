@@ -83,8 +83,7 @@ static int fail_missing(const struct pp_cli_settings *settings)
 
 static int fail_unknown(const char *name)
 {
-    size_t n = strlen(name);
-    if (strchr(name, '/') || (n > 4 && strcmp(name + n - 4, ".csv") == 0)) {
+    if (strchr(name, '/') || pp_text_ends(name, ".csv")) {
         bool file = strncmp(name, PP_SCHEDULE_FILE, strlen(PP_SCHEDULE_FILE)) == 0;
         return pp_fail(PP_EUSAGE,
                        "unknown schedule '%s'; a table is --csv %s here, and schedule = %s%s in a "

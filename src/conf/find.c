@@ -11,12 +11,6 @@
 #include "ppcli/shipped.h"
 #include "ppcli/text.h"
 
-bool pp_is_ini(const char *name)
-{
-    size_t n = strlen(name);
-    return n > 4 && strcmp(name + n - 4, ".ini") == 0;
-}
-
 /* ---- what is installed */
 
 static const char *const below[2] = {"configs", "configs/machines"};
@@ -31,7 +25,7 @@ static void list_folder(const char *folder, size_t cut, struct pp_shipped *s)
 {
     PP_OWN(pp_closedir_at) DIR *dir = opendir(folder);
     for (struct dirent *e; dir && s->n < PP_SHIPPED_NAMES && (e = readdir(dir));)
-        if (pp_is_ini(e->d_name) && strlen(e->d_name) < PP_NAME_MAX)
+        if (pp_text_ends(e->d_name, ".ini") && strlen(e->d_name) < PP_NAME_MAX)
             snprintf(s->storage[s->n++], PP_NAME_MAX, "%.*s", (int)(strlen(e->d_name) - cut),
                      e->d_name);
     qsort(s->storage, (size_t)s->n, sizeof(s->storage[0]), compare_names);
@@ -69,7 +63,8 @@ static int fail_unknown(const char *word, bool machine, struct pp_shipped *s)
             "%s: write the path of the file, or link configs/ of the source to %s",
             word, what, s->folders[n - 1], s->folders[n > 2 ? 2 : 0]);
     }
-    snprintf(name, sizeof(name), "%.*s%s", PP_NAME_MAX - 5, word, pp_is_ini(word) ? "" : ".ini");
+    snprintf(name, sizeof(name), "%.*s%s", PP_NAME_MAX - 5, word,
+             pp_text_ends(word, ".ini") ? "" : ".ini");
     if (machine)
         name[strlen(name) - 4] = '\0';
     for (int i = 0; machine && i < s->n; i++)
@@ -139,12 +134,10 @@ static int check_is_config(const char *path)
 int pp_config_find(const char *word, bool *shipped, char out[PP_PATH_MAX])
 {
     static const char *const data[] = {".csv", ".tsv", ".npy", ".npz", ".gz"};
-    for (size_t i = 0, n = strlen(word), m; i < sizeof(data) / sizeof(*data); i++) {
-        m = strlen(data[i]);
-        if (n > m && strcmp(word + n - m, data[i]) == 0)
+    for (size_t i = 0; i < sizeof(data) / sizeof(*data); i++)
+        if (pp_text_ends(word, data[i]))
             return pp_fail(PP_EUSAGE, "%s: data, not a config; ppcli init writes one for them",
                            word);
-    }
     PP_TRY(find_ini(word, false, shipped, out));
     return strcmp(word, "-") == 0 ? 0 : check_is_config(out);
 }
@@ -152,7 +145,7 @@ int pp_config_find(const char *word, bool *shipped, char out[PP_PATH_MAX])
 int pp_machine_find(const char *word, bool *shipped, char out[PP_PATH_MAX])
 {
     char name[PP_PATH_MAX];
-    bool bare = !strchr(word, '/') && !pp_is_ini(word) && access(word, F_OK) != 0;
+    bool bare = !strchr(word, '/') && !pp_text_ends(word, ".ini") && access(word, F_OK) != 0;
     PP_TRY(pp_path_format(name, "%s%s", word, bare ? ".ini" : ""));
     return find_ini(name, true, shipped, out);
 }

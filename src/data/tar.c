@@ -6,6 +6,7 @@
 
 #include "ppcli/io.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 #include "ops.h"
 
 #define BLOCK 512 /* bytes; a header has one, and a member a whole number of them */
@@ -61,8 +62,7 @@ static int unpack(struct pp_source *s, const char *path, const char *dir, const 
             return pp_fail(PP_EFORMAT, "%s: not a tar archive", path);
         head[NAME + 100] = '\0';
         const char *slash = strrchr(head, '/'), *name = slash ? slash + 1 : head;
-        size_t n = strlen(name), tail = strlen(suffix);
-        bool wanted = file && n > tail && strcmp(name + n - tail, suffix) == 0;
+        bool wanted = file && pp_text_ends(name, suffix);
         PP_TRY(wanted ? take(s, dir, name, bytes, chunk) : copy(s, bytes, chunk, NULL));
     }
 }

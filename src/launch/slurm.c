@@ -89,6 +89,8 @@ struct value {
     int number;       /* 0: none */
     const char *text; /* NULL: none */
     bool quoted;      /* as one word of a shell */
+    const struct pp_config
+        *settings; /* with what the command line said of it; NULL: text or number */
 };
 
 static void quote(FILE *f, const char *text)
@@ -99,13 +101,9 @@ static void quote(FILE *f, const char *text)
     fputc('\'', f);
 }
 
-/* What --set and its like said goes into the job. The caller frees *out. */
-static int settings_text(const struct pp_config *cfg, const struct pp_settings *s, char **out)
+/* What --set and its like said goes into the job. */
+static void put_settings(const struct pp_config *cfg, const struct pp_settings *s, FILE *f)
 {
-    size_t bytes;
-    FILE *f = open_memstream(out, &bytes);
-    if (!f)
-        return pp_fail(PP_ERESOURCE, "out of memory");
     for (int i = 0; i < s->n; i++) {
         if (strcmp(s->items[i].key, "run.dir") == 0)
             continue;
@@ -114,7 +112,6 @@ static int settings_text(const struct pp_config *cfg, const struct pp_settings *
     }
     if (cfg->run.launch != PP_LAUNCH_AUTO)
         fputs(" \\\n        --set run.launch=auto", f); /* srun has launched */
-    return pp_text_close(f, out, "the script");
 }
 
 /* The value of the @WORD@ at p; NULL: none begins here. */
@@ -128,17 +125,20 @@ static const struct value *value_at(const char *p, const struct value *values)
     return NULL;
 }
 
-static void print_script(const char *template, const struct value *values, FILE *f)
+static void print_script(const char *template, const struct value *values,
+                         const struct pp_settings *settings, FILE *f)
 {
     for (const char *line = template, *end; *line; line = end) {
         const struct value *v;
         bool whole = true;
         end = strchr(line, '\n') + 1;
         for (const char *p = line; p < end; p++)
-            whole = whole && (!(v = value_at(p, values)) || v->number || v->text);
+            whole = whole && (!(v = value_at(p, values)) || v->number || v->text || v->settings);
         for (const char *p = line; whole && p < end; p++) {
             if (!(v = value_at(p, values)))
                 fputc(*p, f);
+            else if (v->settings)
+                put_settings(v->settings, settings, f);
             else if (v->quoted)
                 quote(f, v->text);
             else
@@ -152,7 +152,7 @@ int pp_slurm_write(const struct pp_config *cfg, const struct pp_slurm_job *j, co
                    const char *out)
 {
     struct pp_file_write w = {.f = stdout};
-    char exe[PATH_MAX], file[PATH_MAX], name[PP_NAME_MAX], *set = NULL;
+    char exe[PATH_MAX], file[PATH_MAX], name[PP_NAME_MAX];
     const char *dir = strcmp(cfg->run.dir, "auto") != 0 ? cfg->run.dir : NULL;
     bool cuda = strcmp(cfg->run.backend, "cuda") == 0;
     if (!realpath("/proc/self/exe", exe) || !realpath(j->config, file))
@@ -160,30 +160,28 @@ int pp_slurm_write(const struct pp_config *cfg, const struct pp_slurm_job *j, co
     snprintf(name, sizeof(name), "%s", pp_config_name(cfg));
     for (char *p = name; *(p += strspn(p, PLAIN));)
         *p = '_';
-    PP_TRY(settings_text(cfg, &j->settings, &set));
-    int rc = out ? pp_file_create(out, &w) : 0;
+    PP_TRY(out ? pp_file_create(out, &w) : 0);
     const struct value values[] = {
-        {"stages", cfg->pipeline.stages, NULL, false},
-        {"replicas", cfg->pipeline.replicas, NULL, false},
-        {"nodes", j->nodes, NULL, false},
-        {"ranks", j->ranks, NULL, false},
-        {"threads", cfg->run.threads > 0 ? cfg->run.threads : 1, NULL, false},
-        {"gpus", cuda ? j->ranks : 0, NULL, false},
-        {"save", j->save, NULL, false},
-        {"time", 0, j->time, false},
-        {"partition", 0, j->partition, false},
-        {"account", 0, j->account, false},
-        {"name", 0, name, false},
-        {"job", 0, dir ? NULL : name, false},
-        {"dir", 0, dir, true},
-        {"mpi", 0, strncmp(pp_world_version(), "Open MPI", 8) == 0 ? "pmix" : "pmi2", false},
-        {"network", 0, strcmp(cfg->run.network, "auto") != 0 ? cfg->run.network : NULL, true},
-        {"ppcli", 0, exe, true},
-        {"config", 0, file, true},
-        {"settings", 0, set, false},
+        {"stages", .number = cfg->pipeline.stages},
+        {"replicas", .number = cfg->pipeline.replicas},
+        {"nodes", .number = j->nodes},
+        {"ranks", .number = j->ranks},
+        {"threads", .number = cfg->run.threads > 0 ? cfg->run.threads : 1},
+        {"gpus", .number = cuda ? j->ranks : 0},
+        {"save", .number = j->save},
+        {"time", .text = j->time},
+        {"partition", .text = j->partition},
+        {"account", .text = j->account},
+        {"name", .text = name},
+        {"job", .text = dir ? NULL : name},
+        {"dir", .text = dir, .quoted = true},
+        {"mpi", .text = strncmp(pp_world_version(), "Open MPI", 8) == 0 ? "pmix" : "pmi2"},
+        {"network", .text = strcmp(cfg->run.network, "auto") != 0 ? cfg->run.network : NULL,
+         .quoted = true},
+        {"ppcli", .text = exe, .quoted = true},
+        {"config", .text = file, .quoted = true},
+        {"settings", .settings = cfg},
         {0}};
-    if (rc == 0)
-        print_script(template, values, w.f);
-    free(set);
-    return rc == 0 && out ? pp_file_commit(&w) : rc;
+    print_script(template, values, &j->settings, w.f);
+    return out ? pp_file_commit(&w) : 0;
 }

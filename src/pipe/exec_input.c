@@ -205,8 +205,9 @@ int exec_input_upload(struct pp_exec *x, struct exec_turn *turn)
 
 /* ---- a micro-batch */
 
-int exec_input_samples(const struct pp_exec *x, enum pp_split split, int step, int mb,
-                       const uint32_t **index)
+/* Its rows; *index: which samples, memory of the device. */
+static int find_samples(const struct pp_exec *x, enum pp_split split, int step, int mb,
+                        const uint32_t **index)
 {
     const struct pp_loader *ld = x->loader[split];
     const uint32_t *first;
@@ -221,7 +222,7 @@ int exec_input_gather(const struct pp_exec *x, enum pp_split split, int step, in
     const struct exec_input *in = &x->input;
     const struct pp_dataset *ds = x->data[split];
     const uint32_t *index;
-    int rows = exec_input_samples(x, split, step, mb, &index);
+    int rows = find_samples(x, split, step, mb, &index);
     struct pp_gather g = pp_dataset_gather(ds, in->images[split], rows, index, to);
     g.f32 = x->layout->model->tokens;
     if (in->made_now) {
@@ -243,7 +244,7 @@ int exec_input_targets(const struct pp_exec *x, enum pp_split split, int step, i
     const struct exec_input *in = &x->input;
     const struct pp_dataset *ds = x->data[split];
     const uint32_t *index;
-    int rows = exec_input_samples(x, split, step, mb, &index);
+    int rows = find_samples(x, split, step, mb, &index);
     *out = pp_dataset_targets(ds, in->labels[split], rows, index, x->targets);
     if (in->windows) {
         out->stride = (size_t)out->P + (size_t)ds->apart;

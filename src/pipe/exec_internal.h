@@ -247,10 +247,7 @@ int exec_input_open(struct pp_exec *x);
 void exec_input_free_host(struct pp_exec *x);
 void exec_input_take_pictures(struct pp_exec *x, struct exec_turn *turn);
 int exec_input_upload(struct pp_exec *x, struct exec_turn *turn);
-/* Of a micro-batch: its rows (*index: which samples, memory of the device), its input into to[rows][inputs],
- * its targets into x->targets. */
-int exec_input_samples(const struct pp_exec *x, enum pp_split split, int step, int mb,
-                       const uint32_t **index);
+/* Of a micro-batch: its input into to[rows][inputs], its targets into x->targets. */
 int exec_input_gather(const struct pp_exec *x, enum pp_split split, int step, int mb, float *to);
 int exec_input_targets(const struct pp_exec *x, enum pp_split split, int step, int mb,
                        struct pp_targets *out);

@@ -25,7 +25,8 @@ const struct pp_checked *pp_best_result_ran(const struct pp_best_result *s, int 
     return i < s->n_checked || s->n_checked == 0 ? &s->checked[i] : &s->one;
 }
 
-bool pp_best_leads(const struct pp_best *b, int i)
+/* Is item i the fastest of its number of stages and replicas? */
+static bool leads_shape(const struct pp_best *b, int i)
 {
     const struct pp_candidate *c = &b->items[i];
     for (int k = 0; k < i; k++)
@@ -44,7 +45,7 @@ int pp_best_result_explain(struct pp_best_result *s)
 {
     struct pp_best *b = &s->best;
     for (int i = 0; i < b->n; i++) {
-        if (i >= PP_BEST_SHOWN && !pp_best_leads(b, i))
+        if (i >= PP_BEST_SHOWN && !leads_shape(b, i))
             continue;
         char *advice = i == pp_best_result_first(s) ? s->advice : NULL;
         PP_TRY(pp_best_explain(&s->spec, s->costs, &b->items[i], advice));

@@ -459,34 +459,30 @@ static int measure_ends(struct bench *b)
     return rc;
 }
 
+static void fini_bench(struct bench *b)
+{
+    for (int k = 0; k < b->n; k++)
+        pp_chunk_destroy(&b->samples[k].chunk);
+    if (b->block)
+        pp_backend_free(b->w->be, b->block, b->block_bytes);
+    pp_free(b->fill);
+    pp_free(b->samples);
+}
+
 int measure_layers(struct worker *w)
 {
     const struct pp_measure_spec *spec = w->m->spec;
-    struct bench b = {.w = w};
+    PP_OWN(fini_bench) struct bench b = {.w = w};
     b.now = !w->be->caps.async && spec->backend.threads == 1 ? pp_clock_cpu_ns : pp_clock_ns;
     b.clock = measure_clock(b.now);
     PP_TAKE(double, per_row, spec->n_sizes);
     b.per_row = per_row;
-    int rc = choose(&b);
-    if (rc == 0)
-        rc = take_memory(&b);
-    if (rc == 0 && w->rank == 0)
-        rc = measure_ends(&b);
-    if (rc == 0)
-        rc = visit(&b);
-    if (rc == 0)
-        rc = visit_again(&b);
-    if (rc == 0)
-        rc = pp_transport_barrier(w->tp);
-    if (rc == 0)
-        rc = measure_optimizer(&b);
-    if (rc == 0)
-        rc = measure_link(w);
-    for (int k = 0; k < b.n; k++)
-        pp_chunk_destroy(&b.samples[k].chunk);
-    if (b.block)
-        pp_backend_free(w->be, b.block, b.block_bytes);
-    pp_free(b.fill);
-    pp_free(b.samples);
-    return rc;
+    PP_TRY(choose(&b));
+    PP_TRY(take_memory(&b));
+    PP_TRY(w->rank == 0 ? measure_ends(&b) : 0);
+    PP_TRY(visit(&b));
+    PP_TRY(visit_again(&b));
+    PP_TRY(pp_transport_barrier(w->tp));
+    PP_TRY(measure_optimizer(&b));
+    return measure_link(w);
 }

@@ -13,6 +13,7 @@
 #include "ppcli/json_in.h"
 #include "ppcli/mem.h"
 #include "ppcli/source.h"
+#include "ppcli/text.h"
 
 #define FILES_MAX 65536
 #define STAGES_MAX 65536
@@ -170,10 +171,9 @@ static int by_name(const void *a, const void *b)
 
 static bool is_profile_name(const char *name)
 {
-    size_t n = strlen(name);
-    return strcmp(name, "config.json") != 0 && ((n > 5 && strcmp(name + n - 5, ".json") == 0) ||
-                                                (n > 8 && strcmp(name + n - 8, ".json.gz") == 0) ||
-                                                (n > 4 && strcmp(name + n - 4, ".csv") == 0));
+    return strcmp(name, "config.json") != 0 &&
+           (pp_text_ends(name, ".json") || pp_text_ends(name, ".json.gz") ||
+            pp_text_ends(name, ".csv"));
 }
 
 static int list_folder(const char *folder, char ***names, int *n)
