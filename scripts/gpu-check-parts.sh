@@ -361,10 +361,23 @@ net() {
     return "$code"
 }
 
+# ResNet-50 with its own convolutions and with those of cuDNN.
+# shellcheck disable=SC2046,SC2086
+part_conv() {
+    "$PPCLI" env | grep -q '^  cuDNN *[0-9]' || skip 'no cuDNN'
+    said=''
+    for conv in own cudnn; do
+        bench conv-$conv "$CONFIGS/resnet50-cifar10-colossal.ini" --stages 1 --schedule gpipe $(words_of conv) \
+            --set run.conv=$conv --set run.precision=bf16 --repeat 2 --time 1 --no-ceilings || return 1
+        said="$said${said:+, }$conv $(sed -n 's/.*"samples_per_second": \([0-9]*\).*/\1/p' "$OUT/conv-$conv.json" | tail -n 1)/s"
+    done
+    say "$said"
+}
+
 # The words of a net's measurement: random data, so that none is needed there.
 words_of() {
     case $1 in
-    g3) echo --batch-size 128 --microbatches 1 --set data.augment=none --set data.dataset=synthetic \
+    g3 | conv) echo --batch-size 128 --microbatches 1 --set data.augment=none --set data.dataset=synthetic \
         --set data.shape=32x32x3 ;;
     g4) echo --microbatches 1 --set data.dataset=synthetic-tokens --set model.vocab_size=65 ;;
     gpt2) echo --batch-size 32 --microbatches 4 --set data.dataset=synthetic-tokens --set data.path= ;;
@@ -385,6 +398,7 @@ g2) part_g2 ;;
 g5) part_g5 ;;
 peers) part_peers ;;
 kernels) part_kernels ;;
+conv) part_conv ;;
 g3) net resnet50-cifar10-colossal conv ;;
 g4) net gpt-char-large attention ;;
 gpt2) net gpt2-124m attention ;;

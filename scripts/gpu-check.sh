@@ -22,7 +22,7 @@ export LC_ALL
 
 # In the order of what matters; the sums of limit_of() fit the calls.
 CALL_1='env equality ops nets sanitizer'
-CALL_2='kernels gpt2 g4 g3'
+CALL_2='kernels gpt2 g4 g3 conv'
 CALL_3='devices g5 g1 g2 accuracy precision peers'
 PARTS="$CALL_1 $CALL_2 $CALL_3"
 usage='usage: scripts/gpu-check.sh OUT [--build DIR | --bundle FILE | --program FILE] [--call 1|2|3]
@@ -88,6 +88,7 @@ limit_of() {
     equality) echo 110 ;;
     g5) echo 90 ;;
     accuracy | precision | g1) echo 40 ;;
+    conv) echo 30 ;;
     devices) echo 60 ;;
     sanitizer) echo 210 ;;
     g2) echo 70 ;;

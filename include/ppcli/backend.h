@@ -49,6 +49,7 @@ struct pp_backend_choice {
     const int *cpus; /* [threads], that of the rank's own thread first; NULL: not pinned */
     bool crowded;
     enum pp_gemm gemm;
+    enum pp_conv_by conv;
     enum pp_precision precision; /* of products; the reference ignores it, the CPU tf32 */
     bool unpacked; /* no copies of weights: pp_backend_packed_floats() and its like are 0 */
     bool exact;    /* the same call gives the same bits in every run and on any number of stages */

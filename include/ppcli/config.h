@@ -147,6 +147,12 @@ enum pp_gemm {
     PP_GEMM_CBLAS
 };
 
+/* Convolutions of the cuda backend. */
+enum pp_conv_by {
+    PP_CONV_OWN,
+    PP_CONV_CUDNN
+};
+
 /* What follows when the loss or a gradient of a step is not finite. */
 enum pp_nonfinite {
     PP_NONFINITE_STOP,

@@ -175,8 +175,8 @@ static int identity(const struct pp_config *cfg, char out[IDENTITY_MAX])
     copy->train.exact = true;
     copy->train.coalesce = 0;
     PP_TRY(pp_config_hash(copy, hash));
-    snprintf(out, IDENTITY_MAX, "%s %.60s %d %d", hash, cfg->run.backend, cfg->run.threads,
-             (int)cfg->run.gemm);
+    snprintf(out, IDENTITY_MAX, "%s %.60s %d %d %d", hash, cfg->run.backend, cfg->run.threads,
+             (int)cfg->run.gemm, (int)cfg->run.conv);
     return 0;
 }
 

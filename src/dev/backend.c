@@ -118,6 +118,7 @@ struct pp_backend_choice pp_backend_choice_with(const struct pp_backend_ops *ops
                                   .named = ops ? ops : find(cfg->run.backend),
                                   .threads = cfg->run.threads,
                                   .gemm = cfg->run.gemm,
+                                  .conv = cfg->run.conv,
                                   .precision = cfg->run.precision,
                                   .unpacked = !cfg->run.packed,
                                   .exact = cfg->train.exact,

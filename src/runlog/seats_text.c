@@ -16,6 +16,7 @@ static void warn_idle(const struct pp_run *run)
         const char *key;
         bool set;
     } keys[] = {{"run.precision", cfg->run.precision == PP_PRECISION_TF32},
+                {"run.conv", cfg->run.conv == PP_CONV_CUDNN},
                 {"run.graphs", cfg->run.graphs == PP_GRAPHS_ON},
                 {"run.devices", cfg->run.n_devices > 0},
                 {"run.partition_sms", cfg->run.partition_sms}};

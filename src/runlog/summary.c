@@ -240,7 +240,9 @@ static const char *find_comparable(const struct pp_run *run)
 {
     const struct pp_backend_choice choice = pp_backend_choice_with(run->backend, run->cfg);
     if (run->backend->own_memory)
-        return "the same kind of GPU and version of cuBLASLt";
+        return run->cfg->run.conv == PP_CONV_CUDNN
+                   ? "the same kind of GPU and versions of cuBLASLt and cuDNN"
+                   : "the same kind of GPU and version of cuBLASLt";
     if (pp_backend_sums_in_order(&choice))
         return "every processor: any stages, schedule and threads, with the same run.precision";
     return "the same kind of processor and, with run.gemm = cblas, the same library";

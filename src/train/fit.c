@@ -10,6 +10,7 @@
 
 #define GIB (1024.0 * 1024 * 1024)
 #define LIBRARY_BYTES ((size_t)64 << 20) /* work space of products, recorded graphs; about */
+#define CUDNN_BYTES ((size_t)256 << 20)  /* kernels and a handle; about */
 
 static bool share(const struct room_claim *a, const struct room_claim *b, enum pp_room_kind kind)
 {
@@ -66,14 +67,15 @@ static uint64_t data_bytes(const struct pp_run *run, const struct pp_train_optio
 static int device_bytes(const struct pp_run *run, int r, size_t *out)
 {
     const struct pp_layout *l = run->layout;
-    size_t sum = 0;
+    size_t sum = 0, libraries = LIBRARY_BYTES + run->transport->device_bytes;
+    libraries += l->cfg->run.conv == PP_CONV_CUDNN ? CUDNN_BYTES : 0;
     for (int i = 0; i < l->ranks; i++) {
         struct pp_exec_spec spec = {.layout = l, .rank = i, .caps = pp_run_caps(run)};
         struct pp_exec_bytes bytes;
         if (pp_seat_same_device(&run->seats[i], &run->seats[r])) {
             PP_TRY(pp_exec_predict(&spec, &bytes));
             PP_TRY(pp_size_add(sum, bytes.total, &sum));
-            PP_TRY(pp_size_add(sum, LIBRARY_BYTES + run->transport->device_bytes, &sum));
+            PP_TRY(pp_size_add(sum, libraries, &sum));
         }
     }
     *out = sum;

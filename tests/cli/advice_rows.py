@@ -436,6 +436,7 @@ ELSEWHERE = {
     'NVIDIA driver': 'gpu',
     'cudaGetDeviceCount': 'gpu',
     'run.partition_sms': 'gpu',
+    'use run.conv = own': 'gpu',
     'use run.backend = cpu': 'gpu',
     'or run.backend = cpu': 'gpu',
     'run.devices: there is no device': 'gpu',

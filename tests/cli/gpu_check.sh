@@ -18,12 +18,12 @@ gpu_check() {
 begin "a dry run prints the parts of three calls, each of at most ten minutes"
 gpu_check "$folder/plan" --dry-run
 code_is 0
-awk '{ s[$2] += $6; n++ } END { exit !(n == 16 && s[1] <= 570 && s[2] <= 570 && s[3] <= 570 && s[3] > 0) }' "$folder/out" ||
+awk '{ s[$2] += $6; n++ } END { exit !(n == 17 && s[1] <= 570 && s[2] <= 570 && s[3] <= 570 && s[3] > 0) }' "$folder/out" ||
     complain "$(cat "$folder/out")"
 [ ! -e "$folder/plan" ] || complain 'a dry run made a folder'
 parts=$(awk '{ print $3 }' "$folder/out" | paste -sd ' ' -)
 gpu_check "$folder/plan" --dry-run --call 2
-same "$(awk '{ print $3 }' "$folder/out" | paste -sd ' ' -)" 'kernels gpt2 g4 g3'
+same "$(awk '{ print $3 }' "$folder/out" | paste -sd ' ' -)" 'kernels gpt2 g4 g3 conv'
 
 begin "without a device every part is skipped with the reason, and the exit code is 77"
 fails 77 '' gpu_check "$folder/a" --program "$PPCLI"

@@ -23,6 +23,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <csignal>
 #include <ctime>
 #include <sys/mman.h>
@@ -83,6 +84,18 @@ static void on_touch(int, siginfo_t *info, void *)
     if (info->si_code == SEGV_PKUERR)
         (void)!write(STDERR_FILENO, text, sizeof text - 1);
     signal(SIGSEGV, SIG_DFL);
+}
+
+/* An emulated library lies beside the program. PPCLI_FAKE_FAIL=libcudnn.so.9:1:1: it is not there. */
+extern "C" void *__real_dlopen(const char *name, int flags);
+extern "C" void *__wrap_dlopen(const char *name, int flags)
+{
+    int code;
+    if (name == NULL || fake_fails(name, &code))
+        return NULL;
+    auto beside = std::filesystem::read_symlink("/proc/self/exe").replace_filename(name);
+    void *library = __real_dlopen(beside.c_str(), flags);
+    return library != NULL ? library : __real_dlopen(name, flags);
 }
 
 static void write_calls()

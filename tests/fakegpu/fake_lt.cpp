@@ -17,11 +17,6 @@
 
 #include "fake_lt.h"
 
-static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "fits");
-static_assert(sizeof(Desc) <= sizeof(cublasLtMatmulDescOpaque_t), "fits");
-static_assert(sizeof(Preference) <= sizeof(cublasLtMatmulPreferenceOpaque_t), "fits");
-static_assert(sizeof(Algo) <= sizeof(cublasLtMatmulAlgo_t), "fits");
-
 static size_t span(const Layout &l)
 {
     return (((size_t)l.cols - 1) * (size_t)l.ld + (size_t)l.rows) * bytes_of(l.type);
@@ -41,17 +36,10 @@ static cublasStatus_t check_epilogue(const Desc &d, const Layout &out)
         return CUBLAS_STATUS_SUCCESS;
     if (which != NULL && strcmp(which, "none") == 0)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    switch (d.epilogue) {
-    case CUBLASLT_EPILOGUE_RELU:
-    case CUBLASLT_EPILOGUE_BIAS:
-    case CUBLASLT_EPILOGUE_RELU_BIAS:
-    case CUBLASLT_EPILOGUE_BGRADA:
-    case CUBLASLT_EPILOGUE_BGRADB:
-        break;
-    default:
+    if (d.epilogue != CUBLASLT_EPILOGUE_BIAS && d.epilogue != CUBLASLT_EPILOGUE_RELU_BIAS &&
+        d.epilogue != CUBLASLT_EPILOGUE_BGRADB)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    }
-    if (has_bias(d.epilogue) && d.bias_typed && d.bias_type != out.type)
+    if (d.bias_typed && d.bias_type != out.type)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -62,11 +50,11 @@ static cublasStatus_t product_of(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout
 {
     if (desc == NULL || a == NULL || b == NULL || c == NULL || out == NULL)
         return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(&p->d, desc, sizeof p->d);
+    p->d = *(Desc *)desc;
     const cublasLtMatrixLayout_t from[] = {a, b, c, out};
     Layout *to[] = {&p->a, &p->b, &p->c, &p->out};
     for (int i = 0; i < 4; i++) {
-        memcpy(to[i], from[i], sizeof *to[i]);
+        *to[i] = *(Layout *)from[i];
         cublasStatus_t s = check_layout(*to[i]);
         if (s != CUBLAS_STATUS_SUCCESS)
             return s;
@@ -212,23 +200,13 @@ const char *cublasLtGetStatusString(cublasStatus_t status)
     return status == CUBLAS_STATUS_NOT_SUPPORTED ? "not supported" : "an emulated failure";
 }
 
-cublasStatus_t cublasLtMatrixLayoutInit_internal(cublasLtMatrixLayout_t l, size_t,
-                                                 cudaDataType type, uint64_t rows, uint64_t cols,
-                                                 int64_t ld)
-{
-    Layout made = {type, rows, cols, ld, 0, 0};
-    memset((void *)l, 0, sizeof *l);
-    memcpy((void *)l, &made, sizeof made);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type,
                                           uint64_t rows, uint64_t cols, int64_t ld)
 {
     LT_ENTER();
-    *out = new cublasLtMatrixLayoutOpaque_t;
+    *out = (cublasLtMatrixLayout_t) new Layout{type, rows, cols, ld, 0, 0};
     fake_count("cuBLASLt layouts", 1);
-    return cublasLtMatrixLayoutInit_internal(*out, sizeof **out, type, rows, cols, ld);
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
@@ -242,19 +220,8 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
 
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
 {
-    delete l;
+    delete (Layout *)l;
     fake_count("cuBLASLt layouts", -1);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatmulDescInit_internal(cublasLtMatmulDesc_t d, size_t,
-                                               cublasComputeType_t compute, cudaDataType_t scale)
-{
-    Desc made = {
-        compute, scale, CUDA_R_32F, false, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
-        NULL,    0};
-    memset((void *)d, 0, sizeof *d);
-    memcpy((void *)d, &made, sizeof made);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -262,14 +229,16 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasCompute
                                         cudaDataType_t scale)
 {
     LT_ENTER();
-    *out = new cublasLtMatmulDescOpaque_t;
+    *out = (cublasLtMatmulDesc_t) new Desc{
+        compute, scale, CUDA_R_32F, false, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
+        NULL,    0};
     fake_count("cuBLASLt descriptors", 1);
-    return cublasLtMatmulDescInit_internal(*out, sizeof **out, compute, scale);
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d)
 {
-    delete d;
+    delete (Desc *)d;
     fake_count("cuBLASLt descriptors", -1);
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -298,25 +267,18 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
     }
 }
 
-cublasStatus_t cublasLtMatmulPreferenceInit_internal(cublasLtMatmulPreference_t p, size_t)
-{
-    Preference made = {0, CUBLASLT_REDUCTION_SCHEME_MASK, {256, 256, 256, 256}};
-    memset((void *)p, 0, sizeof *p);
-    memcpy((void *)p, &made, sizeof made);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
     LT_ENTER();
-    *out = new cublasLtMatmulPreferenceOpaque_t;
+    *out = (cublasLtMatmulPreference_t) new Preference{
+        0, CUBLASLT_REDUCTION_SCHEME_MASK, {256, 256, 256, 256}};
     fake_count("cuBLASLt preferences", 1);
-    return cublasLtMatmulPreferenceInit_internal(*out, sizeof **out);
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
 {
-    delete p;
+    delete (Preference *)p;
     fake_count("cuBLASLt preferences", -1);
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -353,8 +315,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     cublasStatus_t s = product_of(desc, a, b, c, out, &p);
     if (s != CUBLAS_STATUS_SUCCESS)
         return s;
-    Preference pref;
-    memcpy(&pref, preference, sizeof pref);
+    Preference pref = *(Preference *)preference;
     uint32_t least = *std::min_element(pref.align, pref.align + 4);
     int sms = p.d.sms > 0 ? p.d.sms : 132;
     /* few tiles for the multiprocessors: split k; else what the shape says */
@@ -374,24 +335,6 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
         r->wavesCount = (float)tiles / (float)sms;
     }
     return *count > 0 ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
-}
-
-cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
-                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
-                                                    void *value, size_t bytes, size_t *written)
-{
-    Algo a;
-    memcpy(&a, algo, sizeof a);
-    int32_t v = attribute == CUBLASLT_ALGO_CONFIG_ID                 ? a.id
-                : attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM       ? a.splits
-                : attribute == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME ? (int32_t)a.scheme
-                                                                     : 0;
-    if (bytes != sizeof v)
-        return CUBLAS_STATUS_INVALID_VALUE;
-    memcpy(value, &v, sizeof v);
-    if (written != NULL)
-        *written = sizeof v;
-    return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha,

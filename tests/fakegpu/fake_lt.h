@@ -4,6 +4,7 @@
 #define FAKE_LT_H
 
 #include <cstdint>
+#include <cstring>
 #include <cublasLt.h>
 
 #include "fake_gpu.h"
@@ -74,7 +75,47 @@ static inline size_t bytes_of(cudaDataType t)
 
 static inline bool has_bias(uint32_t epilogue)
 {
-    return epilogue != CUBLASLT_EPILOGUE_DEFAULT && epilogue != CUBLASLT_EPILOGUE_RELU;
+    return epilogue != CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+static inline float bits_float(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+static inline uint32_t float_bits(float f)
+{
+    uint32_t bits;
+    memcpy(&bits, &f, sizeof bits);
+    return bits;
+}
+
+/* To nearest, ties to even, keeping 23 - drop bits. NaN stays one. */
+static inline float rounded(float f, int drop)
+{
+    uint32_t b = float_bits(f), half = 1u << (drop - 1);
+    if (f != f)
+        return bits_float(b | 0x400000u);
+    b += half - 1 + (b >> drop & 1);
+    return bits_float(b & ~((1u << drop) - 1));
+}
+
+static inline float load(const void *p, cudaDataType type, size_t i, bool tf32)
+{
+    if (type == CUDA_R_16BF)
+        return bits_float((uint32_t)((const uint16_t *)p)[i] << 16);
+    float f = ((const float *)p)[i];
+    return tf32 ? rounded(f, 13) : f;
+}
+
+static inline void store(void *p, cudaDataType type, size_t i, float f)
+{
+    if (type == CUDA_R_16BF)
+        ((uint16_t *)p)[i] = (uint16_t)(float_bits(rounded(f, 16)) >> 16);
+    else
+        ((float *)p)[i] = f;
 }
 
 /* Do the product (a Job) in this thread. */

@@ -14,46 +14,6 @@ size_t fake_workspace(const Product &p, int algorithm)
     return algorithm == SPLIT ? p.m * p.n * sizeof(float) * SPLITS : 0;
 }
 
-static float bits_float(uint32_t bits)
-{
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-
-static uint32_t float_bits(float f)
-{
-    uint32_t bits;
-    memcpy(&bits, &f, sizeof bits);
-    return bits;
-}
-
-/* To nearest, ties to even, keeping 23 - drop bits. NaN stays one. */
-static float rounded(float f, int drop)
-{
-    uint32_t b = float_bits(f), half = 1u << (drop - 1);
-    if (f != f)
-        return bits_float(b | 0x400000u);
-    b += half - 1 + (b >> drop & 1);
-    return bits_float(b & ~((1u << drop) - 1));
-}
-
-static float load(const void *p, cudaDataType type, size_t i, bool tf32)
-{
-    if (type == CUDA_R_16BF)
-        return bits_float((uint32_t)((const uint16_t *)p)[i] << 16);
-    float f = ((const float *)p)[i];
-    return tf32 ? rounded(f, 13) : f;
-}
-
-static void store(void *p, cudaDataType type, size_t i, float f)
-{
-    if (type == CUDA_R_16BF)
-        ((uint16_t *)p)[i] = (uint16_t)(float_bits(rounded(f, 16)) >> 16);
-    else
-        ((float *)p)[i] = f;
-}
-
 /* op(X) as f32 [rows][cols], row by row. */
 static std::vector<float> packed(const void *x, const Layout &l, bool trans, bool tf32)
 {
@@ -104,20 +64,19 @@ static float finish(const Job &job, size_t i, float v)
     uint32_t e = job.p.d.epilogue;
     if (e == CUBLASLT_EPILOGUE_BIAS || e == CUBLASLT_EPILOGUE_RELU_BIAS)
         v += load(job.p.d.bias, job.p.out.type, i, false);
-    if (e == CUBLASLT_EPILOGUE_RELU || e == CUBLASLT_EPILOGUE_RELU_BIAS)
+    if (e == CUBLASLT_EPILOGUE_RELU_BIAS)
         v = v > 0.0f || (v != v && !job.drop_nan) ? v : 0.0f;
     return v;
 }
 
-/* Sums of the rows of op(A), or of the columns of op(B). */
-static void bias_gradient(const Job &job, const std::vector<float> &a, const std::vector<float> &b)
+/* Sums of the columns of op(B). */
+static void bias_gradient(const Job &job, const std::vector<float> &b)
 {
     const Product &p = job.p;
-    bool of_a = p.d.epilogue == CUBLASLT_EPILOGUE_BGRADA;
-    for (size_t i = 0; i < (of_a ? p.m : p.n); i++) {
+    for (size_t i = 0; i < p.n; i++) {
         float sum = 0.0f;
         for (size_t k = 0; k < p.k; k++)
-            sum += of_a ? a[i * p.k + k] : b[k * p.n + i];
+            sum += b[k * p.n + i];
         store(p.d.bias, p.out.type, i, sum);
     }
 }
@@ -139,6 +98,6 @@ void fake_multiply(void *arg)
             store(job.out, p.out.type, j * (size_t)p.out.ld + i, finish(job, i, v));
         }
     }
-    if (p.d.epilogue == CUBLASLT_EPILOGUE_BGRADA || p.d.epilogue == CUBLASLT_EPILOGUE_BGRADB)
-        bias_gradient(job, a, b);
+    if (p.d.epilogue == CUBLASLT_EPILOGUE_BGRADB)
+        bias_gradient(job, b);
 }

@@ -115,19 +115,6 @@ for graphs in on off; do
     fi
 done
 
-begin "a step of a 12-layer GPT takes few launches, and clipping two more"
-config blocks.ini data.dataset=synthetic-tokens data.test_samples=2 model.type=gpt model.n_layer=12 model.n_head=2 \
-    model.n_embd=16 model.block_size=128 model.vocab_size=65 pipeline.microbatches=1 train.batch_size=2 train.epochs=1 \
-    train.optimizer=adamw train.decay=weights run.backend=cuda run.precision=bf16 run.graphs=off
-for clip in 0 1; do
-    for steps in 1 2; do
-        ok with "PPCLI_FAKE_CALLS=$folder/calls" train blocks.ini --dir '' -q --set data.train_samples=$((2 * steps)) \
-            --set train.clip_norm=$clip
-        launches_before=$launches launches=$(sum launch cublasLtMatmul)
-    done
-    [ $((launches - launches_before)) -le $((321 + 2 * clip)) ] || complain "$((launches - launches_before)) launches"
-done
-
 # data.resize = 28 leaves the pictures as they are, but is done on the host, and so is all the rest then.
 begin "pictures that the device crops and flips are those that the host makes"
 config moved.ini data.dataset=mnist-sample "data.path=$root/data/mnist-sample" 'data.augment=flip crop' \
@@ -215,6 +202,19 @@ begin "a kernel that breaks the device ends all ranks"
 with "PPCLI_FAKE_FAIL=kernel:300:700" train net.ini --dir broken -q
 if [ "$code" -eq 0 ] || [ "$code" -ge 99 ]; then complain "exit $code"; fi
 err_has 'illegal'
+
+begin "convolutions by cuDNN are those of ppcli, and its library is asked for"
+with "PPCLI_FAKE_CALLS=$folder/calls" train pooled.ini --dir dnn -q --set run.conv=cudnn
+code_is 0
+[ "$(calls cudnnConvolutionBackwardFilter)" -gt 0 ] || complain 'cuDNN computed nothing'
+near "$(number dnn test_loss)" "$(number pooled test_loss)"
+for fail in libcudnn.so.9:1:1=69:'libcudnn.so.9 cannot be loaded; install' cudnnCreate:1:1=69:'use run.conv = own' \
+    cudnnConvolutionForward:3:5003=76:'resume from'; do
+    with "PPCLI_FAKE_FAIL=${fail%%=*}" train pooled.ini --dir fails --overwrite -q --set run.conv=cudnn
+    why=${fail#*=}
+    code_is "${why%%:*}"
+    err_has "${why#*:}"
+done
 
 begin "without a device the CPU is used, and asking for a device says why not"
 fails 69 'driver' with "PPCLI_FAKE_GPUS=none" train net.ini --dir none

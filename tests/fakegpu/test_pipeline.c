@@ -166,7 +166,7 @@ TEST(transformers_give_the_bits_of_one_and_the_losses_of_the_cpu)
 }
 
 /* Every op of images; F and I of a batch norm, which keeps running statistics. */
-TEST(images_give_the_bits_of_one_and_the_losses_of_the_cpu)
+static void check_images(const char *conv)
 {
     const char *root = getenv("PPCLI_SOURCE_DIR");
     char path[PP_PATH_MAX];
@@ -179,7 +179,17 @@ TEST(images_give_the_bits_of_one_and_the_losses_of_the_cpu)
         "dropout:0.1 avgpool:2 layernorm flatten linear:20 relu linear:10",
         "run.backend=cuda", "run.log_every=1", "data.dataset=mnist-sample", "data.train_samples=36",
         "data.test_samples=5", "train.batch_size=16", "train.epochs=1", "train.optimizer=momentum",
-        "train.lr=0.01", "pipeline.microbatches=2", NULL});
+        "train.lr=0.01", "pipeline.microbatches=2", conv, NULL});
+}
+
+TEST(images_give_the_bits_of_one_and_the_losses_of_the_cpu)
+{
+    check_images("run.conv=own");
+}
+
+TEST(convolutions_by_cudnn_do_too)
+{
+    check_images("run.conv=cudnn");
 }
 
 TEST(graphs_change_no_bit)

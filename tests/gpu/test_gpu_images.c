@@ -3,9 +3,11 @@
 #include "copies.h"
 
 static const struct pp_conv windows[] = {
-    {5, 6, 3, 5, 6, 4, 3, 3, 1, 1, 1, 1}, {7, 7, 8, 4, 4, 5, 3, 3, 2, 1, 1, 1},
-    {4, 5, 8, 4, 5, 6, 1, 1, 1, 0, 0, 1}, {6, 6, 4, 3, 3, 4, 2, 2, 2, 0, 0, 1},
-    {5, 5, 6, 5, 5, 9, 3, 3, 1, 1, 1, 3}, {6, 4, 5, 3, 2, 5, 3, 3, 2, 1, 1, 5},
+    {5, 6, 3, 5, 6, 4, 3, 3, 1, 1, 1, 1},  {7, 7, 8, 4, 4, 5, 3, 3, 2, 1, 1, 1},
+    {4, 5, 8, 4, 5, 6, 1, 1, 1, 0, 0, 1},  {6, 6, 4, 3, 3, 4, 2, 2, 2, 0, 0, 1},
+    {5, 5, 6, 5, 5, 9, 3, 3, 1, 1, 1, 3},  {6, 4, 5, 3, 2, 5, 3, 3, 2, 1, 1, 5},
+    {9, 11, 6, 5, 6, 4, 5, 5, 2, 2, 2, 2}, {6, 7, 3, 3, 4, 8, 1, 1, 2, 0, 0, 1},
+    {6, 6, 4, 3, 3, 5, 3, 3, 2, 0, 0, 1}, /* padded below and to the right only */
 };
 
 static size_t pixels_in(const struct pp_conv *g, int B)
@@ -25,7 +27,7 @@ static float *working(const struct pp_conv *g, int B, struct array *out)
     return out->at;
 }
 
-TEST(convolutions_are_the_plain_ones)
+static void check_convolutions(void)
 {
     for (int i = 0; i < COUNT(windows) * 3; i++) {
         const struct pp_conv *g = &windows[i / 3];
@@ -74,6 +76,27 @@ TEST(convolutions_are_the_plain_ones)
         drop(be, &on_dz);
         drop(be, &on_x);
     }
+}
+
+TEST(convolutions_are_the_plain_ones)
+{
+    check_convolutions();
+}
+
+/* Also those that cuDNN does not compute. */
+TEST(convolutions_by_cudnn_are_the_plain_ones)
+{
+    struct pp_backend *own = be, *by_cudnn = NULL;
+    struct pp_backend_choice choice = own->choice;
+    choice.conv = PP_CONV_CUDNN;
+    if (pp_backend_open_choice(&choice, &by_cudnn) < 0) {
+        assert_non_null(strstr(pp_error_get()->text, "libcudnn.so.9 cannot be loaded"));
+        return;
+    }
+    be = by_cudnn;
+    check_convolutions();
+    be = own;
+    pp_backend_close(&by_cudnn);
 }
 
 TEST(pictures_are_moved_as_by_the_plain_one)

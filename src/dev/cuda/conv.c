@@ -2,7 +2,8 @@
 /*
  * Convolutions as products over a matrix of pixels, piece by piece: as many samples at a time as fit
  * PIECE_FLOATS, so that a piece is still in the cache when the product reads it. How many follows
- * from the shape of one sample, and so the order of every sum. Groups have kernels of their own.
+ * from the shape of one sample, and so the order of every sum. Groups have kernels of their own. With
+ * run.conv = cudnn dnn.c is asked first.
  */
 #include "plan.h"
 
@@ -15,7 +16,7 @@ static size_t outputs(const struct pp_conv *g)
 
 static int depth(const struct pp_conv *g)
 {
-    return g->kh * g->kw * g->C;
+    return g->kh * g->kw * (g->C / g->groups);
 }
 
 /* Its matrix of pixels is the image. */
@@ -36,7 +37,8 @@ static int piece_of(const struct pp_backend_choice *choice, const struct pp_conv
 
 size_t cuda_conv_packed_floats(const struct pp_backend_choice *choice, const struct pp_conv *g)
 {
-    return g->groups > 1 ? 0 : cuda_packed_floats(choice, g->O, depth(g));
+    bool unread = g->groups > 1 && !cuda_dnn_takes(choice, g);
+    return unread ? 0 : cuda_packed_floats(choice, g->O, depth(g));
 }
 
 int cuda_conv_pack(struct pp_backend *be, const struct pp_conv *g, const float *W, const float *b,
@@ -49,7 +51,9 @@ size_t cuda_conv_scratch_floats(const struct pp_backend_choice *choice, const st
                                 int B)
 {
     size_t all = (size_t)piece_of(choice, g, B) * outputs(g) * (size_t)depth(g);
-    return g->groups > 1 ? 0 : pp_value_floats(choice, all);
+    size_t dnn = cuda_dnn_scratch_floats(choice, g, B);
+    size_t own = g->groups > 1 ? 0 : pp_value_floats(choice, all);
+    return own > dnn ? own : dnn;
 }
 
 /* n samples from the first on as a product reads them: in the scratch, or where they are. */
@@ -70,9 +74,17 @@ int cuda_conv_forward(struct pp_backend *be, const struct pp_conv_forward *a)
     enum pp_activation act = a->relu ? PP_ACT_RELU : PP_ACT_NONE;
     size_t from = (size_t)g->H * (size_t)g->W * (size_t)g->C, to = outputs(g) * (size_t)g->O;
     int n = is_product(g) ? a->B : piece_of(&be->choice, g, a->B);
-    if (a->B > 0 && g->groups > 1)
+    const struct cuda_dnn_call call = {CUDA_FORWARD,       g,          a->B,
+                                       (void *)a->x,       a->y,       (float *)a->W,
+                                       (float *)a->packed, a->scratch, false};
+    bool done;
+    PP_TRY(cuda_dnn_run(be, &call, &done));
+    if (done && (a->b || a->relu))
+        return CUDA_CALL(be, kernels_bias_activation(c->stream, c->bf16, a->B * (int)outputs(g),
+                                                     g->O, a->y, a->b, act, NULL, a->y));
+    if (a->B > 0 && g->groups > 1 && !done)
         return CUDA_CALL(be, kernels_conv_group_forward(c->stream, c->bf16, a));
-    for (int i = 0; i < a->B; i += n) {
+    for (int i = 0; i < a->B && !done; i += n) {
         const float *columns;
         n = n < a->B - i ? n : a->B - i;
         PP_TRY(columns_of(be, g, n, pp_value_at(be, a->x, (size_t)i * from), a->scratch, &columns));
@@ -91,9 +103,14 @@ int cuda_conv_backward_input(struct pp_backend *be, const struct pp_conv_backwar
     size_t to = (size_t)g->H * (size_t)g->W * (size_t)g->C, from = outputs(g) * (size_t)g->O;
     bool at_once = is_product(g);
     int n = at_once ? a->B : piece_of(&be->choice, g, a->B);
-    if (a->B > 0 && g->groups > 1)
+    const struct cuda_dnn_call call = {
+        CUDA_BACKWARD_INPUT, g,          a->B,  a->dx, (void *)a->dz, (float *)a->W,
+        (float *)a->packed,  a->scratch, a->add};
+    bool done;
+    PP_TRY(cuda_dnn_run(be, &call, &done));
+    if (a->B > 0 && g->groups > 1 && !done)
         return CUDA_CALL(be, kernels_conv_group_backward_input(c->stream, c->bf16, a));
-    for (int i = 0; i < a->B; i += n) {
+    for (int i = 0; i < a->B && !done; i += n) {
         n = n < a->B - i ? n : a->B - i;
         float *dx = pp_value_at(be, a->dx, (size_t)i * to), *columns = at_once ? dx : a->scratch;
         PP_TRY(cuda_input_product(
@@ -108,6 +125,15 @@ int cuda_conv_backward_input(struct pp_backend *be, const struct pp_conv_backwar
     return 0;
 }
 
+/* db of n samples, where it is not a product's. */
+static int add_bias_gradient(struct pp_backend *be, const struct pp_conv_backward_weight *a, int n,
+                             const float *dz, float beta)
+{
+    const struct cuda_sum sum = {
+        .dz = dz, .db = a->db, .rows = n * (int)outputs(a->g), .C = a->g->O, .adds = beta != 0};
+    return a->db ? cuda_add_sum(cuda_of(be), &sum) : 0;
+}
+
 /* dW = beta * dW + the piece's; db too. */
 static int weight_piece(struct pp_backend *be, const struct pp_conv_backward_weight *a, int n,
                         const float *x, const float *dz, float beta)
@@ -117,9 +143,7 @@ static int weight_piece(struct pp_backend *be, const struct pp_conv_backward_wei
     if (g->groups > 1) {
         CUDA_TRY(c->device, kernels_conv_group_backward_weight(c->stream, c->bf16, g, n, dz, x,
                                                                beta != 0, a->dW));
-        const struct cuda_sum sum = {
-            .dz = dz, .db = a->db, .rows = n * (int)outputs(g), .C = g->O, .adds = beta != 0};
-        return a->db ? cuda_add_sum(c, &sum) : 0;
+        return add_bias_gradient(be, a, n, dz, beta);
     }
     struct pp_weight_part part = {.B = n * (int)outputs(g), .dz = dz};
     if (n > 0)
@@ -135,8 +159,16 @@ int cuda_conv_backward_weight(struct pp_backend *be, const struct pp_conv_backwa
     float beta = a->beta;
     for (int k = 0; k < a->n; k++) {
         const struct pp_weight_part *p = &a->parts[k];
+        const struct cuda_dnn_call call = {
+            CUDA_BACKWARD_WEIGHT, g,        p->B, (void *)p->x, (void *)p->dz, a->dW, NULL,
+            a->scratch,           beta != 0};
+        bool done;
+        PP_TRY(cuda_dnn_run(be, &call, &done));
+        if (done)
+            PP_TRY(add_bias_gradient(be, a, p->B, p->dz, beta));
+        beta = done ? 1 : beta;
         int n = is_product(g) || g->groups > 1 ? p->B : piece_of(&be->choice, g, p->B);
-        for (int i = 0; i < p->B; i += n) {
+        for (int i = 0; i < p->B && !done; i += n) {
             n = n < p->B - i ? n : p->B - i;
             PP_TRY(weight_piece(be, a, n, pp_value_at(be, p->x, (size_t)i * from),
                                 pp_value_at(be, p->dz, (size_t)i * to), beta));
@@ -162,7 +194,9 @@ int cuda_prepare_conv(struct pp_backend *be, const struct pp_conv_use *u)
                                 .b = u->b,
                                 .dW = u->dW,
                                 .db = u->db};
-    for (int i = is_product(g) ? 0 : 1; i < 3 && g->groups == 1; i++) {
+    bool by_dnn;
+    PP_TRY(cuda_dnn_prepare(be, u, &by_dnn));
+    for (int i = is_product(g) ? 0 : 1; i < 3 && g->groups == 1 && !by_dnn; i++) {
         use.B = sizes[i] * (int)outputs(g);
         PP_TRY(cuda_prepare_linear(be, &use));
     }

@@ -30,6 +30,7 @@ static void cuda_close(struct pp_backend *be)
     if (c->stream)
         cudaStreamSynchronize(c->stream);
     cuda_plans_free(c);
+    cuda_dnn_close(c);
     cuda_scratch_free(c);
     cudaFree(c->between);
     cudaFree(c->slices);
@@ -92,12 +93,15 @@ static int describe(const struct cuda *c, struct pp_backend *be)
         [PP_PRECISION_F32] = "f32", [PP_PRECISION_TF32] = "tf32", [PP_PRECISION_BF16] = "bf16"};
     struct cudaDeviceProp properties;
     CUDA_TRY(c->device, cudaGetDeviceProperties(&properties, c->device));
-    char blas[32], pieces[48] = "";
+    char blas[32], dnn[32] = "", pieces[48] = "";
     cuda_blas_version(c->blas, blas, sizeof(blas));
+    if (c->dnn)
+        cuda_dnn_probe(dnn, sizeof(dnn));
     if (c->partitions > 0)
         snprintf(pieces, sizeof(pieces), ", %d of %d SMs", c->processors, c->of_processors);
-    snprintf(be->description, sizeof(be->description), "cuda:%d %.48s%s, cuBLASLt %s, %s",
-             c->device, properties.name, pieces, blas, precisions[c->precision]);
+    snprintf(be->description, sizeof(be->description), "cuda:%d %.48s%s, cuBLASLt %s%s%s, %s",
+             c->device, properties.name, pieces, blas, c->dnn ? ", cuDNN " : "", dnn,
+             precisions[c->precision]);
     return 0;
 }
 
@@ -113,6 +117,8 @@ static int set_up(struct cuda *c, struct pp_backend *be)
     PP_TRY(cuda_device_stream(c->shared, c->partition, c->partitions, &c->stream, &c->processors));
     PP_TRY(take_memory(c));
     BLAS_TRY(c, Create(&c->handle));
+    if (be->choice.conv == PP_CONV_CUDNN)
+        PP_TRY(cuda_dnn_open(c));
     return describe(c, be);
 }
 

@@ -40,6 +40,7 @@ struct cuda_block {
 };
 
 struct cuda_device;
+struct cuda_dnn;
 struct cuda_plan;
 
 struct cuda {
@@ -54,7 +55,8 @@ struct cuda {
     bool bf16; /* so are values, then */
     const struct cuda_blas *blas;
     cublasLtHandle_t handle;
-    void *workspace; /* of products; NULL when exact: an algorithm that needs none is pinned */
+    struct cuda_dnn *dnn; /* NULL: not asked for */
+    void *workspace;      /* of products; NULL when exact: an algorithm that needs none is pinned */
     size_t workspace_bytes;
     double *between; /* CUDA_SCRATCH_BYTES: what a kernel leaves to the next one */
     struct cuda_block *blocks;

@@ -170,15 +170,17 @@ void cuda_versions(void (*visit)(void *ctx, const char *what, const char *text),
     snprintf(text, sizeof(text), "%d.%d", CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
     visit(ctx, "CUDA runtime", text);
     int n;
-    if (cuda_count_devices(&n, text, sizeof(text)) <
-        0) { /* loading takes longer than all the rest */
-        snprintf(text, sizeof(text), "not loaded: no device");
-    } else {
+    bool here = cuda_count_devices(&n, text, sizeof(text)) == 0;
+    snprintf(text, sizeof(text), "not loaded: no device"); /* it takes longer than all the rest */
+    if (here) {
         const struct cuda_blas *blas = cuda_blas_load(text, sizeof(text));
         if (blas)
             cuda_blas_version(blas, text, sizeof(text));
     }
     visit(ctx, "cuBLASLt", text);
+    if (here)
+        cuda_dnn_probe(text, sizeof(text));
+    visit(ctx, "cuDNN", text);
 }
 
 /* ---- holding one */

@@ -137,6 +137,9 @@ cudaError_t kernels_conv_group_backward_weight(cudaStream_t s, bool bf16, const 
                                                int B, const float *dz, const float *x, bool adds,
                                                float *dW);
 
+/* dW[n] = from, bfloat16; with adds it is added. */
+cudaError_t kernels_add_bf16(cudaStream_t s, size_t n, const void *from, bool adds, float *dW);
+
 #ifdef __cplusplus
 }
 #endif

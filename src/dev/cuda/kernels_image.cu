@@ -278,6 +278,13 @@ extern "C" cudaError_t kernels_conv_group_backward_weight(cudaStream_t s, bool h
                 : group_backward_weight(s, g, B, dz, x, adds, dW);
 }
 
+extern "C" cudaError_t kernels_add_bf16(cudaStream_t s, size_t n, const void *from, bool adds,
+                                        float *dW)
+{
+    const bf16 *v = (const bf16 *)from;
+    return launch_each(s, n, [=] __device__(size_t i) { put(dW + i, adds, v[i]); });
+}
+
 /* ---- pools */
 
 KERNEL(max_pool_forward, pp_max_pool_forward)

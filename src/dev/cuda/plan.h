@@ -129,4 +129,32 @@ struct cuda_sum cuda_plan_bias(const struct cuda_plan *p, const float *dz, float
 int cuda_choose(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion *fusion,
                 cublasLtMatmulAlgo_t *algorithm);
 
+/* ---- cuDNN 9, for run.conv = cudnn (dnn.c): not for what is one product already (1 x 1, stride 1) or is
+ * padded differently on two sides. Where cuDNN has no algorithm for a pass, own kernels compute it. */
+
+/* A pass of B samples, but for b and db. W: dW for backward_weight. `adds`: to what the result holds. */
+struct cuda_dnn_call {
+    enum cuda_product pass;
+    const struct pp_conv *g;
+    int B;
+    void *x, *y;
+    float *W, *packed, *scratch;
+    bool adds;
+};
+
+/* Load the library, once for the process, and say its version, "9.19.0"; or PP_ERESOURCE with the
+ * reason and what would work. Any thread; no failure is recorded. */
+int cuda_dnn_probe(char *text, size_t bytes);
+/* The rank's use of it, on its stream: c->dnn. Errors: PP_ERESOURCE. close: also where it is NULL. */
+int cuda_dnn_open(struct cuda *c);
+void cuda_dnn_close(struct cuda *c);
+/* Whether cuDNN is asked for it; floats of scratch for passes of at most B samples, 0 if not. */
+bool cuda_dnn_takes(const struct pp_backend_choice *choice, const struct pp_conv *g);
+size_t cuda_dnn_scratch_floats(const struct pp_backend_choice *choice, const struct pp_conv *g,
+                               int B);
+/* What passes need before a step; *all: cuDNN computes all three. */
+int cuda_dnn_prepare(struct pp_backend *be, const struct pp_conv_use *u, bool *all);
+/* Enqueue it. *done: false where it is for own kernels; nothing has happened then. */
+int cuda_dnn_run(struct pp_backend *be, const struct cuda_dnn_call *a, bool *done);
+
 #endif
