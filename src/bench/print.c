@@ -20,13 +20,10 @@
 /* Those have columns of their own, or are set by the benchmark itself. */
 static bool is_own(const char *key)
 {
-    static const char *const own[] = {
-        "pipeline.stages", "pipeline.schedule", "pipeline.microbatches", "run.launch",
-        "run.transport",   "run.threads",       "pipeline.replicas",     "run.dir"};
-    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
-        if (strcmp(key, own[i]) == 0)
-            return true;
-    return strncmp(key, "data.", 5) == 0;
+    return strncmp(key, "data.", 5) == 0 ||
+           pp_has_word("pipeline.stages pipeline.schedule pipeline.microbatches pipeline.replicas "
+                       "run.launch run.transport run.threads run.dir",
+                       key);
 }
 
 static int differs(const struct pp_bench *b, int key, bool *out)

@@ -28,9 +28,9 @@ static const struct list {
     {"pipeline.chunks", offsetof(struct pp_asked, chunks), 1, PP_STAGES_MAX},
     {"pipeline.microbatches", offsetof(struct pp_asked, microbatches), 1, PP_MICROBATCHES_MAX},
     {"train.zero", offsetof(struct pp_asked, zero), 0, 3},
-    {"tensor", offsetof(struct pp_asked, tensor), 1, PP_STAGES_MAX},
-    {"context", offsetof(struct pp_asked, context), 1, PP_STAGES_MAX},
-    {"experts-on", offsetof(struct pp_asked, expert), 1, PP_STAGES_MAX},
+    {"--tensor", offsetof(struct pp_asked, tensor), 1, PP_STAGES_MAX},
+    {"--context", offsetof(struct pp_asked, context), 1, PP_STAGES_MAX},
+    {"--experts-on", offsetof(struct pp_asked, expert), 1, PP_STAGES_MAX},
 };
 
 /* "4,8" */
@@ -132,12 +132,11 @@ static int load_open(const struct plan_asked *w, struct pp_asked *a, struct pp_c
 
 static int prepare(const struct plan_asked *w, struct pp_machine_plan *p)
 {
-    static const char *const said[PLAN_MACHINE_LISTS] = {"--tensor", "--context", "--experts-on"};
     char path[PP_PATH_MAX];
     PP_TRY(plan_check_file("--html", w->html));
     for (size_t i = 0; i < PLAN_MACHINE_LISTS; i++)
         if (w->lists[i])
-            PP_TRY(read_list(&lists[5 + i], said[i], w->lists[i], &p->asked));
+            PP_TRY(read_list(&lists[5 + i], lists[5 + i].key, w->lists[i], &p->asked));
     PP_TRY(pp_cli_find_machine(w->machine, path));
     PP_TRY(pp_cluster_read(path, &p->cluster));
     p->asked.only = w->only < 0                 ? NULL

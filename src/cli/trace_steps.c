@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ppcli/text.h"
 #include "command.h"
 
 /* A whole number of digits alone; NULL: there is none. */
@@ -20,14 +21,11 @@ static const char *number(const char *text, int64_t *out)
 /* A trace replaces an earlier trace, never a config, a result or any other file. */
 static int check_file(const char *file)
 {
-    static const char *const others[] = {"summary.json", "timeline.json", "metrics.jsonl",
-                                         "config.resolved.ini"};
     static const char head[] = "[\n{\"name\":\"ppcli\"";
     const char *base = strrchr(file, '/');
     base = base ? base + 1 : file;
-    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
-        if (strcmp(base, others[i]) == 0)
-            return pp_fail(PP_EUSAGE, "--trace %s: a run writes a file of that name itself", file);
+    if (pp_has_word("summary.json timeline.json metrics.jsonl config.resolved.ini", base))
+        return pp_fail(PP_EUSAGE, "--trace %s: a run writes a file of that name itself", file);
     FILE *f = NULL;
     uint64_t bytes = 0;
     char found[sizeof(head)] = "";

@@ -18,17 +18,15 @@
 
 void pp_launcher_end(void)
 {
-    static const char *const names[] = {"mpirun", "orterun", "prterun", "orted", "prted", NULL};
     char path[64], name[32] = "";
     const pid_t launcher = getppid();
     snprintf(path, sizeof(path), "/proc/%ld/comm", (long)launcher);
-    int fd = open(path, O_RDONLY | O_CLOEXEC), i = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd >= 0 ? read(fd, name, sizeof(name) - 1) : -1;
     close(fd);
     name[n > 0 ? n - 1 : 0] = '\0';
-    while (names[i] && strcmp(name, names[i]) != 0)
-        i++;
-    int life = names[i] ? (int)syscall(SYS_pidfd_open, launcher, 0) : -1;
+    bool is_one = pp_has_word("mpirun orterun prterun orted prted", name);
+    int life = is_one ? (int)syscall(SYS_pidfd_open, launcher, 0) : -1;
     if (life < 0 || fork() != 0)
         return;
     dup2(life, 0); /* and hold no pipe that somebody reads to its end */

@@ -211,7 +211,7 @@ def statics(root):
 
 def sizes(root):
     """A file has at most 500 lines, a room 8,000 (a device with a build file of its own is one), a
-    command 250, the room of the run 3,500, that of the commands 4,150."""
+    command 250, the room of the run 3,500, that of the commands 4,100."""
     problems, rooms = [], {}
     for path in files(root, SOURCE + ('.py', '.sh', '.html', '.css', '.js', 'meson.build')):
         lines = read(root, path).count('\n')
@@ -223,7 +223,7 @@ def sizes(root):
             room = 'dev/cuda' if path.startswith('src/dev/cuda/') else path.split('/')[1]
             rooms[room] = rooms.get(room, 0) + lines
     for room, lines in sorted(rooms.items()):
-        most = {'train': 3500, 'cli': 4150}.get(room, 8000)
+        most = {'train': 3500, 'cli': 4100}.get(room, 8000)
         if lines > most:
             problems.append(f'src/{room}:1: {lines} lines; at most {most}')
     return problems
@@ -302,7 +302,7 @@ DIALECT = ('none', 'those', 'of it', 'behind', 'nobody', 'lies?', '(?<!here )is 
            'hand-?overs?', 'stands?(?! for)', 'beside', 'so many', 'for ever', 'verdicts?|judge?ments?', 'votes?',
            'once more', '(goes?|gone|going|went) on', 'keepers?', '(gets?|got) on', '(says|means) nothing', 'anew',
            'what is due')
-MOST_DIALECT = 1240
+MOST_DIALECT = 1225
 
 
 def dialect(root):
