@@ -137,19 +137,19 @@ void ops_count(const struct pp_model *m, const struct pp_node *n, size_t element
     if (n->op->cost)
         n->op->cost(n, &c);
     out->product = c.flops_f > 0;
-    double bytes[OP_PHASES];
+    double bytes[OP_PHASES], weights = 0;
+    for (int i = 0; i < n->n_params; i++)
+        weights += (double)pp_param_floats(&m->params[n->first_param + i]) * sizeof(float);
     pp_node_traffic(m, n, element, bytes);
     out->work[0] = rows * (out->product ? c.flops_f : bytes[0]);
     out->work[1] = rows * (out->product ? c.flops_i : bytes[1]);
     out->work[2] = rows * (out->product ? c.flops_w : bytes[2]);
     if (!out->product && n->op->backward_weight) /* the gradient itself */
-        out->work[2] += (double)n->n_floats * sizeof(float);
+        out->work[2] += weights;
     /* products read all weights; W reads and writes their gradients */
     for (int k = 0; k < OP_PHASES; k++) {
         double passes = out->work[k] > 0 ? (k == 2 ? 2 : 1) : 0;
-        out->bytes[k] = !out->product
-                            ? out->work[k]
-                            : rows * bytes[k] + passes * (double)n->n_floats * sizeof(float);
+        out->bytes[k] = !out->product ? out->work[k] : rows * bytes[k] + passes * weights;
     }
 }
 

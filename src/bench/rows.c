@@ -81,7 +81,7 @@ static double step_bytes(const struct pp_run *run)
     int each = cfg->pipeline.microbatches, d = l->replicas, owners = cfg->train.zero ? 1 : d;
     int passes = d * each, sums = d * ((each + l->coalesce - 1) / l->coalesce);
     double arrays = 3 + 2.0 * pp_optimizer_moments(cfg->train.optimizer);
-    double bytes = owners * arrays * (double)m->n_floats * sizeof(float);
+    double bytes = owners * arrays * (double)(m->n_floats - m->n_padding) * sizeof(float);
     for (int s = 0; s < l->n_virtual; s++) {
         int end = m->layers[l->last[s]].last_node;
         for (int i = m->layers[l->first[s]].first_node; i <= end; i++) {
