@@ -199,8 +199,8 @@ static void check_losses(enum pp_precision precision)
 {
     PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(precision, true);
     PP_OWN(pp_backend_close) struct pp_backend *plain = open_backend("reference");
-    const int sizes[][2] = {{1, 1},    {1, 2},    {32, 10},  {7, 3},
-                            {17, 256}, {256, 10}, {601, 10}, {3, 1025}};
+    const int sizes[][2] = {{1, 1},    {1, 2},    {32, 10},  {7, 3},  {17, 256},
+                            {256, 10}, {601, 10}, {3, 1025}, {9, 520}};
     for (int s = 0; s < COUNT(sizes); s++) {
         int B = sizes[s][0], C = sizes[s][1];
         PP_OWN_MEMORY float *logits = noise("logits", (size_t)B * C);
@@ -217,6 +217,10 @@ static void check_losses(enum pp_precision precision)
     }
     float ties[] = {1, 3, 3, -INFINITY, 2, 2, 2, 2};
     check_loss(be, plain, 2, 4, ties, 0);
+    PP_OWN_MEMORY float *masked = noise("masked", (size_t)2 * 520);
+    for (int i = 0; i < 2 * 520; i++)
+        masked[i] = i % 520 >= 8 && i % 520 < 300 ? -INFINITY : masked[i];
+    check_loss(be, plain, 2, 520, masked, 0);
 }
 
 TEST(the_loss_is_near_the_plain_one_also_of_large_logits_and_nans)

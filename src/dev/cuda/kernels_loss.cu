@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Softmax, cross-entropy and its gradient in one pass: a warp has a row. The rows' losses are
+ * Softmax, cross-entropy and its gradient: a warp has a row, which it reads twice. The rows' losses are
  * summed by halves in an order that depends on their number only: up to ROWS_OF_A_BLOCK rows in the same
  * block, more by a second kernel.
  */
@@ -22,65 +22,142 @@ static __device__ bool better(float x, int at, float than, int than_at)
     return x > than || (x == than && at < than_at);
 }
 
-/* What add_rows reads of a row. */
+/* What add_rows reads of a row without a target. */
 #define IGNORED (-1)
+
+/* A row is read in groups of WARP * N elements, of which lane `lane` has N: next to each other where the
+ * row is a multiple of N, so that one access has all of them, else WARP apart. That follows from C. */
+template <typename V> struct row_groups {
+    static constexpr int N = 16 / sizeof(V);
+    int C, lane;
+    bool even, wide;
+
+    __device__ int at(int from, int k) const
+    {
+        return from + (even ? lane * N + k : k * WARP + lane);
+    }
+    __device__ void read(const V *x, int from, float *v) const
+    {
+        if (wide && at(from, 0) < C) {
+            struct several<V, N> all = values_at<N>(x + at(from, 0), true);
+            for (int k = 0; k < N; k++)
+                v[k] = all.at[k];
+        }
+        for (int k = 0; k < N && !wide; k++)
+            v[k] = at(from, k) < C ? (float)x[at(from, k)] : 0.0f;
+    }
+    __device__ void write(V *d, int from, const float *v) const
+    {
+        struct several<V, N> all;
+        for (int k = 0; k < N; k++)
+            all.at[k] = v[k];
+        if (wide && at(from, 0) < C)
+            put_values<N>(d + at(from, 0), true, all);
+        for (int k = 0; k < N && !wide; k++)
+            if (at(from, k) < C)
+                d[at(from, k)] = all.at[k];
+    }
+};
+
+/* What a lane has seen of a row: the largest element that is a number, where (-1: none), the sum of
+ * exp(element - largest), and the sum of the elements. */
+struct seen {
+    float most;
+    int best;
+    double sum, all;
+};
+
+/* A group's elements v; a NaN makes the sum one. */
+template <typename V>
+static __device__ void see_group(const struct row_groups<V> &g, int from, const float *v,
+                                 struct seen *s)
+{
+    float before = s->most;
+    bool some = s->best >= 0;
+    for (int k = 0; k < g.N; k++) {
+        int c = g.at(from, k);
+        if (c < g.C && v[k] == v[k] && better(v[k], c, s->most, s->best)) {
+            s->most = v[k];
+            s->best = c;
+        }
+    }
+    if (some && s->most > before)
+        s->sum *= (double)expf(before - s->most);
+    for (int k = 0; k < g.N; k++) {
+        if (g.at(from, k) < g.C) {
+            s->sum += v[k] == s->most ? 1.0 : (double)expf(v[k] - s->most);
+            s->all += (double)v[k];
+        }
+    }
+}
+
+/* The same of the whole row, in every lane. Of a row of infinities the sum is NaN. A NaN is never larger
+ * than anything and nothing is larger than it, so that one at index 0 is the arg max, as in a loop. */
+static __device__ void merge_lanes(float first, int C, struct seen *s)
+{
+    float mine = s->most;
+    bool some = s->best >= 0;
+    for (int half = WARP / 2; half > 0; half /= 2) {
+        float v = __shfl_xor_sync(ALL, s->most, half);
+        int at = __shfl_xor_sync(ALL, s->best, half);
+        if (better(v, at, s->most, s->best)) {
+            s->most = v;
+            s->best = at;
+        }
+    }
+    if (s->best < 0 || first != first) {
+        s->best = 0;
+        s->most = first;
+    }
+    s->sum = warp_sum(some ? s->sum * (double)expf(mine - s->most) : s->sum);
+    s->all = warp_sum(s->all) - (double)C * (double)s->most;
+}
 
 /*
  * One row, by a whole warp. Returns its loss, and in *hit whether the arg max is the target, in
- * every lane; IGNORED: the row has none. A NaN is never larger than anything and nothing is larger
- * than it, so that one at index 0 is the arg max, as in a loop from there. Each lane reads its
- * elements before it overwrites them, and nobody else's.
+ * every lane; IGNORED: the row has none. It is read twice: for the sum of exponentials, whose largest
+ * element is only known at the end of it, and for the gradient. Each lane reads its elements before it
+ * overwrites them, and nobody else's. wide: x and d are at 16 bytes.
  */
 template <typename V>
 static __device__ double row_loss(int C, const V *x, int label, float grad_scale, float smoothing,
-                                  V *d, int *hit)
+                                  V *d, bool wide, int *hit)
 {
-    int lane = (int)(threadIdx.x % WARP), best = -1;
-    if (label < 0) {
-        for (int c = lane; d && c < C; c += WARP)
-            d[c] = 0.0f;
-        *hit = IGNORED;
+    constexpr int N = row_groups<V>::N, GROUP = WARP * N;
+    bool even = C % N == 0;
+    struct row_groups<V> g = {
+        C, (int)(threadIdx.x % WARP), even, even &&wide
+    };
+    float v[N] = {};
+    *hit = IGNORED;
+    for (int from = 0; label < 0 && d && from < C; from += GROUP)
+        g.write(d, from, v);
+    if (label < 0)
         return 0;
+    struct seen s = {0.0f, -1, 0, 0};
+    float at_label = nanf(""); /* a label that is not a class would show */
+    for (int from = 0; from < C; from += GROUP) {
+        g.read(x, from, v);
+        see_group(g, from, v, &s);
+        for (int k = 0; k < N; k++)
+            at_label = g.at(from, k) == label && label < C ? v[k] : at_label;
     }
-    float most = 0.0f, at_label = nanf(""); /* a label that is not a class would show */
-    for (int c = lane; c < C; c += WARP) {
-        float v = x[c];
-        if (v == v && better(v, c, most, best)) {
-            most = v;
-            best = c;
-        }
-        if (c == label)
-            at_label = v;
-    }
-    at_label = __shfl_sync(ALL, at_label, label % WARP);
-    float first = __shfl_sync(ALL, lane < C ? (float)x[lane] : 0.0f, 0);
-    for (int half = WARP / 2; half > 0; half /= 2) {
-        float v = __shfl_xor_sync(ALL, most, half);
-        int at = __shfl_xor_sync(ALL, best, half);
-        if (better(v, at, most, best)) {
-            most = v;
-            best = at;
-        }
-    }
-    if (best < 0 || first != first) {
-        best = 0;
-        most = first;
-    }
-    double sum = 0, all = 0, rest = smoothing;
-    for (int c = lane; c < C; c += WARP)
-        sum += (double)expf(x[c] - most);
-    for (int c = lane; c < C && smoothing > 0; c += WARP)
-        all += (double)(float)x[c] - (double)most;
-    sum = warp_sum(sum);
-    all = warp_sum(all);
+    at_label = __shfl_sync(ALL, at_label, even ? label % GROUP / N : label % WARP);
+    merge_lanes(x[0], C, &s);
+    double rest = smoothing;
     if (d) {
-        float scale = (float)((double)grad_scale / sum);
+        float scale = (float)((double)grad_scale / s.sum);
         float other = (float)(grad_scale * rest / C), one = (float)(grad_scale * (1 - rest));
-        for (int c = lane; c < C; c += WARP)
-            d[c] = expf(x[c] - most) * scale - (c == label ? one + other : other);
+        for (int from = 0; from < C; from += GROUP) {
+            g.read(x, from, v);
+            for (int k = 0; k < N; k++)
+                v[k] = expf(v[k] - s.most) * scale - (g.at(from, k) == label ? one + other : other);
+            g.write(d, from, v);
+        }
     }
-    *hit = best == label;
-    return log(sum) - ((1 - rest) * ((double)at_label - (double)most) + rest / C * all);
+    *hit = s.best == label;
+    double smooth = smoothing > 0 ? rest / C * s.all : 0;
+    return log(s.sum) - ((1 - rest) * ((double)at_label - (double)s.most) + smooth);
 }
 
 /* Adds the sums of rows 0..n-1, those of B samples, to *sums. Every thread of one block calls it. */
@@ -122,8 +199,9 @@ static __device__ void loss_of_row(int r, int C, const V *logits, const int32_t 
 {
     size_t at = (size_t)r * (size_t)C;
     int hit;
+    bool wide = ((uintptr_t)logits | (uintptr_t)dlogits) % 16 == 0;
     double loss = row_loss(C, logits + at, targets[r], grad_scale, smoothing,
-                           dlogits ? dlogits + at : NULL, &hit);
+                           dlogits ? dlogits + at : NULL, wide, &hit);
     if (threadIdx.x % WARP == 0) {
         losses[r] = loss;
         hits[r] = hit;
