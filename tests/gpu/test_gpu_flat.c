@@ -212,15 +212,12 @@ static void check_losses(enum pp_precision precision)
         }
         logits[0] = NAN; /* the arg max of its row, as in a loop that starts there */
         logits[B * C - 1] = NAN;
+        for (int c = 8; C == 520 && c < 300; c++)
+            logits[C + c] = -INFINITY;
         check_loss(be, plain, B, C, logits, 0);
         check_loss(be, plain, B, C, logits, 0.1f);
     }
-    float ties[] = {1, 3, 3, -INFINITY, 2, 2, 2, 2};
-    check_loss(be, plain, 2, 4, ties, 0);
-    PP_OWN_MEMORY float *masked = noise("masked", (size_t)2 * 520);
-    for (int i = 0; i < 2 * 520; i++)
-        masked[i] = i % 520 >= 8 && i % 520 < 300 ? -INFINITY : masked[i];
-    check_loss(be, plain, 2, 520, masked, 0);
+    check_loss(be, plain, 2, 4, (float[]){1, 3, 3, -INFINITY, 2, 2, 2, 2}, 0);
 }
 
 TEST(the_loss_is_near_the_plain_one_also_of_large_logits_and_nans)

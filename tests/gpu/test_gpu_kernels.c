@@ -54,20 +54,21 @@ TEST(embeddings_add_the_rows_of_a_token_in_order)
 {
     enum {
         B = 9,
-        T = 70,
-        V = 5,
-        C = 37
+        T = 140, /* more rows than are sorted at a time */
     };
+    /* the last: more tokens than can be sorted */
+    const int of[][2] = {{5, 37}, {5, 37}, {2000, 70}, {5, 37}, {530000, 3}};
     float tokens[B * T];
-    for (int i = 0; i < B * T; i++)
-        tokens[i] = (float)(i * i % 7 % V);
-    tokens[3] = -1; /* none */
-    tokens[300] = NAN;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < COUNT(of); i++) {
+        int V = of[i][0], C = of[i][1];
+        for (int k = 0; k < B * T; k++)
+            tokens[k] = (float)(V > 5 ? k * 31 % (V - 1) : k * k % 7 % V);
+        tokens[3] = -1; /* none */
+        tokens[300] = NAN;
         {
             START(pp_embedding_forward, .B = B, .T = T, .V = V, .C = C, .first = 2);
             VALUES(x, B * T, tokens);
-            ARRAY(W, V * C);
+            ARRAY(W, (size_t)V * C);
             if (i % 2)
                 ARRAY(P, (T + 2) * C);
             ARRAY(y, B * T * C);
@@ -77,7 +78,7 @@ TEST(embeddings_add_the_rows_of_a_token_in_order)
               .beta = i == 2);
         VALUES(x, B * T, tokens);
         ARRAY(dy, B * T * C);
-        ARRAY(dW, V * C);
+        ARRAY(dW, (size_t)V * C);
         if (i % 2)
             ARRAY(dP, T * C);
         RUN(embedding_backward_weight);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What only texts have, but attention and norms: embedding, rotary, gates; and dropout. */
-#include "kernels.h"
-#include "vector.h"
+#include "columns.h"
 
 #include "../numbers.h"
 #include "activations.h"
@@ -31,8 +30,113 @@ KERNEL(embedding_forward, pp_embedding_forward)
                        a->T, a->V, a->C, a->first, a->x, a->W, a->P, (V *)a->y);
 }
 
+/* Rows sorted by their token, of each token in their order: [V + rows + least(V, rows) + 1] of scratch. */
+struct sorted {
+    int rows, tokens, C;
+    int *ends;  /* of each token, its place in `order` after its last row */
+    int *order; /* [rows] */
+    int *lists; /* the tokens that there are, ascending */
+    int *n_lists;
+};
+
+#define SORTERS 1024 /* threads of the one block that sorts */
+
+/* The sum of `mine` of all threads before this one. */
+static __device__ int sum_before(int *sums, int mine)
+{
+    int t = (int)threadIdx.x;
+    __syncthreads(); /* the last call's have been read */
+    sums[t] = mine;
+    for (int far = 1; far < SORTERS; far *= 2) {
+        __syncthreads();
+        int more = t >= far ? sums[t - far] : 0;
+        __syncthreads();
+        sums[t] += more;
+    }
+    return sums[t] - mine;
+}
+
+__global__ void __launch_bounds__(SORTERS) sort_tokens(const struct sorted s, const float *x)
+{
+    __shared__ int shared[SORTERS];
+    int t = (int)threadIdx.x, each = (s.tokens + SORTERS - 1) / SORTERS;
+    int first = t * each < s.tokens ? t * each : s.tokens;
+    int past = first + each < s.tokens ? first + each : s.tokens, rows = 0, lists = 0;
+    for (int k = first; k < past; k++)
+        s.ends[k] = 0;
+    __syncthreads();
+    for (int r = t; r < s.rows; r += SORTERS)
+        if (token_row(x[r], s.tokens) >= 0)
+            atomicAdd((unsigned *)&s.ends[token_row(x[r], s.tokens)], 1u);
+    __syncthreads();
+    for (int k = first; k < past; k++) {
+        rows += s.ends[k];
+        lists += s.ends[k] > 0;
+    }
+    int row = sum_before(shared, rows), list = sum_before(shared, lists);
+    if (t == SORTERS - 1)
+        *s.n_lists = list + lists;
+    for (int k = first; k < past; k++) { /* for now where its rows begin */
+        int n = s.ends[k];
+        s.ends[k] = row;
+        row += n;
+        if (n > 0)
+            s.lists[list++] = k;
+    }
+    for (int from = 0; from < s.rows; from += SORTERS) {
+        int token = from + t < s.rows ? token_row(x[from + t], s.tokens) : -1, before = 0;
+        bool last = true;
+        __syncthreads();
+        shared[t] = token;
+        __syncthreads();
+        for (int i = 0; i < SORTERS && from + i < s.rows; i++) {
+            before += i < t && shared[i] == token;
+            last = last && (i <= t || shared[i] != token);
+        }
+        int at = token >= 0 ? s.ends[token] + before : 0;
+        __syncthreads();
+        if (token >= 0)
+            s.order[at] = from + t;
+        if (token >= 0 && last)
+            s.ends[token] = at + 1;
+    }
+}
+
+/* Block x has a token, blocks y share its columns. */
+template <typename V> __global__ void add_lists(const struct sorted s, const V *dy, float *dW)
+{
+    int list = (int)blockIdx.x, C = s.C;
+    if (list >= *s.n_lists)
+        return;
+    float *to = dW + (size_t)s.lists[list] * (size_t)C;
+    size_t from = list > 0 ? (size_t)s.ends[s.lists[list - 1]] : 0;
+    size_t end = (size_t)s.ends[s.lists[list]];
+    auto get = [&](size_t i, int c, double *out) {
+        *out = (double)(float)dy[(size_t)s.order[i] * (size_t)C + (size_t)c];
+    };
+    for (int at = (int)blockIdx.y * COLUMNS; at < C; at += (int)gridDim.y * COLUMNS) {
+        int c = at + (int)threadIdx.x;
+        double sum = 0;
+        sum_lanes<1>(from, end, c, C, get, &sum);
+        if (threadIdx.y == 0 && c < C)
+            to[c] = (float)((double)to[c] + sum);
+        __syncthreads();
+    }
+}
+
+template <typename V>
+static cudaError_t add_sorted(cudaStream_t s, const struct pp_embedding_backward_weight *a,
+                              const struct sorted &sorted)
+{
+    int lists = a->V < sorted.rows ? a->V : sorted.rows, tiles = (a->C + COLUMNS - 1) / COLUMNS;
+    int y = 16384 / lists < tiles ? 16384 / lists : tiles;
+    PP_LAUNCH(sort_tokens, 1, SORTERS, 0, s, sorted, a->x);
+    return PP_LAUNCHED(add_lists<V>, dim3((unsigned)lists, (unsigned)(y > 0 ? y : 1)),
+                       dim3(COLUMNS, LANES), 0, s, sorted, (const V *)a->dy, a->dW);
+}
+
 /*
- * A block for each row of dy. The one that is the first of its token adds up all of that token's,
+ * Where the scratch is too small for that. A block for each row of dy. The one that is the first of its token adds up all of that token's,
  * in order: THREADS rows are looked through at a time, those found are listed, and every thread
  * adds its columns of them.
  */
@@ -77,9 +181,16 @@ KERNEL(embedding_backward_weight, pp_embedding_backward_weight)
     cudaError_t e = cudaSuccess;
     if (a->beta == 0)
         e = cudaMemsetAsync(a->dW, 0, (size_t)a->V * (size_t)a->C * sizeof(*a->dW), s);
-    if (e == cudaSuccess && a->B > 0) {
-        e = PP_LAUNCHED(add_tokens<V>, (unsigned)a->B * (unsigned)a->T, THREADS, 0, s, a->B * a->T,
-                        a->V, a->C, a->x, (const V *)a->dy, a->dW);
+    int rows = a->B * a->T, *ints = (int *)scratch;
+    struct sorted sorted = {rows, a->V, a->C, ints + 1, ints + 1 + a->V, ints + 1 + a->V + rows,
+                            ints};
+    bool fits =
+        (size_t)a->V + 2 * (size_t)rows + 1 <= CUDA_SCRATCH * sizeof(*scratch) / sizeof(*ints);
+    if (e == cudaSuccess && rows > 0 && fits) {
+        e = add_sorted<V>(s, a, sorted);
+    } else if (e == cudaSuccess && rows > 0) {
+        e = PP_LAUNCHED(add_tokens<V>, (unsigned)rows, THREADS, 0, s, rows, a->V, a->C, a->x,
+                        (const V *)a->dy, a->dW);
     }
     if (e != cudaSuccess || !a->dP)
         return e;
