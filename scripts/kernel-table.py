@@ -29,7 +29,7 @@ KERNELS = {
     "norm_rows_back": "row norm, dx",
     "loss_of_rows": "cross-entropy",
 }
-VARIANTS = {"7of_bf16": "bf16", "7of_tf32": "tf32", "I4bf16": "bf16", "IfE": "f32"}
+VARIANTS = {"7of_bf16": "bf16", "7of_tf32": "tf32", "I4bf16": "bf16", "IfE": "f32", "IfLi": "f32"}
 ARCHS = ("sm_80", "sm_90")
 SPILLED = 24
 
@@ -51,10 +51,10 @@ def title(mangled):
         return None
     kind = next((v for k, v in VARIANTS.items() if k in mangled), "")
     width = re.search(r"(?:7of_bf16|7of_tf32)Li(\d+)E", mangled)
-    many = re.search(r"severalI4bf16Li(\d+)E|pixels_byI4bf16Li(\d+)E", mangled)
+    many = re.search(r"(?:(?:several|pixels_by|norm_rows_back)I4bf16|norm_rows_backIf)Li(\d+)E", mangled)
     words = [KERNELS[name], kind, "head %s" % width.group(1) if width else ""]
     if many:
-        words[2] = "%s values" % (many.group(1) or many.group(2))
+        words[2] = "%s values" % many.group(1)
     return " ".join(w for w in words if w)
 
 
@@ -128,8 +128,8 @@ def spilled(row):
 
 
 def is_rare(row):
-    """Not of the table: variants of im2col and col2im that few shapes take."""
-    return row[0].startswith(("im2col", "col2im")) and "8 values" not in row[0]
+    """Not of the table: variants that few shapes take."""
+    return row[0].endswith(" 1 values") or row[0].startswith(("im2col", "col2im")) and "8 values" not in row[0]
 
 
 def main():

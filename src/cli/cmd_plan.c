@@ -36,6 +36,18 @@ int plan_check_file(const char *option, const char *path)
 
 /* ---- words */
 
+/* Words about another machine want its file. */
+static int check_machine_words(const struct plan_asked *a)
+{
+    bool there = a->lists[0] || a->lists[1] || a->lists[2] || a->fp8 || a->layout || a->compare ||
+                 a->only >= 0 || a->emit >= 0;
+    return a->machine || !there
+               ? 0
+               : pp_fail(PP_EUSAGE,
+                         "--tensor, --context, --experts-on, --fp8, --layout, --compare, "
+                         "--only and --emit are for --machine FILE");
+}
+
 static int parse_words(int argc, char **argv, struct plan_asked *a)
 {
     *a = (struct plan_asked){
@@ -112,13 +124,7 @@ static int parse_words(int argc, char **argv, struct plan_asked *a)
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_plan, options, &a->settings, words, 1));
     a->config = words[0];
-    bool there = a->lists[0] || a->lists[1] || a->lists[2] || a->fp8 || a->layout || a->compare ||
-                 a->only >= 0 || a->emit >= 0;
-    return a->machine || !there
-               ? 0
-               : pp_fail(PP_EUSAGE,
-                         "--tensor, --context, --experts-on, --fp8, --layout, --compare, "
-                         "--only and --emit are for --machine FILE");
+    return check_machine_words(a);
 }
 
 /* One cell of a table (report/published.c). */

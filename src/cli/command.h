@@ -158,7 +158,7 @@ int pp_cli_look_verdict(const struct pp_config *cfg, int rc);
 /* before_abort: prints this thread's error record to stderr. Local. */
 void last_words_before_abort(void);
 
-/* lost: prints `text`, unless nobody takes it or it is NULL, and ends the process with PP_ELOST.
+/* lost: prints `text`, unless it is NULL or standard error takes nothing, and ends the process with PP_ELOST.
  * pp_process_leave is not NULL. Any thread. */
 void last_words_lost(const char *text);
 

@@ -77,7 +77,7 @@ static bool convert(struct pp_config *cfg, const struct conf_option *o, const ch
     cfg->source->no_memory |= !text;
     if (!text || conf_text_check(raw, strlen(raw), why) < 0 ||
         conf_expand(raw, text, PP_CONFIG_VALUE_MAX, why) < 0)
-        return !text;
+        return !text; /* without memory: its own error, not the value's */
     char *start = text + strspn(text, " \t");
     size_t n = strlen(start);
     while (n > 0 && (start[n - 1] == ' ' || start[n - 1] == '\t'))

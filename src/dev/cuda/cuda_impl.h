@@ -66,8 +66,7 @@ struct cuda {
     struct cuda_squares squares; /* that wait, as those below */
     struct cuda_updates updates;
     struct cuda_sums sums;
-    float *
-        slices; /* [CUDA_SLICED_FLOATS] of weight gradients, which a sum that waits reads; or NULL */
+    float *slices; /* [CUDA_SLICED_FLOATS]: weight gradients for sums that wait; or NULL */
     size_t slices_used;
     struct cuda_norms norms;
     struct cuda_commits commits;

@@ -117,7 +117,7 @@ static __device__ void merge_lanes(float first, int C, struct seen *s)
  * One row, by a whole warp. Returns its loss, and in *hit whether the arg max is the target, in
  * every lane; IGNORED: the row has none. It is read twice: for the sum of exponentials, whose largest
  * element is only known at the end of it, and for the gradient. Each lane reads its elements before it
- * overwrites them, and nobody else's. wide: x and d are at 16 bytes.
+ * overwrites them, and no others. wide: x and d are at addresses of 16 bytes.
  */
 template <typename V>
 static __device__ double row_loss(int C, const V *x, int label, float grad_scale, float smoothing,

@@ -42,7 +42,7 @@ struct cuda_shape {
     bool keeps_z;           /* forward: the value before act is wanted too */
     bool bias;              /* forward: b; backward_weight: db */
     bool adds;              /* backward: to what the result holds */
-    int slices; /* backward_weight: so many products, of B rows each, in one launch; 0: one */
+    int slices;             /* backward_weight: products in the launch, of B rows each; 0: one */
 };
 
 /* A question and its answer, known to all ranks of the device. */
