@@ -145,7 +145,8 @@ struct pp_weight_part {
     const pp_value *dz, *x, *x1, *keep, *grad_keep;
 };
 
-/* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]). */
+/* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]). Where a backend pads logits (see logits_row), `row` elements
+ * lie between the starts of two rows of y, and of dz, of a layer without b, act and z; 0: O. */
 struct pp_linear_forward {
     int B, I, O;
     const pp_value *x;
@@ -155,6 +156,7 @@ struct pp_linear_forward {
     enum pp_activation act;
     pp_value *z; /* [B][O], when not NULL: the value before act (gelu's backward needs it) */
     pp_value *y;
+    int row;
 };
 
 struct pp_linear_backward_input { /* dx[B][I] = dz[B][O] * W[O][I] */
@@ -162,6 +164,7 @@ struct pp_linear_backward_input { /* dx[B][I] = dz[B][O] * W[O][I] */
     const pp_value *dz;
     const float *W, *packed; /* as in pp_linear_forward */
     pp_value *dx;
+    int row;
 };
 
 /* dW[O][I] = beta*dW + sum over the n >= 1 parts, in order, of dz^T * x; db[O] = beta*db + column
@@ -174,6 +177,7 @@ struct pp_linear_backward_weight {
     int I, O;
     float beta;
     float *dW, *db;
+    int row;
 };
 
 /* *out (memory of the device) = sum of squares of g[n] in double, in a fixed order that depends on
@@ -206,6 +210,7 @@ struct pp_linear_use {
     bool adds;                   /* its product may be added to what dx holds, for a convolution */
     const float *W, *packed, *b; /* b NULL: no bias, db is NULL too */
     float *dW, *db;              /* dW NULL: linear_backward_weight is not called */
+    int row;
 };
 
 /* The same of a convolution of B samples. */
@@ -309,6 +314,9 @@ struct pp_backend_ops {
     /* Bytes of an element of a value: 4, or 2 for bfloat16. A pure function of its argument, also where
      * the backend cannot run. NULL entry: 4. */
     size_t (*value_bytes)(const struct pp_backend_choice *choice);
+    /* Rows of many logits whose width 16-byte access cannot have lie at multiples of so many elements;
+     * 0: rows are dense. */
+    int logits_unit;
     /* Whether a weight gradient has the same bits however its rows are spread over calls and parts. A
      * pure function of its arguments and the machine. NULL entry: it does not. */
     bool (*sums_in_order)(const struct pp_backend_choice *choice);
@@ -409,6 +417,10 @@ bool pp_backend_sums_in_order(const struct pp_backend_choice *choice);
 /* choice NULL: of the processor. */
 size_t pp_backend_value_bytes(const struct pp_backend_choice *choice);
 
+/* Elements from one row of C logits to the next: C, or more where the backend pads them. What lies
+ * between rows is nobody's. choice NULL: of the processor. */
+int pp_backend_logits_row(const struct pp_backend_choice *choice, int C);
+
 /* Floats that hold n elements of a value. */
 static inline size_t pp_value_floats(const struct pp_backend_choice *choice, size_t n)
 {
@@ -424,6 +436,9 @@ static inline pp_value *pp_value_at(const struct pp_backend *be, const pp_value 
 
 /* Values as f32, on the host. May be captured by nobody. */
 int pp_backend_values_to_host(struct pp_backend *be, float *dst, const pp_value *src, size_t n);
+/* The same of B rows of C, `row` elements from one to the next; dst[B][C]. */
+int pp_backend_rows_to_host(struct pp_backend *be, float *dst, const pp_value *src, size_t B, int C,
+                            int row);
 
 /* g[n] += a, parameters or their gradients: replica reduction in fixed order. */
 static inline int pp_backend_add(struct pp_backend *be, size_t n, const float *a, float *g)

@@ -131,9 +131,10 @@ bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows, double most);
 int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool training);
 /*
  * F: x[rows][in] of the first layer -> y[rows][out] of the last. x and y are the caller's and must
- * stay valid and unchanged, x until the W of the same slot, y until its I. The
- * model's last layer does not read its y again: the loss may write its gradient over the logits.
- * With spec.loss_rows it ends before the last node, and y is NULL. Local, as all of these.
+ * stay valid and unchanged, x until the W of the same slot, y until its I. The model's last layer does
+ * not read its y again: the loss may write its gradient over the logits, whose rows, and those of dy,
+ * are pp_model_logits_row() apart. With spec.loss_rows it ends before the last node, and y is NULL.
+ * Local, as all of these.
  */
 int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
                      const struct pp_pass *pass, const pp_value *x, pp_value *y);

@@ -25,6 +25,7 @@ struct pp_layout {
     int stages, chunks, replicas, ranks, n_virtual;
     int coalesce;        /* pp_layout_coalesce() of a full batch */
     size_t value_bytes;  /* pp_backend_value_bytes() of the config's backend */
+    size_t logits;       /* pp_node_elements() of the model's last node there */
     int train_n, test_n; /* samples; test_n 0: no evaluation */
     enum pp_placement placement;
     struct pp_plan *table; /* while it is built: the plan read from a file */

@@ -190,6 +190,8 @@ struct pp_node {
     /* What ops know about themselves: */
     enum pp_activation activation; /* of linear, convolution and norms: after them */
     bool bias;                     /* of linear, convolution and layer norm */
+    bool logits; /* of a linear without both, the model's last node: its y has rows of
+                    pp_model_logits_row() */
     struct pp_attention_words {
         int heads, kv_heads, width;
         int keys; /* positions of the value that has keys */
@@ -259,6 +261,21 @@ static inline int pp_model_targets(const struct pp_model *m)
 static inline int pp_model_text_targets(const struct pp_model *m)
 {
     return m->tokens && m->values[m->n_values - 1].n == 2 ? pp_model_targets(m) : 0;
+}
+
+/* Elements from one row of logits, and of their gradients, to the next. */
+static inline int pp_model_logits_row(const struct pp_model *m,
+                                      const struct pp_backend_choice *choice)
+{
+    return m->nodes[m->n_nodes - 1].logits ? pp_backend_logits_row(choice, m->classes) : m->classes;
+}
+
+/* Elements that a sample takes of the node's value, or of its gradient. */
+static inline size_t pp_node_elements(const struct pp_model *m, const struct pp_node *n,
+                                      const struct pp_backend_choice *choice)
+{
+    return n->logits ? (size_t)pp_model_targets(m) * (size_t)pp_model_logits_row(m, choice)
+                     : pp_shape_floats(&n->out);
 }
 
 const char *const *pp_model_names(void);

@@ -175,10 +175,10 @@ static void product(struct member *m)
     if (m->packed) {
         (void)pp_backend_linear_forward(
             m->be, &(struct pp_linear_forward){n, n, n, m->a, m->b, m->packed, m->team->bias,
-                                               PP_ACT_NONE, NULL, m->c});
+                                               PP_ACT_NONE, NULL, m->c, 0});
     } else {
         (void)pp_backend_linear_backward_input(
-            m->be, &(struct pp_linear_backward_input){n, n, n, m->a, m->b, NULL, m->c});
+            m->be, &(struct pp_linear_backward_input){n, n, n, m->a, m->b, NULL, m->c, 0});
     }
 }
 

@@ -34,9 +34,9 @@ struct bench {
 
 static int product(struct bench *t)
 {
-    return pp_backend_linear_forward(t->be, &(struct pp_linear_forward){t->n, t->n, t->n, t->x,
-                                                                        t->W, t->packed, t->b,
-                                                                        PP_ACT_NONE, NULL, t->y});
+    return pp_backend_linear_forward(
+        t->be, &(struct pp_linear_forward){t->n, t->n, t->n, t->x, t->W, t->packed, t->b,
+                                           PP_ACT_NONE, NULL, t->y, 0});
 }
 
 static int copy_block(struct bench *t)

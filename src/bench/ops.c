@@ -34,7 +34,7 @@ static float *take(struct pp_arena *a, size_t floats)
 static void place(struct bed *b, struct pp_arena *a)
 {
     const struct pp_node *n = b->n;
-    size_t rows = (size_t)b->pass.rows, out = rows * pp_shape_floats(&n->out);
+    size_t rows = (size_t)b->pass.rows, out = rows * pp_node_elements(b->model, n, &b->be->choice);
     struct pp_words w = {0};
     if (n->op->words)
         n->op->words(n, &b->be->choice, b->pass.rows, &w);
@@ -91,7 +91,8 @@ static int call(struct bed *b, int phase)
 static int pass(struct bed *b, const bool has[OP_PHASES], double t[OP_PHASES])
 {
     /* I may have changed dy in place, and again and again it would fade away */
-    PP_TRY(fill(b, b->at.dy, (size_t)b->pass.rows * pp_shape_floats(&b->n->out)));
+    size_t width = pp_node_elements(b->model, b->n, &b->be->choice);
+    PP_TRY(fill(b, b->at.dy, (size_t)b->pass.rows * width));
     for (int k = 0; k < OP_PHASES; k++) {
         PP_TRY(pp_backend_synchronize(b->be));
         uint64_t start = b->cpu ? pp_clock_cpu_ns() : pp_clock_ns();

@@ -369,10 +369,23 @@ bool pp_backend_sums_in_order(const struct pp_backend_choice *choice)
     return choice->ops && choice->ops->sums_in_order && choice->ops->sums_in_order(choice);
 }
 
+static const struct pp_backend_ops *ops_of(const struct pp_backend_choice *choice)
+{
+    return !choice ? NULL : choice->ops ? choice->ops : choice->named;
+}
+
 size_t pp_backend_value_bytes(const struct pp_backend_choice *choice)
 {
-    const struct pp_backend_ops *ops = !choice ? NULL : choice->ops ? choice->ops : choice->named;
+    const struct pp_backend_ops *ops = ops_of(choice);
     return ops && ops->value_bytes ? ops->value_bytes(choice) : sizeof(float);
+}
+
+/* Below 1024 a row is one or two lines of memory, and a padded one is not much less. */
+int pp_backend_logits_row(const struct pp_backend_choice *choice, int C)
+{
+    const struct pp_backend_ops *ops = ops_of(choice);
+    int unit = ops ? ops->logits_unit : 0;
+    return unit > 0 && C >= 1024 && C % 8 != 0 ? (C + unit - 1) / unit * unit : C;
 }
 
 /* bf16 lies in the upper half of dst, where it is read before a float is written over it. */
@@ -387,6 +400,16 @@ int pp_backend_values_to_host(struct pp_backend *be, float *dst, const float *sr
         const uint32_t bits = (uint32_t)half << 16;
         memcpy(&dst[i], &bits, sizeof(bits));
     }
+    return 0;
+}
+
+int pp_backend_rows_to_host(struct pp_backend *be, float *dst, const float *src, size_t B, int C,
+                            int row)
+{
+    size_t columns = (size_t)C, at_once = row == C ? B : 1;
+    for (size_t r = 0; r < B; r += at_once)
+        PP_TRY(pp_backend_values_to_host(be, dst + r * columns,
+                                         pp_value_at(be, src, r * (size_t)row), at_once * columns));
     return 0;
 }
 

@@ -22,4 +22,5 @@ const struct pp_backend_ops backend_cuda = {
     .own_memory = true,
     .probe = probe,
     .value_bytes = value_bytes,
+    .logits_unit = 64,
 };

@@ -209,6 +209,8 @@ int build_finish(struct builder *b, int y)
     const struct pp_shape *last = &m->values[m->layers[m->n_layers - 1].y];
     m->outputs = m->layers[m->n_layers - 1].out;
     m->classes = last->n == 2 ? pp_shape_channels(last) : m->outputs;
+    struct pp_node *end = &m->nodes[m->n_nodes - 1];
+    end->logits = end->op == &op_linear && end->activation == PP_ACT_NONE && !end->bias;
     return 0;
 }
 

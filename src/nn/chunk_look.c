@@ -34,7 +34,13 @@ int chunk_look(struct pp_chunk *c, struct pp_backend *be, const struct pp_node *
     float most = 0;
     if (!c->looks || c->range.bad_input >= 0)
         return 0;
-    PP_TRY(find_largest(be, (size_t)rows * pp_shape_floats(&n->out), y, true, &most));
+    size_t all = (size_t)rows * pp_shape_floats(&n->out), C = all, apart = all;
+    if (n->logits) { /* nobody has written between their rows */
+        C = (size_t)c->model->classes;
+        apart = (size_t)pp_model_logits_row(c->model, &be->choice);
+    }
+    for (size_t r = 0; r * C < all; r++)
+        PP_TRY(find_largest(be, C, pp_value_at(be, y, r * apart), true, &most));
     if (!isfinite(most)) {
         c->range.bad_input = n->layer + 1;
         c->range.bad = most;

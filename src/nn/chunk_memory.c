@@ -187,8 +187,9 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
         const struct pp_node *node = chunk_node(c, k);
         struct pp_words w = words_of(node, spec);
         if (spec->loss_rows > 0 && k == n - 1)
-            w.scratch =
-                pp_value_floats(spec->backend, (size_t)spec->loss_rows * (size_t)c->model->classes);
+            w.scratch = pp_value_floats(spec->backend,
+                                        (size_t)spec->loss_rows *
+                                            (size_t)pp_model_logits_row(c->model, spec->backend));
         struct pp_chunk_place *p = &c->places[k];
         *p = (struct pp_chunk_place){.params = c->n_floats,
                                      .packed = take(&z.packed, w.packed),

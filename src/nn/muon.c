@@ -93,22 +93,23 @@ static int orthogonalize(struct matrix *m, struct pp_backend *be)
     size_t all = (size_t)O * (size_t)I, gram = (size_t)n * (size_t)n;
     const struct pp_weight_part part = {.B = O, .dz = m->x, .x = m->x};
     if (O <= I)
-        PP_TRY(pp_backend_linear_forward(
-            be,
-            &(struct pp_linear_forward){O, I, O, m->x, m->x, NULL, NULL, PP_ACT_NONE, NULL, m->g}));
+        PP_TRY(pp_backend_linear_forward(be, &(struct pp_linear_forward){O, I, O, m->x, m->x, NULL,
+                                                                         NULL, PP_ACT_NONE, NULL,
+                                                                         m->g, 0}));
     else
         PP_TRY(pp_backend_linear_backward_weight(
-            be, &(struct pp_linear_backward_weight){1, &part, I, I, 0, m->g, NULL}));
-    PP_TRY(pp_backend_linear_forward(
-        be, &(struct pp_linear_forward){n, n, n, m->g, m->g, NULL, NULL, PP_ACT_NONE, NULL, m->h}));
+            be, &(struct pp_linear_backward_weight){1, &part, I, I, 0, m->g, NULL, 0}));
+    PP_TRY(
+        pp_backend_linear_forward(be, &(struct pp_linear_forward){n, n, n, m->g, m->g, NULL, NULL,
+                                                                  PP_ACT_NONE, NULL, m->h, 0}));
     PP_TRY(mix(be, gram, FACTOR_G, m->g, FACTOR_GG, m->h));
     if (O <= I)
         PP_TRY(pp_backend_linear_backward_input(
-            be, &(struct pp_linear_backward_input){O, I, O, m->h, m->x, NULL, m->y}));
+            be, &(struct pp_linear_backward_input){O, I, O, m->h, m->x, NULL, m->y, 0}));
     else
-        PP_TRY(pp_backend_linear_forward(
-            be,
-            &(struct pp_linear_forward){O, I, I, m->x, m->h, NULL, NULL, PP_ACT_NONE, NULL, m->y}));
+        PP_TRY(pp_backend_linear_forward(be, &(struct pp_linear_forward){O, I, I, m->x, m->h, NULL,
+                                                                         NULL, PP_ACT_NONE, NULL,
+                                                                         m->y, 0}));
     PP_TRY(mix(be, all, FACTOR_X, m->x, 1, m->y));
     float *x = m->x;
     m->x = m->y;

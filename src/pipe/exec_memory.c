@@ -21,13 +21,13 @@ static size_t grown(const struct pp_arena *a, size_t *mark)
 }
 
 /* `slots` row blocks of `width` elements; NULL array in the dry pass. */
-static int row_slots(struct pp_exec *x, struct pp_arena *a, int slots, int width, size_t element,
+static int row_slots(struct pp_exec *x, struct pp_arena *a, int slots, size_t width, size_t element,
                      float ***out)
 {
     if (a->base && !(*out = pp_alloc((size_t)slots, sizeof(**out))))
         return PP_ERESOURCE;
     for (int i = 0; i < slots; i++) {
-        float *p = pp_arena_take(a, (size_t)x->layout->max_rows * (size_t)width, element);
+        float *p = pp_arena_take(a, (size_t)x->layout->max_rows * width, element);
         if (a->base)
             (*out)[i] = p;
     }
@@ -131,10 +131,10 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     x->bytes.activations += chunk_bytes - packed - (2 * floats + states) * sizeof(float);
 
     if (st->is_first)
-        PP_TRY(row_slots(x, a, c->state_slots, l->model->inputs, pp_layout_input_bytes(l),
+        PP_TRY(row_slots(x, a, c->state_slots, (size_t)l->model->inputs, pp_layout_input_bytes(l),
                          &st->input));
     if (st->is_last && l->logits_rows == 0)
-        PP_TRY(row_slots(x, a, c->state_slots, l->model->outputs, l->value_bytes, &st->output));
+        PP_TRY(row_slots(x, a, c->state_slots, l->logits, l->value_bytes, &st->output));
     x->bytes.activations += grown(a, &mark);
     if (a->base) {
         st->held_f = by_slot(c->state_slots);
@@ -307,6 +307,6 @@ int pp_exec_live_bytes(const struct pp_layout *l, int s, size_t *out)
     *out += s == 0 ? rows * (size_t)l->model->inputs * pp_layout_input_bytes(l)
                    : pp_layout_slot_bytes(l, 2 * (s - 1));
     if (s == l->n_virtual - 1 && l->logits_rows == 0)
-        *out += rows * (size_t)l->model->outputs * l->value_bytes;
+        *out += rows * l->logits * l->value_bytes;
     return 0;
 }

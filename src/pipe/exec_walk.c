@@ -158,7 +158,8 @@ static int loss_of(const struct walk *w, int mb, struct pp_softmax_cross_entropy
         .grad_scale = pp_loss_grad_scale(cfg, batch * t.P, (int64_t)t.B * t.P),
         .scale = x->data[w->split]->ignored > 0 ? &x->args->loss_scale : NULL,
         .smoothing = (float)cfg->train.label_smoothing,
-        .sums = x->sums[w->split]};
+        .sums = x->sums[w->split],
+        .row = pp_model_logits_row(x->layout->model, &x->be->choice)};
     return 0;
 }
 
@@ -174,8 +175,12 @@ static float *kept_logits(const struct walk *w, int mb)
 static int keep_logits(const struct walk *w, int mb, const float *logits)
 {
     float *to = kept_logits(w, mb);
-    size_t rows = (size_t)rows_of_microbatch(w, mb), outputs = (size_t)w->x->layout->model->outputs;
-    return to ? pp_backend_values_to_host(w->x->be, to, logits, rows * outputs) : 0;
+    const struct pp_model *m = w->x->layout->model;
+    struct pp_backend *be = w->x->be;
+    size_t rows = (size_t)rows_of_microbatch(w, mb) * (size_t)pp_model_targets(m);
+    return to ? pp_backend_rows_to_host(be, to, logits, rows, m->classes,
+                                        pp_model_logits_row(m, &be->choice))
+              : 0;
 }
 
 /* Loss of one micro-batch into *sums; with `gradient` logits become their gradient in place. */
@@ -209,7 +214,7 @@ static int loss_of_piece(const void *ctx, int first, int n, float *logits)
     l.targets += first;
     l.dlogits = p->gradient ? logits : NULL;
     PP_TRY(pp_backend_softmax_cross_entropy(p->be, &l));
-    return p->kept ? pp_backend_values_to_host(p->be, p->kept + at, logits, (size_t)n * (size_t)l.C)
+    return p->kept ? pp_backend_rows_to_host(p->be, p->kept + at, logits, (size_t)n, l.C, l.row)
                    : 0;
 }
 

@@ -378,6 +378,7 @@ static int lay_out(struct pp_layout *l, struct pp_config *cfg)
 {
     const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
     l->value_bytes = pp_backend_value_bytes(&choice);
+    l->logits = pp_node_elements(l->model, &l->model->nodes[l->model->n_nodes - 1], &choice);
     l->stages = cfg->pipeline.stages;
     PP_TRY(blame(cfg, "pipeline.schedule", find_shape(l)));
     l->replicas = cfg->pipeline.replicas;

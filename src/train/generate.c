@@ -72,6 +72,12 @@ static int make_model(struct pp_generator *g, const struct pp_config *cfg)
     return 0;
 }
 
+/* Elements of the logits of a token. */
+static size_t row_of(const struct pp_generator *g)
+{
+    return (size_t)pp_model_logits_row(g->model, &g->be->choice);
+}
+
 /* On a dry arena only the size is of use. */
 static int place(struct pp_generator *g, struct pp_arena *a)
 {
@@ -82,7 +88,7 @@ static int place(struct pp_generator *g, struct pp_arena *a)
     size_t rows = (size_t)g->rows;
     PP_TRY(pp_chunk_create(g->model, &spec, a, &g->chunk));
     g->x = pp_arena_take(a, rows, sizeof(float));
-    g->y = pp_arena_take(a, rows * (size_t)g->model->outputs, sizeof(float));
+    g->y = pp_arena_take(a, rows * row_of(g), sizeof(float));
     return 0;
 }
 
@@ -174,9 +180,9 @@ int pp_generator_read(struct pp_generator *g, const uint32_t *tokens, int n,
         g->context[g->n + i] = (float)tokens[i];
     }
     PP_TRY(forward(g, n));
-    size_t outputs = (size_t)g->model->outputs;
     PP_TRY(pp_backend_values_to_host(g->be, g->logits,
-                                     pp_value_at(g->be, g->y, (size_t)(n - 1) * outputs), outputs));
+                                     pp_value_at(g->be, g->y, (size_t)(n - 1) * row_of(g)),
+                                     (size_t)g->model->outputs));
     for (int i = 0; i < g->model->outputs; i++) {
         if (!isfinite(g->logits[i])) {
             return pp_fail(PP_EDIVERGED,

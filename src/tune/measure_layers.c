@@ -102,9 +102,16 @@ static int choose(struct bench *b)
     return 0;
 }
 
-static float *rows_of(struct pp_arena *a, int rows, int width)
+static float *rows_of(struct pp_arena *a, int rows, size_t width)
 {
-    return pp_arena_take(a, (size_t)rows * (size_t)width, sizeof(float));
+    return pp_arena_take(a, (size_t)rows * width, sizeof(float));
+}
+
+/* Of the layer's value. */
+static size_t width_of(const struct bench *b, const struct pp_layer *l)
+{
+    const struct pp_measure_spec *spec = b->w->m->spec;
+    return pp_node_elements(spec->model, &spec->model->nodes[l->last_node], &spec->backend);
 }
 
 /* All that the samples need. On a dry arena only the size is of use. */
@@ -123,14 +130,15 @@ static int place(struct bench *b, struct pp_arena *a)
                                             .backend = &spec->backend};
         PP_TRY(pp_chunk_create(spec->model, &chunk, a, &s->chunk));
         s->chained = before && before->layer->out == s->layer->in;
+        size_t in = (size_t)s->layer->in;
         for (int slot = 0; slot < SLOTS; slot++) {
-            s->x[slot] = s->chained ? before->y[slot] : rows_of(a, b->rows, s->layer->in);
-            s->y[slot] = rows_of(a, b->rows, s->layer->out);
+            s->x[slot] = s->chained ? before->y[slot] : rows_of(a, b->rows, in);
+            s->y[slot] = rows_of(a, b->rows, width_of(b, s->layer));
         }
-        s->dy = rows_of(a, b->rows, s->layer->out);
+        s->dy = rows_of(a, b->rows, width_of(b, s->layer));
         s->dx = NULL;
         if (s->layer->index > 0)
-            s->dx = s->chained ? before->dy : rows_of(a, b->rows, s->layer->in);
+            s->dx = s->chained ? before->dy : rows_of(a, b->rows, in);
     }
     return 0;
 }
@@ -266,7 +274,7 @@ static int measure_size(struct bench *b, int size, double share)
         for (int slot = 0; slot < SLOTS && !s->chained; slot++)
             PP_TRY(fill(b, s->x[slot], (size_t)rows * (size_t)s->layer->in));
         if (k == b->n - 1 || !s[1].chained)
-            PP_TRY(fill(b, s->dy, (size_t)rows * (size_t)s->layer->out));
+            PP_TRY(fill(b, s->dy, (size_t)rows * width_of(b, s->layer)));
     }
     int passes = 0;
     uint64_t start = b->now();
@@ -364,8 +372,9 @@ static int measure_optimizer(struct bench *b)
 
 /* Rows from all over a data set of this size, and the loss, in memory of their own. */
 struct ends {
-    int rows; /* the most that are measured: both are linear in rows */
-    int n;    /* samples */
+    int rows;     /* the most that are measured: both are linear in rows */
+    int n;        /* samples */
+    size_t width; /* of a sample's logits */
     uint32_t *host_index;
     /* memory of the device: */
     uint8_t *data;
@@ -395,7 +404,7 @@ static int time_ends(struct bench *b, const struct ends *e, int rows, double *in
                               .x = e->x};
         PP_TRY(pp_backend_gather(be, &g));
         PP_TRY(done(b, start, &t[0][pass]));
-        PP_TRY(fill(b, e->logits, (size_t)rows * (size_t)model->outputs));
+        PP_TRY(fill(b, e->logits, (size_t)rows * e->width));
         const struct pp_targets of = {.B = rows,
                                       .P = pp_model_targets(model),
                                       .data = e->data, /* zeros */
@@ -409,7 +418,8 @@ static int time_ends(struct bench *b, const struct ends *e, int rows, double *in
                                                    .targets = e->targets,
                                                    .grad_scale = 1.0f / (float)(rows * of.P),
                                                    .sums = e->sums,
-                                                   .dlogits = e->logits};
+                                                   .dlogits = e->logits,
+                                                   .row = pp_model_logits_row(model, &be->choice)};
         start = b->now();
         PP_TRY(pp_backend_targets(be, &of));
         PP_TRY(pp_backend_softmax_cross_entropy(be, &l));
@@ -431,12 +441,13 @@ static int measure_ends(struct bench *b)
     e.rows = e.rows > 1024 && spec->sizes[0] <= 1024 ? 1024 : e.rows;
     size_t data = (size_t)e.n * (size_t)model->inputs;
     size_t positions = (size_t)pp_model_targets(model);
+    e.width = width_of(b, &model->layers[model->n_layers - 1]);
     struct pp_arena a = pp_arena_dry();
     void *block = NULL;
     int rc = 0;
     for (int pass = 0; rc == 0 && pass < 2; pass++) {
-        e.x = rows_of(&a, e.rows, model->inputs);
-        e.logits = rows_of(&a, e.rows, model->outputs);
+        e.x = rows_of(&a, e.rows, (size_t)model->inputs);
+        e.logits = rows_of(&a, e.rows, e.width);
         e.targets = pp_arena_take(&a, (size_t)e.rows * positions, sizeof(*e.targets));
         e.index = pp_arena_take(&a, (size_t)e.rows, sizeof(*e.index));
         e.data = pp_arena_take(&a, data, 1);

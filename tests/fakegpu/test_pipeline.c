@@ -165,6 +165,25 @@ TEST(transformers_give_the_bits_of_one_and_the_losses_of_the_cpu)
     check_net((const char *const[]){"model.type=decoder", TEXT, "model.dropout=0.1", NULL});
 }
 
+/* A vocabulary whose rows of logits are padded: all of a micro-batch, and in pieces. */
+TEST(padded_logits_give_the_bits_of_one)
+{
+    static const char *const pieces[] = {"model.logits_rows=0", "model.logits_rows=16"};
+    for (int i = 0; i < 2; i++)
+        check_net((const char *const[]){"model.type=gpt", TEXT, "model.n_layer=1",
+                                        "model.vocab_size=1031", "train.epochs=1", pieces[i],
+                                        NULL});
+}
+
+/* Micro-batches of 1,024 rows, as many as a weight gradient takes in slices. */
+TEST(slices_of_weight_gradients_give_the_bits_of_one)
+{
+    check_net((const char *const[]){
+        "model.sizes=20 16 33 8 5", "run.backend=cuda", "run.log_every=1",
+        "data.train_samples=2048", "data.test_samples=5", "train.batch_size=2048", "train.epochs=2",
+        "train.optimizer=adam", "train.lr=0.01", "pipeline.microbatches=2", NULL});
+}
+
 /* Every op of images; F and I of a batch norm, which keeps running statistics. */
 static void check_images(const char *conv)
 {

@@ -60,15 +60,15 @@ static void forward_is_near(struct pp_backend *be, struct pp_backend *plain, str
         PP_OWN_MEMORY float *y = nans(bo), *z = nans(bo);
         CHECK_OK(pp_backend_linear_forward(
             plain, &(struct pp_linear_forward){l->B, l->I, l->O, l->x, l->W, NULL, l->b,
-                                               activations[a], z, y}));
+                                               activations[a], z, y, 0}));
         struct array dy = unset_values(be, bo, 0), dz = unset_values(be, bo, 0);
         struct array alone = unset_values(be, bo, 1);
         CHECK_OK(pp_backend_linear_forward(
             be, &(struct pp_linear_forward){l->B, l->I, l->O, l->dx_in.at, l->w.at, l->packed.at,
-                                            l->bias.at, activations[a], dz.at, dy.at}));
+                                            l->bias.at, activations[a], dz.at, dy.at, 0}));
         CHECK_OK(pp_backend_linear_forward(
             be, &(struct pp_linear_forward){l->B, l->I, l->O, l->dx_in.at, l->w.at, NULL,
-                                            l->bias.at, activations[a], NULL, alone.at}));
+                                            l->bias.at, activations[a], NULL, alone.at, 0}));
         check_near(be, &dz, z, part, "z");
         /* the error is that of z; no activation is steeper than 1.13 */
         check_near_of(be, &dy, y, part, z, "y");
@@ -85,10 +85,10 @@ static void backward_is_near(struct pp_backend *be, struct pp_backend *plain, st
     PP_OWN_MEMORY float *dx = nans((size_t)l->B * l->I), *dW = nans((size_t)l->O * l->I);
     PP_OWN_MEMORY float *db = nans((size_t)l->O);
     CHECK_OK(pp_backend_linear_backward_input(
-        plain, &(struct pp_linear_backward_input){l->B, l->I, l->O, l->dz, l->W, NULL, dx}));
+        plain, &(struct pp_linear_backward_input){l->B, l->I, l->O, l->dz, l->W, NULL, dx, 0}));
     CHECK_OK(pp_backend_linear_backward_input(
         be, &(struct pp_linear_backward_input){l->B, l->I, l->O, l->z_in.at, l->w.at, l->packed.at,
-                                               l->dx.at}));
+                                               l->dx.at, 0}));
     check_near(be, &l->dx, dx, part, "dx");
     /* the first overwrites, the second adds two parts and an empty one */
     int half = l->B / 2;
@@ -106,10 +106,11 @@ static void backward_is_near(struct pp_backend *be, struct pp_backend *plain, st
         if (n == 1)
             host[0].B = there[0].B = l->B;
         CHECK_OK(pp_backend_linear_backward_weight(
-            plain, &(struct pp_linear_backward_weight){n, host, l->I, l->O, (float)beta, dW, db}));
+            plain,
+            &(struct pp_linear_backward_weight){n, host, l->I, l->O, (float)beta, dW, db, 0}));
         CHECK_OK(pp_backend_linear_backward_weight(
             be, &(struct pp_linear_backward_weight){n, there, l->I, l->O, (float)beta, l->dW.at,
-                                                    l->db.at}));
+                                                    l->db.at, 0}));
         check_near(be, &l->dW, dW, part, "dW");
         check_near(be, &l->db, db, part, "db");
     }
@@ -147,14 +148,15 @@ static void compute(struct pp_backend *be, const int *shape, int off, bool packe
     r->y = unset_values(be, (size_t)l.B * l.O, off);
     CHECK_OK(pp_backend_linear_forward(
         be, &(struct pp_linear_forward){l.B, l.I, l.O, l.dx_in.at, l.w.at, copy, l.bias.at,
-                                        PP_ACT_RELU, NULL, r->y.at}));
+                                        PP_ACT_RELU, NULL, r->y.at, 0}));
     CHECK_OK(pp_backend_linear_backward_input(
-        be, &(struct pp_linear_backward_input){l.B, l.I, l.O, l.z_in.at, l.w.at, copy, l.dx.at}));
+        be,
+        &(struct pp_linear_backward_input){l.B, l.I, l.O, l.z_in.at, l.w.at, copy, l.dx.at, 0}));
     struct pp_weight_part part = {.B = l.B, .dz = l.z_in.at, .x = l.dx_in.at};
     CHECK_OK(pp_backend_linear_backward_weight(
-        be, &(struct pp_linear_backward_weight){1, &part, l.I, l.O, 0, l.dW.at, l.db.at}));
+        be, &(struct pp_linear_backward_weight){1, &part, l.I, l.O, 0, l.dW.at, l.db.at, 0}));
     CHECK_OK(pp_backend_linear_backward_weight(
-        be, &(struct pp_linear_backward_weight){1, &part, l.I, l.O, 1, l.dW.at, l.db.at}));
+        be, &(struct pp_linear_backward_weight){1, &part, l.I, l.O, 1, l.dW.at, l.db.at, 0}));
     r->dx = l.dx;
     r->dW = l.dW;
     r->db = l.db;
@@ -247,12 +249,12 @@ static void check_prepared(enum pp_precision precision, bool exact, int off)
                                      {.B = 20, .dz = rows.z_in.at, .x = rows.dx_in.at}};
     CHECK_OK(pp_backend_linear_forward(be, &(struct pp_linear_forward){20, 33, 7, rows.dx_in.at,
                                                                        use.W, use.packed, use.b,
-                                                                       use.act, z.at, y.at}));
+                                                                       use.act, z.at, y.at, 0}));
     CHECK_OK(pp_backend_linear_backward_input(
         be, &(struct pp_linear_backward_input){20, 33, 7, rows.z_in.at, use.W, use.packed,
-                                               rows.dx.at}));
+                                               rows.dx.at, 0}));
     CHECK_OK(pp_backend_linear_backward_weight(
-        be, &(struct pp_linear_backward_weight){2, parts, 33, 7, 0, use.dW, use.db}));
+        be, &(struct pp_linear_backward_weight){2, parts, 33, 7, 0, use.dW, use.db, 0}));
     CHECK_OK(pp_backend_prepare_linear(be, &use));
     CHECK_INT_EQ(pp_alloc_count(), before);
     drop(be, &y);
@@ -279,18 +281,18 @@ TEST(without_rows_a_weight_gradient_is_zero_or_stays)
                                      {.B = 0, .dz = NULL, .x = NULL}};
     struct array dW = on_device(be, some, 6, 0), db = on_device(be, some, 2, 0);
     CHECK_OK(pp_backend_linear_backward_weight(
-        be, &(struct pp_linear_backward_weight){2, parts, 3, 2, 1, dW.at, db.at}));
+        be, &(struct pp_linear_backward_weight){2, parts, 3, 2, 1, dW.at, db.at, 0}));
     check_near(be, &dW, some, 0, "dW");
     check_near(be, &db, some, 0, "db");
     CHECK_OK(pp_backend_linear_backward_weight(
-        be, &(struct pp_linear_backward_weight){2, parts, 3, 2, 0, dW.at, db.at}));
+        be, &(struct pp_linear_backward_weight){2, parts, 3, 2, 0, dW.at, db.at, 0}));
     check_near(be, &dW, zeros, 0, "dW");
     check_near(be, &db, zeros, 0, "db");
     CHECK_OK(
         pp_backend_linear_forward(be, &(struct pp_linear_forward){0, 3, 2, NULL, dW.at, NULL, db.at,
-                                                                  PP_ACT_RELU, NULL, NULL}));
+                                                                  PP_ACT_RELU, NULL, NULL, 0}));
     CHECK_OK(pp_backend_linear_backward_input(
-        be, &(struct pp_linear_backward_input){0, 3, 2, NULL, dW.at, NULL, NULL}));
+        be, &(struct pp_linear_backward_input){0, 3, 2, NULL, dW.at, NULL, NULL, 0}));
     CHECK_OK(back_in_place(be, 0, PP_ACT_RELU, NULL, NULL));
     drop(be, &dW);
     drop(be, &db);
@@ -309,7 +311,7 @@ TEST(a_nan_comes_through_every_activation)
                 struct array y = unset_values(be, 32, 0);
                 CHECK_OK(pp_backend_linear_forward(
                     be, &(struct pp_linear_forward){4, 16, 8, l.dx_in.at, l.w.at, NULL, l.bias.at,
-                                                    activations[a], NULL, y.at}));
+                                                    activations[a], NULL, y.at, 0}));
                 float *host = from_device(be, &y);
                 for (int i = 0; i < 32; i++)
                     CHECK_INT_EQ(isnan(host[i]) != 0, i / 8 == 1);
@@ -317,6 +319,103 @@ TEST(a_nan_comes_through_every_activation)
                 drop(be, &y);
                 close_layer(be, &l);
             }
+            pp_backend_close(&be);
+        }
+    }
+}
+
+/* A layer's padded logits, against those that are not: NaN lies between the rows. */
+static void rows_are_near(struct pp_backend *be, struct pp_backend *plain, int B, int O, int I,
+                          double part)
+{
+    int row = pp_backend_logits_row(&be->choice, O);
+    struct layer l;
+    open_layer(be, (const int[]){B, O, I}, 0, &l);
+    size_t all = (size_t)B * (size_t)row, dense = (size_t)B * (size_t)O;
+    PP_OWN_MEMORY float *apart = nans(all), *y = nans(dense), *dx = nans((size_t)B * (size_t)I);
+    PP_OWN_MEMORY float *dW = nans((size_t)O * (size_t)I), *got = nans(dense), *d = nans(dense);
+    for (int r = 0; r < B; r++)
+        memcpy(apart + r * row, l.dz + r * O, (size_t)O * sizeof(*apart));
+    struct array dz = values_on_device(be, apart, all, 0), logits = unset_values(be, all, 0);
+    const struct pp_weight_part host = {.B = B, .dz = l.dz, .x = l.x};
+    const struct pp_weight_part there = {.B = B, .dz = dz.at, .x = l.dx_in.at};
+    const struct pp_linear_use use = {.B = B,
+                                      .I = I,
+                                      .O = O,
+                                      .dx = true,
+                                      .W = l.w.at,
+                                      .packed = l.packed.at,
+                                      .dW = l.dW.at,
+                                      .row = row};
+    CHECK_INT_EQ(row % 64, 0);
+    assert_in_range(row, O + 1, O + 63);
+    CHECK_OK(pp_backend_prepare_linear(be, &use));
+    CHECK_OK(
+        pp_backend_linear_forward(plain, &(struct pp_linear_forward){B, I, O, l.x, l.W, NULL, NULL,
+                                                                     PP_ACT_NONE, NULL, y, 0}));
+    CHECK_OK(pp_backend_linear_forward(
+        be, &(struct pp_linear_forward){B, I, O, l.dx_in.at, l.w.at, l.packed.at, NULL, PP_ACT_NONE,
+                                        NULL, logits.at, row}));
+    CHECK_OK(pp_backend_linear_backward_input(
+        plain, &(struct pp_linear_backward_input){B, I, O, l.dz, l.W, NULL, dx, 0}));
+    CHECK_OK(pp_backend_linear_backward_input(
+        be, &(struct pp_linear_backward_input){B, I, O, dz.at, l.w.at, l.packed.at, l.dx.at, row}));
+    check_near(be, &l.dx, dx, part, "dx");
+    for (int beta = 0; beta <= 1; beta++) {
+        CHECK_OK(pp_backend_linear_backward_weight(
+            plain, &(struct pp_linear_backward_weight){1, &host, I, O, (float)beta, dW, NULL, 0}));
+        CHECK_OK(pp_backend_linear_backward_weight(
+            be,
+            &(struct pp_linear_backward_weight){1, &there, I, O, (float)beta, l.dW.at, NULL, row}));
+        check_near(be, &l.dW, dW, part, "dW");
+    }
+    CHECK_OK(pp_backend_rows_to_host(be, got, logits.at, (size_t)B, O, row));
+    struct array copy = on_device(be, got, dense, 0);
+    check_near(be, &copy, y, part, "logits");
+    drop(be, &copy);
+
+    PP_OWN_MEMORY int32_t *targets = pp_alloc((size_t)B, sizeof(*targets));
+    struct pp_loss_sums sums[2] = {0};
+    void *of_device, *at;
+    for (int r = 0; r < B; r++)
+        targets[r] = r % 5 == 3 ? -1 : r * 37 % O;
+    CHECK_OK(pp_backend_alloc(be, sizeof(sums[0]), &of_device));
+    CHECK_OK(pp_backend_alloc(be, (size_t)B * sizeof(*targets), &at));
+    CHECK_OK(pp_backend_to_device(be, at, targets, (size_t)B * sizeof(*targets)));
+    struct pp_softmax_cross_entropy loss = {1,    B,        O, got,  targets, 0.25f,
+                                            0.1f, &sums[0], d, NULL, 0,       0};
+    CHECK_OK(pp_backend_softmax_cross_entropy(plain, &loss));
+    loss.logits = loss.dlogits = logits.at;
+    loss.targets = at;
+    loss.sums = of_device;
+    loss.row = row;
+    CHECK_OK(pp_backend_softmax_cross_entropy(be, &loss));
+    CHECK_OK(pp_backend_to_host(be, &sums[1], of_device, sizeof(sums[1])));
+    CHECK_OK(pp_backend_rows_to_host(be, got, logits.at, (size_t)B, O, row));
+    copy = on_device(be, got, dense, 0);
+    check_near(be, &copy, d, part > 1e-2 ? part : 1e-5, "dlogits");
+    assert_true(fabs(sums[0].loss - sums[1].loss) <= 1e-5 * sums[0].loss);
+    CHECK_INT_EQ(sums[1].correct, sums[0].correct);
+    CHECK_INT_EQ(sums[1].targets, sums[0].targets);
+    pp_backend_free(be, of_device, sizeof(sums[0]));
+    pp_backend_free(be, at, (size_t)B * sizeof(*targets));
+    struct array *arrays[] = {&copy, &dz, &logits};
+    for (int i = 0; i < COUNT(arrays); i++)
+        drop(be, arrays[i]);
+    close_layer(be, &l);
+}
+
+TEST(padded_rows_of_logits_give_what_dense_ones_do)
+{
+    PP_OWN(pp_backend_close) struct pp_backend *plain = open_backend("reference");
+    for (int p = 0; p < COUNT(precisions); p++) {
+        for (int exact = 0; exact <= 1; exact++) {
+            struct pp_backend *be = open_gpu(precisions[p].precision, exact);
+            rows_are_near(be, plain, 7, 1031, 9, precisions[p].part);
+            rows_are_near(be, plain, 1024, 1026, 8, precisions[p].part); /* slices */
+            CHECK_INT_EQ(pp_backend_logits_row(&be->choice, 1001), 1001);
+            CHECK_INT_EQ(pp_backend_logits_row(&be->choice, 50264), 50264);
+            CHECK_INT_EQ(pp_backend_logits_row(&plain->choice, 50257), 50257);
             pp_backend_close(&be);
         }
     }

@@ -89,7 +89,7 @@ static void enqueue(struct step *s)
     CHECK_OK(pp_backend_upload(s->a, s->x.at, s->pinned, s->x.n * s->x.element));
     CHECK_OK(pp_backend_linear_forward(
         s->a, &(struct pp_linear_forward){8, 16, 4, s->x.at, s->w.at, NULL, s->bias.at, PP_ACT_RELU,
-                                          NULL, s->y.at}));
+                                          NULL, s->y.at, 0}));
     CHECK_OK(pp_backend_mark_set(s->a, s->there));
     CHECK_OK(pp_backend_mark_wait(s->b, s->there));
     CHECK_OK(pp_backend_sum(s->b, &add));
@@ -132,8 +132,9 @@ static void check_replay(enum pp_precision precision, bool exact, bool warm)
         for (int i = 0; i < 128; i++)
             more[i] = x[i] * (float)(1 << replay);
         pack_values(s.pinned, more, 128, s.x.element);
-        CHECK_OK(pp_backend_linear_forward(
-            plain, &(struct pp_linear_forward){8, 16, 4, more, W, NULL, b, PP_ACT_RELU, NULL, y}));
+        CHECK_OK(
+            pp_backend_linear_forward(plain, &(struct pp_linear_forward){8, 16, 4, more, W, NULL, b,
+                                                                         PP_ACT_RELU, NULL, y, 0}));
         CHECK_OK(pp_backend_add(plain, 32, y, sum));
         CHECK_OK(pp_backend_graph_launch(s.a, graph));
         CHECK_OK(pp_backend_mark_set(s.a, end));

@@ -114,7 +114,7 @@ TEST(a_target_below_0_has_no_loss_and_no_gradient)
         struct pp_loss_sums sums = {0}, fewer = {0};
         CHECK_OK(pp_backend_softmax_cross_entropy(
             be, &(struct pp_softmax_cross_entropy){2, 2, 5, logits, targets, 0.5f, 0.1f, &sums, d,
-                                                   NULL, 0}));
+                                                   NULL, 0, 0}));
         memmove(logits + 5, logits + 15, 5 * sizeof(*logits));
         CHECK_OK(cross_entropy(be, 2, 5, logits, two, 0.5f, 0.1f, &fewer, alone));
         for (int i = 0; i < 20; i++)
@@ -123,7 +123,8 @@ TEST(a_target_below_0_has_no_loss_and_no_gradient)
         CHECK_INT_EQ(sums.rows, 2);
         CHECK_INT_EQ(sums.targets, 2);
         const float scale = 0.5f; /* of the device's memory; and one of two samples was counted */
-        struct pp_softmax_cross_entropy l = {1, 2, 5, logits, two, 99, 0.1f, &sums, d, &scale, 1};
+        struct pp_softmax_cross_entropy l = {1,    2,     5, logits, two, 99,
+                                             0.1f, &sums, d, &scale, 1,   0};
         CHECK_OK(pp_backend_softmax_cross_entropy(be, &l));
         assert_memory_equal(d, alone, sizeof(alone));
         CHECK_INT_EQ(sums.rows, 2);
@@ -139,7 +140,7 @@ TEST(plain_ops_give_the_numbers_of_the_formulas)
     const float x[] = {1, -2}, W[] = {1, 3, 2, -2}, b[] = {0.5f, -1};
     float y[2], z[2];
     CHECK_OK(pp_backend_linear_forward(
-        be, &(struct pp_linear_forward){1, 2, 2, x, W, NULL, b, PP_ACT_RELU, z, y}));
+        be, &(struct pp_linear_forward){1, 2, 2, x, W, NULL, b, PP_ACT_RELU, z, y, 0}));
     assert_float_equal(z[0], -4.5f, 0);
     assert_float_equal(z[1], 5, 0);
     assert_float_equal(y[0], 0, 0);
@@ -150,14 +151,15 @@ TEST(plain_ops_give_the_numbers_of_the_formulas)
     const double slope[] = {-0.08331547058, 0.5, 1.08331547058};
     for (int i = 0; i < 3; i++) {
         float dy = 1;
-        CHECK_OK(pp_backend_linear_forward(
-            be, &(struct pp_linear_forward){1, 1, 1, &at[i], one, NULL, none, PP_ACT_GELU, z, y}));
+        CHECK_OK(
+            pp_backend_linear_forward(be, &(struct pp_linear_forward){1, 1, 1, &at[i], one, NULL,
+                                                                      none, PP_ACT_GELU, z, y, 0}));
         CHECK_OK(back_in_place(be, 1, PP_ACT_GELU, z, &dy));
         assert_float_equal(y[0], (float)gelu[i], 1e-7f);
         assert_float_equal(dy, (float)slope[i], 1e-7f);
-        CHECK_OK(
-            pp_backend_linear_forward(be, &(struct pp_linear_forward){1, 1, 1, &at[i], one, NULL,
-                                                                      none, PP_ACT_TANH, NULL, y}));
+        CHECK_OK(pp_backend_linear_forward(be, &(struct pp_linear_forward){1, 1, 1, &at[i], one,
+                                                                           NULL, none, PP_ACT_TANH,
+                                                                           NULL, y, 0}));
         assert_float_equal(y[0], (float)(at[i] * 0.76159415596), 1e-7f);
         dy = 1;
         CHECK_OK(back_in_place(be, 1, PP_ACT_TANH, y, &dy));
@@ -190,15 +192,15 @@ TEST(plain_products_are_the_double_sums)
     PP_OWN_MEMORY float *x = noise("x", 12), *W = noise("w", 8), *dz = noise("dz", 6);
     float dx[12], dW[8], db[2];
     CHECK_OK(pp_backend_linear_backward_input(
-        be, &(struct pp_linear_backward_input){B, I, O, dz, W, NULL, dx}));
+        be, &(struct pp_linear_backward_input){B, I, O, dz, W, NULL, dx, 0}));
     struct pp_weight_part parts[] = {{.B = 2, .dz = dz, .x = x},
                                      {.B = 0, .dz = NULL, .x = NULL},
                                      {.B = 1, .dz = dz + 2 * O, .x = x + 2 * I}};
     CHECK_OK(pp_backend_linear_backward_weight(
-        be, &(struct pp_linear_backward_weight){3, parts, I, O, 0, dW, db}));
+        be, &(struct pp_linear_backward_weight){3, parts, I, O, 0, dW, db, 0}));
     parts[0].B = B;
     CHECK_OK(pp_backend_linear_backward_weight(
-        be, &(struct pp_linear_backward_weight){1, parts, I, O, 1, dW, db}));
+        be, &(struct pp_linear_backward_weight){1, parts, I, O, 1, dW, db, 0}));
     for (int r = 0; r < B; r++) {
         for (int i = 0; i < I; i++) {
             double want = (double)dz[r * 2] * W[i] + (double)dz[r * 2 + 1] * W[4 + i];

@@ -18,11 +18,11 @@ TEST(pieces_are_as_large_as_the_driver_allows)
 
 TEST(factors_and_results_have_the_sizes_of_their_matrices)
 {
-    struct cuda_shape s = {.product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5};
+    struct cuda_shape s = {.product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5, .row = 8};
     const size_t want[][3] = {
-        [CUDA_FORWARD] = {15, 6, 10},         /* W, x, y */
-        [CUDA_BACKWARD_INPUT] = {15, 10, 6},  /* W, dz, dx */
-        [CUDA_BACKWARD_WEIGHT] = {6, 10, 15}, /* x, dz, dW */
+        [CUDA_FORWARD] = {15, 6, 16},         /* W, x, y */
+        [CUDA_BACKWARD_INPUT] = {15, 16, 6},  /* W, dz, dx */
+        [CUDA_BACKWARD_WEIGHT] = {6, 16, 15}, /* x, dz, dW */
     };
     for (int p = CUDA_FORWARD; p <= CUDA_BACKWARD_WEIGHT; p++) {
         s.product = p;
@@ -36,8 +36,8 @@ TEST(factors_and_results_have_the_sizes_of_their_matrices)
 TEST(shapes_that_differ_in_anything_are_different_questions)
 {
     const struct cuda_shape s = {.product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5};
-    struct cuda_shape others[9];
-    for (int i = 0; i < 9; i++)
+    struct cuda_shape others[10];
+    for (int i = 0; i < COUNT(others); i++)
         others[i] = s;
     others[0].product = CUDA_BACKWARD_WEIGHT;
     others[1].B = 3;
@@ -48,8 +48,9 @@ TEST(shapes_that_differ_in_anything_are_different_questions)
     others[6].adds = true;
     others[7].bias = true;
     others[8].slices = 2;
+    others[9].row = 8;
     assert_true(cuda_shapes_equal(&s, &s));
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < COUNT(others); i++) {
         assert_false(cuda_shapes_equal(&s, &others[i]));
         assert_false(cuda_shapes_equal(&others[i], &s));
         assert_true(cuda_shapes_equal(&others[i], &others[i]));

@@ -60,9 +60,9 @@ TEST(nan_is_not_hidden)
         for (int a = 0; a < COUNT(activations); a++) {
             const float x[] = {NAN}, W[] = {1}, bias[] = {0};
             float y = 0, z = 0, dy = NAN;
-            CHECK_OK(
-                pp_backend_linear_forward(be, &(struct pp_linear_forward){1, 1, 1, x, W, NULL, bias,
-                                                                          activations[a], &z, &y}));
+            CHECK_OK(pp_backend_linear_forward(
+                be,
+                &(struct pp_linear_forward){1, 1, 1, x, W, NULL, bias, activations[a], &z, &y, 0}));
             assert_true(isnan(y) && isnan(z));
             y = z = 0.5f;
             CHECK_OK(back_in_place(be, 1, activations[a], &y, &dy));
@@ -92,18 +92,19 @@ TEST(no_rows_make_a_zero_gradient)
         float W[6] = {0}, dW[6], db[2], some[6];
         memset(dW, 0xff, sizeof(dW));
         memset(db, 0xff, sizeof(db));
-        CHECK_OK(pp_backend_linear_forward(
-            be, &(struct pp_linear_forward){0, 3, 2, some, W, NULL, db, PP_ACT_GELU, some, some}));
+        CHECK_OK(
+            pp_backend_linear_forward(be, &(struct pp_linear_forward){0, 3, 2, some, W, NULL, db,
+                                                                      PP_ACT_GELU, some, some, 0}));
         CHECK_OK(pp_backend_linear_backward_input(
-            be, &(struct pp_linear_backward_input){0, 3, 2, some, W, NULL, some}));
+            be, &(struct pp_linear_backward_input){0, 3, 2, some, W, NULL, some, 0}));
         struct pp_weight_part part = {.B = 0, .dz = some, .x = some};
         CHECK_OK(pp_backend_linear_backward_weight(
-            be, &(struct pp_linear_backward_weight){1, &part, 3, 2, 0, dW, db}));
+            be, &(struct pp_linear_backward_weight){1, &part, 3, 2, 0, dW, db, 0}));
         for (int i = 0; i < 6; i++)
             assert_float_equal(dW[i], 0, 0);
         dW[3] = 5;
         CHECK_OK(pp_backend_linear_backward_weight(
-            be, &(struct pp_linear_backward_weight){1, &part, 3, 2, 1, dW, db}));
+            be, &(struct pp_linear_backward_weight){1, &part, 3, 2, 1, dW, db, 0}));
         assert_float_equal(dW[3], 5, 0);
         assert_float_equal(db[1], 0, 0);
     }
@@ -130,13 +131,13 @@ TEST(bits_do_not_depend_on_addresses)
             p += o;
             CHECK_OK(pp_backend_linear_forward(
                 be, &(struct pp_linear_forward){B, I, O, sx + o, sW + o, NULL, sb + o, PP_ACT_RELU,
-                                                NULL, p}));
+                                                NULL, p, 0}));
             CHECK_OK(pp_backend_linear_backward_input(
-                be, &(struct pp_linear_backward_input){B, I, O, sdy + o, sW + o, NULL, p + bo}));
+                be, &(struct pp_linear_backward_input){B, I, O, sdy + o, sW + o, NULL, p + bo, 0}));
             struct pp_weight_part part = {.B = B, .dz = sdy + o, .x = sx + o};
             CHECK_OK(pp_backend_linear_backward_weight(
                 be, &(struct pp_linear_backward_weight){1, &part, I, O, 0, p + bo + bi,
-                                                        p + bo + bi + oi}));
+                                                        p + bo + bi + oi, 0}));
             pp_free(sx);
             pp_free(sW);
             pp_free(sb);
@@ -175,7 +176,7 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
     k->bias_gradient(B, O, O, in, 0, out);
     out += O;
     struct pp_loss_sums sums = {0};
-    struct pp_softmax_cross_entropy loss = {1, B, O, in, targets, 0.1f, 0, &sums, out, NULL, 0};
+    struct pp_softmax_cross_entropy loss = {1, B, O, in, targets, 0.1f, 0, &sums, out, NULL, 0, 0};
     cpu_softmax_cross_entropy(k, NULL, &loss);
     out += N;
     loss.smoothing = 0.2f;
@@ -297,7 +298,7 @@ static void *multiply(void *arg)
     float b[128] = {0};
     for (int i = 0; i < j->rounds; i++) {
         pp_backend_linear_forward(be, &(struct pp_linear_forward){64, 256, 128, j->x, j->W, NULL, b,
-                                                                  PP_ACT_NONE, NULL, y});
+                                                                  PP_ACT_NONE, NULL, y, 0});
         j->bad += memcmp(y, j->y, 64 * 128 * 4) != 0;
     }
     return NULL;
@@ -317,7 +318,7 @@ TEST(two_threads_at_once_give_the_bits_of_one)
         float b[128] = {0};
         CHECK_OK(pp_backend_linear_forward(
             be, &(struct pp_linear_forward){64, 256, 128, jobs[t].x, jobs[t].W, NULL, b,
-                                            PP_ACT_NONE, NULL, jobs[t].y}));
+                                            PP_ACT_NONE, NULL, jobs[t].y, 0}));
     }
     pthread_t threads[2];
     for (int t = 0; t < 2; t++)
@@ -339,9 +340,9 @@ TEST(ops_of_cpu_allocate_nothing)
     float x[12] = {0}, W[8] = {0}, b[2] = {0}, y[6], dW[8], db[2];
     uint64_t before = pp_alloc_count();
     CHECK_OK(pp_backend_linear_forward(
-        be, &(struct pp_linear_forward){3, 4, 2, x, W, NULL, b, PP_ACT_RELU, NULL, y}));
+        be, &(struct pp_linear_forward){3, 4, 2, x, W, NULL, b, PP_ACT_RELU, NULL, y, 0}));
     struct pp_weight_part part = {.B = 3, .dz = y, .x = x};
     CHECK_OK(pp_backend_linear_backward_weight(
-        be, &(struct pp_linear_backward_weight){1, &part, 4, 2, 0, dW, db}));
+        be, &(struct pp_linear_backward_weight){1, &part, 4, 2, 0, dW, db, 0}));
     CHECK_INT_EQ(pp_alloc_count(), before);
 }

@@ -91,7 +91,7 @@ int cuda_conv_forward(struct pp_backend *be, const struct pp_conv_forward *a)
         PP_TRY(cuda_linear_forward(
             be, &(struct pp_linear_forward){n * (int)outputs(g), depth(g), g->O, columns, a->W,
                                             a->packed, a->b, act, NULL,
-                                            pp_value_at(be, a->y, (size_t)i * to)}));
+                                            pp_value_at(be, a->y, (size_t)i * to), 0}));
     }
     return 0;
 }
@@ -117,7 +117,7 @@ int cuda_conv_backward_input(struct pp_backend *be, const struct pp_conv_backwar
             be,
             &(struct pp_linear_backward_input){n * (int)outputs(g), depth(g), g->O,
                                                pp_value_at(be, a->dz, (size_t)i * from), a->W,
-                                               a->packed, columns},
+                                               a->packed, columns, 0},
             at_once && a->add));
         if (!at_once)
             CUDA_TRY(c->device, kernels_conv_pixels(c->stream, c->bf16, g, n, columns, a->add, dx));
@@ -149,7 +149,7 @@ static int weight_piece(struct pp_backend *be, const struct pp_conv_backward_wei
     if (n > 0)
         PP_TRY(columns_of(be, g, n, x, a->scratch, &part.x));
     return cuda_linear_backward_weight(
-        be, &(struct pp_linear_backward_weight){1, &part, depth(g), g->O, beta, a->dW, a->db});
+        be, &(struct pp_linear_backward_weight){1, &part, depth(g), g->O, beta, a->dW, a->db, 0});
 }
 
 int cuda_conv_backward_weight(struct pp_backend *be, const struct pp_conv_backward_weight *a)

@@ -184,6 +184,7 @@ const struct pp_backend_ops backend_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .value_bytes = cuda_value_bytes,
+    .logits_unit = 64,
 #define PP_ENTRY(x) .x = cuda_##x,
 #include "ppcli/backend_entries.def"
 #define PP_KERNEL(name, type) .name = cuda_##name,

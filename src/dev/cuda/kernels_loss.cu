@@ -25,8 +25,9 @@ static __device__ bool better(float x, int at, float than, int than_at)
 /* What add_rows reads of a row without a target. */
 #define IGNORED (-1)
 
-/* A row is read in groups of WARP * N elements, of which lane `lane` has N: next to each other where the
- * row is a multiple of N, so that one access has all of them, else WARP apart. That follows from C. */
+/* A row is read in groups of WARP * N elements, of which lane `lane` has N: next to each other where rows
+ * are a multiple of N apart, so that one access has all of them, else WARP apart. What that access reads
+ * behind the row counts nowhere, and zeros are written there. */
 template <typename V> struct row_groups {
     static constexpr int N = 16 / sizeof(V);
     int C, lane;
@@ -50,7 +51,7 @@ template <typename V> struct row_groups {
     {
         struct several<V, N> all;
         for (int k = 0; k < N; k++)
-            all.at[k] = v[k];
+            all.at[k] = at(from, k) < C ? v[k] : 0.0f;
         if (wide && at(from, 0) < C)
             put_values<N>(d + at(from, 0), true, all);
         for (int k = 0; k < N && !wide; k++)
@@ -117,14 +118,14 @@ static __device__ void merge_lanes(float first, int C, struct seen *s)
  * One row, by a whole warp. Returns its loss, and in *hit whether the arg max is the target, in
  * every lane; IGNORED: the row has none. It is read twice: for the sum of exponentials, whose largest
  * element is only known at the end of it, and for the gradient. Each lane reads its elements before it
- * overwrites them, and no others. wide: x and d are at addresses of 16 bytes.
+ * overwrites them, and no others. even: rows are a multiple of N apart. wide: x and d are at addresses of
+ * 16 bytes.
  */
 template <typename V>
-static __device__ double row_loss(int C, const V *x, int label, float grad_scale, float smoothing,
-                                  V *d, bool wide, int *hit)
+static __device__ double row_loss(int C, bool even, const V *x, int label, float grad_scale,
+                                  float smoothing, V *d, bool wide, int *hit)
 {
     constexpr int N = row_groups<V>::N, GROUP = WARP * N;
-    bool even = C % N == 0;
     struct row_groups<V> g = {
         C, (int)(threadIdx.x % WARP), even, even &&wide
     };
@@ -193,14 +194,15 @@ static __device__ void add_rows(int B, int n, const double *losses, const int *h
 
 /* Row r by a whole warp, with what add_rows reads. */
 template <typename V>
-static __device__ void loss_of_row(int r, int C, const V *logits, const int32_t *targets,
+static __device__ void loss_of_row(int r, int C, int row, const V *logits, const int32_t *targets,
                                    float grad_scale, float smoothing, double *losses, int *hits,
                                    V *dlogits)
 {
-    size_t at = (size_t)r * (size_t)C;
+    size_t at = (size_t)r * (size_t)row;
     int hit;
+    bool even = row % row_groups<V>::N == 0;
     bool wide = ((uintptr_t)logits | (uintptr_t)dlogits) % 16 == 0;
-    double loss = row_loss(C, logits + at, targets[r], grad_scale, smoothing,
+    double loss = row_loss(C, even, logits + at, targets[r], grad_scale, smoothing,
                            dlogits ? dlogits + at : NULL, wide, &hit);
     if (threadIdx.x % WARP == 0) {
         losses[r] = loss;
@@ -210,27 +212,28 @@ static __device__ void loss_of_row(int r, int C, const V *logits, const int32_t 
 
 template <typename V>
 __global__ void __launch_bounds__(LOSS_THREADS)
-    loss_of_a_block(int B, int n, int C, const V *logits, const int32_t *targets, float grad_scale,
-                    const float *scale, float smoothing, struct pp_loss_sums *sums, V *dlogits)
+    loss_of_a_block(int B, int n, int C, int row, const V *logits, const int32_t *targets,
+                    float grad_scale, const float *scale, float smoothing,
+                    struct pp_loss_sums *sums, V *dlogits)
 {
     __shared__ double losses[ROWS_OF_A_BLOCK];
     __shared__ int hits[ROWS_OF_A_BLOCK];
     grad_scale = scale ? *scale : grad_scale;
     for (int r = (int)(threadIdx.x / WARP); r < n; r += LOSS_THREADS / WARP)
-        loss_of_row(r, C, logits, targets, grad_scale, smoothing, losses, hits, dlogits);
+        loss_of_row(r, C, row, logits, targets, grad_scale, smoothing, losses, hits, dlogits);
     __syncthreads();
     add_rows(B, n, losses, hits, sums);
 }
 
 template <typename V>
-__global__ void loss_of_rows(int n, int C, const V *logits, const int32_t *targets,
+__global__ void loss_of_rows(int n, int C, int row, const V *logits, const int32_t *targets,
                              float grad_scale, const float *scale, float smoothing, double *losses,
                              int *hits, V *dlogits)
 {
     int r = (int)(blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP);
     if (r < n) /* the whole warp, or none of it */
-        loss_of_row(r, C, logits, targets, scale ? *scale : grad_scale, smoothing, losses, hits,
-                    dlogits);
+        loss_of_row(r, C, row, logits, targets, scale ? *scale : grad_scale, smoothing, losses,
+                    hits, dlogits);
 }
 
 __global__ void __launch_bounds__(LOSS_THREADS)
@@ -242,21 +245,22 @@ __global__ void __launch_bounds__(LOSS_THREADS)
 KERNEL(softmax_cross_entropy, pp_softmax_cross_entropy)
 {
     int n = a->B * a->P, samples = a->B - a->uncounted, most = CUDA_SCRATCH / 2;
+    int row = a->row > 0 ? a->row : a->C;
     double *losses = scratch;
     int *hits = (int *)(losses + most);
     const V *logits = (const V *)a->logits;
     V *dlogits = (V *)a->dlogits;
     cudaError_t e = cudaSuccess;
     if (n > 0 && n <= ROWS_OF_A_BLOCK && a->C <= CLASSES_OF_A_BLOCK) {
-        PP_LAUNCH(loss_of_a_block<V>, 1, LOSS_THREADS, 0, s, samples, n, a->C, logits, a->targets,
-                  a->grad_scale, a->scale, a->smoothing, a->sums, dlogits);
+        PP_LAUNCH(loss_of_a_block<V>, 1, LOSS_THREADS, 0, s, samples, n, a->C, row, logits,
+                  a->targets, a->grad_scale, a->scale, a->smoothing, a->sums, dlogits);
         return cudaGetLastError();
     }
     for (int from = 0; e == cudaSuccess && from < n; from += most) {
         int rows = n - from < most ? n - from : most;
-        size_t at = (size_t)from * (size_t)a->C;
+        size_t at = (size_t)from * (size_t)row;
         PP_LAUNCH(loss_of_rows<V>, ((unsigned)rows + THREADS / WARP - 1) / (THREADS / WARP),
-                  THREADS, 0, s, rows, a->C, logits + at, a->targets + from, a->grad_scale,
+                  THREADS, 0, s, rows, a->C, row, logits + at, a->targets + from, a->grad_scale,
                   a->scale, a->smoothing, losses, hits, dlogits ? dlogits + at : NULL);
         e = cudaGetLastError();
         if (e == cudaSuccess) {

@@ -86,6 +86,12 @@ static int bring_home(const struct cuda *c, const struct operand *o)
     return 0;
 }
 
+/* What `row` of an op's struct says. */
+static int row_of(int row, int O)
+{
+    return row > 0 ? row : O;
+}
+
 /* ---- products */
 
 /* One product with all it reads and writes. */
@@ -127,10 +133,12 @@ static int forward_job(struct cuda *c, const struct pp_linear_forward *a, struct
                                .O = a->O,
                                .act = a->act,
                                .keeps_z = a->z,
-                               .bias = a->b};
+                               .bias = a->b,
+                               .row = row_of(a->row, a->O)};
+    pp_assert(shape.row == a->O || (!a->b && !a->z && a->act == PP_ACT_NONE));
     *j = (struct job){.first = parameter(c, a->W, a->packed, (size_t)a->O * (size_t)a->I),
                       .second = value(c, a->x, a->B, a->I),
-                      .result = value(c, a->z ? a->z : a->y, a->B, a->O)};
+                      .result = value(c, a->z ? a->z : a->y, a->B, shape.row)};
     PP_TRY(cuda_plan_for(c, &shape, &j->plan));
     if (j->plan->fusion != CUDA_ALONE)
         j->bias = parameter(c, a->b, a->packed ? a->packed + packed_bias_at(a->O, a->I) : NULL,
@@ -141,10 +149,14 @@ static int forward_job(struct cuda *c, const struct pp_linear_forward *a, struct
 static int input_job(struct cuda *c, const struct pp_linear_backward_input *a, bool adds,
                      struct job *j)
 {
-    struct cuda_shape shape = {
-        .product = CUDA_BACKWARD_INPUT, .B = a->B, .I = a->I, .O = a->O, .adds = adds};
+    struct cuda_shape shape = {.product = CUDA_BACKWARD_INPUT,
+                               .B = a->B,
+                               .I = a->I,
+                               .O = a->O,
+                               .adds = adds,
+                               .row = row_of(a->row, a->O)};
     *j = (struct job){.first = parameter(c, a->W, a->packed, (size_t)a->O * (size_t)a->I),
-                      .second = value(c, a->dz, a->B, a->O),
+                      .second = value(c, a->dz, a->B, shape.row),
                       .result = value(c, a->dx, a->B, a->I)};
     return cuda_plan_for(c, &shape, &j->plan);
 }
@@ -160,12 +172,14 @@ static int weight_job(struct cuda *c, const struct pp_linear_backward_weight *a,
                                .O = a->O,
                                .bias = a->db,
                                .adds = slices == 1 && a->beta != 0,
-                               .slices = slices};
+                               .slices = slices,
+                               .row = row_of(a->row, a->O)};
+    pp_assert(shape.row == a->O || !a->db);
     float *result = a->dW;
     if (slices > 1)
         PP_TRY(cuda_slices(c, cuda_result_count(&shape), &result));
     *j = (struct job){.first = value(c, part->x, part->B, a->I),
-                      .second = value(c, part->dz, part->B, a->O),
+                      .second = value(c, part->dz, part->B, shape.row),
                       .result = place(result, cuda_result_count(&shape) * sizeof(*result))};
     PP_TRY(cuda_plan_for(c, &shape, &j->plan));
     if (j->plan->fusion == CUDA_BIAS_GRADIENT)
@@ -278,10 +292,11 @@ int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u)
                                         .b = u->b,
                                         .act = u->act,
                                         .z = u->keeps_z ? somewhere : NULL,
-                                        .y = somewhere};
-    struct pp_linear_backward_input input = {u->B, u->I,      u->O,     somewhere,
-                                             u->W, u->packed, somewhere};
-    struct pp_linear_backward_weight weight = {1, &part, u->I, u->O, 0, u->dW, u->db};
+                                        .y = somewhere,
+                                        .row = u->row};
+    struct pp_linear_backward_input input = {u->B, u->I,      u->O,      somewhere,
+                                             u->W, u->packed, somewhere, u->row};
+    struct pp_linear_backward_weight weight = {1, &part, u->I, u->O, 0, u->dW, u->db, u->row};
     struct job jobs[5];
     int n = 0;
     if (u->B == 0)

@@ -45,12 +45,13 @@ static int make_product(struct cuda *c, struct cuda_plan *p)
     return 0;
 }
 
-/* A row-major array of `columns` is a column-major one with that many rows. */
-static int make_layout(struct cuda *c, cudaDataType_t type, int rows, int columns, int slices,
-                       cublasLtMatrixLayout_t *out)
+/* A row-major array of `columns`, `row` elements from one row to the next, is a column-major one with
+ * that many rows. */
+static int make_layout(struct cuda *c, cudaDataType_t type, int rows, int columns, int row,
+                       int slices, cublasLtMatrixLayout_t *out)
 {
-    int64_t each = (int64_t)rows * columns;
-    BLAS_TRY(c, MatrixLayoutCreate(out, type, (uint64_t)columns, (uint64_t)rows, columns));
+    int64_t each = (int64_t)rows * row;
+    BLAS_TRY(c, MatrixLayoutCreate(out, type, (uint64_t)columns, (uint64_t)rows, row));
     if (slices > 1) { /* one array after the other */
         BLAS_TRY(c, MatrixLayoutSetAttribute(*out, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &slices,
                                              sizeof(slices)));
@@ -67,11 +68,11 @@ int cuda_plan_init(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion 
     PP_TRY(make_product(c, p));
     cudaDataType_t factors = c->bf16 ? CUDA_R_16BF : CUDA_R_32F;
     bool weight = s->product == CUDA_BACKWARD_WEIGHT, forward = s->product == CUDA_FORWARD;
-    PP_TRY(make_layout(c, factors, weight ? s->B : s->O, s->I, s->slices, &p->first));
-    PP_TRY(make_layout(c, factors, s->B, forward ? s->I : s->O, s->slices, &p->second));
-    PP_TRY(make_layout(c, weight ? CUDA_R_32F : factors, weight ? s->O : s->B,
-                       forward ? s->O : s->I, s->slices, &p->result));
-    return 0;
+    PP_TRY(make_layout(c, factors, weight ? s->B : s->O, s->I, s->I, s->slices, &p->first));
+    PP_TRY(make_layout(c, factors, s->B, forward ? s->I : s->O, forward ? s->I : s->row, s->slices,
+                       &p->second));
+    return make_layout(c, weight ? CUDA_R_32F : factors, weight ? s->O : s->B,
+                       forward ? s->O : s->I, forward ? s->row : s->I, s->slices, &p->result);
 }
 
 void cuda_plan_fini(struct cuda *c, struct cuda_plan *p)
@@ -183,7 +184,8 @@ cudaError_t cuda_plan_finish_forward(const struct cuda_plan *p, const float *pro
     z = product == z && !b ? NULL : z; /* it is there */
     if (!b && !z && act == PP_ACT_NONE && product == y)
         return cudaSuccess;
-    return kernels_bias_activation(stream, p->bf16, p->shape.B, p->shape.O, product, b, act, z, y);
+    return kernels_bias_activation(stream, p->bf16, p->shape.B, p->shape.row, product, b, act, z,
+                                   y);
 }
 
 struct cuda_sum cuda_plan_bias(const struct cuda_plan *p, const float *dz, float *db, bool adds)

@@ -43,6 +43,7 @@ struct cuda_shape {
     bool bias;              /* forward: b; backward_weight: db */
     bool adds;              /* backward: to what the result holds */
     int slices;             /* backward_weight: products in the launch, of B rows each; 0: one */
+    int row; /* elements from one row of y, or dz, to the next; more than O only of what is alone */
 };
 
 /* A question and its answer, known to all ranks of the device. */
@@ -73,7 +74,7 @@ struct cuda_operands {
     void *result, *bias;
 };
 
-/* Floats of the factors and the result. */
+/* Elements of the factors and the result, and of what lies between their rows. */
 size_t cuda_first_count(const struct cuda_shape *s);
 size_t cuda_second_count(const struct cuda_shape *s);
 size_t cuda_result_count(const struct cuda_shape *s);

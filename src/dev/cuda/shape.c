@@ -22,14 +22,14 @@ size_t cuda_first_count(const struct cuda_shape *s)
 
 size_t cuda_second_count(const struct cuda_shape *s)
 {
-    return (size_t)s->B * (size_t)(s->product == CUDA_FORWARD ? s->I : s->O) * slices_of(s);
+    return (size_t)s->B * (size_t)(s->product == CUDA_FORWARD ? s->I : s->row) * slices_of(s);
 }
 
 size_t cuda_result_count(const struct cuda_shape *s)
 {
     switch (s->product) {
     case CUDA_FORWARD:
-        return (size_t)s->B * (size_t)s->O;
+        return (size_t)s->B * (size_t)s->row;
     case CUDA_BACKWARD_INPUT:
         return (size_t)s->B * (size_t)s->I;
     case CUDA_BACKWARD_WEIGHT:
@@ -53,7 +53,7 @@ bool cuda_shapes_equal(const struct cuda_shape *a, const struct cuda_shape *b)
 {
     return a->product == b->product && a->B == b->B && a->I == b->I && a->O == b->O &&
            a->act == b->act && a->keeps_z == b->keeps_z && a->bias == b->bias &&
-           a->adds == b->adds && a->slices == b->slices;
+           a->adds == b->adds && a->slices == b->slices && a->row == b->row;
 }
 
 int cuda_fusions_for(const struct cuda_shape *s, bool exact, enum cuda_fusion out[CUDA_FUSIONS])

@@ -90,7 +90,7 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
                 be, &(struct pp_linear_forward){
                         h.positions, h.in, h.out, pp_value_at(be, at->x[j], r * h.x_sample),
                         at->params + h.W, packed, at->params + h.b, PP_ACT_NONE, NULL,
-                        pp_value_at(be, at->y, r * h.y_sample + h.y)}));
+                        pp_value_at(be, at->y, r * h.y_sample + h.y), 0}));
         }
     }
     return 0;
@@ -107,7 +107,7 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
             const float *dy = pp_value_at(be, at->dy, r * h.y_sample + h.y);
             PP_TRY(pp_backend_linear_backward_input(
                 be, &(struct pp_linear_backward_input){h.positions, h.in, h.out, dy,
-                                                       at->params + h.W, packed, to}));
+                                                       at->params + h.W, packed, to, 0}));
             if (at->add[j])
                 PP_TRY(pp_backend_sum(be, &(struct pp_sum){h.x_sample, dx, to, .y = dx}));
         }
@@ -132,7 +132,7 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
                                                  pp_value_at(be, j ? p->x1 : p->x, r * h.x_sample)};
                 PP_TRY(pp_backend_linear_backward_weight(
                     be, &(struct pp_linear_backward_weight){1, &one, h.in, h.out, add, grads + h.W,
-                                                            grads + h.b}));
+                                                            grads + h.b, 0}));
                 add = 1;
             }
         }

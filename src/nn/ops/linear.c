@@ -29,6 +29,12 @@ static const float *bias_of(const struct pp_node *n, const float *params)
     return n->bias ? params + (size_t)out(n) * (size_t)in(n) : NULL;
 }
 
+/* Elements from one row of y to the next. */
+static int row(const struct pp_node *n, const struct pp_backend_choice *choice)
+{
+    return n->logits ? pp_backend_logits_row(choice, out(n)) : out(n);
+}
+
 static bool saves_z(const struct pp_node *n)
 {
     return pp_activation_facts(n->activation)->saves_z;
@@ -70,7 +76,8 @@ static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, con
                                 .packed = packed,
                                 .b = bias_of(n, params),
                                 .dW = grads,
-                                .db = grads ? (float *)bias_of(n, grads) : NULL};
+                                .db = grads ? (float *)bias_of(n, grads) : NULL,
+                                .row = row(n, &be->choice)};
     return pp_backend_prepare_linear(be, &use);
 }
 
@@ -79,7 +86,7 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
     return pp_backend_linear_forward(
         be, &(struct pp_linear_forward){at->pass->rows * n->positions, in(n), out(n), at->x[0],
                                         at->params, at->packed, bias_of(n, at->params),
-                                        n->activation, at->keep, at->y});
+                                        n->activation, at->keep, at->y, row(n, &be->choice)});
 }
 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
@@ -98,7 +105,7 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
     float *dx = at->add[0] ? at->scratch : at->dx[0];
     PP_TRY(pp_backend_linear_backward_input(
         be, &(struct pp_linear_backward_input){rows, in(n), out(n), at->dy, at->params, at->packed,
-                                               dx}));
+                                               dx, row(n, &be->choice)}));
     const struct pp_sum both = {(size_t)rows * (size_t)in(n), at->dx[0], dx, .y = at->dx[0]};
     return at->add[0] ? pp_backend_sum(be, &both) : 0;
 }
@@ -109,7 +116,7 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
 {
     return pp_backend_linear_backward_weight(
         be, &(struct pp_linear_backward_weight){n_parts, parts, in(n), out(n), beta, grads,
-                                                (float *)bias_of(n, grads)});
+                                                (float *)bias_of(n, grads), row(n, &be->choice)});
 }
 
 /* A gradient is a sum over rows of x * dz, that of a bias one of dz. Twice over, for the roundings
