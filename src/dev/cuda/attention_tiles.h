@@ -36,6 +36,10 @@ template <typename T, int D> struct tiles {
     static const int KEY_WARPS = BYTES <= 192 ? 4 : 2;
     static const int QUERIES = BYTES <= 128 ? 32 : BYTES <= 256 ? 16 : 8;
     static const int BUFFERS = BYTES <= 384 ? 2 : 1;
+    /* Blocks on a multiprocessor, forwards and by keys, where the compiler's own choice would spill registers;
+     * 0: that choice. */
+    static const int BLOCKS = BYTES == 64 ? 4 : 0;
+    static const int KEY_BLOCKS = BYTES == 128 && D == 64 ? 2 : 0;
 };
 
 /* Rows of an array: `width` values each, `step` bytes from one to the next. */

@@ -122,7 +122,7 @@ static __device__ inline void raise_most(const float (*s)[4], float by, float *m
 }
 
 template <typename T, int D>
-__global__ void __launch_bounds__(BLOCK)
+__global__ void __launch_bounds__(BLOCK, tiles<T, D>::BLOCKS)
     mma_attend(struct call q, const int64_t *step, int first_unit)
 {
     typedef struct tiles<T, D> S;
@@ -263,8 +263,9 @@ __global__ void __launch_bounds__(BLOCK)
     float s[N][4], dp[N][4], sum[D / 8][4] = {};
     uint32_t left[2][S::STEPS][4];
     without_padding(&q.a, p.b);
-    struct rows<typename T::value> k = keys_of<T>(a, a->k, p.b, p.g);
-    struct rows<typename T::value> v = keys_of<T>(a, a->v, p.b, p.g);
+    struct rows<typename T::value> k = keys_of<T>(a, a->k, p.b, p.g), v = k;
+    k.whole = v.whole = k.whole && keys_of<T>(a, a->v, p.b, p.g).whole;
+    v.at += (const char *)a->v - (const char *)a->k; /* so that one address stays in registers */
     int last = from + TILE < a->queries ? from + TILE : a->queries, end = seen(a, last - 1);
     lines += ((size_t)blockIdx.z * gridDim.y + blockIdx.y) * (size_t)padded;
     for (int i = from + p.warp * ROWS; i < from + p.warp * ROWS + ROWS; i++)
@@ -315,7 +316,7 @@ static __device__ inline void load_queries(const struct rows<typename T::value> 
 
 /* dk and dv. Block (tile of keys, 1, unit): rows are keys, columns are queries. */
 template <typename T, int D>
-__global__ void __launch_bounds__(tiles<T, D>::KEY_WARPS *WARP)
+__global__ void __launch_bounds__(tiles<T, D>::KEY_WARPS *WARP, tiles<T, D>::KEY_BLOCKS)
     mma_back_keys(struct call q, const int64_t *step, int first_unit, int padded,
                   const struct line *lines)
 {
