@@ -145,36 +145,61 @@ static __device__ void sum_block(double *a, double *b)
     }
 }
 
-/* Element k of the group, in x and in gamma. */
-static __device__ size_t of_group(size_t k, size_t first, size_t run, size_t C)
+/* The group of a block: `run` channels of each pixel, n elements in all. */
+struct group {
+    unsigned run, n, channel; /* the first */
+    size_t first, C;
+
+    __device__ size_t at(unsigned k) const
+    {
+        return first + (size_t)(k / run) * C + k % run;
+    }
+    __device__ unsigned channel_of(unsigned k) const
+    {
+        return channel + k % run;
+    }
+};
+
+static __device__ struct group group_of_block(int P, int C, int G)
 {
-    return first + k / run * C + k % run;
+    unsigned run = (unsigned)(C / G), b = blockIdx.x / (unsigned)G;
+    unsigned channel = blockIdx.x % (unsigned)G * run;
+    return {run, (unsigned)P * run, channel, (size_t)b * (size_t)P * (size_t)C + channel,
+            (size_t)C};
 }
 
-template <typename V> __global__ void norm_groups(struct pp_group_norm_forward a)
+/* A thread has N elements, THREADS * N from its next ones; N divides the group's run. */
+template <typename V, int N> __global__ void norm_groups(struct pp_group_norm_forward a, bool wide)
 {
-    size_t C = (size_t)a.C, G = (size_t)a.G, run = C / G, n = (size_t)a.P * run;
-    size_t b = blockIdx.x / G, first = b * (size_t)a.P * C + blockIdx.x % G * run;
-    const V *of_x = (const V *)a.x, *residual = (const V *)a.residual;
-    V *y = (V *)a.y;
-    double sum = 0, squares = 0, from = (double)(float)of_x[first];
-    for (size_t k = threadIdx.x; k < n; k += THREADS) {
-        double x = (double)(float)of_x[of_group(k, first, run, C)] - from;
-        sum += x;
-        squares += x * x;
+    typedef struct several<V, N> lanes;
+    const struct group g = group_of_block(a.P, a.C, a.G);
+    const V *x = (const V *)a.x, *residual = (const V *)a.residual;
+    double sum = 0, squares = 0, from = (double)(float)x[g.first];
+    for (unsigned k = threadIdx.x * N; k < g.n; k += THREADS * N) {
+        lanes v = values_at<N>(x + g.at(k), wide);
+        for (int e = 0; e < N; e++) {
+            double far = (double)(float)v.at[e] - from;
+            sum += far;
+            squares += far * far;
+        }
     }
     sum_block(&sum, &squares);
-    double left = sum / (double)n, var = squares / (double)n - left * left, mean = from + left;
+    double left = sum / (double)g.n, var = squares / (double)g.n - left * left, mean = from + left;
     float m = (float)mean, rstd = (float)(1 / sqrt((var < 0 ? 0 : var) + (double)a.eps));
     float lost = (float)(mean - (double)m);
-    for (size_t k = threadIdx.x; k < n; k += THREADS) {
-        size_t i = of_group(k, first, run, C), c = i % C;
-        y[i] = ended((of_x[i] - m - lost) * rstd * a.gamma[c] + a.beta[c],
-                     residual ? (float)residual[i] : 0.0f, a.relu);
+    for (unsigned k = threadIdx.x * N; k < g.n; k += THREADS * N) {
+        size_t i = g.at(k), c = g.channel_of(k);
+        lanes v = values_at<N>(x + i, wide), more = {};
+        if (residual)
+            more = values_at<N>(residual + i, wide);
+        for (int e = 0; e < N; e++)
+            v.at[e] = ended((v.at[e] - m - lost) * rstd * a.gamma[c + e] + a.beta[c + e],
+                            residual ? (float)more.at[e] : 0.0f, a.relu);
+        put_values((V *)a.y + i, wide, v);
     }
     if (threadIdx.x == 0) {
         a.keep[blockIdx.x] = m;
-        a.keep[(size_t)a.B * G + blockIdx.x] = rstd;
+        a.keep[(size_t)a.B * (size_t)a.G + blockIdx.x] = rstd;
     }
 }
 
@@ -182,30 +207,54 @@ KERNEL(group_norm_forward, pp_group_norm_forward)
 {
     if (a->B == 0)
         return cudaSuccess;
-    return PP_LAUNCHED(norm_groups<V>, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a);
+    size_t run = (size_t)(a->C / a->G);
+    auto kernel = run % 4 == 0 ? norm_groups<V, 4> : norm_groups<V, 1>;
+    return PP_LAUNCHED(
+        kernel, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a,
+        goes_by_fours(run, (const V *)a->x, (const V *)a->residual, (const V *)a->y));
 }
 
-template <typename V> __global__ void norm_groups_back(struct pp_group_norm_backward_input a)
+template <typename V, int N>
+__global__ void norm_groups_back(struct pp_group_norm_backward_input a, bool wide)
 {
-    size_t C = (size_t)a.C, G = (size_t)a.G, run = C / G, n = (size_t)a.P * run;
-    size_t b = blockIdx.x / G, first = b * (size_t)a.P * C + blockIdx.x % G * run;
-    float mean = a.keep[blockIdx.x], rstd = a.keep[(size_t)a.B * G + blockIdx.x];
+    typedef struct several<V, N> lanes;
+    const struct group g = group_of_block(a.P, a.C, a.G);
+    float mean = a.keep[blockIdx.x], rstd = a.keep[(size_t)a.B * (size_t)a.G + blockIdx.x];
     const V *x = (const V *)a.x, *y = (const V *)a.y;
     V *dy = (V *)a.dy, *dx = (V *)a.dx, *d_residual = (V *)a.d_residual;
     double sum = 0, product = 0;
-    for (size_t k = threadIdx.x; k < n; k += THREADS) {
-        size_t i = of_group(k, first, run, C);
-        double d =
-            (double)before_relu(y, dy, a.add_residual, d_residual, i) * (double)a.gamma[i % C];
-        sum += d;
-        product += d * (double)((x[i] - mean) * rstd);
+    for (unsigned k = threadIdx.x * N; k < g.n; k += THREADS * N) {
+        size_t i = g.at(k), c = g.channel_of(k);
+        lanes v = values_at<N>(x + i, wide), d = values_at<N>(dy + i, wide), more = {};
+        if (y) {
+            lanes out = values_at<N>(y + i, wide);
+            for (int e = 0; e < N; e++)
+                d.at[e] = out.at[e] <= 0.0f ? 0.0f : (float)d.at[e];
+            put_values(dy + i, wide, d);
+        }
+        if (d_residual) {
+            if (a.add_residual)
+                more = values_at<N>(d_residual + i, wide);
+            for (int e = 0; e < N; e++)
+                put(&more.at[e], a.add_residual, d.at[e]);
+            put_values(d_residual + i, wide, more);
+        }
+        for (int e = 0; e < N; e++) {
+            double to_sum = (double)(float)d.at[e] * (double)a.gamma[c + e];
+            sum += to_sum;
+            product += to_sum * (double)((v.at[e] - mean) * rstd);
+        }
     }
     sum_block(&sum, &product);
-    float s = (float)(sum / (double)n), p = (float)(product / (double)n);
-    for (size_t k = threadIdx.x; k < n && dx; k += THREADS) {
-        size_t i = of_group(k, first, run, C);
-        float d = rstd * (dy[i] * a.gamma[i % C] - (s + (x[i] - mean) * rstd * p));
-        put(dx + i, a.add, d);
+    float s = (float)(sum / (double)g.n), p = (float)(product / (double)g.n);
+    for (unsigned k = threadIdx.x * N; k < g.n && dx; k += THREADS * N) {
+        size_t i = g.at(k), c = g.channel_of(k);
+        lanes v = values_at<N>(x + i, wide), d = values_at<N>(dy + i, wide);
+        lanes to = a.add ? values_at<N>(dx + i, wide) : v;
+        for (int e = 0; e < N; e++)
+            put(&to.at[e], a.add,
+                rstd * (d.at[e] * a.gamma[c + e] - (s + (v.at[e] - mean) * rstd * p)));
+        put_values(dx + i, wide, to);
     }
 }
 
@@ -213,7 +262,11 @@ KERNEL(group_norm_backward_input, pp_group_norm_backward_input)
 {
     if (a->B == 0)
         return cudaSuccess;
-    return PP_LAUNCHED(norm_groups_back<V>, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a);
+    size_t run = (size_t)(a->C / a->G);
+    auto kernel = run % 4 == 0 ? norm_groups_back<V, 4> : norm_groups_back<V, 1>;
+    bool fours = goes_by_fours(run, (const V *)a->x, (const V *)a->y, (const V *)a->dy,
+                               (const V *)a->dx, (const V *)a->d_residual);
+    return PP_LAUNCHED(kernel, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a, fours);
 }
 
 /* ---- of a channel over the batch */
