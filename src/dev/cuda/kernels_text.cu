@@ -30,87 +30,108 @@ KERNEL(embedding_forward, pp_embedding_forward)
                        a->T, a->V, a->C, a->first, a->x, a->W, a->P, (V *)a->y);
 }
 
-/* Rows sorted by their token, of each token in their order: [V + rows + least(V, rows) + 1] of scratch. */
+/* Rows sorted by their token, of each token in their order: [V + rows + least(V, rows) + 2] of scratch. */
 struct sorted {
     int rows, tokens, C;
-    int *ends;  /* of each token, its place in `order` after its last row */
-    int *order; /* [rows] */
-    int *lists; /* the tokens that there are, ascending */
-    int *n_lists;
+    int *begins; /* of each token, its first row's place in `order` */
+    int *order;  /* [rows] */
+    int *lists;  /* the tokens that there are, ascending */
+    int *counts; /* how many lists, and rows in them */
 };
 
-#define SORTERS 1024 /* threads of the one block that sorts */
+#define SORTERS 1024 /* threads of the one block that counts */
 
-/* The sum of `mine` of all threads before this one. */
-static __device__ int sum_before(int *sums, int mine)
+/* Of a warp's values the sum up to this lane's and with it. */
+static __device__ int sum_to_lane(int v, int lane)
 {
-    int t = (int)threadIdx.x;
-    __syncthreads(); /* the last call's have been read */
-    sums[t] = mine;
-    for (int far = 1; far < SORTERS; far *= 2) {
-        __syncthreads();
-        int more = t >= far ? sums[t - far] : 0;
-        __syncthreads();
-        sums[t] += more;
+    for (int far = 1; far < WARP; far *= 2) {
+        int more = __shfl_sync(ALL, v, lane >= far ? lane - far : lane);
+        v += lane >= far ? more : 0;
     }
-    return sums[t] - mine;
+    return v;
 }
 
-__global__ void __launch_bounds__(SORTERS) sort_tokens(const struct sorted s, const float *x)
+/* All but the order. A warp has a range of tokens. */
+__global__ void __launch_bounds__(SORTERS) count_tokens(const struct sorted s, const float *x)
 {
-    __shared__ int shared[SORTERS];
-    int t = (int)threadIdx.x, each = (s.tokens + SORTERS - 1) / SORTERS;
-    int first = t * each < s.tokens ? t * each : s.tokens;
-    int past = first + each < s.tokens ? first + each : s.tokens, rows = 0, lists = 0;
-    for (int k = first; k < past; k++)
-        s.ends[k] = 0;
+    __shared__ int sums[2][SORTERS / WARP];
+    int lane = (int)(threadIdx.x % WARP), warp = (int)(threadIdx.x / WARP), row = 0, list = 0;
+    int each = (s.tokens + SORTERS - 1) / SORTERS * WARP, first = warp * each;
+    int past = first + each < s.tokens ? first + each : s.tokens;
+    for (int k = (int)threadIdx.x; k < s.tokens; k += SORTERS)
+        s.begins[k] = 0;
     __syncthreads();
-    for (int r = t; r < s.rows; r += SORTERS)
+    for (int r = (int)threadIdx.x; r < s.rows; r += SORTERS)
         if (token_row(x[r], s.tokens) >= 0)
-            atomicAdd((unsigned *)&s.ends[token_row(x[r], s.tokens)], 1u);
+            atomicAdd((unsigned *)&s.begins[token_row(x[r], s.tokens)], 1u);
     __syncthreads();
-    for (int k = first; k < past; k++) {
-        rows += s.ends[k];
-        lists += s.ends[k] > 0;
+    for (int k = first + lane; k < past; k += WARP) {
+        row += s.begins[k];
+        list += s.begins[k] > 0;
     }
-    int row = sum_before(shared, rows), list = sum_before(shared, lists);
-    if (t == SORTERS - 1)
-        *s.n_lists = list + lists;
-    for (int k = first; k < past; k++) { /* for now where its rows begin */
-        int n = s.ends[k];
-        s.ends[k] = row;
-        row += n;
+    row = warp_sum(row);
+    list = warp_sum(list);
+    if (lane == 0) {
+        sums[0][warp] = row;
+        sums[1][warp] = list;
+    }
+    __syncthreads();
+    row = list = 0;
+    for (int w = 0; w < warp; w++) {
+        row += sums[0][w];
+        list += sums[1][w];
+    }
+    for (int from = first; from < past; from += WARP) {
+        int k = from + lane, n = k < past ? s.begins[k] : 0, to = sum_to_lane(n, lane);
+        unsigned there = __ballot_sync(ALL, n > 0);
+        if (k < past)
+            s.begins[k] = row + to - n;
         if (n > 0)
-            s.lists[list++] = k;
+            s.lists[list + __popc(there & ((1u << lane) - 1))] = k;
+        row += __shfl_sync(ALL, to, WARP - 1);
+        list += __popc(there);
     }
-    for (int from = 0; from < s.rows; from += SORTERS) {
-        int token = from + t < s.rows ? token_row(x[from + t], s.tokens) : -1, before = 0;
-        bool last = true;
-        __syncthreads();
-        shared[t] = token;
-        __syncthreads();
-        for (int i = 0; i < SORTERS && from + i < s.rows; i++) {
-            before += i < t && shared[i] == token;
-            last = last && (i <= t || shared[i] != token);
-        }
-        int at = token >= 0 ? s.ends[token] + before : 0;
-        __syncthreads();
-        if (token >= 0)
-            s.order[at] = from + t;
-        if (token >= 0 && last)
-            s.ends[token] = at + 1;
+    if (threadIdx.x == SORTERS - 1) {
+        s.counts[0] = list;
+        s.counts[1] = row;
     }
+}
+
+/* A block has WARP rows. Each of its warps looks for equal ones in its part of those before. */
+__global__ void order_rows(const struct sorted s, const float *x)
+{
+    __shared__ int tokens[THREADS], sums[THREADS / WARP][WARP];
+    int lane = (int)(threadIdx.x % WARP), warp = (int)(threadIdx.x / WARP);
+    int own = (int)blockIdx.x * WARP, r = own + lane, before = 0;
+    int token = r < s.rows ? token_row(x[r], s.tokens) : -1;
+    for (int from = 0; from < own + WARP; from += THREADS) {
+        int i = from + (int)threadIdx.x, at = from + warp * WARP;
+        int mine = i < s.rows ? token_row(x[i], s.tokens) : -1;
+        __syncthreads(); /* the last ones have been read */
+        tokens[threadIdx.x] = mine;
+        __syncthreads();
+        int seen = at < own ? WARP : r - at;
+        for (int k = 0; k < WARP; k++)
+            before += k < seen && tokens[warp * WARP + k] == token;
+    }
+    sums[warp][lane] = before;
+    __syncthreads();
+    if (warp > 0 || token < 0)
+        return;
+    for (int w = 1; w < THREADS / WARP; w++)
+        before += sums[w][lane];
+    s.order[s.begins[token] + before] = r;
 }
 
 /* Block x has a token, blocks y share its columns. */
 template <typename V> __global__ void add_lists(const struct sorted s, const V *dy, float *dW)
 {
     int list = (int)blockIdx.x, C = s.C;
-    if (list >= *s.n_lists)
+    if (list >= s.counts[0])
         return;
     float *to = dW + (size_t)s.lists[list] * (size_t)C;
-    size_t from = list > 0 ? (size_t)s.ends[s.lists[list - 1]] : 0;
-    size_t end = (size_t)s.ends[s.lists[list]];
+    size_t from = (size_t)s.begins[s.lists[list]];
+    size_t end = (size_t)(list + 1 < s.counts[0] ? s.begins[s.lists[list + 1]] : s.counts[1]);
     auto get = [&](size_t i, int c, double *out) {
         *out = (double)(float)dy[(size_t)s.order[i] * (size_t)C + (size_t)c];
     };
@@ -130,14 +151,15 @@ static cudaError_t add_sorted(cudaStream_t s, const struct pp_embedding_backward
 {
     int lists = a->V < sorted.rows ? a->V : sorted.rows, tiles = (a->C + COLUMNS - 1) / COLUMNS;
     int y = 16384 / lists < tiles ? 16384 / lists : tiles;
-    PP_LAUNCH(sort_tokens, 1, SORTERS, 0, s, sorted, a->x);
+    PP_LAUNCH(count_tokens, 1, SORTERS, 0, s, sorted, a->x);
+    PP_LAUNCH(order_rows, (unsigned)(sorted.rows + WARP - 1) / WARP, THREADS, 0, s, sorted, a->x);
     return PP_LAUNCHED(add_lists<V>, dim3((unsigned)lists, (unsigned)(y > 0 ? y : 1)),
                        dim3(COLUMNS, LANES), 0, s, sorted, (const V *)a->dy, a->dW);
 }
 
 /*
- * Where the scratch is too small for that. A block for each row of dy. The one that is the first of its token adds up all of that token's,
- * in order: THREADS rows are looked through at a time, those found are listed, and every thread
+ * Where the scratch is too small for that. A block for each row of dy. The one that is the first of its
+ * token adds up all of that token's, in order: THREADS rows are looked through at a time, those found are listed, and every thread
  * adds its columns of them.
  */
 template <typename V>
@@ -182,10 +204,10 @@ KERNEL(embedding_backward_weight, pp_embedding_backward_weight)
     if (a->beta == 0)
         e = cudaMemsetAsync(a->dW, 0, (size_t)a->V * (size_t)a->C * sizeof(*a->dW), s);
     int rows = a->B * a->T, *ints = (int *)scratch;
-    struct sorted sorted = {rows, a->V, a->C, ints + 1, ints + 1 + a->V, ints + 1 + a->V + rows,
+    struct sorted sorted = {rows, a->V, a->C, ints + 2, ints + 2 + a->V, ints + 2 + a->V + rows,
                             ints};
     bool fits =
-        (size_t)a->V + 2 * (size_t)rows + 1 <= CUDA_SCRATCH * sizeof(*scratch) / sizeof(*ints);
+        (size_t)a->V + 2 * (size_t)rows + 2 <= CUDA_SCRATCH * sizeof(*scratch) / sizeof(*ints);
     if (e == cudaSuccess && rows > 0 && fits) {
         e = add_sorted<V>(s, a, sorted);
     } else if (e == cudaSuccess && rows > 0) {
