@@ -57,12 +57,10 @@ struct Node {
 /* What is recorded between begin and end. */
 struct Capture {
     cudaStream_t origin;
-    cudaStreamCaptureMode mode;
     std::vector<Node> nodes;
     std::set<cudaStream_t> streams; /* origin and those that joined */
     bool invalid = false, ended = false;
     std::atomic<bool> busy{false}; /* somebody adds to it */
-    unsigned long long id = 0;
 };
 
 struct CUevent_st {
@@ -79,7 +77,6 @@ struct CUevent_st {
 struct CUstream_st {
     Device *device;
     int sms;
-    bool green; /* of a green context */
     std::mutex lock;
     std::condition_variable changed;
     std::deque<Work> queue;
@@ -128,7 +125,7 @@ void fake_rights(const Device *d, bool all);
 /* ---- streams (fake_stream.cpp) */
 /* The stream, the current device's legacy stream for 0, or NULL where there is no such one. */
 cudaStream_t fake_stream(cudaStream_t s);
-cudaStream_t fake_stream_new(Device *d, int sms, bool green);
+cudaStream_t fake_stream_new(Device *d, int sms);
 /* Enqueue, or record where the stream is captured. */
 cudaError_t fake_put(cudaStream_t s, Work work);
 void fake_wait_stream(const std::shared_ptr<CUstream_st> &s);

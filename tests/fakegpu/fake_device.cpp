@@ -276,22 +276,15 @@ cudaError_t cudaGetLastError(void)
 
 const char *cudaGetErrorString(cudaError_t error)
 {
+    static const std::map<int, const char *> texts = {
+        {cudaErrorMemoryAllocation, "out of memory"},
+        {cudaErrorInsufficientDriver,
+         "CUDA driver version is insufficient for CUDA runtime version"},
+        {cudaErrorNoDevice, "no CUDA-capable device is detected"},
+        {cudaErrorIllegalAddress, "an illegal memory access was encountered"}};
     static thread_local char text[40];
-    switch ((int)error) {
-    case cudaSuccess:
-        return "no error";
-    case cudaErrorMemoryAllocation:
-        return "out of memory";
-    case cudaErrorInsufficientDriver:
-        return "CUDA driver version is insufficient for CUDA runtime version";
-    case cudaErrorNoDevice:
-        return "no CUDA-capable device is detected";
-    case cudaErrorIllegalAddress:
-        return "an illegal memory access was encountered";
-    default:
-        snprintf(text, sizeof text, "fake error %d", (int)error);
-        return text;
-    }
+    snprintf(text, sizeof text, "fake error %d", (int)error);
+    return texts.count(error) > 0 ? texts.at(error) : text;
 }
 
 cudaError_t cudaGetDeviceCount(int *count)
@@ -336,20 +329,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int number)
     snprintf(p->name, sizeof p->name, "%s", name != NULL ? name : "emulated GPU");
     memset(p->uuid.bytes, 0x10 + number, sizeof p->uuid.bytes);
     p->totalGlobalMem = fake_memory();
-    p->sharedMemPerBlock = 48 * 1024;
-    p->warpSize = 32;
-    p->maxThreadsPerBlock = 1024;
-    p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
-    p->maxThreadsDim[2] = 64;
-    p->maxGridSize[0] = 2147483647;
-    p->maxGridSize[1] = p->maxGridSize[2] = 65535;
     p->major = 9;
     p->multiProcessorCount = fake_sms();
-    p->unifiedAddressing = 1;
-    p->pciBusID = 1 + number;
-    p->l2CacheSize = 50 << 20;
-    p->concurrentKernels = 1;
-    p->asyncEngineCount = 3;
     return cudaSuccess;
 }
 
@@ -358,31 +339,13 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     FAKE_ENTER();
     if (fake_device(number) == NULL)
         return fake_leave(cudaErrorInvalidDevice);
-    switch ((int)attribute) {
-    case cudaDevAttrMultiProcessorCount:
-        *value = fake_sms();
-        return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMajor:
-        *value = 9;
-        return cudaSuccess;
-    case cudaDevAttrComputeCapabilityMinor:
-        *value = 0;
-        return cudaSuccess;
-    case cudaDevAttrWarpSize:
-        *value = 32;
-        return cudaSuccess;
-    case cudaDevAttrMaxThreadsPerBlock:
-        *value = 1024;
-        return cudaSuccess;
-    case cudaDevAttrComputeMode:
-        *value = cudaComputeModeDefault;
-        return cudaSuccess;
-    case cudaDevAttrUnifiedAddressing:
-        *value = 1;
-        return cudaSuccess;
-    default:
+    const std::map<int, int> known = {{cudaDevAttrMultiProcessorCount, fake_sms()},
+                                      {cudaDevAttrComputeCapabilityMajor, 9},
+                                      {cudaDevAttrComputeCapabilityMinor, 0}};
+    if (known.count(attribute) == 0)
         fake_die("cudaDeviceGetAttribute(%d): not known here yet", (int)attribute);
-    }
+    *value = known.at(attribute);
+    return cudaSuccess;
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int number)

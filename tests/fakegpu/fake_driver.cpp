@@ -19,7 +19,6 @@ struct Piece {
 
 struct CUgreenCtx_st {
     Piece piece;
-    int streams;
 };
 
 struct CUdevResourceDesc_st {
@@ -48,17 +47,11 @@ static Piece piece_of(const CUdevResource &r)
     return p;
 }
 
-static CUresult wrong(const char *name)
-{
-    int code;
-    return fake_fails(name, &code) ? (CUresult)code : CUDA_SUCCESS;
-}
-
 #define DRIVER_ENTER()                                                                             \
     do {                                                                                           \
-        CUresult enter_ = wrong(__func__);                                                         \
-        if (enter_ != CUDA_SUCCESS)                                                                \
-            return enter_;                                                                         \
+        int code_;                                                                                 \
+        if (fake_fails(__func__, &code_))                                                          \
+            return (CUresult)code_;                                                                \
     } while (0)
 
 static CUresult fake_cuDeviceGetDevResource(CUdevice device, CUdevResource *out,
@@ -119,16 +112,14 @@ static CUresult fake_cuGreenCtxCreate(CUgreenCtx *out, CUdevResourceDesc desc, C
     DRIVER_ENTER();
     if (desc == NULL || device != desc->piece.device || flags != CU_GREEN_CTX_DEFAULT_STREAM)
         return CUDA_ERROR_INVALID_VALUE;
-    {
-        std::lock_guard<std::mutex> hold(fake_lock);
-        const Piece &p = desc->piece;
-        for (CUgreenCtx c : contexts)
-            if (c->piece.device == p.device && c->piece.first < p.first + p.count &&
-                p.first < c->piece.first + c->piece.count)
-                fake_die("two green contexts share multiprocessors: split the device once");
-        *out = new CUgreenCtx_st{p, 0};
-        contexts.insert(*out);
-    }
+    std::lock_guard<std::mutex> hold(fake_lock);
+    const Piece &p = desc->piece;
+    for (CUgreenCtx c : contexts)
+        if (c->piece.device == p.device && c->piece.first < p.first + p.count &&
+            p.first < c->piece.first + c->piece.count)
+            fake_die("two green contexts share multiprocessors: split the device once");
+    *out = new CUgreenCtx_st{p};
+    contexts.insert(*out);
     fake_count("green contexts", 1);
     return CUDA_SUCCESS;
 }
@@ -136,11 +127,9 @@ static CUresult fake_cuGreenCtxCreate(CUgreenCtx *out, CUdevResourceDesc desc, C
 static CUresult fake_cuGreenCtxDestroy(CUgreenCtx c)
 {
     DRIVER_ENTER();
-    {
-        std::lock_guard<std::mutex> hold(fake_lock);
-        if (contexts.erase(c) == 0)
-            return CUDA_ERROR_INVALID_VALUE;
-    }
+    std::lock_guard<std::mutex> hold(fake_lock);
+    if (contexts.erase(c) == 0)
+        return CUDA_ERROR_INVALID_VALUE;
     delete c;
     fake_count("green contexts", -1);
     return CUDA_SUCCESS;
@@ -151,7 +140,7 @@ static CUresult fake_cuGreenCtxStreamCreate(CUstream *out, CUgreenCtx c, unsigne
     DRIVER_ENTER();
     if (flags != CU_STREAM_NON_BLOCKING) /* the driver demands it */
         return CUDA_ERROR_INVALID_VALUE;
-    *out = fake_stream_new(fake_device(c->piece.device), (int)c->piece.count, true);
+    *out = fake_stream_new(fake_device(c->piece.device), (int)c->piece.count);
     fake_count("streams", 1);
     return CUDA_SUCCESS;
 }

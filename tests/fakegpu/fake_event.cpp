@@ -102,10 +102,8 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags)
     auto e = std::make_shared<CUevent_st>();
     e->device = fake_current()->number;
     e->flags = flags;
-    {
-        std::lock_guard<std::mutex> hold(fake_lock);
-        events[e.get()] = e;
-    }
+    std::lock_guard<std::mutex> hold(fake_lock);
+    events[e.get()] = e;
     fake_count("events", 1);
     *out = e.get();
     return cudaSuccess;
@@ -119,11 +117,9 @@ cudaError_t cudaEventCreate(cudaEvent_t *out)
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
     FAKE_ENTER();
-    {
-        std::lock_guard<std::mutex> hold(fake_lock);
-        if (events.erase(event) == 0)
-            return fake_leave(cudaErrorInvalidResourceHandle);
-    }
+    std::lock_guard<std::mutex> hold(fake_lock);
+    if (events.erase(event) == 0)
+        return fake_leave(cudaErrorInvalidResourceHandle);
     fake_count("events", -1);
     return cudaSuccess;
 }

@@ -12,7 +12,6 @@
 
 static std::set<cudaGraph_t> graphs;
 static std::map<cudaGraphExec_t, std::shared_ptr<CUgraphExec_st>> execs;
-static unsigned long long captures;
 static unsigned launches;
 
 /* Whether each node is `from` or comes before one of `from`. */
@@ -33,9 +32,8 @@ static cudaError_t check_end(const Capture &c, cudaStream_t s)
     if (c.invalid)
         return cudaErrorStreamCaptureInvalidated;
     std::vector<bool> joined = before(c.nodes, s->frontier);
-    if (std::find(joined.begin(), joined.end(), false) != joined.end())
-        return cudaErrorStreamCaptureUnjoined;
-    return cudaSuccess;
+    bool all = std::find(joined.begin(), joined.end(), false) == joined.end();
+    return all ? cudaSuccess : cudaErrorStreamCaptureUnjoined;
 }
 
 static void leave(Capture *c)
@@ -109,8 +107,6 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
         return fake_leave(cudaErrorIllegalState);
     s->capture = std::make_shared<Capture>();
     s->capture->origin = stream;
-    s->capture->mode = mode;
-    s->capture->id = ++captures;
     s->capture->streams.insert(stream);
     s->frontier.clear();
     return cudaSuccess;
@@ -123,36 +119,30 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
     auto s = fake_hold(stream);
     if (s == NULL)
         return fake_leave(cudaErrorInvalidResourceHandle);
-    cudaError_t e;
-    {
-        std::lock_guard<std::mutex> hold(fake_lock);
-        std::shared_ptr<Capture> c = s->capture;
-        if (c == NULL)
-            return fake_leave(cudaErrorIllegalState);
-        if (c->origin != stream) {
-            c->invalid = true;
-            return fake_leave(cudaErrorStreamCaptureUnmatched);
-        }
-        e = check_end(*c, stream);
-        leave(c.get());
-        if (e == cudaSuccess) {
-            *out = new CUgraph_st{std::move(c->nodes)};
-            graphs.insert(*out);
-        }
+    std::lock_guard<std::mutex> hold(fake_lock);
+    std::shared_ptr<Capture> c = s->capture;
+    if (c == NULL)
+        return fake_leave(cudaErrorIllegalState);
+    if (c->origin != stream) {
+        c->invalid = true;
+        return fake_leave(cudaErrorStreamCaptureUnmatched);
     }
-    if (e == cudaSuccess)
+    cudaError_t e = check_end(*c, stream);
+    leave(c.get());
+    if (e == cudaSuccess) {
+        *out = new CUgraph_st{std::move(c->nodes)};
+        graphs.insert(*out);
         fake_count("graphs", 1);
+    }
     return fake_leave(e);
 }
 
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
     FAKE_ENTER();
-    {
-        std::lock_guard<std::mutex> hold(fake_lock);
-        if (graphs.erase(graph) == 0)
-            return fake_leave(cudaErrorInvalidValue);
-    }
+    std::lock_guard<std::mutex> hold(fake_lock);
+    if (graphs.erase(graph) == 0)
+        return fake_leave(cudaErrorInvalidValue);
     delete graph;
     fake_count("graphs", -1);
     return cudaSuccess;
@@ -162,13 +152,11 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
 {
     FAKE_ENTER();
     auto g = std::make_shared<CUgraphExec_st>();
-    {
-        std::lock_guard<std::mutex> hold(fake_lock);
-        if (graphs.count(graph) == 0)
-            return fake_leave(cudaErrorInvalidValue);
-        g->nodes = graph->nodes;
-        execs[g.get()] = g;
-    }
+    std::lock_guard<std::mutex> hold(fake_lock);
+    if (graphs.count(graph) == 0)
+        return fake_leave(cudaErrorInvalidValue);
+    g->nodes = graph->nodes;
+    execs[g.get()] = g;
     fake_count("executable graphs", 1);
     *out = g.get();
     return cudaSuccess;

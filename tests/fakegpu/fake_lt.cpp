@@ -142,17 +142,11 @@ static bool aligned(const Job &job)
 
 /* ---- the library's calls */
 
-static cublasStatus_t enter(const char *name)
-{
-    int code;
-    return fake_fails(name, &code) ? (cublasStatus_t)code : CUBLAS_STATUS_SUCCESS;
-}
-
 #define LT_ENTER()                                                                                 \
     do {                                                                                           \
-        cublasStatus_t enter_ = enter(__func__);                                                   \
-        if (enter_ != CUBLAS_STATUS_SUCCESS)                                                       \
-            return enter_;                                                                         \
+        int code_;                                                                                 \
+        if (fake_fails(__func__, &code_))                                                          \
+            return (cublasStatus_t)code_;                                                          \
     } while (0)
 
 /* An attribute of the caller's value, where the sizes agree. */
@@ -218,13 +212,6 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t l,
                                                            : set(&mine->stride, value, bytes);
 }
 
-cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
-{
-    delete (Layout *)l;
-    fake_count("cuBLASLt layouts", -1);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
                                         cudaDataType_t scale)
 {
@@ -233,13 +220,6 @@ cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasCompute
         compute, scale, CUDA_R_32F, false, CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
         NULL,    0};
     fake_count("cuBLASLt descriptors", 1);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
-cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d)
-{
-    delete (Desc *)d;
-    fake_count("cuBLASLt descriptors", -1);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -276,13 +256,6 @@ cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
     return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p)
-{
-    delete (Preference *)p;
-    fake_count("cuBLASLt preferences", -1);
-    return CUBLAS_STATUS_SUCCESS;
-}
-
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t pref,
                                                     cublasLtMatmulPreferenceAttributes_t attribute,
                                                     const void *value, size_t bytes)
@@ -302,6 +275,17 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
         fake_die("cuBLASLt: preference %d is not known here", (int)attribute);
     }
 }
+
+#define LT_DESTROY(name, type, what)                                                               \
+    cublasStatus_t cublasLt##name##Destroy(cublasLt##name##_t p)                                   \
+    {                                                                                              \
+        delete (type *)p;                                                                          \
+        fake_count("cuBLASLt " what, -1);                                                          \
+        return CUBLAS_STATUS_SUCCESS;                                                              \
+    }
+LT_DESTROY(MatrixLayout, Layout, "layouts")
+LT_DESTROY(MatmulDesc, Desc, "descriptors")
+LT_DESTROY(MatmulPreference, Preference, "preferences")
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,

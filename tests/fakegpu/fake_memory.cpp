@@ -38,12 +38,6 @@ static std::map<uintptr_t, Block>::iterator find(const void *p, size_t bytes)
     return at + bytes <= it->first + it->second.bytes ? it : blocks.end();
 }
 
-/* The block that p lies in; end() when there is none. */
-static std::map<uintptr_t, Block>::iterator owner(const void *p)
-{
-    return find(p, 1);
-}
-
 int fake_device_of(const void *p, size_t bytes)
 {
     std::lock_guard<std::mutex> hold(fake_lock);
@@ -139,21 +133,17 @@ struct Way {
 static cudaError_t way_of(const void *dst, const void *src, size_t n, cudaMemcpyKind kind, Way *out)
 {
     std::lock_guard<std::mutex> hold(fake_lock);
-    auto from = owner(src), to = owner(dst);
+    auto from = find(src, 1), to = find(dst, 1);
     if ((from != blocks.end() && find(src, n) == blocks.end()) ||
         (to != blocks.end() && find(dst, n) == blocks.end()))
         return cudaErrorInvalidValue;
     Way w = {from == blocks.end() ? -1 : from->second.device,
              to == blocks.end() ? -1 : to->second.device};
-    bool right = kind == cudaMemcpyDefault ||
-                 (kind == cudaMemcpyHostToDevice && w.from < 0 && w.to >= 0) ||
-                 (kind == cudaMemcpyDeviceToHost && w.from >= 0 && w.to < 0) ||
-                 (kind == cudaMemcpyDeviceToDevice && w.from >= 0 && w.to >= 0) ||
-                 (kind == cudaMemcpyHostToHost && w.from < 0 && w.to < 0);
-    if (!right)
-        return cudaErrorInvalidValue;
+    cudaMemcpyKind right = w.from < 0 ? w.to < 0 ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice
+                           : w.to < 0 ? cudaMemcpyDeviceToHost
+                                      : cudaMemcpyDeviceToDevice;
     *out = w;
-    return cudaSuccess;
+    return kind == right || kind == cudaMemcpyDefault ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 static cudaError_t copy(void *dst, const void *src, size_t n, cudaMemcpyKind kind, cudaStream_t s)

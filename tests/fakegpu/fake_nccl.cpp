@@ -123,15 +123,9 @@ ncclResult_t refuse(struct ncclComm *comm, ncclResult_t rc, const std::string &w
 
 size_t bytes_of(size_t count, ncclDataType_t type)
 {
-    switch (type) {
-    case ncclInt8:
-    case ncclUint8:
-        return count;
-    case ncclFloat32:
-        return 4 * count;
-    default:
+    if (type != ncclInt8 && type != ncclUint8 && type != ncclFloat32)
         fake_die("NCCL: data type %d is not emulated", (int)type);
-    }
+    return type == ncclFloat32 ? 4 * count : count;
 }
 
 /* A message has both its sides: move it. Lock held. */
@@ -220,14 +214,10 @@ void run_kernel(void *arg)
         (sends ? q.sends : q.receives)[path_of(op)].push_back(&sides[i]);
         meet(q, path_of(op));
     }
+    auto done = [](const Side &s) { return s.done; };
     changed.notify_all();
     changed.wait(
-        held,
-        [&] {
-            return c->aborted ||
-                   std::all_of(
-                       sides.begin(), sides.end(), [](const Side &s) { return s.done; });
-        });
+        held, [&] { return c->aborted || std::all_of(sides.begin(), sides.end(), done); });
     auto mine = [c](const Side *s) { return s->comm == c; };
     for (auto *paths : {&q.sends, &q.receives}) {
         for (auto &path : *paths) {

@@ -70,12 +70,11 @@ static void run_stream(std::shared_ptr<CUstream_st> s)
     }
 }
 
-cudaStream_t fake_stream_new(Device *d, int sms, bool green)
+cudaStream_t fake_stream_new(Device *d, int sms)
 {
     auto s = std::make_shared<CUstream_st>();
     s->device = d;
     s->sms = sms;
-    s->green = green;
     {
         std::lock_guard<std::mutex> hold(fake_lock);
         streams[s.get()] = s;
@@ -94,7 +93,7 @@ cudaStream_t fake_stream(cudaStream_t s)
         if (d->legacy != NULL)
             return d->legacy;
     }
-    cudaStream_t made = fake_stream_new(d, fake_sms(), false);
+    cudaStream_t made = fake_stream_new(d, fake_sms());
     std::lock_guard<std::mutex> hold(fake_lock);
     if (d->legacy == NULL)
         d->legacy = made;
@@ -258,7 +257,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
     FAKE_ENTER();
     if (flags != cudaStreamNonBlocking)
         fake_die("a stream that waits for stream 0: ask for cudaStreamNonBlocking");
-    *out = fake_stream_new(fake_current(), fake_sms(), false);
+    *out = fake_stream_new(fake_current(), fake_sms());
     fake_count("streams", 1);
     return cudaSuccess;
 }
