@@ -13,12 +13,12 @@
 static int check_kernels(const struct pp_model *m, int node, const struct pp_backend_choice *choice)
 {
     const struct pp_node *n = &m->nodes[node];
-    for (int k = 0; choice && k < PP_KERNELS; k++) {
-        if (n->op->kernels >> k & 1 && !pp_backend_has_kernel(choice, (enum pp_kernel)k)) {
-            return pp_fail(PP_ECONFIG,
-                           "layer %s: backend %s has no kernel for %s (%s); use run.backend = cpu",
-                           m->layers[n->layer].name, choice->ops->name, n->op->name,
-                           pp_kernel_name((enum pp_kernel)k));
+    for (uint64_t left = choice ? n->op->kernels : 0; left > 0; left &= left - 1) {
+        enum pp_kernel k = (enum pp_kernel)__builtin_ctzll(left);
+        if (!pp_backend_has_kernel(choice, k)) {
+            return pp_fail(
+                PP_ECONFIG, "layer %s: backend %s has no kernel for %s (%s); use run.backend = cpu",
+                m->layers[n->layer].name, choice->ops->name, n->op->name, pp_kernel_name(k));
         }
     }
     return 0;

@@ -89,31 +89,26 @@ static size_t fit(struct scratch *s, int from, int to, size_t floats)
     return p.at;
 }
 
-/* Who reads the value of node k within the chunk: the last of them, -1: none; what for. */
-static int last_reader(const struct pp_chunk *c, int k, unsigned *reads)
+/* Who reads a value within the chunk: the last of its nodes, -1: none; what for. */
+struct readers {
+    int last;
+    unsigned reads;
+};
+
+/* out[n_nodes + 1]: of the chunk's input, then of the value of each node. */
+static void find_readers(const struct pp_chunk *c, struct readers *out)
 {
-    int last = -1, value = chunk_node(c, k)->y;
-    for (int i = k + 1; i < c->n_nodes; i++) {
-        const struct pp_node *n = chunk_node(c, i);
+    for (int v = 0; v <= c->n_nodes; v++)
+        out[v] = (struct readers){.last = -1};
+    for (int k = 0; k < c->n_nodes; k++) {
+        const struct pp_node *n = chunk_node(c, k);
         for (int j = 0; j < n->n_x; j++) {
-            if (n->x[j] == value) {
-                last = i;
-                *reads |= n->reads & (j == 0 ? PP_READS_X_IN_I | PP_READS_X_IN_W
-                                             : PP_READS_X1_IN_I | PP_READS_X1_IN_W);
-            }
+            struct readers *of = &out[n->x[j] - c->first_node];
+            of->last = k;
+            of->reads |= n->reads & (j == 0 ? PP_READS_X_IN_I | PP_READS_X_IN_W
+                                            : PP_READS_X1_IN_I | PP_READS_X1_IN_W);
         }
     }
-    return last;
-}
-
-static bool read_later(const struct pp_chunk *c, int k, int value)
-{
-    for (int i = k + 1; i < c->n_nodes; i++) {
-        const struct pp_node *n = chunk_node(c, i);
-        if (n->x[0] == value || (n->n_x > 1 && n->x[1] == value))
-            return true;
-    }
-    return false;
 }
 
 /* Floats of the value of a micro-batch. */
@@ -137,17 +132,17 @@ static int same_gradient(const struct pp_chunk *c, int k)
     return same && c->places[from].dy.slot != NO_PLACE ? from : -1;
 }
 
-/* The value and the gradient of node k, which is not the last. */
-static void place_values(struct pp_chunk *c, int k, const struct pp_chunk_spec *spec,
-                         struct pp_chunk_sizes *z, struct scratch *f, struct scratch *i)
+/* The value, read by `of`, and the gradient of node k, which is not the last. */
+static void place_values(struct pp_chunk *c, int k, const struct readers *of,
+                         const struct pp_chunk_spec *spec, struct pp_chunk_sizes *z,
+                         struct scratch *f, struct scratch *i)
 {
     const struct pp_node *n = chunk_node(c, k);
     struct pp_chunk_place *p = &c->places[k];
-    unsigned reads = n->reads & PP_READS_Y_IN_I;
     size_t floats = value_of(n, spec);
-    int last = last_reader(c, k, &reads), end = c->n_nodes - 1;
+    int last = of->last, end = c->n_nodes - 1;
     pp_assert(last > k); /* no value is made for nothing */
-    if (reads)
+    if (of->reads || n->reads & PP_READS_Y_IN_I)
         p->y.slot = take(&z->state, floats);
     else
         p->y.scratch = fit(f, k, last, floats);
@@ -179,10 +174,11 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
 {
     struct pp_chunk_sizes z = {0};
     int n = c->n_nodes;
-    struct piece *pieces;
-    PP_ALLOC(pieces, 4 * (size_t)n);
+    PP_TAKE(struct piece, pieces, 4 * (size_t)n);
+    PP_TAKE(struct readers, readers, (size_t)n + 1);
     struct scratch f = {.pieces = pieces}, i = {.pieces = pieces + 2 * (size_t)n};
     c->n_floats = 0;
+    find_readers(c, readers);
     for (int k = 0; k < n; k++) {
         const struct pp_node *node = chunk_node(c, k);
         struct pp_words w = words_of(node, spec);
@@ -197,19 +193,18 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
                                      .dy = {NO_PLACE, NO_PLACE}};
         c->n_floats += node->n_floats;
         if (k < n - 1)
-            place_values(c, k, spec, &z, &f, &i);
+            place_values(c, k, &readers[k + 1], spec, &z, &f, &i);
         p->keep = take(&z.state, w.keep);
         p->grad_keep = take(&z.grad, w.grad_keep);
         p->work[0] = fit(&f, k, k, w.scratch);
         p->work[1] = fit(&i, n - 1 - k, n - 1 - k, w.scratch);
         p->work[2] = w.scratch > 0 ? 0 : NO_PLACE;
         for (int j = 0; j < node->n_x; j++)
-            p->later[j] = read_later(c, k, node->x[j]);
+            p->later[j] = readers[node->x[j] - c->first_node].last > k;
     }
     size_t y = value_of(chunk_node(c, n - 1), spec);
     bool rewrites = spec->again && c->places[n - 1].keep != NO_PLACE;
     c->unread = rewrites ? fit(&f, n - 1, n - 1, y) : NO_PLACE;
-    pp_free(pieces);
     find_again(c);
     z.scratch = c->grad_slots > 0 && i.most > f.most ? i.most : f.most;
     int first = c->model->layers[c->first].first_param, count = pp_chunk_param_count(c);
