@@ -145,8 +145,8 @@ struct pp_weight_part {
     const pp_value *dz, *x, *x1, *keep, *grad_keep;
 };
 
-/* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]). Where a backend pads logits (see logits_row), `row` elements
- * lie between the starts of two rows of y, and of dz, of a layer without b, act and z; 0: O. */
+/* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]). Of a layer without b, act and z, `row`
+ * elements lie between the starts of two rows of y, and of dz: pp_backend_logits_row(); 0: O. */
 struct pp_linear_forward {
     int B, I, O;
     const pp_value *x;
@@ -314,8 +314,8 @@ struct pp_backend_ops {
     /* Bytes of an element of a value: 4, or 2 for bfloat16. A pure function of its argument, also where
      * the backend cannot run. NULL entry: 4. */
     size_t (*value_bytes)(const struct pp_backend_choice *choice);
-    /* Rows of many logits whose width 16-byte access cannot have lie at multiples of so many elements;
-     * 0: rows are dense. */
+    /* Rows of 1,024 logits and more whose number is no multiple of 8 begin at multiples of so many
+     * elements, so that each can be read 16 bytes at a time; 0: rows have no gaps between them. */
     int logits_unit;
     /* Whether a weight gradient has the same bits however its rows are spread over calls and parts. A
      * pure function of its arguments and the machine. NULL entry: it does not. */
@@ -417,8 +417,8 @@ bool pp_backend_sums_in_order(const struct pp_backend_choice *choice);
 /* choice NULL: of the processor. */
 size_t pp_backend_value_bytes(const struct pp_backend_choice *choice);
 
-/* Elements from one row of C logits to the next: C, or more where the backend pads them. What lies
- * between rows is nobody's. choice NULL: of the processor. */
+/* Elements from one row of C logits to the next: C, or more where the backend pads them. What is in
+ * the gap between two rows means nothing. choice NULL: of the processor. */
 int pp_backend_logits_row(const struct pp_backend_choice *choice, int C);
 
 /* Floats that hold n elements of a value. */

@@ -114,7 +114,8 @@ struct pp_softmax_cross_entropy {
     pp_value *dlogits;  /* may be logits; NULL: no gradient (evaluation) */
     const float *scale; /* memory of the device, in place of grad_scale; NULL: that one */
     int uncounted;      /* sums->rows grows by B less these, where samples come in pieces */
-    int row;            /* elements from one row of logits, and of dlogits, to the next; 0: C */
+    int row; /* elements from one row of logits, and of dlogits, to the next, where the backend has a
+                logits_unit; 0: C */
 };
 
 /* ---- convolution: y[oy][ox][o] = sum over ky, kx, c of

@@ -11,7 +11,7 @@
  *
  * Parameters are named as PyTorch names them and ordered canonically: node by node, weight before
  * bias. A node's parameters and their gradients lie in one flat buffer of its chunk in that order,
- * without padding.
+ * without padding; a node's first begins at a multiple of PP_NODE_FLOATS.
  */
 #ifndef PPCLI_MODEL_H
 #define PPCLI_MODEL_H
@@ -190,8 +190,8 @@ struct pp_node {
     /* What ops know about themselves: */
     enum pp_activation activation; /* of linear, convolution and norms: after them */
     bool bias;                     /* of linear, convolution and layer norm */
-    bool logits; /* of a linear without both, the model's last node: its y has rows of
-                    pp_model_logits_row() */
+    bool logits; /* the model's last node, a linear without activation and bias: rows of its value
+                    are pp_model_logits_row() apart */
     struct pp_attention_words {
         int heads, kv_heads, width;
         int keys; /* positions of the value that has keys */

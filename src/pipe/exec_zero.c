@@ -45,8 +45,9 @@ static size_t divides(const struct pp_layout *l, int s, size_t at)
     const struct pp_layer *last = &l->model->layers[l->last[s]];
     const struct pp_param *first = &l->model->params[l->model->layers[l->first[s]].first_param];
     const struct pp_param *past = &l->model->params[last->first_param + last->n_params];
-    bool moves = l->cfg->train.optimizer == PP_OPT_MUON;
-    for (const struct pp_param *p = first; moves && p < past && p->at - first->at < at; p++) {
+    if (l->cfg->train.optimizer != PP_OPT_MUON)
+        return 0;
+    for (const struct pp_param *p = first; p < past && p->at - first->at < at; p++) {
         size_t end = p->at - first->at + pp_param_floats(p);
         if (end > at && p->matrix)
             return end;

@@ -98,7 +98,7 @@ static double loss(struct line *l, int mb, int rows, const uint8_t *labels, floa
     CHECK_OK(pp_backend_targets(l->be, &t));
     CHECK_OK(pp_backend_softmax_cross_entropy(
         l->be, &(struct pp_softmax_cross_entropy){rows, 1, l->m->classes, l->edge[l->n][mb],
-                                                  targets, 1.0f, 0, &sums, dlogits, NULL, 0}));
+                                                  targets, 1.0f, 0, &sums, dlogits, NULL, 0, 0}));
     return sums.loss;
 }
 

@@ -12,16 +12,25 @@ static __device__ float ended(float y, float residual, bool relu)
     return relu && y < 0.0f ? 0.0f : y; /* this way round a NaN stays */
 }
 
-/* dy[i] becomes the gradient before relu, and the residual's. */
-template <typename V>
-static __device__ float before_relu(const V *y, V *dy, bool add, V *d_residual, size_t i)
-{
-    float dz = dy[i];
-    if (y)
-        dy[i] = dz = y[i] <= 0.0f ? 0.0f : dz;
+/* dy[i] .. dy[i + N - 1], which come back, become the gradient before relu, and the residual's. */
+template <int N, typename V>
+static __device__ struct several<V, N> before_relu(const V *y, V *dy, bool add, V *d_residual,
+                                                   size_t i, bool wide) {
+    struct several<V, N> d = values_at<N>(dy + i, wide), more = {
+    };
+    if (y) {
+        struct several<V, N> out = values_at<N>(y + i, wide);
+        for (int k = 0; k < N; k++)
+            d.at[k] = out.at[k] <= 0.0f ? 0.0f : (float)d.at[k];
+        put_values(dy + i, wide, d);
+    }
+    if (d_residual && add)
+        more = values_at<N>(d_residual + i, wide);
+    for (int k = 0; d_residual && k < N; k++)
+        put(&more.at[k], add, d.at[k]);
     if (d_residual)
-        put(d_residual + i, add, dz);
-    return dz;
+        put_values(d_residual + i, wide, more);
+    return d;
 }
 
 /* ---- of a row: a warp has one */
@@ -29,7 +38,8 @@ static __device__ float before_relu(const V *y, V *dy, bool add, V *d_residual, 
 #define ROWS (THREADS / WARP) /* of a block */
 
 /* A lane has N elements, WARP * N from its next ones: so the order of a sum follows from C alone. */
-template <typename V, int N> __global__ void norm_rows(struct pp_row_norm_forward a, bool wide)
+template <typename V, int N>
+__global__ void norm_rows(struct pp_row_norm_forward a, bool wide)
 {
     typedef struct several<V, N> lanes;
     size_t r = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP, C = (size_t)a.C;
@@ -225,20 +235,8 @@ __global__ void norm_groups_back(struct pp_group_norm_backward_input a, bool wid
     double sum = 0, product = 0;
     for (unsigned k = threadIdx.x * N; k < g.n; k += THREADS * N) {
         size_t i = g.at(k), c = g.channel_of(k);
-        lanes v = values_at<N>(x + i, wide), d = values_at<N>(dy + i, wide), more = {};
-        if (y) {
-            lanes out = values_at<N>(y + i, wide);
-            for (int e = 0; e < N; e++)
-                d.at[e] = out.at[e] <= 0.0f ? 0.0f : (float)d.at[e];
-            put_values(dy + i, wide, d);
-        }
-        if (d_residual) {
-            if (a.add_residual)
-                more = values_at<N>(d_residual + i, wide);
-            for (int e = 0; e < N; e++)
-                put(&more.at[e], a.add_residual, d.at[e]);
-            put_values(d_residual + i, wide, more);
-        }
+        lanes v = values_at<N>(x + i, wide);
+        lanes d = before_relu<N>(y, dy, a.add_residual, d_residual, i, wide);
         for (int e = 0; e < N; e++) {
             double to_sum = (double)(float)d.at[e] * (double)a.gamma[c + e];
             sum += to_sum;
@@ -355,7 +353,7 @@ KERNEL(batch_norm_backward_input, pp_batch_norm_backward_input)
     size_t rows = (size_t)n.B * (size_t)n.P;
     auto get = [=] __device__(size_t r, int c, double *out) {
         size_t i = r * (size_t)n.C + (size_t)c;
-        out[0] = (double)before_relu(y, dy, n.add_residual, d_residual, i);
+        out[0] = (double)(float)before_relu<1>(y, dy, n.add_residual, d_residual, i, false).at[0];
         out[1] = out[0] * (double)((x[i] - n.keep[c]) * n.keep[n.C + c]);
     };
     auto take = [=] __device__(int c, const double *sums) {

@@ -43,7 +43,7 @@ struct cuda_shape {
     bool bias;              /* forward: b; backward_weight: db */
     bool adds;              /* backward: to what the result holds */
     int slices;             /* backward_weight: products in the launch, of B rows each; 0: one */
-    int row; /* elements from one row of y, or dz, to the next; more than O only of what is alone */
+    int row; /* elements from one row of y, or dz, to the next: O, without bias and act perhaps more */
 };
 
 /* A question and its answer, known to all ranks of the device. */

@@ -147,9 +147,8 @@ int plain_linear_backward_weight(struct pp_backend *be, const struct pp_linear_b
  */
 static void loss_of_row(const struct pp_softmax_cross_entropy *a, size_t row)
 {
-    size_t at = row * (size_t)(a->row > 0 ? a->row : a->C);
-    const float *x = a->logits + at;
-    float *d = a->dlogits ? a->dlogits + at : NULL;
+    const float *x = a->logits + row * (size_t)a->C;
+    float *d = a->dlogits ? a->dlogits + row * (size_t)a->C : NULL;
     double rest = a->smoothing;
     int target = a->targets[row];
     pp_assert(target < a->C);
