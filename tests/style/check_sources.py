@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules about the sources that no compiler knows. One rule a run:
 
-    check_sources.py ROOT layers|spdx|switches|exits|statics|sizes|architecture|words|names|dialect
+    check_sources.py ROOT layers|spdx|switches|exits|statics|concepts|architecture|words|names
 
 Prints every place that breaks the rule as file:line and exits 1 when there is one."""
 
@@ -209,24 +209,23 @@ def statics(root):
     return problems
 
 
-def sizes(root):
-    """A file has at most 500 lines, a room 8,000 (a device with a build file of its own is one), a
-    command 250, the room of the run 3,500, that of the commands 4,100."""
-    problems, rooms = [], {}
-    for path in files(root, SOURCE + ('.py', '.sh', '.html', '.css', '.js', 'meson.build')):
-        lines = read(root, path).count('\n')
-        if lines > 500:
-            problems.append(f'{path}:501: {lines} lines; at most 500')
-        if re.match(r'src/cli/cmd_\w+\.c', path) and lines > 250:
-            problems.append(f'{path}:251: a command of {lines} lines; at most 250')
-        if path.startswith('src/'):
-            room = 'dev/cuda' if path.startswith('src/dev/cuda/') else path.split('/')[1]
-            rooms[room] = rooms.get(room, 0) + lines
-    for room, lines in sorted(rooms.items()):
-        most = {'train': 3500, 'cli': 4100}.get(room, 8000)
-        if lines > most:
-            problems.append(f'src/{room}:1: {lines} lines; at most {most}')
-    return problems
+# What other modules can call and name. These numbers only come down: before a new function or type, look for the one
+# that already means the same.
+PUBLIC_FUNCTIONS_MAX = 885
+PUBLIC_STRUCTS_MAX = 256
+
+
+def concepts(root):
+    """Public functions and public structs of include/ppcli: no more than the limits above."""
+    functions, structs = set(), set()
+    for path in files(root, ('.h',), 'include'):
+        text = without_comments(read(root, path))
+        functions |= set(re.findall(r'\b(pp_[a-z0-9_]+)\(', text))
+        structs |= set(re.findall(r'^struct (pp_[a-z0-9_]+) \{', text, flags=re.M))
+    print(f'{len(functions)} public functions, {len(structs)} public structs')
+    return [f'include/ppcli:1: {len(found)} public {kind}; at most {most}: keep what one module uses in that module'
+            for kind, found, most in (('functions', functions, PUBLIC_FUNCTIONS_MAX),
+                                      ('structs', structs, PUBLIC_STRUCTS_MAX)) if len(found) > most]
 
 
 def architecture(root):
@@ -294,41 +293,8 @@ def names(root):
             for name, paths in sorted(shared.items(), key=lambda item: len(item[1]))]
 
 
-# The dialect of comments and messages: readers stumble over each of these, and most have a plain word. There may only
-# be fewer: lower MOST_DIALECT when there are. At first: none 332, those 252, of it 109, behind 91, nobody 79, lies 77,
-# is no 73, who 63, stands 51, hand-over 51, beside 44, so many 38, verdict 28, vote 26, once more 19, goes on 18,
-# keeper 12, gets on 11, says nothing 9, for ever 5, anew 2, what is due 1.
-DIALECT = ('none', 'those', 'of it', 'behind', 'nobody', 'lies?', '(?<!here )is no(?! (longer|more|less))', 'who',
-           'hand-?overs?', 'stands?(?! for)', 'beside', 'so many', 'for ever', 'verdicts?|judge?ments?', 'votes?',
-           'once more', '(goes?|gone|going|went) on', 'keepers?', '(gets?|got) on', '(says|means) nothing', 'anew',
-           'what is due')
-MOST_DIALECT = 1225
-
-
-def dialect(root):
-    """Comments and messages of src and include: no more words of the dialect than MOST_DIALECT."""
-    found = {}
-    for path in list(files(root, SOURCE, 'src')) + list(files(root, SOURCE, 'include')):
-        text = re.sub(r'^\s*#\s*include.*$', '', read(root, path), flags=re.M)
-        for part in re.findall(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', text, flags=re.S):
-            part = re.sub(r'\s*\n\s*\*?\s*', ' ', part)
-            for word in DIALECT:
-                hits = sum(1 for _ in re.finditer(rf'\b(?:{word})\b', part, flags=re.I))
-                if hits:
-                    found.setdefault(word, {}).setdefault(path, 0)
-                    found[word][path] += hits
-    total = sum(sum(places.values()) for places in found.values())
-    print(', '.join(f'{word} {sum(places.values())}' for word, places in found.items()))
-    print(f'{total} words of the dialect, at most {MOST_DIALECT}')
-    if total <= MOST_DIALECT:
-        return []
-    return [f'{path}:1: {hits} times "{word}"' for word, places in found.items()
-            for path, hits in sorted(places.items(), key=lambda place: -place[1])[:5]] + \
-        [f'{total} words of the dialect; at most {MOST_DIALECT}: say it in plain words']
-
-
-RULES = {'sizes': sizes, 'architecture': architecture, 'layers': layers, 'spdx': spdx, 'switches': switches,
-         'exits': exits, 'statics': statics, 'words': words, 'names': names, 'dialect': dialect}
+RULES = {'concepts': concepts, 'architecture': architecture, 'layers': layers, 'spdx': spdx, 'switches': switches,
+         'exits': exits, 'statics': statics, 'words': words, 'names': names}
 
 
 def main():
