@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "ppcli/checkpoint.h"
 #include "ppcli/clock.h"
@@ -28,7 +29,9 @@ struct again {
     struct pp_config now; /* of this try */
     const struct pp_config *cfg;
     const struct pp_train_options *options;
-    int64_t step; /* of the newest checkpoint; -1: there is none */
+    int64_t step;       /* of the newest checkpoint; -1: there is none */
+    bool taken;         /* a try has begun to write into the run folder */
+    struct stat before; /* its config.resolved.ini before the first try; st_ino 0: none */
     char dir[PP_PATH_MAX + 8], resume[32], hosts[PP_TEXT_MAX + 8];
     char keys[KEYS_MAX][PP_CUT_MAX + 64];
     const char *words[KEYS_MAX + 8]; /* after the user's own; NULL-terminated */
@@ -49,6 +52,30 @@ static int name_folder(struct again *a, const char *name)
         PP_TRY(pp_run_dir_name(name, a->now.run.dir));
     snprintf(a->dir, sizeof(a->dir), "--dir=%s", a->now.run.dir);
     return 0;
+}
+
+/* The config that a run writes into its folder before anything else; *out all zero where this machine
+ * sees none. */
+static void stat_config(const struct again *a, struct stat *out)
+{
+    char path[PP_PATH_MAX];
+    memset(out, 0, sizeof(*out));
+    if (pp_path_format(path, "%s/" PP_RUN_DIR_CONFIG, a->now.run.dir) < 0 || stat(path, out) != 0)
+        out->st_ino = 0;
+    pp_error_clear();
+}
+
+/* Has one of the tries made the run folder its own? Until then what lies there is another run's. Of a
+ * folder that only other hosts see, it counts as taken once rank 0 has begun. */
+static void note_taken(struct again *a, const struct pp_launch_end *end)
+{
+    struct stat st;
+    stat_config(a, &st);
+    bool is_new = st.st_ino != 0 &&
+                  (st.st_ino != a->before.st_ino || st.st_mtim.tv_sec != a->before.st_mtim.tv_sec ||
+                   st.st_mtim.tv_nsec != a->before.st_mtim.tv_nsec);
+    bool unseen = a->cfg->run.hosts[0] && st.st_ino == 0 && a->before.st_ino == 0;
+    a->taken = a->taken || is_new || (unseen && end->ranks);
 }
 
 /* The shape that plan --best would take of at most so many stages; PP_ECONFIG: there is none.
@@ -210,6 +237,19 @@ static void set_words(struct again *a)
     a->words[n] = NULL;
 }
 
+/* How the next try begins, after the user's own words. */
+static void choose_beginning(struct again *a)
+{
+    /* An explicit beginning counts until there is a checkpoint of this run. */
+    bool named = a->options->resume && strcmp(a->options->resume, "auto") != 0;
+    snprintf(a->resume, sizeof(a->resume), "%s",
+             !a->now.run.dir[0] || !a->taken ? ""
+             : a->step < 0 && named          ? "--overwrite"
+                                             : "--resume=auto");
+    if (!a->taken && (named || !a->options->resume))
+        a->step = -1; /* what is there is not of this run */
+}
+
 static int prepare_next(struct again *a, const char *word, int tried)
 {
     int wait = tried < 6 ? 1 << tried : WAIT_MAX_S, n = 0;
@@ -220,12 +260,7 @@ static int prepare_next(struct again *a, const char *word, int tried)
     pp_free(steps);
     if (a->cfg->run.hosts[0])
         PP_TRY(wait_for_hosts(a, word, &seconds));
-    /* An explicit beginning counts until there is a checkpoint of this run. */
-    bool named = a->options->resume && strcmp(a->options->resume, "auto") != 0;
-    snprintf(a->resume, sizeof(a->resume), "%s",
-             !a->now.run.dir[0]     ? ""
-             : a->step < 0 && named ? "--overwrite"
-                                    : "--resume=auto");
+    choose_beginning(a);
     char after[48] = "the beginning";
     if (a->step >= 0)
         snprintf(after, sizeof(after), "step %" PRId64, a->step);
@@ -251,6 +286,7 @@ int pp_retry_launch(const struct pp_config *cfg, const char *word,
     a->cfg = cfg;
     a->options = options;
     int rc = name_folder(a, pp_config_name(cfg));
+    stat_config(a, &a->before);
     for (int tried = 0; rc == 0; tried++) {
         set_words(a);
         rc = pp_launch_once(&a->now, word, a->now.pipeline.stages * a->now.pipeline.replicas,
@@ -260,6 +296,7 @@ int pp_retry_launch(const struct pp_config *cfg, const char *word,
         if (rc < 0)
             pp_log_warn("%s", pp_error_get()->text);
         pp_error_clear();
+        note_taken(a, &end);
         rc = prepare_next(a, word, tried);
     }
     pp_free(a);

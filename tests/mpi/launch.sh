@@ -121,6 +121,31 @@ printf '#!/bin/sh\necho >>calls\nexec %s "$@" --set train.lr=-1\n' "$real" >bin/
 tries 0
 code_is 78
 same "$(wc -l <calls)" 1
+
+begin "a first try that is lost before it has the run folder leaves another run there alone"
+# shellcheck disable=SC2016 # it is the script that expands it
+printf '#!/bin/sh\necho >>calls\n[ "$(wc -l <calls)" -gt 1 ] || kill -9 $$\nexec %s "$@"\n' "$real" >bin/mpirun
+run train net.ini -q --dir old --set train.lr=0.5
+cp -r old copy
+retried() { # retried OPTION...: into `old`, with one loss
+    rm -f calls
+    last="ppcli train --launch mpirun --retries 2 --dir old $*"
+    code=0
+    timeout 100 env PATH="$folder/bin:$PATH" "$PPCLI" train net.ini -q --launch mpirun --dir old \
+        --retries 2 "$@" >out 2>err </dev/null || code=$?
+}
+retried
+code_is 78
+err_has 'old is not empty: name another with --dir'
+retried --resume copy/checkpoints/step-00000002 --set train.max_steps=3 --allow train.lr
+code_is 78
+err_has 'old is not empty: name another with --dir'
+same "$(cat old/checkpoints/*/MANIFEST)" "$(cat copy/checkpoints/*/MANIFEST)"
+retried --overwrite
+code_is 0
+same "$(wc -l <calls)" 2
+same "$(grep weights_sha256 out)" "$("$PPCLI" train net.ini -q | grep weights_sha256)"
+rm -rf old copy
 run train net.ini -q --dir run --retries 1
 code_is 78
 err_has 'run.retries: threads of one process end together; use --launch mpirun or --hosts'
