@@ -7,12 +7,12 @@
 # tests of all of them (valgrind and tidy are one each).
 #   scripts/sanitize.sh [--short] [asan|tsan|integer|valgrind|tidy]...      all without words
 #   scripts/sanitize.sh --build asan|tsan|integer...                        only builds
-# --short is for CI: no tests of the suite "slow", asan without those that wait for hosts and launchers.
+# --short is for CI: the quick suite of test.sh; asan without the suites "mpi" and "waits".
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 cd "$root"
-. scripts/count-tests.sh
+. scripts/run-tests.sh
 
 usage='usage: scripts/sanitize.sh [--short] [asan|tsan|integer|valgrind|tidy]...  or  --build asan|tsan|integer...'
 short=no
@@ -88,7 +88,7 @@ asan() {
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     set -- testlog --no-suite long --no-suite style --timeout-multiplier 10
     if [ "$short" = yes ]; then
-        tests build-asan "$@" --no-suite mpi
+        tests build-asan "$@" --no-suite mpi --no-suite waits
         set -- mpi --timeout-multiplier 10 'ppcli:trace mpi'
     fi
     if [ "$1" != mpi ] || meson test -C build-asan --list 2>/dev/null | grep -q 'ppcli:mpi'; then

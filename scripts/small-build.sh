@@ -6,7 +6,7 @@
 #   scripts/small-build.sh --build        only builds
 set -eu
 cd "$(dirname -- "$0")/.."
-. scripts/count-tests.sh
+. scripts/run-tests.sh
 ./scripts/setup.sh --tests
 [ $# -gt 0 ] || set -- base comm link team dev_gemm dev_conv dev_cuda dev_devices data_fetch nn cli_words cli_keys cli_env cli_train
 

@@ -1,12 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds ppcli and its tests into build/, and runs them.
-#   scripts/test.sh [WORD]...      words go to `meson test`: --suite long, or names of tests
-# Without --suite the suite "long" is left out.  No test is an error, which names the suites.
+# Installs what is missing, builds ppcli and its tests into build/, and runs tests:
+#   scripts/test.sh            the quick suite: every module, command and transport in less than 5 minutes on 2 cores
+#   scripts/test.sh --all      everything except the suite "long", which needs hours
+#   scripts/test.sh WORD...    words for `meson test`: names of tests, or --suite NAME. No such test is an error, which
+#                              names the suites.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-. "$root/scripts/count-tests.sh"
+. "$root/scripts/run-tests.sh"
 "$root/scripts/setup.sh" --tests
 
 if [ -f "$root/build/build.ninja" ]; then
@@ -16,22 +18,20 @@ else
 fi
 ninja -C "$root/build"
 
-choice='--no-suite=long'
-for word in "$@"; do
-    case $word in
-    --suite | --suite=* | --no-suite | --no-suite=*) choice= ;;
-    esac
-done
-
-# One test more at a time than there are cores: many of them mostly wait.
-export MESON_TESTTHREADS="${MESON_TESTTHREADS:-$(($(nproc) + 1))}"
+begin=$(date +%s)
 rm -f "$root"/build/meson-logs/testlog*.json
 code=0
-# shellcheck disable=SC2086 # nothing or one word
 # Three times the tests' own limits: they find what hangs, not a machine that others use.
-meson test -C "$root/build" --no-rebuild --timeout-multiplier 3 --print-errorlogs $choice "$@" || code=$?
+limits='--timeout-multiplier 3'
+# shellcheck disable=SC2086 # two words
+case ${1:-} in
+'') run_pools "$root/build" testlog $limits --no-suite long --no-suite slow || code=$? ;;
+--all) run_pools "$root/build" testlog $limits --no-suite long || code=$? ;;
+*) meson test -C "$root/build" --no-rebuild $limits --print-errorlogs "$@" || code=$? ;;
+esac
 
 count_tests "$root"/build/meson-logs/testlog*.json
+echo "tests took $(($(date +%s) - begin)) s"
 echo "$passed passed, $failed failed, $skipped skipped"
 if [ $((passed + failed + skipped)) -eq 0 ]; then
     suites=$(meson test -C "$root/build" --list 2>/dev/null | sed -n 's/^ppcli:\([^ ]*\) .*/\1/p' | tr '+' '\n' | sort -u |
