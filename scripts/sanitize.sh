@@ -103,7 +103,8 @@ tsan() {
     debug_build build-tsan '' -Db_sanitize=thread -Dcuda=disabled || return 0
     export TSAN_OPTIONS=halt_on_error=1
     tests build-tsan suites --suite conform --suite pipe --timeout-multiplier 20
-    tests build-tsan named --timeout-multiplier 20 cli_resume cli_trace cli_checkpoint cli_threads team trace
+    tests build-tsan named --timeout-multiplier 20 cli_resume cli_trace cli_checkpoint cli_threads team trace \
+        'bits device' 'bits schedules' 'bits threads'
     [ "$short" = yes ] || tests build-tsan hang --timeout-multiplier 20 hang
     unset TSAN_OPTIONS
 }

@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# zb-fit and zb-fit-v, orders made for costs: the bits of one stage, what is written and read, and
-# what is refused.
+# zb-fit and zb-fit-v, orders made for costs: what is written and read, and what is refused. The bits: tests/bits.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 cd "$folder" || exit 1
@@ -9,25 +8,7 @@ cd "$folder" || exit 1
 config net.ini data.dataset=synthetic data.train_samples=200 data.test_samples=40 \
     'model.sizes=20 64 16 16 16 16 5' pipeline.microbatches=6 train.batch_size=48 train.epochs=1
 
-begin "weights are those of one stage, whatever the costs, the placement, the chunks and the cap"
-digest=
-trains net.ini --stages 1
-for costs in none '9,1,9 4,5,4 2,2,7' '9,1,9 4,5,4 2,2,7 30'; do
-    for cap in 0 1 2.5; do
-        trains net.ini --stages 3 --schedule zb-fit --set pipeline.memory_cap=$cap \
-            --set "pipeline.costs=$costs"
-    done
-done
-trains net.ini --stages 2 --schedule zb-fit --set pipeline.chunks=3 \
-    --set 'pipeline.costs=9,1,9 4,5,4 2,2,7 3,3,3 1,1,1 8,8,9'
-trains net.ini --stages 3 --schedule zb-fit-v --set 'pipeline.costs=9,1,9 4,5,4 2,2,7 3,3,3 1,1,1 8,8,9 2'
-trains net.ini --stages 3 --schedule zb-fit-v --set pipeline.recompute=all
-
-begin "the exact ones train the same weights, and refuse what they cannot prove"
-for costs in none '9,1,9 4,5,4 2,2,7 3'; do
-    trains net.ini --stages 3 --schedule zb-exact --set pipeline.memory_cap=2 --set "pipeline.costs=$costs"
-done
-trains net.ini --stages 2 --schedule zb-exact-v --set 'pipeline.costs=9,1,9 4,5,4 2,2,7 3,3,3 2'
+begin "the exact ones refuse what they cannot prove"
 fails 78 'at most 48 micro-batches x stages x chunks, not 12 x 6 x 1: take fewer, or zb-fit' \
     run train net.ini --stages 6 --schedule zb-exact --microbatches 12
 fails 78 'set pipeline.recompute = off, or take zb-fit' \

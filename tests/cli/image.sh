@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Models of images, with every op and augmentation: the same weights however they are cut, scheduled
-# and interrupted; and what is refused.
+# Models of images, with every op and augmentation: evaluated, interrupted; and what is refused. The bits: tests/bits.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -19,60 +18,9 @@ net() { # net FILE NORM
         pipeline.microbatches=4 train.batch_size=20 train.epochs=2 train.lr=0.003 run.backend=cpu
 }
 net batch.ini batchnorm
-net group.ini groupnorm:4
 config resnet.ini data.dataset=cifar10-sample data.train_samples=8 data.test_samples=4 \
     model.type=resnet pipeline.microbatches=2 train.batch_size=4 train.epochs=1 \
     checkpoint.at_end=false checkpoint.every_epochs=0
-
-begin "every op: the same weights for every number of stages and schedule, by threads"
-digest=
-for schedule in naive gpipe 1f1b zb-h1 interleaved zb-v; do
-    for stages in 1 2 3 4; do
-        trains batch.ini --stages $stages --schedule $schedule
-    done
-done
-every_op=$digest
-
-begin "the same weights by mpirun"
-digest=$every_op
-if command -v mpirun >/dev/null 2>&1; then
-    trains batch.ini --stages 3 --schedule zb-h1 --launch mpirun
-else
-    skip 'no mpirun here'
-fi
-
-begin "with group norm the number of micro-batches changes nothing either"
-digest=
-for microbatches in 1 2 4 5; do
-    trains group.ini --stages 1 --set pipeline.microbatches=$microbatches
-    trains group.ini --stages 3 --set pipeline.microbatches=$microbatches
-done
-[ "$digest" != "$every_op" ] || complain 'the norm changes nothing'
-
-begin "augmentation changes what is learnt, and follows from the sample"
-for augment in 'autoaugment' 'none'; do
-    digest=
-    trains group.ini --set "data.augment=$augment" --stages 1
-    [ "$digest" != "$every_op" ] || complain "the same weights with $augment"
-    trains group.ini --set "data.augment=$augment" --stages 4 --schedule gpipe --set pipeline.microbatches=5
-done
-
-begin "a ResNet: the same weights for every cut, with group norm for every number of micro-batches"
-digest=
-trains resnet.ini --stages 1
-trains resnet.ini --stages 3 --schedule gpipe
-trains resnet.ini --stages 2 --set pipeline.split_at=layer3.1
-digest=
-for microbatches in 1 4; do
-    trains resnet.ini --stages 2 --set model.norm=group --set pipeline.microbatches=$microbatches
-done
-
-begin "digits: the same weights for every cut"
-digest=
-for stages in 1 2; do
-    trains batch.ini --stages $stages --set data.dataset=mnist-sample --set data.mean=none --set data.std=none \
-        --set data.augment=none --set 'model.layers=conv:8x3 relu maxpool:2 conv:8x3 batchnorm flatten linear:10'
-done
 
 begin "eval of a checkpoint finds the accuracy and the loss that training ended with"
 ok run train batch.ini --stages 2 --dir run --overwrite

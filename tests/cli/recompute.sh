@@ -1,89 +1,25 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Forward passes that are computed again: the same weights as without, whatever is computed again and
-# however the model is cut, scheduled, launched and interrupted; and less memory.
+# pipeline.recompute: tables, memory, traces, plans, interruptions, and what is refused. The bits: tests/bits.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-samples=$(cd "$(dirname "$0")/../../data/cifar10-sample" && pwd)
 cd "$folder" || exit 1
 times_table
 config gpt.ini data.dataset=text data.train_file=text.txt model.type=gpt model.n_layer=6 model.n_head=2 \
     model.n_embd=16 model.block_size=16 model.dropout=0.1 pipeline.microbatches=4 train.batch_size=8 \
     train.eval_interval=50 train.optimizer=adamw train.lr=0.01 train.clip_norm=0.5 \
     train.max_steps=4 checkpoint.every_epochs=0
-words='conv:8x5/2,pad=same batchnorm relu maxpool:2 conv:16x3,groups=4 silu conv:16x3,bias=off batchnorm
-relu conv:16x1 groupnorm:4 add:5 relu avgpool:2 conv:24x3/2,pad=1 layernorm gelu conv:16x1 tanh
-dropout:0.1 flatten linear:20 tanh dropout:0.2 linear:16 relu linear:10'
-config net.ini data.dataset=cifar10-sample "data.path=$samples" data.train_samples=50 \
-    data.test_samples=40 'data.augment=crop flip' model.type=sequential \
-    "model.layers=$(echo "$words" | tr '\n' ' ')" pipeline.microbatches=4 train.batch_size=20 \
-    train.epochs=2 train.lr=0.003 run.backend=cpu
 config mlp.ini data.dataset=synthetic data.train_samples=256 data.test_samples=64 \
     'model.sizes=784 32 32 32 32 32 32 32 10' pipeline.microbatches=8 train.batch_size=64 \
     train.epochs=1
-
-# The numbers of stages of the next schedule: 1 and 4, or 2 and 3.
-some='1 4'
-turn() { if [ "$some" = '1 4' ]; then some='2 3'; else some='1 4'; fi; }
-
-begin "a network without norms: every family of schedules, 1 to 4 stages, a last batch that is smaller"
-digest=
-trains mlp.ini --stages 1
-for schedule in naive gpipe 1f1b 1f1b-eager interleaved looped-bfs zb-h1 zb-h2 interleaved-zb zb-auto zb-fit \
-    zb-v zb-fit-v v-half v-min 1f1b-v dualpipev hanayo; do
-    for stages in $some; do
-        trains mlp.ini --stages "$stages" --schedule "$schedule" --set pipeline.recompute=all
-    done
-    turn
-done
-trains mlp.ini --stages 3 --schedule gpipe --set pipeline.recompute=layers.1-layers.2
-
-begin "so do replicas, and weight gradients of several micro-batches in one product"
-for other in pipeline.replicas=2 train.exact=false; do
-    digest=
-    trains mlp.ini --stages 2 --schedule gpipe --set $other
-    trains mlp.ini --stages 2 --schedule gpipe --set $other --set pipeline.recompute=0
-    trains mlp.ini --stages 3 --schedule 1f1b --set $other --set pipeline.recompute=all
-done
-
-begin "batch norms count their statistics once, dropout and augmentation come again"
-digest=
-trains net.ini --stages 1
-for schedule in naive gpipe 1f1b zb-h1 interleaved zb-v; do
-    for stages in $some; do
-        trains net.ini --stages "$stages" --schedule $schedule --set pipeline.recompute=all
-    done
-    turn
-done
-
-begin "a language model with tied embeddings and dropout"
-digest=
-trains gpt.ini --stages 1
-for schedule in gpipe 1f1b zb-h1 interleaved zb-v; do
-    for stages in $some; do
-        trains gpt.ini --stages "$stages" --schedule $schedule --set pipeline.recompute=all
-    done
-    turn
-done
-for what in off h.1 'h.0-h.2 h.4'; do
-    trains gpt.ini --stages 4 --schedule gpipe --set "pipeline.recompute=$what"
-done
-
-begin "so do processes"
-if command -v mpirun >/dev/null 2>&1; then
-    for schedule in gpipe 1f1b zb-h1; do
-        trains gpt.ini --stages 2 --schedule $schedule --launch mpirun --set pipeline.recompute=all
-    done
-    trains gpt.ini --stages 4 --schedule 1f1b --launch mpirun --set pipeline.recompute=all
-else
-    skip 'no mpirun here (install openmpi-bin)'
-fi
 
 begin "a table says itself what is computed again"
 shows '0R0' run plan gpt.ini --stages 3 --schedule gpipe --set pipeline.recompute=h.1 --format csv
 out_lacks '2R0'
 cp out table.csv
+digest=
+trains gpt.ini --stages 1
 trains gpt.ini --stages 3 --schedule file:table.csv
 trains gpt.ini --stages 3 --schedule file:table.csv --set pipeline.recompute=all
 "$PPCLI" plan --csv table.csv >out
@@ -117,13 +53,6 @@ for what in off all; do
 done
 [ "$(activations halves.all.json)" -le $(($(activations all.json) * 8 / 10)) ] ||
     complain "a chunk at a time: $(activations halves.all.json), a stage: $(activations all.json) bytes"
-digest=
-trains gpt.ini --stages 1
-for schedule in interleaved zb-v interleaved-zb 1f1b gpipe; do
-    trains gpt.ini --stages 2 --schedule $schedule --set pipeline.recompute=all
-    trains gpt.ini --stages 3 --schedule $schedule --set pipeline.recompute=h.1-h.3 --set run.packed=off
-done
-
 begin "without packed weights a rank holds less, and that is what a run takes"
 ok run explain gpt.ini --stages 2 --set run.packed=off --format json
 same "$(sed -n 's/.*"packed_bytes": \([1-9][0-9]*\).*/\1/p' out)" ''

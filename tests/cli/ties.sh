@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A language model whose embedding is its output layer, too: the same weights whatever lies between
-# the two stages that hold it, saved once, and killed and resumed like any other.
+# A language model whose embedding is its output layer, too: named once, counted once, saved once, and killed and
+# resumed like any other. The bits: tests/bits.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -22,32 +22,9 @@ trained() {
     same "$(sha run/summary.json)" "$whole"
 }
 
-begin "every schedule on 1 to 4 stages gives the bits of one"
 # shellcheck disable=SC2086
 ok run train gpt.ini $six --dir whole --stages 1
 whole=$(sha whole/summary.json)
-for stages in 1 2 3 4; do
-    for schedule in naive gpipe 1f1b zb-h1 interleaved zb-v; do
-        trained "$stages" "$schedule"
-    done
-done
-
-begin "so do processes"
-if command -v mpirun >/dev/null 2>&1; then
-    for schedule in naive gpipe 1f1b zb-h1; do
-        trained 2 "$schedule" --launch mpirun
-    done
-    trained 4 1f1b --launch mpirun
-    trained 3 interleaved --launch mpirun
-    trained 2 zb-v --launch mpirun
-else
-    skip 'no mpirun here (install openmpi-bin)'
-fi
-
-begin "a tied weight is another model than two weights"
-# shellcheck disable=SC2086
-ok run train gpt.ini $six --dir two --stages 2 --set model.tie_weights=off
-[ "$(sha two/summary.json)" != "$whole" ] || complain 'the same weights without the tie'
 
 begin "explain names it and who exchanges it, and counts it once"
 run explain gpt.ini --stages 4

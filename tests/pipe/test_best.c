@@ -364,27 +364,6 @@ TEST(the_eager_k_hides_the_measured_hand_over)
 
 /* ---- whole runs */
 
-TEST(a_measured_choice_does_not_change_the_weights)
-{
-    struct outcome one, measured;
-    const char *list[] = {"model.sizes=20 24*6 5",    "data.train_samples=130",
-                          "data.test_samples=30",     "train.batch_size=32",
-                          "train.epochs=2",           "pipeline.microbatches=4",
-                          "pipeline.stages=1",        "pipeline.schedule=1f1b",
-                          "pipeline.assignment=auto", NULL};
-    train_ok(list, &one);
-    list[6] = "pipeline.stages=3";
-    list[7] = "pipeline.schedule=auto";
-    train_ok(list, &measured);
-    CHECK_STR_EQ(measured.sha, one.sha);
-    list[8] = "pipeline.assignment=time";
-    train_ok(list, &measured);
-    CHECK_STR_EQ(measured.sha, one.sha);
-    list[7] = "pipeline.schedule=interleaved";
-    train_ok(list, &measured);
-    CHECK_STR_EQ(measured.sha, one.sha);
-}
-
 TEST(what_was_chosen_stands_in_the_config)
 {
     struct problem p;

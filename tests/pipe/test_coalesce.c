@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train.coalesce: how large the groups are, what they cost in memory, and that the executor
- * computes each of them at once. The bits are judged by test_equal_bits. */
+ * computes each of them at once. The bits: tests/bits. */
 #include "train_run.h"
 
 #include "command.h"

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Training on a device with streams and memory of its own, made of threads (tests/lazy): the bits
- * of the CPU, whatever the schedule, with steps captured or not.
+ * Training on a device with streams and memory of its own, made of threads (tests/lazy): captures,
+ * bad steps and failures. The bits: tests/bits.
  */
 #include "train_run.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "../../src/pipe/exec_internal.h"
 #include "../lazy/lazy.h"
-#include "ppcli/schedule.h"
 
 #define MOST 40
 
@@ -45,24 +43,7 @@ static void same(const struct outcome *a, const struct outcome *b)
     assert_true(a->test_loss == b->test_loss && a->test_accuracy == b->test_accuracy);
 }
 
-/* On both, with the same settings. */
-static void same_on_both(const char *const *more)
-{
-    struct outcome cpu, device;
-    must("cpu", more, &cpu);
-    must("cuda", more, &device);
-    same(&device, &cpu);
-}
-
 #define LIST(...) ((const char *const[]){__VA_ARGS__, NULL})
-
-TEST(one_rank_has_the_bits_of_the_cpu)
-{
-    same_on_both(LIST("pipeline.microbatches=4"));
-    same_on_both(LIST("train.optimizer=sgd", "train.clip_norm=0.5"));
-    same_on_both(LIST("train.optimizer=momentum", "model.activation=gelu", "train.exact=off",
-                      "pipeline.microbatches=8"));
-}
 
 TEST(a_graph_belongs_to_batches_of_one_kind_and_size)
 {
@@ -94,53 +75,6 @@ TEST(steps_are_captured_once_and_replayed)
     CHECK_INT_EQ(lazy_counts().captures, b.captures);
 }
 
-TEST(every_schedule_has_the_bits_of_the_cpu)
-{
-    static const char *const microbatches[] = {"pipeline.microbatches=8",
-                                               "pipeline.microbatches=5"};
-    static const int stages[] = {2, 3, 4};
-    int ran = 0;
-    for (int m = 0; m < 2; m++) {
-        struct outcome one;
-        must("cpu", LIST(microbatches[m], "train.clip_norm=1", "train.epochs=1"), &one);
-        /* 8 on 2 and 4 ranks, 5 on 3 */
-        for (int s = m; s < 3; s += 2) {
-            for (const char *const *name = pp_schedule_names(); *name; name++) {
-                const struct pp_schedule_ops *ops = pp_schedule_find(*name);
-                struct pp_geometry g = {.stages = stages[s],
-                                        .chunks = pp_schedule_default_chunks(ops),
-                                        .microbatches = atoi(strchr(microbatches[m], '=') + 1)};
-                if (g.stages * g.chunks > 8 || pp_schedule_check(ops, &g) < 0)
-                    continue;
-                char st[32], sc[96];
-                struct outcome many;
-                snprintf(st, sizeof(st), "pipeline.stages=%d", stages[s]);
-                snprintf(sc, sizeof(sc), "pipeline.schedule=%s", *name);
-                must("cuda", LIST(microbatches[m], "train.clip_norm=1", "train.epochs=1", st, sc),
-                     &many);
-                if (strcmp(many.sha, one.sha) != 0) {
-                    fail_msg("%s, %d stages, %s: other weights than one rank of the CPU", *name,
-                             stages[s], microbatches[m]);
-                }
-                same(&many, &one);
-                ran++;
-            }
-        }
-    }
-    assert_in_range(ran, 20, 1000);
-}
-
-TEST(replicas_sum_in_the_order_of_the_cpu)
-{
-    static const char *const replicas[] = {"pipeline.replicas=2", "pipeline.replicas=3"};
-    for (int r = 0; r < 2; r++) {
-        same_on_both(LIST(replicas[r], "pipeline.stages=2", "pipeline.microbatches=4"));
-        same_on_both(LIST(replicas[r], "train.clip_norm=0.3", "pipeline.schedule=1f1b"));
-    }
-    /* 150 = 4 * 37 + 2: the last batch leaves the third replica nothing */
-    same_on_both(LIST("pipeline.replicas=3", "train.batch_size=37", "pipeline.stages=2"));
-}
-
 TEST(graphs_off_and_on_have_the_same_bits)
 {
     struct outcome off, on, without;
@@ -161,17 +95,10 @@ TEST(graphs_off_and_on_have_the_same_bits)
     "data.dataset=cifar10-sample", "model.sizes=768 9*7 10", "data.resize=16",                     \
         "data.augment=crop flip autoaugment", "data.mean=0.49 0.48 0.45"
 
-/* Made on the host, a step ahead or more, and uploaded: captured or not, shared by replicas, and
- * once more for a step that was bad. */
-TEST(pictures_are_those_of_the_cpu)
+/* Pictures that the host made ahead of the device are made again for a step that was bad. */
+TEST(pictures_of_a_bad_step_come_again)
 {
     struct outcome out, again;
-    same_on_both(LIST(PICTURES, "pipeline.microbatches=4"));
-    same_on_both(LIST(PICTURES, "pipeline.stages=3", "pipeline.microbatches=4",
-                      "pipeline.schedule=zb-h1", "run.graphs=off"));
-    same_on_both(LIST(PICTURES, "pipeline.replicas=2", "pipeline.stages=2"));
-    same_on_both(LIST(PICTURES, "data.augment=flip", "data.resize=0", "model.sizes=3072 9*7 10"));
-    same_on_both(LIST(PICTURES, "data.augment=none", "run.log_every=0"));
     lazy_spoil_at(110);
     must("cuda", LIST(PICTURES, "run.log_every=0", "run.graphs=off", "train.nonfinite=skip"),
          &again);
@@ -183,45 +110,6 @@ TEST(pictures_are_those_of_the_cpu)
 
 /* A NaN somewhere in the middle, whoever computes it: the step changes nothing, and with skip the
  * run goes on behind it. The host learned of it late, so some steps were computed twice. */
-/* A step brings its windows along, on the stage that reads them and on the one with the loss. */
-TEST(windows_of_texts_are_those_of_the_cpu)
-{
-    const char *backends[] = {"run.backend=cpu", "run.backend=cuda"};
-    const char *stages[] = {"pipeline.stages=1", "pipeline.stages=2"};
-    struct outcome out[4];
-    for (int i = 0; i < 4; i++) {
-        train_run(LIST("data.dataset=shakespeare-sample", "data.test_samples=13", "model.type=gpt",
-                       "model.n_layer=1", "model.n_head=2", "model.n_embd=16",
-                       "model.block_size=12", "train.batch_size=10", "train.eval_interval=4",
-                       "train.max_steps=9", "pipeline.microbatches=3", "pipeline.replicas=2",
-                       "run.log_every=1", backends[i % 2], stages[i / 2]),
-                  &out[i]);
-        if (out[i].rc < 0)
-            fail_msg("%s: %s", backends[i % 2], pp_error_get()->text);
-        same(&out[i], &out[0]);
-    }
-}
-
-/* In captured steps as well: pictures and windows are still there, the loss is counted once. */
-TEST(forwards_computed_again_have_the_bits_of_the_cpu)
-{
-    const char *stages[] = {"pipeline.stages=1", "pipeline.stages=2"};
-    struct outcome out, again;
-    must("cpu", LIST(PICTURES, "pipeline.microbatches=4"), &out);
-    for (int i = 0; i < 2; i++) {
-        must("cuda",
-             LIST(PICTURES, "pipeline.microbatches=4", "pipeline.schedule=gpipe",
-                  "pipeline.recompute=all", stages[i]),
-             &again);
-        same(&again, &out);
-        must("cuda",
-             LIST(PICTURES, "pipeline.microbatches=4", "pipeline.schedule=zb-h1",
-                  "pipeline.recompute=all", "run.graphs=off", stages[i]),
-             &again);
-        same(&again, &out);
-    }
-}
-
 TEST(a_bad_step_changes_nothing)
 {
     struct outcome out;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tied tensors in whole trainings: a network of equal layers, two weights of which are one, trains
- * to the bits of one rank whatever lies between the two; and what counts such a weight counts it
- * once. On the CPU, and on a device made of threads (tests/lazy).
+ * Tied tensors in whole trainings of a network of equal layers, two weights of which are one: where
+ * they are, what travels, and that norms and sums count the weight once. The bits: tests/bits.
  */
 #include "train_run.h"
 
@@ -11,7 +10,6 @@
 #include <stdio.h>
 
 #include "../../src/pipe/exec_internal.h"
-#include "../lazy/lazy.h"
 
 enum {
     WIDE = 9,
@@ -44,8 +42,6 @@ int __wrap_pp_model_create(const struct pp_config *cfg, const struct pp_data_inp
     CHECK_INT_EQ((*out)->n_params, PARAMS);
     if (ties > 0)
         pp_model_tie(*out, OWNER, COPY);
-    if (ties > 1)
-        pp_model_tie(*out, 6, 8);
     if (ties < 0) {
         size_t at = (*out)->params[COPY].at;
         (*out)->params[COPY] = (*out)->params[OWNER];
@@ -121,109 +117,6 @@ static void must(int how, const char *const *more, struct outcome *out)
     run(how, more, out);
     if (out->rc < 0)
         fail_msg("%s, %s: %s", more[0], more[1], pp_error_get()->text);
-}
-
-static void same(const struct outcome *a, const struct outcome *b)
-{
-    CHECK_STR_EQ(a->sha, b->sha);
-    CHECK_INT_EQ(a->n_steps, b->n_steps);
-    assert_memory_equal(a->step_loss, b->step_loss, (size_t)b->n_steps * sizeof(b->step_loss[0]));
-    assert_true(a->test_loss == b->test_loss);
-}
-
-/* The first 81 floats of weights; all the others are smaller than what holds them. */
-static void both_places_are_equal(void)
-{
-    CHECK_INT_EQ(n_floats[COPY], WIDE * WIDE);
-    assert_memory_equal(weights[OWNER], weights[COPY], sizeof(float) * WIDE * WIDE);
-    assert_memory_not_equal(weights[OWNER], start[OWNER], sizeof(float) * WIDE * WIDE);
-}
-
-/* ---- bits */
-
-static const struct {
-    const char *schedule;
-    int most; /* stages */
-} schedules[] = {{"naive", 4},       {"gpipe", 4},          {"1f1b", 4}, {"zb-h1", 4},
-                 {"interleaved", 4}, {"interleaved-zb", 4}, {"zb-v", 4}, {"zb-h2", 2}};
-
-static void same_bits(const char *a, const char *b)
-{
-    struct outcome one, many;
-    must(2, LIST("pipeline.stages=1", a, b), &one);
-    both_places_are_equal();
-    for (size_t i = 0; i < sizeof(schedules) / sizeof(schedules[0]); i++) {
-        for (int p = 2; p <= schedules[i].most; p++) {
-            char schedule[48], stages[32];
-            snprintf(schedule, sizeof(schedule), "pipeline.schedule=%s", schedules[i].schedule);
-            snprintf(stages, sizeof(stages), "pipeline.stages=%d", p);
-            const char *m = p == 3 ? "pipeline.microbatches=4" : "pipeline.chunks=0";
-            if (p == 3 && strncmp(schedules[i].schedule, "interleaved", 11) == 0)
-                continue; /* micro-batches are no multiple of the stages */
-            must(2, LIST(schedule, stages, m, a, b), &many);
-            same(&many, &one);
-            both_places_are_equal();
-        }
-    }
-}
-
-TEST(every_schedule_and_cut_gives_the_bits_of_one_rank)
-{
-    same_bits("train.optimizer=adam", "train.lr=0.01");
-    same_bits("train.optimizer=momentum", "train.clip_norm=0.1");
-}
-
-TEST(replicas_and_groups_of_w_keep_the_bits_of_one_stage)
-{
-    static const char *const how[][2] = {{"pipeline.replicas=2", "train.optimizer=adam"},
-                                         {"train.exact=off", "train.coalesce=3"},
-                                         {"train.read_gradients=true", "pipeline.replicas=2"}};
-    for (int i = 0; i < 3; i++) {
-        struct outcome one, many;
-        must(2, LIST(how[i][0], how[i][1], "pipeline.stages=1"), &one);
-        must(2, LIST(how[i][0], how[i][1], "pipeline.stages=3", "pipeline.schedule=1f1b"), &many);
-        same(&many, &one);
-        must(2, LIST(how[i][0], how[i][1], "pipeline.stages=2", "pipeline.schedule=zb-v"), &many);
-        same(&many, &one);
-    }
-}
-
-TEST(a_device_gives_the_same_bits)
-{
-    struct outcome one, many;
-    must(1, LIST("pipeline.stages=1", "train.optimizer=adam"), &one);
-    static const char *const how[][2] = {{"pipeline.stages=1", "run.graphs=off"},
-                                         {"pipeline.stages=4", "run.graphs=on"},
-                                         {"pipeline.stages=4", "run.graphs=off"},
-                                         {"pipeline.stages=2", "pipeline.schedule=zb-v"}};
-    for (int i = 0; i < 4; i++) {
-        must(1, LIST(how[i][0], how[i][1], "train.optimizer=adam", "run.backend=cuda"), &many);
-        same(&many, &one);
-        both_places_are_equal();
-    }
-}
-
-/* train.zero: the buckets that hold the tied weight leave after its gradients are added up. */
-TEST(state_in_pieces_gives_the_same_bits)
-{
-    static const char *const how[][3] = {
-        {"pipeline.stages=1", "run.graphs=auto", "run.backend=cpu"},
-        {"pipeline.stages=2", "run.graphs=auto", "run.backend=cpu"},
-        {"pipeline.stages=1", "run.graphs=off", "run.backend=cuda"},
-        {"pipeline.stages=2", "run.graphs=on", "run.backend=cuda"}};
-    for (int clips = 0; clips < 2; clips++) {
-        const char *clip = clips ? "train.clip_norm=0.1" : "train.clip_norm=0";
-        struct outcome one, many;
-        must(2, LIST("pipeline.replicas=3", "train.optimizer=adamw", clip), &one);
-        for (int i = 0; i < 4; i++) {
-            must(2,
-                 LIST("pipeline.replicas=3", "train.optimizer=adamw", clip, "train.zero=1",
-                      how[i][0], how[i][1], how[i][2]),
-                 &many);
-            same(&many, &one);
-            both_places_are_equal();
-        }
-    }
 }
 
 /* Of the first and of the last layers, of neighbours, of one stage, of two stages of a rank. */

@@ -47,6 +47,10 @@ static void read_summary(const char *dir, struct outcome *out)
     number(text, "test_accuracy", &out->test_accuracy);
     number(text, "test_loss", &out->test_loss);
     number(text, "train_loss", &out->train_loss);
+    number(text, "train_accuracy", &out->train_accuracy);
+    number(text, "epochs", &out->epochs);
+    number(text, "steps", &out->steps);
+    number(text, "samples", &out->samples);
     number(text, "bubble_ideal", &out->bubble_ideal);
     number(text, "bubble_measured", &out->bubble_measured);
     const char *sha = strstr(text, "\"weights_sha256\": \"");
@@ -57,6 +61,7 @@ static void read_summary(const char *dir, struct outcome *out)
 
 static void read_steps(const char *dir, struct outcome *out)
 {
+    out->n_steps = 0;
     PP_OWN_MEMORY char *text = read_text(dir, "metrics.jsonl");
     assert_non_null(text);
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
@@ -72,15 +77,19 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
     return remove(path);
 }
 
-static void remove_dir(const char *dir)
+void remove_folder(const char *dir)
 {
     nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-void train_run(const char *const *settings, struct outcome *out)
+void read_outcome(const char *dir, struct outcome *out)
 {
-    char dir[] = "train-run-XXXXXX";
-    assert_non_null(mkdtemp(dir));
+    read_summary(dir, out);
+    read_steps(dir, out);
+}
+
+void train_in(const char *dir, const char *resume, const char *const *settings, struct outcome *out)
+{
     char keys[SETTINGS_MAX][PP_NAME_MAX];
     struct pp_setting list[SETTINGS_MAX];
     int n = 0;
@@ -101,18 +110,24 @@ void train_run(const char *const *settings, struct outcome *out)
     struct pp_config *cfg = NULL;
     out->rc = pp_config_load(NULL, list, n, pp_cli_names(), &cfg);
     if (out->rc == 0) {
-        struct pp_train_options options = {.name = "test", .out = sink, .quiet = true};
+        struct pp_train_options options = {
+            .name = "test", .out = sink, .quiet = true, .resume = resume};
         bool speaks;
         out->rc = pp_choose(cfg, PP_RUN_REAL, NULL);
         out->rc = out->rc == 0 ? pp_train(cfg, &options, &speaks) : out->rc;
     }
     pp_config_destroy(&cfg);
     fclose(sink);
-    if (out->rc == 0) {
-        read_summary(dir, out);
-        read_steps(dir, out);
-    }
-    remove_dir(dir);
+    if (out->rc == 0)
+        read_outcome(dir, out);
+}
+
+void train_run(const char *const *settings, struct outcome *out)
+{
+    char dir[] = "train-run-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    train_in(dir, NULL, settings, out);
+    remove_folder(dir);
 }
 
 void train_ok(const char *const *settings, struct outcome *out)
