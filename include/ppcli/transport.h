@@ -248,7 +248,8 @@ int pp_mpi_given_rank(void);
 /* Processes that the launcher started together, 1 when it says nothing. From the environment. */
 int pp_launch_processes(void);
 /* Whether `connected` processes (1: no MPI; 0: MPI is still to be opened, where that will do) are all
- * that were started together: several that know nothing of each other would each do the whole run. Errors: PP_ECONFIG. Local. */
+ * that were started together: several that know nothing of each other would each do the whole run. Errors:
+ * PP_ECONFIG; PP_EUSAGE (torchrun or a launcher like it started them). Local. */
 int pp_launch_check(const struct pp_config *cfg, int connected);
 /* How many command lines the launch has, as in `mpirun A : B`, where the launcher tells; else 1. */
 int pp_mpi_launch_programs(void);

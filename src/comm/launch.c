@@ -63,10 +63,31 @@ static bool can_connect(void)
              strncmp(pp_world_version(), "Open MPI", 8) == 0);
 }
 
+/* torchrun, accelerate and deepspeed start several processes that find each other by these two
+ * variables, which ppcli does not use. */
+static int check_other_launchers(void)
+{
+    const char *rank = getenv("RANK"), *size = getenv("WORLD_SIZE");
+    int n = rank && rank[0] && size && !pp_mpi_launched() ? atoi(size) : 0;
+    if (n <= 1)
+        return 0;
+    return pp_fail(PP_EUSAGE,
+                   "%s started %d processes (RANK and WORLD_SIZE are set), and each would train a "
+                   "whole copy; run ppcli without it: ppcli starts its own ranks, as threads, or "
+                   "as processes with --launch mpirun (if the variables are left over: unset RANK "
+                   "WORLD_SIZE)",
+                   getenv("ACCELERATE_MIXED_PRECISION") ? "accelerate"
+                   : getenv("TORCHELASTIC_RUN_ID")      ? "torchrun"
+                                                        : "a launcher",
+                   n);
+}
+
 int pp_launch_check(const struct pp_config *cfg, int connected)
 {
     int n = pp_launch_processes();
     bool threads = cfg->run.launch == PP_LAUNCH_THREADS;
+    if (n <= 1 && connected <= 1)
+        return check_other_launchers();
     if (n <= 1 || connected == n || (connected == 0 && !threads && can_connect()))
         return 0;
     bool slurm = getenv("SLURM_STEP_NUM_TASKS") && !getenv("OMPI_COMM_WORLD_SIZE");

@@ -18,7 +18,7 @@ set -u
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 # What a user's or a launcher's environment holds must not change what is tested.
-unset NO_COLOR PPCLI_DATA_DIR OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK PMI_RANK PMIX_RANK
+unset NO_COLOR PPCLI_DATA_DIR OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK PMI_RANK PMIX_RANK RANK WORLD_SIZE
 export HOME="$folder" TERM=dumb
 unset XDG_DATA_HOME
 export XDG_RUNTIME_DIR="$folder" # runs of other tests are no neighbours

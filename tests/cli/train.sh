@@ -48,6 +48,29 @@ code_is 74
 err_has 'actions/rank-000' 'File too large'
 same "$(grep -c 'ppcli: error:' "$folder/err")" 1
 
+begin "a launcher whose processes ppcli cannot connect is refused before each trains a copy"
+for words in 'RANK=0 WORLD_SIZE=2' 'RANK=1 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=none LOCAL_RANK=1' \
+    'RANK=0 WORLD_SIZE=8 ACCELERATE_MIXED_PRECISION=no SLURM_STEP_NUM_TASKS=1 PMI_RANK=0'; do
+    for command in "train $config --dir $folder/copies" "eval $config --checkpoint $folder/again" \
+        "bench $config --dir ''"; do
+        code=0
+        last="$words $command"
+        # shellcheck disable=SC2086 # words
+        env $words "$PPCLI" $command >"$folder/out" 2>"$folder/err" </dev/null || code=$?
+        code_is 64
+        same "$(grep -c 'ppcli: error:' "$folder/err")" 1
+        err_has 'RANK and WORLD_SIZE are set' 'run ppcli without it' 'unset RANK WORLD_SIZE'
+    done
+done
+[ ! -e "$folder/copies" ] || complain "a refused run left a folder"
+for words in 'RANK=0 WORLD_SIZE=1' 'WORLD_SIZE=2'; do # one process, and a leftover
+    last="$words train"
+    code=0
+    # shellcheck disable=SC2086 # words
+    env $words "$PPCLI" train "$config" -q --dir '' --max-steps 1 >"$folder/out" 2>"$folder/err" || code=$?
+    code_is 0
+done
+
 begin "two runs that start together have a folder each"
 mkdir "$folder/two"
 last='ppcli train, twice'
