@@ -13,6 +13,7 @@
 
 #include "ppcli/config.h"
 #include "ppcli/kernels.h"
+#include "ppcli/mapping.h"
 #include "ppcli/shape.h"
 
 #define PP_REMARKS_MAX 4
@@ -45,8 +46,8 @@ struct pp_dataset {
     bool subwords;   /* they are of a tokenizer, of which a model may have more */
     int64_t ignored; /* 1 + the token that as a target has no loss; 0: none */
     bool unchecked;  /* tokens may be anything: pp_dataset_windows() looks at them */
-    void *map;       /* images lie in this file's mapping; NULL: in their own block */
-    size_t map_bytes, map_first;  /* of it; where its tokens begin */
+    struct pp_mapping *map;       /* images lie in this file's mapping; NULL: in their own block */
+    size_t map_first;             /* where its tokens begin */
     struct pp_token_check *check; /* looks at all tokens of the mapping; owned; NULL: none does */
     float scale;                  /* a value times this is 0..1 if it is a pixel */
     struct pp_scaling scaling;    /* makes values the model's input: scale, data.mean, data.std */
@@ -69,6 +70,7 @@ struct pp_dataset_info { /* what can be known without opening a file */
     int classes;               /* 0: as shape; of a text: kinds of characters */
     int train_n, test_n;       /* 0: unknown before opening, or by config */
     bool windows;              /* as in struct pp_dataset */
+    bool mapped;               /* its files stay files, which others may change meanwhile */
     bool pairs;                /* windows have targets of their own after them */
     const char *fetch_command; /* "ppcli download fashion-mnist", NULL: none */
 };
@@ -99,7 +101,8 @@ struct pp_targets pp_dataset_targets(const struct pp_dataset *ds, const void *da
 int pp_dataset_ready(const struct pp_dataset *const data[2], int seconds, bool *out_ready);
 
 /* Of windows: the tokens of these samples up to the last target, out[rows][features + apart];
- * out NULL: they are looked at only. Errors: PP_EFORMAT (a token not below `limit`). */
+ * out NULL: they are looked at only. Errors: PP_EFORMAT (a token not below `limit`, or the file has
+ * changed since it was opened), PP_EIO. */
 int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *index, int limit,
                        uint32_t *out);
 

@@ -33,6 +33,9 @@ struct pp_exec_counters {
     struct pp_loss_sums test;
     /* Of training since the epoch began, not reset: one sum in the order of the micro-batches. */
     struct pp_loss_sums epoch;
+    /* Why this rank could not read what a test step asked for, which counts as zeros: a file has
+     * changed. NULL: it could. As long as the executor. */
+    const struct pp_error *refused;
 };
 
 struct pp_exec;
@@ -73,7 +76,8 @@ int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_
  * before it, for the optimizer's bias correction. Allocates nothing (asserted).
  * Errors: PP_EDIVERGED on all ranks when the loss or any gradient is not finite: no rank has
  * changed anything then, the batch is not counted in the sums, and the run can continue. The text
- * says what was not finite first, and where. Any other error is of this rank alone.
+ * says what was not finite first, and where. PP_EFORMAT on all ranks in the same way: the file of one of
+ * them has changed since it was opened. Any other error is of this rank alone.
  * Where ops may return before they are done, so does this call: its result may be about an earlier
  * step, see pp_exec_finish().
  */
@@ -82,7 +86,7 @@ int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_
 /*
  * Wait until all steps are done. Call it before counters are taken, weights read, or an epoch begun;
  * what does these things calls it too. Returns what pp_exec_train_step() of the first bad step would
- * have returned. When one of the two returns PP_EDIVERGED, pp_exec_late() tells how many steps
+ * have returned. When one of the two returns PP_EDIVERGED or PP_EFORMAT, pp_exec_late() tells how many steps
  * before the training step asked for last the bad one was: neither it nor any later one has changed anything, and
  * the run continues after the bad step. Local, but all ranks must call it at the same step.
  */

@@ -2,8 +2,8 @@
 /*
  * What a rank did and when: a ring of fixed size with one record per action, always on. The rank is
  * its only writer and never waits; a record is there from the moment its action begins, so that
- * whoever looks at a rank that hangs sees what it hangs in. Memory of the process, or a file that
- * outlives it.
+ * whoever looks at a rank that hangs sees what it hangs in. Memory of the process; its copy in a file
+ * outlives the process. A run never reads that file, so that nobody can harm it there.
  */
 #ifndef PPCLI_TRACE_H
 #define PPCLI_TRACE_H
@@ -13,6 +13,7 @@
 #include "ppcli/process.h"
 #include "ppcli/clock.h"
 #include "ppcli/err.h"
+#include "ppcli/mapping.h"
 
 enum pp_event_kind {
     PP_EVENT_NONE, /* an empty place of the ring */
@@ -83,9 +84,14 @@ struct pp_ring_head {
 
 struct pp_ring {
     struct pp_ring_head *head;
-    uint64_t *words; /* [capacity][4], right after the head */
-    uint64_t mask;   /* capacity - 1 */
-    size_t bytes;    /* of the mapping */
+    uint64_t *words; /* [capacity][4]; the writer's are its own memory */
+    uint64_t
+        *copy; /* the same in the writer's file, right after the head; NULL: no file, or a reader */
+    uint64_t *begun;         /* as head->begun, which the writer only writes */
+    uint64_t mask;           /* capacity - 1 */
+    size_t bytes;            /* of head and words */
+    struct pp_mapping *file; /* NULL: memory only */
+    struct pp_ring_head own; /* the writer's: what its file must say */
 };
 
 /*
@@ -95,6 +101,10 @@ struct pp_ring {
  */
 int pp_ring_create(const char *path, int rank, int ranks, uint64_t capacity, struct pp_ring **out);
 void pp_ring_destroy(struct pp_ring **ring); /* accepts NULL in *ring; a file stays */
+
+/* Write the head of the file again where others have changed or cut the file. False: they had; the text
+ * says what was wrong, for a warning. Of the owner, now and then. Local. */
+bool pp_ring_mend(struct pp_ring *ring, char *out, size_t bytes);
 
 /* The owner of a ring leaves it. Local. */
 void pp_ring_close(struct pp_ring *ring, enum pp_ring_end how);
@@ -123,8 +133,10 @@ void pp_ring_begin(struct pp_ring *ring, const struct pp_event *e);
 /* The record begun last is over. */
 static inline void pp_ring_end(struct pp_ring *ring, uint64_t now)
 {
-    uint64_t number = ring->head->begun - 1;
-    __atomic_store_n(&ring->words[(number & ring->mask) * 4 + 1], now, __ATOMIC_RELEASE);
+    uint64_t at = ((*ring->begun - 1) & ring->mask) * 4 + 1;
+    __atomic_store_n(&ring->words[at], now, __ATOMIC_RELEASE);
+    if (ring->copy)
+        __atomic_store_n(&ring->copy[at], now, __ATOMIC_RELEASE);
 }
 
 /* The process that made the ring. Local; any process. */

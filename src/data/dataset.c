@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "ppcli/ahead.h"
 #include "ppcli/mem.h"
@@ -207,7 +206,7 @@ int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
         rc = pp_dataset_judge_range(ds);
     if (rc == 0 && ds->unchecked && ds->map)
         rc = pp_token_check_begin(
-            ds, (ds->map_bytes - ds->map_first) / pp_element_bytes(ds->element), model_classes);
+            ds, (ds->map->bytes - ds->map_first) / pp_element_bytes(ds->element), model_classes);
     PP_TRY_UNDO(rc, pp_dataset_destroy(&ds));
     *out = ds;
     return 0;
@@ -219,7 +218,7 @@ void pp_dataset_destroy(struct pp_dataset **ds)
         return;
     pp_token_check_end(&(*ds)->check);
     if ((*ds)->map)
-        munmap((*ds)->map, (*ds)->map_bytes);
+        pp_mapping_close(&(*ds)->map);
     else
         pp_free((*ds)->images);
     pp_free((*ds)->columns);
@@ -273,18 +272,20 @@ int pp_token_refuse(const struct pp_dataset *ds, size_t i, uint32_t token, int l
 int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *index, int limit,
                        uint32_t *out)
 {
-    size_t n = (size_t)ds->features + (size_t)ds->apart;
+    const size_t n = (size_t)ds->features + (size_t)ds->apart, none = SIZE_MAX;
+    size_t bad = none;
     for (size_t r = 0; r < (size_t)rows; r++) {
         for (size_t k = 0; k < n; k++) {
             size_t i = index[r] * ds->stride + k;
             uint32_t t = token(ds, i);
-            if (t >= (uint32_t)limit)
-                return pp_token_refuse(ds, i, t, limit);
+            bad = t >= (uint32_t)limit && bad == none ? i : bad;
             if (out)
                 out[r * n + k] = t;
         }
     }
-    return 0;
+    if (ds->map) /* says more than a token that it brought */
+        PP_TRY(pp_mapping_check(ds->map));
+    return bad == none ? 0 : pp_token_refuse(ds, bad, token(ds, bad), limit);
 }
 
 int64_t pp_dataset_counted(const struct pp_dataset *ds, int rows, const uint32_t *index)

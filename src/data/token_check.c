@@ -68,9 +68,11 @@ static void *run_check(void *arg)
 {
     struct pp_token_check *c = arg;
     const struct pp_error none = {.code = 0};
-    madvise(c->ds->map, c->ds->map_bytes, MADV_SEQUENTIAL);
+    madvise(c->ds->map->at, c->ds->map->bytes, MADV_SEQUENTIAL);
     int rc = check_tokens(c);
-    madvise(c->ds->map, c->ds->map_bytes, MADV_NORMAL);
+    int changed = pp_mapping_check(c->ds->map); /* says more than a token that it brought */
+    rc = changed < 0 ? changed : rc;
+    madvise(c->ds->map->at, c->ds->map->bytes, MADV_NORMAL);
     pthread_mutex_lock(&c->lock);
     c->why = rc < 0 ? *pp_error_get() : none;
     c->done = true;

@@ -6,7 +6,6 @@
  */
 #include <inttypes.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <zlib.h>
@@ -169,17 +168,6 @@ static int look(const char *path, int fd, uint64_t bytes, const struct pp_config
     return check_vocabulary(cfg, path, ds);
 }
 
-static int map(const char *path, int fd, uint64_t bytes, struct pp_dataset *ds)
-{
-    void *p =
-        bytes <= SIZE_MAX ? mmap(NULL, (size_t)bytes, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
-    if (p == MAP_FAILED)
-        return pp_fail_errno(PP_ERESOURCE, "%s: cannot map %" PRIu64 " bytes", path, bytes);
-    ds->map = p;
-    ds->map_bytes = (size_t)bytes;
-    return 0;
-}
-
 /* What tells a file, which may be too large to be read, from another: length, beginning and end. */
 static uint32_t digest(const uint8_t *tokens, uint64_t n)
 {
@@ -236,16 +224,18 @@ static int open_tokens(const struct pp_dataset_ops *self, const struct pp_config
 {
     char path[PP_PATH_MAX];
     uint64_t bytes, first, n;
-    int fd = -1;
+    PP_OWN(pp_close_at) int fd = -1;
     PP_TRY(find_file(cfg, split, path));
     PP_TRY(pp_open_regular(path, &fd, &bytes));
-    int rc = look(path, fd, bytes, cfg, ds, &first, &n);
-    rc = rc == 0 ? pp_windows(cfg, split, path, n, ds) : rc;
-    rc = rc == 0 && parts != 0 ? map(path, fd, bytes, ds) : rc;
-    close(fd);
-    PP_TRY(rc);
+    PP_TRY(look(path, fd, bytes, cfg, ds, &first, &n));
+    PP_TRY(pp_windows(cfg, split, path, n, ds));
+    if (parts != 0) {
+        int mapped = fd;
+        fd = -1;
+        PP_TRY(pp_mapping_open(path, mapped, (size_t)bytes, false, &ds->map));
+    }
     ds->map_first = (size_t)first;
-    ds->images = ds->map ? (uint8_t *)ds->map + first : NULL;
+    ds->images = ds->map ? ds->map->at + first : NULL;
     uint32_t crc = ds->map ? digest(ds->images, n * pp_element_bytes(ds->element)) : 0;
     ds->images_crc = parts & PP_DATA_IMAGES ? crc : 0;
     ds->labels_crc = parts & PP_DATA_LABELS ? crc : 0;
@@ -266,7 +256,8 @@ const struct pp_dataset_ops dataset_tokens = {
              .help = "files of tokens, train.bin and val.bin in data.path, as nanoGPT and llm.c "
                      "have them",
              .element = PP_U16,
-             .windows = true},
+             .windows = true,
+             .mapped = true},
     .keys = PP_KEYS_FILES,
     .open = open_tokens,
     .numbers = true,

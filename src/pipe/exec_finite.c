@@ -28,6 +28,7 @@ struct exec_finding {
     int32_t loss;  /* 1: the loss is not finite */
     float bad;     /* of input or gradient: Inf or NaN */
     float weight;  /* the largest there is */
+    char refusal[2 * PP_EXEC_WHAT]; /* why this rank could not use the step's data; "": it could */
 };
 
 int exec_finite_create(struct pp_exec *x)
@@ -65,7 +66,7 @@ int exec_finite_vote(struct pp_exec *x, int rows)
 {
     if (!x->check.proves)
         return 0;
-    bool yes = true;
+    bool yes = !x->check.vetoes;
     double squares = most_squares(x), most = FLT_MAX;
     if (squares > 0)
         most = sqrt(squares / (double)x->layout->model->n_floats);
@@ -134,6 +135,33 @@ static int read_gradients(struct pp_exec *x)
     return pp_backend_judge(x->be, &j);
 }
 
+/* The sums are NaN until exec_finite_tell(), those of a rank that has none in their place of its own. */
+int exec_finite_veto(struct pp_exec *x)
+{
+    struct pp_loss_sums bad, *sums = x->sums[PP_SPLIT_TRAIN];
+    const double nan = NAN;
+    if (x->check.vetoes)
+        return 0;
+    x->check.vetoes = true;
+    PP_TRY(exec_settle(x));
+    if (!sums)
+        return pp_backend_to_device(x->be, &x->check.own[x->check.n], &nan, sizeof(nan));
+    PP_TRY(pp_backend_to_host(x->be, &x->check.vetoed, sums, sizeof(bad)));
+    bad = x->check.vetoed;
+    bad.loss = nan;
+    return pp_backend_to_device(x->be, sums, &bad, sizeof(bad));
+}
+
+static int end_veto(struct pp_exec *x)
+{
+    struct pp_loss_sums *sums = x->sums[PP_SPLIT_TRAIN];
+    if (!x->check.vetoes)
+        return 0;
+    x->check.vetoes = false;
+    return sums ? pp_backend_to_device(x->be, sums, &x->check.vetoed, sizeof(*sums))
+                : pp_backend_zero(x->be, &x->check.own[x->check.n], sizeof(*x->check.own));
+}
+
 int exec_finite_decide(struct pp_exec *x, int64_t t)
 {
     bool proved = false;
@@ -177,6 +205,8 @@ static int find_gradient(struct pp_exec *x, struct exec_finding *f)
 static int find_output(struct pp_exec *x, struct exec_finding *out)
 {
     *out = (struct exec_finding){.input = -1, .mb = x->check.bad_mb, .param = -1};
+    snprintf(out->refusal, sizeof(out->refusal), "%.*s", 2 * PP_EXEC_WHAT - 1,
+             x->check.vetoes ? x->refusal.text : "");
     for (int k = 0; k < x->n_stages; k++) {
         const struct pp_chunk *c = x->stages[k].chunk;
         if (c->range.bad_input >= 0 && out->input < 0) {
@@ -256,7 +286,11 @@ int exec_finite_tell(struct pp_exec *x, const struct pp_step_verdict *verdict)
     PP_TRY(find_gradient(x, &mine));
     PP_TRY(pp_backend_to_host(x->be, &loss, &x->check.own[x->check.n], sizeof(loss)));
     mine.loss = !isfinite(loss);
+    PP_TRY(end_veto(x));
     PP_TRY(pp_transport_allgather(x->tp, &mine, sizeof(mine), x->check.found));
+    for (int r = 0; r < x->layout->ranks; r++)
+        if (x->check.found[r].refusal[0])
+            return pp_fail(PP_EFORMAT, "%s", x->check.found[r].refusal);
     if (describe_finding(x, what, sizeof(what)))
         return pp_fail(PP_EDIVERGED, "%s", what);
     if (isfinite(verdict->bad_value)) {

@@ -60,7 +60,8 @@ int exec_input_place(struct pp_exec *x, struct pp_arena *a, bool copies, bool fi
     struct exec_input *in = &x->input;
     size_t inputs = (size_t)l->model->inputs,
            bytes = pp_element_bytes(info ? info->element : PP_U8);
-    bool windows = info && info->windows, brings = copies && windows && (first || last);
+    bool windows = info && info->windows,
+         brings = windows && (copies || info->mapped) && (first || last);
     in->device_moves = copies && first && pp_ahead_moves(l->cfg, PP_SPLIT_TRAIN);
     in->window = brings ? inputs + (info->pairs ? inputs : 1) : 0;
     for (int split = 0; split < 2; split++) {
@@ -139,6 +140,20 @@ static uint32_t *of_turn(const struct pp_exec *x, const struct exec_turn *turn,
     return (uint32_t *)(void *)((char *)turn->block + ((const char *)part - (const char *)x->args));
 }
 
+/* A file that others have changed: the step goes on with zeros, so that no rank waits for this one, and
+ * comes out bad on all of them. Of a test, whoever takes the counters learns of it. */
+static int refuse_windows(struct pp_exec *x, enum pp_split split, void *windows, size_t bytes)
+{
+    x->refusal = x->refusal.code == 0 ? *pp_error_get() : x->refusal;
+    x->refusal.code = PP_EFORMAT;
+    pp_error_clear();
+    memset(windows, 0, bytes);
+    if (split == PP_SPLIT_TRAIN)
+        return exec_finite_veto(x);
+    x->counters.refused = &x->refusal;
+    return 0;
+}
+
 /* Sample numbers, then windows or moves, into the turn's block. *out: bytes of it that are used. */
 static int fill_block(struct pp_exec *x, struct exec_turn *turn, size_t *out)
 {
@@ -160,8 +175,13 @@ static int fill_block(struct pp_exec *x, struct exec_turn *turn, size_t *out)
     }
     bool moves = in->moves && turn->split == PP_SPLIT_TRAIN;
     void *windows = in->windows ? of_turn(x, turn, in->windows) : NULL;
-    if (ds && ds->windows && (windows || ds->unchecked))
-        PP_TRY(pp_dataset_windows(ds, rows, index, x->layout->model->classes, windows));
+    if (ds && ds->windows && (windows || ds->unchecked)) {
+        int rc = pp_dataset_windows(ds, rows, index, x->layout->model->classes, windows);
+        if (rc < 0 && windows)
+            rc = refuse_windows(x, turn->split, windows,
+                                (size_t)rows * in->window * sizeof(*in->windows));
+        PP_TRY(rc);
+    }
     if (moves)
         pp_ahead_move(x->layout->cfg, x->epoch, rows, index, of_turn(x, turn, in->moves));
     if (windows || moves)

@@ -152,8 +152,8 @@ struct exec_input {
     const uint8_t *lengths[2]; /* the same as u32, with model.mask_padding on all ranks */
     size_t block_bytes;        /* of a turn's block: struct pp_optimizer_args, then these: */
     uint32_t *index;           /* the samples of this replica's share of the batch */
-    const uint32_t
-        *windows; /* of texts: [rows][T + 1] tokens, where the device has its own memory */
+    const uint32_t *
+        windows; /* of texts: [rows][T + 1] tokens, of mapped files and for a device with its own memory */
     const uint32_t
         *moves;        /* or where the device finds the pixels that it moves; NULL: it does not */
     size_t window;     /* tokens of a sample that a step brings along */
@@ -176,6 +176,8 @@ struct exec_check {
     int bad_mb; /* first micro-batch of the step whose activations are not finite; -1: none */
     struct exec_finding *found; /* [ranks] owned */
     bool check_next;            /* the step before was bad: look at the next one at once */
+    bool vetoes;                /* this rank must not let the step pass */
+    struct pp_loss_sums vetoed; /* what the epoch's sums were before it */
 };
 
 /* exec_zero.c: which replica owns what, with train.zero. */
@@ -216,6 +218,7 @@ struct pp_exec {
 
     struct exec_input input;
     struct exec_check check;
+    struct pp_error refusal; /* of data that this rank read; code 0: none */
     struct exec_zero zero;
     uint64_t epoch;
 
@@ -288,6 +291,7 @@ int exec_finite_create(struct pp_exec *x);
 void exec_finite_begin(struct pp_exec *x, enum pp_split split);
 void exec_finite_forward(struct pp_exec *x, const struct exec_stage *st, int mb);
 int exec_finite_vote(struct pp_exec *x, int rows);
+int exec_finite_veto(struct pp_exec *x); /* Local: no rank will use this step */
 int exec_finite_decide(struct pp_exec *x, int64_t t);
 int exec_finite_tell(struct pp_exec *x, const struct pp_step_verdict *verdict);
 /* After a step of a test that was run with x->looks, collective: in words which value is the first that is

@@ -162,7 +162,7 @@ void pp_tracer_step(struct pp_tracer *tc, int64_t t)
 {
     if (tc && tc->next == 0 && t >= tc->first && t <= tc->last) {
         tc->first = t; /* a resumed run may begin in the middle of the range */
-        tc->cursor = tc->spec.ring->head->begun;
+        tc->cursor = *tc->spec.ring->begun;
         tc->zero_ns = pp_clock_ns();
         tc->next = t;
     }

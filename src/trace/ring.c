@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -59,17 +60,14 @@ bool pp_event_computes(int kind)
     return kind > PP_EVENT_NONE && kind < PP_EVENT_KINDS && kinds[kind].computes;
 }
 
-static void attach(struct pp_ring *ring, void *map, uint64_t capacity, size_t bytes)
+static uint64_t *words_behind(void *head)
 {
-    ring->head = map;
-    ring->words = (uint64_t *)(void *)((char *)map + sizeof(struct pp_ring_head));
-    ring->mask = capacity - 1;
-    ring->bytes = bytes;
+    return (uint64_t *)(void *)((char *)head + sizeof(struct pp_ring_head));
 }
 
-/* A file of that size, every byte of it really there: a full disk must show now, not as SIGBUS in
- * the middle of a step. */
-static int map_new_file(const char *path, size_t bytes, void **out)
+/* A file of that size, every byte of it really there: a full disk must show now, not in the middle of
+ * a step. */
+static int map_new_file(const char *path, size_t bytes, struct pp_mapping **out)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
     if (fd < 0)
@@ -78,13 +76,12 @@ static int map_new_file(const char *path, size_t bytes, void **out)
     do {
         e = posix_fallocate(fd, 0, (off_t)bytes);
     } while (e == EINTR);
-    void *map = e == 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
-    int rc = e != 0              ? pp_fail(PP_EIO, "cannot write %s: %s", path, strerror(e))
-             : map == MAP_FAILED ? pp_fail_errno(PP_EIO, "cannot map %s", path)
-                                 : 0;
-    close(fd);
-    PP_TRY_UNDO(rc, unlink(path));
-    *out = map;
+    if (e != 0) {
+        close(fd);
+        unlink(path);
+        return pp_fail(PP_EIO, "cannot write %s: %s", path, strerror(e));
+    }
+    PP_TRY_UNDO(pp_mapping_open(path, fd, bytes, true, out), unlink(path));
     return 0;
 }
 
@@ -97,27 +94,35 @@ int pp_ring_create(const char *path, int rank, int ranks, uint64_t capacity, str
     size_t bytes = sizeof(struct pp_ring_head) + (size_t)n * RECORD;
     struct pp_ring *ring;
     PP_ALLOC(ring, 1);
-    void *map = MAP_FAILED;
-    int rc = 0;
-    if (path) {
-        rc = map_new_file(path, bytes, &map);
-    } else {
-        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (map == MAP_FAILED)
-            rc = pp_fail_errno(PP_ERESOURCE, "no memory for the record of actions");
-    }
+    void *map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int rc =
+        map == MAP_FAILED ? pp_fail_errno(PP_ERESOURCE, "no memory for the record of actions") : 0;
     PP_TRY_UNDO(rc, pp_free(ring));
+    rc = path ? map_new_file(path, bytes, &ring->file) : 0;
+    if (rc < 0) {
+        munmap(map, bytes);
+        pp_free(ring);
+        return rc;
+    }
     memset(map, 0, bytes); /* touch every page now */
-    attach(ring, map, n, bytes);
-    ring->head->rank = rank;
-    ring->head->ranks = ranks;
-    ring->head->pid = getpid();
-    ring->head->capacity = n;
-    ring->head->opened_ns = pp_clock_ns();
-    (void)gethostname(ring->head->host, sizeof(ring->head->host) - 1);
-    pp_process_self(&ring->head->started, &ring->head->machine);
+    ring->head = map;
+    ring->words = words_behind(map);
+    ring->begun = &ring->head->begun;
+    ring->mask = n - 1;
+    ring->bytes = bytes;
+    ring->own = (struct pp_ring_head){
+        .rank = rank, .ranks = ranks, .pid = getpid(), .capacity = n, .opened_ns = pp_clock_ns()};
+    (void)gethostname(ring->own.host, sizeof(ring->own.host) - 1);
+    pp_process_self(&ring->own.started, &ring->own.machine);
+    if (ring->file) {
+        memset(ring->file->at, 0, bytes);
+        ring->head = (struct pp_ring_head *)(void *)ring->file->at;
+        ring->copy = words_behind(ring->file->at);
+    }
+    *ring->head = ring->own;
     /* Last: whoever opens the file meanwhile finds nothing, or all of it. */
     __atomic_thread_fence(__ATOMIC_RELEASE);
+    memcpy(ring->own.magic, magic, sizeof(magic));
     memcpy(ring->head->magic, magic, sizeof(magic));
     *out = ring;
     return 0;
@@ -125,15 +130,39 @@ int pp_ring_create(const char *path, int rank, int ranks, uint64_t capacity, str
 
 void pp_ring_destroy(struct pp_ring **ring)
 {
-    if (*ring) {
-        munmap((*ring)->head, (*ring)->bytes);
-        pp_free(*ring);
-        *ring = NULL;
-    }
+    struct pp_ring *r = *ring;
+    if (!r)
+        return;
+    if (!r->file || r->copy) /* the writer's own memory */
+        munmap((char *)r->words - sizeof(struct pp_ring_head), r->bytes);
+    pp_mapping_close(&r->file);
+    pp_free(r);
+    *ring = NULL;
+}
+
+bool pp_ring_mend(struct pp_ring *ring, char *out, size_t bytes)
+{
+    struct pp_ring_head *own = &ring->own;
+    if (!ring->copy)
+        return true;
+    own->begun = *ring->begun;
+    own->waited_ns = ring->head->waited_ns;
+    bool whole = pp_mapping_check(ring->file) == 0;
+    if (whole && memcmp(own, ring->head, sizeof(*own)) == 0)
+        return true;
+    if (whole)
+        snprintf(out, bytes, "%s: another program wrote to it while it was in use",
+                 ring->file->path);
+    else
+        snprintf(out, bytes, "%s", pp_error_get()->text);
+    pp_error_clear();
+    *ring->head = *own;
+    return false;
 }
 
 void pp_ring_close(struct pp_ring *ring, enum pp_ring_end how)
 {
+    ring->own.ended = (uint32_t)how;
     __atomic_store_n(&ring->head->ended, (uint32_t)how, __ATOMIC_RELEASE);
 }
 
@@ -144,10 +173,12 @@ void pp_ring_begin(struct pp_ring *ring, const struct pp_event *e)
         struct pp_event event;
         uint64_t word[4];
     } u = {.event = *e};
-    uint64_t number = ring->head->begun;
-    uint64_t *to = &ring->words[(number & ring->mask) * 4];
+    uint64_t number = *ring->begun, at = (number & ring->mask) * 4;
     for (int w = 0; w < 4; w++)
-        __atomic_store_n(&to[w], u.word[w], __ATOMIC_RELAXED);
+        __atomic_store_n(&ring->words[at + (uint64_t)w], u.word[w], __ATOMIC_RELAXED);
+    for (int w = 0; w < 4 && ring->copy; w++)
+        __atomic_store_n(&ring->copy[at + (uint64_t)w], u.word[w], __ATOMIC_RELAXED);
+    __atomic_store_n(ring->begun, number + 1, __ATOMIC_RELEASE);
     __atomic_store_n(&ring->head->begun, number + 1, __ATOMIC_RELEASE);
 }
 
@@ -174,18 +205,23 @@ int pp_ring_open(const char *path, struct pp_ring **out)
     bool good = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
                 st.st_size >= (off_t)sizeof(struct pp_ring_head);
     size_t bytes = good ? (size_t)st.st_size : 0;
-    void *map = good ? mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
-    int rc = !good               ? pp_fail(PP_EFORMAT, "%s: not a record of actions", path)
-             : map == MAP_FAILED ? pp_fail_errno(PP_EIO, "cannot map %s", path)
-                                 : 0;
-    close(fd);
-    PP_TRY(rc);
-    struct pp_ring *ring = NULL;
-    rc = check_head(path, map, bytes);
-    if (rc == 0 && !(ring = pp_alloc(1, sizeof(*ring))))
-        rc = PP_ERESOURCE;
-    PP_TRY_UNDO(rc, munmap(map, bytes));
-    attach(ring, map, ((struct pp_ring_head *)map)->capacity, bytes);
+    if (!good) {
+        close(fd);
+        return pp_fail(PP_EFORMAT, "%s: not a record of actions", path);
+    }
+    PP_OWN(pp_mapping_close) struct pp_mapping *map = NULL;
+    PP_TRY(pp_mapping_open(path, fd, bytes, false, &map));
+    struct pp_ring_head *head = (struct pp_ring_head *)(void *)map->at;
+    PP_TRY(check_head(path, head, bytes));
+    struct pp_ring *ring;
+    PP_ALLOC(ring, 1);
+    *ring = (struct pp_ring){.head = head,
+                             .words = words_behind(head),
+                             .begun = &head->begun,
+                             .mask = bytes / RECORD - sizeof(*head) / RECORD - 1,
+                             .bytes = bytes,
+                             .file = map};
+    map = NULL;
     *out = ring;
     return 0;
 }
@@ -193,7 +229,7 @@ int pp_ring_open(const char *path, struct pp_ring **out)
 size_t pp_ring_copy(const struct pp_ring *ring, uint64_t from, struct pp_event *out, size_t max,
                     uint64_t *next, uint64_t *lost)
 {
-    uint64_t begun = __atomic_load_n(&ring->head->begun, __ATOMIC_ACQUIRE);
+    uint64_t begun = __atomic_load_n(ring->begun, __ATOMIC_ACQUIRE);
     uint64_t oldest = begun > ring->mask ? begun - ring->mask : 0;
     uint64_t first = from > oldest ? from : oldest;
     size_t n = first < begun ? (size_t)(begun - first) : 0;
@@ -211,7 +247,7 @@ size_t pp_ring_copy(const struct pp_ring *ring, uint64_t from, struct pp_event *
     }
     /* The writer went on meanwhile: what it may have touched is lost too. */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    uint64_t later = __atomic_load_n(&ring->head->begun, __ATOMIC_RELAXED);
+    uint64_t later = __atomic_load_n(ring->begun, __ATOMIC_RELAXED);
     uint64_t kept = later > ring->mask ? later - ring->mask : 0;
     size_t drop = kept > first ? (size_t)(kept - first) : 0;
     drop = drop < n ? drop : n;

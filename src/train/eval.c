@@ -14,6 +14,7 @@ static int add_up(const struct pp_worker *w, struct pp_loss_sums *out)
     struct pp_exec_counters c = {0};
     PP_TAKE(struct pp_loss_sums, all, ranks);
     PP_TRY(pp_exec_take_counters(w->x, &c));
+    PP_TRY(c.refused ? pp_error_adopt(c.refused) : 0);
     PP_TRY(pp_transport_allgather(w->tp, &c.test, sizeof(c.test), all));
     *out = (struct pp_loss_sums){0};
     for (int r = 0; r < ranks; r++)

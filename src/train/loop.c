@@ -32,11 +32,18 @@ static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums 
                           .busy_ns = c.busy_ns,
                           .train = c.train,
                           .test = c.test,
-                          .epoch = c.epoch};
+                          .epoch = c.epoch,
+                          .refused = c.refused != NULL};
     const struct pp_train_options *options = tr->spec->options;
     mine.stop = options->stop ? __atomic_load_n(options->stop, __ATOMIC_RELAXED) : 0;
     mine.saves = options->save ? (uint32_t)__atomic_load_n(options->save, __ATOMIC_RELAXED) : 0;
     PP_TRY(pp_transport_allgather(tr->tp, &mine, sizeof(mine), tr->all));
+    char damage[PP_PATH_MAX + 128];
+    if (!pp_ring_mend(tr->spec->ring, damage, sizeof(damage)) && !tr->ring_told) {
+        pp_log_warn("%s; the run goes on, but ppcli diagnose may not see what this rank does",
+                    damage);
+        tr->ring_told = true;
+    }
     PP_TRY(pp_tracer_drain(tr->tracer, tr->t));
     rank_event_end(tr->spec);
     tr->window_start = pp_clock_ns();
@@ -52,8 +59,9 @@ static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums 
         tr->epoch.sums.loss += a->epoch.loss;
         tr->stop = a->stop > tr->stop ? a->stop : tr->stop;
         tr->saves = a->saves > tr->saves ? a->saves : tr->saves;
+        tr->refused = tr->refused || a->refused;
     }
-    return 0;
+    return tr->refused ? pp_transport_agree(tr->tp, c.refused ? pp_error_adopt(c.refused) : 0) : 0;
 }
 
 /* Collective: the end of a window of training steps. */
@@ -226,7 +234,7 @@ static int stopped(struct trainer *tr)
         t, total, by, tr->dir);
 }
 
-/* Collective: step tr->t was bad and ends the run: as before it, what there is is saved. Older
+/* Collective: step tr->t was bad, or its data have changed, and ends the run: as before it, what there is is saved. Older
  * checkpoints stay: these weights may be on their way to nowhere already. */
 static int diverged(struct trainer *tr, int steps)
 {
@@ -235,7 +243,16 @@ static int diverged(struct trainer *tr, int steps)
     PP_TRY(sync_training(tr, steps, false));
     PP_TRY(save(tr, false));
     tr->together = true;
-    return nonfinite_fail(tr, why.text);
+    return why.code == PP_EFORMAT ? nonfinite_data(tr, why.text) : nonfinite_fail(tr, why.text);
+}
+
+/* Collective: the test data have changed; the weights have nothing to do with them. */
+static int test_changed(struct trainer *tr)
+{
+    struct pp_error why = *pp_error_get();
+    PP_TRY(save(tr, false));
+    tr->together = true;
+    return nonfinite_data(tr, why.text);
 }
 
 /* Collective: the weights of an epoch are saved all the same. */
@@ -257,13 +274,13 @@ static int train_step(struct trainer *tr, bool meets)
     int rc = pp_exec_train_step(tr->x, tr->epoch_step, tr->last_lr, tr->t, tr->updates);
     if (rc == 0 && meets)
         rc = pp_exec_finish(tr->x);
-    if (rc == PP_EDIVERGED) {
+    if (rc == PP_EDIVERGED || rc == PP_EFORMAT) {
         int late = pp_exec_late(tr->x);
         tr->t -= late;
         tr->epoch_step -= late;
         tr->steps -= late;
         tr->updates -= late;
-        return nonfinite_step(tr);
+        return rc == PP_EDIVERGED ? nonfinite_step(tr) : rc;
     }
     PP_TRY(rc);
     tr->updates++;
@@ -308,7 +325,7 @@ static int run_epoch(struct trainer *tr)
         pp_tracer_step(tr->tracer, tr->t);
         pp_exec_time_all(tr->x, pp_tracer_is_on(tr->tracer));
         int rc = train_step(tr, meets_behind(tr, tr->epoch_step + 1, steps));
-        if (rc == PP_EDIVERGED)
+        if (rc == PP_EDIVERGED || rc == PP_EFORMAT)
             return diverged(tr, steps);
         PP_TRY(rc);
         tr->epoch_step++;
@@ -333,7 +350,10 @@ static int run_epoch(struct trainer *tr)
         .bubble = loop_bubble(&tr->epoch, tr->run->layout->ranks),
     };
     double test_loss;
-    PP_TRY(test_all(tr, &e, &test_loss));
+    int rc = test_all(tr, &e, &test_loss);
+    if (rc == PP_EFORMAT && tr->refused)
+        return test_changed(tr);
+    PP_TRY(rc);
     tr->last = e;
     if (tr->m) {
         rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);

@@ -16,6 +16,7 @@ struct report {
     struct pp_loss_sums epoch; /* of training since the epoch began */
     int32_t stop;              /* signal that asked this process to save and end; 0: none */
     uint32_t saves;            /* how often it was asked to save and go on */
+    int32_t refused;           /* 1: pp_exec_counters.refused is there */
 };
 
 /* Sums over reports; the same on every rank. */
@@ -62,6 +63,8 @@ struct trainer {
     int epoch_step;   /* steps done in it */
     int stop;         /* all ranks know of this signal */
     uint32_t saves, saves_done;   /* requests to save that all ranks know of; that were done */
+    bool ring_told;               /* that others damaged the file of the ring */
+    bool refused;                 /* a rank could not read the test data that it was asked for */
     bool together;                /* the failure at hand is one that all ranks share */
     int64_t steps, meetings;      /* done here: training steps, sync points after them */
     struct pp_timeline *timeline; /* NULL without a run folder */
@@ -107,6 +110,9 @@ int nonfinite_step(struct trainer *tr);
 /* The text of a run that ends: why, where the weights are, what would work. Returns PP_EDIVERGED.
  * What was to be saved has been, or could not be. */
 int nonfinite_fail(const struct trainer *tr, const char *why);
+
+/* The same of data that changed while they were read. Returns PP_EFORMAT. */
+int nonfinite_data(const struct trainer *tr, const char *why);
 
 /* Likewise, of a test; why and all: of pp_exec_test_tell(). */
 int nonfinite_test(const struct trainer *tr, const char *why, bool all);

@@ -94,6 +94,16 @@ int nonfinite_fail(const struct trainer *tr, const char *why)
                    limit, (long long)tr->t, kept, advice);
 }
 
+int nonfinite_data(const struct trainer *tr, const char *why)
+{
+    char kept[PP_PATH_MAX + 128];
+    bool saved = are_kept(tr, kept, sizeof(kept));
+    return pp_fail(PP_EFORMAT, "%s. The weights are those of step %lld; %s. Restore the file%s%s",
+                   why, (long long)tr->t, kept,
+                   saved ? ", then continue with the same command and --resume " : "",
+                   saved ? tr->dir : "");
+}
+
 int nonfinite_test(const struct trainer *tr, const char *why, bool all)
 {
     char kept[PP_PATH_MAX + 128];

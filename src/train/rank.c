@@ -128,7 +128,7 @@ size_t rank_ring_bytes(const struct pp_layout *l, const struct pp_train_options 
     uint64_t wanted = ring_records(l, options), records = 1;
     while (records < wanted)
         records *= 2;
-    return (size_t)records * sizeof(struct pp_event);
+    return 2 * (size_t)records * sizeof(struct pp_event); /* in memory and in the file's pages */
 }
 
 /* Local: a file in the run folder, so that it outlives this process; memory when there is no

@@ -58,7 +58,7 @@ void pp_rank_look(const struct pp_ring *ring, struct pp_rank_view *out)
     snprintf(out->host, sizeof(out->host), "%.*s", (int)sizeof(h->host), h->host);
     out->machine = h->machine;
     out->opened_ns = h->opened_ns;
-    out->begun = __atomic_load_n(&h->begun, __ATOMIC_ACQUIRE);
+    out->begun = __atomic_load_n(ring->begun, __ATOMIC_ACQUIRE);
     uint64_t from = out->begun > PP_VIEW_ACTIONS ? out->begun - PP_VIEW_ACTIONS : 0;
     out->n = (int)pp_ring_copy(ring, from, out->actions, PP_VIEW_ACTIONS, NULL, NULL);
     out->waited_ns = __atomic_load_n(&h->waited_ns, __ATOMIC_RELAXED);

@@ -104,7 +104,7 @@ static void look_at(struct pp_watchdog *w, int r, uint64_t dt)
         k->place = LEFT;
         return;
     }
-    uint64_t begun = __atomic_load_n(&k->ring->head->begun, __ATOMIC_ACQUIRE);
+    uint64_t begun = __atomic_load_n(k->ring->begun, __ATOMIC_ACQUIRE);
     uint64_t end = 0;
     if (begun > 0) {
         end = __atomic_load_n(&k->ring->words[((begun - 1) & k->ring->mask) * 4 + 1],

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts: characters and bytes, files of tokens, labelled lines; windows and where they begin. */
+#include <fcntl.h>
+#include <time.h>
+
 #include "test_data_files.h"
 
 #include "ppcli/dataset.h"
@@ -218,6 +221,41 @@ TEST_IN_FOLDER(tokens_are_mapped_with_and_without_a_header)
     CHECK_FAILS(open_split(&cfg, PP_SPLIT_TRAIN, 301, &ds), PP_EFORMAT, "version 2 of llm.c's");
     cfg.data.path[0] = '\0';
     CHECK_FAILS(open_split(&cfg, PP_SPLIT_TRAIN, 301, &ds), PP_ECONFIG, "data.path: names no");
+}
+
+/* What a step reads is what was checked, or refused: never other tokens, never SIGBUS. */
+TEST_IN_FOLDER(tokens_that_change_while_they_are_in_use_are_refused)
+{
+    enum {
+        N = 100000
+    };
+    static const char *const hurts[] = {"changed its size", "changed its size", "wrote to it"};
+    struct pp_config cfg;
+    text_config(state, "tokens", &cfg);
+    cfg.data.token_bytes = 2;
+    PP_OWN_MEMORY uint16_t *tokens = pp_alloc(N, sizeof(*tokens));
+    for (size_t i = 0; i < sizeof(hurts) / sizeof(*hurts); i++) {
+        PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
+        const uint32_t late = N - 2 * T;
+        uint32_t out[T + 1];
+        bool ready;
+        memset(tokens, 0, N * sizeof(*tokens));
+        file_write(cfg.data.train_file, tokens, N * sizeof(*tokens));
+        CHECK_OK(open_split(&cfg, PP_SPLIT_TRAIN, 301, &ds));
+        CHECK_OK(pp_dataset_ready((const struct pp_dataset *[]){ds, NULL}, 60, &ready));
+        CHECK_OK(pp_dataset_windows(ds, 1, &late, 301, out));
+        int fd = open(cfg.data.train_file, O_WRONLY);
+        assert_true(fd >= 0);
+        tokens[0] = 999; /* also out of the vocabulary */
+        nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the kernel's clock of files */
+        if (i < 2)
+            assert_int_equal(ftruncate(fd, i == 0 ? 100 : N * 4), 0);
+        else
+            assert_int_equal(pwrite(fd, tokens, 2, (off_t)late * 2), 2);
+        close(fd);
+        CHECK_FAILS(pp_dataset_windows(ds, 1, &late, 301, out), PP_EFORMAT, hurts[i]);
+        assert_non_null(strstr(pp_error_get()->text, cfg.data.train_file));
+    }
 }
 
 /* Wherever it lies, and however wide the tokens are. */

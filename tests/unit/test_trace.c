@@ -134,6 +134,43 @@ TEST(a_file_keeps_the_records_when_the_ring_is_gone)
     unlink(path);
 }
 
+TEST(a_ring_whose_file_is_cut_or_overwritten_keeps_its_records)
+{
+    char path[] = "ring-hurt-XXXXXX", why[PP_PATH_MAX + 128];
+    struct pp_ring *ring = NULL;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    unlink(path);
+    close(fd);
+    for (int cut = 0; cut < 2; cut++) {
+        CHECK_OK(pp_ring_create(path, 3, 4, 4, &ring));
+        PP_OWN(pp_ring_destroy) struct pp_ring *reader = NULL;
+        CHECK_OK(pp_ring_open(path, &reader));
+        put(ring, 1);
+        assert_true(pp_ring_mend(ring, why, sizeof(why)));
+        fd = open(path, O_RDWR);
+        if (cut)
+            assert_int_equal(ftruncate(fd, 0), 0);
+        else
+            for (int i = 0; i < 64; i++)
+                assert_int_equal(pwrite(fd, "\377\1\2\3", 4, 4 * i), 4);
+        struct pp_event got[4] = {0};
+        (void)pp_ring_copy(reader, 0, got, 4, NULL, NULL); /* of any content, but it returns */
+        put(ring, 2);
+        assert_int_equal(pp_ring_copy(ring, 0, got, 4, NULL, NULL), 2);
+        assert_int_equal(got[0].step, 1);
+        assert_int_equal(got[1].step, 2);
+        assert_false(pp_ring_mend(ring, why, sizeof(why)));
+        assert_non_null(strstr(why, path));
+        assert_non_null(strstr(why, cut ? "changed its size" : "wrote to it"));
+        if (!cut)
+            assert_true(pp_ring_mend(ring, why, sizeof(why)));
+        pp_ring_destroy(&ring);
+        close(fd);
+        unlink(path);
+    }
+}
+
 TEST(a_file_that_lies_about_its_size_is_refused)
 {
     char path[] = "ring-bad-XXXXXX";
