@@ -40,7 +40,7 @@ static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums 
     PP_TRY(pp_transport_allgather(tr->tp, &mine, sizeof(mine), tr->all));
     char damage[PP_PATH_MAX + 128];
     if (!pp_ring_mend(tr->spec->ring, damage, sizeof(damage)) && !tr->ring_told) {
-        pp_log_warn("%s; the run goes on, but ppcli diagnose may not see what this rank does",
+        pp_log_warn("%s; the run continues, but ppcli diagnose may not see what this rank does",
                     damage);
         tr->ring_told = true;
     }

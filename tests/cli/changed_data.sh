@@ -61,7 +61,7 @@ hurt run truncate -s 100 val.bin
 code_is 65
 err_has "$folder/val.bin" 'another program' 'they are saved'
 
-begin "the record of actions is not read back: a run whose file is cut or overwritten warns and goes on"
+begin "the record of actions is not read back: a run whose file is cut or overwritten warns and continues"
 for kind in 'truncate -s 0' 'cp val.good'; do
     cp train.good train.bin
     cp val.good val.bin

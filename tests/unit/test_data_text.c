@@ -246,7 +246,7 @@ TEST_IN_FOLDER(tokens_that_change_while_they_are_in_use_are_refused)
         CHECK_OK(pp_dataset_windows(ds, 1, &late, 301, out));
         int fd = open(cfg.data.train_file, O_WRONLY);
         assert_true(fd >= 0);
-        tokens[0] = 999; /* also out of the vocabulary */
+        tokens[0] = 999;                                          /* also out of the vocabulary */
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL); /* the kernel's clock of files */
         if (i < 2)
             assert_int_equal(ftruncate(fd, i == 0 ? 100 : N * 4), 0);
