@@ -52,7 +52,7 @@ begin "a launcher whose processes ppcli cannot connect is refused before each tr
 for words in 'RANK=0 WORLD_SIZE=2' 'RANK=1 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=none LOCAL_RANK=1' \
     'RANK=0 WORLD_SIZE=8 ACCELERATE_MIXED_PRECISION=no SLURM_STEP_NUM_TASKS=1 PMI_RANK=0'; do
     for command in "train $config --dir $folder/copies" "eval $config --checkpoint $folder/again" \
-        "bench $config --dir ''"; do
+        "bench $config"; do
         code=0
         last="$words $command"
         # shellcheck disable=SC2086 # words
