@@ -29,6 +29,7 @@ hurt() {
     last="train, and then $*"
     wait $child || code=$?
 }
+# shellcheck disable=SC2317 # hurt calls it
 change_data() { # change_data KIND: training data, in place
     case $1 in
     out_of_vocabulary) printf '\377\377\377\377' | dd of=train.bin conv=notrunc bs=1 seek=100 2>/dev/null ;;
