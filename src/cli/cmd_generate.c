@@ -75,13 +75,18 @@ static int read_prompt(struct writing *w)
     } else {
         PP_TRY(pp_file_read(w->prompt_file, PROMPT_BYTES_MAX, &text, &bytes));
     }
-    int most = pp_generator_tokens(w->g);
-    w->read = pp_alloc(bytes + 1, sizeof(*w->read)); /* a token has a byte at least */
-    int rc = w->read ? 0 : PP_ERESOURCE;
-    if (rc == 0) {
-        rc = w->v->n > 0 ? pp_vocabulary_encode(w->v, label, text, bytes, PP_U32, bytes, w->read,
-                                                &w->n_read)
-                         : parse_numbers(w, label, text, most);
+    int most = pp_generator_tokens(w->g), rc;
+    if (w->v->bpe) { /* may be more tokens than bytes */
+        struct pp_ids ids = {0};
+        rc = pp_tokenizer_encode(w->v->bpe, label, text, bytes, &ids);
+        w->read = ids.at;
+        w->n_read = ids.n;
+    } else {
+        w->read = pp_alloc(bytes + 1, sizeof(*w->read));
+        rc = !w->read       ? PP_ERESOURCE
+             : w->v->n == 0 ? parse_numbers(w, label, text, most)
+                            : pp_vocabulary_encode(w->v, label, text, bytes, PP_U32, bytes, w->read,
+                                                   &w->n_read);
     }
     pp_free(text);
     if (rc == 0 && w->n_read == 0)
