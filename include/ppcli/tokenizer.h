@@ -33,7 +33,8 @@ struct pp_tokenizer {
     int bos, eos, unk;       /* by their usual names; -1: none */
     bool byte_level;         /* tokens are bytes, in GPT-2's spelling; else characters */
     bool opens_with_space;   /* a blank is put before the text, and belongs not to it */
-    const char *pattern;     /* the first one that cuts the text; NULL: none */
+    char *steps;             /* what is done to a text before its merges, a line each, such as
+                                "NFC" and "isolated PATTERN"; "": nothing */
     char *json;              /* all of it, as tokenizer.json */
     struct tokenizer_work *work;
 };

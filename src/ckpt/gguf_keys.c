@@ -3,12 +3,14 @@
 #include <string.h>
 
 #include "gguf.h"
+#include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 #include "ppcli/tokenizer.h"
 
 enum token_type {
     NORMAL = 1,
+    UNKNOWN = 2,
     CONTROL = 3,
     USER = 4,
     UNUSED = 5,
@@ -153,25 +155,115 @@ static void put_chars(struct gguf *g, const char *text, int vocabulary)
     put_char_merges(g, text);
 }
 
+static enum token_type token_type(const struct pp_tokenizer *t, int i)
+{
+    const struct pp_token *k = i < t->n ? &t->tokens[i] : NULL;
+    return !k || !k->text[0] ? UNUSED
+           : i == t->unk     ? UNKNOWN
+           : k->special      ? CONTROL
+           : k->added        ? USER
+           : k->byte         ? BYTE
+                             : NORMAL;
+}
+
 static void put_types(struct gguf *g, const struct pp_tokenizer *t, int vocabulary)
 {
     begin_array(g, "tokenizer.ggml.token_type", I32, (size_t)vocabulary);
-    for (int i = 0; i < vocabulary; i++) {
-        const struct pp_token *k = i < t->n ? &t->tokens[i] : NULL;
-        enum token_type type = !k || !k->text[0] ? UNUSED
-                               : k->special      ? CONTROL
-                               : k->added        ? USER
-                               : k->byte         ? BYTE
-                                                 : NORMAL;
-        pp_bytes_little(&g->keys, type, 4);
+    for (int i = 0; i < vocabulary; i++)
+        pp_bytes_little(&g->keys, token_type(t, i), 4);
+}
+
+/* What llama.cpp does to a text before its merges, by its name for it: lines of pp_tokenizer's steps,
+ * after NFC, which it does not know. */
+#define GPT2_WORDS                                                                                 \
+    "isolated 's|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "                                       \
+    "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+\n"
+#define GPT4_WORDS(digits)                                                                         \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" digits                           \
+    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+\n"
+static const char *const cuts[][2] = {
+    {"gpt-2", GPT2_WORDS},
+    {"qwen2", "isolated " GPT4_WORDS("\\p{N}")},
+    {"qwen2", "inverted\nremoved " GPT4_WORDS("\\p{N}")},
+    {"llama-bpe", "isolated " GPT4_WORDS("\\p{N}{1,3}") "ignore_merges\n"},
+    {"llama-bpe", "inverted\nremoved " GPT4_WORDS("\\p{N}{1,3}") "ignore_merges\n"},
+    {"dbrx", "isolated " GPT4_WORDS("\\p{N}{1,3}")},
+    {"dbrx", "inverted\nremoved " GPT4_WORDS("\\p{N}{1,3}")},
+    {"starcoder", "isolated \\p{N}\n" GPT2_WORDS},
+};
+/* The same of "llama": blanks are U+2581, with one first or not. */
+static const char *const blanks[] = {"prepend \u2581\nreplace  \nby \u2581\n",
+                                     "replace  \nby \u2581\nprepend \u2581\n",
+                                     "replace  \nby \u2581\n",
+                                     "blank \u2581\nblank first always\n",
+                                     "blank \u2581\nblank first always\nwith next \u2581\n",
+                                     "blank \u2581\nblank first never\n",
+                                     "blank \u2581\nblank first never\nwith next \u2581\n"};
+
+/* All steps, as a part of a line. */
+static int refuse_steps(const struct gguf *g, const char *steps)
+{
+    char text[400];
+    snprintf(text, sizeof(text), "%s", steps);
+    for (char *p = text; (p = strchr(p, '\n'));)
+        *p = p[1] ? ';' : '\0';
+    return pp_fail(PP_ECONFIG,
+                   "%s: llama.cpp has no name for what the tokenizer does before its merges (%s): "
+                   "it would give other tokens",
+                   g->e->ck->path, text[0] ? pp_text_plain(text) : "nothing, texts are not cut");
+}
+
+/* The steps without NFC, with a warning. */
+static const char *skip_form(const struct gguf *g, const struct pp_tokenizer *t)
+{
+    bool form = strncmp(t->steps, "NFC\n", 4) == 0;
+    if (form)
+        pp_log_warn("%s: the tokenizer brings texts into the form NFC, which llama.cpp does not: "
+                    "it has other tokens for a text in another form",
+                    g->e->ck->path);
+    return t->steps + (form ? 4 : 0);
+}
+
+static int find_cut(const struct gguf *g, const struct pp_tokenizer *t, const char **out)
+{
+    const char *steps = skip_form(g, t);
+    *out = "gpt-2";
+    if (t->n_merges == 0 && !steps[0])
+        return 0; /* each byte is a token wherever a text is cut */
+    for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
+        *out = cuts[i][0];
+        if (strcmp(steps, cuts[i][1]) == 0)
+            return 0;
     }
+    return refuse_steps(g, steps);
+}
+
+/* A vocabulary that is cut before blanks has them only at the beginning of a token. */
+static int check_blanks(const struct gguf *g, const struct pp_tokenizer *t)
+{
+    const char *steps = skip_form(g, t);
+    bool known = false, cuts_blanks = strstr(steps, "with next ");
+    for (size_t i = 0; i < sizeof(blanks) / sizeof(blanks[0]); i++)
+        known = known || strcmp(steps, blanks[i]) == 0;
+    for (int i = 0; i < t->n_merges && known && cuts_blanks; i++)
+        known = !strstr(t->tokens[t->merges[i].right].text, "\u2581");
+    return known ? 0 : refuse_steps(g, steps);
 }
 
 static int put_scores(struct gguf *g, const struct pp_tokenizer *t, int vocabulary)
 {
+    PP_TRY(check_blanks(g, t));
     PP_TAKE(float, scores, (size_t)vocabulary);
-    for (int i = t->n_merges - 1; i >= 0; i--)
+    PP_TAKE(bool, made, (size_t)vocabulary);
+    for (int i = t->n_merges - 1; i >= 0; i--) {
         scores[t->merges[i].into] = (float)-i;
+        made[t->merges[i].into] = true;
+    }
+    for (int i = 0; i < t->n; i++)
+        if (token_type(t, i) == NORMAL && !made[i] && pp_text_columns(t->tokens[i].text) > 1)
+            return pp_fail(PP_ECONFIG,
+                           "%s: no merge makes token %d, but llama.cpp would find it in texts",
+                           g->e->ck->path, i);
     begin_array(g, "tokenizer.ggml.scores", F32, (size_t)vocabulary);
     pp_bytes_put(&g->keys, scores, (size_t)vocabulary * sizeof(*scores));
     put_bool(g, "tokenizer.ggml.add_space_prefix", t->opens_with_space);
@@ -180,15 +272,9 @@ static int put_scores(struct gguf *g, const struct pp_tokenizer *t, int vocabula
 
 static int put_merges(struct gguf *g, const struct pp_tokenizer *t)
 {
-    const char *p = t->pattern ? t->pattern : "";
-    const char *pre = strstr(p, "{1,3}")    ? "llama-bpe"
-                      : strstr(p, "(?i:'s") ? "qwen2"
-                      : strstr(p, "'s|'t")  ? "gpt-2"
-                                            : NULL;
-    if (!pre && p[0])
-        return pp_fail(PP_ECONFIG,
-                       "the tokenizer cuts texts by a pattern for which GGUF has no name: %s", p);
-    gguf_text(g, "tokenizer.ggml.pre", pre ? pre : "gpt-2");
+    const char *pre;
+    PP_TRY(find_cut(g, t, &pre));
+    gguf_text(g, "tokenizer.ggml.pre", pre);
     begin_array(g, "tokenizer.ggml.merges", STRING, (size_t)t->n_merges);
     for (int i = 0; i < t->n_merges; i++) {
         const char *left = t->tokens[t->merges[i].left].text,

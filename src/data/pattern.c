@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Patterns by PCRE2. A tokenizer's are written for Oniguruma: classes that PCRE2 sees otherwise are
- * written out, and what would silently mean something else is refused.
- */
+/* Patterns by PCRE2. A tokenizer's are written for Oniguruma: pattern_translate.c rewrites them. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "ppcli/mem.h"
@@ -24,46 +20,11 @@ struct pattern_match {
     pcre2_jit_stack *stack;
 };
 
-/* In brackets, or within those of a class. */
-static const char *class_of(char letter)
-{
-    return letter == 's' || letter == 'S'   ? "\\p{Z}\\x09-\\x0d\\x85"
-           : letter == 'w' || letter == 'W' ? "\\p{L}\\p{M}\\p{N}\\p{Pc}"
-                                            : NULL;
-}
-
 static int refuse(const char *label, const char *regex, const char *what)
 {
     char shown[120];
     return pp_fail(PP_EFORMAT, "%s: pattern '%s': %s", label,
                    pp_text_shown(regex, shown, sizeof(shown)), what);
-}
-
-static int translate(const char *label, const char *regex, FILE *f)
-{
-    bool in_class = false;
-    for (const char *p = regex; *p; p++) {
-        const char *class = *p == '\\' ? class_of(p[1]) : NULL;
-        if (class && in_class && p[1] < 'a')
-            return refuse(label, regex, "\\S or \\W in a class is not done here");
-        if (*p == '\\' && p[1] && strchr("hHRXKGyYOkg", p[1]))
-            return refuse(label, regex, "\\h, \\R, \\X and references are not done here");
-        if (in_class && ((*p == '[' && p[1] != ':') || (*p == '&' && p[1] == '&')))
-            return refuse(label, regex, "a class in a class, or && in one, is not done here");
-        if (class) {
-            fprintf(f, in_class ? "%s%s" : "[%s%s]", p[1] < 'a' ? "^" : "", class);
-            p++;
-            continue;
-        }
-        in_class = in_class ? *p != ']' : *p == '[';
-        fputc(*p, f);
-        if (*p == '\\' && p[1])
-            fputc(*++p, f);
-        else if (in_class && *p == '[' && p[1] == ':')
-            for (p++; *p && p[1] != ']'; p++)
-                fputc(*p, f);
-    }
-    return 0;
 }
 
 static int compile(const char *label, const char *regex, const char *text, struct pattern *p)
@@ -72,8 +33,14 @@ static int compile(const char *label, const char *regex, const char *text, struc
     PCRE2_SIZE at = 0;
     uint32_t empty = 0;
     char why[160] = "";
-    p->code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error,
-                            &at, NULL);
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (!context || pcre2_set_newline(context, PCRE2_NEWLINE_LF) != 0 ||
+        pcre2_set_bsr(context, PCRE2_BSR_UNICODE) != 0)
+        error = PCRE2_ERROR_NOMEMORY;
+    else
+        p->code = pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED,
+                                PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE, &error, &at, context);
+    pcre2_compile_context_free(context);
     if (!p->code) {
         (void)pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof(why));
         return refuse(label, regex, why);
@@ -87,20 +54,23 @@ static int compile(const char *label, const char *regex, const char *text, struc
 
 int pattern_create(const char *label, const char *regex, struct pattern **out)
 {
-    char *text = NULL;
-    size_t bytes = 0;
+    PP_OWN(pp_bytes_fini) struct pp_bytes text = {0};
     struct pattern *p;
-    FILE *f = open_memstream(&text, &bytes);
-    if (!f)
-        return pp_fail(PP_ERESOURCE, "%s: out of memory", label);
-    int rc = translate(label, regex, f);
-    int end = pp_text_close(f, &text, label);
-    p = rc == 0 && end == 0 ? pp_alloc(1, sizeof(*p)) : NULL;
-    rc = rc < 0 ? rc : end < 0 ? end : !p ? PP_ERESOURCE : compile(label, regex, text, p);
-    free(text);
-    PP_TRY_UNDO(rc, pattern_destroy(&p));
+    PP_TRY(pattern_translate(label, regex, &text));
+    PP_ALLOC(p, 1);
+    PP_TRY_UNDO(compile(label, regex, (const char *)text.at, p), pattern_destroy(&p));
     *out = p;
     return 0;
+}
+
+bool pattern_is_known(const char *text)
+{
+    int error;
+    PCRE2_SIZE at;
+    pcre2_code *code =
+        pcre2_compile((PCRE2_SPTR)text, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &error, &at, NULL);
+    pcre2_code_free(code);
+    return code;
 }
 
 void pattern_destroy(struct pattern **p)

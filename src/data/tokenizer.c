@@ -244,7 +244,7 @@ static int shape_added(const char *label, struct tokenizer_work *w)
 }
 
 /* Without a pattern a text may be cut between bytes that no token has side by side, unless something
- * looks at all of it, or at unknown characters side by side. */
+ * looks at all of it, or an unknown character may wait for what follows. */
 static int shape_seams(struct pp_tokenizer *t)
 {
     struct tokenizer_work *w = t->work;
@@ -253,7 +253,8 @@ static int shape_seams(struct pp_tokenizer *t)
         all_bytes = all_bytes && w->of_byte[i] > 0;
     for (int i = 0; i < t->n_merges; i++)
         whole = whole || t->tokens[t->merges[i].left].byte || t->tokens[t->merges[i].right].byte;
-    if (w->n_steps > 0 || whole || (w->fuse_unk && t->unk >= 0 && !all_bytes))
+    bool waits = t->unk >= 0 && !all_bytes && (w->fuse_unk || w->byte_fallback);
+    if (w->n_steps > 0 || whole || waits)
         return 0;
     PP_ALLOC(w->joined, 256 * 32);
     for (int i = 0; i < t->n; i++) {
@@ -293,6 +294,7 @@ void pp_tokenizer_destroy(struct pp_tokenizer **tokenizer)
         pp_free(t->tokens);
         pp_free(t->merges);
         pp_free(t->json);
+        pp_free(t->steps);
     }
     pp_free(t);
     *tokenizer = NULL;

@@ -4,6 +4,7 @@
 #define PPCLI_DATA_TOKENIZER_H
 
 #include "ppcli/json.h"
+#include "ppcli/protobuf.h"
 #include "ppcli/tokenizer.h"
 
 #define TOKENIZER_STEPS 8
@@ -21,6 +22,12 @@ int pattern_create(const char *label, const char *regex, struct pattern **out);
 void pattern_destroy(struct pattern **p);
 int pattern_match_create(struct pattern_match **out);
 void pattern_match_destroy(struct pattern_match **m);
+
+bool pattern_is_known(const char *text); /* whether PCRE2 accepts it as it stands */
+
+/* ---- pattern_translate.c: the same pattern for PCRE2, with a NUL, where ^ and $ are of lines.
+ * Errors: PP_EFORMAT (PCRE2 has nothing that means the same), PP_ERESOURCE. */
+int pattern_translate(const char *label, const char *regex, struct pp_bytes *out);
 
 /* The first match in text[end] that begins at `from` or after it, never an empty one; *out_at is
  * `end` when there is none. */

@@ -147,7 +147,7 @@ static int refuse_character(const char *piece, size_t n)
 static int push_bytes(struct encoder *e, const char *at, size_t n, bool *unknown)
 {
     const uint32_t *of_byte = e->t->work->of_byte;
-    *unknown = !e->t->byte_level && !e->t->work->byte_fallback;
+    *unknown = !e->t->work->byte_fallback;
     for (size_t i = 0; i < n; i++)
         *unknown = *unknown || of_byte[(unsigned char)at[i]] == 0;
     for (size_t i = 0; i < n && !*unknown; i++)
@@ -165,9 +165,12 @@ static int list_symbols(struct encoder *e, const char *piece, size_t n)
         m = t->byte_level ? 1 : (size_t)pp_utf8_length(piece + at);
         const struct text_slot *s =
             t->byte_level ? NULL : text_table_find(&t->work->words, piece + at, m);
-        if (s && s->text) {
+        uint32_t known = t->byte_level ? t->work->of_byte[(unsigned char)piece[at]]
+                         : s->text     ? s->value + 1
+                                       : 0;
+        if (known > 0) {
             PP_TRY(waits ? push_symbol(e, (uint32_t)t->unk) : 0);
-            PP_TRY(push_symbol(e, s->value));
+            PP_TRY(push_symbol(e, known - 1));
             waits = false;
             continue;
         }
@@ -370,7 +373,7 @@ static int create_crew(struct pp_tokenizer *t)
         struct encoder *e = &c->encoders[i];
         *e = (struct encoder){.t = t, .crew = c};
         PP_ALLOC(e->cache, CACHE);
-        PP_TRY(t->pattern ? pattern_match_create(&e->match) : 0);
+        PP_TRY(t->work->n_steps > 0 ? pattern_match_create(&e->match) : 0);
     }
     const struct pp_team_spec spec = {.threads = c->n, .processors = c->n, .crowded = true};
     return c->n > 1 ? pp_team_create(&spec, &c->team) : 0;

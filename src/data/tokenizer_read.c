@@ -24,6 +24,7 @@ struct reader {
     char *room;
     int16_t byte_of[LETTERS]; /* -1: none */
     const char *blank;        /* what stands for a blank in a token; NULL: itself */
+    struct pp_bytes steps;    /* see struct pp_tokenizer */
 };
 
 uint32_t tokenizer_byte_letter(int byte)
@@ -71,6 +72,17 @@ static char *keep_text(struct reader *r, const char *text)
     return at;
 }
 
+/* "what", or "what detail": a line of the tokenizer's steps. */
+static void list_step(struct reader *r, const char *what, const char *detail)
+{
+    pp_bytes_put(&r->steps, what, strlen(what));
+    if (detail) {
+        pp_bytes_put(&r->steps, " ", 1);
+        pp_bytes_put(&r->steps, detail, strlen(detail));
+    }
+    pp_bytes_put(&r->steps, "\n", 1);
+}
+
 /* take() of each part of a Sequence, or of the one part; there may be none. */
 typedef int take_part(struct reader *r, const json_t *part, const char *type);
 static int take_parts(struct reader *r, const json_t *all, const char *list, take_part *take)
@@ -109,6 +121,9 @@ static int take_change(struct reader *r, const json_t *part, const char *type)
         return damaged(r, "a normalizer without its text");
     r->w->changes[r->w->n_changes++] = (struct change){
         .from = from ? keep_text(r, from) : NULL, .to = keep_text(r, text), .form = form};
+    list_step(r, form ? type : from ? "replace" : "prepend", form ? NULL : from ? from : text);
+    if (from)
+        list_step(r, "by", text);
     if (from && strcmp(from, " ") == 0)
         r->blank = r->w->changes[r->w->n_changes - 1].to;
     r->t->opens_with_space = r->t->opens_with_space || (!from && !form);
@@ -121,11 +136,13 @@ static int add_step(struct reader *r, const char *regex, const char *word, enum 
     struct tokenizer_work *w = r->w;
     if (w->n_steps == TOKENIZER_STEPS)
         return damaged(r, "too many steps in its pre_tokenizer");
+    static const char *const rests[] = {"isolated", "removed", "with previous", "with next"};
     struct split_step *s = &w->steps[w->n_steps++];
+    if (invert)
+        list_step(r, "inverted", NULL);
+    list_step(r, rests[rest], regex ? regex : word);
     *s = (struct split_step){
         .word = word ? keep_text(r, word) : NULL, .rest = rest, .invert = invert};
-    if (regex && !r->t->pattern)
-        r->t->pattern = keep_text(r, regex);
     return regex ? pattern_create(r->label, regex, &s->pattern) : 0;
 }
 
@@ -160,11 +177,19 @@ static int take_metaspace(struct reader *r, const json_t *part)
     r->blank = r->w->blank = keep_text(r, blank);
     r->w->prefix = strcmp(scheme, "never") != 0 ? r->w->blank : NULL;
     r->w->prefix_first = strcmp(scheme, "first") == 0;
+    list_step(r, "blank", blank);
+    list_step(r, "blank first", scheme);
     return bool_of(part, "split", true) ? add_step(r, NULL, blank, STEP_WITH_NEXT, false) : 0;
 }
 
 static int take_pre_tokenizer(struct reader *r, const json_t *part, const char *type)
 {
+    if (r->t->byte_level) {
+        return pp_fail(PP_EFORMAT,
+                       "%s: pre_tokenizer '%s' after ByteLevel is not supported: it would cut the "
+                       "letters that stand for bytes",
+                       r->label, type);
+    }
     if (strcmp(type, "Split") == 0)
         return take_split(r, part);
     if (strcmp(type, "Metaspace") == 0)
@@ -176,9 +201,10 @@ static int take_pre_tokenizer(struct reader *r, const json_t *part, const char *
         return refuse(r, "pre_tokenizer", type);
     r->t->byte_level = true;
     if (bool_of(part, "add_prefix_space", true)) {
-        if (r->w->n_steps > 0)
+        if (r->w->n_steps > 0 || r->w->blank)
             return refuse(r, "pre_tokenizer", "ByteLevel with add_prefix_space after others");
         r->w->prefix = keep_text(r, " ");
+        list_step(r, "blank first", "always");
     }
     return bool_of(part, "use_regex", true)
                ? add_step(r, tokenizer_gpt2_pattern, NULL, STEP_ISOLATED, false)
@@ -223,7 +249,8 @@ static void find_bytes(struct reader *r, uint32_t id)
     char *out = r->room;
     size_t m = r->blank ? strlen(r->blank) : 0;
     token->bytes = out;
-    if (!token->added && r->t->byte_level && spell_bytes(r, token->text, out, &token->n)) {
+    bool of_model = id_of(r, token->text) == (int64_t)id; /* added tokens may be of the model too */
+    if (of_model && r->t->byte_level && spell_bytes(r, token->text, out, &token->n)) {
         *text_table_find(&r->w->words, out, token->n) = (struct text_slot){out, token->n, id};
         if (token->n == 1)
             r->w->of_byte[(unsigned char)out[0]] = id + 1;
@@ -243,7 +270,7 @@ static void find_bytes(struct reader *r, uint32_t id)
     }
     out[token->n] = '\0';
     r->room += token->n + 1;
-    if (!r->t->byte_level && id_of(r, token->text) == (int64_t)id)
+    if (!r->t->byte_level && of_model)
         *text_table_find(&r->w->words, token->text, strlen(token->text)) =
             (struct text_slot){token->text, (uint32_t)strlen(token->text), id};
 }
@@ -277,8 +304,9 @@ static int count_tokens(struct reader *r, const json_t *added)
         json_integer_value(value) > most ? json_integer_value(value) : most;
     json_array_foreach(added, i, value)
     {
+        const char *text = text_of(value, "content");
         json_int_t id = json_integer_value(json_object_get(value, "id"));
-        most = id > most ? id : most;
+        most = id > most && !(text && id_of(r, text) >= 0) ? id : most;
     }
     if (most < 0 || most > last)
         return damaged(r, most < 0 ? "no tokens" : "a token's number is far beyond their count");
@@ -295,10 +323,40 @@ static int by_length(const void *a, const void *b)
     return x->n != y->n ? (x->n < y->n ? 1 : -1) : (x->id > y->id) - (x->id < y->id);
 }
 
+/* `tokenizers` numbers added tokens itself: one that the vocabulary has keeps the number that it has
+ * there, the others follow in order, whatever the file says. */
+static int number_added(const struct reader *r, const char *text, const json_t *each, json_t **out)
+{
+    char name[PP_JSON_SHOWN];
+    json_int_t id = json_integer_value(json_object_get(each, "id")),
+               next = (json_int_t)json_object_size(r->vocab);
+    *out = json_object_get(r->vocab, text);
+    if (*out)
+        return 0;
+    *out = json_object_get(each, "id");
+    for (int i = 0; i < r->w->n_added; i++) {
+        json_int_t other = r->w->added[i].id;
+        bool twice = strcmp(r->w->added[i].text, text) == 0;
+        if (twice && other == id)
+            return 0;
+        if (twice)
+            return pp_fail(PP_EFORMAT, "%s: added token '%s' has two numbers, %lld and %lld",
+                           r->label, shown(text, name), (long long)other, (long long)id);
+        next = other >= next ? other + 1 : next;
+    }
+    if (!json_is_integer(*out) || id == next || r->t->tokens[id].text[0])
+        return 0; /* set_token() says what is wrong with it */
+    return pp_fail(PP_EFORMAT,
+                   "%s: added token '%s' has number %lld, but the next free number is %lld, which "
+                   "is what tokenizers gives it; renumber it",
+                   r->label, shown(text, name), (long long)id, (long long)next);
+}
+
 static int take_added(struct reader *r, const json_t *all)
 {
     struct tokenizer_work *w = r->w;
     const json_t *each;
+    json_t *number;
     size_t i;
     PP_ALLOC(w->added, json_array_size(all));
     json_array_foreach(all, i, each)
@@ -309,8 +367,9 @@ static int take_added(struct reader *r, const json_t *all)
             return damaged(r, "an added token without content");
         if (bool_of(each, "single_word", false))
             return refuse(r, "single_word of added token", text);
-        PP_TRY(set_token(r, text, json_object_get(each, "id"), true));
-        uint32_t id = (uint32_t)json_integer_value(json_object_get(each, "id"));
+        PP_TRY(number_added(r, text, each, &number));
+        PP_TRY(set_token(r, text, number, true));
+        uint32_t id = (uint32_t)json_integer_value(number);
         r->t->tokens[id].special = special;
         w->added[w->n_added++] = (struct added){.id = id,
                                                 .text = keep_text(r, text),
@@ -319,6 +378,15 @@ static int take_added(struct reader *r, const json_t *all)
                                                 .lstrip = bool_of(each, "lstrip", false),
                                                 .rstrip = bool_of(each, "rstrip", false)};
     }
+    return 0;
+}
+
+/* With byte_fallback a letter of ByteLevel that has no token would become tokens such as <0xC4>. */
+static int check_letters(const struct reader *r, bool fallback)
+{
+    for (int byte = 0; fallback && r->t->byte_level && byte < 256; byte++)
+        if (r->w->of_byte[byte] == 0 && id_of(r, "<0xC4>") >= 0)
+            return refuse(r, "byte_fallback", "of a ByteLevel vocabulary without all bytes");
     return 0;
 }
 
@@ -341,11 +409,14 @@ static int take_tokens(struct reader *r, const json_t *model, const json_t *adde
     PP_TRY(take_added(r, added));
     r->w->fuse_unk = bool_of(model, "fuse_unk", false);
     r->w->ignore_merges = bool_of(model, "ignore_merges", false);
+    if (r->w->ignore_merges)
+        list_step(r, "ignore_merges", NULL);
     r->w->byte_fallback = bool_of(model, "byte_fallback", false) && !r->t->byte_level;
     PP_TRY(text_table_create((size_t)r->t->n, &r->w->words));
     for (int id = 0; id < r->t->n; id++)
         if (r->t->tokens[id].text[0])
             find_bytes(r, (uint32_t)id);
+    PP_TRY(check_letters(r, bool_of(model, "byte_fallback", false)));
     value = unk ? json_object_get(r->vocab, unk) : NULL;
     if (unk && !value)
         return damaged(r, "its unk_token is not in its vocabulary");
@@ -425,6 +496,9 @@ static int take_all(struct reader *r, const json_t *root, size_t bytes)
     r->t->opens_with_space = r->t->opens_with_space || r->w->prefix;
     PP_TRY(take_tokens(r, model, json_object_get(root, "added_tokens")));
     PP_TRY(take_merges(r, json_object_get(model, "merges"), bytes));
+    pp_bytes_put(&r->steps, "", 1);
+    r->t->steps = r->steps.lost ? NULL : pp_strdup((const char *)r->steps.at);
+    PP_TRY(r->t->steps ? 0 : PP_ERESOURCE);
     r->t->eos = find_mark(r->t, "<|endoftext|> </s> <|end_of_text|> <|im_end|> <eos> <|eot_id|>");
     r->t->bos = find_mark(r->t, "<s> <|begin_of_text|> <bos> <|startoftext|>");
     PP_TRY(tokenizer_shape(r->label, r->t));
@@ -444,6 +518,7 @@ int pp_tokenizer_parse(const char *label, const char *json, size_t bytes, struct
     PP_TAKE(struct reader, r, 1);
     *r = (struct reader){.label = label, .t = t, .w = t->work};
     int rc = t->work && t->json ? take_all(r, root, bytes) : PP_ERESOURCE;
+    pp_bytes_fini(&r->steps);
     PP_TRY_UNDO(rc, pp_tokenizer_destroy(&t));
     *out = t;
     return 0;

@@ -67,6 +67,20 @@ ok run generate "$folder/run" --prompt 'The king ' --tokens 200 --stop e
 case $(tail -c +10 "$folder/out") in *e*) complain "--stop was passed: $(cat "$folder/out")" ;; esac
 fails 64 '--stop wants a text' run generate "$folder/run" --prompt a --stop ''
 
+begin "a prompt may have more tokens than bytes"
+mkdir "$folder/two" && cat >"$folder/two/tokenizer.json" <<'END'
+{"normalizer":{"type":"Replace","pattern":{"String":"z"},"content":"aaaa"},
+ "model":{"type":"BPE","vocab":{"a":0,"b":1,"y":2},"merges":[]}}
+END
+printf 'abyzabyzabyzabyzabyzabyzabyz%.0s' 1 2 3 4 5 6 7 8 9 >"$folder/abc.txt"
+ok run tokenize "$folder/abc.txt" -o "$folder/abc" --tokenizer "$folder/two"
+# shellcheck disable=SC2086 # words
+config "$folder/abc.ini" data.dataset=tokens "data.path=$folder/abc" $small $steps
+ok run train "$folder/abc.ini" --dir "$folder/abc-run" -q
+ok run generate "$folder/abc-run" --prompt zzb --tokens 1
+case $(cat "$folder/out") in aaaaaaaab*) ;; *) complain "the prompt became $(cat "$folder/out")" ;; esac
+err_has '9 tokens read'
+
 begin "the config that the page on transformers prints trains, and ends with words"
 awk '/^`book.ini`/ { on = 1 } on && /^With a folder/ { exit } on && sub(/^    /, "")' \
     "$PPCLI_SOURCE_DIR/docs/do/transformers.md" >"$folder/page.ini"
@@ -84,6 +98,57 @@ config "$folder/hf.ini" data.dataset=text "data.train_file=$folder/book.txt" dat
 ok run train "$folder/hf.ini" --dir "$folder/run2" -q
 ok run generate "$folder/hf.ini" --checkpoint "$folder/hf" --prompt 'The king ' --tokens 5
 case $(cat "$folder/out") in 'The king '*) ;; *) complain "no prompt in $(cat "$folder/out")" ;; esac
+
+# The run's model with its tokenizer cut in another way: $1 in place of its pre_tokenizer, $2 of ignore_merges.
+gguf_of() {
+    rm -rf "$folder/cut" "$folder/gguf"
+    mkdir "$folder/cut"
+    sed "s#\"pre_tokenizer\": *{[^}]*}#\"pre_tokenizer\":$1#; s#\"ignore_merges\": *false#\"ignore_merges\":$2#" \
+        "$folder/data/tokenizer.json" >"$folder/cut/tokenizer.json"
+    run export "$folder/run" "$folder/gguf" --format gguf --tokenizer "$folder/cut"
+}
+# "tokenizer.ggml.pre", its type and length, and its text.
+pre_is() {
+    code_is 0
+    same "$(tr '\000-\037' ' ' <"$folder/gguf/model.gguf" | grep -ao 'ggml.pre  *[a-z0-9-]*' | tr -s ' ')" "ggml.pre $1"
+}
+bytes='{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":false}'
+words='{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true}'
+gpt4='(?i:'"'s|'t|'re|'ve|'m|'ll|'d"')|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+'
+split() { # [PATTERN]
+    printf '{"type":"Sequence","pretokenizers":[{"type":"Split","pattern":{"Regex":"%s"},' "$1"
+    printf '"behavior":"Isolated","invert":false},%s]}' "$bytes"
+}
+
+begin "GGUF names the pre-tokenizer of llama.cpp that cuts texts in the same way"
+gguf_of "$words" false && pre_is gpt-2
+gguf_of "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":true},$words]}" false &&
+    pre_is starcoder
+gguf_of "$(split "$gpt4")" true && pre_is llama-bpe
+gguf_of "$(split "$gpt4")" false && pre_is dbrx
+gguf_of "$(split "$(printf '%s' "$gpt4" | sed 's/{1,3}//')")" false && pre_is qwen2
+
+begin "and where there is none the export is refused and names the steps"
+for cut in "$bytes" "$(echo "$words" | sed 's/"add_prefix_space":false/"add_prefix_space":true/')" \
+    "$(split '\\\\p{N}{1,3}')" "$(split "$(printf '%s' "$gpt4" | sed 's/{1,3}/{1,2}/')")" \
+    "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\",\"individual_digits\":false},$words]}"; do
+    gguf_of "$cut" false
+    code_is 78
+    err_has 'llama.cpp has no name for what the tokenizer does before its merges ('
+done
+gguf_of "$words" true
+code_is 78
+err_has 'ignore_merges'
+
+begin "its token for the unknown is of type UNKNOWN, 2"
+gguf_type() { # of token $1
+    at=$(grep -abo tokenizer.ggml.token_type "$folder/gguf/model.gguf" | cut -d: -f1)
+    od -An -tu4 -j $((at + 25 + 16 + 4 * $1)) -N 4 "$folder/gguf/model.gguf" | tr -d ' '
+}
+sed 's/"unk_token": *null/"unk_token":"!"/' "$folder/data/tokenizer.json" >"$folder/cut/tokenizer.json"
+rm -rf "$folder/gguf"
+ok run export "$folder/run" "$folder/gguf" --format gguf --tokenizer "$folder/cut"
+same "$(gguf_type 0) $(gguf_type 1) $(gguf_type 1999)" '2 1 3'
 
 begin "characters and bytes for a model of subwords are refused, whatever their count"
 for tokens in chars bytes; do

