@@ -5,9 +5,16 @@
 #   scripts/test.sh --all      everything except the suite "long", which needs hours
 #   scripts/test.sh WORD...    words for `meson test`: names of tests, or --suite NAME. No such test is an error, which
 #                              names the suites.
+#   scripts/test.sh --list     names of all tests, with their suites, in place of running them
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
+case " $* " in
+*' --help '* | *' -h '*)
+    sed -n '/^# Installs/,/^set/s/^# //p' "$0"
+    exit 0
+    ;;
+esac
 . "$root/scripts/run-tests.sh"
 "$root/scripts/setup.sh" --tests
 
@@ -16,6 +23,7 @@ if [ -f "$root/build/build.ninja" ]; then
 else
     meson setup "$root/build" "$root"
 fi
+case " $* " in *' --list '*) exec meson test -C "$root/build" --no-rebuild "$@" ;; esac
 ninja -C "$root/build"
 
 begin=$(date +%s)
