@@ -189,6 +189,7 @@ def main():
         print(f'{"ok" if wrong is None else "not ok"} {cases} - {name}')
         if wrong:
             print('# ' + wrong.replace('\n', '\n# '))
+            print(f'{name}: {wrong}', file=sys.stderr)  # meson shows no comments of TAP
 
     with tempfile.TemporaryDirectory() as folder:
         shell = Shell(ppcli, source, folder)

@@ -127,6 +127,7 @@ def main():
         print(f'{"not ok" if wrong else "ok"} {n} - {name}: {looked} shapes as the formulas say')
         for line in wrong[:20]:
             print('#', line)
+            print(f'{name}: {line}', file=sys.stderr)  # meson shows no comments of TAP
         bad += bool(wrong)
     n += 1
     enough = len(lines) >= 20 and sum('idle time of 1f1b' in text for *_, text in lines.values()) == 3

@@ -40,6 +40,7 @@ end_case() {
         failures=$((failures + 1))
         echo "not ok $cases - $name"
         printf '%s' "$wrong" | sed 's/^/# /'
+        printf '%s:\n%s' "$name" "$wrong" >&2 # meson shows no comments of TAP
     fi
 }
 

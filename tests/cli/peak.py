@@ -87,6 +87,7 @@ for number, (name, keys) in enumerate(MODELS.items(), 1):
     print(f'{"not ok" if wrong else "ok"} {number} - {name}: no more than predicted, until the process has ended')
     for line in wrong:
         print('#', line)
+        print(f'{name}: {line}', file=sys.stderr)  # meson shows no comments of TAP
 print(f'1..{len(MODELS)}')
 shutil.rmtree(here)
 sys.exit(failures > 0)

@@ -26,6 +26,7 @@ report() { # ok? WHAT
         failed=$((failed + 1))
         echo "not ok $n - $2"
         sed 's/^/# /' "$out"
+        { echo "$2" && cat "$out"; } >&2 # meson shows no comments of TAP
     fi
 }
 

@@ -60,6 +60,7 @@ def case(name, wrong):
     print(f'{"not ok" if wrong else "ok"} {cases} - {name}')
     for line in wrong[:8]:
         print('#', str(line).replace('\n', '\n# ')[:1500])
+        print(f'{name}: {str(line)[:1500]}', file=sys.stderr)  # meson shows no comments of TAP
     sys.stdout.flush()
 
 

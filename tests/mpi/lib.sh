@@ -22,6 +22,8 @@ report() { # report CODE NAME [WHY]: why not, else what the program printed into
     else
         bad=1
         echo "not ok $n - $2"
-        printf '%s\n' "${3-$(cat out err 2>/dev/null)}" | sed 's/^/# /'
+        printf '%s\n' "${3-$(cat out err 2>/dev/null)}" | sed 's/^/# /' >why
+        cat why
+        { echo "$2" && cat why; } >&2 # meson shows no comments of TAP
     fi
 }
