@@ -37,7 +37,7 @@ struct pp_activation_facts {
     double gain, steepest;
 };
 
-const struct pp_activation_facts *pp_activation_facts(enum pp_activation act);
+const struct pp_activation_facts *pp_activation_facts(int activation);
 
 /* Which backend, set up how. */
 struct pp_backend_choice {
@@ -84,7 +84,7 @@ static inline double pp_loss_sums_mean(const struct pp_loss_sums *s, double sum)
 /* One optimizer pass over a whole parameter buffer, the same on every rank. In memory of the
  * device, read when the work is done, so that a captured step can be replayed with other values. */
 struct pp_optimizer_args {
-    enum pp_optimizer_kind kind;
+    int kind;           /* enum pp_optimizer_kind */
     float lr;           /* of this step, schedule and warm-up included */
     float momentum;     /* momentum: v = momentum*v + g; p -= lr*v (PyTorch, dampening 0) */
     float beta1, beta2; /* adam, adamw */
@@ -153,7 +153,7 @@ struct pp_linear_forward {
     const float *W;
     const float *packed; /* what pack_weights made of W, or NULL: the same bits */
     const float *b;      /* NULL: no bias */
-    enum pp_activation act;
+    int act;             /* enum pp_activation */
     pp_value *z; /* [B][O], when not NULL: the value before act (gelu's backward needs it) */
     pp_value *y;
     int row;
@@ -204,7 +204,7 @@ struct pp_optimizer_step {
  * memory of the device; those of rows will start at PP_ALIGN boundaries. */
 struct pp_linear_use {
     int B, I, O;
-    enum pp_activation act;
+    int act;                     /* enum pp_activation */
     bool keeps_z;                /* linear_forward gives z too */
     bool dx;                     /* linear_backward_input is called */
     bool adds;                   /* its product may be added to what dx holds, for a convolution */

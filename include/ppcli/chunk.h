@@ -35,7 +35,7 @@ struct pp_chunk {
     int first_node, n_nodes;      /* of the model */
     int max_rows;
     int state_slots, grad_slots;
-    enum pp_optimizer_kind optimizer;
+    int optimizer;      /* enum pp_optimizer_kind */
     bool decay_weights; /* and PP_PARAM_PLAIN is left alone */
     float rate;         /* as in spec */
     bool sharded;
@@ -60,10 +60,10 @@ struct pp_chunk {
 
 struct pp_chunk_spec {
     int first, last;
-    int max_rows;    /* of one micro-batch */
-    int state_slots; /* F-to-W slots, over all plans */
-    int grad_slots;  /* I-to-W slots; 0: forward only, no gradients and no optimizer state */
-    enum pp_optimizer_kind optimizer;
+    int max_rows;       /* of one micro-batch */
+    int state_slots;    /* F-to-W slots, over all plans */
+    int grad_slots;     /* I-to-W slots; 0: forward only, no gradients and no optimizer state */
+    int optimizer;      /* enum pp_optimizer_kind */
     bool decay_weights; /* weight decay is for PP_PARAM_DECAYED only, else for all parameters */
     float rate;         /* muon: train.muon_lr in units of train.lr; 0: not set */
     bool again;         /* passes with `again` will come */

@@ -41,11 +41,6 @@
 #define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
 /* Buffers of that size are static and of the thread: stacks may be as small as 128 KiB. */
 
-enum pp_activation {
-    PP_ACT_NONE,
-#define PP_ACTIVATION(NAME, ...) PP_ACT_##NAME,
-#include "ppcli/activations.def"
-};
 enum pp_init_rule { /* of the weights of products */
     PP_INIT_KAIMING_UNIFORM,
     PP_INIT_KAIMING_NORMAL,
@@ -91,15 +86,6 @@ enum pp_assignment {
     PP_ASSIGN_EXPLICIT,
     PP_ASSIGN_FLOPS, /* what auto means */
     PP_ASSIGN_TIME   /* measured; explicit ranges once a run is prepared */
-};
-enum pp_optimizer_kind {
-#define PP_OPTIMIZER(NAME, ...) PP_OPT_##NAME,
-#include "ppcli/optimizers.def"
-};
-enum {
-    PP_OPTIMIZERS = 0
-#define PP_OPTIMIZER(...) +1
-#include "ppcli/optimizers.def"
 };
 enum pp_decay { /* what weight decay is for */
     PP_DECAY_ALL,
@@ -420,11 +406,11 @@ struct pp_did_you_mean pp_did_you_mean(const char *word, const char *const *name
 bool pp_bytes_parse(const char *text, size_t *out);
 
 /* Human words for enum values: "relu", "adamw", "cosine", ... ; static storage. */
-const char *pp_activation_name(enum pp_activation a);
-const char *pp_optimizer_name(enum pp_optimizer_kind k);
+const char *pp_activation_name(int activation);
+const char *pp_optimizer_name(int optimizer);
 const char *pp_precision_name(enum pp_precision p);
 
 /* Values an optimizer keeps for each parameter: none, the first moment (or momentum), both. */
-int pp_optimizer_moments(enum pp_optimizer_kind k);
+int pp_optimizer_moments(int optimizer);
 
 #endif

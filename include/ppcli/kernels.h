@@ -432,14 +432,14 @@ struct pp_avg_pool { /* forward: x -> y; backward: x is dy [B][OH][OW][C], y is 
 /* ---- element by element: y or dx may be one of the arrays read, unless `add` */
 struct pp_activate { /* y[n] = act(x[n]) */
     size_t n;
-    enum pp_activation act;
+    int act; /* enum pp_activation */
     const pp_value *x;
     pp_value *y;
 };
 
 struct pp_activate_backward { /* dx[n] = dy * act'(..) from what the activation saves: z or y */
     size_t n;
-    enum pp_activation act;
+    int act; /* enum pp_activation */
     const pp_value *saved, *dy;
     bool add;
     pp_value *dx;

@@ -61,7 +61,7 @@ struct pp_param {
 
 size_t pp_param_floats(const struct pp_param *p);
 /* As pp_optimizer_moments(), of this one. */
-int pp_param_moments(const struct pp_param *p, enum pp_optimizer_kind kind);
+int pp_param_moments(const struct pp_param *p, int optimizer);
 
 /* Files have parameters as PyTorch does: a convolution is [out][in][kh][kw], the columns of a linear
  * after an image are (channel, row, column). out_dims: the shape there. Returns the floats of a
@@ -188,8 +188,8 @@ struct pp_node {
     int cached; /* rows are positions of one text, from pp_pass.position on, and attention keeps
                       keys and values of as many; 0: none of it */
     /* What ops know about themselves: */
-    enum pp_activation activation; /* of linear, convolution and norms: after them */
-    bool bias;                     /* of linear, convolution and layer norm */
+    int activation; /* enum pp_activation, of linear, convolution and norms: after them */
+    bool bias;      /* of linear, convolution and layer norm */
     bool logits; /* the model's last node, a linear without activation and bias: rows of its value
                     are pp_model_logits_row() apart */
     struct pp_attention_words {

@@ -123,7 +123,7 @@ int pp_links_measure(struct pp_transport *tp, struct pp_links *out);
 struct pp_measure_spec {
     const struct pp_model *model;
     struct pp_backend_choice backend;
-    enum pp_optimizer_kind optimizer;
+    int optimizer;    /* enum pp_optimizer_kind */
     int ranks;        /* that will run at once */
     int samples;      /* of the data set: rows are gathered from all over it */
     const int *sizes; /* [n_sizes] micro-batch sizes, >= 1, ascending, no two the same */
@@ -146,9 +146,9 @@ double pp_layer_work(const struct pp_model *m, int layer);
 struct pp_cluster_use { /* what runs there */
     const struct pp_model *model;
     enum pp_precision precision;
-    enum pp_optimizer_kind optimizer;
-    int rows;  /* the most of one micro-batch */
-    int ranks; /* of the run */
+    int optimizer; /* enum pp_optimizer_kind */
+    int rows;      /* the most of one micro-batch */
+    int ranks;     /* of the run */
 };
 
 /*

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "fma.h"
+#include "ppcli/activations.h"
 #include "ppcli/median.h"
 #include "ppcli/thread.h"
 

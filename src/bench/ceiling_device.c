@@ -6,6 +6,7 @@
  */
 
 #include "ppcli/bench.h"
+#include "ppcli/activations.h"
 #include "ppcli/median.h"
 #include "ppcli/rng.h"
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "table.h"
+#include "ppcli/activations.h"
 
 static const struct table_column columns[] = {
     TABLE_LEFT("name", "name"),

@@ -110,7 +110,7 @@ static void print_gpt2(const struct exporter *e, struct pp_json *j)
     const struct pp_config *cfg = e->cfg;
     static const char *const drops[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop"};
     int chosen = cfg->model.ffn_activation;
-    const char *act = chosen < 0 ? "gelu_tanh" : pp_activation_name((enum pp_activation)chosen);
+    const char *act = chosen < 0 ? "gelu_tanh" : pp_activation_name(chosen);
     pp_json_str(j, "model_type", "gpt2");
     pp_json_int(j, "n_layer", cfg->model.n_layer);
     pp_json_int(j, "n_head", cfg->model.n_head);

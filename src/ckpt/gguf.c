@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "gguf.h"
+#include "ppcli/activations.h"
 #include "ppcli/mem.h"
 
 #define ALIGN 32
@@ -293,7 +294,7 @@ int export_gguf(struct exporter *e, const struct pp_export *x, const char *path)
     if (e->gpt && act >= 0 && act != PP_ACT_GELU_TANH)
         return pp_fail(PP_ECONFIG,
                        "%s: model.ffn_activation = %s: llama.cpp's gpt2 has gelu_tanh only",
-                       e->ck->path, pp_activation_name((enum pp_activation)act));
+                       e->ck->path, pp_activation_name(act));
     if (qwen && cfg->model.rope_scaling.n == 4)
         return pp_fail(PP_ECONFIG, "%s: llama.cpp's qwen2 has no llama3 model.rope_scaling",
                        e->ck->path);

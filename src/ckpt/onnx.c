@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "export.h"
+#include "ppcli/activations.h"
 #include "ppcli/ops.h"
 #include "ppcli/protobuf.h"
 #include "ppcli/text.h"

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "export.h"
+#include "ppcli/activations.h"
 #include "ppcli/ops.h"
 #include "ppcli/text.h"
 

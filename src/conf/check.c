@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "ppcli/optimizers.h"
 #include "ppcli/text.h"
 
 static int option(const char *key)

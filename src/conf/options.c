@@ -5,11 +5,14 @@
  * that need others come from the rows in include/ppcli/keys_SECTION.def:
  *
  *   PP_KEY(section, TYPE, key, members of struct conf_option)      TYPE: CONF_TYPE, PP_MEMBER_TYPE
- *   PP_CHOICE(section, enum pp_x, key, members)                    CONF_ENUM, whose value this is
+ *   PP_CHOICE(section, enum pp_x or int, key, members)             CONF_ENUM, whose value this is
  */
 #include "conf.h"
 
 #include <string.h>
+
+#include "ppcli/activations.h"
+#include "ppcli/optimizers.h"
 
 static const struct conf_choice activations[] = {
 #define PP_ACTIVATION(NAME, word, ...) {#word, PP_ACT_##NAME},
@@ -204,23 +207,23 @@ static const char *name_in(const char *key, int value)
     return conf_choice_name(conf_option(conf_option_index(key))->choices, value);
 }
 
-const char *pp_activation_name(enum pp_activation a)
+const char *pp_activation_name(int activation)
 {
-    return name_in("model.activation", (int)a);
+    return name_in("model.activation", activation);
 }
 
-const char *pp_optimizer_name(enum pp_optimizer_kind k)
+const char *pp_optimizer_name(int optimizer)
 {
-    return name_in("train.optimizer", (int)k);
+    return name_in("train.optimizer", optimizer);
 }
 
-int pp_optimizer_moments(enum pp_optimizer_kind k)
+int pp_optimizer_moments(int optimizer)
 {
     static const int kept[] = {
 #define PP_OPTIMIZER(NAME, word, moments) moments,
 #include "ppcli/optimizers.def"
     };
-    return kept[k];
+    return kept[optimizer];
 }
 
 const char *pp_precision_name(enum pp_precision p)

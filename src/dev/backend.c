@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ppcli/activations.h"
 #include "ppcli/clock.h"
 #include "ppcli/machine.h"
 #include "ppcli/mem.h"
@@ -30,7 +31,7 @@ static const struct pp_backend_ops *const backends[] = {
 /* "auto" takes the first of these that can run here. */
 static const struct pp_backend_ops *const preferred[] = {&backend_cuda, &backend_cpu};
 
-const struct pp_activation_facts *pp_activation_facts(enum pp_activation act)
+const struct pp_activation_facts *pp_activation_facts(int act)
 {
     enum {
         SAVES_y = 0,

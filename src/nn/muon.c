@@ -11,6 +11,8 @@
 #include <math.h>
 
 #include "chunk.h"
+#include "ppcli/activations.h"
+#include "ppcli/optimizers.h"
 
 #define STEPS 5
 #define FACTOR_X 3.4445f /* a, b and c */
@@ -22,10 +24,10 @@ bool chunk_is_muon(const struct pp_chunk *c, const struct pp_param *p)
     return c->optimizer == PP_OPT_MUON && p->matrix;
 }
 
-int pp_param_moments(const struct pp_param *p, enum pp_optimizer_kind kind)
+int pp_param_moments(const struct pp_param *p, int optimizer)
 {
-    bool one = kind == PP_OPT_MUON && p->matrix;
-    return p->kind == PP_PARAM_BUFFER ? 0 : one ? 1 : pp_optimizer_moments(kind);
+    bool one = optimizer == PP_OPT_MUON && p->matrix;
+    return p->kind == PP_PARAM_BUFFER ? 0 : one ? 1 : pp_optimizer_moments(optimizer);
 }
 
 static size_t aligned(size_t floats)

@@ -12,6 +12,7 @@
 #ifndef PPCLI_NN_NN_H
 #define PPCLI_NN_NN_H
 
+#include "ppcli/activations.h"
 #include "ppcli/model.h"
 #include "ppcli/ops.h"
 

@@ -15,6 +15,7 @@
 
 #include "ppcli/err.h"
 #include "ppcli/mem.h"
+#include "ppcli/optimizers.h"
 
 #define BUCKET_FLOATS ((size_t)1 << 16) /* at least, but for the first layers of a stage */
 

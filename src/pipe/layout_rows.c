@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "ppcli/activations.h"
 #include "ppcli/dataset.h"
 
 /* Rows of a product of weight gradients: of few more it is hardly faster, of many more not at all. */

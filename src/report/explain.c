@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ppcli/activations.h"
 #include "ppcli/draw.h"
 #include "ppcli/log.h"
 #include "ppcli/text.h"

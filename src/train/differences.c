@@ -10,6 +10,7 @@
 
 #include "ppcli/dataset.h"
 #include "ppcli/log.h"
+#include "ppcli/optimizers.h"
 #include "ppcli/text.h"
 #include "ppcli/weights.h"
 
@@ -43,10 +44,9 @@ static bool is_same_data(const struct trainer *tr, const struct pp_ckpt_state *s
 static int moments_of(const char *optimizer)
 {
     int k = 0;
-    while (k < PP_OPTIMIZERS - 1 &&
-           strcmp(optimizer, pp_optimizer_name((enum pp_optimizer_kind)k)) != 0)
+    while (k < PP_OPTIMIZERS - 1 && strcmp(optimizer, pp_optimizer_name(k)) != 0)
         k++;
-    return pp_optimizer_moments((enum pp_optimizer_kind)k);
+    return pp_optimizer_moments(k);
 }
 
 /* Optimizers keep other numbers: the checkpoint has none for one that needs more. */

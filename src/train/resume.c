@@ -50,7 +50,7 @@ static int saved_tensor(const struct pp_ckpt *ck, enum pp_exec_kind kind, const 
 static int check_tensors(const struct trainer *tr, const struct pp_ckpt *ck)
 {
     const struct pp_model *m = tr->run->model;
-    enum pp_optimizer_kind optimizer = tr->run->cfg->train.optimizer;
+    int optimizer = tr->run->cfg->train.optimizer;
     for (int i = 0; i < m->n_params; i++)
         for (int kind = 0; kind <= pp_param_moments(&m->params[i], optimizer); kind++)
             PP_TRY(saved_tensor(ck, (enum pp_exec_kind)kind, &m->params[i], NULL));

@@ -9,6 +9,8 @@
 
 #include <math.h>
 
+#include "ppcli/activations.h"
+
 /* ---- links */
 
 struct pp_link estimate_link(const struct pp_estimate_spec *s, int ranks, int stride)

@@ -3,6 +3,8 @@
 #include <math.h>
 
 #include "checkops.h"
+#include "ppcli/activations.h"
+#include "ppcli/optimizers.h"
 
 static enum pp_activation some_activation(struct sample *s)
 {
@@ -89,7 +91,7 @@ void make_optimizer_step(struct sample *s, struct pp_optimizer_step *a)
 {
     a->n = (size_t)some_rows(s, 6000);
     a->decay = flip(s);
-    enum pp_optimizer_kind kind = (enum pp_optimizer_kind)draw(s, PP_OPTIMIZERS);
+    int kind = (int)draw(s, PP_OPTIMIZERS), moments = pp_optimizer_moments(kind);
     struct pp_optimizer_args *args = BYTES(args, 1);
     *args = (struct pp_optimizer_args){.kind = kind,
                                        .nesterov = flip(s),
@@ -103,8 +105,8 @@ void make_optimizer_step(struct sample *s, struct pp_optimizer_step *a)
                                        .step = 1 + draw(s, 5),
                                        .skip = draw(s, 8) == 0};
     FLOATS(g, a->n);
-    float *m = kind != PP_OPT_SGD ? FLOATS(m, a->n) : NULL;
-    float *v = kind >= PP_OPT_ADAM ? FLOATS(v, a->n) : NULL;
+    float *m = moments > 0 ? FLOATS(m, a->n) : NULL;
+    float *v = moments > 1 ? FLOATS(v, a->n) : NULL;
     for (size_t i = 0; i < a->n; i++) {
         if (m)
             m[i] *= 0.1f;

@@ -106,15 +106,16 @@ void bound_largest(struct pp_largest *a, struct outputs *o)
     OUT(o, io, 1, 1, EXACT);
 }
 
-/* One step moves p by lr * (about 1 for Adam, else the gradient or the velocity). */
+/* One step moves p by lr * (about 1 where a second moment divides, as in Adam, else the gradient or
+ * the velocity). */
 void bound_optimizer_step(struct pp_optimizer_step *a, struct outputs *o)
 {
     const struct pp_optimizer_args *args = a->args;
     double p = MOST(a->n, a->p), g = MOST(a->n, a->g) * fabs((double)args->grad_scale) +
                                      fabs((double)args->weight_decay) * p;
     double m = fmax(MOST(a->n, a->m), g), v = fmax(MOST(a->n, a->v), g * g);
-    bool adam = args->kind >= PP_OPT_ADAM;
-    OUT(o, p, a->n, a->n, p + fabs((double)args->lr) * (adam ? 100 : m));
+    bool has_second = pp_optimizer_moments(args->kind) > 1;
+    OUT(o, p, a->n, a->n, p + fabs((double)args->lr) * (has_second ? 100 : m));
     OUT(o, m, a->n, a->n, m);
     OUT(o, v, a->n, a->n, v);
 }

@@ -89,7 +89,8 @@ if command -v bash >/dev/null 2>&1; then
 
     begin "bash completes the values of a key after --set KEY="
     offers ppcli train a.ini --set train.optimizer = ''
-    same "$(tr '\n' ' ' <"$folder/out")" 'sgd momentum adam adamw muon '
+    same "$(cat "$folder/out")" "$("$PPCLI" keys train.optimizer --format json | sed -n '/"values"/,/]/p' |
+        sed '1d;$d' | tr -d '", ')"
     offers ppcli train a.ini --set = train.optimizer = adamw
     same "$(cat "$folder/out")" 'adamw'
     offers ppcli train a.ini --set data.dataset = cifar10-

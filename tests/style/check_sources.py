@@ -26,7 +26,7 @@ HEIGHT = {
 
 # Public headers that are not named after a source file or a folder of their module.
 HEADER_OWNER = {
-    'activations.def': 'conf', 'optimizers.def': 'conf',
+    'activations.def': 'conf', 'optimizers.def': 'conf', 'activations.h': 'conf', 'optimizers.h': 'conf',
     'keys_data.def': 'conf', 'keys_model.def': 'conf', 'keys_pipeline.def': 'conf',
     'keys_train.def': 'conf', 'keys_checkpoint.def': 'conf', 'keys_run.def': 'conf',
     'keys_schedule.def': 'base',  # nothing but names, for conf and sched

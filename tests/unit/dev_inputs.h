@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ppcli/activations.h"
 #include "ppcli/backend.h"
 #include "ppcli/mem.h"
 #include "ppcli/rng.h"

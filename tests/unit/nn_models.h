@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 
+#include "ppcli/activations.h"
 #include "ppcli/mem.h"
 #include "ppcli/model.h"
 #include "test.h"

@@ -13,6 +13,7 @@
 #include "dev_inputs.h"
 #include "ppcli/chunk.h"
 #include "ppcli/err.h"
+#include "ppcli/optimizers.h"
 
 enum {
     H = 5,

@@ -8,6 +8,7 @@
 
 #include "ppcli/cluster.h"
 #include "ppcli/mem.h"
+#include "ppcli/optimizers.h"
 #include "ppcli/tune.h"
 
 static const char good[] = "; a machine\n[device]\nf32 = 1G\nbf16 = 10G ; twice\nbandwidth = 1G\n"

@@ -79,8 +79,14 @@ static void print_assignment(FILE *f, int layers, int stages)
 /* A random legal config: every key, or about half of them. */
 static void print_random_config(FILE *f)
 {
-    static const char *const activations[] = {"relu", "tanh", "gelu", "gelu_tanh", "silu", NULL};
-    static const char *const optimizers[] = {"sgd", "momentum", "adam", "adamw", NULL};
+    static const char *const activations[] = {
+#define PP_ACTIVATION(NAME, word, ...) #word,
+#include "ppcli/activations.def"
+        NULL};
+    static const char *const optimizers[] = {
+#define PP_OPTIMIZER(NAME, word, moments) #word,
+#include "ppcli/optimizers.def"
+        NULL};
     static const char *const lr_schedules[] = {"constant", "linear", "cosine", NULL};
     static const char *const milestones[] = {"none", "30", "30, 60 90", "1 2,3", NULL};
     static const char *const launches[] = {"auto", "threads", "mpirun", NULL};

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include "../../src/dev/cpu/kernels.h"
+#include "ppcli/optimizers.h"
 
 TEST(loss_gradient_may_overwrite_the_logits)
 {
@@ -189,9 +190,9 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
     memcpy(out, &squares, sizeof(squares));
     out += 2;
     *out++ = k->largest(N, in, 0);
-    for (int k5 = 0; k5 < 5; k5++) { /* the fifth: momentum once more */
-        bool nesterov = k5 > PP_OPT_ADAMW;
-        enum pp_optimizer_kind kind = nesterov ? PP_OPT_MOMENTUM : (enum pp_optimizer_kind)k5;
+    for (int i = 0; i <= PP_OPTIMIZERS; i++) { /* the last: Nesterov's momentum */
+        bool nesterov = i == PP_OPTIMIZERS;
+        int kind = nesterov ? PP_OPT_MOMENTUM : i;
         struct pp_optimizer_args args = {kind, 0.01f, 0.9f,  0.9f, 0.99f,    1e-8f, 0.1f,
                                          0.3f, 1,     false, 0,    nesterov, 0};
         float m[N] = {0}, v[N] = {0};
@@ -205,7 +206,7 @@ static void run_kernels(const struct cpu_kernels *k, float *out)
 TEST(every_instruction_set_gives_the_same_bits)
 {
     enum {
-        FLOATS = 2 * COUNT(activations) * 259 + 37 + 2 * 259 + 4 + 1 + 5 * 259
+        FLOATS = 2 * COUNT(activations) * 259 + 37 + 2 * 259 + 4 + 1 + (PP_OPTIMIZERS + 1) * 259
     };
     static float want[FLOATS], got[FLOATS];
     int n = 0;

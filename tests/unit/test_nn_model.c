@@ -6,6 +6,7 @@
 
 #include "ppcli/chunk.h"
 #include "ppcli/lr.h"
+#include "ppcli/optimizers.h"
 #include "ppcli/rng.h"
 #include "../../src/nn/nn.h"
 

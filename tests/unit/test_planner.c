@@ -7,8 +7,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "ppcli/activations.h"
 #include "ppcli/hosts.h"
 #include "ppcli/mem.h"
+#include "ppcli/optimizers.h"
 #include "ppcli/tune.h"
 
 /* A model of equal layers, 4 wide. */

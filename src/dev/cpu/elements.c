@@ -4,6 +4,7 @@
 
 #include "../numbers.h"
 #include "activations.h"
+#include "ppcli/activations.h"
 
 /* For a loop whose result may be one of the arrays read: element i needs element i only. */
 #ifdef __clang__

@@ -6,11 +6,13 @@
 #include <string.h>
 
 #include "activations.h"
+#include "ppcli/activations.h"
+#include "ppcli/optimizers.h"
 
 /* A second pass over y right after the product, while y is in the cache: within 2 % of a product
  * that starts from a prefilled bias, and it takes the activation along. */
-static void bias_activation(int B, int O, size_t row, const float *restrict b,
-                            enum pp_activation act, float *restrict z, float *restrict y)
+static void bias_activation(int B, int O, size_t row, const float *restrict b, int act,
+                            float *restrict z, float *restrict y)
 {
     for (int r = 0; r < B; r++, y += row) {
         if (z) {
@@ -231,7 +233,7 @@ static void optimizer_step(size_t n, const struct pp_optimizer_args *a, bool dec
     float lr = a->lr, wd = decay ? a->weight_decay : 0, scale = a->grad_scale,
           momentum = a->momentum;
     bool nesterov = a->nesterov;
-    switch (a->kind) {
+    switch ((enum pp_optimizer_kind)a->kind) {
     case PP_OPT_SGD:
         for (size_t i = 0; i < n; i++)
             p[i] -= lr * (scale * g[i] + wd * p[i]);

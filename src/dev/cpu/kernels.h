@@ -14,8 +14,8 @@
 struct cpu_kernels {
     const char *name;
     /* In place: y = act(y + b); the value before act to z unless NULL. */
-    void (*bias_activation)(int B, int O, size_t row, const float *b, enum pp_activation act,
-                            float *z, float *y); /* rows of z and y are `row` apart */
+    void (*bias_activation)(int B, int O, size_t row, const float *b, int act, float *z,
+                            float *y); /* rows of z and y are `row` apart */
     /* Of O columns; rows of dz are `row` apart. */
     void (*bias_gradient)(int B, int O, size_t row, const float *dz, float beta, float *db);
     void (*loss_rows)(const void *cpu_loss, const struct pp_piece *piece);

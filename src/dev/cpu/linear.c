@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "ppcli/activations.h"
+
 /* Rows of `columns` floats that a piece may begin at: no cache line is written by two threads. */
 static size_t whole_lines(int columns)
 {

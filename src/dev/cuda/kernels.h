@@ -97,7 +97,7 @@ cudaError_t kernels_to_bf16(cudaStream_t s, size_t n, const float *from, uint16_
 /* y[B][O] = act(product[B][O] + b[O]), z the value before act; b or z may be NULL, product may be
  * y or z. bf16, here and below: values are. */
 cudaError_t kernels_bias_activation(cudaStream_t s, bool bf16, int B, int O, const float *product,
-                                    const float *b, enum pp_activation act, float *z, float *y);
+                                    const float *b, int act, float *z, float *y);
 
 /* kernels_sums.cu */
 /* Of CUDA_COUNTERS units of scratch those that the sum takes. */

@@ -2,6 +2,7 @@
 /* Kernels around the products: samples in, bias and activation, weights as bfloat16. */
 #include "activations.h"
 #include "kernels.h"
+#include "ppcli/activations.h"
 #include "vector.h"
 
 /* ---- samples */
@@ -167,7 +168,7 @@ __global__ void bias_activation(size_t n, int O, const struct several<V, N> *pro
 
 template <typename V, int N>
 static cudaError_t bias_activation_by(cudaStream_t s, size_t n, int O, const float *product,
-                                      const float *b, enum pp_activation act, float *z, float *y)
+                                      const float *b, int act, float *z, float *y)
 {
     auto kernel = bias_activation<V, N>;
     return PP_LAUNCHED(kernel, blocks_for(n / N), THREADS, 0, s, n / N, O / N,
@@ -177,7 +178,7 @@ static cudaError_t bias_activation_by(cudaStream_t s, size_t n, int O, const flo
 
 template <typename V>
 static cudaError_t bias_activation_of(cudaStream_t s, size_t n, int O, const float *product,
-                                      const float *b, enum pp_activation act, float *z, float *y)
+                                      const float *b, int act, float *z, float *y)
 {
     bool fours = goes_by_fours((size_t)O, (const V *)product, b, (const V *)z, (const V *)y);
     if (n == 0)
@@ -187,8 +188,8 @@ static cudaError_t bias_activation_of(cudaStream_t s, size_t n, int O, const flo
 }
 
 extern "C" cudaError_t kernels_bias_activation(cudaStream_t s, bool half, int B, int O,
-                                               const float *product, const float *b,
-                                               enum pp_activation act, float *z, float *y)
+                                               const float *product, const float *b, int act,
+                                               float *z, float *y)
 {
     size_t n = (size_t)B * (size_t)O;
     return half ? bias_activation_of<bf16>(s, n, O, product, b, act, z, y)

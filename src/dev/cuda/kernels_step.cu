@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#include "ppcli/optimizers.h"
+
 /* ---- verdict */
 
 /* The sum of squares of all gradients, in the order that the op promises: the columns in parallel,
@@ -97,7 +99,7 @@ static __device__ struct step step_of(const struct pp_optimizer_args *a, bool de
     struct step s;
     s.skip = a->skip;
     s.nesterov = a->nesterov;
-    s.kind = (int)a->kind;
+    s.kind = a->kind;
     s.lr = a->lr;
     s.momentum = a->momentum;
     s.beta1 = a->beta1;
@@ -120,7 +122,7 @@ static __device__ struct step step_of(const struct pp_optimizer_args *a, bool de
 static __device__ void update(const struct step *s, float g, float *m, float *v, float *p)
 {
     float gi = s->scale * g + s->decay * *p;
-    switch (s->kind) {
+    switch ((enum pp_optimizer_kind)s->kind) {
     case PP_OPT_SGD:
         *p -= s->lr * gi;
         break;
@@ -128,7 +130,9 @@ static __device__ void update(const struct step *s, float g, float *m, float *v,
         *m = s->momentum * *m + gi;
         *p -= s->lr * (s->nesterov ? gi + s->momentum * *m : *m);
         break;
-    default: /* adam, adamw, muon */
+    case PP_OPT_ADAM:
+    case PP_OPT_ADAMW:
+    case PP_OPT_MUON:
         *m = s->beta1 * *m + s->c1 * gi;
         *v = s->beta2 * *v + s->c2 * gi * gi;
         *p = s->keep * *p - s->rate * *m / (sqrtf(*v) * s->root + s->eps);

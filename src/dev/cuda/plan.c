@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan.h"
 
+#include "ppcli/activations.h"
 #include "ppcli/mem.h"
 
 /* ---- descriptions for the library */
@@ -179,7 +180,7 @@ cublasStatus_t cuda_plan_multiply(const struct cuda *c, const struct cuda_plan *
 cudaError_t cuda_plan_finish_forward(const struct cuda_plan *p, const float *product,
                                      const float *b, float *z, float *y, cudaStream_t stream)
 {
-    enum pp_activation act = p->fusion == CUDA_BIAS_RELU ? PP_ACT_NONE : p->shape.act;
+    int act = p->fusion == CUDA_BIAS_RELU ? PP_ACT_NONE : p->shape.act;
     b = p->fusion == CUDA_ALONE ? b : NULL;
     z = product == z && !b ? NULL : z; /* it is there */
     if (!b && !z && act == PP_ACT_NONE && product == y)

@@ -38,11 +38,11 @@ enum cuda_fusion {
 struct cuda_shape {
     enum cuda_product product;
     int B, I, O;
-    enum pp_activation act; /* forward */
-    bool keeps_z;           /* forward: the value before act is wanted too */
-    bool bias;              /* forward: b; backward_weight: db */
-    bool adds;              /* backward: to what the result holds */
-    int slices;             /* backward_weight: products in the launch, of B rows each; 0: one */
+    int act;      /* enum pp_activation, forward */
+    bool keeps_z; /* forward: the value before act is wanted too */
+    bool bias;    /* forward: b; backward_weight: db */
+    bool adds;    /* backward: to what the result holds */
+    int slices;   /* backward_weight: products in the launch, of B rows each; 0: one */
     int row; /* elements from one row of y, or dz, to the next: O, without bias and act perhaps more */
 };
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Questions about products and pieces that need no device. */
 #include "plan.h"
+#include "ppcli/activations.h"
 
 int cuda_partition_size(int total, int least, int unit, int n)
 {

@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "ppcli/activations.h"
+
 /* Mean and variance of `count` numbers, two passes; number k is at x[place(k)]: `run` neighbours,
  * then `stride` on. */
 static void moments(const float *x, size_t count, size_t run, size_t stride, double *mean,

@@ -8,6 +8,8 @@
 #include <math.h>
 
 #include "plain.h"
+#include "ppcli/activations.h"
+#include "ppcli/optimizers.h"
 
 static double element(const void *data, enum pp_element type, size_t i)
 {
@@ -57,7 +59,7 @@ static double logistic_below(double z)
     return 1 / (1 + exp(-LOGISTIC_AT_0 * (z + 0.044715 * z * z * z)));
 }
 
-double plain_activate(enum pp_activation act, double z)
+double plain_activate(int act, double z)
 {
     switch (act) {
     case PP_ACT_NONE:
@@ -87,7 +89,7 @@ int plain_linear_forward(struct pp_backend *be, const struct pp_linear_forward *
     return 0;
 }
 
-double plain_activate_back(enum pp_activation act, double saved_value, double dy)
+double plain_activate_back(int act, double saved_value, double dy)
 {
     switch (act) {
     case PP_ACT_NONE:
@@ -264,7 +266,7 @@ int plain_optimizer_step(struct pp_backend *be, const struct pp_optimizer_step *
             pi -= lr * wd * pi;
         else
             gi += wd * pi;
-        switch (a->kind) {
+        switch ((enum pp_optimizer_kind)a->kind) {
         case PP_OPT_SGD:
             p[i] = (float)(pi - lr * gi);
             break;

@@ -13,9 +13,9 @@
 double plain_attention_score(const struct pp_attention *a, int b, int h, int i, int j);
 int plain_attention_most(const struct pp_attention *a, int b, int h, int i, double *sum);
 
-double plain_activate(enum pp_activation act, double z);
+double plain_activate(int act, double z);
 
 /* The gradient before the activation, from what it saves: z or y. */
-double plain_activate_back(enum pp_activation act, double saved, double dy);
+double plain_activate_back(int act, double saved, double dy);
 
 #endif
