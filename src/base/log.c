@@ -64,7 +64,7 @@ void pp_log_debug(const char *fmt, ...)
         return;
     va_list ap;
     va_start(ap, fmt);
-    emit("debug: ", fmt, ap, true);
+    emit("ppcli: debug: ", fmt, ap, true);
     va_end(ap);
 }
 
@@ -72,7 +72,7 @@ void pp_log_warn(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    emit("warning: ", fmt, ap, true);
+    emit("ppcli: warning: ", fmt, ap, true);
     va_end(ap);
 }
 

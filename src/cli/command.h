@@ -20,6 +20,7 @@ struct pp_command {
     const char *without;
     /* Under an MPI launch all ranks run it; of others rank 0 alone, and the rest leave with 0. */
     bool all_ranks;
+    bool folds; /* long lines of its result are folded on a narrow terminal */
     /* argv[0] is the command's name. 0 or PP_E...; PP_EUSAGE after pp_fail() for wrong words.
      * Calls pp_cli_parse() before anything that has an effect. */
     int (*run)(int argc, char **argv);
@@ -140,6 +141,13 @@ int pp_cli_trace_steps(const char *file, const char *steps, int64_t *first, int6
 /* What this ppcli was built with, for `version` and `env`. what NULL ends them. Static storage. */
 struct pp_build_fact;
 const struct pp_build_fact *build_facts(void);
+
+/* Prints the name of the file that has the result, when rc is 0; path NULL, "-" or a device: nothing.
+ * Returns rc. */
+int pp_cli_name_file(int rc, const char *path);
+
+/* From here on long lines of standard output are folded, when that is a terminal. */
+void pp_cli_fold_lines(void);
 
 /* Print what can replace the last of these words, which follow "ppcli". Errors: as of
  * pp_cli_describe(). */

@@ -57,7 +57,7 @@ int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX])
 static void print_problems(const struct pp_config *cfg)
 {
     for (int i = 0; i < pp_config_problem_count(cfg); i++)
-        fprintf(stderr, "%s\n", pp_config_problem_text(cfg, i));
+        fprintf(stderr, "ppcli: %s\n", pp_config_problem_text(cfg, i));
 }
 
 /* The settings of a config from a run folder: its own run.dir comes first, so that `train RUN
@@ -89,7 +89,7 @@ int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
     if (rc < 0)
         return pp_cli_config_verdict(cfg, rc);
     for (int i = 0; pp_launch_speaks() && i < pp_config_note_count(cfg); i++)
-        pp_log_info("%s", pp_config_note_text(cfg, i));
+        pp_log_info("ppcli: %s", pp_config_note_text(cfg, i));
     *out = cfg;
     cfg = NULL;
     return 0;

@@ -36,8 +36,9 @@ static int run_option(const char *word)
 static int unknown_command(const char *word)
 {
     if (pp_text_ends(word, ".ini")) {
-        return pp_fail(PP_EUSAGE, "'%s' is a config, not a command; did you mean 'ppcli train %s'?",
-                       word, word);
+        char quoted[2 * PP_PATH_MAX];
+        return pp_fail(PP_EUSAGE, "'%s' is a config, not a command; did you mean: ppcli train %s",
+                       word, pp_text_shell(word, quoted, sizeof(quoted)));
     }
     return pp_fail(PP_EUSAGE, "unknown command '%s'%s", word, pp_command_hint(word).s);
 }
@@ -168,6 +169,8 @@ int main(int argc, char **argv)
     int at, rc = find_command(argc, argv, &at, &command);
     if (rc == 0 && command && !command->all_ranks)
         rc = check_company(command);
+    if (command && command->folds)
+        pp_cli_fold_lines();
     if (rc == 0 && command && (pp_launch_speaks() || command->all_ranks))
         rc = command->run(argc - at, argv + at);
     rc = rc == PP_CLI_DONE ? 0 : rc;

@@ -44,7 +44,9 @@ static int print_config(const struct pp_config *cfg, FILE *f)
             fprintf(f, "[%s]\n", section);
         }
         PP_TRY(pp_config_key_value(cfg, i, value, 65536));
-        fprintf(f, "  %-16s = %-28s ; %s\n", dot + 1, value, pp_config_origin(cfg, key));
+        /* its folder is in the line "config: ..." */
+        const char *origin = pp_config_origin(cfg, key), *slash = strrchr(origin, '/');
+        fprintf(f, "  %-16s = %-24s ; %s\n", dot + 1, value, slash ? slash + 1 : origin);
     }
     if (left_out > 0)
         fprintf(f, "(%d keys have their default; -v shows them, ppcli keys explains them)\n",
@@ -80,33 +82,38 @@ static size_t parameters(const struct pp_model *m, int first, int last)
 static void print_layers(const struct pp_run *run, FILE *f)
 {
     const struct pp_layout *l = run->layout;
-    int wide = 12; /* of the longest name */
+    int wide = 4, kinds = 4, shapes = 3; /* of the longest name, kind, shape */
+    char kind[64], shape[32];
     for (int i = 0; i < run->model->n_layers; i++) {
-        int n = (int)strlen(run->model->layers[i].name);
+        const struct pp_layer *layer = &run->model->layers[i];
+        layer_kind(run->model, layer, kind, sizeof(kind));
+        pp_shape_text(&run->model->values[layer->y], shape, sizeof(shape));
+        int n = (int)strlen(layer->name), k = (int)strlen(kind), s = (int)strlen(shape);
         wide = n > wide ? n : wide;
+        kinds = k > kinds ? k : kinds;
+        shapes = s > shapes ? s : shapes;
     }
-    fprintf(f, "\nlayers\n  %5s  %-*s %-18s %-16s %12s %14s %6s\n", "layer", wide, "name", "kind",
-            "out", "parameters", "flops/sample", "stage");
+    pp_shape_text(&run->model->values[0], shape, sizeof(shape));
+    fprintf(f, "\nlayers (input %s)\n  layer  %-*s %-*s %-*s %11s %12s stage\n", shape, wide,
+            "name", kinds, "kind", shapes, "out", "parameters", "flops/sample");
     double flops = 0;
     for (int i = 0; i < run->model->n_layers; i++) {
         const struct pp_layer *layer = &run->model->layers[i];
         double sum = pp_layer_flops(run->model, i);
         flops += sum;
-        char kind[64], shape[32];
         layer_kind(run->model, layer, kind, sizeof(kind));
         pp_shape_text(&run->model->values[layer->y], shape, sizeof(shape));
-        fprintf(f, "  %5d  %-*s %-18s %-16s %12zu %14.0f %6d\n", i, wide, layer->name, kind, shape,
-                parameters(run->model, i, i), sum, stage_of_layer(l, i));
+        fprintf(f, "  %5d  %-*s %-*s %-*s %11zu %12.0f %5d\n", i, wide, layer->name, kinds, kind,
+                shapes, shape, parameters(run->model, i, i), sum, stage_of_layer(l, i));
     }
-    char shape[32];
-    pp_shape_text(&run->model->values[0], shape, sizeof(shape));
-    fprintf(f, "  total  %-*s %12zu %14.0f   (input %s)\n", wide + 36, "",
-            parameters(run->model, 0, run->model->n_layers - 1), flops, shape);
+    fprintf(f, "  total  %-*s %11zu %12.0f\n", wide + kinds + shapes + 2, "",
+            parameters(run->model, 0, run->model->n_layers - 1), flops);
     if (pp_model_mixes_samples(run->model)) {
         fprintf(
             f,
             "  (the samples of each micro-batch of each replica meet, in batch norm or attention: "
-            "microbatches and\n   replicas change what is computed; stages and schedule do not)\n");
+            "microbatches and replicas "
+            "change what is computed; stages and schedule do not)\n");
     }
 }
 
@@ -163,10 +170,10 @@ static void print_stages(const struct pp_explained *e, FILE *f)
         total += flops;
         largest = flops > largest ? flops : largest;
     }
-    fprintf(f, "\nstages (%s; balance %.1f %%)\n  %5s %5s %-11s %12s %8s %18s  %s\n",
+    fprintf(f, "\nstages (%s; balance %.1f %%)\n  %5s %4s %-9s %11s %7s %13s  %s\n",
             e->run.cfg->pipeline.assignment == PP_ASSIGN_EXPLICIT ? "as assigned" : "cut by ppcli",
             100 * total / (largest * l->n_virtual), "stage", "rank", "layers", "parameters", "work",
-            "bytes to the next", "names");
+            "bytes to next", "names");
     const struct pp_layer *of = e->run.model->layers;
     for (int s = 0; s < l->n_virtual; s++) {
         char layers[32], bytes[64] = "-";
@@ -174,8 +181,8 @@ static void print_stages(const struct pp_explained *e, FILE *f)
         snprintf(layers, sizeof(layers), "%d-%d", l->first[s], l->last[s]);
         if (s + 1 < l->n_virtual)
             snprintf(bytes, sizeof(bytes), "%zu", boundary_bytes(l, s));
-        fprintf(f, "  %5d %5d %-11s %12zu %6.1f %% %18s  %s%s%s\n", s, l->rank_of[s], layers,
-                params, 100 * flops / total, bytes, of[l->first[s]].name,
+        fprintf(f, "  %5d %4d %-9s %11zu %5.1f %% %13s  %s%s%s\n", s, l->rank_of[s], layers, params,
+                100 * flops / total, bytes, of[l->first[s]].name,
                 l->last[s] > l->first[s] ? " to " : "",
                 l->last[s] > l->first[s] ? of[l->last[s]].name : "");
     }
@@ -199,6 +206,13 @@ static void print_zero(const struct pp_explained *e, FILE *f)
             (double)most / MIB, (double)whole / MIB);
 }
 
+/* A column of MiB: fewer digits of large ones, so that the columns stay. */
+static void print_mib(FILE *f, int width, size_t bytes)
+{
+    double mib = (double)bytes / MIB;
+    fprintf(f, " %*.*f", width, mib < 1000 ? 3 : mib < 100000 ? 1 : 0, mib);
+}
+
 static void print_memory(const struct pp_explained *e, FILE *f)
 {
     const struct pp_layout *l = e->run.layout;
@@ -214,18 +228,23 @@ static void print_memory(const struct pp_explained *e, FILE *f)
     bool data = false;
     for (int r = 0; r < l->stages; r++)
         data = data || e->ranks[r].data > 0;
-    fprintf(f, "  %5s %11s %9s %11s %11s %12s %9s%s %9s %9s\n", "rank", "parameters", "packed",
-            "gradients", "optimizer", "activations", "messages", data ? "  data set" : "",
-            "scratch", "total");
+    fprintf(f,
+            "  rank  params   packed    grads optimizer activations messages%s scratch    total\n",
+            data ? " data set" : "");
     for (int r = 0; r < l->stages; r++) {
         const struct pp_exec_bytes *b = &e->ranks[r];
-        char data_set[32] = "";
+        fprintf(f, "  %4d", r);
+        print_mib(f, 7, b->parameters);
+        print_mib(f, 8, b->packed);
+        print_mib(f, 8, b->gradients);
+        print_mib(f, 9, b->optimizer);
+        print_mib(f, 11, b->activations);
+        print_mib(f, 8, b->messages);
         if (data)
-            snprintf(data_set, sizeof(data_set), " %9.3f", (double)b->data / MIB);
-        fprintf(f, "  %5d %11.3f %9.3f %11.3f %11.3f %12.3f %9.3f%s %9.3f %9.3f\n", r,
-                (double)b->parameters / MIB, (double)b->packed / MIB, (double)b->gradients / MIB,
-                (double)b->optimizer / MIB, (double)b->activations / MIB, (double)b->messages / MIB,
-                data_set, (double)b->scratch / MIB, (double)b->total / MIB);
+            print_mib(f, 8, b->data);
+        print_mib(f, 7, b->scratch);
+        print_mib(f, 8, b->total);
+        fputc('\n', f);
     }
     if (e->run.cfg->train.zero && l->replicas > 1)
         print_zero(e, f);
@@ -238,7 +257,8 @@ static void print_memory(const struct pp_explained *e, FILE *f)
     if (!e->other)
         return;
     const char *recompute = e->run.cfg->pipeline.recompute;
-    fprintf(f, "  recompute = %.60s: at most %.3f MiB of activations on a rank; %s: %.3f MiB\n",
+    fprintf(f,
+            "  with recompute = %.60s: at most %.3f MiB of activations on a rank; %s: %.3f MiB\n",
             recompute[0] ? recompute : "off", (double)now / MIB, recompute[0] ? "off" : "all",
             (double)other / MIB);
 }

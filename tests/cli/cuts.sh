@@ -85,7 +85,7 @@ begin "a layer that is not there gets the nearest name, in one line with its pla
 for command in explain 'train --dir=' plan; do
     # shellcheck disable=SC2086
     fails 78 '' run $command "$folder/net.ini" --set 'pipeline.split_at=layers.2 leyers.3'
-    same "$(head -1 "$folder/err")" "--set: error: pipeline.split_at: no layer is named 'leyers.3'; did you mean 'layers.3'?"
+    same "$(head -1 "$folder/err")" "ppcli: --set: error: pipeline.split_at: no layer is named 'leyers.3'; did you mean 'layers.3'?"
     same "$(wc -l <"$folder/err" | tr -d ' ')" 2
 done
 fails 78 'range 2 begins at layer 3, must begin at 2 (a layer would have no stage)' \

@@ -59,7 +59,7 @@ begin "values in bfloat16 make messages half as large, and evaluate to the logit
 for precision in f32 bf16; do
     ok run explain net.ini --set run.precision=$precision
     err_lacks 'not counted'
-    sed -n '/bytes to the next/{n;p;}' "$folder/out" | awk '{ print $7 }' >"bytes.$precision"
+    sed -n '/bytes to next/{n;p;}' "$folder/out" | awk '{ print $7 }' >"bytes.$precision"
 done
 out_has 'samples in bf16, and as many back'
 same "$((2 * $(cat bytes.bf16)))" "$(cat bytes.f32)"

@@ -36,7 +36,7 @@ ended() { # after the hold: USR2 asks for one more checkpoint
 # The run trained to its end and says so; nothing but step 10 was saved, and it is good.
 complete_but_not_saved() {
     code_is 74
-    same "$(grep -c "^warning: step [0-9]*: no checkpoint saved: .*$1" err)" "$2"
+    same "$(grep -c "^ppcli: warning: step [0-9]*: no checkpoint saved: .*$1" err)" "$2"
     same "$(grep -c 'ppcli: error' err)" 1
     err_has 'ppcli: error: the run is complete, but its last checkpoint was not saved: '
     same "$(sed -n 's/^weights_sha256 *//p' out)" "$(sha whole/summary.json)"

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What ppcli prints on a terminal of 80 columns and less, and that a pipe gets every line whole.
+
+    terminal.py PPCLI"""
+
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+
+PPCLI = os.path.abspath(sys.argv[1])
+cases = failures = 0
+
+
+def case(name, wrong):
+    global cases, failures
+    cases += 1
+    failures += bool(wrong)
+    print(f'{"not ok" if wrong else "ok"} {cases} - {name}')
+    for line in wrong[:8]:
+        print('#', line)
+        print(f'{name}: {line}', file=sys.stderr)  # meson shows no comments of TAP
+
+
+def on_terminal(columns, *words):
+    """Standard output, lines, of a terminal that wide; its standard error is dropped."""
+    main, other = pty.openpty()
+    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(('OMPI_', 'PMI'))} | {'TERM': 'xterm'}
+    child = subprocess.Popen([PPCLI, *words], stdout=other, stderr=subprocess.DEVNULL, env=environment)
+    os.close(other)
+    out = b''
+    while True:
+        try:
+            piece = os.read(main, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        out += piece
+    child.wait()
+    os.close(main)
+    return re.sub('\x1b\\[[0-9;]*m', '', out.decode().replace('\r\n', '\n')).splitlines()
+
+
+def piped(*words):
+    return subprocess.run([PPCLI, *words], capture_output=True, text=True, check=False).stdout.splitlines()
+
+
+def too_wide(lines, columns):
+    return [f'{len(line)} columns: {line}' for line in lines if len(line) > columns]
+
+
+def squeezed(lines):
+    return re.sub(r'\s+', ' ', ' '.join(lines)).strip()
+
+
+with tempfile.TemporaryDirectory() as folder:
+    os.chdir(folder)
+    os.environ['XDG_RUNTIME_DIR'] = folder
+    with open('net.ini', 'w', encoding='utf-8') as f:
+        f.write('[data]\ndataset = synthetic\ntrain_samples = 64\ntest_samples = 16\n[model]\nsizes = 12 8*3 5\n'
+                '[pipeline]\nstages = 2\nmicrobatches = 2\n[train]\nepochs = 2\nbatch_size = 32\n')
+    trained = on_terminal(80, 'train', 'net.ini', '--dir', 'run')
+    case('train fits into 80 columns', too_wide(trained, 80) or (
+        [] if any('test_acc=' in line for line in trained) else ['no line of an epoch']))
+    case('and the digest stays one word',
+         [] if any(re.fullmatch(r'weights_sha256 +[0-9a-f]{64}', line) for line in trained) else trained)
+    case('eval fits', too_wide(on_terminal(80, 'eval', 'run'), 80))
+    case('explain fits', too_wide(on_terminal(80, 'explain', 'net.ini'), 80))
+    case('a schedule fits', too_wide(on_terminal(80, 'plan', '--schedule', 'zb-v', '--stages', '4', '--microbatches',
+                                                 '32'), 80))
+    narrow, whole = on_terminal(50, 'explain', 'net.ini'), piped('explain', 'net.ini')
+    long = [line for line in whole if len(line) > 50]
+    case('folding changes blanks only', [] if long and squeezed(narrow) == squeezed(whole) and narrow != whole
+         else ['other words, or nothing folded'])
+    case('keys and tables are not folded',
+         [line for line in whole if re.match(r' +\w+ += ', line) and line not in narrow])
+    case('JSON is not folded', [] if on_terminal(40, 'explain', 'net.ini', '--format', 'json') ==
+         piped('explain', 'net.ini', '--format', 'json') else ['other lines'])
+print(f'1..{cases}')
+sys.exit(failures > 0)
