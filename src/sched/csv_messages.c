@@ -164,7 +164,7 @@ static void run_rank(struct machine *x, int r)
     }
 }
 
-/* "rank 0 waits in 0SEND_F1 for rank 1 to come to 1RECV_F1", which waits too: it is not there. */
+/* "0SEND_F1 waits for 1RECV_F1". */
 static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
 {
     const struct machine *x = ctx;
@@ -172,10 +172,9 @@ static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
     struct pp_csv_cell half = other_half(c);
     int other = x->t->rank_of[half.stage];
     char in[PP_CSV_NAME_MAX], by[PP_CSV_NAME_MAX];
-    if (bytes > 0) {
-        snprintf(text, bytes, "rank %d waits in %s for rank %d to come to %s", r,
-                 pp_csv_cell_name(c, in), other, pp_csv_cell_name(&half, by));
-    }
+    if (bytes > 0)
+        snprintf(text, bytes, "%s waits for %s", pp_csv_cell_name(c, in),
+                 pp_csv_cell_name(&half, by));
     return other;
 }
 

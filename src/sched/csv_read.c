@@ -219,9 +219,9 @@ static int take_cell(struct reader *rd, char *text)
     }
     if (*text == '(')
         return pair(rd, text);
-    if (strpbrk(text, ");")) {
+    if (strchr(text, ')')) {
         char shown[SHOWN_MAX + 8];
-        return FAIL(rd, "'%s': there is no '(' for what follows it", quote_cell(text, shown));
+        return FAIL(rd, "'%s': there is no '(' for its ')'", quote_cell(text, shown));
     }
     struct pp_csv_cell c;
     const char *at = text;
@@ -241,11 +241,19 @@ static int begin_row(struct reader *rd)
     return 0;
 }
 
-/* The cell that begins with byte c; *out_c: the byte after it, a comma, '\n' or EOF. */
+/* Whether c ends the cell `text`. Spreadsheets of languages whose decimals have a comma separate cells with
+ * semicolons; a pair has one of its own. */
+static bool ends_cell(int c, const char *text, size_t n)
+{
+    bool is_open = memchr(text, '(', n) && !memchr(text, ')', n);
+    return c == ',' || c == '\n' || c == EOF || (c == ';' && !is_open);
+}
+
+/* The cell that begins with byte c; *out_c: the byte after it, a comma, a semicolon, '\n' or EOF. */
 static int read_cell(struct reader *rd, int c, char text[CELL_MAX + 1], int *out_c)
 {
     size_t n = 0;
-    for (; c != ',' && c != '\n' && c != EOF; c = getc_unlocked(rd->f)) {
+    for (; !ends_cell(c, text, n); c = getc_unlocked(rd->f)) {
         if (c == '\r') {
             int next = getc_unlocked(rd->f);
             if (next == '\n' || next == EOF) {
@@ -279,7 +287,7 @@ static int read_row(struct reader *rd, int c)
             return FAIL(rd, "a line of more than %d cells, which is all that is read", COLUMNS_MAX);
         PP_TRY(read_cell(rd, c, text, &c));
         PP_TRY(take_cell(rd, text));
-        if (c != ',')
+        if (c != ',' && c != ';')
             break;
         c = getc_unlocked(rd->f);
     }

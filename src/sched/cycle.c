@@ -17,10 +17,7 @@ enum {
 const char *pp_cell_name(const struct pp_plan *plan, const struct pp_action *a,
                          char name[PP_CELL_NAME_MAX])
 {
-    if (plan->geometry.chunks == 1)
-        snprintf(name, PP_CELL_NAME_MAX, "%c%d", PP_OP_LETTERS[a->op], a->mb);
-    else
-        snprintf(name, PP_CELL_NAME_MAX, "%c%d of stage %d", PP_OP_LETTERS[a->op], a->mb, a->stage);
+    snprintf(name, PP_CELL_NAME_MAX, "%d%c%d", a->stage, PP_OP_LETTERS[a->op], a->mb);
     return name;
 }
 
@@ -61,16 +58,16 @@ static bool ends_wait(const struct pp_walk *w, int r, const struct pp_action *a)
     return w->plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B;
 }
 
-/* "rank 0 waits in F2 for slot 0 of channel 0 (rank 1 frees it in B0)" */
+/* "0F2 waits for 1B0", or "0F2 waits for the slot that 1B0 frees"; with several chunks "0F2 (rank 0) waits
+ * for 1B0 (rank 1)". */
 static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
 {
     const struct pp_walk *w = ctx;
     bool message = w->wait[r].kind == PP_WAIT_MESSAGE;
     int other = waits_for(w, r);
     if (bytes > 0) {
-        int what = message ? mb_of(w, r) : w->plan->messages[w->wait[r].message].slot;
         char in[PP_CELL_NAME_MAX];
-        char by[PP_CELL_NAME_MAX] = "no action";
+        char by[PP_CELL_NAME_MAX] = "what no cell does";
         const struct pp_rank_plan *list = &w->plan->ranks[other];
         int k = w->at[other];
         while (k < list->n_actions && !ends_wait(w, r, &list->actions[k]))
@@ -78,9 +75,13 @@ static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
         if (k < list->n_actions)
             pp_cell_name(w->plan, &list->actions[k], by);
         pp_cell_name(w->plan, &w->plan->ranks[r].actions[w->at[r]], in);
-        snprintf(text, bytes, "rank %d waits in %s for %s %d of channel %d (rank %d %s it in %s)",
-                 r, in, message ? "message" : "slot", what, awaited_channel(w, r), other,
-                 message ? "sends" : "frees", by);
+        char rank[24] = "", of[24] = "";
+        if (w->plan->geometry.chunks > 1) {
+            snprintf(rank, sizeof(rank), " (rank %d)", r);
+            snprintf(of, sizeof(of), " (rank %d)", other);
+        }
+        snprintf(text, bytes, "%s%s waits for %s%s%s%s", in, rank, message ? "" : "the slot that ",
+                 by, of, message ? "" : " frees");
     }
     return w->wait[other].kind != PP_WAIT_NONE ? other : -1;
 }

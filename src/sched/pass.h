@@ -50,7 +50,7 @@ static inline int pp_sends_on(const struct pp_plan *plan, const struct pp_action
     return a->op == PP_OP_F ? 2 * a->stage : 2 * (a->stage - 1) + 1;
 }
 
-/* Room for a cell's name as people read it: "F2", or "F2 of stage 5" where a rank has several. */
+/* Bytes of a name of a cell, as tables have it: "0F2", stage, op and micro-batch. */
 #define PP_CELL_NAME_MAX 48
 const char *pp_cell_name(const struct pp_plan *plan, const struct pp_action *a,
                          char name[PP_CELL_NAME_MAX]);

@@ -139,6 +139,18 @@ TEST(files_may_have_comments_blanks_crlf_and_no_last_line_end)
     check_plan_text(plan, pp_plan_print_csv, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
 }
 
+/* As spreadsheets of languages whose decimals have a comma write them. */
+TEST(semicolons_separate_cells_too)
+{
+    struct pp_plan *plan = NULL;
+    CHECK_OK(read_text("0F0;0F1;;0B0;0B1\n1F0;1B0;1F1;1B1\n", &plan));
+    check_plan_text(plan, pp_plan_print_csv, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    pp_plan_destroy(&plan);
+    CHECK_OK(read_text("0F0;(0F1;0B0)OVERLAP_F_B;0B1\n", &plan));
+    check_plan_text(plan, pp_plan_print_csv, "0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
+    pp_plan_destroy(&plan);
+}
+
 TEST(cells_of_sharded_parameters_are_passed_over)
 {
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
@@ -233,7 +245,7 @@ static const struct {
     {"2147483646F0,0B0", "a.csv:1:1: 2147483646F0: 2147483647 stages with 1 micro-batch"},
     {"0F0,0B0,0F17,0B17", "a.csv:1:3: 0F17: 1 stage with 18 micro-batches are at least 36 cells"},
     {"(0F0;0B0", "a.csv:1:1: '(0F0;0B0': the parenthesis is not closed"},
-    {"0F0;0B0)OVERLAP_F_B", "a.csv:1:1: '0F0;0B0)OVERLAP_F_B': there is no '('"},
+    {"0F0;0B0)OVERLAP_F_B", "a.csv:1:2: '0B0)OVERLAP_F_B': there is no '('"},
     {"(0F0,0B0)OVERLAP_F_B", "a.csv:1:1: '(0F0': the parenthesis is not closed"},
     {"0F0,(0B0;0F1)OVERLAP_F_B,0B1", "a.csv:1:2: '(0B0;0F1)OVERLAP_F_B': a pair is one F and then"},
     {"0F0,(0F1;0I0)OVERLAP_F_B", "a.csv:1:2: '(0F1;0I0)OVERLAP_F_B': a pair is one F and then"},
@@ -265,8 +277,8 @@ static const struct {
     {"0F0,2F0,2B0,0B0\n1F0,1B0", "a.csv:2:1: rank 1 holds 1 stage, rank 0 holds 2"},
     {"0F0,0F1,0B0,0B1\n1F1,1F0,1B0,1B1", "a.csv: row 2 cell 1: 1F1 comes before 1F0, but rank 0 "
                                          "sends activations 0 first; use one order in both rows"},
-    {"0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1", "a.csv: these ranks wait for each other: rank 0 waits in "
-                                         "B0 for message 0 of channel 1"},
+    {"0F0,0B0,0F1,0B1\n1F0,1F1,1B0,1B1", "a.csv: these ranks wait for each other: 0B0 waits "
+                                         "for 1B0; 1F1 waits for 0F1"},
     /* messages */
     {"0F0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0", "a.csv:1:2: there is no 0RECV_B0 before 0B0"},
     {"0F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0",
@@ -287,8 +299,8 @@ static const struct {
      "a.csv:1:2: 0SEND_F0 moves nothing: both stages are on this rank"},
     {"0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
      "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1",
-     "a.csv: with synchronous sends these ranks wait for each other: rank 0 waits in 0SEND_F1 for "
-     "rank 1 to come to 1RECV_F1; rank 1 waits in 1SEND_B0 for rank 0 to come to 0RECV_B0"},
+     "a.csv: with synchronous sends these ranks wait for each other: 0SEND_F1 waits for "
+     "1RECV_F1; 1SEND_B0 waits for 0RECV_B0"},
 };
 
 TEST(broken_tables_are_refused_with_place_and_reason)
