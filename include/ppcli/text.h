@@ -32,6 +32,10 @@ char *pp_text_plain(char *text);
 /* The same for a text that is not ours: a copy, cut to what fits, in out[bytes]; returns out. */
 const char *pp_text_shown(const char *text, char *out, size_t bytes);
 
+/* A word as a shell reads it back: in single quotes where it needs them. A word that does not fit is cut, without
+ * quotes. Returns out. */
+const char *pp_text_shell(const char *word, char *out, size_t bytes);
+
 /* A text, or its first bytes (SIZE_MAX: all), as XML and HTML have it. */
 void pp_text_xml(const char *text, size_t bytes, FILE *f);
 

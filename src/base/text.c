@@ -89,6 +89,30 @@ bool pp_text_ends(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+#define SHELL_PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._,:/=+-@%"
+
+const char *pp_text_shell(const char *word, char *out, size_t bytes)
+{
+    size_t n = 0, quotes = 0;
+    for (const char *c = word; *c; c++)
+        quotes += *c == '\'';
+    bool is_plain = word[0] && word[strspn(word, SHELL_PLAIN)] == '\0';
+    if (is_plain || strlen(word) + 3 * quotes + 3 > bytes) {
+        snprintf(out, bytes, "%s", word);
+        return out;
+    }
+    out[n++] = '\'';
+    for (; *word; word++) {
+        if (*word == '\'') { /* it's: 'it'\''s' */
+            memcpy(out + n, "'\\'", 3);
+            n += 3;
+        }
+        out[n++] = *word;
+    }
+    memcpy(out + n, "'", 2);
+    return out;
+}
+
 int pp_text_columns(const char *text)
 {
     int n = 0;

@@ -111,5 +111,5 @@ int cmd_init(int argc, char **argv)
     if (rc < 0 && out)
         pp_file_abandon(&w);
     PP_TRY(rc);
-    return out ? pp_file_commit(&w) : 0;
+    return out ? pp_cli_name_file(pp_file_commit(&w), out) : 0;
 }

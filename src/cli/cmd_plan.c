@@ -208,8 +208,9 @@ static int find_plan(struct plan_asked *a)
     PP_TRY(plan_check_file("--html", a->html));
     PP_TRY(plan_request_make(a, &q));
     struct pp_planned planned = {q.plan, &q.costs.costs, q.bytes, q.g.memory_cap};
-    return a->html ? pp_file_draw(a->html, pp_workbench_write, &planned)
-                   : pp_format_print(a->format, &planned, &a->look, a->output);
+    int rc = a->html ? pp_file_draw(a->html, pp_workbench_write, &planned)
+                     : pp_format_print(a->format, &planned, &a->look, a->output);
+    return pp_cli_name_file(rc, a->html ? a->html : a->output);
 }
 
 int cmd_plan(int argc, char **argv)

@@ -22,16 +22,13 @@ static int default_path(const char *word, bool compare, char out[PP_PATH_MAX])
 
 static int write_result(const struct pp_report_view *v, const char *word, const char *output)
 {
-    char path[PP_PATH_MAX], shown[PP_PATH_MAX];
+    char path[PP_PATH_MAX];
     if (v->figure >= 0)
-        return pp_picture_write(output, NULL, pp_report_draw, v);
+        return pp_cli_name_file(pp_picture_write(output, NULL, pp_report_draw, v), output);
     if (!output)
         PP_TRY(default_path(word, v->n > 1, path));
     output = output ? output : path;
-    PP_TRY(pp_file_draw(output, pp_report_write, v));
-    if (strcmp(output, "-") != 0)
-        puts(pp_text_shown(output, shown, sizeof(shown)));
-    return 0;
+    return pp_cli_name_file(pp_file_draw(output, pp_report_write, v), output);
 }
 
 int cmd_report(int argc, char **argv)

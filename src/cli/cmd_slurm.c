@@ -36,5 +36,5 @@ int cmd_slurm(int argc, char **argv)
     j.config = config;
     j.settings = (struct pp_settings){settings.items, settings.n};
     PP_TRY(pp_slurm_check(cfg, &j));
-    return pp_slurm_write(cfg, &j, text_sbatch, out);
+    return pp_cli_name_file(pp_slurm_write(cfg, &j, text_sbatch, out), out);
 }

@@ -6,11 +6,13 @@
 #include "command.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 #include "ppcli/checkpoint.h"
 #include "ppcli/dataset.h"
 #include "ppcli/model.h"
 #include "ppcli/schedule.h"
+#include "ppcli/text.h"
 #include "ppcli/transport.h"
 
 #define PP_COMMAND(name, ...)                                                                      \
@@ -35,6 +37,15 @@ const struct pp_command *pp_command_find(const char *name)
             return pp_commands[i];
     }
     return NULL;
+}
+
+int pp_cli_name_file(int rc, const char *path)
+{
+    char shown[PP_PATH_MAX];
+    struct stat st;
+    if (rc == 0 && path && stat(path, &st) == 0 && S_ISREG(st.st_mode))
+        puts(pp_text_shown(path, shown, sizeof(shown)));
+    return rc;
 }
 
 struct pp_did_you_mean pp_command_hint(const char *word)

@@ -197,10 +197,11 @@ static int get_copy(const char *folder, const struct target *t)
         rc = copy(path, t);
         rc = rc == 0 ? pp_pin_check(t->part, t->pin, &gz) : rc;
     } else if (rc == PP_ENOINPUT && has_batches(folder, t)) {
+        char word[2 * PP_PATH_MAX];
         rc = pp_fail(PP_ENOINPUT,
                      "%s has no %s, but its unpacked files: use them where they are with "
                      "--set data.path=%s",
-                     folder, t->pin->name, folder);
+                     folder, t->pin->name, pp_text_shell(folder, word, sizeof(word)));
     } else if (rc == PP_ENOINPUT) {
         rc = pp_fail(PP_ENOINPUT, "%s: no file of this folder is %s, whatever its name", folder,
                      t->pin->name);

@@ -209,11 +209,12 @@ static int vocabulary_of_tokens(const struct pp_dataset_ops *self, const struct 
         return 0;
     }
     if (rc == 0 && other.bpe && !pp_tokenizer_same(out->bpe, other.bpe)) {
+        char word[2 * PP_PATH_MAX];
         pp_vocabulary_fini(out);
         return pp_fail(PP_ECONFIG,
                        "data.tokenizer: %s is not the vocabulary that made the files in %s, which "
-                       "lies beside them; make them with 'ppcli tokenize --tokenizer %s'",
-                       named, dir, named);
+                       "lies beside them; make them with: ppcli tokenize --tokenizer %s",
+                       named, dir, pp_text_shell(named, word, sizeof(word)));
     }
     return rc;
 }

@@ -21,19 +21,14 @@
 
 extern char **environ;
 
-/* Behind `to`, if it fits: a word for a shell on the other side, 'it'\''s'. */
-static void quote_for_shell(char *to, size_t bytes, const char *word)
+/* Adds a word for the shell on the other side, if it fits. */
+static void add_word(char *to, size_t bytes, const char *word)
 {
     size_t n = strlen(to);
     if (n + 4 * strlen(word) + 4 >= bytes)
         return;
-    to[n++] = '\'';
-    for (; *word; word++) {
-        if (*word == '\'')
-            n += (size_t)snprintf(to + n, 4, "'\\'");
-        to[n++] = *word;
-    }
-    snprintf(to + n, 3, "' ");
+    pp_text_shell(word, to + n, bytes - n);
+    pp_text_add(to, bytes, " ");
 }
 
 /* What args point into. */
@@ -59,8 +54,8 @@ static void set_words(const char *host, const char *agent, const char *exe, stru
     snprintf(c->line, bytes, "exec env ");
     for (char **e = environ; *e; e++)
         if (pp_host_variable(*e))
-            quote_for_shell(c->line, bytes - 2 * (size_t)PP_PATH_MAX, *e);
-    quote_for_shell(c->line, bytes - 64, exe);
+            add_word(c->line, bytes - 2 * (size_t)PP_PATH_MAX, *e);
+    add_word(c->line, bytes - 64, exe);
     pp_text_add(c->line, bytes, "env --hosts -");
     args[n++] = host;
     args[n++] = c->line;

@@ -4,12 +4,12 @@
 
 #include <string.h>
 
+#include "ppcli/text.h"
 #include "ppcli/transport.h"
 
 #define MIB (1024.0 * 1024.0)
 
 /* What a shell takes as it is. */
-#define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._,:/=+-"
 
 /* "flops", "time", "equal", ...: how the layers of a candidate are cut. */
 static const char *cut_name(const struct pp_candidate *c)
@@ -232,16 +232,14 @@ static int print_command(const struct pp_best_result *s, const struct pp_config 
 {
     PP_TAKE(char, was, PP_CUT_MAX);
     PP_TAKE(char, now, PP_CUT_MAX);
-    fprintf(f, "\nppcli train %s", s->word);
+    fprintf(f, "\nppcli train %s", pp_text_shell(s->word, was, PP_CUT_MAX));
     for (int k = 0; k < pp_config_key_count(); k++) {
         const char *name = pp_config_key_name(k);
         PP_TRY(pp_config_key_value(s->spec.cfg, k, was, PP_CUT_MAX));
         PP_TRY(pp_config_key_value(cfg, k, now, PP_CUT_MAX));
         bool said = strncmp(pp_config_origin(s->spec.cfg, name), "--", 2) == 0;
-        if (said || strcmp(was, now) != 0 || (threads && strcmp(name, "run.threads") == 0)) {
-            const char *quote = now[strspn(now, PLAIN)] ? "'" : "";
-            fprintf(f, " --set %s%s=%s%s", quote, name, now, quote);
-        }
+        if (said || strcmp(was, now) != 0 || (threads && strcmp(name, "run.threads") == 0))
+            fprintf(f, " --set %s=%s", name, pp_text_shell(now, was, PP_CUT_MAX));
     }
     fprintf(f, "\n");
     return 0;

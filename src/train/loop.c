@@ -12,6 +12,7 @@
 
 #include "ppcli/err.h"
 #include "ppcli/log.h"
+#include "ppcli/text.h"
 
 #define RECORD_NS 2000000000u /* between two records when run.log_every is 0, at most */
 
@@ -227,11 +228,12 @@ static int stopped(struct trainer *tr)
         pp_error_context("stopped by %s after step %lld, which could not be saved", by, t);
         return PP_EIO;
     }
+    char word[2 * PP_PATH_MAX];
     return pp_fail(
         PP_ESTOPPED,
         "after step %lld of %lld by %s; checkpoint saved; continue with the same command "
         "and --resume %s",
-        t, total, by, tr->dir);
+        t, total, by, pp_text_shell(tr->dir, word, sizeof(word)));
 }
 
 /* Collective: step tr->t was bad, or its data have changed, and ends the run: as before it, what there is is saved. Older

@@ -7,6 +7,8 @@
 
 #include <math.h>
 
+#include "ppcli/text.h"
+
 #define CHANGE_MAX 160
 
 /* "step 412 (epoch 2, batch 37 of 469): the output of layers.3 ..." */
@@ -76,7 +78,8 @@ static const char *write_change(const struct trainer *tr, char out[CHANGE_MAX])
 int nonfinite_fail(const struct trainer *tr, const char *why)
 {
     const struct pp_config *cfg = tr->run->cfg;
-    char kept[PP_PATH_MAX + 128], advice[PP_PATH_MAX + 256], change[CHANGE_MAX], limit[64] = "";
+    char kept[PP_PATH_MAX + 128], advice[2 * PP_PATH_MAX + 256], word[2 * PP_PATH_MAX];
+    char change[CHANGE_MAX], limit[64] = "";
     bool saved = are_kept(tr, kept, sizeof(kept));
     if (cfg->train.nonfinite != PP_NONFINITE_STOP) {
         snprintf(limit, sizeof(limit), " (number %d%s: train.nonfinite_limit)",
@@ -86,7 +89,7 @@ int nonfinite_fail(const struct trainer *tr, const char *why)
     } else {
         snprintf(advice, sizeof(advice), "%s, set train.clip_norm, or %s%s%s",
                  write_change(tr, change), saved ? "continue without this batch: --resume " : "",
-                 saved ? tr->dir : "",
+                 saved ? pp_text_shell(tr->dir, word, sizeof(word)) : "",
                  saved ? " --set train.nonfinite=skip" : "train.nonfinite = skip");
     }
     return pp_fail(PP_EDIVERGED,

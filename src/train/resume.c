@@ -11,6 +11,7 @@
 
 #include "ppcli/err.h"
 #include "ppcli/log.h"
+#include "ppcli/text.h"
 #include "ppcli/vocabulary.h"
 #include "resume_state.h"
 #include "ppcli/run_dir.h"
@@ -61,10 +62,11 @@ static int check(struct trainer *tr, const struct pp_ckpt *ck)
 {
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     if (!s) {
+        char word[2 * PP_PATH_MAX];
         return pp_fail(PP_EFORMAT,
                        "%s holds tensors, but not the state of a run: to begin with these weights, "
                        "use --set train.init=%s in place of --resume",
-                       ck->path, ck->path);
+                       ck->path, pp_text_shell(ck->path, word, sizeof(word)));
     }
     PP_TRY(resume_check_config(tr, ck));
     size_t n = strlen(tr->be->description); /* that of own products once named the threads too */

@@ -252,9 +252,10 @@ void pp_diagnosis_print(const struct pp_diagnosis *d, const char *dir, FILE *f)
         return;
     fprintf(f, "  likely: %s\n", likely(d));
     if (dir[0]) {
-        char shown[PP_PATH_MAX];
+        char shown[PP_PATH_MAX], word[2 * PP_PATH_MAX];
         pp_text_shown(dir, shown, sizeof(shown));
-        fprintf(f, "  what each rank did last: ppcli diagnose %s\n", shown);
+        fprintf(f, "  what each rank did last: ppcli diagnose %s\n",
+                pp_text_shell(shown, word, sizeof(word)));
     }
     fprintf(f, "  if a step is only slow: raise run.hang_timeout\n");
 }

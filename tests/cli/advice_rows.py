@@ -87,7 +87,7 @@ FOLLOWED = [
     # command line
     ("unknown option '%s'; did you mean", '-hlep', None),
     ("unknown option '--%s'; did you mean '--%s'", 'explain net.ini --stage 2', 'explain net.ini --stages 2'),
-    ("is a config, not a command; did you mean 'ppcli train", 'net.ini', 'train net.ini -q'),
+    ("is a config, not a command; did you mean: ppcli train", 'net.ini', 'train net.ini -q'),
     ("no completions for '%s'; use bash", 'completion csh', 'completion zsh'),
     ("unknown data set '%s'; did you mean", 'download mnis --from .', None),
     ('--allow %s says what may change with --resume', 'train net.ini --allow train.lr --dir r1',

@@ -96,6 +96,11 @@ run plan --schedule 1f1b --stages 2 --microbatches 4 --format csv
 same "$(cat "$folder/out")" '0F0,0F1,0B0,0F2,0B1,0F3,0B2,0B3
 1F0,1B0,1F1,1B1,1F2,1B2,1F3,1B3'
 
+begin "-o names the file that it wrote, as report does, and nothing when that is standard output"
+ok run plan --schedule 1f1b --stages 2 --microbatches 2 -o "$folder/one.csv"
+same "$(cat "$folder/out")" "$folder/one.csv"
+same "$(cat "$folder/one.csv")" "$("$PPCLI" plan --schedule 1f1b --stages 2 --microbatches 2 -o - --format csv)"
+
 begin "csv-comms has torch's sends and receives, and both tables are read again"
 run plan --schedule 1f1b --stages 2 --microbatches 2 --format csv-comms
 same "$(cat "$folder/out")" '0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1
@@ -278,7 +283,7 @@ fails 78 'pipeline.stages' run plan synthetic.ini --stages 1000
 
 begin "--html writes one page with the table, its costs and the known schedules of its shape"
 ok run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-comm 0.5 --html "$folder/page.html"
-same "$(cat "$folder/out")" ''
+same "$(cat "$folder/out")" "$folder/page.html"
 for word in '"table":"0F0,0F1,0B0,0B1' '"latency":0.5' '"name":"gpipe"' 'Schedule workbench' '</html>'; do
     grep -qF -- "$word" "$folder/page.html" || complain "the page has no $word"
 done

@@ -50,7 +50,9 @@ fails 64 "unknown command 'frobnicate'" run frobnicate
 err_lacks 'did you mean'
 
 begin "commands are not abbreviated" fails 64 '' run tra
-begin "a config in the place of a command is understood" fails 64 "ppcli train mnist.ini" run mnist.ini
+begin "a config in the place of a command is understood, and quoted where a shell needs it"
+fails 64 "ppcli train mnist.ini" run mnist.ini
+fails 64 "ppcli train 'my net.ini'" run "my net.ini"
 
 begin "an unknown option is 64 with the nearest one"
 fails 64 "unknown option '--stagse'; did you mean '--stages'?" run train --stagse 2

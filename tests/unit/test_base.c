@@ -18,6 +18,16 @@
 #include "ppcli/text.h"
 #include "../../src/base/sha256_block.h"
 
+TEST(a_word_for_a_shell_is_quoted_where_it_must_be)
+{
+    char out[32];
+    CHECK_STR_EQ(pp_text_shell("runs/a-1,b", out, sizeof(out)), "runs/a-1,b");
+    CHECK_STR_EQ(pp_text_shell("my runs/a", out, sizeof(out)), "'my runs/a'");
+    CHECK_STR_EQ(pp_text_shell("it's", out, sizeof(out)), "'it'\\''s'");
+    CHECK_STR_EQ(pp_text_shell("", out, sizeof(out)), "''");
+    CHECK_STR_EQ(pp_text_shell("$HOME", out, sizeof(out)), "'$HOME'");
+}
+
 TEST(an_error_keeps_its_code_and_gains_context)
 {
     CHECK_INT_EQ(pp_fail(PP_EFORMAT, "bad magic %d", 7), PP_EFORMAT);
