@@ -205,6 +205,7 @@ static void take_scaling(const struct from *f)
 /* A sliding window changes nothing in a context that fits into it. */
 static void check_window(const struct from *f)
 {
+    char text[PP_JSON_SHOWN];
     const json_t *v = json_object_get(f->root, "sliding_window"),
                  *layers = json_object_get(f->root, "max_window_layers");
     bool qwen = strcmp(f->kind->family, "qwen2") == 0;
@@ -212,9 +213,18 @@ static void check_window(const struct from *f)
                      : strcmp(f->kind->family, "mistral") == 0;
     int context = f->cfg->model.block_size;
     long long window = v ? json_integer_value(v) : 4096; /* null: none */
-    if (qwen && f->cfg->model.n_layer <= (layers ? json_integer_value(layers) : 28))
+    const json_t *each, *types = json_object_get(f->root, "layer_types");
+    size_t i;
+    if (qwen && json_is_array(types)) { /* goes before use_sliding_window and max_window_layers */
+        uses = false;
+        json_array_foreach(types, i, each) uses |=
+            strcmp(text_of(each, text), "full_attention") != 0;
+    } else if (qwen && f->cfg->model.n_layer <= (layers ? json_integer_value(layers) : 28)) {
         return; /* layers below it are full */
-    if (uses && window > 0 && window < context) {
+    }
+    if (uses && window <= 0 && json_is_array(types)) {
+        refuse(f, "layer_types has layers that are not full_attention, without a sliding_window");
+    } else if (uses && window > 0 && window < context) {
         refuse(f,
                "sliding_window = %lld is less than the context of %d positions, and attention here "
                "is over all of them; use model.block_size = %lld or less",

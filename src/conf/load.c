@@ -257,13 +257,26 @@ static int read_defaults_and_file(const char *path, const char *text, size_t byt
     return text ? conf_ini_read(*cfg, text, bytes, names) : 0;
 }
 
+/* What model.from would have set is unknown if it fails: no check judges the defaults in its place. */
+static void mark_unread(struct pp_config *cfg)
+{
+    for (int i = 0; i < conf_option_count(); i++) {
+        struct conf_origin *origin = &cfg->source->origins[i];
+        bool of_model = strncmp(conf_option(i)->name, "model.", 6) == 0;
+        origin->bad = origin->bad || (of_model && origin->from == CONF_FROM_DEFAULT);
+    }
+}
+
 /* The keys of the model that model.from names. The key is empty afterwards: the others hold what it said. */
 static void read_foreign(struct pp_config *cfg, const struct pp_names *names)
 {
     if (!names || !names->from || cfg->model.from[0] == '\0' ||
         cfg->source->origins[conf_option_index("model.from")].bad)
         return;
+    int before = pp_config_problem_count(cfg);
     names->from(cfg, names);
+    if (pp_config_problem_count(cfg) > before)
+        mark_unread(cfg);
     cfg->model.from[0] = '\0';
     cfg->model.is_foreign = true;
 }

@@ -150,6 +150,10 @@ TEST(relatives_of_llama_become_keys)
     CHECK_STR_EQ(value_of(cfg, "model.attention_bias"), "qkv");
     CHECK_INT_EQ(cfg->model.vocab_size, 151936);
     pp_config_destroy(&cfg);
+    cfg = loads("{" QWEN ",\"use_sliding_window\":true,\"sliding_window\":8,\"max_window_layers\":0,"
+                "\"layer_types\":[\"full_attention\",\"full_attention\"]}",
+                "");
+    pp_config_destroy(&cfg);
     cfg = loads("{\"architectures\":[\"GPT2Model\"]}", "");
     CHECK_STR_EQ(cfg->model.type, "gpt");
     pp_config_destroy(&cfg);
@@ -160,6 +164,9 @@ TEST(what_is_computed_differently_is_refused)
     stops("its architecture is BertModel; known are GPT2LMHeadModel, LlamaForCausalLM, "
           "MistralForCausalLM and Qwen2ForCausalLM",
           "{\"architectures\":[\"BertModel\"]}", "");
+    /* one problem: nothing is known of the other keys */
+    stops("its architecture is BertModel", "{\"architectures\":[\"BertModel\"]}",
+          "block_size = 16\ntie_weights = on\nn_layer = 3\nsizes = 4 2\n");
     stops("its model_type is null; known are GPT2LMHeadModel", "{}", "");
     stops("its model_type is bert", "{\"model_type\":\"bert\"}", "");
     stops("rope_type = llama3 needs a number low_freq_factor",
@@ -174,6 +181,12 @@ TEST(what_is_computed_differently_is_refused)
     stops("use model.block_size = 32 or less",
           "{" QWEN ",\"use_sliding_window\":true,\"sliding_window\":32,\"max_window_layers\":1}",
           "");
+    stops("use model.block_size = 32 or less",
+          "{" QWEN ",\"use_sliding_window\":true,\"sliding_window\":32,\"layer_types\":["
+          "\"full_attention\",\"sliding_attention\",\"full_attention\"]}",
+          "");
+    stops("layer_types has layers that are not full_attention, without a sliding_window",
+          "{" QWEN ",\"sliding_window\":null,\"layer_types\":[\"linear_attention\"]}", "");
     stops("scale_attn_by_inverse_layer_idx = true",
           "{" GPT2 ",\"scale_attn_by_inverse_layer_idx\":true}", "");
     stops("activation_function = quick_gelu is not computed here",
