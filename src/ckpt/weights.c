@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ppcli/weights.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,10 +125,39 @@ static int check_head(const struct pp_model *m, const struct pp_ckpt *ck)
     return 0;
 }
 
+/* Whether parameter i is of the last layer, or is the embedding that it shares. */
+static bool is_of_last_layer(const struct pp_model *m, int i)
+{
+    const struct pp_node *last = &m->nodes[m->n_nodes - 1];
+    while (last > m->nodes && last->n_params == 0)
+        last--;
+    int first = last->first_param;
+    return (i >= first && i < first + last->n_params) || m->params[first].tied_to == i + 1;
+}
+
+/* Weights of the same model for another number of classes, or another vocabulary. */
+static int check_last_layer(const struct pp_model *m, const struct pp_ckpt *ck)
+{
+    for (int i = 0, part; i < m->n_params; i++) {
+        const struct pp_param *p = &m->params[i];
+        const struct pp_st_tensor *t = ckpt_find(ck, p->name, &part);
+        if (!t || t->n_dims != p->n_dims || t->dims[0] == p->dims[0] || !is_of_last_layer(m, i))
+            continue;
+        return pp_fail(PP_EFORMAT,
+                       "%s: tensor %s has %" PRId64
+                       " rows, but the last layer of this model has %d "
+                       "outputs; beginning with a new last layer is not supported yet: keep the "
+                       "%" PRId64 " outputs, or write a file with %d rows in Python (safetensors)",
+                       ck->path, p->name, t->dims[0], p->dims[0], t->dims[0], p->dims[0]);
+    }
+    return 0;
+}
+
 int pp_weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
 {
     bool head = false;
     char own[PP_CKPT_OWN_CONFIG];
+    PP_TRY(check_last_layer(m, ck));
     for (int i = 0; i < ck->n_tensors; i++) {
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
         const char *name = pp_ckpt_name(ck, t);
