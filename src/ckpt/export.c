@@ -3,10 +3,12 @@
  * A checkpoint in the form of Hugging Face's: model.safetensors with the bytes of the parameters,
  * whose names and shapes are theirs already, and the config.json that goes with them.
  */
+#include <inttypes.h>
 #include <string.h>
 
 #include "export.h"
 #include "ppcli/json.h"
+#include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 
@@ -138,6 +140,35 @@ static void print_scaling(const struct pp_floats *s, struct pp_json *j)
     pp_json_end(j);
 }
 
+/* transformers refuses a Llama whose width its heads do not divide, whatever head_dim says, but takes the
+ * Mistral without a window that computes the same. */
+static bool heads_divide(const struct exporter *e)
+{
+    return e->gpt ||
+           export_dim(e, "model.embed_tokens.weight", 1) % (int64_t)e->cfg->model.n_head == 0;
+}
+
+static const char *name_family(const struct exporter *e)
+{
+    return e->gpt                                                  ? "gpt2"
+           : e->cfg->model.attention_bias == PP_ATTENTION_BIAS_QKV ? "qwen2"
+           : heads_divide(e)                                       ? "llama"
+                                                                   : "mistral";
+}
+
+static int check_family(const struct exporter *e)
+{
+    if (strcmp(name_family(e), "mistral") != 0 ||
+        e->cfg->model.attention_bias == PP_ATTENTION_BIAS_OFF)
+        return 0;
+    return pp_fail(PP_ECONFIG,
+                   "%s: transformers has no model with model.attention_bias = all whose "
+                   "model.n_embd (%" PRId64 ") is not a multiple of model.n_head (%d); "
+                   "--format gguf can export it",
+                   e->ck->path, export_dim(e, "model.embed_tokens.weight", 1),
+                   e->cfg->model.n_head);
+}
+
 static void print_llama(const struct exporter *e, struct pp_json *j)
 {
     const struct pp_config *cfg = e->cfg;
@@ -145,7 +176,8 @@ static void print_llama(const struct exporter *e, struct pp_json *j)
     int64_t channels = export_dim(e, "model.embed_tokens.weight", 1);
     int head = cfg->model.head_dim;
     enum pp_attention_bias bias = cfg->model.attention_bias;
-    pp_json_str(j, "model_type", bias == PP_ATTENTION_BIAS_QKV ? "qwen2" : "llama");
+    bool llama = strcmp(name_family(e), "llama") == 0;
+    pp_json_str(j, "model_type", name_family(e));
     pp_json_int(j, "num_hidden_layers", cfg->model.n_layer);
     pp_json_int(j, "num_attention_heads", heads);
     pp_json_int(j, "num_key_value_heads", kv > 0 ? kv : heads);
@@ -158,9 +190,12 @@ static void print_llama(const struct exporter *e, struct pp_json *j)
     pp_json_dbl(j, "rope_theta", cfg->model.rope_base);
     pp_json_str(j, "hidden_act", "silu");
     print_scaling(&cfg->model.rope_scaling, j);
-    if (bias != PP_ATTENTION_BIAS_QKV)
+    if (llama)
         pp_json_bool(j, "attention_bias", bias == PP_ATTENTION_BIAS_ALL);
-    pp_json_bool(j, "mlp_bias", false);
+    if (llama)
+        pp_json_bool(j, "mlp_bias", false);
+    else
+        pp_json_str(j, "sliding_window", NULL);
 }
 
 static int write_config(const struct exporter *e, const char *path)
@@ -169,11 +204,12 @@ static int write_config(const struct exporter *e, const char *path)
     PP_TRY(pp_file_create(path, &file));
     struct pp_json j = pp_json_begin(file.f, 2);
     pp_json_array(&j, "architectures");
-    bool qwen = e->cfg->model.attention_bias == PP_ATTENTION_BIAS_QKV;
+    char name = *name_family(e);
     pp_json_str(&j, NULL,
-                e->gpt ? "GPT2LMHeadModel"
-                : qwen ? "Qwen2ForCausalLM"
-                       : "LlamaForCausalLM");
+                name == 'g'   ? "GPT2LMHeadModel"
+                : name == 'q' ? "Qwen2ForCausalLM"
+                : name == 'm' ? "MistralForCausalLM"
+                              : "LlamaForCausalLM");
     pp_json_end(&j);
     if (e->gpt)
         print_gpt2(e, &j);
@@ -253,6 +289,11 @@ int pp_ckpt_export(const struct pp_export *x, const char *dir)
     PP_OWN(export_fini) struct exporter e = {.ck = x->ck, .cfg = x->cfg};
     e.gpt = strcmp(type, "gpt") == 0;
     e.buffers = x->format >= PP_EXPORT_ONNX;
+    if (e.buffers && x->cfg->data.resize > 0)
+        pp_log_warn(
+            "data.resize is not part of the exported model: give it pictures of %d x %d pixels",
+            x->cfg->data.resize, x->cfg->data.resize);
+    PP_TRY(x->format == PP_EXPORT_HF ? check_family(&e) : 0);
     PP_TRY(list_items(&e));
     PP_TRY(make_export_folder(dir));
     PP_TRY(write_form(&e, x, dir));

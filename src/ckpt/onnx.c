@@ -346,18 +346,25 @@ static void put_value(struct pp_bytes *graph, int field, const char *name, bool 
     pp_bytes_part(graph, field, value.at, value.n);
 }
 
-static void put_scaling(struct onnx *o)
+/* A picture without its shape, as an mlp takes it, has the numbers of its channels one after the other
+ * for each pixel. */
+static int put_scaling(struct onnx *o)
 {
     const struct pp_config *cfg = o->x->cfg;
+    const struct pp_shape *input = &o->m->values[0];
     const struct pp_floats *lists[] = {&cfg->data.mean, &cfg->data.std};
     for (int i = 0; i < 2; i++) {
         char c[NAME];
-        int n = lists[i]->n;
+        int n = lists[i]->n, values = input->n == 1 && n > 1 ? input->dims[0] : n;
         if (n == 0)
             continue;
-        constant(o, false, n, lists[i]->at, o->m->values[0].n == 3 ? 3 : 1, c);
+        PP_TAKE(double, all, values);
+        for (int k = 0; k < values; k++)
+            all[k] = lists[i]->at[k % n];
+        constant(o, false, values, all, input->n == 3 ? 3 : 1, c);
         apply(o, i == 0 ? "Sub" : "Div", "", "%s %s", o->y, c);
     }
+    return 0;
 }
 
 static int put_graph(struct onnx *o)
@@ -365,7 +372,7 @@ static int put_graph(struct onnx *o)
     const struct pp_model *m = o->m;
     PP_TAKE(value_name, names, m->n_values);
     snprintf(o->y, sizeof(o->y), "input");
-    put_scaling(o);
+    PP_TRY(put_scaling(o));
     snprintf(names[0], NAME, "%s", o->y);
     for (int i = 0; i < m->n_nodes; i++) {
         const struct pp_node *n = &m->nodes[i];

@@ -191,16 +191,22 @@ static void print_line(const struct script *s, const struct pp_node *n)
     fputs("\n", s->f);
 }
 
-/* data.mean and data.std, a number for each channel or one. */
+/* data.mean and data.std, a number for each channel or one. A picture without its shape, as an mlp takes
+ * it, has the numbers of its channels one after the other for each pixel. */
 static void print_scaling(const struct script *s, const struct pp_floats *list, const char *op)
 {
-    bool image = s->m->values[0].n == 3;
+    const struct pp_shape *input = &s->m->values[0];
     if (list->n == 0)
         return;
     fprintf(s->f, "        x0 = x0 %s torch.tensor([", op);
     for (int i = 0; i < list->n; i++)
         fprintf(s->f, "%s%.9g", i > 0 ? ", " : "", list->at[i]);
-    fprintf(s->f, "])%s.to(x0)\n", image ? ".view(-1, 1, 1)" : "");
+    fputs("])", s->f);
+    if (input->n == 3)
+        fputs(".view(-1, 1, 1)", s->f);
+    else if (list->n > 1 && list->n < input->dims[0])
+        fprintf(s->f, ".repeat(%d)", input->dims[0] / list->n);
+    fputs(".to(x0)\n", s->f);
 }
 
 static int print_script(const struct script *s)
@@ -208,13 +214,16 @@ static int print_script(const struct script *s)
     const struct pp_model *m = s->m;
     fprintf(
         s->f,
-        "# Made by ppcli: a model of type %s. Its input is %s.\n"
+        "# Made by ppcli: a model of type %s. Its input is %s.\n%s"
         "import os\n\nimport torch\nfrom safetensors.torch import load_file\nfrom torch import nn\n"
         "from torch.nn import functional as F\n\n\ndef modules():\n",
         s->cfg->model.type,
-        m->tokens             ? "[N][T] tokens"
-        : m->values[0].n == 3 ? "[N][C][H][W], pixels as 0 to 1"
-                              : "[N][values], bytes as 0 to 1");
+        m->tokens ? "[N][T] tokens"
+        : m->values[0].n == 3
+            ? "[N][C][H][W], pixels as 0 to 1"
+            : "[N][values], bytes as 0 to 1; of pictures row by row, the channels "
+              "of each pixel together",
+        s->cfg->data.resize > 0 ? "# Pictures are not resized here, as data.resize does.\n" : "");
     for (int i = 0; i < m->n_nodes; i++)
         PP_TRY(print_module(s, &m->nodes[i]));
     fputs("\n\nclass Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n"

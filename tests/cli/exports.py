@@ -36,6 +36,7 @@ LABELS = "dataset = text-labels\ntrain_file = train.tsv\ntest_file = test.tsv\nt
 TEXT = "n_layer = 2\nn_head = 4\nn_embd = 32\nblock_size = 24\n"
 # name: [data], [model]
 NETS = {"mlp": (MNIST, "type = mlp\nsizes = 784 48 32 10\nactivation = gelu\n"),
+        "mlp-channels": (CIFAR + "mean = 0.4914 0.4822 0.4465\nstd = 0.2023\n", "type = mlp\nsizes = 3072 32 10\n"),
         "mnist-conv": (MNIST + "mean = 0.1307\nstd = 0.3081\n", "type = sequential\nlayers = %s\n" % CNN),
         "all-ops": (CIFAR + "mean = 0.4914 0.4822 0.4465\nstd = 0.2023 0.1994 0.201\n",
                     "type = sequential\nlayers = %s\n" % ALL),
@@ -107,7 +108,9 @@ def test_inputs(numpy, samples, name):
         with gzip.open(samples + "/cifar10-sample/test_batch.bin.gz") as f:
             images = numpy.frombuffer(f.read(), "u1").reshape(-1, 3073)[:, 1:].reshape(-1, 3, 32, 32)
     images = images.astype("f4") / 255
-    return images.reshape(len(images), -1) if name == "mlp" else images
+    if name == "mlp-channels":  # as they lie in memory: row, column, channel
+        images = images.transpose(0, 2, 3, 1)
+    return images.reshape(len(images), -1) if name.startswith("mlp") else images
 
 
 def write_labels():

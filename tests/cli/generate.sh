@@ -228,4 +228,31 @@ grep accuracy "$folder/out" >"$folder/first"
 run eval "$folder/hf.ini" --checkpoint "$folder/zeros" --set model.from="$folder/zeros"
 same "$(grep accuracy "$folder/out")" "$(cat "$folder/first")"
 
+begin "a llama whose heads do not divide its width is exported as the Mistral that transformers loads"
+llama="--set model.type=llama --set model.n_embd=30 --set model.n_head=4 --set model.head_dim=8"
+# shellcheck disable=SC2086 # words
+ok run train "$folder/t.ini" --dir "$folder/odd-width" --max-steps 1 $llama -q
+ok run export "$folder/odd-width" "$folder/odd-hf"
+for words in '"model_type": "mistral"' '"MistralForCausalLM"' '"head_dim": 8' '"sliding_window": null'; do
+    grep -q "$words" "$folder/odd-hf/config.json" || complain "no $words in config.json"
+done
+# shellcheck disable=SC2086
+ok run train "$folder/t.ini" --dir "$folder/odd-bias" --max-steps 1 $llama --set model.attention_bias=all -q
+fails 78 'whose model.n_embd (30) is not a multiple of model.n_head (4)' run export "$folder/odd-bias" "$folder/no"
+
+begin "an exported model takes pictures of the size that it was trained on, and says so"
+config "$folder/small.ini" data.dataset=mnist-sample data.resize=14 model.type=mlp model.sizes="196 16 10"
+ok run train "$folder/small.ini" --dir "$folder/small" --max-steps 2 -q
+for form in onnx torch; do
+    ok run export "$folder/small" "$folder/small-$form" --format $form
+    err_has 'data.resize is not part of the exported model: give it pictures of 14 x 14 pixels'
+done
+grep -q '^# Pictures are not resized here' "$folder/small-torch/model.py" || complain 'model.py does not say it'
+
+begin "weights for another number of classes are refused, and the message says what to do"
+fails 65 'has 10 rows, but the last layer of this model has 12 outputs; beginning with a new last layer is not supported' \
+    run train "$folder/small.ini" --dir '' --set "model.sizes=196 16 12" --set train.init="$folder/small"
+fails 65 'has shape [16,196]' \
+    run train "$folder/small.ini" --dir '' --set "model.sizes=196 12 10" --set train.init="$folder/small"
+
 finish

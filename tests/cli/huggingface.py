@@ -32,9 +32,9 @@ def models(torch, transformers):
         return transformers.GPT2LMHeadModel(transformers.GPT2Config(
             n_layer=2, n_head=4, n_embd=32, n_positions=16, vocab_size=65, **none, **more))
 
-    def llama(kind="Llama", **more):
+    def llama(kind="Llama", width=48, **more):
         return getattr(transformers, f"{kind}ForCausalLM")(getattr(transformers, f"{kind}Config")(
-            hidden_size=48, intermediate_size=100, num_hidden_layers=2, num_attention_heads=6,
+            hidden_size=width, intermediate_size=100, num_hidden_layers=2, num_attention_heads=6,
             num_key_value_heads=2, max_position_embeddings=24, vocab_size=99, **none, **more))
 
     llama3 = {"rope_type": "llama3", "rope_theta": 20.0, "factor": 8.0, "low_freq_factor": 1.0,
@@ -55,6 +55,7 @@ def models(torch, transformers):
             ("gpt2-bare", gpt(), {}),
             ("qwen2", llama("Qwen2", tie_word_embeddings=True), {}),
             ("mistral", llama("Mistral", head_dim=10, sliding_window=None), {}),
+            ("mistral-odd-width", llama("Mistral", 50, head_dim=10, sliding_window=None), {}),
             ("mistral-window", llama("Mistral", sliding_window=24), {})]
 
 
@@ -148,7 +149,8 @@ def judge_trip(torch, transformers, ppcli, ini, folder, model):
     says(ppcli, "export", f"{folder}/run", f"{folder}/back")
     back, info = transformers.AutoModelForCausalLM.from_pretrained(f"{folder}/back", output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"] and not info["mismatched_keys"], info
-    same_class = type(model).__name__.replace("Mistral", "Llama")
+    divides = model.config.hidden_size % model.config.num_attention_heads == 0  # a Llama's must
+    same_class = type(model).__name__.replace("Mistral", "Llama" if divides else "Mistral")
     assert type(back).__name__ == same_class, type(back)
     ours, theirs = back.state_dict(), model.float().state_dict()
     assert ours.keys() == theirs.keys(), ours.keys() ^ theirs.keys()
