@@ -150,9 +150,10 @@ TEST(relatives_of_llama_become_keys)
     CHECK_STR_EQ(value_of(cfg, "model.attention_bias"), "qkv");
     CHECK_INT_EQ(cfg->model.vocab_size, 151936);
     pp_config_destroy(&cfg);
-    cfg = loads("{" QWEN ",\"use_sliding_window\":true,\"sliding_window\":8,\"max_window_layers\":0,"
-                "\"layer_types\":[\"full_attention\",\"full_attention\"]}",
-                "");
+    cfg =
+        loads("{" QWEN ",\"use_sliding_window\":true,\"sliding_window\":8,\"max_window_layers\":0,"
+              "\"layer_types\":[\"full_attention\",\"full_attention\"]}",
+              "");
     pp_config_destroy(&cfg);
     cfg = loads("{\"architectures\":[\"GPT2Model\"]}", "");
     CHECK_STR_EQ(cfg->model.type, "gpt");
