@@ -413,7 +413,16 @@ int pp_handover_threads(struct pp_handover *items, int n, bool whole_machine);
  * end of each action. Errors: PP_ERESOURCE. Local. */
 int pp_plan_check_room(const struct pp_geometry *g, bool times);
 
-/* ---- init_stages.c: the config that `ppcli init` prints */
+/* ---- init_stages.c: whether stages pay, without a measurement, so that equal configs give equal answers */
+
+#define PP_STAGES_WORTH 1.2 /* times as fast as one stage, for the price of other cores */
+
+/* out: how many times as fast the stages of cfg are simulated to be as one stage with as many micro-batches.
+ * 1F1B and the best cut stand for the config's. Local. Errors: those of pp_best_try(). */
+int pp_stages_gain(const struct pp_config *cfg, const struct pp_model *model, int train_n,
+                   double *out);
+
+/* The config that `ppcli init` prints. */
 
 #define PP_INIT_MICROBATCHES "4"
 #define PP_INIT_SCHEDULE "1f1b"
@@ -426,8 +435,7 @@ struct pp_init_shape {
 
 /*
  * out: 2 where the simulated step of two stages is so much shorter than that of one that a second
- * core pays, else 1. Measures nothing, so that equal data give equal configs. Errors: those of
- * pp_best_try().
+ * core pays, else 1. Errors: those of pp_best_try().
  */
 int pp_init_stages(const struct pp_init_shape *s, const struct pp_names *names, int *out);
 

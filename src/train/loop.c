@@ -13,6 +13,10 @@
 #include "ppcli/err.h"
 #include "ppcli/log.h"
 #include "ppcli/text.h"
+#include "ppcli/tune.h"
+
+#define SIMULATED_LAYERS 64
+#define SIMULATED_CELLS 256 /* stages times micro-batches */
 
 #define RECORD_NS 2000000000u /* between two records when run.log_every is 0, at most */
 
@@ -368,6 +372,27 @@ static int run_epoch(struct trainer *tr)
     return tr->stop && tr->t < tr->total_steps ? stopped(tr) : 0;
 }
 
+/* Says so where a simulation on the processor finds that the stages are hardly faster than one. Large steps pay,
+ * and are not simulated: the start should not wait. */
+static void compare_with_one_stage(const struct trainer *tr)
+{
+    const struct pp_layout *l = tr->run->layout;
+    const struct pp_config *cfg = tr->run->cfg;
+    double gain = 0;
+    bool is_simple = l->stages > 1 && l->replicas == 1 && !cfg->run.hosts[0] &&
+                     !tr->run->backend->own_memory && l->model->n_layers <= SIMULATED_LAYERS &&
+                     l->stages * l->plans[0].m <= SIMULATED_CELLS;
+    if (!is_simple || tr->spec->options->quiet || pp_log_level() < PP_LOG_INFO)
+        return;
+    if (pp_stages_gain(cfg, l->model, l->train_n, &gain) < 0)
+        pp_error_clear(); /* this cannot be one stage: nothing to say */
+    else if (gain < PP_STAGES_WORTH)
+        pp_log_info(
+            "one stage would be about as fast: in a simulation %d stages have %.1f times its speed "
+            "(--stages 1 gives the same weights)",
+            l->stages, gain);
+}
+
 /* Local: what the loop writes to. */
 static int open_outputs(struct trainer *tr)
 {
@@ -395,7 +420,9 @@ static int open_outputs(struct trainer *tr)
         .changes = tr->changes,
         .graphs = pp_exec_graphs(tr->x)};
     tr->load = getloadavg(&tr->load, 1) == 1 ? tr->load : -1;
-    return pp_metrics_open(tr->be, tr->tp, &from, &tr->m);
+    PP_TRY(pp_metrics_open(tr->be, tr->tp, &from, &tr->m));
+    compare_with_one_stage(tr);
+    return 0;
 }
 
 /* Collective: the run ends before its time, as the error record says; what it wrote is closed. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many stages pay: both ways to run a config, simulated on an ordinary machine. */
+/* Whether stages pay: a config with them and with one stage, simulated on an ordinary machine. */
 #include "ppcli/tune.h"
 
 #include <stdio.h>
@@ -9,7 +9,6 @@
 #include "ppcli/mem.h"
 #include "ppcli/run.h"
 
-#define WORTH 1.2  /* times as fast as one stage, for the price of a second core */
 #define SHORT 1e-4 /* seconds of a step that is over before a sleeping thread has awoken */
 
 /* The numbers of configs/machines/laptop.ini: a core for each rank. */
@@ -31,30 +30,29 @@ static int predict_step(const struct pp_best_spec *spec, const struct pp_costs *
     struct pp_candidate c = {.stages = stages,
                              .microbatches = spec->cfg->pipeline.microbatches,
                              .chunks = 1,
-                             .assignment = spec->cfg->pipeline.assignment};
+                             .assignment = PP_ASSIGN_AUTO};
     memcpy(c.schedule, PP_INIT_SCHEDULE, sizeof(PP_INIT_SCHEDULE));
     PP_TRY(pp_best_try(spec, costs, &c));
     *out = c.time.step;
     return 0;
 }
 
-/* out: how many times as fast two stages are as one. */
-static int compare_stages(const struct pp_init_shape *s, struct pp_config *cfg,
-                          struct pp_model **model, struct pp_costs **costs, double *out)
+int pp_stages_gain(const struct pp_config *cfg, const struct pp_model *model, int train_n,
+                   double *out)
 {
-    double one = 0, two = 0;
-    PP_TRY(pp_run_model(cfg, model));
-    struct pp_cluster_use use = {.model = *model,
+    double one = 0, several = 0;
+    PP_OWN(pp_costs_destroy) struct pp_costs *costs = NULL;
+    struct pp_cluster_use use = {.model = model,
                                  .precision = cfg->run.precision,
                                  .optimizer = cfg->train.optimizer,
                                  .rows = cfg->train.batch_size,
-                                 .ranks = 2};
-    PP_TRY(pp_costs_of_cluster(&ordinary, &use, costs));
+                                 .ranks = cfg->pipeline.stages};
+    PP_TRY(pp_costs_of_cluster(&ordinary, &use, &costs));
     struct pp_best_spec spec = {
-        .cfg = cfg, .model = *model, .train_n = s->samples, .test_n = 1, .endless = true};
-    PP_TRY(predict_step(&spec, *costs, 1, &one));
-    PP_TRY(predict_step(&spec, *costs, 2, &two));
-    *out = one < SHORT ? 1 : one / two;
+        .cfg = cfg, .model = model, .train_n = train_n, .test_n = 1, .endless = true};
+    PP_TRY(predict_step(&spec, costs, 1, &one));
+    PP_TRY(predict_step(&spec, costs, cfg->pipeline.stages, &several));
+    *out = one < SHORT ? 1 : one / several;
     return 0;
 }
 
@@ -63,7 +61,6 @@ int pp_init_stages(const struct pp_init_shape *s, const struct pp_names *names, 
     char sizes[64], batch[16], samples[16];
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
-    PP_OWN(pp_costs_destroy) struct pp_costs *costs = NULL;
     snprintf(sizes, sizeof(sizes), "%d %d %d %d", s->inputs, s->hidden, s->hidden, s->classes);
     snprintf(batch, sizeof(batch), "%d", s->batch);
     snprintf(samples, sizeof(samples), "%d", s->samples);
@@ -78,7 +75,8 @@ int pp_init_stages(const struct pp_init_shape *s, const struct pp_names *names, 
     int n = sizeof(settings) / sizeof(settings[0]);
     double gain = 1;
     PP_TRY(pp_config_load(NULL, settings, n, names, &cfg));
-    PP_TRY(compare_stages(s, cfg, &model, &costs, &gain));
-    *out = gain >= WORTH ? 2 : 1;
+    PP_TRY(pp_run_model(cfg, &model));
+    PP_TRY(pp_stages_gain(cfg, model, s->samples, &gain));
+    *out = gain >= PP_STAGES_WORTH ? 2 : 1;
     return 0;
 }

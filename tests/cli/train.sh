@@ -182,4 +182,16 @@ ok run train "$config" --dir '' --max-steps 8 --set train.lr_schedule=linear
 err_has 'learning rate: 0.001 at step 1, 0.000625 at step 4, 0.000125 at step 8'
 err_lacks warning
 
+begin "a pipeline that is hardly faster than one stage is said, and costs no bits"
+config "$folder/short.ini" data.dataset=synthetic data.train_samples=64 data.test_samples=16 'model.sizes=16 8*3 4' \
+    pipeline.stages=2 pipeline.microbatches=4 train.epochs=1 train.batch_size=32
+ok run train "$folder/short.ini" --dir ''
+err_has 'one stage would be about as fast: in a simulation 2 stages have 1.0 times its speed (--stages 1 gives the same weights)'
+ok run train "$folder/short.ini" --dir '' --stages 1
+err_lacks 'one stage'
+ok run train "$folder/short.ini" --dir '' -q
+err_lacks 'one stage'
+ok run train mnist-sample.ini --max-steps 1 --dir ''
+err_lacks 'one stage'
+
 finish
