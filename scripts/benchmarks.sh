@@ -51,7 +51,7 @@ cat >"$page" <<'TEXT'
 Made by `scripts/benchmarks.sh` from what the commands print. Every table begins with the ceilings of the machine, measured in the same minute: compare
 rates with them and with one another, not with those of another machine or another day. A row counts
 only when its check passed: its weights after all its steps are those of the run with one stage, bit
-for bit. `man ppcli` explains the columns.
+for bit. `ppcli help bench` and ppcli(1) explain the columns.
 TEXT
 
 show "The clean pipeline: 784-512x16-10, batch 512, 16 micro-batches" \

@@ -25,6 +25,11 @@ struct table {
     int n;
 };
 
+static const char optimizer_words[] = "" /* "|sgd|momentum" and so on */
+#define PP_OPTIMIZER(NAME, word, moments) "|" #word
+#include "ppcli/optimizers.def"
+    ;
+
 const struct pp_cli_option pp_cli_config_options[] = {
     {"set", 0, PP_CLI_SET, NULL, "SECTION.KEY=VALUE", "set any config key; may be repeated"},
     {"stages", 0, PP_CLI_KEY, (void *)"pipeline.stages", "P", "ranks of one pipeline"},
@@ -36,8 +41,7 @@ const struct pp_cli_option pp_cli_config_options[] = {
     {"epochs", 0, PP_CLI_KEY, (void *)"train.epochs", "N", "passes over the training data"},
     {"max-steps", 0, PP_CLI_KEY, (void *)"train.max_steps", "N", "stop after this many steps"},
     {"batch-size", 0, PP_CLI_KEY, (void *)"train.batch_size", "N", "samples per optimizer step"},
-    {"optimizer", 0, PP_CLI_KEY, (void *)"train.optimizer", "sgd|momentum|adam|adamw|muon",
-     "update rule"},
+    {"optimizer", 0, PP_CLI_KEY, (void *)"train.optimizer", &optimizer_words[1], "update rule"},
     {"lr", 0, PP_CLI_KEY, (void *)"train.lr", "RATE", "learning rate"},
     {"seed", 0, PP_CLI_KEY, (void *)"train.seed", "N", "of the weights and the order of data"},
     {"backend", 0, PP_CLI_KEY, (void *)"run.backend", "NAME", "device that computes"},
@@ -292,6 +296,15 @@ static int find_option(const struct table *t, const char *name, size_t n, char l
     return -1;
 }
 
+/* The option that sets a key: "stages" for pipeline.stages; NULL: there is none. */
+static const char *find_short_form(const struct table *t, const char *key)
+{
+    for (int i = 0; i < t->n; i++)
+        if (t->items[i]->kind == PP_CLI_KEY && strcmp(t->items[i]->target, key) == 0)
+            return t->items[i]->name;
+    return NULL;
+}
+
 /* `word` is "--something", maybe with "=value", and is not an option of the table. */
 static int unknown_option(const struct scan *s, const char *word)
 {
@@ -320,6 +333,9 @@ static int unknown_option(const struct scan *s, const char *word)
     if (near)
         return pp_fail(PP_EUSAGE, "unknown option '--%s'; did you mean '--%s'?", typed, near);
     const char *like = s->settings ? pp_config_key_like(typed) : NULL;
+    const char *short_form = like ? find_short_form(&s->table, like) : NULL;
+    if (short_form)
+        return pp_fail(PP_EUSAGE, "unknown option '--%s'; did you mean '--%s'?", typed, short_form);
     if (like) {
         return pp_fail(PP_EUSAGE, "unknown option '--%s'; did you mean '--set %s=VALUE'?", typed,
                        like);

@@ -10,6 +10,9 @@ out_has 'ppcli train mnist.ini' 'ppcli help'
 lines=$(wc -l <"$folder/out")
 [ "$lines" -le 14 ] || complain "$lines lines, expected about 12"
 same "$(cat "$folder/err")" ''
+same "$(awk 'length > 80' "$folder/out")" ''
+page=$(sed -n 's/^ *man \.\/build\/\([^ ]*\) .*/\1/p' "$folder/out")
+[ -f "$(dirname "$PPCLI")/$page" ] || complain "it names no manual page of the build folder: '$page'"
 
 begin "help lists every command, three ways"
 shows 'download ' run help
@@ -102,7 +105,9 @@ fails 78 '' run explain "$folder/other.ini"
 err_has "other.ini:2: error: unknown key 'learning_rate' in [train]; did you mean 'lr' in [train]? (ppcli keys train.lr)"
 fails 78 "unknown key 'train.grad_clip'; did you mean 'train.clip_norm'?" \
     run explain mnist-sample.ini --set train.grad_clip=1
-fails 64 "did you mean '--set train.epochs=VALUE'?" run explain mnist-sample.ini --num-epochs 3
+fails 64 "did you mean '--epochs'?" run explain mnist-sample.ini --num-epochs 3
+fails 64 "did you mean '--stages'?" run train mnist-sample.ini --gpus 2
+fails 64 "did you mean '--set train.clip_norm=VALUE'?" run explain mnist-sample.ini --grad-clip 1
 fails 64 "did you mean 'train.lr'?" run keys learning_rate
 
 begin "no line of a help or of keys is wider than 100 columns"

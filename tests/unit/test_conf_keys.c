@@ -145,6 +145,7 @@ TEST(names_of_other_programs_lead_to_keys)
     CHECK_STR_EQ(pp_config_key_like("Learning-Rate"), "train.lr");
     CHECK_STR_EQ(pp_config_key_like("train.learning_rate"), "train.lr");
     CHECK_STR_EQ(pp_config_key_like("gradient_accumulation_steps"), "pipeline.microbatches");
+    CHECK_STR_EQ(pp_config_key_like("gpus"), "pipeline.stages");
     assert_null(pp_config_key_like("lr"));
     assert_null(pp_config_key_like(""));
 }
