@@ -122,7 +122,22 @@ static void reshape(struct onnx *o, int n, const double *shape)
     apply(o, "Reshape", "", "%s %s", o->y, c);
 }
 
-static void put_activation(struct onnx *o, enum pp_activation act)
+/* No default, so that a compiler names a new row. */
+static bool has_form(int act)
+{
+    switch ((enum pp_activation)act) {
+    case PP_ACT_NONE:
+    case PP_ACT_RELU:
+    case PP_ACT_TANH:
+    case PP_ACT_GELU:
+    case PP_ACT_GELU_TANH:
+    case PP_ACT_SILU:
+        return true;
+    }
+    return false;
+}
+
+static void put_activation(struct onnx *o, int act)
 {
     char x[NAME], z[NAME];
     snprintf(x, sizeof(x), "%s", o->y);
@@ -319,6 +334,9 @@ static int put_node(struct onnx *o, const struct pp_node *n, const char *x, cons
     }
     if (n->n_x == 2)
         apply(o, "Add", "", "%s %s", o->y, x1);
+    if (!has_form(n->activation))
+        return pp_fail(PP_ECONFIG, "%s: ONNX: the activation %s is not exported", o->x->ck->path,
+                       pp_activation_name(n->activation));
     put_activation(o, n->activation);
     return 0;
 }

@@ -157,13 +157,31 @@ static void print_weighted(const struct script *s, const struct pp_node *n)
     }
 }
 
-static void print_line(const struct script *s, const struct pp_node *n)
+/* What PyTorch calls it; NULL: that is not said here. No default, so that a compiler names a new row. */
+static const char *activation_call(int act)
 {
-    static const char *const acts[] = {[PP_ACT_RELU] = "F.relu",
-                                       [PP_ACT_TANH] = "torch.tanh",
-                                       [PP_ACT_GELU] = "F.gelu",
-                                       [PP_ACT_GELU_TANH] = "F.gelu",
-                                       [PP_ACT_SILU] = "F.silu"};
+    switch ((enum pp_activation)act) {
+    case PP_ACT_RELU:
+        return "F.relu";
+    case PP_ACT_TANH:
+        return "torch.tanh";
+    case PP_ACT_GELU:
+    case PP_ACT_GELU_TANH:
+        return "F.gelu";
+    case PP_ACT_SILU:
+        return "F.silu";
+    case PP_ACT_NONE:
+        break;
+    }
+    return NULL;
+}
+
+static int print_line(const struct script *s, const struct pp_node *n)
+{
+    const char *call = activation_call(n->activation);
+    if (n->activation != PP_ACT_NONE && !call)
+        return pp_fail(PP_ECONFIG, "PyTorch: the activation %s is not exported",
+                       pp_activation_name(n->activation));
     if (n->op == &op_attention)
         fprintf(s->f,
                 "        q, k, v = (t.unflatten(-1, (%d, %d)).transpose(1, 2) for t in "
@@ -180,15 +198,18 @@ static void print_line(const struct script *s, const struct pp_node *n)
         fprintf(s->f, "F.dropout(x%d, %.9g, self.training)", n->x[0], (double)n->dropout.p);
     else if (n->n_params > 0)
         print_weighted(s, n);
-    else
+    else if (n->op == &op_activate || n->op == &op_add)
         fprintf(s->f, "x%d", n->x[0]);
+    else
+        return pp_fail(PP_ECONFIG, "PyTorch: a %s is not exported", n->op->name);
     if (n->n_x == 2)
         fprintf(s->f, " + x%d", n->x[1]);
     if (n->activation != PP_ACT_NONE) {
         const char *more = n->activation == PP_ACT_GELU_TANH ? ", approximate='tanh'" : "";
-        fprintf(s->f, "\n        x%d = %s(x%d%s)", n->y, acts[n->activation], n->y, more);
+        fprintf(s->f, "\n        x%d = %s(x%d%s)", n->y, call, n->y, more);
     }
     fputs("\n", s->f);
+    return 0;
 }
 
 /* data.mean and data.std, a number for each channel or one. A picture without its shape, as an mlp takes
@@ -237,7 +258,7 @@ static int print_script(const struct script *s)
     print_scaling(s, &s->cfg->data.mean, "-");
     print_scaling(s, &s->cfg->data.std, "/");
     for (int i = 0; i < m->n_nodes; i++)
-        print_line(s, &m->nodes[i]);
+        PP_TRY(print_line(s, &m->nodes[i]));
     fprintf(s->f,
             "        return x%d\n\n\n"
             "def load(folder=os.path.dirname(os.path.abspath(__file__))):\n    model = Model()\n"
