@@ -203,14 +203,13 @@ sanitize() {
     esac
 }
 
-# The op tests see all kernels; a short training sees the streams.
+# checkops sees all kernels; a short training sees the streams.
 part_sanitizer() {
     command -v compute-sanitizer >/dev/null 2>&1 || skip 'no compute-sanitizer in PATH'
     said=''
     for tool in memcheck racecheck; do
-        for name in gpu_kernels gpu_images gpu_flat; do
-            [ ! -x "$TESTS/$name" ] || sanitize "$tool" "$TESTS/$name"
-        done
+        name=gpu_checkops
+        [ ! -x "$TESTS/$name" ] || sanitize "$tool" "$TESTS/$name" --rounds 1
     done
     name=train
     sanitize memcheck "$PPCLI" train "$ROOT/configs/mnist-sample.ini" --set "data.path=$SAMPLE" --dir '' -q \

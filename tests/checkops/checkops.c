@@ -15,6 +15,9 @@
 #include "ppcli/err.h"
 #include "ppcli/median.h"
 
+#ifndef CHECKOPS_ONLY
+#define CHECKOPS_ONLY "" /* all targets */
+#endif
 #define TARGETS_MAX 16
 #define TIMED_NS 20000000u
 #define TIMES_MAX 64
@@ -351,7 +354,7 @@ static int parse(int argc, char **argv, struct request *q)
 
 int main(int argc, char **argv)
 {
-    struct request q = {.only = "", .seed = 1, .rounds = 60};
+    struct request q = {.only = CHECKOPS_ONLY, .seed = 1, .rounds = 60};
     static struct target targets[TARGETS_MAX];
     struct pp_backend *plain;
     if (parse(argc, argv, &q) < 0) {

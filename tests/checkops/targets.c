@@ -44,21 +44,29 @@ static int open_threads(int threads, struct target *t)
     return 0;
 }
 
+/* What each way to compute on a device promises against sums in double. */
+static const struct {
+    enum pp_precision precision;
+    enum pp_conv_by conv;
+    bool exact;
+    const char *name;
+    double part;
+} devices[] = {{PP_PRECISION_F32, PP_CONV_OWN, true, "f32", 1e-5},
+               {PP_PRECISION_TF32, PP_CONV_OWN, true, "tf32", 2e-3},
+               {PP_PRECISION_BF16, PP_CONV_OWN, true, "bf16", 2e-2},
+               {PP_PRECISION_F32, PP_CONV_OWN, false, "inexact f32", 1e-5},
+               {PP_PRECISION_F32, PP_CONV_CUDNN, true, "cudnn f32", 1e-5}};
+
 static int open_device(int i, struct target *t)
 {
-    /* What each precision promises against sums in double. */
-    static const struct {
-        enum pp_precision precision;
-        const char *name;
-        double part;
-    } precisions[] = {{PP_PRECISION_F32, "f32", 1e-5},
-                      {PP_PRECISION_TF32, "tf32", 2e-3},
-                      {PP_PRECISION_BF16, "bf16", 2e-2}};
-    const struct pp_backend_choice choice = {
-        .ops = &backend_cuda, .threads = 1, .precision = precisions[i].precision, .exact = true};
+    const struct pp_backend_choice choice = {.ops = &backend_cuda,
+                                             .threads = 1,
+                                             .precision = devices[i].precision,
+                                             .conv = devices[i].conv,
+                                             .exact = devices[i].exact};
     PP_TRY(pp_backend_open_choice(&choice, &t->be));
-    snprintf(t->name, sizeof(t->name), "cuda %s", precisions[i].name);
-    t->part = precisions[i].part;
+    snprintf(t->name, sizeof(t->name), "cuda %s", devices[i].name);
+    t->part = devices[i].part;
     return 0;
 }
 
@@ -89,7 +97,9 @@ int targets_open(struct target *t, int max, const char *only)
     else
         printf("# no CBLAS here, so its products are not checked\n");
     n += add_target(open_threads(3, &t[n]), &t[n], only);
-    for (int i = 0; i < 3 && backend_cuda.probe(why, sizeof(why)) == 0; i++)
+    for (int i = 0; i < (int)(sizeof(devices) / sizeof(devices[0])) &&
+                    backend_cuda.probe(why, sizeof(why)) == 0;
+         i++)
         n += add_target(open_device(i, &t[n]), &t[n], only);
     pp_assert(n < max);
     return n;

@@ -1,165 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ops that are no products, marks and graphs, on a device against the plain ops. */
+/* Ops on a device where checkops does not look: losses of large logits and NaN, many arrays at
+ * once, norms of large means. */
 #include "gpu.h"
-#include "ppcli/optimizers.h"
 
 #define TIGHT 1e-5 /* f32 against double, of the largest element */
-
-/* Of whole numbers of two and four bytes: samples that overlap. */
-static void windows_are_gathered(struct pp_backend *be, struct pp_backend *plain, void *there,
-                                 const uint32_t *numbers, const uint32_t *index)
-{
-    const uint32_t data[] = {1, 60000, 70000, 3, 0xffffff, 5, 0, 7, 8};
-    const struct pp_scaling as_they_are = {.scale = {1}};
-    CHECK_OK(pp_backend_to_device(be, there, data, sizeof(data)));
-    for (int wide = 0; wide < 2; wide++) {
-        enum pp_element element = wide ? PP_U32 : PP_U16;
-        float want[15];
-        int32_t next[15], got[15];
-        void *targets;
-        struct array x = unset(be, 15, wide);
-        CHECK_OK(pp_backend_alloc(be, sizeof(got), &targets));
-        struct pp_gather g = {5, 3, there, element, 1, numbers, as_they_are, x.at, true};
-        struct pp_targets t = {5, 3, there, element, 1, 1, numbers, targets, 6};
-        CHECK_OK(pp_backend_gather(be, &g));
-        CHECK_OK(pp_backend_targets(be, &t));
-        g = (struct pp_gather){5, 3, data, element, 1, index, as_they_are, want, true};
-        t = (struct pp_targets){5, 3, data, element, 1, 1, index, next, 6};
-        CHECK_OK(pp_backend_gather(plain, &g));
-        CHECK_OK(pp_backend_targets(plain, &t));
-        check_near(be, &x, want, 0, "windows");
-        CHECK_OK(pp_backend_to_host(be, got, targets, sizeof(got)));
-        assert_memory_equal(got, next, sizeof(got));
-        drop(be, &x);
-        pp_backend_free(be, targets, sizeof(got));
-    }
-}
-
-static void check_gathers(enum pp_precision precision, double part)
-{
-    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(precision, true);
-    PP_OWN(pp_backend_close) struct pp_backend *plain = open_backend("reference");
-    const int widths[] = {1, 3, 4, 12, 784};
-    const uint32_t index[] = {4, 0, 2, 2, 3};
-    for (int w = 0; w < COUNT(widths); w++) {
-        int F = widths[w];
-        uint8_t data[5 * 784], labels[] = {9, 8, 7, 6, 5, 4};
-        int32_t got[10];
-        float want[5 * 784];
-        void *there, *numbers, *classes, *chosen;
-        for (int i = 0; i < 5 * F; i++)
-            data[i] = (uint8_t)(i * 37 + F);
-        CHECK_OK(pp_backend_alloc(be, sizeof(data), &there));
-        CHECK_OK(pp_backend_alloc(be, sizeof(index), &numbers));
-        CHECK_OK(pp_backend_alloc(be, sizeof(labels), &classes));
-        CHECK_OK(pp_backend_alloc(be, sizeof(got), &chosen));
-        CHECK_OK(pp_backend_to_device(be, there, data, sizeof(data)));
-        CHECK_OK(pp_backend_to_device(be, numbers, index, sizeof(index)));
-        CHECK_OK(pp_backend_to_device(be, classes, labels, sizeof(labels)));
-        struct array x = unset_values(be, (size_t)5 * F, w % 2);
-        struct pp_gather bytes = {
-            5, F, there, PP_U8, (size_t)F, numbers, {.scale = {1.0f / 255}}, x.at, false};
-        struct pp_gather here = {5,    F,    data, PP_U8, (size_t)F, index, {.scale = {1.0f / 255}},
-                                 want, false};
-        CHECK_OK(pp_backend_gather(be, &bytes));
-        CHECK_OK(pp_backend_gather(plain, &here));
-        check_near(be, &x, want, part, "x");
-        struct array y = unset_values(be, (size_t)5 * F, w % 2);
-        struct array z = on_device(be, want, (size_t)5 * F, 0);
-        float twice[5 * 784];
-        struct pp_gather floats = {5,    F,    z.at, PP_F32, (size_t)F, numbers, {.scale = {2}},
-                                   y.at, false};
-        CHECK_OK(pp_backend_gather(be, &floats));
-        here =
-            (struct pp_gather){5, F, want, PP_F32, (size_t)F, index, {.scale = {2}}, twice, false};
-        CHECK_OK(pp_backend_gather(plain, &here));
-        check_near(be, &y, twice, part, "y");
-        floats.index = here.index = NULL; /* the rows as they are, a channel each number */
-        floats.scaling = here.scaling =
-            (struct pp_scaling){F % 3 == 0 ? 3 : 1, {2, -3.3f, 0.7f}, {0.1f, 100, -0.3f}};
-        CHECK_OK(pp_backend_gather(be, &floats));
-        CHECK_OK(pp_backend_gather(plain, &here));
-        check_near(be, &y, twice, part, "normalised");
-        drop(be, &y);
-        drop(be, &z);
-        struct pp_targets t = {5, 2, classes, PP_U8, 1, 0, numbers, chosen, 0};
-        CHECK_OK(pp_backend_targets(be, &t));
-        CHECK_OK(pp_backend_to_host(be, got, chosen, sizeof(got)));
-        for (int r = 0; r < 10; r++)
-            CHECK_INT_EQ(got[r], labels[index[r / 2] + (uint32_t)r % 2]);
-        windows_are_gathered(be, plain, there, numbers, index);
-        CHECK_OK(pp_backend_gather(be, &(struct pp_gather){.F = F}));
-        CHECK_OK(pp_backend_targets(be, &(struct pp_targets){.P = 1}));
-        drop(be, &x);
-        pp_backend_free(be, there, sizeof(data));
-        pp_backend_free(be, numbers, sizeof(index));
-        pp_backend_free(be, classes, sizeof(labels));
-        pp_backend_free(be, chosen, sizeof(got));
-    }
-}
-
-/* Tokens, of which bfloat16 could not tell large ones apart, are exact in every precision. */
-TEST(gathers_take_the_chosen_rows)
-{
-    check_gathers(PP_PRECISION_F32, 0);
-    check_gathers(PP_PRECISION_BF16, 0.5 / 128);
-}
-
-static void check_activations(enum pp_precision precision, double part)
-{
-    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(precision, true);
-    PP_OWN(pp_backend_close) struct pp_backend *plain = open_backend("reference");
-    const size_t sizes[] = {1, 4, 7, 1024, 4099};
-    for (int s = 0; s < COUNT(sizes); s++) {
-        for (int a = 0; a < COUNT(activations); a++) {
-            size_t n = sizes[s];
-            float *y = noise("y", n), *z = noise("z", n), *dy = noise("dy", n);
-            dy[0] = NAN;
-            y[0] = -0.5f; /* where relu gave no more than 0 the gradient is 0 whatever comes in */
-            struct array dey = values_on_device(be, y, n, s % 2);
-            struct array dez = values_on_device(be, z, n, 0);
-            struct array ded = values_on_device(be, dy, n, s % 2);
-            CHECK_OK(back_in_place(be, n, activations[a], saved_of(activations[a], dey.at, dez.at),
-                                   ded.at));
-            CHECK_OK(back_in_place(plain, n, activations[a], saved_of(activations[a], y, z), dy));
-            check_near(be, &ded, dy, part, "dz");
-            /* not in place: added to another array; forward; the sum of the two, with relu */
-            struct array dex = values_on_device(be, y, n, s % 2);
-            struct array deo = unset_values(be, n, s % 2);
-            struct pp_activate_backward back = {n, activations[a], dez.at, dez.at, true, dex.at};
-            struct pp_activate forth = {n, activations[a], dez.at, deo.at};
-            struct pp_sum both = {n, dez.at, dex.at, true, dex.at, false};
-            float *out = noise("out", n);
-            CHECK_OK(pp_backend_activate_backward(be, &back));
-            CHECK_OK(pp_backend_activate_forward(be, &forth));
-            CHECK_OK(pp_backend_sum(be, &both));
-            back.saved = back.dy = forth.x = both.a = z;
-            back.dx = both.y = y;
-            both.b = y;
-            forth.y = out;
-            CHECK_OK(pp_backend_activate_backward(plain, &back));
-            CHECK_OK(pp_backend_activate_forward(plain, &forth));
-            CHECK_OK(pp_backend_sum(plain, &both));
-            check_near(be, &deo, out, part, "y");
-            check_near(be, &dex, y, part, "sum");
-            drop(be, &dex);
-            drop(be, &deo);
-            pp_free(out);
-            drop(be, &dey);
-            drop(be, &dez);
-            drop(be, &ded);
-            pp_free(y);
-            pp_free(z);
-            pp_free(dy);
-        }
-    }
-}
-
-TEST(activations_go_forth_and_back_as_the_plain_ones_do)
-{
-    for (int p = 0; p < COUNT(precisions); p++)
-        check_activations(precisions[p].precision, precisions[p].part);
-}
 
 /* ---- loss */
 
@@ -229,114 +73,6 @@ TEST(the_loss_is_near_the_plain_one_also_of_large_logits_and_nans)
 
 /* ---- flat buffers */
 
-TEST(sums_of_buffers_are_those_of_the_formulas)
-{
-    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
-    PP_OWN(pp_backend_close) struct pp_backend *plain = open_backend("reference");
-    const size_t sizes[] = {0, 1, 3, 4, 257, 4096, 4097, 100003};
-    for (int s = 0; s < COUNT(sizes); s++) {
-        size_t n = sizes[s];
-        PP_OWN_MEMORY float *a = noise("a", n), *g = noise("g", n);
-        struct array dea = on_device(be, a, n, 0), deg = on_device(be, g, n, 0);
-        struct array elsewhere = on_device(be, g, n, 1);
-        double want, got[2];
-        void *there;
-        CHECK_OK(pp_backend_alloc(be, sizeof(got), &there));
-        CHECK_OK(pp_backend_sum_squares(plain, &(struct pp_sum_squares){n, g, &want}));
-        CHECK_OK(pp_backend_sum_squares(be, &(struct pp_sum_squares){n, deg.at, there}));
-        CHECK_OK(pp_backend_sum_squares(
-            be, &(struct pp_sum_squares){n, elsewhere.at, (double *)there + 1}));
-        CHECK_OK(pp_backend_to_host(be, got, there, sizeof(got)));
-        assert_true(fabs(got[0] - want) <= 1e-12 * want);
-        assert_true(got[0] == got[1]);
-        CHECK_OK(pp_backend_add(be, n, dea.at, deg.at));
-        CHECK_OK(pp_backend_add(be, n, dea.at, elsewhere.at));
-        CHECK_OK(pp_backend_add(plain, n, a, g));
-        check_near(be, &deg, g, 1e-7, "g");
-        check_same_bits(be, &deg, &elsewhere, "g");
-        pp_backend_free(be, there, sizeof(got));
-        drop(be, &dea);
-        drop(be, &deg);
-        drop(be, &elsewhere);
-    }
-}
-
-static void upload_args(struct pp_backend *be, struct pp_optimizer_args *there,
-                        const struct pp_optimizer_args *args)
-{
-    CHECK_OK(pp_backend_to_device(be, there, args, sizeof(*args)));
-}
-
-/* Steps on the device, over the buffer at once and in two unequal parts, and plain ones. */
-static void check_optimizer(struct pp_backend *be, struct pp_backend *plain, size_t n, int kind,
-                            bool nesterov, bool decay)
-{
-    struct pp_optimizer_args args = {.kind = kind,
-                                     .nesterov = nesterov,
-                                     .lr = 0.01f,
-                                     .momentum = 0.9f,
-                                     .beta1 = 0.9f,
-                                     .beta2 = 0.999f,
-                                     .eps = 1e-8f,
-                                     .weight_decay = 0.1f,
-                                     .grad_scale = 0.7f};
-    float *zeros = pp_alloc(n, sizeof(*zeros)), *g = noise("g", n), *p = noise("p", n);
-    PP_OWN_MEMORY float *m = pp_alloc(n, sizeof(*m)), *v = pp_alloc(n, sizeof(*v));
-    bool has_m = pp_optimizer_moments(kind) > 0, has_v = pp_optimizer_moments(kind) > 1;
-    struct array deg = on_device(be, g, n, 0);
-    struct array dep[2], dem[2], dev[2];
-    for (int k = 0; k < 2; k++) {
-        dep[k] = on_device(be, p, n, k);
-        dem[k] = on_device(be, zeros, n, k);
-        dev[k] = on_device(be, zeros, n, k);
-    }
-    void *there;
-    CHECK_OK(pp_backend_alloc(be, sizeof(args), &there));
-    size_t cut = n / 3 + 1 < n ? n / 3 + 1 : n;
-    for (args.step = 1; args.step <= 4; args.step++) {
-        args.skip = args.step == 3;
-        upload_args(be, there, &args);
-        CHECK_OK(pp_backend_optimizer_step(
-            plain, &(struct pp_optimizer_step){n, &args, decay, g, has_m ? m : NULL,
-                                               has_v ? v : NULL, p}));
-        CHECK_OK(pp_backend_optimizer_step(
-            be, &(struct pp_optimizer_step){n, there, decay, deg.at, has_m ? dem[0].at : NULL,
-                                            has_v ? dev[0].at : NULL, dep[0].at}));
-        for (int part = 0; part < 2; part++) {
-            size_t at = part ? cut : 0, count = part ? n - cut : cut;
-            CHECK_OK(pp_backend_optimizer_step(
-                be, &(struct pp_optimizer_step){count, there, decay, deg.at + at,
-                                                has_m ? dem[1].at + at : NULL,
-                                                has_v ? dev[1].at + at : NULL, dep[1].at + at}));
-        }
-    }
-    check_near(be, &dep[0], p, TIGHT, "p");
-    check_near(be, &dem[0], m, TIGHT, "m");
-    check_near(be, &dev[0], v, TIGHT, "v");
-    check_same_bits(be, &dep[0], &dep[1], "p of parts");
-    pp_backend_free(be, there, sizeof(args));
-    drop(be, &deg);
-    for (int k = 0; k < 2; k++) {
-        drop(be, &dep[k]);
-        drop(be, &dem[k]);
-        drop(be, &dev[k]);
-    }
-    pp_free(zeros);
-    pp_free(g);
-    pp_free(p);
-}
-
-TEST(optimizers_step_as_the_plain_ones_do_however_the_buffer_is_split)
-{
-    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
-    PP_OWN(pp_backend_close) struct pp_backend *plain = open_backend("reference");
-    const size_t sizes[] = {1, 8, 1000, 4099};
-    for (int s = 0; s < COUNT(sizes); s++)
-        for (int kind = 0; kind < PP_OPTIMIZERS; kind++)
-            for (int nesterov = 0; nesterov <= (kind == PP_OPT_MOMENTUM); nesterov++)
-                check_optimizer(be, plain, sizes[s], kind, nesterov, s % 2);
-}
-
 /* More arrays than a launch takes, of many sizes; the odd ones have a copy of their middle. */
 TEST(passes_over_many_arrays_at_once_give_the_bits_of_one_call_each)
 {
@@ -353,7 +89,7 @@ TEST(passes_over_many_arrays_at_once_give_the_bits_of_one_call_each)
                      sums = on_device(be, p, 2 * ARRAYS, 0);
         void *there;
         CHECK_OK(pp_backend_alloc(be, sizeof(args), &there));
-        upload_args(be, there, &args);
+        CHECK_OK(pp_backend_to_device(be, there, &args, sizeof(args)));
         CHECK_OK(pp_backend_collect(be, together ? PP_COLLECT_UPDATES : PP_COLLECT_NOTHING));
         for (size_t i = 0, at = 0; i < ARRAYS; at += i == 9 ? MOST : i * 7, i++)
             CHECK_OK(pp_backend_optimizer_step(
@@ -423,75 +159,74 @@ TEST(weight_gradients_of_many_norms_at_once_give_the_bits_of_one_call_each)
     drop(be, &keep);
 }
 
-/* ---- verdicts */
+/* ---- norms */
 
-struct judged {
-    struct pp_loss_sums before, sums;
-    struct pp_optimizer_args args;
-    struct pp_step_verdict verdict;
-};
-
-static void check_verdict(struct pp_backend *be, struct pp_backend *plain, int n, int bad,
-                          double clip_norm, double most)
+/* Means of 1e4 deviations; f32, as bfloat16 has no such values. */
+TEST(norms_are_right_where_means_are_large)
 {
-    int ranks = 4, columns = n + 1;
-    size_t bytes = (size_t)(ranks * columns) * sizeof(double);
-    PP_OWN_MEMORY double *votes = pp_alloc((size_t)ranks * (size_t)columns, sizeof(*votes));
-    for (int i = 0; i < ranks * columns; i++)
-        votes[i] = (i * 7 % 11) / 3.0;
-    if (bad >= 0)
-        votes[bad] = bad % 2 ? NAN : -INFINITY;
-    struct judged want = {.before = {1, 2, 3}, .sums = {10, 20, 30}, .args = {.step = 7, .t = 9}};
-    struct judged got = want;
-    void *there, *ballots;
-    CHECK_OK(pp_backend_alloc(be, sizeof(got), &there));
-    CHECK_OK(pp_backend_alloc(be, bytes, &ballots));
-    CHECK_OK(pp_backend_to_device(be, there, &got, sizeof(got)));
-    CHECK_OK(pp_backend_to_device(be, ballots, votes, bytes));
-    for (int device = 0; device < 2; device++) {
-        struct judged *d = device ? there : &want;
-        struct pp_judgement j = {.ranks = ranks,
-                                 .stages = 2,
-                                 .n = n,
-                                 .clip_norm = clip_norm,
-                                 .most = most,
-                                 .halt = true,
-                                 .votes = device ? ballots : votes,
-                                 .before = &d->before,
-                                 .sums = &d->sums,
-                                 .args = &d->args,
-                                 .verdict = &d->verdict};
-        CHECK_OK(pp_backend_judge(device ? be : plain, &j));
-    }
-    CHECK_OK(pp_backend_to_host(be, &got, there, sizeof(got)));
-    CHECK_INT_EQ(got.args.skip, bad >= 0 || most > 0);
-    assert_true(bad >= 0 || got.verdict.bad_value == want.verdict.bad_value);
-    CHECK_INT_EQ(got.args.skip, want.args.skip);
-    CHECK_INT_EQ(got.verdict.bad_step, want.verdict.bad_step);
-    CHECK_INT_EQ(got.verdict.bad_rank, want.verdict.bad_rank);
-    CHECK_INT_EQ(got.verdict.bad_index, want.verdict.bad_index);
-    CHECK_INT_EQ(got.verdict.step, want.verdict.step);
-    assert_memory_equal(&got.verdict.norm, &want.verdict.norm, isnan(want.verdict.norm) ? 0 : 8);
-    assert_true(got.args.grad_scale == want.args.grad_scale);
-    assert_true(got.sums.loss == want.sums.loss && got.sums.rows == want.sums.rows);
-    pp_backend_free(be, there, sizeof(got));
-    pp_backend_free(be, ballots, bytes);
-}
-
-TEST(verdicts_are_those_of_the_host_to_the_bit)
-{
-    PP_OWN(pp_backend_close) struct pp_backend *be = open_gpu(PP_PRECISION_F32, true);
+    enum {
+        B = 6,
+        P = 7,
+        C = 70,
+        N = B * P * C
+    };
+    PP_OWN(pp_backend_close) struct pp_backend *gpu = open_gpu(PP_PRECISION_F32, true);
     PP_OWN(pp_backend_close) struct pp_backend *plain = open_backend("reference");
-    const int sizes[] = {1, 3, 300, 700};
-    for (int s = 0; s < COUNT(sizes); s++) {
-        int n = sizes[s], all = 4 * (n + 1);
-        const int bad[] = {-1, 0, n, all / 2, all - 1};
-        for (int b = 0; b < COUNT(bad); b++) {
-            check_verdict(be, plain, n, bad[b], 0, 0);
-            check_verdict(be, plain, n, bad[b], 0.5, 0);
-            check_verdict(be, plain, n, bad[b], 0, 0.1); /* less than the squares */
+    PP_OWN_MEMORY float *x = noise("x", N), *want = nans(N);
+    float gamma[P * C], keep[2 * B * C];
+    for (int i = 0; i < N; i++)
+        x[i] = 1e4f + 2 * x[i];
+    for (int i = 0; i < P * C; i++)
+        gamma[i] = 1;
+    struct array dex = on_device(gpu, x, N, 0), dey = on_device(gpu, NULL, N, 0);
+    struct array deg = on_device(gpu, gamma, P * C, 0), dek = on_device(gpu, NULL, LEN(keep), 0);
+    const int sizes[][3] = {{B, P, C}, {300, 1, 5}, {300, 1, 1}};
+    for (int k = 0; k < COUNT(sizes) + 2; k++) {
+        const int *size = sizes[k < COUNT(sizes) ? k : 0];
+        size_t n = (size_t)(size[0] * size[1] * size[2]);
+        for (int device = 0; device < 2; device++) {
+            struct pp_backend *be = device ? gpu : plain;
+            const float *in = device ? dex.at : x, *scale = device ? deg.at : gamma;
+            float *out = device ? dey.at : want, *kept = device ? dek.at : keep;
+            struct pp_batch_norm_forward batch = {.B = size[0],
+                                                  .P = size[1],
+                                                  .C = size[2],
+                                                  .eps = 1e-5f,
+                                                  .x = in,
+                                                  .gamma = scale,
+                                                  .beta = scale,
+                                                  .keep = kept,
+                                                  .y = out};
+            struct pp_group_norm_forward group = {.B = B,
+                                                  .P = P,
+                                                  .C = C,
+                                                  .G = 5,
+                                                  .eps = 1e-5f,
+                                                  .x = in,
+                                                  .gamma = scale,
+                                                  .beta = scale,
+                                                  .keep = kept,
+                                                  .y = out};
+            struct pp_row_norm_forward row = {.B = B,
+                                              .C = P * C,
+                                              .centred = true,
+                                              .eps = 1e-5f,
+                                              .x = in,
+                                              .gamma = scale,
+                                              .beta = scale,
+                                              .keep = kept,
+                                              .y = out};
+            CHECK_OK(k < COUNT(sizes)    ? pp_backend_batch_norm_forward(be, &batch)
+                     : k == COUNT(sizes) ? pp_backend_group_norm_forward(be, &group)
+                                         : pp_backend_row_norm_forward(be, &row));
         }
+        dey.n = n;
+        check_near(gpu, &dey, want, TIGHT, "y");
     }
+    drop(gpu, &dex);
+    drop(gpu, &dey);
+    drop(gpu, &deg);
+    drop(gpu, &dek);
 }
 
 int main(void)
