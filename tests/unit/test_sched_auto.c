@@ -5,7 +5,7 @@
 #include <math.h>
 
 #include "ppcli/mem.h"
-#include "test_sched_sim.h"
+#include "test_sched_oracle.h"
 #include "test_sched_times.h"
 
 static struct pp_plan *plan_auto(int p, int m, double cap, struct pp_schedule_costs costs)

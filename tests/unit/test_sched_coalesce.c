@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Weight gradients of several micro-batches together: where they go, and that nothing else moves.
  */
-#include "test_sched_sim.h"
+#include "test_sched_oracle.h"
 
 static struct pp_plan *coalesced(const char *name, int p, int v, int m, int k)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "ppcli/sim.h"
-#include "test_sched_sim.h"
+#include "test_sched_oracle.h"
 
 /* One shape and its costs. */
 struct job {

@@ -6,7 +6,7 @@
 #include "ppcli/draw.h"
 #include "ppcli/exchange.h"
 #include "ppcli/sim.h"
-#include "test_sched_sim.h"
+#include "test_sched_oracle.h"
 
 static const bool every[64] = {[0 ... 63] = true};
 static const char *const schedules[] = {

@@ -3,7 +3,7 @@
  * Every schedule at every shape: proved or refused with a way out, and run in random interleavings.
  * The 1F1B and ZB-H families on a loop: time and memory by formula.
  */
-#include "test_sched_sim.h"
+#include "test_sched_oracle.h"
 #include "test_sched_line.h"
 #include "test_sched_times.h"
 

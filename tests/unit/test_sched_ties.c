@@ -5,7 +5,7 @@
 #include "ppcli/draw.h"
 #include "ppcli/exchange.h"
 #include "ppcli/sim.h"
-#include "test_sched_sim.h"
+#include "test_sched_oracle.h"
 
 static const char *const schedules[] = {
     "naive", "gpipe",          "1f1b",           "2-eager 1f1b",      "zb-h1",
