@@ -1,15 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The providers of matrix products: own kernels give exact chains of fused multiply-adds, and which one
- * computes follows from the config alone. */
+/* What providers of matrix products promise besides their numbers, which checkops compares; and which
+ * one computes follows from the config alone. */
 #include "dev_inputs.h"
 
 #include "../../src/dev/cpu/gemm.h"
-
-/* Rows around the tile's six and the prefetch's rules, widths around vectors, panels and depth. */
-static const int rows_of[] = {1, 5, 6, 7, 13, 32, 67};
-static const int widths[] = {1, 3, 10, 15, 16, 17, 31, 33, 64, 65, 127, 128, 130};
-static const int large[][3] = {
-    {49, 10, 784}, {3, 784, 20}, {300, 70, 33}, {170, 20, 784}, {300, 270, 321}};
 
 struct products {
     int B, I, O;
@@ -51,79 +45,6 @@ static void run(const struct cpu_gemm *g, struct products *p, bool packed, float
                p->y);
     g->backward_input(p->B, p->I, p->O, (size_t)p->I, p->dz, p->W, p->dx);
     g->backward_weight(1, &part, p->I, p->O, &(struct cpu_block){0, p->O, 0, p->I}, beta, p->dW);
-}
-
-/* a(k) = a[k * as], b(k) = b[k * bs] */
-static float chain(int n, const float *a, int as, const float *b, int bs, float sum)
-{
-    for (int k = 0; k < n; k++)
-        sum = fmaf(a[(size_t)k * as], b[(size_t)k * bs], sum);
-    return sum;
-}
-
-static void check_exact(const char *what, const char *isa, const struct products *p, int row,
-                        int column, float got, float want)
-{
-    if (memcmp(&got, &want, sizeof(got)) != 0) {
-        fail_msg("%s of %s, B %d I %d O %d: [%d][%d] is %.9g, the chain gives %.9g", what, isa,
-                 p->B, p->I, p->O, row, column, (double)got, (double)want);
-    }
-}
-
-static void check_chains(const struct cpu_gemm *g, int B, int I, int O, size_t shift, bool packed)
-{
-    struct products p;
-    make(&p, B, I, O, shift);
-    float *before = noise("dW", p.n_dW);
-    run(g, &p, packed, 1);
-    for (int r = 0; r < B; r++) {
-        for (int o = 0; o < O; o++) {
-            float z = chain(I, p.x + (size_t)r * I, 1, p.W + (size_t)o * I, 1, 0) + p.b[o];
-            check_exact("y", g->name, &p, r, o, p.y[(size_t)r * O + o], z < 0 ? 0 : z);
-        }
-        for (int i = 0; i < I; i++) {
-            check_exact("dx", g->name, &p, r, i, p.dx[(size_t)r * I + i],
-                        chain(O, p.dz + (size_t)r * O, 1, p.W + i, I, 0));
-        }
-    }
-    for (int o = 0; o < O; o++) {
-        for (int i = 0; i < I; i++) {
-            check_exact("dW", g->name, &p, o, i, p.dW[(size_t)o * I + i],
-                        chain(B, p.dz + o, O, p.x + i, I, before[(size_t)o * I + i]));
-        }
-    }
-    pp_free(before);
-    pp_free(p.memory);
-}
-
-/* Hence the same bits for every instruction set, address, tile, and for packed and unpacked. */
-TEST(every_element_is_one_chain_of_fused_multiply_adds)
-{
-    for (int n = 0; cpu_gemm_own(n); n++) {
-        const struct cpu_gemm *g = cpu_gemm_own(n);
-        for (int w = 0; w < COUNT(widths); w++) {
-            for (int r = 0; r < COUNT(rows_of); r++) {
-                int I = widths[w], O = widths[(w * 5 + r) % COUNT(widths)];
-                check_chains(g, rows_of[r], I, O, (size_t)(w + r) % 16, (w + r) % 3 > 0);
-            }
-        }
-        for (int s = 0; s < COUNT(large); s++)
-            check_chains(g, large[s][0], large[s][2], large[s][1], 0, s % 2 == 0);
-    }
-}
-
-TEST(nothing_outside_the_results_is_written)
-{
-    for (int n = 0; cpu_gemm_own(n); n++) {
-        struct products p;
-        make(&p, 7, 33, 19, 3);
-        run(cpu_gemm_own(n), &p, true, 0);
-        const float *ends[] = {p.y + p.n_y, p.dx + p.n_dx, p.dW + p.n_dW,
-                               p.y - 1,     p.dx - 1,      p.dW - 1};
-        for (int e = 0; e < COUNT(ends); e++)
-            assert_true(isnan(*ends[e]));
-        pp_free(p.memory);
-    }
 }
 
 TEST(with_beta_0_the_old_gradient_is_not_read)

@@ -336,7 +336,10 @@ static bool read_rows(struct sheet *t, const char *text, size_t n)
             bool good = memchr(line, '\0', length) == NULL && memchr(line, '\r', length) == NULL;
             int before = t->rows.n;
             for (char *at = line; good && at;) {
-                char *comma = strchr(at, ',');
+                char *comma = at; /* or a semicolon, which a pair has too */
+                for (bool open = false; *comma && *comma != ',' && (*comma != ';' || open); comma++)
+                    open = (open || *comma == '(') && *comma != ')';
+                comma = *comma ? comma : NULL;
                 if (comma)
                     *comma = '\0';
                 good = read_text(t, at);
