@@ -6,7 +6,6 @@
 #include <pthread.h>
 
 #include "../../src/dev/cpu/kernels.h"
-#include "ppcli/optimizers.h"
 
 TEST(loss_gradient_may_overwrite_the_logits)
 {
