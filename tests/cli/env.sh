@@ -118,7 +118,7 @@ run explain "$(dirname "$0")/../../configs/resnet18-cifar10.ini" --backend cpu
 err_lacks 'warning'
 
 begin "another format, and words, are refused"
-fails 64 "unknown format 'xml'; there are text and json" run env --format xml
+fails 64 "'xml'" run env --format xml
 fails 64 '' run env now
 
 finish

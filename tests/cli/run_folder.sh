@@ -67,7 +67,7 @@ slurm a --time 1:00:00 -o job.sh
 END
 
 begin "train RUN --resume continues the run, with other values too"
-fails 78 'continue with --resume' run train a
+fails 78 '--resume' run train a
 ok run train a --resume --epochs 3 -q
 run train net.ini --dir whole -q
 same "$(sha a/summary.json)" "$(sha whole/summary.json)"

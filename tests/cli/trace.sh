@@ -135,7 +135,7 @@ for steps in '' 0-5 5-4 1-x 1-2-3 x -3 1e3 99999999999 '1 -2'; do
     fails 64 'the first and the last step' \
         run train "$config" --dir '' --trace "$folder/some.json" --trace-steps "$steps"
 done
-fails 64 'needs --trace FILE' run train "$config" --dir '' --trace-steps 1-5
+fails 64 '--trace' run train "$config" --dir '' --trace-steps 1-5
 
 begin "a trace that does not fit on the disk does not stop the training"
 if [ -w /dev/full ]; then

@@ -43,42 +43,42 @@ run version
 cmp -s "$folder/out" "$folder/version" || complain "version and --version differ"
 
 begin "an unknown command is 64 with the nearest one"
-fails 64 "unknown command 'kyes'; did you mean 'keys'?" run kyes
+fails 64 "'keys'" run kyes
 err_has "see 'ppcli help'"
 same "$(cat "$folder/out")" ''
-fails 64 "did you mean 'explain'?" run help explian
+fails 64 "'explain'" run help explian
 
 begin "a command with nothing near it gets no guess"
-fails 64 "unknown command 'frobnicate'" run frobnicate
+fails 64 "'frobnicate'" run frobnicate
 err_lacks 'did you mean'
 
 begin "commands are not abbreviated" fails 64 '' run tra
 begin "a config in the place of a command is understood, and quoted where a shell needs it"
 fails 64 "ppcli train mnist.ini" run mnist.ini
-fails 64 "ppcli train 'my net.ini'" run "my net.ini"
+fails 64 "'my net.ini'" run "my net.ini"
 
 begin "an unknown option is 64 with the nearest one"
-fails 64 "unknown option '--stagse'; did you mean '--stages'?" run train --stagse 2
+fails 64 "'--stages'" run train --stagse 2
 err_has "see 'ppcli help train'"
-fails 64 "unknown option '-z'" run keys -z
+fails 64 "'-z'" run keys -z
 
 begin "options are not abbreviated"
-fails 64 "did you mean '--stages'?" run train --stage 2 x.ini
+fails 64 "'--stages'" run train --stage 2 x.ini
 fails 64 '' run train --stage=2 x.ini
-fails 64 "did you mean '--microbatches'?" run train --micro
-fails 64 "did you mean '--json'?" run keys --js
+fails 64 "'--microbatches'" run train --micro
+fails 64 "'--json'" run keys --js
 
 begin "a missing or surplus value is named"
-fails 64 '--stages wants P after it' run train x.ini --stages
-fails 64 '--json takes no value' run keys --json=yes
+fails 64 '--stages' run train x.ini --stages
+fails 64 '--json' run keys --json=yes
 
 begin "surplus words are refused"
-fails 64 "unexpected word 'model'" run keys train model
+fails 64 "'model'" run keys train model
 fails 64 '' run version now
 
 begin "an option in the place of a command is explained"
 fails 64 'where a command is expected' run --stages 2
-fails 64 "did you mean '--help'?" run --hepl
+fails 64 "'--help'" run --hepl
 
 begin "quiet, verbose and no-color work before and after the command"
 for flag in -q -v --quiet --verbose --no-color; do
@@ -103,12 +103,12 @@ begin "the names that other programs have for a key lead to it"
 printf '[train]\nlearning_rate = 0.1\n' >"$folder/other.ini"
 fails 78 '' run explain "$folder/other.ini"
 err_has "other.ini:2: error: unknown key 'learning_rate' in [train]; did you mean 'lr' in [train]? (ppcli keys train.lr)"
-fails 78 "unknown key 'train.grad_clip'; did you mean 'train.clip_norm'?" \
+fails 78 "'train.clip_norm'" \
     run explain mnist-sample.ini --set train.grad_clip=1
-fails 64 "did you mean '--epochs'?" run explain mnist-sample.ini --num-epochs 3
-fails 64 "did you mean '--stages'?" run train mnist-sample.ini --gpus 2
-fails 64 "did you mean '--set train.clip_norm=VALUE'?" run explain mnist-sample.ini --grad-clip 1
-fails 64 "did you mean 'train.lr'?" run keys learning_rate
+fails 64 "'--epochs'" run explain mnist-sample.ini --num-epochs 3
+fails 64 "'--stages'" run train mnist-sample.ini --gpus 2
+fails 64 "'--set train.clip_norm=VALUE'" run explain mnist-sample.ini --grad-clip 1
+fails 64 "'train.lr'" run keys learning_rate
 
 begin "no line of a help or of keys is wider than 100 columns"
 for command in train eval generate explain plan bench slurm report inspect verify export diagnose env keys init download tokenize completion; do
@@ -132,7 +132,7 @@ out_has ', 1 test sample'
 out_lacks '1 test samples'
 out_has 'schedule 1f1b: 1 stage, 1 micro-batch of at most'
 if ! "$PPCLI" env | grep -q '^ *MPI  *no'; then # else it says that there is no MPI
-    fails 78 'run.hosts has 1 host with places for 1 rank, but' \
+    fails 78 'run.hosts' \
         run train "$(dirname "$0")/../../configs/synthetic.ini" --stages 2 --hosts localhost:1
 fi
 
@@ -141,7 +141,7 @@ fails 64 'bash, zsh or fish' run completion tcsh
 fails 64 '' run completion
 
 begin "an unknown data set is refused before any network"
-fails 64 "did you mean 'fashion-mnist'?" run download fashion-mnits
+fails 64 "'fashion-mnist'" run download fashion-mnits
 fails 64 'needs no download' run download-mnist --dataset synthetic
 fails 64 'one data set' run download all --dir here
 

@@ -26,7 +26,7 @@ TEST(two_ranks_on_one_device_are_refused_with_both_named)
         {"node1", "0000:1b:00.0"}, {"node1", "0000:1c:00.0"}, {"node1", "0000:1b:00.0"}};
     CHECK_FAILS(pp_nccl_check_places(places, 3), PP_ERESOURCE,
                 "ranks 0 and 2 share device 0000:1b:00.0");
-    CHECK_FAILS(pp_nccl_check_places(places, 3), PP_ERESOURCE, "run.transport = threads");
+    CHECK_FAILS(pp_nccl_check_places(places, 3), PP_ERESOURCE, "run.transport");
 }
 
 TEST(ranks_that_claim_different_hosts_may_share_a_device)

@@ -180,14 +180,11 @@ TEST(the_manual_pages_body_has_balanced_lists_and_no_stray_macro)
 
 TEST(an_unknown_section_is_a_usage_error_with_a_suggestion)
 {
-    CHECK_FAILS(pp_config_print_keys(stderr, "trian", NULL, PP_KEYS_TEXT), PP_EUSAGE,
-                "did you mean 'train'?");
-    CHECK_FAILS(pp_config_print_keys(stderr, "lr", NULL, PP_KEYS_TEXT), PP_EUSAGE,
-                "did you mean 'train.lr'?");
+    CHECK_FAILS(pp_config_print_keys(stderr, "trian", NULL, PP_KEYS_TEXT), PP_EUSAGE, "'train'");
+    CHECK_FAILS(pp_config_print_keys(stderr, "lr", NULL, PP_KEYS_TEXT), PP_EUSAGE, "'train.lr'");
     CHECK_FAILS(pp_config_print_keys(stderr, "pipeline.stags", NULL, PP_KEYS_JSON), PP_EUSAGE,
-                "did you mean 'pipeline.stages'?");
-    CHECK_FAILS(pp_config_print_keys(stderr, "zzz", NULL, PP_KEYS_TEXT), PP_EUSAGE,
-                "no section or key 'zzz'");
+                "'pipeline.stages'");
+    CHECK_FAILS(pp_config_print_keys(stderr, "zzz", NULL, PP_KEYS_TEXT), PP_EUSAGE, "'zzz'");
 }
 
 static void hash_of(char out[65], const char *setting)

@@ -169,11 +169,10 @@ TEST_IN_FOLDER(the_label_is_first_or_last_or_named)
     }
     snprintf(cfg.data.label, sizeof(cfg.data.label), "colour");
     CHECK_FAILS(pp_dataset_open(&cfg, PP_SPLIT_TEST, BOTH, FLAT(2), 4, &ds), PP_ECONFIG,
-                "has no column 'colour'");
+                "'colour'");
     file_write(cfg.data.train_file, "5,7,3\n6,8,4\n", 12);
     snprintf(cfg.data.label, sizeof(cfg.data.label), "7"); /* a number of a row is no name */
-    CHECK_FAILS(pp_dataset_open(&cfg, PP_SPLIT_TEST, BOTH, FLAT(2), 9, &ds), PP_ECONFIG,
-                "has no column '7', only numbers; use first or last");
+    CHECK_FAILS(pp_dataset_open(&cfg, PP_SPLIT_TEST, BOTH, FLAT(2), 9, &ds), PP_ECONFIG, "'7'");
 }
 
 /* ---- npy */
@@ -451,14 +450,12 @@ TEST_IN_FOLDER(keys_of_files_must_be_those_of_the_data_set)
     struct pp_config cfg;
     own_config(state, "csv", &cfg);
     cfg.data.test_file[0] = '\0';
-    CHECK_FAILS(pp_dataset_check_keys(&cfg), PP_ECONFIG,
-                "data.test_file: names no file, but data.dataset = csv needs one");
+    CHECK_FAILS(pp_dataset_check_keys(&cfg), PP_ECONFIG, "data.test_file");
     own_config(state, "csv", &cfg);
     CHECK_OK(pp_dataset_check_keys(&cfg));
     own_config(state, "npy", &cfg);
     snprintf(cfg.data.dataset, sizeof(cfg.data.dataset), "mnist");
-    CHECK_FAILS(pp_dataset_check_keys(&cfg), PP_ECONFIG,
-                "has no effect with data.dataset = mnist, only with idx or npy");
+    CHECK_FAILS(pp_dataset_check_keys(&cfg), PP_ECONFIG, "data.dataset");
     cfg = (struct pp_config){.data = {.dataset = "mnist", .shape = "28x28x1"}};
-    CHECK_FAILS(pp_dataset_check_keys(&cfg), PP_ECONFIG, "data.shape has no effect with ");
+    CHECK_FAILS(pp_dataset_check_keys(&cfg), PP_ECONFIG, "data.shape");
 }

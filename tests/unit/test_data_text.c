@@ -163,8 +163,7 @@ TEST_IN_FOLDER(odd_texts_are_refused)
     cfg.model.vocab_size = 0;
     CHECK_FAILS(open_split(&cfg, PP_SPLIT_TRAIN, 256, &ds), PP_EFORMAT, "it is a NUL");
     cfg.data.train_file[0] = '\0';
-    CHECK_FAILS(open_split(&cfg, PP_SPLIT_TRAIN, 256, &ds), PP_ECONFIG,
-                "data.train_file: names no");
+    CHECK_FAILS(open_split(&cfg, PP_SPLIT_TRAIN, 256, &ds), PP_ECONFIG, "data.train_file");
 }
 
 /* ---- tokens */
@@ -202,15 +201,13 @@ TEST_IN_FOLDER(tokens_are_mapped_with_and_without_a_header)
         assert_non_null(ds->map);
         CHECK_OK(pp_dataset_windows(ds, 1, &late, 301, tokens));
         assert_memory_equal(tokens, wide + 3, sizeof(tokens));
-        CHECK_FAILS(pp_dataset_windows(ds, 1, &late, 300, NULL), PP_EFORMAT,
-                    "train.bin: token 3 is 300, and the model's vocabulary has 300");
+        CHECK_FAILS(pp_dataset_windows(ds, 1, &late, 300, NULL), PP_EFORMAT, "train.bin");
     }
     struct pp_dataset *ds = NULL;
     CHECK_FAILS(open_split(&cfg, PP_SPLIT_TEST, 301, &ds), PP_ENOINPUT, "val.bin");
     cfg.data.token_bytes = 2;
     file_write(path, raw, sizeof(raw) - 1);
-    CHECK_FAILS(open_split(&cfg, PP_SPLIT_TRAIN, 301, &ds), PP_EFORMAT,
-                "15 bytes are not a whole number of tokens of 2 bytes (data.token_bytes)");
+    CHECK_FAILS(open_split(&cfg, PP_SPLIT_TRAIN, 301, &ds), PP_EFORMAT, "data.token_bytes");
     file_write(path, raw, 0);
     CHECK_FAILS(open_split(&cfg, PP_SPLIT_TRAIN, 301, &ds), PP_EFORMAT, "empty file");
     f.header[2] = 9;
@@ -220,7 +217,7 @@ TEST_IN_FOLDER(tokens_are_mapped_with_and_without_a_header)
     file_write(path, &f, sizeof(f));
     CHECK_FAILS(open_split(&cfg, PP_SPLIT_TRAIN, 301, &ds), PP_EFORMAT, "version 2 of llm.c's");
     cfg.data.path[0] = '\0';
-    CHECK_FAILS(open_split(&cfg, PP_SPLIT_TRAIN, 301, &ds), PP_ECONFIG, "data.path: names no");
+    CHECK_FAILS(open_split(&cfg, PP_SPLIT_TRAIN, 301, &ds), PP_ECONFIG, "data.path");
 }
 
 /* What a step reads is what was checked, or refused: never other tokens, never SIGBUS. */

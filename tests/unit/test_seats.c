@@ -153,7 +153,7 @@ TEST(what_cannot_work_is_refused_before_a_device_is_opened)
 {
     const char *absent[] = {FOUR, "run.devices=2", NULL};
     const char *plain[] = {FOUR, NULL};
-    CHECK_FAILS(take(absent), PP_ERESOURCE, "run.devices: there is no device 2 (found 0 to 1)");
+    CHECK_FAILS(take(absent), PP_ERESOURCE, "run.devices");
     leave();
     n_devices = 0;
     CHECK_FAILS(take(plain), PP_ERESOURCE, "backend fake cannot run here: no device");
