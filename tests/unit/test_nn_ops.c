@@ -4,6 +4,29 @@
 
 #include <stdio.h>
 
+/* conv2d has a program of its own: test_nn_image.c. */
+TEST(every_op_has_a_case)
+{
+    static const struct {
+        const char *name;
+        const struct pp_node_op *op;
+    } all[] = {
+#define PP_OP(x) {#x, &op_##x},
+#include "ppcli/ops.def"
+#undef PP_OP
+    };
+    bool has_case[COUNT(all)] = {false};
+    for (int k = 0; k < COUNT(ops); k++) {
+        PP_OWN(pp_model_destroy) struct pp_model *m = build(&ops[k]);
+        for (int i = 0; i < m->n_nodes; i++)
+            for (int o = 0; o < COUNT(all); o++)
+                has_case[o] = has_case[o] || m->nodes[i].op == all[o].op;
+    }
+    for (int o = 0; o < COUNT(all); o++)
+        if (!has_case[o] && all[o].op != &op_conv2d)
+            fail_msg("tests/unit/nn_ops.h has no case of the op %s", all[o].name);
+}
+
 /* ---- the gradient */
 
 static double loss_of(struct net *t)
