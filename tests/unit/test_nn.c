@@ -206,7 +206,6 @@ struct result {
 };
 
 enum when {
-    AT_ONCE, /* W right after its I */
     LATE,    /* all I before all W */
     TOGETHER /* the W of all micro-batches in one call */
 };
@@ -230,8 +229,6 @@ static void run(enum pp_activation act, const char *backend, int n, const int *f
         r->loss += loss(&l, mb, rows[mb], labels, l.dedge[n][mb]);
         backward_input(&l, mb, true);
         memcpy(r->dx[mb], l.dedge[0][mb], (size_t)rows[mb] * 12 * sizeof(float));
-        if (when == AT_ONCE)
-            backward_weight(&l, mb, mb == 0);
     }
     for (int mb = 0; when == LATE && mb < MB; mb++)
         backward_weight(&l, mb, mb == 0);
@@ -246,25 +243,6 @@ static void run(enum pp_activation act, const char *backend, int n, const int *f
     }
     CHECK_INT_EQ(r->n, l.m->n_floats);
     tear_down(&l);
-}
-
-TEST(cut_and_order_of_backward_change_no_bit)
-{
-    const int one[] = {0}, two[] = {0, 2}, all[] = {0, 1, 2, 3, 4};
-    const char *backends[] = {"cpu", "reference"};
-    static struct result want, got;
-    for (int b = 0; b < COUNT(backends); b++) {
-        for (int act = PP_ACT_NONE; act <= PP_ACT_GELU; act++) {
-            run((enum pp_activation)act, backends[b], 1, one, AT_ONCE, &want);
-            assert_true(isfinite(want.loss) && want.loss > 1);
-            run((enum pp_activation)act, backends[b], 1, one, LATE, &got);
-            assert_memory_equal(&want, &got, sizeof(want));
-            run((enum pp_activation)act, backends[b], 2, two, AT_ONCE, &got);
-            assert_memory_equal(&want, &got, sizeof(want));
-            run((enum pp_activation)act, backends[b], 5, all, LATE, &got);
-            assert_memory_equal(&want, &got, sizeof(want));
-        }
-    }
 }
 
 TEST(weight_gradients_of_several_micro_batches_at_once_are_their_sum)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules against what was published of them: checksums, rows, times, memory; and what they refuse. */
-#include "test_sched_times.h"
 #include "test_sched_line.h"
 
 /* The schedule's own list. */

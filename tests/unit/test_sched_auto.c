@@ -6,7 +6,7 @@
 
 #include "ppcli/mem.h"
 #include "test_sched_oracle.h"
-#include "test_sched_times.h"
+#include "test_sched_line.h"
 
 static struct pp_plan *plan_auto(int p, int m, double cap, struct pp_schedule_costs costs)
 {
@@ -17,7 +17,7 @@ static struct pp_plan *plan_auto(int p, int m, double cap, struct pp_schedule_co
     return plan;
 }
 
-static const struct pp_schedule_costs unit = {.f = 1, .i = 1, .w = 1};
+static const struct pp_schedule_costs unit_costs = {.f = 1, .i = 1, .w = 1};
 static const struct times unit_times = {.f = 1, .i = 1, .w = 1};
 
 static int most_held(const struct pp_plan *plan)
@@ -35,7 +35,7 @@ TEST(cap_of_p_gives_zb_h1)
             struct spans s, s_h1;
             struct pp_geometry g = {.stages = p, .chunks = 1, .microbatches = m};
             PP_OWN(pp_plan_destroy) struct pp_plan *h1 = NULL;
-            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_auto(p, m, p, unit);
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_auto(p, m, p, unit_costs);
             CHECK_OK(pp_plan_build("zb-h1", &g, &h1));
             spans_of(plan, &unit_times, &s);
             spans_of(h1, &unit_times, &s_h1);
@@ -49,7 +49,7 @@ TEST(cap_of_p_gives_zb_h1)
 TEST(no_costs_are_even_costs)
 {
     struct pp_plan *none = plan_auto(4, 8, 4, (struct pp_schedule_costs){0});
-    PP_OWN(pp_plan_destroy) struct pp_plan *ones = plan_auto(4, 8, 4, unit);
+    PP_OWN(pp_plan_destroy) struct pp_plan *ones = plan_auto(4, 8, 4, unit_costs);
     struct pp_plan *thirds =
         plan_auto(4, 8, 4, (struct pp_schedule_costs){1 / 3., 1 / 3., 1 / 3., 0});
     CHECK_INT_EQ(crc_of(none), 0x6f82b291); /* zb-h1, p4 m8 */
@@ -61,7 +61,7 @@ TEST(no_costs_are_even_costs)
 
 TEST(cap_of_2p_gives_the_published_rows)
 {
-    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_auto(4, 8, 8, unit);
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_auto(4, 8, 8, unit_costs);
     PP_OWN_MEMORY char *text = printed(plan, pp_plan_print_csv);
     const char *r0 = "0F0,0F1,0F2,0F3,0F4,0F5,0F6,0I0,0F7,0W0,0I1,0W1,0I2,0W2,0I3,0W3,0I4,0W4,0I5,"
                      "0W5,0I6,0W6,0I7,0W7\n";
@@ -76,7 +76,7 @@ TEST(nobody_waits_with_cap_2p)
     for (int p = 1; p <= 8; p++) {
         for (int m = 2 * p - 1; m <= 24; m++) {
             struct spans s;
-            struct pp_plan *plan = plan_auto(p, m, 0, unit); /* 0: 2P */
+            struct pp_plan *plan = plan_auto(p, m, 0, unit_costs); /* 0: 2P */
             spans_of(plan, &unit_times, &s);
             CHECK_INT_EQ(s.longest, 3 * m);
             CHECK_INT_EQ(s.makespan, 3 * m + p - 1);

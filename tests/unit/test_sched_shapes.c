@@ -5,7 +5,6 @@
  */
 #include "test_sched_oracle.h"
 #include "test_sched_line.h"
-#include "test_sched_times.h"
 
 #include <math.h>
 

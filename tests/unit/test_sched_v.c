@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The schedules over a V, in waves and in two directions: their formulas, and what they refuse. */
-#include "test_sched_times.h"
 #include "test_sched_line.h"
 #include "test_sim_shapes.h"
 
