@@ -17,7 +17,7 @@ struct pp_checked {
 
 struct pp_best_result {
     struct pp_best_spec spec;
-    struct pp_best_shape *shapes; /* owned, and so are model, costs and links.host */
+    struct pp_division *shapes; /* owned, and so are model, costs and links.host */
     struct pp_model *model;
     struct pp_costs *costs;
     struct pp_links links; /* between processes; no host where ranks are threads */

@@ -47,6 +47,7 @@ enum pp_verdict {
 
 struct pp_diagnosis {
     const struct pp_layout *layout; /* not owned; NULL: the plan is not known */
+    double hang_timeout;            /* run.hang_timeout; 0: not known */
     int ranks;
     struct pp_rank_view *views; /* [ranks], owned; whoever looks fills them in */
     /* Results of pp_diagnosis_judge(): */
@@ -60,7 +61,8 @@ struct pp_diagnosis {
 };
 
 /* All views unknown. Local. Errors: PP_ERESOURCE. */
-int pp_diagnosis_init(struct pp_diagnosis *d, const struct pp_layout *layout, int ranks);
+int pp_diagnosis_init(struct pp_diagnosis *d, const struct pp_layout *layout, double hang_timeout,
+                      int ranks);
 void pp_diagnosis_fini(struct pp_diagnosis *d); /* accepts a zeroed one */
 
 /* Take what a ring and the process behind it show now. Local; any thread or process. */
@@ -87,7 +89,8 @@ void pp_diagnosis_judge(struct pp_diagnosis *d);
  * not be rebuilt; everything else is read from the folder and believed only within bounds. Local.
  * Errors: PP_ENOINPUT (no such folder, no rings), PP_EFORMAT (a ring that is none), PP_ERESOURCE.
  */
-int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, const char *dir);
+int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, double hang_timeout,
+                      const char *dir);
 
 /* The verdict for people: what happened, who waits for whom, what to do. dir: the run folder, ""
  * when there is none. Allocates nothing. */

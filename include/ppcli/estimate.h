@@ -9,14 +9,9 @@
 #define PPCLI_ESTIMATE_H
 
 #include "ppcli/cluster.h"
+#include "ppcli/division.h"
 #include "ppcli/model.h"
 #include "ppcli/sim.h"
-
-enum pp_redo { /* of the forward pass of a block, before its backward pass */
-    PP_REDO_NONE,
-    PP_REDO_SELECTIVE, /* norms and the feed-forward */
-    PP_REDO_FULL       /* all but the input of each block */
-};
 
 /* How a model is divided. ranks = tensor * stages * replicas * context; numbers are at least 1. */
 struct pp_parallel {
@@ -27,7 +22,7 @@ struct pp_parallel {
     int rows;   /* of a micro-batch */
     int zero;   /* 0 to 3: sharded over the replicas: nothing, state, gradients too, weights too */
     enum pp_redo redo;
-    int n_blocks; /* 0: as even as pp_parallel_blocks() cuts; else stages * chunks */
+    int n_blocks;                   /* 0: as even as parallel_blocks() cuts; else stages * chunks */
     uint16_t blocks[PP_STAGES_MAX]; /* [n_blocks] of each chunk, in model order */
 };
 
@@ -59,28 +54,10 @@ bool pp_estimate_takes(const struct pp_config *cfg);
 /* Micro-batches of a step. */
 int pp_parallel_microbatches(const struct pp_parallel *p, int batch);
 
-/*
- * The rules that systems have for a division: factors make up the ranks, heads and channels divide by
- * tensor, blocks (or blocks with embedding and loss as one each) by chunks, the batch by rows and
- * replicas. PP_ECONFIG with the rule that is broken. Those of a layout: as many blocks as the model.
- */
-int pp_parallel_check(const struct pp_estimate_spec *s, const struct pp_parallel *p);
-
-/* How many blocks each of the stages * chunks pieces has, in model order. False: they cannot be cut
- * as evenly as pp_parallel_check() asks for. *out_ends: embedding and loss count as a block each. */
-bool pp_parallel_blocks(const struct pp_estimate_spec *s, const struct pp_parallel *p,
-                        uint16_t *blocks, bool *out_ends);
-
-/* Megatron-LM's layout: pieces between '|' in model order, with E (embedding), t (block), m (of
- * multi-token prediction, which counts as a block), L (loss); x*3 and (tt|)*29 repeat, commas do
- * nothing. PP_EUSAGE with the place. And the same as text, short; returns out. */
-int pp_layout_read(const char *text, int stages, struct pp_parallel *p);
-char *pp_layout_text(const uint16_t *blocks, int n, char *out, size_t bytes);
-
 /* The words of pp_estimate_words(). Returns out. */
 char *pp_parallel_text(const struct pp_parallel *p, char *out, size_t bytes);
 
-/* Price a division that pp_parallel_check() accepts. quick: by a formula, within some percent, without
+/* Price a division that parallel_check() accepts. quick: by a formula, within some percent, without
  * the bubble's parts; else the pipeline is simulated. Errors: PP_ECONFIG (its schedule), PP_ERESOURCE. */
 int pp_estimate(const struct pp_estimate_spec *s, const struct pp_parallel *p, bool quick,
                 struct pp_estimate *out);

@@ -41,6 +41,7 @@ struct pp_exec_counters {
 struct pp_exec;
 
 struct pp_exec_spec {
+    const struct pp_config *cfg; /* of the training: its division is the layout's */
     const struct pp_layout *layout;
     int rank;                      /* of the transport: replica * stages + pipeline rank */
     struct pp_transport_caps caps; /* decides who provides slot memory */

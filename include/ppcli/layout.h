@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The layout of a run: which layers, plans and memory slots belong to which rank. Pure arithmetic
- * from the config, the model and the number of samples; the same on every rank; immutable and
+ * from the division, the model and the number of samples; the same on every rank; immutable and
  * shared read-only by rank threads. `ppcli explain` prints it, the executor follows it.
  *
  * Transport rank of pipeline rank r in replica d: d * stages + r.
@@ -9,7 +9,7 @@
 #ifndef PPCLI_LAYOUT_H
 #define PPCLI_LAYOUT_H
 
-#include "ppcli/config.h"
+#include "ppcli/division.h"
 #include "ppcli/model.h"
 #include "ppcli/plan.h"
 
@@ -20,7 +20,8 @@ struct pp_layout_plan { /* one proved plan for batches of m micro-batches */
 };
 
 struct pp_layout {
-    const struct pp_config *cfg;  /* not owned */
+    struct pp_division division; /* `again` also of what its table recomputes */
+    struct pp_training training;
     const struct pp_model *model; /* not owned */
     int stages, chunks, replicas, ranks, n_virtual;
     int coalesce;        /* pp_layout_coalesce() of a full batch */
@@ -28,12 +29,11 @@ struct pp_layout {
     size_t logits;       /* pp_node_elements() of the model's last node there */
     int train_n, test_n; /* samples; test_n 0: no evaluation */
     enum pp_placement placement;
-    struct pp_plan *table; /* while it is built: the plan read from a file */
-    int *first, *last;     /* [n_virtual] layers of each virtual stage, inclusive; the first of one
+    int *first, *last; /* [n_virtual] layers of each virtual stage, inclusive; the first of one
                               block with all arrays below, owned */
-    int *rank_of;          /* [n_virtual] pipeline rank */
-    int max_rows;          /* of one micro-batch, training and evaluation */
-    int logits_rows;       /* positions whose logits are there at once; 0: all of a micro-batch */
+    int *rank_of;      /* [n_virtual] pipeline rank */
+    int max_rows;      /* of one micro-batch, training and evaluation */
+    int logits_rows;   /* positions whose logits are there at once; 0: all of a micro-batch */
     struct pp_layout_plan *plans; /* the first: of training with full batches; owned */
     int n_plans;
     struct pp_tie *ties; /* [n_ties] of the plans of training; owned */
@@ -42,30 +42,31 @@ struct pp_layout {
     int n_channels; /* of those plans */
     /* Maxima over all plans: */
     int *state_slots, *grad_slots; /* [n_virtual] */
-    bool *again;                   /* [n_virtual] pipeline.recompute wants the stage's F again */
     int *channel_slots;            /* [n_channels] 1 for ties between ranks, 0 within one */
 };
 
 /*
- * Cut the model, build and prove every plan that a batch of this run can need: full batches and
- * the smaller last one, of every replica, for training and evaluation.
- * Errors: PP_ECONFIG (also noted in cfg as a problem of the key at fault), PP_ERESOURCE. Local.
+ * Build and prove every plan that a batch of this run can need: full batches and the smaller last
+ * one, of every replica, for training and evaluation. What the division points to (a table, ticks)
+ * is read here only. Errors: PP_ECONFIG, then *key is the config's that is at fault; PP_ERESOURCE.
+ * Local.
  */
-int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int train_n, int test_n,
-                     struct pp_layout **out);
+int pp_layout_create(const struct pp_model *model, const struct pp_division *division,
+                     const struct pp_training *training, struct pp_layout **out, const char **key);
 void pp_layout_destroy(struct pp_layout **layout);
 
 /*
- * How many of m micro-batches have their weight gradients in one product: train.coalesce, or the
+ * How many micro-batches of a full batch have their weight gradients in one product: train.coalesce, or the
  * fewest of a full batch that have 256 rows together, a position or pixel being a row: more would
  * make the product hardly faster, and like this the activations that are kept for longer are less
  * than 256 rows of each layer. 1 where train.exact forbids more (pp_backend_sums_in_order()), and
  * by itself with recompute and with schedules that place W themselves or would take longer
  * (pp_schedule_merges()), where that changes no bit. Where it does it follows from model, backend, batch,
  * replicas and micro-batches alone, so that the bits depend on neither stages nor schedule. Never
- * more than m.
+ * more than there are micro-batches.
  */
-int pp_layout_coalesce(const struct pp_config *cfg, const struct pp_model *model, int m);
+int pp_layout_coalesce(const struct pp_division *d, const struct pp_training *training,
+                       const struct pp_model *model);
 
 /* ---- layout_table.c */
 
@@ -84,17 +85,19 @@ int pp_layout_read_table(const struct pp_config *cfg, const char *const costs[4]
 struct pp_transport;
 int pp_layout_share_table(const struct pp_config *cfg, struct pp_transport *tp);
 
-/* The schedule of its first batch: the config's, or, where all samples together are too few for
- * that, the one that replaces it. */
+/* The schedule of its first batch: the division's, or, where all samples together are too few for
+ * that, the one that replaces it; "table". */
 const char *pp_layout_schedule(const struct pp_layout *layout);
 
 /* The most that are worth trying, where a search may choose: the fewest that have 1024 rows. 1 where
  * train.coalesce says how many, or another number could change a bit. */
-int pp_layout_coalesce_most(const struct pp_config *cfg, const struct pp_model *model, int m);
+int pp_layout_coalesce_most(const struct pp_division *d, const struct pp_training *training,
+                            const struct pp_model *model);
 
 /* Positions of a micro-batch of `rows` whose logits are there at once, where the schedule lets them
  * come in pieces; 0: all. In pieces, loss and weight gradient of the last layer are parts of its I. */
-int pp_layout_logits_rows(const struct pp_config *cfg, const struct pp_model *model, int rows);
+int pp_layout_logits_rows(const struct pp_training *training, const struct pp_model *model,
+                          int rows);
 
 /* Parameters of virtual stage s. */
 size_t pp_layout_floats(const struct pp_layout *layout, int s);

@@ -22,7 +22,7 @@ struct pp_asked {
     struct pp_asked_list stages, replicas, tensor, chunks, microbatches, zero, context, expert;
     char schedules[512], redos[128]; /* words; "": all */
     const char *only;                /* ppcli, megatron, torch or deepspeed; NULL: all */
-    const char *layout;              /* as pp_layout_read(); NULL: any cut */
+    const char *layout;              /* as blocks_read(); NULL: any cut */
 };
 
 struct pp_plan_row {
@@ -37,7 +37,7 @@ struct pp_plan_row {
 
 struct pp_machine_plan {
     struct pp_config *cfg;   /* owned, as all of these */
-    struct pp_config *shape; /* of a try */
+    struct pp_division base; /* of all rows of ppcli's own: what is neither asked nor searched */
     struct pp_model *model;
     struct pp_cluster cluster;
     struct pp_costs *costs;
@@ -54,8 +54,6 @@ struct pp_machine_plan {
     double fewer_step; /* seconds */
 };
 
-bool pp_asked_has(const struct pp_asked_list *list, int value);
-
 /* The model of p->cfg, the samples and the batch; where the data are absent, those of a batch. Errors:
  * as of pp_run_model() and pp_run_samples(). */
 int pp_machine_plan_load(struct pp_machine_plan *p);
@@ -70,7 +68,7 @@ int pp_machine_plan_find(struct pp_machine_plan *p);
 void pp_machine_plan_fini(struct pp_machine_plan *p);
 
 /* ppcli's own row for its search, of m micro-batches; fewer than the row's are the beginning of its
- * step. It uses p->shape: one at a time. */
+ * step. */
 struct pp_best_spec pp_machine_plan_spec(const struct pp_machine_plan *p,
                                          const struct pp_plan_row *row, int m);
 struct pp_estimate_spec pp_machine_plan_estimates(const struct pp_machine_plan *p);
@@ -78,13 +76,5 @@ struct pp_estimate_spec pp_machine_plan_estimates(const struct pp_machine_plan *
 /* The first row, in the order of the ranking, that the system can run; NULL: there is none. */
 const struct pp_plan_row *pp_machine_plan_first(const struct pp_machine_plan *p,
                                                 const char *system);
-
-/* ---- of machine_rows.c and machine_own.c, which fill in rows */
-int pp_machine_plan_own(struct pp_machine_plan *p);
-int pp_machine_plan_divisions(struct pp_machine_plan *p);
-/* An own row, whose candidate is explained, as the table has it. */
-int pp_machine_plan_describe(const struct pp_machine_plan *p, struct pp_plan_row *r);
-/* Groups and their order. */
-void pp_machine_plan_rank(struct pp_machine_plan *p);
 
 #endif

@@ -23,9 +23,6 @@ int pp_best_result_print(const struct pp_best_result *r, bool json, FILE *f);
 /* "off", "all", or how many of the chunks are computed again: "1 of 4". */
 const char *pp_candidate_again(const struct pp_candidate *c, char out[32]);
 
-/* The [pipeline] section of a config that has a candidate's values. */
-int pp_pipeline_section(const struct pp_config *cfg, FILE *f);
-
 /* ---- plan --machine */
 
 int pp_machine_plan_print(const struct pp_machine_plan *p, bool json, FILE *f);

@@ -15,7 +15,9 @@
 struct pp_run {
     struct pp_config *cfg; /* not owned */
     struct pp_model *model;
-    struct pp_layout *layout;
+    struct pp_plan *table; /* of a schedule that is one; owned */
+    struct pp_division division;
+    struct pp_layout *layout; /* of that */
     const struct pp_backend_ops *backend;
     bool mpi; /* ranks are MPI processes */
     /* Known when training begins, NULL and "" before: */

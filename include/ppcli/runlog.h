@@ -187,6 +187,7 @@ void pp_timeline_keep(struct pp_timeline *t, const struct pp_ring *ring);
 
 struct pp_timeline_spec { /* nothing is owned */
     const struct pp_layout *layout;
+    const char *schedule; /* as the config has it */
     struct pp_transport *tp;
     const struct pp_forecast *forecast;
     const char *dir;     /* run folder */
@@ -221,6 +222,7 @@ struct pp_trace_wish {
 
 struct pp_tracer_spec { /* nothing is owned */
     const struct pp_layout *layout;
+    const char *schedule; /* as the config has it */
     struct pp_trace_wish wish;
     struct pp_transport *tp;
     const struct pp_ring *ring; /* this rank's */

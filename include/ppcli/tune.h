@@ -212,47 +212,37 @@ int pp_predict(const struct pp_predict_spec *spec, struct pp_prediction *out);
  * measured costs.
  */
 
-struct pp_candidate {
-    char schedule[PP_NAME_MAX];
-    int order; /* in the list of schedules */
-    int stages, microbatches, chunks;
-    int replicas, threads; /* 0: as in the config */
-    int eager;             /* 1f1b-eager: its k; else 0 */
-    double cap;            /* zb-fit: its memory_cap, and its costs are the measured; 0: both
-                                      as in the config */
-    enum pp_assignment assignment; /* TIME: cut by measured times; else as the config says */
-    uint16_t last[PP_STAGES_MAX];  /* TIME: [n_virtual] the last layer of each virtual stage */
-    bool recompute;                /* again[] in place of the config's pipeline.recompute */
-    bool again[PP_STAGES_MAX];     /* [n_virtual] whose forward passes are computed again */
-    int coalesce;                  /* train.coalesce; 0: as the config says */
-    int together;                  /* and what that is here: W of so many are one product */
+struct pp_candidate { /* a division and its price */
+    struct pp_division d;
+    int order;         /* of its schedule in the list of schedules */
+    bool timed;        /* cut by times; else as the config says */
+    bool chooses_redo; /* d.again is the search's; else as the config says */
+    bool fitted;       /* its order is made for the times of its cut, for at most d.memory_cap */
+    int together;      /* W of so many are one product, by d.coalesce or by itself */
     struct pp_prediction time;
     size_t peak_bytes; /* of the rank that holds most */
     bool over;         /* which is more than a rank may hold */
-    bool across;       /* a host holds replicas of a stage, not stages of a replica */
     uint64_t identity; /* equal for equal lists of actions on equal layers */
     char also[256];    /* other schedules that are the same plan here: "gpipe, naive" */
-};
-
-/* How cores are divided: 0: as in the config. */
-struct pp_best_shape {
-    int stages, replicas, threads;
 };
 
 struct pp_best_spec {
     const struct pp_config *cfg;
     const struct pp_model *model;
-    int train_n, test_n;
-    const struct pp_best_shape *shapes; /* [n_shapes] to search over; none: the config's */
+    struct pp_training training;
+    struct pp_division base;          /* what all candidates share: numbers that are given */
+    int chunks;                       /* given; 0: the search tries several */
+    bool timed;                       /* cuts by times only */
+    const struct pp_division *shapes; /* [n_shapes] bases to search over; none: `base` */
     int n_shapes;
-    struct pp_best_shape own; /* of as_is, where cfg has others in place of its own */
-    int cores;                /* to predict for; 0: those that are there */
-    int one_threads;          /* of struct pp_best's `one`; 0: the config's */
-    size_t memory;            /* bytes a rank may hold; 0: any number */
-    bool all_m;               /* micro-batch counts other than the config's too */
-    bool cuts;                /* other cuts than the config's too */
-    double actions;           /* that finding them may simulate; 0: what suits one search */
-    bool recompute;           /* the search decides what is recomputed, not pipeline.recompute */
+    struct pp_division own; /* base of as_is, where cfg has another; stages 0: `base` */
+    int cores;              /* to predict for; 0: those that are there */
+    int one_threads;        /* of struct pp_best's `one`; 0: the config's */
+    size_t memory;          /* bytes a rank may hold; 0: any number */
+    bool all_m;             /* micro-batch counts other than the config's too */
+    bool cuts;              /* other cuts than the config's too */
+    double actions;         /* that finding them may simulate; 0: what suits one search */
+    bool recompute;         /* the search decides what is recomputed, not pipeline.recompute */
     bool coalesce; /* so is how many W are one product, where train.coalesce leaves it open */
     /* of pp_best_explain(): see struct pp_predict_spec */
     int (*see)(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx);
@@ -261,6 +251,10 @@ struct pp_best_spec {
     bool places;                  /* try also what run.rank_order = replicas would do */
     bool endless;                 /* ranks meet by time alone: how long a training is, is unknown */
 };
+
+/* What a config says of it; all of the search's own is off. */
+struct pp_best_spec pp_best_spec_of(const struct pp_config *cfg, const struct pp_model *model,
+                                    int train_n, int test_n);
 
 struct pp_best {
     struct pp_candidate *items; /* best first */
@@ -294,11 +288,11 @@ int pp_best_cores(const struct pp_best_spec *spec);
 
 /*
  * Add ways to divide those cores into stages x replicas x threads to items[n], which the caller owns.
- * Stages and replicas are as asked; 0: divisors of the number of cores and powers of two. Threads, if
+ * They are spec's base otherwise. Stages and replicas are as asked; 0: divisors of the number of cores and powers of two. Threads, if
  * they are open: as many as there is room for, and 1 of a single rank. Errors: PP_ERESOURCE.
  */
-int pp_best_shapes(const struct pp_best_spec *spec, const struct pp_best_shape *asked,
-                   struct pp_best_shape **items, int *n);
+int pp_best_shapes(const struct pp_best_spec *spec, int stages, int replicas,
+                   struct pp_division **items, int *n);
 
 bool pp_best_is(const struct pp_candidate *c, int stages, int replicas, int threads);
 
@@ -324,50 +318,28 @@ void pp_best_fini(struct pp_best *best);
 
 /*
  * Measure and search. Where spec->memory is short, again without packed weights, with costs of
- * its own; the better one is told, and cfg, which is spec's, says run.packed accordingly. A value
- * that somebody gave stays. Errors: those of both; *costs is the caller's even then.
+ * its own; the better one is told, and spec's training says so. A value that somebody gave stays. Errors: those of both; *costs is the caller's even then.
  */
-int pp_best_find(const struct pp_best_spec *spec, struct pp_config *cfg, double seconds,
-                 struct pp_costs **costs, struct pp_best *out);
+int pp_best_find(struct pp_best_spec *spec, double seconds, struct pp_costs **costs,
+                 struct pp_best *out);
 
 /* Set time.step, peak_bytes, over, together and identity of a candidate whose shape is said. Errors:
  * PP_ECONFIG (it cannot run), PP_ERESOURCE. */
 int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
                 struct pp_candidate *c);
 
-/* What the rank that holds most has in its memory. Errors: as pp_best_try(). */
-struct pp_exec_bytes;
-int pp_best_bytes(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                  const struct pp_candidate *c, struct pp_exec_bytes *out);
-
-/* Of an evaluated candidate that holds more than spec->memory: recompute the chunks of each rank that
- * take least time and make it fit, and evaluate. Where nothing fits: what holds least. Errors: those
- * of pp_best_try(). */
-int pp_best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                struct pp_candidate *c);
-
-/* Of an evaluated candidate with a cut of its own: a better cut, evaluated. *left: what may still be
- * simulated, in actions; what was is taken off. Errors: PP_ERESOURCE. */
-int pp_best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                   struct pp_candidate *c, double *left);
-
 /* Set c->time.bubble; advice, where not NULL: one sentence about what limits it. Errors:
  * PP_ERESOURCE. */
 int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *costs,
                     struct pp_candidate *c, char advice[PP_ADVICE_MAX]);
 
-/* A copy of cfg in which the candidate's values stand, its cut as ranges: for trying, not for
- * keeping. It shares cfg's origins and must be gone before cfg is; pp_free() it. costs: for
- * schedules that are made from them. Errors: PP_ECONFIG, PP_ERESOURCE. */
-int pp_best_config(const struct pp_config *cfg, const struct pp_model *model,
-                   const struct pp_candidate *c, const struct pp_costs *costs,
-                   struct pp_config **out);
+/* The whole division of a candidate: with what cfg says of its cut and recomputation, and, where its
+ * order is made for costs, those, in ticks[PP_NUMBERS_MAX]. Errors: PP_ECONFIG, PP_ERESOURCE. */
+int pp_best_division(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                     const struct pp_candidate *c, int64_t *ticks, struct pp_division *out);
 
 /* Rows of the largest micro-batch when a replica's share of a full batch is cut into m. */
 int pp_best_rows(const struct pp_best_spec *spec, int m);
-
-/* The k of 1f1b-eager for m micro-batches: pipeline.eager, or what the measured costs ask for. */
-int pp_best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs, int stages, int m);
 
 /*
  * Replace `schedule = auto`, `assignment = time`, `recompute = auto` and, for 1f1b-eager, `eager = 0`
@@ -428,15 +400,12 @@ int pp_stages_gain(const struct pp_config *cfg, const struct pp_model *model, in
 #define PP_INIT_SCHEDULE "1f1b"
 #define PP_INIT_OPTIMIZER "adam"
 
-struct pp_init_shape {
-    int inputs, hidden, classes; /* of the perceptron: inputs, hidden, hidden, classes */
-    int samples, batch;
-};
-
 /*
+ * Of a perceptron of widths[0] inputs, two layers of widths[1] and widths[2] classes.
  * out: 2 where the simulated step of two stages is so much shorter than that of one that a second
  * core pays, else 1. Errors: those of pp_best_try().
  */
-int pp_init_stages(const struct pp_init_shape *s, const struct pp_names *names, int *out);
+int pp_init_stages(const int widths[3], int samples, int batch, const struct pp_names *names,
+                   int *out);
 
 #endif

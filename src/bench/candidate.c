@@ -40,8 +40,12 @@ static int open_trial(const struct trials *all, int i)
     const struct pp_bench_candidates *spec = all->spec;
     struct trial *t = &all->items[i];
     t->probe = (struct probe){.warmup = all->single ? 1 : 2, .steps = all->single ? 1 : 4};
-    PP_TRY(
-        pp_best_config(spec->best->cfg, spec->best->model, spec->items[i], spec->costs, &t->cfg));
+    const struct pp_best_spec *best = spec->best;
+    PP_TAKE(struct pp_division, d, 1);
+    PP_TAKE(int64_t, ticks, PP_NUMBERS_MAX);
+    PP_TRY(pp_best_division(best, spec->costs, spec->items[i], ticks, d));
+    PP_TRY(pp_division_config(d, best->model, best->cfg, &t->cfg));
+    t->cfg->run.packed = !best->training.backend.unpacked;
     t->cfg->run.launch = PP_LAUNCH_THREADS;
     snprintf(t->cfg->run.transport, sizeof(t->cfg->run.transport), "auto");
     return bench_shorten(t->cfg);
@@ -81,7 +85,7 @@ static int run_one(struct trials *all, int i, int round)
     const struct pp_bench_candidates *spec = all->spec;
     struct trial *t = &all->items[i];
     pp_log_progress("round %d/%d, plan %d/%d: %s", round < 0 ? 1 : round + 1, all->rounds, i + 1,
-                    spec->n, spec->items[i]->schedule);
+                    spec->n, pp_division_schedule(&spec->items[i]->d));
     PP_TRY(probe_run(&all->prober, t->cfg, &t->probe));
     if (round >= 0) {
         double step = t->probe.seconds / (double)t->probe.steps;
@@ -134,7 +138,7 @@ int pp_bench_best_result(struct pp_best_result *s)
     struct pp_bench_candidates spec = {
         .best = &s->spec, .costs = s->costs, .items = items, .seconds = SECONDS};
     for (int i = 0; i < n; i++) /* it is one of the first */
-        one = one && !pp_best_is(&s->best.items[i], 1, 1, s->best.one.threads);
+        one = one && !pp_best_is(&s->best.items[i], 1, 1, s->best.one.d.threads);
     spec.n = n + own + one;
     for (int i = 0; i < spec.n; i++)
         items[i] = i < n ? &s->best.items[i] : i < n + own ? &s->best.as_is : &s->best.one;

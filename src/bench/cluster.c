@@ -102,8 +102,8 @@ int pp_bench_machine(struct pp_machine_plan *p)
     double load = 0;
     (void)getloadavg(&load, 1);
     PP_TRY(pp_machine_plan_load(p));
-    struct pp_best_spec spec = {
-        .all_m = true, .cfg = p->cfg, .model = p->model, .train_n = p->batch};
+    struct pp_best_spec spec = pp_best_spec_of(p->cfg, p->model, p->batch, 0);
+    spec.all_m = true;
     PP_TRY(pp_best_measure(&spec, MEASURE_SECONDS, &p->costs));
     PP_TRY(measure_machine(p->cfg, MEASURE_SECONDS, &p->cluster));
     PP_TRY(add_layers(p->model, p->costs, &p->cluster));

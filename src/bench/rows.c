@@ -75,7 +75,7 @@ static void choose_launch(struct pp_bench_row *row, int processes)
 static double step_bytes(const struct pp_run *run)
 {
     const struct pp_layout *l = run->layout;
-    const struct pp_config *cfg = l->cfg;
+    const struct pp_config *cfg = run->cfg;
     const struct pp_model *m = run->model;
     int batch = l->train_n < cfg->train.batch_size ? l->train_n : cfg->train.batch_size;
     int each = cfg->pipeline.microbatches, d = l->replicas, owners = cfg->train.zero ? 1 : d;
@@ -87,7 +87,7 @@ static double step_bytes(const struct pp_run *run)
         for (int i = m->layers[l->first[s]].first_node; i <= end; i++) {
             struct op_cost c;
             ops_count(m, &m->nodes[i], l->value_bytes, (double)batch / passes, &c);
-            bytes += passes * (c.bytes[0] * (l->again[s] ? 2 : 1) + c.bytes[1]);
+            bytes += passes * (c.bytes[0] * (l->division.again[s] ? 2 : 1) + c.bytes[1]);
             ops_count(m, &m->nodes[i], l->value_bytes, (double)batch / sums, &c);
             bytes += sums * c.bytes[2];
         }

@@ -62,7 +62,8 @@ static int diagnose(const char *dir, bool json)
         pp_error_clear();
     }
     PP_OWN_MEMORY char *hang = pp_alloc(hang_bytes, 1);
-    int rc = hang ? pp_diagnosis_open(&d, run.layout, dir) : PP_ERESOURCE;
+    double timeout = run.layout ? cfg->run.hang_timeout : 0;
+    int rc = hang ? pp_diagnosis_open(&d, run.layout, timeout, dir) : PP_ERESOURCE;
     if (rc == 0) {
         if (why.text[0])
             pp_log_warn("the plan of this run cannot be rebuilt, so who waits for whom is a "

@@ -6,28 +6,29 @@
 
 /* The activations with pipeline.recompute off if there is some, else with all of it; not of a schedule
  * that cannot recompute. */
-static int predict_other(struct pp_explained *e, struct pp_config *cfg)
+static int predict_other(struct pp_explained *e)
 {
     const struct pp_layout *l = e->run.layout;
-    if (pp_schedule_proves(cfg->pipeline.schedule))
+    if (e->run.division.schedule && e->run.division.schedule->proves)
         return 0;
     PP_OWN(pp_layout_destroy) struct pp_layout *other = NULL;
-    PP_OWN_MEMORY char *kept = pp_strdup(cfg->pipeline.recompute);
-    e->other = pp_alloc((size_t)l->stages, sizeof(*e->other));
-    PP_TRY(kept && e->other ? 0 : PP_ERESOURCE);
-    snprintf(cfg->pipeline.recompute, sizeof(cfg->pipeline.recompute), "%s", kept[0] ? "" : "all");
-    int rc = pp_layout_create(cfg, l->model, l->train_n, l->test_n, &other);
-    rc = rc < 0 ? rc : pp_run_bytes(&e->run, other, l->stages, e->other);
-    snprintf(cfg->pipeline.recompute, sizeof(cfg->pipeline.recompute), "%s", kept);
-    return rc;
+    struct pp_division d = e->run.division;
+    bool redo = d.redo == PP_REDO_NONE;
+    const char *key;
+    PP_ALLOC(e->other, l->stages);
+    d.redo = redo ? PP_REDO_FULL : PP_REDO_NONE;
+    for (int s = 0; s < pp_division_pieces(&d); s++)
+        d.again[s] = redo;
+    PP_TRY(pp_layout_create(l->model, &d, &l->training, &other, &key));
+    return pp_run_bytes(&e->run, other, l->stages, e->other);
 }
 
-static int predict(struct pp_explained *e, struct pp_config *cfg)
+static int predict(struct pp_explained *e)
 {
     const struct pp_layout *l = e->run.layout;
     PP_ALLOC(e->ranks, l->ranks);
     PP_TRY(pp_run_bytes(&e->run, l, l->ranks, e->ranks));
-    PP_TRY(predict_other(e, cfg));
+    PP_TRY(predict_other(e));
     PP_TRY(pp_predict_flops(l, &e->bubble, e->advice));
     PP_TRY(pp_bubble_equal(l->plans[0].plan, &e->equal));
     return pp_bubble_ideal(l->plans[0].plan, &e->ideal);
@@ -77,7 +78,7 @@ static int explain(struct pp_config *cfg, bool json)
     PP_TRY(pp_run_check(cfg));
     PP_TRY(pp_choose(cfg, PP_RUN_EXPLAIN, NULL));
     PP_TRY(pp_run_prepare(cfg, PP_RUN_EXPLAIN, &e.run));
-    PP_TRY(predict(&e, cfg));
+    PP_TRY(predict(&e));
     PP_TRY(warn_of_data(&e));
     warn_of_device(cfg);
     return pp_explained_print(&e, json, stdout);

@@ -54,7 +54,7 @@ static int measure_links(const struct pp_sweep *sweep, struct pp_best_result *s,
 }
 
 /* The stages and replicas that the config names by itself. */
-static int find_own(const struct plan_asked *a, struct pp_best_shape *out)
+static int find_own(const struct plan_asked *a, struct pp_division *out)
 {
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     struct pp_setting items[PP_CLI_SETTINGS_MAX];
@@ -68,14 +68,13 @@ static int find_own(const struct plan_asked *a, struct pp_best_shape *out)
     if (rc < 0 && rc != PP_ECONFIG)
         return rc;
     if (rc == 0)
-        *out = (struct pp_best_shape){cfg->pipeline.stages, cfg->pipeline.replicas,
-                                      pp_backend_choice_of(cfg).threads};
+        *out = pp_division_shape(cfg);
     pp_error_clear();
     return 0;
 }
 
 /* --stages and --replicas may be lists; then every combination is a config of its own, as in bench. */
-static int load(const struct plan_asked *a, struct pp_sweep *out, struct pp_best_shape *own)
+static int load(const struct plan_asked *a, struct pp_sweep *out, struct pp_division *own)
 {
     int p = count_values(&a->settings, "pipeline.stages");
     int d = count_values(&a->settings, "pipeline.replicas"), n = (p > 1 ? p : 1) * (d > 1 ? d : 1);
@@ -150,7 +149,6 @@ static int launch_or_find(const struct pp_sweep *sweep, const struct plan_asked 
     PP_TRY(pp_start_check(cfg));
     PP_TRY(pp_run_check(cfg));
     bool starts = cfg->run.hosts[0] && !pp_mpi_used(cfg);
-    cfg->run.rank_order = PP_ORDER_STAGES; /* what the search compares with */
     if (a->check && (starts || pp_mpi_used(cfg)))
         return pp_fail(PP_EUSAGE, "--check runs the ranks as threads of this machine, without "
                                   "hosts: leave it out under mpirun and with --hosts, and try "

@@ -83,30 +83,34 @@ static void note_taken(struct again *a, const struct pp_launch_end *end)
 static int search_shape(struct again *a, const struct pp_hosts *hosts, const struct pp_preflight *p,
                         int most)
 {
-    struct pp_best_shape shapes[PP_STAGES_MAX];
+    PP_TAKE(struct pp_division, shapes, most);
     PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
     PP_OWN(pp_costs_destroy) struct pp_costs *costs = NULL;
     PP_OWN(pp_best_fini) struct pp_best best = {0};
     PP_OWN_MEMORY struct pp_config *chosen = NULL;
-    struct pp_best_spec spec = {.cfg = &a->now,
-                                .shapes = shapes,
-                                .n_shapes = most,
-                                .memory = pp_preflight_memory(p, hosts, a->cfg->run.memory),
-                                .cuts = true,
-                                .recompute = true};
-    for (int i = 0; i < most; i++)
-        shapes[i] = (struct pp_best_shape){.stages = i + 1};
-    PP_TRY(pp_run_samples(&a->now, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &spec.train_n));
-    PP_TRY(pp_run_samples(&a->now, PP_RUN_EXPLAIN, PP_SPLIT_TEST, &spec.test_n));
+    int train_n, test_n;
+    PP_TRY(pp_run_samples(&a->now, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &train_n));
+    PP_TRY(pp_run_samples(&a->now, PP_RUN_EXPLAIN, PP_SPLIT_TEST, &test_n));
     PP_TRY(pp_run_model(&a->now, &model));
-    spec.model = model;
+    struct pp_best_spec spec = pp_best_spec_of(&a->now, model, train_n, test_n);
+    spec.shapes = shapes;
+    spec.n_shapes = most;
+    spec.memory = pp_preflight_memory(p, hosts, a->cfg->run.memory);
+    spec.cuts = spec.recompute = true;
+    for (int i = 0; i < most; i++) {
+        shapes[i] = spec.base;
+        shapes[i].stages = i + 1;
+    }
     PP_TRY(pp_best_measure(&spec, MEASURE_S, &costs));
     costs->cores = most * a->now.pipeline.replicas;
     PP_TRY(pp_costs_ways(costs, hosts, p));
     PP_TRY(pp_best_search(&spec, costs, &best));
     if (best.n == 0)
         return pp_fail(PP_ECONFIG, "no shape of at most %d stages can run", most);
-    PP_TRY(pp_best_config(&a->now, model, &best.items[0], costs, &chosen));
+    PP_TAKE(struct pp_division, d, 1);
+    PP_TAKE(int64_t, ticks, PP_NUMBERS_MAX);
+    PP_TRY(pp_best_division(&spec, costs, &best.items[0], ticks, d));
+    PP_TRY(pp_division_config(d, model, &a->now, &chosen));
     a->now.pipeline = chosen->pipeline;
     return 0;
 }

@@ -67,13 +67,13 @@ static int find_first_and_last(struct pp_exec *x)
 static int open_loaders(struct pp_exec *x)
 {
     const struct pp_layout *l = x->layout;
-    const struct pp_config *cfg = l->cfg;
+    const struct pp_config *cfg = x->cfg;
     for (int split = 0; split < 2; split++) {
         bool train = split == PP_SPLIT_TRAIN;
         int n = train ? l->train_n : l->test_n;
         if (n > 0) {
-            PP_TRY(pp_loader_create(n, cfg->train.batch_size, l->replicas, x->replica,
-                                    cfg->pipeline.microbatches, train, cfg->train.seed,
+            PP_TRY(pp_loader_create(n, l->training.batch, l->replicas, x->replica,
+                                    l->division.microbatches, train, cfg->train.seed,
                                     &x->loader[split]));
             if (train && x->data[split] && x->data[split]->starts > 0)
                 pp_loader_windows(x->loader[split], x->data[split]->starts);
@@ -96,7 +96,7 @@ static int create_local(struct pp_exec *x, const struct pp_exec_spec *spec)
     PP_TRY(exec_turns_create(x));
     PP_TRY(exec_input_open(x));
     for (int k = 0; k < x->n_stages; k++)
-        PP_TRY(pp_chunk_init(x->stages[k].chunk, x->be, x->layout->cfg->train.seed));
+        PP_TRY(pp_chunk_init(x->stages[k].chunk, x->be, x->cfg->train.seed));
     return exec_settle(x);
 }
 
@@ -153,7 +153,7 @@ uint64_t pp_exec_events_per_step(const struct pp_layout *l)
     for (int i = 0; i < l->n_plans; i++) {
         for (int r = 0; r < l->stages; r++) {
             const struct pp_rank_plan *p = &l->plans[i].plan->ranks[r];
-            uint64_t n = 13 + (l->cfg->train.zero ? 3 * (uint64_t)l->model->n_layers : 0);
+            uint64_t n = 13 + (l->division.zero ? 3 * (uint64_t)l->model->n_layers : 0);
             for (int k = 0; k < p->n_actions; k++)
                 n += of_op[p->actions[k].op];
             most = n > most ? n : most;

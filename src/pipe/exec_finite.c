@@ -57,7 +57,7 @@ void exec_finite_forward(struct pp_exec *x, const struct exec_stage *st, int mb)
 /* What the squares of all gradients may sum to: Adam keeps them, as floats. 0: any finite number. */
 static double most_squares(const struct pp_exec *x)
 {
-    const struct pp_config *cfg = x->layout->cfg;
+    const struct pp_config *cfg = x->cfg;
     bool keeps = pp_optimizer_moments(cfg->train.optimizer) > 1 && cfg->train.clip_norm == 0;
     return keeps ? (double)FLT_MAX : 0;
 }
@@ -89,7 +89,7 @@ static int first_param(const struct pp_chunk *c)
 /* Squares of this rank's gradients, each at its place among all ranks'; the others stay 0. */
 static int squares(struct pp_exec *x)
 {
-    bool clips = x->layout->cfg->train.clip_norm > 0;
+    bool clips = x->cfg->train.clip_norm > 0;
     PP_TRY(pp_backend_collect(x->be, PP_COLLECT_SQUARES));
     for (int k = 0; k < x->n_stages; k++) {
         const struct pp_chunk *c = x->stages[k].chunk;
@@ -124,7 +124,7 @@ static int read_gradients(struct pp_exec *x)
     const struct pp_judgement j = {.ranks = l->ranks,
                                    .stages = l->stages,
                                    .n = x->check.n,
-                                   .clip_norm = l->cfg->train.clip_norm,
+                                   .clip_norm = x->cfg->train.clip_norm,
                                    .most = most_squares(x),
                                    .halt = true,
                                    .votes = x->check.all,

@@ -19,7 +19,7 @@ struct exec_graph *exec_graph_of(struct exec_graphs *g, enum pp_split split, int
 int exec_graphs_create(struct pp_exec *x)
 {
     struct exec_graphs *g = &x->graphs;
-    enum pp_graphs wanted = x->layout->cfg->run.graphs;
+    enum pp_graphs wanted = x->cfg->run.graphs;
     if (wanted == PP_GRAPHS_OFF) {
         snprintf(g->why, sizeof(g->why), "run.graphs = off");
     } else if (!x->be->caps.graphs) {

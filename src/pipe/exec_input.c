@@ -20,8 +20,8 @@ static size_t largest_share(const struct pp_exec *x)
     for (int split = 0; split < 2; split++) {
         struct pp_loader shape;
         int n = split == PP_SPLIT_TRAIN ? l->train_n : l->test_n;
-        if (n > 0 && pp_loader_shape(n, l->cfg->train.batch_size, l->replicas, x->replica,
-                                     l->cfg->pipeline.microbatches, &shape) == 0) {
+        if (n > 0 && pp_loader_shape(n, l->training.batch, l->replicas, x->replica,
+                                     l->division.microbatches, &shape) == 0) {
             size_t rows = (size_t)pp_loader_share_rows(&shape, 0);
             share = rows > share ? rows : share;
         }
@@ -56,18 +56,18 @@ static void place_pictures(struct pp_exec *x, struct pp_arena *a, bool copies)
 int exec_input_place(struct pp_exec *x, struct pp_arena *a, bool copies, bool first, bool last)
 {
     const struct pp_layout *l = x->layout;
-    const struct pp_dataset_info *info = pp_dataset_info(l->cfg->data.dataset);
+    const struct pp_dataset_info *info = pp_dataset_info(x->cfg->data.dataset);
     struct exec_input *in = &x->input;
     size_t inputs = (size_t)l->model->inputs,
            bytes = pp_element_bytes(info ? info->element : PP_U8);
     bool windows = info && info->windows,
          brings = windows && (copies || info->mapped) && (first || last);
-    in->device_moves = copies && first && pp_ahead_moves(l->cfg, PP_SPLIT_TRAIN);
+    in->device_moves = copies && first && pp_ahead_moves(x->cfg, PP_SPLIT_TRAIN);
     in->window = brings ? inputs + (info->pairs ? inputs : 1) : 0;
     for (int split = 0; split < 2; split++) {
         const struct pp_dataset *ds = x->data[split];
         size_t n = (size_t)(split == PP_SPLIT_TRAIN ? l->train_n : l->test_n);
-        bool made = pp_ahead_makes(l->cfg, (enum pp_split)split) && !in->device_moves;
+        bool made = pp_ahead_makes(x->cfg, (enum pp_split)split) && !in->device_moves;
         PP_TRY(place_split(x, a, copies && !windows, ds ? ds->images : NULL, first && !made ? n : 0,
                            inputs * bytes, &in->images[split]));
         PP_TRY(place_split(x, a, copies && !windows,
@@ -76,10 +76,10 @@ int exec_input_place(struct pp_exec *x, struct pp_arena *a, bool copies, bool fi
                                              : NULL,
                            last ? n : 0, 1, &in->labels[split]));
         PP_TRY(place_split(x, a, copies, ds ? ds->lengths : NULL,
-                           l->cfg->model.mask_padding ? n : 0, sizeof(uint32_t),
+                           x->cfg->model.mask_padding ? n : 0, sizeof(uint32_t),
                            &in->lengths[split]));
     }
-    if (first && pp_ahead_makes(l->cfg, PP_SPLIT_TRAIN))
+    if (first && pp_ahead_makes(x->cfg, PP_SPLIT_TRAIN))
         place_pictures(x, a, copies);
     return 0;
 }
@@ -111,8 +111,8 @@ int exec_input_open(struct pp_exec *x)
     }
     if (!in->made[0])
         return 0;
-    return pp_ahead_create(x->layout->cfg, x->data[PP_SPLIT_TRAIN], x->data[PP_SPLIT_TEST],
-                           in->made, n, &in->ahead);
+    return pp_ahead_create(x->cfg, x->data[PP_SPLIT_TRAIN], x->data[PP_SPLIT_TEST], in->made, n,
+                           &in->ahead);
 }
 
 void exec_input_free_host(struct pp_exec *x)
@@ -128,7 +128,7 @@ void exec_input_take_pictures(struct pp_exec *x, struct exec_turn *turn)
 {
     struct pp_ahead *ahead = x->input.ahead;
     turn->made = NULL;
-    if (ahead && pp_ahead_makes(x->layout->cfg, turn->split))
+    if (ahead && pp_ahead_makes(x->cfg, turn->split))
         turn->made =
             pp_ahead_take(ahead, x->loader[turn->split], turn->split, x->epoch, turn->step);
 }
@@ -183,7 +183,7 @@ static int fill_block(struct pp_exec *x, struct exec_turn *turn, size_t *out)
         PP_TRY(rc);
     }
     if (moves)
-        pp_ahead_move(x->layout->cfg, x->epoch, rows, index, of_turn(x, turn, in->moves));
+        pp_ahead_move(x->cfg, x->epoch, rows, index, of_turn(x, turn, in->moves));
     if (windows || moves)
         *out = in->block_bytes;
     return 0;

@@ -189,6 +189,7 @@ struct exec_zero {
 };
 
 struct pp_exec {
+    const struct pp_config *cfg;
     const struct pp_layout *layout;
     int rank, pipeline_rank, replica;
     struct pp_backend *be;

@@ -60,9 +60,6 @@ static struct pp_chunk_spec chunk_spec(const struct pp_layout *l, int s)
         .max_rows = l->max_rows,
         .state_slots = l->state_slots[s],
         .grad_slots = l->grad_slots[s],
-        .optimizer = l->cfg->train.optimizer,
-        .rate = (float)(l->cfg->train.muon_lr / fmax(l->cfg->train.lr, DBL_MIN)),
-        .decay_weights = l->cfg->train.decay == PP_DECAY_WEIGHTS,
         .again = recomputes(l, s),
         .loss_rows = s == l->n_virtual - 1 ? l->logits_rows : 0,
     };
@@ -75,6 +72,9 @@ static int make_chunks(struct pp_exec *x, const struct pp_backend_choice *backen
     for (int k = 0; k < x->n_stages; k++) {
         struct exec_stage *st = &x->stages[k];
         struct pp_chunk_spec spec = chunk_spec(l, st->s);
+        spec.optimizer = x->cfg->train.optimizer;
+        spec.rate = (float)(x->cfg->train.muon_lr / fmax(x->cfg->train.lr, DBL_MIN));
+        spec.decay_weights = x->cfg->train.decay == PP_DECAY_WEIGHTS;
         spec.backend = backend;
         spec.sharded = x->zero.n > 0;
         spec.elsewhere = spec.sharded ? pp_layout_floats(l, st->s) - exec_zero_floats(x, st->s) : 0;
@@ -94,7 +94,8 @@ static float *lend_slot(const struct pp_exec *x, struct pp_arena *a, bool grad, 
     for (int k = 0; k < x->n_stages; k++) {
         const struct pp_chunk *c = x->stages[k].chunk;
         size_t floats = grad ? c->sizes.grad : c->sizes.state;
-        if (x->layout->again[x->stages[k].s] && i < (grad ? c->grad_slots : c->state_slots))
+        if (x->layout->division.again[x->stages[k].s] &&
+            i < (grad ? c->grad_slots : c->state_slots))
             most = floats > most ? floats : most;
     }
     return most > 0 ? pp_arena_take(a, most, sizeof(float)) : NULL;
@@ -121,7 +122,7 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     const struct pp_layout *l = x->layout;
     const struct pp_chunk *c = st->chunk;
     size_t mark = a->used, floats = c->n_floats, packed = c->sizes.packed * sizeof(float);
-    pp_chunk_take(st->chunk, a, &x->loan, l->again[st->s]);
+    pp_chunk_take(st->chunk, a, &x->loan, l->division.again[st->s]);
     size_t chunk_bytes = grown(a, &mark);
     size_t states = (size_t)pp_optimizer_moments(c->optimizer) * (floats - c->elsewhere);
     x->bytes.parameters += floats * sizeof(float);
@@ -171,7 +172,7 @@ static int channel_memory(struct pp_exec *x, struct pp_arena *a, bool shared_slo
 static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
 {
     const struct pp_layout *l = x->layout;
-    x->check.n = l->cfg->train.clip_norm > 0 ? l->model->n_params : l->n_virtual;
+    x->check.n = x->cfg->train.clip_norm > 0 ? l->model->n_params : l->n_virtual;
     size_t values = (size_t)x->check.n + 1;
     exec_input_place_step(x, a);
     x->results = pp_arena_take(a, 1, sizeof(*x->results));
@@ -225,6 +226,7 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots, boo
 int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec)
 {
     const struct pp_layout *l = spec->layout;
+    x->cfg = spec->cfg;
     x->layout = l;
     x->rank = spec->rank;
     x->pipeline_rank = spec->rank % l->stages;
@@ -243,7 +245,7 @@ int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec)
         }
     }
     PP_TRY(exec_zero_create(x));
-    struct pp_backend_choice choice = x->be ? x->be->choice : pp_backend_choice_of(l->cfg);
+    struct pp_backend_choice choice = x->be ? x->be->choice : l->training.backend;
     bool copies = choice.ops && choice.ops->own_memory;
     pp_assert(pp_backend_value_bytes(&choice) == l->value_bytes);
     PP_TRY(make_chunks(x, &choice));
@@ -296,7 +298,7 @@ int pp_exec_predict(const struct pp_exec_spec *spec, struct pp_exec_bytes *out)
 
 int pp_exec_live_bytes(const struct pp_layout *l, int s, size_t *out)
 {
-    const struct pp_backend_choice choice = pp_backend_choice_of(l->cfg);
+    const struct pp_backend_choice choice = l->training.backend;
     struct pp_chunk_spec spec = chunk_spec(l, s);
     spec.backend = &choice;
     struct pp_chunk *chunk = NULL;

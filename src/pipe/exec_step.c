@@ -17,7 +17,7 @@
 
 int exec_turns_create(struct pp_exec *x)
 {
-    x->timeout_ns = (uint64_t)(x->layout->cfg->run.hang_timeout * 1e9);
+    x->timeout_ns = (uint64_t)(x->cfg->run.hang_timeout * 1e9);
     PP_TRY(pp_backend_mark_create(x->be, false, &x->settle));
     for (int i = 0; i < EXEC_AHEAD; i++) {
         struct exec_turn *turn = &x->turns[i];
@@ -129,7 +129,7 @@ int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
 static int upload(struct pp_exec *x, struct exec_turn *turn, double lr, int64_t updates)
 {
     struct pp_optimizer_args *args = turn->block;
-    *args = pp_optimizer_args_of(x->layout->cfg, lr, updates + 1);
+    *args = pp_optimizer_args_of(x->cfg, lr, updates + 1);
     args->t = turn->t;
     return exec_input_upload(x, turn);
 }

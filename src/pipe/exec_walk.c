@@ -148,7 +148,7 @@ static int loss_of(const struct walk *w, int mb, struct pp_softmax_cross_entropy
     const struct pp_exec *x = w->x;
     struct pp_targets t;
     PP_TRY(exec_input_targets(x, w->split, w->step, mb, &t));
-    const struct pp_config *cfg = x->layout->cfg;
+    const struct pp_config *cfg = x->cfg;
     int64_t batch = pp_loader_batch_rows(x->loader[w->split], w->step);
     *out = (struct pp_softmax_cross_entropy){
         .B = t.B,
@@ -241,7 +241,7 @@ static struct pp_pass pass_of(const struct walk *w, int mb)
                             .first_row =
                                 (uint32_t)(pp_loader_share_first(ld, w->step) + (index - first)),
                             .training = w->split == PP_SPLIT_TRAIN,
-                            .seed = w->x->layout->cfg->train.seed,
+                            .seed = w->x->cfg->train.seed,
                             .step = &w->x->args->t,
                             .lengths = (const void *)w->x->input.lengths[w->split],
                             .index = w->x->input.index + (index - first)};

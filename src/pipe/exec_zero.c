@@ -41,12 +41,13 @@ static bool has_tied(const struct pp_layout *l, const struct exec_bucket *b)
 }
 
 /* The end of a matrix that Muon moves as a whole and a cut at float `at` of stage s would divide; 0: none. */
-static size_t divides(const struct pp_layout *l, int s, size_t at)
+static size_t divides(const struct pp_exec *x, int s, size_t at)
 {
+    const struct pp_layout *l = x->layout;
     const struct pp_layer *last = &l->model->layers[l->last[s]];
     const struct pp_param *first = &l->model->params[l->model->layers[l->first[s]].first_param];
     const struct pp_param *past = &l->model->params[last->first_param + last->n_params];
-    if (l->cfg->train.optimizer != PP_OPT_MUON)
+    if (x->cfg->train.optimizer != PP_OPT_MUON)
         return 0;
     for (const struct pp_param *p = first; p < past && p->at - first->at < at; p++) {
         size_t end = p->at - first->at + pp_param_floats(p);
@@ -57,10 +58,10 @@ static size_t divides(const struct pp_layout *l, int s, size_t at)
 }
 
 /* The first place for a cut from `at` on. */
-static size_t cut_from(const struct pp_layout *l, int s, size_t at, size_t most)
+static size_t cut_from(const struct pp_exec *x, int s, size_t at, size_t most)
 {
-    for (at = aligned(at, most); at < most && divides(l, s, at);)
-        at = aligned(divides(l, s, at), most);
+    for (at = aligned(at, most); at < most && divides(x, s, at);)
+        at = aligned(divides(x, s, at), most);
     return at;
 }
 
@@ -76,7 +77,7 @@ static void add_bucket(struct pp_exec *x, struct exec_bucket made, size_t at, si
     made.own = &made.shards[x->replica];
     *b = made;
     for (size_t k = 0; k < d; k++) {
-        size_t end = k + 1 == d ? to : cut_from(x->layout, made.stage, at + each * (k + 1), to);
+        size_t end = k + 1 == d ? to : cut_from(x, made.stage, at + each * (k + 1), to);
         b->shards[k].from = k == 0 ? at : b->shards[k - 1].from + b->shards[k - 1].n;
         b->shards[k].n = end - b->shards[k].from;
     }
@@ -86,8 +87,8 @@ int exec_zero_create(struct pp_exec *x)
 {
     const struct pp_layout *l = x->layout;
     const struct pp_model *m = l->model;
-    if (l->cfg->train.zero == 0 || l->replicas == 1 ||
-        pp_optimizer_moments(l->cfg->train.optimizer) == 0)
+    if (l->division.zero == 0 || l->replicas == 1 ||
+        pp_optimizer_moments(x->cfg->train.optimizer) == 0)
         return 0;
     PP_ALLOC(x->zero.buckets, m->n_layers);
     PP_ALLOC(x->zero.shards, (size_t)m->n_layers * (size_t)l->replicas);
@@ -97,7 +98,7 @@ int exec_zero_create(struct pp_exec *x)
         for (int i = l->last[s], last = i; i >= l->first[s]; i--) {
             start -= m->layers[i].n_floats;
             size_t at = aligned(start, to);
-            if (i > l->first[s] && (at + BUCKET_FLOATS > to || divides(l, s, at)))
+            if (i > l->first[s] && (at + BUCKET_FLOATS > to || divides(x, s, at)))
                 continue;
             add_bucket(x, (struct exec_bucket){.stage = s, .first = i, .last = last}, at, to);
             last = i - 1;

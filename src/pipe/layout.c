@@ -45,14 +45,13 @@ bool pp_layout_shares_sums(const struct pp_layout *layout)
     const struct pp_param *p = layout->model->params, *end = p + layout->model->n_params;
     while (p < end && p->kind != PP_PARAM_BUFFER)
         p++;
-    return p < end || layout->cfg->train.clip_norm > 0;
+    return p < end || layout->training.clips;
 }
 
 bool pp_layout_proves_finite(const struct pp_layout *layout)
 {
-    const struct pp_config *cfg = layout->cfg;
-    return pp_model_bounds(layout->model) && cfg->train.clip_norm == 0 &&
-           !cfg->train.read_gradients;
+    return pp_model_bounds(layout->model) && !layout->training.clips &&
+           !layout->training.reads_gradients;
 }
 
 size_t pp_layout_slot_bytes(const struct pp_layout *layout, int ch)
@@ -80,53 +79,50 @@ static int build_for_small_batch(const struct pp_layout *l, const struct pp_geom
 }
 
 /* From the schedule's rule, or from a table, which fits full batches only. */
-static int build_for_training(struct pp_layout *l, const struct pp_geometry *g, bool full,
+static int build_for_training(const struct pp_layout *l, const struct pp_geometry *g, bool full,
                               struct pp_plan **out)
 {
-    if (!pp_layout_is_table(l->cfg))
-        return pp_plan_build(l->cfg->pipeline.schedule, g, out);
-    if (!full || l->table == NULL)
+    const struct pp_division *d = &l->division;
+    if (d->schedule)
+        return pp_plan_build(pp_schedule_name(d->schedule), g, out);
+    if (!full)
         return pp_fail(PP_ECONFIG,
                        "a table is for full batches, and the last one has %d "
                        "micro-batches: let train.batch_size divide the samples",
                        g->microbatches);
-    if (l->table->geometry.microbatches != g->microbatches) {
-        return pp_fail(
-            PP_ECONFIG,
-            "%s is for %d micro-batches, this run has %d: set pipeline.microbatches = %d",
-            l->cfg->pipeline.schedule, l->table->geometry.microbatches, g->microbatches,
-            l->table->geometry.microbatches);
+    if (d->table->geometry.microbatches != g->microbatches) {
+        return pp_fail(PP_ECONFIG,
+                       "the table is for %d micro-batches, this run has %d: set "
+                       "pipeline.microbatches = %d",
+                       d->table->geometry.microbatches, g->microbatches,
+                       d->table->geometry.microbatches);
     }
-    if (g->coalesce > 1)
-        return pp_plan_coalesce(l->table, g->coalesce, out);
-    *out = l->table;
-    l->table = NULL;
-    return 0;
+    return pp_plan_coalesce(d->table, g->coalesce, out);
 }
 
 static struct pp_geometry geometry_of(const struct pp_layout *l, enum pp_plan_kind kind, int m)
 {
-    const struct pp_config *cfg = l->cfg;
+    const struct pp_division *d = &l->division;
     return (struct pp_geometry){.stages = l->stages,
                                 .chunks = l->chunks,
                                 .microbatches = m,
                                 .coalesce = kind == PP_PLAN_TRAIN ? l->coalesce : 0,
-#define PP_KEY(section, TYPE, k, ...) .k = cfg->pipeline.k,
+#define PP_KEY(section, TYPE, k, ...) .k = d->k,
 #include "ppcli/keys_schedule.def"
 #undef PP_KEY
-                                .ticks = cfg->pipeline.costs.n > 0 ? cfg->pipeline.costs.at : NULL,
-                                .again = l->again};
+                                .ticks = d->ticks,
+                                .again = d->again};
 }
 
-/* Is the schedule legal for as many micro-batches as the config says? */
+/* Is the schedule legal for as many micro-batches as the division says? */
 static bool is_legal(const struct pp_layout *l)
 {
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
-    int m = l->cfg->pipeline.microbatches;
+    int m = l->division.microbatches;
     struct pp_geometry g = geometry_of(l, PP_PLAN_TRAIN, m);
-    if (pp_layout_is_table(l->cfg))
-        return l->table && l->table->geometry.microbatches == m;
-    bool legal = pp_plan_build(l->cfg->pipeline.schedule, &g, &plan) == 0;
+    if (!l->division.schedule)
+        return l->division.table->geometry.microbatches == m;
+    bool legal = pp_plan_build(pp_schedule_name(l->division.schedule), &g, &plan) == 0;
     pp_error_clear();
     return legal;
 }
@@ -154,9 +150,9 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
     }
     pp_assert(plan != NULL);
     bool train = kind == PP_PLAN_TRAIN,
-         again = train && memchr(l->again, true, (size_t)l->n_virtual);
+         again = train && memchr(l->division.again, true, (size_t)l->n_virtual);
     if (again)
-        PP_TRY(pp_plan_recompute(plan, l->again));
+        PP_TRY(pp_plan_recompute(plan, l->division.again));
     if (train && l->n_ties > 0)
         PP_TRY(pp_plan_tie(plan, l->ties, l->n_ties));
     PP_GROW(l->plans, l->n_plans + 1);
@@ -177,8 +173,8 @@ static int split_plans(struct pp_layout *l, enum pp_plan_kind kind, int n)
 {
     for (int d = 0; d < l->replicas; d++) {
         struct pp_loader ld;
-        PP_TRY(pp_loader_shape(n, l->cfg->train.batch_size, l->replicas, d,
-                               l->cfg->pipeline.microbatches, &ld));
+        PP_TRY(
+            pp_loader_shape(n, l->training.batch, l->replicas, d, l->division.microbatches, &ld));
         raise_to(&l->max_rows, pp_loader_max_rows(&ld));
         bool full = pp_loader_batch_rows(&ld, 0) == ld.batch_size;
         full = full || kind == PP_PLAN_EVAL || !is_legal(l);
@@ -189,15 +185,15 @@ static int split_plans(struct pp_layout *l, enum pp_plan_kind kind, int n)
 }
 
 /* A batch norm wants more than one value for each channel in every micro-batch of a training. */
-static int check_rows(struct pp_config *cfg, const struct pp_layout *l)
+static int check_rows(const struct pp_layout *l, const char **key)
 {
     const struct pp_node *n = l->model->nodes, *end = n + l->model->n_nodes;
-    int batch = cfg->train.batch_size, all = l->train_n;
+    int batch = l->training.batch, all = l->train_n;
     while (n < end && n->norm.least_rows < 2)
         n++;
     for (int i = 0; i < 2 * l->replicas && n < end; i++) {
         struct pp_loader ld;
-        PP_TRY(pp_loader_shape(all, batch, l->replicas, i / 2, cfg->pipeline.microbatches, &ld));
+        PP_TRY(pp_loader_shape(all, batch, l->replicas, i / 2, l->division.microbatches, &ld));
         int step = i % 2 ? pp_loader_steps(&ld) - 1 : 0;
         int parts = pp_loader_microbatches(&ld, step), rows = pp_loader_batch_rows(&ld, step);
         if (parts == 0 || pp_loader_share_rows(&ld, step) / parts >= n->norm.least_rows)
@@ -210,8 +206,8 @@ static int check_rows(struct pp_config *cfg, const struct pp_layout *l)
                      rows / l->replicas / n->norm.least_rows);
         else if (rows < batch)
             snprintf(instead, sizeof(instead), "more training samples");
-        return pp_config_problem(
-            cfg, "pipeline.microbatches",
+        return pp_fail_about(
+            key, "pipeline.microbatches",
             "layer %s: batch norm has one value for each channel, and no variance, in a "
             "micro-batch of 1 sample, as %s of %d has; use %s",
             l->model->layers[n->layer].name, rows < batch ? "the last batch" : "a batch", rows,
@@ -236,21 +232,21 @@ static bool last_ascends(const struct pp_layout *l)
     return true;
 }
 
-static int find_logits_rows(struct pp_layout *l, struct pp_config *cfg)
+static int find_logits_rows(struct pp_layout *l, const char **key)
 {
-    int rows = pp_layout_logits_rows(cfg, l->model, l->max_rows);
+    int rows = pp_layout_logits_rows(&l->training, l->model, l->max_rows);
     l->logits_rows = last_ascends(l) ? rows : 0;
     const char *why = rows > 0 ? "the last stage's input gradients do not ascend with this schedule"
                                : "the model does not end with a linear layer";
-    if (cfg->model.logits_rows == 0 || l->logits_rows > 0)
+    if (l->training.logits_rows == 0 || l->logits_rows > 0)
         return 0;
-    return pp_config_problem(cfg, "model.logits_rows", "model.logits_rows: %s; use 0", why);
+    return pp_fail_about(key, "model.logits_rows", "model.logits_rows: %s; use 0", why);
 }
 
 /* No machine holds more, and up to here no sum of sizes overflows. */
 #define BYTES_MAX 0x1p60
 
-static int check_bytes(struct pp_config *cfg, const struct pp_layout *l)
+static int check_bytes(const struct pp_layout *l, const char **key)
 {
     double floats = 0; /* as if all were */
     for (int s = 0; s < l->n_virtual; s++) {
@@ -266,71 +262,16 @@ static int check_bytes(struct pp_config *cfg, const struct pp_layout *l)
                   (double)l->value_bytes;
     if (floats * sizeof(float) <= BYTES_MAX)
         return 0;
-    const char *key = strcmp(cfg->model.type, "mlp") == 0 ? "model.sizes" : "model.type";
-    return pp_config_problem(cfg, key,
-                             "%s: %zu parameters and micro-batches of %d samples need %.2g "
-                             "bytes in all, more than any machine has",
-                             key, l->model->n_floats, l->max_rows, floats * sizeof(float));
-}
-
-/* The placement whose virtual stages lie as the table has them. */
-static int find_placement(const struct pp_plan *table, enum pp_placement *out)
-{
-    static const enum pp_placement known[] = {PP_PLACE_LOOP, PP_PLACE_V};
-    for (int i = 0; i < 2; i++) {
-        int s = 0;
-        while (s < table->n_virtual &&
-               table->rank_of[s] == pp_place(known[i], table->geometry.stages, s))
-            s++;
-        if (s == table->n_virtual) {
-            *out = known[i];
-            return 0;
-        }
-    }
-    return pp_fail(PP_ECONFIG,
-                   "its stages lie neither in a loop (stage s on rank s mod %d) nor in "
-                   "a V: it can be simulated, but not trained with",
-                   table->geometry.stages);
-}
-
-/* schedule = file:TABLE or exec:PROGRAM: the table knows chunks and placement, and must fit the run. */
-static int open_table(struct pp_layout *l)
-{
-    const struct pp_config *cfg = l->cfg;
-    const char *path = cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE);
-    PP_TRY(pp_layout_read_table(cfg, NULL, &l->table));
-    const struct pp_geometry *g = &l->table->geometry;
-    if (g->stages != cfg->pipeline.stages ||
-        (cfg->pipeline.chunks > 0 && g->chunks != cfg->pipeline.chunks)) {
-        return pp_fail(PP_ECONFIG,
-                       "%s is for %d stages of %d chunk%s: set pipeline.stages = %d and "
-                       "pipeline.chunks = %d",
-                       path, g->stages, g->chunks, g->chunks == 1 ? "" : "s", g->stages, g->chunks);
-    }
-    l->chunks = g->chunks;
-    return find_placement(l->table, &l->placement) < 0 ? pp_error_context("%s", path) : 0;
-}
-
-/* Chunks and placement, from the schedule or its table. */
-static int find_shape(struct pp_layout *l)
-{
-    const struct pp_config *cfg = l->cfg;
-    if (pp_layout_is_table(cfg))
-        return open_table(l);
-    const struct pp_schedule_ops *schedule = pp_schedule_find(cfg->pipeline.schedule);
-    if (!schedule) /* the option table refuses unknown names */
-        return pp_fail(PP_ECONFIG,
-                       "auto needs measured times, which are not here; name a schedule");
-    l->placement = schedule->placement;
-    l->chunks =
-        cfg->pipeline.chunks > 0 ? cfg->pipeline.chunks : pp_schedule_default_chunks(schedule);
-    return 0;
+    return pp_fail_about(key, "model.type",
+                         "model: %zu parameters and micro-batches of %d samples need %.2g "
+                         "bytes in all, more than any machine has",
+                         l->model->n_floats, l->max_rows, floats * sizeof(float));
 }
 
 const char *pp_layout_schedule(const struct pp_layout *layout)
 {
     const struct pp_schedule_ops *schedule = layout->plans[0].plan->schedule;
-    return schedule ? pp_schedule_name(schedule) : layout->cfg->pipeline.schedule;
+    return schedule ? pp_schedule_name(schedule) : "table";
 }
 
 static int stage_of_param(const struct pp_layout *l, int param)
@@ -357,52 +298,34 @@ static void place_ties(struct pp_layout *l)
     }
 }
 
-static int check_costs(struct pp_config *cfg, const struct pp_layout *l)
+static int lay_out(struct pp_layout *l, const char **key)
 {
-    int m = cfg->pipeline.costs.n, n = 3 * l->n_virtual;
-    if (m == 0 || m == n || m == n + 1 || !pp_schedule_fits(cfg->pipeline.schedule))
-        return 0;
-    return pp_config_problem(cfg, "pipeline.costs",
-                             "pipeline.costs: %d numbers; write F,I,W of %d chunks", m, n / 3);
-}
-
-/* What fails for the config's sake is a problem of that key. */
-static int blame(struct pp_config *cfg, const char *key, int rc)
-{
-    if (rc == PP_ECONFIG)
-        pp_config_problem(cfg, key, "%s", pp_error_get()->text);
-    return rc;
-}
-
-static int lay_out(struct pp_layout *l, struct pp_config *cfg)
-{
-    const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
-    l->value_bytes = pp_backend_value_bytes(&choice);
-    l->logits = pp_node_elements(l->model, &l->model->nodes[l->model->n_nodes - 1], &choice);
-    l->stages = cfg->pipeline.stages;
-    PP_TRY(blame(cfg, "pipeline.schedule", find_shape(l)));
-    l->replicas = cfg->pipeline.replicas;
-    l->coalesce = pp_layout_coalesce(cfg, l->model, cfg->pipeline.microbatches);
-    if (cfg->train.coalesce > l->coalesce) {
-        pp_config_problem(cfg, "train.coalesce",
-                          "sums over %d micro-batches at once may have other bits here than one "
-                          "after the other, which train.exact = true keeps; use train.exact = off, "
-                          "or train.coalesce = 0",
-                          cfg->train.coalesce);
-        return PP_ECONFIG;
-    }
+    struct pp_division *d = &l->division;
+    const struct pp_backend_choice *choice = &l->training.backend;
+    l->value_bytes = pp_backend_value_bytes(choice);
+    l->logits = pp_node_elements(l->model, &l->model->nodes[l->model->n_nodes - 1], choice);
+    l->stages = d->stages;
+    l->chunks = d->chunks;
+    l->replicas = d->replicas;
+    PP_TRY(pp_division_placement(d, &l->placement));
+    l->coalesce = pp_layout_coalesce(d, &l->training, l->model);
+    if (d->coalesce > l->coalesce)
+        return pp_fail_about(
+            key, "train.coalesce",
+            "sums over %d micro-batches at once may have other bits here than one "
+            "after the other, which train.exact = true keeps; use train.exact = off, "
+            "or train.coalesce = 0",
+            d->coalesce);
     l->ranks = l->stages * l->replicas;
     l->n_virtual = l->stages * l->chunks;
     for (int i = 0; i < l->model->n_params; i++)
         l->n_ties += l->model->params[i].tied_to > 0;
     l->n_channels = 2 * (l->n_virtual - 1) + 2 * l->n_ties;
-    if (l->n_virtual > l->model->n_layers)
-        return blame(cfg, "pipeline.stages", pp_partition(l->model, cfg, l->n_virtual, NULL, NULL));
+    pp_assert(l->n_virtual <= l->model->n_layers && l->n_virtual <= PP_STAGES_MAX);
     size_t n = (size_t)l->n_virtual;
     l->first = pp_alloc(5 * n + (size_t)l->n_channels + (size_t)l->n_ties, sizeof(*l->first));
     l->ties = pp_alloc((size_t)l->n_ties, sizeof(*l->ties));
-    l->again = pp_alloc(n, sizeof(*l->again));
-    if (!l->first || !l->ties || !l->again)
+    if (!l->first || !l->ties)
         return PP_ERESOURCE;
     l->last = l->first + n;
     l->rank_of = l->last + n;
@@ -410,39 +333,43 @@ static int lay_out(struct pp_layout *l, struct pp_config *cfg)
     l->grad_slots = l->state_slots + n;
     l->channel_slots = l->grad_slots + n;
     l->tied = l->channel_slots + l->n_channels;
-    int64_t shards = cfg->train.zero ? 3 * (int64_t)l->replicas * (l->replicas - 1) : 0;
+    int64_t shards = d->zero ? 3 * (int64_t)l->replicas * (l->replicas - 1) : 0;
     if ((int64_t)l->replicas * l->n_channels + shards * l->model->n_layers > INT_MAX) {
-        return pp_config_problem(cfg, "pipeline.replicas",
-                                 "%d replicas of %d stages need more than %d channels; use fewer%s",
-                                 l->replicas, l->stages, INT_MAX,
-                                 shards > 0 ? ", or train.zero = 0" : "");
+        return pp_fail_about(key, "pipeline.replicas",
+                             "%d replicas of %d stages need more than %d channels; use fewer%s",
+                             l->replicas, l->stages, INT_MAX,
+                             shards > 0 ? ", or train.zero = 0" : "");
     }
-    PP_TRY(blame(cfg, cfg->pipeline.split_at[0] ? "pipeline.split_at" : "pipeline.assignment",
-                 pp_partition(l->model, cfg, l->n_virtual, l->first, l->last)));
-    for (int s = 0; s < l->n_virtual; s++)
+    for (int s = 0; s < l->n_virtual; s++) {
+        l->first[s] = pp_division_first(d, s);
+        l->last[s] = d->last[s];
         l->rank_of[s] = pp_place(l->placement, l->stages, s);
+        d->again[s] = d->again[s] || (d->table && pp_plan_recomputes(d->table, s));
+    }
     place_ties(l);
-    PP_TRY(check_costs(cfg, l));
-    PP_TRY(blame(cfg, "pipeline.recompute",
-                 pp_recompute_stages(l->model, cfg->pipeline.recompute, l->n_virtual, l->first,
-                                     l->last, l->again)));
-    for (int s = 0; l->table && s < l->n_virtual; s++)
-        l->again[s] = l->again[s] || pp_plan_recomputes(l->table, s);
-    PP_TRY(blame(cfg, "pipeline.schedule", split_plans(l, PP_PLAN_TRAIN, l->train_n)));
-    PP_TRY(check_rows(cfg, l));
+    PP_TRY(split_plans(l, PP_PLAN_TRAIN, l->train_n));
+    PP_TRY(check_rows(l, key));
     if (l->test_n > 0)
-        PP_TRY(blame(cfg, "pipeline.schedule", split_plans(l, PP_PLAN_EVAL, l->test_n)));
-    PP_TRY(find_logits_rows(l, cfg));
-    return check_bytes(cfg, l);
+        PP_TRY(split_plans(l, PP_PLAN_EVAL, l->test_n));
+    PP_TRY(find_logits_rows(l, key));
+    return check_bytes(l, key);
 }
 
-int pp_layout_create(struct pp_config *cfg, const struct pp_model *model, int train_n, int test_n,
-                     struct pp_layout **out)
+int pp_layout_create(const struct pp_model *model, const struct pp_division *division,
+                     const struct pp_training *training, struct pp_layout **out, const char **key)
 {
     struct pp_layout *l;
     PP_ALLOC(l, 1);
-    *l = (struct pp_layout){.cfg = cfg, .model = model, .train_n = train_n, .test_n = test_n};
-    PP_TRY_UNDO(lay_out(l, cfg), pp_layout_destroy(&l));
+    *l = (struct pp_layout){.division = *division,
+                            .training = *training,
+                            .model = model,
+                            .train_n = training->train_n,
+                            .test_n = training->test_n};
+    l->training.backend.threads = division->threads;
+    *key = "pipeline.schedule";
+    PP_TRY_UNDO(lay_out(l, key), pp_layout_destroy(&l));
+    l->division.table = NULL; /* neither outlives this call */
+    l->division.ticks = NULL;
     *out = l;
     return 0;
 }
@@ -455,10 +382,8 @@ void pp_layout_destroy(struct pp_layout **layout)
     for (int i = 0; i < l->n_plans; i++)
         pp_plan_destroy(&l->plans[i].plan);
     pp_free(l->plans);
-    pp_plan_destroy(&l->table);
     pp_free(l->first);
     pp_free(l->ties);
-    pp_free(l->again);
     pp_free(l);
     *layout = NULL;
 }

@@ -15,7 +15,7 @@ int pp_run_plan(const struct pp_run *run, const struct pp_schedule_costs *costs,
     PP_OWN(pp_plan_destroy) struct pp_plan *built = NULL, *together = NULL;
     g.costs = *costs;
     g.ticks = run->cfg->pipeline.costs.n > 0 ? run->cfg->pipeline.costs.at : NULL;
-    g.again = l->again;
+    g.again = l->division.again;
     PP_TRY(plan->schedule ? pp_plan_build(pp_schedule_name(plan->schedule), &g, &built)
                           : pp_layout_read_table(run->cfg, words, &built));
     if (!plan->schedule && g.coalesce > 1) {
@@ -24,8 +24,8 @@ int pp_run_plan(const struct pp_run *run, const struct pp_schedule_costs *costs,
         built = together;
         together = NULL;
     }
-    if (memchr(l->again, true, (size_t)plan->n_virtual))
-        PP_TRY(pp_plan_recompute(built, l->again));
+    if (memchr(l->division.again, true, (size_t)plan->n_virtual))
+        PP_TRY(pp_plan_recompute(built, l->division.again));
     PP_TRY(plan->n_ties > 0 ? pp_plan_tie(built, plan->ties, plan->n_ties) : 0);
     *out = built;
     built = NULL;
@@ -37,7 +37,7 @@ int pp_run_bytes(const struct pp_run *run, const struct pp_layout *l, int n,
 {
     struct pp_transport_caps caps = pp_run_caps(run);
     for (int r = 0; r < n; r++) {
-        struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = caps};
+        struct pp_exec_spec spec = {.cfg = run->cfg, .layout = l, .rank = r, .caps = caps};
         PP_TRY(pp_exec_predict(&spec, &out[r]));
     }
     return 0;

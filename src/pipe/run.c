@@ -163,6 +163,18 @@ static int check_messages(const struct pp_run *run)
     return 0;
 }
 
+static int lay_out(struct pp_run *run, int train_n, int test_n)
+{
+    const char *key = "pipeline.schedule";
+    const struct pp_training training = pp_training_of(run->cfg, train_n, test_n);
+    int rc = pp_layout_is_table(run->cfg) ? pp_layout_read_table(run->cfg, NULL, &run->table) : 0;
+    if (rc == 0)
+        rc = pp_division_of(run->cfg, run->model, run->table, &run->division, &key);
+    if (rc == 0)
+        rc = pp_layout_create(run->model, &run->division, &training, &run->layout, &key);
+    return rc == PP_ECONFIG ? pp_config_problem(run->cfg, key, "%s", pp_error_get()->text) : rc;
+}
+
 static int prepare_layout(struct pp_config *cfg, enum pp_run_need need, struct pp_run *run)
 {
     PP_TRY(choose_epochs(cfg));
@@ -179,7 +191,7 @@ static int prepare_layout(struct pp_config *cfg, enum pp_run_need need, struct p
     int train_n = 0, test_n = 0;
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &train_n));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &test_n));
-    PP_TRY(pp_layout_create(cfg, run->model, train_n, test_n, &run->layout));
+    PP_TRY(lay_out(run, train_n, test_n));
     PP_TRY(check_messages(run));
     return need == PP_RUN_REAL ? pp_backend_resolve(cfg->run.backend, &run->backend) : 0;
 }
@@ -214,5 +226,6 @@ void pp_run_fini(struct pp_run *run)
     pp_free(run->seats);
     run->seats = NULL;
     pp_layout_destroy(&run->layout);
+    pp_plan_destroy(&run->table);
     pp_model_destroy(&run->model);
 }

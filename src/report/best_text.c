@@ -2,6 +2,7 @@
 /* What plan --best found: a table for people with the lines of the winner, or JSON. */
 #include "ppcli/results.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/text.h"
@@ -12,20 +13,23 @@
 /* What a shell takes as it is. */
 
 /* "flops", "time", "equal", ...: how the layers of a candidate are cut. */
-static const char *cut_name(const struct pp_candidate *c)
+static const char *cut_name(const struct pp_best_result *s, const struct pp_candidate *c)
 {
-    return c->assignment == PP_ASSIGN_TIME       ? "time"
-           : c->assignment == PP_ASSIGN_EQUAL    ? "equal"
-           : c->assignment == PP_ASSIGN_PARAMS   ? "params"
-           : c->assignment == PP_ASSIGN_EXPLICIT ? "ranges"
-                                                 : "flops";
+    enum pp_assignment said = s->spec.cfg->pipeline.assignment;
+    bool whole = pp_division_pieces(&c->d) == 1;
+    return c->timed                     ? "time"
+           : whole                      ? "flops"
+           : said == PP_ASSIGN_EQUAL    ? "equal"
+           : said == PP_ASSIGN_PARAMS   ? "params"
+           : said == PP_ASSIGN_EXPLICIT ? "ranges"
+                                        : "flops";
 }
 
 const char *pp_candidate_again(const struct pp_candidate *c, char out[32])
 {
-    int n = c->stages * c->chunks, again = 0;
+    int n = c->d.stages * c->d.chunks, again = 0;
     for (int k = 0; k < n; k++)
-        again += c->again[k];
+        again += c->d.again[k];
     snprintf(out, 32, "%d of %d", again, n);
     return again == 0 ? "off" : again == n ? "all" : out;
 }
@@ -35,7 +39,7 @@ static const char *again_name(const struct pp_best_result *s, const struct pp_ca
                               char out[32])
 {
     const char *said = s->spec.cfg->pipeline.recompute;
-    bool own = !c->recompute && said[0];
+    bool own = !c->chooses_redo && said[0];
     return !own ? pp_candidate_again(c, out) : strcmp(said, "all") == 0 ? "all" : "layers";
 }
 
@@ -73,13 +77,13 @@ static void print_row(const struct pp_best_result *s, const char *number,
                       const struct pp_candidate *c, FILE *f)
 {
     char bubble[PP_BUBBLE_TEXT_MAX], again[32];
-    const char *mark = pp_costs_at(s->costs, c->threads)->measured > 0 ? "~" : " ";
+    const char *mark = pp_costs_at(s->costs, c->d.threads)->measured > 0 ? "~" : " ";
     fprintf(
         f,
         "%4s  %6d %8d %6d%s %-14s %12d %6d %8d  %-10s %-9s %10.3f %10.0f  %-27s %9.1f %8.3f%s%s\n",
-        number, c->stages, c->replicas, c->threads, mark, c->schedule, c->microbatches, c->chunks,
-        c->together, cut_name(c), again_name(s, c, again), c->time.step * 1e3,
-        s->batch / c->time.step, pp_bubble_parts(&c->time.bubble, bubble),
+        number, c->d.stages, c->d.replicas, c->d.threads, mark, pp_division_schedule(&c->d),
+        c->d.microbatches, c->d.chunks, c->together, cut_name(s, c), again_name(s, c, again),
+        c->time.step * 1e3, s->batch / c->time.step, pp_bubble_parts(&c->time.bubble, bubble),
         (double)c->peak_bytes / MIB, c->time.sums * 1e3, c->also[0] ? "  = " : "", c->also);
 }
 
@@ -94,9 +98,9 @@ static void print_ways(const struct pp_best_result *s, FILE *f)
     for (int ranks = 1; ranks <= s->ranks; ranks++) {
         for (int k = 0; k < ranks; k++) {
             int p = k == 0 ? ranks : k, i = ranks % p == 0 ? 0 : b->n;
-            while (i < b->n && (b->items[i].stages != p || b->items[i].replicas != ranks / p))
+            while (i < b->n && (b->items[i].d.stages != p || b->items[i].d.replicas != ranks / p))
                 i++;
-            if (i == b->n || pp_best_is(&b->items[i], 1, 1, b->one.threads))
+            if (i == b->n || pp_best_is(&b->items[i], 1, 1, b->one.d.threads))
                 continue;
             snprintf(number, sizeof(number), "%d", i + 1);
             print_row(s, number, &b->items[i], f);
@@ -140,8 +144,8 @@ static void print_table(const struct pp_best_result *s, FILE *f)
 static const struct pp_candidate *find_way(const struct pp_best *b, int p, int d, int threads)
 {
     for (const struct pp_candidate *c = b->items; c < b->items + b->n; c++)
-        if ((p == 0 || p == 1 + (c->stages > 1)) && (d == 0 || d == 1 + (c->replicas > 1)) &&
-            (threads == 0 || threads == c->threads))
+        if ((p == 0 || p == 1 + (c->d.stages > 1)) && (d == 0 || d == 1 + (c->d.replicas > 1)) &&
+            (threads == 0 || threads == c->d.threads))
             return c;
     return NULL;
 }
@@ -153,7 +157,7 @@ static void print_verdict(const struct pp_best_result *s, FILE *f)
     const struct pp_candidate *c = &b->items[pp_best_result_first(s)], *one = &b->one;
     const struct pp_candidate *p = find_way(b, 2, 1, 0), *d = find_way(b, 1, 2, 0);
     const struct pp_candidate *alone = find_way(b, 1, 1, 1), *than = one;
-    if (pp_best_is(c, 1, 1, one->threads)) /* of the others the better one */
+    if (pp_best_is(c, 1, 1, one->d.threads)) /* of the others the better one */
         than = !p || (d && d < p) ? d : p;
     if (!than || one->time.step == 0)
         return;
@@ -164,15 +168,15 @@ static void print_verdict(const struct pp_best_result *s, FILE *f)
     fprintf(
         f,
         "\nstages x replicas x threads: %d x %d x %d pays, %.2f times the speed of %d x %d x %d%s",
-        c->stages, c->replicas, c->threads, gain, than->stages, than->replicas, than->threads,
-        ran ? " (measured)" : "");
-    if (alone && one->threads > 1)
-        fprintf(f, "; %d threads are %.2f times as fast as one", one->threads,
+        c->d.stages, c->d.replicas, c->d.threads, gain, than->d.stages, than->d.replicas,
+        than->d.threads, ran ? " (measured)" : "");
+    if (alone && one->d.threads > 1)
+        fprintf(f, "; %d threads are %.2f times as fast as one", one->d.threads,
                 alone->time.step / one->time.step);
     if (p)
-        fprintf(f, "; %d stages idle %.1f %% of the time", p->stages, p->time.bubble.idle * 100);
+        fprintf(f, "; %d stages idle %.1f %% of the time", p->d.stages, p->time.bubble.idle * 100);
     if (d)
-        fprintf(f, "; %d replicas add up gradients for %.3f ms a step", d->replicas,
+        fprintf(f, "; %d replicas add up gradients for %.3f ms a step", d->d.replicas,
                 d->time.sums * 1e3);
     fprintf(f, "\n");
 }
@@ -190,7 +194,7 @@ static void print_gain(const struct pp_best_result *s, FILE *f)
             f,
             "\nthis config as it is was the fastest of those that ran: %.3f ms; the next, %s with "
             "%d micro-batches, took %.3f ms\n",
-            was * 1e3, c->schedule, c->microbatches, now * 1e3);
+            was * 1e3, pp_division_schedule(&c->d), c->d.microbatches, now * 1e3);
         return;
     }
     if (first > 0)
@@ -208,26 +212,8 @@ static void print_gain(const struct pp_best_result *s, FILE *f)
     fprintf(f, "\n");
 }
 
-int pp_pipeline_section(const struct pp_config *cfg, FILE *f)
-{
-    PP_TAKE(char, value, PP_CUT_MAX);
-    int rc = 0;
-    fprintf(f, "\n[pipeline]\n");
-    for (int k = 0; rc == 0 && k < pp_config_key_count(); k++) {
-        const char *name = pp_config_key_name(k);
-        if (strncmp(name, "pipeline.", 9) == 0) {
-            rc = pp_config_key_value(cfg, k, value, PP_CUT_MAX);
-            bool layer = strcmp(name, "pipeline.recompute") == 0; /* 0 is the first one */
-            if (rc == 0 && (layer || strcmp(value, "0") != 0) &&
-                strcmp(value, "none") != 0) /* left to ppcli */
-                fprintf(f, "%s = %s\n", name + 9, value);
-        }
-    }
-    return rc;
-}
-
-/* What trains with cfg, which is chosen: with the words of the command line, which may be needed. */
-static int print_command(const struct pp_best_result *s, const struct pp_config *cfg, bool threads,
+/* What trains with d, which is chosen: with the words of the command line, which may be needed. */
+static int print_command(const struct pp_best_result *s, const struct pp_division *d, bool threads,
                          FILE *f)
 {
     PP_TAKE(char, was, PP_CUT_MAX);
@@ -236,7 +222,7 @@ static int print_command(const struct pp_best_result *s, const struct pp_config 
     for (int k = 0; k < pp_config_key_count(); k++) {
         const char *name = pp_config_key_name(k);
         PP_TRY(pp_config_key_value(s->spec.cfg, k, was, PP_CUT_MAX));
-        PP_TRY(pp_config_key_value(cfg, k, now, PP_CUT_MAX));
+        PP_TRY(pp_division_value(d, s->model, s->spec.cfg, name, now, PP_CUT_MAX));
         bool said = strncmp(pp_config_origin(s->spec.cfg, name), "--", 2) == 0;
         if (said || strcmp(was, now) != 0 || (threads && strcmp(name, "run.threads") == 0))
             fprintf(f, " --set %s=%s", name, pp_text_shell(now, was, PP_CUT_MAX));
@@ -252,7 +238,9 @@ static int print_winner(const struct pp_best_result *s, FILE *f)
     bool keeps = pp_best_result_keeps(s);
     const struct pp_candidate *c = keeps ? &s->best.as_is : &s->best.items[pp_best_result_first(s)];
     char bubble[PP_BUBBLE_TEXT_MAX];
-    struct pp_config *cfg = NULL;
+    PP_TAKE(struct pp_division, d, 1);
+    PP_TAKE(int64_t, ticks, PP_NUMBERS_MAX);
+    PP_TAKE(char, sums, PP_CUT_MAX);
     print_verdict(s, f);
     print_gain(s, f);
     fprintf(f, "bubble %s\n", pp_bubble_text(&c->time.bubble, bubble));
@@ -260,33 +248,33 @@ static int print_winner(const struct pp_best_result *s, FILE *f)
         fprintf(f, "%s\n", s->advice);
     for (int k = 0; k < s->best.n; k++) {
         const struct pp_candidate *other = &s->best.items[k];
-        if (other->across != c->across) {
-            fprintf(f, "on each host the %s: %.3f ms; the %s: %.3f ms\n", hold[c->across],
-                    c->time.step * 1e3, hold[other->across], other->time.step * 1e3);
+        if (other->d.across != c->d.across) {
+            fprintf(f, "on each host the %s: %.3f ms; the %s: %.3f ms\n", hold[c->d.across],
+                    c->time.step * 1e3, hold[other->d.across], other->time.step * 1e3);
             break;
         }
     }
-    PP_TRY(pp_best_config(s->spec.cfg, s->model, c, s->costs, &cfg));
+    PP_TRY(pp_best_division(&s->spec, s->costs, c, ticks, d));
     bool open = pp_best_open_threads(s->spec.cfg);
-    int rc = print_command(s, cfg, open, f);
-    if (c->across || !s->spec.cfg->run.packed || open)
-        fprintf(f, "\n[run]\n%s%s", c->across ? "rank_order = replicas\n" : "",
-                s->spec.cfg->run.packed ? "" : "packed = off\n");
+    int rc = print_command(s, d, open, f);
+    if (c->d.across || s->spec.training.backend.unpacked || open)
+        fprintf(f, "\n[run]\n%s%s", c->d.across ? "rank_order = replicas\n" : "",
+                s->spec.training.backend.unpacked ? "packed = off\n" : "");
     if (open)
-        fprintf(f, "threads = %d\n", cfg->run.threads);
-    rc = rc < 0 ? rc : pp_pipeline_section(cfg, f);
-    if (cfg->train.coalesce != s->spec.cfg->train.coalesce)
-        fprintf(f, "\n[train]\ncoalesce = %d\n", cfg->train.coalesce);
-    pp_free(cfg);
-    if (c->replicas != s->best.as_is.replicas && s->best.as_is.replicas > 0)
+        fprintf(f, "threads = %d\n", d->threads);
+    rc = rc < 0 ? rc : pp_division_print(d, s->model, s->spec.cfg, f);
+    PP_TRY(pp_division_value(d, s->model, s->spec.cfg, "train.coalesce", sums, PP_CUT_MAX));
+    if (atoi(sums) != s->spec.cfg->train.coalesce)
+        fprintf(f, "\n[train]\ncoalesce = %s\n", sums);
+    if (c->d.replicas != s->best.as_is.d.replicas && s->best.as_is.d.replicas > 0)
         fprintf(f, "; %d instead of %d replicas: the last bits of the weights may differ\n",
-                c->replicas, s->best.as_is.replicas);
-    if (c->microbatches != s->spec.cfg->pipeline.microbatches &&
+                c->d.replicas, s->best.as_is.d.replicas);
+    if (c->d.microbatches != s->spec.cfg->pipeline.microbatches &&
         s->spec.cfg->run.gemm == PP_GEMM_CBLAS) {
         fprintf(
             f,
             "; %d instead of %d micro-batches: with run.gemm = cblas the weights have other bits\n",
-            c->microbatches, s->spec.cfg->pipeline.microbatches);
+            c->d.microbatches, s->spec.cfg->pipeline.microbatches);
     }
     return rc;
 }
@@ -296,15 +284,16 @@ static void print_check(const char *number, const struct pp_candidate *c,
 {
     char bubble[PP_BUBBLE_TEXT_MAX];
     fprintf(f, "%5s  %6d %8d %7d %-14s %12d %6d %12.3f %12.3f %+8.1f %% %13.3f %+8.1f %%  %s\n",
-            number, c->stages, c->replicas, c->threads, c->schedule, c->microbatches, c->chunks,
-            m->measured.step * 1e3, c->time.step * 1e3, 100 * (c->time.step / m->measured.step - 1),
-            m->calibrated * 1e3, 100 * m->error, pp_bubble_parts(&m->measured.bubble, bubble));
+            number, c->d.stages, c->d.replicas, c->d.threads, pp_division_schedule(&c->d),
+            c->d.microbatches, c->d.chunks, m->measured.step * 1e3, c->time.step * 1e3,
+            100 * (c->time.step / m->measured.step - 1), m->calibrated * 1e3, 100 * m->error,
+            pp_bubble_parts(&m->measured.bubble, bubble));
 }
 
 static void print_checks(const struct pp_best_result *s, FILE *f)
 {
     double waited = s->as_is.waited;
-    int ranks = s->as_is.measured.step > 0 ? s->best.as_is.stages * s->best.as_is.replicas : 1;
+    int ranks = s->as_is.measured.step > 0 ? s->best.as_is.d.stages * s->best.as_is.d.replicas : 1;
     char number[16];
     fprintf(
         f, "\nchecked by running\n%5s  %6s %8s %7s %-14s %12s %6s %12s %12s %10s %13s %10s  %s\n",
@@ -315,7 +304,7 @@ static void print_checks(const struct pp_best_result *s, FILE *f)
         snprintf(number, sizeof(number), "%d", i + 1);
         print_check(number, &s->best.items[i], m, f);
         waited = m->waited > waited ? m->waited : waited;
-        int of_row = s->best.items[i].stages * s->best.items[i].replicas;
+        int of_row = s->best.items[i].d.stages * s->best.items[i].d.replicas;
         ranks = of_row > ranks ? of_row : ranks;
     }
     if (s->as_is.measured.step > 0)
@@ -354,23 +343,23 @@ static void json_candidate(struct pp_json *j, const struct pp_best_result *s,
 {
     const struct pp_bubble *b = &c->time.bubble;
     char again[32];
-    pp_json_str(j, "schedule", c->schedule);
+    pp_json_str(j, "schedule", pp_division_schedule(&c->d));
     pp_json_str(j, "also", c->also);
-    pp_json_int(j, "stages", c->stages);
-    pp_json_int(j, "replicas", c->replicas);
-    pp_json_int(j, "threads", c->threads);
-    pp_json_int(j, "threads_measured", pp_costs_at(s->costs, c->threads)->measured);
-    pp_json_int(j, "microbatches", c->microbatches);
-    pp_json_int(j, "chunks", c->chunks);
+    pp_json_int(j, "stages", c->d.stages);
+    pp_json_int(j, "replicas", c->d.replicas);
+    pp_json_int(j, "threads", c->d.threads);
+    pp_json_int(j, "threads_measured", pp_costs_at(s->costs, c->d.threads)->measured);
+    pp_json_int(j, "microbatches", c->d.microbatches);
+    pp_json_int(j, "chunks", c->d.chunks);
     pp_json_int(j, "coalesce", c->together);
-    pp_json_int(j, "eager", c->eager);
-    pp_json_dbl(j, "memory_cap", c->cap);
-    pp_json_str(j, "assignment", cut_name(c));
+    pp_json_int(j, "eager", c->d.schedule && c->d.schedule->eager ? c->d.eager : 0);
+    pp_json_dbl(j, "memory_cap", c->fitted ? c->d.memory_cap : 0);
+    pp_json_str(j, "assignment", cut_name(s, c));
     pp_json_str(j, "recompute", again_name(s, c, again));
     pp_json_dbl(j, "step_seconds", c->time.step);
     pp_json_dbl(j, "samples_per_second", s->batch / c->time.step);
     pp_json_dbl(j, "sums_seconds", c->time.sums);
-    pp_json_str(j, "rank_order", c->across ? "replicas" : "stages");
+    pp_json_str(j, "rank_order", c->d.across ? "replicas" : "stages");
     pp_json_uint(j, "peak_bytes", c->peak_bytes);
     if (b->stages > 0) { /* of those that the table shows */
         pp_json_dbl(j, "bubble", b->idle);

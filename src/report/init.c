@@ -97,13 +97,9 @@ int pp_first_config_print(const struct pp_first_config *i, const struct pp_names
     bool small = train && train->n < 5000;
     if (test && test->classes > classes)
         classes = test->classes;
-    const struct pp_init_shape shape = {.inputs = features,
-                                        .hidden = small ? 64 : 256,
-                                        .classes = classes,
-                                        .samples = train ? train->n : 6000,
-                                        .batch = small ? 32 : 128};
+    const int widths[3] = {features, small ? 64 : 256, classes}, batch = small ? 32 : 128;
     int stages = 1;
-    PP_TRY(pp_init_stages(&shape, names, &stages));
+    PP_TRY(pp_init_stages(widths, train ? train->n : 6000, batch, names, &stages));
     fputs("; A multi-layer perceptron. Each key is explained by `ppcli keys SECTION.KEY`.\n"
           ";   ppcli explain THIS.ini       what a run would do\n"
           ";   ppcli train THIS.ini         train, and test after every epoch\n"
@@ -147,10 +143,10 @@ int pp_first_config_print(const struct pp_first_config *i, const struct pp_names
             "optimizer = " PP_INIT_OPTIMIZER "\n"
             "lr = 0.001 ; learning rate\n"
             "seed = 1 ; everything random follows from it\n",
-            features, shape.hidden, shape.hidden, classes, stages,
+            features, widths[1], widths[1], classes, stages,
             stages == 1 ? "\n; 2 would hardly be faster, as the layers are short or one has nearly "
                           "all of the work"
                         : "",
-            small ? 30 : 10, shape.batch);
+            small ? 30 : 10, batch);
     return 0;
 }

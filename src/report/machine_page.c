@@ -52,7 +52,7 @@ static void put_row(struct pp_json *j, const struct pp_machine_plan *p, const st
     pp_json_str(j, "schedule", d->schedule);
     pp_json_str(j, "recompute", redos[d->redo]);
     pp_json_int(j, "microbatches",
-                r->own ? r->c.microbatches : pp_parallel_microbatches(d, p->batch));
+                r->own ? r->c.d.microbatches : pp_parallel_microbatches(d, p->batch));
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         pp_json_int(j, counts[i].key, counts[i].value);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
@@ -102,8 +102,8 @@ static int draw_first(const void *plan, FILE *f)
     few = few > 2 * stages ? few : 2 * stages;
     if (r->own) {
         struct pp_candidate c = r->c;
-        c.microbatches = c.microbatches < few ? c.microbatches : few;
-        struct pp_best_spec spec = pp_machine_plan_spec(p, r, c.microbatches);
+        c.d.microbatches = c.d.microbatches < few ? c.d.microbatches : few;
+        struct pp_best_spec spec = pp_machine_plan_spec(p, r, c.d.microbatches);
         spec.see = draw;
         spec.ctx = f;
         return pp_best_explain(&spec, p->costs, &c, NULL);

@@ -72,7 +72,7 @@ static void print_row(const struct pp_machine_plan *p, const struct pp_plan_row 
     char who[PP_PLAN_SYSTEMS + 1], schedule[PP_NAME_MAX + 16], rate[PP_COUNT_TEXT], text[32],
         parts[48];
     const struct pp_parallel *d = &r->p;
-    int m = r->own ? r->c.microbatches : pp_parallel_microbatches(d, p->batch);
+    int m = r->own ? r->c.d.microbatches : pp_parallel_microbatches(d, p->batch);
     find_systems(r, who);
     snprintf(schedule, sizeof(schedule), d->chunks > 1 ? "%s x%d" : "%s", d->schedule, d->chunks);
     snprintf(parts, sizeof(parts), "%.1f+%.1f+%.1f", 100 * r->e.schedule, 100 * r->e.cut,
@@ -145,11 +145,11 @@ static void print_hints(const struct pp_machine_plan *p, FILE *f)
 /* "2*17 1*47": layers of each piece, how often. */
 static void print_cut(const struct pp_candidate *c, FILE *f)
 {
-    int n = c->stages * c->chunks, column = 0;
+    int n = c->d.stages * c->d.chunks, column = 0;
     fprintf(f, "; layers of each piece, times pieces: ");
     for (int v = 0, end; v < n && n > 1; v = end) {
-        int size = c->last[v] - (v > 0 ? c->last[v - 1] : -1);
-        for (end = v + 1; end < n && c->last[end] - c->last[end - 1] == size;)
+        int size = c->d.last[v] - (v > 0 ? c->d.last[v - 1] : -1);
+        for (end = v + 1; end < n && c->d.last[end] - c->d.last[end - 1] == size;)
             end++;
         column += fprintf(f, "%s%d*%d", v > 0 ? " " : "", size, end - v);
         if (column > 50 && end < n)
@@ -160,20 +160,21 @@ static void print_cut(const struct pp_candidate *c, FILE *f)
 
 int pp_machine_plan_section(const struct pp_machine_plan *p, const struct pp_plan_row *row, FILE *f)
 {
-    struct pp_best_spec spec = pp_machine_plan_spec(p, row, row->c.microbatches);
-    PP_OWN_MEMORY struct pp_config *cfg = NULL;
-    PP_TRY(pp_best_config(spec.cfg, p->model, &row->c, p->costs, &cfg));
+    struct pp_best_spec spec = pp_machine_plan_spec(p, row, row->c.d.microbatches);
+    PP_TAKE(struct pp_division, d, 1);
+    PP_TAKE(int64_t, ticks, PP_NUMBERS_MAX);
+    PP_TRY(pp_best_division(&spec, p->costs, &row->c, ticks, d));
     fprintf(f, "\n");
-    if (row->c.stages * row->c.chunks > 1 && row->c.assignment == PP_ASSIGN_TIME)
+    if (row->c.d.stages * row->c.d.chunks > 1 && row->c.timed)
         print_cut(&row->c, f);
-    PP_TRY(pp_pipeline_section(cfg, f));
+    PP_TRY(pp_division_print(d, p->model, p->cfg, f));
     if (row->p.zero != p->cfg->train.zero)
         fprintf(f, "\n[train]\nzero = %d\n", row->p.zero);
-    if (row->c.across)
+    if (row->c.d.across)
         fprintf(f, "\n[run]\nrank_order = replicas\n");
     if (pp_model_mixes_samples(p->model))
         fprintf(f, "; batch norm: another number of micro-batches than %d is another training\n",
-                row->c.microbatches);
+                row->c.d.microbatches);
     return 0;
 }
 

@@ -174,7 +174,7 @@ static const char *read_end(const struct pp_report *r)
 {
     struct pp_diagnosis d;
     int n[PP_RANK_FAILED + 1] = {0};
-    if (pp_diagnosis_open(&d, NULL, r->dir) < 0) {
+    if (pp_diagnosis_open(&d, NULL, 0, r->dir) < 0) {
         pp_error_clear();
         return NULL;
     }

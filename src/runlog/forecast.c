@@ -61,7 +61,7 @@ static bool average(struct pp_forecast *f, const struct pp_exec_times *times,
 static void size_microbatches(struct pp_forecast *f)
 {
     const struct pp_layout *l = f->layout;
-    int batch = l->cfg->train.batch_size < l->train_n ? l->cfg->train.batch_size : l->train_n;
+    int batch = l->training.batch < l->train_n ? l->training.batch : l->train_n;
     int first, share, rows;
     pp_balanced_piece(batch, l->replicas, 0, &first, &share);
     for (int mb = 0; mb < f->plan->geometry.microbatches; mb++) {

@@ -119,7 +119,7 @@ static bool is_full(const struct pp_timeline_spec *spec, int64_t t)
 {
     const struct pp_layout *l = spec->layout;
     bool last = (t - spec->offset) % spec->epoch_steps == 0;
-    return !last || l->train_n % l->cfg->train.batch_size == 0 || spec->epoch_steps == 1;
+    return !last || l->train_n % l->training.batch == 0 || spec->epoch_steps == 1;
 }
 
 struct choice {
@@ -221,7 +221,7 @@ static int write_page(struct page *p, FILE *f)
     struct pp_chrome c;
     struct pp_chrome_head head = {
         .version = PP_VERSION,
-        .schedule = l->cfg->pipeline.schedule,
+        .schedule = p->spec->schedule,
         .stages = l->stages,
         .microbatches = l->plans[0].m,
         .ranks = l->ranks,

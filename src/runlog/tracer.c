@@ -69,7 +69,7 @@ static void write_head(struct pp_tracer *tc)
 {
     const struct pp_layout *l = tc->spec.layout;
     struct pp_chrome_head head = {.version = PP_VERSION,
-                                  .schedule = l->cfg->pipeline.schedule,
+                                  .schedule = tc->spec.schedule,
                                   .stages = l->stages,
                                   .microbatches = l->plans[0].m,
                                   .ranks = l->ranks,

@@ -38,7 +38,7 @@ static int report(struct trainer *tr, const struct pp_forecast *forecast, uint64
         ranks[r].busy = all.window_ns > 0 ? (double)tr->busy_ns[r] / (double)all.window_ns : 0;
         waited = waited < 0 || ranks[r].waited < 0 ? -1 : waited + ranks[r].waited / l->ranks;
     }
-    int batch = l->cfg->train.batch_size < l->train_n ? l->cfg->train.batch_size : l->train_n;
+    int batch = l->training.batch < l->train_n ? l->training.batch : l->train_n;
     double samples_per_second =
         (double)(tr->samples - tr->before_samples) / ((double)all.window_ns * 1e-9);
     struct pp_summary s = {
@@ -107,6 +107,7 @@ int loop_finish(struct trainer *tr, uint64_t start)
     PP_TRY(pp_transport_agree(tr->tp, rc));
     if (tr->timeline) {
         struct pp_timeline_spec spec = {.layout = l,
+                                        .schedule = tr->run->cfg->pipeline.schedule,
                                         .tp = tr->tp,
                                         .forecast = forecast,
                                         .dir = tr->dir,

@@ -53,7 +53,7 @@ static uint64_t data_bytes(const struct pp_run *run, const struct pp_train_optio
                            int rank)
 {
     const struct pp_layout *l = run->layout;
-    uint64_t row = 0, sample = pp_run_sample_bytes(l->cfg, run->model);
+    uint64_t row = 0, sample = pp_run_sample_bytes(run->cfg, run->model);
     int at = rank % l->stages;
     row += rank < 0 || l->rank_of[0] == at ? sample : 0;
     row += rank < 0 || l->rank_of[l->n_virtual - 1] == at ? 1 : 0;
@@ -68,9 +68,10 @@ static int device_bytes(const struct pp_run *run, int r, size_t *out)
 {
     const struct pp_layout *l = run->layout;
     size_t sum = 0, libraries = LIBRARY_BYTES + run->transport->device_bytes;
-    libraries += l->cfg->run.conv == PP_CONV_CUDNN ? CUDNN_BYTES : 0;
+    libraries += run->cfg->run.conv == PP_CONV_CUDNN ? CUDNN_BYTES : 0;
     for (int i = 0; i < l->ranks; i++) {
-        struct pp_exec_spec spec = {.layout = l, .rank = i, .caps = pp_run_caps(run)};
+        struct pp_exec_spec spec = {
+            .cfg = run->cfg, .layout = l, .rank = i, .caps = pp_run_caps(run)};
         struct pp_exec_bytes bytes;
         if (pp_seat_same_device(&run->seats[i], &run->seats[r])) {
             PP_TRY(pp_exec_predict(&spec, &bytes));
@@ -115,7 +116,8 @@ static int claim(const struct pp_run *run, const struct pp_train_options *option
     size_t ranks = 0;
     memset(out, 0, sizeof(*out));
     for (int r = 0; r < l->ranks; r++) {
-        struct pp_exec_spec spec = {.layout = l, .rank = r, .caps = pp_run_caps(run)};
+        struct pp_exec_spec spec = {
+            .cfg = run->cfg, .layout = l, .rank = r, .caps = pp_run_caps(run)};
         struct pp_exec_bytes bytes;
         if (rank >= 0 && r != rank)
             continue;

@@ -450,6 +450,7 @@ int loop_train(struct trainer *tr, uint64_t start)
     tr->next_sync = tr->t + 1;
     PP_TRY(pp_transport_agree(tr->tp, open_outputs(tr)));
     struct pp_tracer_spec tracer = {.layout = tr->run->layout,
+                                    .schedule = tr->run->cfg->pipeline.schedule,
                                     .wish = tr->spec->options->trace,
                                     .tp = tr->tp,
                                     .ring = tr->spec->ring,

@@ -213,8 +213,11 @@ static int make_ready(struct trainer *tr)
 {
     const struct rank_spec *spec = tr->spec;
     PP_TRY(pp_transport_agree(tr->tp, make_ring(tr)));
-    struct pp_exec_spec exec = {
-        .layout = spec->run->layout, .rank = spec->rank, .caps = tr->tp->caps, .ring = spec->ring};
+    struct pp_exec_spec exec = {.cfg = tr->run->cfg,
+                                .layout = spec->run->layout,
+                                .rank = spec->rank,
+                                .caps = tr->tp->caps,
+                                .ring = spec->ring};
     PP_TRY(pp_exec_create(&exec, tr->be, tr->tp, tr->data[0], tr->data[1], &tr->x));
     int rc = read_weights(tr);
     return pp_transport_agree(tr->tp, rc == 0 ? wait_for_data(tr) : rc);

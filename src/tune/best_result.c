@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "tune.h"
+
 #define MEASURE_SECONDS 4.0
 #define MIB (1024.0 * 1024.0)
 
@@ -15,7 +17,7 @@ int pp_best_result_first(const struct pp_best_result *s)
             first = i;
     if (s->one.measured.step > 0 && s->one.measured.step < s->checked[first].measured.step)
         for (int i = s->n_checked; i < s->best.n; i++)
-            if (pp_best_is(&s->best.items[i], 1, 1, s->best.one.threads))
+            if (pp_best_is(&s->best.items[i], 1, 1, s->best.one.d.threads))
                 return i;
     return first;
 }
@@ -30,7 +32,7 @@ static bool leads_shape(const struct pp_best *b, int i)
 {
     const struct pp_candidate *c = &b->items[i];
     for (int k = 0; k < i; k++)
-        if (b->items[k].stages == c->stages && b->items[k].replicas == c->replicas)
+        if (b->items[k].d.stages == c->d.stages && b->items[k].d.replicas == c->d.replicas)
             return false;
     return true;
 }
@@ -66,9 +68,8 @@ static int list_shapes(const struct pp_best_asked *asked, struct pp_best_result 
     s->spec.one_threads = pp_best_open_threads(cfg) && !s->spec.links ? pp_best_cores(&s->spec) : 0;
     for (int i = 0; i < (p || d ? asked->n : 1); i++) {
         const struct pp_config *c = asked->configs[i];
-        const struct pp_best_shape shape = {p ? c->pipeline.stages : 0,
-                                            d ? c->pipeline.replicas : 0, 0};
-        PP_TRY(pp_best_shapes(&s->spec, &shape, &s->shapes, &s->spec.n_shapes));
+        PP_TRY(pp_best_shapes(&s->spec, p ? c->pipeline.stages : 0, d ? c->pipeline.replicas : 0,
+                              &s->shapes, &s->spec.n_shapes));
     }
     s->spec.shapes = s->shapes;
     s->ranks = cfg->pipeline.stages * cfg->pipeline.replicas; /* of the config as it is */
@@ -82,20 +83,26 @@ static int list_shapes(const struct pp_best_asked *asked, struct pp_best_result 
 int pp_best_result_find(const struct pp_best_asked *asked, struct pp_best_result *s)
 {
     struct pp_config *cfg = asked->configs[0];
-    s->spec.cfg = cfg;
-    s->spec.cuts = s->spec.recompute = s->spec.coalesce = true;
-    s->spec.memory = s->spec.memory > 0 ? s->spec.memory : (size_t)cfg->run.memory;
-    PP_TRY(pp_run_samples(cfg, asked->need, PP_SPLIT_TRAIN, &s->spec.train_n));
-    PP_TRY(pp_run_samples(cfg, asked->need, PP_SPLIT_TEST, &s->spec.test_n));
+    int train_n, test_n;
+    PP_TRY(pp_run_samples(cfg, asked->need, PP_SPLIT_TRAIN, &train_n));
+    PP_TRY(pp_run_samples(cfg, asked->need, PP_SPLIT_TEST, &test_n));
     PP_TRY(pp_run_model(cfg, &s->model));
-    s->spec.model = s->model;
+    const struct pp_best_spec said = s->spec;
+    s->spec = pp_best_spec_of(cfg, s->model, train_n, test_n);
+    s->spec.base.across = false; /* what the search compares with */
+    s->spec.own = s->spec.base;
+    s->spec.own.stages = said.own.stages;
+    best_divide(&s->spec.own, said.own.replicas, said.own.threads);
+    s->spec.cores = said.cores;
+    s->spec.cuts = s->spec.recompute = s->spec.coalesce = true;
+    s->spec.memory = said.memory > 0 ? said.memory : (size_t)cfg->run.memory;
     s->spec.all_m = !pp_model_mixes_samples(s->model); /* or it would be another training */
     s->batch = cfg->train.batch_size;
-    s->batch = s->spec.train_n < s->batch ? s->spec.train_n : s->batch;
+    s->batch = train_n < s->batch ? train_n : s->batch;
     s->spec.links = s->links.host ? &s->links : NULL;
     s->spec.places = s->links.far.measured;
     PP_TRY(list_shapes(asked, s));
-    return pp_best_find(&s->spec, cfg, MEASURE_SECONDS, &s->costs, &s->best);
+    return pp_best_find(&s->spec, MEASURE_SECONDS, &s->costs, &s->best);
 }
 
 void pp_best_result_fini(struct pp_best_result *r)
@@ -116,7 +123,7 @@ int pp_best_result_verdict(const struct pp_best_result *s, const char *memory)
     if (b->too_large > 0) {
         char limit[48];
         double moments = pp_optimizer_moments(cfg->train.optimizer);
-        double fixed = (double)s->model->n_floats * sizeof(float) / b->smallest.stages *
+        double fixed = (double)s->model->n_floats * sizeof(float) / b->smallest.d.stages *
                        (2 + moments / (cfg->train.zero > 0 ? cfg->pipeline.replicas : 1));
         snprintf(limit, sizeof(limit), "run.memory = %zu", s->spec.memory);
         return pp_fail(PP_ECONFIG,
@@ -125,8 +132,8 @@ int pp_best_result_verdict(const struct pp_best_result *s, const char *memory)
                        "parameters, gradients and optimizer state alone each rank has %.2f MiB on "
                        "average; more stages, a smaller batch or narrower layers need less",
                        memory ? "--memory " : "", memory ? memory : limit,
-                       (double)b->smallest.peak_bytes / MIB, b->smallest.schedule,
-                       b->smallest.stages, b->smallest.microbatches,
+                       (double)b->smallest.peak_bytes / MIB, pp_division_schedule(&b->smallest.d),
+                       b->smallest.d.stages, b->smallest.d.microbatches,
                        b->smallest.peak_bytes / 1024 + 1, fixed / MIB);
     }
     if (b->why[0])

@@ -15,14 +15,12 @@
 #define DRIFT 1.03  /* by how much a machine may be another when it is measured again */
 #define MIB (1024.0 * 1024.0)
 
-/* What is chosen, as written in a file. */
+/* What is chosen, as it travels to the other ranks. */
 struct choice {
-    char schedule[PP_NAME_MAX]; /* empty: was given */
-    int chunks, eager, coalesce;
-    int threads;                              /* 0: were given */
-    char ranges[PP_CUT_MAX];                  /* empty: were given */
-    char recompute[PP_CUT_MAX];               /* empty: was given */
-    char costs[PP_CUT_MAX], cap[PP_NAME_MAX]; /* of a schedule that is made for them; else empty */
+    struct pp_division d;
+    int schedule; /* in the list of schedules; -1: a table */
+    bool fitted;  /* the order is made for these: */
+    int64_t ticks[PP_NUMBERS_MAX];
     bool unpacked;
 };
 
@@ -58,24 +56,24 @@ static bool open_packed(const struct pp_config *cfg)
     return strcmp(pp_config_origin(cfg, "run.packed"), "default") == 0;
 }
 
-int pp_best_find(const struct pp_best_spec *spec, struct pp_config *cfg, double seconds,
-                 struct pp_costs **costs, struct pp_best *out)
+int pp_best_find(struct pp_best_spec *spec, double seconds, struct pp_costs **costs,
+                 struct pp_best *out)
 {
     struct pp_costs *again = NULL;
     struct pp_best best = {0};
-    pp_assert(spec->cfg == cfg);
+    bool *unpacked = &spec->training.backend.unpacked;
     PP_TRY(pp_best_measure(spec, seconds, costs));
     PP_TRY(pp_best_search(spec, *costs, out));
-    if (!out->limited || !open_packed(cfg))
+    if (!out->limited || !open_packed(spec->cfg))
         return 0;
-    cfg->run.packed = false;
+    *unpacked = true;
     int rc = pp_best_measure(spec, seconds, &again);
     if (rc == 0)
         rc = pp_best_search(spec, again, &best);
     bool better = rc == 0 && best.n > 0 && out->n > 0 &&
                   best.items[0].time.step * DRIFT < out->items[0].time.step;
-    cfg->run.packed = rc < 0 || (out->n > 0 && !better);
-    if (!cfg->run.packed) {
+    *unpacked = !(rc < 0 || (out->n > 0 && !better));
+    if (*unpacked) {
         best.as_is = out->as_is; /* the config as given uses packed weights */
         pp_best_fini(out);
         pp_costs_destroy(costs);
@@ -95,32 +93,34 @@ static void announce(const struct pp_best_spec *spec, const struct pp_best *best
 {
     const struct pp_candidate *c = &best->items[0], *other = NULL;
     for (int i = 1; i < best->n && !other; i++)
-        other = strcmp(best->items[i].schedule, c->schedule) != 0 ? &best->items[i] : NULL;
+        other = best->items[i].d.schedule != c->d.schedule ? &best->items[i] : NULL;
     char chunks[32] = "", sums[32] = "", threads[48] = "", next[128] = "no other fits";
-    if (c->chunks > 1)
-        snprintf(chunks, sizeof(chunks), " with %d chunks", c->chunks);
+    if (c->d.chunks > 1)
+        snprintf(chunks, sizeof(chunks), " with %d chunks", c->d.chunks);
     if (other)
-        snprintf(next, sizeof(next), "then %s, %.3f ms", other->schedule, other->time.step * 1e3);
+        snprintf(next, sizeof(next), "then %s, %.3f ms", pp_division_schedule(&other->d),
+                 other->time.step * 1e3);
     if (c->together > 1)
         snprintf(sums, sizeof(sums), ", W of %d together", c->together);
-    if (c->threads > 1)
-        snprintf(threads, sizeof(threads), ", %d threads a rank", c->threads);
+    if (c->d.threads > 1)
+        snprintf(threads, sizeof(threads), ", %d threads a rank", c->d.threads);
     pp_log_info("schedule auto: %s%s%s%s, %.3f ms a step predicted for %d micro-batches (%s); "
                 "measured in %.1f s, %d of %d shapes can run",
-                c->schedule, chunks, sums, threads, c->time.step * 1e3,
+                pp_division_schedule(&c->d), chunks, sums, threads, c->time.step * 1e3,
                 spec->cfg->pipeline.microbatches, next, costs->took, best->n, best->tried);
 }
 
-static int choose_schedule(const struct pp_best_spec *spec, struct pp_config *cfg,
-                           struct pp_costs **costs, struct pp_candidate *out)
+static int choose_schedule(struct pp_best_spec *spec, struct pp_costs **costs,
+                           struct pp_candidate *out)
 {
     PP_OWN(pp_best_fini) struct pp_best best = {0};
-    const struct pp_best_shape own = {cfg->pipeline.stages, cfg->pipeline.replicas, 0};
-    PP_OWN_MEMORY struct pp_best_shape *shapes = NULL;
+    const struct pp_config *cfg = spec->cfg;
+    PP_OWN_MEMORY struct pp_division *shapes = NULL;
     struct pp_best_spec all = *spec;
-    PP_TRY(pp_best_shapes(spec, &own, &shapes, &all.n_shapes));
+    PP_TRY(pp_best_shapes(spec, spec->base.stages, spec->base.replicas, &shapes, &all.n_shapes));
     all.shapes = shapes;
-    PP_TRY(pp_best_find(&all, cfg, SECONDS, costs, &best));
+    PP_TRY(pp_best_find(&all, SECONDS, costs, &best));
+    spec->training = all.training;
     if (best.n > 0) {
         announce(spec, &best, *costs);
         *out = best.items[0];
@@ -132,7 +132,9 @@ static int choose_schedule(const struct pp_best_spec *spec, struct pp_config *cf
                        "which may take %.2f%s%s",
                        (double)best.smallest.peak_bytes / MIB, (double)spec->memory / MIB,
                        spec->recompute ? "" : "; pipeline.recompute = auto may need less",
-                       open_packed(cfg) || !cfg->run.packed ? "" : "; run.packed = off needs less");
+                       open_packed(cfg) || spec->training.backend.unpacked
+                           ? ""
+                           : "; run.packed = off needs less");
     }
     if (best.why[0])
         return pp_fail(PP_ECONFIG, "pipeline.schedule = auto: no schedule can run: %s", best.why);
@@ -163,35 +165,37 @@ static int choose_with(const struct pp_best_spec *spec, const struct pp_costs *c
                        cfg->pipeline.stages, chunks, PP_STAGES_MAX);
     }
     double left = REFINE_ACTIONS;
-    *c = (struct pp_candidate){.stages = cfg->pipeline.stages,
-                               .chunks = chunks,
-                               .microbatches = cfg->pipeline.microbatches,
-                               .assignment = cfg->pipeline.assignment,
-                               .recompute = spec->recompute};
+    *c = (struct pp_candidate){
+        .d = spec->base, .timed = spec->timed, .chooses_redo = spec->recompute};
+    c->d.chunks = chunks;
     if (open_eager(cfg))
-        c->eager = pp_best_eager(spec, costs, c->stages, c->microbatches);
+        c->d.eager = best_eager(spec, costs, c->d.stages, c->d.microbatches);
     if (open_cut(cfg))
         PP_TRY(best_cut(spec, costs, true, c));
     int rc = pp_best_try(spec, costs, c);
     if (rc == 0 && open_cut(cfg))
-        rc = pp_best_refine(spec, costs, c, &left);
+        rc = best_refine(spec, costs, c, &left);
     if (rc == 0 && spec->recompute && c->over)
-        rc = pp_best_fit(spec, costs, c);
+        rc = best_fit(spec, costs, c);
     return rc == PP_ECONFIG ? 0 : rc; /* for the layout to say, with its key */
 }
 
 /* Without packed weights where nothing fits with them. */
-static int choose_rest(const struct pp_best_spec *spec, struct pp_config *cfg,
-                       struct pp_costs **costs, struct pp_candidate *c)
+static int choose_rest(struct pp_best_spec *spec, struct pp_costs **costs, struct pp_candidate *c)
 {
+    PP_OWN(pp_plan_destroy) struct pp_plan *table = NULL;
+    PP_TRY(pp_layout_is_table(spec->cfg) ? pp_layout_read_table(spec->cfg, NULL, &table) : 0);
+    spec->base.table = table;
     PP_TRY(pp_best_measure(spec, SECONDS, costs));
-    PP_TRY(choose_with(spec, *costs, c));
-    if (!c->over || !open_packed(cfg))
-        return 0;
-    cfg->run.packed = false;
-    pp_costs_destroy(costs);
-    PP_TRY(pp_best_measure(spec, SECONDS, costs));
-    return choose_with(spec, *costs, c);
+    int rc = choose_with(spec, *costs, c);
+    if (rc == 0 && c->over && open_packed(spec->cfg)) {
+        spec->training.backend.unpacked = true;
+        pp_costs_destroy(costs);
+        rc = pp_best_measure(spec, SECONDS, costs);
+        rc = rc < 0 ? rc : choose_with(spec, *costs, c);
+    }
+    c->d.table = spec->base.table = NULL;
+    return rc;
 }
 
 #define THREAD_ADDRESSES ((uint64_t)64 << 20) /* that a thread's first malloc() reserves */
@@ -201,7 +205,7 @@ static uint64_t data_bytes(const struct pp_best_spec *spec)
 {
     const struct pp_config *cfg = spec->cfg;
     uint64_t sample = pp_run_sample_bytes(cfg, spec->model);
-    uint64_t rows = (uint64_t)spec->train_n + (uint64_t)spec->test_n;
+    uint64_t rows = (uint64_t)spec->training.train_n + (uint64_t)spec->training.test_n;
     int readers = cfg->run.launch == PP_LAUNCH_MPIRUN ? cfg->pipeline.replicas : 1;
     return sample > 0 ? rows * (sample + 1) * (uint64_t)readers : 0;
 }
@@ -239,54 +243,28 @@ static int memory_of(const struct pp_best_spec *spec, size_t *out)
     return 0;
 }
 
-/* A key's value as written in a file. */
-static int text_of(const struct pp_config *cfg, const char *key, char *out, size_t bytes)
-{
-    int i = 0;
-    while (strcmp(pp_config_key_name(i), key) != 0)
-        i++;
-    return pp_config_key_value(cfg, i, out, bytes);
-}
-
-/* The candidate's values as the texts of a file. */
-static int write_out(const struct pp_best_spec *spec, const struct pp_candidate *c,
-                     const struct pp_costs *costs, struct choice *out)
+/* One line for each of what was open. */
+static int tell(const struct pp_best_spec *spec, const struct pp_candidate *c,
+                const struct pp_costs *costs, const struct choice *chosen)
 {
     const struct pp_config *cfg = spec->cfg;
-    struct pp_config *chosen = NULL;
-    PP_TRY(pp_best_config(cfg, spec->model, c, costs, &chosen));
-    bool ranges = chosen->pipeline.ranges[0];
-    if (open_schedule(cfg))
-        memcpy(out->schedule, c->schedule, sizeof(out->schedule));
-    out->chunks = c->chunks;
-    out->eager = c->eager;
-    out->threads = c->threads > 0 && pp_best_open_threads(cfg) ? c->threads : 0;
-    out->coalesce = open_schedule(cfg) && cfg->train.coalesce == 0 ? chosen->train.coalesce : 0;
-    out->unpacked = !cfg->run.packed && open_packed(cfg);
-    if (joint_cut(cfg))
-        snprintf(out->ranges, sizeof(out->ranges), "%s", ranges ? chosen->pipeline.ranges : "auto");
-    if (open_again(cfg)) {
-        const char *again = chosen->pipeline.recompute;
-        snprintf(out->recompute, sizeof(out->recompute), "%s", again[0] ? again : "off");
-    }
-    int rc = 0;
-    if (c->cap > 0)
-        rc = text_of(chosen, "pipeline.costs", out->costs, sizeof(out->costs));
-    if (c->cap > 0 && rc == 0)
-        rc = text_of(chosen, "pipeline.memory_cap", out->cap, sizeof(out->cap));
-    pp_free(chosen);
-    PP_TRY(rc);
-    if (out->unpacked)
+    PP_TAKE(char, text, PP_CUT_MAX);
+    if (chosen->unpacked)
         pp_log_info("packed off: there is no room for the packed weights");
-    if (open_cut(cfg))
-        pp_log_info("assignment time: %s; measured in %.1f s", out->ranges, costs->took);
+    if (open_cut(cfg)) {
+        PP_TRY(pp_division_value(&chosen->d, spec->model, cfg, "pipeline.assignment", text,
+                                 PP_CUT_MAX));
+        pp_log_info("assignment time: %s; measured in %.1f s", text, costs->took);
+    }
     if (open_again(cfg)) {
-        pp_log_info("recompute auto: %.200s; a rank holds %.1f MiB of %.1f", out->recompute,
+        PP_TRY(pp_division_value(&chosen->d, spec->model, cfg, "pipeline.recompute", text,
+                                 PP_CUT_MAX));
+        pp_log_info("recompute auto: %.200s; a rank holds %.1f MiB of %.1f", text,
                     (double)c->peak_bytes / MIB, (double)spec->memory / MIB);
     }
     if (open_eager(cfg)) {
         pp_log_info("%s: k = %d from the cost of a transfer; measured in %.1f s",
-                    cfg->pipeline.schedule, out->eager, costs->took);
+                    cfg->pipeline.schedule, chosen->d.eager, costs->took);
     }
     if (cfg->run.memory > 0 && c->over) {
         return pp_fail(PP_ERESOURCE,
@@ -299,55 +277,63 @@ static int write_out(const struct pp_best_spec *spec, const struct pp_candidate 
 }
 
 static int choose(struct pp_config *cfg, enum pp_run_need need, const struct pp_links *links,
-                  struct choice *out)
+                  const struct pp_model *model, struct choice *out)
 {
-    PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
     PP_OWN(pp_costs_destroy) struct pp_costs *costs = NULL;
-    struct pp_best_spec spec = {.cfg = cfg, .links = links};
-    memset(out, 0, sizeof(*out));
-    PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &spec.train_n));
-    PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &spec.test_n));
-    PP_TRY(pp_run_model(cfg, &model));
-    spec.model = model;
+    int train_n, test_n;
+    PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &train_n));
+    PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &test_n));
+    struct pp_best_spec spec = pp_best_spec_of(cfg, model, train_n, test_n);
+    spec.links = links;
     spec.cuts = joint_cut(cfg);
     spec.recompute = open_again(cfg);
     spec.coalesce = open_schedule(cfg);
     PP_TAKE(struct pp_candidate, c, 1);
     PP_TRY(memory_of(&spec, &spec.memory));
-    PP_TRY(open_schedule(cfg) ? choose_schedule(&spec, cfg, &costs, c)
-                              : choose_rest(&spec, cfg, &costs, c));
-    return write_out(&spec, c, costs, out);
+    PP_TRY(open_schedule(cfg) ? choose_schedule(&spec, &costs, c) : choose_rest(&spec, &costs, c));
+    PP_TRY(pp_best_division(&spec, costs, c, out->ticks, &out->d));
+    out->fitted = c->fitted;
+    out->unpacked = spec.training.backend.unpacked && open_packed(cfg);
+    out->schedule = -1;
+    for (int i = 0; out->d.schedule && pp_schedule_names()[i]; i++)
+        if (pp_schedule_find(pp_schedule_names()[i]) == out->d.schedule)
+            out->schedule = i;
+    return tell(&spec, c, costs, out);
 }
 
-static int put(struct pp_config *cfg, const char *key, int value)
+/* The keys that were open get what the division has. */
+static int take_over(struct pp_config *cfg, const struct pp_model *model, struct choice *c)
 {
-    char text[16];
-    snprintf(text, sizeof(text), "%d", value);
-    return pp_config_choose(cfg, key, text);
-}
-
-static int take_over(struct pp_config *cfg, const struct choice *c)
-{
-    if (c->schedule[0]) {
-        PP_TRY(pp_config_choose(cfg, "pipeline.schedule", c->schedule));
-        if (cfg->pipeline.chunks == 0)
-            PP_TRY(put(cfg, "pipeline.chunks", c->chunks));
+    struct pp_division *d = &c->d;
+    bool schedule = open_schedule(cfg), joint = joint_cut(cfg);
+    const struct {
+        const char *key;
+        bool open;
+    } keys[] = {{"pipeline.schedule", schedule},
+                {"pipeline.chunks", schedule && cfg->pipeline.chunks == 0},
+                {"pipeline.eager", cfg->pipeline.eager == 0 && d->eager > 0},
+                {"train.coalesce", schedule && cfg->train.coalesce == 0},
+                {"run.threads", d->threads > 0 && pp_best_open_threads(cfg) && schedule},
+                {"pipeline.recompute", open_again(cfg)},
+                {"pipeline.costs", c->fitted},
+                {"pipeline.memory_cap", c->fitted},
+                {"pipeline.assignment", joint}};
+    enum {
+        KEYS = sizeof(keys) / sizeof(keys[0])
+    };
+    PP_TAKE(char, texts, (size_t)KEYS *PP_CUT_MAX);
+    d->schedule = c->schedule >= 0 ? pp_schedule_find(pp_schedule_names()[c->schedule]) : NULL;
+    d->ticks = c->fitted ? c->ticks : NULL;
+    for (int i = 0; i < KEYS; i++)
+        PP_TRY(pp_division_value(d, model, cfg, keys[i].key, texts + (size_t)i * PP_CUT_MAX,
+                                 PP_CUT_MAX));
+    for (int i = 0; i < KEYS; i++) {
+        const char *text = texts + (size_t)i * PP_CUT_MAX;
+        bool rule = strcmp(keys[i].key, "train.coalesce") == 0 && strcmp(text, "0") == 0;
+        if (keys[i].open && !rule)
+            PP_TRY(pp_config_choose(cfg, keys[i].key, text));
     }
-    if (cfg->pipeline.eager == 0 && c->eager > 0)
-        PP_TRY(put(cfg, "pipeline.eager", c->eager));
-    if (c->coalesce > 0)
-        PP_TRY(put(cfg, "train.coalesce", c->coalesce));
-    if (c->threads > 0)
-        PP_TRY(put(cfg, "run.threads", c->threads));
-    if (c->unpacked)
-        PP_TRY(pp_config_choose(cfg, "run.packed", "off"));
-    if (c->recompute[0])
-        PP_TRY(pp_config_choose(cfg, "pipeline.recompute", c->recompute));
-    if (c->costs[0]) {
-        PP_TRY(pp_config_choose(cfg, "pipeline.costs", c->costs));
-        PP_TRY(pp_config_choose(cfg, "pipeline.memory_cap", c->cap));
-    }
-    return c->ranges[0] ? pp_config_choose(cfg, "pipeline.assignment", c->ranges) : 0;
+    return c->unpacked ? pp_config_choose(cfg, "run.packed", "off") : 0;
 }
 
 bool pp_choose_wanted(const struct pp_config *cfg)
@@ -359,17 +345,18 @@ int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport 
 {
     if (!pp_choose_wanted(cfg))
         return 0;
+    PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
     PP_OWN_MEMORY struct choice *c = pp_alloc(1, sizeof(*c));
-    int rc = c ? 0 : PP_ERESOURCE;
+    int rc = c ? pp_run_model(cfg, &model) : PP_ERESOURCE;
     struct pp_links links = {0};
     if (tp)
         rc = pp_transport_agree(tp, rc);
     if (tp && rc == 0)
         rc = pp_links_measure(tp, &links);
     if (rc == 0 && c && (!tp || tp->rank == 0))
-        rc = choose(cfg, need, tp ? &links : NULL, c);
+        rc = choose(cfg, need, tp ? &links : NULL, model, c);
     pp_free(links.host);
     PP_TRY(tp ? pp_transport_from_first(tp, rc, c, sizeof(*c)) : rc);
-    pp_assert(c != NULL); /* or rc were a failure */
-    return take_over(cfg, c);
+    pp_assert(c != NULL && model != NULL); /* or rc were a failure */
+    return take_over(cfg, model, c);
 }

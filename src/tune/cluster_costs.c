@@ -16,10 +16,11 @@ static double share(const struct pp_cluster *c, const struct pp_node *n)
                                                        : c->product;
 }
 
-/* Who has bf16 is a GPU, which keeps values like that. */
-static size_t value_bytes(const struct pp_cluster_use *use)
+/* A device keeps values in bf16, a processor widens them. */
+static size_t value_bytes(const struct pp_cluster *c, const struct pp_cluster_use *use)
 {
-    return use->precision == PP_PRECISION_BF16 ? sizeof(uint16_t) : sizeof(float);
+    bool halves = use->precision == PP_PRECISION_BF16 && has_devices(c);
+    return halves ? sizeof(uint16_t) : sizeof(float);
 }
 
 /* F, I and W of `rows` rows. */
@@ -31,7 +32,7 @@ static void add_node(const struct pp_cluster *c, const struct pp_cluster_use *us
     double bytes[3] = {0}, weights = (double)n->n_floats * sizeof(float);
     if (n->op->cost)
         n->op->cost(n, &cost);
-    pp_node_traffic(use->model, n, value_bytes(use), bytes);
+    pp_node_traffic(use->model, n, value_bytes(c, use), bytes);
     const double flops[3] = {cost.flops_f, cost.flops_i, cost.flops_w};
     for (int k = 0; k < 3; k++) {
         /* products read all weights; W reads and writes their gradients */
@@ -100,7 +101,7 @@ int pp_costs_of_cluster(const struct pp_cluster *c, const struct pp_cluster_use 
     const struct pp_model *m = use->model;
     PP_TRY(pp_costs_create(m->n_layers, sizes, n, &costs));
     double byte = 1 / (c->bandwidth * c->passes);
-    costs->value_bytes = (double)value_bytes(use);
+    costs->value_bytes = (double)value_bytes(c, use);
     for (int s = 0; s < n; s++) {
         for (int i = 0; i < m->n_layers; i++)
             costs->layers[s * m->n_layers + i] = layer_of(c, use, i, sizes[s]);

@@ -20,9 +20,9 @@ enum {
 
 int best_share(const struct pp_best_spec *spec, int replica)
 {
-    int batch = spec->cfg->train.batch_size, first, count;
-    batch = spec->train_n > 0 && spec->train_n < batch ? spec->train_n : batch;
-    pp_balanced_piece(batch, spec->cfg->pipeline.replicas, replica, &first, &count);
+    const struct pp_training *t = &spec->training;
+    int first, count, batch = t->train_n > 0 && t->train_n < t->batch ? t->train_n : t->batch;
+    pp_balanced_piece(batch, spec->base.replicas, replica, &first, &count);
     return count;
 }
 
@@ -35,7 +35,7 @@ int pp_best_rows(const struct pp_best_spec *spec, int m)
 
 int best_most_stages(const struct pp_best_spec *spec)
 {
-    int most = spec->n_shapes > 0 ? 1 : spec->cfg->pipeline.stages;
+    int most = spec->n_shapes > 0 ? 1 : spec->base.stages;
     for (int i = 0; i < spec->n_shapes; i++)
         most = spec->shapes[i].stages > most ? spec->shapes[i].stages : most;
     return most;
@@ -43,14 +43,15 @@ int best_most_stages(const struct pp_best_spec *spec)
 
 int pp_best_counts(const struct pp_best_spec *spec, int *out, int max)
 {
-    int own = spec->cfg->pipeline.microbatches, n = 0;
-    int share = best_share(spec, spec->cfg->pipeline.replicas - 1);
+    int own = spec->base.microbatches, n = 0;
+    int share = best_share(spec, spec->base.replicas - 1);
     int most = COUNT_MAX_PER_STAGE * best_most_stages(spec);
     most = most > COUNT_MAX ? most : COUNT_MAX;
     bool own_in = false;
     for (int m = 1; spec->all_m && m <= most && n < max - 1; m++) {
         bool power = (m & (m - 1)) == 0;
-        int least = spec->cfg->run.packed ? ROWS_MIN : 1; /* off: where memory is what counts */
+        int least =
+            spec->training.backend.unpacked ? 1 : ROWS_MIN; /* off: where memory is what counts */
         if (m == own || (!power && share % m != 0) || (m > 1 && share / m < least))
             continue;
         /* a power of two is kept; another divisor only where it is far from what there is */
@@ -91,13 +92,15 @@ static int add_size(int *sizes, int n, int rows)
 static int sizes_of(const struct pp_best_spec *spec, int *sizes)
 {
     int counts[PP_BEST_COUNTS_MAX], n = 0;
-    int own = pp_best_rows(spec, spec->cfg->pipeline.microbatches);
+    int own = pp_best_rows(spec, spec->base.microbatches);
+    struct pp_division d = spec->base;
     int n_counts = pp_best_counts(spec, counts, PP_BEST_COUNTS_MAX);
     for (int i = 0; i < n_counts; i++) {
         int rows = pp_best_rows(spec, counts[i]);
         n = add_size(sizes, n, rows);
         /* of the weight gradients of several */
-        n = add_size(sizes, n, rows * pp_layout_coalesce(spec->cfg, spec->model, counts[i]));
+        d.microbatches = counts[i];
+        n = add_size(sizes, n, rows * pp_layout_coalesce(&d, &spec->training, spec->model));
         for (int k = 2; k <= best_most_sums(spec, counts[i]); k *= 2)
             n = add_size(sizes, n, rows * k);
     }
@@ -117,7 +120,7 @@ static int sizes_of(const struct pp_best_spec *spec, int *sizes)
 /* Is something searched with so many threads? */
 static bool has_threads(const struct pp_best_spec *spec, int threads)
 {
-    bool has = threads == spec->one_threads || threads == best_threads(spec->cfg);
+    bool has = threads == spec->one_threads || threads == spec->base.threads;
     for (int i = 0; i < spec->n_shapes; i++)
         has = has || spec->shapes[i].threads == threads;
     return has;
@@ -140,11 +143,11 @@ static int measure_all(const struct pp_best_spec *spec, struct pp_measure_spec *
 {
     struct pp_costs **to = out, *last = NULL;
     int here = pp_machine_whole_cores(), cores = pp_best_cores(spec);
-    int own = best_threads(spec->cfg), most = cores > own ? cores : own;
+    int own = spec->base.threads, most = cores > own ? cores : own;
     bool scales = cores > here && spec->n_shapes > 0;
     m->ranks = spec->links          ? spec->links->beside
                : spec->n_shapes > 0 ? cores
-                                    : spec->cfg->pipeline.stages * spec->cfg->pipeline.replicas;
+                                    : spec->base.stages * spec->base.replicas;
     for (int t = 1; t <= most; t++) {
         struct pp_measure_spec now = *m;
         if (!has_threads(spec, t) && !(scales && (t == 1 || t == here)))
@@ -166,13 +169,13 @@ static int measure_all(const struct pp_best_spec *spec, struct pp_measure_spec *
 int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_costs **out)
 {
     const struct pp_config *cfg = spec->cfg;
+    struct pp_backend_choice backend = spec->training.backend;
     int sizes[SUMS_MAX * PP_BEST_COUNTS_MAX];
-    const struct pp_backend_ops *ops = NULL;
-    PP_TRY(pp_backend_resolve(cfg->run.backend, &ops));
+    PP_TRY(pp_backend_resolve(cfg->run.backend, &backend.ops));
     struct pp_measure_spec m = {.model = spec->model,
-                                .backend = pp_backend_choice_with(ops, cfg),
+                                .backend = backend,
                                 .optimizer = cfg->train.optimizer,
-                                .samples = spec->train_n,
+                                .samples = spec->training.train_n,
                                 .sizes = sizes,
                                 .n_sizes = sizes_of(spec, sizes),
                                 .seconds = seconds};

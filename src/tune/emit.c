@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Divisions in the words of the systems that can train them. A row of the table for each system. */
-#include "ppcli/estimate.h"
+#include "estimate.h"
 
 #include <string.h>
 
@@ -31,10 +31,10 @@ static void emit_megatron_cut(const struct emission *e)
     uint16_t blocks[PP_STAGES_MAX];
     char layout[PP_TEXT_MAX];
     bool ends = false;
-    pp_parallel_blocks(e->s, p, blocks, &ends);
+    parallel_blocks(e->s, p, blocks, &ends);
     if (p->n_blocks > 0)
         fprintf(e->f, "--pipeline-model-parallel-layout '%s'\n",
-                pp_layout_text(blocks, p->n_blocks, layout, sizeof(layout)));
+                blocks_text(blocks, p->n_blocks, layout, sizeof(layout)));
     else if (p->chunks > 1)
         fprintf(e->f, "--num-layers-per-virtual-pipeline-stage %d\n",
                 (e->s->cfg->model.n_layer + 2 * ends) / (p->stages * p->chunks));

@@ -229,7 +229,7 @@ int pp_estimate(const struct pp_estimate_spec *s, const struct pp_parallel *p, b
     struct pp_estimate got = {0};
     double times[3] = {0};
     e.m = pp_parallel_microbatches(p, s->batch);
-    if (!pp_parallel_blocks(s, p, e.blocks, NULL))
+    if (!parallel_blocks(s, p, e.blocks, NULL))
         return pp_fail(PP_ECONFIG, "blocks: no even cut");
     estimate_pieces(&e);
     double end = end_of_step(&e, &got.sums), busy = busy_time(&e);

@@ -55,4 +55,23 @@ double estimate_passed(const struct estimation *e);
 /* Flops of a sample; experts in place of one feed-forward. */
 double estimate_flops(const struct pp_estimate_spec *s);
 
+/*
+ * The rules that systems have for a division: factors make up the ranks, heads and channels divide by
+ * tensor, blocks (or blocks with embedding and loss as one each) by chunks, the batch by rows and
+ * replicas. PP_ECONFIG with the rule that is broken. Those of a layout: as many blocks as the model.
+ */
+int parallel_check(const struct pp_estimate_spec *s, const struct pp_parallel *p);
+
+/* How many blocks each of the stages * chunks pieces has, in model order. False: they cannot be cut
+ * as evenly as parallel_check() asks for. *out_ends: embedding and loss count as a block each. */
+bool parallel_blocks(const struct pp_estimate_spec *s, const struct pp_parallel *p,
+                     uint16_t *blocks, bool *out_ends);
+
+/* Megatron-LM's layout: pieces between '|' in model order, with E (embedding), t (block), m (of
+ * multi-token prediction, which counts as a block), L (loss); x*3 and (tt|)*29 repeat, commas do
+ * nothing. PP_EUSAGE with the place. And the same as text, short; returns out. */
+int blocks_read(const char *text, int stages, struct pp_parallel *p);
+
+char *blocks_text(const uint16_t *blocks, int n, char *out, size_t bytes);
+
 #endif

@@ -3,7 +3,6 @@
 #include "ppcli/tune.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "ppcli/cluster.h"
 #include "ppcli/mem.h"
@@ -27,11 +26,12 @@ static const struct pp_cluster ordinary = {.peak = {[PP_PRECISION_F32] = 105.6e9
 static int predict_step(const struct pp_best_spec *spec, const struct pp_costs *costs, int stages,
                         double *out)
 {
-    struct pp_candidate c = {.stages = stages,
-                             .microbatches = spec->cfg->pipeline.microbatches,
-                             .chunks = 1,
-                             .assignment = PP_ASSIGN_AUTO};
-    memcpy(c.schedule, PP_INIT_SCHEDULE, sizeof(PP_INIT_SCHEDULE));
+    struct pp_candidate c = {.d = spec->base};
+    c.d.schedule = pp_schedule_find(PP_INIT_SCHEDULE);
+    c.d.table = NULL;
+    c.d.ticks = NULL;
+    c.d.stages = stages;
+    c.d.chunks = 1;
     PP_TRY(pp_best_try(spec, costs, &c));
     *out = c.time.step;
     return 0;
@@ -48,35 +48,36 @@ int pp_stages_gain(const struct pp_config *cfg, const struct pp_model *model, in
                                  .rows = cfg->train.batch_size,
                                  .ranks = cfg->pipeline.stages};
     PP_TRY(pp_costs_of_cluster(&ordinary, &use, &costs));
-    struct pp_best_spec spec = {
-        .cfg = cfg, .model = model, .train_n = train_n, .test_n = 1, .endless = true};
+    struct pp_best_spec spec = pp_best_spec_of(cfg, model, train_n, 1);
+    spec.endless = true;
     PP_TRY(predict_step(&spec, costs, 1, &one));
     PP_TRY(predict_step(&spec, costs, cfg->pipeline.stages, &several));
     *out = one < SHORT ? 1 : one / several;
     return 0;
 }
 
-int pp_init_stages(const struct pp_init_shape *s, const struct pp_names *names, int *out)
+int pp_init_stages(const int widths[3], int samples, int batch, const struct pp_names *names,
+                   int *out)
 {
-    char sizes[64], batch[16], samples[16];
+    char sizes[64], rows[16], all[16];
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
-    snprintf(sizes, sizeof(sizes), "%d %d %d %d", s->inputs, s->hidden, s->hidden, s->classes);
-    snprintf(batch, sizeof(batch), "%d", s->batch);
-    snprintf(samples, sizeof(samples), "%d", s->samples);
+    snprintf(sizes, sizeof(sizes), "%d %d %d %d", widths[0], widths[1], widths[1], widths[2]);
+    snprintf(rows, sizeof(rows), "%d", batch);
+    snprintf(all, sizeof(all), "%d", samples);
     const struct pp_setting settings[] = {{"data.dataset", "synthetic", "init"},
-                                          {"data.train_samples", samples, "init"},
+                                          {"data.train_samples", all, "init"},
                                           {"model.sizes", sizes, "init"},
                                           {"pipeline.stages", "2", "init"},
                                           {"pipeline.microbatches", PP_INIT_MICROBATCHES, "init"},
                                           {"pipeline.schedule", PP_INIT_SCHEDULE, "init"},
                                           {"train.optimizer", PP_INIT_OPTIMIZER, "init"},
-                                          {"train.batch_size", batch, "init"}};
+                                          {"train.batch_size", rows, "init"}};
     int n = sizeof(settings) / sizeof(settings[0]);
     double gain = 1;
     PP_TRY(pp_config_load(NULL, settings, n, names, &cfg));
     PP_TRY(pp_run_model(cfg, &model));
-    PP_TRY(pp_stages_gain(cfg, model, s->samples, &gain));
+    PP_TRY(pp_stages_gain(cfg, model, samples, &gain));
     *out = gain >= PP_STAGES_WORTH ? 2 : 1;
     return 0;
 }

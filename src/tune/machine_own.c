@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "machine.h"
 #include "ppcli/log.h"
-#include "ppcli/machine_plan.h"
 #include "ppcli/text.h"
 
 #define KEPT 4      /* of each shape */
@@ -33,47 +33,50 @@ struct shape {
     double ideal; /* seconds of a step without a bubble */
 };
 
+/* A backend of devices, whether or not there is one here; NULL: this program has none. */
+static const struct pp_backend_ops *find_device(void)
+{
+    for (int i = 0; i < pp_backend_count(); i++)
+        if (pp_backend_at(i)->own_memory)
+            return pp_backend_at(i);
+    return NULL;
+}
+
 struct pp_best_spec pp_machine_plan_spec(const struct pp_machine_plan *p,
                                          const struct pp_plan_row *row, int m)
 {
-    struct pp_config *cfg = p->shape;
-    int share, first, rows;
-    pp_balanced_piece(p->batch, row->p.replicas, 0, &first, &share);
-    pp_balanced_piece(share, row->c.microbatches, 0, &first, &rows);
-    *cfg = *p->cfg;
-    cfg->source = NULL; /* a problem of a try is not reported */
-    if (p->cluster.peak[PP_PRECISION_BF16] >
-        0) /* no copies that only a processor's products want */
-        snprintf(cfg->run.backend, sizeof(cfg->run.backend), "cuda");
-    cfg->pipeline.stages = row->c.stages;
-    cfg->pipeline.replicas = row->p.replicas;
-    cfg->pipeline.microbatches = m;
-    cfg->pipeline.chunks = row->c.stages == 1       ? 1
-                           : p->asked.chunks.n == 1 ? p->asked.chunks.at[0]
-                                                    : 0;
-    cfg->train.zero = row->p.zero;
-    if (p->ranks > p->cluster.ranks) /* several hosts: messages have memory at both ends */
-        cfg->run.launch = PP_LAUNCH_MPIRUN;
-    cfg->pipeline.assignment = PP_ASSIGN_TIME;
-    cfg->pipeline.ranges[0] = cfg->pipeline.split_at[0] = '\0';
-    bool whole = m >= row->c.microbatches;
-    cfg->train.batch_size = whole ? p->cfg->train.batch_size : row->p.replicas * rows * m;
-    return (struct pp_best_spec){.cfg = cfg,
-                                 .model = p->model,
-                                 .train_n = whole ? p->train_n : cfg->train.batch_size,
-                                 .test_n = whole ? p->test_n : 0,
-                                 .memory = p->memory,
-                                 .recompute = true,
-                                 .cuts = true,
-                                 .actions = CUTS(row->c.stages),
-                                 .places = p->ranks > p->cluster.ranks,
-                                 .endless = true};
+    const struct pp_division *d = &row->c.d;
+    int share, first, rows, chunks = p->asked.chunks.n == 1 ? p->asked.chunks.at[0] : 0;
+    bool whole = m >= d->microbatches;
+    struct pp_best_spec spec = pp_best_spec_of(p->cfg, p->model, p->train_n, p->test_n);
+    pp_balanced_piece(p->batch, d->replicas, 0, &first, &share);
+    pp_balanced_piece(share, d->microbatches, 0, &first, &rows);
+    if (has_devices(&p->cluster)) { /* no copies that only a processor's products want */
+        spec.training.backend.ops = NULL;
+        spec.training.backend.named = find_device();
+    }
+    spec.training.processes = p->ranks > p->cluster.ranks; /* of several hosts */
+    if (!whole) {
+        spec.training.batch = spec.training.train_n = d->replicas * rows * m;
+        spec.training.test_n = 0;
+    }
+    spec.base.stages = d->stages;
+    spec.base.replicas = d->replicas;
+    spec.base.microbatches = m;
+    spec.base.zero = d->zero;
+    spec.chunks = d->stages == 1 ? 1 : chunks;
+    spec.timed = spec.recompute = spec.cuts = true;
+    spec.memory = p->memory;
+    spec.actions = CUTS(d->stages);
+    spec.places = spec.training.processes;
+    spec.endless = true;
+    return spec;
 }
 
 static int short_step(const struct pp_plan_row *row)
 {
-    int m = PER_STAGE * row->c.stages;
-    return m < row->c.microbatches ? m : row->c.microbatches;
+    int m = PER_STAGE * row->c.d.stages;
+    return m < row->c.d.microbatches ? m : row->c.d.microbatches;
 }
 
 /* ---- one shape */
@@ -84,12 +87,12 @@ static int keep_row(struct pp_machine_plan *p, struct pp_plan_row *row, int m, d
     struct pp_candidate more = row->c;
     row->estimate = row->c.time.step;
     row->own = true;
-    if (row->c.microbatches > m) {
-        more.microbatches = 2 * m < row->c.microbatches ? 2 * m : row->c.microbatches;
-        struct pp_best_spec spec = pp_machine_plan_spec(p, row, more.microbatches);
+    if (row->c.d.microbatches > m) {
+        more.d.microbatches = 2 * m < row->c.d.microbatches ? 2 * m : row->c.d.microbatches;
+        struct pp_best_spec spec = pp_machine_plan_spec(p, row, more.d.microbatches);
         PP_TRY(pp_best_try(&spec, p->costs, &more));
-        double each = (more.time.step - row->c.time.step) / (more.microbatches - m);
-        row->estimate = more.time.step + (row->c.microbatches - more.microbatches) * each;
+        double each = (more.time.step - row->c.time.step) / (more.d.microbatches - m);
+        row->estimate = more.time.step + (row->c.d.microbatches - more.d.microbatches) * each;
     }
     *best = row->estimate < *best || *best == 0 ? row->estimate : *best;
     PP_GROW(p->rows, (size_t)p->n + 1);
@@ -101,12 +104,13 @@ static int keep_row(struct pp_machine_plan *p, struct pp_plan_row *row, int m, d
 static bool is_asked(const struct pp_machine_plan *p, const struct pp_candidate *c)
 {
     const struct pp_asked *a = &p->asked;
-    bool again = memchr(c->again, true, sizeof(c->again)) != NULL;
-    struct pp_parallel as = {.tensor = 1, .context = 1, .expert = 1, .stages = c->stages};
-    snprintf(as.schedule, sizeof(as.schedule), "%s", c->schedule);
-    return (!a->schedules[0] || pp_has_word(a->schedules, c->schedule)) &&
+    const char *schedule = pp_division_schedule(&c->d);
+    bool again = memchr(c->d.again, true, sizeof(c->d.again)) != NULL;
+    struct pp_parallel as = {.tensor = 1, .context = 1, .expert = 1, .stages = c->d.stages};
+    snprintf(as.schedule, sizeof(as.schedule), "%s", schedule);
+    return (!a->schedules[0] || pp_has_word(a->schedules, schedule)) &&
            (!a->redos[0] || pp_has_word(a->redos, again ? "full" : "none")) &&
-           pp_asked_has(&a->chunks, c->chunks) && (!a->only || pp_parallel_runs_on(&as, a->only));
+           asked_has(&a->chunks, c->d.chunks) && (!a->only || pp_parallel_runs_on(&as, a->only));
 }
 
 static void count_tries(struct pp_machine_plan *p, const struct pp_plan_row *row,
@@ -117,17 +121,17 @@ static void count_tries(struct pp_machine_plan *p, const struct pp_plan_row *row
     p->tried += found->tried - found->refused - found->same;
     p->too_large += found->too_large;
     if (found->too_large > 0 &&
-        (p->smallest.c.stages == 0 || found->smallest.peak_bytes < p->smallest.c.peak_bytes)) {
+        (p->smallest.c.d.stages == 0 || found->smallest.peak_bytes < p->smallest.c.peak_bytes)) {
         p->smallest = *row;
         p->smallest.c = found->smallest;
-        p->smallest.c.microbatches = row->c.microbatches;
+        p->smallest.c.d.microbatches = row->c.d.microbatches;
     }
 }
 
 /* All schedules of one shape. *best: the shortest estimate. */
 static int search_shape(struct pp_machine_plan *p, struct pp_plan_row *row, double *best)
 {
-    int whole = row->c.microbatches, m = short_step(row), kept = 0;
+    int whole = row->c.d.microbatches, m = short_step(row), kept = 0;
     struct pp_best_spec spec = pp_machine_plan_spec(p, row, m);
     struct pp_plan_row shape = *row;
     PP_OWN(pp_best_fini) struct pp_best found = {0};
@@ -141,11 +145,11 @@ static int search_shape(struct pp_machine_plan *p, struct pp_plan_row *row, doub
             continue;
         kept++;
         row->c = found.items[i];
-        row->c.microbatches = whole;
-        if (row->c.eager > 0) { /* of more micro-batches more may be early */
+        row->c.d.microbatches = whole;
+        if (row->c.d.eager > 0) { /* of more micro-batches more may be early */
             spec = pp_machine_plan_spec(p, row, whole);
-            int eager = pp_best_eager(&spec, p->costs, row->c.stages, whole);
-            row->c.eager = eager > row->c.eager ? eager : row->c.eager;
+            int eager = best_eager(&spec, p->costs, row->c.d.stages, whole);
+            row->c.d.eager = eager > row->c.d.eager ? eager : row->c.d.eager;
         }
         int rc = keep_row(p, row, m, best);
         PP_TRY(rc == PP_ECONFIG ? 0 : rc); /* it cannot run with twice as many */
@@ -156,7 +160,11 @@ static int search_shape(struct pp_machine_plan *p, struct pp_plan_row *row, doub
 static struct pp_plan_row make_row(const struct pp_machine_plan *p, int stages, int zero, int m)
 {
     struct pp_plan_row row = {.p = {.replicas = p->ranks / stages, .zero = zero}};
-    row.c = (struct pp_candidate){.stages = stages, .microbatches = m};
+    row.c.d = p->base;
+    row.c.d.stages = stages;
+    row.c.d.replicas = row.p.replicas;
+    row.c.d.zero = zero;
+    row.c.d.microbatches = m;
     return row;
 }
 
@@ -189,12 +197,11 @@ static int visit_stages(struct pp_machine_plan *p,
     for (int stages = 1; stages <= p->ranks && stages <= most; stages++) {
         int d = p->ranks / stages;
         bool fits = p->ranks % stages == 0 && d <= p->batch && d <= PP_REPLICAS_MAX;
-        if (!fits || !pp_asked_has(&p->asked.stages, stages) ||
-            !pp_asked_has(&p->asked.replicas, d))
+        if (!fits || !asked_has(&p->asked.stages, stages) || !asked_has(&p->asked.replicas, d))
             continue;
         bool sums = pp_optimizer_moments(p->cfg->train.optimizer) > 0 && d > 1;
         for (int zero = 0; zero <= sums; zero++)
-            if (pp_asked_has(&p->asked.zero, zero))
+            if (asked_has(&p->asked.zero, zero))
                 PP_TRY(visit(p, stages, zero, ctx));
     }
     return 0;
@@ -223,7 +230,7 @@ static const struct pp_plan_row *least_of(const struct pp_machine_plan *p, int s
 {
     const struct pp_plan_row *least = NULL;
     for (const struct pp_plan_row *r = p->rows; r < p->rows + p->n; r++)
-        if ((stages == 0 || r->c.stages == stages) && (!least || r->estimate < least->estimate))
+        if ((stages == 0 || r->c.d.stages == stages) && (!least || r->estimate < least->estimate))
             least = r;
     return least;
 }
@@ -234,12 +241,12 @@ static int search_rows(struct pp_machine_plan *p, const struct pp_plan_row *like
                        double *best)
 {
     int m = (p->batch / like->p.replicas - 1) / rows + 1;
-    struct pp_plan_row row = make_row(p, like->c.stages, like->p.zero, m);
+    struct pp_plan_row row = make_row(p, like->c.d.stages, like->p.zero, m);
     if (m > PP_MICROBATCHES_MAX)
         return 0;
     for (int i = 0; i < p->n; i++)
-        if (p->rows[i].c.stages == row.c.stages && p->rows[i].p.zero == row.p.zero &&
-            p->rows[i].c.microbatches == m)
+        if (p->rows[i].c.d.stages == row.c.d.stages && p->rows[i].p.zero == row.p.zero &&
+            p->rows[i].c.d.microbatches == m)
             return 0;
     return search_shape(p, &row, best);
 }
@@ -252,7 +259,7 @@ static int search_between(struct pp_machine_plan *p, int stages)
     if (!least || least->estimate > BETWEEN * least_of(p, 0)->estimate)
         return 0;
     struct pp_plan_row like = *least;
-    int m = like.c.microbatches, rows = (p->batch / like.p.replicas - 1) / m + 1;
+    int m = like.c.d.microbatches, rows = (p->batch / like.p.replicas - 1) / m + 1;
     double best = like.estimate;
     for (int by = rows / 2; by > 0; by /= 2) {
         double before = best;
@@ -289,33 +296,31 @@ static int add_shapes(struct pp_machine_plan *p, int stages, int zero, void *ctx
 static int probe(struct pp_machine_plan *p, struct shape *s, double *best)
 {
     struct pp_plan_row *row = &s->row;
-    int m = short_step(row), whole = row->c.microbatches;
+    int m = short_step(row), whole = row->c.d.microbatches;
     struct pp_best_spec spec = pp_machine_plan_spec(p, row, m);
     PP_TAKE(double, by_layer, p->model->n_layers);
-    PP_TAKE(int, cut, 2 * row->c.stages);
+    PP_TAKE(int, cut, 2 * row->c.d.stages);
     pp_costs_by_layer(p->costs, pp_best_rows(&spec, m), by_layer);
-    struct pp_candidate c = {.stages = row->c.stages,
-                             .microbatches = m,
-                             .chunks = 1,
-                             .schedule = "1f1b",
-                             .assignment = PP_ASSIGN_TIME,
-                             .recompute = true};
-    PP_TRY(pp_partition_costs(p->model, by_layer, c.stages, cut + c.stages, cut));
-    for (int i = 0; i < c.stages; i++)
-        c.last[i] = (uint16_t)cut[i];
+    struct pp_candidate c = {.d = row->c.d, .timed = true, .chooses_redo = true};
+    c.d.schedule = pp_schedule_find("1f1b");
+    c.d.chunks = 1;
+    c.d.microbatches = m;
+    PP_TRY(pp_partition_costs(p->model, by_layer, c.d.stages, cut + c.d.stages, cut));
+    for (int i = 0; i < c.d.stages; i++)
+        c.d.last[i] = (uint16_t)cut[i];
     PP_TRY(pp_best_try(&spec, p->costs, &c));
     if (c.over)
-        PP_TRY(pp_best_fit(&spec, p->costs, &c));
+        PP_TRY(best_fit(&spec, p->costs, &c));
     p->tried++;
     p->too_large += c.over;
-    double each = c.time.step / (m + c.stages - 1);
+    double each = c.time.step / (m + c.d.stages - 1);
     s->ideal = c.over ? 0 : each * whole;
-    if (!c.over && (*best == 0 || each * (whole + c.stages - 1) < *best))
-        *best = each * (whole + c.stages - 1);
-    if (c.over && (p->smallest.c.stages == 0 || c.peak_bytes < p->smallest.c.peak_bytes)) {
+    if (!c.over && (*best == 0 || each * (whole + c.d.stages - 1) < *best))
+        *best = each * (whole + c.d.stages - 1);
+    if (c.over && (p->smallest.c.d.stages == 0 || c.peak_bytes < p->smallest.c.peak_bytes)) {
         p->smallest = *row;
         p->smallest.c = c;
-        p->smallest.c.microbatches = whole;
+        p->smallest.c.d.microbatches = whole;
     }
     return 0;
 }
@@ -332,7 +337,7 @@ static int search_promising(struct pp_machine_plan *p, struct probes *probes)
     int n = 0;
     for (int i = 0; i < probes->n; i++) {
         struct shape *s = &probes->items[i];
-        bool other = s->row.p.zero == 0 && s->row.p.replicas > 1 && pp_asked_has(&p->asked.zero, 1);
+        bool other = s->row.p.zero == 0 && s->row.p.replicas > 1 && asked_has(&p->asked.zero, 1);
         if (other && pp_optimizer_moments(p->cfg->train.optimizer) > 0)
             continue; /* zero = 1 changes no bit, and holds less */
         pp_log_progress("shapes: %d of %d", i + 1, probes->n);
@@ -347,7 +352,7 @@ static int search_promising(struct pp_machine_plan *p, struct probes *probes)
         struct shape *s = &probes->items[i];
         if (p->n > 0 && s->ideal > PROMISING * probes->best)
             break;
-        left -= 3.0 * s->row.c.stages * short_step(&s->row);
+        left -= 3.0 * s->row.c.d.stages * short_step(&s->row);
         PP_TRY(search_shape(p, &s->row, &best));
     }
     return 0;
@@ -388,8 +393,9 @@ static void drop_same(struct pp_machine_plan *p)
     int kept = 0;
     for (int i = 0; i < p->n; i++) {
         struct pp_plan_row *r = &p->rows[i], *k = p->rows, *end = p->rows + kept;
-        while (k < end && (k->c.stages != r->c.stages || k->c.microbatches != r->c.microbatches ||
-                           r->estimate > 1.001 * k->estimate))
+        while (k < end &&
+               (k->c.d.stages != r->c.d.stages || k->c.d.microbatches != r->c.d.microbatches ||
+                r->estimate > 1.001 * k->estimate))
             k++;
         bool simple = k < end && r->p.zero < k->p.zero;
         if (k == end || simple || (r->p.zero == k->p.zero && r->c.peak_bytes < k->c.peak_bytes))
@@ -404,28 +410,28 @@ static void drop_same(struct pp_machine_plan *p)
 static int try_whole(struct pp_machine_plan *p, struct pp_plan_row row, bool again, double *left,
                      int *kept)
 {
-    int m = row.c.microbatches;
-    if (3.0 * m * row.c.stages * row.c.chunks > LONG)
-        m = (int)(LONG / (3.0 * row.c.stages * row.c.chunks)) / row.c.stages * row.c.stages;
+    int m = row.c.d.microbatches;
+    if (3.0 * m * row.c.d.stages * row.c.d.chunks > LONG)
+        m = (int)(LONG / (3.0 * row.c.d.stages * row.c.d.chunks)) / row.c.d.stages * row.c.d.stages;
     m = m < short_step(&row) ? short_step(&row) : m;
-    bool is_whole = m == row.c.microbatches;
+    bool is_whole = m == row.c.d.microbatches;
     struct pp_best_spec spec = pp_machine_plan_spec(p, &row, m);
-    int all = row.c.microbatches;
+    int all = row.c.d.microbatches;
     pp_log_progress("whole steps: %d of %d", *kept + 1, WHOLE < p->n ? WHOLE : p->n);
-    row.c.microbatches = m;
-    int rc = again ? pp_best_fit(&spec, p->costs, &row.c) : pp_best_try(&spec, p->costs, &row.c);
+    row.c.d.microbatches = m;
+    int rc = again ? best_fit(&spec, p->costs, &row.c) : pp_best_try(&spec, p->costs, &row.c);
     if (rc == 0 && !again && row.c.peak_bytes > p->memory)
-        rc = pp_best_fit(&spec, p->costs, &row.c);
+        rc = best_fit(&spec, p->costs, &row.c);
     if (rc == 0 && row.c.peak_bytes <= p->memory && *left > 0 && is_whole)
-        rc = pp_best_refine(&spec, p->costs, &row.c, left);
+        rc = best_refine(&spec, p->costs, &row.c, left);
     if (rc == 0 && row.c.peak_bytes <= p->memory) {
         PP_TRY(pp_best_explain(&spec, p->costs, &row.c, NULL));
         row.estimate = is_whole ? row.c.time.step : row.estimate;
         row.c.time.step = row.estimate;
-        row.c.microbatches = all;
+        row.c.d.microbatches = all;
         p->rows[(*kept)++] = row;
     } else if (rc == 0) {
-        row.c.microbatches = all;
+        row.c.d.microbatches = all;
         if (p->too_large == 0 || row.c.peak_bytes < p->smallest.c.peak_bytes)
             p->smallest = row;
         p->too_large += !again;
@@ -447,7 +453,7 @@ static int refine(struct pp_machine_plan *p)
     return 0;
 }
 
-int pp_machine_plan_own(struct pp_machine_plan *p)
+int machine_own(struct pp_machine_plan *p)
 {
     struct pp_cluster_use use = {.model = p->model,
                                  .precision = p->cfg->run.precision,
@@ -460,6 +466,6 @@ int pp_machine_plan_own(struct pp_machine_plan *p)
         qsort(p->rows, (size_t)p->n, sizeof(*p->rows), by_estimate);
     PP_TRY(refine(p));
     for (int i = 0; i < p->n; i++)
-        PP_TRY(pp_machine_plan_describe(p, &p->rows[i]));
+        PP_TRY(machine_describe(p, &p->rows[i]));
     return 0;
 }

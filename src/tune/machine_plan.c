@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A machine plan: what ppcli runs and what others run, in one order; and why there is none. */
-#include "ppcli/machine_plan.h"
+#include "machine.h"
 
 #include <math.h>
 #include <string.h>
@@ -41,9 +41,9 @@ const struct pp_plan_row *pp_machine_plan_first(const struct pp_machine_plan *p,
 /* The rank that holds most, by what holds it. */
 static int set_memory(const struct pp_machine_plan *p, struct pp_plan_row *r)
 {
-    struct pp_best_spec spec = pp_machine_plan_spec(p, r, r->c.microbatches);
+    struct pp_best_spec spec = pp_machine_plan_spec(p, r, r->c.d.microbatches);
     struct pp_exec_bytes bytes;
-    PP_TRY(pp_best_bytes(&spec, p->costs, &r->c, &bytes));
+    PP_TRY(best_bytes(&spec, p->costs, &r->c, &bytes));
     double parts[3] = {(double)(bytes.parameters + bytes.packed),
                        (double)(bytes.gradients + bytes.optimizer), 0};
     r->e.bytes = (double)r->c.peak_bytes;
@@ -53,18 +53,18 @@ static int set_memory(const struct pp_machine_plan *p, struct pp_plan_row *r)
     return 0;
 }
 
-int pp_machine_plan_describe(const struct pp_machine_plan *p, struct pp_plan_row *r)
+int machine_describe(const struct pp_machine_plan *p, struct pp_plan_row *r)
 {
     const struct pp_candidate *c = &r->c;
     const struct pp_bubble *b = &c->time.bubble;
-    int pieces = r->p.replicas * c->microbatches;
+    int pieces = r->p.replicas * c->d.microbatches;
     double flops = pp_model_flops(p->model) * p->batch; /* nothing computed again */
     r->p.tensor = r->p.context = r->p.expert = 1;
-    r->p.stages = c->stages;
-    r->p.chunks = c->chunks;
+    r->p.stages = c->d.stages;
+    r->p.chunks = c->d.chunks;
     r->p.rows = (p->batch + pieces - 1) / pieces;
-    r->p.redo = memchr(c->again, true, sizeof(c->again)) ? PP_REDO_FULL : PP_REDO_NONE;
-    snprintf(r->p.schedule, sizeof(r->p.schedule), "%s", c->schedule);
+    r->p.redo = memchr(c->d.again, true, sizeof(c->d.again)) ? PP_REDO_FULL : PP_REDO_NONE;
+    snprintf(r->p.schedule, sizeof(r->p.schedule), "%s", pp_division_schedule(&c->d));
     r->e.step = c->time.step;
     r->e.tokens = (double)p->batch * p->model->inputs / c->time.step / p->ranks;
     r->e.mfu = flops / (c->time.step * p->ranks * p->cluster.peak[p->cfg->run.precision]);
@@ -82,7 +82,7 @@ static int fail_unfit(struct pp_machine_plan *p)
         if (p->model->layers[i].n_floats > largest)
             largest = p->model->layers[i].n_floats;
     largest *= sizeof(float) * (size_t)(2 + pp_optimizer_moments(p->cfg->train.optimizer));
-    if (s->c.stages == 0 && p->too_large > 0)
+    if (s->c.d.stages == 0 && p->too_large > 0)
         return pp_fail(PP_ECONFIG,
                        "none of %ld divisions fits into %.4g GB a rank of %s: use more "
                        "ranks, a smaller batch, or --recompute full",
@@ -95,7 +95,7 @@ static int fail_unfit(struct pp_machine_plan *p)
                        "the %d layers, and each of at most %d replicas has a sample of the %d; "
                        "what was asked for holds too",
                        p->ranks, p->model->n_layers, PP_REPLICAS_MAX, p->batch);
-    struct pp_best_spec spec = pp_machine_plan_spec(p, s, s->c.microbatches);
+    struct pp_best_spec spec = pp_machine_plan_spec(p, s, s->c.d.microbatches);
     PP_TRY(pp_best_try(&spec, p->costs, &s->c)); /* whole: its beginning may hold less */
     return pp_fail(
         PP_ECONFIG,
@@ -103,8 +103,9 @@ static int fail_unfit(struct pp_machine_plan *p)
         "replicas, with %.4g GB (try --memory %zuk): use more ranks or a smaller batch (the "
         "largest layer alone has %.4g GB with its gradients and state; ppcli does not cut within "
         "layers)",
-        (double)p->memory / 1e9, p->cluster.name, s->c.schedule, s->c.stages, s->p.replicas,
-        (double)s->c.peak_bytes / 1e9, s->c.peak_bytes / 1000 + 1, (double)largest / 1e9);
+        (double)p->memory / 1e9, p->cluster.name, pp_division_schedule(&s->c.d), s->c.d.stages,
+        s->p.replicas, (double)s->c.peak_bytes / 1e9, s->c.peak_bytes / 1000 + 1,
+        (double)largest / 1e9);
 }
 
 static int find(struct pp_machine_plan *p)
@@ -113,11 +114,11 @@ static int find(struct pp_machine_plan *p)
     bool halves = p->cfg->run.precision == PP_PRECISION_BF16; /* what other systems train with */
     bool others =
         halves && pp_estimate_takes(p->cfg) && (!a->only || strcmp(a->only, "ppcli") != 0);
-    bool divided = a->tensor.n > 0 && !pp_asked_has(&a->tensor, 1);
-    divided = divided || (a->context.n > 0 && !pp_asked_has(&a->context, 1)) || a->layout;
+    bool divided = a->tensor.n > 0 && !asked_has(&a->tensor, 1);
+    divided = divided || (a->context.n > 0 && !asked_has(&a->context, 1)) || a->layout;
     bool own = !p->fp8 && p->cfg->model.experts == 0 && !divided &&
                (!a->only || !others || strcmp(a->only, "ppcli") == 0);
-    PP_ALLOC(p->shape, 1);
+    p->base = pp_division_shape(p->cfg);
     if (p->cfg->pipeline.slower.n > 0)
         return pp_config_problem(p->cfg, "pipeline.slower",
                                  "pipeline.slower: the ranks of a machine file are equally fast; "
@@ -129,9 +130,9 @@ static int find(struct pp_machine_plan *p)
         return pp_fail(PP_ECONFIG,
                        "--tensor, --context, --layout, --fp8 and model.experts are for gpt "
                        "and llama with run.precision = bf16, which ppcli plans for others");
-    PP_TRY(own ? pp_machine_plan_own(p) : 0);
-    PP_TRY(others ? pp_machine_plan_divisions(p) : 0);
-    pp_machine_plan_rank(p);
+    PP_TRY(own ? machine_own(p) : 0);
+    PP_TRY(others ? machine_others(p) : 0);
+    machine_rank(p);
     return p->n > 0 ? 0 : fail_unfit(p);
 }
 
@@ -157,7 +158,6 @@ static int find_fewer(struct pp_machine_plan *p)
     while (p->costs && ranks % 2 == 0 && 2 * work < ranks * step && rc == 0 && least < step) {
         struct pp_machine_plan half = *p;
         half.rows = NULL;
-        half.shape = NULL;
         half.costs = NULL;
         half.n = 0;
         half.ranks = ranks /= 2;
@@ -169,7 +169,6 @@ static int find_fewer(struct pp_machine_plan *p)
             least = 0;
         }
         pp_free(half.rows);
-        pp_free(half.shape);
         pp_costs_destroy(&half.costs);
     }
     if (rc == PP_ECONFIG)
@@ -189,7 +188,6 @@ int pp_machine_plan_find(struct pp_machine_plan *p)
 void pp_machine_plan_fini(struct pp_machine_plan *p)
 {
     pp_free(p->rows);
-    pp_free(p->shape);
     pp_costs_destroy(&p->costs);
     pp_cluster_fini(&p->cluster);
     pp_model_destroy(&p->model);

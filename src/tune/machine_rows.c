@@ -7,8 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "estimate.h"
+#include "machine.h"
 #include "ppcli/log.h"
-#include "ppcli/machine_plan.h"
 #include "ppcli/text.h"
 
 #define SIMULATED 48   /* rows */
@@ -24,7 +25,7 @@ struct search {
     int n;
 };
 
-bool pp_asked_has(const struct pp_asked_list *list, int value)
+bool asked_has(const struct pp_asked_list *list, int value)
 {
     bool has = list->n == 0;
     for (int i = 0; i < list->n; i++)
@@ -35,7 +36,7 @@ bool pp_asked_has(const struct pp_asked_list *list, int value)
 /* Is it a number that is tried by itself, or asked for? */
 static bool is_tried(const struct pp_asked_list *asked, int value, bool by_itself)
 {
-    return asked->n > 0 ? pp_asked_has(asked, value) : by_itself;
+    return asked->n > 0 ? asked_has(asked, value) : by_itself;
 }
 
 /* ---- divisions */
@@ -69,7 +70,7 @@ static int price(struct search *s, const struct pp_parallel *p)
     bool own = pp_parallel_runs_on(p, "ppcli") && plan->cfg->model.experts == 0 && !s->spec.fp8;
     if (plan->asked.only ? !pp_parallel_runs_on(p, plan->asked.only) : own)
         return 0;
-    if (pp_parallel_check(&s->spec, p) < 0) {
+    if (parallel_check(&s->spec, p) < 0) {
         pp_error_clear();
         return 0;
     }
@@ -121,7 +122,7 @@ static int try_rows(struct search *s, struct pp_parallel *p)
     const struct pp_asked *a = &s->p->asked;
     int share = s->p->batch / p->replicas;
     for (p->rows = 1; p->rows <= share && p->rows <= ROWS_MAX; p->rows *= 2)
-        if (pp_asked_has(&a->microbatches, share / p->rows))
+        if (asked_has(&a->microbatches, share / p->rows))
             PP_TRY(try_shards(s, p));
     for (int i = 0; i < a->microbatches.n; i++) {
         p->rows = share / a->microbatches.at[i];
@@ -138,18 +139,17 @@ static int try_stages(struct search *s, struct pp_parallel *p)
     int rest = s->p->ranks / (p->tensor * p->context), blocks = s->p->cfg->model.n_layer;
     for (p->stages = 1; p->stages <= rest && p->stages <= blocks; p->stages++) {
         p->replicas = rest / p->stages;
-        if (rest % p->stages != 0 || !pp_asked_has(&a->stages, p->stages) ||
-            !pp_asked_has(&a->replicas, p->replicas) || p->replicas > s->p->batch)
+        if (rest % p->stages != 0 || !asked_has(&a->stages, p->stages) ||
+            !asked_has(&a->replicas, p->replicas) || p->replicas > s->p->batch)
             continue;
         if (a->layout) {
-            PP_TRY(pp_layout_read(a->layout, p->stages, p));
+            PP_TRY(blocks_read(a->layout, p->stages, p));
             PP_TRY(try_rows(s, p));
             continue;
         }
         for (p->chunks = 1; p->chunks <= (p->stages > 1 ? CHUNKS_MAX : 1); p->chunks++)
-            if (pp_asked_has(&a->chunks, p->chunks) &&
-                (blocks % (p->stages * p->chunks) == 0 ||
-                 (blocks + 2) % (p->stages * p->chunks) == 0))
+            if (asked_has(&a->chunks, p->chunks) && (blocks % (p->stages * p->chunks) == 0 ||
+                                                     (blocks + 2) % (p->stages * p->chunks) == 0))
                 PP_TRY(try_rows(s, p));
     }
     return 0;
@@ -159,7 +159,7 @@ static int try_experts(struct search *s, struct pp_parallel *p)
 {
     int experts = s->p->cfg->model.experts, group = s->p->ranks / p->tensor;
     for (p->expert = 1; p->expert <= (experts > 1 ? experts : 1); p->expert *= 2)
-        if (pp_asked_has(&s->p->asked.expert, p->expert) && group % p->expert == 0)
+        if (asked_has(&s->p->asked.expert, p->expert) && group % p->expert == 0)
             PP_TRY(try_stages(s, p));
     return 0;
 }
@@ -205,7 +205,7 @@ static int simulate(struct search *s)
     return 0;
 }
 
-int pp_machine_plan_divisions(struct pp_machine_plan *p)
+int machine_others(struct pp_machine_plan *p)
 {
     struct search s = {.p = p, .spec = pp_machine_plan_estimates(p)};
     int rc = try_all(&s);
@@ -259,7 +259,7 @@ static void drop_alike(struct pp_machine_plan *p)
     p->n = kept;
 }
 
-void pp_machine_plan_rank(struct pp_machine_plan *p)
+void machine_rank(struct pp_machine_plan *p)
 {
     int group = 0;
     double first = 0;

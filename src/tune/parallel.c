@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Divisions of a transformer as words, their rules, and layouts as Megatron-LM writes them. */
-#include "ppcli/estimate.h"
+#include "estimate.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -20,8 +20,8 @@ int pp_parallel_microbatches(const struct pp_parallel *p, int batch)
     return batch / (p->rows * p->replicas);
 }
 
-bool pp_parallel_blocks(const struct pp_estimate_spec *s, const struct pp_parallel *p,
-                        uint16_t *blocks, bool *out_ends)
+bool parallel_blocks(const struct pp_estimate_spec *s, const struct pp_parallel *p,
+                     uint16_t *blocks, bool *out_ends)
 {
     int n = p->stages * p->chunks, layers = s->cfg->model.n_layer;
     bool ends = layers % n != 0 && (layers + 2) % n == 0 && n > 1;
@@ -68,7 +68,7 @@ static int check_blocks(const struct pp_estimate_spec *s, const struct pp_parall
     if (p->n_blocks > 0 && sum != s->cfg->model.n_layer)
         return pp_fail(PP_ECONFIG, "the layout has %d blocks, the model %d", sum,
                        s->cfg->model.n_layer);
-    if (!pp_parallel_blocks(s, p, blocks, NULL))
+    if (!parallel_blocks(s, p, blocks, NULL))
         return pp_fail(PP_ECONFIG,
                        "neither %d blocks nor %d (with embedding and loss as one each) are a "
                        "multiple of pp x vp = %d",
@@ -87,7 +87,7 @@ static int check_experts(const struct pp_estimate_spec *s, const struct pp_paral
     return check_divides("dp x cp", p->replicas * p->context, "ep", p->expert);
 }
 
-int pp_parallel_check(const struct pp_estimate_spec *s, const struct pp_parallel *p)
+int parallel_check(const struct pp_estimate_spec *s, const struct pp_parallel *p)
 {
     const struct pp_schedule_ops *ops = pp_schedule_find(p->schedule);
     int64_t ranks = (int64_t)p->tensor * p->stages * p->replicas * p->context;
@@ -182,7 +182,7 @@ static int read_units(struct layout *l)
     return open < 0 ? 0 : pp_fail(PP_EUSAGE, "--layout: a '(' has no ')'");
 }
 
-int pp_layout_read(const char *text, int stages, struct pp_parallel *p)
+int blocks_read(const char *text, int stages, struct pp_parallel *p)
 {
     PP_OWN_MEMORY char *units = NULL;
     struct layout l = {.at = text};
@@ -209,7 +209,7 @@ int pp_layout_read(const char *text, int stages, struct pp_parallel *p)
     return 0;
 }
 
-char *pp_layout_text(const uint16_t *blocks, int n, char *out, size_t bytes)
+char *blocks_text(const uint16_t *blocks, int n, char *out, size_t bytes)
 {
     out[0] = '\0';
     for (int v = 0, end; v < n; v = end) {
@@ -291,7 +291,7 @@ static int parse_words(const char *words, const struct pp_estimate_spec *s, stru
         if (*word)
             PP_TRY(read_word(word, &p, &layout));
     if (layout)
-        PP_TRY(pp_layout_read(layout, p.stages, &p));
+        PP_TRY(blocks_read(layout, p.stages, &p));
     int64_t others = (int64_t)p.tensor * p.stages * p.context;
     if (p.replicas == 0)
         p.replicas = others <= s->ranks ? (int)(s->ranks / others) : 1;
@@ -320,7 +320,7 @@ int pp_estimate_words(const struct pp_estimate_spec *s, const char *words, struc
 {
     struct pp_parallel parsed;
     PP_TRY(parse_words(words, s, &parsed));
-    PP_TRY(pp_parallel_check(s, &parsed));
+    PP_TRY(parallel_check(s, &parsed));
     if (p)
         *p = parsed;
     return pp_estimate(s, &parsed, false, out);

@@ -27,8 +27,8 @@ struct fit { /* of a rank: its chunks that are computed again */
 /* Is virtual stage s, a rank's s/P-th, in the k-th set: a subset, or the first k? */
 static bool in_set(const struct pp_candidate *c, int k, int s)
 {
-    int chunk = s / c->stages;
-    return c->chunks <= SETS_CHUNKS ? k >> chunk & 1 : chunk < k;
+    int chunk = s / c->d.stages;
+    return c->d.chunks <= SETS_CHUNKS ? k >> chunk & 1 : chunk < k;
 }
 
 /* Try one set on all ranks: none has a part in another's memory. */
@@ -36,19 +36,18 @@ static int try_set(const struct pp_best_spec *spec, const struct pp_costs *costs
                    struct pp_candidate *c, size_t *peaks, struct fit *fits,
                    enum pp_placement *placement)
 {
-    PP_OWN_MEMORY struct pp_config *cfg = NULL;
     PP_OWN(pp_layout_destroy) struct pp_layout *l = NULL;
     size_t most;
-    for (int s = 0; s < c->stages * c->chunks; s++)
-        c->again[s] = in_set(c, k, s);
-    PP_TRY(best_lay_out(spec, costs, c, &cfg, &l));
-    PP_TRY(best_peaks(l, peaks, &most));
+    for (int s = 0; s < c->d.stages * c->d.chunks; s++)
+        c->d.again[s] = in_set(c, k, s);
+    PP_TRY(best_lay_out(spec, costs, c, &l));
+    PP_TRY(best_peaks(spec, l, peaks, &most));
     *placement = l->placement;
-    for (int r = 0; r < c->stages; r++) {
+    for (int r = 0; r < c->d.stages; r++) {
         struct fit now = {.set = k, .peak = peaks[r]}, *was = &fits[r];
         for (int s = 0; s < l->n_virtual; s++)
-            for (int i = l->first[s]; l->rank_of[s] == r && c->again[s] && i <= l->last[s]; i++)
-                now.time += pp_costs_layer(costs, i, pp_best_rows(spec, c->microbatches)).f;
+            for (int i = l->first[s]; l->rank_of[s] == r && c->d.again[s] && i <= l->last[s]; i++)
+                now.time += pp_costs_layer(costs, i, pp_best_rows(spec, c->d.microbatches)).f;
         bool fits_now = now.peak <= spec->memory, fitted = was->peak <= spec->memory;
         bool better = fits_now ? now.time < was->time : now.peak < was->peak;
         if (was->peak == 0 || (fits_now == fitted ? better : fits_now))
@@ -62,17 +61,17 @@ static int fit_ranks(const struct pp_best_spec *spec, const struct pp_costs *cos
                      struct pp_candidate *c)
 {
     enum pp_placement placement = PP_PLACE_LOOP;
-    int sets = c->chunks <= SETS_CHUNKS ? 1 << c->chunks : c->chunks + 1;
-    PP_TAKE(struct fit, fits, c->stages);
-    PP_TAKE(size_t, peaks, c->stages);
+    int sets = c->d.chunks <= SETS_CHUNKS ? 1 << c->d.chunks : c->d.chunks + 1;
+    PP_TAKE(struct fit, fits, c->d.stages);
+    PP_TAKE(size_t, peaks, c->d.stages);
     bool choice = true; /* all of them come first: where that is far too much, there is none */
     for (int n = 0; choice && n < sets; n++) {
         PP_TRY(try_set(spec, costs, n == 0 ? sets - 1 : n - 1, c, peaks, fits, &placement));
-        for (int r = 0; r < c->stages; r++)
+        for (int r = 0; r < c->d.stages; r++)
             choice = choice && fits[r].peak - fits[r].peak / 8 <= spec->memory;
     }
-    for (int s = 0; s < c->stages * c->chunks; s++)
-        c->again[s] = in_set(c, fits[pp_place(placement, c->stages, s)].set, s);
+    for (int s = 0; s < c->d.stages * c->d.chunks; s++)
+        c->d.again[s] = in_set(c, fits[pp_place(placement, c->d.stages, s)].set, s);
     return pp_best_try(spec, costs, c);
 }
 
@@ -80,18 +79,18 @@ static int fit_ranks(const struct pp_best_spec *spec, const struct pp_costs *cos
 static int fit_chunks(const struct pp_best_spec *spec, const struct pp_costs *costs,
                       struct pp_candidate *c)
 {
-    int n = c->stages * c->chunks, each = n > LET_GO ? n / 4 : 1;
+    int n = c->d.stages * c->d.chunks, each = n > LET_GO ? n / 4 : 1;
     for (int all = 0; all < 2 && (all == 0 || c->over); all++) { /* another cut may need none */
         for (int s = 0; s < n; s++)
-            c->again[s] = all;
+            c->d.again[s] = all;
         PP_TRY(pp_best_try(spec, costs, c));
     }
-    if (!c->again[0])
+    if (!c->d.again[0])
         return 0;
     for (int s = 0; !c->over && s < n; s += each) {
         struct pp_candidate now = *c;
         for (int k = s; k < n && k < s + each; k++)
-            now.again[k] = false;
+            now.d.again[k] = false;
         PP_TRY(pp_best_try(spec, costs, &now));
         if (!now.over && now.time.step <= c->time.step)
             *c = now;
@@ -99,31 +98,34 @@ static int fit_chunks(const struct pp_best_spec *spec, const struct pp_costs *co
     return 0;
 }
 
-int pp_best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                struct pp_candidate *c)
+int best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c)
 {
-    return pp_schedule_fits(c->schedule) ? fit_chunks(spec, costs, c) : fit_ranks(spec, costs, c);
+    return c->fitted ? fit_chunks(spec, costs, c) : fit_ranks(spec, costs, c);
 }
 
 /* ---- sums */
 
 int best_most_sums(const struct pp_best_spec *spec, int m)
 {
-    return spec->coalesce ? pp_layout_coalesce_most(spec->cfg, spec->model, m) : 1;
+    struct pp_division d = spec->base;
+    d.microbatches = m;
+    return spec->coalesce ? pp_layout_coalesce_most(&d, &spec->training, spec->model) : 1;
 }
 
 int best_sums(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c,
               double *left)
 {
-    int most = best_most_sums(spec, c->microbatches);
-    int own = pp_layout_coalesce(spec->cfg, spec->model, c->microbatches);
+    int most = best_most_sums(spec, c->d.microbatches);
+    struct pp_division d = spec->base;
+    d.microbatches = c->d.microbatches;
+    int own = pp_layout_coalesce(&d, &spec->training, spec->model);
     struct pp_candidate now = *c;
     for (int i = 0, k = own; k <= most && *left > 0; k = 2 << i++) {
-        if (k == c->coalesce || (i > 0 && k == own))
+        if (k == c->d.coalesce || (i > 0 && k == own))
             continue;
-        now.coalesce = k;
+        now.d.coalesce = k;
         PP_TRY(pp_best_try(spec, costs, &now));
-        *left -= LAY_OUT * c->microbatches * c->stages * c->chunks;
+        *left -= LAY_OUT * c->d.microbatches * c->d.stages * c->d.chunks;
         if (best_compare(&now, c) < 0)
             *c = now;
     }
@@ -141,7 +143,7 @@ struct cutter {
     struct pp_candidate was; /* what it began with */
     size_t over;             /* bytes that it holds too much */
     bool better;             /* than what it began with */
-    double left;             /* see pp_best_refine() */
+    double left;             /* see best_refine() */
 };
 
 /* Are the ends of each tied tensor where the plan has them? */
@@ -175,7 +177,7 @@ static int try_cut(struct cutter *t)
     if (!ties_stay(l))
         return 0;
     if (t->over > 0) {
-        PP_TRY(best_peaks(l, NULL, &peak));
+        PP_TRY(best_peaks(t->spec, l, NULL, &peak));
         over = peak > t->spec->memory ? peak - t->spec->memory : 0;
         t->left -= PEAK * l->stages;
         if (over > t->over)
@@ -188,7 +190,7 @@ static int try_cut(struct cutter *t)
     if (over == t->over && now.step >= best * (1 - 1e-9))
         return 0;
     if (t->over == 0 && t->spec->memory > 0) {
-        PP_TRY(best_peaks(l, NULL, &peak));
+        PP_TRY(best_peaks(t->spec, l, NULL, &peak));
         if (peak > t->spec->memory)
             return 0;
     }
@@ -196,7 +198,7 @@ static int try_cut(struct cutter *t)
     t->over = over;
     t->better = true;
     for (int s = 0; s < l->n_virtual; s++)
-        t->c.last[s] = (uint16_t)t->end[s];
+        t->c.d.last[s] = (uint16_t)t->end[s];
     return 0;
 }
 
@@ -230,7 +232,7 @@ static int move(struct cutter *t, int a, int b, int by)
 {
     int layers = t->spec->model->n_layers, n = t->l->n_virtual;
     for (int s = 0; s < n - 1; s++)
-        t->end[s] = t->c.last[s] + (a <= s && s <= b ? by : 0);
+        t->end[s] = t->c.d.last[s] + (a <= s && s <= b ? by : 0);
     t->end[n - 1] = layers - 1;
     bool legal = t->end[a] >= (a > 0 ? t->end[a - 1] + 1 : 0) && t->end[b] < t->end[b + 1];
     return legal ? try_cut(t) : 0;
@@ -264,16 +266,15 @@ static double cuts_of(int layers, int n)
     return all;
 }
 
-int pp_best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                   struct pp_candidate *c, double *left)
+int best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                struct pp_candidate *c, double *left)
 {
     PP_TAKE(struct cutter, t, 1);
-    PP_OWN_MEMORY struct pp_config *cfg = NULL;
-    int n = c->stages * c->chunks, layers = spec->model->n_layers;
+    int n = c->d.stages * c->d.chunks, layers = spec->model->n_layers;
     *t = (struct cutter){.spec = spec, .costs = costs, .c = *c, .left = *left};
     if (c->over)
         t->over = c->peak_bytes - spec->memory;
-    int rc = best_lay_out(spec, costs, c, &cfg, &t->l);
+    int rc = best_lay_out(spec, costs, c, &t->l);
     if (rc == 0) {
         t->end = t->l->last;
         rc = cuts_of(layers, n) <= CUTS_ALL ? try_all(t) : try_moves(t);
@@ -284,7 +285,7 @@ int pp_best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs
     if (rc == 0 && t->better) {
         t->was = *c;
         *c = t->c;
-        rc = fits && c->recompute ? pp_best_fit(spec, costs, c) : pp_best_try(spec, costs, c);
+        rc = fits && c->chooses_redo ? best_fit(spec, costs, c) : pp_best_try(spec, costs, c);
         /* an order that is made for costs is another one on another cut, and may be worse */
         if (rc == 0 && !t->was.over && (c->over || c->time.step > t->was.time.step))
             *c = t->was;

@@ -11,11 +11,6 @@
 #define SERIAL_LEAST 0.01   /* of a time: what was measured on a few cores promises no more */
 #define SERIAL_ASSUMED 0.05 /* where one core is all there is */
 
-int best_threads(const struct pp_config *cfg)
-{
-    return cfg->run.threads > 0 ? cfg->run.threads : pp_backend_choice_of(cfg).threads;
-}
-
 bool pp_best_open_threads(const struct pp_config *cfg)
 {
     struct pp_backend_choice choice = pp_backend_choice_of(cfg);
@@ -33,24 +28,13 @@ int pp_best_cores(const struct pp_best_spec *spec)
     return spec->cores > 0 ? spec->cores : all;
 }
 
-void best_divide(struct pp_config *cfg, int replicas, int threads)
+void best_divide(struct pp_division *d, int replicas, int threads)
 {
-    int all = cfg->pipeline.microbatches * cfg->pipeline.replicas;
+    int all = d->microbatches * d->replicas;
     if (replicas > 0 && all % replicas == 0)
-        cfg->pipeline.microbatches = all / replicas;
-    cfg->pipeline.replicas = replicas > 0 ? replicas : cfg->pipeline.replicas;
-    cfg->run.threads = threads > 0 ? threads : best_threads(cfg);
-}
-
-struct pp_best_spec best_spec_of(const struct pp_best_spec *spec, int replicas, int threads,
-                                 struct pp_config *own)
-{
-    struct pp_best_spec shape = *spec;
-    *own = *spec->cfg;
-    own->source = NULL; /* a problem of a try is not reported */
-    best_divide(own, replicas, threads);
-    shape.cfg = own;
-    return shape;
+        d->microbatches = all / replicas;
+    d->replicas = replicas > 0 ? replicas : d->replicas;
+    d->threads = threads > 0 ? threads : d->threads;
 }
 
 /* May so many be tried? asked: what was asked for, 0: nothing. */
@@ -62,28 +46,31 @@ static bool is_even(int part, int asked, int cores)
 /* Can replicas that were not asked for run, with the same rows where those of a micro-batch mix? */
 static bool can_replicate(const struct pp_best_spec *spec, int d)
 {
-    const struct pp_config *cfg = spec->cfg;
-    return d <= PP_REPLICAS_MAX && d <= best_share(spec, 0) * cfg->pipeline.replicas &&
-           (spec->all_m || cfg->pipeline.microbatches * cfg->pipeline.replicas % d == 0);
+    const struct pp_division *base = &spec->base;
+    return d <= PP_REPLICAS_MAX && d <= best_share(spec, 0) * base->replicas &&
+           (spec->all_m || base->microbatches * base->replicas % d == 0);
 }
 
-int pp_best_shapes(const struct pp_best_spec *spec, const struct pp_best_shape *asked,
-                   struct pp_best_shape **items, int *n)
+int pp_best_shapes(const struct pp_best_spec *spec, int stages, int replicas,
+                   struct pp_division **items, int *n)
 {
-    int cores = pp_best_cores(spec), own = best_threads(spec->cfg), room = *n;
+    int cores = pp_best_cores(spec), own = spec->base.threads, room = *n;
     bool open = pp_best_open_threads(spec->cfg);
-    for (int p = 1; p <= cores || p <= asked->stages; p++) {
-        for (int d = 1; d == 1 || p * d <= cores || d <= asked->replicas; d++) {
-            bool wanted = is_even(p, asked->stages, cores) && is_even(d, asked->replicas, cores);
-            bool least = (p == 1 || p == asked->stages) && (d == 1 || d == asked->replicas);
+    for (int p = 1; p <= cores || p <= stages; p++) {
+        for (int d = 1; d == 1 || p * d <= cores || d <= replicas; d++) {
+            bool wanted = is_even(p, stages, cores) && is_even(d, replicas, cores);
+            bool least = (p == 1 || p == stages) && (d == 1 || d == replicas);
             int t = p * d < cores ? cores / (p * d) : 1;
             if (!wanted || p > spec->model->n_layers || p > PP_STAGES_MAX ||
                 (!least && p * d * (open ? 1 : own) > cores) ||
-                (asked->replicas == 0 && !can_replicate(spec, d)))
+                (replicas == 0 && !can_replicate(spec, d)))
                 continue;
             for (bool again = true; again; again = open && p * d == 1 && t > 1, t = 1) {
                 PP_ROOM(*items, *n, room);
-                (*items)[(*n)++] = (struct pp_best_shape){p, d, open ? t : own};
+                struct pp_division *to = &(*items)[(*n)++];
+                *to = spec->base;
+                best_divide(to, d, open ? t : own);
+                to->stages = p;
             }
         }
     }

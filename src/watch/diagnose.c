@@ -20,10 +20,12 @@
 #define SILENCE_NS 500000000u
 #define SILENCE_DEAD_NS 200000000u
 
-int pp_diagnosis_init(struct pp_diagnosis *d, const struct pp_layout *layout, int ranks)
+int pp_diagnosis_init(struct pp_diagnosis *d, const struct pp_layout *layout, double hang_timeout,
+                      int ranks)
 {
     memset(d, 0, sizeof(*d));
     d->layout = layout;
+    d->hang_timeout = hang_timeout;
     d->ranks = ranks;
     d->culprit = -1;
     d->views = pp_alloc((size_t)ranks, sizeof(*d->views));
@@ -278,7 +280,7 @@ void pp_diagnosis_judge(struct pp_diagnosis *d)
     d->now_ns = d->live ? pp_clock_ns() : sign;
     d->idle_ns = d->now_ns > progress ? d->now_ns - progress : 0;
     uint64_t silence = d->live ? SILENCE_NS : SILENCE_DEAD_NS;
-    double timeout = d->layout ? d->layout->cfg->run.hang_timeout : 0;
+    double timeout = d->hang_timeout;
     if (timeout > 0 && timeout * 0.5e9 < (double)silence)
         silence = (uint64_t)(timeout * 0.5e9);
     if (at_work == 0 || d->idle_ns < silence)
@@ -311,13 +313,14 @@ static int count_rings(const char *dir, int *out)
     return 0;
 }
 
-int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, const char *dir)
+int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, double hang_timeout,
+                      const char *dir)
 {
     int n = 0;
     PP_TRY(count_rings(dir, &n));
     if (layout && layout->ranks > n)
         n = layout->ranks < RANKS_MAX ? layout->ranks : RANKS_MAX;
-    PP_TRY(pp_diagnosis_init(d, layout, n));
+    PP_TRY(pp_diagnosis_init(d, layout, hang_timeout, n));
     for (int r = 0; r < n; r++) {
         char path[PP_PATH_MAX];
         PP_OWN(pp_ring_destroy) struct pp_ring *ring = NULL;

@@ -351,7 +351,8 @@ int pp_watchdog_start(const struct pp_run *run, pp_lost *lost, FILE *log, struct
     uint64_t ignored;
     pp_process_self(&ignored, &w->machine);
     pthread_mutex_init(&w->lock, NULL);
-    int rc = pp_diagnosis_init(&w->now, run->layout, run->layout->ranks);
+    int rc =
+        pp_diagnosis_init(&w->now, run->layout, run->cfg->run.hang_timeout, run->layout->ranks);
     w->ranks = pp_alloc((size_t)run->layout->ranks, sizeof(*w->ranks));
     w->text = pp_alloc(REPORT_BYTES, 1);
     if (rc == 0 && (!w->ranks || !w->text))

@@ -47,7 +47,8 @@ TEST(a_bad_step_is_late_by_the_steps_asked_for_since)
         CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, parts, &in, 5, &train));
         CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TEST, parts, &in, 5, &test));
         CHECK_OK(pp_ring_create(NULL, 0, 1, pp_exec_events_per_step(run.layout), &ring));
-        struct pp_exec_spec spec = {.layout = run.layout, .caps = tp->caps, .ring = ring};
+        struct pp_exec_spec spec = {
+            .cfg = run.cfg, .layout = run.layout, .caps = tp->caps, .ring = ring};
         CHECK_OK(pp_exec_create(&spec, be, tp, train, test, &x));
         CHECK_OK(pp_exec_start_epoch(x, 0, NULL));
         int64_t t = 7;

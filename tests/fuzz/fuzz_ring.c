@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t n = pp_ring_copy(ring, 0, events, 64, &next, &lost);
     pp_assert(n <= 64 && n < ring->head->capacity);
 
-    pp_assert(pp_diagnosis_init(&d, NULL, 1) == 0);
+    pp_assert(pp_diagnosis_init(&d, NULL, 0, 1) == 0);
     pp_rank_look(ring, &d.views[0]);
     pp_diagnosis_judge(&d);
     FILE *f = fopen("/dev/null", "w");

@@ -4,6 +4,7 @@
 #include "train_run.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "command.h"
 #include "ppcli/bench.h"
@@ -32,8 +33,8 @@ static void open_problem(const char *const *settings, struct problem *p)
     *p = (struct problem){0};
     CHECK_OK(pp_config_load(NULL, list, n, pp_cli_names(), &p->cfg));
     CHECK_OK(pp_model_create(p->cfg, NULL, &p->model));
-    p->spec = (struct pp_best_spec){
-        .cfg = p->cfg, .model = p->model, .train_n = 1000, .test_n = 100, .all_m = true};
+    p->spec = pp_best_spec_of(p->cfg, p->model, 1000, 100);
+    p->spec.all_m = true;
     /* every layer: F, I and W one second a row */
     CHECK_OK(pp_costs_create(p->model->n_layers, (int[]){1, 1000}, 2, &p->costs));
     for (int s = 0; s < 2; s++) {
@@ -43,6 +44,16 @@ static void open_problem(const char *const *settings, struct problem *p)
         }
     }
     p->costs->cores = 64;
+}
+
+/* After a change of the config. */
+static void take_config(struct problem *p)
+{
+    const struct pp_best_spec now =
+        pp_best_spec_of(p->cfg, p->model, p->spec.training.train_n, 100);
+    p->spec.training = now.training;
+    p->spec.base = now.base;
+    p->spec.chunks = now.chunks;
 }
 
 static void close_problem(struct problem *p)
@@ -63,16 +74,16 @@ static bool is_named(const struct pp_candidate *c, const char *schedule)
     char also[sizeof(c->also) + 4], name[PP_NAME_MAX + 4];
     snprintf(also, sizeof(also), ", %s,", c->also);
     snprintf(name, sizeof(name), " %s,", schedule);
-    return strcmp(c->schedule, schedule) == 0 || strstr(also, name) != NULL;
+    return strcmp(pp_division_schedule(&c->d), schedule) == 0 || strstr(also, name) != NULL;
 }
 
 static const struct pp_candidate *find(const struct pp_best *b, const char *schedule, int m,
-                                       int chunks, enum pp_assignment how)
+                                       int chunks, bool timed)
 {
     for (int i = 0; i < b->n; i++) {
         const struct pp_candidate *c = &b->items[i];
-        if (is_named(c, schedule) && c->microbatches == m && c->chunks == chunks &&
-            c->assignment == how)
+        if (is_named(c, schedule) && c->d.microbatches == m && c->d.chunks == chunks &&
+            c->timed == timed)
             return c;
     }
     return NULL;
@@ -88,10 +99,12 @@ TEST(counts_are_divisors_and_powers_with_rows_enough)
     CHECK_INT_EQ(n, 7);
     assert_memory_equal(counts, of_48, sizeof(of_48));
     p.cfg->pipeline.microbatches = 5; /* the config's own is always there, in its place */
+    take_config(&p);
     n = pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX);
     CHECK_INT_EQ(n, 8);
     CHECK_INT_EQ(counts[4], 5);
     p.cfg->pipeline.microbatches = 48; /* also with one row each */
+    take_config(&p);
     n = pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX);
     CHECK_INT_EQ(counts[n - 1], 48);
     p.spec.all_m = false;
@@ -100,7 +113,8 @@ TEST(counts_are_divisors_and_powers_with_rows_enough)
     CHECK_INT_EQ(pp_best_rows(&p.spec, 5), 10);
     p.spec.all_m = true;
     p.cfg->train.batch_size = 1 << 20;
-    p.spec.train_n = 1 << 20;
+    p.spec.training.train_n = 1 << 20;
+    take_config(&p);
     n = pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX);
     CHECK_INT_EQ(counts[n - 1], 64);
     for (int i = 1; i < n; i++)
@@ -109,6 +123,7 @@ TEST(counts_are_divisors_and_powers_with_rows_enough)
     p.cfg->pipeline.microbatches = 2;
     p.cfg->pipeline.replicas = 2;
     p.cfg->run.packed = false;
+    take_config(&p);
     n = pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX);
     CHECK_INT_EQ(counts[n - 1], 11);
     close_problem(&p);
@@ -120,24 +135,26 @@ TEST(hosts_hold_what_is_faster)
     struct pp_best b;
     open_problem(eight_layers, &p);
     p.cfg->pipeline.replicas = 2;
+    take_config(&p);
     p.spec.places = true;
     p.costs->far_byte = 1;
     CHECK_OK(pp_costs_hosts(p.costs, (int[]){0, 0, 2, 2}, 4));
     /* 280 weights of a stage are summed, 32 bytes go each way for a sample */
     for (int large = 0; large < 2; large++) {
         p.cfg->train.batch_size = large ? 480 : 8;
+        take_config(&p);
         CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
         bool seen[2] = {false, false};
         for (int i = 0; i < b.n; i++)
-            seen[b.items[i].across] = true;
+            seen[b.items[i].d.across] = true;
         assert_true(seen[false] && seen[true]);
-        CHECK_INT_EQ(b.items[0].across, !large);
+        CHECK_INT_EQ(b.items[0].d.across, !large);
         pp_best_fini(&b);
     }
     p.spec.places = false; /* they are placed */
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
     for (int i = 0; i < b.n; i++)
-        assert_false(b.items[i].across);
+        assert_false(b.items[i].d.across);
     pp_best_fini(&b);
     close_problem(&p);
 }
@@ -163,12 +180,12 @@ TEST(every_schedule_is_tried_in_every_shape)
     CHECK_INT_EQ(b.n + b.refused + b.too_large + b.same, b.tried);
     CHECK_INT_EQ(b.too_large, 0);
     for (int k = 0; k < n; k++) {
-        assert_non_null(find(&b, "gpipe", counts[k], 1, PP_ASSIGN_AUTO));
-        assert_non_null(find(&b, "1f1b", counts[k], 1, PP_ASSIGN_AUTO));
-        assert_null(find(&b, "1f1b", counts[k], 2, PP_ASSIGN_AUTO)); /* refused */
+        assert_non_null(find(&b, "gpipe", counts[k], 1, false));
+        assert_non_null(find(&b, "1f1b", counts[k], 1, false));
+        assert_null(find(&b, "1f1b", counts[k], 2, false)); /* refused */
     }
-    assert_non_null(find(&b, "interleaved", 4, 4, PP_ASSIGN_AUTO));
-    assert_non_null(find(&b, "zb-v", 4, 2, PP_ASSIGN_AUTO));
+    assert_non_null(find(&b, "interleaved", 4, 4, false));
+    assert_non_null(find(&b, "zb-v", 4, 2, false));
     for (int i = 1; i < b.n; i++) {
         /* a thousandth is within the tie */
         assert_true(b.items[i].time.step > b.items[i - 1].time.step * 0.998);
@@ -177,10 +194,11 @@ TEST(every_schedule_is_tried_in_every_shape)
     pp_best_fini(&b);
 
     p.cfg->pipeline.chunks = 2; /* given: nothing else is tried */
+    take_config(&p);
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
     CHECK_INT_EQ(b.tried, schedules * n);
     for (int i = 0; i < b.n; i++)
-        CHECK_INT_EQ(b.items[i].chunks, 2);
+        CHECK_INT_EQ(b.items[i].d.chunks, 2);
     pp_best_fini(&b);
     close_problem(&p);
 }
@@ -193,14 +211,14 @@ TEST(the_times_are_those_of_the_formulas)
     open_problem(eight_layers, &p);
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
     /* 4 micro-batches of 12 rows, 4 layers a rank: F = I = W = 48; I leaves early */
-    const struct pp_candidate *c = find(&b, "gpipe", 4, 1, PP_ASSIGN_AUTO);
+    const struct pp_candidate *c = find(&b, "gpipe", 4, 1, false);
     assert_float_equal(c->time.step, 48 * (4 * 3 + 2), 1e-6);
-    c = find(&b, "naive", 4, 1, PP_ASSIGN_AUTO);
+    c = find(&b, "naive", 4, 1, false);
     assert_true(c->time.step > 48 * (4 * 3 + 2) * 1.3);
-    c = find(&b, "zb-h1", 4, 1, PP_ASSIGN_AUTO);
+    c = find(&b, "zb-h1", 4, 1, false);
     assert_float_equal(c->time.step, 48 * (4 * 3 + 1), 1e-6); /* (P-1)(F+I-W) */
     /* every row costs the same and meetings cost nothing: most micro-batches win */
-    CHECK_INT_EQ(b.items[0].microbatches, 12);
+    CHECK_INT_EQ(b.items[0].d.microbatches, 12);
     pp_best_fini(&b);
     close_problem(&p);
 }
@@ -255,7 +273,7 @@ TEST(of_equal_times_less_memory_comes_first)
     p.spec.all_m = false;
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
     assert_true(b.n > 4);
-    CHECK_STR_EQ(b.items[0].schedule, "naive");
+    CHECK_STR_EQ(pp_division_schedule(&b.items[0].d), "naive");
     for (int i = 1; i < b.n; i++) {
         const struct pp_candidate *x = &b.items[i - 1], *y = &b.items[i];
         assert_float_equal(x->time.step, y->time.step, 1e-6);
@@ -277,14 +295,16 @@ TEST(a_cut_by_time_is_tried_where_it_is_another)
     for (int s = 0; s < 2; s++)
         p.costs->layers[s * 8].f *= 20;
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
-    const struct pp_candidate *flops = find(&b, "1f1b", 4, 1, PP_ASSIGN_AUTO);
-    const struct pp_candidate *timed = find(&b, "1f1b", 4, 1, PP_ASSIGN_TIME);
+    const struct pp_candidate *flops = find(&b, "1f1b", 4, 1, false);
+    const struct pp_candidate *timed = find(&b, "1f1b", 4, 1, true);
     assert_non_null(flops);
     assert_non_null(timed);
     assert_true(timed->time.step < flops->time.step);
-    CHECK_INT_EQ(b.items[0].assignment, PP_ASSIGN_TIME);
+    assert_true(b.items[0].timed);
     struct pp_config *cfg = NULL;
-    CHECK_OK(pp_best_config(p.cfg, p.model, timed, p.costs, &cfg));
+    struct pp_division d;
+    CHECK_OK(pp_best_division(&p.spec, p.costs, timed, NULL, &d));
+    CHECK_OK(pp_division_config(&d, p.model, p.cfg, &cfg));
     CHECK_INT_EQ(cfg->pipeline.assignment, PP_ASSIGN_EXPLICIT);
     CHECK_STR_EQ(cfg->pipeline.ranges, "0 | 1-7");
     CHECK_STR_EQ(cfg->pipeline.schedule, "1f1b");
@@ -300,7 +320,9 @@ TEST(products_of_more_weight_gradients_are_tried)
     (void)state;
     struct problem p;
     struct pp_best b;
-    struct pp_config *cfg = NULL;
+    char text[16];
+    struct pp_division d;
+    static int64_t ticks[PP_NUMBERS_MAX];
     const char *list[16];
     int n = 0, most;
     for (; strcmp(eight_layers[n], "train.coalesce=1") != 0; n++)
@@ -311,15 +333,15 @@ TEST(products_of_more_weight_gradients_are_tried)
     p.spec.all_m = false;
     for (int i = 0; i < 2 * p.model->n_layers; i++)
         p.costs->layers[i].w += 40;
-    most = pp_layout_coalesce_most(p.cfg, p.model, 4);
-    int alone = pp_layout_coalesce(p.cfg, p.model, 4); /* without costs */
+    most = pp_layout_coalesce_most(&p.spec.base, &p.spec.training, p.model);
+    int alone = pp_layout_coalesce(&p.spec.base, &p.spec.training, p.model); /* without costs */
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
     size_t held = b.items[0].peak_bytes;
     CHECK_INT_EQ(b.items[0].together, most); /* 1: no products here that sum in order */
     assert_true(b.items[0].time.step <= b.as_is.time.step || b.as_is.time.step == 0);
-    CHECK_OK(pp_best_config(p.cfg, p.model, &b.items[0], p.costs, &cfg));
-    CHECK_INT_EQ(cfg->train.coalesce, alone == most ? 0 : most); /* 0: as it is by itself */
-    pp_free(cfg);
+    CHECK_OK(pp_best_division(&p.spec, p.costs, &b.items[0], ticks, &d));
+    CHECK_OK(pp_division_value(&d, p.model, p.cfg, "train.coalesce", text, sizeof(text)));
+    CHECK_INT_EQ(atoi(text), alone == most ? 0 : most); /* 0: as it is by itself */
     pp_best_fini(&b);
     /* what waits for its W is memory */
     p.spec.memory = held - 1;
@@ -337,9 +359,9 @@ TEST(products_of_more_weight_gradients_are_tried)
         p.costs->layers[i].w -= 40;
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
     CHECK_INT_EQ(b.items[0].together, 1);
-    CHECK_OK(pp_best_config(p.cfg, p.model, &b.items[0], p.costs, &cfg));
-    CHECK_INT_EQ(cfg->train.coalesce, alone > 1);
-    pp_free(cfg);
+    CHECK_OK(pp_best_division(&p.spec, p.costs, &b.items[0], ticks, &d));
+    CHECK_OK(pp_division_value(&d, p.model, p.cfg, "train.coalesce", text, sizeof(text)));
+    CHECK_INT_EQ(atoi(text), alone > 1);
     pp_best_fini(&b);
     close_problem(&p);
 }
@@ -351,13 +373,13 @@ TEST(the_eager_k_hides_the_measured_hand_over)
     open_problem(eight_layers, &p);
     p.spec.all_m = false;
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
-    CHECK_INT_EQ(find(&b, "1f1b-eager", 4, 1, PP_ASSIGN_AUTO)->eager, 2); /* 1 would be 1f1b */
+    CHECK_INT_EQ(find(&b, "1f1b-eager", 4, 1, false)->d.eager, 2); /* 1 would be 1f1b */
     pp_best_fini(&b);
     p.costs->latency = 120; /* F + B = 144: 1 + ceil(240 / 144) */
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
-    CHECK_INT_EQ(find(&b, "1f1b-eager", 4, 1, PP_ASSIGN_AUTO)->eager, 3);
-    assert_true(find(&b, "1f1b-eager", 4, 1, PP_ASSIGN_AUTO)->time.step <
-                find(&b, "1f1b", 4, 1, PP_ASSIGN_AUTO)->time.step);
+    CHECK_INT_EQ(find(&b, "1f1b-eager", 4, 1, false)->d.eager, 3);
+    assert_true(find(&b, "1f1b-eager", 4, 1, false)->time.step <
+                find(&b, "1f1b", 4, 1, false)->time.step);
     pp_best_fini(&b);
     close_problem(&p);
 }

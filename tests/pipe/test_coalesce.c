@@ -30,8 +30,9 @@ static int group_of(const char *exact, const char *coalesce, const char *batch, 
     PP_OWN(pp_config_destroy) struct pp_config *cfg = config_of(list);
     PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
     CHECK_OK(pp_model_create(cfg, NULL, &model));
-    int k = pp_layout_coalesce(cfg, model, cfg->pipeline.microbatches);
-    return k;
+    const struct pp_division d = pp_division_shape(cfg);
+    const struct pp_training training = pp_training_of(cfg, 0, 0);
+    return pp_layout_coalesce(&d, &training, model);
 }
 
 static bool own_products(void)
@@ -94,7 +95,8 @@ static size_t bytes_of(const char *exact)
     struct pp_run run;
     struct pp_exec_bytes bytes;
     CHECK_OK(pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run));
-    struct pp_exec_spec spec = {.layout = run.layout, .caps = {.shared_slots = true}};
+    struct pp_exec_spec spec = {
+        .cfg = run.cfg, .layout = run.layout, .caps = {.shared_slots = true}};
     CHECK_OK(pp_exec_predict(&spec, &bytes));
     pp_run_fini(&run);
     pp_config_destroy(&cfg);
@@ -110,7 +112,9 @@ TEST(texts_have_more_rows_than_samples)
     PP_OWN(pp_config_destroy) struct pp_config *cfg = config_of(list);
     PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
     CHECK_OK(pp_model_create(cfg, NULL, &model));
-    CHECK_INT_EQ(pp_layout_coalesce(cfg, model, 16), own_products() ? 4 : 1);
+    const struct pp_division d = pp_division_shape(cfg);
+    const struct pp_training training = pp_training_of(cfg, 0, 0);
+    CHECK_INT_EQ(pp_layout_coalesce(&d, &training, model), own_products() ? 4 : 1);
 }
 
 TEST(the_memory_of_groups_is_predicted)
@@ -140,7 +144,8 @@ static int weights_of_step(struct pp_config *cfg, int *mb, int *timed)
     CHECK_OK(pp_dataset_open(cfg, PP_SPLIT_TRAIN, PP_DATA_IMAGES | PP_DATA_LABELS,
                              &(struct pp_shape){1, {8, 1, 1}}, 5, &data));
     CHECK_OK(pp_ring_create(NULL, 0, 1, pp_exec_events_per_step(run.layout), &ring));
-    struct pp_exec_spec spec = {.layout = run.layout, .caps = tp->caps, .ring = ring};
+    struct pp_exec_spec spec = {
+        .cfg = run.cfg, .layout = run.layout, .caps = tp->caps, .ring = ring};
     CHECK_OK(pp_exec_create(&spec, be, tp, data, NULL, &x));
     CHECK_OK(pp_exec_train_step(x, 0, 0.1, 1, 0));
     size_t got = pp_ring_copy(ring, 0, events, 256, NULL, NULL);

@@ -29,7 +29,7 @@ static void open_scene(struct scene *s)
     memset(s, 0, sizeof(*s));
     CHECK_OK(pp_config_load(NULL, settings, 3, pp_cli_names(), &s->cfg));
     CHECK_OK(pp_run_prepare(s->cfg, PP_RUN_EXPLAIN, &s->run));
-    CHECK_OK(pp_diagnosis_init(&s->d, s->run.layout, RANKS));
+    CHECK_OK(pp_diagnosis_init(&s->d, s->run.layout, s->cfg->run.hang_timeout, RANKS));
     s->now = pp_clock_ns();
     s->then = s->now - LONG_AGO;
     for (int r = 0; r < RANKS; r++) {
@@ -231,12 +231,13 @@ TEST(a_wait_for_the_gradient_of_a_tied_tensor_says_so)
     struct scene s;
     char words[64];
     open_scene(&s);
-    int train_n = s.run.layout->train_n, test_n = s.run.layout->test_n;
+    struct pp_training training = s.run.layout->training;
+    const char *key;
     pp_diagnosis_fini(&s.d);
     pp_layout_destroy(&s.run.layout);
     pp_model_tie(s.run.model, 2, 4);
-    CHECK_OK(pp_layout_create(s.cfg, s.run.model, train_n, test_n, &s.run.layout));
-    CHECK_OK(pp_diagnosis_init(&s.d, s.run.layout, RANKS));
+    CHECK_OK(pp_layout_create(s.run.model, &s.run.division, &training, &s.run.layout, &key));
+    CHECK_OK(pp_diagnosis_init(&s.d, s.run.layout, s.cfg->run.hang_timeout, RANKS));
     const struct pp_channel *back = &s.run.layout->plans[0].plan->channels[5];
     assert_true(back->src_rank != back->dst_rank);
     int last = s.run.layout->plans[0].plan->n_messages - 1;

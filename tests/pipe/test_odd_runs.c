@@ -63,7 +63,7 @@ static int prepare(const char *sizes, const char *samples, const char *batch,
     int rc = pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run);
     if (rc == 0) {
         for (int r = 0; r < run.layout->stages; r++) {
-            struct pp_exec_spec spec = {.layout = run.layout, .rank = r};
+            struct pp_exec_spec spec = {.cfg = run.cfg, .layout = run.layout, .rank = r};
             struct pp_exec_bytes bytes;
             CHECK_OK(pp_exec_predict(&spec, &bytes));
             assert_true(bytes.total >= bytes.parameters && bytes.parameters > 0);

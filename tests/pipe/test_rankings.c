@@ -97,23 +97,24 @@ static void print_row(const struct pp_best_spec *spec, const struct pp_costs *co
         fprintf(f, "cannot run\n");
         return;
     }
-    fprintf(f, "%s", c->schedule);
+    const struct pp_division *d = &c->d;
+    fprintf(f, "%s", pp_division_schedule(d));
     if (c->also[0])
         fprintf(f, " (%s)", c->also);
-    fprintf(f, " p%d d%d t%d m%d v%d", c->stages, c->replicas, c->threads, c->microbatches,
-            c->chunks);
-    if (c->eager > 0)
-        fprintf(f, " k%d", c->eager);
-    if (c->cap > 0)
-        fprintf(f, " cap%g", c->cap);
+    fprintf(f, " p%d d%d t%d m%d v%d", d->stages, d->replicas, d->threads, d->microbatches,
+            d->chunks);
+    if (d->schedule->eager && d->eager > 0)
+        fprintf(f, " k%d", d->eager);
+    if (c->fitted)
+        fprintf(f, " cap%g", d->memory_cap);
     fprintf(f, " w%d", c->together);
-    if (c->assignment == PP_ASSIGN_TIME)
-        for (int s = 0; s < c->stages * c->chunks; s++)
-            fprintf(f, "%s%d", s ? "," : " cut ", c->last[s]);
-    if (memchr(c->again, true, sizeof(c->again))) {
+    if (c->timed)
+        for (int s = 0; s < pp_division_pieces(d); s++)
+            fprintf(f, "%s%d", s ? "," : " cut ", d->last[s]);
+    if (memchr(d->again, true, sizeof(d->again))) {
         fprintf(f, " again ");
-        for (int s = 0; s < c->stages * c->chunks; s++)
-            fprintf(f, "%d", c->again[s]);
+        for (int s = 0; s < pp_division_pieces(d); s++)
+            fprintf(f, "%d", d->again[s]);
     }
     CHECK_OK(pp_best_explain(spec, costs, c, NULL));
     fprintf(f, " %.9g s %zu bytes, idle %.6g %.6g %.6g\n", c->time.step, c->peak_bytes,
@@ -129,7 +130,7 @@ static void print_ranking(const struct ranking *r, FILE *f)
     struct pp_model *model = NULL;
     struct pp_costs *costs = NULL;
     struct pp_best best;
-    struct pp_best_shape *shapes = NULL;
+    struct pp_division *shapes = NULL;
     int n = 0;
     for (; r->settings[n]; n++) {
         const char *eq = strchr(r->settings[n], '=');
@@ -142,18 +143,12 @@ static void print_ranking(const struct ranking *r, FILE *f)
     snprintf(name, sizeof(name), "%s.ini", r->config);
     CHECK_OK(pp_config_load(in_source("configs", name, path), list, n, pp_cli_names(), &cfg));
     CHECK_OK(pp_run_model(cfg, &model));
-    struct pp_best_spec spec = {.cfg = cfg,
-                                .model = model,
-                                .cores = r->cores,
-                                .memory = r->memory,
-                                .train_n = 3000,
-                                .test_n = 100,
-                                .all_m = !r->kept && !pp_model_mixes_samples(model),
-                                .cuts = true,
-                                .recompute = true,
-                                .coalesce = true};
-    const struct pp_best_shape asked = {r->stages, r->replicas, 0};
-    CHECK_OK(pp_best_shapes(&spec, &asked, &shapes, &spec.n_shapes));
+    struct pp_best_spec spec = pp_best_spec_of(cfg, model, 3000, 100);
+    spec.cores = r->cores;
+    spec.memory = r->memory;
+    spec.all_m = !r->kept && !pp_model_mixes_samples(model);
+    spec.cuts = spec.recompute = spec.coalesce = true;
+    CHECK_OK(pp_best_shapes(&spec, r->stages, r->replicas, &shapes, &spec.n_shapes));
     spec.shapes = shapes;
     find_costs(r, &spec, &costs);
     CHECK_OK(pp_best_search(&spec, costs, &best));

@@ -64,7 +64,7 @@ int __wrap_pp_exec_weights_sha256(struct pp_exec *x, char out[65])
         if (t.kind == PP_EXEC_PARAM && x->replica == 0) {
             n_floats[p] = t.n;
             rc = pp_exec_tensor_get(x, &t, 0, weights[p], t.n);
-            pp_param_init(t.param, x->layout->cfg->train.seed, start[p]);
+            pp_param_init(t.param, x->cfg->train.seed, start[p]);
         }
     }
     if (x->rank < RANKS_MOST)

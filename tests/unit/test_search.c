@@ -47,8 +47,8 @@ static struct world world_of(int stages, const double *times, int layers)
     w.costs->cores = 64;
     w.costs->latency = 3;
     w.costs->byte = 1e-3;
-    w.spec = (struct pp_best_spec){
-        .cfg = cfg, .model = w.model, .train_n = 6000, .test_n = 0, .cuts = true};
+    w.spec = pp_best_spec_of(cfg, w.model, 6000, 0);
+    w.spec.cuts = true;
     return w;
 }
 
@@ -63,13 +63,14 @@ static void end(struct world *w)
 
 static double step_of(const struct world *w, const struct pp_config *cfg, size_t *peak)
 {
-    struct pp_config *copy = pp_alloc(1, sizeof(*copy));
+    const struct pp_training training = pp_training_of(cfg, 6000, 0);
     struct pp_layout *l = NULL;
     struct pp_prediction p = {0};
-    assert_non_null(copy);
-    *copy = *cfg;
+    struct pp_division d;
+    const char *key;
     *peak = 0;
-    if (pp_layout_create(copy, w->model, w->spec.train_n, w->spec.test_n, &l) == 0) {
+    if (pp_division_of(cfg, w->model, NULL, &d, &key) == 0 &&
+        pp_layout_create(w->model, &d, &training, &l, &key) == 0) {
         struct pp_predict_spec spec = {.plan = l->plans[0].plan,
                                        .model = w->model,
                                        .costs = w->costs,
@@ -81,7 +82,8 @@ static double step_of(const struct world *w, const struct pp_config *cfg, size_t
                                        .meet_after = PP_RUN_MEET_NS * 1e-9};
         CHECK_OK(pp_predict(&spec, &p));
         for (int r = 0; r < l->stages; r++) {
-            struct pp_exec_spec exec = {.layout = l, .rank = r, .caps.shared_slots = true};
+            struct pp_exec_spec exec = {
+                .cfg = cfg, .layout = l, .rank = r, .caps.shared_slots = true};
             struct pp_exec_bytes bytes;
             CHECK_OK(pp_exec_predict(&exec, &bytes));
             *peak = bytes.total > *peak ? bytes.total : *peak;
@@ -89,7 +91,6 @@ static double step_of(const struct world *w, const struct pp_config *cfg, size_t
     }
     pp_error_clear();
     pp_layout_destroy(&l);
-    pp_free(copy);
     return p.step;
 }
 
@@ -156,8 +157,8 @@ static void check_exact(struct world w)
     assert_true(best.n > 10);
     /* rows are sorted by thousandths: the first is among those of the least time */
     if (best.items[0].time.step > least * 1.001)
-        fail_msg("found %g with %s, there is %g", best.items[0].time.step, best.items[0].schedule,
-                 least);
+        fail_msg("found %g with %s, there is %g", best.items[0].time.step,
+                 pp_division_schedule(&best.items[0].d), least);
     assert_true(best.as_is.time.step >= least * (1 - 1e-9));
     pp_best_fini(&best);
     end(&w);
@@ -176,12 +177,15 @@ TEST(what_is_printed_is_what_was_predicted)
     struct world w = world_of(2, uneven, 8);
     struct pp_best best;
     struct pp_config *cfg = NULL;
+    struct pp_division d;
+    static int64_t ticks[PP_NUMBERS_MAX];
     size_t peak;
     w.spec.recompute = true;
     w.spec.memory = 180000;
     CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
     for (int i = 0; i < best.n; i++) {
-        CHECK_OK(pp_best_config(w.cfg, w.model, &best.items[i], w.costs, &cfg));
+        CHECK_OK(pp_best_division(&w.spec, w.costs, &best.items[i], ticks, &d));
+        CHECK_OK(pp_division_config(&d, w.model, w.cfg, &cfg));
         assert_float_equal(step_of(&w, cfg, &peak), best.items[i].time.step, 1e-9);
         CHECK_INT_EQ(peak, best.items[i].peak_bytes);
         pp_free(cfg);
@@ -220,12 +224,12 @@ static double brute_fit(const struct world *w, const struct pp_candidate *like, 
 {
     double best = 0;
     for (double cap = 1; cap <= 8; cap += cap < 4 ? 1 : 4) {
-        for (unsigned set = 0; set < (again ? 1u << like->chunks * like->stages : 1u); set++) {
+        for (unsigned set = 0; set < (again ? 1u << pp_division_pieces(&like->d) : 1u); set++) {
             struct pp_candidate c = *like;
-            c.cap = cap;
-            c.recompute = true;
-            for (int s = 0; s < c.chunks * c.stages; s++)
-                c.again[s] = set >> s & 1;
+            c.d.memory_cap = cap;
+            c.chooses_redo = true;
+            for (int s = 0; s < pp_division_pieces(&c.d); s++)
+                c.d.again[s] = set >> s & 1;
             if (pp_best_try(&w->spec, w->costs, &c) == 0 && !c.over &&
                 (best == 0 || c.time.step < best))
                 best = c.time.step;
@@ -240,7 +244,7 @@ TEST(a_cap_and_what_is_recomputed_are_found_together)
     for (int k = 12; k < 20; k++) {
         struct world w = world_of(4, many, 14);
         struct pp_best best;
-        w.cfg->pipeline.chunks = 1;
+        w.cfg->pipeline.chunks = w.spec.chunks = 1;
         w.spec.cuts = false;
         CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
         w.spec.memory = best.as_is.peak_bytes * (size_t)k / 20;
@@ -249,12 +253,13 @@ TEST(a_cap_and_what_is_recomputed_are_found_together)
         CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
         for (int i = 0; i < best.n; i++) {
             const struct pp_candidate *c = &best.items[i];
-            if (!pp_schedule_fits(c->schedule))
+            if (!c->fitted)
                 continue;
             double least = brute_fit(&w, c, true);
             if (c->time.step > 1.001 * least)
-                fail_msg("%s, %zu bytes: found %g with a cap of %g, there is %g", c->schedule,
-                         w.spec.memory, c->time.step, c->cap, least);
+                fail_msg("%s, %zu bytes: found %g with a cap of %g, there is %g",
+                         pp_division_schedule(&c->d), w.spec.memory, c->time.step, c->d.memory_cap,
+                         least);
             needed += brute_fit(&w, c, false) > 1.3 * least;
         }
         pp_best_fini(&best);
@@ -276,11 +281,11 @@ TEST(moved_boundaries_find_what_all_cuts_have)
         }
         struct world w = world_of(4, times, 20); /* 969 cuts */
         struct pp_best best;
-        w.cfg->pipeline.chunks = 1;
+        w.cfg->pipeline.chunks = w.spec.chunks = 1;
         double least = brute_force(&w, 0);
         CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
         print_message("# found %g (%s), there is %g, as it is %g\n", best.items[0].time.step,
-                      best.items[0].schedule, least, best.as_is.time.step);
+                      pp_division_schedule(&best.items[0].d), least, best.as_is.time.step);
         assert_true(best.items[0].time.step <= least * 1.02);
         pp_best_fini(&best);
         end(&w);
