@@ -34,8 +34,8 @@ struct pp_complaints {
 void *pp_complaints_relay(void *complaints);
 
 bool pp_complaints_any(struct pp_complaints *c);
-/* Whether it is about MPI_Init. */
-bool pp_complaints_of_start(struct pp_complaints *c);
+/* Whether this text is in what it wrote, in upper or lower case. */
+bool pp_complaints_have(struct pp_complaints *c, const char *text);
 /* One line of what it wrote first, "" when it wrote nothing; returns out. */
 const char *pp_complaints_first(struct pp_complaints *c, char out[PP_COMPLAINT_MAX]);
 

@@ -3,8 +3,13 @@
 #ifndef PPCLI_PROCESS_H
 #define PPCLI_PROCESS_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+/* The number of the signal that asked this process to stop; 0: none has. Written by the handler of
+ * pp_signals_catch(). Whatever waits for a long time before a run begins has to read it. */
+extern volatile sig_atomic_t pp_process_stop;
 
 enum pp_process {
     PP_PROCESS_RUNNING,

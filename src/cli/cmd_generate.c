@@ -165,7 +165,7 @@ static bool ends_text(const struct writing *w, int token)
 /* The prompt, of which a context is read, then token by token what follows. */
 static int write_text(struct writing *w, int context)
 {
-    const volatile sig_atomic_t *stop = pp_signals_stop();
+    const volatile sig_atomic_t *stop = &pp_process_stop;
     const float *logits = NULL;
     uint64_t stream = pp_rng_stream("generate", 0), start = pp_clock_ns();
     size_t first = w->n_read > (size_t)context ? w->n_read - (size_t)context : 0;

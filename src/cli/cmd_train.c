@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli train: load the config, start the ranks, report. */
 #include "command.h"
+#include "ppcli/process.h"
 
 int cmd_train(int argc, char **argv)
 {
@@ -35,7 +36,7 @@ int cmd_train(int argc, char **argv)
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     struct pp_start start;
-    train.stop = pp_signals_stop();
+    train.stop = &pp_process_stop;
     train.save = pp_signals_save();
     if (cfg->run.dir[0])    /* else there is nothing to save, and a signal ends the run as ever */
         pp_signals_catch(); /* before MPI starts, which takes a while */

@@ -128,10 +128,10 @@ void *pp_complaints_relay(void *arg)
     return NULL;
 }
 
-bool pp_complaints_of_start(struct pp_complaints *c)
+bool pp_complaints_have(struct pp_complaints *c, const char *text)
 {
     pthread_mutex_lock(&c->lock);
-    bool found = strstr(c->kept, "MPI_Init") || strstr(c->kept, "MPI_INIT");
+    bool found = strcasestr(c->kept, text) != NULL;
     pthread_mutex_unlock(&c->lock);
     return found;
 }

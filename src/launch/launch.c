@@ -107,6 +107,8 @@ static const struct row {
     {OPEN_MPI, 0, HOSTS, {"--mca", "odls_base_sigkill_timeout", "0"}},
     {OPEN_MPI, HOSTS, 0, {"--mca", "odls_base_sigkill_timeout", "1"}},
     {OPEN_MPI_5, HOSTS, 0, {"--mca", "mpi_abort_delay", "1"}},
+    /* Ctrl-Z, which pp_supervise() passes on; version 5 does so by itself. */
+    {OPEN_MPI_4, 0, 0, {"--mca", "orte_forward_job_control", "1"}},
     {OPEN_MPI, ROOT, 0, {"OMPI_ALLOW_RUN_AS_ROOT=1"}},
     {OPEN_MPI, ROOT, 0, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}},
 };

@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 #include "ppcli/log.h"
+#include "ppcli/process.h"
 
-static volatile sig_atomic_t stop, save;
+static volatile sig_atomic_t save;
 static bool tells;
 static int asked_fd = -1; /* of PP_SUPERVISE_ASKED; -1: none on this host */
 
@@ -33,20 +34,20 @@ static void note_signal(int number)
         __atomic_fetch_add(&save, 1, __ATOMIC_RELAXED);
         return;
     }
-    if (stop != 0 && number == SIGINT) {
+    if (pp_process_stop != 0 && number == SIGINT) {
         /* The user does not want to wait. Delivered when this handler returns. */
         signal(SIGINT, SIG_DFL);
         raise(SIGINT);
         return;
     }
-    if (stop == 0) {
+    if (pp_process_stop == 0) {
         static const char text[] =
             "ppcli: stopping after this step and saving; Ctrl-C again quits without saving\n";
         int before = errno;
         if (tells && number == SIGINT)
             (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
         errno = before;
-        __atomic_store_n(&stop, number == SIGUSR1 ? sent_by_user(number) : number,
+        __atomic_store_n(&pp_process_stop, number == SIGUSR1 ? sent_by_user(number) : number,
                          __ATOMIC_RELAXED);
     }
 }
@@ -83,11 +84,6 @@ void pp_signals_catch(void)
         if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(numbers[i], &act, NULL);
     }
-}
-
-const volatile sig_atomic_t *pp_signals_stop(void)
-{
-    return &stop;
 }
 
 const volatile sig_atomic_t *pp_signals_save(void)

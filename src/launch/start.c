@@ -34,7 +34,9 @@ void pp_launcher_end(void)
     setsid();
     struct pollfd ended = {.fd = 0, .events = POLLIN};
     static const int signals[] = {SIGTERM, SIGKILL}; /* after the first it removes its files */
-    for (int k = 0; k < 2 && poll(&ended, 1, LAUNCHER_MS) == 0; k++)
+    /* Where ppcli supervises the launcher, it removes the files, and takes TERM for the user's wish. */
+    for (int k = getenv(PP_SUPERVISE_ASKED) ? 1 : 0; k < 2 && poll(&ended, 1, LAUNCHER_MS) == 0;
+         k++)
         (void)syscall(SYS_pidfd_send_signal, 0, signals[k], NULL, 0);
     _exit(0);
 }

@@ -23,6 +23,7 @@
 #include "ppcli/io.h"
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
+#include "ppcli/process.h"
 #include "ppcli/thread.h"
 #include "ppcli/transport.h"
 
@@ -38,16 +39,43 @@
 #define END_S 2 /* for mpirun when a rank is lost, and for an orted when mpirun is */
 
 /* What was ignored on purpose (nohup, a shell's background job) stays ignored. */
+static void add_waited(int number, sigset_t *set)
+{
+    struct sigaction now;
+    if (sigaction(number, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+        sigaddset(set, number);
+}
+
 static void waited_signals(sigset_t *out)
 {
     static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     signal(SIGCHLD, SIG_DFL); /* whose end is waited for */
     sigemptyset(out);
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-        struct sigaction now;
-        if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
-            sigaddset(out, numbers[i]);
-    }
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
+        add_waited(numbers[i], out);
+}
+
+/* The signals at which mpirun kills its ranks before they could save. It is started with these blocked,
+ * because whoever ends a service, a job or a machine sends them to all processes. The ranks are not: mpirun
+ * unblocks all signals in them, pp_supervise_started() those that another MPI has left. */
+static const int fatal[] = {SIGTERM, SIGINT, SIGHUP};
+
+/* The first fatal signal that waits in a process, which has it blocked; 0: none. */
+static int pending_fatal(pid_t pid)
+{
+    char path[64], line[128];
+    unsigned long long pending = 0;
+    snprintf(path, sizeof(path), "/proc/%ld/status", (long)pid);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "ShdPnd: %llx", &pending) == 1)
+            break;
+    if (f)
+        fclose(f);
+    for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
+        if (pending >> (fatal[i] - 1) & 1)
+            return fatal[i];
+    return 0;
 }
 
 /* ---- its standard output */
@@ -103,11 +131,44 @@ static pid_t child_of(pid_t pid)
     return (pid_t)child;
 }
 
+/* Whether a process has this in its environment. */
+static bool has_variable(pid_t pid, const char *name, const char *value)
+{
+    char path[64], *word = NULL;
+    size_t bytes = 0, n = strlen(name);
+    bool found = false;
+    snprintf(path, sizeof(path), "/proc/%ld/environ", (long)pid);
+    FILE *f = fopen(path, "re");
+    while (f && !found && getdelim(&word, &bytes, '\0', f) > 0)
+        found = strncmp(word, name, n) == 0 && word[n] == '=' && strcmp(word + n + 1, value) == 0;
+    free(word);
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* A child of this process that mpirun has left behind; 0: none. The program that was this process before
+ * exec may have had children, which are none of ours: mpirun's have our variable. */
+static pid_t find_orphan(void)
+{
+    char path[64];
+    const char *asked = getenv(PP_SUPERVISE_ASKED);
+    long child = 0;
+    bool found = false;
+    snprintf(path, sizeof(path), "/proc/self/task/%ld/children", (long)getpid());
+    FILE *f = asked ? fopen(path, "re") : NULL;
+    while (f && !found && fscanf(f, "%ld", &child) == 1)
+        found = pp_process_lives(child) && has_variable((pid_t)child, PP_SUPERVISE_ASKED, asked);
+    if (f)
+        fclose(f);
+    return found ? (pid_t)child : 0;
+}
+
 /* What mpirun left behind is ours (pp_supervise() asks the kernel for that). The agent of a host that is
  * cut off would wait for it a quarter of an hour, and hold what our own output goes to. */
 static void end_orphans(void)
 {
-    for (pid_t orphan; (orphan = child_of(getpid())) > 0;) {
+    for (pid_t orphan; (orphan = find_orphan()) > 0;) {
         kill(orphan, SIGKILL);
         waitpid(orphan, NULL, 0);
     }
@@ -143,7 +204,14 @@ static int make_word(void)
 
 void pp_supervise_started(void)
 {
-    if (getenv(PP_SUPERVISE_ASKED) && pp_mpi_launched() && pp_mpi_given_rank() == 0)
+    sigset_t set;
+    if (!getenv(PP_SUPERVISE_ASKED) || !pp_mpi_launched())
+        return;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
+        sigaddset(&set, fatal[i]);
+    sigprocmask(SIG_UNBLOCK, &set, NULL);
+    if (pp_mpi_given_rank() == 0)
         (void)!write(STDOUT_FILENO, PP_RANK_MARK, strlen(PP_RANK_MARK));
 }
 
@@ -258,6 +326,22 @@ static int fail_without_rank(const struct mpirun *m, int status, bool started)
                    why[0] ? " (it says: " : "", why, why[0] ? ")" : "");
 }
 
+static int fail_before_ranks(void)
+{
+    return pp_fail(PP_ESTOPPED, "before the ranks were ready; start the same command again");
+}
+
+/* Whether a signal of the user has ended a rank that could not catch it yet. */
+static bool ended_by_signal(const struct mpirun *m, int code)
+{
+    struct sigaction now;
+    bool catches = sigaction(SIGUSR1, NULL, &now) == 0 && now.sa_handler != SIG_DFL;
+    bool fits = code == 128 + SIGUSR1;
+    for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
+        fits = fits || code == 128 + fatal[i];
+    return m->stop != 0 && WIFEXITED(m->status) && catches && fits;
+}
+
 /* How the run went, of which a shell would say `code`. */
 static int explain_end(const struct mpirun *m, struct pp_launch_end *out)
 {
@@ -269,15 +353,16 @@ static int explain_end(const struct mpirun *m, struct pp_launch_end *out)
     char who[PP_PULSE_TEXT];
     if (m->ending > 0)
         return pp_fail(PP_ELOST, "%s; continue with the same command and --resume", m->lost);
-    if (stop != 0 && !started)
-        return pp_fail(PP_ESTOPPED, "before the ranks were ready; start the same command again");
+    if (stop != 0 && (!started || ended_by_signal(m, code)))
+        return fail_before_ranks();
     if (stop != 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1) {
         out->code = -PP_ESTOPPED; /* asked again while it ended: the ranks have said all */
         return 0;
     }
-    if (!started && (!m->listener || m->hangs || is_own(code)))
+    bool ended_rank = WIFEXITED(status) && code > 128 && code < 128 + NSIG; /* by a signal */
+    if (!started && !ended_rank && (!m->listener || m->hangs || is_own(code)))
         return fail_without_rank(m, status, false);
-    if (code == -PP_ECHECK && pp_complaints_of_start(m->complaints))
+    if (code == -PP_ECHECK && pp_complaints_have(m->complaints, "MPI_Init"))
         return fail_without_rank(m, status, true);
     if (m->hangs) {
         return pp_fail(PP_ELOST,
@@ -297,7 +382,11 @@ static int explain_end(const struct mpirun *m, struct pp_launch_end *out)
             code - 128, strsignal(code - 128),
             rank ? " and the others with it" : " and its ranks with it");
     }
-    if (!is_own(code) || (code == 0 && who[0])) { /* 0: Open MPI 5, that has lost a prted */
+    bool own = is_own(code);
+    if (code == -PP_ECHECK) /* else it is mpirun's own, ended by a signal */
+        own = m->complaints->all || pp_complaints_have(m->complaints, "non-zero") ||
+              pp_complaints_have(m->complaints, "exit code");
+    if (!own || (code == 0 && who[0])) { /* 0: Open MPI 5, that has lost a prted */
         return pp_fail(PP_ELOST,
                        "mpirun ended with code %d: a rank or a host is lost%s%s; continue with the "
                        "same command and --resume",
@@ -324,21 +413,42 @@ static int open_pipes(const char *program, struct mpirun *m)
 
 static int start_mpirun(const char *const *args, const struct pp_launch_ask *ask, struct mpirun *m)
 {
+    sigset_t deaf;
     m->word = make_word();
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     asker_start(ask, &m->asker);
     m->guard = start_guard(&m->guarded);
     waited_signals(&m->waited);
+    add_waited(SIGTSTP, &m->waited);
     sigprocmask(SIG_BLOCK, &m->waited, &m->before);
+    deaf = m->before;
+    for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
+        sigaddset(&deaf, fatal[i]);
     m->relays = (errno = pp_thread_start(&m->relayer, relay, m->relay)) == 0;
     m->complains = m->relays && (errno = pp_thread_start(&m->complainer, pp_complaints_relay,
                                                          m->complaints)) == 0;
-    int rc = m->complains ? pp_child_start(args, -1, m->ends[1], m->errors[1], &m->before, &m->pid)
-                          : pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
+    int rc = m->complains ? 0 : pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
+    if (rc == 0 && (m->stop = pp_process_stop) != 0) /* before this process waited for signals */
+        rc = fail_before_ranks();
+    if (rc == 0)
+        rc = pp_child_start(args, -1, m->ends[1], m->errors[1], &deaf, &m->pid);
     close(m->ends[1]);
     close(m->errors[1]);
     (void)!write(m->guarded, &(long){m->pid}, sizeof(long));
     return rc;
+}
+
+/* The ranks stop with this process, and continue with it. */
+static void pause_run(const struct mpirun *m)
+{
+    sigset_t stops;
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGTSTP);
+    kill(m->pid, SIGTSTP); /* it stops its ranks, here and on other hosts */
+    raise(SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &stops, NULL); /* stands still here */
+    sigprocmask(SIG_BLOCK, &stops, NULL);
+    kill(m->pid, SIGCONT);
 }
 
 /* Until it ends. */
@@ -347,9 +457,14 @@ static void serve_signals(struct mpirun *m)
     const struct timespec a_while = {.tv_nsec = 1000000000 / LOOKS};
     while (waitpid(m->pid, &m->status, WNOHANG) != m->pid) {
         int got = sigtimedwait(&m->waited, NULL, &a_while);
-        bool asked = got > 0 && got != SIGCHLD && got != SIGUSR2;
+        bool looks = got < 0 && errno == EAGAIN;
+        if (looks && m->stop == 0)
+            got = pending_fatal(m->pid);
+        bool asked = got > 0 && got != SIGCHLD && got != SIGUSR2 && got != SIGTSTP;
         if (got == SIGUSR2) {
             kill(m->pid, SIGUSR2);
+        } else if (got == SIGTSTP) {
+            pause_run(m);
         } else if (got == SIGINT && m->stop != 0) {
             end_at_once(m->pid, &m->waited);
         } else if (asked && m->stop == 0) {
@@ -357,7 +472,7 @@ static void serve_signals(struct mpirun *m)
             (void)!pwrite(m->word, &m->stop, sizeof(m->stop), 0);
             pp_log_info("stopping after this step and saving; Ctrl-C again quits without saving");
             kill(m->pid, SIGUSR1);
-        } else if (got < 0 && errno == EAGAIN) {
+        } else if (looks) {
             look_at_mpirun(m);
             if (m->stop != 0 && ++m->asks % LOOKS == 0 && (m->empty == 0 || !m->had_ranks))
                 kill(m->pid, SIGUSR1); /* which ends an mpirun that has no ranks any more */
@@ -389,7 +504,8 @@ static void reap_mpirun(struct mpirun *m, bool started)
         m->complains = !end_relay(m->complainer, m->errors[0]);
     else
         close(m->errors[0]);
-    if (m->stop != 0 && WIFEXITED(m->status) && WEXITSTATUS(m->status) == 128 + SIGUSR1)
+    if (m->stop != 0 && WIFEXITED(m->status) && WEXITSTATUS(m->status) == 128 + SIGUSR1 &&
+        !ended_by_signal(m, 128 + SIGUSR1))
         end_by(m->stop, &m->waited); /* nothing to save: the ranks ended by what they got */
     sigprocmask(SIG_SETMASK, &m->before, NULL);
     if (m->word >= 0)

@@ -148,7 +148,7 @@ static void go_wrong(const struct fault *f)
         kill(getpid(), SIGSTOP);
         break;
     case HOLD:
-        while (*pp_signals_stop() == 0 && *pp_signals_save() == saves)
+        while (pp_process_stop == 0 && *pp_signals_save() == saves)
             nap(1);
         break;
     case WRONG_NAN:

@@ -210,6 +210,53 @@ printf '#!/bin/sh\necho "${PPCLI_PULSE-none}" >seen\nexit 76\n' >bin/mpirun
 launch PATH="$folder/bin:$PATH" PPCLI_PULSE=1:1:127.0.0.1
 same "$(cat seen)" none
 
+# start_long DIR [WORD...]: a long run in the background, as the child of a script that has become ppcli
+start_long() {
+    dir=$1
+    shift
+    rm -rf "$dir" "$dir.pid" "$dir.other"
+    # A group of its own, as a shell with a terminal makes it: Ctrl-Z has no effect on an orphaned one.
+    python3 -c 'import os, sys
+os.setpgid(0, 0)
+os.execvp("sh", ["sh", "-c"] + sys.argv[1:])' 'echo $$ >"$1.pid"; sleep 300 & echo $! >"$1.other"; d=$1; shift
+        exec "$PPCLI" train net.ini -q --launch mpirun --dir "$d" --set train.max_steps=0 --epochs 1000000 "$@"' \
+        sh "$dir" "$@" >"$dir.out" 2>"$dir.err" </dev/null &
+    within "[ -s $dir.pid ] && ranks_of $dir && grep -q . $dir/metrics.jsonl 2>/dev/null" ||
+        complain "it never began: $(cat "$dir.err")"
+}
+ranks_of() { # ranks_of DIR: sets parent, mpirun, ranks; false before there are two
+    parent=$(cat "$1.pid")
+    mpirun=$(pgrep -x -P "$parent" mpirun) && ranks=$(pgrep -P "$mpirun") && [ "$(echo "$ranks" | wc -l)" = 2 ]
+}
+states() { for p in $parent $ranks; do sed 's/.*) \(.\).*/\1/' "/proc/$p/stat" | tr -d '\n'; done; }
+long_ends() { # long_ends DIR
+    code=0
+    wait $! || code=$?
+    cp "$1.err" err
+    last="the run in $1"
+}
+
+begin "Ctrl-Z stops the ranks as well, and they continue with their parent, also after run.hang_timeout"
+start_long paused --set run.hang_timeout=1s
+kill -TSTP "$parent"
+within '[ "$(states)" = TTT ]' || complain "not stopped: $(states)"
+sleep 2
+lines=$(wc -l <paused/metrics.jsonl)
+kill -CONT "$parent"
+within '[ "$(wc -l <paused/metrics.jsonl)" -gt "$lines" ]' || complain "does not continue: $(states)"
+kill -TERM "$parent"
+kill "$(cat paused.other)"
+long_ends paused
+code_is 75
+err_has 'checkpoint saved'
+
+begin "a lost rank does not end what the script that became ppcli has started"
+start_long robbed
+kill -KILL "${ranks%%[!0-9]*}"
+long_ends robbed
+code_is 76
+kill "$(cat robbed.other)" || complain 'it has been ended'
+
 begin "where the config was found is told once"
 code=0
 last='ppcli train mnist-sample.ini --launch mpirun'
