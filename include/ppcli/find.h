@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of configs and machines, by the words that users type; and what is installed of them. */
+/* The files of configs and machines, by the words that users type; what is installed of them; and a config
+ * that outlives its file. */
 #ifndef PPCLI_FIND_H
 #define PPCLI_FIND_H
 
@@ -26,5 +27,15 @@ int pp_shipped_read(bool machines, struct pp_shipped *out);
 int pp_config_find(const char *word, bool *shipped, char out[PP_PATH_MAX]);
 /* The same of a machine file; of an installed one ".ini" may be left out. */
 int pp_machine_find(const char *word, bool *shipped, char out[PP_PATH_MAX]);
+
+/*
+ * What processes that this one starts read in place of the file of `word`, as the user wrote it: its text
+ * as it was for cfg, which came from a file. So they have the same config after an edit. In their
+ * environment. Errors: PP_ECONFIG (too long), PP_ERESOURCE. Local.
+ */
+#define PP_CONFIG_PINNED "PPCLI_PINNED_CONFIG"
+int pp_config_pin(const struct pp_config *cfg, const char *word);
+/* Whether this process has such a text for `word`; out: the path that pp_config_load() knows it by. */
+bool pp_config_pinned(const char *word, char out[PP_PATH_MAX]);
 
 #endif

@@ -137,6 +137,7 @@ struct conf_origin {
 
 struct pp_config_source {
     char *file;                  /* as the user wrote it, "<stdin>", or NULL: no file */
+    char *path, *text;           /* of that file, as it was read; NULL: no file */
     char *name;                  /* "mnist" of configs/mnist.ini */
     char file_dir[PP_PATH_MAX];  /* absolute; what relative paths in the file start from */
     char cwd[PP_PATH_MAX];       /* the same for settings; empty when the system does not say */

@@ -9,11 +9,69 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ppcli/find.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 
+/* ---- the text of another process */
+
+#define PIN_BYTES 120000 /* one variable of an environment may have 128 KiB */
+
+/* What pp_config_pin() has left in the environment: four texts with a line end between two. */
+struct pin {
+    char word[PP_PATH_MAX], path[PP_PATH_MAX], dir[PP_PATH_MAX];
+    const char *text; /* NULL: nothing */
+};
+
+static void find_pin(struct pin *out)
+{
+    char *const parts[] = {out->word, out->path, out->dir};
+    const char *p = getenv(PP_CONFIG_PINNED);
+    for (int i = 0; i < 3 && p; i++) {
+        const char *end = strchr(p, '\n');
+        if (end)
+            snprintf(parts[i], PP_PATH_MAX, "%.*s", (int)(end - p), p);
+        p = end ? end + 1 : NULL;
+    }
+    out->text = p;
+}
+
+int pp_config_pin(const struct pp_config *cfg, const char *word)
+{
+    const struct pp_config_source *src = cfg->source;
+    size_t bytes = strlen(word) + strlen(src->path) + strlen(src->file_dir) + strlen(src->text) + 4;
+    if (bytes > PIN_BYTES || strpbrk(word, "\n") || strpbrk(src->path, "\n"))
+        return pp_fail(
+            PP_ECONFIG,
+            "run.retries: %s is too long to hand it to the ranks (%zu bytes, at most %d); "
+            "remove comments from it",
+            src->file, bytes, PIN_BYTES);
+    PP_TAKE(char, pin, bytes);
+    snprintf(pin, bytes, "%s\n%s\n%s\n%s", word, src->path, src->file_dir, src->text);
+    return setenv(PP_CONFIG_PINNED, pin, 1) == 0 ? 0 : PP_ERESOURCE;
+}
+
+bool pp_config_pinned(const char *word, char out[PP_PATH_MAX])
+{
+    struct pin pin;
+    find_pin(&pin);
+    bool found = pin.text && strcmp(word, pin.word) == 0;
+    if (found)
+        memcpy(out, pin.path, PP_PATH_MAX);
+    return found;
+}
+
+/* ---- the file */
+
 static int read_config_text(const char *path, char **out, size_t *out_bytes)
 {
+    struct pin pin;
+    find_pin(&pin);
+    if (pin.text && strcmp(path, pin.path) == 0) {
+        *out = pp_strdup(pin.text);
+        *out_bytes = strlen(pin.text);
+        return *out ? 0 : PP_ERESOURCE;
+    }
     if (strcmp(path, "-") == 0)
         return pp_fd_read(STDIN_FILENO, "<stdin>", CONF_FILE_MAX, out, out_bytes);
     int rc = pp_file_read(path, CONF_FILE_MAX, out, out_bytes);
@@ -60,6 +118,12 @@ static int describe_file(struct pp_config_source *src, const char *path)
         char dir[PP_PATH_MAX];
         PP_TRY(pp_path_format(dir, "%.*s", slash == path ? 1 : (int)(slash - path), path));
         char *real = realpath(dir, NULL);
+        struct pin pin;
+        find_pin(&pin);
+        if (!real && pin.text && strcmp(path, pin.path) == 0) { /* it was there */
+            strcpy(src->file_dir, pin.dir);
+            return 0;
+        }
         if (!real || strlen(real) >= PP_PATH_MAX) {
             free(real);
             return pp_fail_errno(0, "%s: cannot find the folder of the config", path);
@@ -241,6 +305,8 @@ void pp_config_destroy(struct pp_config **cfg)
         conf_problems_fini(&src->notes);
         pp_free(src->origins);
         pp_free(src->file);
+        pp_free(src->path);
+        pp_free(src->text);
         pp_free(src->name);
         pp_free(src);
     }
@@ -290,6 +356,10 @@ int pp_config_load(const char *path, const struct pp_setting *settings, int n_se
     if (path)
         PP_TRY(read_config_text(path, &text, &bytes));
     PP_TRY_UNDO(read_defaults_and_file(path, text, bytes, names, out), pp_config_destroy(out));
+    (*out)->source->path = path ? pp_strdup(path) : NULL;
+    (*out)->source->no_memory |= path && !(*out)->source->path;
+    (*out)->source->text = text;
+    text = NULL;
     apply_settings(*out, settings, n_settings, names);
     read_foreign(*out, names);
     conf_check(*out, names);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ppcli/find.h"
 #include "ppcli/clock.h"
 #include "ppcli/dataset.h"
 #include "ppcli/log.h"
@@ -236,7 +237,7 @@ static void ask_files(struct preflight *p, const char *path)
 {
     char full[PP_PATH_MAX];
     PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
-    if (path && realpath(path, full))
+    if (path && !getenv(PP_CONFIG_PINNED) && realpath(path, full))
         ask_digest(p, full, PP_HOST_CONFIG);
     if (path && pp_dataset_look(p->cfg, PP_SPLIT_TRAIN, &ds) == 0 && ds->origin[0] == '/')
         ask_digest(p, ds->origin, PP_HOST_DATA);

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ppcli/find.h"
 #include "ppcli/clock.h"
 #include "ppcli/text.h"
 #include "ppcli/thread.h"
@@ -53,7 +54,8 @@ static void set_words(const char *host, const char *agent, const char *exe, stru
     }
     snprintf(c->line, bytes, "exec env ");
     for (char **e = environ; *e; e++)
-        if (pp_host_variable(*e))
+        if (pp_host_variable(*e) &&
+            strncmp(*e, PP_CONFIG_PINNED, sizeof(PP_CONFIG_PINNED) - 1) != 0)
             add_word(c->line, bytes - 2 * (size_t)PP_PATH_MAX, *e);
     add_word(c->line, bytes - 64, exe);
     pp_text_add(c->line, bytes, "env --hosts -");

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "ppcli/checkpoint.h"
+#include "ppcli/find.h"
 #include "ppcli/clock.h"
 #include "ppcli/hosts.h"
 #include "ppcli/log.h"
@@ -174,13 +175,17 @@ static int choose_hosts(struct again *a, const char *word, bool says)
     return rc;
 }
 
+static int fail_between_tries(void)
+{
+    return pp_fail(PP_ESTOPPED, "between two tries; continue with the same command and --resume");
+}
+
 /* PP_ESTOPPED when the user does not want to wait for the next try. */
 static int wait_for(const struct again *a, int seconds)
 {
     for (int k = 0; k < 10 * seconds; k++) {
         if (*a->options->stop != 0)
-            return pp_fail(PP_ESTOPPED,
-                           "between two tries; continue with the same command and --resume");
+            return fail_between_tries();
         pp_clock_nap(100000000);
     }
     return 0;
@@ -289,12 +294,15 @@ int pp_retry_launch(const struct pp_config *cfg, const char *word,
     a->now = *cfg;
     a->cfg = cfg;
     a->options = options;
-    int rc = name_folder(a, pp_config_name(cfg));
+    int rc = pp_config_pin(cfg, word); /* all tries are one run */
+    rc = rc < 0 ? rc : name_folder(a, pp_config_name(cfg));
     stat_config(a, &a->before);
     for (int tried = 0; rc == 0; tried++) {
         set_words(a);
         rc = pp_launch_once(&a->now, word, a->now.pipeline.stages * a->now.pipeline.replicas,
                             a->words, &end);
+        if (rc == PP_ESTOPPED && tried > 0)
+            rc = fail_between_tries();
         if (tried == cfg->run.retries || !may_help(rc, &end, tried))
             break;
         if (rc < 0)

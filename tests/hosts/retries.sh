@@ -88,4 +88,37 @@ err_has 'error: the remaining hosts cannot continue the run: no shape of at most
 same "$(tries)" 1
 ok run train net.ini -q --stages 1 --launch threads --resume --set run.retries=0
 same "$(sha run/summary.json)" "$right"
+
+begin "a signal while the hosts are asked, before the first try and before the second, ends the run with 75"
+rm -rf run
+cat >agent <<'END'
+#!/bin/sh
+[ ! -e "$WHEN" ] || { rm "$WHEN"; kill -TERM "$PPID"; }
+exec "$AGENT" "$@"
+END
+chmod +x agent
+cat >asked <<'END'
+AGENT=$PPCLI_HOST_AGENT PPCLI_HOST_AGENT=$PWD/agent
+export AGENT PPCLI_HOST_AGENT
+"$PPCLI" train net.ini --hosts h0,h1,h2 "$@" &
+until [ ! -e lose ] || [ -s note ] || ! kill -0 $!; do sleep 0.02; done
+[ ! -e lose ] || { touch later; ip -n h2 link set eth0 down; }
+wait $!
+END
+asked() { # asked WHEN: the run gets TERM from the agent where this file exists
+    last="TERM while the hosts are asked"
+    code=0
+    rm -f note
+    WHEN=$1 timeout 300 "$here/machines.sh" 3 env WHEN="$1" PPCLI_FAIL="update@2:25=hold" PPCLI_FAIL_NOTE="$folder/note" \
+        sh ./asked >out 2>err </dev/null || code=$?
+    code_is 75
+    err_has 'ppcli: stopped: '
+}
+touch first
+asked first
+[ ! -e run ] || complain 'there is a run folder'
+touch lose
+asked later
+ok run train net.ini -q --stages 3 --launch threads --resume --set run.retries=0
+same "$(sha run/summary.json)" "$right"
 finish

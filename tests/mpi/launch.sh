@@ -150,6 +150,30 @@ run train net.ini -q --dir run --retries 1
 code_is 78
 err_has 'run.retries: threads of one process end together; use --launch mpirun or --hosts'
 
+begin "a later try has the config of the first, also when the file was edited or removed since"
+# The first try makes one step, and is lost.
+cat >bin/mpirun <<END
+#!/bin/sh
+[ -e tried ] && exec $real "\$@"
+touch tried
+$real "\$@" --max-steps 1
+sh -c "\$CHANGE"
+kill -9 \$\$
+END
+cp net.ini kept.ini
+for change in 'sed -i s/max_steps.*/max_steps=1/ net.ini' 'sed -i s/32/16/ net.ini' 'rm net.ini' \
+    'mkdir moved; mv net.ini moved'; do
+    rm -rf tried moved
+    cp kept.ini net.ini
+    last="ppcli train --retries 1, $change"
+    code=0
+    timeout 100 env PATH="$folder/bin:$PATH" CHANGE="$change" "$PPCLI" train net.ini -q --launch mpirun --dir run \
+        --overwrite --retries 1 >out 2>err </dev/null || code=$?
+    code_is 0
+    cp kept.ini net.ini
+    same "$(sha run/summary.json)" "$("$PPCLI" train net.ini -q --set train.max_steps=2 | awk '/weights_sha256/ { print $2 }')"
+done
+
 begin "a full disk is not tried again, and a run that is complete says so last"
 # shellcheck disable=SC2016 # it is the script that expands it
 printf '#!/bin/sh\necho >>calls\nexec %s "$@"\n' "$real" >bin/mpirun
