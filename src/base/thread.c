@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -63,4 +64,42 @@ int pp_child_start(const char *const *args, int in, int out, int err, const sigs
     return e == 0 ? 0
                   : pp_fail_errno(e == ENOENT ? PP_ENOINPUT : PP_ERESOURCE, "cannot start %s",
                                   args[0]);
+}
+
+pid_t pp_guard_start(void (*after)(long number), int *out_fd)
+{
+    int ends[2];
+    long number;
+    char none;
+    sigset_t all;
+    *out_fd = -1;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return -1;
+    pid_t guard = fork();
+    if (guard == 0) {
+        sigfillset(&all);
+        sigprocmask(SIG_BLOCK, &all, NULL);
+        dup2(ends[0], 0); /* and hold no pipe that somebody reads to its end */
+        (void)syscall(SYS_close_range, 1, ~0u, 0);
+        setsid();
+        if (read(0, &number, sizeof(number)) == (ssize_t)sizeof(number) && read(0, &none, 1) == 0)
+            after(number);
+        _exit(0);
+    }
+    close(ends[0]);
+    *out_fd = ends[1];
+    return guard;
+}
+
+void pp_guard_tell(int fd, long number)
+{
+    (void)!write(fd, &number, sizeof(number));
+}
+
+void pp_guard_end(pid_t guard, int fd)
+{
+    if (guard > 0 && kill(guard, SIGKILL) == 0)
+        waitpid(guard, NULL, 0);
+    if (fd >= 0)
+        close(fd);
 }

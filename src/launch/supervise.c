@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -233,7 +232,7 @@ struct mpirun {
     int ends[2], errors[2]; /* the pipes */
     sigset_t waited, before;
     int word;       /* of make_word() */
-    pid_t guard;    /* of start_guard() */
+    pid_t guard;    /* of pp_guard_start() */
     int guarded;    /* holds it */
     int stop, asks; /* the first signal of the user; looks since then */
     int status;     /* of waitpid() */
@@ -261,33 +260,14 @@ static void look_at_mpirun(struct mpirun *m)
         kill(-m->pid, SIGKILL);
 }
 
-/* A child that outlives this process, which tells it mpirun's number: killed, this one takes mpirun with
- * it, and nobody else removes the files. out_fd: held as long as there is somebody else. */
-static pid_t start_guard(int *out_fd)
+/* Killed, this process takes mpirun with it, and nobody else removes the files. */
+static void remove_files_of_mpirun(long pid)
 {
-    int ends[2];
-    long pid;
-    char none;
-    *out_fd = -1;
-    if (pipe2(ends, O_CLOEXEC) != 0)
-        return -1;
-    pid_t guard = fork();
-    if (guard == 0) {
-        dup2(ends[0], 0); /* and hold no pipe that somebody reads to its end */
-        (void)syscall(SYS_close_range, 1, ~0u, 0);
-        setsid();
-        if (read(0, &pid, sizeof(pid)) == (ssize_t)sizeof(pid) && read(0, &none, 1) == 0) {
-            do
-                pp_clock_nap(1000000000 / LOOKS);
-            while (pp_process_lives(pid));
-            leftovers_remove_files("pid", pid);
-            leftovers_remove_folder("ompi", (pid_t)pid);
-        }
-        _exit(0);
-    }
-    close(ends[0]);
-    *out_fd = ends[1];
-    return guard;
+    do
+        pp_clock_nap(1000000000 / LOOKS);
+    while (pp_process_lives(pid));
+    leftovers_remove_files("pid", pid);
+    leftovers_remove_folder("ompi", (pid_t)pid);
 }
 
 /* mpirun has ended: so do ranks and orteds on other hosts. */
@@ -417,7 +397,7 @@ static int start_mpirun(const char *const *args, const struct pp_launch_ask *ask
     m->word = make_word();
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     asker_start(ask, &m->asker);
-    m->guard = start_guard(&m->guarded);
+    m->guard = pp_guard_start(remove_files_of_mpirun, &m->guarded);
     waited_signals(&m->waited);
     add_waited(SIGTSTP, &m->waited);
     sigprocmask(SIG_BLOCK, &m->waited, &m->before);
@@ -434,7 +414,8 @@ static int start_mpirun(const char *const *args, const struct pp_launch_ask *ask
         rc = pp_child_start(args, -1, m->ends[1], m->errors[1], &deaf, &m->pid);
     close(m->ends[1]);
     close(m->errors[1]);
-    (void)!write(m->guarded, &(long){m->pid}, sizeof(long));
+    if (rc == 0)
+        pp_guard_tell(m->guarded, m->pid);
     return rc;
 }
 
@@ -491,9 +472,7 @@ static void reap_mpirun(struct mpirun *m, bool started)
         leftovers_remove_files("pid", (long)m->pid);
         leftovers_remove_folder("ompi", m->pid);
     }
-    if (m->guard > 0 && kill(m->guard, SIGKILL) == 0)
-        waitpid(m->guard, NULL, 0);
-    close(m->guarded);
+    pp_guard_end(m->guard, m->guarded);
     if (m->status != 0)
         end_orphans();
     if (m->relays)
@@ -533,6 +512,13 @@ int pp_supervise(const char *const *args, struct pp_listener *listener,
     return rc;
 }
 
+/* A keeper that is killed takes its orted with it, and that its ranks. */
+static void remove_files_of_job(long job)
+{
+    pp_clock_nap((uint64_t)END_S * 1000000000);
+    leftovers_remove_files("jf", job);
+}
+
 int pp_supervise_orted(const char *address, double timeout, char **args)
 {
     const struct timespec a_while = {.tv_nsec = PP_PULSE_EVERY_NS};
@@ -540,6 +526,7 @@ int pp_supervise_orted(const char *address, double timeout, char **args)
     struct pp_pulse *pulse = NULL;
     sigset_t waited, before;
     long job = 0;
+    int guarded;
     pid_t pid, daemon = 0; /* prted becomes one, which its first process waits for */
     int status, ending = 0;
     for (int i = 0; args[i] && args[i + 1]; i++)
@@ -547,9 +534,12 @@ int pp_supervise_orted(const char *address, double timeout, char **args)
             job = strtol(args[i + 1], NULL, 10) >> 16;
     waited_signals(&waited);
     sigprocmask(SIG_BLOCK, &waited, &before);
+    pid_t guard = pp_guard_start(remove_files_of_job, &guarded); /* before there are threads */
     PP_TRY(pp_pulse_open(address, PP_PULSE_KEEPER, timeout, NULL, &pulse));
     int rc =
         pp_child_start((const char *const *)args, -1, STDOUT_FILENO, STDERR_FILENO, &before, &pid);
+    if (rc == 0)
+        pp_guard_tell(guarded, job);
     while (rc == 0 && waitpid(pid, &status, WNOHANG) != pid) {
         int got = sigtimedwait(&waited, NULL, &a_while);
         if (got > 0 && got != SIGCHLD)
@@ -571,6 +561,7 @@ int pp_supervise_orted(const char *address, double timeout, char **args)
         leftovers_remove_files("jf", job);
     if (daemon > 0)
         leftovers_remove_folder("prted", daemon);
+    pp_guard_end(guard, guarded);
     pp_pulse_close(&pulse);
     /* If we killed it, mpirun's parent reports the loss: exit quietly. */
     if (rc == 0 && ending == 0 && (WIFSIGNALED(status) || WEXITSTATUS(status) != 0))

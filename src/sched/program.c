@@ -11,15 +11,20 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "ppcli/clock.h"
 #include "ppcli/exchange.h"
+#include "ppcli/file.h"
 #include "ppcli/mem.h"
+#include "ppcli/process.h"
 #include "ppcli/thread.h"
 
 #define ROOM ((size_t)PP_PROGRAM_BYTES_MAX + 1)
+
+#define LOOK_MS 200 /* at what a signal has asked: it may come before the wait */
 
 enum {
     WORDS = 8,
@@ -99,16 +104,29 @@ static int find_time_left(const struct running *r)
     return left > 0 ? (int)(left * 1e3) + 1 : 0;
 }
 
-/* Until the program closes its output; text[ROOM]. */
+/* Whether a signal has asked this process to stop. It is not waited for: a program may take a minute. */
+static int check_stop(const struct running *r)
+{
+    return pp_process_stop == 0
+               ? 0
+               : pp_fail(PP_ESTOPPED, "while exec:%s ran; start the same command again", r->path);
+}
+
+/* Until the program closes its output, or has ended: what it has started may hold the output open.
+ * text[ROOM]. */
 static int read_output(const struct running *r, char *text, size_t *bytes)
 {
+    PP_OWN(pp_close_at) int life = (int)syscall(SYS_pidfd_open, r->pid, 0);
     for (ssize_t got = 1; got != 0;) {
-        struct pollfd p = {.fd = r->from, .events = POLLIN};
+        struct pollfd p[] = {{.fd = r->from, .events = POLLIN}, {.fd = life, .events = POLLIN}};
         int left = find_time_left(r);
+        PP_TRY(check_stop(r));
         if (left == 0)
             return fail_late(r);
-        if (poll(&p, 1, left) <= 0)
+        if (poll(p, 2, left < LOOK_MS ? left : LOOK_MS) <= 0)
             continue; /* late, or a signal came */
+        if (p[0].revents == 0 && poll(p, 1, 0) != 1)
+            return 0; /* it has ended, and all it has written was read */
         got = read(r->from, text + *bytes, ROOM - *bytes);
         if (got < 0 && errno != EINTR)
             return pp_fail_errno(PP_EIO, "exec:%s", r->path);
@@ -124,6 +142,7 @@ static int wait_for_end(struct running *r)
 {
     int status = 0;
     while (waitpid(r->pid, &status, WNOHANG) == 0) {
+        PP_TRY(check_stop(r));
         if (find_time_left(r) == 0)
             return fail_late(r);
         pp_clock_nap(1000000);
@@ -137,20 +156,30 @@ static int wait_for_end(struct running *r)
                                               r->path, WEXITSTATUS(status));
 }
 
+/* The program, and what it has started. */
+static void kill_group(long pid)
+{
+    kill((pid_t)-pid, SIGKILL);
+}
+
 static int run_program(const struct pp_program *p, char *text, size_t *bytes)
 {
     char numbers[3][WORD_MAX];
     const char *words[WORDS + 1];
     struct running r = {.path = p->path, .seconds = find_time_limit(), .start = pp_clock_ns()};
-    int ends[2];
+    int ends[2], guarded;
     sigset_t empty;
     sigemptyset(&empty);
+    PP_TRY(check_stop(&r));
     make_words(p, numbers, words);
     if (pipe2(ends, O_CLOEXEC) != 0)
         return pp_fail_errno(PP_ERESOURCE, "exec:%s", p->path);
+    pid_t guard = pp_guard_start(kill_group, &guarded);
     int rc = pp_child_start(words, -1, ends[1], STDERR_FILENO, &empty, &r.pid);
     int e = errno;
     close(ends[1]);
+    if (rc == 0)
+        pp_guard_tell(guarded, r.pid);
     r.from = ends[0];
     if (rc < 0) {
         rc = fail_start(p->path, e);
@@ -162,6 +191,7 @@ static int run_program(const struct pp_program *p, char *text, size_t *bytes)
             waitpid(r.pid, NULL, 0);
         }
     }
+    pp_guard_end(guard, guarded);
     close(r.from);
     return rc;
 }

@@ -201,6 +201,41 @@ for launch in auto mpirun; do
     same "$(wc -l <"$folder/mine.log")" 1
 done
 
+begin "what such a program has started does not keep its table, and ends with ppcli, also when that is killed"
+program starter <<'PROGRAM'
+#!/bin/sh
+sleep 600 &
+echo $! >"$0.child"
+exec "${0%/*}/mine" "$@"
+PROGRAM
+ok run plan --schedule "exec:$folder/starter" --stages 2 --microbatches 4
+kill "$(cat "$folder/starter.child")" || complain 'it is not there any more'
+program waiter <<'PROGRAM'
+#!/bin/sh
+sleep 600 &
+echo $! >"$0.child"
+wait
+PROGRAM
+alive() { # alive: the program's child, which nobody may have waited for
+    case $(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$(cat "$folder/waiter.child")/status" 2>/dev/null) in
+    '' | Z) return 1 ;;
+    esac
+}
+for signal in KILL TERM USR1; do
+    rm -f "$folder/waiter.child"
+    last="train with exec:waiter, SIG$signal"
+    "$PPCLI" train "$folder/mine.ini" --schedule "exec:$folder/waiter" --dir "$folder/run-waits" >"$folder/out" \
+        2>"$folder/err" </dev/null &
+    within '[ -s "$folder/waiter.child" ]' || complain 'the program never began'
+    kill -$signal $!
+    code=0
+    wait $! || code=$?
+    within '! alive' || complain 'its child lives'
+    [ $signal = KILL ] && continue
+    code_is 75
+    err_has "ppcli: stopped: while exec:$folder/waiter ran; start the same command again"
+done
+
 begin "svg is well-formed, trace is JSON events"
 shows '<svg xmlns=' run plan --schedule v-half --stages 4 --microbatches 8 --format svg
 if command -v python3 >/dev/null 2>&1; then
