@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core_locks.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ppcli/clock.h"
 #include "ppcli/file.h"
+
+#define GATE_NAP_NS 10000000
+#define GATE_TRIES 200
 
 /* A folder of this user alone: in /tmp somebody else may have made one of this name. */
 static int open_folder(void)
@@ -34,17 +39,33 @@ static int open_locked(int folder, const char *name, int how)
 {
     int fd = openat(folder, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0 && flock(fd, how) != 0) {
+        int e = errno;
         close(fd);
+        errno = e;
         fd = -1;
     }
     return fd;
+}
+
+/* Others hold the gate for milliseconds, unless they are stopped in just these. */
+static int pass_gate(int folder)
+{
+    int fd = -1;
+    for (int k = 0; k < GATE_TRIES && fd < 0; k++) {
+        fd = open_locked(folder, "gate", LOCK_EX | LOCK_NB);
+        if (fd < 0 && errno != EWOULDBLOCK)
+            return -1;
+        if (fd < 0)
+            pp_clock_nap(GATE_NAP_NS);
+    }
+    return fd >= 0 ? fd : open_locked(folder, "gate", LOCK_UN);
 }
 
 bool core_locks_begin(struct core_locks *out)
 {
     *out = (struct core_locks){.folder = open_folder(), .gate = -1};
     if (out->folder >= 0)
-        out->gate = open_locked(out->folder, "gate", LOCK_EX);
+        out->gate = pass_gate(out->folder);
     if (out->gate < 0)
         core_locks_end(out);
     return out->gate >= 0;

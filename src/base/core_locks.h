@@ -12,7 +12,8 @@ struct core_locks {
     int folder, gate;
 };
 
-/* Between begin and end no other run takes cores. False: the folder cannot be used. Local. */
+/* Between begin and end no other run takes cores, but where one has held the gate for 2 s: then two may
+ * share what is left. False: the folder cannot be used. Local. */
 bool core_locks_begin(struct core_locks *out);
 void core_locks_end(struct core_locks *locks);
 

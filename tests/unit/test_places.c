@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which processors the ranks of a run get, on machines that hwloc makes up. */
+#include <fcntl.h>
 #include <hwloc.h>
 #include <hwloc/cpukinds.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ppcli/places.h"
@@ -167,6 +170,30 @@ static void make_run(const struct pp_cpu_mask *mask, int ranks, int threads, str
     CHECK_OK(pp_places_make(
         &(struct pp_places_spec){.ranks = ranks, .threads = threads, .mask = mask, .locks = true},
         out));
+}
+
+TEST(a_run_that_is_stopped_at_the_gate_holds_no_other_one_up)
+{
+    struct pp_cpu_mask mask = {0};
+    struct pp_places places;
+    char folder[] = "/tmp/ppcli-locks-XXXXXX", path[64];
+    assert_non_null(mkdtemp(folder));
+    setenv("XDG_RUNTIME_DIR", folder, 1);
+    make_up(&(struct machine){"", SOCKETS, "", "", 0, 0, "", false}, &mask);
+    snprintf(path, sizeof(path), "%s/ppcli", folder);
+    CHECK_INT_EQ(mkdir(path, 0700), 0);
+    snprintf(path, sizeof(path), "%s/ppcli/gate", folder);
+    int gate = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK_INT_EQ(flock(gate, LOCK_EX), 0);
+    make_run(&mask, 2, 1, &places);
+    CHECK_INT_EQ(pp_places_of(&places, 1)[0], 1);
+    pp_places_fini(&places);
+    close(gate);
+    unlink(getenv("HWLOC_XMLFILE"));
+    unsetenv("HWLOC_XMLFILE");
+    unsetenv("XDG_RUNTIME_DIR");
+    snprintf(path, sizeof(path), "rm -r '%s'", folder);
+    CHECK_INT_EQ(system(path), 0);
 }
 
 TEST(runs_keep_to_cores_that_no_other_one_has)
