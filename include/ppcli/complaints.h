@@ -33,8 +33,7 @@ struct pp_complaints {
 /* A thread: until nobody can write any more, what the ranks write goes to standard error. */
 void *pp_complaints_relay(void *complaints);
 
-bool pp_complaints_any(struct pp_complaints *c);
-/* Whether this text is in what it wrote, in upper or lower case. */
+/* Whether this text is in what it wrote, in upper or lower case. Each line ends with "\n". */
 bool pp_complaints_have(struct pp_complaints *c, const char *text);
 /* One line of what it wrote first, "" when it wrote nothing; returns out. */
 const char *pp_complaints_first(struct pp_complaints *c, char out[PP_COMPLAINT_MAX]);

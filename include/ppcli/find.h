@@ -35,7 +35,5 @@ int pp_machine_find(const char *word, bool *shipped, char out[PP_PATH_MAX]);
  */
 #define PP_CONFIG_PINNED "PPCLI_PINNED_CONFIG"
 int pp_config_pin(const struct pp_config *cfg, const char *word);
-/* Whether this process has such a text for `word`; out: the path that pp_config_load() knows it by. */
-bool pp_config_pinned(const char *word, char out[PP_PATH_MAX]);
 
 #endif

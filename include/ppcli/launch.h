@@ -168,11 +168,9 @@ int pp_slurm_write(const struct pp_config *cfg, const struct pp_slurm_job *job,
  *
  * TERM, INT, HUP and USR1: save, then end with exit code 75; a second INT ends the process at once,
  * as INT does elsewhere. USR2: save and go on. A handler can only note; the run looks at the notes
- * where all its ranks meet. The number of the first one is pp_process_stop (process.h). */
+ * where all its ranks meet. See pp_process_stop (process.h). */
 
 /* From now on, for the whole process. What was ignored on purpose (nohup) stays ignored. */
 void pp_signals_catch(void);
-
-const volatile sig_atomic_t *pp_signals_save(void); /* how many USR2 there were */
 
 #endif

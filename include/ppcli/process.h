@@ -10,6 +10,7 @@
 /* The number of the signal that asked this process to stop; 0: none has. Written by the handler of
  * pp_signals_catch(). Whatever waits for a long time before a run begins has to read it. */
 extern volatile sig_atomic_t pp_process_stop;
+extern volatile sig_atomic_t pp_process_save; /* how many times it was asked to save and continue */
 
 enum pp_process {
     PP_PROCESS_RUNNING,

@@ -35,12 +35,11 @@ int pp_child_start(const char *const *args, int in, int out, int err, const sigs
 
 /*
  * A guard is a child that outlives this process, and that signals to all do not end. When this process ends
- * before pp_guard_end(), the guard calls after() with the number that pp_guard_tell() has given; without one
- * it does nothing. A process that has threads may only use an after() that is safe after fork(). *out_fd is
- * for the other two. -1: there is no guard. Local.
+ * before pp_guard_end(), the guard calls after() with the long that was written to *out_fd; without one it
+ * does nothing. A process that has threads may only use an after() that is safe after fork(). -1: there is
+ * no guard. Local.
  */
 pid_t pp_guard_start(void (*after)(long number), int *out_fd);
-void pp_guard_tell(int fd, long number);
 void pp_guard_end(pid_t guard, int fd);
 
 #endif

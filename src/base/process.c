@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-volatile sig_atomic_t pp_process_stop;
+volatile sig_atomic_t pp_process_stop, pp_process_save;
 
 /* The first bytes of a small file; "" when it cannot be read. */
 static void read_first_bytes(const char *path, char *out, size_t bytes)

@@ -91,11 +91,6 @@ pid_t pp_guard_start(void (*after)(long number), int *out_fd)
     return guard;
 }
 
-void pp_guard_tell(int fd, long number)
-{
-    (void)!write(fd, &number, sizeof(number));
-}
-
 void pp_guard_end(pid_t guard, int fd)
 {
     if (guard > 0 && kill(guard, SIGKILL) == 0)

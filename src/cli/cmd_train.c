@@ -37,7 +37,7 @@ int cmd_train(int argc, char **argv)
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     struct pp_start start;
     train.stop = &pp_process_stop;
-    train.save = pp_signals_save();
+    train.save = &pp_process_save;
     if (cfg->run.dir[0])    /* else there is nothing to save, and a signal ends the run as ever */
         pp_signals_catch(); /* before MPI starts, which takes a while */
     int rc = pp_start_begin(words[0], cfg, pp_cli_given(), &train, &start);

@@ -35,8 +35,6 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
 {
     struct stat st;
     bool is_shipped = false;
-    if (pp_config_pinned(word, out))
-        return 0;
     if (stat(word, &st) != 0 || !S_ISDIR(st.st_mode)) {
         int rc = pp_config_find(word, &is_shipped, out);
         return announce(rc, "config", is_shipped, out);

@@ -154,6 +154,9 @@ bool conf_was_key(struct pp_config *cfg, struct conf_place place, const char *na
 /* What to do without a word that the key of this name had in another version; NULL: it had no such. */
 const char *conf_was_word(const char *name, const char *word);
 
+/* load.c: whether this process has the text of a config from pp_config_pin() for `word`; out: its path. */
+bool conf_find_pinned(const char *word, char out[PP_PATH_MAX]);
+
 /* problem.c */
 void conf_problem(struct pp_config *cfg, struct conf_place place, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

@@ -2,6 +2,8 @@
 /* From the word a user typed to the file of a config or of a machine. */
 #include "ppcli/find.h"
 
+#include "conf.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,6 +140,9 @@ int pp_config_find(const char *word, bool *shipped, char out[PP_PATH_MAX])
         if (pp_text_ends(word, data[i]))
             return pp_fail(PP_EUSAGE, "%s: data, not a config; ppcli init writes one for them",
                            word);
+    *shipped = false;
+    if (conf_find_pinned(word, out))
+        return 0;
     PP_TRY(find_ini(word, false, shipped, out));
     return strcmp(word, "-") == 0 ? 0 : check_is_config(out);
 }

@@ -51,7 +51,7 @@ int pp_config_pin(const struct pp_config *cfg, const char *word)
     return setenv(PP_CONFIG_PINNED, pin, 1) == 0 ? 0 : PP_ERESOURCE;
 }
 
-bool pp_config_pinned(const char *word, char out[PP_PATH_MAX])
+bool conf_find_pinned(const char *word, char out[PP_PATH_MAX])
 {
     struct pin pin;
     find_pin(&pin);

@@ -136,14 +136,6 @@ bool pp_complaints_have(struct pp_complaints *c, const char *text)
     return found;
 }
 
-bool pp_complaints_any(struct pp_complaints *c)
-{
-    pthread_mutex_lock(&c->lock);
-    bool any = c->kept[0] != '\0';
-    pthread_mutex_unlock(&c->lock);
-    return any;
-}
-
 /* The sentences of the first block of text, else the first line, as one line. */
 const char *pp_complaints_first(struct pp_complaints *c, char out[PP_COMPLAINT_MAX])
 {

@@ -14,7 +14,6 @@
 #include "ppcli/log.h"
 #include "ppcli/process.h"
 
-static volatile sig_atomic_t save;
 static bool tells;
 static int asked_fd = -1; /* of PP_SUPERVISE_ASKED; -1: none on this host */
 
@@ -31,7 +30,7 @@ static int sent_by_user(int number)
 static void note_signal(int number)
 {
     if (number == SIGUSR2) {
-        __atomic_fetch_add(&save, 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&pp_process_save, 1, __ATOMIC_RELAXED);
         return;
     }
     if (pp_process_stop != 0 && number == SIGINT) {
@@ -84,9 +83,4 @@ void pp_signals_catch(void)
         if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(numbers[i], &act, NULL);
     }
-}
-
-const volatile sig_atomic_t *pp_signals_save(void)
-{
-    return &save;
 }

@@ -251,11 +251,11 @@ static void look_at_mpirun(struct mpirun *m)
     if (m->empty == LOOKS * EMPTY_ASK && !m->had_ranks)
         asker_ask(&m->asker);
     m->host_lost = m->host_lost || (asker_found_lost(&m->asker) && !m->had_ranks);
-    m->hangs =
-        m->host_lost || m->empty > LOOKS * (m->had_ranks                       ? EMPTY_AFTER
-                                            : m->listener                      ? EMPTY_HOSTS
-                                            : pp_complaints_any(m->complaints) ? EMPTY_WRONG
-                                                                               : EMPTY_BEFORE);
+    m->hangs = m->host_lost ||
+               m->empty > LOOKS * (m->had_ranks                              ? EMPTY_AFTER
+                                   : m->listener                             ? EMPTY_HOSTS
+                                   : pp_complaints_have(m->complaints, "\n") ? EMPTY_WRONG
+                                                                             : EMPTY_BEFORE);
     if (m->hangs || m->ending > LOOKS * END_S) /* asked to end it crashes now and then (4.1.4) */
         kill(-m->pid, SIGKILL);
 }
@@ -415,7 +415,7 @@ static int start_mpirun(const char *const *args, const struct pp_launch_ask *ask
     close(m->ends[1]);
     close(m->errors[1]);
     if (rc == 0)
-        pp_guard_tell(m->guarded, m->pid);
+        (void)!write(m->guarded, &(long){m->pid}, sizeof(long));
     return rc;
 }
 
@@ -539,7 +539,7 @@ int pp_supervise_orted(const char *address, double timeout, char **args)
     int rc =
         pp_child_start((const char *const *)args, -1, STDOUT_FILENO, STDERR_FILENO, &before, &pid);
     if (rc == 0)
-        pp_guard_tell(guarded, job);
+        (void)!write(guarded, &job, sizeof(job));
     while (rc == 0 && waitpid(pid, &status, WNOHANG) != pid) {
         int got = sigtimedwait(&waited, NULL, &a_while);
         if (got > 0 && got != SIGCHLD)

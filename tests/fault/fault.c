@@ -132,7 +132,7 @@ static void nap(long ms)
 
 static void go_wrong(const struct fault *f)
 {
-    sig_atomic_t saves = *pp_signals_save();
+    sig_atomic_t saves = pp_process_save;
     note();
     switch (f->action) {
     case HANG:
@@ -148,7 +148,7 @@ static void go_wrong(const struct fault *f)
         kill(getpid(), SIGSTOP);
         break;
     case HOLD:
-        while (pp_process_stop == 0 && *pp_signals_save() == saves)
+        while (pp_process_stop == 0 && pp_process_save == saves)
             nap(1);
         break;
     case WRONG_NAN:
