@@ -97,7 +97,7 @@ def disturb(who, name, seconds):
         return 'it does not end', 'hangs'
     with open('out') as f:
         said = f.read()
-    lines = [line for line in said.splitlines() if line.startswith('ppcli: ')]
+    lines = [line for line in said.splitlines() if line.startswith(('ppcli: error: ', 'ppcli: stopped: '))]
     how = f'{code}, {"saved" if "checkpoint saved" in said else "not begun" if "before the ranks" in said else "-"}'
     too_early = code == -getattr(signal, 'SIG' + name) and who in ('all', 'parent') and seconds < 0.1
     if code not in (0, 75, 76) and not too_early:

@@ -15,6 +15,7 @@ echo "$*" >>asked
 SH
 cat >bin/squeue <<'SH'
 #!/bin/sh
+echo "$*" >>queued
 cat job_state
 SH
 cat >bin/srun <<'SH'
@@ -78,6 +79,28 @@ for signals in USR1 'USR1 USR1'; do
     same "$(sha "run.$signals/summary.json")" "$(sha whole/summary.json)"
     [ ! -e asked ] || complain "scontrol $(cat asked)"
 done
+
+begin "a job that was put back trains with the config of its first start, and a task of an array is put back alone"
+export SLURM_ARRAY_JOB_ID=4711 SLURM_ARRAY_TASK_ID=3
+cp net.ini kept.ini
+job edited update@0:15=hold
+within '[ -s note ]' || complain "it never came to step 15: $(cat err)"
+kill -USR1 "$pid"
+fails 75 '' ended
+same "$(cat asked)" 'requeue 4711_3'
+grep -q '^-h -j 4711_3 ' queued || complain "squeue $(cat queued)"
+for change in 's/epochs = 4/epochs = 2/' 's/batch_size = 32/batch_size = 16/'; do
+    rm -rf edited.copy
+    cp -r edited-3 edited.copy
+    sh -c "sed -i '$change' net.ini"
+    SLURM_RESTART_COUNT=1 job edited
+    ok ended
+    same "$(sha edited-3/summary.json)" "$(sha whole/summary.json)"
+    cp kept.ini net.ini
+    rm -rf edited-3
+    mv edited.copy edited-3
+done
+unset SLURM_ARRAY_JOB_ID SLURM_ARRAY_TASK_ID
 
 begin "TERM, as scancel and preemption send it: a checkpoint, and not put back"
 job cancelled update@0:15=hold

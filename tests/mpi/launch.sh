@@ -21,7 +21,7 @@ no_rank() { # exit 69 and one line of ours
     code_is 69
     err_has "ppcli: error: mpirun ended with code $1"
     err_has " and has not started a rank"
-    same "$(grep -c '^ppcli: ' err)" 1
+    same "$(grep -c '^ppcli: error: ' err)" 1
 }
 
 begin "the results arrive"
@@ -116,7 +116,7 @@ same "$(grep weights_sha256 out)" "$("$PPCLI" train net.ini -q | grep weights_sh
 tries 9
 code_is 69
 same "$(wc -l <calls)" 3
-same "$(grep -c '^ppcli: ' err)" 1
+same "$(grep -c '^ppcli: error: ' err)" 1
 printf '#!/bin/sh\necho >>calls\nexec %s "$@" --set train.lr=-1\n' "$real" >bin/mpirun
 tries 0
 code_is 78
