@@ -216,6 +216,7 @@ sleep 600 &
 echo $! >"$0.child"
 wait
 PROGRAM
+# shellcheck disable=SC2317 # called by within
 alive() { # alive: the program's child, which nobody may have waited for
     case $(sed -n 's/^State:[[:space:]]*\(.\).*/\1/p' "/proc/$(cat "$folder/waiter.child")/status" 2>/dev/null) in
     '' | Z) return 1 ;;
@@ -226,7 +227,7 @@ for signal in KILL TERM USR1; do
     last="train with exec:waiter, SIG$signal"
     "$PPCLI" train "$folder/mine.ini" --schedule "exec:$folder/waiter" --dir "$folder/run-waits" >"$folder/out" \
         2>"$folder/err" </dev/null &
-    within '[ -s "$folder/waiter.child" ]' || complain 'the program never began'
+    within "[ -s '$folder/waiter.child' ]" || complain 'the program never began'
     kill -$signal $!
     code=0
     wait $! || code=$?

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # What goes wrong around --launch mpirun: results that nobody takes, an mpirun that starts no rank:
 # launch.sh PPCLI
-# shellcheck disable=SC3045 # ulimit -n: dash, bash and busybox have it
+# shellcheck disable=SC3045,SC2016,SC2317,SC2034 # ulimit -n: all shells have it; what `within` and other shells expand
 PPCLI=$(realpath "$1")
 export PPCLI
 # shellcheck source=tests/cli/lib.sh
