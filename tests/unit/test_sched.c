@@ -153,99 +153,6 @@ TEST(looped_bfs_runs_its_input_gradients_as_published)
                     "1F0,1F1,1F2,3F0,3F1,3F2,3I2,3I1,3B0,3W1,3W2,1I2,1I1,1B0,1W1,1W2\n");
 }
 
-TEST(makespans_and_peaks_are_the_published_ones)
-{
-    /* Ticks of one chunk: V times those of a rank. longest: that a rank needs for its own list; 0:
-     * not published. pair: of an overlapped F;B as one piece of work, else 0. */
-    static const struct {
-        const char *name;
-        int p, m;
-        int64_t makespan, longest;
-        int first, step; /* peak of the first rank, and from rank to rank */
-        int64_t pair;
-    } table[] = {
-        {"gpipe", 4, 8, 33, 33, 8, 0, 0},
-        {"gpipe", 8, 16, 69, 69, 16, 0, 0},
-        {"1f1b", 4, 8, 33, 33, 4, -1, 0},
-        {"1f1b", 8, 16, 69, 69, 8, -1, 0},
-        {"2-eager 1f1b", 4, 8, 33, 33, 7, -2, 0},
-        {"2-eager 1f1b", 8, 16, 69, 69, 15, -2, 0},
-        {"interleaved v2", 4, 8, 57, 57, 11, -2, 0},
-        {"interleaved v2", 8, 16, 117, 117, 23, -2, 0},
-        {"looped-bfs v2", 4, 8, 57, 57, 16, 0, 0},
-        {"looped-bfs v2", 8, 16, 117, 117, 32, 0, 0},
-        {"zb-h1", 4, 8, 27, 27, 4, 0, 0},
-        {"zb-h1", 8, 16, 55, 55, 8, 0, 0},
-        {"zb-h2", 4, 8, 27, 24, 7, 0, 0},
-        {"zb-h2", 8, 16, 55, 48, 15, 0, 0},
-        {"interleaved-zb v2", 4, 8, 51, 51, 8, 0, 0},
-        {"interleaved-zb v2", 8, 16, 103, 103, 16, 0, 0},
-        {"zb-v", 4, 8, 51, 48, 8, 0, 0},
-        {"zb-v", 8, 16, 103, 96, 16, 0, 0},
-        {"v-half", 4, 8, 53, 0, 6, 0, 0},
-        {"v-half", 8, 16, 113, 0, 10, 0, 0},
-        {"v-min", 4, 8, 59, 0, 4, 0, 0},
-        {"v-min", 8, 16, 122, 0, 8, 0, 0},
-        {"1f1b-v", 4, 8, 63, 0, 6, 0, 0},
-        {"1f1b-v", 8, 16, 129, 0, 12, 0, 0},
-        {"dualpipev", 4, 8, 54, 0, 9, 0, 3},
-        {"dualpipev", 8, 16, 110, 0, 17, 0, 3},
-    };
-    for (size_t i = 0; i < LEN(table); i++) {
-        int p = table[i].p, m = table[i].m;
-        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(table[i].name, p, m);
-        struct spans s;
-        double bubble;
-        print_message("# %s p%d m%d\n", table[i].name, p, m);
-        spans_of(plan, &(struct times){.f = 1, .i = 1, .w = 1, .pair = table[i].pair}, &s);
-        CHECK_INT_EQ(s.makespan, table[i].makespan);
-        if (table[i].longest > 0)
-            CHECK_INT_EQ(s.longest, table[i].longest);
-        int64_t makespan = makespan_of(plan, unit);
-        if (table[i].pair == 0)
-            CHECK_INT_EQ(makespan, table[i].makespan);
-        CHECK_OK(pp_bubble_ideal(plan, &bubble));
-        double work = 3.0 * m * plan->geometry.chunks;
-        assert_float_equal(bubble, 1.0 - work / (double)makespan, 1e-12);
-        for (int r = 0; r < p; r++)
-            CHECK_INT_EQ(peak_of(plan, r), table[i].first + r * table[i].step);
-    }
-}
-
-/* Makespans of P = 4, M = 16 for hand-overs of 0, 1/20, 1/10, 1/4, 1/2 and 1 op. */
-TEST(slow_links_cost_what_was_published)
-{
-    static const int comm[] = {0, 2, 4, 10, 20, 40}; /* a rank's op takes 40 */
-    static const struct {
-        const char *name;
-        double spans[6];
-    } table[] = {
-        {"gpipe", {57, 57.3, 57.6, 58.5, 60, 63}},
-        {"1f1b", {57, 58.4, 59.8, 64, 71, 85}},
-        {"2-eager 1f1b", {57, 57.3, 57.6, 58.5, 60, 63}},
-        {"interleaved v2", {52.5, 53.2, 53.9, 56, 59.5, 75.5}},
-        {"interleaved v4", {50.25, 51.75, 53.25, 57.75, 75.75, 114.75}},
-        {"looped-bfs v2", {52.5, 52.8, 53.1, 54, 55.5, 58.5}},
-        {"looped-bfs v4", {50.25, 50.55, 50.85, 51.75, 53.25, 59.25}},
-        {"zb-h1", {51, 51.6, 52.2, 54, 57, 71}},
-        {"zb-h2", {51, 51.15, 51.3, 51.75, 52.5, 54}},
-        {"interleaved-zb v2", {49.5, 50.3, 51.1, 53.5, 66, 93}},
-        {"interleaved-zb v4", {48.75, 49.95, 51.15, 63.5, 90, 143}},
-    };
-    for (size_t i = 0; i < LEN(table); i++) {
-        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_named(table[i].name, 4, 16);
-        int cell = 40 / plan->geometry.chunks;
-        for (size_t k = 0; k < LEN(comm); k++) {
-            struct times t = {.f = cell, .i = cell, .w = cell, .comm = comm[k]};
-            struct spans s;
-            spans_of(plan, &t, &s);
-            print_message("# %s c=%d/40: %g, published %g\n", table[i].name, comm[k],
-                          (double)s.makespan / 40, table[i].spans[k]);
-            assert_float_equal((double)s.makespan / 40, table[i].spans[k], 1e-9);
-        }
-    }
-}
-
 static const char *const plain[] = {"naive", "gpipe", "1f1b", NULL};
 
 TEST(every_size_has_the_bubble_of_the_formula)
@@ -262,27 +169,6 @@ TEST(every_size_has_the_bubble_of_the_formula)
                 assert_float_equal(bubble, is_naive ? naive : ideal, 1e-12);
                 CHECK_INT_EQ(makespan_of(plan, unit), is_naive ? 3 * p * m : 3 * (m + p - 1));
             }
-        }
-    }
-}
-
-TEST(unequal_ticks_follow_the_formula_too)
-{
-    struct ticks ticks = {.f = 5, .i = 7, .w = 3, .fused_send = true};
-    for (int p = 1; p <= 8; p++) {
-        for (int m = 1; m <= 16; m++) {
-            int64_t makespan;
-            int64_t work[8];
-            struct pp_plan *plan = plan_named("1f1b", p, m);
-            time_line(plan, &ticks, &makespan, work, NULL);
-            CHECK_INT_EQ(makespan, (m + p - 1) * (5 + 7 + 3));
-            for (int r = 0; r < p; r++)
-                CHECK_INT_EQ(work[r], m * (5 + 7 + 3));
-            pp_plan_destroy(&plan);
-            plan = plan_named("gpipe", p, m);
-            time_line(plan, &ticks, &makespan, NULL, NULL);
-            CHECK_INT_EQ(makespan, (m + p - 1) * (5 + 7 + 3));
-            pp_plan_destroy(&plan);
         }
     }
 }

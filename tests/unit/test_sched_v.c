@@ -58,17 +58,6 @@ TEST(memory_of_v_half_and_v_min_is_that_of_the_paper)
     }
 }
 
-TEST(dualpipev_gains_from_overlap_as_published)
-{
-    struct spans s;
-    PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_v("dualpipev", 4, 10);
-    /* F = 1, B = 2, in half ticks so that an overlapped pair can take 2.5 */
-    spans_of(plan, &(struct times){.f = 2, .i = 2, .w = 2, .pair = 6}, &s);
-    CHECK_INT_EQ(s.makespan, 2 * 66);
-    spans_of(plan, &(struct times){.f = 2, .i = 2, .w = 2, .pair = 5}, &s);
-    CHECK_INT_EQ(s.makespan, 2 * 59);
-}
-
 /* The F's message need not wait for the B of its pair: apart they are faster than as one piece. */
 TEST(dualpipev_without_overlap_takes_the_time_of_zb_v)
 {
@@ -82,34 +71,6 @@ TEST(dualpipev_without_overlap_takes_the_time_of_zb_v)
             time_line(dualpipev, &unit, &dual, NULL, NULL);
             CHECK_INT_EQ(zero, 6 * m + p - 1);
             CHECK_INT_EQ(dual, zero);
-        }
-    }
-}
-
-TEST(the_last_rank_of_dualpipev_idles_as_the_formula_says)
-{
-    /* F = I, as the formula takes for granted (else it is FB + F - 2W) */
-    static const struct times table[] = {
-        {.f = 1, .i = 1, .w = 1, .pair = 3},     {.f = 2, .i = 2, .w = 2, .pair = 5},
-        {.f = 10, .i = 10, .w = 10, .pair = 21}, {.f = 10, .i = 10, .w = 9, .pair = 26},
-        {.f = 10, .i = 10, .w = 7, .pair = 19},
-    };
-    for (size_t i = 0; i < LEN(table); i++) {
-        for (int p = 1; p <= 8; p++) {
-            const struct times *t = &table[i];
-            struct spans s;
-            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_v("dualpipev", p, 2 * p + 3);
-            int64_t work = 0;
-            for (int k = 0; k < plan->ranks[p - 1].n_actions; k++) {
-                const struct pp_action *a = &plan->ranks[p - 1].actions[k];
-                work += a->overlap         ? t->pair - t->i - t->w
-                        : a->op == PP_OP_F ? t->f
-                        : a->op == PP_OP_I ? t->i
-                        : a->op == PP_OP_W ? t->w
-                                           : t->i + t->w;
-            }
-            spans_of(plan, t, &s);
-            CHECK_INT_EQ(s.makespan - work, (p - 1) * (t->pair + t->i + t->w - 3 * t->w));
         }
     }
 }

@@ -233,18 +233,22 @@ TEST(zero_bubble_identities_hold)
 
 TEST(dualpipev_idles_as_its_formula_says)
 {
-    /* per chunk F = 1, B = 2, W = 1; a pair takes 3, 2.5 */
+    /* of a chunk, with F = I, as the formula takes for granted; pair: of an overlapped F;B */
     static const struct {
-        double overlap, makespan;
-    } pairs[] = {{1, 66}, {2.5 / 3, 59}};
-    for (size_t i = 0; i < LEN(pairs); i++) {
-        struct rank_costs c = {.f = 2, .i = 2, .w = 2, .overlap = pairs[i].overlap};
-        PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("dualpipev", 4, 10);
-        struct pp_sim_result res;
-        simulate(plan, &c, &res);
-        assert_float_equal(res.makespan, pairs[i].makespan, 1e-9);
-        double pair = 3 * pairs[i].overlap;
-        assert_float_equal(res.idle[3], 3 * (pair + 2 - 3), 1e-9);
-        pp_sim_result_fini(&res);
+        double f, w, pair, makespan; /* with 4 ranks and 10 micro-batches, where it is published */
+    } table[] = {{1, 1, 3, 66}, {1, 1, 2.5, 59}, {10, 10, 21, 0}, {10, 9, 26, 0}, {10, 7, 19, 0}};
+    for (size_t i = 0; i < LEN(table); i++) {
+        double f = table[i].f, w = table[i].w, pair = table[i].pair;
+        struct rank_costs c = {.f = 2 * f, .i = 2 * f, .w = 2 * w, .overlap = pair / (2 * f + w)};
+        for (int p = 1; p <= 8; p++) {
+            int m = p == 4 ? 10 : 2 * p + 3;
+            PP_OWN(pp_plan_destroy) struct pp_plan *plan = plan_of("dualpipev", p, m);
+            struct pp_sim_result res;
+            simulate(plan, &c, &res);
+            if (p == 4 && table[i].makespan > 0)
+                assert_float_equal(res.makespan, table[i].makespan, 1e-9);
+            assert_float_equal(res.idle[p - 1], (p - 1) * (pair + f + w - 3 * w), 1e-6);
+            pp_sim_result_fini(&res);
+        }
     }
 }
