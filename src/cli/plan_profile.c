@@ -4,6 +4,7 @@
 
 #include "ppcli/io.h"
 #include "ppcli/results.h"
+#include "ppcli/text.h"
 
 int plan_profile(const struct plan_asked *a)
 {
@@ -12,10 +13,11 @@ int plan_profile(const struct plan_asked *a)
     PP_OWN_MEMORY struct pp_profile_other *others = NULL;
     size_t memory = 0;
     bool json;
+    char word[2 * PP_PATH_MAX];
     if (!a->profile)
         return pp_fail(PP_EUSAGE,
                        "--against is for --profile: ppcli plan --profile PATH --against %s",
-                       a->against);
+                       pp_text_shell(a->against, word, sizeof(word)));
     if (a->config || a->csv || a->best || a->check || a->machine)
         return pp_fail(PP_EUSAGE,
                        "--profile is a plan by itself: no CONFIG, --csv, --best, --check or "

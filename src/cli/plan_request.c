@@ -85,11 +85,13 @@ static int fail_unknown(const char *name)
 {
     if (strchr(name, '/') || pp_text_ends(name, ".csv")) {
         bool file = strncmp(name, PP_SCHEDULE_FILE, strlen(PP_SCHEDULE_FILE)) == 0;
-        return pp_fail(PP_EUSAGE,
-                       "unknown schedule '%s'; a table is --csv %s here, and schedule = %s%s in a "
-                       "config",
-                       name, file ? name + strlen(PP_SCHEDULE_FILE) : name,
-                       file ? "" : PP_SCHEDULE_FILE, name);
+        char word[2 * PP_PATH_MAX];
+        return pp_fail(
+            PP_EUSAGE,
+            "unknown schedule '%s'; a table is --csv %s here, and schedule = %s%s in a "
+            "config",
+            name, pp_text_shell(file ? name + strlen(PP_SCHEDULE_FILE) : name, word, sizeof(word)),
+            file ? "" : PP_SCHEDULE_FILE, name);
     }
     struct pp_did_you_mean hint = pp_did_you_mean(name, pp_schedule_names());
     return pp_fail(PP_EUSAGE, "unknown schedule '%s'%s", name,
