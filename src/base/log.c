@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "ppcli/text.h"
@@ -24,6 +25,26 @@ enum pp_log_level pp_log_level(void)
 
 static atomic_bool in_progress; /* the terminal shows a line of pp_log_progress() */
 
+/* Ends lines at blanks where the terminal would break words. */
+static void break_at_blanks(char *line)
+{
+    struct winsize w;
+    int used = 0;
+    char *blank = NULL;
+    if (!pp_term_live(STDERR_FILENO) || ioctl(STDERR_FILENO, TIOCGWINSZ, &w) != 0 || w.ws_col == 0)
+        return;
+    for (char *c = line; *c; c++) {
+        used += (*c & 0xc0) != 0x80;
+        if (used > w.ws_col && blank) {
+            *blank = '\n';
+            used = (int)(c - blank);
+            blank = NULL;
+        }
+        if (*c == ' ')
+            blank = c;
+    }
+}
+
 static void emit(const char *prefix, const char *fmt, va_list ap, bool stays)
 {
     char line[2048];
@@ -31,6 +52,8 @@ static void emit(const char *prefix, const char *fmt, va_list ap, bool stays)
     int used = snprintf(line, sizeof(line) - 1, "%s%s", erase ? "\r\033[K" : "", prefix);
     vsnprintf(line + used, sizeof(line) - 1 - (size_t)used, fmt, ap);
     size_t n = (size_t)used + strlen(pp_text_plain(line + used));
+    if (stays && prefix[0] == '\0') /* an advice of a warning is copied as one line */
+        break_at_blanks(line + used);
     if (stays)
         line[n++] = '\n';
     /* A lost log line must never stop a run. */

@@ -28,12 +28,13 @@ def case(name, wrong):
         print(f'{name}: {line}', file=sys.stderr)  # meson shows no comments of TAP
 
 
-def on_terminal(columns, *words):
-    """Standard output, lines, of a terminal that wide; its standard error is dropped."""
+def on_terminal(columns, *words, stream='stdout'):
+    """Lines of a standard stream that is a terminal so wide; the other one is dropped."""
     main, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
     environment = {k: v for k, v in os.environ.items() if not k.startswith(('OMPI_', 'PMI'))} | {'TERM': 'xterm'}
-    child = subprocess.Popen([PPCLI, *words], stdout=other, stderr=subprocess.DEVNULL, env=environment)
+    child = subprocess.Popen([PPCLI, *words], env=environment,
+                             **({'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL} | {stream: other}))
     os.close(other)
     out = b''
     while True:
@@ -72,6 +73,8 @@ with tempfile.TemporaryDirectory() as folder:
         [] if any('test_acc=' in line for line in trained) else ['no line of an epoch']))
     case('and the digest stays one word',
          [] if any(re.fullmatch(r'weights_sha256 +[0-9a-f]{64}', line) for line in trained) else trained)
+    told = [line for line in on_terminal(80, 'train', 'net.ini', '--dir', '', stream='stderr') if '\r' not in line]
+    case('messages end their lines at blanks', too_wide(told, 80) or ([] if 'about as fast' in squeezed(told) else told))
     case('eval fits', too_wide(on_terminal(80, 'eval', 'run'), 80))
     case('explain fits', too_wide(on_terminal(80, 'explain', 'net.ini'), 80))
     case('a schedule fits', too_wide(on_terminal(80, 'plan', '--schedule', 'zb-v', '--stages', '4', '--microbatches',
