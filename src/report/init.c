@@ -4,12 +4,13 @@
 #include "ppcli/results.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/dataset.h"
 #include "ppcli/mem.h"
 
-#define ALIKE 10 /* times as far from 0 as the narrowest: columns of one kind */
+#define ALIKE 3 /* columns of one kind have at least a third of the common range */
 
 struct column {
     double sum, squares, least, most;
@@ -32,31 +33,49 @@ static void look_at_columns(const struct pp_dataset *ds, int n, struct column *o
     }
 }
 
-/* One scale is for columns of one kind: about as wide, about the same place. */
-static bool are_alike(const struct column *of, int n)
+/* One scale for all columns leaves each of them at least a third of what it makes of the whole range:
+ * about as wide, about the same place. A column of one value is not an input. */
+static bool are_alike(const struct column *of, int n, double range)
 {
-    double least = 0, most = 0;
-    for (int i = 0; i < n; i++) {
-        double far = fmax(-of[i].least, of[i].most);
-        if (!(of[i].least < of[i].most))
-            continue; /* it is not an input */
-        least = least > 0 && least < far ? least : far;
-        most = far > most ? far : most;
-    }
-    return most < ALIKE * least;
+    for (int i = 0; i < n; i++)
+        if (of[i].least < of[i].most && of[i].most - of[i].least < range / ALIKE)
+            return false;
+    return true;
 }
 
-static void print_columns(FILE *f, const struct column *of, int n, int rows)
+/* In as many digits as it takes to be near enough: a mean of 1,700,000,123 with a deviation of 10 in ten. */
+static void print_near(FILE *f, double value, double enough)
 {
-    fputs("; mean =", f);
-    for (int i = 0; i < n; i++)
-        fprintf(f, " %.4g", of[i].sum / rows);
-    fputs("\n; std =", f);
+    char text[40];
+    int digits = 4;
+    do {
+        snprintf(text, sizeof(text), "%.*g", digits, value);
+    } while (fabs(strtod(text, NULL) - value) > enough && digits++ < 17);
+    fprintf(f, " %s", text);
+}
+
+/* means[n], stds[n], as keys. */
+static void print_keys(FILE *f, const double *means, const double *stds, int n)
+{
+    for (int k = 0; k < 2; k++) {
+        fputs(k == 0 ? "; mean =" : "; std =", f);
+        for (int i = 0; i < n; i++)
+            print_near(f, k == 0 ? means[i] : stds[i], stds[i] / 1000);
+        fputc('\n', f);
+    }
+}
+
+static int print_columns(FILE *f, const struct column *of, int n, int rows)
+{
+    PP_TAKE(double, means, n);
+    PP_TAKE(double, stds, n);
     for (int i = 0; i < n; i++) {
         double std = sqrt(of[i].squares / rows);
-        fprintf(f, " %.4g", std > 0 && of[i].least < of[i].most ? std : 1);
+        means[i] = of[i].sum / rows;
+        stds[i] = std > 0 && of[i].least < of[i].most ? std : 1;
     }
-    fputc('\n', f);
+    print_keys(f, means, stds, n);
+    return 0;
 }
 
 /* As comments, with keys where the range is wide. */
@@ -77,16 +96,16 @@ static int print_range(const struct pp_dataset *ds, FILE *f)
             most);
     if (!(least < most) || (least >= -4 && most <= 4))
         return 0;
-    if (n > 1 && n <= (flat ? PP_FLOATS_MAX : PP_CHANNELS_MAX) && !are_alike(of, n)) {
+    if (n > 1 && n <= (flat ? PP_FLOATS_MAX : PP_CHANNELS_MAX) && !are_alike(of, n, most - least)) {
         fprintf(f,
                 "; these two keys would do that, with a number for each %s (its mean and its "
                 "standard deviation):\n",
                 flat ? "column" : "channel");
-        print_columns(f, of, n, each.n);
-    } else {
-        fprintf(f, "; these two keys would do that:\n; mean = %.4g\n; std = %.4g\n",
-                most / 2 + least / 2, most / 2 - least / 2);
+        return print_columns(f, of, n, each.n);
     }
+    const double middle = most / 2 + least / 2, half = most / 2 - least / 2;
+    fputs("; these two keys would do that:\n", f);
+    print_keys(f, &middle, &half, 1);
     return 0;
 }
 

@@ -61,6 +61,26 @@ for key in mean std; do grep -q "^; $key = [0-9]" far.ini || complain "no $key: 
 sed -i -e 's/^; mean/mean/' -e 's/^; std/std/' far.ini
 ok run train far.ini -q --dir '' --epochs 1
 
+begin "the numbers that init proposes bring every column near -1 to 1, however far and however different"
+# FILE KEYS: the first column is a time or a pressure, or two columns differ in size or in place
+awk 'BEGIN { for (i = 0; i < 300; i++) print 1700000000 + 256 * (i % 97) "," i % 2 }' >time.csv </dev/null
+awk 'BEGIN { for (i = 0; i < 300; i++) print 101325 + (i * 37 % 101) / 10 "," i % 2 }' >pascal.csv </dev/null
+awk 'BEGIN { for (i = 0; i < 300; i++) print 20 + i % 7 "," 100 + i * 13 % 61 "," i % 2 }' >sizes.csv </dev/null
+awk 'BEGIN { for (i = 0; i < 300; i++) print 1000 + i % 7 "," 1090 + i * 13 % 8 "," i % 2 }' >places.csv </dev/null
+for table in time pascal sizes places; do
+    ok run init $table.csv $table.csv -o $table.ini
+    sed -i -e 's/^; mean/mean/' -e 's/^; std/std/' $table.ini
+    awk -F, -v keys="$(grep -e '^mean =' -e '^std =' $table.ini | tr '\n' ' ')" '
+        BEGIN { n = split(keys, k, " ") / 2 - 2 }
+        { for (i = 1; i < NF; i++) { v = ($i - k[2 + (n > 1 ? i : 1)]) / k[4 + n + (n > 1 ? i : 1)]
+            sum[i] += v; squares[i] += v * v } columns = NF - 1 }
+        END { for (i = 1; i <= columns; i++) { m = sum[i] / NR; d = sqrt(squares[i] / NR - m * m)
+            if (m < -0.5 || m > 0.5 || d < 0.3 || d > 2) { print i, m, d; exit 1 } } }' $table.csv >why ||
+        complain "$table: column, mean, deviation $(cat why): $(grep -e '^mean' -e '^std' $table.ini)"
+    ok run train $table.ini -q --dir '' --epochs 1
+    err_lacks 'warning'
+done
+
 begin "init refuses what a run would"
 sed '7s/^[^,]*/nan/' train.csv >odd.csv
 fails 65 "'nan'" run init odd.csv test.csv
