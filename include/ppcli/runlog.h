@@ -3,6 +3,9 @@
 #ifndef PPCLI_RUNLOG_H
 #define PPCLI_RUNLOG_H
 
+#include <math.h>
+#include <stdio.h>
+
 #include "ppcli/bubble.h"
 #include "ppcli/exec.h"
 #include "ppcli/run.h"
@@ -110,6 +113,13 @@ struct pp_summary {
     const char *weights_sha256;
     const char *schedule_sha256; /* pp_plan_digest() of a full batch's plan */
 };
+
+/* A mean loss or accuracy: 0.1234, 1.0291e+26, "none" where no target counted. Returns out. */
+static inline const char *pp_mean_text(double x, char out[16])
+{
+    snprintf(out, 16, isnan(x) ? "none" : fabs(x) < 1e6 ? "%.4f" : "%.4e", x);
+    return out;
+}
 
 struct pp_pace;
 

@@ -8,14 +8,13 @@
 
 static void print_text(const struct pp_evaluation *e)
 {
-    char from[PP_PATH_MAX];
+    char from[PP_PATH_MAX], loss[16];
     if (e->targets > 0) {
-        printf(
-            "test loss        %.4f   (perplexity %.4g, accuracy %.4f, %d windows of %d tokens)\n",
-            e->loss, exp(e->loss), e->accuracy, e->samples, e->targets);
+        printf("test loss        %s   (perplexity %.4g, accuracy %.4f, %d windows of %d tokens)\n",
+               pp_mean_text(e->loss, loss), exp(e->loss), e->accuracy, e->samples, e->targets);
     } else {
-        printf("test accuracy    %.4f   (loss %.4f, %d samples)\n", e->accuracy, e->loss,
-               e->samples);
+        printf("test accuracy    %.4f   (loss %s, %d samples)\n", e->accuracy,
+               pp_mean_text(e->loss, loss), e->samples);
     }
     printf("weights_sha256   %s\n", e->weights_sha256);
     printf("checkpoint       %s\n", pp_text_shown(e->from, from, sizeof(from)));

@@ -88,6 +88,7 @@ static int open_loaders(struct pp_exec *x)
 static int create_local(struct pp_exec *x, const struct pp_exec_spec *spec)
 {
     PP_TRY(exec_memory(x, spec));
+    PP_TRY(pp_backend_zero(x->be, x->before, sizeof(*x->before)));
     PP_TRY(exec_finite_create(x));
     PP_TRY(find_first_and_last(x));
     PP_TRY(open_loaders(x));

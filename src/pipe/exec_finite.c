@@ -135,31 +135,29 @@ static int read_gradients(struct pp_exec *x)
     return pp_backend_judge(x->be, &j);
 }
 
-/* The sums are NaN until exec_finite_tell(), those of a rank that has none in their place of its own. */
+/* A loss that all ranks judge: the one that the step's sums begin with, or that of a rank without sums. */
+static double *place_of_veto(const struct pp_exec *x)
+{
+    return x->sums[PP_SPLIT_TRAIN] ? &x->before->loss : &x->check.own[x->check.n];
+}
+
+/* It is NaN until exec_finite_tell(). */
 int exec_finite_veto(struct pp_exec *x)
 {
-    struct pp_loss_sums bad, *sums = x->sums[PP_SPLIT_TRAIN];
     const double nan = NAN;
     if (x->check.vetoes)
         return 0;
     x->check.vetoes = true;
     PP_TRY(exec_settle(x));
-    if (!sums)
-        return pp_backend_to_device(x->be, &x->check.own[x->check.n], &nan, sizeof(nan));
-    PP_TRY(pp_backend_to_host(x->be, &x->check.vetoed, sums, sizeof(bad)));
-    bad = x->check.vetoed;
-    bad.loss = nan;
-    return pp_backend_to_device(x->be, sums, &bad, sizeof(bad));
+    return pp_backend_to_device(x->be, place_of_veto(x), &nan, sizeof(nan));
 }
 
 static int end_veto(struct pp_exec *x)
 {
-    struct pp_loss_sums *sums = x->sums[PP_SPLIT_TRAIN];
     if (!x->check.vetoes)
         return 0;
     x->check.vetoes = false;
-    return sums ? pp_backend_to_device(x->be, sums, &x->check.vetoed, sizeof(*sums))
-                : pp_backend_zero(x->be, &x->check.own[x->check.n], sizeof(*x->check.own));
+    return pp_backend_zero(x->be, place_of_veto(x), sizeof(double));
 }
 
 int exec_finite_decide(struct pp_exec *x, int64_t t)

@@ -177,7 +177,6 @@ struct exec_check {
     struct exec_finding *found; /* [ranks] owned */
     bool check_next;            /* the step before was bad: look at the next one at once */
     bool vetoes;                /* this rank must not let the step pass */
-    struct pp_loss_sums vetoed; /* what the epoch's sums were before it */
 };
 
 /* exec_zero.c: which replica owns what, with train.zero. */
@@ -212,7 +211,7 @@ struct pp_exec {
     struct exec_results *results;
     struct pp_loss_sums *sums[2]; /* in results; NULL: no last stage here */
     struct pp_loss_sums *unread;  /* of an R of the last stage: F has counted them; NULL: none */
-    struct pp_loss_sums *before;  /* sums of the epoch before the step */
+    struct pp_loss_sums *before;  /* what the sums of a step begin with: zeros, but for a veto */
     float *scratch;               /* largest chunk; replicas without train.zero only */
     float *merge; /* [2][n_merge] replicas: what their statistics are compared by, and scratch */
     size_t n_merge;
@@ -233,7 +232,7 @@ struct pp_exec {
     struct exec_timer timer;
 
     struct pp_exec_counters counters;
-    struct pp_loss_sums epoch_seen; /* last stage: sums of the epoch when last asked for */
+    struct pp_loss_sums epoch_sums; /* last stage: of the epoch, step by step */
     struct pp_exec_time update;
     struct pp_ring *ring; /* not owned */
 };

@@ -106,7 +106,7 @@ int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
     const struct pp_loader *ld = x->loader[split];
     bool train = split == PP_SPLIT_TRAIN;
     if (train && x->sums[split])
-        PP_TRY(pp_backend_copy(x->be, x->before, x->sums[split], sizeof(*x->before)));
+        PP_TRY(pp_backend_copy(x->be, x->sums[split], x->before, sizeof(*x->before)));
     PP_TRY(train ? exec_zero_begin(x) : 0);
     if (pp_loader_microbatches(ld, step) > 0)
         PP_TRY(exec_walk(x, split, step, t));
@@ -176,6 +176,10 @@ static int look_at_step(struct pp_exec *x, struct exec_turn *turn)
     if (fresh && turn->results->verdict.bad_step > 0) {
         pp_assert(turn->results->verdict.bad_step == turn->t); /* or an older turn had it */
         return tell_bad(x, turn);
+    }
+    if (fresh) {
+        pp_loss_sums_add(&x->counters.train, &turn->results->sums[PP_SPLIT_TRAIN]);
+        pp_loss_sums_add(&x->epoch_sums, &turn->results->sums[PP_SPLIT_TRAIN]);
     }
     return 0;
 }
@@ -298,18 +302,6 @@ int pp_exec_test_tell(struct pp_exec *x, double loss, char *out, size_t bytes, b
 
 /* ---- epochs and counters */
 
-/* Training of the epoch since the sums were looked at last, to the counters. */
-static int count_training(struct pp_exec *x)
-{
-    struct pp_loss_sums now, *seen = &x->epoch_seen;
-    PP_TRY(pp_backend_to_host(x->be, &now, x->sums[PP_SPLIT_TRAIN], sizeof(now)));
-    const struct pp_loss_sums since = {now.loss - seen->loss, now.correct - seen->correct,
-                                       now.rows - seen->rows, now.targets - seen->targets};
-    pp_loss_sums_add(&x->counters.train, &since);
-    x->epoch_seen = now;
-    return 0;
-}
-
 int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_sums *so_far)
 {
     static const struct pp_loss_sums zero;
@@ -318,12 +310,9 @@ int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_
         pp_ahead_rest(x->input.ahead);
     x->epoch = epoch;
     pp_loader_start_epoch(x->loader[PP_SPLIT_TRAIN], epoch);
-    if (!x->sums[PP_SPLIT_TRAIN])
-        return 0;
-    PP_TRY(count_training(x));
-    x->epoch_seen = so_far ? *so_far : zero;
-    PP_TRY(pp_backend_to_device(x->be, x->sums[PP_SPLIT_TRAIN], &x->epoch_seen, sizeof(zero)));
-    return exec_settle(x);
+    if (x->sums[PP_SPLIT_TRAIN])
+        x->epoch_sums = so_far ? *so_far : zero;
+    return 0;
 }
 
 int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out)
@@ -331,8 +320,7 @@ int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out)
     static const struct pp_loss_sums zero;
     PP_TRY(pp_exec_finish(x));
     if (x->sums[PP_SPLIT_TRAIN]) {
-        PP_TRY(count_training(x));
-        x->counters.epoch = x->epoch_seen;
+        x->counters.epoch = x->epoch_sums;
         PP_TRY(pp_backend_to_host(x->be, &x->counters.test, x->sums[PP_SPLIT_TEST], sizeof(zero)));
         PP_TRY(pp_backend_zero(x->be, x->sums[PP_SPLIT_TEST], sizeof(zero)));
     }

@@ -90,9 +90,9 @@ static void step_line(const struct pp_metrics *m, const struct pp_window *w, int
     double sps = (double)w->samples / w->seconds;
     char text[16], ppl[32], tps[32], loss[16], acc[16];
     snprintf(line, bytes, "epoch=%d step=%d/%d loss=%s%s acc=%s sps=%.*f%s bubble=%.1f%% eta=%s",
-             w->epoch, w->step, steps, mean_text(w->loss, loss),
-             perplexity_text(m, "ppl", w->loss, ppl), mean_text(w->accuracy, acc), sps < 10 ? 2 : 0,
-             sps, tokens_text(m, sps, tps), w->bubble * 100,
+             w->epoch, w->step, steps, pp_mean_text(w->loss, loss),
+             perplexity_text(m, "ppl", w->loss, ppl), pp_mean_text(w->accuracy, acc),
+             sps < 10 ? 2 : 0, sps, tokens_text(m, sps, tps), w->bubble * 100,
              pp_clock_duration(eta, text, sizeof(text)));
     if (w->skipped > 0)
         pp_text_add(line, bytes, " skipped=%lld", (long long)w->skipped);
@@ -374,13 +374,14 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
         wipe_live(m);
         char text[16], ppl[32], tps[32], loss[16], acc[16], test[96] = "";
         if (e->tested) {
-            snprintf(test, sizeof(test), " test_loss=%.4f%s test_acc=%.4f", e->test_loss,
+            snprintf(test, sizeof(test), " test_loss=%s%s test_acc=%.4f",
+                     pp_mean_text(e->test_loss, loss),
                      perplexity_text(m, "test_ppl", e->test_loss, ppl), e->test_accuracy);
         }
         double sps = (double)e->samples / e->seconds;
         fprintf(m->from.out, "epoch=%d/%d loss=%s%s acc=%s%s sps=%.*f%s bubble=%.1f%% time=%s\n",
-                e->epoch, m->from.epochs, mean_text(e->train_loss, loss),
-                perplexity_text(m, "ppl", e->train_loss, ppl), mean_text(e->train_accuracy, acc),
+                e->epoch, m->from.epochs, pp_mean_text(e->train_loss, loss),
+                perplexity_text(m, "ppl", e->train_loss, ppl), pp_mean_text(e->train_accuracy, acc),
                 test, sps < 10 ? 2 : 0, sps, tokens_text(m, sps, tps), e->bubble * 100,
                 pp_clock_duration(e->seconds, text, sizeof(text)));
         fflush(m->from.out);

@@ -107,11 +107,5 @@ void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_n
  */
 int clocks_compare(struct pp_transport *tp, int64_t *offset_ns, int64_t *error_ns);
 
-/* A mean loss or accuracy, "none" where no target counted. */
-static inline const char *mean_text(double x, char out[16])
-{
-    snprintf(out, 16, isnan(x) ? "none" : "%.4f", x);
-    return out;
-}
 
 #endif

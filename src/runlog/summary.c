@@ -253,21 +253,22 @@ void summary_print(const struct pp_metrics_start *from, const struct pp_summary 
     const struct pp_run *run = from->run;
     FILE *f = from->out;
     int targets = pp_model_text_targets(run->model);
-    char text[16], loss[16], acc[16], ppl[32] = "", tokens[48] = "", resumed[40] = "";
+    char text[16], loss[16], acc[16], test[16], ppl[32] = "", tokens[48] = "", resumed[40] = "";
     if (targets > 0) {
         if (!isnan(s->train_loss))
             snprintf(ppl, sizeof(ppl), "perplexity %.4g, ", exp(s->train_loss));
         snprintf(tokens, sizeof(tokens), ", %.0f tokens/s", s->samples_per_second * targets);
     }
     if (s->tested && targets > 0) {
-        fprintf(f, "test loss        %.4f   (perplexity %.4g, accuracy %.4f, %d windows)\n",
-                s->test_loss, exp(s->test_loss), s->test_accuracy, run->layout->test_n);
+        fprintf(f, "test loss        %s   (perplexity %.4g, accuracy %.4f, %d windows)\n",
+                pp_mean_text(s->test_loss, test), exp(s->test_loss), s->test_accuracy,
+                run->layout->test_n);
     } else if (s->tested) {
-        fprintf(f, "test accuracy    %.4f   (loss %.4f, %d samples)\n", s->test_accuracy,
-                s->test_loss, run->layout->test_n);
+        fprintf(f, "test accuracy    %.4f   (loss %s, %d samples)\n", s->test_accuracy,
+                pp_mean_text(s->test_loss, test), run->layout->test_n);
     }
     fprintf(f, "train loss       %s   (%saccuracy %s, last epoch)\n",
-            mean_text(s->train_loss, loss), ppl, mean_text(s->train_accuracy, acc));
+            pp_mean_text(s->train_loss, loss), ppl, pp_mean_text(s->train_accuracy, acc));
     int64_t steps = s->steps - s->before.steps;
     if (s->before.steps > 0)
         snprintf(resumed, sizeof(resumed), " after step %lld", (long long)s->before.steps);

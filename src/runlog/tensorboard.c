@@ -90,7 +90,7 @@ static void write_scalars(struct board *t, int64_t step, const struct scalar *sc
     PP_OWN(pp_bytes_fini) struct pp_bytes event = {0}, summary = {0};
     for (int i = 0; i < n; i++) {
         PP_OWN(pp_bytes_fini) struct pp_bytes value = {0};
-        if (isnan(scalars[i].value)) /* no target counted */
+        if (!isfinite((float)scalars[i].value)) /* no target counted; a perplexity beyond floats */
             continue;
         pp_bytes_text(&value, 1, scalars[i].tag);
         pp_bytes_float(&value, 2, (float)scalars[i].value);

@@ -76,4 +76,20 @@ fails 80 'in 1 of 2 batches: the output of layers.' \
     --set data.test_file=odd.csv --set 'model.layers=linear:64 linear:8 relu linear:2'
 err_has 'Look at the samples of these batches, lower train.lr'
 
+begin "the losses after one enormous batch are those of the same batches without it"
+awk 'BEGIN { srand(5); for (i = 0; i < 640; i++) { v = rand() - 0.5; print v "," (v > 0) } }' >small.csv </dev/null
+awk -F, 'NR == 100 { $1 = "1e18" } { print $1 "," $2 }' small.csv >cell.csv
+config cell.ini data.dataset=csv data.train_file=cell.csv data.test_file=small.csv 'model.sizes=1 4 2' \
+    train.optimizer=sgd train.lr=1e-30 train.epochs=1 train.batch_size=16 run.log_every=1 run.backend=cpu
+for stages in 1 2; do
+    ok run train cell.ini --dir cell -q --overwrite --stages $stages
+    grep '"type":"step"' cell/metrics.jsonl | sed 's/.*"loss":\([^,]*\),.*/\1/' >with
+    ok run train cell.ini --dir cell -q --overwrite --stages $stages --set data.train_file=small.csv
+    grep '"type":"step"' cell/metrics.jsonl | sed 's/.*"loss":\([^,]*\),.*/\1/' >without
+    same "$(paste with without | awk '$1 != $2' | wc -l)" 1
+done
+run train cell.ini --dir '' --stages 1
+grep -q 'loss=[0-9.]*e+[0-9]* ' "$folder/out" || complain "the large loss: $(grep -o 'loss=[^ ]*' "$folder/out" | sort -u | tail -1)"
+same "$(grep -o ' loss=[^ ]*' "$folder/out" | grep -c '[0-9]\{12\}')" 0
+
 finish

@@ -44,6 +44,12 @@ config "$folder/text.ini" data.dataset=synthetic-tokens data.train_samples=24 da
 ok run train "$folder/text.ini" --dir "$folder/text" --set run.tensorboard=on
 checked events "$folder/text"
 
+begin "a perplexity that no float holds is left out of the board"
+fails 80 '' run train "$folder/text.ini" --dir "$folder/high" --set run.tensorboard=on \
+    --set train.optimizer=sgd --set train.lr=300 --set model.n_embd=16
+grep -q '"perplexity":null\|"perplexity":[0-9.]*e+[0-9]' "$folder/high/metrics.jsonl" || skip "no such perplexity"
+checked events "$folder/high"
+
 begin "overwriting a run removes its event files"
 ok run train "$config" --dir "$a" --overwrite --set run.tensorboard=on
 checked events "$a"
