@@ -7,6 +7,8 @@
 #ifndef PPCLI_BENCH_H
 #define PPCLI_BENCH_H
 
+#include <signal.h>
+
 #include "ppcli/best_result.h"
 #include "ppcli/machine.h"
 #include "ppcli/train.h"
@@ -132,15 +134,17 @@ struct pp_bench_spec {
     const char *trace;
     /* Measured again after every round, but under MPI: the best of all counts. NULL: not. */
     struct pp_bench *ceilings;
-    const char *same;           /* what all processes must have alike, see pp_world_open() */
-    void (*before_abort)(void); /* as in struct pp_train_options, and so is lost */
+    const volatile sig_atomic_t *stop; /* not 0: end after the measurement at hand; NULL: never */
+    const char *same;                  /* what all processes must have alike, see pp_world_open() */
+    void (*before_abort)(void);        /* as in struct pp_train_options, and so is lost */
     pp_lost *lost;
 };
 
 #define PP_BENCH_BUSY_LOAD 0.5 /* of the last minute: from here on something else is running */
 
 struct pp_bench {
-    int repeat;
+    int repeat;   /* rounds that count: all that were asked for, unless ... */
+    bool stopped; /* ... the user wanted no more; rows that were not measured are skipped then */
     /* [n] As asked for; where these do not begin with one stage and one replica, such a row, with the
      * threads that the config gives it, was put in front. */
     struct pp_bench_row *rows;

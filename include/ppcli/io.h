@@ -70,6 +70,10 @@ int pp_io_commit(struct pp_io_file *f, uint8_t out_digest[PP_SHA256_BYTES]);
 /* Accepts one that was committed, abandoned or never created. Keeps the error record. */
 void pp_io_abandon(struct pp_io_file *f);
 
+/* Remove the files of this process that are on their way, before a signal ends it. For handlers: system
+ * calls only. */
+void pp_io_remove_temporary(void);
+
 /* The same as a FILE of the system. */
 struct pp_file_write {
     FILE *f; /* write here */

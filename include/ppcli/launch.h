@@ -170,7 +170,11 @@ int pp_slurm_write(const struct pp_config *cfg, const struct pp_slurm_job *job,
  * as INT does elsewhere. USR2: save and go on. A handler can only note; the run looks at the notes
  * where all its ranks meet. See pp_process_stop (process.h). */
 
-/* From now on, for the whole process. What was ignored on purpose (nohup) stays ignored. */
-void pp_signals_catch(void);
+/* From now on, for the whole process. What was ignored on purpose (nohup) stays ignored. text: a line
+ * for the user at the first INT, static. */
+void pp_signals_catch(const char *text);
+
+/* Until then TERM, INT and HUP end the process, and the files that it is writing go with it. */
+void pp_signals_clean(void);
 
 #endif

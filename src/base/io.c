@@ -4,10 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- the system */
@@ -147,6 +150,49 @@ int pp_io_sync_dir(const struct pp_io *io, const char *path)
     return rc < 0 ? pp_fail_errno(0, "cannot flush folder %s", path) : 0;
 }
 
+/* ---- files on their way, for whoever ends this process before they have arrived */
+
+#define ON_THE_WAY_MAX 64 /* more are not removed */
+
+static struct on_the_way {
+    int pid; /* whose it is, -1: being written; 0: free */
+    char temp[PP_PATH_MAX];
+} on_the_way[ON_THE_WAY_MAX];
+
+static void note_file(const struct pp_io_file *f)
+{
+    for (int i = 0; f->io == &pp_io_system && i < ON_THE_WAY_MAX; i++) {
+        int none = 0;
+        if (__atomic_compare_exchange_n(&on_the_way[i].pid, &none, -1, false, __ATOMIC_ACQ_REL,
+                                        __ATOMIC_RELAXED)) {
+            memcpy(on_the_way[i].temp, f->temp, sizeof(f->temp));
+            __atomic_store_n(&on_the_way[i].pid, (int)getpid(), __ATOMIC_RELEASE);
+            return;
+        }
+    }
+}
+
+static void forget_file(const struct pp_io_file *f)
+{
+    for (int i = 0; f->io == &pp_io_system && i < ON_THE_WAY_MAX; i++) {
+        struct on_the_way *one = &on_the_way[i];
+        int pid = __atomic_load_n(&one->pid, __ATOMIC_ACQUIRE);
+        if (pid > 0 && strcmp(one->temp, f->temp) == 0)
+            __atomic_store_n(&one->pid, 0, __ATOMIC_RELEASE);
+    }
+}
+
+void pp_io_remove_temporary(void)
+{
+    int before = errno, self = (int)getpid();
+    for (int i = 0; i < ON_THE_WAY_MAX; i++)
+        if (__atomic_load_n(&on_the_way[i].pid, __ATOMIC_ACQUIRE) == self)
+            (void)unlink(on_the_way[i].temp);
+    errno = before;
+}
+
+/* ---- writing */
+
 int pp_io_create(const struct pp_io *io, const char *path, struct pp_io_file *out)
 {
     struct pp_io_file f = {.io = io, .fd = -1};
@@ -161,6 +207,7 @@ int pp_io_create(const struct pp_io *io, const char *path, struct pp_io_file *ou
     if (f.fd < 0)
         return pp_fail_errno(0, "cannot create %s", path);
     pp_sha256_init(&f.sha);
+    note_file(&f);
     *out = f;
     return 0;
 }
@@ -201,6 +248,7 @@ static int publish(struct pp_io_file *f)
     }
     if (rc < 0)
         (void)io->ops->unlink(io, f->temp);
+    forget_file(f);
     return rc;
 }
 
@@ -221,6 +269,7 @@ void pp_io_abandon(struct pp_io_file *f)
         (void)f->io->ops->close(f->io, f->fd);
         f->fd = -1;
         (void)f->io->ops->unlink(f->io, f->temp);
+        forget_file(f);
     }
 }
 
@@ -241,9 +290,31 @@ static int check_target(const char *path)
                                           : "device");
 }
 
+/* What processes of this machine left when they were killed: of an hour ago, as a process of another
+ * machine that writes the same file may have that number. */
+static void remove_leftovers(const char *path)
+{
+    char dir[PP_PATH_MAX];
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    snprintf(dir, sizeof(dir), "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    PP_OWN(pp_closedir_at) DIR *d = opendir(dir);
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        struct stat st;
+        char *end = NULL;
+        size_t n = strlen(name);
+        bool temp = strncmp(e->d_name, name, n) == 0 && strncmp(e->d_name + n, ".tmp-", 5) == 0;
+        long pid = temp ? strtol(e->d_name + n + 5, &end, 10) : 0;
+        if (pid > 0 && *end == '\0' && kill((pid_t)pid, 0) != 0 && errno == ESRCH &&
+            fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
+            st.st_mtime + 3600 < time(NULL))
+            (void)unlinkat(dirfd(d), e->d_name, 0);
+    }
+}
+
 int pp_file_create(const char *path, struct pp_file_write *out)
 {
     PP_TRY(check_target(path));
+    remove_leftovers(path);
     PP_TRY(pp_io_create(&pp_io_system, path, &out->to));
     PP_OWN(pp_close_at) int fd = dup(out->to.fd);
     out->f = fd >= 0 ? fdopen(fd, "w") : NULL;

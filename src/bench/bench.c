@@ -140,6 +140,25 @@ static void judge(const struct bench *b, struct pp_bench_row *row, int round)
         snprintf(row->invalid, sizeof(row->invalid), "round %d: %.400s", round + 1, why);
 }
 
+/* Processes would have to agree on it. */
+static bool wants_stop(const struct bench *b)
+{
+    return !b->world && b->spec->stop && *b->spec->stop != 0;
+}
+
+/* Of the first round all counts that was measured, of later ones nothing: rows have as many samples. */
+static void end_round_early(struct bench *b, int round)
+{
+    b->out->repeat = round > 0 ? round : 1;
+    b->out->stopped = true;
+    for (int i = 0; round == 0 && i < b->out->n; i++) {
+        struct pp_bench_row *row = &b->out->rows[i];
+        if (!row->skipped[0] && (row->samples[0].seconds <= 0 ||
+                                 bench_reference(b->out, row->reference)->samples[0].seconds <= 0))
+            snprintf(row->skipped, sizeof(row->skipped), "stopped before it was measured");
+    }
+}
+
 static int run_round(struct bench *b, int round)
 {
     int n = n_items(b), total = 0, done = 0;
@@ -149,6 +168,10 @@ static int run_round(struct bench *b, int round)
         struct pp_bench_row *row = item(b, round % 2 == 0 ? k : n - 1 - k);
         if (!row)
             continue;
+        if (wants_stop(b)) {
+            end_round_early(b, round);
+            break;
+        }
         pp_log_progress("round %d/%d, row %d/%d: stages %d, %s, %d micro-batches", round + 1,
                         b->spec->repeat, ++done, total, row->stages, row->schedule,
                         row->microbatches);
@@ -157,7 +180,7 @@ static int run_round(struct bench *b, int round)
             rc = pp_transport_agree(b->world, rc); /* the others have waited */
         PP_TRY(rc);
     }
-    for (int k = 0; first_process(b) && k < n; k++)
+    for (int k = 0; first_process(b) && k < n && round < b->out->repeat; k++)
         if (item(b, k))
             judge(b, item(b, k), round);
     return 0;
@@ -348,11 +371,11 @@ static int run_all(struct bench *b, struct pp_config *const *configs)
         rc = pp_transport_agree(b->world, rc);
     PP_TRY(rc);
     PP_TRY(choose_steps(b));
-    for (int round = 0; b->out->n_references > 0 && round < b->spec->repeat; round++) {
+    for (int round = 0; b->out->n_references > 0 && round < b->out->repeat; round++) {
         PP_TRY(run_round(b, round));
-        PP_TRY(ceilings_again(b, configs[0]));
+        PP_TRY(b->out->stopped ? 0 : ceilings_again(b, configs[0]));
     }
-    return trace_all(b);
+    return b->out->stopped ? 0 : trace_all(b);
 }
 
 int pp_bench_ceilings(const struct pp_config *cfg, bool cpu_time, struct pp_bench *bench)

@@ -70,10 +70,14 @@ static int run_rows(const struct request *q, const struct pp_sweep *s, const cha
                                  .warmup = q->warmup,
                                  .seconds = q->seconds,
                                  .trace = q->trace,
+                                 .stop = &pp_process_stop,
                                  .same = same,
                                  .before_abort = last_words_before_abort,
                                  .lost = pp_process_leave ? last_words_lost : NULL};
     PP_TRY(pp_bench_check(s->configs, s->n));
+    if (!pp_mpi_launched())
+        pp_signals_catch("ppcli: stopping after this measurement; Ctrl-C again quits without "
+                         "the results\n");
     /* Before MPI starts: until this process joins in, the others sleep. */
     if (pp_launch_speaks() && !q->no_ceilings)
         PP_TRY(pp_bench_ceilings(s->configs[0], false, &ceilings));
@@ -87,6 +91,24 @@ static int run_rows(const struct request *q, const struct pp_sweep *s, const cha
 static void free_text(char **text)
 {
     free(*text);
+}
+
+static int count_measured(const struct pp_bench *b)
+{
+    int rows = 0;
+    for (int i = 0; i < b->n; i++)
+        rows += !b->rows[i].skipped[0];
+    return rows;
+}
+
+/* What was measured is there all the same. */
+static int tell_stopped(const struct request *q, const struct pp_bench *b)
+{
+    int rows = count_measured(b);
+    const char *file = q->output && rows > 0 ? q->output : "";
+    return pp_fail(
+        PP_ESTOPPED, "by a signal after %d of %d rounds; %d of %d rows were measured%s%s",
+        rows > 0 ? b->repeat : 0, q->repeat, rows, b->n, file[0] ? " and are in " : "", file);
 }
 
 /* Rows, transfers or ops. The file is opened first: what cannot be written is not worth the
@@ -112,11 +134,15 @@ static int measure(const struct request *q, const struct pp_sweep *s)
         return close_output(&file, rc, rc == 0 || rc == PP_ECHECK);
     }
     int rc = run_rows(q, s, same, &bench);
+    if (rc == 0 && bench.stopped && count_measured(&bench) == 0)
+        rc = tell_stopped(q, &bench);
     if (rc == 0 && bench.speaks && is_file)
         rc = pp_bench_print(&bench, &header, format, file.f);
     rc = close_output(&file, rc, rc == 0);
     if (rc == 0 && bench.speaks)
         rc = pp_bench_print(&bench, &header, is_file ? PP_BENCH_MD : format, stdout);
+    if (rc == 0 && bench.stopped)
+        return tell_stopped(q, &bench);
     if (rc == 0 && bench.speaks)
         rc = pp_bench_verdict(&bench, q->min_sps);
     return rc;

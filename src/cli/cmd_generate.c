@@ -204,7 +204,7 @@ static int generate(struct writing *w, const struct pp_config *cfg)
     PP_TRY(w->heap ? read_prompt(w) : PP_ERESOURCE);
     if (w->stop && w->v->n == 0)
         return pp_fail(PP_EUSAGE, "--stop: this model reads token numbers and has no tokenizer");
-    pp_signals_catch();
+    pp_signals_catch("ppcli: stopping after this token; Ctrl-C again quits at once\n");
     return write_text(w, cfg->model.block_size);
 }
 

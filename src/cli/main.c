@@ -163,6 +163,7 @@ int main(int argc, char **argv)
     /* A file that grows beyond what is allowed is an error to report, not a death. */
     signal(SIGXFSZ, SIG_IGN);
 
+    pp_signals_clean();
     pp_supervise_started();
     pp_transport_prepare();
     const struct pp_command *command = NULL;

@@ -138,7 +138,15 @@ static int write_files(const struct pp_tokenize *job, struct pp_tokenizer *t,
     PP_TRY(pp_path_format(path, "%s/train.bin", job->dir));
     PP_TRY(pp_file_create(path, &train));
     PP_TRY(encode_files(job, t, (size_t)each, train.f, out));
+    if (out->tokens < 2)
+        return pp_fail(PP_EFORMAT,
+                       "%s%s: %" PRIu64 " token%s in all, and training needs at least 2: one to "
+                       "read and the next one to learn",
+                       job->paths[0], job->n_paths > 1 ? " and the other texts" : "", out->tokens,
+                       out->tokens == 1 ? "" : "s");
     out->validation = out->tokens - (uint64_t)((double)out->tokens * (1 - job->validation));
+    if (out->validation > out->tokens - 2) /* of so few tokens training takes all */
+        out->validation = 0;
     PP_TRY(pp_path_format(path, "%s/val.bin", job->dir));
     if (out->validation > 0) {
         PP_TRY(pp_file_create(path, &val));

@@ -11,10 +11,11 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "ppcli/io.h"
 #include "ppcli/log.h"
 #include "ppcli/process.h"
 
-static bool tells;
+static const char *tells; /* to the user at the first INT; NULL: nothing */
 static int asked_fd = -1; /* of PP_SUPERVISE_ASKED; -1: none on this host */
 
 /* Which signal the user sent to the parent of mpirun, when this USR1 comes from there. */
@@ -26,6 +27,14 @@ static int sent_by_user(int number)
     return read && (asked == SIGTERM || asked == SIGINT || asked == SIGHUP) ? asked : number;
 }
 
+/* The signal takes its usual effect when the handler returns; nothing half written stays behind. */
+static void end_by(int number)
+{
+    pp_io_remove_temporary();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
 /* Rank threads read what the handler writes: volatile is for the thread that is interrupted. */
 static void note_signal(int number)
 {
@@ -34,17 +43,13 @@ static void note_signal(int number)
         return;
     }
     if (pp_process_stop != 0 && number == SIGINT) {
-        /* The user does not want to wait. Delivered when this handler returns. */
-        signal(SIGINT, SIG_DFL);
-        raise(SIGINT);
+        end_by(SIGINT); /* the user does not want to wait */
         return;
     }
     if (pp_process_stop == 0) {
-        static const char text[] =
-            "ppcli: stopping after this step and saving; Ctrl-C again quits without saving\n";
         int before = errno;
         if (tells && number == SIGINT)
-            (void)!write(STDERR_FILENO, text, sizeof(text) - 1);
+            (void)!write(STDERR_FILENO, tells, strlen(tells));
         errno = before;
         __atomic_store_n(&pp_process_stop, number == SIGUSR1 ? sent_by_user(number) : number,
                          __ATOMIC_RELAXED);
@@ -71,16 +76,27 @@ bool pp_last_words_first(void)
     return said == 0;
 }
 
-void pp_signals_catch(void)
+/* The first n of them; those that are ignored stay so. */
+static void handle_signals(void (*handler)(int), int n)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
-    struct sigaction act = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
+    struct sigaction act = {.sa_handler = handler, .sa_flags = SA_RESTART};
     sigemptyset(&act.sa_mask);
-    tells = pp_log_level() >= PP_LOG_INFO;
-    asked_fd = open_asked();
-    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    for (int i = 0; i < n; i++) {
         struct sigaction before;
         if (sigaction(numbers[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(numbers[i], &act, NULL);
     }
+}
+
+void pp_signals_catch(const char *text)
+{
+    tells = pp_log_level() >= PP_LOG_INFO ? text : NULL;
+    asked_fd = open_asked();
+    handle_signals(note_signal, 5);
+}
+
+void pp_signals_clean(void)
+{
+    handle_signals(end_by, 3);
 }

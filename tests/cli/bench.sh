@@ -272,6 +272,26 @@ result "$folder/new.json" 103
 run bench --compare "$folder/old.json" "$folder/new.json"
 out_has '(a single round: no confidence)'
 
+begin "a signal ends a sweep with the rows that it has, and leaves no temporary file"
+mkdir "$folder/stop"
+(exec "$PPCLI" bench --no-ceilings --stages 1,2 --time 0.1 --repeat 1000 -o "$folder/stop/rows.json") >"$folder/out" 2>"$folder/err" &
+child=$!
+sleep 4 # a round or more, on most machines
+kill -TERM $child
+last='bench, TERM'
+code=0
+wait $child || code=$?
+code_is 75
+rows=$(sed -n 's/.*stopped: by a signal after [0-9]* of 1000 rounds; \([0-9]*\) of [0-9]* rows were measured.*/\1/p' "$folder/err")
+if [ "${rows:-0}" -gt 0 ]; then
+    same "$(ls "$folder/stop")" rows.json
+    same "$(grep -c '"skipped"' "$folder/stop/rows.json")" "$((2 - rows))"
+    out_has 'samples/s'
+    ok run bench --compare "$folder/stop/rows.json" "$folder/stop/rows.json"
+else
+    same "$(ls "$folder/stop")" ''
+fi
+
 begin "--compare matches rows by their axes"
 schedule=gpipe result "$folder/new.json" 100 100
 shows 'not in the old file' run bench --compare "$folder/old.json" "$folder/new.json"

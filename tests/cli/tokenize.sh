@@ -168,6 +168,38 @@ fails 65 'not the same ones' run train "$folder/own.ini" --dir "$folder/no" --ov
     --set "data.tokenizer=$folder/other"
 fails 78 'data.tokenizer' run train "$folder/own.ini" --set data.tokens=bpe --dir "$folder/no" --overwrite
 
+begin "fewer than two tokens are refused, and a few all train"
+printf a >"$folder/one.txt"
+fails 65 "one.txt: 1 token in all, and training needs at least 2" \
+    run tokenize "$folder/one.txt" -o "$folder/tiny" --tokenizer "$folder/data"
+[ ! -e "$folder/tiny/train.bin" ] || complain 'a file without tokens'
+printf '\001\002' >"$folder/two.txt"
+shows 'train.bin: 2 tokens' run tokenize "$folder/two.txt" -o "$folder/tiny" --tokenizer "$folder/data"
+
+begin "a signal leaves no half of a file, and leftovers of killed processes are removed later"
+for _ in $(seq 1 200); do cat "$folder/book.txt"; done >"$folder/long.txt"
+for signal in TERM HUP; do # a shell starts its jobs without INT
+    mkdir -p "$folder/cut"
+    (exec "$PPCLI" tokenize "$folder/long.txt" "$folder/long.txt" -o "$folder/cut" --tokenizer "$folder/data") \
+        >"$folder/out" 2>"$folder/err" &
+    child=$!
+    within "ls $folder/cut/*.tmp-* >/dev/null 2>&1"
+    kill -$signal $child
+    wait $child
+    same "$(find "$folder/cut" -name '*.tmp-*' | wc -l)" 0
+    [ ! -e "$folder/cut/train.bin" ] || skip 'it was too fast'
+    rm -rf "$folder/cut"
+done
+mkdir "$folder/cut"
+: >"$folder/cut/train.bin.tmp-999999999"
+touch -d '2 hours ago' "$folder/cut/train.bin.tmp-999999999"
+: >"$folder/cut/train.bin.tmp-$$"
+touch -d '2 hours ago' "$folder/cut/train.bin.tmp-$$"
+ok run tokenize "$folder/two.txt" -o "$folder/cut" --tokenizer "$folder/data"
+same "$(ls "$folder/cut")" "tokenizer.json
+train.bin
+train.bin.tmp-$$"
+
 begin "characters are exported as a tokenizer, too"
 # shellcheck disable=SC2086
 config "$folder/chars.ini" data.dataset=text "data.train_file=$folder/book.txt" $small $steps
