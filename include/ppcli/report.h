@@ -22,17 +22,7 @@ struct pp_report;
  * The caller owns *out.
  */
 int pp_report_open(const char *path, struct pp_report **out);
-/* The same of a trace that is open already; f stays the caller's. */
-int pp_report_open_trace(FILE *f, const char *name, struct pp_report **out);
 void pp_report_close(struct pp_report **report); /* accepts NULL */
-
-/* The page of a trace that draw(ctx, trace) writes, onto f. name: of the page. Errors: those of draw(),
- * PP_EFORMAT, PP_EIO, PP_ERESOURCE. Local. */
-int pp_report_write_drawn(int (*draw)(const void *ctx, FILE *trace), const void *ctx,
-                          const char *name, FILE *f);
-
-/* JSON text as a <script> of a page may hold it: no '<', '>' or '&'. */
-void pp_report_put_json(const char *text, FILE *f);
 
 #define PP_FIGURES "step|loss|bubble|speed"
 #define PP_SWEEP_KEYS "microbatches|stages|schedule|replicas"

@@ -176,7 +176,7 @@ static int make_report(const struct pp_machine_plan *p, char **page)
     FILE *f = open_memstream(page, &bytes);
     if (!f)
         return pp_fail(PP_ERESOURCE, "plan: out of memory");
-    int rc = pp_report_write_drawn(draw_first, p, p->rows[0].p.schedule, f);
+    int rc = report_write_drawn(draw_first, p, p->rows[0].p.schedule, f);
     int closed = pp_text_close(f, page, "plan");
     return rc < 0 ? rc : closed;
 }

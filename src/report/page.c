@@ -166,7 +166,7 @@ static int put_data(struct pp_report *const *runs, int n, FILE *f)
 }
 
 /* In JSON these characters are only in texts, where an escape means the same. */
-void pp_report_put_json(const char *text, FILE *f)
+void report_put_json(const char *text, FILE *f)
 {
     for (const char *p = text; *p; p++) {
         if (strchr("<>&", *p)) {
@@ -192,7 +192,7 @@ int pp_report_write(const void *view, FILE *f)
     int closed = pp_text_close(data, &text, "report");
     if (rc == 0 && closed == 0) {
         fputs(report_page_head, f);
-        pp_report_put_json(text, f);
+        report_put_json(text, f);
         fputs(report_page_tail, f);
     }
     free(text);
@@ -200,8 +200,8 @@ int pp_report_write(const void *view, FILE *f)
     return ferror(f) ? pp_fail_errno(PP_EIO, "cannot write the report") : 0;
 }
 
-int pp_report_write_drawn(int (*draw)(const void *ctx, FILE *trace), const void *ctx,
-                          const char *name, FILE *f)
+int report_write_drawn(int (*draw)(const void *ctx, FILE *trace), const void *ctx, const char *name,
+                       FILE *f)
 {
     PP_OWN_MEMORY char *text = NULL;
     PP_OWN(pp_fclose_at) FILE *in = NULL;
@@ -214,6 +214,6 @@ int pp_report_write_drawn(int (*draw)(const void *ctx, FILE *trace), const void 
     PP_TRY(rc < 0 ? rc : closed);
     if (!(in = fmemopen(text, bytes, "r")))
         return pp_fail(PP_ERESOURCE, "report: out of memory");
-    PP_TRY(pp_report_open_trace(in, name, &report));
+    PP_TRY(report_open_trace(in, name, &report));
     return pp_report_write(&(struct pp_report_view){.runs = &report, .n = 1}, f);
 }

@@ -12,7 +12,7 @@
 #include "ppcli/exchange.h"
 #include "ppcli/io.h"
 #include "ppcli/log.h"
-#include "ppcli/report.h"
+#include "report.h"
 
 /* As published, where a plan for training puts descending gradients in another order. */
 static int print_csv(const struct pp_drawing *d, FILE *f)
@@ -45,7 +45,7 @@ static int draw_trace(const void *drawing, FILE *f)
 static int print_page(const struct pp_drawing *d, FILE *f)
 {
     const struct pp_schedule_ops *schedule = d->plan->schedule;
-    return pp_report_write_drawn(draw_trace, d, schedule ? pp_schedule_name(schedule) : "table", f);
+    return report_write_drawn(draw_trace, d, schedule ? pp_schedule_name(schedule) : "table", f);
 }
 
 static const struct format {

@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "ppcli/draw.h"
-#include "ppcli/report.h"
 #include "ppcli/text.h"
 #include "ppcli/trace.h"
+#include "report.h"
 
 #define SHOWN 12
 #define SHOWN_EVEN 4
@@ -281,7 +281,7 @@ static int write_trace(const void *profiled, FILE *f)
 int pp_profiled_page(const void *profiled, FILE *f)
 {
     const struct pp_profiled *s = profiled;
-    return pp_report_write_drawn(write_trace, s, s->p->source, f);
+    return report_write_drawn(write_trace, s, s->p->source, f);
 }
 
 /* ---- another profile */

@@ -300,7 +300,7 @@ int pp_report_open(const char *path, struct pp_report **out)
     return open_report(path, NULL, out);
 }
 
-int pp_report_open_trace(FILE *f, const char *name, struct pp_report **out)
+int report_open_trace(FILE *f, const char *name, struct pp_report **out)
 {
     return open_report(name, f, out);
 }

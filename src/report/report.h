@@ -77,4 +77,15 @@ int report_draw_sweep(const json_t *bench, bool speed, int over, const struct pp
 struct pp_machine_plan;
 int report_machine_json(const struct pp_machine_plan *p, FILE *f);
 
+/* pp_report_open() of a trace that is open already; f stays the caller's. */
+int report_open_trace(FILE *f, const char *name, struct pp_report **out);
+
+/* The page of a trace that draw(ctx, trace) writes, onto f. name: of the page. Errors: those of draw(),
+ * PP_EFORMAT, PP_EIO, PP_ERESOURCE. Local. */
+int report_write_drawn(int (*draw)(const void *ctx, FILE *trace), const void *ctx, const char *name,
+                       FILE *f);
+
+/* JSON text as a <script> of a page may hold it: no '<', '>' or '&'. */
+void report_put_json(const char *text, FILE *f);
+
 #endif

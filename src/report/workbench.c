@@ -11,8 +11,8 @@
 #include "ppcli/exchange.h"
 #include "ppcli/json.h"
 #include "ppcli/mem.h"
-#include "ppcli/report.h"
 #include "ppcli/text.h"
+#include "report.h"
 
 #define TABLE_BYTES (256 << 10) /* of known tables on a page; of longer ones it has the checksum */
 
@@ -101,7 +101,7 @@ int pp_workbench_write(const void *planned, FILE *f)
     int rc = put_data(q, data), closed = pp_text_close(data, &text, "plan");
     PP_TRY(rc < 0 ? rc : closed);
     fputs(workbench_page_head, f);
-    pp_report_put_json(text, f);
+    report_put_json(text, f);
     fputs(workbench_page_tail, f);
     return ferror(f) ? pp_fail_errno(PP_EIO, "cannot write the page") : 0;
 }
