@@ -107,5 +107,4 @@ void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_n
  */
 int clocks_compare(struct pp_transport *tp, int64_t *offset_ns, int64_t *error_ns);
 
-
 #endif
