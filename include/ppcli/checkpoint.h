@@ -103,8 +103,8 @@ int pp_ckpt_adopt(const struct pp_io *io, const struct pp_ckpt_save *save);
 /* Remove what was written, as far as it goes; keeps the error record. */
 void pp_ckpt_abandon(const struct pp_io *io, const struct pp_ckpt_save *save);
 
-/* Keep the newest `keep` >= 1 of the checkpoints up to `step` and remove the older ones. */
-int pp_ckpt_prune(const struct pp_io *io, const char *dir, int keep, int64_t step);
+/* Of the checkpoints after `since` and up to `step`, keep the newest `keep` >= 1 and remove the others. */
+int pp_ckpt_prune(const struct pp_io *io, const char *dir, int keep, int64_t since, int64_t step);
 
 /* Remove checkpoints of later steps than `step`: the future that a run leaves when it resumes from
  * an older checkpoint, and which must not be found as the latest. */

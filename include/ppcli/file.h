@@ -7,14 +7,29 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include "ppcli/err.h"
 #include "ppcli/sha256.h"
 
 #define PP_PATH_MAX 4096
 
-/* mkdir -p; 0 when it is there afterwards. Errors: PP_EPERM, PP_EIO. */
+/* mkdir -p, durable: each new name is flushed with the folder that holds it. 0 when the folder is there
+ * afterwards. Errors: PP_EPERM, PP_EIO. */
 int pp_dir_create(const char *path);
+
+/*
+ * Tell "there is nothing of that name" from "it cannot be looked at", which a run must never take for
+ * the same: out->st_mode is 0 where nothing is. follow: through symbolic links, one of which may
+ * lead nowhere: an error, as the disk that it names may not be mounted. Errors: PP_EPERM, PP_EIO,
+ * PP_ERESOURCE. Local.
+ */
+int pp_path_stat(const char *path, bool follow, struct stat *out);
+
+/* The names in a folder but "." and "..", in any order and with a NULL at the end; none where there is
+ * no folder. Caller pp_free()s *out, and nothing in it. Errors: PP_EFORMAT (not a folder), those of
+ * pp_path_stat(). Local. */
+int pp_dir_names(const char *path, char ***out);
 
 /*
  * Open a regular file (or a symbolic link to one) for reading. A FIFO, folder, device or socket is

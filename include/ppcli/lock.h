@@ -25,6 +25,9 @@ struct pp_lock {
  * Errors: PP_ERESOURCE when another process holds it, naming its number and host; PP_EPERM, PP_EIO.
  */
 int pp_lock_take(const char *dir, struct pp_lock *out);
+/* Before something is written under the folder's name: does it name the folder whose lock this is? It was
+ * moved, or another run has it, where not: PP_EIO. Errors: those of pp_path_stat(), too. */
+int pp_lock_check(const struct pp_lock *l);
 void pp_lock_release(struct pp_lock *l); /* accepts one that is not held */
 
 #endif

@@ -10,9 +10,9 @@
 #define PP_RUN_DIR_CONFIG "config.resolved.ini"
 
 /*
- * Make the directory that run.dir names, take its lock, write config.resolved.ini into it and make
- * an empty folder for the rings. What an earlier run left there of its rings, its checkpoints and
- * of a hang is removed.
+ * Make the directory that run.dir names, take its lock and make an empty folder for the rings. Into
+ * a new folder config.resolved.ini is written; of an earlier run nothing but its rings and hang.txt
+ * is removed.
  *   ""      nothing is written: dir becomes ""
  *   "auto"  a new one, runs/<name>-<UTC date and time>
  *   else    that one; it must be new or empty unless `overwrite`
@@ -22,27 +22,34 @@
 int pp_run_dir_create(const struct pp_config *cfg, const char *name, bool overwrite,
                       struct pp_lock *lock, char dir[PP_PATH_MAX]);
 
+/* Make an empty folder for the rings of a run that goes on, too. Errors: PP_EPERM, PP_EIO. */
+int pp_run_dir_empty_rings(const char *dir);
+
+/* When all that the run begins with has been read: remove what an earlier run left in the folder (goes_on:
+ * only what a finished one has), and write config.resolved.ini. Errors: PP_EPERM, PP_EIO. */
+int pp_run_dir_begin(const struct pp_config *cfg, const char *dir, bool goes_on,
+                     const struct pp_lock *lock);
+
+/* Refuse a run.dir within the checkpoints of a run. Errors: PP_ECONFIG, those of pp_path_stat(). */
+int pp_run_dir_check(const char *dir);
+
 /* What "auto" makes of a name now. Errors: PP_ECONFIG (too long). */
 int pp_run_dir_name(const char *name, char out[PP_PATH_MAX]);
 
-/* The run in dir goes on, its lock is held: remove what only a finished one has, the rings of the
- * process before, and write config.resolved.ini. Errors: PP_EPERM, PP_EIO. */
-int pp_run_dir_continue(const struct pp_config *cfg, const char *dir);
-
-/* Has a run been in this folder before? */
-bool pp_run_dir_is_one(const char *dir);
+/* What follows fails where a folder cannot be looked at, with the errors of pp_path_stat(): "cannot be
+ * read" is never taken for "is not there". */
 
 /* Is it a run folder, or a folder of checkpoints, that has some? */
-bool pp_run_dir_has_checkpoints(const char *path);
+int pp_run_dir_has_checkpoints(const char *path, bool *out);
 
-/* The newest automatic run folder of this config's name that has a checkpoint. */
-bool pp_run_dir_newest(const char *name, char out[PP_PATH_MAX]);
+/* The newest automatic run folder of this config's name that has a checkpoint; "": there is none. */
+int pp_run_dir_newest(const char *name, char out[PP_PATH_MAX]);
 
-/* The config in a run folder, or in one of its checkpoints; false where there is none. */
-bool pp_run_dir_config(const char *path, char out[PP_PATH_MAX]);
+/* The config in a run folder, or in one of its checkpoints; "": there is none. */
+int pp_run_dir_config(const char *path, char out[PP_PATH_MAX]);
 
-/* The run folder that a path into it belongs to: itself, its checkpoints, one of them. */
-bool pp_run_dir_of(const char *path, char out[PP_PATH_MAX]);
+/* The run folder that a path into it belongs to: itself, its checkpoints, one of them; "": none. */
+int pp_run_dir_of(const char *path, char out[PP_PATH_MAX]);
 
 /* The ring file of a rank. Errors: PP_ECONFIG (the path is too long). */
 int pp_run_dir_ring(const char *dir, int rank, char out[PP_PATH_MAX]);

@@ -54,6 +54,8 @@ void pp_forecast_destroy(struct pp_forecast **f); /* accepts NULL in *f */
 #define PP_METRICS_SCHEMA 1 /* of metrics.jsonl and summary.json */
 
 struct pp_metrics;
+struct pp_file_write;
+struct pp_lock;
 
 /* One window of training, over all ranks. */
 struct pp_window {
@@ -129,6 +131,7 @@ struct pp_metrics_start { /* nothing is owned, all of it outlives the metrics */
     FILE *out;                        /* log lines and summary */
     bool quiet;                       /* the summary only */
     const char *dir;                  /* run folder; "": nothing is written */
+    const struct pp_lock *lock;       /* of it */
     const struct pp_dataset *data[2]; /* by split; remarks are printed; NULL: not here */
     int64_t total_steps;              /* of the run */
     int epochs;                       /* that these are, the last one may be cut short */
@@ -170,11 +173,12 @@ void pp_metrics_end(struct pp_metrics *m, int64_t t, bool stopped);
 void pp_metrics_sync(struct pp_metrics *m);
 
 /* Take what lies after `step` out of metrics.jsonl in the run folder, the summary, and a line that
- * was never finished. Errors: PP_EIO, PP_EPERM. */
-int pp_metrics_cut(const char *dir, int64_t step);
+ * was never finished: a file for the caller to commit; out->f NULL: there is no metrics.jsonl.
+ * Errors: PP_EIO, PP_EPERM. */
+int pp_metrics_cut(const char *dir, int64_t step, struct pp_file_write *out);
 
 /* Writes summary.json and prints the summary. Errors: PP_EIO when something written on the way was
- * lost. */
+ * lost, or the folder is not this run's any more. */
 int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s);
 
 /* ---- timeline */

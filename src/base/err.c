@@ -62,7 +62,8 @@ int pp_error_set_errno(int code, const char *file, int line, const char *fmt, ..
     va_start(ap, fmt);
     store(code != 0 ? code : code_of_errno(e), file, line, fmt, ap);
     va_end(ap);
-    pp_text_add(record.text, sizeof(record.text), ": %s", strerror(e));
+    if (e != 0) /* else a stream has forgotten why an earlier write failed */
+        pp_text_add(record.text, sizeof(record.text), ": %s", strerror(e));
     record.full = e == ENOSPC || e == EDQUOT;
     return record.code;
 }

@@ -5,9 +5,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "ppcli/io.h"
 #include "ppcli/mem.h"
 
 int pp_file_open(const char *path, FILE **out, uint64_t *out_bytes)
@@ -142,6 +142,97 @@ int pp_path_format(char out[PP_PATH_MAX], const char *fmt, ...)
     return 0;
 }
 
+/* Does errno say that there is nothing of that name? */
+static bool is_absence(int e)
+{
+    return e == ENOENT || e == ENOTDIR || e == ENAMETOOLONG;
+}
+
+int pp_path_stat(const char *path, bool follow, struct stat *out)
+{
+    char to[PP_PATH_MAX];
+    if ((follow ? stat(path, out) : lstat(path, out)) == 0)
+        return 0;
+    if (!is_absence(errno))
+        return pp_fail_errno(0, "cannot read %s", path);
+    ssize_t n = follow ? readlink(path, to, sizeof(to) - 1) : -1;
+    if (n >= 0) {
+        to[n] = '\0';
+        return pp_fail(PP_EIO, "%s is a link to %s, which is not there (a disk not mounted?)", path,
+                       to);
+    }
+    if (follow && errno == EINVAL) /* it has appeared meanwhile */
+        return pp_path_stat(path, follow, out);
+    if (follow && !is_absence(errno))
+        return pp_fail_errno(0, "cannot read %s", path);
+    memset(out, 0, sizeof(*out));
+    return 0;
+}
+
+/* Pointers to the n names that lie in text[bytes] one after the other, and these. */
+static char **list_names(const char *text, size_t bytes, size_t n)
+{
+    char **out = pp_alloc((n + 1) * sizeof(*out) + bytes, 1);
+    char *name = out ? (char *)(out + n + 1) : NULL;
+    if (bytes > 0 && out)
+        memcpy(name, text, bytes);
+    for (size_t i = 0; out && i < n; i++, name += strlen(name) + 1)
+        out[i] = name;
+    return out;
+}
+
+int pp_dir_names(const char *path, char ***out)
+{
+    PP_OWN_MEMORY char *text = NULL;
+    size_t n = 0, bytes = 0, room = 0;
+    struct stat st;
+    PP_OWN(pp_closedir_at) DIR *d = opendir(path);
+    if (!d && !is_absence(errno))
+        return pp_fail_errno(0, "cannot read folder %s", path);
+    if (!d) {
+        PP_TRY(pp_path_stat(path, true, &st));
+        if (S_ISDIR(st.st_mode)) /* likewise */
+            return pp_dir_names(path, out);
+        if (st.st_mode != 0)
+            return pp_fail(PP_EFORMAT, "%s is not a folder", path);
+    }
+    for (struct dirent *e = NULL; d; n++) {
+        do {
+            errno = 0;
+            e = readdir(d);
+        } while (e && (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0));
+        if (!e && errno != 0)
+            return pp_fail_errno(0, "cannot read folder %s", path);
+        if (!e)
+            break;
+        size_t size = strlen(e->d_name) + 1;
+        while (bytes + size > room) {
+            PP_GROW(text, 2 * room + 1024);
+            room = 2 * room + 1024;
+        }
+        memcpy(text + bytes, e->d_name, size);
+        bytes += size;
+    }
+    *out = list_names(text, bytes, n);
+    return *out ? 0 : pp_error_context("%s", path);
+}
+
+/* A new name lasts when the folder that holds it is flushed. A folder that may be written in and not read
+ * cannot be. */
+static int flush_parent(const char *path)
+{
+    char above[PP_PATH_MAX];
+    PP_TRY(pp_path_format(above, "%s", path));
+    char *slash = strrchr(above, '/');
+    if (slash)
+        slash[slash == above] = '\0';
+    int rc = pp_io_sync_dir(&pp_io_system, slash ? above : ".");
+    if (rc != PP_EPERM)
+        return rc;
+    pp_error_clear();
+    return 0;
+}
+
 int pp_dir_create(const char *path)
 {
     char part[PP_PATH_MAX];
@@ -151,8 +242,10 @@ int pp_dir_create(const char *path)
         if (c != '/' && c != '\0')
             continue;
         *p = '\0';
-        if (mkdir(part, 0777) != 0 && errno != EEXIST)
+        int made = mkdir(part, 0777);
+        if (made != 0 && errno != EEXIST)
             return pp_fail_errno(0, "cannot create folder %s", part);
+        PP_TRY(made == 0 ? flush_parent(part) : 0);
         *p = c;
         if (c == '\0')
             break;

@@ -280,8 +280,9 @@ void pp_io_abandon(struct pp_io_file *f)
 static int check_target(const char *path)
 {
     struct stat st;
-    if (lstat(path, &st) != 0 || S_ISREG(st.st_mode))
-        return 0; /* what else is wrong with it, creating it will tell */
+    PP_TRY(pp_path_stat(path, false, &st));
+    if (st.st_mode == 0 || S_ISREG(st.st_mode))
+        return 0;
     return pp_fail(PP_EIO, "cannot create %s: there is a %s of that name, which is not replaced",
                    path,
                    S_ISDIR(st.st_mode)    ? "folder"
@@ -326,6 +327,7 @@ int pp_file_create(const char *path, struct pp_file_write *out)
 int pp_file_commit(struct pp_file_write *w)
 {
     bool failed = ferror(w->f) != 0;
+    errno = 0;
     failed = fclose(w->f) != 0 || failed;
     w->f = NULL;
     PP_TRY_UNDO(failed ? pp_fail_errno(PP_EIO, "cannot write %s", w->to.path) : 0,

@@ -122,10 +122,12 @@ const struct pp_st_tensor *ckpt_find(const struct pp_ckpt *ck, const char *name,
 
 /* ---- opening */
 
-static bool is_folder(const char *path)
+static int is_folder(const char *path, bool *out)
 {
     struct stat st;
-    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    PP_TRY(pp_path_stat(path, true, &st));
+    *out = S_ISDIR(st.st_mode);
+    return 0;
 }
 
 static int open_checkpoint_file(struct pp_ckpt *ck)
@@ -141,8 +143,10 @@ static int open_checkpoint_file(struct pp_ckpt *ck)
 
 static int open_plain(struct pp_ckpt *ck, enum pp_ckpt_check check)
 {
+    bool folder = false;
     ck->plain = true;
-    PP_TRY(is_folder(ck->path) ? ckpt_open_shards(ck) : open_checkpoint_file(ck));
+    PP_TRY(is_folder(ck->path, &folder));
+    PP_TRY(folder ? ckpt_open_shards(ck) : open_checkpoint_file(ck));
     find_prefix(ck);
     for (int i = 0, n = 0; i < ck->n_parts && check == PP_CKPT_VERIFY; i++) {
         PP_TRY(pp_st_check_data(ck->parts[i], &n));
@@ -162,12 +166,15 @@ static int open_one(const char *path, bool plain, enum pp_ckpt_check check, stru
     return 0;
 }
 
-static bool exists(const char *dir, const char *name)
+/* Is there something of this name, whatever it is? */
+static int has_name(const char *dir, const char *name, bool *out)
 {
     char path[PP_PATH_MAX];
     struct stat st;
-    return snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path) &&
-           lstat(path, &st) == 0;
+    PP_TRY(pp_path_format(path, "%s%s%s", dir, name[0] ? "/" : "", name));
+    PP_TRY(pp_path_stat(path, false, &st));
+    *out = st.st_mode != 0;
+    return 0;
 }
 
 /* `path` without the slashes at its end; that of a MANIFEST without it. */
@@ -217,10 +224,13 @@ static int check_name(struct pp_ckpt **ck)
 int pp_ckpt_open(const char *path, enum pp_ckpt_check check, struct pp_ckpt **out)
 {
     char tidy[PP_PATH_MAX];
+    bool folder = false, manifest = false;
     PP_TRY(tidy_path(path, tidy));
-    if (!is_folder(tidy))
+    PP_TRY(is_folder(tidy, &folder));
+    if (!folder)
         return open_one(tidy, true, check, out);
-    if (exists(tidy, NAME_MANIFEST) || is_step_path(tidy)) {
+    PP_TRY(has_name(tidy, NAME_MANIFEST, &manifest));
+    if (manifest || is_step_path(tidy)) {
         PP_TRY(open_one(tidy, false, check, out));
         return check_name(out);
     }
@@ -232,15 +242,19 @@ int pp_ckpt_open(const char *path, enum pp_ckpt_check check, struct pp_ckpt **ou
 /* A run folder's folder of checkpoints, or the folder itself. */
 static int folder_of(const char *path, char out[PP_PATH_MAX])
 {
+    bool inside = false;
     PP_TRY(pp_path_format(out, "%s/" PP_CKPT_DIR, path));
-    return is_folder(out) ? 0 : pp_path_format(out, "%s", path);
+    PP_TRY(is_folder(out, &inside));
+    return inside ? 0 : pp_path_format(out, "%s", path);
 }
 
 int pp_ckpt_list(const char *path, int64_t **out_steps, int *out_n)
 {
     char dir[PP_PATH_MAX];
+    bool folder = false;
     PP_TRY(folder_of(path, dir));
-    if (!is_folder(dir)) {
+    PP_TRY(is_folder(dir, &folder));
+    if (!folder) {
         *out_steps = NULL;
         *out_n = 0;
         return 0;
@@ -255,12 +269,6 @@ int pp_ckpt_step_path(const char *path, int64_t step, char out[PP_PATH_MAX])
     return folder_step_path(dir, step, out);
 }
 
-/* Errors after which an older checkpoint is tried; a lack of memory or rights it cannot. */
-static bool is_damage(int rc)
-{
-    return rc == PP_EFORMAT || rc == PP_EIO || rc == PP_ENOINPUT;
-}
-
 static int open_newest(const char *dir, const int64_t *steps, int n, enum pp_ckpt_check check,
                        bool fall_back, struct pp_ckpt **out)
 {
@@ -269,10 +277,11 @@ static int open_newest(const char *dir, const int64_t *steps, int n, enum pp_ckp
         char path[PP_PATH_MAX];
         PP_TRY(pp_ckpt_step_path(dir, steps[i], path));
         rc = open_one(path, false, check, out);
-        if (is_damage(rc) && !exists(path, "."))
-            return PP_ENOINPUT; /* a run has removed it meanwhile */
-        if (rc == 0 || !fall_back || !is_damage(rc))
-            return rc < 0 ? rc : check_name(out); /* a wrong name is not damage to pass over */
+        if (rc == 0)
+            return check_name(out); /* a wrong name is not damage to pass over */
+        /* What cannot be read now, for want of memory, rights or a disk, may be whole. */
+        if (rc == PP_ENOINPUT || !fall_back || rc != PP_EFORMAT)
+            return rc;
         pp_log_warn("%s", pp_error_get()->text);
         if (i + 1 < n)
             pp_log_warn("%s cannot be used; trying the one before it", path);
@@ -293,9 +302,13 @@ int pp_ckpt_open_latest(const char *dir, enum pp_ckpt_check check, bool fall_bac
         if (n == 0)
             continue;
         int rc = open_newest(dir, steps, n, check, fall_back, out);
-        PP_TRY(rc == PP_ENOINPUT ? pp_ckpt_step_path(dir, steps[0], newest) : 0);
-        if (rc != PP_ENOINPUT || exists(newest, "."))
+        if (rc != PP_ENOINPUT)
             return rc;
+        PP_TRY(pp_ckpt_step_path(dir, steps[0], newest));
+        bool there = false; /* or a run has removed it meanwhile */
+        PP_TRY(has_name(newest, "", &there));
+        if (there)
+            return pp_fail(PP_ENOINPUT, "%s: the checkpoints before it were removed", newest);
     }
     if (pp_hf_folder_is(dir, other, sizeof(other)))
         return pp_fail(PP_EFORMAT, "%s: %s", dir, other);
@@ -323,12 +336,14 @@ bool pp_ckpt_claims(const char *path)
     char tidy[PP_PATH_MAX];
     if (tidy_path(path, tidy) < 0)
         return false;
-    if (is_folder(tidy)) {
+    bool folder = false, manifest = false;
+    if (is_folder(tidy, &folder) < 0)
+        return false;
+    if (folder) {
         PP_OWN_MEMORY int64_t *steps = NULL;
         int n = 0;
-        bool any = exists(tidy, NAME_MANIFEST) || is_step_path(tidy) || ckpt_has_shards(tidy) ||
-                   (pp_ckpt_list(tidy, &steps, &n) == 0 && n > 0);
-        return any;
+        return (has_name(tidy, NAME_MANIFEST, &manifest) == 0 && manifest) || is_step_path(tidy) ||
+               ckpt_has_shards(tidy) || (pp_ckpt_list(tidy, &steps, &n) == 0 && n > 0);
     }
     /* Eight bytes of a small number, then '{'. Where the name is right, one of both will do: the
      * other may be damaged. */

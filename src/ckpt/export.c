@@ -226,14 +226,10 @@ static int write_config(const struct exporter *e, const char *path)
 /* What is there already may be somebody's model. */
 static int make_export_folder(const char *dir)
 {
-    int names = 0;
+    PP_OWN_MEMORY char **names = NULL;
     PP_TRY(pp_dir_create(dir));
-    PP_OWN(pp_closedir_at) DIR *d = opendir(dir);
-    if (!d)
-        return pp_fail_errno(0, "cannot read folder %s", dir);
-    while (readdir(d))
-        names++;
-    return names <= 2 ? 0 : pp_fail(PP_ECONFIG, "%s is not empty: name a new folder", dir);
+    PP_TRY(pp_dir_names(dir, &names));
+    return !names[0] ? 0 : pp_fail(PP_ECONFIG, "%s is not empty: name a new folder", dir);
 }
 
 /* model.safetensors, as it is or with a script next to it. */

@@ -5,14 +5,13 @@
  */
 #include "impl.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 /* ---- looking */
 
@@ -24,14 +23,13 @@ static int newest_first(const void *a, const void *b)
 
 int folder_steps(const char *dir, int64_t **out, int *out_n)
 {
-    PP_OWN(pp_closedir_at) DIR *d = opendir(dir);
+    PP_OWN_MEMORY char **names = NULL;
     PP_OWN_MEMORY int64_t *steps = NULL;
     int n = 0, room = 0;
-    if (!d && errno != ENOENT)
-        return pp_fail_errno(0, "cannot read folder %s", dir);
-    for (struct dirent *e; d && (e = readdir(d));) {
+    PP_TRY(pp_dir_names(dir, &names));
+    for (char **name = names; *name; name++) {
         int64_t step;
-        if (!name_is_step(e->d_name, &step))
+        if (!name_is_step(*name, &step))
             continue;
         PP_ROOM(steps, n, room);
         steps[n++] = step;
@@ -48,20 +46,29 @@ int folder_steps(const char *dir, int64_t **out, int *out_n)
 
 int folder_remove(const struct pp_io *io, const char *path)
 {
+    PP_OWN_MEMORY char **names = NULL;
     struct stat st;
-    if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+    PP_TRY(pp_path_stat(path, false, &st));
+    if (st.st_mode == 0)
+        return 0;
+    if (!S_ISDIR(st.st_mode))
         return pp_io_unlink(io, path);
-    PP_OWN(pp_closedir_at) DIR *d = opendir(path);
-    if (!d)
-        return pp_fail_errno(0, "cannot read folder %s", path);
-    for (struct dirent *e; (e = readdir(d));) {
+    PP_TRY(pp_dir_names(path, &names));
+    for (char **name = names; *name; name++) {
         char file[PP_PATH_MAX];
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-            continue;
-        PP_TRY(pp_path_format(file, "%s/%s", path, e->d_name));
+        PP_TRY(pp_path_format(file, "%s/%s", path, *name));
         PP_TRY(pp_io_unlink(io, file));
     }
     return pp_io_rmdir(io, path);
+}
+
+/* Of what is out of the way already: that it cannot be removed is no reason to stop. */
+static void remove_leftover(const struct pp_io *io, const char *path)
+{
+    if (folder_remove(io, path) < 0) {
+        pp_log_warn("%s is left: %s", path, pp_error_get()->text);
+        pp_error_clear();
+    }
 }
 
 int folder_step_path(const char *dir, int64_t step, char out[PP_PATH_MAX])
@@ -83,9 +90,7 @@ static int to_trash(const struct pp_io *io, const char *dir, int64_t step)
     char from[PP_PATH_MAX], to[PP_PATH_MAX];
     PP_TRY(folder_step_path(dir, step, from));
     PP_TRY(folder_trash_path(dir, step, to));
-    struct stat st;
-    if (lstat(to, &st) == 0)
-        PP_TRY(folder_remove(io, to));
+    PP_TRY(folder_remove(io, to));
     return pp_io_rename(io, from, to);
 }
 
@@ -98,54 +103,89 @@ static int remove_steps(const struct pp_io *io, const char *dir, const int64_t *
     for (int i = 0; i < n; i++) {
         char path[PP_PATH_MAX];
         PP_TRY(folder_trash_path(dir, steps[i], path));
-        PP_TRY(folder_remove(io, path));
+        remove_leftover(io, path);
     }
     return 0;
 }
 
-/* keep < 0: all that are newer than `step`; else the others but the newest `keep` of them. */
-static int remove_some(const struct pp_io *io, const char *dir, int keep, int64_t step)
+/* What is a folder, or a link to one: a file of a step's name is somebody's own, and stays. */
+static int keep_folders(const char *dir, int64_t *steps, int *n)
+{
+    int left = 0;
+    for (int i = 0; i < *n; i++) {
+        char path[PP_PATH_MAX];
+        struct stat st;
+        PP_TRY(folder_step_path(dir, steps[i], path));
+        PP_TRY(pp_path_stat(path, false, &st));
+        if (S_ISDIR(st.st_mode) || S_ISLNK(st.st_mode))
+            steps[left++] = steps[i];
+    }
+    *n = left;
+    return 0;
+}
+
+/* A run that returns to `step` says what it removes, as far as a line has space. */
+static void announce_removal(const char *dir, const int64_t *steps, int n, int64_t step)
+{
+    char text[512] = "", name[NAME_BYTES];
+    int shown = n <= 12 ? n : 12;
+    for (int i = 0; i < shown; i++) {
+        name_step(name, steps[i]);
+        pp_text_add(text, sizeof(text), "%s%s", i > 0 ? ", " : "", name);
+    }
+    if (shown < n)
+        pp_text_add(text, sizeof(text), " and %d more", n - shown);
+    pp_log_warn("removing what is newer than step %lld in %s: %s", (long long)step, dir, text);
+}
+
+/* keep < 0: all that are newer than `step`; else those after `since` but the newest `keep` of them. */
+static int remove_some(const struct pp_io *io, const char *dir, int keep, int64_t since,
+                       int64_t step)
 {
     PP_OWN_MEMORY int64_t *steps = NULL;
     int n = 0, newer = 0;
     PP_TRY(folder_steps(dir, &steps, &n));
+    PP_TRY(keep_folders(dir, steps, &n));
     while (newer < n && steps[newer] > step)
         newer++;
+    while (n > newer && steps[n - 1] <= since)
+        n--;
     int first = keep < 0 ? 0 : newer + keep, end = keep < 0 ? newer : n;
+    if (keep < 0 && step >= 0 && newer > 0)
+        announce_removal(dir, steps, newer, step);
     return first < end ? remove_steps(io, dir, steps + first, end - first) : 0;
 }
 
-int pp_ckpt_prune(const struct pp_io *io, const char *dir, int keep, int64_t step)
+int pp_ckpt_prune(const struct pp_io *io, const char *dir, int keep, int64_t since, int64_t step)
 {
     pp_assert(keep >= 1);
-    return remove_some(io, dir, keep, step);
+    return remove_some(io, dir, keep, since, step);
 }
 
 int pp_ckpt_drop_newer(const struct pp_io *io, const char *dir, int64_t step)
 {
-    return remove_some(io, dir, -1, step);
+    return remove_some(io, dir, -1, -1, step);
 }
 
 int pp_ckpt_sweep(const struct pp_io *io, const char *dir, int64_t since_ns)
 {
-    PP_OWN(pp_closedir_at) DIR *d = opendir(dir);
-    if (!d)
-        return errno == ENOENT ? 0 : pp_fail_errno(0, "cannot read folder %s", dir);
-    for (struct dirent *e; (e = readdir(d));) {
+    PP_OWN_MEMORY char **names = NULL;
+    PP_TRY(pp_dir_names(dir, &names));
+    for (char **name = names; *name; name++) {
         char path[PP_PATH_MAX];
         struct stat st;
-        if (!name_is_leftover(e->d_name))
+        if (!name_is_leftover(*name))
             continue;
-        PP_TRY(pp_path_format(path, "%s/%s", dir, e->d_name));
+        PP_TRY(pp_path_format(path, "%s/%s", dir, *name));
+        PP_TRY(pp_path_stat(path, false, &st));
         /* A link is ours only as trash. */
-        if (lstat(path, &st) != 0 ||
-            !(S_ISDIR(st.st_mode) || (S_ISLNK(st.st_mode) && e->d_name[0] == '.')))
+        if (!(S_ISDIR(st.st_mode) || (S_ISLNK(st.st_mode) && (*name)[0] == '.')))
             continue;
         /* Newer than our lock: of somebody who does not know it. */
         if ((int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec > since_ns)
             continue;
         pp_log_debug("removing %s, which a killed process left", path);
-        PP_TRY(folder_remove(io, path));
+        remove_leftover(io, path);
     }
     return 0;
 }

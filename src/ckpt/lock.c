@@ -17,11 +17,14 @@
 
 #define TEXT_MAX 320
 
-static bool same_file(int fd, const char *path)
+static int is_same_file(int fd, const char *path, bool *out)
 {
     struct stat a, b;
-    return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
-           a.st_ino == b.st_ino;
+    if (fstat(fd, &a) != 0)
+        return pp_fail_errno(0, "cannot read %s", path);
+    PP_TRY(pp_path_stat(path, false, &b));
+    *out = b.st_mode != 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    return 0;
 }
 
 /* One line that can be shown; "" when there is none. */
@@ -82,7 +85,9 @@ int pp_lock_take(const char *dir, struct pp_lock *out)
                         dir, strerror(errno));
         }
         /* Its last holder may have removed it between our open and our lock. */
-        if (same_file(l.fd, l.path))
+        bool same = false;
+        PP_TRY_UNDO(is_same_file(l.fd, l.path, &same), close(l.fd));
+        if (same)
             break;
         close(l.fd);
     }
@@ -96,12 +101,28 @@ int pp_lock_take(const char *dir, struct pp_lock *out)
     return 0;
 }
 
+int pp_lock_check(const struct pp_lock *l)
+{
+    bool same = true;
+    PP_TRY(l->fd >= 0 ? is_same_file(l->fd, l->path, &same) : 0);
+    return same ? 0
+                : pp_fail(PP_EIO,
+                          "%s is not this run's any more: its folder was moved or removed, or "
+                          "another run has its place",
+                          l->path);
+}
+
 void pp_lock_release(struct pp_lock *l)
 {
+    bool same = false;
     if (l->fd < 0)
         return;
-    /* Removed while still locked, so that nobody can hold the one while another makes a new one. */
-    (void)unlink(l->path);
+    struct pp_error before = *pp_error_get();
+    /* Removed while still locked, so that nobody can hold the one while another makes a new one. That of
+     * another run stays. */
+    if (is_same_file(l->fd, l->path, &same) == 0 && same)
+        (void)unlink(l->path);
+    (void)pp_error_adopt(&before);
     close(l->fd);
     l->fd = -1;
 }

@@ -2,6 +2,7 @@
 /* Making the run directory: never into somebody else's results. */
 #include "ppcli/run_dir.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,9 @@ static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX
         if (n > 1)
             snprintf(tail, sizeof(tail), "-%d", n);
         PP_TRY(pp_path_format(dir, "%s%s", first, tail));
-        if (mkdir(dir, 0777) == 0)
+        int made = mkdir(dir, 0777);
+        PP_TRY(made == 0 ? pp_io_sync_dir(&pp_io_system, "runs") : 0);
+        if (made == 0)
             return pp_lock_take(dir, lock);
         if (errno != EEXIST)
             return pp_fail_errno(0, "cannot create run folder %s", dir);
@@ -39,28 +42,28 @@ static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX
     return pp_fail(PP_EIO, "cannot find a free name for a run folder beside %s", dir);
 }
 
-/* A run that was killed while it wrote its config, or a first copy of a checkpoint, left that,
- * unfinished; the folder is its own. */
-static bool is_nothing(const char *dir, const char *name)
+/* Sets *out to whether a run that was killed while it wrote its config, or a first copy of a checkpoint,
+ * left that, unfinished; or it is the folder's own. */
+static int is_leftover(const char *dir, const char *name, bool *out)
 {
-    int64_t *steps = NULL;
-    int n = -1;
-    if (strcmp(name, PP_CKPT_DIR) == 0 && pp_ckpt_list(dir, &steps, &n) < 0)
-        pp_error_clear();
-    pp_free(steps);
-    return n == 0 || strcmp(name, ".") == 0 || strcmp(name, "..") == 0 ||
-           strcmp(name, PP_LOCK_NAME) == 0 ||
-           strncmp(name, PP_RUN_DIR_CONFIG ".tmp-", strlen(PP_RUN_DIR_CONFIG ".tmp-")) == 0;
+    static const char config[] = PP_RUN_DIR_CONFIG ".tmp-";
+    PP_OWN_MEMORY int64_t *steps = NULL;
+    int n = 0;
+    *out = strcmp(name, PP_LOCK_NAME) == 0 || strncmp(name, config, sizeof(config) - 1) == 0;
+    if (strcmp(name, PP_CKPT_DIR) == 0) {
+        PP_TRY(pp_ckpt_list(dir, &steps, &n));
+        *out = n == 0;
+    }
+    return 0;
 }
 
 static int is_empty(const char *dir, bool *out)
 {
-    PP_OWN(pp_closedir_at) DIR *d = opendir(dir);
-    if (!d)
-        return pp_fail_errno(0, "cannot read run folder %s", dir);
+    PP_OWN_MEMORY char **names = NULL;
+    PP_TRY(pp_dir_names(dir, &names));
     *out = true;
-    for (struct dirent *e; (e = readdir(d));)
-        *out = *out && is_nothing(dir, e->d_name);
+    for (char **name = names; *name && *out; name++)
+        PP_TRY(is_leftover(dir, *name, out));
     return 0;
 }
 
@@ -83,50 +86,49 @@ static int forget_end(const char *dir)
 static int forget(const char *dir, const struct pp_lock *lock)
 {
     char board[PP_PATH_MAX], checkpoints[PP_PATH_MAX];
-    PP_TRY(forget_end(dir));
+    PP_OWN_MEMORY char **events = NULL;
     PP_TRY(pp_path_format(checkpoints, "%s/" PP_CKPT_DIR, dir));
+    PP_TRY(pp_path_format(board, "%s/tensorboard", dir));
+    PP_TRY(pp_dir_names(board, &events));
     PP_TRY(pp_ckpt_drop_newer(&pp_io_system, checkpoints, -1));
     PP_TRY(pp_ckpt_sweep(&pp_io_system, checkpoints, lock->since_ns));
-    PP_TRY(pp_path_format(board, "%s/tensorboard", dir));
-    PP_OWN(pp_closedir_at) DIR *d = opendir(board);
-    for (struct dirent *e; d && (e = readdir(d));)
-        if (strncmp(e->d_name, "events.out.tfevents.", 20) == 0)
-            PP_TRY(remove_file(board, e->d_name));
+    PP_TRY(forget_end(dir));
+    for (char **name = events; *name; name++)
+        if (strncmp(*name, "events.out.tfevents.", 20) == 0)
+            PP_TRY(remove_file(board, *name));
     return 0;
 }
 
+/* *out_new: nothing of an earlier run is there. */
 static int use_named(const struct pp_config *cfg, bool overwrite, struct pp_lock *lock,
-                     char dir[PP_PATH_MAX])
+                     char dir[PP_PATH_MAX], bool *out_new)
 {
-    bool empty = false;
     PP_TRY(pp_path_format(dir, "%s", cfg->run.dir));
+    PP_TRY(pp_run_dir_check(dir));
     PP_TRY(pp_dir_create(dir));
     PP_TRY(pp_lock_take(dir, lock));
-    PP_TRY(is_empty(dir, &empty));
-    if (!empty && !overwrite) {
-        return pp_fail(PP_ECONFIG,
-                       "run folder %s is not empty: name another with --dir, continue with "
-                       "--resume, or add --overwrite",
-                       dir);
-    }
-    return forget(dir, lock);
+    PP_TRY(is_empty(dir, out_new));
+    if (*out_new || overwrite)
+        return 0;
+    return pp_fail(PP_ECONFIG,
+                   "run folder %s is not empty: name another with --dir, continue with "
+                   "--resume, or add --overwrite",
+                   dir);
 }
 
 /* Rings are made again, never over old ones; and what an earlier run hung in is not news. */
-static int empty_actions(const char *dir)
+int pp_run_dir_empty_rings(const char *dir)
 {
     char folder[PP_PATH_MAX];
     PP_TRY(remove_file(dir, "hang.txt"));
     PP_TRY(pp_path_format(folder, "%s/" PP_RUN_DIR_ACTIONS, dir));
     PP_TRY(pp_dir_create(folder));
-    PP_OWN(pp_closedir_at) DIR *d = opendir(folder);
-    if (!d)
-        return pp_fail_errno(0, "cannot read %s", folder);
-    for (struct dirent *e; (e = readdir(d));) {
+    PP_OWN_MEMORY char **names = NULL;
+    PP_TRY(pp_dir_names(folder, &names));
+    for (char **name = names; *name; name++) {
         int rank, end = 0;
-        if (sscanf(e->d_name, "rank-%d.ring%n", &rank, &end) == 1 && end > 0 && !e->d_name[end] &&
-            unlinkat(dirfd(d), e->d_name, 0) != 0)
-            return pp_fail_errno(0, "cannot remove %s/%s", folder, e->d_name);
+        if (sscanf(*name, "rank-%d.ring%n", &rank, &end) == 1 && end > 0 && !(*name)[end])
+            PP_TRY(remove_file(folder, *name));
     }
     return 0;
 }
@@ -149,88 +151,112 @@ static int write_config(const struct pp_config *cfg, const char *dir)
 int pp_run_dir_create(const struct pp_config *cfg, const char *name, bool overwrite,
                       struct pp_lock *lock, char dir[PP_PATH_MAX])
 {
+    bool is_new = true;
     dir[0] = '\0';
     if (cfg->run.dir[0] == '\0')
         return 0;
     if (strcmp(cfg->run.dir, "auto") == 0)
         PP_TRY(make_new(name, lock, dir));
     else
-        PP_TRY(use_named(cfg, overwrite, lock, dir));
+        PP_TRY(use_named(cfg, overwrite, lock, dir, &is_new));
     /* First the config: by it the folder is known as a run's, whenever the run is killed. */
-    PP_TRY(write_config(cfg, dir));
-    return empty_actions(dir);
+    PP_TRY(is_new ? write_config(cfg, dir) : 0);
+    return pp_run_dir_empty_rings(dir);
 }
 
-int pp_run_dir_continue(const struct pp_config *cfg, const char *dir)
+int pp_run_dir_begin(const struct pp_config *cfg, const char *dir, bool goes_on,
+                     const struct pp_lock *lock)
 {
-    PP_TRY(forget_end(dir));
-    PP_TRY(empty_actions(dir));
+    PP_TRY(goes_on ? forget_end(dir) : forget(dir, lock));
     return write_config(cfg, dir);
 }
 
-static bool has_file(const char *dir, const char *name, char out[PP_PATH_MAX])
+/* The path of a regular file in a folder; "": there is none of that name. */
+static int find_file(const char *dir, const char *name, char out[PP_PATH_MAX])
 {
     struct stat st;
-    return snprintf(out, PP_PATH_MAX, "%s/%s", dir, name) < PP_PATH_MAX && stat(out, &st) == 0 &&
-           S_ISREG(st.st_mode);
-}
-
-bool pp_run_dir_is_one(const char *dir)
-{
     char path[PP_PATH_MAX];
-    return has_file(dir, PP_RUN_DIR_CONFIG, path);
+    out[0] = '\0';
+    PP_TRY(pp_path_format(path, "%s/%s", dir, name));
+    PP_TRY(pp_path_stat(path, true, &st));
+    return S_ISREG(st.st_mode) ? pp_path_format(out, "%s", path) : 0;
 }
 
 /* ---- finding one */
 
-bool pp_run_dir_has_checkpoints(const char *path)
+int pp_run_dir_has_checkpoints(const char *path, bool *out)
 {
     int64_t *steps = NULL;
     int n = 0;
-    if (pp_ckpt_list(path, &steps, &n) < 0) {
-        pp_error_clear();
-        return false;
-    }
+    PP_TRY(pp_ckpt_list(path, &steps, &n));
     pp_free(steps);
-    return n > 0;
+    *out = n > 0;
+    return 0;
 }
 
-bool pp_run_dir_newest(const char *name, char out[PP_PATH_MAX])
+/* Is it what pp_run_dir_name() makes of the name, and make_new() of that? */
+static bool is_run_of(const char *folder, const char *name)
 {
-    PP_OWN(pp_closedir_at) DIR *d = opendir("runs");
-    size_t n = strlen(name);
+    static const char form[] = "-dddddddd-dddddd";
+    size_t n = strlen(name), i = 0;
+    if (strncmp(folder, name, n) != 0)
+        return false;
+    const char *rest = folder + n;
+    for (; form[i] && (form[i] == 'd' ? isdigit((unsigned char)rest[i]) : rest[i] == '-'); i++)
+        ;
+    if (form[i])
+        return false;
+    size_t digits = rest[i] == '-' ? strspn(rest + i + 1, "0123456789") : 0;
+    return !rest[i] || (digits >= 1 && digits <= 3 && !rest[i + 1 + digits]);
+}
+
+int pp_run_dir_newest(const char *name, char out[PP_PATH_MAX])
+{
+    PP_OWN_MEMORY char **names = NULL;
     out[0] = '\0';
-    for (struct dirent *e; d && (e = readdir(d));) {
+    PP_TRY(pp_dir_names("runs", &names));
+    for (char **folder = names; *folder; folder++) {
         char path[PP_PATH_MAX];
-        if (strncmp(e->d_name, name, n) != 0 || e->d_name[n] != '-' ||
-            strspn(e->d_name + n + 1, "0123456789-") != strlen(e->d_name + n + 1) ||
-            snprintf(path, sizeof(path), "runs/%s", e->d_name) >= (int)sizeof(path))
+        bool any = false;
+        if (!is_run_of(*folder, name))
             continue;
-        if (pp_ckpt_path_order(path, out) > 0 && pp_run_dir_has_checkpoints(path))
+        PP_TRY(pp_path_format(path, "runs/%s", *folder));
+        if (pp_ckpt_path_order(path, out) > 0)
+            PP_TRY(pp_run_dir_has_checkpoints(path, &any));
+        if (any)
             memcpy(out, path, sizeof(path));
     }
-    return out[0] != '\0';
+    return 0;
 }
 
-bool pp_run_dir_config(const char *path, char out[PP_PATH_MAX])
+int pp_run_dir_config(const char *path, char out[PP_PATH_MAX])
 {
     char dir[PP_PATH_MAX];
-    if (has_file(path, PP_RUN_DIR_CONFIG, out))
-        return true;
-    if (has_file(path, "MANIFEST", out) && has_file(path, "config.ini", out))
-        return true;
-    return pp_run_dir_of(path, dir) && has_file(dir, PP_RUN_DIR_CONFIG, out);
+    PP_TRY(find_file(path, PP_RUN_DIR_CONFIG, out));
+    if (out[0])
+        return 0;
+    PP_TRY(find_file(path, "MANIFEST", out));
+    if (out[0])
+        PP_TRY(find_file(path, "config.ini", out));
+    if (out[0])
+        return 0;
+    PP_TRY(pp_run_dir_of(path, dir));
+    return dir[0] ? find_file(dir, PP_RUN_DIR_CONFIG, out) : 0;
 }
 
 const char *pp_ckpt_own_config(const struct pp_ckpt *ck, char out[PP_CKPT_OWN_CONFIG])
 {
-    char dir[PP_PATH_MAX], path[PP_PATH_MAX];
+    char dir[PP_PATH_MAX], path[PP_PATH_MAX] = "";
     out[0] = '\0';
-    if (ck->plain && has_file(ck->path, "config.json", path))
+    if (ck->plain && find_file(ck->path, "config.json", path) == 0 && path[0])
         snprintf(out, PP_CKPT_OWN_CONFIG, "; its own config is model.from = %s", ck->path);
-    else if (!ck->plain && pp_run_dir_of(ck->path, dir) && has_file(dir, PP_RUN_DIR_CONFIG, path))
+    if (ck->plain)
+        return out;
+    if (pp_run_dir_of(ck->path, dir) == 0 && dir[0])
+        (void)find_file(dir, PP_RUN_DIR_CONFIG, path);
+    if (path[0])
         snprintf(out, PP_CKPT_OWN_CONFIG, "; its own config is %s", path);
-    else if (!ck->plain)
+    else
         snprintf(out, PP_CKPT_OWN_CONFIG, "; its own config is %s/config.ini", ck->path);
     return out;
 }
@@ -246,23 +272,44 @@ static bool split_last_name(char *path, const char **out_name)
     return true;
 }
 
-bool pp_run_dir_of(const char *path, char out[PP_PATH_MAX])
+int pp_run_dir_of(const char *path, char out[PP_PATH_MAX])
 {
-    char full[PATH_MAX];
+    char full[PATH_MAX], inside[PP_PATH_MAX];
     struct stat st;
-    if (!realpath(path, full) || strlen(full) >= PP_PATH_MAX)
-        return false;
-    snprintf(out, PP_PATH_MAX, "%s", full);
-    char inside[PATH_MAX + sizeof("/" PP_CKPT_DIR)];
-    snprintf(inside, sizeof(inside), "%s/" PP_CKPT_DIR, full);
-    if (stat(inside, &st) == 0 && S_ISDIR(st.st_mode))
-        return true;
     const char *name;
-    for (int up = 0; up < 2; up++) {
-        if (!split_last_name(out, &name))
-            return false;
-        if (strcmp(name, PP_CKPT_DIR) == 0)
-            return true;
+    out[0] = '\0';
+    PP_TRY(pp_path_stat(path, true, &st));
+    if (st.st_mode == 0)
+        return 0;
+    if (!realpath(path, full))
+        return pp_fail_errno(0, "cannot read %s", path);
+    PP_TRY(pp_path_format(inside, "%s/" PP_CKPT_DIR, full));
+    PP_TRY(pp_path_stat(inside, true, &st));
+    bool is_one = S_ISDIR(st.st_mode);
+    for (int up = 0; up < 2 && !is_one; up++) {
+        if (!split_last_name(full, &name))
+            return 0;
+        is_one = strcmp(name, PP_CKPT_DIR) == 0;
     }
-    return false;
+    return is_one ? pp_path_format(out, "%s", full) : 0;
+}
+
+int pp_run_dir_check(const char *dir)
+{
+    char there[PP_PATH_MAX], full[PATH_MAX], run[PP_PATH_MAX], config[PP_PATH_MAX] = "";
+    struct stat st;
+    const char *name;
+    PP_TRY(pp_path_format(there, "%s", dir));
+    PP_TRY(pp_path_stat(there, true, &st));
+    while (st.st_mode == 0 && split_last_name(there, &name))
+        PP_TRY(pp_path_stat(there, true, &st));
+    PP_TRY(pp_run_dir_of(there, run));
+    if (run[0])
+        PP_TRY(find_file(run, PP_RUN_DIR_CONFIG, config));
+    if (!config[0] || (realpath(there, full) && strcmp(full, run) == 0))
+        return 0;
+    return pp_fail(PP_ECONFIG,
+                   "run.dir = %s lies among the checkpoints of the run %s: name another folder, or "
+                   "the run's own to continue it",
+                   dir, run);
 }

@@ -43,17 +43,15 @@ int pp_ckpt_begin(const struct pp_io *io, const char *dir, int64_t step, const c
     name_step(name, step);
     PP_TRY(pp_path_format(save.dir, "%s", dir));
     PP_TRY(pp_path_format(save.folder, "%s/%s.tmp-%ld", dir, name, (long)getpid()));
-    if (stat(dir, &st) != 0) {
+    PP_TRY(pp_path_stat(dir, true, &st));
+    if (st.st_mode == 0) {
         char above[PP_PATH_MAX];
         PP_TRY(pp_path_format(above, "%s/..", dir));
         PP_TRY(pp_io_mkdir(io, dir));
         PP_TRY(pp_io_sync_dir(io, above));
     }
     PP_TRY(check_space(io, dir, bytes));
-    if (lstat(save.folder, &st) == 0) {
-        /* Of a killed process with the same number. */
-        PP_TRY(folder_remove(io, save.folder));
-    }
+    PP_TRY(folder_remove(io, save.folder)); /* of a killed process with the same number */
     PP_TRY(pp_io_mkdir(io, save.folder));
     *out = save;
     return 0;
@@ -164,7 +162,8 @@ static int name_folder(const struct pp_io *io, const struct pp_ckpt_save *save, 
     struct stat st;
     PP_TRY(folder_step_path(save->dir, save->step, path));
     PP_TRY(pp_io_sync_dir(io, save->folder));
-    if (lstat(path, &st) == 0)
+    PP_TRY(pp_path_stat(path, false, &st));
+    if (st.st_mode != 0)
         PP_TRY(replace(io, save, path, old));
     else
         PP_TRY(pp_io_rename(io, save->folder, path));
@@ -221,9 +220,6 @@ int pp_ckpt_adopt(const struct pp_io *io, const struct pp_ckpt_save *save)
 
 void pp_ckpt_abandon(const struct pp_io *io, const struct pp_ckpt_save *save)
 {
-    struct stat st;
-    if (lstat(save->folder, &st) != 0)
-        return;
     struct pp_error e = *pp_error_get();
     (void)folder_remove(io, save->folder);
     (void)pp_error_adopt(&e);

@@ -41,10 +41,10 @@ static int open_plain_file(const struct verifier *v, const char *name, char labe
             return pp_fail(PP_EFORMAT, "%s: is a symbolic link, expected a regular file", label);
         return pp_fail_errno(0, "cannot read %s", label);
     }
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        close(fd);
-        return pp_fail(PP_EFORMAT, "%s: is not a regular file", label);
-    }
+    int rc = fstat(fd, &st) != 0    ? pp_fail_errno(PP_EIO, "cannot read %s", label)
+             : !S_ISREG(st.st_mode) ? pp_fail(PP_EFORMAT, "%s: is not a regular file", label)
+                                    : 0;
+    PP_TRY_UNDO(rc, close(fd));
     *out_fd = fd;
     *out_bytes = (uint64_t)st.st_size;
     return 0;
@@ -235,8 +235,15 @@ int ckpt_open_folder(struct pp_ckpt *ck, enum pp_ckpt_check check)
 {
     struct verifier v = {.ck = ck, .check = check};
     v.dir = open(ck->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (v.dir < 0)
-        return pp_fail_errno(0, "cannot read folder %s", ck->path);
+    if (v.dir < 0) {
+        struct stat st;
+        int rc = pp_fail_errno(0, "cannot read folder %s", ck->path);
+        PP_TRY(rc == PP_ENOINPUT ? pp_path_stat(ck->path, false, &st) : rc);
+        return st.st_mode == 0
+                   ? pp_fail(PP_ENOINPUT, "%s is not there any more", ck->path)
+                   : pp_fail(PP_EFORMAT, "%s: is not a folder, or a link that leads nowhere",
+                             ck->path);
+    }
     int rc = check_all(&v);
     close(v.dir);
     manifest_fini(&v.m);

@@ -53,7 +53,9 @@ int cmd_eval(int argc, char **argv)
     const char *words[1];
     pp_start_others = PP_START_JOIN;
     PP_TRY(pp_cli_parse(argc, argv, &command_eval, options, &settings, words, 1));
-    weights = !weights && pp_cli_is_run(words[0]) ? words[0] : weights;
+    bool is_run = false;
+    PP_TRY(pp_cli_is_run(words[0], &is_run));
+    weights = !weights && is_run ? words[0] : weights;
     if (!words[0] || !weights || !weights[0]) {
         return pp_fail(PP_EUSAGE, "name a run, or a config and a checkpoint. For example: "
                                   "ppcli eval runs/a, or ppcli eval mnist.ini --checkpoint runs/a");

@@ -70,7 +70,9 @@ int cmd_export(int argc, char **argv)
     const char *words[2];
     char dir[PP_PATH_MAX], shown[PP_PATH_MAX];
     PP_TRY(pp_cli_parse(argc, argv, &command_export, options, NULL, words, 2));
-    if (!words[0] || (!words[1] && !pp_cli_is_run(words[0])))
+    bool is_run = false;
+    PP_TRY(pp_cli_is_run(words[0], &is_run));
+    if (!words[0] || (!words[1] && !is_run))
         return pp_fail(PP_EUSAGE,
                        "name a run and a new folder. For example: ppcli export runs/a dir");
     if (format != PP_EXPORT_GGUF && (dtype > 0 || tokenizer))

@@ -227,7 +227,9 @@ int cmd_generate(int argc, char **argv)
     };
     const char *words[1];
     PP_TRY(pp_cli_parse(argc, argv, &command_generate, options, &settings, words, 1));
-    w.weights = !w.weights && pp_cli_is_run(words[0]) ? words[0] : w.weights;
+    bool is_run = false;
+    PP_TRY(pp_cli_is_run(words[0], &is_run));
+    w.weights = !w.weights && is_run ? words[0] : w.weights;
     if (!words[0] || !w.weights || !w.weights[0] || !w.prompt == !w.prompt_file) {
         return pp_fail(PP_EUSAGE,
                        "name a run (or a config and --checkpoint) and one prompt. For example: "

@@ -117,8 +117,9 @@ int pp_cli_describe(const struct pp_command *command, pp_cli_visit *visit, void 
  * pp_config_find(); an installed one is said on stderr. Errors: as of pp_config_find(). */
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX]);
 
-/* Is it a run folder, or one of its checkpoints, whose config pp_cli_find_config() takes? NULL: no. */
-bool pp_cli_is_run(const char *word);
+/* Is it a run folder, or one of its checkpoints, whose config pp_cli_find_config() takes? NULL: no.
+ * Errors: those of pp_path_stat(). */
+int pp_cli_is_run(const char *word, bool *out);
 
 /* The same of pp_machine_find(). */
 int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX]);

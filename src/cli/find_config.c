@@ -13,11 +13,14 @@
 #include "ppcli/run_dir.h"
 #include "ppcli/text.h"
 
-bool pp_cli_is_run(const char *word)
+int pp_cli_is_run(const char *word, bool *out)
 {
-    char path[PP_PATH_MAX];
-    struct stat st;
-    return word && stat(word, &st) == 0 && S_ISDIR(st.st_mode) && pp_run_dir_config(word, path);
+    char path[PP_PATH_MAX] = "";
+    struct stat st = {0};
+    PP_TRY(word ? pp_path_stat(word, true, &st) : 0);
+    PP_TRY(S_ISDIR(st.st_mode) ? pp_run_dir_config(word, path) : 0);
+    *out = path[0] != '\0';
+    return 0;
 }
 
 /* Says once which installed file a bare name means. */
@@ -35,16 +38,17 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
 {
     struct stat st;
     bool is_shipped = false;
-    if (stat(word, &st) != 0 || !S_ISDIR(st.st_mode)) {
+    PP_TRY(pp_path_stat(word, true, &st));
+    if (!S_ISDIR(st.st_mode)) {
         int rc = pp_config_find(word, &is_shipped, out);
         return announce(rc, "config", is_shipped, out);
     }
-    return pp_run_dir_config(word, out)
-               ? 0
-               : pp_fail(PP_ENOINPUT,
-                         "%s: a folder, and not of a run: it has no " PP_RUN_DIR_CONFIG
-                         "; name a config, or a run folder",
-                         word);
+    PP_TRY(pp_run_dir_config(word, out));
+    return out[0] ? 0
+                  : pp_fail(PP_ENOINPUT,
+                            "%s: a folder, and not of a run: it has no " PP_RUN_DIR_CONFIG
+                            "; name a config, or a run folder",
+                            word);
 }
 
 int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX])
@@ -61,19 +65,24 @@ static void print_problems(const struct pp_config *cfg)
 }
 
 /* The settings of a config from a run folder: its own run.dir comes first, so that `train RUN
- * --resume` continues there. dir: memory for the name. Returns how many are in out. */
-static int settings_of_run(const char *word, const struct pp_cli_settings *settings,
-                           struct pp_setting out[PP_CLI_SETTINGS_MAX + 1], char dir[PP_PATH_MAX])
+ * --resume` continues there. dir: memory for the name. */
+static int collect_settings(const char *word, const struct pp_cli_settings *settings,
+                            struct pp_setting out[PP_CLI_SETTINGS_MAX + 1], char dir[PP_PATH_MAX],
+                            int *out_n)
 {
-    int n = settings ? settings->n : 0, first = word && pp_cli_is_run(word);
+    int n = settings ? settings->n : 0;
+    bool first = false;
+    PP_TRY(pp_cli_is_run(word, &first));
     if (first) {
-        if (!pp_run_dir_of(word, dir))
+        PP_TRY(pp_run_dir_of(word, dir));
+        if (!dir[0])
             snprintf(dir, PP_PATH_MAX, "%s", word);
         out[0] = (struct pp_setting){"run.dir", dir, word};
     }
     if (n > 0)
         memcpy(out + first, settings->items, (size_t)n * sizeof(*out));
-    return n + first;
+    *out_n = n + first;
+    return 0;
 }
 
 int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
@@ -81,7 +90,8 @@ int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
 {
     struct pp_setting items[PP_CLI_SETTINGS_MAX + 1];
     char path[PP_PATH_MAX], dir[PP_PATH_MAX];
-    int n = settings_of_run(word, settings, items, dir);
+    int n = 0;
+    PP_TRY(collect_settings(word, settings, items, dir, &n));
     if (word)
         PP_TRY(pp_cli_find_config(word, path));
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;

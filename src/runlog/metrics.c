@@ -5,6 +5,7 @@
  */
 #include "parts.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <math.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 
 #include "ppcli/log.h"
 #include "ppcli/io.h"
+#include "ppcli/lock.h"
 #include "ppcli/text.h"
 
 #define PRINT_NS 2000000000u /* between two printed lines when run.log_every is 0 */
@@ -21,6 +23,7 @@ struct pp_metrics {
     const struct pp_run *run;
     struct pp_metrics_start from;
     FILE *jsonl;
+    int lost;            /* errno of the first write to it that failed; 0: none has */
     struct board *board; /* NULL: not asked for */
     bool live;           /* a status line is redrawn on stderr */
     bool out_is_tty;     /* log lines of steps would fight with the live line */
@@ -116,10 +119,18 @@ static struct pp_json begin_record(struct pp_metrics *m, const char *type)
     return j;
 }
 
+/* A stream remembers that a write failed, and not why. */
+static void flush_records(struct pp_metrics *m)
+{
+    errno = 0;
+    if ((fflush(m->jsonl) != 0 || ferror(m->jsonl)) && m->lost == 0)
+        m->lost = errno != 0 ? errno : EIO;
+}
+
 static void end_record(struct pp_metrics *m, struct pp_json *j)
 {
     pp_json_end(j);
-    fflush(m->jsonl);
+    flush_records(m);
 }
 
 static int environment(const struct pp_metrics *m, struct pp_json *j, const struct pp_backend *be,
@@ -272,8 +283,10 @@ void pp_metrics_close(struct pp_metrics **metrics)
 void pp_metrics_sync(struct pp_metrics *m)
 {
     if (m->jsonl) {
-        fflush(m->jsonl);
-        (void)fdatasync(fileno(m->jsonl)); /* ferror() tells at the end what was lost */
+        flush_records(m);
+        /* a pipe or a device cannot be flushed to a disk */
+        if (fdatasync(fileno(m->jsonl)) != 0 && errno != EINVAL && errno != EROFS && m->lost == 0)
+            m->lost = errno;
     }
 }
 
@@ -427,12 +440,15 @@ int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s)
         struct pp_json j = begin_record(m, "summary");
         summary_json(&m->from, s, &j);
         end_record(m, &j);
-        bool lost = ferror(m->jsonl) != 0;
-        lost = fclose(m->jsonl) != 0 || lost;
+        if (fclose(m->jsonl) != 0 && m->lost == 0)
+            m->lost = errno;
         m->jsonl = NULL;
-        if (lost)
+        errno = m->lost;
+        if (m->lost != 0)
             rc = pp_fail_errno(PP_EIO, "cannot write %s/metrics.jsonl", m->from.dir);
     }
+    if (rc == 0 && m->from.dir[0])
+        rc = pp_lock_check(m->from.lock);
     if (rc == 0 && m->from.dir[0])
         rc = write_summary(m, s);
     int lost = close_board(m, s);

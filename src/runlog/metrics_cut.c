@@ -27,7 +27,7 @@ static int check_line(const char *line, size_t n, int64_t step, bool *out_keep)
     return 0;
 }
 
-static int copy_lines(FILE *from, FILE *to, int64_t step)
+static int copy_lines(FILE *from, FILE *to, int64_t step, const char *path)
 {
     PP_OWN_MEMORY char *line = NULL;
     size_t room = 0;
@@ -41,14 +41,14 @@ static int copy_lines(FILE *from, FILE *to, int64_t step)
     }
     /* At the end of the file, and not because there was no memory for a line. */
     if (rc == 0 && !feof(from))
-        rc = pp_fail_errno(0, "cannot read metrics.jsonl");
+        rc = pp_fail_errno(0, "cannot read %s", path);
     return rc;
 }
 
-int pp_metrics_cut(const char *dir, int64_t step)
+int pp_metrics_cut(const char *dir, int64_t step, struct pp_file_write *out)
 {
     char path[PP_PATH_MAX];
-    PP_OWN(pp_file_abandon) struct pp_file_write w = {.f = NULL};
+    out->f = NULL;
     PP_TRY(pp_path_format(path, "%s/metrics.jsonl", dir));
     PP_OWN(pp_fclose_at) FILE *f = NULL;
     uint64_t bytes = 0;
@@ -58,6 +58,7 @@ int pp_metrics_cut(const char *dir, int64_t step)
         return 0;
     }
     PP_TRY(rc);
-    PP_TRY(pp_file_create(path, &w));
-    return copy_lines(f, w.f, step) < 0 ? pp_error_context("%s", dir) : pp_file_commit(&w);
+    PP_TRY(pp_file_create(path, out));
+    PP_TRY_UNDO(copy_lines(f, out->f, step, path), pp_file_abandon(out));
+    return 0;
 }

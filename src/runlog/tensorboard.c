@@ -14,6 +14,7 @@
  */
 #include "parts.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <time.h>
@@ -27,6 +28,7 @@ struct board {
     FILE *f;
     char path[PP_PATH_MAX];
     int64_t last_step; /* of the last record */
+    int lost;          /* errno of the first write that failed; 0: none has */
     bool is_text;
 };
 
@@ -71,7 +73,7 @@ static void begin_event(struct pp_bytes *event)
     pp_bytes_little(event, bits, 8);
 }
 
-static void write_record(const struct board *t, const struct pp_bytes *event)
+static void write_record(struct board *t, const struct pp_bytes *event)
 {
     PP_OWN(pp_bytes_fini) struct pp_bytes head = {0}, tail = {0};
     pp_bytes_little(&head, event->n, 8);
@@ -82,7 +84,9 @@ static void write_record(const struct board *t, const struct pp_bytes *event)
     fwrite(head.at, 1, head.n, t->f);
     fwrite(event->at, 1, event->n, t->f);
     fwrite(tail.at, 1, tail.n, t->f);
-    fflush(t->f);
+    errno = 0;
+    if ((fflush(t->f) != 0 || ferror(t->f)) && t->lost == 0)
+        t->lost = errno != 0 ? errno : EIO;
 }
 
 static void write_scalars(struct board *t, int64_t step, const struct scalar *scalars, int n)
@@ -185,9 +189,10 @@ int board_close(struct board **board)
     struct board *t = *board;
     if (!t)
         return 0;
-    bool lost = ferror(t->f) != 0;
-    lost = fclose(t->f) != 0 || lost;
-    int rc = lost ? pp_fail_errno(PP_EIO, "cannot write %s", t->path) : 0;
+    if (fclose(t->f) != 0 && t->lost == 0)
+        t->lost = errno;
+    errno = t->lost;
+    int rc = t->lost != 0 ? pp_fail_errno(PP_EIO, "cannot write %s", t->path) : 0;
     pp_free(t);
     *board = NULL;
     return rc;

@@ -7,12 +7,12 @@
  */
 #include <inttypes.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "loop.h"
 #include "ppcli/log.h"
+#include "ppcli/mem.h"
 
 struct file {
     char name[256]; /* empty: there is none more, and `bytes` is not 0 when something failed */
@@ -29,13 +29,13 @@ static uint64_t piece(const struct file *f, uint64_t at)
 int copies_send(struct pp_transport *tp, int to, const char *folder, int *out_rc)
 {
     char path[PP_PATH_MAX];
-    PP_OWN(pp_closedir_at) DIR *d = opendir(folder);
-    int rc = d ? 0 : pp_fail_errno(0, "cannot read folder %s", folder), lost = 0, fd;
-    for (struct dirent *e; rc == 0 && lost == 0 && (e = readdir(d));) {
+    PP_OWN_MEMORY char **names = NULL;
+    int rc = pp_dir_names(folder, &names), lost = 0, fd;
+    for (char **name = names; rc == 0 && lost == 0 && *name; name++) {
         struct file f = {.bytes = 0};
-        if (e->d_name[0] == '.')
+        if ((*name)[0] == '.')
             continue;
-        snprintf(f.name, sizeof(f.name), "%s", e->d_name);
+        snprintf(f.name, sizeof(f.name), "%s", *name);
         rc = pp_path_format(path, "%s/%s", folder, f.name);
         rc = rc < 0 ? rc : pp_open_regular(path, &fd, &f.bytes);
         if (rc < 0)
@@ -164,8 +164,9 @@ int copies_find(const struct trainer *tr)
     PP_OWN_MEMORY char(*all)[PP_PATH_MAX] = pp_alloc((size_t)tr->tp->size, sizeof(*all));
     PP_TRY(pp_transport_agree(tr->tp, all ? 0 : PP_ERESOURCE));
     pp_assert(all != NULL); /* or this rank had not agreed */
-    if (first)
-        resume_newest(tr, copies > 0 ? PP_CKPT_VERIFY : PP_CKPT_STRUCTURE, mine);
+    int found =
+        first ? resume_newest(tr, copies > 0 ? PP_CKPT_VERIFY : PP_CKPT_STRUCTURE, mine) : 0;
+    PP_TRY(pp_transport_agree(tr->tp, found));
     PP_TRY(pp_transport_allgather(tr->tp, mine, sizeof(mine), all));
     for (int r = 1; r < tr->tp->size; r++)
         best = pp_ckpt_path_order(all[r], all[best]) > 0 ? r : best;
@@ -177,13 +178,12 @@ int copies_find(const struct trainer *tr)
     return lost < 0 ? lost : pp_transport_agree(tr->tp, rc);
 }
 
-/* Of a host apart: what its run folder must not keep. */
-static int tidy(const struct trainer *tr)
+/* Of a host apart: may the run begin in its run folder? */
+static int check_apart(const struct trainer *tr)
 {
     const struct pp_train_options *options = tr->spec->options;
-    char dir[PP_PATH_MAX], ignored[PP_PATH_MAX];
-    int64_t *steps = NULL, step = -1;
-    struct timespec now;
+    char dir[PP_PATH_MAX];
+    int64_t *steps = NULL;
     int n = 0;
     PP_TRY(pp_path_format(dir, "%s/" PP_CKPT_DIR, tr->dir));
     PP_TRY(pp_ckpt_list(dir, &steps, &n));
@@ -195,10 +195,18 @@ static int tidy(const struct trainer *tr)
                        "with --dir, or add --overwrite",
                        tr->dir, tr->run->seats[tr->tp->rank].host_name);
     }
-    if (tr->begin.goes_on)
-        PP_TRY(split(tr->begin.from, ignored, &step));
+    return 0;
+}
+
+int copies_tidy(const struct trainer *tr)
+{
+    char dir[PP_PATH_MAX];
+    struct timespec now;
+    if (!tr->dir[0] || tr->apart[tr->tp->rank] != tr->tp->rank + 1)
+        return 0;
+    PP_TRY(pp_path_format(dir, "%s/" PP_CKPT_DIR, tr->dir));
     clock_gettime(CLOCK_REALTIME, &now);
-    PP_TRY(pp_ckpt_drop_newer(&pp_io_system, dir, step));
+    PP_TRY(pp_ckpt_drop_newer(&pp_io_system, dir, tr->begin.goes_on ? tr->begin.step : -1));
     return pp_ckpt_sweep(&pp_io_system, dir, (int64_t)now.tv_sec * 1000000000 + now.tv_nsec);
 }
 
@@ -210,10 +218,12 @@ int copies_begin(struct trainer *tr)
     if (hosts == 1 || !tr->dir[0] || tr->begin.nothing_left)
         return 0;
     PP_TRY(pp_path_format(lock, "%s/" PP_LOCK_NAME, tr->dir));
-    bool same = stat(lock, &st) == 0 &&
+    /* Whose folder it is decides what is removed there. */
+    PP_TRY(pp_transport_agree(tr->tp, pp_path_stat(lock, false, &st)));
+    bool same = st.st_mode != 0 &&
                 tr->begin.locked_ns == (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     int32_t mine = same || tr->tp->rank == 0 ? 0 : first + 1;
     PP_TRY(pp_transport_allgather(tr->tp, &mine, sizeof(mine), tr->apart));
-    PP_TRY(pp_transport_agree(tr->tp, mine == tr->tp->rank + 1 ? tidy(tr) : 0));
+    PP_TRY(pp_transport_agree(tr->tp, mine == tr->tp->rank + 1 ? check_apart(tr) : 0));
     return tr->begin.goes_on ? copies_give(tr, tr->begin.from, -1) : 0;
 }

@@ -411,6 +411,7 @@ static int open_outputs(struct trainer *tr)
         .out = options->out,
         .quiet = options->quiet,
         .dir = tr->dir,
+        .lock = &tr->lock,
         .data = {tr->data[PP_SPLIT_TRAIN], tr->data[PP_SPLIT_TEST]},
         .total_steps = tr->total_steps,
         .epochs = is_text ? (int)((tr->total_steps - tr->offset + steps - 1) / steps)

@@ -220,7 +220,9 @@ static int make_ready(struct trainer *tr)
                                 .ring = spec->ring};
     PP_TRY(pp_exec_create(&exec, tr->be, tr->tp, tr->data[0], tr->data[1], &tr->x));
     int rc = read_weights(tr);
-    return pp_transport_agree(tr->tp, rc == 0 ? wait_for_data(tr) : rc);
+    PP_TRY(pp_transport_agree(tr->tp, rc == 0 ? wait_for_data(tr) : rc));
+    rc = resume_take_folder(tr);
+    return pp_transport_agree(tr->tp, rc == 0 ? copies_tidy(tr) : rc);
 }
 
 int rank_main(struct rank_spec *spec, struct pp_transport *tp)

@@ -6,11 +6,12 @@
 #include "resume.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "ppcli/err.h"
 #include "ppcli/log.h"
+#include "ppcli/mem.h"
 #include "ppcli/text.h"
 #include "ppcli/vocabulary.h"
 #include "resume_state.h"
@@ -19,10 +20,13 @@
 
 /* ---- which folder */
 
-static bool same_folder(const char *a, const char *b)
+static int is_same_folder(const char *a, const char *b, bool *out)
 {
     struct stat x, y;
-    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    PP_TRY(pp_path_stat(a, true, &x));
+    PP_TRY(pp_path_stat(b, true, &y));
+    *out = x.st_mode != 0 && y.st_mode != 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+    return 0;
 }
 
 /* ---- whether it fits */
@@ -84,77 +88,142 @@ static int check(struct trainer *tr, const struct pp_ckpt *ck)
 
 static int open_named(const struct pp_config *cfg, const char *path, struct pp_ckpt **out)
 {
-    bool fall_back = cfg->checkpoint.on_corrupt == PP_CORRUPT_PREVIOUS;
-    return pp_run_dir_has_checkpoints(path)
-               ? pp_ckpt_open_latest(path, PP_CKPT_VERIFY, fall_back, out)
+    bool fall_back = cfg->checkpoint.on_corrupt == PP_CORRUPT_PREVIOUS, any = false;
+    PP_TRY(pp_run_dir_has_checkpoints(path, &any));
+    return any ? pp_ckpt_open_latest(path, PP_CKPT_VERIFY, fall_back, out)
                : pp_ckpt_open(path, PP_CKPT_VERIFY, out);
 }
 
-/* The run folder, which is ours now, as it was at the step of the checkpoint. */
-static int rewind_folder(const struct trainer *tr, const char *dir, const char *from, int64_t step)
+/* The run folder as it was at the step of the checkpoint. */
+static int rewind_folder(const struct trainer *tr, const struct beginning *b)
 {
     char checkpoints[PP_PATH_MAX], own[PP_PATH_MAX];
-    PP_TRY(pp_path_format(checkpoints, "%s/" PP_CKPT_DIR, dir));
-    PP_TRY(pp_metrics_cut(dir, step));
-    PP_TRY(pp_ckpt_drop_newer(&pp_io_system, checkpoints, step));
-    PP_TRY(pp_ckpt_step_path(checkpoints, step, own));
-    if (same_folder(own, from)) /* else it may be a leftover itself */
+    PP_OWN(pp_file_abandon) struct pp_file_write metrics = {.f = NULL};
+    bool same = false;
+    PP_TRY(pp_path_format(checkpoints, "%s/" PP_CKPT_DIR, b->dir));
+    PP_TRY(pp_ckpt_step_path(checkpoints, b->step, own));
+    PP_TRY(is_same_folder(own, b->from, &same));
+    PP_TRY(pp_metrics_cut(b->dir, b->step, &metrics));
+    PP_TRY(pp_ckpt_drop_newer(&pp_io_system, checkpoints, b->step));
+    if (same) /* else it may be a leftover itself */
         PP_TRY(pp_ckpt_sweep(&pp_io_system, checkpoints, tr->lock.since_ns));
-    return pp_run_dir_continue(tr->run->cfg, dir);
+    return metrics.f ? pp_file_commit(&metrics) : 0;
+}
+
+int resume_take_folder(struct trainer *tr)
+{
+    const struct beginning *b = &tr->begin;
+    if (tr->spec->rank != 0 || !b->dir[0])
+        return 0;
+    PP_TRY(b->goes_on ? rewind_folder(tr, b) : 0);
+    return pp_run_dir_begin(tr->run->cfg, b->dir, b->goes_on, &tr->lock);
 }
 
 /* The run in the folder has reached its end, and the config wants no further step. */
-static bool is_complete(const struct trainer *tr, const char *dir, int64_t step)
+static int is_complete(const struct trainer *tr, const struct beginning *b, bool *out)
 {
-    char summary[PATH_MAX];
+    char summary[PP_PATH_MAX];
     struct stat st;
-    return step >= loop_total_steps(tr) &&
-           snprintf(summary, sizeof(summary), "%s/summary.json", dir) < (int)sizeof(summary) &&
-           stat(summary, &st) == 0;
+    PP_TRY(pp_path_format(summary, "%s/summary.json", b->dir));
+    PP_TRY(pp_path_stat(summary, true, &st));
+    *out = b->step >= loop_total_steps(tr) && st.st_mode != 0;
+    return 0;
+}
+
+/* Checkpoints that were saved under a larger checkpoint.keep stay, unless the user wants to overwrite. */
+static int keep_older(const struct trainer *tr, const struct pp_ckpt *ck, struct beginning *b)
+{
+    int keep = tr->run->cfg->checkpoint.keep, n = 0, newer = 0;
+    PP_OWN_MEMORY int64_t *steps = NULL;
+    char then[32] = "";
+    b->kept = -1;
+    if (tr->spec->options->overwrite)
+        return 0;
+    b->kept = (int64_t)pp_ckpt_get(pp_ckpt_state(ck), RESUME_KEPT, -1);
+    pp_config_written(ck->config, "checkpoint.keep", then, sizeof(then));
+    PP_TRY(pp_ckpt_list(b->dir, &steps, &n));
+    while (newer < n && steps[newer] > b->step)
+        newer++;
+    if (atoi(then) <= keep || n - newer <= keep)
+        return 0;
+    b->kept = b->step;
+    pp_log_warn(
+        "checkpoint.keep is %d, was %s: the %d checkpoints of before stay, and %d newer; to "
+        "remove the older ones add --overwrite",
+        keep, then, n - newer, keep);
+    return 0;
 }
 
 /* Everything is read and judged before anything in the folder changes. */
 static int take(struct trainer *tr, const char *path, struct beginning *b)
 {
-    struct pp_ckpt *ck = NULL;
-    if (b->goes_on)
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
+    if (b->goes_on) {
+        PP_TRY(pp_run_dir_check(b->dir));
         PP_TRY(pp_lock_take(b->dir, &tr->lock));
+    }
     PP_TRY(open_named(tr->run->cfg, path, &ck));
-    int rc = check(tr, ck);
-    if (rc == 0)
-        rc = pp_path_format(b->from, "%s", ck->path);
-    int64_t step = rc == 0 ? pp_ckpt_state(ck)->step : 0;
-    pp_ckpt_close(&ck);
-    PP_TRY(rc);
+    PP_TRY(check(tr, ck));
+    PP_TRY(pp_path_format(b->from, "%s", ck->path));
+    b->step = pp_ckpt_state(ck)->step;
     b->resume = true;
-    if (b->goes_on && is_complete(tr, b->dir, step)) {
+    PP_TRY(b->goes_on ? is_complete(tr, b, &b->nothing_left) : 0);
+    if (b->nothing_left) {
         pp_log_info("step %" PRId64 " of %" PRId64
                     " is done: there is nothing left to train, and %s stays as it is",
-                    step, loop_total_steps(tr), b->dir);
-        b->nothing_left = true;
+                    b->step, loop_total_steps(tr), b->dir);
         return 0;
     }
     if (b->goes_on) {
-        PP_TRY(rewind_folder(tr, b->dir, b->from, step));
+        PP_TRY(keep_older(tr, ck, b));
+        PP_TRY(pp_run_dir_empty_rings(b->dir));
     } else {
         PP_TRY(pp_run_dir_create(tr->run->cfg, tr->spec->options->name,
                                  tr->spec->options->overwrite, &tr->lock, b->dir));
     }
-    pp_log_info("continuing after step %" PRId64 ", from %s", step, b->from);
+    pp_log_info("continuing after step %" PRId64 ", from %s", b->step, b->from);
     return 0;
 }
 
-void resume_newest(const struct trainer *tr, enum pp_ckpt_check check, char out[PP_PATH_MAX])
+int resume_newest(const struct trainer *tr, enum pp_ckpt_check check, char out[PP_PATH_MAX])
 {
-    const char *dir = tr->run->cfg->run.dir;
-    char found[PP_PATH_MAX];
-    struct pp_ckpt *ck = NULL;
+    PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
+    char dir[PP_PATH_MAX];
+    bool any = false;
+    out[0] = '\0';
+    if (strcmp(tr->run->cfg->run.dir, "auto") == 0)
+        PP_TRY(pp_run_dir_newest(tr->spec->options->name, dir));
+    else
+        PP_TRY(pp_path_format(dir, "%s", tr->run->cfg->run.dir));
+    if (dir[0])
+        PP_TRY(pp_run_dir_has_checkpoints(dir, &any));
+    int rc = any ? pp_ckpt_open_latest(dir, check, true, &ck) : 0;
+    if (rc == PP_EFORMAT || rc == PP_ENOINPUT) { /* another host may have a good one */
+        pp_error_clear();
+        return 0;
+    }
+    PP_TRY(rc);
+    return ck ? pp_path_format(out, "%s", ck->path) : 0;
+}
+
+/* "Beginning at step 0": a warning where a run has been before, which lost its checkpoints. */
+static int announce_step_0(const char *dir, const char *name, bool *out_was_run)
+{
+    char path[PP_PATH_MAX];
+    struct stat config, metrics;
+    PP_TRY(pp_path_format(path, "%s/" PP_RUN_DIR_CONFIG, dir));
+    PP_TRY(pp_path_stat(path, true, &config));
+    PP_TRY(pp_path_format(path, "%s/metrics.jsonl", dir));
+    PP_TRY(pp_path_stat(path, true, &metrics));
+    *out_was_run = S_ISREG(config.st_mode);
     if (strcmp(dir, "auto") == 0)
-        dir = pp_run_dir_newest(tr->spec->options->name, found) ? found : "";
-    bool any = pp_run_dir_has_checkpoints(dir) && pp_ckpt_open_latest(dir, check, true, &ck) == 0;
-    snprintf(out, PP_PATH_MAX, "%s", any ? ck->path : "");
-    pp_ckpt_close(&ck);
-    pp_error_clear();
+        pp_log_info("--resume: no run of %s in runs/ has a checkpoint; beginning at step 0", name);
+    else if (metrics.st_mode == 0)
+        pp_log_info("--resume: no checkpoint in %s; beginning at step 0", dir);
+    else
+        pp_log_warn("--resume: no checkpoint in %s, where a run has been; beginning at step 0",
+                    dir);
+    return 0;
 }
 
 static int begin_auto(struct trainer *tr, struct beginning *b)
@@ -166,26 +235,21 @@ static int begin_auto(struct trainer *tr, struct beginning *b)
         return pp_fail(PP_EUSAGE, "--resume looks for a checkpoint in the run folder, but run.dir "
                                   "is empty; use --resume PATH");
     }
-    bool any = false;
+    bool any = false, was_run = false;
     if (strcmp(cfg->run.dir, "auto") == 0) {
-        any = pp_run_dir_newest(options->name, dir);
+        PP_TRY(pp_run_dir_newest(options->name, dir));
+        any = dir[0] != '\0';
     } else {
         PP_TRY(pp_path_format(dir, "%s", cfg->run.dir));
-        any = pp_run_dir_has_checkpoints(dir);
+        PP_TRY(pp_run_dir_has_checkpoints(dir, &any));
     }
     if (any) {
         PP_TRY(pp_path_format(b->dir, "%s", dir));
         b->goes_on = true;
         return take(tr, dir, b);
     }
-    if (strcmp(cfg->run.dir, "auto") == 0) {
-        pp_log_info("--resume: no run of %s in runs/ has a checkpoint; beginning at step 0",
-                    options->name);
-    } else {
-        pp_log_info("--resume: no checkpoint in %s; beginning at step 0", dir);
-    }
-    return pp_run_dir_create(cfg, options->name, options->overwrite || pp_run_dir_is_one(dir),
-                             &tr->lock, b->dir);
+    PP_TRY(announce_step_0(cfg->run.dir, options->name, &was_run));
+    return pp_run_dir_create(cfg, options->name, options->overwrite || was_run, &tr->lock, b->dir);
 }
 
 static int begin_anew(struct trainer *tr, struct beginning *b)
@@ -200,7 +264,10 @@ static int begin_anew(struct trainer *tr, struct beginning *b)
 int resume_find_weights(const char *path, char out[PP_PATH_MAX])
 {
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
-    if (!path[0] || !pp_run_dir_has_checkpoints(path))
+    bool any = false;
+    if (path[0])
+        PP_TRY(pp_run_dir_has_checkpoints(path, &any));
+    if (!any)
         return pp_path_format(out, "%s", path);
     PP_TRY(pp_ckpt_open_latest(path, PP_CKPT_STRUCTURE, true, &ck));
     return pp_path_format(out, "%s", ck->path);
@@ -211,9 +278,12 @@ int resume_begin(struct trainer *tr, struct beginning *b)
     const struct pp_config *cfg = tr->run->cfg;
     const char *word = tr->spec->options->resume;
     memset(b, 0, sizeof(*b));
+    b->kept = -1;
     if (word && strcmp(word, "auto") != 0) {
-        b->goes_on = pp_run_dir_of(word, b->dir) &&
-                     (strcmp(cfg->run.dir, "auto") == 0 || same_folder(cfg->run.dir, b->dir));
+        PP_TRY(pp_run_dir_of(word, b->dir));
+        b->goes_on = b->dir[0] && strcmp(cfg->run.dir, "auto") == 0;
+        if (b->dir[0] && !b->goes_on)
+            PP_TRY(is_same_folder(cfg->run.dir, b->dir, &b->goes_on));
         return take(tr, word, b);
     }
     PP_TRY(word ? begin_auto(tr, b) : begin_anew(tr, b));

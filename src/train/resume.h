@@ -16,6 +16,8 @@ struct beginning {
     char from[PP_PATH_MAX]; /* checkpoint or safetensors file to read; "": none */
     bool resume;            /* all of its state, else its weights alone */
     bool goes_on;           /* the run folder is the one that is resumed */
+    int64_t step;           /* resume: of the checkpoint */
+    int64_t kept;           /* checkpoints up to this step stay, whatever checkpoint.keep says */
     bool nothing_left;      /* and it is complete: the ranks leave, no file changes */
     int64_t locked_ns;      /* since_ns of rank 0's lock */
 };
@@ -29,8 +31,13 @@ struct beginning {
  */
 int resume_begin(struct trainer *tr, struct beginning *out);
 
-/* The newest checkpoint here that --resume would find and that opens; "": none. Local. */
-void resume_newest(const struct trainer *tr, enum pp_ckpt_check check, char out[PP_PATH_MAX]);
+/* Of rank 0, when every rank has read what it begins with: the run folder becomes this run's, as it was
+ * at the step of the checkpoint, or empty. Nothing is removed before. Local. Errors: PP_EPERM, PP_EIO. */
+int resume_take_folder(struct trainer *tr);
+
+/* The newest checkpoint here that --resume would find and that opens; "": none. Local. Errors: those of
+ * pp_path_stat(). */
+int resume_newest(const struct trainer *tr, enum pp_ckpt_check check, char out[PP_PATH_MAX]);
 
 /* The weights to begin with: of a run its newest checkpoint, the same one for every rank. Local.
  * Errors: those of pp_ckpt_open_latest(). */

@@ -69,6 +69,8 @@ int resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     pp_ckpt_set(s, "train.ns", (double)tr->train_ns);
     pp_ckpt_set(s, "updates", (double)tr->updates);
     pp_ckpt_set(s, RESUME_SAMPLES, l->train_n);
+    if (tr->begin.kept >= 0)
+        pp_ckpt_set(s, RESUME_KEPT, (double)tr->begin.kept);
     if (tr->offset != 0)
         pp_ckpt_set(s, "step.offset", (double)tr->offset);
     pp_ckpt_set(s, "nonfinite.rewinds", (double)tr->nonfinite.rewinds);
@@ -218,6 +220,7 @@ int resume_check_state(const struct trainer *tr, const struct pp_ckpt *ck)
     static const char *const counts[] = {"epoch.correct",     "epoch.rows",        "epoch.targets",
                                          "epoch.ns",          "epoch.busy",        "train.ns",
                                          "nonfinite.rewinds", "nonfinite.in_a_row"};
+    PP_TRY(check_count(s, path, RESUME_KEPT, 0x1p53));
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         PP_TRY(check_count(s, path, counts[i], 0x1p53));
     if (pp_ckpt_get(s, "updates", 0) < 0 ||

@@ -18,7 +18,9 @@ void resume_take_state(struct trainer *tr, const struct pp_ckpt *ck);
 /* How far tr->t will be ahead of the steps of whole epochs and this one; see struct trainer. */
 int64_t resume_offset(const struct trainer *tr, const struct pp_ckpt *ck);
 
-/* The numbers of the state that have the samples of an epoch, and the checksum of images (what 0) or labels (1). Returns out. */
+/* The numbers of the state that have the step up to which checkpoints stay, the samples of an epoch, and the
+ * checksum of images (what 0) or labels (1). Returns out. */
+#define RESUME_KEPT "checkpoint.kept"
 #define RESUME_SAMPLES "data.train.samples"
 const char *resume_crc_name(int split, int what, char out[32]);
 

@@ -217,6 +217,8 @@ static int save_all(struct saver *s, int64_t step, const struct pp_ckpt_state *s
     int stages = s->tr->run->layout->stages, copies = s->tr->run->cfg->checkpoint.copies;
     int rc = check_finite(s);
     if (rc == 0 && tp->rank == 0)
+        rc = pp_lock_check(&s->tr->lock);
+    if (rc == 0 && tp->rank == 0)
         rc = pp_ckpt_begin(&pp_io_system, s->dir, step, s->hash, bytes_of_all(s), &save);
     PP_TRY(pp_transport_agree(tp, rc));
     PP_TRY(share(s, &save));
@@ -263,7 +265,8 @@ int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state,
     }
     int me = s->tr->tp->rank;
     if (prune && (me == 0 || s->tr->apart[me] == me + 1) &&
-        pp_ckpt_prune(&pp_io_system, s->dir, s->tr->run->cfg->checkpoint.keep, step) < 0) {
+        pp_ckpt_prune(&pp_io_system, s->dir, s->tr->run->cfg->checkpoint.keep, s->tr->begin.kept,
+                      step) < 0) {
         pp_log_warn("%s", pp_error_get()->text);
         pp_error_clear();
     }

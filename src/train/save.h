@@ -35,9 +35,11 @@ int saver_save(struct saver *s, int64_t step, const struct pp_ckpt_state *state,
 /* Before rank 0 looks for a checkpoint: one of another host that is newer becomes rank 0's, too. */
 int copies_find(const struct trainer *tr);
 
-/* When tr->begin is known: fill in tr->apart, remove from other disks what the run leaves, and bring
- * them the checkpoint to begin with. */
+/* When tr->begin is known: fill in tr->apart, and bring other disks the checkpoint to begin with. */
 int copies_begin(struct trainer *tr);
+
+/* When all ranks have read it: remove from this rank's own disk what the run leaves. Local. */
+int copies_tidy(const struct trainer *tr);
 
 /* Rank 0's checkpoint in folder `path` to the first `hosts` hosts apart; -1: to all that lack it. */
 int copies_give(const struct trainer *tr, const char *path, int hosts);

@@ -298,13 +298,12 @@ static int count_rings(const char *dir, int *out)
 {
     char folder[PP_PATH_MAX];
     PP_TRY(pp_path_format(folder, "%s/" PP_RUN_DIR_ACTIONS, dir));
-    PP_OWN(pp_closedir_at) DIR *d = opendir(folder);
-    if (!d)
-        return pp_fail_errno(0, "%s: not the folder of a run: cannot read %s", dir, folder);
+    PP_OWN_MEMORY char **names = NULL;
+    PP_TRY(pp_dir_names(folder, &names));
     *out = 0;
-    for (struct dirent *e; (e = readdir(d));) {
+    for (char **name = names; *name; name++) {
         int rank, end = 0;
-        if (sscanf(e->d_name, "rank-%d.ring%n", &rank, &end) == 1 && end > 0 && !e->d_name[end] &&
+        if (sscanf(*name, "rank-%d.ring%n", &rank, &end) == 1 && end > 0 && !(*name)[end] &&
             rank >= *out && rank < RANKS_MAX)
             *out = rank + 1;
     }

@@ -258,19 +258,19 @@ TEST_IN_FOLDER(the_newest_ones_are_kept)
 {
     for (int step = 1; step <= 5; step++) {
         CHECK_OK(save_at(&pp_io_system, *state, step * 100, 1));
-        CHECK_OK(pp_ckpt_prune(&pp_io_system, *state, 2, step * 100));
+        CHECK_OK(pp_ckpt_prune(&pp_io_system, *state, 2, -1, step * 100));
         CHECK_INT_EQ(folder_count(*state, NULL, 0), step < 2 ? step : 2);
     }
     assert_true(there(state, "step-00000400") && there(state, "step-00000500"));
     /* a run that went back does not take what is ahead of it for its own newest */
     CHECK_OK(save_at(&pp_io_system, *state, 150, 1));
-    CHECK_OK(pp_ckpt_prune(&pp_io_system, *state, 1, 150));
+    CHECK_OK(pp_ckpt_prune(&pp_io_system, *state, 1, -1, 150));
     assert_true(there(state, "step-00000150"));
     CHECK_INT_EQ(folder_count(*state, NULL, 0), 3);
     CHECK_OK(pp_ckpt_drop_newer(&pp_io_system, *state, 150));
     CHECK_INT_EQ(folder_count(*state, NULL, 0), 1);
     CHECK_INT_EQ(newest_step(*state), 150);
-    CHECK_OK(pp_ckpt_prune(&pp_io_system, in_folder(state, "none"), 1, 1));
+    CHECK_OK(pp_ckpt_prune(&pp_io_system, in_folder(state, "none"), 1, -1, 1));
 }
 
 TEST_IN_FOLDER(the_same_step_again_replaces)

@@ -9,7 +9,7 @@
 static int save_and_prune(const struct pp_io *io, const char *dir, int64_t step, int keep)
 {
     PP_TRY(save_at(io, dir, step, 2));
-    return pp_ckpt_prune(io, dir, keep, step);
+    return pp_ckpt_prune(io, dir, keep, -1, step);
 }
 
 /* Without faults, and without waiting for the disk. */
@@ -153,11 +153,11 @@ TEST_IN_FOLDER(thinning_out_that_is_cut_off_leaves_only_whole_ones)
             for (int step = 1; step <= 3; step++)
                 CHECK_OK(save_at(&again.io, *state, step, 2));
             struct test_io io = test_io(after ? IO_STOP_AFTER : IO_STOP_BEFORE, at, 0);
-            int rc = pp_ckpt_prune(&io.io, *state, 1, 3);
+            int rc = pp_ckpt_prune(&io.io, *state, 1, -1, 3);
             CHECK_INT_EQ(newest_step(*state), 3);
             no_leftover_has_a_final_name(*state);
             CHECK_OK(pp_ckpt_sweep(&again.io, *state, INT64_MAX));
-            CHECK_OK(pp_ckpt_prune(&again.io, *state, 1, 3));
+            CHECK_OK(pp_ckpt_prune(&again.io, *state, 1, -1, 3));
             CHECK_INT_EQ(folder_count(*state, NULL, 0), 1);
             if (rc == 0)
                 break;

@@ -357,7 +357,7 @@ TEST_IN_FOLDER(whatever_a_power_failure_leaves_has_the_old_or_the_new_one)
     int start = r->n;
     CHECK_OK(save_at(&r->io, root, 200, 2));
     int saved = r->n;
-    CHECK_OK(pp_ckpt_prune(&r->io, root, 1, 200));
+    CHECK_OK(pp_ckpt_prune(&r->io, root, 1, -1, 200));
     check_all_disks(r, start, saved, 100, 200, to);
     forget(r);
 }
