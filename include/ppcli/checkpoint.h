@@ -182,11 +182,6 @@ const char *pp_ckpt_own_config(const struct pp_ckpt *ck, char out[PP_CKPT_OWN_CO
 
 /* Tensor i of the index; *out_file (NULL: not wanted): the name of its file. */
 const struct pp_st_tensor *pp_ckpt_tensor(const struct pp_ckpt *ck, int i, const char **out_file);
-/* The name of a tensor without ck->prefix. */
-const char *pp_ckpt_name(const struct pp_ckpt *ck, const struct pp_st_tensor *t);
-/* The name of a tensor as the file of a bare GPT2Model or LlamaModel has it, without its leading
- * "transformer." or "model."; NULL: it has none of them. */
-const char *pp_ckpt_short_name(const char *name);
 /* Is it learned? Else it is of the optimizer, or a running statistic of a norm. */
 bool pp_ckpt_is_parameter(const struct pp_st_tensor *t);
 
@@ -196,7 +191,7 @@ bool pp_ckpt_is_readable(const struct pp_st_tensor *t);
 /*
  * Read a tensor of this shape as floats (F16, BF16, F64 and an I64 scalar are converted): put()
  * gets them in ascending pieces and may copy them to a device. put NULL: only see that it could be
- * read. Of plain safetensors files pp_ckpt_short_name() will do.
+ * read. Of plain safetensors files the name without a leading "transformer." or "model." will do.
  * Errors: PP_EFORMAT (no such tensor; another shape; not of floats), PP_EIO, those of put().
  */
 int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const int64_t *dims,

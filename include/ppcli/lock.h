@@ -20,9 +20,10 @@ struct pp_lock {
     }
 
 /*
- * Take the lock of a folder. Of MPI ranks only one may ask. What a dead process left is taken over
+ * Take the lock of a run folder. Of MPI ranks only one may ask. What a dead process left is taken over
  * without a word to the user. Where the file system knows no locks, a warning is all.
- * Errors: PP_ERESOURCE when another process holds it, naming its number and host; PP_EPERM, PP_EIO.
+ * Errors: PP_ERESOURCE when another process holds it, naming its number and host; PP_ECONFIG (the folder is
+ * within the checkpoints of a run); PP_EPERM, PP_EIO.
  */
 int pp_lock_take(const char *dir, struct pp_lock *out);
 /* Before something is written under the folder's name: does it name the folder whose lock this is? It was

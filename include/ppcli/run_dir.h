@@ -30,17 +30,11 @@ int pp_run_dir_empty_rings(const char *dir);
 int pp_run_dir_begin(const struct pp_config *cfg, const char *dir, bool goes_on,
                      const struct pp_lock *lock);
 
-/* Refuse a run.dir within the checkpoints of a run. Errors: PP_ECONFIG, those of pp_path_stat(). */
-int pp_run_dir_check(const char *dir);
-
 /* What "auto" makes of a name now. Errors: PP_ECONFIG (too long). */
 int pp_run_dir_name(const char *name, char out[PP_PATH_MAX]);
 
 /* What follows fails where a folder cannot be looked at, with the errors of pp_path_stat(): "cannot be
  * read" is never taken for "is not there". */
-
-/* Is it a run folder, or a folder of checkpoints, that has some? */
-int pp_run_dir_has_checkpoints(const char *path, bool *out);
 
 /* The newest automatic run folder of this config's name that has a checkpoint; "": there is none. */
 int pp_run_dir_newest(const char *name, char out[PP_PATH_MAX]);

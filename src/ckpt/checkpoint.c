@@ -91,7 +91,7 @@ static void find_prefix(struct pp_ckpt *ck)
     }
 }
 
-const char *pp_ckpt_name(const struct pp_ckpt *ck, const struct pp_st_tensor *t)
+const char *ckpt_tensor_name(const struct pp_ckpt *ck, const struct pp_st_tensor *t)
 {
     size_t n = strlen(ck->prefix);
     return strncmp(t->name, ck->prefix, n) == 0 ? t->name + n : t->name;
@@ -377,7 +377,7 @@ const struct pp_st_tensor *pp_ckpt_tensor(const struct pp_ckpt *ck, int i, const
     return ck->index[i].t;
 }
 
-const char *pp_ckpt_short_name(const char *name)
+const char *ckpt_short_name(const char *name)
 {
     static const char *const first[] = {"transformer.", "model."};
     for (int i = 0; i < 2; i++)

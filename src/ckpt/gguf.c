@@ -87,7 +87,7 @@ static void name_tensor(const char *name, char out[96])
         {"mlp.c_fc.", "ffn_up."},         {"mlp.c_proj.", "ffn_down."},
         {"mlp.gate_proj.", "ffn_gate."},  {"mlp.up_proj.", "ffn_up."},
         {"mlp.down_proj.", "ffn_down."}};
-    const char *rest = pp_ckpt_short_name(name) ? pp_ckpt_short_name(name) : name;
+    const char *rest = ckpt_short_name(name) ? ckpt_short_name(name) : name;
     int block = 0, end = 0;
     bool inside = sscanf(rest, "h.%d.%n", &block, &end) == 1 && end > 0;
     inside = inside || (sscanf(rest, "layers.%d.%n", &block, &end) == 1 && end > 0);

@@ -90,6 +90,11 @@ int folder_trash_path(const char *dir, int64_t step, char out[PP_PATH_MAX]);
 /* Remove a folder of files, or a link to one; links are not followed, folders in it are left. */
 int folder_remove(const struct pp_io *io, const char *path);
 
+/* ---- run_dir.c */
+
+/* Refuse a run folder within the checkpoints of a run. Errors: PP_ECONFIG, those of pp_path_stat(). */
+int run_dir_check(const char *dir);
+
 /* ---- checkpoint.c, read.c, shards.c: opening and finding */
 
 /* One checkpoint folder, with all that must hold. On failure *ck is to be closed as well. */
@@ -105,6 +110,12 @@ const struct pp_st_tensor *ckpt_find(const struct pp_ckpt *ck, const char *name,
 
 /* Errors: PP_EFORMAT: one of the values of the tensor is not finite. */
 int ckpt_check_finite(const struct pp_ckpt *ck, const char *name, const float *values, size_t n);
+
+/* The name of a tensor without ck->prefix. */
+const char *ckpt_tensor_name(const struct pp_ckpt *ck, const struct pp_st_tensor *t);
+/* The name of a tensor as the file of a bare GPT2Model or LlamaModel has it, without its leading
+ * "transformer." or "model."; NULL: it has none of them. */
+const char *ckpt_short_name(const char *name);
 
 /* Sort the tensors of all parts; refuse one name twice. */
 int ckpt_build_index(struct pp_ckpt *ck);

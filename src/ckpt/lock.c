@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "impl.h"
 #include "ppcli/clock.h"
 #include "ppcli/log.h"
 
@@ -68,6 +69,7 @@ static int write_holder(struct pp_lock *l)
 int pp_lock_take(const char *dir, struct pp_lock *out)
 {
     struct pp_lock l = PP_LOCK_NONE;
+    PP_TRY(run_dir_check(dir));
     PP_TRY(pp_path_format(l.path, "%s/" PP_LOCK_NAME, dir));
     for (;;) {
         l.fd = open(l.path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);

@@ -111,7 +111,7 @@ int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const i
                  int (*put)(void *ctx, uint64_t first, const float *values, size_t n), void *ctx)
 {
     int part = 0;
-    const char *shorter = ck->plain ? pp_ckpt_short_name(name) : NULL;
+    const char *shorter = ck->plain ? ckpt_short_name(name) : NULL;
     const struct pp_st_tensor *t = ckpt_find(ck, name, &part);
     t = t || !shorter ? t : ckpt_find(ck, shorter, &part);
     char own[PP_CKPT_OWN_CONFIG];

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ppcli/checkpoint.h"
+#include "impl.h"
 #include "ppcli/mem.h"
 
 int pp_run_dir_name(const char *name, char out[PP_PATH_MAX])
@@ -104,7 +104,7 @@ static int use_named(const struct pp_config *cfg, bool overwrite, struct pp_lock
                      char dir[PP_PATH_MAX], bool *out_new)
 {
     PP_TRY(pp_path_format(dir, "%s", cfg->run.dir));
-    PP_TRY(pp_run_dir_check(dir));
+    PP_TRY(run_dir_check(dir));
     PP_TRY(pp_dir_create(dir));
     PP_TRY(pp_lock_take(dir, lock));
     PP_TRY(is_empty(dir, out_new));
@@ -184,16 +184,6 @@ static int find_file(const char *dir, const char *name, char out[PP_PATH_MAX])
 
 /* ---- finding one */
 
-int pp_run_dir_has_checkpoints(const char *path, bool *out)
-{
-    int64_t *steps = NULL;
-    int n = 0;
-    PP_TRY(pp_ckpt_list(path, &steps, &n));
-    pp_free(steps);
-    *out = n > 0;
-    return 0;
-}
-
 /* Is it what pp_run_dir_name() makes of the name, and make_new() of that? */
 static bool is_run_of(const char *folder, const char *name)
 {
@@ -216,14 +206,15 @@ int pp_run_dir_newest(const char *name, char out[PP_PATH_MAX])
     out[0] = '\0';
     PP_TRY(pp_dir_names("runs", &names));
     for (char **folder = names; *folder; folder++) {
+        PP_OWN_MEMORY int64_t *steps = NULL;
         char path[PP_PATH_MAX];
-        bool any = false;
+        int n = 0;
         if (!is_run_of(*folder, name))
             continue;
         PP_TRY(pp_path_format(path, "runs/%s", *folder));
         if (pp_ckpt_path_order(path, out) > 0)
-            PP_TRY(pp_run_dir_has_checkpoints(path, &any));
-        if (any)
+            PP_TRY(pp_ckpt_list(path, &steps, &n));
+        if (n > 0)
             memcpy(out, path, sizeof(path));
     }
     return 0;
@@ -294,7 +285,7 @@ int pp_run_dir_of(const char *path, char out[PP_PATH_MAX])
     return is_one ? pp_path_format(out, "%s", full) : 0;
 }
 
-int pp_run_dir_check(const char *dir)
+int run_dir_check(const char *dir)
 {
     char there[PP_PATH_MAX], full[PATH_MAX], run[PP_PATH_MAX], config[PP_PATH_MAX] = "";
     struct stat st;

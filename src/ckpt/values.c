@@ -3,7 +3,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "ppcli/checkpoint.h"
+#include "impl.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 
@@ -37,7 +37,7 @@ int pp_ckpt_check_values(const struct pp_ckpt *ck, uint64_t *out_looked, int *ou
         *out_left += t->dtype >= PP_ST_F4 && t->elements > 0;
         if (!floats || t->elements == 0)
             continue;
-        PP_TRY(pp_ckpt_read(ck, pp_ckpt_name(ck, t), t->n_dims, t->dims, count_values, &v));
+        PP_TRY(pp_ckpt_read(ck, ckpt_tensor_name(ck, t), t->n_dims, t->dims, count_values, &v));
         if (v.bad > 0) {
             return pp_fail(PP_ECHECK,
                            "%s: tensor %s %s: value %" PRIu64 " is %s, and %" PRIu64 " of %" PRIu64

@@ -66,7 +66,7 @@ int pp_weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_
     int n_dims = pp_param_is_count(p) ? 0 : p->n_dims;
     bool absent = n_dims == 0 && ck->plain; /* old files lack it, and PyTorch takes 0 */
     for (int i = 0; absent && i < ck->n_tensors; i++)
-        absent = strcmp(pp_ckpt_name(ck, pp_ckpt_tensor(ck, i, NULL)), name) != 0;
+        absent = strcmp(ckpt_tensor_name(ck, pp_ckpt_tensor(ck, i, NULL)), name) != 0;
     if (absent)
         return put ? put(ctx, 0, &(float){0}, 1) : 0;
     if (!put)
@@ -83,7 +83,7 @@ static bool is_known_tensor(const struct pp_model *m, const char *name)
     static const char *const beside[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq",
                                          "lm_head.weight"};
     for (int i = 0; i < m->n_params; i++) {
-        const char *shorter = pp_ckpt_short_name(m->params[i].name);
+        const char *shorter = ckpt_short_name(m->params[i].name);
         if (strcmp(name, m->params[i].name) == 0 || (shorter && strcmp(name, shorter) == 0))
             return true;
     }
@@ -160,7 +160,7 @@ int pp_weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
     PP_TRY(check_last_layer(m, ck));
     for (int i = 0; i < ck->n_tensors; i++) {
         const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
-        const char *name = pp_ckpt_name(ck, t);
+        const char *name = ckpt_tensor_name(ck, t);
         bool counts = ck->plain ? strncmp(name, "optimizer.", 10) != 0 : pp_ckpt_is_parameter(t);
         if (strstr(name, ".lora_")) {
             return pp_fail(PP_EFORMAT,

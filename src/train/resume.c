@@ -29,6 +29,16 @@ static int is_same_folder(const char *a, const char *b, bool *out)
     return 0;
 }
 
+/* Is it a run folder, or a folder of checkpoints, that has some? */
+static int has_checkpoints(const char *path, bool *out)
+{
+    PP_OWN_MEMORY int64_t *steps = NULL;
+    int n = 0;
+    PP_TRY(pp_ckpt_list(path, &steps, &n));
+    *out = n > 0;
+    return 0;
+}
+
 /* ---- whether it fits */
 
 struct target {
@@ -89,7 +99,7 @@ static int check(struct trainer *tr, const struct pp_ckpt *ck)
 static int open_named(const struct pp_config *cfg, const char *path, struct pp_ckpt **out)
 {
     bool fall_back = cfg->checkpoint.on_corrupt == PP_CORRUPT_PREVIOUS, any = false;
-    PP_TRY(pp_run_dir_has_checkpoints(path, &any));
+    PP_TRY(has_checkpoints(path, &any));
     return any ? pp_ckpt_open_latest(path, PP_CKPT_VERIFY, fall_back, out)
                : pp_ckpt_open(path, PP_CKPT_VERIFY, out);
 }
@@ -158,10 +168,8 @@ static int keep_older(const struct trainer *tr, const struct pp_ckpt *ck, struct
 static int take(struct trainer *tr, const char *path, struct beginning *b)
 {
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
-    if (b->goes_on) {
-        PP_TRY(pp_run_dir_check(b->dir));
+    if (b->goes_on)
         PP_TRY(pp_lock_take(b->dir, &tr->lock));
-    }
     PP_TRY(open_named(tr->run->cfg, path, &ck));
     PP_TRY(check(tr, ck));
     PP_TRY(pp_path_format(b->from, "%s", ck->path));
@@ -196,7 +204,7 @@ int resume_newest(const struct trainer *tr, enum pp_ckpt_check check, char out[P
     else
         PP_TRY(pp_path_format(dir, "%s", tr->run->cfg->run.dir));
     if (dir[0])
-        PP_TRY(pp_run_dir_has_checkpoints(dir, &any));
+        PP_TRY(has_checkpoints(dir, &any));
     int rc = any ? pp_ckpt_open_latest(dir, check, true, &ck) : 0;
     if (rc == PP_EFORMAT || rc == PP_ENOINPUT) { /* another host may have a good one */
         pp_error_clear();
@@ -241,7 +249,7 @@ static int begin_auto(struct trainer *tr, struct beginning *b)
         any = dir[0] != '\0';
     } else {
         PP_TRY(pp_path_format(dir, "%s", cfg->run.dir));
-        PP_TRY(pp_run_dir_has_checkpoints(dir, &any));
+        PP_TRY(has_checkpoints(dir, &any));
     }
     if (any) {
         PP_TRY(pp_path_format(b->dir, "%s", dir));
@@ -266,7 +274,7 @@ int resume_find_weights(const char *path, char out[PP_PATH_MAX])
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     bool any = false;
     if (path[0])
-        PP_TRY(pp_run_dir_has_checkpoints(path, &any));
+        PP_TRY(has_checkpoints(path, &any));
     if (!any)
         return pp_path_format(out, "%s", path);
     PP_TRY(pp_ckpt_open_latest(path, PP_CKPT_STRUCTURE, true, &ck));
