@@ -39,6 +39,7 @@ int pp_child_start(const char *const *args, int in, int out, int err, const sigs
  * does nothing. A process that has threads may only use an after() that is safe after fork(). -1: there is
  * no guard. Local.
  */
+#define PP_GUARD_NAME "ppcli-guard" /* the kernel's name of the process */
 pid_t pp_guard_start(void (*after)(long number), int *out_fd);
 void pp_guard_end(pid_t guard, int fd);
 

@@ -81,6 +81,7 @@ pid_t pp_guard_start(void (*after)(long number), int *out_fd)
         sigprocmask(SIG_BLOCK, &all, NULL);
         dup2(ends[0], 0); /* and hold no pipe that somebody reads to its end */
         (void)syscall(SYS_close_range, 1, ~0u, 0);
+        (void)prctl(PR_SET_NAME, PP_GUARD_NAME);
         setsid();
         if (read(0, &number, sizeof(number)) == (ssize_t)sizeof(number) && read(0, &none, 1) == 0)
             after(number);

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "ppcli/clock.h"
@@ -62,6 +63,7 @@ static int find_command(int argc, char **argv, int *at, const struct pp_command 
     return *out ? 0 : unknown_command(argv[i]);
 }
 
+#define STACK_BYTES (128 << 10) /* of the first thread */
 #define SPEAKER_SECONDS 5
 #define NEXT_NS 500000000 /* from one rank to the next, where it is unknown which others fail */
 #define NEXT_MAX 10
@@ -151,6 +153,23 @@ static void tell_alone(int rc, const struct pp_command *command)
     print_error(rc, command);
 }
 
+/* The kernel looks at the limit whenever a stack grows, so it may still be raised. */
+static int check_stack(void)
+{
+    struct rlimit stack;
+    if (getrlimit(RLIMIT_STACK, &stack) != 0 || stack.rlim_cur >= STACK_BYTES)
+        return 0;
+    const unsigned long long given = stack.rlim_cur >> 10;
+    stack.rlim_cur = STACK_BYTES;
+    if (stack.rlim_max < STACK_BYTES)
+        stack.rlim_max = STACK_BYTES;
+    return setrlimit(RLIMIT_STACK, &stack) == 0
+               ? 0
+               : pp_fail(PP_ERESOURCE,
+                         "the stack is limited to %llu KiB, and ppcli needs %d: use ulimit -s %d",
+                         given, STACK_BYTES >> 10, STACK_BYTES >> 10);
+}
+
 int main(int argc, char **argv)
 {
     pp_process_leave = leave_at_once;
@@ -167,7 +186,8 @@ int main(int argc, char **argv)
     pp_supervise_started();
     pp_transport_prepare();
     const struct pp_command *command = NULL;
-    int at, rc = find_command(argc, argv, &at, &command);
+    int at, rc = check_stack();
+    rc = rc < 0 ? rc : find_command(argc, argv, &at, &command);
     if (rc == 0 && command && !command->all_ranks)
         rc = check_company(command);
     if (command && command->folds)

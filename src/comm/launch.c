@@ -10,6 +10,12 @@
 
 #include "ppcli/config.h"
 
+/* A launcher sets both. A rank alone was left behind in a shell. */
+static bool has_rank(const char *rank, const char *with)
+{
+    return getenv(rank) && (getenv(with) || getenv("SLURM_STEP_NUM_TASKS"));
+}
+
 bool pp_mpi_launched(void)
 {
     /* mpirun of Open MPI; mpiexec of MPICH, srun --mpi=pmi2; srun --mpi=pmix, prun. SLURM_PROCID alone is
@@ -18,7 +24,7 @@ bool pp_mpi_launched(void)
         return true;
     /* A shell that srun started alone has them too; its ranks are threads. */
     bool alone = getenv("SLURM_STEP_NUM_TASKS") && pp_launch_processes() == 1;
-    return !alone && (getenv("PMI_RANK") || getenv("PMIX_RANK"));
+    return !alone && (has_rank("PMI_RANK", "PMI_SIZE") || has_rank("PMIX_RANK", "PMIX_NAMESPACE"));
 }
 
 /* 0: the launcher does not tell. */

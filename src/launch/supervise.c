@@ -146,6 +146,18 @@ static bool has_variable(pid_t pid, const char *name, const char *value)
     return found;
 }
 
+/* Whether it is the guard of a keeper, which ends by itself when it has removed files. */
+static bool is_guard(pid_t pid)
+{
+    char path[64], name[32] = "";
+    snprintf(path, sizeof(path), "/proc/%ld/comm", (long)pid);
+    FILE *f = fopen(path, "re");
+    bool is = f && fgets(name, sizeof(name), f) && strcmp(name, PP_GUARD_NAME "\n") == 0;
+    if (f)
+        fclose(f);
+    return is;
+}
+
 /* A child of this process that mpirun has left behind; 0: none. The program that was this process before
  * exec may have had children, which are none of ours: mpirun's have our variable. */
 static pid_t find_orphan(void)
@@ -157,7 +169,8 @@ static pid_t find_orphan(void)
     snprintf(path, sizeof(path), "/proc/self/task/%ld/children", (long)getpid());
     FILE *f = asked ? fopen(path, "re") : NULL;
     while (f && !found && fscanf(f, "%ld", &child) == 1)
-        found = pp_process_lives(child) && has_variable((pid_t)child, PP_SUPERVISE_ASKED, asked);
+        found = pp_process_lives(child) && !is_guard((pid_t)child) &&
+                has_variable((pid_t)child, PP_SUPERVISE_ASKED, asked);
     if (f)
         fclose(f);
     return found ? (pid_t)child : 0;

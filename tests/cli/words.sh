@@ -162,5 +162,10 @@ same "$(cat "$folder/out")" ''
 OMPI_COMM_WORLD_RANK=0
 shows 'ppcli ' run version
 unset OMPI_COMM_WORLD_SIZE OMPI_COMM_WORLD_RANK
+for left in OMPI_COMM_WORLD_RANK PMI_RANK PMIX_RANK SLURM_PROCID; do # in a shell, without the rest
+    export $left=1
+    shows 'ppcli ' run version
+    unset $left
+done
 
 finish

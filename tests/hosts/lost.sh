@@ -77,4 +77,22 @@ for at in 1 3; do # of a host that is lost nobody knows that it has something el
 done
 loses silent 2 'h1 was lost while it was asked: no answer for 2.5 s' env
 out_has '  network        10.77.0.0/24'
+
+begin "a keeper that is killed leaves no segments of memory and no files"
+cat >robs <<'END'
+"$PPCLI" train net.ini -q --stages 4 --hosts h0:2,h1:2 --epochs 1000000 --dir '' &
+until [ "$(ls /dev/shm | wc -l)" -ge 4 ] || ! kill -0 $!; do sleep 0.05; done
+kill -KILL "$(pgrep -o -x -f '[^ ]*ppcli env --keep .*')"
+code=0
+wait $! || code=$?
+n=0
+while [ -n "$(ls /dev/shm)$(ls "$TMPDIR" | grep ompi)" ] && [ $((n += 1)) -lt 400 ]; do sleep 0.05; done
+ls /dev/shm "$TMPDIR"
+exit $code
+END
+code=0
+last='a run whose keeper is killed'
+timeout 100 "$here/machines.sh" 2 sh ./robs >out 2>err </dev/null || code=$?
+code_is 76
+out_lacks vader_segment ompi
 finish

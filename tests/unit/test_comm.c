@@ -29,19 +29,24 @@ TEST(every_row_has_its_name_behind_auto)
 static void no_launcher(void)
 {
     static const char *const names[] = {
-        "OMPI_COMM_WORLD_SIZE", "PMIX_RANK",   "PMI_RANK", "PMI_SIZE",
-        "SLURM_NTASKS",         "SLURM_PROCID"};
+        "OMPI_COMM_WORLD_SIZE", "PMIX_RANK",    "PMIX_NAMESPACE",      "PMI_RANK", "PMI_SIZE",
+        "SLURM_NTASKS",         "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         unsetenv(names[i]);
 }
 
 TEST(a_launcher_is_known_by_its_environment)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMIX_RANK"};
+    static const char *const names[][2] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"},
+                                           {"PMI_RANK", "PMI_SIZE"},
+                                           {"PMI_RANK", "SLURM_STEP_NUM_TASKS"},
+                                           {"PMIX_RANK", "PMIX_NAMESPACE"}};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         no_launcher();
         assert_false(pp_mpi_launched());
-        setenv(names[i], "0", 1);
+        setenv(names[i][0], "2", 1);
+        assert_true(i == 0 || !pp_mpi_launched()); /* a rank that was left in a shell */
+        setenv(names[i][1], "2", 1);
         assert_true(pp_mpi_launched());
     }
     no_launcher();
