@@ -35,26 +35,7 @@ bool pp_launch_announces(void);
  * said and their exit code are this process's, which then ends here. */
 int pp_launch_mpirun(const struct pp_config *cfg, const char *word, int ranks);
 
-struct pp_launch_end {
-    int code;            /* of mpirun, where nothing else is wrong */
-    bool started, asked; /* mpirun; the user wanted the end */
-    bool ranks;          /* rank 0 has begun */
-    bool full;           /* code is PP_EIO, of a full disk */
-};
-
-/* The same with `more` words (NULL-terminated; NULL: none) after those of the user, and it comes
- * back: pp_launch_leave() then ends this process where the ranks have said why. */
-int pp_launch_once(const struct pp_config *cfg, const char *word, int ranks,
-                   const char *const *more, struct pp_launch_end *out);
-int pp_launch_leave(int rc, const struct pp_launch_end *end);
-
-/* ---- retry.c: the same, and again as often as run.retries says when the run lost something: from
- * its newest checkpoint, on the hosts that answer. Comes back as pp_launch_mpirun() does. options: of the
- * training, stop not NULL. */
-int pp_retry_launch(const struct pp_config *cfg, const char *word,
-                    const struct pp_train_options *options);
-
-/* Whether no other rank that this host's pp_supervise() started has asked this before: one line says why
+/* Whether no other rank that this host's supervise() started has asked this before: one line says why
  * all end. Local. */
 bool pp_last_words_first(void);
 
@@ -73,29 +54,8 @@ bool pp_last_words_first(void);
 /* The exit code of its ranks, for PP_EIO of a full disk. */
 #define PP_SUPERVISE_FULL 94
 
-/* In a rank that pp_supervise() started: tells it so, before anything else goes to stdout. Local. */
+/* In a rank that supervise() started: tells it so, before anything else goes to stdout. Local. */
 void pp_supervise_started(void);
-
-/* Whether a host of the run is lost, asked in a process of its own where no rank begins. */
-struct pp_launch_ask {
-    bool (*host_lost)(const void *ctx);
-    const void *ctx;
-};
-
-/*
- * Run args[0] (NULL-terminated words) and wait for it. TERM, INT, HUP and USR1 become USR1 for it,
- * USR2 stays USR2; a second INT ends it and all it has started. It ends with this process.
- * What it writes to its standard output goes through this process's stdout, so that a failure to
- * write is known here: mpirun forgets it. listener: of its ranks; NULL: none. ask: how to find
- * out that a host is lost; NULL: it is not asked. Local.
- * Errors: PP_ERESOURCE, also when it ended without having started a rank; PP_ENOINPUT when there is
- * no such program; PP_ESTOPPED when it was told to end before it could listen; PP_ELOST when it or
- * one of its ranks was ended by a signal, or when its ranks are gone and it does not end; the text
- * names the rank. A second INT does not return, nor a signal after which the ranks had nothing to
- * save: this process ends by it.
- */
-int pp_supervise(const char *const *args, struct pp_listener *listener,
-                 const struct pp_launch_ask *ask, struct pp_launch_end *out);
 
 /*
  * The keeper of an orted, which waits for its mpirun forever: run args[0] (NULL-terminated words) until

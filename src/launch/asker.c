@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-void asker_start(const struct pp_launch_ask *ask, struct asker *out)
+void asker_start(const struct launch_ask *ask, struct asker *out)
 {
     int ends[2];
     char byte;

@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-#include "ppcli/launch.h"
+#include "tries.h"
 
 struct asker {
     pid_t pid;
@@ -14,7 +14,7 @@ struct asker {
 };
 
 /* From a process of one thread. ask NULL: there is none. */
-void asker_start(const struct pp_launch_ask *ask, struct asker *out);
+void asker_start(const struct launch_ask *ask, struct asker *out);
 
 /* Ask now, once. */
 void asker_ask(const struct asker *a);

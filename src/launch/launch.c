@@ -3,7 +3,7 @@
  * Starting ppcli again under mpirun, with the words that the user typed.
  */
 
-#include "ppcli/launch.h"
+#include "tries.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -107,7 +107,7 @@ static const struct row {
     {OPEN_MPI, 0, HOSTS, {"--mca", "odls_base_sigkill_timeout", "0"}},
     {OPEN_MPI, HOSTS, 0, {"--mca", "odls_base_sigkill_timeout", "1"}},
     {OPEN_MPI_5, HOSTS, 0, {"--mca", "mpi_abort_delay", "1"}},
-    /* Ctrl-Z, which pp_supervise() passes on; version 5 does so by itself. */
+    /* Ctrl-Z, which supervise() passes on; version 5 does so by itself. */
     {OPEN_MPI_4, 0, 0, {"--mca", "orte_forward_job_control", "1"}},
     {OPEN_MPI, ROOT, 0, {"OMPI_ALLOW_RUN_AS_ROOT=1"}},
     {OPEN_MPI, ROOT, 0, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"}},
@@ -329,10 +329,10 @@ static bool uses_any_port(const struct pp_config *cfg)
     return pp_ports_parse(cfg->run.ports, &first, &last) == 0 && first == 0;
 }
 
-int pp_launch_once(const struct pp_config *cfg, const char *word, int ranks,
-                   const char *const *more, struct pp_launch_end *out)
+int launch_once(const struct pp_config *cfg, const char *word, int ranks, const char *const *more,
+                struct launch_end *out)
 {
-    *out = (struct pp_launch_end){0};
+    *out = (struct launch_end){0};
     PP_TRY(pp_world_load());
     if (!cfg->run.hosts[0])
         PP_TRY(pp_mpirun_can_start(ranks));
@@ -353,9 +353,9 @@ int pp_launch_once(const struct pp_config *cfg, const char *word, int ranks,
     fflush(NULL);
     bool asked = rc == 0;
     const struct run_words run = {cfg, word, ranks};
-    const struct pp_launch_ask ask = {host_lost, &run};
+    const struct launch_ask ask = {host_lost, &run};
     if (asked)
-        rc = pp_supervise(w.args, w.listener, w.listener && uses_any_port(cfg) ? &ask : NULL, out);
+        rc = supervise(w.args, w.listener, w.listener && uses_any_port(cfg) ? &ask : NULL, out);
     if (rc < 0 && rc != PP_ESTOPPED && w.listener && out->started && !out->ranks)
         rc = ask_again(cfg, word, ranks, rc);
     pp_listener_close(&w.listener);
@@ -367,7 +367,7 @@ int pp_launch_once(const struct pp_config *cfg, const char *word, int ranks,
     return rc;
 }
 
-int pp_launch_leave(int rc, const struct pp_launch_end *end)
+int launch_leave(int rc, const struct launch_end *end)
 {
     if (rc == 0 && end->code != 0) {
         /* The rank that knows has said it. */
@@ -379,7 +379,7 @@ int pp_launch_leave(int rc, const struct pp_launch_end *end)
 
 int pp_launch_mpirun(const struct pp_config *cfg, const char *word, int ranks)
 {
-    struct pp_launch_end end;
-    int rc = pp_launch_once(cfg, word, ranks, NULL, &end);
-    return pp_launch_leave(rc, &end);
+    struct launch_end end;
+    int rc = launch_once(cfg, word, ranks, NULL, &end);
+    return launch_leave(rc, &end);
 }

@@ -4,7 +4,7 @@
  * host has, on the hosts that answer, and where places are missing in the shape that plan --best would
  * take. Each try is the user's command line with a few words added; of two for one key the last counts.
  */
-#include "ppcli/launch.h"
+#include "tries.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -39,7 +39,7 @@ struct again {
 };
 
 /* Whether another try may end better. A full disk would be as full, and the run may be complete. */
-static bool may_help(int rc, const struct pp_launch_end *end, int tried)
+static bool may_help(int rc, const struct launch_end *end, int tried)
 {
     int code = rc < 0 ? rc : -end->code;
     return !end->asked && (code == PP_ELOST || (code == PP_EIO && !end->full) ||
@@ -68,7 +68,7 @@ static void stat_config(const struct again *a, struct stat *out)
 
 /* Has one of the tries made the run folder its own? Until then what lies there is another run's. Of a
  * folder that only other hosts see, it counts as taken once rank 0 has begun. */
-static void note_taken(struct again *a, const struct pp_launch_end *end)
+static void note_taken(struct again *a, const struct launch_end *end)
 {
     struct stat st;
     stat_config(a, &st);
@@ -285,10 +285,10 @@ static int prepare_next(struct again *a, const char *word, int tried)
     return 0;
 }
 
-int pp_retry_launch(const struct pp_config *cfg, const char *word,
-                    const struct pp_train_options *options)
+int retry_launch(const struct pp_config *cfg, const char *word,
+                 const struct pp_train_options *options)
 {
-    struct pp_launch_end end = {0};
+    struct launch_end end = {0};
     struct again *a;
     PP_ALLOC(a, 1);
     a->now = *cfg;
@@ -299,8 +299,8 @@ int pp_retry_launch(const struct pp_config *cfg, const char *word,
     stat_config(a, &a->before);
     for (int tried = 0; rc == 0; tried++) {
         set_words(a);
-        rc = pp_launch_once(&a->now, word, a->now.pipeline.stages * a->now.pipeline.replicas,
-                            a->words, &end);
+        rc = launch_once(&a->now, word, a->now.pipeline.stages * a->now.pipeline.replicas, a->words,
+                         &end);
         if (rc == PP_ESTOPPED && tried > 0)
             rc = fail_between_tries();
         if (tried == cfg->run.retries || !may_help(rc, &end, tried))
@@ -312,5 +312,5 @@ int pp_retry_launch(const struct pp_config *cfg, const char *word,
         rc = prepare_next(a, word, tried);
     }
     pp_free(a);
-    return pp_launch_leave(rc, &end);
+    return launch_leave(rc, &end);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a command starts the ranks of a config, as threads or under mpirun, and how they end. */
-#include "ppcli/launch.h"
+#include "tries.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -53,7 +53,7 @@ static int launch(struct pp_config *cfg, const char *word, const struct pp_train
     }
     if (cfg->run.retries == 0 || !options->stop)
         return pp_launch_mpirun(cfg, word, cfg->pipeline.stages * cfg->pipeline.replicas);
-    return pp_retry_launch(cfg, word, options);
+    return retry_launch(cfg, word, options);
 }
 
 int pp_start_same(struct pp_config *const *configs, int n, const char *given, char **out)

@@ -176,7 +176,7 @@ static pid_t find_orphan(void)
     return found ? (pid_t)child : 0;
 }
 
-/* What mpirun left behind is ours (pp_supervise() asks the kernel for that). The agent of a host that is
+/* What mpirun left behind is ours (supervise() asks the kernel for that). The agent of a host that is
  * cut off would wait for it a quarter of an hour, and hold what our own output goes to. */
 static void end_orphans(void)
 {
@@ -336,7 +336,7 @@ static bool ended_by_signal(const struct mpirun *m, int code)
 }
 
 /* How the run went, of which a shell would say `code`. */
-static int explain_end(const struct mpirun *m, struct pp_launch_end *out)
+static int explain_end(const struct mpirun *m, struct launch_end *out)
 {
     const int status = m->status, stop = m->stop;
     int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -404,7 +404,7 @@ static int open_pipes(const char *program, struct mpirun *m)
     return 0;
 }
 
-static int start_mpirun(const char *const *args, const struct pp_launch_ask *ask, struct mpirun *m)
+static int start_mpirun(const char *const *args, const struct launch_ask *ask, struct mpirun *m)
 {
     sigset_t deaf;
     m->word = make_word();
@@ -505,8 +505,8 @@ static void reap_mpirun(struct mpirun *m, bool started)
     unsetenv(PP_SUPERVISE_ASKED); /* what starts next is not a rank */
 }
 
-int pp_supervise(const char *const *args, struct pp_listener *listener,
-                 const struct pp_launch_ask *ask, struct pp_launch_end *out)
+int supervise(const char *const *args, struct pp_listener *listener, const struct launch_ask *ask,
+              struct launch_end *out)
 {
     struct mpirun m = {.listener = listener};
     PP_TRY(open_pipes(args[0], &m));
