@@ -27,6 +27,11 @@ void pp_log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /*
  * where stderr is pp_term_live(). */
 void pp_log_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* Whether a line can be written to this descriptor, standard output or error. A reader that stands still must
+ * not stop a training, nor keep a signal from ending it: it is waited for once, a second, and what comes
+ * while it stands still is counted. When it reads again, one line says how many were left out. */
+bool pp_log_ready(int fd);
+
 /* Whether escape codes and redrawn lines are welcome on this descriptor: a terminal, TERM not
  * "dumb", NO_COLOR empty, and not a rank under mpirun (whose stdout looks like a terminal even
  * when it is not). */

@@ -2,7 +2,9 @@
 /* One record is one write(2), so that lines of several ranks never tear. */
 #include "ppcli/log.h"
 
+#include <poll.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -21,6 +23,28 @@ void pp_log_set_level(enum pp_log_level l)
 enum pp_log_level pp_log_level(void)
 {
     return (enum pp_log_level)level;
+}
+
+#define READER_MS 1000 /* that a reader of lines is waited for */
+
+/* Lines for each descriptor that were left out since its reader has stood still; 0: it reads. */
+static atomic_int left_out[STDERR_FILENO + 1];
+
+bool pp_log_ready(int fd)
+{
+    char line[96];
+    int count = left_out[fd];
+    struct pollfd p = {.fd = fd, .events = POLLOUT};
+    if (poll(&p, 1, count > 0 ? 0 : READER_MS) == 0) { /* a terminal, a pipe, a socket */
+        left_out[fd]++;
+        return false;
+    }
+    if (count > 0 && atomic_compare_exchange_strong(&left_out[fd], &count, 0)) {
+        int n = snprintf(line, sizeof(line), "(%d line%s left out: nothing read them)\n", count,
+                         count == 1 ? "" : "s");
+        (void)!write(fd, line, (size_t)n);
+    }
+    return true;
 }
 
 static atomic_bool in_progress; /* the terminal shows a line of pp_log_progress() */
@@ -57,8 +81,8 @@ static void emit(const char *prefix, const char *fmt, va_list ap, bool stays)
     if (stays)
         line[n++] = '\n';
     /* A lost log line must never stop a run. */
-    ssize_t ignored = write(STDERR_FILENO, line, n);
-    (void)ignored;
+    if (pp_log_ready(STDERR_FILENO))
+        (void)!write(STDERR_FILENO, line, n);
 }
 
 void pp_log_progress(const char *fmt, ...)

@@ -74,6 +74,8 @@ static void print_error(int rc, const struct pp_command *command)
     const char *label = rc == PP_ESTOPPED ? "stopped" : "error";
     const char *on = pp_term_color(STDERR_FILENO) ? "\033[1;31m" : "";
     const char *off = on[0] ? "\033[0m" : "";
+    if (!pp_log_ready(STDERR_FILENO))
+        return;
     fprintf(stderr, "ppcli: %s%s:%s %s\n", on, label, off, e->code ? e->text : pp_status_name(rc));
     if (rc == PP_EUSAGE) {
         bool of_one = command && command != &command_help;

@@ -43,6 +43,11 @@ static void wipe_live(struct pp_metrics *m)
     }
 }
 
+static bool out_is_ready(const struct pp_metrics *m)
+{
+    return fileno(m->from.out) != STDOUT_FILENO || pp_log_ready(STDOUT_FILENO);
+}
+
 static int columns(void)
 {
     struct winsize ws;
@@ -318,7 +323,7 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
     uint64_t now = pp_clock_ns();
     bool print = record && (m->run->cfg->run.log_every > 0 || now - m->printed_ns >= PRINT_NS);
     step_line(m, w, steps, line, sizeof(line));
-    if (print && !m->from.quiet && !(m->live && m->out_is_tty)) {
+    if (print && !m->from.quiet && !(m->live && m->out_is_tty) && out_is_ready(m)) {
         m->printed_ns = now;
         wipe_live(m);
         fprintf(m->from.out, "%s\n", line);
@@ -383,7 +388,7 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
 {
     m->printed_ns = pp_clock_ns();
     board_epoch(m->board, e);
-    if (!m->from.quiet) {
+    if (!m->from.quiet && out_is_ready(m)) {
         wipe_live(m);
         char text[16], ppl[32], tps[32], loss[16], acc[16], test[96] = "";
         if (e->tested) {

@@ -177,4 +177,41 @@ fi
 ok run $search
 err_lacks 'looking at'
 
+begin "a reader that stands still stops neither the training nor a signal"
+config "$folder/long.ini" data.dataset=synthetic data.train_samples=300 data.test_samples=50 'model.sizes=20 16*3 5' \
+    pipeline.stages=2 train.batch_size=32 train.epochs=1000000 run.log_every=1
+for stuck in out err both; do
+    code=0
+    last="train, nothing reads: $stuck"
+    rm -rf "$folder/stuck"
+    python3 - "$PPCLI" "$folder" $stuck <<'END' || code=$?
+import fcntl, os, signal, subprocess, sys, time
+ppcli, folder, stuck = sys.argv[1:]
+ends = os.pipe()
+fcntl.fcntl(ends[1], 1031, 4096)  # F_SETPIPE_SZ
+out = {'out': ends[1], 'err': subprocess.DEVNULL, 'both': ends[1]}[stuck]
+err = {'out': subprocess.DEVNULL, 'err': ends[1], 'both': ends[1]}[stuck]
+os.write(ends[1], bytes(4000))
+run = subprocess.Popen([ppcli, 'train', folder + '/long.ini', '--dir', folder + '/stuck'], stdout=out, stderr=err)
+def steps():
+    try:
+        with open(folder + '/stuck/metrics.jsonl') as f:
+            return sum(1 for _ in f)
+    except OSError:
+        return 0
+end = time.monotonic() + 60
+while steps() < 300 and time.monotonic() < end:
+    time.sleep(0.05)
+trained = steps() >= 300
+run.send_signal(signal.SIGTERM)
+try:
+    code = run.wait(60)
+except subprocess.TimeoutExpired:
+    run.kill()
+    code = 'none'
+sys.exit(0 if trained and code == 75 else f'trained: {trained}, exit code {code}')
+END
+    code_is 0
+done
+
 finish
