@@ -29,10 +29,13 @@ struct pp_division {
 #undef PP_KEY
     const int64_t *ticks;         /* as of struct pp_geometry; not owned */
     int stages, chunks, replicas; /* chunks: of a rank; 0: nobody has said */
-    int microbatches, threads;    /* of a replica; of a rank */
-    int coalesce;                 /* train.coalesce; 0: as pp_layout_coalesce() finds */
-    int zero;                     /* train.zero */
-    bool across;                  /* a host holds replicas of a stage, not stages of a replica */
+    int tensor, context;          /* ranks = tensor * context * stages * replicas; ppcli's own: 1 */
+    int expert;     /* so many of replicas * context ranks share the experts; ppcli's own: 1 */
+    bool gives_cut; /* of another system, which can cut unevenly: `last` is asked for */
+    int microbatches, threads; /* of a replica; of a rank */
+    int coalesce;              /* train.coalesce; 0: as pp_layout_coalesce() finds */
+    int zero;    /* 0 to 3: sharded over the replicas: nothing, state, gradients too, weights too */
+    bool across; /* a host holds replicas of a stage, not stages of a replica */
     enum pp_redo redo;
     uint16_t
         last[PP_STAGES_MAX];   /* [stages * chunks] the last layer of each piece, in model order */
@@ -75,6 +78,13 @@ int pp_division_redo(const struct pp_config *cfg, const struct pp_model *model,
 static inline int pp_division_pieces(const struct pp_division *d)
 {
     return d->stages * d->chunks;
+}
+
+/* Samples of a micro-batch, the largest of them. */
+static inline int pp_division_rows(const struct pp_division *d, int batch)
+{
+    int pieces = d->replicas * d->microbatches;
+    return (batch + pieces - 1) / pieces;
 }
 
 static inline int pp_division_first(const struct pp_division *d, int piece)

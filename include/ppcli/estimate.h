@@ -13,19 +13,6 @@
 #include "ppcli/model.h"
 #include "ppcli/sim.h"
 
-/* How a model is divided. ranks = tensor * stages * replicas * context; numbers are at least 1. */
-struct pp_parallel {
-    char schedule[PP_NAME_MAX];
-    int tensor, stages, replicas, context;
-    int expert; /* of replicas * context ranks, so many share the experts */
-    int chunks; /* of each rank */
-    int rows;   /* of a micro-batch */
-    int zero;   /* 0 to 3: sharded over the replicas: nothing, state, gradients too, weights too */
-    enum pp_redo redo;
-    int n_blocks;                   /* 0: as even as parallel_blocks() cuts; else stages * chunks */
-    uint16_t blocks[PP_STAGES_MAX]; /* [n_blocks] of each chunk, in model order */
-};
-
 struct pp_estimate_spec {
     const struct pp_model *model; /* embedding, equal blocks, head: pp_estimate_takes() */
     const struct pp_config *cfg;  /* of it; also precision and optimizer */
@@ -51,28 +38,25 @@ struct pp_estimate {
 /* Is the model of a kind that can be estimated: gpt or llama? */
 bool pp_estimate_takes(const struct pp_config *cfg);
 
-/* Micro-batches of a step. */
-int pp_parallel_microbatches(const struct pp_parallel *p, int batch);
-
 /* The words of pp_estimate_words(). Returns out. */
-char *pp_parallel_text(const struct pp_parallel *p, char *out, size_t bytes);
+char *pp_parallel_text(const struct pp_division *p, int batch, char *out, size_t bytes);
 
 /* Price a division that parallel_check() accepts. quick: by a formula, within some percent, without
  * the bubble's parts; else the pipeline is simulated. Errors: PP_ECONFIG (its schedule), PP_ERESOURCE. */
-int pp_estimate(const struct pp_estimate_spec *s, const struct pp_parallel *p, bool quick,
+int pp_estimate(const struct pp_estimate_spec *s, const struct pp_division *p, bool quick,
                 struct pp_estimate *out);
 
 /* "tp=4 pp=4 vp=20 mbs=1" to a price: also dp, cp, ep, zero, recompute (none, selective, full), schedule
  * and layout. What is not said: 1; dp fills up the ranks; 1f1b, with vp interleaved; zero=1. p may be
  * NULL. PP_EUSAGE. */
-int pp_estimate_words(const struct pp_estimate_spec *s, const char *words, struct pp_parallel *p,
+int pp_estimate_words(const struct pp_estimate_spec *s, const char *words, struct pp_division *p,
                       struct pp_estimate *out);
 
 /* Words that start it elsewhere: "megatron", "torchtitan", "deepspeed". PP_ECONFIG for what the
  * system does not have. */
-int pp_estimate_emit(const struct pp_estimate_spec *s, const struct pp_parallel *p,
+int pp_estimate_emit(const struct pp_estimate_spec *s, const struct pp_division *p,
                      const char *system, FILE *f);
 /* Does the system, also "ppcli", have all that this division asks for? */
-bool pp_parallel_runs_on(const struct pp_parallel *p, const char *system);
+bool pp_parallel_runs_on(const struct pp_division *p, const char *system);
 
 #endif

@@ -26,9 +26,8 @@ struct pp_asked {
 };
 
 struct pp_plan_row {
-    struct pp_parallel p; /* of own rows too */
+    struct pp_candidate c; /* of others its division alone */
     struct pp_estimate e;
-    struct pp_candidate c; /* own: how ppcli runs it */
     bool own;
     int group;       /* from 1 */
     bool fastest;    /* of its group */

@@ -20,13 +20,15 @@
 static void put_row(struct pp_json *j, const struct pp_machine_plan *p, const struct pp_plan_row *r)
 {
     static const char *const redos[] = {"none", "selective", "full"};
-    const struct pp_parallel *d = &r->p;
+    const struct pp_division *d = &r->c.d;
     const struct {
         const char *key;
         int value;
-    } counts[] = {{"group", r->group},       {"tensor", d->tensor},   {"stages", d->stages},
-                  {"replicas", d->replicas}, {"context", d->context}, {"expert", d->expert},
-                  {"chunks", d->chunks},     {"rows", d->rows},       {"zero", d->zero}};
+    } counts[] = {{"group", r->group},     {"tensor", d->tensor},
+                  {"stages", d->stages},   {"replicas", d->replicas},
+                  {"context", d->context}, {"expert", d->expert},
+                  {"chunks", d->chunks},   {"rows", pp_division_rows(d, p->batch)},
+                  {"zero", d->zero}};
     const struct {
         const char *key;
         double value;
@@ -49,10 +51,9 @@ static void put_row(struct pp_json *j, const struct pp_machine_plan *p, const st
         if (pp_plan_runs_on(r, i))
             pp_json_str(j, NULL, pp_plan_systems[i]);
     pp_json_end(j);
-    pp_json_str(j, "schedule", d->schedule);
+    pp_json_str(j, "schedule", pp_division_schedule(d));
     pp_json_str(j, "recompute", redos[d->redo]);
-    pp_json_int(j, "microbatches",
-                r->own ? r->c.d.microbatches : pp_parallel_microbatches(d, p->batch));
+    pp_json_int(j, "microbatches", d->microbatches);
     for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++)
         pp_json_int(j, counts[i].key, counts[i].value);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
@@ -98,7 +99,7 @@ static int draw_first(const void *plan, FILE *f)
 {
     const struct pp_machine_plan *p = plan;
     const struct pp_plan_row *r = &p->rows[0];
-    int stages = r->p.stages, few = DRAWN / (3 * r->p.chunks * stages) / stages * stages;
+    int stages = r->c.d.stages, few = DRAWN / (3 * r->c.d.chunks * stages) / stages * stages;
     few = few > 2 * stages ? few : 2 * stages;
     if (r->own) {
         struct pp_candidate c = r->c;
@@ -109,12 +110,13 @@ static int draw_first(const void *plan, FILE *f)
         return pp_best_explain(&spec, p->costs, &c, NULL);
     }
     struct pp_estimate_spec spec = pp_machine_plan_estimates(p);
-    int m = pp_parallel_microbatches(&r->p, p->batch);
+    struct pp_division d = r->c.d;
     struct pp_estimate e;
-    spec.batch = (m < few ? m : few) * r->p.rows * r->p.replicas;
+    d.microbatches = d.microbatches < few ? d.microbatches : few;
+    spec.batch = d.microbatches * pp_division_rows(&r->c.d, p->batch) * d.replicas;
     spec.see = draw;
     spec.ctx = f;
-    return pp_estimate(&spec, &r->p, false, &e);
+    return pp_estimate(&spec, &d, false, &e);
 }
 
 /* A rank's memory as a bar: weights, gradients with optimizer, activations. */
@@ -140,7 +142,7 @@ static void put_table(const struct pp_machine_plan *p, FILE *f)
     for (int i = 0; i < p->n; i++) {
         const struct pp_plan_row *r = &p->rows[i];
         fprintf(f, "<tr><td>%d%s<td>", r->group, r->fastest ? " *" : "");
-        pp_text_xml(pp_parallel_text(&r->p, words, sizeof(words)), SIZE_MAX, f);
+        pp_text_xml(pp_parallel_text(&r->c.d, p->batch, words, sizeof(words)), SIZE_MAX, f);
         fprintf(f, "<td>%s<td>%.4g s<td>%s<td>%.1f %%<td>%.1f + %.1f + %.1f %%",
                 r->own ? "ppcli" : "others", r->e.step, pp_text_commas(p->batch / r->e.step, rate),
                 100 * r->e.mfu, 100 * r->e.schedule, 100 * r->e.cut, 100 * r->e.transfer);
@@ -176,7 +178,7 @@ static int make_report(const struct pp_machine_plan *p, char **page)
     FILE *f = open_memstream(page, &bytes);
     if (!f)
         return pp_fail(PP_ERESOURCE, "plan: out of memory");
-    int rc = report_write_drawn(draw_first, p, p->rows[0].p.schedule, f);
+    int rc = report_write_drawn(draw_first, p, pp_division_schedule(&p->rows[0].c.d), f);
     int closed = pp_text_close(f, page, "plan");
     return rc < 0 ? rc : closed;
 }

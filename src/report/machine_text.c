@@ -13,7 +13,7 @@ const char *const pp_plan_systems[PP_PLAN_SYSTEMS] = {"ppcli", "megatron", "torc
 
 bool pp_plan_runs_on(const struct pp_plan_row *r, int system)
 {
-    return system == 0 ? r->own : !r->own && pp_parallel_runs_on(&r->p, pp_plan_systems[system]);
+    return system == 0 ? r->own : !r->own && pp_parallel_runs_on(&r->c.d, pp_plan_systems[system]);
 }
 
 /* "-mt-": the systems that train this row. */
@@ -64,23 +64,25 @@ static const char *again_of(const struct pp_plan_row *r, char out[32])
     static const char *const redos[] = {"off", "select", "full"};
     if (r->own)
         return pp_candidate_again(&r->c, out);
-    return redos[r->p.redo];
+    return redos[r->c.d.redo];
 }
 
 static void print_row(const struct pp_machine_plan *p, const struct pp_plan_row *r, FILE *f)
 {
     char who[PP_PLAN_SYSTEMS + 1], schedule[PP_NAME_MAX + 16], rate[PP_COUNT_TEXT], text[32],
         parts[48];
-    const struct pp_parallel *d = &r->p;
-    int m = r->own ? r->c.d.microbatches : pp_parallel_microbatches(d, p->batch);
+    const struct pp_division *d = &r->c.d;
+    int m = d->microbatches;
     find_systems(r, who);
-    snprintf(schedule, sizeof(schedule), d->chunks > 1 ? "%s x%d" : "%s", d->schedule, d->chunks);
+    snprintf(schedule, sizeof(schedule), d->chunks > 1 ? "%s x%d" : "%s", pp_division_schedule(d),
+             d->chunks);
     snprintf(parts, sizeof(parts), "%.1f+%.1f+%.1f", 100 * r->e.schedule, 100 * r->e.cut,
              100 * r->e.transfer);
     fprintf(f, "%2d%c %s %2d %3d %4d %-15s %3d %5d %d %-8s %7.4g %10s %4.1f %-13s %4.3g", r->group,
-            r->fastest ? '*' : ' ', who, d->tensor, d->stages, d->replicas, schedule, d->rows, m,
-            d->zero, again_of(r, text), r->e.step, pp_text_commas(count_units(p) / r->e.step, rate),
-            100 * r->e.mfu, parts, r->e.bytes / 1e9);
+            r->fastest ? '*' : ' ', who, d->tensor, d->stages, d->replicas, schedule,
+            pp_division_rows(d, p->batch), m, d->zero, again_of(r, text), r->e.step,
+            pp_text_commas(count_units(p) / r->e.step, rate), 100 * r->e.mfu, parts,
+            r->e.bytes / 1e9);
     if (d->context > 1)
         fprintf(f, " cp=%d", d->context);
     if (d->expert > 1)
@@ -112,7 +114,7 @@ static const struct pp_plan_row *fastest_of(const struct pp_machine_plan *p, boo
     const struct pp_plan_row *best = NULL;
     for (int i = 0; i < p->n; i++) {
         const struct pp_plan_row *r = &p->rows[i];
-        bool is_divided = r->p.tensor > 1;
+        bool is_divided = r->c.d.tensor > 1;
         if ((divided ? is_divided : r->own) && (!best || r->e.step < best->e.step))
             best = r;
     }
@@ -129,7 +131,8 @@ static void print_hints(const struct pp_machine_plan *p, FILE *f)
         fprintf(
             f,
             "Tensor parallelism (tp %d x pp %d) gains %.0f %% over ppcli's best, pp %d x dp %d.\n",
-            with->p.tensor, with->p.stages, 100 * gain, without->p.stages, without->p.replicas);
+            with->c.d.tensor, with->c.d.stages, 100 * gain, without->c.d.stages,
+            without->c.d.replicas);
     if (p->fewer > 0)
         fprintf(f, "Fewer ranks are faster: %d take %.4g s a step; try --ranks %d.\n", p->fewer,
                 p->fewer_step, p->fewer);
@@ -168,8 +171,8 @@ int pp_machine_plan_section(const struct pp_machine_plan *p, const struct pp_pla
     if (row->c.d.stages * row->c.d.chunks > 1 && row->c.timed)
         print_cut(&row->c, f);
     PP_TRY(pp_division_print(d, p->model, p->cfg, f));
-    if (row->p.zero != p->cfg->train.zero)
-        fprintf(f, "\n[train]\nzero = %d\n", row->p.zero);
+    if (row->c.d.zero != p->cfg->train.zero)
+        fprintf(f, "\n[train]\nzero = %d\n", row->c.d.zero);
     if (row->c.d.across)
         fprintf(f, "\n[run]\nrank_order = replicas\n");
     if (pp_model_mixes_samples(p->model))
@@ -187,7 +190,7 @@ int pp_machine_plan_emit(const struct pp_machine_plan *p, const char *system, FI
     if (!r)
         return pp_fail(PP_ECONFIG, "no row can be run by %s; try --only %s", system, system);
     return r->own && strcmp(system, "ppcli") == 0 ? pp_machine_plan_section(p, r, f)
-                                                  : pp_estimate_emit(&spec, &r->p, system, f);
+                                                  : pp_estimate_emit(&spec, &r->c.d, system, f);
 }
 
 static int print_plan(const struct pp_machine_plan *p, FILE *f)
@@ -196,9 +199,9 @@ static int print_plan(const struct pp_machine_plan *p, FILE *f)
     const struct pp_plan_row *own = pp_machine_plan_first(p, "ppcli");
     pp_machine_plan_rows(p, f);
     print_hints(p, f);
-    if (!p->rows[0].own && pp_parallel_runs_on(&p->rows[0].p, "megatron")) {
+    if (!p->rows[0].own && pp_parallel_runs_on(&p->rows[0].c.d, "megatron")) {
         fprintf(f, "\nThe first row for Megatron-LM (--emit has other systems):\n");
-        PP_TRY(pp_estimate_emit(&spec, &p->rows[0].p, "megatron", f));
+        PP_TRY(pp_estimate_emit(&spec, &p->rows[0].c.d, "megatron", f));
     }
     if (own && !p->rows[0].own)
         fprintf(f, "\nThe first row that ppcli trains:\n");

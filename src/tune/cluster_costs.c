@@ -23,25 +23,38 @@ static size_t value_bytes(const struct pp_cluster *c, const struct pp_cluster_us
     return halves ? sizeof(uint16_t) : sizeof(float);
 }
 
+double price_node(const struct node_use *u, const struct pp_node *n, int k)
+{
+    const struct pp_cluster *c = u->cluster;
+    struct pp_layer_cost cost = {0};
+    double bytes[3] = {0};
+    if (n->op->cost)
+        n->op->cost(n, &cost);
+    pp_node_traffic(u->model, n, u->value_bytes, bytes);
+    const double flops[3] = {cost.flops_f, cost.flops_i, cost.flops_w};
+    if (flops[k] <= 0 && bytes[k] <= 0)
+        return 0;
+    /* products read all weights; W reads and writes their gradients */
+    double once = k == 2 ? 2 * u->gradients * u->weights : flops[k] > 0 ? u->weights : 0;
+    double compute = u->samples * flops[k] / (u->peak * u->share);
+    return c->launch + fmax(compute, (u->samples * bytes[k] + once) / (c->bandwidth * c->passes));
+}
+
 /* F, I and W of `rows` rows. */
 static void add_node(const struct pp_cluster *c, const struct pp_cluster_use *use, int at, int rows,
                      double t[3])
 {
     const struct pp_node *n = &use->model->nodes[at];
-    struct pp_layer_cost cost = {0};
-    double bytes[3] = {0}, weights = (double)n->n_floats * sizeof(float);
-    if (n->op->cost)
-        n->op->cost(n, &cost);
-    pp_node_traffic(use->model, n, value_bytes(c, use), bytes);
-    const double flops[3] = {cost.flops_f, cost.flops_i, cost.flops_w};
-    for (int k = 0; k < 3; k++) {
-        /* products read all weights; W reads and writes their gradients */
-        double once = k == 2 ? 2 * weights : flops[k] > 0 ? weights : 0;
-        double compute = rows * flops[k] / (c->peak[use->precision] * share(c, n));
-        double pass = (rows * bytes[k] + once) / (c->bandwidth * c->passes);
-        if (flops[k] > 0 || bytes[k] > 0)
-            t[k] += c->launch + (compute > pass ? compute : pass);
-    }
+    const struct node_use u = {.cluster = c,
+                               .model = use->model,
+                               .samples = rows,
+                               .value_bytes = value_bytes(c, use),
+                               .weights = (double)n->n_floats * sizeof(float),
+                               .gradients = 1,
+                               .peak = c->peak[use->precision],
+                               .share = share(c, n)};
+    for (int k = 0; k < 3; k++)
+        t[k] += price_node(&u, n, k);
 }
 
 double pp_layer_work(const struct pp_model *m, int layer)

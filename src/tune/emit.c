@@ -9,8 +9,8 @@
 
 struct emission {
     const struct pp_estimate_spec *s;
-    const struct pp_parallel *p;
-    int microbatches;
+    const struct pp_division *p;
+    int microbatches, rows;
     FILE *f;
 };
 
@@ -27,14 +27,13 @@ static const char *const torch_schedules[][2] = {{"1f1b", "1F1B"},
 
 static void emit_megatron_cut(const struct emission *e)
 {
-    const struct pp_parallel *p = e->p;
+    const struct pp_division *p = e->p;
     uint16_t blocks[PP_STAGES_MAX];
     char layout[PP_TEXT_MAX];
-    bool ends = false;
-    parallel_blocks(e->s, p, blocks, &ends);
-    if (p->n_blocks > 0)
+    bool ends = parallel_blocks(p, blocks);
+    if (p->gives_cut)
         fprintf(e->f, "--pipeline-model-parallel-layout '%s'\n",
-                blocks_text(blocks, p->n_blocks, layout, sizeof(layout)));
+                blocks_text(blocks, pp_division_pieces(p), layout, sizeof(layout)));
     else if (p->chunks > 1)
         fprintf(e->f, "--num-layers-per-virtual-pipeline-stage %d\n",
                 (e->s->cfg->model.n_layer + 2 * ends) / (p->stages * p->chunks));
@@ -66,7 +65,7 @@ static void emit_megatron_model(const struct emission *e)
 
 static void emit_megatron(const struct emission *e)
 {
-    const struct pp_parallel *p = e->p;
+    const struct pp_division *p = e->p;
     emit_megatron_model(e);
     fprintf(e->f, "--tensor-model-parallel-size %d\n--pipeline-model-parallel-size %d\n", p->tensor,
             p->stages);
@@ -86,7 +85,7 @@ static void emit_megatron(const struct emission *e)
     else if (p->zero > 1)
         fprintf(e->f, "--use-megatron-fsdp\n--data-parallel-sharding-strategy %s\n",
                 p->zero == 2 ? "optim_grads" : "optim_grads_params");
-    fprintf(e->f, "--micro-batch-size %d\n--global-batch-size %d\n--bf16\n", p->rows, e->s->batch);
+    fprintf(e->f, "--micro-batch-size %d\n--global-batch-size %d\n--bf16\n", e->rows, e->s->batch);
     if (e->s->fp8)
         fprintf(e->f, "--fp8-format hybrid\n");
 }
@@ -96,11 +95,12 @@ static void emit_megatron(const struct emission *e)
 static void emit_torchtitan(const struct emission *e)
 {
     static const char *const modes[] = {"none", "selective", "full"};
-    const struct pp_parallel *p = e->p;
+    const struct pp_division *p = e->p;
     const char *schedule = "1F1B";
     for (size_t i = 0; i < sizeof(torch_schedules) / sizeof(torch_schedules[0]); i++)
-        schedule =
-            strcmp(torch_schedules[i][0], p->schedule) == 0 ? torch_schedules[i][1] : schedule;
+        schedule = strcmp(torch_schedules[i][0], pp_division_schedule(p)) == 0
+                       ? torch_schedules[i][1]
+                       : schedule;
     fprintf(e->f,
             "[parallelism]\ndata_parallel_replicate_degree = %d\n"
             "data_parallel_shard_degree = %d\n",
@@ -115,9 +115,9 @@ static void emit_torchtitan(const struct emission *e)
         fprintf(e->f,
                 "pipeline_parallel_schedule = \"%s\"\npipeline_parallel_microbatch_size = %d\n"
                 "pipeline_parallel_layers_per_stage = %d\n",
-                schedule, p->rows, (e->s->cfg->model.n_layer + 1) / (p->stages * p->chunks));
+                schedule, e->rows, (e->s->cfg->model.n_layer + 1) / (p->stages * p->chunks));
     fprintf(e->f, "\n[training]\nlocal_batch_size = %d\nglobal_batch_size = %d\nseq_len = %d\n",
-            p->stages > 1 ? p->rows * e->microbatches : p->rows, e->s->batch,
+            p->stages > 1 ? e->rows * e->microbatches : e->rows, e->s->batch,
             e->s->cfg->model.block_size);
     fprintf(e->f, "\n[activation_checkpoint]\nmode = \"%s\"\n", modes[p->redo]);
 }
@@ -126,10 +126,10 @@ static void emit_torchtitan(const struct emission *e)
 
 static void emit_deepspeed(const struct emission *e)
 {
-    const struct pp_parallel *p = e->p;
+    const struct pp_division *p = e->p;
     struct pp_json j = pp_json_begin(e->f, 2);
     pp_json_int(&j, "train_batch_size", e->s->batch);
-    pp_json_int(&j, "train_micro_batch_size_per_gpu", p->rows);
+    pp_json_int(&j, "train_micro_batch_size_per_gpu", e->rows);
     pp_json_int(&j, "gradient_accumulation_steps", e->microbatches);
     pp_json_object(&j, "bf16");
     pp_json_bool(&j, "enabled", e->s->cfg->run.precision == PP_PRECISION_BF16);
@@ -163,15 +163,16 @@ static const struct system {
 };
 #define SYSTEMS (sizeof(systems) / sizeof(systems[0]))
 
-static bool can_run(const struct system *y, const struct pp_parallel *p)
+static bool can_run(const struct system *y, const struct pp_division *p)
 {
     bool sharded = p->tensor > 1 || p->context > 1 || p->expert > 1;
-    return (y->tensor || !sharded) && (!y->schedules || pp_has_word(y->schedules, p->schedule)) &&
+    return (y->tensor || !sharded) &&
+           (!y->schedules || pp_has_word(y->schedules, pp_division_schedule(p))) &&
            p->zero <= (p->stages > 1 ? y->zero_of_stages : y->zero) &&
-           (p->redo != PP_REDO_SELECTIVE || y->selective) && (p->n_blocks == 0 || y->tensor);
+           (p->redo != PP_REDO_SELECTIVE || y->selective) && (!p->gives_cut || y->tensor);
 }
 
-bool pp_parallel_runs_on(const struct pp_parallel *p, const char *system)
+bool pp_parallel_runs_on(const struct pp_division *p, const char *system)
 {
     for (size_t i = 0; i < SYSTEMS; i++)
         if (strncmp(systems[i].name, system, strlen(system)) == 0)
@@ -179,17 +180,17 @@ bool pp_parallel_runs_on(const struct pp_parallel *p, const char *system)
     return false;
 }
 
-int pp_estimate_emit(const struct pp_estimate_spec *s, const struct pp_parallel *p,
+int pp_estimate_emit(const struct pp_estimate_spec *s, const struct pp_division *p,
                      const char *system, FILE *f)
 {
-    struct emission e = {s, p, pp_parallel_microbatches(p, s->batch), f};
+    struct emission e = {s, p, p->microbatches, pp_division_rows(p, s->batch), f};
     char text[256];
     for (size_t i = 0; i < SYSTEMS; i++) {
         if (strcmp(systems[i].name, system) != 0 || !systems[i].emit)
             continue;
         if (!can_run(&systems[i], p))
             return pp_fail(PP_ECONFIG, "%s cannot run %s", system,
-                           pp_parallel_text(p, text, sizeof(text)));
+                           pp_parallel_text(p, s->batch, text, sizeof(text)));
         systems[i].emit(&e);
         return ferror(f) ? pp_fail(PP_EIO, "the plan cannot be written") : 0;
     }

@@ -8,7 +8,7 @@
 #include "tune.h"
 
 /* Ranks of a stage: tensor, then context, then replicas (Megatron's order). */
-static int stage_ranks(const struct pp_parallel *p)
+static int stage_ranks(const struct pp_division *p)
 {
     return p->tensor * p->context * p->replicas;
 }
@@ -50,7 +50,7 @@ static double rank_floats(const struct estimation *e, const int *rank_of, int ra
 static void add_memory(const struct estimation *e, const int *rank_of, int rank, double in_flight,
                        struct pp_estimate *out)
 {
-    const struct pp_parallel *p = e->p;
+    const struct pp_division *p = e->p;
     const struct pieces *x = &e->pieces;
     double experts, floats = rank_floats(e, rank_of, rank, &experts);
     double d = p->replicas * p->context, de = d / p->expert;
@@ -84,14 +84,15 @@ static void add_memory(const struct estimation *e, const int *rank_of, int rank,
 /* Chunks that rank r holds at most, by the schedule's own rule. */
 static double held_chunks(const struct estimation *e, int r)
 {
-    const struct pp_parallel *p = e->p;
+    const struct pp_division *p = e->p;
+    const char *schedule = pp_division_schedule(p);
     double all = (double)e->m * p->chunks, n = all;
-    if (strcmp(p->schedule, "interleaved") == 0 || strcmp(p->schedule, "interleaved-zb") == 0)
+    if (strcmp(schedule, "interleaved") == 0 || strcmp(schedule, "interleaved-zb") == 0)
         n = p->chunks == 1 ? p->stages - r
                            : (p->chunks - 1) * p->stages + 2 * (p->stages - 1 - r) + 1;
-    else if (strcmp(p->schedule, "1f1b") == 0 || strcmp(p->schedule, "zb-h1") == 0)
+    else if (strcmp(schedule, "1f1b") == 0 || strcmp(schedule, "zb-h1") == 0)
         n = p->stages - r;
-    else if (strcmp(p->schedule, "gpipe") != 0)
+    else if (strcmp(schedule, "gpipe") != 0)
         n = 2.0 * p->stages * p->chunks;
     return n < all ? n : all;
 }
@@ -102,7 +103,7 @@ static double held_chunks(const struct estimation *e, int r)
  * only what is longer, or of the last block, is waited for. Then the optimizer, on its shard. */
 static double end_of_step(const struct estimation *e, double *sums)
 {
-    const struct pp_parallel *p = e->p;
+    const struct pp_division *p = e->p;
     const struct pp_cluster *c = e->s->cluster;
     double experts, floats = rank_floats(e, NULL, 0, &experts) + experts, all = floats;
     double back = 0, forth = 0, blocks = 0;
@@ -147,7 +148,7 @@ static int simulate_some(const struct estimation *e, int m, double times[3],
 {
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     struct pp_geometry g = {.stages = e->p->stages, .chunks = e->p->chunks, .microbatches = m};
-    PP_TRY(pp_plan_build(e->p->schedule, &g, &plan));
+    PP_TRY(pp_plan_build(pp_division_schedule(e->p), &g, &plan));
     size_t n = (size_t)plan->n_virtual;
     PP_TAKE(double, arrays, TIMES *n + (size_t)plan->n_channels);
     PP_TAKE(struct pp_sim_wire, wires, plan->n_channels + 1);
@@ -222,15 +223,15 @@ static double busy_time(const struct estimation *e)
     return e->m * all;
 }
 
-int pp_estimate(const struct pp_estimate_spec *s, const struct pp_parallel *p, bool quick,
+int pp_estimate(const struct pp_estimate_spec *s, const struct pp_division *p, bool quick,
                 struct pp_estimate *out)
 {
     struct estimation e = {.s = s, .p = p, .n = p->stages * p->chunks};
     struct pp_estimate got = {0};
     double times[3] = {0};
-    e.m = pp_parallel_microbatches(p, s->batch);
-    if (!parallel_blocks(s, p, e.blocks, NULL))
-        return pp_fail(PP_ECONFIG, "blocks: no even cut");
+    e.m = p->microbatches;
+    e.rows = pp_division_rows(p, s->batch);
+    (void)parallel_blocks(p, e.blocks);
     estimate_pieces(&e);
     double end = end_of_step(&e, &got.sums), busy = busy_time(&e);
     if (quick)

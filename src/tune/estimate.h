@@ -35,10 +35,10 @@ struct pieces { /* of the model, divided */
 
 struct estimation {
     const struct pp_estimate_spec *s;
-    const struct pp_parallel *p;
+    const struct pp_division *p;
     struct pieces pieces;
-    uint16_t blocks[PP_STAGES_MAX];
-    int m, n; /* micro-batches, chunks of all ranks */
+    uint16_t blocks[PP_STAGES_MAX]; /* of each piece */
+    int m, n, rows; /* micro-batches, chunks of all ranks, samples of a micro-batch */
 };
 
 /* Price the kinds of layers of e->p: sets e->pieces. */
@@ -57,21 +57,21 @@ double estimate_flops(const struct pp_estimate_spec *s);
 
 /*
  * The rules that systems have for a division: factors make up the ranks, heads and channels divide by
- * tensor, blocks (or blocks with embedding and loss as one each) by chunks, the batch by rows and
- * replicas. PP_ECONFIG with the rule that is broken. Those of a layout: as many blocks as the model.
+ * tensor, the batch by replicas and `rows` of a micro-batch. PP_ECONFIG with the rule that is broken.
  */
-int parallel_check(const struct pp_estimate_spec *s, const struct pp_parallel *p);
+int parallel_check(const struct pp_estimate_spec *s, const struct pp_division *p, int rows);
 
-/* How many blocks each of the stages * chunks pieces has, in model order. False: they cannot be cut
- * as evenly as parallel_check() asks for. *out_ends: embedding and loss count as a block each. */
-bool parallel_blocks(const struct pp_estimate_spec *s, const struct pp_parallel *p,
-                     uint16_t *blocks, bool *out_ends);
+/* Cut the blocks evenly, or blocks with embedding and loss as one each. PP_ECONFIG: neither goes. */
+int parallel_cut(const struct pp_config *cfg, struct pp_division *p);
+
+/* Blocks of each piece. True: even where embedding and loss count as a block each. */
+bool parallel_blocks(const struct pp_division *p, uint16_t blocks[PP_STAGES_MAX]);
 
 /* Megatron-LM's layout: pieces between '|' in model order, with E (embedding), t (block), m (of
  * multi-token prediction, which counts as a block), L (loss); x*3 and (tt|)*29 repeat, commas do
- * nothing. PP_EUSAGE with the place. And the same as text, short; returns out. */
-int blocks_read(const char *text, int stages, struct pp_parallel *p);
-
+ * nothing. Sets the cut and the chunks. PP_EUSAGE with the place; PP_ECONFIG: it has other blocks than
+ * the model. And the same as text, short; returns out. */
+int blocks_read(const struct pp_config *cfg, const char *text, struct pp_division *p);
 char *blocks_text(const uint16_t *blocks, int n, char *out, size_t bytes);
 
 #endif

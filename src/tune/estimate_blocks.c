@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Blocks of a divided transformer, by formula. Time: the nodes, each as long as its flops or its bytes
- * need (as cluster_costs.c counts them), divided by tensor and context; and messages. Activations after
+ * need (price_node()), divided by tensor and context; and messages. Activations after
  * Korthikanti et al. (arXiv 2205.05198), sharding after Rajbhandari et al. (1910.02054), context after
  * Liu et al. (2310.01889), experts after Lepikhin et al. (2006.16668).
  */
 #include "estimate.h"
+#include "tune.h"
 
 #include <math.h>
 
@@ -69,34 +70,29 @@ static int top_k(const struct pp_estimate_spec *s, const struct pp_node *n)
 static double node_time(const struct estimation *e, const struct pp_node *n, int k)
 {
     const struct pp_cluster *c = e->s->cluster;
-    struct pp_layer_cost cost = {0};
     double bytes[TIMES] = {0}, width = e->p->tensor * e->p->context;
     int of = top_k(e->s, n), times = of > 0 ? of : 1;
     double experts = of > 0 ? (double)e->s->cfg->model.experts / e->p->expert : 1;
-    double weights = (double)n->n_floats * VALUE * experts / e->p->tensor;
-    if (n->op->cost)
-        n->op->cost(n, &cost);
-    pp_node_traffic(e->s->model, n, (size_t)VALUE, bytes);
-    double flops = times * e->p->rows / width *
-                   (k == F   ? cost.flops_f
-                    : k == I ? cost.flops_i
-                             : cost.flops_w);
-    double passed = times * e->p->rows / width * bytes[k];
     bool fp8 = e->s->fp8 && is_product(n) && n->layer == layer_of(e->s->model, BLOCK);
-    double peak = fp8 ? c->fp8 : c->peak[e->s->cfg->run.precision];
-    double share = is_product(n) ? c->product : c->attention;
-    if (flops <= 0 && bytes[k] <= 0)
-        return 0;
-    double once = k == W ? 2 * MASTER / VALUE * weights : flops > 0 ? weights : 0;
-    double pass = (passed + once) / (c->bandwidth * c->passes);
-    double casts = fp8 && k != W ? passed / 2 / VALUE * CAST / (c->bandwidth * c->passes) : 0;
-    return c->launch + fmax(flops / (peak * share), pass) + casts;
+    const struct node_use u = {.cluster = c,
+                               .model = e->s->model,
+                               .samples = times * e->rows / width,
+                               .value_bytes = (size_t)VALUE,
+                               .weights = (double)n->n_floats * VALUE * experts / e->p->tensor,
+                               .gradients = MASTER / VALUE,
+                               .peak = fp8 ? c->fp8 : c->peak[e->s->cfg->run.precision],
+                               .share = is_product(n) ? c->product : c->attention};
+    double t = price_node(&u, n, k);
+    if (!fp8 || k == W || t == 0)
+        return t;
+    pp_node_traffic(e->s->model, n, (size_t)VALUE, bytes);
+    return t + u.samples * bytes[k] / 2 / VALUE * CAST / (c->bandwidth * c->passes);
 }
 
 double estimate_passed(const struct estimation *e)
 {
     const struct pp_model *m = e->s->model;
-    return (double)e->p->rows * m->layers[layer_of(m, BLOCK)].out * VALUE / e->p->context;
+    return (double)e->rows * m->layers[layer_of(m, BLOCK)].out * VALUE / e->p->context;
 }
 
 /* The messages of a block's F, of which I has as many: two all-gathers and two reduce-scatters of
@@ -105,7 +101,7 @@ double estimate_passed(const struct estimation *e)
 static double block_messages(const struct estimation *e, double attention, double *tensor)
 {
     const struct pp_estimate_spec *s = e->s;
-    const struct pp_parallel *p = e->p;
+    const struct pp_division *p = e->p;
     const struct pp_node *n =
         &s->model->nodes[s->model->layers[layer_of(s->model, BLOCK)].first_node];
     double bytes = estimate_passed(e);
@@ -141,7 +137,7 @@ static double value_bytes(const struct estimation *e, const struct pp_node *n)
 {
     const struct pp_model *m = e->s->model;
     int k = top_k(e->s, n), both = is_product(n) && n->activation != PP_ACT_NONE;
-    double bytes = (double)pp_shape_floats(&n->out) * VALUE * e->p->rows;
+    double bytes = (double)pp_shape_floats(&n->out) * VALUE * e->rows;
     return is_read_again(m, n)
                ? (k > 0 ? k : 1) * (1 + both) * bytes / (e->p->tensor * e->p->context)
                : 0;
@@ -197,7 +193,7 @@ static void price_kind(struct estimation *e, int kind)
  * gradients go there; what the block does not hide is waited for. */
 static void price_shards(struct estimation *e)
 {
-    const struct pp_parallel *p = e->p;
+    const struct pp_division *p = e->p;
     struct pieces *x = &e->pieces;
     int d = p->replicas * p->context;
     if (p->zero < 3 || d == 1)
@@ -213,7 +209,7 @@ static void price_shards(struct estimation *e)
 static void price_loss(struct estimation *e)
 {
     const struct pp_cluster *c = e->s->cluster;
-    double values = (double)e->p->rows * e->s->model->outputs / (e->p->tensor * e->p->context);
+    double values = (double)e->rows * e->s->model->outputs / (e->p->tensor * e->p->context);
     e->pieces.t[HEAD][I] += c->launch + 3 * VALUE * values / (c->bandwidth * c->passes);
     e->pieces.keeps[HEAD] = (VALUE + MASTER) * values;
 }

@@ -105,12 +105,10 @@ static bool is_asked(const struct pp_machine_plan *p, const struct pp_candidate 
 {
     const struct pp_asked *a = &p->asked;
     const char *schedule = pp_division_schedule(&c->d);
-    bool again = memchr(c->d.again, true, sizeof(c->d.again)) != NULL;
-    struct pp_parallel as = {.tensor = 1, .context = 1, .expert = 1, .stages = c->d.stages};
-    snprintf(as.schedule, sizeof(as.schedule), "%s", schedule);
+    bool redone = memchr(c->d.again, true, sizeof(c->d.again)) != NULL;
     return (!a->schedules[0] || pp_has_word(a->schedules, schedule)) &&
-           (!a->redos[0] || pp_has_word(a->redos, again ? "full" : "none")) &&
-           asked_has(&a->chunks, c->d.chunks) && (!a->only || pp_parallel_runs_on(&as, a->only));
+           (!a->redos[0] || pp_has_word(a->redos, redone ? "full" : "none")) &&
+           asked_has(&a->chunks, c->d.chunks) && (!a->only || pp_parallel_runs_on(&c->d, a->only));
 }
 
 static void count_tries(struct pp_machine_plan *p, const struct pp_plan_row *row,
@@ -159,10 +157,9 @@ static int search_shape(struct pp_machine_plan *p, struct pp_plan_row *row, doub
 
 static struct pp_plan_row make_row(const struct pp_machine_plan *p, int stages, int zero, int m)
 {
-    struct pp_plan_row row = {.p = {.replicas = p->ranks / stages, .zero = zero}};
-    row.c.d = p->base;
+    struct pp_plan_row row = {.c.d = p->base};
     row.c.d.stages = stages;
-    row.c.d.replicas = row.p.replicas;
+    row.c.d.replicas = p->ranks / stages;
     row.c.d.zero = zero;
     row.c.d.microbatches = m;
     return row;
@@ -240,12 +237,12 @@ static const struct pp_plan_row *least_of(const struct pp_machine_plan *p, int s
 static int search_rows(struct pp_machine_plan *p, const struct pp_plan_row *like, int rows,
                        double *best)
 {
-    int m = (p->batch / like->p.replicas - 1) / rows + 1;
-    struct pp_plan_row row = make_row(p, like->c.d.stages, like->p.zero, m);
+    int m = (p->batch / like->c.d.replicas - 1) / rows + 1;
+    struct pp_plan_row row = make_row(p, like->c.d.stages, like->c.d.zero, m);
     if (m > PP_MICROBATCHES_MAX)
         return 0;
     for (int i = 0; i < p->n; i++)
-        if (p->rows[i].c.d.stages == row.c.d.stages && p->rows[i].p.zero == row.p.zero &&
+        if (p->rows[i].c.d.stages == row.c.d.stages && p->rows[i].c.d.zero == row.c.d.zero &&
             p->rows[i].c.d.microbatches == m)
             return 0;
     return search_shape(p, &row, best);
@@ -259,7 +256,7 @@ static int search_between(struct pp_machine_plan *p, int stages)
     if (!least || least->estimate > BETWEEN * least_of(p, 0)->estimate)
         return 0;
     struct pp_plan_row like = *least;
-    int m = like.c.d.microbatches, rows = (p->batch / like.p.replicas - 1) / m + 1;
+    int m = like.c.d.microbatches, rows = (p->batch / like.c.d.replicas - 1) / m + 1;
     double best = like.estimate;
     for (int by = rows / 2; by > 0; by /= 2) {
         double before = best;
@@ -337,7 +334,8 @@ static int search_promising(struct pp_machine_plan *p, struct probes *probes)
     int n = 0;
     for (int i = 0; i < probes->n; i++) {
         struct shape *s = &probes->items[i];
-        bool other = s->row.p.zero == 0 && s->row.p.replicas > 1 && asked_has(&p->asked.zero, 1);
+        bool other =
+            s->row.c.d.zero == 0 && s->row.c.d.replicas > 1 && asked_has(&p->asked.zero, 1);
         if (other && pp_optimizer_moments(p->cfg->train.optimizer) > 0)
             continue; /* zero = 1 changes no bit, and holds less */
         pp_log_progress("shapes: %d of %d", i + 1, probes->n);
@@ -397,8 +395,8 @@ static void drop_same(struct pp_machine_plan *p)
                (k->c.d.stages != r->c.d.stages || k->c.d.microbatches != r->c.d.microbatches ||
                 r->estimate > 1.001 * k->estimate))
             k++;
-        bool simple = k < end && r->p.zero < k->p.zero;
-        if (k == end || simple || (r->p.zero == k->p.zero && r->c.peak_bytes < k->c.peak_bytes))
+        bool simple = k < end && r->c.d.zero < k->c.d.zero;
+        if (k == end || simple || (r->c.d.zero == k->c.d.zero && r->c.peak_bytes < k->c.peak_bytes))
             *k = *r;
         kept += k == end;
     }

@@ -32,7 +32,7 @@ const struct pp_plan_row *pp_machine_plan_first(const struct pp_machine_plan *p,
 {
     for (int i = 0; i < p->n; i++) {
         const struct pp_plan_row *r = &p->rows[i];
-        if (strcmp(system, "ppcli") == 0 ? r->own : pp_parallel_runs_on(&r->p, system))
+        if (strcmp(system, "ppcli") == 0 ? r->own : pp_parallel_runs_on(&r->c.d, system))
             return r;
     }
     return NULL;
@@ -57,14 +57,8 @@ int machine_describe(const struct pp_machine_plan *p, struct pp_plan_row *r)
 {
     const struct pp_candidate *c = &r->c;
     const struct pp_bubble *b = &c->time.bubble;
-    int pieces = r->p.replicas * c->d.microbatches;
     double flops = pp_model_flops(p->model) * p->batch; /* nothing computed again */
-    r->p.tensor = r->p.context = r->p.expert = 1;
-    r->p.stages = c->d.stages;
-    r->p.chunks = c->d.chunks;
-    r->p.rows = (p->batch + pieces - 1) / pieces;
-    r->p.redo = memchr(c->d.again, true, sizeof(c->d.again)) ? PP_REDO_FULL : PP_REDO_NONE;
-    snprintf(r->p.schedule, sizeof(r->p.schedule), "%s", pp_division_schedule(&c->d));
+    r->c.d.redo = memchr(c->d.again, true, sizeof(c->d.again)) ? PP_REDO_FULL : PP_REDO_NONE;
     r->e.step = c->time.step;
     r->e.tokens = (double)p->batch * p->model->inputs / c->time.step / p->ranks;
     r->e.mfu = flops / (c->time.step * p->ranks * p->cluster.peak[p->cfg->run.precision]);
@@ -104,7 +98,7 @@ static int fail_unfit(struct pp_machine_plan *p)
         "largest layer alone has %.4g GB with its gradients and state; ppcli does not cut within "
         "layers)",
         (double)p->memory / 1e9, p->cluster.name, pp_division_schedule(&s->c.d), s->c.d.stages,
-        s->p.replicas, (double)s->c.peak_bytes / 1e9, s->c.peak_bytes / 1000 + 1,
+        s->c.d.replicas, (double)s->c.peak_bytes / 1e9, s->c.peak_bytes / 1000 + 1,
         (double)largest / 1e9);
 }
 
@@ -203,5 +197,5 @@ int pp_machine_plan_price(struct pp_machine_plan *p, const char *words)
     PP_ALLOC(p->rows, 1);
     p->n = 1;
     p->rows[0].group = 1;
-    return pp_estimate_words(&spec, words, &p->rows[0].p, &p->rows[0].e);
+    return pp_estimate_words(&spec, words, &p->rows[0].c.d, &p->rows[0].e);
 }

@@ -42,35 +42,35 @@ static bool is_tried(const struct pp_asked_list *asked, int value, bool by_itsel
 /* ---- divisions */
 
 /* Rows of one kind compete with each other; the best of each kind goes on. */
-static bool is_same_kind(const struct pp_parallel *a, const struct pp_parallel *b)
+static bool is_same_kind(const struct pp_division *a, const struct pp_division *b)
 {
     return a->tensor == b->tensor && a->stages == b->stages && a->context == b->context &&
            a->expert == b->expert && (a->chunks > 1) == (b->chunks > 1) && a->redo == b->redo &&
-           a->zero == b->zero && strcmp(a->schedule, b->schedule) == 0;
+           a->zero == b->zero && a->schedule == b->schedule;
 }
 
-static int keep_row(struct search *s, const struct pp_parallel *p, const struct pp_estimate *e)
+static int keep_row(struct search *s, const struct pp_division *p, const struct pp_estimate *e)
 {
     int i = 0;
-    while (i < s->n && !is_same_kind(&s->rows[i].p, p))
+    while (i < s->n && !is_same_kind(&s->rows[i].c.d, p))
         i++;
     if (i == s->n) {
         PP_GROW(s->rows, (size_t)++s->n);
-        s->rows[i] = (struct pp_plan_row){.p = *p, .e = *e, .estimate = e->step};
+        s->rows[i] = (struct pp_plan_row){.c.d = *p, .e = *e, .estimate = e->step};
     } else if (e->step < s->rows[i].estimate) {
-        s->rows[i] = (struct pp_plan_row){.p = *p, .e = *e, .estimate = e->step};
+        s->rows[i] = (struct pp_plan_row){.c.d = *p, .e = *e, .estimate = e->step};
     }
     return 0;
 }
 
-static int price(struct search *s, const struct pp_parallel *p)
+static int price(struct search *s, const struct pp_division *p, int rows)
 {
     struct pp_machine_plan *plan = s->p;
     struct pp_estimate e;
     bool own = pp_parallel_runs_on(p, "ppcli") && plan->cfg->model.experts == 0 && !s->spec.fp8;
     if (plan->asked.only ? !pp_parallel_runs_on(p, plan->asked.only) : own)
         return 0;
-    if (parallel_check(&s->spec, p) < 0) {
+    if (parallel_check(&s->spec, p, rows) < 0) {
         pp_error_clear();
         return 0;
     }
@@ -83,7 +83,7 @@ static int price(struct search *s, const struct pp_parallel *p)
     return keep_row(s, p, &e);
 }
 
-static int try_schedules(struct search *s, struct pp_parallel *p)
+static int try_schedules(struct search *s, struct pp_division *p, int rows)
 {
     const char *const *names = pp_schedule_names();
     const char *asked = s->p->asked.schedules;
@@ -91,14 +91,14 @@ static int try_schedules(struct search *s, struct pp_parallel *p)
         bool by_itself = strcmp(names[i], p->chunks > 1 ? "interleaved" : "1f1b") == 0;
         if (asked[0] ? !pp_has_word(asked, names[i]) : !by_itself)
             continue;
-        snprintf(p->schedule, sizeof(p->schedule), "%s", names[i]);
-        PP_TRY(price(s, p));
+        p->schedule = pp_schedule_find(names[i]);
+        PP_TRY(price(s, p, rows));
     }
     return 0;
 }
 
 /* What is sharded over the replicas, and what is computed again. */
-static int try_shards(struct search *s, struct pp_parallel *p)
+static int try_shards(struct search *s, struct pp_division *p, int rows)
 {
     static const char *const redos[] = {"none", "selective", "full"};
     const struct pp_asked *a = &s->p->asked;
@@ -111,29 +111,32 @@ static int try_shards(struct search *s, struct pp_parallel *p)
                 continue;
             p->zero = zero;
             p->redo = (enum pp_redo)redo;
-            PP_TRY(try_schedules(s, p));
+            PP_TRY(try_schedules(s, p, rows));
         }
     }
     return 0;
 }
 
-static int try_rows(struct search *s, struct pp_parallel *p)
+static int try_rows(struct search *s, struct pp_division *p)
 {
     const struct pp_asked *a = &s->p->asked;
-    int share = s->p->batch / p->replicas;
-    for (p->rows = 1; p->rows <= share && p->rows <= ROWS_MAX; p->rows *= 2)
-        if (asked_has(&a->microbatches, share / p->rows))
-            PP_TRY(try_shards(s, p));
+    int share = s->p->batch / p->replicas, rows;
+    for (rows = 1; rows <= share && rows <= ROWS_MAX; rows *= 2) {
+        p->microbatches = share / rows;
+        if (asked_has(&a->microbatches, p->microbatches))
+            PP_TRY(try_shards(s, p, rows));
+    }
     for (int i = 0; i < a->microbatches.n; i++) {
-        p->rows = share / a->microbatches.at[i];
-        bool power = (p->rows & (p->rows - 1)) == 0 && p->rows <= ROWS_MAX;
-        if (p->rows > 0 && !power)
-            PP_TRY(try_shards(s, p));
+        rows = share / a->microbatches.at[i];
+        bool power = (rows & (rows - 1)) == 0 && rows <= ROWS_MAX;
+        p->microbatches = rows > 0 ? share / rows : 0;
+        if (rows > 0 && !power)
+            PP_TRY(try_shards(s, p, rows));
     }
     return 0;
 }
 
-static int try_stages(struct search *s, struct pp_parallel *p)
+static int try_stages(struct search *s, struct pp_division *p)
 {
     const struct pp_asked *a = &s->p->asked;
     int rest = s->p->ranks / (p->tensor * p->context), blocks = s->p->cfg->model.n_layer;
@@ -143,19 +146,21 @@ static int try_stages(struct search *s, struct pp_parallel *p)
             !asked_has(&a->replicas, p->replicas) || p->replicas > s->p->batch)
             continue;
         if (a->layout) {
-            PP_TRY(blocks_read(a->layout, p->stages, p));
+            PP_TRY(blocks_read(s->p->cfg, a->layout, p));
             PP_TRY(try_rows(s, p));
             continue;
         }
         for (p->chunks = 1; p->chunks <= (p->stages > 1 ? CHUNKS_MAX : 1); p->chunks++)
-            if (asked_has(&a->chunks, p->chunks) && (blocks % (p->stages * p->chunks) == 0 ||
-                                                     (blocks + 2) % (p->stages * p->chunks) == 0))
+            if (asked_has(&a->chunks, p->chunks) && (blocks % pp_division_pieces(p) == 0 ||
+                                                     (blocks + 2) % pp_division_pieces(p) == 0)) {
+                PP_TRY(parallel_cut(s->p->cfg, p));
                 PP_TRY(try_rows(s, p));
+            }
     }
     return 0;
 }
 
-static int try_experts(struct search *s, struct pp_parallel *p)
+static int try_experts(struct search *s, struct pp_division *p)
 {
     int experts = s->p->cfg->model.experts, group = s->p->ranks / p->tensor;
     for (p->expert = 1; p->expert <= (experts > 1 ? experts : 1); p->expert *= 2)
@@ -167,7 +172,7 @@ static int try_experts(struct search *s, struct pp_parallel *p)
 static int try_all(struct search *s)
 {
     const struct pp_asked *a = &s->p->asked;
-    struct pp_parallel p = {.expert = 1};
+    struct pp_division p = {.expert = 1};
     bool text = s->p->cfg->model.block_size >= LONG_TEXT;
     for (p.tensor = 1; p.tensor <= s->p->ranks; p.tensor *= 2) {
         if (!is_tried(&a->tensor, p.tensor, p.tensor <= s->p->cluster.ranks))
@@ -196,7 +201,7 @@ static int simulate(struct search *s)
     for (int i = 0; i < s->n && i < SIMULATED; i++) {
         struct pp_plan_row *r = &s->rows[i];
         pp_log_progress("simulating %d of %d", i + 1, s->n < SIMULATED ? s->n : SIMULATED);
-        PP_TRY(pp_estimate(&s->spec, &r->p, false, &r->e));
+        PP_TRY(pp_estimate(&s->spec, &r->c.d, false, &r->e));
         if (r->e.bytes <= (double)p->memory) {
             r->estimate = r->e.step;
             p->rows[p->n++] = *r;
@@ -219,8 +224,8 @@ int machine_others(struct pp_machine_plan *p)
 /* New words that a reader has to learn, roughly. */
 static int count_words(const struct pp_plan_row *r)
 {
-    const struct pp_parallel *p = &r->p;
-    const char *s = p->schedule;
+    const struct pp_division *p = &r->c.d;
+    const char *s = pp_division_schedule(p);
     int schedule = pp_has_word("1f1b gpipe naive", s) ? 0
                    : strcmp(s, "interleaved") == 0    ? 3
                    : strncmp(s, "zb-fit", 6) == 0     ? 8
@@ -249,9 +254,9 @@ static void drop_alike(struct pp_machine_plan *p)
         bool known = kept >= SHOWN - (own > i);
         for (int k = 0; k < kept && !known; k++) {
             const struct pp_plan_row *o = &p->rows[k];
-            known = o->group == r->group && o->p.tensor == r->p.tensor &&
-                    o->p.stages == r->p.stages && o->p.context == r->p.context &&
-                    o->p.expert == r->p.expert && o->own == r->own;
+            known = o->group == r->group && o->c.d.tensor == r->c.d.tensor &&
+                    o->c.d.stages == r->c.d.stages && o->c.d.context == r->c.d.context &&
+                    o->c.d.expert == r->c.d.expert && o->own == r->own;
         }
         if (!known || i == own || (r->fastest && kept < SHOWN))
             p->rows[kept++] = *r;

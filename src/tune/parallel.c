@@ -15,27 +15,39 @@ bool pp_estimate_takes(const struct pp_config *cfg)
     return strcmp(cfg->model.type, "gpt") == 0 || strcmp(cfg->model.type, "llama") == 0;
 }
 
-int pp_parallel_microbatches(const struct pp_parallel *p, int batch)
+/* ---- cuts: layer 0 is the embedding, the last one the loss, those between are blocks */
+
+static void set_blocks(struct pp_division *p, const uint16_t *blocks)
 {
-    return batch / (p->rows * p->replicas);
+    int n = pp_division_pieces(p), last = 0;
+    for (int v = 0; v < n; v++) {
+        last += blocks[v] + (v == n - 1);
+        p->last[v] = (uint16_t)last;
+    }
 }
 
-bool parallel_blocks(const struct pp_estimate_spec *s, const struct pp_parallel *p,
-                     uint16_t *blocks, bool *out_ends)
+int parallel_cut(const struct pp_config *cfg, struct pp_division *p)
 {
-    int n = p->stages * p->chunks, layers = s->cfg->model.n_layer;
+    uint16_t blocks[PP_STAGES_MAX];
+    int n = pp_division_pieces(p), layers = cfg->model.n_layer;
     bool ends = layers % n != 0 && (layers + 2) % n == 0 && n > 1;
-    if (n > PP_STAGES_MAX || (p->n_blocks == 0 && layers % n != 0 && !ends))
-        return false;
+    if (n > PP_STAGES_MAX || (layers % n != 0 && !ends))
+        return pp_fail(PP_ECONFIG,
+                       "neither %d blocks nor %d (with embedding and loss as one each) are a "
+                       "multiple of pp x vp = %d",
+                       layers, layers + 2, n);
     for (int v = 0; v < n; v++)
-        blocks[v] = p->n_blocks > 0 ? p->blocks[v] : (uint16_t)((layers + 2 * ends) / n);
-    if (p->n_blocks == 0 && ends) {
-        blocks[0]--;
-        blocks[n - 1]--;
-    }
-    if (out_ends)
-        *out_ends = p->n_blocks == 0 && ends;
-    return true;
+        blocks[v] = (uint16_t)((layers + 2 * ends) / n - (ends && (v == 0 || v == n - 1)));
+    set_blocks(p, blocks);
+    return 0;
+}
+
+bool parallel_blocks(const struct pp_division *p, uint16_t blocks[PP_STAGES_MAX])
+{
+    int n = pp_division_pieces(p), layers = p->last[n - 1] - 1;
+    for (int v = 0; v < n; v++)
+        blocks[v] = (uint16_t)(p->last[v] - (v > 0 ? p->last[v - 1] : 0) - (v == n - 1));
+    return !p->gives_cut && layers % n != 0;
 }
 
 /* ---- rules */
@@ -57,26 +69,7 @@ static int check_tensor(const struct pp_estimate_spec *s, int tensor)
                                  : 0;
 }
 
-static int check_blocks(const struct pp_estimate_spec *s, const struct pp_parallel *p)
-{
-    uint16_t blocks[PP_STAGES_MAX];
-    int n = p->stages * p->chunks, sum = 0;
-    if (p->n_blocks > 0 && p->n_blocks != n)
-        return pp_fail(PP_ECONFIG, "the layout has %d pieces, not pp x vp = %d", p->n_blocks, n);
-    for (int v = 0; v < p->n_blocks; v++)
-        sum += p->blocks[v];
-    if (p->n_blocks > 0 && sum != s->cfg->model.n_layer)
-        return pp_fail(PP_ECONFIG, "the layout has %d blocks, the model %d", sum,
-                       s->cfg->model.n_layer);
-    if (!parallel_blocks(s, p, blocks, NULL))
-        return pp_fail(PP_ECONFIG,
-                       "neither %d blocks nor %d (with embedding and loss as one each) are a "
-                       "multiple of pp x vp = %d",
-                       s->cfg->model.n_layer, s->cfg->model.n_layer + 2, n);
-    return 0;
-}
-
-static int check_experts(const struct pp_estimate_spec *s, const struct pp_parallel *p)
+static int check_experts(const struct pp_estimate_spec *s, const struct pp_division *p)
 {
     if (p->expert == 1)
         return 0;
@@ -87,16 +80,12 @@ static int check_experts(const struct pp_estimate_spec *s, const struct pp_paral
     return check_divides("dp x cp", p->replicas * p->context, "ep", p->expert);
 }
 
-int parallel_check(const struct pp_estimate_spec *s, const struct pp_parallel *p)
+int parallel_check(const struct pp_estimate_spec *s, const struct pp_division *p, int rows)
 {
-    const struct pp_schedule_ops *ops = pp_schedule_find(p->schedule);
     int64_t ranks = (int64_t)p->tensor * p->stages * p->replicas * p->context;
     if (ranks != s->ranks)
         return pp_fail(PP_ECONFIG, "tp x cp x pp x dp = %d x %d x %d x %d is not %d ranks",
                        p->tensor, p->context, p->stages, p->replicas, s->ranks);
-    if (!ops)
-        return pp_fail(PP_ECONFIG, "unknown schedule '%s'%s", p->schedule,
-                       pp_did_you_mean(p->schedule, pp_schedule_names()).s);
     PP_TRY(check_tensor(s, p->tensor));
     PP_TRY(check_experts(s, p));
     if (p->context > 1)
@@ -108,16 +97,15 @@ int parallel_check(const struct pp_estimate_spec *s, const struct pp_parallel *p
                        "zero = %d shards what every micro-batch of a pipeline needs: "
                        "use zero = 1, or pp = 1",
                        p->zero);
-    PP_TRY(check_blocks(s, p));
-    int64_t samples = (int64_t)p->rows * p->replicas;
+    int64_t samples = (int64_t)rows * p->replicas;
     if (s->batch < samples || s->batch % samples != 0)
         return pp_fail(PP_ECONFIG, "the batch of %d is not a multiple of mbs x dp = %d x %d",
-                       s->batch, p->rows, p->replicas);
-    int m = pp_parallel_microbatches(p, s->batch);
-    if (p->chunks > 1 && strcmp(p->schedule, "interleaved") == 0)
-        PP_TRY(check_divides("micro-batches", m, "pp", p->stages));
-    struct pp_geometry g = {.stages = p->stages, .chunks = p->chunks, .microbatches = m};
-    return pp_schedule_check(ops, &g);
+                       s->batch, rows, p->replicas);
+    if (p->chunks > 1 && strcmp(pp_division_schedule(p), "interleaved") == 0)
+        PP_TRY(check_divides("micro-batches", p->microbatches, "pp", p->stages));
+    struct pp_geometry g = {
+        .stages = p->stages, .chunks = p->chunks, .microbatches = p->microbatches};
+    return pp_schedule_check(p->schedule, &g);
 }
 
 /* ---- layouts */
@@ -182,11 +170,12 @@ static int read_units(struct layout *l)
     return open < 0 ? 0 : pp_fail(PP_EUSAGE, "--layout: a '(' has no ')'");
 }
 
-int blocks_read(const char *text, int stages, struct pp_parallel *p)
+int blocks_read(const struct pp_config *cfg, const char *text, struct pp_division *p)
 {
     PP_OWN_MEMORY char *units = NULL;
     struct layout l = {.at = text};
-    int rc = read_units(&l), n = 1;
+    uint16_t blocks[PP_STAGES_MAX] = {0};
+    int rc = read_units(&l), n = 1, sum = 0, stages = p->stages;
     units = l.units;
     PP_TRY(rc);
     for (int i = 0; i < l.n; i++) {
@@ -199,13 +188,18 @@ int blocks_read(const char *text, int stages, struct pp_parallel *p)
         return pp_fail(PP_EUSAGE, "--layout: E comes first and L last, as in Et*3|(tt|)*29,m|L");
     if (n > PP_STAGES_MAX || n % stages != 0)
         return pp_fail(PP_EUSAGE, "--layout: %d pieces are not a multiple of %d stages", n, stages);
-    memset(p->blocks, 0, sizeof(p->blocks));
-    p->n_blocks = n;
     p->chunks = n / stages;
     for (int i = 0, v = 0; i < l.n; i++) {
+        bool is_block = strchr("tm", units[i]) != NULL;
         v += units[i] == '|';
-        p->blocks[v] += strchr("tm", units[i]) != NULL;
+        blocks[v] += is_block;
+        sum += is_block;
     }
+    if (sum != cfg->model.n_layer)
+        return pp_fail(PP_ECONFIG, "the layout has %d blocks, the model %d", sum,
+                       cfg->model.n_layer);
+    set_blocks(p, blocks);
+    p->gives_cut = true;
     return 0;
 }
 
@@ -242,15 +236,15 @@ static int read_count(const char *name, const char *text, int least, int most, i
     return 0;
 }
 
-static int read_word(char *word, struct pp_parallel *p, const char **layout)
+static int read_word(char *word, struct pp_division *p, int *rows, const char **layout)
 {
     const struct {
         const char *name;
         int *at, least, most;
-    } counts[] = {{"tp", &p->tensor, 1, PP_STAGES_MAX},      {"pp", &p->stages, 1, PP_STAGES_MAX},
-                  {"dp", &p->replicas, 1, 1 << 20},          {"cp", &p->context, 1, PP_STAGES_MAX},
-                  {"ep", &p->expert, 1, PP_STAGES_MAX},      {"vp", &p->chunks, 1, PP_STAGES_MAX},
-                  {"mbs", &p->rows, 1, PP_MICROBATCHES_MAX}, {"zero", &p->zero, 0, 3}};
+    } counts[] = {{"tp", &p->tensor, 1, PP_STAGES_MAX},  {"pp", &p->stages, 1, PP_STAGES_MAX},
+                  {"dp", &p->replicas, 1, 1 << 20},      {"cp", &p->context, 1, PP_STAGES_MAX},
+                  {"ep", &p->expert, 1, PP_STAGES_MAX},  {"vp", &p->chunks, 1, PP_STAGES_MAX},
+                  {"mbs", rows, 1, PP_MICROBATCHES_MAX}, {"zero", &p->zero, 0, 3}};
     char *value = strchr(word, '=');
     if (!value)
         return pp_fail(PP_EUSAGE, "'%s' has no '='; write words such as tp=4 pp=4 vp=20 mbs=1",
@@ -260,8 +254,10 @@ static int read_word(char *word, struct pp_parallel *p, const char **layout)
         if (strcmp(word, counts[i].name) == 0)
             return read_count(word, value, counts[i].least, counts[i].most, counts[i].at);
     if (strcmp(word, "schedule") == 0) {
-        snprintf(p->schedule, sizeof(p->schedule), "%s", value);
-        return 0;
+        p->schedule = pp_schedule_find(value);
+        return p->schedule ? 0
+                           : pp_fail(PP_ECONFIG, "unknown schedule '%s'%s", value,
+                                     pp_did_you_mean(value, pp_schedule_names()).s);
     }
     if (strcmp(word, "layout") == 0) {
         *layout = value;
@@ -280,28 +276,32 @@ static int read_word(char *word, struct pp_parallel *p, const char **layout)
                    word);
 }
 
-static int parse_words(const char *words, const struct pp_estimate_spec *s, struct pp_parallel *out)
+static int parse_words(const char *words, const struct pp_estimate_spec *s, struct pp_division *out)
 {
-    struct pp_parallel p = {
-        .tensor = 1, .stages = 1, .context = 1, .expert = 1, .chunks = 1, .rows = 1, .zero = 1};
+    struct pp_division p = {
+        .tensor = 1, .stages = 1, .context = 1, .expert = 1, .chunks = 1, .zero = 1};
     PP_OWN_MEMORY char *copy = pp_strdup(words);
     const char *layout = NULL;
+    int rows = 1;
     PP_TRY(copy ? 0 : PP_ERESOURCE);
     for (char *rest = copy, *word; (word = strsep(&rest, " \t"));)
         if (*word)
-            PP_TRY(read_word(word, &p, &layout));
+            PP_TRY(read_word(word, &p, &rows, &layout));
     if (layout)
-        PP_TRY(blocks_read(layout, p.stages, &p));
+        PP_TRY(blocks_read(s->cfg, layout, &p));
     int64_t others = (int64_t)p.tensor * p.stages * p.context;
     if (p.replicas == 0)
         p.replicas = others <= s->ranks ? (int)(s->ranks / others) : 1;
-    if (!p.schedule[0])
-        strcpy(p.schedule, p.chunks > 1 ? "interleaved" : "1f1b");
+    if (!p.schedule)
+        p.schedule = pp_schedule_find(p.chunks > 1 ? "interleaved" : "1f1b");
+    p.microbatches = s->batch / (rows * p.replicas);
+    PP_TRY(parallel_check(s, &p, rows));
+    PP_TRY(layout ? 0 : parallel_cut(s->cfg, &p));
     *out = p;
     return 0;
 }
 
-char *pp_parallel_text(const struct pp_parallel *p, char *out, size_t bytes)
+char *pp_parallel_text(const struct pp_division *p, int batch, char *out, size_t bytes)
 {
     snprintf(out, bytes, "tp=%d pp=%d dp=%d", p->tensor, p->stages, p->replicas);
     if (p->context > 1)
@@ -310,17 +310,16 @@ char *pp_parallel_text(const struct pp_parallel *p, char *out, size_t bytes)
         pp_text_add(out, bytes, " ep=%d", p->expert);
     if (p->chunks > 1)
         pp_text_add(out, bytes, " vp=%d", p->chunks);
-    pp_text_add(out, bytes, " mbs=%d zero=%d recompute=%s schedule=%s", p->rows, p->zero,
-                redos[p->redo], p->schedule);
+    pp_text_add(out, bytes, " mbs=%d zero=%d recompute=%s schedule=%s", pp_division_rows(p, batch),
+                p->zero, redos[p->redo], pp_division_schedule(p));
     return out;
 }
 
-int pp_estimate_words(const struct pp_estimate_spec *s, const char *words, struct pp_parallel *p,
+int pp_estimate_words(const struct pp_estimate_spec *s, const char *words, struct pp_division *p,
                       struct pp_estimate *out)
 {
-    struct pp_parallel parsed;
+    struct pp_division parsed;
     PP_TRY(parse_words(words, s, &parsed));
-    PP_TRY(parallel_check(s, &parsed));
     if (p)
         *p = parsed;
     return pp_estimate(s, &parsed, false, out);

@@ -71,6 +71,22 @@ static inline bool has_devices(const struct pp_cluster *c)
     return c->peak[PP_PRECISION_TF32] > 0;
 }
 
+/* ---- cluster_costs.c */
+
+struct node_use { /* of a machine, by a node of a micro-batch */
+    const struct pp_cluster *cluster;
+    const struct pp_model *model;
+    double samples;     /* that reach it, of a rank */
+    size_t value_bytes; /* of an element */
+    double weights;     /* bytes of those of a rank */
+    double gradients;   /* bytes of a gradient for each of them */
+    double peak, share; /* flop/s, and what part of it the node reaches */
+};
+
+/* Seconds of its F, I or W (k = 0, 1, 2): as long as its flops or its bytes need, whichever is longer,
+ * and its launch. 0: it does nothing. */
+double price_node(const struct node_use *u, const struct pp_node *n, int k);
+
 /* ---- planner.c */
 
 /* F, I and W of layers first to last of a model, with its input and its loss; of `rows` rows, W of k
