@@ -59,6 +59,14 @@ static void waited_signals(sigset_t *out)
  * unblocks all signals in them, pp_supervise_started() those that another MPI has left. */
 static const int fatal[] = {SIGTERM, SIGINT, SIGHUP};
 
+static sigset_t with_fatal(const sigset_t *set)
+{
+    sigset_t out = *set;
+    for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
+        sigaddset(&out, fatal[i]);
+    return out;
+}
+
 /* The first fatal signal that waits in a process, which has it blocked; 0: none. */
 static int pending_fatal(pid_t pid)
 {
@@ -220,8 +228,7 @@ void pp_supervise_started(void)
     if (!getenv(PP_SUPERVISE_ASKED) || !pp_mpi_launched())
         return;
     sigemptyset(&set);
-    for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
-        sigaddset(&set, fatal[i]);
+    set = with_fatal(&set);
     sigprocmask(SIG_UNBLOCK, &set, NULL);
     if (pp_mpi_given_rank() == 0)
         (void)!write(STDOUT_FILENO, PP_RANK_MARK, strlen(PP_RANK_MARK));
@@ -414,9 +421,7 @@ static int start_mpirun(const char *const *args, const struct launch_ask *ask, s
     waited_signals(&m->waited);
     add_waited(SIGTSTP, &m->waited);
     sigprocmask(SIG_BLOCK, &m->waited, &m->before);
-    deaf = m->before;
-    for (size_t i = 0; i < sizeof(fatal) / sizeof(fatal[0]); i++)
-        sigaddset(&deaf, fatal[i]);
+    deaf = with_fatal(&m->before);
     m->relays = (errno = pp_thread_start(&m->relayer, relay, m->relay)) == 0;
     m->complains = m->relays && (errno = pp_thread_start(&m->complainer, pp_complaints_relay,
                                                          m->complaints)) == 0;
@@ -537,7 +542,8 @@ int pp_supervise_orted(const char *address, double timeout, char **args)
     const struct timespec a_while = {.tv_nsec = PP_PULSE_EVERY_NS};
     char text[PP_PULSE_TEXT];
     struct pp_pulse *pulse = NULL;
-    sigset_t waited, before;
+    sigset_t waited, before, deaf;
+    bool asked = false;
     long job = 0;
     int guarded;
     pid_t pid, daemon = 0; /* prted becomes one, which its first process waits for */
@@ -547,21 +553,23 @@ int pp_supervise_orted(const char *address, double timeout, char **args)
             job = strtol(args[i + 1], NULL, 10) >> 16;
     waited_signals(&waited);
     sigprocmask(SIG_BLOCK, &waited, &before);
+    deaf = with_fatal(&before);                                  /* as mpirun */
     pid_t guard = pp_guard_start(remove_files_of_job, &guarded); /* before there are threads */
     PP_TRY(pp_pulse_open(address, PP_PULSE_KEEPER, timeout, NULL, &pulse));
     int rc =
-        pp_child_start((const char *const *)args, -1, STDOUT_FILENO, STDERR_FILENO, &before, &pid);
+        pp_child_start((const char *const *)args, -1, STDOUT_FILENO, STDERR_FILENO, &deaf, &pid);
     if (rc == 0)
         (void)!write(guarded, &job, sizeof(job));
     while (rc == 0 && waitpid(pid, &status, WNOHANG) != pid) {
         int got = sigtimedwait(&waited, NULL, &a_while);
-        if (got > 0 && got != SIGCHLD)
-            kill(pid, got);
+        int wish = got > 0 && got != SIGCHLD ? got : asked ? 0 : pending_fatal(pid);
         if (ending == 0 && pp_pulse_beat(pulse, text) != PP_PULSE_WELL)
             ending = 1;
         ending += got < 0 && ending > 0;
         pid_t child = child_of(pid);
         daemon = child > 0 ? child : daemon;
+        if (wish > 0 && child > 0)
+            asked = kill(child, wish) == 0; /* one rank ends the run for all, or saves for all */
         if (ending > LOOKS * END_S) {
             if (child > 0)
                 kill(child, SIGKILL);

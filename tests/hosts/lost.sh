@@ -95,4 +95,24 @@ last='a run whose keeper is killed'
 timeout 100 "$here/machines.sh" 2 sh ./robs >out 2>err </dev/null || code=$?
 code_is 76
 out_lacks vader_segment ompi
+
+begin "TERM to all processes on all hosts, to one orted, its keeper, or mpirun: the ranks save"
+cat >told <<'END'
+"$PPCLI" train net.ini -q --stages 4 --hosts h0:2,h1:2 --epochs 1000000 --dir run --overwrite &
+until [ -s run/metrics.jsonl ] || ! kill -0 $!; do sleep 0.05; done
+case $WHO in
+all) pkill -TERM 'ppcli|mpirun|orted' ;;
+keeper) kill -TERM "$(pgrep -o -x -f '[^ ]*ppcli env --keep .*')" ;;
+*) pkill -TERM -x "$WHO" ;;
+esac
+wait $!
+END
+for who in all orted keeper mpirun; do
+    rm -rf run
+    code=0
+    last="TERM to $who"
+    WHO=$who timeout 100 "$here/machines.sh" 2 sh ./told >out 2>err </dev/null || code=$?
+    code_is 75
+    err_has 'by SIGTERM; checkpoint saved'
+done
 finish
