@@ -11,7 +11,8 @@ int cmd_train(int argc, char **argv)
     char allow[PP_CLI_WORDS_BYTES] = "";
     const struct pp_cli_option options[] = {
         {"overwrite", 0, PP_CLI_FLAG, &train.overwrite, NULL,
-         "write into a run folder that is not empty"},
+         "write into a run folder that is not empty; with --resume: remove what checkpoint.keep "
+         "says"},
         {"resume", 0, PP_CLI_OPTIONAL, &train.resume, "auto|PATH",
          "continue from a checkpoint; auto: the newest, if there is one"},
         {"allow", 0, PP_CLI_WORDS, allow, "KEY,...",

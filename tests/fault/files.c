@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Looks at a folder that fail: every opendir, readdir, stat, lstat, fstat, open, openat, fopen,
- * realpath and access of a path in it is counted, and one of them fails.
+ * realpath, access and fdatasync of a path in it is counted, and one of them fails.
  *
  *     PPCLI_FAULT_FOLDER   the folder, as realpath() says it
  *     PPCLI_FAULT_AT       which call fails, from 1; 0: none
@@ -166,4 +166,11 @@ int __wrap_access(const char *path, int how);
 int __wrap_access(const char *path, int how)
 {
     return is_due("access", path) ? -1 : __real_access(path, how);
+}
+
+int __real_fdatasync(int fd);
+int __wrap_fdatasync(int fd);
+int __wrap_fdatasync(int fd)
+{
+    return is_due_fd("fdatasync", fd) ? -1 : __real_fdatasync(fd);
 }

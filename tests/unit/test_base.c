@@ -380,3 +380,33 @@ TEST(errors_carry_no_control_characters)
     CHECK_STR_EQ(pp_error_get()->text, "na?me: bad '?]0;title?'");
     pp_error_clear();
 }
+
+TEST(what_cannot_be_looked_at_is_not_absent)
+{
+    char folder[] = "/tmp/ppcli-look-XXXXXX", path[PP_PATH_MAX];
+    struct stat st;
+    assert_non_null(mkdtemp(folder));
+    PP_OWN_MEMORY char **names = NULL;
+    snprintf(path, sizeof(path), "%s/none", folder);
+    CHECK_OK(pp_path_stat(path, true, &st));
+    CHECK_INT_EQ(st.st_mode, 0);
+    CHECK_OK(pp_dir_names(path, &names));
+    assert_null(names[0]);
+    pp_free(names);
+    names = NULL;
+    snprintf(path, sizeof(path), "%s/dead", folder);
+    CHECK_INT_EQ(symlink("nowhere", path), 0);
+    CHECK_FAILS(pp_path_stat(path, true, &st), PP_EIO, "is a link to nowhere, which is not there");
+    CHECK_FAILS(pp_dir_names(path, &names), PP_EIO, "is a link to nowhere, which is not there");
+    CHECK_OK(pp_path_stat(path, false, &st));
+    assert_true(S_ISLNK(st.st_mode));
+    CHECK_OK(pp_dir_names(folder, &names));
+    CHECK_STR_EQ(names[0], "dead");
+    assert_null(names[1]);
+    CHECK_INT_EQ(unlink(path), 0);
+    CHECK_INT_EQ(symlink("dead", path), 0);
+    CHECK_FAILS(pp_path_stat(path, true, &st), PP_EIO, "cannot read");
+    CHECK_INT_EQ(unlink(path), 0);
+    CHECK_FAILS(pp_dir_names("/dev/null", &names), PP_EFORMAT, "is not a folder");
+    CHECK_INT_EQ(rmdir(folder), 0);
+}
