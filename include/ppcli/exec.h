@@ -105,9 +105,9 @@ void pp_exec_forget_graphs(struct pp_exec *x);
 void pp_exec_time_all(struct pp_exec *x, bool all);
 
 /*
- * From here on test steps copy the outputs of the last stage to logits[test_n][classes], memory of
- * the host: those of this replica's samples, on the rank that holds the last stage. NULL: no more.
- * Local.
+ * From here on a test step copies the outputs of the last stage to logits[rows][outputs], memory of the
+ * host: those of this replica's share of the batch, on the rank that holds the last stage. They are
+ * there after pp_exec_finish(). NULL: no more. Local.
  */
 void pp_exec_keep_logits(struct pp_exec *x, float *logits);
 

@@ -64,7 +64,8 @@ struct pp_window {
     int64_t t;       /* of the run, 1.. */
     double loss;     /* mean over the window's samples */
     double accuracy; /* 0..1 */
-    double seconds;
+    double seconds;  /* without ... */
+    double paused;   /* ... those in which a process was stopped */
     int64_t samples;
     double bubble;        /* 1 - sum of busy / (ranks * wall) over the window */
     double lr;            /* of its last step */
@@ -82,7 +83,8 @@ struct pp_epoch_result {
     double train_loss, train_accuracy;
     bool tested;
     double test_loss, test_accuracy;
-    double seconds; /* training only */
+    double seconds; /* training only, without ... */
+    double paused;  /* ... those in which a process was stopped */
     int64_t samples;
     double bubble;
 };

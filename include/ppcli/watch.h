@@ -95,6 +95,9 @@ void pp_watchdog_heed(struct pp_watchdog *w, const volatile sig_atomic_t *stop);
 void pp_watchdog_expect(struct pp_watchdog *w, int r);
 /* Rank r records its actions there; dir: the run folder, "" for none. In the thread of the rank. */
 void pp_watchdog_enter(struct pp_watchdog *w, int r, const struct pp_ring *ring, const char *dir);
+/* How long this process was stopped so far (SIGSTOP, Ctrl-Z, a debugger): time in which its threads asked for
+ * no core and got none. Of pauses of 2 s and more. Any thread. */
+uint64_t pp_watchdog_paused_ns(const struct pp_watchdog *w);
 /* Rank r is at its end, and the watchdog lets go of its ring. Any thread. */
 void pp_watchdog_leave(struct pp_watchdog *w, int r);
 

@@ -163,13 +163,13 @@ static int loss_of(const struct walk *w, int mb, struct pp_softmax_cross_entropy
     return 0;
 }
 
-/* Test samples are in order: a micro-batch is rows after each other. */
 static float *kept_logits(const struct walk *w, int mb)
 {
     const struct pp_exec *x = w->x;
-    const uint32_t *index;
+    const uint32_t *index, *first;
+    pp_loader_microbatch(x->loader[w->split], w->step, 0, &first);
     pp_loader_microbatch(x->loader[w->split], w->step, mb, &index);
-    return x->kept ? x->kept + index[0] * (size_t)x->layout->model->outputs : NULL;
+    return x->kept ? x->kept + (size_t)(index - first) * (size_t)x->layout->model->outputs : NULL;
 }
 
 static int keep_logits(const struct walk *w, int mb, const float *logits)

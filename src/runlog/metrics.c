@@ -104,6 +104,8 @@ static void step_line(const struct pp_metrics *m, const struct pp_window *w, int
              pp_clock_duration(eta, text, sizeof(text)));
     if (w->skipped > 0)
         pp_text_add(line, bytes, " skipped=%lld", (long long)w->skipped);
+    if (w->paused > 0)
+        pp_text_add(line, bytes, " paused=%.1fs", w->paused);
 }
 
 static void show_live(struct pp_metrics *m, const char *line)
@@ -349,6 +351,8 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
         pp_json_dbl(&j, "bubble_measured", w->bubble);
         if (w->skipped > 0)
             pp_json_int(&j, "skipped_steps", w->skipped);
+        if (w->paused > 0)
+            pp_json_dbl(&j, "paused_seconds", w->paused);
         pp_json_dbl(&j, "seconds", (double)(now - m->start_ns) * 1e-9);
         end_record(m, &j);
     }
@@ -390,18 +394,20 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
     board_epoch(m->board, e);
     if (!m->from.quiet && out_is_ready(m)) {
         wipe_live(m);
-        char text[16], ppl[32], tps[32], loss[16], acc[16], test[96] = "";
+        char text[16], ppl[32], tps[32], loss[16], acc[16], test[96] = "", paused[32] = "";
+        if (e->paused > 0)
+            snprintf(paused, sizeof(paused), " paused=%.1fs", e->paused);
         if (e->tested) {
             snprintf(test, sizeof(test), " test_loss=%s%s test_acc=%.4f",
                      pp_mean_text(e->test_loss, loss),
                      perplexity_text(m, "test_ppl", e->test_loss, ppl), e->test_accuracy);
         }
         double sps = (double)e->samples / e->seconds;
-        fprintf(m->from.out, "epoch=%d/%d loss=%s%s acc=%s%s sps=%.*f%s bubble=%.1f%% time=%s\n",
+        fprintf(m->from.out, "epoch=%d/%d loss=%s%s acc=%s%s sps=%.*f%s bubble=%.1f%% time=%s%s\n",
                 e->epoch, m->from.epochs, pp_mean_text(e->train_loss, loss),
                 perplexity_text(m, "ppl", e->train_loss, ppl), pp_mean_text(e->train_accuracy, acc),
                 test, sps < 10 ? 2 : 0, sps, tokens_text(m, sps, tps), e->bubble * 100,
-                pp_clock_duration(e->seconds, text, sizeof(text)));
+                pp_clock_duration(e->seconds, text, sizeof(text)), paused);
         fflush(m->from.out);
     }
     if (m->jsonl) {
@@ -419,6 +425,8 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
         speed_json(m, &j, (double)e->samples / e->seconds);
         pp_json_dbl(&j, "bubble_measured", e->bubble);
         pp_json_dbl(&j, "seconds", e->seconds);
+        if (e->paused > 0)
+            pp_json_dbl(&j, "paused_seconds", e->paused);
         end_record(m, &j);
     }
 }

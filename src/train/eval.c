@@ -24,21 +24,51 @@ static int add_up(const struct pp_worker *w, struct pp_loss_sums *out)
 
 /* ---- predictions */
 
-/* Pairwise: the rows that each replica's last stage has, to rank 0. */
-static int collect(const struct pp_worker *w, size_t n, float *logits)
+#define STEP_BYTES ((size_t)64 << 20) /* of the logits of one step, where a sample has not more */
+
+/* The file that rank 0 writes, batch by batch. */
+struct predictions {
+    struct pp_dataset *ds;
+    struct pp_file_write file;
+    uint32_t *tokens; /* [positions + apart] of a text's sample */
+    float *logits;    /* [rows of a share][positions][classes] of one step; on other ranks too */
+    uint32_t next;    /* sample */
+};
+
+static void predictions_fini(struct predictions *p)
+{
+    pp_dataset_destroy(&p->ds);
+    pp_file_abandon(&p->file);
+    pp_free(p->tokens);
+    pp_free(p->logits);
+}
+
+/* The samples of replica d's share of a step. */
+static int share_rows(const struct pp_worker *w, int d, int step)
 {
     const struct pp_layout *l = w->run->layout;
-    PP_TAKE(float, theirs, w->rank == 0 ? n : 0);
-    for (int d = 0; d < l->replicas; d++) {
-        int from = d * l->stages + l->rank_of[l->n_virtual - 1];
-        if (from != 0 && w->rank == from) {
-            PP_TRY(pp_transport_send(w->tp, 0, logits, n * sizeof(*logits)));
-        } else if (from != 0 && w->rank == 0) {
-            PP_TRY(pp_transport_recv(w->tp, from, theirs, n * sizeof(*theirs)));
-            for (size_t i = 0; i < n; i++)
-                logits[i] += theirs[i]; /* 0 where the sample is another replica's */
-        }
-    }
+    struct pp_loader shape;
+    PP_TRY(pp_loader_shape(l->test_n, w->run->cfg->train.batch_size, l->replicas, d,
+                           w->run->cfg->pipeline.microbatches, &shape));
+    return pp_loader_share_rows(&shape, step);
+}
+
+static int open_predictions(const struct pp_worker *w, const char *path, struct predictions *p)
+{
+    const struct pp_model *m = w->run->model;
+    int rows = share_rows(w, 0, 0); /* the largest */
+    PP_TRY(rows);
+    PP_ALLOC(p->logits, (size_t)rows * (size_t)m->outputs);
+    if (w->rank != 0)
+        return 0;
+    PP_TRY(pp_dataset_open(w->run->cfg, PP_SPLIT_TEST, PP_DATA_LABELS, &m->values[0], m->classes,
+                           &p->ds));
+    PP_ALLOC(p->tokens, (size_t)pp_model_targets(m) + (size_t)p->ds->apart);
+    PP_TRY(pp_file_create(path, &p->file));
+    fputs("label,prediction", p->file.f);
+    for (int c = 0; c < m->classes; c++)
+        fprintf(p->file.f, ",logit%d", c);
+    fputc('\n', p->file.f);
     return 0;
 }
 
@@ -53,33 +83,73 @@ static void write_row(FILE *f, int label, const float *logits, int classes)
     fputc('\n', f);
 }
 
-static int write_predictions(const struct pp_worker *w, const char *path, const float *logits)
+static int write_samples(const struct pp_worker *w, struct predictions *p, int rows)
 {
     const struct pp_model *m = w->run->model;
-    PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
-    PP_OWN(pp_file_abandon) struct pp_file_write file = {.f = NULL};
-    PP_TRY(pp_dataset_open(w->run->cfg, PP_SPLIT_TEST, PP_DATA_LABELS, &m->values[0], m->classes,
-                           &ds));
-    size_t classes = (size_t)m->classes, positions = (size_t)pp_model_targets(m);
-    size_t apart = (size_t)ds->apart;
-    PP_TAKE(uint32_t, tokens, positions + apart);
-    PP_TRY(pp_file_create(path, &file));
-    fputs("label,prediction", file.f);
-    for (int c = 0; c < m->classes; c++)
-        fprintf(file.f, ",logit%d", c);
-    fputc('\n', file.f);
-    for (uint32_t i = 0; i < (uint32_t)w->run->layout->test_n; i++) {
-        if (ds->windows)
-            PP_TRY(pp_dataset_windows(ds, 1, &i, m->classes, tokens));
-        for (size_t p = 0; p < positions; p++) {
-            write_row(file.f, ds->windows ? (int)tokens[p + apart] : ds->labels[i],
-                      logits + (i * positions + p) * classes, m->classes);
+    size_t positions = (size_t)pp_model_targets(m);
+    for (int r = 0; r < rows; r++, p->next++) {
+        if (p->ds->windows)
+            PP_TRY(pp_dataset_windows(p->ds, 1, &p->next, m->classes, p->tokens));
+        for (size_t k = 0; k < positions; k++) {
+            write_row(p->file.f,
+                      p->ds->windows ? (int)p->tokens[k + (size_t)p->ds->apart]
+                                     : p->ds->labels[p->next],
+                      p->logits + ((size_t)r * positions + k) * (size_t)m->classes, m->classes);
         }
     }
-    return pp_file_commit(&file);
+    return ferror(p->file.f) ? pp_fail_errno(PP_EIO, "cannot write %s", p->file.to.path) : 0;
+}
+
+/* Pairwise: the rows that each replica's last stage has of a step, to rank 0. */
+static int collect_step(const struct pp_worker *w, int step, struct predictions *p)
+{
+    const struct pp_layout *l = w->run->layout;
+    size_t bytes = (size_t)w->run->model->outputs * sizeof(*p->logits);
+    PP_TRY(pp_exec_finish(w->x));
+    for (int d = 0; d < l->replicas; d++) {
+        int from = d * l->stages + l->rank_of[l->n_virtual - 1], rows = share_rows(w, d, step);
+        PP_TRY(rows);
+        if (from != 0 && w->rank == from)
+            PP_TRY(pp_transport_send(w->tp, 0, p->logits, (size_t)rows * bytes));
+        else if (from != 0 && w->rank == 0)
+            PP_TRY(pp_transport_recv(w->tp, from, p->logits, (size_t)rows * bytes));
+        if (w->rank == 0)
+            PP_TRY(write_samples(w, p, rows));
+    }
+    return 0;
+}
+
+/* So that the logits of a step fit into STEP_BYTES. A sample's values do not depend on those beside it. */
+static int shrink_batch(struct pp_config *cfg)
+{
+    struct pp_run run;
+    PP_TRY(pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run));
+    size_t each = (size_t)run.model->outputs * sizeof(float);
+    size_t rows = STEP_BYTES / each * (size_t)run.layout->replicas;
+    int least = run.layout->replicas;
+    pp_run_fini(&run);
+    if (rows < (size_t)cfg->train.batch_size)
+        cfg->train.batch_size = rows > (size_t)least ? (int)rows : least;
+    return 0;
 }
 
 /* ---- the test */
+
+static int run_test(struct pp_worker *w, const char *path, struct pp_loss_sums *out)
+{
+    PP_OWN(predictions_fini) struct predictions p = {.file.to.fd = -1};
+    PP_TRY(path ? open_predictions(w, path, &p) : 0);
+    pp_exec_keep_logits(w->x, p.logits);
+    int rc = 0;
+    for (int step = 0; rc == 0 && step < pp_exec_test_steps(w->x); step++) {
+        rc = pp_exec_test_step(w->x, step);
+        rc = rc == 0 && path ? collect_step(w, step, &p) : rc;
+    }
+    pp_exec_keep_logits(w->x, NULL);
+    PP_TRY(rc);
+    PP_TRY(add_up(w, out));
+    return p.file.f ? pp_file_commit(&p.file) : 0;
+}
 
 static int evaluate(struct pp_worker *w, void *ctx)
 {
@@ -92,18 +162,7 @@ static int evaluate(struct pp_worker *w, void *ctx)
                        "data.validation or data.test_file)",
                        w->run->cfg->data.dataset);
     }
-    size_t n = (size_t)e.samples * (size_t)w->run->model->outputs;
-    float *logits = out->predictions ? pp_alloc(n, sizeof(*logits)) : NULL;
-    int rc = out->predictions && !logits ? PP_ERESOURCE : 0;
-    pp_exec_keep_logits(w->x, logits);
-    for (int step = 0; rc == 0 && step < pp_exec_test_steps(w->x); step++)
-        rc = pp_exec_test_step(w->x, step);
-    pp_exec_keep_logits(w->x, NULL);
-    rc = rc == 0 ? add_up(w, &test) : rc;
-    rc = rc == 0 && logits ? collect(w, n, logits) : rc;
-    if (rc == 0 && logits && w->rank == 0)
-        rc = write_predictions(w, out->predictions, logits);
-    pp_free(logits);
+    int rc = run_test(w, out->predictions, &test);
     if (rc < 0) {
         w->failed_alone = true;
         return rc;
@@ -135,6 +194,7 @@ int pp_evaluate(struct pp_config *cfg, const struct pp_train_options *options, c
                 struct pp_evaluation *out, bool *speaks)
 {
     struct pp_train_options with = *options;
+    PP_TRY(out->predictions ? shrink_batch(cfg) : 0);
     with.work = evaluate;
     with.work_ctx = out;
     with.weights = weights;

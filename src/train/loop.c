@@ -24,7 +24,14 @@ static void add(struct totals *to, const struct totals *w)
 {
     pp_loss_sums_add(&to->sums, &w->sums);
     to->window_ns += w->window_ns;
+    to->paused_ns += w->paused_ns;
     to->busy_ns += w->busy_ns;
+}
+
+static void begin_window(struct trainer *tr)
+{
+    tr->window_start = pp_clock_ns();
+    tr->paused_before = pp_watchdog_paused_ns(tr->spec->watchdog);
 }
 
 /* Collective: gather all counters since the last call. *test: sums of the test set. */
@@ -33,8 +40,13 @@ static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums 
     struct pp_exec_counters c;
     PP_TRY(pp_exec_take_counters(tr->x, &c));
     rank_event_begin(tr->spec, PP_EVENT_MEET, tr->t);
-    struct report mine = {.window_ns = pp_clock_ns() - tr->window_start,
-                          .busy_ns = c.busy_ns,
+    uint64_t window = pp_clock_ns() - tr->window_start;
+    uint64_t paused = pp_watchdog_paused_ns(tr->spec->watchdog) - tr->paused_before;
+    paused = paused < window ? paused : 0;
+    window -= paused;
+    struct report mine = {.window_ns = window,
+                          .paused_ns = paused,
+                          .busy_ns = paused == 0 || c.busy_ns < window ? c.busy_ns : window,
                           .train = c.train,
                           .test = c.test,
                           .epoch = c.epoch,
@@ -51,7 +63,7 @@ static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums 
     }
     PP_TRY(pp_tracer_drain(tr->tracer, tr->t));
     rank_event_end(tr->spec);
-    tr->window_start = pp_clock_ns();
+    begin_window(tr);
     memset(train, 0, sizeof(*train));
     memset(test, 0, sizeof(*test));
     tr->epoch.sums.loss = 0;
@@ -60,6 +72,7 @@ static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums 
         pp_loss_sums_add(&train->sums, &a->train);
         pp_loss_sums_add(test, &a->test);
         train->window_ns = a->window_ns > train->window_ns ? a->window_ns : train->window_ns;
+        train->paused_ns = a->paused_ns > train->paused_ns ? a->paused_ns : train->paused_ns;
         train->busy_ns += a->busy_ns;
         tr->epoch.sums.loss += a->epoch.loss;
         tr->stop = a->stop > tr->stop ? a->stop : tr->stop;
@@ -104,6 +117,7 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
             .loss = pp_loss_sums_mean(&from->sums, from->sums.loss),
             .accuracy = pp_loss_sums_mean(&from->sums, (double)from->sums.correct),
             .seconds = (double)from->window_ns * 1e-9,
+            .paused = (double)from->paused_ns * 1e-9,
             .samples = from->sums.rows,
             .bubble = loop_bubble(from, tr->run->layout->ranks),
             .lr = tr->last_lr,
@@ -175,7 +189,7 @@ static int save(struct trainer *tr, bool prune)
     rc = rc < 0 ? rc : saver_save(tr->saver, tr->t, &state, prune);
     rank_event_end(tr->spec);
     tr->saved = rc == 0 && !saver_error(tr->saver) ? tr->t : tr->saved;
-    tr->window_start = pp_clock_ns();
+    begin_window(tr);
     return rc;
 }
 
@@ -352,6 +366,7 @@ static int run_epoch(struct trainer *tr)
         .train_loss = pp_loss_sums_mean(&tr->epoch.sums, tr->epoch.sums.loss),
         .train_accuracy = pp_loss_sums_mean(&tr->epoch.sums, (double)tr->epoch.sums.correct),
         .seconds = (double)tr->epoch.window_ns * 1e-9,
+        .paused = (double)tr->epoch.paused_ns * 1e-9,
         .samples = tr->epoch.sums.rows,
         .bubble = loop_bubble(&tr->epoch, tr->run->layout->ranks),
     };
@@ -460,7 +475,8 @@ int loop_train(struct trainer *tr, uint64_t start)
                                     .test_steps = pp_exec_test_steps(tr->x)};
     PP_TRY(pp_tracer_open(&tracer, &tr->tracer));
     rank_event_end(tr->spec); /* the set-up */
-    tr->window_start = tr->began_ns = pp_clock_ns();
+    begin_window(tr);
+    tr->began_ns = tr->window_start;
     tr->waited_ns = pp_clock_waited_ns();
     if (tr->t >= tr->total_steps && tr->m) {
         pp_log_info("step %lld of %lld is done: there is nothing left to train", (long long)tr->t,
@@ -478,7 +494,7 @@ int loop_train(struct trainer *tr, uint64_t start)
             tr->spec->failed_alone = !tr->together;
             return tr->together ? end_early(tr) : failed;
         }
-        tr->window_start = pp_clock_ns();
+        begin_window(tr);
     }
     int rc = loop_finish(tr, start);
     bool written = rc == 0 || rc == PP_EIO || rc == PP_EPERM; /* all but files */

@@ -10,7 +10,8 @@
 
 /* Counters that a rank sends at a sync point. */
 struct report {
-    uint64_t window_ns;
+    uint64_t window_ns; /* without ... */
+    uint64_t paused_ns; /* ... what the process was stopped */
     uint64_t busy_ns;
     struct pp_loss_sums train, test;
     struct pp_loss_sums epoch; /* of training since the epoch began */
@@ -23,6 +24,7 @@ struct report {
 struct totals {
     struct pp_loss_sums sums;
     uint64_t window_ns; /* the longest over ranks */
+    uint64_t paused_ns; /* likewise */
     uint64_t busy_ns;   /* summed over ranks */
 };
 
@@ -55,6 +57,7 @@ struct trainer {
     uint64_t *busy_ns;          /* [ranks] over the run */
     double *busy;               /* [ranks] share of the last window */
     uint64_t window_start;
+    uint64_t paused_before; /* pp_watchdog_paused_ns() then */
     int64_t total_steps, t, next_sync;
     int64_t offset;   /* t less the steps of this batch size that the epochs so far have */
     char *changes;    /* rank 0: as in struct pp_ckpt_state; owned; NULL: none */

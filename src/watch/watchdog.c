@@ -51,6 +51,9 @@ struct pp_watchdog {
     const volatile sig_atomic_t *stop; /* NULL: never set */
     char host[PP_HOST_MAX];
     struct ticker *ticker;
+    uint64_t paused_ns,
+        looked_ns;        /* atomic: in which the whole process stood still; the last look */
+    uint64_t waited_ns;   /* the thread of the watchdog, for a core, at the last look */
     pthread_mutex_t lock; /* all that follows */
     uint64_t timeout_ns, look_ns, last_look, started_ns;
     uint64_t silence_ns; /* under way: time without progress */
@@ -119,12 +122,39 @@ static void look_at(struct pp_watchdog *w, int r, uint64_t dt)
     }
 }
 
+#define PAUSE_NS 2000000000u /* shorter ones are a crowded machine as well */
+
+/* Since the last look, but for what a look waits. */
+static uint64_t find_pause(const struct pp_watchdog *w, uint64_t now)
+{
+    uint64_t looked = __atomic_load_n(&w->looked_ns, __ATOMIC_ACQUIRE);
+    uint64_t gap = looked > 0 && now > looked ? now - looked : 0;
+    return gap >= w->look_ns + PAUSE_NS ? gap - w->look_ns : 0;
+}
+
+/* In the thread of the watchdog, which may also have waited for a core. */
+static void note_pause(struct pp_watchdog *w, uint64_t now)
+{
+    uint64_t pause = find_pause(w, now);
+    uint64_t waited = pp_thread_time(getpid(), gettid()).waited_ns;
+    if (pause >= PAUSE_NS + (waited - w->waited_ns))
+        __atomic_fetch_add(&w->paused_ns, pause, __ATOMIC_RELAXED);
+    w->waited_ns = waited;
+    __atomic_store_n(&w->looked_ns, now, __ATOMIC_RELEASE);
+}
+
+uint64_t pp_watchdog_paused_ns(const struct pp_watchdog *w)
+{
+    return w ? __atomic_load_n(&w->paused_ns, __ATOMIC_RELAXED) + find_pause(w, pp_clock_ns()) : 0;
+}
+
 /* The shortest time that any watched rank has not got on; 0: there is none to watch. */
 static uint64_t find_shortest_idle(struct pp_watchdog *w)
 {
     uint64_t now = pp_clock_ns();
     uint64_t dt = now - w->last_look;
     w->last_look = now;
+    note_pause(w, now);
     /* When the watchdog could not run the ranks could not either: that time does not count. */
     dt = dt < 2 * w->look_ns ? dt : 2 * w->look_ns;
     uint64_t least = UINT64_MAX;

@@ -119,6 +119,20 @@ same "$(head -n 1 p.csv)" 'label,prediction,logit0,logit1,logit2'
 same "$(sort -u files | wc -l)" 1
 fails 64 'must end in .csv' run eval own.ini --checkpoint run2 --predictions own.ini
 
+begin "the logits of a test are never in memory all at once: 4 GB of them meet the limit of the file first"
+config logits.ini data.dataset=synthetic-tokens data.train_samples=16 data.test_samples=4000 model.type=gpt \
+    model.n_layer=1 model.n_head=1 model.n_embd=8 model.block_size=64 model.vocab_size=4000 train.batch_size=8 \
+    train.epochs=1 train.max_steps=1 train.eval_interval=1000 run.threads=1 pipeline.stages=1
+ok run train logits.ini --dir logits -q --set data.test_samples=8
+code=0
+last='eval logits.ini --predictions with 2 GB'
+# shellcheck disable=SC3045 # every shell here has it
+(ulimit -v 2000000 && ulimit -f 4000 && exec "$PPCLI" eval logits.ini --checkpoint logits --predictions logits.csv) \
+    >"$folder/out" 2>"$folder/err" || code=$?
+code_is 74
+err_has 'logits.csv'
+[ ! -e logits.csv ] || complain 'half of a file'
+
 begin "a test whose labels are all 0, as they are where nobody knows them, gets its predictions"
 grep -e kind -e ',0$' test.csv >zeros.csv
 ok run eval own.ini --checkpoint run2 --predictions p.csv --set data.test_file=zeros.csv

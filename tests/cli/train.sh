@@ -71,6 +71,28 @@ for words in 'RANK=0 WORLD_SIZE=1' 'WORLD_SIZE=2'; do # one process, and a lefto
     code_is 0
 done
 
+begin "the time in which a run was stopped is marked, and does not count in its speed"
+"$PPCLI" train "$config" --dir "$folder/pause" --epochs 1000000 --set data.train_samples=30000 --set run.log_every=20 \
+    --set checkpoint.every_epochs=0 >"$folder/out" 2>"$folder/err" </dev/null &
+child=$!
+within "grep -q '\"step\"' $folder/pause/metrics.jsonl 2>/dev/null"
+for _ in 1 2 3; do # one may fall into a test, which has no speed
+    kill -STOP $child
+    sleep 5
+    kill -CONT $child
+    sleep 1
+    ! grep -q 'step=.* paused=' "$folder/out" || break
+done
+kill -TERM $child
+last='train, STOP and CONT'
+code=0
+wait $child || code=$?
+code_is 75
+out_has ' paused='
+grep '"type":"step".*"paused_seconds":' "$folder/pause/metrics.jsonl" | head -n 1 |
+    sed 's/.*"samples":\([0-9]*\),.*"samples_per_second":\([0-9.]*\),.*"paused_seconds":\([0-9.]*\).*/\1 \2 \3/' >"$folder/times"
+awk '{ exit !(NF == 3 && $3 > 4 && $3 < 60 && $1 / $2 < 4) }' "$folder/times" || complain "samples, speed, pause: $(cat "$folder/times")"
+
 begin "two runs that start together have a folder each"
 mkdir "$folder/two"
 last='ppcli train, twice'
