@@ -91,6 +91,12 @@ static bool has_kernel(const struct target *t, const struct kernel *k)
     return number < 0 || pp_backend_has_kernel(&t->be->choice, (enum pp_kernel)number);
 }
 
+/* Whether it makes gradients of weights, which a device may leave to a sum that waits. */
+static bool is_collected(const struct kernel *k)
+{
+    return strstr(k->name, "backward_weight") != NULL;
+}
+
 /* ---- one sample on one target */
 
 static void make_sample(const struct kernel *k, struct pp_backend *plain, uint64_t seed, bool large,
@@ -138,7 +144,9 @@ static int run_target(const struct kernel *k, const struct target *t, const stru
 {
     struct instance in;
     int rc = instance_create(&in, s, t, shift);
+    rc = rc < 0 || !is_collected(k) ? rc : pp_backend_collect(t->be, PP_COLLECT_WEIGHTS);
     rc = rc < 0 ? rc : k->call(t->be, &in.image);
+    rc = rc < 0 ? rc : pp_backend_collect(t->be, PP_COLLECT_NOTHING);
     rc = rc < 0 ? rc : pp_backend_synchronize(t->be);
     rc = rc < 0 ? rc : instance_fetch(&in, s, t, got);
     instance_destroy(&in, t);

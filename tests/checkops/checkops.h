@@ -79,6 +79,10 @@ int odd(struct sample *s, int most);
 /* The same, now and then 0. */
 int some_rows(struct sample *s, int most);
 
+/* Of a part of a weight gradient, whose samples have `each` rows: up to 3,000 rows, often so many that a
+ * device cuts them into slices. */
+int part_rows(struct sample *s, int each);
+
 enum content {
     NOISE,   /* in [-1, 1) */
     UNSET,   /* NaN */

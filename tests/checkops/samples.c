@@ -32,6 +32,15 @@ int some_rows(struct sample *s, int most)
     return !s->large && draw(s, 12) == 0 ? 0 : odd(s, most);
 }
 
+int part_rows(struct sample *s, int each)
+{
+    int most = 3000 / each, sliced = 16 / each > 0 && 16 % each == 0 ? 16 / each : 16;
+    if (each > 187 || draw(s, 3) > 0)
+        return some_rows(s, most > 1 ? most : 1);
+    int least = (1024 / each + sliced - 1) / sliced;
+    return sliced * (least + (int)draw(s, (uint32_t)(most / sliced - least + 1)));
+}
+
 static void *place_pointer(struct sample *s, const void *field, struct array *array, size_t element)
 {
     size_t at = (size_t)((const char *)field - (const char *)&s->image);

@@ -55,13 +55,14 @@ void make_linear_backward_input(struct sample *s, struct pp_linear_backward_inpu
 void make_linear_backward_weight(struct sample *s, struct pp_linear_backward_weight *a)
 {
     struct pp_weight_part *parts = s->image.parts;
+    bool is_long = flip(s);
     a->n = 1 + (int)draw(s, PARTS_MAX);
-    a->I = odd(s, 130);
-    a->O = odd(s, 130);
+    a->I = is_long ? 4 * odd(s, 8) : odd(s, 130);
+    a->O = odd(s, is_long ? 16 : 130);
     a->beta = (float)flip(s);
     point_inside(s, &a->parts, parts);
     for (int k = 0; k < a->n; k++) {
-        int B = parts[k].B = some_rows(s, 70);
+        int B = parts[k].B = is_long ? part_rows(s, 1) : some_rows(s, 70);
         give(s, "dz", &parts[k].dz, (size_t)(B * a->O), sizeof(float), true, NOISE);
         give(s, "x", &parts[k].x, (size_t)(B * a->I), sizeof(float), true, NOISE);
     }

@@ -80,7 +80,8 @@ void make_conv_backward_input(struct sample *s, struct pp_conv_backward_input *a
 
 void make_conv_backward_weight(struct sample *s, struct pp_conv_backward_weight *a)
 {
-    const struct pp_conv *g = some_conv(s, false, 40);
+    bool is_long = draw(s, 3) == 0;
+    const struct pp_conv *g = some_conv(s, false, is_long ? 4 : 40);
     struct pp_weight_part *parts = s->image.parts;
     int most = 0;
     a->n = 1 + (int)draw(s, PARTS_MAX);
@@ -88,7 +89,7 @@ void make_conv_backward_weight(struct sample *s, struct pp_conv_backward_weight 
     point_inside(s, &a->g, g);
     point_inside(s, &a->parts, parts);
     for (int k = 0; k < a->n; k++) {
-        int B = parts[k].B = some_rows(s, 5);
+        int B = parts[k].B = is_long ? part_rows(s, g->OH * g->OW) : some_rows(s, 5);
         most = B > most ? B : most;
         give(s, "dz", &parts[k].dz, (size_t)(B * pixels_out(g)), sizeof(float), true, NOISE);
         give(s, "x", &parts[k].x, (size_t)(B * pixels_in(g)), sizeof(float), true, NOISE);

@@ -38,6 +38,11 @@ struct Device {
     cudaStream_t legacy; /* the stream 0 */
 };
 
+/* What calls of the product waited to read and to write when a piece of work was enqueued, by address. */
+struct Waits {
+    std::vector<fake_range> read, written;
+};
+
 /* A piece of work, and what the emulation checks about it. */
 struct Work {
     std::function<void()> run;
@@ -47,6 +52,7 @@ struct Work {
     const void *source = nullptr; /* memory of the host that must stay as it is until then */
     size_t source_bytes = 0;
     uint64_t source_sum = 0;
+    std::shared_ptr<const Waits> waits_before; /* NULL: nothing waited */
 };
 
 struct Node {
@@ -143,6 +149,9 @@ cudaError_t fake_invalidate(const std::shared_ptr<Capture> &c, cudaError_t error
 /* ---- memory (fake_memory.cpp) */
 /* From here on no kernel may touch what lies there (fake_watch.cpp). */
 void fake_forbid(uintptr_t from, uintptr_t to);
+/* What waits now, for the next piece of work; while one runs, what waited when it was enqueued. */
+std::shared_ptr<const Waits> fake_waits();
+extern thread_local const Waits *fake_waits_before;
 /* Whether [p, p+bytes) lies within one pinned block. */
 bool fake_pinned(const void *p, size_t bytes);
 

@@ -9,6 +9,7 @@
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -37,6 +38,18 @@ int fake_stream_sms(cudaStream_t stream);
 bool fake_fails(const char *name, int *code);
 /* Things that must be gone at exit: by = 1 or -1. */
 void fake_count(const char *what, int by);
+/* Bytes that a call of the product will still read or write, though others of its calls have been
+ * enqueued since (fake_waits.c). */
+struct fake_range {
+    uintptr_t from, to;
+    bool written;
+    const char *what; /* will touch it */
+};
+/* Those of the calling thread; how many. A program without the product has none. */
+size_t fake_waiting(struct fake_range *out, size_t max) __attribute__((weak));
+/* Something that is enqueued now touches the bytes: ends the program where a call that waits should have
+ * come first. Kernels are watched instead. */
+void fake_touch(const char *by, const void *p, size_t bytes, bool writes);
 /* The program under test broke a rule that a device would punish later or never: say it, abort. */
 void fake_die(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 

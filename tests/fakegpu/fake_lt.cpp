@@ -114,6 +114,10 @@ static void check_memory(const Job &job, cudaStream_t stream, size_t workspace)
                 has_bias(p.d.epilogue) ? bias_count(p) * bytes_of(p.out.type) : 1},
                {"workspace", workspace > 0 ? job.workspace : job.out, workspace}};
     for (const auto &m : all)
+        fake_touch("cublasLtMatmul", m.at, m.bytes,
+                   &m == &all[3] || &m == &all[5] ||
+                       (&m == &all[4] && p.d.epilogue == CUBLASLT_EPILOGUE_BGRADB));
+    for (const auto &m : all)
         if (!fake_reaches(stream, m.at, m.bytes))
             fake_die("cublasLtMatmul: %zu bytes of %s at %p are not memory that device %d reaches",
                      m.bytes, m.name, m.at, fake_stream_device(stream));

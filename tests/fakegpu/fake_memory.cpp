@@ -157,6 +157,8 @@ static cudaError_t copy(void *dst, const void *src, size_t n, cudaMemcpyKind kin
     std::shared_ptr<CUstream_st> stream = fake_hold(fake_stream(s));
     if (stream == NULL)
         return cudaErrorInvalidResourceHandle;
+    fake_touch("cudaMemcpyAsync", src, n, false);
+    fake_touch("cudaMemcpyAsync", dst, n, true);
     Work work;
     work.any_memory = true;
     work.device = stream->device;
@@ -232,6 +234,7 @@ cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s)
         return fake_leave(cudaErrorInvalidResourceHandle);
     if (fake_device_of(p, n) < 0)
         return fake_leave(cudaErrorInvalidValue);
+    fake_touch("cudaMemsetAsync", p, n, true);
     Work work;
     work.device = stream->device;
     work.run = [=] { memset(p, value, n); };

@@ -308,6 +308,11 @@ ncclResult_t add(const char *name, const Op &op)
     const void *p = op.kind == RECEIVE ? op.out : op.in;
     if (fake_device_of(p, op.bytes) != op.comm->device)
         fake_die("NCCL: %s of memory that is not the device's", name);
+    if (op.in != NULL)
+        fake_touch(name, op.in, op.bytes, false);
+    if (op.out != NULL)
+        fake_touch(name, op.out, op.kind == GATHER ? op.bytes * op.comm->clique->size : op.bytes,
+                   true);
     if (op.peer < -1 || op.peer >= op.comm->clique->size || op.peer == op.comm->rank)
         return refuse(NULL, ncclInvalidArgument, "no such peer");
     if (depth > 0) {

@@ -14,6 +14,48 @@
 static std::map<cudaStream_t, std::shared_ptr<CUstream_st>> streams; /* those a caller may use */
 static std::vector<std::weak_ptr<CUstream_st>> draining;             /* destroyed, not yet done */
 
+/* ---- calls of the product that wait */
+
+thread_local const Waits *fake_waits_before;
+
+/* Sorted, those that overlap made one. */
+static std::vector<fake_range> join_ranges(std::vector<fake_range> all, bool written)
+{
+    std::vector<fake_range> out;
+    std::sort(all.begin(), all.end(),
+              [](const fake_range &a, const fake_range &b) { return a.from < b.from; });
+    for (const fake_range &r : all) {
+        if (r.written != written)
+            continue;
+        if (out.empty() || out.back().to < r.from)
+            out.push_back(r);
+        else
+            out.back().to = std::max(out.back().to, r.to);
+    }
+    return out;
+}
+
+std::shared_ptr<const Waits> fake_waits()
+{
+    fake_range all[2048];
+    size_t n = fake_waiting != NULL ? fake_waiting(all, 2048) : 0;
+    if (n == 0)
+        return NULL;
+    std::vector<fake_range> list(all, all + n);
+    return std::make_shared<Waits>(Waits{join_ranges(list, false), join_ranges(list, true)});
+}
+
+void fake_touch(const char *by, const void *p, size_t bytes, bool writes)
+{
+    fake_range all[2048];
+    size_t n = fake_waiting != NULL ? fake_waiting(all, 2048) : 0;
+    uintptr_t from = (uintptr_t)p;
+    for (const fake_range *r = all; r < all + n; r++)
+        if (r->from < from + bytes && from < r->to && (writes || r->written))
+            fake_die("%s %s %zu bytes that %s, which waits, has still to %s", by,
+                     writes ? "writes" : "reads", bytes, r->what, r->written ? "write" : "read");
+}
+
 /* ---- doing the work */
 
 static uint64_t sum_of(const void *p, size_t bytes)
@@ -36,7 +78,9 @@ void fake_do(const Work &work)
         fake_die("%zu bytes of pinned memory were changed before their copy to the device was done",
                  work.source_bytes);
     fake_rights(work.device, work.any_memory);
+    fake_waits_before = work.waits_before.get();
     work.run();
+    fake_waits_before = NULL;
 }
 
 /* Up to 50 us, in one of four pieces of work. */
@@ -161,6 +205,7 @@ cudaError_t fake_put(cudaStream_t s, Work work)
     std::shared_ptr<CUstream_st> held = fake_hold(s);
     if (held == NULL)
         return cudaErrorInvalidResourceHandle;
+    work.waits_before = fake_waits();
     {
         Adding adding(held);
         std::lock_guard<std::mutex> hold(fake_lock);

@@ -5,6 +5,7 @@
  * of them writing, need a barrier in between, or __syncwarp() in one warp; nothing between two pieces
  * of an arena, or after a block of memory, is touched.
  */
+#include <algorithm>
 #include <link.h>
 
 #include "fake.h"
@@ -117,6 +118,25 @@ static void use_word(Word *w, const Use &now, bool writes)
         w->other = now;
 }
 
+/* ---- what calls of the product wait to read and write */
+
+static const fake_range *range_at(const std::vector<fake_range> &all, uintptr_t at, size_t n)
+{
+    auto it = std::upper_bound(all.begin(), all.end(), at + n - 1,
+                               [](uintptr_t last, const fake_range &r) { return last < r.from; });
+    return it == all.begin() || (--it)->to <= at ? NULL : &*it;
+}
+
+static void check_waits(const Waits &w, uintptr_t at, size_t n, bool writes)
+{
+    const fake_range *r = range_at(w.written, at, n);
+    if (r == NULL && writes)
+        r = range_at(w.read, at, n);
+    if (r != NULL)
+        fake_die("%s %s what %s, which waits, has still to %s", fake_watch.kernel,
+                 writes ? "writes" : "reads", r->what, r->written ? "write" : "read");
+}
+
 /* ---- from the kernels */
 
 static void watch(const void *p, size_t n, bool writes)
@@ -126,6 +146,8 @@ static void watch(const void *p, size_t n, bool writes)
         return;
     if (words.empty())
         dl_iterate_phdr(find_shared, NULL);
+    if (fake_waits_before != NULL)
+        check_waits(*fake_waits_before, at, n, writes);
     if (at - shared < 2 * words.size()) {
         int thread = fake_number_in_block();
         Use now = {fake_watch.block, fake_watch.warps[thread / 32], thread};

@@ -116,6 +116,7 @@ static cudnnStatus_t enqueue(const char *name, cudnnHandle_t h, Convolution j, i
         size_t bytes = i < 3 ? count(*of[i]) * bytes_of(type_of(*of[i])) : j.bytes;
         if (!fake_reaches(h->stream, p, bytes) || (uintptr_t)p % (i < 3 ? 16 : 256))
             fake_die("%s: %zu bytes at %p are not memory for it", name, bytes, p);
+        fake_touch(name, p, bytes, i == j.result || i == 3);
     }
     cudaError_t e = fake_enqueue(h->stream, false, convolve, new Convolution(j), drop);
     return e == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_EXECUTION_FAILED;

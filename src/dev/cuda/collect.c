@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Passes over parameters: many arrays, one launch. Calls wait in a table that becomes the argument
- * of a kernel; a table that is full is launched at once.
+ * of a kernel; a table that is full is launched at once. A launch that reads or writes what a waiting
+ * call has still to write, or that writes what it has still to read, comes after it: cuda_settle().
  */
 #include "cuda_impl.h"
 
@@ -40,10 +41,108 @@ static int launch_commits(struct cuda *c)
     return cuda_code(c->device, "kernels_batch_norm_commits(", e, __FILE__, __LINE__);
 }
 
-int cuda_collect(struct pp_backend *be, enum pp_collect what)
+/* ---- order */
+
+/* n elements of `element` bytes from p on. */
+struct span {
+    const void *p;
+    size_t n, element;
+};
+
+/* Arrays of a call that waits. */
+struct use {
+    struct span reads[3], writes[5];
+};
+
+static bool spans_meet(const struct span *a, const struct span *b)
 {
-    struct cuda *c = cuda_of(be);
-    c->collects = what;
+    uintptr_t from = (uintptr_t)a->p, other = (uintptr_t)b->p;
+    return from && other && from < other + b->n * b->element && other < from + a->n * a->element;
+}
+
+static bool use_meets(const struct use *u, const struct span *s, bool writes)
+{
+    bool meets = false;
+    for (size_t i = 0; i < sizeof(u->writes) / sizeof(*u->writes); i++)
+        meets = meets || spans_meet(&u->writes[i], s);
+    for (size_t i = 0; i < sizeof(u->reads) / sizeof(*u->reads) && writes; i++)
+        meets = meets || spans_meet(&u->reads[i], s);
+    return meets;
+}
+
+static struct use use_of_square(const struct cuda_square *q)
+{
+    return (struct use){{{q->g, q->n, sizeof(*q->g)}}, {{q->out, 1, sizeof(*q->out)}}};
+}
+
+static struct use use_of_update(const struct cuda_update *q)
+{
+    size_t f = sizeof(*q->p);
+    return (struct use){
+        {{q->g, q->n, f}},
+        {{q->p, q->n, f}, {q->m, q->n, f}, {q->v, q->n, f}, {q->copy, q->n, sizeof(*q->copy)}}};
+}
+
+/* Slices are in memory of the backend, which it hands out in order: cuda_slices(). */
+static struct use use_of_sum(const struct cuda *c, const struct cuda_sum *q)
+{
+    size_t C = (size_t)q->C, n = (size_t)q->rows * C, f = sizeof(float);
+    size_t value = c->bf16 ? sizeof(uint16_t) : f;
+    size_t kept = q->G > 0 ? (size_t)(q->rows / q->P) * (size_t)q->G : (size_t)q->rows;
+    return (struct use){
+        {{q->slices ? NULL : q->dz, n, value}, {q->x, n, value}, {q->keep, 2 * kept, f}},
+        {{q->db, C, f}, {q->dgamma, C, f}}};
+}
+
+static struct use use_of_norm(const struct pp_batch_norm_backward_weight *q)
+{
+    size_t C = (size_t)q->C, f = sizeof(float);
+    return (struct use){{{q->keep, 2 * C, f}, {q->sums, 2 * C, f}},
+                        {{q->dgamma, C, f},
+                         {q->dbeta, C, f},
+                         {q->stat_mean, C, f},
+                         {q->stat_squares, C, f},
+                         {q->stat_n, 1, f}}};
+}
+
+static struct use use_of_commit(const struct pp_batch_norm_commit *q)
+{
+    size_t C = (size_t)q->C, f = sizeof(float);
+    return (struct use){{{q->stat_mean, C, f}, {q->stat_squares, C, f}, {q->stat_n, 1, f}},
+                        {{q->running_mean, C, f}, {q->running_var, C, f}, {q->tracked, 1, f}}};
+}
+
+/* Launch the calls that wait in one table if one of them meets the span. */
+#define SETTLE(c, table, launch, ...)                                                              \
+    for (int i = 0; i < (c)->table.n; i++) {                                                       \
+        const struct use u = __VA_ARGS__;                                                          \
+        if (use_meets(&u, &s, writes))                                                             \
+            PP_TRY(launch(c)); /* the table is empty then */                                       \
+    }
+
+int cuda_settle(struct cuda *c, const void *p, size_t bytes, bool writes)
+{
+    const struct span s = {p, bytes, 1};
+    SETTLE(c, squares, launch_squares, use_of_square(&c->squares.at[i]))
+    SETTLE(c, updates, launch_updates, use_of_update(&c->updates.at[i]))
+    SETTLE(c, sums, launch_sums, use_of_sum(c, &c->sums.at[i]))
+    SETTLE(c, norms, launch_norms, use_of_norm(&c->norms.at[i]))
+    SETTLE(c, commits, launch_commits, use_of_commit(&c->commits.at[i]))
+    return 0;
+}
+
+/* The same for the arrays of a call that shall wait itself. */
+static int settle_use(struct cuda *c, const struct use *u)
+{
+    for (size_t i = 0; i < sizeof(u->reads) / sizeof(*u->reads); i++)
+        PP_TRY(cuda_settle(c, u->reads[i].p, u->reads[i].n * u->reads[i].element, false));
+    for (size_t i = 0; i < sizeof(u->writes) / sizeof(*u->writes); i++)
+        PP_TRY(cuda_settle(c, u->writes[i].p, u->writes[i].n * u->writes[i].element, true));
+    return 0;
+}
+
+int cuda_settle_all(struct cuda *c)
+{
     PP_TRY(launch_squares(c));
     PP_TRY(launch_updates(c));
     PP_TRY(launch_sums(c));
@@ -51,16 +150,28 @@ int cuda_collect(struct pp_backend *be, enum pp_collect what)
     return launch_commits(c);
 }
 
+/* ---- calls that wait */
+
+int cuda_collect(struct pp_backend *be, enum pp_collect what)
+{
+    struct cuda *c = cuda_of(be);
+    c->collects = what;
+    return cuda_settle_all(c);
+}
+
 int cuda_sum_squares(struct pp_backend *be, const struct pp_sum_squares *a)
 {
     struct cuda *c = cuda_of(be);
     struct cuda_squares *q = &c->squares;
     size_t blocks = kernels_square_blocks(a->n);
+    const struct cuda_square one = {.g = a->g, .out = a->out, .n = a->n};
+    const struct use use = use_of_square(&one);
+    PP_TRY(settle_use(c, &use));
     for (int i = 0; i < q->n; i++)
         blocks += kernels_square_blocks(q->at[i].n);
     if (q->n == CUDA_SQUARES || blocks > CUDA_SCRATCH)
         PP_TRY(launch_squares(c));
-    q->at[q->n++] = (struct cuda_square){.g = a->g, .out = a->out, .n = a->n};
+    q->at[q->n++] = one;
     return c->collects == PP_COLLECT_SQUARES ? 0 : launch_squares(c);
 }
 
@@ -68,13 +179,16 @@ int cuda_optimizer_step(struct pp_backend *be, const struct pp_optimizer_step *a
 {
     struct cuda *c = cuda_of(be);
     struct cuda_updates *u = &c->updates;
+    const struct cuda_update one = {
+        .p = a->p, .m = a->m, .v = a->v, .g = a->g, .n = a->n, .decay = a->decay};
+    const struct use use = use_of_update(&one);
     if (a->n == 0)
         return 0;
+    PP_TRY(settle_use(c, &use));
     if (u->n == CUDA_UPDATES || u->args != a->args)
         PP_TRY(launch_updates(c));
     u->args = a->args;
-    u->at[u->n++] = (struct cuda_update){
-        .p = a->p, .m = a->m, .v = a->v, .g = a->g, .n = a->n, .decay = a->decay};
+    u->at[u->n++] = one;
     return c->collects == PP_COLLECT_UPDATES ? 0 : launch_updates(c);
 }
 
@@ -118,13 +232,11 @@ int cuda_add_sum(struct cuda *c, const struct cuda_sum *one)
 {
     struct cuda_sums *q = &c->sums;
     unsigned units = kernels_sum_units(one);
-    bool alone = q->n == CUDA_SUMS;
-    for (int i = 0; i < q->n; i++) {
-        const struct cuda_sum *p = &q->at[i];
-        alone = alone || (p->db && p->db == one->db) || (p->dgamma && p->dgamma == one->dgamma);
-        units += kernels_sum_units(p);
-    }
-    if (alone || units > CUDA_COUNTERS)
+    const struct use use = use_of_sum(c, one);
+    PP_TRY(settle_use(c, &use));
+    for (int i = 0; i < q->n; i++)
+        units += kernels_sum_units(&q->at[i]);
+    if (q->n == CUDA_SUMS || units > CUDA_COUNTERS)
         PP_TRY(launch_sums(c));
     q->at[q->n++] = *one;
     return c->collects == PP_COLLECT_WEIGHTS ? 0 : launch_sums(c);
@@ -182,10 +294,9 @@ int cuda_batch_norm_backward_weight(struct pp_backend *be,
 {
     struct cuda *c = cuda_of(be);
     struct cuda_norms *q = &c->norms;
-    bool alone = q->n == CUDA_NORMS;
-    for (int i = 0; i < q->n; i++)
-        alone = alone || q->at[i].dgamma == a->dgamma;
-    if (alone)
+    const struct use use = use_of_norm(a);
+    PP_TRY(settle_use(c, &use));
+    if (q->n == CUDA_NORMS)
         PP_TRY(launch_norms(c));
     q->at[q->n++] = *a;
     return c->collects == PP_COLLECT_WEIGHTS ? 0 : launch_norms(c);
@@ -194,6 +305,8 @@ int cuda_batch_norm_backward_weight(struct pp_backend *be,
 int cuda_batch_norm_commit(struct pp_backend *be, const struct pp_batch_norm_commit *a)
 {
     struct cuda *c = cuda_of(be);
+    const struct use use = use_of_commit(a);
+    PP_TRY(settle_use(c, &use));
     if (c->commits.n == CUDA_COMMITS)
         PP_TRY(launch_commits(c));
     c->commits.at[c->commits.n++] = *a;

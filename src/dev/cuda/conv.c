@@ -142,6 +142,8 @@ static int weight_piece(struct pp_backend *be, const struct pp_conv_backward_wei
     const struct pp_conv *g = a->g;
     struct cuda *c = cuda_of(be);
     if (g->groups > 1) {
+        size_t weights = (size_t)g->O * (size_t)depth(g);
+        PP_TRY(cuda_settle(c, a->dW, weights * sizeof(*a->dW), true));
         CUDA_TRY(c->device, kernels_conv_group_backward_weight(c->stream, c->bf16, g, n, dz, x,
                                                                beta != 0, a->dW));
         return add_bias_gradient(be, a, n, dz, beta);

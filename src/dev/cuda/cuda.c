@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CUDA backend: products by cuBLASLt, own kernels for the rest, one stream a rank. A call
- * enqueues and returns; memory, plans and choices are made when a shape is first seen, so that a
- * step of known shapes allocates nothing and waits for nothing.
+ * The CUDA backend: products by cuBLASLt, own kernels for the rest, one stream
+ * a rank. A call enqueues and returns; memory, plans and choices are made when
+ * a shape is first seen, so that a step of known shapes allocates nothing and
+ * waits for nothing.
  */
 
-#include "ppcli/mem.h"
 #include "plan.h"
+#include "ppcli/mem.h"
 
 #define WORKSPACE_BYTES ((size_t)32 << 20) /* what cuBLAS's own default is on Hopper */
 #define LEAST_CAPABILITY 80                /* bf16, TF32, asynchronous copies */
@@ -54,7 +55,8 @@ static int check_device(const struct pp_backend_choice *choice)
         return pp_fail(PP_ERESOURCE, "backend cuda cannot run here: %s", why);
     if (choice->device < 0 || choice->device >= n) {
         return pp_fail(PP_ERESOURCE,
-                       "cuda device %d: there are %d here, numbered from 0; see run.devices and "
+                       "cuda device %d: there are %d here, numbered from 0; see "
+                       "run.devices and "
                        "CUDA_VISIBLE_DEVICES",
                        choice->device, n);
     }
@@ -145,7 +147,8 @@ static int cuda_open(struct pp_backend *be, int threads)
     return 0;
 }
 
-/* ---- ops that are one kernel */
+/* ---- ops that are one kernel; which arrays it touches only the kernel knows,
+ * so it comes after all that waits */
 
 #define PP_KERNEL(name, type)
 #define PP_SUMS(name, type, ...)
@@ -153,22 +156,26 @@ static int cuda_open(struct pp_backend *be, int threads)
     int cuda_##name(struct pp_backend *be, const struct type *a)                                   \
     {                                                                                              \
         struct cuda *c = cuda_of(be);                                                              \
+        PP_TRY(cuda_settle_all(c));                                                                \
         return CUDA_CALL(be, kernels_##name(c->stream, a, c->precision, c->between));              \
     }
 #include "ppcli/kernels.def"
 
 int cuda_move_pictures(struct pp_backend *be, const struct pp_move_pictures *a)
 {
+    PP_TRY(cuda_settle_all(cuda_of(be)));
     return CUDA_CALL(be, kernels_move_pictures(cuda_of(be)->stream, a, PP_PRECISION_F32, NULL));
 }
 
 int cuda_batch_norm_spread(struct pp_backend *be, const struct pp_batch_norm_spread *a)
 {
+    PP_TRY(cuda_settle_all(cuda_of(be)));
     return CUDA_CALL(be, kernels_batch_norm_spread(cuda_of(be)->stream, a, PP_PRECISION_F32, NULL));
 }
 
 int cuda_judge(struct pp_backend *be, const struct pp_judgement *j)
 {
+    PP_TRY(cuda_settle_all(cuda_of(be)));
     return CUDA_CALL(be, kernels_judge(cuda_of(be)->stream, j, PP_PRECISION_F32, NULL));
 }
 

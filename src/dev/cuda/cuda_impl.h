@@ -137,6 +137,12 @@ void cuda_device_choices_done(struct cuda_device *d);
 
 /* ---- calls that wait for others (collect.c) */
 
+/* Calls wait between cuda_collect() and the next one. Whoever enqueues something in between that reads
+ * or writes [p, p + bytes) calls cuda_settle() first: it launches the waiting calls that touch the
+ * range. cuda_settle_all() launches every waiting call. */
+int cuda_settle(struct cuda *c, const void *p, size_t bytes, bool writes);
+int cuda_settle_all(struct cuda *c);
+
 /* *out: the copy[n] in bf16 of W[n] comes with an update that waits. Else no update of W waits. */
 int cuda_update_copies(struct cuda *c, size_t n, const float *W, uint16_t *copy, bool *out);
 

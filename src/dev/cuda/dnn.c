@@ -276,6 +276,8 @@ int cuda_dnn_run(struct pp_backend *be, const struct cuda_dnn_call *a, bool *don
     pp_assert((uintptr_t)W % CUDA_OPERAND_ALIGN == 0); /* a node's parameters begin there */
     if (W == copy && !rounds)                          /* no packed weights */
         CUDA_TRY(c->device, kernels_to_bf16(c->stream, n, a->W, W));
+    if (a->pass == CUDA_BACKWARD_WEIGHT)
+        PP_TRY(cuda_settle(c, a->W, n * sizeof(*a->W), true));
     const float one = 1, beta = a->adds && !rounds ? 1 : 0;
     enum thing first = passes[a->pass].first, second = passes[a->pass].second,
                result = passes[a->pass].result;

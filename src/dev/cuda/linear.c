@@ -107,11 +107,22 @@ static size_t job_bytes(const struct job *j)
            copy_bytes(&j->bias);
 }
 
+static int settle_operand(struct cuda *c, const struct operand *o, bool writes)
+{
+    bool casts = !o->at && o->casts > 0;
+    return cuda_settle(c, o->at ? o->at : o->home, casts ? o->casts * sizeof(float) : o->bytes,
+                       writes);
+}
+
 /* Bring the operands to where they can be read and multiply. */
 static int run_job(struct cuda *c, struct job *j)
 {
     void *scratch = NULL;
     size_t bytes = job_bytes(j);
+    PP_TRY(settle_operand(c, &j->first, false));
+    PP_TRY(settle_operand(c, &j->second, false));
+    PP_TRY(settle_operand(c, &j->result, true));
+    PP_TRY(settle_operand(c, &j->bias, j->plan->fusion == CUDA_BIAS_GRADIENT));
     if (bytes > 0)
         PP_TRY(cuda_scratch(c, bytes, &scratch));
     char *next = scratch;

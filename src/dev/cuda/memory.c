@@ -63,6 +63,8 @@ static int enqueue_copy(struct pp_backend *be, void *dst, const void *src, size_
 {
     if (bytes == 0)
         return 0;
+    PP_TRY(cuda_settle(cuda_of(be), src, bytes, false));
+    PP_TRY(cuda_settle(cuda_of(be), dst, bytes, true));
     return CUDA_CALL(be, cudaMemcpyAsync(dst, src, bytes, kind, cuda_of(be)->stream));
 }
 
@@ -84,11 +86,13 @@ int cuda_copy(struct pp_backend *be, void *dst, const void *src, size_t bytes)
 
 int cuda_zero(struct pp_backend *be, void *p, size_t bytes)
 {
+    PP_TRY(cuda_settle(cuda_of(be), p, bytes, true));
     return bytes > 0 ? CUDA_CALL(be, cudaMemsetAsync(p, 0, bytes, cuda_of(be)->stream)) : 0;
 }
 
 int cuda_synchronize(struct pp_backend *be)
 {
+    PP_TRY(cuda_settle_all(cuda_of(be)));
     return CUDA_CALL(be, cudaStreamSynchronize(cuda_of(be)->stream));
 }
 

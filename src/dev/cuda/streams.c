@@ -41,6 +41,7 @@ void cuda_mark_destroy(struct pp_backend *be, void *mark)
 int cuda_mark_set(struct pp_backend *be, void *mark)
 {
     struct mark *m = mark;
+    PP_TRY(cuda_settle_all(cuda_of(be)));
     CUDA_TRY(cuda_of(be)->device, cudaEventRecord(m->event, cuda_of(be)->stream));
     atomic_store_explicit(&m->set, true, memory_order_release);
     return 0;
@@ -88,6 +89,7 @@ int cuda_capture_end(struct pp_backend *be, void **graph)
 {
     cudaGraph_t recorded = NULL;
     cudaGraphExec_t ready = NULL;
+    PP_TRY(cuda_settle_all(cuda_of(be)));
     PP_TRY(CUDA_CALL(be, cudaStreamEndCapture(cuda_of(be)->stream, &recorded)));
     int rc = CUDA_CALL(be, cudaGraphInstantiate(&ready, recorded, 0));
     cudaGraphDestroy(recorded);
