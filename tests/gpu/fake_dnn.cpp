@@ -109,6 +109,8 @@ static cudnnStatus_t enqueue(const char *name, cudnnHandle_t h, Convolution j, i
     if (s != CUDNN_STATUS_SUCCESS)
         return s;
     const cudnnTensorStruct *of[] = {&j.x, &j.y, &j.w};
+    if (j.x.type != CUDNN_DATA_FLOAT && j.c.math != CUDNN_TENSOR_OP_MATH)
+        fake_die("%s: bf16 without tensor cores", name);
     if (h->stream == NULL || fake_stream_device(h->stream) != h->device)
         fake_die("%s: the handle has no stream of its device", name);
     for (int i = 0; i < 4; i++) {

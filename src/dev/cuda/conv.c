@@ -181,7 +181,8 @@ int cuda_conv_backward_weight(struct pp_backend *be, const struct pp_conv_backwa
     return beta == 0 ? weight_piece(be, a, 0, NULL, NULL, 0) : 0;
 }
 
-/* Of whole pieces and of the last one; where the image is the matrix, of all at once. */
+/* Of whole pieces and of the last one; where the image is the matrix, of all at once. Also where cuDNN
+ * computes them: it may turn out not to support a pass. */
 int cuda_prepare_conv(struct pp_backend *be, const struct pp_conv_use *u)
 {
     const struct pp_conv *g = u->g;
@@ -197,9 +198,8 @@ int cuda_prepare_conv(struct pp_backend *be, const struct pp_conv_use *u)
                                 .b = u->b,
                                 .dW = u->dW,
                                 .db = u->db};
-    bool by_dnn;
-    PP_TRY(cuda_dnn_prepare(be, u, &by_dnn));
-    for (int i = is_product(g) ? 0 : 1; i < 3 && g->groups == 1 && !by_dnn; i++) {
+    PP_TRY(cuda_dnn_prepare(be, u));
+    for (int i = is_product(g) ? 0 : 1; i < 3 && g->groups == 1; i++) {
         use.B = sizes[i] * (int)outputs(g);
         PP_TRY(cuda_prepare_linear(be, &use));
     }

@@ -20,7 +20,8 @@
 #define DNN_CROSS_CORRELATION 1
 #define DNN_F32 0
 #define DNN_BF16 9
-#define DNN_DEFAULT_MATH 0 /* with f32 factors: TF32 */
+#define DNN_DEFAULT_MATH 0   /* with f32 factors: TF32 */
+#define DNN_TENSOR_OP_MATH 1 /* bf16 on tensor cores; f32 is not rounded for them */
 #define DNN_FMA_MATH 3
 #define DNN_NOT_SUPPORTED 3 /* thousands of the codes */
 #define DNN_EXECUTION_FAILED 5
@@ -207,7 +208,9 @@ static int fill_plan(struct cuda *c, struct dnn_plan *p, size_t most)
             DNN_CROSS_CORRELATION, DNN_F32);
     DNN_TRY(c, set_groups, t[THE_CONV], g->groups);
     DNN_TRY(c, set_math, t[THE_CONV],
-            c->precision == PP_PRECISION_F32 ? DNN_FMA_MATH : DNN_DEFAULT_MATH);
+            c->bf16                            ? DNN_TENSOR_OP_MATH
+            : c->precision == PP_PRECISION_F32 ? DNN_FMA_MATH
+                                               : DNN_DEFAULT_MATH);
     for (int i = 0; i < 3; i++) {
         int status =
             dnn.workspace[i](c->dnn->handle, t[passes[i].first], t[passes[i].second], t[THE_CONV],
@@ -226,7 +229,7 @@ static int fill_plan(struct cuda *c, struct dnn_plan *p, size_t most)
 /* Made when the shape is new (takes memory and time then, outside the stream). *out NULL: own kernels
  * compute this pass. */
 static int dnn_plan_for(struct pp_backend *be, enum cuda_product pass, const struct pp_conv *g,
-                        int B, const struct dnn_plan **out)
+                        int B, struct dnn_plan **out)
 {
     struct cuda *c = cuda_of(be);
     struct cuda_dnn *d = c->dnn;
@@ -247,24 +250,20 @@ static int dnn_plan_for(struct pp_backend *be, enum cuda_product pass, const str
     return 0;
 }
 
-int cuda_dnn_prepare(struct pp_backend *be, const struct pp_conv_use *u, bool *all)
+int cuda_dnn_prepare(struct pp_backend *be, const struct pp_conv_use *u)
 {
-    const struct dnn_plan *p = NULL;
-    *all = true;
-    for (int i = 0; i < 3; i++) {
-        PP_TRY(dnn_plan_for(be, (enum cuda_product)i, u->g, u->B, &p));
-        *all = *all && p;
-    }
-    return 0;
+    struct dnn_plan *p = NULL;
+    return dnn_plan_for(be, CUDA_FORWARD, u->g, u->B, &p);
 }
 
 /* ---- a pass */
 
-/* In bf16 cuDNN reads a copy of the weights, and rounds their gradient; what is summed is f32. */
+/* In bf16 cuDNN reads a copy of the weights, and rounds their gradient; what is summed is f32. A pass
+ * that turns out not to be supported is one for own kernels from then on: nothing was enqueued. */
 int cuda_dnn_run(struct pp_backend *be, const struct cuda_dnn_call *a, bool *done)
 {
     struct cuda *c = cuda_of(be);
-    const struct dnn_plan *p;
+    struct dnn_plan *p;
     PP_TRY(dnn_plan_for(be, a->pass, a->g, a->B, &p));
     *done = p != NULL;
     if (!p)
@@ -281,8 +280,17 @@ int cuda_dnn_run(struct pp_backend *be, const struct cuda_dnn_call *a, bool *don
     const float one = 1, beta = a->adds && !rounds ? 1 : 0;
     enum thing first = passes[a->pass].first, second = passes[a->pass].second,
                result = passes[a->pass].result;
-    DNN_TRY(c, run[a->pass], c->dnn->handle, &one, p->things[first], at[first], p->things[second],
-            at[second], p->things[THE_CONV], ALGORITHM, copy + in_pieces(n) * sizeof(float),
-            p->workspace[a->pass], &beta, p->things[result], at[result]);
+    int status = dnn.run[a->pass](c->dnn->handle, &one, p->things[first], at[first],
+                                  p->things[second], at[second], p->things[THE_CONV], ALGORITHM,
+                                  copy + in_pieces(n) * sizeof(float), p->workspace[a->pass], &beta,
+                                  p->things[result], at[result]);
+    if (status / 1000 == DNN_NOT_SUPPORTED) {
+        p->works[a->pass] = *done = false;
+        pp_log_debug("cuDNN does not support pass %d of %d x %d, %d to %d channels: own kernels",
+                     a->pass, a->g->kh, a->g->kw, a->g->C, a->g->O);
+        cudaGetLastError(); /* or the next launch would report it */
+        return 0;
+    }
+    PP_TRY(dnn_code(c, "run", status));
     return rounds ? CUDA_CALL(be, kernels_add_bf16(c->stream, n, copy, a->adds, a->W)) : 0;
 }

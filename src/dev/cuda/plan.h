@@ -153,8 +153,8 @@ void cuda_dnn_close(struct cuda *c);
 bool cuda_dnn_takes(const struct pp_backend_choice *choice, const struct pp_conv *g);
 size_t cuda_dnn_scratch_floats(const struct pp_backend_choice *choice, const struct pp_conv *g,
                                int B);
-/* What passes need before a step; *all: cuDNN computes all three. */
-int cuda_dnn_prepare(struct pp_backend *be, const struct pp_conv_use *u, bool *all);
+/* What its passes need before a step. */
+int cuda_dnn_prepare(struct pp_backend *be, const struct pp_conv_use *u);
 /* Enqueue it. *done: false where it is for own kernels; nothing has happened then. */
 int cuda_dnn_run(struct pp_backend *be, const struct cuda_dnn_call *a, bool *done);
 
