@@ -224,12 +224,13 @@ struct pp_conv_use {
 
 /* A device of this process, as its driver describes it. */
 struct pp_device {
-    int number;     /* what pp_backend_choice calls `device` */
-    char name[64];  /* "NVIDIA H200" */
-    char uuid[48];  /* "GPU-8f0c...": of one device in every process and container */
-    int processors; /* multiprocessors */
-    int capability; /* 90: compute capability 9.0 */
-    uint64_t bytes; /* of its memory */
+    int number;       /* what pp_backend_choice calls `device` */
+    char name[64];    /* "NVIDIA H200" */
+    char uuid[48];    /* "GPU-8f0c...": of one device in every process and container */
+    int processors;   /* multiprocessors */
+    int capability;   /* 90: compute capability 9.0 */
+    uint64_t bytes;   /* of its memory */
+    char problem[96]; /* why no run can use it; empty: one can */
 };
 
 struct pp_backend_caps {
@@ -247,6 +248,9 @@ struct pp_backend_ops {
     /* 0 and *why = what it found ("OpenBLAS 0.3.21 (SkylakeX)"), or PP_ERESOURCE with the reason
      * and what would work in *why. Records no failure: "auto" asks several. Never NULL. */
     int (*probe)(char *why, size_t bytes);
+    /* Whether the machine has a device of its kind, usable or not, that the user has not hidden. NULL
+     * entry: it has none. */
+    bool (*is_here)(void);
     /* What a run can choose from, all of it Local and without an open backend. NULL entries: the
      * backend computes on the processor and there is nothing to choose. */
     /* The devices this process can use, numbers 0, 1, ...: *n of them, the first `max` described.
@@ -256,6 +260,9 @@ struct pp_backend_ops {
     bool (*reaches)(int from, int to);
     /* Bytes of its memory that nobody has taken now. Starts the device for this process. */
     int (*free_bytes)(int device, uint64_t *out);
+    /* About how many bytes of a device's memory each rank takes beside what is allocated, for libraries
+     * and work of the backend's own. NULL entry: none. A pure function of its argument. */
+    size_t (*own_bytes)(const struct pp_backend_choice *choice);
     /* Driver and libraries, one call each: ("CUDA driver", "13.0"); what is not there is said in
      * `text`. Never fails. */
     void (*versions)(void (*visit)(void *ctx, const char *what, const char *text), void *ctx);
@@ -358,6 +365,7 @@ struct pp_backend {
     const struct pp_backend_ops *ops;
     struct pp_backend_choice choice;
     struct pp_backend_caps caps;
+    uint64_t quiet_ns;     /* what is enqueued may take so long: see pp_backend_is_quiet() */
     void *impl;            /* owned by the backend, freed by ops->close */
     char description[128]; /* "cpu: OpenBLAS 0.3.21 (SkylakeX), 1 thread" */
 };
@@ -379,6 +387,10 @@ const char *const *pp_backend_names(void); /* of backends.def, "auto" first, NUL
  * PP_ERESOURCE when it cannot run here, with the reason and what would work; PP_ECONFIG when there
  * is none of that name. */
 int pp_backend_resolve(const char *name, const struct pp_backend_ops **out);
+
+/* Where "auto" left a device unused that is in this machine, warn why; once for the process. `taken` is
+ * what `name` was resolved to. */
+void pp_backend_warn_unused(const char *name, const struct pp_backend_ops *taken);
 
 /* What a rank of cfg asks of a backend: on the first device that cfg allows, the whole of it. Which
  * device a rank of several gets: ppcli/devices.h. ops may be NULL. */
@@ -407,8 +419,9 @@ void pp_backend_close(struct pp_backend **be);
 
 /*
  * Before freeing memory that the device uses, also after a failure: set the mark and wait for it on
- * the host. False when it is not reached in 2 s: the device hangs and may still use the memory, and
- * freeing that could wait forever. A device that has failed is quiet. Keeps the thread's error.
+ * the host. False when it is not reached in 2 s, or in be->quiet_ns where that is more: the device hangs
+ * and may still use the memory, and freeing that could wait forever. A device that has failed is quiet.
+ * Keeps the thread's error.
  */
 bool pp_backend_is_quiet(struct pp_backend *be, void *mark);
 

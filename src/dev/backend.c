@@ -6,15 +6,17 @@
 #include "ppcli/backend.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "ppcli/activations.h"
 #include "ppcli/clock.h"
+#include "ppcli/log.h"
 #include "ppcli/machine.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
 
-#define QUIET_NS 2000000000u /* for a device to finish after a failure */
+#define QUIET_NS 2000000000u /* at least, for a device to finish after a failure */
 
 #define PP_BACKEND(x) extern const struct pp_backend_ops backend_##x;
 #include "backends.def"
@@ -101,6 +103,33 @@ int pp_backend_resolve(const char *name, const struct pp_backend_ops **out)
     return pp_fail(PP_ECONFIG, "run.backend: no backend is named '%s' (%s)", name, known);
 }
 
+/* The devices of `taken` that are passed over. */
+static void warn_devices(const struct pp_backend_ops *taken)
+{
+    struct pp_device all[PP_DEVICES_MAX];
+    char why[256];
+    int n = 0;
+    if (!taken->devices || taken->devices(all, PP_DEVICES_MAX, &n, why, sizeof(why)) < 0)
+        return;
+    for (int i = 0; i < n && i < PP_DEVICES_MAX; i++)
+        if (all[i].problem[0])
+            pp_log_warn("device %d (%s) is not used: %s", all[i].number, all[i].name,
+                        all[i].problem);
+}
+
+void pp_backend_warn_unused(const char *name, const struct pp_backend_ops *taken)
+{
+    static atomic_bool done;
+    char why[256];
+    if (strcmp(name, "auto") != 0 || atomic_exchange(&done, true))
+        return;
+    for (size_t i = 0; preferred[i] != taken; i++)
+        if (preferred[i]->is_here && preferred[i]->is_here() &&
+            preferred[i]->probe(why, sizeof(why)) < 0)
+            pp_log_warn("the GPU of this machine is not used: %s", why);
+    warn_devices(taken);
+}
+
 /* run.threads = auto: until the ranks are placed, what the hosts have if they are like this one. */
 static int divide_cores(const struct pp_config *cfg)
 {
@@ -110,6 +139,23 @@ static int divide_cores(const struct pp_config *cfg)
     int cores = cfg->run.cores > 0 ? cfg->run.cores : pp_machine_whole_cores();
     int each = cores / ((ranks + hosts - 1) / hosts);
     return cfg->run.team > 0 ? cfg->run.team : each > 0 ? each : 1;
+}
+
+/* The first that a run can use, where run.devices names none. */
+static int first_device(const struct pp_backend_ops *ops)
+{
+    static _Atomic int known = -1; /* only one backend has devices */
+    struct pp_device all[PP_DEVICES_MAX];
+    char why[256];
+    int n = 0, i = 0;
+    if (known >= 0 || !ops || !ops->devices)
+        return ops && ops->devices ? known : 0;
+    if (ops->devices(all, PP_DEVICES_MAX, &n, why, sizeof(why)) < 0)
+        return 0;
+    while (i < n && i < PP_DEVICES_MAX && all[i].problem[0])
+        i++;
+    known = i < n && i < PP_DEVICES_MAX ? i : 0;
+    return known;
 }
 
 struct pp_backend_choice pp_backend_choice_with(const struct pp_backend_ops *ops,
@@ -123,7 +169,8 @@ struct pp_backend_choice pp_backend_choice_with(const struct pp_backend_ops *ops
                                   .precision = cfg->run.precision,
                                   .unpacked = !cfg->run.packed,
                                   .exact = cfg->train.exact,
-                                  .device = cfg->run.n_devices > 0 ? cfg->run.devices[0] : 0};
+                                  .device = cfg->run.n_devices > 0 ? cfg->run.devices[0]
+                                                                   : first_device(ops)};
     if (c.threads == 0) /* only own products have the same bits for any number */
         c.threads = pp_backend_sums_in_order(&c) ? divide_cores(cfg) : 1;
     return c;
@@ -294,10 +341,10 @@ int pp_backend_mark_reached(struct pp_backend *be, void *mark, bool *reached)
 bool pp_backend_is_quiet(struct pp_backend *be, void *mark)
 {
     struct pp_error why = *pp_error_get();
-    uint64_t start = pp_clock_ns();
+    uint64_t start = pp_clock_ns(), limit = be->quiet_ns > QUIET_NS ? be->quiet_ns : QUIET_NS;
     bool reached = pp_backend_mark_set(be, mark) < 0, in_time = true;
     while (in_time && !reached && pp_backend_mark_reached(be, mark, &reached) == 0 && !reached) {
-        in_time = pp_clock_ns() - start <= QUIET_NS;
+        in_time = pp_clock_ns() - start <= limit;
         pp_clock_nap(100000);
     }
     pp_error_adopt(&why);

@@ -2,6 +2,7 @@
 /* The CUDA backend of a build without one: it is known by name and says why it cannot run. */
 
 #include "ppcli/backend.h"
+#include "nvidia.h"
 
 static int probe(char *why, size_t bytes)
 {
@@ -21,6 +22,7 @@ const struct pp_backend_ops backend_cuda = {
     .help = "NVIDIA GPUs (not in this build)",
     .own_memory = true,
     .probe = probe,
+    .is_here = nvidia_is_here,
     .value_bytes = value_bytes,
     .logits_unit = 64,
 };

@@ -28,9 +28,17 @@ int pp_devices_pick(const struct pp_device *devices, int n, const int *wanted, i
                            wanted[i], last);
         }
     }
-    *n_out = n_wanted > 0 ? n_wanted : n;
-    for (int i = 0; i < *n_out; i++)
-        out[i] = devices[n_wanted > 0 ? wanted[i] : i];
+    *n_out = 0;
+    for (int i = 0; i < (n_wanted > 0 ? n_wanted : n); i++) {
+        const struct pp_device *d = &devices[n_wanted > 0 ? wanted[i] : i];
+        if (!d->problem[0])
+            out[(*n_out)++] = *d;
+        else if (n_wanted > 0)
+            return pp_fail(PP_ERESOURCE,
+                           "run.devices: device %d (%s) cannot be used: %s; name another one, or "
+                           "use run.backend = cpu",
+                           d->number, d->name, d->problem);
+    }
     return 0;
 }
 

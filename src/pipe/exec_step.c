@@ -18,6 +18,7 @@
 int exec_turns_create(struct pp_exec *x)
 {
     x->timeout_ns = (uint64_t)(x->cfg->run.hang_timeout * 1e9);
+    x->be->quiet_ns = x->timeout_ns; /* a step may take that long */
     PP_TRY(pp_backend_mark_create(x->be, false, &x->settle));
     for (int i = 0; i < EXEC_AHEAD; i++) {
         struct exec_turn *turn = &x->turns[i];

@@ -135,10 +135,11 @@ static void text_devices(const struct found *of, struct sheet *s)
     put_fact(s, "devices", of->why);
     for (int i = 0; i < of->n; i++) {
         const struct pp_device *d = &of->devices[i];
-        fprintf(s->f,
-                "  device %-7d %s, %d multiprocessors, %.1f GiB, compute capability %d.%d, %s\n",
-                d->number, d->name, d->processors, (double)d->bytes / GIB, d->capability / 10,
-                d->capability % 10, d->uuid);
+        fprintf(
+            s->f,
+            "  device %-7d %s, %d multiprocessors, %.1f GiB, compute capability %d.%d, %s%s%s\n",
+            d->number, d->name, d->processors, (double)d->bytes / GIB, d->capability / 10,
+            d->capability % 10, d->uuid, d->problem[0] ? "; cannot be used: " : "", d->problem);
     }
     for (int a = 0; a < of->n && of->n > 1 && of->ops->reaches; a++) {
         bool any = false;
@@ -219,6 +220,8 @@ static void json_devices(struct pp_json *j, const struct found *of)
         pp_json_int(j, "multiprocessors", d->processors);
         pp_json_int(j, "capability", d->capability);
         pp_json_uint(j, "memory_bytes", d->bytes);
+        if (d->problem[0])
+            pp_json_str(j, "problem", d->problem);
         pp_json_array(j, "reaches");
         for (int b = 0; b < of->n && of->ops->reaches; b++)
             if (b != i && of->ops->reaches(d->number, of->devices[b].number))

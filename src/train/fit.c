@@ -9,8 +9,6 @@
 #include <string.h>
 
 #define GIB (1024.0 * 1024 * 1024)
-#define LIBRARY_BYTES ((size_t)64 << 20) /* work space of products, recorded graphs; about */
-#define CUDNN_BYTES ((size_t)256 << 20)  /* kernels and a handle; about */
 
 static bool share(const struct room_claim *a, const struct room_claim *b, enum pp_room_kind kind)
 {
@@ -62,13 +60,14 @@ static uint64_t data_bytes(const struct pp_run *run, const struct pp_train_optio
     return options->data[0] || sample == 0 ? 0 : rows * row;
 }
 
-/* What all ranks on rank r's device will take of its memory: their arenas, and what the libraries
- * take for each. */
+/* What all ranks on rank r's device will take of its memory: their arenas, and what the backend
+ * and the transport take for each. */
 static int device_bytes(const struct pp_run *run, int r, size_t *out)
 {
     const struct pp_layout *l = run->layout;
-    size_t sum = 0, libraries = LIBRARY_BYTES + run->transport->device_bytes;
-    libraries += run->cfg->run.conv == PP_CONV_CUDNN ? CUDNN_BYTES : 0;
+    const struct pp_backend_choice choice = pp_backend_choice_with(run->backend, run->cfg);
+    size_t sum = 0, own = run->transport->device_bytes;
+    own += run->backend->own_bytes ? run->backend->own_bytes(&choice) : 0;
     for (int i = 0; i < l->ranks; i++) {
         struct pp_exec_spec spec = {
             .cfg = run->cfg, .layout = l, .rank = i, .caps = pp_run_caps(run)};
@@ -76,7 +75,7 @@ static int device_bytes(const struct pp_run *run, int r, size_t *out)
         if (pp_seat_same_device(&run->seats[i], &run->seats[r])) {
             PP_TRY(pp_exec_predict(&spec, &bytes));
             PP_TRY(pp_size_add(sum, bytes.total, &sum));
-            PP_TRY(pp_size_add(sum, libraries, &sum));
+            PP_TRY(pp_size_add(sum, own, &sum));
         }
     }
     *out = sum;

@@ -96,6 +96,7 @@ static int create(struct pp_generator *g, const struct pp_config *cfg, const cha
 {
     struct pp_backend_choice choice = pp_backend_choice_of(cfg);
     PP_TRY(pp_backend_resolve(cfg->run.backend, &choice.ops));
+    pp_backend_warn_unused(cfg->run.backend, choice.ops);
     if (cfg->run.threads == 0 && pp_backend_sums_in_order(&choice))
         choice.threads = pp_machine_whole_cores(); /* of one rank */
     PP_TRY(pp_ckpt_open(weights, PP_CKPT_STRUCTURE, &g->ck));

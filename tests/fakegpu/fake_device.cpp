@@ -5,6 +5,10 @@
  *   PPCLI_FAKE_GPUS     how many devices (1); 0: none; none: no driver either
  *   PPCLI_FAKE_SMS      multiprocessors of each (132)
  *   PPCLI_FAKE_NAME     their name
+ *   PPCLI_FAKE_CAPABILITY  compute capabilities, one a device, the last of all others ("75 90"; 90)
+ *   PPCLI_FAKE_MODE     their compute mode (0)
+ *   PPCLI_FAKE_COUNT    what cudaGetDeviceCount gives at every call: an error
+ *   PPCLI_FAKE_HERE     1: the machine has a GPU, whatever CUDA says
  *   PPCLI_FAKE_DRIVER   what CUDA the driver is for (13000)
  *   PPCLI_FAKE_MEMORY   bytes of each (4294967296)
  *   PPCLI_FAKE_FAIL     FUNCTION:N:CODE[,...]: the N-th call of it fails; kernel:N:CODE: the N-th
@@ -24,6 +28,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <sstream>
 #include <csignal>
 #include <ctime>
 #include <sys/mman.h>
@@ -74,6 +79,21 @@ static long number_of(const char *name, long otherwise)
     if (*end != '\0' || n < 0)
         fake_die("%s = %s is no number", name, text);
     return n;
+}
+
+static int capability_of(int device)
+{
+    const char *text = getenv("PPCLI_FAKE_CAPABILITY");
+    int n = 90;
+    for (std::istringstream all(text != NULL ? text : ""); device-- >= 0 && all >> n;)
+        ;
+    return n;
+}
+
+/* src/dev/nvidia.c, which looks for files of the driver. */
+extern "C" bool __wrap_nvidia_is_here(void)
+{
+    return number_of("PPCLI_FAKE_HERE", fake_devices() > 0) != 0;
 }
 
 /* A page of a device was touched by a thread that must not. */
@@ -291,6 +311,9 @@ cudaError_t cudaGetDeviceCount(int *count)
 {
     *count = 0;
     FAKE_ENTER();
+    cudaError_t e = (cudaError_t)number_of("PPCLI_FAKE_COUNT", cudaSuccess);
+    if (e != cudaSuccess)
+        return fake_leave(e);
     *count = fake_devices();
     return cudaSuccess;
 }
@@ -329,7 +352,8 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int number)
     snprintf(p->name, sizeof p->name, "%s", name != NULL ? name : "emulated GPU");
     memset(p->uuid.bytes, 0x10 + number, sizeof p->uuid.bytes);
     p->totalGlobalMem = fake_memory();
-    p->major = 9;
+    p->major = capability_of(number) / 10;
+    p->minor = capability_of(number) % 10;
     p->multiProcessorCount = fake_sms();
     return cudaSuccess;
 }
@@ -339,9 +363,11 @@ cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, in
     FAKE_ENTER();
     if (fake_device(number) == NULL)
         return fake_leave(cudaErrorInvalidDevice);
-    const std::map<int, int> known = {{cudaDevAttrMultiProcessorCount, fake_sms()},
-                                      {cudaDevAttrComputeCapabilityMajor, 9},
-                                      {cudaDevAttrComputeCapabilityMinor, 0}};
+    const std::map<int, int> known = {
+        {cudaDevAttrMultiProcessorCount, fake_sms()},
+        {cudaDevAttrComputeMode, (int)number_of("PPCLI_FAKE_MODE", 0)},
+        {cudaDevAttrComputeCapabilityMajor, capability_of(number) / 10},
+        {cudaDevAttrComputeCapabilityMinor, capability_of(number) % 10}};
     if (known.count(attribute) == 0)
         fake_die("cudaDeviceGetAttribute(%d): not known here yet", (int)attribute);
     *value = known.at(attribute);

@@ -36,6 +36,31 @@ out_has 'comparable with  the same kind of GPU and version of cuBLASLt'
 ok run train net.ini --dir cpu -q --backend cpu
 near "$(number gpu test_loss)" "$(number cpu test_loss)"
 
+begin "auto takes the GPUs that it can use, and says why it leaves one unused"
+blas=libcublasLt.so
+for row in 'PPCLI_FAKE_CAPABILITY=75:compute capability 7.5, and 8.0 is the least' \
+    'PPCLI_FAKE_COUNT=802:start the fabric manager' 'PPCLI_FAKE_DRIVER=11040:the NVIDIA driver is for CUDA 11.4' \
+    'PPCLI_FAKE_MODE=2:compute mode prohibited' 'PPCLI_FAKE_COUNT=100:the NVIDIA driver shows no device' \
+    "PPCLI_FAKE_FAIL=$blas.13;1;1,$blas.13;2;1,$blas.12;1;1,$blas.12;2;1:cannot be loaded; install cuBLAS"; do
+    ok with "$(echo "${row%%:*}" | tr ';' ':')" train net.ini --dir '' --set train.max_steps=1 --backend auto
+    err_has "warning: the GPU of this machine is not used: "
+    err_has "${row#*:}"
+    same "$(grep -c 'warning: ' "$folder/err")" 1
+done
+for row in PPCLI_FAKE_GPUS=none PPCLI_FAKE_GPUS=0; do
+    ok with "$row" train net.ini --dir '' --set train.max_steps=1 --backend auto
+    err_lacks 'warning'
+done
+export PPCLI_FAKE_GPUS=2
+ok with 'PPCLI_FAKE_CAPABILITY=75 90' train net.ini --dir '' --set train.max_steps=1 --backend auto
+err_has 'warning: device 0 (emulated GPU) is not used: compute capability 7.5, and 8.0 is the least'
+err_has 'rank 0, stage 0: cuda:1'
+fails 69 'run.devices: device 0 (emulated GPU) cannot be used: compute capability 7.5' \
+    with 'PPCLI_FAKE_CAPABILITY=75 90' train net.ini --dir '' --set run.devices=0
+ok with 'PPCLI_FAKE_CAPABILITY=75 90' env
+out_has 'cannot be used: compute capability 7.5'
+unset PPCLI_FAKE_GPUS
+
 begin "a run on the GPU goes on from its own checkpoint with the same bits"
 ok run train net.ini --dir half -q --set train.max_steps=13
 ok run train net.ini --dir half -q --resume --stages 3
@@ -208,6 +233,10 @@ with "PPCLI_FAKE_CALLS=$folder/calls" train pooled.ini --dir dnn -q --set run.co
 code_is 0
 [ "$(calls cudnnConvolutionBackwardFilter)" -gt 0 ] || complain 'cuDNN computed nothing'
 near "$(number dnn test_loss)" "$(number pooled test_loss)"
+for pass in Forward BackwardData BackwardFilter; do
+    ok with "PPCLI_FAKE_FAIL=cudnnConvolution$pass:2:3000" train pooled.ini --dir fails --overwrite -q --set run.conv=cudnn
+    near "$(number fails test_loss)" "$(number dnn test_loss)"
+done
 for fail in libcudnn.so.9:1:1=69:'libcudnn.so.9 cannot be loaded; install' cudnnCreate:1:1=69:'use run.conv = own' \
     cudnnConvolutionForward:3:5003=76:'resume from'; do
     with "PPCLI_FAKE_FAIL=${fail%%=*}" train pooled.ini --dir fails --overwrite -q --set run.conv=cudnn

@@ -17,6 +17,21 @@ TEST(pieces_are_as_large_as_the_driver_allows)
     CHECK_INT_EQ(cuda_partition_size(7, 2, 2, 3), 2);
 }
 
+/* This build has machine code for some devices, of which the last are newer than 9.0. */
+TEST(a_device_that_no_kernel_runs_on_has_a_problem)
+{
+    char why[96];
+    CHECK_INT_EQ(cuda_device_problem(cudaSuccess, 90, cudaComputeModeDefault, why, sizeof(why)), 0);
+    CHECK_INT_EQ(cuda_device_problem(cudaSuccess, 110, cudaComputeModeDefault, why, sizeof(why)),
+                 0);
+    CHECK_INT_EQ(cuda_device_problem(cudaSuccess, 75, cudaComputeModeDefault, why, sizeof(why)),
+                 PP_ERESOURCE);
+    CHECK_STR_EQ(why, "compute capability 7.5, and 8.0 is the least");
+    CHECK_INT_EQ(cuda_device_problem(cudaSuccess, 90, cudaComputeModeProhibited, why, sizeof(why)),
+                 PP_ERESOURCE);
+    CHECK_STR_EQ(why, "compute mode prohibited; nvidia-smi -c DEFAULT allows runs");
+}
+
 TEST(factors_and_results_have_the_sizes_of_their_matrices)
 {
     struct cuda_shape s = {.product = CUDA_FORWARD, .B = 2, .I = 3, .O = 5, .row = 8};

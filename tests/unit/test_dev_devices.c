@@ -67,6 +67,21 @@ TEST(run_devices_picks_in_the_order_given)
     CHECK_FAILS(pp_devices_pick(there, 1, absent, 2, out, &n), PP_ERESOURCE, "run.devices");
 }
 
+TEST(a_device_with_a_problem_is_passed_over_unless_it_is_named)
+{
+    struct pp_device there[] = {device(0, "a"), device(1, "b"), device(2, "c")};
+    struct pp_device out[PP_DEVICES_MAX];
+    const int wanted[] = {1, 0};
+    int n = 0;
+    snprintf(there[0].problem, sizeof(there[0].problem), "too old");
+    CHECK_OK(pp_devices_pick(there, 3, NULL, 0, out, &n));
+    CHECK_INT_EQ(n, 2);
+    CHECK_INT_EQ(out[0].number, 1);
+    CHECK_OK(pp_devices_pick(there, 3, wanted, 1, out, &n));
+    CHECK_FAILS(pp_devices_pick(there, 3, wanted, 2, out, &n), PP_ERESOURCE,
+                "run.devices: device 0 (Test GPU) cannot be used: too old");
+}
+
 TEST(a_backend_of_the_processor_has_no_devices)
 {
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;

@@ -1,27 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CUDA backend: products by cuBLASLt, own kernels for the rest, one stream
- * a rank. A call enqueues and returns; memory, plans and choices are made when
- * a shape is first seen, so that a step of known shapes allocates nothing and
- * waits for nothing.
+ * The CUDA backend: products by cuBLASLt, own kernels for the rest, one stream a rank. A call
+ * enqueues and returns; memory, plans and choices are made when a shape is first seen, so that a
+ * step of known shapes allocates nothing and waits for nothing.
  */
 
-#include "plan.h"
 #include "ppcli/mem.h"
+#include "../nvidia.h"
+#include "plan.h"
 
 #define WORKSPACE_BYTES ((size_t)32 << 20) /* what cuBLAS's own default is on Hopper */
-#define LEAST_CAPABILITY 80                /* bf16, TF32, asynchronous copies */
 
+/* Some device must be one that a run can use. */
 static int probe(char *why, size_t bytes)
 {
-    int n;
+    char problem[96], first[96] = "";
+    int n, usable = 0;
     PP_TRY(cuda_count_devices(&n, why, bytes));
+    for (int i = 0; i < n; i++) {
+        bool works = cuda_check_device(i, problem, sizeof(problem)) == 0;
+        usable += works;
+        if (!works && !first[0])
+            snprintf(first, sizeof(first), "%s", problem);
+    }
+    if (usable == 0) {
+        snprintf(why, bytes, "%s; use run.backend = cpu", first);
+        return PP_ERESOURCE;
+    }
     const struct cuda_blas *blas = cuda_blas_load(why, bytes);
     if (!blas)
         return PP_ERESOURCE;
     char version[32];
     cuda_blas_version(blas, version, sizeof(version));
-    snprintf(why, bytes, "%d device%s, cuBLASLt %s", n, n == 1 ? "" : "s", version);
+    snprintf(why, bytes, "%d device%s%s, cuBLASLt %s", usable, usable == 1 ? "" : "s",
+             usable < n ? " that can be used" : "", version);
     return 0;
 }
 
@@ -55,21 +67,15 @@ static int check_device(const struct pp_backend_choice *choice)
         return pp_fail(PP_ERESOURCE, "backend cuda cannot run here: %s", why);
     if (choice->device < 0 || choice->device >= n) {
         return pp_fail(PP_ERESOURCE,
-                       "cuda device %d: there are %d here, numbered from 0; see "
-                       "run.devices and "
+                       "cuda device %d: there are %d here, numbered from 0; see run.devices and "
                        "CUDA_VISIBLE_DEVICES",
                        choice->device, n);
     }
-    int major = 0, minor = 0;
-    CUDA_TRY(choice->device,
-             cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, choice->device));
-    CUDA_TRY(choice->device,
-             cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, choice->device));
-    if (major * 10 + minor < LEAST_CAPABILITY) {
+    if (cuda_check_device(choice->device, why, sizeof(why)) < 0) {
         return pp_fail(PP_ERESOURCE,
-                       "cuda device %d has compute capability %d.%d, %d.%d is the least; use "
-                       "another of run.devices, or run.backend = cpu",
-                       choice->device, major, minor, LEAST_CAPABILITY / 10, LEAST_CAPABILITY % 10);
+                       "cuda device %d cannot be used: %s; use another of run.devices, or "
+                       "run.backend = cpu",
+                       choice->device, why);
     }
     return 0;
 }
@@ -124,6 +130,14 @@ static int set_up(struct cuda *c, struct pp_backend *be)
     return describe(c, be);
 }
 
+/* The first: recorded graphs and the library. */
+size_t cuda_own_bytes(const struct pp_backend_choice *choice)
+{
+    size_t slices = CUDA_SLICED_FLOATS * sizeof(float);
+    return ((size_t)64 << 20) + (choice->exact ? slices : WORKSPACE_BYTES) +
+           (choice->conv == PP_CONV_CUDNN ? (size_t)256 << 20 : 0);
+}
+
 size_t cuda_value_bytes(const struct pp_backend_choice *choice)
 {
     return choice->precision == PP_PRECISION_BF16 ? sizeof(uint16_t) : sizeof(float);
@@ -147,8 +161,8 @@ static int cuda_open(struct pp_backend *be, int threads)
     return 0;
 }
 
-/* ---- ops that are one kernel; which arrays it touches only the kernel knows,
- * so it comes after all that waits */
+/* ---- ops that are one kernel; which arrays it touches only the kernel knows, so it comes after all that
+ * waits */
 
 #define PP_KERNEL(name, type)
 #define PP_SUMS(name, type, ...)
@@ -184,9 +198,11 @@ const struct pp_backend_ops backend_cuda = {
     .help = "NVIDIA GPUs",
     .own_memory = true,
     .probe = probe,
+    .is_here = nvidia_is_here,
     .devices = cuda_list_devices,
     .reaches = cuda_reaches,
     .free_bytes = cuda_free_bytes,
+    .own_bytes = cuda_own_bytes,
     .versions = cuda_versions,
     .open = cuda_open,
     .close = cuda_close,

@@ -108,8 +108,15 @@ int cuda_no_memory(int device, size_t bytes, cudaError_t e, const char *file, in
 /* 0, or PP_ERESOURCE with the reason and what would work in *why; no failure is recorded. */
 int cuda_count_devices(int *n, char *why, size_t bytes);
 
+/* 0, or PP_ERESOURCE and in *why why no run can use a device: what asking for its attributes gave, its
+ * compute capability (75 for 7.5), its compute mode. Needs no device (shape.c). */
+int cuda_device_problem(cudaError_t e, int capability, int mode, char *why, size_t bytes);
+/* The same, asking the device. No failure is recorded. */
+int cuda_check_device(int device, char *why, size_t bytes);
+
 /* The table's entries of these names: see ppcli/backend.h. */
 size_t cuda_value_bytes(const struct pp_backend_choice *choice);
+size_t cuda_own_bytes(const struct pp_backend_choice *choice);
 int cuda_list_devices(struct pp_device *out, int max, int *n, char *why, size_t bytes);
 bool cuda_reaches(int from, int to);
 int cuda_free_bytes(int device, uint64_t *out);

@@ -7,9 +7,11 @@
 #include "cuda_impl.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <cuda.h>
 
+#include "ppcli/devices.h"
 #include "ppcli/mem.h"
 #include "plan.h"
 
@@ -88,15 +90,32 @@ int cuda_count_devices(int *n, char *why, size_t bytes)
                      version / 1000, version % 1000 / 10, CUDART_VERSION / 1000,
                      CUDART_VERSION % 1000 / 10);
         }
+    } else if ((e == cudaErrorNoDevice || e == cudaSuccess) && access("/dev/nvidia0", F_OK) == 0 &&
+               access("/dev/nvidia0", R_OK | W_OK) < 0) {
+        snprintf(why, bytes,
+                 "no permission to use /dev/nvidia0; join its group, or use run.backend = cpu");
     } else if (e == cudaErrorNoDevice || e == cudaSuccess) {
         snprintf(why, bytes,
-                 "the NVIDIA driver shows no device; see CUDA_VISIBLE_DEVICES, or use "
-                 "run.backend = cpu");
+                 "the NVIDIA driver shows no device; see CUDA_VISIBLE_DEVICES, in a container its "
+                 "option for GPUs (docker run --gpus all), or use run.backend = cpu");
     } else {
-        snprintf(why, bytes, "cudaGetDeviceCount: %s (%d); use run.backend = cpu",
-                 cudaGetErrorString(e), (int)e);
+        const char *advice;
+        pp_cuda_meaning((int)e, &advice);
+        snprintf(why, bytes, "cudaGetDeviceCount: %s (%d); %s; or use run.backend = cpu",
+                 cudaGetErrorString(e), (int)e, advice);
     }
     return PP_ERESOURCE;
+}
+
+int cuda_check_device(int device, char *why, size_t bytes)
+{
+    int major = 0, minor = 0, mode = cudaComputeModeDefault;
+    cudaError_t e = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+    if (e == cudaSuccess)
+        e = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
+    if (e == cudaSuccess)
+        e = cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, device);
+    return cuda_device_problem(e, major * 10 + minor, mode, why, bytes);
 }
 
 static void describe(int number, const struct cudaDeviceProp *p, struct pp_device *out)
@@ -111,6 +130,7 @@ static void describe(int number, const struct cudaDeviceProp *p, struct pp_devic
              "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", u[0], u[1],
              u[2], u[3], u[4], u[5], u[6], u[7], u[8], u[9], u[10], u[11], u[12], u[13], u[14],
              u[15]);
+    (void)cuda_check_device(number, out->problem, sizeof(out->problem));
 }
 
 int cuda_list_devices(struct pp_device *out, int max, int *n, char *why, size_t bytes)

@@ -1,7 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Questions about products and pieces that need no device. */
+/* Questions about devices, products and pieces that need no device. */
 #include "plan.h"
 #include "ppcli/activations.h"
+
+#include <stdio.h>
+
+#define LEAST_CAPABILITY 80 /* bf16, TF32, asynchronous copies */
+
+/* Machine code runs on later devices of the same major number; PTX, of 9.0 and later ones and of the
+ * last, on all later ones. */
+static bool has_kernels(int capability)
+{
+    static const int built[] = {PPCLI_GPU_ARCH};
+    size_t n = sizeof(built) / sizeof(built[0]);
+    bool found = false;
+    for (size_t i = 0; i < n; i++) {
+        bool has_ptx = built[i] >= 90 || i == n - 1, same = built[i] / 10 == capability / 10;
+        found = found || (built[i] <= capability && (same || has_ptx));
+    }
+    return found;
+}
+
+int cuda_device_problem(cudaError_t e, int capability, int mode, char *why, size_t bytes)
+{
+    if (e != cudaSuccess) {
+        snprintf(why, bytes, "%s (%d)", cudaGetErrorString(e), (int)e);
+    } else if (capability < LEAST_CAPABILITY) {
+        snprintf(why, bytes, "compute capability %d.%d, and %d.%d is the least", capability / 10,
+                 capability % 10, LEAST_CAPABILITY / 10, LEAST_CAPABILITY % 10);
+    } else if (!has_kernels(capability)) {
+        snprintf(why, bytes,
+                 "compute capability %d.%d, for which this build has no kernels (-Dgpu_arch)",
+                 capability / 10, capability % 10);
+    } else if (mode == cudaComputeModeProhibited) {
+        snprintf(why, bytes, "compute mode prohibited; nvidia-smi -c DEFAULT allows runs");
+    } else {
+        return 0;
+    }
+    return PP_ERESOURCE;
+}
 
 int cuda_partition_size(int total, int least, int unit, int n)
 {
