@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "ppcli/devices.h"
+#include "ppcli/log.h"
 #include "ppcli/mem.h"
 
 #define QUEUES "32" /* as many as CUDA has */
@@ -45,9 +46,21 @@ void pp_nccl_prepare(void)
         setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
+/* The user's own setting is kept. */
+static void warn_lazy(int rank)
+{
+    const char *loading = getenv("CUDA_MODULE_LOADING");
+    if (rank == 0 && loading && strcmp(loading, "EAGER") != 0)
+        pp_log_warn(
+            "CUDA_MODULE_LOADING = %s: the first step over NCCL may hang, because a kernel that "
+            "is loaded then waits for receives that were posted early; unset it",
+            loading);
+}
+
 int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out)
 {
     const struct nccl_library *nccl = NULL;
+    warn_lazy(inner->rank);
     PP_TRY_UNDO(pp_nccl_load(&nccl), pp_transport_destroy(&inner));
     PP_TRY(pp_transport_wrap(&transport_nccl, inner, sizeof(struct nccl), out));
     struct nccl *n = (*out)->impl;

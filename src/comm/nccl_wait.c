@@ -15,6 +15,7 @@
 #include "nccl_impl.h"
 
 #include <string.h>
+#include <sys/statvfs.h>
 #include <time.h>
 
 #include "ppcli/backend.h"
@@ -112,14 +113,30 @@ static int code_of(ncclResult_t rc)
     }
 }
 
+/* NCCL's buffers between processes and devices without peer access are in /dev/shm: 64 MiB in a
+ * container whose start does not say otherwise. */
+static const char *shared_memory_advice(ncclResult_t rc, char *out, size_t bytes)
+{
+    struct statvfs fs;
+    out[0] = '\0';
+    if (rc == ncclSystemError && statvfs("/dev/shm", &fs) == 0) {
+        double mib = (double)fs.f_blocks * (double)fs.f_frsize / (1 << 20);
+        if (mib < 1024)
+            snprintf(out, bytes,
+                     "; /dev/shm has only %.0f MiB: start the container with --shm-size=1g", mib);
+    }
+    return out;
+}
+
 int pp_nccl_failed(struct nccl *n, const struct pp_channel_end *e, ncclResult_t rc,
                    const char *call)
 {
-    char name[64];
+    char name[64], advice[96];
     const char *more = n->nccl->GetLastError(e ? ((struct nccl_end *)e->own)->comm : n->world);
-    int code = pp_fail(code_of(rc), "NCCL, %s, %.*s: %s%s%.512s", name_of(e, name, sizeof(name)),
+    int code = pp_fail(code_of(rc), "NCCL, %s, %.*s: %s%s%.512s%s", name_of(e, name, sizeof(name)),
                        (int)strcspn(call, "("), call, n->nccl->GetErrorString(rc),
-                       more && *more ? ": " : "", more ? more : "");
+                       more && *more ? ": " : "", more ? more : "",
+                       shared_memory_advice(rc, advice, sizeof(advice)));
     pp_nccl_give_up(n);
     return code;
 }

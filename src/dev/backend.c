@@ -103,6 +103,8 @@ int pp_backend_resolve(const char *name, const struct pp_backend_ops **out)
     return pp_fail(PP_ECONFIG, "run.backend: no backend is named '%s' (%s)", name, known);
 }
 
+static atomic_bool warned_unused; /* the process */
+
 /* The devices of `taken` that are passed over. */
 static void warn_devices(const struct pp_backend_ops *taken)
 {
@@ -119,9 +121,8 @@ static void warn_devices(const struct pp_backend_ops *taken)
 
 void pp_backend_warn_unused(const char *name, const struct pp_backend_ops *taken)
 {
-    static atomic_bool done;
     char why[256];
-    if (strcmp(name, "auto") != 0 || atomic_exchange(&done, true))
+    if (strcmp(name, "auto") != 0 || atomic_exchange(&warned_unused, true))
         return;
     for (size_t i = 0; preferred[i] != taken; i++)
         if (preferred[i]->is_here && preferred[i]->is_here() &&
@@ -144,18 +145,14 @@ static int divide_cores(const struct pp_config *cfg)
 /* The first that a run can use, where run.devices names none. */
 static int first_device(const struct pp_backend_ops *ops)
 {
-    static _Atomic int known = -1; /* only one backend has devices */
     struct pp_device all[PP_DEVICES_MAX];
     char why[256];
     int n = 0, i = 0;
-    if (known >= 0 || !ops || !ops->devices)
-        return ops && ops->devices ? known : 0;
-    if (ops->devices(all, PP_DEVICES_MAX, &n, why, sizeof(why)) < 0)
+    if (!ops || !ops->devices || ops->devices(all, PP_DEVICES_MAX, &n, why, sizeof(why)) < 0)
         return 0;
     while (i < n && i < PP_DEVICES_MAX && all[i].problem[0])
         i++;
-    known = i < n && i < PP_DEVICES_MAX ? i : 0;
-    return known;
+    return i < n && i < PP_DEVICES_MAX ? i : 0;
 }
 
 struct pp_backend_choice pp_backend_choice_with(const struct pp_backend_ops *ops,

@@ -10,6 +10,7 @@
 
 #include "ppcli/hosts.h"
 #include "ppcli/log.h"
+#include "ppcli/text.h"
 #include "ppcli/thread.h"
 
 /* This process's device for the index-th of `ranks` ranks of its machine. Local. */
@@ -187,6 +188,38 @@ static void tell_places(const struct pp_run *run, int rank)
         pp_log_info("cores are used up: some threads share one");
 }
 
+/* What the devices that ranks take, of the n of this machine, mean for the run's speed. */
+static void tell_devices(const struct pp_run *run, const struct pp_device *devices, int n)
+{
+    const struct pp_config *cfg = run->cfg;
+    bool is_bf16 = cfg->run.precision == PP_PRECISION_BF16, wide = false;
+    char idle[128] = "";
+    int shared = 0, n_idle = 0;
+    for (int d = 0; d < n; d++) {
+        int ranks = 0;
+        for (int r = 0; r < run->layout->ranks; r++)
+            ranks += run->seats[r].host == run->seats[0].host &&
+                     run->seats[r].device.number == devices[d].number;
+        shared = ranks > shared ? ranks : shared;
+        if (ranks == 0)
+            pp_text_add(idle, sizeof(idle), "%s%d", n_idle++ > 0 ? ", " : "", devices[d].number);
+    }
+    if (shared > 1 && run->layout->stages > 1)
+        pp_log_info(
+            "%d stages share one GPU, which is slower than one stage on it: use --stages 1%s",
+            shared, is_bf16 ? "" : ", and --set run.precision=bf16 for tensor cores");
+    if (n_idle > 0)
+        pp_log_info("GPU%s %s idle%s: use --stages or --replicas for %d ranks, or name the others "
+                    "in run.devices",
+                    n_idle == 1 ? "" : "s", idle, n_idle == 1 ? "s" : "", n);
+    for (int i = 0; i < run->model->n_nodes; i++)
+        wide = wide || run->model->nodes[i].attention.width > 128;
+    if (n > 0 && wide && cfg->run.precision != PP_PRECISION_F32)
+        pp_log_info(
+            "attention with heads wider than 128 does not use tensor cores, and is about ten "
+            "times slower: use heads of at most 128 channels");
+}
+
 /* on_devices: helper threads of CUDA and NCCL inherit a rank's processors, and need others than those
  * that the rank itself polls on. */
 static int place_ranks(struct pp_run *run, struct pp_transport *tp, bool on_devices)
@@ -229,6 +262,8 @@ int seats_take(struct pp_run *run, struct pp_transport *tp)
         rc = pp_transport_agree(tp, rc);
     PP_TRY(rc);
     pp_assert(run->seats != NULL); /* or this rank had not agreed */
+    if (!tp || tp->rank == 0)
+        pp_backend_warn_unused(run->cfg->run.backend, run->backend);
     PP_TRY(tp ? take_one(run, tp, devices, n) : take_all(run, devices, n));
     PP_TRY(place_ranks(run, tp, n > 0));
     /* from here on all decide from the same values */
@@ -237,6 +272,8 @@ int seats_take(struct pp_run *run, struct pp_transport *tp)
                              .n = run->layout->ranks,
                              .reaches = run->backend->reaches};
     PP_TRY(pp_seats_settle(run->seats, run->layout->ranks, run->cfg->run.partition_sms));
+    if (!tp || tp->rank == 0)
+        tell_devices(run, devices, n);
     run->transport = pp_transport_find(run->cfg->run.transport);
     PP_TRY(run->transport ? take_named(run, &paths)
                           : pp_transport_choose(&paths, &run->transport, run->transport_why));

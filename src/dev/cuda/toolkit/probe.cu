@@ -11,6 +11,7 @@ template <typename F> __global__ void apply(const __grid_constant__ int4 n, F f,
 
 extern "C" cudaError_t probe(cudaStream_t s, float *x)
 {
-    apply<<<1, 32, 0, s>>>(int4{}, [] __device__(float v) { return v + 1; }, x);
+    apply<<<1, 32, 0, s>>>(
+        int4{}, [] __device__(float v) { return v + 1; }, x);
     return cudaGetLastError();
 }
