@@ -98,10 +98,13 @@ def sites(source, folder, words):
     """(call, error, its result) for each call of the command; the folder is put back before each."""
     put_back(source, folder)
     code, out, err, calls = run(*words, at=0, folder=folder)
-    for i, call in enumerate(calls):
+    for at in range(1, len(calls) + 1):
         for error in ERRORS:
             put_back(source, folder)
-            yield f'{call}: {os.strerror(error)}', run(*words, at=i + 1, error=error, folder=folder)
+            done = run(*words, at=at, error=error, folder=folder)
+            # ranks are threads: which call this is may differ from run to run
+            call = next((c for c in done[3] if c.startswith(f'{at} ')), 'no call')
+            yield f'{call}: {os.strerror(error)}', done
 
 
 def step_of(err):
