@@ -106,7 +106,7 @@ PPCLI_FAKE_MEMORY=600000000
 export PPCLI_FAKE_MEMORY
 same "threads, 600 MB a device" --stages 2 --set "$deep" --set $half
 train --stages 2 --transport nccl --set "$deep" --set $half
-[ "$code" = 69 ] && grep -q 'need 0.5[0-9] GiB of its memory, but 0.56 of 0.56 GiB are free' "$out"
+[ "$code" = 69 ] && grep -q 'need 0.6[0-9] GiB of its memory, but 0.56 of 0.56 GiB are free' "$out"
 report $? "NCCL needs more"
 unset PPCLI_FAKE_MEMORY
 # A driver of CUDA 12.0 (525 and later) is enough for a build with CUDA 12, without parts.

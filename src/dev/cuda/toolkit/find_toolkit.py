@@ -39,7 +39,7 @@ def find_nvcc():
 
 def run(*words):
     done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          universal_newlines=True, errors="replace")
+                          universal_newlines=True, errors="replace", env=dict(os.environ, CCACHE_DISABLE="1"))
     return done.returncode, done.stdout + done.stderr
 
 
