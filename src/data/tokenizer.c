@@ -10,8 +10,22 @@
 
 /* ---- changes */
 
-static int replace_words(const char *from, const char *to, const char *text, size_t n, char **out,
-                         size_t *out_n)
+#define GROWTH_MAX 64 /* bytes that a tokenizer may make of one: of a blank three are usual */
+
+/* A few steps that each replace a letter by a thousand would take all memory. label: of the text. */
+static int check_growth(const char *label, size_t n, size_t whole)
+{
+    return n / GROWTH_MAX <= whole + 1024
+               ? 0
+               : pp_fail(
+                     PP_EFORMAT,
+                     "%s: the normalizer of this tokenizer makes %zu bytes of %zu, more than %d "
+                     "times as many; this is no tokenizer for texts",
+                     label, n, whole, GROWTH_MAX);
+}
+
+static int replace_words(const char *label, const char *from, const char *to, const char *text,
+                         size_t n, size_t whole, char **out, size_t *out_n)
 {
     size_t f = strlen(from), m = strlen(to), k = 0, used = 0;
     const char *end = text + n, *at = text, *next;
@@ -19,6 +33,7 @@ static int replace_words(const char *from, const char *to, const char *text, siz
         k++;
         at = next + f;
     }
+    PP_TRY(check_growth(label, n + k * m, whole));
     char *made = pp_alloc(n + k * m + 1, 1);
     if (!made)
         return PP_ERESOURCE;
@@ -69,12 +84,13 @@ static void hold(struct held *h, char *made, size_t n)
 
 static int change_text(const struct tokenizer_work *w, const char *label, struct held *h)
 {
+    const size_t whole = h->n;
     for (int i = 0; i < w->n_changes && h->n > 0; i++) {
         const struct change *c = &w->changes[i];
         char *made = NULL;
         size_t n = 0;
         PP_TRY(c->form   ? unicode_form(label, c->to, h->text, h->n, &made, &n)
-               : c->from ? replace_words(c->from, c->to, h->text, h->n, &made, &n)
+               : c->from ? replace_words(label, c->from, c->to, h->text, h->n, whole, &made, &n)
                          : put_before(c->to, h->text, h->n, &made, &n));
         hold(h, made, n);
     }
@@ -82,12 +98,12 @@ static int change_text(const struct tokenizer_work *w, const char *label, struct
 }
 
 /* Metaspace, and the blank that ByteLevel may put first. first: it is the beginning of all. */
-static int put_blanks(const struct tokenizer_work *w, bool first, struct held *h)
+static int put_blanks(const struct tokenizer_work *w, const char *label, bool first, struct held *h)
 {
     char *made = NULL;
     size_t n = 0;
     if (w->blank)
-        PP_TRY(replace_words(" ", w->blank, h->text, h->n, &made, &n));
+        PP_TRY(replace_words(label, " ", w->blank, h->text, h->n, h->n, &made, &n));
     hold(h, made, n);
     made = NULL;
     size_t m = w->prefix ? strlen(w->prefix) : 0;
@@ -179,7 +195,7 @@ static int take_rest(const struct task *k, bool normalized, bool first, const ch
         PP_TRY(change_text(k->t->work, k->label, &h));
         return find_added(k, true, first, h.text, h.n);
     }
-    PP_TRY(put_blanks(k->t->work, first, &h));
+    PP_TRY(put_blanks(k->t->work, k->label, first, &h));
     return tokenizer_run(k->t, k->label, h.text, h.n, k->out);
 }
 

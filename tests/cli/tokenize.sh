@@ -200,6 +200,19 @@ same "$(ls "$folder/cut")" "tokenizer.json
 train.bin
 train.bin.tmp-$$"
 
+begin "a tokenizer whose steps blow a text up is refused before they take the memory"
+mkdir "$folder/bomb"
+awk 'BEGIN { for (i = 0; i < 1000; i++) printf "a" }' >"$folder/thousand" </dev/null
+step='{"type":"Replace","pattern":{"String":"a"},"content":"'$(cat "$folder/thousand")'"}'
+sed 's/"normalizer": *null/"normalizer":{"type":"Sequence","normalizers":['"$step,$step,$step"']}/' \
+    "$folder/data/tokenizer.json" >"$folder/bomb/tokenizer.json"
+if grep -q 'Sequence' "$folder/bomb/tokenizer.json"; then
+    fails 65 'more than 64 times as many' run tokenize "$folder/book.txt" -o "$folder/blown" --tokenizer "$folder/bomb"
+    err_has 'book.txt: the normalizer of this tokenizer makes'
+else
+    complain "no normalizer in tokenizer.json: $(head -c 300 "$folder/data/tokenizer.json")"
+fi
+
 begin "characters are exported as a tokenizer, too"
 # shellcheck disable=SC2086
 config "$folder/chars.ini" data.dataset=text "data.train_file=$folder/book.txt" $small $steps
