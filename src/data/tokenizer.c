@@ -20,7 +20,7 @@ static int check_growth(const char *label, size_t n, size_t whole)
                : pp_fail(
                      PP_EFORMAT,
                      "%s: the normalizer of this tokenizer makes %zu bytes of %zu, more than %d "
-                     "times as many; this is no tokenizer for texts",
+                     "times as many",
                      label, n, whole, GROWTH_MAX);
 }
 
