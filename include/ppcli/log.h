@@ -23,8 +23,8 @@ void pp_log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void pp_log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void pp_log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* "warning: ..." */
 
-/* One line about what takes long, in place of the one before, at any level; NULL takes it away. Only
- * where stderr is pp_term_live(). */
+/* Shows one line about what takes long in place of the one before, cut to the terminal's width, at any
+ * level; NULL removes it, and so does the next message. Only where stderr is pp_term_live(). */
 void pp_log_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Whether a line can be written to this descriptor, standard output or error. A reader that stands still must
@@ -32,10 +32,10 @@ void pp_log_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)))
  * while it stands still is counted. When it reads again, one line says how many were left out. */
 bool pp_log_ready(int fd);
 
-/* Whether escape codes and redrawn lines are welcome on this descriptor: a terminal, TERM not
- * "dumb", NO_COLOR empty, and not a rank under mpirun (whose stdout looks like a terminal even
- * when it is not). */
-bool pp_term_color(int fd);
+/* Whether a line may be redrawn on this descriptor: a terminal, TERM not "dumb", and not a rank under
+ * mpirun (whose stdout looks like a terminal even when it is not). And whether escape codes may be
+ * sent as well: NO_COLOR is empty. */
 bool pp_term_live(int fd);
+bool pp_term_color(int fd);
 
 #endif

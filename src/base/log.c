@@ -47,7 +47,7 @@ bool pp_log_ready(int fd)
     return true;
 }
 
-static atomic_bool in_progress; /* the terminal shows a line of pp_log_progress() */
+static atomic_int progress_columns; /* of the line of pp_log_progress() that the terminal shows */
 
 /* Ends lines at blanks where the terminal would break words. */
 static void break_at_blanks(char *line)
@@ -69,30 +69,63 @@ static void break_at_blanks(char *line)
     }
 }
 
-static void emit(const char *prefix, const char *fmt, va_list ap, bool stays)
+/* Fills the line with blanks and goes back to its begin: no escape codes, whatever NO_COLOR says. */
+static int print_wiping(char *out, size_t bytes, int columns)
 {
-    char line[2048];
-    bool erase = atomic_exchange(&in_progress, !stays && fmt[0] != '\0');
-    int used = snprintf(line, sizeof(line) - 1, "%s%s", erase ? "\r\033[K" : "", prefix);
-    vsnprintf(line + used, sizeof(line) - 1 - (size_t)used, fmt, ap);
-    size_t n = (size_t)used + strlen(pp_text_plain(line + used));
-    if (stays && prefix[0] == '\0') /* an advice of a warning is copied as one line */
-        break_at_blanks(line + used);
-    if (stays)
-        line[n++] = '\n';
+    return columns > 0 ? snprintf(out, bytes, "\r%*s\r", columns, "") : 0;
+}
+
+static void write_line(const char *line, size_t n)
+{
     /* A lost log line must never stop a run. */
     if (pp_log_ready(STDERR_FILENO))
         (void)!write(STDERR_FILENO, line, n);
 }
 
+static void emit(const char *prefix, const char *fmt, va_list ap)
+{
+    char line[2048];
+    int used = print_wiping(line, sizeof(line) / 2, atomic_exchange(&progress_columns, 0));
+    used += snprintf(line + used, sizeof(line) - 1 - (size_t)used, "%s", prefix);
+    vsnprintf(line + used, sizeof(line) - 1 - (size_t)used, fmt, ap);
+    size_t n = (size_t)used + strlen(pp_text_plain(line + used));
+    if (prefix[0] == '\0') /* an advice of a warning is copied as one line */
+        break_at_blanks(line + used);
+    line[n++] = '\n';
+    write_line(line, n);
+}
+
+/* Bytes of the text that fit into a line of the terminal, whose last column stays free. */
+static size_t fit_terminal(const char *text)
+{
+    struct winsize w;
+    bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col > 0;
+    size_t n = 0;
+    for (int columns = known ? w.ws_col : 80; columns > 1 && text[n]; columns--) {
+        int length = pp_utf8_length(text + n);
+        n += length > 0 ? (size_t)length : 1;
+    }
+    return n;
+}
+
 void pp_log_progress(const char *fmt, ...)
 {
+    char text[512] = "", line[2048];
+    va_list ap;
     if (!pp_term_live(STDERR_FILENO))
         return;
-    va_list ap;
     va_start(ap, fmt);
-    emit("", fmt ? fmt : "", ap, false);
+    if (fmt)
+        vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
+    pp_text_plain(text);
+    text[fit_terminal(text)] = '\0';
+    int columns = pp_text_columns(text), before = atomic_exchange(&progress_columns, columns);
+    int n = columns > 0 ? snprintf(line, sizeof(line), "\r%s%*s", text,
+                                   before > columns ? before - columns : 0, "")
+                        : print_wiping(line, sizeof(line), before);
+    if (n > 0)
+        write_line(line, (size_t)n);
 }
 
 void pp_log_info(const char *fmt, ...)
@@ -101,7 +134,7 @@ void pp_log_info(const char *fmt, ...)
         return;
     va_list ap;
     va_start(ap, fmt);
-    emit("", fmt, ap, true);
+    emit("", fmt, ap);
     va_end(ap);
 }
 
@@ -111,7 +144,7 @@ void pp_log_debug(const char *fmt, ...)
         return;
     va_list ap;
     va_start(ap, fmt);
-    emit("ppcli: debug: ", fmt, ap, true);
+    emit("ppcli: debug: ", fmt, ap);
     va_end(ap);
 }
 
@@ -119,7 +152,7 @@ void pp_log_warn(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    emit("ppcli: warning: ", fmt, ap, true);
+    emit("ppcli: warning: ", fmt, ap);
     va_end(ap);
 }
 

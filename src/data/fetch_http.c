@@ -17,13 +17,14 @@
 
 #include "ppcli/file.h"
 #include "ppcli/log.h"
+#include "ppcli/text.h"
 
 struct transfer {
     CURL *curl;
     FILE *part;
     const char *url;
     uint64_t offset, at, bytes_max; /* of the .part: asked from, end now, most */
-    bool live;                      /* show libcurl's progress table */
+    bool live;                      /* show how much is there */
     char why[CURL_ERROR_SIZE];
 };
 
@@ -46,6 +47,18 @@ static size_t on_body(char *data, size_t size, size_t count, void *user)
         return 0;
     t->at += n;
     return fwrite(data, 1, n, t->part);
+}
+
+static int on_progress(void *user, curl_off_t most, curl_off_t now, curl_off_t up, curl_off_t sent)
+{
+    const struct transfer *t = user;
+    char done[PP_COUNT_TEXT], all[PP_COUNT_TEXT];
+    const char *name = strrchr(t->url, '/');
+    if (t->at > 0)
+        pp_log_progress("%s of %s, %s", pp_text_size(t->at, done),
+                        most > 0 ? pp_text_size(t->offset + (uint64_t)most, all) : "?",
+                        name ? name + 1 : t->url);
+    return 0;
 }
 
 /* Protocols of a URL and of where it is redirected to: by number until libcurl 7.85, by name since. */
@@ -85,6 +98,8 @@ static void set_options(struct transfer *t, const struct pp_fetch_limits *l)
     curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, on_body);
     curl_easy_setopt(c, CURLOPT_WRITEDATA, t);
     curl_easy_setopt(c, CURLOPT_NOPROGRESS, t->live ? 0L : 1L);
+    curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(c, CURLOPT_XFERINFODATA, t);
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, t->why);
 }
 
@@ -147,7 +162,9 @@ static enum pp_http_end attempt(struct transfer *t, const char *part,
     t->offset = t->at = (uint64_t)ftello(t->part);
     t->why[0] = '\0';
     set_options(t, l);
-    enum pp_http_end end = end_of(t, curl_easy_perform(t->curl));
+    CURLcode code = curl_easy_perform(t->curl);
+    pp_log_progress(NULL);
+    enum pp_http_end end = end_of(t, code);
     if (fclose(t->part) != 0 && end != PP_HTTP_LOCAL) {
         pp_fail_errno(0, "cannot write %s", part);
         end = PP_HTTP_LOCAL;

@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <math.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "ppcli/log.h"
@@ -27,31 +26,15 @@ struct pp_metrics {
     struct board *board; /* NULL: not asked for */
     bool live;           /* a status line is redrawn on stderr */
     bool out_is_tty;     /* log lines of steps would fight with the live line */
-    int live_width;      /* columns of the last live line, to wipe it */
     uint64_t start_ns;
     uint64_t printed_ns; /* when the last line of steps or of an epoch was printed */
 };
 
 /* ---- log lines */
 
-static void wipe_live(struct pp_metrics *m)
-{
-    if (m->live_width > 0) {
-        fprintf(stderr, "\r%*s\r", m->live_width, "");
-        fflush(stderr);
-        m->live_width = 0;
-    }
-}
-
 static bool out_is_ready(const struct pp_metrics *m)
 {
     return fileno(m->from.out) != STDOUT_FILENO || pp_log_ready(STDOUT_FILENO);
-}
-
-static int columns(void)
-{
-    struct winsize ws;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &ws) == 0 && ws.ws_col > 20 ? ws.ws_col : 80;
 }
 
 /* Of a text: " ppl=17.45"; else "". */
@@ -106,15 +89,6 @@ static void step_line(const struct pp_metrics *m, const struct pp_window *w, int
         pp_text_add(line, bytes, " skipped=%lld", (long long)w->skipped);
     if (w->paused > 0)
         pp_text_add(line, bytes, " paused=%.1fs", w->paused);
-}
-
-static void show_live(struct pp_metrics *m, const char *line)
-{
-    int width = columns() - 1;
-    int n = (int)strlen(line) < width ? (int)strlen(line) : width;
-    fprintf(stderr, "\r%.*s%*s", n, line, m->live_width > n ? m->live_width - n : 0, "");
-    fflush(stderr);
-    m->live_width = n;
 }
 
 /* ---- metrics.jsonl */
@@ -278,7 +252,7 @@ void pp_metrics_close(struct pp_metrics **metrics)
     struct pp_metrics *m = *metrics;
     if (!m)
         return;
-    wipe_live(m);
+    pp_log_progress(NULL);
     close_board(m, NULL);
     pp_free(m->from.pace);
     if (m->jsonl)
@@ -301,7 +275,7 @@ static void pace_told(void *ctx, int r, const struct pace_rank *now)
 {
     struct pp_metrics *m = ctx;
     const char *host = m->run->seats[r].host_name;
-    wipe_live(m);
+    pp_log_progress(NULL);
     if (now->factor > 1)
         pp_log_info("since step %lld rank %d (%s) takes %.1f times its expected time; is another "
                     "program running there?",
@@ -327,12 +301,12 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
     step_line(m, w, steps, line, sizeof(line));
     if (print && !m->from.quiet && !(m->live && m->out_is_tty) && out_is_ready(m)) {
         m->printed_ns = now;
-        wipe_live(m);
+        pp_log_progress(NULL);
         fprintf(m->from.out, "%s\n", line);
         fflush(m->from.out);
     }
     if (m->live)
-        show_live(m, line);
+        pp_log_progress("%s", line);
     pace_window(m->from.pace, w, pace_told, m);
     if (record)
         board_window(m->board, w);
@@ -360,7 +334,7 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
 
 void pp_metrics_nonfinite(struct pp_metrics *m, int epoch, int64_t t, int64_t to, const char *why)
 {
-    wipe_live(m);
+    pp_log_progress(NULL);
     if (to < 0)
         pp_log_warn("%s; the batch is skipped", why);
     else
@@ -393,7 +367,7 @@ void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e)
     m->printed_ns = pp_clock_ns();
     board_epoch(m->board, e);
     if (!m->from.quiet && out_is_ready(m)) {
-        wipe_live(m);
+        pp_log_progress(NULL);
         char text[16], ppl[32], tps[32], loss[16], acc[16], test[96] = "", paused[32] = "";
         if (e->paused > 0)
             snprintf(paused, sizeof(paused), " paused=%.1fs", e->paused);
@@ -447,7 +421,7 @@ static int write_summary(const struct pp_metrics *m, const struct pp_summary *s)
 
 int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s)
 {
-    wipe_live(m);
+    pp_log_progress(NULL);
     int rc = 0;
     if (m->jsonl) {
         struct pp_json j = begin_record(m, "summary");

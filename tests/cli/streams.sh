@@ -167,8 +167,8 @@ begin "a search shows how far it is on a terminal, in one line that goes; a file
 search="plan mlp-16x1024.ini --machine laptop --stages 2 --ranks 2"
 if has_terminal; then
     on_terminal TERM=xterm "$search"
-    out_has "${colour}Klooking at 2 stages x 1 replica x 1 thread: zb-h1"
-    out_has "${colour}Kwhole steps: 1 of "
+    out_has "looking at 2 stages x 1 replica x 1 thread: zb-h1"
+    out_has "whole steps: 1 of "
     same "$(tail -n 1 "$folder/out" | grep -c 'looking at\|whole steps')" 0
     on_terminal TERM=dumb "$search"
     out_lacks 'looking at'

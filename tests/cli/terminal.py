@@ -30,11 +30,17 @@ def case(name, wrong):
 
 def on_terminal(columns, *words, stream='stdout'):
     """Lines of a standard stream that is a terminal so wide; the other one is dropped."""
+    out = shown_on(columns, stream, {}, *words)
+    return re.sub('\x1b\\[[0-9;]*m', '', out.replace('\r\n', '\n')).splitlines()
+
+
+def shown_on(columns, stream, more, *words):
+    """All that a terminal that wide gets of one stream; the other one is dropped."""
     main, other = pty.openpty()
     fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack('HHHH', 24, columns, 0, 0))
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(('OMPI_', 'PMI'))} | {'TERM': 'xterm'}
-    child = subprocess.Popen([PPCLI, *words], env=environment,
-                             **({'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL} | {stream: other}))
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(('OMPI_', 'PMI'))}
+    streams = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL} | {stream: other}
+    child = subprocess.Popen([PPCLI, *words], env=environment | {'TERM': 'xterm'} | more, **streams)
     os.close(other)
     out = b''
     while True:
@@ -47,7 +53,16 @@ def on_terminal(columns, *words, stream='stdout'):
         out += piece
     child.wait()
     os.close(main)
-    return re.sub('\x1b\\[[0-9;]*m', '', out.decode().replace('\r\n', '\n')).splitlines()
+    return out.decode()
+
+
+def status_lines(columns, *words):
+    """Lines of standard error that are drawn in place of each other, and whether codes came with them."""
+    out = shown_on(columns, 'stderr', {'NO_COLOR': '1'}, *words)
+    drawn = [part for line in out.replace('\r\n', '\n').split('\n') for part in line.split('\r')[1:]]
+    return [f'{len(line)} columns: {line!r}' for line in drawn if len(line) > columns] + (
+        ['an escape code, in spite of NO_COLOR'] if '\x1b' in out else []) + (
+            [] if any(line.strip() for line in drawn) else ['no line is drawn'])
 
 
 def piped(*words):
@@ -87,5 +102,10 @@ with tempfile.TemporaryDirectory() as folder:
          [line for line in whole if re.match(r' +\w+ += ', line) and line not in narrow])
     case('JSON is not folded', [] if on_terminal(40, 'explain', 'net.ini', '--format', 'json') ==
          piped('explain', 'net.ini', '--format', 'json') else ['other lines'])
+    for columns in (10, 20, 50):
+        case(f'status lines of train fit into {columns} columns, without codes',
+             status_lines(columns, 'train', 'net.ini', '--dir', ''))
+    case('and those of bench into 20',
+         status_lines(20, 'bench', 'net.ini', '--stages', '1,2', '--time', '0.05', '--repeat', '1'))
 print(f'1..{cases}')
 sys.exit(failures > 0)
