@@ -53,6 +53,13 @@ static int distance(const char *a, int n, const char *b, int m, int limit)
     return last[m];
 }
 
+/* Bytes of "train." where both names begin so: a long section makes no two short keys alike. */
+static int same_section(const char *a, const char *b)
+{
+    size_t n = strcspn(a, ".");
+    return a[n] && strncmp(a, b, n + 1) == 0 ? (int)n + 1 : 0;
+}
+
 const char *pp_nearest(const char *word, const char *const *names)
 {
     const char *best = NULL;
@@ -65,7 +72,8 @@ const char *pp_nearest(const char *word, const char *const *names)
         if (m > WORD_MAX)
             continue;
         int d = distance(word, (int)n, names[i], (int)m, best_distance);
-        if (d < best_distance && 2 * d < (int)n) {
+        int least = d == 0 ? 1 : d == 1 ? 3 : 7 + same_section(word, names[i]);
+        if (d < best_distance && (int)n >= least) {
             best = names[i];
             best_distance = d;
         }
@@ -87,6 +95,18 @@ static const char *const elsewhere[][2] = {
     {"learning_rate", "train.lr"},
     {"learningrate", "train.lr"},
     {"eta", "train.lr"},
+    {"optim", "train.optimizer"},
+    {"max_iter", "train.max_steps"},
+    {"eval_every", "train.eval_interval"},
+    {"eval_steps", "train.eval_interval"},
+    {"eval_iters", "train.eval_interval"},
+    {"adam_beta1", "train.beta1"},
+    {"adam_beta2", "train.beta2"},
+    {"adam_epsilon", "train.eps"},
+    {"logging_steps", "run.log_every"},
+    {"save_total_limit", "checkpoint.keep"},
+    {"n_ctx", "model.block_size"},
+    {"micro_batches", "pipeline.microbatches"},
     {"scheduler", "train.lr_schedule"},
     {"lr_scheduler", "train.lr_schedule"},
     {"lr_scheduler_type", "train.lr_schedule"},

@@ -21,6 +21,13 @@ TEST(a_far_word_is_not_suggested)
 {
     assert_null(pp_nearest("bnn", fruit));
     assert_null(pp_nearest("fog_", fruit)); /* 2 of 4 letters */
+    static const char *const keys[] = {"muon_lr", "seed", "train.muon_lr", "train.lr", NULL};
+    assert_null(pp_nearest("min_lr", keys)); /* 2 of 6 */
+    assert_null(pp_nearest("sched", keys));
+    assert_null(pp_nearest("train.min_lr", keys));
+    CHECK_STR_EQ(pp_nearest("train.lrr", keys), "train.lr");
+    CHECK_STR_EQ(pp_nearest("trian.muon_lr", keys), "train.muon_lr");
+    CHECK_STR_EQ(pp_nearest("muno_rl", keys), "muon_lr");
     assert_null(pp_nearest("", fruit));
     assert_null(pp_nearest("x", fruit));
     assert_null(pp_nearest("cherryxyz", fruit));
