@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "ppcli/err.h"
 
@@ -35,6 +36,12 @@ const char *pp_text_shown(const char *text, char *out, size_t bytes);
 /* A word as a shell reads it back: in single quotes where it needs them. A word that does not fit is cut, without
  * quotes. Returns out. */
 const char *pp_text_shell(const char *word, char *out, size_t bytes);
+
+/* Bytes of the byte order mark that some editors put before a text: 3 or 0. Readers pass over it. */
+static inline size_t pp_text_bom(const char *text)
+{
+    return strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
 
 /* A text, or its first bytes (SIZE_MAX: all), as XML and HTML have it. */
 void pp_text_xml(const char *text, size_t bytes, FILE *f);

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 /* In front of every block of jansson. */
 struct block {
@@ -83,7 +84,8 @@ int pp_json_load(const char *text, size_t bytes, size_t flags, json_error_t *e, 
             free_json(parser.blocks + 1);
         return PP_ERESOURCE;
     }
-    *out = json_loadb(text, bytes, flags, e);
+    size_t bom = bytes >= 3 ? pp_text_bom(text) : 0;
+    *out = json_loadb(text + bom, bytes - bom, flags, e);
     parser.running = false;
     for (struct block *b = parser.blocks; b; b = b->next)
         b->link = NULL;

@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -60,6 +62,11 @@ int pp_child_start(const char *const *args, int in, int out, int err, const sigs
         waitpid(child, NULL, 0);
     close(up[0]);
     *out_pid = child;
+    const char *path = getenv("PATH");
+    if (e == ENOENT && !strchr(args[0], '/') && (!path || !path[0]))
+        return pp_fail(PP_ENOINPUT, "cannot find %s: PATH is empty or not set", args[0]);
+    if (e == ENOENT && !strchr(args[0], '/'))
+        return pp_fail(PP_ENOINPUT, "cannot find %s in PATH (%.200s)", args[0], path);
     errno = e;
     return e == 0 ? 0
                   : pp_fail_errno(e == ENOENT ? PP_ENOINPUT : PP_ERESOURCE, "cannot start %s",

@@ -56,6 +56,8 @@ int cmd_eval(int argc, char **argv)
     bool is_run = false;
     PP_TRY(pp_cli_is_run(words[0], &is_run));
     weights = !weights && is_run ? words[0] : weights;
+    if (words[0] && !weights)
+        return pp_cli_refuse_run(words[0], "add --checkpoint, or name a run");
     if (!words[0] || !weights || !weights[0]) {
         return pp_fail(PP_EUSAGE, "name a run, or a config and a checkpoint. For example: "
                                   "ppcli eval runs/a, or ppcli eval mnist.ini --checkpoint runs/a");

@@ -72,7 +72,9 @@ int cmd_export(int argc, char **argv)
     PP_TRY(pp_cli_parse(argc, argv, &command_export, options, NULL, words, 2));
     bool is_run = false;
     PP_TRY(pp_cli_is_run(words[0], &is_run));
-    if (!words[0] || (!words[1] && !is_run))
+    if (words[0] && !words[1] && !is_run)
+        return pp_cli_refuse_run(words[0], "name a run");
+    if (!words[0])
         return pp_fail(PP_EUSAGE,
                        "name a run and a new folder. For example: ppcli export runs/a dir");
     if (format != PP_EXPORT_GGUF && (dtype > 0 || tokenizer))

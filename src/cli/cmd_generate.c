@@ -76,6 +76,8 @@ static int read_prompt(struct writing *w)
         PP_TRY(pp_file_read(w->prompt_file, PROMPT_BYTES_MAX, &text, &bytes));
     }
     int most = pp_generator_tokens(w->g), rc;
+    size_t bom = pp_text_bom(text); /* of an editor, not of the prompt */
+    memmove(text, text + bom, (bytes -= bom) + 1);
     if (w->v->bpe) { /* may be more tokens than bytes */
         struct pp_ids ids = {0};
         rc = pp_tokenizer_encode(w->v->bpe, label, text, bytes, &ids);
@@ -230,6 +232,8 @@ int cmd_generate(int argc, char **argv)
     bool is_run = false;
     PP_TRY(pp_cli_is_run(words[0], &is_run));
     w.weights = !w.weights && is_run ? words[0] : w.weights;
+    if (words[0] && !w.weights)
+        return pp_cli_refuse_run(words[0], "add --checkpoint, or name a run");
     if (!words[0] || !w.weights || !w.weights[0] || !w.prompt == !w.prompt_file) {
         return pp_fail(PP_EUSAGE,
                        "name a run (or a config and --checkpoint) and one prompt. For example: "

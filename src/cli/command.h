@@ -121,6 +121,10 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX]);
  * Errors: those of pp_path_stat(). */
 int pp_cli_is_run(const char *word, bool *out);
 
+/* Why it is none of them. Errors: PP_EUSAGE: a config, whose weights are missing; PP_ENOINPUT: it is not
+ * there, or a folder of something else. */
+int pp_cli_refuse_run(const char *word, const char *needs);
+
 /* The same of pp_machine_find(). */
 int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX]);
 

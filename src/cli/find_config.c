@@ -4,6 +4,7 @@
  */
 #include "command.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -49,6 +50,18 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
                             "%s: a folder, and not of a run: it has no " PP_RUN_DIR_CONFIG
                             "; name a config, or a run folder",
                             word);
+}
+
+int pp_cli_refuse_run(const char *word, const char *needs)
+{
+    char path[PP_PATH_MAX];
+    struct stat st;
+    bool is_there = stat(word, &st) == 0, is_shipped;
+    if (!is_there && !pp_text_ends(word, ".ini"))
+        return pp_fail(PP_ENOINPUT, "there is no run '%s': %s", word, strerror(errno));
+    PP_TRY(is_there && S_ISDIR(st.st_mode) ? pp_cli_find_config(word, path)
+                                           : pp_config_find(word, &is_shipped, path));
+    return pp_fail(PP_EUSAGE, "%s is a config: %s", word, needs);
 }
 
 int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX])

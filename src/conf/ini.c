@@ -323,8 +323,7 @@ int conf_ini_read(struct pp_config *cfg, const char *text, size_t bytes,
         conf_problem(cfg, here(&r), "the file is UTF-16; save it as UTF-8");
         return 0;
     }
-    if (bytes >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0)
-        r.at = 3;
+    r.at = bytes >= 3 ? pp_text_bom(text) : 0;
     int rc = ini_parse_stream(next_config_line, &r, on_key, &r);
     if (rc < 0)
         return pp_fail(PP_ERESOURCE, "out of memory in libinih");

@@ -36,7 +36,7 @@ static int load(struct table *t)
 {
     size_t n = 0;
     PP_TRY(pp_source_lines(t->path, &t->text, &n));
-    t->at = t->text + (strncmp(t->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
+    t->at = t->text;
     return strlen(t->text) == n
                ? 0
                : pp_fail(PP_EFORMAT, "%s: not a text file, as a table (CSV) is", t->path);
@@ -89,6 +89,26 @@ static bool number(const char *cell, float *out)
     char *end;
     *out = strtof(cell, &end);
     return end > cell && *end == '\0' && !strpbrk(cell, "xX");
+}
+
+/* Spreadsheets end each line so, where columns at the right once had something. */
+static bool ends_empty(const struct table *t, int i)
+{
+    bool empty = i > 0;
+    for (int k = i; k < t->n_cells && k <= t->columns; k++)
+        empty = empty && !t->cells[k][0];
+    return empty;
+}
+
+static int refuse_empty(const struct table *t, int i)
+{
+    char columns[48];
+    snprintf(columns, sizeof(columns), i + 1 < t->n_cells ? "columns %d to %d are" : "column %d is",
+             i + 1, t->n_cells);
+    return pp_fail(PP_EFORMAT,
+                   "%s:%d: %s empty: the line ends with '%c', as spreadsheets write columns "
+                   "that once had something; delete them there and save again",
+                   t->path, t->line, columns, t->sep);
 }
 
 static int bad_cell(const struct table *t, int i, const char *why)
@@ -158,6 +178,11 @@ static int check_names(const struct table *t, bool by_default)
     bool told = false;
     int other = -1;
     for (int i = 0; i < t->columns; i++) {
+        if (!t->cells[i][0] && ends_empty(t, i))
+            return refuse_empty(t, i);
+        if (!t->cells[i][0] && i > 0)
+            return pp_fail(PP_EFORMAT, "%s:%d: column %d has no name; give it one", t->path,
+                           t->line, i + 1);
         if (!t->cells[i][0] || strncmp(t->cells[i], "Unnamed: ", 9) == 0) {
             return pp_fail(PP_EFORMAT,
                            "%s:%d: column %d has no name, as the index that pandas writes; save "
@@ -180,15 +205,31 @@ static int check_names(const struct table *t, bool by_default)
                    t->cells[other]);
 }
 
+/* Excel's first line, "sep=;", names the separator and is no row. */
+static int take_separator(struct table *t)
+{
+    size_t n = strcspn(t->at, "\r\n"), line = strcspn(t->at, "\n");
+    if (n != 5 || strncasecmp(t->at, "sep=", 4) != 0)
+        return 0;
+    t->sep = t->at[4];
+    t->line++;
+    t->at += line + (t->at[line] == '\n');
+    return strchr(",;\t", t->sep)
+               ? 0
+               : pp_fail(PP_EFORMAT, "%s:%d: separator '%c'; write commas, semicolons or tabs",
+                         t->path, t->line, t->sep);
+}
+
 /* Separator, number of columns, whether the first line is a header, which column is the label. */
 static int look_at_first_line(struct table *t, const char *label)
 {
+    PP_TRY(take_separator(t));
     for (size_t n; t->at[n = strcspn(t->at, "\n")] && strspn(t->at, " ,;\t\r\"") >= n;
          t->at += n + 1)
         t->line++; /* empty */
     char *first = t->at;
     size_t n = strcspn(first, "\n");
-    t->sep = separator_of(first, n);
+    t->sep = t->sep ? t->sep : separator_of(first, n);
     for (size_t i = 0; i < n; i++)
         t->columns += first[i] == t->sep; /* or fewer: one may be quoted */
     t->columns++;
@@ -228,6 +269,11 @@ static int look_at_first_line(struct table *t, const char *label)
         return pp_fail(PP_ECONFIG,
                        "data.label: %d columns of %s are called '%s'; rename the others", same,
                        t->path, label);
+    int filled = t->columns;
+    while (filled > 0 && !t->cells[filled - 1][0])
+        filled--;
+    if (names == t->columns - filled && names > 0)
+        return refuse_empty(t, filled);
     if (names > 0 && names < t->columns && !numbered) /* a header has names only */
         return bad_cell(t, odd, "expected a number, as others in this line are");
     if (names > 0 || numbered) {
@@ -245,6 +291,8 @@ static int look_at_first_line(struct table *t, const char *label)
 static int take_row(const struct table *t, float *images, uint8_t *label)
 {
     float v;
+    if (t->n_cells > t->columns && ends_empty(t, t->columns))
+        return refuse_empty(t, t->columns);
     if (t->n_cells != t->columns) {
         return pp_fail(PP_EFORMAT, "%s:%d: %d cells, expected %d", t->path, t->line, t->n_cells,
                        t->columns);

@@ -259,6 +259,8 @@ int pp_source_lines(const char *path, char **out, size_t *out_bytes)
     PP_TRY(pp_source_text(path, out, out_bytes));
     PP_TRY(pp_data_foreign(path, *out, *out_bytes,
                            PP_FOREIGN_ANY | PP_FOREIGN_DATA | PP_FOREIGN_TEXT));
+    size_t bom = pp_text_bom(*out);
+    memmove(*out, *out + bom, (*out_bytes -= bom) + 1);
     bool returns = !memchr(*out, '\n', *out_bytes); /* as old Macs and some spreadsheets write */
     for (size_t i = 0; returns && i < *out_bytes; i++)
         (*out)[i] = (*out)[i] == '\r' ? '\n' : (*out)[i];

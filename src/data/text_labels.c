@@ -83,8 +83,7 @@ static int read_lines(const char *path, bool chars, struct lines *l)
     if (!l->rows)
         return pp_error_context("%s", path);
     int line = 1;
-    char *begin = l->text + (strncmp(l->text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
-    for (char *from = begin, *stop = l->text + bytes, *next; from < stop; from = next, line++) {
+    for (char *from = l->text, *stop = l->text + bytes, *next; from < stop; from = next, line++) {
         char *end = memchr(from, '\n', (size_t)(stop - from));
         end = end ? end : stop;
         next = end + 1;

@@ -136,6 +136,10 @@ extern const char tokenizer_gpt2_pattern[];
     "regex\":" regex "}"
 uint32_t tokenizer_byte_letter(int byte); /* GPT-2's character for a byte */
 
+/* ---- vocabulary.c: the character at `at` for messages, as "'é' (U+00E9)" or "a tab (U+0009)" */
+#define CHARACTER_SHOWN 64
+const char *character_shown(const char *at, char out[CHARACTER_SHOWN]);
+
 /* ---- tokenizer_write.c: a tokenizer.json up to its vocab, in `model`, which is open. mark: a special
  * token, or NULL; before, after: its pre_tokenizer and its decoder. */
 struct pp_json tokenizer_begin_json(FILE *f, const char *mark, int64_t id, const char *before,

@@ -134,13 +134,15 @@ static int push_symbol(struct encoder *e, uint32_t id)
     return 0;
 }
 
-static int refuse_character(const char *piece, size_t n)
+static int refuse_character(const struct encoder *e, const char *piece)
 {
-    char shown[8];
-    snprintf(shown, sizeof(shown), "%.*s", (int)n, piece);
-    return pp_fail(PP_EFORMAT,
-                   "'%s' (0x%02x...) has no token in this vocabulary, which names no unk_token",
-                   pp_text_plain(shown), (unsigned char)piece[0]);
+    char shown[CHARACTER_SHOWN];
+    if (e->t->byte_level && (unsigned char)piece[0] >= 0x80)
+        snprintf(shown, sizeof(shown), "byte 0x%02x", (unsigned char)piece[0]);
+    else
+        character_shown(piece, shown);
+    return pp_fail(PP_EFORMAT, "%s has no token in this vocabulary, which names no unk_token",
+                   shown);
 }
 
 /* The bytes of a character that has no token; *unknown: they have none either. */
@@ -178,7 +180,7 @@ static int list_symbols(struct encoder *e, const char *piece, size_t n)
         if (!unknown)
             continue;
         if (t->unk < 0)
-            return refuse_character(piece + at, m);
+            return refuse_character(e, piece + at);
         PP_TRY(waits && !t->work->fuse_unk ? push_symbol(e, (uint32_t)t->unk) : 0);
         waits = true;
     }

@@ -6,6 +6,7 @@
 #include "ppcli/file.h"
 #include "ppcli/json_in.h"
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 #include "tokenizer.h"
 
 #define BYTES_MAX ((uint64_t)256 << 20)
@@ -29,7 +30,7 @@ bool pp_tokenizer_is_in(const char *dir)
 static void print_merges(struct pp_json *j, char *merges)
 {
     pp_json_array(j, "merges");
-    char *next = merges;
+    char *next = merges += pp_text_bom(merges);
     for (char *line; (line = strsep(&next, "\r\n"));)
         if (line[0] && !(line == merges && strncmp(line, "#version", 8) == 0))
             pp_json_str(j, NULL, line);

@@ -9,6 +9,7 @@
 #include "ppcli/log.h"
 #include "ppcli/mem.h"
 #include "ppcli/text.h"
+#include "tokenizer.h"
 
 #define CODES 0x110000u
 
@@ -118,6 +119,29 @@ enum pp_element pp_vocabulary_element(const struct pp_vocabulary *v)
     return v->n <= 1 << 8 ? PP_U8 : v->n <= 1 << 16 ? PP_U16 : PP_U32;
 }
 
+const char *character_shown(const char *at, char out[CHARACTER_SHOWN])
+{
+    static const struct {
+        uint32_t code;
+        const char *name;
+    } names[] = {{'\r', "a carriage return, as in line ends of Windows"},
+                 {'\n', "the end of a line"},
+                 {'\t', "a tab"},
+                 {' ', "a blank"},
+                 {0xa0, "a no-break space"},
+                 {0xfeff, "a byte order mark"}};
+    size_t length;
+    uint32_t code = code_at(at, 0, PP_UTF8_MAX, &length);
+    const char *name = pp_text_control(at) ? "a character that is not shown" : NULL;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        name = names[i].code == code ? names[i].name : name;
+    if (name)
+        snprintf(out, CHARACTER_SHOWN, "%s (U+%04X)", name, (unsigned)code);
+    else
+        snprintf(out, CHARACTER_SHOWN, "'%.*s' (U+%04X)", (int)length, at, (unsigned)code);
+    return out;
+}
+
 /* -1: it has none for this character. */
 static int token_of(const struct pp_vocabulary *v, uint32_t code)
 {
@@ -161,14 +185,12 @@ int pp_vocabulary_encode(const struct pp_vocabulary *v, const char *label, const
             uint32_t code = code_at(text, at, bytes, &length);
             if (length == 0)
                 return no_character(label, text, at);
-            char shown[PP_TOKEN_TEXT];
+            char shown[CHARACTER_SHOWN];
             token = token_of(v, code);
             if (token < 0) {
-                snprintf(shown, sizeof(shown), "%.*s", (int)length, text + at);
                 return pp_fail(PP_EFORMAT,
-                               "%s: character %zu, '%s' (U+%04X), is none of the %d that the "
-                               "vocabulary has",
-                               label, n + 1, pp_text_plain(shown), (unsigned)code, v->n - v->first);
+                               "%s: character %zu, %s, is none of the %d that the vocabulary has",
+                               label, n + 1, character_shown(text + at, shown), v->n - v->first);
             }
         }
         memcpy((char *)out + n * each, &token, each); /* little-endian, as safetensors want it */

@@ -98,7 +98,8 @@ int pp_hosts_parse(const char *text, int ranks, struct pp_hosts *out)
         PP_TRY(pp_file_read(path, FILE_MAX, &copy, &bytes));
     else if (!(copy = pp_strdup(text)))
         return PP_ERESOURCE;
-    for (char *rest = copy, *item; (item = strsep(&rest, path ? "\n" : ","));) {
+    for (char *rest = copy + (path ? pp_text_bom(copy) : 0), *item;
+         (item = strsep(&rest, path ? "\n" : ","));) {
         item[path ? strcspn(item, "#") : strlen(item)] = '\0';
         PP_TRY(add_host(from, item, out));
     }

@@ -361,8 +361,11 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
     pp_listener_close(&w.listener);
     unsetenv(PP_PULSE_ENV);
     if (asked && rc == PP_ENOINPUT) {
-        return pp_fail(PP_ERESOURCE, "mpirun is not installed (Debian: openmpi-bin); use "
-                                     "--launch threads to run the ranks as threads");
+        const struct pp_error why = *pp_error_get();
+        return pp_fail(PP_ERESOURCE,
+                       "%s; install it (Debian: openmpi-bin), or use --launch threads to run the "
+                       "ranks as threads",
+                       why.text);
     }
     return rc;
 }

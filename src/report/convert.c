@@ -27,7 +27,8 @@ static int run_rsvg(const char *format, FILE *in, FILE *out)
         return pp_fail_errno(PP_ERESOURCE, "cannot start rsvg-convert");
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
         return pp_fail(PP_ERESOURCE,
-                       "%s needs the program rsvg-convert: install librsvg2-bin (Debian) or "
+                       "%s needs the program rsvg-convert, which PATH does not have: install "
+                       "librsvg2-bin (Debian) or "
                        "librsvg2-tools (Fedora), or write an .svg",
                        format);
     return status == 0 ? 0 : pp_fail(PP_EIO, "rsvg-convert could not write the %s", format);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "ppcli/mem.h"
+#include "ppcli/text.h"
 
 enum {
     CELL_MAX = 79,         /* the longest is a pair of numbers of ten digits */
@@ -89,11 +90,9 @@ int pp_csv_add(struct pp_csv_row *row, const struct pp_csv_cell *c)
 /* The start of a bad cell, fit for a terminal. */
 static const char *quote_cell(const char *text, char shown[SHOWN_MAX + 8])
 {
-    size_t n = strnlen(text, SHOWN_MAX);
-    for (size_t i = 0; i < n; i++)
-        shown[i] = isprint((unsigned char)text[i]) ? text[i] : '?';
-    strcpy(shown + n, text[n] ? "..." : "");
-    return shown;
+    bool cut = strlen(text) > SHOWN_MAX;
+    snprintf(shown, SHOWN_MAX + 8, "%.*s%s", SHOWN_MAX, text, cut ? "..." : "");
+    return pp_text_plain(shown);
 }
 
 static int fail_cell(const struct reader *rd, const char *cell)
@@ -301,12 +300,19 @@ static int read_row(struct reader *rd, int c)
     return 0;
 }
 
+/* c is the file's first byte: that of a byte order mark, which is passed over, begins no cell. */
+static int skip_bom(struct reader *rd, int c)
+{
+    bool bom = c == 0xef && getc_unlocked(rd->f) == 0xbb && getc_unlocked(rd->f) == 0xbf;
+    return bom ? getc_unlocked(rd->f) : c;
+}
+
 int pp_csv_read(FILE *f, const char *name, struct pp_csv *out)
 {
     *out = (struct pp_csv){.name = name};
     struct reader rd = {.f = f, .csv = out};
     /* Unlocked: a table may be a hundred megabytes, and nobody else reads from it. */
-    for (int c = getc_unlocked(f); c != EOF; c = getc_unlocked(f)) {
+    for (int c = skip_bom(&rd, getc_unlocked(f)); c != EOF; c = getc_unlocked(f)) {
         if (rd.at.line == INT32_MAX)
             return FAIL(&rd, "the file has more lines than can be counted");
         rd.at = (struct pp_csv_place){.line = rd.at.line + 1, .column = 1};

@@ -151,8 +151,9 @@ static int read_file(const char *path, int number, struct profile_input *in)
     PP_TRY(pp_source_text(path, &text, &bytes));
     int rank = number_after(name, "rank");
     rank = rank < 0 ? number_after(name, "rank_") : rank;
-    if (strncmp(text, "rank,", 5) == 0)
-        return read_table(path, text, in);
+    char *begin = text + pp_text_bom(text);
+    if (strncmp(begin, "rank,", 5) == 0)
+        return read_table(path, begin, in);
     if (strncmp(name, "event_times_PP", 14) == 0)
         return read_timer(path, text, bytes, in);
     PP_TRY(profile_trace_read(path, text, bytes, rank < 0 ? number : rank, in));

@@ -215,7 +215,7 @@ fails 64 "'pickle'" run export "$folder/run" "$folder/no" --format pickle
 fails 64 "--dtype" run export "$folder/run" "$folder/no" --dtype f16
 fails 78 "$folder/hf is not empty: name a new folder" run export "$folder/run" "$folder/hf"
 fails 65 'holds tensors, but no config' run export "$folder/hf" "$folder/no"
-fails 64 '' run export "$folder/hf"
+fails 66 'a folder, and not of a run' run export "$folder/hf"
 [ ! -e "$folder/no" ] || complain 'a folder was made'
 
 begin "layers without a bias are exported with zeros"
@@ -254,5 +254,21 @@ fails 65 'has 10 rows, but the last layer of this model has 12 outputs; beginnin
     run train "$folder/small.ini" --dir '' --set "model.sizes=196 16 12" --set train.init="$folder/small"
 fails 65 'has shape [16,196]' \
     run train "$folder/small.ini" --dir '' --set "model.sizes=196 12 10" --set train.init="$folder/small"
+
+begin "what is not there is named, and a config without weights is told from it"
+for words in "eval $folder/nosuch" "generate $folder/nosuch --prompt a" "export $folder/nosuch"; do
+    # shellcheck disable=SC2086 # words
+    fails 66 "there is no run '$folder/nosuch': No such file or directory" run $words
+done
+fails 64 "$folder/t.ini is a config: add --checkpoint, or name a run" run eval "$folder/t.ini"
+fails 66 'nosuch.ini: no such config' run eval nosuch.ini
+
+begin "a byte order mark is no part of a prompt, and a character without a token has a name"
+printf '\357\273\277to be' >"$folder/marked"
+ok write --prompt-file "$folder/marked" --tokens 3
+case $(cat "$folder/out") in 'to be'*) ;; *) complain "the prompt became $(cat "$folder/out")" ;; esac
+printf 'to be\r\n' >"$folder/returns"
+fails 65 'character 6, a carriage return, as in line ends of Windows (U+000D), is none of' \
+    write --prompt-file "$folder/returns"
 
 finish

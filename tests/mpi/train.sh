@@ -70,7 +70,7 @@ fi
 PATH=/nonexistent "$ppcli" train net.ini --set data.dataset=synthetic --launch mpirun --dir '' \
     >"$work/out" 2>&1
 code=$?
-[ "$code" = 69 ] && grep -q "mpirun is not installed" "$work/out"
+[ "$code" = 69 ] && grep -q "cannot find mpirun" "$work/out"
 report $? "without mpirun --launch mpirun says what to install" "$(cat "$work/out")"
 
 echo "1..$n"

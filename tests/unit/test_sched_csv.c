@@ -140,6 +140,16 @@ TEST(files_may_have_comments_blanks_crlf_and_no_last_line_end)
 }
 
 /* As spreadsheets of languages whose decimals have a comma write them. */
+TEST(a_byte_order_mark_is_passed_over)
+{
+    struct pp_plan *plan = NULL;
+    CHECK_OK(read_text("\xef\xbb\xbf"
+                       "0F0,0F1,0B0,0B1\r\n1F0,1B0,1F1,1B1\r\n",
+                       &plan));
+    check_plan_text(plan, pp_plan_print_csv, "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n");
+    pp_plan_destroy(&plan);
+}
+
 TEST(semicolons_separate_cells_too)
 {
     struct pp_plan *plan = NULL;
@@ -226,6 +236,7 @@ static const struct {
     {"0F0,0B0\n,,,\n", "a.csv:2:1: a line without cells"},
     {"0F0,0B0\n0UNSHARD\n", "a.csv:2:1: a line without cells"},
     {"0F0,0X0", "a.csv:1:2: '0X0' is not a cell: write <stage><type><micro-batch>"},
+    {"0F0,0\xc3\xa9", "a.csv:1:2: '0\xc3\xa9' is not a cell"},
     {"0F0,0B", "a.csv:1:2: '0B' is not a cell"},
     {"0F0,B0", "a.csv:1:2: 'B0' is not a cell"},
     {"0F0,0b0", "a.csv:1:2: '0b0' is not a cell"},
