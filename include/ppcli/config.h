@@ -334,8 +334,6 @@ void pp_config_number(double value, char *out, size_t bytes);
 int pp_config_key_count(void);
 const char *pp_config_key_name(int i); /* "train.lr" */
 int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t bytes);
-/* Whether a sweep may list values of the key, and whether they are numbers. */
-bool pp_config_sweeps(const char *key, bool *out_numbers);
 /* The words that the key can have, with a blank between two; "": it has numbers, paths or the like. */
 void pp_config_key_words(int i, const struct pp_names *names, char *out, size_t bytes);
 

@@ -255,4 +255,7 @@ void conf_check(struct pp_config *cfg, const struct pp_names *names);
  * PP_ECONFIG where it has no rows. */
 int conf_nccl_tests_read(const char *path, struct pp_link *out);
 
+/* Whether a sweep may list values of the key, and whether they are numbers. */
+bool conf_sweeps(const char *key, bool *out_numbers);
+
 #endif

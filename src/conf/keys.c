@@ -203,7 +203,7 @@ static int unknown_section(const char *section)
                    pp_did_you_mean(section, words).s);
 }
 
-bool pp_config_sweeps(const char *key, bool *out_numbers)
+bool conf_sweeps(const char *key, bool *out_numbers)
 {
     int i = conf_option_index(key);
     *out_numbers =

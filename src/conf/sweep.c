@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "conf.h"
 #include "ppcli/mem.h"
 
 #define AXES_MAX 16
@@ -61,8 +62,7 @@ static int find_axes(const struct pp_settings *settings, struct axes *out, int *
     for (int i = 0; i < settings->n; i++) {
         const struct pp_setting *s = &settings->items[i];
         bool numbers;
-        if (!strchr(s->value, ',') || is_replaced(settings, i) ||
-            !pp_config_sweeps(s->key, &numbers))
+        if (!strchr(s->value, ',') || is_replaced(settings, i) || !conf_sweeps(s->key, &numbers))
             continue;
         if (out->n == AXES_MAX)
             return pp_fail(PP_EUSAGE, "more than %d lists in one sweep", AXES_MAX);
