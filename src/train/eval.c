@@ -128,9 +128,11 @@ static int shrink_batch(struct pp_config *cfg)
     size_t rows = STEP_BYTES / each * (size_t)run.layout->replicas;
     int least = run.layout->replicas;
     pp_run_fini(&run);
-    if (rows < (size_t)cfg->train.batch_size)
-        cfg->train.batch_size = rows > (size_t)least ? (int)rows : least;
-    return 0;
+    if (rows >= (size_t)cfg->train.batch_size)
+        return 0;
+    char batch[16];
+    snprintf(batch, sizeof(batch), "%d", rows > (size_t)least ? (int)rows : least);
+    return pp_config_choose(cfg, "train.batch_size", batch);
 }
 
 /* ---- the test */
