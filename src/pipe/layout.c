@@ -263,8 +263,8 @@ static int check_bytes(const struct pp_layout *l, const char **key)
     if (floats * sizeof(float) <= BYTES_MAX)
         return 0;
     return pp_fail_about(key, "model.type",
-                         "model: %zu parameters and micro-batches of %d samples need %.2g "
-                         "bytes in all, more than any machine has",
+                         "%zu parameters (model.type, model.sizes) and micro-batches of %d samples "
+                         "need %.2g bytes in all, more than any machine has",
                          l->model->n_floats, l->max_rows, floats * sizeof(float));
 }
 
