@@ -32,6 +32,7 @@ static const struct pp_backend_ops *const backends[] = {
 
 /* "auto" takes the first of these that can run here. */
 static const struct pp_backend_ops *const preferred[] = {&backend_cuda, &backend_cpu};
+#define N_PREFERRED (sizeof(preferred) / sizeof(preferred[0]))
 
 const struct pp_activation_facts *pp_activation_facts(int act)
 {
@@ -82,7 +83,7 @@ int pp_backend_resolve(const char *name, const struct pp_backend_ops **out)
 {
     char why[256] = "";
     if (!strcmp(name, "auto")) {
-        for (size_t i = 0; i < sizeof(preferred) / sizeof(preferred[0]); i++) {
+        for (size_t i = 0; i < N_PREFERRED; i++) {
             if (preferred[i]->probe(why, sizeof(why)) == 0) {
                 *out = preferred[i];
                 return 0;
@@ -124,7 +125,7 @@ void pp_backend_warn_unused(const char *name, const struct pp_backend_ops *taken
     char why[256];
     if (strcmp(name, "auto") != 0 || atomic_exchange(&warned_unused, true))
         return;
-    for (size_t i = 0; preferred[i] != taken; i++)
+    for (size_t i = 0; i < N_PREFERRED && preferred[i] != taken; i++)
         if (preferred[i]->is_here && preferred[i]->is_here() &&
             preferred[i]->probe(why, sizeof(why)) < 0)
             pp_log_warn("the GPU of this machine is not used: %s", why);
