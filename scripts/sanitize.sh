@@ -83,7 +83,7 @@ tests() { # tests FOLDER LOG WORD...      words go to `meson test`
 }
 
 asan() {
-    debug_build build-asan '' -Db_sanitize=address,undefined || return 0
+    debug_build build-asan '' -Db_sanitize=address,undefined -Dgpu_arch=90 || return 0
     # halt_on_error=0 would let a test pass with a finding on its stderr.
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     set -- testlog --no-suite long --no-suite style --timeout-multiplier 10
