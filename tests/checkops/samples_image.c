@@ -18,7 +18,7 @@ static const struct pp_conv *some_conv(struct sample *s, bool pools, int most_ch
     g->W = W > g->kw - g->pad_left ? W : g->kw - g->pad_left;
     g->OH = (g->H + g->pad_top + (int)draw(s, (uint32_t)g->kh) / 2 - g->kh) / g->stride + 1;
     g->OW = (g->W + g->pad_left + (int)draw(s, (uint32_t)g->kw) / 2 - g->kw) / g->stride + 1;
-    g->groups = draw(s, 4) == 0 ? odd(s, 8) : 1;
+    g->groups = draw(s, 4) == 0 ? odd(s, most_channels < 8 ? most_channels : 8) : 1;
     g->C = g->groups * odd(s, most_channels / g->groups);
     g->O = g->groups * odd(s, most_channels / g->groups);
     if (draw(s, 12) == 0 && g->OH == 1 && g->OW == 1)
