@@ -42,8 +42,17 @@ static int free_bytes(int device, uint64_t *out)
     return 0;
 }
 
-static const struct pp_backend_ops fake = {
-    .name = "fake", .devices = devices, .reaches = reaches, .free_bytes = free_bytes};
+static size_t own_bytes(const struct pp_backend_choice *choice)
+{
+    (void)choice;
+    return (size_t)64 << 20;
+}
+
+static const struct pp_backend_ops fake = {.name = "fake",
+                                           .devices = devices,
+                                           .reaches = reaches,
+                                           .free_bytes = free_bytes,
+                                           .own_bytes = own_bytes};
 
 static struct pp_run run;
 static struct pp_config *cfg;
