@@ -138,17 +138,19 @@ static bool is_of_last_layer(const struct pp_model *m, int i)
 /* Weights of the same model for another number of classes, or another vocabulary. */
 static int check_last_layer(const struct pp_model *m, const struct pp_ckpt *ck)
 {
+    char own[PP_CKPT_OWN_CONFIG];
     for (int i = 0, part; i < m->n_params; i++) {
         const struct pp_param *p = &m->params[i];
         const struct pp_st_tensor *t = ckpt_find(ck, p->name, &part);
         if (!t || t->n_dims != p->n_dims || t->dims[0] == p->dims[0] || !is_of_last_layer(m, i))
             continue;
-        return pp_fail(PP_EFORMAT,
-                       "%s: tensor %s has %" PRId64
-                       " rows, but the last layer of this model has %d "
-                       "outputs; beginning with a new last layer is not supported yet: keep the "
-                       "%" PRId64 " outputs, or write a file with %d rows in Python (safetensors)",
-                       ck->path, p->name, t->dims[0], p->dims[0], t->dims[0], p->dims[0]);
+        return pp_fail(
+            PP_EFORMAT,
+            "%s: tensor %s has %" PRId64 " rows, but the last layer of this model has %d "
+            "outputs; beginning with a new last layer is not supported yet: keep the "
+            "%" PRId64 " outputs, or write a file with %d rows in Python (safetensors)%s",
+            ck->path, p->name, t->dims[0], p->dims[0], t->dims[0], p->dims[0],
+            pp_ckpt_own_config(ck, own));
     }
     return 0;
 }
