@@ -330,6 +330,9 @@ int pp_file_commit(struct pp_file_write *w)
     errno = 0;
     failed = fclose(w->f) != 0 || failed;
     w->f = NULL;
+    struct statvfs disk; /* a stream forgets why an earlier write failed */
+    if (failed && errno == 0)
+        errno = fstatvfs(w->to.fd, &disk) == 0 && disk.f_bavail == 0 ? ENOSPC : EIO;
     PP_TRY_UNDO(failed ? pp_fail_errno(PP_EIO, "cannot write %s", w->to.path) : 0,
                 pp_io_abandon(&w->to));
     PP_TRY(pp_io_commit(&w->to, NULL));

@@ -279,6 +279,9 @@ static int open_newest(const char *dir, const int64_t *steps, int n, enum pp_ckp
         rc = open_one(path, false, check, out);
         if (rc == 0)
             return check_name(out); /* a wrong name is not damage to pass over */
+        bool there = true;
+        if (rc == PP_EFORMAT && has_name(path, "", &there) == 0 && !there)
+            return PP_ENOINPUT; /* a run has removed it meanwhile */
         /* What cannot be read now, for want of memory, rights or a disk, may be whole. */
         if (rc == PP_ENOINPUT || !fall_back || rc != PP_EFORMAT)
             return rc;
