@@ -104,12 +104,14 @@ const char *pp_text_shell(const char *word, char *out, size_t bytes)
     out[n++] = '\'';
     for (; *word; word++) {
         if (*word == '\'') { /* it's: 'it'\''s' */
-            memcpy(out + n, "'\\'", 3);
-            n += 3;
+            out[n++] = '\'';
+            out[n++] = '\\';
+            out[n++] = '\'';
         }
         out[n++] = *word;
     }
-    memcpy(out + n, "'", 2);
+    out[n++] = '\'';
+    out[n] = '\0';
     return out;
 }
 

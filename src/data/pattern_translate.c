@@ -480,8 +480,11 @@ static int translate_group(struct translation *t)
     if (*t->p == '*')
         return refuse(t, "'(*' is not supported");
     if (strncmp(t->p, "?#", 2) == 0) {
-        t->p = strchr(t->p, ')') ? strchr(t->p, ')') + 1 : "";
-        return *t->p || t->p[-1] == ')' ? 0 : refuse(t, "a comment without its end");
+        const char *end = strchr(t->p, ')');
+        if (!end)
+            return refuse(t, "a comment without its end");
+        t->p = end + 1;
+        return 0;
     }
     for (int i = 0; i < 6; i++) {
         size_t n = strlen(heads[i]);

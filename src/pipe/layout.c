@@ -121,7 +121,7 @@ static bool is_legal(const struct pp_layout *l)
     int m = l->division.microbatches;
     struct pp_geometry g = geometry_of(l, PP_PLAN_TRAIN, m);
     if (!l->division.schedule)
-        return l->division.table->geometry.microbatches == m;
+        return l->division.table && l->division.table->geometry.microbatches == m;
     bool legal = pp_plan_build(pp_schedule_name(l->division.schedule), &g, &plan) == 0;
     pp_error_clear();
     return legal;
