@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs what is missing, builds ppcli and its tests into build/, and runs tests:
-#   scripts/test.sh            the quick suite: every module, command and transport in less than 5 minutes on 2 cores
+#   scripts/test.sh            the quick suite: every module, command and transport
 #   scripts/test.sh --all      everything except the suite "long", which needs hours
 #   scripts/test.sh WORD...    words for `meson test`: names of tests, or --suite NAME. No such test is an error, which
 #                              names the suites.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One way to run a model: who computes what, in which order, with how many threads. A value: it has
- * no text and owns nothing. A config is read into one once (pp_division_of() is the only reader of
- * [pipeline]); what asks "what if" makes another, and pp_layout_create() lays either out.
+ * no text and owns nothing. pp_division_of() reads it from a config. A question ("what if it had
+ * other stages?") makes another division, and pp_layout_create() lays either out.
  */
 #ifndef PPCLI_DIVISION_H
 #define PPCLI_DIVISION_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A config becomes a division, the one time that anybody reads [pipeline] for it. */
+/* Reads a division from a config. */
 #include "ppcli/division.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A division as the keys of a config: the one place that writes them. */
+/* Writes a division as keys of a config. */
 #include "ppcli/division.h"
 
 #include <inttypes.h>
