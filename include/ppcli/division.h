@@ -59,13 +59,14 @@ struct pp_training pp_training_of(const struct pp_config *cfg, int train_n, int 
  * and a table that is not given leave `schedule` NULL. */
 struct pp_division pp_division_shape(const struct pp_config *cfg);
 
+/* Fails with PP_ECONFIG and says in *key which key of a config is at fault. */
+#define pp_fail_about(key, name, ...) (*(key) = (name), pp_fail(PP_ECONFIG, __VA_ARGS__))
+
 /*
  * The whole of it. table: the plan of a schedule that is one (pp_layout_read_table()), which
  * outlives *out; else NULL. Errors: PP_ECONFIG, then *key is the config's that is at fault;
  * PP_ERESOURCE.
  */
-#define pp_fail_about(key, name, ...) (*(key) = (name), pp_fail(PP_ECONFIG, __VA_ARGS__))
-
 int pp_division_of(const struct pp_config *cfg, const struct pp_model *model,
                    const struct pp_plan *table, struct pp_division *out, const char **key);
 

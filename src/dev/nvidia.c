@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks for an NVIDIA GPU in /dev and in the environment, so that a run that does not use it can say so. */
+/* Looks for an NVIDIA GPU in /proc and /dev, so that a run that does not use it can say so. */
 #include "nvidia.h"
 
 #include <dirent.h>
