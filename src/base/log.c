@@ -41,7 +41,7 @@ bool pp_log_ready(int fd)
     }
     if (count > 0 && atomic_compare_exchange_strong(&left_out[fd], &count, 0)) {
         int n = snprintf(line, sizeof(line), "(%d line%s left out: nothing read them)\n", count,
-                         count == 1 ? "" : "s");
+                         pp_plural(count));
         (void)!write(fd, line, (size_t)n);
     }
     return true;
