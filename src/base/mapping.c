@@ -24,7 +24,8 @@ static uintptr_t page_bytes;
 static struct pp_mapping *find_mapping(uintptr_t address)
 {
     struct pp_mapping *m = __atomic_load_n(&mappings, __ATOMIC_ACQUIRE);
-    while (m && address - (uintptr_t)m->at >= __atomic_load_n(&m->bytes, __ATOMIC_ACQUIRE))
+    while (m && (address < (uintptr_t)m->at ||
+                 address - (uintptr_t)m->at >= __atomic_load_n(&m->bytes, __ATOMIC_ACQUIRE)))
         m = m->next;
     return m;
 }
