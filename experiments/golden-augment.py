@@ -59,7 +59,7 @@ def noise(high, wide, channels):
 
 
 def philox(seed, stream, index):
-    """Word number `index` of a stream: include/ppcli/rng.h."""
+    """Word number `index` of a stream: include/ppcli/base/base.h."""
     mask = 2**32 - 1
     key = [seed & mask, seed >> 32]
     block = index // 4

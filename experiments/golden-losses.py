@@ -3,7 +3,7 @@
 """Losses of the first steps as PyTorch computes them, for tests/pipe/test_torch_losses.c.
 
 Trains the same small network on data/mnist-sample with torch, from the same initial values and in
-the same order of samples: both are recomputed here from their definition in include/ppcli/rng.h,
+the same order of samples: both are recomputed here from their definition in include/ppcli/base/base.h,
 so this is a second implementation, not a copy of the first one's numbers.
 
 usage: golden-losses.py [--check RUN_DIR CASE] > tests/golden/torch-losses.txt

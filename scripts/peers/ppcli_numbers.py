@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is random in a run of ppcli, computed once more from its definition in include/ppcli/rng.h and
+"""What is random in a run of ppcli, computed once more from its definition in include/ppcli/base/base.h and
 src/data: initial weights, the order of samples, synthetic data; and the learning rate of a step.
 Works on numpy and on torch arrays of 64-bit integers alike: `arange(n)` makes 0..n-1 of the kind
 wanted, `xp` is numpy or torch."""

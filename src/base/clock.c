@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Monotonic time for durations, UTC for people. */
-#include "ppcli/clock.h"
+#include "ppcli/base/base.h"
 
 #include <stdio.h>
 #include <time.h>

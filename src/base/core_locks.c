@@ -9,8 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/file.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/files.h"
 
 #define GATE_NAP_NS 10000000
 #define GATE_TRIES 200

@@ -6,7 +6,7 @@
 #ifndef PPCLI_BASE_CORE_LOCKS_H
 #define PPCLI_BASE_CORE_LOCKS_H
 
-#include "ppcli/topology.h"
+#include "ppcli/base/cores.h"
 
 struct core_locks {
     int folder, gate;

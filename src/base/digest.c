@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See ppcli/file.h: whether what lies under a path is the same for two processes. */
+/* See ppcli/base/files.h: whether what lies under a path is the same for two processes. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ppcli/file.h"
-#include "ppcli/io.h"
-#include "ppcli/mem.h"
-#include "ppcli/sha256.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 
 #define BLOCK 65536
 #define WHOLE ((uint64_t)16 << 20) /* of a larger file the first bytes, and ... */

@@ -3,13 +3,12 @@
  * The per-thread error record. One record a thread is enough because the first function that knows
  * what is wrong says it and everybody above only passes the code on.
  */
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/text.h"
 
 static _Thread_local struct pp_error record;
 

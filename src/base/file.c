@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reading only what is a file; folders; paths. */
-#include "ppcli/file.h"
+#include "ppcli/base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/io.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 int pp_file_open(const char *path, FILE **out, uint64_t *out_bytes)
 {

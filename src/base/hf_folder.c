@@ -8,9 +8,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ppcli/err.h"
-#include "ppcli/file.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/files.h"
 
 static bool exists(const char *dir, const char *name)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of file operations, the real one, and the care that every caller of it needs. */
-#include "ppcli/io.h"
+#include "ppcli/base/files.h"
 
 #include <errno.h>
 #include <fcntl.h>

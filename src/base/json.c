@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* JSON writer: commas, escapes and indentation follow from a small stack of "anything yet?". */
-#include "ppcli/json.h"
+#include "ppcli/base/files.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 static void new_line(struct pp_json *j)
 {

@@ -8,15 +8,14 @@
  * allocator never returns NULL to it: the first failure leaves the parser by longjmp(). Its
  * blocks are kept in a list, so that they can be freed then.
  */
-#include "ppcli/json_in.h"
+#include "ppcli/base/files.h"
 
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdbool.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 /* In front of every block of jansson. */
 struct block {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One record is one write(2), so that lines of several ranks never tear. */
-#include "ppcli/log.h"
+#include "ppcli/base/base.h"
 
 #include <poll.h>
 #include <stdatomic.h>
@@ -10,7 +10,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "ppcli/text.h"
 
 /* Presentation of the whole process, set by the command before ranks start. */
 static _Atomic int level = PP_LOG_INFO;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the system tell about the processor, its caches and the memory. */
-#include "ppcli/machine.h"
+#include "ppcli/base/cores.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,11 +12,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include "ppcli/file.h"
-#include "ppcli/mem.h"
-#include "ppcli/rng.h"
-#include "ppcli/text.h"
-#include "ppcli/topology.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 
 #define CACHES_MAX 8
 

@@ -3,7 +3,7 @@
  * Mapped files. The handler of SIGBUS knows all mappings by a list that only grows: it reads it
  * without a lock, in whichever thread touched a page that is not there.
  */
-#include "ppcli/mapping.h"
+#include "ppcli/base/files.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of changes to the list */
 static struct pp_mapping *mappings;

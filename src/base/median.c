@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ppcli/median.h"
+#include "ppcli/base/base.h"
 
 #include <stdlib.h>
 

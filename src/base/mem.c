@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Counted host allocations and the arena. */
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -3,16 +3,15 @@
  * Cores before their second hardware threads, fast cores before slow ones; then each rank gets
  * processors that share a last-level cache, else a NUMA node, else a package, else any.
  */
-#include "ppcli/places.h"
+#include "ppcli/base/cores.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/file.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 #include "core_locks.h"
 #include "topology.h"
 

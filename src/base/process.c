@@ -4,7 +4,7 @@
  * another machine or container, or may have been reused. So who writes one down also writes where and
  * when its process began.
  */
-#include "ppcli/process.h"
+#include "ppcli/base/cores.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ppcli/protobuf.h"
+#include "ppcli/base/files.h"
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 void pp_bytes_fini(struct pp_bytes *b)
 {

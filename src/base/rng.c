@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Philox4x32-10; constants and round function as in the paper named in the header. */
-#include "ppcli/rng.h"
+#include "ppcli/base/base.h"
 
 #include <math.h>
 #include <stdbool.h>

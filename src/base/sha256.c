@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SHA-256, FIPS 180-4, section 6.2. */
-#include "ppcli/sha256.h"
+#include "ppcli/base/base.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,7 +4,8 @@
  * that two builds are the same bytes and an installed program does not look there. A build folder
  * has a file that names its source.
  */
-#include "ppcli/shipped.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/files.h"
 
 #include <fcntl.h>
 #include <stdbool.h>
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
 #include "prefix.h"
 
 #define UP_MOST 4 /* from a test program to the root of its build folder */

@@ -5,7 +5,7 @@
  * piece is not done, the job stays as it is. A member sleeps on the number with `sleepers` raised
  * first, and the caller reads `sleepers` after it has written the number: one of the two sees the other (all are sequentially consistent).
  */
-#include "ppcli/team.h"
+#include "ppcli/base/cores.h"
 
 #include <limits.h>
 #include <linux/futex.h>
@@ -16,8 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
-#include "ppcli/thread.h"
+#include "ppcli/base/base.h"
 
 /* A wake-up costs both sides some microseconds: what is shorter is done alone. */
 #define PIECE_NS 6000.0

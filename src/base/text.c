@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/shape.h"
 
 int pp_utf8_length(const char *text)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ppcli/thread.h"
+#include "ppcli/base/cores.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 
 int pp_thread_start(pthread_t *out, void *(*run)(void *arg), void *arg)
 {

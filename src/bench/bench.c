@@ -9,8 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/log.h"
-#include "ppcli/median.h"
+#include "ppcli/base/base.h"
 
 #define FIRST_GUESS 4
 #define WARM_MIN 2

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the benchmark share: rows.c prepares, bench.c measures and judges, stats.c
  * counts, print.c and json.c tell. */
-#ifndef PPCLI_BENCH_BENCH_H
-#define PPCLI_BENCH_BENCH_H
+#ifndef PPCLI_SRC_BENCH_BENCH_H
+#define PPCLI_SRC_BENCH_BENCH_H
 
-#include "ppcli/bench.h"
-#include "ppcli/train.h"
+#include "ppcli/bench/bench.h"
+#include "ppcli/train/train.h"
 
 /*
  * Make a row of a config and look at its plan; what refuses it goes into row->skipped, and nothing

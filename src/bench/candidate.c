@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/log.h"
-#include "ppcli/median.h"
+#include "ppcli/base/base.h"
 
 #define WARMUPS 2 /* before the rounds that count: how many steps fill one */
 #define ROUNDS 11 /* short ones: what others do on this machine comes in bursts */

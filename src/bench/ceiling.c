@@ -4,16 +4,16 @@
  * together, several times; the median of the repeats counts, from the first to begin to the last to
  * end.
  */
-#include "ppcli/bench.h"
+#include "ppcli/bench/bench.h"
 
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "fma.h"
-#include "ppcli/activations.h"
-#include "ppcli/median.h"
-#include "ppcli/thread.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/cores.h"
 
 #define REPEATS 5
 #define GEMM_N 1024 /* from here on the rate does not grow any more */

@@ -5,10 +5,9 @@
  * they are the host's.
  */
 
-#include "ppcli/bench.h"
-#include "ppcli/activations.h"
-#include "ppcli/median.h"
-#include "ppcli/rng.h"
+#include "ppcli/bench/bench.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/base/base.h"
 
 #define REPEATS 5
 #define GEMM_N 8192 /* from here on the rate does not grow any more */

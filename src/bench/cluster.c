@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/io.h"
-#include "ppcli/log.h"
-#include "ppcli/machine_plan.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
+#include "ppcli/plan/machine_plan.h"
 
 #define MEASURE_SECONDS 4.0
 

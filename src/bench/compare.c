@@ -8,9 +8,9 @@
 
 #include "bench.h"
 #include "table.h"
-#include "ppcli/bubble.h"
-#include "ppcli/json_in.h"
-#include "ppcli/text.h"
+#include "ppcli/sim/sim.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 
 #define FILE_MAX ((uint64_t)64 << 20)
 

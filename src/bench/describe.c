@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "bench.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 /* "784-512x16-10": equal neighbours together. */
 static void describe_model(const struct pp_config *cfg, char *out, size_t bytes)

@@ -2,7 +2,7 @@
 /* A benchmark for programs: everything that was measured, so that others can count again. */
 #include "bench.h"
 #include "table.h"
-#include "ppcli/json.h"
+#include "ppcli/base/files.h"
 
 void bench_put_machine(struct pp_json *j, const struct pp_bench_header *h)
 {

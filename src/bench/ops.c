@@ -5,7 +5,7 @@
  * the median of the passes counts. What is small stays in the cache here, and may not in a run.
  */
 #include "bench.h"
-#include "ppcli/median.h"
+#include "ppcli/base/base.h"
 
 #define PASSES_MIN 3
 #define PASSES_MAX 31

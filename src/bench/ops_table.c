@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "table.h"
-#include "ppcli/activations.h"
+#include "ppcli/conf/config.h"
 
 static const struct table_column columns[] = {
     TABLE_LEFT("name", "name"),

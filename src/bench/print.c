@@ -7,7 +7,7 @@
 
 #include "bench.h"
 #include "table.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 #define MIB (1024.0 * 1024.0)
 /* what a table of a paper has */

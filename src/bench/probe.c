@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "ppcli/log.h"
+#include "ppcli/base/base.h"
 #include "bench.h"
 
 #define TIMED_STEPS 4

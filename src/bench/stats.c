@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "bench.h"
-#include "ppcli/median.h"
+#include "ppcli/base/base.h"
 
 #define ROUNDS_MAX 1000
 #define PIECES 400 /* of an integral */

@@ -4,8 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 struct table_cell {
     bool is_number;

@@ -3,7 +3,7 @@
 #ifndef PPCLI_BENCH_TABLE_H
 #define PPCLI_BENCH_TABLE_H
 
-#include "ppcli/json.h"
+#include "ppcli/base/files.h"
 
 #define TABLE_COLUMNS_MAX 48
 #define TABLE_CELL 512

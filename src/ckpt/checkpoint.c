@@ -8,9 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 #define OPTIMIZER "optimizer."
 #define REMOVED_MAX 100 /* checkpoints that a run removes while they are opened */

@@ -7,10 +7,8 @@
 #include <string.h>
 
 #include "export.h"
-#include "ppcli/json.h"
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 
 static int read_source(void *ctx, uint64_t offset, void *dst, size_t bytes)
 {

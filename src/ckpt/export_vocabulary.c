@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tokens of a checkpoint as Hugging Face's files have them. */
-#include "ppcli/checkpoint.h"
-#include "ppcli/io.h"
-#include "ppcli/json.h"
-#include "ppcli/mem.h"
-#include "ppcli/tokenizer.h"
-#include "ppcli/vocabulary.h"
+#include "ppcli/ckpt/checkpoint.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
+#include "ppcli/data/tokenizer.h"
 
 /* The marks are named here: AutoTokenizer knows them from nowhere else. */
 static int write_marks(const char *dir, const struct pp_tokenizer *t)

@@ -9,9 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 /* ---- looking */
 

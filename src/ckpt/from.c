@@ -9,9 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/json_in.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 
 #define BYTES_MAX ((uint64_t)4 << 20)
 

@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "gguf.h"
-#include "ppcli/activations.h"
-#include "ppcli/mem.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/base/base.h"
 
 #define ALIGN 32
 #define PIECE ((size_t)1 << 16) /* floats */

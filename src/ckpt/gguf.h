@@ -4,7 +4,7 @@
 #define PPCLI_CKPT_GGUF_H
 
 #include "export.h"
-#include "ppcli/protobuf.h"
+#include "ppcli/base/files.h"
 
 enum value {
     U32 = 4,

@@ -3,10 +3,8 @@
 #include <string.h>
 
 #include "gguf.h"
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
-#include "ppcli/tokenizer.h"
+#include "ppcli/base/base.h"
+#include "ppcli/data/tokenizer.h"
 
 enum token_type {
     NORMAL = 1,

@@ -3,7 +3,7 @@
 #ifndef PPCLI_CKPT_IMPL_H
 #define PPCLI_CKPT_IMPL_H
 
-#include "ppcli/checkpoint.h"
+#include "ppcli/ckpt/checkpoint.h"
 
 /* ---- names.c: names of checkpoints and their files are made, never taken from a file; those found
  * in a folder count only when they are exactly as they would be made */

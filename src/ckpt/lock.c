@@ -3,7 +3,7 @@
  * A lock is a file that its holder has flock()ed; its text says who that is. The text alone means
  * nothing: a killed process leaves it, but not the lock.
  */
-#include "ppcli/lock.h"
+#include "ppcli/ckpt/checkpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +13,7 @@
 #include <unistd.h>
 
 #include "impl.h"
-#include "ppcli/clock.h"
-#include "ppcli/log.h"
+#include "ppcli/base/base.h"
 
 #define TEXT_MAX 320
 

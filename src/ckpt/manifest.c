@@ -5,8 +5,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 #define MAGIC "ppcli-checkpoint "
 #define END_BYTES (4 + 64 + 1) /* "end ", digest, line break */

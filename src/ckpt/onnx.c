@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "export.h"
-#include "ppcli/activations.h"
-#include "ppcli/ops.h"
-#include "ppcli/protobuf.h"
-#include "ppcli/text.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/nn/model.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 
 #define BYTES_MAX ((uint64_t)0x7fffffff) /* of a protobuf message */
 #define NAME 160

@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "impl.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 #define PIECE ((size_t)1 << 16) /* elements */
 

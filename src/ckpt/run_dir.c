@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Making the run directory: never into somebody else's results. */
-#include "ppcli/run_dir.h"
+#include "ppcli/ckpt/checkpoint.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "impl.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 int pp_run_dir_name(const char *name, char out[PP_PATH_MAX])
 {

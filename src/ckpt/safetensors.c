@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The header of a safetensors file: from bytes to a checked list of tensors. */
-#include "ppcli/safetensors.h"
+#include "ppcli/ckpt/safetensors.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/json_in.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 
 #define LENGTH_BYTES 8
 #define ITEMS_MAX ((size_t)1 << 19) /* commas: a tensor of a header needs about 5 of them */

@@ -5,9 +5,9 @@
 
 #include <zlib.h>
 
-#include "ppcli/json_in.h"
-#include "ppcli/mem.h"
-#include "ppcli/safetensors.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
+#include "ppcli/ckpt/safetensors.h"
 
 #define HEAD_BYTES 16 /* enough for the length and the first byte of the header */
 #define PIECE_BYTES ((size_t)1 << 20)

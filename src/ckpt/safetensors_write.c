@@ -6,10 +6,9 @@
 
 #include <zlib.h>
 
-#include "ppcli/json.h"
-#include "ppcli/mem.h"
-#include "ppcli/safetensors.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
+#include "ppcli/ckpt/safetensors.h"
 
 #define ALIGN 8 /* the header's length, as the format asks for */
 #define PIECE_BYTES ((size_t)1 << 20)

@@ -12,8 +12,7 @@
 #include <unistd.h>
 
 #include "impl.h"
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 #define SPACE_SPARE ((uint64_t)1 << 20) /* for folders, state and what the log writes meanwhile */
 

@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 #include "impl.h"
-#include "ppcli/json_in.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 
 #define SINGLE "model.safetensors"
 #define INDEX "model.safetensors.index.json"

@@ -8,10 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/json_in.h"
-#include "ppcli/mem.h"
-#include "ppcli/json.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 
 void pp_ckpt_set(struct pp_ckpt_state *s, const char *name, double value)
 {

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "export.h"
-#include "ppcli/activations.h"
-#include "ppcli/ops.h"
-#include "ppcli/text.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/nn/model.h"
+#include "ppcli/base/base.h"
 
 struct script {
     FILE *f;

@@ -4,8 +4,7 @@
 #include <math.h>
 
 #include "impl.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 struct values {
     uint64_t looked, bad, first; /* of a tensor: looked at; not finite, and the first of them */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "impl.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 #define CONFIG_BYTES_MAX ((uint64_t)1 << 20)
 #define PIECE_BYTES ((size_t)1 << 18)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ppcli/weights.h"
+#include "ppcli/ckpt/checkpoint.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -7,10 +7,7 @@
 #include <string.h>
 
 #include "impl.h"
-#include "ppcli/err.h"
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 struct reading {
     const struct pp_ckpt *ck;

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/bench.h"
-#include "ppcli/io.h"
+#include "ppcli/bench/bench.h"
+#include "ppcli/base/files.h"
 #include "build_info.h"
 #include "commit.h"
 #include "command.h"

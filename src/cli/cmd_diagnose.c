@@ -3,10 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/diagnose.h"
-#include "ppcli/log.h"
-#include "ppcli/run.h"
-#include "ppcli/text.h"
+#include "ppcli/watch/diagnose.h"
+#include "ppcli/base/base.h"
+#include "ppcli/pipe/layout.h"
 #include "command.h"
 
 /* The plan that the messages belong to, rebuilt from the run's own config. Without it the rest can

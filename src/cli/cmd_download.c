@@ -2,8 +2,8 @@
 /* ppcli download: put data sets where training looks for them; their folders go to stdout. */
 #include <string.h>
 
-#include "ppcli/dataset.h"
-#include "ppcli/fetch.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/data/fetch.h"
 #include "command.h"
 
 #define SETS_MAX 16

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/results.h"
+#include "ppcli/show/results.h"
 #include "build_info.h"
 #include "command.h"
 #include "commit.h"

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 #include "command.h"
 
 static void print_text(const struct pp_evaluation *e)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli explain: what a config would do, before it is paid for. */
-#include "ppcli/log.h"
-#include "ppcli/results.h"
+#include "ppcli/base/base.h"
+#include "ppcli/show/results.h"
 #include "command.h"
 
 /* The activations with pipeline.recompute off if there is some, else with all of it; not of a schedule

@@ -3,13 +3,11 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "ppcli/checkpoint.h"
-#include "ppcli/mem.h"
-#include "ppcli/model.h"
-#include "ppcli/run.h"
-#include "ppcli/text.h"
-#include "ppcli/tokenizer.h"
-#include "ppcli/vocabulary.h"
+#include "ppcli/ckpt/checkpoint.h"
+#include "ppcli/base/base.h"
+#include "ppcli/nn/model.h"
+#include "ppcli/pipe/layout.h"
+#include "ppcli/data/tokenizer.h"
 #include "command.h"
 
 /* A run may remove the checkpoint before its config is read: then the next one is taken. (Its tensors

@@ -6,11 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/generate.h"
-#include "ppcli/log.h"
-#include "ppcli/chunk.h"
-#include "ppcli/rng.h"
-#include "ppcli/text.h"
+#include "ppcli/train/train.h"
+#include "ppcli/base/base.h"
+#include "ppcli/nn/chunk.h"
 #include "command.h"
 
 #define PROMPT_BYTES_MAX ((uint64_t)64 << 20)

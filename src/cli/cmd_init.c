@@ -3,11 +3,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/dataset.h"
-#include "ppcli/io.h"
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "ppcli/results.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
+#include "ppcli/show/results.h"
 #include "command.h"
 
 #define FILES_MAX 4

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli inspect: what a checkpoint or safetensors file holds. */
-#include "ppcli/results.h"
+#include "ppcli/show/results.h"
 #include "command.h"
 
 int cmd_inspect(int argc, char **argv)

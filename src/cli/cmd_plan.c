@@ -6,10 +6,9 @@
 #include <limits.h>
 #include <string.h>
 
-#include "ppcli/formats.h"
-#include "ppcli/io.h"
-#include "ppcli/results.h"
-#include "ppcli/text.h"
+#include "ppcli/show/results.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 #include "plan.h"
 
 /* the names of the formats in report/plan_formats.c, in their order */

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ppcli/io.h"
-#include "ppcli/report.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/show/report.h"
+#include "ppcli/base/base.h"
 #include "command.h"
 
 /* Where the page goes when it is not given: into the folder of the last run, beside a file. */

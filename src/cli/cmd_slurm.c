@@ -2,7 +2,7 @@
 /* ppcli slurm: the batch script of a run on a Slurm cluster, made of share/cli/sbatch.txt. */
 #include <string.h>
 
-#include "ppcli/transport.h"
+#include "ppcli/comm/transport.h"
 #include "command.h"
 
 int cmd_slurm(int argc, char **argv)

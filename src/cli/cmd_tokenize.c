@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli tokenize: texts to files of tokens; a vocabulary of one's own. */
-#include "ppcli/log.h"
-#include "ppcli/text.h"
-#include "ppcli/tokenizer.h"
+#include "ppcli/base/base.h"
+#include "ppcli/data/tokenizer.h"
 #include "command.h"
 
 #define FILES_MAX 4096

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli train: load the config, start the ranks, report. */
 #include "command.h"
-#include "ppcli/process.h"
+#include "ppcli/base/cores.h"
 
 int cmd_train(int argc, char **argv)
 {

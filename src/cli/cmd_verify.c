@@ -2,9 +2,8 @@
 /* ppcli verify: is every byte of these checkpoints what was written? */
 #include <inttypes.h>
 
-#include "ppcli/checkpoint.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/ckpt/checkpoint.h"
+#include "ppcli/base/base.h"
 #include "command.h"
 
 #define PATHS_MAX 1024

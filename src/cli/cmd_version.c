@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ppcli version: what was built in; the first thing a bug report needs. */
-#include "ppcli/results.h"
-#include "ppcli/transport.h"
+#include "ppcli/show/results.h"
+#include "ppcli/comm/transport.h"
 #include "build_info.h"
 #include "command.h"
 

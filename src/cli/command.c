@@ -8,12 +8,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ppcli/checkpoint.h"
-#include "ppcli/dataset.h"
-#include "ppcli/model.h"
-#include "ppcli/schedule.h"
-#include "ppcli/text.h"
-#include "ppcli/transport.h"
+#include "ppcli/ckpt/checkpoint.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/nn/model.h"
+#include "ppcli/sched/schedule.h"
+#include "ppcli/base/base.h"
+#include "ppcli/comm/transport.h"
 
 #define PP_COMMAND(name, ...)                                                                      \
     extern const char text_##name[]; /* made of share/cli */                                       \

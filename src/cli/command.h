@@ -6,8 +6,9 @@
 #ifndef PPCLI_CLI_COMMAND_H
 #define PPCLI_CLI_COMMAND_H
 
-#include "ppcli/launch.h"
-#include "ppcli/sweep.h"
+#include "ppcli/cluster/launch.h"
+#include "ppcli/train/train.h"
+#include "ppcli/conf/config.h"
 
 struct pp_command {
     const char *name;

@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "command.h"
-#include "ppcli/fetch.h"
-#include "ppcli/find.h"
-#include "ppcli/text.h"
+#include "ppcli/data/fetch.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/base/base.h"
 
 struct question {
     const char *before; /* the word before the last; "": that is the command */

@@ -8,11 +8,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ppcli/dataset.h"
-#include "ppcli/find.h"
-#include "ppcli/log.h"
-#include "ppcli/run_dir.h"
-#include "ppcli/text.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/base/base.h"
+#include "ppcli/ckpt/checkpoint.h"
 
 int pp_cli_is_run(const char *word, bool *out)
 {

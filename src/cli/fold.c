@@ -11,8 +11,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "ppcli/log.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 #define NARROWEST 20 /* a terminal that says less is not believed */
 #define GAPS 2       /* a line with more of them has columns */

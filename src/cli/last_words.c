@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <unistd.h>
 
-#include "ppcli/log.h"
+#include "ppcli/base/base.h"
 
 void last_words_before_abort(void)
 {

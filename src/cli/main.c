@@ -13,10 +13,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/log.h"
-#include "ppcli/text.h"
-#include "ppcli/transport.h"
+#include "ppcli/base/base.h"
+#include "ppcli/comm/transport.h"
 #include "command.h"
 
 /* "ppcli -h", "ppcli --version": options in the place of a command. */

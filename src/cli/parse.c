@@ -12,8 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/log.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 #define OPTIONS_MAX 64
 #define AMOUNT_MAX 1e15
@@ -27,7 +26,7 @@ struct table {
 
 static const char optimizer_words[] = "" /* "|sgd|momentum" and so on */
 #define PP_OPTIMIZER(NAME, word, moments) "|" #word
-#include "ppcli/optimizers.def"
+#include "ppcli/conf/optimizers.def"
     ;
 
 const struct pp_cli_option pp_cli_config_options[] = {

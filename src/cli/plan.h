@@ -3,9 +3,9 @@
 #ifndef PPCLI_CLI_PLAN_H
 #define PPCLI_CLI_PLAN_H
 
-#include "ppcli/formats.h"
-#include "ppcli/machine_plan.h"
-#include "ppcli/stage_costs.h"
+#include "ppcli/show/results.h"
+#include "ppcli/plan/machine_plan.h"
+#include "ppcli/sim/sim.h"
 #include "command.h"
 
 #define PLAN_CORES_MAX 1024 /* as run.threads */

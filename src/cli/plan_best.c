@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/bench.h"
-#include "ppcli/results.h"
-#include "ppcli/text.h"
+#include "ppcli/bench/bench.h"
+#include "ppcli/show/results.h"
+#include "ppcli/base/base.h"
 
 #define CHECKED 3 /* --check without a number */
 #define SHAPES_LISTED 64

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ppcli plan CONFIG --machine FILE: what is asked for becomes a search (ppcli/machine_plan.h), whose
+ * ppcli plan CONFIG --machine FILE: what is asked for becomes a search (ppcli/plan/machine_plan.h), whose
  * rows are printed. --measure: a machine file of this machine.
  */
 #include "plan.h"
 
 #include <string.h>
 
-#include "ppcli/bench.h"
-#include "ppcli/io.h"
-#include "ppcli/results.h"
-#include "ppcli/text.h"
+#include "ppcli/bench/bench.h"
+#include "ppcli/base/files.h"
+#include "ppcli/show/results.h"
+#include "ppcli/base/base.h"
 
 #define SEARCHED                                                                                   \
     "pipeline.assignment pipeline.split_at pipeline.group pipeline.eager pipeline.memory_cap "     \

@@ -2,8 +2,8 @@
 /* ppcli plan --csv FILE --par NAME: a table is marked. */
 #include <string.h>
 
-#include "ppcli/results.h"
-#include "ppcli/text.h"
+#include "ppcli/show/results.h"
+#include "ppcli/base/base.h"
 #include "plan.h"
 
 struct mark {

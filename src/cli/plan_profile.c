@@ -2,9 +2,9 @@
 /* ppcli plan --profile: a pipeline that was measured elsewhere. */
 #include "plan.h"
 
-#include "ppcli/io.h"
-#include "ppcli/results.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/show/results.h"
+#include "ppcli/base/base.h"
 
 int plan_profile(const struct plan_asked *a)
 {

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/cluster.h"
-#include "ppcli/exchange.h"
-#include "ppcli/text.h"
-#include "ppcli/tune.h"
+#include "ppcli/conf/cluster.h"
+#include "ppcli/sched/plan.h"
+#include "ppcli/base/base.h"
+#include "ppcli/plan/search.h"
 
 /* ---- shapes */
 

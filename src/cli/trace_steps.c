@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 #include "command.h"
 
 /* A whole number of digits alone; NULL: there is none. */

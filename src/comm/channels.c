@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 #define TAGS 65536
 #define SLOTS 65536

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "ppcli/devices.h"
-#include "ppcli/text.h"
+#include "ppcli/dev/devices.h"
+#include "ppcli/base/base.h"
 
 static const struct pp_transport_ops *const transports[] = {
 #define PP_TRANSPORT(name) &transport_##name,

@@ -4,7 +4,7 @@
 #ifndef PPCLI_COMM_IMPL_H
 #define PPCLI_COMM_IMPL_H
 
-#include "ppcli/transport.h"
+#include "ppcli/comm/transport.h"
 
 #define PP_TRANSPORT(name) extern const struct pp_transport_ops transport_##name;
 #include "transports.def"

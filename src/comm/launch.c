@@ -3,12 +3,12 @@
  * Whether an MPI launcher started this process, from its environment alone: asking MPI would mean
  * initialising it, which costs 0.3 s and is wrong for commands that need no ranks.
  */
-#include "ppcli/transport.h"
+#include "ppcli/comm/transport.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/config.h"
+#include "ppcli/conf/config.h"
 
 /* A launcher sets both. A rank alone was left behind in a shell. */
 static bool has_rank(const char *rank, const char *with)

@@ -19,9 +19,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/mem.h"
-#include "ppcli/thread.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/cores.h"
 #include "wait.h"
 
 #define GIB ((size_t)1 << 30)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 #include "mpi_file.h"
 
 #define TEXT_(x) #x

@@ -12,8 +12,8 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "ppcli/machine.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/cores.h"
+#include "ppcli/base/base.h"
 
 /* How many communicators this thread has open. */
 static _Thread_local int open_count;

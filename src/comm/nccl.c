@@ -14,7 +14,7 @@
  *       post_recv  channel waits for released: receive   wait_recv  compute waits for received
  *       release    released, in the compute stream
  *
- *   - receives are posted early, in the order of the sends (ppcli/plan.h), so a send finds its
+ *   - receives are posted early, in the order of the sends (ppcli/sched/plan.h), so a send finds its
  *     receive there, and a stream holds only what will be met in this order. What the plan's proof
  *     says of ranks that wait for slots therefore holds for the streams: "sent" comes no later than
  *     "the receiver has released", which is what the proof lets a sender wait for.
@@ -26,7 +26,7 @@
  */
 #include "nccl_impl.h"
 
-#include "ppcli/devices.h"
+#include "ppcli/dev/devices.h"
 
 /* ---- messages */
 

@@ -5,7 +5,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)

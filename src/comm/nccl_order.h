@@ -7,7 +7,7 @@
 #ifndef PPCLI_COMM_NCCL_ORDER_H
 #define PPCLI_COMM_NCCL_ORDER_H
 
-#include "ppcli/transport.h"
+#include "ppcli/comm/transport.h"
 
 /*
  * Channels that one rank can be an end of. Each has a stream of its own, in which a message may

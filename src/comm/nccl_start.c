@@ -11,9 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/devices.h"
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
+#include "ppcli/dev/devices.h"
+#include "ppcli/base/base.h"
 
 #define QUEUES "32" /* as many as CUDA has */
 

@@ -18,11 +18,10 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
-#include "ppcli/backend.h"
-#include "ppcli/clock.h"
-#include "ppcli/devices.h"
-#include "ppcli/mem.h"
-#include "ppcli/thread.h"
+#include "ppcli/dev/backend.h"
+#include "ppcli/base/base.h"
+#include "ppcli/dev/devices.h"
+#include "ppcli/base/cores.h"
 
 #define LOOK_NS 5000000  /* between two looks at all communicators */
 #define ABORT_SECONDS 10 /* for all communicators to let go */

@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/sha256.h"
+#include "ppcli/base/base.h"
 
 #define SHOWN 160 /* bytes of a value */
 #define ADVICE "start all ranks with the same program, config, options and data"

@@ -12,9 +12,9 @@
  */
 #include "impl.h"
 
-#include "ppcli/backend.h"
-#include "ppcli/devices.h"
-#include "ppcli/mem.h"
+#include "ppcli/dev/backend.h"
+#include "ppcli/dev/devices.h"
+#include "ppcli/base/base.h"
 
 /* Reductions and gathered values go through the host in pieces of this size. */
 #define PIECE_BYTES ((size_t)4 << 20)

@@ -21,8 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/devices.h"
-#include "ppcli/thread.h"
+#include "ppcli/dev/devices.h"
+#include "ppcli/base/cores.h"
 
 /* ---- the group */
 

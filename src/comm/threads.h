@@ -8,8 +8,8 @@
 #include <sched.h>
 
 #include "impl.h"
-#include "ppcli/mem.h"
-#include "ppcli/places.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/cores.h"
 #include "wait.h"
 
 struct line {

@@ -2,9 +2,9 @@
 /* A group of rank threads from start to end, and the error that was the first cause. */
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/thread.h"
-#include "ppcli/transport.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/cores.h"
+#include "ppcli/comm/transport.h"
 
 /* The way out, which opens when every rank is there: until then others may use what a rank holds.
  */

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "ppcli/backend.h"
+#include "ppcli/dev/backend.h"
 
 int pp_threads_bind(struct pp_transport *tp)
 {

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "ppcli/backend.h"
-#include "ppcli/mem.h"
+#include "ppcli/dev/backend.h"
+#include "ppcli/base/base.h"
 #include "wait.h"
 
 int pp_transport_new(const struct pp_transport_ops *ops, int rank, int size, void *impl,

@@ -18,9 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
-#include "ppcli/thread.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/cores.h"
 
 /* A pause takes 15 to 45 ns on the processors we know: 1 to 2 microseconds in all. */
 #define SPINS 48

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "ppcli/optimizers.h"
-#include "ppcli/text.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/base/base.h"
 
 static int option(const char *key)
 {

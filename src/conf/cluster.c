@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Machine files: one table of keys behind reading, checking and writing. */
-#include "ppcli/cluster.h"
+#include "ppcli/conf/cluster.h"
 
 #include <ini.h>
 #include <limits.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "conf.h"
 
 #define AT(member) offsetof(struct pp_cluster, member)

@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 /* Exact sums have the bits of one micro-batch after the other, however many are computed at once. */
 bool conf_is_exact(const struct pp_config *cfg, const struct conf_option *o)

@@ -11,7 +11,7 @@
 #ifndef PPCLI_CONF_CONF_H
 #define PPCLI_CONF_CONF_H
 
-#include "ppcli/cluster.h"
+#include "ppcli/conf/cluster.h"
 
 #define CONF_WHY_MAX 1024       /* bytes of one sentence about a value */
 #define CONF_FILE_MAX (1 << 20) /* bytes of a config file */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the word a user typed to the file of a config or of a machine. */
-#include "ppcli/find.h"
+#include "ppcli/conf/config.h"
 
 #include "conf.h"
 
@@ -9,9 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/shipped.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 /* ---- what is installed */
 

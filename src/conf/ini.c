@@ -15,8 +15,7 @@
 #include <ini.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 #define NO_SECTION "?" /* handed over for a header that makes no sense */
 

@@ -7,8 +7,8 @@
 
 #include <string.h>
 
-#include "ppcli/json.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 
 #define SCHEMA 1
 #define RANGE_MAX 512

@@ -10,7 +10,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 #define BLANKS " \t"
 

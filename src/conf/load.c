@@ -9,9 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/find.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/base/base.h"
 
 /* ---- the text of another process */
 

@@ -2,7 +2,7 @@
 /*
  * The option table: every key there is, once. struct pp_config, the INI reader, --set, `ppcli keys`,
  * the published schema, ppcli.ini(5), the completions, the resolved config and the checks of keys
- * that need others come from the rows in include/ppcli/keys_SECTION.def:
+ * that need others come from the rows in include/ppcli/conf/keys_SECTION.def:
  *
  *   PP_KEY(section, TYPE, key, members of struct conf_option)      TYPE: CONF_TYPE, PP_MEMBER_TYPE
  *   PP_CHOICE(section, enum pp_x or int, key, members)             CONF_ENUM, whose value this is
@@ -11,20 +11,19 @@
 
 #include <string.h>
 
-#include "ppcli/activations.h"
-#include "ppcli/optimizers.h"
+#include "ppcli/conf/config.h"
 
 static const struct conf_choice activations[] = {
 #define PP_ACTIVATION(NAME, word, ...) {#word, PP_ACT_##NAME},
-#include "ppcli/activations.def"
+#include "ppcli/conf/activations.def"
     {NULL, 0}};
 static const struct conf_choice ffn_activations[] = {{"auto", -1},
 #define PP_ACTIVATION(NAME, word, ...) {#word, PP_ACT_##NAME},
-#include "ppcli/activations.def"
+#include "ppcli/conf/activations.def"
                                                      {NULL, 0}};
 static const struct conf_choice optimizers[] = {
 #define PP_OPTIMIZER(NAME, word, moments) {#word, PP_OPT_##NAME},
-#include "ppcli/optimizers.def"
+#include "ppcli/conf/optimizers.def"
     {NULL, 0}};
 
 #define CHOICES(...)                                                                               \
@@ -47,12 +46,12 @@ static const struct conf_choice optimizers[] = {
 #define PP_CHOICE(sec, type, k, ...) PP_KEY(sec, ENUM, k, __VA_ARGS__)
 
 static const struct conf_option table[] = {
-#include "ppcli/keys_data.def"
-#include "ppcli/keys_model.def"
-#include "ppcli/keys_pipeline.def"
-#include "ppcli/keys_train.def"
-#include "ppcli/keys_checkpoint.def"
-#include "ppcli/keys_run.def"
+#include "ppcli/conf/keys_data.def"
+#include "ppcli/conf/keys_model.def"
+#include "ppcli/conf/keys_pipeline.def"
+#include "ppcli/conf/keys_train.def"
+#include "ppcli/conf/keys_checkpoint.def"
+#include "ppcli/conf/keys_run.def"
 };
 
 int conf_option_count(void)
@@ -221,7 +220,7 @@ int pp_optimizer_moments(int optimizer)
 {
     static const int kept[] = {
 #define PP_OPTIMIZER(NAME, word, moments) moments,
-#include "ppcli/optimizers.def"
+#include "ppcli/conf/optimizers.def"
     };
     return kept[optimizer];
 }

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 #define SHOWN 60 /* bytes of a quoted text */
 

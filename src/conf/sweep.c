@@ -3,12 +3,12 @@
  * A sweep: every combination is a config of its own, loaded and checked like any other, so that
  * what is wrong with one of them is said in the words that the config always uses.
  */
-#include "ppcli/sweep.h"
+#include "ppcli/conf/config.h"
 
 #include <string.h>
 
 #include "conf.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 #define AXES_MAX 16
 #define VALUES_MAX 256

@@ -6,7 +6,7 @@
  */
 #include "conf.h"
 
-#include "ppcli/cluster.h"
+#include "ppcli/conf/cluster.h"
 
 #include <ctype.h>
 #include <errno.h>

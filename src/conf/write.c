@@ -7,9 +7,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/sha256.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 int pp_config_key_count(void)
 {

@@ -4,10 +4,10 @@
  * taken; who asks for another makes it itself. The two never work at once, so they share the
  * scratch.
  */
-#include "ppcli/ahead.h"
+#include "ppcli/data/dataset.h"
 
-#include "ppcli/mem.h"
-#include "ppcli/thread.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/cores.h"
 #include "picture.h"
 
 struct job {

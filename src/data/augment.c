@@ -8,8 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/rng.h"
+#include "ppcli/base/base.h"
 
 #define PAD 4 /* zeros around a picture before it is cropped to its size */
 

@@ -9,7 +9,7 @@
 
 #include <zlib.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "ops.h"
 
 #define CLASSES 10

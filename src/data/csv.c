@@ -11,7 +11,7 @@
 
 #include <zlib.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "ops.h"
 
 #define NUMBERED_MIN 8 /* columns of a header 0,1,2,... */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of data sets, and the parts that do not depend on which one it is. */
-#include "ppcli/dataset.h"
+#include "ppcli/data/dataset.h"
 
 #include <limits.h>
 #include <math.h>
@@ -8,9 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/ahead.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 #include "ops.h"
 
 #define PP_DATASET(symbol, file) extern const struct pp_dataset_ops dataset_##symbol;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which file from which source: good files that are there stay, the rest is taken from the first
  * source that has it. When none has, the error says why of each. */
-#include "ppcli/fetch.h"
+#include "ppcli/data/fetch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -11,10 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ppcli/io.h"
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 #include "fetch_http.h"
 #include "ops.h"
 

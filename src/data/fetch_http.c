@@ -15,9 +15,8 @@
 
 #include <curl/curl.h>
 
-#include "ppcli/file.h"
-#include "ppcli/log.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 
 struct transfer {
     CURL *curl;

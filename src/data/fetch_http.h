@@ -3,7 +3,7 @@
 #ifndef PPCLI_DATA_FETCH_HTTP_H
 #define PPCLI_DATA_FETCH_HTTP_H
 
-#include "ppcli/fetch.h"
+#include "ppcli/data/fetch.h"
 
 enum pp_http_end {
     PP_HTTP_DONE,

@@ -2,7 +2,7 @@
 /* In place of fetch_http.c where libcurl is absent: folders still work. */
 #include "fetch_http.h"
 
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 
 enum pp_http_end pp_http_get(const char *url, const char *part, uint64_t bytes_max,
                              const struct pp_fetch_limits *limits, bool *out_resumed)

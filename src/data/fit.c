@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/dataset.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/base/base.h"
 #include "ops.h"
 
 #define CLASSES_MAX 256 /* a label is one byte */

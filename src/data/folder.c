@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ppcli/shipped.h"
+#include "ppcli/base/base.h"
 #include "ops.h"
 
 static bool is_absent(const char *path)

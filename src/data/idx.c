@@ -4,7 +4,7 @@
 
 #include <inttypes.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 int pp_array_count(const char *path, struct pp_array *a)
 {

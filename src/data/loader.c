@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Batches, shares and micro-batches: arithmetic over one permutation per epoch. */
-#include "ppcli/dataset.h"
+#include "ppcli/data/dataset.h"
 
-#include "ppcli/mem.h"
-#include "ppcli/rng.h"
+#include "ppcli/base/base.h"
 
 static int ceil_div(int a, int b)
 {

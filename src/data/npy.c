@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 #define HEADER_MAX 4096
 #define PIECE 8192 /* elements at a time */

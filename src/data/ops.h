@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the files of data/ share: reading, and what a data set of datasets.def must provide; callers
- * use the functions of ppcli/dataset.h.
+ * use the functions of ppcli/data/dataset.h.
  */
 #ifndef PPCLI_DATA_OPS_H
 #define PPCLI_DATA_OPS_H
 
-#include "ppcli/dataset.h"
-#include "ppcli/source.h"
-#include "ppcli/vocabulary.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/data/tokenizer.h"
 
 /*
  * The bytes of a data file, inflated when it is gzip, which its first bytes tell. A gzip file may

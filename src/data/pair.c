@@ -5,7 +5,7 @@
 
 #include <zlib.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "ops.h"
 
 #define CHANNELS_FEW 4 /* a picture has no more, as a rule */

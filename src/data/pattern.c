@@ -4,8 +4,7 @@
 #include <pcre2.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 #include "tokenizer.h"
 
 #define STACK_MAX ((size_t)16 << 20)

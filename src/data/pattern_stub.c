@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* In place of pattern.c where PCRE2 is absent: vocabularies without a pattern still work. */
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 #include "tokenizer.h"
 
 int pattern_create(const char *label, const char *regex, struct pattern **out)

@@ -8,8 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 #include "tokenizer.h"
 
 #define GROUPS_MAX 64

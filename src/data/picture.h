@@ -6,7 +6,7 @@
 #ifndef PPCLI_DATA_PICTURE_H
 #define PPCLI_DATA_PICTURE_H
 
-#include "ppcli/dataset.h"
+#include "ppcli/data/dataset.h"
 
 /* The rectangle of this size whose first pixel is (top, left); zeros outside of the picture. */
 void picture_crop(const struct pp_shape *s, int top, int left, const uint8_t *in, uint8_t *out);

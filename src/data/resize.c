@@ -3,7 +3,7 @@
  * weights of 22 bits. (Pillow from 13 on begins with the columns where heights shrink most.) */
 #include <math.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "picture.h"
 
 #define BITS 22

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "ops.h"
 
 #define LARGE_ROOT 10   /* root mean square of a column, from which it is said */

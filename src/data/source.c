@@ -12,9 +12,8 @@
 
 #include <zlib.h>
 
-#include "ppcli/file.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 
 #define IN_BYTES 65536
 #define HEAD_BYTES 32

@@ -12,8 +12,7 @@
 
 #include <zlib.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/rng.h"
+#include "ppcli/base/base.h"
 #include "ops.h"
 
 #define TRAIN_N 8192

@@ -4,9 +4,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "ppcli/io.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 #include "ops.h"
 
 #define BLOCK 512 /* bytes; a header has one, and a member a whole number of them */

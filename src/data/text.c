@@ -10,7 +10,7 @@
 
 #include <zlib.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "ops.h"
 
 #define STARTS_MAX ((uint64_t)1 << 32) /* an order has numbers of 32 bits */

@@ -11,8 +11,7 @@
 
 #include <zlib.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 #include "ops.h"
 
 #define CLASSES_MAX 256 /* a label is one byte */

@@ -9,8 +9,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/thread.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/cores.h"
 
 #define PIECE ((size_t)1 << 18) /* tokens between two looks at `stop` */
 

@@ -8,10 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/io.h"
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/files.h"
 #include "ops.h"
 #include "tokenizer.h"
 

@@ -4,8 +4,7 @@
  * goes through pieces and BPE. */
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 #include "tokenizer.h"
 
 /* ---- changes */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The parts of a tokenizer: what a tokenizer.json says, and how a text becomes ids. */
-#ifndef PPCLI_DATA_TOKENIZER_H
-#define PPCLI_DATA_TOKENIZER_H
+#ifndef PPCLI_SRC_DATA_TOKENIZER_H
+#define PPCLI_SRC_DATA_TOKENIZER_H
 
-#include "ppcli/json.h"
-#include "ppcli/protobuf.h"
-#include "ppcli/tokenizer.h"
+#include "ppcli/base/files.h"
+#include "ppcli/data/tokenizer.h"
 
 #define TOKENIZER_STEPS 8
 

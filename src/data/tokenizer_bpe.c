@@ -6,11 +6,8 @@
  */
 #include <string.h>
 
-#include "ppcli/log.h"
-#include "ppcli/machine.h"
-#include "ppcli/mem.h"
-#include "ppcli/team.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/cores.h"
 #include "tokenizer.h"
 
 #define CACHE (1 << 15) /* pieces that a thread remembers */

@@ -3,10 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/file.h"
-#include "ppcli/json_in.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 #include "tokenizer.h"
 
 #define BYTES_MAX ((uint64_t)256 << 20)

@@ -6,9 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/json_in.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 #include "tokenizer.h"
 
 #define LETTERS 324 /* 256 and the 68 that have no letter of their own */

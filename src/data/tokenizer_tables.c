@@ -2,7 +2,7 @@
 /* Tables that are asked for every piece of a text: open addressing, at most half full. */
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "tokenizer.h"
 
 static uint64_t mix(uint64_t h, uint64_t word)

@@ -7,10 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/json.h"
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 #include "tokenizer.h"
 
 #define MARK "<|endoftext|>"

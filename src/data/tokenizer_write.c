@@ -3,9 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
-#include "ppcli/vocabulary.h"
+#include "ppcli/base/base.h"
+#include "ppcli/data/tokenizer.h"
 #include "tokenizer.h"
 
 struct pp_json tokenizer_begin_json(FILE *f, const char *mark, int64_t id, const char *before,

@@ -10,9 +10,7 @@
 
 #include <zlib.h>
 
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 #include "ops.h"
 
 #define HEADER_BYTES 1024 /* 256 numbers: magic, version, tokens, zeros */

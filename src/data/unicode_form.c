@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "tokenizer.h"
 
 typedef uint8_t *normalize_fn(const void *form, const uint8_t *text, size_t n, uint8_t *room,

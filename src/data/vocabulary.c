@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Texts to tokens and back. */
-#include "ppcli/vocabulary.h"
+#include "ppcli/data/tokenizer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "ppcli/file.h"
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 #include "tokenizer.h"
 
 #define CODES 0x110000u

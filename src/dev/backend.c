@@ -3,18 +3,15 @@
  * The list of backends, and the calls everybody uses: each goes to the entry of the backend's
  * table or, where that is NULL, to the plain default. Calls of kernels: kernels.c.
  */
-#include "ppcli/backend.h"
+#include "ppcli/dev/backend.h"
 
 #include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
-#include "ppcli/activations.h"
-#include "ppcli/clock.h"
-#include "ppcli/log.h"
-#include "ppcli/machine.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/cores.h"
 
 #define QUIET_NS 2000000000u /* at least, for a device to finish after a failure */
 
@@ -44,7 +41,7 @@ const struct pp_activation_facts *pp_activation_facts(int act)
         [PP_ACT_NONE] = {.gain = 1, .steepest = 1},
 #define PP_ACTIVATION(NAME, word, saved, gain, steepest, ...)                                      \
     [PP_ACT_##NAME] = {SAVES_##saved, gain, steepest},
-#include "ppcli/activations.def"
+#include "ppcli/conf/activations.def"
     };
     return &rows[act];
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The CUDA backend of a build without one: it is known by name and says why it cannot run. */
 
-#include "ppcli/backend.h"
+#include "ppcli/dev/backend.h"
 #include "nvidia.h"
 
 static int probe(char *why, size_t bytes)

@@ -3,13 +3,13 @@
  * Devices dealt out to ranks. Neighbours in the pipeline are neighbours in rank, so where devices
  * are fewer than ranks each device takes a run of consecutive ranks: most messages stay inside it.
  */
-#include "ppcli/devices.h"
+#include "ppcli/dev/devices.h"
 
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/file.h"
-#include "ppcli/rng.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 
 /* ---- which devices */
 

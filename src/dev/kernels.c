@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of ppcli/kernels.h: each goes to the entry of the backend's table or, where that is
+/* The calls of ppcli/dev/kernels.h: each goes to the entry of the backend's table or, where that is
  * NULL, to the plain version. Which ones a backend has. */
-#include "ppcli/backend.h"
+#include "ppcli/dev/backend.h"
 
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 #include "attention.h"
 
 extern const struct pp_backend_ops pp_plain_ops;
@@ -12,7 +12,7 @@ const char *pp_kernel_name(enum pp_kernel k)
 {
     static const char *const names[] = {
 #define PP_KERNEL(name, type) #name,
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
     };
     return names[k];
 }
@@ -24,7 +24,7 @@ bool pp_backend_has_kernel(const struct pp_backend_choice *choice, enum pp_kerne
         return true;
     const bool has[] = {
 #define PP_KERNEL(name, type) ops->name != NULL,
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
     };
     return has[k];
 }
@@ -34,7 +34,7 @@ bool pp_backend_has_kernel(const struct pp_backend_choice *choice, enum pp_kerne
     {                                                                                              \
         return (be->ops->name ? be->ops->name : pp_plain_ops.name)(be, a);                         \
     }
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 
 size_t pp_attention_scratch_floats(int queries, int keys, int group, int width)
 {

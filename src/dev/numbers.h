@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdint.h>
 
-#include "ppcli/kernels.h"
+#include "ppcli/dev/kernels.h"
 
 #ifndef PP_DEVICE /* what a function is marked with that kernels call */
 #define PP_DEVICE

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "nn.h"
-#include "ppcli/rng.h"
+#include "ppcli/base/base.h"
 
 /* Room for one more after the n of *array; NULL: no memory, and b knows. */
 static void *grow(struct builder *b, void *array, int n, size_t size)

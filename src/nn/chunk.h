@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the two files of chunks share: chunk_memory.c says where things lie, chunk.c computes. */
-#ifndef PPCLI_NN_CHUNK_H
-#define PPCLI_NN_CHUNK_H
+#ifndef PPCLI_SRC_NN_CHUNK_H
+#define PPCLI_SRC_NN_CHUNK_H
 
-#include "ppcli/chunk.h"
+#include "ppcli/nn/chunk.h"
 
 /* A micro-batch between its F and its W. Pointers to the caller's memory and into the slot. */
 struct pp_chunk_state {

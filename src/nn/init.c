@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-#include "ppcli/rng.h"
+#include "ppcli/base/base.h"
 
 void init_weight(const struct builder *b, struct pp_param *w, int fan_in, enum pp_activation act)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the loss and the optimizer get in a step: a pure function of the config and the step number. */
-#include "ppcli/lr.h"
-#include "ppcli/chunk.h"
+#include "ppcli/nn/chunk.h"
 
 #include <math.h>
 

@@ -3,12 +3,11 @@
  * What a run's learning rates will be, before the first step: the rate at its beginning, middle and
  * end, and what about them has no effect in a run of this length, or leaves steps with a rate of 0.
  */
-#include "ppcli/lr.h"
+#include "ppcli/nn/chunk.h"
 
 #include <float.h>
 
-#include "ppcli/err.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 #define HARDLY 0.99 /* of the highest rate: has not fallen */
 

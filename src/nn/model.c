@@ -4,8 +4,7 @@
 
 #include <string.h>
 
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 static const struct model_builder *const builders[] = {
 #define PP_MODEL(x) &model_##x,

@@ -11,8 +11,7 @@
 #include <math.h>
 
 #include "chunk.h"
-#include "ppcli/activations.h"
-#include "ppcli/optimizers.h"
+#include "ppcli/conf/config.h"
 
 #define STEPS 5
 #define FACTOR_X 3.4445f /* a, b and c */

@@ -12,9 +12,8 @@
 #ifndef PPCLI_NN_NN_H
 #define PPCLI_NN_NN_H
 
-#include "ppcli/activations.h"
-#include "ppcli/model.h"
-#include "ppcli/ops.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/nn/model.h"
 
 struct builder {
     struct pp_model *m; /* half built */

@@ -2,7 +2,7 @@
 /* Choosing the next token. */
 #include <math.h>
 
-#include "ppcli/chunk.h"
+#include "ppcli/nn/chunk.h"
 
 /* Whether token a comes before b: larger logits first, of equal ones the smaller number. */
 static bool before(const float *logits, int a, int b)

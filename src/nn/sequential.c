@@ -69,7 +69,7 @@ static const struct {
     {"flatten", "flatten", FLATTEN, NOTHING, PP_ACT_NONE},
     {"add", "add:4", ADD, NUMBER, PP_ACT_NONE},
 #define PP_ACTIVATION(NAME, word, ...) {#word, #word, ACTIVATION, NOTHING, PP_ACT_##NAME},
-#include "ppcli/activations.def"
+#include "ppcli/conf/activations.def"
 #undef PP_ACTIVATION
 };
 

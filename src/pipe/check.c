@@ -3,8 +3,8 @@
  * What a training refuses because of its config and the way it is started, whatever the data and the
  * devices: said by `train` before anything starts, and in the same words by `explain` and `plan`.
  */
-#include "ppcli/err.h"
-#include "ppcli/run.h"
+#include "ppcli/base/base.h"
+#include "ppcli/pipe/layout.h"
 
 /* run.transport, where it is a name, and the ranks compute on the processor. */
 static int check_transport(struct pp_config *cfg, const struct pp_backend_choice *choice,

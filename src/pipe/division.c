@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a division from a config. */
-#include "ppcli/division.h"
+#include "ppcli/pipe/division.h"
 
 #include <string.h>
 
-#include "ppcli/layout.h"
-#include "ppcli/mem.h"
-#include "ppcli/model.h"
+#include "ppcli/pipe/layout.h"
+#include "ppcli/base/base.h"
+#include "ppcli/nn/model.h"
 
 struct pp_training pp_training_of(const struct pp_config *cfg, int train_n, int test_n)
 {
@@ -27,7 +27,7 @@ struct pp_division pp_division_shape(const struct pp_config *cfg)
     return (struct pp_division){
         .schedule = schedule,
 #define PP_KEY(section, TYPE, k, ...) .k = cfg->pipeline.k,
-#include "ppcli/keys_schedule.def"
+#include "ppcli/base/keys_schedule.def"
 #undef PP_KEY
         .ticks = cfg->pipeline.costs.n > 0 ? cfg->pipeline.costs.at : NULL,
         .stages = cfg->pipeline.stages,

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a division as keys of a config. */
-#include "ppcli/division.h"
+#include "ppcli/pipe/division.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "ppcli/layout.h"
-#include "ppcli/mem.h"
-#include "ppcli/model.h"
-#include "ppcli/text.h"
+#include "ppcli/pipe/layout.h"
+#include "ppcli/base/base.h"
+#include "ppcli/nn/model.h"
 
 const char *pp_division_schedule(const struct pp_division *d)
 {

@@ -2,8 +2,7 @@
 /* The executor's life: channels, loaders, initial weights, and the end of them. */
 #include "exec_internal.h"
 
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 static int open_exec_channels(struct pp_exec *x)
 {

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 
 /* ---- memory */
 

@@ -19,9 +19,9 @@
 #ifndef PPCLI_PIPE_EXEC_INTERNAL_H
 #define PPCLI_PIPE_EXEC_INTERNAL_H
 
-#include "ppcli/ahead.h"
-#include "ppcli/chunk.h"
-#include "ppcli/exec.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/nn/chunk.h"
+#include "ppcli/pipe/exec.h"
 
 #define PP_EXEC_WHAT 320    /* of a text that says which value was not finite */
 #define EXEC_AHEAD 4        /* steps that the host may be ahead of its device */

@@ -9,8 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 /* Bytes that `a` grew by since *mark; moves the mark. */
 static size_t grown(const struct pp_arena *a, size_t *mark)

@@ -12,8 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 int exec_turns_create(struct pp_exec *x)
 {

@@ -6,7 +6,7 @@
  */
 #include "exec_internal.h"
 
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 
 /* The batch being walked. */
 struct walk {
@@ -321,7 +321,7 @@ static int run_i(struct walk *w, struct exec_stage *st, const struct pp_action *
 
 /* a and the n - 1 actions after it: one product (of the last of a stage, with train.zero, bucket by bucket,
  * each of which leaves before the next is computed), then everything is released, in the order of the
- * plan and with nothing in between that another rank could have waited for (see ppcli/plan.h). */
+ * plan and with nothing in between that another rank could have waited for (see ppcli/sched/plan.h). */
 static int run_w(struct walk *w, struct exec_stage *st, const struct pp_action *a, int n)
 {
     for (int i = 0; i < n; i++) {

@@ -13,9 +13,8 @@
  */
 #include "exec_internal.h"
 
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
-#include "ppcli/optimizers.h"
+#include "ppcli/base/base.h"
+#include "ppcli/conf/config.h"
 
 #define BUCKET_FLOATS ((size_t)1 << 16) /* at least, but for the first layers of a stage */
 

@@ -3,13 +3,13 @@
  * Who holds what. All plans a run can meet are built and proved here, before anything moves: the
  * micro-batch counts of full and last batches of every replica are known from arithmetic alone.
  */
-#include "ppcli/layout.h"
+#include "ppcli/pipe/layout.h"
 
 #include <limits.h>
 #include <string.h>
 
-#include "ppcli/dataset.h"
-#include "ppcli/exchange.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/sched/plan.h"
 
 size_t pp_layout_floats(const struct pp_layout *layout, int s)
 {
@@ -108,7 +108,7 @@ static struct pp_geometry geometry_of(const struct pp_layout *l, enum pp_plan_ki
                                 .microbatches = m,
                                 .coalesce = kind == PP_PLAN_TRAIN ? l->coalesce : 0,
 #define PP_KEY(section, TYPE, k, ...) .k = d->k,
-#include "ppcli/keys_schedule.def"
+#include "ppcli/base/keys_schedule.def"
 #undef PP_KEY
                                 .ticks = d->ticks,
                                 .again = d->again};

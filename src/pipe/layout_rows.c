@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What is computed at once where the config leaves it open: the weight gradients of how many
  * micro-batches, the logits of how many positions. */
-#include "ppcli/layout.h"
+#include "ppcli/pipe/layout.h"
 
 #include <string.h>
 
-#include "ppcli/activations.h"
-#include "ppcli/dataset.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/data/dataset.h"
 
 /* Rows of a product of weight gradients: of few more it is hardly faster, of many more not at all. */
 #define ROWS_ENOUGH 256

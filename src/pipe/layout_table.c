@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Schedules that are tables: schedule = file:TABLE.csv, and schedule = exec:PROGRAM that prints one. */
-#include "ppcli/layout.h"
+#include "ppcli/pipe/layout.h"
 
 #include <string.h>
 
-#include "ppcli/exchange.h"
-#include "ppcli/mem.h"
-#include "ppcli/transport.h"
+#include "ppcli/sched/plan.h"
+#include "ppcli/base/base.h"
+#include "ppcli/comm/transport.h"
 
 #define PREFIX (sizeof(PP_SCHEDULE_FILE) - 1)
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan that a run would execute, built again to be looked at. */
-#include "ppcli/run.h"
+#include "ppcli/pipe/layout.h"
 
 #include <string.h>
 
-#include "ppcli/exchange.h"
+#include "ppcli/sched/plan.h"
 
 int pp_run_plan(const struct pp_run *run, const struct pp_schedule_costs *costs,
                 const char *const words[4], struct pp_plan **out)

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Everything that can be decided from the config, identically everywhere, before any message. */
-#include "ppcli/run.h"
+#include "ppcli/pipe/layout.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "ppcli/err.h"
-#include "ppcli/machine.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/cores.h"
 
 int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_split split,
                    int *out)

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/runlog.h"
+#include "ppcli/base/base.h"
+#include "ppcli/runlog/runlog.h"
 
 /* "30\ttrain.lr\t0.01\t0.001" in line[]; false for anything else. */
 static bool read_change(char *line, struct pp_change *out)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From the mean times of all ranks to a simulated step. The same arithmetic on every rank. */
-#include "ppcli/runlog.h"
+#include "ppcli/runlog/runlog.h"
 
 #include <limits.h>
 

@@ -11,10 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/log.h"
-#include "ppcli/io.h"
-#include "ppcli/lock.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/files.h"
+#include "ppcli/ckpt/checkpoint.h"
 
 #define PRINT_NS 2000000000u /* between two printed lines when run.log_every is 0 */
 

@@ -3,9 +3,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "ppcli/io.h"
-#include "ppcli/runlog.h"
-#include "ppcli/json_in.h"
+#include "ppcli/base/files.h"
+#include "ppcli/runlog/runlog.h"
 
 /* A line that the run before has finished, and of no later step. */
 static int check_line(const char *line, size_t n, int64_t step, bool *out_keep)

@@ -4,7 +4,7 @@
  * of none: a rank is held against the median rank, of two against the faster one. */
 #include "parts.h"
 
-#include "ppcli/median.h"
+#include "ppcli/base/base.h"
 
 #define OVER 1.25  /* slower than that is slow ... */
 #define HOLD_S 5.0 /* ... when it stays so for so long; and the same back */

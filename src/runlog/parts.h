@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "ppcli/runlog.h"
-#include "ppcli/chrome.h"
+#include "ppcli/runlog/runlog.h"
+#include "ppcli/sim/trace.h"
 
 /* ---- pace.c: ranks that are slower than planned. Rank 0 only; local */
 

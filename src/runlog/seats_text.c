@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "ppcli/log.h"
+#include "ppcli/base/base.h"
 
 #define SHOWN 16 /* ranks, of the announcement */
 #define SEAT_TEXT 160

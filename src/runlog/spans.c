@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 struct spans {
     const struct pp_layout *layout;

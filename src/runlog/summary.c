@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/machine.h"
-#include "ppcli/text.h"
+#include "ppcli/base/cores.h"
+#include "ppcli/base/base.h"
 
 #define MIB (1024.0 * 1024.0)
 #define BUSY_LOAD 0.5 /* of the last minute: something else is running */

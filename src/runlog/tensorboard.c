@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ppcli/protobuf.h"
+#include "ppcli/base/files.h"
 
 #define SCALARS_MAX 8
 

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "parts.h"
-#include "ppcli/draw.h"
-#include "ppcli/io.h"
+#include "ppcli/sim/trace.h"
+#include "ppcli/base/files.h"
 
 #define STEPS_MAX 8 /* that are looked at, the last ones */
 

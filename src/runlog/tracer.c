@@ -8,7 +8,7 @@
 #include <fcntl.h>
 
 #include "parts.h"
-#include "ppcli/log.h"
+#include "ppcli/base/base.h"
 
 #define STEPS_DEFAULT 50 /* what a viewer still opens at once */
 

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 struct queue {
     const struct pp_plan *plan;

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 struct checker {
     const struct pp_plan *plan;

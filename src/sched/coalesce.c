@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 /* Micro-batches [*first, *end) are the group of mb. */
 static void group_of(const struct pp_plan *plan, int mb, int *first, int *end)

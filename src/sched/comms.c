@@ -9,8 +9,8 @@
  */
 #include "csv.h"
 
-#include "ppcli/exchange.h"
-#include "ppcli/mem.h"
+#include "ppcli/sched/plan.h"
+#include "ppcli/base/base.h"
 
 /* Does the message go to another rank? */
 static bool travels(const struct pp_plan *plan, int32_t message)

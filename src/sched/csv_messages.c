@@ -7,7 +7,7 @@
  */
 #include "csv.h"
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 /* What the lists have done about a message, as bits. */
 enum {

@@ -2,8 +2,8 @@
 /* From a table to a plan: its shape, the passes, and the proof of the order of its messages. */
 #include "csv.h"
 
-#include "ppcli/exchange.h"
-#include "ppcli/mem.h"
+#include "ppcli/sched/plan.h"
+#include "ppcli/base/base.h"
 
 /* The cells of one row that compute. */
 static int take_plan_row(const struct pp_table *t, int rank, struct pp_plan *plan)

@@ -8,8 +8,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 enum {
     CELL_MAX = 79,         /* the longest is a pair of numbers of ten digits */

@@ -4,7 +4,7 @@
  */
 #include "csv.h"
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 struct pp_csv_place pp_table_place(const struct pp_table *t, int rank, int k)
 {

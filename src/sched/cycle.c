@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 /* Ranks of the circle that are spelled out; the rest is counted. */
 enum {

@@ -2,7 +2,7 @@
 /* Pass 1, generate: a schedule's cells become the actions of each rank. */
 #include "orders/orders.h"
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb)
 {

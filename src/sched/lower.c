@@ -9,7 +9,7 @@
  */
 #include "pass.h"
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb)
 {

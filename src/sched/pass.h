@@ -20,7 +20,7 @@
 
 #include <stddef.h>
 
-#include "ppcli/plan.h"
+#include "ppcli/sched/plan.h"
 
 /* schedule_naive, schedule_gpipe, ... */
 #define PP_SCHEDULE(x, name, help) extern const struct pp_schedule_ops schedule_##x;

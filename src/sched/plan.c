@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan: its memory, and the passes in their order. */
-#include "ppcli/plan.h"
+#include "ppcli/sched/plan.h"
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "csv.h"
 
 /* All ids and list lengths are int32: four actions and messages per (stage, micro-batch) fit. */

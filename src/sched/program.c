@@ -15,12 +15,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/exchange.h"
-#include "ppcli/file.h"
-#include "ppcli/mem.h"
-#include "ppcli/process.h"
-#include "ppcli/thread.h"
+#include "ppcli/base/base.h"
+#include "ppcli/sched/plan.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/cores.h"
 
 #define ROOM ((size_t)PP_PROGRAM_BYTES_MAX + 1)
 

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 enum done {
     DONE_F = 1, /* and has left nothing */

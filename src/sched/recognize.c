@@ -2,11 +2,8 @@
 /* Which schedule a plan is, and the digest of its table. */
 #include <string.h>
 
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
-#include "ppcli/plan.h"
-#include "ppcli/sha256.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
+#include "ppcli/sched/plan.h"
 
 /* The next action of a list, an I and the W after it as B. */
 static struct pp_cell next_cell(const struct pp_rank_plan *list, int *k)

@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 /* What the list of a rank becomes; returns its length, at most twice that of today. from: [V][M] of
  * the rank; where the last F is whose state is to be there, -1: nowhere, or an R makes it. */

@@ -24,7 +24,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 /* The lowest free number of 0..n-1: a heap of the ones given back, then the next new one. */
 struct pool {

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 int pp_plan_first_tied(const struct pp_rank_plan *list)
 {

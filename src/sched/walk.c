@@ -14,7 +14,7 @@
  */
 #include "pass.h"
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 enum {
     BLOCK = 64

@@ -13,9 +13,9 @@
  * optimizer also keep the next step from beginning; the rank's own work does not wait for others
  * twice: over many steps it alone remains.
  */
-#include "ppcli/sim.h"
+#include "ppcli/sim/sim.h"
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 struct rank {
     double fi, i, w;         /* of all its micro-batches */

@@ -3,12 +3,11 @@
  * Three simulations tell where ranks idle: equal stages, the real stages, and what was measured
  * (or predicted with transfers). Each difference is one part.
  */
-#include "ppcli/bubble.h"
+#include "ppcli/sim/sim.h"
 
 #include <math.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 /* Steps after which a pipeline has found its rhythm, and how many more tell it. */
 #define STEPS_BEFORE 3

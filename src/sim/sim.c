@@ -8,9 +8,9 @@
  *
  * This is not the walk that proves a plan: the walk knows no costs, the simulator trusts the proof.
  */
-#include "ppcli/bubble.h"
+#include "ppcli/sim/sim.h"
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 /* When the messages of one channel that were not taken yet arrive, in the order sent: a ring. */
 struct lane {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Lists of numbers become the costs of the stages of a plan. */
-#include "ppcli/stage_costs.h"
+#include "ppcli/sim/sim.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 #define COST_MAX 1e12 /* sums of it stay numbers */
 

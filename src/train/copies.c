@@ -11,8 +11,7 @@
 #include <unistd.h>
 
 #include "loop.h"
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 struct file {
     char name[256]; /* empty: there is none more, and `bytes` is not 0 when something failed */

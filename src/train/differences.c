@@ -8,11 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/dataset.h"
-#include "ppcli/log.h"
-#include "ppcli/optimizers.h"
-#include "ppcli/text.h"
-#include "ppcli/weights.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/base/base.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/ckpt/checkpoint.h"
 
 struct differences {
     const struct trainer *tr;

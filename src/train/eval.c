@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The weights of a checkpoint, judged by the test set: no training, no run folder. */
-#include "ppcli/train.h"
+#include "ppcli/train/train.h"
 
 #include <math.h>
 
-#include "ppcli/err.h"
-#include "ppcli/io.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/files.h"
 
 /* Collective: the sums of all ranks. */
 static int add_up(const struct pp_worker *w, struct pp_loss_sums *out)

@@ -2,7 +2,7 @@
 /* What a run was, put together from all ranks: figures, where its bubble comes from, advice. */
 #include "loop.h"
 
-#include "ppcli/tune.h"
+#include "ppcli/plan/search.h"
 
 /* The share of rank time that was not spent computing. */
 double loop_bubble(const struct totals *w, int ranks)

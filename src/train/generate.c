@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One chunk over all layers, in which attention keeps keys and values: a token is one row of a forward
  * pass. A prompt goes through many at a time, so that weights are read once for all of them. */
-#include "ppcli/generate.h"
+#include "ppcli/train/train.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/chunk.h"
-#include "ppcli/dataset.h"
-#include "ppcli/err.h"
-#include "ppcli/machine.h"
-#include "ppcli/weights.h"
+#include "ppcli/nn/chunk.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/cores.h"
+#include "ppcli/ckpt/checkpoint.h"
 
 struct pp_generator {
     struct pp_ckpt *ck; /* while it is read */

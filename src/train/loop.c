@@ -10,10 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/err.h"
-#include "ppcli/log.h"
-#include "ppcli/text.h"
-#include "ppcli/tune.h"
+#include "ppcli/base/base.h"
+#include "ppcli/plan/search.h"
 
 #define SIMULATED_LAYERS 64
 #define SIMULATED_CELLS 256 /* stages times micro-batches */

@@ -3,7 +3,7 @@
 #ifndef PPCLI_TRAIN_LOOP_H
 #define PPCLI_TRAIN_LOOP_H
 
-#include "ppcli/lock.h"
+#include "ppcli/ckpt/checkpoint.h"
 #include "rank.h"
 #include "resume.h"
 #include "save.h"

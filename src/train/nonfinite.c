@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 #define CHANGE_MAX 160
 

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "loop.h"
-#include "ppcli/mem.h"
-#include "ppcli/run_dir.h"
-#include "ppcli/vocabulary.h"
+#include "ppcli/base/base.h"
+#include "ppcli/ckpt/checkpoint.h"
+#include "ppcli/data/tokenizer.h"
 
 #define RING_STEPS 8     /* whole steps that the record of actions keeps, of a trace more ... */
 #define RING_STEPS_MIN 2 /* ... or fewer, down to these, ... */

@@ -3,8 +3,8 @@
 #ifndef PPCLI_TRAIN_RANK_H
 #define PPCLI_TRAIN_RANK_H
 
-#include "ppcli/train.h"
-#include "ppcli/machine.h"
+#include "ppcli/train/train.h"
+#include "ppcli/base/cores.h"
 
 struct rank_spec {
     const struct pp_run *run;
@@ -82,5 +82,9 @@ int seats_connect(const struct pp_run *run, struct pp_transport **tp);
 
 /* What rank `rank` of the run asks of its backend. Local. */
 struct pp_backend_choice seats_choice(const struct pp_run *run, int rank);
+
+/* Collective, of ranks that are processes: whether they have the same model, plan and data. Errors:
+ * PP_ECONFIG, the same on every rank; as of reading files. */
+int pp_run_compare(const struct pp_run *run, struct pp_transport *tp);
 
 #endif

@@ -9,14 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/err.h"
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
-#include "ppcli/text.h"
-#include "ppcli/vocabulary.h"
+#include "ppcli/base/base.h"
+#include "ppcli/data/tokenizer.h"
 #include "resume_state.h"
-#include "ppcli/run_dir.h"
-#include "ppcli/weights.h"
+#include "ppcli/ckpt/checkpoint.h"
 
 /* ---- which folder */
 

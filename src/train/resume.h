@@ -6,7 +6,7 @@
 #ifndef PPCLI_TRAIN_RESUME_H
 #define PPCLI_TRAIN_RESUME_H
 
-#include "ppcli/checkpoint.h"
+#include "ppcli/ckpt/checkpoint.h"
 
 struct trainer;
 

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/dataset.h"
+#include "ppcli/data/dataset.h"
 
 /* More replicas than these share one number: their sum, and the last bits of the loss that the
  * epoch's line shows after a resume. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving, as the protocol of ppcli/checkpoint.h wants it, between ranks that may be processes. */
+/* Saving, as the protocol of ppcli/ckpt/checkpoint.h wants it, between ranks that may be processes. */
 #include "loop.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/log.h"
+#include "ppcli/base/base.h"
 
 #define SMALL_FILES ((uint64_t)256 << 10) /* headers, config, state, MANIFEST: more than enough */
 

@@ -6,8 +6,8 @@
 #ifndef PPCLI_TRAIN_SAVE_H
 #define PPCLI_TRAIN_SAVE_H
 
-#include "ppcli/checkpoint.h"
-#include "ppcli/exec.h"
+#include "ppcli/ckpt/checkpoint.h"
+#include "ppcli/pipe/exec.h"
 
 struct saver;
 

@@ -8,10 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/hosts.h"
-#include "ppcli/log.h"
-#include "ppcli/text.h"
-#include "ppcli/thread.h"
+#include "ppcli/cluster/hosts.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/cores.h"
 
 /* This process's device for the index-th of `ranks` ranks of its machine. Local. */
 static int take(const struct pp_run *run, const struct pp_device *devices, int n, int index,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See ppcli/watch.h. */
-#include "ppcli/watch.h"
+/* See ppcli/watch/watch.h. */
+#include "ppcli/watch/watch.h"
 
 #include <fcntl.h>
 #include <pthread.h>

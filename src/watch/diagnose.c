@@ -4,11 +4,11 @@
  * (the transport's show_waits). A rank that shows nothing is computing or stuck, and the others
  * wait for it, directly or through each other. The messages of the plan give that chain.
  */
-#include "ppcli/diagnose.h"
+#include "ppcli/watch/diagnose.h"
 
 #include <string.h>
 
-#include "ppcli/run_dir.h"
+#include "ppcli/ckpt/checkpoint.h"
 
 #define RANKS_MAX 65536 /* believed of a folder */
 /* A rank whose last sign of waiting is older than half the silence, within these limits, does not

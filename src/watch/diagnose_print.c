@@ -4,13 +4,13 @@
  * for the box of the watchdog, for hang.txt and for `ppcli diagnose`; nothing here allocates,
  * because the rank that hangs may hold the allocator.
  */
-#include "ppcli/diagnose.h"
+#include "ppcli/watch/diagnose.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-#include "ppcli/json.h"
-#include "ppcli/text.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 
 #define WAITS_SHOWN 16
 #define STAGES_SHOWN 8

@@ -8,8 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/thread.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/cores.h"
 
 struct ticker {
     uint64_t every_ns;

@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "ppcli/trace.h"
+#include "ppcli/sim/trace.h"
 
 struct ticker;
 

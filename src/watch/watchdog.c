@@ -3,7 +3,7 @@
  * A look costs two loads a rank; only when no rank makes progress for run.hang_timeout
  * are processes looked up and a verdict reached.
  */
-#include "ppcli/watch.h"
+#include "ppcli/watch/watch.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/diagnose.h"
-#include "ppcli/run_dir.h"
+#include "ppcli/watch/diagnose.h"
+#include "ppcli/ckpt/checkpoint.h"
 #include "ticker.h"
 
 #define LOOK_MIN_NS 20000000u

@@ -14,11 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ppcli/config.h"
-#include "ppcli/exchange.h"
-#include "ppcli/file.h"
-#include "ppcli/plan.h"
-#include "ppcli/schedule.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/sched/plan.h"
+#include "ppcli/base/files.h"
+#include "ppcli/sched/schedule.h"
 
 enum column {
     BITS,

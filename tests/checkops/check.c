@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 
 double longest_of(int count, int length, size_t vs, size_t ks, const float *a)
 {

@@ -11,9 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
-#include "ppcli/median.h"
+#include "ppcli/base/base.h"
 
 #ifndef CHECKOPS_ONLY
 #define CHECKOPS_ONLY "" /* all targets */
@@ -43,7 +41,7 @@ static int call_largest(struct pp_backend *be, const struct pp_largest *a)
     {                                                                                              \
         return pp_backend_##name(be, a);                                                           \
     }
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 
 #define PP_KERNEL(name, type)                                                                      \
     static void make_sample_##name(struct sample *s)                                               \

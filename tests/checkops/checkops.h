@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "ppcli/backend.h"
+#include "ppcli/dev/backend.h"
 
 #define ROUNDINGS 16
 #define EPS ((double)FLT_EPSILON)

@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 #define GUARD 64 /* bytes before and after an array */
 

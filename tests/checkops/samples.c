@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/err.h"
-#include "ppcli/rng.h"
+#include "ppcli/base/base.h"
 
 uint32_t draw(struct sample *s, uint32_t n)
 {

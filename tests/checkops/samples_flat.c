@@ -3,15 +3,14 @@
 #include <math.h>
 
 #include "checkops.h"
-#include "ppcli/activations.h"
-#include "ppcli/optimizers.h"
+#include "ppcli/conf/config.h"
 
 static enum pp_activation some_activation(struct sample *s)
 {
     static const enum pp_activation all[] = {
         PP_ACT_NONE,
 #define PP_ACTIVATION(NAME, ...) PP_ACT_##NAME,
-#include "ppcli/activations.def"
+#include "ppcli/conf/activations.def"
     };
     return all[draw(s, sizeof(all) / sizeof(all[0]))];
 }

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "checkops.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 /* ---- attention */
 

@@ -7,8 +7,7 @@
 #include <string.h>
 
 #include "../../src/dev/cpu/cpu_impl.h"
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 extern const struct pp_backend_ops backend_cpu, backend_cuda;
 

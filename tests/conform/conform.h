@@ -8,9 +8,9 @@
 
 #include <stddef.h>
 
-#include "ppcli/backend.h"
-#include "ppcli/err.h"
-#include "ppcli/transport.h"
+#include "ppcli/dev/backend.h"
+#include "ppcli/base/base.h"
+#include "ppcli/comm/transport.h"
 
 #define EXPECT(cond, ...)                                                                          \
     do {                                                                                           \

@@ -7,9 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/mem.h"
-#include "ppcli/rng.h"
+#include "ppcli/base/base.h"
 
 static int put(struct conform *c, enum kind kind, enum direction d, int slot, int message,
                size_t bytes)

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "ppcli/rng.h"
+#include "ppcli/base/base.h"
 
 /* Sum over a group, compared bit for bit with adding in group order on this rank alone. What stands
  * behind the buffers stays as it is. */

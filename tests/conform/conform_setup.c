@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/backend.h"
-#include "ppcli/mem.h"
-#include "ppcli/rng.h"
+#include "ppcli/dev/backend.h"
+#include "ppcli/base/base.h"
 
 static const int slots_of[KINDS] = {
     [SMALL] = 3, [BIG] = 1, [WRONG_TAG] = 1, [WRONG_SIZE] = 1, [UNUSED] = 2};

@@ -17,8 +17,8 @@
 
 #include "../../src/comm/impl.h"
 #include "../lazy/lazy.h"
-#include "ppcli/backend.h"
-#include "ppcli/clock.h"
+#include "ppcli/dev/backend.h"
+#include "ppcli/base/base.h"
 
 /* Every case on one rank; a failure ends all ranks, because the others may be waiting for us. */
 static int run_cases(struct pp_transport *tp, struct pp_backend *be)

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "../../src/comm/impl.h"
-#include "ppcli/rng.h"
+#include "ppcli/base/base.h"
 
 struct delay {
     struct pp_transport_ops ops; /* without what the inner one cannot do */

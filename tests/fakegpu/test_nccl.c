@@ -16,8 +16,7 @@
 
 #include "../../src/comm/impl.h"
 #include "../conform/conform.h"
-#include "ppcli/clock.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 #define SECOND_NS 1000000000u
 #define SLOT_BYTES 256

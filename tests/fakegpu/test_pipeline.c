@@ -3,8 +3,8 @@
 #include "../pipe/train_run.h"
 
 #include "command.h"
-#include "ppcli/exec.h"
-#include "ppcli/run.h"
+#include "ppcli/pipe/exec.h"
+#include "ppcli/pipe/layout.h"
 
 TEST(a_diverged_run_is_noticed)
 {

@@ -21,7 +21,7 @@
 #ifndef PPCLI_TESTS_FAULT_H
 #define PPCLI_TESTS_FAULT_H
 
-#include "ppcli/trace.h"
+#include "ppcli/sim/trace.h"
 
 /* Sites behind those that are actions. */
 enum fault_phase {

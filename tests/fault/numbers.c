@@ -4,7 +4,7 @@
  * into I, and of the weight gradients when W has added to them.
  */
 #include "fault.h"
-#include "ppcli/chunk.h"
+#include "ppcli/nn/chunk.h"
 
 int __real_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
                             const struct pp_pass *pass, const float *x, float *y);

@@ -6,10 +6,10 @@
 #include "fault.h"
 
 #include "../../src/train/resume.h"
-#include "ppcli/tune.h"
-#include "ppcli/checkpoint.h"
-#include "ppcli/dataset.h"
-#include "ppcli/exec.h"
+#include "ppcli/plan/search.h"
+#include "ppcli/ckpt/checkpoint.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/pipe/exec.h"
 
 #define WRAP(site, name, parameters, arguments)                                                    \
     int __real_##name parameters;                                                                  \

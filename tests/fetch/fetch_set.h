@@ -5,9 +5,9 @@
 
 #include "../unit/test_data_files.h"
 
-#include "ppcli/file.h"
-#include "ppcli/sha256.h"
-#include "ppcli/fetch.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
+#include "ppcli/data/fetch.h"
 
 #define FETCH_NAME "small-labels-idx1-ubyte" /* .gz */
 #define FETCH_BYTES 60008

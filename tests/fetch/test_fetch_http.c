@@ -12,8 +12,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/log.h"
+#include "ppcli/base/base.h"
 
 static struct fetch_set fs;
 static char log_path[128];

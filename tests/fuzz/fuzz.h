@@ -17,7 +17,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 
 /* 0 always; a finding ends the process. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A result of `ppcli bench` beside itself. */
 #include "fuzz.h"
-#include "ppcli/bench.h"
+#include "ppcli/bench/bench.h"
 
 static struct fuzz_file file = {-1, ""};
 

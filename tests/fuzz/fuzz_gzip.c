@@ -5,7 +5,7 @@
  * then damaged as the next four bytes say: refused, or exactly the data.
  */
 #include "fuzz.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "../../src/data/ops.h"
 
 #include <zlib.h>

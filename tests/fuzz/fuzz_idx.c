@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plain IDX: what is accepted is exactly its header and its data. */
 #include "fuzz.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "../../src/data/ops.h"
 
 static struct fuzz_file file = {-1, ""};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* INI text: whatever is accepted prints as an INI that reads back as the same. */
 #include "fuzz.h"
-#include "ppcli/config.h"
+#include "ppcli/conf/config.h"
 #include "command.h"
 
 static struct fuzz_file first = {-1, ""}, second = {-1, ""};

@@ -2,7 +2,7 @@
 /* MANIFEST: there is one way to write what is read. Its last line, a digest, is put right first,
  * else nothing would get past it; a text whose first byte is "!" goes in as it is. */
 #include "fuzz.h"
-#include "ppcli/sha256.h"
+#include "ppcli/base/base.h"
 #include "../../src/ckpt/impl.h"
 
 static void check(const char *text, size_t size)

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "fuzz.h"
-#include "ppcli/dataset.h"
+#include "ppcli/data/dataset.h"
 
 static struct fuzz_file file = {-1, ""}, labels = {-1, ""};
 

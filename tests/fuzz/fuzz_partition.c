@@ -2,7 +2,7 @@
 /* Costs of layers cut into stages: all layers once, in order, and no cut is better (up to 10
  * layers). */
 #include "fuzz.h"
-#include "ppcli/model.h"
+#include "ppcli/nn/model.h"
 
 #define LAYERS_MAX 10
 

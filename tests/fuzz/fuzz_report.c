@@ -2,8 +2,8 @@
 /* A run folder as `ppcli report` reads it: the first byte says which of its files these bytes are.
  */
 #include "fuzz.h"
-#include "ppcli/file.h"
-#include "ppcli/report.h"
+#include "ppcli/base/files.h"
+#include "ppcli/show/report.h"
 
 static const char *const names[] = {"metrics.jsonl", "summary.json", "timeline.json",
                                     "config.resolved.ini"};

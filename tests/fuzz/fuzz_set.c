@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* --set SECTION.KEY=VALUE, one a line: an accepted value prints as text that gives it again. */
 #include "fuzz.h"
-#include "ppcli/config.h"
+#include "ppcli/conf/config.h"
 #include "command.h"
 
 #define LINES_MAX 8

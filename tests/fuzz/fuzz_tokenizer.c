@@ -2,8 +2,8 @@
 /* tokenizer.json, up to a NUL, and a text after it: ids are tokens, and where nothing changes a text
  * their bytes are the text. */
 #include "fuzz.h"
-#include "ppcli/mem.h"
-#include "ppcli/tokenizer.h"
+#include "ppcli/base/base.h"
+#include "ppcli/data/tokenizer.h"
 
 static void check_bytes(const struct pp_tokenizer *t, const struct pp_ids *ids, const char *text,
                         size_t n)

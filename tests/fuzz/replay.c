@@ -7,8 +7,8 @@
 #include <dirent.h>
 #include <sys/stat.h>
 
-#include "ppcli/file.h"
-#include "ppcli/rng.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 #include "fuzz.h"
 
 #define BYTES_MAX (1 << 20)

@@ -7,9 +7,7 @@
 #include <unistd.h>
 
 #include "../../src/comm/impl.h"
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 struct pair {
     int fd;

@@ -6,7 +6,7 @@
 #ifndef PPCLI_TESTS_GPU_PAIR_H
 #define PPCLI_TESTS_GPU_PAIR_H
 
-#include "ppcli/transport.h"
+#include "ppcli/comm/transport.h"
 
 /* rank 0 or 1; fd: this one's end of a connected stream socket, which is the transport's from here
  * on. Errors: PP_ERESOURCE. */

@@ -2,7 +2,7 @@
 /* Ops on a device where checkops does not look: losses of large logits and NaN, many arrays at
  * once, norms of large means. */
 #include "gpu.h"
-#include "ppcli/optimizers.h"
+#include "ppcli/conf/config.h"
 
 #define TIGHT 1e-5 /* f32 against double, of the largest element */
 

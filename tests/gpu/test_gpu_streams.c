@@ -2,7 +2,7 @@
 /* Marks between ranks of one device, and steps that are recorded once and replayed. */
 #include "gpu.h"
 
-#include "ppcli/clock.h"
+#include "ppcli/base/base.h"
 
 #define N 100000
 

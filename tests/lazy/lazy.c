@@ -6,8 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 
 #define HUNG_S 4
 

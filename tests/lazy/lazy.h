@@ -16,7 +16,7 @@
 
 #include <stddef.h>
 
-#include "ppcli/backend.h"
+#include "ppcli/dev/backend.h"
 
 extern const struct pp_backend_ops backend_cuda;
 

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 
 #define all lazy_all
 

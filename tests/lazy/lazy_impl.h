@@ -6,7 +6,7 @@
 #include <pthread.h>
 
 #include "lazy.h"
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 
 #define ARGS_MAX 256
 #define CAPTURE_STREAMS 64

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 
 #define BYTES ((size_t)4 << 30) /* of addresses; pages come when they are written */
 #define PAGE ((size_t)4096)

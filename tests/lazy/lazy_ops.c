@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 extern const struct pp_backend_ops backend_cpu;
 
@@ -170,7 +169,7 @@ static void spoil_result(enum pp_kernel k, const void *args)
         lazy_make_real(&real, sizeof(real));                                                       \
         return lazy_push(be, do_##name, &real, sizeof(real));                                      \
     }
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 
 static int probe(char *why, size_t bytes)
 {
@@ -209,5 +208,5 @@ const struct pp_backend_ops backend_cuda = {
     .packed_floats = packed_floats,
     .pack_weights = pack_weights,
 #define PP_KERNEL(name, type) .name = name,
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 };

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 #include "command.h"
-#include "ppcli/bench.h"
-#include "ppcli/mem.h"
+#include "ppcli/bench/bench.h"
+#include "ppcli/base/base.h"
 
 #define MAX_SETTINGS 16
 

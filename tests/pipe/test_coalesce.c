@@ -4,8 +4,8 @@
 #include "train_run.h"
 
 #include "command.h"
-#include "ppcli/exec.h"
-#include "ppcli/run.h"
+#include "ppcli/pipe/exec.h"
+#include "ppcli/pipe/layout.h"
 
 /* The config of a list "section.key=value", ended by NULL. */
 static struct pp_config *config_of(const char *const *settings)

@@ -5,9 +5,9 @@
 
 #include "../unit/test.h"
 #include "command.h"
-#include "ppcli/clock.h"
-#include "ppcli/diagnose.h"
-#include "ppcli/run.h"
+#include "ppcli/base/base.h"
+#include "ppcli/watch/diagnose.h"
+#include "ppcli/pipe/layout.h"
 
 #define RANKS 3
 #define LONG_AGO 3000000000u /* ns */

@@ -9,8 +9,8 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "ppcli/chunk.h"
-#include "ppcli/train.h"
+#include "ppcli/nn/chunk.h"
+#include "ppcli/train/train.h"
 
 int __real_pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
                             const struct pp_pass *pass, const float *x, float *y);

@@ -5,8 +5,8 @@
 #include <math.h>
 
 #include "command.h"
-#include "ppcli/config.h"
-#include "ppcli/run.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/pipe/layout.h"
 
 /* Trains a small network, on which come these settings. */
 static void run_with(const char *const *more, struct outcome *out)

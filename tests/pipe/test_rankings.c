@@ -13,8 +13,8 @@
 
 #include "../runner.h"
 #include "command.h"
-#include "ppcli/mem.h"
-#include "ppcli/tune.h"
+#include "ppcli/base/base.h"
+#include "ppcli/plan/search.h"
 
 #define SHOWN 12 /* rows of a case */
 

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "ppcli/exchange.h"
-#include "ppcli/plan.h"
+#include "ppcli/sched/plan.h"
 
 #define TABLE "schedule-table-test.csv"
 

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ppcli/file.h"
+#include "ppcli/base/files.h"
 
 #define STEPS 20
 

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 
 #include "command.h"
-#include "ppcli/config.h"
-#include "ppcli/log.h"
-#include "ppcli/tune.h"
-#include "ppcli/train.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/base/base.h"
+#include "ppcli/plan/search.h"
+#include "ppcli/train/train.h"
 
 #define SETTINGS_MAX 64
 

@@ -6,8 +6,8 @@ set -eu
 root=$1
 shift
 code=0
-for header in "$root"/include/ppcli/*.h; do
-    name=ppcli/${header##*/}
+for header in "$root"/include/ppcli/*/*.h; do
+    name=${header#"$root"/include/}
     # -fno-common and the like do not matter to a parse; warnings do.
     if ! printf '#include "%s"\n#include "%s"\ntypedef int nothing;\n' "$name" "$name" |
         "$@" -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Wstrict-prototypes -Wundef -Werror \

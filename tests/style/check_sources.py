@@ -14,35 +14,17 @@ import sys
 # A module may include modules of a smaller height and itself, never its equals.
 HEIGHT = {
     'base': 0,
-    'conf': 1, 'sched': 1, 'trace': 1,
-    'dev': 2,
+    'conf': 1, 'sched': 1,
+    'dev': 2, 'sim': 2,
     'nn': 3, 'comm': 3, 'data': 3,
-    'pipe': 4, 'sim': 4, 'ckpt': 4, 'hosts': 4,
-    'tune': 5, 'runlog': 5, 'watch': 5,
-    'train': 6,
-    'bench': 7, 'launch': 7, 'report': 7,
-    'cli': 8,
-}
-
-# Public headers that are not named after a source file or a folder of their module.
-HEADER_OWNER = {
-    'activations.def': 'conf', 'optimizers.def': 'conf', 'activations.h': 'conf', 'optimizers.h': 'conf',
-    'keys_data.def': 'conf', 'keys_model.def': 'conf', 'keys_pipeline.def': 'conf',
-    'keys_train.def': 'conf', 'keys_checkpoint.def': 'conf', 'keys_run.def': 'conf',
-    'keys_schedule.def': 'base',  # nothing but names, for conf and sched
-    'backend_entries.def': 'dev',
-    'kernels.def': 'dev',
-    'kernels.h': 'dev',
-    'shape.h': 'base',
-    'config.h': 'conf',
-    'train.h': 'train',
-    'model.h': 'nn', 'ops.h': 'nn', 'ops.def': 'nn',
-    'run.h': 'pipe',
-    'report.h': 'report', 'formats.h': 'report', 'results.h': 'report',
-    'exec.h': 'pipe',
-    'layout.h': 'pipe',
-    'exchange.h': 'sched',
-    'launch.h': 'launch',
+    'pipe': 4, 'ckpt': 4,
+    'measure': 5, 'runlog': 5,
+    'plan': 6,
+    'cluster': 7,
+    'watch': 8,
+    'train': 9,
+    'bench': 10, 'show': 10,
+    'cli': 11,
 }
 
 SOURCE = ('.c', '.h', '.def', '.cu', '.cpp')
@@ -91,30 +73,28 @@ def without_comments(text, strings=True):
 
 
 def owner_of(root, header):
-    """The module of a public header."""
-    if header in HEADER_OWNER:
-        return HEADER_OWNER[header]
-    stem = header[:-len('.h')]
-    if stem in HEIGHT:
-        return stem
-    for module in HEIGHT:
-        for name in (stem + '.c', stem + 's.def', stem + '.def'):
-            if os.path.exists(os.path.join(root, 'src', module, name)):
-                return module
-    return None
+    """The module of a public header, which is its folder."""
+    module = header.split('/')[0]
+    return module if '/' in header and module in HEIGHT else None
+
+
+HEADERS_MAX = 3  # the contract of a module
 
 
 def layers(root):
     """A room includes only lower rooms; so two rooms of equal height cannot know each other."""
     problems = [f'src/{room}:1: a room of the rule that does not exist' for room in HEIGHT
                 if not os.path.isdir(os.path.join(root, 'src', room))]
+    count = {}
     for path in files(root, SOURCE, 'include'):
-        if path.startswith(os.path.join('include', 'ppcli')):
-            module = owner_of(root, os.path.basename(path))
-            if module is None:
-                problems.append(f'{path}:1: which module is it of? name it in HEADER_OWNER')
-                continue
-            problems += layer_problems(root, path, module)
+        module = owner_of(root, os.path.relpath(path, os.path.join('include', 'ppcli')))
+        if module is None:
+            problems.append(f'{path}:1: a public header lies in include/ppcli/MODULE')
+            continue
+        count[module] = count.get(module, 0) + path.endswith('.h')
+        problems += layer_problems(root, path, module)
+    problems += [f'include/ppcli/{module}:1: {n} headers; the contract of a module has {HEADERS_MAX} at most'
+                 for module, n in count.items() if n > HEADERS_MAX]
     for path in files(root, SOURCE, 'src'):
         module = path.split(os.sep)[1]
         if module not in HEIGHT:

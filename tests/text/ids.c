@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/err.h"
-#include "ppcli/mem.h"
-#include "ppcli/tokenizer.h"
+#include "ppcli/base/base.h"
+#include "ppcli/data/tokenizer.h"
 
 static void compare(const struct pp_tokenizer *t, const struct pp_ids *ids, const char *text,
                     uint32_t n, int number)

@@ -6,10 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/activations.h"
-#include "ppcli/backend.h"
-#include "ppcli/mem.h"
-#include "ppcli/rng.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/dev/backend.h"
+#include "ppcli/base/base.h"
 #include "test.h"
 
 static inline struct pp_backend *open_backend(const char *name)
@@ -56,7 +55,7 @@ static const int shapes[][3] = {{1, 1, 1},      {3, 5, 7},  {1, 10, 123},
 static const enum pp_activation activations[] = {
     PP_ACT_NONE,
 #define PP_ACTIVATION(NAME, ...) PP_ACT_##NAME,
-#include "ppcli/activations.def"
+#include "ppcli/conf/activations.def"
 };
 
 /* Of y and z what the activation's backward pass reads. */

@@ -18,6 +18,6 @@ static const struct cpu_kernels *chosen;
         chosen->name(a, &all);                                                                     \
         return 0;                                                                                  \
     }
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 
 #endif

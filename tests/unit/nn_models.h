@@ -5,9 +5,9 @@
 
 #include <stdio.h>
 
-#include "ppcli/activations.h"
-#include "ppcli/mem.h"
-#include "ppcli/model.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/base/base.h"
+#include "ppcli/nn/model.h"
 #include "test.h"
 
 static inline struct pp_config *make_config(enum pp_activation act, const int *sizes, int n_sizes)

@@ -11,9 +11,9 @@
 
 #include "../../src/nn/nn.h"
 #include "dev_inputs.h"
-#include "ppcli/chunk.h"
-#include "ppcli/err.h"
-#include "ppcli/optimizers.h"
+#include "ppcli/nn/chunk.h"
+#include "ppcli/base/base.h"
+#include "ppcli/conf/config.h"
 
 enum {
     H = 5,

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "../runner.h"
 
 /* cmocka 1.1.5 reports skip() as "not ok ... # SKIP", which TAP readers, meson's too, count as a

@@ -8,14 +8,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ppcli/clock.h"
-#include "ppcli/file.h"
-#include "ppcli/io.h"
-#include "ppcli/json.h"
-#include "ppcli/mem.h"
-#include "ppcli/rng.h"
-#include "ppcli/sha256.h"
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
+#include "ppcli/base/files.h"
 #include "../../src/base/sha256_block.h"
 
 TEST(a_word_for_a_shell_is_quoted_where_it_must_be)

@@ -4,8 +4,8 @@
 
 #include <math.h>
 
-#include "ppcli/bubble.h"
-#include "ppcli/mem.h"
+#include "ppcli/sim/sim.h"
+#include "ppcli/base/base.h"
 
 static struct pp_plan *plan_of(const char *schedule, int stages, int chunks, int microbatches)
 {

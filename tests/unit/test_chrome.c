@@ -5,8 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/chrome.h"
-#include "ppcli/trace.h"
+#include "ppcli/sim/trace.h"
 #include "test.h"
 
 static char *text;

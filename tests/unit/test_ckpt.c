@@ -2,7 +2,7 @@
 /* Checkpoints that nothing happens to: saved, found, read under any layout, thinned out. */
 #include "test_ckpt_make.h"
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 static struct pp_ckpt *opened(const char *path)
 {

@@ -3,7 +3,7 @@
  */
 #include "test_ckpt_make.h"
 
-#include "ppcli/log.h"
+#include "ppcli/base/base.h"
 
 /* What a run does at a checkpoint. */
 static int save_and_prune(const struct pp_io *io, const char *dir, int64_t step, int keep)

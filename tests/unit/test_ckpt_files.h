@@ -8,8 +8,8 @@
 #include <fcntl.h>
 #include <math.h>
 
-#include "ppcli/io.h"
-#include "ppcli/safetensors.h"
+#include "ppcli/base/files.h"
+#include "ppcli/ckpt/safetensors.h"
 #include "test_data_files.h"
 
 /* What happens at call number `at` (from 1) of a save. */

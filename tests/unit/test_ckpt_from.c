@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model.from: config.json of Hugging Face's models as keys. */
-#include "ppcli/checkpoint.h"
+#include "ppcli/ckpt/checkpoint.h"
 #include "test_conf.h"
 
 #define GPT2                                                                                       \

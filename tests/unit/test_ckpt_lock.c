@@ -6,7 +6,7 @@
 #include <sys/file.h>
 #include <sys/wait.h>
 
-#include "ppcli/lock.h"
+#include "ppcli/ckpt/checkpoint.h"
 
 TEST_IN_FOLDER(the_second_one_is_refused_and_told_who_is_first)
 {

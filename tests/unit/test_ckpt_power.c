@@ -7,7 +7,7 @@
  */
 #include "test_ckpt_make.h"
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 #define NODES 256
 #define OPS 1024

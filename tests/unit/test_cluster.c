@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "ppcli/cluster.h"
-#include "ppcli/mem.h"
-#include "ppcli/optimizers.h"
-#include "ppcli/tune.h"
+#include "ppcli/conf/cluster.h"
+#include "ppcli/base/base.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/plan/search.h"
 
 static const char good[] = "; a machine\n[device]\nf32 = 1G\nbf16 = 10G ; twice\nbandwidth = 1G\n"
                            "memory = 2Gi\nproduct = 0.5\nattention = 0.25\nconv = 1\npasses = 0.5\n"

@@ -9,9 +9,9 @@
 #include <time.h>
 
 #include "../../src/comm/wait.h"
-#include "ppcli/clock.h"
-#include "ppcli/devices.h"
-#include "ppcli/transport.h"
+#include "ppcli/base/base.h"
+#include "ppcli/dev/devices.h"
+#include "ppcli/comm/transport.h"
 
 TEST(every_row_has_its_name_behind_auto)
 {

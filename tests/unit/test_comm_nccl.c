@@ -4,9 +4,8 @@
 #include "test.h"
 
 #include "../../src/comm/nccl_order.h"
-#include "ppcli/mem.h"
-#include "ppcli/plan.h"
-#include "ppcli/rng.h"
+#include "ppcli/base/base.h"
+#include "ppcli/sched/plan.h"
 
 #define RANKS_MAX 64
 #define CHANNELS_MAX 4096

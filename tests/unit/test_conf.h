@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/config.h"
+#include "ppcli/conf/config.h"
 #include "test.h"
 
 static const char *const test_models[] = {"mlp", NULL};

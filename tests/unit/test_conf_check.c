@@ -2,7 +2,7 @@
 /* Keys that must fit each other, and what a higher module adds to the problem list. */
 #include "test_conf.h"
 
-#include "ppcli/text.h"
+#include "ppcli/base/base.h"
 
 TEST(each_replica_needs_a_row_for_each_microbatch)
 {
@@ -266,7 +266,7 @@ TEST(keys_of_replicas_are_noted_without_them)
 #define PP_OPTIMIZER(NAME, word, moments)                                                          \
     if (moments > 0)                                                                               \
         pp_text_add(with_state, sizeof(with_state), "%s" #word, with_state[0] ? " " : "");
-#include "ppcli/optimizers.def"
+#include "ppcli/conf/optimizers.def"
     char expected[1024], listed[512];
     snprintf(expected, sizeof(expected),
              "--set: note: train.zero has no effect with train.optimizer = sgd, only with %s",

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Suggestions, the option table in print, the hash. */
 #include "test_conf.h"
-#include "ppcli/activations.h"
-#include "ppcli/optimizers.h"
+#include "ppcli/conf/config.h"
 
 static const char *const fruit[] = {"apple", "banana", "cherry", "fig", "grape", NULL};
 
@@ -127,7 +126,7 @@ TEST(keys_have_their_words)
 {
     const char *optimizer_words = ""
 #define PP_OPTIMIZER(NAME, word, moments) " " #word
-#include "ppcli/optimizers.def"
+#include "ppcli/conf/optimizers.def"
         ;
     char words[1024];
     int n = 0;

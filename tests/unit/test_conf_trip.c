@@ -81,11 +81,11 @@ static void print_random_config(FILE *f)
 {
     static const char *const activations[] = {
 #define PP_ACTIVATION(NAME, word, ...) #word,
-#include "ppcli/activations.def"
+#include "ppcli/conf/activations.def"
         NULL};
     static const char *const optimizers[] = {
 #define PP_OPTIMIZER(NAME, word, moments) #word,
-#include "ppcli/optimizers.def"
+#include "ppcli/conf/optimizers.def"
         NULL};
     static const char *const lr_schedules[] = {"constant", "linear", "cosine", NULL};
     static const char *const milestones[] = {"none", "30", "30, 60 90", "1 2,3", NULL};

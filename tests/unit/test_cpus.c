@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/machine.h"
-#include "ppcli/mem.h"
-#include "ppcli/places.h"
+#include "ppcli/base/cores.h"
+#include "ppcli/base/base.h"
 #include "test.h"
 
 enum {

@@ -6,9 +6,8 @@
 
 #include "test.h"
 
-#include "ppcli/ahead.h"
-#include "ppcli/mem.h"
-#include "ppcli/sha256.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/base/base.h"
 #include "../../src/data/picture.h"
 #include "../../src/dev/numbers.h"
 

@@ -2,9 +2,9 @@
 /* CIFAR-10's binary files: plain and gzipped, whole and odd; the archive they come in; the sample. */
 #include "test_data_files.h"
 
-#include "ppcli/dataset.h"
-#include "ppcli/file.h"
-#include "ppcli/sha256.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 #include "../../src/data/ops.h"
 
 #define BOTH (PP_DATA_IMAGES | PP_DATA_LABELS)

@@ -6,8 +6,8 @@
 #include <fcntl.h>
 #include <sys/file.h>
 
-#include "ppcli/dataset.h"
-#include "ppcli/log.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/base/base.h"
 
 static struct fetch_set fs;
 

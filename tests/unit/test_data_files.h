@@ -14,7 +14,7 @@
 
 #include "test.h"
 
-#include "ppcli/shape.h"
+#include "ppcli/base/base.h"
 
 /* The shape of a model that takes n values. */
 #define FLAT(n) (&(const struct pp_shape){1, {(n), 1, 1}})

@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "../../src/data/ops.h"
 
 #define SAMPLE "data/mnist-sample"

@@ -2,7 +2,7 @@
 /* Arrays of pictures in either order, scaling by column, and what is said about both. */
 #include "test_data_files.h"
 
-#include "ppcli/dataset.h"
+#include "ppcli/data/dataset.h"
 
 static void write_array(const char *path, const char *descr, const char *shape, const void *data,
                         size_t bytes)

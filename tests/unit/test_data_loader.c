@@ -2,8 +2,8 @@
 /* The loader: every row once per epoch, balanced pieces, an order anybody can recompute. */
 #include "test.h"
 
-#include "ppcli/dataset.h"
-#include "ppcli/mem.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/base/base.h"
 
 static uint32_t random_state = 1;
 

@@ -3,7 +3,7 @@
  */
 #include "test_data_files.h"
 
-#include "ppcli/dataset.h"
+#include "ppcli/data/dataset.h"
 
 #define BOTH (PP_DATA_IMAGES | PP_DATA_LABELS)
 

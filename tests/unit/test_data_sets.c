@@ -2,9 +2,8 @@
 /* Data sets: the sample, folders with wrong pairs, absent data, and the synthetic one. */
 #include "test_data_files.h"
 
-#include "ppcli/dataset.h"
-#include "ppcli/mem.h"
-#include "ppcli/sha256.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/base/base.h"
 
 #define BOTH (PP_DATA_IMAGES | PP_DATA_LABELS)
 

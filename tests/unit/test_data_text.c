@@ -5,10 +5,9 @@
 
 #include "test_data_files.h"
 
-#include "ppcli/dataset.h"
-#include "ppcli/mem.h"
-#include "ppcli/rng.h"
-#include "ppcli/vocabulary.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/base/base.h"
+#include "ppcli/data/tokenizer.h"
 
 #define BOTH (PP_DATA_IMAGES | PP_DATA_LABELS)
 #define T 4

@@ -3,9 +3,8 @@
  * and what is refused. */
 #include "test_data_files.h"
 
-#include "ppcli/file.h"
-#include "ppcli/json_in.h"
-#include "ppcli/tokenizer.h"
+#include "ppcli/base/files.h"
+#include "ppcli/data/tokenizer.h"
 
 static bool has_patterns(const struct pp_error *e)
 {

@@ -12,9 +12,9 @@
 
 #include "../../src/comm/impl.h"
 #include "../../src/comm/wait.h"
-#include "ppcli/clock.h"
-#include "ppcli/config.h"
-#include "ppcli/watch.h"
+#include "ppcli/base/base.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/watch/watch.h"
 
 static char said[512];
 static int done;

@@ -2,7 +2,7 @@
 /* What the CUDA backend decides without a device: pieces of one, and questions about products. */
 #include "test.h"
 
-#include "ppcli/activations.h"
+#include "ppcli/conf/config.h"
 #include "../../src/dev/cuda/plan.h"
 
 TEST(pieces_are_as_large_as_the_driver_allows)

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ppcli/backend.h"
-#include "ppcli/optimizers.h"
+#include "ppcli/dev/backend.h"
+#include "ppcli/conf/config.h"
 
 enum {
     N = 13,
@@ -49,7 +49,7 @@ static int find_kind(const char *name)
 #define PP_OPTIMIZER(NAME, word, moments)                                                          \
     if (strcmp(name, #word) == 0)                                                                  \
         return PP_OPT_##NAME;
-#include "ppcli/optimizers.def"
+#include "ppcli/conf/optimizers.def"
     fail_msg("tests/golden/optim.txt: unknown optimizer %s", name);
     return -1;
 }

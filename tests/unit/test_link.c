@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "../../src/tune/tune.h"
-#include "ppcli/mem.h"
+#include "../../src/measure/measure.h"
+#include "ppcli/base/base.h"
 
 #define LATENCY 1e-6
 #define CALLS 3e-6

@@ -6,10 +6,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/chunk.h"
-#include "ppcli/optimizers.h"
-#include "ppcli/rng.h"
+#include "ppcli/base/base.h"
+#include "ppcli/nn/chunk.h"
+#include "ppcli/conf/config.h"
 
 /* ---- a pipeline of chunks in one thread */
 

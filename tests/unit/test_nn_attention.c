@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The attention op: keys and values kept while a text is generated, and what does not fit. */
-#include "ppcli/chunk.h"
+#include "ppcli/nn/chunk.h"
 #include "../../src/nn/nn.h"
 #include "dev_inputs.h"
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 
 enum {
     T = 7,

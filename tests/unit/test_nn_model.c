@@ -4,10 +4,9 @@
 
 #include <math.h>
 
-#include "ppcli/chunk.h"
-#include "ppcli/lr.h"
-#include "ppcli/optimizers.h"
-#include "ppcli/rng.h"
+#include "ppcli/nn/chunk.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/base/base.h"
 #include "../../src/nn/nn.h"
 
 TEST(parameters_are_named_and_shaped_as_pytorch_does)

@@ -12,7 +12,7 @@ TEST(every_op_has_a_case)
         const struct pp_node_op *op;
     } all[] = {
 #define PP_OP(x) {#x, &op_##x},
-#include "ppcli/ops.def"
+#include "ppcli/nn/ops.def"
 #undef PP_OP
     };
     bool has_case[COUNT(all)] = {false};

@@ -6,9 +6,8 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/model.h"
-#include "ppcli/rng.h"
+#include "ppcli/base/base.h"
+#include "ppcli/nn/model.h"
 
 static struct pp_config *config(enum pp_assignment how)
 {

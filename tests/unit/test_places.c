@@ -10,8 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "ppcli/places.h"
-#include "ppcli/topology.h"
+#include "ppcli/base/cores.h"
 #include "test.h"
 
 /* Siblings n and n + 8, as laptops and servers number them; then 2n and 2n + 1, as clouds do. */

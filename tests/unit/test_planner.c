@@ -7,11 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ppcli/activations.h"
-#include "ppcli/hosts.h"
-#include "ppcli/mem.h"
-#include "ppcli/optimizers.h"
-#include "ppcli/tune.h"
+#include "../../src/cluster/tries.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/cluster/hosts.h"
+#include "ppcli/base/base.h"
+#include "ppcli/plan/search.h"
 
 /* A model of equal layers, 4 wide. */
 static struct pp_model *model_of(int layers)
@@ -458,7 +458,7 @@ TEST(links_between_hosts_cost_for_any_number_of_ranks)
         struct pp_preflight p;
         struct pp_costs c = {.cores = 1};
         two_hosts(ranks, &hosts, &p);
-        CHECK_OK(pp_costs_ways(&c, &hosts, &p));
+        CHECK_OK(hosts_set_links(&c, &hosts, &p));
         CHECK_INT_EQ(c.n_hosts, 2 * ranks);
         CHECK_INT_EQ(c.host[ranks - 1], 0);
         CHECK_INT_EQ(c.host[ranks], 1);

@@ -9,8 +9,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ppcli/devices.h"
-#include "ppcli/pulse.h"
+#include "ppcli/dev/devices.h"
+#include "ppcli/cluster/pulse.h"
 #include "test.h"
 
 static void nap(void)

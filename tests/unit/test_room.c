@@ -5,8 +5,8 @@
 #include <stdlib.h>
 
 #include "../../src/train/rank.h"
-#include "ppcli/file.h"
-#include "ppcli/places.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/cores.h"
 #include "test.h"
 
 #define GIB ((uint64_t)1 << 30)

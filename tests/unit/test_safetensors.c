@@ -3,7 +3,7 @@
  */
 #include "test_ckpt_files.h"
 
-#include "ppcli/sha256.h"
+#include "ppcli/base/base.h"
 
 static const float weight[6] = {1.0f, -2.5f, 3.0e-39f, -0.0f, 5.0f, 6.25f};
 static const int64_t counts[3] = {INT64_MIN, -1, INT64_MAX};

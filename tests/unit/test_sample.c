@@ -2,8 +2,8 @@
 /* Choosing the next token from logits. */
 #include <math.h>
 
-#include "ppcli/chunk.h"
-#include "ppcli/rng.h"
+#include "ppcli/nn/chunk.h"
+#include "ppcli/base/base.h"
 #include "test.h"
 
 enum {

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "test_sched_oracle.h"
 #include "test_sched_line.h"
 

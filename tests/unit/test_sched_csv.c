@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tables of torch.distributed.pipelining: written byte for byte, read back, refused with reasons.
  */
-#include "ppcli/exchange.h"
+#include "ppcli/sched/plan.h"
 #include "test_sched_lists.h"
 
 static int read_bytes(const char *text, size_t n, struct pp_plan **out)

@@ -3,7 +3,7 @@
  * Tables with random mistakes: the reader refuses those that the oracle refuses, and what it accepts
  * comes back from its own tables.
  */
-#include "ppcli/exchange.h"
+#include "ppcli/sched/plan.h"
 #include "test_sched_oracle.h"
 
 /* ---- legal tables of all sorts, and mistakes that people and programs make in them */

@@ -3,7 +3,7 @@
  * at home, and shorter where stages differ. */
 #include <string.h>
 
-#include "ppcli/sim.h"
+#include "ppcli/sim/sim.h"
 #include "test_sched_oracle.h"
 
 /* One shape and its costs. */

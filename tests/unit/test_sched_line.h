@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#include "ppcli/bubble.h"
-#include "ppcli/err.h"
+#include "ppcli/sim/sim.h"
+#include "ppcli/base/base.h"
 #include "test_sched_lists.h"
 
 struct ticks {

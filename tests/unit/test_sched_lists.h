@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <zlib.h>
 
-#include "ppcli/plan.h"
+#include "ppcli/sched/plan.h"
 #include "test.h"
 
 enum {

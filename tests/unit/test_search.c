@@ -5,8 +5,8 @@
 
 #include <stdio.h>
 
-#include "ppcli/mem.h"
-#include "ppcli/tune.h"
+#include "ppcli/base/base.h"
+#include "ppcli/plan/search.h"
 
 struct world {
     struct pp_config *cfg;

@@ -6,8 +6,8 @@
 
 #include "../../src/train/rank.h"
 #include "../../src/runlog/parts.h"
-#include "ppcli/json.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
 #include "test.h"
 
 #define GIB ((uint64_t)1 << 30)

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ppcli/plan.h"
-#include "ppcli/sim.h"
+#include "ppcli/sched/plan.h"
+#include "ppcli/sim/sim.h"
 #include "test.h"
 
 struct rank_costs { /* of one micro-batch on one whole rank; textbook B */

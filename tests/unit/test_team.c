@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Teams: every unit is done once, whatever the numbers of threads, pieces and processors. */
-#include "ppcli/team.h"
+#include "ppcli/base/cores.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
 #include "test.h"
-#include "ppcli/clock.h"
+#include "ppcli/base/base.h"
 
 #define UNITS 1000
 

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "../../src/watch/ticker.h"
-#include "ppcli/clock.h"
+#include "ppcli/base/base.h"
 #include "test.h"
 
 static int core;

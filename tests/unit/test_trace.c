@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "ppcli/err.h"
-#include "ppcli/trace.h"
+#include "ppcli/base/base.h"
+#include "ppcli/sim/trace.h"
 #include "test.h"
 
 static void put(struct pp_ring *ring, int n)

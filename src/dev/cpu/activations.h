@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The activations of ppcli/activations.def in float, for the vectoriser. */
+/* The activations of ppcli/conf/activations.def in float, for the vectoriser. */
 #ifndef PPCLI_DEV_CPU_ACTIVATIONS_H
 #define PPCLI_DEV_CPU_ACTIVATIONS_H
 

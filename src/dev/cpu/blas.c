@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
-#include "ppcli/backend.h"
+#include "ppcli/dev/backend.h"
 #include "blas_file.h"
 #include "gemm.h"
 

@@ -9,7 +9,7 @@
 #include <xmmintrin.h>
 #endif
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "blas.h"
 #include "cpu_impl.h"
 
@@ -250,7 +250,7 @@ static bool sums_in_order(const struct pp_backend_choice *choice)
         pp_team_run(cpu_of(be)->team, &work, a);                                                   \
         return 0;                                                                                  \
     }
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 
 static size_t conv_packed_floats(const struct pp_backend_choice *choice, const struct pp_conv *g)
 {
@@ -393,5 +393,5 @@ const struct pp_backend_ops backend_cpu = {
     .conv_backward_weight = conv_backward_weight,
 #define PP_KERNEL(name, type)
 #define PP_LOOP(name, type, ...) .name = name,
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 };

@@ -4,7 +4,7 @@
 
 #include "../numbers.h"
 #include "activations.h"
-#include "ppcli/activations.h"
+#include "ppcli/conf/config.h"
 
 /* For a loop whose result may be one of the arrays read: element i needs element i only. */
 #ifdef __clang__
@@ -83,7 +83,7 @@ void CPU_LOOP(activate_forward)(const void *args, const struct pp_piece *w)
     case PP_ACT_##NAME:                                                                            \
         ALONE for (size_t i = w->from; i < w->to; i++) y[i] = word##_value(x[i]);                  \
         break;
-#include "ppcli/activations.def"
+#include "ppcli/conf/activations.def"
     }
 }
 
@@ -104,7 +104,7 @@ void CPU_LOOP(activate_backward)(const void *args, const struct pp_piece *w)
 #define PP_ACTIVATION(NAME, word, ...)                                                             \
     case PP_ACT_##NAME:                                                                            \
         EITHER(word##_back(saved[i], dy[i]));
-#include "ppcli/activations.def"
+#include "ppcli/conf/activations.def"
     }
 }
 

@@ -7,16 +7,16 @@
 #define PPCLI_DEV_CPU_GEMM_H
 
 #include "isa.h"
-#include "ppcli/backend.h"
-#include "ppcli/team.h"
+#include "ppcli/dev/backend.h"
+#include "ppcli/base/cores.h"
 
-/* The three kernels of a convolution (ppcli/kernels.h), by the same products. */
+/* The three kernels of a convolution (ppcli/dev/kernels.h), by the same products. */
 struct cpu_conv {
     /* As the entries conv_packed_floats and conv_pack of a backend; NULL: a copy is of no use. */
     size_t (*packed_floats)(const struct pp_conv *g);
     void (*pack)(const struct pp_conv *g, const float *W, float *packed);
     size_t (*scratch_floats)(const struct pp_conv *g, int B);
-    /* a points to the struct of ppcli/kernels.h. Units: rows of all images of y; rows of all images
+    /* a points to the struct of ppcli/dev/kernels.h. Units: rows of all images of y; rows of all images
      * of dx; outputs of dW (only dW). */
     pp_piece_fn forward, backward_input, backward_weight;
 };

@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "activations.h"
-#include "ppcli/activations.h"
-#include "ppcli/optimizers.h"
+#include "ppcli/conf/config.h"
 
 /* A second pass over y right after the product, while y is in the cache: within 2 % of a product
  * that starts from a prefilled bias, and it takes the activation along. */
@@ -30,7 +29,7 @@ static void bias_activation(int B, int O, size_t row, const float *restrict b, i
         for (int o = 0; o < O; o++)                                                                \
             y[o] = word##_value(y[o] + b[o]);                                                      \
         break;
-#include "ppcli/activations.def"
+#include "ppcli/conf/activations.def"
         }
     }
 }
@@ -266,5 +265,5 @@ const struct cpu_kernels CPU_LOOP(kernels) = {
 #define PP_KERNEL(name, type)
 #define PP_LOSS(name, type)
 #define PP_LOOP(name, type, ...) .name = CPU_LOOP(name),
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 };

@@ -8,8 +8,8 @@
 #define PPCLI_DEV_CPU_KERNELS_H
 
 #include "isa.h"
-#include "ppcli/backend.h"
-#include "ppcli/team.h"
+#include "ppcli/dev/backend.h"
+#include "ppcli/base/cores.h"
 
 struct cpu_kernels {
     const char *name;
@@ -23,11 +23,11 @@ struct cpu_kernels {
     float (*largest)(size_t n, const float *x, float least);
     void (*optimizer_step)(size_t n, const struct pp_optimizer_args *a, bool decay, const float *g,
                            float *m, float *v, float *p);
-    /* Those of ppcli/kernels.h; a points to the type of the row in kernels.def */
+    /* Those of ppcli/dev/kernels.h; a points to the type of the row in kernels.def */
 #define PP_KERNEL(name, type)
 #define PP_LOSS(name, type)
 #define PP_LOOP(name, type, ...) void (*name)(const void *a, const struct pp_piece *piece);
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 };
 
 /* Rows from `first` on of a loss, and what each adds to the sums: they are added in order. */
@@ -52,7 +52,7 @@ extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
 #define PP_KERNEL(name, type)
 #define PP_LOSS(name, type)
 #define PP_LOOP(name, type, ...) void CPU_LOOP(name)(const void *args, const struct pp_piece *w);
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 #endif
 
 /* The versions that this machine runs, widest first; NULL after the last. */

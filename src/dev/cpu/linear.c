@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "ppcli/activations.h"
+#include "ppcli/conf/config.h"
 
 /* Rows of `columns` floats that a piece may begin at: no cache line is written by two threads. */
 static size_t whole_lines(int columns)

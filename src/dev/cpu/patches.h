@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "ppcli/kernels.h"
+#include "ppcli/dev/kernels.h"
 
 /* One axis of an image that is computed: `n` of its pixels, at, at + step, ... Pixel i sees tap t of
  * `taps` at from + i * stride + t * ahead in the other image, which has `other` pixels. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The activations of ppcli/activations.def on the device. */
+/* The activations of ppcli/conf/activations.def on the device. */
 #ifndef PPCLI_DEV_CUDA_ACTIVATIONS_H
 #define PPCLI_DEV_CUDA_ACTIVATIONS_H
 

@@ -12,7 +12,7 @@
 
 #include <math.h>
 
-#include "ppcli/clock.h"
+#include "ppcli/base/base.h"
 
 #define ALGORITHMS 8           /* asked for per fusion */
 #define BUDGET_NS 200000000ull /* for the trials of one shape; the likely best come first */

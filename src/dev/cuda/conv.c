@@ -6,7 +6,7 @@
  * run.conv = cudnn dnn.c is asked first.
  */
 #include "plan.h"
-#include "ppcli/activations.h"
+#include "ppcli/conf/config.h"
 
 #define PIECE_FLOATS ((size_t)8 << 20)
 

@@ -5,7 +5,7 @@
  * step of known shapes allocates nothing and waits for nothing.
  */
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "../nvidia.h"
 #include "plan.h"
 
@@ -173,7 +173,7 @@ static int cuda_open(struct pp_backend *be, int threads)
         PP_TRY(cuda_settle_all(c));                                                                \
         return CUDA_CALL(be, kernels_##name(c->stream, a, c->precision, c->between));              \
     }
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 
 int cuda_move_pictures(struct pp_backend *be, const struct pp_move_pictures *a)
 {
@@ -209,7 +209,7 @@ const struct pp_backend_ops backend_cuda = {
     .value_bytes = cuda_value_bytes,
     .logits_unit = 64,
 #define PP_ENTRY(x) .x = cuda_##x,
-#include "ppcli/backend_entries.def"
+#include "ppcli/dev/backend_entries.def"
 #define PP_KERNEL(name, type) .name = cuda_##name,
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 };

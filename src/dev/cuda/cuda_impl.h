@@ -114,7 +114,7 @@ int cuda_device_problem(cudaError_t e, int capability, int mode, char *why, size
 /* The same, asking the device. No failure is recorded. */
 int cuda_check_device(int device, char *why, size_t bytes);
 
-/* The table's entries of these names: see ppcli/backend.h. */
+/* The table's entries of these names: see ppcli/dev/backend.h. */
 size_t cuda_value_bytes(const struct pp_backend_choice *choice);
 size_t cuda_own_bytes(const struct pp_backend_choice *choice);
 int cuda_list_devices(struct pp_device *out, int max, int *n, char *why, size_t bytes);
@@ -172,8 +172,8 @@ void cuda_scratch_free(struct cuda *c);
  * cuda.c) */
 
 #define PP_ENTRY(x) __typeof__(*((struct pp_backend_ops *)0)->x) cuda_##x;
-#include "ppcli/backend_entries.def"
+#include "ppcli/dev/backend_entries.def"
 #define PP_KERNEL(name, type) int cuda_##name(struct pp_backend *be, const struct type *a);
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 
 #endif

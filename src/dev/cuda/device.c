@@ -11,8 +11,8 @@
 
 #include <cuda.h>
 
-#include "ppcli/devices.h"
-#include "ppcli/mem.h"
+#include "ppcli/dev/devices.h"
+#include "ppcli/base/base.h"
 #include "plan.h"
 
 #define MAX_PIECES 32

@@ -12,8 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ppcli/log.h"
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 #define DNN_FILE "libcudnn.so.9"
 #define DNN_NHWC 1

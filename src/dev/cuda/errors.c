@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "ppcli/devices.h"
+#include "ppcli/dev/devices.h"
 
 struct meaning {
     cudaError_t e;

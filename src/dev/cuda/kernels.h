@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Own kernels of the CUDA backend, as functions that enqueue them. What each computes is said at
- * the op of its name in ppcli/backend.h or kernels.h. Every sum is made in an order that depends on the shape
+ * the op of its name in ppcli/dev/backend.h or kernels.h. Every sum is made in an order that depends on the shape
  * alone. Pointers are to memory of the device, floats 4 bytes aligned unless said. Nothing to do (0
  * rows, 0 elements) launches nothing. They return what the launch gave.
  */
@@ -10,7 +10,7 @@
 
 #include <cuda_runtime.h>
 
-#include "ppcli/backend.h"
+#include "ppcli/dev/backend.h"
 
 /* Arrays of one launch, so that it has them as arguments: at most 4 KB. */
 #define CUDA_SQUARES 120
@@ -84,12 +84,12 @@ struct cuda_commits {
 extern "C" {
 #endif
 
-/* The ops of ppcli/kernels.def but products, convolutions and those of collect.c: kernels_gather() and so
+/* The ops of ppcli/dev/kernels.def but products, convolutions and those of collect.c: kernels_gather() and so
  * on. */
 #define PP_KERNEL(name, type)                                                                      \
     cudaError_t kernels_##name(cudaStream_t s, const struct type *a, enum pp_precision precision,  \
                                double *scratch);
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 
 /* kernels_linear.cu */
 /* to[n] = from[n] rounded to bfloat16, ties to even, a NaN stays one. */

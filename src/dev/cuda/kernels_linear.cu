@@ -2,7 +2,7 @@
 /* Kernels around the products: samples in, bias and activation, weights as bfloat16. */
 #include "activations.h"
 #include "kernels.h"
-#include "ppcli/activations.h"
+#include "ppcli/conf/config.h"
 #include "vector.h"
 
 /* ---- samples */
@@ -120,7 +120,7 @@ static __device__ float activate(int act, float z)
 #define PP_ACTIVATION(NAME, word, ...)                                                             \
     case PP_ACT_##NAME:                                                                            \
         return word##_value(z);
-#include "ppcli/activations.def"
+#include "ppcli/conf/activations.def"
     default:
         return z;
     }
@@ -132,7 +132,7 @@ static __device__ float activate_back(int act, float saved, float dy)
 #define PP_ACTIVATION(NAME, word, ...)                                                             \
     case PP_ACT_##NAME:                                                                            \
         return word##_back(saved, dy);
-#include "ppcli/activations.def"
+#include "ppcli/conf/activations.def"
     default:
         return dy;
     }

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "ppcli/optimizers.h"
+#include "ppcli/conf/config.h"
 
 /* ---- verdict */
 

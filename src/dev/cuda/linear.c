@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The linear layer's ops: operands to where the products read them, the product, the rest. */
 #include "plan.h"
-#include "ppcli/activations.h"
+#include "ppcli/conf/config.h"
 
 /* ---- operands */
 

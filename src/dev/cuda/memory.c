@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 #define SCRATCH_ALIGN 256 /* what products like best; sizes are multiples of it */
 

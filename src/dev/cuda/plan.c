@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan.h"
 
-#include "ppcli/activations.h"
-#include "ppcli/mem.h"
+#include "ppcli/conf/config.h"
+#include "ppcli/base/base.h"
 
 /* ---- descriptions for the library */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Questions about devices, products and pieces that need no device. */
 #include "plan.h"
-#include "ppcli/activations.h"
+#include "ppcli/conf/config.h"
 
 #include <stdio.h>
 

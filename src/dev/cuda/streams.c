@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <nvtx3/nvToolsExt.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 void *cuda_native_stream(struct pp_backend *be)
 {

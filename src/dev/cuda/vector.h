@@ -21,7 +21,7 @@
 #endif
 #define PP_LAUNCHED(...) (PP_LAUNCH(__VA_ARGS__), cudaGetLastError())
 
-/* A function of kernels.h for a row of ppcli/kernels.def; its body, with V for the type that values
+/* A function of kernels.h for a row of ppcli/dev/kernels.def; its body, with V for the type that values
  * are stored as, follows. */
 #define KERNEL(name, type)                                                                         \
     template <typename V>                                                                          \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Convolution as its formula, in double: each element of a result is one sum in index order. */
 #include "plain.h"
-#include "ppcli/activations.h"
+#include "ppcli/conf/config.h"
 
 /* Where tap k of output o lies along one axis of `size` elements; -1: outside. */
 static int place(int o, int stride, int k, int pad, int size)

@@ -2,7 +2,7 @@
 /* Kernels that work element by element, in double. */
 #include "../numbers.h"
 #include "plain.h"
-#include "ppcli/activations.h"
+#include "ppcli/conf/config.h"
 
 int plain_move_pictures(struct pp_backend *be, const struct pp_move_pictures *a)
 {

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "ppcli/activations.h"
+#include "ppcli/conf/config.h"
 
 /* Mean and variance of `count` numbers, two passes; number k is at x[place(k)]: `run` neighbours,
  * then `stride` on. */

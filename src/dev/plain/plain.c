@@ -8,8 +8,7 @@
 #include <math.h>
 
 #include "plain.h"
-#include "ppcli/activations.h"
-#include "ppcli/optimizers.h"
+#include "ppcli/conf/config.h"
 
 static double element(const void *data, enum pp_element type, size_t i)
 {
@@ -67,7 +66,7 @@ double plain_activate(int act, double z)
 #define PP_ACTIVATION(NAME, word, saved, gain, steepest, value, back)                              \
     case PP_ACT_##NAME:                                                                            \
         return value;
-#include "ppcli/activations.def"
+#include "ppcli/conf/activations.def"
     }
     return z;
 }
@@ -99,7 +98,7 @@ double plain_activate_back(int act, double saved_value, double dy)
         double saved = saved_value;                                                                \
         return back;                                                                               \
     }
-#include "ppcli/activations.def"
+#include "ppcli/conf/activations.def"
     }
     return dy;
 }
@@ -292,7 +291,7 @@ const struct pp_backend_ops pp_plain_ops = {
     .name = "plain",
     .largest = largest,
 #define PP_KERNEL(name, type) .name = plain_##name,
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 };
 
 /* ---- the plain defaults as a backend of their own: an empty table */

@@ -3,10 +3,10 @@
 #ifndef PPCLI_DEV_PLAIN_PLAIN_H
 #define PPCLI_DEV_PLAIN_PLAIN_H
 
-#include "ppcli/backend.h"
+#include "ppcli/dev/backend.h"
 
 #define PP_KERNEL(name, type) int plain_##name(struct pp_backend *be, const struct type *a);
-#include "ppcli/kernels.def"
+#include "ppcli/dev/kernels.def"
 
 /* Of query i of head h, in double: the score of key j; and the key with the largest of those that it
  * sees, with the sum of exp(s - that). */

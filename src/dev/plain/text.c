@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "../numbers.h"
-#include "ppcli/activations.h"
+#include "ppcli/conf/config.h"
 
 int plain_row_norm_forward(struct pp_backend *be, const struct pp_row_norm_forward *a)
 {

@@ -5,7 +5,7 @@
  * earlier positions are kept in place of it: [cached][k, v].
  */
 #include "../nn.h"
-#include "ppcli/err.h"
+#include "ppcli/base/base.h"
 
 static size_t q_width(const struct pp_node *n)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An op to begin with: y = x + x, from a kernel that is there. Copy this file to NAME.c, call its table
- * op_NAME, add PP_OP(NAME) to ppcli/ops.def and the function at the end to nn.h, and call it where a model is
+ * op_NAME, add PP_OP(NAME) to ppcli/nn/ops.def and the function at the end to nn.h, and call it where a model is
  * built. Until then it is in no table: a test compiles it. For an op with parameters see row_norm.c,
  * the smallest of those.
  */

@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 enum {
     KNOB_FILL = 1, /* a W into every gap, also into one that is shorter */

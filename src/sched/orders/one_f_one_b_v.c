@@ -10,7 +10,7 @@
  */
 #include "orders.h"
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 /* Two slots for a B; after every third of them three slots of pause. */
 static void put_b(int *first, int kind, int *now, int *since_pause)

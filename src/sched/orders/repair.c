@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 #define REACH 8      /* how far a cell moves */
 #define CELLS 200000 /* that may be simulated: a few milliseconds */

@@ -41,7 +41,7 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 
 extern const struct pp_schedule_ops schedule_skeleton; /* PP_SCHEDULE declares it */
 const struct pp_schedule_ops schedule_skeleton = {
-    .placement = PP_PLACE_LOOP, /* which rank has which virtual stage: ppcli/schedule.h */
+    .placement = PP_PLACE_LOOP, /* which rank has which virtual stage: ppcli/sched/schedule.h */
     .chunks = 1,                /* of each rank; 0: any number, and default_chunks */
     .merges = false,            /* W are apart, so a run must not merge them by itself */
     .check = check,

@@ -7,7 +7,7 @@
  */
 #include "orders.h"
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 struct control {
     struct pp_v_grid grid;

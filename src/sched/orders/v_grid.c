@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 
 /* F a micro-batch more, W one less */
 static int delta_of(int kind)

@@ -16,7 +16,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/mem.h"
+#include "ppcli/base/base.h"
 #include "orders.h"
 #include "repair.h"
 

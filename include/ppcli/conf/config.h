@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A config: what somebody wrote, const after it is loaded. */
+#ifndef PPCLI_CONF_CONFIG_H
+#define PPCLI_CONF_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "ppcli/base/base.h"
+#include "ppcli/base/files.h"
+
+/* ---- activations */
+
+/* Numbers of the activations. Contracts store one as an int, so that a new row of activations.def
+ * rebuilds only the files that name an activation. */
+
+enum pp_activation {
+    PP_ACT_NONE,
+#define PP_ACTIVATION(NAME, ...) PP_ACT_##NAME,
+#include "ppcli/conf/activations.def"
+};
+
+/* ---- optimizers */
+
+/* Numbers of the optimizers. Contracts store one as an int, so that a new row of optimizers.def
+ * rebuilds only the files that name an optimizer. */
+
+enum pp_optimizer_kind {
+#define PP_OPTIMIZER(NAME, ...) PP_OPT_##NAME,
+#include "ppcli/conf/optimizers.def"
+};
+enum {
+    PP_OPTIMIZERS = 0
+#define PP_OPTIMIZER(...) +1
+#include "ppcli/conf/optimizers.def"
+};
+
+/* ---- config */
+
+/*
+ * What a run is: plain data, validated, never changed after pp_config_load(). One option table
+ * (keys_*.def) defines what the INI file, --set section.key=value, the short flags, `ppcli keys`, the
+ * completions, ppcli.ini(5) and <run>/config.resolved.ini know.
+ *
+ * Precedence: --set and short flags > file > built-in default; nothing else. What model.from names
+ * replaces defaults, and must not contradict the others.
+ *
+ * The INI dialect: UTF-8 (a byte order mark and CRLF are fine). "[section]" and "key = value", one
+ * a line, indented as you like; no continuation lines, and ':' does not separate. A comment is a
+ * line that begins with ';' or '#', or what follows ' ;'; a ' #' inside a line is an error. Unknown
+ * and duplicate keys and sections are errors. ${VAR} is the environment's VAR, an error when unset;
+ * ${VAR:-default} is `default` when VAR is unset or empty. Whole numbers may end in k, M, G (1000)
+ * or Ki, Mi, Gi (1024). A duration is a number and ms, s, m or h. A relative path starts at the
+ * folder of the INI file, in standard input and
+ * --set at the current folder; '~' is not expanded: write ${HOME}. There is no quoting, so a path
+ * cannot hold " ;" or " #". A file has at most 1 MiB, a value at most PP_CONFIG_VALUE_MAX bytes.
+ */
+
+#define PP_NAME_MAX 64          /* bytes of a name value (schedule, dataset, ...) with the NUL */
+#define PP_MODEL_SIZES_MAX 4097 /* widths of a model after repeats are expanded */
+#define PP_STAGES_MAX 1024
+#define PP_REPLICAS_MAX 1024
+#define PP_MICROBATCHES_MAX 65536
+#define PP_DEVICES_MAX 64                      /* of one machine: numbers 0 to 63 */
+#define PP_NUMBERS_MAX (3 * PP_STAGES_MAX + 1) /* of one list of numbers */
+#define PP_CUT_MAX 16384                       /* bytes of a cut's text with the NUL */
+#define PP_CHANNELS_MAX 16                     /* of a sample, with numbers of their own */
+#define PP_FLOATS_MAX 1024                     /* of one list of such numbers */
+#define PP_TEXT_MAX 2048                       /* bytes of a text with the NUL */
+#define PP_SCHEDULE_FILE "file:"
+#define PP_SCHEDULE_EXEC "exec:"  /* as long as that */
+#define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
+/* Buffers of that size are static and of the thread: stacks may be as small as 128 KiB. */
+
+enum pp_init_rule { /* of the weights of products */
+    PP_INIT_KAIMING_UNIFORM,
+    PP_INIT_KAIMING_NORMAL,
+    PP_INIT_XAVIER_UNIFORM,
+    PP_INIT_XAVIER_NORMAL,
+    PP_INIT_TORCH,
+    PP_INIT_TORCHVISION
+};
+enum pp_stem {        /* how a ResNet begins */
+    PP_STEM_IMAGENET, /* 7x7 convolution of stride 2, max pool of stride 2 */
+    PP_STEM_CIFAR     /* 3x3 convolution of stride 1 */
+};
+enum pp_norm {
+    PP_NORM_BATCH,
+    PP_NORM_GROUP
+};
+enum pp_block_stride { /* which convolution of a bottleneck has the stride */
+    PP_STRIDE_3X3,     /* torchvision, "v1.5" */
+    PP_STRIDE_1X1      /* the first: the paper's */
+};
+enum pp_padding {
+    PP_PAD_SYMMETRIC, /* half the kernel on each side, as torchvision writes it */
+    PP_PAD_SAME       /* TensorFlow's and MindSpore's "same": an uneven rest goes to the end */
+};
+enum pp_choice { /* a switch whose best setting follows from others */
+    PP_CHOICE_AUTO,
+    PP_CHOICE_ON,
+    PP_CHOICE_OFF
+};
+enum pp_attention_bias { /* which projections of attention have one */
+    PP_ATTENTION_BIAS_OFF,
+    PP_ATTENTION_BIAS_QKV, /* Qwen2 */
+    PP_ATTENTION_BIAS_ALL
+};
+enum pp_pooling { /* which positions a classifier of texts reads */
+    PP_POOLING_MEAN,
+    PP_POOLING_FIRST
+};
+enum pp_assignment {
+    PP_ASSIGN_AUTO,
+    PP_ASSIGN_EQUAL,
+    PP_ASSIGN_PARAMS,
+    PP_ASSIGN_EXPLICIT,
+    PP_ASSIGN_FLOPS, /* what auto means */
+    PP_ASSIGN_TIME   /* measured; explicit ranges once a run is prepared */
+};
+enum pp_decay { /* what weight decay is for */
+    PP_DECAY_ALL,
+    PP_DECAY_WEIGHTS
+};
+enum pp_lr_schedule {
+    PP_LR_CONSTANT,
+    PP_LR_LINEAR,
+    PP_LR_COSINE,
+    PP_LR_MULTISTEP
+};
+enum pp_lr_by {
+    PP_LR_BY_STEP,
+    PP_LR_BY_EPOCH
+};
+enum pp_loss_kind {
+    PP_LOSS_CROSS_ENTROPY
+};
+enum pp_microbatch_loss {
+    PP_LOSS_MEAN,
+    PP_LOSS_SUM
+};
+enum pp_precision { /* of products */
+    PP_PRECISION_F32,
+    PP_PRECISION_TF32, /* f32 in memory, 10 bits of mantissa in the products */
+    PP_PRECISION_BF16  /* bfloat16 factors, f32 sums and f32 parameters */
+};
+
+enum pp_graphs { /* whole steps recorded once and replayed, on a device that can */
+    PP_GRAPHS_AUTO,
+    PP_GRAPHS_ON, /* or the run is refused */
+    PP_GRAPHS_OFF
+};
+
+/* Whether threads are bound to processors. */
+enum pp_pinning {
+    PP_PIN_AUTO,
+    PP_PIN_OFF
+};
+
+/* Matrix products of the cpu backend. */
+enum pp_gemm {
+    PP_GEMM_AUTO, /* fma: a rule, no timing */
+    PP_GEMM_FMA,  /* own kernels for the few rows of a micro-batch */
+    PP_GEMM_CBLAS
+};
+
+/* Convolutions of the cuda backend. */
+enum pp_conv_by {
+    PP_CONV_OWN,
+    PP_CONV_CUDNN
+};
+
+/* What follows when the loss or a gradient of a step is not finite. */
+enum pp_nonfinite {
+    PP_NONFINITE_STOP,
+    PP_NONFINITE_SKIP,
+    PP_NONFINITE_REWIND
+};
+
+enum pp_on_corrupt {
+    PP_CORRUPT_PREVIOUS,
+    PP_CORRUPT_STOP
+};
+
+/* What the ranks of one host are, where they are ppcli's to place. */
+enum pp_rank_order {
+    PP_ORDER_STAGES,  /* stages of a replica */
+    PP_ORDER_REPLICAS /* replicas of a stage */
+};
+
+enum pp_launch {
+    PP_LAUNCH_AUTO,
+    PP_LAUNCH_THREADS,
+    PP_LAUNCH_MPIRUN
+};
+
+struct pp_numbers {
+    int n;
+    int64_t at[PP_NUMBERS_MAX]; /* 0 from the n-th on */
+};
+
+/* What is done to pictures of training, in the order of the list. */
+enum pp_augment {
+    PP_AUGMENT_CROP,
+    PP_AUGMENT_FLIP,
+    PP_AUGMENT_AUTO
+};
+#define PP_AUGMENT_MAX 3
+
+struct pp_augments {
+    int n, at[PP_AUGMENT_MAX]; /* enum pp_augment, each once */
+};
+
+enum pp_tokens {
+    PP_TOKENS_CHARS,
+    PP_TOKENS_BYTES,
+    PP_TOKENS_BPE
+};
+
+enum pp_layout_of { /* pictures in a file */
+    PP_LAYOUT_AUTO,
+    PP_LAYOUT_CHANNELS_LAST,
+    PP_LAYOUT_CHANNELS_FIRST
+};
+
+struct pp_floats { /* of channels, of columns, of ranks */
+    int n;
+    double at[PP_FLOATS_MAX];
+};
+
+/* The members are made from the rows of the option table: what each means is their help, also in
+ * `ppcli keys`. A path is resolved, or empty where there is none; a list has n of its `at`. */
+#define PP_MEMBER_INT(k) int k;
+#define PP_MEMBER_INT64(k) int64_t k;
+#define PP_MEMBER_BYTES(k) int64_t k;
+#define PP_MEMBER_UINT64(k) uint64_t k;
+#define PP_MEMBER_FLOAT(k) double k;
+#define PP_MEMBER_DURATION(k) double k; /* seconds */
+#define PP_MEMBER_BOOL(k) bool k;
+#define PP_MEMBER_NAME(k) char k[PP_NAME_MAX];
+#define PP_MEMBER_PATH(k) char k[PP_PATH_MAX];
+#define PP_MEMBER_FILE(k) char k[PP_PATH_MAX]; /* a name, or PP_SCHEDULE_FILE and a path */
+#define PP_MEMBER_TEXT(k) char k[PP_TEXT_MAX];
+#define PP_MEMBER_SIZES(k) int k[PP_MODEL_SIZES_MAX], n_##k;
+#define PP_MEMBER_DEVICES(k) int k[PP_DEVICES_MAX], n_##k; /* numbers; n 0: all there are */
+#define PP_MEMBER_NUMBERS(k) struct pp_numbers k;
+#define PP_MEMBER_FLOATS(k) struct pp_floats k;
+#define PP_MEMBER_CHOICES(k) struct pp_augments k;
+/* Layers are names or numbers, and whether the model has them is for pp_partition(). */
+#define PP_MEMBER_LAYERS(k) char k[PP_CUT_MAX]; /* "layer3.0"; "": none */
+#define PP_MEMBER_ASSIGNMENT(k)                                                                    \
+    enum pp_assignment k;                                                                          \
+    char ranges[PP_CUT_MAX]; /* PP_ASSIGN_EXPLICIT without split_at: "conv1-layer2.3 | fc" */
+#define PP_KEY(section, TYPE, k, ...) PP_MEMBER_##TYPE(k)
+#define PP_CHOICE(section, type, k, ...) type k;
+
+struct pp_config {
+    struct {
+#include "ppcli/conf/keys_data.def"
+    } data;
+    struct {
+#include "ppcli/conf/keys_model.def"
+        bool is_foreign; /* the tokens are those of model.from's tokenizer. (model.from itself is
+                            empty once the other keys have what it says.) */
+    } model;
+    struct {
+#include "ppcli/conf/keys_pipeline.def"
+    } pipeline;
+    struct {
+#include "ppcli/conf/keys_train.def"
+    } train;
+    struct {
+#include "ppcli/conf/keys_checkpoint.def"
+    } checkpoint;
+    struct {
+#include "ppcli/conf/keys_run.def"
+        int cores, team; /* threads = 0 divides these cores, or is `team` (backend.h) */
+    } run;
+    struct pp_config_source *source; /* origins and raw texts; owned by conf */
+};
+#undef PP_KEY
+#undef PP_CHOICE
+
+/* Names that live in higher modules' .def lists; the command fills it in. Arrays end with NULL. */
+struct pp_names {
+    const char *const *models;
+    const char *const *datasets;
+    const char *const *schedules;
+    const char *const *schedule_help; /* a name, its line, the next name, ...; may be NULL */
+    const char *const *backends;      /* "auto" included */
+    const char *const *transports;    /* "auto" included */
+    bool (*joins)(const char *transport, bool processes); /* ranks that are threads, processes */
+    /* Calls pp_config_adopt() for what model.from says; adds problems. NULL: the key stays as it is. */
+    void (*from)(struct pp_config *cfg, const struct pp_names *names);
+};
+
+/* One --set or short flag, in the order given on the command line (a later one wins). */
+struct pp_setting {
+    const char *key;   /* "train.lr" */
+    const char *value; /* raw text */
+    const char *said;  /* how the user wrote it, for messages: "--set", "--stages" */
+};
+
+/*
+ * Read, override, convert, check. path NULL means "no file" (defaults and settings only); "-" is
+ * standard input. All problems of the file and the settings are found before it gives up; they are
+ * in the problem list (pp_config_problems) of *out, which is then returned too, with rc PP_ECONFIG
+ * and an error text that is the summary line. A file that cannot be opened, a folder or a pipe
+ * gives PP_ENOINPUT or PP_EPERM and *out = NULL (also PP_EIO, PP_ERESOURCE); PP_ECONFIG always
+ * comes with *out set. Local. Ownership: caller, pp_config_destroy().
+ */
+int pp_config_load(const char *path, const struct pp_setting *settings, int n_settings,
+                   const struct pp_names *names, struct pp_config **out);
+void pp_config_destroy(struct pp_config **cfg);
+
+/*
+ * Add a problem found by a higher module about one key ("pipeline.stages"): it gets that key's
+ * origin in front ("mnist.ini:14: error: "). A copy whose source was set to NULL has no list: the
+ * text is recorded as a failure. Returns PP_ECONFIG.
+ */
+int pp_config_problem(struct pp_config *cfg, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The problems in file order; each one line without newline. Count is 0 for a good config. */
+int pp_config_problem_count(const struct pp_config *cfg);
+const char *pp_config_problem_text(const struct pp_config *cfg, int i);
+
+/* 0, or PP_ECONFIG with the summary line recorded, when there are problems. */
+int pp_config_verdict(const struct pp_config *cfg);
+
+/* Remarks that stop nothing ("train.momentum has no effect with ..."); as the problems. */
+int pp_config_note_count(const struct pp_config *cfg);
+const char *pp_config_note_text(const struct pp_config *cfg, int i);
+
+/* "mnist" of configs/mnist.ini, "run" without a file: names the automatic run directory. */
+const char *pp_config_name(const struct pp_config *cfg);
+
+/* Where a key's value came from: "mnist.ini:14", "--set", "--stages", "default". */
+const char *pp_config_origin(const struct pp_config *cfg, const char *key);
+/* Whether it came from the file or the command line. */
+bool pp_config_was_set(const struct pp_config *cfg, const char *key);
+
+/*
+ * Put what the program chose in place of a key's value: `value` as written in a file. The
+ * key's origin then says so, "chosen (mnist.ini:14)". PP_ECONFIG for a value that the key cannot
+ * have, PP_ERESOURCE; cfg is as before then.
+ */
+int pp_config_choose(struct pp_config *cfg, const char *key, const char *value);
+
+/* A value that another file has for a key, in place of the default. What the user set must be the same,
+ * unless it is free. Adds problems. */
+struct pp_theirs {
+    const char *key;         /* "model.from", which brought it */
+    const char *file, *name; /* where, and what it is called there */
+    bool free;               /* the user may choose another */
+};
+void pp_config_adopt(struct pp_config *cfg, const char *key, const char *value,
+                     const struct pp_theirs *theirs, const struct pp_names *names);
+
+/* A number as values are printed, in the C locale. */
+void pp_config_number(double value, char *out, size_t bytes);
+
+/* Walk all keys in table order: canonical value text (reads back to the same value).
+ * PP_CONFIG_VALUE_MAX bytes always suffice; PP_ECONFIG when it does not fit. */
+int pp_config_key_count(void);
+const char *pp_config_key_name(int i); /* "train.lr" */
+int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t bytes);
+/* The words that the key can have, with a blank between two; "": it has numbers, paths or the like. */
+void pp_config_key_words(int i, const struct pp_names *names, char *out, size_t bytes);
+
+/* The whole config as an INI that reproduces it (absolute paths, every key, origin comments).
+ * Errors: PP_EIO. */
+int pp_config_write(const struct pp_config *cfg, FILE *f);
+/* "section.key = value" of every key that all ranks of a run must have alike: not where files lie,
+ * which are compared themselves, nor what concerns one rank (run.devices). */
+int pp_config_write_same(const struct pp_config *cfg, FILE *f);
+/* pp_config_write() as a text, which is the caller's: free(). PP_ERESOURCE. */
+int pp_config_text(const struct pp_config *cfg, char **out);
+
+/* SHA-256 hex over "key=value\n" of all keys that can change the numbers: of [run] only precision,
+ * no paths, and not stages, schedule and assignment, which give the same bits by design.
+ * PP_ERESOURCE. */
+int pp_config_hash(const struct pp_config *cfg, char out[65]);
+
+/* `text` is a config as pp_config_write() wrote it, maybe by an older ppcli: the value of a key there,
+ * its default where it is not there, cut to `bytes`. */
+void pp_config_written(const char *text, const char *name, char *out, size_t bytes);
+/* Call visit() for every key of the hash whose value there differs from cfg's. Keys that have no effect
+ * in cfg, as train.momentum with Adam, do not differ. PP_ERESOURCE. */
+int pp_config_compare(const struct pp_config *cfg, const char *text,
+                      void (*visit)(void *ctx, const char *key, const char *there,
+                                    const char *here),
+                      void *ctx);
+
+/* train --allow: keys between commas that a resumed run may change although they change its
+ * numbers. check: PP_EUSAGE for an unknown key, one that cannot change, one that needs no word. */
+int pp_config_check_allow(const char *words);
+bool pp_config_allows(const char *words, const char *key); /* words NULL: none */
+bool pp_config_may_allow(const char *key);
+
+/* *out: cfg with this value, as written in a file, in place of the key's. It has no source of its
+ * own and nothing to destroy. PP_ECONFIG for a value that the key cannot have. */
+int pp_config_with(const struct pp_config *cfg, const char *key, const char *value,
+                   struct pp_config *out);
+
+enum pp_keys_format {
+    PP_KEYS_TEXT, /* for people */
+    PP_KEYS_JSON, /* the published schema */
+    PP_KEYS_MDOC, /* the body of ppcli.ini(5)'s KEYS section */
+    PP_KEYS_LIST, /* one "section.key" a line: completions */
+};
+
+/* Print the option table (section NULL = all; or "train", or "train.lr"). PP_EUSAGE for an unknown
+ * section or key. */
+int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *names,
+                         enum pp_keys_format format);
+
+/* Of `names` (NULL-terminated) the one nearest to `word` by Damerau-Levenshtein distance (upper and
+ * lower case count as the same; the first of equals), when near enough to be worth suggesting
+ * (distance < 3 and less than half of the word), else NULL. */
+const char *pp_nearest(const char *word, const char *const *names);
+
+/* The key that other programs call `word` ("learning_rate", also with '-' for '_' or after a section
+ * and a dot): "train.lr". NULL: none is known. */
+const char *pp_config_key_like(const char *word);
+
+/* "; did you mean 'apple'?", or nothing. */
+struct pp_did_you_mean {
+    char s[PP_NAME_MAX + 24];
+};
+struct pp_did_you_mean pp_did_you_mean(const char *word, const char *const *names);
+
+/* "4GiB", "4Gi", "0.5G", "1e9" as bytes; false for anything else and for less than 1. */
+#define PP_BYTES_FORMS "bytes such as 500M, 0.5G, 4GiB or 1e9"
+bool pp_bytes_parse(const char *text, size_t *out);
+
+/* Human words for enum values: "relu", "adamw", "cosine", ... ; static storage. */
+const char *pp_activation_name(int activation);
+const char *pp_optimizer_name(int optimizer);
+const char *pp_precision_name(enum pp_precision p);
+
+/* Values an optimizer keeps for each parameter: none, the first moment (or momentum), both. */
+int pp_optimizer_moments(int optimizer);
+
+/* ---- find */
+
+/* The files of configs and machines, by the words that users type; what is installed of them; and a config
+ * that outlives its file. */
+
+#define PP_SHIPPED_NAMES 256
+struct pp_shipped { /* large: not for a stack */
+    char folders[PP_SHIPPED_MAX][PP_PATH_MAX], storage[PP_SHIPPED_NAMES][PP_NAME_MAX];
+    const char *names[PP_SHIPPED_NAMES + 1]; /* NULL-terminated, sorted */
+    const char *folder;                      /* that has them */
+    int n;
+};
+
+/* The installed configs ("mnist.ini") or machine files ("laptop"). Errors: PP_ERESOURCE. */
+int pp_shipped_read(bool machines, struct pp_shipped *out);
+
+/*
+ * The config's path: the word itself where there is such a file ("-" is standard input), else that of
+ * an installed one (*shipped). Run from its build folder, ppcli looks in the source tree's configs as
+ * well. Errors: PP_ENOINPUT with what was looked at and the nearest name; PP_EUSAGE for a file that is
+ * something else.
+ */
+int pp_config_find(const char *word, bool *shipped, char out[PP_PATH_MAX]);
+/* The same of a machine file; of an installed one ".ini" may be left out. */
+int pp_machine_find(const char *word, bool *shipped, char out[PP_PATH_MAX]);
+
+/*
+ * What processes that this one starts read in place of the file of `word`, as the user wrote it: its text
+ * as it was for cfg, which came from a file. So they have the same config after an edit. In their
+ * environment. Errors: PP_ECONFIG (too long), PP_ERESOURCE. Local.
+ */
+#define PP_CONFIG_PINNED "PPCLI_PINNED_CONFIG"
+int pp_config_pin(const struct pp_config *cfg, const char *word);
+
+/* ---- sweep */
+
+/* Option values that are lists: `--stages 1,2 --schedule gpipe,1f1b` is four configs. */
+
+#define PP_SWEEP_ROWS_MAX 4096
+
+struct pp_settings { /* in command-line order; nothing is owned */
+    const struct pp_setting *items;
+    int n;
+};
+
+struct pp_sweep {
+    struct pp_config **configs; /* [n] owned; those with problems say so themselves */
+    int n;
+};
+
+/*
+ * Load the config once (its path is what find(word) says; word NULL: the defaults) for every combination
+ * of the values that `settings` lists; the first list varies slowest. Lists are taken apart for keys that change how a
+ * run is laid out, not for paths and the like. Errors: PP_EUSAGE for a text that is not a list,
+ * PP_ECONFIG when no combination is a config: the first one says why; as of pp_config_load().
+ * pp_sweep_fini() even then.
+ */
+int pp_sweep_load(int (*find)(const char *word, char *out), const char *word,
+                  const struct pp_settings *settings, const struct pp_names *names,
+                  struct pp_sweep *out);
+int pp_sweep_ranks(const struct pp_sweep *s); /* of the combination that has most */
+void pp_sweep_fini(struct pp_sweep *s);
+
+#endif

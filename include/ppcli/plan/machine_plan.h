@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The search on a machine that a file describes, also over divisions that other systems train. */
+#ifndef PPCLI_PLAN_MACHINE_PLAN_H
+#define PPCLI_PLAN_MACHINE_PLAN_H
+
+#include "ppcli/conf/cluster.h"
+#include "ppcli/nn/model.h"
+#include "ppcli/pipe/division.h"
+#include "ppcli/plan/search.h"
+#include "ppcli/sim/sim.h"
+
+/* ---- estimate */
+
+/*
+ * What a step of a transformer would take when it is divided in ways that other systems have: tensor,
+ * context and expert parallelism inside stages, recomputation within layers, ZeRO of all stages. A
+ * machine file says what products, memory and links do; nothing is measured and nothing allocated but
+ * the plan of the pipeline, which is simulated. docs/do/planning.md has the terms and their sources.
+ */
+
+struct pp_estimate_spec {
+    const struct pp_model *model; /* embedding, equal blocks, head: pp_estimate_takes() */
+    const struct pp_config *cfg;  /* of it; also precision and optimizer */
+    const struct pp_cluster *cluster;
+    int ranks, batch; /* batch: samples of a step */
+    bool fp8;         /* products of linear layers at device.fp8 */
+    /* Gets what is simulated, for a drawing; NULL: not wanted. */
+    int (*see)(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx);
+    void *ctx;
+};
+
+struct pp_estimate {
+    double step;   /* seconds */
+    double tokens; /* a second and rank */
+    double mfu;    /* of the peak of run.precision, or fp8: nothing computed again counts */
+    double schedule, cut, transfer; /* shares of the ranks' time: the bubble */
+    double tensor, sums; /* shares that messages of tensor parallelism and of replicas take */
+    double weights, optimizer,
+        activations; /* bytes of the fullest rank; optimizer: gradients too */
+    double bytes;    /* their sum */
+};
+
+/* Is the model of a kind that can be estimated: gpt or llama? */
+bool pp_estimate_takes(const struct pp_config *cfg);
+
+/* The words of pp_estimate_words(). Returns out. */
+char *pp_parallel_text(const struct pp_division *p, int batch, char *out, size_t bytes);
+
+/* Price a division that parallel_check() accepts. quick: by a formula, within some percent, without
+ * the bubble's parts; else the pipeline is simulated. Errors: PP_ECONFIG (its schedule), PP_ERESOURCE. */
+int pp_estimate(const struct pp_estimate_spec *s, const struct pp_division *p, bool quick,
+                struct pp_estimate *out);
+
+/* "tp=4 pp=4 vp=20 mbs=1" to a price: also dp, cp, ep, zero, recompute (none, selective, full), schedule
+ * and layout. What is not said: 1; dp fills up the ranks; 1f1b, with vp interleaved; zero=1. p may be
+ * NULL. PP_EUSAGE. */
+int pp_estimate_words(const struct pp_estimate_spec *s, const char *words, struct pp_division *p,
+                      struct pp_estimate *out);
+
+/* Words that start it elsewhere: "megatron", "torchtitan", "deepspeed". PP_ECONFIG for what the
+ * system does not have. */
+int pp_estimate_emit(const struct pp_estimate_spec *s, const struct pp_division *p,
+                     const char *system, FILE *f);
+/* Does the system, also "ppcli", have all that this division asks for? */
+bool pp_parallel_runs_on(const struct pp_division *p, const char *system);
+
+/* ---- machine plan */
+
+/*
+ * What to run on a machine that need not be here: all ways to divide a model over its ranks, those
+ * that ppcli trains (laid out, proved, their memory counted) and, of transformers on GPUs, those that
+ * other systems have (ppcli/plan/machine_plan.h); ranked in groups that the model cannot tell apart.
+ */
+
+#define PP_PLAN_ERROR 0.05 /* rows that are nearer than that share a group: the model's own error */
+#define PP_ASKED_MAX 64
+
+/* What a user fixes or lists; n 0: all values are looked at. */
+struct pp_asked_list {
+    int n, at[PP_ASKED_MAX];
+};
+
+struct pp_asked {
+    struct pp_asked_list stages, replicas, tensor, chunks, microbatches, zero, context, expert;
+    char schedules[512], redos[128]; /* words; "": all */
+    const char *only;                /* ppcli, megatron, torch or deepspeed; NULL: all */
+    const char *layout;              /* as blocks_read(); NULL: any cut */
+};
+
+struct pp_plan_row {
+    struct pp_candidate c; /* of others its division alone */
+    struct pp_estimate e;
+    bool own;
+    int group;       /* from 1 */
+    bool fastest;    /* of its group */
+    double estimate; /* of the step, from one of fewer micro-batches */
+};
+
+struct pp_machine_plan {
+    struct pp_config *cfg;   /* owned, as all of these */
+    struct pp_division base; /* of all rows of ppcli's own: what is neither asked nor searched */
+    struct pp_model *model;
+    struct pp_cluster cluster;
+    struct pp_costs *costs;
+    struct pp_asked asked;
+    int ranks, batch, train_n, test_n;
+    bool fp8;
+    size_t memory;            /* that a plan may fill */
+    struct pp_plan_row *rows; /* [n] best first */
+    int n;
+    struct pp_plan_row smallest; /* of what is too large; stages 0: nothing is */
+    long tried, too_large;
+    char why[768];     /* why the first shape that was refused cannot run */
+    int fewer;         /* ranks whose best row is faster than that of all; 0: none are known */
+    double fewer_step; /* seconds */
+};
+
+/* The model of p->cfg, the samples and the batch; where the data are absent, those of a batch. Errors:
+ * as of pp_run_model() and pp_run_samples(). */
+int pp_machine_plan_load(struct pp_machine_plan *p);
+
+/* One division, as --compare says it, is the only row. Errors: as of pp_estimate_words(),
+ * PP_ECONFIG, PP_ERESOURCE. */
+int pp_machine_plan_price(struct pp_machine_plan *p, const char *words);
+
+/* Search. cfg, cluster, asked, ranks, batch, samples and memory are set. Errors: PP_ECONFIG (nothing
+ * runs, or nothing fits, and what would), PP_ERESOURCE. */
+int pp_machine_plan_find(struct pp_machine_plan *p);
+void pp_machine_plan_fini(struct pp_machine_plan *p);
+
+/* ppcli's own row for its search, of m micro-batches; fewer than the row's are the beginning of its
+ * step. */
+struct pp_best_spec pp_machine_plan_spec(const struct pp_machine_plan *p,
+                                         const struct pp_plan_row *row, int m);
+struct pp_estimate_spec pp_machine_plan_estimates(const struct pp_machine_plan *p);
+
+/* The first row, in the order of the ranking, that the system can run; NULL: there is none. */
+const struct pp_plan_row *pp_machine_plan_first(const struct pp_machine_plan *p,
+                                                const char *system);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Run folders as one HTML page that needs no network. The page itself is share/report/; C only
+ * writes the data of the runs into it. What a run did not leave, or left damaged, is left out and
+ * the page says so; nothing in a folder is trusted.
+ */
+#ifndef PPCLI_SHOW_REPORT_H
+#define PPCLI_SHOW_REPORT_H
+
+#include <stdio.h>
+
+#include "ppcli/show/draw.h"
+
+struct pp_report;
+
+#define PP_REPORT_RUNS_MAX 8 /* on one page */
+
+/*
+ * Read a run folder (config.resolved.ini, metrics.jsonl, summary.json, timeline.json), a trace
+ * that train or plan wrote, of which one step is shown, or a result of bench as JSON. Errors: PP_ENOINPUT (no such file or
+ * folder, or nothing of a run in it), PP_EFORMAT (no trace), PP_EPERM, PP_EIO, PP_ERESOURCE. Local.
+ * The caller owns *out.
+ */
+int pp_report_open(const char *path, struct pp_report **out);
+void pp_report_close(struct pp_report **report); /* accepts NULL */
+
+#define PP_FIGURES "step|loss|bubble|speed"
+#define PP_SWEEP_KEYS "microbatches|stages|schedule|replicas"
+struct pp_report_view {            /* nothing is owned */
+    struct pp_report *const *runs; /* [n] */
+    int n;
+    int figure, over; /* numbers among PP_FIGURES and PP_SWEEP_KEYS; -1: the page, any */
+    struct pp_look look;
+};
+
+/* The page of a struct pp_report_view: of one run, of up to PP_REPORT_RUNS_MAX compared, or of a
+ * result of bench. Errors: PP_EUSAGE, PP_EIO, PP_ERESOURCE. */
+int pp_report_write(const void *view, FILE *f);
+
+/* Its figure as SVG. Errors: PP_EUSAGE, PP_ENOINPUT (the run did not leave what it shows), PP_ERESOURCE,
+ * PP_EIO. */
+int pp_report_draw(const void *view, FILE *f);
+
+#endif

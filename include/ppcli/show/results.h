@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What commands print of what they found. */
+#ifndef PPCLI_SHOW_RESULTS_H
+#define PPCLI_SHOW_RESULTS_H
+
+#include <stdio.h>
+
+#include "ppcli/ckpt/checkpoint.h"
+#include "ppcli/cluster/hosts.h"
+#include "ppcli/data/dataset.h"
+#include "ppcli/measure/profile.h"
+#include "ppcli/plan/machine_plan.h"
+#include "ppcli/plan/search.h"
+#include "ppcli/show/draw.h"
+#include "ppcli/sim/sim.h"
+
+/* ---- formats */
+
+/* What `ppcli plan` prints of a plan, and of published figures. */
+
+/* Formats, by their number in `ppcli plan --format`. */
+const char *pp_format_name(int format);
+bool pp_format_times(int format);        /* it draws the times of every action */
+bool pp_format_draws(int format);        /* it is a picture */
+int pp_format_of_file(const char *path); /* by its ending; 0 where it has no known one */
+
+struct pp_planned { /* nothing is owned */
+    const struct pp_plan *plan;
+    const struct pp_sim_costs *costs;
+    const size_t *bytes; /* memory of each rank, or NULL */
+    double memory_cap;   /* forwards that a rank may hold; 0: any number */
+};
+
+/* Simulate the plan and print it on `path` (NULL: standard output). Errors: PP_ERESOURCE, PP_EIO, those
+ * of pp_picture_write(). Local. */
+int pp_format_print(int format, const struct pp_planned *p, const struct pp_look *look,
+                    const char *path);
+
+/* A page (share/workbench/) in which a struct pp_planned can be edited. Errors: PP_EUSAGE for two
+ * copies of the weights, which a table cannot describe; PP_EIO, PP_ERESOURCE. Local. */
+int pp_workbench_write(const void *planned, FILE *f);
+
+#define PP_TABLES "zb4|zb5|zb6|zb9|cm|primus|megatron-bridge" /* share/tables */
+
+struct pp_figures {
+    double makespan, idle; /* of a schedule: in the unit of its costs; share of the longest span */
+    double tokens;         /* of a division on a machine: a second and rank */
+};
+
+/* Print the table `index` of PP_TABLES as Markdown. predict: the figures of a command line of
+ * `ppcli plan`. Errors: those of predict, PP_ERESOURCE. Local. */
+int pp_table_print(int index, int (*predict)(int argc, char **argv, struct pp_figures *out));
+
+/* ---- results */
+
+/*
+ * What commands print of their results: text for people, or (json) an object for programs, onto f.
+ * Nothing is computed here that the result does not hold. Errors, where there are any: PP_ECONFIG,
+ * PP_EIO, PP_ERESOURCE. Local.
+ */
+
+/* ---- plan --best */
+
+int pp_best_result_print(const struct pp_best_result *r, bool json, FILE *f);
+
+/* "off", "all", or how many of the chunks are computed again: "1 of 4". */
+const char *pp_candidate_again(const struct pp_candidate *c, char out[32]);
+
+/* ---- plan --machine */
+
+int pp_machine_plan_print(const struct pp_machine_plan *p, bool json, FILE *f);
+/* As a page: the report's own, with the rows above the timeline of the first. */
+int pp_machine_plan_page(const struct pp_machine_plan *p, const char *path);
+/* The first row in the words of a system that can run it; for ppcli its sections. */
+int pp_machine_plan_emit(const struct pp_machine_plan *p, const char *system, FILE *f);
+
+/* The table, and the sections of an own row. */
+void pp_machine_plan_rows(const struct pp_machine_plan *p, FILE *f);
+int pp_machine_plan_section(const struct pp_machine_plan *p, const struct pp_plan_row *row,
+                            FILE *f);
+
+/* What trains a row: "ppcli", then the systems of pp_estimate_emit(). */
+#define PP_PLAN_SYSTEMS 4
+extern const char *const pp_plan_systems[PP_PLAN_SYSTEMS];
+bool pp_plan_runs_on(const struct pp_plan_row *r, int system);
+
+/* ---- explain */
+
+struct pp_explained {
+    struct pp_run run;
+    struct pp_exec_bytes *ranks; /* [ranks]; owned */
+    struct pp_exec_bytes *other; /* [stages] if pipeline.recompute were off, or, where it is, all;
+                                    owned; NULL: of a schedule that cannot recompute */
+    double ideal, equal;         /* bubble of the textbook, of this plan */
+    struct pp_bubble bubble;     /* by flops */
+    char advice[PP_ADVICE_MAX];
+};
+
+/* With -v text has every key. Remarks of the run are warned of. */
+int pp_explained_print(const struct pp_explained *e, bool json, FILE *f);
+
+/* ---- plan --profile */
+
+struct pp_profiled { /* nothing is owned */
+    const struct pp_profile *p;
+    const struct pp_profile_fit *f;
+    const struct pp_profile_other *others; /* [n] */
+    int n;
+};
+
+int pp_profiled_print(const struct pp_profiled *s, bool json, FILE *f);
+int pp_profiled_page(const void *profiled, FILE *f);
+/* How well it predicts another profile. Errors: also as of pp_profile_read(). */
+int pp_profiled_against(const struct pp_profiled *s, const char *path, bool json, FILE *f);
+
+/* ---- plan --csv --par */
+
+struct pp_mark {                 /* nothing is owned */
+    const char *file, *reason;   /* why it does not pass; "": it passes */
+    const struct pp_geometry *g; /* NULL: it is not legal, and nothing below is known */
+    const char *like;            /* the schedule that it is; NULL: an order of its own */
+    const char *asked, *par;     /* what it is compared with; NULL: that holds more than the cap */
+    double makespan, least;      /* of it, of par */
+    double peak, cap;            /* micro-batches of activations; cap 0: any number */
+    int rank;                    /* that holds them */
+    const char *digest;
+};
+
+int pp_mark_print(const struct pp_mark *m, bool json, FILE *f);
+
+/* ---- env */
+
+struct pp_build { /* nothing is owned */
+    const char *version, *commit;
+    const struct pp_build_fact { /* what NULL ends them */
+        const char *what, *text; /* "zlib", "1.2.13"; text "no...": is not in this build */
+        const char *missing;     /* a sentence more about that; NULL: absent */
+    } * facts;
+};
+
+/* The build, this machine, and what there is to compute on and to connect ranks with, which is probed. */
+int pp_build_print(const struct pp_build *b, bool json, FILE *f);
+int pp_preflight_print(const struct pp_preflight *p, bool json, FILE *f);
+
+/* ---- init */
+
+struct pp_first_config {                   /* nothing is owned */
+    const char *dataset, *const *keys;     /* NULL: none is known; of the files, NULL-terminated */
+    const char *const *files, *folder;     /* folder: before relative names, "" or ending in '/' */
+    const char *label;                     /* of tables; else NULL */
+    const struct pp_dataset *train, *test; /* NULL: not there */
+};
+
+int pp_first_config_print(const struct pp_first_config *i, const struct pp_names *names, FILE *f);
+
+/* ---- inspect */
+
+int pp_ckpt_print(const struct pp_ckpt *ck, bool json, FILE *f);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What mpirun itself writes to standard error, apart from what its ranks write. In a run that goes well
+ * nobody wants it (a warning of setpgid, that a rank ended); where no rank starts it holds the cause.
+ */
+#include "ppcli/cluster/hosts.h"
+
+#include <ctype.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ppcli/base/base.h"
+
+enum kind {
+    OPEN, /* more of the line will tell */
+    MPIRUN,
+    RANK
+};
+
+/* "[host:123] ", of Open MPI's libraries; "[mpiexec@host] ", "[proxy:0:0@host] " of MPICH. */
+static enum kind classify_bracket(const char *line, size_t n)
+{
+    const char *end = memchr(line, ']', n);
+    if (!end)
+        return n < 128 ? OPEN : RANK;
+    const char *colon = memchr(line, ':', (size_t)(end - line));
+    if (memchr(line, '@', (size_t)(end - line)))
+        return MPIRUN;
+    size_t digits = colon ? strspn(colon + 1, "0123456789") : 0;
+    return digits > 0 && colon + 1 + digits == end ? MPIRUN : RANK;
+}
+
+/* Whose line begins like this. */
+static enum kind classify(const struct pp_complaints *c, const char *line, size_t n)
+{
+    static const char *const begins[] = {"*** ", "***    ", "mpirun", "orterun", "prterun"};
+    if (c->in_block)
+        return MPIRUN;
+    if (line[0] == '[')
+        return classify_bracket(line, n);
+    for (size_t i = 0; i < sizeof(begins) / sizeof(begins[0]); i++) {
+        size_t m = strlen(begins[i]);
+        if (memcmp(line, begins[i], n < m ? n : m) == 0)
+            return n < m ? OPEN : MPIRUN;
+    }
+    size_t dashes = 0;
+    while (dashes < n && line[dashes] == '-')
+        dashes++;
+    return dashes >= PP_BLOCK_DASHES ? MPIRUN : dashes == n ? OPEN : RANK;
+}
+
+static void pass_on(const char *text, size_t n)
+{
+    for (ssize_t done; n > 0 && (done = write(STDERR_FILENO, text, n)) > 0; n -= (size_t)done)
+        text += done;
+}
+
+static void end_line(struct pp_complaints *c)
+{
+    bool dashes = c->used >= PP_BLOCK_DASHES && strspn(c->line, "-") >= PP_BLOCK_DASHES;
+    if (c->kind == MPIRUN) {
+        pthread_mutex_lock(&c->lock);
+        pp_text_add(c->kept, sizeof(c->kept), "%s\n", c->line);
+        pthread_mutex_unlock(&c->lock);
+        c->in_block = dashes ? !c->in_block : c->in_block;
+    } else if (c->kind == OPEN && c->used > 0) { /* empty ones are around mpirun's blocks */
+        pass_on(c->line, c->used);
+        pass_on("\n", 1);
+    } else if (c->kind == RANK) {
+        pass_on("\n", 1);
+    }
+    c->used = 0;
+    c->line[0] = '\0';
+    c->kind = OPEN;
+}
+
+/* Takes what it can of the n bytes at text; returns how many. What is known to be of a rank goes on at
+ * once: its line may never end. */
+static size_t take_text(struct pp_complaints *c, const char *text, size_t n)
+{
+    const char *newline = memchr(text, '\n', n);
+    size_t m = newline ? (size_t)(newline - text) : n;
+    if (m == 0) {
+        end_line(c);
+        return 1;
+    }
+    if (c->kind == RANK) {
+        pass_on(text, m);
+        return m;
+    }
+    if (c->used < sizeof(c->line) - 1) {
+        c->line[c->used++] = *text;
+        c->line[c->used] = '\0';
+    }
+    if (c->kind == OPEN)
+        c->kind = classify(c, c->line, c->used);
+    if (c->kind == RANK)
+        pass_on(c->line, c->used);
+    return 1;
+}
+
+size_t pp_take_rank_mark(char *text, size_t n, atomic_bool *seen)
+{
+    const size_t bytes = strlen(PP_RANK_MARK);
+    char *mark = *seen ? NULL : memmem(text, n, PP_RANK_MARK, bytes);
+    if (!mark)
+        return n;
+    *seen = true;
+    n -= bytes;
+    memmove(mark, mark + bytes, n - (size_t)(mark - text));
+    return n;
+}
+
+void *pp_complaints_relay(void *arg)
+{
+    struct pp_complaints *c = arg;
+    char block[4096];
+    ssize_t got;
+    while ((got = read(c->from, block, sizeof(block))) > 0) {
+        size_t n = pp_take_rank_mark(block, (size_t)got, c->started);
+        if (c->all)
+            pass_on(block, n);
+        for (size_t i = 0; i < n && !c->all;)
+            i += take_text(c, block + i, n - i);
+    }
+    if (c->kind == OPEN)
+        pass_on(c->line, c->used);
+    return NULL;
+}
+
+bool pp_complaints_have(struct pp_complaints *c, const char *text)
+{
+    pthread_mutex_lock(&c->lock);
+    bool found = strcasestr(c->kept, text) != NULL;
+    pthread_mutex_unlock(&c->lock);
+    return found;
+}
+
+/* The sentences of the first block of text, else the first line, as one line. */
+const char *pp_complaints_first(struct pp_complaints *c, char out[PP_COMPLAINT_MAX])
+{
+    pthread_mutex_lock(&c->lock);
+    const char *block = strstr(c->kept, "----------\n"), *p = block ? block + 11 : c->kept;
+    const char *end = block ? strstr(p, "\n-----") : strchr(p, '\n');
+    if (!block && *p == '[' && strstr(p, "] "))
+        p = strstr(p, "] ") + 2;
+    size_t used = 0;
+    for (; *p && (!end || p < end) && used < PP_COMPLAINT_MAX - 1; p++) {
+        char byte = *p == '\n' || *p == '\t' ? ' ' : *p;
+        if (byte != ' ' || (used > 0 && out[used - 1] != ' '))
+            out[used++] = byte;
+    }
+    out[used] = '\0';
+    pthread_mutex_unlock(&c->lock);
+    while (used > 0 && strchr(" .:;", out[used - 1]))
+        out[--used] = '\0';
+    return out;
+}

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Costs without measuring: what a machine file and the shapes of a model's nodes say. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "measure.h"
+
+/* The share of the peak that ppcli's kernels for the node's flops reach. */
+static double share(const struct pp_cluster *c, const struct pp_node *n)
+{
+    double attention = c->own_attention > 0 ? c->own_attention : c->attention;
+    return n->op->kernels & PP_USES(attention_forward) ? attention
+           : n->op->kernels & PP_USES(conv_forward)    ? c->conv
+           : c->own_product > 0                        ? c->own_product
+                                                       : c->product;
+}
+
+/* A device keeps values in bf16, a processor widens them. */
+static size_t value_bytes(const struct pp_cluster *c, const struct pp_cluster_use *use)
+{
+    bool halves = use->precision == PP_PRECISION_BF16 && pp_cluster_has_devices(c);
+    return halves ? sizeof(uint16_t) : sizeof(float);
+}
+
+double pp_price_node(const struct pp_node_use *u, const struct pp_node *n, int k)
+{
+    const struct pp_cluster *c = u->cluster;
+    struct pp_layer_cost cost = {0};
+    double bytes[3] = {0};
+    if (n->op->cost)
+        n->op->cost(n, &cost);
+    pp_node_traffic(u->model, n, u->value_bytes, bytes);
+    const double flops[3] = {cost.flops_f, cost.flops_i, cost.flops_w};
+    if (flops[k] <= 0 && bytes[k] <= 0)
+        return 0;
+    /* products read all weights; W reads and writes their gradients */
+    double once = k == 2 ? 2 * u->gradients * u->weights : flops[k] > 0 ? u->weights : 0;
+    double compute = u->samples * flops[k] / (u->peak * u->share);
+    return c->launch + fmax(compute, (u->samples * bytes[k] + once) / (c->bandwidth * c->passes));
+}
+
+/* F, I and W of `rows` rows. */
+static void add_node(const struct pp_cluster *c, const struct pp_cluster_use *use, int at, int rows,
+                     double t[3])
+{
+    const struct pp_node *n = &use->model->nodes[at];
+    const struct pp_node_use u = {.cluster = c,
+                               .model = use->model,
+                               .samples = rows,
+                               .value_bytes = value_bytes(c, use),
+                               .weights = (double)n->n_floats * sizeof(float),
+                               .gradients = 1,
+                               .peak = c->peak[use->precision],
+                               .share = share(c, n)};
+    for (int k = 0; k < 3; k++)
+        t[k] += pp_price_node(&u, n, k);
+}
+
+double pp_layer_work(const struct pp_model *m, int layer)
+{
+    return pp_layer_flops(m, layer) + (double)pp_layer_values(m, layer);
+}
+
+/* What the file says of the layer, of the size above `above` that is nearest to rows. */
+static const struct pp_cluster_layer *measured(const struct pp_cluster *c, const char *name,
+                                               double work, int rows, int above)
+{
+    const struct pp_cluster_layer *best = NULL;
+    for (int i = 0; i < c->n_layers; i++) {
+        const struct pp_cluster_layer *l = &c->layers[i];
+        bool same = strcmp(l->name, name) == 0 && (l->work == 0 || l->work == work);
+        if (same && l->rows > above && (!best || abs(l->rows - rows) < abs(best->rows - rows)))
+            best = l;
+    }
+    return best;
+}
+
+static struct pp_layer_seconds layer_of(const struct pp_cluster *c,
+                                        const struct pp_cluster_use *use, int i, int rows)
+{
+    const struct pp_layer *layer = &use->model->layers[i];
+    double work = pp_layer_work(use->model, i), t[3] = {0};
+    const struct pp_cluster_layer *l = measured(c, layer->name, work, rows, 0);
+    const struct pp_cluster_layer *next =
+        l && rows < l->rows ? measured(c, layer->name, work, l->rows, l->rows) : NULL;
+    for (int k = 0; l && k < 3; k++) {
+        t[k] = l->t[k] * rows / l->rows;
+        if (next) { /* fewer rows read as many weights: on the line through two sizes */
+            double row = fmax(0, (next->t[k] - l->t[k]) / (next->rows - l->rows));
+            t[k] = fmax(t[k], l->t[k] - row * (l->rows - rows));
+        }
+    }
+    for (int n = layer->first_node; !l && n <= layer->last_node; n++)
+        add_node(c, use, n, rows, t);
+    return (struct pp_layer_seconds){t[0], t[1], t[2]};
+}
+
+int pp_costs_of_cluster(const struct pp_cluster *c, const struct pp_cluster_use *use,
+                        struct pp_costs **out)
+{
+    enum {
+        SIZES = 8
+    };
+    int sizes[SIZES] = {1}, n = 1;
+    if (c->peak[use->precision] <= 0)
+        return pp_fail(PP_ECONFIG, "%s has no device.%s: give it, or set run.precision = f32",
+                       c->name, pp_precision_name(use->precision));
+    while (n < SIZES && sizes[n - 1] < use->rows) {
+        int next = n + 1 < SIZES ? 2 * sizes[n - 1] : use->rows;
+        sizes[n++] = next < use->rows ? next : use->rows;
+    }
+    struct pp_costs *costs = NULL;
+    const struct pp_model *m = use->model;
+    PP_TRY(pp_costs_create(m->n_layers, sizes, n, &costs));
+    double byte = 1 / (c->bandwidth * c->passes);
+    costs->value_bytes = (double)value_bytes(c, use);
+    for (int s = 0; s < n; s++) {
+        for (int i = 0; i < m->n_layers; i++)
+            costs->layers[s * m->n_layers + i] = layer_of(c, use, i, sizes[s]);
+        costs->input[s] = c->launch + 2.0 * sizes[s] * m->inputs * costs->value_bytes * byte;
+        /* logits once for their sum, once for the gradient, which is written */
+        costs->loss[s] = c->launch + sizes[s] * (double)m->outputs * 3 * costs->value_bytes * byte;
+    }
+    /* parameters and state are read and written, gradients read */
+    costs->optimizer = (3 + 2 * pp_optimizer_moments(use->optimizer)) * sizeof(float) * byte;
+    costs->add = sizeof(float) / c->within.bandwidth;
+    costs->latency = c->within.latency;
+    costs->byte = 1 / c->within.bandwidth;
+    costs->far_latency = c->between.latency;
+    costs->far_byte = c->between.bandwidth > 0 ? 1 / c->between.bandwidth : 0;
+    costs->one_wire = c->shared > 0;
+    costs->host_ranks = (int)c->ranks;
+    costs->cores = costs->at_once = use->ranks; /* a device for each */
+    *out = costs;
+    return 0;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a transfer between two rank threads costs, through the real transport: the time until the
+ * other side sees it, what its bytes cost more when another core has written them, and the calls
+ * themselves, which every action of the executor makes.
+ */
+#include "measure.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ppcli/base/base.h"
+
+enum {
+    MANY = 64,      /* slots of the channel 0 -> 1 */
+    ROUNDS = 9,     /* of a visit; of them the lower quartile */
+    ROUNDS_MIN = 3, /* when the time is over: a machine that others use */
+    TRIPS = 20,     /* there and back in one round */
+    BYTES = 262144, /* of a message */
+};
+
+int link_open(struct pp_transport *tp, int slots, size_t bytes, struct pp_arena *memory)
+{
+    bool shared = tp->caps.shared_slots; /* then the receiver provides them */
+    struct pp_channel_spec specs[2] = {
+        {.src = 0, .dst = 1, .id = 0, .slots = slots, .bytes = bytes},
+        {.src = 1, .dst = 0, .id = 1, .slots = 1, .bytes = bytes},
+    };
+    size_t there = (size_t)slots * bytes, back = bytes;
+    bool has[2] = {tp->rank == 1 || (tp->rank == 0 && !shared),
+                   tp->rank == 0 || (tp->rank == 1 && !shared)};
+    size_t total = (has[0] ? there : 0) + (has[1] ? back : 0);
+    PP_TRY(pp_transport_agree(tp, total > 0 ? pp_arena_create(total, memory) : 0));
+    void *slot_memory[2] = {has[0] ? memory->base : NULL,
+                            has[1] ? memory->base + (has[0] ? there : 0) : NULL};
+    return pp_transport_open_channels(tp, specs, tp->rank < 2 ? 2 : 0, slot_memory);
+}
+
+int link_swap(struct pp_transport *tp, double *x)
+{
+    double mine = *x;
+    for (int turn = 0; turn < 2; turn++)
+        if (tp->rank == turn)
+            PP_TRY(pp_transport_send(tp, 1 - turn, &mine, sizeof(mine)));
+        else
+            PP_TRY(pp_transport_recv(tp, turn, x, sizeof(*x)));
+    return 0;
+}
+
+int link_share(struct pp_transport *tp, double *x)
+{
+    double other = *x;
+    PP_TRY(link_swap(tp, &other));
+    *x = tp->rank == 0 ? *x : other;
+    return 0;
+}
+
+static int send(struct pp_transport *tp, int ch, int slot)
+{
+    PP_TRY(pp_transport_acquire(tp, ch, slot));
+    return pp_transport_post_send(tp, ch, slot, BYTES, slot);
+}
+
+static int receive(struct pp_transport *tp, int ch, int slot)
+{
+    PP_TRY(pp_transport_post_recv(tp, ch, slot, BYTES, slot));
+    return pp_transport_wait_recv(tp, ch, slot);
+}
+
+/* There and back: half of it is the latency. */
+static int trips(struct worker *w, double *t)
+{
+    struct pp_transport *tp = w->tp;
+    PP_TRY(link_swap(tp, &(double){0}));
+    uint64_t start = pp_clock_ns();
+    for (int i = 0; i < TRIPS; i++) {
+        if (tp->rank == 0) {
+            PP_TRY(send(tp, 0, 0));
+            PP_TRY(receive(tp, 1, 0));
+            PP_TRY(pp_transport_release(tp, 1, 0));
+        } else {
+            PP_TRY(receive(tp, 0, 0));
+            PP_TRY(pp_transport_release(tp, 0, 0));
+            PP_TRY(send(tp, 1, 0));
+        }
+    }
+    *t = (double)(pp_clock_ns() - start) * 1e-9 / (2 * TRIPS);
+    return 0;
+}
+
+/* The calls of a sender that finds its slots free, and of a receiver that finds its messages
+ * there. */
+static int calls(struct worker *w, double *t)
+{
+    struct pp_transport *tp = w->tp;
+    double mine = 0, other;
+    for (int side = 0; side < 2; side++) {
+        PP_TRY(link_swap(tp, &(double){0}));
+        uint64_t start = pp_clock_ns();
+        for (int i = 0; tp->rank == side && i < MANY; i++) {
+            if (side == 0) {
+                PP_TRY(send(tp, 0, i));
+            } else {
+                PP_TRY(receive(tp, 0, i));
+                PP_TRY(pp_transport_release(tp, 0, i));
+            }
+        }
+        if (tp->rank == side)
+            mine = (double)(pp_clock_ns() - start) * 1e-9 / MANY;
+    }
+    other = mine;
+    PP_TRY(link_swap(tp, &other));
+    *t = mine + other;
+    return 0;
+}
+
+static double read_all(const char *p, uint64_t *sink)
+{
+    uint64_t start = pp_clock_ns(), seen = 0, word;
+    for (size_t i = 0; i < BYTES; i += sizeof(word)) {
+        memcpy(&word, p + i, sizeof(word));
+        seen |= word;
+    }
+    *sink |= seen;
+    return (double)(pp_clock_ns() - start) * 1e-9;
+}
+
+/* Rank 1 reads what rank 0 has just written, and again what it now has itself. */
+static int bytes(struct worker *w, double *t)
+{
+    struct pp_transport *tp = w->tp;
+    double more = 0;
+    PP_TRY(link_swap(tp, &(double){0}));
+    if (tp->rank == 0) {
+        PP_TRY(pp_transport_acquire(tp, 0, 0));
+        memset(pp_transport_slot(tp, 0, 0), 1, BYTES);
+        PP_TRY(pp_transport_post_send(tp, 0, 0, BYTES, 0));
+        PP_TRY(pp_transport_recv(tp, 1, &more, sizeof(more)));
+    } else {
+        uint64_t sink = 0;
+        PP_TRY(receive(tp, 0, 0));
+        const char *p = pp_transport_slot(tp, 0, 0);
+        more = read_all(p, &sink);
+        more -= read_all(p, &sink);
+        more = sink == 0 ? 0 : more / BYTES; /* used, so that the reads are not left out */
+        PP_TRY(pp_transport_release(tp, 0, 0));
+        PP_TRY(pp_transport_send(tp, 0, &more, sizeof(more)));
+    }
+    *t = more > 0 ? more : 0;
+    return 0;
+}
+
+/* A round in which another program took one of the two cores says nothing, and it takes only one of
+ * them to spoil it: not the median but the lower quartile. */
+static double quartile(double *t, int n)
+{
+    pp_median(t, n); /* sorts */
+    return t[n / 4];
+}
+
+double link_settle(const struct link_visits *v, double low[LINK_FIGURES])
+{
+    double t[LINK_VISITS], most = 1;
+    for (int k = 0; k < LINK_FIGURES; k++) {
+        for (int i = 0; i < v->n;
+             i++) /* bytes with their transfer: of themselves they may be noise */
+            t[i] = v->t[k][i] + (k == LINK_BYTE ? v->t[LINK_LATENCY][i] / BYTES : 0);
+        low[k] = quartile(t, v->n);
+        most = fmax(most, t[v->n / 4 + (v->n > 1)] / low[k]);
+    }
+    low[LINK_BYTE] = fmax(0, low[LINK_BYTE] - low[LINK_LATENCY] / BYTES);
+    return most;
+}
+
+/* Both ranks go on when rank 0 still has time. */
+static int measure_pair(struct worker *w)
+{
+    double t[LINK_FIGURES][ROUNDS], late = 0;
+    uint64_t end = pp_clock_ns() + w->m->visit_ns;
+    int n = 0;
+    while (n < ROUNDS && late == 0) {
+        PP_TRY(trips(w, &t[LINK_LATENCY][n]));
+        PP_TRY(calls(w, &t[LINK_CALLS][n]));
+        PP_TRY(bytes(w, &t[LINK_BYTE][n]));
+        late = ++n >= ROUNDS_MIN && pp_clock_ns() > end;
+        PP_TRY(n >= ROUNDS_MIN ? link_share(w->tp, &late) : 0);
+    }
+    for (int k = 0; k < LINK_FIGURES; k++) {
+        w->visits.t[k][w->visits.n] = quartile(t[k], n);
+        PP_TRY(link_share(w->tp, &w->visits.t[k][w->visits.n])); /* so that both judge alike */
+    }
+    w->visits.n++;
+    return 0;
+}
+
+int measure_link(struct worker *w)
+{
+    if (w->m->workers < 2)
+        return 0;
+    if (!w->opened)
+        PP_TRY(link_open(w->tp, MANY, BYTES, &w->link));
+    w->opened = true;
+    return w->rank < 2 ? measure_pair(w) : 0;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the readers of measured pipelines give to profile.c. */
+#ifndef PPCLI_MEASURE_PROFILE_READ_H
+#define PPCLI_MEASURE_PROFILE_READ_H
+
+#include "ppcli/measure/profile.h"
+
+struct profile_event {
+    double start, end;
+    double after; /* of calls that follow it */
+    int rank;     /* as the files number them */
+    int step;     /* -1: the how-manyeth of its kind it is */
+    int stage,
+        mb; /* stage -1: mb is the number of this F or B on its rank, as Megatron orders them */
+    int op; /* enum pp_op, of PyTorch also those below */
+};
+
+/* Marks of a trace that are no actions: a call of an action, the call that receives for one, what
+ * begins a step, a receive as the transport saw it. */
+enum {
+    PROFILE_CALL = PP_OPS,
+    PROFILE_RECV,
+    PROFILE_BEGIN,
+    PROFILE_ARRIVAL
+};
+
+struct profile_note { /* of a rank in a step */
+    int rank, step;
+    double total, memory;
+};
+
+struct profile_input {
+    const char *source;
+    struct profile_event *events;
+    struct profile_note *notes;
+    int n, room, n_notes, notes_room;
+    int stages, chunks; /* as a config says; 0: unknown */
+    int unmarked;       /* micro-batches of a step where mb counts on over steps; 0: it does not */
+    bool one_clock;     /* of all ranks */
+    char host[64], schedule[PP_NAME_MAX]; /* of a trace; empty: unknown */
+};
+
+/* All files of a path. Errors: see pp_profile_read(). */
+int profile_input_read(const char *path, struct profile_input *in);
+void profile_input_fini(struct profile_input *in);
+
+int profile_add(struct profile_input *in, const struct profile_event *e);
+
+/* profile_trace.c: the events of one text, whose rank is `rank` where it does not say so. */
+int profile_trace_read(const char *path, const char *text, size_t bytes, int rank,
+                       struct profile_input *in);
+/* The next object in a text; NULL: there is none. */
+const char *profile_object(const char *at, const char *end, size_t *bytes);
+
+/* profile_unmarked.c: the same of a trace of PyTorch without marks. Errors: PP_ERESOURCE. */
+int profile_unmarked_read(const char *text, size_t bytes, int rank, struct profile_input *in);
+
+/* profile_times.c */
+int profile_settle(struct pp_profile *p, bool one_clock);
+/* The position of every F, I or B, and W in its rank's list, pp_free(); and the action
+ * that one's input comes from. */
+int profile_cells(const struct pp_plan *plan, int **out);
+bool profile_producer(const struct pp_plan *plan, const int *cells, const struct pp_action *a,
+                      int *rank, int *at);
+
+#endif

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The search: every shape is laid out as the run would lay it out, so that what is ranked is what
+ * would run, with its plans proved and its memory counted.
+ */
+#include "search.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ppcli/base/base.h"
+
+/* ---- all candidates */
+
+#define WORSE 1.5 /* other sums make no shape the fastest that takes so much longer */
+
+struct search {
+    const struct pp_best_spec *asked, *spec; /* of all shapes; of one: now */
+    struct pp_best_spec now;
+    const struct pp_costs *all, *costs;
+    struct pp_best *best;
+    int room;
+};
+
+static void use_shape(struct search *s, const struct pp_division *base)
+{
+    s->now = *s->asked;
+    s->now.base = *base;
+    s->costs = pp_costs_at(s->all, base->threads);
+}
+
+static int keep(struct search *s, const struct pp_candidate *c)
+{
+    struct pp_best *b = s->best;
+    PP_ROOM(b->items, b->n, s->room);
+    b->items[b->n++] = *c;
+    return 0;
+}
+
+bool pp_best_is(const struct pp_candidate *c, int stages, int replicas, int threads)
+{
+    return c->d.stages == stages && c->d.replicas == replicas && c->d.threads == threads;
+}
+
+/* Is it one of "gpipe, naive"? */
+static bool names(const char *list, const char *name)
+{
+    size_t n = strlen(name);
+    while (strncmp(list, name, n) != 0 || (list[n] != ',' && list[n] != '\0')) {
+        list = strchr(list, ' ');
+        if (!list++)
+            return false;
+    }
+    return true;
+}
+
+/* Is it a row already, under another name? Then that row gets this name too. */
+static bool is_known(struct pp_best *b, const struct pp_candidate *c)
+{
+    for (int i = 0; i < b->n; i++) {
+        struct pp_candidate *o = &b->items[i];
+        if (o->identity == c->identity && pp_best_is(o, c->d.stages, c->d.replicas, c->d.threads)) {
+            if (o->d.schedule != c->d.schedule && !names(o->also, pp_division_schedule(&c->d)))
+                pp_text_add(o->also, sizeof(o->also), "%s%s", o->also[0] ? ", " : "",
+                            pp_division_schedule(&c->d));
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Of an order that is made for costs: the forwards that a rank may hold, before memory is looked at. */
+static double cap_of(const struct pp_best_spec *spec, int stages)
+{
+    double own = spec->base.memory_cap;
+    return own > 0 ? own : 2.0 * stages;
+}
+
+/* Evaluate a shape. One that is made for a cap: caps from the largest down, each with what it must
+ * recompute, to the first that fits without; the fastest of them that fits. */
+static int try_shape(struct search *s, struct pp_candidate *c)
+{
+    const struct pp_best_spec *spec = s->spec;
+    struct pp_candidate now = *c;
+    bool more = true;
+    int rc = PP_ECONFIG;
+    double *cap = &now.d.memory_cap;
+    now.chooses_redo = spec->recompute;
+    if (best_most_sums(spec, c->d.microbatches) > 1) /* best_sums() tries more */
+        now.d.coalesce = 1;
+    now.fitted = c->d.schedule->fits;
+    *cap = now.fitted ? cap_of(spec, c->d.stages) : *cap;
+    for (; more; *cap = *cap > 4 ? *cap / 2 : *cap - 1) {
+        memset(now.d.again, 0, sizeof(now.d.again));
+        int tried = pp_best_try(spec, s->costs, &now);
+        bool over = tried == 0 && now.over;
+        bool slow = over && rc == 0 && !c->over && now.time.step >= c->time.step;
+        s->best->limited = s->best->limited || over;
+        more = over && !slow && now.fitted && *cap > 1;
+        if (over && spec->recompute && !slow)
+            tried = best_fit(spec, s->costs, &now);
+        if (tried == PP_ERESOURCE)
+            return tried;
+        bool better = now.over ? now.peak_bytes < c->peak_bytes : now.time.step < c->time.step;
+        if (tried == 0 && (rc < 0 || (now.over == c->over ? better : !now.over))) {
+            *c = now;
+            rc = 0;
+        }
+    }
+    return rc;
+}
+
+/* The first reason is told where nothing can run. */
+static void refuse(struct pp_best *b, const struct pp_candidate *c)
+{
+    if (b->refused++ == 0)
+        snprintf(b->why, sizeof(b->why), "%s, %d stages, %d micro-batches: %.640s",
+                 pp_division_schedule(&c->d), c->d.stages, c->d.microbatches, pp_error_get()->text);
+}
+
+/* One more candidate: kept, or counted as refused, too large, or the same as another. */
+static int judge_one(struct search *s, struct pp_candidate *c)
+{
+    struct pp_best *b = s->best;
+    int rc = try_shape(s, c);
+    if (rc == PP_ERESOURCE)
+        return rc;
+    b->tried++;
+    if (rc < 0)
+        refuse(b, c);
+    else if (is_known(b, c))
+        b->same++;
+    else
+        return keep(s, c);
+    return 0;
+}
+
+static int judge(struct search *s, struct pp_candidate *c)
+{
+    bool hosts = s->costs->host || s->costs->host_ranks > 0;
+    bool both = s->spec->places && hosts && s->spec->base.replicas > 1;
+    bool own = c->d.across;
+    PP_TRY(judge_one(s, c));
+    c->d.across = true;
+    PP_TRY(both ? judge_one(s, c) : 0);
+    c->d.across = own;
+    return 0;
+}
+
+int best_cut(const struct pp_best_spec *spec, const struct pp_costs *costs, bool by_time,
+             struct pp_candidate *c)
+{
+    const struct pp_model *model = spec->model;
+    int n = c->d.stages * c->d.chunks;
+    PP_TAKE(int, cut, 2 * n); /* the last layers, then the first */
+    PP_TAKE(double, by_layer, model->n_layers);
+    pp_costs_by_layer(costs, pp_best_rows(spec, c->d.microbatches), by_layer);
+    PP_TRY(by_time ? pp_partition_costs(model, by_layer, n, cut + n, cut)
+                   : pp_partition(model, spec->cfg, n, cut + n, cut));
+    for (int i = 0; i < n; i++)
+        c->d.last[i] = (uint16_t)cut[i];
+    c->timed = true;
+    return 0;
+}
+
+/* The config's cut, and the one by time where it is another. */
+static int try_cuts(struct search *s, struct pp_candidate *c)
+{
+    size_t bytes = (size_t)c->d.stages * (size_t)c->d.chunks * sizeof(*c->d.last);
+    uint16_t timed[PP_STAGES_MAX];
+    PP_TRY(best_cut(s->spec, s->costs, true, c));
+    memcpy(timed, c->d.last, bytes);
+    int rc = s->spec->timed ? 0 : best_cut(s->spec, s->costs, false, c);
+    if (rc == PP_ERESOURCE)
+        return rc;
+    bool same = rc == 0 && memcmp(timed, c->d.last, bytes) == 0;
+    if (rc == 0 && (!same || !s->spec->cuts)) {
+        c->timed = s->spec->timed;
+        PP_TRY(judge(s, c));
+    }
+    if (!s->spec->cuts) {
+        s->best->tried += rc < 0;
+        if (rc < 0)
+            refuse(s->best, c);
+        return 0;
+    }
+    memcpy(c->d.last, timed, bytes); /* where the config's ranges are no cut of this shape: alone */
+    c->timed = true;
+    return judge(s, c);
+}
+
+/* Costs as schedules that depend on them want them: of a rank and a micro-batch. */
+static struct pp_schedule_costs rank_costs(const struct pp_best_spec *spec,
+                                           const struct pp_costs *costs, int p, int m)
+{
+    const struct pp_model *model = spec->model;
+    int rows = pp_best_rows(spec, m);
+    double width = 0, t[3];
+    for (int i = 0; i < model->n_layers; i++)
+        width = model->layers[i].in > width ? model->layers[i].in : width;
+    bool pieces = pp_layout_logits_rows(&spec->training, model, rows) > 0;
+    pp_costs_stage(costs, 0, model->n_layers - 1, rows, 1, pieces, t);
+    return (struct pp_schedule_costs){t[0] / p, t[1] / p, t[2] / p,
+                                      costs->latency +
+                                          costs->byte * rows * width * costs->value_bytes};
+}
+
+int best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs, int stages, int m)
+{
+    struct pp_geometry g = {.stages = stages,
+                            .chunks = 1,
+                            .microbatches = m,
+                            .eager = spec->base.eager,
+                            .costs = rank_costs(spec, costs, stages, m)};
+    return pp_schedule_eager(&g);
+}
+
+static int eager_of(const struct search *s, const struct pp_schedule_ops *schedule, int stages,
+                    int m)
+{
+    if (!schedule->eager)
+        return 0;
+    int k = best_eager(s->spec, s->costs, stages, m);
+    return k > 1 || s->spec->base.eager > 0 ? k : 2; /* 1 is 1f1b */
+}
+
+static int try_chunks(struct search *s, struct pp_candidate *c)
+{
+    int own = pp_schedule_default_chunks(c->d.schedule), given = s->spec->chunks;
+    int list[] = {1, 2, 4, own == 1 || own == 2 || own == 4 ? 0 : own};
+    int n = given > 0 || c->d.stages == 1 ? 1 : 4; /* of one rank none waits */
+    for (int i = 0; i < n; i++) {
+        c->d.chunks = given > 0 ? given : list[i];
+        int64_t n_virtual = (int64_t)c->d.chunks * c->d.stages;
+        if (c->d.chunks > 0 && n_virtual <= s->spec->model->n_layers && n_virtual <= PP_STAGES_MAX)
+            PP_TRY(try_cuts(s, c));
+    }
+    return 0;
+}
+
+static int threads_in_all(const struct pp_candidate *c)
+{
+    return c->d.stages * c->d.replicas * c->d.threads;
+}
+
+/* Thousandths of a factor: what is nearer than that is noise. */
+static long long rounded(double step)
+{
+    return step > 0 ? llround(log(step) * 1000) : LLONG_MIN;
+}
+
+int best_compare(const void *a, const void *b)
+{
+    const struct pp_candidate *x = a, *y = b;
+    const long long order[][2] = {
+        {x->over, y->over},
+        {rounded(x->time.step), rounded(y->time.step)},
+        {threads_in_all(x), threads_in_all(y)},
+        {(long long)x->peak_bytes, (long long)y->peak_bytes},
+        {x->d.stages, y->d.stages},
+        {x->d.replicas, y->d.replicas},
+        {x->d.threads, y->d.threads},
+        {x->d.chunks, y->d.chunks},
+        {x->d.microbatches, y->d.microbatches},
+        {x->order, y->order},
+        {x->timed, y->timed},
+    };
+    size_t k = 0;
+    while (k + 1 < sizeof(order) / sizeof(order[0]) && order[k][0] == order[k][1])
+        k++;
+    return (order[k][0] > order[k][1]) - (order[k][0] < order[k][1]);
+}
+
+/* Every schedule x micro-batch count x chunks x cut of one base. */
+static int search_shape(struct search *s)
+{
+    const char *const *names = pp_schedule_names();
+    const struct pp_division *base = &s->spec->base;
+    int counts[PP_BEST_COUNTS_MAX];
+    int n = pp_best_counts(s->spec, counts, PP_BEST_COUNTS_MAX);
+    for (int i = 0; i < n; i++) {
+        for (int k = 0; names[k]; k++) {
+            struct pp_candidate c = {.order = k, .d = *base};
+            c.d.schedule = pp_schedule_find(names[k]);
+            if (c.d.schedule->proves)
+                continue;
+            if (c.d.schedule != base->schedule) /* of another order */
+                c.d.ticks = NULL;
+            c.d.microbatches = counts[i];
+            pp_log_progress("looking at %d stage%s x %d replica%s x %d thread%s: %s", base->stages,
+                            pp_plural(base->stages), base->replicas, pp_plural(base->replicas),
+                            base->threads, pp_plural(base->threads), names[k]);
+            c.d.eager = eager_of(s, c.d.schedule, base->stages, counts[i]);
+            PP_TRY(try_chunks(s, &c));
+        }
+    }
+    return 0;
+}
+
+/* A better cut; of what is recomputed also one that may do without, though the cut as it is cannot. */
+static int refine_one(struct search *s, struct pp_candidate *c, double *left)
+{
+    struct pp_candidate none = *c;
+    PP_TRY(best_refine(s->spec, s->costs, c, left));
+    if (!none.chooses_redo || *left <= 0 || !memchr(none.d.again, true, sizeof(none.d.again)))
+        return 0;
+    memset(none.d.again, 0, sizeof(none.d.again));
+    PP_TRY(pp_best_try(s->spec, s->costs, &none));
+    PP_TRY(best_refine(s->spec, s->costs, &none, left));
+    if (!none.over && (c->over || none.time.step < c->time.step))
+        *c = none;
+    return 0;
+}
+
+/* Better sums and cuts, for the best shapes first; what still holds too much goes. Rows that become
+ * the same plan are one. */
+static int refine(struct search *s)
+{
+    const struct pp_best_spec *spec = s->asked;
+    struct pp_best *b = s->best;
+    double left =
+        spec->actions > 0 ? spec->actions : REFINE_ACTIONS * fmax(1, best_most_stages(spec) / 24.0);
+    if (b->n > 1)
+        qsort(b->items, (size_t)b->n, sizeof(*b->items), best_compare);
+    double fastest = b->n > 0 ? b->items[0].time.step : 0;
+    int n = b->n;
+    b->n = 0;
+    for (int i = 0; i < n; i++) {
+        struct pp_candidate *c = &b->items[i];
+        struct pp_division base = spec->base;
+        best_divide(&base, c->d.replicas, c->d.threads);
+        use_shape(s, &base);
+        if (left > 0 && !c->over && c->time.step < WORSE * fastest)
+            PP_TRY(best_sums(s->spec, s->costs, c, &left));
+        if (spec->cuts && c->timed && left > 0)
+            PP_TRY(refine_one(s, c, &left));
+        if (is_known(b, c)) {
+            b->same++;
+        } else if (c->over) {
+            b->smallest =
+                b->too_large == 0 || c->peak_bytes < b->smallest.peak_bytes ? *c : b->smallest;
+            b->too_large++;
+        } else {
+            b->items[b->n++] = *c;
+        }
+    }
+    return 0;
+}
+
+/* The config's own shape, where it says one. What hosts were lost may leave it without places. */
+static int as_is(struct search *s)
+{
+    const struct pp_best_spec *asked = s->asked;
+    const struct pp_division *base = asked->own.stages > 0 ? &asked->own : &asked->base;
+    struct pp_candidate *c = &s->best->as_is;
+    if (!base->schedule || (s->costs->host && base->stages * base->replicas > s->costs->n_hosts))
+        return 0; /* auto, or a table */
+    use_shape(s, base);
+    *c = (struct pp_candidate){.d = *base,
+                               .timed = asked->cfg->pipeline.assignment == PP_ASSIGN_TIME};
+    c->d.microbatches = asked->base.microbatches;
+    c->d.chunks = asked->chunks > 0 ? asked->chunks : pp_schedule_default_chunks(base->schedule);
+    c->d.eager = eager_of(s, base->schedule, base->stages, c->d.microbatches);
+    int64_t n = (int64_t)c->d.stages * c->d.chunks;
+    int rc = n > s->spec->model->n_layers || n > PP_STAGES_MAX ? PP_ECONFIG : 0;
+    if (rc == 0 && c->timed)
+        rc = best_cut(s->spec, s->costs, true, c);
+    if (rc == 0)
+        rc = pp_best_try(s->spec, s->costs, c);
+    c->time.step = rc < 0 ? 0 : c->time.step;
+    return rc == PP_ERESOURCE ? rc : 0;
+}
+
+/* One stage without replicas: of the rows, whose order is the best first. */
+static int find_one(struct search *s)
+{
+    struct pp_best *b = s->best;
+    struct pp_division base = s->asked->base;
+    best_divide(&base, 1, s->asked->one_threads);
+    base.stages = base.chunks = 1;
+    use_shape(s, &base);
+    b->one = (struct pp_candidate){.d = base};
+    b->one.d.schedule = pp_schedule_find("1f1b");
+    b->one.d.ticks = base.schedule == b->one.d.schedule ? base.ticks : NULL;
+    b->one.d.eager = 0;
+    for (int i = 0; i < b->n; i++) {
+        if (pp_best_is(&b->items[i], 1, 1, base.threads)) {
+            b->one = b->items[i];
+            return 0;
+        }
+    }
+    int rc = pp_best_try(s->spec, s->costs, &b->one);
+    b->one.time.step = rc < 0 ? 0 : b->one.time.step;
+    return rc == PP_ERESOURCE ? rc : 0;
+}
+
+static int search(struct search *s)
+{
+    const struct pp_best_spec *spec = s->asked;
+    struct pp_best *b = s->best;
+    for (int i = 0; i == 0 || i < spec->n_shapes; i++) {
+        use_shape(s, spec->n_shapes > 0 ? &spec->shapes[i] : &spec->base);
+        PP_TRY(search_shape(s));
+    }
+    PP_TRY(refine(s));
+    pp_error_clear();
+    if (b->n > 1)
+        qsort(b->items, (size_t)b->n, sizeof(*b->items), best_compare);
+    PP_TRY(find_one(s));
+    return as_is(s);
+}
+
+int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs,
+                   struct pp_best *out)
+{
+    struct pp_best best = {0};
+    struct search s = {.asked = spec, .all = costs, .best = &best};
+    s.spec = &s.now;
+    int rc = search(&s);
+    pp_log_progress(NULL);
+    PP_TRY_UNDO(rc, pp_best_fini(&best));
+    pp_error_clear();
+    *out = best;
+    return 0;
+}
+
+void pp_best_fini(struct pp_best *best)
+{
+    pp_free(best->items);
+    *best = (struct pp_best){0};
+}

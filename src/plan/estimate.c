@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A step of a divided transformer: its chunks in a pipeline, its memory, and how the step ends. */
+#include "estimate.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "search.h"
+
+/* Ranks of a stage: tensor, then context, then replicas (Megatron's order). */
+static int stage_ranks(const struct pp_division *p)
+{
+    return p->tensor * p->context * p->replicas;
+}
+
+/* F, I and W of a chunk, in model order; returns their sum. */
+static double chunk_time(const struct estimation *e, int v, double t[TIMES])
+{
+    const struct pieces *x = &e->pieces;
+    for (int k = 0; k < TIMES; k++)
+        t[k] = e->blocks[v] * (x->t[BLOCK][k] + (k == I ? x->redo : 0)) +
+               (v == 0 ? x->t[EMBEDDING][k] : 0) + (v == e->n - 1 ? x->t[HEAD][k] : 0);
+    return t[F] + t[I] + t[W];
+}
+
+/* ---- memory */
+
+static double chunk_floats(const struct estimation *e, int v, double *experts)
+{
+    const struct pieces *x = &e->pieces;
+    *experts = e->blocks[v] * x->experts;
+    return e->blocks[v] * x->floats[BLOCK] + (v == 0 ? x->floats[EMBEDDING] : 0) +
+           (v == e->n - 1 ? x->floats[HEAD] : 0);
+}
+
+/* Parameters of a rank, and the part of them that experts have. rank_of NULL: one after the other. */
+static double rank_floats(const struct estimation *e, const int *rank_of, int rank, double *experts)
+{
+    double floats = 0, some;
+    *experts = 0;
+    for (int v = 0; v < e->n; v++) {
+        if ((rank_of ? rank_of[v] : v % e->p->stages) != rank)
+            continue;
+        floats += chunk_floats(e, v, &some);
+        *experts += some;
+    }
+    return floats;
+}
+
+static void add_memory(const struct estimation *e, const int *rank_of, int rank, double in_flight,
+                       struct pp_estimate *out)
+{
+    const struct pp_division *p = e->p;
+    const struct pieces *x = &e->pieces;
+    double experts, floats = rank_floats(e, rank_of, rank, &experts);
+    double d = p->replicas * p->context, de = d / p->expert;
+    double state = MASTER * (1 + pp_optimizer_moments(e->s->cfg->train.optimizer));
+    double shards[4] = {0}, all = floats + experts;
+    for (int z = 1; z <= 3; z++)
+        shards[z] = p->zero >= z ? floats / d + experts / de : all;
+    double gathered = p->zero >= 3 ? 2 * VALUE * (x->floats[BLOCK] + x->experts) : 0;
+    double fp8 = e->s->fp8 ? VALUE * all : 0; /* two copies of a byte each */
+    double weights = VALUE * shards[3] + gathered + fp8;
+    double optimizer = MASTER * shards[2] + state * shards[1], blocks = 0, last = 0, first = 0;
+    int chunks = 0;
+    for (int v = 0; v < e->n; v++) {
+        if ((rank_of ? rank_of[v] : v % p->stages) != rank)
+            continue;
+        blocks += e->blocks[v];
+        chunks++;
+        first += v == 0 ? x->keeps[EMBEDDING] : 0;
+        last += v == e->n - 1 ? x->keeps[HEAD] : 0;
+    }
+    double each = chunks > 0 ? (blocks * x->keeps[BLOCK] + first) / chunks : 0;
+    double activations = in_flight * each + last + x->working;
+    if (weights + optimizer + activations > out->bytes) {
+        out->weights = weights;
+        out->optimizer = optimizer;
+        out->activations = activations;
+        out->bytes = weights + optimizer + activations;
+    }
+}
+
+/* Chunks that rank r holds at most, by the schedule's own rule. */
+static double held_chunks(const struct estimation *e, int r)
+{
+    const struct pp_division *p = e->p;
+    const char *schedule = pp_division_schedule(p);
+    double all = (double)e->m * p->chunks, n = all;
+    if (strcmp(schedule, "interleaved") == 0 || strcmp(schedule, "interleaved-zb") == 0)
+        n = p->chunks == 1 ? p->stages - r
+                           : (p->chunks - 1) * p->stages + 2 * (p->stages - 1 - r) + 1;
+    else if (strcmp(schedule, "1f1b") == 0 || strcmp(schedule, "zb-h1") == 0)
+        n = p->stages - r;
+    else if (strcmp(schedule, "gpipe") != 0)
+        n = 2.0 * p->stages * p->chunks;
+    return n < all ? n : all;
+}
+
+/* ---- the end of a step */
+
+/* Sums over the replicas travel while the last micro-batch goes back, weights while the first comes:
+ * only what is longer, or of the last block, is waited for. Then the optimizer, on its shard. */
+static double end_of_step(const struct estimation *e, double *sums)
+{
+    const struct pp_division *p = e->p;
+    const struct pp_cluster *c = e->s->cluster;
+    double experts, floats = rank_floats(e, NULL, 0, &experts) + experts, all = floats;
+    double back = 0, forth = 0, blocks = 0;
+    int d = p->replicas * p->context;
+    for (int v = 0; v < e->n; v += p->stages) {
+        double t[TIMES];
+        chunk_time(e, v, t);
+        forth += t[F];
+        back += t[I] + t[W];
+        blocks += e->blocks[v];
+    }
+    double gather =
+        p->zero >= 3 ? 0
+                     : estimate_ring(e->s, d, p->tensor, (p->zero > 0 ? VALUE : MASTER) * floats);
+    double scatter = p->zero >= 3 ? 0 : estimate_ring(e->s, d, p->tensor, MASTER * floats);
+    double one = 1 / fmax(1, blocks);
+    *sums = fmax(scatter * one, scatter - back) + fmax(gather * one, gather - forth);
+    double values = 3 + 2 * pp_optimizer_moments(e->s->cfg->train.optimizer);
+    return *sums + values * MASTER * all / (p->zero > 0 ? d : 1) / (c->bandwidth * c->passes);
+}
+
+/* ---- simulated */
+
+static void set_transfers(const struct estimation *e, const struct pp_plan *plan, double *transfer,
+                          struct pp_sim_wire *wires)
+{
+    const struct pp_cluster *c = e->s->cluster;
+    int ranks = stage_ranks(e->p), host = (int)c->ranks;
+    double bytes = estimate_passed(e) / e->p->tensor;
+    for (int ch = 0; ch < plan->n_channels; ch++) {
+        int a = plan->channels[ch].src_rank * ranks, b = plan->channels[ch].dst_rank * ranks;
+        bool far = a / host != b / host;
+        int sharing = c->shared > 0 ? (ranks < host ? ranks : host) : 1;
+        transfer[ch] = far ? sharing * bytes / c->between.bandwidth : bytes / c->within.bandwidth;
+        wires[ch] = (struct pp_sim_wire){.used = far, .latency = c->between.latency};
+    }
+}
+
+/* Times of m micro-batches: as they are, without transfers, of equal chunks too. busy: of all ranks. */
+static int simulate_some(const struct estimation *e, int m, double times[3],
+                         struct pp_estimate *out)
+{
+    PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
+    struct pp_geometry g = {.stages = e->p->stages, .chunks = e->p->chunks, .microbatches = m};
+    PP_TRY(pp_plan_build(pp_division_schedule(e->p), &g, &plan));
+    size_t n = (size_t)plan->n_virtual;
+    PP_TAKE(double, arrays, TIMES *n + (size_t)plan->n_channels);
+    PP_TAKE(struct pp_sim_wire, wires, plan->n_channels + 1);
+    double mean[TIMES] = {0};
+    for (int v = 0; v < e->n; v++) {
+        double t[TIMES];
+        chunk_time(e, v, t);
+        for (int k = 0; k < TIMES; k++) {
+            arrays[(size_t)k * n + (size_t)v] = t[k];
+            mean[k] += t[k] / e->n;
+        }
+    }
+    set_transfers(e, plan, arrays + TIMES * n, wires);
+    struct pp_sim_costs costs = {.f = arrays,
+                                 .i = arrays + n,
+                                 .w = arrays + 2 * n,
+                                 .latency = e->s->cluster->within.latency,
+                                 .transfer = arrays + TIMES * n,
+                                 .wires = wires};
+    PP_TRY(e->s->see ? e->s->see(plan, &costs, e->s->ctx) : 0);
+    for (int k = 0; k < 3; k++) {
+        PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
+        for (size_t v = 0; k == 2 && v < TIMES * n; v++)
+            arrays[v] = mean[v / n];
+        PP_TRY(pp_sim_run(plan, &costs, false, &result));
+        times[k] = result.makespan;
+        for (int r = 0; k == 0 && r < e->p->stages; r++)
+            add_memory(e, plan->rank_of, r, result.peak[r], out);
+        costs.transfer = NULL;
+        costs.wires = NULL;
+        costs.latency = 0;
+    }
+    return 0;
+}
+
+/* Of many micro-batches the beginning; twice as many tell what each further one adds. */
+static int simulate(const struct estimation *e, double times[3], struct pp_estimate *out)
+{
+    int few = 2 * e->p->stages, m = e->m > 2 * few ? 2 * few : e->m;
+    double less[3];
+    PP_TRY(simulate_some(e, m, times, out));
+    if (m == e->m)
+        return 0;
+    PP_TRY(simulate_some(e, few, less, out));
+    for (int k = 0; k < 3; k++)
+        times[k] += (e->m - m) * (times[k] - less[k]) / (m - few);
+    return 0;
+}
+
+/* The pipeline's time if the fullest rank works without a pause once it is full. */
+static double count_time(const struct estimation *e, struct pp_estimate *out)
+{
+    double t[TIMES], most = 0, all = 0;
+    for (int r = 0; r < e->p->stages; r++) {
+        double work = 0;
+        for (int v = r; v < e->n; v += e->p->stages)
+            work += chunk_time(e, v, t);
+        most = work > most ? work : most;
+        all += work / e->p->stages;
+        add_memory(e, NULL, r, held_chunks(e, r), out);
+    }
+    double hop = estimate_passed(e) / e->p->tensor /
+                 estimate_link(e->s, e->p->stages, stage_ranks(e->p)).bandwidth;
+    return e->m * most + (e->p->stages - 1) * (all / e->p->chunks + 2 * hop);
+}
+
+static double busy_time(const struct estimation *e)
+{
+    double t[TIMES], all = 0;
+    for (int v = 0; v < e->n; v++)
+        all += chunk_time(e, v, t) / e->p->stages;
+    return e->m * all;
+}
+
+int pp_estimate(const struct pp_estimate_spec *s, const struct pp_division *p, bool quick,
+                struct pp_estimate *out)
+{
+    struct estimation e = {.s = s, .p = p, .n = p->stages * p->chunks};
+    struct pp_estimate got = {0};
+    double times[3] = {0};
+    e.m = p->microbatches;
+    e.rows = pp_division_rows(p, s->batch);
+    (void)parallel_blocks(p, e.blocks);
+    estimate_pieces(&e);
+    double end = end_of_step(&e, &got.sums), busy = busy_time(&e);
+    if (quick)
+        times[0] = count_time(&e, &got);
+    else
+        PP_TRY(simulate(&e, times, &got));
+    got.step = times[0] + end;
+    if (!quick) {
+        double even = fmin(times[0], fmax(times[2], busy)),
+               real = fmin(times[0], fmax(times[1], even));
+        got.schedule = fmax(0, even - busy) / got.step;
+        got.cut = fmax(0, real - even) / got.step;
+        got.transfer = fmax(0, times[0] - fmax(real, busy)) / got.step;
+    }
+    got.sums /= got.step;
+    got.tensor = 2.0 * e.m * s->cfg->model.n_layer / p->stages * e.pieces.tensor / got.step;
+    got.tokens = (double)s->batch * s->model->inputs / got.step / s->ranks;
+    got.mfu = estimate_flops(s) * s->batch /
+              (got.step * s->ranks *
+               (s->fp8 ? s->cluster->fp8 : s->cluster->peak[s->cfg->run.precision]));
+    *out = got;
+    return 0;
+}

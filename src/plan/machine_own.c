@@ -1,0 +1,468 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rows of a machine plan that ppcli itself trains. A shape is stages, replicas, rows of a
+ * micro-batch and train.zero. Shapes are ranked by a step of a few micro-batches, whose length tells
+ * that of many; the best of them are then laid out and simulated whole. Where all shapes are too much
+ * work, 1f1b probes each, and the most promising ones are searched.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "machine.h"
+#include "ppcli/base/base.h"
+
+#define KEPT 4      /* of each shape */
+#define WHOLE 16    /* simulated whole */
+#define PER_STAGE 2 /* micro-batches of the short step */
+/* Actions that finding better cuts of a short step may simulate: of few stages, which cost little,
+ * more. And of all whole steps. */
+#define CUTS(stages) (1.2e8 / ((stages) < 40 ? (stages) : 40))
+#define CUTS_WHOLE 3e7
+#define BETWEEN 1.3 /* times the best: shapes further off are not looked at between powers of two */
+#define WORSE 1.3   /* larger micro-batches are not looked at once they cost so much */
+#define ALL 1.2e4   /* actions of the short steps of all shapes that may all be searched */
+#define FEW 4.8e4   /* of all shapes that are searched one by one where no probe fits */
+#define SOME 8e3    /* of the most promising ones, where ALL is exceeded */
+#define PROMISING 1.15 /* times the best 1f1b: shapes that would take as long without a bubble go */
+#define LONG 2e6       /* actions of a step that is not simulated whole */
+
+struct shape {
+    struct pp_plan_row row;
+    double ideal; /* seconds of a step without a bubble */
+};
+
+/* A backend of devices, whether or not there is one here; NULL: this program has none. */
+static const struct pp_backend_ops *find_device(void)
+{
+    for (int i = 0; i < pp_backend_count(); i++)
+        if (pp_backend_at(i)->own_memory)
+            return pp_backend_at(i);
+    return NULL;
+}
+
+struct pp_best_spec pp_machine_plan_spec(const struct pp_machine_plan *p,
+                                         const struct pp_plan_row *row, int m)
+{
+    const struct pp_division *d = &row->c.d;
+    int share, first, rows, chunks = p->asked.chunks.n == 1 ? p->asked.chunks.at[0] : 0;
+    bool whole = m >= d->microbatches;
+    struct pp_best_spec spec = pp_best_spec_of(p->cfg, p->model, p->train_n, p->test_n);
+    pp_balanced_piece(p->batch, d->replicas, 0, &first, &share);
+    pp_balanced_piece(share, d->microbatches, 0, &first, &rows);
+    if (pp_cluster_has_devices(&p->cluster)) { /* no copies that only a processor's products want */
+        spec.training.backend.ops = NULL;
+        spec.training.backend.named = find_device();
+    }
+    spec.training.processes = p->ranks > p->cluster.ranks; /* of several hosts */
+    if (!whole) {
+        spec.training.batch = spec.training.train_n = d->replicas * rows * m;
+        spec.training.test_n = 0;
+    }
+    spec.base.stages = d->stages;
+    spec.base.replicas = d->replicas;
+    spec.base.microbatches = m;
+    spec.base.zero = d->zero;
+    spec.chunks = d->stages == 1 ? 1 : chunks;
+    spec.timed = spec.recompute = spec.cuts = true;
+    spec.memory = p->memory;
+    spec.actions = CUTS(d->stages);
+    spec.places = spec.training.processes;
+    spec.endless = true;
+    return spec;
+}
+
+static int short_step(const struct pp_plan_row *row)
+{
+    int m = PER_STAGE * row->c.d.stages;
+    return m < row->c.d.microbatches ? m : row->c.d.microbatches;
+}
+
+/* ---- one shape */
+
+/* Keep a row whose first m micro-batches are known: twice as many tell what each further one adds. */
+static int keep_row(struct pp_machine_plan *p, struct pp_plan_row *row, int m, double *best)
+{
+    struct pp_candidate more = row->c;
+    row->estimate = row->c.time.step;
+    row->own = true;
+    if (row->c.d.microbatches > m) {
+        more.d.microbatches = 2 * m < row->c.d.microbatches ? 2 * m : row->c.d.microbatches;
+        struct pp_best_spec spec = pp_machine_plan_spec(p, row, more.d.microbatches);
+        PP_TRY(pp_best_try(&spec, p->costs, &more));
+        double each = (more.time.step - row->c.time.step) / (more.d.microbatches - m);
+        row->estimate = more.time.step + (row->c.d.microbatches - more.d.microbatches) * each;
+    }
+    *best = row->estimate < *best || *best == 0 ? row->estimate : *best;
+    PP_GROW(p->rows, (size_t)p->n + 1);
+    p->rows[p->n++] = *row;
+    return 0;
+}
+
+/* Is it what was asked for? A schedule also where it goes by another name. */
+static bool is_asked(const struct pp_machine_plan *p, const struct pp_candidate *c)
+{
+    const struct pp_asked *a = &p->asked;
+    const char *schedule = pp_division_schedule(&c->d);
+    bool redone = memchr(c->d.again, true, sizeof(c->d.again)) != NULL;
+    return (!a->schedules[0] || pp_has_word(a->schedules, schedule)) &&
+           (!a->redos[0] || pp_has_word(a->redos, redone ? "full" : "none")) &&
+           asked_has(&a->chunks, c->d.chunks) && (!a->only || pp_parallel_runs_on(&c->d, a->only));
+}
+
+static void count_tries(struct pp_machine_plan *p, const struct pp_plan_row *row,
+                        const struct pp_best *found)
+{
+    if (!p->why[0])
+        memcpy(p->why, found->why, sizeof(p->why));
+    p->tried += found->tried - found->refused - found->same;
+    p->too_large += found->too_large;
+    if (found->too_large > 0 &&
+        (p->smallest.c.d.stages == 0 || found->smallest.peak_bytes < p->smallest.c.peak_bytes)) {
+        p->smallest = *row;
+        p->smallest.c = found->smallest;
+        p->smallest.c.d.microbatches = row->c.d.microbatches;
+    }
+}
+
+/* All schedules of one shape. *best: the shortest estimate. */
+static int search_shape(struct pp_machine_plan *p, struct pp_plan_row *row, double *best)
+{
+    int whole = row->c.d.microbatches, m = short_step(row), kept = 0;
+    struct pp_best_spec spec = pp_machine_plan_spec(p, row, m);
+    struct pp_plan_row shape = *row;
+    PP_OWN(pp_best_fini) struct pp_best found = {0};
+    PP_TRY(pp_best_search(&spec, p->costs, &found));
+    count_tries(p, &shape, &found);
+    int small = 0; /* holds least: it may be the only one that fits whole */
+    for (int i = 1; i < found.n; i++)
+        small = found.items[i].peak_bytes < found.items[small].peak_bytes ? i : small;
+    for (int i = 0; i < found.n; i++) {
+        if ((kept >= KEPT && i != small) || !is_asked(p, &found.items[i]))
+            continue;
+        kept++;
+        row->c = found.items[i];
+        row->c.d.microbatches = whole;
+        if (row->c.d.eager > 0) { /* of more micro-batches more may be early */
+            spec = pp_machine_plan_spec(p, row, whole);
+            int eager = best_eager(&spec, p->costs, row->c.d.stages, whole);
+            row->c.d.eager = eager > row->c.d.eager ? eager : row->c.d.eager;
+        }
+        int rc = keep_row(p, row, m, best);
+        PP_TRY(rc == PP_ECONFIG ? 0 : rc); /* it cannot run with twice as many */
+    }
+    return 0;
+}
+
+static struct pp_plan_row make_row(const struct pp_machine_plan *p, int stages, int zero, int m)
+{
+    struct pp_plan_row row = {.c.d = p->base};
+    row.c.d.stages = stages;
+    row.c.d.replicas = p->ranks / stages;
+    row.c.d.zero = zero;
+    row.c.d.microbatches = m;
+    return row;
+}
+
+/* ---- all shapes */
+
+/* Micro-batches of 1, 2, 4, ... rows, at most as many as the replica with the fewest samples has; or
+ * as many as were asked for. Returns how many there are. */
+static int count_microbatches(const struct pp_machine_plan *p, int replicas, int out[PP_ASKED_MAX])
+{
+    int share = p->batch / replicas, n = 0;
+    for (int i = 0; i < p->asked.microbatches.n; i++)
+        if (p->asked.microbatches.at[i] <= share)
+            out[n++] = p->asked.microbatches.at[i];
+    if (p->asked.microbatches.n > 0)
+        return n;
+    for (int64_t rows = 1; rows < 2 * (int64_t)share && n < PP_ASKED_MAX; rows *= 2) {
+        int64_t m = (share + rows - 1) / rows;
+        if (m <= PP_MICROBATCHES_MAX)
+            out[n++] = (int)m;
+    }
+    return n;
+}
+
+/* Call visit() for all numbers of stages and both train.zero. */
+static int visit_stages(struct pp_machine_plan *p,
+                        int (*visit)(struct pp_machine_plan *p, int stages, int zero, void *ctx),
+                        void *ctx)
+{
+    int most = p->model->n_layers < PP_STAGES_MAX ? p->model->n_layers : PP_STAGES_MAX;
+    for (int stages = 1; stages <= p->ranks && stages <= most; stages++) {
+        int d = p->ranks / stages;
+        bool fits = p->ranks % stages == 0 && d <= p->batch && d <= PP_REPLICAS_MAX;
+        if (!fits || !asked_has(&p->asked.stages, stages) || !asked_has(&p->asked.replicas, d))
+            continue;
+        bool sums = pp_optimizer_moments(p->cfg->train.optimizer) > 0 && d > 1;
+        for (int zero = 0; zero <= sums; zero++)
+            if (asked_has(&p->asked.zero, zero))
+                PP_TRY(visit(p, stages, zero, ctx));
+    }
+    return 0;
+}
+
+/* One number of stages: larger micro-batches for as long as that helps. */
+static int search_stages(struct pp_machine_plan *p, int stages, int zero, void *ctx)
+{
+    int list[PP_ASKED_MAX], n = count_microbatches(p, p->ranks / stages, list);
+    double least = 0;
+    (void)ctx;
+    for (int i = 0; i < n; i++) {
+        struct pp_plan_row row = make_row(p, stages, zero, list[i]);
+        double best = 0;
+        PP_TRY(search_shape(p, &row, &best));
+        bool ends = best == 0 || (least > 0 && best > WORSE * least); /* more rows hold more */
+        if (ends && p->asked.microbatches.n == 0)
+            break;
+        least = best > 0 && (best < least || least == 0) ? best : least;
+    }
+    return 0;
+}
+
+/* The row that takes least by its estimate; stages 0: of any number of stages. NULL: there is none. */
+static const struct pp_plan_row *least_of(const struct pp_machine_plan *p, int stages)
+{
+    const struct pp_plan_row *least = NULL;
+    for (const struct pp_plan_row *r = p->rows; r < p->rows + p->n; r++)
+        if ((stages == 0 || r->c.d.stages == stages) && (!least || r->estimate < least->estimate))
+            least = r;
+    return least;
+}
+
+/* Micro-batches of at most these rows, unless as many of them are known. *best: as in search_shape(),
+ * or unchanged. */
+static int search_rows(struct pp_machine_plan *p, const struct pp_plan_row *like, int rows,
+                       double *best)
+{
+    int m = (p->batch / like->c.d.replicas - 1) / rows + 1;
+    struct pp_plan_row row = make_row(p, like->c.d.stages, like->c.d.zero, m);
+    if (m > PP_MICROBATCHES_MAX)
+        return 0;
+    for (int i = 0; i < p->n; i++)
+        if (p->rows[i].c.d.stages == row.c.d.stages && p->rows[i].c.d.zero == row.c.d.zero &&
+            p->rows[i].c.d.microbatches == m)
+            return 0;
+    return search_shape(p, &row, best);
+}
+
+/* One number of stages: between the powers of two, from the best of them on, the half of the gap
+ * each time. */
+static int search_between(struct pp_machine_plan *p, int stages)
+{
+    const struct pp_plan_row *least = least_of(p, stages);
+    if (!least || least->estimate > BETWEEN * least_of(p, 0)->estimate)
+        return 0;
+    struct pp_plan_row like = *least;
+    int m = like.c.d.microbatches, rows = (p->batch / like.c.d.replicas - 1) / m + 1;
+    double best = like.estimate;
+    for (int by = rows / 2; by > 0; by /= 2) {
+        double before = best;
+        PP_TRY(search_rows(p, &like, rows + by, &best));
+        double more = best;
+        PP_TRY(search_rows(p, &like, rows - by, &best));
+        rows += best < more ? -by : more < before ? by : 0;
+    }
+    return 0;
+}
+
+/* ---- too many shapes: the most promising ones */
+
+struct probes {
+    struct shape *items;
+    int n;
+    double actions, best; /* of all short steps; the shortest step of 1f1b that fits */
+};
+
+static int add_shapes(struct pp_machine_plan *p, int stages, int zero, void *ctx)
+{
+    struct probes *probes = ctx;
+    int list[PP_ASKED_MAX], n = count_microbatches(p, p->ranks / stages, list);
+    PP_GROW(probes->items, (size_t)(probes->n + n));
+    for (int i = 0; i < n; i++) {
+        struct shape *s = &probes->items[probes->n++];
+        *s = (struct shape){.row = make_row(p, stages, zero, list[i])};
+        probes->actions += 3.0 * stages * short_step(&s->row);
+    }
+    return 0;
+}
+
+/* 1f1b, recomputed where it must be. */
+static int probe(struct pp_machine_plan *p, struct shape *s, double *best)
+{
+    struct pp_plan_row *row = &s->row;
+    int m = short_step(row), whole = row->c.d.microbatches;
+    struct pp_best_spec spec = pp_machine_plan_spec(p, row, m);
+    PP_TAKE(double, by_layer, p->model->n_layers);
+    PP_TAKE(int, cut, 2 * row->c.d.stages);
+    pp_costs_by_layer(p->costs, pp_best_rows(&spec, m), by_layer);
+    struct pp_candidate c = {.d = row->c.d, .timed = true, .chooses_redo = true};
+    c.d.schedule = pp_schedule_find("1f1b");
+    c.d.chunks = 1;
+    c.d.microbatches = m;
+    PP_TRY(pp_partition_costs(p->model, by_layer, c.d.stages, cut + c.d.stages, cut));
+    for (int i = 0; i < c.d.stages; i++)
+        c.d.last[i] = (uint16_t)cut[i];
+    PP_TRY(pp_best_try(&spec, p->costs, &c));
+    if (c.over)
+        PP_TRY(best_fit(&spec, p->costs, &c));
+    p->tried++;
+    p->too_large += c.over;
+    double each = c.time.step / (m + c.d.stages - 1);
+    s->ideal = c.over ? 0 : each * whole;
+    if (!c.over && (*best == 0 || each * (whole + c.d.stages - 1) < *best))
+        *best = each * (whole + c.d.stages - 1);
+    if (c.over && (p->smallest.c.d.stages == 0 || c.peak_bytes < p->smallest.c.peak_bytes)) {
+        p->smallest = *row;
+        p->smallest.c = c;
+        p->smallest.c.d.microbatches = whole;
+    }
+    return 0;
+}
+
+static int by_ideal(const void *a, const void *b)
+{
+    const struct shape *x = a, *y = b;
+    return (x->ideal > y->ideal) - (x->ideal < y->ideal);
+}
+
+static int search_promising(struct pp_machine_plan *p, struct probes *probes)
+{
+    double left = SOME, best = 0;
+    int n = 0;
+    for (int i = 0; i < probes->n; i++) {
+        struct shape *s = &probes->items[i];
+        bool other =
+            s->row.c.d.zero == 0 && s->row.c.d.replicas > 1 && asked_has(&p->asked.zero, 1);
+        if (other && pp_optimizer_moments(p->cfg->train.optimizer) > 0)
+            continue; /* zero = 1 changes no bit, and holds less */
+        pp_log_progress("shapes: %d of %d", i + 1, probes->n);
+        int rc = probe(p, s, &probes->best);
+        PP_TRY(rc == PP_ECONFIG ? 0 : rc);
+        if (rc == 0 && s->ideal > 0)
+            probes->items[n++] = *s;
+    }
+    if (n > 1)
+        qsort(probes->items, (size_t)n, sizeof(*probes->items), by_ideal);
+    for (int i = 0; i < n && (left > 0 || p->n == 0); i++) {
+        struct shape *s = &probes->items[i];
+        if (p->n > 0 && s->ideal > PROMISING * probes->best)
+            break;
+        left -= 3.0 * s->row.c.d.stages * short_step(&s->row);
+        PP_TRY(search_shape(p, &s->row, &best));
+    }
+    return 0;
+}
+
+static int search_all(struct pp_machine_plan *p)
+{
+    PP_OWN_MEMORY struct shape *items = NULL;
+    struct probes probes = {0};
+    int most = p->model->n_layers < PP_STAGES_MAX ? p->model->n_layers : PP_STAGES_MAX;
+    int rc = visit_stages(p, add_shapes, &probes);
+    items = probes.items;
+    PP_TRY(rc);
+    if (probes.actions > ALL)
+        PP_TRY(search_promising(p, &probes));
+    if (p->n > 0 || probes.n == 0 || (probes.actions > ALL && p->too_large == 0))
+        return 0;
+    if (probes.actions > FEW)
+        return 0; /* the smallest is known */
+    PP_TRY(visit_stages(p, search_stages, NULL));
+    for (int stages = 1; stages <= most && p->asked.microbatches.n == 0; stages++)
+        PP_TRY(search_between(p, stages));
+    return 0;
+}
+
+/* ---- whole steps */
+
+static int by_estimate(const void *a, const void *b)
+{
+    const struct pp_plan_row *x = a, *y = b;
+    return (x->estimate > y->estimate) - (x->estimate < y->estimate);
+}
+
+/* Of schedules that take as long here the one that holds least; of train.zero the one that needs
+ * nothing. */
+static void drop_same(struct pp_machine_plan *p)
+{
+    int kept = 0;
+    for (int i = 0; i < p->n; i++) {
+        struct pp_plan_row *r = &p->rows[i], *k = p->rows, *end = p->rows + kept;
+        while (k < end &&
+               (k->c.d.stages != r->c.d.stages || k->c.d.microbatches != r->c.d.microbatches ||
+                r->estimate > 1.001 * k->estimate))
+            k++;
+        bool simple = k < end && r->c.d.zero < k->c.d.zero;
+        if (k == end || simple || (r->c.d.zero == k->c.d.zero && r->c.peak_bytes < k->c.peak_bytes))
+            *k = *r;
+        kept += k == end;
+    }
+    p->n = kept;
+}
+
+/* A row whole, with a better cut, into its new place; one that then does not fit, or cannot run, is
+ * dropped. again: it has not fitted, and may compute more again. */
+static int try_whole(struct pp_machine_plan *p, struct pp_plan_row row, bool again, double *left,
+                     int *kept)
+{
+    int m = row.c.d.microbatches;
+    if (3.0 * m * row.c.d.stages * row.c.d.chunks > LONG)
+        m = (int)(LONG / (3.0 * row.c.d.stages * row.c.d.chunks)) / row.c.d.stages * row.c.d.stages;
+    m = m < short_step(&row) ? short_step(&row) : m;
+    bool is_whole = m == row.c.d.microbatches;
+    struct pp_best_spec spec = pp_machine_plan_spec(p, &row, m);
+    int all = row.c.d.microbatches;
+    pp_log_progress("whole steps: %d of %d", *kept + 1, WHOLE < p->n ? WHOLE : p->n);
+    row.c.d.microbatches = m;
+    int rc = again ? best_fit(&spec, p->costs, &row.c) : pp_best_try(&spec, p->costs, &row.c);
+    if (rc == 0 && !again && row.c.peak_bytes > p->memory)
+        rc = best_fit(&spec, p->costs, &row.c);
+    if (rc == 0 && row.c.peak_bytes <= p->memory && *left > 0 && is_whole)
+        rc = best_refine(&spec, p->costs, &row.c, left);
+    if (rc == 0 && row.c.peak_bytes <= p->memory) {
+        PP_TRY(pp_best_explain(&spec, p->costs, &row.c, NULL));
+        row.estimate = is_whole ? row.c.time.step : row.estimate;
+        row.c.time.step = row.estimate;
+        row.c.d.microbatches = all;
+        p->rows[(*kept)++] = row;
+    } else if (rc == 0) {
+        row.c.d.microbatches = all;
+        if (p->too_large == 0 || row.c.peak_bytes < p->smallest.c.peak_bytes)
+            p->smallest = row;
+        p->too_large += !again;
+    }
+    return rc == PP_ECONFIG ? 0 : rc;
+}
+
+static int refine(struct pp_machine_plan *p)
+{
+    int kept = 0;
+    double left = CUTS_WHOLE;
+    for (int again = 0; again < 2 && kept == 0; again++)
+        for (int i = 0; i < p->n && kept < WHOLE && (!again || i < WHOLE); i++)
+            PP_TRY(try_whole(p, p->rows[i], again, &left, &kept));
+    p->n = kept;
+    if (kept > 1)
+        qsort(p->rows, (size_t)kept, sizeof(*p->rows), by_estimate);
+    drop_same(p);
+    return 0;
+}
+
+int machine_own(struct pp_machine_plan *p)
+{
+    struct pp_cluster_use use = {.model = p->model,
+                                 .precision = p->cfg->run.precision,
+                                 .optimizer = p->cfg->train.optimizer,
+                                 .rows = p->batch,
+                                 .ranks = p->ranks};
+    PP_TRY(pp_costs_of_cluster(&p->cluster, &use, &p->costs));
+    PP_TRY(search_all(p));
+    if (p->n > 1)
+        qsort(p->rows, (size_t)p->n, sizeof(*p->rows), by_estimate);
+    PP_TRY(refine(p));
+    for (int i = 0; i < p->n; i++)
+        PP_TRY(machine_describe(p, &p->rows[i]));
+    return 0;
+}

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A machine plan: what ppcli runs and what others run, in one order; and why there is none. */
+#include "machine.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "ppcli/base/base.h"
+
+struct pp_estimate_spec pp_machine_plan_estimates(const struct pp_machine_plan *p)
+{
+    return (struct pp_estimate_spec){.model = p->model,
+                                     .cfg = p->cfg,
+                                     .cluster = &p->cluster,
+                                     .ranks = p->ranks,
+                                     .batch = p->batch,
+                                     .fp8 = p->fp8};
+}
+
+int pp_machine_plan_load(struct pp_machine_plan *p)
+{
+    PP_TRY(pp_run_model(p->cfg, &p->model));
+    p->train_n = p->test_n = p->batch = p->cfg->train.batch_size;
+    int rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &p->train_n);
+    if (rc == 0)
+        rc = pp_run_samples(p->cfg, PP_RUN_EXPLAIN, PP_SPLIT_TEST, &p->test_n);
+    p->batch = p->train_n < p->batch ? p->train_n : p->batch;
+    return rc == PP_ENOINPUT ? 0 : rc; /* data that are there, and not here */
+}
+
+const struct pp_plan_row *pp_machine_plan_first(const struct pp_machine_plan *p, const char *system)
+{
+    for (int i = 0; i < p->n; i++) {
+        const struct pp_plan_row *r = &p->rows[i];
+        if (strcmp(system, "ppcli") == 0 ? r->own : pp_parallel_runs_on(&r->c.d, system))
+            return r;
+    }
+    return NULL;
+}
+
+/* The rank that holds most, by what holds it. */
+static int set_memory(const struct pp_machine_plan *p, struct pp_plan_row *r)
+{
+    struct pp_best_spec spec = pp_machine_plan_spec(p, r, r->c.d.microbatches);
+    struct pp_exec_bytes bytes;
+    PP_TRY(best_bytes(&spec, p->costs, &r->c, &bytes));
+    double parts[3] = {(double)(bytes.parameters + bytes.packed),
+                       (double)(bytes.gradients + bytes.optimizer), 0};
+    r->e.bytes = (double)r->c.peak_bytes;
+    r->e.weights = parts[0];
+    r->e.optimizer = parts[1];
+    r->e.activations = fmax(0, r->e.bytes - parts[0] - parts[1]); /* messages and scratch too */
+    return 0;
+}
+
+int machine_describe(const struct pp_machine_plan *p, struct pp_plan_row *r)
+{
+    const struct pp_candidate *c = &r->c;
+    const struct pp_bubble *b = &c->time.bubble;
+    double flops = pp_model_flops(p->model) * p->batch; /* nothing computed again */
+    r->c.d.redo = memchr(c->d.again, true, sizeof(c->d.again)) ? PP_REDO_FULL : PP_REDO_NONE;
+    r->e.step = c->time.step;
+    r->e.tokens = (double)p->batch * p->model->inputs / c->time.step / p->ranks;
+    r->e.mfu = flops / (c->time.step * p->ranks * p->cluster.peak[p->cfg->run.precision]);
+    r->e.schedule = b->schedule;
+    r->e.cut = b->imbalance;
+    r->e.transfer = b->waiting;
+    return set_memory(p, r);
+}
+
+static int fail_unfit(struct pp_machine_plan *p)
+{
+    struct pp_plan_row *s = &p->smallest;
+    size_t largest = 0;
+    for (int i = 0; i < p->model->n_layers; i++)
+        if (p->model->layers[i].n_floats > largest)
+            largest = p->model->layers[i].n_floats;
+    largest *= sizeof(float) * (size_t)(2 + pp_optimizer_moments(p->cfg->train.optimizer));
+    if (s->c.d.stages == 0 && p->too_large > 0)
+        return pp_fail(PP_ECONFIG,
+                       "none of %ld divisions fits into %.4g GB a rank of %s: use more "
+                       "ranks, a smaller batch, or --recompute full",
+                       p->tried, (double)p->memory / 1e9, p->cluster.name);
+    if (p->too_large == 0 && p->why[0])
+        return pp_fail(PP_ECONFIG, "%d ranks: no shape can run: %s", p->ranks, p->why);
+    if (p->too_large == 0)
+        return pp_fail(PP_ECONFIG,
+                       "%d ranks: no shape can run: stages divide the ranks, are at most "
+                       "the %d layers, and each of at most %d replicas has a sample of the %d; "
+                       "what was asked for holds too",
+                       p->ranks, p->model->n_layers, PP_REPLICAS_MAX, p->batch);
+    struct pp_best_spec spec = pp_machine_plan_spec(p, s, s->c.d.microbatches);
+    PP_TRY(pp_best_try(&spec, p->costs, &s->c)); /* whole: its beginning may hold less */
+    return pp_fail(
+        PP_ECONFIG,
+        "nothing fits into %.4g GB a rank of %s: the smallest found is %s, %d stages x %d "
+        "replicas, with %.4g GB (try --memory %zuk): use more ranks or a smaller batch (the "
+        "largest layer alone has %.4g GB with its gradients and state; ppcli does not cut within "
+        "layers)",
+        (double)p->memory / 1e9, p->cluster.name, pp_division_schedule(&s->c.d), s->c.d.stages,
+        s->c.d.replicas, (double)s->c.peak_bytes / 1e9, s->c.peak_bytes / 1000 + 1,
+        (double)largest / 1e9);
+}
+
+static int find(struct pp_machine_plan *p)
+{
+    const struct pp_asked *a = &p->asked;
+    bool halves = p->cfg->run.precision == PP_PRECISION_BF16; /* what other systems train with */
+    bool others =
+        halves && pp_estimate_takes(p->cfg) && (!a->only || strcmp(a->only, "ppcli") != 0);
+    bool divided = a->tensor.n > 0 && !asked_has(&a->tensor, 1);
+    divided = divided || (a->context.n > 0 && !asked_has(&a->context, 1)) || a->layout;
+    bool own = !p->fp8 && p->cfg->model.experts == 0 && !divided &&
+               (!a->only || !others || strcmp(a->only, "ppcli") == 0);
+    p->base = pp_division_shape(p->cfg);
+    if (p->cfg->pipeline.slower.n > 0)
+        return pp_config_problem(p->cfg, "pipeline.slower",
+                                 "pipeline.slower: the ranks of a machine file are equally fast; "
+                                 "leave it out");
+    if (p->fp8 && p->cluster.fp8 <= 0)
+        return pp_fail(PP_ECONFIG, "%s has no device.fp8: give it, or leave out --fp8",
+                       p->cluster.name);
+    if (!own && !others)
+        return pp_fail(PP_ECONFIG,
+                       "--tensor, --context, --layout, --fp8 and model.experts are for gpt "
+                       "and llama with run.precision = bf16, which ppcli plans for others");
+    PP_TRY(own ? machine_own(p) : 0);
+    PP_TRY(others ? machine_others(p) : 0);
+    machine_rank(p);
+    return p->n > 0 ? 0 : fail_unfit(p);
+}
+
+static double find_shortest(const struct pp_machine_plan *p)
+{
+    double step = INFINITY;
+    for (const struct pp_plan_row *r = p->rows; r < p->rows + p->n; r++)
+        step = fmin(step, r->e.step);
+    return step;
+}
+
+/* Are half of the ranks faster, and half of those? Not looked at where the layers alone would take
+ * half of them as long. */
+static int find_fewer(struct pp_machine_plan *p)
+{
+    double work = 0, step = find_shortest(p), least = 0;
+    int rc = 0, ranks = p->ranks;
+    PP_TAKE(double, by_layer, p->model->n_layers);
+    if (p->costs)
+        pp_costs_by_layer(p->costs, p->batch, by_layer);
+    for (int i = 0; i < p->model->n_layers; i++)
+        work += by_layer[i];
+    while (p->costs && ranks % 2 == 0 && 2 * work < ranks * step && rc == 0 && least < step) {
+        struct pp_machine_plan half = *p;
+        half.rows = NULL;
+        half.costs = NULL;
+        half.n = 0;
+        half.ranks = ranks /= 2;
+        rc = find(&half);
+        least = rc == 0 ? find_shortest(&half) : INFINITY;
+        if (least < step) {
+            p->fewer = ranks;
+            p->fewer_step = step = least;
+            least = 0;
+        }
+        pp_free(half.rows);
+        pp_costs_destroy(&half.costs);
+    }
+    if (rc == PP_ECONFIG)
+        pp_error_clear();
+    return rc == PP_ECONFIG ? 0 : rc;
+}
+
+int pp_machine_plan_find(struct pp_machine_plan *p)
+{
+    int rc = find(p);
+    if (rc == 0)
+        rc = find_fewer(p);
+    pp_log_progress(NULL);
+    return rc;
+}
+
+void pp_machine_plan_fini(struct pp_machine_plan *p)
+{
+    pp_free(p->rows);
+    pp_costs_destroy(&p->costs);
+    pp_cluster_fini(&p->cluster);
+    pp_model_destroy(&p->model);
+    pp_config_destroy(&p->cfg);
+}
+
+int pp_machine_plan_price(struct pp_machine_plan *p, const char *words)
+{
+    struct pp_estimate_spec spec = pp_machine_plan_estimates(p);
+    if (!pp_estimate_takes(p->cfg))
+        return pp_fail(PP_ECONFIG, "--compare prices gpt and llama, not model.type = %s",
+                       p->cfg->model.type);
+    PP_ALLOC(p->rows, 1);
+    p->n = 1;
+    p->rows[0].group = 1;
+    return pp_estimate_words(&spec, words, &p->rows[0].c.d, &p->rows[0].e);
+}

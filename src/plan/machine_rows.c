@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rows of a machine plan that other systems train: every division of a transformer, priced by a
+ * formula; the best of each kind is then simulated. And the order of all rows: groups that the model
+ * cannot tell apart, in each the simplest first.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "estimate.h"
+#include "machine.h"
+#include "ppcli/base/base.h"
+
+#define SIMULATED 48   /* rows */
+#define SHOWN 20       /* rows of the table */
+#define CHUNKS_MAX 20  /* of a rank */
+#define ROWS_MAX 16    /* of a micro-batch */
+#define LONG_TEXT 8192 /* positions: from there on context parallelism is tried by itself */
+
+struct search {
+    struct pp_machine_plan *p;
+    struct pp_estimate_spec spec;
+    struct pp_plan_row *rows; /* the best of each kind */
+    int n;
+};
+
+bool asked_has(const struct pp_asked_list *list, int value)
+{
+    bool has = list->n == 0;
+    for (int i = 0; i < list->n; i++)
+        has = has || list->at[i] == value;
+    return has;
+}
+
+/* Is it a number that is tried by itself, or asked for? */
+static bool is_tried(const struct pp_asked_list *asked, int value, bool by_itself)
+{
+    return asked->n > 0 ? asked_has(asked, value) : by_itself;
+}
+
+/* ---- divisions */
+
+/* Rows of one kind compete with each other; the best of each kind goes on. */
+static bool is_same_kind(const struct pp_division *a, const struct pp_division *b)
+{
+    return a->tensor == b->tensor && a->stages == b->stages && a->context == b->context &&
+           a->expert == b->expert && (a->chunks > 1) == (b->chunks > 1) && a->redo == b->redo &&
+           a->zero == b->zero && a->schedule == b->schedule;
+}
+
+static int keep_row(struct search *s, const struct pp_division *p, const struct pp_estimate *e)
+{
+    int i = 0;
+    while (i < s->n && !is_same_kind(&s->rows[i].c.d, p))
+        i++;
+    if (i == s->n) {
+        PP_GROW(s->rows, (size_t)++s->n);
+        s->rows[i] = (struct pp_plan_row){.c.d = *p, .e = *e, .estimate = e->step};
+    } else if (e->step < s->rows[i].estimate) {
+        s->rows[i] = (struct pp_plan_row){.c.d = *p, .e = *e, .estimate = e->step};
+    }
+    return 0;
+}
+
+static int price(struct search *s, const struct pp_division *p, int rows)
+{
+    struct pp_machine_plan *plan = s->p;
+    struct pp_estimate e;
+    bool own = pp_parallel_runs_on(p, "ppcli") && plan->cfg->model.experts == 0 && !s->spec.fp8;
+    if (plan->asked.only ? !pp_parallel_runs_on(p, plan->asked.only) : own)
+        return 0;
+    if (parallel_check(&s->spec, p, rows) < 0) {
+        pp_error_clear();
+        return 0;
+    }
+    plan->tried++;
+    PP_TRY(pp_estimate(&s->spec, p, true, &e));
+    if (e.bytes > (double)plan->memory) {
+        plan->too_large++;
+        return 0;
+    }
+    return keep_row(s, p, &e);
+}
+
+static int try_schedules(struct search *s, struct pp_division *p, int rows)
+{
+    const char *const *names = pp_schedule_names();
+    const char *asked = s->p->asked.schedules;
+    for (int i = 0; names[i]; i++) {
+        bool by_itself = strcmp(names[i], p->chunks > 1 ? "interleaved" : "1f1b") == 0;
+        if (asked[0] ? !pp_has_word(asked, names[i]) : !by_itself)
+            continue;
+        p->schedule = pp_schedule_find(names[i]);
+        PP_TRY(price(s, p, rows));
+    }
+    return 0;
+}
+
+/* What is sharded over the replicas, and what is computed again. */
+static int try_shards(struct search *s, struct pp_division *p, int rows)
+{
+    static const char *const redos[] = {"none", "selective", "full"};
+    const struct pp_asked *a = &s->p->asked;
+    for (int zero = 0; zero <= 3; zero++) {
+        bool shares = p->replicas * p->context > 1;
+        if (!is_tried(&a->zero, zero, zero == (shares ? 1 : 0) || (zero == 3 && p->stages == 1)))
+            continue;
+        for (int redo = PP_REDO_NONE; redo <= PP_REDO_FULL; redo++) {
+            if (a->redos[0] && !pp_has_word(a->redos, redos[redo]))
+                continue;
+            p->zero = zero;
+            p->redo = (enum pp_redo)redo;
+            PP_TRY(try_schedules(s, p, rows));
+        }
+    }
+    return 0;
+}
+
+static int try_rows(struct search *s, struct pp_division *p)
+{
+    const struct pp_asked *a = &s->p->asked;
+    int share = s->p->batch / p->replicas, rows;
+    for (rows = 1; rows <= share && rows <= ROWS_MAX; rows *= 2) {
+        p->microbatches = share / rows;
+        if (asked_has(&a->microbatches, p->microbatches))
+            PP_TRY(try_shards(s, p, rows));
+    }
+    for (int i = 0; i < a->microbatches.n; i++) {
+        rows = share / a->microbatches.at[i];
+        bool power = (rows & (rows - 1)) == 0 && rows <= ROWS_MAX;
+        p->microbatches = rows > 0 ? share / rows : 0;
+        if (rows > 0 && !power)
+            PP_TRY(try_shards(s, p, rows));
+    }
+    return 0;
+}
+
+static int try_stages(struct search *s, struct pp_division *p)
+{
+    const struct pp_asked *a = &s->p->asked;
+    int rest = s->p->ranks / (p->tensor * p->context), blocks = s->p->cfg->model.n_layer;
+    for (p->stages = 1; p->stages <= rest && p->stages <= blocks; p->stages++) {
+        p->replicas = rest / p->stages;
+        if (rest % p->stages != 0 || !asked_has(&a->stages, p->stages) ||
+            !asked_has(&a->replicas, p->replicas) || p->replicas > s->p->batch)
+            continue;
+        if (a->layout) {
+            PP_TRY(blocks_read(s->p->cfg, a->layout, p));
+            PP_TRY(try_rows(s, p));
+            continue;
+        }
+        for (p->chunks = 1; p->chunks <= (p->stages > 1 ? CHUNKS_MAX : 1); p->chunks++)
+            if (asked_has(&a->chunks, p->chunks) && (blocks % pp_division_pieces(p) == 0 ||
+                                                     (blocks + 2) % pp_division_pieces(p) == 0)) {
+                PP_TRY(parallel_cut(s->p->cfg, p));
+                PP_TRY(try_rows(s, p));
+            }
+    }
+    return 0;
+}
+
+static int try_experts(struct search *s, struct pp_division *p)
+{
+    int experts = s->p->cfg->model.experts, group = s->p->ranks / p->tensor;
+    for (p->expert = 1; p->expert <= (experts > 1 ? experts : 1); p->expert *= 2)
+        if (asked_has(&s->p->asked.expert, p->expert) && group % p->expert == 0)
+            PP_TRY(try_stages(s, p));
+    return 0;
+}
+
+static int try_all(struct search *s)
+{
+    const struct pp_asked *a = &s->p->asked;
+    struct pp_division p = {.expert = 1};
+    bool text = s->p->cfg->model.block_size >= LONG_TEXT;
+    for (p.tensor = 1; p.tensor <= s->p->ranks; p.tensor *= 2) {
+        if (!is_tried(&a->tensor, p.tensor, p.tensor <= s->p->cluster.ranks))
+            continue;
+        for (p.context = 1; p.tensor * p.context <= s->p->ranks; p.context *= 2)
+            if (s->p->ranks % (p.tensor * p.context) == 0 &&
+                is_tried(&a->context, p.context, p.context == 1 || (text && p.context <= 8)))
+                PP_TRY(try_experts(s, &p));
+        pp_log_progress("divisions: tp = %d, %ld looked at", p.tensor, s->p->tried);
+    }
+    return 0;
+}
+
+static int by_estimate(const void *a, const void *b)
+{
+    const struct pp_plan_row *x = a, *y = b;
+    return (x->estimate > y->estimate) - (x->estimate < y->estimate);
+}
+
+static int simulate(struct search *s)
+{
+    struct pp_machine_plan *p = s->p;
+    if (s->n > 1)
+        qsort(s->rows, (size_t)s->n, sizeof(*s->rows), by_estimate);
+    PP_GROW(p->rows, (size_t)(p->n + s->n) + 1);
+    for (int i = 0; i < s->n && i < SIMULATED; i++) {
+        struct pp_plan_row *r = &s->rows[i];
+        pp_log_progress("simulating %d of %d", i + 1, s->n < SIMULATED ? s->n : SIMULATED);
+        PP_TRY(pp_estimate(&s->spec, &r->c.d, false, &r->e));
+        if (r->e.bytes <= (double)p->memory) {
+            r->estimate = r->e.step;
+            p->rows[p->n++] = *r;
+        }
+    }
+    return 0;
+}
+
+int machine_others(struct pp_machine_plan *p)
+{
+    struct search s = {.p = p, .spec = pp_machine_plan_estimates(p)};
+    int rc = try_all(&s);
+    rc = rc < 0 ? rc : simulate(&s);
+    pp_free(s.rows);
+    return rc;
+}
+
+/* ---- the order */
+
+/* New words that a reader has to learn, roughly. */
+static int count_words(const struct pp_plan_row *r)
+{
+    const struct pp_division *p = &r->c.d;
+    const char *s = pp_division_schedule(p);
+    int schedule = pp_has_word("1f1b gpipe naive", s) ? 0
+                   : strcmp(s, "interleaved") == 0    ? 3
+                   : strncmp(s, "zb-fit", 6) == 0     ? 8
+                                                      : 6;
+    return schedule + (p->redo != PP_REDO_NONE ? 2 : 0) + (p->tensor > 1 ? 1 : 0) +
+           (p->stages > 1 ? 1 : 0) + (p->context > 1 ? 2 : 0) + (p->expert > 1 ? 2 : 0) +
+           (p->zero > 1 ? 2 : 0) + (p->zero > 0 ? 1 : 0);
+}
+
+static int by_group(const void *a, const void *b)
+{
+    const struct pp_plan_row *x = a, *y = b;
+    int words = count_words(x) - count_words(y);
+    return x->group != y->group ? x->group - y->group : words != 0 ? words : by_estimate(a, b);
+}
+
+/* A group shows one row of each division, the simplest, and the fastest row. The first that ppcli
+ * trains is always there. */
+static void drop_alike(struct pp_machine_plan *p)
+{
+    int kept = 0, own = -1;
+    for (int i = p->n - 1; i >= 0; i--)
+        own = p->rows[i].own ? i : own;
+    for (int i = 0; i < p->n; i++) {
+        const struct pp_plan_row *r = &p->rows[i];
+        bool known = kept >= SHOWN - (own > i);
+        for (int k = 0; k < kept && !known; k++) {
+            const struct pp_plan_row *o = &p->rows[k];
+            known = o->group == r->group && o->c.d.tensor == r->c.d.tensor &&
+                    o->c.d.stages == r->c.d.stages && o->c.d.context == r->c.d.context &&
+                    o->c.d.expert == r->c.d.expert && o->own == r->own;
+        }
+        if (!known || i == own || (r->fastest && kept < SHOWN))
+            p->rows[kept++] = *r;
+    }
+    p->n = kept;
+}
+
+void machine_rank(struct pp_machine_plan *p)
+{
+    int group = 0;
+    double first = 0;
+    if (p->n > 1)
+        qsort(p->rows, (size_t)p->n, sizeof(*p->rows), by_estimate);
+    for (int i = 0; i < p->n; i++) {
+        struct pp_plan_row *r = &p->rows[i];
+        r->fastest = i == 0 || r->e.step > (1 + PP_PLAN_ERROR) * first;
+        first = r->fastest ? r->e.step : first;
+        group += r->fastest;
+        r->group = group;
+    }
+    if (p->n > 1)
+        qsort(p->rows, (size_t)p->n, sizeof(*p->rows), by_group);
+    drop_alike(p);
+}

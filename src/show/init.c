@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The config that ppcli init prints: a perceptron for data that were looked at; of floats also what would
+ * bring them to where a network learns well. */
+#include "ppcli/show/results.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ppcli/data/dataset.h"
+#include "ppcli/base/base.h"
+
+#define ALIKE 3 /* columns of one kind have at least a third of the common range */
+
+struct column {
+    double sum, squares, least, most;
+};
+
+static void look_at_columns(const struct pp_dataset *ds, int n, struct column *of)
+{
+    const float *x = (const void *)ds->images;
+    for (size_t i = 0; i < (size_t)ds->n * (size_t)n; i++) {
+        struct column *c = &of[i % (size_t)n];
+        double v = (double)x[i];
+        c->sum += v;
+        c->least = i < (size_t)n || v < c->least ? v : c->least;
+        c->most = i < (size_t)n || v > c->most ? v : c->most;
+    }
+    for (size_t i = 0; i < (size_t)ds->n * (size_t)n; i++) {
+        struct column *c = &of[i % (size_t)n];
+        double d = (double)x[i] - c->sum / ds->n;
+        c->squares += d * d;
+    }
+}
+
+/* One scale for all columns leaves each of them at least a third of what it makes of the whole range:
+ * about as wide, about the same place. A column of one value is not an input. */
+static bool are_alike(const struct column *of, int n, double range)
+{
+    for (int i = 0; i < n; i++)
+        if (of[i].least < of[i].most && of[i].most - of[i].least < range / ALIKE)
+            return false;
+    return true;
+}
+
+/* In as many digits as it takes to be near enough: a mean of 1,700,000,123 with a deviation of 10 in ten. */
+static void print_near(FILE *f, double value, double enough)
+{
+    char text[40];
+    int digits = 4;
+    do {
+        snprintf(text, sizeof(text), "%.*g", digits, value);
+    } while (fabs(strtod(text, NULL) - value) > enough && digits++ < 17);
+    fprintf(f, " %s", text);
+}
+
+/* means[n], stds[n], as keys. */
+static void print_keys(FILE *f, const double *means, const double *stds, int n)
+{
+    for (int k = 0; k < 2; k++) {
+        fputs(k == 0 ? "; mean =" : "; std =", f);
+        for (int i = 0; i < n; i++)
+            print_near(f, k == 0 ? means[i] : stds[i], stds[i] / 1000);
+        fputc('\n', f);
+    }
+}
+
+static int print_columns(FILE *f, const struct column *of, int n, int rows)
+{
+    PP_TAKE(double, means, n);
+    PP_TAKE(double, stds, n);
+    for (int i = 0; i < n; i++) {
+        double std = sqrt(of[i].squares / rows);
+        means[i] = of[i].sum / rows;
+        stds[i] = std > 0 && of[i].least < of[i].most ? std : 1;
+    }
+    print_keys(f, means, stds, n);
+    return 0;
+}
+
+/* As comments, with keys where the range is wide. */
+static int print_range(const struct pp_dataset *ds, FILE *f)
+{
+    bool flat = ds->shape.n == 1;
+    int n = flat ? ds->shape.dims[0] : pp_shape_channels(&ds->shape);
+    struct pp_dataset each = *ds; /* rows of n values, whatever the shape */
+    PP_TAKE(struct column, of, n);
+    each.n = (int)((size_t)ds->n * pp_shape_floats(&ds->shape) / (size_t)n);
+    look_at_columns(&each, n, of);
+    double least = of[0].least, most = of[0].most;
+    for (int i = 1; i < n; i++) {
+        least = fmin(least, of[i].least);
+        most = fmax(most, of[i].most);
+    }
+    fprintf(f, "; values from %.4g to %.4g, used as they are: about -1 to 1 is best\n", least,
+            most);
+    if (!(least < most) || (least >= -4 && most <= 4))
+        return 0;
+    if (n > 1 && n <= (flat ? PP_FLOATS_MAX : PP_CHANNELS_MAX) && !are_alike(of, n, most - least)) {
+        fprintf(f,
+                "; these two keys would do that, with a number for each %s (its mean and its "
+                "standard deviation):\n",
+                flat ? "column" : "channel");
+        return print_columns(f, of, n, each.n);
+    }
+    const double middle = most / 2 + least / 2, half = most / 2 - least / 2;
+    fputs("; these two keys would do that:\n", f);
+    print_keys(f, &middle, &half, 1);
+    return 0;
+}
+
+int pp_first_config_print(const struct pp_first_config *i, const struct pp_names *names, FILE *f)
+{
+    const struct pp_dataset *train = i->train, *test = i->test;
+    int features = train ? train->features : 784, classes = train ? train->classes : 10;
+    bool small = train && train->n < 5000;
+    if (test && test->classes > classes)
+        classes = test->classes;
+    const int widths[3] = {features, small ? 64 : 256, classes}, batch = small ? 32 : 128;
+    int stages = 1;
+    PP_TRY(pp_init_stages(widths, train ? train->n : 6000, batch, names, &stages));
+    fputs("; A multi-layer perceptron. Each key is explained by `ppcli keys SECTION.KEY`.\n"
+          ";   ppcli explain THIS.ini       what a run would do\n"
+          ";   ppcli train THIS.ini         train, and test after every epoch\n"
+          ";   ppcli plan THIS.ini --best   a better schedule and cut for this machine\n"
+          "\n"
+          "[data]\n",
+          f);
+    if (train && test) {
+        char text[48];
+        pp_shape_text(&train->shape, text, sizeof(text));
+        fprintf(f, "dataset = %s\n", i->dataset);
+        for (int k = 0; i->keys[k]; k++)
+            fprintf(f, "%s = %s%s\n", i->keys[k] + strlen("data."),
+                    i->files[k][0] == '/' ? "" : i->folder, i->files[k]);
+        if (i->label)
+            fprintf(f, "label = %s\n", i->label);
+        fprintf(f, "; %d + %d samples of %s values, %d classes\n", train->n, test->n, text,
+                classes);
+        if (train->element == PP_F32)
+            PP_TRY(print_range(train, f));
+        else
+            fputs("; bytes become 0 to 1\n", f);
+    } else {
+        fputs("dataset = mnist-sample ; 6,000 + 1,000 digits that come with ppcli\n"
+              "; your own files: ppcli init samples.csv test.csv\n",
+              f);
+    }
+    fprintf(f,
+            "\n[model]\n"
+            "type = mlp\n"
+            "sizes = %d %d %d %d ; inputs, hidden layers, classes\n"
+            "activation = relu ; or tanh, gelu, silu\n"
+            "\n[pipeline]\n"
+            "stages = %d ; pieces of the model, a core each; any number gives the same weights%s\n"
+            "microbatches = " PP_INIT_MICROBATCHES
+            " ; pieces of a batch that travel through the stages\n"
+            "schedule = " PP_INIT_SCHEDULE " ; `ppcli keys pipeline.schedule` lists them\n"
+            "\n[train]\n"
+            "epochs = %d\n"
+            "batch_size = %d\n"
+            "optimizer = " PP_INIT_OPTIMIZER "\n"
+            "lr = 0.001 ; learning rate\n"
+            "seed = 1 ; everything random follows from it\n",
+            features, widths[1], widths[1], classes, stages,
+            stages == 1 ? "\n; 2 would hardly be faster, as the layers are short or one has nearly "
+                          "all of the work"
+                        : "",
+            small ? 30 : 10, batch);
+    return 0;
+}
