@@ -3,7 +3,7 @@
 
 const FILES = ["summary.json", "metrics.jsonl", "config.resolved.ini", "timeline.json"];
 
-// Letters of src/report/timeline.c: what they mean, and which group of time they count as.
+// Letters of src/show/timeline.c: what they mean, and which group of time they count as.
 const KINDS = {
   F: { name: "forward", group: "F" },
   I: { name: "input gradient", group: "I" },
@@ -52,7 +52,7 @@ function parseConfig(source) {
 
 // ---- one step
 
-// See src/report/encode.c for the text.
+// See src/show/encode.c for the text.
 function decodeRank(encoded, half, rank, stagesPerReplica) {
   const pattern = /([A-Za-z-])(?:\.(\d+))?(?::(\d*))?(?:\+(-?\d+))?(?:=(\d+))?/g;
   const before = new Map();

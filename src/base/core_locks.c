@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "core_locks.h"
+#include "cores.h"
 
 #include <errno.h>
 #include <fcntl.h>

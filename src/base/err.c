@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 static _Thread_local struct pp_error record;
 
 static void store(int code, const char *file, int line, const char *fmt, va_list ap)

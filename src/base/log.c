@@ -10,7 +10,6 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-
 /* Presentation of the whole process, set by the command before ranks start. */
 static _Atomic int level = PP_LOG_INFO;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the system tell about the processor, its caches and the memory. */
-#include "ppcli/base/cores.h"
+#include "cores.h"
 
 #include <inttypes.h>
 #include <math.h>

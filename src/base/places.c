@@ -3,7 +3,7 @@
  * Cores before their second hardware threads, fast cores before slow ones; then each rank gets
  * processors that share a last-level cache, else a NUMA node, else a package, else any.
  */
-#include "ppcli/base/cores.h"
+#include "cores.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 int pp_utf8_length(const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;

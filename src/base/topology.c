@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "topology.h"
+#include "cores.h"
 
 #define CALLS(ROW)                                                                                 \
     ROW(get_api_version)                                                                           \

@@ -4,7 +4,7 @@
  * together, several times; the median of the repeats counts, from the first to begin to the last to
  * end.
  */
-#include "ppcli/bench/bench.h"
+#include "bench.h"
 
 #include <stdatomic.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * they are the host's.
  */
 
-#include "ppcli/bench/bench.h"
+#include "bench.h"
 #include "ppcli/conf/config.h"
 #include "ppcli/base/base.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finding checkpoints, and what an open one answers. */
 #include "impl.h"
+#include "safetensors.h"
 
 #include <ctype.h>
 #include <stdlib.h>

@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "export.h"
+#include "safetensors.h"
+#include "checkpoint.h"
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"
 

@@ -4,6 +4,7 @@
 #define PPCLI_CKPT_EXPORT_H
 
 #include "impl.h"
+#include "safetensors.h"
 
 struct exporter {
     const struct pp_ckpt *ck;

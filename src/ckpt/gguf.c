@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "gguf.h"
+#include "safetensors.h"
 #include "ppcli/conf/config.h"
 #include "ppcli/base/base.h"
 

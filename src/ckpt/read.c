@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "impl.h"
+#include "safetensors.h"
+#include "checkpoint.h"
 #include "ppcli/base/base.h"
 
 #define PIECE ((size_t)1 << 16) /* elements */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The header of a safetensors file: from bytes to a checked list of tensors. */
-#include "ppcli/ckpt/safetensors.h"
+#include "safetensors.h"
 
 #include <inttypes.h>
 #include <stdbool.h>

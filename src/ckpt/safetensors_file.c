@@ -7,7 +7,7 @@
 
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"
-#include "ppcli/ckpt/safetensors.h"
+#include "safetensors.h"
 
 #define HEAD_BYTES 16 /* enough for the length and the first byte of the header */
 #define PIECE_BYTES ((size_t)1 << 20)

@@ -8,7 +8,7 @@
 
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"
-#include "ppcli/ckpt/safetensors.h"
+#include "safetensors.h"
 
 #define ALIGN 8 /* the header's length, as the format asks for */
 #define PIECE_BYTES ((size_t)1 << 20)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "impl.h"
+#include "safetensors.h"
 #include "ppcli/base/base.h"
 
 #define SPACE_SPARE ((uint64_t)1 << 20) /* for folders, state and what the log writes meanwhile */

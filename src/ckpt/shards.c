@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "impl.h"
+#include "safetensors.h"
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"
 

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "impl.h"
+#include "checkpoint.h"
 #include "ppcli/base/base.h"
 
 struct values {

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "impl.h"
+#include "safetensors.h"
 #include "ppcli/base/base.h"
 
 #define CONFIG_BYTES_MAX ((uint64_t)1 << 20)

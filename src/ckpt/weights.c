@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "ppcli/ckpt/checkpoint.h"
+#include "checkpoint.h"
 
 #include <inttypes.h>
 #include <math.h>

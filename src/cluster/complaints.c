@@ -3,7 +3,7 @@
  * What mpirun itself writes to standard error, apart from what its ranks write. In a run that goes well
  * nobody wants it (a warning of setpgid, that a rank ended); where no rank starts it holds the cause.
  */
-#include "ppcli/cluster/hosts.h"
+#include "hosts.h"
 
 #include <ctype.h>
 #include <string.h>

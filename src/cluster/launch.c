@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/cluster/hosts.h"
+#include "hosts.h"
 #include "ppcli/base/base.h"
 #include "ppcli/base/cores.h"
-#include "ppcli/cluster/pulse.h"
+#include "pulse.h"
 #include "ppcli/comm/transport.h"
 
 void (*pp_process_leave)(int rc);

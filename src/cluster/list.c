@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What run.hosts and its companions say: a list of hosts as Open MPI has them, ports, an agent. */
-#include "ppcli/cluster/hosts.h"
+#include "hosts.h"
 
 #include <ctype.h>
 #include <limits.h>

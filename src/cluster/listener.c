@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who hears the ranks, see ppcli/cluster/pulse.h. */
 #include "beat.h"
+#include "pulse.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -14,7 +14,7 @@
 #include "ppcli/ckpt/checkpoint.h"
 #include "ppcli/conf/config.h"
 #include "ppcli/base/base.h"
-#include "ppcli/cluster/hosts.h"
+#include "hosts.h"
 #include "ppcli/plan/search.h"
 
 #define WAIT_MAX_S 60
@@ -26,10 +26,10 @@
 struct again {
     struct pp_config now; /* of this try */
     const struct pp_config *cfg;
-    const char *from;                   /* --resume; NULL: not given */
+    const char *from;                  /* --resume; NULL: not given */
     const volatile sig_atomic_t *stop; /* the signal that asked to end; 0: none */
-    int64_t step;       /* of the newest checkpoint; -1: there is none */
-    bool taken;         /* a try has begun to write into the run folder */
+    int64_t step;                      /* of the newest checkpoint; -1: there is none */
+    bool taken;                        /* a try has begun to write into the run folder */
     struct stat before; /* its config.resolved.ini before the first try; st_ino 0: none */
     char dir[PP_PATH_MAX + 8], resume[32], hosts[PP_TEXT_MAX + 8];
     char keys[KEYS_MAX][PP_CUT_MAX + 64];
@@ -305,8 +305,8 @@ static int prepare_next(struct again *a, const char *word, int tried)
     return 0;
 }
 
-int pp_launch_retry(const struct pp_config *cfg, const char *word,
-                 const char *from, const volatile sig_atomic_t *stop)
+int pp_launch_retry(const struct pp_config *cfg, const char *word, const char *from,
+                    const volatile sig_atomic_t *stop)
 {
     struct launch_end end = {0};
     struct again *a;

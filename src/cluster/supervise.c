@@ -17,9 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ppcli/cluster/pulse.h"
+#include "pulse.h"
 #include "ppcli/base/base.h"
-#include "ppcli/cluster/hosts.h"
+#include "hosts.h"
 #include "ppcli/base/files.h"
 #include "ppcli/base/cores.h"
 #include "ppcli/comm/transport.h"

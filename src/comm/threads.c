@@ -17,6 +17,7 @@
  * leave at different times.
  */
 #include "threads.h"
+#include "transport.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include "ppcli/base/base.h"
 #include "ppcli/base/cores.h"
-#include "ppcli/comm/transport.h"
+#include "transport.h"
 
 /* The way out, which opens when every rank is there: until then others may use what a rank holds.
  */

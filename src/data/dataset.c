@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of data sets, and the parts that do not depend on which one it is. */
 #include "ppcli/data/dataset.h"
+#include "tokenizer.h"
 
 #include <limits.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which file from which source: good files that are there stay, the rest is taken from the first
  * source that has it. When none has, the error says why of each. */
-#include "ppcli/data/fetch.h"
+#include "fetch.h"
 
 #include <dirent.h>
 #include <errno.h>

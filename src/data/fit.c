@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "ppcli/data/dataset.h"
+#include "tokenizer.h"
 #include "ppcli/base/base.h"
 #include "ops.h"
 

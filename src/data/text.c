@@ -11,6 +11,7 @@
 #include <zlib.h>
 
 #include "ppcli/base/base.h"
+#include "tokenizer.h"
 #include "ops.h"
 
 #define STARTS_MAX ((uint64_t)1 << 32) /* an order has numbers of 32 bits */

@@ -12,6 +12,7 @@
 #include <zlib.h>
 
 #include "ppcli/base/base.h"
+#include "tokenizer.h"
 #include "ops.h"
 
 #define CLASSES_MAX 256 /* a label is one byte */

@@ -146,4 +146,24 @@ struct pp_json tokenizer_begin_json(FILE *f, const char *mark, int64_t id, const
 /* Close all; *out: what was printed into *text, by open_memstream(); pp_free(). */
 int tokenizer_end_json(struct pp_json *j, char **text, char **out);
 
+/* That of bytes. */
+struct pp_vocabulary pp_vocabulary_bytes(bool padded);
+
+/* That of all characters of n texts, which end with a NUL. paths: for messages. Errors: PP_EFORMAT
+ * (no UTF-8, or a NUL inside), PP_ERESOURCE. Caller: pp_vocabulary_fini(). Local. */
+int pp_vocabulary_of(int n, const char *const *paths, const char *const *texts, const size_t *bytes,
+                     bool padded, struct pp_vocabulary *out);
+/* The subwords of a folder or a tokenizer.json. Errors: those of pp_tokenizer_open(). */
+int pp_vocabulary_open(const char *path, bool padded, struct pp_vocabulary *out);
+int pp_tokenizer_parse(const char *label, const char *json, size_t bytes,
+                       struct pp_tokenizer **out);
+
+/* The tokenizer.json of a byte-level vocabulary of n tokens, 257 or more, made of these texts: the
+ * bytes, what occurs most often, <|endoftext|>. Fewer where the texts have no more. pp_free(). */
+int pp_tokenizer_train(int n_texts, const char *const *labels, const char *const *texts,
+                       const size_t *bytes, int n, char **out_json);
+
+/* Both have the same tokens with the same numbers. */
+bool pp_tokenizer_same(const struct pp_tokenizer *a, const struct pp_tokenizer *b);
+
 #endif

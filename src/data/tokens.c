@@ -11,6 +11,7 @@
 #include <zlib.h>
 
 #include "ppcli/base/base.h"
+#include "tokenizer.h"
 #include "ops.h"
 
 #define HEADER_BYTES 1024 /* 256 numbers: magic, version, tokens, zeros */

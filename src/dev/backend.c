@@ -3,7 +3,7 @@
  * The list of backends, and the calls everybody uses: each goes to the entry of the backend's
  * table or, where that is NULL, to the plain default. Calls of kernels: kernels.c.
  */
-#include "ppcli/dev/backend.h"
+#include "backend.h"
 
 #include <math.h>
 #include <stdatomic.h>

@@ -3,7 +3,7 @@
  * Devices dealt out to ranks. Neighbours in the pipeline are neighbours in rank, so where devices
  * are fewer than ranks each device takes a run of consecutive ranks: most messages stay inside it.
  */
-#include "ppcli/dev/devices.h"
+#include "devices.h"
 
 #include <string.h>
 #include <unistd.h>

@@ -46,13 +46,13 @@ static void add_node(const struct pp_cluster *c, const struct pp_cluster_use *us
 {
     const struct pp_node *n = &use->model->nodes[at];
     const struct pp_node_use u = {.cluster = c,
-                               .model = use->model,
-                               .samples = rows,
-                               .value_bytes = value_bytes(c, use),
-                               .weights = (double)n->n_floats * sizeof(float),
-                               .gradients = 1,
-                               .peak = c->peak[use->precision],
-                               .share = share(c, n)};
+                                  .model = use->model,
+                                  .samples = rows,
+                                  .value_bytes = value_bytes(c, use),
+                                  .weights = (double)n->n_floats * sizeof(float),
+                                  .gradients = 1,
+                                  .peak = c->peak[use->precision],
+                                  .share = share(c, n)};
     for (int k = 0; k < 3; k++)
         t[k] += pp_price_node(&u, n, k);
 }

@@ -104,7 +104,7 @@ void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost)
 }
 
 void pp_costs_stage(const struct pp_costs *c, int first, int last, int rows, int k, bool pieces,
-                 double out[3])
+                    double out[3])
 {
     out[0] = out[1] = out[2] = 0;
     for (int i = first; i <= last; i++) {

@@ -67,7 +67,6 @@ double measure_clock(uint64_t (*clock_ns)(void));
 int measure_layers(struct worker *w);
 int measure_link(struct worker *w);
 
-
 /* ---- measure_link.c: messages between rank 0 and rank 1 that are measured */
 
 /* Channel 0 goes from rank 0 to rank 1, channel 1 back: `slots` and one slots of `bytes`. *memory
@@ -79,5 +78,7 @@ int link_open(struct pp_transport *tp, int slots, size_t bytes, struct pp_arena 
 /* Ranks 0 and 1 meet; each has the other's number then, or both have rank 0's. */
 int link_swap(struct pp_transport *tp, double *x);
 int link_share(struct pp_transport *tp, double *x);
+
+int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs **out);
 
 #endif

@@ -4,6 +4,7 @@
  * device's: nothing here reads or writes it except through the backend.
  */
 #include "chunk.h"
+#include "model.h"
 
 #include <float.h>
 #include <math.h>

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "nn.h"
+#include "model.h"
 
 /* "layers.0" to "layers.7": the numbers say as much. */
 static bool numbered(const struct pp_model *m)

@@ -5,6 +5,7 @@
  * name, element), so no cut of the model changes it.
  */
 #include "nn.h"
+#include "model.h"
 
 #include <math.h>
 

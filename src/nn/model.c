@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of model kinds and the life of a model. */
 #include "nn.h"
+#include "model.h"
 
 #include <string.h>
 

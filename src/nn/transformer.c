@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "transformer.h"
+#include "model.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a division from a config. */
-#include "ppcli/pipe/division.h"
+#include "division.h"
 
 #include <string.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The executor's life: channels, loaders, initial weights, and the end of them. */
 #include "exec_internal.h"
+#include "layout.h"
 
 #include "ppcli/base/base.h"
 

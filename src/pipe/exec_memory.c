@@ -4,6 +4,7 @@
  * print it), then over the one block that was taken, so prediction and use cannot differ.
  */
 #include "exec_internal.h"
+#include "layout.h"
 
 #include <float.h>
 #include <math.h>

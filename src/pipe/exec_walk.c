@@ -5,6 +5,7 @@
  * so the neighbour can go on while this rank is still busy.
  */
 #include "exec_internal.h"
+#include "layout.h"
 
 #include "ppcli/base/base.h"
 

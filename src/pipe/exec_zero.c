@@ -12,6 +12,7 @@
  * has our gradients of it, after the last pass that reads these parameters.
  */
 #include "exec_internal.h"
+#include "layout.h"
 
 #include "ppcli/base/base.h"
 #include "ppcli/conf/config.h"

@@ -3,7 +3,8 @@
  * Who holds what. All plans a run can meet are built and proved here, before anything moves: the
  * micro-batch counts of full and last batches of every replica are known from arithmetic alone.
  */
-#include "ppcli/pipe/layout.h"
+#include "layout.h"
+#include "division.h"
 
 #include <limits.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Everything that can be decided from the config, identically everywhere, before any message. */
-#include "ppcli/pipe/layout.h"
+#include "layout.h"
+#include "division.h"
 
 #include <limits.h>
 #include <stdio.h>

@@ -35,7 +35,7 @@ static int set_ticks(const struct pp_best_spec *spec, const struct pp_costs *cos
         int a = pp_place(placement, p, s), b = pp_place(placement, p, s + 1);
         double slower = slow->n == p ? slow->at[a] : 1;
         pp_costs_stage(costs, pp_division_first(d, s), d->last[s], rows, k, pieces,
-                    times + 3 * (size_t)s);
+                       times + 3 * (size_t)s);
         for (int op = 0; op < 3; op++)
             times[3 * s + op] = times[3 * s + op] * slower + costs->action;
         if (s < n - 1 && a != b)

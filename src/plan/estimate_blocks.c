@@ -75,13 +75,13 @@ static double node_time(const struct estimation *e, const struct pp_node *n, int
     double experts = of > 0 ? (double)e->s->cfg->model.experts / e->p->expert : 1;
     bool fp8 = e->s->fp8 && is_product(n) && n->layer == layer_of(e->s->model, BLOCK);
     const struct pp_node_use u = {.cluster = c,
-                               .model = e->s->model,
-                               .samples = times * e->rows / width,
-                               .value_bytes = (size_t)VALUE,
-                               .weights = (double)n->n_floats * VALUE * experts / e->p->tensor,
-                               .gradients = MASTER / VALUE,
-                               .peak = fp8 ? c->fp8 : c->peak[e->s->cfg->run.precision],
-                               .share = is_product(n) ? c->product : c->attention};
+                                  .model = e->s->model,
+                                  .samples = times * e->rows / width,
+                                  .value_bytes = (size_t)VALUE,
+                                  .weights = (double)n->n_floats * VALUE * experts / e->p->tensor,
+                                  .gradients = MASTER / VALUE,
+                                  .peak = fp8 ? c->fp8 : c->peak[e->s->cfg->run.precision],
+                                  .share = is_product(n) ? c->product : c->attention};
     double t = pp_price_node(&u, n, k);
     if (!fp8 || k == W || t == 0)
         return t;

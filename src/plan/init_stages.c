@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Whether stages pay: a config with them and with one stage, simulated on an ordinary machine. */
-#include "ppcli/plan/search.h"
+#include "search.h"
 
 #include <stdio.h>
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "machine.h"
+#include "search.h"
 #include "ppcli/base/base.h"
 
 #define KEPT 4      /* of each shape */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A machine plan: what ppcli runs and what others run, in one order; and why there is none. */
 #include "machine.h"
+#include "search.h"
+#include "machine_plan.h"
 
 #include <math.h>
 #include <string.h>

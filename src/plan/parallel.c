@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Divisions of a transformer as words, their rules, and layouts as Megatron-LM writes them. */
 #include "estimate.h"
+#include "machine_plan.h"
 
 #include <ctype.h>
 #include <limits.h>

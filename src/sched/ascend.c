@@ -6,6 +6,7 @@
  * everybody's bits depend on move.
  */
 #include "pass.h"
+#include "schedule.h"
 
 #include <string.h>
 

@@ -10,6 +10,7 @@
  * A group of one keeps its B. What was meant to overlap a B that is none any more does not.
  */
 #include "pass.h"
+#include "plan.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
  */
 #include "csv.h"
 
-#include "ppcli/sched/plan.h"
+#include "plan.h"
 #include "ppcli/base/base.h"
 
 /* Does the message go to another rank? */

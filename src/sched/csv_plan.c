@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From a table to a plan: its shape, the passes, and the proof of the order of its messages. */
 #include "csv.h"
+#include "schedule.h"
 
 #include "ppcli/sched/plan.h"
 #include "ppcli/base/base.h"

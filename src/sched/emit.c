@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pass 1, generate: a schedule's cells become the actions of each rank. */
 #include "orders/orders.h"
+#include "schedule.h"
 
 #include "ppcli/base/base.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan: its memory, and the passes in their order. */
-#include "ppcli/sched/plan.h"
+#include "plan.h"
 
 #include "ppcli/base/base.h"
 #include "csv.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan as torch's compute-only CSV. */
 #include "csv.h"
+#include "plan.h"
 
 int pp_csv_written(FILE *f)
 {

@@ -5,6 +5,7 @@
  * and that the ranks cannot end up waiting for each other, waits for message slots included.
  */
 #include "pass.h"
+#include "plan.h"
 
 #include <string.h>
 

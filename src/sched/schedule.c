@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The list of schedules, and the rules that several of them share. */
-#include "ppcli/sched/schedule.h"
+#include "schedule.h"
 
 #include <math.h>
 #include <string.h>

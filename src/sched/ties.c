@@ -7,6 +7,7 @@
  * does not take our word for.
  */
 #include "pass.h"
+#include "plan.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What plan --best found: a table for people with the lines of the winner, or JSON. */
-#include "ppcli/show/results.h"
+#include "results.h"
 
 #include <stdlib.h>
 #include <string.h>

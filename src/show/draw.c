@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Names, labels and titles that all pictures of a plan share. */
 #include "draw_impl.h"
+#include "draw.h"
 
 #include <string.h>
 

@@ -5,6 +5,7 @@
  * every cell is drawn from its rounded start to its rounded end.
  */
 #include "draw_impl.h"
+#include "draw.h"
 
 #include <math.h>
 #include <string.h>

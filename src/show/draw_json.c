@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The figures of a simulated plan for other programs. */
 #include "draw_impl.h"
+#include "draw.h"
 
 #include "ppcli/base/files.h"
 

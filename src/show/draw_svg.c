@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan as a picture: a lane for each rank, a cell for each action. */
 #include "draw_impl.h"
+#include "draw.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ppcli/conf/config.h"
-#include "ppcli/show/draw.h"
+#include "draw.h"
 #include "ppcli/base/base.h"
 
 #define IMBALANCE 0.02 /* from here on it is explained */

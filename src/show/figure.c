@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ppcli/base/base.h"
+#include "draw.h"
 #include "report.h"
 
 #define WORK "FIWBRu"       /* letters of what computes; the rest is bubble */

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/show/draw.h"
+#include "draw.h"
 #include "ppcli/base/files.h"
 #include "ppcli/show/report.h"
 #include "ppcli/base/base.h"
-#include "ppcli/show/results.h"
+#include "results.h"
 #include "report.h"
 
 #define DRAWN 20000 /* actions of a picture */

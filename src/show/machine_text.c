@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What plan --machine found, for people: groups of rows, what is to be said about them, and the first
  * in words that start it. */
-#include "ppcli/show/results.h"
+#include "results.h"
 
 #include <string.h>
 

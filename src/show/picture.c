@@ -5,6 +5,7 @@
  * the chunks of a rank differ in hue. A curve has its own colour, dashes and marker.
  */
 #include "draw_impl.h"
+#include "draw.h"
 
 #include <math.h>
 #include <stdint.h>

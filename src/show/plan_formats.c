@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include "ppcli/show/draw.h"
+#include "draw.h"
 #include "ppcli/sched/plan.h"
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ppcli/base/base.h"
+#include "draw.h"
 #include "report.h"
 
 #define CURVES_MAX 24

@@ -3,7 +3,7 @@
  * Three simulations tell where ranks idle: equal stages, the real stages, and what was measured
  * (or predicted with transfers). Each difference is one part.
  */
-#include "ppcli/sim/sim.h"
+#include "sim.h"
 
 #include <math.h>
 

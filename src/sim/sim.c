@@ -8,7 +8,7 @@
  *
  * This is not the walk that proves a plan: the walk knows no costs, the simulator trusts the proof.
  */
-#include "ppcli/sim/sim.h"
+#include "sim.h"
 
 #include "ppcli/base/base.h"
 

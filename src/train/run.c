@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "rank.h"
+#include "train.h"
 
 /* ---- all ranks as threads of this process */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How a command starts the ranks of a config, as threads or under mpirun, and how they end. */
-#include "ppcli/train/train.h"
+#include "train.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "ppcli/base/base.h"
 #include "ppcli/plan/search.h"
 
-#define TELL_S 60        /* of run.hang_timeout, where there is no config */
+#define TELL_S 60 /* of run.hang_timeout, where there is no config */
 
 /* What no process can run is said once, before any is started. */
 static int launch(struct pp_config *cfg, const char *word, const struct pp_train_options *options)

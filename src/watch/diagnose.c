@@ -4,7 +4,7 @@
  * (the transport's show_waits). A rank that shows nothing is computing or stuck, and the others
  * wait for it, directly or through each other. The messages of the plan give that chain.
  */
-#include "ppcli/watch/diagnose.h"
+#include "diagnose.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * for the box of the watchdog, for hang.txt and for `ppcli diagnose`; nothing here allocates,
  * because the rank that hangs may hold the allocator.
  */
-#include "ppcli/watch/diagnose.h"
+#include "diagnose.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ppcli/watch/diagnose.h"
+#include "diagnose.h"
 #include "ppcli/ckpt/checkpoint.h"
 #include "ticker.h"
 

@@ -6,6 +6,7 @@
  * The same seed makes the same samples on every machine. Exit code 77: no such target here.
  */
 #include "checkops.h"
+#include "../../src/dev/backend.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,6 +8,7 @@
  * lazy and staged: the messages are memory of a device.
  */
 #include "conform.h"
+#include "../../src/comm/transport.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 
 #include "../../src/comm/impl.h"
 #include "../lazy/lazy.h"
-#include "ppcli/dev/backend.h"
+#include "../../src/dev/backend.h"
 #include "ppcli/base/base.h"
 
 /* Every case on one rank; a failure ends all ranks, because the others may be waiting for us. */

@@ -15,6 +15,7 @@
 #include <time.h>
 
 #include "../../src/comm/impl.h"
+#include "../../src/comm/transport.h"
 #include "../conform/conform.h"
 #include "ppcli/base/base.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps on the emulated GPU that are not finite. The bits of whole trainings: tests/bits. */
 #include "../pipe/train_run.h"
+#include "../../src/dev/backend.h"
+#include "../../src/comm/transport.h"
 
 #include "command.h"
 #include "ppcli/pipe/exec.h"

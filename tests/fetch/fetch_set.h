@@ -7,7 +7,7 @@
 
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"
-#include "ppcli/data/fetch.h"
+#include "../../src/data/fetch.h"
 
 #define FETCH_NAME "small-labels-idx1-ubyte" /* .gz */
 #define FETCH_BYTES 60008

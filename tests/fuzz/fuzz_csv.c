@@ -2,7 +2,7 @@
 /* Tables of schedules: one that is accepted is proved, and prints as one that gives the same plan.
  */
 #include "fuzz.h"
-#include "ppcli/sched/plan.h"
+#include "../../src/sched/plan.h"
 
 static char *print(const struct pp_plan *plan, size_t *out_bytes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The record of actions in a run folder, as `ppcli diagnose` looks at it after a crash. */
 #include "fuzz.h"
-#include "ppcli/watch/diagnose.h"
+#include "../../src/watch/diagnose.h"
 #include "ppcli/sim/trace.h"
 
 static struct fuzz_file file = {-1, ""};

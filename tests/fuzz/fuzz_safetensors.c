@@ -2,7 +2,7 @@
 /* safetensors files: the tensors of one that is accepted cover its data exactly, and can be read.
  */
 #include "fuzz.h"
-#include "ppcli/ckpt/safetensors.h"
+#include "../../src/ckpt/safetensors.h"
 
 static struct fuzz_file file = {-1, ""};
 

@@ -3,7 +3,7 @@
  * their bytes are the text. */
 #include "fuzz.h"
 #include "ppcli/base/base.h"
-#include "ppcli/data/tokenizer.h"
+#include "../../src/data/tokenizer.h"
 
 static void check_bytes(const struct pp_tokenizer *t, const struct pp_ids *ids, const char *text,
                         size_t n)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../conform/conform.h"
+#include "../../src/comm/transport.h"
 #include "pair.h"
 
 #define TIMEOUT_NS 60000000000u

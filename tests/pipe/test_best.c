@@ -2,12 +2,14 @@
 /* The search with times that are given, not measured: what is tried, what is left out, what comes
  * first. And what a config that leaves its schedule open trains to. */
 #include "train_run.h"
+#include "../../src/plan/search.h"
+#include "../../src/measure/measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "command.h"
-#include "ppcli/bench/bench.h"
+#include "../../src/bench/bench.h"
 #include "ppcli/base/base.h"
 
 #define MAX_SETTINGS 16

@@ -2,6 +2,8 @@
 /* train.coalesce: how large the groups are, what they cost in memory, and that the executor
  * computes each of them at once. The bits: tests/bits. */
 #include "train_run.h"
+#include "../../src/dev/backend.h"
+#include "../../src/comm/transport.h"
 
 #include "command.h"
 #include "ppcli/pipe/exec.h"

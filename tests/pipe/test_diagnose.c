@@ -4,9 +4,10 @@
 #include <stdlib.h>
 
 #include "../unit/test.h"
+#include "../../src/nn/model.h"
 #include "command.h"
 #include "ppcli/base/base.h"
-#include "ppcli/watch/diagnose.h"
+#include "../../src/watch/diagnose.h"
 #include "ppcli/pipe/layout.h"
 
 #define RANKS 3

@@ -14,7 +14,7 @@
 #include "../runner.h"
 #include "command.h"
 #include "ppcli/base/base.h"
-#include "ppcli/plan/search.h"
+#include "../../src/plan/search.h"
 
 #define SHOWN 12 /* rows of a case */
 

@@ -4,6 +4,7 @@
  * they are, what travels, and that norms and sums count the weight once. The bits: tests/bits.
  */
 #include "train_run.h"
+#include "../../src/nn/model.h"
 
 #include <float.h>
 #include <math.h>

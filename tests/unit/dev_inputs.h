@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "ppcli/conf/config.h"
-#include "ppcli/dev/backend.h"
+#include "../../src/dev/backend.h"
 #include "ppcli/base/base.h"
 #include "test.h"
 

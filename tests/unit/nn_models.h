@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "ppcli/conf/config.h"
+#include "../../src/dev/backend.h"
 #include "ppcli/base/base.h"
 #include "ppcli/nn/model.h"
 #include "test.h"

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "ppcli/bench/bench.h"
+#include "../../src/bench/bench.h"
 
 #define SHA_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define SHA_B "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bubble and its parts: they add up, whatever the plan, the times and the measurement. */
 #include "test.h"
+#include "../../src/sched/schedule.h"
 
 #include <math.h>
 
-#include "ppcli/sim/sim.h"
+#include "../../src/sim/sim.h"
 #include "ppcli/base/base.h"
 
 static struct pp_plan *plan_of(const char *schedule, int stages, int chunks, int microbatches)

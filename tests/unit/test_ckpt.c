@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Checkpoints that nothing happens to: saved, found, read under any layout, thinned out. */
 #include "test_ckpt_make.h"
+#include "../../src/ckpt/checkpoint.h"
 
 #include "ppcli/base/base.h"
 

@@ -3,7 +3,7 @@
 #ifndef PPCLI_TESTS_CKPT_MAKE_H
 #define PPCLI_TESTS_CKPT_MAKE_H
 
-#include "ppcli/ckpt/checkpoint.h"
+#include "../../src/ckpt/checkpoint.h"
 #include "test_ckpt_files.h"
 
 #define LAYERS 4

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Folders of Hugging Face's: one file or several with an index, names without their first word. */
 #include "test_ckpt_make.h"
+#include "../../src/ckpt/safetensors.h"
+#include "../../src/ckpt/checkpoint.h"
 
 #define INDEX "model.safetensors.index.json"
 

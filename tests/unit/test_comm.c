@@ -11,7 +11,7 @@
 #include "../../src/comm/wait.h"
 #include "ppcli/base/base.h"
 #include "ppcli/dev/devices.h"
-#include "ppcli/comm/transport.h"
+#include "../../src/comm/transport.h"
 
 TEST(every_row_has_its_name_behind_auto)
 {

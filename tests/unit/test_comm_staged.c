@@ -3,10 +3,10 @@
  * arrive is for tests/conform. */
 #include "test.h"
 
-#include "ppcli/dev/backend.h"
+#include "../../src/dev/backend.h"
 #include "../../src/comm/impl.h"
 #include "ppcli/base/base.h"
-#include "ppcli/comm/transport.h"
+#include "../../src/comm/transport.h"
 
 #define LIMIT_NS 50000000u
 #define TOO_LONG_NS 60000000000u

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ppcli/base/cores.h"
+#include "../../src/base/cores.h"
 #include "ppcli/base/base.h"
 #include "test.h"
 

@@ -4,7 +4,7 @@
 #include "test_data_files.h"
 
 #include "ppcli/base/files.h"
-#include "ppcli/data/tokenizer.h"
+#include "../../src/data/tokenizer.h"
 
 static bool has_patterns(const struct pp_error *e)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The ops against known numbers, and how a backend is found. */
 #include "dev_inputs.h"
+#include "../../src/dev/backend.h"
 
 #include "../../src/dev/cpu/kernels.h"
 

@@ -2,7 +2,7 @@
 /* Who sits where, on made-up machines: devices dealt out, shared, cut into parts, connected. */
 #include <stdio.h>
 
-#include "ppcli/dev/devices.h"
+#include "../../src/dev/devices.h"
 #include "test.h"
 
 static struct pp_device device(int number, const char *uuid)

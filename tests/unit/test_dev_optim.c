@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "ppcli/dev/backend.h"
+#include "../../src/dev/backend.h"
 #include "ppcli/conf/config.h"
 
 enum {

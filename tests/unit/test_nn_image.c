@@ -2,6 +2,7 @@
 /* Image models as descriptions: torchvision's names and sizes, the words of a sequential model, and
  * what is refused. */
 #include "nn_models.h"
+#include "../../src/nn/model.h"
 
 static const struct pp_shape cifar = {3, {32, 32, 3}}, large = {3, {224, 224, 3}};
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Models as descriptions: names, shapes, initial bounds; the learning rate over a run. */
 #include "nn_models.h"
+#include "../../src/nn/model.h"
 
 #include <math.h>
 

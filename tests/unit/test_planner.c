@@ -2,6 +2,7 @@
 /* From given times to the time of a step: the arithmetic, by hand. And measuring, as far as a test
  * may judge it: everything there, nothing negative, the budget kept. */
 #include "test.h"
+#include "../../src/measure/measure.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -9,9 +10,9 @@
 
 #include "../../src/cluster/tries.h"
 #include "ppcli/conf/config.h"
-#include "ppcli/cluster/hosts.h"
+#include "../../src/cluster/hosts.h"
 #include "ppcli/base/base.h"
-#include "ppcli/plan/search.h"
+#include "../../src/plan/search.h"
 
 /* A model of equal layers, 4 wide. */
 static struct pp_model *model_of(int layers)

@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "ppcli/dev/devices.h"
-#include "ppcli/cluster/pulse.h"
+#include "../../src/cluster/pulse.h"
 #include "test.h"
 
 static void nap(void)

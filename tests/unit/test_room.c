@@ -6,7 +6,7 @@
 
 #include "../../src/train/rank.h"
 #include "ppcli/base/files.h"
-#include "ppcli/base/cores.h"
+#include "../../src/base/cores.h"
 #include "test.h"
 
 #define GIB ((uint64_t)1 << 30)

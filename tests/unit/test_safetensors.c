@@ -2,6 +2,7 @@
 /* safetensors files that are what they claim: written, read back, failing while they are written.
  */
 #include "test_ckpt_files.h"
+#include "../../src/ckpt/safetensors.h"
 
 #include "ppcli/base/base.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors files that are not what they claim: refused, with the file and the tensor named. */
 #include "test_ckpt_files.h"
+#include "../../src/ckpt/safetensors.h"
 
 /* A file image: this header, `data` bytes of 7. */
 static struct blob image(const char *header, size_t data)

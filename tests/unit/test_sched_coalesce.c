@@ -2,6 +2,7 @@
 /* Weight gradients of several micro-batches together: where they go, and that nothing else moves.
  */
 #include "test_sched_oracle.h"
+#include "../../src/sched/plan.h"
 
 static struct pp_plan *coalesced(const char *name, int p, int v, int m, int k)
 {

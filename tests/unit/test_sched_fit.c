@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ppcli/sim/sim.h"
+#include "../../src/sched/plan.h"
 #include "test_sched_oracle.h"
 
 /* One shape and its costs. */

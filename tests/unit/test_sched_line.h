@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "ppcli/sim/sim.h"
+#include "../../src/sim/sim.h"
 #include "ppcli/base/base.h"
 #include "test_sched_lists.h"
 

@@ -2,6 +2,7 @@
 /* Lists with random mistakes: the passes refuse those that the oracle refuses, and what they accept
  * runs. */
 #include "test_sched_oracle.h"
+#include "../../src/sched/plan.h"
 
 static bool is_legal(const struct lists *l)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The plan's passes one by one: what is refused and in which words, slots, time line, pictures. */
 #include "../../src/sched/pass.h"
+#include "../../src/sched/plan.h"
 #include "test_sched_lists.h"
 #include "test_sched_line.h"
 

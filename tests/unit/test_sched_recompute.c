@@ -2,9 +2,9 @@
 /* Forwards that are computed again: what pp_plan_recompute() makes of the plans of all schedules, its
  * proof, its time and its pictures. */
 #include "../../src/sched/pass.h"
-#include "ppcli/sim/sim.h"
-#include "ppcli/show/draw.h"
-#include "ppcli/sched/plan.h"
+#include "../../src/sim/sim.h"
+#include "../../src/show/draw.h"
+#include "../../src/sched/plan.h"
 #include "test_sched_oracle.h"
 
 static const bool every[64] = {[0 ... 63] = true};

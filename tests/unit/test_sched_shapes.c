@@ -4,6 +4,7 @@
  * The 1F1B and ZB-H families on a loop: time and memory by formula.
  */
 #include "test_sched_oracle.h"
+#include "../../src/sched/plan.h"
 #include "test_sched_line.h"
 
 #include <math.h>

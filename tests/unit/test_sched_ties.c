@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tied tensors: what pp_plan_tie() appends to the plans of all schedules, its proof and its time. */
 #include "../../src/sched/pass.h"
-#include "ppcli/sim/sim.h"
-#include "ppcli/show/draw.h"
-#include "ppcli/sched/plan.h"
+#include "../../src/sim/sim.h"
+#include "../../src/show/draw.h"
+#include "../../src/sched/plan.h"
 #include "test_sched_oracle.h"
 
 static const char *const schedules[] = {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The schedules over a V, in waves and in two directions: their formulas, and what they refuse. */
 #include "test_sched_line.h"
+#include "../../src/sched/plan.h"
 #include "test_sim_shapes.h"
 
 static const char *const v_names[] = {"zb-v", "v-half", "v-min", "1f1b-v", "dualpipev"};

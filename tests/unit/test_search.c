@@ -2,11 +2,14 @@
 /* The search against all that it could have found: every schedule, number of chunks, cut and set of
  * recomputed chunks, laid out and simulated one by one. */
 #include "test.h"
+#include "../../src/pipe/layout.h"
+#include "../../src/pipe/division.h"
+#include "../../src/measure/measure.h"
 
 #include <stdio.h>
 
 #include "ppcli/base/base.h"
-#include "ppcli/plan/search.h"
+#include "../../src/plan/search.h"
 
 struct world {
     struct pp_config *cfg;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The simulator against a slow recomputation that shares no idea with it, and its small rules. */
 #include "test_sim_shapes.h"
+#include "../../src/sim/sim.h"
 
 static uint64_t seed;
 

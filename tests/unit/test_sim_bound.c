@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lower bound: by hand where one can count, below every simulation elsewhere, and reached. */
 #include "test_sim_shapes.h"
+#include "../../src/sim/sim.h"
 
 static uint64_t seed;
 

@@ -2,7 +2,8 @@
 /* Pictures of simulated plans: what is in them, and how wide they are. */
 #include <jansson.h>
 
-#include "ppcli/show/draw.h"
+#include "../../src/show/draw.h"
+#include "../../src/sim/sim.h"
 #include "test_sim_shapes.h"
 
 static struct pp_drawing drawing;

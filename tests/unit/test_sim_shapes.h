@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "ppcli/sched/plan.h"
-#include "ppcli/sim/sim.h"
+#include "../../src/sim/sim.h"
 #include "test.h"
 
 struct rank_costs { /* of one micro-batch on one whole rank; textbook B */

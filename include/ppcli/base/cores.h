@@ -83,7 +83,6 @@ void pp_mask_use_all(void);
 /* The processors that this process may run on; returns how many, at least 1. whole_machine: also
  * those that it is not bound to, as by an MPI launcher; a cpuset still counts. */
 int pp_machine_mask(bool whole_machine, struct pp_cpu_mask *out);
-bool pp_mask_has(const struct pp_cpu_mask *mask, int cpu);
 void pp_mask_add(struct pp_cpu_mask *mask, int cpu);
 int pp_mask_count(const struct pp_cpu_mask *mask);
 
@@ -95,8 +94,6 @@ struct pp_quota {
     int cores;      /* what it leaves of them, rounded down: 1 .. mask */
 };
 
-/* root: "" or, in tests, a folder with proc/ and sys/ in it. mask: processors without it. Local. */
-void pp_quota_find(const char *root, int mask, struct pp_quota *out);
 /* Of this process. PPCLI_SYSTEM_ROOT in the environment is the root (for tests). */
 void pp_quota_here(int mask, struct pp_quota *out);
 

@@ -18,7 +18,6 @@
 
 /* Opening and reading what is a file, folders, and paths. Whole-or-absent files: ppcli/base/files.h. */
 
-
 /* mkdir -p, durable: each new name is flushed with the folder that holds it. 0 when the folder is there
  * afterwards. Errors: PP_EPERM, PP_EIO. */
 int pp_dir_create(const char *path);

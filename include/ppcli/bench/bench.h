@@ -13,6 +13,8 @@
 #include "ppcli/plan/search.h"
 #include "ppcli/train/train.h"
 
+struct pp_bench_sample;
+
 /* ---- ceiling
  *
  * What this machine can do at most, measured in about a second: arithmetic, matrix products, memory
@@ -37,27 +39,6 @@ struct pp_ceilings {
     double took;                       /* seconds that measuring took */
 };
 
-struct pp_ceiling_spec {
-    /* Use the cores of the machine even where this process is bound to one of them, as an MPI
-     * launcher does: what several processes may use together. */
-    bool whole_machine;
-    bool cpu_time; /* of one core alone: without the time that others have it */
-    double scale;  /* 1: about a second in all on two cores; tests take less */
-};
-
-/*
- * Measure with one pinned thread a core, medians of a few repeats. Nothing else of this process may
- * be computing. Local. Sets the CBLAS of this process to one thread. Errors: PP_ERESOURCE.
- */
-int pp_ceilings_measure(const struct pp_ceiling_spec *spec, struct pp_ceilings *out);
-
-/* The matrix-product rate that `ranks` ranks have between them: as many cores as there are ranks,
- * at most all. 0 when it was not measured. */
-double pp_ceiling_gemm(const struct pp_ceilings *c, int ranks);
-
-/* The same of memory, bytes/s: so many times that of one core, at most that of all. */
-double pp_ceiling_memory(const struct pp_ceilings *c, int ranks);
-
 /* The same of a device of its own: through the calls that a run makes, so that what they cost is in
  * it. */
 struct pp_device_ceilings {
@@ -73,31 +54,10 @@ struct pp_device_ceilings {
     double took;       /* seconds that measuring took */
 };
 
-/*
- * Measure the device of `choice`; its precision is ignored, all are measured. Takes about a second
- * and 2 GiB, less where the device is slow or has less free. gemm_n: the width of the product, at
- * most; 0: 8192. Nothing else may be computing there. Local. Errors: those of the backend.
- */
-int pp_device_ceilings_measure(const struct pp_backend_choice *choice, int gemm_n,
-                               struct pp_device_ceilings *out);
-
 /* ---- measurements */
 
 #define PP_BENCH_SCHEMA 1
 #define PP_BENCH_WHY_MAX 512
-
-/* One measurement of one row. */
-struct pp_bench_sample {
-    bool valid; /* judged and good */
-    double samples_per_second, seconds;
-    double step_p50, step_p90, step_p99, step_min, step_max; /* seconds, of rank 0 */
-    struct pp_bubble bubble;                                 /* as measured */
-    double bubble_predicted; /* simulated with the measured times and free transfers */
-    double bound;  /* shortest possible step with these times / measured one; 0: unknown */
-    double waited; /* share of the ranks' time waiting for a core; -1: the system does not tell */
-    double loss;   /* of the last step */
-    char sha[65];  /* of the weights at the end */
-};
 
 /* One shape. */
 struct pp_bench_row {
@@ -185,8 +145,6 @@ int pp_bench_check(struct pp_config *const *configs, int n);
  * PP_BENCH_TOLERANCE of it; else -1 and the reason in why[PP_BENCH_WHY_MAX].
  */
 #define PP_BENCH_TOLERANCE 1e-4
-int pp_bench_judge(const struct pp_bench_sample *s, const struct pp_bench_sample *reference,
-                   bool exact, char *why);
 
 /* ---- figures over all rounds */
 
@@ -204,11 +162,6 @@ struct pp_bench_figures {
     double x1;           /* median of the rounds' ratios to the run with one stage */
     double relative;     /* median of the rounds' ratios to the first row that is valid */
 };
-void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
-                      struct pp_bench_figures *out);
-
-/* Rows that ran and were found wrong. */
-int pp_bench_invalid(const struct pp_bench *b);
 
 /* PP_ECONFIG when no row ran, PP_ECHECK when one is wrong or slower than min_sps samples/s. */
 int pp_bench_verdict(const struct pp_bench *b, double min_sps);
@@ -281,11 +234,6 @@ int pp_bench_machine(struct pp_machine_plan *p);
 int pp_bench_machine_write(const char *word, const struct pp_config *cfg,
                            const struct pp_cluster *c, const char *path);
 
-/* The change new / old - 1 of two samples' means and its 95 % interval (Welch's t on the
- * logarithms). n >= 2 values > 0 each; false when there are fewer, then only *change is set. */
-bool pp_bench_change(const double *old_values, int n_old, const double *new_values, int n_new,
-                     double *change, double *low, double *high);
-
 struct pp_bench_candidates {
     const struct pp_best_spec *best;         /* what they were searched for */
     const struct pp_costs *costs;            /* and with */
@@ -293,10 +241,6 @@ struct pp_bench_candidates {
     int n;
     double seconds; /* of each, about */
 };
-
-/* Run candidates for real, in this process and on threads: 11 rounds of at least 4 steps, or,
- * where one is predicted to take more than 0.25 s, 3 to 11 of a single step. out: [n]. Writes nothing. Errors: those of pp_train(). */
-int pp_bench_candidates(const struct pp_bench_candidates *spec, struct pp_checked *out);
 
 /* The same with the first n_checked of a result, the config as it is and one stage with all cores, where
  * these can run; sets how they ran. Errors: as above. */

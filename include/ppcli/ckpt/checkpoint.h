@@ -12,6 +12,8 @@
 #include "ppcli/conf/config.h"
 #include "ppcli/nn/model.h"
 
+struct pp_st_file;
+
 /* ---- lock */
 
 /* One process at a time: the lock of a run folder. The kernel lets go of it when its holder dies.
@@ -268,15 +270,6 @@ bool pp_ckpt_is_parameter(const struct pp_st_tensor *t);
 
 /* Can a parameter be read from it, by its type? An I64 scalar is a count. */
 bool pp_ckpt_is_readable(const struct pp_st_tensor *t);
-
-/*
- * Read a tensor of this shape as floats (F16, BF16, F64 and an I64 scalar are converted): put()
- * gets them in ascending pieces and may copy them to a device. put NULL: only see that it could be
- * read. Of plain safetensors files the name without a leading "transformer." or "model." will do.
- * Errors: PP_EFORMAT (no such tensor; another shape; not of floats), PP_EIO, those of put().
- */
-int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const int64_t *dims,
-                 int (*put)(void *ctx, uint64_t first, const float *values, size_t n), void *ctx);
 
 /* The keys of the model of Hugging Face's that model.from names: struct pp_names' from. */
 void pp_hf_config(struct pp_config *cfg, const struct pp_names *names);

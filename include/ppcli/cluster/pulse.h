@@ -57,10 +57,6 @@ int pp_listener_open(int ranks, int first, int last, struct pp_listener **out);
 void pp_listener_close(struct pp_listener **l); /* accepts NULL in *l, as all accept a NULL one */
 const char *pp_listener_address(const struct pp_listener *l); /* "": none */
 
-/* A rank that will beat if any does, on a host as the list of hosts names it: it is lost when it has
- * not come 2 times timeout (seconds) and 8 s after the listener was opened. */
-void pp_listener_expect(struct pp_listener *l, int rank, const char *host, double timeout);
-
 /* Every PP_PULSE_EVERY_NS. True: the run cannot go on, as text says in one line: a rank is silent
  * for too long or has not come, or all wait for each other. Only where ranks have several hosts. */
 bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT]);
@@ -68,9 +64,5 @@ bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT]);
 void pp_listener_hurry(struct pp_listener *l);
 /* Every rank that listens ends, silently. */
 void pp_listener_end(struct pp_listener *l);
-int pp_listener_connected(const struct pp_listener *l); /* ranks and keepers that are there */
-/* "rank 1 (host b, pid 12, in F of ...)": who was the first to be gone or silent in the middle of
- * work, or has not come though expected. Returns text; "" when all are well. */
-const char *pp_listener_first_lost(const struct pp_listener *l, char text[PP_PULSE_TEXT]);
 
 #endif

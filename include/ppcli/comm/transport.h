@@ -215,11 +215,6 @@ void pp_transport_prepare(void);
  */
 struct pp_threads;
 struct pp_places;
-int pp_threads_create(int size, const struct pp_places *places, struct pp_threads **out);
-void pp_threads_destroy(struct pp_threads **group);
-/* Wake every rank of the group, also before it attached; any thread. */
-void pp_threads_abort(struct pp_threads *group);
-int pp_threads_attach(struct pp_threads *group, int rank, struct pp_transport **out);
 
 struct pp_threads_job {
     /* What a rank does. *tp may be replaced, NULL only on failure; it is destroyed when all ranks

@@ -48,8 +48,4 @@ int pp_fetch(const struct pp_fetch_set *set, const char *from, const char *dir,
 /* How many of the set's *out_files files are in `dir`, by name. */
 int pp_fetch_there(const struct pp_fetch_set *set, const char *dir, int *out_files);
 
-/* 0 when the file is the pinned one (*out_gz: it is gzip), PP_EFORMAT when it is not. Errors too:
- * PP_ENOINPUT, PP_EPERM, PP_EIO, PP_ERESOURCE. */
-int pp_pin_check(const char *path, const struct pp_pin *pin, bool *out_gz);
-
 #endif

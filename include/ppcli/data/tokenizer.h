@@ -29,15 +29,6 @@ struct pp_vocabulary {
 /* Room for a character and its NUL. */
 #define PP_TOKEN_TEXT 5
 
-/* That of bytes. */
-struct pp_vocabulary pp_vocabulary_bytes(bool padded);
-
-/* That of all characters of n texts, which end with a NUL. paths: for messages. Errors: PP_EFORMAT
- * (no UTF-8, or a NUL inside), PP_ERESOURCE. Caller: pp_vocabulary_fini(). Local. */
-int pp_vocabulary_of(int n, const char *const *paths, const char *const *texts, const size_t *bytes,
-                     bool padded, struct pp_vocabulary *out);
-/* The subwords of a folder or a tokenizer.json. Errors: those of pp_tokenizer_open(). */
-int pp_vocabulary_open(const char *path, bool padded, struct pp_vocabulary *out);
 /* That of a text of pp_vocabulary_text(); label: for messages. */
 int pp_vocabulary_from(const char *label, const char *text, struct pp_vocabulary *out);
 /* That of a tokenizer in folder `path`, or in the folder of file `path`; n 0: there is none. */
@@ -125,19 +116,12 @@ int pp_tokenizer_open(const char *path, struct pp_tokenizer **out);
 bool pp_tokenizer_is_in(const char *dir);
 
 /* The same from the text of a tokenizer.json; label: for messages. */
-int pp_tokenizer_parse(const char *label, const char *json, size_t bytes,
-                       struct pp_tokenizer **out);
 void pp_tokenizer_destroy(struct pp_tokenizer **t); /* accepts NULL inside */
 
 /* Append the ids of a text; long ones on all cores. One thread at a time. Errors: PP_EFORMAT,
  * beginning with `label`, for what is not UTF-8 or has no token; PP_ERESOURCE. */
 int pp_tokenizer_encode(struct pp_tokenizer *t, const char *label, const char *text, size_t bytes,
                         struct pp_ids *ids);
-
-/* The tokenizer.json of a byte-level vocabulary of n tokens, 257 or more, made of these texts: the
- * bytes, what occurs most often, <|endoftext|>. Fewer where the texts have no more. pp_free(). */
-int pp_tokenizer_train(int n_texts, const char *const *labels, const char *const *texts,
-                       const size_t *bytes, int n, char **out_json);
 
 /* ppcli tokenize */
 struct pp_tokenize {
@@ -156,8 +140,5 @@ struct pp_tokenized {
 /* Errors: those of pp_tokenizer_open(), _encode() and of files; PP_ECONFIG: dir has another
  * tokenizer. What was there stays then. */
 int pp_tokenize(const struct pp_tokenize *job, struct pp_tokenized *out);
-
-/* Both have the same tokens with the same numbers. */
-bool pp_tokenizer_same(const struct pp_tokenizer *a, const struct pp_tokenizer *b);
 
 #endif

@@ -402,7 +402,6 @@ struct pp_backend_choice pp_backend_choice_of(const struct pp_config *cfg);
 
 /* Local, in the thread of the rank, which also closes it: the CPU backends flush denormals to zero
  * in that thread in between. The caller owns *out: pp_backend_close(). */
-int pp_backend_open(const struct pp_backend_ops *ops, int threads, struct pp_backend **out);
 int pp_backend_open_choice(const struct pp_backend_choice *choice, struct pp_backend **out);
 void pp_backend_close(struct pp_backend **be);
 

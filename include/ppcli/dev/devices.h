@@ -33,10 +33,6 @@ struct pp_seat {
 int pp_devices_find(const struct pp_backend_ops *ops, const struct pp_config *cfg,
                     struct pp_device out[PP_DEVICES_MAX], int *n);
 
-/* The same from a list: devices[n] there, wanted as run.devices. Errors: PP_ERESOURCE. */
-int pp_devices_pick(const struct pp_device *devices, int n, const int *wanted, int n_wanted,
-                    struct pp_device out[PP_DEVICES_MAX], int *n_out);
-
 /* Which of n devices, counted from 0, the index-th of `ranks` ranks of a machine takes: one each
  * when there are enough, else neighbours share. n >= 1. */
 int pp_devices_deal(int n, int index, int ranks);

@@ -259,12 +259,6 @@ struct pp_strides {
     size_t sequence, position; /* from one to the next */
 };
 
-/* What is left of `all` positions of sample r without its padding; in memory of the host. */
-static inline int pp_length(const uint32_t *lengths, const uint32_t *index, int r, int all)
-{
-    return lengths ? (int)lengths[index[r]] : all;
-}
-
 struct pp_attention {
     int B;             /* sequences */
     int queries, keys; /* positions of each */

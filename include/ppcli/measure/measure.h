@@ -57,7 +57,6 @@ int pp_costs_scale(const struct pp_costs *one, const struct pp_costs *some, int 
                    struct pp_costs **out);
 
 /* All times 0, sizes copied. Errors: PP_ERESOURCE. The caller owns *out. */
-int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs **out);
 void pp_costs_destroy(struct pp_costs **costs); /* accepts NULL in *costs */
 
 /* The hosts of ranks 0 .. n-1 of the run. Errors: PP_ERESOURCE. */
@@ -72,7 +71,7 @@ void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost);
 /* F, I and W of layers first to last of a model, with its input and its loss; of `rows` rows, W of k
  * times as many together. pieces: see struct pp_predict_spec. */
 void pp_costs_stage(const struct pp_costs *c, int first, int last, int rows, int k, bool pieces,
-                 double out[3]);
+                    double out[3]);
 
 /* ---- links between the processes of a run */
 

@@ -292,14 +292,6 @@ static inline size_t pp_node_elements(const struct pp_model *m, const struct pp_
 
 const char *const *pp_model_names(void);
 
-/*
- * Parameter `copy` of a model is from here on another place of parameter `owner`, an earlier one of
- * as many floats which is not a copy and has none: it gets its name, kind and initial values. After
- * all W of a step both have the sum of the two gradients (see pp_plan_tie()), so that they stay
- * equal bit by bit. The owner is the one that is counted, saved and hashed.
- */
-void pp_model_tie(struct pp_model *m, int owner, int copy);
-
 /* Whether two models do the same with a sample and parameters, whatever their sizes and what only
  * training does: as many nodes, each the same op of the same values. */
 bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b);
@@ -319,10 +311,6 @@ int pp_model_create_cached(const struct pp_config *cfg, const struct pp_data_inp
                            struct pp_model **out);
 void pp_model_destroy(struct pp_model **m);
 
-/* dst[pp_param_floats(p)] = its initial values: element e follows from word e of stream ("init:" +
- * name, 0) under seed. Host memory. */
-void pp_param_init(const struct pp_param *p, uint64_t seed, float *dst);
-
 struct pp_layer_cost pp_layer_cost(const struct pp_model *m, int layer);
 
 /* Bytes of values and gradients, of `element` bytes each, that F, I and W of a node read and write for
@@ -336,9 +324,6 @@ double pp_model_flops(const struct pp_model *m);
 
 /* Floats of a sample that a layer gives values for, its output included. */
 size_t pp_layer_values(const struct pp_model *m, int layer);
-
-/* The layer of that name, -1: none. */
-int pp_model_find_layer(const struct pp_model *m, const char *name);
 
 /*
  * Cut the model into n contiguous non-empty pieces: first[s]..last[s] for s = 0..n-1.

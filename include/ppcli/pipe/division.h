@@ -62,14 +62,6 @@ struct pp_division pp_division_shape(const struct pp_config *cfg);
 /* Fails with PP_ECONFIG and says in *key which key of a config is at fault. */
 #define pp_fail_about(key, name, ...) (*(key) = (name), pp_fail(PP_ECONFIG, __VA_ARGS__))
 
-/*
- * The whole of it. table: the plan of a schedule that is one (pp_layout_read_table()), which
- * outlives *out; else NULL. Errors: PP_ECONFIG, then *key is the config's that is at fault;
- * PP_ERESOURCE.
- */
-int pp_division_of(const struct pp_config *cfg, const struct pp_model *model,
-                   const struct pp_plan *table, struct pp_division *out, const char **key);
-
 /* Set `last` as the config cuts so many pieces, and `again` as it says of that cut. The same errors. */
 int pp_division_cut(const struct pp_config *cfg, const struct pp_model *model,
                     struct pp_division *d, const char **key);
@@ -113,8 +105,5 @@ int pp_division_print(const struct pp_division *d, const struct pp_model *model,
  * shares cfg's origins. The same errors. */
 int pp_division_config(const struct pp_division *d, const struct pp_model *model,
                        const struct pp_config *cfg, struct pp_config **out);
-
-/* Where its pieces lie: by its schedule, or as its table has them. PP_ECONFIG: in neither order. */
-int pp_division_placement(const struct pp_division *d, enum pp_placement *out);
 
 #endif

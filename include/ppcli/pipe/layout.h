@@ -107,22 +107,9 @@ int pp_layout_coalesce_most(const struct pp_division *d, const struct pp_trainin
 int pp_layout_logits_rows(const struct pp_training *training, const struct pp_model *model,
                           int rows);
 
-/* Parameters of virtual stage s. */
-size_t pp_layout_floats(const struct pp_layout *layout, int s);
-
-/* Bytes of an element of the model's input. */
-static inline size_t pp_layout_input_bytes(const struct pp_layout *layout)
-{
-    return layout->model->tokens ? sizeof(float) : layout->value_bytes;
-}
-
 /* Bytes of a message of `rows` rows on channel ch, whose values are sent as they are kept; on a tie's,
  * which are f32, those of its first piece. */
 size_t pp_layout_message_bytes(const struct pp_layout *layout, int ch, int rows);
-
-/* Which floats of its tensor a piece of a tie has: *first and how many. A tie within a rank is one
- * piece. */
-size_t pp_layout_tied_piece(const struct pp_layout *layout, int tie, int piece, size_t *first);
 
 /* With train.zero: does every replica need all summed gradients, for their norm (which is summed in one
  * order) or for running statistics? Then a step moves gradients twice and parameters once between
@@ -132,9 +119,6 @@ bool pp_layout_shares_sums(const struct pp_layout *layout);
 /* May ranks know before their last weight gradients that a step's numbers are finite, where values
  * are measured as they are made? Else all read the gradients when all are there. */
 bool pp_layout_proves_finite(const struct pp_layout *layout);
-
-/* Bytes of one slot of channel ch, a multiple of PP_ALIGN. */
-size_t pp_layout_slot_bytes(const struct pp_layout *layout, int ch);
 
 /* ---- run */
 
@@ -209,9 +193,6 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out);
 /* Whether another value of this key changes no bit of what is trained from here on, with this
  * model and these products. */
 bool pp_run_keeps_bits(const struct pp_run *run, const char *key);
-
-/* Steps of the whole training with so many samples. */
-int64_t pp_run_steps(const struct pp_config *cfg, int train_n);
 
 /* A batch that is larger than all there is to train with: what it means; "": it is not. */
 const char *pp_run_batch_remark(const struct pp_run *run, char out[256]);

@@ -51,12 +51,6 @@ char *pp_parallel_text(const struct pp_division *p, int batch, char *out, size_t
 int pp_estimate(const struct pp_estimate_spec *s, const struct pp_division *p, bool quick,
                 struct pp_estimate *out);
 
-/* "tp=4 pp=4 vp=20 mbs=1" to a price: also dp, cp, ep, zero, recompute (none, selective, full), schedule
- * and layout. What is not said: 1; dp fills up the ranks; 1f1b, with vp interleaved; zero=1. p may be
- * NULL. PP_EUSAGE. */
-int pp_estimate_words(const struct pp_estimate_spec *s, const char *words, struct pp_division *p,
-                      struct pp_estimate *out);
-
 /* Words that start it elsewhere: "megatron", "torchtitan", "deepspeed". PP_ECONFIG for what the
  * system does not have. */
 int pp_estimate_emit(const struct pp_estimate_spec *s, const struct pp_division *p,

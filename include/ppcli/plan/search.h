@@ -36,32 +36,6 @@ void pp_advice_costs(const struct pp_layout *l, const double *f, const double *i
 
 /* ---- price.c: the step of a plan */
 
-struct pp_predict_spec {
-    const struct pp_plan *plan; /* of training */
-    const struct pp_model *model;
-    const struct pp_costs *costs;
-    const int *first, *last; /* [n_virtual] layers of each virtual stage */
-    const int *tied;         /* [n_ties of the plan] see struct pp_layout */
-    int rows;                /* of the share of a batch that the plan's M micro-batches make up */
-    int replicas;
-    bool pieces;          /* logits come in pieces: pp_layout_logits_rows() */
-    bool zero;            /* each replica updates its part of the parameters */
-    bool clips;           /* all ranks meet once a step for the norm of the gradients */
-    bool shares_sums;     /* then: pp_layout_shares_sums() */
-    const double *slower; /* [stages] times as slow as measured, of each rank; NULL: 1 */
-    bool across;          /* rank = stage * replicas + replica; else replica * stages + stage */
-    enum pp_sim_vote vote;
-    /* All ranks wait for each other after so many steps, 0: any number, or after about so many
-     * seconds, 0: any time, whichever is first. */
-    int meet_every;
-    double meet_after;
-    bool explain;  /* the bubble too: three times the work */
-    double enough; /* where a rank's work alone takes as long, that is the answer; 0: simulate */
-    /* Gets the costs that are simulated, for a drawing; NULL: not wanted. */
-    int (*see)(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx);
-    void *ctx;
-};
-
 struct pp_prediction {
     double step;             /* seconds from step to step, in the long run */
     double sums;             /* of them, with replicas: for sums of gradients, the mean of ranks */
@@ -71,13 +45,6 @@ struct pp_prediction {
 /* The bubble of a layout if time followed flops and transfers were free, with ranks that never
  * meet; advice as of pp_advice(). Errors: PP_ERESOURCE. */
 int pp_predict_flops(const struct pp_layout *l, struct pp_bubble *out, char advice[PP_ADVICE_MAX]);
-
-/*
- * Predict the step as the executor runs it: gradients sent before the weights' half, message slots,
- * the vote and then the optimizer at each rank's end of a step. With more ranks than cores no less
- * than all work shared by all cores. Errors: PP_ERESOURCE.
- */
-int pp_predict(const struct pp_predict_spec *spec, struct pp_prediction *out);
 
 /* ---- best
  *
@@ -146,27 +113,10 @@ struct pp_best {
     bool limited;                 /* some would be, if nothing were recomputed */
 };
 
-/*
- * The micro-batch counts that are looked at: the config's own; and with all_m the divisors of a
- * replica's share of the batch and the powers of two, at least 4 rows each, at most 64 or 8 for
- * every stage, and not two within a sixth of each other. out[max], ascending; returns how many.
- */
-int pp_best_counts(const struct pp_best_spec *spec, int *out, int max);
 #define PP_BEST_COUNTS_MAX 64
 
 /* Whether a search may choose run.threads: the user gave no number, and any gives the same bits. */
 bool pp_best_open_threads(const struct pp_config *cfg);
-
-/* How many cores a prediction for this spec counts with. */
-int pp_best_cores(const struct pp_best_spec *spec);
-
-/*
- * Add ways to divide those cores into stages x replicas x threads to items[n], which the caller owns.
- * They are spec's base otherwise. Stages and replicas are as asked; 0: divisors of the number of cores and powers of two. Threads, if
- * they are open: as many as there is room for, and 1 of a single rank. Errors: PP_ERESOURCE.
- */
-int pp_best_shapes(const struct pp_best_spec *spec, int stages, int replicas,
-                   struct pp_division **items, int *n);
 
 bool pp_best_is(const struct pp_candidate *c, int stages, int replicas, int threads);
 
@@ -190,18 +140,6 @@ int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs
                    struct pp_best *out);
 void pp_best_fini(struct pp_best *best);
 
-/*
- * Measure and search. Where spec->memory is short, again without packed weights, with costs of
- * its own; the better one is told, and spec's training says so. A value that somebody gave stays. Errors: those of both; *costs is the caller's even then.
- */
-int pp_best_find(struct pp_best_spec *spec, double seconds, struct pp_costs **costs,
-                 struct pp_best *out);
-
-/* Set time.step, peak_bytes, over, together and identity of a candidate whose shape is said. Errors:
- * PP_ECONFIG (it cannot run), PP_ERESOURCE. */
-int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                struct pp_candidate *c);
-
 /* Set c->time.bubble; advice, where not NULL: one sentence about what limits it. Errors:
  * PP_ERESOURCE. */
 int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *costs,
@@ -211,9 +149,6 @@ int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *cost
  * order is made for costs, those, in ticks[PP_NUMBERS_MAX]. Errors: PP_ECONFIG, PP_ERESOURCE. */
 int pp_best_division(const struct pp_best_spec *spec, const struct pp_costs *costs,
                      const struct pp_candidate *c, int64_t *ticks, struct pp_division *out);
-
-/* Rows of the largest micro-batch when a replica's share of a full batch is cut into m. */
-int pp_best_rows(const struct pp_best_spec *spec, int m);
 
 /*
  * Replace `schedule = auto`, `assignment = time`, `recompute = auto` and, for 1f1b-eager, `eager = 0`

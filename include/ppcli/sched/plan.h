@@ -192,21 +192,9 @@ int pp_plan_recompute(struct pp_plan *plan, const bool *stages);
 /* Has virtual stage s an R? */
 bool pp_plan_recomputes(const struct pp_plan *plan, int s);
 
-/* The action of a rank's list that is the first G or T, n_actions when there is none: what stands
- * before is the schedule's. */
-int pp_plan_first_tied(const struct pp_rank_plan *list);
-
 /* The message of micro-batch mb on a channel between neighbours; -1 where there is none (no such channel, or a
  * backward channel of an eval plan). A channel's messages lie together, by micro-batch. */
 int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb);
-
-/*
- * Prove again that a plan's slots do not alias, that the W of its groups are adjacent and
- * that it cannot hang: builders have done it; for a plan that came another way. Its lists and
- * messages must be those of a builder. PP_EFORMAT with the slot that would be overwritten, the W
- * that is alone, or the wait cycle as people read it.
- */
-int pp_plan_prove(const struct pp_plan *plan);
 
 /* Compute cells as CSV (torch.distributed.pipelining's compute-only format, no idle cells): one
  * row per rank, "0F0,0F1,0B0"; two cells meant to overlap are one: "(0F3;3B1)OVERLAP_F_B". Without

@@ -75,7 +75,6 @@ enum pp_placement {
 
 /* Where emit() puts its cells: grows as needed. */
 struct pp_emit;
-int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb); /* PP_ERESOURCE */
 
 struct pp_schedule_ops {
     enum pp_placement placement;
@@ -107,7 +106,6 @@ struct pp_schedule_ops {
 
 const struct pp_schedule_ops *pp_schedule_find(const char *name); /* NULL when unknown */
 /* See struct pp_schedule_ops; false for names that are no schedule's, such as a table's. */
-bool pp_schedule_merges(const char *name);
 const char *pp_schedule_name(const struct pp_schedule_ops *ops);
 
 /* Those that can be trained with, not those of two copies; NULL-terminated, .def order. */

@@ -24,42 +24,8 @@ struct pp_look {       /* how the user wants a picture */
 int pp_look_check(const struct pp_look *look);
 
 #define PP_CELL_LABEL 32 /* room for "1023F65534" */
-struct pp_lane_cell {
-    double start, end;
-    char letter;               /* of PP_OP_LETTERS, or any other: work that is not an op */
-    int shade;                 /* number of the chunk on its rank */
-    int half;                  /* 1: upper half of the lane, 2: lower; 0: all of it */
-    char label[PP_CELL_LABEL]; /* "5F3": shown as F3, or 3, where it is too wide */
-};
-struct pp_lane {
-    char name[PP_CELL_LABEL], note[PP_CELL_LABEL]; /* before and after it */
-    int n;                                         /* cells; -1: it is only a heading */
-};
-struct pp_lanes {                                /* nothing is owned */
-    const char *title, *figures, *labels, *time; /* labels: their meaning; time: of the axis */
-    double span, wanted;              /* the axis is 0 .. span; its pixels at which labels fit */
-    int n, shades;                    /* shades: most chunks of a lane */
-    const struct pp_lane *lanes;      /* [n] */
-    const struct pp_lane_cell *cells; /* of the first lane, of the second, ... */
-};
-/* Errors: PP_EIO. Local. */
-int pp_picture_lanes(const struct pp_lanes *p, const struct pp_look *look, FILE *f);
 
 #define PP_CURVE_NAME 128
-struct pp_curve {
-    char name[PP_CURVE_NAME];
-    double *x, *y; /* [n] y NAN: no point */
-    int n;
-};
-struct pp_curves { /* nothing is owned */
-    const char *title, *figures, *x_name, *y_name;
-    const char (*names)[PP_CELL_LABEL]; /* [n_names] of x = 0, 1, ...; NULL: x is a number */
-    int n_names, n;
-    bool bars;
-    const struct pp_curve *curves; /* [n] */
-};
-/* Errors: PP_EIO. Local. */
-int pp_picture_curves(const struct pp_curves *p, const struct pp_look *look, FILE *f);
 
 /*
  * Write what draw() draws as SVG to a file, as svg, pdf or png; the last two by rsvg-convert. path: NULL
@@ -76,26 +42,5 @@ int pp_picture_write(const char *path, const char *format, int (*draw)(const voi
  * for Perfetto or chrome://tracing, and figures as JSON. Pure output: everything shown is in the
  * plan and in the result of its simulation.
  */
-
-/*
- * Ranks down, time across, a cell as wide as it lasts, "." where a rank waits; above it the shape,
- * the makespan and the bubble, before each row the rank's peak. As wide as the labels need, and
- * narrower, with shorter labels, where `columns` says so. Errors: PP_EIO, PP_ERESOURCE, PP_ECONFIG
- * when it would be wider than any line can be.
- */
-int pp_draw_grid(const struct pp_drawing *d, FILE *f);
-/* The grid of pp_sim_textbook(). Errors: as above. */
-int pp_draw_textbook(const struct pp_plan *plan, FILE *f);
-
-/* See ppcli/show/draw.h. Errors: PP_EIO. */
-int pp_draw_svg(const struct pp_drawing *d, FILE *f);
-
-/* Trace events as in ppcli/sim/trace.h: a slice for every action (two for a B: I and W) and for every
- * wait, an arrow for every message; one unit of time is 1 ms. Errors: PP_EIO. */
-int pp_draw_trace(const struct pp_drawing *d, FILE *f);
-
-/* Shape, costs, makespan, the bubble, the two of the zero-bubble papers and each rank's figures as
- * one object. Errors: PP_EIO. */
-int pp_draw_json(const struct pp_drawing *d, FILE *f);
 
 #endif

@@ -63,9 +63,6 @@ int pp_table_print(int index, int (*predict)(int argc, char **argv, struct pp_fi
 
 int pp_best_result_print(const struct pp_best_result *r, bool json, FILE *f);
 
-/* "off", "all", or how many of the chunks are computed again: "1 of 4". */
-const char *pp_candidate_again(const struct pp_candidate *c, char out[32]);
-
 /* ---- plan --machine */
 
 int pp_machine_plan_print(const struct pp_machine_plan *p, bool json, FILE *f);
@@ -74,15 +71,9 @@ int pp_machine_plan_page(const struct pp_machine_plan *p, const char *path);
 /* The first row in the words of a system that can run it; for ppcli its sections. */
 int pp_machine_plan_emit(const struct pp_machine_plan *p, const char *system, FILE *f);
 
-/* The table, and the sections of an own row. */
-void pp_machine_plan_rows(const struct pp_machine_plan *p, FILE *f);
-int pp_machine_plan_section(const struct pp_machine_plan *p, const struct pp_plan_row *row,
-                            FILE *f);
-
 /* What trains a row: "ppcli", then the systems of pp_estimate_emit(). */
 #define PP_PLAN_SYSTEMS 4
 extern const char *const pp_plan_systems[PP_PLAN_SYSTEMS];
-bool pp_plan_runs_on(const struct pp_plan_row *r, int system);
 
 /* ---- explain */
 

@@ -82,9 +82,6 @@ int pp_sim_run(const struct pp_plan *plan, const struct pp_sim_costs *costs, boo
                struct pp_sim_result *out);
 void pp_sim_result_fini(struct pp_sim_result *r);
 
-/* How long a G or T takes, beside launch: a T without a message adds, and copies the sum. */
-double pp_sim_tie(const struct pp_sim_costs *costs, const struct pp_action *a);
-
 /*
  * A lower bound: no schedule with the placement of this training plan does costs->steps steps in
  * less. Either the busiest rank works without a pause from its first input on, or its last input
@@ -93,11 +90,6 @@ double pp_sim_tie(const struct pp_sim_costs *costs, const struct pp_action *a);
  * in the number of virtual stages.
  */
 int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, double *out);
-
-/* Costs of a geometry whose ranks all take (f, i, w): every virtual stage takes 1/V of it.
- * arrays[3 * n_virtual] is the caller's storage. */
-void pp_sim_uniform(const struct pp_plan *plan, double f, double i, double w, double *arrays,
-                    struct pp_sim_costs *out);
 
 /* As one draws it on a whiteboard: every F, I and W of a stage takes 1, a B 2, and its message
  * leaves at its end. arrays as above. */

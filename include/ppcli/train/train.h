@@ -85,7 +85,6 @@ int pp_world_open(const struct pp_config *cfg, int rc, const char *same, pp_lost
                   struct pp_world *out);
 /* Whether there are as many processes as the config has ranks; tp NULL: they will be threads. The
  * same on every rank. Errors: PP_ECONFIG. */
-int pp_world_check_size(const struct pp_config *cfg, const struct pp_transport *tp);
 void pp_world_ready(struct pp_world *w); /* Local: the caller has made its preparations */
 void pp_world_close(struct pp_world *w); /* Collective; a closed one may be closed again */
 

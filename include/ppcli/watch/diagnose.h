@@ -61,28 +61,7 @@ struct pp_diagnosis {
 };
 
 /* All views unknown. Local. Errors: PP_ERESOURCE. */
-int pp_diagnosis_init(struct pp_diagnosis *d, const struct pp_layout *layout, double hang_timeout,
-                      int ranks);
 void pp_diagnosis_fini(struct pp_diagnosis *d); /* accepts a zeroed one */
-
-/* Take what a ring and the process behind it show now. Local; any thread or process. */
-void pp_rank_look(const struct pp_ring *ring, struct pp_rank_view *out);
-
-/* The action that a rank is in; NULL: in none. */
-const struct pp_event *pp_rank_current(const struct pp_rank_view *v);
-
-/* Both ends and the cargo of the message of rank r's event, when it has one and the plan knows it. */
-bool pp_diagnosis_message(const struct pp_diagnosis *d, const struct pp_event *e, int r, int *src,
-                          int *dst, const char **what);
-
-uint64_t pp_rank_progress_ns(const struct pp_rank_view *v); /* the clock, when it got on last */
-
-/* Whether it has waited for others within the last second and has not got on since; and how long
- * ago it got on. Of a rank of this machine. */
-bool pp_rank_waits(const struct pp_rank_view *v, uint64_t *out_idle_ns);
-
-/* From the views to a verdict. Allocates nothing. Local. */
-void pp_diagnosis_judge(struct pp_diagnosis *d);
 
 /*
  * Look at all ranks whose rings are in the run folder and judge. layout: NULL when the plan could
@@ -97,7 +76,6 @@ int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, do
 void pp_diagnosis_print(const struct pp_diagnosis *d, const char *dir, FILE *f);
 /* What rank r is in: "recv of the gradient of micro-batch 3 from rank 1, step 12". Returns out. */
 #define PP_DIAGNOSIS_TEXT 256
-const char *pp_diagnosis_action(const struct pp_diagnosis *d, int r, char out[PP_DIAGNOSIS_TEXT]);
 /* The state and the last actions of every rank. Allocates nothing. */
 void pp_diagnosis_print_ranks(const struct pp_diagnosis *d, FILE *f);
 /* Everything, for machines. hang: what the watchdog said, "" when it did not. */

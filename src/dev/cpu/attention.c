@@ -19,6 +19,7 @@
  *                      39 %  46 %       69 %  66 %     76 %  75 %    76 %  75 %
  */
 #include "kernels.h"
+#include "../kernels.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 /* Pooling, vectors along the channels. Gradients are gathered: each pixel adds up the windows that
  * it is in, in their order, so that dx is written once. */
 #include "kernels.h"
+#include "../kernels.h"
 
 #include <math.h>
 #include <string.h>

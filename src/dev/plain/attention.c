@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "../attention.h"
+#include "../kernels.h"
 #include "../numbers.h"
 #include "plain.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Pooling: windows of one channel. Gradients go from the windows, in order, to the pixels. */
 #include "plain.h"
+#include "../kernels.h"
 
 #include <math.h>
 #include <string.h>

@@ -10,6 +10,7 @@
  * by tick, they are the list.
  */
 #include "orders.h"
+#include "../schedule.h"
 
 static int check(const struct pp_geometry *g)
 {

@@ -14,6 +14,7 @@
  * given theirs back; the later ones are in less deep chunks, and have left room for this one.
  */
 #include "orders.h"
+#include "../schedule.h"
 #include "repair.h"
 
 #include <string.h>

@@ -6,6 +6,7 @@
  * V times the messages and up to (V-1)*P + 2(P-1-r) + 1 chunks in flight. V = 1 is 1F1B.
  */
 #include "orders.h"
+#include "../schedule.h"
 
 static int check(const struct pp_geometry *g)
 {

@@ -6,6 +6,7 @@
  * flight on every rank, which is what 1F1B holds on its first. V = 1 is ZB-H1.
  */
 #include "orders.h"
+#include "../schedule.h"
 
 static int check(const struct pp_geometry *g)
 {

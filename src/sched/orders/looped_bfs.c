@@ -6,6 +6,7 @@
  * in flight. Published, and in torch, with each chunk's backwards in descending order.
  */
 #include "../pass.h"
+#include "../schedule.h"
 
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {

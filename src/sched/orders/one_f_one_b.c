@@ -5,6 +5,7 @@
  * The bubble of GPipe with at most P-r micro-batches in flight instead of M.
  */
 #include "orders.h"
+#include "../schedule.h"
 
 int pp_emit_1f1b(const struct pp_geometry *g, int rank, int64_t ahead, struct pp_emit *e)
 {

@@ -8,6 +8,7 @@
  * from the backwards (I, W) and come where a rank would wait at the end.
  */
 #include "orders.h"
+#include "../schedule.h"
 
 /* NULL where any shape may run. Else 0, or PP_ECONFIG through pp_refuse_shape(), which names the
  * nearest shape that may: here one micro-batch fills no pipeline. */

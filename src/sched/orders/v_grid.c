@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Periodic patterns of cells on a grid, and squeezing them to the left. */
 #include "orders.h"
+#include "../schedule.h"
 
 #include <string.h>
 

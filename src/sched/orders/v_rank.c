@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writing one rank's list of a V schedule, phase by phase. */
 #include "orders.h"
+#include "../schedule.h"
 
 #include <string.h>
 

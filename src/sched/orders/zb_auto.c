@@ -12,6 +12,7 @@
  * F = I = W and cap P is ZB-H1.
  */
 #include "zb_auto.h"
+#include "../schedule.h"
 
 #include <math.h>
 #include <string.h>

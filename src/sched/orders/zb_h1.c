@@ -6,6 +6,7 @@
  * for P micro-batches in flight on every rank, which is what 1F1B holds on its first.
  */
 #include "orders.h"
+#include "../schedule.h"
 
 int pp_emit_zb_h(const struct pp_geometry *g, int rank, int ahead, int hold, struct pp_emit *e)
 {

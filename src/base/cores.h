@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Declarations of ppcli/base/cores.h that only this module uses. */
+#ifndef PPCLI_SRC_BASE_CORES_H
+#define PPCLI_SRC_BASE_CORES_H
+
+#include "ppcli/base/cores.h"
+
+bool pp_mask_has(const struct pp_cpu_mask *mask, int cpu);
+
+/* root: "" or, in tests, a folder with proc/ and sys/ in it. mask: processors without it. Local. */
+void pp_quota_find(const char *root, int mask, struct pp_quota *out);
+
+#endif

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Declarations of ppcli/data/fetch.h that only this module uses. */
+#ifndef PPCLI_SRC_DATA_FETCH_H
+#define PPCLI_SRC_DATA_FETCH_H
+
+#include "ppcli/data/fetch.h"
+
+/* 0 when the file is the pinned one (*out_gz: it is gzip), PP_EFORMAT when it is not. Errors too:
+ * PP_ENOINPUT, PP_EPERM, PP_EIO, PP_ERESOURCE. */
+int pp_pin_check(const char *path, const struct pp_pin *pin, bool *out_gz);
+
+#endif
