@@ -87,7 +87,7 @@ static double step_bytes(const struct pp_run *run)
         for (int i = m->layers[l->first[s]].first_node; i <= end; i++) {
             struct op_cost c;
             ops_count(m, &m->nodes[i], l->value_bytes, (double)batch / passes, &c);
-            bytes += passes * (c.bytes[0] * (l->division.again[s] ? 2 : 1) + c.bytes[1]);
+            bytes += passes * (c.bytes[0] * (l->division.recompute[s] ? 2 : 1) + c.bytes[1]);
             ops_count(m, &m->nodes[i], l->value_bytes, (double)batch / sums, &c);
             bytes += sums * c.bytes[2];
         }

@@ -18,7 +18,7 @@ static int predict_other(struct pp_explained *e)
     PP_ALLOC(e->other, l->stages);
     d.redo = redo ? PP_REDO_FULL : PP_REDO_NONE;
     for (int s = 0; s < pp_division_pieces(&d); s++)
-        d.again[s] = redo;
+        d.recompute[s] = redo;
     PP_TRY(pp_layout_create(l->model, &d, &l->training, &other, &key));
     return pp_run_bytes(&e->run, other, l->stages, e->other);
 }

@@ -40,11 +40,11 @@ int plan_check_file(const char *option, const char *path);
  */
 
 struct plan_request {
-    bool times;                     /* it will be simulated with start and end of each action */
-    bool is_shaped;                 /* schedule and g are given, whatever else is asked */
-    const char *schedule, *again;   /* of options; again: --recompute, NULL: off */
-    struct pp_geometry g;           /* its memory_cap: forwards that a rank may hold; 0: any */
-    const struct plan_asked *asked; /* all of these are set by plan_request_make(): */
+    bool times;                       /* it will be simulated with start and end of each action */
+    bool is_shaped;                   /* schedule and g are given, whatever else is asked */
+    const char *schedule, *recompute; /* of options; recompute: --recompute, NULL: off */
+    struct pp_geometry g;             /* its memory_cap: forwards that a rank may hold; 0: any */
+    const struct plan_asked *asked;   /* all of these are set by plan_request_make(): */
     struct pp_cost_list lists[PP_COSTS];
     struct pp_plan *plan;        /* proved */
     struct pp_stage_costs costs; /* of its stages and boundaries */

@@ -42,7 +42,7 @@ static int read_setting(const struct pp_setting *s, struct plan_request *q)
         return 0;
     }
     if (strcmp(s->key, "pipeline.recompute") == 0) {
-        q->again = s->value;
+        q->recompute = s->value;
         return 0;
     }
     if (strcmp(s->key, "pipeline.memory_cap") == 0)
@@ -125,7 +125,7 @@ static int fit_to_costs(struct plan_request *q)
 }
 
 /* all, or virtual stages: "0 2-3". */
-static int read_again(const char *text, int n_virtual, bool *stages)
+static int parse_recompute(const char *text, int n_virtual, bool *stages)
 {
     bool all = strcmp(text, "all") == 0;
     for (int s = 0; s < n_virtual; s++)
@@ -187,13 +187,13 @@ static int from_options(struct plan_request *q)
     if (!q->schedule || q->g.stages == 0 || q->g.microbatches == 0)
         return fail_missing(settings);
     PP_TRY(runs_program ? from_program(q) : build_plan(q));
-    PP_TAKE(bool, again, q->plan->n_virtual);
-    if (q->again)
-        PP_TRY(read_again(q->again, q->plan->n_virtual, again));
-    q->g.again = again; /* while the plan is made */
+    PP_TAKE(bool, recompute, q->plan->n_virtual);
+    if (q->recompute)
+        PP_TRY(parse_recompute(q->recompute, q->plan->n_virtual, recompute));
+    q->g.recompute = recompute; /* while the plan is made */
     int rc = pp_schedule_fits(q->schedule) ? fit_to_costs(q) : 0;
-    q->g.again = NULL;
-    return rc == 0 && q->again ? pp_plan_recompute(q->plan, again) : rc;
+    q->g.recompute = NULL;
+    return rc == 0 && q->recompute ? pp_plan_recompute(q->plan, recompute) : rc;
 }
 
 /* ---- tables and configs */

@@ -320,10 +320,10 @@ int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
     st->pass = *pass;
     for (int k = 0; k < c->n_nodes; k++) {
         const struct pp_node *n = chunk_node(c, k);
-        if (pass->again && !c->places[k].again)
+        if (pass->recompute && !c->places[k].recompute)
             continue;
         struct pp_at at = arrays(c, st, k, 0);
-        if (pass->again && k == c->n_nodes - 1)
+        if (pass->recompute && k == c->n_nodes - 1)
             at.y = c->scratch + c->unread;
         for (int j = 0; j < (n->reads & PP_READS_X1_IN_W ? 2 : 1); j++) {
             const struct pp_shape *in = &c->model->values[n->x[j]];

@@ -28,7 +28,7 @@ struct pp_chunk_place {
     struct chunk_at y, dy;      /* y: state slot; dy: grad slot */
     size_t keep, grad_keep;     /* in the state slot and the grad slot; NO_PLACE: none */
     size_t work[3];             /* scratch during F, I and W; NO_PLACE: none */
-    bool again;                 /* a pass with `again` needs the node */
+    bool recompute;             /* a pass with `recompute` needs the node */
     bool later[PP_NODE_INPUTS]; /* a later node of the chunk reads that input too */
 };
 

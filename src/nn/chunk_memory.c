@@ -158,15 +158,15 @@ static void place_values(struct pp_chunk *c, int k, const struct readers *of,
 }
 
 /* Nodes that leave something for I or W, and those whose values such nodes read. */
-static void find_again(struct pp_chunk *c)
+static void mark_recomputed(struct pp_chunk *c)
 {
     for (int k = c->n_nodes - 1; k >= 0; k--) {
         struct pp_chunk_place *p = &c->places[k];
         const struct pp_node *n = chunk_node(c, k);
-        p->again = p->again || p->keep != NO_PLACE || p->y.slot != NO_PLACE;
-        for (int j = 0; j < n->n_x && p->again; j++)
+        p->recompute = p->recompute || p->keep != NO_PLACE || p->y.slot != NO_PLACE;
+        for (int j = 0; j < n->n_x && p->recompute; j++)
             if (n->x[j] > c->first_node)
-                c->places[n->x[j] - 1 - c->first_node].again = true;
+                c->places[n->x[j] - 1 - c->first_node].recompute = true;
     }
 }
 
@@ -203,9 +203,9 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
             p->later[j] = readers[node->x[j] - c->first_node].last > k;
     }
     size_t y = value_of(chunk_node(c, n - 1), spec);
-    bool rewrites = spec->again && c->places[n - 1].keep != NO_PLACE;
+    bool rewrites = spec->recompute && c->places[n - 1].keep != NO_PLACE;
     c->unread = rewrites ? fit(&f, n - 1, n - 1, y) : NO_PLACE;
-    find_again(c);
+    mark_recomputed(c);
     z.scratch = c->grad_slots > 0 && i.most > f.most ? i.most : f.most;
     int first = c->model->layers[c->first].first_param, count = pp_chunk_param_count(c);
     for (const struct pp_param *p = &c->model->params[first]; count > 0; p++, count--) {

@@ -120,7 +120,7 @@ int pp_division_redo(const struct pp_config *cfg, const struct pp_model *model,
         first[n + s] = d->last[s];
     }
     *key = "pipeline.recompute";
-    return pp_recompute_stages(model, text, n, first, first + n, d->again);
+    return pp_recompute_stages(model, text, n, first, first + n, d->recompute);
 }
 
 int pp_division_of(const struct pp_config *cfg, const struct pp_model *model,

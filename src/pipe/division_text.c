@@ -58,11 +58,11 @@ static void write_redo(const struct pp_division *d, const struct pp_model *model
     int n = pp_division_pieces(d), redone = 0;
     size_t used = 0;
     for (int s = 0; s < n; s++)
-        redone += d->again[s];
+        redone += d->recompute[s];
     snprintf(out, bytes, "%s", redone == 0 ? "off" : "all");
     for (int s = 0; s < n && redone < n && used + PP_LAYER_NAME_MAX < bytes; s++) {
         int first = pp_division_first(d, s), last = d->last[s];
-        if (!d->again[s])
+        if (!d->recompute[s])
             continue;
         if (used > 0)
             out[used++] = ' ';
@@ -146,9 +146,9 @@ int pp_division_value(const struct pp_division *d, const struct pp_model *model,
         bool written = cuts_as_written(d, model, cfg, own), one = pp_division_pieces(d) == 1;
         if (redo) {
             *own = *d;
-            memset(own->again, 0, sizeof(own->again));
+            memset(own->recompute, 0, sizeof(own->recompute));
             bool same = pp_division_redo(cfg, model, own, &fault) == 0 &&
-                        memcmp(own->again, d->again, sizeof(own->again)) == 0;
+                        memcmp(own->recompute, d->recompute, sizeof(own->recompute)) == 0;
             pp_error_clear();
             if (!same)
                 write_redo(d, model, out, bytes);

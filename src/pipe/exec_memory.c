@@ -60,7 +60,7 @@ static struct pp_chunk_spec chunk_spec(const struct pp_layout *l, int s)
         .max_rows = l->max_rows,
         .state_slots = l->state_slots[s],
         .grad_slots = l->grad_slots[s],
-        .again = recomputes(l, s),
+        .recompute = recomputes(l, s),
         .loss_rows = s == l->n_virtual - 1 ? l->logits_rows : 0,
     };
 }
@@ -94,7 +94,7 @@ static float *lend_slot(const struct pp_exec *x, struct pp_arena *a, bool grad, 
     for (int k = 0; k < x->n_stages; k++) {
         const struct pp_chunk *c = x->stages[k].chunk;
         size_t floats = grad ? c->sizes.grad : c->sizes.state;
-        if (x->layout->division.again[x->stages[k].s] &&
+        if (x->layout->division.recompute[x->stages[k].s] &&
             i < (grad ? c->grad_slots : c->state_slots))
             most = floats > most ? floats : most;
     }
@@ -122,7 +122,7 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     const struct pp_layout *l = x->layout;
     const struct pp_chunk *c = st->chunk;
     size_t mark = a->used, floats = c->n_floats, packed = c->sizes.packed * sizeof(float);
-    pp_chunk_take(st->chunk, a, &x->loan, l->division.again[st->s]);
+    pp_chunk_take(st->chunk, a, &x->loan, l->division.recompute[st->s]);
     size_t chunk_bytes = grown(a, &mark);
     size_t states = (size_t)pp_optimizer_moments(c->optimizer) * (floats - c->elsewhere);
     x->bytes.parameters += floats * sizeof(float);

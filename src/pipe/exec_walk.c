@@ -266,7 +266,7 @@ static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *
     const struct pp_pass pass = pass_of(w, a->mb);
     PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, &pass, in, out));
     if (st->output)
-        PP_TRY(loss(w, a->mb, out, x->sums[w->split], w->split == PP_SPLIT_TRAIN && !a->again));
+        PP_TRY(loss(w, a->mb, out, x->sums[w->split], w->split == PP_SPLIT_TRAIN && !a->recompute));
     else if (st->is_last && w->split == PP_SPLIT_TEST)
         PP_TRY(loss_in_pieces(w, st, a, NULL));
     exec_end(x);
@@ -276,7 +276,7 @@ static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *
         PP_TRY(st->output ? keep_logits(w, a->mb, out) : 0);
         return return_slots(w, a, a->recv, -1);
     }
-    st->held_f[a->slot] = a->again ? -1 : a->recv;
+    st->held_f[a->slot] = a->recompute ? -1 : a->recv;
     return 0;
 }
 
@@ -292,7 +292,7 @@ static int run_r(struct walk *w, struct exec_stage *st, const struct pp_action *
     if (st->is_first)
         PP_TRY(exec_input_gather(x, w->split, w->step, a->mb, in));
     struct pp_pass pass = pass_of(w, a->mb);
-    pass.again = !st->is_last; /* the loss needs the logits again */
+    pass.recompute = !st->is_last; /* the loss needs the logits again */
     PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, &pass, in, out));
     if (st->output)
         PP_TRY(loss(w, a->mb, out, x->unread, true));

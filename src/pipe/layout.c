@@ -112,7 +112,7 @@ static struct pp_geometry geometry_of(const struct pp_layout *l, enum pp_plan_ki
 #include "ppcli/base/keys_schedule.def"
 #undef PP_KEY
                                 .ticks = d->ticks,
-                                .again = d->again};
+                                .recompute = d->recompute};
 }
 
 /* Is the schedule legal for as many micro-batches as the division says? */
@@ -151,9 +151,9 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
     }
     pp_assert(plan != NULL);
     bool train = kind == PP_PLAN_TRAIN,
-         again = train && memchr(l->division.again, true, (size_t)l->n_virtual);
-    if (again)
-        PP_TRY(pp_plan_recompute(plan, l->division.again));
+         recompute = train && memchr(l->division.recompute, true, (size_t)l->n_virtual);
+    if (recompute)
+        PP_TRY(pp_plan_recompute(plan, l->division.recompute));
     if (train && l->n_ties > 0)
         PP_TRY(pp_plan_tie(plan, l->ties, l->n_ties));
     PP_GROW(l->plans, l->n_plans + 1);
@@ -345,7 +345,7 @@ static int lay_out(struct pp_layout *l, const char **key)
         l->first[s] = pp_division_first(d, s);
         l->last[s] = d->last[s];
         l->rank_of[s] = pp_place(l->placement, l->stages, s);
-        d->again[s] = d->again[s] || (d->table && pp_plan_recomputes(d->table, s));
+        d->recompute[s] = d->recompute[s] || (d->table && pp_plan_recomputes(d->table, s));
     }
     place_ties(l);
     PP_TRY(split_plans(l, PP_PLAN_TRAIN, l->train_n));

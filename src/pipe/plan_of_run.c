@@ -15,7 +15,7 @@ int pp_run_plan(const struct pp_run *run, const struct pp_schedule_costs *costs,
     PP_OWN(pp_plan_destroy) struct pp_plan *built = NULL, *together = NULL;
     g.costs = *costs;
     g.ticks = run->cfg->pipeline.costs.n > 0 ? run->cfg->pipeline.costs.at : NULL;
-    g.again = l->division.again;
+    g.recompute = l->division.recompute;
     PP_TRY(plan->schedule ? pp_plan_build(pp_schedule_name(plan->schedule), &g, &built)
                           : pp_layout_read_table(run->cfg, words, &built));
     if (!plan->schedule && g.coalesce > 1) {
@@ -24,8 +24,8 @@ int pp_run_plan(const struct pp_run *run, const struct pp_schedule_costs *costs,
         built = together;
         together = NULL;
     }
-    if (memchr(l->division.again, true, (size_t)plan->n_virtual))
-        PP_TRY(pp_plan_recompute(built, l->division.again));
+    if (memchr(l->division.recompute, true, (size_t)plan->n_virtual))
+        PP_TRY(pp_plan_recompute(built, l->division.recompute));
     PP_TRY(plan->n_ties > 0 ? pp_plan_tie(built, plan->ties, plan->n_ties) : 0);
     *out = built;
     built = NULL;

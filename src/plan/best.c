@@ -93,7 +93,7 @@ static int try_shape(struct search *s, struct pp_candidate *c)
     now.fitted = c->d.schedule->fits;
     *cap = now.fitted ? cap_of(spec, c->d.stages) : *cap;
     for (; more; *cap = *cap > 4 ? *cap / 2 : *cap - 1) {
-        memset(now.d.again, 0, sizeof(now.d.again));
+        memset(now.d.recompute, 0, sizeof(now.d.recompute));
         int tried = pp_best_try(spec, s->costs, &now);
         bool over = tried == 0 && now.over;
         bool slow = over && rc == 0 && !c->over && now.time.step >= c->time.step;
@@ -304,9 +304,10 @@ static int refine_one(struct search *s, struct pp_candidate *c, double *left)
 {
     struct pp_candidate none = *c;
     PP_TRY(best_refine(s->spec, s->costs, c, left));
-    if (!none.chooses_redo || *left <= 0 || !memchr(none.d.again, true, sizeof(none.d.again)))
+    if (!none.chooses_redo || *left <= 0 ||
+        !memchr(none.d.recompute, true, sizeof(none.d.recompute)))
         return 0;
-    memset(none.d.again, 0, sizeof(none.d.again));
+    memset(none.d.recompute, 0, sizeof(none.d.recompute));
     PP_TRY(pp_best_try(s->spec, s->costs, &none));
     PP_TRY(best_refine(s->spec, s->costs, &none, left));
     if (!none.over && (c->over || none.time.step < c->time.step))

@@ -57,7 +57,8 @@ int pp_best_division(const struct pp_best_spec *spec, const struct pp_costs *cos
     else if (!c->timed)
         PP_TRY(pp_division_cut(spec->cfg, spec->model, out, &key));
     if (c->chooses_redo)
-        out->redo = memchr(out->again, true, sizeof(out->again)) ? PP_REDO_FULL : PP_REDO_NONE;
+        out->redo =
+            memchr(out->recompute, true, sizeof(out->recompute)) ? PP_REDO_FULL : PP_REDO_NONE;
     else
         PP_TRY(pp_division_redo(spec->cfg, spec->model, out, &key));
     return c->fitted ? set_ticks(spec, pp_costs_at(costs, out->threads), out, ticks) : 0;

@@ -34,7 +34,7 @@ static bool open_cut(const struct pp_config *cfg)
     return cfg->pipeline.assignment == PP_ASSIGN_TIME;
 }
 
-static bool open_again(const struct pp_config *cfg)
+static bool open_recompute(const struct pp_config *cfg)
 {
     return strcmp(cfg->pipeline.recompute, "auto") == 0;
 }
@@ -219,7 +219,7 @@ static int memory_of(const struct pp_best_spec *spec, size_t *out)
     int n = 0, ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
     uint64_t free_bytes = 0;
     *out = (size_t)cfg->run.memory;
-    if (*out > 0 || !open_again(cfg))
+    if (*out > 0 || !open_recompute(cfg))
         return 0;
     PP_TRY(pp_backend_resolve(cfg->run.backend, &ops));
     PP_TRY(pp_devices_find(ops, cfg, devices, &n));
@@ -256,7 +256,7 @@ static int tell(const struct pp_best_spec *spec, const struct pp_candidate *c,
                                  PP_CUT_MAX));
         pp_log_info("assignment time: %s; measured in %.1f s", text, costs->took);
     }
-    if (open_again(cfg)) {
+    if (open_recompute(cfg)) {
         PP_TRY(pp_division_value(&chosen->d, spec->model, cfg, "pipeline.recompute", text,
                                  PP_CUT_MAX));
         pp_log_info("recompute auto: %.200s; a rank holds %.1f MiB of %.1f", text,
@@ -286,7 +286,7 @@ static int choose(struct pp_config *cfg, enum pp_run_need need, const struct pp_
     struct pp_best_spec spec = pp_best_spec_of(cfg, model, train_n, test_n);
     spec.links = links;
     spec.cuts = joint_cut(cfg);
-    spec.recompute = open_again(cfg);
+    spec.recompute = open_recompute(cfg);
     spec.coalesce = open_schedule(cfg);
     PP_TAKE(struct pp_candidate, c, 1);
     PP_TRY(memory_of(&spec, &spec.memory));
@@ -314,7 +314,7 @@ static int take_over(struct pp_config *cfg, const struct pp_model *model, struct
                 {"pipeline.eager", cfg->pipeline.eager == 0 && d->eager > 0},
                 {"train.coalesce", schedule && cfg->train.coalesce == 0},
                 {"run.threads", d->threads > 0 && pp_best_open_threads(cfg) && schedule},
-                {"pipeline.recompute", open_again(cfg)},
+                {"pipeline.recompute", open_recompute(cfg)},
                 {"pipeline.costs", c->fitted},
                 {"pipeline.memory_cap", c->fitted},
                 {"pipeline.assignment", joint}};
@@ -338,7 +338,7 @@ static int take_over(struct pp_config *cfg, const struct pp_model *model, struct
 
 bool pp_choose_wanted(const struct pp_config *cfg)
 {
-    return open_schedule(cfg) || open_cut(cfg) || open_eager(cfg) || open_again(cfg);
+    return open_schedule(cfg) || open_cut(cfg) || open_eager(cfg) || open_recompute(cfg);
 }
 
 int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport *tp)

@@ -105,7 +105,7 @@ static bool is_asked(const struct pp_machine_plan *p, const struct pp_candidate 
 {
     const struct pp_asked *a = &p->asked;
     const char *schedule = pp_division_schedule(&c->d);
-    bool redone = memchr(c->d.again, true, sizeof(c->d.again)) != NULL;
+    bool redone = memchr(c->d.recompute, true, sizeof(c->d.recompute)) != NULL;
     return (!a->schedules[0] || pp_has_word(a->schedules, schedule)) &&
            (!a->redos[0] || pp_has_word(a->redos, redone ? "full" : "none")) &&
            asked_has(&a->chunks, c->d.chunks) && (!a->only || pp_parallel_runs_on(&c->d, a->only));

@@ -60,7 +60,8 @@ int machine_describe(const struct pp_machine_plan *p, struct pp_plan_row *r)
     const struct pp_candidate *c = &r->c;
     const struct pp_bubble *b = &c->time.bubble;
     double flops = pp_model_flops(p->model) * p->batch; /* nothing computed again */
-    r->c.d.redo = memchr(c->d.again, true, sizeof(c->d.again)) ? PP_REDO_FULL : PP_REDO_NONE;
+    r->c.d.redo =
+        memchr(c->d.recompute, true, sizeof(c->d.recompute)) ? PP_REDO_FULL : PP_REDO_NONE;
     r->e.step = c->time.step;
     r->e.tokens = (double)p->batch * p->model->inputs / c->time.step / p->ranks;
     r->e.mfu = flops / (c->time.step * p->ranks * p->cluster.peak[p->cfg->run.precision]);

@@ -39,14 +39,15 @@ static int try_set(const struct pp_best_spec *spec, const struct pp_costs *costs
     PP_OWN(pp_layout_destroy) struct pp_layout *l = NULL;
     size_t most;
     for (int s = 0; s < c->d.stages * c->d.chunks; s++)
-        c->d.again[s] = in_set(c, k, s);
+        c->d.recompute[s] = in_set(c, k, s);
     PP_TRY(best_lay_out(spec, costs, c, &l));
     PP_TRY(best_peaks(spec, l, peaks, &most));
     *placement = l->placement;
     for (int r = 0; r < c->d.stages; r++) {
         struct fit now = {.set = k, .peak = peaks[r]}, *was = &fits[r];
         for (int s = 0; s < l->n_virtual; s++)
-            for (int i = l->first[s]; l->rank_of[s] == r && c->d.again[s] && i <= l->last[s]; i++)
+            for (int i = l->first[s]; l->rank_of[s] == r && c->d.recompute[s] && i <= l->last[s];
+                 i++)
                 now.time += pp_costs_layer(costs, i, pp_best_rows(spec, c->d.microbatches)).f;
         bool fits_now = now.peak <= spec->memory, fitted = was->peak <= spec->memory;
         bool better = fits_now ? now.time < was->time : now.peak < was->peak;
@@ -71,7 +72,7 @@ static int fit_ranks(const struct pp_best_spec *spec, const struct pp_costs *cos
             choice = choice && fits[r].peak - fits[r].peak / 8 <= spec->memory;
     }
     for (int s = 0; s < c->d.stages * c->d.chunks; s++)
-        c->d.again[s] = in_set(c, fits[pp_place(placement, c->d.stages, s)].set, s);
+        c->d.recompute[s] = in_set(c, fits[pp_place(placement, c->d.stages, s)].set, s);
     return pp_best_try(spec, costs, c);
 }
 
@@ -82,15 +83,15 @@ static int fit_chunks(const struct pp_best_spec *spec, const struct pp_costs *co
     int n = c->d.stages * c->d.chunks, each = n > LET_GO ? n / 4 : 1;
     for (int all = 0; all < 2 && (all == 0 || c->over); all++) { /* another cut may need none */
         for (int s = 0; s < n; s++)
-            c->d.again[s] = all;
+            c->d.recompute[s] = all;
         PP_TRY(pp_best_try(spec, costs, c));
     }
-    if (!c->d.again[0])
+    if (!c->d.recompute[0])
         return 0;
     for (int s = 0; !c->over && s < n; s += each) {
         struct pp_candidate now = *c;
         for (int k = s; k < n && k < s + each; k++)
-            now.d.again[k] = false;
+            now.d.recompute[k] = false;
         PP_TRY(pp_best_try(spec, costs, &now));
         if (!now.over && now.time.step <= c->time.step)
             *c = now;

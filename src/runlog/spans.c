@@ -13,11 +13,11 @@
 struct spans {
     const struct pp_layout *layout;
     int test_steps, max_messages;
-    size_t *bytes; /* [n_virtual] of one activation */
-    int32_t *t;    /* [ranks] the training step its last record belongs to */
-    bool *again;   /* [n_virtual][micro-batches] its R, not its F, makes what is held */
-    int *forwards; /* [ranks][n_virtual] F of that step, or R */
-    int *live;     /* [ranks][n_virtual] of them without their W */
+    size_t *bytes;   /* [n_virtual] of one activation */
+    int32_t *t;      /* [ranks] the training step its last record belongs to */
+    bool *recompute; /* [n_virtual][micro-batches] its R, not its F, makes what is held */
+    int *forwards;   /* [ranks][n_virtual] F of that step, or R */
+    int *live;       /* [ranks][n_virtual] of them without their W */
 };
 
 int spans_create(const struct pp_layout *l, int test_steps, struct spans **out)
@@ -33,14 +33,14 @@ int spans_create(const struct pp_layout *l, int test_steps, struct spans **out)
     s->live = pp_alloc(n, sizeof(*s->live));
     const struct pp_plan *plan = l->plans[0].plan;
     size_t m = (size_t)plan->geometry.microbatches;
-    s->again = pp_alloc((size_t)l->n_virtual * m, sizeof(*s->again));
-    for (int r = 0; s->again && r < l->stages; r++) {
+    s->recompute = pp_alloc((size_t)l->n_virtual * m, sizeof(*s->recompute));
+    for (int r = 0; s->recompute && r < l->stages; r++) {
         const struct pp_rank_plan *list = &plan->ranks[r];
         for (const struct pp_action *a = list->actions; a < list->actions + list->n_actions; a++)
             if (a->op == PP_OP_R)
-                s->again[(size_t)a->stage * m + (size_t)a->mb] = true;
+                s->recompute[(size_t)a->stage * m + (size_t)a->mb] = true;
     }
-    int rc = s->again && s->bytes && s->t && s->forwards && s->live ? 0 : PP_ERESOURCE;
+    int rc = s->recompute && s->bytes && s->t && s->forwards && s->live ? 0 : PP_ERESOURCE;
     for (int i = 0; i < l->n_plans; i++) {
         int messages = l->plans[i].plan->n_messages;
         s->max_messages = messages > s->max_messages ? messages : s->max_messages;
@@ -58,7 +58,7 @@ void spans_destroy(struct spans **spans)
     if (s) {
         pp_free(s->bytes);
         pp_free(s->t);
-        pp_free(s->again);
+        pp_free(s->recompute);
         pp_free(s->forwards);
         pp_free(s->live);
         pp_free(s);
@@ -119,8 +119,8 @@ static void count_live(const struct spans *s, struct pp_chrome *c, int rank, int
     if (e->eval || e->stage < 0 || e->stage >= n)
         return;
     int m = s->layout->plans[0].m;
-    bool again = e->mb < m && s->again[e->stage * m + e->mb];
-    if (e->kind == PP_EVENT_R || (e->kind == PP_EVENT_F && !again)) {
+    bool recompute = e->mb < m && s->recompute[e->stage * m + e->mb];
+    if (e->kind == PP_EVENT_R || (e->kind == PP_EVENT_F && !recompute)) {
         forwards[e->stage]++;
         live[e->stage]++;
     } else if (e->kind == PP_EVENT_W) {

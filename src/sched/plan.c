@@ -208,7 +208,7 @@ int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_p
     if (rc == 0)
         rc = pp_plan_run_passes(plan, NULL);
     plan->geometry.ticks = NULL; /* the caller's, who may go before the plan */
-    plan->geometry.again = NULL;
+    plan->geometry.recompute = NULL;
     return pp_plan_hand_over(plan, blame_us(rc, schedule, g), out);
 }
 

@@ -54,7 +54,7 @@ static int prove_held(const struct pp_plan *plan, const struct held *h, const st
         return change(plan, a, "state", state, n_state, a->slot, 0, 0);
     switch (a->op) {
     case PP_OP_F:
-        return change(plan, a, "state", state, n_state, a->slot, 0, a->again ? 0 : mine);
+        return change(plan, a, "state", state, n_state, a->slot, 0, a->recompute ? 0 : mine);
     case PP_OP_R:
         return change(plan, a, "state", state, n_state, a->slot, 0, mine);
     case PP_OP_I:
@@ -145,7 +145,7 @@ static int prove_together(const struct pp_plan *plan, int rank, int i)
     return 0;
 }
 
-static int fail_again(const struct pp_plan *plan, const struct pp_action *a)
+static int fail_recompute(const struct pp_plan *plan, const struct pp_action *a)
 {
     char name[PP_CELL_NAME_MAX];
     return pp_fail(PP_EFORMAT,
@@ -171,8 +171,8 @@ static int prove_rank(const struct pp_plan *plan, int rank, const struct held *h
                 PP_TRY(prove_read(plan, a, k, mine));
         }
         if (a->op == PP_OP_R && mine[a->mb] != DONE_F)
-            return fail_again(plan, a);
-        if (a->op == PP_OP_F && a->again)
+            return fail_recompute(plan, a);
+        if (a->op == PP_OP_F && a->recompute)
             mine[a->mb] |= DONE_F;
         if (a->op == PP_OP_I || a->op == PP_OP_B)
             mine[a->mb] |= DONE_I;

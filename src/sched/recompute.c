@@ -75,8 +75,8 @@ static int hold(const struct pp_plan *plan, const struct pp_rank_plan *list, int
     for (int k = 0; k < list->n_actions; k++) {
         const struct pp_action *a = &list->actions[k];
         bool shared = plan->shared[a->stage], f = a->op == PP_OP_F;
-        now += shared && (a->op == PP_OP_R || (f && !a->again));
-        held[k] = now + (shared && f && a->again);
+        now += shared && (a->op == PP_OP_R || (f && !a->recompute));
+        held[k] = now + (shared && f && a->recompute);
         most = held[k] > most ? held[k] : most;
         now -= shared && (a->op == PP_OP_W || a->op == PP_OP_B);
     }

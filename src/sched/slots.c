@@ -76,10 +76,10 @@ static void slots_of_action(struct holder *h, struct pp_action *a, int chunk, in
     struct pool *state = &h->state_pool[pool];
     struct pool *grad = &h->grad_pool[pool];
     a->gslot = -1;
-    a->again = a->op == PP_OP_F && h->state[i] < 0;
+    a->recompute = a->op == PP_OP_F && h->state[i] < 0;
     if (a->op == PP_OP_F || a->op == PP_OP_R)
         h->state[i] = pool_take(state);
-    if (a->again)
+    if (a->recompute)
         pool_give(state, h->state[i]);
     if (a->op == PP_OP_I || a->op == PP_OP_B)
         h->grad[i] = pool_take(grad);

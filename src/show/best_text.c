@@ -25,22 +25,22 @@ static const char *cut_name(const struct pp_best_result *s, const struct pp_cand
                                         : "flops";
 }
 
-const char *pp_candidate_again(const struct pp_candidate *c, char out[32])
+const char *pp_candidate_recompute(const struct pp_candidate *c, char out[32])
 {
-    int n = c->d.stages * c->d.chunks, again = 0;
+    int n = c->d.stages * c->d.chunks, recompute = 0;
     for (int k = 0; k < n; k++)
-        again += c->d.again[k];
-    snprintf(out, 32, "%d of %d", again, n);
-    return again == 0 ? "off" : again == n ? "all" : out;
+        recompute += c->d.recompute[k];
+    snprintf(out, 32, "%d of %d", recompute, n);
+    return recompute == 0 ? "off" : recompute == n ? "all" : out;
 }
 
 /* The same, or what the config says. */
-static const char *again_name(const struct pp_best_result *s, const struct pp_candidate *c,
-                              char out[32])
+static const char *recompute_name(const struct pp_best_result *s, const struct pp_candidate *c,
+                                  char out[32])
 {
     const char *said = s->spec.cfg->pipeline.recompute;
     bool own = !c->chooses_redo && said[0];
-    return !own ? pp_candidate_again(c, out) : strcmp(said, "all") == 0 ? "all" : "layers";
+    return !own ? pp_candidate_recompute(c, out) : strcmp(said, "all") == 0 ? "all" : "layers";
 }
 
 /* ---- text */
@@ -76,15 +76,16 @@ static void print_machine(const struct pp_best_result *s, FILE *f)
 static void print_row(const struct pp_best_result *s, const char *number,
                       const struct pp_candidate *c, FILE *f)
 {
-    char bubble[PP_BUBBLE_TEXT_MAX], again[32];
+    char bubble[PP_BUBBLE_TEXT_MAX], recompute[32];
     const char *mark = pp_costs_at(s->costs, c->d.threads)->measured > 0 ? "~" : " ";
     fprintf(
         f,
         "%4s  %6d %8d %6d%s %-14s %12d %6d %8d  %-10s %-9s %10.3f %10.0f  %-27s %9.1f %8.3f%s%s\n",
         number, c->d.stages, c->d.replicas, c->d.threads, mark, pp_division_schedule(&c->d),
-        c->d.microbatches, c->d.chunks, c->together, cut_name(s, c), again_name(s, c, again),
-        c->time.step * 1e3, s->batch / c->time.step, pp_bubble_parts(&c->time.bubble, bubble),
-        (double)c->peak_bytes / MIB, c->time.sums * 1e3, c->also[0] ? "  = " : "", c->also);
+        c->d.microbatches, c->d.chunks, c->together, cut_name(s, c),
+        recompute_name(s, c, recompute), c->time.step * 1e3, s->batch / c->time.step,
+        pp_bubble_parts(&c->time.bubble, bubble), (double)c->peak_bytes / MIB, c->time.sums * 1e3,
+        c->also[0] ? "  = " : "", c->also);
 }
 
 /* One stage with all cores, then the fastest of each other number of stages and replicas: as many
@@ -342,7 +343,7 @@ static void json_candidate(struct pp_json *j, const struct pp_best_result *s,
                            const struct pp_candidate *c, const struct pp_checked *checked)
 {
     const struct pp_bubble *b = &c->time.bubble;
-    char again[32];
+    char recompute[32];
     pp_json_str(j, "schedule", pp_division_schedule(&c->d));
     pp_json_str(j, "also", c->also);
     pp_json_int(j, "stages", c->d.stages);
@@ -355,7 +356,7 @@ static void json_candidate(struct pp_json *j, const struct pp_best_result *s,
     pp_json_int(j, "eager", c->d.schedule && c->d.schedule->eager ? c->d.eager : 0);
     pp_json_dbl(j, "memory_cap", c->fitted ? c->d.memory_cap : 0);
     pp_json_str(j, "assignment", cut_name(s, c));
-    pp_json_str(j, "recompute", again_name(s, c, again));
+    pp_json_str(j, "recompute", recompute_name(s, c, recompute));
     pp_json_dbl(j, "step_seconds", c->time.step);
     pp_json_dbl(j, "samples_per_second", s->batch / c->time.step);
     pp_json_dbl(j, "sums_seconds", c->time.sums);

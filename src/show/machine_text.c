@@ -59,11 +59,11 @@ static void print_head(const struct pp_machine_plan *p, FILE *f)
 }
 
 /* Of an own row how many chunks, of others which parts of a block are computed again. */
-static const char *again_of(const struct pp_plan_row *r, char out[32])
+static const char *recompute_of(const struct pp_plan_row *r, char out[32])
 {
     static const char *const redos[] = {"off", "select", "full"};
     if (r->own)
-        return pp_candidate_again(&r->c, out);
+        return pp_candidate_recompute(&r->c, out);
     return redos[r->c.d.redo];
 }
 
@@ -80,7 +80,7 @@ static void print_row(const struct pp_machine_plan *p, const struct pp_plan_row 
              100 * r->e.transfer);
     fprintf(f, "%2d%c %s %2d %3d %4d %-15s %3d %5d %d %-8s %7.4g %10s %4.1f %-13s %4.3g", r->group,
             r->fastest ? '*' : ' ', who, d->tensor, d->stages, d->replicas, schedule,
-            pp_division_rows(d, p->batch), m, d->zero, again_of(r, text), r->e.step,
+            pp_division_rows(d, p->batch), m, d->zero, recompute_of(r, text), r->e.step,
             pp_text_commas(count_units(p) / r->e.step, rate), 100 * r->e.mfu, parts,
             r->e.bytes / 1e9);
     if (d->context > 1)

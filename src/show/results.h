@@ -6,7 +6,7 @@
 #include "ppcli/show/results.h"
 
 /* "off", "all", or how many of the chunks are computed again: "1 of 4". */
-const char *pp_candidate_again(const struct pp_candidate *c, char out[32]);
+const char *pp_candidate_recompute(const struct pp_candidate *c, char out[32]);
 
 /* The table, and the sections of an own row. */
 void pp_machine_plan_rows(const struct pp_machine_plan *p, FILE *f);

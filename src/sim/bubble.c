@@ -59,7 +59,7 @@ int pp_bubble_ideal(const struct pp_plan *plan, double *out)
     struct pp_geometry g = plan->geometry;
     g.coalesce = 0;
     g.ticks = NULL;
-    g.again = NULL;
+    g.recompute = NULL;
     if (!plan->schedule) /* a table is its own */
         return pp_bubble_equal(plan, out);
     PP_TRY(pp_plan_build(pp_schedule_name(plan->schedule), &g, &textbook));

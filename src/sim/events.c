@@ -111,7 +111,7 @@ static void trace_action(const struct events *e, struct walk *w, int k)
         pp_chrome_arrow(e->chrome, true, (uint64_t)a->send, w->pid, PP_CHROME_COMPUTE,
                         leaves_late ? last_ns(e, first, end) : last_ns(e, start, first));
     }
-    bool takes = (a->op == PP_OP_F && !a->again) || a->op == PP_OP_R;
+    bool takes = (a->op == PP_OP_F && !a->recompute) || a->op == PP_OP_R;
     if (d->plan->kind == PP_PLAN_TRAIN && (takes || a->op == PP_OP_W || a->op == PP_OP_B))
         put_live(e, w, a, takes ? 1 : -group, end);
     w->now = end;

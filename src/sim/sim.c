@@ -216,7 +216,7 @@ static int run_action(struct sim *s, int rank, int k, const struct span *t)
     s->ranks[rank].live += a->op == PP_OP_F || a->op == PP_OP_R;
     if (s->ranks[rank].live > res->peak[rank])
         res->peak[rank] = s->ranks[rank].live;
-    s->ranks[rank].live -= lets_go || a->again;
+    s->ranks[rank].live -= lets_go || a->recompute;
     if (k == 0 && s->ranks[rank].step == 0)
         res->first_start[rank] = t->start;
     if (res->start) {

@@ -43,8 +43,8 @@ static void hash_plan(const struct pp_plan *p, struct pp_sha256 *s)
     for (int r = 0; r < p->geometry.stages; r++) {
         for (int i = 0; i < p->ranks[r].n_actions; i++) {
             const struct pp_action *a = &p->ranks[r].actions[i];
-            const int64_t all[] = {a->op,   a->again, a->stage, a->mb,
-                                   a->slot, a->gslot, a->recv,  a->send};
+            const int64_t all[] = {a->op,   a->recompute, a->stage, a->mb,
+                                   a->slot, a->gslot,     a->recv,  a->send};
             pp_sha256_update(s, all, sizeof(all));
         }
     }

@@ -111,10 +111,10 @@ static void print_row(const struct pp_best_spec *spec, const struct pp_costs *co
     if (c->timed)
         for (int s = 0; s < pp_division_pieces(d); s++)
             fprintf(f, "%s%d", s ? "," : " cut ", d->last[s]);
-    if (memchr(d->again, true, sizeof(d->again))) {
+    if (memchr(d->recompute, true, sizeof(d->recompute))) {
         fprintf(f, " again ");
         for (int s = 0; s < pp_division_pieces(d); s++)
-            fprintf(f, "%d", d->again[s]);
+            fprintf(f, "%d", d->recompute[s]);
     }
     CHECK_OK(pp_best_explain(spec, costs, c, NULL));
     fprintf(f, " %.9g s %zu bytes, idle %.6g %.6g %.6g\n", c->time.step, c->peak_bytes,

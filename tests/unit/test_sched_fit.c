@@ -312,7 +312,7 @@ TEST(more_than_can_be_proved_is_refused)
     bool again[4] = {true};
     CHECK_FAILS(pp_plan_build("zb-exact", &g, &plan), PP_ECONFIG, "at most 48");
     g.microbatches = 6;
-    g.again = again;
+    g.recompute = again;
     CHECK_FAILS(pp_plan_build("zb-exact", &g, &plan), PP_ECONFIG, "recompute = off");
     /* equal costs and much memory leave many equal lists */
     struct job even = job_of(4, 2, 6, 0);

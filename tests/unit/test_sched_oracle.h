@@ -447,7 +447,7 @@ static inline void do_forward(struct sim *s, const struct pp_action *a)
     CHECK_INT_EQ(a->gslot, -1);
     write_message(s, a->send, train);
     if (train) {
-        *state_of(s, a) = a->again ? -1 : holder(s, a);
+        *state_of(s, a) = a->recompute ? -1 : holder(s, a);
         s->done_f[a->stage][a->mb] = 1;
         s->in[a->stage][a->mb] = a->recv;
         s->out[a->stage][a->mb] = a->send;

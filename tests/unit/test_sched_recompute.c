@@ -49,7 +49,7 @@ TEST(each_forward_is_computed_again_but_where_nothing_lies_between)
                                 x[next].stage == x->stage && x[next].mb == x->mb;
                     kept = kept || (x->op == PP_OP_F && n + 1 < b->n_actions &&
                                     x[1].stage == x->stage && x[1].mb == x->mb);
-                    assert_true(x->op != PP_OP_F || x->again == !kept);
+                    assert_true(x->op != PP_OP_F || x->recompute == !kept);
                     k++;
                 }
                 CHECK_INT_EQ(k, a->n_actions);
@@ -166,9 +166,9 @@ TEST(the_proof_refuses_an_r_out_of_place)
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = again("1f1b", 2, 4, every);
     struct pp_action *r = first_of(plan, 0, PP_OP_R), kept = *r;
     struct pp_action *f = plan->ranks[0].actions;
-    f->again = false; /* both make the state */
+    f->recompute = false; /* both make the state */
     CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, "F1 finds state slot 0 of stage 0 held by");
-    f->again = true;
+    f->recompute = true;
     *r = f[1]; /* F1, F1 */
     r->mb = 2;
     CHECK_FAILS(pp_plan_prove(plan), PP_EFORMAT, "");

@@ -232,7 +232,7 @@ static double brute_fit(const struct world *w, const struct pp_candidate *like, 
             c.d.memory_cap = cap;
             c.chooses_redo = true;
             for (int s = 0; s < pp_division_pieces(&c.d); s++)
-                c.d.again[s] = set >> s & 1;
+                c.d.recompute[s] = set >> s & 1;
             if (pp_best_try(&w->spec, w->costs, &c) == 0 && !c.over &&
                 (best == 0 || c.time.step < best))
                 best = c.time.step;

@@ -91,7 +91,7 @@ struct pp_chunk {
     float *opt_m, *opt_v;               /* [n_floats - spec.elsewhere] or NULL */
     float *packed;                      /* what the backend made of the weights, or NULL */
     float *scratch;                     /* of the pass at hand, or NULL */
-    size_t unread;                      /* in scratch: where a pass with `again` leaves y */
+    size_t unread;                      /* in scratch: where a pass with `recompute` leaves y */
     struct pp_chunk_place *places;      /* [n_nodes], owned */
     struct pp_chunk_state *states;      /* [state_slots], host memory, owned */
     float **grad_base;                  /* [grad_slots], owned array, arena memory */
@@ -110,7 +110,7 @@ struct pp_chunk_spec {
     int optimizer;      /* enum pp_optimizer_kind */
     bool decay_weights; /* weight decay is for PP_PARAM_DECAYED only, else for all parameters */
     float rate;         /* muon: train.muon_lr in units of train.lr; 0: not set */
-    bool again;         /* passes with `again` will come */
+    bool recompute;     /* passes with `recompute` will come */
     bool sharded;       /* pp_chunk_update_shard() updates parameters, ... */
     size_t elsewhere;   /* ... others keep the optimizer's state of so many */
     int loss_rows; /* of the last node, a linear: it is pp_chunk_loss() that computes it, this many of

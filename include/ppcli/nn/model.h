@@ -97,8 +97,9 @@ struct pp_pass {
     int rows;           /* samples, 0 <= rows <= the chunk's max_rows */
     uint32_t first_row; /* number of the first of them in the step's whole batch */
     bool training;
-    bool again; /* F of these rows has been before, and y has what it gave: now the slot gets what I
-                   and W read, and y stays as it is. For a chunk with spec.again. */
+    bool
+        recompute; /* F of these rows has been before, and y has what it gave: now the slot gets what I
+                   and W read, and y stays as it is. For a chunk with spec.recompute. */
     uint64_t seed;
     const int64_t *step; /* memory of the device: number of the step. NULL: nothing random is run */
     int position;        /* number of the first position of a text; 0 but when one is generated */

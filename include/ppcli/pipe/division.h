@@ -16,7 +16,7 @@ struct pp_model;
 enum pp_redo { /* of the forward pass of a block, before its backward pass */
     PP_REDO_NONE,
     PP_REDO_SELECTIVE, /* norms and the feed-forward; never ppcli's own */
-    PP_REDO_FULL       /* all but the input of each block; of ppcli's own, `again` says of which */
+    PP_REDO_FULL /* all but the input of each block; of ppcli's own, `recompute` says of which */
 };
 
 struct pp_division {
@@ -38,8 +38,9 @@ struct pp_division {
     bool across; /* a host holds replicas of a stage, not stages of a replica */
     enum pp_redo redo;
     uint16_t
-        last[PP_STAGES_MAX];   /* [stages * chunks] the last layer of each piece, in model order */
-    bool again[PP_STAGES_MAX]; /* [stages * chunks] pieces whose forward passes are recomputed */
+        last[PP_STAGES_MAX]; /* [stages * chunks] the last layer of each piece, in model order */
+    bool
+        recompute[PP_STAGES_MAX]; /* [stages * chunks] pieces whose forward passes are recomputed */
 };
 
 /* What is trained, however it is divided. */
@@ -55,14 +56,14 @@ struct pp_training {
 
 struct pp_training pp_training_of(const struct pp_config *cfg, int train_n, int test_n);
 
-/* How a config says that it is run, but for what only a model tells: last and again. schedule = auto
+/* How a config says that it is run, but for what only a model tells: last and recompute. schedule = auto
  * and a table that is not given leave `schedule` NULL. */
 struct pp_division pp_division_shape(const struct pp_config *cfg);
 
 /* Fails with PP_ECONFIG and says in *key which key of a config is at fault. */
 #define pp_fail_about(key, name, ...) (*(key) = (name), pp_fail(PP_ECONFIG, __VA_ARGS__))
 
-/* Set `last` as the config cuts so many pieces, and `again` as it says of that cut. The same errors. */
+/* Set `last` as the config cuts so many pieces, and `recompute` as it says of that cut. The same errors. */
 int pp_division_cut(const struct pp_config *cfg, const struct pp_model *model,
                     struct pp_division *d, const char **key);
 int pp_division_redo(const struct pp_config *cfg, const struct pp_model *model,

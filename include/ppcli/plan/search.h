@@ -57,7 +57,7 @@ struct pp_candidate { /* a division and its price */
     struct pp_division d;
     int order;         /* of its schedule in the list of schedules */
     bool timed;        /* cut by times; else as the config says */
-    bool chooses_redo; /* d.again is the search's; else as the config says */
+    bool chooses_redo; /* d.recompute is the search's; else as the config says */
     bool fitted;       /* its order is made for the times of its cut, for at most d.memory_cap */
     int together;      /* W of so many are one product, by d.coalesce or by itself */
     struct pp_prediction time;

@@ -25,7 +25,7 @@
  *   F  wait for message a.recv (if >= 0); take the slot of message a.send (wait until its last
  *      reader released it); compute into it; post a.send. Keeps state slot a.slot and the received
  *      message until the W (or B) of the same (stage, mb).
- *   F  with a.again: as F, but its state slot is free again when it is done. The message stays.
+ *   F  with a.recompute: as F, but its state slot is free again when it is done. The message stays.
  *   R  the F of its micro-batch again, from the message that F received, into state slot a.slot;
  *      what F sent stays as it is. Waits for nothing, sends nothing; it comes after F and before I.
  *   I  wait for a.recv (gradient of this stage's output); take the slot of a.send; compute; post
@@ -96,17 +96,17 @@ struct pp_message {
 };
 
 struct pp_action {
-    uint8_t op;    /* enum pp_op */
-    bool first_w;  /* W/B: first accumulation into this stage's gradient: overwrite, do not add */
-    bool overlap;  /* F: meant to run together with the B that follows (see struct pp_cell) */
-    bool again;    /* F: an R comes later */
-    int32_t stage; /* virtual stage */
-    int32_t mb;    /* of G and T: number of the tie */
-    int32_t slot;  /* state slot of (this rank's chunk, mb): taken by F, or by its R if there
+    uint8_t op;     /* enum pp_op */
+    bool first_w;   /* W/B: first accumulation into this stage's gradient: overwrite, do not add */
+    bool overlap;   /* F: meant to run together with the B that follows (see struct pp_cell) */
+    bool recompute; /* F: an R comes later */
+    int32_t stage;  /* virtual stage */
+    int32_t mb;     /* of G and T: number of the tie */
+    int32_t slot;   /* state slot of (this rank's chunk, mb): taken by F, or by its R if there
                       is one, freed by W/B; eval: 0 */
-    int32_t gslot; /* gradient slot: taken by I, freed by W (B: taken and freed); else -1 */
-    int32_t recv;  /* message to wait for, -1: none (first stage's F, last stage's I/B) */
-    int32_t send;  /* message to post, -1: none */
+    int32_t gslot;  /* gradient slot: taken by I, freed by W (B: taken and freed); else -1 */
+    int32_t recv;   /* message to wait for, -1: none (first stage's F, last stage's I/B) */
+    int32_t send;   /* message to post, -1: none */
 };
 
 struct pp_rank_plan {

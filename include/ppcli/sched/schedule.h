@@ -64,7 +64,7 @@ struct pp_geometry {
      * negative; read while a plan is made. NULL: 1, and 0. */
     const int64_t *ticks;
     /* zb-fit: [PV] whose forwards are computed again; read while a plan is made. NULL: none. */
-    const bool *again;
+    const bool *recompute;
 };
 
 /* virtual stage -> rank */

@@ -40,7 +40,7 @@ struct lane {           /* one rank */
 struct greedy {
     const struct pp_geometry *g;
     const int64_t *ticks;
-    const bool *again; /* [n_virtual], or NULL */
+    const bool *recompute; /* [n_virtual], or NULL */
     enum pp_placement placement;
     int ops; /* 1: F alone, else 3 */
     int n_virtual, limit;
@@ -56,8 +56,8 @@ struct greedy {
 /* The I of a recomputed stage has its R before it; the last one has not: it follows its F. */
 static int64_t cost(const struct greedy *y, int s, int op)
 {
-    bool again = op == PP_OP_I && y->again && y->again[s] && s < y->n_virtual - 1;
-    int64_t r = !again ? 0 : y->ticks ? y->ticks[3 * s + PP_OP_F] : 1;
+    bool recompute = op == PP_OP_I && y->recompute && y->recompute[s] && s < y->n_virtual - 1;
+    int64_t r = !recompute ? 0 : y->ticks ? y->ticks[3 * s + PP_OP_F] : 1;
     return r + (y->ticks ? y->ticks[3 * s + op] : 1);
 }
 
@@ -110,7 +110,7 @@ static int pick_w(const struct greedy *y, int r, int64_t gap, bool *at_once)
         int s = stage_of(y, r, c);
         int64_t w = cost(y, s, PP_OP_W);
         bool some = y->done[3 * s + PP_OP_W] < y->done[3 * s + PP_OP_I];
-        *at_once = some && y->again && y->again[s];
+        *at_once = some && y->recompute && y->recompute[s];
         if (some && (best < 0 || *at_once || (least > gap ? w < least : w > least && w <= gap))) {
             best = s;
             least = w;
@@ -292,7 +292,7 @@ int pp_greedy_emit(const struct pp_geometry *g, enum pp_placement placement, enu
     PP_TAKE(int32_t, best, ops * n * m);
     struct greedy y = {.g = g,
                        .ticks = mode == PP_GREEDY_SPLIT ? g->ticks : NULL,
-                       .again = mode == PP_GREEDY_SPLIT ? g->again : NULL,
+                       .recompute = mode == PP_GREEDY_SPLIT ? g->recompute : NULL,
                        .placement = placement,
                        .ops = (int)ops,
                        .n_virtual = (int)n,
@@ -304,11 +304,11 @@ int pp_greedy_emit(const struct pp_geometry *g, enum pp_placement placement, enu
                        .best = best,
                        .row = ops * (size_t)g->chunks * m};
     search(&y, mode);
-    bool again = y.again && memchr(y.again, true, n * sizeof(*y.again));
-    if (again && exact)
+    bool recompute = y.recompute && memchr(y.recompute, true, n * sizeof(*y.recompute));
+    if (recompute && exact)
         return pp_fail(PP_ECONFIG, "zb-exact and zb-exact-v compute no forward again: set "
                                    "pipeline.recompute = off, or take zb-fit");
-    if (mode == PP_GREEDY_SPLIT && !again)
+    if (mode == PP_GREEDY_SPLIT && !recompute)
         PP_TRY(shorten_lists(&y, exact));
     return emit_best(&y, mode == PP_GREEDY_WHOLE, e);
 }
