@@ -11,7 +11,7 @@
 
 static _Thread_local struct pp_error record;
 
-static void store(int code, const char *file, int line, const char *fmt, va_list ap)
+static void store_error(int code, const char *file, int line, const char *fmt, va_list ap)
 {
     /* The arguments may point into the old text: format beside it first. */
     char text[PP_ERROR_TEXT_MAX];
@@ -28,7 +28,7 @@ int pp_error_set(int code, const char *file, int line, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    store(code, file, line, fmt, ap);
+    store_error(code, file, line, fmt, ap);
     va_end(ap);
     return code;
 }
@@ -58,7 +58,7 @@ int pp_error_set_errno(int code, const char *file, int line, const char *fmt, ..
     int e = errno;
     va_list ap;
     va_start(ap, fmt);
-    store(code != 0 ? code : code_of_errno(e), file, line, fmt, ap);
+    store_error(code != 0 ? code : code_of_errno(e), file, line, fmt, ap);
     va_end(ap);
     if (e != 0) /* else a stream has forgotten why an earlier write failed */
         pp_text_add(record.text, sizeof(record.text), ": %s", strerror(e));

@@ -11,7 +11,7 @@
 #include "ppcli/base/base.h"
 #include "ppcli/base/files.h"
 
-static bool exists(const char *dir, const char *name)
+static bool file_exists(const char *dir, const char *name)
 {
     char path[PP_PATH_MAX];
     struct stat st;
@@ -64,7 +64,7 @@ bool pp_hf_folder_is(const char *dir, char *out, size_t bytes)
     static const char *const torch[][2] = {
         {"pytorch_model", ".bin"}, {"", ".bin"}, {"", ".pth"}, {"", ".pt"}};
     char name[256];
-    if (exists(dir, "snapshots")) {
+    if (file_exists(dir, "snapshots")) {
         if (find_snapshot(dir, name))
             snprintf(out, bytes, "a cache folder of Hugging Face's: name %s/snapshots/%s", dir,
                      name);
@@ -73,7 +73,7 @@ bool pp_hf_folder_is(const char *dir, char *out, size_t bytes)
                      dir);
         return true;
     }
-    if (exists(dir, "adapter_config.json") || exists(dir, "adapter_model.safetensors")) {
+    if (file_exists(dir, "adapter_config.json") || file_exists(dir, "adapter_model.safetensors")) {
         snprintf(out, bytes,
                  "a LoRA adapter, not a whole model: merge it in Python with "
                  "AutoPeftModelForCausalLM.from_pretrained('%s').merge_and_unload()"

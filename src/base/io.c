@@ -103,7 +103,7 @@ const struct pp_io pp_io_system = {&system_ops};
 /* ---- with errors said */
 
 /* An interrupted call has done nothing and reported nothing: it is made again. */
-#define AGAIN(rc, call)                                                                            \
+#define RETRY_INTERRUPTED(rc, call)                                                                \
     do {                                                                                           \
         (rc) = (call);                                                                             \
     } while ((rc) < 0 && errno == EINTR)
@@ -111,7 +111,7 @@ const struct pp_io pp_io_system = {&system_ops};
 int pp_io_mkdir(const struct pp_io *io, const char *path)
 {
     int rc;
-    AGAIN(rc, io->ops->mkdir(io, path));
+    RETRY_INTERRUPTED(rc, io->ops->mkdir(io, path));
     if (rc == 0)
         return 0;
     struct stat st;
@@ -125,28 +125,28 @@ int pp_io_mkdir(const struct pp_io *io, const char *path)
 int pp_io_rename(const struct pp_io *io, const char *from, const char *to)
 {
     int rc;
-    AGAIN(rc, io->ops->rename(io, from, to));
+    RETRY_INTERRUPTED(rc, io->ops->rename(io, from, to));
     return rc < 0 ? pp_fail_errno(0, "cannot rename %s to %s", from, to) : 0;
 }
 
 int pp_io_unlink(const struct pp_io *io, const char *path)
 {
     int rc;
-    AGAIN(rc, io->ops->unlink(io, path));
+    RETRY_INTERRUPTED(rc, io->ops->unlink(io, path));
     return rc < 0 ? pp_fail_errno(0, "cannot remove %s", path) : 0;
 }
 
 int pp_io_rmdir(const struct pp_io *io, const char *path)
 {
     int rc;
-    AGAIN(rc, io->ops->rmdir(io, path));
+    RETRY_INTERRUPTED(rc, io->ops->rmdir(io, path));
     return rc < 0 ? pp_fail_errno(0, "cannot remove folder %s", path) : 0;
 }
 
 int pp_io_sync_dir(const struct pp_io *io, const char *path)
 {
     int rc;
-    AGAIN(rc, io->ops->sync_dir(io, path));
+    RETRY_INTERRUPTED(rc, io->ops->sync_dir(io, path));
     return rc < 0 ? pp_fail_errno(0, "cannot flush folder %s", path) : 0;
 }
 
@@ -198,11 +198,11 @@ int pp_io_create(const struct pp_io *io, const char *path, struct pp_io_file *ou
     struct pp_io_file f = {.io = io, .fd = -1};
     PP_TRY(pp_path_format(f.path, "%s", path));
     PP_TRY(pp_path_format(f.temp, "%s.tmp-%ld", path, (long)getpid()));
-    AGAIN(f.fd, io->ops->create(io, f.temp));
+    RETRY_INTERRUPTED(f.fd, io->ops->create(io, f.temp));
     if (f.fd < 0 && errno == EEXIST) {
         /* A leftover of a killed process with the same number. */
         PP_TRY(pp_io_unlink(io, f.temp));
-        AGAIN(f.fd, io->ops->create(io, f.temp));
+        RETRY_INTERRUPTED(f.fd, io->ops->create(io, f.temp));
     }
     if (f.fd < 0)
         return pp_fail_errno(0, "cannot create %s", path);
@@ -218,7 +218,7 @@ int pp_io_write(struct pp_io_file *f, const void *data, size_t bytes)
     size_t left = bytes;
     while (left > 0) {
         ssize_t n;
-        AGAIN(n, f->io->ops->write(f->io, f->fd, p, left));
+        RETRY_INTERRUPTED(n, f->io->ops->write(f->io, f->fd, p, left));
         if (n <= 0) {
             /* 0 for a positive count is no progress: a full device that does not say so */
             int rc = n < 0 ? pp_fail_errno(0, "cannot write %s", f->path)
@@ -235,7 +235,7 @@ int pp_io_write(struct pp_io_file *f, const void *data, size_t bytes)
 }
 
 /* Without an fsync. */
-static int publish(struct pp_io_file *f)
+static int rename_file(struct pp_io_file *f)
 {
     const struct pp_io *io = f->io;
     int rc, fd = f->fd;
@@ -243,7 +243,7 @@ static int publish(struct pp_io_file *f)
     if (io->ops->close(io, fd) != 0) {
         rc = pp_fail_errno(0, "cannot close %s", f->path);
     } else {
-        AGAIN(rc, io->ops->rename(io, f->temp, f->path));
+        RETRY_INTERRUPTED(rc, io->ops->rename(io, f->temp, f->path));
         rc = rc < 0 ? pp_fail_errno(0, "cannot rename %s to its final name", f->temp) : 0;
     }
     if (rc < 0)
@@ -255,9 +255,9 @@ static int publish(struct pp_io_file *f)
 int pp_io_commit(struct pp_io_file *f, uint8_t out_digest[PP_SHA256_BYTES])
 {
     int rc;
-    AGAIN(rc, f->io->ops->fsync(f->io, f->fd));
+    RETRY_INTERRUPTED(rc, f->io->ops->fsync(f->io, f->fd));
     PP_TRY_UNDO(rc < 0 ? pp_fail_errno(0, "cannot flush %s", f->path) : 0, pp_io_abandon(f));
-    PP_TRY(publish(f));
+    PP_TRY(rename_file(f));
     if (out_digest)
         pp_sha256_final(&f->sha, out_digest);
     return 0;

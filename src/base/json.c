@@ -14,7 +14,7 @@ static void new_line(struct pp_json *j)
         fprintf(j->f, "\n%*s", j->indent * j->depth, "");
 }
 
-static void quoted(struct pp_json *j, const char *text)
+static void write_quoted(struct pp_json *j, const char *text)
 {
     fputc('"', j->f);
     for (const char *p = text; *p;) {
@@ -34,7 +34,7 @@ static void quoted(struct pp_json *j, const char *text)
 }
 
 /* Comma, line and key in front of a value. */
-static void before(struct pp_json *j, const char *key)
+static void write_key(struct pp_json *j, const char *key)
 {
     if (j->depth > 0) {
         if (j->any[j->depth])
@@ -43,14 +43,14 @@ static void before(struct pp_json *j, const char *key)
         new_line(j);
     }
     if (key) {
-        quoted(j, key);
+        write_quoted(j, key);
         fputs(j->indent > 0 ? ": " : ":", j->f);
     }
 }
 
 static void open_level(struct pp_json *j, const char *key, char bracket)
 {
-    before(j, key);
+    write_key(j, key);
     fputc(bracket, j->f);
     pp_assert(j->depth + 1 < PP_JSON_DEPTH);
     j->depth++;
@@ -90,28 +90,28 @@ void pp_json_end(struct pp_json *j)
 
 void pp_json_str(struct pp_json *j, const char *key, const char *value)
 {
-    before(j, key);
+    write_key(j, key);
     if (value)
-        quoted(j, value);
+        write_quoted(j, value);
     else
         fputs("null", j->f);
 }
 
 void pp_json_int(struct pp_json *j, const char *key, int64_t value)
 {
-    before(j, key);
+    write_key(j, key);
     fprintf(j->f, "%" PRId64, value);
 }
 
 void pp_json_uint(struct pp_json *j, const char *key, uint64_t value)
 {
-    before(j, key);
+    write_key(j, key);
     fprintf(j->f, "%" PRIu64, value);
 }
 
 void pp_json_dbl(struct pp_json *j, const char *key, double value)
 {
-    before(j, key);
+    write_key(j, key);
     if (!isfinite(value)) {
         fputs("null", j->f);
         return;
@@ -129,12 +129,12 @@ void pp_json_dbl(struct pp_json *j, const char *key, double value)
 
 void pp_json_bool(struct pp_json *j, const char *key, bool value)
 {
-    before(j, key);
+    write_key(j, key);
     fputs(value ? "true" : "false", j->f);
 }
 
 void pp_json_raw(struct pp_json *j, const char *key, const char *value)
 {
-    before(j, key);
+    write_key(j, key);
     fputs(value, j->f);
 }

@@ -137,7 +137,7 @@ static const char *const limit_names[PP_ROOM_KINDS] = {
     "its limit of address space (ulimit -v)",
 };
 
-static void limit(struct pp_room *room, enum pp_room_kind kind, uint64_t bytes)
+static void lower_limit(struct pp_room *room, enum pp_room_kind kind, uint64_t bytes)
 {
     if (bytes < room->bytes[kind])
         room->bytes[kind] = bytes;
@@ -166,7 +166,7 @@ static void group_limit(struct pp_room *room, const char *dir, const char *max, 
     if (pp_path_format(path, "%s/memory.stat", dir) == 0)
         (void)read_number(path, cache, &files);
     now -= files < now ? files : now;
-    limit(room, PP_ROOM_GROUP, most > now ? most - now : 0);
+    lower_limit(room, PP_ROOM_GROUP, most > now ? most - now : 0);
 }
 
 static void group_memory(void *ctx, const char *dir, bool second)
@@ -292,13 +292,13 @@ void pp_room_find(const char *root, struct pp_room *out)
     uint64_t n = 0;
     if (pp_path_format(path, "%s/proc/meminfo", root) == 0 &&
         read_number(path, "MemAvailable:", &n) && n < UINT64_MAX / 1024)
-        limit(&room, PP_ROOM_SYSTEM, n * 1024);
+        lower_limit(&room, PP_ROOM_SYSTEM, n * 1024);
     visit_groups(root, "memory", group_memory, &room, &room.group);
     struct rlimit as;
     if (getrlimit(RLIMIT_AS, &as) == 0 && as.rlim_cur != RLIM_INFINITY &&
         pp_path_format(path, "%s/proc/self/statm", root) == 0 && read_number(path, "", &n)) {
         uint64_t used = n * (uint64_t)sysconf(_SC_PAGESIZE);
-        limit(&room, PP_ROOM_ADDRESS, as.rlim_cur > used ? as.rlim_cur - used : 0);
+        lower_limit(&room, PP_ROOM_ADDRESS, as.rlim_cur > used ? as.rlim_cur - used : 0);
     }
     (void)pp_error_adopt(&before);
     *out = room;

@@ -16,7 +16,7 @@ static _Thread_local uint64_t calls;
 #define HUGE_PAGE ((size_t)2 << 20)
 
 /* old NULL: zeroed. */
-static void *allocate(void *old, size_t count, size_t size)
+static void *allocate_memory(void *old, size_t count, size_t size)
 {
     calls++;
     size_t bytes;
@@ -32,12 +32,12 @@ static void *allocate(void *old, size_t count, size_t size)
 
 void *pp_alloc(size_t count, size_t size)
 {
-    return allocate(NULL, count, size);
+    return allocate_memory(NULL, count, size);
 }
 
 void *pp_realloc(void *old, size_t count, size_t size)
 {
-    return allocate(old, count, size);
+    return allocate_memory(old, count, size);
 }
 
 char *pp_strdup(const char *s)

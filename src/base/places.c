@@ -46,7 +46,7 @@ static int take_pool(struct pp_cpu *cpus, int n, int needed)
 
 /* ---- whose */
 
-static bool shares(const struct pp_cpu *a, const struct pp_cpu *b, int level)
+static bool cpus_share(const struct pp_cpu *a, const struct pp_cpu *b, int level)
 {
     return level == PP_SHARE_LEVELS || (a->share[level] == b->share[level] && a->speed == b->speed);
 }
@@ -56,7 +56,7 @@ static bool deal_in(struct pp_cpu *pool, int n, int level, int each, int *out)
 {
     for (int from = 0, to; from < n; from = to) {
         int left = 0;
-        for (to = from; to < n && shares(&pool[from], &pool[to], level); to++)
+        for (to = from; to < n && cpus_share(&pool[from], &pool[to], level); to++)
             left += pool[to].number >= 0;
         if (left < each)
             continue;
@@ -141,7 +141,7 @@ bool pp_topology_row(const struct pp_cpu *cpus, int n, int *from, char *out, siz
     out[0] = '\0';
     for (int k = 0; k < n; k++)
         fastest = cpus[k].speed > fastest ? cpus[k].speed : fastest;
-    for (; i < n && shares(&cpus[*from], &cpus[i], level); i++) {
+    for (; i < n && cpus_share(&cpus[*from], &cpus[i], level); i++) {
         const char *gap = i == *from ? "" : cpus[i].core == cpus[i - 1].core ? "+" : " ";
         pp_text_add(out, bytes, "%s%d", gap, cpus[i].number);
     }

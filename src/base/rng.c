@@ -70,7 +70,7 @@ void pp_rng_uniform(uint64_t seed, uint64_t stream, uint64_t first, float lo, fl
 
 /* -ln(n / 2^32), 1 <= n <= 2^32. libm's last bits are not the same everywhere; those of sums and
  * products are. */
-static double minus_log(uint64_t n)
+static double compute_minus_log(uint64_t n)
 {
     int e;
     double m = frexp((double)n, &e), sum = 0;
@@ -85,7 +85,7 @@ static double minus_log(uint64_t n)
 }
 
 /* cos(2 pi turn / 2^32), by its series from 0 to pi/2. */
-static double cosine(uint32_t turn)
+static double compute_cosine(uint32_t turn)
 {
     uint32_t half = turn > 0x80000000u ? 0u - turn : turn;
     bool back = half > 0x40000000u;
@@ -105,9 +105,9 @@ void pp_rng_normal(uint64_t seed, uint64_t stream, uint64_t first, float mean, f
         if (i == 0 || index % 4 == 0)
             fill_block(seed, stream, index, w);
         if (i == 0 || index % 2 == 0)
-            radius = sqrt(2 * minus_log((uint64_t)w[index % 4 & 2] + 1));
+            radius = sqrt(2 * compute_minus_log((uint64_t)w[index % 4 & 2] + 1));
         uint32_t quarter = index % 2 ? 0x40000000u : 0; /* the sine */
-        out[i] = (float)(mean + deviation * radius * cosine(w[index % 4 | 1] - quarter));
+        out[i] = (float)(mean + deviation * radius * compute_cosine(w[index % 4 | 1] - quarter));
     }
 }
 

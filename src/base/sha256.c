@@ -17,12 +17,12 @@ const uint32_t sha256_k[64] = {
     0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
-static uint32_t ror(uint32_t x, int n)
+static uint32_t rotate_right(uint32_t x, int n)
 {
     return x >> n | x << (32 - n);
 }
 
-static void compress(uint32_t h[8], const uint8_t *p)
+static void hash_block(uint32_t h[8], const uint8_t *p)
 {
     uint32_t w[64];
     for (size_t t = 0; t < 16; t++) {
@@ -30,8 +30,8 @@ static void compress(uint32_t h[8], const uint8_t *p)
                (uint32_t)p[4 * t + 2] << 8 | p[4 * t + 3];
     }
     for (int t = 16; t < 64; t++) {
-        uint32_t s0 = ror(w[t - 15], 7) ^ ror(w[t - 15], 18) ^ w[t - 15] >> 3;
-        uint32_t s1 = ror(w[t - 2], 17) ^ ror(w[t - 2], 19) ^ w[t - 2] >> 10;
+        uint32_t s0 = rotate_right(w[t - 15], 7) ^ rotate_right(w[t - 15], 18) ^ w[t - 15] >> 3;
+        uint32_t s1 = rotate_right(w[t - 2], 17) ^ rotate_right(w[t - 2], 19) ^ w[t - 2] >> 10;
         w[t] = w[t - 16] + s0 + w[t - 7] + s1;
     }
     /* a..h are v[(i - t) mod 8]: instead of moving all eight, what they are called moves. */
@@ -41,9 +41,9 @@ static void compress(uint32_t h[8], const uint8_t *p)
     for (unsigned t = 0; t < 64; t++) {
         uint32_t a = v[-t & 7], b = v[(1 - t) & 7], c = v[(2 - t) & 7];
         uint32_t e = v[(4 - t) & 7], f = v[(5 - t) & 7], g = v[(6 - t) & 7];
-        uint32_t s1 = ror(e, 6) ^ ror(e, 11) ^ ror(e, 25);
+        uint32_t s1 = rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25);
         uint32_t t1 = v[(7 - t) & 7] + s1 + ((e & f) ^ (~e & g)) + sha256_k[t] + w[t];
-        uint32_t s0 = ror(a, 2) ^ ror(a, 13) ^ ror(a, 22);
+        uint32_t s0 = rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22);
         v[(3 - t) & 7] += t1;
         v[(7 - t) & 7] = t1 + s0 + ((a & b) ^ (a & c) ^ (b & c));
     }
@@ -54,10 +54,10 @@ static void compress(uint32_t h[8], const uint8_t *p)
 void sha256_blocks_plain(uint32_t h[8], const uint8_t *p, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        compress(h, p + 64 * i);
+        hash_block(h, p + 64 * i);
 }
 
-static void blocks(uint32_t h[8], const uint8_t *p, size_t n)
+static void hash_blocks(uint32_t h[8], const uint8_t *p, size_t n)
 {
     if (!sha256_blocks_fast(h, p, n))
         sha256_blocks_plain(h, p, n);
@@ -83,10 +83,10 @@ void pp_sha256_update(struct pp_sha256 *s, const void *data, size_t bytes)
         bytes -= take;
         if (have + take < 64)
             return;
-        blocks(s->h, s->block, 1);
+        hash_blocks(s->h, s->block, 1);
     }
     if (bytes >= 64) {
-        blocks(s->h, p, bytes / 64);
+        hash_blocks(s->h, p, bytes / 64);
         p += bytes / 64 * 64;
         bytes %= 64;
     }

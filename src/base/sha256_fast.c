@@ -24,8 +24,8 @@ static bool has_instructions(void)
     return known == 2;
 }
 
-__attribute__((target("sha,ssse3,sse4.1"))) static void blocks(uint32_t h[8], const uint8_t *p,
-                                                               size_t n)
+__attribute__((target("sha,ssse3,sse4.1"))) static void hash_blocks(uint32_t h[8], const uint8_t *p,
+                                                                    size_t n)
 {
     const __m128i swap = _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
     __m128i low = _mm_shuffle_epi32(_mm_loadu_si128((const void *)h), 0xb1);        /* CDAB */
@@ -62,7 +62,7 @@ bool sha256_blocks_fast(uint32_t h[8], const uint8_t *p, size_t n)
 {
     if (!has_instructions())
         return false;
-    blocks(h, p, n);
+    hash_blocks(h, p, n);
     return true;
 }
 

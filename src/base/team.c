@@ -84,15 +84,15 @@ static void take_pieces(struct pp_team *t, uint64_t job, int member)
     }
 }
 
-static int spins(const struct pp_team *t)
+static int count_spins(const struct pp_team *t)
 {
     return t->spec.crowded ? CROWDED_SPINS : SPINS;
 }
 
 /* Waits for a job after `job`. */
-static uint64_t next_job(struct pp_team *t, uint64_t job)
+static uint64_t wait_for_job(struct pp_team *t, uint64_t job)
 {
-    for (int i = 0; i < spins(t); i++) {
+    for (int i = 0; i < count_spins(t); i++) {
         uint64_t now = atomic_load_explicit(&t->job, memory_order_acquire);
         if (now != job)
             return now;
@@ -105,7 +105,7 @@ static uint64_t next_job(struct pp_team *t, uint64_t job)
     return atomic_load(&t->job);
 }
 
-static void *serve(void *arg)
+static void *serve_jobs(void *arg)
 {
     struct member *m = arg;
     struct pp_team *t = m->team;
@@ -114,7 +114,7 @@ static void *serve(void *arg)
     if (t->spec.begin)
         t->spec.begin();
     for (uint64_t job = 0;;) {
-        job = next_job(t, job);
+        job = wait_for_job(t, job);
         if (atomic_load(&t->ends))
             return NULL;
         take_pieces(t, job, m->number);
@@ -135,7 +135,7 @@ static uint64_t publish_job(struct pp_team *t, uint32_t pieces, int most)
 
 static void wait_for_pieces(struct pp_team *t)
 {
-    for (int i = 0; i < spins(t); i++) {
+    for (int i = 0; i < count_spins(t); i++) {
         if (atomic_load_explicit(&t->left, memory_order_acquire) == 0)
             return;
         pp_thread_pause();
@@ -189,7 +189,7 @@ int pp_team_create(const struct pp_team_spec *spec, struct pp_team **out)
         t->members[i] = (struct member){.team = t, .number = i};
     while (t->started < workers) {
         struct member *m = &t->members[t->started + 1];
-        int e = pp_thread_start(&m->thread, serve, m);
+        int e = pp_thread_start(&m->thread, serve_jobs, m);
         if (e != 0) {
             int rc = pp_fail(PP_ERESOURCE, "cannot start thread %d of run.threads = %d: %s",
                              t->started + 1, spec->threads, strerror(e));

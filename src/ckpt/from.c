@@ -125,7 +125,7 @@ static const char *text_of(const json_t *v, char out[PP_JSON_SHOWN])
 }
 
 /* What `word` stands for in "theirs=ours ..."; false: it is not there. */
-static bool translate(const char *words, const char *word, char *out, size_t bytes)
+static bool translate_word(const char *words, const char *word, char *out, size_t bytes)
 {
     size_t n = strlen(word);
     for (const char *p = words; *p; p += strspn(p, " ")) {
@@ -140,8 +140,8 @@ static bool translate(const char *words, const char *word, char *out, size_t byt
 }
 
 /* One key: the file's value in its place, unless the user said the same. */
-static void take(const struct from *f, const char *json, const char *key, const char *value,
-                 bool free)
+static void take_key(const struct from *f, const char *json, const char *key, const char *value,
+                     bool free)
 {
     const struct pp_theirs theirs = {KEY, f->file, json, free};
     pp_config_adopt(f->cfg, key, value, &theirs, f->names);
@@ -166,11 +166,11 @@ static void take_row(const struct from *f, const struct row *row)
     if (!v || json_is_null(v)) {
         snprintf(word, sizeof(word), "%.*s", (int)strcspn(def ? def : "", " "), def ? def : "");
         if (def)
-            take(f, row->json, row->key, word, row->free);
+            take_key(f, row->json, row->key, word, row->free);
     } else if (!row->words) {
-        take(f, row->json, row->key, value, row->free);
-    } else if (translate(row->words, value, word, sizeof(word))) {
-        take(f, row->json, row->key, word, row->free);
+        take_key(f, row->json, row->key, value, row->free);
+    } else if (translate_word(row->words, value, word, sizeof(word))) {
+        take_key(f, row->json, row->key, word, row->free);
     } else {
         refuse(f, "%s = %s is not computed here", row->json, value);
     }
@@ -198,7 +198,7 @@ static void take_scaling(const struct from *f)
         pp_text_add(all, sizeof(all), "%s%s", i > 0 ? " " : "", text_of(v, number));
     }
     if (n > 0)
-        take(f, "rope_scaling", "model.rope_scaling", all, false);
+        take_key(f, "rope_scaling", "model.rope_scaling", all, false);
 }
 
 /* A sliding window changes nothing in a context that fits into it. */
@@ -255,7 +255,7 @@ static void check_together(const struct from *f)
     /* what the key's rule gives is not set: older runs have no such key */
     if (json_is_integer(head) &&
         json_integer_value(head) * f->cfg->model.n_head != f->cfg->model.n_embd)
-        take(f, "head_dim", "model.head_dim", text_of(head, text), false);
+        take_key(f, "head_dim", "model.head_dim", text_of(head, text), false);
     take_scaling(f);
     check_window(f);
 }
@@ -264,7 +264,7 @@ static void take_all(const struct from *f)
 {
     const struct kind *kind = f->kind;
     char text[PP_JSON_SHOWN];
-    take(f, "architectures", "model.type", kind->type, false);
+    take_key(f, "architectures", "model.type", kind->type, false);
     for (const struct must *m = kind->musts; m->json; m++) {
         const json_t *v = json_object_get(f->root, m->json);
         if (v && !pp_has_word(m->words, text_of(v, text)))
@@ -315,7 +315,7 @@ static void take_tokenizer(const struct from *f)
     for (int i = 0; i < 2; i++) {
         if (pp_path_format(path, "%s/%s", f->cfg->model.from, names[i]) == 0 &&
             access(path, R_OK) == 0) {
-            take(f, names[i], "data.tokenizer", f->cfg->model.from, true);
+            take_key(f, names[i], "data.tokenizer", f->cfg->model.from, true);
             return;
         }
     }

@@ -187,7 +187,7 @@ static int write_values(struct gguf *g, const char *name, enum pp_st_dtype type,
     return 0;
 }
 
-static int pad(struct gguf *g)
+static int pad_file(struct gguf *g)
 {
     static const char zeros[ALIGN];
     return pp_io_write(&g->file, zeros, (ALIGN - g->file.bytes % ALIGN) % ALIGN);
@@ -217,7 +217,7 @@ static int write_tensor(struct gguf *g, const struct pp_st_item *t)
     size_t n = 1;
     for (int d = 0; d < t->n_dims; d++)
         n *= (size_t)t->dims[d];
-    PP_TRY(pad(g));
+    PP_TRY(pad_file(g));
     if (is_transposed(g, t) || paired_heads(g, t) > 0)
         return write_moved(g, t, n);
     PP_TAKE(float, piece, PIECE);
@@ -230,7 +230,7 @@ static int write_tensor(struct gguf *g, const struct pp_st_item *t)
 }
 
 /* What llama.cpp divides the angle of pair j by, for llama3. */
-static double divisor(const struct pp_config *cfg, int width, int j)
+static double rope_divisor(const struct pp_config *cfg, int width, int j)
 {
     const double *s = cfg->model.rope_scaling.at;
     double waves = s[3] * pow(cfg->model.rope_base, -2.0 * j / width) / 6.283185307179586;
@@ -242,9 +242,9 @@ static int write_divisors(struct gguf *g)
 {
     PP_OWN(pp_bytes_fini) struct pp_bytes all = {0};
     int width = head_width(g->e);
-    PP_TRY(pad(g));
+    PP_TRY(pad_file(g));
     for (int j = 0; j < width / 2; j++) {
-        float f = (float)divisor(g->e->cfg, width, j);
+        float f = (float)rope_divisor(g->e->cfg, width, j);
         pp_bytes_put(&all, &f, sizeof(f));
     }
     return all.lost ? PP_ERESOURCE : pp_io_write(&g->file, all.at, all.n);
@@ -283,7 +283,7 @@ static int write_file(struct gguf *g, const char *path)
     for (int i = 0; i < e->n; i++)
         PP_TRY(write_tensor(g, &e->items[i]));
     PP_TRY(scaled ? write_divisors(g) : 0);
-    PP_TRY(pad(g));
+    PP_TRY(pad_file(g));
     return pp_io_commit(&g->file, NULL);
 }
 

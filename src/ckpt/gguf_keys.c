@@ -69,7 +69,7 @@ static void begin_array(struct gguf *g, const char *name, enum value type, size_
 /* ---- the tokenizer */
 
 /* A byte in GPT-2's spelling: the printable ones stand for themselves, the others follow from 256. */
-static size_t spell(uint8_t byte, char out[2])
+static size_t spell_byte(uint8_t byte, char out[2])
 {
     static const char map[] = {33, 126}; /* and 161 to 172, 174 to 255 */
     uint32_t code = 256;
@@ -92,7 +92,7 @@ static size_t spell_all(const char *bytes, int n, char *out)
 {
     size_t used = 0;
     for (int i = 0; i < n; i++)
-        used += spell((uint8_t)bytes[i], out + used);
+        used += spell_byte((uint8_t)bytes[i], out + used);
     return used;
 }
 
@@ -120,7 +120,7 @@ static void put_char_merges(struct gguf *g, const char *text)
                 continue;
             size_t n = spell_all(p, i, merge);
             merge[n++] = ' ';
-            n += spell((uint8_t)p[i], merge + n);
+            n += spell_byte((uint8_t)p[i], merge + n);
             gguf_string(&all, merge, n);
             count++;
         }
@@ -137,7 +137,7 @@ static void put_chars(struct gguf *g, const char *text, int vocabulary)
     begin_array(g, "tokenizer.ggml.tokens", STRING, (size_t)vocabulary);
     for (int b = 0; b < 256 && !text[0] && b < vocabulary; b++, n++) {
         char out[2];
-        gguf_string(&g->keys, out, spell((uint8_t)b, out));
+        gguf_string(&g->keys, out, spell_byte((uint8_t)b, out));
     }
     for (const char *p = text; *p && n < vocabulary; n++) {
         char out[16];

@@ -58,7 +58,7 @@ struct cursor {
     int line;
 };
 
-static bool word(struct cursor *c, const char *text)
+static bool parse_word(struct cursor *c, const char *text)
 {
     size_t n = strlen(text);
     if ((size_t)(c->end - c->p) < n || memcmp(c->p, text, n) != 0)
@@ -85,7 +85,7 @@ static bool parse_digits(struct cursor *c, uint64_t *out)
     return true;
 }
 
-static bool hex(struct cursor *c, char out[PP_SHA256_HEX])
+static bool parse_hex(struct cursor *c, char out[PP_SHA256_HEX])
 {
     if (c->end - c->p < 64)
         return false;
@@ -100,10 +100,11 @@ static bool hex(struct cursor *c, char out[PP_SHA256_HEX])
     return true;
 }
 
-static bool entry(struct cursor *c, const char *name, struct manifest_entry *out)
+static bool parse_entry(struct cursor *c, const char *name, struct manifest_entry *out)
 {
-    return word(c, "file ") && word(c, name) && word(c, " ") && parse_digits(c, &out->bytes) &&
-           word(c, " ") && hex(c, out->sha256) && word(c, "\n");
+    return parse_word(c, "file ") && parse_word(c, name) && parse_word(c, " ") &&
+           parse_digits(c, &out->bytes) && parse_word(c, " ") && parse_hex(c, out->sha256) &&
+           parse_word(c, "\n");
 }
 
 /* How many parts the name of the first one announces; 0 when it is not such a name. */
@@ -122,12 +123,13 @@ static int count_parts(const struct cursor *c)
     return count;
 }
 
-static bool head(struct cursor *c, struct manifest *m)
+static bool parse_head(struct cursor *c, struct manifest *m)
 {
     uint64_t step = 0, tensors = 0;
-    if (!(word(c, "step ") && parse_digits(c, &step) && word(c, "\n") && word(c, "config_hash ") &&
-          hex(c, m->config_hash) && word(c, "\n") && word(c, "tensors ") &&
-          parse_digits(c, &tensors) && word(c, "\n") && entry(c, NAME_CONFIG, &m->config)))
+    if (!(parse_word(c, "step ") && parse_digits(c, &step) && parse_word(c, "\n") &&
+          parse_word(c, "config_hash ") && parse_hex(c, m->config_hash) && parse_word(c, "\n") &&
+          parse_word(c, "tensors ") && parse_digits(c, &tensors) && parse_word(c, "\n") &&
+          parse_entry(c, NAME_CONFIG, &m->config)))
         return false;
     m->step = (int64_t)step;
     m->tensors = (int64_t)tensors;
@@ -135,22 +137,22 @@ static bool head(struct cursor *c, struct manifest *m)
     return m->n_parts > 0;
 }
 
-static bool tail(struct cursor *c, struct manifest *m)
+static bool parse_tail(struct cursor *c, struct manifest *m)
 {
     char name[NAME_BYTES];
     for (int i = 0; i < m->n_parts; i++) {
         name_part(name, i, m->n_parts);
-        if (!entry(c, name, &m->parts[i]))
+        if (!parse_entry(c, name, &m->parts[i]))
             return false;
     }
-    return entry(c, NAME_STATE, &m->state) && c->p == c->end;
+    return parse_entry(c, NAME_STATE, &m->state) && c->p == c->end;
 }
 
 /* The version first, which decides what the rest means; then the digest, then every line. */
 static int check_frame(const char *label, const char *text, size_t bytes, struct cursor *c)
 {
     uint64_t version = 0;
-    if (!word(c, MAGIC) || !parse_digits(c, &version) || !word(c, "\n"))
+    if (!parse_word(c, MAGIC) || !parse_digits(c, &version) || !parse_word(c, "\n"))
         return pp_fail(PP_EFORMAT, "%s: line 1 is not '" MAGIC "%d'", label, PP_CKPT_VERSION);
     if (version != PP_CKPT_VERSION) {
         return pp_fail(PP_EFORMAT,
@@ -177,12 +179,12 @@ int manifest_parse(const char *label, const char *text, size_t bytes, struct man
     struct cursor c = {.p = text, .end = text + bytes, .line = 1};
     struct manifest m = {0};
     PP_TRY(check_frame(label, text, bytes, &c));
-    bool good = head(&c, &m);
+    bool good = parse_head(&c, &m);
     if (good) {
         m.parts = pp_alloc((size_t)m.n_parts, sizeof(*m.parts));
         if (!m.parts)
             return pp_error_context("%s", label);
-        good = tail(&c, &m);
+        good = parse_tail(&c, &m);
     }
     if (!good) {
         manifest_fini(&m);

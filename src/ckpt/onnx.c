@@ -90,8 +90,8 @@ static void put_tensor(struct pp_bytes *t, const char *name, int n_dims, const i
 }
 
 /* A constant of these numbers, [n] and then ones; its name into out. */
-static void constant(struct onnx *o, bool whole, int n, const double *values, int n_dims,
-                     char out[NAME])
+static void add_constant(struct onnx *o, bool whole, int n, const double *values, int n_dims,
+                         char out[NAME])
 {
     PP_OWN(pp_bytes_fini) struct pp_bytes t = {0};
     const int64_t dims[3] = {n, 1, 1};
@@ -111,14 +111,14 @@ static void constant(struct onnx *o, bool whole, int n, const double *values, in
 static void with_number(struct onnx *o, const char *op, double value)
 {
     char c[NAME];
-    constant(o, false, 1, &value, 0, c);
+    add_constant(o, false, 1, &value, 0, c);
     apply(o, op, "", "%s %s", o->y, c);
 }
 
-static void reshape(struct onnx *o, int n, const double *shape)
+static void add_reshape(struct onnx *o, int n, const double *shape)
 {
     char c[NAME];
-    constant(o, true, n, shape, 1, c);
+    add_constant(o, true, n, shape, 1, c);
     apply(o, "Reshape", "", "%s %s", o->y, c);
 }
 
@@ -219,7 +219,7 @@ static void put_average(struct onnx *o, const struct pp_node *n, const char *x)
     if (n->in.n == 2 && n->window.conv.kh == n->in.dims[0]) {
         apply(o, "ReduceMean", "axes=1, keepdims=0", "%s", x);
     } else if (n->in.n == 2) {
-        constant(o, true, 1, &(double){0}, 0, zero);
+        add_constant(o, true, 1, &(double){0}, 0, zero);
         apply(o, "Gather", "axis=1", "%s %s", x, zero);
     } else if (n->out.n == 1) {
         apply(o, "GlobalAveragePool", "", "%s", x);
@@ -237,19 +237,19 @@ static void put_group_norm(struct onnx *o, const struct pp_node *n, const char *
     char scale[NAME], shift[NAME], text[64];
     for (int i = 0; i < G; i++)
         ones[i] = 1;
-    constant(o, false, G, ones, 1, scale);
-    constant(o, false, G, zeros, 1, shift);
+    add_constant(o, false, G, ones, 1, scale);
+    add_constant(o, false, G, zeros, 1, shift);
     snprintf(o->y, sizeof(o->y), "%s", x);
-    reshape(o, 3, (double[]){0, G, -1});
+    add_reshape(o, 3, (double[]){0, G, -1});
     snprintf(text, sizeof(text), "epsilon=%.9e", (double)n->norm.eps);
     apply(o, "InstanceNormalization", text, "%s %s %s", o->y, scale, shift);
-    reshape(o, image ? 4 : 2, (double[]){0, C, n->out.dims[0], n->out.dims[1]});
+    add_reshape(o, image ? 4 : 2, (double[]){0, C, n->out.dims[0], n->out.dims[1]});
     for (int i = 0; i < 2; i++) {
         char y[NAME];
         snprintf(y, sizeof(y), "%s", o->y);
         snprintf(o->y, sizeof(o->y), "%s", param_of(o, n, i));
         if (image)
-            reshape(o, 3, (double[]){C, 1, 1});
+            add_reshape(o, 3, (double[]){C, 1, 1});
         apply(o, i == 0 ? "Mul" : "Add", "", "%s %s", y, o->y);
     }
 }
@@ -273,11 +273,11 @@ static void take_heads(struct onnx *o, const struct pp_node *n, const char *x, i
 {
     int C = n->attention.heads * n->attention.width;
     char from[NAME], to[NAME], axis[NAME];
-    constant(o, true, 1, &(double){i * C}, 1, from);
-    constant(o, true, 1, &(double){(i + 1) * C}, 1, to);
-    constant(o, true, 1, &(double){2}, 1, axis);
+    add_constant(o, true, 1, &(double){i * C}, 1, from);
+    add_constant(o, true, 1, &(double){(i + 1) * C}, 1, to);
+    add_constant(o, true, 1, &(double){2}, 1, axis);
     apply(o, "Slice", "", "%s %s %s %s", x, from, to, axis);
-    reshape(o, 4, (double[]){0, 0, n->attention.heads, n->attention.width});
+    add_reshape(o, 4, (double[]){0, 0, n->attention.heads, n->attention.width});
     apply(o, "Transpose", keys ? "perm=0,2,3,1" : "perm=0,2,1,3", "%s", o->y);
 }
 
@@ -295,7 +295,7 @@ static void put_attention(struct onnx *o, const struct pp_node *n, const char *x
     take_heads(o, n, x, 2, false);
     apply(o, "MatMul", "", "%s %s", p, o->y);
     apply(o, "Transpose", "perm=0,2,1,3", "%s", o->y);
-    reshape(o, 3, (double[]){0, 0, n->attention.heads * n->attention.width});
+    add_reshape(o, 3, (double[]){0, 0, n->attention.heads * n->attention.width});
 }
 
 static int put_node(struct onnx *o, const struct pp_node *n, const char *x, const char *x1)
@@ -379,7 +379,7 @@ static int put_scaling(struct onnx *o)
         PP_TAKE(double, all, values);
         for (int k = 0; k < values; k++)
             all[k] = lists[i]->at[k % n];
-        constant(o, false, values, all, input->n == 3 ? 3 : 1, c);
+        add_constant(o, false, values, all, input->n == 3 ? 3 : 1, c);
         apply(o, i == 0 ? "Sub" : "Div", "", "%s %s", o->y, c);
     }
     return 0;

@@ -36,7 +36,7 @@ static float of_half(uint16_t h)
     return of_bits(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
-static void convert(enum pp_st_dtype from, const void *src, size_t n, float *dst)
+static void convert_to_floats(enum pp_st_dtype from, const void *src, size_t n, float *dst)
 {
     const uint8_t *p = src;
     for (size_t i = 0; i < n; i++) {
@@ -101,7 +101,7 @@ static int read_pieces(const struct pp_st_file *f, const struct pp_st_tensor *t,
         size_t n = left < PIECE ? (size_t)left : PIECE;
         PP_TRY(pp_st_read(f, t, at * width, raw, n * width));
         if (raw != floats)
-            convert(t->dtype, raw, n, floats);
+            convert_to_floats(t->dtype, raw, n, floats);
         PP_TRY(put(ctx, at, floats, n));
         at += n;
     }

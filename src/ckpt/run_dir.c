@@ -83,7 +83,7 @@ static int forget_end(const char *dir)
 
 /* What an earlier run left and this one does not replace at once: a board would draw the curves of
  * both as one, and a later --resume would find the checkpoints of the earlier one. */
-static int forget(const char *dir, const struct pp_lock *lock)
+static int forget_earlier_run(const char *dir, const struct pp_lock *lock)
 {
     char board[PP_PATH_MAX], checkpoints[PP_PATH_MAX];
     PP_OWN_MEMORY char **events = NULL;
@@ -167,7 +167,7 @@ int pp_run_dir_create(const struct pp_config *cfg, const char *name, bool overwr
 int pp_run_dir_begin(const struct pp_config *cfg, const char *dir, bool goes_on,
                      const struct pp_lock *lock)
 {
-    PP_TRY(goes_on ? forget_end(dir) : forget(dir, lock));
+    PP_TRY(goes_on ? forget_end(dir) : forget_earlier_run(dir, lock));
     return write_config(cfg, dir);
 }
 

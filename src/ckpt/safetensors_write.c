@@ -56,7 +56,7 @@ static int place_items(struct writer *w, const struct pp_st_item *items, int n)
 }
 
 /* Give all bytes of a tensor to the CRC and, when it is `out`, to the file. */
-static int pass(struct writer *w, const struct entry *e, bool out, uint32_t *out_crc)
+static int pass_tensor(struct writer *w, const struct entry *e, bool out, uint32_t *out_crc)
 {
     uLong crc = crc32(0, NULL, 0);
     for (uint64_t at = 0; at < e->bytes;) {
@@ -134,7 +134,7 @@ static int write_all(struct writer *w)
     PP_TRY(pp_io_write(&w->file, w->head, w->head_bytes));
     for (int i = 0; i < w->n; i++) {
         uint32_t crc = 0;
-        PP_TRY(pass(w, &w->entries[i], true, &crc));
+        PP_TRY(pass_tensor(w, &w->entries[i], true, &crc));
         if (crc != w->entries[i].crc) {
             return pp_fail(PP_EINTERNAL, "%s: tensor %s changed while it was saved", w->path,
                            w->entries[i].item->name);
@@ -152,7 +152,7 @@ static int write_items(struct writer *w, const struct pp_io *io, const struct pp
         return pp_error_context("%s", w->path);
     PP_TRY(place_items(w, items, n));
     for (int i = 0; i < w->n; i++)
-        PP_TRY(pass(w, &w->entries[i], false, &w->entries[i].crc));
+        PP_TRY(pass_tensor(w, &w->entries[i], false, &w->entries[i].crc));
     PP_TRY(make_header(w, meta, n_meta));
     PP_TRY(pp_io_create(io, w->path, &w->file));
     return write_all(w);

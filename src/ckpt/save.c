@@ -136,8 +136,8 @@ static int take_parts(const struct pp_ckpt_save *save, const struct pp_ckpt_part
  * where the system can. Where it cannot, a crash between the two renames leaves no checkpoint of
  * this step, and the one before it is the newest.
  */
-static int replace(const struct pp_io *io, const struct pp_ckpt_save *save, const char *path,
-                   char out_old[PP_PATH_MAX])
+static int replace_folder(const struct pp_io *io, const struct pp_ckpt_save *save, const char *path,
+                          char out_old[PP_PATH_MAX])
 {
     int rc;
     do {
@@ -164,7 +164,7 @@ static int name_folder(const struct pp_io *io, const struct pp_ckpt_save *save, 
     PP_TRY(pp_io_sync_dir(io, save->folder));
     PP_TRY(pp_path_stat(path, false, &st));
     if (st.st_mode != 0)
-        PP_TRY(replace(io, save, path, old));
+        PP_TRY(replace_folder(io, save, path, old));
     else
         PP_TRY(pp_io_rename(io, save->folder, path));
     *named = true;

@@ -40,7 +40,7 @@ const struct pp_transport_ops *pp_transport_find(const char *name)
     return pp_transport_at(i);
 }
 
-static bool joins(const struct pp_transport_ops *t, bool processes)
+static bool can_join(const struct pp_transport_ops *t, bool processes)
 {
     return processes ? t->joins_processes : t->joins_threads;
 }
@@ -48,14 +48,14 @@ static bool joins(const struct pp_transport_ops *t, bool processes)
 bool pp_transport_joins(const char *name, bool processes)
 {
     const struct pp_transport_ops *t = pp_transport_find(name);
-    return !t || joins(t, processes);
+    return !t || can_join(t, processes);
 }
 
 bool pp_transport_fits(const struct pp_transport_ops *t, const struct pp_paths *p,
                        char why[PP_TRANSPORT_WHY_MAX])
 {
     why[0] = '\0';
-    if (!joins(t, p->processes)) {
+    if (!can_join(t, p->processes)) {
         snprintf(why, PP_TRANSPORT_WHY_MAX, "ranks are %s",
                  p->processes ? "processes" : "threads of one process");
         return false;
@@ -75,7 +75,7 @@ int pp_transport_choose(const struct pp_paths *p, const struct pp_transport_ops 
     why[0] = '\0';
     for (int i = 0; i < COUNT; i++) {
         const struct pp_transport_ops *t = transports[i];
-        if (!joins(t, p->processes))
+        if (!can_join(t, p->processes))
             continue;
         bool fits = pp_transport_fits(t, p, text);
         /* The hosts of processes may have other libraries: there all say what is missing, or none. */

@@ -30,7 +30,7 @@
 
 /* ---- who may call MPI */
 
-static struct mpi *enter(struct pp_transport *tp)
+static struct mpi *lock_calls(struct pp_transport *tp)
 {
     struct mpi *m = tp->impl;
     if (m->moves)
@@ -38,16 +38,17 @@ static struct mpi *enter(struct pp_transport *tp)
     return m;
 }
 
-static void leave(struct mpi **m)
+static void unlock_calls(struct mpi **m)
 {
     if ((*m)->moves)
         pthread_mutex_unlock(&(*m)->lock);
 }
 
 /* At the begin of each operation: the mover waits until the function returns. */
-#define MPI_IS_MINE(tp) __attribute__((cleanup(leave), unused)) struct mpi *mine_ = enter(tp)
+#define MPI_IS_MINE(tp)                                                                            \
+    __attribute__((cleanup(unlock_calls), unused)) struct mpi *mine_ = lock_calls(tp)
 
-static void *move(void *arg)
+static void *move_messages(void *arg)
 {
     struct mpi *m = arg;
     int found;
@@ -73,7 +74,7 @@ int pp_mpi_start_mover(struct mpi *m)
 {
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->wake, NULL);
-    int e = pp_thread_start(&m->mover, move, m);
+    int e = pp_thread_start(&m->mover, move_messages, m);
     m->moves = e == 0;
     return e == 0 ? 0
                   : pp_fail(PP_ERESOURCE, "cannot start a thread for messages: %s", strerror(e));

@@ -192,7 +192,7 @@ struct wait {
 };
 
 /* "Not ready", or "recorded in a capture", is an error to the runtime, which the next launch would be told. */
-static cudaError_t query(cudaEvent_t event)
+static cudaError_t query_event(cudaEvent_t event)
 {
     cudaError_t rc = cudaEventQuery(event);
     if (rc != cudaSuccess)
@@ -206,7 +206,7 @@ static const struct pp_channel_end *unfinished(const struct nccl *n)
     for (int i = 0; i < n->tp->n_ends; i++) {
         const struct pp_channel_end *e = &n->tp->ends[i];
         for (int k = 0; k < e->spec.slots; k++)
-            if (query(nccl_slot(e, k)->there) == cudaErrorNotReady)
+            if (query_event(nccl_slot(e, k)->there) == cudaErrorNotReady)
                 return e;
     }
     return NULL;
@@ -327,7 +327,7 @@ int pp_nccl_wait_event(struct nccl *n, const struct pp_channel_end *e, cudaEvent
 {
     struct wait w = {.timeout_ns = n->timeout_ns, .e = e, .what = what};
     for (;;) {
-        cudaError_t rc = query(event);
+        cudaError_t rc = query_event(event);
         if (rc == cudaSuccess)
             return 0;
         if (rc != cudaErrorNotReady)

@@ -48,7 +48,7 @@ static int wait_mark(struct pp_transport *tp, void *mark)
 
 /* ---- memory */
 
-static int pin(struct pp_backend *be, size_t bytes, struct pinned *out)
+static int pin_memory(struct pp_backend *be, size_t bytes, struct pinned *out)
 {
     PP_TRY(pp_size_add(bytes, PP_ALIGN, &out->bytes));
     PP_TRY(pp_backend_host_alloc(be, out->bytes, &out->raw));
@@ -57,7 +57,7 @@ static int pin(struct pp_backend *be, size_t bytes, struct pinned *out)
     return 0;
 }
 
-static void unpin(struct pp_backend *be, struct pinned *m)
+static void unpin_memory(struct pp_backend *be, struct pinned *m)
 {
     pp_backend_host_free(be, m->raw, m->bytes);
     *m = (struct pinned){0};
@@ -68,7 +68,7 @@ static int bind(struct pp_transport *tp)
     struct staged *s = tp->impl;
     PP_TRY(pp_backend_mark_create(tp->be, false, &s->down));
     for (int i = 0; i < 2; i++)
-        PP_TRY(pin(tp->be, PIECE_BYTES, &s->piece[i]));
+        PP_TRY(pin_memory(tp->be, PIECE_BYTES, &s->piece[i]));
     return 0;
 }
 
@@ -84,10 +84,10 @@ static void destroy(struct pp_transport *tp)
         for (int k = 0; slots && k < tp->ends[i].spec.slots; k++)
             pp_backend_mark_destroy(tp->be, slots[k].copied);
         if (own)
-            unpin(tp->be, &own->twins);
+            unpin_memory(tp->be, &own->twins);
     }
     for (int i = 0; i < 2; i++)
-        unpin(tp->be, &s->piece[i]);
+        unpin_memory(tp->be, &s->piece[i]);
     pp_backend_mark_destroy(tp->be, s->down);
 }
 
@@ -102,7 +102,7 @@ static int make_twins(struct pp_transport *tp, void **twins)
         size_t bytes = 0;
         if (e->spec.dst == tp->rank || !tp->inner->caps.shared_slots) {
             PP_TRY(pp_size_mul((size_t)e->spec.slots, e->spec.bytes, &bytes));
-            PP_TRY(pin(tp->be, bytes, &own->twins));
+            PP_TRY(pin_memory(tp->be, bytes, &own->twins));
         }
         twins[i] = own->twins.p;
         for (int k = 0; k < e->spec.slots; k++)

@@ -27,7 +27,7 @@
 
 /* ---- the group */
 
-static void carve(struct pp_threads *g, struct pp_arena *a)
+static void carve_group(struct pp_threads *g, struct pp_arena *a)
 {
     size_t n = (size_t)g->size;
     g->slot_lines = pp_arena_take(a, n, sizeof(*g->slot_lines));
@@ -46,10 +46,10 @@ int pp_threads_create(int size, const struct pp_places *places, struct pp_thread
     memset(g, 0, bytes);
     g->size = size;
     struct pp_arena dry = pp_arena_dry();
-    carve(g, &dry);
+    carve_group(g, &dry);
     PP_TRY_UNDO(pp_arena_create(dry.used, &g->memory), free(g));
     struct pp_arena a = g->memory;
-    carve(g, &a);
+    carve_group(g, &a);
     int rc = places ? 0
                     : pp_places_make(&(struct pp_places_spec){.ranks = size, .threads = 1},
                                      &g->own_places);

@@ -24,7 +24,7 @@ struct rank_thread {
     struct pp_error error;
 };
 
-static void arrive(struct gate *g, int ranks, bool wait)
+static void arrive_at_gate(struct gate *g, int ranks, bool wait)
 {
     pthread_mutex_lock(&g->lock);
     g->missing -= ranks;
@@ -46,7 +46,7 @@ static void *run_thread(void *arg)
         t->error = *pp_error_get();
     if (!tp)
         pp_threads_abort(t->group); /* the others would wait for this one */
-    arrive(t->gate, 1, true);
+    arrive_at_gate(t->gate, 1, true);
     pp_transport_destroy(&tp);
     if (t->job->end)
         t->job->end(t->rank, t->job->ctx);
@@ -55,7 +55,7 @@ static void *run_thread(void *arg)
 
 /* Whether a explains b: a rank that an abort has woken up returns PP_ELOST, and who failed alone
  * did so before anybody who failed because of it. */
-static bool explains(const struct rank_thread *a, const struct rank_thread *b)
+static bool explains_failure(const struct rank_thread *a, const struct rank_thread *b)
 {
     if ((a->rc == PP_ELOST) != (b->rc == PP_ELOST))
         return b->rc == PP_ELOST;
@@ -77,13 +77,13 @@ int pp_threads_run(int n, const struct pp_threads_job *job)
             rc = pp_fail(PP_ERESOURCE, "cannot start the thread of rank %d of %d: %s", started, n,
                          strerror(e));
             pp_threads_abort(group);
-            arrive(&gate, n - started, false);
+            arrive_at_gate(&gate, n - started, false);
             break;
         }
     }
     for (int r = 0; r < started; r++) {
         pthread_join(ranks[r].thread, NULL);
-        if (ranks[r].rc < 0 && (!cause || explains(&ranks[r], cause)))
+        if (ranks[r].rc < 0 && (!cause || explains_failure(&ranks[r], cause)))
             cause = &ranks[r];
     }
     if (rc == 0 && cause) {

@@ -89,16 +89,16 @@ void pp_threads_record(struct pp_transport *tp, bool on)
  * on later work; enqueued work never waits for work that is not enqueued yet.
  */
 
-static struct line *mail(const struct pp_transport *tp, int src, int dst)
+static struct line *mail_line(const struct pp_transport *tp, int src, int dst)
 {
     const struct rank *k = tp->impl;
     return &k->group->mail[src * tp->size + dst];
 }
 
-static void lend(struct pp_transport *tp, int dst, const void *p, size_t bytes)
+static void lend_bytes(struct pp_transport *tp, int dst, const void *p, size_t bytes)
 {
     struct rank *k = tp->impl;
-    struct line *m = mail(tp, tp->rank, dst);
+    struct line *m = mail_line(tp, tp->rank, dst);
     m->p = p;
     m->bytes = bytes;
     pp_word_set(&m->turn, 2 * k->sent[dst] + 1);
@@ -109,7 +109,7 @@ static void lend(struct pp_transport *tp, int dst, const void *p, size_t bytes)
 static int copy_from(struct pp_transport *tp, int src, void *to, size_t bytes, bool on_device)
 {
     const struct rank *k = tp->impl;
-    struct line *m = mail(tp, src, tp->rank);
+    struct line *m = mail_line(tp, src, tp->rank);
     PP_TRY(pp_threads_wait(tp, &m->turn, 2 * k->received[src] + 1));
     if (m->bytes != bytes) {
         return pp_fail(PP_EINTERNAL, "from rank %d to %d: expected %zu bytes, found %zu", src,
@@ -128,7 +128,7 @@ static void return_slot(struct pp_transport *tp, int src)
 {
     struct rank *k = tp->impl;
     k->received[src]++;
-    pp_word_set(&mail(tp, src, tp->rank)->turn, 2 * k->received[src]);
+    pp_word_set(&mail_line(tp, src, tp->rank)->turn, 2 * k->received[src]);
 }
 
 static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n, bool on_device)
@@ -137,7 +137,7 @@ static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n,
     PP_TRY(on_device ? set_point(tp, POINT_READY) : 0);
     for (int i = 0; i < n; i++)
         if (x[i].out)
-            lend(tp, x[i].peer, x[i].out, x[i].out_bytes);
+            lend_bytes(tp, x[i].peer, x[i].out, x[i].out_bytes);
     for (int i = 0; i < n; i++)
         if (x[i].in)
             PP_TRY(copy_from(tp, x[i].peer, x[i].in, x[i].in_bytes, on_device));
@@ -148,7 +148,7 @@ static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n,
     for (int i = 0; i < n; i++) {
         int peer = x[i].peer;
         if (x[i].out) {
-            PP_TRY(pp_threads_wait(tp, &mail(tp, tp->rank, peer)->turn, 2 * k->sent[peer]));
+            PP_TRY(pp_threads_wait(tp, &mail_line(tp, tp->rank, peer)->turn, 2 * k->sent[peer]));
             PP_TRY(on_device ? wait_point(tp, peer, POINT_READ) : 0);
         }
     }

@@ -71,7 +71,7 @@ void pp_transport_destroy(struct pp_transport **tp)
         (tp) = (tp)->inner;
 
 /* The end of a call that an inner transport may have done. */
-static int passed(struct pp_transport *tp, int rc)
+static int report_lost(struct pp_transport *tp, int rc)
 {
     for (struct pp_transport *t = tp; rc == PP_ELOST && t; t = t->inner)
         if (t->ops->lost)
@@ -83,7 +83,7 @@ int pp_transport_allgather(struct pp_transport *tp, const void *in, size_t bytes
 {
     struct pp_transport *t = tp;
     FIND(t, allgather);
-    return passed(tp, t->ops->allgather(t, in, bytes, out));
+    return report_lost(tp, t->ops->allgather(t, in, bytes, out));
 }
 
 /* With n peers, memory of the host. */
@@ -91,7 +91,7 @@ static int exchange_on_host(struct pp_transport *tp, const struct pp_exchange *x
 {
     struct pp_transport *t = tp;
     FIND(t, exchange);
-    return passed(tp, t->ops->exchange(t, x, n));
+    return report_lost(tp, t->ops->exchange(t, x, n));
 }
 
 int pp_transport_send(struct pp_transport *tp, int dst, const void *buf, size_t bytes)
@@ -132,7 +132,7 @@ int pp_transport_post_vote(struct pp_transport *tp, bool yes)
     struct pp_transport *t = tp;
     FIND(t, post_vote);
     if (t->ops->post_vote)
-        return passed(tp, t->ops->post_vote(t, yes));
+        return report_lost(tp, t->ops->post_vote(t, yes));
     tp->vote = yes;
     return 0;
 }
@@ -142,7 +142,7 @@ int pp_transport_wait_vote(struct pp_transport *tp, bool *out_all)
     struct pp_transport *t = tp;
     FIND(t, wait_vote);
     if (t->ops->wait_vote)
-        return passed(tp, t->ops->wait_vote(t, out_all));
+        return report_lost(tp, t->ops->wait_vote(t, out_all));
     PP_TRY(pp_transport_allgather(tp, &tp->vote, sizeof(tp->vote), tp->verdicts));
     bool all = true;
     for (int r = 0; r < tp->size; r++)
@@ -319,7 +319,7 @@ struct sum {
 };
 
 /* First element of piece d of N elements cut into n balanced pieces; d == n gives N. */
-static size_t piece(size_t N, int n, int d)
+static size_t piece_start(size_t N, int n, int d)
 {
     size_t each = N / (size_t)n;
     size_t left = N % (size_t)n;
@@ -379,14 +379,14 @@ static int reduce_pieces(const struct sum *s, size_t N)
 {
     const size_t f = sizeof(float);
     struct pp_exchange *x = s->tp->exchanges;
-    size_t lo = piece(N, s->n, s->me);
-    size_t mine = piece(N, s->n, s->me + 1) - lo;
+    size_t lo = piece_start(N, s->n, s->me);
+    size_t mine = piece_start(N, s->n, s->me + 1) - lo;
     int k = 0;
     for (int j = 0; j < s->n; j++) {
-        size_t theirs = piece(N, s->n, j);
+        size_t theirs = piece_start(N, s->n, j);
         if (j != s->me) {
             x[k] = (struct pp_exchange){s->group[j], s->buf + theirs,
-                                        (piece(N, s->n, j + 1) - theirs) * f,
+                                        (piece_start(N, s->n, j + 1) - theirs) * f,
                                         s->scratch + (size_t)k * mine, mine * f};
             k++;
         }
@@ -402,10 +402,10 @@ static int reduce_pieces(const struct sum *s, size_t N)
         PP_TRY(copy_floats(s, mine, sum, s->buf + lo));
     k = 0;
     for (int j = 0; j < s->n; j++) {
-        size_t theirs = piece(N, s->n, j);
+        size_t theirs = piece_start(N, s->n, j);
         if (j != s->me) {
             x[k++] = (struct pp_exchange){s->group[j], s->buf + lo, mine * f, s->buf + theirs,
-                                          (piece(N, s->n, j + 1) - theirs) * f};
+                                          (piece_start(N, s->n, j + 1) - theirs) * f};
         }
     }
     return exchange_here(s, k);

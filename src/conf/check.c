@@ -11,17 +11,17 @@
 #include "ppcli/conf/config.h"
 #include "ppcli/base/base.h"
 
-static int option(const char *key)
+static int option_index(const char *key)
 {
     int i = conf_option_index(key);
     pp_assert(i >= 0);
     return i;
 }
 
-static bool good(const struct pp_config *cfg, const char *const *keys)
+static bool keys_are_good(const struct pp_config *cfg, const char *const *keys)
 {
     for (int i = 0; keys[i]; i++)
-        if (cfg->source->origins[option(keys[i])].bad)
+        if (cfg->source->origins[option_index(keys[i])].bad)
             return false;
     return true;
 }
@@ -37,7 +37,7 @@ blame(struct pp_config *cfg, const char *const *keys, const char *fmt, ...)
     va_list args;
     for (int o = 0; o < 2; o++)
         for (int i = 0, found = 0; keys[i] && !found; i++)
-            if ((found = cfg->source->origins[option(keys[i])].from == order[o]))
+            if ((found = cfg->source->origins[option_index(keys[i])].from == order[o]))
                 key = keys[i];
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
@@ -50,7 +50,7 @@ static void check_batch(struct pp_config *cfg)
     static const char *const keys[] = {"pipeline.microbatches", "pipeline.replicas",
                                        "train.batch_size", NULL};
     static const char *const copies[] = {"pipeline.replicas", "train.batch_size", NULL};
-    if (!good(cfg, keys))
+    if (!keys_are_good(cfg, keys))
         return;
     int m = cfg->pipeline.microbatches, d = cfg->pipeline.replicas, b = cfg->train.batch_size;
     int share = b / d; /* rows of the smallest replica */
@@ -78,7 +78,7 @@ static void check_cut(struct pp_config *cfg)
     static const char *const counts[] = {"pipeline.stages", "pipeline.chunks", NULL};
     bool split = cfg->pipeline.split_at[0];
     const char *key = keys[split], *text = split ? cfg->pipeline.split_at : cfg->pipeline.ranges;
-    if (!good(cfg, keys))
+    if (!keys_are_good(cfg, keys))
         return;
     if (split && cfg->pipeline.assignment != PP_ASSIGN_AUTO) {
         blame(cfg, keys, "assignment and split_at both say where to cut; use one of them");
@@ -86,7 +86,7 @@ static void check_cut(struct pp_config *cfg)
     }
     if (split)
         cfg->pipeline.assignment = PP_ASSIGN_EXPLICIT;
-    if (!good(cfg, counts) || cfg->pipeline.assignment != PP_ASSIGN_EXPLICIT)
+    if (!keys_are_good(cfg, counts) || cfg->pipeline.assignment != PP_ASSIGN_EXPLICIT)
         return;
     int stages = cfg->pipeline.stages, chunks = cfg->pipeline.chunks, n = 1 + split;
     for (; *text; text++)
@@ -112,14 +112,15 @@ static void check_slower(struct pp_config *cfg)
 {
     static const char *const keys[] = {"pipeline.slower", "pipeline.stages", NULL};
     int n = cfg->pipeline.slower.n, stages = cfg->pipeline.stages;
-    if (good(cfg, keys) && n > 0 && n != stages)
+    if (keys_are_good(cfg, keys) && n > 0 && n != stages)
         blame(cfg, keys, "%d numbers for %d stages; write one for each", n, stages);
 }
 
 static void check_nonfinite(struct pp_config *cfg)
 {
     static const char *const keys[] = {"train.nonfinite", "run.dir", NULL};
-    if (good(cfg, keys) && cfg->train.nonfinite == PP_NONFINITE_REWIND && cfg->run.dir[0] == '\0') {
+    if (keys_are_good(cfg, keys) && cfg->train.nonfinite == PP_NONFINITE_REWIND &&
+        cfg->run.dir[0] == '\0') {
         blame(cfg, keys,
               "rewind goes back to a checkpoint, and without a run folder there "
               "is none; use train.nonfinite = skip, or name a run.dir");
@@ -135,7 +136,7 @@ static void check_launch(struct pp_config *cfg, const struct pp_names *names)
         blame(cfg, hosts,
               "threads have no hosts; use run.launch = mpirun, or no hosts (--hosts '')");
     static const char *const keys[] = {"run.transport", "run.launch", NULL};
-    if (!good(cfg, keys) || !names || !names->joins)
+    if (!keys_are_good(cfg, keys) || !names || !names->joins)
         return;
     const char *transport = cfg->run.transport;
     if (cfg->run.launch == PP_LAUNCH_THREADS && !names->joins(transport, false)) {
@@ -155,9 +156,9 @@ static void check_launch(struct pp_config *cfg, const struct pp_names *names)
 static void check_outputs(struct pp_config *cfg)
 {
     static const char *const board[] = {"run.tensorboard", "run.dir", NULL};
-    if (good(cfg, board) && cfg->run.tensorboard && !cfg->run.dir[0]) {
-        conf_note(cfg, option(board[0]), "%s has no effect without a run folder (run.dir is empty)",
-                  board[0]);
+    if (keys_are_good(cfg, board) && cfg->run.tensorboard && !cfg->run.dir[0]) {
+        conf_note(cfg, option_index(board[0]),
+                  "%s has no effect without a run folder (run.dir is empty)", board[0]);
     }
 }
 
@@ -166,7 +167,7 @@ static void check_coalesce(struct pp_config *cfg)
 {
     static const char *const counts[] = {"train.coalesce", "pipeline.microbatches", NULL};
     int k = cfg->train.coalesce, m = cfg->pipeline.microbatches;
-    if (good(cfg, counts) && k > m) {
+    if (keys_are_good(cfg, counts) && k > m) {
         blame(cfg, counts,
               "weight gradients of %d micro-batches at a time, but a batch has %d; "
               "use train.coalesce = %d or fewer, or more pipeline.microbatches",
@@ -178,14 +179,14 @@ static void check_coalesce(struct pp_config *cfg)
 static bool is_set(const struct pp_config *cfg, const char *key)
 {
     char value[PP_NAME_MAX]; /* no default is longer */
-    const struct conf_option *o = conf_option(option(key));
-    const struct conf_origin *origin = &cfg->source->origins[option(key)];
+    const struct conf_option *o = conf_option(option_index(key));
+    const struct conf_origin *origin = &cfg->source->origins[option_index(key)];
     return !origin->bad && origin->from != CONF_FROM_DEFAULT &&
            (conf_value_print(o, cfg, value, sizeof(value)) >= sizeof(value) ||
             strcmp(value, o->def) != 0);
 }
 
-static bool meets(const char *value, const char *with)
+static bool meets_need(const char *value, const char *with)
 {
     return with[0] == '!' ? strcmp(value, with + 1) != 0 : pp_has_word(with, value);
 }
@@ -201,8 +202,8 @@ const struct conf_need *conf_unmet_need(const struct pp_config *cfg, const struc
         return &device;
     for (int i = 0; i < CONF_NEEDS_MAX && o->needs[i].key; i++) {
         char value[PP_NAME_MAX];
-        conf_value_print(conf_option(option(o->needs[i].key)), cfg, value, sizeof(value));
-        if (!meets(value, o->needs[i].with))
+        conf_value_print(conf_option(option_index(o->needs[i].key)), cfg, value, sizeof(value));
+        if (!meets_need(value, o->needs[i].with))
             return &o->needs[i];
     }
     return NULL;
@@ -219,12 +220,12 @@ static void check_needs(struct pp_config *cfg)
         char value[PP_NAME_MAX], words[128];
         if (!is_set(cfg, o->name))
             continue;
-        if (o->of && good(cfg, type) && !pp_has_word(o->of, cfg->model.type)) {
+        if (o->of && keys_are_good(cfg, type) && !pp_has_word(o->of, cfg->model.type)) {
             pp_config_problem(cfg, o->name, "%s is not used by model.type = %s (only by %s)",
                               o->name, cfg->model.type, pp_text_list(o->of, words, sizeof(words)));
-        } else if (need && good(cfg, (const char *const[]){need->key, NULL})) {
+        } else if (need && keys_are_good(cfg, (const char *const[]){need->key, NULL})) {
             const char *with = need->with + (strncmp(need->with, "auto ", 5) == 0 ? 5 : 0);
-            conf_value_print(conf_option(option(need->key)), cfg, value, sizeof(value));
+            conf_value_print(conf_option(option_index(need->key)), cfg, value, sizeof(value));
             conf_note(cfg, i, "%s has no effect with %s = %s, only with %s", o->name, need->key,
                       value, *with == '!' ? "more" : pp_text_list(with, words, sizeof(words)));
         }
@@ -237,7 +238,7 @@ static void check_learning_rate(struct pp_config *cfg)
     static const char *const warm[] = {"train.warmup_steps", "train.warmup_epochs", "train.lr_by",
                                        NULL};
     static const char *const falls[] = {"train.lr_milestones", "train.lr_schedule", NULL};
-    if (good(cfg, warm) && cfg->train.warmup_steps > 0) {
+    if (keys_are_good(cfg, warm) && cfg->train.warmup_steps > 0) {
         if (cfg->train.warmup_epochs > 0)
             blame(cfg, warm, "a warm-up has steps or epochs; use one of the two keys");
         else if (cfg->train.lr_by == PP_LR_BY_EPOCH)
@@ -245,7 +246,7 @@ static void check_learning_rate(struct pp_config *cfg)
                   "lr_by = epoch changes the learning rate between epochs only; use "
                   "train.warmup_epochs, or train.lr_by = step");
     }
-    if (good(cfg, falls) && cfg->train.lr_schedule == PP_LR_MULTISTEP &&
+    if (keys_are_good(cfg, falls) && cfg->train.lr_schedule == PP_LR_MULTISTEP &&
         cfg->train.lr_milestones.n == 0)
         blame(cfg, falls, "multistep changes nothing without train.lr_milestones");
 }
@@ -255,22 +256,22 @@ static void check_muon(struct pp_config *cfg)
 {
     static const char *const keys[] = {"train.optimizer", "run.precision", NULL};
     static const char *const rates[] = {"train.muon_lr", "train.lr", NULL};
-    if (good(cfg, keys) && cfg->train.optimizer == PP_OPT_MUON &&
+    if (keys_are_good(cfg, keys) && cfg->train.optimizer == PP_OPT_MUON &&
         cfg->run.precision == PP_PRECISION_BF16)
         blame(cfg, keys, "muon has no bf16 products; use run.precision = f32 or tf32");
-    if (good(cfg, rates) && cfg->train.muon_lr > 0 && !(cfg->train.lr > 0))
+    if (keys_are_good(cfg, rates) && cfg->train.muon_lr > 0 && !(cfg->train.lr > 0))
         blame(cfg, rates, "muon_lr follows the schedule of lr, which is 0; use a lr above 0");
 }
 
 /* Ranks that share a GPU, if there is one: that is not known yet where the backend is auto. */
 static void check_devices(struct pp_config *cfg)
 {
-    const struct conf_option *o = conf_option(option("run.partition_sms"));
+    const struct conf_option *o = conf_option(option_index("run.partition_sms"));
     static const char *const parts[] = {
         "run.partition_sms", "run.launch",        "run.devices", "run.backend",
         "pipeline.stages",   "pipeline.replicas", NULL};
     static const char *const launch[] = {"run.partition_sms", "run.launch", NULL};
-    if (!good(cfg, parts) || !cfg->run.partition_sms || conf_unmet_need(cfg, o))
+    if (!keys_are_good(cfg, parts) || !cfg->run.partition_sms || conf_unmet_need(cfg, o))
         return;
     int ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
     if (cfg->run.launch == PP_LAUNCH_MPIRUN) {
@@ -279,7 +280,7 @@ static void check_devices(struct pp_config *cfg)
               "threads of one process can have parts; use run.launch = threads or "
               "run.partition_sms = off");
     } else if (ranks == 1 || cfg->run.n_devices >= ranks) {
-        conf_note(cfg, option(parts[0]), "%s has no effect: %s", parts[0],
+        conf_note(cfg, option_index(parts[0]), "%s has no effect: %s", parts[0],
                   ranks == 1 ? "one rank has the whole GPU" : "each rank has a GPU of its own");
     }
 }

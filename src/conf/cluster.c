@@ -166,7 +166,7 @@ static char *next_machine_line(char *out, int room, void *reader)
 }
 
 /* Of libinih: 0 is an error, whose line the first of them tells. */
-static int handle(void *reader, const char *section, const char *name, const char *value)
+static int handle_key(void *reader, const char *section, const char *name, const char *value)
 {
     struct reader *r = reader;
     r->failed = r->failed || take_key(r, section, name, value) < 0;
@@ -179,7 +179,7 @@ int pp_cluster_read(const char *path, struct pp_cluster *out)
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     uint64_t bytes;
     PP_TRY(pp_file_open(path, &r.f, &bytes));
-    int line = ini_parse_stream(next_machine_line, &r, handle, &r), rc = 0;
+    int line = ini_parse_stream(next_machine_line, &r, handle_key, &r), rc = 0;
     fclose(r.f);
     free(r.text);
     if (line != 0 && !r.failed)

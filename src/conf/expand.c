@@ -16,7 +16,8 @@ static bool name_byte(char c, bool first)
 }
 
 /* The value of one reference; `ref` stands after "${", `n` bytes before its '}'. */
-static int lookup(const char *ref, size_t n, const char **out, size_t *out_bytes, char *why)
+static int expand_reference(const char *ref, size_t n, const char **out, size_t *out_bytes,
+                            char *why)
 {
     char name[128];
     size_t len = 0;
@@ -57,7 +58,7 @@ int conf_expand(const char *text, char *out, size_t out_bytes, char why[CONF_WHY
             const char *end = strchr(p, '}');
             if (!end)
                 return conf_why(why, "'%s' has no closing '}'", conf_quote(p, strlen(p)).s);
-            if (lookup(p + 2, (size_t)(end - p) - 2, &piece, &n, why) < 0)
+            if (expand_reference(p + 2, (size_t)(end - p) - 2, &piece, &n, why) < 0)
                 return -1;
             p = end + 1;
         } else {

@@ -34,23 +34,23 @@ struct span {
     size_t n;
 };
 
-static bool blank(char c)
+static bool is_blank(char c)
 {
     return c == ' ' || c == '\t';
 }
 
-static struct span trim(const char *p, size_t n)
+static struct span trim_blanks(const char *p, size_t n)
 {
-    while (n > 0 && blank(p[0])) {
+    while (n > 0 && is_blank(p[0])) {
         p++;
         n--;
     }
-    while (n > 0 && blank(p[n - 1]))
+    while (n > 0 && is_blank(p[n - 1]))
         n--;
     return (struct span){p, n};
 }
 
-static struct conf_place here(const struct reader *r)
+static struct conf_place current_place(const struct reader *r)
 {
     return (struct conf_place){CONF_FROM_FILE, r->line, NULL};
 }
@@ -90,16 +90,16 @@ static struct span without_comment(struct reader *r, struct span s)
     if (s.n > 0 && (s.p[0] == ';' || s.p[0] == '#'))
         return (struct span){s.p, 0};
     for (size_t i = 1; i < s.n; i++) {
-        if (!blank(s.p[i - 1]))
+        if (!is_blank(s.p[i - 1]))
             continue;
         if (s.p[i] == ';')
-            return trim(s.p, i);
+            return trim_blanks(s.p, i);
         if (s.p[i] == '#') {
-            struct span rest = trim(s.p + i + 1, s.n - i - 1);
-            conf_problem(r->cfg, here(r),
+            struct span rest = trim_blanks(s.p + i + 1, s.n - i - 1);
+            conf_problem(r->cfg, current_place(r),
                          "'#' begins a comment only at the start of a line; write '; %s'",
                          conf_quote(rest.p, rest.n).s);
-            return trim(s.p, i);
+            return trim_blanks(s.p, i);
         }
     }
     return s;
@@ -112,7 +112,7 @@ static struct span section_line(struct reader *r, struct span s)
     const char *sections[CONF_SECTIONS_MAX];
     char name[PP_NAME_MAX];
     struct span inside = {s.p + 1, close ? (size_t)(close - s.p) - 1 : s.n - 1};
-    struct span word = trim(inside.p, inside.n);
+    struct span word = trim_blanks(inside.p, inside.n);
 
     conf_sections(sections);
     size_t n = word.n < sizeof(name) ? word.n : sizeof(name) - 1;
@@ -120,15 +120,17 @@ static struct span section_line(struct reader *r, struct span s)
     name[n] = '\0';
 
     if (!close) {
-        conf_problem(r->cfg, here(r), "section header '%s' has no ']'", conf_quote(s.p, s.n).s);
+        conf_problem(r->cfg, current_place(r), "section header '%s' has no ']'",
+                     conf_quote(s.p, s.n).s);
     } else {
-        struct span after = trim(close + 1, s.n - inside.n - 2);
+        struct span after = trim_blanks(close + 1, s.n - inside.n - 2);
         if (after.n > 0) {
-            conf_problem(r->cfg, here(r), "text after ']': '%s'; give it a line of its own",
+            conf_problem(r->cfg, current_place(r),
+                         "text after ']': '%s'; give it a line of its own",
                          conf_quote(after.p, after.n).s);
         }
         if (word.n != inside.n) {
-            conf_problem(r->cfg, here(r), "blanks inside '[%s]'; write [%s]",
+            conf_problem(r->cfg, current_place(r), "blanks inside '[%s]'; write [%s]",
                          conf_quote(inside.p, inside.n).s, conf_quote(word.p, word.n).s);
         }
     }
@@ -137,14 +139,15 @@ static struct span section_line(struct reader *r, struct span s)
             return (struct span){sections[i], strlen(sections[i])};
     const char *near = pp_nearest(name, sections);
     if (near) {
-        conf_problem(r->cfg, here(r), "unknown section [%s]; did you mean [%s]? (ppcli keys)",
+        conf_problem(r->cfg, current_place(r),
+                     "unknown section [%s]; did you mean [%s]? (ppcli keys)",
                      conf_quote(word.p, word.n).s, near);
         return (struct span){near, strlen(near)};
     }
     char known[256] = "";
     for (int i = 0; sections[i]; i++)
         pp_text_add(known, sizeof(known), "%s[%s]", i ? " " : "", sections[i]);
-    conf_problem(r->cfg, here(r), "unknown section [%s]; the sections are %s (ppcli keys)",
+    conf_problem(r->cfg, current_place(r), "unknown section [%s]; the sections are %s (ppcli keys)",
                  conf_quote(word.p, word.n).s, known);
     return (struct span){NO_SECTION, strlen(NO_SECTION)};
 }
@@ -155,21 +158,22 @@ static bool key_line(struct reader *r, struct span s)
     const char *equals = memchr(s.p, '=', s.n);
     const char *colon = memchr(s.p, ':', equals ? (size_t)(equals - s.p) : s.n);
     if (colon) {
-        struct span key = trim(s.p, (size_t)(colon - s.p));
-        struct span value = trim(colon + 1, s.n - (size_t)(colon - s.p) - 1);
+        struct span key = trim_blanks(s.p, (size_t)(colon - s.p));
+        struct span value = trim_blanks(colon + 1, s.n - (size_t)(colon - s.p) - 1);
         if (value.n > 0 && value.p[0] == '=') /* "lr := 3" */
-            value = trim(value.p + 1, value.n - 1);
-        conf_problem(r->cfg, here(r), "':' does not separate key and value; write '%s = %s'",
+            value = trim_blanks(value.p + 1, value.n - 1);
+        conf_problem(r->cfg, current_place(r),
+                     "':' does not separate key and value; write '%s = %s'",
                      conf_quote(key.p, key.n).s, conf_quote(value.p, value.n).s);
         return false;
     }
     if (!equals) {
-        conf_problem(r->cfg, here(r), "'%s' has no '='; write 'key = value'",
+        conf_problem(r->cfg, current_place(r), "'%s' has no '='; write 'key = value'",
                      conf_quote(s.p, s.n).s);
         return false;
     }
     if (equals == s.p) {
-        conf_problem(r->cfg, here(r), "no key before '%s'", conf_quote(s.p, s.n).s);
+        conf_problem(r->cfg, current_place(r), "no key before '%s'", conf_quote(s.p, s.n).s);
         return false;
     }
     return true;
@@ -181,8 +185,8 @@ static void pass_line(struct reader *r, struct span s, char *out, size_t limit)
     r->expected = true;
     if (s.n > limit) {
         const char *equals = memchr(s.p, '=', s.n);
-        struct span key = trim(s.p, (size_t)(equals - s.p));
-        struct span value = trim(equals + 1, s.n - (size_t)(equals - s.p) - 1);
+        struct span key = trim_blanks(s.p, (size_t)(equals - s.p));
+        struct span value = trim_blanks(equals + 1, s.n - (size_t)(equals - s.p) - 1);
         r->value = pp_alloc(value.n + 1, 1);
         if (!r->value)
             r->cfg->source->no_memory = true;
@@ -204,7 +208,7 @@ static char *next_config_line(char *out, int out_bytes, void *stream)
     size_t limit = (size_t)out_bytes - 2;
 
     if (r->expected) { /* cannot happen with any libinih we know; must not pass silently */
-        conf_problem(r->cfg, here(r), "the line could not be read");
+        conf_problem(r->cfg, current_place(r), "the line could not be read");
         r->expected = false;
     }
     if (r->at >= r->bytes)
@@ -217,10 +221,10 @@ static char *next_config_line(char *out, int out_bytes, void *stream)
     if (n > 0 && start[n - 1] == '\r')
         n--;
 
-    struct span s = trim(start, n);
+    struct span s = trim_blanks(start, n);
     out[0] = '\0';
     if (conf_text_check(start, n, why) < 0) {
-        conf_problem(r->cfg, here(r), "%s", why);
+        conf_problem(r->cfg, current_place(r), "%s", why);
     } else if ((s = without_comment(r, s)).n > 0) {
         if (s.p[0] == '[') {
             s = section_line(r, s);
@@ -240,7 +244,7 @@ static void unknown_key(struct reader *r, const char *section, const char *key)
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
         if (strcmp(o->key, key) == 0) {
-            conf_problem(r->cfg, here(r),
+            conf_problem(r->cfg, current_place(r),
                          "'%s' does not belong in [%s] but in [%s] (ppcli keys %s)", key, section,
                          o->section, o->section);
             return;
@@ -252,12 +256,12 @@ static void unknown_key(struct reader *r, const char *section, const char *key)
     const char *like = pp_config_key_like(key);
     if (like) {
         const struct conf_option *o = conf_option(conf_option_index(like));
-        conf_problem(r->cfg, here(r),
+        conf_problem(r->cfg, current_place(r),
                      "unknown key '%s' in [%s]; did you mean '%s' in [%s]? (ppcli keys %s)", key,
                      section, o->key, o->section, like);
         return;
     }
-    conf_problem(r->cfg, here(r), "unknown key '%s' in [%s]%s (ppcli keys %s)",
+    conf_problem(r->cfg, current_place(r), "unknown key '%s' in [%s]%s (ppcli keys %s)",
                  conf_quote(key, strlen(key)).s, section, pp_did_you_mean(key, keys).s, section);
 }
 
@@ -266,12 +270,12 @@ static void key_without_section(struct reader *r, const char *key)
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
         if (strcmp(o->key, key) == 0) {
-            conf_problem(r->cfg, here(r), "'%s' is before any section; it belongs under [%s]", key,
-                         o->section);
+            conf_problem(r->cfg, current_place(r),
+                         "'%s' is before any section; it belongs under [%s]", key, o->section);
             return;
         }
     }
-    conf_problem(r->cfg, here(r), "'%s' is before any section; every key belongs to one",
+    conf_problem(r->cfg, current_place(r), "'%s' is before any section; every key belongs to one",
                  conf_quote(key, strlen(key)).s);
 }
 
@@ -287,17 +291,17 @@ static void take_key(struct reader *r, const char *section, const char *key, con
     if (option < 0) {
         char name[PP_NAME_MAX];
         snprintf(name, sizeof(name), "%s.%s", section, key);
-        if (!conf_was_key(r->cfg, here(r), name, value))
+        if (!conf_was_key(r->cfg, current_place(r), name, value))
             unknown_key(r, section, key);
         return;
     }
     const struct conf_origin *before = &r->cfg->source->origins[option];
     if (before->from == CONF_FROM_FILE) {
-        conf_problem(r->cfg, here(r), "duplicate key '%s' in [%s]: line %d has it already", key,
-                     section, before->number);
+        conf_problem(r->cfg, current_place(r), "duplicate key '%s' in [%s]: line %d has it already",
+                     key, section, before->number);
         return;
     }
-    conf_assign(r->cfg, option, value, here(r), r->names);
+    conf_assign(r->cfg, option, value, current_place(r), r->names);
 }
 
 /* ini_handler: one key. Always "goes on": problems are in our list. */
@@ -319,7 +323,7 @@ int conf_ini_read(struct pp_config *cfg, const char *text, size_t bytes,
     struct reader r = {.text = text, .bytes = bytes, .cfg = cfg, .names = names};
     if (bytes >= 2 && (memcmp(text, "\xFF\xFE", 2) == 0 || memcmp(text, "\xFE\xFF", 2) == 0)) {
         r.line = 1;
-        conf_problem(cfg, here(&r), "the file is UTF-16; save it as UTF-8");
+        conf_problem(cfg, current_place(&r), "the file is UTF-16; save it as UTF-8");
         return 0;
     }
     r.at = bytes >= 3 ? pp_text_bom(text) : 0;

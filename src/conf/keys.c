@@ -175,7 +175,7 @@ static void print_mdoc(FILE *f, const struct conf_option *o, const struct pp_nam
     }
 }
 
-static bool selected(const struct conf_option *o, const char *section)
+static bool is_selected(const struct conf_option *o, const char *section)
 {
     return !section || strcmp(section, o->section) == 0 || strcmp(section, o->name) == 0;
 }
@@ -239,7 +239,7 @@ int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *na
     struct pp_json j = {.f = f};
     int n = 0, width = 0;
     for (int i = 0; i < conf_option_count(); i++) {
-        if (selected(conf_option(i), section)) {
+        if (is_selected(conf_option(i), section)) {
             int len = (int)strlen(conf_option(i)->key);
             width = len > width ? len : width;
             n++;
@@ -256,7 +256,7 @@ int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *na
     const char *last = "";
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
-        if (!selected(o, section))
+        if (!is_selected(o, section))
             continue;
         bool new_section = strcmp(last, o->section) != 0;
         bool first = last[0] == '\0';

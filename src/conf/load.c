@@ -133,8 +133,8 @@ static int describe_file(struct pp_config_source *src, const char *path)
     return 0;
 }
 
-static bool convert(struct pp_config *cfg, const struct conf_option *o, const char *raw,
-                    const char *dir, const struct pp_names *names, char *why)
+static bool convert_value(struct pp_config *cfg, const struct conf_option *o, const char *raw,
+                          const char *dir, const struct pp_names *names, char *why)
 {
     PP_OWN_MEMORY char *text = pp_alloc(PP_CONFIG_VALUE_MAX, 1);
     cfg->source->no_memory |= !text;
@@ -170,7 +170,7 @@ void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf
     origin->number = place.number;
 
     const struct conf_option *o = conf_option(option);
-    origin->bad = !convert(cfg, o, raw, from_file ? src->file_dir : src->cwd, names, why);
+    origin->bad = !convert_value(cfg, o, raw, from_file ? src->file_dir : src->cwd, names, why);
     if (origin->bad)
         conf_problem(cfg, place, "%s: %s", o->name, why);
 }

@@ -17,7 +17,7 @@ static int place_before(struct conf_place a, struct conf_place b)
 }
 
 /* Takes over `text`. */
-static int insert(struct conf_problems *list, struct conf_place place, char *text)
+static int insert_problem(struct conf_problems *list, struct conf_place place, char *text)
 {
     PP_ROOM(list->items, list->n, list->capacity);
     int at = list->n;
@@ -60,7 +60,7 @@ static void add_problem(struct pp_config *cfg, struct conf_problems *list, struc
     vsnprintf(what, sizeof(what), fmt, args);
     snprintf(line, sizeof(line), "%s%s: %s", where, kind, what);
     char *text = pp_strdup(line);
-    if (!text || insert(list, place, text) < 0) {
+    if (!text || insert_problem(list, place, text) < 0) {
         pp_free(text);
         list->more++;
         cfg->source->no_memory = true;

@@ -17,7 +17,7 @@ static int smaller(int a, int b)
 }
 
 /* `limit` or more is told as `limit`: it is given up as soon as that is certain. */
-static int distance(const char *a, int n, const char *b, int m, int limit)
+static int edit_distance(const char *a, int n, const char *b, int m, int limit)
 {
     if (abs(n - m) >= limit)
         return limit;
@@ -71,7 +71,7 @@ const char *pp_nearest(const char *word, const char *const *names)
         size_t m = strlen(names[i]);
         if (m > WORD_MAX)
             continue;
-        int d = distance(word, (int)n, names[i], (int)m, best_distance);
+        int d = edit_distance(word, (int)n, names[i], (int)m, best_distance);
         int least = d == 0 ? 1 : d == 1 ? 3 : 7 + same_section(word, names[i]);
         if (d < best_distance && (int)n >= least) {
             best = names[i];

@@ -79,7 +79,7 @@ static int find_axes(const struct pp_settings *settings, struct axes *out, int *
 }
 
 /* The settings of combination `row`; the last list varies fastest. */
-static void choose(const struct axes *axes, int row, struct pp_setting *items)
+static void choose_combination(const struct axes *axes, int row, struct pp_setting *items)
 {
     for (int k = axes->n - 1; k >= 0; k--) {
         const struct axis *a = &axes->items[k];
@@ -96,7 +96,7 @@ static int load_all(const char *path, const struct pp_settings *settings, const 
     PP_TAKE(struct pp_setting, items, settings->n + 1);
     memcpy(items, settings->items, (size_t)settings->n * sizeof(*items));
     for (int i = 0; i < out->n; i++) {
-        choose(axes, i, items);
+        choose_combination(axes, i, items);
         int rc = pp_config_load(path, items, settings->n, names, &out->configs[i]);
         if (rc < 0 && rc != PP_ECONFIG)
             return rc;

@@ -59,7 +59,7 @@ void pp_ahead_move(const struct pp_config *cfg, uint64_t epoch, int n, const uin
 }
 
 /* False: dropped. lock: the thread asks whether to go on. */
-static bool make(struct pp_ahead *a, const struct job *j, bool ask)
+static bool make_step(struct pp_ahead *a, const struct job *j, bool ask)
 {
     const struct pp_dataset *ds = a->data[j->split];
     size_t from = pp_shape_floats(&a->augment.from), to = pp_shape_floats(&a->augment.to);
@@ -82,7 +82,7 @@ static bool make(struct pp_ahead *a, const struct job *j, bool ask)
     return true;
 }
 
-static void *work(void *ahead)
+static void *make_steps(void *ahead)
 {
     struct pp_ahead *a = ahead;
     pthread_mutex_lock(&a->lock);
@@ -94,7 +94,7 @@ static void *work(void *ahead)
         struct job j = a->job;
         a->working = true;
         pthread_mutex_unlock(&a->lock);
-        bool whole = make(a, &j, true);
+        bool whole = make_step(a, &j, true);
         pthread_mutex_lock(&a->lock);
         a->working = false;
         if (a->state == ASKED)
@@ -106,7 +106,7 @@ static void *work(void *ahead)
 }
 
 /* The lock is held. */
-static void stop(struct pp_ahead *a, enum state then)
+static void stop_work(struct pp_ahead *a, enum state then)
 {
     a->drop = true;
     a->state = then;
@@ -126,7 +126,7 @@ int pp_ahead_create(const struct pp_config *cfg, const struct pp_dataset *train,
     pthread_mutex_init(&a->lock, NULL);
     pthread_cond_init(&a->changed, NULL);
     int rc = augment_init(&a->augment, cfg, &train->shape);
-    int e = rc == 0 ? pp_thread_start(&a->thread, work, a) : 0;
+    int e = rc == 0 ? pp_thread_start(&a->thread, make_steps, a) : 0;
     if (e != 0)
         rc = pp_fail_errno(e, "cannot start the thread that prepares images");
     a->started = rc == 0;
@@ -142,7 +142,7 @@ void pp_ahead_destroy(struct pp_ahead **ahead)
         return;
     if (a->started) {
         pthread_mutex_lock(&a->lock);
-        stop(a, ENDING);
+        stop_work(a, ENDING);
         pthread_mutex_unlock(&a->lock);
         pthread_join(a->thread, NULL);
     }
@@ -156,7 +156,7 @@ void pp_ahead_destroy(struct pp_ahead **ahead)
 void pp_ahead_rest(struct pp_ahead *a)
 {
     pthread_mutex_lock(&a->lock);
-    stop(a, RESTING);
+    stop_work(a, RESTING);
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -169,9 +169,9 @@ uint8_t *pp_ahead_take(struct pp_ahead *a, const struct pp_loader *ld, enum pp_s
         while (a->state == ASKED)
             pthread_cond_wait(&a->changed, &a->lock);
     } else {
-        stop(a, RESTING);
+        stop_work(a, RESTING);
         *j = (struct job){ld, split, epoch, step, j->buffer};
-        (void)make(a, j, false);
+        (void)make_step(a, j, false);
     }
     uint8_t *made = a->buffers[j->buffer];
     j->buffer = (j->buffer + 1) % a->n_buffers;

@@ -119,20 +119,20 @@ struct way {
     int next; /* of the two spare pictures */
 };
 
-static uint8_t *room(struct way *w)
+static uint8_t *next_buffer(struct way *w)
 {
     w->next = !w->next;
     return w->a->spare[w->next];
 }
 
-static uint32_t below(uint32_t word, uint32_t n)
+static uint32_t draw_below(uint32_t word, uint32_t n)
 {
     return (uint32_t)(((uint64_t)word * n) >> 32);
 }
 
 static void auto_augment(struct way *w)
 {
-    const struct half *two = policies[below(w->words[WORD_POLICY], 25)];
+    const struct half *two = policies[draw_below(w->words[WORD_POLICY], 25)];
     for (int i = 0; i < 2; i++) {
         float chance = (float)(w->words[WORD_CHANCE + i] >> 8) * 0x1p-24f;
         enum picture_op op = (enum picture_op)two[i].op;
@@ -140,34 +140,35 @@ static void auto_augment(struct way *w)
             continue;
         bool minus = w->words[WORD_SIGN + i] >> 31 == 0;
         double magnitude = augment_magnitude(op, two[i].level, minus, &w->a->from);
-        uint8_t *out = room(w);
+        uint8_t *out = next_buffer(w);
         picture_op(op, magnitude, &w->a->from, w->in, out);
         w->in = out;
     }
 }
 
 /* Row, or column, of the crop. */
-static int place(uint32_t word)
+static int crop_offset(uint32_t word)
 {
-    return (int)below(word, 2 * PAD + 1) - PAD;
+    return (int)draw_below(word, 2 * PAD + 1) - PAD;
 }
 
-static void step(struct way *w, enum pp_augment what)
+static void apply_step(struct way *w, enum pp_augment what)
 {
     const struct pp_shape *s = &w->a->from;
     if (what == PP_AUGMENT_AUTO) {
         auto_augment(w);
     } else if (what == PP_AUGMENT_CROP || w->words[WORD_FLIP] >> 31 != 0) {
-        uint8_t *out = room(w);
+        uint8_t *out = next_buffer(w);
         if (what == PP_AUGMENT_CROP)
-            picture_crop(s, place(w->words[WORD_ROW]), place(w->words[WORD_COLUMN]), w->in, out);
+            picture_crop(s, crop_offset(w->words[WORD_ROW]), crop_offset(w->words[WORD_COLUMN]),
+                         w->in, out);
         else
             picture_flip(s, w->in, out);
         w->in = out;
     }
 }
 
-static void draw(uint64_t seed, uint64_t epoch, uint32_t sample, int n, uint32_t *words)
+static void draw_words(uint64_t seed, uint64_t epoch, uint32_t sample, int n, uint32_t *words)
 {
     const uint64_t stream = pp_rng_stream("augment", epoch);
     for (int i = 0; i < n; i++)
@@ -180,11 +181,11 @@ uint32_t augment_move(const struct pp_augments *steps, uint64_t seed, uint64_t e
     uint32_t words[WORD_POLICY];
     int top = 0, left = 0;
     bool flip = false;
-    draw(seed, epoch, sample, WORD_POLICY, words);
+    draw_words(seed, epoch, sample, WORD_POLICY, words);
     for (int i = 0; i < steps->n; i++) {
         if (steps->at[i] == PP_AUGMENT_CROP) {
-            top = place(words[WORD_ROW]);
-            left = flip ? -place(words[WORD_COLUMN]) : place(words[WORD_COLUMN]);
+            top = crop_offset(words[WORD_ROW]);
+            left = flip ? -crop_offset(words[WORD_COLUMN]) : crop_offset(words[WORD_COLUMN]);
         } else {
             flip = words[WORD_FLIP] >> 31 != 0;
         }
@@ -198,9 +199,9 @@ void augment_make(struct augment *a, bool train, uint64_t epoch, uint32_t sample
     uint32_t words[WORDS];
     struct way w = {.a = a, .words = words, .in = in};
     if (train && a->steps.n > 0) {
-        draw(a->seed, epoch, sample, WORDS, words);
+        draw_words(a->seed, epoch, sample, WORDS, words);
         for (int i = 0; i < a->steps.n; i++)
-            step(&w, (enum pp_augment)a->steps.at[i]);
+            apply_step(&w, (enum pp_augment)a->steps.at[i]);
     }
     if (a->x.taps > 0)
         picture_resize(&a->y, &a->x, a->from.dims[2], w.in, a->spare[2], out);

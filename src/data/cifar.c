@@ -49,7 +49,7 @@ static int name_others(const char *dir, enum pp_split split)
     return found ? refuse_100(path) : 0;
 }
 
-static int locate(const char *dir, enum pp_split split, void *batches, bool *out_found)
+static int locate_batches(const char *dir, enum pp_split split, void *batches, bool *out_found)
 {
     struct batches *b = batches;
     for (int i = 1; i <= FILES_MAX; i++) {
@@ -82,7 +82,7 @@ static int make_room(struct pp_dataset *ds, int parts, int *room)
     return 0;
 }
 
-static void take(struct pp_dataset *ds, const uint8_t *record)
+static void take_record(struct pp_dataset *ds, const uint8_t *record)
 {
     ds->labels[ds->n] = record[0];
     uint8_t *to = ds->images ? ds->images + (size_t)ds->n * 3 * PIXELS : NULL;
@@ -124,7 +124,7 @@ static int read_records(struct pp_source *s, const char *path, int parts, struct
                            record[0], CLASSES - 1);
         }
         PP_TRY(make_room(ds, parts, room));
-        take(ds, record);
+        take_record(ds, record);
     }
 }
 
@@ -149,7 +149,7 @@ static int open_cifar(const struct pp_dataset_ops *self, const struct pp_config 
         PP_TRY(pp_path_format(b.path[0], "%s", own));
     } else {
         b.n = 0;
-        PP_TRY(pp_folder_find(self, cfg, split, locate, &b));
+        PP_TRY(pp_folder_find(self, cfg, split, locate_batches, &b));
     }
     ds->shape = pp_shape_image(32, 32, 3);
     ds->classes = CLASSES;

@@ -32,7 +32,7 @@ struct table {
     } first;                /* column */
 };
 
-static int load(struct table *t)
+static int load_table(struct table *t)
 {
     size_t n = 0;
     PP_TRY(pp_source_lines(t->path, &t->text, &n));
@@ -84,7 +84,7 @@ static void next_line(struct table *t)
 }
 
 /* In decimal: strtof() reads 0x10 as 16 too. */
-static bool number(const char *cell, float *out)
+static bool parse_number(const char *cell, float *out)
 {
     char *end;
     *out = strtof(cell, &end);
@@ -244,7 +244,7 @@ static int look_at_first_line(struct table *t, const char *label)
     t->label = strcmp(label, "last") == 0 ? t->columns - 1 : strcmp(label, "first") == 0 ? 0 : -1;
     for (int i = 0; i < t->columns; i++) {
         float ignored;
-        bool name = !number(t->cells[i], &ignored);
+        bool name = !parse_number(t->cells[i], &ignored);
         names += name;
         odd = name ? i : odd;
         counted += !name && is_count(t->cells[i], i - names);
@@ -297,13 +297,13 @@ static int take_row(const struct table *t, float *images, uint8_t *label)
         return pp_fail(PP_EFORMAT, "%s:%d: %d cells, expected %d", t->path, t->line, t->n_cells,
                        t->columns);
     }
-    if (!number(t->cells[t->label], &v) || !(v >= 0 && v <= 255 && v == floorf(v)))
+    if (!parse_number(t->cells[t->label], &v) || !(v >= 0 && v <= 255 && v == floorf(v)))
         return bad_cell(t, t->label, "expected a whole number from 0 to 255");
     *label = (uint8_t)v;
     for (int i = 0; images && i < t->columns; i++) {
         if (i == t->label)
             continue;
-        if (!number(t->cells[i], images))
+        if (!parse_number(t->cells[i], images))
             return bad_cell(t, i, "expected a number");
         if (!isfinite(*images))
             return bad_cell(t, i, "which is not finite");
@@ -315,7 +315,7 @@ static int take_row(const struct table *t, float *images, uint8_t *label)
 static void look_at_first_cell(struct table *t, int row)
 {
     float cell = 0;
-    double v = number(t->cells[0], &cell) ? (double)cell : -1;
+    double v = parse_number(t->cells[0], &cell) ? (double)cell : -1;
     t->first.begins = row == 0 ? v : t->first.begins;
     t->first.least = row == 0 || v < t->first.least ? v : t->first.least;
     t->first.most = row == 0 || v > t->first.most ? v : t->first.most;
@@ -397,7 +397,7 @@ static int open_csv(const struct pp_dataset_ops *self, const struct pp_config *c
                     int model_classes, struct pp_dataset *ds)
 {
     struct table t = {.path = split == PP_SPLIT_TRAIN ? cfg->data.train_file : cfg->data.test_file};
-    int rc = load(&t), most = pp_samples_max(cfg, split);
+    int rc = load_table(&t), most = pp_samples_max(cfg, split);
     rc = rc == 0 ? look_at_first_line(&t, cfg->data.label) : rc;
     ds->columns = t.names;
     if (rc == 0) {

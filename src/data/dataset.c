@@ -101,7 +101,7 @@ int pp_dataset_make_input(const struct pp_config *cfg, struct pp_dataset *ds)
                    ds->element == PP_F32 ? " floats" : "");
 }
 
-static int ignore(const struct pp_config *cfg, struct pp_dataset *ds)
+static int set_ignored_token(const struct pp_config *cfg, struct pp_dataset *ds)
 {
     ds->ignored = ds->windows ? (int64_t)cfg->data.ignored_token + 1 : 0;
     if (cfg->model.mask_padding && !ds->lengths)
@@ -155,13 +155,13 @@ int pp_dataset_open_split(const struct pp_config *cfg, enum pp_split split, int 
     rc = rc == 0 && !ops->makes ? shape_rows(cfg, ds) : rc;
     rc = rc == 0 ? pp_dataset_scale(cfg, ds) : rc;
     rc = rc == 0 ? pp_dataset_make_input(cfg, ds) : rc;
-    rc = rc == 0 ? ignore(cfg, ds) : rc;
+    rc = rc == 0 ? set_ignored_token(cfg, ds) : rc;
     PP_TRY_UNDO(rc, pp_dataset_destroy(&ds));
     *out = ds;
     return 0;
 }
 
-static uint32_t token(const struct pp_dataset *ds, size_t i)
+static uint32_t read_token(const struct pp_dataset *ds, size_t i)
 {
     return ds->element == PP_U8    ? ds->images[i]
            : ds->element == PP_U16 ? ((const uint16_t *)(void *)ds->images)[i]
@@ -175,7 +175,7 @@ static int judge_targets(struct pp_dataset *ds, enum pp_split split)
     uint64_t windows = ds->starts > 0 ? ds->starts : (uint64_t)ds->n;
     const long long ignored = (long long)ds->ignored - 1;
     size_t i = (size_t)ds->apart, end = i + (windows - 1) * ds->stride + (size_t)ds->features;
-    while (windows > 0 && i < end && token(ds, i) == ignored)
+    while (windows > 0 && i < end && read_token(ds, i) == ignored)
         i++;
     if (windows == 0 || i < end)
         return 0;
@@ -276,7 +276,7 @@ int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *in
     for (size_t r = 0; r < (size_t)rows; r++) {
         for (size_t k = 0; k < n; k++) {
             size_t i = index[r] * ds->stride + k;
-            uint32_t t = token(ds, i);
+            uint32_t t = read_token(ds, i);
             bad = t >= (uint32_t)limit && bad == none ? i : bad;
             if (out)
                 out[r * n + k] = t;
@@ -284,7 +284,7 @@ int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *in
     }
     if (ds->map) /* says more than a token that it brought */
         PP_TRY(pp_mapping_check(ds->map));
-    return bad == none ? 0 : pp_token_refuse(ds, bad, token(ds, bad), limit);
+    return bad == none ? 0 : pp_token_refuse(ds, bad, read_token(ds, bad), limit);
 }
 
 int64_t pp_dataset_counted(const struct pp_dataset *ds, int rows, const uint32_t *index)
@@ -293,7 +293,7 @@ int64_t pp_dataset_counted(const struct pp_dataset *ds, int rows, const uint32_t
     for (size_t r = 0; r < (size_t)rows; r++) {
         size_t first = index[r] * ds->stride + (size_t)ds->apart;
         for (size_t p = 0; p < (size_t)ds->features; p++)
-            n += token(ds, first + p) != ds->ignored - 1;
+            n += read_token(ds, first + p) != ds->ignored - 1;
     }
     return n;
 }
@@ -351,7 +351,7 @@ int pp_samples_max(const struct pp_config *cfg, enum pp_split split)
 
 /* ---- where files lie */
 
-static const char *env(const char *name)
+static const char *read_env(const char *name)
 {
     const char *v = getenv(name);
     return v && v[0] != '\0' ? v : NULL;
@@ -359,14 +359,14 @@ static const char *env(const char *name)
 
 int pp_data_dir(const char *name, char out[PP_PATH_MAX])
 {
-    const char *base = env("PPCLI_DATA_DIR");
+    const char *base = read_env("PPCLI_DATA_DIR");
     if (base)
         return pp_path_format(out, "%s/%s", base, name);
     /* The XDG base directory specification says to ignore a relative path. */
-    base = env("XDG_DATA_HOME");
+    base = read_env("XDG_DATA_HOME");
     if (base && base[0] == '/')
         return pp_path_format(out, "%s/ppcli/%s", base, name);
-    base = env("HOME");
+    base = read_env("HOME");
     if (base)
         return pp_path_format(out, "%s/.local/share/ppcli/%s", base, name);
     return pp_fail(PP_ECONFIG, "no place for data sets: none of PPCLI_DATA_DIR, XDG_DATA_HOME and "

@@ -100,7 +100,7 @@ static int target_of(const char *dir, const struct pp_pin *pin, struct target *t
     return pp_path_format(t->part, "%s.part", t->path);
 }
 
-static int unpack(const struct target *t)
+static int unpack_archive(const struct target *t)
 {
     size_t n = strlen(t->path), tail = strlen(archive);
     bool packed = n > tail && strcmp(t->path + n - tail, archive) == 0;
@@ -109,7 +109,7 @@ static int unpack(const struct target *t)
 }
 
 /* The .part is the right file: durable, then under its name. */
-static int commit(const struct target *t, bool gz)
+static int commit_file(const struct target *t, bool gz)
 {
     int fd = open(t->part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     int rc = fd < 0 || fsync(fd) != 0 ? pp_fail_errno(0, "cannot flush %s", t->part) : 0;
@@ -136,7 +136,7 @@ static bool is_there(const struct target *t)
 }
 
 /* The file into the .part. PP_ENOINPUT: there is none. */
-static int copy(const char *path, const struct target *t)
+static int copy_file(const char *path, const struct target *t)
 {
     PP_OWN_MEMORY char *data = NULL;
     size_t bytes;
@@ -183,16 +183,16 @@ static int get_copy(const char *folder, const struct target *t)
     bool gz = false;
     char path[PP_PATH_MAX];
     PP_TRY(pp_path_format(path, "%s%s", folder, strrchr(t->path, '/')));
-    int rc = copy(path, t);
+    int rc = copy_file(path, t);
     if (rc == PP_ENOINPUT) {
         PP_TRY(pp_path_format(path, "%s%s", folder, strrchr(t->plain, '/')));
-        rc = copy(path, t);
+        rc = copy_file(path, t);
     }
     rc = rc == 0 ? pp_pin_check(t->part, t->pin, &gz) : rc;
     struct pp_error why = *pp_error_get();
     if (rc < 0 && find_by_digest(folder, t, path)) {
         pp_log_info("%s: found as %s", t->pin->name, path);
-        rc = copy(path, t);
+        rc = copy_file(path, t);
         rc = rc == 0 ? pp_pin_check(t->part, t->pin, &gz) : rc;
     } else if (rc == PP_ENOINPUT && has_batches(folder, t)) {
         char word[2 * PP_PATH_MAX];
@@ -207,7 +207,7 @@ static int get_copy(const char *folder, const struct target *t)
         rc = pp_error_adopt(&why);
     }
     PP_TRY_UNDO(rc, unlink(t->part));
-    return commit(t, gz);
+    return commit_file(t, gz);
 }
 
 static enum pp_http_end get_url(const char *url, const struct target *t,
@@ -219,7 +219,7 @@ static enum pp_http_end get_url(const char *url, const struct target *t,
         if (end != PP_HTTP_DONE)
             return end;
         if (pp_pin_check(t->part, t->pin, &gz) == 0)
-            return commit(t, gz) == 0 ? PP_HTTP_DONE : PP_HTTP_LOCAL;
+            return commit_file(t, gz) == 0 ? PP_HTTP_DONE : PP_HTTP_LOCAL;
         (void)unlink(t->part); /* of another file than its beginning? again, whole */
     }
     return PP_HTTP_FAILED;
@@ -257,7 +257,7 @@ static int get_file(struct fetch *f, const struct target *t)
     bool gz;
     /* A good .part: a run was killed between the last byte and the rename. */
     int rc = f->folder                                 ? get_copy(f->folder, t)
-             : pp_pin_check(t->part, t->pin, &gz) == 0 ? commit(t, gz)
+             : pp_pin_check(t->part, t->pin, &gz) == 0 ? commit_file(t, gz)
                                                        : get_download(f, t);
     if (rc == 0)
         pp_log_info("%s: digest good", t->pin->name);
@@ -293,7 +293,7 @@ static int get_all(const struct pp_fetch_set *set, struct fetch *f, const char *
         PP_TRY(target_of(dir, pin, &t));
         if (!is_there(&t))
             PP_TRY(get_file(f, &t));
-        PP_TRY(unpack(&t));
+        PP_TRY(unpack_archive(&t));
     }
     return 0;
 }

@@ -152,8 +152,8 @@ static enum pp_http_end end_of(const struct transfer *t, CURLcode rc)
     }
 }
 
-static enum pp_http_end attempt(struct transfer *t, const char *part,
-                                const struct pp_fetch_limits *l)
+static enum pp_http_end attempt_transfer(struct transfer *t, const char *part,
+                                         const struct pp_fetch_limits *l)
 {
     if (pp_file_append(part, O_APPEND | O_NOFOLLOW, &t->part) < 0)
         return PP_HTTP_LOCAL;
@@ -199,7 +199,7 @@ enum pp_http_end pp_http_get(const char *url, const char *part, uint64_t bytes_m
     }
     enum pp_http_end end;
     for (int retry = 0, over = 0;;) {
-        end = attempt(&t, part, limits);
+        end = attempt_transfer(&t, part, limits);
         if (end == PP_HTTP_AGAIN && retry < limits->retries)
             pause_before_retry(&t, limits, retry++);
         else if (end != PP_HTTP_START_OVER || over++)

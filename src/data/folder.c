@@ -34,7 +34,7 @@ struct looked {
     char text[2048];
 };
 
-static void note(struct looked *l, const char *dir)
+static void note_folder(struct looked *l, const char *dir)
 {
     size_t used = strlen(l->text);
     size_t room = sizeof(l->text) - used;
@@ -69,14 +69,14 @@ int pp_folder_find(const struct pp_dataset_ops *self, const struct pp_config *cf
     bool found = false;
     if (cfg->data.path[0]) {
         PP_TRY(locate(cfg->data.path, split, ctx, &found));
-        note(&l, cfg->data.path);
+        note_folder(&l, cfg->data.path);
         return found ? 0 : say_absent(self, cfg, &l);
     }
     char dir[PP_PATH_MAX];
     int rc = pp_data_dir(self->info.name, dir);
     if (rc == 0) {
         PP_TRY(locate(dir, split, ctx, &found));
-        note(&l, dir);
+        note_folder(&l, dir);
     } else if (!self->places && !self->shipped) {
         return rc;
     }
@@ -84,11 +84,11 @@ int pp_folder_find(const struct pp_dataset_ops *self, const struct pp_config *cf
     int n = self->shipped ? pp_shipped_folders(self->shipped, shipped) : 0;
     for (int i = 0; !found && i < n; i++) {
         PP_TRY(locate(shipped[i], split, ctx, &found));
-        note(&l, shipped[i]);
+        note_folder(&l, shipped[i]);
     }
     for (int i = 0; !found && self->places && self->places[i]; i++) {
         PP_TRY(locate(self->places[i], split, ctx, &found));
-        note(&l, self->places[i]);
+        note_folder(&l, self->places[i]);
     }
     return found ? 0 : say_absent(self, cfg, &l);
 }

@@ -106,7 +106,7 @@ int pp_loader_batch_rows(const struct pp_loader *ld, int step)
     return min_int(ld->batch_size, ld->n - batch_first(ld, step));
 }
 
-static void share(const struct pp_loader *ld, int step, int *first, int *count)
+static void find_share(const struct pp_loader *ld, int step, int *first, int *count)
 {
     pp_balanced_piece(pp_loader_batch_rows(ld, step), ld->replicas, ld->replica, first, count);
     *first += batch_first(ld, step);
@@ -115,14 +115,14 @@ static void share(const struct pp_loader *ld, int step, int *first, int *count)
 int pp_loader_share_first(const struct pp_loader *ld, int step)
 {
     int first, count;
-    share(ld, step, &first, &count);
+    find_share(ld, step, &first, &count);
     return first - batch_first(ld, step);
 }
 
 int pp_loader_share_rows(const struct pp_loader *ld, int step)
 {
     int first, count;
-    share(ld, step, &first, &count);
+    find_share(ld, step, &first, &count);
     return count;
 }
 
@@ -142,7 +142,7 @@ int pp_loader_microbatch(const struct pp_loader *ld, int step, int mb, const uin
     int first, count, piece_first, piece_count;
     int parts = pp_loader_microbatches(ld, step);
     pp_assert(mb >= 0 && mb < parts);
-    share(ld, step, &first, &count);
+    find_share(ld, step, &first, &count);
     pp_balanced_piece(count, parts, mb, &piece_first, &piece_count);
     *index = ld->order + first + piece_first;
     return piece_count;

@@ -99,7 +99,7 @@ static int read_header(struct pp_source *s, const char *path, struct type *type,
     return pp_source_holds(s, 8 + wide + n + (uint64_t)a->n * (uint64_t)type->bytes);
 }
 
-static double element(const struct type *t, const uint8_t *p)
+static double read_element(const struct type *t, const uint8_t *p)
 {
     union {
         uint64_t u64;
@@ -132,10 +132,10 @@ static int read_elements(struct pp_source *s, const char *path, const struct typ
         size_t take = n - at < PIECE ? n - at : PIECE;
         PP_TRY(pp_source_pull(s, piece, take * (size_t)t->bytes, "data"));
         for (size_t i = 0; i < take; i++) {
-            out[at + i] = (float)element(t, piece + i * (size_t)t->bytes);
+            out[at + i] = (float)read_element(t, piece + i * (size_t)t->bytes);
             if (!isfinite(out[at + i])) {
                 return pp_fail(PP_EFORMAT, "%s: element %zu is not finite as a float (%g)", path,
-                               at + i, element(t, piece + i * (size_t)t->bytes));
+                               at + i, read_element(t, piece + i * (size_t)t->bytes));
             }
         }
     }

@@ -31,7 +31,7 @@ static int check_pair(const struct pp_pair *p, const struct pp_array *images,
 }
 
 /* Give back what lies beyond the first `bytes`; the block stays valid when that fails. */
-static void shrink(uint8_t **data, size_t bytes)
+static void shrink_block(uint8_t **data, size_t bytes)
 {
     uint8_t *smaller = pp_realloc(*data, bytes, 1);
     *data = smaller ? smaller : *data;
@@ -72,7 +72,7 @@ static int to_bytes(const char *path, uint8_t **data, size_t n)
         }
         to[i] = (uint8_t)v;
     }
-    shrink(data, n);
+    shrink_block(data, n);
     return 0;
 }
 
@@ -83,7 +83,7 @@ void pp_keep_samples(struct pp_dataset *ds, int samples_max)
     ds->n = samples_max;
     size_t sample = pp_shape_floats(&ds->shape) * pp_element_bytes(ds->element);
     if (ds->images)
-        shrink(&ds->images, (size_t)ds->n * sample);
+        shrink_block(&ds->images, (size_t)ds->n * sample);
 }
 
 int pp_classes_of_labels(struct pp_dataset *ds, enum pp_split split, const char *path)

@@ -19,14 +19,15 @@ struct pattern_match {
     pcre2_jit_stack *stack;
 };
 
-static int refuse(const char *label, const char *regex, const char *what)
+static int refuse_pattern(const char *label, const char *regex, const char *what)
 {
     char shown[120];
     return pp_fail(PP_EFORMAT, "%s: pattern '%s': %s", label,
                    pp_text_shown(regex, shown, sizeof(shown)), what);
 }
 
-static int compile(const char *label, const char *regex, const char *text, struct pattern *p)
+static int compile_pattern(const char *label, const char *regex, const char *text,
+                           struct pattern *p)
 {
     int error = 0;
     PCRE2_SIZE at = 0;
@@ -42,11 +43,11 @@ static int compile(const char *label, const char *regex, const char *text, struc
     pcre2_compile_context_free(context);
     if (!p->code) {
         (void)pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof(why));
-        return refuse(label, regex, why);
+        return refuse_pattern(label, regex, why);
     }
     (void)pcre2_pattern_info(p->code, PCRE2_INFO_MATCHEMPTY, &empty);
     if (empty)
-        return refuse(label, regex, "it matches nothing at all, everywhere");
+        return refuse_pattern(label, regex, "it matches nothing at all, everywhere");
     (void)pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* slower without */
     return 0;
 }
@@ -57,7 +58,7 @@ int pattern_create(const char *label, const char *regex, struct pattern **out)
     struct pattern *p;
     PP_TRY(pattern_translate(label, regex, &text));
     PP_ALLOC(p, 1);
-    PP_TRY_UNDO(compile(label, regex, (const char *)text.at, p), pattern_destroy(&p));
+    PP_TRY_UNDO(compile_pattern(label, regex, (const char *)text.at, p), pattern_destroy(&p));
     *out = p;
     return 0;
 }

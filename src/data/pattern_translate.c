@@ -85,7 +85,7 @@ __attribute__((format(printf, 2, 3))) static int refuse(const struct translation
                    pp_text_shown(t->regex, shown, sizeof(shown)), pp_text_plain(what));
 }
 
-static void put(struct translation *t, const char *text)
+static void put_text(struct translation *t, const char *text)
 {
     pp_bytes_put(t->out, text, strlen(text));
 }
@@ -95,7 +95,7 @@ static void wrap_from(struct translation *t, size_t at)
 {
     static const char open[] = "(?:";
     size_t n = t->out->n, m = strlen(open);
-    put(t, "(?:)");
+    put_text(t, "(?:)");
     if (t->out->lost)
         return;
     memmove(t->out->at + at + m, t->out->at + at, n - at);
@@ -138,7 +138,7 @@ static void put_code(struct translation *t, uint32_t code)
         return;
     }
     snprintf(text, sizeof(text), "\\x{%x}", (unsigned)code);
-    put(t, text);
+    put_text(t, text);
 }
 
 static int put_letter(struct translation *t, uint32_t code)
@@ -240,16 +240,16 @@ static int put_class(struct translation *t, const struct named_class *c, bool op
                      bool in_class)
 {
     if (!in_class) {
-        put(t, opposite ? "[^" : "[");
-        put(t, c->text);
-        put(t, "]");
+        put_text(t, opposite ? "[^" : "[");
+        put_text(t, c->text);
+        put_text(t, "]");
         return 0;
     }
     if (t->ignores && !pp_has_word("space digit xdigit punct", c->name))
         return refuse_cased(t, c->name);
     if (opposite && !c->opposite)
         return refuse(t, "the opposite of %s in a class is not supported", c->name);
-    put(t, opposite ? c->opposite : c->text);
+    put_text(t, opposite ? c->opposite : c->text);
     return 0;
 }
 
@@ -288,9 +288,9 @@ static int put_property(struct translation *t, bool opposite, bool in_class)
     snprintf(text, sizeof(text), "\\p{sc:%s}", known);
     snprintf(text, sizeof(text), "\\%c{%s%s}", opposite ? 'P' : 'p',
              pattern_is_known(text) ? "sc:" : "", known);
-    put(t, text);
+    put_text(t, text);
     if (in_class && t->ignores && *known == 'L')
-        put(t, "\\x{345}"); /* a mark whose capital is a letter */
+        put_text(t, "\\x{345}"); /* a mark whose capital is a letter */
     return 0;
 }
 
@@ -352,9 +352,9 @@ static int translate_class(struct translation *t)
 {
     bool many;
     begin_atom(t);
-    put(t, "[");
+    put_text(t, "[");
     if (*t->p == '^') {
-        put(t, "^");
+        put_text(t, "^");
         t->p++;
     }
     uint32_t low = 0, high = 0;
@@ -377,11 +377,11 @@ static int translate_class(struct translation *t)
         PP_TRY(check_case(t, high));
         if (t->ignores && low < 0xdf && high > 0xdf)
             PP_TRY(check_case(t, 0xdf));
-        put(t, "-");
+        put_text(t, "-");
         put_code(t, high);
     }
     t->p++;
-    put(t, "]");
+    put_text(t, "]");
     t->last = 0;
     return 0;
 }
@@ -394,7 +394,7 @@ static int put_boundary(struct translation *t, bool opposite)
     char text[400];
     snprintf(text, sizeof(text), "(?:(?<=%s)(?%c%s)|(?<!%s)(?%c%s))", w, opposite ? '=' : '!', w, w,
              opposite ? '!' : '=', w);
-    put(t, text);
+    put_text(t, text);
     return 0;
 }
 
@@ -413,7 +413,7 @@ static int translate_escape(struct translation *t)
         char same[3] = {'\\', c, '\0'};
         t->p++;
         begin_atom(t);
-        put(t, text ? text : same);
+        put_text(t, text ? text : same);
         return 0;
     }
     if (c >= '1' && c <= '9') {
@@ -465,8 +465,8 @@ static int open_options(struct translation *t)
     else
         t->groups[t->depth].closes++;
     t->has_atom = false;
-    put(t, text);
-    put(t, ":");
+    put_text(t, text);
+    put_text(t, ":");
     t->ignores = ignores;
     t->p = p + 1;
     return 0;
@@ -489,8 +489,8 @@ static int translate_group(struct translation *t)
         size_t n = strlen(heads[i]);
         if (strncmp(t->p, heads[i], n) == 0) {
             PP_TRY(open_group(t));
-            put(t, "(");
-            put(t, heads[i]);
+            put_text(t, "(");
+            put_text(t, heads[i]);
             t->p += n;
             return 0;
         }
@@ -502,7 +502,7 @@ static int translate_group(struct translation *t)
         size_t n = strcspn(t->p, ">") + 1;
         if (!t->p[n - 1])
             return refuse(t, "a name without its end");
-        put(t, "(");
+        put_text(t, "(");
         pp_bytes_put(t->out, t->p, n);
         t->p += n;
         return 0;
@@ -511,14 +511,14 @@ static int translate_group(struct translation *t)
         return open_options(t);
     t->captures++;
     PP_TRY(open_group(t));
-    put(t, "(");
+    put_text(t, "(");
     return 0;
 }
 
 static void close_options(struct translation *t)
 {
     for (int i = 0; i < t->groups[t->depth].closes; i++)
-        put(t, ")");
+        put_text(t, ")");
 }
 
 static int close_group(struct translation *t)
@@ -526,7 +526,7 @@ static int close_group(struct translation *t)
     if (t->depth == 0)
         return refuse(t, "a ')' without its '('");
     close_options(t);
-    put(t, ")");
+    put_text(t, ")");
     t->atom = t->groups[t->depth].at;
     t->has_atom = true;
     t->ignores = t->groups[t->depth--].ignores;
@@ -567,9 +567,9 @@ static int translate_quantifier(struct translation *t, const char *text, bool in
         return refuse(t, "'%s' has nothing to repeat", text);
     if (t->ignores && t->last && strchr("fs", (int)t->last))
         return refuse(t, "a repeated '%c' without regard to case is not supported", (int)t->last);
-    put(t, text);
+    put_text(t, text);
     if ((*t->p == '?' && !fixed) || (*t->p == '+' && !interval)) {
-        put(t, lazy);
+        put_text(t, lazy);
         t->p++;
     }
     if (*t->p && strchr("*+?{", *t->p))
@@ -608,7 +608,7 @@ static int translate_next(struct translation *t)
     case '|':
         begin_atom(t);
         t->has_atom = c == '.';
-        put(t, once);
+        put_text(t, once);
         return 0;
     default:
         PP_TRY(read_character(t, &code));

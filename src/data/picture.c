@@ -42,7 +42,8 @@ void picture_flip(const struct pp_shape *s, const uint8_t *in, uint8_t *out)
 
 /* m: where out's pixel (x, y) comes from, (m0 x + m1 y + m2, m3 x + m4 y + m5), in 16 bits of
  * fraction; the nearest one, zeros outside. */
-static void affine(const double m[6], const struct pp_shape *s, const uint8_t *in, uint8_t *out)
+static void apply_affine(const double m[6], const struct pp_shape *s, const uint8_t *in,
+                         uint8_t *out)
 {
     int h = s->dims[0], w = s->dims[1];
     size_t c = (size_t)s->dims[2];
@@ -62,25 +63,27 @@ static void affine(const double m[6], const struct pp_shape *s, const uint8_t *i
     }
 }
 
-static double radians(double degrees)
+static double to_radians(double degrees)
 {
     return degrees * (M_PI / 180.0);
 }
 
 /* To 15 decimals, as Python's round(). */
-static double round15(double v)
+static double round_to_15(double v)
 {
     return rint(v * 1e15) / 1e15;
 }
 
-static void rotate(double degrees, const struct pp_shape *s, const uint8_t *in, uint8_t *out)
+static void rotate_picture(double degrees, const struct pp_shape *s, const uint8_t *in,
+                           uint8_t *out)
 {
-    double turned = degrees - 360.0 * floor(degrees / 360.0), a = -radians(turned);
+    double turned = degrees - 360.0 * floor(degrees / 360.0), a = -to_radians(turned);
     double cx = s->dims[1] / 2.0, cy = s->dims[0] / 2.0;
-    double m[6] = {round15(cos(a)), round15(sin(a)), 0, round15(-sin(a)), round15(cos(a)), 0};
+    double m[6] = {round_to_15(cos(a)),  round_to_15(sin(a)), 0,
+                   round_to_15(-sin(a)), round_to_15(cos(a)), 0};
     m[2] = m[0] * -cx + m[1] * -cy + cx;
     m[5] = m[3] * -cx + m[4] * -cy + cy;
-    affine(m, s, in, out);
+    apply_affine(m, s, in, out);
 }
 
 /* ---- values, each for itself */
@@ -95,7 +98,7 @@ static void look_up(const table t, const struct pp_shape *s, const uint8_t *in, 
             out[i + b] = t[b][in[i + b]];
 }
 
-static void count(const struct pp_shape *s, const uint8_t *in, uint32_t h[BANDS_MAX][256])
+static void count_values(const struct pp_shape *s, const uint8_t *in, uint32_t h[BANDS_MAX][256])
 {
     size_t bands = (size_t)s->dims[2], n = bytes_of(s);
     memset(h, 0, BANDS_MAX * sizeof(h[0]));
@@ -105,7 +108,7 @@ static void count(const struct pp_shape *s, const uint8_t *in, uint32_t h[BANDS_
 }
 
 /* Darkest becomes 0, lightest 255. */
-static void stretch(const uint32_t h[256], uint8_t t[256])
+static void stretch_values(const uint32_t h[256], uint8_t t[256])
 {
     int lo = 0, hi = 255;
     while (lo < 255 && h[lo] == 0)
@@ -120,7 +123,7 @@ static void stretch(const uint32_t h[256], uint8_t t[256])
 }
 
 /* Each value about as often. */
-static void equalize(const uint32_t h[256], uint8_t t[256])
+static void equalize_values(const uint32_t h[256], uint8_t t[256])
 {
     uint32_t sum = 0, last = 0;
     for (int i = 0; i < 256; i++) {
@@ -141,12 +144,12 @@ static void change_values(enum picture_op op, double magnitude, const struct pp_
     table t;
     uint32_t h[BANDS_MAX][256];
     if (op == PICTURE_AUTO_CONTRAST || op == PICTURE_EQUALIZE)
-        count(s, in, h);
+        count_values(s, in, h);
     for (int b = 0; b < s->dims[2]; b++) {
         if (op == PICTURE_AUTO_CONTRAST)
-            stretch(h[b], t[b]);
+            stretch_values(h[b], t[b]);
         if (op == PICTURE_EQUALIZE)
-            equalize(h[b], t[b]);
+            equalize_values(h[b], t[b]);
         for (int i = 0; i < 256 && op == PICTURE_INVERT; i++)
             t[b][i] = (uint8_t)(255 - i);
         for (int i = 0; i < 256 && op == PICTURE_SOLARIZE; i++)
@@ -160,7 +163,7 @@ static void change_values(enum picture_op op, double magnitude, const struct pp_
 /* ---- between the picture and a plain one */
 
 /* out, where the plain one is, becomes plain + factor * (in - plain). */
-static void blend(float factor, const struct pp_shape *s, const uint8_t *in, uint8_t *out)
+static void blend_pictures(float factor, const struct pp_shape *s, const uint8_t *in, uint8_t *out)
 {
     size_t n = bytes_of(s);
     for (size_t i = 0; i < n; i++) {
@@ -169,7 +172,7 @@ static void blend(float factor, const struct pp_shape *s, const uint8_t *in, uin
     }
 }
 
-static uint8_t luma(const uint8_t *p)
+static uint8_t pixel_luma(const uint8_t *p)
 {
     return (uint8_t)((p[0] * 19595u + p[1] * 38470u + p[2] * 7471u + 0x8000u) >> 16);
 }
@@ -178,7 +181,7 @@ static void make_grey(const struct pp_shape *s, const uint8_t *in, uint8_t *out)
 {
     size_t n = bytes_of(s);
     for (size_t i = 0; i < n; i += 3)
-        out[i] = out[i + 1] = out[i + 2] = luma(in + i);
+        out[i] = out[i + 1] = out[i + 2] = pixel_luma(in + i);
 }
 
 static void make_mean(const struct pp_shape *s, const uint8_t *in, uint8_t *out)
@@ -186,7 +189,7 @@ static void make_mean(const struct pp_shape *s, const uint8_t *in, uint8_t *out)
     size_t n = bytes_of(s), pixels = n / 3;
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i += 3)
-        sum += luma(in + i);
+        sum += pixel_luma(in + i);
     memset(out, (int)((double)sum / (double)pixels + 0.5), n);
 }
 
@@ -218,15 +221,15 @@ void picture_op(enum picture_op op, double magnitude, const struct pp_shape *s, 
     case PICTURE_SHEAR_X:
     case PICTURE_SHEAR_Y:
         m[op == PICTURE_SHEAR_X ? 1 : 3] = magnitude;
-        affine(m, s, in, out);
+        apply_affine(m, s, in, out);
         return;
     case PICTURE_TRANSLATE_X:
     case PICTURE_TRANSLATE_Y:
         m[op == PICTURE_TRANSLATE_X ? 2 : 5] = -trunc(magnitude);
-        affine(m, s, in, out);
+        apply_affine(m, s, in, out);
         return;
     case PICTURE_ROTATE:
-        rotate(magnitude, s, in, out);
+        rotate_picture(magnitude, s, in, out);
         return;
     case PICTURE_BRIGHTNESS:
         memset(out, 0, bytes_of(s));
@@ -244,5 +247,5 @@ void picture_op(enum picture_op op, double magnitude, const struct pp_shape *s, 
         change_values(op, magnitude, s, in, out);
         return;
     }
-    blend((float)(1.0 + magnitude), s, in, out);
+    blend_pictures((float)(1.0 + magnitude), s, in, out);
 }

@@ -45,7 +45,7 @@ void picture_axis_fini(struct picture_axis *a)
     *a = (struct picture_axis){0};
 }
 
-static uint8_t rounded(int32_t sum)
+static uint8_t round_to_byte(int32_t sum)
 {
     int32_t v = sum >> BITS;
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
@@ -61,7 +61,7 @@ static void along_row(const struct picture_axis *a, int channels, const uint8_t 
             int32_t sum = 1 << (BITS - 1);
             for (int k = 0; k < a->n[i]; k++)
                 sum += from[k * channels + c] * w[k];
-            *out++ = rounded(sum);
+            *out++ = round_to_byte(sum);
         }
     }
 }
@@ -82,7 +82,7 @@ static void along_columns(const struct picture_axis *a, int i, size_t bytes, con
                 sum[b] += from[b] * w[k];
         }
         for (size_t b = 0; b < n; b++)
-            out[at + b] = rounded(sum[b]);
+            out[at + b] = round_to_byte(sum[b]);
     }
 }
 

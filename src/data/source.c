@@ -31,7 +31,7 @@ struct pp_source {
 };
 
 /* More input when there is none; false at the end of the file. */
-static int fill(struct pp_source *s, bool *out_more)
+static int fill_input(struct pp_source *s, bool *out_more)
 {
     ssize_t n;
     *out_more = true;
@@ -58,11 +58,11 @@ bool pp_source_is_gzip(const struct pp_source *s)
     return is_gzip(s->head, sizeof(s->head));
 }
 
-static int begin(struct pp_source *s, enum pp_source_kind kind)
+static int begin_source(struct pp_source *s, enum pp_source_kind kind)
 {
     bool more = false;
     PP_TRY(pp_open_regular(s->path, &s->fd, &s->file_bytes));
-    PP_TRY(fill(s, &more));
+    PP_TRY(fill_input(s, &more));
     if (!more)
         return pp_fail(PP_EFORMAT, "%s: empty file", s->path);
     s->n_head = s->z.avail_in < HEAD_BYTES ? s->z.avail_in : HEAD_BYTES;
@@ -80,7 +80,7 @@ int pp_source_open(const char *path, enum pp_source_kind kind, struct pp_source 
     PP_ALLOC(s, 1);
     s->path = path;
     s->fd = -1;
-    PP_TRY_UNDO(begin(s, kind), pp_source_close(&s));
+    PP_TRY_UNDO(begin_source(s, kind), pp_source_close(&s));
     *out = s;
     return 0;
 }
@@ -108,7 +108,7 @@ static int cut_short(const struct pp_source *s, const char *what)
 static int next_member(struct pp_source *s)
 {
     bool more;
-    PP_TRY(fill(s, &more));
+    PP_TRY(fill_input(s, &more));
     s->end = !more;
     if (s->end)
         return 0;
@@ -121,7 +121,7 @@ static int next_member(struct pp_source *s)
 static int inflate_some(struct pp_source *s, uint8_t *out, size_t n, size_t *out_made)
 {
     bool more;
-    PP_TRY(fill(s, &more));
+    PP_TRY(fill_input(s, &more));
     if (!more)
         return cut_short(s, "gzip stream");
     uInt room = n < (1u << 30) ? (uInt)n : 1u << 30;
@@ -144,7 +144,7 @@ static int inflate_some(struct pp_source *s, uint8_t *out, size_t n, size_t *out
 static int take_some(struct pp_source *s, uint8_t *out, size_t n, size_t *out_made)
 {
     bool more;
-    PP_TRY(fill(s, &more));
+    PP_TRY(fill_input(s, &more));
     s->end = !more;
     *out_made = n < s->z.avail_in ? n : s->z.avail_in;
     memcpy(out, s->z.next_in, *out_made);

@@ -17,7 +17,7 @@
 #define TYPE 156
 
 /* The member's bytes and what fills its last block; file NULL: past them. */
-static int copy(struct pp_source *s, uint64_t bytes, uint8_t *chunk, struct pp_io_file *file)
+static int copy_member(struct pp_source *s, uint64_t bytes, uint8_t *chunk, struct pp_io_file *file)
 {
     for (uint64_t left = (bytes + BLOCK - 1) / BLOCK * BLOCK; left > 0;) {
         size_t n = left < CHUNK ? (size_t)left : CHUNK;
@@ -31,22 +31,22 @@ static int copy(struct pp_source *s, uint64_t bytes, uint8_t *chunk, struct pp_i
     return 0;
 }
 
-static int take(struct pp_source *s, const char *dir, const char *name, uint64_t bytes,
-                uint8_t *chunk)
+static int take_member(struct pp_source *s, const char *dir, const char *name, uint64_t bytes,
+                       uint8_t *chunk)
 {
     char path[PP_PATH_MAX];
     struct stat st;
     struct pp_io_file file;
     PP_TRY(pp_path_format(path, "%s/%s", dir, name));
     if (stat(path, &st) == 0 && (uint64_t)st.st_size == bytes)
-        return copy(s, bytes, chunk, NULL);
+        return copy_member(s, bytes, chunk, NULL);
     PP_TRY(pp_io_create(&pp_io_system, path, &file));
-    PP_TRY_UNDO(copy(s, bytes, chunk, &file), pp_io_abandon(&file));
+    PP_TRY_UNDO(copy_member(s, bytes, chunk, &file), pp_io_abandon(&file));
     return pp_io_commit(&file, NULL);
 }
 
-static int unpack(struct pp_source *s, const char *path, const char *dir, const char *suffix,
-                  uint8_t *chunk)
+static int unpack_members(struct pp_source *s, const char *path, const char *dir,
+                          const char *suffix, uint8_t *chunk)
 {
     for (;;) {
         char head[BLOCK + 1] = "", *end;
@@ -62,7 +62,8 @@ static int unpack(struct pp_source *s, const char *path, const char *dir, const 
         head[NAME + 100] = '\0';
         const char *slash = strrchr(head, '/'), *name = slash ? slash + 1 : head;
         bool wanted = file && pp_text_ends(name, suffix);
-        PP_TRY(wanted ? take(s, dir, name, bytes, chunk) : copy(s, bytes, chunk, NULL));
+        PP_TRY(wanted ? take_member(s, dir, name, bytes, chunk)
+                      : copy_member(s, bytes, chunk, NULL));
     }
 }
 
@@ -71,5 +72,5 @@ int pp_tar_unpack(const char *path, const char *dir, const char *suffix)
     PP_OWN(pp_source_close) struct pp_source *s = NULL;
     PP_TAKE(uint8_t, chunk, CHUNK);
     PP_TRY(pp_source_open(path, PP_SOURCE_INFLATED, &s));
-    return unpack(s, path, dir, suffix, chunk);
+    return unpack_members(s, path, dir, suffix, chunk);
 }

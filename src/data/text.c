@@ -71,7 +71,7 @@ static void corpus_fini(struct corpus *c)
     pp_vocabulary_fini(&c->v);
 }
 
-static int locate(const char *dir, enum pp_split split, void *ctx, bool *out_found)
+static int locate_input(const char *dir, enum pp_split split, void *ctx, bool *out_found)
 {
     return pp_folder_file(dir, "input.txt", ctx, out_found);
 }
@@ -81,7 +81,7 @@ static int find_files(const struct pp_dataset_ops *self, const struct pp_config 
 {
     c->n = 1;
     if (self->keys == PP_KEYS_NONE)
-        return pp_folder_find(self, cfg, PP_SPLIT_TRAIN, locate, c->paths[0]);
+        return pp_folder_find(self, cfg, PP_SPLIT_TRAIN, locate_input, c->paths[0]);
     c->n += cfg->data.test_file[0] != '\0';
     PP_TRY(pp_path_format(c->paths[0], "%s", cfg->data.train_file));
     PP_TRY(pp_path_format(c->paths[1], "%s", cfg->data.test_file));
@@ -92,7 +92,8 @@ static int find_files(const struct pp_dataset_ops *self, const struct pp_config 
                                     self->info.name);
 }
 
-static int load(const struct pp_dataset_ops *self, const struct pp_config *cfg, struct corpus *c)
+static int load_corpus(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                       struct corpus *c)
 {
     PP_TRY(find_files(self, cfg, c));
     for (int i = 0; i < c->n; i++)
@@ -186,7 +187,7 @@ static int open_text(const struct pp_dataset_ops *self, const struct pp_config *
                      int model_classes, struct pp_dataset *ds)
 {
     PP_OWN(corpus_fini) struct corpus c = {0};
-    PP_TRY(load(self, cfg, &c));
+    PP_TRY(load_corpus(self, cfg, &c));
     int i = c.n == 2 && split == PP_SPLIT_TEST;
     ds->element = pp_vocabulary_element(&c.v);
     ds->vocabulary = ds->classes = c.v.n;
@@ -201,7 +202,7 @@ static int vocabulary_of_text(const struct pp_dataset_ops *self, const struct pp
     PP_OWN(corpus_fini) struct corpus c = {.v = pp_vocabulary_bytes(false)};
     if (cfg->data.tokens == PP_TOKENS_BPE)
         return pp_data_tokenizer(cfg, false, out);
-    PP_TRY(cfg->data.tokens == PP_TOKENS_BYTES ? 0 : load(self, cfg, &c));
+    PP_TRY(cfg->data.tokens == PP_TOKENS_BYTES ? 0 : load_corpus(self, cfg, &c));
     *out = c.v;
     c.v = (struct pp_vocabulary){0};
     return 0;

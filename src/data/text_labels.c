@@ -173,7 +173,7 @@ static int find_characters(struct labelled *l)
     return pp_vocabulary_of((int)n, texts + n, texts, bytes, true, &l->v);
 }
 
-static int load(const struct pp_config *cfg, struct labelled *l)
+static int load_lines(const struct pp_config *cfg, struct labelled *l)
 {
     bool chars = cfg->data.tokens == PP_TOKENS_CHARS, bpe = cfg->data.tokens == PP_TOKENS_BPE;
     PP_TRY(read_lines(cfg->data.train_file, chars || bpe, &l->of[PP_SPLIT_TRAIN]));
@@ -219,7 +219,7 @@ static int open_labelled(const struct pp_dataset_ops *self, const struct pp_conf
 {
     PP_OWN(labelled_fini) struct labelled l = {0};
     int most = pp_samples_max(cfg, split);
-    PP_TRY(load(cfg, &l));
+    PP_TRY(load_lines(cfg, &l));
     ds->n = most > 0 && most < l.of[split].n ? most : l.of[split].n;
     ds->shape = pp_shape_flat(cfg->model.block_size);
     ds->scale = 1;
@@ -242,7 +242,7 @@ static int vocabulary_of_labelled(const struct pp_dataset_ops *self, const struc
                                   struct pp_vocabulary *out)
 {
     PP_OWN(labelled_fini) struct labelled l = {0};
-    PP_TRY(load(cfg, &l));
+    PP_TRY(load_lines(cfg, &l));
     *out = l.v;
     l.v = (struct pp_vocabulary){0};
     return 0;

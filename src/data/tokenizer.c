@@ -73,7 +73,7 @@ static void held_fini(struct held *h)
 }
 
 /* made NULL: as it was. */
-static void hold(struct held *h, char *made, size_t n)
+static void hold_text(struct held *h, char *made, size_t n)
 {
     if (!made)
         return;
@@ -91,7 +91,7 @@ static int change_text(const struct tokenizer_work *w, const char *label, struct
         PP_TRY(c->form   ? unicode_form(label, c->to, h->text, h->n, &made, &n)
                : c->from ? replace_words(label, c->from, c->to, h->text, h->n, whole, &made, &n)
                          : put_before(c->to, h->text, h->n, &made, &n));
-        hold(h, made, n);
+        hold_text(h, made, n);
     }
     return 0;
 }
@@ -103,13 +103,13 @@ static int put_blanks(const struct tokenizer_work *w, const char *label, bool fi
     size_t n = 0;
     if (w->blank)
         PP_TRY(replace_words(label, " ", w->blank, h->text, h->n, h->n, &made, &n));
-    hold(h, made, n);
+    hold_text(h, made, n);
     made = NULL;
     size_t m = w->prefix ? strlen(w->prefix) : 0;
     bool has = h->n >= m && strncmp(h->text, w->prefix ? w->prefix : "", m) == 0;
     if (m > 0 && !has && (first || !w->prefix_first))
         PP_TRY(put_before(w->prefix, h->text, h->n, &made, &n));
-    hold(h, made, n);
+    hold_text(h, made, n);
     return 0;
 }
 

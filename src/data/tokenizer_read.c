@@ -36,18 +36,19 @@ uint32_t tokenizer_byte_letter(int byte)
     return letter;
 }
 
-static const char *shown(const char *text, char out[PP_JSON_SHOWN])
+static const char *shown_or_none(const char *text, char out[PP_JSON_SHOWN])
 {
     return text ? pp_json_shown(text, out) : "none";
 }
 
-static int refuse(const struct reader *r, const char *part, const char *what)
+static int refuse_part(const struct reader *r, const char *part, const char *what)
 {
     char name[PP_JSON_SHOWN];
-    return pp_fail(PP_EFORMAT, "%s: %s '%s' is not done here", r->label, part, shown(what, name));
+    return pp_fail(PP_EFORMAT, "%s: %s '%s' is not done here", r->label, part,
+                   shown_or_none(what, name));
 }
 
-static int damaged(const struct reader *r, const char *what)
+static int fail_damaged(const struct reader *r, const char *what)
 {
     return pp_fail(PP_EFORMAT, "%s: %s", r->label, what);
 }
@@ -90,11 +91,11 @@ static int take_parts(struct reader *r, const json_t *all, const char *list, tak
     if (!all || json_is_null(all))
         return 0;
     if (!type)
-        return damaged(r, "a part of it has no type");
+        return fail_damaged(r, "a part of it has no type");
     if (strcmp(type, "Sequence") != 0)
         return take(r, all, type);
     if (!json_is_array(json_object_get(all, list)))
-        return damaged(r, "a Sequence without its parts");
+        return fail_damaged(r, "a Sequence without its parts");
     for (size_t i = 0; i < json_array_size(json_object_get(all, list)); i++)
         PP_TRY(take_parts(r, json_array_get(json_object_get(all, list), i), list, take));
     return 0;
@@ -110,14 +111,14 @@ static int take_change(struct reader *r, const json_t *part, const char *type)
         text = text_of(part, "content");
         from = text_of(json_object_get(part, "pattern"), "String");
         if (!from || !from[0])
-            return refuse(r, "normalizer", "Replace of a Regex");
+            return refuse_part(r, "normalizer", "Replace of a Regex");
     } else if (form || strcmp(type, "Prepend") != 0) {
         text = type;
     }
     if ((!from && !form && strcmp(type, "Prepend") != 0) || r->w->n_changes == TOKENIZER_STEPS)
-        return refuse(r, "normalizer", type);
+        return refuse_part(r, "normalizer", type);
     if (!text)
-        return damaged(r, "a normalizer without its text");
+        return fail_damaged(r, "a normalizer without its text");
     r->w->changes[r->w->n_changes++] = (struct change){
         .from = from ? keep_text(r, from) : NULL, .to = keep_text(r, text), .form = form};
     list_step(r, form ? type : from ? "replace" : "prepend", form ? NULL : from ? from : text);
@@ -134,7 +135,7 @@ static int add_step(struct reader *r, const char *regex, const char *word, enum 
 {
     struct tokenizer_work *w = r->w;
     if (w->n_steps == TOKENIZER_STEPS)
-        return damaged(r, "too many steps in its pre_tokenizer");
+        return fail_damaged(r, "too many steps in its pre_tokenizer");
     static const char *const rests[] = {"isolated", "removed", "with previous", "with next"};
     struct split_step *s = &w->steps[w->n_steps++];
     if (invert)
@@ -157,9 +158,9 @@ static int take_split(struct reader *r, const json_t *part)
         rest++;
     bool invert = bool_of(part, "invert", false);
     if (!behavior || rest == 4 || (invert && rest > STEP_REMOVED))
-        return refuse(r, "behavior of a Split", behavior);
+        return refuse_part(r, "behavior of a Split", behavior);
     if (!regex && (!word || !word[0]))
-        return damaged(r, "a Split without a pattern");
+        return fail_damaged(r, "a Split without a pattern");
     return add_step(r, regex, regex ? NULL : word, (enum step_rest)rest, invert);
 }
 
@@ -169,10 +170,10 @@ static int take_metaspace(struct reader *r, const json_t *part)
     bool older = bool_of(part, "add_prefix_space", true);
     scheme = scheme ? scheme : older ? "always" : "never";
     if (!blank || !blank[0] || r->w->n_steps > 0)
-        return refuse(r, "pre_tokenizer", "Metaspace after others, or without a replacement");
+        return refuse_part(r, "pre_tokenizer", "Metaspace after others, or without a replacement");
     if (strcmp(scheme, "always") != 0 && strcmp(scheme, "first") != 0 &&
         strcmp(scheme, "never") != 0)
-        return refuse(r, "prepend_scheme", scheme);
+        return refuse_part(r, "prepend_scheme", scheme);
     r->blank = r->w->blank = keep_text(r, blank);
     r->w->prefix = strcmp(scheme, "never") != 0 ? r->w->blank : NULL;
     r->w->prefix_first = strcmp(scheme, "first") == 0;
@@ -197,11 +198,11 @@ static int take_pre_tokenizer(struct reader *r, const json_t *part, const char *
         return add_step(r, bool_of(part, "individual_digits", false) ? "\\p{N}" : "\\p{N}+", NULL,
                         STEP_ISOLATED, false);
     if (strcmp(type, "ByteLevel") != 0)
-        return refuse(r, "pre_tokenizer", type);
+        return refuse_part(r, "pre_tokenizer", type);
     r->t->byte_level = true;
     if (bool_of(part, "add_prefix_space", true)) {
         if (r->w->n_steps > 0 || r->w->blank)
-            return refuse(r, "pre_tokenizer", "ByteLevel with add_prefix_space after others");
+            return refuse_part(r, "pre_tokenizer", "ByteLevel with add_prefix_space after others");
         r->w->prefix = keep_text(r, " ");
         list_step(r, "blank first", "always");
     }
@@ -214,7 +215,7 @@ static int take_decoder(struct reader *r, const json_t *part, const char *type)
 {
     return pp_has_word("ByteLevel Metaspace Replace ByteFallback Fuse Strip", type)
                ? 0
-               : refuse(r, "decoder", type);
+               : refuse_part(r, "decoder", type);
 }
 
 /* ---- tokens */
@@ -280,11 +281,11 @@ static int set_token(struct reader *r, const char *text, const json_t *number, b
     json_int_t id = json_is_integer(number) ? json_integer_value(number) : -1;
     if (id < 0 || id >= r->t->n)
         return pp_fail(PP_EFORMAT, "%s: token '%s' has no number from 0 to %d", r->label,
-                       shown(text, name), r->t->n - 1);
+                       shown_or_none(text, name), r->t->n - 1);
     struct pp_token *token = &r->t->tokens[id];
     if (token->text[0] && !(added && strcmp(token->text, text) == 0)) {
         return pp_fail(PP_EFORMAT, "%s: two tokens have the number %lld, '%s' is one", r->label,
-                       (long long)id, shown(text, name));
+                       (long long)id, shown_or_none(text, name));
     }
     if (!token->text[0])
         token->text = keep_text(r, text);
@@ -308,7 +309,8 @@ static int count_tokens(struct reader *r, const json_t *added)
         most = id > most && !(text && id_of(r, text) >= 0) ? id : most;
     }
     if (most < 0 || most > last)
-        return damaged(r, most < 0 ? "no tokens" : "a token's number is far beyond their count");
+        return fail_damaged(r,
+                            most < 0 ? "no tokens" : "a token's number is far beyond their count");
     r->t->n = (int)most + 1;
     PP_ALLOC(r->t->tokens, r->t->n);
     for (int k = 0; k < r->t->n; k++)
@@ -340,7 +342,7 @@ static int number_added(const struct reader *r, const char *text, const json_t *
             return 0;
         if (twice)
             return pp_fail(PP_EFORMAT, "%s: added token '%s' has two numbers, %lld and %lld",
-                           r->label, shown(text, name), (long long)other, (long long)id);
+                           r->label, shown_or_none(text, name), (long long)other, (long long)id);
         next = other >= next ? other + 1 : next;
     }
     if (!json_is_integer(*out) || id == next || r->t->tokens[id].text[0])
@@ -348,7 +350,7 @@ static int number_added(const struct reader *r, const char *text, const json_t *
     return pp_fail(PP_EFORMAT,
                    "%s: added token '%s' has number %lld, but the next free number is %lld, which "
                    "is what tokenizers gives it; renumber it",
-                   r->label, shown(text, name), (long long)id, (long long)next);
+                   r->label, shown_or_none(text, name), (long long)id, (long long)next);
 }
 
 static int take_added(struct reader *r, const json_t *all)
@@ -363,9 +365,9 @@ static int take_added(struct reader *r, const json_t *all)
         const char *text = text_of(each, "content");
         bool special = bool_of(each, "special", false);
         if (!text || !text[0])
-            return damaged(r, "an added token without content");
+            return fail_damaged(r, "an added token without content");
         if (bool_of(each, "single_word", false))
-            return refuse(r, "single_word of added token", text);
+            return refuse_part(r, "single_word of added token", text);
         PP_TRY(number_added(r, text, each, &number));
         PP_TRY(set_token(r, text, number, true));
         uint32_t id = (uint32_t)json_integer_value(number);
@@ -385,7 +387,7 @@ static int check_letters(const struct reader *r, bool fallback)
 {
     for (int byte = 0; fallback && r->t->byte_level && byte < 256; byte++)
         if (r->w->of_byte[byte] == 0 && id_of(r, "<0xC4>") >= 0)
-            return refuse(r, "byte_fallback", "of a ByteLevel vocabulary without all bytes");
+            return refuse_part(r, "byte_fallback", "of a ByteLevel vocabulary without all bytes");
     return 0;
 }
 
@@ -396,12 +398,12 @@ static int take_tokens(struct reader *r, const json_t *model, const json_t *adde
     json_t *value;
     for (int i = 0; i < 2; i++)
         if (text_of(model, refused[i]) && text_of(model, refused[i])[0])
-            return refuse(r, refused[i], text_of(model, refused[i]));
+            return refuse_part(r, refused[i], text_of(model, refused[i]));
     if (json_number_value(json_object_get(model, "dropout")) > 0)
-        return damaged(r, "dropout of a BPE would give other ids each time; set it to null");
+        return fail_damaged(r, "dropout of a BPE would give other ids each time; set it to null");
     r->vocab = json_object_get(model, "vocab");
     if (!json_is_object(r->vocab))
-        return damaged(r, "no model.vocab");
+        return fail_damaged(r, "no model.vocab");
     PP_TRY(count_tokens(r, added));
     json_object_foreach((json_t *)(uintptr_t)r->vocab, key, value)
         PP_TRY(set_token(r, key, value, false));
@@ -418,7 +420,7 @@ static int take_tokens(struct reader *r, const json_t *model, const json_t *adde
     PP_TRY(check_letters(r, bool_of(model, "byte_fallback", false)));
     value = unk ? json_object_get(r->vocab, unk) : NULL;
     if (unk && !value)
-        return damaged(r, "its unk_token is not in its vocabulary");
+        return fail_damaged(r, "its unk_token is not in its vocabulary");
     r->t->unk = value ? (int)json_integer_value(value) : -1;
     return 0;
 }
@@ -443,7 +445,7 @@ static int take_merge(struct reader *r, const json_t *each, size_t i, char *both
     if (into < 0) {
         return pp_fail(PP_EFORMAT,
                        "%s: merge %zu, '%s', is not of two tokens that together are a third one",
-                       r->label, i + 1, shown(line ? line : of[0], name));
+                       r->label, i + 1, shown_or_none(line ? line : of[0], name));
     }
     r->t->merges[i] = (struct pp_merge){(uint32_t)left, (uint32_t)right, (uint32_t)into};
     struct pair_slot *slot = pair_table_find(&r->w->pairs, (uint32_t)left, (uint32_t)right);
@@ -457,7 +459,7 @@ static int take_merges(struct reader *r, const json_t *all, size_t longest)
     size_t i;
     const json_t *each;
     if (!json_is_array(all))
-        return damaged(r, "no model.merges");
+        return fail_damaged(r, "no model.merges");
     PP_TAKE(char, both, longest + 1);
     PP_ALLOC(r->t->merges, json_array_size(all));
     PP_TRY(pair_table_create(json_array_size(all), &r->w->pairs));
@@ -481,7 +483,7 @@ static int take_all(struct reader *r, const json_t *root, size_t bytes)
     const char *type = text_of(model, "type");
     if (!model || (type && strcmp(type, "BPE") != 0) ||
         (!type && !json_object_get(model, "merges")))
-        return type ? refuse(r, "model", type) : damaged(r, "no model of type BPE");
+        return type ? refuse_part(r, "model", type) : fail_damaged(r, "no model of type BPE");
     for (int i = 0; i < LETTERS; i++)
         r->byte_of[i] = -1;
     for (int byte = 0; byte < 256; byte++)

@@ -5,7 +5,7 @@
 #include "ppcli/base/base.h"
 #include "tokenizer.h"
 
-static uint64_t mix(uint64_t h, uint64_t word)
+static uint64_t mix_hash(uint64_t h, uint64_t word)
 {
     h = (h ^ word) * 0x9e3779b97f4a7c15u;
     return h ^ h >> 32;
@@ -16,11 +16,11 @@ uint64_t text_hash(const char *text, size_t n)
     uint64_t h = n, word;
     for (; n >= sizeof(word); n -= sizeof(word), text += sizeof(word)) {
         memcpy(&word, text, sizeof(word));
-        h = mix(h, word);
+        h = mix_hash(h, word);
     }
     word = 0;
     memcpy(&word, text, n);
-    return mix(h, word);
+    return mix_hash(h, word);
 }
 
 static size_t mask_for(size_t n)
@@ -42,7 +42,7 @@ int pair_table_create(size_t n, struct pair_table *out)
 struct pair_slot *pair_table_find(const struct pair_table *t, uint32_t a, uint32_t b)
 {
     uint64_t key = (uint64_t)a << 32 | b;
-    size_t i = mix(0, key) & t->mask;
+    size_t i = mix_hash(0, key) & t->mask;
     while (t->slots[i].place > 0 && t->slots[i].key != key)
         i = (i + 1) & t->mask;
     return &t->slots[i];

@@ -156,8 +156,8 @@ static int check_vocabulary(const struct pp_config *cfg, const char *path,
                    cfg->model.vocab_size, path);
 }
 
-static int look(const char *path, int fd, uint64_t bytes, const struct pp_config *cfg,
-                struct pp_dataset *ds, uint64_t *out_first, uint64_t *out_n)
+static int inspect_file(const char *path, int fd, uint64_t bytes, const struct pp_config *cfg,
+                        struct pp_dataset *ds, uint64_t *out_first, uint64_t *out_n)
 {
     PP_TAKE(struct look, l, 1);
     *l = (struct look){.path = path, .fd = fd, .bytes = bytes, .cfg = cfg};
@@ -168,7 +168,7 @@ static int look(const char *path, int fd, uint64_t bytes, const struct pp_config
 }
 
 /* What tells a file, which may be too large to be read, from another: length, beginning and end. */
-static uint32_t digest(const uint8_t *tokens, uint64_t n)
+static uint32_t compute_digest(const uint8_t *tokens, uint64_t n)
 {
     size_t some = n < 1 << 20 ? (size_t)n : 1 << 20;
     uLong crc = crc32_z(crc32_z(0, tokens, some), tokens + (n - some), some);
@@ -227,7 +227,7 @@ static int open_tokens(const struct pp_dataset_ops *self, const struct pp_config
     PP_OWN(pp_close_at) int fd = -1;
     PP_TRY(find_file(cfg, split, path));
     PP_TRY(pp_open_regular(path, &fd, &bytes));
-    PP_TRY(look(path, fd, bytes, cfg, ds, &first, &n));
+    PP_TRY(inspect_file(path, fd, bytes, cfg, ds, &first, &n));
     PP_TRY(pp_windows(cfg, split, path, n, ds));
     if (parts != 0) {
         int mapped = fd;
@@ -236,7 +236,7 @@ static int open_tokens(const struct pp_dataset_ops *self, const struct pp_config
     }
     ds->map_first = (size_t)first;
     ds->images = ds->map ? ds->map->at + first : NULL;
-    uint32_t crc = ds->map ? digest(ds->images, n * pp_element_bytes(ds->element)) : 0;
+    uint32_t crc = ds->map ? compute_digest(ds->images, n * pp_element_bytes(ds->element)) : 0;
     ds->images_crc = parts & PP_DATA_IMAGES ? crc : 0;
     ds->labels_crc = parts & PP_DATA_LABELS ? crc : 0;
     ds->unchecked = true;

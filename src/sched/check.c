@@ -40,7 +40,7 @@ static int fail_at(const struct checker *c, int k, const char *fmt, ...)
     return pp_fail(PP_EFORMAT, "rank %d: %s", c->rank, text);
 }
 
-static const char *letters(const struct checker *c, int op)
+static const char *op_letters(const struct checker *c, int op)
 {
     static const char *const own[] = {"F", "I", "W", "B", "R"};
     return c->table ? pp_table_letters(c->table, (enum pp_op)op) : own[op];
@@ -49,7 +49,7 @@ static const char *letters(const struct checker *c, int op)
 static const char *name_of(const struct checker *c, int op, int stage, int mb,
                            char name[PP_CELL_NAME_MAX])
 {
-    snprintf(name, PP_CELL_NAME_MAX, "%d%s%d", stage, letters(c, op), mb);
+    snprintf(name, PP_CELL_NAME_MAX, "%d%s%d", stage, op_letters(c, op), mb);
     return name;
 }
 
@@ -66,7 +66,7 @@ static int find_action(const struct checker *c, int not_k, int op, int stage, in
 }
 
 /* Where an action stands, as errors count: cells of its line, or of its list, from 1. */
-static int column(const struct checker *c, int k)
+static int action_column(const struct checker *c, int k)
 {
     return c->table ? pp_table_place(c->table, c->rank, pp_table_nth(c->table, c->rank, k)).column
                     : k + 1;
@@ -81,7 +81,8 @@ static int fail_needs(const struct checker *c, int k, int need)
     name_of(c, a->op, a->stage, a->mb, name);
     name_of(c, need, a->stage, a->mb, other);
     return at < 0 ? fail_at(c, k, "%s has no %s on its rank", name, other)
-                  : fail_at(c, k, "%s comes before its %s (cell %d)", name, other, column(c, at));
+                  : fail_at(c, k, "%s comes before its %s (cell %d)", name, other,
+                            action_column(c, at));
 }
 
 static int fail_both(const struct checker *c, int k, int op)
@@ -92,8 +93,8 @@ static int fail_both(const struct checker *c, int k, int op)
                    "%s, but there is %s too (cell %d): a micro-batch of a stage has one %s, or one "
                    "%s and one %s",
                    name_of(c, a->op, a->stage, a->mb, name), name_of(c, op, a->stage, a->mb, other),
-                   column(c, find_action(c, k, op, a->stage, a->mb)), letters(c, PP_OP_B),
-                   letters(c, PP_OP_I), letters(c, PP_OP_W));
+                   action_column(c, find_action(c, k, op, a->stage, a->mb)), op_letters(c, PP_OP_B),
+                   op_letters(c, PP_OP_I), op_letters(c, PP_OP_W));
 }
 
 /* Is this a cell of this geometry, on the rank that holds it? */
@@ -148,7 +149,7 @@ static int check_cell(struct checker *c, int k)
         char name[PP_CELL_NAME_MAX];
         return fail_at(c, k, "%s comes twice, first in cell %d",
                        name_of(c, a->op, a->stage, a->mb, name),
-                       column(c, find_action(c, k, a->op, a->stage, a->mb)));
+                       action_column(c, find_action(c, k, a->op, a->stage, a->mb)));
     }
     if (a->op == PP_OP_B && *saw & (SAW(PP_OP_I) | SAW(PP_OP_W)))
         return fail_both(c, k, *saw & SAW(PP_OP_I) ? PP_OP_I : PP_OP_W);
@@ -162,7 +163,7 @@ static int check_cell(struct checker *c, int k)
         return fail_at(c, k, "%s comes after its %s (cell %d), which reads what it makes",
                        name_of(c, a->op, a->stage, a->mb, name),
                        name_of(c, later, a->stage, a->mb, other),
-                       column(c, find_action(c, k, later, a->stage, a->mb)));
+                       action_column(c, find_action(c, k, later, a->stage, a->mb)));
     }
     if (a->op != PP_OP_F && a->op != PP_OP_W && !(*saw & SAW(PP_OP_F)))
         return fail_needs(c, k, PP_OP_F);

@@ -53,8 +53,8 @@ static int64_t actions_after(const struct pp_plan *plan, int rank)
     return n;
 }
 
-static void rewrite(const struct pp_plan *plan, const struct pp_rank_plan *from,
-                    struct pp_action *to)
+static void group_actions(const struct pp_plan *plan, const struct pp_rank_plan *from,
+                          struct pp_action *to)
 {
     for (int k = 0; k < from->n_actions; k++) {
         const struct pp_action *a = &from->actions[k];
@@ -81,7 +81,7 @@ int pp_pass_coalesce(struct pp_plan *plan)
             return pp_fail(PP_EFORMAT, "rank %d: %lld actions are too many", r, (long long)n);
         struct pp_action *actions;
         PP_ALLOC(actions, n);
-        rewrite(plan, &plan->ranks[r], actions);
+        group_actions(plan, &plan->ranks[r], actions);
         pp_free(plan->ranks[r].actions);
         plan->ranks[r] = (struct pp_rank_plan){.actions = actions, .n_actions = (int)n};
     }

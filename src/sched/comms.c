@@ -13,7 +13,7 @@
 #include "ppcli/base/base.h"
 
 /* Does the message go to another rank? */
-static bool travels(const struct pp_plan *plan, int32_t message)
+static bool message_travels(const struct pp_plan *plan, int32_t message)
 {
     if (message < 0)
         return false;
@@ -33,19 +33,19 @@ struct lowering {
     size_t words;
 };
 
-static void set(uint64_t *bits, int r)
+static void set_bit(uint64_t *bits, int r)
 {
     bits[r / 64] |= 1ull << r % 64;
 }
 
-static bool get(const uint64_t *bits, int r)
+static bool get_bit(const uint64_t *bits, int r)
 {
     return bits[r / 64] >> r % 64 & 1;
 }
 
-static bool ready(const struct lowering *l, const struct pp_action *a)
+static bool input_arrived(const struct lowering *l, const struct pp_action *a)
 {
-    return !travels(l->plan, a->recv) || l->arrived[a->recv];
+    return !message_travels(l->plan, a->recv) || l->arrived[a->recv];
 }
 
 static int put_half(struct lowering *l, int rank, enum pp_csv_type type, int stage, int mb)
@@ -57,7 +57,7 @@ static int put_half(struct lowering *l, int rank, enum pp_csv_type type, int sta
 /* Put both halves of a message. The peer's next cell may have waited for just this. */
 static int put_message(struct lowering *l, int rank, int32_t message)
 {
-    if (!travels(l->plan, message))
+    if (!message_travels(l->plan, message))
         return 0;
     const struct pp_message *m = &l->plan->messages[message];
     const struct pp_channel *ch = &l->plan->channels[m->channel];
@@ -66,8 +66,8 @@ static int put_message(struct lowering *l, int rank, int32_t message)
     PP_TRY(put_half(l, rank, back ? PP_CSV_SEND_B : PP_CSV_SEND_F, ch->src_stage, m->mb));
     PP_TRY(put_half(l, peer, back ? PP_CSV_RECV_B : PP_CSV_RECV_F, ch->dst_stage, m->mb));
     l->arrived[message] = true;
-    if (!get(l->now, peer))
-        set(peer > rank ? l->now : l->later, peer);
+    if (!get_bit(l->now, peer))
+        set_bit(peer > rank ? l->now : l->later, peer);
     return 0;
 }
 
@@ -79,7 +79,7 @@ static int lower_action(struct lowering *l, int rank, const struct pp_action *a,
 }
 
 /* torch leaves I and W alone where cells overlap: its DualPipeV table has them apart. */
-static bool merges(const struct pp_plan *plan)
+static bool merges_i_and_w(const struct pp_plan *plan)
 {
     for (int r = 0; r < plan->geometry.stages; r++) {
         for (int k = 0; k < plan->ranks[r].n_actions; k++)
@@ -108,10 +108,10 @@ static int take_turn(struct lowering *l, int r)
         return 0;
     const struct pp_action *a = &list->actions[k];
     int n = cell_length(l, r, k);
-    if (!ready(l, a) || (a->overlap && !ready(l, a + 1)))
+    if (!input_arrived(l, a) || (a->overlap && !input_arrived(l, a + 1)))
         return 0;
     l->at[r] += n;
-    set(l->later, r);
+    set_bit(l->later, r);
     if (a->overlap) {
         PP_TRY(lower_action(l, r, a, false));
         PP_TRY(lower_action(l, r, a + 1, false));
@@ -177,9 +177,10 @@ static int print_lowered(const struct pp_plan *plan, bool merged, FILE *f)
     PP_TAKE(uint8_t, arrived, plan->n_messages);
     PP_TAKE(uint64_t, now, words);
     PP_TAKE(uint64_t, later, words);
-    struct lowering l = {plan, rows, merged && merges(plan), at, arrived, now, later, words};
+    struct lowering l = {plan,  rows, merged && merges_i_and_w(plan), at, arrived, now,
+                         later, words};
     for (int r = 0; r < p; r++)
-        set(l.later, r);
+        set_bit(l.later, r);
     do {
         rc = take_round(&l);
     } while (rc > 0);

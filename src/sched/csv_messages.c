@@ -28,7 +28,7 @@ struct machine {
     int n_ready;
 };
 
-static bool sends(const struct pp_csv_cell *c)
+static bool is_send(const struct pp_csv_cell *c)
 {
     return c->type == PP_CSV_SEND_F || c->type == PP_CSV_SEND_B;
 }
@@ -54,7 +54,7 @@ static int32_t message_of(const struct machine *x, const struct pp_csv_cell *c)
     return pp_plan_message(x->plan, 2 * c->stage + channel[c->type - PP_CSV_SEND_F], c->mb);
 }
 
-static bool travels(const struct machine *x, int32_t message)
+static bool message_travels(const struct machine *x, int32_t message)
 {
     const struct pp_channel *ch = &x->plan->channels[x->plan->messages[message].channel];
     return ch->src_rank != ch->dst_rank;
@@ -71,7 +71,7 @@ static int check_compute(const struct machine *x, int rank, int k)
     struct pp_csv_cell out = message_cell(forward ? PP_CSV_SEND_F : PP_CSV_SEND_B, c->stage, c->mb);
     int32_t needs = message_of(x, &in);
     int32_t makes = message_of(x, &out);
-    if (needs >= 0 && travels(x, needs) && !(x->did[needs] & TAKEN)) {
+    if (needs >= 0 && message_travels(x, needs) && !(x->did[needs] & TAKEN)) {
         char name[PP_CSV_NAME_MAX], missing[PP_CSV_NAME_MAX];
         return PP_TABLE_FAIL(x->t, rank, k, "there is no %s before %s",
                              pp_csv_cell_name(&in, missing), pp_csv_cell_name(c, name));
@@ -96,15 +96,15 @@ static int check_message(const struct machine *x, int rank, int k)
         return PP_TABLE_FAIL(t, rank, k, "%s: stage %d has no neighbour on that side", name,
                              c->stage);
     }
-    if (!travels(x, message)) {
+    if (!message_travels(x, message)) {
         return PP_TABLE_FAIL(t, rank, k,
                              "%s moves nothing: both stages are on this rank, and a transfer "
                              "within a rank has no cell",
                              name);
     }
-    if (sends(c) && !(x->did[message] & MADE))
+    if (is_send(c) && !(x->did[message] & MADE))
         return PP_TABLE_FAIL(t, rank, k, "%s comes before the cell that makes it", name);
-    int half = sends(c) ? SENT : TAKEN;
+    int half = is_send(c) ? SENT : TAKEN;
     if (x->did[message] & half)
         return PP_TABLE_FAIL(t, rank, k, "%s comes twice", name);
     x->did[message] |= (uint8_t)half;
@@ -115,7 +115,7 @@ static int check_message(const struct machine *x, int rank, int k)
 static int check_sent(const struct machine *x, int rank, int k)
 {
     const struct pp_csv_cell *c = &x->t->csv.rows[rank].cells[k];
-    if (!pp_csv_is_message(c) || sends(c) || x->did[message_of(x, c)] & SENT)
+    if (!pp_csv_is_message(c) || is_send(c) || x->did[message_of(x, c)] & SENT)
         return 0;
     struct pp_csv_cell half = other_half(c);
     char name[PP_CSV_NAME_MAX], missing[PP_CSV_NAME_MAX];
@@ -151,13 +151,13 @@ static void run_rank(struct machine *x, int r)
         uint8_t *did = &x->did[message];
         struct pp_csv_cell half = other_half(c);
         int other = x->t->rank_of[half.stage];
-        *did |= sends(c) ? OFFERED : AWAITED;
+        *did |= is_send(c) ? OFFERED : AWAITED;
         if (x->waits[other] &&
             message_of(x, &x->t->csv.rows[other].cells[x->at[other]]) == message) {
             x->waits[other] = false;
             x->ready[x->n_ready++] = other;
         }
-        if (!(*did & (sends(c) ? AWAITED : OFFERED))) {
+        if (!(*did & (is_send(c) ? AWAITED : OFFERED))) {
             x->waits[r] = true;
             return;
         }

@@ -174,7 +174,7 @@ static int add_cell(struct reader *rd, const struct pp_csv_cell *c)
 }
 
 /* "(0F3;3B1)OVERLAP_F_B" */
-static int pair(struct reader *rd, const char *cell)
+static int read_pair(struct reader *rd, const char *cell)
 {
     char shown[SHOWN_MAX + 8];
     struct pp_csv_cell f = {0};
@@ -216,7 +216,7 @@ static int take_cell(struct reader *rd, char *text)
         return 0;
     }
     if (*text == '(')
-        return pair(rd, text);
+        return read_pair(rd, text);
     if (strchr(text, ')')) {
         char shown[SHOWN_MAX + 8];
         return FAIL(rd, "'%s': there is no '(' for its ')'", quote_cell(text, shown));

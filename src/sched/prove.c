@@ -23,8 +23,8 @@ struct held {
 };
 
 /* slot must be in range and hold `from`; then it holds `to` (0: free). */
-static int change(const struct pp_plan *plan, const struct pp_action *a, const char *what,
-                  int32_t *slots, int n, int slot, int32_t from, int32_t to)
+static int change_slot(const struct pp_plan *plan, const struct pp_action *a, const char *what,
+                       int32_t *slots, int n, int slot, int32_t from, int32_t to)
 {
     char name[PP_CELL_NAME_MAX];
     if (slot < 0 || slot >= n) {
@@ -51,21 +51,21 @@ static int prove_held(const struct pp_plan *plan, const struct held *h, const st
     int32_t mine = a->stage * plan->geometry.microbatches + a->mb + 1;
 
     if (plan->kind == PP_PLAN_EVAL)
-        return change(plan, a, "state", state, n_state, a->slot, 0, 0);
+        return change_slot(plan, a, "state", state, n_state, a->slot, 0, 0);
     switch (a->op) {
     case PP_OP_F:
-        return change(plan, a, "state", state, n_state, a->slot, 0, a->recompute ? 0 : mine);
+        return change_slot(plan, a, "state", state, n_state, a->slot, 0, a->recompute ? 0 : mine);
     case PP_OP_R:
-        return change(plan, a, "state", state, n_state, a->slot, 0, mine);
+        return change_slot(plan, a, "state", state, n_state, a->slot, 0, mine);
     case PP_OP_I:
-        PP_TRY(change(plan, a, "state", state, n_state, a->slot, mine, mine));
-        return change(plan, a, "gradient", grad, n_grad, a->gslot, 0, mine);
+        PP_TRY(change_slot(plan, a, "state", state, n_state, a->slot, mine, mine));
+        return change_slot(plan, a, "gradient", grad, n_grad, a->gslot, 0, mine);
     case PP_OP_W:
-        PP_TRY(change(plan, a, "state", state, n_state, a->slot, mine, 0));
-        return change(plan, a, "gradient", grad, n_grad, a->gslot, mine, 0);
+        PP_TRY(change_slot(plan, a, "state", state, n_state, a->slot, mine, 0));
+        return change_slot(plan, a, "gradient", grad, n_grad, a->gslot, mine, 0);
     default:
-        PP_TRY(change(plan, a, "state", state, n_state, a->slot, mine, 0));
-        return change(plan, a, "gradient", grad, n_grad, a->gslot, 0, 0);
+        PP_TRY(change_slot(plan, a, "state", state, n_state, a->slot, mine, 0));
+        return change_slot(plan, a, "gradient", grad, n_grad, a->gslot, 0, 0);
     }
 }
 
@@ -192,7 +192,7 @@ static int prove_lists(const struct pp_plan *plan, const struct held *h, int *n_
 
 /* Where each stage's slots start in one array of them all; *out_n: all. Those that stages of a rank
  * share are the same ones. */
-static int64_t *starts(const struct pp_plan *plan, const int *slots, int64_t *out_n)
+static int64_t *slot_starts(const struct pp_plan *plan, const int *slots, int64_t *out_n)
 {
     size_t n = (size_t)plan->n_virtual;
     int64_t *first = pp_alloc(n + (size_t)plan->geometry.stages, sizeof(*first)), sum = 0;
@@ -215,8 +215,8 @@ static int64_t *starts(const struct pp_plan *plan, const int *slots, int64_t *ou
 static int prove_memory(const struct pp_plan *plan)
 {
     int64_t n_state, n_grad;
-    PP_OWN_MEMORY int64_t *first_state = starts(plan, plan->state_slots, &n_state);
-    PP_OWN_MEMORY int64_t *first_grad = starts(plan, plan->grad_slots, &n_grad);
+    PP_OWN_MEMORY int64_t *first_state = slot_starts(plan, plan->state_slots, &n_state);
+    PP_OWN_MEMORY int64_t *first_grad = slot_starts(plan, plan->grad_slots, &n_grad);
     PP_TRY(first_state && first_grad ? 0 : PP_ERESOURCE);
     PP_TAKE(int32_t, state, n_state);
     PP_TAKE(int32_t, grad, n_grad);

@@ -16,8 +16,8 @@
 
 /* What the list of a rank becomes; returns its length, at most twice that of today. from: [V][M] of
  * the rank; where the last F is whose state is to be there, -1: nowhere, or an R makes it. */
-static int rewrite(const struct pp_plan *plan, int rank, const bool *stages, int32_t *from,
-                   struct pp_action *out)
+static int insert_recomputes(const struct pp_plan *plan, int rank, const bool *stages,
+                             int32_t *from, struct pp_action *out)
 {
     const struct pp_rank_plan *list = &plan->ranks[rank];
     size_t m = (size_t)plan->geometry.microbatches;
@@ -47,7 +47,7 @@ static int add_to_rank(struct pp_plan *plan, int rank, const bool *stages, int32
     struct pp_rank_plan *list = &plan->ranks[rank];
     struct pp_action *actions;
     PP_ALLOC(actions, 2 * (size_t)list->n_actions);
-    int n = rewrite(plan, rank, stages, from, actions);
+    int n = insert_recomputes(plan, rank, stages, from, actions);
     pp_free(list->actions);
     *list = (struct pp_rank_plan){.actions = actions, .n_actions = n};
     return 0;
@@ -61,7 +61,7 @@ struct waits {
     int64_t *end;    /* [P] of the action seen last */
 };
 
-static void see(void *ctx, int rank, int k, int64_t mid, int64_t end)
+static void note_wait(void *ctx, int rank, int k, int64_t mid, int64_t end)
 {
     const struct waits *w = ctx;
     w->before[(size_t)rank * w->most + (size_t)k] = mid - 1 - w->end[rank];
@@ -69,7 +69,7 @@ static void see(void *ctx, int rank, int k, int64_t mid, int64_t end)
 }
 
 /* How many shared state slots are held during each action; returns the most. */
-static int hold(const struct pp_plan *plan, const struct pp_rank_plan *list, int *held)
+static int count_held_slots(const struct pp_plan *plan, const struct pp_rank_plan *list, int *held)
 {
     int now = 0, most = 0;
     for (int k = 0; k < list->n_actions; k++) {
@@ -98,7 +98,7 @@ static bool fill_waits(const struct pp_plan *plan, const struct pp_rank_plan *li
                        int *held)
 {
     struct pp_action *a = list->actions;
-    int most = hold(plan, list, held), n = list->n_actions;
+    int most = count_held_slots(plan, list, held), n = list->n_actions;
     bool moved = false;
     for (int k = 0; k < n; k++) {
         int j = wait[k] > 0 && !(k > 0 && a[k - 1].overlap) ? k : n;
@@ -111,7 +111,7 @@ static bool fill_waits(const struct pp_plan *plan, const struct pp_rank_plan *li
         memmove(&wait[k + 1], &wait[k], (size_t)(j - k) * sizeof(*wait));
         a[k] = r;
         wait[k + 1]--;
-        hold(plan, list, held);
+        count_held_slots(plan, list, held);
         moved = true;
     }
     return moved;
@@ -132,7 +132,7 @@ static int move_earlier(struct pp_plan *plan)
     PP_TAKE(int, held, w.most);
     w.before = before;
     w.end = before + (size_t)p * w.most;
-    walk.visit = see;
+    walk.visit = note_wait;
     walk.ctx = &w;
     PP_TRY(pp_walk_run(&walk));
     for (int r = 0; r < p; r++)

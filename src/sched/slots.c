@@ -159,7 +159,7 @@ static void free_at_least(struct freeing *f, int32_t message, int64_t t)
         f->free_at[message] = t;
 }
 
-static void visit(void *ctx, int rank, int k, int64_t mid, int64_t end)
+static void free_messages(void *ctx, int rank, int k, int64_t mid, int64_t end)
 {
     struct freeing *f = ctx;
     const struct pp_action *a = &f->plan->ranks[rank].actions[k];
@@ -229,7 +229,7 @@ static int message_slots(struct pp_plan *plan, const int32_t *order)
     PP_TRY(pp_walk_init(&w, plan, false));
     PP_TAKE(int64_t, free_at, plan->n_messages);
     struct freeing f = {.plan = plan, .free_at = free_at};
-    w.visit = visit;
+    w.visit = free_messages;
     w.ctx = &f;
     PP_TRY(pp_walk_run(&w));
     for (int c = 0; c < plan->n_channels; c++)

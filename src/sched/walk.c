@@ -96,7 +96,7 @@ static int32_t in_the_way(const struct pp_walk *w, const struct pp_action *a)
 }
 
 /* The rank that waits for what action a sends. */
-static int receiver(const struct pp_plan *plan, const struct pp_action *a)
+static int receiving_rank(const struct pp_plan *plan, const struct pp_action *a)
 {
     if (a->op >= PP_OP_G)
         return plan->channels[plan->messages[a->send].channel].dst_rank;
@@ -123,7 +123,7 @@ static void run_in_slots(struct pp_walk *w, int r)
             }
             w->sent[pp_sends_on(w->plan, a)]++;
             w->there[a->send] = true;
-            wake_rank(w, receiver(w->plan, a), PP_WAIT_MESSAGE, a->send);
+            wake_rank(w, receiving_rank(w->plan, a), PP_WAIT_MESSAGE, a->send);
         }
         if (!train || a->op == PP_OP_W || a->op == PP_OP_B) {
             release_mb(w, 2 * (a->stage - 1), a->mb);
@@ -156,7 +156,7 @@ static void run_in_time(struct pp_walk *w, int r)
         now = a->op == PP_OP_B ? mid + 1 : mid;
         if (a->send >= 0) {
             w->avail[a->send] = mid + 1;
-            wake_rank(w, receiver(w->plan, a), PP_WAIT_MESSAGE, a->send);
+            wake_rank(w, receiving_rank(w->plan, a), PP_WAIT_MESSAGE, a->send);
         }
         w->visit(w->ctx, r, k, mid, now);
     }

@@ -42,12 +42,12 @@ static double max(double a, double b)
     return a > b ? a : b;
 }
 
-static double optimizer(const struct bound *b, int rank)
+static double optimizer_time(const struct bound *b, int rank)
 {
     return b->costs->between ? b->costs->between[rank] : 0;
 }
 
-static double forward(const struct bound *b, int s)
+static double forward_time(const struct bound *b, int s)
 {
     return b->launch + b->scale * b->costs->f[s] * b->least;
 }
@@ -57,7 +57,7 @@ static double input_seconds(const struct bound *b, int s)
     return b->launch + b->scale * b->costs->i[s] * b->least;
 }
 
-static double weight(const struct bound *b, int s)
+static double weight_time(const struct bound *b, int s)
 {
     return b->scale * b->costs->w[s] * b->least;
 }
@@ -90,17 +90,17 @@ static void add_stage(struct bound *b, int s, double head, double turn, double t
 /* The stages first..last are one pipeline. */
 static void add_pipeline(struct bound *b, int first, int last)
 {
-    double all = forward(b, last), back = 0;
+    double all = forward_time(b, last), back = 0;
     for (int s = first; s < last; s++) {
-        all += forward(b, s) + transfer_seconds(b, s, false);
+        all += forward_time(b, s) + transfer_seconds(b, s, false);
         back += input_seconds(b, s + 1) + transfer_seconds(b, s, true);
     }
     double head = 0, turn = all + back;
-    double tail = weight(b, first) + optimizer(b, b->plan->rank_of[first]);
+    double tail = weight_time(b, first) + optimizer_time(b, b->plan->rank_of[first]);
     for (int s = first; s <= last; s++) {
         add_stage(b, s, head, turn, tail);
         if (s < last) {
-            head += forward(b, s) + transfer_seconds(b, s, false);
+            head += forward_time(b, s) + transfer_seconds(b, s, false);
             turn -= input_seconds(b, s + 1) + transfer_seconds(b, s, true);
             tail += input_seconds(b, s) + transfer_seconds(b, s, true);
         }
@@ -113,7 +113,7 @@ static double bound_of(const struct bound *b)
     double one = 0, chain = 0, many = 0;
     for (int p = 0; p < b->plan->geometry.stages; p++) {
         const struct rank *r = &b->ranks[p];
-        double work = r->fi + r->w + optimizer(b, p);
+        double work = r->fi + r->w + optimizer_time(b, p);
         double way = max(r->head + r->fi, r->turn + r->i) + r->tail;
         one = max(one, max(r->head + work, way));
         chain = max(chain, way);

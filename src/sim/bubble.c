@@ -66,8 +66,8 @@ int pp_bubble_ideal(const struct pp_plan *plan, double *out)
     return pp_bubble_equal(textbook, out);
 }
 
-static int makespan(const struct pp_plan *plan, const struct pp_sim_costs *costs, int steps,
-                    double *out)
+static int simulate_makespan(const struct pp_plan *plan, const struct pp_sim_costs *costs,
+                             int steps, double *out)
 {
     struct pp_sim_costs repeated = *costs;
     struct pp_sim_result res;
@@ -83,15 +83,15 @@ int pp_sim_step(const struct pp_plan *plan, const struct pp_sim_costs *costs, do
 {
     int settled = STEPS_BEFORE + STEPS_AFTER;
     double early, late, all, n = meet_every;
-    PP_TRY(makespan(plan, costs, STEPS_BEFORE, &early));
-    PP_TRY(makespan(plan, costs, settled, &late));
+    PP_TRY(simulate_makespan(plan, costs, STEPS_BEFORE, &early));
+    PP_TRY(simulate_makespan(plan, costs, settled, &late));
     double period = (late - early) / STEPS_AFTER;
     double by_time = meet_after > 0 && period > 0 ? floor(meet_after / period) + 1 : 0;
     if (by_time > 0 && (n <= 0 || by_time < n))
         n = by_time;
     if (n > 0 && n < settled) {
         int steps = n > 1 ? (int)(n + 0.5) : 1;
-        PP_TRY(makespan(plan, costs, steps, &all));
+        PP_TRY(simulate_makespan(plan, costs, steps, &all));
         *out = all / steps;
         return 0;
     }
@@ -118,7 +118,7 @@ static void fill_mean(const double *values, int n, double *out)
         out[k] = sum / n;
 }
 
-static double clamp(double x, double most)
+static double clamp_time(double x, double most)
 {
     return x < 0 || most < 0 ? 0 : x < most ? x : most;
 }
@@ -153,8 +153,8 @@ static int explain_bubble(const struct pp_plan *plan, const struct pp_sim_costs 
     /* made for these stages, not for equal ones: the cut's part is what no order avoids */
     if (plan->schedule && plan->schedule->fits && all > 0)
         even = real - (1 - 1 / (p * b.work));
-    b.schedule = clamp(even, idle);
-    b.imbalance = clamp(real - even, idle - b.schedule);
+    b.schedule = clamp_time(even, idle);
+    b.imbalance = clamp_time(real - even, idle - b.schedule);
     b.waiting = idle - b.schedule - b.imbalance;
     *out = b;
     return 0;
@@ -177,7 +177,7 @@ void pp_bubble_json(const struct pp_bubble *b, struct pp_json *j)
 }
 
 /* Percent to a tenth, as printed: the sum of parts[], rounded as it grows. */
-static double tenths(const struct pp_bubble *b, double parts[3])
+static double round_to_tenths(const struct pp_bubble *b, double parts[3])
 {
     double sums[3] = {b->schedule, b->schedule + b->imbalance, b->idle}, before = 0;
     for (int k = 0; k < 3; k++) {
@@ -190,7 +190,7 @@ static double tenths(const struct pp_bubble *b, double parts[3])
 
 char *pp_bubble_parts(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX])
 {
-    double parts[3], idle = tenths(b, parts);
+    double parts[3], idle = round_to_tenths(b, parts);
     snprintf(out, PP_BUBBLE_TEXT_MAX, "%.1f", idle);
     if (b->stages > 1)
         pp_text_add(out, PP_BUBBLE_TEXT_MAX, " = %.1f + %.1f + %.1f", parts[0], parts[1], parts[2]);
@@ -199,7 +199,7 @@ char *pp_bubble_parts(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX])
 
 char *pp_bubble_text(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX])
 {
-    double parts[3], idle = tenths(b, parts);
+    double parts[3], idle = round_to_tenths(b, parts);
     snprintf(out, PP_BUBBLE_TEXT_MAX, "%.1f %%", idle);
     if (b->stages > 1) {
         pp_text_add(out, PP_BUBBLE_TEXT_MAX,

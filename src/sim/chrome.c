@@ -60,7 +60,7 @@ static void put_time(struct pp_chrome *c, const char *key, int64_t ns)
     put(c, ",\"%s\":%lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
 }
 
-static void clocks(struct pp_json *j, const char *key, const int64_t *ns, int ranks)
+static void write_clocks(struct pp_json *j, const char *key, const int64_t *ns, int ranks)
 {
     pp_json_array(j, key);
     for (int r = 0; r < ranks; r++)
@@ -89,13 +89,13 @@ void pp_chrome_open(struct pp_chrome *c, FILE *f, const struct pp_chrome_head *h
         pp_json_dbl(&j, "bubble_measured", h->bubble_measured);
         pp_json_dbl(&j, "bubble_predicted", h->bubble_predicted);
     }
-    clocks(&j, "clock_offset_ns", h->offset_ns, h->ranks);
-    clocks(&j, "clock_error_ns", h->error_ns, h->ranks);
+    write_clocks(&j, "clock_offset_ns", h->offset_ns, h->ranks);
+    write_clocks(&j, "clock_error_ns", h->error_ns, h->ranks);
     pp_json_end(&j);
     pp_json_end(&j); /* and the end of the line */
 }
 
-static void named(struct pp_chrome *c, const char *what, int pid, int tid, const char *name)
+static void write_name(struct pp_chrome *c, const char *what, int pid, int tid, const char *name)
 {
     put(c, ",");
     struct pp_json j = pp_json_begin(c->f, 0);
@@ -110,7 +110,7 @@ static void named(struct pp_chrome *c, const char *what, int pid, int tid, const
     flush_lines(c, 0); /* these bytes are not counted */
 }
 
-static void sorted(struct pp_chrome *c, const char *what, int pid, int tid, int index)
+static void write_sort_index(struct pp_chrome *c, const char *what, int pid, int tid, int index)
 {
     put(c, ",{\"name\":\"%s\",\"ph\":\"M\",\"pid\":%d,\"tid\":%d,\"args\":{\"sort_index\":%d}",
         what, pid, tid, index);
@@ -119,11 +119,11 @@ static void sorted(struct pp_chrome *c, const char *what, int pid, int tid, int 
 
 void pp_chrome_process(struct pp_chrome *c, int pid, const char *name)
 {
-    named(c, "process_name", pid, 0, name);
-    sorted(c, "process_sort_index", pid, 0, pid);
+    write_name(c, "process_name", pid, 0, name);
+    write_sort_index(c, "process_sort_index", pid, 0, pid);
     for (int t = 0; t < PP_CHROME_TRACKS; t++) {
-        named(c, "thread_name", pid, t, track_names[t]);
-        sorted(c, "thread_sort_index", pid, t, t);
+        write_name(c, "thread_name", pid, t, track_names[t]);
+        write_sort_index(c, "thread_sort_index", pid, t, t);
     }
 }
 

@@ -27,14 +27,15 @@ struct walk {
     uint64_t live; /* activations, in bytes or chunks */
 };
 
-static int64_t ns(const struct events *e, double t)
+static int64_t time_to_ns(const struct events *e, double t)
 {
     double x = (t - e->how->zero) * e->how->unit_ns;
     return (int64_t)(x > 0 ? (x < NS_MAX ? x + 0.5 : NS_MAX) : 0);
 }
 
 /* When the message of a B leaves: after its I half, which takes its share. */
-static double middle(const struct events *e, const struct pp_action *a, double start, double end)
+static double message_time(const struct events *e, const struct pp_action *a, double start,
+                           double end)
 {
     const struct pp_sim_costs *c = e->d->costs;
     double rows = c->rows ? c->rows[a->mb] : 1.0;
@@ -59,13 +60,13 @@ static void put_slice(const struct events *e, const struct walk *w, const struct
     if (pp_event_computes(kind))
         name = pp_chrome_name(text, name[0], e->stages_named, a->stage, a->mb);
     struct pp_chrome_args args = args_of(e, a);
-    pp_chrome_slice(e->chrome, w->pid, kind, name, ns(e, start), ns(e, end), &args);
+    pp_chrome_slice(e->chrome, w->pid, kind, name, time_to_ns(e, start), time_to_ns(e, end), &args);
 }
 
 /* Just before the end of [start, end]: still on its slice. */
 static int64_t last_ns(const struct events *e, double start, double end)
 {
-    int64_t first = ns(e, start), last = ns(e, end);
+    int64_t first = time_to_ns(e, start), last = time_to_ns(e, end);
     return last > first ? last - 1 : first;
 }
 
@@ -76,7 +77,7 @@ static void put_live(const struct events *e, struct walk *w, const struct pp_act
     const size_t *bytes = e->how->live_bytes;
     uint64_t one = bytes ? bytes[a->stage] : 1;
     w->live = n > 0 ? w->live + one * (uint64_t)n : w->live - one * (uint64_t)-n;
-    pp_chrome_live(e->chrome, w->pid, ns(e, t), bytes ? "bytes" : "chunks", w->live);
+    pp_chrome_live(e->chrome, w->pid, time_to_ns(e, t), bytes ? "bytes" : "chunks", w->live);
 }
 
 static void trace_action(const struct events *e, struct walk *w, int k)
@@ -93,10 +94,10 @@ static void trace_action(const struct events *e, struct walk *w, int k)
                     ? a->mb % d->plan->geometry.coalesce + 1
                     : 1;
     double start = d->result->start[w->rank][k - group + 1], end = d->result->end[w->rank][k];
-    double first = a->op == PP_OP_B ? middle(e, a, start, end) : end;
+    double first = a->op == PP_OP_B ? message_time(e, a, start, end) : end;
     bool leaves_late = a->op == PP_OP_B && e->d->costs->fused_send;
 
-    bool waited = a->recv >= 0 && ns(e, start) > ns(e, w->now);
+    bool waited = a->recv >= 0 && time_to_ns(e, start) > time_to_ns(e, w->now);
     if (waited)
         put_slice(e, w, a, PP_EVENT_RECV, w->now, start);
     put_slice(e, w, a, kinds[a->op], start, first);
@@ -105,7 +106,7 @@ static void trace_action(const struct events *e, struct walk *w, int k)
     if (a->recv >= 0) {
         pp_chrome_arrow(e->chrome, false, (uint64_t)a->recv, w->pid,
                         waited ? PP_CHROME_RECV : PP_CHROME_COMPUTE,
-                        waited ? last_ns(e, w->now, start) : ns(e, start));
+                        waited ? last_ns(e, w->now, start) : time_to_ns(e, start));
     }
     if (a->send >= 0) {
         pp_chrome_arrow(e->chrome, true, (uint64_t)a->send, w->pid, PP_CHROME_COMPUTE,
@@ -134,7 +135,7 @@ static void put_update(const struct events *e, const struct walk *w)
     struct pp_chrome_args args = {.step = e->how->step, .stage = -1, .chunk = -1, .microbatch = -1};
     double end = w->now + e->d->costs->between[w->rank];
     pp_chrome_slice(e->chrome, w->pid, PP_EVENT_UPDATE, pp_event_name(PP_EVENT_UPDATE),
-                    ns(e, w->now), ns(e, end), &args);
+                    time_to_ns(e, w->now), time_to_ns(e, end), &args);
 }
 
 void pp_draw_events(const struct pp_drawing *d, const struct pp_draw_steps *how,

@@ -233,7 +233,7 @@ double pp_sim_tie(const struct pp_sim_costs *c, const struct pp_action *a)
 }
 
 /* How long the k-th action of a rank takes; *out_first: until its message can leave. */
-static double duration(const struct sim *s, int rank, int k, double *out_first)
+static double action_duration(const struct sim *s, int rank, int k, double *out_first)
 {
     const struct pp_sim_costs *c = s->costs;
     const struct pp_action *a = &s->plan->ranks[rank].actions[k];
@@ -260,7 +260,7 @@ static double duration(const struct sim *s, int rank, int k, double *out_first)
 static int run_one(struct sim *s, int rank, int k, double start)
 {
     double first;
-    double took = duration(s, rank, k, &first);
+    double took = action_duration(s, rank, k, &first);
     struct span t = {.start = start, .sent = start + first, .end = start + took};
     const struct pp_action *a = &s->plan->ranks[rank].actions[k];
     PP_TRY(run_action(s, rank, k, &t));
@@ -274,7 +274,7 @@ static int run_one(struct sim *s, int rank, int k, double start)
 static int run_pair(struct sim *s, int rank, int k, double start)
 {
     double first;
-    double took = duration(s, rank, k, &first) + duration(s, rank, k + 1, &first);
+    double took = action_duration(s, rank, k, &first) + action_duration(s, rank, k + 1, &first);
     took *= s->costs->overlap;
     struct span t = {.start = start, .sent = start + took, .end = start + took};
     PP_TRY(run_action(s, rank, k, &t));
@@ -350,7 +350,7 @@ static int run_ranks(struct sim *s)
     return 0;
 }
 
-static void summarize(const struct sim *s)
+static void summarize_ranks(const struct sim *s)
 {
     struct pp_sim_result *res = s->result;
     int p = s->plan->geometry.stages;
@@ -454,7 +454,7 @@ int pp_sim_run(const struct pp_plan *plan, const struct pp_sim_costs *costs, boo
     PP_TRY(result_init(plan, with_times, &result));
     PP_TRY(sim_init(&s));
     PP_TRY(run_ranks(&s));
-    summarize(&s);
+    summarize_ranks(&s);
     *out = result;
     result = (struct pp_sim_result){0};
     return 0;

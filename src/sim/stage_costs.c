@@ -43,8 +43,8 @@ double pp_cost_mean(const struct pp_cost_list *l, double none)
 }
 
 /* Costs of all stages: one number for all, one per rank (its chunks share it), or one per chunk. */
-static int spread(const struct pp_plan *plan, const char *option, const struct pp_cost_list *l,
-                  double none, double *out)
+static int spread_costs(const struct pp_plan *plan, const char *option,
+                        const struct pp_cost_list *l, double none, double *out)
 {
     int p = plan->geometry.stages, n = plan->n_virtual;
     int share = plan->geometry.chunks / plan->copies; /* a copy's chunks are a rank's work */
@@ -97,7 +97,7 @@ int pp_stage_costs_set(const struct pp_plan *plan, const struct pp_cost_list lis
     PP_ALLOC(q->arrays, 3 * n + ties);
     double sum = 0;
     for (size_t op = 0; op < 3; op++)
-        PP_TRY(spread(plan, pp_cost_names[op], &lists[op], 1, q->arrays + op * n));
+        PP_TRY(spread_costs(plan, pp_cost_names[op], &lists[op], 1, q->arrays + op * n));
     for (size_t i = 0; i < 3 * n; i++)
         sum += q->arrays[i];
     if (sum <= 0)

@@ -54,7 +54,7 @@ struct greedy {
 };
 
 /* The I of a recomputed stage has its R before it; the last one has not: it follows its F. */
-static int64_t cost(const struct greedy *y, int s, int op)
+static int64_t action_ticks(const struct greedy *y, int s, int op)
 {
     bool recompute = op == PP_OP_I && y->recompute && y->recompute[s] && s < y->n_virtual - 1;
     int64_t r = !recompute ? 0 : y->ticks ? y->ticks[3 * s + PP_OP_F] : 1;
@@ -62,7 +62,7 @@ static int64_t cost(const struct greedy *y, int s, int op)
 }
 
 /* Of the transfer between stages s and s + 1. */
-static int64_t hop(const struct greedy *y, int s)
+static int64_t transfer_ticks(const struct greedy *y, int s)
 {
     int p = y->g->stages;
     bool local = p == 1 || (y->placement == PP_PLACE_V && (s + 1) % p == 0);
@@ -70,7 +70,7 @@ static int64_t hop(const struct greedy *y, int s)
 }
 
 /* When the next F or I of stage s has its input; -1: unknown. */
-static int64_t arrival(const struct greedy *y, int s, int op)
+static int64_t input_time(const struct greedy *y, int s, int op)
 {
     const int32_t *done = y->done + 3 * (size_t)s;
     int mb = done[op], m = y->g->microbatches, from = op == PP_OP_F ? s - 1 : s + 1;
@@ -81,12 +81,12 @@ static int64_t arrival(const struct greedy *y, int s, int op)
     if (y->done[3 * from + op] <= mb)
         return -1;
     return y->end[(2 * (size_t)from + (size_t)op) * (size_t)m + (size_t)mb] +
-           hop(y, op == PP_OP_F ? from : s);
+           transfer_ticks(y, op == PP_OP_F ? from : s);
 }
 
 /* Of two cells that may begin at the same time the higher one does: the F of the deepest chunk, the I
  * of the oldest micro-batch, and of its stages the first. */
-static int64_t urgency(const struct greedy *y, int wish, int s, int op)
+static int64_t rank_urgency(const struct greedy *y, int wish, int s, int op)
 {
     int64_t chunk = s / y->g->stages, age = y->g->microbatches - y->done[3 * s + op];
     int64_t u = op == PP_OP_F ? chunk : age * y->g->chunks - chunk;
@@ -108,7 +108,7 @@ static int pick_w(const struct greedy *y, int r, int64_t gap, bool *at_once)
     int64_t least = 0;
     for (int c = 0; c < y->g->chunks && !*at_once; c++) {
         int s = stage_of(y, r, c);
-        int64_t w = cost(y, s, PP_OP_W);
+        int64_t w = action_ticks(y, s, PP_OP_W);
         bool some = y->done[3 * s + PP_OP_W] < y->done[3 * s + PP_OP_I];
         *at_once = some && y->recompute && y->recompute[s];
         if (some && (best < 0 || *at_once || (least > gap ? w < least : w > least && w <= gap))) {
@@ -120,7 +120,7 @@ static int pick_w(const struct greedy *y, int r, int64_t gap, bool *at_once)
 }
 
 /* The next cell of a rank, as far as can be known. */
-static void choose(struct greedy *y, int r)
+static void choose_next_cell(struct greedy *y, int r)
 {
     struct lane *k = &y->lanes[r];
     int64_t most = 0, first = INT64_MAX, begin = INT64_MAX;
@@ -129,12 +129,12 @@ static void choose(struct greedy *y, int r)
     for (int c = 0; c < y->g->chunks; c++) {
         int s = stage_of(y, r, c);
         for (int op = PP_OP_F; op < y->ops && op < PP_OP_W; op++) {
-            int64_t there = arrival(y, s, op), u = urgency(y, wish, s, op);
+            int64_t there = input_time(y, s, op), u = rank_urgency(y, wish, s, op);
             if (there < 0)
                 continue;
             there = there > k->now ? there : k->now;
             bool wait = op == wish && y->knobs & KNOB_WAIT;
-            int64_t when = there - (wait ? cost(y, s, PP_OP_I - op) / 2 : 0);
+            int64_t when = there - (wait ? action_ticks(y, s, PP_OP_I - op) / 2 : 0);
             if (op == PP_OP_F && k->held >= y->limit - (y->g->chunks - 1 - c)) {
                 blocked = blocked || there == k->now;
             } else if (when < first || (when == first && u > most)) {
@@ -149,8 +149,8 @@ static void choose(struct greedy *y, int r)
     bool now = y->knobs & KNOB_WHOLE || (blocked && wish == PP_OP_F), at_once;
     int64_t gap = now ? 0 : begin - k->now;
     int w = pick_w(y, r, gap, &at_once);
-    bool fills =
-        w >= 0 && gap > 0 && (blocked || y->knobs & KNOB_FILL || cost(y, w, PP_OP_W) <= gap);
+    bool fills = w >= 0 && gap > 0 &&
+                 (blocked || y->knobs & KNOB_FILL || action_ticks(y, w, PP_OP_W) <= gap);
     if (fills || at_once || (now && w >= 0)) {
         begin = k->now;
         k->stage = w;
@@ -160,30 +160,30 @@ static void choose(struct greedy *y, int r)
 }
 
 /* Run the next cell of a rank; what it and its neighbours do next may be another now. Returns the
- * least that play() can return. */
-static int64_t run(struct greedy *y, int r)
+ * least that play_lists() can return. */
+static int64_t run_next_cell(struct greedy *y, int r)
 {
     struct lane *k = &y->lanes[r];
     size_t m = (size_t)y->g->microbatches;
     int s = k->stage, op = k->op, mb = y->done[3 * s + op]++;
     k->start = k->n == 0 ? y->begin[r] : k->start;
-    k->now = y->begin[r] + cost(y, s, op);
-    k->left -= cost(y, s, op);
+    k->now = y->begin[r] + action_ticks(y, s, op);
+    k->left -= action_ticks(y, s, op);
     k->wish = op == PP_OP_W ? k->wish : PP_OP_I - op;
     k->held += op == PP_OP_F ? 1 : op == PP_OP_W ? -1 : 0;
     y->cells[(size_t)r * y->row + k->n++] = 3 * s + op;
     if (op != PP_OP_W)
         y->end[(2 * (size_t)s + (size_t)op) * m + (size_t)mb] = k->now;
-    choose(y, r);
+    choose_next_cell(y, r);
     int to = op == PP_OP_F ? s + 1 : op == PP_OP_I ? s - 1 : -1;
     if (to >= 0 && to < y->n_virtual)
-        choose(y, pp_place(y->placement, y->g->stages, to));
+        choose_next_cell(y, pp_place(y->placement, y->g->stages, to));
     return 2 * (k->now + k->left) - k->start;
 }
 
 /* One list of each rank; returns the makespan plus the longest span of a rank, or INT64_MAX as soon as
  * that is not below `best`. */
-static int64_t play(struct greedy *y, int64_t best)
+static int64_t play_lists(struct greedy *y, int64_t best)
 {
     int p = y->g->stages;
     int64_t makespan = 0, span = 0;
@@ -191,15 +191,15 @@ static int64_t play(struct greedy *y, int64_t best)
     memset(y->lanes, 0, (size_t)p * sizeof(*y->lanes));
     for (int i = 0; i < y->ops * y->n_virtual; i++)
         y->lanes[pp_place(y->placement, p, i / y->ops)].left +=
-            y->g->microbatches * cost(y, i / y->ops, i % y->ops);
+            y->g->microbatches * action_ticks(y, i / y->ops, i % y->ops);
     for (int r = 0; r < p; r++)
-        choose(y, r);
+        choose_next_cell(y, r);
     for (size_t left = y->row * (size_t)p; left > 0; left--) {
         int next = 0;
         for (int r = 1; r < p; r++)
             next = y->begin[r] < y->begin[next] ? r : next;
         pp_assert(y->begin[next] < INT64_MAX);
-        if (run(y, next) >= best)
+        if (run_next_cell(y, next) >= best)
             return INT64_MAX;
     }
     for (int r = 0; r < p; r++) {
@@ -215,7 +215,7 @@ static void try_knobs(struct greedy *y, int limit, unsigned knobs, int64_t *best
 {
     y->limit = limit < y->g->chunks ? y->g->chunks : limit;
     y->knobs = knobs;
-    int64_t now = play(y, *best);
+    int64_t now = play_lists(y, *best);
     if (now < *best) {
         int32_t *last = y->best;
         *best = now;
@@ -226,7 +226,7 @@ static void try_knobs(struct greedy *y, int limit, unsigned knobs, int64_t *best
 
 /* No setting of the knobs is best everywhere. The makespan counts where ranks meet after a step, the
  * longest span where they do not; of equals the list that holds less is kept. */
-static void search(struct greedy *y, enum pp_greedy mode)
+static void search_lists(struct greedy *y, enum pp_greedy mode)
 {
     int chunks = y->g->chunks, all = chunks * y->g->microbatches;
     double cap = pp_cap(y->g) * chunks;
@@ -260,9 +260,9 @@ static int shorten_lists(struct greedy *y, bool exact)
     PP_TAKE(int64_t, costs, 4 * (size_t)y->n_virtual);
     int64_t *hops = costs + 3 * (size_t)y->n_virtual;
     for (int i = 0; i < 3 * y->n_virtual; i++)
-        costs[i] = cost(y, i / 3, i % 3);
+        costs[i] = action_ticks(y, i / 3, i % 3);
     for (int s = 0; s < y->n_virtual; s++)
-        hops[s] = hop(y, s);
+        hops[s] = transfer_ticks(y, s);
     struct pp_repair r = {.p = y->g->stages,
                           .m = y->g->microbatches,
                           .n_virtual = y->n_virtual,
@@ -303,7 +303,7 @@ int pp_greedy_emit(const struct pp_geometry *g, enum pp_placement placement, enu
                        .cells = cells,
                        .best = best,
                        .row = ops * (size_t)g->chunks * m};
-    search(&y, mode);
+    search_lists(&y, mode);
     bool recompute = y.recompute && memchr(y.recompute, true, n * sizeof(*y.recompute));
     if (recompute && exact)
         return pp_fail(PP_ECONFIG, "zb-exact and zb-exact-v compute no forward again: set "

@@ -36,25 +36,25 @@ void pp_groups_entry(const struct pp_groups *groups, int k, int *chunk, int *mb)
 }
 
 /* Does a group of `next` after one of groups->size close a circle of waits? */
-static bool blocks(const struct pp_groups *groups, int next, int ahead)
+static bool group_blocks(const struct pp_groups *groups, int next, int ahead)
 {
     /* Of two chunks, one micro-batch alone is in nobody's way, unless two more such follow. */
     bool alone = groups->chunks == 2 && next == 1 && !(groups->size == 1 && groups->n > 2);
     return groups->size + next < ahead && !alone;
 }
 
-static bool stuck(const struct pp_geometry *g, int ahead)
+static bool groups_deadlock(const struct pp_geometry *g, int ahead)
 {
     struct pp_groups groups = pp_groups_of(g);
-    return (groups.n > 1 && blocks(&groups, groups.size, ahead)) ||
-           (groups.size_rest > 0 && blocks(&groups, groups.size_rest, ahead));
+    return (groups.n > 1 && group_blocks(&groups, groups.size, ahead)) ||
+           (groups.size_rest > 0 && group_blocks(&groups, groups.size_rest, ahead));
 }
 
 int pp_groups_check(const struct pp_geometry *g, int ahead)
 {
     if (g->group < 0)
         return pp_fail(PP_ECONFIG, "group = %d, must be at least 1 (0: automatic)", g->group);
-    if (g->chunks == 1 || g->group == 0 || !stuck(g, ahead))
+    if (g->chunks == 1 || g->group == 0 || !groups_deadlock(g, ahead))
         return 0;
     struct pp_groups groups = pp_groups_of(g);
     int last = groups.size_rest > 0 ? groups.size_rest : groups.size;
@@ -62,10 +62,10 @@ int pp_groups_check(const struct pp_geometry *g, int ahead)
     /* One group of all is always legal, so this ends. */
     for (int step = 1; step <= g->microbatches; step++) {
         nearest.group = g->group + step;
-        if (!stuck(&nearest, ahead))
+        if (!groups_deadlock(&nearest, ahead))
             break;
         nearest.group = g->group - step;
-        if (nearest.group > 0 && !stuck(&nearest, ahead))
+        if (nearest.group > 0 && !groups_deadlock(&nearest, ahead))
             break;
     }
     return pp_refuse_shape(g, &nearest,

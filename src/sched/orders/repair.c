@@ -104,7 +104,7 @@ static void move_cell(int32_t *row, int from, int to)
 }
 
 /* How many chunks a rank holds at most. */
-static bool fits(const struct pp_repair *r, const int32_t *row)
+static bool fits_memory(const struct pp_repair *r, const int32_t *row)
 {
     int held = 0;
     for (size_t k = 0; k < r->row; k++) {
@@ -116,14 +116,14 @@ static bool fits(const struct pp_repair *r, const int32_t *row)
 }
 
 /* One cell to all earlier places within reach; the first that is better stays. */
-static bool improve(struct search *s, int rank, int from, struct score *best)
+static bool move_cell_earlier(struct search *s, int rank, int from, struct score *best)
 {
     int32_t *row = s->r->cells + (size_t)rank * s->r->row;
     for (int to = from - 1; to >= 0 && to >= from - REACH && s->left > 0; to--) {
         if (row[to] == row[from])
             return false;
         move_cell(row, from, to);
-        if (row[to] % 3 != PP_OP_F || fits(s->r, row)) {
+        if (row[to] % 3 != PP_OP_F || fits_memory(s->r, row)) {
             struct score now = score_lists(s);
             if (is_better(now, *best)) {
                 *best = now;
@@ -149,7 +149,7 @@ int pp_repair_run(const struct pp_repair *r)
         found = false;
         for (int k = 0; k < r->p; k++)
             for (int at = 1; at < (int)r->row && s.left > 0; at++)
-                found = improve(&s, k, at, &best) || found;
+                found = move_cell_earlier(&s, k, at, &best) || found;
     }
     return 0;
 }

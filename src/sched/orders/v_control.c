@@ -103,8 +103,8 @@ static void fill_gaps(struct control *c, int rank)
     }
 }
 
-static int build(struct control *c, const struct pp_geometry *geo,
-                 void (*pattern)(int p, int rank, int *first))
+static int build_grid(struct control *c, const struct pp_geometry *geo,
+                      void (*pattern)(int p, int rank, int *first))
 {
     int p = geo->stages;
     int m = geo->microbatches;
@@ -128,7 +128,7 @@ int pp_v_control(const struct pp_geometry *g, void (*pattern)(int p, int rank, i
                  struct pp_emit **e)
 {
     struct control c = {0};
-    int rc = build(&c, g, pattern);
+    int rc = build_grid(&c, g, pattern);
     if (rc == 0)
         rc = pp_v_grid_emit(&c.grid, e);
     pp_v_grid_fini(&c.grid);

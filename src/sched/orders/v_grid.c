@@ -66,7 +66,7 @@ void pp_v_grid_fini(struct pp_v_grid *g)
 }
 
 /* The slot of what the cell needs; -1: nothing. */
-static int needs(const struct pp_v_grid *g, int rank, int kind, int mb)
+static int find_input_slot(const struct pp_v_grid *g, int rank, int kind, int mb)
 {
     bool fold = rank == g->p - 1;
     /* The gradient leaves a fused B at its end. */
@@ -89,7 +89,7 @@ static int needs(const struct pp_v_grid *g, int rank, int kind, int mb)
 int pp_v_grid_earliest(const struct pp_v_grid *g, int rank, int kind, int mb)
 {
     int before = mb > 0 ? *pp_v_slot(g, rank, kind, mb - 1) : -1;
-    int need = needs(g, rank, kind, mb);
+    int need = find_input_slot(g, rank, kind, mb);
     return 1 + (before > need ? before : need);
 }
 
@@ -114,7 +114,7 @@ static bool is_empty(const struct pp_v_grid *g, int rank, int t, bool wide)
 }
 
 /* Where the cell at slot t of `rank` goes: t when it stays. */
-static int target(const struct pp_v_grid *g, int rank, int kind, int mb, int t)
+static int find_target_slot(const struct pp_v_grid *g, int rank, int kind, int mb, int t)
 {
     int from = pp_v_grid_earliest(g, rank, kind, mb);
     if (delta_of(kind) > 0) {
@@ -140,7 +140,7 @@ void pp_v_grid_squeeze(struct pp_v_grid *g)
                 continue;
             int kind = cell / g->m;
             int mb = cell % g->m;
-            int to = target(g, r, kind, mb, t);
+            int to = find_target_slot(g, r, kind, mb, t);
             if (to == t)
                 continue;
             for (int i = to; i < t; i++)

@@ -11,7 +11,7 @@ void pp_v_start(struct pp_v_rank *v, const struct pp_geometry *g, int rank, stru
         .emit = e, .m = g->microbatches, .stage = {rank, 2 * g->stages - 1 - rank}, .oldest = e->n};
 }
 
-static int put(struct pp_v_rank *v, int chunk, enum pp_op op, bool overlap)
+static int emit_action(struct pp_v_rank *v, int chunk, enum pp_op op, bool overlap)
 {
     int mb = v->next[chunk][op]++;
     if (op == PP_OP_B) { /* the micro-batch after a B is also that of the next I and the next W */
@@ -34,7 +34,7 @@ static int put_oldest_w(struct pp_v_rank *v)
         v->oldest++;
     pp_assert(v->oldest < e->n);
     int stage = e->cells[v->oldest++].stage;
-    return put(v, stage == v->stage[PP_V_A] ? PP_V_A : PP_V_Z, PP_OP_W, false);
+    return emit_action(v, stage == v->stage[PP_V_A] ? PP_V_A : PP_V_Z, PP_OP_W, false);
 }
 
 static int put_all(struct pp_v_rank *v, const char *cells)
@@ -50,7 +50,7 @@ static int put_all(struct pp_v_rank *v, const char *cells)
             int chunk = *c == 'a' ? PP_V_A : PP_V_Z;
             c++;
             const char *letter = strchr(PP_OP_LETTERS, *c);
-            PP_TRY(put(v, chunk, (enum pp_op)(letter - PP_OP_LETTERS), overlap));
+            PP_TRY(emit_action(v, chunk, (enum pp_op)(letter - PP_OP_LETTERS), overlap));
             overlap = false; /* the F of an overlapped cell carries the mark */
         }
     }

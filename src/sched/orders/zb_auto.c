@@ -52,26 +52,26 @@ struct search {
     int64_t max_bubble; /* over ranks */
 };
 
-static size_t at(const struct search *s, int rank, int mb)
+static size_t index_of(const struct search *s, int rank, int mb)
 {
     return (size_t)rank * (size_t)s->z->m + (size_t)mb;
 }
 
 /* When what the next F or I of a rank needs is there; 0: it needs nothing. */
-static int64_t arrival(const struct search *s, int r, enum pp_op op)
+static int64_t input_time(const struct search *s, int r, enum pp_op op)
 {
     if (op == PP_OP_F && r > 0)
-        return s->end_f[at(s, r - 1, s->rank[r].n[op])] + s->z->comm;
+        return s->end_f[index_of(s, r - 1, s->rank[r].n[op])] + s->z->comm;
     if (op == PP_OP_I && r < s->z->p - 1)
-        return s->end_i[at(s, r + 1, s->rank[r].n[op])] + s->z->comm;
+        return s->end_i[index_of(s, r + 1, s->rank[r].n[op])] + s->z->comm;
     return 0;
 }
 
-static void put(struct search *s, int r, enum pp_op op)
+static void put_cell(struct search *s, int r, enum pp_op op)
 {
     struct state *k = &s->rank[r];
     int mb = k->n[op];
-    int64_t there = arrival(s, r, op);
+    int64_t there = input_time(s, r, op);
     int64_t start = there > k->now ? there : k->now;
     if (k->n_cells == 0) {
         k->start = start;
@@ -82,11 +82,11 @@ static void put(struct search *s, int r, enum pp_op op)
     k->now = start + s->cost[op];
     k->held += s->memory[op];
     k->n[op]++;
-    s->cells[3 * at(s, r, 0) + (size_t)k->n_cells++] = (uint8_t)op;
+    s->cells[3 * index_of(s, r, 0) + (size_t)k->n_cells++] = (uint8_t)op;
     if (op == PP_OP_F)
-        s->end_f[at(s, r, mb)] = k->now;
+        s->end_f[index_of(s, r, mb)] = k->now;
     else if (op == PP_OP_I)
-        s->end_i[at(s, r, mb)] = k->now;
+        s->end_i[index_of(s, r, mb)] = k->now;
 }
 
 static bool has_w(const struct state *k)
@@ -99,16 +99,16 @@ static void put_with_w(struct search *s, int r, enum pp_op op)
 {
     struct state *k = &s->rank[r];
     while (k->held + s->memory[op] > s->z->cap && has_w(k))
-        put(s, r, PP_OP_W);
-    int64_t there = arrival(s, r, op);
+        put_cell(s, r, PP_OP_W);
+    int64_t there = input_time(s, r, op);
     while (has_w(k) && k->now + s->cost[PP_OP_W] <= there)
-        put(s, r, PP_OP_W);
+        put_cell(s, r, PP_OP_W);
     /* A gap is left that is shorter than a W. Waiting costs nothing as long as this rank has waited
      * less than another one has already. */
     if (has_w(k) && k->now < there &&
         (there - k->now > s->max_bubble - k->bubble || (s->knobs & KNOB_GREEDY_W)))
-        put(s, r, PP_OP_W);
-    put(s, r, op);
+        put_cell(s, r, PP_OP_W);
+    put_cell(s, r, op);
 }
 
 /* How many more F's rank r may run before its first I, whose input comes at `due`. Returns when
@@ -134,7 +134,7 @@ static void warm_up(struct search *s)
 {
     int p = s->z->p;
     for (int r = 0; r < p; r++)
-        put(s, r, PP_OP_F);
+        put_cell(s, r, PP_OP_F);
     s->ahead[p - 1] = 0;
     int64_t done = s->rank[p - 1].now + s->cost[PP_OP_I];
     for (int r = p - 2; r >= 0; r--)
@@ -146,9 +146,9 @@ static void warm_up(struct search *s)
             s->ahead[r]--;
     for (int r = 0; r < p; r++)
         for (int i = 0; i < s->ahead[r]; i++)
-            put(s, r, PP_OP_F);
+            put_cell(s, r, PP_OP_F);
     for (int r = p - 1; r >= 0; r--)
-        put(s, r, PP_OP_I);
+        put_cell(s, r, PP_OP_I);
 }
 
 /* Rank r is two F's ahead of the next rank: would one more come before that rank needs the I? */
@@ -192,12 +192,12 @@ static void play_round(struct search *s)
         put_with_w(s, r, PP_OP_I);
     /* Nobody waits for an I of rank 0: once its F's are out, its W's can go first. */
     while (s->rank[0].n[PP_OP_F] == s->z->m && has_w(&s->rank[0]))
-        put(s, 0, PP_OP_W);
+        put_cell(s, 0, PP_OP_W);
     put_with_w(s, 0, PP_OP_I);
 }
 
 /* One list with the current knobs; returns its longest span. */
-static int64_t play(struct search *s)
+static int64_t play_lists(struct search *s)
 {
     int64_t span = 0;
     memset(s->rank, 0, (size_t)s->z->p * sizeof(*s->rank));
@@ -208,18 +208,18 @@ static int64_t play(struct search *s)
     for (int r = 0; r < s->z->p; r++) {
         struct state *k = &s->rank[r];
         while (has_w(k))
-            put(s, r, PP_OP_W);
+            put_cell(s, r, PP_OP_W);
         span = k->now - k->start > span ? k->now - k->start : span;
     }
     return span;
 }
 
-static int64_t search(struct search *s)
+static int64_t search_lists(struct search *s)
 {
     int64_t best = INT64_MAX;
     for (unsigned left = N_KNOBS; left > 0; left--) {
         s->knobs = left - 1;
-        int64_t span = play(s);
+        int64_t span = play_lists(s);
         if (span < best) {
             uint8_t *last = s->best;
             best = span;
@@ -234,7 +234,7 @@ static int emit_best(const struct search *s, struct pp_emit **e)
 {
     for (int r = 0; r < s->z->p; r++) {
         int n[3] = {0};
-        const uint8_t *cells = s->best + 3 * at(s, r, 0);
+        const uint8_t *cells = s->best + 3 * index_of(s, r, 0);
         for (size_t k = 0; k < 3 * (size_t)s->z->m; k++)
             PP_TRY(pp_emit_cell(e[r], (enum pp_op)cells[k], r, n[cells[k]]++));
     }
@@ -242,7 +242,7 @@ static int emit_best(const struct search *s, struct pp_emit **e)
 }
 
 /* Short lists get shorter, where memory is charged as that search does it. */
-static int shorten(struct search *s)
+static int shorten_lists(struct search *s)
 {
     const struct pp_zb_auto *z = s->z;
     size_t p = (size_t)z->p, n = 3 * p * (size_t)z->m;
@@ -285,8 +285,8 @@ int pp_zb_auto_emit(const struct pp_zb_auto *z, struct pp_emit **e, int64_t *out
                        .end_i = ends + cells,
                        .cells = ops,
                        .best = ops + 3 * cells};
-    int64_t span = search(&s);
-    PP_TRY(shorten(&s));
+    int64_t span = search_lists(&s);
+    PP_TRY(shorten_lists(&s));
     PP_TRY(emit_best(&s, e));
     if (out_span)
         *out_span = span;
@@ -318,7 +318,7 @@ static int check(const struct pp_geometry *g)
     return 0;
 }
 
-static int64_t ticks(double cost, double longest)
+static int64_t scale_to_ticks(double cost, double longest)
 {
     return llround(longest > 0 ? cost / longest * 0x1p20 : cost);
 }
@@ -330,10 +330,10 @@ static void set_ticks(struct pp_zb_auto *z, const struct pp_schedule_costs *c)
     double longest = fmax(fmax(c->f, c->i), fmax(c->w, c->comm));
     bool whole = c->f == floor(c->f) && c->i == floor(c->i) && c->w == floor(c->w) &&
                  c->comm == floor(c->comm) && longest < 0x1p30;
-    z->f = ticks(c->f, whole ? 0 : longest);
-    z->i = ticks(c->i, whole ? 0 : longest);
-    z->w = ticks(c->w, whole ? 0 : longest);
-    z->comm = ticks(c->comm, whole ? 0 : longest);
+    z->f = scale_to_ticks(c->f, whole ? 0 : longest);
+    z->i = scale_to_ticks(c->i, whole ? 0 : longest);
+    z->w = scale_to_ticks(c->w, whole ? 0 : longest);
+    z->comm = scale_to_ticks(c->comm, whole ? 0 : longest);
 }
 
 static int emit_all(const struct pp_geometry *g, struct pp_emit **e)
