@@ -10,10 +10,6 @@
 #include "ppcli/base/base.h"
 
 #define MIB (1024.0 * 1024.0)
-/* what a table of a paper has */
-#define PAPER                                                                                      \
-    "stages replicas threads schedule microbatches step_seconds_p50 bubble_ideal bubble_measured " \
-    "x1"
 
 /* ---- axes */
 
@@ -407,10 +403,6 @@ int pp_bench_print(const struct pp_bench *b, const struct pp_bench_header *h,
     PP_TRY(make_table(b, h, &axes, &t));
     if (format == PP_BENCH_CSV) {
         table_csv(&t, f);
-    } else if (format == PP_BENCH_TEX) {
-        fprintf(f, "%% ppcli %s (commit %s), %s, %s, model %s\n", h->version, h->commit, h->date,
-                h->cpu, h->model);
-        table_latex(&t, PAPER, f);
     } else if (format == PP_BENCH_MD) {
         print_header(b, h, f);
         PP_TRY(print_ceilings(&b->ceilings, b->device.name[0] != '\0', f));

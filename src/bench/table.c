@@ -121,42 +121,6 @@ void table_markdown(const struct table *t, FILE *f)
     }
 }
 
-/* ---- LaTeX */
-
-/* The characters that TeX obeys; those that UTF-8 brings are left to inputenc. */
-static void put_tex(const char *text, FILE *f)
-{
-    for (; *text; text++)
-        if (strncmp(text, "±", 2) == 0 && text++)
-            fputs("$\\pm$", f);
-        else if (!strchr("\\~^", *text))
-            fprintf(f, strchr("&%$#_{}", *text) ? "\\%c" : "%c", *text);
-}
-
-void table_latex(const struct table *t, const char *keys, FILE *f)
-{
-    bool shown[TABLE_COLUMNS_MAX];
-    fputs("\\begin{tabular}{", f);
-    for (int c = 0; c < t->columns; c++) {
-        const struct table_column *h = &t->head[c];
-        shown[c] = h->title && (h->csv || !h->key || pp_has_word(keys, h->key));
-        fputs(!shown[c] ? "" : h->left ? "l" : "r", f);
-    }
-    fputs("}\n\\hline\n", f);
-    for (int r = -1; r < t->rows; r++) {
-        const char *between = "";
-        for (int c = 0; c < t->columns; c++) {
-            if (!shown[c])
-                continue;
-            fputs(between, f);
-            put_tex(r < 0 ? t->head[c].title : cell(t, r, c)->text, f);
-            between = " & ";
-        }
-        fputs(r < 0 ? " \\\\\n\\hline\n" : " \\\\\n", f);
-    }
-    fputs("\\hline\n\\end{tabular}\n", f);
-}
-
 /* ---- CSV and JSON */
 
 /* In quotes where a comma, a quote or a line end asks for it. */

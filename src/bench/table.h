@@ -53,8 +53,6 @@ void table_number(struct table *t, double x);
 void table_skip(struct table *t, int n); /* they stay empty */
 
 void table_markdown(const struct table *t, FILE *f);
-/* The columns with one of these keys, with none, and of axes, for LaTeX without packages. */
-void table_latex(const struct table *t, const char *keys, FILE *f);
 void table_csv(const struct table *t, FILE *f);
 /* The cells of a row that have a key and are not empty, into the open object. */
 void table_json(const struct table *t, int row, struct pp_json *j);

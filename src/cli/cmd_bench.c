@@ -19,15 +19,15 @@ struct request {
     bool no_ceilings, handover, ops;
 };
 
-#define FORMATS "md|json|csv|tex" /* enum pp_bench_format, in its order */
+#define FORMATS "md|json|csv" /* enum pp_bench_format, in its order */
 
 static enum pp_bench_format format_of(const struct request *q)
 {
-    static const char *const endings[] = {".json", ".csv", ".tex"};
+    static const char *const endings[] = {".json", ".csv"};
     const char *dot = q->output ? strrchr(q->output, '.') : NULL;
     if (q->format >= 0)
         return (enum pp_bench_format)q->format;
-    for (int i = 0; dot && i < 3; i++)
+    for (int i = 0; dot && i < 2; i++)
         if (strcmp(dot, endings[i]) == 0)
             return (enum pp_bench_format)(PP_BENCH_JSON + i);
     return PP_BENCH_MD;

@@ -49,8 +49,7 @@ static int check_machine_words(const struct plan_asked *a)
 
 static int parse_words(int argc, char **argv, struct plan_asked *a)
 {
-    *a = (struct plan_asked){
-        .cores = INT_MIN, .ranks = INT_MIN, .only = -1, .emit = -1, .table = -1};
+    *a = (struct plan_asked){.cores = INT_MIN, .ranks = INT_MIN, .only = -1, .emit = -1};
     const struct pp_cli_option options[] = {
         {"format", 0, PP_CLI_CHOICE, &a->format, FORMATS, "what to print"},
         {"best", 0, PP_CLI_FLAG, &a->best, NULL,
@@ -81,8 +80,6 @@ static int parse_words(int argc, char **argv, struct plan_asked *a)
          "read a pipeline that was measured, and rank what else would have run"},
         {"against", 0, PP_CLI_STRING, &a->against, "PATH",
          "--profile: predict this other one from it"},
-        {"table", 0, PP_CLI_CHOICE, &a->table, PP_TABLES,
-         "what others have published, what ppcli predicts, and the errors"},
         {"measure", 0, PP_CLI_FLAG, &a->measure, NULL,
          "write a machine file of this machine, with the layers of CONFIG"},
         {"output", 'o', PP_CLI_STRING, &a->output, "FILE",
@@ -126,28 +123,11 @@ static int parse_words(int argc, char **argv, struct plan_asked *a)
     return check_machine_words(a);
 }
 
-/* One cell of a table (report/published.c). */
-static int predict_words(int argc, char **argv, struct pp_figures *out)
-{
-    PP_OWN(plan_request_fini) struct plan_request q = {0};
-    PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
-    PP_OWN_MEMORY struct plan_asked *a = pp_alloc(1, sizeof(*a));
-    PP_TRY(a ? 0 : PP_ERESOURCE);
-    PP_TRY(parse_words(argc, argv, a));
-    if (a->machine)
-        return plan_machine_price(a, &out->tokens);
-    PP_TRY(plan_request_make(a, &q));
-    PP_TRY(pp_sim_run(q.plan, &q.costs.costs, false, &result));
-    out->makespan = result.makespan;
-    out->idle = result.bubble_span;
-    return 0;
-}
-
 /* -o, --width and --title: only of the plan itself, and the last two of a picture. */
 static int check_output(struct plan_asked *a)
 {
     bool plan = !a->machine && !a->best && !a->check && !a->memory && !a->profile && !a->par &&
-                !a->html && a->table < 0 && !a->measure;
+                !a->html && !a->measure;
     if (a->output && !plan && !a->measure)
         return pp_fail(PP_EUSAGE, "-o writes a plan, or what --measure finds: leave out -o %s",
                        a->output);
@@ -161,11 +141,6 @@ static int check_output(struct plan_asked *a)
 static int find_plan(struct plan_asked *a)
 {
     PP_TRY(check_output(a));
-    bool alone = !a->config && !a->csv && a->settings.n == 0 && !a->machine && !a->best &&
-                 !a->measure && !a->profile;
-    if (a->table >= 0)
-        return alone ? pp_table_print(a->table, predict_words)
-                     : pp_fail(PP_EUSAGE, "--table prints what is published: use it alone");
     if (a->profile || a->against)
         return plan_profile(a);
     bool ranks = a->ranks != INT_MIN, finds = a->measure || a->machine || a->best || a->check;

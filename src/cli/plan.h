@@ -24,7 +24,7 @@ struct plan_asked {
     bool best, fp8, measure;
     int cores, ranks; /* INT_MIN: not given */
     int format;
-    int only, emit, table; /* numbers of choices; -1: not given */
+    int only, emit; /* numbers of choices; -1: not given */
 };
 
 /* Is it --format json, or (*json false) no --format? Others are for plans alone. */
@@ -71,8 +71,6 @@ int plan_best(const struct plan_asked *a);
 
 /* What to run on a machine that is not here. */
 int plan_machine(const struct plan_asked *a);
-/* Tokens a second and rank of the division that --compare names, or of the first row. */
-int plan_machine_price(const struct plan_asked *a, double *tokens);
 
 /* A pipeline that was measured elsewhere. Errors: PP_EUSAGE, as of pp_profile_read(). */
 int plan_profile(const struct plan_asked *a);

@@ -164,14 +164,6 @@ static int find_rows(const struct plan_asked *a, struct pp_machine_plan *p)
     return a->compare ? pp_machine_plan_price(p, a->compare) : pp_machine_plan_find(p);
 }
 
-int plan_machine_price(const struct plan_asked *a, double *tokens)
-{
-    PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.n = 0};
-    PP_TRY(find_rows(a, &p));
-    *tokens = p.rows[0].e.tokens;
-    return 0;
-}
-
 int plan_machine(const struct plan_asked *a)
 {
     PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.n = 0};

@@ -176,9 +176,9 @@ def sweeps():
                 check(f'{figure}: higher is more', line == sorted(line, reverse=figure == 'speed'), line)
     check('a key that does not vary is refused', 'do not differ in replicas' in run('report', 'sweep.json', '--figure', 'speed', '--over', 'replicas', code=64))
     quick = ['--time', '0.01', '--repeat', '2', '--no-ceilings', '--stages', '1,2']
-    run('bench', 'net.ini', *quick, '-o', 't.tex')
-    with open('t.tex', encoding='utf-8') as f:
-        tex = f.read()
+    run('bench', 'net.ini', *quick, '-o', 't.csv')
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), '../../experiments/latex-table.py')
+    tex = subprocess.run([sys.executable, script, 't.csv'], capture_output=True, text=True, check=True).stdout
     lines = [line for line in tex.splitlines() if line.endswith('\\\\')]
     check('LaTeX: a row for each of the sweep, as many cells as columns, no package',
           len(lines) == 3 and {line.count('&') for line in lines} == {len(re.search(r'tabular}{(\w+)}', tex)[1]) - 1} and 'package' not in tex, tex)

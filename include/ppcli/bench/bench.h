@@ -182,8 +182,7 @@ void pp_bench_describe(const struct pp_config *cfg, bool whole_machine,
 enum pp_bench_format {
     PP_BENCH_MD,
     PP_BENCH_JSON,
-    PP_BENCH_CSV,
-    PP_BENCH_TEX
+    PP_BENCH_CSV
 };
 
 /* Errors: PP_EIO. */

@@ -16,7 +16,7 @@
 
 /* ---- formats */
 
-/* What `ppcli plan` prints of a plan, and of published figures. */
+/* What `ppcli plan` prints of a plan. */
 
 /* Formats, by their number in `ppcli plan --format`. */
 const char *pp_format_name(int format);
@@ -39,17 +39,6 @@ int pp_format_print(int format, const struct pp_planned *p, const struct pp_look
 /* A page (share/workbench/) in which a struct pp_planned can be edited. Errors: PP_EUSAGE for two
  * copies of the weights, which a table cannot describe; PP_EIO, PP_ERESOURCE. Local. */
 int pp_workbench_write(const void *planned, FILE *f);
-
-#define PP_TABLES "zb4|zb5|zb6|zb9|cm|primus|megatron-bridge" /* share/tables */
-
-struct pp_figures {
-    double makespan, idle; /* of a schedule: in the unit of its costs; share of the longest span */
-    double tokens;         /* of a division on a machine: a second and rank */
-};
-
-/* Print the table `index` of PP_TABLES as Markdown. predict: the figures of a command line of
- * `ppcli plan`. Errors: those of predict, PP_ERESOURCE. Local. */
-int pp_table_print(int index, int (*predict)(int argc, char **argv, struct pp_figures *out));
 
 /* ---- results */
 
