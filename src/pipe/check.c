@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a training refuses because of its config and the way it is started, whatever the data and the
- * devices: said by `train` before anything starts, and in the same words by `explain` and `plan`.
+ * Checks a config for errors that depend on neither data nor devices: `train` calls this before
+ * anything starts, `explain` and `plan` report the same messages.
  */
 #include "ppcli/base/base.h"
 #include "ppcli/pipe/layout.h"
 
-/* run.transport, where it is a name, and the ranks compute on the processor. */
+/* Checks run.transport if it names a transport and the ranks compute on the processor. */
 static int check_transport(struct pp_config *cfg, const struct pp_backend_choice *choice,
                            bool processes)
 {
@@ -38,7 +38,7 @@ int pp_run_check(struct pp_config *cfg)
                                    "mpirun or --hosts, or run.retries = 0");
     }
     if (cfg->checkpoint.copies > 0 && cfg->run.dir[0] && !processes) {
-        return pp_fail(PP_ECONFIG, "checkpoint.copies = %d wants %d hosts, and the ranks are on 1",
+        return pp_fail(PP_ECONFIG, "checkpoint.copies = %d needs %d hosts, but all ranks are on 1",
                        cfg->checkpoint.copies, cfg->checkpoint.copies + 1);
     }
     return 0;

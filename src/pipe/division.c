@@ -70,8 +70,8 @@ int pp_division_placement(const struct pp_division *d, enum pp_placement *out)
                    table->geometry.stages);
 }
 
-/* The table knows its chunks, and must fit the run. */
-static int take_table(const struct pp_config *cfg, struct pp_division *d)
+/* Sets the chunks of the table and checks that it fits the run. */
+static int set_table_chunks(const struct pp_config *cfg, struct pp_division *d)
 {
     const char *path = cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE);
     const struct pp_geometry *g = &d->table->geometry;
@@ -92,7 +92,7 @@ int pp_division_cut(const struct pp_config *cfg, const struct pp_model *model,
                     struct pp_division *d, const char **key)
 {
     int n = pp_division_pieces(d);
-    if (n > model->n_layers) { /* says what is too much */
+    if (n > model->n_layers) { /* pp_partition() names the fault */
         *key = "pipeline.stages";
         return pp_partition(model, cfg, n, NULL, NULL);
     }
@@ -129,14 +129,15 @@ int pp_division_of(const struct pp_config *cfg, const struct pp_model *model,
     *out = pp_division_shape(cfg);
     out->table = table;
     *key = "pipeline.schedule";
-    PP_TRY(table ? take_table(cfg, out) : 0);
-    if (!table && !out->schedule) /* the option table refuses unknown names */
+    PP_TRY(table ? set_table_chunks(cfg, out) : 0);
+    if (!table && !out->schedule) /* only auto and tables have no schedule here */
         return pp_fail_about(key, "pipeline.schedule",
-                             "auto needs measured times, which are not here; name a schedule");
+                             "schedule = auto needs measured times; name a schedule here");
     PP_TRY(pp_division_cut(cfg, model, out, key));
     int ticks = cfg->pipeline.costs.n, n = 3 * pp_division_pieces(out);
     if (ticks > 0 && ticks != n && ticks != n + 1 && out->schedule && out->schedule->fits)
         return pp_fail_about(key, "pipeline.costs",
-                             "pipeline.costs: %d numbers; write F,I,W of %d chunks", ticks, n / 3);
+                             "pipeline.costs has %d numbers; write F,I,W of %d chunks", ticks,
+                             n / 3);
     return pp_division_redo(cfg, model, out, key);
 }

@@ -6,14 +6,16 @@
 #include "ppcli/pipe/division.h"
 
 /*
- * The whole of it. table: the plan of a schedule that is one (pp_layout_read_table()), which
- * outlives *out; else NULL. Errors: PP_ECONFIG, then *key is the config's that is at fault;
- * PP_ERESOURCE.
+ * Reads a whole division from a config.
+ *   table  the plan that is the schedule (pp_layout_read_table()); must outlive *out; NULL: no
+ *          table
+ * Errors: PP_ECONFIG, and *key names the config key at fault; PP_ERESOURCE.
  */
 int pp_division_of(const struct pp_config *cfg, const struct pp_model *model,
                    const struct pp_plan *table, struct pp_division *out, const char **key);
 
-/* Where its pieces lie: by its schedule, or as its table has them. PP_ECONFIG: in neither order. */
+/* Finds the order in which the pieces lie on the ranks, from the schedule or the table. PP_ECONFIG:
+ * the table has neither known order. */
 int pp_division_placement(const struct pp_division *d, enum pp_placement *out);
 
 #endif

@@ -14,6 +14,7 @@ const char *pp_division_schedule(const struct pp_division *d)
     return d->schedule ? pp_schedule_name(d->schedule) : "table";
 }
 
+/* Returns the number of a key that exists. */
 static int index_of_key(const char *key)
 {
     int i = 0;
@@ -24,7 +25,8 @@ static int index_of_key(const char *key)
 
 /* ---- the cut */
 
-/* Is it the cut that the config itself asks for, by ranges or by first layers? */
+/* Whether the cut is the one that the config itself asks for, by ranges or by first layers.
+ * *as_written: scratch. */
 static bool cuts_as_written(const struct pp_division *d, const struct pp_model *model,
                             const struct pp_config *cfg, struct pp_division *as_written)
 {
@@ -51,9 +53,9 @@ static int write_ranges(const struct pp_division *d, const struct pp_model *mode
     return 0;
 }
 
-/* Layers of the pieces that are recomputed: "all", "off", or their ranges. */
-static void write_redo(const struct pp_division *d, const struct pp_model *model, char *out,
-                       size_t bytes)
+/* Writes which layers are recomputed: "all", "off", or ranges. */
+static void write_recompute(const struct pp_division *d, const struct pp_model *model, char *out,
+                            size_t bytes)
 {
     int n = pp_division_pieces(d), redone = 0;
     size_t used = 0;
@@ -82,8 +84,8 @@ static void write_ticks(const struct pp_division *d, char *out, size_t bytes)
         pp_text_add(out, bytes, "%s%" PRId64, i == 0 ? "" : i % 3 > 0 ? "," : " ", d->ticks[i]);
 }
 
-/* A whole number of the division; -1: the key has none. */
-static int find_count(const struct pp_division *d, const char *key)
+/* Returns the value of a key that is a whole number; -1: it is not one of these keys. */
+static int find_count_key(const struct pp_division *d, const char *key)
 {
     const struct {
         const char *key;
@@ -109,7 +111,7 @@ int pp_division_value(const struct pp_division *d, const struct pp_model *model,
     bool cut = strcmp(key, "pipeline.assignment") == 0,
          split = strcmp(key, "pipeline.split_at") == 0;
     bool redo = strcmp(key, "pipeline.recompute") == 0;
-    int count = find_count(d, key);
+    int count = find_count_key(d, key);
     if (count >= 0) {
         snprintf(out, bytes, "%d", count);
         return 0;
@@ -136,7 +138,7 @@ int pp_division_value(const struct pp_division *d, const struct pp_model *model,
         struct pp_training training = pp_training_of(cfg, 0, 0);
         PP_TAKE(struct pp_division, own, 1);
         *own = *d;
-        own->coalesce = 0; /* what it is by itself need not be said */
+        own->coalesce = 0; /* the automatic value need not be written */
         bool same = d->coalesce == pp_layout_coalesce(own, &training, model);
         snprintf(out, bytes, "%d", same && d->coalesce != cfg->train.coalesce ? 0 : d->coalesce);
         return 0;
@@ -151,7 +153,7 @@ int pp_division_value(const struct pp_division *d, const struct pp_model *model,
                         memcmp(own->recompute, d->recompute, sizeof(own->recompute)) == 0;
             pp_error_clear();
             if (!same)
-                write_redo(d, model, out, bytes);
+                write_recompute(d, model, out, bytes);
             if (!same)
                 return 0;
         } else if (one || !written) {
@@ -172,8 +174,8 @@ int pp_division_print(const struct pp_division *d, const struct pp_model *model,
         if (strncmp(name, "pipeline.", 9) != 0)
             continue;
         PP_TRY(pp_division_value(d, model, cfg, name, value, PP_CUT_MAX));
-        bool layer = strcmp(name, "pipeline.recompute") == 0; /* 0 is the first one */
-        if ((layer || strcmp(value, "0") != 0) && strcmp(value, "none") != 0) /* left to ppcli */
+        bool layer = strcmp(name, "pipeline.recompute") == 0; /* value 0 is the first layer */
+        if ((layer || strcmp(value, "0") != 0) && strcmp(value, "none") != 0) /* ppcli chooses it */
             fprintf(f, "%s = %s\n", name + 9, value);
     }
     return ferror(f) ? pp_fail(PP_EIO, "the plan cannot be written") : 0;

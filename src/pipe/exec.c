@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The executor's life: channels, loaders, initial weights, and the end of them. */
+/* Creates and destroys the executor: channels, loaders, initial weights. */
 #include "exec_internal.h"
 #include "layout.h"
 
@@ -14,7 +14,7 @@ static int open_exec_channels(struct pp_exec *x)
     PP_OWN_MEMORY struct pp_channel_spec *specs = pp_alloc(most, sizeof(*specs));
     PP_OWN_MEMORY void **memory = pp_alloc(most, sizeof(*memory));
     PP_TRY(pp_transport_agree(x->tp, specs && memory ? 0 : PP_ERESOURCE));
-    pp_assert(specs != NULL && memory != NULL); /* or this rank had not agreed */
+    pp_assert(specs != NULL && memory != NULL); /* else the ranks had not agreed */
     int base = x->replica * l->stages;
     for (int c = 0; c < l->n_channels; c++) {
         int src = l->plans[0].plan->channels[c].src_rank;
@@ -35,7 +35,7 @@ static int open_exec_channels(struct pp_exec *x)
     return exchanges ? pp_transport_open_exchanges(x->tp, x->zero.n) : 0;
 }
 
-/* Per plan: which receives to post before the first action, and the last input gradient. */
+/* Finds for each plan the receives to post before the first action, and the last input gradient. */
 static int find_first_and_last(struct pp_exec *x)
 {
     const struct pp_layout *l = x->layout;
@@ -84,21 +84,21 @@ static int open_loaders(struct pp_exec *x)
     return 0;
 }
 
-/* Everything that can fail on one rank alone, before the first message. */
+/* Does everything that can fail on one rank alone, before the first message. */
 static int create_local(struct pp_exec *x, const struct pp_exec_spec *spec)
 {
-    PP_TRY(exec_memory(x, spec));
+    PP_TRY(exec_memory_take(x, spec));
     PP_TRY(pp_backend_zero(x->be, x->before, sizeof(*x->before)));
     PP_TRY(exec_finite_create(x));
     PP_TRY(find_first_and_last(x));
     PP_TRY(open_loaders(x));
     if (!x->tp->be)
         PP_TRY(pp_transport_bind(x->tp, x->be));
-    PP_TRY(exec_turns_create(x));
+    PP_TRY(exec_flights_create(x));
     PP_TRY(exec_input_open(x));
     for (int k = 0; k < x->n_stages; k++)
         PP_TRY(pp_chunk_init(x->stages[k].chunk, x->be, x->cfg->train.seed));
-    return exec_settle(x);
+    return exec_drain(x);
 }
 
 int pp_exec_create(const struct pp_exec_spec *spec, struct pp_backend *be, struct pp_transport *tp,
@@ -131,7 +131,7 @@ void pp_exec_destroy(struct pp_exec **exec)
     if (!x)
         return;
     pp_ahead_destroy(&x->input.ahead);
-    if (!exec_turns_destroy(x))
+    if (!exec_flights_destroy(x))
         x->arena.base = NULL;
     else
         exec_input_free_host(x);
@@ -144,10 +144,12 @@ void pp_exec_destroy(struct pp_exec **exec)
 
 uint64_t pp_exec_events_per_step(const struct pp_layout *l)
 {
-    /* F: wait, slot, F, send; I: the same; W: W, release; R: R; G: slot, G, send;
-     * T: wait, T, release; then reduce, vote, clip, update,
-     * meet, report, and after an epoch meet and report again; on a device launch. With
-     * train.zero: W, post, sum of a bucket, then sums, statistics, gather, and what follows. */
+    /*
+     * Events of each action. F: wait, slot, F, send; I: the same; W: W, release; R: R; G: slot, G,
+     * send; T: wait, T, release. Then a step has reduce, vote, clip, update, meet, report; after an
+     * epoch, meet and report again; on a device, launch. With train.zero each bucket has W, post
+     * and sum; then sums, statistics, gather.
+     */
     static const uint64_t of_op[] = {[PP_OP_F] = 5, [PP_OP_I] = 4, [PP_OP_W] = 2, [PP_OP_B] = 6,
                                      [PP_OP_R] = 1, [PP_OP_G] = 3, [PP_OP_T] = 3};
     uint64_t most = 0;

@@ -1,34 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether a step's numbers are numbers: decided by all ranks together, before any of them changes a
- * weight.
+ * Checks that all numbers of a step are finite. All ranks decide together, before any rank changes
+ * a weight.
  *
- * Proof first, where values can be measured as they are made. Each rank keeps two maxima, of
- * activations and of gradients, from which every layer bounds its weight gradients. So after its
- * last input gradient a rank knows that the weight gradients still to come will be finite, and
- * votes. The first stage's rank has its last input gradient after all others, and has weight
- * gradients to compute after it. So the outcome is there when it is needed, and steps that overlap
- * continue to overlap.
+ * If values can be measured as they are computed, the ranks prove it first. Each rank keeps two
+ * maxima, of activations and of gradients; from these each layer bounds its weight gradients. So
+ * after its last input gradient a rank knows that its remaining weight gradients will be finite,
+ * and votes. The rank of the first stage has its last input gradient after all other ranks, and
+ * still has weight gradients to compute, so the result of the vote is there when it is needed and
+ * steps keep overlapping.
  *
- * All ranks read the gradients themselves where the proof fails (a NaN, values near 1e19, a layer
- * that gives no bound), where it cannot be had (a device that lags its host), and where
- * gradients are clipped, which needs their norm anyway.
+ * All ranks read the gradients themselves if the proof fails (a NaN, values near 1e19, a layer
+ * without a bound), if values cannot be measured (a device that lags its host), or if gradients are
+ * clipped, which needs their norm anyway.
  */
 #include "exec_internal.h"
 
 #include <float.h>
 #include <math.h>
 
-/* What a rank found, for the message. */
+/* The bad values that a rank found, for the message. */
 struct exec_finding {
-    int32_t
-        input; /* 1 + the first layer that gave a value that is not finite, 0: the data; -1: none */
-    int32_t mb;    /* its micro-batch */
-    int32_t param; /* last parameter of the model whose gradient is not finite; -1: none */
+    int32_t input; /* 1 + first layer whose output is not finite, 0: the data; -1: all finite */
+    int32_t mb;    /* micro-batch of `input` */
+    int32_t param; /* last parameter of the model with a gradient that is not finite; -1: none */
     int32_t loss;  /* 1: the loss is not finite */
-    float bad;     /* of input or gradient: Inf or NaN */
-    float weight;  /* the largest there is */
-    char refusal[2 * PP_EXEC_WHAT]; /* why this rank could not use the step's data; "": it could */
+    float bad;     /* value of input or gradient: Inf or NaN */
+    float weight;  /* the largest weight */
+    char refusal[2 * PP_EXEC_WHAT]; /* why this rank could not read the step's data; "": it could */
 };
 
 int exec_finite_create(struct pp_exec *x)
@@ -48,14 +47,15 @@ void exec_finite_begin(struct pp_exec *x, enum pp_split split)
     x->check.bad_mb = -1;
 }
 
-void exec_finite_forward(struct pp_exec *x, const struct exec_stage *st, int mb)
+void exec_finite_note_forward(struct pp_exec *x, const struct exec_stage *st, int mb)
 {
     if (st->chunk->range.bad_input >= 0 && x->check.bad_mb < 0)
         x->check.bad_mb = mb;
 }
 
-/* What the squares of all gradients may sum to: Adam keeps them, as floats. 0: any finite number. */
-static double most_squares(const struct pp_exec *x)
+/* Returns the most that the squares of all gradients may sum to, since Adam stores them as floats.
+ * 0: no limit. */
+static double limit_of_squares(const struct pp_exec *x)
 {
     const struct pp_config *cfg = x->cfg;
     bool keeps = pp_optimizer_moments(cfg->train.optimizer) > 1 && cfg->train.clip_norm == 0;
@@ -67,7 +67,7 @@ int exec_finite_vote(struct pp_exec *x, int rows)
     if (!x->check.proves)
         return 0;
     bool yes = !x->check.vetoes;
-    double squares = most_squares(x), most = FLT_MAX;
+    double squares = limit_of_squares(x), most = FLT_MAX;
     if (squares > 0)
         most = sqrt(squares / (double)x->layout->model->n_floats);
     for (int k = 0; k < x->n_stages && yes; k++)
@@ -80,14 +80,15 @@ int exec_finite_vote(struct pp_exec *x, int rows)
     return pp_transport_post_vote(x->tp, yes);
 }
 
-/* Number of the chunk's first parameter among those of the model. */
-static int first_param(const struct pp_chunk *c)
+/* Returns the model's index of the chunk's first parameter. */
+static int first_param_of_chunk(const struct pp_chunk *c)
 {
     return c->model->layers[c->first].first_param;
 }
 
-/* Squares of this rank's gradients, each at its place among all ranks'; the others stay 0. */
-static int squares(struct pp_exec *x)
+/* Sums the squares of this rank's gradients into their places in check.own; the other places stay
+ * 0. */
+static int sum_gradient_squares(struct pp_exec *x)
 {
     bool clips = x->cfg->train.clip_norm > 0;
     PP_TRY(pp_backend_collect(x->be, PP_COLLECT_SQUARES));
@@ -99,9 +100,9 @@ static int squares(struct pp_exec *x)
                 &(struct pp_sum_squares){c->n_floats, c->grads, &x->check.own[x->stages[k].s]}));
             continue;
         }
-        double *to = x->check.own + first_param(c);
+        double *to = x->check.own + first_param_of_chunk(c);
         for (int i = 0; i < pp_chunk_param_count(c); i++) {
-            size_t offset, n; /* what buffers have is not a gradient; a copy's is its owner's */
+            size_t offset, n; /* buffers have no gradient; the owner counts a copy's */
             const struct pp_param *p = pp_chunk_param(c, i, &offset, &n);
             if (p->kind != PP_PARAM_BUFFER && p->tied_to == 0)
                 PP_TRY(pp_backend_sum_squares(
@@ -111,12 +112,12 @@ static int squares(struct pp_exec *x)
     return pp_backend_collect(x->be, PP_COLLECT_NOTHING);
 }
 
-/* All ranks' squares and losses to every rank, which judges alike. */
+/* Gathers the squares and losses of all ranks on every rank, so that all ranks decide alike. */
 static int read_gradients(struct pp_exec *x)
 {
     const struct pp_layout *l = x->layout;
     struct pp_loss_sums *sums = x->sums[PP_SPLIT_TRAIN];
-    PP_TRY(squares(x));
+    PP_TRY(sum_gradient_squares(x));
     if (sums)
         PP_TRY(pp_backend_copy(x->be, &x->check.own[x->check.n], &sums->loss, sizeof(sums->loss)));
     size_t bytes = ((size_t)x->check.n + 1) * sizeof(*x->check.own);
@@ -125,7 +126,7 @@ static int read_gradients(struct pp_exec *x)
                                    .stages = l->stages,
                                    .n = x->check.n,
                                    .clip_norm = x->cfg->train.clip_norm,
-                                   .most = most_squares(x),
+                                   .most = limit_of_squares(x),
                                    .halt = true,
                                    .votes = x->check.all,
                                    .before = sums ? x->before : NULL,
@@ -135,21 +136,22 @@ static int read_gradients(struct pp_exec *x)
     return pp_backend_judge(x->be, &j);
 }
 
-/* A loss that all ranks judge: the one that the step's sums begin with, or that of a rank without sums. */
-static double *place_of_veto(const struct pp_exec *x)
+/* Returns the address of a loss that all ranks read: the initial value of the step's sums, or this
+ * rank's own if it has no sums. */
+static double *loss_to_veto(const struct pp_exec *x)
 {
     return x->sums[PP_SPLIT_TRAIN] ? &x->before->loss : &x->check.own[x->check.n];
 }
 
-/* It is NaN until exec_finite_tell(). */
+/* Sets that loss to NaN until exec_finite_tell(). */
 int exec_finite_veto(struct pp_exec *x)
 {
     const double nan = NAN;
     if (x->check.vetoes)
         return 0;
     x->check.vetoes = true;
-    PP_TRY(exec_settle(x));
-    return pp_backend_to_device(x->be, place_of_veto(x), &nan, sizeof(nan));
+    PP_TRY(exec_drain(x));
+    return pp_backend_to_device(x->be, loss_to_veto(x), &nan, sizeof(nan));
 }
 
 static int end_veto(struct pp_exec *x)
@@ -157,7 +159,7 @@ static int end_veto(struct pp_exec *x)
     if (!x->check.vetoes)
         return 0;
     x->check.vetoes = false;
-    return pp_backend_zero(x->be, place_of_veto(x), sizeof(double));
+    return pp_backend_zero(x->be, loss_to_veto(x), sizeof(double));
 }
 
 int exec_finite_decide(struct pp_exec *x, int64_t t)
@@ -166,20 +168,20 @@ int exec_finite_decide(struct pp_exec *x, int64_t t)
     if (x->check.proves) {
         exec_event_begin(x, PP_EVENT_VOTE, t);
         PP_TRY(pp_transport_wait_vote(x->tp, &proved));
-        exec_end(x);
+        exec_action_end(x);
     }
     if (!proved) {
         exec_event_begin(x, PP_EVENT_CLIP, t);
         PP_TRY(read_gradients(x));
-        exec_end(x);
+        exec_action_end(x);
     }
     return 0;
 }
 
-/* ---- what was wrong */
+/* ---- describing the bad value */
 
-/* The last of this rank's parameters whose gradient is not finite. */
-static int find_gradient(struct pp_exec *x, struct exec_finding *f)
+/* Finds this rank's last parameter with a gradient that is not finite. */
+static int find_bad_gradient(struct pp_exec *x, struct exec_finding *f)
 {
     for (int k = x->n_stages - 1; k >= 0 && f->param < 0; k--) {
         const struct pp_chunk *c = x->stages[k].chunk;
@@ -187,12 +189,12 @@ static int find_gradient(struct pp_exec *x, struct exec_finding *f)
             double sum, *to = x->check.all; /* no longer needed; reused as scratch */
             size_t offset, n;
             if (pp_chunk_param(c, i, &offset, &n)->tied_to > 0)
-                continue; /* the owner tells */
+                continue; /* the owner reports it */
             PP_TRY(
                 pp_backend_sum_squares(x->be, &(struct pp_sum_squares){n, c->grads + offset, to}));
             PP_TRY(pp_backend_to_host(x->be, &sum, to, sizeof(sum)));
             if (!isfinite(sum)) {
-                f->param = first_param(c) + i;
+                f->param = first_param_of_chunk(c) + i;
                 f->bad = f->input < 0 ? (float)sum : f->bad;
             }
         }
@@ -200,7 +202,7 @@ static int find_gradient(struct pp_exec *x, struct exec_finding *f)
     return 0;
 }
 
-static int find_output(struct pp_exec *x, struct exec_finding *out)
+static int find_bad_output(struct pp_exec *x, struct exec_finding *out)
 {
     *out = (struct exec_finding){.input = -1, .mb = x->check.bad_mb, .param = -1};
     snprintf(out->refusal, sizeof(out->refusal), "%.*s", 2 * PP_EXEC_WHAT - 1,
@@ -216,7 +218,7 @@ static int find_output(struct pp_exec *x, struct exec_finding *out)
     return 0;
 }
 
-static const struct pp_param *param_of(const struct pp_model *m, int index, int *out_layer)
+static const struct pp_param *find_param(const struct pp_model *m, int index, int *out_layer)
 {
     int i = 0;
     while (index >= m->layers[i].first_param + m->layers[i].n_params)
@@ -225,8 +227,8 @@ static const struct pp_param *param_of(const struct pp_model *m, int index, int 
     return &m->params[index];
 }
 
-/* The first in the order of computing, of all ranks: of outputs the lowest layer, then the loss, of
- * gradients the highest layer. False: there is none. */
+/* Describes the first bad value of all ranks in the order of computation: the lowest layer's
+ * output, else the loss, else the highest layer's gradient. False: there is none. */
 static bool describe_finding(const struct pp_exec *x, char *out, size_t bytes)
 {
     const struct pp_layout *l = x->layout;
@@ -259,7 +261,7 @@ static bool describe_finding(const struct pp_exec *x, char *out, size_t bytes)
         snprintf(what, sizeof(what), "the loss is not finite, from the output of %s",
                  l->model->layers[layer].name);
     } else {
-        const struct pp_param *p = param_of(l->model, grad->param, &layer);
+        const struct pp_param *p = find_param(l->model, grad->param, &layer);
         snprintf(what, sizeof(what), "%s %s is not finite (%s)",
                  p->kind == PP_PARAM_BUFFER ? "the new value of" : "the gradient of", p->name,
                  value);
@@ -280,8 +282,8 @@ int exec_finite_tell(struct pp_exec *x, const struct pp_step_verdict *verdict)
     struct exec_finding mine;
     char what[PP_EXEC_WHAT];
     double loss;
-    PP_TRY(find_output(x, &mine));
-    PP_TRY(find_gradient(x, &mine));
+    PP_TRY(find_bad_output(x, &mine));
+    PP_TRY(find_bad_gradient(x, &mine));
     PP_TRY(pp_backend_to_host(x->be, &loss, &x->check.own[x->check.n], sizeof(loss)));
     mine.loss = !isfinite(loss);
     PP_TRY(end_veto(x));
@@ -294,18 +296,18 @@ int exec_finite_tell(struct pp_exec *x, const struct pp_step_verdict *verdict)
     if (isfinite(verdict->bad_value)) {
         return pp_fail(PP_EDIVERGED,
                        "the squares of the gradients sum to %.3g, more than the %.3g that Adam's "
-                       "state can hold (f32): train.clip_norm bounds them",
+                       "state can hold (f32); set train.clip_norm to bound them",
                        verdict->bad_value, (double)FLT_MAX);
     }
     return pp_fail(PP_EDIVERGED,
-                   "a value of rank %d was not finite (%g), but is when computed again",
+                   "a value of rank %d was not finite (%g), but is finite when computed again",
                    verdict->bad_rank, verdict->bad_value);
 }
 
-int exec_finite_of_test(struct pp_exec *x, char *out, size_t bytes)
+int exec_finite_describe_test(struct pp_exec *x, char *out, size_t bytes)
 {
     struct exec_finding mine;
-    PP_TRY(find_output(x, &mine));
+    PP_TRY(find_bad_output(x, &mine));
     PP_TRY(pp_transport_allgather(x->tp, &mine, sizeof(mine), x->check.found));
     if (!describe_finding(x, out, bytes))
         out[0] = '\0';

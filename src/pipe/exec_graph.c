@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whole steps captured once and replayed: one graph of all ranks of the process, which rank 0 holds
- * and launches; or of each rank one, where messages are of a library (caps.own_steps). A batch is captured when one like it was enqueued before: what has to be made for
- * its shapes has been made then. All ranks decide alike, from values that all of them share.
+ * Captures whole steps once and replays them. One graph holds the work of all ranks of the process,
+ * and rank 0 launches it; if a library moves the messages (caps.own_steps), each rank has its own
+ * graph. A batch is captured only after a batch of its size was enqueued op by op, because the
+ * first run allocates what its sizes need. All ranks decide alike, from values that all of them
+ * share.
  */
 #include "exec_internal.h"
 
@@ -11,7 +13,7 @@ struct exec_graph *exec_graph_of(struct exec_graphs *g, enum pp_split split, int
     for (int i = 0; i < g->n; i++)
         if (g->entry[i].split == split && g->entry[i].rows == rows)
             return &g->entry[i];
-    pp_assert(g->n < EXEC_GRAPHS); /* a split has full batches and a last one */
+    pp_assert(g->n < EXEC_GRAPHS); /* a split has full batches and one last batch */
     g->entry[g->n] = (struct exec_graph){.split = split, .rows = rows};
     return &g->entry[g->n++];
 }
@@ -33,7 +35,8 @@ int exec_graphs_create(struct pp_exec *x)
     } else {
         g->on = true;
     }
-    /* Where ops are done when they return the key has no effect, which the config has told. */
+    /* Where ops are complete when they return, the key has no effect; the config's check reports
+     * that. */
     if (wanted == PP_GRAPHS_ON && !g->on && x->be->caps.async)
         return pp_fail(PP_ERESOURCE, "run.graphs = on, but %s; use auto or off", g->why);
     return 0;
@@ -54,20 +57,21 @@ static bool holds_graph(const struct pp_exec *x)
 
 void pp_exec_forget_graphs(struct pp_exec *x)
 {
-    if (x && !pp_transport_stopped(x->tp) && pp_backend_is_quiet(x->be, x->settle))
+    if (x && !pp_transport_stopped(x->tp) && pp_backend_is_quiet(x->be, x->drained))
         exec_graphs_destroy(x);
 }
 
-/* Rank 0 launches the graph, between what all ranks enqueued before and what they will. */
-static int launch(struct pp_exec *x, const struct exec_graph *g)
+/* Launches the graph on rank 0, ordered between the work that all ranks enqueued before and
+ * after. */
+static int launch_graph(struct pp_exec *x, const struct exec_graph *g)
 {
     if (holds_graph(x))
         PP_TRY(pp_backend_graph_launch(x->be, g->graph));
     return pp_transport_fork(x->tp);
 }
 
-/* Between begin and end every rank's stream belongs to rank 0's capture. */
-static int capture(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
+/* Captures a step. Between begin and end every rank's stream belongs to rank 0's capture. */
+static int capture_step(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
 {
     bool begun = false;
     int rc = pp_transport_join(x->tp);
@@ -82,7 +86,7 @@ static int capture(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
     rc = rc < 0 ? rc : pp_transport_join(x->tp);
     pp_transport_record(x->tp, false);
     if (begun) {
-        /* Also when it failed: a stream must not be left in a capture. */
+        /* End it after a failure too: a stream must not be left in a capture. */
         struct pp_error why = *pp_error_get();
         int ended = pp_backend_capture_end(x->be, &g->graph);
         if (rc < 0)
@@ -92,20 +96,20 @@ static int capture(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
     }
     PP_TRY(rc);
     g->runs++;
-    return launch(x, g);
+    return launch_graph(x, g);
 }
 
 int exec_graph_run(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
 {
     if (g->runs == 1)
-        return capture(x, g, step, t);
+        return capture_step(x, g, step, t);
     PP_TRY(pp_transport_join(x->tp));
-    return launch(x, g);
+    return launch_graph(x, g);
 }
 
 struct exec_graph *exec_graph_next(struct pp_exec *x, enum pp_split split, int step)
 {
-    if (!x->graphs.on || x->kept) /* logits are kept in memory of the host, elsewhere every time */
+    if (!x->graphs.on || x->kept) /* a graph would copy logits to a fixed host address */
         return NULL;
     int rows = pp_loader_batch_rows(x->loader[split], step);
     struct exec_graph *g = exec_graph_of(&x->graphs, split, rows);

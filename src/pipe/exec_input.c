@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The samples of a step, where this rank reads them: bytes of the data set as they are (or their copy
- * on a device), pictures that a thread made ahead (or their copy), pictures that the device
- * moves itself, or windows of a text that a step brings along.
+ * The samples of a step, if this rank reads them: bytes of the data set (or their copy on a
+ * device), pictures that a thread makes ahead (or their copy), pictures that the device moves
+ * itself, or windows of a text, which each step uploads.
  */
 #include "exec_internal.h"
 
@@ -12,7 +12,7 @@
 
 /* ---- memory */
 
-/* Samples of this replica's largest share of a batch. */
+/* Returns the samples of this replica's largest share of a batch. */
 static size_t largest_share(const struct pp_exec *x)
 {
     const struct pp_layout *l = x->layout;
@@ -29,8 +29,8 @@ static size_t largest_share(const struct pp_exec *x)
     return share;
 }
 
-/* Whole splits, for a device that does not see the host's memory; else they are read where they
- * are. The samples of the layout only: a benchmark leaves out the rest of a data set. */
+/* Copies a whole split to a device that cannot read host memory; other backends read it in place.
+ * Only the samples of the layout: a benchmark may use a part of a data set. */
 static int place_split(struct pp_exec *x, struct pp_arena *a, bool copies, const void *from,
                        size_t n, size_t width, const uint8_t **out)
 {
@@ -42,7 +42,8 @@ static int place_split(struct pp_exec *x, struct pp_arena *a, bool copies, const
     return a->base ? pp_backend_to_device(x->be, copy, from, n * width) : 0;
 }
 
-/* Pictures of one step for the device, or of two for the host: these, and those of the next. */
+/* Takes memory for pictures: one step's on the device, or two steps' on the host (this one's and
+ * the next). */
 static void place_pictures(struct pp_exec *x, struct pp_arena *a, bool copies)
 {
     struct exec_input *in = &x->input;
@@ -124,24 +125,26 @@ void exec_input_free_host(struct pp_exec *x)
 
 /* ---- before a step */
 
-void exec_input_take_pictures(struct pp_exec *x, struct exec_turn *turn)
+void exec_input_take_pictures(struct pp_exec *x, struct exec_flight *flight)
 {
     struct pp_ahead *ahead = x->input.ahead;
-    turn->made = NULL;
-    if (ahead && pp_ahead_makes(x->cfg, turn->split))
-        turn->made =
-            pp_ahead_take(ahead, x->loader[turn->split], turn->split, x->epoch, turn->step);
+    flight->made = NULL;
+    if (ahead && pp_ahead_makes(x->cfg, flight->split))
+        flight->made =
+            pp_ahead_take(ahead, x->loader[flight->split], flight->split, x->epoch, flight->step);
 }
 
-/* Where `part` of the device's block is in the turn's own. */
-static uint32_t *of_turn(const struct pp_exec *x, const struct exec_turn *turn,
-                         const uint32_t *part)
+/* Returns the address in the step's own block that corresponds to `part` of the device's block. */
+static uint32_t *part_of_flight(const struct pp_exec *x, const struct exec_flight *flight,
+                                const uint32_t *part)
 {
-    return (uint32_t *)(void *)((char *)turn->block + ((const char *)part - (const char *)x->args));
+    return (uint32_t *)(void *)((char *)flight->block +
+                                ((const char *)part - (const char *)x->args));
 }
 
-/* A file that others have changed: the step goes on with zeros, so that no rank waits for this one, and
- * comes out bad on all of them. Of a test, whoever takes the counters learns of it. */
+/* Handles a file that changed after it was opened: the step continues with zeros, so that no rank
+ * waits for this one, and fails on all ranks. In a test the reader of the counters gets the
+ * error. */
 static int refuse_windows(struct pp_exec *x, enum pp_split split, void *windows, size_t bytes)
 {
     x->refusal = x->refusal.code == 0 ? *pp_error_get() : x->refusal;
@@ -154,78 +157,78 @@ static int refuse_windows(struct pp_exec *x, enum pp_split split, void *windows,
     return 0;
 }
 
-/* Sample numbers, then windows or moves, into the turn's block. *out: bytes of it that are used. */
-static int fill_block(struct pp_exec *x, struct exec_turn *turn, size_t *out)
+/* Fills the step's block: sample numbers, then windows or moves. *out: bytes in use. */
+static int fill_block(struct pp_exec *x, struct exec_flight *flight, size_t *out)
 {
     const struct exec_input *in = &x->input;
-    const struct pp_loader *ld = x->loader[turn->split];
-    const struct pp_dataset *ds = x->data[turn->split];
-    int rows = pp_loader_share_rows(ld, turn->step);
+    const struct pp_loader *ld = x->loader[flight->split];
+    const struct pp_dataset *ds = x->data[flight->split];
+    int rows = pp_loader_share_rows(ld, flight->step);
     const uint32_t *index;
     *out = PP_ALIGN + (size_t)rows * sizeof(*index);
     if (rows == 0)
         return 0;
-    pp_loader_microbatch(ld, turn->step, 0, &index);
-    memcpy(of_turn(x, turn, in->index), index, (size_t)rows * sizeof(*index));
-    if (x->targets && ds && ds->ignored > 0) { /* of all replicas' shares */
-        struct pp_optimizer_args *args = turn->block;
-        int64_t n = pp_dataset_counted(ds, pp_loader_batch_rows(ld, turn->step),
-                                       index - pp_loader_share_first(ld, turn->step));
+    pp_loader_microbatch(ld, flight->step, 0, &index);
+    memcpy(part_of_flight(x, flight, in->index), index, (size_t)rows * sizeof(*index));
+    if (x->targets && ds && ds->ignored > 0) { /* counts all replicas' shares */
+        struct pp_optimizer_args *args = flight->block;
+        int64_t n = pp_dataset_counted(ds, pp_loader_batch_rows(ld, flight->step),
+                                       index - pp_loader_share_first(ld, flight->step));
         args->loss_scale = n > 0 ? (float)(1.0 / (double)n) : 0;
     }
-    bool moves = in->moves && turn->split == PP_SPLIT_TRAIN;
-    void *windows = in->windows ? of_turn(x, turn, in->windows) : NULL;
+    bool moves = in->moves && flight->split == PP_SPLIT_TRAIN;
+    void *windows = in->windows ? part_of_flight(x, flight, in->windows) : NULL;
     if (ds && ds->windows && (windows || ds->unchecked)) {
         int rc = pp_dataset_windows(ds, rows, index, x->layout->model->classes, windows);
         if (rc < 0 && windows)
-            rc = refuse_windows(x, turn->split, windows,
+            rc = refuse_windows(x, flight->split, windows,
                                 (size_t)rows * in->window * sizeof(*in->windows));
         PP_TRY(rc);
     }
     if (moves)
-        pp_ahead_move(x->cfg, x->epoch, rows, index, of_turn(x, turn, in->moves));
+        pp_ahead_move(x->cfg, x->epoch, rows, index, part_of_flight(x, flight, in->moves));
     if (windows || moves)
         *out = in->block_bytes;
     return 0;
 }
 
-/* Made of pictures that the device holds. */
-static int move_pictures(struct pp_exec *x, const struct exec_turn *turn)
+/* Enqueues the op that makes the pictures of the step from those that the device holds. */
+static int move_pictures(struct pp_exec *x, const struct exec_flight *flight)
 {
-    const struct pp_shape *shape = &x->data[turn->split]->shape;
-    const struct pp_move_pictures m = {.B =
-                                           pp_loader_share_rows(x->loader[turn->split], turn->step),
-                                       .H = shape->dims[0],
-                                       .W = shape->dims[1],
-                                       .C = shape->dims[2],
-                                       .data = x->input.images[turn->split],
-                                       .index = x->input.index,
-                                       .moves = x->input.moves,
-                                       .pictures = x->input.made_there};
+    const struct pp_shape *shape = &x->data[flight->split]->shape;
+    const struct pp_move_pictures m = {
+        .B = pp_loader_share_rows(x->loader[flight->split], flight->step),
+        .H = shape->dims[0],
+        .W = shape->dims[1],
+        .C = shape->dims[2],
+        .data = x->input.images[flight->split],
+        .index = x->input.index,
+        .moves = x->input.moves,
+        .pictures = x->input.made_there};
     x->input.made_now = x->input.made_there;
     return pp_backend_move_pictures(x->be, &m);
 }
 
-int exec_input_upload(struct pp_exec *x, struct exec_turn *turn)
+int exec_input_upload(struct pp_exec *x, struct exec_flight *flight)
 {
     struct exec_input *in = &x->input;
     size_t bytes;
-    PP_TRY(fill_block(x, turn, &bytes));
-    PP_TRY(pp_backend_upload(x->be, x->args, turn->block, bytes));
-    in->made_now = turn->made;
-    if (in->moves && turn->split == PP_SPLIT_TRAIN)
-        return move_pictures(x, turn);
-    if (!turn->made || !in->made_there)
+    PP_TRY(fill_block(x, flight, &bytes));
+    PP_TRY(pp_backend_upload(x->be, x->args, flight->block, bytes));
+    in->made_now = flight->made;
+    if (in->moves && flight->split == PP_SPLIT_TRAIN)
+        return move_pictures(x, flight);
+    if (!flight->made || !in->made_there)
         return 0;
     in->made_now = in->made_there;
-    size_t rows = (size_t)pp_loader_share_rows(x->loader[turn->split], turn->step);
-    return pp_backend_upload(x->be, in->made_there, turn->made,
+    size_t rows = (size_t)pp_loader_share_rows(x->loader[flight->split], flight->step);
+    return pp_backend_upload(x->be, in->made_there, flight->made,
                              rows * (size_t)x->layout->model->inputs);
 }
 
 /* ---- a micro-batch */
 
-/* Its rows; *index: which samples, memory of the device. */
+/* Returns the rows of a micro-batch. *index: their samples, in device memory. */
 static int find_samples(const struct pp_exec *x, enum pp_split split, int step, int mb,
                         const uint32_t **index)
 {

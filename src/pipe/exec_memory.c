@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one rank holds. The same walk runs twice: dry, to know the size (and to let `ppcli explain`
- * print it), then over the one block that was taken, so prediction and use cannot differ.
+ * All memory that one rank holds. The same walk runs twice: a dry pass finds the size (`ppcli
+ * explain` prints it), the second pass divides the one block. So prediction and use cannot differ.
  */
 #include "exec_internal.h"
 #include "layout.h"
@@ -12,17 +12,17 @@
 
 #include "ppcli/base/base.h"
 
-/* Bytes that `a` grew by since *mark; moves the mark. */
-static size_t grown(const struct pp_arena *a, size_t *mark)
+/* Returns by how many bytes `a` grew since *mark, and moves the mark. */
+static size_t measure_growth(const struct pp_arena *a, size_t *mark)
 {
     size_t n = a->used - *mark;
     *mark = a->used;
     return n;
 }
 
-/* `slots` row blocks of `width` elements; NULL array in the dry pass. */
-static int row_slots(struct pp_exec *x, struct pp_arena *a, int slots, size_t width, size_t element,
-                     float ***out)
+/* Takes `slots` blocks of rows of `width` elements; in the dry pass *out stays NULL. */
+static int take_row_slots(struct pp_exec *x, struct pp_arena *a, int slots, size_t width,
+                          size_t element, float ***out)
 {
     if (a->base && !(*out = pp_alloc((size_t)slots, sizeof(**out))))
         return PP_ERESOURCE;
@@ -34,8 +34,8 @@ static int row_slots(struct pp_exec *x, struct pp_arena *a, int slots, size_t wi
     return 0;
 }
 
-/* A number for each slot, -1. */
-static int *by_slot(int n)
+/* Returns an array of n slots, all -1; the caller owns it. */
+static int *alloc_slot_numbers(int n)
 {
     int *held = pp_alloc((size_t)(n > 0 ? n : 1), sizeof(*held));
     for (int i = 0; held && i < n; i++)
@@ -43,8 +43,8 @@ static int *by_slot(int n)
     return held;
 }
 
-/* Is there an R of the stage in any plan? */
-static bool recomputes(const struct pp_layout *l, int s)
+/* Whether any plan has an R of the stage. */
+static bool recomputes_stage(const struct pp_layout *l, int s)
 {
     int i = 0;
     while (i < l->n_plans && !pp_plan_recomputes(l->plans[i].plan, s))
@@ -52,7 +52,7 @@ static bool recomputes(const struct pp_layout *l, int s)
     return i < l->n_plans;
 }
 
-static struct pp_chunk_spec chunk_spec(const struct pp_layout *l, int s)
+static struct pp_chunk_spec make_chunk_spec(const struct pp_layout *l, int s)
 {
     return (struct pp_chunk_spec){
         .first = l->first[s],
@@ -60,7 +60,7 @@ static struct pp_chunk_spec chunk_spec(const struct pp_layout *l, int s)
         .max_rows = l->max_rows,
         .state_slots = l->state_slots[s],
         .grad_slots = l->grad_slots[s],
-        .recompute = recomputes(l, s),
+        .recompute = recomputes_stage(l, s),
         .loss_rows = s == l->n_virtual - 1 ? l->logits_rows : 0,
     };
 }
@@ -71,7 +71,7 @@ static int make_chunks(struct pp_exec *x, const struct pp_backend_choice *backen
     struct pp_chunk_loan *loan = &x->loan;
     for (int k = 0; k < x->n_stages; k++) {
         struct exec_stage *st = &x->stages[k];
-        struct pp_chunk_spec spec = chunk_spec(l, st->s);
+        struct pp_chunk_spec spec = make_chunk_spec(l, st->s);
         spec.optimizer = x->cfg->train.optimizer;
         spec.rate = (float)(x->cfg->train.muon_lr / fmax(x->cfg->train.lr, DBL_MIN));
         spec.decay_weights = x->cfg->train.decay == PP_DECAY_WEIGHTS;
@@ -87,7 +87,7 @@ static int make_chunks(struct pp_exec *x, const struct pp_backend_choice *backen
     return loan->states ? 0 : PP_ERESOURCE;
 }
 
-/* Slot i of the recomputed chunks, where those that have as many lie one at a time. */
+/* Takes memory for slot i of all recomputed chunks, which use it one after the other. */
 static float *lend_slot(const struct pp_exec *x, struct pp_arena *a, bool grad, int i)
 {
     size_t most = 0;
@@ -101,8 +101,9 @@ static float *lend_slot(const struct pp_exec *x, struct pp_arena *a, bool grad, 
     return most > 0 ? pp_arena_take(a, most, sizeof(float)) : NULL;
 }
 
-/* What the chunks of the rank share: it computes one pass of one of them at a time. */
-static void lend(struct pp_exec *x, struct pp_arena *a)
+/* Takes the memory that the chunks of the rank share, as the rank computes one pass of one chunk at
+ * a time. */
+static void lend_shared_memory(struct pp_exec *x, struct pp_arena *a)
 {
     size_t scratch = 0, mark = a->used;
     for (int k = 0; k < x->n_stages; k++) {
@@ -114,16 +115,16 @@ static void lend(struct pp_exec *x, struct pp_arena *a)
         x->loan.states[i] = lend_slot(x, a, false, i);
     for (int i = 0; i < x->loan.n_grads; i++)
         x->loan.grads[i] = lend_slot(x, a, true, i);
-    x->bytes.activations += grown(a, &mark);
+    x->bytes.activations += measure_growth(a, &mark);
 }
 
-static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage *st)
+static int take_stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage *st)
 {
     const struct pp_layout *l = x->layout;
     const struct pp_chunk *c = st->chunk;
     size_t mark = a->used, floats = c->n_floats, packed = c->sizes.packed * sizeof(float);
     pp_chunk_take(st->chunk, a, &x->loan, l->division.recompute[st->s]);
-    size_t chunk_bytes = grown(a, &mark);
+    size_t chunk_bytes = measure_growth(a, &mark);
     size_t states = (size_t)pp_optimizer_moments(c->optimizer) * (floats - c->elsewhere);
     x->bytes.parameters += floats * sizeof(float);
     x->bytes.packed += packed;
@@ -132,15 +133,15 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     x->bytes.activations += chunk_bytes - packed - (2 * floats + states) * sizeof(float);
 
     if (st->is_first)
-        PP_TRY(row_slots(x, a, c->state_slots, (size_t)l->model->inputs, pp_layout_input_bytes(l),
-                         &st->input));
+        PP_TRY(take_row_slots(x, a, c->state_slots, (size_t)l->model->inputs,
+                              pp_layout_input_bytes(l), &st->input));
     if (st->is_last && l->logits_rows == 0)
-        PP_TRY(row_slots(x, a, c->state_slots, l->logits, l->value_bytes, &st->output));
-    x->bytes.activations += grown(a, &mark);
+        PP_TRY(take_row_slots(x, a, c->state_slots, l->logits, l->value_bytes, &st->output));
+    x->bytes.activations += measure_growth(a, &mark);
     if (a->base) {
-        st->held_f = by_slot(c->state_slots);
-        st->held_b = by_slot(c->grad_slots);
-        st->w_slots = by_slot(2 * c->grad_slots);
+        st->held_f = alloc_slot_numbers(c->state_slots);
+        st->held_b = alloc_slot_numbers(c->grad_slots);
+        st->w_slots = alloc_slot_numbers(2 * c->grad_slots);
         if (!st->held_f || !st->held_b || !st->w_slots)
             return PP_ERESOURCE;
         st->w_gslots = st->w_slots + c->grad_slots;
@@ -148,9 +149,9 @@ static int stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_stage
     return 0;
 }
 
-/* Slots this rank provides: where it receives, where transfer is local, and where it sends
- * through a transport that does not share memory. */
-static int channel_memory(struct pp_exec *x, struct pp_arena *a, bool shared_slots)
+/* Takes the slots that this rank provides: of channels it receives on, of local channels, and of
+ * channels it sends on if the transport does not share memory. */
+static int take_channel_memory(struct pp_exec *x, struct pp_arena *a, bool shared_slots)
 {
     const struct pp_layout *l = x->layout;
     for (int c = 0; c < l->n_channels; c++) {
@@ -168,8 +169,8 @@ static int channel_memory(struct pp_exec *x, struct pp_arena *a, bool shared_slo
     return 0;
 }
 
-/* What a step reads and leaves. */
-static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
+/* Takes the memory of a step's arguments and results. */
+static void take_step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
 {
     const struct pp_layout *l = x->layout;
     x->check.n = x->cfg->train.clip_norm > 0 ? l->model->n_params : l->n_virtual;
@@ -177,7 +178,7 @@ static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
     exec_input_place_step(x, a);
     x->results = pp_arena_take(a, 1, sizeof(*x->results));
     x->before = pp_arena_take(a, 1, sizeof(*x->before));
-    if (has_last && recomputes(l, l->n_virtual - 1))
+    if (has_last && recomputes_stage(l, l->n_virtual - 1))
         x->unread = pp_arena_take(a, 1, sizeof(*x->unread));
     x->check.own = pp_arena_take(a, values, sizeof(*x->check.own));
     x->check.all = pp_arena_take(a, (size_t)l->ranks * values, sizeof(*x->check.all));
@@ -185,27 +186,27 @@ static void step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
         x->sums[split] = &x->results->sums[split];
 }
 
-/* One walk over everything. copies: the device has memory of its own. */
-static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots, bool copies)
+/* Walks once over all memory. copies: the device has its own memory. */
+static int take_rank_memory(struct pp_exec *x, struct pp_arena *a, bool shared_slots, bool copies)
 {
     const struct pp_layout *l = x->layout;
     memset(&x->bytes, 0, sizeof(x->bytes));
     size_t largest = 0;
     bool has_first = false, has_last = false;
-    lend(x, a);
+    lend_shared_memory(x, a);
     for (int k = 0; k < x->n_stages; k++) {
         struct exec_stage *st = &x->stages[k];
-        PP_TRY(stage_memory(x, a, st));
+        PP_TRY(take_stage_memory(x, a, st));
         has_first = has_first || st->is_first;
         has_last = has_last || st->is_last;
         size_t floats = pp_layout_floats(l, st->s);
         largest = floats > largest ? floats : largest;
     }
     size_t mark = a->used;
-    PP_TRY(channel_memory(x, a, shared_slots));
-    x->bytes.messages = grown(a, &mark);
+    PP_TRY(take_channel_memory(x, a, shared_slots));
+    x->bytes.messages = measure_growth(a, &mark);
     PP_TRY(exec_input_place(x, a, copies, has_first, has_last));
-    x->bytes.data = grown(a, &mark);
+    x->bytes.data = measure_growth(a, &mark);
     if (has_last)
         x->targets = pp_arena_take(a, (size_t)l->max_rows * (size_t)pp_model_targets(l->model),
                                    sizeof(*x->targets));
@@ -217,13 +218,13 @@ static int lay_out(struct pp_exec *x, struct pp_arena *a, bool shared_slots, boo
         x->n_merge += pp_chunk_merge_floats(x->stages[k].chunk);
     if (x->n_merge > 0)
         x->merge = pp_arena_take(a, 2 * x->n_merge, sizeof(float));
-    step_memory(x, a, has_last);
-    x->bytes.scratch = grown(a, &mark);
+    take_step_memory(x, a, has_last);
+    x->bytes.scratch = measure_growth(a, &mark);
     x->bytes.total = a->used;
     return 0;
 }
 
-int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec)
+int exec_memory_take(struct pp_exec *x, const struct pp_exec_spec *spec)
 {
     const struct pp_layout *l = spec->layout;
     x->cfg = spec->cfg;
@@ -250,13 +251,13 @@ int exec_memory(struct pp_exec *x, const struct pp_exec_spec *spec)
     pp_assert(pp_backend_value_bytes(&choice) == l->value_bytes);
     PP_TRY(make_chunks(x, &choice));
     struct pp_arena dry = pp_arena_dry();
-    PP_TRY(lay_out(x, &dry, spec->caps.shared_slots, copies));
+    PP_TRY(take_rank_memory(x, &dry, spec->caps.shared_slots, copies));
     if (!x->be)
         return 0;
     void *block = NULL;
     PP_TRY(pp_backend_alloc(x->be, dry.used, &block));
     x->arena = (struct pp_arena){.base = block, .bytes = dry.used, .used = 0};
-    PP_TRY(lay_out(x, &x->arena, spec->caps.shared_slots, copies));
+    PP_TRY(take_rank_memory(x, &x->arena, spec->caps.shared_slots, copies));
     pp_assert(x->arena.used == dry.used);
     return 0;
 }
@@ -289,7 +290,7 @@ void exec_memory_free(struct pp_exec *x)
 int pp_exec_predict(const struct pp_exec_spec *spec, struct pp_exec_bytes *out)
 {
     struct pp_exec x = {0};
-    int rc = exec_memory(&x, spec);
+    int rc = exec_memory_take(&x, spec);
     if (rc == 0)
         *out = x.bytes;
     exec_memory_free(&x);
@@ -299,7 +300,7 @@ int pp_exec_predict(const struct pp_exec_spec *spec, struct pp_exec_bytes *out)
 int pp_exec_live_bytes(const struct pp_layout *l, int s, size_t *out)
 {
     const struct pp_backend_choice choice = l->training.backend;
-    struct pp_chunk_spec spec = chunk_spec(l, s);
+    struct pp_chunk_spec spec = make_chunk_spec(l, s);
     spec.backend = &choice;
     struct pp_chunk *chunk = NULL;
     PP_TRY(pp_chunk_make(l->model, &spec, &chunk));

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Steps, and what becomes of them. The host writes what a step needs (sample numbers, learning
- * rate) into memory that the device reads, enqueues the step, and looks at its outcome when the
- * step's mark is reached: at once where ops are done when they return, else up to EXEC_AHEAD steps
- * later. A step that turns out bad halts the device: it and all later steps change nothing. The
- * host then tells what was bad, and its caller continues after that step, as if the host had waited
- * for every step.
+ * Runs steps. The host writes the arguments of a step (sample numbers, learning rate) into memory
+ * that the device reads, enqueues the step, and reads its results when the step's mark is reached:
+ * at once if ops are complete when they return, else up to EXEC_AHEAD steps later. A bad step halts
+ * the device: it and all later steps change nothing. The host then reports what was bad, and its
+ * caller continues after that step as if the host had waited for every step.
  */
 #include "exec_internal.h"
 
@@ -14,49 +13,50 @@
 
 #include "ppcli/base/base.h"
 
-int exec_turns_create(struct pp_exec *x)
+int exec_flights_create(struct pp_exec *x)
 {
     x->timeout_ns = (uint64_t)(x->cfg->run.hang_timeout * 1e9);
     x->be->quiet_ns = x->timeout_ns; /* a step may take that long */
-    PP_TRY(pp_backend_mark_create(x->be, false, &x->settle));
+    PP_TRY(pp_backend_mark_create(x->be, false, &x->drained));
     for (int i = 0; i < EXEC_AHEAD; i++) {
-        struct exec_turn *turn = &x->turns[i];
+        struct exec_flight *flight = &x->flights[i];
         void *results = NULL;
-        PP_TRY(pp_backend_mark_create(x->be, false, &turn->done));
-        PP_TRY(pp_backend_host_alloc(x->be, x->input.block_bytes, &turn->block));
-        PP_TRY(pp_backend_host_alloc(x->be, sizeof(*turn->results), &results));
-        turn->results = results;
+        PP_TRY(pp_backend_mark_create(x->be, false, &flight->done));
+        PP_TRY(pp_backend_host_alloc(x->be, x->input.block_bytes, &flight->block));
+        PP_TRY(pp_backend_host_alloc(x->be, sizeof(*flight->results), &results));
+        flight->results = results;
     }
     PP_TRY(exec_graphs_create(x));
     return exec_time_create(x);
 }
 
-bool exec_turns_destroy(struct pp_exec *x)
+bool exec_flights_destroy(struct pp_exec *x)
 {
-    if (!pp_backend_is_quiet(x->be, x->settle))
+    if (!pp_backend_is_quiet(x->be, x->drained))
         return false;
     exec_graphs_destroy(x);
     exec_time_destroy(x);
     for (int i = 0; i < EXEC_AHEAD; i++) {
-        struct exec_turn *turn = &x->turns[i];
-        pp_backend_mark_destroy(x->be, turn->done);
-        pp_backend_host_free(x->be, turn->block, x->input.block_bytes);
-        pp_backend_host_free(x->be, turn->results, sizeof(*turn->results));
+        struct exec_flight *flight = &x->flights[i];
+        pp_backend_mark_destroy(x->be, flight->done);
+        pp_backend_host_free(x->be, flight->block, x->input.block_bytes);
+        pp_backend_host_free(x->be, flight->results, sizeof(*flight->results));
     }
-    pp_backend_mark_destroy(x->be, x->settle);
+    pp_backend_mark_destroy(x->be, x->drained);
     return true;
 }
 
-int exec_settle(struct pp_exec *x)
+int exec_drain(struct pp_exec *x)
 {
-    PP_TRY(pp_backend_mark_set(x->be, x->settle));
-    return pp_transport_wait_mark(x->tp, x->settle, x->timeout_ns);
+    PP_TRY(pp_backend_mark_set(x->be, x->drained));
+    return pp_transport_wait_mark(x->tp, x->drained, x->timeout_ns);
 }
 
-/* ---- what a step enqueues */
+/* ---- the work of a step */
 
-/* A replica whose share of the last batch is empty still takes part in the sum. */
-static int no_gradients(struct pp_exec *x, int64_t t)
+/* Zeroes the gradients of a replica with no samples of the last batch; it still takes part in the
+ * sum. */
+static int send_zero_gradients(struct pp_exec *x, int64_t t)
 {
     for (int k = 0; k < x->n_stages; k++) {
         struct pp_chunk *c = x->stages[k].chunk;
@@ -78,7 +78,7 @@ static int merge_statistics(struct pp_exec *x, enum pp_merging what)
     return 0;
 }
 
-/* Over the replicas. */
+/* Sums the gradients over the replicas. */
 static int add_gradients(struct pp_exec *x, int64_t t)
 {
     int replicas = x->layout->replicas;
@@ -97,7 +97,7 @@ static int add_gradients(struct pp_exec *x, int64_t t)
     PP_TRY(pp_transport_reduce(x->tp, x->group, replicas, x->n_merge, x->merge,
                                x->merge + x->n_merge));
     PP_TRY(merge_statistics(x, PP_MERGE_ADD));
-    exec_end(x);
+    exec_action_end(x);
     return 0;
 }
 
@@ -111,7 +111,7 @@ int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
     if (pp_loader_microbatches(ld, step) > 0)
         PP_TRY(exec_walk(x, split, step, t));
     else if (train)
-        PP_TRY(no_gradients(x, t));
+        PP_TRY(send_zero_gradients(x, t));
     if (!train)
         return 0;
     PP_TRY(add_gradients(x, t));
@@ -121,65 +121,66 @@ int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
     exec_event_begin(x, PP_EVENT_UPDATE, t);
     for (int k = 0; k < x->n_stages; k++)
         PP_TRY(pp_chunk_optimizer_step(x->stages[k].chunk, x->be, x->args));
-    exec_end(x);
+    exec_action_end(x);
     return 0;
 }
 
-/* What the step reads, to the device. updates: as pp_exec_train_step(). */
-static int upload(struct pp_exec *x, struct exec_turn *turn, double lr, int64_t updates)
+/* Copies the arguments of the step to the device. updates: as of pp_exec_train_step(). */
+static int upload_step(struct pp_exec *x, struct exec_flight *flight, double lr, int64_t updates)
 {
-    struct pp_optimizer_args *args = turn->block;
+    struct pp_optimizer_args *args = flight->block;
     *args = pp_optimizer_args_of(x->cfg, lr, updates + 1);
-    args->t = turn->t;
-    return exec_input_upload(x, turn);
+    args->t = flight->t;
+    return exec_input_upload(x, flight);
 }
 
-/* ---- what became of it */
+/* ---- its results */
 
-static int wait_for(struct pp_exec *x, struct exec_turn *turn)
+static int wait_for_flight(struct pp_exec *x, struct exec_flight *flight)
 {
-    if (turn->busy) {
-        PP_TRY(pp_transport_wait_mark(x->tp, turn->done, x->timeout_ns));
-        turn->busy = false;
-        PP_TRY(exec_time_look(x, turn));
+    if (flight->busy) {
+        PP_TRY(pp_transport_wait_mark(x->tp, flight->done, x->timeout_ns));
+        flight->busy = false;
+        PP_TRY(exec_time_read(x, flight));
     }
     return 0;
 }
 
-/* Collective in effect: all ranks find the same step bad, and come here at the same step. The
- * device has halted; what it did since is forgotten. */
-static int tell_bad(struct pp_exec *x, const struct exec_turn *bad)
+/* Reports a bad step. Collective in effect: all ranks find the same step bad, and come here at the
+ * same step. The device has halted; the work that it enqueued since has no effect. */
+static int report_bad_step(struct pp_exec *x, const struct exec_flight *bad)
 {
-    struct exec_turn turn = *bad;
+    struct exec_flight flight = *bad;
     struct pp_step_verdict verdict = bad->results->verdict;
     for (int i = 0; i < EXEC_AHEAD; i++)
-        PP_TRY(wait_for(x, &x->turns[i]));
+        PP_TRY(wait_for_flight(x, &x->flights[i]));
     x->check.check_next = true;
-    pp_assert(x->asked >= turn.t);
-    x->late = (int)(x->asked - turn.t);
-    if (!x->check.measures || bad != &x->turns[(x->next + EXEC_AHEAD - 1) % EXEC_AHEAD]) {
-        /* Later steps wrote over its gradients, or nobody knows which value was bad: again. A
-         * device that has halted changes nothing, whatever comes out. */
+    pp_assert(x->asked >= flight.t);
+    x->lag = (int)(x->asked - flight.t);
+    if (!x->check.measures || bad != &x->flights[(x->next + EXEC_AHEAD - 1) % EXEC_AHEAD]) {
+        /* Later steps overwrote its gradients, or the bad value is unknown, so run the step again.
+         * A device that has halted changes nothing, whatever the result. */
         x->check.looks = true;
-        PP_TRY(upload(x, &turn, 0, 0));
-        PP_TRY(exec_enqueue(x, turn.split, turn.step, turn.t));
+        PP_TRY(upload_step(x, &flight, 0, 0));
+        PP_TRY(exec_enqueue(x, flight.split, flight.step, flight.t));
         x->check.looks = false;
     }
     PP_TRY(pp_backend_zero(x->be, &x->results->verdict, sizeof(verdict)));
     return exec_finite_tell(x, &verdict);
 }
 
-static int look_at_step(struct pp_exec *x, struct exec_turn *turn)
+static int read_step_results(struct pp_exec *x, struct exec_flight *flight)
 {
-    bool fresh = turn->busy && turn->split == PP_SPLIT_TRAIN;
-    PP_TRY(wait_for(x, turn));
-    if (fresh && turn->results->verdict.bad_step > 0) {
-        pp_assert(turn->results->verdict.bad_step == turn->t); /* or an older turn had it */
-        return tell_bad(x, turn);
+    bool fresh = flight->busy && flight->split == PP_SPLIT_TRAIN;
+    PP_TRY(wait_for_flight(x, flight));
+    if (fresh && flight->results->verdict.bad_step > 0) {
+        /* else an older step in flight had it */
+        pp_assert(flight->results->verdict.bad_step == flight->t);
+        return report_bad_step(x, flight);
     }
     if (fresh) {
-        pp_loss_sums_add(&x->counters.train, &turn->results->sums[PP_SPLIT_TRAIN]);
-        pp_loss_sums_add(&x->epoch_sums, &turn->results->sums[PP_SPLIT_TRAIN]);
+        pp_loss_sums_add(&x->counters.train, &flight->results->sums[PP_SPLIT_TRAIN]);
+        pp_loss_sums_add(&x->epoch_sums, &flight->results->sums[PP_SPLIT_TRAIN]);
     }
     return 0;
 }
@@ -187,18 +188,18 @@ static int look_at_step(struct pp_exec *x, struct exec_turn *turn)
 int pp_exec_finish(struct pp_exec *x)
 {
     for (int i = 0; i < EXEC_AHEAD; i++)
-        PP_TRY(look_at_step(x, &x->turns[(x->next + i) % EXEC_AHEAD]));
+        PP_TRY(read_step_results(x, &x->flights[(x->next + i) % EXEC_AHEAD]));
     return 0;
 }
 
-int pp_exec_late(const struct pp_exec *x)
+int pp_exec_lag(const struct pp_exec *x)
 {
-    return x->late;
+    return x->lag;
 }
 
 /* ---- steps */
 
-/* What the backend makes when it first sees a size of micro-batch, it makes before the step. */
+/* Lets the backend set up each new size of micro-batch before the step, which must not allocate. */
 static int prepare_sizes(struct pp_exec *x, enum pp_split split, int step)
 {
     const struct pp_loader *ld = x->loader[split];
@@ -213,58 +214,59 @@ static int prepare_sizes(struct pp_exec *x, enum pp_split split, int step)
     return 0;
 }
 
-/* The oldest turn becomes this step's: the host is never more than EXEC_AHEAD steps ahead. */
-static int take_turn(struct pp_exec *x, const struct exec_turn *what, double lr, int64_t updates,
-                     struct exec_turn **out)
+/* Reuses the oldest step in flight for this one: the host is never more than EXEC_AHEAD steps
+ * ahead. */
+static int begin_flight(struct pp_exec *x, const struct exec_flight *what, double lr,
+                        int64_t updates, struct exec_flight **out)
 {
-    struct exec_turn *turn = &x->turns[x->next];
-    PP_TRY(look_at_step(x, turn));
-    turn->split = what->split;
-    turn->step = what->step;
-    turn->t = what->t;
+    struct exec_flight *flight = &x->flights[x->next];
+    PP_TRY(read_step_results(x, flight));
+    flight->split = what->split;
+    flight->step = what->step;
+    flight->t = what->t;
     x->next = (x->next + 1) % EXEC_AHEAD;
-    *out = turn;
-    exec_input_take_pictures(x, turn);
-    PP_TRY(upload(x, turn, lr, updates));
-    return exec_time_start(x, turn);
+    *out = flight;
+    exec_input_take_pictures(x, flight);
+    PP_TRY(upload_step(x, flight, lr, updates));
+    return exec_time_start(x, flight);
 }
 
-static int turn_is_enqueued(struct pp_exec *x, struct exec_turn *turn)
+static int end_enqueue(struct pp_exec *x, struct exec_flight *flight)
 {
-    PP_TRY(pp_backend_download(x->be, turn->results, x->results, sizeof(*turn->results)));
-    PP_TRY(pp_backend_mark_set(x->be, turn->done));
-    turn->busy = true;
+    PP_TRY(pp_backend_download(x->be, flight->results, x->results, sizeof(*flight->results)));
+    PP_TRY(pp_backend_mark_set(x->be, flight->done));
+    flight->busy = true;
     return 0;
 }
 
-/* what: of the turn, which step of what. */
-static int run_step(struct pp_exec *x, const struct exec_turn *what, double lr, int64_t updates)
+/* what: split, step and t of the step to run. */
+static int run_step(struct pp_exec *x, const struct exec_flight *what, double lr, int64_t updates)
 {
     PP_TRY(prepare_sizes(x, what->split, what->step));
     uint64_t allocations = pp_alloc_count();
-    exec_time_launch(x, what->split, what->t);
-    struct exec_turn *turn = NULL;
-    int rc = take_turn(x, what, lr, updates, &turn);
+    exec_launch_begin(x, what->split, what->t);
+    struct exec_flight *flight = NULL;
+    int rc = begin_flight(x, what, lr, updates, &flight);
     if (rc == 0) {
         struct exec_graph *g = x->check.looks ? NULL : exec_graph_next(x, what->split, what->step);
         rc = g ? exec_graph_run(x, g, what->step, what->t)
                : exec_enqueue(x, what->split, what->step, what->t);
         exec_time_stop(x);
     }
-    rc = rc < 0 ? rc : turn_is_enqueued(x, turn);
-    bool careful = x->check.check_next && what->split == PP_SPLIT_TRAIN;
-    if (rc == 0 && (careful || !x->be->caps.async)) {
-        x->check.check_next = x->check.check_next && !careful;
+    rc = rc < 0 ? rc : end_enqueue(x, flight);
+    bool checks_now = x->check.check_next && what->split == PP_SPLIT_TRAIN;
+    if (rc == 0 && (checks_now || !x->be->caps.async)) {
+        x->check.check_next = x->check.check_next && !checks_now;
         rc = pp_exec_finish(x);
     }
-    exec_time_launched(x);
+    exec_launch_end(x);
     pp_assert(pp_alloc_count() == allocations);
     return rc;
 }
 
 int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_t updates)
 {
-    struct exec_turn what = {.split = PP_SPLIT_TRAIN, .step = step, .t = t};
+    struct exec_flight what = {.split = PP_SPLIT_TRAIN, .step = step, .t = t};
     x->asked = t;
     return run_step(x, &what, lr, updates);
 }
@@ -276,7 +278,7 @@ void pp_exec_keep_logits(struct pp_exec *x, float *logits)
 
 int pp_exec_test_step(struct pp_exec *x, int step)
 {
-    struct exec_turn what = {.split = PP_SPLIT_TEST, .step = step, .t = step};
+    struct exec_flight what = {.split = PP_SPLIT_TEST, .step = step, .t = step};
     return run_step(x, &what, 0, 0);
 }
 
@@ -289,7 +291,7 @@ int pp_exec_test_tell(struct pp_exec *x, double loss, char *out, size_t bytes, b
         int rc = pp_exec_test_step(x, step);
         x->check.looks = false;
         PP_TRY(rc < 0 ? rc : pp_exec_finish(x));
-        PP_TRY(exec_finite_of_test(x, what, sizeof(what)));
+        PP_TRY(exec_finite_describe_test(x, what, sizeof(what)));
         if (what[0] && batches++ == 0)
             snprintf(first, sizeof(first), ": %s", what);
     }
@@ -324,7 +326,7 @@ int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out)
         PP_TRY(pp_backend_to_host(x->be, &x->counters.test, x->sums[PP_SPLIT_TEST], sizeof(zero)));
         PP_TRY(pp_backend_zero(x->be, x->sums[PP_SPLIT_TEST], sizeof(zero)));
     }
-    PP_TRY(exec_time_take(x));
+    PP_TRY(exec_time_correct(x));
     *out = x->counters;
     memset(&x->counters, 0, sizeof(x->counters));
     return 0;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of training that a rank holds, tensor by tensor, for those who save and restore it; and
- * the hash of all ranks' weights. */
+/* Copies the training state of a rank, tensor by tensor, for saving and restoring; and computes the
+ * hash of all ranks' weights. */
 #include "exec_internal.h"
 
 #include <limits.h>
 #include <math.h>
 #include <string.h>
 
-/* What the optimizer keeps beside every parameter of a chunk, the parameter itself first. */
+/* Collects the arrays of a chunk that have one value per parameter: the parameters, then the
+ * moments. */
 static int values_and_moments(const struct pp_chunk *c, float *out[3])
 {
     int n = 0;
@@ -21,7 +22,8 @@ static int values_and_moments(const struct pp_chunk *c, float *out[3])
     return n;
 }
 
-/* Tensor *i of a chunk; false, with *i less by all the chunk has: it is not among them. */
+/* Finds tensor *i of a chunk. Returns false, with *i reduced by the chunk's tensors, if the chunk
+ * has fewer. */
 static bool find_tensor(const struct pp_chunk *c, int *i, struct pp_exec_tensor *out)
 {
     float *of[3];
@@ -67,20 +69,21 @@ void pp_exec_tensor(const struct pp_exec *x, int i, struct pp_exec_tensor *out)
 
 #define REQUEST_FLOATS ((size_t)1 << 14)
 
-/* What replica 0 wants of another one: floats of the state of one of its buckets. */
+/* A request of replica 0 to another replica: floats of the optimizer state of one of its
+ * buckets. */
 struct request {
     int32_t bucket, kind;
-    uint64_t at, n; /* at: of the chunk; n 0: nothing more */
+    uint64_t at, n; /* at: float of the chunk; n = 0: the last request */
 };
 
-static float *state(const struct exec_bucket *b, int kind, size_t at)
+static float *optimizer_state_at(const struct exec_bucket *b, int kind, size_t at)
 {
     return (kind == PP_EXEC_OPT_M ? b->chunk->opt_m : b->chunk->opt_v) + b->state + at -
            b->own->from;
 }
 
-/* The first of floats first..end-1 of a tensor and those after it in the same piece; *d: the replica that
- * has them. */
+/* Locates the first of floats first..end-1 of a tensor and the floats after it in the same piece.
+ * *d: the replica that has them. */
 static struct request locate_floats(const struct pp_exec *x, const struct pp_exec_tensor *t,
                                     size_t first, size_t end, int *d)
 {
@@ -94,7 +97,7 @@ static struct request locate_floats(const struct pp_exec *x, const struct pp_exe
     return (struct request){(int32_t)(b - x->zero.buckets), t->kind, at, n < left ? n : left};
 }
 
-/* A failure is this rank's alone: the other side gets what it waits for. */
+/* A failure stays on this rank: it still sends an answer, because the other side waits for it. */
 int pp_exec_serve(struct pp_exec *x)
 {
     struct request r = {.n = 0};
@@ -107,21 +110,24 @@ int pp_exec_serve(struct pp_exec *x)
         if (r.n == 0)
             break;
         if (rc == 0)
-            rc = pp_backend_to_host(x->be, host, state(&x->zero.buckets[r.bucket], r.kind, r.at),
+            rc = pp_backend_to_host(x->be, host,
+                                    optimizer_state_at(&x->zero.buckets[r.bucket], r.kind, r.at),
                                     r.n * sizeof(*host));
         PP_TRY(pp_transport_send(x->tp, x->group[0], host, r.n * sizeof(*host)));
     }
     return rc;
 }
 
-/* To the host, or this rank's from there (put). What comes is looked at, as nobody else can. */
-static int pieces(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first, size_t n,
-                  float *host, const float *put)
+/* Copies a tensor's pieces to the host, or this rank's own pieces from `put`. Checks that arriving
+ * values are finite, since no other code sees them. */
+static int copy_pieces(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first, size_t n,
+                       float *host, const float *put)
 {
     int d;
     for (size_t done = 0, end; done < n; done = end) {
         struct request r = locate_floats(x, t, first + done, first + n, &d);
-        float *here = state(&x->zero.buckets[r.bucket], r.kind, r.at), *to = host + done;
+        float *here = optimizer_state_at(&x->zero.buckets[r.bucket], r.kind, r.at),
+              *to = host + done;
         end = done + r.n;
         if (put) {
             PP_TRY(d != x->replica
@@ -148,7 +154,7 @@ int pp_exec_tensor_get(struct pp_exec *x, const struct pp_exec_tensor *t, size_t
 {
     pp_assert(first <= t->n && n <= t->n - first);
     return t->values ? pp_backend_to_host(x->be, host, t->values + first, n * sizeof(*host))
-                     : pieces(x, t, first, n, host, NULL);
+                     : copy_pieces(x, t, first, n, host, NULL);
 }
 
 int pp_exec_tensor_put(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first,
@@ -156,8 +162,8 @@ int pp_exec_tensor_put(struct pp_exec *x, const struct pp_exec_tensor *t, size_t
 {
     pp_assert(first <= t->n && n <= t->n - first);
     PP_TRY(t->values ? pp_backend_to_device(x->be, t->values + first, host, n * sizeof(*host))
-                     : pieces(x, t, first, n, NULL, host));
-    return pp_backend_synchronize(x->be); /* the caller reuses its memory */
+                     : copy_pieces(x, t, first, n, NULL, host));
+    return pp_backend_synchronize(x->be); /* the caller reuses `host` */
 }
 
 int pp_exec_tensors_changed(struct pp_exec *x)
@@ -169,9 +175,9 @@ int pp_exec_tensors_changed(struct pp_exec *x)
 
 /* ---- the hash of the weights */
 
-#define HASH_FLOATS ((size_t)1 << 18) /* at a time: more memory than that nobody has foreseen */
+#define HASH_FLOATS ((size_t)1 << 18) /* hashed at a time, which bounds the memory */
 
-/* Floats from..end-1 of the chunk. host[HASH_FLOATS]: scratch. */
+/* Hashes floats from..end-1 of the chunk. host[HASH_FLOATS]: scratch. */
 static int hash_floats(struct pp_exec *x, const struct pp_chunk *c, size_t from, size_t end,
                        float *host, struct pp_sha256 *h)
 {
@@ -183,8 +189,8 @@ static int hash_floats(struct pp_exec *x, const struct pp_chunk *c, size_t from,
     return 0;
 }
 
-/* Every replica must hold the bits of replica 0: anything else is a bug of the reduction.
- * all[ranks][PP_SHA256_BYTES]: scratch, as host. */
+/* Checks that every replica holds the bits of replica 0; a difference is a bug in the reduction.
+ * host, all[ranks][PP_SHA256_BYTES]: scratch. */
 static int check_replicas(struct pp_exec *x, float *host, uint8_t *all)
 {
     const struct pp_layout *l = x->layout;
@@ -201,7 +207,7 @@ static int check_replicas(struct pp_exec *x, float *host, uint8_t *all)
         if (memcmp(all + (size_t)r * sizeof(mine), all + (size_t)(r % l->stages) * sizeof(mine),
                    sizeof(mine)) != 0) {
             rc = pp_fail(PP_EINTERNAL,
-                         "replica %d of stage rank %d holds other weights than "
+                         "replica %d of stage rank %d holds weights that differ from "
                          "replica 0; please report this",
                          r / l->stages, r % l->stages);
         }
@@ -209,7 +215,7 @@ static int check_replicas(struct pp_exec *x, float *host, uint8_t *all)
     return rc;
 }
 
-/* The floats from `from` on of virtual stage s, of its owner, to rank 0's hash. */
+/* Adds floats from..end-1 of virtual stage s to rank 0's hash; the stage's owner sends them. */
 static int hash_param(struct pp_exec *x, int s, size_t from, size_t end, float *host,
                       struct pp_sha256 *h)
 {

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When which action ran. Where an action is done when its call returns, the clock tells. A device's
- * actions are timed by a mark between every two of them, read when the step is done. These marks
- * cost time and stand in the way of a captured step, so only the first two steps and every
- * EXEC_TIME_EVERY-th after them are timed, or all while a trace is written. The computing time of
- * the others is taken to be that of the last one that was timed.
+ * Records when each action ran. If an action is complete when its call returns, the clock times it.
+ * On a device a mark between every two actions times them; the marks are read when the step is
+ * complete. Marks cost time and prevent captured steps, so only the first two steps and every
+ * EXEC_TIME_EVERY-th step are timed, or all steps while a trace is written. The other steps count
+ * with the computing time of the last timed step.
  */
 #include "exec_internal.h"
 
 #include <string.h>
 
-/* The mark is reached between two looks at the clock; the shortest of a few tries tells best. */
+/* Links the clocks of host and device: a mark is reached between two readings of the clock. Of a
+ * few tries the shortest is the most exact. */
 static int align_clocks(struct pp_exec *x)
 {
     struct exec_timer *timer = &x->timer;
@@ -65,7 +66,7 @@ void exec_time_destroy(struct pp_exec *x)
 
 /* ---- a step, and its actions */
 
-void exec_time_launch(struct pp_exec *x, enum pp_split split, int64_t t)
+void exec_launch_begin(struct pp_exec *x, enum pp_split split, int64_t t)
 {
     struct pp_event e = {.begin_ns = pp_clock_ns(),
                          .step = (int32_t)t,
@@ -77,27 +78,27 @@ void exec_time_launch(struct pp_exec *x, enum pp_split split, int64_t t)
         pp_ring_begin(x->ring, &e);
 }
 
-void exec_time_launched(struct pp_exec *x)
+void exec_launch_end(struct pp_exec *x)
 {
     if (!x->timer.live)
         pp_ring_end(x->ring, pp_clock_ns());
 }
 
-int exec_time_start(struct pp_exec *x, struct exec_turn *turn)
+int exec_time_start(struct pp_exec *x, struct exec_flight *flight)
 {
     struct exec_timer *timer = &x->timer;
     if (timer->live) {
         timer->now = pp_clock_ns();
         return 0;
     }
-    turn->timed = timer->every;
-    if (turn->split == PP_SPLIT_TRAIN) {
+    flight->timed = timer->every;
+    if (flight->split == PP_SPLIT_TRAIN) {
         uint64_t number = timer->steps++;
-        turn->timed = turn->timed || number < 2 || number % EXEC_TIME_EVERY == 0;
+        flight->timed = flight->timed || number < 2 || number % EXEC_TIME_EVERY == 0;
     }
-    if (!turn->timed)
+    if (!flight->timed)
         return 0;
-    timer->current = (int)(turn - x->turns);
+    timer->current = (int)(flight - x->flights);
     timer->sets[timer->current].n = 0;
     return pp_backend_mark_set(x->be, timer->sets[timer->current].marks[0]);
 }
@@ -107,7 +108,7 @@ void exec_time_stop(struct pp_exec *x)
     x->timer.current = -1;
 }
 
-void exec_begin(struct pp_exec *x, const struct pp_event *e, int n)
+void exec_action_begin(struct pp_exec *x, const struct pp_event *e, int n)
 {
     struct exec_timer *timer = &x->timer;
     timer->open = (struct exec_record){.event = *e, .n = n};
@@ -126,10 +127,10 @@ void exec_begin(struct pp_exec *x, const struct pp_event *e, int n)
 void exec_event_begin(struct pp_exec *x, enum pp_event_kind kind, int64_t t)
 {
     struct pp_event e = {.step = (int32_t)t, .message = -1, .stage = -1, .kind = (uint8_t)kind};
-    exec_begin(x, &e, 0);
+    exec_action_begin(x, &e, 0);
 }
 
-static struct exec_stage *stage_of(const struct pp_exec *x, int s)
+static struct exec_stage *find_exec_stage(const struct pp_exec *x, int s)
 {
     int k = 0;
     while (k < x->n_stages && x->stages[k].s != s)
@@ -137,8 +138,8 @@ static struct exec_stage *stage_of(const struct pp_exec *x, int s)
     return k < x->n_stages ? &x->stages[k] : NULL;
 }
 
-/* Of an action that computes: what the forecast of steps is made from. */
-static void add_time(struct pp_exec *x, const struct exec_record *r, uint64_t ns)
+/* Adds the time of a computing action to the times from which steps are forecast. */
+static void add_action_time(struct pp_exec *x, const struct exec_record *r, uint64_t ns)
 {
     static const int op_of[PP_EVENT_KINDS] = {[PP_EVENT_F] = PP_OP_F,
                                               [PP_EVENT_I] = PP_OP_I,
@@ -150,13 +151,13 @@ static void add_time(struct pp_exec *x, const struct exec_record *r, uint64_t ns
         x->update.n += updates;
     }
     if (r->n != 0) {
-        struct pp_exec_times *times = &stage_of(x, r->event.stage)->times;
+        struct pp_exec_times *times = &find_exec_stage(x, r->event.stage)->times;
         times->ns[op_of[r->event.kind]] += ns;
         times->n[op_of[r->event.kind]] += r->n > 0 ? (uint64_t)r->n : 0;
     }
 }
 
-void exec_end(struct pp_exec *x)
+void exec_action_end(struct pp_exec *x)
 {
     struct exec_timer *timer = &x->timer;
     pp_backend_range_pop(x->be);
@@ -166,7 +167,7 @@ void exec_end(struct pp_exec *x)
         pp_ring_end(x->ring, timer->now);
         if (pp_event_computes(timer->open.event.kind)) {
             x->counters.busy_ns += timer->now - before;
-            add_time(x, &timer->open, timer->now - before);
+            add_action_time(x, &timer->open, timer->now - before);
         }
     } else if (timer->current >= 0) {
         struct exec_time_set *set = &timer->sets[timer->current];
@@ -176,10 +177,12 @@ void exec_end(struct pp_exec *x)
     }
 }
 
-/* ---- a step that is done */
+/* ---- a complete step */
 
-/* Into the ring, and *busy_ns. The first step's times hold the making of what its shapes need. */
-static int read_set(struct pp_exec *x, struct exec_time_set *set, bool first, uint64_t *busy_ns)
+/* Reads a step's times into the ring and *busy_ns. `first`: the first step, whose times include
+ * setup. */
+static int read_timed_step(struct pp_exec *x, struct exec_time_set *set, bool first,
+                           uint64_t *busy_ns)
 {
     const struct exec_timer *timer = &x->timer;
     uint64_t at;
@@ -197,35 +200,35 @@ static int read_set(struct pp_exec *x, struct exec_time_set *set, bool first, ui
         if (pp_event_computes(r->event.kind)) {
             *busy_ns += ns;
             if (!first)
-                add_time(x, r, ns);
+                add_action_time(x, r, ns);
         }
     }
     return 0;
 }
 
-int exec_time_look(struct pp_exec *x, const struct exec_turn *turn)
+int exec_time_read(struct pp_exec *x, const struct exec_flight *flight)
 {
     struct exec_timer *timer = &x->timer;
     if (timer->live)
         return 0;
-    if (turn->timed) {
+    if (flight->timed) {
         uint64_t busy;
-        PP_TRY(read_set(x, &timer->sets[turn - x->turns], timer->busy_ns == 0, &busy));
-        if (turn->split == PP_SPLIT_TRAIN) {
+        PP_TRY(read_timed_step(x, &timer->sets[flight - x->flights], timer->busy_ns == 0, &busy));
+        if (flight->split == PP_SPLIT_TRAIN) {
             x->counters.busy_ns += busy * (1 + timer->unknown);
             timer->unknown = 0;
             timer->busy_ns = busy > 0 ? busy : 1;
         }
-    } else if (turn->split == PP_SPLIT_TRAIN) {
+    } else if (flight->split == PP_SPLIT_TRAIN) {
         x->counters.busy_ns += timer->busy_ns;
         timer->unknown += timer->busy_ns == 0;
     }
     return 0;
 }
 
-/* A device's step that is timed is not captured, and its actions may take longer for it: computing
- * takes no longer than there was time since the counters were taken last. */
-int exec_time_take(struct pp_exec *x)
+/* Limits the busy time to the time since the counters were read last, because timing may slow down
+ * a device's step. */
+int exec_time_correct(struct pp_exec *x)
 {
     struct exec_timer *timer = &x->timer;
     if (timer->live)
@@ -245,7 +248,7 @@ void pp_exec_time_all(struct pp_exec *x, bool all)
 
 bool pp_exec_times(const struct pp_exec *x, int s, struct pp_exec_times *out)
 {
-    const struct exec_stage *st = stage_of(x, s);
+    const struct exec_stage *st = find_exec_stage(x, s);
     if (st)
         *out = st->times;
     return st != NULL;

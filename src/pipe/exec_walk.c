@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The interpreter of the plan: one batch, action by action. Waits happen where data is used, never
- * where it is announced; an input gradient is handed over before the weight gradient is computed,
- * so the neighbour can go on while this rank is still busy.
+ * Interprets the plan: runs one batch, action by action. A rank waits for a message where it uses
+ * the data, not where it is announced. It sends an input gradient before it computes the weight
+ * gradient, so that its neighbour can continue meanwhile.
  */
 #include "exec_internal.h"
 #include "layout.h"
 
 #include "ppcli/base/base.h"
 
-/* The batch being walked. */
+/* The batch in progress. */
 struct walk {
     struct pp_exec *x;
     const struct pp_plan *plan;
     enum pp_split split;
     int step;
-    int32_t t;                      /* what the record of actions calls this step */
+    int32_t t;                      /* number of this step in the record of actions */
     const struct pp_action *last_i; /* the last input gradient of this rank */
     uint16_t plan_index;            /* in the layout */
 };
@@ -26,7 +26,7 @@ static int rows_of_microbatch(const struct walk *w, int mb)
     return pp_loader_microbatch(w->x->loader[w->split], w->step, mb, &index);
 }
 
-/* What begins now, on behalf of action a. message: -1: none; n: as exec_record's. */
+/* Begins an event on behalf of action a. message: -1: no message; n: as in struct exec_record. */
 static void begin_event(const struct walk *w, enum pp_event_kind kind, const struct pp_action *a,
                         int message, int n)
 {
@@ -37,11 +37,11 @@ static void begin_event(const struct walk *w, enum pp_event_kind kind, const str
                          .kind = (uint8_t)kind,
                          .eval = w->split == PP_SPLIT_TEST,
                          .plan = w->plan_index};
-    exec_begin(w->x, &e, n);
+    exec_action_begin(w->x, &e, n);
 }
 
-/* Computing n micro-batches, the last of them a's; -1: more of the same. They are of full size when the
- * first is: the others have at most one row less. */
+/* Begins the computation of n micro-batches, of which a's is the last; n = -1: more of the same.
+ * They are of full size if the first one is, since the others have at most one row less. */
 static void begin_compute(const struct walk *w, enum pp_event_kind kind, const struct pp_action *a,
                           int n)
 {
@@ -52,8 +52,8 @@ static void begin_compute(const struct walk *w, enum pp_event_kind kind, const s
 
 /* ---- messages */
 
-/* The transport's channel of a message; -1: there is no message, or it stays on this rank and is
- * there as soon as it is written. */
+/* Returns the transport's channel of a message; -1: there is no message, or it stays on this
+ * rank. */
 static int channel_of_message(const struct walk *w, int message)
 {
     return message < 0 ? -1 : w->x->channels[w->plan->messages[message].channel].spec;
@@ -86,7 +86,7 @@ static int post_next_recv(const struct walk *w, int message)
     return ch < 0 ? 0 : pp_transport_post_recv(tp, ch, m->slot, message_bytes(w, m), m->mb);
 }
 
-/* What an action reads has arrived, and what it writes to is free. */
+/* Waits until the message that the action reads has arrived and the slot that it writes is free. */
 static int wait_for_messages(const struct walk *w, const struct pp_action *a)
 {
     struct pp_transport *tp = w->x->tp;
@@ -94,12 +94,12 @@ static int wait_for_messages(const struct walk *w, const struct pp_action *a)
     if (from >= 0) {
         begin_event(w, PP_EVENT_RECV, a, a->recv, 0);
         PP_TRY(pp_transport_wait_recv(tp, from, w->plan->messages[a->recv].slot));
-        exec_end(w->x);
+        exec_action_end(w->x);
     }
     if (to >= 0) {
         begin_event(w, PP_EVENT_SLOT, a, a->send, 0);
         PP_TRY(pp_transport_acquire(tp, to, w->plan->messages[a->send].slot));
-        exec_end(w->x);
+        exec_action_end(w->x);
     }
     return 0;
 }
@@ -112,12 +112,12 @@ static int send_result(const struct walk *w, const struct pp_action *a)
         const struct pp_message *m = &w->plan->messages[a->send];
         begin_event(w, PP_EVENT_SEND, a, a->send, 0);
         PP_TRY(pp_transport_post_send(tp, ch, m->slot, message_bytes(w, m), m->mb));
-        exec_end(w->x);
+        exec_action_end(w->x);
     }
     return 0;
 }
 
-/* The slot is free for the sender, and the receive of its next message can be posted. */
+/* Frees the slot for the sender and posts the receive of its next message. */
 static int release_slot(const struct walk *w, int message)
 {
     struct pp_transport *tp = w->x->tp;
@@ -129,22 +129,22 @@ static int release_slot(const struct walk *w, int message)
     return m->next_in_slot >= 0 ? post_next_recv(w, m->next_in_slot) : 0;
 }
 
-static int return_slots(const struct walk *w, const struct pp_action *a, int one, int other)
+static int return_slots(const struct walk *w, const struct pp_action *a, int first, int second)
 {
-    bool travels = channel_of_message(w, one) >= 0;
-    if (!travels && channel_of_message(w, other) < 0)
+    bool travels = channel_of_message(w, first) >= 0;
+    if (!travels && channel_of_message(w, second) < 0)
         return 0;
-    begin_event(w, PP_EVENT_RELEASE, a, travels ? one : other, 0);
-    PP_TRY(release_slot(w, one));
-    PP_TRY(release_slot(w, other));
-    exec_end(w->x);
+    begin_event(w, PP_EVENT_RELEASE, a, travels ? first : second, 0);
+    PP_TRY(release_slot(w, first));
+    PP_TRY(release_slot(w, second));
+    exec_action_end(w->x);
     return 0;
 }
 
 /* ---- actions */
 
-/* The loss of one micro-batch but for its logits; its targets are there. */
-static int loss_of(const struct walk *w, int mb, struct pp_softmax_cross_entropy *out)
+/* Fills *out for the loss of a micro-batch, except its logits; computes its targets. */
+static int prepare_loss(const struct walk *w, int mb, struct pp_softmax_cross_entropy *out)
 {
     const struct pp_exec *x = w->x;
     struct pp_targets t;
@@ -164,7 +164,7 @@ static int loss_of(const struct walk *w, int mb, struct pp_softmax_cross_entropy
     return 0;
 }
 
-static float *kept_logits(const struct walk *w, int mb)
+static float *address_of_kept_logits(const struct walk *w, int mb)
 {
     const struct pp_exec *x = w->x;
     const uint32_t *index, *first;
@@ -175,7 +175,7 @@ static float *kept_logits(const struct walk *w, int mb)
 
 static int keep_logits(const struct walk *w, int mb, const float *logits)
 {
-    float *to = kept_logits(w, mb);
+    float *to = address_of_kept_logits(w, mb);
     const struct pp_model *m = w->x->layout->model;
     struct pp_backend *be = w->x->be;
     size_t rows = (size_t)rows_of_microbatch(w, mb) * (size_t)pp_model_targets(m);
@@ -184,28 +184,29 @@ static int keep_logits(const struct walk *w, int mb, const float *logits)
               : 0;
 }
 
-/* Loss of one micro-batch into *sums; with `gradient` logits become their gradient in place. */
-static int loss(const struct walk *w, int mb, float *logits, struct pp_loss_sums *sums,
-                bool gradient)
+/* Adds the loss of a micro-batch to *sums; with `gradient`, replaces the logits by their
+ * gradient. */
+static int compute_loss(const struct walk *w, int mb, float *logits, struct pp_loss_sums *sums,
+                        bool gradient)
 {
     struct pp_softmax_cross_entropy l;
-    PP_TRY(loss_of(w, mb, &l));
+    PP_TRY(prepare_loss(w, mb, &l));
     l.logits = logits;
     l.dlogits = gradient ? logits : NULL;
     l.sums = sums;
     return pp_backend_softmax_cross_entropy(w->x->be, &l);
 }
 
-struct pieces {
+struct loss_pieces {
     struct pp_backend *be;
     struct pp_softmax_cross_entropy whole;
     bool gradient;
-    float *kept; /* NULL: not wanted */
+    float *kept; /* NULL: logits are not kept */
 };
 
 static int loss_of_piece(const void *ctx, int first, int n, float *logits)
 {
-    const struct pieces *p = ctx;
+    const struct loss_pieces *p = ctx;
     struct pp_softmax_cross_entropy l = p->whole;
     size_t at = (size_t)first * (size_t)l.C;
     l.uncounted = first == 0 ? n - l.B : n;
@@ -219,20 +220,21 @@ static int loss_of_piece(const void *ctx, int first, int n, float *logits)
                    : 0;
 }
 
-/* Where logits are in pieces: they, their loss, and in training what the last layer learns. */
+/* If logits come in pieces: computes them, their loss and, in training, the gradients of the last
+ * layer. */
 static int loss_in_pieces(const struct walk *w, const struct exec_stage *st,
                           const struct pp_action *a, float *dx)
 {
     bool trains = w->split == PP_SPLIT_TRAIN;
-    struct pieces p = {.be = w->x->be, .gradient = trains};
+    struct loss_pieces p = {.be = w->x->be, .gradient = trains};
     const struct pp_chunk_loss call = {loss_of_piece, &p};
-    p.kept = trains ? NULL : kept_logits(w, a->mb);
-    PP_TRY(loss_of(w, a->mb, &p.whole));
+    p.kept = trains ? NULL : address_of_kept_logits(w, a->mb);
+    PP_TRY(prepare_loss(w, a->mb, &p.whole));
     return pp_chunk_loss(st->chunk, w->x->be, a->slot, trains ? a->gslot : -1, a->mb == 0, dx,
                          &call);
 }
 
-static struct pp_pass pass_of(const struct walk *w, int mb)
+static struct pp_pass make_pass(const struct walk *w, int mb)
 {
     const uint32_t *index, *first;
     const struct pp_loader *ld = w->x->loader[w->split];
@@ -248,29 +250,31 @@ static struct pp_pass pass_of(const struct walk *w, int mb)
                             .index = w->x->input.index + (index - first)};
 }
 
-/* What a stage gives, and then gets the gradient of; NULL: its logits are in pieces. */
-static float *output_of(const struct walk *w, const struct exec_stage *st, int slot, int message)
+/* Returns the output of a stage, which its gradient later replaces; NULL: logits come in pieces. */
+static float *output_of_stage(const struct walk *w, const struct exec_stage *st, int slot,
+                              int message)
 {
     return !st->is_last ? slot_memory(w, message) : st->output ? st->output[slot] : NULL;
 }
 
-static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *a)
+static int run_forward(struct walk *w, struct exec_stage *st, const struct pp_action *a)
 {
     struct pp_exec *x = w->x;
     PP_TRY(wait_for_messages(w, a));
     begin_compute(w, PP_EVENT_F, a, 1);
     float *in = st->is_first ? st->input[a->slot] : slot_memory(w, a->recv);
-    float *out = output_of(w, st, a->slot, a->send);
+    float *out = output_of_stage(w, st, a->slot, a->send);
     if (st->is_first)
         PP_TRY(exec_input_gather(x, w->split, w->step, a->mb, in));
-    const struct pp_pass pass = pass_of(w, a->mb);
+    const struct pp_pass pass = make_pass(w, a->mb);
     PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, &pass, in, out));
     if (st->output)
-        PP_TRY(loss(w, a->mb, out, x->sums[w->split], w->split == PP_SPLIT_TRAIN && !a->recompute));
+        PP_TRY(compute_loss(w, a->mb, out, x->sums[w->split],
+                            w->split == PP_SPLIT_TRAIN && !a->recompute));
     else if (st->is_last && w->split == PP_SPLIT_TEST)
         PP_TRY(loss_in_pieces(w, st, a, NULL));
-    exec_end(x);
-    exec_finite_forward(x, st, a->mb);
+    exec_action_end(x);
+    exec_finite_note_forward(x, st, a->mb);
     PP_TRY(send_result(w, a));
     if (w->split == PP_SPLIT_TEST) {
         PP_TRY(st->output ? keep_logits(w, a->mb, out) : 0);
@@ -280,50 +284,54 @@ static int run_f(struct walk *w, struct exec_stage *st, const struct pp_action *
     return 0;
 }
 
-/* From what F received, which W releases. */
-static int run_r(struct walk *w, struct exec_stage *st, const struct pp_action *a)
+/* Recomputes the forward pass from the input that F received; W frees it. */
+static int run_recompute(struct walk *w, struct exec_stage *st, const struct pp_action *a)
 {
     struct pp_exec *x = w->x;
     int32_t received = pp_plan_message(w->plan, 2 * (a->stage - 1), a->mb);
     int32_t sent = pp_plan_message(w->plan, 2 * a->stage, a->mb);
     begin_compute(w, PP_EVENT_R, a, 1);
     float *in = st->is_first ? st->input[a->slot] : slot_memory(w, received);
-    float *out = output_of(w, st, a->slot, sent);
+    float *out = output_of_stage(w, st, a->slot, sent);
     if (st->is_first)
         PP_TRY(exec_input_gather(x, w->split, w->step, a->mb, in));
-    struct pp_pass pass = pass_of(w, a->mb);
+    struct pp_pass pass = make_pass(w, a->mb);
     pass.recompute = !st->is_last; /* the loss needs the logits again */
     PP_TRY(pp_chunk_forward(st->chunk, x->be, a->slot, &pass, in, out));
     if (st->output)
-        PP_TRY(loss(w, a->mb, out, x->unread, true));
-    exec_end(x);
+        PP_TRY(compute_loss(w, a->mb, out, x->unread, true));
+    exec_action_end(x);
     st->held_f[a->slot] = received;
     return 0;
 }
 
-static int run_i(struct walk *w, struct exec_stage *st, const struct pp_action *a)
+static int run_input_gradient(struct walk *w, struct exec_stage *st, const struct pp_action *a)
 {
     struct pp_exec *x = w->x;
     PP_TRY(wait_for_messages(w, a));
     begin_compute(w, PP_EVENT_I, a, 1);
-    float *dy = output_of(w, st, a->slot, a->recv);
+    float *dy = output_of_stage(w, st, a->slot, a->recv);
     const struct pp_model *m = x->layout->model;
     bool wanted = m->nodes[m->layers[x->layout->first[st->s]].first_node].wants_dx[0];
-    float *dx = wanted ? slot_memory(w, a->send) : NULL; /* else nothing before it learns */
+    float *dx = wanted ? slot_memory(w, a->send) : NULL; /* NULL: no earlier layer learns */
     if (st->is_last && !st->output)
         PP_TRY(loss_in_pieces(w, st, a, dx));
     PP_TRY(pp_chunk_backward_input(st->chunk, x->be, a->slot, a->gslot, dy, dx));
-    exec_end(x);
+    exec_action_end(x);
     st->held_b[a->gslot] = a->recv;
     PP_TRY(send_result(w, a));
     bool votes = a == w->last_i;
     return votes ? exec_finite_vote(x, pp_loader_batch_rows(x->loader[w->split], w->step)) : 0;
 }
 
-/* a and the n - 1 actions after it: one product (of the last of a stage, with train.zero, bucket by bucket,
- * each of which leaves before the next is computed), then everything is released, in the order of the
- * plan and with nothing in between that another rank could have waited for (see ppcli/sched/plan.h). */
-static int run_w(struct walk *w, struct exec_stage *st, const struct pp_action *a, int n)
+/*
+ * Computes the weight gradients of a and the n - 1 actions after it as one product. With train.zero
+ * the last product of a stage is computed bucket by bucket, and each bucket is sent before the next
+ * is computed. Then all slots are freed, in the order of the plan, before anything that another
+ * rank waits for (see ppcli/sched/plan.h).
+ */
+static int run_weight_gradient(struct walk *w, struct exec_stage *st, const struct pp_action *a,
+                               int n)
 {
     for (int i = 0; i < n; i++) {
         st->w_slots[i] = a[i].slot;
@@ -340,8 +348,8 @@ static int run_w(struct walk *w, struct exec_stage *st, const struct pp_action *
                                             a->first_w, b->first, b->last)
                  : pp_chunk_backward_weight(st->chunk, x->be, n, st->w_slots, st->w_gslots,
                                             a->first_w));
-        exec_end(w->x);
-        PP_TRY(!b || b->late ? 0 : exec_zero_post(w->x, b, w->t));
+        exec_action_end(w->x);
+        PP_TRY(!b || b->after_ties ? 0 : exec_zero_post(w->x, b, w->t));
         more = true;
     }
     for (int i = 0; i < n; i++)
@@ -349,8 +357,8 @@ static int run_w(struct walk *w, struct exec_stage *st, const struct pp_action *
     return 0;
 }
 
-/* This rank's gradient of a parameter of the model, in a chunk that has it. */
-static float *gradient(const struct pp_exec *x, int stage, int param, size_t *n)
+/* Returns this rank's gradient of a parameter of the model, in a chunk that has it. */
+static float *gradient_of_param(const struct pp_exec *x, int stage, int param, size_t *n)
 {
     size_t offset;
     const struct pp_chunk *c = x->stages[x->layout->plans[0].plan->chunk_of[stage]].chunk;
@@ -358,7 +366,8 @@ static float *gradient(const struct pp_exec *x, int stage, int param, size_t *n)
     return c->grads + offset;
 }
 
-/* G and T. The sum of two floats does not depend on their order: both ranks get the same bits. */
+/* Runs G and T. The sum of two floats does not depend on their order, so both ranks get the same
+ * bits. */
 static int run_tie(struct walk *w, const struct pp_action *a)
 {
     struct pp_exec *x = w->x;
@@ -369,17 +378,19 @@ static int run_tie(struct walk *w, const struct pp_action *a)
     size_t first, all;
     size_t n =
         pp_layout_tied_piece(x->layout, a->mb, within ? 0 : w->plan->messages[message].mb, &first);
-    float *mine = gradient(x, a->stage, a->stage == tie->owner ? owner : copy, &all) + first;
+    float *mine =
+        gradient_of_param(x, a->stage, a->stage == tie->owner ? owner : copy, &all) + first;
     PP_TRY(wait_for_messages(w, a));
     begin_event(w, gives ? PP_EVENT_G : PP_EVENT_T, a, -1, 0);
     if (gives) {
         PP_TRY(pp_backend_copy(x->be, slot_memory(w, a->send), mine, n * sizeof(*mine)));
     } else {
-        float *other = within ? gradient(x, tie->copy, copy, &all) : slot_memory(w, a->recv);
-        PP_TRY(pp_backend_add(x->be, n, other, mine));
-        PP_TRY(within ? pp_backend_copy(x->be, other, mine, n * sizeof(*mine)) : 0);
+        float *second =
+            within ? gradient_of_param(x, tie->copy, copy, &all) : slot_memory(w, a->recv);
+        PP_TRY(pp_backend_add(x->be, n, second, mine));
+        PP_TRY(within ? pp_backend_copy(x->be, second, mine, n * sizeof(*mine)) : 0);
     }
-    exec_end(x);
+    exec_action_end(x);
     return gives ? send_result(w, a) : return_slots(w, a, a->recv, -1);
 }
 
@@ -389,7 +400,7 @@ int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t)
     int m = pp_loader_microbatches(x->loader[split], step), index = 0;
     while (x->layout->plans[index].kind != kind || x->layout->plans[index].m != m) {
         index++;
-        pp_assert(index < x->layout->n_plans); /* all that a run can meet are there */
+        pp_assert(index < x->layout->n_plans); /* the layout has all plans that a run needs */
     }
     const struct pp_plan *plan = x->layout->plans[index].plan;
     const struct exec_first *first = &x->first[index];
@@ -410,19 +421,19 @@ int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t)
         pp_assert(st->s == a->stage);
         n = 1;
         if (a->op == PP_OP_F)
-            PP_TRY(run_f(&w, st, a));
+            PP_TRY(run_forward(&w, st, a));
         if (a->op == PP_OP_R)
-            PP_TRY(run_r(&w, st, a));
+            PP_TRY(run_recompute(&w, st, a));
         if (a->op == PP_OP_I || a->op == PP_OP_B)
-            PP_TRY(run_i(&w, st, a));
+            PP_TRY(run_input_gradient(&w, st, a));
         if (a->op == PP_OP_W || a->op == PP_OP_B) {
             n = pp_plan_together(plan, x->pipeline_rank, i);
-            PP_TRY(run_w(&w, st, a, n));
+            PP_TRY(run_weight_gradient(&w, st, a, n));
         }
         if (a->op >= PP_OP_G)
             PP_TRY(run_tie(&w, a));
     }
     for (int i = 0; i < x->zero.n && split == PP_SPLIT_TRAIN; i++)
-        PP_TRY(x->zero.buckets[i].late ? exec_zero_post(x, &x->zero.buckets[i], t) : 0);
+        PP_TRY(x->zero.buckets[i].after_ties ? exec_zero_post(x, &x->zero.buckets[i], t) : 0);
     return 0;
 }

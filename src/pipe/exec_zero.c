@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * train.zero: each replica sums, updates and keeps the optimizer's state of its piece of every bucket.
+ * train.zero: each replica sums and updates its piece of every bucket, and keeps the optimizer
+ * state of it.
  *
- *   begin    receives are posted
- *   post     a bucket's gradients are complete, often long before the step's last: off they go
- *   reduce   ours are added up, in the order of the replicas; where others need the sums, they go to all
- *   update   the optimizer over our pieces, which then go to all
+ *   begin    posts the receives of gradients
+ *   post     sends a bucket's gradients when they are complete, often long before the end of the
+ *            step
+ *   reduce   adds up this rank's pieces in the order of the replicas; sends the sums to all if
+ *            others need them
+ *   update   runs the optimizer over this rank's pieces and sends them to all
  *
- * No circle of waits is possible: reduce waits for posts, update for reduces, and neither stands between
- * actions of the plan. A piece of another replica's parameters is written by its owner, but not before it
- * has our gradients of it, after the last pass that reads these parameters.
+ * A deadlock is impossible: reduce waits for posts and update for reduces, and no action of the
+ * plan waits for either. The owner of a piece overwrites our copy of the parameters only after it has
+ * our gradients of them, so after the last pass that reads them.
  */
 #include "exec_internal.h"
 #include "layout.h"
@@ -17,17 +20,18 @@
 #include "ppcli/base/base.h"
 #include "ppcli/conf/config.h"
 
-#define BUCKET_FLOATS ((size_t)1 << 16) /* at least, but for the first layers of a stage */
+#define BUCKET_FLOATS ((size_t)1 << 16) /* at least, except for the first layers of a stage */
 
-static size_t aligned(size_t floats, size_t most)
+static size_t align_floats(size_t floats, size_t most)
 {
     const size_t unit = PP_ALIGN / sizeof(float);
     floats = (floats + unit - 1) / unit * unit;
     return floats < most ? floats : most;
 }
 
-/* The first floats of the layer after the last may be the bucket's. */
-static bool has_tied(const struct pp_layout *l, const struct exec_bucket *b)
+/* Whether a tied tensor is in the bucket, which may include the first floats of the layer after its
+ * last. */
+static bool holds_tied_tensor(const struct pp_layout *l, const struct exec_bucket *b)
 {
     const struct pp_layer *first = &l->model->layers[b->first], *next = first + b->last - b->first;
     next += b->last < l->last[b->stage];
@@ -40,8 +44,9 @@ static bool has_tied(const struct pp_layout *l, const struct exec_bucket *b)
     return has;
 }
 
-/* The end of a matrix that Muon moves as a whole and a cut at float `at` of stage s would divide; 0: none. */
-static size_t divides(const struct pp_exec *x, int s, size_t at)
+/* Returns the end of a matrix that a cut at float `at` of stage s would divide and that Muon
+ * updates as a whole; 0: none. */
+static size_t end_of_divided_matrix(const struct pp_exec *x, int s, size_t at)
 {
     const struct pp_layout *l = x->layout;
     const struct pp_layer *last = &l->model->layers[l->last[s]];
@@ -57,27 +62,28 @@ static size_t divides(const struct pp_exec *x, int s, size_t at)
     return 0;
 }
 
-/* The first place for a cut from `at` on. */
-static size_t cut_from(const struct pp_exec *x, int s, size_t at, size_t most)
+/* Returns the first float from `at` on where a cut is allowed. */
+static size_t find_cut(const struct pp_exec *x, int s, size_t at, size_t most)
 {
-    for (at = aligned(at, most); at < most && divides(x, s, at);)
-        at = aligned(divides(x, s, at), most);
+    for (at = align_floats(at, most); at < most && end_of_divided_matrix(x, s, at);)
+        at = align_floats(end_of_divided_matrix(x, s, at), most);
     return at;
 }
 
-/* Elements are summed in the order of the replicas wherever a cut lies: no cut changes a bit. */
+/* Adds a bucket and divides it among the replicas. Elements are summed in the order of the replicas
+ * wherever the cuts are, so a cut changes no bit. */
 static void add_bucket(struct pp_exec *x, struct exec_bucket made, size_t at, size_t to)
 {
     size_t d = (size_t)x->layout->replicas, each = (to - at) / d;
     struct exec_bucket *b = &x->zero.buckets[x->zero.n];
     made.number = x->layout->first[made.stage] + x->layout->last[made.stage] - made.last;
-    made.late = has_tied(x->layout, &made);
+    made.after_ties = holds_tied_tensor(x->layout, &made);
     made.state = exec_zero_floats(x, made.stage);
     made.shards = x->zero.shards + d * (size_t)x->zero.n++;
     made.own = &made.shards[x->replica];
     *b = made;
     for (size_t k = 0; k < d; k++) {
-        size_t end = k + 1 == d ? to : cut_from(x, made.stage, at + each * (k + 1), to);
+        size_t end = k + 1 == d ? to : find_cut(x, made.stage, at + each * (k + 1), to);
         b->shards[k].from = k == 0 ? at : b->shards[k - 1].from + b->shards[k - 1].n;
         b->shards[k].n = end - b->shards[k].from;
     }
@@ -97,8 +103,8 @@ int exec_zero_create(struct pp_exec *x)
         size_t start = pp_layout_floats(l, s), to = start;
         for (int i = l->last[s], last = i; i >= l->first[s]; i--) {
             start -= m->layers[i].n_floats;
-            size_t at = aligned(start, to);
-            if (i > l->first[s] && (at + BUCKET_FLOATS > to || divides(x, s, at)))
+            size_t at = align_floats(start, to);
+            if (i > l->first[s] && (at + BUCKET_FLOATS > to || end_of_divided_matrix(x, s, at)))
                 continue;
             add_bucket(x, (struct exec_bucket){.stage = s, .first = i, .last = last}, at, to);
             last = i - 1;
@@ -130,7 +136,8 @@ void exec_zero_memory(struct pp_exec *x, struct pp_arena *a)
 
 /* ---- messages */
 
-/* Where n floats to or from replica d lie here; with shared slots those to it lie there too. */
+/* Returns the address of the *n floats to or from replica d. With shared slots the floats sent to d
+ * also lie in memory of d. */
 static float *piece_of_replica(const struct exec_bucket *b, enum exec_shard_kind kind, int d,
                                bool out, size_t *n)
 {
@@ -177,7 +184,7 @@ enum verb {
     REGAIN /* what was sent has left: its memory may change */
 };
 
-static int send(struct pp_exec *x, int ch, const float *from, size_t n, int tag)
+static int send_shard(struct pp_exec *x, int ch, const float *from, size_t n, int tag)
 {
     float *slot = pp_transport_slot(x->tp, ch, 0);
     PP_TRY(slot == from ? 0 : pp_backend_copy(x->be, slot, from, n * sizeof(*from)));
@@ -222,12 +229,13 @@ static int messages(struct pp_exec *x, const struct exec_bucket *b, enum exec_sh
         PP_TRY(verb == WAIT ? pp_transport_wait_recv(x->tp, ch, 0) : 0);
         PP_TRY(verb == RELEASE ? pp_transport_release(x->tp, ch, 0) : 0);
         PP_TRY(out ? pp_transport_acquire(x->tp, ch, 0) : 0);
-        PP_TRY(verb == SEND ? send(x, ch, here, n, kind) : 0);
+        PP_TRY(verb == SEND ? send_shard(x, ch, here, n, kind) : 0);
     }
     return 0;
 }
 
-/* Our pieces to all, and theirs, which arrive where our gradients of them may have been sent from. */
+/* Sends this rank's pieces to all and receives theirs, into the memory that this rank's gradients
+ * were sent from. */
 static int share_pieces(struct pp_exec *x, enum exec_shard_kind kind, enum pp_event_kind event,
                         int64_t t)
 {
@@ -244,7 +252,7 @@ static int share_pieces(struct pp_exec *x, enum exec_shard_kind kind, enum pp_ev
     }
     for (int i = 0; i < x->zero.n; i++)
         PP_TRY(messages(x, &x->zero.buckets[i], kind, REGAIN));
-    exec_end(x);
+    exec_action_end(x);
     return 0;
 }
 
@@ -261,12 +269,13 @@ int exec_zero_post(struct pp_exec *x, const struct exec_bucket *b, int64_t t)
 {
     exec_event_begin(x, PP_EVENT_REDUCE, t);
     PP_TRY(messages(x, b, SHARD_GRADS, SEND));
-    exec_end(x);
+    exec_action_end(x);
     return 0;
 }
 
-/* ((x0 + x1) + x2) + ..., where ours lies among the gradients and the others in their slots. */
-static int add_up(struct pp_exec *x, const struct exec_bucket *b)
+/* Computes ((x0 + x1) + x2) + ..., with this rank's x among its gradients and the others' in their
+ * slots. */
+static int sum_shards(struct pp_exec *x, const struct exec_bucket *b)
 {
     float *own = b->chunk->grads + b->own->from, *sum = own;
     for (int d = 0; d < x->layout->replicas; d++) {
@@ -285,9 +294,9 @@ int exec_zero_reduce(struct pp_exec *x, int64_t t)
         const struct exec_bucket *b = &x->zero.buckets[i];
         exec_event_begin(x, PP_EVENT_REDUCE, t);
         PP_TRY(messages(x, b, SHARD_GRADS, WAIT));
-        PP_TRY(b->own->n > 0 ? add_up(x, b) : 0);
+        PP_TRY(b->own->n > 0 ? sum_shards(x, b) : 0);
         PP_TRY(messages(x, b, SHARD_GRADS, RELEASE));
-        exec_end(x);
+        exec_action_end(x);
     }
     return x->zero.shares_sums ? share_pieces(x, SHARD_SUMS, PP_EVENT_REDUCE, t) : 0;
 }
@@ -300,11 +309,11 @@ int exec_zero_update(struct pp_exec *x, int64_t t)
         PP_TRY(pp_chunk_update_shard(b->chunk, x->be, x->args, b->own->from,
                                      b->own->from + b->own->n, b->state));
     }
-    exec_end(x);
+    exec_action_end(x);
     PP_TRY(share_pieces(x, SHARD_PARAMS, PP_EVENT_GATHER, t));
     exec_event_begin(x, PP_EVENT_GATHER, t);
     for (int k = 0; k < x->n_stages; k++)
         PP_TRY(pp_chunk_optimizer_step(x->stages[k].chunk, x->be, x->args));
-    exec_end(x);
+    exec_action_end(x);
     return 0;
 }

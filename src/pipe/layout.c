@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who holds what. All plans a run can meet are built and proved here, before anything moves: the
- * micro-batch counts of full and last batches of every replica are known from arithmetic alone.
+ * Decides which rank holds what. All plans that a run can need are built and proved here, before
+ * anything runs: the micro-batch counts of the full and the last batch of every replica follow from
+ * arithmetic.
  */
 #include "layout.h"
 #include "division.h"
@@ -20,7 +21,8 @@ size_t pp_layout_floats(const struct pp_layout *layout, int s)
     return n;
 }
 
-/* Large enough that a transfer is little beside it, small enough to be no matter of memory. */
+/* Large enough that the latency of a transfer hardly matters, small enough to need little
+ * memory. */
 #define TIED_FLOATS ((size_t)1 << 20)
 
 size_t pp_layout_tied_piece(const struct pp_layout *layout, int tie, int piece, size_t *first)
@@ -68,8 +70,8 @@ static void raise_to(int *v, int floor)
 }
 
 /*
- * The plan of a last batch that is too small for the schedule's own rule (DualPipeV wants 2P
- * micro-batches): another schedule with the same placement. Every schedule gives the same bits.
+ * Builds the plan of a last batch that is too small for the schedule's own rule (DualPipeV needs 2P
+ * micro-batches), with another schedule of the same placement. All schedules give the same bits.
  */
 static int build_for_small_batch(const struct pp_layout *l, const struct pp_geometry *g,
                                  struct pp_plan **out)
@@ -79,7 +81,8 @@ static int build_for_small_batch(const struct pp_layout *l, const struct pp_geom
     return pp_plan_build(name, g, out) == 0 ? 0 : pp_error_adopt(&why);
 }
 
-/* From the schedule's rule, or from a table, which fits full batches only. */
+/* Builds a plan of training, from the schedule's rule or from a table, which fits full batches
+ * only. */
 static int build_for_training(const struct pp_layout *l, const struct pp_geometry *g, bool full,
                               struct pp_plan **out)
 {
@@ -101,7 +104,7 @@ static int build_for_training(const struct pp_layout *l, const struct pp_geometr
     return pp_plan_coalesce(d->table, g->coalesce, out);
 }
 
-static struct pp_geometry geometry_of(const struct pp_layout *l, enum pp_plan_kind kind, int m)
+static struct pp_geometry make_geometry(const struct pp_layout *l, enum pp_plan_kind kind, int m)
 {
     const struct pp_division *d = &l->division;
     return (struct pp_geometry){.stages = l->stages,
@@ -115,12 +118,12 @@ static struct pp_geometry geometry_of(const struct pp_layout *l, enum pp_plan_ki
                                 .recompute = d->recompute};
 }
 
-/* Is the schedule legal for as many micro-batches as the division says? */
-static bool is_legal(const struct pp_layout *l)
+/* Whether the schedule is legal for the division's number of micro-batches. */
+static bool schedule_is_legal(const struct pp_layout *l)
 {
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     int m = l->division.microbatches;
-    struct pp_geometry g = geometry_of(l, PP_PLAN_TRAIN, m);
+    struct pp_geometry g = make_geometry(l, PP_PLAN_TRAIN, m);
     if (!l->division.schedule)
         return l->division.table && l->division.table->geometry.microbatches == m;
     bool legal = pp_plan_build(pp_schedule_name(l->division.schedule), &g, &plan) == 0;
@@ -128,16 +131,16 @@ static bool is_legal(const struct pp_layout *l)
     return legal;
 }
 
-/* Build the plan for m micro-batches unless it is there, and take its slot counts into account.
- * full: of a whole batch, which must obey the schedule's rule. */
-static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool full)
+/* Builds the plan for m micro-batches unless it exists, and raises the slot counts. full: a full
+ * batch, which must obey the schedule's rule. */
+static int add_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool full)
 {
     if (m == 0)
-        return 0; /* a replica with no share of the last batch runs no plan */
+        return 0; /* a replica without samples of the last batch runs no plan */
     for (int i = 0; i < l->n_plans; i++)
         if (l->plans[i].kind == kind && l->plans[i].m == m)
             return 0;
-    struct pp_geometry g = geometry_of(l, kind, m);
+    struct pp_geometry g = make_geometry(l, kind, m);
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     if (kind == PP_PLAN_EVAL) {
         PP_TRY(pp_plan_build_eval(&g, l->placement, &plan));
@@ -168,9 +171,10 @@ static int need_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool fu
     return 0;
 }
 
-/* The plans of one split: every replica's first and last batch. The first is a whole one, unless
- * there are fewer samples, which may have another order if the schedule has one for whole batches. */
-static int split_plans(struct pp_layout *l, enum pp_plan_kind kind, int n)
+/* Builds the plans of one split: of every replica's first and last batch. The first batch is full
+ * unless there are fewer samples; then another schedule may replace one that is only for full
+ * batches. */
+static int add_split_plans(struct pp_layout *l, enum pp_plan_kind kind, int n)
 {
     for (int d = 0; d < l->replicas; d++) {
         struct pp_loader ld;
@@ -178,15 +182,16 @@ static int split_plans(struct pp_layout *l, enum pp_plan_kind kind, int n)
             pp_loader_shape(n, l->training.batch, l->replicas, d, l->division.microbatches, &ld));
         raise_to(&l->max_rows, pp_loader_max_rows(&ld));
         bool full = pp_loader_batch_rows(&ld, 0) == ld.batch_size;
-        full = full || kind == PP_PLAN_EVAL || !is_legal(l);
-        PP_TRY(need_plan(l, kind, pp_loader_microbatches(&ld, 0), full));
-        PP_TRY(need_plan(l, kind, pp_loader_microbatches(&ld, pp_loader_steps(&ld) - 1), false));
+        full = full || kind == PP_PLAN_EVAL || !schedule_is_legal(l);
+        PP_TRY(add_plan(l, kind, pp_loader_microbatches(&ld, 0), full));
+        PP_TRY(add_plan(l, kind, pp_loader_microbatches(&ld, pp_loader_steps(&ld) - 1), false));
     }
     return 0;
 }
 
-/* A batch norm wants more than one value for each channel in every micro-batch of a training. */
-static int check_rows(const struct pp_layout *l, const char **key)
+/* Checks that batch norms get more than one value for each channel in every micro-batch of
+ * training. */
+static int check_norm_rows(const struct pp_layout *l, const char **key)
 {
     const struct pp_node *n = l->model->nodes, *end = n + l->model->n_nodes;
     int batch = l->training.batch, all = l->train_n;
@@ -217,8 +222,9 @@ static int check_rows(const struct pp_layout *l, const char **key)
     return 0;
 }
 
-/* In every plan the last stage has its input gradients in the order of its weight gradients. */
-static bool last_ascends(const struct pp_layout *l)
+/* Whether every plan computes the last stage's input gradients in the order of its weight
+ * gradients. */
+static bool last_stage_ascends(const struct pp_layout *l)
 {
     for (int i = 0; i < l->n_plans; i++) {
         const struct pp_plan *plan = l->plans[i].plan;
@@ -236,7 +242,7 @@ static bool last_ascends(const struct pp_layout *l)
 static int find_logits_rows(struct pp_layout *l, const char **key)
 {
     int rows = pp_layout_logits_rows(&l->training, l->model, l->max_rows);
-    l->logits_rows = last_ascends(l) ? rows : 0;
+    l->logits_rows = last_stage_ascends(l) ? rows : 0;
     const char *why = rows > 0 ? "the last stage's input gradients do not ascend with this schedule"
                                : "the model does not end with a linear layer";
     if (l->training.logits_rows == 0 || l->logits_rows > 0)
@@ -244,12 +250,12 @@ static int find_logits_rows(struct pp_layout *l, const char **key)
     return pp_fail_about(key, "model.logits_rows", "model.logits_rows: %s; use 0", why);
 }
 
-/* No machine holds more, and up to here no sum of sizes overflows. */
+/* More than any machine holds; up to here no sum of sizes overflows. */
 #define BYTES_MAX 0x1p60
 
-static int check_bytes(const struct pp_layout *l, const char **key)
+static int check_layout_bytes(const struct pp_layout *l, const char **key)
 {
-    double floats = 0; /* as if all were */
+    double floats = 0; /* as if all values were floats */
     for (int s = 0; s < l->n_virtual; s++) {
         double slots = (double)l->state_slots[s] + l->grad_slots[s];
         for (int i = l->first[s]; i <= l->last[s]; i++) {
@@ -283,8 +289,8 @@ static int stage_of_param(const struct pp_layout *l, int param)
     return s;
 }
 
-/* Which stages hold the two ends of the model's ties. */
-static void place_ties(struct pp_layout *l)
+/* Finds the stages that hold the two ends of each tie of the model. */
+static void find_tie_stages(struct pp_layout *l)
 {
     int n = 0;
     for (int i = 0; i < l->model->n_params; i++) {
@@ -299,7 +305,7 @@ static void place_ties(struct pp_layout *l)
     }
 }
 
-static int lay_out(struct pp_layout *l, const char **key)
+static int fill_layout(struct pp_layout *l, const char **key)
 {
     struct pp_division *d = &l->division;
     const struct pp_backend_choice *choice = &l->training.backend;
@@ -347,13 +353,13 @@ static int lay_out(struct pp_layout *l, const char **key)
         l->rank_of[s] = pp_place(l->placement, l->stages, s);
         d->recompute[s] = d->recompute[s] || (d->table && pp_plan_recomputes(d->table, s));
     }
-    place_ties(l);
-    PP_TRY(split_plans(l, PP_PLAN_TRAIN, l->train_n));
-    PP_TRY(check_rows(l, key));
+    find_tie_stages(l);
+    PP_TRY(add_split_plans(l, PP_PLAN_TRAIN, l->train_n));
+    PP_TRY(check_norm_rows(l, key));
     if (l->test_n > 0)
-        PP_TRY(split_plans(l, PP_PLAN_EVAL, l->test_n));
+        PP_TRY(add_split_plans(l, PP_PLAN_EVAL, l->test_n));
     PP_TRY(find_logits_rows(l, key));
-    return check_bytes(l, key);
+    return check_layout_bytes(l, key);
 }
 
 int pp_layout_create(const struct pp_model *model, const struct pp_division *division,
@@ -368,8 +374,8 @@ int pp_layout_create(const struct pp_model *model, const struct pp_division *div
                             .test_n = training->test_n};
     l->training.backend.threads = division->threads;
     *key = "pipeline.schedule";
-    PP_TRY_UNDO(lay_out(l, key), pp_layout_destroy(&l));
-    l->division.table = NULL; /* neither outlives this call */
+    PP_TRY_UNDO(fill_layout(l, key), pp_layout_destroy(&l));
+    l->division.table = NULL; /* table and ticks need not outlive this call */
     l->division.ticks = NULL;
     *out = l;
     return 0;

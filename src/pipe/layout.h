@@ -5,23 +5,23 @@
 
 #include "ppcli/pipe/layout.h"
 
-/* Parameters of virtual stage s. */
+/* Returns the number of parameters of virtual stage s. */
 size_t pp_layout_floats(const struct pp_layout *layout, int s);
 
-/* Bytes of an element of the model's input. */
+/* Returns the bytes of an element of the model's input. */
 static inline size_t pp_layout_input_bytes(const struct pp_layout *layout)
 {
     return layout->model->tokens ? sizeof(float) : layout->value_bytes;
 }
 
-/* Which floats of its tensor a piece of a tie has: *first and how many. A tie within a rank is one
- * piece. */
+/* Returns how many floats of its tensor a piece of a tie has, and their offset in *first. A tie
+ * within a rank has one piece. */
 size_t pp_layout_tied_piece(const struct pp_layout *layout, int tie, int piece, size_t *first);
 
-/* Bytes of one slot of channel ch, a multiple of PP_ALIGN. */
+/* Returns the bytes of a slot of channel ch, a multiple of PP_ALIGN. */
 size_t pp_layout_slot_bytes(const struct pp_layout *layout, int ch);
 
-/* Steps of the whole training with so many samples. */
+/* Returns the steps of the whole training on train_n samples. */
 int64_t pp_run_steps(const struct pp_config *cfg, int train_n);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is computed at once where the config leaves it open: the weight gradients of how many
- * micro-batches, the logits of how many positions. */
+/* Decides what the config leaves open: for how many micro-batches weight gradients are computed at
+ * once, and the logits of how many positions. */
 #include "ppcli/pipe/layout.h"
 
 #include <string.h>
@@ -8,12 +8,13 @@
 #include "ppcli/conf/config.h"
 #include "ppcli/data/dataset.h"
 
-/* Rows of a product of weight gradients: of few more it is hardly faster, of many more not at all. */
+/* Rows of a product of weight gradients: above the first number it is hardly faster, above the
+ * second not at all. */
 #define ROWS_ENOUGH 256
 #define ROWS_MOST 1024
 
-/* Rows that a sample has in the products of weights, where it has most. */
-static size_t rows_of_sample(const struct pp_model *model)
+/* Returns the most rows that a sample has in a product with weights. */
+static size_t most_rows_of_sample(const struct pp_model *model)
 {
     size_t most = 1;
     for (int i = 0; i < model->n_nodes; i++) {
@@ -24,14 +25,15 @@ static size_t rows_of_sample(const struct pp_model *model)
     return most;
 }
 
-/* The fewest of m micro-batches of a full batch that have so many rows together. */
-static int fewest(const struct pp_division *d, int batch, const struct pp_model *model,
-                  size_t enough)
+/* Returns the fewest of the m micro-batches of a full batch that have `enough` rows together. */
+static int fewest_with_rows(const struct pp_division *d, int batch, const struct pp_model *model,
+                            size_t enough)
 {
-    int share, samples, first, m = d->microbatches; /* of the largest replica, and its largest */
+    int share, samples, first, m = d->microbatches; /* of the largest replica, and of its largest
+                                                       micro-batch */
     pp_balanced_piece(batch, d->replicas, 0, &first, &share);
     pp_balanced_piece(share, m, 0, &first, &samples);
-    size_t rows = (size_t)samples * rows_of_sample(model);
+    size_t rows = (size_t)samples * most_rows_of_sample(model);
     size_t k = rows > 0 ? (enough + rows - 1) / rows : 1;
     return k < (size_t)m ? (int)k : m;
 }
@@ -43,10 +45,12 @@ int pp_layout_coalesce(const struct pp_division *d, const struct pp_training *tr
     bool in_order = pp_backend_sums_in_order(&training->backend);
     if (training->backend.exact && !in_order)
         return 1;
-    /* where it changes bits they shall not depend on the schedule; one rank has no gaps to fill */
+    /* If merging changes bits, it must not depend on the schedule. One rank has no gaps to fill. */
     bool merges = !in_order || d->stages == 1 || (d->schedule && d->schedule->merges);
     if (k == 0)
-        k = d->redo != PP_REDO_NONE || !merges ? 1 : fewest(d, training->batch, model, ROWS_ENOUGH);
+        k = d->redo != PP_REDO_NONE || !merges
+                ? 1
+                : fewest_with_rows(d, training->batch, model, ROWS_ENOUGH);
     return k < m ? k : m;
 }
 
@@ -55,16 +59,17 @@ int pp_layout_coalesce_most(const struct pp_division *d, const struct pp_trainin
 {
     bool open =
         d->coalesce == 0 && training->backend.exact && pp_backend_sums_in_order(&training->backend);
-    return open ? fewest(d, training->batch, model, ROWS_MOST) : 1;
+    return open ? fewest_with_rows(d, training->batch, model, ROWS_MOST) : 1;
 }
 
-/* By itself only where that changes no bit: 64 MiB of logits, products that are not too flat. */
+/* Pieces are automatic only if they change no bit: at most 64 MiB of logits, and products of 64
+ * rows or more. */
 #define LOGITS_FLOATS ((int64_t)1 << 24)
 #define LOGITS_ROWS 64
 
 int pp_layout_logits_rows(const struct pp_training *training, const struct pp_model *m, int rows)
 {
-    const int64_t unit = PP_ALIGN / sizeof(float); /* each piece begins where arrays may */
+    const int64_t unit = PP_ALIGN / sizeof(float); /* each piece begins where an array may begin */
     int64_t wanted = (training->logits_rows + unit - 1) / unit * unit;
     int64_t most = LOGITS_FLOATS / m->classes / LOGITS_ROWS * LOGITS_ROWS;
     int64_t all = (int64_t)rows * pp_model_targets(m);

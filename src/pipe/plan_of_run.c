@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan that a run would execute, built again to be looked at. */
+/* Builds the plan that a run would execute, and computes the memory of its ranks. */
 #include "ppcli/pipe/layout.h"
 
 #include <string.h>

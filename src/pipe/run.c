@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Everything that can be decided from the config, identically everywhere, before any message. */
+/* Prepares a run: decides everything that follows from the config, identically on every rank,
+ * before any message. */
 #include "layout.h"
 #include "division.h"
 
@@ -25,7 +26,7 @@ int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_s
             (int)windows; /* training: as many as the config asks for; test: one batch is enough */
     int limit = train ? cfg->data.train_samples : cfg->data.test_samples;
     if (rc == PP_ENOINPUT && known == 0)
-        known = limit; /* one's own files, which are to come */
+        known = limit; /* the user's own files, which do not exist yet */
     if (known == 0)
         return rc;
     pp_error_clear();
@@ -41,7 +42,7 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out)
     PP_TRY(pp_dataset_blame(cfg, pp_dataset_input(cfg, &data)));
     const char *type = cfg->model.type;
     bool words = strcmp(type, "sequential") == 0;
-    int n; /* not known: which file is absent? */
+    int n; /* counting names the absent file */
     if ((data.shape.n == 0 && pp_has_word("sequential resnet", type)) ||
         (data.classes + cfg->model.classes == 0 && pp_has_word("encoder resnet", type)))
         PP_TRY(pp_dataset_count(cfg, PP_SPLIT_TRAIN, &n));
@@ -51,7 +52,7 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out)
                                  pp_error_get()->text);
     PP_TRY(rc);
     int rows = pp_model_targets(m), has = data.targets;
-    if (has == 0) /* not known before the model, or without files */
+    if (has == 0) /* unknown before the model is, or without files */
         has = pp_dataset_info(cfg->data.dataset)->windows ? (int)pp_shape_floats(&m->values[0])
                                                           : rows;
     if (has != rows) {
@@ -76,7 +77,7 @@ uint64_t pp_run_sample_bytes(const struct pp_config *cfg, const struct pp_model 
 bool pp_run_keeps_bits(const struct pp_run *run, const char *key)
 {
     const struct pp_backend_choice choice = pp_backend_choice_of(run->cfg);
-    bool in_order = pp_backend_sums_in_order(&choice); /* however a batch is cut */
+    bool in_order = pp_backend_sums_in_order(&choice); /* wherever a batch is cut */
     if (pp_has_word("train.exact train.coalesce model.logits_rows", key))
         return in_order;
     if (strcmp(key, "pipeline.microbatches") == 0) {
@@ -131,8 +132,8 @@ int pp_run_meet_every(const struct pp_config *cfg, int train_n)
     return n < INT_MAX ? (int)n : INT_MAX;
 }
 
-/* An epoch of windows is not a pass over the data: where only steps are asked for, they decide. A
- * copy of a config (no source) has what was chosen for the first. */
+/* Chooses train.epochs if the config gives only max_steps and the data is windows of a text, of
+ * which an epoch is not a pass over the data. A copy of a config (no source) keeps the choice. */
 static int choose_epochs(struct pp_config *cfg)
 {
     const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
@@ -145,8 +146,9 @@ static int choose_epochs(struct pp_config *cfg)
     return pp_config_choose(cfg, "train.epochs", epochs);
 }
 
-/* What the ranks compute on the processor goes through MPI between processes. */
-static int check_messages(const struct pp_run *run)
+/* Checks that messages fit MPI: between processes it moves the messages of ranks that compute on
+ * the processor. */
+static int check_message_sizes(const struct pp_run *run)
 {
     const struct pp_backend_choice choice = pp_backend_choice_of(run->cfg);
     const struct pp_layout *l = run->layout;
@@ -162,7 +164,7 @@ static int check_messages(const struct pp_run *run)
     return 0;
 }
 
-static int lay_out(struct pp_run *run, int train_n, int test_n)
+static int create_layout(struct pp_run *run, int train_n, int test_n)
 {
     const char *key = "pipeline.schedule";
     const struct pp_training training = pp_training_of(run->cfg, train_n, test_n);
@@ -190,8 +192,8 @@ static int prepare_layout(struct pp_config *cfg, enum pp_run_need need, struct p
     int train_n = 0, test_n = 0;
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &train_n));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &test_n));
-    PP_TRY(lay_out(run, train_n, test_n));
-    PP_TRY(check_messages(run));
+    PP_TRY(create_layout(run, train_n, test_n));
+    PP_TRY(check_message_sizes(run));
     return need == PP_RUN_REAL ? pp_backend_resolve(cfg->run.backend, &run->backend) : 0;
 }
 

@@ -293,7 +293,7 @@ static int train_step(struct trainer *tr, bool meets)
     if (rc == 0 && meets)
         rc = pp_exec_finish(tr->x);
     if (rc == PP_EDIVERGED || rc == PP_EFORMAT) {
-        int late = pp_exec_late(tr->x);
+        int late = pp_exec_lag(tr->x);
         tr->t -= late;
         tr->epoch_step -= late;
         tr->steps -= late;

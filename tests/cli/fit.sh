@@ -47,7 +47,7 @@ for bad in "x|'x' is not a whole number; write none, or whole numbers of 1 to 10
     "1,2,1000001|'1000001' is not a whole number" \
     "1,2,3|3 numbers; write F,I,W of 2 chunks" \
     "1,2,3 4,5|5 numbers; write" "1,2,3 4,5,6 7,8|8 numbers; write"; do
-    fails 78 "pipeline.costs: ${bad#*|}" \
+    fails 78 "${bad#*|}" \
         run train net.ini --stages 2 --schedule zb-fit --set "pipeline.costs=${bad%%|*}"
     same "$(grep -c 'pipeline.costs' err)" 1
 done

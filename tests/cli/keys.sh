@@ -155,7 +155,7 @@ begin "what train refuses before it starts, explain and plan refuse in the same 
 config "$folder/refused.ini" data.dataset=synthetic data.train_samples=64 'model.sizes=20 16 5' \
     pipeline.stages=2 train.batch_size=32 train.max_steps=1 run.backend=cpu
 for words in 'run.transport=mpi needs processes' 'run.transport=nccl NCCL' 'run.retries=2 threads of one process' \
-    'checkpoint.copies=1 wants 2 hosts'; do
+    'checkpoint.copies=1 needs 2 hosts'; do
     # shellcheck disable=SC2086 # words
     set -- $words
     setting=$1

@@ -60,6 +60,6 @@ TEST(a_bad_step_is_late_by_the_steps_asked_for_since)
         struct pp_exec_counters counters;
         int rc = after == 2 ? pp_exec_start_epoch(x, 1, NULL) : pp_exec_take_counters(x, &counters);
         CHECK_INT_EQ(rc, PP_EDIVERGED);
-        CHECK_INT_EQ(pp_exec_late(x), after);
+        CHECK_INT_EQ(pp_exec_lag(x), after);
     }
 }

@@ -197,7 +197,7 @@ TEST(a_device_that_fails_ends_the_run_on_all_ranks)
 const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
-    return "leak:exec_turns_create\n";
+    return "leak:exec_flights_create\n";
 }
 
 TEST(a_device_that_hangs_ends_the_run)

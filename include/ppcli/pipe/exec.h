@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The executor of one rank: it binds layout, chunks, backend, transport and loader, and walks the
- * plan. The only code that moves a batch.
+ * The executor of one rank: binds layout, chunks, backend, transport and loader, and walks the
+ * plan. No other code moves a batch.
  */
 #ifndef PPCLI_PIPE_EXEC_H
 #define PPCLI_PIPE_EXEC_H
@@ -12,141 +12,148 @@
 #include "ppcli/pipe/layout.h"
 #include "ppcli/sim/trace.h"
 
-/* What one rank holds, in bytes: a breakdown of its arena. */
+/* The memory of one rank in bytes, by use. */
 struct pp_exec_bytes {
-    size_t parameters; /* values */
-    size_t packed;     /* their copy in the order the backend reads fastest */
+    size_t parameters; /* parameter values */
+    size_t packed;     /* copy of the parameters in the order that the backend reads fastest */
     size_t gradients;
     size_t optimizer;
     size_t
-        activations; /* of micro-batches in flight: values and gradients between layers, logits */
-    size_t messages; /* slots of channels whose memory this rank provides */
-    size_t data;     /* the data set, where the backend has memory of its own */
-    size_t scratch;  /* replica reduction; what a step reads and leaves */
-    size_t total;    /* the arena; includes alignment */
+        activations; /* values and gradients between layers, logits, of micro-batches in flight */
+    size_t messages; /* slots of the channels whose memory this rank provides */
+    size_t data;     /* the data set, if the backend has its own memory */
+    size_t scratch;  /* sums over replicas; arguments and results of a step */
+    size_t total;    /* the whole arena, with alignment */
 };
 
-/* Counted since the last pp_exec_take_counters(). */
+/* Counters since the last pp_exec_take_counters(). */
 struct pp_exec_counters {
     uint64_t busy_ns;          /* computing: layers, loss, data, reduction sums, optimizer */
-    struct pp_loss_sums train; /* on last-stage ranks */
+    struct pp_loss_sums train; /* on ranks with the last stage */
     struct pp_loss_sums test;
-    /* Of training since the epoch began, not reset: one sum in the order of the micro-batches. */
+    /* Training sums since the epoch began, not reset; added in the order of the micro-batches. */
     struct pp_loss_sums epoch;
-    /* Why this rank could not read what a test step asked for, which counts as zeros: a file has
-     * changed. NULL: it could. As long as the executor. */
+    /* Set if this rank could not read the data of a test step because a file has changed; the data
+     * counted as zeros. NULL otherwise. Lives as long as the executor. */
     const struct pp_error *refused;
 };
 
 struct pp_exec;
 
 struct pp_exec_spec {
-    const struct pp_config *cfg; /* of the training: its division is the layout's */
+    const struct pp_config *cfg; /* the training's config; the division is the layout's */
     const struct pp_layout *layout;
-    int rank;                      /* of the transport: replica * stages + pipeline rank */
+    int rank;                      /* transport rank: replica * stages + pipeline rank */
     struct pp_transport_caps caps; /* decides who provides slot memory */
-    struct pp_ring *ring;          /* what this rank does is recorded there; the caller's, outlives
-                                      the executor; NULL only for pp_exec_predict() */
+    /* this rank's actions are recorded there; the caller's, must outlive the executor; may be NULL
+     * only for pp_exec_predict() */
+    struct pp_ring *ring;
 };
 
-/* The memory a rank will hold: the dry pass of pp_exec_create(). Local. */
+/* Computes the memory that a rank will hold: the dry pass of pp_exec_create(). Local. */
 int pp_exec_predict(const struct pp_exec_spec *spec, struct pp_exec_bytes *out);
 
 /*
- * Take the memory, open the channels, write the initial parameters. Collective. train and test are
- * the data this rank needs (images on the first stage's rank, labels on the last's; NULL elsewhere)
- * and stay the caller's. test may be NULL everywhere when layout->test_n is 0.
+ * Takes the memory, opens the channels, sets the initial parameters. Collective. train and test are
+ * the data that this rank needs (images on the rank of the first stage, labels on that of the last;
+ * NULL elsewhere) and stay the caller's. test may be NULL everywhere if layout->test_n is 0.
  */
 int pp_exec_create(const struct pp_exec_spec *spec, struct pp_backend *be, struct pp_transport *tp,
                    const struct pp_dataset *train, const struct pp_dataset *test,
                    struct pp_exec **out);
 void pp_exec_destroy(struct pp_exec **x);
 
-/* Training steps of an epoch and evaluation steps of the test set; the same on every rank. */
+/* Return the training steps of an epoch, and the evaluation steps of the test set; the same on
+ * every rank. Local. */
 int pp_exec_train_steps(const struct pp_exec *x);
 int pp_exec_test_steps(const struct pp_exec *x);
 
-/* Make epoch e (0, 1, ...) the current one: its order of samples. so_far: this rank's sums of its
- * steps that are done already; NULL: none are. Local. */
+/* Begins epoch 0, 1, ... and its order of samples. so_far: this rank's sums of the steps of this
+ * epoch that are done already; NULL: none is. Local. */
 int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_sums *so_far);
 
 /*
- * One optimizer step over batch `step` of the current epoch: the plan, the reduction over
+ * Runs one optimizer step over batch `step` of the current epoch: the plan, the reduction over
  * replicas, clipping, the optimizer. Collective in effect: all ranks call it with the same values.
- * lr: of this step; t: 1, 2, ... counted over the run; updates: steps that changed the weights
- * before it, for the optimizer's bias correction. Allocates nothing (asserted).
- * Errors: PP_EDIVERGED on all ranks when the loss or any gradient is not finite: no rank has
- * changed anything then, the batch is not counted in the sums, and the run can continue. The text
- * says what was not finite first, and where. PP_EFORMAT on all ranks in the same way: the file of one of
- * them has changed since it was opened. Any other error is of this rank alone.
- * Where ops may return before they are done, so does this call: its result may be about an earlier
- * step, see pp_exec_finish().
+ * Allocates nothing (asserted).
+ *   lr       learning rate of this step
+ *   t        1, 2, ... counted over the run
+ *   updates  earlier steps that changed the weights, for the optimizer's bias correction
+ * Errors: PP_EDIVERGED on all ranks if the loss or any gradient is not finite; the text says which
+ * value was the first, and where. PP_EFORMAT on all ranks if a file of any rank has changed since
+ * it was opened. In both cases no rank has changed anything, the batch is not counted in the sums,
+ * and the run can continue. Any other error is of this rank alone. If ops return before they are
+ * complete, so does this call, and its result may be that of an earlier step: see pp_exec_finish().
  */
 int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_t updates);
 
 /*
- * Wait until all steps are done. Call it before counters are taken, weights read, or an epoch begun;
- * what does these things calls it too. Returns what pp_exec_train_step() of the first bad step would
- * have returned. When one of the two returns PP_EDIVERGED or PP_EFORMAT, pp_exec_late() tells how many steps
- * before the training step asked for last the bad one was: neither it nor any later one has changed anything, and
- * the run continues after the bad step. Local, but all ranks must call it at the same step.
+ * Waits until all steps are complete. Required before counters are read, weights are read, or an
+ * epoch begins; the functions that do so call it too. Returns the error that pp_exec_train_step()
+ * would have returned for the first bad step. If either of the two returns PP_EDIVERGED or
+ * PP_EFORMAT, pp_exec_lag() returns how many steps before the last training step the bad one was;
+ * neither it nor a later one has changed anything, and the run continues after the bad step. Local,
+ * but all ranks must call it at the same step.
  */
 int pp_exec_finish(struct pp_exec *x);
-int pp_exec_late(const struct pp_exec *x);
+int pp_exec_lag(const struct pp_exec *x);
 
-/* "on", or why steps are not captured; static or as long as x. Local. */
+/* Returns "on", or why steps are not captured; static or owned by x. Local. */
 const char *pp_exec_graphs(const struct pp_exec *x);
-/* Before the transport is destroyed: a communicator does not end while a recorded step uses it. Nothing
- * is enqueued later. Local; x may be NULL. */
+/* Destroys the graphs. Call it before the transport is destroyed, because a communicator does not
+ * end while a captured step uses it; nothing may be enqueued later. Local; x may be NULL. */
 void pp_exec_forget_graphs(struct pp_exec *x);
 
-/* Whether the actions of all steps are timed from here on. Else, where timing costs, of some.
- * Local. */
+/* Turns timing of all steps on or off. When off, a backend for which timing costs time has only
+ * some steps timed. Local. */
 void pp_exec_time_all(struct pp_exec *x, bool all);
 
 /*
- * From here on a test step copies the outputs of the last stage to logits[rows][outputs], memory of the
- * host: those of this replica's share of the batch, on the rank that holds the last stage. They are
- * there after pp_exec_finish(). NULL: no more. Local.
+ * From now on a test step copies the outputs of the last stage to logits[rows][outputs] in host
+ * memory: the rows of this replica's share of the batch, on the rank with the last stage. They are
+ * complete after pp_exec_finish(). NULL: stop copying. Local.
  */
 void pp_exec_keep_logits(struct pp_exec *x, float *logits);
 
-/* Forward only over batch `step` of the test set; adds to the test sums. */
+/* Runs the forward pass over batch `step` of the test set and adds to the test sums. Collective in
+ * effect. */
 int pp_exec_test_step(struct pp_exec *x, int step);
 
-/* What makes the loss of a test not finite, in words, the same on all ranks; and whether in all of its
- * batches. The test is run again. Collective. */
+/* Runs the test again and describes why its loss is not finite, in the same words on all ranks.
+ * *out_all: every batch had a bad value. Collective. */
 int pp_exec_test_tell(struct pp_exec *x, double loss, char *out, size_t bytes, bool *out_all);
 
-/* Read and reset the counters (waits for the device). Local. */
+/* Reads and resets the counters; waits for the device. Local. */
 int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out);
 
-/* The most records that one training or evaluation step of any rank puts into its ring. Local. */
+/* Returns the most records that one training or evaluation step of any rank adds to its ring.
+ * Local. */
 uint64_t pp_exec_events_per_step(const struct pp_layout *layout);
 
-/* Computing time over the run: sums over n actions. */
+/* Computing time of the run: the sum over n actions. */
 struct pp_exec_time {
     uint64_t ns, n;
 };
 
-/* Of the training actions of virtual stage s on micro-batches of full size; false when another rank
- * holds it. Local. */
+/* Reads the times of the training actions of virtual stage s on full-size micro-batches. False:
+ * another rank holds the stage. Local. */
 struct pp_exec_times {
-    uint64_t ns[3], n[3]; /* by enum pp_op: F, I, W; B counts as I and W */
+    uint64_t ns[3], n[3]; /* by enum pp_op: F, I, W; B counts as I and as W */
 };
 bool pp_exec_times(const struct pp_exec *x, int s, struct pp_exec_times *out);
 
-/* Of the optimizer, once a step, and of the copies and sums of tied tensors before it. Local. */
+/* Returns the time of the optimizer, once per step, with the copies and sums of tied tensors before
+ * it. Local. */
 struct pp_exec_time pp_exec_update_time(const struct pp_exec *x);
 
-/* Both count from zero again. Local. */
+/* Resets both times. Local. */
 void pp_exec_forget_times(struct pp_exec *x);
 
-/* What one micro-batch keeps of virtual stage s from its F to its W: values between the layers, the
- * input, of the last stage the output. Local. Errors: PP_ERESOURCE. */
+/* Computes the bytes that one micro-batch keeps of virtual stage s from its F to its W: values
+ * between the layers, the input and, of the last stage, the output. Local. Errors: PP_ERESOURCE. */
 int pp_exec_live_bytes(const struct pp_layout *layout, int s, size_t *out);
 
-/* ---- what the next step depends on, for whoever saves and restores it */
+/* ---- the training state, for saving and restoring */
 
 enum pp_exec_kind {
     PP_EXEC_PARAM,
@@ -155,39 +162,40 @@ enum pp_exec_kind {
 };
 
 struct pp_exec_tensor {
-    const struct pp_param *param; /* of the model: name and shape */
+    const struct pp_param *param; /* the model's parameter: name and shape */
     enum pp_exec_kind kind;
-    float *values; /* [n] memory of the device; NULL: in pieces, with train.zero */
+    float *values; /* [n] device memory; NULL: in pieces, with train.zero */
     size_t n;
-    int stage; /* of this rank's */
-    size_t at; /* first float of that stage */
+    int stage; /* index of the stage on this rank */
+    size_t at; /* offset in that stage, in floats */
 };
 
-/* Those of this rank, i = 0..n-1: of every parameter it holds the values and, of those that are no
- * buffers, the optimizer's state. Local, as all of these. */
+/* Enumerate the tensors of this rank, i = 0..n-1: the values of every parameter it holds, and the
+ * optimizer state of those that are not buffers. Local, as are the functions below unless they say
+ * otherwise. */
 int pp_exec_tensor_count(const struct pp_exec *x);
 void pp_exec_tensor(const struct pp_exec *x, int i, struct pp_exec_tensor *out);
 
-/* Copy n values, from number `first`, to and from memory of the host. After the last put call
- * pp_exec_tensors_changed(). Of a tensor in pieces put takes this rank's and leaves the others; replica 0
- * gets those of the others from ranks that are in pp_exec_serve(), pairwise. */
+/* Copy n values, from number `first` on, to and from host memory. After the last put call
+ * pp_exec_tensors_changed(). If a tensor is in pieces, put stores only this rank's pieces, and get
+ * on replica 0 asks the other replicas, which must be in pp_exec_serve(): pairwise. */
 int pp_exec_tensor_get(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first, float *host,
                        size_t n);
 int pp_exec_tensor_put(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first,
                        const float *host, size_t n);
 int pp_exec_tensors_changed(struct pp_exec *x);
 
-/* Pairwise between the replicas of a stage: let replica 0 get tensors until it comes here too. At once
- * where there are none in pieces. */
+/* Answers replica 0's calls of get until replica 0 calls this function too. Returns at once if no
+ * tensor is in pieces. Pairwise between the replicas of a stage. */
 int pp_exec_serve(struct pp_exec *x);
 
-/* What this rank holds; equals pp_exec_predict(). */
+/* Returns the memory of this rank; equal to the result of pp_exec_predict(). Local. */
 const struct pp_exec_bytes *pp_exec_bytes(const struct pp_exec *x);
 
 /*
- * SHA-256 over all parameters but copies in canonical order (f32 little-endian), of replica 0; hex on
- * transport rank 0, "" elsewhere. With replicas it first checks that all hold the same bits
- * (PP_EINTERNAL when not). Collective.
+ * Computes the SHA-256 of all parameters but copies, in canonical order (f32, little-endian), of
+ * replica 0. Writes it in hex on transport rank 0, "" elsewhere. With replicas it first checks that
+ * all hold the same bits, and fails with PP_EINTERNAL if they do not. Collective.
  */
 int pp_exec_weights_sha256(struct pp_exec *x, char out[65]);
 
