@@ -216,7 +216,7 @@ static int compare(const char *const paths[2], json_t *const roots[2], FILE *f)
     int missing = count_missing(old_rows, new_rows);
     if (missing > 0) {
         fprintf(f, "\n- %d row%s of the old file %s not in the new one\n", missing,
-                missing == 1 ? "" : "s", missing == 1 ? "is" : "are");
+                pp_plural(missing), missing == 1 ? "is" : "are");
     }
     return bench_written(f);
 }

@@ -54,7 +54,7 @@ void bench_print_machine(const struct pp_bench_header *h, FILE *f)
 {
     fprintf(f, "ppcli %s (commit %s), %s\n\n", h->version, h->commit, h->date);
     fprintf(f, "- machine: %s, %d core%s usable (%s), governor %s\n", h->cpu, h->cores,
-            h->cores == 1 ? "" : "s", h->binding, h->governor[0] ? h->governor : "unknown");
+            pp_plural(h->cores), h->binding, h->governor[0] ? h->governor : "unknown");
     fprintf(f, "- backend: %s; BLAS: %s; MPI: %s; GPU: %s\n", h->backend, h->blas, h->mpi, h->gpu);
     if (h->load < 0) {
         fprintf(f, "- load before the start unknown\n");
@@ -73,7 +73,7 @@ static void print_header(const struct pp_bench *b, const struct pp_bench_header 
     fprintf(f,
             "- %d round%s, every second one backwards; threads and processes are bound to a "
             "core each where there are enough\n",
-            b->repeat, b->repeat == 1 ? "" : "s");
+            b->repeat, pp_plural(b->repeat));
 }
 
 static int print_ceilings(const struct pp_ceilings *c, bool device, FILE *f)
@@ -374,7 +374,7 @@ static void print_legend(const struct pp_bench *b, FILE *f)
         fprintf(f,
                 "- of peak: arithmetic of the model over the matrix-product rate of min(ranks "
                 "x threads, %d) core%s\n",
-                b->ceilings.cores, b->ceilings.cores == 1 ? "" : "s");
+                b->ceilings.cores, pp_plural(b->ceilings.cores));
         if (above)
             fprintf(f, "- busy machine: rows above 100 %% of peak ran in quieter moments than the "
                        "ceilings: do not trust the ceilings\n");

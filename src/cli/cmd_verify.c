@@ -50,14 +50,14 @@ static void verify_one(struct verdict *v, const char *path)
     printf("%s: good: ", pp_text_shown(ck->path, shown, sizeof(shown)));
     if (s)
         printf("step %" PRId64 ", ", s->step);
-    printf("%d tensor%s, %s", n, n == 1 ? "" : "s", pp_text_size(ck->bytes, size));
+    printf("%d tensor%s, %s", n, pp_plural(n), pp_text_size(ck->bytes, size));
     if (unchecked > 0)
         printf(", %d without a checksum", unchecked);
     if (v->values)
         printf("; bytes and values: %" PRIu64 ", all of them finite", looked);
     if (left > 0)
         printf("; not looked at: values of %d tensor%s of types that ppcli does not read", left,
-               left == 1 ? "" : "s");
+               pp_plural(left));
     if (v->values)
         printf("\n");
     else

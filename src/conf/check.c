@@ -68,7 +68,7 @@ static void check_batch(struct pp_config *cfg)
           "each of %d replica%s has %d sample%s of a batch of %d, too few for %d "
           "micro-batches; use pipeline.microbatches = %d or fewer, or "
           "train.batch_size = %lld or more",
-          d, d == 1 ? "" : "s", share, share == 1 ? "" : "s", b, m, share, (long long)m * d);
+          d, pp_plural(d), share, pp_plural(share), b, m, share, (long long)m * d);
 }
 
 /* A cut that is written down: once, and a piece for each stage and chunk. */
@@ -93,7 +93,7 @@ static void check_cut(struct pp_config *cfg)
         n += *text == (split ? ' ' : '|');
     if (chunks == 0 && stages > 1 && n % stages == 0)
         chunks = n / stages; /* how many the schedule holds is the layout's to know */
-    const char *what = split ? "piece" : "range", *plural = n == 1 ? "" : "s";
+    const char *what = split ? "piece" : "range", *plural = pp_plural(n);
     if (chunks > 1 && n != stages * chunks) {
         pp_config_problem(cfg, key, "%s: %d %s%s for %d stages of %d chunks; %s", key, n, what,
                           plural, stages, chunks,
@@ -101,7 +101,7 @@ static void check_cut(struct pp_config *cfg)
                                 : "write one for each chunk, in model order");
     } else if (chunks <= 1 && n != stages) {
         pp_config_problem(cfg, key, "%s: %d %s%s for %d stage%s; %s, or pipeline.stages = %d", key,
-                          n, what, plural, stages, stages == 1 ? "" : "s",
+                          n, what, plural, stages, pp_plural(stages),
                           split ? "name the first layer of every stage but the first"
                                 : "write one for each stage",
                           n);

@@ -185,7 +185,7 @@ int pp_config_verdict(const struct pp_config *cfg)
     if (n == 0)
         return 0;
     return pp_fail(PP_ECONFIG, "%s: %d problem%s", src->file ? src->file : "configuration", n,
-                   n == 1 ? "" : "s");
+                   pp_plural(n));
 }
 
 const char *pp_config_origin(const struct pp_config *cfg, const char *key)

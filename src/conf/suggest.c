@@ -11,11 +11,6 @@
 
 #define WORD_MAX 64 /* longer words get no suggestion: they are not a slip of one of ours */
 
-static int smaller(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 /* `limit` or more is told as `limit`: it is given up as soon as that is certain. */
 static int edit_distance(const char *a, int n, const char *b, int m, int limit)
 {
@@ -34,12 +29,12 @@ static int edit_distance(const char *a, int n, const char *b, int m, int limit)
         for (int j = 1; j <= m; j++) {
             int ca = tolower((unsigned char)a[i - 1]);
             int cb = tolower((unsigned char)b[j - 1]);
-            int d = smaller(smaller(last[j] + 1, now[j - 1] + 1), last[j - 1] + (ca != cb));
+            int d = PP_MIN(PP_MIN(last[j] + 1, now[j - 1] + 1), last[j - 1] + (ca != cb));
             if (i > 1 && j > 1 && ca == tolower((unsigned char)b[j - 2]) &&
                 cb == tolower((unsigned char)a[i - 2]))
-                d = smaller(d, before[j - 2] + 1);
+                d = PP_MIN(d, before[j - 2] + 1);
             now[j] = d;
-            least = smaller(least, d);
+            least = PP_MIN(least, d);
         }
         /* What comes is at least this row's least, or, by a swap, the last row's and one. */
         if (least >= limit && least_before + 1 >= limit)

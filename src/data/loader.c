@@ -9,15 +9,10 @@ static int ceil_div(int a, int b)
     return (int)(((int64_t)a + b - 1) / b);
 }
 
-static int min_int(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 void pp_balanced_piece(int n, int parts, int k, int *first, int *count)
 {
     int each = n / parts, larger = n % parts;
-    *first = k * each + min_int(k, larger);
+    *first = k * each + PP_MIN(k, larger);
     *count = each + (k < larger ? 1 : 0);
 }
 
@@ -103,7 +98,7 @@ static int batch_first(const struct pp_loader *ld, int step)
 
 int pp_loader_batch_rows(const struct pp_loader *ld, int step)
 {
-    return min_int(ld->batch_size, ld->n - batch_first(ld, step));
+    return PP_MIN(ld->batch_size, ld->n - batch_first(ld, step));
 }
 
 static void find_share(const struct pp_loader *ld, int step, int *first, int *count)
@@ -132,9 +127,9 @@ int pp_loader_microbatches(const struct pp_loader *ld, int step)
     int first, full;
     pp_balanced_piece(ld->batch_size, ld->replicas, ld->replica, &first, &full);
     if (rows == full)
-        return min_int(ld->microbatches, rows);
+        return PP_MIN(ld->microbatches, rows);
     /* Fewer micro-batches of about the usual size, rather than the usual number of slivers. */
-    return min_int(ld->microbatches, ceil_div(rows, ceil_div(full, ld->microbatches)));
+    return PP_MIN(ld->microbatches, ceil_div(rows, ceil_div(full, ld->microbatches)));
 }
 
 int pp_loader_microbatch(const struct pp_loader *ld, int step, int mb, const uint32_t **index)

@@ -54,7 +54,7 @@ int pp_dataset_scale(const struct pp_config *cfg, struct pp_dataset *ds)
                            "data.%s: %d numbers, but a sample of %s has %d %s%s; write one number "
                            "for each %s, or one for all",
                            i == 0 ? "mean" : "std", lists[i]->n, ds->name, channels,
-                           table ? "column" : "channel", channels == 1 ? "" : "s",
+                           table ? "column" : "channel", pp_plural(channels),
                            table ? "column" : "channel");
         }
         s->channels = lists[i]->n > s->channels ? lists[i]->n : s->channels;

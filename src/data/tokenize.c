@@ -141,7 +141,7 @@ static int write_files(const struct pp_tokenize *job, struct pp_tokenizer *t,
                        "%s%s: %" PRIu64 " token%s in all, and training needs at least 2: one to "
                        "read and the next one to learn",
                        job->paths[0], job->n_paths > 1 ? " and the other texts" : "", out->tokens,
-                       out->tokens == 1 ? "" : "s");
+                       pp_plural(out->tokens));
     out->validation = out->tokens - (uint64_t)((double)out->tokens * (1 - job->validation));
     if (out->validation > out->tokens - 2) /* of so few tokens training takes all */
         out->validation = 0;

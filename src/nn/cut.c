@@ -77,7 +77,7 @@ static int take(const struct pp_model *m, const char *key, const char **p, int *
         return pp_fail(PP_ECONFIG,
                        "%s: no layer %s: the model's last layer is %d (%d layer%s, "
                        "counted from 0)",
-                       key, word, m->n_layers - 1, m->n_layers, m->n_layers == 1 ? "" : "s");
+                       key, word, m->n_layers - 1, m->n_layers, pp_plural(m->n_layers));
     }
     *out = *number ? (int)layer : pp_model_find_layer(m, word);
     return *out < 0 ? no_such_layer(m, key, word) : 0;

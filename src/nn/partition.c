@@ -173,11 +173,10 @@ int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, i
         if (chunks > 1)
             snprintf(pieces, sizeof(pieces), " x %d chunks = %d pieces", chunks, n);
         if (most > 0)
-            snprintf(way_out, sizeof(way_out), "at most %d stage%s", most, most == 1 ? "" : "s");
-        return pp_fail(PP_ECONFIG,
-                       "pipeline.stages: %d stage%s%s for %d layer%s: each needs a layer, so %s",
-                       stages, stages == 1 ? "" : "s", pieces, m->n_layers,
-                       m->n_layers == 1 ? "" : "s", way_out);
+            snprintf(way_out, sizeof(way_out), "at most %d stage%s", most, pp_plural(most));
+        return pp_fail(
+            PP_ECONFIG, "pipeline.stages: %d stage%s%s for %d layer%s: each needs a layer, so %s",
+            stages, pp_plural(stages), pieces, m->n_layers, pp_plural(m->n_layers), way_out);
     }
     switch (cfg->pipeline.assignment) {
     case PP_ASSIGN_EQUAL:

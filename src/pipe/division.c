@@ -80,7 +80,7 @@ static int set_table_chunks(const struct pp_config *cfg, struct pp_division *d)
         return pp_fail(PP_ECONFIG,
                        "%s is for %d stages of %d chunk%s: set pipeline.stages = %d and "
                        "pipeline.chunks = %d",
-                       path, g->stages, g->chunks, g->chunks == 1 ? "" : "s", g->stages, g->chunks);
+                       path, g->stages, g->chunks, pp_plural(g->chunks), g->stages, g->chunks);
     }
     d->chunks = g->chunks;
     return pp_division_placement(d, &placement) < 0 ? pp_error_context("%s", path) : 0;

@@ -59,8 +59,8 @@ int pp_run_model(struct pp_config *cfg, struct pp_model **out)
         return pp_config_problem(cfg, "model.type",
                                  "model.type = %s gives %d row%s of outputs a sample, and "
                                  "data.dataset = %s has %d target%s",
-                                 cfg->model.type, rows, rows == 1 ? "" : "s", cfg->data.dataset,
-                                 has, has == 1 ? "" : "s, one for each position");
+                                 cfg->model.type, rows, pp_plural(rows), cfg->data.dataset, has,
+                                 has == 1 ? "" : "s, one for each position");
     }
     PP_TRY(pp_dataset_check(cfg, &m->values[0], m->classes));
     *out = m;

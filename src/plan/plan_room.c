@@ -27,6 +27,6 @@ int pp_plan_check_room(const struct pp_geometry *g, bool times)
     return pp_fail(PP_ERESOURCE,
                    "making a plan of %d stages x %d chunk%s x %d micro-batches takes up to %.1f "
                    "GiB; %.1f GiB are left of %s: %s",
-                   g->stages, g->chunks, g->chunks == 1 ? "" : "s", g->microbatches, needs / GIB,
+                   g->stages, g->chunks, pp_plural(g->chunks), g->microbatches, needs / GIB,
                    left / GIB, whose, fits);
 }

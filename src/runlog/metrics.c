@@ -162,7 +162,7 @@ static void announce(const struct pp_metrics *m, const struct pp_backend *be)
                 pp_model_floats(m->run->model), l->train_n, l->test_n, cfg->data.dataset);
     pp_log_info(
         "%d stage%s x %d replica%s as %s, schedule %s, %d micro-batch%s of %d samples; %s%s",
-        l->stages, l->stages == 1 ? "" : "s", l->replicas, l->replicas == 1 ? "" : "s",
+        l->stages, pp_plural(l->stages), l->replicas, pp_plural(l->replicas),
         m->run->mpi ? "MPI processes" : "threads", pp_layout_schedule(l), l->plans[0].m,
         l->plans[0].m == 1 ? "" : "es", l->max_rows, be->description, team);
     seats_announce(m->run, m->from.graphs);

@@ -224,9 +224,8 @@ static void print_machine(const struct pp_run *run, const struct pp_summary *s, 
         fprintf(f,
                 "few cores        %d ranks share %d core%s%s%s%s, so this is not the speed of a "
                 "pipeline%s%s%s\n",
-                here, cores, cores == 1 ? "" : "s", machine.limit[0] ? " (limit: " : "",
-                machine.limit, machine.limit[0] ? ")" : "", waited[0] ? " (" : "", waited,
-                waited[0] ? ")" : "");
+                here, cores, pp_plural(cores), machine.limit[0] ? " (limit: " : "", machine.limit,
+                machine.limit[0] ? ")" : "", waited[0] ? " (" : "", waited, waited[0] ? ")" : "");
     } else {
         fprintf(f,
                 "busy machine     other programs used this machine (%s%s%s): do not trust speed "

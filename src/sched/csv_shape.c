@@ -75,7 +75,7 @@ static int fail_sparse(const struct pp_table *t, int64_t compute, bool by_stage)
                     "%s: %d stage%s with %d micro-batch%s are at least %lld cells, the "
                     "table has %lld of F, I, W and B: stages and micro-batches count "
                     "from 0 without gaps",
-                    pp_csv_cell_name(c, name), t->n_virtual, t->n_virtual == 1 ? "" : "s",
+                    pp_csv_cell_name(c, name), t->n_virtual, pp_plural(t->n_virtual),
                     t->g.microbatches, t->g.microbatches == 1 ? "" : "es",
                     2ll * t->n_virtual * t->g.microbatches, (long long)compute);
             }

@@ -52,7 +52,7 @@ static int place_stages(struct pp_plan *plan, const int *rank_of, enum pp_placem
         }
         if (held[r] == g->chunks) {
             return pp_fail(PP_EFORMAT, "rank %d holds more than %d stage%s (chunks = %d)", r,
-                           g->chunks, g->chunks == 1 ? "" : "s", g->chunks);
+                           g->chunks, pp_plural(g->chunks), g->chunks);
         }
         plan->rank_of[s] = r;
         plan->chunk_of[s] = held[r]++;

@@ -134,16 +134,11 @@ int pp_schedule_check(const struct pp_schedule_ops *ops, const struct pp_geometr
         return pp_fail(PP_ECONFIG,
                        "schedule %s keeps %d chunk%s per rank, not %d: set chunks = %d (%d stages, "
                        "%d micro-batches can stay)",
-                       pp_schedule_name(ops), ops->chunks, ops->chunks == 1 ? "" : "s", g->chunks,
+                       pp_schedule_name(ops), ops->chunks, pp_plural(ops->chunks), g->chunks,
                        ops->chunks, g->stages, g->microbatches);
     }
     int rc = ops->check ? ops->check(g) : 0;
     return rc == PP_ECONFIG ? pp_error_context("schedule %s", pp_schedule_name(ops)) : rc;
-}
-
-static const char *plural(int n)
-{
-    return n == 1 ? "" : "s";
 }
 
 int pp_refuse_shape(const struct pp_geometry *g, const struct pp_geometry *nearest,
@@ -173,6 +168,6 @@ int pp_refuse_shape(const struct pp_geometry *g, const struct pp_geometry *neare
     va_end(args);
     return pp_fail(PP_ECONFIG,
                    "needs %s, not %d stage%s, %d chunk%s, %d micro-batch%s; nearest legal: %s",
-                   needs, g->stages, plural(g->stages), g->chunks, plural(g->chunks),
+                   needs, g->stages, pp_plural(g->stages), g->chunks, pp_plural(g->chunks),
                    g->microbatches, g->microbatches == 1 ? "" : "es", way_out);
 }

@@ -49,9 +49,9 @@ static void print_machine(const struct pp_best_result *s, FILE *f)
 {
     const struct pp_costs *c = s->costs;
     const struct pp_config *cfg = s->spec.cfg;
-    const char *plural = c->cores == 1 ? "" : "s";
+    const char *plural = pp_plural(c->cores);
     fprintf(f, "measured in %.1f s: %d rank%s at once %s %d core%s", c->took, c->at_once,
-            c->at_once == 1 ? "" : "s", s->spec.cores > 0 ? "here, for" : "on", c->cores, plural);
+            pp_plural(c->at_once), s->spec.cores > 0 ? "here, for" : "on", c->cores, plural);
     for (const struct pp_costs *more = c->next; more; more = more->next)
         if (more->measured == 0)
             fprintf(f, ", %d of %d threads", more->at_once, more->threads);
@@ -137,7 +137,7 @@ static void print_table(const struct pp_best_result *s, FILE *f)
         c = c->next;
     if (c)
         fprintf(f, "~: not measured, but from %d thread%s by the serial share of each time\n",
-                c->measured, c->measured == 1 ? "" : "s");
+                c->measured, pp_plural(c->measured));
 }
 
 /* The fastest with one (1), several (2) or any number (0) of stages and of replicas; threads 0: any.
@@ -319,7 +319,7 @@ static void print_checks(const struct pp_best_result *s, FILE *f)
         fprintf(f,
                 "few cores: %d ranks share %d core%s and waited %.0f %% of the time: the measured "
                 "steps are not those of a pipeline\n",
-                ranks, s->costs->cores, s->costs->cores == 1 ? "" : "s", waited * 100);
+                ranks, s->costs->cores, pp_plural(s->costs->cores), waited * 100);
     } else if (waited >= PP_BUBBLE_WAITED) {
         fprintf(f,
                 "busy machine: ranks waited %.0f %% of the time for a core: do not trust the "

@@ -29,7 +29,7 @@ void draw_shape(const struct pp_plan *plan, char *out, size_t bytes)
     char together[48] = "";
     if (g->coalesce > 1)
         snprintf(together, sizeof(together), ", W of %d together", g->coalesce);
-    snprintf(out, bytes, "%d stage%s%s, %d micro-batch%s%s", g->stages, g->stages == 1 ? "" : "s",
+    snprintf(out, bytes, "%d stage%s%s, %d micro-batch%s%s", g->stages, pp_plural(g->stages),
              chunks, microbatches, microbatches == 1 ? "" : "es", together);
 }
 

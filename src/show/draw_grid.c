@@ -36,11 +36,6 @@ struct grid {
     uint8_t *ink;
 };
 
-static int longest(int a, int b)
-{
-    return a > b ? a : b;
-}
-
 /* The columns before the cells: rank, peak and, where it is known, memory. */
 static void measure_head(struct grid *g)
 {
@@ -48,9 +43,9 @@ static void measure_head(struct grid *g)
     int p = d->plan->geometry.stages;
     int most = 0;
     for (int r = 0; r < p; r++)
-        most = longest(most, d->result->peak[r]);
-    g->rank_w = longest(4, snprintf(NULL, 0, "%d", p - 1));
-    g->peak_w = longest(4, snprintf(NULL, 0, "%d", most));
+        most = PP_MAX(most, d->result->peak[r]);
+    g->rank_w = PP_MAX(4, snprintf(NULL, 0, "%d", p - 1));
+    g->peak_w = PP_MAX(4, snprintf(NULL, 0, "%d", most));
     g->head = g->rank_w + 2 + g->peak_w + 2 + (d->bytes ? 11 : 0);
 }
 
@@ -64,7 +59,7 @@ static void measure_labels(struct grid *g)
         /* without colours 0F00F1 can be read in two ways */
         if (!g->d->color && plan->geometry.chunks > 1 && g->room[op] == draw_label_length(plan))
             g->room[op]--;
-        g->room[op] = longest(g->room[op], 1); /* a cell that has a column shows its letter */
+        g->room[op] = PP_MAX(g->room[op], 1); /* a cell that has a column shows its letter */
     }
 }
 
@@ -78,7 +73,7 @@ static int measure_cells(struct grid *g)
     g->scale = tick / unit;
     if (g->d->columns > 0) {
         /* one column is kept free: terminals wrap a line that fills them */
-        int room = longest(g->d->columns - g->head - 1, 1);
+        int room = PP_MAX(g->d->columns - g->head - 1, 1);
         if (makespan * g->scale > room) {
             g->scale = room / makespan;
             tick = (int)floor(g->scale * unit);
@@ -86,7 +81,7 @@ static int measure_cells(struct grid *g)
             g->scale = tick > 0 ? tick / unit : g->scale;
         }
     }
-    g->tick = longest(tick, 1);
+    g->tick = PP_MAX(tick, 1);
     if (makespan * g->scale > COLUMNS_MAX) {
         return pp_fail(PP_ECONFIG,
                        "a grid of %.0f columns is too wide to draw; try --format svg, or json",

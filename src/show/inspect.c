@@ -125,10 +125,10 @@ static int print_ckpt(const struct pp_ckpt *ck, FILE *f)
     pp_text_size(ck->bytes, size);
     pp_text_shown(ck->path, path, sizeof(path));
     if (s) {
-        fprintf(
-            f,
-            "%s: step %" PRId64 ", epoch %" PRId64 ", %" PRIu64 " parameters, %s in %d file%s\n\n",
-            path, s->step, s->epoch, c.parameters, size, ck->n_parts, ck->n_parts == 1 ? "" : "s");
+        fprintf(f,
+                "%s: step %" PRId64 ", epoch %" PRId64 ", %" PRIu64
+                " parameters, %s in %d file%s\n\n",
+                path, s->step, s->epoch, c.parameters, size, ck->n_parts, pp_plural(ck->n_parts));
         print_state(s, f);
     } else {
         fprintf(f, "%s: %" PRIu64 " parameters in %d tensors, %s, without the state of a run\n\n",

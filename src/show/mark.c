@@ -9,7 +9,7 @@ static int print_mark(const struct pp_mark *m, FILE *f)
     fprintf(f, "legal            %s\n", m->g ? "yes, proved to finish" : "no");
     if (m->g) {
         fprintf(f, "shape            %d ranks x %d chunk%s, %d micro-batches\n", m->g->stages,
-                m->g->chunks, m->g->chunks == 1 ? "" : "s", m->g->microbatches);
+                m->g->chunks, pp_plural(m->g->chunks), m->g->microbatches);
         fprintf(f, "schedule         %s\n", m->like ? m->like : "an order of its own");
         fprintf(f, "step             %g", m->makespan);
         if (m->par)

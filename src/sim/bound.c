@@ -32,16 +32,6 @@ struct bound {
     int m;
 };
 
-static double min(double a, double b)
-{
-    return a < b ? a : b;
-}
-
-static double max(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 static double optimizer_time(const struct bound *b, int rank)
 {
     return b->costs->between ? b->costs->between[rank] : 0;
@@ -81,9 +71,9 @@ static void add_stage(struct bound *b, int s, double head, double turn, double t
     r->fi += 2 * launches + b->scale * (c->f[s] + c->i[s]) * b->all;
     r->i += launches + b->scale * c->i[s] * b->all;
     r->w += b->scale * c->w[s] * b->all;
-    r->head = r->seen ? min(r->head, head) : head;
-    r->turn = r->seen ? min(r->turn, turn) : turn;
-    r->tail = r->seen ? min(r->tail, tail) : tail;
+    r->head = r->seen ? PP_MIN(r->head, head) : head;
+    r->turn = r->seen ? PP_MIN(r->turn, turn) : turn;
+    r->tail = r->seen ? PP_MIN(r->tail, tail) : tail;
     r->seen = true;
 }
 
@@ -114,13 +104,13 @@ static double bound_of(const struct bound *b)
     for (int p = 0; p < b->plan->geometry.stages; p++) {
         const struct rank *r = &b->ranks[p];
         double work = r->fi + r->w + optimizer_time(b, p);
-        double way = max(r->head + r->fi, r->turn + r->i) + r->tail;
-        one = max(one, max(r->head + work, way));
-        chain = max(chain, way);
-        many = max(many, r->head + steps * work);
+        double way = PP_MAX(r->head + r->fi, r->turn + r->i) + r->tail;
+        one = PP_MAX(one, PP_MAX(r->head + work, way));
+        chain = PP_MAX(chain, way);
+        many = PP_MAX(many, r->head + steps * work);
     }
     /* Two pipelines in opposite directions do not end where they begin: nothing links the steps. */
-    return max(many, b->plan->copies == 1 ? (steps - 1) * chain + one : one);
+    return PP_MAX(many, b->plan->copies == 1 ? (steps - 1) * chain + one : one);
 }
 
 int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, double *out)
@@ -133,7 +123,7 @@ int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, d
     for (int mb = 0; mb < b.m; mb++) {
         double rows = costs->rows ? costs->rows[mb] : 1;
         b.all += rows;
-        b.least = mb == 0 ? rows : min(b.least, rows);
+        b.least = mb == 0 ? rows : PP_MIN(b.least, rows);
     }
     int n = plan->n_virtual / plan->copies;
     for (int copy = 0; copy < plan->copies; copy++)

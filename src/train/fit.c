@@ -99,7 +99,7 @@ int room_check_devices(const struct pp_run *run, int rank)
                 "the %d rank%s on device %d (%s) need %.2f GiB of its memory, but %.2f of %.2f GiB "
                 "are free: take a smaller model or batch, use more micro-batches (see ppcli "
                 "explain) or more devices; run.force_memory = on starts the run anyway",
-                s->sharing, s->sharing == 1 ? "" : "s", s->device.number, s->device.name,
+                s->sharing, pp_plural(s->sharing), s->device.number, s->device.name,
                 (double)needed / GIB, (double)s->free_bytes / GIB, (double)s->device.bytes / GIB);
         }
     }

@@ -210,7 +210,7 @@ static void tell_devices(const struct pp_run *run, const struct pp_device *devic
     if (n_idle > 0)
         pp_log_info("GPU%s %s idle%s: use --stages or --replicas for %d ranks, or name the others "
                     "in run.devices",
-                    n_idle == 1 ? "" : "s", idle, n_idle == 1 ? "s" : "", n);
+                    pp_plural(n_idle), idle, n_idle == 1 ? "s" : "", n);
     for (int i = 0; i < run->model->n_nodes; i++)
         wide = wide || run->model->nodes[i].attention.width > 128;
     if (n > 0 && wide && cfg->run.precision != PP_PRECISION_F32)

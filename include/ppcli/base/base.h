@@ -12,6 +12,19 @@
 
 #define PP_PATH_MAX 4096
 
+/* ---- numbers */
+
+/* The smaller and the larger of two numbers. Each argument is evaluated once. */
+#define PP_MIN(a, b) PP_CHOOSE_(a, b, <, __COUNTER__)
+#define PP_MAX(a, b) PP_CHOOSE_(a, b, >, __COUNTER__)
+#define PP_CHOOSE_(a, b, op, n) PP_CHOOSE_NAMED_(a, b, op, n)
+#define PP_CHOOSE_NAMED_(a, b, op, n)                                                              \
+    __extension__({                                                                                \
+        __typeof__(a) a_##n = (a);                                                                 \
+        __typeof__(b) b_##n = (b);                                                                 \
+        a_##n op b_##n ? a_##n : b_##n;                                                            \
+    })
+
 /* ---- err */
 
 /*

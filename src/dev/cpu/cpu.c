@@ -213,7 +213,7 @@ static int cpu_open(struct pp_backend *be, int threads)
         char name[96];
         pp_blas_describe(name, sizeof(name));
         snprintf(be->description, sizeof(be->description), "cpu: %s, %d thread%s", name, threads,
-                 threads == 1 ? "" : "s");
+                 pp_plural(threads));
     } else { /* the same bits for any number of threads */
         snprintf(be->description, sizeof(be->description), "cpu: own products (%s%s)",
                  bf16 ? "bf16, " : "", g->name);

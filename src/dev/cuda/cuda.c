@@ -32,7 +32,7 @@ static int probe(char *why, size_t bytes)
         return PP_ERESOURCE;
     char version[32];
     cuda_blas_version(blas, version, sizeof(version));
-    snprintf(why, bytes, "%d device%s%s, cuBLASLt %s", usable, usable == 1 ? "" : "s",
+    snprintf(why, bytes, "%d device%s%s, cuBLASLt %s", usable, pp_plural(usable),
              usable < n ? " that can be used" : "", version);
     return 0;
 }

@@ -83,11 +83,6 @@ static int64_t *input_of(const struct search *s, int64_t *state, int stage, int 
     return state + first + (2 * (size_t)stage + (size_t)op) * (size_t)s->r->m + (size_t)mb;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* With one chunk a rank: the micro-batch whose W makes room for F of `mb`. */
 static int room_after(const struct search *s, int mb)
 {
@@ -112,20 +107,20 @@ static void set_tails(struct search *s)
             if (n == r->p && j + r->limit < r->m)
                 *w = with_tail(s, c, j + r->limit);
             if (j + 1 < r->m)
-                *w = larger(*w, with_tail(s, c + PP_OP_W, j + 1));
+                *w = PP_MAX(*w, with_tail(s, c + PP_OP_W, j + 1));
             *i = with_tail(s, c + PP_OP_W, j);
             if (j + 1 < r->m)
-                *i = larger(*i, with_tail(s, c + PP_OP_I, j + 1));
+                *i = PP_MAX(*i, with_tail(s, c + PP_OP_I, j + 1));
             if (c > 0)
-                *i = larger(*i, r->hop[c / 3 - 1] + with_tail(s, c - 3 + PP_OP_I, j));
+                *i = PP_MAX(*i, r->hop[c / 3 - 1] + with_tail(s, c - 3 + PP_OP_I, j));
         }
         for (int c = 3 * n - 3; c >= 0; c -= 3) {
             int64_t *f = &s->tail[at_job(s, c, j)];
             *f = with_tail(s, c + PP_OP_I, j);
             if (c + 3 < 3 * n)
-                *f = larger(*f, r->hop[c / 3] + with_tail(s, c + 3, j));
+                *f = PP_MAX(*f, r->hop[c / 3] + with_tail(s, c + 3, j));
             if (j + 1 < r->m)
-                *f = larger(*f, with_tail(s, c, j + 1));
+                *f = PP_MAX(*f, with_tail(s, c, j + 1));
         }
     }
 }
@@ -144,17 +139,17 @@ static void set_head(struct search *s, int64_t *state, int cell, int j)
     if (j < done_of(s, state)[cell])
         return;
     if (j > 0)
-        t = larger(t, end_of_cell(s, state, cell, j - 1));
+        t = PP_MAX(t, end_of_cell(s, state, cell, j - 1));
     if (op > PP_OP_F)
-        t = larger(t, end_of_cell(s, state, cell - 1, j));
+        t = PP_MAX(t, end_of_cell(s, state, cell - 1, j));
     else if (room_after(s, j) >= 0)
-        t = larger(t, end_of_cell(s, state, cell + PP_OP_W, room_after(s, j)));
+        t = PP_MAX(t, end_of_cell(s, state, cell + PP_OP_W, room_after(s, j)));
     if (op < PP_OP_W) {
         int64_t input = *input_of(s, state, k, op, j);
         int from = op == PP_OP_F ? cell - 3 : cell + 3;
         if (input == NEVER)
             input = end_of_cell(s, state, from, j) + r->hop[op == PP_OP_F ? k - 1 : k];
-        t = larger(t, input);
+        t = PP_MAX(t, input);
     }
     s->head[at_job(s, cell, j)] = t;
 }
@@ -179,7 +174,7 @@ static int64_t bound_state(struct search *s, int64_t *state)
                  j++)
                 s->jobs[n++] = (struct pp_job){s->head[at_job(s, cell, j)], r->cost[cell],
                                                s->tail[at_job(s, cell, j)]};
-        bound = larger(bound, larger(state[rank], pp_jobs_bound(s->jobs, n)));
+        bound = PP_MAX(bound, PP_MAX(state[rank], pp_jobs_bound(s->jobs, n)));
     }
     return bound;
 }
@@ -260,7 +255,7 @@ static int64_t start_of(const struct search *s, int64_t *state, uint64_t banned,
     if (op == PP_OP_F && (held >= r->limit || banned >> k & 1))
         return NEVER;
     int64_t input = op == PP_OP_W ? 0 : *input_of(s, state, k, op, (int)done[cell]);
-    return larger(state[s->rank_of[k]], input);
+    return PP_MAX(state[s->rank_of[k]], input);
 }
 
 static void run_cell(struct search *s, int64_t *state, int cell, int64_t start)
@@ -274,7 +269,7 @@ static void run_cell(struct search *s, int64_t *state, int cell, int64_t start)
     *input_of(s, state, k, op, mb) = 0;
     if (to >= 0 && to < r->n_virtual)
         *input_of(s, state, to, op, mb) =
-            larger(state[rank] + r->hop[op == PP_OP_F ? k : to], state[s->rank_of[to]]);
+            PP_MAX(state[rank] + r->hop[op == PP_OP_F ? k : to], state[s->rank_of[to]]);
 }
 
 static int try_cell(struct search *s, const int64_t *state, int cell, int64_t start,
@@ -290,7 +285,7 @@ static int try_cell(struct search *s, const int64_t *state, int cell, int64_t st
         for (int op = PP_OP_F; op < PP_OP_W; op++)
             for (int mb = (int)done_of(s, s->child)[3 * k + op]; mb < s->r->m; mb++) {
                 int64_t *t = input_of(s, s->child, k, op, mb);
-                *t = larger(*t, s->child[s->rank_of[k]]);
+                *t = PP_MAX(*t, s->child[s->rank_of[k]]);
             }
     }
     int64_t bound = bound_state(s, s->child);
@@ -381,7 +376,7 @@ static int64_t find_makespan(struct search *s)
             if (start == NEVER)
                 continue;
             run_cell(s, s->child, cell, start);
-            makespan = larger(makespan, s->child[k]);
+            makespan = PP_MAX(makespan, s->child[k]);
             s->at[k]++;
             moved = true;
         }

@@ -11,16 +11,11 @@
  */
 #include "orders.h"
 
-static int least(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
     int ahead = g->stages - 1 - rank;
     int further = g->microbatches > g->stages ? g->microbatches - g->stages : 0;
-    return pp_emit_zb_h(g, rank, ahead + least(ahead, further), rank + least(rank, further), e);
+    return pp_emit_zb_h(g, rank, ahead + PP_MIN(ahead, further), rank + PP_MIN(rank, further), e);
 }
 
 const struct pp_schedule_ops schedule_zb_h2 = {
