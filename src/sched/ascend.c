@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between the check and lowering, for lists in which backwards descend: a B that comes before its
- * turn becomes its I, and a W before its turn goes; both get their W as soon as it is their turn.
- * Input gradients keep their places, because neighbours wait for them; only the sums that
- * everybody's bits depend on move.
+ * Between the check and lowering, this pass repairs lists in which backward actions descend. A B
+ * that comes too early becomes its I, and a W that comes too early is removed; both get their W as
+ * soon as all earlier micro-batches of the stage have theirs. The input gradients keep their
+ * places, because neighbours wait for them. Only the sums move, and their order decides the bits of
+ * every run.
  */
 #include "pass.h"
 #include "schedule.h"
@@ -15,8 +16,8 @@
 struct queue {
     const struct pp_plan *plan;
     struct pp_emit out;
-    uint8_t *waits; /* [V][M] has its I, and a W that came too early */
-    int32_t *next;  /* [V] whose turn it is */
+    uint8_t *waits; /* [V][M] I is done but W was too early */
+    int32_t *next;  /* [V] micro-batch of the next W */
 };
 
 static int queue_action(struct queue *q, const struct pp_action *a)
@@ -38,7 +39,7 @@ static int queue_action(struct queue *q, const struct pp_action *a)
     if (a->op == PP_OP_W)
         return 0;
     if (q->out.n > 0)
-        q->out.cells[q->out.n - 1].overlap = false; /* its partner is not a B any more */
+        q->out.cells[q->out.n - 1].overlap = false; /* the cell before it is no longer a B */
     return pp_emit_cell(&q->out, PP_OP_I, a->stage, a->mb);
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pass 2, check: is each rank's list, looked at alone, part of a legal training step? Each
- * (virtual stage, micro-batch) has one F and then one B, or one I and then one W, on the rank that
- * holds the stage, and perhaps one R between F and I, and W (or B) ascends; forward only, it has
- * one F, and F ascends. What the lists do to each other is the proof's business.
+ * Pass 2, check: tests whether each rank's list alone is part of a legal training step. On the rank
+ * that holds the stage, each (virtual stage, micro-batch) has one F and then either one B, or one I
+ * and later one W; it may have one R between F and I. W (or B) ascends. A forward-only list has one
+ * F for each, and F ascends. How the lists wait for each other is left to the proof.
  *
- * Lists from a table are refused by line, column and the letters of the file.
+ * Errors in a list that was read from a table name line, column and the letters of the file.
  */
 #include "csv.h"
 
@@ -15,16 +15,17 @@
 
 struct checker {
     const struct pp_plan *plan;
-    const struct pp_table *table; /* where the lists come from; NULL: from no file */
+    const struct pp_table *table; /* the table that the lists were read from, or NULL */
     int rank;
-    uint8_t *saw;  /* [V][M] of the current rank: bit 1 << op */
-    int32_t *last; /* [V] of the current rank: micro-batch of the last W or B (eval: F); -1 */
+    uint8_t *saw; /* [V][M] of the current rank: bit 1 << op for each op seen */
+    int32_t *
+        last; /* [V] of the current rank: micro-batch of the last W or B (eval: of the last F), or -1 */
     bool descends;
 };
 
 #define SAW(op) (1u << (op))
 
-/* About action k of the current rank; after the last: about what is missing. */
+/* Reports an error at action k of the current rank; k = n_actions: something is missing. */
 static int fail_at(const struct checker *c, int k, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -53,7 +54,8 @@ static const char *name_of(const struct checker *c, int op, int stage, int mb,
     return name;
 }
 
-/* The other action `op` of (stage, mb) of the current rank; -1: none. Only asked for errors. */
+/* Finds another action `op` of (stage, mb) in the current list; -1: there is no other. Used for
+ * errors only. */
 static int find_action(const struct checker *c, int not_k, int op, int stage, int mb)
 {
     const struct pp_rank_plan *list = &c->plan->ranks[c->rank];
@@ -65,14 +67,15 @@ static int find_action(const struct checker *c, int not_k, int op, int stage, in
     return -1;
 }
 
-/* Where an action stands, as errors count: cells of its line, or of its list, from 1. */
+/* Returns the position of an action as errors count it: the cell of its line, or of its list, from
+ * 1. */
 static int action_column(const struct checker *c, int k)
 {
     return c->table ? pp_table_place(c->table, c->rank, pp_table_nth(c->table, c->rank, k)).column
                     : k + 1;
 }
 
-/* Action k needs an earlier `need` of the same (stage, mb). */
+/* Reports that action k needs an earlier `need` of the same (stage, mb). */
 static int fail_needs(const struct checker *c, int k, int need)
 {
     const struct pp_action *a = &c->plan->ranks[c->rank].actions[k];
@@ -97,7 +100,7 @@ static int fail_both(const struct checker *c, int k, int op)
                    op_letters(c, PP_OP_I), op_letters(c, PP_OP_W));
 }
 
-/* Is this a cell of this geometry, on the rank that holds it? */
+/* Checks that action k is a cell of this geometry and on the rank that holds its stage. */
 static int check_place(const struct checker *c, int k)
 {
     const struct pp_plan *plan = c->plan;
@@ -172,7 +175,8 @@ static int check_cell(struct checker *c, int k)
     return adds || c->plan->kind == PP_PLAN_EVAL ? check_order(c, k) : 0;
 }
 
-/* Everything seen was in order: what is missing is at the end of the list. */
+/* Checks that nothing is missing. Called when all actions seen were in order, so the end of the
+ * list is to blame. */
 static int check_complete(const struct checker *c)
 {
     const struct pp_plan *plan = c->plan;
@@ -208,7 +212,7 @@ static int check_rank(struct checker *c)
     return 0;
 }
 
-/* A cell that is wrong says more than one that is missing, which may be the same mistake. */
+/* Reports a wrong cell before a missing one, because both may be the same mistake. */
 static int check_all(struct checker *c)
 {
     struct pp_error missing = {0};

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between the check and lowering, for plans whose weight gradients are computed in groups of k
- * consecutive micro-batches of a virtual stage: B becomes I, and all W of a group follow one
- * another where the last of them stood. Nothing becomes earlier and a W waits for nothing, so the
- * lists stay as legal as they were; what is held for longer the slots count, as for any list.
+ * Between the check and lowering, this pass serves plans that compute the weight gradients of k
+ * consecutive micro-batches of a virtual stage as one sum. Each B becomes an I, and all W of a
+ * group follow one another where the last of them was. No action moves to an earlier place and a W
+ * waits for no message, so the lists stay legal; the slots pass counts what is held for longer.
  *
- * Groups go by micro-batch (0..k-1, k..2k-1, ...), not by what happens to lie together: so they,
- * and with them the order of the sums, are the same for every schedule and every number of stages.
- * A group of one keeps its B. What was meant to overlap a B that is none any more does not.
+ * Groups go by micro-batch number (0..k-1, k..2k-1, ...), not by what happens to be adjacent, so
+ * the groups, and with them the order of the sums, are the same for every schedule and every number
+ * of stages. A group of one keeps its B. An F that was meant to overlap a B that is now an I
+ * overlaps nothing.
  */
 #include "pass.h"
 #include "plan.h"
@@ -16,7 +17,7 @@
 
 #include "ppcli/base/base.h"
 
-/* Micro-batches [*first, *end) are the group of mb. */
+/* Computes the group [*first, *end) of micro-batch mb. */
 static void group_of(const struct pp_plan *plan, int mb, int *first, int *end)
 {
     int k = plan->geometry.coalesce > 1 ? plan->geometry.coalesce : 1;
@@ -33,14 +34,14 @@ int pp_plan_together(const struct pp_plan *plan, int rank, int k)
     return a->op == PP_OP_W ? end - a->mb : 1;
 }
 
-/* Does the action add to weight gradients as one of several? */
+/* Returns whether the action adds to weight gradients as a member of a group of several. */
 static bool in_group(const struct pp_plan *plan, const struct pp_action *a, int *first, int *end)
 {
     group_of(plan, a->mb, first, end);
     return (a->op == PP_OP_W || a->op == PP_OP_B) && *end - *first > 1;
 }
 
-/* Each B of a group becomes two actions. */
+/* Counts the actions of a rank after each B of a group became two actions. */
 static int64_t actions_after(const struct pp_plan *plan, int rank)
 {
     const struct pp_rank_plan *list = &plan->ranks[rank];
@@ -100,7 +101,7 @@ int pp_plan_coalesce(const struct pp_plan *plan, int k, struct pp_plan **out)
         const struct pp_rank_plan *list = &plan->ranks[r];
         int n = pp_plan_first_tied(list);
         rc = pp_plan_take_actions(copy, r, n);
-        if (rc == 0) /* the passes fill in everything but the cells again */
+        if (rc == 0) /* the passes set everything but the cells anew */
             memcpy(copy->ranks[r].actions, list->actions, (size_t)n * sizeof(*list->actions));
     }
     if (rc == 0)

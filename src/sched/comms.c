@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists with messages, as torch.distributed.pipelining lowers and writes them. torch goes round
- * robin over the ranks, one cell each; when a cell is placed, its SEND goes right after it and the
- * RECV at once to the end of the peer's list. In torch's dialect adjacent I and W of one (stage, mb)
- * become B first, unless the plan has overlapped pairs: a plan that may be slower, as B sends its
- * gradient at its end. Both halves of a message enter at one point of one
- * sequence, so the lists are safe without any buffer.
+ * Adds messages to lists, as torch.distributed.pipelining lowers and writes them. torch goes round
+ * robin over the ranks, one cell each. When a cell is placed, its SEND goes right after it and the
+ * RECV to the end of the peer's list. In torch's dialect an I and the adjacent W of one (stage, mb)
+ * become B first, unless the plan has overlapped pairs; such a plan may be slower, because B sends
+ * its gradient at its end. Both halves of a message are added at one point of one sequence, so the
+ * lists are safe without any buffer.
  */
 #include "csv.h"
 
 #include "plan.h"
 #include "ppcli/base/base.h"
 
-/* Does the message go to another rank? */
+/* Returns whether the message goes to another rank. */
 static bool message_travels(const struct pp_plan *plan, int32_t message)
 {
     if (message < 0)
@@ -21,15 +21,15 @@ static bool message_travels(const struct pp_plan *plan, int32_t message)
     return ch->src_rank != ch->dst_rank;
 }
 
-/* A rank whose next cell has no input leaves the round until a RECV is put
- * into its list: the same sequence, without asking all ranks all the time. */
+/* A rank whose next cell has no input leaves the round until a RECV is put into its list. This
+ * gives the same sequence as torch without asking all ranks in every round. */
 struct lowering {
     const struct pp_plan *plan;
     struct pp_csv_row *rows; /* [P] */
     bool merges;             /* I and the W after it become B */
     int *at;                 /* [P] next action */
     uint8_t *arrived;        /* [n_messages] its RECV is in its list */
-    uint64_t *now, *later;   /* [words] bit r: rank r has its turn in this round, in the next */
+    uint64_t *now, *later;   /* [words] bit r: rank r takes part in this round, or in the next */
     size_t words;
 };
 
@@ -54,7 +54,7 @@ static int put_half(struct lowering *l, int rank, enum pp_csv_type type, int sta
     return pp_csv_add(&l->rows[rank], &c);
 }
 
-/* Put both halves of a message. The peer's next cell may have waited for just this. */
+/* Adds both halves of a message. The peer's next cell may have waited for this message. */
 static int put_message(struct lowering *l, int rank, int32_t message)
 {
     if (!message_travels(l->plan, message))
@@ -78,7 +78,8 @@ static int lower_action(struct lowering *l, int rank, const struct pp_action *a,
     return pp_csv_add(&l->rows[rank], &c);
 }
 
-/* torch leaves I and W alone where cells overlap: its DualPipeV table has them apart. */
+/* Returns whether adjacent I and W become B. torch keeps them apart in plans with overlapped pairs:
+ * its DualPipeV table has both. */
 static bool merges_i_and_w(const struct pp_plan *plan)
 {
     for (int r = 0; r < plan->geometry.stages; r++) {
@@ -89,7 +90,7 @@ static bool merges_i_and_w(const struct pp_plan *plan)
     return true;
 }
 
-/* Actions that make one cell: an overlapped pair, or an I with its W. */
+/* Counts the actions that make one cell: an overlapped pair, or an I with its W. */
 static int cell_length(const struct lowering *l, int r, int k)
 {
     const struct pp_rank_plan *list = &l->plan->ranks[r];
@@ -104,7 +105,7 @@ static int take_turn(struct lowering *l, int r)
 {
     const struct pp_rank_plan *list = &l->plan->ranks[r];
     int k = l->at[r];
-    if (k == pp_plan_first_tied(list)) /* torch has no cells for the rest */
+    if (k == pp_plan_first_tied(list)) /* torch has no cells for G and T */
         return 0;
     const struct pp_action *a = &list->actions[k];
     int n = cell_length(l, r, k);
@@ -122,7 +123,7 @@ static int take_turn(struct lowering *l, int r)
     return put_message(l, r, a->send);
 }
 
-/* One round; 0: there was nothing left to do, 1: there may be more. */
+/* Runs one round. Returns 1 when there may be more to do, 0 when all is done. */
 static int take_round(struct lowering *l)
 {
     int rc = 0;
@@ -142,7 +143,8 @@ static int take_round(struct lowering *l)
     return rc;
 }
 
-/* The plan's proof says that every cell gets its input, so only pairs can be stuck. */
+/* Reports that no rank can continue. The proof of the plan shows that every cell gets its input, so
+ * only overlapped pairs can block each other. */
 static int fail_stuck(const struct lowering *l)
 {
     for (int r = 0; r < l->plan->geometry.stages; r++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A table of cells as written in a file: read by csv_read.c; csv_shape.c finds its dialect and
- * shape, csv_plan.c makes a plan of it, csv_messages.c proves the order of its messages. The lists
- * that comms.c lowers are written as such tables too.
+ * A table of cells as written in a file. csv_read.c reads it; csv_shape.c finds its dialect and
+ * shape; csv_plan.c makes a plan; csv_messages.c proves the order of its messages. The lists that
+ * comms.c lowers are written as such tables too.
  */
 #ifndef PPCLI_SCHED_CSV_H
 #define PPCLI_SCHED_CSV_H
@@ -24,7 +24,7 @@ enum pp_csv_type { /* the first five are enum pp_op */
 
 struct pp_csv_cell {
     uint8_t type; /* enum pp_csv_type, as the file has it */
-    bool overlap; /* with the next cell, which is in the same column */
+    bool overlap; /* overlaps with the next cell, which has the same column */
     int32_t stage, mb;
     int32_t column; /* from 1 */
 };
@@ -33,11 +33,11 @@ struct pp_csv_row {
     struct pp_csv_cell *cells;
     int n, capacity;
     int line;    /* of the file, from 1 */
-    int columns; /* of the line, idle ones too */
+    int columns; /* cells of the line, idle ones too */
 };
 
 struct pp_csv_place {
-    int line, column; /* line 0: nowhere */
+    int line, column; /* line 0: not seen */
 };
 
 struct pp_csv {
@@ -45,66 +45,69 @@ struct pp_csv {
     struct pp_csv_row *rows; /* one per rank */
     int n_rows, capacity;
     int64_t n_cells;
-    /* Where each of these was seen first. */
+    /* The first position of each kind of cell. */
     struct pp_csv_place idle, message, pair, type[PP_CSV_RECV_B + 1];
 };
 
-/* Syntax only. Errors: PP_EFORMAT, PP_EIO, PP_ERESOURCE. pp_csv_fini() whatever it returns. */
+/* Checks only the syntax. Errors: PP_EFORMAT, PP_EIO, PP_ERESOURCE. Call pp_csv_fini() whatever it
+ * returns. */
 int pp_csv_read(FILE *f, const char *name, struct pp_csv *out);
 void pp_csv_fini(struct pp_csv *csv);
 
-/* Errors: PP_ERESOURCE. */
+/* Appends a cell to a row. Errors: PP_ERESOURCE. */
 int pp_csv_add(struct pp_csv_row *row, const struct pp_csv_cell *c);
 
 /* Print cells one after the other, as torch.distributed.pipelining writes them. */
 struct pp_csv_printer {
     FILE *f;
-    bool open, overlaps; /* there was a cell; the last one waits for its partner */
+    bool open,
+        overlaps; /* open: a cell was printed; overlaps: the last cell waits for its partner */
 };
 void pp_csv_print(struct pp_csv_printer *p, int type, int stage, int mb, bool overlap);
 
-/* stdio keeps the first failure; one look at the end is enough. Errors: PP_EIO. */
+/* Checks the error flag of f once after all writes. Errors: PP_EIO. */
 int pp_csv_written(FILE *f);
 
-/* PP_EFORMAT, "NAME:LINE:COLUMN: ..." */
+/* Fails with PP_EFORMAT and "NAME:LINE:COLUMN: ..."; returns the code. */
 int pp_csv_fail(const char *name, struct pp_csv_place at, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* "3SEND_F1" */
+/* Formats a cell, such as "3SEND_F1". */
 #define PP_CSV_NAME_MAX 48
 const char *pp_csv_cell_name(const struct pp_csv_cell *c, char name[PP_CSV_NAME_MAX]);
 
-/* A table and what is known of it. */
+/* A table and the facts that pp_table_shape() finds. */
 struct pp_table {
     struct pp_csv csv;
     bool old; /* the dialect of 2024 */
     struct pp_geometry g;
     int n_virtual;
     int *rank_of;  /* [n_virtual] */
-    bool descends; /* its weight gradients do; csv_plan.c */
+    bool descends; /* weight gradients descend; see csv_plan.c */
 };
 
-/* Fill in the rest from t->csv. Errors: PP_EFORMAT, PP_ERESOURCE. */
+/* Computes the other members from t->csv. Errors: PP_EFORMAT, PP_ERESOURCE. */
 int pp_table_shape(struct pp_table *t);
 
-/* The place of cell k of a rank's row; after the last, where one is missing. */
+/* Returns the position of cell k of a rank's row; for k = n, the position after the last cell. */
 struct pp_csv_place pp_table_place(const struct pp_table *t, int rank, int k);
 
-/* The place in its row of the n-th cell that computes; the end of the row when there are fewer. */
+/* Returns the index in its row of the n-th cell that computes; the length of the row when there are
+ * fewer. */
 int pp_table_nth(const struct pp_table *t, int rank, int n);
 
 #define PP_TABLE_FAIL(t, rank, k, ...)                                                             \
     pp_csv_fail((t)->csv.name, pp_table_place((t), (rank), (k)), __VA_ARGS__)
 
-/* What a cell that is not a message does, in either dialect. */
+/* Returns the op of a cell that is not a message, in either dialect. */
 enum pp_op pp_table_op(const struct pp_table *t, const struct pp_csv_cell *c);
 
-/* How the table writes an op. */
+/* Returns the letters that the table uses for an op. */
 const char *pp_table_letters(const struct pp_table *t, enum pp_op op);
 
-/* Every message of a table with SEND and RECV cells is moved once, after the cell that makes it
- * and before the cell that needs it, and no rank waits in a circle when a SEND waits for its RECV.
- * Errors: PP_EFORMAT, PP_ERESOURCE. */
+/* Proves that every message of a table with SEND and RECV cells is moved once, after the cell that
+ * makes it and before the cell that needs it, and that no ranks wait in a circle when each SEND
+ * waits for its RECV. Errors: PP_EFORMAT, PP_ERESOURCE. */
 int pp_table_prove_messages(const struct pp_table *t, const struct pp_plan *plan);
 
 static inline bool pp_csv_is_message(const struct pp_csv_cell *c)

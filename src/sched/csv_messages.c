@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The SEND and RECV cells of a table: each list alone, then all lists against each other, once. A
- * SEND ends when its receiver has come to the RECV. A message has one sender and one receiver, and
- * what lets a rank continue once lets it continue forever: so if this one order of events comes to
- * an end, every order does, under any number of buffers.
+ * Checks the SEND and RECV cells of a table: each list alone, then all lists together in one
+ * simulated order. A SEND ends when its receiver has reached the RECV. A message has one sender and
+ * one receiver, and a rank that can continue can continue in every order. So if this one order of
+ * events ends, every order ends, with any number of buffers.
  */
 #include "csv.h"
 
 #include "ppcli/base/base.h"
 
-/* What the lists have done about a message, as bits. */
+/* The state of a message, as bits. */
 enum {
-    MADE = 1, /* each list alone */
+    MADE = 1, /* in the list of one rank */
     SENT = 2,
     TAKEN = 4,
-    OFFERED = 8, /* against each other: its sender, its receiver has come to it */
+    OFFERED = 8, /* in all lists: its sender or receiver has reached it */
     AWAITED = 16
 };
 
@@ -22,7 +22,7 @@ struct machine {
     const struct pp_table *t;
     const struct pp_plan *plan;
     uint8_t *did; /* [n_messages] */
-    int *at;      /* [P] first cell that is not through */
+    int *at;      /* [P] first cell that is not done */
     bool *waits;  /* [P] */
     int *ready;   /* stack of ranks that may run */
     int n_ready;
@@ -38,7 +38,7 @@ static struct pp_csv_cell message_cell(enum pp_csv_type type, int stage, int mb)
     return (struct pp_csv_cell){.type = (uint8_t)type, .stage = stage, .mb = mb};
 }
 
-/* The other half of a message. */
+/* Returns the SEND of a RECV, or the RECV of a SEND. */
 static struct pp_csv_cell other_half(const struct pp_csv_cell *c)
 {
     static const enum pp_csv_type types[] = {PP_CSV_RECV_F, PP_CSV_SEND_F, PP_CSV_RECV_B,
@@ -47,7 +47,8 @@ static struct pp_csv_cell other_half(const struct pp_csv_cell *c)
     return message_cell(types[c->type - PP_CSV_SEND_F], c->stage + (up ? 1 : -1), c->mb);
 }
 
-/* The message that a SEND or RECV cell moves; -1: the stage has no neighbour on that side. */
+/* Returns the message that a SEND or RECV cell moves; -1: the stage has no neighbour on that
+ * side. */
 static int32_t message_of(const struct machine *x, const struct pp_csv_cell *c)
 {
     static const int channel[] = {0, -2, -1, 1};
@@ -111,7 +112,7 @@ static int check_message(const struct machine *x, int rank, int k)
     return 0;
 }
 
-/* All that is needed was taken; was all that was taken sent? */
+/* Checks that every message a rank made was sent. All messages it needs were received. */
 static int check_sent(const struct machine *x, int rank, int k)
 {
     const struct pp_csv_cell *c = &x->t->csv.rows[rank].cells[k];
@@ -139,7 +140,7 @@ static int check_lists(const struct machine *x)
     return 0;
 }
 
-/* Run one rank until it waits or is done. */
+/* Runs one rank until it waits or is done. */
 static void run_rank(struct machine *x, int r)
 {
     const struct pp_csv_row *row = &x->t->csv.rows[r];
@@ -164,7 +165,7 @@ static void run_rank(struct machine *x, int r)
     }
 }
 
-/* "0SEND_F1 waits for 1RECV_F1". */
+/* Describes a wait, such as "0SEND_F1 waits for 1RECV_F1". */
 static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
 {
     const struct machine *x = ctx;

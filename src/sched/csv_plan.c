@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a table to a plan: its shape, the passes, and the proof of the order of its messages. */
+/* Makes a plan of a table: its shape, the passes, and the proof of the order of its messages. */
 #include "csv.h"
 #include "schedule.h"
 
 #include "ppcli/sched/plan.h"
 #include "ppcli/base/base.h"
 
-/* The cells of one row that compute. */
+/* Copies the cells of one row that compute into the plan. */
 static int take_plan_row(const struct pp_table *t, int rank, struct pp_plan *plan)
 {
     const struct pp_csv_row *row = &t->csv.rows[rank];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The bytes of a table. Read one by one into a cell's room, so that no line is too long and memory
- * grows with the cells that are there, not with the numbers in them.
+ * Reads the bytes of a table. Each cell is read byte by byte into a fixed buffer, so that no line
+ * is too long and memory grows with the cells in the file, not with the numbers in them.
  */
 #include "csv.h"
 
@@ -12,8 +12,8 @@
 
 enum {
     CELL_MAX = 79,         /* the longest is a pair of numbers of ten digits */
-    CELLS_MAX = 1 << 26,   /* of a table */
-    COLUMNS_MAX = 1 << 28, /* of a line, idle ones too */
+    CELLS_MAX = 1 << 26,   /* in a table */
+    COLUMNS_MAX = 1 << 28, /* in a line, idle cells too */
     SHOWN_MAX = 32         /* characters of a bad cell that are quoted */
 };
 
@@ -35,11 +35,11 @@ int pp_csv_fail(const char *name, struct pp_csv_place at, const char *fmt, ...)
 
 #define FAIL(rd, ...) pp_csv_fail((rd)->csv->name, (rd)->at, __VA_ARGS__)
 
-/* Longest first where one begins another. UNSHARD and the like belong to sharded parameters, which
- * ppcli does not have: they say nothing about order. */
+/* Longest first where one is a prefix of another. UNSHARD and the like belong to sharded
+ * parameters, which ppcli does not have; they do not affect the order. */
 static const struct {
     const char *word;
-    int type; /* -1: passed over */
+    int type; /* -1: ignored */
 } types[] = {
     {"F", PP_CSV_F},           {"I", PP_CSV_I},           {"W", PP_CSV_W},
     {"BW", PP_CSV_BW},         {"B", PP_CSV_B},           {"SEND_F", PP_CSV_SEND_F},
@@ -86,7 +86,7 @@ int pp_csv_add(struct pp_csv_row *row, const struct pp_csv_cell *c)
     return 0;
 }
 
-/* The start of a bad cell, fit for a terminal. */
+/* Returns the start of a bad cell, safe to print on a terminal. */
 static const char *quote_cell(const char *text, char shown[SHOWN_MAX + 8])
 {
     bool cut = strlen(text) > SHOWN_MAX;
@@ -103,7 +103,7 @@ static int fail_cell(const struct reader *rd, const char *cell)
                 quote_cell(cell, shown));
 }
 
-/* A decimal number at *at; 1: read, 0: there is none. */
+/* Parses a decimal number at *at. Returns 1, 0 when there is no number, or an error. */
 static int parse_decimal(const struct reader *rd, const char **at, int32_t *out)
 {
     const char *s = *at;
@@ -126,8 +126,8 @@ static int parse_decimal(const struct reader *rd, const char **at, int32_t *out)
 }
 
 /*
- * One cell without parentheses; *at goes after it. `cell` is what the error quotes. Returns 1, or
- * 0 for a cell that is passed over.
+ * Parses one cell without parentheses; *at moves past it. `cell` is quoted in errors. Returns 1, or
+ * 0 for a cell that is ignored.
  */
 static int simple_cell(const struct reader *rd, const char *cell, const char **at,
                        struct pp_csv_cell *out)
@@ -173,7 +173,7 @@ static int add_cell(struct reader *rd, const struct pp_csv_cell *c)
     return 0;
 }
 
-/* "(0F3;3B1)OVERLAP_F_B" */
+/* Parses a pair such as "(0F3;3B1)OVERLAP_F_B". */
 static int read_pair(struct reader *rd, const char *cell)
 {
     char shown[SHOWN_MAX + 8];
@@ -239,15 +239,16 @@ static int begin_row(struct reader *rd)
     return 0;
 }
 
-/* Whether c ends the cell `text`. Spreadsheets of languages whose decimals have a comma separate cells with
- * semicolons; a pair has one of its own. */
+/* Returns whether c ends the cell `text`. Spreadsheets in locales with a decimal comma separate
+ * cells with semicolons; a pair contains one semicolon of its own. */
 static bool ends_cell(int c, const char *text, size_t n)
 {
     bool is_open = memchr(text, '(', n) && !memchr(text, ')', n);
     return c == ',' || c == '\n' || c == EOF || (c == ';' && !is_open);
 }
 
-/* The cell that begins with byte c; *out_c: the byte after it, a comma, a semicolon, '\n' or EOF. */
+/* Reads the cell that begins with byte c; *out_c is the byte after it: a comma, a semicolon, '\n'
+ * or EOF. */
 static int read_cell(struct reader *rd, int c, char text[CELL_MAX + 1], int *out_c)
 {
     size_t n = 0;
@@ -275,7 +276,7 @@ static int read_cell(struct reader *rd, int c, char text[CELL_MAX + 1], int *out
     return 0;
 }
 
-/* The line that begins with byte c. */
+/* Reads the line that begins with byte c. */
 static int read_row(struct reader *rd, int c)
 {
     char text[CELL_MAX + 1];
@@ -299,7 +300,8 @@ static int read_row(struct reader *rd, int c)
     return 0;
 }
 
-/* c is the file's first byte: that of a byte order mark, which is passed over, begins no cell. */
+/* Skips a byte order mark. c is the first byte of the file; returns the first byte after the
+ * mark. */
 static int skip_bom(struct reader *rd, int c)
 {
     bool bom = c == 0xef && getc_unlocked(rd->f) == 0xbb && getc_unlocked(rd->f) == 0xbf;
@@ -310,7 +312,8 @@ int pp_csv_read(FILE *f, const char *name, struct pp_csv *out)
 {
     *out = (struct pp_csv){.name = name};
     struct reader rd = {.f = f, .csv = out};
-    /* Unlocked: a table may be a hundred megabytes, and nobody else reads from it. */
+    /* Unlocked for speed: a table may have a hundred megabytes, and no other thread reads the
+     * file. */
     for (int c = skip_bom(&rd, getc_unlocked(f)); c != EOF; c = getc_unlocked(f)) {
         if (rd.at.line == INT32_MAX)
             return FAIL(&rd, "the file has more lines than can be counted");

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * What a table is: its dialect, its stages and micro-batches, and which rank holds which stage.
- */
+/* Finds the dialect of a table, its stages and micro-batches, and which rank holds which stage. */
 #include "csv.h"
 
 #include "ppcli/base/base.h"
@@ -61,7 +59,7 @@ static int find_dialect(struct pp_table *t)
     return 0;
 }
 
-/* The cell with the largest stage or micro-batch is the one to blame. */
+/* Blames the cell with the largest stage or micro-batch. */
 static int fail_sparse(const struct pp_table *t, int64_t compute, bool by_stage)
 {
     for (int r = 0; r < t->csv.n_rows; r++) {
@@ -84,7 +82,8 @@ static int fail_sparse(const struct pp_table *t, int64_t compute, bool by_stage)
     return 0;
 }
 
-/* Stages, micro-batches: the largest there are, as long as the table is at least half full. */
+/* Takes the largest stage and micro-batch in the table as its shape, if the table is at least half
+ * full. */
 static int find_shape(struct pp_table *t)
 {
     int64_t compute = 0;
@@ -105,7 +104,7 @@ static int find_shape(struct pp_table *t)
     if (compute == 0)
         return PP_TABLE_FAIL(t, 0, 0, "the table has no F and no B cells");
     if ((int64_t)t->n_virtual * t->g.microbatches > compute) {
-        /* Which of the two is out of line? The one further beyond its mean. */
+        /* Blame whichever of stage and micro-batch is further beyond its mean. */
         double stage = (t->n_virtual - 1.0) / ((double)sum_stage / (double)compute + 1.0);
         double mb = (t->g.microbatches - 1.0) / ((double)sum_mb / (double)compute + 1.0);
         return fail_sparse(t, compute, stage > mb);
@@ -114,8 +113,8 @@ static int find_shape(struct pp_table *t)
     return 0;
 }
 
-/* The rank that most cells of a stage are on, so that the stray one is blamed (majority by vote and
- * counter-vote: one pass, one number per stage). */
+/* Finds the rank that holds most cells of each stage, so that the stray cell is blamed (Boyer-Moore
+ * majority vote: one pass, one number per stage). */
 static void vote_places(struct pp_table *t, int *votes)
 {
     for (int r = 0; r < t->csv.n_rows; r++) {
@@ -149,7 +148,7 @@ static int check_stages(struct pp_table *t)
     return 0;
 }
 
-/* Every rank holds V stages. */
+/* Checks that every rank holds V stages. */
 static int check_even(struct pp_table *t, int *held)
 {
     for (int s = 0; s < t->n_virtual; s++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Print a deadlock as people read it. Each stuck rank waits for exactly one event of exactly one
- * other rank, so following "who must do it" from any stuck rank runs into the circle.
+ * Describes a deadlock for people. Each stuck rank waits for exactly one event of exactly one other
+ * rank, so the chain of waits from any stuck rank ends in a circle.
  */
 #include "pass.h"
 
@@ -9,7 +9,7 @@
 
 #include "ppcli/base/base.h"
 
-/* Ranks of the circle that are spelled out; the rest is counted. */
+/* ranks of the circle that are described; the rest are counted */
 enum {
     SHOWN_MAX = 16
 };
@@ -21,14 +21,14 @@ const char *pp_cell_name(const struct pp_plan *plan, const struct pp_action *a,
     return name;
 }
 
-/* The channel and micro-batch of what rank r waits for. The walk that finds out how many slots
- * there are runs before the messages are filled in, but their numbers are arithmetic. */
+/* Returns the channel of the message that rank r waits for, and its micro-batch. The walk that
+ * counts the slots runs before the messages are filled in, but message ids are arithmetic. */
 static int awaited_channel(const struct pp_walk *w, int r)
 {
     int32_t message = w->wait[r].message;
     int c = message / w->plan->geometry.microbatches;
     if (c >= 2 * (w->plan->n_virtual - 1) && w->plan->n_ties > 0)
-        return w->plan->messages[message].channel; /* after the slots */
+        return w->plan->messages[message].channel; /* the slots are known */
     return w->plan->kind == PP_PLAN_EVAL ? 2 * c : c;
 }
 
@@ -39,14 +39,14 @@ static int mb_of(const struct pp_walk *w, int r)
     return tied ? w->plan->messages[message].mb : message % w->plan->geometry.microbatches;
 }
 
-/* The rank whose action ends the wait of rank r. */
+/* Returns the rank whose action ends the wait of rank r. */
 static int waits_for(const struct pp_walk *w, int r)
 {
     const struct pp_channel *ch = &w->plan->channels[awaited_channel(w, r)];
     return w->wait[r].kind == PP_WAIT_MESSAGE ? ch->src_rank : ch->dst_rank;
 }
 
-/* Is `a` the action that rank r's wait ends with? */
+/* Returns whether the wait of rank r ends with action `a`. */
 static bool ends_wait(const struct pp_walk *w, int r, const struct pp_action *a)
 {
     if (w->wait[r].kind == PP_WAIT_MESSAGE)
@@ -58,8 +58,8 @@ static bool ends_wait(const struct pp_walk *w, int r, const struct pp_action *a)
     return w->plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B;
 }
 
-/* "0F2 waits for 1B0", or "0F2 waits for the slot that 1B0 frees"; with several chunks "0F2 (rank 0) waits
- * for 1B0 (rank 1)". */
+/* Describes a wait: "0F2 waits for 1B0", or "0F2 waits for the slot that 1B0 frees"; with several
+ * chunks "0F2 (rank 0) waits for 1B0 (rank 1)". */
 static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
 {
     const struct pp_walk *w = ctx;
@@ -97,7 +97,8 @@ int pp_fail_circle(const char *under, int n_ranks, int r, pp_tell_wait *tell, co
         next = tell(ctx, r, NULL, 0);
     }
     pp_free(visited);
-    int first = next >= 0 ? next : r; /* on the circle; or the last before a rank that is done */
+    int first =
+        next >= 0 ? next : r; /* a rank on the circle, or the last one before a rank that is done */
     char text[PP_ERROR_TEXT_MAX] = "";
     char more[32] = "";
     size_t used = 0;

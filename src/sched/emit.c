@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pass 1, generate: a schedule's cells become the actions of each rank. */
+/* Pass 1, generate: turns the cells of a schedule into the actions of each rank. */
 #include "orders/orders.h"
 #include "schedule.h"
 
@@ -12,7 +12,7 @@ int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb)
     return 0;
 }
 
-/* The buffer is used again for the next rank: only one rank's cells exist at a time. */
+/* Visits the ranks one by one with one buffer, so only one rank's cells exist at a time. */
 static int visit_each(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
                       pp_cells_visit *visit, void *ctx)
 {
@@ -66,7 +66,8 @@ static int forward_v(const struct pp_geometry *g, struct pp_emit **e)
     return pp_greedy_emit(g, PP_PLACE_V, PP_GREEDY_FORWARD, e);
 }
 
-/* With one chunk per rank F0, F1, F2...; with more the interleaving that fits the placement. */
+/* Emits F0, F1, F2, ... for one chunk per rank; for several the interleaving that fits the
+ * placement. */
 int pp_pass_generate_eval(struct pp_plan *plan, enum pp_placement placement)
 {
     static const struct pp_schedule_ops forward[] = {

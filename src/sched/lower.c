@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pass 3, lower: every transfer between neighbouring stages becomes a message. A message is posted
- * by the action that makes it and waited for by the action that needs it, not before: a rank never
- * stalls on a neighbour while it has other work to do.
+ * Pass 3, lower: turns every transfer between neighbouring stages into a message. The action that
+ * makes a message posts it, and the action that needs the message waits for it, not an earlier one,
+ * so a rank never waits for a neighbour while it has other work.
  *
- * Message ids are arithmetic (channel by channel, micro-batch by micro-batch), so nothing here or
- * later has to look a message up.
+ * Message ids are arithmetic (channel by channel, micro-batch by micro-batch), so no pass has to
+ * look up a message.
  */
 #include "pass.h"
 
@@ -16,7 +16,7 @@ int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb)
     if (channel < 0 || channel >= 2 * (plan->n_virtual - 1))
         return -1;
     if (plan->copies > 1 && channel / 2 == plan->n_virtual / 2 - 1)
-        return -1; /* the last stage of one copy, the first of the next */
+        return -1; /* between the last stage of one copy and the first of the next */
     if (plan->kind == PP_PLAN_EVAL)
         return channel % 2 == 0 ? channel / 2 * plan->geometry.microbatches + mb : -1;
     return channel * plan->geometry.microbatches + mb;
@@ -44,14 +44,16 @@ static int make_messages(struct pp_plan *plan)
     return 0;
 }
 
-/* The order in which each channel carries its micro-batches, written by whoever comes first. */
+/* The order in which each channel carries its micro-batches. The end of the channel that is visited
+ * first sets it. */
 struct traffic {
     const struct pp_plan *plan;
-    int32_t *order;        /* as pp_pass_lower() gives it */
+    int32_t *order;        /* as pp_pass_lower() returns it */
     int32_t *sent, *taken; /* [n_channels] */
 };
 
-/* Action a comes before the one of micro-batch `first`, which the channel's other end has first. */
+/* Reports that action a comes before the action of micro-batch `first`, which the channel's other
+ * end has first. */
 static int fail_order(const struct traffic *t, int channel, const struct pp_action *a, int first,
                       bool sends)
 {
@@ -67,9 +69,9 @@ static int fail_order(const struct traffic *t, int channel, const struct pp_acti
 }
 
 /*
- * Receivers take messages in the order in which they were sent. Transports whose only order is the
- * order of the calls (NCCL) could not run anything else. `mine` counts this end of the channel,
- * `other` the end that perhaps was here before.
+ * Checks that the receiver takes messages in the order in which they were sent. Transports that
+ * only have the order of calls (NCCL) could not run any other plan. `mine` counts the messages at
+ * this end of the channel, `other` those at the end that may have been visited before.
  */
 static int pass_by(struct traffic *t, int channel, const struct pp_action *a, int32_t *mine,
                    const int32_t *other)

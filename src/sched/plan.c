@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plan: its memory, and the passes in their order. */
+/* Owns the memory of a plan and runs the passes in their order. */
 #include "plan.h"
 
 #include "ppcli/base/base.h"
 #include "csv.h"
 
-/* All ids and list lengths are int32: four actions and messages per (stage, micro-batch) fit. */
+/* All ids and list lengths are int32, and each (stage, micro-batch) has at most four actions and
+ * messages. */
 #define CELLS_MAX (INT32_MAX / 4)
 
 int pp_check_geometry(const struct pp_geometry *g)
@@ -27,7 +28,8 @@ int pp_check_geometry(const struct pp_geometry *g)
     return 0;
 }
 
-/* Three actions and two messages of each cell; of a message also its order and times (slots.c). */
+/* Returns a bound for three actions and two messages of each cell, and for the order and times of
+ * each message (slots.c). */
 double pp_plan_bytes(const struct pp_geometry *g)
 {
     if (pp_check_geometry(g) < 0) {
@@ -39,7 +41,7 @@ double pp_plan_bytes(const struct pp_geometry *g)
     return one * g->stages * g->chunks * g->microbatches;
 }
 
-/* rank_of and chunk_of; every rank must hold exactly V stages. */
+/* Fills rank_of and chunk_of, and checks that every rank holds exactly V stages. */
 static int place_stages(struct pp_plan *plan, const int *rank_of, enum pp_placement placement)
 {
     const struct pp_geometry *g = &plan->geometry;
@@ -170,7 +172,7 @@ int pp_plan_run_passes(struct pp_plan *plan, const struct pp_table *table)
     return rc;
 }
 
-/* Our own list did not pass: that is our mistake, not bad data. */
+/* Reports a bug: one of ppcli's lists did not pass, so the data of the user is not to blame. */
 static int blame_us(int rc, const char *name, const struct pp_geometry *g)
 {
     if (rc != PP_EFORMAT)
@@ -207,7 +209,7 @@ int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_p
     int rc = pp_pass_generate(plan);
     if (rc == 0)
         rc = pp_plan_run_passes(plan, NULL);
-    plan->geometry.ticks = NULL; /* the caller's, who may go before the plan */
+    plan->geometry.ticks = NULL; /* the caller owns ticks, and may free them before the plan */
     plan->geometry.recompute = NULL;
     return pp_plan_hand_over(plan, blame_us(rc, schedule, g), out);
 }

@@ -5,15 +5,15 @@
 
 #include "ppcli/sched/plan.h"
 
-/* The action of a rank's list that is the first G or T, n_actions when there is none: what stands
- * before is the schedule's. */
+/* Returns the index of the first G or T in a rank's list, n_actions when there is none. The actions
+ * before it come from the schedule. */
 int pp_plan_first_tied(const struct pp_rank_plan *list);
 
 /*
- * Prove again that a plan's slots do not alias, that the W of its groups are adjacent and
- * that it cannot hang: builders have done it; for a plan that came another way. Its lists and
- * messages must be those of a builder. PP_EFORMAT with the slot that would be overwritten, the W
- * that is alone, or the wait cycle as people read it.
+ * Proves again that a plan's slots do not alias, that the W of its groups are adjacent and that it
+ * cannot hang. Builders have done so; this is for plans from another source. Its lists and messages
+ * must be those of a builder. PP_EFORMAT with the slot that would be overwritten, the W that is
+ * alone, or the wait cycle for people.
  */
 int pp_plan_prove(const struct pp_plan *plan);
 

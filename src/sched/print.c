@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan as torch's compute-only CSV. */
+/* Prints a plan as torch's compute-only CSV. */
 #include "csv.h"
 #include "plan.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A table that a program of the user prints: it runs once in a process, with limits of time and
- * output, and its table is kept for the next plan of the same shape.
+ * Reads a table that a program of the user prints. The program runs once per process, with limits
+ * of time and output, and its table is kept for the next plan of the same shape.
  */
 #include "csv.h"
 
@@ -22,7 +22,7 @@
 
 #define ROOM ((size_t)PP_PROGRAM_BYTES_MAX + 1)
 
-#define LOOK_MS 200 /* at what a signal has asked: it may come before the wait */
+#define LOOK_MS 200 /* interval of checks for a signal, which may come before the wait */
 
 enum {
     WORDS = 8,
@@ -30,7 +30,7 @@ enum {
 };
 
 static struct {
-    char *key, *text; /* the words and what the program printed; owned */
+    char *key, *text; /* the command line and what the program printed; owned */
     size_t bytes;
 } known;
 
@@ -56,7 +56,8 @@ static void make_words(const struct pp_program *p, char numbers[3][WORD_MAX],
     out[n] = NULL;
 }
 
-/* All words, each with a line end: what the table depends on. Owned by the caller; NULL: no memory. */
+/* Joins all arguments, each with a line end: the key that the table depends on. The caller owns the
+ * text; NULL: no memory. */
 static char *join_words(const struct pp_program *p)
 {
     char numbers[3][WORD_MAX], *key = NULL;
@@ -95,14 +96,15 @@ static int fail_late(const struct running *r)
                    r->seconds);
 }
 
-/* Milliseconds until the limit; 0: it has passed. */
+/* Returns the milliseconds until the limit; 0: it has passed. */
 static int find_time_left(const struct running *r)
 {
     double left = r->seconds - (double)(pp_clock_ns() - r->start) * 1e-9;
     return left > 0 ? (int)(left * 1e3) + 1 : 0;
 }
 
-/* Whether a signal has asked this process to stop. It is not waited for: a program may take a minute. */
+/* Returns an error when a signal has asked this process to stop. It is checked at once, because a
+ * program may run for a minute. */
 static int check_stop(const struct running *r)
 {
     return pp_process_stop == 0
@@ -110,8 +112,8 @@ static int check_stop(const struct running *r)
                : pp_fail(PP_ESTOPPED, "while exec:%s ran; start the same command again", r->path);
 }
 
-/* Until the program closes its output, or has ended: what it has started may hold the output open.
- * text[ROOM]. */
+/* Reads until the program closes its output or ends; a child that it started may hold the output
+ * open. text[ROOM]. */
 static int read_output(const struct running *r, char *text, size_t *bytes)
 {
     PP_OWN(pp_close_at) int life = (int)syscall(SYS_pidfd_open, r->pid, 0);
@@ -122,9 +124,9 @@ static int read_output(const struct running *r, char *text, size_t *bytes)
         if (left == 0)
             return fail_late(r);
         if (poll(p, 2, left < LOOK_MS ? left : LOOK_MS) <= 0)
-            continue; /* late, or a signal came */
+            continue; /* timeout, or a signal came */
         if (p[0].revents == 0 && poll(p, 1, 0) != 1)
-            return 0; /* it has ended, and all it has written was read */
+            return 0; /* it has ended, and its output was read completely */
         got = read(r->from, text + *bytes, ROOM - *bytes);
         if (got < 0 && errno != EINTR)
             return pp_fail_errno(PP_EIO, "exec:%s", r->path);
@@ -154,7 +156,7 @@ static int wait_for_end(struct running *r)
                                               r->path, WEXITSTATUS(status));
 }
 
-/* The program, and what it has started. */
+/* Kills the program and the processes that it started. */
 static void kill_group(long pid)
 {
     kill((pid_t)-pid, SIGKILL);
@@ -184,7 +186,7 @@ static int run_program(const struct pp_program *p, char *text, size_t *bytes)
     } else {
         rc = read_output(&r, text, bytes);
         rc = rc < 0 ? rc : wait_for_end(&r);
-        if (r.pid > 0) { /* it, and what it started */
+        if (r.pid > 0) { /* the program and its children */
             kill(-r.pid, SIGKILL);
             waitpid(r.pid, NULL, 0);
         }
@@ -234,7 +236,7 @@ int pp_plan_read_program(const struct pp_program *p, struct pp_plan **out)
     snprintf(name, sizeof(name), "exec:%s", p->path);
     if (bytes == 0)
         return pp_fail(PP_EFORMAT, "%s printed no table", name);
-    FILE *f = fmemopen((void *)text, bytes, "r"); /* is only read */
+    FILE *f = fmemopen((void *)text, bytes, "r"); /* the stream is only read */
     if (!f)
         return pp_fail_errno(PP_ERESOURCE, "%s", name);
     int rc = pp_plan_read_csv(f, name, out);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pass 5, prove: assume nothing about how the slots were chosen and show that no rank overwrites
- * what somebody still needs, that a receive is posted for every message in the order of the sends,
- * and that the ranks cannot end up waiting for each other, waits for message slots included.
+ * Pass 5, prove: makes no assumption about how the slots were chosen. It shows that no rank
+ * overwrites data that another action still needs, that a receive is posted for every message in
+ * the order of the sends, and that the ranks cannot wait for each other in a circle, waits for
+ * message slots included.
  */
 #include "pass.h"
 #include "plan.h"
@@ -12,17 +13,18 @@
 #include "ppcli/base/base.h"
 
 enum done {
-    DONE_F = 1, /* and has left nothing */
+    DONE_F = 1, /* recomputed: its state was not kept */
     DONE_I = 2
 };
 
-/* Who holds the state and gradient slots of the stages: stage * M + micro-batch + 1, 0 for free. */
+/* The micro-batch that each state and gradient slot holds: stage * M + micro-batch + 1, 0 for
+ * free. */
 struct held {
     int32_t *state, *grad;
-    int64_t *first_state, *first_grad; /* [n_virtual] where the stage's slots start */
+    int64_t *first_state, *first_grad; /* [n_virtual] index of the stage's first slot */
 };
 
-/* slot must be in range and hold `from`; then it holds `to` (0: free). */
+/* Checks that slot is in range and holds `from`, then sets it to `to` (0: free). */
 static int change_slot(const struct pp_plan *plan, const struct pp_action *a, const char *what,
                        int32_t *slots, int n, int slot, int32_t from, int32_t to)
 {
@@ -70,9 +72,9 @@ static int prove_held(const struct pp_plan *plan, const struct held *h, const st
 }
 
 /*
- * The receiver posts the first messages of all slots by slot number, later ones as it releases
- * micro-batches 0, 1, 2...: that must be the order of the sends. k: how many the channel sent
- * before this one.
+ * Proves that receives are posted in the order of the sends: the receiver posts the first messages
+ * of all slots by slot number, and later ones as it releases micro-batches 0, 1, 2... k: messages
+ * that the channel sent before this one.
  */
 static int prove_posted(const struct pp_plan *plan, const struct pp_action *a, int k)
 {
@@ -103,9 +105,9 @@ static int prove_posted(const struct pp_plan *plan, const struct pp_action *a, i
 }
 
 /*
- * What F writes as number k of its channel lies where micro-batch k - slots was, and the backward
- * of that one, on this same rank, must have read it: program order. done: [M] of the stage so far,
- * bits of enum done.
+ * Proves that the old content of the slot was read: message k of F's channel lies where micro-batch
+ * k - slots was, and the backward of that micro-batch, on this same rank, must come earlier in the
+ * list. done: [M] of the stage so far, bits of enum done.
  */
 static int prove_read(const struct pp_plan *plan, const struct pp_action *a, int k,
                       const uint8_t *done)
@@ -123,7 +125,7 @@ static int prove_read(const struct pp_plan *plan, const struct pp_action *a, int
     return 0;
 }
 
-/* One sum for a group of W needs them all in one place. */
+/* Proves that all W of a group are adjacent, because one sum needs them together. */
 static int prove_together(const struct pp_plan *plan, int rank, int i)
 {
     const struct pp_rank_plan *list = &plan->ranks[rank];
@@ -153,11 +155,11 @@ static int fail_recompute(const struct pp_plan *plan, const struct pp_action *a)
                    plan->rank_of[a->stage], pp_cell_name(plan, a, name));
 }
 
-/* done: [V][M] of one rank */
+/* Proves the list of one rank. done: [V][M] */
 static int prove_rank(const struct pp_plan *plan, int rank, const struct held *h, int *n_sent,
                       uint8_t *done)
 {
-    int n = pp_plan_first_tied(&plan->ranks[rank]); /* pp_prove_ties() has the rest */
+    int n = pp_plan_first_tied(&plan->ranks[rank]); /* pp_prove_ties() proves the rest */
     for (int i = 0; i < n; i++) {
         const struct pp_action *a = &plan->ranks[rank].actions[i];
         uint8_t *mine =
@@ -190,13 +192,13 @@ static int prove_lists(const struct pp_plan *plan, const struct held *h, int *n_
     return 0;
 }
 
-/* Where each stage's slots start in one array of them all; *out_n: all. Those that stages of a rank
- * share are the same ones. */
+/* Returns the index of each stage's first slot in one array of all slots; *out_n is the size of
+ * that array. The shared slots of a rank's stages have the same indices. */
 static int64_t *slot_starts(const struct pp_plan *plan, const int *slots, int64_t *out_n)
 {
     size_t n = (size_t)plan->n_virtual;
     int64_t *first = pp_alloc(n + (size_t)plan->geometry.stages, sizeof(*first)), sum = 0;
-    int64_t *shared = first ? first + n : NULL; /* [P] slots, then where they start */
+    int64_t *shared = first ? first + n : NULL; /* [P] number of slots, then index of the first */
     for (int s = 0; first && s < plan->n_virtual; s++)
         if (plan->shared[s] && slots[s] > shared[plan->rank_of[s]])
             shared[plan->rank_of[s]] = slots[s];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which schedule a plan is, and the digest of its table. */
+/* Finds the schedule of a plan, and computes the digest of its table. */
 #include <string.h>
 
 #include "ppcli/base/base.h"
 #include "ppcli/sched/plan.h"
 
-/* The next action of a list, an I and the W after it as B. */
+/* Returns the next action of a list, with an I and the W right after it as B. */
 static struct pp_cell next_cell(const struct pp_rank_plan *list, int *k)
 {
     const struct pp_action *a = &list->actions[(*k)++];

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pass over a finished plan: it puts R into the lists and counts the slots again. An R waits for
- * nothing, so where it is, right before its I, it runs while the gradient that the I wants is on
- * its way. Where the I follows its own F nothing would be gained, and what F leaves is kept.
+ * A pass over a finished plan that puts R into the lists and counts the slots again. An R waits for
+ * nothing, so right before its I it runs while the gradient for the I is on its way. If the I
+ * follows its own F directly there is nothing to gain, and what F leaves is kept.
  *
- * Then R moves forward to where its rank waits on the unit time line (F = I = W = R = 1), if one of
- * the slots that the rank has anyway is free until then. A list in which R fills a wait takes no longer
- * anywhere, so once over the lists is enough.
+ * Then each R moves forward to where its rank waits on the unit time line (F = I = W = R = 1), if
+ * one of the slots that the rank already has is free until then. A list in which R fills a wait
+ * takes no longer on any rank, so one pass over the lists is enough.
  */
 #include "pass.h"
 
@@ -14,8 +14,9 @@
 
 #include "ppcli/base/base.h"
 
-/* What the list of a rank becomes; returns its length, at most twice that of today. from: [V][M] of
- * the rank; where the last F is whose state is to be there, -1: nowhere, or an R makes it. */
+/* Writes the new list of a rank to out; returns its length, at most twice the old one. from: [V][M]
+ * of the rank: index of the last F whose state must be kept, -1: there is none, or an R makes the
+ * state. */
 static int insert_recomputes(const struct pp_plan *plan, int rank, const bool *stages,
                              int32_t *from, struct pp_action *out)
 {
@@ -26,7 +27,7 @@ static int insert_recomputes(const struct pp_plan *plan, int rank, const bool *s
     for (int k = 0; k < list->n_actions; k++) {
         const struct pp_action *a = &list->actions[k];
         int32_t *mine = &from[(size_t)plan->chunk_of[a->stage] * m + (size_t)a->mb];
-        /* a pair that overlaps stays one: R comes before both */
+        /* an overlapped pair stays together: R comes before both */
         const struct pp_action *b = a->overlap ? a + 1 : a;
         int32_t *state = &from[(size_t)plan->chunk_of[b->stage] * m + (size_t)b->mb];
         bool second = k > 0 && a[-1].overlap;
@@ -58,7 +59,7 @@ static int add_to_rank(struct pp_plan *plan, int rank, const bool *stages, int32
 struct waits {
     size_t most;     /* actions of a rank */
     int64_t *before; /* [P][most] how long the rank waits before it */
-    int64_t *end;    /* [P] of the action seen last */
+    int64_t *end;    /* [P] end of the last action seen */
 };
 
 static void note_wait(void *ctx, int rank, int k, int64_t mid, int64_t end)
@@ -68,7 +69,7 @@ static void note_wait(void *ctx, int rank, int k, int64_t mid, int64_t end)
     w->end[rank] = end;
 }
 
-/* How many shared state slots are held during each action; returns the most. */
+/* Counts the shared state slots that are held during each action; returns the most. */
 static int count_held_slots(const struct pp_plan *plan, const struct pp_rank_plan *list, int *held)
 {
     int now = 0, most = 0;
@@ -83,7 +84,8 @@ static int count_held_slots(const struct pp_plan *plan, const struct pp_rank_pla
     return most;
 }
 
-/* May action j, an R, come before action k? Not before its F, nor where it is one too many. */
+/* Returns whether action j, an R, may come before action k: not before its F, and not where it
+ * needs one slot too many. */
 static bool may_move(const struct pp_rank_plan *list, const int *held, int limit, int k, int j)
 {
     const struct pp_action *r = &list->actions[j];
@@ -93,7 +95,7 @@ static bool may_move(const struct pp_rank_plan *list, const int *held, int limit
     return k == j;
 }
 
-/* Each R to the first wait that has room for it; true: something moved. */
+/* Moves each R to the first wait with a free slot; returns whether any R moved. */
 static bool fill_waits(const struct pp_plan *plan, const struct pp_rank_plan *list, int64_t *wait,
                        int *held)
 {
@@ -153,7 +155,7 @@ int pp_plan_recompute(struct pp_plan *plan, const bool *stages)
     pp_free(from);
     PP_TRY(rc);
     PP_TRY(pp_plan_make_slots(plan));
-    return plan->schedule ? move_earlier(plan) : 0; /* a table has them where it wants them */
+    return plan->schedule ? move_earlier(plan) : 0; /* a table keeps its R where it has them */
 }
 
 bool pp_plan_recomputes(const struct pp_plan *plan, int stage)

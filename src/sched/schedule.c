@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of schedules, and the rules that several of them share. */
+/* The list of schedules, and the rules that several schedules share. */
 #include "schedule.h"
 
 #include <math.h>

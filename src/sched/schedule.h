@@ -5,7 +5,7 @@
 
 #include "ppcli/sched/schedule.h"
 
-int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb); /* PP_ERESOURCE */
+int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb); /* Errors: PP_ERESOURCE */
 bool pp_schedule_merges(const char *name);
 
 #endif

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pass 4, slots: fixed memory for everything that is in flight.
+ * Pass 4, slots: assigns fixed memory to everything that is in flight.
  *
- * State and gradient slots belong to one rank, so program order decides: the lowest free slot. Each
- * stage has slots of its own, but the recomputed ones of a rank take theirs from one pool.
+ * State and gradient slots belong to one rank, so program order decides: each action takes the
+ * lowest free slot. Each stage has slots of its own, but the recomputed stages of a rank share one
+ * pool.
  *
- * A message slot is one memory of two ranks. It is taken by the sender's action and free again when
- * the receiver's W is done, and, on a forward channel, also the sender's own I (the derivative of
- * its last activation reads its output there). Which of these come first is not a matter of program
- * order; the unit time line (F = I = W = 1) of the lists answers it:
+ * A message slot is one piece of memory that two ranks share. The sender's action takes it; it is
+ * free again when the receiver's W is done and, on a forward channel, also the sender's own I (the
+ * derivative of its last activation reads its output there). Program order does not say which of
+ * these comes first; the unit time line (F = I = W = 1) of the lists does:
  *
- *   - Slots go round: message number i of a channel takes the slot that was freed as number i - K.
- *     Frees come in micro-batch order on both kinds of channel, because W ascends. So the receiver
- *     posts its receives in exactly the order of the sends, and K is found with two pointers.
+ *   - Slots are used in turn: message number i of a channel takes the slot that was freed as number
+ *     i - K. Slots are freed in micro-batch order on both kinds of channel, because W ascends. So
+ *     the receiver posts its receives in exactly the order of the sends, and K is found with two
+ *     pointers.
  *   - K is the smallest number with which, on the time line, every slot is free before it is taken
- *     again, plus one spare where two ranks meet, so that a sender rarely waits when real ranks are
- *     not as even as the time line. Never more than M.
+ *     again, plus one spare slot where two ranks meet, so that a sender rarely waits when real ranks
+ *     are less even than the time line. K is never more than M.
  *
- * The time line is then itself an order that satisfies every wait for a slot: the lists cannot hang
- * because of these slots. The proof does not take our word for it.
+ * The time line is then itself an order that satisfies every wait for a slot, so these slots cannot
+ * make the lists hang. The proof checks this independently.
  */
 #include "pass.h"
 
@@ -26,11 +28,12 @@
 
 #include "ppcli/base/base.h"
 
-/* The lowest free number of 0..n-1: a heap of the ones given back, then the next new one. */
+/* Returns the lowest free number of 0..n-1: a heap of the freed numbers, then the next new
+ * number. */
 struct pool {
-    int32_t *heap; /* [M] of each of its chunks: never more free than were ever taken */
+    int32_t *heap; /* [M] of each of its chunks: never more numbers are free than were taken */
     int n_free;
-    int n_new; /* numbers ever given out: the peak */
+    int n_new; /* numbers ever used: the peak */
 };
 
 static int32_t pool_take(struct pool *p)
@@ -62,12 +65,12 @@ static void pool_give(struct pool *p, int32_t slot)
     p->heap[i] = slot;
 }
 
-/* What one rank holds: a row of M numbers per chunk, for each of six tables. */
+/* The slots of one rank: a row of M numbers per chunk, in each of six tables. */
 struct holder {
-    int32_t *state, *grad;           /* [V][M] slot held by (chunk, mb); state at first: -1 where
-                                            an R is to come */
-    int32_t *state_heap, *grad_heap; /* [V][M], then as much for the pool of all that share */
-    struct pool *state_pool, *grad_pool; /* [V + 1]: of each chunk, of those that share */
+    int32_t *state,
+        *grad; /* [V][M] slot held by (chunk, mb); state at first: -1 if an R is to come */
+    int32_t *state_heap, *grad_heap;     /* [V][M], then as much for the shared pool */
+    struct pool *state_pool, *grad_pool; /* [V + 1]: one of each chunk, then the shared pool */
 };
 
 static void slots_of_action(struct holder *h, struct pp_action *a, int chunk, int pool, size_t m)
@@ -134,7 +137,8 @@ static int rank_slots(struct pp_plan *plan)
     return 0;
 }
 
-/* Forward only: nothing is kept after F, one state serves all micro-batches. */
+/* Assigns slots in a forward-only plan: nothing is kept after F, so one state serves all
+ * micro-batches. */
 static void rank_slots_eval(struct pp_plan *plan)
 {
     for (int r = 0; r < plan->geometry.stages; r++) {
@@ -177,13 +181,14 @@ static void free_messages(void *ctx, int rank, int k, int64_t mid, int64_t end)
     }
 }
 
-/* The fewest slots with which no message of the channel finds its slot taken on the time line. */
+/* Returns the fewest slots with which no message of the channel finds its slot taken on the time
+ * line. */
 static int fewest_slots(const int32_t *order, const int64_t *sent_at, const int64_t *free_at, int m)
 {
     int fewest = 1;
-    int n_free = 0; /* micro-batches 0..n_free-1 are all free when message i is made */
+    int n_free = 0; /* micro-batches 0..n_free-1 are free when message i is made */
     for (int i = 0; i < m; i++) {
-        /* every sender takes one tick; the walk keeps its times plus 1 */
+        /* every sender takes one tick; the walk stores times plus 1 */
         int64_t made_from = sent_at[order[i]] - 2;
         while (n_free < i && free_at[n_free] <= made_from)
             n_free++;
@@ -215,7 +220,7 @@ static void channel_slots(struct pp_plan *plan, int c, const int32_t *order, con
         if (msg->first_in_slot) {
             msg->slot = i;
         } else {
-            /* the micro-batch freed as number i - slots */
+            /* the message that was freed as number i - slots */
             struct pp_message *before = &messages[i - ch->slots];
             msg->slot = before->slot;
             before->next_in_slot = first + order[first + i];

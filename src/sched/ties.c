@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * After the proof, for models in which two stages hold the same tensor: G and T at the end of the
- * lists, a channel in either direction with a message for each piece, through one slot. The G of a
- * first piece waits for nothing that this step does, that of another for the T of the piece before,
- * and a T for a G of the same piece: so the lists stay free of circles, which the proof, again,
- * does not take our word for.
+ * After the proof, for models in which two stages hold the same tensor: adds G and T at the end of
+ * the lists, and a channel in either direction with a message for each piece, through one slot. The
+ * G of the first piece waits for no message of this step, the G of another piece for the T of the
+ * piece before, and a T for a G of the same piece. So the lists stay free of circles; the proof
+ * checks this again.
  */
 #include "pass.h"
 #include "plan.h"
@@ -21,13 +21,14 @@ int pp_plan_first_tied(const struct pp_rank_plan *list)
     return n;
 }
 
-/* The first channel of a tie. */
+/* Returns the first channel of a tie. */
 static int channel_of_tie(const struct pp_plan *plan, int tie)
 {
     return 2 * (plan->n_virtual - 1) + 2 * tie;
 }
 
-/* The message of a piece: they lie after those of all boundaries, by tie, direction, piece. */
+/* Returns the message of a piece. These messages follow those of all boundaries, by tie, direction,
+ * piece. */
 static int32_t message_of(const struct pp_plan *plan, int channel, int piece)
 {
     int first = channel_of_tie(plan, 0), tie = (channel - first) / 2;
@@ -51,7 +52,7 @@ static bool is_local(const struct pp_plan *plan, int tie)
     return plan->rank_of[t->owner] == plan->rank_of[t->copy];
 }
 
-/* What a rank does for a tie in a round; op 0: nothing. */
+/* Returns the action of a rank for a tie in a round; op 0: none. */
 static struct pp_action action_of(const struct pp_plan *plan, int rank, int round, int tie, int op)
 {
     const struct pp_tie *t = &plan->ties[tie];
@@ -72,7 +73,8 @@ static struct pp_action action_of(const struct pp_plan *plan, int rank, int roun
     return a;
 }
 
-/* The list that a rank must have from its first G or T on. out NULL: it is only counted. */
+/* Writes the list that a rank must have from its first G or T on, and returns its length. out may
+ * be NULL. */
 static int list_of(const struct pp_plan *plan, int rank, struct pp_action *out)
 {
     int n = 0;
@@ -153,7 +155,7 @@ static bool is_same_action(const struct pp_action *a, const struct pp_action *b)
            a->send == b->send;
 }
 
-/* rest: room for the longest rest of a list */
+/* rest: memory for the longest rest of a list */
 static int prove_rank(const struct pp_plan *plan, int rank, struct pp_action *rest)
 {
     const struct pp_rank_plan *list = &plan->ranks[rank];

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The walk: run all ranks' lists against each other, once. A rank runs until it must wait; the
- * event it waits for (a message posted, a slot released) wakes it. No receive is from "anyone" and
- * every slot has one writer and one reader, so waiting is deterministic: if this one order of
- * events comes to an end, every order does, and if it gets stuck, every order gets stuck.
+ * The walk runs all ranks' lists together in one simulated order. A rank runs until it must wait;
+ * the event it waits for (a message posted, a slot released) wakes it. No receive accepts any
+ * sender, and every slot has one writer and one reader, so waiting is deterministic: if this one
+ * order of events ends, every order ends, and if it gets stuck, every order gets stuck.
  *
- * Slots go round: number k on a channel of K slots takes what micro-batch k - K had. The receiver
- * releases micro-batches in ascending order, because its W's ascend. So the proof of the lists (see
- * prove.c) leaves nothing for this walk but to count.
+ * Slots are used in turn: message k on a channel of K slots takes the slot of micro-batch k - K.
+ * The receiver releases micro-batches in ascending order, because its W's ascend. So after the
+ * proof of the lists (see prove.c) this walk only has to count.
  *
- * A B is its I half and its W half. They need not be two nodes: the W half waits for nothing, so
- * it runs whenever its I half did; only the time at which the message leaves tells them apart.
+ * A B is an I half and a W half. They need not be two nodes: the W half waits for nothing, so it
+ * runs whenever its I half did; they differ only in the time at which the message leaves.
  */
 #include "pass.h"
 
@@ -73,7 +73,7 @@ static void wake_rank(struct pp_walk *w, int rank, enum pp_wait_kind kind, int32
     }
 }
 
-/* The receiver is done with a message, the next in line of `channel`. */
+/* Releases a message, the next one of `channel`, because its receiver is done. */
 static void release_message(struct pp_walk *w, int channel, int32_t message)
 {
     if (message >= 0) {
@@ -87,7 +87,7 @@ static void release_mb(struct pp_walk *w, int channel, int mb)
     release_message(w, channel, pp_plan_message(w->plan, channel, mb));
 }
 
-/* The message whose slot action a must find free and does not, -1: it may send. */
+/* Returns the message that still occupies the slot action a needs; -1: it may send. */
 static int32_t in_the_way(const struct pp_walk *w, const struct pp_action *a)
 {
     int channel = pp_sends_on(w->plan, a);
@@ -95,7 +95,7 @@ static int32_t in_the_way(const struct pp_walk *w, const struct pp_action *a)
     return before < w->released[channel] ? -1 : pp_plan_message(w->plan, channel, before);
 }
 
-/* The rank that waits for what action a sends. */
+/* Returns the rank that waits for the message of action a. */
 static int receiving_rank(const struct pp_plan *plan, const struct pp_action *a)
 {
     if (a->op >= PP_OP_G)
@@ -103,7 +103,7 @@ static int receiving_rank(const struct pp_plan *plan, const struct pp_action *a)
     return plan->rank_of[a->op == PP_OP_F ? a->stage + 1 : a->stage - 1];
 }
 
-/* Run one rank, honouring message slots, until it waits or is done. */
+/* Runs one rank, respecting message slots, until it waits or is done. */
 static void run_in_slots(struct pp_walk *w, int r)
 {
     const struct pp_rank_plan *list = &w->plan->ranks[r];
@@ -127,14 +127,14 @@ static void run_in_slots(struct pp_walk *w, int r)
         }
         if (!train || a->op == PP_OP_W || a->op == PP_OP_B) {
             release_mb(w, 2 * (a->stage - 1), a->mb);
-            release_mb(w, 2 * a->stage + 1, a->mb); /* none in a forward-only plan */
+            release_mb(w, 2 * a->stage + 1, a->mb); /* a forward-only plan has no such channel */
         }
         if (a->op == PP_OP_T && a->recv >= 0)
             release_message(w, w->plan->messages[a->recv].channel, a->recv);
     }
 }
 
-/* Run one rank, keeping time, until it waits or is done. */
+/* Runs one rank, keeping time, until it waits or is done. */
 static void run_in_time(struct pp_walk *w, int r)
 {
     const struct pp_rank_plan *list = &w->plan->ranks[r];

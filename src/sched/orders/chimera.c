@@ -17,7 +17,7 @@ static int check(const struct pp_geometry *g)
     return pp_check_two_way(g, 0);
 }
 
-/* The cell that the stage runs at tick t of a unit of `n` micro-batches, if any. */
+/* Emits the cell that the stage runs at tick t of a unit of `n` micro-batches, if it has one. */
 static int emit_tick(const struct pp_geometry *g, int stage, int first, int n, int t,
                      struct pp_emit *e)
 {

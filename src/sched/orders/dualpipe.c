@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * DualPipe (DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024): micro-batches enter at both ends.
- * What is a V of two chunks in DualPipeV is here a pipeline and its mirror image, so that a rank
- * does what DualPipeV's rank as far from the end does. Two copies of the weights on every rank.
+ * The two chunks of DualPipeV's V are here a pipeline and its mirror image, so a rank runs the list
+ * of the DualPipeV rank that is as far from the end. Every rank holds two copies of the weights.
  */
 #include "orders.h"
 
@@ -31,7 +31,7 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
     int half = g->stages / 2;
     struct pp_v_rank v;
     pp_v_start(&v, g, rank, e);
-    if (rank >= half) { /* nearer to the end at which the other pipeline begins */
+    if (rank >= half) { /* nearer to the end where the other pipeline begins */
         int down = v.stage[PP_V_A];
         v.stage[PP_V_A] = v.stage[PP_V_Z];
         v.stage[PP_V_Z] = down;

@@ -2,11 +2,11 @@
 /*
  * DualPipeV (DeepSeek-AI's DualPipe, 2025, cut in half to a V of two chunks per rank): in steady
  * state the forward of one chunk runs together with the backward of the other, so that the messages
- * of each hide behind the arithmetic of the other. The marked pairs are what is meant to overlap. A
- * rank that cannot do two things at once runs the F, then the B: with F = I = W that takes the time
- * of ZB-V, with 2P+1 chunks in memory instead of 2P.
+ * of each hide under the arithmetic of the other. The marked pairs are meant to overlap. A rank
+ * that cannot do two things at once runs the F, then the B: with F = I = W this takes the time of
+ * ZB-V, with 2P+1 chunks in memory instead of 2P.
  *
- * Towards the end the W halves of some backwards are kept back to fill the gaps of the drain.
+ * Towards the end some backward passes delay their W to fill the gaps of the drain.
  */
 #include "orders.h"
 
@@ -22,16 +22,16 @@ static int check(const struct pp_geometry *g)
 
 void pp_dualpipe_phases(struct pp_v_rank *v, int p, int rank)
 {
-    int above = p - 1 - rank; /* ranks between this one and the fold */
+    int above = p - 1 - rank; /* ranks between this rank and the fold */
     int steady = v->m - 2 * p + rank + 1;
-    int split = (rank + 1) / 2; /* drain step from which backwards keep their W back */
+    int split = (rank + 1) / 2; /* drain step from which the W is delayed */
 
     pp_v_phase(v, 2 * above, "aF");
     pp_v_phase(v, rank + 1, "aF zF");
     pp_v_phase(v, above, "zI -W zF");
     if (above == 0) {
-        /* The rank at the fold runs its first pair apart: its first B is what all others are
-         * waiting for. */
+        /* The rank at the fold runs the F and B of its first pair one after the other, because all
+         * other ranks wait for its first B. */
         pp_v_phase(v, 1, "aF zB (zF aB)");
         steady--;
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Eager 1F1B (k = 2: "overlap-friendly" in Zhuang et al., "On Optimizing the Communication of Model
- * Parallelism", 2022): k times the forwards of 1F1B ahead, so that a transfer has time to arrive
- * while there is other work. With k = 1 + ceil(2c / (F+B)), c the time of a transfer, every
- * transfer of the steady state is hidden; 1F1B (k = 1) shows about 2c per micro-batch. Costs
- * k(P-1-r) + 1 micro-batches in flight on rank r.
+ * Parallelism", 2022): runs k times as many forwards ahead as 1F1B, so that a transfer can arrive
+ * while there is other work. With k = 1 + ceil(2c / (F+B)), where c is the time of a transfer,
+ * every transfer of the steady state is hidden; 1F1B (k = 1) exposes about 2c per micro-batch. Rank
+ * r holds k(P-1-r) + 1 micro-batches in flight.
  *
  * k = 2 is right for every c up to half of F+B, and a good choice when c was not measured.
  */
@@ -37,7 +37,7 @@ int pp_schedule_eager(const struct pp_geometry *g)
         return g->eager;
     double work = g->costs.f + g->costs.i + g->costs.w;
     double k = 1 + ceil(2 * g->costs.comm / (work > 0 ? work : 3));
-    return k < g->microbatches ? (int)k : g->microbatches; /* more cannot be ahead */
+    return k < g->microbatches ? (int)k : g->microbatches; /* there are only M forwards */
 }
 
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists of least makespan, by branch and bound over rows of states. A state is what every rank has done,
- * and when; the states of a row have done as many cells. Giffler and Thompson's rule branches: of the
- * cell that can end first, all cells of its rank that can start before that end are tried (Operations
- * Research 8, 1960). A state is dropped if another one with the same counts is no later in any time, or
- * if its bound is not below the best makespan. The bound is that of each rank alone (jobs.c),
- * with the times that other ranks need before and after each of its cells.
+ * Finds lists of least makespan by branch and bound over rows of states. A state records which
+ * cells every rank has done, and when; all states of a row have done the same number of cells.
+ * Branching follows Giffler and Thompson (Operations Research 8, 1960): take the cell that can end
+ * first, and try all cells of its rank that can start before that end. A state is dropped if
+ * another state with the same counts is no later in any time, or if its bound is not below the best
+ * makespan. The bound is that of each rank alone (jobs.c), with the times that other ranks need
+ * before and after each of its cells.
  *
- * A row keeps only the least bounds where it gets too wide: a beam. Where no row did, the best list is
- * proved.
+ * A row that gets too wide keeps only the states with the least bounds, as in a beam search. If no
+ * row did, the best list is proved to be optimal.
  *
- * With one chunk, a memory limit of K is an order of cells: W of micro-batch j before F of j + K. With
- * more chunks the rule would miss lists in which an F waits for room, so there "not this F yet" is a
- * branch of its own.
+ * With one chunk, a memory limit of K orders cells: W of micro-batch j comes before F of j + K.
+ * With several chunks this rule would miss lists in which an F waits for memory, so "not this F
+ * yet" is a branch of its own.
  */
 #include "repair.h"
 
@@ -24,19 +25,19 @@
 #define NEVER INT64_MAX
 
 enum {
-    N_CHAINS = 1 << 12, /* of 12 bits of a hash */
+    N_CHAINS = 1 << 12, /* 12 bits of a hash */
     FIRST_ROOM = 64,
     BEAM = 1600,      /* cells times states of a row */
-    WIDEST = 64 << 8, /* states of a row, some 50 MB */
+    WIDEST = 64 << 8, /* states of a row, some 50 MB of memory */
 };
 
-struct node { /* how a state came about */
+struct node { /* how a state was reached */
     int32_t parent, cell;
 };
 
 struct state {
-    int64_t bound;   /* NEVER: beaten by another one */
-    uint64_t banned; /* stages whose F waits for another cell of its rank */
+    int64_t bound;   /* NEVER: dominated by another state */
+    uint64_t banned; /* stages whose F must wait for another cell of its rank */
     int32_t node, next, times;
 };
 
@@ -50,12 +51,13 @@ struct row {
 struct search {
     const struct pp_repair *r;
     int *rank_of; /* [n_virtual] */
-    /* Of a state: [p] end of each rank's last cell; [n_virtual][3] micro-batches done; [n_virtual][2][M]
-     * when the input of F and I is there, NEVER when that is unknown, 0 after its use. */
+    /* Layout of a state: [p] end of each rank's last cell; [n_virtual][3] micro-batches done;
+     * [n_virtual][2][M] when the input of F and I is available, NEVER when this is unknown, 0 after
+     * its use. */
     size_t n_times;
     int64_t *child; /* [n_times] */
     size_t *at;     /* [p] cells of a list */
-    /* [n_virtual][3][M] after the end and before the start of a cell, at least */
+    /* [n_virtual][3][M] least time after the end and before the start of a cell */
     int64_t *tail, *head;
     struct pp_job *jobs; /* [row] */
     struct node *nodes;
@@ -64,7 +66,7 @@ struct search {
     int width;
     bool cut;
     int64_t best;
-    int32_t best_node; /* -1: the list that was given */
+    int32_t best_node; /* -1: the list that was given is the best */
 };
 
 static size_t at_job(const struct search *s, int cell, int mb)
@@ -83,7 +85,7 @@ static int64_t *input_of(const struct search *s, int64_t *state, int stage, int 
     return state + first + (2 * (size_t)stage + (size_t)op) * (size_t)s->r->m + (size_t)mb;
 }
 
-/* With one chunk a rank: the micro-batch whose W makes room for F of `mb`. */
+/* With one chunk per rank: returns the micro-batch whose W frees the memory for F of `mb`. */
 static int room_after(const struct search *s, int mb)
 {
     return s->r->n_virtual == s->r->p ? mb - s->r->limit : -1;
@@ -91,7 +93,7 @@ static int room_after(const struct search *s, int mb)
 
 /* ---- bounds */
 
-/* A cell with what follows it. */
+/* Returns the time of a cell and of all that must follow it. */
 static int64_t with_tail(const struct search *s, int cell, int mb)
 {
     return s->r->cost[cell] + s->tail[at_job(s, cell, mb)];
@@ -125,7 +127,7 @@ static void set_tails(struct search *s)
     }
 }
 
-/* The end of a cell at the earliest; 0: it is done. */
+/* Returns the earliest end of a cell; 0 when the cell is done. */
 static int64_t end_of_cell(const struct search *s, int64_t *state, int cell, int mb)
 {
     return mb < done_of(s, state)[cell] ? 0 : s->head[at_job(s, cell, mb)] + s->r->cost[cell];
@@ -154,7 +156,7 @@ static void set_head(struct search *s, int64_t *state, int cell, int j)
     s->head[at_job(s, cell, j)] = t;
 }
 
-/* Of all ends that a state can still lead to. */
+/* Returns a lower bound of the makespan of every list that a state can lead to. */
 static int64_t bound_state(struct search *s, int64_t *state)
 {
     const struct pp_repair *r = s->r;
@@ -197,7 +199,7 @@ static int compare_states(const void *a, const void *b)
     return x->node < y->node ? -1 : 1;
 }
 
-/* Which chain a state of these counts is in: [0, N_CHAINS). Arithmetic modulo 2^64. */
+/* Returns the chain of states with these counts: [0, N_CHAINS). Arithmetic is modulo 2^64. */
 static size_t hash_counts(const int64_t *counts, size_t n)
 {
     uint64_t hash = 0;
@@ -206,7 +208,7 @@ static size_t hash_counts(const int64_t *counts, size_t n)
     return hash >> 52;
 }
 
-/* Put the child into a row, if no state there is as good. */
+/* Adds the child to a row, unless a state of the row is at least as good. */
 static int add_state(struct search *s, struct row *row, int64_t bound, uint64_t banned,
                      struct node how)
 {
@@ -242,7 +244,7 @@ static int add_state(struct search *s, struct row *row, int64_t bound, uint64_t 
 
 /* ---- branches */
 
-/* When a cell can start; NEVER: not before another one. */
+/* Returns when a cell can start; NEVER: another cell must come first. */
 static int64_t start_of(const struct search *s, int64_t *state, uint64_t banned, int cell)
 {
     const struct pp_repair *r = s->r;
@@ -281,7 +283,7 @@ static int try_cell(struct search *s, const int64_t *state, int cell, int64_t st
         if (s->rank_of[k] != s->rank_of[cell / 3])
             continue;
         banned &= ~(UINT64_C(1) << k);
-        /* what is there before its rank is free counts as being there then */
+        /* input that is available before its rank is free counts as available at that time */
         for (int op = PP_OP_F; op < PP_OP_W; op++)
             for (int mb = (int)done_of(s, s->child)[3 * k + op]; mb < s->r->m; mb++) {
                 int64_t *t = input_of(s, s->child, k, op, mb);
@@ -328,7 +330,7 @@ static void empty_row(struct row *row)
     memset(row->chains, 0xff, N_CHAINS * sizeof(*row->chains));
 }
 
-/* All states of a row, those of the least bounds first. */
+/* Expands all states of a row, those with the least bounds first. */
 static int expand_row(struct search *s)
 {
     struct row *row = &s->rows[0];
@@ -349,7 +351,7 @@ static int expand_row(struct search *s)
     return 0;
 }
 
-/* Nothing is done. */
+/* Sets the child to the start: no cell is done. */
 static void set_start(struct search *s)
 {
     const struct pp_repair *r = s->r;
@@ -361,7 +363,7 @@ static void set_start(struct search *s)
         }
 }
 
-/* Of the lists as they are. */
+/* Computes the makespan of the lists as they are. */
 static int64_t find_makespan(struct search *s)
 {
     const struct pp_repair *r = s->r;
@@ -425,7 +427,8 @@ static void search_fini(struct search *s)
     pp_free(s->nodes);
 }
 
-/* With rows that grow up to `widest`; *out_cut: even those were not wide enough. */
+/* Searches with rows that grow from `first` to `widest` states; *out_cut: even the widest rows
+ * dropped states. */
 static int search_widths(const struct pp_repair *r, int first, int widest, bool *out_cut)
 {
     size_t n = (size_t)r->n_virtual, m = (size_t)r->m, n_times = (size_t)r->p + 3 * n + 2 * n * m;
@@ -467,7 +470,7 @@ int pp_exact_beam(const struct pp_repair *r)
 {
     size_t width = BEAM / (r->row * (size_t)r->p);
     bool cut;
-    bool small = width >= 4 && r->n_virtual <= 64; /* the bits of `banned` */
+    bool small = width >= 4 && r->n_virtual <= 64; /* the bits of `banned` suffice */
     return small ? search_widths(r, width < 32 ? (int)width : 32, 0, &cut) : 0;
 }
 

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Greedy list scheduling: simulates the pipeline and picks each rank's next action, with the ticks
- * of F, I and W of every virtual stage, and of a transfer. A rank runs F and I in turn, or whichever
- * has its input; F of the deepest chunk, I of the oldest micro-batch, and W where it would wait or
- * lacks room, unless that delays what is known to come. A rank holds a chunk from F to W. A recomputed
- * one needs little memory until its recompute, then its full memory: its W comes at once.
+ * of F, I and W of every virtual stage, and of a transfer. A rank runs F and I in turn, or
+ * whichever has its input: F of the deepest chunk, I of the oldest micro-batch. It runs a W where
+ * it would wait or lacks memory, unless the W delays an action that is known to come. A rank holds
+ * a chunk from F to W. A recomputed chunk needs little memory until its recompute, then its full
+ * memory, so its W follows at once.
  *
- * Of the lists of several settings the best one is kept, and made shorter by exchange (repair.c) and
- * by branch and bound (exact.c).
+ * The best list of several settings is kept, and made shorter by exchange (repair.c) and by branch
+ * and bound (exact.c).
  *
- * It cannot hang: the F of a chunk leaves room for one F of each deeper chunk of its rank. Take the
- * oldest micro-batch that is not through, at its next F. I and W need no room, so all before it have
- * given theirs back; the later ones are in less deep chunks, and have left room for this one.
+ * The lists cannot hang: the F of a chunk leaves memory for one F of each deeper chunk of its rank.
+ * Consider the oldest unfinished micro-batch at its next F. I and W need no memory, so all
+ * micro-batches before it have freed theirs; the later ones are in less deep chunks, and have left
+ * memory for this one.
  */
 #include "orders.h"
 #include "../schedule.h"
@@ -22,18 +24,18 @@
 #include "ppcli/base/base.h"
 
 enum {
-    KNOB_FILL = 1, /* a W into every gap, also into one that is shorter */
-    KNOB_WAIT = 2, /* after an F for an I that comes soon, after an I for an F */
+    KNOB_FILL = 1, /* fills every gap with a W, also a gap shorter than the W */
+    KNOB_WAIT = 2, /* waits after an F for an I that comes soon, and after an I for an F */
     N_KNOBS = 4,
-    KNOB_WHOLE = 4, /* W's right after their I, and an I before any F */
+    KNOB_WHOLE = 4, /* W follows its I, and an I comes before any F */
 };
 
 struct lane {           /* one rank */
-    int64_t start, now; /* of its first cell, end of its last one */
+    int64_t start, now; /* start of its first cell, end of its last one */
     int stage, op;      /* its next cell */
-    int wish;           /* F after an I, else I */
+    int wish;           /* the op to prefer next: F after an I, else I */
     int held;
-    int64_t left; /* work that is still to do */
+    int64_t left; /* ticks of work still to do */
     size_t n;     /* cells so far */
 };
 
@@ -42,18 +44,19 @@ struct greedy {
     const int64_t *ticks;
     const bool *recompute; /* [n_virtual], or NULL */
     enum pp_placement placement;
-    int ops; /* 1: F alone, else 3 */
+    int ops; /* 1: only F, else 3 */
     int n_virtual, limit;
     unsigned knobs;
     int32_t *done;         /* [n_virtual][3] micro-batches, by op */
     int64_t *end;          /* [n_virtual][2][M] of F and I */
     struct lane *lanes;    /* [P] */
-    int64_t *begin;        /* [P] of their next cells; INT64_MAX: there is none yet */
+    int64_t *begin;        /* [P] start of each rank's next cell; INT64_MAX: none can start yet */
     int32_t *cells, *best; /* [P][row] 3 * stage + op */
     size_t row;            /* cells of a rank: ops * V * M */
 };
 
-/* The I of a recomputed stage has its R before it; the last one has not: it follows its F. */
+/* Returns the ticks of a cell. An I of a recomputed stage includes its R; the last stage has no R,
+ * because its I follows its F. */
 static int64_t action_ticks(const struct greedy *y, int s, int op)
 {
     bool recompute = op == PP_OP_I && y->recompute && y->recompute[s] && s < y->n_virtual - 1;
@@ -61,7 +64,7 @@ static int64_t action_ticks(const struct greedy *y, int s, int op)
     return r + (y->ticks ? y->ticks[3 * s + op] : 1);
 }
 
-/* Of the transfer between stages s and s + 1. */
+/* Returns the ticks of the transfer between stages s and s + 1. */
 static int64_t transfer_ticks(const struct greedy *y, int s)
 {
     int p = y->g->stages;
@@ -69,7 +72,7 @@ static int64_t transfer_ticks(const struct greedy *y, int s)
     return local || !y->ticks ? 0 : y->ticks[3 * (size_t)y->n_virtual];
 }
 
-/* When the next F or I of stage s has its input; -1: unknown. */
+/* Returns when the input of the next F or I of stage s arrives; -1: not known yet. */
 static int64_t input_time(const struct greedy *y, int s, int op)
 {
     const int32_t *done = y->done + 3 * (size_t)s;
@@ -84,8 +87,8 @@ static int64_t input_time(const struct greedy *y, int s, int op)
            transfer_ticks(y, op == PP_OP_F ? from : s);
 }
 
-/* Of two cells that may begin at the same time the higher one does: the F of the deepest chunk, the I
- * of the oldest micro-batch, and of its stages the first. */
+/* Returns the rank of a cell among cells that may begin at the same time: the highest runs first. F
+ * of the deepest chunk, or I of the oldest micro-batch and its first stage. */
 static int64_t rank_urgency(const struct greedy *y, int wish, int s, int op)
 {
     int64_t chunk = s / y->g->stages, age = y->g->microbatches - y->done[3 * s + op];
@@ -99,8 +102,8 @@ static int stage_of(const struct greedy *y, int r, int chunk)
     return chunk * p + (y->placement == PP_PLACE_V && chunk % 2 == 1 ? p - 1 - r : r);
 }
 
-/* The W of a recomputed chunk, else the longest one that fits into a gap, else the shortest; -1: there
- * is none. *at_once: nothing goes before it. */
+/* Picks a W: that of a recomputed chunk, else the longest one that fits into the gap, else the
+ * shortest; -1: there is none. *at_once: it must run before any other cell. */
 static int pick_w(const struct greedy *y, int r, int64_t gap, bool *at_once)
 {
     int best = -1;
@@ -119,13 +122,13 @@ static int pick_w(const struct greedy *y, int r, int64_t gap, bool *at_once)
     return best;
 }
 
-/* The next cell of a rank, as far as can be known. */
+/* Chooses the next cell of a rank from what is known so far. */
 static void choose_next_cell(struct greedy *y, int r)
 {
     struct lane *k = &y->lanes[r];
     int64_t most = 0, first = INT64_MAX, begin = INT64_MAX;
     int wish = y->knobs & KNOB_WHOLE ? PP_OP_I : k->wish;
-    bool blocked = false; /* an F has its input, but no room */
+    bool blocked = false; /* an F has its input, but there is no memory */
     for (int c = 0; c < y->g->chunks; c++) {
         int s = stage_of(y, r, c);
         for (int op = PP_OP_F; op < y->ops && op < PP_OP_W; op++) {
@@ -159,8 +162,8 @@ static void choose_next_cell(struct greedy *y, int r)
     y->begin[r] = begin;
 }
 
-/* Run the next cell of a rank; what it and its neighbours do next may be another now. Returns the
- * least that play_lists() can return. */
+/* Runs the next cell of a rank. After it, the next choice of this rank and its neighbours may
+ * change. Returns a lower bound of what play_lists() can return. */
 static int64_t run_next_cell(struct greedy *y, int r)
 {
     struct lane *k = &y->lanes[r];
@@ -181,8 +184,8 @@ static int64_t run_next_cell(struct greedy *y, int r)
     return 2 * (k->now + k->left) - k->start;
 }
 
-/* One list of each rank; returns the makespan plus the longest span of a rank, or INT64_MAX as soon as
- * that is not below `best`. */
+/* Simulates one list for each rank. Returns the makespan plus the longest span of a rank, or
+ * INT64_MAX as soon as that is not below `best`. */
 static int64_t play_lists(struct greedy *y, int64_t best)
 {
     int p = y->g->stages;
@@ -210,7 +213,7 @@ static int64_t play_lists(struct greedy *y, int64_t best)
     return makespan + span;
 }
 
-/* Play with these knobs, and keep the lists if they are better than those before. */
+/* Simulates with these knobs and keeps the lists if they are better than the best so far. */
 static void try_knobs(struct greedy *y, int limit, unsigned knobs, int64_t *best)
 {
     y->limit = limit < y->g->chunks ? y->g->chunks : limit;
@@ -224,8 +227,9 @@ static void try_knobs(struct greedy *y, int limit, unsigned knobs, int64_t *best
     }
 }
 
-/* No setting of the knobs is best everywhere. The makespan counts where ranks meet after a step, the
- * longest span where they do not; of equals the list that holds less is kept. */
+/* Tries all knobs and memory limits, because no setting is best everywhere. The makespan counts
+ * where ranks meet after a step, the longest span where they do not; of equal lists the one that
+ * holds less is kept. */
 static void search_lists(struct greedy *y, enum pp_greedy mode)
 {
     int chunks = y->g->chunks, all = chunks * y->g->microbatches;
@@ -252,7 +256,7 @@ static int emit_best(struct greedy *y, bool whole, struct pp_emit **e)
     return 0;
 }
 
-/* Make the best lists shorter; those with recomputed chunks stay. */
+/* Shortens the best lists, unless they have recomputed chunks. */
 static int shorten_lists(struct greedy *y, bool exact)
 {
     double cap = pp_cap(y->g) * y->g->chunks;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Groups of micro-batches of the interleaved schedules. */
+/* Groups of micro-batches in the interleaved schedules. */
 #include "orders.h"
 
 struct pp_groups pp_groups_of(const struct pp_geometry *g)
@@ -35,10 +35,12 @@ void pp_groups_entry(const struct pp_groups *groups, int k, int *chunk, int *mb)
     *mb = first + k / (groups->chunks * size) * size + in % size;
 }
 
-/* Does a group of `next` after one of groups->size close a circle of waits? */
+/* Returns whether a group of `next` micro-batches after one of groups->size makes ranks wait in a
+ * circle. */
 static bool group_blocks(const struct pp_groups *groups, int next, int ahead)
 {
-    /* Of two chunks, one micro-batch alone is in nobody's way, unless two more such follow. */
+    /* With two chunks, a group of one micro-batch blocks no rank, unless two more such groups
+     * follow. */
     bool alone = groups->chunks == 2 && next == 1 && !(groups->size == 1 && groups->n > 2);
     return groups->size + next < ahead && !alone;
 }
@@ -59,7 +61,7 @@ int pp_groups_check(const struct pp_geometry *g, int ahead)
     struct pp_groups groups = pp_groups_of(g);
     int last = groups.size_rest > 0 ? groups.size_rest : groups.size;
     struct pp_geometry nearest = *g;
-    /* One group of all is always legal, so this ends. */
+    /* A single group of all micro-batches is always legal, so this loop ends. */
     for (int step = 1; step <= g->microbatches; step++) {
         nearest.group = g->group + step;
         if (!groups_deadlock(&nearest, ahead))

@@ -19,7 +19,7 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
     int p = g->stages;
     int v = g->chunks;
     int cells = v * g->microbatches;
-    /* Two hops per rank, there and back, as every rank has V forwards to fill them with; 1F1B,
+    /* Two hops per rank, there and back, because every rank has V forwards to fill them; 1F1B,
      * whose pair takes the whole rank, needs one. */
     int64_t ahead =
         v == 1 ? p - 1 - rank : (int64_t)(v - 1) * groups.size + 2 * (int64_t)(p - 1 - rank);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Interleaved zero bubble (torch's ScheduleInterleavedZeroBubble): interleaved 1F1B whose backwards
- * are split. The input gradients go first, because a neighbour waits for them; the weight gradients
- * follow r cells late on rank r, and fill what would be idle at the end. At most V*P chunks in
- * flight on every rank, which is what 1F1B holds on its first. V = 1 is ZB-H1.
+ * Interleaved zero bubble (torch's ScheduleInterleavedZeroBubble): interleaved 1F1B whose backward
+ * passes are split. Input gradients go first, because a neighbour waits for them; the weight
+ * gradients follow r cells late on rank r, and fill the idle time at the end. At most V*P chunks
+ * are in flight on every rank, which 1F1B holds on its first rank. V = 1 is ZB-H1.
  */
 #include "orders.h"
 #include "../schedule.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One rank, and jobs that come at known times and leave work for others: of those that have come, the
- * one with the longest tail runs until the next one comes. No order ends sooner (Carlier and Pinson,
- * Management Science 35, 1989).
+ * Computes a bound for one rank whose jobs arrive at known times and leave work for other ranks: of
+ * the jobs that have arrived, the one with the longest tail runs until the next one arrives. No
+ * order ends sooner (Carlier and Pinson, Management Science 35, 1989).
  */
 #include "repair.h"
 
@@ -22,7 +22,7 @@ int64_t pp_jobs_bound(struct pp_job *jobs, int n)
     while (arrived < n || open > 0) {
         t = open == 0 && jobs[arrived].head > t ? jobs[arrived].head : t;
         for (; arrived < n && jobs[arrived].head <= t;
-             arrived++) { /* the open ones stand first, by tail */
+             arrived++) { /* the open jobs come first, sorted by tail */
             struct pp_job arrival = jobs[arrived];
             int k = open++;
             for (; k > 0 && jobs[k - 1].tail > arrival.tail; k--)

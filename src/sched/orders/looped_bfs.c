@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Looped breadth-first (Lamy-Poirier, "Breadth-First Pipeline Parallelism", 2023): all forwards
- * chunk by chunk, then all backwards, last chunk first. The bubble of interleaved 1F1B, transfers
- * that hide behind M cells of the same chunk, and a chunk's gradient complete early; for V*M chunks
- * in flight. Published, and in torch, with each chunk's backwards in descending order.
+ * chunk by chunk, then all backwards, last chunk first. It has the bubble of interleaved 1F1B,
+ * transfers that hide behind M cells of the same chunk, and chunks whose gradients complete early,
+ * for V*M chunks in flight. The paper and torch have each chunk's backwards in descending order.
  */
 #include "../pass.h"
 #include "../schedule.h"

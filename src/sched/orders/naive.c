@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Naive model parallelism: one micro-batch at a time goes all the way down and all the way back,
- * so that only one rank ever works. Bubble 1 - 1/P; the yardstick that pipelining is held against.
+ * Naive model parallelism: one micro-batch at a time runs all the way down and all the way back, so
+ * that only one rank works at any time. Bubble 1 - 1/P: the baseline for all other schedules.
  */
 #include "orders.h"
 

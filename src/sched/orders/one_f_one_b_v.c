@@ -12,7 +12,7 @@
 
 #include "ppcli/base/base.h"
 
-/* Two slots for a B; after every third of them three slots of pause. */
+/* Places a B in two slots; after every third B follow three slots of pause. */
 static void put_b(int *first, int kind, int *now, int *since_pause)
 {
     first[kind] = *now;
@@ -26,7 +26,7 @@ static void put_b(int *first, int kind, int *now, int *since_pause)
 
 static void pattern(int p, int *first)
 {
-    int now = PP_V_PERIOD; /* a period of room in front, for the squeeze */
+    int now = PP_V_PERIOD; /* leaves one period in front, for the squeeze */
     for (int r = 0; r < p; r++)
         first[r * PP_V_KINDS + PP_V_FA] = ++now;
     for (int r = p - 1; r >= 0; r--)

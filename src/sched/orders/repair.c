@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Repair by exchange: cells of a finished list move to earlier places, one at a time, as long as that
- * shortens the step. Judged is the makespan plus the longest span of a rank, and of equals the sum of
- * the ranks' ends, which tells a list that can still get better. A count of simulated cells ends the
- * search, so that equal costs give equal lists.
+ * Repair by exchange: moves cells of a finished list to earlier places, one at a time, as long as
+ * this shortens the step. Lists are compared by the makespan plus the longest span of a rank; among
+ * equals the sum of the ranks' ends decides, because it shows which list can still improve. The
+ * search ends after a fixed number of simulated cells, so that equal costs give equal lists.
  */
 #include "repair.h"
 
@@ -11,8 +11,8 @@
 
 #include "ppcli/base/base.h"
 
-#define REACH 8      /* how far a cell moves */
-#define CELLS 200000 /* that may be simulated: a few milliseconds */
+#define REACH 8      /* how many places a cell may move */
+#define CELLS 200000 /* simulated cells: a few milliseconds */
 
 struct state { /* one rank of a simulation */
     int64_t start, now;
@@ -41,7 +41,7 @@ static int64_t find_arrival(const struct search *s, int stage, int op, int mb)
     return t < 0 ? -1 : t + r->hop[op == PP_OP_F ? from : stage];
 }
 
-/* Run a rank until it waits. */
+/* Runs a rank until it waits. */
 static bool replay_rank(struct search *s, int rank)
 {
     const struct pp_repair *r = s->r;
@@ -93,7 +93,7 @@ static bool is_better(struct score a, struct score b)
     return a.step != b.step ? a.step < b.step : a.ends < b.ends;
 }
 
-/* The cell at `from` moves to `to`, which is before it; and back. */
+/* Moves the cell at `from` to `to`, or back. */
 static void move_cell(int32_t *row, int from, int to)
 {
     int32_t cell = row[from];
@@ -103,7 +103,7 @@ static void move_cell(int32_t *row, int from, int to)
     row[to] = cell;
 }
 
-/* How many chunks a rank holds at most. */
+/* Returns whether the rank never holds more chunks than the limit. */
 static bool fits_memory(const struct pp_repair *r, const int32_t *row)
 {
     int held = 0;
@@ -115,7 +115,7 @@ static bool fits_memory(const struct pp_repair *r, const int32_t *row)
     return true;
 }
 
-/* One cell to all earlier places within reach; the first that is better stays. */
+/* Tries to move one cell to each earlier place within reach, and keeps the first that is better. */
 static bool move_cell_earlier(struct search *s, int rank, int from, struct score *best)
 {
     int32_t *row = s->r->cells + (size_t)rank * s->r->row;
@@ -139,7 +139,7 @@ int pp_repair_run(const struct pp_repair *r)
 {
     size_t n = (size_t)r->n_virtual;
     if (r->row * (size_t)r->p > CELLS / 8)
-        return 0; /* too few tries to find anything */
+        return 0; /* too few tries to find an improvement */
     PP_TAKE(int64_t, end, 2 * n * (size_t)r->m);
     PP_TAKE(int32_t, done, 3 * n);
     PP_TAKE(struct state, rank, r->p);

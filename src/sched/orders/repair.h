@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making finished lists shorter, for schedules that are made for costs. */
+/* Shortens finished lists, for schedules that are made for costs. */
 #ifndef PPCLI_SCHED_REPAIR_H
 #define PPCLI_SCHED_REPAIR_H
 
@@ -10,31 +10,31 @@ struct pp_repair {
     int limit;           /* chunks a rank may hold, from F to W */
     const int64_t *cost; /* [3 * n_virtual] F, I, W of each stage */
     const int64_t *hop;  /* [n_virtual] transfer from a stage to the next */
-    int32_t *cells;      /* [p][row] 3 * stage + op; changed */
+    int32_t *cells;      /* [p][row] 3 * stage + op; the lists, changed in place */
     size_t row;
 };
 
-/* By exchange. Errors: PP_ERESOURCE. */
+/* Shortens the lists by exchange. Errors: PP_ERESOURCE. */
 int pp_repair_run(const struct pp_repair *r);
 
-/* By branch and bound to the least makespan; lists that have it stay as they are. Errors: PP_ERESOURCE;
- * PP_ECONFIG without a proof. */
+/* Shortens the lists to the least makespan by branch and bound; lists that already have it stay as
+ * they are. Errors: PP_ERESOURCE; PP_ECONFIG when there is no proof. */
 int pp_exact_prove(const struct pp_repair *r);
 
-/* The same as a beam of a few milliseconds, without a proof, where the lists are short enough for one:
- * up to 400 cells. Errors: PP_ERESOURCE. */
+/* As pp_exact_prove(), but a beam search of a few milliseconds without a proof, for lists of up to
+ * 400 cells. Errors: PP_ERESOURCE. */
 int pp_exact_beam(const struct pp_repair *r);
 
 /* ---- jobs.c */
 
 struct pp_job {
-    int64_t head; /* not before */
+    int64_t head; /* earliest start */
     int64_t left; /* work */
-    int64_t tail; /* after it, elsewhere */
+    int64_t tail; /* time after it on other ranks */
 };
 
-/* When all n jobs of one rank, and what follows them, can have ended at the earliest, even if the rank
- * may interrupt them. Changes the jobs. */
+/* Returns the earliest time at which all n jobs of one rank, and what follows them, can have ended,
+ * even if the rank may interrupt them. Changes the jobs. */
 int64_t pp_jobs_bound(struct pp_job *jobs, int n);
 
 #endif

@@ -10,8 +10,8 @@
 #include "orders.h"
 #include "../schedule.h"
 
-/* NULL where any shape may run. Else 0, or PP_ECONFIG through pp_refuse_shape(), which names the
- * nearest shape that may: here one micro-batch fills no pipeline. */
+/* check may be NULL if every shape may run. Returns 0, or PP_ECONFIG through pp_refuse_shape(),
+ * which names the nearest legal shape. Here one micro-batch fills no pipeline. */
 static int check(const struct pp_geometry *g)
 {
     struct pp_geometry nearest = *g;
@@ -20,10 +20,10 @@ static int check(const struct pp_geometry *g)
 }
 
 /*
- * What one rank computes, in order, as cells of (op, virtual stage, micro-batch). Each F of its stages
- * once for each micro-batch; then either one B, or one I and later one W. B or I of a micro-batch come
- * after its F, and the W of a stage in ascending order, because gradients are added up in that order.
- * Nothing else is to be said: messages, slots and the proof follow from the lists of all ranks.
+ * Emits the cells (op, virtual stage, micro-batch) of one rank in order. Each F of its stages comes
+ * once for each micro-batch, then either one B, or one I and later one W. The B or I of a
+ * micro-batch comes after its F; the W of a stage ascend, because gradients are added up in that
+ * order. Messages, slots and the proof follow from the lists of all ranks.
  */
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
@@ -44,7 +44,7 @@ extern const struct pp_schedule_ops schedule_skeleton; /* PP_SCHEDULE declares i
 const struct pp_schedule_ops schedule_skeleton = {
     .placement = PP_PLACE_LOOP, /* which rank has which virtual stage: ppcli/sched/schedule.h */
     .chunks = 1,                /* of each rank; 0: any number, and default_chunks */
-    .merges = false,            /* W are apart, so a run must not merge them by itself */
+    .merges = false,            /* I and W are apart, so a run must not merge W by itself */
     .check = check,
-    .emit = emit, /* or emit_all, where the lists of all ranks are made together */
+    .emit = emit, /* or emit_all, if the lists of all ranks are made together */
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * V schedules with controllable memory (Qi et al., 2024) from a pattern of F and I: the W's go into
- * the slots that it leaves empty, then the first micro-batches move up as far as the peak of the
- * steady state allows, and the last ones close ranks without their W's, which then fill the gaps.
- * This greedy form, not the exhaustive search of the authors' code.
+ * V schedules with controllable memory (Qi et al., 2024) from a pattern of F and I. The W's go into
+ * the slots that the pattern leaves empty. Then the first micro-batches move up as far as the peak
+ * of the steady state allows; the last ones move up without their W's, which then fill the gaps.
+ * This is the greedy form, not the exhaustive search of the authors' code.
  */
 #include "orders.h"
 
@@ -20,9 +20,9 @@ static bool *cool_of(const struct control *c, int rank, int kind, int mb)
 }
 
 /*
- * Each empty slot of the rank takes the W of the oldest I that waits for one. The rank is warm
- * until its first micro-batch has left it, and cool once its last one has turned around; what it
- * runs then is marked.
+ * Fills each empty slot of the rank with the W of the oldest I that waits for one. The rank is warm
+ * until its first micro-batch has left it, and cool once its last micro-batch has turned around;
+ * cells that it runs while cool are marked.
  */
 static void fill_rank(struct control *c, int rank, int32_t *waiting)
 {
@@ -49,7 +49,7 @@ static void fill_rank(struct control *c, int rank, int32_t *waiting)
     }
 }
 
-/* Take the cool W's out, close ranks. */
+/* Removes the cool W's and closes the gaps. */
 static void close_ranks(struct control *c)
 {
     struct pp_v_grid *g = &c->grid;
@@ -76,7 +76,8 @@ static void close_ranks(struct control *c)
     }
 }
 
-/* The first cool W of a kind; m: none. They are the last ones, because W's ascend. */
+/* Returns the first cool W of a kind; m: there is none. Cool W's are the last ones, because W's
+ * ascend. */
 static int first_cool(const struct control *c, int rank, int kind)
 {
     int mb = c->grid.m;
@@ -85,7 +86,7 @@ static int first_cool(const struct control *c, int rank, int kind)
     return mb;
 }
 
-/* Put the cool W's back, in the order in which they were, each in the first empty slot. */
+/* Puts the cool W's back in their order, each in the first empty slot. */
 static void fill_gaps(struct control *c, int rank)
 {
     struct pp_v_grid *g = &c->grid;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Periodic patterns of cells on a grid, and squeezing them to the left. */
+/* Places periodic patterns of cells on a grid and squeezes them to the left. */
 #include "orders.h"
 #include "../schedule.h"
 
@@ -7,7 +7,7 @@
 
 #include "ppcli/base/base.h"
 
-/* F a micro-batch more, W one less */
+/* F holds one micro-batch more, W one less */
 static int delta_of(int kind)
 {
     return kind <= PP_V_FZ ? 1 : kind >= PP_V_WZ ? -1 : 0;
@@ -40,7 +40,7 @@ int pp_v_grid_init(struct pp_v_grid *g, int p, int m, bool fused, const int *fir
     int last = 0;
     for (int i = 0; i < p * PP_V_KINDS; i++)
         last = first[i] > last ? first[i] : last;
-    /* Behind the last cell of the pattern, room for every W: they find an empty slot for sure. */
+    /* After the last cell of the pattern, there are enough slots for every W. */
     int64_t width = (int64_t)last + 1 + (PP_V_PERIOD + 2) * (int64_t)m;
     if (width > INT32_MAX)
         return pp_fail(PP_ERESOURCE, "a schedule of %d micro-batches is too long to lay out", m);
@@ -65,11 +65,11 @@ void pp_v_grid_fini(struct pp_v_grid *g)
     *g = (struct pp_v_grid){0};
 }
 
-/* The slot of what the cell needs; -1: nothing. */
+/* Returns the slot of the cell that makes the input; -1: it needs no input. */
 static int find_input_slot(const struct pp_v_grid *g, int rank, int kind, int mb)
 {
     bool fold = rank == g->p - 1;
-    /* The gradient leaves a fused B at its end. */
+    /* A fused B sends its gradient at its end. */
     int iz = g->fused ? PP_V_WZ : PP_V_IZ;
     int ia = g->fused ? PP_V_WA : PP_V_IA;
     switch (kind) {
@@ -113,12 +113,13 @@ static bool is_empty(const struct pp_v_grid *g, int rank, int t, bool wide)
     return row[t] < 0 && (!wide || row[t + 1] < 0);
 }
 
-/* Where the cell at slot t of `rank` goes: t when it stays. */
+/* Returns the slot that the cell at slot t of `rank` moves to; t when it stays. */
 static int find_target_slot(const struct pp_v_grid *g, int rank, int kind, int mb, int t)
 {
     int from = pp_v_grid_earliest(g, rank, kind, mb);
     if (delta_of(kind) > 0) {
-        /* Held from its new slot on: there must be room all the way from there to here. */
+        /* The micro-batch is held from its new slot on, so every slot from there to here must have
+         * memory left. */
         const int32_t *live = pp_v_live(g, rank);
         int roomy = t;
         while (roomy > from && live[roomy - 1] < g->cap)

@@ -8,7 +8,7 @@
 
 static void pattern(int p, int rank, int *first)
 {
-    int delta = p % 2 == 0 ? 3 : 0; /* keeps the cells of different micro-batches apart */
+    int delta = p % 2 == 0 ? 3 : 0; /* keeps apart the cells of different micro-batches */
     first[PP_V_FA] = 2 * rank;
     first[PP_V_FZ] = 3 * p - rank - 2;
     first[PP_V_IZ] = 3 * p + delta + 2 * rank - 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing one rank's list of a V schedule, phase by phase. */
+/* Writes one rank's list of a V schedule, phase by phase. */
 #include "orders.h"
 #include "../schedule.h"
 
@@ -14,7 +14,7 @@ void pp_v_start(struct pp_v_rank *v, const struct pp_geometry *g, int rank, stru
 static int emit_action(struct pp_v_rank *v, int chunk, enum pp_op op, bool overlap)
 {
     int mb = v->next[chunk][op]++;
-    if (op == PP_OP_B) { /* the micro-batch after a B is also that of the next I and the next W */
+    if (op == PP_OP_B) { /* the next I and the next W are those of the micro-batch after a B */
         v->next[chunk][PP_OP_I] = mb + 1;
         v->next[chunk][PP_OP_W] = mb + 1;
     } else if (op == PP_OP_I) {
@@ -51,7 +51,7 @@ static int put_all(struct pp_v_rank *v, const char *cells)
             c++;
             const char *letter = strchr(PP_OP_LETTERS, *c);
             PP_TRY(emit_action(v, chunk, (enum pp_op)(letter - PP_OP_LETTERS), overlap));
-            overlap = false; /* the F of an overlapped cell carries the mark */
+            overlap = false; /* only the F of an overlapped cell is marked */
         }
     }
     return 0;

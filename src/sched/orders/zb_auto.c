@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ZB-auto: the zero-bubble heuristic of Qi et al., "Zero Bubble (Almost) Pipeline Parallelism"
- * (2023), which the paper runs as ZB-1p (cap P) and ZB-2p (cap 2P). It plays the pipeline forward
- * in time, for costs and a memory cap that are given: as many forwards ahead as help, then one
- * round of F and I per micro-batch, with W's wherever a rank would otherwise wait or run out of
- * memory. Three yes-or-no knobs have no best setting, so all eight lists are made and the one whose
- * busiest rank is done soonest after its own start is taken (the first of equals).
+ * (2023), which the paper runs as ZB-1p (cap P) and ZB-2p (cap 2P). It simulates the pipeline for
+ * given costs and a given memory cap: as many forwards ahead as help, then one round of F and I per
+ * micro-batch, with W's wherever a rank would otherwise wait or run out of memory. No setting of
+ * the three knobs is always best, so all eight lists are made; the one whose busiest rank has the
+ * shortest span is taken (the first of equals).
  *
- * Memory: a rank is charged one forward from F to W, as a layer keeps its input until then. (The
- * authors give some of it back at I, and then hold more than their cap allows.) The best list for
- * F = I = W and cap P is ZB-H1.
+ * Memory: a rank is charged one forward from F to W, because a layer keeps its input until then.
+ * (The authors give part of it back at I, and then hold more than their cap allows.) The best list
+ * for F = I = W and cap P is ZB-H1.
  */
 #include "zb_auto.h"
 #include "../schedule.h"
@@ -22,29 +22,29 @@
 #include "repair.h"
 
 enum {
-    KNOB_GREEDY_W = 1, /* a W into every gap, also into one that other ranks' bubbles allow */
-    KNOB_I_FIRST = 2,  /* no F that would make the next rank's I late, when this rank may wait */
-    KNOB_FIT = 4,      /* no F before the first I that ends after that I could start */
+    KNOB_GREEDY_W = 1, /* a W into every gap, even where waiting would cost nothing */
+    KNOB_I_FIRST = 2,  /* no F that would make the next rank's I late, if this rank may wait */
+    KNOB_FIT = 4,      /* no F before the first I if the F ends after that I could start */
     N_KNOBS = 8,
 };
 
 /* One rank of one run. */
 struct state {
-    int n[3];       /* by op: how many F, I, W are done */
+    int n[3];       /* by op: F, I, W done so far */
     int n_cells;    /* their sum */
     int64_t now;    /* end of the last cell */
-    int64_t start;  /* of the first */
-    int64_t bubble; /* waited since the first F */
-    double held;    /* memory */
+    int64_t start;  /* start of the first cell */
+    int64_t bubble; /* time waited since the first F */
+    double held;    /* memory in use */
 };
 
 struct search {
     const struct pp_zb_auto *z;
     unsigned knobs;
     int64_t cost[3];
-    double memory[3];   /* by op: what a cell adds */
+    double memory[3];   /* by op: memory that a cell adds */
     struct state *rank; /* [p] */
-    int *ahead;         /* [p] F's wanted next */
+    int *ahead;         /* [p] F's to run next */
     int64_t *end_f;     /* [p][m] */
     int64_t *end_i;     /* [p][m] */
     uint8_t *cells;     /* [p][3m] ops in order */
@@ -57,7 +57,7 @@ static size_t index_of(const struct search *s, int rank, int mb)
     return (size_t)rank * (size_t)s->z->m + (size_t)mb;
 }
 
-/* When what the next F or I of a rank needs is there; 0: it needs nothing. */
+/* Returns when the input of the next F or I of a rank arrives; 0: it needs no input. */
 static int64_t input_time(const struct search *s, int r, enum pp_op op)
 {
     if (op == PP_OP_F && r > 0)
@@ -94,7 +94,7 @@ static bool has_w(const struct state *k)
     return k->n[PP_OP_W] < k->n[PP_OP_I];
 }
 
-/* W's until the op fits, then W's into the time until its input is there, then the op. */
+/* Runs W's until the op fits in memory, then W's until the input of the op arrives, then the op. */
 static void put_with_w(struct search *s, int r, enum pp_op op)
 {
     struct state *k = &s->rank[r];
@@ -103,16 +103,16 @@ static void put_with_w(struct search *s, int r, enum pp_op op)
     int64_t there = input_time(s, r, op);
     while (has_w(k) && k->now + s->cost[PP_OP_W] <= there)
         put_cell(s, r, PP_OP_W);
-    /* A gap is left that is shorter than a W. Waiting costs nothing as long as this rank has waited
-     * less than another one has already. */
+    /* The gap that is left is shorter than a W. Waiting is free as long as this rank has waited
+     * less than another rank. */
     if (has_w(k) && k->now < there &&
         (there - k->now > s->max_bubble - k->bubble || (s->knobs & KNOB_GREEDY_W)))
         put_cell(s, r, PP_OP_W);
     put_cell(s, r, op);
 }
 
-/* How many more F's rank r may run before its first I, whose input comes at `due`. Returns when
- * that I is done. */
+/* Computes how many more F's rank r may run before its first I, whose input arrives at `due`.
+ * Returns when that I ends. */
 static int64_t plan_warmup(struct search *s, int r, int64_t due)
 {
     const struct state *k = &s->rank[r];
@@ -139,7 +139,7 @@ static void warm_up(struct search *s)
     int64_t done = s->rank[p - 1].now + s->cost[PP_OP_I];
     for (int r = p - 2; r >= 0; r--)
         done = plan_warmup(s, r, done + s->z->comm);
-    /* Fewer than the rank before, or its I's would come too late; unless it runs all there are. */
+    /* Fewer than the rank before, or its I's would come too late, unless it runs all of them. */
     for (int r = 1; r < p; r++)
         while (s->ahead[r] > 0 && s->ahead[r] >= s->ahead[r - 1] &&
                s->rank[r].n[PP_OP_F] + s->ahead[r] < s->z->m)
@@ -151,7 +151,8 @@ static void warm_up(struct search *s)
         put_cell(s, r, PP_OP_I);
 }
 
-/* Rank r is two F's ahead of the next rank: would one more come before that rank needs the I? */
+/* Returns whether rank r, which is two F's ahead of the next rank, can run one more F before that
+ * rank needs the I. */
 static bool f_is_early(const struct search *s, int r)
 {
     const struct state *k = &s->rank[r];
@@ -167,7 +168,8 @@ static bool f_is_early(const struct search *s, int r)
     return end <= need || need - k->now > s->max_bubble - k->bubble;
 }
 
-/* ahead[r]: does the rank run an F in this round? Only if the next one does too. */
+/* Sets ahead[r]: whether the rank runs an F in this round. It does so only if the next rank does
+ * too. */
 static void plan_round(struct search *s)
 {
     int p = s->z->p;
@@ -190,13 +192,13 @@ static void play_round(struct search *s)
             put_with_w(s, r, PP_OP_F);
     for (int r = p - 1; r > 0; r--)
         put_with_w(s, r, PP_OP_I);
-    /* Nobody waits for an I of rank 0: once its F's are out, its W's can go first. */
+    /* No rank waits for an I of rank 0: after its last F its W's can go first. */
     while (s->rank[0].n[PP_OP_F] == s->z->m && has_w(&s->rank[0]))
         put_cell(s, 0, PP_OP_W);
     put_with_w(s, 0, PP_OP_I);
 }
 
-/* One list with the current knobs; returns its longest span. */
+/* Simulates one list with the current knobs; returns its longest span. */
 static int64_t play_lists(struct search *s)
 {
     int64_t span = 0;
@@ -241,7 +243,7 @@ static int emit_best(const struct search *s, struct pp_emit **e)
     return 0;
 }
 
-/* Short lists get shorter, where memory is charged as that search does it. */
+/* Shortens short lists by exchange, if memory is charged as that search charges it. */
 static int shorten_lists(struct search *s)
 {
     const struct pp_zb_auto *z = s->z;
@@ -323,8 +325,8 @@ static int64_t scale_to_ticks(double cost, double longest)
     return llround(longest > 0 ? cost / longest * 0x1p20 : cost);
 }
 
-/* Costs as whole ticks, so that equal times are equal: as they are when they are whole numbers,
- * else scaled to about a million for the longest. */
+/* Converts costs to whole ticks, so that equal times are equal: whole numbers stay, others are
+ * scaled so that the longest is about a million. */
 static void set_ticks(struct pp_zb_auto *z, const struct pp_schedule_costs *c)
 {
     double longest = fmax(fmax(c->f, c->i), fmax(c->w, c->comm));

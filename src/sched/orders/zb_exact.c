@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zb-exact: the shortest step there is for the F, I and W of every chunk, under a cap: a
- * reference for small instances.
+ * zb-exact: the shortest possible step for the F, I and W of every chunk, under a cap: a reference
+ * for small instances.
  */
 #include "orders.h"
 
-#define CELLS 48 /* F's of a step */
+#define CELLS 48 /* most F's of a step */
 
 int pp_check_exact(const struct pp_geometry *g)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* zb-exact over a V. */
+/* zb-exact on a V. */
 #include "orders.h"
 
 static int emit_all(const struct pp_geometry *g, struct pp_emit **e)

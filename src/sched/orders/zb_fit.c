@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * zb-fit: the zero-bubble papers' greedy (Qi et al., 2023 and 2024) for stages and chunks that differ
- * in F, I and W: the best of the lists that greedy.c finds for the costs.
+ * zb-fit: the greedy heuristic of the zero-bubble papers (Qi et al., 2023 and 2024) for stages and
+ * chunks that differ in F, I and W: the best list that greedy.c finds for the costs.
  */
 #include "orders.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* zb-fit over a V: rank 0 holds the first chunk and, where their number is even, the last one. */
+/* zb-fit on a V: rank 0 holds the first chunk and, if the number of chunks is even, the last
+ * one. */
 #include "orders.h"
 
 static int emit_all(const struct pp_geometry *g, struct pp_emit **e)

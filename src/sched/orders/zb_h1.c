@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ZB-H1 (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024): 1F1B whose backwards are split.
- * Input gradients go at once, because a neighbour waits for them. Rank r holds its weight gradients
- * back by r micro-batches and fills the end with them: bubble (P-1)(F+I-W) instead of (P-1)(F+I+W),
- * for P micro-batches in flight on every rank, which is what 1F1B holds on its first.
+ * ZB-H1 (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024): 1F1B whose backward passes are
+ * split. Input gradients go at once, because a neighbour waits for them. Rank r delays its weight
+ * gradients by r micro-batches and fills the end with them: bubble (P-1)(F+I-W) instead of
+ * (P-1)(F+I+W), for P micro-batches in flight on every rank, which 1F1B holds on its first rank.
  */
 #include "orders.h"
 #include "../schedule.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ZB-H2 (Qi et al., "Zero Bubble Pipeline Parallelism", ICLR 2024): ZB-H1 with twice the forwards
- * ahead and twice the weight gradients held back, for at most 2P-1 micro-batches in flight. No rank
- * idles between its own first and last cell when F = I = W; an optimizer step that all ranks take
- * together sees ZB-H1's bubble all the same. Of all schedules it bears slow links best.
+ * ahead and twice the weight gradients delayed, for at most 2P-1 micro-batches in flight. No rank
+ * idles between its first and its last cell when F = I = W; an optimizer step that all ranks take
+ * together still has ZB-H1's bubble. Of all schedules it tolerates slow links best.
  *
  * The paper asks for M >= 2P-1. With fewer, its rule runs further ahead than there are
  * micro-batches to gain from, and ends later than ZB-H1 (P = M = 8: 34 ticks, not 31). So each rank
- * goes only M - P further than ZB-H1: the same span, and never a later end.
+ * runs only M - P further than ZB-H1: the same span, and never a later end.
  */
 #include "orders.h"
 

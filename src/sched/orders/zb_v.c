@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ZB-V (Qi et al., "Pipeline Parallelism with Controllable Memory", 2024, and "Zero Bubble
- * (Almost) Pipeline Parallelism", 2023): F, I and W of two chunks per rank, folded to a V. In
- * steady state every rank runs aF aI aW zF zI zW and never waits; with F = I = W nobody waits
- * between his first cell and his last. At most 2P chunks are held, as much memory as rank 0 of
- * 1F1B.
+ * ZB-V (Qi et al., "Pipeline Parallelism with Controllable Memory", 2024, and "Zero Bubble (Almost)
+ * Pipeline Parallelism", 2023): F, I and W of two chunks per rank, folded to a V. In steady state
+ * every rank runs aF aI aW zF zI zW and never waits; with F = I = W no rank waits between its first
+ * cell and its last. At most 2P chunks are held, as much memory as rank 0 of 1F1B.
  *
- * The list is the one for at least 2P-1 micro-batches, less the cells that do not exist.
+ * The list is that of at least 2P-1 micro-batches without the cells that do not exist.
  */
 #include "orders.h"
 
