@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints figures that others have published, what `ppcli plan` predicts for them, and the errors, as Markdown.
+"""Prints figures that others have published, what ppcli predicts for them, and the errors, as Markdown.
 
     published.py PPCLI TABLE...          the tables of the folder `published`, by name or as files
     published.py --check PAGE PPCLI      do the tables of the Markdown file PAGE come out the same?
@@ -11,7 +11,7 @@ A table is a text with one statement a line:
     row LABEL | ...             begins a row
     with SCALE WORDS            words of `ppcli plan` that the row's cells share; the predicted figure is SCALE /
                                 makespan, or the makespan (*), or the bubble in percent (idle); without this line
-                                it is tokens per second and rank
+                                the words are those of `ppcli estimate`, the figure tokens per second and rank
     cell [fit] VALUE WORDS      a published figure and the words of this cell; fit: this cell sets the factor of
                                 all cells up to the next fit"""
 
@@ -28,7 +28,7 @@ POOL = concurrent.futures.ThreadPoolExecutor(2)
 
 
 def predict(ppcli, scale, words):
-    words = [ppcli, 'plan', *shlex.split(words), '--format', 'json']
+    words = [ppcli, 'plan' if scale else 'estimate', *shlex.split(words), '--format', 'json']
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f'{shlex.join(words)}: exit code {done.returncode}: {done.stderr}')

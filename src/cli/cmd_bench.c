@@ -170,7 +170,7 @@ int cmd_bench(int argc, char **argv)
     const struct pp_cli_option options[] = {
         {"repeat", 0, PP_CLI_INT, &q.repeat, "N", "rounds; 5"},
         {"warmup", 0, PP_CLI_INT, &q.warmup, "STEPS",
-         "steps before the clock starts; a tenth, at least 2"},
+         "untimed steps at first; a tenth, at least 2"},
         {"time", 0, PP_CLI_AMOUNT, &q.seconds, "SECONDS",
          "about how long one measurement takes; 1"},
         {"format", 0, PP_CLI_CHOICE, &q.format, FORMATS, "what to print"},
@@ -181,10 +181,8 @@ int cmd_bench(int argc, char **argv)
          "NEW.json: compare two results instead"},
         {"handover", 0, PP_CLI_FLAG, &q.handover, NULL,
          "instead: what a message between two ranks costs"},
-        {"ops", 0, PP_CLI_FLAG, &q.ops, NULL,
-         "instead: what F, I and W of each op of the model cost"},
-        {"trace", 0, PP_CLI_STRING, &q.trace, "FILE",
-         "also trace 20 untimed steps of every row, for ui.perfetto.dev"},
+        {"ops", 0, PP_CLI_FLAG, &q.ops, NULL, "instead: the cost of F, I and W of each op"},
+        {"trace", 0, PP_CLI_STRING, &q.trace, "FILE", "also trace 20 untimed steps of every row"},
         {"no-ceilings", 0, PP_CLI_FLAG, &q.no_ceilings, NULL, "do not measure the ceilings"},
         {0},
     };

@@ -34,7 +34,7 @@ int cmd_env(int argc, char **argv)
     const char *hosts = NULL, *words[1];
     const struct pp_cli_option options[] = {
         {"hosts", 0, PP_CLI_STRING, &hosts, "H,...|file:PATH",
-         "instead: whether a run over these hosts, of CONFIG, can begin"},
+         "instead: can a run of CONFIG over these begin?"},
         {"format", 0, PP_CLI_CHOICE, &json, "text|json", "how to print; text"},
         {0},
     };

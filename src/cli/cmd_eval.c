@@ -44,9 +44,9 @@ int cmd_eval(int argc, char **argv)
     int json = 0;
     const struct pp_cli_option options[] = {
         {"checkpoint", 0, PP_CLI_STRING, &weights, "PATH",
-         "checkpoint, run folder, safetensors file or Hugging Face folder"},
+         "a checkpoint, a run, or weights from elsewhere"},
         {"predictions", 0, PP_CLI_STRING, &e.predictions, "FILE.csv",
-         "write label, prediction and logits of each test sample"},
+         "write label, prediction, logits of each sample"},
         {"format", 0, PP_CLI_CHOICE, &json, "text|json", "how to print; text"},
         {0},
     };

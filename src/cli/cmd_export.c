@@ -58,11 +58,10 @@ int cmd_export(int argc, char **argv)
     int format = 0, dtype = 0;
     const char *tokenizer = NULL;
     const struct pp_cli_option options[] = {
-        {"format", 0, PP_CLI_CHOICE, &format, "hf|gguf|onnx|torch",
-         "Hugging Face's, llama.cpp's, ONNX, or a Python script; default hf"},
+        {"format", 0, PP_CLI_CHOICE, &format, "hf|gguf|onnx|torch", "the kind of files; hf"},
         {"dtype", 0, PP_CLI_CHOICE, &dtype, "f32|f16|bf16", "gguf: of matrices; default f32"},
         {"tokenizer", 0, PP_CLI_STRING, &tokenizer, "DIR",
-         "gguf: folder of a tokenizer.json; default: the characters of the checkpoint"},
+         "gguf: tokenizer.json's folder; the checkpoint's"},
         {0},
     };
     const char *words[2];

@@ -214,14 +214,14 @@ int cmd_generate(int argc, char **argv)
     struct pp_cli_settings settings = {0};
     const struct pp_cli_option options[] = {
         {"checkpoint", 0, PP_CLI_STRING, &w.weights, "PATH",
-         "checkpoint, run folder, safetensors file or Hugging Face folder"},
+         "a checkpoint, a run, or weights from elsewhere"},
         {"prompt", 0, PP_CLI_STRING, &w.prompt, "TEXT",
-         "what to continue; numbers of tokens where there is no tokenizer"},
+         "what to continue; without tokenizer: numbers"},
         {"prompt-file", 0, PP_CLI_STRING, &w.prompt_file, "FILE", "the same from a file; -: stdin"},
         {"tokens", 0, PP_CLI_INT, &w.tokens, "N", "how many to make; 200"},
         {"stop", 0, PP_CLI_STRING, &w.stop, "TEXT", "end where this text comes, without it"},
         {"temperature", 0, PP_CLI_NUMBER, &w.temperature, "T",
-         "below 1: likely tokens more often; 0: the most likely one; 1"},
+         "0: the most likely token; 1: as the model says"},
         {"top-k", 0, PP_CLI_INT, &w.top_k, "K", "only of the K most likely ones; of all"},
         {0},
     };

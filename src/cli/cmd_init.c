@@ -79,7 +79,7 @@ int cmd_init(int argc, char **argv)
     const char *out = NULL, *label = "last", *words[FILES_MAX + 2] = {NULL};
     const struct pp_cli_option options[] = {
         {"label", 0, PP_CLI_STRING, &label, "COLUMN",
-         "tables: column of the label: first, last or a name; last"},
+         "tables: label column: first, last or a name; last"},
         {"output", 'o', PP_CLI_STRING, &out, "FILE", "write there; refused if it exists"},
         {0},
     };

@@ -41,7 +41,7 @@ int cmd_report(int argc, char **argv)
         {"output", 'o', PP_CLI_STRING, &output, "FILE", "where to write; - is standard output"},
         {"compare", 0, PP_CLI_FLAG, &compare, NULL, "require at least two runs"},
         {"figure", 0, PP_CLI_CHOICE, &v.figure, PP_FIGURES,
-         "one picture instead, by the ending of -o: .svg, .pdf, .png"},
+         "one picture instead: -o FILE.svg, .pdf or .png"},
         {"over", 0, PP_CLI_CHOICE, &v.over, PP_SWEEP_KEYS, "a result of bench: what is along x"},
         {"width", 0, PP_CLI_INT, &v.look.width, "N", "--figure: pixels, 96 are an inch"},
         {"title", 0, PP_CLI_STRING, &v.look.title, "TEXT",

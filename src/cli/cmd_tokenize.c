@@ -29,10 +29,10 @@ int cmd_tokenize(int argc, char **argv)
     const struct pp_cli_option options[] = {
         {"output", 'o', PP_CLI_STRING, &job.dir, "DIR", "folder for what is written; it is made"},
         {"tokenizer", 0, PP_CLI_STRING, &job.tokenizer, "DIR",
-         "folder with a tokenizer.json, or vocab.json and merges.txt; the one of -o"},
+         "folder of tokenizer.json, or vocab.json; -o's"},
         {"train", 0, PP_CLI_INT, &job.train, "N", "make a vocabulary of N tokens of these files"},
         {"validation", 0, PP_CLI_NUMBER, &job.validation, "X",
-         "share of the tokens, the last ones, for val.bin; 0.1"},
+         "share of the tokens, the last, for val.bin; 0.1"},
         {0},
     };
     PP_TRY(pp_cli_parse(argc, argv, &command_tokenize, options, NULL, files, FILES_MAX));

@@ -10,17 +10,14 @@ int cmd_train(int argc, char **argv)
     const char *steps = NULL;
     char allow[PP_CLI_WORDS_BYTES] = "";
     const struct pp_cli_option options[] = {
-        {"overwrite", 0, PP_CLI_FLAG, &train.overwrite, NULL,
-         "write into a run folder that is not empty; with --resume: remove what checkpoint.keep "
-         "says"},
+        {"overwrite", 0, PP_CLI_FLAG, &train.overwrite, NULL, "use a run folder that is not empty"},
         {"resume", 0, PP_CLI_OPTIONAL, &train.resume, "auto|PATH",
-         "continue from a checkpoint; auto: the newest, if there is one"},
+         "continue; auto: the newest checkpoint, if any"},
         {"allow", 0, PP_CLI_WORDS, allow, "KEY,...",
-         "with --resume: keys that change the bits of the run, such as train.lr"},
+         "with --resume: keys that may have other values"},
         {"trace", 0, PP_CLI_STRING, &train.trace.file, "FILE",
          "record what every rank did, for ui.perfetto.dev"},
-        {"trace-steps", 0, PP_CLI_STRING, &steps, "A-B",
-         "steps to record, and evaluations between; the first 50"},
+        {"trace-steps", 0, PP_CLI_STRING, &steps, "A-B", "steps to record; the first 50"},
         {0},
     };
     const char *words[1];

@@ -13,6 +13,7 @@
 #include "ppcli/nn/model.h"
 #include "ppcli/sched/schedule.h"
 #include "ppcli/base/base.h"
+#include "ppcli/base/files.h"
 #include "ppcli/comm/transport.h"
 
 #define PP_COMMAND(name, ...)                                                                      \
@@ -46,6 +47,18 @@ int pp_cli_name_file(int rc, const char *path)
     if (rc == 0 && path && stat(path, &st) == 0 && S_ISREG(st.st_mode))
         puts(pp_text_shown(path, shown, sizeof(shown)));
     return rc;
+}
+
+int pp_cli_check_output(const char *option, const char *path)
+{
+    struct pp_file_write w;
+    if (!path || strcmp(path, "-") == 0)
+        return 0;
+    if (!path[0])
+        return pp_fail(PP_EUSAGE, "%s needs the name of a file, not ''", option);
+    PP_TRY(pp_file_create(path, &w));
+    pp_file_abandon(&w);
+    return 0;
 }
 
 struct pp_did_you_mean pp_command_hint(const char *word)

@@ -118,6 +118,12 @@ int pp_cli_describe(const struct pp_command *command, pp_cli_visit *visit, void 
  * pp_config_find(); an installed one is said on stderr. Errors: as of pp_config_find(). */
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX]);
 
+/* ---- old_words.c
+ *
+ * Replace a command line of `plan` that has an option of an earlier version by the one of today, which
+ * a warning shows. at: where the command's name is. Errors: PP_ERESOURCE. */
+int pp_cli_translate(int *argc, char ***argv, int at, const struct pp_command **command);
+
 /* Is it a run folder, or one of its checkpoints, whose config pp_cli_find_config() takes? NULL: no.
  * Errors: those of pp_path_stat(). */
 int pp_cli_is_run(const char *word, bool *out);
@@ -151,6 +157,10 @@ const struct pp_build_fact *build_facts(void);
 /* Prints the name of the file that has the result, when rc is 0; path NULL, "-" or a device: nothing.
  * Returns rc. */
 int pp_cli_name_file(int rc, const char *path);
+
+/* Can the file that `option` names be written? Checked before the work whose result it will hold. path
+ * NULL, "-": nothing is checked. Errors: PP_EUSAGE for an empty name; as of pp_file_create(). */
+int pp_cli_check_output(const char *option, const char *path);
 
 /* From here on long lines of standard output are folded, when that is a terminal. */
 void pp_cli_fold_lines(void);

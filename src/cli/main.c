@@ -188,6 +188,8 @@ int main(int argc, char **argv)
     const struct pp_command *command = NULL;
     int at, rc = check_stack();
     rc = rc < 0 ? rc : find_command(argc, argv, &at, &command);
+    if (rc == 0 && command)
+        rc = pp_cli_translate(&argc, &argv, at, &command);
     if (rc == 0 && command && !command->all_ranks)
         rc = check_company(command);
     if (command && command->folds)

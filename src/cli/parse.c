@@ -15,6 +15,7 @@
 #include "ppcli/base/base.h"
 
 #define OPTIONS_MAX 64
+#define HELP_WIDTH 80
 #define AMOUNT_MAX 1e15
 
 static char given[1 << 16]; /* see pp_cli_given() */
@@ -48,7 +49,7 @@ const struct pp_cli_option pp_cli_config_options[] = {
     {"launch", 0, PP_CLI_KEY, (void *)"run.launch", "auto|threads|mpirun", "how ranks are started"},
     {"hosts", 0, PP_CLI_KEY, (void *)"run.hosts", "H:N,...", "machines of the ranks, or file:PATH"},
     {"retries", 0, PP_CLI_KEY, (void *)"run.retries", "N", "starts after a lost rank or host"},
-    {"dir", 0, PP_CLI_KEY, (void *)"run.dir", "DIR", "run folder: metrics, summary, checkpoints"},
+    {"dir", 0, PP_CLI_KEY, (void *)"run.dir", "DIR", "folder of metrics, summary, checkpoints"},
     {"log-every", 0, PP_CLI_KEY, (void *)"run.log_every", "N", "steps between two log lines"},
     {0},
 };
@@ -114,6 +115,25 @@ static void print_options(FILE *f, const struct pp_cli_option *options, const ch
     }
 }
 
+/* The names of the options alone, several a line. */
+static void print_names(FILE *f, const struct pp_cli_option *options, const char *without)
+{
+    int column = 0;
+    for (; options->name; options++) {
+        char word[128];
+        if (pp_has_word(without, options->name))
+            continue;
+        int n = snprintf(word, sizeof(word), "  --%s %s", options->name, options->arg);
+        if (column + n > HELP_WIDTH) {
+            fputc('\n', f);
+            column = 0;
+        }
+        fputs(word, f);
+        column += n;
+    }
+    fputc('\n', f);
+}
+
 static void print_help(FILE *f, const struct pp_command *command,
                        const struct pp_cli_option *options, bool config)
 {
@@ -127,9 +147,12 @@ static void print_help(FILE *f, const struct pp_command *command,
     fprintf(f, "Options:\n");
     print_options(f, options, NULL);
     print_options(f, common_options, NULL);
-    if (config) {
+    if (config && command == &command_train) {
         fprintf(f, "\nOptions that set a config key (ppcli keys lists all keys):\n");
         print_options(f, pp_cli_config_options, command->without);
+    } else if (config) {
+        fprintf(f, "\nOptions that set a config key (ppcli help train explains them):\n");
+        print_names(f, pp_cli_config_options, command->without);
     }
 }
 

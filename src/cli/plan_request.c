@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The words of `ppcli plan` become a proved plan and the costs of its stages. */
+/* Makes a proved plan, with the costs of its stages, of the words of a command line. */
 #include "plan.h"
 
 #include <ctype.h>
@@ -247,21 +247,6 @@ double plan_request_peak(const struct plan_request *q, const struct pp_sim_resul
     return (double)result->peak[most] / share;
 }
 
-/* Does a rank of a table hold more micro-batches than --memory-cap? */
-static int check_cap(const struct plan_request *q)
-{
-    PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
-    int share = q->plan->geometry.chunks / q->plan->copies;
-    PP_TRY(pp_sim_run(q->plan, &q->costs.costs, false, &result));
-    for (int r = 0; r < q->plan->geometry.stages; r++)
-        if ((double)result.peak[r] / share > q->g.memory_cap)
-            return pp_fail(
-                PP_ECONFIG,
-                "%s: row %d holds %g micro-batches of activations, --memory-cap allows %g",
-                q->asked->csv, r + 1, (double)result.peak[r] / share, q->g.memory_cap);
-    return 0;
-}
-
 /* The options that a table leaves. */
 static int read_cap(struct plan_request *q)
 {
@@ -292,8 +277,7 @@ int plan_request_make(const struct plan_asked *asked, struct plan_request *q)
     PP_TRY(is_table        ? from_table(asked->csv, &q->plan)
            : asked->config ? from_config(q)
                            : from_options(q));
-    PP_TRY(pp_stage_costs_set(q->plan, q->lists, &q->costs));
-    return is_table && !asked->par && q->g.memory_cap > 0 ? check_cap(q) : 0;
+    return pp_stage_costs_set(q->plan, q->lists, &q->costs);
 }
 
 void plan_request_fini(struct plan_request *q)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A run that is started again when it loses a rank, a host or mpirun: from the newest checkpoint that a
- * host has, on the hosts that answer, and where places are missing in the shape that plan --best would
+ * host has, on the hosts that answer, and where places are missing in the shape that ppcli tune would
  * take. Each try is the user's command line with a few words added; of two for one key the last counts.
  */
 #include "tries.h"
@@ -99,7 +99,7 @@ int hosts_set_links(struct pp_costs *c, const struct pp_hosts *hosts, const stru
     return pp_costs_hosts(c, host, n);
 }
 
-/* The shape that plan --best would take of at most so many stages; PP_ECONFIG: there is none.
+/* The shape that ppcli tune would take of at most so many stages; PP_ECONFIG: there is none.
  * Micro-batches stay: the bits depend on them. */
 static int search_shape(struct again *a, const struct pp_hosts *hosts, const struct pp_preflight *p,
                         int most)

@@ -164,7 +164,7 @@ static int take_memory(struct bench *b)
             PP_ERESOURCE,
             "to measure the layers takes %.2f GiB of memory, but %.2f GiB are left of %s: "
             "a fixed schedule, assignment and recompute need no measurement, and "
-            "ppcli plan CONFIG --machine FILE none either",
+            "ppcli estimate CONFIG --machine FILE none either",
             (double)all / GIB, (double)m->room / GIB, m->room_of);
     PP_TRY(pp_backend_alloc(be, a.used, &b->block));
     b->block_bytes = a.used;

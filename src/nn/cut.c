@@ -157,8 +157,8 @@ int pp_recompute_stages(const struct pp_model *m, const char *text, int n, const
     if (strcmp(text, "auto") == 0) {
         return pp_fail(
             PP_ECONFIG,
-            "%s: auto is for commands that measure; write off, all or layers (ppcli plan "
-            "CONFIG --best finds them)",
+            "%s: auto is for commands that measure; write off, all or layers (ppcli tune "
+            "CONFIG finds them)",
             key);
     }
     for (int s = 0; s < n; s++)

@@ -183,7 +183,7 @@ static int prepare_layout(struct pp_config *cfg, enum pp_run_need need, struct p
         return pp_config_problem(
             cfg, "model.experts",
             "model.experts = %d: ppcli trains no mixture of experts; the key is "
-            "for ppcli plan --machine alone",
+            "for ppcli estimate alone",
             cfg->model.experts);
     cfg->run.team = 0;
     if (cfg->run.cores == 0)

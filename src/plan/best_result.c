@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search for the fastest ways to run a config on this machine, as plan --best asks for it. */
+/* The search for the fastest ways to run a config on this machine, as ppcli tune asks for it. */
 #include "ppcli/plan/search.h"
 
 #include <string.h>

@@ -269,7 +269,7 @@ static int tell(const struct pp_best_spec *spec, const struct pp_candidate *c,
     if (cfg->run.memory > 0 && c->over) {
         return pp_fail(PP_ERESOURCE,
                        "run.memory = %lld: a rank holds at least %.2f MiB with this schedule; "
-                       "ppcli plan CONFIG --best --memory %lld looks for others",
+                       "ppcli tune CONFIG --memory %lld looks for others",
                        (long long)cfg->run.memory, (double)c->peak_bytes / MIB,
                        (long long)cfg->run.memory);
     }

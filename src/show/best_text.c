@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What plan --best found: a table for people with the lines of the winner, or JSON. */
+/* What ppcli tune found: a table for people with the lines of the winner, or JSON. */
 #include "results.h"
 
 #include <stdlib.h>

@@ -122,7 +122,7 @@ int pp_first_config_print(const struct pp_first_config *i, const struct pp_names
     fputs("; A multi-layer perceptron. Each key is explained by `ppcli keys SECTION.KEY`.\n"
           ";   ppcli explain THIS.ini       what a run would do\n"
           ";   ppcli train THIS.ini         train, and test after every epoch\n"
-          ";   ppcli plan THIS.ini --best   a better schedule and cut for this machine\n"
+          ";   ppcli tune THIS.ini          a better schedule and cut for this machine\n"
           "\n"
           "[data]\n",
           f);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What plan --machine found, for programs (--format json) and as a page: the report's own, with the
+/* What ppcli estimate found, for programs (--format json) and as a page: the report's own, with the
  * rows above the timeline of the first. */
 #include <stdlib.h>
 #include <string.h>

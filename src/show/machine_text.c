@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What plan --machine found, for people: groups of rows, what is to be said about them, and the first
+/* What ppcli estimate found, for people: groups of rows, what is to be said about them, and the first
  * in words that start it. */
 #include "results.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ppcli plan --profile: what a measured pipeline did, why it waited, and what another plan would have
+ * ppcli profile: what a measured pipeline did, why it waited, and what another plan would have
  * taken. --against: how well that predicts another measured pipeline of the same machine.
  */
 #include "ppcli/show/results.h"

@@ -72,7 +72,7 @@ extern const char *const report_sweep_keys[REPORT_SWEEP_KEYS]; /* as PP_SWEEP_KE
 int report_draw_sweep(const json_t *bench, bool speed, int over, const struct pp_look *look,
                       FILE *f);
 
-/* Of machine_page.c: plan --machine for programs. */
+/* Of machine_page.c: ppcli estimate for programs. */
 struct pp_machine_plan;
 int report_machine_json(const struct pp_machine_plan *p, FILE *f);
 

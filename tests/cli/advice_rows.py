@@ -51,9 +51,9 @@ CONV = 'explain net.ini --set data.shape=8x8x3 --set model.type=sequential --set
 OPS = 'bench net.ini --ops --time 0.02 --no-ceilings --set pipeline.recompute='
 MANY = 'explain net.ini --set data.train_samples=4096 --batch-size 4096 --set model.sizes="12 9*700 4" --set '
 STEPS = N + 'train.lr_schedule=multistep --set train.lr_milestones="1 2 3" --epochs 5 --set '
-WIDE = 'plan net.ini --best --set model.sizes="20 512 512 5" --set data.train_samples=64 '
+WIDE = 'tune net.ini --set model.sizes="20 512 512 5" --set data.train_samples=64 '
 TOKENS = 'train gpt.ini -q --set data.dataset=tokens --set model.vocab_size=300 --set data.'
-LLAMA_70B = 'plan llama-70b.ini --machine 8xh100-nvlink --ranks '
+LLAMA_70B = 'estimate llama-70b.ini --machine 8xh100-nvlink --ranks '
 TWO, FOUR = 'test_file=two.bin --set data.train_file=two.bin', 'test_file=four.bin --set data.train_file=four.bin'
 LARGE = ('train table.ini -q --set data.train_file=large.csv --set data.test_file=large.csv --optimizer sgd --set '
          'model.sizes="2 9 9 3" --lr ')
@@ -153,7 +153,7 @@ ROWS = [
     # learning rate
     (N + 'train.warmup_steps=1', N + 'train.warmup_steps=0'),
     (N + 'train.warmup_steps=50', N + 'train.warmup_steps=50 --epochs 100'),
-    ('plan mnist.ini --machine 8xh100-nvlink --ranks 2', 'plan mnist.ini --machine 8xh100-nvlink --ranks 1'),
+    ('estimate mnist.ini --machine 8xh100-nvlink --ranks 2', 'estimate mnist.ini --machine 8xh100-nvlink --ranks 1'),
     (N + 'pipeline.schedule=zb-exact --set pipeline.recompute=all',
      N + 'pipeline.schedule=zb-exact --set pipeline.recompute=off'),
     (N + 'train.lr_steps=3 --epochs 9 --set train.lr_schedule=cosine',
@@ -175,13 +175,13 @@ ROWS = [
      'train net.ini --dir d --resume -q --epochs 2 --set train.lr_schedule=cosine ' '--set train.lr_steps=4'),
     # plans
     ('plan --csv t.csv --schedule gpipe', 'plan --csv t.csv'),
-    ('plan net.ini --machine laptop --format svg', 'plan net.ini --machine laptop'),
+    ('estimate net.ini --machine laptop --format svg', 'estimate net.ini --machine laptop'),
     ('plan --schedule gpipe --stages 2 --microbatches 2 --title x',
      'plan --schedule gpipe --stages 2 --microbatches 2 --title x -o plan.svg'),
-    ('plan net.ini --machine laptop --set pipeline.slower="1 2"', 'plan net.ini --machine laptop'),
+    ('estimate net.ini --machine laptop --set pipeline.slower="1 2"', 'estimate net.ini --machine laptop'),
     ('plan --schedule chimera --stages 2 --microbatches 4 --html page.html',
      'plan --schedule chimera --stages 2 --microbatches 4 --format svg'),
-    ('plan net.ini --best --format svg', 'plan net.ini --best --format json'),
+    ('tune net.ini --format svg', 'tune net.ini --format json'),
     ('plan --csv both.csv', 'plan --csv t.csv'),
     (N + 'pipeline.split_at=layers.0', N + 'pipeline.split_at=layers.1'),
     (N + 'pipeline.split_at="layers.2 layers.1" --stages 3', N + 'pipeline.split_at="layers.1 layers.2" --stages 3'),
@@ -208,11 +208,11 @@ ROWS = [
     ('download cifar10 --from cifar', None),
     # shapes, lists, ranges
     ('explain net.ini --set run.prometheus=x.prom', 'explain net.ini'),
-    ('plan net.ini --best --check 1 --hosts localhost:2', 'plan net.ini --best'),
-    ('plan net.ini --machine laptop --memory 1k', 'plan net.ini --machine laptop --memory 5k'),
+    ('tune net.ini --check 1 --hosts localhost:2', 'tune net.ini'),
+    ('estimate net.ini --machine laptop --memory 1k', 'estimate net.ini --machine laptop --memory 5k'),
     ('plan --schedule t.csv', 'plan --csv t.csv'),
     ('plan --schedule file:t.csv --stages 2', 'plan net.ini --set pipeline.schedule=file:t.csv --microbatches 2'),
-    ('plan net.ini --machine bad-machine.ini', 'plan net.ini --machine good-machine.ini'),
+    ('estimate net.ini --machine bad-machine.ini', 'estimate net.ini --machine good-machine.ini'),
     (N + 'train.epochs=-1', N + 'train.epochs=1'),
     (N + 'run.hang_timeout=1000000h', N + 'run.hang_timeout=604800s'),
     (N + 'run.memory=1e30', N + 'run.memory=1000000000000000'),
@@ -265,8 +265,8 @@ ROWS = [
      ABSENT + 'data.train_samples=64 --set data.test_samples=32'),
     ('plan labels.ini --set data.train_file=none --set ' 'data.test_file=none --set data.train_samples=0 --set data.test_samples=0',
      'plan labels.ini --set data.train_file=none --set data.test_file=none --set model.vocab_size=99 --set ' 'model.classes=2'),
-    ('plan gpt.ini --machine laptop --set data.train_file=none',
-     'plan gpt.ini --machine laptop --set data.train_file=none --set model.vocab_size=99'),
+    ('estimate gpt.ini --machine laptop --set data.train_file=none',
+     'estimate gpt.ini --machine laptop --set data.train_file=none --set model.vocab_size=99'),
     ('explain net18.ini', 'explain net18.ini --set model.classes=3 ' '--set data.shape=32x32x3'),
     (TOKENS + FOUR, TOKENS + FOUR + ' --set data.token_bytes=4'),
     (TOKENS + TWO + ' --set data.token_bytes=1', TOKENS + TWO + ' --set data.token_bytes=2'),

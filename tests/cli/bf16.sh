@@ -43,7 +43,7 @@ same "$less" '1 1'
 
 begin "plan and training take what explain says"
 for precision in f32 bf16; do
-    ok run plan net.ini --set run.precision=$precision --format json
+    ok run tune net.ini --set run.precision=$precision --format json
     same "$(numbers peak_bytes)" "$(cat $precision.peak)"
     for key in peak packed; do
         same "$(tr ',{}[]' '\n' <$precision/summary.json | sed -n "s/^ *\"${key}_bytes\": \([0-9]\)/\1/p" | tr '\n' ' ')" \
@@ -53,9 +53,9 @@ done
 
 begin "a limit that holds the words of bf16 and not those of f32"
 limit=$(awk '{ print ($1 > $2 ? $1 : $2) }' bf16.peak)
-best="--best --stages 2 --replicas 1 --microbatches 2 --schedule 1f1b --set run.packed=on --memory $limit"
+best="--stages 2 --replicas 1 --microbatches 2 --schedule 1f1b --set run.packed=on --memory $limit"
 # shellcheck disable=SC2086
-ok run plan net.ini --set run.precision=bf16 $best
+ok run tune net.ini --set run.precision=bf16 $best
 # shellcheck disable=SC2086
-fails 78 "--memory" run plan net.ini $best
+fails 78 "--memory" run tune net.ini $best
 finish

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# train, bench, plan --best, explain and the data of the report mean the same bubble: the mean idle
+# train, bench, tune, explain and the data of the report mean the same bubble: the mean idle
 # share of all ranks, with parts that add up; and they say what limits a pipeline.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -32,14 +32,14 @@ busy = [r['busy'] for r in d['ranks']] # on a crowded machine that of stage 1 ma
 print(abs(mean - d['bubble_measured']) < 1e-9, busy[d['busiest_stage']] == max(busy), .5 <= d['busiest_share'] < 1)" \
     "$folder/run/summary.json")" 'True True True'
 
-begin "bench, plan --best: the same figure and the same parts"
+begin "bench, tune: the same figure and the same parts"
 ok run bench "$folder/net.ini" --time 0.01 --repeat 2 --no-ceilings --format json
 cp "$folder/out" "$folder/bench.json"
 parts_add_up "$folder/bench.json" "['rows'][0]" bubble_measured
-ok run plan "$folder/net.ini" --best --format json
+ok run tune "$folder/net.ini" --format json
 cp "$folder/out" "$folder/best.json"
 parts_add_up "$folder/best.json" "['candidates'][0]" bubble
-run plan "$folder/net.ini" --best --stages 2 --replicas 1
+run tune "$folder/net.ini" --stages 2 --replicas 1
 same "$(grep -c "^bubble $text\$" "$folder/out")" 1
 
 begin "a cut that no schedule helps is named, with the layer that is too large"

@@ -105,9 +105,9 @@ if command -v bash >/dev/null 2>&1; then
     begin "bash completes installed configs, machines and data sets to download"
     offers ppcli train mnist-s
     same "$(cat "$folder/out")" 'mnist-sample.ini'
-    offers ppcli plan a.ini --machine 8xh
+    offers ppcli estimate a.ini --machine 8xh
     same "$(cat "$folder/out")" '8xh100-nvlink'
-    offers ppcli plan a.ini --machine = lap
+    offers ppcli estimate a.ini --machine = lap
     same "$(cat "$folder/out")" 'laptop'
     offers ppcli download shake
     same "$(cat "$folder/out")" 'shakespeare'
@@ -156,7 +156,7 @@ ppcli train --schedule=gp|--schedule=gpipe
 ppcli keys --format js|json
 ppcli completion z|zsh
 ppcli train mnist-s|mnist-sample.ini
-ppcli plan a.ini --machine 8xh|8xh100-nvlink
+ppcli estimate a.ini --machine 8xh|8xh100-nvlink
 ppcli download mnist cif|cifar10
 ppcli train net.ini --dir ne|nets/
 ppcli train net.ini --dir=ne|--dir=nets/

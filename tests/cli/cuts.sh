@@ -102,8 +102,8 @@ begin "stages that do not fit the cut say what to set" \
     fails 78 'pipeline.stages' \
     run explain "$folder/net.ini" --stages 1 --set 'pipeline.split_at=layers.2 layers.3'
 
-begin "plan --best ends with lines that stand in a config"
-ok run plan "$folder/net.ini" --best --set pipeline.split_at='layers.2 layers.3'
+begin "tune ends with lines that stand in a config"
+ok run tune "$folder/net.ini" --set pipeline.split_at='layers.2 layers.3'
 out_lacks '= none'
 sed -n '/^\[pipeline\]$/,/^$/p' "$folder/out" >"$folder/best"
 sed '/^stages=/d' "$folder/net.ini" | cat - "$folder/best" >"$folder/new.ini"

@@ -52,7 +52,7 @@ PPCLI_SYSTEM_ROOT="$folder/made" "$PPCLI" env >"$folder/out" 2>"$folder/err"
 out_has "cores          1 of $(getconf _NPROCESSORS_ONLN) ("
 out_has "a quota of 0.9 CPUs ($folder/made/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us)"
 config "$folder/net.ini" data.dataset=mnist-sample 'model.sizes=784 40 10' train.max_steps=3
-PPCLI_SYSTEM_ROOT="$folder/made" "$PPCLI" plan "$folder/net.ini" --best --stages 2 >"$folder/out" 2>"$folder/err"
+PPCLI_SYSTEM_ROOT="$folder/made" "$PPCLI" tune "$folder/net.ini" --stages 2 >"$folder/out" 2>"$folder/err"
 out_has ' on 1 core' '2 ranks on 1 core take turns'
 
 begin "a run whose cores others have is not pinned, and says so once"

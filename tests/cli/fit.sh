@@ -29,8 +29,8 @@ for schedule in zb-fit zb-auto zb-h1 zb-h2 1f1b gpipe; do
     [ "$schedule" = zb-fit ] || [ "$now" -gt "$best" ] || complain "$schedule takes $now, zb-fit $best"
 done
 
-begin "plan --best has them, and the section of a zb-fit row is its order" \
-    shows '"schedule": "zb-fit' run plan net.ini --best --stages 2 --format json
+begin "tune has them, and the section of a zb-fit row is its order" \
+    shows '"schedule": "zb-fit' run tune net.ini --stages 2 --format json
 
 begin "schedule = auto says costs and cap where its choice is made for them"
 trains net.ini --stages 3 --schedule auto

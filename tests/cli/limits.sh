@@ -30,9 +30,9 @@ same "$(wc -l <"$folder/err" | tr -d ' ')" 1
 ok run explain "$net" --set 'model.sizes=12 1048576*60 5'
 
 begin "layers too large to be measured are refused before they are, with what needs no measurement"
-run plan "$net" --best --set 'model.sizes=12 1048576*3 5'
+run tune "$net" --set 'model.sizes=12 1048576*3 5'
 one_line 69 'to measure the layers takes '
-err_has 'ppcli plan CONFIG --machine FILE'
+err_has 'ppcli estimate CONFIG --machine FILE'
 
 begin "recompute = auto leaves room for the data"
 config "$folder/wide.ini" data.dataset=synthetic data.train_samples=6000000 data.test_samples=16 \
@@ -159,7 +159,7 @@ if [ -c /dev/full ]; then
     for format in grid csv csv-comms json svg trace; do
         full plan "$net" --format $format
     done
-    full plan --best "$net"
+    full tune "$net"
     full inspect "$checkpoint"
     full verify "$checkpoint"
     full diagnose "$folder/run"

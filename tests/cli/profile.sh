@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# plan --profile: measured pipelines of Primus, PyTorch, Megatron, ppcli and of tables; what ran, how
+# profile: measured pipelines of Primus, PyTorch, Megatron, ppcli and of tables; what ran, how
 # well a simulation has it, and what it says of bad files.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -17,7 +17,7 @@ at_most() {
 }
 
 begin "Primus, 1f1b: the step within 1 %, memory of every rank within 2 %"
-run plan --profile "$profiles/primus/pp8" --format json
+run profile "$profiles/primus/pp8" --format json
 code_is 0
 same "$(value schedule) $(value stages) $(value chunks) $(value microbatches) $(value steps) $(value first_step)" \
     "1f1b 8 1 16 20 3"
@@ -26,21 +26,21 @@ at_most memory_error 2
 out_has '"bubble_schedule": 0.3'
 
 begin "Primus, interleaved, from its own times within 1 %"
-run plan --profile "$profiles/primus/pp8-vpp2" --format json
+run profile "$profiles/primus/pp8-vpp2" --format json
 code_is 0
 same "$(value schedule) $(value chunks) $(value microbatches)" "interleaved 2 16"
 at_most error_each 1
 at_most memory_error 2
 
 begin "Primus, interleaved predicted from 1f1b alone within 4 %, memory within 2 %"
-run plan --profile "$profiles/primus/pp8" --against "$profiles/primus/pp8-vpp2" --format json
+run profile "$profiles/primus/pp8" --against "$profiles/primus/pp8-vpp2" --format json
 code_is 0
 at_most error 4
 same "$(sed -n '/memory_error/,/]/p' out | grep -c '[0-9]')" 8
 for error in $(sed -n '/memory_error/,/]/p' out | grep '[0-9]' | tr -d ' ,-'); do
     awk -v x="$error" 'BEGIN { exit !(x <= 0.02) }' || complain "memory is off by $error"
 done
-run plan --profile "$profiles/primus/pp8" --against "$profiles/primus/pp8-vpp2"
+run profile "$profiles/primus/pp8" --against "$profiles/primus/pp8-vpp2"
 code_is 0
 out_has 'rank   7: memory predicted'
 
@@ -49,20 +49,20 @@ for trace in "gpipe-2 gpipe 2 1" "1f1b-2 1f1b 2 1" "int-2 interleaved 2 2" "zb-2
     "1f1b-4 1f1b 4 1" "int-4 interleaved 4 2"; do
     # shellcheck disable=SC2086 # words
     set -- $trace
-    run plan --profile "$profiles/torch/$1" --format json
+    run profile "$profiles/torch/$1" --format json
     code_is 0
     same "$1 $(value schedule) $(value stages) $(value chunks) $(value microbatches)" "$1 $2 $3 $4 4"
     at_most error_each 3
 done
 
 begin "for people: ranges, bubble, what else; a page with both halves"
-run plan --profile "$profiles/torch/zb-2" --html page.html
+run profile "$profiles/torch/zb-2" --html page.html
 code_is 0
 out_has 'PyTorch: interleaved-zb, 2 stages x 2 chunks, 4 micro-batches'
 out_has '+ jitter'
 out_has 'What else would have run'
 same "$(grep -c '"measured"\|measured' page.html | awk '{ print ($1 > 0) }')" 1
-run plan --profile "$profiles/primus/pp8" --memory 80Gi --format json
+run profile "$profiles/primus/pp8" --memory 80Gi --format json
 code_is 0
 same "$(sed -n 's/^      "memory": \([0-9.e+]*\).*/\1/p' out | awk '$1 > 80 * 1073741824' | wc -l)" 4 # those that ran
 
@@ -80,7 +80,7 @@ for r in 0 1; do
         print "}"
     }' > megatron/event_times_PP2_VPP1_TPxCPxDP_rank_0_pp_rank_${r}_rank_$r.json
 done
-run plan --profile megatron
+run profile megatron
 code_is 0
 out_has "Megatron's timer: 1f1b, 2 stages, 4 micro-batches"
 out_has 'simulated, each action      150.000 ms  (+0.00 %'
@@ -108,7 +108,7 @@ trace 0 one 0
 trace 1 two 4000000
 trace 2 one 0
 trace 3 two 4000000
-run plan --profile hosts --format json
+run profile hosts --format json
 code_is 0
 same "$(value schedule) $(value stages) $(value replicas) $(value microbatches)" "1f1b 2 2 4"
 same "$(printf '%.3f %.3f' "$(value step)" "$(value clock_shift)")" "0.150 4.000"
@@ -126,11 +126,11 @@ rank,action,start_ms,end_ms
 1,1F1,4,5
 1,1B1,5,7
 END
-run plan --profile table.csv --format json
+run profile table.csv --format json
 code_is 0
 same "$(value schedule) $(value step | cut -c1-5) $(value simulated_each | cut -c1-5)" "1f1b 0.009 0.009"
 printf 'rank,action,start_ms,end_ms\n0,0X0,0,1\n' > bad.csv
-run plan --profile bad.csv
+run profile bad.csv
 code_is 65
 err_has 'bad.csv:2: write rank,action,start_ms,end_ms'
 
@@ -140,38 +140,38 @@ config net.ini data.dataset=synthetic data.train_samples=200 data.test_samples=4
 run train net.ini --trace trace.json --trace-steps 1-5 --set run.dir=run
 code_is 0
 for path in run run/timeline.json trace.json; do
-    run plan --profile $path --format json
+    run profile $path --format json
     code_is 0
     same "$(value source) $(value schedule) $(value stages) $(value microbatches)" "ppcli 1f1b 2 4"
 done
 
 begin "bad profiles are one line"
 mkdir empty half
-run plan --profile empty
+run profile empty
 code_is 66
 err_has 'empty has no .json, .json.gz or .csv'
 cp "$profiles"/primus/pp8/config.json "$profiles"/primus/pp8/pp_rank_[0-6].json.gz half
-run plan --profile half
+run profile half
 code_is 65
 err_has 'config.json says 8 stages (pp_size), the files are of 7'
-run plan --profile nowhere
+run profile nowhere
 code_is 66
 printf '{"traceEvents": [{"ph": "X", "name": "PP:0F0", "ts": 1, "dur"' > cut.json
-run plan --profile cut.json
+run profile cut.json
 code_is 65
 err_has 'cut.json has no actions of a pipeline'
 cp "$profiles/torch/int-2/rank0_trace.json.gz" rank0_trace.json.gz
-run plan --profile rank0_trace.json.gz
+run profile rank0_trace.json.gz
 code_is 65
 err_has 'the file of its rank is missing'
-run plan --against "$profiles/primus/pp8"
+run profile --against "$profiles/primus/pp8"
 code_is 64
-err_has '--against is for --profile'
-run plan --profile megatron net.ini
+err_has 'name a measured pipeline'
+run profile megatron net.ini
 code_is 64
-run plan --profile megatron --format svg
+run profile megatron --format svg
 code_is 64
-run plan --profile "$profiles/primus/pp8" --against table.csv
+run profile "$profiles/primus/pp8" --against table.csv
 code_is 64
 err_has 'a profile of 8 stages predicts plans of 8 stages, not of 2'
 

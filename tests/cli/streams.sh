@@ -164,7 +164,7 @@ run nonsense
 err_lacks "$colour"
 
 begin "a search shows how far it is on a terminal, in one line that goes; a file gets nothing of it"
-search="plan mlp-16x1024.ini --machine laptop --stages 2 --ranks 2"
+search="estimate mlp-16x1024.ini --machine laptop --stages 2 --ranks 2"
 if has_terminal; then
     on_terminal TERM=xterm "$search"
     out_has "looking at 2 stages x 1 replica x 1 thread: zb-h1"

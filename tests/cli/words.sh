@@ -110,11 +110,16 @@ fails 64 "'--stages'" run train mnist-sample.ini --gpus 2
 fails 64 "'--set train.clip_norm=VALUE'" run explain mnist-sample.ini --grad-clip 1
 fails 64 "'train.lr'" run keys learning_rate
 
-begin "no line of a help or of keys is wider than 100 columns"
-for command in train eval generate explain plan bench slurm report inspect verify export diagnose env keys init download tokenize completion; do
-    "$PPCLI" "$command" --help
-done >"$folder/out"
-"$PPCLI" keys >>"$folder/out"
+begin "the help of every command fits a screen of 80 columns and 50 lines"
+for command in $commands; do
+    "$PPCLI" "$command" --help >"$folder/out"
+    last="help $command"
+    same "$(awk 'length > 80' "$folder/out")" ''
+    same "$(awk 'END { print (NR <= 50 ? "fits" : NR " lines") }' "$folder/out")" fits
+done
+
+begin "no line of keys is wider than 100 columns"
+"$PPCLI" keys >"$folder/out"
 "$PPCLI" keys pipeline.schedule >>"$folder/out"
 same "$(awk 'length > 100' "$folder/out")" ''
 "$PPCLI" explain mnist-sample.ini >"$folder/out" 2>/dev/null

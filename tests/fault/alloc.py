@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 SHALLOW = 10
-SLOW = ('plan --best', 'bench', 'threads: plan --best', 'threads: bench')  # they measure
+SLOW = ('tune', 'bench', 'threads: tune', 'threads: bench')  # they measure
 CODES = (69, 74)  # of memory; 74 where it was a stream that got no buffer
 NET = '''[data]
 dataset = synthetic
@@ -70,7 +70,7 @@ def commands(root, here):
         ('plan: trace', ['plan', '--schedule', 'dualpipev', '--format', 'trace', '--stages', '2',
                          '--microbatches', '4'], True),
         ('plan: a table', ['plan', '--csv', table, '--format', 'csv-comms'], True),
-        ('plan --best', ['plan', '--best', net], False),
+        ('tune', ['tune', net], False),
         ('inspect', ['inspect', checkpoint], True),
         ('inspect: a file', ['inspect', part], True),
         ('verify', ['verify', checkpoint], True),
@@ -98,7 +98,7 @@ def commands(root, here):
         ('threads: train --resume', ['train', net, '-q', '--dir', again, '--resume', '--epochs', '2'],
          False),
         ('threads: eval', ['eval', net, '--checkpoint', run, '--stages', '3'], False),
-        ('threads: plan --best', ['plan', '--best', net], False),
+        ('threads: tune', ['tune', net], False),
         ('threads: bench', bench, False),
     ]
 

@@ -83,10 +83,10 @@ shows 'weights_sha256' on 2 "$PPCLI" eval net.ini --checkpoint run --hosts h0,h1
 begin "replicas of a stage on one host, stages across: the same weights" shows "weights_sha256   $(digest 2)" \
     on 2 "$PPCLI" train net.ini -q --hosts h0:2,h1:2 --stages 2 --replicas 2 --set run.rank_order=replicas
 
-begin "plan --best measures the link between hosts and says what a host should hold"
-shows ', to another host ' on 2 "$PPCLI" plan net.ini --best --hosts h0:2,h1:2 --stages 2 --replicas 2 --schedule 1f1b
+begin "tune measures the link between hosts and says what a host should hold"
+shows ', to another host ' on 2 "$PPCLI" tune net.ini --hosts h0:2,h1:2 --stages 2 --replicas 2 --schedule 1f1b
 out_has 'on each host the '
-fails 64 '--hosts' on 2 "$PPCLI" plan net.ini --best --check --hosts h0,h1 --stages 2
+fails 64 '--hosts' on 2 "$PPCLI" tune net.ini --check --hosts h0,h1 --stages 2
 
 begin "checkpoint.copies: with hosts' own disks the run goes on without the host of rank 0"
 mkdir disk # h0's; under the same name h1 has another

@@ -85,7 +85,7 @@ for command in 'train net.ini' 'eval net.ini --checkpoint run'; do
 done
 for words in 'SLURM_PROCID=0' 'SLURM_PROCID=0 PMI_RANK=0 PMI_SIZE=2'; do
     for command in 'train net.ini --launch mpirun' 'train net.ini' 'eval net.ini --checkpoint run' \
-        'bench net.ini --handover' 'plan net.ini --best'; do
+        'bench net.ini --handover' 'tune net.ini'; do
         [ "$words $command" != 'SLURM_PROCID=0 PMI_RANK=0 PMI_SIZE=2 train net.ini --launch mpirun' ] || continue
         code=0
         last="srun ($words) $command"

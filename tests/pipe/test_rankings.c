@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What plan --best ranks when its costs are given: every row of a search, with its cut, what it
+ * What tune ranks when its costs are given: every row of a search, with its cut, what it
  * recomputes, its step and its memory, against rows that are kept in rankings.txt. A changed line is a
  * changed search. `test_rankings kept` prints them anew
  * after a change that is meant.

@@ -192,7 +192,7 @@ int pp_init_stages(const int widths[3], int samples, int batch, const struct pp_
 
 /* ---- best result */
 
-/* What `plan --best` finds: the search over a config, how its first rows ran, and why they are so fast. */
+/* What `tune` finds: the search over a config, how its first rows ran, and why they are so fast. */
 
 #define PP_BEST_SHOWN 20 /* lines of the table */
 

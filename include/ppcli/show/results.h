@@ -48,11 +48,11 @@ int pp_workbench_write(const void *planned, FILE *f);
  * PP_EIO, PP_ERESOURCE. Local.
  */
 
-/* ---- plan --best */
+/* ---- tune */
 
 int pp_best_result_print(const struct pp_best_result *r, bool json, FILE *f);
 
-/* ---- plan --machine */
+/* ---- estimate */
 
 int pp_machine_plan_print(const struct pp_machine_plan *p, bool json, FILE *f);
 /* As a page: the report's own, with the rows above the timeline of the first. */
@@ -79,7 +79,7 @@ struct pp_explained {
 /* With -v text has every key. Remarks of the run are warned of. */
 int pp_explained_print(const struct pp_explained *e, bool json, FILE *f);
 
-/* ---- plan --profile */
+/* ---- profile */
 
 struct pp_profiled { /* nothing is owned */
     const struct pp_profile *p;
@@ -93,7 +93,7 @@ int pp_profiled_page(const void *profiled, FILE *f);
 /* How well it predicts another profile. Errors: also as of pp_profile_read(). */
 int pp_profiled_against(const struct pp_profiled *s, const char *path, bool json, FILE *f);
 
-/* ---- plan --csv --par */
+/* ---- mark */
 
 struct pp_mark {                 /* nothing is owned */
     const char *file, *reason;   /* why it does not pass; "": it passes */

@@ -99,7 +99,7 @@ void pp_sim_textbook(const struct pp_plan *plan, double *arrays, struct pp_sim_c
 
 /*
  * The bubble: the mean idle share of all ranks, from step to step, and what it comes from. train,
- * bench, plan --best, explain and summary.json all take it from here. Local, no clock, no device.
+ * bench, ppcli tune, explain and summary.json all take it from here. Local, no clock, no device.
  */
 
 struct pp_bubble {

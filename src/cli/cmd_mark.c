@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ppcli plan --csv FILE --par NAME: a table is marked. */
+/*
+ * ppcli mark TABLE: is the table legal, as fast as a known schedule of its shape, and within a cap on
+ * memory? Ends with 0 or 1.
+ */
 #include <string.h>
 
 #include "ppcli/show/results.h"
 #include "ppcli/base/base.h"
 #include "plan.h"
 
+#define BEST "best" /* the fastest that fits */
+
 struct mark {
-    const struct plan_asked *asked;
+    const struct plan_asked *asked; /* only its costs: */
+    const char *par;                /* what it is compared with: a schedule, or BEST */
     struct plan_request q;
     char digest[PP_SHA256_HEX];
-    struct pp_error why; /* it is not legal */
+    struct pp_error why; /* the first error of a table that is not legal */
     struct pp_mark m;
 };
 
 /* ---- par */
 
-/* A schedule of the table's shape, with its costs. *makespan 0: it holds more than the cap. */
+/* Times a schedule of the table's shape, with the table's costs. *makespan is 0 where it exceeds the cap. */
 static int time_schedule(const struct mark *m, const char *name, double *makespan)
 {
     const struct pp_geometry *g = m->m.g;
@@ -37,7 +43,7 @@ static int time_schedule(const struct mark *m, const char *name, double *makespa
     return 0;
 }
 
-/* The fastest of all that have as many chunks and fit. */
+/* Finds the fastest schedule that has as many chunks as the table and keeps the cap. */
 static int find_best(struct mark *m)
 {
     for (const char *const *name = pp_schedule_names(); *name; name++) {
@@ -58,17 +64,17 @@ static int find_best(struct mark *m)
 static int find_par(struct mark *m)
 {
     double makespan = 0;
-    if (strcmp(m->asked->par, "best") == 0)
+    if (strcmp(m->par, BEST) == 0)
         return find_best(m);
-    PP_TRY(time_schedule(m, m->asked->par, &makespan));
-    m->m.par = makespan > 0 ? m->asked->par : NULL;
+    PP_TRY(time_schedule(m, m->par, &makespan));
+    m->m.par = makespan > 0 ? m->par : NULL;
     m->m.least = makespan;
     return 0;
 }
 
 /* ---- the mark */
 
-static int measure(struct mark *m)
+static int measure_table(struct mark *m)
 {
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
     m->m.g = &m->q.plan->geometry;
@@ -82,7 +88,7 @@ static int measure(struct mark *m)
     return find_par(m);
 }
 
-/* Why it does not pass; "": it passes. */
+/* Writes why the table does not pass; "": it passes. */
 static void find_reason(const struct mark *mark, char *out, size_t bytes)
 {
     const struct pp_mark *m = &mark->m;
@@ -101,27 +107,47 @@ static void fini_mark(struct mark *m)
     plan_request_fini(&m->q);
 }
 
-int plan_mark(const struct plan_asked *a)
+/* Marks the table of `a`, where a rank may hold at most `cap` micro-batches (0: any number). */
+static int mark_table(const struct plan_asked *a, const char *par, double cap, bool json)
 {
     char reason[PP_ERROR_TEXT_MAX + 64];
-    bool json;
     PP_OWN(fini_mark)
-    struct mark m = {.asked = a, .m = {.file = a->csv, .reason = reason, .asked = a->par}};
-    if (!a->csv)
-        return pp_fail(PP_EUSAGE, "--par marks a table: ppcli plan --csv FILE --par %s", a->par);
-    if (!plan_prints_result(a, &json))
-        return pp_fail(PP_EUSAGE, "--par prints a mark: leave out --format, or --format json");
-    if (strcmp(a->par, "best") != 0 && !pp_schedule_find(a->par))
-        return pp_fail(PP_EUSAGE,
-                       "--par: unknown schedule '%s'; ppcli keys pipeline.schedule lists them, and "
-                       "best is the fastest",
-                       a->par);
+    struct mark m = {.asked = a,
+                     .par = par,
+                     .q = {.g.memory_cap = cap},
+                     .m = {.file = a->csv, .reason = reason, .asked = par}};
     int rc = plan_request_make(a, &m.q);
     if (rc < 0 && rc != PP_EFORMAT)
         return rc;
     m.why = *pp_error_get();
-    PP_TRY(rc == 0 ? measure(&m) : 0);
+    PP_TRY(rc == 0 ? measure_table(&m) : 0);
     find_reason(&m, reason, sizeof(reason));
     PP_TRY(pp_mark_print(&m.m, json, stdout));
     return reason[0] ? pp_fail(PP_ECHECK, "%s does not pass: %s", a->csv, reason) : 0;
+}
+
+int cmd_mark(int argc, char **argv)
+{
+    struct plan_asked asked = {.csv = NULL}, *a = &asked;
+    const char *par = BEST, *memory_cap = NULL, *words[1];
+    double cap = 0;
+    int json = 0;
+    const struct pp_cli_option options[] = {
+        {"format", 0, PP_CLI_CHOICE, &json, "text|json", "how to print; text"},
+        {"par", 0, PP_CLI_STRING, &par, "NAME", "schedule to compare with; best: the fastest"},
+        {"memory-cap", 0, PP_CLI_STRING, &memory_cap, "X", "forwards that a rank may hold"},
+#include "options_costs.def"
+        {0},
+    };
+    PP_TRY(pp_cli_parse(argc, argv, &command_mark, options, NULL, words, 1));
+    a->csv = words[0];
+    if (!a->csv)
+        return pp_fail(PP_EUSAGE, "name a table. For example: ppcli mark mine.csv --par 1f1b");
+    if (strcmp(par, BEST) != 0 && !pp_schedule_find(par))
+        return pp_fail(PP_EUSAGE,
+                       "--par: unknown schedule '%s'; ppcli keys pipeline.schedule lists them, and "
+                       "best is the fastest",
+                       par);
+    PP_TRY(memory_cap ? pp_cost_number("memory-cap", memory_cap, &cap) : 0);
+    return mark_table(a, par, cap, json);
 }

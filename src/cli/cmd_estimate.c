@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ppcli plan CONFIG --machine FILE: what is asked for becomes a search (ppcli/plan/machine_plan.h), whose
- * rows are printed. --measure: a machine file of this machine.
+ * ppcli estimate CONFIG --machine FILE: rank the ways to run a config on the machine that a file
+ * describes (ppcli/plan/machine_plan.h). --measure: write such a file of this machine.
  */
 #include "plan.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "ppcli/bench/bench.h"
@@ -12,9 +13,27 @@
 #include "ppcli/show/results.h"
 #include "ppcli/base/base.h"
 
+#define SYSTEMS "ppcli|megatron|torchtitan|deepspeed"
 #define SEARCHED                                                                                   \
     "pipeline.assignment pipeline.split_at pipeline.group pipeline.eager pipeline.memory_cap "     \
     "pipeline.costs run.rank_order run.hosts"
+
+enum {
+    TENSOR,
+    CONTEXT,
+    EXPERTS,
+    LISTS
+};
+
+/* The words of the command line; NULL: not given. */
+struct asked {
+    struct pp_cli_settings settings;
+    const char *config, *machine, *memory, *html, *output, *layout, *compare;
+    const char *lists[LISTS]; /* of --tensor and the like */
+    bool measure, fp8;
+    int ranks;            /* INT_MIN: not given */
+    int json, only, emit; /* numbers of choices; only, emit: -1: not given */
+};
 
 /* ---- what is fixed or listed */
 
@@ -89,7 +108,7 @@ static int take_setting(const struct pp_setting *s, struct pp_asked *a, bool *ta
     }
     *taken = false;
     return pp_has_word(SEARCHED, s->key)
-               ? pp_fail(PP_EUSAGE, "%s: --machine chooses %s itself", s->said, s->key)
+               ? pp_fail(PP_EUSAGE, "%s: estimate chooses %s itself", s->said, s->key)
                : 0;
 }
 
@@ -109,7 +128,7 @@ static bool is_legal(const char *word, const struct pp_cli_settings *settings)
 
 /* What the file says of what is searched for does not matter: a batch may be too small for the file's
  * micro-batches. */
-static int load_open(const struct plan_asked *w, struct pp_asked *a, struct pp_config **out)
+static int load_open(const struct asked *w, struct pp_asked *a, struct pp_config **out)
 {
     static const char *const open[][2] = {
         {"pipeline.microbatches", "1"}, {"pipeline.replicas", "1"}, {"run.rank_order", "stages"}};
@@ -124,17 +143,17 @@ static int load_open(const struct plan_asked *w, struct pp_asked *a, struct pp_c
     }
     bool legal = is_legal(w->config, all);
     for (int i = 0; i < n && !legal && all->n < PP_CLI_SETTINGS_MAX; i++)
-        all->items[all->n++] = (struct pp_setting){open[i][0], open[i][1], "--machine"};
+        all->items[all->n++] = (struct pp_setting){open[i][0], open[i][1], "estimate"};
     return pp_cli_load_config(w->config, all, out);
 }
 
 /* ---- the command */
 
-static int prepare(const struct plan_asked *w, struct pp_machine_plan *p)
+static int prepare_search(const struct asked *w, struct pp_machine_plan *p)
 {
     char path[PP_PATH_MAX];
-    PP_TRY(plan_check_file("--html", w->html));
-    for (size_t i = 0; i < PLAN_MACHINE_LISTS; i++)
+    PP_TRY(pp_cli_check_output("--html", w->html));
+    for (size_t i = 0; i < LISTS; i++)
         if (w->lists[i])
             PP_TRY(read_list(&lists[5 + i], lists[5 + i].key, w->lists[i], &p->asked));
     PP_TRY(pp_cli_find_machine(w->machine, path));
@@ -147,7 +166,7 @@ static int prepare(const struct plan_asked *w, struct pp_machine_plan *p)
     p->ranks = w->ranks > 0 ? w->ranks : (int)p->cluster.ranks;
     p->memory = (size_t)(p->cluster.memory - p->cluster.reserve);
     if (w->memory && !pp_bytes_parse(w->memory, &p->memory))
-        return pp_fail(PP_EUSAGE, "--memory wants " PP_BYTES_FORMS ", not '%s'", w->memory);
+        return pp_fail(PP_EUSAGE, "--memory needs " PP_BYTES_FORMS ", not '%s'", w->memory);
     if (p->ranks > p->cluster.ranks && p->cluster.between.bandwidth <= 0)
         return pp_fail(PP_ECONFIG,
                        "%s is one host of %.0f ranks: --ranks %d needs its [between], "
@@ -156,43 +175,92 @@ static int prepare(const struct plan_asked *w, struct pp_machine_plan *p)
     return 0;
 }
 
-static int find_rows(const struct plan_asked *a, struct pp_machine_plan *p)
+static int find_rows(const struct asked *w, struct pp_machine_plan *p)
 {
-    PP_TRY(prepare(a, p));
-    PP_TRY(load_open(a, &p->asked, &p->cfg));
+    PP_TRY(prepare_search(w, p));
+    PP_TRY(load_open(w, &p->asked, &p->cfg));
     PP_TRY(pp_machine_plan_load(p));
-    return a->compare ? pp_machine_plan_price(p, a->compare) : pp_machine_plan_find(p);
+    return w->compare ? pp_machine_plan_price(p, w->compare) : pp_machine_plan_find(p);
 }
 
-int plan_machine(const struct plan_asked *a)
+static int print_rows(const struct asked *w)
 {
     PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.n = 0};
-    bool json;
-    if (!a->config)
-        return pp_fail(PP_EUSAGE, "--machine needs a config. For example: ppcli plan llama-70b.ini "
-                                  "--machine 8xh100-nvlink --ranks 64");
-    if (!plan_prints_result(a, &json))
-        return pp_fail(PP_EUSAGE,
-                       "--machine prints a table, --format json, or --html FILE, not '%s'",
-                       pp_format_name(a->format));
-    int rc = find_rows(a, &p);
+    int rc = find_rows(w, &p);
     if (rc == 0)
-        rc = a->emit >= 0 ? pp_machine_plan_emit(&p, pp_plan_systems[a->emit], stdout)
-                          : pp_machine_plan_print(&p, json, stdout);
-    rc = rc == 0 && a->html ? pp_machine_plan_page(&p, a->html) : rc;
+        rc = w->emit >= 0 ? pp_machine_plan_emit(&p, pp_plan_systems[w->emit], stdout)
+                          : pp_machine_plan_print(&p, w->json, stdout);
+    rc = rc == 0 && w->html ? pp_machine_plan_page(&p, w->html) : rc;
     return pp_cli_look_verdict(p.cfg, rc);
 }
 
-int plan_measure(const struct plan_asked *a)
+/* Writes a machine file of this machine. */
+static int measure_machine(const struct asked *w)
 {
     PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.n = 0};
-    if (!a->config)
-        return pp_fail(
-            PP_EUSAGE,
-            "--measure needs a config. For example: ppcli plan mnist.ini --measure -o here.ini");
-    PP_TRY(plan_check_file("-o", a->output));
-    PP_TRY(pp_cli_load_config(a->config, &a->settings, &p.cfg));
+    PP_TRY(pp_cli_check_output("-o", w->output));
+    PP_TRY(pp_cli_load_config(w->config, &w->settings, &p.cfg));
     int rc = pp_bench_machine(&p);
-    rc = rc < 0 ? rc : pp_bench_machine_write(a->config, p.cfg, &p.cluster, a->output);
+    rc = rc < 0 ? rc : pp_bench_machine_write(w->config, p.cfg, &p.cluster, w->output);
     return pp_cli_config_verdict(p.cfg, rc);
+}
+
+static int check_words(const struct asked *w)
+{
+    bool searches = w->machine || w->ranks != INT_MIN || w->memory || w->html || w->layout ||
+                    w->compare || w->fp8 || w->only >= 0 || w->emit >= 0 || w->json ||
+                    w->lists[TENSOR] || w->lists[CONTEXT] || w->lists[EXPERTS];
+    if (!w->config)
+        return pp_fail(PP_EUSAGE, "name a config. For example: ppcli estimate llama-70b.ini "
+                                  "--machine 8xh100-nvlink --ranks 64");
+    if (w->measure && searches)
+        return pp_fail(PP_EUSAGE, "--measure writes a machine file: use it alone, or with -o FILE");
+    if (!w->measure && w->output)
+        return pp_fail(PP_EUSAGE, "-o is for --measure: leave out -o %s", w->output);
+    if (!w->measure && !w->machine)
+        return pp_fail(PP_EUSAGE, "name a machine, for example --machine laptop; or write a file "
+                                  "of this one with --measure -o here.ini");
+    if (w->ranks != INT_MIN && w->ranks < 1)
+        return pp_fail(PP_EUSAGE, "--ranks needs a number from 1, not %d", w->ranks);
+    return 0;
+}
+
+static int parse_words(int argc, char **argv, struct asked *w)
+{
+    *w = (struct asked){.ranks = INT_MIN, .only = -1, .emit = -1};
+    const struct pp_cli_option options[] = {
+        {"format", 0, PP_CLI_CHOICE, &w->json, "text|json", "how to print; text"},
+        {"machine", 0, PP_CLI_STRING, &w->machine, "FILE", "the machine: a file, or its name"},
+        {"ranks", 0, PP_CLI_INT, &w->ranks, "N", "ranks; those of one host"},
+        {"memory", 0, PP_CLI_STRING, &w->memory, "BYTES", "memory a rank may take (80G)"},
+        {"tensor", 0, PP_CLI_STRING, &w->lists[TENSOR], "T,...", "tensor parallelism"},
+        {"context", 0, PP_CLI_STRING, &w->lists[CONTEXT], "C,...", "context parallelism"},
+        {"experts-on", 0, PP_CLI_STRING, &w->lists[EXPERTS], "E,...", "expert parallelism"},
+        {"chunks", 0, PP_CLI_KEY, (void *)"pipeline.chunks", "V,...", "chunks per rank"},
+        {"recompute", 0, PP_CLI_KEY, (void *)"pipeline.recompute", "WHAT,...",
+         "none, selective, full"},
+        {"zero", 0, PP_CLI_KEY, (void *)"train.zero", "Z,...", "ZeRO stages, 0 to 3"},
+        {"coalesce", 0, PP_CLI_KEY, (void *)"train.coalesce", "K",
+         "micro-batches per weight gradient"},
+        {"fp8", 0, PP_CLI_FLAG, &w->fp8, NULL, "products of blocks at device.fp8"},
+        {"layout", 0, PP_CLI_STRING, &w->layout, "WORDS", "cut as Megatron's layout says"},
+        {"only", 0, PP_CLI_CHOICE, &w->only, SYSTEMS "|torch", "what this system can run"},
+        {"compare", 0, PP_CLI_STRING, &w->compare, "WORDS", "price one, such as 'tp=4 pp=4'"},
+        {"emit", 0, PP_CLI_CHOICE, &w->emit, SYSTEMS, "print the first row in its words"},
+        {"html", 0, PP_CLI_STRING, &w->html, "FILE", "also write a page of the result"},
+        {"measure", 0, PP_CLI_FLAG, &w->measure, NULL, "write a machine file of this machine"},
+        {"output", 'o', PP_CLI_STRING, &w->output, "FILE", "--measure: where to write it"},
+        {0},
+    };
+    const char *words[1];
+    PP_TRY(pp_cli_parse(argc, argv, &command_estimate, options, &w->settings, words, 1));
+    w->config = words[0];
+    return check_words(w);
+}
+
+int cmd_estimate(int argc, char **argv)
+{
+    struct asked w;
+    PP_TRY(parse_words(argc, argv, &w));
+    return w.measure ? measure_machine(&w) : print_rows(&w);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ppcli plan CONFIG --best: measure this machine, search, and show the fastest ways to run the
- * config, what limits the first of them, and the lines that reproduce it.
+ * ppcli tune CONFIG: measure this machine, search, and show the fastest ways to run the config, what
+ * limits the first of them, and the lines that reproduce it.
  */
-#include "plan.h"
+#include "command.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -15,8 +15,19 @@
 
 #define CHECKED 3 /* --check without a number */
 #define SHAPES_LISTED 64
+#define CORES_MAX 1024 /* as run.threads */
 
-/* How many values the command line gives a key; 0: it does not. */
+/* The words of the command line; NULL: not given. */
+struct asked {
+    struct pp_cli_settings settings;
+    const char *config;
+    const char *memory; /* bytes */
+    const char *check;  /* how many to run for real; "auto": without a number */
+    int cores;          /* INT_MIN: not given */
+    int json;
+};
+
+/* Returns the number of values that the command line lists for a key; 0: the key is not given. */
 static int count_values(const struct pp_cli_settings *settings, const char *key)
 {
     int n = 0;
@@ -30,7 +41,7 @@ static int count_values(const struct pp_cli_settings *settings, const char *key)
     return n;
 }
 
-/* Under mpirun rank 0 searches; the others help to measure what is between them. */
+/* Measures the links between the processes of mpirun; then only rank 0 searches. */
 static int measure_links(const struct pp_sweep *sweep, struct pp_best_result *s, bool *out_searches)
 {
     PP_OWN(pp_transport_destroy) struct pp_transport *tp = NULL;
@@ -53,8 +64,8 @@ static int measure_links(const struct pp_sweep *sweep, struct pp_best_result *s,
     return pp_links_measure(tp, &s->links);
 }
 
-/* The stages and replicas that the config names by itself. */
-static int find_own(const struct plan_asked *a, struct pp_division *out)
+/* Reads the stages and replicas of the config itself, without those of the command line. */
+static int read_own_shape(const struct asked *a, struct pp_division *out)
 {
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     struct pp_setting items[PP_CLI_SETTINGS_MAX];
@@ -73,8 +84,8 @@ static int find_own(const struct plan_asked *a, struct pp_division *out)
     return 0;
 }
 
-/* --stages and --replicas may be lists; then every combination is a config of its own, as in bench. */
-static int load(const struct plan_asked *a, struct pp_sweep *out, struct pp_division *own)
+/* Loads the config; where --stages and --replicas are lists, a config for each combination, as bench does. */
+static int load_configs(const struct asked *a, struct pp_sweep *out, struct pp_division *own)
 {
     int p = count_values(&a->settings, "pipeline.stages");
     int d = count_values(&a->settings, "pipeline.replicas"), n = (p > 1 ? p : 1) * (d > 1 ? d : 1);
@@ -89,13 +100,12 @@ static int load(const struct plan_asked *a, struct pp_sweep *out, struct pp_divi
     PP_TRY(pp_cli_load_sweep(a->config, &a->settings, out));
     if (out->n != n || n > SHAPES_LISTED)
         return pp_fail(PP_EUSAGE,
-                       "--best takes lists of at most %d --stages x --replicas, and no other list",
+                       "tune takes lists of at most %d --stages x --replicas, and no other list",
                        SHAPES_LISTED);
-    return find_own(a, own);
+    return read_own_shape(a, own);
 }
 
-static int find_best(const struct pp_sweep *sweep, const struct plan_asked *a, bool json,
-                     struct pp_best_result *s)
+static int find_best(const struct pp_sweep *sweep, const struct asked *a, struct pp_best_result *s)
 {
     struct pp_best_asked asked = {.configs = sweep->configs,
                                   .n = sweep->n,
@@ -108,40 +118,35 @@ static int find_best(const struct pp_sweep *sweep, const struct plan_asked *a, b
     PP_TRY(pp_best_result_find(&asked, s));
     PP_TRY(s->n_checked > 0 ? pp_bench_best_result(s) : 0);
     PP_TRY(pp_best_result_explain(s));
-    PP_TRY(pp_best_result_print(s, json, stdout));
+    PP_TRY(pp_best_result_print(s, a->json, stdout));
     return pp_best_result_verdict(s, a->memory);
 }
 
-/* The words of --best, which become what the search is asked. */
-static int check_words(const struct plan_asked *a, bool *json, struct pp_best_result *s)
+/* Checks the words that parse alone does not, and puts them into what the search is asked. */
+static int check_words(const struct asked *a, struct pp_best_result *s)
 {
-    if (!a->best) {
-        return pp_fail(PP_EUSAGE, "--memory is for --best: ppcli plan CONFIG --best --memory %s",
-                       a->memory);
-    }
-    if (!plan_prints_result(a, json))
-        return pp_fail(PP_EUSAGE, "--best prints a table for people, or --format json, not '%s'",
-                       pp_format_name(a->format));
-    if (!a->config) {
-        return pp_fail(PP_EUSAGE,
-                       "--best needs a config. For example: ppcli plan mnist.ini --best");
-    }
-    if (a->check) {
-        int64_t n = CHECKED;
-        bool number = strcmp(a->check, "auto") != 0;
-        if ((number && !pp_whole_parse(a->check, &n)) || n < 1 || n > PP_BEST_SHOWN) {
-            return pp_fail(PP_EUSAGE, "--check wants how many plans to run, 1 to %d, not '%s'",
-                           PP_BEST_SHOWN, a->check);
-        }
-        s->n_checked = (int)n;
-    }
-    s->spec.cores = a->cores > 0 ? a->cores : 0;
+    int64_t n = CHECKED;
+    if (!a->config)
+        return pp_fail(PP_EUSAGE, "name a config. For example: ppcli tune mnist.ini");
+    if (a->cores != INT_MIN && (a->cores < 1 || a->cores > CORES_MAX))
+        return pp_fail(PP_EUSAGE, "--cores needs a number from 1 to %d, not %d", CORES_MAX,
+                       a->cores);
+    if (a->cores != INT_MIN && a->check)
+        return pp_fail(PP_EUSAGE, "--cores predicts for another machine, and --check runs on this "
+                                  "one: leave one of them out");
+    if (a->check && strcmp(a->check, "auto") != 0 && !pp_whole_parse(a->check, &n))
+        n = 0;
+    if (n < 1 || n > PP_BEST_SHOWN)
+        return pp_fail(PP_EUSAGE, "--check needs the number of plans to run, 1 to %d, not '%s'",
+                       PP_BEST_SHOWN, a->check);
     if (a->memory && !pp_bytes_parse(a->memory, &s->spec.memory))
-        return pp_fail(PP_EUSAGE, "--memory wants " PP_BYTES_FORMS ", not '%s'", a->memory);
+        return pp_fail(PP_EUSAGE, "--memory needs " PP_BYTES_FORMS ", not '%s'", a->memory);
+    s->n_checked = a->check ? (int)n : 0;
+    s->spec.cores = a->cores > 0 ? a->cores : 0;
     return 0;
 }
 
-static int launch_or_find(const struct pp_sweep *sweep, const struct plan_asked *a, bool json,
+static int launch_or_find(const struct pp_sweep *sweep, const struct asked *a,
                           struct pp_best_result *s)
 {
     struct pp_config *cfg = sweep->configs[0];
@@ -152,23 +157,34 @@ static int launch_or_find(const struct pp_sweep *sweep, const struct plan_asked 
     if (a->check && (starts || pp_mpi_used(cfg)))
         return pp_fail(PP_EUSAGE, "--check runs the ranks as threads of this machine, without "
                                   "hosts: leave it out under mpirun and with --hosts, and try "
-                                  "the section that --best prints with ppcli train");
+                                  "the section that tune prints with ppcli train");
     if (starts)
         return pp_launch_mpirun(cfg, s->word, pp_sweep_ranks(sweep));
     if (pp_mpi_used(cfg))
         PP_TRY(measure_links(sweep, s, &searches));
-    return searches ? find_best(sweep, a, json, s) : 0;
+    return searches ? find_best(sweep, a, s) : 0;
 }
 
-int plan_best(const struct plan_asked *a)
+int cmd_tune(int argc, char **argv)
 {
+    struct asked a = {.cores = INT_MIN};
+    const struct pp_cli_option options[] = {
+        {"format", 0, PP_CLI_CHOICE, &a.json, "text|json", "how to print; text"},
+        {"memory", 0, PP_CLI_STRING, &a.memory, "BYTES", "memory a rank may take (4Gi)"},
+        {"cores", 0, PP_CLI_INT, &a.cores, "N", "predict for N cores like these"},
+        {"check", 0, PP_CLI_OPTIONAL, &a.check, "N", "run the first N (3) and CONFIG as it is"},
+#include "options_keys.def"
+        {0},
+    };
+    const char *words[1];
+    PP_TRY(pp_cli_parse(argc, argv, &command_tune, options, &a.settings, words, 1));
+    a.config = words[0];
     PP_OWN(pp_sweep_fini) struct pp_sweep sweep = {0};
-    PP_OWN(pp_best_result_fini) struct pp_best_result s = {.word = a->config};
-    bool json;
+    PP_OWN(pp_best_result_fini) struct pp_best_result s = {.word = a.config};
     pp_start_others = PP_START_JOIN;
-    PP_TRY(check_words(a, &json, &s));
-    PP_TRY(load(a, &sweep, &s.spec.own));
-    int rc = launch_or_find(&sweep, a, json, &s);
-    return a->check ? pp_cli_config_verdict(sweep.configs[0], rc)
-                    : pp_cli_look_verdict(sweep.configs[0], rc);
+    PP_TRY(check_words(&a, &s));
+    PP_TRY(load_configs(&a, &sweep, &s.spec.own));
+    int rc = launch_or_find(&sweep, &a, &s);
+    return a.check ? pp_cli_config_verdict(sweep.configs[0], rc)
+                   : pp_cli_look_verdict(sweep.configs[0], rc);
 }

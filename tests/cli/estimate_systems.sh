@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# ppcli plan --machine for other systems: tensor parallelism, --compare, --emit, --only, --layout.
+# ppcli estimate for other systems: tensor parallelism, --compare, --emit, --only, --layout.
 # shellcheck disable=SC2048,SC2086,SC3045 # words; ulimit -v: dash, bash and busybox have it
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -9,28 +9,28 @@ here='llama-70b.ini --machine 8xh100-nvlink --ranks 64'
 
 # numbers KEY: its value in every row of the last --format json
 numbers() { awk -v key="\"$1\":" '$1 == key { sub(/,$/, "", $2); gsub(/"/, "", $2); print $2 }' "$folder/out"; }
-# plan WORDS: a run that must work
-plan() {
-    run plan $*
+# estimate WORDS: a run that must work
+estimate() {
+    run estimate $*
     code_is 0
 }
 # refused CODE TEXT WORDS...: one line with the text
 refused() {
     code="$1" text="$2"
     shift 2
-    run plan "$@"
+    run estimate "$@"
     code_is "$code"
     err_has "$text"
 }
 
 begin "70B on 64 GPUs: tensor parallelism in a host with few stages; and what ppcli trains, zero = 1"
-plan $here --stages 4,16 --microbatches 256,512 --format json
+estimate $here --stages 4,16 --microbatches 256,512 --format json
 for key in group tensor stages zero step_s; do numbers $key >"$folder/$key"; done
 awk '/"trained_by"/ { getline line; print (line ~ /ppcli/) }' "$folder/out" >"$folder/own"
 paste "$folder/group" "$folder/tensor" "$folder/stages" "$folder/zero" "$folder/own" >"$folder/rows"
 same "$(awk '$1 == 1 && $2 > 1 && $2 <= 8 && ($3 == 4 || $3 == 8)' "$folder/rows" | wc -l | awk '{ print ($1 > 0) }')" 1
 same "$(awk '$2 == 1 && $4 == 1 && $5 == 1' "$folder/rows" | wc -l | awk '{ print ($1 > 0) }')" 1
-plan $here --stages 4,16 --microbatches 256,512
+estimate $here --stages 4,16 --microbatches 256,512
 out_has 'Tensor parallelism (tp '
 out_has "over ppcli's best"
 out_has '--tensor-model-parallel-size'
@@ -72,44 +72,44 @@ megatron_accepts() {
 }
 
 begin "five plans that Megatron-LM accepts"
-plan $here --stages 4,8 --only megatron --emit megatron
+estimate $here --stages 4,8 --only megatron --emit megatron
 megatron_accepts 64
-plan $here --stages 4 --tensor 4 --chunks 20 --only megatron --emit megatron
+estimate $here --stages 4 --tensor 4 --chunks 20 --only megatron --emit megatron
 out_has '--num-layers-per-virtual-pipeline-stage 1'
 megatron_accepts 64
-plan gpt3-175b.ini --machine 8xa100 --ranks 128 --only megatron --emit megatron
+estimate gpt3-175b.ini --machine 8xa100 --ranks 128 --only megatron --emit megatron
 megatron_accepts 128
-plan llama-70b.ini --machine 8xh100-nvlink --ranks 1024 --only megatron --emit megatron \
+estimate llama-70b.ini --machine 8xh100-nvlink --ranks 1024 --only megatron --emit megatron \
     --set model.n_layer=126 --set model.n_head=128 --set model.n_embd=16384 --set model.n_hidden=53248
 megatron_accepts 1024
-plan $here --only megatron --emit megatron --tensor 8 --zero 1 --recompute full
+estimate $here --only megatron --emit megatron --tensor 8 --zero 1 --recompute full
 out_has '--recompute-granularity full'
 megatron_accepts 64
-plan $here --only megatron --emit megatron --set model.experts=8 --set model.n_layer=32 --set model.n_hidden=14336
+estimate $here --only megatron --emit megatron --set model.experts=8 --set model.n_layer=32 --set model.n_hidden=14336
 out_has '--num-experts 8'
 megatron_accepts 64
 
 begin "the words of torchtitan and DeepSpeed"
-plan $here --emit torchtitan --only torchtitan --stages 4
+estimate $here --emit torchtitan --only torchtitan --stages 4
 out_has 'pipeline_parallel_degree = 4'
 out_has 'pipeline_parallel_schedule = "'
-plan $here --emit deepspeed --only deepspeed
+estimate $here --emit deepspeed --only deepspeed
 out_has '"train_batch_size": 1024'
 out_has '"stage": '
 same "$(head -1 "$folder/out")" '{'
 
 begin "--only leaves the schedules of a system; --schedule, --replicas, --chunks, --zero limit"
-plan $here --only megatron --format json
+estimate $here --only megatron --format json
 same "$(numbers schedule | grep -cvE '^(1f1b|interleaved)$')" 0
-plan $here --only torch --schedule interleaved-zb --replicas 2,4 --format json
+estimate $here --only torch --schedule interleaved-zb --replicas 2,4 --format json
 same "$(numbers schedule | sort -u)" interleaved-zb
 same "$(numbers replicas | grep -cvE '^[24]$')" 0
-plan $here --only megatron --chunks 5 --zero 1 --format json
+estimate $here --only megatron --chunks 5 --zero 1 --format json
 same "$(numbers chunks | sort -u)" 5
 same "$(numbers zero | sort -u)" 1
 
 begin "--compare prices one division, or says which rule it breaks"
-plan $here --compare "tp=4" # word by word: pp=1
+estimate $here --compare "tp=4" # word by word: pp=1
 refused 78 'model.n_head' llama-70b.ini --machine 8xh100-nvlink --ranks 48 --compare 'tp=3'
 refused 78 'is not 64 ranks' llama-70b.ini --machine 8xh100-nvlink --ranks 64 --compare 'tp=4 pp=4 dp=2'
 refused 78 'are a multiple of pp x vp = 12' llama-70b.ini --machine 8xh100-nvlink --ranks 64 --compare 'pp=4 vp=3 tp=4'
@@ -123,7 +123,7 @@ refused 78 'has no device.fp8' llama-70b.ini --machine 8xa100 --ranks 64 --fp8
 refused 78 'ppcli trains no mixture of experts' llama-small.ini --set model.experts=4
 
 begin "layouts of Megatron-LM are read and written"
-plan $here --layout 'Et*10|(t*10,|)*6t*10,L' --stages 8 --emit megatron --only megatron
+estimate $here --layout 'Et*10|(t*10,|)*6t*10,L' --stages 8 --emit megatron --only megatron
 out_has "--pipeline-model-parallel-layout"
 same "$(sed -n "s/^--pipeline-model-parallel-layout '\(.*\)'/\1/p" "$folder/out")" 'Et*10|(t*10|)*6t*10L'
 refused 64 "E comes first" llama-70b.ini --machine 8xh100-nvlink --ranks 64 --layout 't*80|L'
@@ -133,7 +133,7 @@ begin "405B on 1,024 ranks, which no pure pipeline fits: an answer in little mem
 limit=2097152
 (ulimit -v "$limit" && exec "$PPCLI" version) >/dev/null 2>&1 || limit=unlimited # a sanitizer
 code=0
-(ulimit -v "$limit" && exec timeout 600 "$PPCLI" plan llama-70b.ini --machine 8xh100-nvlink --ranks 1024 \
+(ulimit -v "$limit" && exec timeout 600 "$PPCLI" estimate llama-70b.ini --machine 8xh100-nvlink --ranks 1024 \
     --set model.n_layer=126 --set model.n_head=128 --set model.n_embd=16384 --set model.n_hidden=53248 \
     --set model.vocab_size=128256 --set model.block_size=8192 --batch-size 512 --format json) \
     >"$folder/out" 2>"$folder/err" </dev/null || code=$?

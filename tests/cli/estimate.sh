@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# ppcli plan --machine and --measure: tables, pages, memory, and bad machine files.
+# ppcli estimate and --measure: tables, pages, memory, and bad machine files.
 # shellcheck source=tests/cli/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -15,7 +15,7 @@ fastest() { numbers step_s | sort -g | head -1; }
 below() { awk -v x="$1" -v y="$2" 'BEGIN { print (x != "" && x + 0 < y + 0) }'; }
 
 begin "the first row's lines can be trained with"
-run plan "$folder/net.ini" --machine laptop --ranks 2 --stages 2 --html "$folder/page.html"
+run estimate "$folder/net.ini" --machine laptop --ranks 2 --stages 2 --html "$folder/page.html"
 code_is 0
 sed -n '/^\[pipeline\]/,$p' "$folder/out" >"$folder/winner"
 sed '/^\[pipeline\]/,/^microbatches/d' "$folder/net.ini" >"$folder/won.ini"
@@ -26,14 +26,14 @@ out_has "$(sed -n 's/^schedule = //p' "$folder/winner"), stages 2"
 for word in 'id="plan"' '[pipeline]' 'MFU' '</html>' 'prefers-color-scheme' 'weights + optimizer'; do
     has "$folder/page.html" "$word" || complain "the page has no $word"
 done
-cp "$("$PPCLI" plan "$folder/net.ini" --machine laptop 2>&1 >/dev/null | sed -n 's/^machine: //p')" "$folder/a&b<c>.ini"
-run plan "$folder/net.ini" --machine "$folder/a&b<c>.ini" --html "$folder/named.html"
+cp "$("$PPCLI" estimate "$folder/net.ini" --machine laptop 2>&1 >/dev/null | sed -n 's/^machine: //p')" "$folder/a&b<c>.ini"
+run estimate "$folder/net.ini" --machine "$folder/a&b<c>.ini" --html "$folder/named.html"
 code_is 0
 same "$(grep -c 'a&b<' "$folder/named.html")" 0
 same "$(grep -c 'a&amp;b&lt;c>' "$folder/named.html")" 2
 
 begin "the table: best first, stages times replicas are the ranks, within the memory"
-run plan "$folder/net.ini" --machine laptop --format json
+run estimate "$folder/net.ini" --machine laptop --format json
 code_is 0
 numbers group >"$folder/groups"
 sort -n "$folder/groups" | cmp -s - "$folder/groups" || complain "groups are out of order"
@@ -45,20 +45,20 @@ same "$(paste "$folder/a" "$folder/b" "$folder/c" "$folder/groups" | awk '{ rows
     for (g in least) bad += most[g] > 1.05001 * least[g]
     print (rows > 3), bad + 0 }')" '1 0'
 same "$(numbers peak_bytes | awk '$1 > 4e9' | wc -l | tr -d ' ')" 0
-run plan "$folder/net.ini" --machine laptop --format svg
+run estimate "$folder/net.ini" --machine laptop --format svg
 code_is 64
-err_has '--html FILE'
+err_has "unknown format 'svg'; there are text and json"
 
 begin "fewer ranks are proposed where they are faster, and then they are"
-run plan mnist.ini --machine 8xh100-nvlink --ranks 4 --format json
+run estimate mnist.ini --machine 8xh100-nvlink --ranks 4 --format json
 code_is 0
 same "$(numbers faster_with_ranks)" 1
 all=$(fastest)
-run plan mnist.ini --machine 8xh100-nvlink --ranks 1
+run estimate mnist.ini --machine 8xh100-nvlink --ranks 1
 out_lacks 'Fewer ranks'
-run plan mnist.ini --machine 8xh100-nvlink --ranks 1 --format json
+run estimate mnist.ini --machine 8xh100-nvlink --ranks 1 --format json
 same "$(below "$(fastest)" "$all")" 1
-run plan mnist.ini --machine 8xh100-nvlink --ranks 4
+run estimate mnist.ini --machine 8xh100-nvlink --ranks 4
 out_has 'Fewer ranks are faster: 1 take'
 
 # first_row CONFIG: the last plan's first row as $folder/won.ini, and its bytes as explain counts them
@@ -72,7 +72,7 @@ first_row() {
 
 begin "the machines that are installed"
 for machine in 2xepyc 4xa40-ethernet 8xa100 8xh100-nvlink laptop; do
-    run plan "$folder/net.ini" --machine $machine
+    run estimate "$folder/net.ini" --machine $machine
     code_is 0
     out_has " ranks of $machine: "
 done
@@ -80,37 +80,37 @@ done
 begin "many replicas that share the optimizer's state are laid out; what cannot run says why"
 config "$folder/deep.ini" data.dataset=synthetic data.train_samples=256 'model.sizes=20 16*59 5' \
     pipeline.stages=2 pipeline.microbatches=4 train.batch_size=64 train.optimizer=adam train.zero=1
-run plan "$folder/deep.ini" --machine 8xh100-nvlink --ranks 64 --stages 4
+run estimate "$folder/deep.ini" --machine 8xh100-nvlink --ranks 64 --stages 4
 code_is 0
 out_has 'stages = 4'
-run plan "$folder/net.ini" --machine 8xa100 --ranks 8 --set run.precision=bf16 --set train.coalesce=2
+run estimate "$folder/net.ini" --machine 8xa100 --ranks 8 --set run.precision=bf16 --set train.coalesce=2
 code_is 78
 err_has 'no shape can run: '
 err_has 'use train.exact = off, or train.coalesce = 0'
 
 begin "a batch that the replicas cannot share evenly: all rows can run, one micro-batch too"
-run plan "$folder/net.ini" --machine laptop --stages 1 --set train.batch_size=19 --set data.train_samples=19 --format json
+run estimate "$folder/net.ini" --machine laptop --stages 1 --set train.batch_size=19 --set data.train_samples=19 --format json
 code_is 0
 same "$(numbers microbatches | sort -n | uniq | tr '\n' ' ')" '1 2 '
-run plan "$folder/net.ini" --machine laptop --stages 1 --set train.batch_size=19 --set data.train_samples=19
+run estimate "$folder/net.ini" --machine laptop --stages 1 --set train.batch_size=19 --set data.train_samples=19
 first_row "$folder/net.ini" >/dev/null
 
 begin "the first row is what simulating all shapes whole, and all cuts, finds"
-run plan resnet18-cifar10.ini --machine 4xa40-ethernet --ranks 12 --set train.batch_size=1000 \
+run estimate resnet18-cifar10.ini --machine 4xa40-ethernet --ranks 12 --set train.batch_size=1000 \
     --set run.precision=bf16 --format json
 code_is 0
 same "$(below "$(fastest)" "$(awk 'BEGIN { print 0.02801 * 1.02 }')")" 1
-run plan resnet18-cifar10.ini --machine 4xa40-ethernet --ranks 12 --set train.batch_size=1000 \
+run estimate resnet18-cifar10.ini --machine 4xa40-ethernet --ranks 12 --set train.batch_size=1000 \
     --set run.precision=bf16 --stages 2
 out_has '; batch norm: '
 config "$folder/uneven.ini" data.dataset=synthetic data.train_samples=200 train.batch_size=30 \
     'model.sizes=64 512 32 256 256 32 5' pipeline.stages=2 run.dir=
-run plan "$folder/uneven.ini" --machine laptop --ranks 4 --format json
+run estimate "$folder/uneven.ini" --machine laptop --ranks 4 --format json
 code_is 0
 same "$(below "$(fastest)" 0.000404894)" 1
 
 begin "rows of a micro-batch between powers of two"
-run plan gpt-char.ini --machine 4xa40-ethernet --ranks 8 --set train.batch_size=24 --memory 8500k \
+run estimate gpt-char.ini --machine 4xa40-ethernet --ranks 8 --set train.batch_size=24 --memory 8500k \
     --zero 0 --format json
 code_is 0
 same "$(below "$(fastest)" 0.0023103)" 1
@@ -133,10 +133,10 @@ config "$folder/many.ini" data.dataset=synthetic data.train_samples=173 train.ba
 machine fast 1.059e11 3.481e8 1 1e-5 9.345e9 1e-6 8.316e9
 
 begin "a limit that whole steps break: they compute again, and the search goes on"
-run plan "$folder/thin.ini" --machine "$folder/slow.ini" --ranks 8 --memory 99000 --format json
+run estimate "$folder/thin.ini" --machine "$folder/slow.ini" --ranks 8 --memory 99000 --format json
 code_is 0
 same "$(below "$(fastest)" 0.0038)" 1
-run plan "$folder/many.ini" --machine "$folder/fast.ini" --ranks 4 --format json
+run estimate "$folder/many.ini" --machine "$folder/fast.ini" --ranks 4 --format json
 code_is 0
 numbers microbatches >"$folder/m" && numbers step_s >"$folder/s"
 same "$(paste "$folder/s" "$folder/m" | sort -g | head -1 | cut -f 2)" 1 # 2 and 3 are slower
@@ -144,7 +144,7 @@ same "$(paste "$folder/s" "$folder/m" | sort -g | head -1 | cut -f 2)" 1 # 2 and
 begin "fewer samples than a batch: memory is that of the batch"
 config "$folder/few.ini" data.dataset=synthetic data.train_samples=24 data.test_samples=64 \
     'model.sizes=64 128*2 10' pipeline.stages=2 pipeline.microbatches=4 train.batch_size=64 run.dir=
-run plan "$folder/few.ini" --machine laptop --ranks 2 --stages 2 --memory 400k
+run estimate "$folder/few.ini" --machine laptop --ranks 2 --stages 2 --memory 400k
 code_is 0
 bytes=$(first_row "$folder/few.ini")
 [ "$bytes" -le 400000 ] || complain "$bytes bytes, not 400000"
@@ -155,10 +155,10 @@ config "$folder/small.ini" data.dataset=synthetic-tokens data.train_samples=64 m
     pipeline.microbatches=4 train.batch_size=32 train.optimizer=adamw train.max_steps=2 run.dir=
 # section_trains WORDS: the section of the first row
 section_trains() {
-    run plan "$folder/small.ini" --machine laptop "$@" --format json
+    run estimate "$folder/small.ini" --machine laptop "$@" --format json
     code_is 0
     told=$(numbers peak_bytes | head -1)
-    run plan "$folder/small.ini" --machine laptop "$@" --emit ppcli
+    run estimate "$folder/small.ini" --machine laptop "$@" --emit ppcli
     code_is 0
     same "$(first_row "$folder/small.ini")" "$told"
     run train "$folder/won.ini" -q --max-steps 2
@@ -177,7 +177,7 @@ done
 
 begin "a limit is kept to the byte, the test set's evaluation included"
 limit=40000
-while run plan "$folder/net.ini" --machine laptop --ranks 2 --memory $limit && [ "$code" -eq 0 ]; do
+while run estimate "$folder/net.ini" --machine laptop --ranks 2 --memory $limit && [ "$code" -eq 0 ]; do
     bytes=$(first_row "$folder/net.ini")
     [ "$bytes" -le $limit ] || complain "$bytes bytes, not $limit"
     [ "$bytes" -le $limit ] || break
@@ -186,92 +186,91 @@ done
 err_has 'nothing fits into'
 
 begin "what fits nowhere: the nearest, in one line"
-run plan llama-70b.ini --machine laptop --set run.precision=f32
+run estimate llama-70b.ini --machine laptop --set run.precision=f32
 code_is 78
 err_has 'nothing fits into 4 GB a rank of laptop: the smallest found is '
 same "$(grep -c '^config: ' "$folder/err")" 1 # where it was found is told once
 err_has 'does not cut within layers'
-run plan "$folder/net.ini" --machine laptop --memory 1k
+run estimate "$folder/net.ini" --machine laptop --memory 1k
 code_is 78
 err_has 'nothing fits into 1e-06 GB'
-run plan "$folder/net.ini" --machine laptop --memory "$(sed -n 's/.*(try --memory \([0-9]*k\)).*/\1/p' "$folder/err")"
+run estimate "$folder/net.ini" --machine laptop --memory "$(sed -n 's/.*(try --memory \([0-9]*k\)).*/\1/p' "$folder/err")"
 code_is 0
 
 begin "what the keys do not allow is not proposed"
-run plan "$folder/net.ini" --machine 4xa40-ethernet --ranks 2048 --stages 1 --set train.batch_size=4096 --set data.train_samples=4096
+run estimate "$folder/net.ini" --machine 4xa40-ethernet --ranks 2048 --stages 1 --set train.batch_size=4096 --set data.train_samples=4096
 code_is 78
 err_has 'each of at most 1024 replicas has a sample of the 4096'
-run plan "$folder/net.ini" --machine laptop --ranks 1 --set train.batch_size=1Gi --set data.train_samples=1Gi
+run estimate "$folder/net.ini" --machine laptop --ranks 1 --set train.batch_size=1Gi --set data.train_samples=1Gi
 code_is 78
 err_has 'nothing fits into 4 GB'
-run plan "$folder/net.ini" --machine laptop --set 'pipeline.slower=1 1.5'
+run estimate "$folder/net.ini" --machine laptop --set 'pipeline.slower=1 1.5'
 code_is 78
 err_has 'the ranks of a machine file are equally fast'
 
 begin "a machine that cannot be is refused"
-run plan llama-70b.ini --machine laptop
+run estimate llama-70b.ini --machine laptop
 code_is 78
 err_has 'laptop has no device.bf16'
-run plan "$folder/net.ini" --machine laptop --ranks 16
+run estimate "$folder/net.ini" --machine laptop --ranks 16
 code_is 78
 err_has 'is one host of 8 ranks: --ranks 16 needs its [between]'
-run plan "$folder/net.ini" --machine laptops
+run estimate "$folder/net.ini" --machine laptops
 code_is 66
 err_has "laptops: no such machine"
 err_has "machines: 2xepyc, 4xa40-ethernet, 8xa100, 8xh100-nvlink, laptop; did you mean 'laptop'?"
-run plan "$folder/net.ini" --machine foo
+run estimate "$folder/net.ini" --machine foo
 code_is 66
 err_has "foo: no such machine"
 err_has "machines: 2xepyc, 4xa40-ethernet, 8xa100, 8xh100-nvlink, laptop"
 err_lacks 'did you mean'
-sed 's/^f32.*/f32 = 12/' "$("$PPCLI" plan "$folder/net.ini" --machine laptop 2>&1 >/dev/null |
+sed 's/^f32.*/f32 = 12/' "$("$PPCLI" estimate "$folder/net.ini" --machine laptop 2>&1 >/dev/null |
     sed -n 's/^machine: //p')" >"$folder/bad.ini"
-run plan "$folder/net.ini" --machine "$folder/bad.ini"
+run estimate "$folder/net.ini" --machine "$folder/bad.ini"
 code_is 78
 err_has "device.f32: '12' is not possible"
-laptop=$("$PPCLI" plan "$folder/net.ini" --machine laptop 2>&1 >/dev/null | sed -n 's/^machine: //p')
+laptop=$("$PPCLI" estimate "$folder/net.ini" --machine laptop 2>&1 >/dev/null | sed -n 's/^machine: //p')
 awk 'BEGIN { printf "; "; for (i = 0; i < 197; i++) printf "x"; print "memory = 1" } { print "  " $0 }' \
     "$laptop" >"$folder/indented.ini"
-run plan "$folder/net.ini" --machine "$folder/indented.ini"
+run estimate "$folder/net.ini" --machine "$folder/indented.ini"
 code_is 0
 out_has ' ranks of indented: 8 a host, 4 GB each'
 { cat "$laptop" && printf 'a\000b\n'; } >"$folder/bad.ini"
-run plan "$folder/net.ini" --machine "$folder/bad.ini"
+run estimate "$folder/net.ini" --machine "$folder/bad.ini"
 code_is 78
 err_has "bad.ini:$(wc -l <"$folder/bad.ini" | tr -d ' '): a NUL byte"
 { cat "$laptop" && printf 'x = %0300d\n' 1; } >"$folder/bad.ini"
-run plan "$folder/net.ini" --machine "$folder/bad.ini"
+run estimate "$folder/net.ini" --machine "$folder/bad.ini"
 code_is 78
 err_has 'a line of more than 199 bytes'
-run plan "$folder/net.ini" --machine laptop --html ''
+run estimate "$folder/net.ini" --machine laptop --html ''
 code_is 64
 err_has "--html wants the name of a file, not ''"
-run plan "$folder/net.ini" --ranks 2
+run estimate "$folder/net.ini" --ranks 2
 code_is 64
-run plan --machine laptop
+err_has '--machine laptop'
+run estimate --machine laptop
 code_is 64
 for ranks in 0 -1; do
-    run plan "$folder/net.ini" --machine laptop --ranks $ranks
+    run estimate "$folder/net.ini" --machine laptop --ranks $ranks
     code_is 64
     err_has "--ranks wants 1 or more, not $ranks"
 done
-run plan "$folder/net.ini" --machine laptop --best
-code_is 64
 for words in '--cost-f 2' '--csv table.csv' '--group 2' '--set pipeline.eager=2'; do
     # shellcheck disable=SC2086 # words
-    run plan "$folder/net.ini" --machine laptop $words
+    run estimate "$folder/net.ini" --machine laptop $words
     code_is 64
 done
 err_has '--set: --machine chooses pipeline.eager itself'
 
 begin "what --measure writes, --machine reads"
-run plan "$folder/net.ini" --measure -o "$folder/here.ini"
+run estimate "$folder/net.ini" --measure -o "$folder/here.ini"
 if grep -q 'core' "$folder/err"; then
     skip "one core"
 else
     code_is 0
     has "$folder/here.ini" 'layers.0 = ' || complain "no layers in the file"
-    run plan "$folder/net.ini" --machine "$folder/here.ini" --ranks 2
+    run estimate "$folder/net.ini" --machine "$folder/here.ini" --ranks 2
     code_is 0
     out_has '2 ranks of here'
 fi
@@ -281,12 +280,12 @@ fi
         printf 'layers.%d = 4 1e-5 1e-5 1e-5\nlayers.%d = 8 1.1e-5 1.1e-5 1.1e-5\n' $layer $layer
     done
 } >"$folder/layers.ini" # 1 row takes nearly as long as 4: 32 times 7 layers of 2.8e-5 s
-run plan "$folder/net.ini" --machine "$folder/layers.ini" --ranks 1 --microbatches 32 --format json
+run estimate "$folder/net.ini" --machine "$folder/layers.ini" --ranks 1 --microbatches 32 --format json
 code_is 0
 same "$(fastest | awk '{ print ($1 > 0.004) }')" 1
-for words in --best '--ranks 2' '--html page.html' '--cost-f 2'; do
+for words in '--ranks 2' '--html page.html' '--cost-f 2'; do
     # shellcheck disable=SC2086 # words
-    run plan "$folder/net.ini" --measure $words
+    run estimate "$folder/net.ini" --measure $words
     code_is 64
 done
 
@@ -294,36 +293,36 @@ begin "what --machine chooses cannot be asked for, and the file's own values of 
 for words in '--eager 2' '--group 2' '--memory-cap 2' '--set pipeline.costs=1,1,1' '--set run.rank_order=replicas' \
     '--hosts a:8'; do
     # shellcheck disable=SC2086 # words
-    run plan "$folder/net.ini" --machine laptop $words
+    run estimate "$folder/net.ini" --machine laptop $words
     code_is 64
     err_has '--machine chooses ' 
 done
 config "$folder/many.ini" data.dataset=synthetic data.train_samples=64 'model.sizes=20 16*6 5' \
     pipeline.stages=2 pipeline.microbatches=256 pipeline.replicas=1 train.batch_size=32 train.max_steps=2
-run plan "$folder/many.ini" --machine laptop
+run estimate "$folder/many.ini" --machine laptop
 code_is 0
 out_has 'microbatches = '
 
 begin "sums over replicas and the meeting for clip_norm wait for slow links, and replicas may share a host"
 config "$folder/wide.ini" data.dataset=synthetic data.train_samples=512 'model.sizes=512 1024*7 10' \
     pipeline.stages=2 pipeline.microbatches=4 train.batch_size=128 train.optimizer=adam train.max_steps=2
-file=$("$PPCLI" plan "$folder/net.ini" --machine 8xh100-nvlink 2>&1 >/dev/null | sed -n 's/^machine: //p')
+file=$("$PPCLI" estimate "$folder/net.ini" --machine 8xh100-nvlink 2>&1 >/dev/null | sed -n 's/^machine: //p')
 sed '/between/,$s/latency = .*/latency = 1/' "$file" >"$folder/slow.ini"
 sed '/between/,$s/bandwidth = .*/bandwidth = 1G/' "$file" >"$folder/thin.ini"
-run plan "$folder/wide.ini" --machine "$folder/slow.ini" --ranks 32 --stages 8 --format json
+run estimate "$folder/wide.ini" --machine "$folder/slow.ini" --ranks 32 --stages 8 --format json
 code_is 0
 same "$(fastest | awk '{ print ($1 >= 2) }')" 1
-run plan "$folder/wide.ini" --machine "$folder/slow.ini" --ranks 32 --stages 8 --set train.clip_norm=1 --format json
+run estimate "$folder/wide.ini" --machine "$folder/slow.ini" --ranks 32 --stages 8 --set train.clip_norm=1 --format json
 same "$(fastest | awk '{ print ($1 >= 4) }')" 1
-run plan "$folder/wide.ini" --machine "$folder/thin.ini" --ranks 32
+run estimate "$folder/wide.ini" --machine "$folder/thin.ini" --ranks 32
 out_has 'rank_order = replicas'
 
 begin "a machine file that was measured while others used the machine says so, and so does the plan"
 sed 's/^\[within\]/busy = 3.5\n[within]/' "$laptop" >"$folder/used.ini"
-run plan "$folder/net.ini" --machine "$folder/used.ini"
+run estimate "$folder/net.ini" --machine "$folder/used.ini"
 code_is 0
 out_has 'busy machine: used was measured while other programs used it (load 3.5)'
-run plan "$folder/net.ini" --machine laptop
+run estimate "$folder/net.ini" --machine laptop
 out_lacks 'busy machine'
 
 finish
