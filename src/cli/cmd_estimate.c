@@ -39,21 +39,22 @@ struct asked {
 
 static const struct list {
     const char *key;
-    size_t at; /* in struct pp_asked */
-    int least, most;
+    size_t at;       /* in struct pp_asked */
+    int least, most; /* most 0: that of the key */
 } lists[] = {
-    {"pipeline.stages", offsetof(struct pp_asked, stages), 1, PP_STAGES_MAX},
-    {"pipeline.replicas", offsetof(struct pp_asked, replicas), 1, PP_STAGES_MAX *PP_REPLICAS_MAX},
-    {"pipeline.chunks", offsetof(struct pp_asked, chunks), 1, PP_STAGES_MAX},
-    {"pipeline.microbatches", offsetof(struct pp_asked, microbatches), 1, PP_MICROBATCHES_MAX},
+    [TENSOR] = {"--tensor", offsetof(struct pp_asked, tensor), 1, PP_STAGES_MAX},
+    [CONTEXT] = {"--context", offsetof(struct pp_asked, context), 1, PP_STAGES_MAX},
+    [EXPERTS] = {"--experts-on", offsetof(struct pp_asked, expert), 1, PP_STAGES_MAX},
     {"train.zero", offsetof(struct pp_asked, zero), 0, 3},
-    {"--tensor", offsetof(struct pp_asked, tensor), 1, PP_STAGES_MAX},
-    {"--context", offsetof(struct pp_asked, context), 1, PP_STAGES_MAX},
-    {"--experts-on", offsetof(struct pp_asked, expert), 1, PP_STAGES_MAX},
+    {"pipeline.replicas", offsetof(struct pp_asked, replicas), 1, PP_STAGES_MAX *PP_REPLICAS_MAX},
+    {"pipeline.stages", offsetof(struct pp_asked, stages), 1, 0},
+    {"pipeline.chunks", offsetof(struct pp_asked, chunks), 1, 0},
+    {"pipeline.microbatches", offsetof(struct pp_asked, microbatches), 1, 0},
 };
 
-/* "4,8" */
-static int read_list(const struct list *l, const char *said, const char *text, struct pp_asked *a)
+/* Reads "4,8". cfg checks the numbers that a key may have. */
+static int read_list(const struct list *l, const char *said, const char *text,
+                     struct pp_config *cfg, struct pp_asked *a)
 {
     struct pp_asked_list *out = (void *)((char *)a + l->at);
     PP_OWN_MEMORY char *copy = pp_strdup(text);
@@ -61,15 +62,18 @@ static int read_list(const struct list *l, const char *said, const char *text, s
     out->n = 0;
     for (char *rest = copy, *word; (word = strsep(&rest, ","));) {
         int64_t x;
-        if (!pp_whole_parse(word, &x) || x < l->least || x > l->most || out->n == PP_ASKED_MAX)
-            return pp_fail(PP_EUSAGE, "%s wants numbers from %d to %d, such as 4 or 4,8, not '%s'",
-                           said, l->least, l->most, word);
+        bool is_whole = pp_whole_parse(word, &x) && x >= l->least && out->n < PP_ASKED_MAX;
+        if (!is_whole || (l->most > 0 && x > l->most))
+            return pp_fail(PP_EUSAGE, "%s needs numbers from %d, such as 4 or 4,8, not '%s'", said,
+                           l->least, word);
+        if (l->most == 0 && pp_config_choose(cfg, l->key, word) < 0)
+            return pp_error_context("%s", said);
         out->at[out->n++] = (int)x;
     }
     return 0;
 }
 
-/* Words between commas, each of which is one of `known`; all of them, with blanks between, in out. */
+/* Reads words between commas, each of which is in `known`, into out, with blanks between them. */
 static int read_words(const char *said, const char *text, const char *const *known, char *out,
                       size_t bytes)
 {
@@ -81,21 +85,22 @@ static int read_words(const char *said, const char *text, const char *const *kno
         while (known[i] && strcmp(known[i], word) != 0)
             i++;
         if (!known[i])
-            return pp_fail(PP_EUSAGE, "%s: there is no '%s'%s", said, word,
+            return pp_fail(PP_EUSAGE, "%s: unknown word '%s'%s", said, word,
                            pp_did_you_mean(word, known).s);
         pp_text_add(out, bytes, "%s%s", out[0] ? " " : "", word);
     }
     return 0;
 }
 
-/* A setting that the search looks for by itself is a limit of the search. *taken: it was one. */
-static int take_setting(const struct pp_setting *s, struct pp_asked *a, bool *taken)
+/* Takes a setting that limits the search; *taken: it was one. */
+static int take_limit(const struct pp_setting *s, struct pp_config *cfg, struct pp_asked *a,
+                      bool *taken)
 {
     static const char *const redos[] = {"none", "selective", "full", "off", "all", NULL};
     *taken = true;
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         if (strcmp(lists[i].key, s->key) == 0)
-            return read_list(&lists[i], s->said, s->value, a);
+            return read_list(&lists[i], s->said, s->value, cfg, a);
     if (strcmp(s->key, "pipeline.schedule") == 0)
         return read_words(s->said, s->value, pp_schedule_names(), a->schedules,
                           sizeof(a->schedules));
@@ -114,7 +119,7 @@ static int take_setting(const struct pp_setting *s, struct pp_asked *a, bool *ta
 
 /* ---- the config */
 
-/* Is the config right as it is? */
+/* Is the config without problems as it is? */
 static bool is_legal(const char *word, const struct pp_cli_settings *settings)
 {
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
@@ -126,18 +131,20 @@ static bool is_legal(const char *word, const struct pp_cli_settings *settings)
     return legal;
 }
 
-/* What the file says of what is searched for does not matter: a batch may be too small for the file's
- * micro-batches. */
+/* Loads the config without the settings that limit the search. Where it is not legal so, as a batch may be
+ * too small for the file's micro-batches, what is searched for takes values that always are. */
 static int load_open(const struct asked *w, struct pp_asked *a, struct pp_config **out)
 {
     static const char *const open[][2] = {
         {"pipeline.microbatches", "1"}, {"pipeline.replicas", "1"}, {"run.rank_order", "stages"}};
     const int n = sizeof(open) / sizeof(open[0]);
     PP_OWN_MEMORY struct pp_cli_settings *all = pp_alloc(1, sizeof(*all));
+    PP_OWN(pp_config_destroy) struct pp_config *defaults = NULL;
     PP_TRY(all ? 0 : PP_ERESOURCE);
+    PP_TRY(pp_config_load(NULL, NULL, 0, pp_cli_names(), &defaults));
     for (int i = 0; i < w->settings.n; i++) {
         bool taken;
-        PP_TRY(take_setting(&w->settings.items[i], a, &taken));
+        PP_TRY(take_limit(&w->settings.items[i], defaults, a, &taken));
         if (!taken)
             all->items[all->n++] = w->settings.items[i];
     }
@@ -155,7 +162,7 @@ static int prepare_search(const struct asked *w, struct pp_machine_plan *p)
     PP_TRY(pp_cli_check_output("--html", w->html));
     for (size_t i = 0; i < LISTS; i++)
         if (w->lists[i])
-            PP_TRY(read_list(&lists[5 + i], lists[5 + i].key, w->lists[i], &p->asked));
+            PP_TRY(read_list(&lists[i], lists[i].key, w->lists[i], NULL, &p->asked));
     PP_TRY(pp_cli_find_machine(w->machine, path));
     PP_TRY(pp_cluster_read(path, &p->cluster));
     p->asked.only = w->only < 0                 ? NULL
@@ -240,8 +247,7 @@ static int parse_words(int argc, char **argv, struct asked *w)
         {"recompute", 0, PP_CLI_KEY, (void *)"pipeline.recompute", "WHAT,...",
          "none, selective, full"},
         {"zero", 0, PP_CLI_KEY, (void *)"train.zero", "Z,...", "ZeRO stages, 0 to 3"},
-        {"coalesce", 0, PP_CLI_KEY, (void *)"train.coalesce", "K",
-         "micro-batches per weight gradient"},
+        {"coalesce", 0, PP_CLI_KEY, (void *)"train.coalesce", "K", "micro-batches in one W"},
         {"fp8", 0, PP_CLI_FLAG, &w->fp8, NULL, "products of blocks at device.fp8"},
         {"layout", 0, PP_CLI_STRING, &w->layout, "WORDS", "cut as Megatron's layout says"},
         {"only", 0, PP_CLI_CHOICE, &w->only, SYSTEMS "|torch", "what this system can run"},

@@ -21,7 +21,6 @@ struct plan_request {
     bool times;                     /* the start and end of each action will be simulated */
     bool is_shaped;                 /* schedule and g are given; the words have only the costs */
     const char *schedule;           /* of options */
-    const char *recompute;          /* of options; NULL: off */
     struct pp_geometry g;           /* its memory_cap: forwards that a rank may hold; 0: any */
     const struct plan_asked *asked; /* all of these are set by plan_request_make(): */
     struct pp_cost_list lists[PP_COSTS];

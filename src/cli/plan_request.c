@@ -14,44 +14,33 @@
 
 /* ---- shapes */
 
-/* Without a config only the keys that shape a schedule mean something. */
-static int read_setting(const struct pp_setting *s, struct plan_request *q)
+/* The keys of a plan without a config, and of a table. */
+#define SHAPE_KEYS                                                                                 \
+    "pipeline.stages pipeline.chunks pipeline.microbatches pipeline.recompute train.coalesce "     \
+    "pipeline.group pipeline.eager pipeline.memory_cap"
+#define TABLE_KEYS "pipeline.memory_cap"
+
+/* Reads the settings of a plan without a config into a config of defaults, which checks their values. */
+static int read_settings(struct plan_request *q, struct pp_config **out)
 {
-    const struct {
-        const char *key;
-        int *target;
-    } counts[] = {
-        {"pipeline.stages", &q->g.stages},
-        {"pipeline.chunks", &q->g.chunks},
-        {"pipeline.microbatches", &q->g.microbatches},
-        {"pipeline.group", &q->g.group},
-        {"pipeline.eager", &q->g.eager},
-        {"train.coalesce", &q->g.coalesce},
-    };
-    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-        if (strcmp(s->key, counts[i].key) == 0) {
-            int64_t x;
-            if (!pp_whole_parse(s->value, &x) || x < INT_MIN || x > INT_MAX)
-                return pp_fail(PP_EUSAGE, "%s wants a whole number, not '%s'", s->said, s->value);
-            *counts[i].target = (int)x;
-            return 0;
-        }
+    const struct pp_cli_settings *settings = &q->asked->settings;
+    PP_TRY(pp_config_load(NULL, NULL, 0, pp_cli_names(), out));
+    for (int i = 0; i < settings->n; i++) {
+        const struct pp_setting *s = &settings->items[i];
+        if (q->asked->csv && !pp_has_word(TABLE_KEYS, s->key))
+            return pp_fail(PP_EUSAGE, "%s cannot be combined with --csv", s->said);
+        if (strcmp(s->key, "pipeline.schedule") == 0)
+            q->schedule = s->value;
+        else if (!pp_has_word(SHAPE_KEYS, s->key))
+            return pp_fail(PP_EUSAGE, "%s %s needs a CONFIG", s->said,
+                           strcmp(s->said, "--set") == 0 ? s->key : s->value);
+        else if (pp_config_choose(*out, s->key, s->value) < 0)
+            return pp_error_context("%s", s->said);
     }
-    if (strcmp(s->key, "pipeline.schedule") == 0) {
-        q->schedule = s->value;
-        return 0;
-    }
-    if (strcmp(s->key, "pipeline.recompute") == 0) {
-        q->recompute = s->value;
-        return 0;
-    }
-    if (strcmp(s->key, "pipeline.memory_cap") == 0)
-        return pp_cost_number("memory-cap", s->value, &q->g.memory_cap);
-    return pp_fail(PP_EUSAGE, "%s %s needs a CONFIG", s->said,
-                   strcmp(s->said, "--set") == 0 ? s->key : s->value);
+    return 0;
 }
 
-static bool has(const struct pp_cli_settings *settings, const char *key)
+static bool is_set(const struct pp_cli_settings *settings, const char *key)
 {
     for (int i = 0; i < settings->n; i++)
         if (strcmp(settings->items[i].key, key) == 0)
@@ -59,7 +48,8 @@ static bool has(const struct pp_cli_settings *settings, const char *key)
     return false;
 }
 
-static int fail_missing(const struct pp_cli_settings *settings)
+/* Does a plan without a config have all that it needs? */
+static int check_complete(const struct pp_cli_settings *settings)
 {
     static const struct {
         const char *key, *what;
@@ -68,7 +58,7 @@ static int fail_missing(const struct pp_cli_settings *settings)
                   {"pipeline.microbatches", "micro-batches (--microbatches M)"}};
     char missing[128] = "";
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
-        if (!has(settings, wanted[i].key))
+        if (!is_set(settings, wanted[i].key))
             pp_text_add(missing, sizeof(missing), "%s%s", missing[0] ? " and " : "",
                         wanted[i].what);
     }
@@ -77,8 +67,7 @@ static int fail_missing(const struct pp_cli_settings *settings)
                        "name a schedule, or a config. For example: ppcli plan --schedule 1f1b "
                        "--stages 4 --microbatches 8, or: ppcli plan mnist.ini");
     }
-    return missing[0] ? pp_fail(PP_EUSAGE, "a plan without a CONFIG also needs %s", missing)
-                      : pp_fail(PP_EUSAGE, "--stages and --microbatches must be at least 1");
+    return missing[0] ? pp_fail(PP_EUSAGE, "a plan without a CONFIG also needs %s", missing) : 0;
 }
 
 static int fail_unknown(const char *name)
@@ -106,7 +95,7 @@ static int build_plan(struct plan_request *q)
     return pp_plan_build(q->schedule, &q->g, &q->plan);
 }
 
-/* A plan whose order is made for its costs is built again, for those. */
+/* Builds a plan whose order depends on its costs a second time, for the costs of its stages. */
 static int fit_to_costs(struct plan_request *q)
 {
     PP_TRY(pp_stage_costs_set(q->plan, q->lists, &q->costs));
@@ -124,35 +113,25 @@ static int fit_to_costs(struct plan_request *q)
     return rc;
 }
 
-/* all, or virtual stages: "0 2-3". */
-static int parse_recompute(const char *text, int n_virtual, bool *stages)
+/* Finds the virtual stages that pipeline.recompute names: without a model they count as its layers. */
+static int find_recomputed(const char *text, int n_virtual, bool *stages)
 {
-    bool all = strcmp(text, "all") == 0;
-    for (int s = 0; s < n_virtual; s++)
-        stages[s] = all;
-    for (const char *p = all || strcmp(text, "off") == 0 ? "" : text; *p;) {
-        char *end;
-        long from = strtol(p, &end, 10), to = from;
-        bool good = isdigit((unsigned char)*p);
-        if (good && *end == '-') {
-            good = isdigit((unsigned char)end[1]);
-            to = strtol(end + 1, &end, 10);
-        }
-        if (!good || to < from || to >= n_virtual || !strchr(" ,", *end)) {
-            return pp_fail(
-                PP_EUSAGE,
-                "--recompute without a CONFIG wants off, all, or stages from 0 to %d, as in "
-                "0-1,3; not '%s'",
-                n_virtual - 1, text);
-        }
-        for (long s = from; s <= to; s++)
-            stages[s] = true;
-        p = end + strspn(end, " ,");
+    PP_TAKE(struct pp_layer, layers, n_virtual);
+    PP_TAKE(int, numbers, n_virtual);
+    const struct pp_model model = {.layers = layers, .n_layers = n_virtual};
+    for (int s = 0; s < n_virtual; s++) {
+        snprintf(layers[s].name, sizeof(layers[s].name), "%d", s);
+        numbers[s] = s;
     }
-    return 0;
+    return pp_recompute_stages(&model, text, n_virtual, numbers, numbers, stages) == 0
+               ? 0
+               : pp_fail(PP_EUSAGE,
+                         "--recompute without a CONFIG needs off, all, or stages from 0 to %d, as "
+                         "in 0-1,3; not '%s'",
+                         n_virtual - 1, text);
 }
 
-/* --schedule exec:PROGRAM without a config. */
+/* Runs the program of --schedule exec:PROGRAM without a config. */
 static int from_program(struct plan_request *q)
 {
     const char *word = q->schedule + strlen(PP_SCHEDULE_EXEC);
@@ -175,35 +154,54 @@ static int from_program(struct plan_request *q)
                    q->schedule, p.stages, p.microbatches, g->stages, g->microbatches);
 }
 
+/* Takes what the schedule is made for from the settings. */
+static void read_geometry(const struct pp_config *cfg, struct pp_geometry *g)
+{
+    g->stages = cfg->pipeline.stages;
+    g->chunks = cfg->pipeline.chunks;
+    g->microbatches = cfg->pipeline.microbatches;
+    g->coalesce = cfg->train.coalesce;
+#define PP_KEY(section, TYPE, k, ...) g->k = cfg->section.k;
+#include "ppcli/base/keys_schedule.def"
+#undef PP_KEY
+}
+
 static int from_options(struct plan_request *q)
 {
-    const struct pp_cli_settings *settings = &q->asked->settings;
-    for (int i = 0; i < settings->n && !q->is_shaped; i++)
-        PP_TRY(read_setting(&settings->items[i], q));
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
+    const char *recompute = "";
+    if (!q->is_shaped) {
+        PP_TRY(read_settings(q, &cfg));
+        read_geometry(cfg, &q->g);
+        recompute = cfg->pipeline.recompute;
+    }
     bool runs_program =
         q->schedule && strncmp(q->schedule, PP_SCHEDULE_EXEC, strlen(PP_SCHEDULE_EXEC)) == 0;
     if (q->schedule && !runs_program && !pp_schedule_find(q->schedule))
         return fail_unknown(q->schedule);
-    if (!q->schedule || q->g.stages == 0 || q->g.microbatches == 0)
-        return fail_missing(settings);
+    PP_TRY(q->is_shaped ? 0 : check_complete(&q->asked->settings));
     PP_TRY(runs_program ? from_program(q) : build_plan(q));
-    PP_TAKE(bool, recompute, q->plan->n_virtual);
-    if (q->recompute)
-        PP_TRY(parse_recompute(q->recompute, q->plan->n_virtual, recompute));
-    q->g.recompute = recompute; /* while the plan is made */
+    PP_TAKE(bool, stages, q->plan->n_virtual);
+    PP_TRY(find_recomputed(recompute, q->plan->n_virtual, stages));
+    q->g.recompute = stages; /* while the plan is made */
     int rc = pp_schedule_fits(q->schedule) ? fit_to_costs(q) : 0;
     q->g.recompute = NULL;
-    return rc == 0 && q->recompute ? pp_plan_recompute(q->plan, recompute) : rc;
+    return rc == 0 && recompute[0] ? pp_plan_recompute(q->plan, stages) : rc;
 }
 
 /* ---- tables and configs */
 
-static int from_table(const char *path, struct pp_plan **out)
+static int from_table(struct plan_request *q)
 {
+    PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
+    const char *path = q->asked->csv;
+    PP_TRY(read_settings(q, &cfg));
+    if (q->asked->settings.n > 0)
+        q->g.memory_cap = cfg->pipeline.memory_cap;
     FILE *f = strcmp(path, "-") == 0 ? stdin : fopen(path, "r");
     if (!f)
         return pp_fail_errno(0, "%s", path);
-    int rc = pp_plan_read_csv(f, path, out);
+    int rc = pp_plan_read_csv(f, path, &q->plan);
     if (f != stdin)
         fclose(f);
     return rc;
@@ -247,18 +245,6 @@ double plan_request_peak(const struct plan_request *q, const struct pp_sim_resul
     return (double)result->peak[most] / share;
 }
 
-/* The options that a table leaves. */
-static int read_cap(struct plan_request *q)
-{
-    const struct pp_cli_settings *settings = &q->asked->settings;
-    for (int i = 0; i < settings->n; i++) {
-        if (strcmp(settings->items[i].key, "pipeline.memory_cap") != 0)
-            return pp_fail(PP_EUSAGE, "%s cannot be combined with --csv", settings->items[i].said);
-        PP_TRY(pp_cost_number("memory-cap", settings->items[i].value, &q->g.memory_cap));
-    }
-    return 0;
-}
-
 int plan_request_make(const struct plan_asked *asked, struct plan_request *q)
 {
     bool is_table = asked->csv && !q->is_shaped;
@@ -273,10 +259,7 @@ int plan_request_make(const struct plan_asked *asked, struct plan_request *q)
                                             .comm = pp_cost_mean(&q->lists[PP_COST_COMM], 0)};
     if (asked->config && asked->csv)
         return pp_fail(PP_EUSAGE, "a CONFIG and --csv are two plans; give one of them");
-    PP_TRY(is_table ? read_cap(q) : 0);
-    PP_TRY(is_table        ? from_table(asked->csv, &q->plan)
-           : asked->config ? from_config(q)
-                           : from_options(q));
+    PP_TRY(is_table ? from_table(q) : asked->config ? from_config(q) : from_options(q));
     return pp_stage_costs_set(q->plan, q->lists, &q->costs);
 }
 

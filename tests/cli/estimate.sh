@@ -245,7 +245,7 @@ code_is 78
 err_has 'a line of more than 199 bytes'
 run estimate "$folder/net.ini" --machine laptop --html ''
 code_is 64
-err_has "--html wants the name of a file, not ''"
+err_has "--html needs the name of a file, not ''"
 run estimate "$folder/net.ini" --ranks 2
 code_is 64
 err_has '--machine laptop'
@@ -254,7 +254,7 @@ code_is 64
 for ranks in 0 -1; do
     run estimate "$folder/net.ini" --machine laptop --ranks $ranks
     code_is 64
-    err_has "--ranks wants 1 or more, not $ranks"
+    err_has "--ranks needs a number from 1, not $ranks"
 done
 for words in '--cost-f 2' '--csv table.csv' '--group 2' '--set pipeline.eager=2'; do
     # shellcheck disable=SC2086 # words

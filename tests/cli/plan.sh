@@ -304,7 +304,7 @@ fails 64 '--cost-i' \
     run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-i 1,2,3
 ok run plan --schedule 1f1b --stages 1 --microbatches 1k --format json
 out_has '"microbatches": 1000'
-fails 64 "--stages" run plan --schedule 1f1b --stages two --microbatches 2
+fails 78 "--stages" run plan --schedule 1f1b --stages two --microbatches 2
 fails 64 "--cost-f" run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-f -1
 fails 64 'must be more than 0' run plan --schedule 1f1b --stages 2 --microbatches 2 --cost-f 0 --cost-i 0 --cost-w 0
 fails 64 'needs a CONFIG' run plan --schedule 1f1b --stages 2 --microbatches 2 --lr 0.1
@@ -314,7 +314,7 @@ fails 78 '1 chunk per rank, not 3' run plan --schedule gpipe --stages 4 --microb
 same "$(cat "$folder/out")" ''
 fails 78 'dualpipev' run plan --schedule dualpipev --stages 4 --microbatches 4
 fails 78 '' run plan --schedule 1f1b --stages -1 --microbatches 4
-fails 78 'too many' run plan --schedule 1f1b --stages 99999 --microbatches 999999
+fails 78 '1 to 1024 stages' run plan --schedule 1f1b --stages 99999 --microbatches 999999
 fails 78 'pipeline.stages' run plan synthetic.ini --stages 1000
 
 begin "--html writes one page with the table, its costs and the known schedules of its shape"

@@ -126,6 +126,6 @@ err_has 'recompute auto: off; a rank holds'
 fails 69 'run.memory' \
     run train gpt.ini --stages 2 --set pipeline.recompute=auto --set run.memory=1k
 fails 69 'pipeline.recompute' run train gpt.ini --stages 2 --schedule auto --set run.memory=1k
-fails 64 "wants off, all, or stages from 0 to 3" run plan --schedule 1f1b --stages 4 --microbatches 8 --recompute 4
+fails 64 "needs off, all, or stages from 0 to 3" run plan --schedule 1f1b --stages 4 --microbatches 8 --recompute 4
 
 finish
