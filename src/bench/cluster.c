@@ -124,7 +124,8 @@ int pp_bench_machine_write(const char *word, const struct pp_config *cfg,
     bool file = path && strcmp(path, "-") != 0;
     pp_bench_describe(cfg, false, &h);
     PP_TRY(file ? pp_file_create(path, &w) : 0);
-    fprintf(w.f, "; Measured on %s by ppcli estimate %s --measure: %s, a rank on each core or device\n",
+    fprintf(w.f,
+            "; Measured on %s by ppcli estimate %s --measure: %s, a rank on each core or device\n",
             h.date, word, c->launch > 0 ? h.gpu : h.cpu);
     int rc = pp_cluster_write(c, w.f);
     if (file && rc < 0)

@@ -33,7 +33,7 @@ static enum pp_bench_format format_of(const struct request *q)
     return PP_BENCH_MD;
 }
 
-/* In front of what the user said, which wins. */
+/* Puts the settings of bench without a config in front of the user's, which win. */
 static int add_defaults(struct pp_cli_settings *s)
 {
     static const struct pp_setting plain[] = {
@@ -51,8 +51,8 @@ static int add_defaults(struct pp_cli_settings *s)
     return 0;
 }
 
-/* file: unopened where results go to standard output. A verdict about what was measured (PP_ECHECK,
- * PP_ECONFIG) does not keep it from being written. */
+/* Writes the result into `file`, which is not open where results go to standard output. A
+ * verdict about the result (PP_ECHECK, PP_ECONFIG) does not keep it from being written. */
 static int close_output(struct pp_file_write *file, int rc, bool complete)
 {
     if (!complete)
@@ -101,7 +101,7 @@ static int count_measured(const struct pp_bench *b)
     return rows;
 }
 
-/* What was measured is there all the same. */
+/* Fails with what an interrupted bench has measured. */
 static int tell_stopped(const struct request *q, const struct pp_bench *b)
 {
     int rows = count_measured(b);
@@ -111,9 +111,9 @@ static int tell_stopped(const struct request *q, const struct pp_bench *b)
         rows > 0 ? b->repeat : 0, q->repeat, rows, b->n, file[0] ? " and are in " : "", file);
 }
 
-/* Rows, transfers or ops. The file is opened first: what cannot be written is not worth the
- * time; processes that do not speak write nothing. */
-static int measure(const struct request *q, const struct pp_sweep *s)
+/* Measures rows, transfers or ops. Opens the file first, so that a result which cannot be
+ * written costs no time; processes that do not speak write nothing. */
+static int measure_rows(const struct request *q, const struct pp_sweep *s)
 {
     enum pp_bench_format format = format_of(q);
     struct pp_bench_header header = {.version = PP_VERSION, .commit = PP_COMMIT};
@@ -160,7 +160,7 @@ static int sweep_and_measure(const char *word, struct pp_cli_settings *settings,
     PP_TRY(pp_cli_load_sweep(word, settings, &s));
     PP_TRY(pp_start_check(s.configs[0]));
     return pp_launch_wanted(s.configs[0]) ? pp_launch_mpirun(s.configs[0], word, pp_sweep_ranks(&s))
-                                          : measure(q, &s);
+                                          : measure_rows(q, &s);
 }
 
 int cmd_bench(int argc, char **argv)
@@ -192,15 +192,15 @@ int cmd_bench(int argc, char **argv)
         q.output = NULL;
     if (q.compare) {
         if (!words[0])
-            return pp_fail(PP_EUSAGE, "--compare wants two files: --compare OLD.json NEW.json");
+            return pp_fail(PP_EUSAGE, "--compare needs two files: --compare OLD.json NEW.json");
         return pp_launch_speaks() ? pp_bench_compare(q.compare, words[0], stdout) : 0;
     }
     if (q.repeat < 1 || q.repeat > REPEAT_MAX)
-        return pp_fail(PP_EUSAGE, "--repeat wants 1 to %d, not %d", REPEAT_MAX, q.repeat);
+        return pp_fail(PP_EUSAGE, "--repeat needs 1 to %d, not %d", REPEAT_MAX, q.repeat);
     if (q.seconds > SECONDS_MAX)
-        return pp_fail(PP_EUSAGE, "--time wants at most %g seconds, not %g", SECONDS_MAX,
+        return pp_fail(PP_EUSAGE, "--time takes at most %g seconds, not %g", SECONDS_MAX,
                        q.seconds);
     if (q.warmup < -1)
-        return pp_fail(PP_EUSAGE, "--warmup wants 0 or more steps, not %d", q.warmup);
+        return pp_fail(PP_EUSAGE, "--warmup needs 0 or more steps, not %d", q.warmup);
     return sweep_and_measure(words[0], &settings, &q);
 }

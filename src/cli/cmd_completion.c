@@ -12,7 +12,7 @@ int cmd_completion(int argc, char **argv)
                    {"zsh", text_completion_zsh},
                    {"fish", text_completion_fish}};
     const char *words[1];
-    if (argc > 1 && strcmp(argv[1], "words") == 0) /* not of people: the scripts ask */
+    if (argc > 1 && strcmp(argv[1], "words") == 0) /* asked by the scripts, not by people */
         return completion_answer(argc - 2, argv + 2);
     PP_TRY(pp_cli_parse(argc, argv, &command_completion, NULL, NULL, words, 1));
     if (!words[0])

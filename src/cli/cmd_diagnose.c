@@ -8,9 +8,9 @@
 #include "ppcli/pipe/layout.h"
 #include "command.h"
 
-/* The plan that the messages belong to, rebuilt from the run's own config. Without it the rest can
- * still be told. */
-static int rebuild(const char *dir, struct pp_config **cfg, struct pp_run *run)
+/* Rebuilds the plan that the messages belong to from the run's own config. Without the plan, the
+ * rest can still be shown. */
+static int rebuild_plan(const char *dir, struct pp_config **cfg, struct pp_run *run)
 {
     char path[PP_PATH_MAX];
     PP_TRY(pp_path_format(path, "%s/config.resolved.ini", dir));
@@ -18,8 +18,9 @@ static int rebuild(const char *dir, struct pp_config **cfg, struct pp_run *run)
     return pp_run_prepare(*cfg, PP_RUN_EXPLAIN, run);
 }
 
-/* What the watchdog said when it ended the run, up to the first empty line; "" when it did not. Its
- * word counts: ranks that it let go, or that were stopped, may have gone on for a moment. */
+/* Reads the verdict that the watchdog left when it ended the run, up to the first empty line; ""
+ * when the watchdog did not end it. This verdict counts: ranks may have gone on for a moment
+ * afterwards. */
 static void read_hang(const char *dir, char *out, size_t bytes)
 {
     char path[PP_PATH_MAX];
@@ -42,21 +43,21 @@ static void read_hang(const char *dir, char *out, size_t bytes)
     }
 }
 
-/* A run that is over and left no summary did not do all of its steps. */
+/* A run that has ended without a summary did not do all of its steps. */
 static bool is_unfinished(const char *dir, const struct pp_diagnosis *d)
 {
     char path[PP_PATH_MAX];
     return !d->live && pp_path_format(path, "%s/summary.json", dir) == 0 && access(path, F_OK) != 0;
 }
 
-static int diagnose(const char *dir, bool json)
+static int diagnose_run(const char *dir, bool json)
 {
     static const size_t hang_bytes = 16384;
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_OWN(pp_run_fini) struct pp_run run = {0};
     struct pp_diagnosis d;
     struct pp_error why = {0};
-    if (rebuild(dir, &cfg, &run) < 0) {
+    if (rebuild_plan(dir, &cfg, &run) < 0) {
         why = *pp_error_get();
         pp_error_clear();
     }
@@ -97,5 +98,5 @@ int cmd_diagnose(int argc, char **argv)
     PP_TRY(pp_cli_parse(argc, argv, &command_diagnose, options, NULL, words, 1));
     if (!words[0])
         return pp_fail(PP_EUSAGE, "name the folder of a run: ppcli diagnose runs/NAME");
-    return diagnose(words[0], json);
+    return diagnose_run(words[0], json);
 }

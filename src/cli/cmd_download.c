@@ -8,7 +8,7 @@
 
 #define SETS_MAX 16
 
-static int list(void)
+static int list_sets(void)
 {
     for (const struct pp_fetch_set *set = pp_fetch_sets; set->name; set++) {
         char dir[PP_PATH_MAX];
@@ -28,7 +28,7 @@ static int list(void)
     return 0;
 }
 
-static int find(const char *name, const struct pp_fetch_set **out)
+static int find_set(const char *name, const struct pp_fetch_set **out)
 {
     const char *names[SETS_MAX] = {NULL};
     for (int i = 0; pp_fetch_sets[i].name; i++) {
@@ -59,10 +59,10 @@ int cmd_download(int argc, char **argv)
     if (!words[0])
         words[0] = dataset ? dataset : strcmp(argv[0], "download") != 0 ? "mnist" : NULL;
     if (!words[0] && !dir && !from)
-        return list();
+        return list_sets();
     bool all = words[0] && strcmp(words[0], "all") == 0;
     for (int i = 0; all ? pp_fetch_sets[i].name != NULL : words[i] != NULL; i++)
-        PP_TRY(find(all ? pp_fetch_sets[i].name : words[i], &sets[i]));
+        PP_TRY(find_set(all ? pp_fetch_sets[i].name : words[i], &sets[i]));
     if (!sets[0] || (sets[1] && (dir || from)))
         return pp_fail(PP_EUSAGE, "--dir and --from need the name of one data set, such as mnist");
     for (int i = 0; sets[i]; i++) {

@@ -4,8 +4,8 @@
 #include "ppcli/show/results.h"
 #include "command.h"
 
-/* The activations with pipeline.recompute off if there is some, else with all of it; not of a schedule
- * that cannot recompute. */
+/* Predicts the memory of the other choice: pipeline.recompute off if something is recomputed,
+ * else all. A schedule that cannot recompute has no other choice. */
 static int predict_other(struct pp_explained *e)
 {
     const struct pp_layout *l = e->run.layout;
@@ -23,7 +23,7 @@ static int predict_other(struct pp_explained *e)
     return pp_run_bytes(&e->run, other, l->stages, e->other);
 }
 
-static int predict(struct pp_explained *e)
+static int predict_memory(struct pp_explained *e)
 {
     const struct pp_layout *l = e->run.layout;
     PP_ALLOC(e->ranks, l->ranks);
@@ -34,7 +34,7 @@ static int predict(struct pp_explained *e)
     return pp_bubble_ideal(l->plans[0].plan, &e->ideal);
 }
 
-/* What the values of one's own files tell, where they are there. */
+/* Prints the remarks about the values of the user's own files, if the files exist. */
 static int warn_of_data(const struct pp_explained *e)
 {
     const struct pp_config *cfg = e->run.cfg;
@@ -54,7 +54,7 @@ static int warn_of_data(const struct pp_explained *e)
     return 0;
 }
 
-/* The processor counts what it can of a device that is elsewhere. */
+/* Warns that the memory of a device that is not here is counted incompletely. */
 static void warn_of_device(const struct pp_config *cfg)
 {
     const struct pp_backend_choice choice = pp_backend_choice_of(cfg);
@@ -65,20 +65,20 @@ static void warn_of_device(const struct pp_config *cfg)
             cfg->run.backend);
 }
 
-static void fini(struct pp_explained *e)
+static void free_explained(struct pp_explained *e)
 {
     pp_free(e->ranks);
     pp_free(e->other);
     pp_run_fini(&e->run);
 }
 
-static int explain(struct pp_config *cfg, bool json)
+static int explain_config(struct pp_config *cfg, bool json)
 {
-    PP_OWN(fini) struct pp_explained e = {0};
+    PP_OWN(free_explained) struct pp_explained e = {0};
     PP_TRY(pp_run_check(cfg));
     PP_TRY(pp_choose(cfg, PP_RUN_EXPLAIN, NULL));
     PP_TRY(pp_run_prepare(cfg, PP_RUN_EXPLAIN, &e.run));
-    PP_TRY(predict(&e));
+    PP_TRY(predict_memory(&e));
     PP_TRY(warn_of_data(&e));
     warn_of_device(cfg);
     return pp_explained_print(&e, json, stdout);
@@ -98,5 +98,5 @@ int cmd_explain(int argc, char **argv)
         return pp_fail(PP_EUSAGE, "name a config. For example: ppcli explain mnist.ini");
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
-    return pp_cli_look_verdict(cfg, explain(cfg, json));
+    return pp_cli_look_verdict(cfg, explain_config(cfg, json));
 }

@@ -10,8 +10,8 @@
 #include "ppcli/data/tokenizer.h"
 #include "command.h"
 
-/* A run may remove the checkpoint before its config is read: then the next one is taken. (Its tensors
- * stay readable, their files are open.) Without a config *cfg stays NULL. */
+/* Opens the checkpoint and reads its config. A run may remove the checkpoint before its config
+ * is read; then the next one is taken. *cfg stays NULL if the checkpoint has no config. */
 static int open_with_config(const char *word, struct pp_ckpt **ck, struct pp_config **cfg)
 {
     for (;;) {
@@ -28,9 +28,9 @@ static int open_with_config(const char *word, struct pp_ckpt **ck, struct pp_con
     }
 }
 
-/* The model, and the tokens, as far as the form needs them. */
-static int export(struct pp_export *x, struct pp_config *cfg, const char *tokenizer,
-                  const char *dir)
+/* Writes the files, with the model and the tokens as far as the form needs them. */
+static int write_files(struct pp_export *x, struct pp_config *cfg, const char *tokenizer,
+                       const char *dir)
 {
     PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
     PP_OWN(pp_tokenizer_destroy) struct pp_tokenizer *tokens = NULL;
@@ -91,7 +91,7 @@ int cmd_export(int argc, char **argv)
     struct pp_export x = {
         .ck = ck, .cfg = cfg, .format = (enum pp_export_format)format, .dtype = dtypes[dtype]};
     bool named = false;
-    PP_TRY(export(&x, cfg, tokenizer, dir));
+    PP_TRY(write_files(&x, cfg, tokenizer, dir));
     if (format == PP_EXPORT_HF)
         PP_TRY(pp_ckpt_export_vocabulary(ck, cfg, dir, &named));
     printf("%s: %s%s of step %" PRId64 "\n", pp_text_shown(dir, shown, sizeof(shown)),

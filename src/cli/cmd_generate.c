@@ -27,13 +27,13 @@ struct writing {
     int *heap;   /* [top_k] */
     bool screen; /* stdout is a terminal, which control characters would confuse */
     bool any;    /* something was printed */
-    /* What is not printed yet: the beginning of a character, or of --stop. */
+    /* Bytes that are not printed yet: the beginning of a character, or of --stop. */
     char waiting[STOP_BYTES_MAX + PP_TOKEN_TEXT];
     size_t n_waiting;
     bool stopped; /* --stop was made */
 };
 
-/* "464 3290" as tokens. */
+/* Reads "464 3290" as tokens. */
 static int parse_numbers(struct writing *w, const char *label, const char *text, int most)
 {
     for (const char *p = text; *(p += strspn(p, " \t\r\n"));) {
@@ -94,7 +94,7 @@ static int read_prompt(struct writing *w)
     return rc;
 }
 
-/* The first n bytes that wait. Subwords may be bytes that are no characters: U+FFFD. */
+/* Prints the first n bytes that wait. Bytes of subwords that are no characters become U+FFFD. */
 static void print_waiting(struct writing *w, size_t n)
 {
     w->waiting[w->n_waiting] = '\0';
@@ -112,7 +112,7 @@ static void print_waiting(struct writing *w, size_t n)
     memmove(w->waiting, w->waiting + n, w->n_waiting -= n);
 }
 
-/* Bytes at the end that begin a character which is not whole yet. */
+/* Counts the bytes at the end that begin an incomplete character. */
 static size_t count_begun(const char *text, size_t n)
 {
     size_t back = 1;
@@ -123,7 +123,7 @@ static size_t count_begun(const char *text, size_t n)
     return whole > back ? back : 0;
 }
 
-/* One byte more of the text; made: it is not a prompt's, and --stop may be in it. */
+/* Adds a byte to the text; made: the model made it, so that --stop is searched for. */
 static void take_byte(struct writing *w, char c, bool made)
 {
     size_t m = made && w->stop ? strlen(w->stop) : 0, keep = 0;
@@ -142,7 +142,7 @@ static void take_byte(struct writing *w, char c, bool made)
     print_waiting(w, w->n_waiting - keep);
 }
 
-static int print(struct writing *w, int token, bool made)
+static int print_token(struct writing *w, int token, bool made)
 {
     char room[PP_TOKEN_TEXT];
     size_t bytes;
@@ -156,13 +156,13 @@ static int print(struct writing *w, int token, bool made)
     return fflush(stdout) == 0 ? 0 : pp_fail_errno(PP_EIO, "cannot write the text");
 }
 
-/* The end of a text, where the vocabulary has a mark for it, ends it. */
+/* Does the token end the text, in a vocabulary that has a mark for the end? */
 static bool ends_text(const struct writing *w, int token)
 {
     return w->v->bpe && token == w->v->bpe->eos;
 }
 
-/* The prompt, of which a context is read, then token by token what follows. */
+/* Reads the last context of the prompt, then makes the text token by token. */
 static int write_text(struct writing *w, int context)
 {
     const volatile sig_atomic_t *stop = &pp_process_stop;
@@ -171,7 +171,7 @@ static int write_text(struct writing *w, int context)
     size_t first = w->n_read > (size_t)context ? w->n_read - (size_t)context : 0;
     int made = 0, n = pp_generator_tokens(w->g), rc = 0;
     for (size_t i = 0; rc == 0 && i < w->n_read; i++)
-        rc = print(w, (int)w->read[i], false);
+        rc = print_token(w, (int)w->read[i], false);
     for (size_t i = first, more; rc == 0 && i < w->n_read && !*stop; i += more) {
         more = w->n_read - i < PP_READ_AT_ONCE ? w->n_read - i : PP_READ_AT_ONCE;
         rc = pp_generator_read(w->g, w->read + i, (int)more, &logits);
@@ -181,7 +181,7 @@ static int write_text(struct writing *w, int context)
         int token = pp_sample(logits, n, w->temperature, w->top_k, u, w->heap);
         if (ends_text(w, token))
             break;
-        rc = print(w, token, true);
+        rc = print_token(w, token, true);
         if (++made < w->tokens && rc == 0 && !w->stopped)
             rc = pp_generator_read(w->g, &(uint32_t){(uint32_t)token}, 1, &logits);
     }
@@ -194,7 +194,7 @@ static int write_text(struct writing *w, int context)
     return rc < 0 || !*stop ? rc : pp_fail(PP_ESTOPPED, "stopped after %d tokens", made);
 }
 
-static int generate(struct writing *w, const struct pp_config *cfg)
+static int generate_text(struct writing *w, const struct pp_config *cfg)
 {
     PP_TRY(pp_generator_create(cfg, w->weights, &w->g));
     w->v = pp_generator_vocabulary(w->g);
@@ -238,13 +238,13 @@ int cmd_generate(int argc, char **argv)
                        "ppcli generate runs/a --prompt \"ROMEO:\"");
     }
     if (w.stop && (!w.stop[0] || strlen(w.stop) > STOP_BYTES_MAX))
-        return pp_fail(PP_EUSAGE, "--stop wants a text of 1 to %d bytes", STOP_BYTES_MAX);
+        return pp_fail(PP_EUSAGE, "--stop needs a text of 1 to %d bytes", STOP_BYTES_MAX);
     if (w.tokens < 1 || w.top_k < 0)
-        return pp_fail(PP_EUSAGE, "--tokens wants at least 1, --top-k at least 0 (all tokens)");
+        return pp_fail(PP_EUSAGE, "--tokens needs at least 1, --top-k at least 0 (all tokens)");
     PP_OWN(pp_config_destroy) struct pp_config *cfg = NULL;
     PP_TRY(pp_cli_load_config(words[0], &settings, &cfg));
     w.seed = cfg->train.seed;
-    int rc = generate(&w, cfg);
+    int rc = generate_text(&w, cfg);
     pp_generator_destroy(&w.g);
     pp_free(w.read);
     pp_free(w.heap);

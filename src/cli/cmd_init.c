@@ -30,7 +30,8 @@ static bool has_suffix(const char *file, const char *suffix)
     return n >= m && strncmp(file + n - m, suffix, m) == 0;
 }
 
-/* By the first file's name, NAME.csv.gz too; then by their number: a table may have any name. */
+/* Finds the kind of the files by the name of the first (also NAME.csv.gz), then by their number,
+ * because a table may have any name. */
 static const struct kind *kind_of(const char *const *files)
 {
     if (has_suffix(files[0], ".npy") || has_suffix(files[0], ".npz"))
@@ -38,7 +39,7 @@ static const struct kind *kind_of(const char *const *files)
     return files[1] && files[2] && !has_suffix(files[0], ".csv") ? &idx : &csv;
 }
 
-/* All of a split is read, so that what a run would refuse is refused now. */
+/* Reads a whole split, so that what a run would refuse is refused now. */
 static int read_split(const struct pp_config *cfg, enum pp_split split, struct pp_dataset **out)
 {
     PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
@@ -46,9 +47,9 @@ static int read_split(const struct pp_config *cfg, enum pp_split split, struct p
     return pp_dataset_open(cfg, split, PP_DATA_IMAGES, &ds->input, ds->classes, out);
 }
 
-/* What the files hold. */
-static int look(const struct kind *k, const char *const *files, const char *label,
-                struct pp_dataset **train, struct pp_dataset **test)
+/* Opens the files and checks that training and test data agree. */
+static int open_files(const struct kind *k, const char *const *files, const char *label,
+                      struct pp_dataset **train, struct pp_dataset **test)
 {
     struct pp_setting settings[FILES_MAX + 2] = {{"data.dataset", k->dataset, "init"},
                                                  {"data.label", label, "--label"}};
@@ -90,7 +91,7 @@ int cmd_init(int argc, char **argv)
     PP_OWN(pp_dataset_destroy) struct pp_dataset *train = NULL, *test = NULL;
     struct pp_file_write w = {.f = stdout};
     if (k)
-        PP_TRY(look(k, files, label, &train, &test));
+        PP_TRY(open_files(k, files, label, &train, &test));
     if (out && access(out, F_OK) == 0)
         return pp_fail(PP_EUSAGE, "%s exists; name another file", out);
     /* Relative names count from the config's folder, which need not be this one. */

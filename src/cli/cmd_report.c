@@ -8,7 +8,7 @@
 #include "ppcli/base/base.h"
 #include "command.h"
 
-/* Where the page goes when it is not given: into the folder of the last run, beside a file. */
+/* Finds the default path of the page: in the folder of the last run, or next to a file. */
 static int default_path(const char *word, bool compare, char out[PP_PATH_MAX])
 {
     struct stat st;
@@ -57,7 +57,7 @@ int cmd_report(int argc, char **argv)
             "name the folder of a run. For example: ppcli report runs/mnist-20260131-120000");
     }
     if (compare && !words[1])
-        return pp_fail(PP_EUSAGE, "--compare wants at least two run folders");
+        return pp_fail(PP_EUSAGE, "--compare needs at least two run folders");
     if (v.figure < 0 && (v.over >= 0 || v.look.title || v.look.width))
         return pp_fail(PP_EUSAGE, "--over, --width and --title need --figure " PP_FIGURES);
     PP_TRY(pp_look_check(&v.look));

@@ -43,9 +43,9 @@ int cmd_tokenize(int argc, char **argv)
                                   "ppcli tokenize book.txt -o data --train 2000");
     }
     if (job.train != 0 && (job.train < 257 || job.train > 1 << 24))
-        return pp_fail(PP_EUSAGE, "--train wants 257 (bytes and one mark) to %d tokens", 1 << 24);
+        return pp_fail(PP_EUSAGE, "--train needs 257 (bytes and one mark) to %d tokens", 1 << 24);
     if (job.validation > 0.9)
-        return pp_fail(PP_EUSAGE, "--validation wants a share of 0 to 0.9");
+        return pp_fail(PP_EUSAGE, "--validation needs a share of 0 to 0.9");
     if (!job.tokenizer && job.train == 0 && !pp_tokenizer_is_in(job.dir)) {
         return pp_fail(PP_EUSAGE,
                        "%s has no tokenizer yet: make one with --train 2000, or name one "

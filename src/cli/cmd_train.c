@@ -36,9 +36,9 @@ int cmd_train(int argc, char **argv)
     struct pp_start start;
     train.stop = &pp_process_stop;
     train.save = &pp_process_save;
-    if (cfg->run.dir[0]) /* else there is nothing to save, and a signal ends the run as ever */
+    if (cfg->run.dir[0]) /* otherwise nothing is saved, and signals have their usual effect */
         pp_signals_catch("ppcli: stopping after this step and saving; Ctrl-C again quits without "
-                         "saving\n"); /* before MPI starts, which takes a while */
+                         "saving\n"); /* earlier than MPI, whose start takes a while */
     int rc = pp_start_begin(words[0], cfg, pp_cli_given(), &train, &start);
     if (start.works)
         rc = pp_train(cfg, &train, &start.speaks);

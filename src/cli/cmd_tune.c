@@ -122,7 +122,7 @@ static int find_best(const struct pp_sweep *sweep, const struct asked *a, struct
     return pp_best_result_verdict(s, a->memory);
 }
 
-/* Checks the words that parse alone does not, and puts them into what the search is asked. */
+/* Checks the words and copies them into the specification of the search. */
 static int check_words(const struct asked *a, struct pp_best_result *s)
 {
     int64_t n = CHECKED;

@@ -8,14 +8,14 @@
 
 #define PATHS_MAX 1024
 
-/* What is told at the end, in main's words; what came before it was told at once. */
+/* The error that main() reports at the end; earlier errors were printed at once. */
 struct verdict {
-    bool values; /* look at them too */
+    bool values; /* check the values too */
     struct pp_error worst;
 };
 
 /* Damage is a verdict, not a bad input, and decides the exit code. */
-static void note(struct verdict *v, const char *path, int rc)
+static void note_error(struct verdict *v, const char *path, int rc)
 {
     if (rc == PP_EFORMAT && pp_ckpt_claims(path)) {
         struct pp_error e = *pp_error_get();
@@ -35,14 +35,14 @@ static void verify_one(struct verdict *v, const char *path)
     char size[PP_COUNT_TEXT], shown[PP_PATH_MAX];
     int rc = pp_ckpt_open(path, PP_CKPT_VERIFY, &ck);
     if (rc < 0) {
-        note(v, path, rc);
+        note_error(v, path, rc);
         return;
     }
     uint64_t looked = 0;
     int left = 0;
     rc = v->values ? pp_ckpt_check_values(ck, &looked, &left) : 0;
     if (rc < 0) {
-        note(v, path, rc);
+        note_error(v, path, rc);
         return;
     }
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
@@ -64,21 +64,21 @@ static void verify_one(struct verdict *v, const char *path)
         printf("; bytes only: --values looks for NaN and infinity too\n");
 }
 
-/* All checkpoints of a folder of them, the oldest first; else the path itself. */
-static void verify(struct verdict *v, const char *path)
+/* Verifies all checkpoints of a folder, the oldest first; else the path itself. */
+static void verify_path(struct verdict *v, const char *path)
 {
     PP_OWN_MEMORY int64_t *steps = NULL;
     int n = 0;
     int rc = pp_ckpt_list(path, &steps, &n);
     if (rc < 0) {
-        note(v, path, rc);
+        note_error(v, path, rc);
         return;
     }
     for (int i = n - 1; i >= 0; i--) {
         char one[PP_PATH_MAX];
         rc = pp_ckpt_step_path(path, steps[i], one);
         if (rc < 0)
-            note(v, path, rc);
+            note_error(v, path, rc);
         else
             verify_one(v, one);
     }
@@ -100,6 +100,6 @@ int cmd_verify(int argc, char **argv)
                        "name checkpoints: run folders, checkpoint folders or safetensors files");
     }
     for (int i = 0; i < PATHS_MAX && words[i]; i++)
-        verify(&v, words[i]);
+        verify_path(&v, words[i]);
     return v.worst.code == 0 ? 0 : pp_error_adopt(&v.worst);
 }

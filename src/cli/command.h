@@ -17,9 +17,11 @@ struct pp_command {
     /* Positional words, for the usage line and the completions: "CONFIG", "[KEY]", "COMMAND",
      * "SHELL". NULL: none. */
     const char *words;
-    /* Config flags that change nothing of what it does, separated by blanks: they are refused. */
+    /* Options of a config that have no effect on the command, separated by blanks: they are
+     * refused. */
     const char *without;
-    /* Under an MPI launch all ranks run it; of others rank 0 alone, and the rest leave with 0. */
+    /* Under an MPI launch all ranks run the command; otherwise rank 0 alone, and the others end
+     * with 0. */
     bool all_ranks;
     bool folds; /* long lines of its result are folded on a narrow terminal */
     /* argv[0] is the command's name. 0 or PP_E...; PP_EUSAGE after pp_fail() for wrong words.
@@ -41,7 +43,9 @@ extern const char text_welcome[], text_sbatch[], text_completion_bash[], text_co
 extern const struct pp_command *const pp_commands[]; /* NULL-terminated, commands.def order */
 
 const struct pp_command *pp_command_find(const char *name); /* NULL when unknown */
-struct pp_did_you_mean pp_command_hint(const char *word);   /* that is not a command */
+struct pp_did_you_mean pp_command_hint(const char *word);   /* "; did you mean 'train'?", or
+                                                               nothing, for a word that is not a
+                                                               command */
 
 /* Names from the modules' .def lists, for pp_config_load() and friends. */
 const struct pp_names *pp_cli_names(void);
@@ -53,8 +57,8 @@ const struct pp_names *pp_cli_names(void);
 enum pp_cli_kind {
     PP_CLI_FLAG,   /* *(bool *)target = true */
     PP_CLI_STRING, /* *(const char **)target = argument */
-    /* The same, but what follows may be missing and is "auto" then: the next word is taken unless
-     * it begins with '-' or names a config (*.ini). */
+    /* The same, but the argument may be missing and is "auto" then: the next word is taken
+     * unless it begins with '-' or names a config (*.ini). */
     PP_CLI_OPTIONAL,
     /* Joined by commas in (char [PP_CLI_WORDS_BYTES])target; may repeat. */
     PP_CLI_WORDS,
@@ -100,11 +104,11 @@ int pp_cli_parse(int argc, char **argv, const struct pp_command *command,
                  const struct pp_cli_option *options, struct pp_cli_settings *settings,
                  const char **words, int max_words);
 
-/* Is `word` one of -q, -v, --no-color (also under their long names)? Then it has taken effect. */
+/* Is `word` one of -q, -v, --no-color (also under their long names)? If so, it takes effect. */
 bool pp_cli_presentation_flag(const char *word);
 
-/* Lines "key = value" of the command that was parsed last and of its options, but for those that set
- * a key and those of every command. */
+/* Returns lines "key = value" with the command that was parsed last and its options, without the
+ * options that set a key and those of every command. */
 const char *pp_cli_given(void);
 
 /*
@@ -114,8 +118,9 @@ const char *pp_cli_given(void);
 typedef void pp_cli_visit(const struct pp_cli_option *option, void *context);
 int pp_cli_describe(const struct pp_command *command, pp_cli_visit *visit, void *context);
 
-/* The config a command was given: of a run folder or a checkpoint in it its own, else that of
- * pp_config_find(); an installed one is said on stderr. Errors: as of pp_config_find(). */
+/* Finds the config that `word` names: that of a run folder or of a checkpoint in it, else that
+ * of pp_config_find(). Prints the path of an installed one on stderr. Errors: as of
+ * pp_config_find(). */
 int pp_cli_find_config(const char *word, char out[PP_PATH_MAX]);
 
 /* ---- old_words.c
@@ -124,15 +129,15 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX]);
  * a warning shows. at: where the command's name is. Errors: PP_ERESOURCE. */
 int pp_cli_translate(int *argc, char ***argv, int at, const struct pp_command **command);
 
-/* Is it a run folder, or one of its checkpoints, whose config pp_cli_find_config() takes? NULL: no.
- * Errors: those of pp_path_stat(). */
+/* Is `word` a run folder or one of its checkpoints, whose config pp_cli_find_config() takes?
+ * NULL: no. Errors: those of pp_path_stat(). */
 int pp_cli_is_run(const char *word, bool *out);
 
-/* Why it is none of them. Errors: PP_EUSAGE: a config, whose weights are missing; PP_ENOINPUT: it is not
- * there, or a folder of something else. */
+/* Fails with the reason why `word` is no run. Errors: PP_EUSAGE: it is a config, so the weights
+ * are missing; PP_ENOINPUT: it does not exist, or is another folder. */
 int pp_cli_refuse_run(const char *word, const char *needs);
 
-/* The same of pp_machine_find(). */
+/* The same for machine files: as pp_machine_find(). */
 int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX]);
 
 /* Load a config (word NULL: defaults and settings only) and print all its problems to stderr when
@@ -140,41 +145,42 @@ int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX]);
 int pp_cli_load_config(const char *word, const struct pp_cli_settings *settings,
                        struct pp_config **out);
 
-/* The configs of pp_sweep_load(); when no combination is a config, the problems are printed.
+/* Load the configs of pp_sweep_load(), and print the problems when no combination is a config.
  * pp_sweep_fini() even after an error. */
 int pp_cli_load_sweep(const char *word, const struct pp_cli_settings *settings,
                       struct pp_sweep *out);
 
-/* The words after --trace and --trace-steps (NULL: not given) as a range of steps for
- * struct pp_train_options; 0 and 0: its default. Errors: PP_EUSAGE, also for a file that is there
- * and is not a trace. */
+/* Parse the arguments of --trace and --trace-steps (NULL: not given) into a range of steps for
+ * struct pp_train_options; 0 and 0: its default. Errors: PP_EUSAGE, also for an existing file
+ * that is not a trace. */
 int pp_cli_trace_steps(const char *file, const char *steps, int64_t *first, int64_t *last);
 
-/* What this ppcli was built with, for `version` and `env`. what NULL ends them. Static storage. */
+/* Returns the libraries of this build, for `version` and `env`; `what` NULL ends the list.
+ * Static storage. */
 struct pp_build_fact;
 const struct pp_build_fact *build_facts(void);
 
-/* Prints the name of the file that has the result, when rc is 0; path NULL, "-" or a device: nothing.
- * Returns rc. */
+/* Prints the name of the file that holds the result, if rc is 0; nothing if path is NULL, "-" or
+ * a device. Returns rc. */
 int pp_cli_name_file(int rc, const char *path);
 
 /* Can the file that `option` names be written? Checked before the work whose result it will hold. path
  * NULL, "-": nothing is checked. Errors: PP_EUSAGE for an empty name; as of pp_file_create(). */
 int pp_cli_check_output(const char *option, const char *path);
 
-/* From here on long lines of standard output are folded, when that is a terminal. */
+/* Fold long lines of standard output from here on, if it is a terminal. */
 void pp_cli_fold_lines(void);
 
 /* Print what can replace the last of these words, which follow "ppcli". Errors: as of
  * pp_cli_describe(). */
 int completion_answer(int n, char **words);
 
-/* rc; where that is PP_ECONFIG and a config (NULL: there is none) has problems, they are printed and it
- * is their verdict. */
+/* Returns rc. If rc is PP_ECONFIG and cfg (may be NULL) has problems, prints them and returns
+ * their verdict. */
 int pp_cli_config_verdict(const struct pp_config *cfg, int rc);
 
-/* The same for commands that only look: where one's own files are absent, also which keys would say
- * what is wanted of them. */
+/* The same for commands that only look: if the user's own files are missing, the error also
+ * names the keys that stand in for them. */
 int pp_cli_look_verdict(const struct pp_config *cfg, int rc);
 
 /* ---- last_words.c: see struct pp_train_options */
@@ -186,10 +192,11 @@ void last_words_before_abort(void);
  * pp_process_leave is not NULL. Any thread. */
 void last_words_lost(const char *text);
 
-/* Results to stdout, last words as above. */
+/* Returns options with results on stdout and the last words as above. */
 struct pp_train_options pp_cli_train_options(void);
 
-/* After the work, or what failed before it: rc, when the config's problems are printed. */
+/* End a run, after the work or an earlier failure: prints the problems of the config and returns
+ * rc. */
 int pp_cli_end(struct pp_start *s, struct pp_config *cfg, int rc);
 
 #endif

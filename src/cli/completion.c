@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What can replace the last of some words, one answer a line, a tab and a line of help
- * after it. ":files [SUFFIX]" and ":folders" are for the shell to find, and an answer that ends in
- * '=' goes on. The scripts in share/cli/completion-SHELL.txt ask, as `ppcli completion words WORD...`.
+ * Prints what can replace the last of some words: one answer a line, then a tab and a line of help.
+ * ":files [SUFFIX]" and ":folders" tell the shell to complete paths; an answer that ends in '=' is
+ * not complete. The scripts in share/cli/completion-SHELL.txt call `ppcli completion words
+ * WORD...`.
  */
 #include <string.h>
 
@@ -17,7 +18,7 @@ struct question {
     bool answered;
 };
 
-/* Words with blanks or bars between them, each after `start`. */
+/* Prints words with blanks or bars between them, each after `start`. */
 static void print_words(const char *start, const char *words)
 {
     for (size_t n; *words; words += n + (words[n] != '\0')) {
@@ -36,7 +37,7 @@ static void print_key_words(const char *start, const char *key)
     print_words(start, words);
 }
 
-/* KEY=, or the words that it can have. */
+/* Prints "KEY=" for every key, or the values that a key can have. */
 static void print_settings(const char *start, const char *word)
 {
     char key[PP_NAME_MAX], whole[2 * PP_NAME_MAX];
@@ -84,7 +85,7 @@ static void print_value(const struct pp_cli_option *o, const char *start, const 
         print_key_words(start, o->target);
 }
 
-/* The value of an option in the word before, or in the last word as --name=value. */
+/* Answers if the last word is the value of this option, alone or as --name=value. */
 static void answer_option(const struct pp_cli_option *o, void *context)
 {
     struct question *q = context;
@@ -111,7 +112,7 @@ static void print_commands(void)
         printf("%s\t%s\n", pp_commands[i]->name, pp_commands[i]->summary);
 }
 
-/* What is not an option: by the words of the command's usage line. */
+/* Prints operands, by the words of the command's usage line. */
 static void print_operands(const struct pp_command *c)
 {
     const char *words = c->words ? c->words : "";

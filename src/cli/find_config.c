@@ -23,8 +23,8 @@ int pp_cli_is_run(const char *word, bool *out)
     return 0;
 }
 
-/* Says once which installed file a bare name means. */
-static int announce(int rc, const char *what, bool is_shipped, const char *path)
+/* Prints, once, which installed file a bare name means. */
+static int announce_path(int rc, const char *what, bool is_shipped, const char *path)
 {
     static char said[PP_PATH_MAX]; /* what the user has read already */
     if (rc < 0 || !is_shipped)
@@ -41,7 +41,7 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
     PP_TRY(pp_path_stat(word, true, &st));
     if (!S_ISDIR(st.st_mode)) {
         int rc = pp_config_find(word, &is_shipped, out);
-        return announce(rc, "config", is_shipped, out);
+        return announce_path(rc, "config", is_shipped, out);
     }
     PP_TRY(pp_run_dir_config(word, out));
     return out[0] ? 0
@@ -67,7 +67,7 @@ int pp_cli_find_machine(const char *word, char out[PP_PATH_MAX])
 {
     bool is_shipped = false;
     int rc = pp_machine_find(word, &is_shipped, out);
-    return announce(rc, "machine", is_shipped, out);
+    return announce_path(rc, "machine", is_shipped, out);
 }
 
 static void print_problems(const struct pp_config *cfg)
@@ -76,8 +76,8 @@ static void print_problems(const struct pp_config *cfg)
         fprintf(stderr, "ppcli: %s\n", pp_config_problem_text(cfg, i));
 }
 
-/* The settings of a config from a run folder: its own run.dir comes first, so that `train RUN
- * --resume` continues there. dir: memory for the name. */
+/* Collects the settings. Those of a config from a run folder begin with its own run.dir, so that
+ * `train RUN --resume` continues there. dir: memory for the name. */
 static int collect_settings(const char *word, const struct pp_cli_settings *settings,
                             struct pp_setting out[PP_CLI_SETTINGS_MAX + 1], char dir[PP_PATH_MAX],
                             int *out_n)
@@ -129,13 +129,13 @@ int pp_cli_config_verdict(const struct pp_config *cfg, int rc)
 {
     if (rc != PP_ECONFIG || !cfg || pp_config_problem_count(cfg) == 0)
         return rc;
-    if (!pp_launch_speaks()) /* to be told to the one that does */
+    if (!pp_launch_speaks()) /* the rank that speaks reports it */
         return pp_fail(PP_ECONFIG, "%s", pp_config_problem_text(cfg, 0));
     print_problems(cfg);
     return pp_config_verdict(cfg);
 }
 
-/* Whether cfg's own files of a split are absent. */
+/* Are the user's own files of a split missing? */
 static bool lacks_files(const struct pp_config *cfg, enum pp_split split)
 {
     int n;

@@ -13,15 +13,15 @@
 
 #include "ppcli/base/base.h"
 
-#define NARROWEST 20 /* a terminal that says less is not believed */
+#define NARROWEST 20 /* a smaller width of a terminal is ignored */
 #define GAPS 2       /* a line with more of them has columns */
 #define LABEL 24     /* columns that "throughput       " has at most */
 
 struct fold {
     FILE *terminal;
-    char line[4096]; /* whose end has not come yet */
+    char line[4096]; /* the line that has not ended yet */
     size_t n;
-    bool is_open; /* the beginning of a longer line is out already */
+    bool is_open; /* the beginning of a longer line is already printed */
 };
 
 static int read_width(void)
@@ -30,7 +30,7 @@ static int read_width(void)
     return ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0 && w.ws_col >= NARROWEST ? w.ws_col : 0;
 }
 
-/* Returns the place after the next two blanks or more; NULL: there are none. */
+/* Returns the place after the next run of at least two blanks; NULL if there is no such run. */
 static const char *skip_gap(const char *text)
 {
     const char *gap = strstr(text, "  ");
@@ -48,7 +48,7 @@ static bool is_prose(const char *text)
            !strchr(text, '\033') && strncmp(text, "ppcli ", strlen("ppcli ")) != 0;
 }
 
-/* Bytes of `text` that fit into `columns`, up to a blank where there is one. */
+/* Counts the bytes of `text` that fit into `columns`, up to a blank if there is one. */
 static size_t measure_piece(const char *text, int columns)
 {
     size_t blank = 0, i = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a process says that cannot come back to main(). */
+/* The messages of a process that cannot return to main(). */
 #include "command.h"
 
 #include <poll.h>
@@ -12,7 +12,8 @@ void last_words_before_abort(void)
     fprintf(stderr, "ppcli: error: %s\n", pp_error_get()->text);
 }
 
-/* Several lines in one write; skipped when stderr would block, so that the process can still exit. */
+/* Prints several lines in one write; skipped when stderr would block, so that the process can
+ * still exit. */
 void last_words_lost(const char *text)
 {
     struct pollfd err = {.fd = STDERR_FILENO, .events = POLLOUT};

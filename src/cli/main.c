@@ -17,7 +17,7 @@
 #include "ppcli/comm/transport.h"
 #include "command.h"
 
-/* "ppcli -h", "ppcli --version": options in the place of a command. */
+/* Runs "ppcli -h" and "ppcli --version": options in the place of a command. */
 static int run_option(const char *word)
 {
     if (strcmp(word, "-h") == 0 || strcmp(word, "--help") == 0)
@@ -42,7 +42,7 @@ static int unknown_command(const char *word)
     return pp_fail(PP_EUSAGE, "unknown command '%s'%s", word, pp_command_hint(word).s);
 }
 
-/* The command, which argv[*at] names; NULL: there is nothing to run. */
+/* Finds the command, which argv[*at] names; *out stays NULL if there is nothing to run. */
 static int find_command(int argc, char **argv, int *at, const struct pp_command **out)
 {
     int i = 1;
@@ -63,7 +63,7 @@ static int find_command(int argc, char **argv, int *at, const struct pp_command 
 
 #define STACK_BYTES (128 << 10) /* of the first thread */
 #define SPEAKER_SECONDS 5
-#define NEXT_NS 500000000 /* from one rank to the next, where it is unknown which others fail */
+#define NEXT_NS 500000000 /* between two ranks, when it is not known which others fail */
 #define NEXT_MAX 10
 
 static void print_error(int rc, const struct pp_command *command)
@@ -106,7 +106,7 @@ static bool reader_left(void)
     return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
 }
 
-/* The code of the command, or PP_EIO when its result did not get out. */
+/* Returns the code of the command, or PP_EIO when its result could not be written. */
 static int finish_stdout(int rc)
 {
     bool gone = reader_left();
@@ -130,7 +130,8 @@ static void leave_at_once(int rc)
     _exit(-rc);
 }
 
-/* Other processes of the launch have another command, and would wait for this one, which opens no MPI. */
+/* Refuses a launch whose other processes run other commands: they would wait for this one, which
+ * opens no MPI. */
 static int check_company(const struct pp_command *command)
 {
     int n = pp_mpi_launch_programs();
@@ -141,7 +142,8 @@ static int check_company(const struct pp_command *command)
                            command->name, n);
 }
 
-/* The one that speaks had nothing to say: it has no such mistake. Ranks follow each other. */
+/* Prints the error of a rank other than the one that speaks, which had no error. Ranks print one
+ * after another. */
 static void tell_alone(int rc, const struct pp_command *command)
 {
     int rank = pp_mpi_given_rank();
@@ -153,7 +155,7 @@ static void tell_alone(int rc, const struct pp_command *command)
     print_error(rc, command);
 }
 
-/* The kernel looks at the limit whenever a stack grows, so it may still be raised. */
+/* Raises a small limit of the stack; the kernel reads the limit whenever a stack grows. */
 static int check_stack(void)
 {
     struct rlimit stack;
@@ -179,7 +181,7 @@ int main(int argc, char **argv)
     (void)mallopt(M_ARENA_MAX, 1);
     /* A training run must outlive the program that read its log. */
     signal(SIGPIPE, SIG_IGN);
-    /* A file that grows beyond what is allowed is an error to report, not a death. */
+    /* A file that grows beyond its limit is an error to report, not a signal to die of. */
     signal(SIGXFSZ, SIG_IGN);
 
     pp_signals_clean();
@@ -202,7 +204,7 @@ int main(int argc, char **argv)
     else if (command && command->all_ranks && !pp_world_was_opened())
         rc = check_company(command);
     pp_assert(rc <= 0);
-    /* `ppcli keys | head`: the reader chose to leave, and wants no error. */
+    /* `ppcli keys | head`: the reader has left and needs no error. */
     bool nobody = rc == PP_EIO && ferror(stdout) && reader_left();
     if (rc < 0 && !nobody) {
         fflush(stdout);

@@ -37,7 +37,7 @@ static const struct old_option *find_old_option(char **words)
     return NULL;
 }
 
-static void announce(const struct old_option *old, char **words)
+static void announce_command(const struct old_option *old, char **words)
 {
     char text[PP_ERROR_TEXT_MAX] = "", quoted[2 * PP_PATH_MAX];
     for (; *words; words++)
@@ -66,7 +66,7 @@ int pp_cli_translate(int *argc, char ***argv, int at, const struct pp_command **
         else if (value)
             to[n++] = value + 1;
     }
-    announce(old, to + at + 1);
+    announce_command(old, to + at + 1);
     *argc = n;
     *argv = pp_process_argv = to;
     *command = old->command;

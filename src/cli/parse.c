@@ -34,10 +34,8 @@ const struct pp_cli_option pp_cli_config_options[] = {
     {"set", 0, PP_CLI_SET, NULL, "SECTION.KEY=VALUE", "set any config key; may be repeated"},
     {"stages", 0, PP_CLI_KEY, (void *)"pipeline.stages", "P", "ranks of one pipeline"},
     {"replicas", 0, PP_CLI_KEY, (void *)"pipeline.replicas", "D", "copies of the pipeline"},
-    {"microbatches", 0, PP_CLI_KEY, (void *)"pipeline.microbatches", "M",
-     "pieces a batch is cut into"},
-    {"schedule", 0, PP_CLI_KEY, (void *)"pipeline.schedule", "NAME",
-     "order of forwards and backwards"},
+    {"microbatches", 0, PP_CLI_KEY, (void *)"pipeline.microbatches", "M", "pieces of a batch"},
+    {"schedule", 0, PP_CLI_KEY, (void *)"pipeline.schedule", "NAME", "order of the passes"},
     {"epochs", 0, PP_CLI_KEY, (void *)"train.epochs", "N", "passes over the training data"},
     {"max-steps", 0, PP_CLI_KEY, (void *)"train.max_steps", "N", "stop after this many steps"},
     {"batch-size", 0, PP_CLI_KEY, (void *)"train.batch_size", "N", "samples per optimizer step"},
@@ -68,7 +66,7 @@ static _Thread_local struct {
     void *context;
 } describing;
 
-static void add(struct table *t, const struct pp_cli_option *options, const char *without)
+static void add_options(struct table *t, const struct pp_cli_option *options, const char *without)
 {
     for (; options && options->name; options++) {
         if (!pp_has_word(without, options->name)) {
@@ -82,10 +80,10 @@ static struct table table_of(const struct pp_command *command, const struct pp_c
                              bool config)
 {
     struct table t = {.n = 0};
-    add(&t, options, NULL);
-    add(&t, common_options, NULL);
+    add_options(&t, options, NULL);
+    add_options(&t, common_options, NULL);
     if (config)
-        add(&t, pp_cli_config_options, command->without);
+        add_options(&t, pp_cli_config_options, command->without);
     return t;
 }
 
@@ -115,7 +113,7 @@ static void print_options(FILE *f, const struct pp_cli_option *options, const ch
     }
 }
 
-/* The names of the options alone, several a line. */
+/* Prints the names of options, several a line. */
 static void print_names(FILE *f, const struct pp_cli_option *options, const char *without)
 {
     int column = 0;
@@ -158,7 +156,7 @@ static void print_help(FILE *f, const struct pp_command *command,
 
 /* ---- effects */
 
-static void present(const char *name)
+static void apply_presentation(const char *name)
 {
     if (strcmp(name, "quiet") == 0) {
         pp_log_set_level(PP_LOG_QUIET);
@@ -176,7 +174,7 @@ bool pp_cli_presentation_flag(const char *word)
         bool is_letter = o->letter && word[0] == '-' && word[1] == o->letter && !word[2];
         bool is_name = strncmp(word, "--", 2) == 0 && strcmp(word + 2, o->name) == 0;
         if ((is_letter || is_name) && o->letter != 'h') {
-            present(o->name);
+            apply_presentation(o->name);
             return true;
         }
     }
@@ -189,7 +187,7 @@ static int store_int(const struct pp_cli_option *o, const char *text)
     errno = 0;
     long value = strtol(text, &end, 10);
     if (end == text || *end)
-        return pp_fail(PP_EUSAGE, "--%s wants a whole number, not '%s'", o->name, text);
+        return pp_fail(PP_EUSAGE, "--%s needs a whole number, not '%s'", o->name, text);
     if (errno == ERANGE || value < INT_MIN || value > INT_MAX)
         return pp_fail(PP_EUSAGE, "--%s: %s is too large", o->name, text);
     *(int *)o->target = (int)value;
@@ -203,7 +201,7 @@ static int store_amount(const struct pp_cli_option *o, const char *text)
     double x = strtod(text, &end);
     bool above = o->kind == PP_CLI_AMOUNT;
     if (end == text || *end || errno || !(x > 0 || (!above && x == 0)) || x > AMOUNT_MAX) {
-        return pp_fail(PP_EUSAGE, "--%s wants a number %s 0 and up to %g, not '%s'", o->name,
+        return pp_fail(PP_EUSAGE, "--%s needs a number %s 0 and up to %g, not '%s'", o->name,
                        above ? "above" : "from", AMOUNT_MAX, text);
     }
     *(double *)o->target = x;
@@ -248,7 +246,7 @@ static int store_setting(struct pp_cli_settings *s, const struct pp_cli_option *
         const char *equals = strchr(text, '=');
         const char *dot = strchr(text, '.');
         if (!equals || !dot || dot > equals || dot == text || dot + 1 == equals) {
-            return pp_fail(PP_EUSAGE, "--set wants SECTION.KEY=VALUE (as train.lr=0.1), not '%s'",
+            return pp_fail(PP_EUSAGE, "--set needs SECTION.KEY=VALUE (as train.lr=0.1), not '%s'",
                            text);
         }
         size_t len = (size_t)(equals - text);
@@ -262,7 +260,8 @@ static int store_setting(struct pp_cli_settings *s, const struct pp_cli_option *
     return 0;
 }
 
-static int store(const struct pp_cli_option *o, const char *text, struct pp_cli_settings *settings)
+static int store_value(const struct pp_cli_option *o, const char *text,
+                       struct pp_cli_settings *settings)
 {
     pp_assert(text || o->kind == PP_CLI_FLAG || o->kind == PP_CLI_OPTIONAL);
     switch (o->kind) {
@@ -270,7 +269,7 @@ static int store(const struct pp_cli_option *o, const char *text, struct pp_cli_
         if (o->target)
             *(bool *)o->target = true;
         else
-            present(o->name);
+            apply_presentation(o->name);
         return 0;
     case PP_CLI_STRING:
     case PP_CLI_OPTIONAL:
@@ -298,17 +297,18 @@ static int store(const struct pp_cli_option *o, const char *text, struct pp_cli_
 
 /* ---- words */
 
-/* What is parsed: the words from argv[at] on. */
+/* The state of a parse: the words from argv[at] on are not read yet. */
 struct scan {
     const struct pp_command *command;
     struct table table;
     struct pp_cli_settings *settings;
     int argc, at;
     char **argv;
-    const char *given[OPTIONS_MAX]; /* what follows each option of the table; NULL: not given */
+    const char *given[OPTIONS_MAX]; /* the argument of each option of the table; NULL: not given */
 };
 
-/* The option of n bytes of this name, or of this letter; -1: the table has none such. */
+/* Returns the number of the option with this name of n bytes, or with this letter; -1 if the
+ * table has no such option. */
 static int find_option(const struct table *t, const char *name, size_t n, char letter)
 {
     for (int i = 0; i < t->n; i++)
@@ -318,7 +318,8 @@ static int find_option(const struct table *t, const char *name, size_t n, char l
     return -1;
 }
 
-/* The option that sets a key: "stages" for pipeline.stages; NULL: there is none. */
+/* Returns the option that sets a key, "stages" for pipeline.stages; NULL if there is no such
+ * option. */
 static const char *find_short_form(const struct table *t, const char *key)
 {
     for (int i = 0; i < t->n; i++)
@@ -327,7 +328,7 @@ static const char *find_short_form(const struct table *t, const char *key)
     return NULL;
 }
 
-/* `word` is "--something", maybe with "=value", and is not an option of the table. */
+/* Fails for `word`, which is "--something", maybe with "=value", and no option of the table. */
 static int unknown_option(const struct scan *s, const char *word)
 {
     char typed[PP_NAME_MAX];
@@ -370,7 +371,8 @@ static int unknown_option(const struct scan *s, const char *word)
     return pp_fail(PP_EUSAGE, "unknown option '--%s'", typed);
 }
 
-/* Store an option; value: what is joined to it, NULL when nothing is. */
+/* Stores an option; value: the text after '=' or the letter; NULL: the next word may be the
+ * value. */
 static int take_option(struct scan *s, int number, const char *value)
 {
     const struct pp_cli_option *o = s->table.items[number];
@@ -382,12 +384,12 @@ static int take_option(struct scan *s, int number, const char *value)
     }
     if (o->arg && !value) {
         if (!next)
-            return pp_fail(PP_EUSAGE, "--%s wants %s after it", o->name, o->arg);
+            return pp_fail(PP_EUSAGE, "--%s needs a value (--%s %s)", o->name, o->name, o->arg);
         value = next;
         s->at++;
     }
     s->given[number] = value ? value : "given";
-    return store(o, value, s->settings);
+    return store_value(o, value, s->settings);
 }
 
 static int take_long(struct scan *s, const char *word)
@@ -402,7 +404,7 @@ static int take_long(struct scan *s, const char *word)
     return take_option(s, i, joined ? word + 2 + n + 1 : NULL);
 }
 
-/* "-q", "-qv", "-o FILE", "-oFILE" */
+/* Parses "-q", "-qv", "-o FILE" and "-oFILE". */
 static int take_letters(struct scan *s, const char *word)
 {
     for (const char *p = word + 1; *p; p++) {
@@ -416,7 +418,7 @@ static int take_letters(struct scan *s, const char *word)
     return 0;
 }
 
-/* A path is shown as this process finds it. */
+/* Writes the text of pp_cli_given(). A path that exists becomes absolute. */
 static void write_given(const struct scan *s)
 {
     char path[PP_PATH_MAX], here[PP_PATH_MAX];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --trace FILE and --trace-steps A-B, which several commands have. */
+/* The options --trace FILE and --trace-steps A-B of several commands. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "ppcli/base/base.h"
 #include "command.h"
 
-/* A whole number of digits alone; NULL: there is none. */
-static const char *number(const char *text, int64_t *out)
+/* Reads a whole number of digits and returns the text after it; NULL if there is no number. */
+static const char *read_number(const char *text, int64_t *out)
 {
     char *end;
     errno = 0;
@@ -18,7 +18,7 @@ static const char *number(const char *text, int64_t *out)
     return x >= 1 && x <= INT32_MAX && errno == 0 ? end : NULL;
 }
 
-/* A trace replaces an earlier trace, never a config, a result or any other file. */
+/* Refuses an existing file that is not a trace: a config or a result must not be replaced. */
 static int check_file(const char *file)
 {
     static const char head[] = "[\n{\"name\":\"ppcli\"";
@@ -30,7 +30,7 @@ static int check_file(const char *file)
     uint64_t bytes = 0;
     char found[sizeof(head)] = "";
     if (pp_file_open(file, &f, &bytes) < 0) {
-        pp_error_clear(); /* absent, or no file: opening it for writing will tell */
+        pp_error_clear(); /* missing, or no regular file: opening it for writing reports that */
         return 0;
     }
     size_t n = fread(found, 1, sizeof(head) - 1, f);
@@ -52,14 +52,14 @@ int pp_cli_trace_steps(const char *file, const char *steps, int64_t *first, int6
     if (!file)
         return pp_fail(PP_EUSAGE, "--trace-steps needs --trace FILE");
     int64_t a, b;
-    const char *rest = number(steps, &a);
+    const char *rest = read_number(steps, &a);
     if (rest && *rest == '-')
-        rest = number(rest + 1, &b);
+        rest = read_number(rest + 1, &b);
     else
         b = a;
     if (!rest || *rest || b < a) {
         return pp_fail(PP_EUSAGE,
-                       "--trace-steps wants the first and the last step, as 100-150, not '%s'",
+                       "--trace-steps needs the first and the last step, as 100-150, not '%s'",
                        steps);
     }
     *first = a;

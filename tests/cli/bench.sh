@@ -310,6 +310,6 @@ done
 echo '{"type":"bench","schema":1,"rows":[3,{},{"samples":[{"samples_per_second":"x"}]}]}' >"$folder/other.json"
 shows 'not in the old file' run bench --compare "$folder/other.json" "$folder/out.json"
 fails 66 '' run bench --compare "$folder/none.json" "$folder/out.json"
-fails 64 'wants two files' run bench --compare "$folder/out.json"
+fails 64 'needs two files' run bench --compare "$folder/out.json"
 
 finish
