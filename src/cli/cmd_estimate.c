@@ -192,7 +192,7 @@ static int find_rows(const struct asked *w, struct pp_machine_plan *p)
 
 static int print_rows(const struct asked *w)
 {
-    PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.n = 0};
+    PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.ranks = 0};
     int rc = find_rows(w, &p);
     if (rc == 0)
         rc = w->emit >= 0 ? pp_machine_plan_emit(&p, pp_plan_systems[w->emit], stdout)
@@ -204,7 +204,7 @@ static int print_rows(const struct asked *w)
 /* Writes a machine file of this machine. */
 static int measure_machine(const struct asked *w)
 {
-    PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.n = 0};
+    PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.ranks = 0};
     PP_TRY(pp_cli_check_output("-o", w->output));
     PP_TRY(pp_cli_load_config(w->config, &w->settings, &p.cfg));
     int rc = pp_bench_machine(&p);

@@ -21,7 +21,6 @@ struct search {
     struct pp_best_spec now;
     const struct pp_costs *all, *costs;
     struct pp_best *best;
-    int room;
 };
 
 static void use_shape(struct search *s, const struct pp_division *base)
@@ -29,14 +28,6 @@ static void use_shape(struct search *s, const struct pp_division *base)
     s->now = *s->asked;
     s->now.base = *base;
     s->costs = pp_costs_at(s->all, base->threads);
-}
-
-static int keep(struct search *s, const struct pp_candidate *c)
-{
-    struct pp_best *b = s->best;
-    PP_ROOM(b->items, b->n, s->room);
-    b->items[b->n++] = *c;
-    return 0;
 }
 
 bool pp_best_is(const struct pp_candidate *c, int stages, int replicas, int threads)
@@ -133,7 +124,7 @@ static int judge_one(struct search *s, struct pp_candidate *c)
     else if (is_known(b, c))
         b->same++;
     else
-        return keep(s, c);
+        return rows_add(b, c);
     return 0;
 }
 
@@ -337,15 +328,12 @@ static int refine(struct search *s)
             PP_TRY(best_sums(s->spec, s->costs, c, &left));
         if (spec->cuts && c->timed && left > 0)
             PP_TRY(refine_one(s, c, &left));
-        if (is_known(b, c)) {
+        if (is_known(b, c))
             b->same++;
-        } else if (c->over) {
-            b->smallest =
-                b->too_large == 0 || c->peak_bytes < b->smallest.peak_bytes ? *c : b->smallest;
-            b->too_large++;
-        } else {
+        else if (c->over)
+            rows_add_too_large(b, c, 1);
+        else
             b->items[b->n++] = *c;
-        }
     }
     return 0;
 }

@@ -105,7 +105,7 @@ static void announce(const struct pp_best_spec *spec, const struct pp_best *best
     if (c->d.threads > 1)
         snprintf(threads, sizeof(threads), ", %d threads a rank", c->d.threads);
     pp_log_info("schedule auto: %s%s%s%s, %.3f ms a step predicted for %d micro-batches (%s); "
-                "measured in %.1f s, %d of %d shapes can run",
+                "measured in %.1f s, %d of %ld shapes can run",
                 pp_division_schedule(&c->d), chunks, sums, threads, c->time.step * 1e3,
                 spec->cfg->pipeline.microbatches, next, costs->took, best->n, best->tried);
 }

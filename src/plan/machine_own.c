@@ -28,11 +28,6 @@
 #define PROMISING 1.15 /* times the best 1f1b: shapes that would take as long without a bubble go */
 #define LONG 2e6       /* actions of a step that is not simulated whole */
 
-struct shape {
-    struct pp_plan_row row;
-    double ideal; /* seconds of a step without a bubble */
-};
-
 /* A backend of devices, whether or not there is one here; NULL: this program has none. */
 static const struct pp_backend_ops *find_device(void)
 {
@@ -43,9 +38,9 @@ static const struct pp_backend_ops *find_device(void)
 }
 
 struct pp_best_spec pp_machine_plan_spec(const struct pp_machine_plan *p,
-                                         const struct pp_plan_row *row, int m)
+                                         const struct pp_candidate *row, int m)
 {
-    const struct pp_division *d = &row->c.d;
+    const struct pp_division *d = &row->d;
     int share, first, rows, chunks = p->asked.chunks.n == 1 ? p->asked.chunks.at[0] : 0;
     bool whole = m >= d->microbatches;
     struct pp_best_spec spec = pp_best_spec_of(p->cfg, p->model, p->train_n, p->test_n);
@@ -73,31 +68,29 @@ struct pp_best_spec pp_machine_plan_spec(const struct pp_machine_plan *p,
     return spec;
 }
 
-static int short_step(const struct pp_plan_row *row)
+static int short_step(const struct pp_candidate *row)
 {
-    int m = PER_STAGE * row->c.d.stages;
-    return m < row->c.d.microbatches ? m : row->c.d.microbatches;
+    int m = PER_STAGE * row->d.stages;
+    return m < row->d.microbatches ? m : row->d.microbatches;
 }
 
 /* ---- one shape */
 
 /* Keep a row whose first m micro-batches are known: twice as many tell what each further one adds. */
-static int keep_row(struct pp_machine_plan *p, struct pp_plan_row *row, int m, double *best)
+static int keep_row(struct pp_machine_plan *p, struct pp_candidate *row, int m, double *best)
 {
-    struct pp_candidate more = row->c;
-    row->estimate = row->c.time.step;
+    struct pp_candidate more = *row;
+    row->estimate = row->time.step;
     row->own = true;
-    if (row->c.d.microbatches > m) {
-        more.d.microbatches = 2 * m < row->c.d.microbatches ? 2 * m : row->c.d.microbatches;
+    if (row->d.microbatches > m) {
+        more.d.microbatches = 2 * m < row->d.microbatches ? 2 * m : row->d.microbatches;
         struct pp_best_spec spec = pp_machine_plan_spec(p, row, more.d.microbatches);
         PP_TRY(pp_best_try(&spec, p->costs, &more));
-        double each = (more.time.step - row->c.time.step) / (more.d.microbatches - m);
-        row->estimate = more.time.step + (row->c.d.microbatches - more.d.microbatches) * each;
+        double each = (more.time.step - row->time.step) / (more.d.microbatches - m);
+        row->estimate = more.time.step + (row->d.microbatches - more.d.microbatches) * each;
     }
     *best = row->estimate < *best || *best == 0 ? row->estimate : *best;
-    PP_GROW(p->rows, (size_t)p->n + 1);
-    p->rows[p->n++] = *row;
-    return 0;
+    return rows_add(&p->found, row);
 }
 
 /* Is it what was asked for? A schedule also where it goes by another name. */
@@ -111,30 +104,25 @@ static bool is_asked(const struct pp_machine_plan *p, const struct pp_candidate 
            asked_has(&a->chunks, c->d.chunks) && (!a->only || pp_parallel_runs_on(&c->d, a->only));
 }
 
-static void count_tries(struct pp_machine_plan *p, const struct pp_plan_row *row,
-                        const struct pp_best *found)
+/* Counts what the search of one shape tried; a whole step has `whole` micro-batches. */
+static void count_tries(struct pp_best *all, struct pp_best *found, int whole)
 {
-    if (!p->why[0])
-        memcpy(p->why, found->why, sizeof(p->why));
-    p->tried += found->tried - found->refused - found->same;
-    p->too_large += found->too_large;
-    if (found->too_large > 0 &&
-        (p->smallest.c.d.stages == 0 || found->smallest.peak_bytes < p->smallest.c.peak_bytes)) {
-        p->smallest = *row;
-        p->smallest.c = found->smallest;
-        p->smallest.c.d.microbatches = row->c.d.microbatches;
-    }
+    if (!all->why[0])
+        memcpy(all->why, found->why, sizeof(all->why));
+    all->tried += found->tried - found->refused - found->same;
+    found->smallest.d.microbatches = whole;
+    if (found->too_large > 0)
+        rows_add_too_large(all, &found->smallest, found->too_large);
 }
 
 /* All schedules of one shape. *best: the shortest estimate. */
-static int search_shape(struct pp_machine_plan *p, struct pp_plan_row *row, double *best)
+static int search_shape(struct pp_machine_plan *p, struct pp_candidate *row, double *best)
 {
-    int whole = row->c.d.microbatches, m = short_step(row), kept = 0;
+    int whole = row->d.microbatches, m = short_step(row), kept = 0;
     struct pp_best_spec spec = pp_machine_plan_spec(p, row, m);
-    struct pp_plan_row shape = *row;
     PP_OWN(pp_best_fini) struct pp_best found = {0};
     PP_TRY(pp_best_search(&spec, p->costs, &found));
-    count_tries(p, &shape, &found);
+    count_tries(&p->found, &found, whole);
     int small = 0; /* holds least: it may be the only one that fits whole */
     for (int i = 1; i < found.n; i++)
         small = found.items[i].peak_bytes < found.items[small].peak_bytes ? i : small;
@@ -142,12 +130,12 @@ static int search_shape(struct pp_machine_plan *p, struct pp_plan_row *row, doub
         if ((kept >= KEPT && i != small) || !is_asked(p, &found.items[i]))
             continue;
         kept++;
-        row->c = found.items[i];
-        row->c.d.microbatches = whole;
-        if (row->c.d.eager > 0) { /* of more micro-batches more may be early */
+        *row = found.items[i];
+        row->d.microbatches = whole;
+        if (row->d.eager > 0) { /* of more micro-batches more may be early */
             spec = pp_machine_plan_spec(p, row, whole);
-            int eager = best_eager(&spec, p->costs, row->c.d.stages, whole);
-            row->c.d.eager = eager > row->c.d.eager ? eager : row->c.d.eager;
+            int eager = best_eager(&spec, p->costs, row->d.stages, whole);
+            row->d.eager = eager > row->d.eager ? eager : row->d.eager;
         }
         int rc = keep_row(p, row, m, best);
         PP_TRY(rc == PP_ECONFIG ? 0 : rc); /* it cannot run with twice as many */
@@ -155,13 +143,13 @@ static int search_shape(struct pp_machine_plan *p, struct pp_plan_row *row, doub
     return 0;
 }
 
-static struct pp_plan_row make_row(const struct pp_machine_plan *p, int stages, int zero, int m)
+static struct pp_candidate make_row(const struct pp_machine_plan *p, int stages, int zero, int m)
 {
-    struct pp_plan_row row = {.c.d = p->base};
-    row.c.d.stages = stages;
-    row.c.d.replicas = p->ranks / stages;
-    row.c.d.zero = zero;
-    row.c.d.microbatches = m;
+    struct pp_candidate row = {.d = p->base};
+    row.d.stages = stages;
+    row.d.replicas = p->ranks / stages;
+    row.d.zero = zero;
+    row.d.microbatches = m;
     return row;
 }
 
@@ -211,7 +199,7 @@ static int search_stages(struct pp_machine_plan *p, int stages, int zero, void *
     double least = 0;
     (void)ctx;
     for (int i = 0; i < n; i++) {
-        struct pp_plan_row row = make_row(p, stages, zero, list[i]);
+        struct pp_candidate row = make_row(p, stages, zero, list[i]);
         double best = 0;
         PP_TRY(search_shape(p, &row, &best));
         bool ends = best == 0 || (least > 0 && best > WORSE * least); /* more rows hold more */
@@ -223,27 +211,27 @@ static int search_stages(struct pp_machine_plan *p, int stages, int zero, void *
 }
 
 /* The row that takes least by its estimate; stages 0: of any number of stages. NULL: there is none. */
-static const struct pp_plan_row *least_of(const struct pp_machine_plan *p, int stages)
+static const struct pp_candidate *least_of(const struct pp_machine_plan *p, int stages)
 {
-    const struct pp_plan_row *least = NULL;
-    for (const struct pp_plan_row *r = p->rows; r < p->rows + p->n; r++)
-        if ((stages == 0 || r->c.d.stages == stages) && (!least || r->estimate < least->estimate))
+    const struct pp_candidate *least = NULL;
+    for (const struct pp_candidate *r = p->found.items; r < p->found.items + p->found.n; r++)
+        if ((stages == 0 || r->d.stages == stages) && (!least || r->estimate < least->estimate))
             least = r;
     return least;
 }
 
 /* Micro-batches of at most these rows, unless as many of them are known. *best: as in search_shape(),
  * or unchanged. */
-static int search_rows(struct pp_machine_plan *p, const struct pp_plan_row *like, int rows,
+static int search_rows(struct pp_machine_plan *p, const struct pp_candidate *like, int rows,
                        double *best)
 {
-    int m = (p->batch / like->c.d.replicas - 1) / rows + 1;
-    struct pp_plan_row row = make_row(p, like->c.d.stages, like->c.d.zero, m);
+    int m = (p->batch / like->d.replicas - 1) / rows + 1;
+    struct pp_candidate row = make_row(p, like->d.stages, like->d.zero, m);
     if (m > PP_MICROBATCHES_MAX)
         return 0;
-    for (int i = 0; i < p->n; i++)
-        if (p->rows[i].c.d.stages == row.c.d.stages && p->rows[i].c.d.zero == row.c.d.zero &&
-            p->rows[i].c.d.microbatches == m)
+    for (int i = 0; i < p->found.n; i++)
+        if (p->found.items[i].d.stages == row.d.stages && p->found.items[i].d.zero == row.d.zero &&
+            p->found.items[i].d.microbatches == m)
             return 0;
     return search_shape(p, &row, best);
 }
@@ -252,11 +240,11 @@ static int search_rows(struct pp_machine_plan *p, const struct pp_plan_row *like
  * each time. */
 static int search_between(struct pp_machine_plan *p, int stages)
 {
-    const struct pp_plan_row *least = least_of(p, stages);
+    const struct pp_candidate *least = least_of(p, stages);
     if (!least || least->estimate > BETWEEN * least_of(p, 0)->estimate)
         return 0;
-    struct pp_plan_row like = *least;
-    int m = like.c.d.microbatches, rows = (p->batch / like.c.d.replicas - 1) / m + 1;
+    struct pp_candidate like = *least;
+    int m = like.d.microbatches, rows = (p->batch / like.d.replicas - 1) / m + 1;
     double best = like.estimate;
     for (int by = rows / 2; by > 0; by /= 2) {
         double before = best;
@@ -271,7 +259,7 @@ static int search_between(struct pp_machine_plan *p, int stages)
 /* ---- too many shapes: the most promising ones */
 
 struct probes {
-    struct shape *items;
+    struct pp_candidate *items;
     int n;
     double actions, best; /* of all short steps; the shortest step of 1f1b that fits */
 };
@@ -282,23 +270,23 @@ static int add_shapes(struct pp_machine_plan *p, int stages, int zero, void *ctx
     int list[PP_ASKED_MAX], n = count_microbatches(p, p->ranks / stages, list);
     PP_GROW(probes->items, (size_t)(probes->n + n));
     for (int i = 0; i < n; i++) {
-        struct shape *s = &probes->items[probes->n++];
-        *s = (struct shape){.row = make_row(p, stages, zero, list[i])};
-        probes->actions += 3.0 * stages * short_step(&s->row);
+        struct pp_candidate *row = &probes->items[probes->n++];
+        *row = make_row(p, stages, zero, list[i]);
+        probes->actions += 3.0 * stages * short_step(row);
     }
     return 0;
 }
 
-/* 1f1b, recomputed where it must be. */
-static int probe(struct pp_machine_plan *p, struct shape *s, double *best)
+/* Predicts the short step of 1f1b, recomputed where it must be. row->estimate: seconds of a whole step
+ * without a bubble; 0: it does not fit. */
+static int probe_shape(struct pp_machine_plan *p, struct pp_candidate *row, double *best)
 {
-    struct pp_plan_row *row = &s->row;
-    int m = short_step(row), whole = row->c.d.microbatches;
+    int m = short_step(row), whole = row->d.microbatches;
     struct pp_best_spec spec = pp_machine_plan_spec(p, row, m);
     PP_TAKE(double, by_layer, p->model->n_layers);
-    PP_TAKE(int, cut, 2 * row->c.d.stages);
+    PP_TAKE(int, cut, 2 * row->d.stages);
     pp_costs_by_layer(p->costs, pp_best_rows(&spec, m), by_layer);
-    struct pp_candidate c = {.d = row->c.d, .timed = true, .chooses_redo = true};
+    struct pp_candidate c = {.d = row->d, .timed = true, .chooses_redo = true};
     c.d.schedule = pp_schedule_find("1f1b");
     c.d.chunks = 1;
     c.d.microbatches = m;
@@ -308,24 +296,15 @@ static int probe(struct pp_machine_plan *p, struct shape *s, double *best)
     PP_TRY(pp_best_try(&spec, p->costs, &c));
     if (c.over)
         PP_TRY(best_fit(&spec, p->costs, &c));
-    p->tried++;
-    p->too_large += c.over;
+    p->found.tried++;
     double each = c.time.step / (m + c.d.stages - 1);
-    s->ideal = c.over ? 0 : each * whole;
+    row->estimate = c.over ? 0 : each * whole;
     if (!c.over && (*best == 0 || each * (whole + c.d.stages - 1) < *best))
         *best = each * (whole + c.d.stages - 1);
-    if (c.over && (p->smallest.c.d.stages == 0 || c.peak_bytes < p->smallest.c.peak_bytes)) {
-        p->smallest = *row;
-        p->smallest.c = c;
-        p->smallest.c.d.microbatches = whole;
-    }
+    c.d.microbatches = whole;
+    if (c.over)
+        rows_add_too_large(&p->found, &c, 1);
     return 0;
-}
-
-static int by_ideal(const void *a, const void *b)
-{
-    const struct shape *x = a, *y = b;
-    return (x->ideal > y->ideal) - (x->ideal < y->ideal);
 }
 
 static int search_promising(struct pp_machine_plan *p, struct probes *probes)
@@ -333,32 +312,31 @@ static int search_promising(struct pp_machine_plan *p, struct probes *probes)
     double left = SOME, best = 0;
     int n = 0;
     for (int i = 0; i < probes->n; i++) {
-        struct shape *s = &probes->items[i];
-        bool other =
-            s->row.c.d.zero == 0 && s->row.c.d.replicas > 1 && asked_has(&p->asked.zero, 1);
+        struct pp_candidate *row = &probes->items[i];
+        bool other = row->d.zero == 0 && row->d.replicas > 1 && asked_has(&p->asked.zero, 1);
         if (other && pp_optimizer_moments(p->cfg->train.optimizer) > 0)
             continue; /* zero = 1 changes no bit, and holds less */
         pp_log_progress("shapes: %d of %d", i + 1, probes->n);
-        int rc = probe(p, s, &probes->best);
+        int rc = probe_shape(p, row, &probes->best);
         PP_TRY(rc == PP_ECONFIG ? 0 : rc);
-        if (rc == 0 && s->ideal > 0)
-            probes->items[n++] = *s;
+        if (rc == 0 && row->estimate > 0)
+            probes->items[n++] = *row;
     }
     if (n > 1)
-        qsort(probes->items, (size_t)n, sizeof(*probes->items), by_ideal);
-    for (int i = 0; i < n && (left > 0 || p->n == 0); i++) {
-        struct shape *s = &probes->items[i];
-        if (p->n > 0 && s->ideal > PROMISING * probes->best)
+        qsort(probes->items, (size_t)n, sizeof(*probes->items), rows_by_estimate);
+    for (int i = 0; i < n && (left > 0 || p->found.n == 0); i++) {
+        struct pp_candidate *row = &probes->items[i];
+        if (p->found.n > 0 && row->estimate > PROMISING * probes->best)
             break;
-        left -= 3.0 * s->row.c.d.stages * short_step(&s->row);
-        PP_TRY(search_shape(p, &s->row, &best));
+        left -= 3.0 * row->d.stages * short_step(row);
+        PP_TRY(search_shape(p, row, &best));
     }
     return 0;
 }
 
 static int search_all(struct pp_machine_plan *p)
 {
-    PP_OWN_MEMORY struct shape *items = NULL;
+    PP_OWN_MEMORY struct pp_candidate *items = NULL;
     struct probes probes = {0};
     int most = p->model->n_layers < PP_STAGES_MAX ? p->model->n_layers : PP_STAGES_MAX;
     int rc = visit_stages(p, add_shapes, &probes);
@@ -366,7 +344,7 @@ static int search_all(struct pp_machine_plan *p)
     PP_TRY(rc);
     if (probes.actions > ALL)
         PP_TRY(search_promising(p, &probes));
-    if (p->n > 0 || probes.n == 0 || (probes.actions > ALL && p->too_large == 0))
+    if (p->found.n > 0 || probes.n == 0 || (probes.actions > ALL && p->found.too_large == 0))
         return 0;
     if (probes.actions > FEW)
         return 0; /* the smallest is known */
@@ -378,61 +356,53 @@ static int search_all(struct pp_machine_plan *p)
 
 /* ---- whole steps */
 
-static int by_estimate(const void *a, const void *b)
-{
-    const struct pp_plan_row *x = a, *y = b;
-    return (x->estimate > y->estimate) - (x->estimate < y->estimate);
-}
-
 /* Of schedules that take as long here the one that holds least; of train.zero the one that needs
  * nothing. */
 static void drop_same(struct pp_machine_plan *p)
 {
     int kept = 0;
-    for (int i = 0; i < p->n; i++) {
-        struct pp_plan_row *r = &p->rows[i], *k = p->rows, *end = p->rows + kept;
-        while (k < end &&
-               (k->c.d.stages != r->c.d.stages || k->c.d.microbatches != r->c.d.microbatches ||
-                r->estimate > 1.001 * k->estimate))
+    for (int i = 0; i < p->found.n; i++) {
+        struct pp_candidate *r = &p->found.items[i], *k = p->found.items,
+                            *end = p->found.items + kept;
+        while (k < end && (k->d.stages != r->d.stages || k->d.microbatches != r->d.microbatches ||
+                           r->estimate > 1.001 * k->estimate))
             k++;
-        bool simple = k < end && r->c.d.zero < k->c.d.zero;
-        if (k == end || simple || (r->c.d.zero == k->c.d.zero && r->c.peak_bytes < k->c.peak_bytes))
+        bool simple = k < end && r->d.zero < k->d.zero;
+        if (k == end || simple || (r->d.zero == k->d.zero && r->peak_bytes < k->peak_bytes))
             *k = *r;
         kept += k == end;
     }
-    p->n = kept;
+    p->found.n = kept;
 }
 
 /* A row whole, with a better cut, into its new place; one that then does not fit, or cannot run, is
  * dropped. again: it has not fitted, and may compute more again. */
-static int try_whole(struct pp_machine_plan *p, struct pp_plan_row row, bool again, double *left,
+static int try_whole(struct pp_machine_plan *p, struct pp_candidate row, bool again, double *left,
                      int *kept)
 {
-    int m = row.c.d.microbatches;
-    if (3.0 * m * row.c.d.stages * row.c.d.chunks > LONG)
-        m = (int)(LONG / (3.0 * row.c.d.stages * row.c.d.chunks)) / row.c.d.stages * row.c.d.stages;
+    int m = row.d.microbatches;
+    if (3.0 * m * row.d.stages * row.d.chunks > LONG)
+        m = (int)(LONG / (3.0 * row.d.stages * row.d.chunks)) / row.d.stages * row.d.stages;
     m = m < short_step(&row) ? short_step(&row) : m;
-    bool is_whole = m == row.c.d.microbatches;
+    bool is_whole = m == row.d.microbatches;
     struct pp_best_spec spec = pp_machine_plan_spec(p, &row, m);
-    int all = row.c.d.microbatches;
-    pp_log_progress("whole steps: %d of %d", *kept + 1, WHOLE < p->n ? WHOLE : p->n);
-    row.c.d.microbatches = m;
-    int rc = again ? best_fit(&spec, p->costs, &row.c) : pp_best_try(&spec, p->costs, &row.c);
-    if (rc == 0 && !again && row.c.peak_bytes > p->memory)
-        rc = best_fit(&spec, p->costs, &row.c);
-    if (rc == 0 && row.c.peak_bytes <= p->memory && *left > 0 && is_whole)
-        rc = best_refine(&spec, p->costs, &row.c, left);
-    if (rc == 0 && row.c.peak_bytes <= p->memory) {
-        PP_TRY(pp_best_explain(&spec, p->costs, &row.c, NULL));
-        row.estimate = is_whole ? row.c.time.step : row.estimate;
-        row.c.time.step = row.estimate;
-        row.c.d.microbatches = all;
-        p->rows[(*kept)++] = row;
+    int all = row.d.microbatches;
+    pp_log_progress("whole steps: %d of %d", *kept + 1, WHOLE < p->found.n ? WHOLE : p->found.n);
+    row.d.microbatches = m;
+    int rc = again ? best_fit(&spec, p->costs, &row) : pp_best_try(&spec, p->costs, &row);
+    if (rc == 0 && !again && row.peak_bytes > p->memory)
+        rc = best_fit(&spec, p->costs, &row);
+    if (rc == 0 && row.peak_bytes <= p->memory && *left > 0 && is_whole)
+        rc = best_refine(&spec, p->costs, &row, left);
+    if (rc == 0 && row.peak_bytes <= p->memory) {
+        PP_TRY(pp_best_explain(&spec, p->costs, &row, NULL));
+        row.estimate = is_whole ? row.time.step : row.estimate;
+        row.time.step = row.estimate;
+        row.d.microbatches = all;
+        p->found.items[(*kept)++] = row;
     } else if (rc == 0) {
-        row.c.d.microbatches = all;
-        if (p->too_large == 0 || row.c.peak_bytes < p->smallest.c.peak_bytes)
-            p->smallest = row;
-        p->too_large += !again;
+        row.d.microbatches = all;
+        rows_add_too_large(&p->found, &row, !again);
     }
     return rc == PP_ECONFIG ? 0 : rc;
 }
@@ -442,11 +412,11 @@ static int refine(struct pp_machine_plan *p)
     int kept = 0;
     double left = CUTS_WHOLE;
     for (int again = 0; again < 2 && kept == 0; again++)
-        for (int i = 0; i < p->n && kept < WHOLE && (!again || i < WHOLE); i++)
-            PP_TRY(try_whole(p, p->rows[i], again, &left, &kept));
-    p->n = kept;
+        for (int i = 0; i < p->found.n && kept < WHOLE && (!again || i < WHOLE); i++)
+            PP_TRY(try_whole(p, p->found.items[i], again, &left, &kept));
+    p->found.n = kept;
     if (kept > 1)
-        qsort(p->rows, (size_t)kept, sizeof(*p->rows), by_estimate);
+        qsort(p->found.items, (size_t)kept, sizeof(*p->found.items), rows_by_estimate);
     drop_same(p);
     return 0;
 }
@@ -460,10 +430,10 @@ int machine_own(struct pp_machine_plan *p)
                                  .ranks = p->ranks};
     PP_TRY(pp_costs_of_cluster(&p->cluster, &use, &p->costs));
     PP_TRY(search_all(p));
-    if (p->n > 1)
-        qsort(p->rows, (size_t)p->n, sizeof(*p->rows), by_estimate);
+    if (p->found.n > 1)
+        qsort(p->found.items, (size_t)p->found.n, sizeof(*p->found.items), rows_by_estimate);
     PP_TRY(refine(p));
-    for (int i = 0; i < p->n; i++)
-        PP_TRY(machine_describe(p, &p->rows[i]));
+    for (int i = 0; i < p->found.n; i++)
+        PP_TRY(machine_describe(p, &p->found.items[i]));
     return 0;
 }

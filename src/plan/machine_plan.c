@@ -30,41 +30,40 @@ int pp_machine_plan_load(struct pp_machine_plan *p)
     return rc == PP_ENOINPUT ? 0 : rc; /* data that are there, and not here */
 }
 
-const struct pp_plan_row *pp_machine_plan_first(const struct pp_machine_plan *p, const char *system)
+const struct pp_candidate *pp_machine_plan_first(const struct pp_machine_plan *p,
+                                                 const char *system)
 {
-    for (int i = 0; i < p->n; i++) {
-        const struct pp_plan_row *r = &p->rows[i];
-        if (strcmp(system, "ppcli") == 0 ? r->own : pp_parallel_runs_on(&r->c.d, system))
+    for (int i = 0; i < p->found.n; i++) {
+        const struct pp_candidate *r = &p->found.items[i];
+        if (strcmp(system, "ppcli") == 0 ? r->own : pp_parallel_runs_on(&r->d, system))
             return r;
     }
     return NULL;
 }
 
 /* The rank that holds most, by what holds it. */
-static int set_memory(const struct pp_machine_plan *p, struct pp_plan_row *r)
+static int set_memory(const struct pp_machine_plan *p, struct pp_candidate *r)
 {
-    struct pp_best_spec spec = pp_machine_plan_spec(p, r, r->c.d.microbatches);
+    struct pp_best_spec spec = pp_machine_plan_spec(p, r, r->d.microbatches);
     struct pp_exec_bytes bytes;
-    PP_TRY(best_bytes(&spec, p->costs, &r->c, &bytes));
+    PP_TRY(best_bytes(&spec, p->costs, r, &bytes));
     double parts[3] = {(double)(bytes.parameters + bytes.packed),
                        (double)(bytes.gradients + bytes.optimizer), 0};
-    r->e.bytes = (double)r->c.peak_bytes;
+    r->e.bytes = (double)r->peak_bytes;
     r->e.weights = parts[0];
     r->e.optimizer = parts[1];
     r->e.activations = fmax(0, r->e.bytes - parts[0] - parts[1]); /* messages and scratch too */
     return 0;
 }
 
-int machine_describe(const struct pp_machine_plan *p, struct pp_plan_row *r)
+int machine_describe(const struct pp_machine_plan *p, struct pp_candidate *r)
 {
-    const struct pp_candidate *c = &r->c;
-    const struct pp_bubble *b = &c->time.bubble;
+    const struct pp_bubble *b = &r->time.bubble;
     double flops = pp_model_flops(p->model) * p->batch; /* nothing computed again */
-    r->c.d.redo =
-        memchr(c->d.recompute, true, sizeof(c->d.recompute)) ? PP_REDO_FULL : PP_REDO_NONE;
-    r->e.step = c->time.step;
-    r->e.tokens = (double)p->batch * p->model->inputs / c->time.step / p->ranks;
-    r->e.mfu = flops / (c->time.step * p->ranks * p->cluster.peak[p->cfg->run.precision]);
+    r->d.redo = memchr(r->d.recompute, true, sizeof(r->d.recompute)) ? PP_REDO_FULL : PP_REDO_NONE;
+    r->e.step = r->time.step;
+    r->e.tokens = (double)p->batch * p->model->inputs / r->time.step / p->ranks;
+    r->e.mfu = flops / (r->time.step * p->ranks * p->cluster.peak[p->cfg->run.precision]);
     r->e.schedule = b->schedule;
     r->e.cut = b->imbalance;
     r->e.transfer = b->waiting;
@@ -73,35 +72,35 @@ int machine_describe(const struct pp_machine_plan *p, struct pp_plan_row *r)
 
 static int fail_unfit(struct pp_machine_plan *p)
 {
-    struct pp_plan_row *s = &p->smallest;
+    struct pp_candidate *s = &p->found.smallest;
     size_t largest = 0;
     for (int i = 0; i < p->model->n_layers; i++)
         if (p->model->layers[i].n_floats > largest)
             largest = p->model->layers[i].n_floats;
     largest *= sizeof(float) * (size_t)(2 + pp_optimizer_moments(p->cfg->train.optimizer));
-    if (s->c.d.stages == 0 && p->too_large > 0)
+    if (s->d.stages == 0 && p->found.too_large > 0)
         return pp_fail(PP_ECONFIG,
                        "none of %ld divisions fits into %.4g GB a rank of %s: use more "
                        "ranks, a smaller batch, or --recompute full",
-                       p->tried, (double)p->memory / 1e9, p->cluster.name);
-    if (p->too_large == 0 && p->why[0])
-        return pp_fail(PP_ECONFIG, "%d ranks: no shape can run: %s", p->ranks, p->why);
-    if (p->too_large == 0)
+                       p->found.tried, (double)p->memory / 1e9, p->cluster.name);
+    if (p->found.too_large == 0 && p->found.why[0])
+        return pp_fail(PP_ECONFIG, "%d ranks: no shape can run: %s", p->ranks, p->found.why);
+    if (p->found.too_large == 0)
         return pp_fail(PP_ECONFIG,
                        "%d ranks: no shape can run: stages divide the ranks, are at most "
                        "the %d layers, and each of at most %d replicas has a sample of the %d; "
                        "what was asked for holds too",
                        p->ranks, p->model->n_layers, PP_REPLICAS_MAX, p->batch);
-    struct pp_best_spec spec = pp_machine_plan_spec(p, s, s->c.d.microbatches);
-    PP_TRY(pp_best_try(&spec, p->costs, &s->c)); /* whole: its beginning may hold less */
+    struct pp_best_spec spec = pp_machine_plan_spec(p, s, s->d.microbatches);
+    PP_TRY(pp_best_try(&spec, p->costs, s)); /* whole: its beginning may hold less */
     return pp_fail(
         PP_ECONFIG,
         "nothing fits into %.4g GB a rank of %s: the smallest found is %s, %d stages x %d "
         "replicas, with %.4g GB (try --memory %zuk): use more ranks or a smaller batch (the "
         "largest layer alone has %.4g GB with its gradients and state; ppcli does not cut within "
         "layers)",
-        (double)p->memory / 1e9, p->cluster.name, pp_division_schedule(&s->c.d), s->c.d.stages,
-        s->c.d.replicas, (double)s->c.peak_bytes / 1e9, s->c.peak_bytes / 1000 + 1,
+        (double)p->memory / 1e9, p->cluster.name, pp_division_schedule(&s->d), s->d.stages,
+        s->d.replicas, (double)s->peak_bytes / 1e9, s->peak_bytes / 1000 + 1,
         (double)largest / 1e9);
 }
 
@@ -130,13 +129,13 @@ static int find(struct pp_machine_plan *p)
     PP_TRY(own ? machine_own(p) : 0);
     PP_TRY(others ? machine_others(p) : 0);
     machine_rank(p);
-    return p->n > 0 ? 0 : fail_unfit(p);
+    return p->found.n > 0 ? 0 : fail_unfit(p);
 }
 
 static double find_shortest(const struct pp_machine_plan *p)
 {
     double step = INFINITY;
-    for (const struct pp_plan_row *r = p->rows; r < p->rows + p->n; r++)
+    for (const struct pp_candidate *r = p->found.items; r < p->found.items + p->found.n; r++)
         step = fmin(step, r->e.step);
     return step;
 }
@@ -154,9 +153,9 @@ static int find_fewer(struct pp_machine_plan *p)
         work += by_layer[i];
     while (p->costs && ranks % 2 == 0 && 2 * work < ranks * step && rc == 0 && least < step) {
         struct pp_machine_plan half = *p;
-        half.rows = NULL;
+        half.found.items = NULL;
         half.costs = NULL;
-        half.n = 0;
+        half.found.n = half.found.room = 0;
         half.ranks = ranks /= 2;
         rc = find(&half);
         least = rc == 0 ? find_shortest(&half) : INFINITY;
@@ -165,7 +164,7 @@ static int find_fewer(struct pp_machine_plan *p)
             p->fewer_step = step = least;
             least = 0;
         }
-        pp_free(half.rows);
+        pp_best_fini(&half.found);
         pp_costs_destroy(&half.costs);
     }
     if (rc == PP_ECONFIG)
@@ -184,7 +183,7 @@ int pp_machine_plan_find(struct pp_machine_plan *p)
 
 void pp_machine_plan_fini(struct pp_machine_plan *p)
 {
-    pp_free(p->rows);
+    pp_best_fini(&p->found);
     pp_costs_destroy(&p->costs);
     pp_cluster_fini(&p->cluster);
     pp_model_destroy(&p->model);
@@ -197,8 +196,8 @@ int pp_machine_plan_price(struct pp_machine_plan *p, const char *words)
     if (!pp_estimate_takes(p->cfg))
         return pp_fail(PP_ECONFIG, "--compare prices gpt and llama, not model.type = %s",
                        p->cfg->model.type);
-    PP_ALLOC(p->rows, 1);
-    p->n = 1;
-    p->rows[0].group = 1;
-    return pp_estimate_words(&spec, words, &p->rows[0].c.d, &p->rows[0].e);
+    PP_TAKE(struct pp_candidate, row, 1);
+    row->group = 1;
+    PP_TRY(pp_estimate_words(&spec, words, &row->d, &row->e));
+    return rows_add(&p->found, row);
 }

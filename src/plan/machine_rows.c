@@ -20,8 +20,7 @@
 struct search {
     struct pp_machine_plan *p;
     struct pp_estimate_spec spec;
-    struct pp_plan_row *rows; /* the best of each kind */
-    int n;
+    struct pp_best kinds; /* the best row of each kind */
 };
 
 bool asked_has(const struct pp_asked_list *list, int value)
@@ -50,15 +49,14 @@ static bool is_same_kind(const struct pp_division *a, const struct pp_division *
 
 static int keep_row(struct search *s, const struct pp_division *p, const struct pp_estimate *e)
 {
+    struct pp_candidate row = {.d = *p, .e = *e, .estimate = e->step}, *kind = s->kinds.items;
     int i = 0;
-    while (i < s->n && !is_same_kind(&s->rows[i].c.d, p))
+    while (i < s->kinds.n && !is_same_kind(&kind[i].d, p))
         i++;
-    if (i == s->n) {
-        PP_GROW(s->rows, (size_t)++s->n);
-        s->rows[i] = (struct pp_plan_row){.c.d = *p, .e = *e, .estimate = e->step};
-    } else if (e->step < s->rows[i].estimate) {
-        s->rows[i] = (struct pp_plan_row){.c.d = *p, .e = *e, .estimate = e->step};
-    }
+    if (i == s->kinds.n)
+        return rows_add(&s->kinds, &row);
+    if (row.estimate < kind[i].estimate)
+        kind[i] = row;
     return 0;
 }
 
@@ -73,10 +71,10 @@ static int price(struct search *s, const struct pp_division *p, int rows)
         pp_error_clear();
         return 0;
     }
-    plan->tried++;
+    plan->found.tried++;
     PP_TRY(pp_estimate(&s->spec, p, true, &e));
     if (e.bytes > (double)plan->memory) {
-        plan->too_large++;
+        plan->found.too_large++;
         return 0;
     }
     return keep_row(s, p, &e);
@@ -180,30 +178,24 @@ static int try_all(struct search *s)
             if (s->p->ranks % (p.tensor * p.context) == 0 &&
                 is_tried(&a->context, p.context, p.context == 1 || (text && p.context <= 8)))
                 PP_TRY(try_experts(s, &p));
-        pp_log_progress("divisions: tp = %d, %ld looked at", p.tensor, s->p->tried);
+        pp_log_progress("divisions: tp = %d, %ld looked at", p.tensor, s->p->found.tried);
     }
     return 0;
-}
-
-static int by_estimate(const void *a, const void *b)
-{
-    const struct pp_plan_row *x = a, *y = b;
-    return (x->estimate > y->estimate) - (x->estimate < y->estimate);
 }
 
 static int simulate(struct search *s)
 {
     struct pp_machine_plan *p = s->p;
-    if (s->n > 1)
-        qsort(s->rows, (size_t)s->n, sizeof(*s->rows), by_estimate);
-    PP_GROW(p->rows, (size_t)(p->n + s->n) + 1);
-    for (int i = 0; i < s->n && i < SIMULATED; i++) {
-        struct pp_plan_row *r = &s->rows[i];
-        pp_log_progress("simulating %d of %d", i + 1, s->n < SIMULATED ? s->n : SIMULATED);
-        PP_TRY(pp_estimate(&s->spec, &r->c.d, false, &r->e));
+    int n = s->kinds.n;
+    if (n > 1)
+        qsort(s->kinds.items, (size_t)n, sizeof(*s->kinds.items), rows_by_estimate);
+    for (int i = 0; i < n && i < SIMULATED; i++) {
+        struct pp_candidate *r = &s->kinds.items[i];
+        pp_log_progress("simulating %d of %d", i + 1, n < SIMULATED ? n : SIMULATED);
+        PP_TRY(pp_estimate(&s->spec, &r->d, false, &r->e));
         if (r->e.bytes <= (double)p->memory) {
             r->estimate = r->e.step;
-            p->rows[p->n++] = *r;
+            PP_TRY(rows_add(&p->found, r));
         }
     }
     return 0;
@@ -214,16 +206,16 @@ int machine_others(struct pp_machine_plan *p)
     struct search s = {.p = p, .spec = pp_machine_plan_estimates(p)};
     int rc = try_all(&s);
     rc = rc < 0 ? rc : simulate(&s);
-    pp_free(s.rows);
+    pp_best_fini(&s.kinds);
     return rc;
 }
 
 /* ---- the order */
 
 /* New words that a reader has to learn, roughly. */
-static int count_words(const struct pp_plan_row *r)
+static int count_words(const struct pp_candidate *r)
 {
-    const struct pp_division *p = &r->c.d;
+    const struct pp_division *p = &r->d;
     const char *s = pp_division_schedule(p);
     int schedule = pp_has_word("1f1b gpipe naive", s) ? 0
                    : strcmp(s, "interleaved") == 0    ? 3
@@ -236,9 +228,9 @@ static int count_words(const struct pp_plan_row *r)
 
 static int by_group(const void *a, const void *b)
 {
-    const struct pp_plan_row *x = a, *y = b;
+    const struct pp_candidate *x = a, *y = b;
     int words = count_words(x) - count_words(y);
-    return x->group != y->group ? x->group - y->group : words != 0 ? words : by_estimate(a, b);
+    return x->group != y->group ? x->group - y->group : words != 0 ? words : rows_by_estimate(a, b);
 }
 
 /* A group shows one row of each division, the simplest, and the fastest row. The first that ppcli
@@ -246,37 +238,37 @@ static int by_group(const void *a, const void *b)
 static void drop_alike(struct pp_machine_plan *p)
 {
     int kept = 0, own = -1;
-    for (int i = p->n - 1; i >= 0; i--)
-        own = p->rows[i].own ? i : own;
-    for (int i = 0; i < p->n; i++) {
-        const struct pp_plan_row *r = &p->rows[i];
+    for (int i = p->found.n - 1; i >= 0; i--)
+        own = p->found.items[i].own ? i : own;
+    for (int i = 0; i < p->found.n; i++) {
+        const struct pp_candidate *r = &p->found.items[i];
         bool known = kept >= SHOWN - (own > i);
         for (int k = 0; k < kept && !known; k++) {
-            const struct pp_plan_row *o = &p->rows[k];
-            known = o->group == r->group && o->c.d.tensor == r->c.d.tensor &&
-                    o->c.d.stages == r->c.d.stages && o->c.d.context == r->c.d.context &&
-                    o->c.d.expert == r->c.d.expert && o->own == r->own;
+            const struct pp_candidate *o = &p->found.items[k];
+            known = o->group == r->group && o->d.tensor == r->d.tensor &&
+                    o->d.stages == r->d.stages && o->d.context == r->d.context &&
+                    o->d.expert == r->d.expert && o->own == r->own;
         }
         if (!known || i == own || (r->fastest && kept < SHOWN))
-            p->rows[kept++] = *r;
+            p->found.items[kept++] = *r;
     }
-    p->n = kept;
+    p->found.n = kept;
 }
 
 void machine_rank(struct pp_machine_plan *p)
 {
     int group = 0;
     double first = 0;
-    if (p->n > 1)
-        qsort(p->rows, (size_t)p->n, sizeof(*p->rows), by_estimate);
-    for (int i = 0; i < p->n; i++) {
-        struct pp_plan_row *r = &p->rows[i];
+    if (p->found.n > 1)
+        qsort(p->found.items, (size_t)p->found.n, sizeof(*p->found.items), rows_by_estimate);
+    for (int i = 0; i < p->found.n; i++) {
+        struct pp_candidate *r = &p->found.items[i];
         r->fastest = i == 0 || r->e.step > (1 + PP_PLAN_ERROR) * first;
         first = r->fastest ? r->e.step : first;
         group += r->fastest;
         r->group = group;
     }
-    if (p->n > 1)
-        qsort(p->rows, (size_t)p->n, sizeof(*p->rows), by_group);
+    if (p->found.n > 1)
+        qsort(p->found.items, (size_t)p->found.n, sizeof(*p->found.items), by_group);
     drop_alike(p);
 }

@@ -36,8 +36,16 @@ int best_peaks(const struct pp_best_spec *spec, const struct pp_layout *l, size_
 int best_predict(const struct pp_best_spec *spec, const struct pp_costs *costs,
                  const struct pp_layout *l, double enough, bool explain, struct pp_prediction *out);
 
-/* For qsort(): the better candidate first. */
+/* ---- rows.c */
+
+int rows_add(struct pp_best *rows, const struct pp_candidate *c);
+
+/* Counts `count` candidates that hold too much, of which c holds least. */
+void rows_add_too_large(struct pp_best *rows, const struct pp_candidate *c, long count);
+
+/* For qsort(): the better candidate first; the one with the shorter estimate. */
 int best_compare(const void *a, const void *b);
+int rows_by_estimate(const void *a, const void *b);
 
 /* The most W of m micro-batches that the search puts in one product; 1: it has no say. */
 int best_most_sums(const struct pp_best_spec *spec, int m);

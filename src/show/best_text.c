@@ -114,10 +114,10 @@ static void print_table(const struct pp_best_result *s, FILE *f)
 {
     const struct pp_best *b = &s->best;
     char number[16];
-    fprintf(f, "%d combinations: %d to compare, %d not allowed by their schedule, %d duplicates",
+    fprintf(f, "%ld combinations: %d to compare, %d not allowed by their schedule, %d duplicates",
             b->tried, b->n, b->refused, b->same);
     if (b->too_large > 0)
-        fprintf(f, ", %d need more than %.1f MiB per rank", b->too_large,
+        fprintf(f, ", %ld need more than %.1f MiB per rank", b->too_large,
                 (double)s->spec.memory / MIB);
     fprintf(f, "\n\n%4s  %6s %8s %7s %-14s %12s %6s %8s  %-10s %-9s %10s %10s  %-27s %9s %8s\n", "",
             "stages", "replicas", "threads", "schedule", "microbatches", "chunks", "coalesce",

@@ -16,10 +16,11 @@
 
 /* ---- JSON */
 
-static void put_row(struct pp_json *j, const struct pp_machine_plan *p, const struct pp_plan_row *r)
+static void put_row(struct pp_json *j, const struct pp_machine_plan *p,
+                    const struct pp_candidate *r)
 {
     static const char *const redos[] = {"none", "selective", "full"};
-    const struct pp_division *d = &r->c.d;
+    const struct pp_division *d = &r->d;
     const struct {
         const char *key;
         int value;
@@ -70,14 +71,14 @@ int report_machine_json(const struct pp_machine_plan *p, FILE *f)
     pp_json_int(&j, "ranks", p->ranks);
     pp_json_int(&j, "batch", p->batch);
     pp_json_int(&j, "memory_bytes", (int64_t)p->memory);
-    pp_json_int(&j, "tried", p->tried);
-    pp_json_int(&j, "too_large", p->too_large);
+    pp_json_int(&j, "tried", p->found.tried);
+    pp_json_int(&j, "too_large", p->found.too_large);
     if (p->fewer > 0)
         pp_json_int(&j, "faster_with_ranks", p->fewer);
     pp_json_dbl(&j, "group_error", PP_PLAN_ERROR);
     pp_json_array(&j, "rows");
-    for (int i = 0; i < p->n; i++)
-        put_row(&j, p, &p->rows[i]);
+    for (int i = 0; i < p->found.n; i++)
+        put_row(&j, p, &p->found.items[i]);
     pp_json_end(&j);
     pp_json_end(&j);
     return ferror(f) ? pp_fail(PP_EIO, "plan: cannot be written") : 0;
@@ -97,11 +98,11 @@ static int draw(const struct pp_plan *plan, const struct pp_sim_costs *costs, vo
 static int draw_first(const void *plan, FILE *f)
 {
     const struct pp_machine_plan *p = plan;
-    const struct pp_plan_row *r = &p->rows[0];
-    int stages = r->c.d.stages, few = DRAWN / (3 * r->c.d.chunks * stages) / stages * stages;
+    const struct pp_candidate *r = &p->found.items[0];
+    int stages = r->d.stages, few = DRAWN / (3 * r->d.chunks * stages) / stages * stages;
     few = few > 2 * stages ? few : 2 * stages;
     if (r->own) {
-        struct pp_candidate c = r->c;
+        struct pp_candidate c = *r;
         c.d.microbatches = c.d.microbatches < few ? c.d.microbatches : few;
         struct pp_best_spec spec = pp_machine_plan_spec(p, r, c.d.microbatches);
         spec.see = draw;
@@ -109,17 +110,17 @@ static int draw_first(const void *plan, FILE *f)
         return pp_best_explain(&spec, p->costs, &c, NULL);
     }
     struct pp_estimate_spec spec = pp_machine_plan_estimates(p);
-    struct pp_division d = r->c.d;
+    struct pp_division d = r->d;
     struct pp_estimate e;
     d.microbatches = d.microbatches < few ? d.microbatches : few;
-    spec.batch = d.microbatches * pp_division_rows(&r->c.d, p->batch) * d.replicas;
+    spec.batch = d.microbatches * pp_division_rows(&r->d, p->batch) * d.replicas;
     spec.see = draw;
     spec.ctx = f;
     return pp_estimate(&spec, &d, false, &e);
 }
 
 /* A rank's memory as a bar: weights, gradients with optimizer, activations. */
-static void put_memory(const struct pp_machine_plan *p, const struct pp_plan_row *r, FILE *f)
+static void put_memory(const struct pp_machine_plan *p, const struct pp_candidate *r, FILE *f)
 {
     const double parts[] = {r->e.weights, r->e.optimizer, r->e.activations};
     static const char *const colours[] = {"--c0", "--c1", "--c2"};
@@ -138,10 +139,10 @@ static void put_table(const struct pp_machine_plan *p, FILE *f)
     fprintf(f, "</h2><div style=\"overflow-x:auto\"><table><tr><th>group<th>division<th>by<th>step"
                "<th>samples/s<th>MFU<th>idle: schedule + cut + transfer"
                "<th>memory: weights + optimizer and gradients + activations</tr>\n");
-    for (int i = 0; i < p->n; i++) {
-        const struct pp_plan_row *r = &p->rows[i];
+    for (int i = 0; i < p->found.n; i++) {
+        const struct pp_candidate *r = &p->found.items[i];
         fprintf(f, "<tr><td>%d%s<td>", r->group, r->fastest ? " *" : "");
-        pp_text_xml(pp_parallel_text(&r->c.d, p->batch, words, sizeof(words)), SIZE_MAX, f);
+        pp_text_xml(pp_parallel_text(&r->d, p->batch, words, sizeof(words)), SIZE_MAX, f);
         fprintf(f, "<td>%s<td>%.4g s<td>%s<td>%.1f %%<td>%.1f + %.1f + %.1f %%",
                 r->own ? "ppcli" : "others", r->e.step, pp_text_commas(p->batch / r->e.step, rate),
                 100 * r->e.mfu, 100 * r->e.schedule, 100 * r->e.cut, 100 * r->e.transfer);
@@ -157,7 +158,7 @@ static int put_words(const struct pp_machine_plan *p, FILE *f)
     PP_OWN_MEMORY char *text = NULL;
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
-    const struct pp_plan_row *own = pp_machine_plan_first(p, "ppcli");
+    const struct pp_candidate *own = pp_machine_plan_first(p, "ppcli");
     if (!out)
         return pp_fail(PP_ERESOURCE, "plan: out of memory");
     pp_machine_plan_rows(p, out);
@@ -177,7 +178,7 @@ static int make_report(const struct pp_machine_plan *p, char **page)
     FILE *f = open_memstream(page, &bytes);
     if (!f)
         return pp_fail(PP_ERESOURCE, "plan: out of memory");
-    int rc = report_write_drawn(draw_first, p, pp_division_schedule(&p->rows[0].c.d), f);
+    int rc = report_write_drawn(draw_first, p, pp_division_schedule(&p->found.items[0].d), f);
     int closed = pp_text_close(f, page, "plan");
     return rc < 0 ? rc : closed;
 }

@@ -11,13 +11,13 @@
 const char *const pp_plan_systems[PP_PLAN_SYSTEMS] = {"ppcli", "megatron", "torchtitan",
                                                       "deepspeed"};
 
-bool pp_plan_runs_on(const struct pp_plan_row *r, int system)
+bool pp_plan_runs_on(const struct pp_candidate *r, int system)
 {
-    return system == 0 ? r->own : !r->own && pp_parallel_runs_on(&r->c.d, pp_plan_systems[system]);
+    return system == 0 ? r->own : !r->own && pp_parallel_runs_on(&r->d, pp_plan_systems[system]);
 }
 
 /* "-mt-": the systems that train this row. */
-static void find_systems(const struct pp_plan_row *r, char out[PP_PLAN_SYSTEMS + 1])
+static void find_systems(const struct pp_candidate *r, char out[PP_PLAN_SYSTEMS + 1])
 {
     for (int i = 0; i < PP_PLAN_SYSTEMS; i++)
         out[i] = pp_plan_runs_on(r, i) ? pp_plan_systems[i][0] : '-';
@@ -48,9 +48,9 @@ static void print_head(const struct pp_machine_plan *p, FILE *f)
             (double)p->memory / 1e9, p->fp8 ? "fp8" : pp_precision_name(p->cfg->run.precision),
             100 * c->product, (p->fp8 ? c->fp8 : c->peak[p->cfg->run.precision]) / 1e12);
     fprintf(f, "%s%s\n", c->kernels[0] ? "; kernels: " : "", c->kernels);
-    if (p->tried > 0)
-        fprintf(f, "%ld layouts tried; %ld need more than %.3g GB per rank\n", p->tried,
-                p->too_large, (double)p->memory / 1e9);
+    if (p->found.tried > 0)
+        fprintf(f, "%ld layouts tried; %ld need more than %.3g GB per rank\n", p->found.tried,
+                p->found.too_large, (double)p->memory / 1e9);
     if (c->busy > 0)
         fprintf(f,
                 "\nbusy machine: %s was measured while other programs used it (load %.1f): do not "
@@ -59,19 +59,19 @@ static void print_head(const struct pp_machine_plan *p, FILE *f)
 }
 
 /* Of an own row how many chunks, of others which parts of a block are computed again. */
-static const char *recompute_of(const struct pp_plan_row *r, char out[32])
+static const char *recompute_of(const struct pp_candidate *r, char out[32])
 {
     static const char *const redos[] = {"off", "select", "full"};
     if (r->own)
-        return pp_candidate_recompute(&r->c, out);
-    return redos[r->c.d.redo];
+        return pp_candidate_recompute(r, out);
+    return redos[r->d.redo];
 }
 
-static void print_row(const struct pp_machine_plan *p, const struct pp_plan_row *r, FILE *f)
+static void print_row(const struct pp_machine_plan *p, const struct pp_candidate *r, FILE *f)
 {
     char who[PP_PLAN_SYSTEMS + 1], schedule[PP_NAME_MAX + 16], rate[PP_COUNT_TEXT], text[32],
         parts[48];
-    const struct pp_division *d = &r->c.d;
+    const struct pp_division *d = &r->d;
     int m = d->microbatches;
     find_systems(r, who);
     snprintf(schedule, sizeof(schedule), d->chunks > 1 ? "%s x%d" : "%s", pp_division_schedule(d),
@@ -97,8 +97,8 @@ void pp_machine_plan_rows(const struct pp_machine_plan *p, FILE *f)
             "schedule", "mbs", "M", "again", "step s",
             p->model->nodes[0].embedding.vocabulary > 0 ? "tokens/s" : "samples/s", "MFU", "idle %",
             "GB");
-    for (int i = 0; i < p->n; i++)
-        print_row(p, &p->rows[i], f);
+    for (int i = 0; i < p->found.n; i++)
+        print_row(p, &p->found.items[i], f);
     fprintf(f,
             "by: p ppcli, m Megatron-LM, t torchtitan, d DeepSpeed. M micro-batches of `mbs` "
             "samples.\nz: train.zero. again: what is recomputed. idle: schedule + cut + transfer.\n"
@@ -109,12 +109,12 @@ void pp_machine_plan_rows(const struct pp_machine_plan *p, FILE *f)
 
 /* ---- what is to be said */
 
-static const struct pp_plan_row *fastest_of(const struct pp_machine_plan *p, bool divided)
+static const struct pp_candidate *fastest_of(const struct pp_machine_plan *p, bool divided)
 {
-    const struct pp_plan_row *best = NULL;
-    for (int i = 0; i < p->n; i++) {
-        const struct pp_plan_row *r = &p->rows[i];
-        bool is_divided = r->c.d.tensor > 1;
+    const struct pp_candidate *best = NULL;
+    for (int i = 0; i < p->found.n; i++) {
+        const struct pp_candidate *r = &p->found.items[i];
+        bool is_divided = r->d.tensor > 1;
         if ((divided ? is_divided : r->own) && (!best || r->e.step < best->e.step))
             best = r;
     }
@@ -124,19 +124,18 @@ static const struct pp_plan_row *fastest_of(const struct pp_machine_plan *p, boo
 /* Numbers of pieces that cut the blocks evenly: "16 or 20 stages divide 80 layers". */
 static void print_hints(const struct pp_machine_plan *p, FILE *f)
 {
-    const struct pp_plan_row *with = fastest_of(p, true), *without = fastest_of(p, false);
+    const struct pp_candidate *with = fastest_of(p, true), *without = fastest_of(p, false);
     int blocks = p->cfg->model.n_layer, shown = 0;
     double gain = with && without ? without->e.step / with->e.step - 1 : 0;
     if (gain > PP_PLAN_ERROR)
         fprintf(
             f,
             "Tensor parallelism (tp %d x pp %d) gains %.0f %% over ppcli's best, pp %d x dp %d.\n",
-            with->c.d.tensor, with->c.d.stages, 100 * gain, without->c.d.stages,
-            without->c.d.replicas);
+            with->d.tensor, with->d.stages, 100 * gain, without->d.stages, without->d.replicas);
     if (p->fewer > 0)
         fprintf(f, "Fewer ranks are faster: %d take %.4g s a step; try --ranks %d.\n", p->fewer,
                 p->fewer_step, p->fewer);
-    if (p->n == 0 || !pp_estimate_takes(p->cfg) || p->rows[0].e.cut < 0.03)
+    if (p->found.n == 0 || !pp_estimate_takes(p->cfg) || p->found.items[0].e.cut < 0.03)
         return;
     for (int n = 2; n <= blocks && n <= p->ranks && shown < 6; n++)
         if (blocks % n == 0 && p->ranks % n == 0)
@@ -161,49 +160,50 @@ static void print_cut(const struct pp_candidate *c, FILE *f)
     fprintf(f, "\n");
 }
 
-int pp_machine_plan_section(const struct pp_machine_plan *p, const struct pp_plan_row *row, FILE *f)
+int pp_machine_plan_section(const struct pp_machine_plan *p, const struct pp_candidate *row,
+                            FILE *f)
 {
-    struct pp_best_spec spec = pp_machine_plan_spec(p, row, row->c.d.microbatches);
+    struct pp_best_spec spec = pp_machine_plan_spec(p, row, row->d.microbatches);
     PP_TAKE(struct pp_division, d, 1);
     PP_TAKE(int64_t, ticks, PP_NUMBERS_MAX);
-    PP_TRY(pp_best_division(&spec, p->costs, &row->c, ticks, d));
+    PP_TRY(pp_best_division(&spec, p->costs, row, ticks, d));
     fprintf(f, "\n");
-    if (row->c.d.stages * row->c.d.chunks > 1 && row->c.timed)
-        print_cut(&row->c, f);
+    if (row->d.stages * row->d.chunks > 1 && row->timed)
+        print_cut(row, f);
     PP_TRY(pp_division_print(d, p->model, p->cfg, f));
-    if (row->c.d.zero != p->cfg->train.zero)
-        fprintf(f, "\n[train]\nzero = %d\n", row->c.d.zero);
-    if (row->c.d.across)
+    if (row->d.zero != p->cfg->train.zero)
+        fprintf(f, "\n[train]\nzero = %d\n", row->d.zero);
+    if (row->d.across)
         fprintf(f, "\n[run]\nrank_order = replicas\n");
     if (pp_model_mixes_samples(p->model))
         fprintf(f, "; batch norm: another number of micro-batches than %d is another training\n",
-                row->c.d.microbatches);
+                row->d.microbatches);
     return 0;
 }
 
 int pp_machine_plan_emit(const struct pp_machine_plan *p, const char *system, FILE *f)
 {
     struct pp_estimate_spec spec = pp_machine_plan_estimates(p);
-    const struct pp_plan_row *r = pp_machine_plan_first(p, system);
-    if (!r && p->n == 1 && !p->rows[0].own && strcmp(system, "ppcli") != 0)
-        r = &p->rows[0]; /* of --compare: says why it cannot */
+    const struct pp_candidate *r = pp_machine_plan_first(p, system);
+    if (!r && p->found.n == 1 && !p->found.items[0].own && strcmp(system, "ppcli") != 0)
+        r = &p->found.items[0]; /* of --compare: says why it cannot */
     if (!r)
         return pp_fail(PP_ECONFIG, "no row can be run by %s; try --only %s", system, system);
     return r->own && strcmp(system, "ppcli") == 0 ? pp_machine_plan_section(p, r, f)
-                                                  : pp_estimate_emit(&spec, &r->c.d, system, f);
+                                                  : pp_estimate_emit(&spec, &r->d, system, f);
 }
 
 static int print_plan(const struct pp_machine_plan *p, FILE *f)
 {
     struct pp_estimate_spec spec = pp_machine_plan_estimates(p);
-    const struct pp_plan_row *own = pp_machine_plan_first(p, "ppcli");
+    const struct pp_candidate *own = pp_machine_plan_first(p, "ppcli");
     pp_machine_plan_rows(p, f);
     print_hints(p, f);
-    if (!p->rows[0].own && pp_parallel_runs_on(&p->rows[0].c.d, "megatron")) {
+    if (!p->found.items[0].own && pp_parallel_runs_on(&p->found.items[0].d, "megatron")) {
         fprintf(f, "\nThe first row for Megatron-LM (--emit has other systems):\n");
-        PP_TRY(pp_estimate_emit(&spec, &p->rows[0].c.d, "megatron", f));
+        PP_TRY(pp_estimate_emit(&spec, &p->found.items[0].d, "megatron", f));
     }
-    if (own && !p->rows[0].own)
+    if (own && !p->found.items[0].own)
         fprintf(f, "\nThe first row that ppcli trains:\n");
     return own ? pp_machine_plan_section(p, own, f) : 0;
 }

@@ -10,8 +10,8 @@ const char *pp_candidate_recompute(const struct pp_candidate *c, char out[32]);
 
 /* The table, and the sections of an own row. */
 void pp_machine_plan_rows(const struct pp_machine_plan *p, FILE *f);
-int pp_machine_plan_section(const struct pp_machine_plan *p, const struct pp_plan_row *row,
+int pp_machine_plan_section(const struct pp_machine_plan *p, const struct pp_candidate *row,
                             FILE *f);
-bool pp_plan_runs_on(const struct pp_plan_row *r, int system);
+bool pp_plan_runs_on(const struct pp_candidate *r, int system);
 
 #endif

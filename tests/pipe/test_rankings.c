@@ -152,7 +152,7 @@ static void print_ranking(const struct ranking *r, FILE *f)
     spec.shapes = shapes;
     find_costs(r, &spec, &costs);
     CHECK_OK(pp_best_search(&spec, costs, &best));
-    fprintf(f, "%s: %d rows, %d tried, %d same, %d refused, %d too large\n", r->name, best.n,
+    fprintf(f, "%s: %d rows, %ld tried, %d same, %d refused, %ld too large\n", r->name, best.n,
             best.tried, best.same, best.refused, best.too_large);
     for (int i = 0; i < best.n && i < SHOWN; i++)
         print_row(&spec, costs, &best.items[i], f);

@@ -29,17 +29,6 @@ struct pp_estimate_spec {
     void *ctx;
 };
 
-struct pp_estimate {
-    double step;   /* seconds */
-    double tokens; /* a second and rank */
-    double mfu;    /* of the peak of run.precision, or fp8: nothing computed again counts */
-    double schedule, cut, transfer; /* shares of the ranks' time: the bubble */
-    double tensor, sums; /* shares that messages of tensor parallelism and of replicas take */
-    double weights, optimizer,
-        activations; /* bytes of the fullest rank; optimizer: gradients too */
-    double bytes;    /* their sum */
-};
-
 /* Is the model of a kind that can be estimated: gpt or llama? */
 bool pp_estimate_takes(const struct pp_config *cfg);
 
@@ -81,15 +70,6 @@ struct pp_asked {
     const char *layout;              /* as blocks_read(); NULL: any cut */
 };
 
-struct pp_plan_row {
-    struct pp_candidate c; /* of others its division alone */
-    struct pp_estimate e;
-    bool own;
-    int group;       /* from 1 */
-    bool fastest;    /* of its group */
-    double estimate; /* of the step, from one of fewer micro-batches */
-};
-
 struct pp_machine_plan {
     struct pp_config *cfg;   /* owned, as all of these */
     struct pp_division base; /* of all rows of ppcli's own: what is neither asked nor searched */
@@ -99,14 +79,10 @@ struct pp_machine_plan {
     struct pp_asked asked;
     int ranks, batch, train_n, test_n;
     bool fp8;
-    size_t memory;            /* that a plan may fill */
-    struct pp_plan_row *rows; /* [n] best first */
-    int n;
-    struct pp_plan_row smallest; /* of what is too large; stages 0: nothing is */
-    long tried, too_large;
-    char why[768];     /* why the first shape that was refused cannot run */
-    int fewer;         /* ranks whose best row is faster than that of all; 0: none are known */
-    double fewer_step; /* seconds */
+    size_t memory;        /* that a plan may fill */
+    struct pp_best found; /* the rows; tried: without what is refused or the same */
+    int fewer;            /* ranks whose best row is faster than that of all; 0: none are known */
+    double fewer_step;    /* seconds */
 };
 
 /* The model of p->cfg, the samples and the batch; where the data are absent, those of a batch. Errors:
@@ -125,11 +101,11 @@ void pp_machine_plan_fini(struct pp_machine_plan *p);
 /* ppcli's own row for its search, of m micro-batches; fewer than the row's are the beginning of its
  * step. */
 struct pp_best_spec pp_machine_plan_spec(const struct pp_machine_plan *p,
-                                         const struct pp_plan_row *row, int m);
+                                         const struct pp_candidate *row, int m);
 struct pp_estimate_spec pp_machine_plan_estimates(const struct pp_machine_plan *p);
 
 /* The first row, in the order of the ranking, that the system can run; NULL: there is none. */
-const struct pp_plan_row *pp_machine_plan_first(const struct pp_machine_plan *p,
-                                                const char *system);
+const struct pp_candidate *pp_machine_plan_first(const struct pp_machine_plan *p,
+                                                 const char *system);
 
 #endif

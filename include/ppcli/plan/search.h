@@ -53,6 +53,18 @@ int pp_predict_flops(const struct pp_layout *l, struct pp_bubble *out, char advi
  * measured costs.
  */
 
+/* What a rank's time and memory go to, of divisions that a machine file prices. */
+struct pp_estimate {
+    double step;   /* seconds */
+    double tokens; /* a second and rank */
+    double mfu;    /* of the peak of run.precision, or fp8: nothing computed again counts */
+    double schedule, cut, transfer; /* shares of the ranks' time: the bubble */
+    double tensor, sums; /* shares that messages of tensor parallelism and of replicas take */
+    double weights, optimizer,
+        activations; /* bytes of the fullest rank; optimizer: gradients too */
+    double bytes;    /* their sum */
+};
+
 struct pp_candidate { /* a division and its price */
     struct pp_division d;
     int order;         /* of its schedule in the list of schedules */
@@ -65,6 +77,13 @@ struct pp_candidate { /* a division and its price */
     bool over;         /* which is more than a rank may hold */
     uint64_t identity; /* equal for equal lists of actions on equal layers */
     char also[256];    /* other schedules that are the same plan here: "gpipe, naive" */
+    /* Of a machine plan: */
+    struct pp_estimate e;
+    bool own;     /* ppcli trains it; else other systems do, and time and memory are those of e */
+    int group;    /* from 1: rows that the model cannot tell apart */
+    bool fastest; /* of its group */
+    double
+        estimate; /* seconds of the step, as far as it is known: from one of fewer micro-batches */
 };
 
 struct pp_best_spec {
@@ -98,18 +117,18 @@ struct pp_best_spec pp_best_spec_of(const struct pp_config *cfg, const struct pp
                                     int train_n, int test_n);
 
 struct pp_best {
-    struct pp_candidate *items; /* best first */
-    int n;
+    struct pp_candidate *items; /* [n] best first */
+    int n, room;
     /* One stage, one replica: the fastest row of such a shape, else with the config's micro-batches;
      * step 0: it cannot run. */
     struct pp_candidate one;
     struct pp_candidate as_is; /* what the config says; step 0: it cannot run, or leaves it open */
     struct pp_candidate smallest; /* of those over the memory limit */
-    int tried;                    /* shapes that were asked for */
+    long tried;                   /* shapes that were asked for */
     int same;                     /* of them the same plan as another */
     int refused;                  /* of them not legal for their schedule or this config */
     char why[768];                /* the first of these, and the reason; empty: none was refused */
-    int too_large;                /* of them legal, but over the memory limit */
+    long too_large;               /* of them legal, but over the memory limit */
     bool limited;                 /* some would be, if nothing were recomputed */
 };
 
