@@ -19,7 +19,8 @@ struct checker {
     int rank;
     uint8_t *saw; /* [V][M] of the current rank: bit 1 << op for each op seen */
     int32_t *
-        last; /* [V] of the current rank: micro-batch of the last W or B (eval: of the last F), or -1 */
+        /* [V] of the current rank: micro-batch of the last W or B (eval: of the last F), or -1 */
+        last;
     bool descends;
 };
 

@@ -43,7 +43,7 @@ typedef int pp_cells_visit(void *ctx, int rank, const struct pp_emit *e);
 int pp_schedule_visit(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
                       pp_cells_visit *visit, void *ctx);
 
-/* Returns the channel that a sends on, or -1. */
+/* Returns the channel that a sends on; a must send a message. */
 static inline int pp_sends_on(const struct pp_plan *plan, const struct pp_action *a)
 {
     if (a->op >= PP_OP_G)
@@ -130,7 +130,9 @@ typedef void pp_walk_visit(void *ctx, int rank, int k, int64_t mid, int64_t end)
 struct pp_walk {
     const struct pp_plan *plan;
     bool
-        slots; /* respect message slots, as the executor does, without times: waiting for a slot takes no time */
+        /* respect message slots, as the executor does, without times: waiting for a slot takes no
+         * time */
+        slots;
     pp_walk_visit *visit; /* only called with times */
     void *ctx;
 

@@ -13,7 +13,7 @@
 #include "ppcli/base/base.h"
 
 enum done {
-    DONE_F = 1, /* recomputed: its state was not kept */
+    DONE_F = 1, /* a recomputed F is done and kept no state */
     DONE_I = 2
 };
 

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What any schedule takes at least. For a rank r, m micro-batches and a step that starts at 0:
+ * Computes a lower bound of the time that any schedule takes. For a rank r, m micro-batches and a
+ * step that starts at 0:
  *
- *   head_r  its first F needs one F of every stage before
- *   turn_r  its first I needs one F of every stage and one I of every stage after
- *   tail_r  after its last I: one I of every stage before, W and optimizer of the first stage
+ *   head_r  before its first F, one F of every earlier stage must run
+ *   turn_r  before its first I, one F of every stage and one I of every later stage must run
+ *   tail_r  after its last I, one I of every earlier stage, and W and optimizer of the first stage
  *
  *   step >= head_r + max(all its F, I and W + its optimizer, all its F and I + tail_r)
  *   step >= turn_r + all its I + tail_r
  *
- * A rank with several stages takes the least of theirs. The parts that end with the first stage's
- * optimizer also keep the next step from beginning; the rank's own work does not wait for others
- * twice: over many steps it alone remains.
+ * A rank with several stages takes the least value of its stages. The parts that end with the first
+ * stage's optimizer also delay the next step; the rank's own work does not wait for other ranks
+ * twice, so over many steps only that work remains.
  */
 #include "ppcli/sim/sim.h"
 
 #include "ppcli/base/base.h"
 
 struct rank {
-    double fi, i, w;         /* of all its micro-batches */
-    double head, turn, tail; /* least over its stages; tail with the optimizer it ends in */
+    double fi, i, w;         /* time of all its micro-batches */
+    double head, turn, tail; /* least over its stages; tail includes the optimizer */
     bool seen;
 };
 
@@ -27,8 +28,8 @@ struct bound {
     const struct pp_plan *plan;
     const struct pp_sim_costs *costs;
     struct rank *ranks;   /* [P] */
-    double least, all;    /* rows: of the smallest micro-batch, of all */
-    double scale, launch; /* work that overlaps counts as the part it takes */
+    double least, all;    /* rows of the smallest micro-batch, and of all */
+    double scale, launch; /* scale: part of F + B that overlapped work takes */
     int m;
 };
 
@@ -52,7 +53,7 @@ static double weight_time(const struct bound *b, int s)
     return b->scale * b->costs->w[s] * b->least;
 }
 
-/* Of one message across the boundary after stage s. */
+/* Returns the time of one message across the boundary after stage s. */
 static double transfer_seconds(const struct bound *b, int s, bool back)
 {
     const struct pp_sim_costs *c = b->costs;
@@ -77,7 +78,7 @@ static void add_stage(struct bound *b, int s, double head, double turn, double t
     r->seen = true;
 }
 
-/* The stages first..last are one pipeline. */
+/* Adds the stages first..last, which are one pipeline. */
 static void add_pipeline(struct bound *b, int first, int last)
 {
     double all = forward_time(b, last), back = 0;
@@ -109,7 +110,8 @@ static double bound_of(const struct bound *b)
         chain = PP_MAX(chain, way);
         many = PP_MAX(many, r->head + steps * work);
     }
-    /* Two pipelines in opposite directions do not end where they begin: nothing links the steps. */
+    /* Two pipelines in opposite directions do not end where they begin, so the steps are not
+     * linked. */
     return PP_MAX(many, b->plan->copies == 1 ? (steps - 1) * chain + one : one);
 }
 

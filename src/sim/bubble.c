@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Three simulations tell where ranks idle: equal stages, the real stages, and what was measured
- * (or predicted with transfers). Each difference is one part.
+ * Explains why ranks idle with three simulations: equal stages, the real stages, and what was
+ * measured (or predicted with transfers). Each difference between two of them is one part.
  */
 #include "sim.h"
 
@@ -9,7 +9,7 @@
 
 #include "ppcli/base/base.h"
 
-/* Steps after which a pipeline has found its rhythm, and how many more tell it. */
+/* Steps after which the pipeline has reached its steady state, and further steps that are timed. */
 #define STEPS_BEFORE 3
 #define STEPS_AFTER 3
 
@@ -60,7 +60,7 @@ int pp_bubble_ideal(const struct pp_plan *plan, double *out)
     g.coalesce = 0;
     g.ticks = NULL;
     g.recompute = NULL;
-    if (!plan->schedule) /* a table is its own */
+    if (!plan->schedule) /* a table has no schedule */
         return pp_bubble_equal(plan, out);
     PP_TRY(pp_plan_build(pp_schedule_name(plan->schedule), &g, &textbook));
     return pp_bubble_equal(textbook, out);
@@ -95,7 +95,7 @@ int pp_sim_step(const struct pp_plan *plan, const struct pp_sim_costs *costs, do
         *out = all / steps;
         return 0;
     }
-    /* what filling and draining the pipeline costs, once in n steps */
+    /* costs of filling and draining the pipeline, once in n steps */
     *out = period + (n > 0 ? (late - settled * period) / n : 0);
     return 0;
 }
@@ -150,7 +150,8 @@ static int explain_bubble(const struct pp_plan *plan, const struct pp_sim_costs 
         b.busiest = work[r] > work[b.busiest] ? r : b.busiest;
     }
     b.work = all > 0 ? work[b.busiest] / all : 0;
-    /* made for these stages, not for equal ones: the cut's part is what no order avoids */
+    /* the schedule was made for these stages, not for equal ones: charge the cut what no order
+     * avoids */
     if (plan->schedule && plan->schedule->fits && all > 0)
         even = real - (1 - 1 / (p * b.work));
     b.schedule = clamp_time(even, idle);
@@ -176,7 +177,8 @@ void pp_bubble_json(const struct pp_bubble *b, struct pp_json *j)
     pp_json_dbl(j, "busiest_share", b->work);
 }
 
-/* Percent to a tenth, as printed: the sum of parts[], rounded as it grows. */
+/* Rounds the shares to tenths of a percent for printing: parts[] are differences of rounded sums.
+ * Returns their sum. */
 static double round_to_tenths(const struct pp_bubble *b, double parts[3])
 {
     double sums[3] = {b->schedule, b->schedule + b->imbalance, b->idle}, before = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Trace events, line by line. Only the head and names can need escaping: they go through json. */
+/* Writes trace events line by line. Only the head and the names can need escapes, so only they go
+ * through json. */
 #include "ppcli/sim/trace.h"
 
 #include "ppcli/base/files.h"
@@ -39,7 +40,7 @@ __attribute__((format(printf, 2, 3))) static void put(struct pp_chrome *c, const
     c->unflushed += n > 0 ? (size_t)n : 0;
 }
 
-/* A line is over: the only place to flush. at: flush when there is so much. */
+/* Ends a line: the only place that flushes. at: flush when so many bytes are pending. */
 static void flush_lines(struct pp_chrome *c, size_t at)
 {
     if (c->flush_at > 0 && c->unflushed >= at) {
@@ -54,7 +55,7 @@ static void end_line(struct pp_chrome *c)
     flush_lines(c, c->flush_at);
 }
 
-/* Microseconds, exact to the nanosecond. */
+/* Writes a time in microseconds, exact to the nanosecond. */
 static void put_time(struct pp_chrome *c, const char *key, int64_t ns)
 {
     put(c, ",\"%s\":%lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
@@ -107,7 +108,7 @@ static void write_name(struct pp_chrome *c, const char *what, int pid, int tid, 
     pp_json_str(&j, "name", name);
     pp_json_end(&j);
     pp_json_end(&j);
-    flush_lines(c, 0); /* these bytes are not counted */
+    flush_lines(c, 0); /* the end of the array is not counted */
 }
 
 static void write_sort_index(struct pp_chrome *c, const char *what, int pid, int tid, int index)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A simulated plan as trace events, in the schema of what is measured: a B is its I and its W, a
- * rank that waits for a message has a slice for that. Sending takes a simulated rank no time, so
- * arrows begin at what was computed.
+ * Writes a simulated plan as trace events in the schema of measured ones: a B is its I and its W,
+ * and a rank that waits for a message has a slice for the wait. Sending takes a simulated rank no
+ * time, so arrows begin at the action that computed the message.
  */
 #include "ppcli/sim/trace.h"
 
@@ -11,16 +11,16 @@
 
 #include "ppcli/base/base.h"
 
-#define NS_MAX 9e18 /* what fits a number of nanoseconds */
+#define NS_MAX 9e18 /* fits into a number of nanoseconds */
 
 struct events {
     const struct pp_drawing *d;
     const struct pp_draw_steps *how;
     struct pp_chrome *chrome;
-    bool stages_named; /* a rank has several */
+    bool stages_named; /* a rank has several stages */
 };
 
-/* One rank's way through its actions. */
+/* The progress of one rank through its actions. */
 struct walk {
     int rank, pid;
     double now;    /* end of the last action */
@@ -33,7 +33,7 @@ static int64_t time_to_ns(const struct events *e, double t)
     return (int64_t)(x > 0 ? (x < NS_MAX ? x + 0.5 : NS_MAX) : 0);
 }
 
-/* When the message of a B leaves: after its I half, which takes its share. */
+/* Returns when the message of a B leaves: after its I half, which takes its share of the time. */
 static double message_time(const struct events *e, const struct pp_action *a, double start,
                            double end)
 {
@@ -63,14 +63,14 @@ static void put_slice(const struct events *e, const struct walk *w, const struct
     pp_chrome_slice(e->chrome, w->pid, kind, name, time_to_ns(e, start), time_to_ns(e, end), &args);
 }
 
-/* Just before the end of [start, end]: still on its slice. */
+/* Returns a time just before the end of [start, end], which is still on the slice. */
 static int64_t last_ns(const struct events *e, double start, double end)
 {
     int64_t first = time_to_ns(e, start), last = time_to_ns(e, end);
     return last > first ? last - 1 : first;
 }
 
-/* n more activations of a's stage are held, or -n fewer. */
+/* Records that n more activations of a's stage are held, or -n fewer. */
 static void put_live(const struct events *e, struct walk *w, const struct pp_action *a, int n,
                      double t)
 {
@@ -89,7 +89,7 @@ static void trace_action(const struct events *e, struct walk *w, int k)
     const struct pp_drawing *d = e->d;
     const struct pp_action *a = &d->plan->ranks[w->rank].actions[k];
     if (pp_plan_together(d->plan, w->rank, k) > 1)
-        return; /* told as one with the last of its group, as the executor does */
+        return; /* shown as one slice with the last of its group, as the executor does */
     int group = a->op == PP_OP_W && d->plan->geometry.coalesce > 1
                     ? a->mb % d->plan->geometry.coalesce + 1
                     : 1;
@@ -118,7 +118,7 @@ static void trace_action(const struct events *e, struct walk *w, int k)
     w->now = end;
 }
 
-/* "rank 0 simulated (stages 0 3)" */
+/* Writes the process of a rank: "rank 0 simulated (stages 0 3)". */
 static void put_process(const struct events *e, int rank, int pid)
 {
     char name[256];

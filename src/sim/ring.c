@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ring of a rank's actions: one mapping, a head and a power of two of records. A file mapping
- * needs no dump: the kernel keeps what the rank wrote, however the rank ended.
+ * The ring of a rank's actions: one mapping with a head and a power of two of records. A file
+ * mapping needs no dump: the kernel keeps what the rank wrote, however the rank ended.
  */
 #include "ppcli/sim/trace.h"
 
@@ -65,8 +65,8 @@ static uint64_t *words_behind(void *head)
     return (uint64_t *)(void *)((char *)head + sizeof(struct pp_ring_head));
 }
 
-/* A file of that size, every byte of it really there: a full disk must show now, not in the middle of
- * a step. */
+/* Makes a file of that size and writes every byte, so that a full disk fails now, not in the middle
+ * of a step. */
 static int map_new_file(const char *path, size_t bytes, struct pp_mapping **out)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -104,7 +104,7 @@ int pp_ring_create(const char *path, int rank, int ranks, uint64_t capacity, str
         pp_free(ring);
         return rc;
     }
-    memset(map, 0, bytes); /* touch every page now */
+    memset(map, 0, bytes); /* touch every page */
     ring->head = map;
     ring->words = words_behind(map);
     ring->begun = &ring->head->begun;
@@ -120,7 +120,8 @@ int pp_ring_create(const char *path, int rank, int ranks, uint64_t capacity, str
         ring->copy = words_behind(ring->file->at);
     }
     *ring->head = ring->own;
-    /* Last: whoever opens the file meanwhile finds nothing, or all of it. */
+    /* The magic number comes last: a process that opens the file meanwhile finds it empty or
+     * complete. */
     __atomic_thread_fence(__ATOMIC_RELEASE);
     memcpy(ring->own.magic, magic, sizeof(magic));
     memcpy(ring->head->magic, magic, sizeof(magic));
@@ -133,7 +134,7 @@ void pp_ring_destroy(struct pp_ring **ring)
     struct pp_ring *r = *ring;
     if (!r)
         return;
-    if (!r->file || r->copy) /* the writer's own memory */
+    if (!r->file || r->copy) /* the ring is in the writer's own memory */
         munmap((char *)r->words - sizeof(struct pp_ring_head), r->bytes);
     pp_mapping_close(&r->file);
     pp_free(r);
@@ -166,7 +167,7 @@ void pp_ring_close(struct pp_ring *ring, enum pp_ring_end how)
     __atomic_store_n(&ring->head->ended, (uint32_t)how, __ATOMIC_RELEASE);
 }
 
-/* Whole words, so that a reader elsewhere never sees half of one. */
+/* Writes whole words, so that a reader in another process never sees half of one. */
 void pp_ring_begin(struct pp_ring *ring, const struct pp_event *e)
 {
     union {
@@ -182,7 +183,7 @@ void pp_ring_begin(struct pp_ring *ring, const struct pp_event *e)
     __atomic_store_n(&ring->head->begun, number + 1, __ATOMIC_RELEASE);
 }
 
-/* The head says nothing that the size of the file does not confirm. */
+/* Checks the head against the size of the file. */
 static int check_head(const char *path, const struct pp_ring_head *head, size_t bytes)
 {
     uint64_t n = head->capacity;
@@ -245,7 +246,7 @@ size_t pp_ring_copy(const struct pp_ring *ring, uint64_t from, struct pp_event *
         }
         out[k] = u.event;
     }
-    /* The writer went on meanwhile: what it may have touched is lost too. */
+    /* The writer continued meanwhile: records that it may have overwritten are lost too. */
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     uint64_t later = __atomic_load_n(ring->begun, __ATOMIC_RELAXED);
     uint64_t kept = later > ring->mask ? later - ring->mask : 0;

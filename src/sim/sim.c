@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The simulator: all ranks' lists against each other, with times. A rank runs until it must wait;
- * the event it waits for (a message sent, a slot released) wakes it, so an action is looked at once
- * or twice and the whole is linear. Every message has one sender and one receiver and is taken in
- * the order sent, so the times do not depend on the order in which ranks are looked at, and a queue
- * of arrival times per channel is all that must be remembered.
+ * The simulator runs all ranks' lists together, with times. A rank runs until it must wait; the
+ * event it waits for (a message sent, a slot released) wakes it, so each action is visited once or
+ * twice and the whole is linear. Every message has one sender and one receiver and is taken in the
+ * order sent, so the times do not depend on the order in which ranks are visited, and a queue of
+ * arrival times per channel is all the state that is needed.
  *
- * This is not the walk that proves a plan: the walk knows no costs, the simulator trusts the proof.
+ * This is not the walk that proves a plan: the walk knows no costs, and the simulator trusts the
+ * proof.
  */
 #include "sim.h"
 
 #include "ppcli/base/base.h"
 
-/* When the messages of one channel that were not taken yet arrive, in the order sent: a ring. */
+/* A ring of the arrival times of one channel's messages that were not taken yet, in the order
+ * sent. */
 struct lane {
     double *at;
     int head, n, room;
 };
 
-/* In place of the time at which a message slot was released. */
+/* Stands for the time at which a message slot was released, while it is held. */
 #define OCCUPIED (-1.0)
 
-/* In place of the action that a rank waits for. */
+/* Values of wait other than a channel or a slot. */
 #define WAIT_NOTHING (-1)
 #define WAIT_VOTE (-2)
 
@@ -31,12 +33,12 @@ struct rank {
     int step;      /* steps done */
     int live;      /* activations held, in chunks */
     int64_t wait;  /* WAIT_NOTHING, WAIT_VOTE, a channel, or n_channels + a slot */
-    int votes_at;  /* the action that its vote follows */
-    int voted;     /* steps */
-    double summed; /* when its gradients are with the other replicas */
+    int votes_at;  /* index of the action after which it votes */
+    int voted;     /* steps it has voted on */
+    double summed; /* when its gradients have reached the other replicas */
 };
 
-/* Of one step: how many ranks have voted, and when the last vote is there. */
+/* The votes on one step: how many ranks have voted, and when the last vote arrives. */
 struct vote {
     int n;
     double at;
@@ -50,13 +52,13 @@ struct sim {
     struct rank *ranks; /* [P] */
     int *ready;         /* [P] stack of ranks that may run */
     int n_ready;
-    int64_t *first_slot;  /* [n_channels] where the channel's slots start in released[] */
-    double *wire_free;    /* [P] when the last message to another host has left the rank */
-    double *released;     /* [all message slots] when its reader was done with it, or OCCUPIED */
+    int64_t *first_slot;  /* [n_channels] index in released[] of the channel's first slot */
+    double *wire_free;    /* [P] when the last message to another host left the rank */
+    double *released;     /* [all message slots] when its reader released it, or OCCUPIED */
     struct vote votes[2]; /* of a step and the next one: no rank is further ahead */
 };
 
-/* Start and end of an action, and when its message leaves. */
+/* The start and end of an action, and when its message leaves. */
 struct span {
     double start, sent, end;
 };
@@ -114,14 +116,14 @@ static double rows_of_action(const struct sim *s, const struct pp_action *a)
     return s->costs->rows && a->op < PP_OP_G ? s->costs->rows[a->mb] : 1.0;
 }
 
-/* Of either end of a message between hosts. */
+/* Returns the copy time at either end of a message between hosts. */
 static double copy_time(const struct sim *s, int channel, const struct pp_action *a)
 {
     const struct pp_sim_wire *w = s->costs->wires ? &s->costs->wires[channel] : NULL;
     return w && w->used ? w->copy * rows_of_action(s, a) : 0.0;
 }
 
-/* May the action start, and not before when? If not, the rank waits. */
+/* Returns whether the action can start, and in *start not before when. If not, the rank waits. */
 static bool may_start(struct sim *s, int rank, const struct pp_action *a, double *start)
 {
     if (a->recv >= 0) {
@@ -144,7 +146,7 @@ static bool may_start(struct sim *s, int rank, const struct pp_action *a, double
     return true;
 }
 
-/* The reader is done with a message: its slot is free for the next one. */
+/* Frees the slot of a message, because its reader is done. */
 static void free_message(struct sim *s, int32_t message, double t)
 {
     if (message >= 0) {
@@ -176,13 +178,13 @@ static int send_message(struct sim *s, int rank, const struct pp_action *a, doub
     return 0;
 }
 
-/* The rank's vote on its step leaves at t. The last one lets all go on. */
+/* Records that the rank's vote on its step leaves at t. The last vote wakes all ranks. */
 static void cast_vote(struct sim *s, int rank, double t)
 {
     int p = s->plan->geometry.stages;
     struct vote *v = &s->votes[s->ranks[rank].voted++ & 1];
     if (v->n == p)
-        v->n = 0; /* those of two steps ago, at a smaller time */
+        v->n = 0; /* reuse the votes of two steps ago */
     t += p > 1 ? s->costs->latency : 0;
     v->at = t > v->at ? t : v->at;
     v->n++;
@@ -190,7 +192,7 @@ static void cast_vote(struct sim *s, int rank, double t)
         wake_waiting(s, r, WAIT_VOTE);
 }
 
-/* The k-th action of a rank takes place. */
+/* Runs the k-th action of a rank. */
 static int run_action(struct sim *s, int rank, int k, const struct span *t)
 {
     const struct pp_action *a = &s->plan->ranks[rank].actions[k];
@@ -232,7 +234,7 @@ double pp_sim_tie(const struct pp_sim_costs *c, const struct pp_action *a)
     return c->tie ? c->tie[a->mb] * (both ? 2 : 1) : 0;
 }
 
-/* How long the k-th action of a rank takes; *out_first: until its message can leave. */
+/* Returns the time of the k-th action of a rank; *out_first: the time until its message leaves. */
 static double action_duration(const struct sim *s, int rank, int k, double *out_first)
 {
     const struct pp_sim_costs *c = s->costs;
@@ -270,7 +272,8 @@ static int run_one(struct sim *s, int rank, int k, double start)
     return 0;
 }
 
-/* An F and the B after it as one piece of work: both inputs in, both results out at its end. */
+/* Runs an F and the B after it as one piece of work: it needs both inputs, and both results leave
+ * at its end. */
 static int run_pair(struct sim *s, int rank, int k, double start)
 {
     double first;
@@ -284,14 +287,14 @@ static int run_pair(struct sim *s, int rank, int k, double start)
     return 0;
 }
 
-/* The list is done: on to the next step, if there is one, and the votes are there. */
+/* Moves the rank on to its next step, if there is one and all votes have arrived. */
 static bool next_step(struct sim *s, int rank)
 {
     double t = s->costs->between ? s->costs->between[rank] : 0.0;
     struct rank *r = &s->ranks[rank];
     r->now = r->summed > r->now ? r->summed : r->now;
     if (s->costs->vote != PP_SIM_VOTE_NONE) {
-        if (r->voted == r->step) /* no I of its own, or the vote follows the list */
+        if (r->voted == r->step) /* it has no I, or it votes at the end of the list */
             cast_vote(s, rank, r->now);
         const struct vote *v = &s->votes[r->step & 1];
         if (v->n < s->plan->geometry.stages) {
@@ -308,7 +311,7 @@ static bool next_step(struct sim *s, int rank)
     return true;
 }
 
-/* Run one rank until it waits or is done. */
+/* Runs one rank until it waits or is done. */
 static int run_rank(struct sim *s, int rank)
 {
     const struct pp_rank_plan *list = &s->plan->ranks[rank];
@@ -340,7 +343,8 @@ static int run_ranks(struct sim *s)
         PP_TRY(run_rank(s, s->ready[--s->n_ready]));
     for (int r = 0; r < p; r++) {
         if (s->ranks[r].wait != WAIT_NOTHING) {
-            /* The plan is proved for single actions; only joining two can tie a knot. */
+            /* The plan was proved for single actions; only joining two of them can cause a
+             * deadlock. */
             return pp_fail(PP_EFORMAT,
                            "rank %d waits forever in action %d: an overlapped pair needs a value "
                            "that only follows from its own result",
@@ -369,7 +373,7 @@ static void summarize_ranks(const struct sim *s)
         work += res->work[r];
     }
     res->bubble = pp_bubble_idle(work, res->makespan, p);
-    /* no time at all is no idle time */
+    /* if nothing takes time, there is no idle time */
     res->bubble_global = res->makespan > 0 ? 1.0 - most_work / res->makespan : 0.0;
     res->bubble_span = longest > 0 ? 1.0 - most_work / longest : 0.0;
 }
@@ -408,7 +412,7 @@ static void sim_fini(struct sim *s)
     pp_free(s->released);
 }
 
-/* Rows of `start` and `end`: one block after the pointer of rank 0. */
+/* Allocates `start` and `end`: the pointer of rank 0 owns the block of all ranks. */
 static int take_times(const struct pp_plan *plan, struct pp_sim_result *res)
 {
     int p = plan->geometry.stages, n = 0;
@@ -428,7 +432,7 @@ static int take_times(const struct pp_plan *plan, struct pp_sim_result *res)
 static int result_init(const struct pp_plan *plan, bool with_times, struct pp_sim_result *res)
 {
     size_t p = (size_t)plan->geometry.stages;
-    PP_ALLOC(res->work, 4 * p); /* and the three after it */
+    PP_ALLOC(res->work, 4 * p); /* and the three arrays after it */
     PP_ALLOC(res->peak, p);
     res->idle = res->work + p;
     res->first_start = res->idle + p;
@@ -464,7 +468,7 @@ void pp_sim_uniform(const struct pp_plan *plan, double f, double i, double w, do
                     struct pp_sim_costs *out)
 {
     int n = plan->n_virtual;
-    int v = plan->geometry.chunks / plan->copies; /* a copy's chunks are a whole rank's work */
+    int v = plan->geometry.chunks / plan->copies; /* a rank's work is that of one copy's chunks */
     for (int s = 0; s < n; s++) {
         arrays[s] = f / v;
         arrays[n + s] = i / v;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of numbers become the costs of the stages of a plan. */
+/* Turns lists of numbers into the costs of the stages of a plan. */
 #include "ppcli/sim/sim.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 #include "ppcli/base/base.h"
 
-#define COST_MAX 1e12 /* sums of it stay numbers */
+#define COST_MAX 1e12 /* sums of costs stay finite */
 
 const char *const pp_cost_names[PP_COSTS] = {"cost-f",    "cost-i",       "cost-w",  "cost-b",
                                              "cost-comm", "cost-overlap", "cost-tie"};
@@ -42,12 +42,14 @@ double pp_cost_mean(const struct pp_cost_list *l, double none)
     return l->n > 0 ? sum / l->n : none;
 }
 
-/* Costs of all stages: one number for all, one per rank (its chunks share it), or one per chunk. */
+/* Sets the costs of all stages: one number for all, one per rank (its chunks share it), or one per
+ * chunk. */
 static int spread_costs(const struct pp_plan *plan, const char *option,
                         const struct pp_cost_list *l, double none, double *out)
 {
     int p = plan->geometry.stages, n = plan->n_virtual;
-    int share = plan->geometry.chunks / plan->copies; /* a copy's chunks are a rank's work */
+    int share =
+        plan->geometry.chunks / plan->copies; /* a rank's work is that of one copy's chunks */
     if (l->n > 1 && l->n != p && l->n != n) {
         char chunks[96] = "";
         if (n != p)
@@ -66,7 +68,7 @@ static int spread_costs(const struct pp_plan *plan, const char *option,
     return 0;
 }
 
-/* One transfer for all, or one per boundary between stages, in model order. */
+/* Sets the transfer times: one for all, or one per boundary between stages, in model order. */
 static int spread_comm(const struct pp_plan *plan, const struct pp_cost_list *l,
                        struct pp_stage_costs *q)
 {
@@ -109,7 +111,7 @@ int pp_stage_costs_set(const struct pp_plan *plan, const struct pp_cost_list lis
     for (size_t i = 0; i < ties; i++)
         q->arrays[3 * n + i] = pp_cost_mean(&lists[PP_COST_TIE], 0);
     q->costs.overlap = pp_cost_mean(&lists[PP_COST_OVERLAP], 0);
-    q->costs.fused_send = true; /* as all published tables count */
+    q->costs.fused_send = true; /* as published tables count */
     return spread_comm(plan, &lists[PP_COST_COMM], q);
 }
 

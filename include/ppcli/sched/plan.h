@@ -10,51 +10,52 @@
 #include "ppcli/base/base.h"
 #include "ppcli/sched/schedule.h"
 
-/* ---- plan */
+/* ---- plans */
 
 /*
  * The plan of one pipeline and one batch: what every rank does, in order, with messages and memory
- * slots filled in and proved. Immutable after pp_plan_build(); shared read-only by all ranks.
- * Everything interesting is an interpreter of it: the executor runs it, the printer shows it.
+ * slots assigned and proved. It is immutable after pp_plan_build() and shared by all ranks. The
+ * executor runs it, the simulator times it, the printer shows it.
  *
- * Passes: generate (schedule) -> check order -> coalesce (W in groups, where asked for) -> lower
- * (messages) -> slots -> prove (no deadlock); where forwards are computed again, recompute -> lower
- * and so on again; for a model with tied tensors then tie -> prove.
+ * Passes: generate (schedule) -> check order -> coalesce (groups of W, if asked for) -> lower
+ * (messages) -> slots -> prove (no deadlock). If forward passes are recomputed: recompute -> lower
+ * and all later passes. For a model with tied tensors: tie -> prove.
  *
  * Executor semantics, which the proof models, for action a of a rank, in order:
  *   F  wait for message a.recv (if >= 0); take the slot of message a.send (wait until its last
  *      reader released it); compute into it; post a.send. Keeps state slot a.slot and the received
  *      message until the W (or B) of the same (stage, mb).
- *   F  with a.recompute: as F, but its state slot is free again when it is done. The message stays.
- *   R  the F of its micro-batch again, from the message that F received, into state slot a.slot;
- *      what F sent stays as it is. Waits for nothing, sends nothing; it comes after F and before I.
+ *   F  with a.recompute: as F, but frees its state slot when it is done. The message stays.
+ *   R  recomputes the F of its micro-batch from the message that F received, into state slot
+ *      a.slot; what F sent stays as it is. It waits for nothing and sends nothing; it comes after F
+ *      and before I.
  *   I  wait for a.recv (gradient of this stage's output); take the slot of a.send; compute; post
  *      a.send. Keeps the received message and gradient slot a.gslot until the matching W. May read
  *      this stage's own output in the slot that its F sent (the derivative of the activation);
- *      after I the sender has no further use of it.
+ *      after I the sender does not use it any more.
  *   W  compute; release both messages held since F and I, the state slot and the gradient slot.
  *   B  as I immediately followed by W: a.send is posted after the I half, before the W half.
  *   W of a group (geometry.coalesce > 1): the W of micro-batches 0..k-1 of a stage are adjacent,
- *      so do those of k..2k-1 and so on: pp_plan_together(). They may be computed as one sum, and
- *      then release, micro-batch by micro-batch. Between them the list has nothing that waits or
- *      sends, so for all other ranks this is the same sequence of events as one W at a time, and
- *      what is proved of the one is proved of the other.
- *   F of an eval plan: as F, but nothing is kept: the received message is released as soon as the
- *      F that took it is done; a.slot is 0 always, a.gslot -1.
+ *      so are those of k..2k-1 and so on: pp_plan_together(). They may be computed as one sum, and
+ *      then release, micro-batch by micro-batch. No action between them waits or sends, so for all
+ *      other ranks this is the same sequence of events as one W at a time, and the proof of one
+ *      holds for the other.
+ *   F of an eval plan: as F, but keeps nothing: the F that takes a message releases it; a.slot is
+ *      always 0, a.gslot -1.
  *   G  of tie a.mb: take the slot of a.send, copy a piece of this stage's gradient of the tied
  *      tensor into it, post a.send.
  *   T  of tie a.mb: wait for a.recv, add this piece of the other stage's gradient to this one's,
- *      release the message. Without a message both stages are of this rank: both get the sum.
+ *      release the message. Without a message both stages are on this rank: both get the sum.
  * G and T come after all other actions of a rank. The loss is part of F on the last virtual stage;
- * gradients are accumulated by W.
+ * W accumulates gradients.
  *
- * A message's memory is shared by its sender and its receiver, from the sender's action until the
- * receiver's release, and, on a forward channel, the sender's own I. The proof shows that no slot
- * is taken again before its sender is done with it (program order; nothing to wait for), and that
- * the waits for receivers (acquire) can form no circle. Receives: a receiver posts, before its
- * first action, the messages with first_in_slot, a channel's by ascending slot; later, on releasing
- * message x, message x.next_in_slot if there is one. That posts all receives of a channel in the
- * order of its sends.
+ * The sender and the receiver of a message share its memory, from the sender's action until the
+ * receiver's release and, on a forward channel, the sender's own I. The proof shows that no slot is
+ * taken again before its sender is done with it (program order; no wait is needed), and that the
+ * waits for receivers (acquire) can form no circle. Before its first action a receiver posts the
+ * receives of messages with first_in_slot, for each channel by ascending slot; later, when it
+ * releases message x, it posts that of message x.next_in_slot if there is one. This posts all
+ * receives of a channel in the order of its sends.
  *
  * A message between two virtual stages of the same rank (V placement) is local: same memory, no
  * transfer; it has a slot like any other.
@@ -75,33 +76,35 @@ enum pp_plan_kind {
  */
 struct pp_channel {
     int src_stage, dst_stage; /* virtual stages */
-    int src_rank, dst_rank;   /* pipeline ranks 0..P-1; equal when the transfer is local */
+    int src_rank, dst_rank;   /* pipeline ranks 0..P-1; equal for a local transfer */
     int slots;                /* 0: unused (eval has no backward channels) */
 };
 
-/* A tensor that two virtual stages hold, which may be the same one. */
+/* A tensor that two virtual stages hold, which may be the same stage. */
 struct pp_tie {
     int owner, copy; /* virtual stages */
-    int more;        /* pieces after the first, when the whole is too large for one message */
+    int more; /* number of pieces after the first, if the whole is too large for one message */
 };
 
 /* One message of one micro-batch on one channel. */
 struct pp_message {
     int32_t channel;
-    int32_t mb;           /* of a tie: number of the piece */
-    int32_t slot;         /* in its channel */
-    int32_t next_in_slot; /* message that uses this slot next in this plan, -1: none. The receiver
-                             posts its receive when it releases this one. */
-    bool first_in_slot;   /* the receiver posts its receive before the first action */
+    int32_t mb;   /* of a tie: number of the piece */
+    int32_t slot; /* in its channel */
+    int32_t
+        /* next message in this slot in this plan, -1: none. The receiver posts its receive when it
+         * releases this message. */
+        next_in_slot;
+    bool first_in_slot; /* the receiver posts its receive before the first action */
 };
 
 struct pp_action {
     uint8_t op;     /* enum pp_op */
     bool first_w;   /* W/B: first accumulation into this stage's gradient: overwrite, do not add */
     bool overlap;   /* F: meant to run together with the B that follows (see struct pp_cell) */
-    bool recompute; /* F: an R comes later */
+    bool recompute; /* F: an R recomputes its state later */
     int32_t stage;  /* virtual stage */
-    int32_t mb;     /* of G and T: number of the tie */
+    int32_t mb;     /* micro-batch; G and T: number of the tie */
     int32_t slot;   /* state slot of (this rank's chunk, mb): taken by F, or by its R if there
                       is one, freed by W/B; eval: 0 */
     int32_t gslot;  /* gradient slot: taken by I, freed by W (B: taken and freed); else -1 */
@@ -119,11 +122,11 @@ struct pp_plan {
     struct pp_geometry geometry;
     const struct pp_schedule_ops *schedule; /* NULL for eval */
     int n_virtual;                          /* P*V */
-    /* 1; 2: two pipelines over the same ranks, each with its own weights: stages 0..P-1 and
-     * P..2P-1, no message between the two, and M of the geometry is that of one of them. */
+    /* 1, or 2: two pipelines over the same ranks, each with its own weights: stages 0..P-1 and
+     * P..2P-1, no message between them. M of the geometry is that of one pipeline. */
     int copies;
     int *rank_of;               /* [n_virtual] */
-    int *chunk_of;              /* [n_virtual] 0..V-1: its number among its rank's */
+    int *chunk_of;              /* [n_virtual] number of the chunk on its rank, 0..V-1 */
     struct pp_rank_plan *ranks; /* [P] */
     struct pp_tie *ties;        /* [n_ties] */
     int n_ties;
@@ -131,30 +134,33 @@ struct pp_plan {
     int n_channels;
     struct pp_message *messages;
     int n_messages;
-    int *state_slots; /* [n_virtual]: F-to-W slots the stage's chunk needs = its peak in flight;
-                         eval: 1 */
-    int *grad_slots;  /* [n_virtual]: I-to-W slots; eval: 0 */
-    bool *shared;     /* [n_virtual] recomputed stages: those of a rank number their slots together,
-                         so that slot k of one may lie where slot k of another does */
+    int *
+        /* [n_virtual] F-to-W slots of the stage's chunk: its peak in flight; eval: 1 */
+        state_slots;
+    int *grad_slots; /* [n_virtual]: I-to-W slots; eval: 0 */
+    bool *
+        /* [n_virtual] recomputed stages: those of a rank number their slots together, so that slots
+         * k of two stages may use the same memory */
+        shared;
 };
 
 /*
- * Build and prove. An impossible geometry gives PP_ECONFIG (the schedule's own sentence); a list
- * that fails its proof gives PP_EINTERNAL with the wait cycle in the text. Local. The caller owns
- * *out: pp_plan_destroy().
+ * Builds and proves a plan. An impossible geometry gives PP_ECONFIG (with the schedule's reason); a
+ * list that fails its proof gives PP_EINTERNAL with the wait cycle in the text. Local. The caller
+ * owns *out: pp_plan_destroy().
  */
 int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_plan **out);
-/* At most so many bytes are taken while a plan of this shape is built; 0 for a shape that cannot
- * be one. */
+/* Returns an upper bound of the bytes used while a plan of this shape is built; 0 for an illegal
+ * shape. */
 double pp_plan_bytes(const struct pp_geometry *g);
 
 int pp_plan_build_eval(const struct pp_geometry *g, enum pp_placement placement,
                        struct pp_plan **out);
 
 /*
- * The passes one by one, for lists that did not come from a schedule (tests, tables):
- * cells[r] is rank r's list of n_cells[r] cells; rank_of[s] gives the rank of virtual stage s.
- * PP_EFORMAT with the reason when the lists are not a legal training step.
+ * Runs the passes on lists that did not come from a schedule (tests, tables): cells[r] is rank r's
+ * list of n_cells[r] cells; rank_of[s] is the rank of virtual stage s. PP_EFORMAT with the reason
+ * when the lists are not a legal training step.
  */
 int pp_plan_from_cells(const struct pp_geometry *g, const int *rank_of,
                        const struct pp_cell *const *cells, const int *n_cells,
@@ -162,117 +168,121 @@ int pp_plan_from_cells(const struct pp_geometry *g, const int *rank_of,
 void pp_plan_destroy(struct pp_plan **plan); /* accepts NULL in *plan */
 
 /*
- * The same lists with the weight gradients of k micro-batches at a time (see above): for plans that
- * were read from a file; the other builders take geometry.coalesce. Of training, with one copy of
- * the weights; without its ties. Errors: PP_EFORMAT, PP_ERESOURCE. The caller owns *out.
+ * Makes a plan with the same lists that computes the weight gradients of k micro-batches at a time
+ * (see above). For plans that were read from a file; the other builders use geometry.coalesce. The
+ * plan must be for training, with one copy of the weights and no ties. Errors: PP_EFORMAT,
+ * PP_ERESOURCE. The caller owns *out.
  */
 int pp_plan_coalesce(const struct pp_plan *plan, int k, struct pp_plan **out);
 
-/* How many actions from the k-th of a rank on are one piece of work: the W of a group from there
- * on, else 1. */
+/* Returns how many actions of a rank, from the k-th on, are one piece of work: the W of a group
+ * from there on, else 1. */
 int pp_plan_together(const struct pp_plan *plan, int rank, int k);
 
 /*
- * Append to a proved training plan, which has none, the exchange of n >= 1 tied tensors: on every
- * rank G of the first piece of each of its ties, then T of each, both by ascending tie, then the
- * same of the second pieces and so on, after everything else. So T
- * waits for the other rank's own list only, and the owner's and the copy's gradient have the same
- * sum wherever they are. It is proved again. Errors: PP_ERESOURCE; the plan is then to be destroyed.
+ * Appends the exchange of n >= 1 tied tensors to a proved training plan without ties: on every rank
+ * G of the first piece of each of its ties, then T of each, both by ascending tie, then the same of
+ * the second pieces and so on, after everything else. So T only waits for the other rank's own
+ * list, and the owner's and the copy's gradient get the same sum on any ranks. The plan is proved
+ * again. Errors: PP_ERESOURCE; the plan is then to be destroyed.
  */
 int pp_plan_tie(struct pp_plan *plan, const struct pp_tie *ties, int n);
 
 /*
- * Put an R into a proved training plan, which has no ties, for each micro-batch of the virtual stages
- * s with stages[s], but where I follows right upon F; each right before its I (or B, or the F;B pair
- * of that B). In the plan of a schedule it then moves forward into a wait, where a state slot that the
- * rank has anyway is free. Slots are counted, and everything is proved, again. Errors: PP_ERESOURCE,
- * PP_EFORMAT; the plan is then to be destroyed.
+ * Puts an R into a proved training plan without ties for each micro-batch of the virtual stages s
+ * with stages[s], unless I directly follows F; each right before its I (or B, or the F;B pair of
+ * that B). In the plan of a schedule each R then moves forward into a wait, if a state slot that
+ * the rank already has is free. Slots are counted and everything is proved again. Errors:
+ * PP_ERESOURCE, PP_EFORMAT; the plan is then to be destroyed.
  */
 int pp_plan_recompute(struct pp_plan *plan, const bool *stages);
-/* Has virtual stage s an R? */
+/* Returns whether virtual stage s has an R. */
 bool pp_plan_recomputes(const struct pp_plan *plan, int s);
 
-/* The message of micro-batch mb on a channel between neighbours; -1 where there is none (no such channel, or a
- * backward channel of an eval plan). A channel's messages lie together, by micro-batch. */
+/* Returns the message of micro-batch mb on a channel between neighbours; -1: there is no such
+ * channel, or it is a backward channel of an eval plan. Messages of a channel are consecutive, by
+ * micro-batch. */
 int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb);
 
-/* Compute cells as CSV (torch.distributed.pipelining's compute-only format, no idle cells): one
- * row per rank, "0F0,0F1,0B0"; two cells meant to overlap are one: "(0F3;3B1)OVERLAP_F_B". Without
- * G and T, which belong to the model and are unknown to that format; R, unknown to torch, is "0R1".
- * This is what runs. Where that is not what was published (a schedule that `descends`),
- * pp_schedule_print_csv() prints the latter. */
+/* Prints the compute cells as CSV (torch.distributed.pipelining's compute-only format, no idle
+ * cells): one row per rank, "0F0,0F1,0B0"; two cells meant to overlap are one:
+ * "(0F3;3B1)OVERLAP_F_B". G and T are left out: they belong to the model and that format does not
+ * have them. R, which torch does not have, is "0R1". These are the lists that run. For a schedule
+ * that `descends`, pp_schedule_print_csv() prints the published ones. */
 int pp_plan_print_csv(const struct pp_plan *plan, FILE *f);
 
-/* What pp_plan_print_csv() prints, as a text that the caller frees. Errors: PP_ERESOURCE. Local. */
+/* Formats what pp_plan_print_csv() prints as a text that the caller frees. Errors: PP_ERESOURCE.
+ * Local. */
 int pp_plan_csv_text(const struct pp_plan *plan, char **out);
 
-/* The SHA-256 of what pp_plan_print_csv() prints: `ppcli plan --csv FILE --format csv | sha256sum` gives
- * it too. Errors: PP_ERESOURCE. */
+/* Computes the SHA-256 of what pp_plan_print_csv() prints, as `ppcli plan --csv FILE --format csv |
+ * sha256sum` does. Errors: PP_ERESOURCE. */
 int pp_plan_digest(const struct pp_plan *plan, char out[PP_SHA256_HEX]);
 
-/* The schedule of the same shape that has the same order, where an I and the W right after it count as
- * a B; NULL: none. Schedules that are made for costs are not looked at. */
+/* Returns the schedule whose plan of the same shape has the same order, where an I and the W right
+ * after it count as a B; NULL: none. Schedules that are made for costs are not tried. */
 const char *pp_plan_recognize(const struct pp_plan *plan);
 
-/* ---- exchange */
+/* ---- tables of other programs */
 
 /* Plans for other programs: the tables of torch.distributed.pipelining, in both of its formats. */
 
 /*
- * The plan with its messages as CSV, torch's "compute_comms" format: one row per rank,
+ * Prints the plan with its messages as CSV, torch's "compute_comms" format: one row per rank,
  * "0F0,0SEND_F0,0RECV_B0,0B0". The stage of SEND and RECV is that of the acting rank. Errors:
- * PP_EFORMAT when two overlapped pairs wait for each other (there a pair begins when both its
- * inputs are there); PP_ERESOURCE, PP_EIO.
+ * PP_EFORMAT when two overlapped pairs wait for each other (in that format a pair begins when it
+ * has both inputs); PP_ERESOURCE, PP_EIO.
  */
 int pp_plan_print_csv_comms(const struct pp_plan *plan, FILE *f);
 
-/* The same as torch itself lowers it: I and the W right after it are one B. Read again, that is
- * another plan, since B sends its gradient at its end. */
+/* As pp_plan_print_csv_comms(), but lowered as torch does: I and the W right after it are one B.
+ * Reading it gives another plan, since B sends its gradient at its end. */
 int pp_plan_print_csv_torch(const struct pp_plan *plan, FILE *f);
 
 /*
- * Read a table of either format and prove it: check, lower, slots, prove; and the order of its SEND
- * and RECV cells, when it has some, under synchronous sends. `name` is the file's, for errors.
+ * Reads a table of either format and proves it: check, lower, slots, prove; and the order of its
+ * SEND and RECV cells, if it has some, under synchronous sends. `name` is the file's, for errors.
  *
- *   rows     one per rank, cells between commas; "#" begins a comment line; CRLF will do. Nothing
+ *   rows     one per rank, cells between commas; "#" begins a comment line; CRLF is allowed. Nothing
  *            between two commas is an idle tick, in tables without SEND and RECV
  *   cells    <stage><type><micro-batch>: F, I, W, B; SEND_F RECV_F SEND_B RECV_B;
- *            "(0F3;3B1)OVERLAP_F_B"; UNSHARD RESHARD REDUCE_GRAD, which are passed over
- *   2024     in older tables B is the input gradient and BW the full backward: those with a BW,
- *            and those with W but without any I, which the present dialect does not allow
- *   descents where backwards descend (looped-bfs as published), B is read as I, and W follows as
- *            soon as all earlier ones of the stage are there
+ *            "(0F3;3B1)OVERLAP_F_B"; UNSHARD RESHARD REDUCE_GRAD, which are ignored
+ *   2024     in older tables B is the input gradient and BW the full backward: tables with a BW,
+ *            and tables with W but without any I, which the present dialect does not allow
+ *   descents if backwards descend (looped-bfs as published), B is read as I, and W follows as soon
+ *            as all earlier W of the stage are done
  *
- * The shape follows from the cells. PP_EFORMAT, "NAME:ROW:COLUMN: " first (line of the file, cell
- * of the line, both from 1), or "NAME: " where several ranks are at fault together; PP_EIO.
+ * The shape follows from the cells. PP_EFORMAT begins with "NAME:ROW:COLUMN: " (line of the file,
+ * cell of the line, both from 1), or "NAME: " if several ranks are at fault together; PP_EIO.
  */
 int pp_plan_read_csv(FILE *f, const char *name, struct pp_plan **out);
 
 /* ---- tables that a program prints (program.c) */
 
-#define PP_PROGRAM_SECONDS 60.0 /* unless PPCLI_EXEC_SECONDS has another number */
+#define PP_PROGRAM_SECONDS 60.0 /* default of PPCLI_EXEC_SECONDS */
 #define PP_PROGRAM_BYTES_MAX (16 << 20)
-#define PP_PROGRAM_NAME_MAX 4160 /* "exec:" and a path */
+#define PP_PROGRAM_NAME_MAX 4160 /* bytes of "exec:" and a path */
 
-/* Started as: PATH STAGES CHUNKS MICROBATCHES F I W TRANSFER. */
+/* The command line of a program: PATH STAGES CHUNKS MICROBATCHES F I W TRANSFER. */
 struct pp_program {
     const char *path; /* with a slash */
     int stages, chunks, microbatches;
-    const char *costs[4]; /* numbers, or lists between commas, as --cost-f; NULL: 1, 1, 1 and 0 */
+    const char
+        *costs[4]; /* numbers, or lists between commas, as for --cost-f; NULL: 1, 1, 1 and 0 */
 };
 
 /*
- * What the program prints on standard output for these words. It runs once in this process: the
- * last output is kept, and is *out_text until another one is printed. Errors, each one line: PP_EPERM,
- * PP_ENOINPUT, PP_ERESOURCE where it does not start; PP_EFORMAT where it fails or breaks a limit.
- * Local; of one thread at a time.
+ * Runs the program once per process for these arguments and returns what it prints on standard
+ * output. The last output is kept; *out_text is valid until another one is printed. Errors, each
+ * one line: PP_EPERM, PP_ENOINPUT, PP_ERESOURCE if it does not start; PP_EFORMAT if it fails or
+ * breaks a limit. Local; for one thread at a time.
  */
 int pp_program_print(const struct pp_program *p, const char **out_text, size_t *out_bytes);
 
-/* Take this for what the program printed: it ran in another process. Errors: PP_ERESOURCE. */
+/* Stores text as the output of the program, which ran in another process. Errors: PP_ERESOURCE. */
 int pp_program_keep(const struct pp_program *p, const char *text, size_t bytes);
 
-/* The plan of that output. As pp_program_print(). */
+/* Makes the plan of the program's output. Errors as of pp_program_print(). */
 int pp_plan_read_program(const struct pp_program *p, struct pp_plan **out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulator of a plan, and what its idle time consists of. */
+/* The simulator of a plan, and the analysis of its idle time. */
 #ifndef PPCLI_SIM_SIM_H
 #define PPCLI_SIM_SIM_H
 
@@ -10,7 +10,7 @@
 #include "ppcli/base/files.h"
 #include "ppcli/sched/plan.h"
 
-/* ---- sim */
+/* ---- simulator */
 
 /*
  * The simulator: how long a plan takes when its pieces take given times. Ranks run their lists in
@@ -23,16 +23,16 @@
  * The last two are the zero-bubble papers', whose "zero" is the span.
  */
 
-/* A rank's messages to other hosts leave it one after the other, each as long as its transfer. */
+/* Messages of a rank to other hosts leave it one after the other, each as long as its transfer. */
 struct pp_sim_wire {
     bool used;
-    double latency; /* in place of the common one */
-    double copy;    /* either rank's own time; the reader's passes while it waits for the message */
+    double latency; /* replaces the common latency */
+    double copy; /* copy time of either rank; the reader's passes while it waits for the message */
 };
 
-/* What a rank waits for before its optimizer: nothing; until every
- * rank has done its last I, from which it knows that its gradients will be finite; or its list, after
- * which it reads them. */
+/* The event that a rank waits for before its optimizer: none; until every rank has done its last I,
+ * from which it knows that its gradients will be finite; or the end of its list, after which it
+ * reads them. */
 enum pp_sim_vote {
     PP_SIM_VOTE_NONE,
     PP_SIM_VOTE_AT_I,
@@ -41,28 +41,30 @@ enum pp_sim_vote {
 
 struct pp_sim_costs {
     const double *f, *i, *w;   /* [n_virtual] of one micro-batch; B = I + W, R = F */
-    const double *const *each; /* [P][actions] what each action takes in place of those; NULL */
+    const double *const *each; /* [P][actions] time of each action instead of f, i, w; NULL */
     const double *const
-        *after;             /* and how long its rank is kept by its messages; NULL: not at all */
-    const double *tie;      /* [n_ties] to copy the tied tensor, or to add it up, once; NULL: 0 */
+        *after;             /* [P][actions] time that messages occupy the rank after it; NULL: 0 */
+    const double *tie;      /* [n_ties] time to copy or to add a tied tensor once; NULL: 0 */
     const double *rows;     /* [M] size of each micro-batch relative to a full one; NULL: all 1 */
-    double latency;         /* alpha: of every transfer between two ranks */
+    double latency;         /* alpha of every transfer between two ranks */
     const double *transfer; /* [n_channels] beta * bytes of the channel's messages; NULL: all 0 */
-    const struct pp_sim_wire *wires; /* [n_channels] of links between hosts; NULL: none */
+    const struct pp_sim_wire *wires; /* [n_channels] links between hosts; NULL: none */
     double launch;                   /* added to every action of a rank; counts as its work */
-    double overlap;  /* an overlapped F;B pair is one piece of work that takes this part of
-                                F + B; 0: ranks cannot overlap, a pair is F and then B */
+    double
+        /* an overlapped F;B pair is one piece of work that takes this part of F + B; 0: ranks
+         * cannot overlap, a pair is F and then B */
+        overlap;
     bool fused_send; /* B's message leaves at its end (textbook) or after its I half (ppcli) */
     bool slots;      /* a sender waits for a free message slot, as the executor does */
-    /* The same batch this many times over (0: once). In between each rank waits for the vote, spends
-     * between[r] (its optimizer; NULL: nothing), which counts as work, and goes on. The
-     * results are of all steps together; times, when asked for, of the last one. */
+    /* Number of repetitions of the batch (0: one). After each, a rank waits for the vote, spends
+     * between[r] (its optimizer; NULL: 0), which counts as work, and continues. The results are of
+     * all steps together; times, if asked for, of the last step. */
     int steps;
     enum pp_sim_vote vote;
     const double *between; /* [P] */
-    /* [n_virtual] how long the gradients of a stage are under way to the other replicas: from its last
-     * W on, those of a rank one after the other, while it computes. The step ends when they are there.
-     * NULL: no time. */
+    /* [n_virtual] time to send a stage's gradients to the other replicas: from its last W on, those
+     * of a rank one after the other, while it computes. The step ends when they have arrived. NULL:
+     * no time. */
     const double *reduce;
 };
 
@@ -71,94 +73,101 @@ struct pp_sim_result {
     double bubble, bubble_global, bubble_span;
     double *work, *idle;            /* [P] idle = makespan - work */
     double *first_start, *last_end; /* [P] */
-    int *peak;             /* [P] live activations, in chunks: +1 at F or R, -1 at W or B and at
-                                 the end of an F whose R is to come */
+    int *
+        /* [P] live activations, in chunks: +1 at F or R, -1 at W or B and at the end of an F whose
+         * R comes later */
+        peak;
     double **start, **end; /* [P][actions]; NULL unless asked for */
 };
 
-/* Errors: PP_ERESOURCE. Linear in the number of actions. The caller owns the arrays of *out:
- * pp_sim_result_fini(). */
+/* Simulates a plan. Errors: PP_ERESOURCE. Linear in the number of actions. The caller owns the
+ * arrays of *out: pp_sim_result_fini(). */
 int pp_sim_run(const struct pp_plan *plan, const struct pp_sim_costs *costs, bool with_times,
                struct pp_sim_result *out);
 void pp_sim_result_fini(struct pp_sim_result *r);
 
 /*
- * A lower bound: no schedule with the placement of this training plan does costs->steps steps in
- * less. Either the busiest rank works without a pause from its first input on, or its last input
- * gradient still has to travel to the first stage and become weights there; and the next step
- * cannot begin before. Transfers count, message slots do not. Errors: PP_ERESOURCE. Linear
- * in the number of virtual stages.
+ * Computes a lower bound: no schedule with the placement of this training plan does costs->steps
+ * steps in less. Either the busiest rank works without a pause from its first input on, or its last
+ * input gradient still has to travel to the first stage and update weights there, and the next step
+ * cannot begin before. Transfers count, message slots do not. Errors: PP_ERESOURCE. Linear in the
+ * number of virtual stages.
  */
 int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, double *out);
 
-/* As one draws it on a whiteboard: every F, I and W of a stage takes 1, a B 2, and its message
- * leaves at its end. arrays as above. */
+/* Sets textbook costs: every F, I and W of a stage takes 1, a B 2, and its message leaves at its
+ * end. arrays as above. */
 void pp_sim_textbook(const struct pp_plan *plan, double *arrays, struct pp_sim_costs *out);
 
 /* ---- bubble */
 
 /*
- * The bubble: the mean idle share of all ranks, from step to step, and what it comes from. train,
- * bench, ppcli tune, explain and summary.json all take it from here. Local, no clock, no device.
+ * The bubble: the mean idle share of all ranks, from step to step, and its causes. train, bench,
+ * ppcli tune, explain and summary.json all take it from here. Local, no clock, no device.
  */
 
 struct pp_bubble {
-    double idle;         /* the bubble; the three parts below add up to it, none below 0 */
-    double schedule;     /* the plan with equal stages (measured means) and free transfers */
-    double imbalance;    /* what the times of the real stages add; of an order that is made for
-                            them: the least that any has, and schedule what this one adds */
+    double idle;     /* the bubble; the three parts below add up to it, none below 0 */
+    double schedule; /* the plan with equal stages (measured means) and free transfers */
+    double
+        /* what the times of the real stages add; for a schedule that is made for them: the least
+         * that any order has, and `schedule` is the rest */
+        imbalance;
     double waiting;      /* the rest: transfer, waking up, waiting for a core */
-    int stages, busiest; /* the stage with most work, */
+    int stages, busiest; /* stages: of the plan; busiest: the stage with most work */
     double work;         /* and its share of all work */
 };
 
-/* Share of the ranks' time waiting for a core that spoils figures. */
+/* Share of the ranks' time spent waiting for a core above which figures are unreliable. */
 #define PP_BUBBLE_WAITED 0.02
 
-/* Idle share of `ranks` ranks that computed `busy` together within `time`, in the same unit. */
+/* Returns the idle share of `ranks` ranks that computed `busy` together within `time`, in the same
+ * unit. */
 double pp_bubble_idle(double busy, double time, int ranks);
 
 /*
- * The ideal bubble, as textbooks have it: of the plan's schedule with equal chunks, F = I = W = 1, fused
- * B, free transfers, one batch, nothing merged and nothing recomputed. (P-1)/(M+P-1) for gpipe and
- * 1f1b. Errors: PP_ERESOURCE.
+ * Computes the ideal bubble of textbooks: of the plan's schedule with equal chunks, F = I = W = 1,
+ * fused B, free transfers, one batch, nothing merged and nothing recomputed. (P-1)/(M+P-1) for
+ * gpipe and 1f1b. Errors: PP_ERESOURCE.
  */
 int pp_bubble_ideal(const struct pp_plan *plan, double *out);
-/* The same of the plan itself. */
+/* As pp_bubble_ideal(), for the plan itself. */
 int pp_bubble_equal(const struct pp_plan *plan, double *out);
 
-/* Work of each rank in one step, with the optimizer and costs->launch: work[P]. Returns the sum. */
+/* Computes the work of each rank in one step, with the optimizer and costs->launch: work[P].
+ * Returns the sum. */
 double pp_sim_work(const struct pp_plan *plan, const struct pp_sim_costs *costs, double *work);
 
 /*
- * The time from step to step when the same batch repeats. The ranks wait for each other every n
- * steps: then the pipeline drains and fills. n is meet_every, or as many as take
+ * Computes the time from step to step when the same batch repeats. The ranks wait for each other
+ * every n steps; then the pipeline drains and fills. n is meet_every, or as many steps as take
  * meet_after if those are fewer; both 0: never. Errors: PP_ERESOURCE.
  */
 int pp_sim_step(const struct pp_plan *plan, const struct pp_sim_costs *costs, double meet_every,
                 double meet_after, double *out);
 
 /*
- * Take an idle share apart. costs: mean times of the virtual stages; latency, transfer and launch
- * count as waiting. What one part explains is no longer there for the next, so that the sum is
- * `idle` also where that is less than simulated. Errors: PP_ERESOURCE.
+ * Splits an idle share into its parts. costs: mean times of the virtual stages; latency, transfer
+ * and launch count as waiting. What one part explains is not available to the next, so that the sum
+ * is `idle` also if that is less than simulated. Errors: PP_ERESOURCE.
  */
 int pp_bubble_explain(const struct pp_plan *plan, const struct pp_sim_costs *costs,
                       double meet_every, double idle, struct pp_bubble *out);
 
-/* The parts, the busiest stage and its share, into the open object. */
+/* Writes the parts, the busiest stage and its share into the open object. */
 void pp_bubble_json(const struct pp_bubble *b, struct pp_json *j);
 
-/* In percent, parts that add up to a tenth: "31.2 = 20.0 + 8.1 + 3.1", of one stage "0.8". */
+/* Formats the parts in percent; they add up to a tenth: "31.2 = 20.0 + 8.1 + 3.1", for one stage
+ * "0.8". */
 #define PP_BUBBLE_TEXT_MAX 160
 char *pp_bubble_parts(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX]);
-/* The same in words: "31.2 %: schedule 20.0 + imbalance 8.1 + transfers and waiting 3.1; stage 0
- * has 67 % of the work". Both return out. */
+/* Formats the parts in words: "31.2 %: schedule 20.0 + imbalance 8.1 + transfers and waiting 3.1;
+ * stage 0 has 67 % of the work". Both return out. */
 char *pp_bubble_text(const struct pp_bubble *b, char out[PP_BUBBLE_TEXT_MAX]);
 
 /* ---- stage costs */
 
-/* Costs of the stages of a plan, from lists of numbers as the options --cost-f and the like have them. */
+/* Costs of the stages of a plan, from lists of numbers as in --cost-f and similar options. */
 
 enum {
     PP_COST_F,
@@ -177,30 +186,33 @@ struct pp_cost_list {
     int n;      /* 0: not given */
 };
 
-/* "2,1,1,1" of one cost. Errors: PP_EUSAGE, PP_ERESOURCE. The caller owns out->at, even then. */
+/* Parses a list such as "2,1,1,1". Errors: PP_EUSAGE, PP_ERESOURCE. The caller owns out->at, even
+ * then. */
 int pp_cost_list_read(int cost, const char *text, struct pp_cost_list *out);
-/* One such number. option: "memory-cap". Errors: PP_EUSAGE. */
+/* Parses one such number. option: such as "memory-cap". Errors: PP_EUSAGE. */
 int pp_cost_number(const char *option, const char *text, double *out);
 
 double pp_cost_mean(const struct pp_cost_list *l, double none);
 
-/* A whole backward is its I and its W, half of it each. Errors: PP_EUSAGE where these are given too. */
+/* Splits the cost of a whole backward into equal I and W. Errors: PP_EUSAGE if these are given
+ * too. */
 int pp_cost_lists_halve(struct pp_cost_list lists[PP_COSTS]);
 
-/* F, I, W and transfers as a program gets them: "2,1,1,1"; NULL: not given. */
+/* F, I, W and transfers as arguments of a program: "2,1,1,1"; NULL: not given. */
 struct pp_cost_words {
     char text[4][1024];
     const char *at[4];
 };
 void pp_cost_lists_write(const struct pp_cost_list lists[PP_COSTS], struct pp_cost_words *out);
 
-struct pp_stage_costs { /* zeroed at first */
+struct pp_stage_costs { /* begins as zeros */
     struct pp_sim_costs costs;
     double *arrays, *transfer; /* [3][n_virtual] F, I, W, and [n_ties]; owned */
 };
 
-/* The costs of a plan: of an operation one number for all stages, one a rank or one a chunk; of transfers
- * one, or one for each boundary. May be called again. Errors: PP_EUSAGE, PP_ERESOURCE. */
+/* Sets the costs of a plan: for an operation one number for all stages, one per rank or one per
+ * chunk; for transfers one, or one for each boundary. May be called again. Errors: PP_EUSAGE,
+ * PP_ERESOURCE. */
 int pp_stage_costs_set(const struct pp_plan *plan, const struct pp_cost_list lists[PP_COSTS],
                        struct pp_stage_costs *out);
 void pp_stage_costs_fini(struct pp_stage_costs *q);

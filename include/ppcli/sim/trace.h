@@ -14,24 +14,24 @@
 #include "ppcli/sched/plan.h"
 #include "ppcli/sim/sim.h"
 
-/* ---- trace */
+/* ---- rings of actions */
 
 /*
  * What a rank did and when: a ring of fixed size with one record per action, always on. The rank is
- * its only writer and never waits; a record is there from the moment its action begins, so that
- * whoever looks at a rank that hangs sees what it hangs in. Memory of the process; its copy in a file
- * outlives the process. A run never reads that file, so that nobody can harm it there.
+ * its only writer and never waits. A record exists from the moment its action begins, so that a
+ * reader of a hanging rank sees the action it hangs in. The ring is memory of the process; its copy
+ * in a file outlives the process. A run never reads that file, so changing it cannot harm the run.
  */
 
 enum pp_event_kind {
-    PP_EVENT_NONE, /* an empty place of the ring */
+    PP_EVENT_NONE, /* an empty record of the ring */
     PP_EVENT_F,
     PP_EVENT_I,
-    PP_EVENT_W,       /* with train.exact = off: of several micro-batches, mb the last of them */
+    PP_EVENT_W,       /* train.exact = off: of several micro-batches, mb is the last of them */
     PP_EVENT_RECV,    /* waiting for a message */
-    PP_EVENT_SLOT,    /* waiting until the reader of a message slot has freed it */
-    PP_EVENT_SEND,    /* handing a message over */
-    PP_EVENT_RELEASE, /* freeing message slots, posting the next receives */
+    PP_EVENT_SLOT,    /* waiting until the reader of a message slot has released it */
+    PP_EVENT_SEND,    /* posting a message */
+    PP_EVENT_RELEASE, /* releasing message slots, posting the next receives */
     PP_EVENT_REDUCE,  /* summing gradients over replicas */
     PP_EVENT_CLIP,    /* the norm of all gradients */
     PP_EVENT_UPDATE,  /* the optimizer */
@@ -39,35 +39,36 @@ enum pp_event_kind {
     PP_EVENT_START,   /* set-up: memory, channels, initial weights */
     PP_EVENT_SAVE,    /* writing a checkpoint */
     PP_EVENT_REPORT,  /* rank 0: log lines and metrics */
-    PP_EVENT_LAUNCH,  /* the host enqueues a step on its device, or waits until it may */
-    PP_EVENT_VOTE,    /* waiting until every rank has found its numbers finite */
+    PP_EVENT_LAUNCH,  /* enqueueing a step on the device, or waiting until the host may */
+    PP_EVENT_VOTE,    /* waiting until every rank has reported finite numbers */
     PP_EVENT_G,       /* copying the gradient of a tied tensor for the other rank; mb: which tie */
     PP_EVENT_T,       /* adding the two gradients of a tied tensor; mb: which tie */
-    PP_EVENT_R,       /* the forward pass of a micro-batch again */
-    PP_EVENT_GATHER, /* train.zero: sending updated parameters to the replicas, and getting theirs */
+    PP_EVENT_R,       /* recomputing the forward pass of a micro-batch */
+    /* train.zero: sending updated parameters to the replicas, and receiving theirs */
+    PP_EVENT_GATHER,
     PP_EVENT_KINDS
 };
 
 /* One action of a rank. 32 bytes, the same in memory and in the file. */
 struct pp_event {
     uint64_t begin_ns; /* pp_clock_ns() of the rank's machine */
-    uint64_t end_ns;   /* 0: not over yet */
-    int32_t step;      /* optimizer step 1, 2, ...; of an evaluation the batch 0, 1, ... */
-    int32_t message;   /* of the plan, sent or waited for; -1: none */
+    uint64_t end_ns;   /* 0: still running */
+    int32_t step;      /* optimizer step 1, 2, ...; in an evaluation the batch 0, 1, ... */
+    int32_t message;   /* id in the plan, sent or waited for; -1: none */
     int16_t stage;     /* virtual stage; -1: none */
     uint16_t mb;       /* micro-batch; 0 where there is none */
     uint8_t kind;      /* enum pp_event_kind */
-    uint8_t eval;      /* 1: of an evaluation */
-    uint16_t plan;     /* which of the layout's plans the message and micro-batch belong to */
+    uint8_t eval;      /* 1: in an evaluation */
+    uint16_t plan;     /* the plan of the layout that message and micro-batch belong to */
 };
 
-const char *pp_event_name(int kind); /* "F", "recv"; "?" for what is none */
+const char *pp_event_name(int kind); /* "F", "recv"; "?" if unknown */
 bool pp_event_computes(int kind);    /* counts as busy time */
 
-/* How the owner of a ring left it. */
+/* How a ring ended. */
 enum pp_ring_end {
-    PP_RING_OPEN,     /* at work, or torn out of it */
-    PP_RING_FINISHED, /* the rank came to its end */
+    PP_RING_OPEN,     /* the rank is at work, or was killed */
+    PP_RING_FINISHED, /* the rank reached its end */
     PP_RING_FAILED,   /* the rank ended with an error */
 };
 
@@ -77,68 +78,70 @@ struct pp_ring_head {
     int32_t rank, ranks;
     int64_t pid;
     uint64_t capacity; /* records, a power of two */
-    uint64_t begun;    /* records ever begun; the last one lies at (begun - 1) % capacity */
+    uint64_t begun;    /* records ever begun; the last one is at (begun - 1) % capacity */
     uint64_t opened_ns;
-    uint64_t
-        started; /* when the process did, in the kernel's ticks since boot: pids are used again */
-    uint32_t machine; /* equal where clocks and pids mean the same */
+    uint64_t started; /* start of the process, in the kernel's ticks since boot: pids are reused */
+    uint32_t machine; /* equal for processes whose clocks and pids mean the same */
     uint32_t ended;   /* enum pp_ring_end */
-    /* pp_clock_ns() of the last time the rank was seen to wait for another one; 0: never. A rank
-     * that waits is alive, one that hangs in the middle of a wait is not. On a cache line of its
-     * own. */
+    /* pp_clock_ns() of the last time the rank was seen to wait for another rank; 0: never. A rank
+     * that waits is alive, one that hangs in the middle of a wait is not. On its own cache line. */
     uint64_t waited_ns;
     char host[56]; /* the machine's name, "" when unknown */
 };
 
 struct pp_ring {
     struct pp_ring_head *head;
-    uint64_t *words; /* [capacity][4]; the writer's are its own memory */
-    uint64_t
-        *copy; /* the same in the writer's file, right after the head; NULL: no file, or a reader */
-    uint64_t *begun;         /* as head->begun, which the writer only writes */
+    uint64_t *words; /* [capacity][4]; the writer's own memory */
+    uint64_t *
+        /* the same in the writer's file, right after the head; NULL: no file, or this is a
+         * reader */
+        copy;
+    uint64_t *begun;         /* points to head->begun, which the writer only writes */
     uint64_t mask;           /* capacity - 1 */
-    size_t bytes;            /* of head and words */
+    size_t bytes;            /* bytes of head and words */
     struct pp_mapping *file; /* NULL: memory only */
-    struct pp_ring_head own; /* the writer's: what its file must say */
+    struct pp_ring_head own; /* writer only: what the head of its file must contain */
 };
 
 /*
- * capacity: records to keep, plus one, rounded up to a power of two. path: a file to be made for it
- * (it must not exist), NULL: memory only. Local. The caller owns *out. Errors: PP_ERESOURCE,
- * PP_EIO, PP_EPERM.
+ * Makes a ring. capacity: records to keep, plus one, rounded up to a power of two. path: a file to
+ * create for it (it must not exist), NULL: memory only. Local. The caller owns *out. Errors:
+ * PP_ERESOURCE, PP_EIO, PP_EPERM.
  */
 int pp_ring_create(const char *path, int rank, int ranks, uint64_t capacity, struct pp_ring **out);
-void pp_ring_destroy(struct pp_ring **ring); /* accepts NULL in *ring; a file stays */
+void pp_ring_destroy(struct pp_ring **ring); /* accepts NULL in *ring; the file stays */
 
-/* Write the head of the file again where others have changed or cut the file. False: they had; the text
- * says what was wrong, for a warning. Of the owner, now and then. Local. */
+/* Rewrites the head of the file if another process has changed or cut the file. Returns false if
+ * so; the text then says what was wrong, for a warning. Called by the owner from time to time.
+ * Local. */
 bool pp_ring_mend(struct pp_ring *ring, char *out, size_t bytes);
 
-/* The owner of a ring leaves it. Local. */
+/* Records how the ring ended. Called by its owner. Local. */
 void pp_ring_close(struct pp_ring *ring, enum pp_ring_end how);
 
-/* Map the ring of a rank, alive or dead, for reading. Errors: PP_ENOINPUT, PP_EFORMAT. Local. */
+/* Maps the ring of a rank, alive or dead, for reading. Errors: PP_ENOINPUT, PP_EFORMAT. Local. */
 int pp_ring_open(const char *path, struct pp_ring **out);
 
 /*
- * Copy the records from number `from` on (0 is the first of the run), at most max, oldest first;
- * *next gets the number after the last one copied and *lost how many from `from` on are overwritten
- * already (either may be NULL). Returns how many were copied. Any thread or process: records that
- * are overwritten meanwhile are not returned.
+ * Copies the records from number `from` on (0 is the first of the run), at most max, oldest first.
+ * *next gets the number after the last one copied and *lost how many from `from` on are already
+ * overwritten (either may be NULL). Returns how many were copied. Any thread or process: records
+ * that are overwritten meanwhile are not returned.
  */
 size_t pp_ring_copy(const struct pp_ring *ring, uint64_t from, struct pp_event *out, size_t max,
                     uint64_t *next, uint64_t *lost);
 
-/* ---- the writer's side: a few nanoseconds each */
+/* ---- writing to a ring: a few nanoseconds each */
 
 /*
- * e->end_ns is 0, or when it ended for what is told afterwards. The record counts as begun when all
- * of it is there; the one it overwrites is given up by readers one record earlier. (A call and not
- * inline: the one place where every action begins is where tests make one go wrong.)
+ * Begins a record. e->end_ns is 0, or its end if the action is recorded afterwards. The record
+ * counts as begun when it is complete; readers give up the record that it overwrites one record
+ * earlier. (This is a function, not inline, because tests make actions fail here: every action
+ * begins here.)
  */
 void pp_ring_begin(struct pp_ring *ring, const struct pp_event *e);
 
-/* The record begun last is over. */
+/* Ends the record begun last. */
 static inline void pp_ring_end(struct pp_ring *ring, uint64_t now)
 {
     uint64_t at = ((*ring->begun - 1) & ring->mask) * 4 + 1;
@@ -147,18 +150,18 @@ static inline void pp_ring_end(struct pp_ring *ring, uint64_t now)
         __atomic_store_n(&ring->copy[at], now, __ATOMIC_RELEASE);
 }
 
-/* The process that made the ring. Local; any process. */
+/* Returns the state of the process that made the ring. Local; any process. */
 static inline enum pp_process pp_ring_process(const struct pp_ring *ring)
 {
     return pp_process_at(ring->head->pid, ring->head->started, ring->head->machine);
 }
 
-/* ---- chrome */
+/* ---- trace events */
 
 /*
- * Writer of trace events as Perfetto and chrome://tracing read them: a JSON array, one event a
- * line, times in microseconds. One schema for what was measured and what was simulated, so that
- * both open side by side:
+ * Writes trace events as Perfetto and chrome://tracing read them: a JSON array, one event a line,
+ * times in microseconds. Measured and simulated events have one schema, so that both open side by
+ * side:
  *
  *   process  a rank: its number, or PP_CHROME_SIMULATED + its number
  *   thread   enum pp_chrome_track
@@ -166,8 +169,8 @@ static inline enum pp_process pp_ring_process(const struct pp_ring *ring)
  *   arrow    a message, from the slice that sent it to the slice that took it
  *   counter  bytes of live activations, after every F and W
  *
- * A line is complete in itself and begins with its comma: whatever end of the file is missing, up
- * to the last whole line and a "]" it is valid JSON. Nothing is allocated. Write errors stay in the
+ * Each line is complete and begins with its comma: if the end of the file is missing, the file up
+ * to the last whole line and a "]" is valid JSON. Nothing is allocated. Write errors stay in the
  * FILE's error flag: check it once at the end.
  */
 
@@ -182,86 +185,86 @@ enum pp_chrome_track {
 };
 
 struct pp_chrome {
-    FILE *f;          /* the caller's */
+    FILE *f;          /* owned by the caller */
     size_t unflushed; /* bytes since the last flush */
-    size_t flush_at;  /* flush between lines so that no more than this is lost; 0: never */
+    size_t flush_at;  /* flush between lines so that at most this many bytes are lost; 0: never */
     uint64_t slices;  /* written so far */
 };
 
-/* What the whole file is about: its first event. */
+/* The first event, which describes the whole file. */
 struct pp_chrome_head {
     bool simulated;
     const char *version, *schedule;
     int stages, microbatches, ranks;
-    const int64_t *offset_ns, *error_ns; /* [ranks] of each rank's clock against rank 0's, and how
-                                            far that may be off; NULL: one clock */
-    bool one_step;                       /* the file shows one step, which the following describe */
+    /* [ranks] difference of each rank's clock to rank 0's, and its error bound; NULL: one clock */
+    const int64_t *offset_ns, *error_ns;
+    bool one_step; /* the file shows one step, which the next members describe */
     double step_seconds, simulated_step_seconds, bubble_measured, bubble_predicted;
 };
 
-/* Negative: not told. */
+/* Negative values are not written. */
 struct pp_chrome_args {
     int64_t step;
     int stage, chunk, microbatch;
     bool eval;
 };
 
-/* Start the array: the head, then processes. */
+/* Begins the array with the head; processes follow. */
 void pp_chrome_open(struct pp_chrome *c, FILE *f, const struct pp_chrome_head *head);
 
-/* A process with its three threads: "rank 3 (stage 3)". */
+/* Writes a process with its three threads: "rank 3 (stage 3)". */
 void pp_chrome_process(struct pp_chrome *c, int pid, const char *name);
 
-/* Times are nanoseconds since the start of the trace; what lies before it is cut off. name: without
- * anything that JSON would escape. */
+/* Writes a slice. Times are nanoseconds since the start of the trace; the part before it is cut
+ * off. name: without characters that JSON escapes. */
 void pp_chrome_slice(struct pp_chrome *c, int pid, int kind, const char *name, int64_t begin_ns,
                      int64_t end_ns, const struct pp_chrome_args *args);
 
-/* One end of a message's arrow. It hangs on the slice of that track that contains the time (its end
- * is not in it). id is the message's own in the file. */
+/* Writes one end of a message's arrow. It is attached to the slice of that track that contains the
+ * time (its end excluded). id identifies the message in the file. */
 void pp_chrome_arrow(struct pp_chrome *c, bool sent, uint64_t id, int pid,
                      enum pp_chrome_track track, int64_t at_ns);
 
-/* series: "bytes", or "chunks" where bytes are not known. */
+/* Writes a counter. series: "bytes", or "chunks" if bytes are not known. */
 void pp_chrome_live(struct pp_chrome *c, int pid, int64_t at_ns, const char *series,
                     uint64_t value);
 
 void pp_chrome_close(struct pp_chrome *c); /* ends the array; the FILE stays open */
 
-/* The track of an enum pp_event_kind. */
+/* Returns the track of an enum pp_event_kind. */
 enum pp_chrome_track pp_chrome_track_of(int kind);
 
-/* "F3", of a rank with several chunks "2F3": what a slice of virtual stage `stage` is called.
+/* Formats the name of a slice of virtual stage `stage`: "F3", on a rank with several chunks "2F3".
  * Returns out. */
 #define PP_CHROME_NAME_MAX 32
 const char *pp_chrome_name(char out[PP_CHROME_NAME_MAX], char letter, bool chunks, int stage,
                            int microbatch);
 
-/* ---- drawing */
+/* ---- simulated plans */
 
-/* A simulated plan, as whoever shows it gets it, and its actions as trace events. */
+/* A simulated plan for the functions that show it, and its actions as trace events. */
 
 struct pp_look;
 
-struct pp_drawing { /* nothing is owned */
+struct pp_drawing { /* owns nothing */
     const struct pp_plan *plan;
-    const struct pp_sim_result *result; /* with times; pp_draw_json() does without */
-    const struct pp_sim_costs *costs;   /* the result's */
+    const struct pp_sim_result *result; /* with times; pp_draw_json() does not need them */
+    const struct pp_sim_costs *costs;   /* costs of the result */
     const size_t *bytes;                /* [P] memory of each rank; NULL: not known */
-    int columns;                        /* grid: at most as many; 0: as many as labels need */
+    int columns;                        /* grid: at most this width; 0: as wide as its labels */
     bool color;                         /* grid: escape codes for 256 colours */
-    const struct pp_look *look;         /* picture; NULL: its own title and width */
+    const struct pp_look *look;         /* picture; NULL: default title and width */
 };
 
-struct pp_draw_steps {        /* nothing is owned */
-    double unit_ns;           /* one unit of time */
-    double zero;              /* this time of the result is 0 */
-    const size_t *live_bytes; /* [n_virtual] of one activation; NULL: chunks are counted */
-    int step;                 /* what the args call it; negative: nothing */
+struct pp_draw_steps {        /* owns nothing */
+    double unit_ns;           /* nanoseconds of one unit of time */
+    double zero;              /* time of the result that is shown as 0 */
+    const size_t *live_bytes; /* [n_virtual] bytes of one activation; NULL: count chunks */
+    int step;                 /* step number in the args; negative: left out */
 };
 
-/* Write the processes, slices, arrows and counters of a simulated plan into an open trace;
- * with `costs->between` the optimizer follows the last action of each rank. */
+/* Writes the processes, slices, arrows and counters of a simulated plan into an open trace; with
+ * `costs->between` the optimizer follows the last action of each rank. */
 void pp_draw_events(const struct pp_drawing *d, const struct pp_draw_steps *how,
                     struct pp_chrome *c);
 

@@ -87,9 +87,9 @@ static int64_t input_time(const struct greedy *y, int s, int op)
            transfer_ticks(y, op == PP_OP_F ? from : s);
 }
 
-/* Returns the rank of a cell among cells that may begin at the same time: the highest runs first. F
- * of the deepest chunk, or I of the oldest micro-batch and its first stage. */
-static int64_t rank_urgency(const struct greedy *y, int wish, int s, int op)
+/* Returns the urgency of a cell. Of cells that may begin at the same time the most urgent one runs:
+ * F of the deepest chunk, or I of the oldest micro-batch and its first stage. */
+static int64_t cell_urgency(const struct greedy *y, int wish, int s, int op)
 {
     int64_t chunk = s / y->g->stages, age = y->g->microbatches - y->done[3 * s + op];
     int64_t u = op == PP_OP_F ? chunk : age * y->g->chunks - chunk;
@@ -132,7 +132,7 @@ static void choose_next_cell(struct greedy *y, int r)
     for (int c = 0; c < y->g->chunks; c++) {
         int s = stage_of(y, r, c);
         for (int op = PP_OP_F; op < y->ops && op < PP_OP_W; op++) {
-            int64_t there = input_time(y, s, op), u = rank_urgency(y, wish, s, op);
+            int64_t there = input_time(y, s, op), u = cell_urgency(y, wish, s, op);
             if (there < 0)
                 continue;
             there = there > k->now ? there : k->now;

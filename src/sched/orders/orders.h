@@ -87,7 +87,8 @@ static inline double pp_cap(const struct pp_geometry *g)
 
 /* Kinds of lists made by simulation. */
 enum pp_greedy {
-    PP_GREEDY_SPLIT, /* the best list found for g->ticks, with at most pp_cap() forwards on a rank */
+    /* the best list found for g->ticks, with at most pp_cap() forwards on a rank */
+    PP_GREEDY_SPLIT,
     PP_GREEDY_EXACT,   /* the same with a proof that no list is shorter, else PP_ECONFIG */
     PP_GREEDY_WHOLE,   /* a W follows its I, as B; all ticks equal, no memory limit */
     PP_GREEDY_FORWARD, /* only F, all ticks equal */
