@@ -16,7 +16,7 @@
 #define GATE_NAP_NS 10000000
 #define GATE_TRIES 200
 
-/* A folder of this user alone: in /tmp somebody else may have made one of this name. */
+/* Opens a folder that belongs to this user: in /tmp another user may have made one of this name. */
 static int open_folder(void)
 {
     char path[PP_PATH_MAX];
@@ -48,7 +48,7 @@ static int open_locked(int folder, const char *name, int how)
     return fd;
 }
 
-/* Others hold the gate for milliseconds, unless they are stopped in just these. */
+/* Locks the gate. Other runs hold it for milliseconds, unless they are stopped just then. */
 static int pass_gate(int folder)
 {
     int fd = -1;

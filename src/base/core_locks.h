@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs of one user leave each other's cores alone: an advisory lock on a small file for each core,
- * in $XDG_RUNTIME_DIR/ppcli or /tmp/ppcli-UID, which ends with its process.
+ * Keeps runs of one user off each other's cores: an advisory lock on a small file for each core, in
+ * $XDG_RUNTIME_DIR/ppcli or /tmp/ppcli-UID, which ends with its process.
  */
 #ifndef PPCLI_BASE_CORE_LOCKS_H
 #define PPCLI_BASE_CORE_LOCKS_H
@@ -12,14 +12,14 @@ struct core_locks {
     int folder, gate;
 };
 
-/* Between begin and end no other run takes cores, but where one has held the gate for 2 s: then two may
- * share what is left. False: the folder cannot be used. Local. */
+/* Begin and end a section in which no other run takes cores. If another run holds the gate for 2 s,
+ * both may take the same cores. False: the folder cannot be used. Local. */
 bool core_locks_begin(struct core_locks *out);
 void core_locks_end(struct core_locks *locks);
 
-/* The descriptor that holds the lock of a core; -1: another run has it. */
+/* Locks a core; returns the descriptor that holds the lock, or -1: another run has it. */
 int core_locks_take(const struct core_locks *locks, int core);
-/* Leave out the processors of cores that others have. Returns how many are left. */
+/* Removes the processors of cores that other runs hold. Returns how many are left. */
 int core_locks_filter(const struct core_locks *locks, struct pp_cpu *cpus, int n);
 
 #endif

@@ -7,7 +7,8 @@
 
 bool pp_mask_has(const struct pp_cpu_mask *mask, int cpu);
 
-/* root: "" or, in tests, a folder with proc/ and sys/ in it. mask: processors without it. Local. */
+/* Finds the quota below root, which is "" or, in tests, a folder with proc/ and sys/ in it. mask:
+ * processors without a quota. Local. */
 void pp_quota_find(const char *root, int mask, struct pp_quota *out);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See ppcli/base/files.h: whether what lies under a path is the same for two processes. */
+/* See ppcli/base/files.h: a digest that tells whether two processes see the same file or folder. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -9,8 +9,8 @@
 #include "ppcli/base/base.h"
 
 #define BLOCK 65536
-#define WHOLE ((uint64_t)16 << 20) /* of a larger file the first bytes, and ... */
-#define BLOCKS 256                 /* ... so many blocks, evenly from there to its end */
+#define WHOLE ((uint64_t)16 << 20) /* bytes hashed at the start of a larger file */
+#define BLOCKS 256                 /* blocks hashed evenly between there and its end */
 
 /* block: [BLOCK] */
 static int hash_piece(int fd, const char *path, uint64_t at, uint64_t bytes, char *block,

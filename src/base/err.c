@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The per-thread error record. One record a thread is enough because the first function that knows
- * what is wrong says it and everybody above only passes the code on.
+ * The per-thread error record. One record per thread is enough because the first function that
+ * knows what is wrong reports it and all callers only pass the code on.
  */
 #include "ppcli/base/base.h"
 
@@ -13,14 +13,14 @@ static _Thread_local struct pp_error record;
 
 static void store_error(int code, const char *file, int line, const char *fmt, va_list ap)
 {
-    /* The arguments may point into the old text: format beside it first. */
+    /* The arguments may point into the old text, so format into another buffer first. */
     char text[PP_ERROR_TEXT_MAX];
     vsnprintf(text, sizeof(text), fmt, ap);
     record.code = code;
     record.file = file;
     record.line = line;
     record.full = false;
-    /* Names and words of the user are in it, and it ends up on a terminal. */
+    /* The text may contain words of the user, and it ends up on a terminal. */
     memcpy(record.text, pp_text_plain(text), sizeof(text));
 }
 
@@ -60,7 +60,7 @@ int pp_error_set_errno(int code, const char *file, int line, const char *fmt, ..
     va_start(ap, fmt);
     store_error(code != 0 ? code : code_of_errno(e), file, line, fmt, ap);
     va_end(ap);
-    if (e != 0) /* else a stream has forgotten why an earlier write failed */
+    if (e != 0) /* else a stream has lost the errno of an earlier write */
         pp_text_add(record.text, sizeof(record.text), ": %s", strerror(e));
     record.full = e == ENOSPC || e == EDQUOT;
     return record.code;
@@ -83,7 +83,7 @@ int pp_error_context(const char *fmt, ...)
     size_t used = strlen(pp_text_plain(text));
     memcpy(text + used, ": ", 3);
     used += 2;
-    /* What does not fit is cut at the end, where the context says where to look anyway. */
+    /* Cut the old text at its end; the context names the place to look at. */
     size_t take = strnlen(record.text, sizeof(text) - 1 - used);
     memcpy(text + used, record.text, take);
     text[used + take] = '\0';

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading only what is a file; folders; paths. */
+/* Reads regular files only; folders; paths. */
 #include "ppcli/base/files.h"
 
 #include <errno.h>
@@ -40,7 +40,7 @@ void pp_close_at(const int *fd)
 
 int pp_file_append(const char *path, int flags, FILE **out)
 {
-    /* Not waiting is for the opening alone: a pipe that is read may be full for a while. */
+    /* Only opening must not wait. Writing may: a pipe that is read may be full for a while. */
     PP_OWN(pp_close_at)
     int fd = open(path, O_WRONLY | O_CREAT | O_NONBLOCK | O_CLOEXEC | O_NOCTTY | flags, 0666);
     if (fd < 0 && errno == ENXIO)
@@ -141,7 +141,7 @@ int pp_path_format(char out[PP_PATH_MAX], const char *fmt, ...)
     return 0;
 }
 
-/* Does errno say that there is nothing of that name? */
+/* Returns whether errno means that the name does not exist. */
 static bool is_absence(int e)
 {
     return e == ENOENT || e == ENOTDIR || e == ENAMETOOLONG;
@@ -160,7 +160,7 @@ int pp_path_stat(const char *path, bool follow, struct stat *out)
         return pp_fail(PP_EIO, "%s is a link to %s, which is not there (a disk not mounted?)", path,
                        to);
     }
-    if (follow && errno == EINVAL) /* it has appeared meanwhile */
+    if (follow && errno == EINVAL) /* the target has appeared meanwhile */
         return pp_path_stat(path, follow, out);
     if (follow && !is_absence(errno))
         return pp_fail_errno(0, "cannot read %s", path);
@@ -168,7 +168,7 @@ int pp_path_stat(const char *path, bool follow, struct stat *out)
     return 0;
 }
 
-/* Pointers to the n names that lie in text[bytes] one after the other, and these. */
+/* Makes an array of pointers to the n names in text[bytes], followed by a copy of the names. */
 static char **list_names(const char *text, size_t bytes, size_t n)
 {
     char **out = pp_alloc((n + 1) * sizeof(*out) + bytes, 1);
@@ -190,7 +190,7 @@ int pp_dir_names(const char *path, char ***out)
         return pp_fail_errno(0, "cannot read folder %s", path);
     if (!d) {
         PP_TRY(pp_path_stat(path, true, &st));
-        if (S_ISDIR(st.st_mode)) /* likewise */
+        if (S_ISDIR(st.st_mode)) /* the folder has appeared meanwhile */
             return pp_dir_names(path, out);
         if (st.st_mode != 0)
             return pp_fail(PP_EFORMAT, "%s is not a folder", path);
@@ -216,8 +216,8 @@ int pp_dir_names(const char *path, char ***out)
     return *out ? 0 : pp_error_context("%s", path);
 }
 
-/* A new name lasts when the folder that holds it is flushed. A folder that may be written in and not read
- * cannot be. */
+/* Flushes the folder that holds path, which makes a new name durable. A folder that may be written
+ * but not read cannot be flushed. */
 static int flush_parent(const char *path)
 {
     char above[PP_PATH_MAX];
@@ -277,12 +277,12 @@ static const char *kind_of_file(mode_t mode)
 int pp_open_regular(const char *path, int *out_fd, uint64_t *out_bytes)
 {
     struct stat st;
-    /* Looked at before opening too, because opening a device can already do something. */
+    /* Check before opening too, because opening a device can already have an effect. */
     if (stat(path, &st) != 0)
         return pp_fail_errno(0, "cannot read %s", path);
     PP_OWN(pp_close_at) int fd = -1;
     if (S_ISREG(st.st_mode)) {
-        /* O_NONBLOCK: if it became a FIFO meanwhile, opening it must not wait for a writer. */
+        /* O_NONBLOCK: if the file became a FIFO meanwhile, opening must not wait for a writer. */
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
         if (fd < 0 || fstat(fd, &st) != 0)
             return pp_fail_errno(0, "cannot read %s", path);

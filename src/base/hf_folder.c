@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Folders of Hugging Face's that are not a model as save_pretrained() leaves it: what they are, and
- * the way out.
+ * Recognizes Hugging Face folders that save_pretrained() did not write, and says what to do about
+ * them.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ static bool file_exists(const char *dir, const char *name)
            stat(path, &st) == 0;
 }
 
-/* The revision that refs/main names, or the only one. */
+/* Finds the revision that refs/main names, or the only one. */
 static bool find_snapshot(const char *dir, char out[256])
 {
     char path[PP_PATH_MAX];
@@ -44,7 +44,7 @@ static bool find_snapshot(const char *dir, char out[256])
     return n == 1;
 }
 
-/* The first file of the folder whose name begins and ends so. */
+/* Finds the first file of the folder by name that begins and ends with these texts. */
 static bool find_named_file(const char *dir, const char *begins, const char *ends, char out[256])
 {
     PP_OWN(pp_closedir_at) DIR *d = opendir(dir);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of file operations, the real one, and the care that every caller of it needs. */
+/* The table of file operations, its implementation by system calls, and functions that handle their
+ * errors. */
 #include "ppcli/base/files.h"
 
 #include <errno.h>
@@ -100,9 +101,9 @@ static const struct pp_io_ops system_ops = {
 
 const struct pp_io pp_io_system = {&system_ops};
 
-/* ---- with errors said */
+/* ---- operations that report errors */
 
-/* An interrupted call has done nothing and reported nothing: it is made again. */
+/* Repeats a call that was interrupted by a signal, which has done nothing. */
 #define RETRY_INTERRUPTED(rc, call)                                                                \
     do {                                                                                           \
         (rc) = (call);                                                                             \
@@ -150,12 +151,12 @@ int pp_io_sync_dir(const struct pp_io *io, const char *path)
     return rc < 0 ? pp_fail_errno(0, "cannot flush folder %s", path) : 0;
 }
 
-/* ---- files on their way, for whoever ends this process before they have arrived */
+/* ---- temporary files, to be removed when this process ends early */
 
-#define ON_THE_WAY_MAX 64 /* more are not removed */
+#define ON_THE_WAY_MAX 64 /* further files are not removed */
 
 static struct on_the_way {
-    int pid; /* whose it is, -1: being written; 0: free */
+    int pid; /* pid of the owner, -1: being written; 0: free */
     char temp[PP_PATH_MAX];
 } on_the_way[ON_THE_WAY_MAX];
 
@@ -200,7 +201,7 @@ int pp_io_create(const struct pp_io *io, const char *path, struct pp_io_file *ou
     PP_TRY(pp_path_format(f.temp, "%s.tmp-%ld", path, (long)getpid()));
     RETRY_INTERRUPTED(f.fd, io->ops->create(io, f.temp));
     if (f.fd < 0 && errno == EEXIST) {
-        /* A leftover of a killed process with the same number. */
+        /* It was left over by a killed process with the same pid. */
         PP_TRY(pp_io_unlink(io, f.temp));
         RETRY_INTERRUPTED(f.fd, io->ops->create(io, f.temp));
     }
@@ -220,7 +221,7 @@ int pp_io_write(struct pp_io_file *f, const void *data, size_t bytes)
         ssize_t n;
         RETRY_INTERRUPTED(n, f->io->ops->write(f->io, f->fd, p, left));
         if (n <= 0) {
-            /* 0 for a positive count is no progress: a full device that does not say so */
+            /* 0 for a positive count: a full device that does not report an error */
             int rc = n < 0 ? pp_fail_errno(0, "cannot write %s", f->path)
                            : pp_fail(PP_EIO, "cannot write %s: the device is full", f->path);
             pp_io_abandon(f);
@@ -234,7 +235,7 @@ int pp_io_write(struct pp_io_file *f, const void *data, size_t bytes)
     return 0;
 }
 
-/* Without an fsync. */
+/* Closes the file and renames it to its final name, without an fsync. */
 static int rename_file(struct pp_io_file *f)
 {
     const struct pp_io *io = f->io;
@@ -275,8 +276,8 @@ void pp_io_abandon(struct pp_io_file *f)
 
 /* ---- as a FILE */
 
-/* What the name says now would be replaced at the end: only a file ever is. A link may lead
- * anywhere, and renaming over /dev/null takes it from everybody. */
+/* Refuses a path that is not a regular file, because the rename at the end would replace it. A link
+ * may lead anywhere, and renaming over /dev/null takes it from everybody. */
 static int check_target(const char *path)
 {
     struct stat st;
@@ -291,8 +292,8 @@ static int check_target(const char *path)
                                           : "device");
 }
 
-/* What processes of this machine left when they were killed: of an hour ago, as a process of another
- * machine that writes the same file may have that number. */
+/* Removes temporary files that processes of this machine left when they were killed. They must be
+ * an hour old, because a process of another machine that writes the same file may have that pid. */
 static void remove_leftovers(const char *path)
 {
     char dir[PP_PATH_MAX];
@@ -330,7 +331,7 @@ int pp_file_commit(struct pp_file_write *w)
     errno = 0;
     failed = fclose(w->f) != 0 || failed;
     w->f = NULL;
-    struct statvfs disk; /* a stream forgets why an earlier write failed */
+    struct statvfs disk; /* a stream loses the errno of an earlier write */
     if (failed && errno == 0)
         errno = fstatvfs(w->to.fd, &disk) == 0 && disk.f_bavail == 0 ? ENOSPC : EIO;
     PP_TRY_UNDO(failed ? pp_fail_errno(PP_EIO, "cannot write %s", w->to.path) : 0,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* JSON writer: commas, escapes and indentation follow from a small stack of "anything yet?". */
+/* JSON writer: a small stack of "anything written yet?" decides about commas and escapes. */
 #include "ppcli/base/files.h"
 
 #include <inttypes.h>
@@ -33,7 +33,7 @@ static void write_quoted(struct pp_json *j, const char *text)
     fputc('"', j->f);
 }
 
-/* Comma, line and key in front of a value. */
+/* Writes the comma, the line break and the key in front of a value. */
 static void write_key(struct pp_json *j, const char *key)
 {
     if (j->depth > 0) {

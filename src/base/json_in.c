@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * jansson with limits. Its own depth limit is 2048, and it does not limit the memory that a text
- * needs. So one pass over the brackets and commas comes first.
+ * needs, so a pass over the brackets and commas comes first.
  *
  * jansson also handles failed allocations badly: it reports "invalid token", which looks like
- * damage, continues without the value, or fails an assertion and ends the process. So our
- * allocator never returns NULL to it: the first failure leaves the parser by longjmp(). Its
+ * damage, continues without the value, or fails an assertion and ends the process. So this
+ * allocator never returns NULL to jansson: the first failure leaves the parser by longjmp(). Its
  * blocks are kept in a list, so that they can be freed then.
  */
 #include "ppcli/base/files.h"
@@ -17,13 +17,13 @@
 
 #include "ppcli/base/base.h"
 
-/* In front of every block of jansson. */
+/* The header of every block of jansson. */
 struct block {
     struct block *next;
-    struct block **link; /* what points here; NULL: in no list */
+    struct block **link; /* what points to this block; NULL: it is in no list */
 };
 
-/* The parser's state of this thread: ranks that are threads may all be reading. */
+/* The parser's state of this thread: several rank threads may read JSON at once. */
 static _Thread_local struct {
     struct block *blocks; /* taken by the parser that runs */
     bool running;
@@ -71,7 +71,7 @@ static void use_our_memory(void)
 
 int pp_json_load(const char *text, size_t bytes, size_t flags, json_error_t *e, json_t **out)
 {
-    /* jansson keeps its two functions in variables; they are set before anybody reads them. */
+    /* jansson keeps its two functions in variables, which must be set before the first use. */
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, use_our_memory);
     pp_assert(!parser.running);
@@ -104,7 +104,7 @@ const char *pp_json_shown(const char *text, char out[PP_JSON_SHOWN])
     return out;
 }
 
-/* Needs no understanding of the text: brackets and commas outside of strings are counted. */
+/* Counts brackets and commas outside of strings; does not parse the text. */
 static int check_limits(const char *label, const char *text, size_t bytes,
                         const struct pp_json_limits *limits)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One record is one write(2), so that lines of several ranks never tear. */
+/* Writes one record with one write(2), so that lines of several ranks never mix. */
 #include "ppcli/base/base.h"
 
 #include <poll.h>
@@ -10,7 +10,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-/* Presentation of the whole process, set by the command before ranks start. */
+/* Settings of the whole process, set by the command before ranks start. */
 static _Atomic int level = PP_LOG_INFO;
 
 void pp_log_set_level(enum pp_log_level l)
@@ -23,9 +23,9 @@ enum pp_log_level pp_log_level(void)
     return (enum pp_log_level)level;
 }
 
-#define READER_MS 1000 /* that a reader of lines is waited for */
+#define READER_MS 1000 /* time that a reader of lines gets */
 
-/* Lines for each descriptor that were left out since its reader has stood still; 0: it reads. */
+/* Number of lines left out for each descriptor since its reader stopped reading; 0: it reads. */
 static atomic_int left_out[STDERR_FILENO + 1];
 
 bool pp_log_ready(int fd)
@@ -45,9 +45,9 @@ bool pp_log_ready(int fd)
     return true;
 }
 
-static atomic_int progress_columns; /* of the line of pp_log_progress() that the terminal shows */
+static atomic_int progress_columns; /* columns of the pp_log_progress() line on the terminal */
 
-/* Ends lines at blanks where the terminal would break words. */
+/* Breaks lines at blanks where the terminal would break words. */
 static void break_at_blanks(char *line)
 {
     struct winsize w;
@@ -67,7 +67,8 @@ static void break_at_blanks(char *line)
     }
 }
 
-/* Fills the line with blanks and goes back to its begin: no escape codes, whatever NO_COLOR says. */
+/* Overwrites the line with blanks and returns to its start. Uses no escape codes, because NO_COLOR
+ * may forbid them. */
 static int print_wiping(char *out, size_t bytes, int columns)
 {
     return columns > 0 ? snprintf(out, bytes, "\r%*s\r", columns, "") : 0;
@@ -87,13 +88,14 @@ static void emit(const char *prefix, const char *fmt, va_list ap)
     used += snprintf(line + used, sizeof(line) - 1 - (size_t)used, "%s", prefix);
     vsnprintf(line + used, sizeof(line) - 1 - (size_t)used, fmt, ap);
     size_t n = (size_t)used + strlen(pp_text_plain(line + used));
-    if (prefix[0] == '\0') /* an advice of a warning is copied as one line */
+    if (prefix[0] == '\0') /* keep an advice of a warning on one line, so that it can be copied */
         break_at_blanks(line + used);
     line[n++] = '\n';
     write_line(line, n);
 }
 
-/* Bytes of the text that fit into a line of the terminal, whose last column stays free. */
+/* Returns the bytes of the text that fit into a line of the terminal, whose last column stays
+ * free. */
 static size_t fit_terminal(const char *text)
 {
     struct winsize w;

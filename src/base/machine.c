@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the system tell about the processor, its caches and the memory. */
+/* Reads what the files of the system tell about the processor, its caches and the memory. */
 #include "cores.h"
 
 #include <inttypes.h>
@@ -49,7 +49,7 @@ void pp_mask_use(const struct pp_cpu_mask *mask)
 void pp_mask_use_all(void)
 {
     struct pp_cpu_mask all;
-    memset(&all, 0xff, sizeof(all)); /* the kernel leaves what this container may use */
+    memset(&all, 0xff, sizeof(all)); /* the kernel keeps those that this container may use */
     pp_mask_use(&all);
 }
 
@@ -99,7 +99,7 @@ int pp_machine_whole_cores(void)
     return cores > 0 && cores < quota.cores ? cores : quota.cores;
 }
 
-/* "0, 1": where threads are bound to; "0-15" for a whole range. */
+/* Formats the cores that threads are bound to: "0, 1", or "0-15" for a whole range. */
 static void describe_cores(const int *cores, int n, char *out, size_t bytes)
 {
     bool range = n > 2 && cores[n - 1] - cores[0] == n - 1;
@@ -110,7 +110,7 @@ static void describe_cores(const int *cores, int n, char *out, size_t bytes)
         pp_text_add(out, bytes, "%s%d", i > 0 ? ", " : "", cores[i]);
 }
 
-/* "L1d 32K, L2 1024K, L3 32768K", as the kernel writes sizes. */
+/* Formats "L1d 32K, L2 1024K, L3 32768K", with sizes as the kernel writes them. */
 static void describe_caches(char *out, size_t bytes)
 {
     out[0] = '\0';
@@ -143,18 +143,19 @@ static void lower_limit(struct pp_room *room, enum pp_room_kind kind, uint64_t b
         room->bytes[kind] = bytes;
 }
 
-/* The number after `word` at the beginning of a line of a small file ("": of the first line). */
+/* Reads the number after `word` in the line of a small file that begins with it ("": in the first
+ * line). */
 static bool read_number(const char *path, const char *word, uint64_t *out)
 {
     char text[64];
     pp_file_value(path, word, text, sizeof(text));
-    if (text[0] < '0' || text[0] > '9') /* "max" */
+    if (text[0] < '0' || text[0] > '9') /* also refuses "max" */
         return false;
     *out = strtoull(text, NULL, 10);
     return true;
 }
 
-/* One control group: pages of files that it holds can be given up. */
+/* Lowers the limit by that of one control group, whose pages of files can be reclaimed. */
 static void group_limit(struct pp_room *room, const char *dir, const char *max, const char *current,
                         const char *cache)
 {
@@ -181,7 +182,7 @@ static void group_memory(void *ctx, const char *dir, bool second)
 
 typedef void (*group_fn)(void *ctx, const char *dir, bool second);
 
-/* A group and all above it; in a container the path may be the host's and not exist. */
+/* Visits a group and all outer groups; in a container the path may be the host's and not exist. */
 static void visit_outer(const char *base, char *group, bool second, group_fn fn, void *ctx)
 {
     char dir[PP_PATH_MAX];
@@ -195,7 +196,7 @@ static void visit_outer(const char *base, char *group, bool second, group_fn fn,
     }
 }
 
-/* Whether the comma-separated names contain this one. */
+/* Returns whether the comma-separated names contain this name. */
 static bool has_name(const char *names, const char *name)
 {
     size_t n = strlen(name);
@@ -205,7 +206,8 @@ static bool has_name(const char *names, const char *name)
     return false;
 }
 
-/* Lines "0::/user.slice" and "4:cpu,cpuacct:/docker/1234". hash: of all lines; NULL: none. */
+/* Visits the groups of this process: lines "0::/user.slice" and "4:cpu,cpuacct:/docker/1234". hash:
+ * of all lines; may be NULL. */
 static void visit_groups(const char *root, const char *controller, group_fn fn, void *ctx,
                          uint64_t *hash)
 {
@@ -224,7 +226,7 @@ static void visit_groups(const char *root, const char *controller, group_fn fn, 
         bool second = names[0] == '\0';
         if (!second && !has_name(names, controller))
             continue;
-        /* version 1 is mounted under the name of one controller or of all of them */
+        /* version 1 is mounted under the name of one controller or of all its controllers */
         int rc = pp_path_format(base, "%s/sys/fs/cgroup%s%s", root, second ? "" : "/", names);
         if (rc == 0 && !second && access(base, F_OK) != 0)
             rc = pp_path_format(base, "%s/sys/fs/cgroup/%s", root, controller);
@@ -235,7 +237,8 @@ static void visit_groups(const char *root, const char *controller, group_fn fn, 
         fclose(f);
 }
 
-/* "150000 100000"; "max 100000"; version 1 in two files, -1 for none. */
+/* Reads the quota of a group: "150000 100000", or "max 100000"; in version 1 from two files, with
+ * -1 for no quota. */
 static void group_quota(void *ctx, const char *dir, bool second)
 {
     struct pp_quota *q = ctx;
@@ -309,9 +312,9 @@ const char *pp_room_name(enum pp_room_kind kind)
     return limit_names[kind];
 }
 
-/* ---- all of it */
+/* ---- description of the machine */
 
-/* The nearest limit that leaves less than the machine has. */
+/* Describes the processors and the tightest limit that leaves fewer than the machine has. */
 static void describe_cpus(bool whole_machine, struct pp_machine *out)
 {
     struct pp_cpu_mask mask, open;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mapped files. The handler of SIGBUS knows all mappings by a list that only grows: it reads it
- * without a lock, in whichever thread touched a page that is not there.
+ * Mapped files. The handler of SIGBUS finds mappings in a list that only grows, so it reads the
+ * list without a lock, in any thread that touched a lost page.
  */
 #include "ppcli/base/files.h"
 
@@ -16,9 +16,9 @@
 
 #include "ppcli/base/base.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of changes to the list */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for changes to the list */
 static struct pp_mapping *mappings;
-static struct sigaction before; /* the handler that was there first: of MPI, of a sanitizer */
+static struct sigaction before; /* the previous handler, such as that of MPI or of a sanitizer */
 static uintptr_t page_bytes;
 
 static struct pp_mapping *find_mapping(uintptr_t address)
@@ -30,7 +30,7 @@ static struct pp_mapping *find_mapping(uintptr_t address)
     return m;
 }
 
-/* The page and all behind it: where a file ends early there is nothing there either. */
+/* Replaces the page and all pages after it, because a file that ends early has none of them. */
 static void replace_pages(int number, siginfo_t *info, void *context)
 {
     uintptr_t address = (uintptr_t)info->si_addr;
@@ -43,10 +43,10 @@ static void replace_pages(int number, siginfo_t *info, void *context)
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0) != MAP_FAILED)
             return;
     }
-    sigaction(number, &before, NULL); /* and the access fails again */
+    sigaction(number, &before, NULL); /* not our page: let the access fail again */
 }
 
-/* Also where a library has put its own in the meantime. */
+/* Installs the handler again if a library has replaced it. */
 static void install_handler(void)
 {
     struct sigaction now, ours = {.sa_sigaction = replace_pages, .sa_flags = SA_SIGINFO};
@@ -58,7 +58,7 @@ static void install_handler(void)
         before = now;
 }
 
-/* One that was closed, or a new one. */
+/* Returns a closed entry of the list, or a new one. */
 static struct pp_mapping *take_entry(void)
 {
     struct pp_mapping *m = mappings;

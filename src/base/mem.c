@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counted host allocations and the arena. */
+/* Counted allocations and the arena. */
 #include "ppcli/base/base.h"
 
 #include <errno.h>
@@ -9,13 +9,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Observed by tests and by the executor's "no allocation in a step" check; never decides anything.
- * Of this thread: another rank may be out of its step, and allocating. */
+/* For tests and the executor's check that a step does not allocate; it decides nothing. Per thread,
+ * because another rank may be outside of its step. */
 static _Thread_local uint64_t calls;
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* old NULL: zeroed. */
+/* Allocates zeroed memory if old is NULL, else resizes it. */
 static void *allocate_memory(void *old, size_t count, size_t size)
 {
     calls++;
@@ -95,7 +95,8 @@ static size_t whole_pages(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-/* `bytes` of new pages on a huge page's boundary: only a whole huge page can become one. */
+/* Maps `bytes` of new pages aligned to a huge page, because only an aligned huge page is used as
+ * one. */
 static void *map_aligned(size_t bytes)
 {
     size_t more;
@@ -125,11 +126,11 @@ int pp_arena_create(size_t bytes, struct pp_arena *out)
     if (p == MAP_FAILED)
         return pp_fail_errno(PP_ERESOURCE, "cannot take %zu bytes of memory", bytes);
     if (huge) {
-        /* Advice only: a kernel without huge pages is slower, not wrong. */
+        /* This is advice: a kernel without huge pages is slower, not wrong. */
         (void)madvise(p, bytes, MADV_HUGEPAGE);
     }
 #ifdef MADV_POPULATE_WRITE
-    /* Now rather than page by page in the first step; also only advice to older kernels. */
+    /* Populate now instead of page by page in the first step; older kernels ignore it. */
     (void)madvise(p, bytes, MADV_POPULATE_WRITE);
 #endif
     out->base = p;

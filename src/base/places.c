@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cores before their second hardware threads, fast cores before slow ones; then each rank gets
- * processors that share a last-level cache, else a NUMA node, else a package, else any.
+ * Places ranks on processors: cores before their second hardware threads, fast cores before slow
+ * ones. Each rank gets processors that share a last-level cache, else a NUMA node, else a package,
+ * else any.
  */
 #include "cores.h"
 
@@ -15,7 +16,7 @@
 #include "core_locks.h"
 #include "topology.h"
 
-/* ---- which processors */
+/* ---- choosing processors */
 
 static int by_worth(const void *a, const void *b)
 {
@@ -31,8 +32,8 @@ static int by_nearness(const void *a, const void *b)
     return x->speed != y->speed ? y->speed - x->speed : x->at - y->at;
 }
 
-/* How many of the first processors to deal out: if all that are needed are of the best kind, all of
- * that kind, so that ranks may keep to one cache each. */
+/* Returns how many of the first processors to use: if those needed are all of the best kind, all of
+ * that kind, so that each rank may keep to one cache. */
 static int take_pool(struct pp_cpu *cpus, int n, int needed)
 {
     int best = 0;
@@ -44,14 +45,15 @@ static int take_pool(struct pp_cpu *cpus, int n, int needed)
     return best;
 }
 
-/* ---- whose */
+/* ---- giving them to ranks */
 
 static bool cpus_share(const struct pp_cpu *a, const struct pp_cpu *b, int level)
 {
     return level == PP_SHARE_LEVELS || (a->share[level] == b->share[level] && a->speed == b->speed);
 }
 
-/* The first domain of this level that has room for the rank; number -1: dealt out. */
+/* Gives the rank processors of the first domain of this level with enough free ones; number -1:
+ * taken. */
 static bool deal_in(struct pp_cpu *pool, int n, int level, int each, int *out)
 {
     for (int from = 0, to; from < n; from = to) {
@@ -87,7 +89,7 @@ static int count_cores(const struct pp_cpu *cpus, int n)
     return cores;
 }
 
-/* How many each rank gets of cores that are its own, at least 1. */
+/* Returns how many cores of its own each rank gets, at least 1. */
 static int divide_cores(const struct pp_cpu *cpus, int n, int most, int ranks)
 {
     int cores = count_cores(cpus, n);
@@ -97,7 +99,7 @@ static int divide_cores(const struct pp_cpu *cpus, int n, int most, int ranks)
 
 /* ---- the machine */
 
-/* Without hwloc: each core goes by its first hardware thread. */
+/* Reads siblings without hwloc: each core has the number of its first hardware thread. */
 static int read_siblings(const struct pp_cpu_mask *mask, struct pp_cpu *out)
 {
     int n = 0;
@@ -117,7 +119,7 @@ static int read_siblings(const struct pp_cpu_mask *mask, struct pp_cpu *out)
 int pp_topology_read(const struct pp_cpu_mask *mask, struct pp_cpu *out)
 {
     int n = topology_read_all(mask, out);
-    if (n < pp_mask_count(mask)) /* made up for another machine, or not here */
+    if (n < pp_mask_count(mask)) /* a description of another machine, or hwloc is missing */
         n = read_siblings(mask, out);
     for (int i = 0; i < n; i++)
         for (int k = i - 1; k >= 0 && out[i].sibling == 0; k--)
@@ -125,7 +127,7 @@ int pp_topology_read(const struct pp_cpu_mask *mask, struct pp_cpu *out)
     return n;
 }
 
-/* The level that rows of the picture end at. */
+/* Finds the level at which rows of the picture end. */
 static enum pp_share find_row_level(const struct pp_cpu *cpus, int n)
 {
     for (int i = 1; i < n; i++)
@@ -152,9 +154,9 @@ bool pp_topology_row(const struct pp_cpu *cpus, int n, int *from, char *out, siz
     return more;
 }
 
-/* ---- all of it */
+/* ---- places */
 
-/* Of the cores that were dealt out; n: processors that were there. */
+/* Locks the cores that were assigned; n: processors that were available. */
 static int hold_cores(const struct core_locks *locks, const struct pp_cpu *cpus, int n,
                       struct pp_places *out)
 {
@@ -170,7 +172,7 @@ static int hold_cores(const struct core_locks *locks, const struct pp_cpu *cpus,
     return 0;
 }
 
-/* fewer: rather than share cores with other runs. */
+/* Places ranks on these processors; fewer: use fewer rather than share cores with other runs. */
 static int place_on(struct pp_cpu *cpus, int n, const struct core_locks *locks, bool fewer,
                     struct pp_places *out)
 {

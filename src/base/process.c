@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Processes and threads as the kernel describes them. A pid alone is not enough: it may belong to
- * another machine or container, or may have been reused. So who writes one down also writes where and
- * when its process began.
+ * another machine or container, or be reused. So a record of a process has its machine and its
+ * start time too.
  */
 #include "ppcli/base/cores.h"
 
@@ -15,7 +15,7 @@
 
 volatile sig_atomic_t pp_process_stop, pp_process_save;
 
-/* The first bytes of a small file; "" when it cannot be read. */
+/* Reads the first bytes of a small file; "" when it cannot be read. */
 static void read_first_bytes(const char *path, char *out, size_t bytes)
 {
     ssize_t n = -1;
@@ -27,8 +27,9 @@ static void read_first_bytes(const char *path, char *out, size_t bytes)
     out[n > 0 ? n : 0] = '\0';
 }
 
-/* State and start of a process or thread, from its stat; false when there is none. The name in it may
- * hold anything, also blanks and brackets: what follows begins after the last bracket. */
+/* Reads the state and start time of a process or thread from its stat file; false when there is
+ * none. The name in the file may contain any characters, so parsing begins after the last
+ * bracket. */
 static bool read_stat(const char *path, char *state, uint64_t *started)
 {
     char text[1024];
@@ -81,7 +82,7 @@ void pp_process_self(uint64_t *started, uint32_t *machine)
     char id[128], space[64] = "";
     read_first_bytes("/proc/sys/kernel/random/boot_id", id, sizeof(id));
     ssize_t n = readlink("/proc/self/ns/pid", space, sizeof(space) - 1);
-    (void)n;                  /* without it containers of one machine are not told apart */
+    (void)n;                  /* if it fails, containers of one machine are not distinguished */
     uint32_t h = 2166136261u; /* FNV-1a */
     for (int part = 0; part < 2; part++)
         for (const char *p = part == 0 ? id : space; *p; p++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Philox4x32-10; constants and round function as in the paper named in the header. */
+/* Philox4x32-10, with the constants and the round function of the paper named in the header. */
 #include "ppcli/base/base.h"
 
 #include <math.h>
@@ -68,8 +68,8 @@ void pp_rng_uniform(uint64_t seed, uint64_t stream, uint64_t first, float lo, fl
     }
 }
 
-/* -ln(n / 2^32), 1 <= n <= 2^32. libm's last bits are not the same everywhere; those of sums and
- * products are. */
+/* Computes -ln(n / 2^32), 1 <= n <= 2^32, with sums and products only, whose last bits are the same
+ * everywhere; those of libm are not. */
 static double compute_minus_log(uint64_t n)
 {
     int e;
@@ -84,7 +84,7 @@ static double compute_minus_log(uint64_t n)
     return (32 - e) * M_LN2 - 2 * s * sum;
 }
 
-/* cos(2 pi turn / 2^32), by its series from 0 to pi/2. */
+/* Computes cos(2 pi turn / 2^32) by its series from 0 to pi/2. */
 static double compute_cosine(uint32_t turn)
 {
     uint32_t half = turn > 0x80000000u ? 0u - turn : turn;
@@ -106,7 +106,7 @@ void pp_rng_normal(uint64_t seed, uint64_t stream, uint64_t first, float mean, f
             fill_block(seed, stream, index, w);
         if (i == 0 || index % 2 == 0)
             radius = sqrt(2 * compute_minus_log((uint64_t)w[index % 4 & 2] + 1));
-        uint32_t quarter = index % 2 ? 0x40000000u : 0; /* the sine */
+        uint32_t quarter = index % 2 ? 0x40000000u : 0; /* gives the sine */
         out[i] = (float)(mean + deviation * radius * compute_cosine(w[index % 4 | 1] - quarter));
     }
 }
@@ -116,7 +116,7 @@ void pp_rng_permutation(uint64_t seed, uint64_t stream, uint32_t n, uint32_t *ou
     for (uint32_t i = 0; i < n; i++)
         out[i] = i;
     uint32_t w[4];
-    uint64_t have = UINT64_MAX; /* block in w */
+    uint64_t have = UINT64_MAX; /* block number in w */
     for (uint32_t i = n; i-- > 1;) {
         if (i / 4 != have) {
             fill_block(seed, stream, i, w);

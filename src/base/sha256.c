@@ -34,7 +34,7 @@ static void hash_block(uint32_t h[8], const uint8_t *p)
         uint32_t s1 = rotate_right(w[t - 2], 17) ^ rotate_right(w[t - 2], 19) ^ w[t - 2] >> 10;
         w[t] = w[t - 16] + s0 + w[t - 7] + s1;
     }
-    /* a..h are v[(i - t) mod 8]: instead of moving all eight, what they are called moves. */
+    /* a..h are v[(i - t) mod 8]: the names rotate instead of the eight values. */
     uint32_t v[8];
     memcpy(v, h, sizeof(v));
 #pragma GCC unroll 64

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 of whole blocks, two ways. Local to base/. */
+/* Hashes whole blocks in two ways. Local to base/. */
 #ifndef PPCLI_BASE_SHA256_BLOCK_H
 #define PPCLI_BASE_SHA256_BLOCK_H
 
@@ -9,10 +9,11 @@
 
 extern const uint32_t sha256_k[64];
 
-/* Take p[n][64] into the state. The plain one is the reference. */
+/* Hash p[n][64] into the state. The plain version is the reference. */
 void sha256_blocks_plain(uint32_t h[8], const uint8_t *p, size_t n);
 
-/* The same with the processor's instructions for it; false, and nothing done, where it has none. */
+/* As the plain version, with the processor's SHA instructions; returns false, having done nothing,
+ * if it has none. */
 bool sha256_blocks_fast(uint32_t h[8], const uint8_t *p, size_t n);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SHA-256 with the instructions that x86 processors have for it since 2016: two rounds each, on the
- * state as the words {A,B,E,F} and {C,D,G,H}. (Intel, "Intel SHA Extensions", 2013.)
+ * SHA-256 with the instructions of x86 processors since 2016: two rounds each, on the state as the
+ * vectors {A,B,E,F} and {C,D,G,H}. (Intel, "Intel SHA Extensions", 2013.)
  */
 #include "sha256_block.h"
 
@@ -12,7 +12,7 @@
 
 static bool has_instructions(void)
 {
-    /* Asked once by a thread: cpuid is slow in virtual machines. 0: not asked yet. */
+    /* Asked once per thread, because cpuid is slow in virtual machines. 0: not asked yet. */
     static _Thread_local int known;
     if (known == 0) {
         unsigned a, b = 0, c = 0, d, sha = 0;

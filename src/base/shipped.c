@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Folders of what comes with ppcli: nothing of the place where it was built is in the program, so
- * that two builds are the same bytes and an installed program does not look there. A build folder
- * has a file that names its source.
+ * Finds the files that come with ppcli. The program does not contain the path where it was built,
+ * so that two builds have the same bytes and an installed program does not search there. A build
+ * folder has a file that names its source.
  */
 #include "ppcli/base/base.h"
 #include "ppcli/base/files.h"
@@ -15,16 +15,16 @@
 
 #include "prefix.h"
 
-#define UP_MOST 4 /* from a test program to the root of its build folder */
+#define UP_MOST 4 /* levels from a test program to the root of its build folder */
 
-/* Cut the last name off: "" of a path without a folder. */
+/* Removes the last name of a path; "" for a path without a folder. */
 static void cut_last_name(char *path)
 {
     char *slash = strrchr(path, '/');
     path[slash ? slash - path : 0] = '\0';
 }
 
-/* The source of the build folder that exe lies in; false: it lies in none. */
+/* Finds the source of the build folder that contains exe; false: exe is in no build folder. */
 static bool find_source(const char *exe, char out[PP_PATH_MAX])
 {
     char folder[PP_PATH_MAX], file[PP_PATH_MAX];
@@ -32,7 +32,7 @@ static bool find_source(const char *exe, char out[PP_PATH_MAX])
     for (int up = 0; up < UP_MOST && folder[0]; up++, cut_last_name(folder)) {
         int fd = pp_path_format(file, "%s/source-folder.txt", folder) < 0
                      ? -1
-                     : open(file, O_RDONLY | O_CLOEXEC); /* no memory is asked for */
+                     : open(file, O_RDONLY | O_CLOEXEC); /* allocates no memory */
         ssize_t n = fd < 0 ? 0 : read(fd, out, PP_PATH_MAX - 1);
         if (fd >= 0)
             close(fd);
@@ -60,6 +60,6 @@ int pp_shipped_folders(const char *below, char out[PP_SHIPPED_MAX][PP_PATH_MAX])
     n += beside && pp_path_format(out[n], "%s/%s", up, below) == 0;
     n += pp_path_format(out[n], PP_DATA_FOLDER "/%s", below) == 0;
     n += find_source(exe, source) && pp_path_format(out[n], "%s/%s", source, below) == 0;
-    pp_error_clear(); /* one that is too long is none */
+    pp_error_clear(); /* a path that is too long is skipped */
     return n;
 }

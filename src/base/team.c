@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A job is published by one word: its number, and in how many pieces it is. A piece is claimed by
- * writing that word over the one before, so whoever comes late claims nothing; and while a claimed
- * piece is not done, the job stays as it is. A member sleeps on the number with `sleepers` raised
- * first, and the caller reads `sleepers` after it has written the number: one of the two sees the other (all are sequentially consistent).
+ * One word publishes a job: its number and its number of pieces. A member claims a piece by writing
+ * that word over the previous one, so a late member claims nothing; while a claimed piece is not
+ * done, the job does not change. A member raises `sleepers` and then sleeps on the number; the
+ * caller writes the number and then reads `sleepers`. All accesses are sequentially consistent, so
+ * one of the two sees the other.
  */
 #include "ppcli/base/cores.h"
 
@@ -18,16 +19,17 @@
 
 #include "ppcli/base/base.h"
 
-/* A wake-up costs both sides some microseconds: what is shorter is done alone. */
+/* A wake-up costs both sides some microseconds: shorter work is done by one thread. */
 #define PIECE_NS 6000.0
-/* A pause takes 15 to 45 ns: about 100 us. Between two kernels of a step there is less. */
+/* A pause takes 15 to 45 ns, so this spins about 100 us. Two kernels of a step are closer than
+ * that. */
 #define SPINS 3000
-#define CROWDED_SPINS 40 /* more members than processors: another one may need this one */
+#define CROWDED_SPINS 40 /* more members than processors: another thread may need this one */
 
-#define PIECES_MAX 2048 /* more than a rank has threads */
+#define PIECES_MAX 2048 /* more than the threads of any rank */
 
 struct member {
-    _Alignas(64) _Atomic uint64_t claimed; /* the last job of which somebody took this piece */
+    _Alignas(64) _Atomic uint64_t claimed; /* the last job whose piece was claimed */
     struct pp_team *team;
     pthread_t thread;
     int number;
@@ -35,7 +37,7 @@ struct member {
 
 struct pp_team {
     _Alignas(64) _Atomic uint64_t job; /* number * PIECES_MAX + pieces */
-    _Atomic uint32_t bell;             /* the end of the number, to sleep on */
+    _Atomic uint32_t bell;             /* low bits of the number, for the futex */
     _Atomic uint32_t sleepers;
     _Alignas(64) _Atomic uint32_t left; /* pieces that are not done */
     _Atomic uint32_t caller_sleeps;
@@ -61,7 +63,7 @@ static void wake_threads(_Atomic uint32_t *word, int most)
 
 static void do_piece(const struct pp_team *t, size_t i, size_t pieces, int member)
 {
-    /* grains as equal as can be */
+    /* pieces are equal to within a grain */
     size_t grain = t->work.grain ? t->work.grain : 1, n = (t->work.units + grain - 1) / grain;
     struct pp_piece piece = {n * i / pieces * grain, n * (i + 1) / pieces * grain, member};
     piece.to = piece.to < t->work.units ? piece.to : t->work.units;
@@ -69,7 +71,7 @@ static void do_piece(const struct pp_team *t, size_t i, size_t pieces, int membe
         t->work.fn(t->args, &piece);
 }
 
-/* Whatever nobody has begun, the member's own piece first. */
+/* Takes pieces that are not begun, the member's own piece first. */
 static void take_pieces(struct pp_team *t, uint64_t job, int member)
 {
     uint32_t pieces = job % PIECES_MAX;
@@ -89,7 +91,7 @@ static int count_spins(const struct pp_team *t)
     return t->spec.crowded ? CROWDED_SPINS : SPINS;
 }
 
-/* Waits for a job after `job`. */
+/* Waits for a job after `job`, and returns it. */
 static uint64_t wait_for_job(struct pp_team *t, uint64_t job)
 {
     for (int i = 0; i < count_spins(t); i++) {
@@ -121,7 +123,7 @@ static void *serve_jobs(void *arg)
     }
 }
 
-/* Returns the job. most: members to wake. */
+/* Publishes a job and returns it. most: members to wake. */
 static uint64_t publish_job(struct pp_team *t, uint32_t pieces, int most)
 {
     uint64_t number = atomic_load_explicit(&t->job, memory_order_relaxed) / PIECES_MAX + 1;

@@ -37,7 +37,7 @@ uint32_t pp_text_control(const char *text)
 {
     /* C0; DEL and C1; the Arabic letter mark; zero width space and marks of direction; line and
      * paragraph separators, embeddings and overrides; invisible operators and isolates; the byte
-     * order mark. Joiners (200c, 200d) are part of words. */
+     * order mark. Joiners (200c, 200d) are part of words and allowed. */
     static const uint32_t ranges[][2] = {{0x00, 0x1f},     {0x7f, 0x9f},     {0x61c, 0x61c},
                                          {0x200b, 0x200b}, {0x200e, 0x200f}, {0x2028, 0x202e},
                                          {0x2060, 0x206f}, {0xfeff, 0xfeff}};

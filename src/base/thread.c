@@ -41,7 +41,7 @@ void pp_thread_pin(int cpu)
 int pp_child_start(const char *const *args, int in, int out, int err, const sigset_t *mask,
                    pid_t *out_pid)
 {
-    int up[2], e = 0; /* what the child could not do goes up the pipe */
+    int up[2], e = 0; /* the child sends the errno of a failure through this pipe */
     pid_t parent = getpid();
     if (pipe2(up, O_CLOEXEC) != 0)
         return pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
@@ -86,7 +86,7 @@ pid_t pp_guard_start(void (*after)(long number), int *out_fd)
     if (guard == 0) {
         sigfillset(&all);
         sigprocmask(SIG_BLOCK, &all, NULL);
-        dup2(ends[0], 0); /* and hold no pipe that somebody reads to its end */
+        dup2(ends[0], 0); /* and keep no pipe open that another process reads to its end */
         (void)syscall(SYS_close_range, 1, ~0u, 0);
         (void)prctl(PR_SET_NAME, PP_GUARD_NAME);
         setsid();

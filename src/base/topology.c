@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* With hwloc's header; topology_stub.c is there instead where it is missing. */
+/* Reads the topology from hwloc; topology_stub.c replaces this file in a build without its
+ * header. */
 #include <dlfcn.h>
 #include <hwloc.h>
 #include <hwloc/cpukinds.h>
@@ -33,7 +34,8 @@ static hwloc_topology_t keeps_plugins;
 
 static void load_hwloc(void)
 {
-    void *library = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL); /* all of hwloc 2 */
+    /* the library name of all versions 2.x */
+    void *library = dlopen("libhwloc.so.15", RTLD_NOW | RTLD_LOCAL);
     bool complete = library != NULL;
 #define LOOK_UP(x)                                                                                 \
     *(void **)&hw.x = complete ? dlsym(library, "hwloc_" #x) : NULL;                               \
@@ -41,7 +43,8 @@ static void load_hwloc(void)
     CALLS(LOOK_UP)
     loaded = complete;
     if (complete) {
-        /* Never destroyed: hwloc unloads its plugins with the last one, and each read loads them again. */
+        /* Never destroyed: hwloc unloads its plugins with the last topology, and each read would
+         * load them again. */
         hw.topology_init(&keeps_plugins);
         unsigned v = hw.get_api_version();
         snprintf(source, sizeof(source), "hwloc, API %u.%u", v >> 16, v >> 8 & 0xff);
@@ -85,7 +88,7 @@ static int read_machine(hwloc_topology_t t, const struct pp_cpu_mask *mask, stru
     return n;
 }
 
-/* Without /sys hwloc knows nothing, and says so on standard error; with these it does not look there. */
+/* Returns whether hwloc has a source to read: without one it complains on standard error. */
 static bool knows_something(void)
 {
     return getenv("HWLOC_XMLFILE") || getenv("HWLOC_SYNTHETIC") || getenv("HWLOC_FSROOT") ||

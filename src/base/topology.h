@@ -4,7 +4,8 @@
 
 #include "ppcli/base/cores.h"
 
-/* All but `sibling` of the processors of mask that hwloc knows, in its order; 0: it is not here. */
+/* Fills all members except `sibling` for the processors of mask that hwloc knows, in its order;
+ * returns 0 if hwloc is missing. */
 int topology_read_all(const struct pp_cpu_mask *mask, struct pp_cpu *out);
 
 #endif

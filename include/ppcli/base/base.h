@@ -14,7 +14,7 @@
 
 /* ---- numbers */
 
-/* The smaller and the larger of two numbers. Each argument is evaluated once. */
+/* Return the smaller and the larger of two numbers. Each argument is evaluated once. */
 #define PP_MIN(a, b) PP_CHOOSE_(a, b, <, __COUNTER__)
 #define PP_MAX(a, b) PP_CHOOSE_(a, b, >, __COUNTER__)
 #define PP_CHOOSE_(a, b, op, n) PP_CHOOSE_NAMED_(a, b, op, n)
@@ -25,7 +25,7 @@
         a_##n op b_##n ? a_##n : b_##n;                                                            \
     })
 
-/* ---- err */
+/* ---- errors */
 
 /*
  * Errors. A function that can fail returns 0 or a negative PP_E... code. The function that first
@@ -52,26 +52,27 @@ enum pp_status {
 
 #define PP_ERROR_TEXT_MAX 4096
 
-/* One failure: plain data, so that a rank thread can hand it to the thread that started it. */
+/* One failure: plain data, so that a rank thread can pass it to the thread that started it. */
 struct pp_error {
     int code;         /* 0 when there is none */
     const char *file; /* source position of the pp_fail(), static storage */
     int line;
-    bool full;                    /* a disk or a quota is: another try would find it so again */
+    bool full;                    /* a disk or a quota is full: another try would fail too */
     char text[PP_ERROR_TEXT_MAX]; /* one line, lower case, no newline, no control characters */
 };
 
 /*
- * Record a failure of this thread and return `code` (one of PP_E...), so that a caller can write
+ * Records a failure of this thread and returns `code` (one of PP_E...), so that a caller can write
  * `return pp_fail(PP_EFORMAT, "...")`. Overwrites an earlier record of this thread.
  */
 #define pp_fail(code, ...) pp_failed(pp_error_set((code), __FILE__, __LINE__, __VA_ARGS__))
 
-/* As pp_fail(), with ": " and the meaning of errno at the end; code by errno when `code` is 0. */
+/* As pp_fail(), with ": " and the meaning of errno at the end; if `code` is 0, errno gives the
+ * code. */
 #define pp_fail_errno(code, ...)                                                                   \
     pp_failed(pp_error_set_errno((code), __FILE__, __LINE__, __VA_ARGS__))
 
-/* Pass a failure on. */
+/* Returns from the function when expr fails, with its code. */
 #define PP_TRY(expr)                                                                               \
     do {                                                                                           \
         int pp_try_rc_ = (expr);                                                                   \
@@ -79,7 +80,7 @@ struct pp_error {
             return pp_try_rc_;                                                                     \
     } while (0)
 
-/* The same, after undo: a call that gives back what was taken before. */
+/* As PP_TRY(), but calls undo first, which releases what was taken before. */
 #define PP_TRY_UNDO(expr, undo)                                                                    \
     do {                                                                                           \
         int pp_try_rc_ = (expr);                                                                   \
@@ -89,7 +90,8 @@ struct pp_error {
         }                                                                                          \
     } while (0)
 
-/* A broken invariant, never bad input: prints where and aborts (also in release builds). */
+/* Checks an invariant that no input can break: prints its position and aborts (also in release
+ * builds). */
 #define pp_assert(cond)                                                                            \
     do {                                                                                           \
         if (!(cond))                                                                               \
@@ -102,55 +104,59 @@ int pp_error_set_errno(int code, const char *file, int line, const char *fmt, ..
     __attribute__((format(printf, 4, 5)));
 void pp_assert_failed(const char *cond, const char *file, int line) __attribute__((noreturn));
 
-/* A failure is never taken for a success; said here, where compilers and analysers see it. */
+/* Asserts that a failure has a code, so that compilers and analysers see that it is not a
+ * success. */
 static inline int pp_failed(int code)
 {
     pp_assert(code < 0);
     return code;
 }
 
-/* Put "context: " in front of this thread's record; returns its code. Only for new knowledge. */
+/* Puts "context: " in front of this thread's record; returns its code. Only to add information. */
 int pp_error_context(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Mark this thread's record as one of a full disk; returns its code. */
+/* Marks this thread's record as a failure for lack of disk space; returns its code. */
 int pp_error_full(void);
 
-/* This thread's record; never NULL; code 0 when nothing failed since pp_error_clear(). */
+/* Returns this thread's record, never NULL; its code is 0 when nothing failed since
+ * pp_error_clear(). */
 const struct pp_error *pp_error_get(void);
 void pp_error_clear(void);
 
-/* Make `e`, recorded by another thread, this thread's record; returns its code. */
+/* Makes `e`, recorded by another thread, this thread's record; returns its code. */
 int pp_error_adopt(const struct pp_error *e);
 
-/* The word for a code: "configuration", "bad data", ... ; static storage. */
+/* Returns the word for a code, such as "configuration" or "bad data"; static storage. */
 const char *pp_status_name(int code);
 
 /*
- * A variable that gives back what it holds when its block is left, whichever way: give_back() of its
- * address is called when the value of a return is known. It begins with what give_back() takes for
- * nothing. unused: clang's analyser does not know that the end of the block reads it.
+ * Declares a variable whose content is released when its block is left in any way: give_back() of
+ * its address is called after the value of a return is known. The variable begins with the value
+ * that give_back() takes for empty. unused: clang's analyser does not see that the end of the block
+ * reads it.
  */
 #define PP_OWN(give_back) __attribute__((cleanup(give_back), unused))
 
-/* ---- mem */
+/* ---- memory */
 
 /*
- * Host memory. Small things come from pp_alloc(); everything a rank needs in a training step comes
- * from one arena that is planned first (a dry pass that only counts) and taken once, so that what
- * `ppcli explain` predicts and what a run holds are the same number by construction.
+ * Host memory. Small objects come from pp_alloc(). What a rank needs in a training step comes from
+ * one arena, which is planned first (a dry pass that only counts) and allocated once, so that what
+ * `ppcli explain` predicts and what a run uses are the same number by construction.
  */
 
-#define PP_ALIGN 64 /* bytes; every arena block starts on such a boundary */
+#define PP_ALIGN 64 /* bytes; every arena block is aligned to it */
 
-/* Zeroed memory for `count` objects of `size` bytes; NULL only for out of memory or overflow,
- * with the failure recorded (PP_ERESOURCE). count or size 0 gives a valid pointer. Local. */
+/* Allocates zeroed memory for `count` objects of `size` bytes. NULL: out of memory or overflow, and
+ * the failure is recorded (PP_ERESOURCE). count or size 0 gives a valid pointer. Local. */
 void *pp_alloc(size_t count, size_t size);
 
-/* Grow or shrink; on failure NULL, the old block stays valid, the failure is recorded. */
+/* Grows or shrinks a block. On failure NULL: the old block stays valid, the failure is recorded. */
 void *pp_realloc(void *p, size_t count, size_t size);
 
-/* The same in a function that returns a code, which goes to its caller: memory for `count` of what p
- * points to, now in p; more or less of it, with p as it was on failure. */
+/* As pp_alloc() and pp_realloc() in a function that returns a code, which goes to its caller on
+ * failure. PP_ALLOC: memory for `count` of what p points to. PP_GROW: resizes it; p is unchanged on
+ * failure. */
 #define PP_ALLOC(p, count)                                                                         \
     PP_TRY(((p) = pp_alloc((size_t)(count), sizeof(*(p)))) ? 0 : PP_ERESOURCE)
 #define PP_GROW(p, count)                                                                          \
@@ -159,7 +165,8 @@ void *pp_realloc(void *p, size_t count, size_t size);
         PP_TRY(pp_grown_ ? 0 : PP_ERESOURCE);                                                      \
         (p) = pp_grown_;                                                                           \
     } while (0)
-/* Room for one more than n in p[room], both of an integer type that holds 2 * room + 16. */
+/* Makes p[capacity] hold more than n elements; n and capacity have an integer type that holds 2 *
+ * capacity + 16. */
 #define PP_ROOM(p, n, room)                                                                        \
     do {                                                                                           \
         if ((n) == (room)) {                                                                       \
@@ -171,25 +178,26 @@ void *pp_realloc(void *p, size_t count, size_t size);
 char *pp_strdup(const char *s);
 void pp_free(void *p); /* accepts NULL */
 
-/* A pointer that owns memory of pp_alloc(). PP_TAKE: and takes it, zeroed, for `count` of `type`, in
- * a function that returns a code, which goes to its caller on failure. */
+/* PP_OWN_MEMORY declares a pointer that owns memory of pp_alloc(). PP_TAKE also allocates it,
+ * zeroed, for `count` of `type`, in a function that returns a code, which goes to its caller on
+ * failure. */
 #define PP_OWN_MEMORY PP_OWN(pp_free_at)
 #define PP_TAKE(type, p, count)                                                                    \
     PP_OWN_MEMORY type *p = pp_alloc((size_t)(count), sizeof(type));                               \
     PP_TRY((p) ? 0 : PP_ERESOURCE)
-void pp_free_at(void *at); /* pp_free() of the pointer there */
+void pp_free_at(void *at); /* calls pp_free() of the pointer at `at` */
 
-/* How many pp_alloc/pp_realloc/pp_strdup/arena calls this thread has made: a training step must not
- * move it. */
+/* Returns how many pp_alloc/pp_realloc/pp_strdup/arena calls this thread has made: a training step
+ * must not change it. */
 uint64_t pp_alloc_count(void);
 
-/* a*b and a+b with overflow recorded as PP_ECONFIG ("too large"); *out untouched then. */
+/* Compute a*b and a+b; an overflow is PP_ECONFIG ("too large") and leaves *out untouched. */
 int pp_size_mul(size_t a, size_t b, size_t *out);
 int pp_size_add(size_t a, size_t b, size_t *out);
 
 /*
- * A bump allocator over one block. base == NULL is the dry pass: pp_arena_take() counts and
- * returns NULL. The block belongs to whoever called pp_arena_create().
+ * An allocator that hands out one block from its start. base == NULL is the dry pass:
+ * pp_arena_take() counts and returns NULL. The caller of pp_arena_create() owns the block.
  */
 struct pp_arena {
     char *base;
@@ -197,106 +205,107 @@ struct pp_arena {
     size_t used;
 };
 
-/* A counting arena: nothing is allocated. */
+/* Makes an arena that only counts and allocates nothing. */
 struct pp_arena pp_arena_dry(void);
 
-/* Take `bytes` from the system, zeroed, PP_ALIGN aligned, in huge pages where the system gives
- * them. Errors: PP_ERESOURCE. */
+/* Allocates `bytes` from the system, zeroed, PP_ALIGN aligned, in huge pages if possible. Errors:
+ * PP_ERESOURCE. */
 int pp_arena_create(size_t bytes, struct pp_arena *out);
 void pp_arena_destroy(struct pp_arena *a); /* accepts a dry or zeroed arena */
 
-/* The next `count` objects of `size` bytes, PP_ALIGN aligned; NULL in the dry pass. Running past
- * the capacity is a broken invariant (the dry pass must have asked for the same). */
+/* Returns memory for the next `count` objects of `size` bytes, PP_ALIGN aligned; NULL in the dry
+ * pass. Exceeding the capacity is a broken invariant (the dry pass must have asked for the
+ * same). */
 void *pp_arena_take(struct pp_arena *a, size_t count, size_t size);
 
-/* ---- text */
+/* ---- texts */
 
 /*
- * Text from elsewhere (file names, words of a command line, bytes of a file) on its way to a
- * terminal. A terminal obeys control characters, so none of them is ever printed as it came.
+ * Text from outside (file names, arguments, bytes of a file) on its way to a terminal. A terminal
+ * obeys control characters, so none of them is ever printed as it came.
  */
 
-/* Bytes of the valid UTF-8 sequence at s, which is not at its end; 0 when there is none (overlong,
- * surrogate, cut). */
+/* Returns the bytes of the valid UTF-8 sequence at s, which is not at its end; 0 when it is not
+ * valid (overlong, surrogate, cut). */
 int pp_utf8_length(const char *s);
 
-/* A character as UTF-8, without a NUL; returns its bytes. */
+/* Writes a character as UTF-8, without a NUL; returns its bytes. */
 #define PP_UTF8_MAX 4
 size_t pp_utf8_put(uint32_t code, char *out);
 
-/* The character of the valid UTF-8 sequence at s when it is obeyed instead of shown: a control
- * character, a mark of text direction, an invisible separator. Else 0. */
+/* Returns the character of the valid UTF-8 sequence at s if a terminal obeys it instead of showing
+ * it: a control character, a mark of text direction, an invisible separator. Else 0. */
 uint32_t pp_text_control(const char *s);
 
-/* In place: what pp_text_control() finds and what is not UTF-8 become '?', byte by byte; the length
- * stays. Returns `text`. Local. */
+/* Replaces in place, byte by byte, what pp_text_control() finds and what is not UTF-8 by '?'; the
+ * length stays. Returns `text`. Local. */
 char *pp_text_plain(char *text);
 
-/* The same for a text that is not ours: a copy, cut to what fits, in out[bytes]; returns out. */
+/* As pp_text_plain(), on a copy in out[bytes], cut to what fits; returns out. */
 const char *pp_text_shown(const char *text, char *out, size_t bytes);
 
-/* A word as a shell reads it back: in single quotes where it needs them. A word that does not fit is cut, without
- * quotes. Returns out. */
+/* Quotes a word for a shell, in single quotes if it needs them. A word that does not fit is cut and
+ * not quoted. Returns out. */
 const char *pp_text_shell(const char *word, char *out, size_t bytes);
 
-/* Bytes of the byte order mark that some editors put before a text: 3 or 0. Readers pass over it. */
+/* Returns the bytes of the byte order mark at the start of a text: 3 or 0. Readers skip it. */
 static inline size_t pp_text_bom(const char *text)
 {
     return strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
-/* A text, or its first bytes (SIZE_MAX: all), as XML and HTML have it. */
+/* Writes a text, or its first bytes (SIZE_MAX: all), escaped for XML and HTML. */
 void pp_text_xml(const char *text, size_t bytes, FILE *f);
 
-bool pp_text_ends(const char *text, const char *end); /* in it */
-int pp_text_columns(const char *text);                /* that it takes: characters of UTF-8 */
+bool pp_text_ends(const char *text, const char *end); /* with `end` */
+int pp_text_columns(const char *text);                /* width in characters of UTF-8 */
 
-/* Append to the text in out[bytes]; cut at what fits. */
+/* Appends to the text in out[bytes], cut to what fits. */
 void pp_text_add(char *out, size_t bytes, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Whether `word` is one of the words of `list`, which blanks separate; list may be NULL. */
+/* Returns whether `word` is one of the blank-separated words of `list`, which may be NULL. */
 bool pp_has_word(const char *list, const char *word);
 
-/* "a b c" as "a, b and c". Returns out. */
+/* Formats "a b c" as "a, b and c". Returns out. */
 const char *pp_text_list(const char *words, char *out, size_t bytes);
 
-/* What follows "%d sample". */
+/* Returns the ending of a noun after a number: "%d sample%s". */
 static inline const char *pp_plural(int64_t n)
 {
     return n == 1 ? "" : "s";
 }
 
 /*
- * End a FILE of open_memstream(text, ...), on which all writing is done: *text is the caller's,
- * free(). On failure (PP_ERESOURCE, "LABEL: out of memory") it is NULL. Local. (What
- * fclose() returns will not do: it is 0 where the block could not be shrunk and *text is NULL.)
+ * Ends a FILE of open_memstream(text, ...): the caller owns *text, free(). On failure
+ * (PP_ERESOURCE, "LABEL: out of memory") it is NULL. Local. (The result of fclose() alone is not
+ * enough: it is 0 when the block could not be shrunk and *text is NULL.)
  */
 int pp_text_close(FILE *f, char **text, const char *label);
 
-#define PP_TEXT_WIDTH 96 /* columns that lines of help have at most */
+#define PP_TEXT_WIDTH 96 /* maximum columns of lines of help */
 
-/* `text` in lines that begin at `column` and break at blanks; the last one ends too. hang: the first
- * line is begun already, up to that column. */
+/* Prints `text` in lines that begin at `column` and break at blanks, with a line end after the
+ * last. hang: the first line is already begun, up to that column. */
 void pp_text_wrap(FILE *f, int column, const char *text);
 void pp_text_hang(FILE *f, int column, const char *text);
 
 #define PP_COUNT_TEXT 32
 
-/* A count for people: "55,170", "69.0 billion", "12.5". Returns out. */
+/* Formats a count for people: "55,170", "69.0 billion", "12.5". Returns out. */
 const char *pp_text_commas(double x, char out[PP_COUNT_TEXT]); /* "69,000,000,000" */
 const char *pp_text_count(double x, char out[PP_COUNT_TEXT]);
 
-/* "812 bytes", "1.4 MB"; returns out. */
+/* Formats a size: "812 bytes", "1.4 MB". Returns out. */
 const char *pp_text_size(uint64_t bytes, char out[PP_COUNT_TEXT]);
 
 /* ---- log */
 
 /*
- * The story of a run on stderr: one call, one line, one write. Results never go through here (they
- * belong on stdout) and neither do errors (cli/main.c prints the one that ended the run).
- * Control characters in what is logged become '?'. The level is process-wide presentation state,
- * set once by the command before ranks start.
+ * Messages of a run on stderr: one call, one line, one write. Results never go through here (they
+ * belong on stdout) and neither do errors (cli/main.c prints the one that ended the run). Control
+ * characters in messages become '?'. The level is process-wide state, which the command sets once
+ * before ranks start.
  */
 
 enum pp_log_level {
@@ -312,40 +321,41 @@ void pp_log_info(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void pp_log_debug(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void pp_log_warn(const char *fmt, ...) __attribute__((format(printf, 1, 2))); /* "warning: ..." */
 
-/* Shows one line about what takes long in place of the one before, cut to the terminal's width, at any
- * level; NULL removes it, and so does the next message. Only where stderr is pp_term_live(). */
+/* Shows one line about a long operation in place of the one before, cut to the terminal's width, at
+ * any level; NULL removes it, and so does the next message. Only if stderr is pp_term_live(). */
 void pp_log_progress(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Whether a line can be written to this descriptor, standard output or error. A reader that stands still must
- * not stop a training, nor keep a signal from ending it: it is waited for once, a second, and what comes
- * while it stands still is counted. When it reads again, one line says how many were left out. */
+/* Returns whether a line can be written to this descriptor, standard output or error. A reader that
+ * does not read must not stop a training, nor keep a signal from ending it: it gets one second,
+ * once; after that lines are counted instead of written. When it reads again, one line says how
+ * many were left out. */
 bool pp_log_ready(int fd);
 
-/* Whether a line may be redrawn on this descriptor: a terminal, TERM not "dumb", and not a rank under
- * mpirun (whose stdout looks like a terminal even when it is not). And whether escape codes may be
- * sent as well: NO_COLOR is empty. */
+/* Return whether a line may be redrawn on this descriptor (a terminal, TERM not "dumb", and not a
+ * rank under mpirun, whose stdout looks like a terminal even when it is not), and whether escape
+ * codes may be sent as well (NO_COLOR is empty). */
 bool pp_term_live(int fd);
 bool pp_term_color(int fd);
 
 /* ---- clock */
 
-/* Time: durations always from the monotonic clock, dates only for people and logs. */
+/* Time: durations always come from the monotonic clock; dates are only for people and logs. */
 
 uint64_t pp_clock_ns(void);     /* CLOCK_MONOTONIC, nanoseconds */
-uint64_t pp_clock_cpu_ns(void); /* what this thread has computed, without the time of others */
+uint64_t pp_clock_cpu_ns(void); /* processor time of this thread */
 
-void pp_clock_nap(uint64_t ns); /* this thread sleeps so long, or until a signal */
+void pp_clock_nap(uint64_t ns); /* sleeps for ns, or until a signal */
 
-/* How long this thread was ready to run but had no core, so far; -1: the system does not tell. */
+/* Returns how long this thread has been ready to run without a core, so far; -1: unknown. */
 int64_t pp_clock_waited_ns(void);
 
-/* ISO 8601 UTC, "2026-01-31T12:00:00Z"; returns out. bytes >= 21. */
+/* Formats the date as ISO 8601 UTC, "2026-01-31T12:00:00Z"; returns out. bytes >= 21. */
 char *pp_clock_utc(char *out, size_t bytes);
 
-/* "00:08", "1:02:03"; returns out. bytes >= 16. */
+/* Formats a duration, "00:08", "1:02:03"; returns out. bytes >= 16. */
 char *pp_clock_duration(double seconds, char *out, size_t bytes);
 
-/* ---- rng */
+/* ---- random numbers */
 
 /*
  * Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
@@ -357,44 +367,44 @@ char *pp_clock_duration(double seconds, char *out, size_t bytes);
  *   stream  = FNV-1a 64 of the name's bytes followed by the 8 little-endian bytes of n
  */
 
-/* One block of the bijection, 10 rounds. */
+/* Computes one block of the bijection, 10 rounds. */
 void pp_philox4x32(const uint32_t key[2], const uint32_t ctr[4], uint32_t out[4]);
 
-/* The stream for a purpose, e.g. ("init:layers.0.weight", 0) or ("shuffle", epoch). */
+/* Returns the stream for a purpose, such as ("init:layers.0.weight", 0) or ("shuffle", epoch). */
 uint64_t pp_rng_stream(const char *name, uint64_t n);
 
-/* Word number `index` of a stream, uniform over 32 bits. */
+/* Returns word number `index` of a stream, uniform over 32 bits. */
 uint32_t pp_rng_u32(uint64_t seed, uint64_t stream, uint64_t index);
 
 /* out[i] = lo + (hi - lo) * (u32(first + i) >> 8) * 2^-24, computed in float, i = 0..n-1. */
 void pp_rng_uniform(uint64_t seed, uint64_t stream, uint64_t first, float lo, float hi, size_t n,
                     float *out);
 
-/* out[i] = mean + deviation * z, z from N(0, 1): elements 2k and 2k + 1 are Box and Muller's pair of
- * words 2k and 2k + 1, computed in double without libm. |z| < 6.7. */
+/* Sets out[i] = mean + deviation * z, z from N(0, 1): elements 2k and 2k + 1 are the Box-Muller
+ * pair of words 2k and 2k + 1, computed in double without libm. |z| < 6.7. */
 void pp_rng_normal(uint64_t seed, uint64_t stream, uint64_t first, float mean, float deviation,
                    size_t n, float *out);
 
 /*
- * A permutation of 0..n-1 (Fisher-Yates from the end): for i = n-1..1 swap a[i] with a[j],
- * j = (u32(i) * (i+1)) >> 32, u32(i) being word i of the stream.
+ * Computes a permutation of 0..n-1 (Fisher-Yates from the end): for i = n-1..1 swap a[i] with a[j],
+ * j = (u32(i) * (i+1)) >> 32, where u32(i) is word i of the stream.
  */
 void pp_rng_permutation(uint64_t seed, uint64_t stream, uint32_t n, uint32_t *out);
 
-/* ---- median */
+/* ---- order statistics */
 
 /* Order statistics of measurements. */
 
-void pp_sort_doubles(double *values, int64_t n); /* ascending; none is a NaN */
+void pp_sort_doubles(double *values, int64_t n); /* ascending; no value is a NaN */
 
-/* Of sorted[n], n >= 1, 0 <= q <= 1, linear between two values. */
+/* Returns the q-quantile of sorted[n], n >= 1, 0 <= q <= 1, linear between two values. */
 double pp_quantile(const double *sorted, int64_t n, double q);
 
 double pp_median(double *values, int64_t n); /* sorts them; n >= 1 */
 
-/* ---- sha256 */
+/* ---- hashes */
 
-/* SHA-256 (FIPS 180-4), so that `sha256sum` can re-check whatever ppcli prints. */
+/* SHA-256 (FIPS 180-4), so that `sha256sum` can check what ppcli prints. */
 
 #define PP_SHA256_BYTES 32
 #define PP_SHA256_HEX 65 /* with the terminating NUL */
@@ -409,10 +419,10 @@ void pp_sha256_init(struct pp_sha256 *s);
 void pp_sha256_update(struct pp_sha256 *s, const void *data, size_t bytes);
 void pp_sha256_final(struct pp_sha256 *s, uint8_t out[PP_SHA256_BYTES]);
 
-/* Lower-case hex of a digest; returns out. */
+/* Formats a digest as lower-case hex; returns out. */
 char *pp_sha256_hex(const uint8_t digest[PP_SHA256_BYTES], char out[PP_SHA256_HEX]);
 
-/* ---- shape */
+/* ---- shapes */
 
 /* The shape of one sample of a value: C, or TC (positions, channels), or HWC (rows and columns of
  * pixels, channels). Channels lie next to each other in memory, samples one after the other. */
@@ -431,15 +441,15 @@ static inline struct pp_shape pp_shape_image(int h, int w, int c)
     return (struct pp_shape){3, {h, w, c}};
 }
 
-/* What the data say about the samples of a model. */
+/* Properties of the data that a model needs. */
 struct pp_data_input {
-    struct pp_shape shape; /* n 0: not known, or whatever the model reads */
+    struct pp_shape shape; /* n 0: not known, or the model accepts any */
     int classes;           /* 0: not known */
-    int vocabulary;        /* of texts: different tokens; 0: not known, or no texts */
-    int targets;           /* of a sample: 1, or one for each position; 0: not known */
+    int vocabulary;        /* texts: number of different tokens; 0: not known, or not texts */
+    int targets;           /* per sample: 1, or one for each position; 0: not known */
 };
 
-/* Floats of one sample. */
+/* Returns the floats of one sample. */
 static inline size_t pp_shape_floats(const struct pp_shape *s)
 {
     size_t floats = 1;
@@ -453,18 +463,19 @@ static inline int pp_shape_channels(const struct pp_shape *s)
     return s->dims[s->n - 1];
 }
 
-/* "32 x 32 x 3"; as long as snprintf would make it. */
+/* Formats "32 x 32 x 3"; returns the length as snprintf does. */
 int pp_shape_text(const struct pp_shape *s, char *out, size_t bytes);
 
-/* ---- shipped */
+/* ---- installed files */
 
-/* Where configs and sample data that come with ppcli may lie. */
+/* Folders of the configs and sample data that come with ppcli. */
 
 #define PP_SHIPPED_MAX 6
 
-/* Folders that may have what is `below` share/ppcli ("configs", "data/mnist-sample"), the nearest
- * first: beside the program, wherever it was moved to; where it is installed; and of a program in
- * its build folder, the source. Absolute; they need not exist. Returns how many. Any thread. */
+/* Lists folders that may contain `below` of share/ppcli ("configs", "data/mnist-sample"), the
+ * nearest first: near the program, wherever it was moved to; where it is installed; and for a
+ * program in its build folder, the source. Absolute; they need not exist. Returns how many. Any
+ * thread. */
 int pp_shipped_folders(const char *below, char out[PP_SHIPPED_MAX][PP_PATH_MAX]);
 
 #endif
