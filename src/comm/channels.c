@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Channels, as far as they do not depend on how bytes move: their ends, and whose turn a slot is. A
- * plan is proved before it runs, so no check should ever fire; when one does, it must be an error
- * that names the place and not a hang or a wrong number.
+ * The part of channels that is the same for all transports: their ends, and the order of calls on a
+ * slot. A plan is proved before it runs, so no check should ever fail; if one does, it must be an
+ * error that names the place, not a hang or a wrong number.
  */
 #include "impl.h"
 
@@ -40,7 +40,7 @@ static bool is_same_spec(const struct pp_channel_spec *a, const struct pp_channe
            a->bytes == b->bytes;
 }
 
-/* all[size][most]: everybody's specs; slots == 0 ends a shorter list. */
+/* Checks all[size][most]: the specs of all ranks; slots == 0 ends a shorter list. */
 static int check_peers(const struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                        const struct pp_channel_spec *all, int most)
 {
@@ -77,7 +77,7 @@ int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *sp
     PP_OWN_MEMORY struct pp_channel_spec *all =
         pp_alloc((size_t)most * (size_t)tp->size, sizeof(*all));
     PP_TRY(pp_transport_agree(tp, padded && all ? 0 : PP_ERESOURCE));
-    pp_assert(padded != NULL && all != NULL); /* or this rank had not agreed */
+    pp_assert(padded != NULL && all != NULL); /* else agree() would have failed */
     if (n > 0)
         memcpy(padded, specs, (size_t)n * sizeof(*specs));
     PP_TRY(pp_transport_allgather(tp, padded, (size_t)most * sizeof(*padded), all));
@@ -87,8 +87,8 @@ int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *sp
     return 0;
 }
 
-/* Collective: are the specs legal, and does the other end of each have the same one? Needs only
- * allgather, send and recv. Every rank gets the same verdict. */
+/* Collective: checks that the specs are legal, and that both ends of each channel have the same
+ * spec. Needs only allgather, send and recv. Every rank gets the same result. */
 static int check_specs(struct pp_transport *tp, const struct pp_channel_spec *specs, int n)
 {
     int rc = 0;

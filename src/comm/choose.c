@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of transports, and which one connects the ranks of a run: the first row of
- * transports.def that can, or the one the config names. Whoever chooses asks the tables, nobody
- * asks for a name.
+ * The list of transports, and the choice of the one that connects the ranks of a run: the first row
+ * of transports.def that can, or the one that the config names. The choice asks the tables; no
+ * caller compares names.
  */
 #include "impl.h"
 
@@ -78,11 +78,12 @@ int pp_transport_choose(const struct pp_paths *p, const struct pp_transport_ops 
         if (!can_join(t, p->processes))
             continue;
         bool fits = pp_transport_fits(t, p, text);
-        /* The hosts of processes may have other libraries: there all say what is missing, or none. */
+        /* The hosts of processes may have different libraries, so the library is loaded later on
+         * all of them. */
         if (fits && t->probe && !p->processes)
             fits = t->probe(text, sizeof(text)) == 0 && pp_transport_fits(t, p, text);
         if (fits) {
-            if (devices) { /* else there is nothing to tell */
+            if (devices) { /* without devices there is nothing to report */
                 snprintf(why, PP_TRANSPORT_WHY_MAX, "%.120s%s%.120s", text, refused[0] ? ": " : "",
                          refused);
             }
@@ -119,7 +120,7 @@ bool pp_paths_gap(const struct pp_paths *p, int *a, int *b)
 
 /* ---- opening */
 
-/* What connects processes by itself. */
+/* Returns the transport that connects processes by itself. */
 static const struct pp_transport_ops *world(void)
 {
     int i = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the transports share: the handle, the ends of channels, and the exchange that sums and
- * messages are built from. */
+/* Declarations that the transports share: the handle, the ends of channels, and the exchange that
+ * sums and messages are built from. */
 #ifndef PPCLI_COMM_IMPL_H
 #define PPCLI_COMM_IMPL_H
 
@@ -9,44 +9,45 @@
 #define PP_TRANSPORT(name) extern const struct pp_transport_ops transport_##name;
 #include "transports.def"
 
-/* A handle; takes impl over only on success. Local. Errors: PP_ERESOURCE. */
+/* Makes a handle; takes impl over only on success. Local. Errors: PP_ERESOURCE. */
 int pp_transport_new(const struct pp_transport_ops *ops, int rank, int size, void *impl,
                      struct pp_transport **out);
-/* A handle that is built on inner, with impl_bytes of zeroed impl. Takes inner over, also on failure.
- * Local. Errors: PP_ERESOURCE. */
+/* Makes a handle that is built on inner, with impl_bytes of zeroed impl. Takes inner over, also on
+ * failure. Local. Errors: PP_ERESOURCE. */
 int pp_transport_wrap(const struct pp_transport_ops *ops, struct pp_transport *inner,
                       size_t impl_bytes, struct pp_transport **out);
 
 /*
- * Messages of a device over a transport that moves memory of the host (MPI, threads): the bound backend
- * copies them to pinned memory of the host and back. post_send waits for the work that makes the
- * message, release for the copy to the device; PP_ELOST when the device needs more than timeout_ns
- * (0: no limit). Slots, reduce and allgather_on are memory of the device; the rest is as `inner`
- * does it. Pinned: a twin of every slot, and 8 MiB. Takes `inner` over (also on failure). Local.
+ * Sends messages of a device over a transport that moves memory of the host (MPI, threads): the
+ * bound backend copies them to pinned memory of the host and back. post_send waits for the work
+ * that makes the message, release for the copy to the device; PP_ELOST when the device needs more
+ * than timeout_ns (0: no limit). Slots, reduce and allgather_on are memory of the device; all else
+ * is as `inner` does it. Pinned: a copy of every slot, and 8 MiB. Takes `inner` over (also on
+ * failure). Local.
  */
 int pp_staged_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
 
-/* Two ranks that share a device; two whose devices do not reach each other's memory. */
+/* Find two ranks that share a device, or two whose devices do not reach each other's memory. */
 bool pp_paths_share(const struct pp_paths *p, int *a, int *b);
 bool pp_paths_gap(const struct pp_paths *p, int *a, int *b);
 
-/* Collective: everybody's specs, [size][*out_most]; slots == 0 ends a shorter list. Needs only
- * allgather, send and recv. *out is the caller's: pp_free(). Errors: PP_ERESOURCE, on every rank.
- */
+/* Collective: gathers the specs of all ranks, [size][*out_most]; slots == 0 ends a shorter list.
+ * Needs only allgather, send and recv. The caller owns *out: pp_free(). Errors: PP_ERESOURCE, on
+ * every rank. */
 int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                        struct pp_channel_spec **out, int *out_most);
 
-/* One slot as one of its two ends sees it. */
+/* The state of one slot as one of its two ends sees it. */
 enum pp_turn {
     PP_TURN_FREE,
-    PP_TURN_ACQUIRED, /* sender: may write, then post_send */
+    PP_TURN_ACQUIRED, /* sender: may write, then calls post_send */
     PP_TURN_POSTED,   /* receiver: expects a message */
-    PP_TURN_HELD,     /* receiver: reads a message, then release */
+    PP_TURN_HELD,     /* receiver: reads a message, then calls release */
 };
 
 struct pp_slot_end {
     enum pp_turn turn;
-    uint32_t count; /* messages that went through this slot before */
+    uint32_t count; /* messages through this slot so far */
     uint32_t tag;   /* receiver: expected */
     size_t bytes;   /* receiver: expected */
 };
@@ -54,9 +55,10 @@ struct pp_slot_end {
 /* One end of a channel. */
 struct pp_channel_end {
     struct pp_channel_spec spec;
-    char *memory;              /* of the slots */
+    char *memory;              /* memory of the slots */
     struct pp_slot_end *slots; /* [spec.slots] */
-    void *own, *own_slots;     /* of the transport: ops->end_bytes, ops->slot_bytes for each slot */
+    /* private memory of the transport: ops->end_bytes, and ops->slot_bytes for each slot */
+    void *own, *own_slots;
 };
 
 static inline char *pp_slot_memory(const struct pp_channel_end *e, int slot)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether an MPI launcher started this process, from its environment alone: asking MPI would mean
- * initialising it, which costs 0.3 s and is wrong for commands that need no ranks.
+ * Finds out from the environment alone whether an MPI launcher started this process: asking MPI
+ * would initialise it, which costs 0.3 s and is wrong for commands that need no ranks.
  */
 #include "ppcli/comm/transport.h"
 
@@ -10,7 +10,7 @@
 
 #include "ppcli/conf/config.h"
 
-/* A launcher sets both. A rank alone was left behind in a shell. */
+/* A launcher sets both variables. A rank alone was left over in a shell. */
 static bool has_rank(const char *rank, const char *with)
 {
     return getenv(rank) && (getenv(with) || getenv("SLURM_STEP_NUM_TASKS"));
@@ -18,16 +18,16 @@ static bool has_rank(const char *rank, const char *with)
 
 bool pp_mpi_launched(void)
 {
-    /* mpirun of Open MPI; mpiexec of MPICH, srun --mpi=pmi2; srun --mpi=pmix, prun. SLURM_PROCID alone is
-     * no sign: every batch script has it. */
+    /* mpirun of Open MPI; mpiexec of MPICH, srun --mpi=pmi2; srun --mpi=pmix, prun. SLURM_PROCID
+     * alone means nothing: every batch script has it. */
     if (getenv("OMPI_COMM_WORLD_SIZE"))
         return true;
-    /* A shell that srun started alone has them too; its ranks are threads. */
+    /* A shell that srun started alone has these variables too; its ranks are threads. */
     bool alone = getenv("SLURM_STEP_NUM_TASKS") && pp_launch_processes() == 1;
     return !alone && (has_rank("PMI_RANK", "PMI_SIZE") || has_rank("PMIX_RANK", "PMIX_NAMESPACE"));
 }
 
-/* 0: the launcher does not tell. */
+/* Returns the number of processes; 0: the launcher does not tell. */
 static int known_processes(void)
 {
     /* of the step, not of the job: a batch script is one process of a job of many tasks */
@@ -46,8 +46,8 @@ int pp_launch_processes(void)
     return n > 0 ? n : 1;
 }
 
-/* The one rank of a run, by itself: as a thread it has what is possible within a process only, such as
- * recorded steps. */
+/* Returns whether this is the only rank of a run: as a thread it can do more than a process, such
+ * as recorded steps. */
 static bool is_alone(const struct pp_config *cfg)
 {
     return cfg->pipeline.stages * cfg->pipeline.replicas == 1 && known_processes() == 1 &&
@@ -59,8 +59,8 @@ bool pp_mpi_used(const struct pp_config *cfg)
     return pp_mpi_launched() && cfg->run.launch != PP_LAUNCH_THREADS && !is_alone(cfg);
 }
 
-/* Whether Open MPI would find the others: PMI-1 and 2 it knows only when it was built for them, and then
- * the user names the component. */
+/* Returns whether Open MPI would find the other processes: it supports PMI-1 and 2 only if it was
+ * built for them, and then the user names the component. */
 static bool can_connect(void)
 {
     bool only_pmi = getenv("PMI_RANK") && !getenv("PMIX_RANK") && getenv("SLURM_STEP_NUM_TASKS");

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks are MPI processes. Nothing blocks inside MPI: every operation is started without blocking
- * and finished in one polling loop (finish), which backs off, notices an abort and, because MPI
- * moves messages only inside its calls, also pushes whatever else is under way. Between hosts a large
- * message also has to move while its ranks compute: a thread, the mover, calls MPI then.
+ * Ranks are MPI processes. No call blocks inside MPI: every operation is started without blocking
+ * and finished in one polling loop (finish_request), which backs off, notices an abort and, because
+ * MPI moves messages only inside its calls, also advances all other messages. Between hosts a large
+ * message must also move while its ranks compute: then a thread, the mover, calls MPI.
  *
- * No wildcard receives: the MPI tag says channel and slot. Messages of one slot follow each other
- * strictly, so this pairs every send with its receive whatever the order in which slots are freed.
- * A message is a header (its tag and size) and the payload, in that order under the same MPI tag:
- * with the message's own tag as MPI tag a plan's mistake would be a hang, with the header it is an
- * error.
+ * There are no wildcard receives: the MPI tag encodes channel and slot. Messages of one slot follow
+ * each other strictly, so this pairs every send with its receive whatever the order in which slots
+ * are freed. A message is a header (its tag and size) and the payload, in that order under the same
+ * MPI tag. If the message's own tag were the MPI tag, a plan's mistake would be a hang; with the
+ * header it is an error.
  */
 #include "mpi_impl.h"
 
@@ -25,8 +25,8 @@
 
 #define GIB ((size_t)1 << 30)
 #define NAP_NS 50000
-#define MOVE_NS 300000 /* in which a fast network carries less than the kernel holds */
-#define LARGE_BYTES ((size_t)2 << 20) /* the kernel surely holds less for a connection */
+#define MOVE_NS 300000 /* interval in which a fast network carries less than the kernel holds */
+#define LARGE_BYTES ((size_t)2 << 20) /* the kernel certainly holds less for a connection */
 
 /* ---- who may call MPI */
 
@@ -44,7 +44,7 @@ static void unlock_calls(struct mpi **m)
         pthread_mutex_unlock(&(*m)->lock);
 }
 
-/* At the begin of each operation: the mover waits until the function returns. */
+/* Put at the begin of each operation: the mover waits until the function returns. */
 #define MPI_IS_MINE(tp)                                                                            \
     __attribute__((cleanup(unlock_calls), unused)) struct mpi *mine_ = lock_calls(tp)
 
@@ -110,18 +110,20 @@ static int finish_request(struct pp_transport *tp, MPI_Request *request, MPI_Sta
         if (tp->crowded)
             pp_clock_nap(NAP_NS);
         else
-            sched_yield(); /* progress needs our calls: sleeping would stall the neighbour too */
+            /* MPI makes progress only in our calls: sleeping would stall the neighbour too */
+            sched_yield();
     }
 }
 
-/* MPI belongs to one thread. From another one only the wish is left, for the next finish_request(). */
+/* MPI belongs to one thread. Another thread only leaves a request, for the next
+ * finish_request(). */
 static void stop_all(struct pp_transport *tp)
 {
     struct mpi *m = tp->impl;
     int code = pp_error_get()->code;
     code = code < 0 ? -code : -PP_EINTERNAL;
     int none = 0;
-    atomic_compare_exchange_strong(&m->stop, &none, code); /* none: of an earlier abort */
+    atomic_compare_exchange_strong(&m->stop, &none, code); /* unless an earlier abort has set it */
     if (pthread_equal(pthread_self(), m->thread)) {
         MPI_IS_MINE(tp);
         MPI_Abort(MPI_COMM_WORLD, none != 0 ? none : code);
@@ -174,8 +176,8 @@ static size_t part_of(size_t bytes, size_t from)
     return bytes - from < GIB ? bytes - from : GIB;
 }
 
-/* In parts of a GiB, as far as the longest message needs: request 2i is the way in of x[i], 2i + 1 the
- * way out. Nothing left is not a message, except of no bytes at all. */
+/* Sends parts of a GiB, until the longest message is done: request 2i receives x[i], 2i + 1 sends
+ * it. A message without bytes left has no request, except an empty message. */
 static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
 {
     MPI_IS_MINE(tp);
@@ -257,7 +259,7 @@ static int finish_slot(struct pp_transport *tp, struct mpi_slot *s)
     return 0;
 }
 
-/* The slot is ours again when the previous message has left it. */
+/* Waits until the previous message has left the slot. */
 static int acquire(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 {
     MPI_IS_MINE(tp);
@@ -281,7 +283,8 @@ static int post_send(struct pp_transport *tp, struct pp_channel_end *e, int slot
     return 0;
 }
 
-/* The whole slot, so that a message of another size is found by its header, not cut. */
+/* Receives up to the whole slot, so that a message of another size is found by its header, not
+ * cut. */
 static int post_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t bytes)
 {
     MPI_IS_MINE(tp);

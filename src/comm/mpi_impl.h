@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the two halves of the MPI transport share: mpi.c (messages) and mpi_start.c (start and end).
- * Only they and mpi_library.c see mpi.h. */
+/* Declarations that the two halves of the MPI transport share: mpi.c (messages) and mpi_start.c
+ * (start and end). Only these two files and mpi_library.c include mpi.h. */
 #ifndef PPCLI_COMM_MPI_IMPL_H
 #define PPCLI_COMM_MPI_IMPL_H
 
@@ -13,7 +13,7 @@
 struct header {
     uint64_t bytes;
     uint32_t tag;
-    uint32_t count; /* messages through this slot before */
+    uint32_t count; /* messages through this slot so far */
 };
 
 enum {
@@ -24,36 +24,37 @@ enum {
 
 struct mpi_slot {
     struct header header;
-    bool large;               /* on its way, and counted */
+    bool large;               /* it is in flight and counted in `large` */
     MPI_Request parts[PARTS]; /* MPI_REQUEST_NULL when there is nothing to finish */
 };
 
-/* Of a channel. Its tags are unique among the messages from one rank to another: each pair of ranks
- * counts its own channels, so that a run may have any number of them. */
+/* The private data of a channel's end. Its tags are unique among the messages from one rank to
+ * another: each pair of ranks counts its own channels, so that a run may have any number of
+ * them. */
 struct mpi_end {
-    int tag; /* of its first slot; the others follow */
+    int tag; /* tag of its first slot; the others follow */
 };
 
 struct mpi {
-    MPI_Comm channels;     /* slots */
+    MPI_Comm channels;     /* messages of slots */
     MPI_Comm control;      /* collectives and exchanges */
     int host;              /* the lowest rank on this machine */
-    pthread_t thread;      /* the one that calls MPI, and beside it ... */
-    pthread_t mover;       /* ... this one, while `thread` computes; only if `moves` */
-    pthread_mutex_t lock;  /* to call MPI; and of: */
+    pthread_t thread;      /* the thread that calls MPI, as does ... */
+    pthread_t mover;       /* ... this one while `thread` computes; only if `moves` */
+    pthread_mutex_t lock;  /* held to call MPI and to change: */
     pthread_cond_t wake;   /* the mover */
     bool moves, over;      /* over: the mover ends */
-    int large;             /* messages on their way that need it */
+    int large;             /* messages in flight that need the mover */
     _Atomic int stop;      /* not 0: end the job with this exit code */
-    MPI_Request vote;      /* under way, else MPI_REQUEST_NULL */
-    int yes, all;          /* what it reads and writes meanwhile */
-    MPI_Request *requests; /* [2 * size], of an exchange */
+    MPI_Request vote;      /* vote in flight, else MPI_REQUEST_NULL */
+    int yes, all;          /* buffers of the vote */
+    MPI_Request *requests; /* [2 * size], for an exchange */
 };
 
-/* Say MPI's error with MPI's text. PP_EIO, or PP_EINTERNAL for a message that is too long. */
+/* Reports MPI's error with MPI's text. PP_EIO, or PP_EINTERNAL for a message that is too long. */
 int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line);
 
-/* Wrap MPI's own codes where they appear. */
+/* Returns from the function when an MPI call fails, with a code of ppcli. */
 #define MPI_TRY(call)                                                                              \
     do {                                                                                           \
         int mpi_try_rc_ = (call);                                                                  \
@@ -63,10 +64,10 @@ int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line);
 
 int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
 
-/* Begin, where ranks have several hosts, to move large messages while this rank computes. */
+/* Starts the mover if ranks have several hosts, to move large messages while this rank computes. */
 int pp_mpi_start_mover(struct mpi *m);
 
-/* Ends the transport, MPI too. */
+/* Ends the transport, and MPI with the last one. */
 void pp_mpi_close(struct pp_transport *tp);
 
 #endif

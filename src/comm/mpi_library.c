@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads MPI by the name that its family and major version have. */
+/* Loads MPI by the library name of its family and major version. */
 #include "mpi_library.h"
 
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 #define TEXT(x) TEXT_(x)
 #define AS_THREADS "or run the ranks as threads (run.transport = threads)"
 
-/* A library of the other family has other handles and may have the same name. */
+/* A library of the other family has other handles and may have the same file name. */
 #ifdef OPEN_MPI
 #define BUILT                                                                                      \
     "Open MPI " TEXT(OMPI_MAJOR_VERSION) "." TEXT(OMPI_MINOR_VERSION) "." TEXT(OMPI_RELEASE_VERSION)
@@ -29,17 +29,17 @@ static const char *const others[] = {"libmpich.so.12", "libmpi.so.12", NULL};
 static const char *const others[] = {"libmpi.so.40", "libmpi.so.12", NULL};
 #endif
 
-/* Of the process: a library is loaded once, whoever asks. */
+/* One per process: the library is loaded once. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 struct mpi_library pp_mpi;
 static char problem[512]; /* empty: pp_mpi is complete */
-static char version[64];  /* of the library that was loaded */
+static char version[64];  /* version of the loaded library */
 
-/* "Open MPI v4.1.4, package: ..."; "MPICH Version:\t4.0.2\nMPICH Release date: ...". Returns whether
- * the library is of the family that this file was compiled with. */
+/* Reads the version: "Open MPI v4.1.4, package: ..." or "MPICH Version:\t4.0.2\nMPICH Release date:
+ * ...". Returns whether the library is of the family that this file was compiled with. */
 static bool read_version(__typeof__(pp_mpi.Get_library_version) ask, char *out, size_t bytes)
 {
-    char text[2 * 8192] = "", number[32]; /* twice as much as any family may write */
+    char text[2 * 8192] = "", number[32]; /* twice as much as either family may write */
     int n = 0;
     out[0] = '\0';
     if (!ask || ask(text, &n) != MPI_SUCCESS)
@@ -53,7 +53,7 @@ static bool read_version(__typeof__(pp_mpi.Get_library_version) ask, char *out, 
     return (strncmp(text, "Open MPI", 8) == 0) == IS_OPEN_MPI;
 }
 
-/* Which MPI of the other family is installed: "" for none. */
+/* Finds an installed MPI of the other family: "" for none. */
 static void find_other(char *out, size_t bytes)
 {
     out[0] = '\0';
@@ -80,7 +80,7 @@ static void explain_other(const char *other)
 static void explain_absence(const char *reason)
 {
     char other[64], why[256];
-    snprintf(why, sizeof(why), "%s", reason); /* dlerror()'s goes with the next call */
+    snprintf(why, sizeof(why), "%s", reason); /* the next call overwrites the text of dlerror() */
     find_other(other, sizeof(other));
     if (other[0])
         explain_other(other);
@@ -91,7 +91,7 @@ static void explain_absence(const char *reason)
                  why);
 }
 
-/* What the library loads later looks for symbols among all that is loaded: hence RTLD_GLOBAL. */
+/* RTLD_GLOBAL, because plugins of the library search all loaded symbols. */
 static void load_mpi(void)
 {
     void *library = dlopen(MPI_FILE, RTLD_NOW | RTLD_GLOBAL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Start and end of an MPI rank: go down with the launcher, open MPI for one thread, find out
- * whether the ranks of this machine share cores, and let go of everything at the end.
+ * Start and end of an MPI rank: arranges that it ends with the launcher, opens MPI for one thread,
+ * finds out whether the ranks of this machine share cores, and releases everything at the end.
  */
 #include "mpi_impl.h"
 
@@ -25,11 +25,11 @@ int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line)
     int class = MPI_ERR_UNKNOWN;
     MPI_Error_string(mpi_rc, text, &n);
     MPI_Error_class(mpi_rc, &class);
-    int code = class == MPI_ERR_TRUNCATE ? PP_EINTERNAL : PP_ELOST; /* PP_EIO is a disk's */
+    int code = class == MPI_ERR_TRUNCATE ? PP_EINTERNAL : PP_ELOST; /* PP_EIO means a disk */
     return pp_error_set(code, file, line, "%.*s: %s", (int)strcspn(call, "("), call, text);
 }
 
-/* A killed launcher leaves computing ranks as orphans, unless they ask to go with it. */
+/* Computing ranks would outlive a killed launcher unless they ask the kernel to end with it. */
 static int die_with_launcher(void)
 {
     pid_t launcher = getppid();
@@ -40,7 +40,8 @@ static int die_with_launcher(void)
     return 0;
 }
 
-/* The ranks on this machine may share cores or be bound to one each: ask all for their sets. */
+/* Gathers the core sets of all ranks on this machine, which may share cores or be bound to one
+ * each. */
 static int count_cores(struct mpi *m, bool *crowded, int *ranks_here)
 {
     MPI_Comm local = MPI_COMM_NULL;
@@ -60,7 +61,8 @@ static int count_cores(struct mpi *m, bool *crowded, int *ranks_here)
     return 0;
 }
 
-/* Started by the launcher of another MPI, each process is alone in a world of its own. */
+/* Reports processes that the launcher of another MPI started: each is alone in a world of its
+ * own. */
 static int check_size(int size)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
@@ -104,7 +106,8 @@ static void end_mover(struct mpi *m)
     m->moves = false;
 }
 
-/* Nobody will match what is still posted after a failure: let go of it, or MPI_Finalize waits. */
+/* Cancels what is still posted after a failure: it will not be matched, and MPI_Finalize would wait
+ * for it. */
 static void let_go(const struct pp_channel_end *e, int rank)
 {
     struct mpi_slot *slots = e->own_slots;
@@ -144,10 +147,10 @@ void pp_mpi_close(struct pp_transport *tp)
 
 /*
  * Over TCP a message above the eager limit moves only while both ends are inside MPI: its sender
- * waits for an answer first. Below it the sender gives all bytes to the kernel, which moves them
- * while both ends compute; what is larger the mover moves. Who knows better has set these already.
+ * waits for an answer first. Below the limit the sender gives all bytes to the kernel, which moves
+ * them while both ends compute; the mover moves larger messages. Values that the user has set stay.
  */
-#define KERNEL_BYTES "4198400" /* and a header */
+#define KERNEL_BYTES "4198400" /* with its header */
 static void let_kernel_move(void)
 {
     static const char *const limits[] = {"eager_limit", "rndv_eager_limit", "max_send_size"};
@@ -156,7 +159,8 @@ static void let_kernel_move(void)
         snprintf(name, sizeof(name), "OMPI_MCA_btl_tcp_%s", limits[i]);
         setenv(name, KERNEL_BYTES, 0);
     }
-    setenv("OMPI_MCA_btl_tcp_free_list_inc", "4", 0); /* buffers of that size at a time */
+    /* number of buffers of that size to allocate at a time */
+    setenv("OMPI_MCA_btl_tcp_free_list_inc", "4", 0);
     setenv("MPIR_CVAR_CH3_EAGER_MAX_MSG_SIZE", KERNEL_BYTES, 0); /* MPICH */
 }
 

@@ -3,26 +3,26 @@
  * Messages between devices through NCCL, across processes and machines. Another transport ("the
  * inner one": threads or mpi) carries what is small and on the host: set-up, scalars, abort.
  *
- * A message of NCCL takes part of the device from the moment it is enqueued until the other side
- * is there, and whatever is behind it in its stream waits. So:
+ * A message of NCCL occupies part of the device from the moment it is enqueued until the other side
+ * arrives, and work behind it in its stream waits. So:
  *
  *   - every channel has a communicator of its two ranks and a stream, on each side. Sends never
- *     stand after receives, and one boundary never after another.
- *   - the compute stream meets a channel's stream through events only:
+ *     wait behind receives, and one boundary never waits behind another.
+ *   - the compute stream and a channel's stream are ordered through events only:
  *
  *       post_send  written -> channel: send -> sent      acquire    compute waits for sent
  *       post_recv  channel waits for released: receive   wait_recv  compute waits for received
  *       release    released, in the compute stream
  *
  *   - receives are posted early, in the order of the sends (ppcli/sched/plan.h), so a send finds its
- *     receive there, and a stream holds only what will be met in this order. What the plan's proof
- *     says of ranks that wait for slots therefore holds for the streams: "sent" comes no later than
- *     "the receiver has released", which is what the proof lets a sender wait for.
+ *     receive, and a stream holds only messages that will be matched in this order. What the plan
+ *     proves about ranks that wait for slots therefore holds for the streams: "sent" comes no later
+ *     than "the receiver has released", which is what the proof lets a sender wait for.
  *
  * Messages carry no tag and no size: both sides know them from the plan (caps.unlabelled).
  *
- * Sums over replicas are exact and the same as everywhere: pieces are exchanged, and each member
- * adds its piece in the order of the group. NCCL's own reductions add in an order of theirs.
+ * Sums over replicas are exact and the same as with other transports: pieces are exchanged, and
+ * each member adds its piece in the order of the group. NCCL's own reductions add in another order.
  */
 #include "nccl_impl.h"
 
@@ -38,7 +38,7 @@ int pp_nccl_move(struct nccl *n, struct pp_channel_end *e, int slot, size_t byte
     char *memory = pp_slot_memory(e, slot);
     if (s->here_fence == n->fence)
         CUDA_TRY(n, cudaStreamWaitEvent(own->stream, s->here, 0));
-    if (bytes > 0 && sends) /* no bytes are no message, on both sides */
+    if (bytes > 0 && sends) /* an empty message is not sent, on both sides */
         NCCL_TRY(n, e, Send(memory, bytes, ncclUint8, 1, own->comm, own->stream));
     if (bytes > 0 && !sends)
         NCCL_TRY(n, e, Recv(memory, bytes, ncclUint8, 0, own->comm, own->stream));
@@ -47,7 +47,7 @@ int pp_nccl_move(struct nccl *n, struct pp_channel_end *e, int slot, size_t byte
     return 0;
 }
 
-/* The compute stream is where the memory of the slot may be used by its channel. */
+/* Records in the compute stream the point from which the channel may use the slot's memory. */
 static int record_here(struct nccl *n, const struct pp_channel_end *e, int slot)
 {
     struct nccl_slot *s = nccl_slot(e, slot);
@@ -56,7 +56,7 @@ static int record_here(struct nccl *n, const struct pp_channel_end *e, int slot)
     return 0;
 }
 
-/* The compute stream goes on when the channel's message has left or come. */
+/* Lets the compute stream wait until the channel's message was sent or received. */
 static int acquire(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 {
     struct nccl *n = tp->impl;
@@ -82,8 +82,8 @@ static int post_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot
     return n->records ? 0 : pp_nccl_move(n, e, slot, bytes);
 }
 
-/* A graph promises no two of its branches at once: a receive that is recorded begins where the compute
- * stream waits for it, so that nothing before that can stand after it. */
+/* A graph does not promise to run two branches at once: a recorded receive therefore begins where
+ * the compute stream waits for it, so that no earlier work is behind it. */
 static int wait_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t *bytes,
                      uint32_t *tag)
 {
@@ -100,7 +100,7 @@ static int release(struct pp_transport *tp, struct pp_channel_end *e, int slot)
     return record_here(tp->impl, e, slot);
 }
 
-/* ---- steps that are recorded: every rank its own */
+/* ---- recorded steps: every rank records its own */
 
 static int join_stream(struct nccl *n, cudaStream_t stream, cudaEvent_t joined)
 {
@@ -140,7 +140,8 @@ static void record_steps(struct pp_transport *tp, bool on)
 
 /* ---- collectives on the device, in the compute stream */
 
-/* A group that is left open would swallow what this thread asks next, the abort too. */
+/* Ends a group after a failure: an open group would swallow this thread's next calls, the abort
+ * too. */
 static int in_group(struct nccl *n, ncclResult_t rc, const char *call)
 {
     if (rc == ncclSuccess)
@@ -195,7 +196,7 @@ static int exchange_on(struct pp_transport *tp, const struct pp_exchange *x, int
     return exchange(tp->impl, x, n_peers, ((struct nccl *)tp->impl)->stream);
 }
 
-/* Messages of one communicator go in the order in which they were enqueued, in whatever stream. */
+/* Messages of one communicator are sent in the order in which they were enqueued, in any stream. */
 static int post_exchange(struct pp_transport *tp, int number, const struct pp_exchange *x,
                          int n_peers)
 {
@@ -241,15 +242,15 @@ static int allgather_on(struct pp_transport *tp, const void *in, size_t bytes, v
     return first ? pp_nccl_help(n, "connecting all ranks", gather_now, &a) : gather_now(n, &a);
 }
 
-/* ---- on the host: the inner transport */
+/* ---- calls on the host, through the inner transport */
 
-/* Another rank's abort ends the waits of this one's device too. */
+/* Another rank's abort also ends the waits of this rank's device. */
 static void lost(struct pp_transport *tp)
 {
     pp_nccl_give_up(tp->impl);
 }
 
-/* From another thread only the wish goes out: the rank's own thread finds it at its next wait. */
+/* Another thread only leaves a request: the rank's own thread finds it at its next wait. */
 static void stop_all(struct pp_transport *tp)
 {
     struct nccl *n = tp->impl;

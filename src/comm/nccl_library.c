@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads NCCL by the name its major version has; the toolkit's folder is in the run path. */
+/* Loads NCCL by the library name of its major version; the toolkit's folder is in the run path. */
 #include "nccl_impl.h"
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 #define OLDEST 21800
 #define VERSION TEXT(NCCL_MAJOR) "." TEXT(NCCL_MINOR) "." TEXT(NCCL_PATCH)
 
-/* Of the process: a library is loaded once, whoever asks. */
+/* One per process: the library is loaded once. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct nccl_library nccl;
 static char problem[256]; /* empty: nccl is complete */
@@ -36,8 +36,8 @@ static void load_nccl(void)
         return;                                                                                    \
     }
 #include "nccl_library.def"
-    /* 22809 is 2.28.9. The configuration of a communicator says how large it is, and an older library
-     * takes what it knows of it. */
+    /* 22809 is 2.28.9. The configuration of a communicator contains its own size, and an older
+     * library uses the part that it knows. */
     if (nccl.GetVersion(&v) != ncclSuccess || v < OLDEST) {
         snprintf(problem, sizeof(problem),
                  FILE_NAME " is NCCL %d.%d.%d, and ppcli needs 2.18 or later: install a newer one, "

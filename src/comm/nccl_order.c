@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * See nccl_order.h. Making communicators is an edge colouring: ranks are nodes, channels are edges,
- * a round is a colour. The greedy one is used, by ascending id: it needs at most one colour less
- * than twice the degree, and every rank finds the same.
+ * See nccl_order.h. The order of making communicators is an edge colouring: ranks are nodes,
+ * channels are edges, a round is a colour. The greedy colouring by ascending id needs fewer colours
+ * than twice the degree, and every rank computes the same.
  */
 #include "nccl_order.h"
 
@@ -88,7 +88,7 @@ void pp_nccl_merge(const struct pp_channel_spec *all, int size, int most,
     for (int r = 0; r < size; r++) {
         const struct pp_channel_spec *theirs = all + (size_t)r * (size_t)most;
         for (int i = 0; i < most && theirs[i].slots != 0; i++)
-            if (theirs[i].src == r) /* its other end has it too */
+            if (theirs[i].src == r) /* its other end lists the channel too */
                 out[(*n)++] = theirs[i];
     }
     qsort(out, (size_t)*n, sizeof(*out), by_id);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Start and end of the NCCL transport: who sits where, one communicator of all ranks, then one for
- * each channel in the order of nccl_order.c, each of them used once so that its connections stand
- * before the first step. Nothing of NCCL is touched before channels are opened.
+ * Start and end of the NCCL transport: exchanges the devices of all ranks, makes one communicator
+ * of all ranks, then one for each channel in the order of nccl_order.c, and uses each of them once
+ * so that its connections exist before the first step. NCCL is not used before channels are opened.
  */
 #include "nccl_impl.h"
 
@@ -14,11 +14,11 @@
 #include "ppcli/dev/devices.h"
 #include "ppcli/base/base.h"
 
-#define QUEUES "32" /* as many as CUDA has */
+#define QUEUES "32" /* the most that CUDA supports */
 
 /* ---- opening */
 
-/* Devices that this process may use, as far as that is known without CUDA; 0: unknown. */
+/* Returns the devices that this process may use, as far as known without CUDA; 0: unknown. */
 static int count_devices(void)
 {
     int n = 0;
@@ -45,7 +45,7 @@ void pp_nccl_prepare(void)
         setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
-/* The user's own setting is kept. */
+/* Warns about lazy loading that the user has set; the setting is kept. */
 static void warn_lazy(int rank)
 {
     const char *loading = getenv("CUDA_MODULE_LOADING");
@@ -74,10 +74,10 @@ int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_tran
     return *out ? 0 : PP_ERESOURCE;
 }
 
-/* ---- what all ranks tell each other */
+/* ---- data that all ranks exchange */
 
-/* NCCL takes machines for one when this is equal. The name alone is not enough: containers and
- * clones share names. */
+/* NCCL takes two machines for one when these names are equal. The host name alone is not enough:
+ * containers and clones share names. */
 static void name_host(char *out, size_t bytes)
 {
     const char *claimed = getenv("NCCL_HOSTID");
@@ -90,7 +90,7 @@ static void name_host(char *out, size_t bytes)
     snprintf(out, bytes, "%s %016llx", name, (unsigned long long)pp_host_id());
 }
 
-/* Collective: nobody shares a device. */
+/* Collective: checks that no two ranks share a device. */
 static int check_own_devices(struct pp_transport *tp, int most)
 {
     struct nccl *n = tp->impl;
@@ -102,20 +102,20 @@ static int check_own_devices(struct pp_transport *tp, int most)
         rc = pp_nccl_cuda_failed(n, asked, "cudaDeviceGetPCIBusId");
     name_host(mine.host, sizeof(mine.host));
     PP_TRY(pp_transport_agree(tp, rc));
-    pp_assert(all != NULL); /* or this rank had not agreed */
+    pp_assert(all != NULL); /* else agree() would have failed */
     PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), all));
     n->blocks = pp_nccl_blocks(all, tp->size, most);
     return pp_nccl_check_places(all, tp->size);
 }
 
-/* The names of communicators: [0] of all ranks, made by rank 0; [1 + k] of the k-th channel that a
+/* The ids of communicators: [0] of all ranks, made by rank 0; [1 + k] of the k-th channel that a
  * rank sends on. */
 struct ids {
     ncclUniqueId *all; /* [size][each] */
     int each;
 };
 
-/* Collective. channels[n]: of the whole run, by id. */
+/* Collective: exchanges the ids. channels[n]: of the whole run, by id. */
 static int share_ids(struct pp_transport *tp, const struct pp_channel_spec *channels,
                      int n_channels, struct ids *out)
 {
@@ -154,7 +154,7 @@ static const ncclUniqueId *id_of(const struct ids *ids, const struct pp_channel_
 
 /* ---- communicators */
 
-/* In the helper. *out is set only when the rank has not given up meanwhile. */
+/* Makes a communicator in the helper. *out is set only if the rank has not given up meanwhile. */
 static int make_comm(struct nccl *n, const struct pp_channel_end *e, int size,
                      const ncclUniqueId *id, int rank, ncclComm_t *out)
 {
@@ -180,8 +180,8 @@ static int make_comm(struct nccl *n, const struct pp_channel_end *e, int size,
     return lost ? pp_fail(PP_ELOST, "stopped: communicators of this rank were given up") : 0;
 }
 
-/* Make and use it: connections are made by the first message, and that must not be one of a step,
- * where the other side may be far. */
+/* Makes the communicator and uses it: the first message makes connections, and in a step the other
+ * side may be far behind. */
 static int connect_end(struct nccl *n, struct pp_channel_end *e, const ncclUniqueId *id)
 {
     struct nccl_end *own = e->own;
@@ -190,7 +190,7 @@ static int connect_end(struct nccl *n, struct pp_channel_end *e, const ncclUniqu
     return pp_nccl_wait_event(n, e, nccl_slot(e, 0)->there, "the first message");
 }
 
-/* ---- this rank's side */
+/* ---- the ends of this rank */
 
 static int make_event(struct nccl *n, cudaEvent_t *out)
 {
@@ -207,13 +207,14 @@ static int make_end(struct nccl *n, const struct pp_channel_end *e, int priority
         struct nccl_slot *s = nccl_slot(e, k);
         PP_TRY(make_event(n, &s->here));
         PP_TRY(make_event(n, &s->there));
-        /* What was enqueued on the slots' memory so far comes before the first message. */
+        /* Work that was enqueued on the slots' memory so far comes before the first message. */
         CUDA_TRY(n, cudaEventRecord(s->here, n->stream));
     }
     return 0;
 }
 
-/* A message that waits must not stand in one queue with what it waits for. */
+/* Checks that there are enough hardware queues: a waiting message must not share one with work that
+ * it waits for. */
 static int check_queues(const struct nccl *n, int most)
 {
     const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -248,7 +249,7 @@ static int make_ends(struct nccl *n, int most)
 
 struct connecting {
     struct ids ids;
-    const struct pp_channel_spec *channels; /* of the whole run */
+    const struct pp_channel_spec *channels; /* channels of the whole run */
     int n_channels, rounds;
     const int *round;
 };
@@ -259,7 +260,7 @@ static int connect_world(struct nccl *n, void *arg)
     return make_comm(n, NULL, n->tp->size, &c->ids.all[0], n->tp->rank, &n->world);
 }
 
-/* All channels of this rank, round by round. */
+/* Connects all channels of this rank, round by round. */
 static int connect_ends(struct nccl *n, void *arg)
 {
     const struct connecting *c = arg;
@@ -279,14 +280,14 @@ static int connect_ends(struct nccl *n, void *arg)
     return 0;
 }
 
-/* Collective: all communicators of this rank. */
+/* Collective: makes all communicators of this rank. */
 static int connect_all(struct pp_transport *tp, struct connecting *c)
 {
     struct nccl *n = tp->impl;
     int rc = share_ids(tp, c->channels, c->n_channels, &c->ids);
     PP_OWN_MEMORY ncclUniqueId *all = c->ids.all;
     PP_TRY(rc);
-    pp_assert(all != NULL); /* or this rank had not agreed */
+    pp_assert(all != NULL); /* else agree() would have failed */
     PP_TRY(pp_transport_agree(tp, pp_nccl_help(n, "connecting all ranks", connect_world, c)));
     return pp_transport_agree(tp, pp_nccl_help(n, "connecting the channels", connect_ends, c));
 }
@@ -326,12 +327,13 @@ int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec 
 
 /* ---- the end */
 
-/* In the order of creation, which all ranks share: each end waits for its other one. */
+/* Ends communicators in the order of creation, which all ranks share: each end waits for its other
+ * one. */
 static int finish_channel(struct nccl *n, ncclComm_t *comm, const struct pp_channel_end *e)
 {
     NCCL_TRY(n, e, CommFinalize(*comm));
     pthread_mutex_lock(&n->lock);
-    ncclComm_t done = *comm; /* NULL: given up meanwhile */
+    ncclComm_t done = *comm; /* NULL: it was given up meanwhile */
     *comm = NULL;
     pthread_mutex_unlock(&n->lock);
     if (done)
@@ -385,12 +387,12 @@ void pp_nccl_destroy(struct pp_transport *tp)
 {
     struct nccl *n = tp->impl;
     struct pp_error kept = *pp_error_get();
-    /* Ends of a start that failed have no other side to wait for. */
+    /* After a failed start there may be no other side to wait for. */
     bool finished =
         n->open && pp_nccl_alive(n) == 0 && pp_nccl_help(n, "ending NCCL", finish_all, NULL) == 0;
     if (!finished)
         pp_nccl_give_up(n);
-    /* What hangs on a device that does not let go would hang this rank too. */
+    /* Releasing memory that a stuck device uses would hang this rank too. */
     for (int i = 0; i < tp->n_ends && !n->stuck; i++)
         free_end(&tp->ends[i]);
     for (int i = 0; i < n->n_exchanges && !n->stuck; i++) {
@@ -403,7 +405,7 @@ void pp_nccl_destroy(struct pp_transport *tp)
         cudaEventDestroy(n->forked);
     pp_free(n->exchanges);
     pp_free(n->met);
-    if (!n->stuck) { /* or a thread still reads them */
+    if (!n->stuck) { /* unless a thread still reads it */
         pp_free(n->helped);
         pp_free(n->aborts);
     }

@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the host waits for NCCL or for the device, and what happens when that takes too long.
+ * The host's waits for NCCL or the device, with deadlines.
  *
- * A message without its other side waits on the device forever, and so does the rest of its
- * stream.
- * So no wait of a rank's thread blocks. It polls what it waits for, the state of every communicator,
- * the other ranks and the clock. A rank that cannot continue aborts all its communicators; then their
- * kernels end and the streams drain.
+ * A message whose other side never comes waits on the device forever, and so does the rest of its
+ * stream. So no wait of a rank's thread blocks. It polls what it waits for, the state of every
+ * communicator, the other ranks and the clock. A rank that cannot continue aborts all its
+ * communicators; then their kernels end and the streams drain.
  *
- * Communicators are blocking: one that is not starts a thread for every message (NCCL 2.28,
- * src/group.cc). What may wait inside NCCL, which is making, first using and ending a communicator, is
- * done by a helper.
+ * Communicators are blocking, because a nonblocking one starts a thread for every message (NCCL
+ * 2.28, src/group.cc). Calls that may wait inside NCCL, which are making, first using and ending a
+ * communicator, run in a helper thread.
  */
 #include "nccl_impl.h"
 
@@ -23,8 +22,8 @@
 #include "ppcli/dev/devices.h"
 #include "ppcli/base/cores.h"
 
-#define LOOK_NS 5000000  /* between two looks at all communicators */
-#define ABORT_SECONDS 10 /* for all communicators to let go */
+#define LOOK_NS 5000000  /* interval between checks of all communicators */
+#define ABORT_SECONDS 10 /* time limit for aborting all communicators */
 
 /* ---- giving up */
 
@@ -57,12 +56,12 @@ int pp_nccl_aborts_create(struct nccl *n)
     return 0;
 }
 
-/* All at once, each in a thread of its own: an abort waits for the kernels of its communicator,
- * and these may be waiting, in a stream, after those of another one. */
+/* Aborts all at once, each in a thread of its own: an abort waits for the kernels of its
+ * communicator, and these may be waiting, in a stream, behind those of another one. */
 void pp_nccl_give_up(struct nccl *n)
 {
     struct pp_error kept = *pp_error_get();
-    struct abort_one *all = n->aborts; /* NULL: before the first communicator */
+    struct abort_one *all = n->aborts; /* NULL: there is no communicator yet */
     int count = 0, started = 0;
     pthread_mutex_lock(&n->lock);
     n->lost = true;
@@ -90,7 +89,7 @@ void pp_nccl_give_up(struct nccl *n)
         pp_error_adopt(&kept);
 }
 
-/* "rank 0 to 1 (channel 3)" */
+/* Formats the name of a channel: "rank 0 to 1 (channel 3)". */
 static const char *name_of(const struct pp_channel_end *e, char *out, size_t bytes)
 {
     if (!e)
@@ -112,8 +111,8 @@ static int code_of(ncclResult_t rc)
     }
 }
 
-/* NCCL's buffers between processes and devices without peer access are in /dev/shm: 64 MiB in a
- * container whose start does not say otherwise. */
+/* NCCL's buffers between processes and devices without peer access are in /dev/shm, which has 64
+ * MiB in a container by default. */
 static const char *shared_memory_advice(ncclResult_t rc, char *out, size_t bytes)
 {
     struct statvfs fs;
@@ -150,7 +149,7 @@ int pp_nccl_cuda_failed(struct nccl *n, cudaError_t rc, const char *call)
     return code;
 }
 
-/* ---- looking */
+/* ---- checking */
 
 static int look_at(struct nccl *n, const struct pp_channel_end *e, ncclComm_t comm)
 {
@@ -183,7 +182,7 @@ int pp_nccl_alive(struct nccl *n)
     return look_at(n, NULL, n->world);
 }
 
-/* A wait: how long it may take, and for what. */
+/* The state of a wait: its deadline, and what it waits for. */
 struct wait {
     struct pp_poll poll;
     uint64_t timeout_ns;
@@ -191,7 +190,8 @@ struct wait {
     const char *what;
 };
 
-/* "Not ready", or "recorded in a capture", is an error to the runtime, which the next launch would be told. */
+/* Asks for an event without leaving an error: "not ready", or "recorded in a capture", is an error
+ * to the runtime, which the next launch would report. */
 static cudaError_t query_event(cudaEvent_t event)
 {
     cudaError_t rc = cudaEventQuery(event);
@@ -200,7 +200,7 @@ static cudaError_t query_event(cudaEvent_t event)
     return rc;
 }
 
-/* Which message does the device wait for? The first that was enqueued and is not done. */
+/* Finds the message that the device waits for: the first that was enqueued and is not done. */
 static const struct pp_channel_end *unfinished(const struct nccl *n)
 {
     for (int i = 0; i < n->tp->n_ends; i++) {
@@ -222,7 +222,7 @@ static int too_late(struct nccl *n, const struct wait *w)
     return code;
 }
 
-/* Between two looks at what is waited for. */
+/* Pauses between two checks of what is waited for. */
 static int pause_(struct nccl *n, struct wait *w)
 {
     w->poll.backoff.crowded = true;
@@ -269,7 +269,7 @@ void pp_nccl_helper_goes_on(struct nccl_helped *h)
     pthread_mutex_lock(&h->lock);
     bool abandoned = h->abandoned;
     pthread_mutex_unlock(&h->lock);
-    if (abandoned) /* what h->n points to may be gone, and the process ends with an error */
+    if (abandoned) /* the rank may be gone, and the process ends with an error */
         pthread_exit(NULL);
 }
 
@@ -281,7 +281,7 @@ static bool is_done(struct nccl_helped *h)
     return done;
 }
 
-/* After the rank gave up: the helper gets some seconds to come back. */
+/* Gives the helper some seconds to return after the rank has given up. */
 static bool comes_back(struct nccl_helped *h)
 {
     uint64_t end = pp_clock_ns() + ABORT_SECONDS * 1000000000ull;
@@ -344,7 +344,7 @@ int pp_nccl_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns)
         bool reached = false;
         PP_TRY(pp_backend_mark_reached(tp->be, mark, &reached));
         if (reached) {
-            /* An abort lets the device go on too, with whatever lies in the slots. */
+            /* An abort also lets the device continue, with invalid data in the slots. */
             return n->lost ? pp_nccl_alive(n) : 0;
         }
         PP_TRY(pause_(n, &w));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether all ranks were started alike. Each has a text of lines "key = value"; digests travel, and
- * the text itself only to a rank whose digest is another, so that it can name the key.
+ * Checks that all ranks were started alike. Each has a text of lines "key = value"; ranks exchange
+ * digests, and the text itself goes only to a rank whose digest differs, so that it can name the
+ * key.
  */
 #include "impl.h"
 
@@ -9,10 +10,10 @@
 
 #include "ppcli/base/base.h"
 
-#define SHOWN 160 /* bytes of a value */
+#define SHOWN 160 /* most bytes of a value that are shown */
 #define ADVICE "start all ranks with the same program, config, options and data"
 
-/* A line at `text` as its key and its value. */
+/* The key and value of the line at `text`. */
 struct line {
     const char *key, *value;
     int key_bytes, value_bytes;
@@ -28,7 +29,8 @@ static struct line read_line(const char *text)
     return l;
 }
 
-/* The first line of `mine` that is not that of `first`. Both differ somewhere. */
+/* Reports the first line of `mine` that differs from that of `first`. The texts differ
+ * somewhere. */
 static int name_difference(const char *mine, const char *first)
 {
     while (*mine && *first) {
@@ -48,7 +50,7 @@ static int name_difference(const char *mine, const char *first)
         b.value_bytes < SHOWN ? b.value_bytes : SHOWN, b.value, b.value_bytes > SHOWN ? "..." : "");
 }
 
-/* Pairwise with rank 0: its text, which is another than ours. */
+/* Pairwise with rank 0: receives its text and reports the difference. */
 static int receive_and_compare(struct pp_transport *tp, const char *text)
 {
     uint64_t bytes = 0;
@@ -66,7 +68,7 @@ int pp_transport_same(struct pp_transport *tp, int rc, const char *text)
     uint64_t bytes = strlen(text);
     PP_OWN_MEMORY uint8_t(*all)[PP_SHA256_BYTES] = pp_alloc((size_t)tp->size, sizeof(*all));
     PP_TRY(pp_transport_agree(tp, all ? 0 : PP_ERESOURCE));
-    pp_assert(all != NULL); /* or this rank had not agreed */
+    pp_assert(all != NULL); /* else agree() would have failed */
     pp_sha256_init(&s);
     pp_sha256_update(&s, text, bytes);
     pp_sha256_final(&s, mine);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport of host memory (MPI, or threads whose devices do not reach each other) carries messages of a device: every slot has a twin in pinned memory
- * of the host. A send copies down, waits on the host until that copy is done and hands the twin to
- * the inner transport; a receive waits there and copies up, ordered on the stream. The slot itself
- * needs no waiting: all that touches it is on one stream.
+ * Carries messages of a device over a transport of host memory (MPI, or threads whose devices do
+ * not reach each other): every slot has a twin in pinned memory of the host. A send copies down,
+ * waits on the host until the copy is done and passes the twin to the inner transport; a receive
+ * waits there and copies up, ordered on the stream. The slot itself needs no waiting: all work on
+ * it is on one stream.
  *
  * So unlike the other transports of a device this one makes the host wait for the device, in
  * post_send for the work that makes the message and in release for the copy up. Both waits end by
- * themselves: no device waits for another here, and what the host waits for in between is what a
- * rank without a device would wait for at the same place of the plan.
+ * themselves: no device waits for another here, and in between the host waits for the same events
+ * as a rank without a device would at the same place of the plan.
  */
 #include "impl.h"
 
@@ -19,7 +20,7 @@
 /* Reductions and gathered values go through the host in pieces of this size. */
 #define PIECE_BYTES ((size_t)4 << 20)
 
-/* Pinned memory, aligned as slots must be. */
+/* Pinned memory, aligned like slots. */
 struct pinned {
     void *raw;
     size_t bytes;
@@ -27,11 +28,11 @@ struct pinned {
 };
 
 struct end {
-    struct pinned twins; /* nothing where the inner transport has the memory */
+    struct pinned twins; /* empty if the inner transport has the memory */
 };
 
 struct slot {
-    void *copied; /* mark: the twin's content has gone up */
+    void *copied; /* mark: the twin was copied up */
 };
 
 struct staged {
@@ -72,7 +73,8 @@ static int bind(struct pp_transport *tp)
     return 0;
 }
 
-/* Also after an abort. A device that does not answer may still copy from or to this memory. */
+/* Releases everything, also after an abort. A device that does not answer may still copy from or to
+ * this memory. */
 static void destroy(struct pp_transport *tp)
 {
     struct staged *s = tp->impl;
@@ -135,14 +137,14 @@ static int acquire(struct pp_transport *tp, struct pp_channel_end *e, int slot)
     return pp_transport_acquire(tp->inner, index_of(tp, e), slot);
 }
 
-/* Copies and waits until the copy is there. */
+/* Copies to the host and waits until the copy is done. */
 static int copy_down(struct pp_transport *tp, void *host, const void *device, size_t bytes)
 {
     struct staged *s = tp->impl;
     PP_TRY(pp_backend_download(tp->be, host, device, bytes));
     PP_TRY(pp_backend_mark_set(tp->be, s->down));
     int rc = wait_mark(tp, s->down);
-    /* The twin may be the receiver's, which frees it when all ranks have left. */
+    /* The twin may belong to the receiver, which frees it when all ranks have left. */
     if (rc < 0 && pp_transport_stopped(tp))
         (void)pp_backend_is_quiet(tp->be, s->down);
     return rc;
@@ -169,7 +171,7 @@ static int wait_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot
     return pp_backend_mark_set(tp->be, slots[slot].copied);
 }
 
-/* The twin is the next message's once it has gone up. */
+/* Releases the twin for the next message once it was copied up. */
 static int release(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 {
     const struct slot *slots = e->own_slots;
@@ -195,8 +197,8 @@ static int allgather_on(struct pp_transport *tp, const void *in, size_t bytes, v
     return 0;
 }
 
-/* Element by element the sum of the inner transport, so pieces change no bits. The host writes to a
- * piece again only after a copy down, which comes after the copy up on the stream. */
+/* Sums with the inner transport element by element, so pieces change no bits. The host overwrites a
+ * piece only after a copy down, which comes after the copy up on the stream. */
 static int reduce(struct pp_transport *tp, const int *group, int n, size_t n_floats, float *buf,
                   float *scratch)
 {

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks are threads of one process. Nothing is copied through a channel: both ends see the slot in
- * the receiver's memory, and one cache line a slot says whose turn it is:
+ * Ranks are threads of one process. A channel copies nothing: both ends use the slot in the
+ * receiver's memory, and one cache line per slot holds its state:
  *
  *   2n      free for message n       (acquire of the sender waits for it)
  *   2n + 1  holds message n          (wait_recv of the receiver waits for it)
  *
- * Each value is written by the one end whose turn it is, so a plain store is enough, and it carries
- * the slot's content with it (wait.c). The mailboxes of send and recv are such lines too
- * (threads_stream.c).
+ * Only one end may write each value, so a plain store is enough, and it publishes the slot's
+ * content (wait.c). The mailboxes of send and recv are such lines too (threads_stream.c).
  *
- * Between devices a line carries a mark beside the turn: the turn says that the other side has
- * enqueued what it does with the slot, the mark when that is done (threads_stream.c).
+ * Between devices a line also carries a mark: the state says that the other side has enqueued its
+ * work on the slot, the mark when that work is done (threads_stream.c).
  *
- * The lines, and all that ranks know of each other, belong to the group: when a run fails, ranks
- * leave at different times.
+ * The group owns the lines and all data that ranks share: when a run fails, ranks leave at
+ * different times.
  */
 #include "threads.h"
 #include "transport.h"
@@ -80,7 +79,7 @@ void pp_threads_destroy(struct pp_threads **group)
 
 void pp_threads_abort(struct pp_threads *group)
 {
-    /* Every waiter looks at this word; sleepers do so within their bounded sleep (wait.c). */
+    /* Every waiter reads this word; sleepers do so within their bounded sleep (wait.c). */
     atomic_store(&group->stop.value, 1);
 }
 
@@ -130,12 +129,14 @@ int pp_threads_wait(struct pp_transport *tp, struct pp_word *w, uint32_t target)
 
 /* ---- collectives */
 
-/* The last one to arrive opens it. Nobody can arrive twice: the next opening needs everyone. */
+/* Waits for all ranks; the last one to arrive opens the barrier. No rank can arrive twice: the next
+ * opening needs all ranks. */
 int pp_threads_barrier(struct pp_transport *tp)
 {
     struct rank *k = tp->impl;
     struct pp_threads *g = k->group;
-    /* A rank that was stopped inside a barrier is still counted in it: none may open any more. */
+    /* A rank that was stopped inside a barrier is still counted in it: no rank may open it any
+     * more. */
     if (atomic_load(&g->stop.value) != 0)
         return pp_fail(PP_ELOST, "stopped: another rank failed");
     k->generation++;
@@ -163,14 +164,14 @@ static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void
         }
         memcpy((char *)out + (size_t)r * bytes, board[r].p, bytes);
     }
-    /* `in` is the caller's again only when everybody has read it. */
+    /* The caller may reuse `in` only when all ranks have read it. */
     int left = pp_threads_barrier(tp);
     return rc < 0 ? rc : left;
 }
 
-/* The last one to vote counts. A rank posts the next vote only when it has seen the outcome of this
- * one, so what is counted here belongs to one vote, and the outcome stays until all have read it.
- */
+/* Posts a vote; the last rank to vote counts. A rank posts the next vote only when it has seen the
+ * outcome of this one, so the counters belong to one vote, and the outcome stays until all have
+ * read it. */
 static int post_vote(struct pp_transport *tp, bool yes)
 {
     struct rank *k = tp->impl;
@@ -206,7 +207,7 @@ static struct line *line_of(const struct pp_channel_end *e, int slot)
     return &((struct lines *)e->own)->at[slot];
 }
 
-/* The lines of the channels that this rank receives from. */
+/* Makes the lines of the channels that this rank receives from. */
 static int make_lines(struct pp_transport *tp)
 {
     struct rank *k = tp->impl;
@@ -232,8 +233,8 @@ static int make_lines(struct pp_transport *tp)
     return 0;
 }
 
-/* The receiver of each channel tells the sender where memory and lines are. All ranks walk by
- * ascending id, so of the channels not yet told the lowest one has both its ends waiting for it. */
+/* The receiver of each channel tells the sender the addresses of memory and lines. All ranks visit
+ * channels by ascending id, so both ends of the lowest channel not yet done are waiting for it. */
 static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                          void *const *memory)
 {
@@ -304,12 +305,13 @@ static int release(struct pp_transport *tp, struct pp_channel_end *e, int slot)
     return 0;
 }
 
-/* The lines hold a mark of each end; those of the sender go with the sender. */
+/* Destroys the marks of this rank: a line holds a mark of each end; those of the sender go with the
+ * sender. */
 static void destroy(struct pp_transport *tp)
 {
     for (int i = 0; tp->be && i < tp->n_ends; i++) {
         const struct pp_channel_end *e = &tp->ends[i];
-        const struct lines *lines = e->own; /* NULL: memory ended before it was there */
+        const struct lines *lines = e->own; /* NULL: memory ran out before */
         for (int j = 0; lines && lines->at && j < e->spec.slots; j++) {
             struct line *line = line_of(e, j);
             void **mark = e->spec.src == tp->rank ? &line->sent : &line->freed;
@@ -319,7 +321,7 @@ static void destroy(struct pp_transport *tp)
     }
     if (tp->be)
         pp_threads_forget_marks(tp);
-    tp->impl = NULL; /* other ranks may still be looking at it: the group frees it */
+    tp->impl = NULL; /* other ranks may still read it: the group frees it */
 }
 
 static bool fits(const struct pp_paths *p, char why[PP_TRANSPORT_WHY_MAX])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the parts of the threads transport share: threads.c (group, collectives, channels) and
- * threads_stream.c (exchanges, memory of devices). */
+/* Declarations that the parts of the threads transport share: threads.c (group, collectives,
+ * channels) and threads_stream.c (exchanges, memory of devices). */
 #ifndef PPCLI_COMM_THREADS_H
 #define PPCLI_COMM_THREADS_H
 
@@ -14,27 +14,27 @@
 
 struct line {
     _Alignas(64) struct pp_word turn;
-    uint32_t tag;  /* channels */
+    uint32_t tag;  /* message of a channel */
     size_t bytes;  /* of the message */
-    const void *p; /* mailboxes: the sender's memory */
+    const void *p; /* mailboxes: address in the sender's memory */
     /* Channels between devices: points in the streams of the sender, after the message, and of the
-     * receiver, after its last use; and the fence they belong to. */
+     * receiver, after its last use; and the fences at which they were set. */
     void *sent, *freed;
     uint32_t sent_fence, freed_fence;
 };
 
 struct rank;
 
-/* Points in a rank's stream, of the collectives. */
+/* Points in a rank's stream, for collectives. */
 enum point {
-    POINT_READY, /* what others are to read is there */
-    POINT_READ,  /* it has read what it wanted of the others */
+    POINT_READY, /* its data may be read by others */
+    POINT_READ,  /* it has read the data of the others */
     POINT_JOINED,
     POINT_FORKED,
     POINTS
 };
 
-/* What a rank shows the others during a collective. */
+/* The data that a rank shows the others during a collective. */
 struct board {
     _Alignas(64) const void *p;
     size_t bytes;
@@ -42,34 +42,34 @@ struct board {
 
 struct pp_threads {
     int size;
-    const struct pp_places *places; /* the creator's, or: */
+    const struct pp_places *places; /* places of the creator, or NULL */
     struct pp_places own_places;
     struct pp_arena memory;
-    struct pp_arena *slot_lines; /* [size], of the channels rank r receives from */
+    struct pp_arena *slot_lines; /* [size] lines of the channels that rank r receives from */
     struct rank **ranks;         /* [size], NULL before attach */
     struct board *board;         /* [size] */
     struct line *mail;           /* [src][dst] */
     _Alignas(64) struct pp_word stop;
-    _Alignas(64) struct pp_word generation; /* of the barrier: how often it has opened */
+    _Alignas(64) struct pp_word generation; /* barrier: how often it has opened */
     _Atomic uint32_t arrived;
-    _Alignas(64) struct pp_word votes; /* how many are decided */
-    _Atomic uint32_t voted, against;   /* of the vote under way */
-    bool unanimous;                    /* of the last one decided */
-    pthread_mutex_t recorder;          /* of the rank that adds to a captured step */
+    _Alignas(64) struct pp_word votes; /* votes decided so far */
+    _Atomic uint32_t voted, against;   /* of the current vote */
+    bool unanimous;                    /* of the last vote */
+    pthread_mutex_t recorder;          /* held by the rank that adds to a captured step */
 };
 
 struct rank {
     struct pp_threads *group;
-    uint32_t generation;  /* of the barrier: openings seen */
-    uint32_t votes;       /* posted by this rank */
-    uint32_t *sent;       /* [size]: messages to each rank through its mailbox */
+    uint32_t generation;  /* barrier: openings that this rank has seen */
+    uint32_t votes;       /* votes posted by this rank */
+    uint32_t *sent;       /* [size] messages to each rank through its mailbox */
     uint32_t *received;   /* [size] */
-    void *points[POINTS]; /* marks of the bound backend; NULL: ops are done when they return */
+    void *points[POINTS]; /* marks of the bound backend; NULL: work is done when calls return */
     uint32_t fence;       /* forks so far */
-    bool records;         /* it has the recorder, but while it waits */
+    bool records;         /* it holds the recorder, except while it waits */
 };
 
-/* Until the word holds target; see pp_word_wait(). */
+/* Waits until the word holds target; see pp_word_wait(). */
 int pp_threads_wait(struct pp_transport *tp, struct pp_word *w, uint32_t target);
 
 /* threads.c */
@@ -80,9 +80,9 @@ int pp_threads_exchange(struct pp_transport *tp, const struct pp_exchange *x, in
 int pp_threads_exchange_on(struct pp_transport *tp, const struct pp_exchange *x, int n);
 
 /*
- * threads_stream.c: marks of the bound backend. Local. behind: its later work comes after a mark
- * of another rank's, set after the same fence; what was set before it is past already, and may be
- * part of a captured step.
+ * threads_stream.c: marks of the bound backend. Local. pp_threads_behind: lets this rank's later
+ * work wait for a mark of another rank, if it was set after the same fence; a mark from before the
+ * fence is already passed, and may be part of a captured step.
  */
 int pp_threads_bind(struct pp_transport *tp);
 void pp_threads_forget_marks(struct pp_transport *tp);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A group of rank threads from start to end, and the error that was the first cause. */
+/* Runs a group of rank threads from start to end, and finds the error that was the first cause. */
 #include <string.h>
 
 #include "ppcli/base/base.h"
 #include "ppcli/base/cores.h"
 #include "transport.h"
 
-/* The way out, which opens when every rank is there: until then others may use what a rank holds.
- */
+/* The exit, which opens when every rank has arrived: until then other ranks may use a rank's
+ * memory. */
 struct gate {
     pthread_mutex_t lock;
     pthread_cond_t opened;
@@ -45,7 +45,7 @@ static void *run_thread(void *arg)
     if (t->rc < 0)
         t->error = *pp_error_get();
     if (!tp)
-        pp_threads_abort(t->group); /* the others would wait for this one */
+        pp_threads_abort(t->group); /* the others would wait for this rank */
     arrive_at_gate(t->gate, 1, true);
     pp_transport_destroy(&tp);
     if (t->job->end)
@@ -53,8 +53,8 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* Whether a explains b: a rank that an abort has woken up returns PP_ELOST, and who failed alone
- * did so before anybody who failed because of it. */
+/* Returns whether a explains b: a rank that an abort has woken returns PP_ELOST, and a rank that
+ * failed by itself did so before the ranks that failed because of it. */
 static bool explains_failure(const struct rank_thread *a, const struct rank_thread *b)
 {
     if ((a->rc == PP_ELOST) != (b->rc == PP_ELOST))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exchanges between ranks that are threads, and the marks of those with memory of devices. The hosts
- * meet as they always do, in words and mailboxes; marks order what they have enqueued. */
+/* Exchanges between ranks that are threads, and the marks of ranks with memory of devices. The
+ * hosts synchronize through words and mailboxes; marks order the work that they have enqueued. */
 #include "threads.h"
 
 #include <string.h>
@@ -44,8 +44,8 @@ static int wait_point(struct pp_transport *tp, int rank, enum point p)
 
 /* ---- captured steps */
 
-/* Each point is set again only after a barrier that those who wait for it have come to: for JOINED
- * that of fork, for FORKED that of the next join. */
+/* Each point is set again only after a barrier that all ranks waiting for it have passed: for
+ * JOINED the barrier of fork, for FORKED that of the next join. */
 int pp_threads_join(struct pp_transport *tp)
 {
     PP_TRY(set_point(tp, POINT_JOINED));
@@ -105,7 +105,7 @@ static void lend_bytes(struct pp_transport *tp, int dst, const void *p, size_t b
     k->sent[dst]++;
 }
 
-/* Copy what src lends; it is given back later. */
+/* Copies the data that src lends; the caller gives it back later. */
 static int copy_from(struct pp_transport *tp, int src, void *to, size_t bytes, bool on_device)
 {
     const struct rank *k = tp->impl;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is the same for every transport, built on its table: the list of names, the verdict all
- * ranks share, and the sum whose bits do not depend on who arrives first.
+ * The part that is the same for every transport, built on its table: the list of names, the error
+ * code that all ranks share, and the sum whose bits do not depend on which rank arrives first.
  */
 #include "impl.h"
 
@@ -42,7 +42,7 @@ int pp_transport_wrap(const struct pp_transport_ops *ops, struct pp_transport *i
                 pp_transport_destroy(&inner));
     impl = NULL;
     (*out)->inner = inner;
-    (*out)->crowded = true; /* its waits are for a device: they leave the core to others */
+    (*out)->crowded = true; /* it waits for a device, so it leaves the core to others */
     (*out)->caps.processes = inner->caps.processes;
     (*out)->host = inner->host;
     return 0;
@@ -65,12 +65,12 @@ void pp_transport_destroy(struct pp_transport **tp)
 
 /* ---- calls that an inner transport may do */
 
-/* From tp inwards to the first transport that has the call, else to the innermost. */
+/* Finds the first transport from tp inwards that has the call, else the innermost. */
 #define FIND(tp, call)                                                                             \
     while (!(tp)->ops->call && (tp)->inner)                                                        \
         (tp) = (tp)->inner;
 
-/* The end of a call that an inner transport may have done. */
+/* Ends a call that an inner transport may have done: reports a lost rank to all of them. */
 static int report_lost(struct pp_transport *tp, int rc)
 {
     for (struct pp_transport *t = tp; rc == PP_ELOST && t; t = t->inner)
@@ -86,7 +86,7 @@ int pp_transport_allgather(struct pp_transport *tp, const void *in, size_t bytes
     return report_lost(tp, t->ops->allgather(t, in, bytes, out));
 }
 
-/* With n peers, memory of the host. */
+/* Exchanges with n peers, memory of the host. */
 static int exchange_on_host(struct pp_transport *tp, const struct pp_exchange *x, int n)
 {
     struct pp_transport *t = tp;
@@ -151,16 +151,17 @@ int pp_transport_wait_vote(struct pp_transport *tp, bool *out_all)
     return 0;
 }
 
-/* ---- the verdict of all ranks */
+/* ---- the error code of all ranks */
 
-/* What travels of an error: the source position stays where it is, pointers do not cross. */
+/* The part of an error that is sent to other ranks: the source position stays, because pointers do
+ * not cross processes. */
 struct story {
     uint8_t full; /* as struct pp_error */
     char text[PP_ERROR_TEXT_MAX];
 };
 
-/* The lowest failing rank tells the others. Sent and not gathered: size times this record would
- * need memory, and a failing run may have none. */
+/* The lowest failing rank tells the others. It sends and does not gather: a gather would need size
+ * times this record, and a failing run may have no memory. */
 static int share_story(struct pp_transport *tp, int teller, int code, int rc)
 {
     struct story s;
@@ -281,7 +282,7 @@ void pp_transport_record(struct pp_transport *tp, bool on)
     tp->ops->record(tp, on);
 }
 
-/* Looks again and again: a call that waits for the device could wait forever. */
+/* Polls, because a call that waits for the device could wait forever. */
 int pp_transport_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns)
 {
     if (tp->ops->wait_mark)
@@ -318,7 +319,7 @@ struct sum {
     float *buf, *scratch;
 };
 
-/* First element of piece d of N elements cut into n balanced pieces; d == n gives N. */
+/* Returns the first element of piece d of N elements cut into n balanced pieces; d == n gives N. */
 static size_t piece_start(size_t N, int n, int d)
 {
     size_t each = N / (size_t)n;
@@ -349,7 +350,8 @@ static int exchange_here(const struct sum *s, int n)
                         : exchange_on_host(s->tp, s->tp->exchanges, n);
 }
 
-/* Few elements: the first member adds them all up, in order, and tells the others. */
+/* Sums few elements: the first member adds all of them in order, and sends the result to the
+ * others. */
 static int reduce_small(const struct sum *s, size_t N)
 {
     size_t bytes = N * sizeof(float);
@@ -373,8 +375,8 @@ static int reduce_small(const struct sum *s, size_t N)
     return exchange_here(s, s->n - 1);
 }
 
-/* Member d owns piece d: it gets that piece of everybody else, keeps all of them until the last is
- * there, adds them in group order and gives the sum back. */
+/* Sums by pieces: member d owns piece d, receives that piece from all others, keeps them until the
+ * last has arrived, adds them in group order and sends the sum back. */
 static int reduce_pieces(const struct sum *s, size_t N)
 {
     const size_t f = sizeof(float);
@@ -392,7 +394,7 @@ static int reduce_pieces(const struct sum *s, size_t N)
         }
     }
     PP_TRY(exchange_here(s, k));
-    /* The sum starts with member 0's piece, where that lies: ((x0 + x1) + x2) + ... */
+    /* The sum starts with member 0's piece in its place: ((x0 + x1) + x2) + ... */
     float *sum = s->me == 0 ? s->buf + lo : s->scratch;
     for (int j = 1; j < s->n; j++) {
         const float *from = s->scratch + (size_t)(j < s->me ? j : j - 1) * mine;
@@ -424,7 +426,7 @@ int pp_transport_reduce(struct pp_transport *tp, const int *group, int n, size_t
         return 0;
     if (tp->ops->reduce)
         return tp->ops->reduce(tp, group, n, n_floats, buf, scratch);
-    /* The pieces of the n-1 others must fit the scratch: (n-1) * ceil(N/n) <= N. */
+    /* The pieces of the n-1 others must fit into the scratch: (n-1) * ceil(N/n) <= N. */
     size_t others = (size_t)n - 1;
     return n_floats < others * others ? reduce_small(&s, n_floats) : reduce_pieces(&s, n_floats);
 }

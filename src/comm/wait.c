@@ -23,14 +23,14 @@
 
 /* A pause takes 15 to 45 ns on the processors we know: 1 to 2 microseconds in all. */
 #define SPINS 48
-/* A yield that finds nobody else to run takes about 0.3 microseconds. With a core of its own a rank
- * may look for a while, because waking from a sleep costs tens of microseconds; when crowded, the
- * core belongs to whoever has work. */
+/* A yield when no other thread can run takes about 0.3 microseconds. A rank with its own core may
+ * poll for a while, because waking from a sleep costs tens of microseconds; when crowded, the core
+ * should go to threads that have work. */
 #define YIELDS 2000
 #define YIELDS_CROWDED 8
-/* Between two looks at a device. */
+/* Interval between checks of a device. */
 #define NAP_NS 20000
-/* How long an abort may go unseen by a sleeper. */
+/* The longest time that a sleeper does not see an abort. */
 #define SLEEP_NS 50000000
 
 bool pp_backoff_pause(struct pp_backoff *b)
@@ -52,7 +52,7 @@ static void sleep_on(struct pp_word *w, uint32_t seen)
     const struct timespec most = {.tv_sec = 0, .tv_nsec = SLEEP_NS};
     atomic_fetch_add(&w->sleepers, 1);
     if (atomic_load(&w->value) == seen) {
-        /* Any return (woken, changed, interrupted, timed out) means the same: look again. */
+        /* After any return (woken, changed, interrupted, timed out) the caller checks again. */
         (void)syscall(SYS_futex, &w->value, FUTEX_WAIT_PRIVATE, seen, &most, NULL, 0);
     }
     atomic_fetch_sub(&w->sleepers, 1);

@@ -2,9 +2,9 @@
 /*
  * The one way a rank waits for another thread: on a 32-bit word that changes.
  *
- * Spin a microsecond or two (only when every rank has a core of its own: otherwise the rank we wait
- * for cannot run meanwhile), then yield, then sleep in the kernel. A sleep is bounded and looks at
- * the stop word, so abort() needs to wake nobody.
+ * It spins a microsecond or two (only when every rank has its own core: otherwise the other rank
+ * could not run meanwhile), then yields, then sleeps in the kernel. A sleep is bounded and checks
+ * the stop word, so abort() need not wake any rank.
  */
 #ifndef PPCLI_COMM_WAIT_H
 #define PPCLI_COMM_WAIT_H
@@ -15,47 +15,48 @@
 
 struct pp_word {
     _Atomic uint32_t value;
-    _Atomic uint32_t sleepers; /* threads that are, or are about to be, asleep on value */
+    _Atomic uint32_t sleepers; /* threads that sleep on value, or are about to */
 };
 
 struct pp_waiter {
     struct pp_word *stop; /* not 0: give up */
     bool crowded;         /* more ranks than cores */
-    uint64_t *waited_ns;  /* gets the time of every look at a word that makes wait; NULL: nobody */
+    uint64_t *waited_ns;  /* gets the time of every check of the waiting thread; may be NULL */
 };
 
-/* This rank waits and is well. Local. */
+/* Records that this rank waits and is alive. Local. */
 void pp_show_wait(uint64_t *waited_ns);
 
 /*
- * Publish a value and wake who sleeps. What this thread wrote before is visible to whoever sees the
- * value. Costs one locked instruction, and a system call only when somebody sleeps. Local.
+ * Publishes a value and wakes sleepers. Earlier writes of this thread are visible to threads that
+ * see the value. Costs one locked instruction, and a system call only if a thread sleeps. Local.
  */
 void pp_word_set(struct pp_word *w, uint32_t value);
 
 /*
- * Return 0 as soon as the word holds `target`, also when stopped meanwhile; PP_ELOST when stopped
- * and it does not. The word must stay at `target` until this thread has seen it. Local.
+ * Returns 0 as soon as the word holds `target`, also when stopped meanwhile; PP_ELOST when stopped
+ * and it does not hold it. The word must stay at `target` until this thread has seen it. Local.
  */
 int pp_word_wait(const struct pp_waiter *how, struct pp_word *w, uint32_t target);
 
-/* The spinning and yielding part alone, for things that are polled (MPI requests). */
+/* The spinning and yielding part alone, for operations that are polled (MPI requests). */
 struct pp_backoff {
     bool crowded;
     uint32_t rounds; /* start at 0 */
 };
 
-/* Pause a little; false, without pausing, when it is time to sleep. Local. */
+/* Pauses a little; returns false, without pausing, when it is time to sleep. Local. */
 bool pp_backoff_pause(struct pp_backoff *b);
 
-/* A wait for what is looked at again and again, in which the thread also sleeps. */
+/* A wait that polls, in which the thread also sleeps. */
 struct pp_poll {
     struct pp_backoff backoff;
     uint64_t *waited_ns;
     uint64_t start_ns; /* start at 0 */
 };
 
-/* Between two looks; false: it has taken more than timeout_ns (0: no limit). Local. */
+/* Pauses between two checks; returns false when the wait has taken more than timeout_ns (0: no
+ * limit). Local. */
 bool pp_poll_pause(struct pp_poll *p, uint64_t timeout_ns);
 
 #endif
