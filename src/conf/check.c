@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What only several keys together show. A check runs when all its keys hold a legal value, else it
- * would talk about values that were not written. It blames the key that the user set last and says
- * what would work.
+ * Checks that involve several keys. A check runs only when all its keys hold a legal value, else it
+ * would complain about values that the user did not write. It blames the key that the user set last
+ * and says what would work.
  */
 #include "conf.h"
 
@@ -26,8 +26,8 @@ static bool keys_are_good(const struct pp_config *cfg, const char *const *keys)
     return true;
 }
 
-/* Add a problem of several keys, at the one to look at: from the command line, else from the file,
- * else the first. */
+/* Adds a problem of several keys, at the one that the user set last: on the command line, else in
+ * the file, else the first. */
 __attribute__((format(printf, 3, 4))) static void
 blame(struct pp_config *cfg, const char *const *keys, const char *fmt, ...)
 {
@@ -71,7 +71,7 @@ static void check_batch(struct pp_config *cfg)
           d, pp_plural(d), share, pp_plural(share), b, m, share, (long long)m * d);
 }
 
-/* A cut that is written down: once, and a piece for each stage and chunk. */
+/* Checks an explicit cut: it must be given once, with one piece for each stage and chunk. */
 static void check_cut(struct pp_config *cfg)
 {
     static const char *const keys[] = {"pipeline.assignment", "pipeline.split_at", NULL};
@@ -92,7 +92,7 @@ static void check_cut(struct pp_config *cfg)
     for (; *text; text++)
         n += *text == (split ? ' ' : '|');
     if (chunks == 0 && stages > 1 && n % stages == 0)
-        chunks = n / stages; /* how many the schedule holds is the layout's to know */
+        chunks = n / stages; /* the layout checks the chunks of the schedule */
     const char *what = split ? "piece" : "range", *plural = pp_plural(n);
     if (chunks > 1 && n != stages * chunks) {
         pp_config_problem(cfg, key, "%s: %d %s%s for %d stages of %d chunks; %s", key, n, what,
@@ -162,7 +162,7 @@ static void check_outputs(struct pp_config *cfg)
     }
 }
 
-/* Groups of weight gradients: of micro-batches that there are. */
+/* Checks that groups of weight gradients are not larger than the number of micro-batches. */
 static void check_coalesce(struct pp_config *cfg)
 {
     static const char *const counts[] = {"train.coalesce", "pipeline.microbatches", NULL};
@@ -175,7 +175,7 @@ static void check_coalesce(struct pp_config *cfg)
     }
 }
 
-/* Whether the key has another value than by default. (A run's own config has all keys.) */
+/* Returns whether the key differs from its default. (A run's own config sets all keys.) */
 static bool is_set(const struct pp_config *cfg, const char *key)
 {
     char value[PP_NAME_MAX]; /* no default is longer */
@@ -209,8 +209,7 @@ const struct conf_need *conf_unmet_need(const struct pp_config *cfg, const struc
     return NULL;
 }
 
-/* A key that was set to something but changes nothing: worth a word. One of another kind of model is
- * a slip worth stopping for. */
+/* Warns about keys that were set but have no effect; a key of another type of model is an error. */
 static void check_needs(struct pp_config *cfg)
 {
     static const char *const type[] = {"model.type", NULL};
@@ -232,7 +231,7 @@ static void check_needs(struct pp_config *cfg)
     }
 }
 
-/* Warm-up is counted in one unit. */
+/* Checks that warm-up is given in one unit. */
 static void check_learning_rate(struct pp_config *cfg)
 {
     static const char *const warm[] = {"train.warmup_steps", "train.warmup_epochs", "train.lr_by",
@@ -251,7 +250,7 @@ static void check_learning_rate(struct pp_config *cfg)
         blame(cfg, falls, "multistep changes nothing without train.lr_milestones");
 }
 
-/* Its products are of parameters, which are f32, by what is for values. */
+/* Checks muon: its products are of parameters, which are f32, but use the kernels for values. */
 static void check_muon(struct pp_config *cfg)
 {
     static const char *const keys[] = {"train.optimizer", "run.precision", NULL};
@@ -263,7 +262,7 @@ static void check_muon(struct pp_config *cfg)
         blame(cfg, rates, "muon_lr follows the schedule of lr, which is 0; use a lr above 0");
 }
 
-/* Ranks that share a GPU, if there is one: that is not known yet where the backend is auto. */
+/* Checks that ranks can share the GPUs, if that is known: not while the backend is auto. */
 static void check_devices(struct pp_config *cfg)
 {
     const struct conf_option *o = conf_option(option_index("run.partition_sms"));

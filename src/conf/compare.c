@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What two configs of one run have in common: which keys differ and can change its numbers, and
- * which of them a resumed run may change where it is asked to.
+ * Compares two configs of one run: which keys differ and can change its numbers, and which of them
+ * a resumed run may change if asked to.
  */
 #include "conf.h"
 
@@ -9,13 +9,14 @@
 
 #include "ppcli/base/base.h"
 
-/* Exact sums have the bits of one micro-batch after the other, however many are computed at once. */
+/* Exact sums have the bits of one micro-batch after the other, however many are computed at
+ * once. */
 bool conf_is_exact(const struct pp_config *cfg, const struct conf_option *o)
 {
     return cfg->train.exact && strcmp(o->name, "train.coalesce") == 0;
 }
 
-/* What a device is told counts on either kind of backend. */
+/* Options of a device have an effect on either kind of backend. */
 static bool has_no_effect(const struct pp_config *cfg, const struct conf_option *o)
 {
     const struct conf_need *need = conf_unmet_need(cfg, o);
@@ -66,9 +67,9 @@ int pp_config_compare(const struct pp_config *cfg, const char *text,
     return 0;
 }
 
-/* ---- what --allow may name */
+/* ---- keys that --allow may name */
 
-/* What a resumed run compares by itself: see train/resume.c. */
+/* Returns whether a resumed run compares the key itself: see train/resume.c. */
 static bool is_free(const char *key)
 {
     return pp_has_word(

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside conf: the rows of the option table, the origins and the problem list behind a
- * struct pp_config, and the steps that pp_config_load() is made of:
+ * Declarations inside conf: the rows of the option table, the origins and the problem list of a
+ * struct pp_config, and the steps of pp_config_load():
  *
  *   bytes -> ini.c (lines, sections, keys) -> expand.c (${VAR}) -> value.c (text to value)
- *         -> check.c (keys that must fit each other)
+ *         -> check.c (checks of several keys)
  *
- * A problem never stops a step: it is added to the list and the step goes on with the next line.
+ * A problem never stops a step: it is added to the list and the step continues with the next line.
  */
 #ifndef PPCLI_CONF_CONF_H
 #define PPCLI_CONF_CONF_H
@@ -15,7 +15,7 @@
 
 #define CONF_WHY_MAX 1024       /* bytes of one sentence about a value */
 #define CONF_FILE_MAX (1 << 20) /* bytes of a config file */
-#define CONF_PROBLEMS_MAX 1000  /* kept; further ones are only counted */
+#define CONF_PROBLEMS_MAX 1000  /* problems that are kept; further ones are only counted */
 
 enum conf_type {
     CONF_INT,      /* int */
@@ -28,14 +28,15 @@ enum conf_type {
     CONF_ENUM,     /* int-sized enum, by choices */
     CONF_NAME,     /* char[PP_NAME_MAX], one of a list of struct pp_names */
     CONF_PATH,     /* char[PP_PATH_MAX], made absolute; may be empty */
-    CONF_TEXT,     /* char[PP_TEXT_MAX], whatever it says; may be empty */
+    CONF_TEXT,     /* char[PP_TEXT_MAX], any text; may be empty */
     CONF_SIZES,    /* model.sizes and model.n_sizes */
     CONF_ASSIGNMENT,
-    CONF_LAYERS, /* pipeline.split_at, recompute; def: the word for none; word: ranges may be there */
+    /* pipeline.split_at, recompute; def: the word for an empty list; word: ranges are allowed */
+    CONF_LAYERS,
     CONF_DEVICES, /* run.devices and run.n_devices */
     CONF_NUMBERS, /* struct pp_numbers */
     CONF_FLOATS,  /* struct pp_floats */
-    CONF_CHOICES, /* struct pp_augments: some of the choices, each once */
+    CONF_CHOICES, /* struct pp_augments: some of the choices, each at most once */
 };
 
 struct conf_choice {
@@ -43,7 +44,7 @@ struct conf_choice {
     int value;
 };
 
-/* Values of another key that a key needs, or it has no effect: words, or "!0" for all but 0. */
+/* The values of another key with which a key has an effect: words, or "!0" for all but 0. */
 struct conf_need {
     const char *key, *with;
 };
@@ -54,57 +55,63 @@ struct conf_option {
     const char *section;
     const char *key;
     enum conf_type type;
-    const char *def;   /* default, as written in a file */
-    size_t offset;     /* of the value in struct pp_config */
-    double min, max;   /* numbers (CONF_SIZES: of each entry); whole numbers below 2^53 */
-    bool above, below; /* min, max themselves are not legal */
+    const char *def; /* default, as written in a file */
+    size_t offset;   /* offset in struct pp_config */
+    /* limits of numbers (CONF_SIZES: of each entry); whole numbers are below 2^53 */
+    double min, max;
+    bool above, below;                 /* min, max themselves are illegal */
     const struct conf_choice *choices; /* CONF_ENUM, CONF_CHOICES */
     size_t names;                      /* CONF_NAME: offset of the list in struct pp_names */
-    size_t lines;                      /* offset of a line of help for each name; 0: none */
-    const char *note;                  /* the words of these lines */
+    /* offset in struct pp_names of a line of help for each name; 0: none */
+    size_t lines;
+    const char *note; /* help for these words */
     const char
-        *word; /* CONF_PATH, CONF_NAME: a word that is none; CONF_INT: that is 0; NULL: none */
-    const char *alias, *means; /* CONF_NAME: this word is read as that one; NULL: none */
-    bool file;                 /* CONF_NAME: "file:PATH" too; the place has PP_PATH_MAX bytes */
-    bool threes;               /* CONF_NUMBERS: printed by threes, in any order; else they ascend */
-    bool free;                 /* CONF_NAME: any name; `word` is what has a meaning of its own */
-    bool apart;                /* ranks may have other values: each its own, or rank 0's counts */
-    bool numbers;              /* can change the numbers of a run: part of the hash */
-    bool allowed;              /* numbers: a resumed run may change it where --allow names it */
-    const char *unit;          /* NULL when it has none */
-    bool sweeps;               /* one of the columns that tell the rows of a sweep apart */
-    const char *of; /* model: the types that it is for; a problem where it is set for another */
+        /* CONF_PATH, CONF_NAME: a word with its own meaning; CONF_INT: the word for 0; NULL:
+         * none */
+        *word;
+    const char *alias, *means; /* CONF_NAME: the word alias is read as means; NULL: none */
+    /* CONF_NAME: "file:PATH" is allowed; the member has PP_PATH_MAX bytes */
+    bool file;
+    /* CONF_NUMBERS: printed in groups of three, in any order; else they ascend */
+    bool threes;
+    bool free;        /* CONF_NAME: any name is allowed; `word` has its own meaning */
+    bool apart;       /* ranks may differ: each uses its own value, or rank 0's counts */
+    bool numbers;     /* can change the numbers of a run: part of the hash */
+    bool allowed;     /* numbers: a resumed run may change it if --allow names it */
+    const char *unit; /* NULL when it has none */
+    bool sweeps;      /* a column that identifies the rows of a sweep */
+    const char *of;   /* types of model that use it; setting it for another type is a problem */
     struct conf_need needs[CONF_NEEDS_MAX];
-    const char *help; /* one line */
+    const char *help; /* one line of help */
 };
 
 /* Rows of the table, in print order. */
 int conf_option_count(void);
 const struct conf_option *conf_option(int i);
 int conf_option_index(const char *name); /* "train.lr"; -1 when unknown */
-/* "; did you mean 'train.lr'?", or nothing: of a word that is not a key. */
+/* Formats "; did you mean 'train.lr'?", or "", for a word that is not a key. */
 struct pp_did_you_mean conf_key_hint(const char *key);
 int conf_option_find(const char *section, const char *key);
 
-/* compare.c: whether the key has no effect on the numbers because of others. */
+/* compare.c: returns whether other keys make the key have no effect on the numbers. */
 bool conf_is_exact(const struct pp_config *cfg, const struct conf_option *o);
-/* check.c: the first need of a key that is not met, so that it has no effect; NULL: none. cfg may be
- * a copy. */
+/* check.c: returns the first need of a key that is not met, so that the key has no effect; NULL:
+ * all are met. cfg may be a copy. */
 const struct conf_need *conf_unmet_need(const struct pp_config *cfg, const struct conf_option *o);
 
-/* All section names, NULL-terminated. */
+/* Lists all section names, NULL-terminated. */
 #define CONF_SECTIONS_MAX 8
 void conf_sections(const char *out[CONF_SECTIONS_MAX]);
 
-/* The legal values for people ("1 to 1024 stages", "relu | tanh"). */
+/* Formats the legal values for people ("1 to 1024 stages", "relu | tanh"). */
 const char *conf_range_text(const struct conf_option *o, const struct pp_names *names, char *out,
                             size_t bytes);
-/* The list of a CONF_NAME option, NULL when names is NULL or does not hold it. */
+/* Returns the list of a CONF_NAME option, NULL when names is NULL or does not contain it. */
 const char *const *conf_names_of(const struct conf_option *o, const struct pp_names *names);
-/* What every value does: a name, its line, the next name, ...; NULL: nothing is known. */
+/* Returns the help of every value: a name, its line, the next name, ...; NULL: there is none. */
 const char *const *conf_lines_of(const struct conf_option *o, const struct pp_names *names);
 
-/* Where a value or a problem comes from. The order is the order of the problem list. */
+/* Where a value or a problem comes from. The problem list is sorted in this order. */
 enum conf_from {
     CONF_FROM_FILE,
     CONF_FROM_SETTING,
@@ -113,48 +120,49 @@ enum conf_from {
 
 struct conf_place {
     enum conf_from from;
-    int number;       /* line of the file (0: the file as a whole); number of the setting */
+    int number;       /* line of the file (0: the whole file); number of the setting */
     const char *said; /* setting: "--set" */
 };
 
 struct conf_problem {
-    struct conf_place place; /* said is not kept */
+    struct conf_place place; /* `said` is not kept */
     char *text;              /* owned */
 };
 
 struct conf_problems {
     struct conf_problem *items;
     int n, capacity;
-    int more; /* found but not kept */
+    int more; /* problems found but not kept */
 };
 
 struct conf_origin {
     enum conf_from from;
     int number;
     char *text; /* "mnist.ini:14"; owned; NULL for a default */
-    bool bad;   /* the value was refused: what the struct holds is an earlier one */
+    bool bad;   /* the value was refused: the struct holds an earlier value */
 };
 
 struct pp_config_source {
-    char *file;                  /* as the user wrote it, "<stdin>", or NULL: no file */
-    char *path, *text;           /* of that file, as it was read; NULL: no file */
+    char *file;                  /* path as the user wrote it, "<stdin>", or NULL: no file */
+    char *path, *text;           /* path and content of that file; NULL: no file */
     char *name;                  /* "mnist" of configs/mnist.ini */
-    char file_dir[PP_PATH_MAX];  /* absolute; what relative paths in the file start from */
-    char cwd[PP_PATH_MAX];       /* the same for settings; empty when the system does not say */
+    char file_dir[PP_PATH_MAX];  /* absolute; base of relative paths in the file */
+    char cwd[PP_PATH_MAX];       /* base of relative paths in settings; empty if unknown */
     struct conf_origin *origins; /* [conf_option_count()] */
     struct conf_problems problems;
     struct conf_problems notes;
-    bool no_memory; /* a problem or an origin could not be kept */
+    bool no_memory; /* memory ran out for a problem or an origin */
 };
 
-/* Whether it was a key once, which is a problem of cfg unless it has the value that it had by itself:
- * the files of old runs hold every key. */
+/* Returns whether `name` was a key of an older version. Adds a problem unless it has its old
+ * default: files of old runs contain every key. */
 bool conf_was_key(struct pp_config *cfg, struct conf_place place, const char *name,
                   const char *value);
-/* What to do without a word that the key of this name had in another version; NULL: it had no such. */
+/* Returns advice for a word that the key had in another version; NULL: there is none. */
 const char *conf_was_word(const char *name, const char *word);
 
-/* load.c: whether this process has the text of a config from pp_config_pin() for `word`; out: its path. */
+/* load.c: returns whether this process has the text of a config from pp_config_pin() for `word`;
+ * out: its path. */
 bool conf_find_pinned(const char *word, char out[PP_PATH_MAX]);
 
 /* problem.c */
@@ -165,16 +173,16 @@ void conf_note(struct pp_config *cfg, int option, const char *fmt, ...)
 void conf_problems_fini(struct conf_problems *list);
 struct conf_place conf_place_of(const struct pp_config *cfg, int option);
 
-/* User's text for a message: cut to a readable length, control bytes replaced. */
+/* A text of the user for a message: cut to a readable length, control bytes replaced. */
 struct conf_quoted {
     char s[80];
 };
 struct conf_quoted conf_quote(const char *text, size_t bytes);
 
-/* A reason: puts it into why and returns -1. */
+/* Formats a reason into `why` and returns -1. */
 int conf_why(char why[CONF_WHY_MAX], const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Text that grows piece by piece; conf_put_end(): 0, or -1 when it did not fit. */
+/* A text buffer that grows piece by piece; conf_put_end(): 0, or -1 when the text did not fit. */
 struct conf_text {
     char *out;
     size_t bytes, used;
@@ -182,25 +190,25 @@ struct conf_text {
 void conf_put(struct conf_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int conf_put_end(const struct conf_text *t);
 
-/* ini.c: read a whole file's text into cfg. Errors: PP_ERESOURCE, PP_EINTERNAL. */
+/* ini.c: reads a whole file's text into cfg. Errors: PP_ERESOURCE, PP_EINTERNAL. */
 int conf_ini_read(struct pp_config *cfg, const char *text, size_t bytes,
                   const struct pp_names *names);
 
-/* Text that may be in a config: UTF-8, no control bytes but tab. 0, or -1 and why. */
+/* Checks text for a config: UTF-8, no control bytes but tab. 0, or -1 and why. */
 int conf_text_check(const char *text, size_t bytes, char why[CONF_WHY_MAX]);
 
-/* expand.c: ${VAR} and ${VAR:-default}. 0, or -1 and why. */
+/* expand.c: expands ${VAR} and ${VAR:-default}. 0, or -1 and why. */
 int conf_expand(const char *text, char *out, size_t out_bytes, char why[CONF_WHY_MAX]);
 
-/* value.c: text to the option's place in cfg, which is untouched on failure. 0, or -1 and why
- * (a sentence that starts after "train.lr: "). dir: what a relative path starts from. */
+/* value.c: parses text into the option's member of cfg, which is untouched on failure. 0, or -1 and
+ * why (a sentence that starts after "train.lr: "). dir: base of relative paths. */
 int conf_value_parse(const struct conf_option *o, const char *text, const char *dir,
                      const struct pp_names *names, struct pp_config *cfg, char why[CONF_WHY_MAX]);
-/* The canonical text, cut to `bytes`. Returns the bytes of the whole without the NUL. */
+/* Prints the canonical text, cut to `bytes`. Returns the length of the whole without the NUL. */
 size_t conf_value_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
                         size_t bytes);
 
-/* The same of one type. */
+/* The parser and printer of one type. */
 struct conf_reading {
     const struct conf_option *o;
     const char *dir;
@@ -222,7 +230,8 @@ conf_parse conf_sizes_parse, conf_assignment_parse, conf_layers_parse, conf_devi
 conf_parse conf_list_parse;
 conf_print conf_sizes_print, conf_assignment_print, conf_devices_print, conf_list_print;
 
-/* What value.c and list.c share. A whole number with its suffix, sign apart. */
+/* Functions that value.c and list.c share. conf_number_parse: a whole number with its suffix, sign
+ * apart. */
 enum conf_number {
     CONF_NUMBER_OK,
     CONF_NUMBER_BAD,
@@ -230,32 +239,32 @@ enum conf_number {
 };
 enum conf_number conf_number_parse(const char *text, bool *out_negative, uint64_t *out);
 
-/* A number with its unit that *text begins with, 80G, 3.35T, 1e9, 512MiB: k to P are powers of 1000,
- * with an i of 1024. *text moves past it. False: there is none. */
+/* Parses a number with its unit at *text, such as 80G, 3.35T, 1e9, 512MiB: k to P are powers of
+ * 1000, with an i of 1024. *text moves past it. False: there is none. */
 bool conf_scaled_parse(const char **text, double *out);
-const char *conf_choice_name(const struct conf_choice *choices, int value); /* "none": no such */
+const char *conf_choice_name(const struct conf_choice *choices, int value); /* "none": unknown */
 
-/* A decimal number as in the C locale; o: its range. Untouched on failure. */
+/* Parses a decimal number as in the C locale; o: its range. *out is untouched on failure. */
 int conf_float_parse(const struct conf_option *o, const char *text, double *out,
                      char why[CONF_WHY_MAX]);
 void conf_float_print(double value, struct conf_text *t);
 
-/* duration.c: the same for "90s", "1.5m", "500ms"; printed in seconds. */
+/* duration.c: parses "90s", "1.5m", "500ms"; durations are printed in seconds. */
 int conf_duration_parse(const struct conf_option *o, const char *text, double *out,
                         char why[CONF_WHY_MAX]);
 
-/* load.c: expand, convert and keep one value; a later one replaces an earlier one. */
+/* load.c: expands, converts and stores one value; a later one replaces an earlier one. */
 void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf_place place,
                  const struct pp_names *names);
 
-/* check.c: what only several keys together show. Adds problems and notes. */
+/* check.c: checks that involve several keys. Adds problems and notes. */
 void conf_check(struct pp_config *cfg, const struct pp_names *names);
 
-/* nccl_tests.c: the link that the output of nccl-tests in a file says. Errors: PP_ENOINPUT and the like;
- * PP_ECONFIG where it has no rows. */
+/* nccl_tests.c: computes a link from a file with the output of nccl-tests. Errors: PP_ENOINPUT and
+ * the like; PP_ECONFIG if it has no rows. */
 int conf_nccl_tests_read(const char *path, struct pp_link *out);
 
-/* Whether a sweep may list values of the key, and whether they are numbers. */
+/* Returns whether a sweep may list values of the key, and whether they are numbers. */
 bool conf_sweeps(const char *key, bool *out_numbers);
 
 #endif

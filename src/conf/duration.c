@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Durations: a decimal number and a unit, 500ms, 90s, 1.5m, 2h; seconds without one. Kept, compared
- * and printed in seconds. 0 stands for "never" in every key of this type, below its minimum too.
- * Sizes that are no keys, such as of --memory, are read here too.
+ * Durations: a decimal number and a unit, 500ms, 90s, 1.5m, 2h; seconds without a unit. They are
+ * stored, compared and printed in seconds. 0 means "never" in every key of this type, even below
+ * its minimum. This file also parses sizes that are not keys, such as --memory.
  */
 #include "conf.h"
 

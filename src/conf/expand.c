@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ${VAR} and ${VAR:-default} in values. A variable that is not set is an error unless a default
- * stands there: a training run that silently reads an empty path is worse than one that does not
- * start. What a variable holds is not expanded again. A '$' without '{' is itself.
+ * Expands ${VAR} and ${VAR:-default} in values. An unset variable is an error unless it has a
+ * default: a training run that silently reads an empty path is worse than one that does not start.
+ * The value of a variable is not expanded itself. A '$' without '{' is literal.
  */
 #include "conf.h"
 
@@ -15,7 +15,7 @@ static bool name_byte(char c, bool first)
            (!first && c >= '0' && c <= '9');
 }
 
-/* The value of one reference; `ref` stands after "${", `n` bytes before its '}'. */
+/* Finds the value of one reference; `ref` points after "${", `n` bytes before its '}'. */
 static int expand_reference(const char *ref, size_t n, const char **out, size_t *out_bytes,
                             char *why)
 {

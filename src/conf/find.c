@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the word a user typed to the file of a config or of a machine. */
+/* Finds the file of a config or of a machine from the word that a user typed. */
 #include "ppcli/conf/config.h"
 
 #include "conf.h"
@@ -11,7 +11,7 @@
 
 #include "ppcli/base/base.h"
 
-/* ---- what is installed */
+/* ---- installed files */
 
 static const char *const below[2] = {"configs", "configs/machines"};
 
@@ -20,7 +20,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* cut: bytes at the end of the names that are left out. */
+/* Lists a folder; cut: bytes to remove from the end of the names. */
 static void list_folder(const char *folder, size_t cut, struct pp_shipped *s)
 {
     PP_OWN(pp_closedir_at) DIR *dir = opendir(folder);
@@ -48,7 +48,7 @@ int pp_shipped_read(bool machines, struct pp_shipped *out)
     return 0;
 }
 
-/* ---- a file by its word */
+/* ---- finding a file by its word */
 
 static int fail_unknown(const char *word, bool machine, struct pp_shipped *s)
 {
@@ -73,7 +73,7 @@ static int fail_unknown(const char *word, bool machine, struct pp_shipped *s)
                    s->folder, all, pp_did_you_mean(name, s->names).s);
 }
 
-/* Machine files are few enough to list. */
+/* There are few enough machine files to list them. */
 static int find_ini(const char *word, bool machine, bool *shipped, char out[PP_PATH_MAX])
 {
     *shipped = false;
@@ -93,7 +93,7 @@ static int find_ini(const char *word, bool machine, bool *shipped, char out[PP_P
     return *shipped ? 0 : fail_unknown(word, machine, s);
 }
 
-/* Files of another format, which would be a problem in each of their lines. */
+/* Refuses files of another format, which would give a problem in each of their lines. */
 static int check_is_config(const char *path)
 {
     static const struct {
@@ -110,7 +110,7 @@ static int check_is_config(const char *path)
     int fd = -1;
     uint64_t bytes;
     if (pp_open_regular(path, &fd, &bytes) < 0) {
-        pp_error_clear(); /* whoever reads it says why */
+        pp_error_clear(); /* the function that reads it reports why */
         return 0;
     }
     ssize_t n = read(fd, head, sizeof(head) - 1);

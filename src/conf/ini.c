@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The INI dialect. libinih splits lines into section, key and value; it is fed by our own line
- * reader, because left alone it turns an over-long line into two keys, takes an indented key for
- * a continuation of the one above, leaves the keys below a broken "[header" in the section before,
- * and passes NUL bytes, '#' in values, empty sections and names with blanks without a word.
+ * The INI dialect. libinih splits lines into section, key and value. Our line reader feeds it,
+ * because libinih alone turns an over-long line into two keys, takes an indented key for a
+ * continuation of the line above, leaves the keys below a broken "[header" in the section before,
+ * and silently accepts NUL bytes, '#' in values, empty sections and names with blanks.
  *
- * So the reader looks at every line first: it knows the line number, reports what the dialect does
- * not allow, and hands over only lines that have one reading: blank, "[known]", or "key = value"
- * without leading blanks or comment. After an error it goes on with what was most likely meant, so
- * that one slip gives one message and all slips are found in one pass.
+ * So the reader checks every line first: it knows the line number, reports what the dialect does
+ * not allow, and passes on only lines that have one reading: blank, "[known]", or "key = value"
+ * without leading blanks or comment. After an error it continues with what was most likely meant,
+ * so that one slip gives one message and all slips are found in one pass.
  */
 #include "conf.h"
 
@@ -17,14 +17,14 @@
 
 #include "ppcli/base/base.h"
 
-#define NO_SECTION "?" /* handed over for a header that makes no sense */
+#define NO_SECTION "?" /* passed on for a header that is not understood */
 
 struct reader {
     const char *text;
     size_t bytes, at;
     int line;
-    bool expected; /* the line just handed over must reach the handler */
-    char *value;   /* of a line too long for the library, which got "." for it; owned */
+    bool expected; /* the handler must be called for the line just passed on */
+    char *value;   /* the value of a line too long for the library, which got "." instead; owned */
     struct pp_config *cfg;
     const struct pp_names *names;
 };
@@ -83,8 +83,9 @@ int conf_text_check(const char *text, size_t bytes, char why[CONF_WHY_MAX])
     return 0;
 }
 
-/* The line without its comment. ';' begins one at the start or after a blank. '#' does so only at
- * the start: after a blank it is refused, as the library would keep it in the value. */
+/* Returns the line without its comment. ';' begins one at the start or after a blank. '#' does
+ * so only at the start: after a blank it is refused, because the library would keep it in the
+ * value. */
 static struct span without_comment(struct reader *r, struct span s)
 {
     if (s.n > 0 && (s.p[0] == ';' || s.p[0] == '#'))
@@ -105,7 +106,7 @@ static struct span without_comment(struct reader *r, struct span s)
     return s;
 }
 
-/* A header: what is wrong with it is reported; the section most likely meant is handed over. */
+/* Checks a header: reports what is wrong, and returns the section most likely meant. */
 static struct span section_line(struct reader *r, struct span s)
 {
     const char *close = memchr(s.p, ']', s.n);
@@ -152,7 +153,7 @@ static struct span section_line(struct reader *r, struct span s)
     return (struct span){NO_SECTION, strlen(NO_SECTION)};
 }
 
-/* Is this "key = value" that the library reads as we do? */
+/* Returns whether the library reads this "key = value" as we do. */
 static bool key_line(struct reader *r, struct span s)
 {
     const char *equals = memchr(s.p, '=', s.n);
@@ -160,7 +161,7 @@ static bool key_line(struct reader *r, struct span s)
     if (colon) {
         struct span key = trim_blanks(s.p, (size_t)(colon - s.p));
         struct span value = trim_blanks(colon + 1, s.n - (size_t)(colon - s.p) - 1);
-        if (value.n > 0 && value.p[0] == '=') /* "lr := 3" */
+        if (value.n > 0 && value.p[0] == '=') /* such as "lr := 3" */
             value = trim_blanks(value.p + 1, value.n - 1);
         conf_problem(r->cfg, current_place(r),
                      "':' does not separate key and value; write '%s = %s'",
@@ -179,7 +180,8 @@ static bool key_line(struct reader *r, struct span s)
     return true;
 }
 
-/* Hand a line over; of one that is longer than the library's buffer the key, and keep the value. */
+/* Passes a line on. If it is longer than the library's buffer, passes only the key and keeps the
+ * value. */
 static void pass_line(struct reader *r, struct span s, char *out, size_t limit)
 {
     r->expected = true;
@@ -192,7 +194,7 @@ static void pass_line(struct reader *r, struct span s, char *out, size_t limit)
             r->cfg->source->no_memory = true;
         else
             memcpy(r->value, value.p, value.n);
-        size_t n = key.n < limit - 4 ? key.n : limit - 4; /* a key so long is none of ours */
+        size_t n = key.n < limit - 4 ? key.n : limit - 4; /* no legal key is so long */
         snprintf(out, limit + 1, "%.*s = .", (int)n, key.p);
         return;
     }
@@ -200,14 +202,14 @@ static void pass_line(struct reader *r, struct span s, char *out, size_t limit)
     out[s.n] = '\0';
 }
 
-/* ini_reader: the next line as the library may see it; NULL at the end. */
+/* ini_reader: gives the library the next line; NULL at the end. */
 static char *next_config_line(char *out, int out_bytes, void *stream)
 {
     struct reader *r = stream;
     char why[CONF_WHY_MAX];
     size_t limit = (size_t)out_bytes - 2;
 
-    if (r->expected) { /* cannot happen with any libinih we know; must not pass silently */
+    if (r->expected) { /* cannot happen with any known libinih; must not pass silently */
         conf_problem(r->cfg, current_place(r), "the line could not be read");
         r->expected = false;
     }
@@ -304,11 +306,11 @@ static void take_key(struct reader *r, const char *section, const char *key, con
     conf_assign(r->cfg, option, value, current_place(r), r->names);
 }
 
-/* ini_handler: one key. Always "goes on": problems are in our list. */
+/* ini_handler: takes one key. Always returns "continue", because problems are in our list. */
 static int on_key(void *user, const char *section, const char *key, const char *value)
 {
     struct reader *r = user;
-    if (key && value) { /* else a library built to announce sections */
+    if (key && value) { /* else the library was built to announce sections */
         r->expected = false;
         take_key(r, section, key, r->value ? r->value : value);
         pp_free(r->value);
@@ -331,7 +333,7 @@ int conf_ini_read(struct pp_config *cfg, const char *text, size_t bytes,
     if (rc < 0)
         return pp_fail(PP_ERESOURCE, "out of memory in libinih");
     if (rc > 0 && cfg->source->problems.n == 0) {
-        /* It refused a line that we took for good: the two must never disagree silently. */
+        /* The library refused a line that we accepted: the two must never disagree silently. */
         return pp_fail(PP_EINTERNAL, "libinih refuses line %d of %s", rc, cfg->source->file);
     }
     return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The option table in print: for people (`ppcli keys`), as the published schema (JSON), as the
- * body of ppcli.ini(5) (mdoc), and as a bare list for completions.
+ * Prints the option table: for people (`ppcli keys`), as the published schema (JSON), as the body
+ * of ppcli.ini(5) (mdoc), and as a bare list for completions.
  */
 #include "conf.h"
 
@@ -19,7 +19,7 @@ static const char *shown_default(const struct conf_option *o)
     return o->def[0] ? o->def : "(empty)";
 }
 
-/* alone: the only key, which is shown with all that is known of its values */
+/* Prints one key. alone: it is the only key, so all that is known about its values is printed. */
 static void print_key_text(FILE *f, const struct conf_option *o, const struct pp_names *names,
                            bool new_section, bool first, int name_width, bool alone)
 {
@@ -117,7 +117,7 @@ static void print_key_json(struct pp_json *j, const struct conf_option *o,
     pp_json_end(j);
 }
 
-/* One byte of mdoc text: none of it may be taken for an escape or become a typographic sign. */
+/* Prints one byte of mdoc text so that it is neither an escape nor a typographic sign. */
 static void mdoc_byte(FILE *f, char c)
 {
     static const struct {
@@ -133,7 +133,7 @@ static void mdoc_byte(FILE *f, char c)
     fputc(c, f);
 }
 
-/* Text in lines that mandoc -Tlint likes; no line may begin as a macro does. */
+/* Prints text in lines that mandoc -Tlint accepts; no line may begin like a macro. */
 static void mdoc_text(FILE *f, const char *text)
 {
     int column = 0;

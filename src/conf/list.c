@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The values that are lists: model.sizes "784 1024*16 10", run.devices "0 2-3" and numbers such as
- * train.lr_milestones "100 150" or data.mean "0.5 0.4 0.3" (blanks and commas separate),
- * pipeline.assignment "0-2 | 3-fc" (one range of layers for each stage) and pipeline.split_at.
- * Whether the model has such layers is a question for src/nn; which devices there are, for src/dev.
+ * Parses the values that are lists: model.sizes "784 1024*16 10", run.devices "0 2-3" and numbers
+ * such as train.lr_milestones "100 150" or data.mean "0.5 0.4 0.3" (separated by blanks and
+ * commas), pipeline.assignment "0-2 | 3-fc" (one range of layers for each stage) and
+ * pipeline.split_at. src/nn checks whether the model has these layers, src/dev whether there are
+ * such devices.
  */
 #include "conf.h"
 
@@ -14,17 +15,17 @@
 
 #define BLANKS " \t"
 
-/* An entry of a list, and the same as a string: empty where it is longer than any can be. */
+/* An entry of a list, and a copy as a string: empty if it is longer than any legal one. */
 struct entry {
     const char *p;
     size_t n;
     char s[64];
 };
 
-/* Takes an entry into the list that is being made. 0, or -1 and why. */
+/* Takes one entry into the list that is being made. 0, or -1 and why. */
 typedef int take_entry(const struct conf_reading *r, const struct entry *e, void *list);
 
-/* none: the word for a list without entries. */
+/* Parses a list. none: the word for an empty list. */
 static int parse_list(const struct conf_reading *r, const char *text, const char *none,
                       take_entry *take, void *list)
 {
@@ -44,7 +45,7 @@ static int parse_list(const struct conf_reading *r, const char *text, const char
     return 0;
 }
 
-/* A whole number below `limit` at *p; moves *p past it. */
+/* Parses a whole number below `limit` at *p; moves *p past it. */
 static bool take_number(const char **p, int limit, int *out)
 {
     int n = 0;
@@ -56,7 +57,7 @@ static bool take_number(const char **p, int limit, int *out)
     return n < limit;
 }
 
-/* "3-5" or "3". */
+/* Parses "3-5" or "3". */
 static bool take_range(const char **p, int limit, int *first, int *last)
 {
     if (!take_number(p, limit, first))
@@ -76,7 +77,7 @@ struct sizes {
     int at[PP_MODEL_SIZES_MAX], n;
 };
 
-/* "1024" or "1024*16" */
+/* Takes an entry "1024" or "1024*16". */
 static int take_sizes(const struct conf_reading *r, const struct entry *e, void *list)
 {
     struct sizes *sizes = list;
@@ -138,7 +139,7 @@ void conf_sizes_print(const struct conf_option *o, const struct pp_config *cfg, 
 
 #define FORMS "auto, equal, flops, params, time, or one range for each stage such as 0-2 | 3-5"
 
-/* by enum pp_assignment, without explicit ranges */
+/* indexed by enum pp_assignment, without explicit ranges */
 static const struct {
     const char *word;
     enum pp_assignment kind;
@@ -155,7 +156,7 @@ static void set_cut(struct pp_config *cfg, enum pp_assignment kind, const char *
     snprintf(cfg->pipeline.ranges, sizeof(cfg->pipeline.ranges), "%s", ranges);
 }
 
-/* Bytes of the layer's name, or its number, at p; 0: there is none. */
+/* Returns the bytes of the layer's name, or number, at p; 0: there is none. */
 static int layer_bytes(const char *p)
 {
     int n = 0;
@@ -164,7 +165,7 @@ static int layer_bytes(const char *p)
     return n;
 }
 
-/* One range into the text; moves *p past it. */
+/* Copies one range into the text; moves *p past it. */
 static bool take_layers(const char **p, struct conf_text *out)
 {
     const char *first = *p += strspn(*p, BLANKS);
@@ -196,7 +197,7 @@ int conf_assignment_parse(const struct conf_reading *r, const char *text, struct
             return 0;
         }
     }
-    /* a layer alone is a cut of a model that has no other */
+    /* a single layer is a cut of a model with one layer */
     if (pp_nearest(text, words) || (isalpha((unsigned char)*text) && !strpbrk(text, "-|. "))) {
         return conf_why(r->why, "unknown '%s'%s; write " FORMS, conf_quote(text, strlen(text)).s,
                         pp_did_you_mean(text, words).s);
@@ -222,7 +223,7 @@ int conf_assignment_parse(const struct conf_reading *r, const char *text, struct
 void conf_assignment_print(const struct conf_option *o, const struct pp_config *cfg,
                            struct conf_text *t)
 {
-    const char *word = assignment_words[0].word; /* of what split_at says */
+    const char *word = assignment_words[0].word; /* in messages about split_at */
     for (int i = 0; i < ASSIGNMENT_WORDS; i++)
         if (assignment_words[i].kind == cfg->pipeline.assignment)
             word = assignment_words[i].word;
@@ -233,7 +234,7 @@ static int take_layer(const struct conf_reading *r, const struct entry *e, void 
 {
     struct conf_text *layers = list;
     size_t n = (size_t)layer_bytes(e->p);
-    if (r->o->word) { /* ranges too */
+    if (r->o->word) { /* ranges are allowed */
         if (n > 0 && e->p[n] == '-' && layer_bytes(e->p + n + 1) > 0)
             n += 1 + (size_t)layer_bytes(e->p + n + 1);
         if (n == 0 || n != e->n) {
@@ -266,7 +267,7 @@ int conf_layers_parse(const struct conf_reading *r, const char *text, struct pp_
     return 0;
 }
 
-/* ---- run.devices: "auto", or in the order in which ranks take them */
+/* ---- run.devices: "auto", or a list in the order in which ranks use them */
 
 struct devices {
     int at[PP_DEVICES_MAX], n;
@@ -372,7 +373,7 @@ static int take_choice(const struct conf_reading *r, const struct entry *e, void
     return 0;
 }
 
-/* As they are in struct pp_config. */
+/* The lists of struct pp_config. */
 union list {
     int n; /* the first member of each */
     struct pp_numbers numbers;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pp_config_load(): defaults, then the file, then the settings; each value converted as it comes,
- * the later one kept; then what model.from says; then the checks over several keys.
+ * pp_config_load(): sets defaults, reads the file, then the settings, and converts each value at
+ * once; a later value wins. Then it applies model.from, and then the checks of several keys.
  */
 #include "conf.h"
 
@@ -12,14 +12,15 @@
 #include "ppcli/conf/config.h"
 #include "ppcli/base/base.h"
 
-/* ---- the text of another process */
+/* ---- the text of a config from another process */
 
 #define PIN_BYTES 120000 /* one variable of an environment may have 128 KiB */
 
-/* What pp_config_pin() has left in the environment: four texts with a line end between two. */
+/* The text that pp_config_pin() has stored in the environment: four parts, each ended by a
+ * newline. */
 struct pin {
     char word[PP_PATH_MAX], path[PP_PATH_MAX], dir[PP_PATH_MAX];
-    const char *text; /* NULL: nothing */
+    const char *text; /* NULL: nothing is stored */
 };
 
 static void find_pin(struct pin *out)
@@ -77,7 +78,7 @@ static int read_config_text(const char *path, char **out, size_t *out_bytes)
     return rc == PP_EFORMAT ? pp_fail(PP_ENOINPUT, "no config: %s", pp_error_get()->text) : rc;
 }
 
-/* A copy that can stand in one line of a message and in a comment of an INI file. */
+/* Copies a text that fits into one line of a message and a comment of an INI file. */
 static char *plain_copy(const char *text)
 {
     char why[CONF_WHY_MAX];
@@ -87,7 +88,7 @@ static char *plain_copy(const char *text)
     return copy;
 }
 
-/* Fills file, name, file_dir. */
+/* Sets file, name and file_dir. */
 static int describe_file(struct pp_config_source *src, const char *path)
 {
     bool is_file = path && strcmp(path, "-") != 0;
@@ -119,7 +120,8 @@ static int describe_file(struct pp_config_source *src, const char *path)
         char *real = realpath(dir, NULL);
         struct pin pin;
         find_pin(&pin);
-        if (!real && pin.text && strcmp(path, pin.path) == 0) { /* it was there */
+        /* it existed when the text was stored */
+        if (!real && pin.text && strcmp(path, pin.path) == 0) {
             strcpy(src->file_dir, pin.dir);
             return 0;
         }
@@ -140,7 +142,7 @@ static bool convert_value(struct pp_config *cfg, const struct conf_option *o, co
     cfg->source->no_memory |= !text;
     if (!text || conf_text_check(raw, strlen(raw), why) < 0 ||
         conf_expand(raw, text, PP_CONFIG_VALUE_MAX, why) < 0)
-        return !text; /* without memory: its own error, not the value's */
+        return !text; /* out of memory is reported separately */
     char *start = text + strspn(text, " \t");
     size_t n = strlen(start);
     while (n > 0 && (start[n - 1] == ' ' || start[n - 1] == '\t'))
@@ -284,7 +286,7 @@ static int create_config(struct pp_config **out)
         const struct conf_option *o = conf_option(i);
         char why[CONF_WHY_MAX];
         cfg->source->origins[i].from = CONF_FROM_DEFAULT;
-        /* without names: a list that lacks a default is not the user's mistake */
+        /* without names: a list that lacks a default is not a mistake of the user */
         int rc = conf_value_parse(o, o->def, "/", NULL, cfg, why);
         pp_assert(rc == 0);
     }
@@ -313,7 +315,7 @@ void pp_config_destroy(struct pp_config **cfg)
     *cfg = NULL;
 }
 
-/* Defaults and file; text NULL: none. */
+/* Reads defaults and file; text NULL: no file. */
 static int read_defaults_and_file(const char *path, const char *text, size_t bytes,
                                   const struct pp_names *names, struct pp_config **cfg)
 {
@@ -322,7 +324,8 @@ static int read_defaults_and_file(const char *path, const char *text, size_t byt
     return text ? conf_ini_read(*cfg, text, bytes, names) : 0;
 }
 
-/* What model.from would have set is unknown if it fails: no check judges the defaults in its place. */
+/* Marks the keys that model.from would have set as unknown after it failed, so that no check judges
+ * their defaults. */
 static void mark_unread(struct pp_config *cfg)
 {
     for (int i = 0; i < conf_option_count(); i++) {
@@ -332,7 +335,8 @@ static void mark_unread(struct pp_config *cfg)
     }
 }
 
-/* The keys of the model that model.from names. The key is empty afterwards: the others hold what it said. */
+/* Reads the keys of the model that model.from names. model.from is empty afterwards, because the
+ * other keys have its values. */
 static void read_foreign(struct pp_config *cfg, const struct pp_names *names)
 {
     if (!names || !names->from || cfg->model.from[0] == '\0' ||

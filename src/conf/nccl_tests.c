@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What nccl-tests printed of a link: rows of size (bytes), count, type, redop, root, time (us), algbw and
- * busbw (GB/s) of all_reduce_perf, sendrecv_perf and the like. busbw is what one rank sends while large
- * messages go round; of small ones the time is that of the hops, whose number follows from busbw / algbw:
- * 2 (n - 1) / n is an all-reduce of n ranks, (n - 1) / n one way round, 1 a message.
+ * Reads what nccl-tests printed about a link: rows of size (bytes), count, type, redop, root, time
+ * (us), algbw and busbw (GB/s) of all_reduce_perf, sendrecv_perf and the like. busbw is the rate of
+ * one rank for large messages; the time of small messages is that of the hops, whose number follows
+ * from busbw / algbw: 2 (n - 1) / n is an all-reduce of n ranks, (n - 1) / n one round, 1 a
+ * message.
  */
 #include <math.h>
 #include <stdlib.h>

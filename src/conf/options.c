@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The option table: every key there is, once. struct pp_config, the INI reader, --set, `ppcli keys`,
- * the published schema, ppcli.ini(5), the completions, the resolved config and the checks of keys
- * that need others come from the rows in include/ppcli/conf/keys_SECTION.def:
+ * The option table: every key, once. The rows in include/ppcli/conf/keys_SECTION.def define struct
+ * pp_config, the INI reader, --set, `ppcli keys`, the published schema, ppcli.ini(5), the
+ * completions, the resolved config and the checks of keys that need others:
  *
  *   PP_KEY(section, TYPE, key, members of struct conf_option)      TYPE: CONF_TYPE, PP_MEMBER_TYPE
- *   PP_CHOICE(section, enum pp_x or int, key, members)             CONF_ENUM, whose value this is
+ *   PP_CHOICE(section, enum pp_x or int, key, members)             CONF_ENUM with values of that type
  */
 #include "conf.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The problem list and the origins: one line a problem, what the user has to look at in front,
- * in the order of the file and then of the command line.
+ * The problem list and the origins: one line for each problem, which begins with its position,
+ * sorted by file and then command line.
  */
 #include "conf.h"
 
@@ -9,14 +9,14 @@
 
 #include "ppcli/base/base.h"
 
-#define SHOWN 60 /* bytes of a quoted text */
+#define SHOWN 60 /* most bytes of a quoted text */
 
 static int place_before(struct conf_place a, struct conf_place b)
 {
     return a.from != b.from ? a.from < b.from : a.number < b.number;
 }
 
-/* Takes over `text`. */
+/* Inserts a problem; takes over `text`. */
 static int insert_problem(struct conf_problems *list, struct conf_place place, char *text)
 {
     PP_ROOM(list->items, list->n, list->capacity);
@@ -26,13 +26,13 @@ static int insert_problem(struct conf_problems *list, struct conf_place place, c
         at--;
     }
     list->items[at].place = place;
-    list->items[at].place.said = NULL; /* the caller's, and not needed any more */
+    list->items[at].place.said = NULL; /* the caller owns it, and it is not needed any more */
     list->items[at].text = text;
     list->n++;
     return 0;
 }
 
-/* "mnist.ini:14: ", "--set: "; nothing for a default when there is no file. */
+/* Formats a position: "mnist.ini:14: ", "--set: ", or "" for a default when there is no file. */
 static void place_text(const struct pp_config_source *src, struct conf_place p, char *out,
                        size_t bytes)
 {
@@ -104,11 +104,11 @@ struct conf_quoted conf_quote(const char *text, size_t bytes)
     if (n > SHOWN) {
         n = SHOWN;
         while (n > SHOWN - 3 && ((unsigned char)text[n] & 0xC0) == 0x80)
-            n--; /* not in the middle of a character */
+            n--; /* do not cut inside a character */
     }
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)text[i];
-        q.s[i] = c < 0x20 || c == 0x7F ? '?' : (char)c; /* escape codes stay out of terminals */
+        q.s[i] = c < 0x20 || c == 0x7F ? '?' : (char)c; /* keep escape codes off the terminal */
     }
     snprintf(q.s + n, sizeof(q.s) - n, "%s", bytes > SHOWN ? "..." : "");
     return q;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * "Did you mean": Damerau-Levenshtein distance (optimal string alignment: insertion, deletion,
- * substitution, swap of neighbours, each once) without regard to case.
+ * substitution, swap of neighbours, each counts 1), ignoring case.
  */
 #include "conf.h"
 
@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORD_MAX 64 /* longer words get no suggestion: they are not a slip of one of ours */
+#define WORD_MAX 64 /* longer words get no suggestion, because they are not a misspelled key */
 
-/* `limit` or more is told as `limit`: it is given up as soon as that is certain. */
+/* Computes the distance; a distance of `limit` or more gives `limit`, and stops as soon as this is
+ * certain. */
 static int edit_distance(const char *a, int n, const char *b, int m, int limit)
 {
     if (abs(n - m) >= limit)
@@ -36,7 +37,7 @@ static int edit_distance(const char *a, int n, const char *b, int m, int limit)
             now[j] = d;
             least = PP_MIN(least, d);
         }
-        /* What comes is at least this row's least, or, by a swap, the last row's and one. */
+        /* Later rows are at least this row's minimum or, by a swap, the last row's plus one. */
         if (least >= limit && least_before + 1 >= limit)
             return limit;
         least_before = least;
@@ -48,7 +49,8 @@ static int edit_distance(const char *a, int n, const char *b, int m, int limit)
     return last[m];
 }
 
-/* Bytes of "train." where both names begin so: a long section makes no two short keys alike. */
+/* Returns the bytes of a common section such as "train.", because a long section must not make two
+ * short keys similar. */
 static int same_section(const char *a, const char *b)
 {
     size_t n = strcspn(a, ".");
@@ -85,7 +87,7 @@ struct pp_did_you_mean pp_did_you_mean(const char *word, const char *const *name
     return hint;
 }
 
-/* Names of other programs, then the key here. */
+/* Names in other programs, and the key here. */
 static const char *const elsewhere[][2] = {
     {"learning_rate", "train.lr"},
     {"learningrate", "train.lr"},
@@ -154,7 +156,7 @@ static const char *const elsewhere[][2] = {
     {"train_data", "data.train_file"},
     {"device", "run.backend"},
     {"gpu", "run.backend"},
-    {"gpus", "pipeline.stages"}, /* a rank takes a GPU of its own */
+    {"gpus", "pipeline.stages"}, /* each rank uses its own GPU */
     {"num_gpus", "pipeline.stages"},
     {"n_gpus", "pipeline.stages"},
     {"ngpus", "pipeline.stages"},
@@ -190,7 +192,7 @@ const char *pp_config_key_like(const char *word)
     return NULL;
 }
 
-/* ---- keys and words that are gone */
+/* ---- keys and words of older versions */
 
 bool conf_was_key(struct pp_config *cfg, struct conf_place place, const char *name,
                   const char *value)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A sweep: every combination is a config of its own, loaded and checked like any other, so that
- * what is wrong with one of them is said in the words that the config always uses.
+ * A sweep: every combination is a config of its own, loaded and checked like any other, so that its
+ * problems are reported in the same way.
  */
 #include "ppcli/conf/config.h"
 
@@ -14,8 +14,8 @@
 #define VALUES_MAX 256
 
 struct axis {
-    int setting; /* whose values these are */
-    char *text;  /* owned: the values, each with its NUL */
+    int setting; /* index of the setting with these values */
+    char *text;  /* owned: the values, separated by NULs */
     const char *values[VALUES_MAX];
     int n;
 };
@@ -78,7 +78,7 @@ static int find_axes(const struct pp_settings *settings, struct axes *out, int *
     return 0;
 }
 
-/* The settings of combination `row`; the last list varies fastest. */
+/* Sets the values of combination `row`; the last list varies fastest. */
 static void choose_combination(const struct axes *axes, int row, struct pp_setting *items)
 {
     for (int k = axes->n - 1; k >= 0; k--) {
@@ -88,7 +88,7 @@ static void choose_combination(const struct axes *axes, int row, struct pp_setti
     }
 }
 
-/* Those with problems say so themselves; there is at least one without. */
+/* Loads all combinations. Bad ones keep their problem lists; at least one must be good. */
 static int load_all(const char *path, const struct pp_settings *settings, const struct axes *axes,
                     const struct pp_names *names, struct pp_sweep *out)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Text to value and back, by type. The whole text must be consumed, must be in range, and what is
- * printed reads back to the same value. Numbers are read and printed as in the C locale whatever
- * the process has set: 0,5 is an error everywhere, never 0.
+ * Converts text to value and back, by type. The whole text must be used, must be in range, and the
+ * printed value reads back to the same value. Numbers are read and printed as in the C locale
+ * whatever the process has set: 0,5 is an error everywhere, never 0.
  */
 #include "conf.h"
 
@@ -107,8 +107,9 @@ static int parse_whole(const struct conf_reading *r, const char *text, struct pp
 
 /* ---- floating point */
 
-/* Bytes of [sign] digits [. digits] [e [sign] digits] that `text` begins with, 0: there is no such
- * number. No hexadecimal, nan, inf or blanks, which strtod would take. */
+/* Returns the bytes of [sign] digits [. digits] [e [sign] digits] at the start of `text`, 0:
+ * there is no such number. Hexadecimal, nan, inf and blanks, which strtod accepts, are not
+ * numbers here. */
 static size_t decimal_bytes(const char *text)
 {
     const char *p = text + (*text == '-' || *text == '+');
@@ -131,10 +132,10 @@ static bool looks_decimal(const char *text)
     return n > 0 && text[n] == '\0';
 }
 
-/* In the C locale, whatever the process has set; errno as of strtod. */
+/* Converts in the C locale, whatever the process has set; errno as of strtod. */
 static double to_double(const char *text)
 {
-    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* no memory is taken for "C" */
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* the "C" locale needs no memory */
     errno = 0;
     double value = strtod_l(text, NULL, c);
     freelocale(c);
@@ -172,7 +173,7 @@ static int parse_bytes(const struct conf_reading *r, const char *text, struct pp
     return 0;
 }
 
-/* What a user of a comma locale wrote, with a point; false when that does not help. */
+/* Replaces a decimal comma by a point; false when that does not make a number. */
 static bool with_point(const char *text, char out[64])
 {
     const char *comma = strchr(text, ',');
@@ -199,7 +200,7 @@ int conf_float_parse(const struct conf_option *o, const char *text, double *out,
         return -1;
     }
     double value = to_double(text);
-    float used = (float)value; /* what computes has no more */
+    float used = (float)value; /* computations use no more precision */
     if ((errno == ERANGE && !isinf(value)) || (value != 0 && fabs(value) < (double)FLT_MIN)) {
         return conf_why(why,
                         "%s is too small for a float, which would make it 0; write %s1.18e-38 "
@@ -214,7 +215,7 @@ int conf_float_parse(const struct conf_option *o, const char *text, double *out,
     return 0;
 }
 
-/* The shortest of 15 to 17 digits that reads back to the same value; 1e-8, not 1e-08. */
+/* Prints the shortest of 15 to 17 digits that reads back to the same value; 1e-8, not 1e-08. */
 void conf_float_print(double value, struct conf_text *t)
 {
     char text[32];
@@ -251,7 +252,7 @@ static int parse_enum(const struct conf_reading *r, const char *text, struct pp_
     int n = 0;
     for (; o->choices[n].name; n++) {
         if (strcmp(text, o->choices[n].name) == 0) {
-            /* every enum of struct pp_config is as wide as an int */
+            /* every enum of struct pp_config has the size of an int */
             memcpy(place_of_value(r, cfg), &o->choices[n].value, sizeof(int));
             return 0;
         }
@@ -274,7 +275,7 @@ static int parse_bool(const struct conf_reading *r, const char *text, struct pp_
     return not_one_of(r, text, words);
 }
 
-/* What goes into an INI file, which has no quoting. */
+/* Refuses text that cannot be written to an INI file, which has no quoting. */
 static int check_writable(const char *what, const char *text, char *why)
 {
     const char *bad = text[0] == ';' || text[0] == '#' ? text : strstr(text, "${");
@@ -289,7 +290,7 @@ static int check_writable(const char *what, const char *text, char *why)
     return conf_text_check(text, strlen(text), why);
 }
 
-/* Absolute, from the folder that relative paths are relative to. */
+/* Makes a path absolute, from the folder that relative paths start at. */
 static int resolve_path(const char *text, const char *dir, char path[PP_PATH_MAX], char *why)
 {
     int n = 0;
@@ -331,7 +332,7 @@ static int parse_path(const struct conf_reading *r, const char *text, struct pp_
     return 0;
 }
 
-/* "file:table.csv" -> "file:/folder/of/the/ini/table.csv"; so with "exec:". */
+/* Resolves "file:table.csv" to "file:/folder/of/the/ini/table.csv"; also "exec:". */
 static int parse_file_name(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
     static const size_t prefix = sizeof(PP_SCHEDULE_FILE) - 1;

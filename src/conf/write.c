@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The config as text again: canonical values, the resolved INI that loads back to the same values,
+ * Writes the config as text: canonical values, the resolved INI that loads back to the same values,
  * and the hash over everything that decides the numbers of a run.
  */
 #include "conf.h"

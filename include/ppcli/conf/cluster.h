@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A machine that need not be here, as a machine file says it: one device for each rank, as many
- * ranks a host, a link within hosts and one between them. What it takes to run a model there:
- * pp_costs_of_cluster() of ppcli/tune.h.
+ * A machine that need not be present, as a machine file describes it: one device for each rank, the
+ * same number of ranks on each host, a link within hosts and one between them.
+ * pp_costs_of_cluster() computes what it takes to run a model there.
  */
 #ifndef PPCLI_CONF_CLUSTER_H
 #define PPCLI_CONF_CLUSTER_H
@@ -12,51 +12,55 @@
 #include "ppcli/conf/config.h"
 
 struct pp_link {
-    double latency, bandwidth; /* seconds, bytes a second of one rank each way */
+    /* latency: seconds; bandwidth: bytes a second of one rank each way */
+    double latency, bandwidth;
 };
 
-/* Measured: F, I and W of a micro-batch of so many rows, in seconds. */
+/* Measured times: F, I and W of a micro-batch of `rows` rows, in seconds. */
 struct pp_cluster_layer {
-    char name[48]; /* as the model calls it */
+    char name[48]; /* name in the model */
     int rows;
     double t[3];
-    double work; /* pp_layer_work(): a layer with another is not the one; 0: any */
+    /* pp_layer_work() of the measured layer: a layer with another work is a different one; 0:
+     * any */
+    double work;
 };
 
 struct pp_cluster {
-    char name[PP_NAME_MAX];    /* of the file, without .ini */
-    char kernels[PP_NAME_MAX]; /* whose: what the shares are of; "": it does not say */
-    double peak[3];            /* flop/s of products, by enum pp_precision; 0: it has none such */
-    double fp8;                /* the same of fp8 factors; 0: none such */
-    double reserve;            /* bytes of its memory that no plan may fill */
-    double bandwidth, memory;  /* of its memory: bytes/s read and written, bytes for one rank */
+    char name[PP_NAME_MAX];    /* file name without .ini */
+    char kernels[PP_NAME_MAX]; /* owner of the kernels that the shares describe; "": not given */
+    double peak[3];            /* flop/s of products, by enum pp_precision; 0: not supported */
+    double fp8;                /* flop/s of products with fp8 factors; 0: not supported */
+    double reserve;            /* bytes of memory that no plan may use */
+    double bandwidth, memory;  /* memory: bytes/s read and written; bytes for one rank */
     double product, attention, conv;   /* share of the peak that each kind of op reaches */
-    double own_product, own_attention; /* the same of ppcli's own kernels; 0: as of those */
-    double passes; /* share of the bandwidth that everything else reaches, optimizer included */
-    double launch; /* seconds that every op takes beside */
-    double ranks;  /* of a host */
-    double busy;   /* load of other programs while the file was measured; 0: none, or unknown */
+    double own_product, own_attention; /* the same for ppcli's own kernels; 0: as above */
+    double passes; /* share of the bandwidth that all other ops reach, optimizer included */
+    double launch; /* fixed overhead of every op, in seconds */
+    double ranks;  /* ranks of a host */
+    double busy;   /* load of other programs during the measurement; 0: none, or unknown */
     struct pp_link within, between; /* between.bandwidth 0: there is only one host */
     double hidden;                  /* share of tensor parallelism's messages that products hide */
     double shared;                  /* 1: the ranks of a host share its link to the others */
     struct pp_cluster_layer
-        *layers; /* [n_layers] owned; these layers are not computed from shares */
+        *layers; /* [n_layers] owned; the times of these layers are not computed from shares */
     int n_layers;
 };
 
 /*
- * Read a machine file: an INI file with the sections device, host, within, between and layers, of
+ * Reads a machine file: an INI file with the sections device, host, within, between and layers, of
  * at most 1 MiB. Numbers may end in k, M, G, T, P or Ki, Mi, Gi, Ti. Errors: those of
- * pp_file_read(), PP_ECONFIG with file and line (what is wrong, missing or absurd, and what would
- * do), PP_ERESOURCE. The caller owns *out: pp_cluster_fini().
+ * pp_file_read(), PP_ECONFIG with file and line (what is wrong, missing or impossible, and what
+ * would work), PP_ERESOURCE. The caller owns *out: pp_cluster_fini().
  */
 int pp_cluster_read(const char *path, struct pp_cluster *out);
 void pp_cluster_fini(struct pp_cluster *c);
 
-/* A whole number as config files have it, such as 12, 1k or 4Ki. False: it is none, or too large. */
+/* Parses a whole number as in config files, such as 12, 1k or 4Ki. False: it is not one, or too
+ * large. */
 bool pp_whole_parse(const char *text, int64_t *out);
 
-/* As pp_cluster_read() reads it, digits that matter. Errors: PP_EIO. */
+/* Writes a file that pp_cluster_read() reads back, with the significant digits. Errors: PP_EIO. */
 int pp_cluster_write(const struct pp_cluster *c, FILE *f);
 
 #endif

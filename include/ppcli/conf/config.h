@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A config: what somebody wrote, const after it is loaded. */
+/* A config: what a user wrote, const after it is loaded. */
 #ifndef PPCLI_CONF_CONFIG_H
 #define PPCLI_CONF_CONFIG_H
 
@@ -38,22 +38,22 @@ enum {
 /* ---- config */
 
 /*
- * What a run is: plain data, validated, never changed after pp_config_load(). One option table
- * (keys_*.def) defines what the INI file, --set section.key=value, the short flags, `ppcli keys`, the
- * completions, ppcli.ini(5) and <run>/config.resolved.ini know.
+ * The settings of a run: plain data, validated, never changed after pp_config_load(). One option
+ * table (keys_*.def) defines the keys of the INI file, --set section.key=value, the short flags,
+ * `ppcli keys`, the completions, ppcli.ini(5) and <run>/config.resolved.ini.
  *
- * Precedence: --set and short flags > file > built-in default; nothing else. What model.from names
- * replaces defaults, and must not contradict the others.
+ * Precedence: --set and short flags > file > built-in default. The model that model.from names
+ * replaces defaults, and must not contradict the other sources.
  *
- * The INI dialect: UTF-8 (a byte order mark and CRLF are fine). "[section]" and "key = value", one
- * a line, indented as you like; no continuation lines, and ':' does not separate. A comment is a
- * line that begins with ';' or '#', or what follows ' ;'; a ' #' inside a line is an error. Unknown
- * and duplicate keys and sections are errors. ${VAR} is the environment's VAR, an error when unset;
- * ${VAR:-default} is `default` when VAR is unset or empty. Whole numbers may end in k, M, G (1000)
- * or Ki, Mi, Gi (1024). A duration is a number and ms, s, m or h. A relative path starts at the
- * folder of the INI file, in standard input and
- * --set at the current folder; '~' is not expanded: write ${HOME}. There is no quoting, so a path
- * cannot hold " ;" or " #". A file has at most 1 MiB, a value at most PP_CONFIG_VALUE_MAX bytes.
+ * The INI dialect: UTF-8 (a byte order mark and CRLF are allowed). "[section]" and "key = value",
+ * one a line, with any indentation; there are no continuation lines, and ':' does not separate. A
+ * comment is a line that begins with ';' or '#', or what follows ' ;'; a ' #' inside a line is an
+ * error. Unknown and duplicate keys and sections are errors. ${VAR} is the environment's VAR, an
+ * error when unset; ${VAR:-default} is `default` when VAR is unset or empty. Whole numbers may end
+ * in k, M, G (1000) or Ki, Mi, Gi (1024). A duration is a number and ms, s, m or h. A relative path
+ * starts at the folder of the INI file, in standard input and --set at the current folder; '~' is
+ * not expanded: write ${HOME}. There is no quoting, so a path cannot contain " ;" or " #". A file
+ * has at most 1 MiB, a value at most PP_CONFIG_VALUE_MAX bytes.
  */
 
 #define PP_NAME_MAX 64          /* bytes of a name value (schedule, dataset, ...) with the NUL */
@@ -62,17 +62,17 @@ enum {
 #define PP_REPLICAS_MAX 1024
 #define PP_MICROBATCHES_MAX 65536
 #define PP_DEVICES_MAX 64                      /* of one machine: numbers 0 to 63 */
-#define PP_NUMBERS_MAX (3 * PP_STAGES_MAX + 1) /* of one list of numbers */
-#define PP_CUT_MAX 16384                       /* bytes of a cut's text with the NUL */
-#define PP_CHANNELS_MAX 16                     /* of a sample, with numbers of their own */
-#define PP_FLOATS_MAX 1024                     /* of one list of such numbers */
+#define PP_NUMBERS_MAX (3 * PP_STAGES_MAX + 1) /* numbers in a list */
+#define PP_CUT_MAX 16384                       /* bytes of the text of a cut with the NUL */
+#define PP_CHANNELS_MAX 16                     /* channels of a sample with a number each */
+#define PP_FLOATS_MAX 1024                     /* numbers in such a list */
 #define PP_TEXT_MAX 2048                       /* bytes of a text with the NUL */
 #define PP_SCHEDULE_FILE "file:"
-#define PP_SCHEDULE_EXEC "exec:"  /* as long as that */
+#define PP_SCHEDULE_EXEC "exec:"  /* as long as PP_SCHEDULE_FILE */
 #define PP_CONFIG_VALUE_MAX 65536 /* bytes of any value's text with the NUL */
-/* Buffers of that size are static and of the thread: stacks may be as small as 128 KiB. */
+/* Buffers of that size are static per thread, because stacks may be as small as 128 KiB. */
 
-enum pp_init_rule { /* of the weights of products */
+enum pp_init_rule { /* initial weights of products */
     PP_INIT_KAIMING_UNIFORM,
     PP_INIT_KAIMING_NORMAL,
     PP_INIT_XAVIER_UNIFORM,
@@ -80,7 +80,7 @@ enum pp_init_rule { /* of the weights of products */
     PP_INIT_TORCH,
     PP_INIT_TORCHVISION
 };
-enum pp_stem {        /* how a ResNet begins */
+enum pp_stem {        /* first layers of a ResNet */
     PP_STEM_IMAGENET, /* 7x7 convolution of stride 2, max pool of stride 2 */
     PP_STEM_CIFAR     /* 3x3 convolution of stride 1 */
 };
@@ -88,25 +88,25 @@ enum pp_norm {
     PP_NORM_BATCH,
     PP_NORM_GROUP
 };
-enum pp_block_stride { /* which convolution of a bottleneck has the stride */
+enum pp_block_stride { /* the convolution of a bottleneck that has the stride */
     PP_STRIDE_3X3,     /* torchvision, "v1.5" */
-    PP_STRIDE_1X1      /* the first: the paper's */
+    PP_STRIDE_1X1      /* the first one, as in the paper */
 };
 enum pp_padding {
     PP_PAD_SYMMETRIC, /* half the kernel on each side, as torchvision writes it */
-    PP_PAD_SAME       /* TensorFlow's and MindSpore's "same": an uneven rest goes to the end */
+    PP_PAD_SAME       /* "same" of TensorFlow and MindSpore: an odd rest goes to the end */
 };
-enum pp_choice { /* a switch whose best setting follows from others */
+enum pp_choice { /* a switch whose best setting depends on other keys */
     PP_CHOICE_AUTO,
     PP_CHOICE_ON,
     PP_CHOICE_OFF
 };
-enum pp_attention_bias { /* which projections of attention have one */
+enum pp_attention_bias { /* projections of attention that have a bias */
     PP_ATTENTION_BIAS_OFF,
     PP_ATTENTION_BIAS_QKV, /* Qwen2 */
     PP_ATTENTION_BIAS_ALL
 };
-enum pp_pooling { /* which positions a classifier of texts reads */
+enum pp_pooling { /* positions that a classifier of texts reads */
     PP_POOLING_MEAN,
     PP_POOLING_FIRST
 };
@@ -115,10 +115,10 @@ enum pp_assignment {
     PP_ASSIGN_EQUAL,
     PP_ASSIGN_PARAMS,
     PP_ASSIGN_EXPLICIT,
-    PP_ASSIGN_FLOPS, /* what auto means */
-    PP_ASSIGN_TIME   /* measured; explicit ranges once a run is prepared */
+    PP_ASSIGN_FLOPS, /* the meaning of auto */
+    PP_ASSIGN_TIME   /* measured; becomes explicit ranges once a run is prepared */
 };
-enum pp_decay { /* what weight decay is for */
+enum pp_decay { /* parameters that have weight decay */
     PP_DECAY_ALL,
     PP_DECAY_WEIGHTS
 };
@@ -139,15 +139,15 @@ enum pp_microbatch_loss {
     PP_LOSS_MEAN,
     PP_LOSS_SUM
 };
-enum pp_precision { /* of products */
+enum pp_precision { /* precision of products */
     PP_PRECISION_F32,
     PP_PRECISION_TF32, /* f32 in memory, 10 bits of mantissa in the products */
     PP_PRECISION_BF16  /* bfloat16 factors, f32 sums and f32 parameters */
 };
 
-enum pp_graphs { /* whole steps recorded once and replayed, on a device that can */
+enum pp_graphs { /* steps recorded once and replayed, on a device that supports it */
     PP_GRAPHS_AUTO,
-    PP_GRAPHS_ON, /* or the run is refused */
+    PP_GRAPHS_ON, /* the run is refused if it is not supported */
     PP_GRAPHS_OFF
 };
 
@@ -164,13 +164,13 @@ enum pp_gemm {
     PP_GEMM_CBLAS
 };
 
-/* Convolutions of the cuda backend. */
+/* Implementation of convolutions in the cuda backend. */
 enum pp_conv_by {
     PP_CONV_OWN,
     PP_CONV_CUDNN
 };
 
-/* What follows when the loss or a gradient of a step is not finite. */
+/* What to do when the loss or a gradient of a step is not finite. */
 enum pp_nonfinite {
     PP_NONFINITE_STOP,
     PP_NONFINITE_SKIP,
@@ -182,7 +182,7 @@ enum pp_on_corrupt {
     PP_CORRUPT_STOP
 };
 
-/* What the ranks of one host are, where they are ppcli's to place. */
+/* The ranks that share a host, if ppcli places them. */
 enum pp_rank_order {
     PP_ORDER_STAGES,  /* stages of a replica */
     PP_ORDER_REPLICAS /* replicas of a stage */
@@ -196,10 +196,10 @@ enum pp_launch {
 
 struct pp_numbers {
     int n;
-    int64_t at[PP_NUMBERS_MAX]; /* 0 from the n-th on */
+    int64_t at[PP_NUMBERS_MAX]; /* 0 from index n on */
 };
 
-/* What is done to pictures of training, in the order of the list. */
+/* Changes of training pictures, in the order of the list. */
 enum pp_augment {
     PP_AUGMENT_CROP,
     PP_AUGMENT_FLIP,
@@ -217,19 +217,19 @@ enum pp_tokens {
     PP_TOKENS_BPE
 };
 
-enum pp_layout_of { /* pictures in a file */
+enum pp_layout_of { /* order of the values of a picture in a file */
     PP_LAYOUT_AUTO,
     PP_LAYOUT_CHANNELS_LAST,
     PP_LAYOUT_CHANNELS_FIRST
 };
 
-struct pp_floats { /* of channels, of columns, of ranks */
+struct pp_floats { /* one number for each channel, column or rank */
     int n;
     double at[PP_FLOATS_MAX];
 };
 
-/* The members are made from the rows of the option table: what each means is their help, also in
- * `ppcli keys`. A path is resolved, or empty where there is none; a list has n of its `at`. */
+/* The members are made from the rows of the option table; their help, also in `ppcli keys`, says
+ * what each means. A path is absolute, or empty; a list has n entries in `at`. */
 #define PP_MEMBER_INT(k) int k;
 #define PP_MEMBER_INT64(k) int64_t k;
 #define PP_MEMBER_BYTES(k) int64_t k;
@@ -242,11 +242,11 @@ struct pp_floats { /* of channels, of columns, of ranks */
 #define PP_MEMBER_FILE(k) char k[PP_PATH_MAX]; /* a name, or PP_SCHEDULE_FILE and a path */
 #define PP_MEMBER_TEXT(k) char k[PP_TEXT_MAX];
 #define PP_MEMBER_SIZES(k) int k[PP_MODEL_SIZES_MAX], n_##k;
-#define PP_MEMBER_DEVICES(k) int k[PP_DEVICES_MAX], n_##k; /* numbers; n 0: all there are */
+#define PP_MEMBER_DEVICES(k) int k[PP_DEVICES_MAX], n_##k; /* numbers; n 0: all devices */
 #define PP_MEMBER_NUMBERS(k) struct pp_numbers k;
 #define PP_MEMBER_FLOATS(k) struct pp_floats k;
 #define PP_MEMBER_CHOICES(k) struct pp_augments k;
-/* Layers are names or numbers, and whether the model has them is for pp_partition(). */
+/* Layers are names or numbers; pp_partition() checks that the model has them. */
 #define PP_MEMBER_LAYERS(k) char k[PP_CUT_MAX]; /* "layer3.0"; "": none */
 #define PP_MEMBER_ASSIGNMENT(k)                                                                    \
     enum pp_assignment k;                                                                          \
@@ -260,8 +260,9 @@ struct pp_config {
     } data;
     struct {
 #include "ppcli/conf/keys_model.def"
-        bool is_foreign; /* the tokens are those of model.from's tokenizer. (model.from itself is
-                            empty once the other keys have what it says.) */
+        /* the tokens come from model.from's tokenizer. (model.from itself is empty once the other
+         * keys are set from it.) */
+        bool is_foreign;
     } model;
     struct {
 #include "ppcli/conf/keys_pipeline.def"
@@ -274,132 +275,139 @@ struct pp_config {
     } checkpoint;
     struct {
 #include "ppcli/conf/keys_run.def"
-        int cores, team; /* threads = 0 divides these cores, or is `team` (backend.h) */
+        int cores, team; /* threads = 0 divides `cores`; team: see backend.h */
     } run;
     struct pp_config_source *source; /* origins and raw texts; owned by conf */
 };
 #undef PP_KEY
 #undef PP_CHOICE
 
-/* Names that live in higher modules' .def lists; the command fills it in. Arrays end with NULL. */
+/* Names from .def lists of higher modules, which the command fills in. Arrays end with NULL. */
 struct pp_names {
     const char *const *models;
     const char *const *datasets;
     const char *const *schedules;
-    const char *const *schedule_help; /* a name, its line, the next name, ...; may be NULL */
-    const char *const *backends;      /* "auto" included */
-    const char *const *transports;    /* "auto" included */
-    bool (*joins)(const char *transport, bool processes); /* ranks that are threads, processes */
-    /* Calls pp_config_adopt() for what model.from says; adds problems. NULL: the key stays as it is. */
+    /* a name, its line of help, the next name, ...; may be NULL */
+    const char *const *schedule_help;
+    const char *const *backends;   /* "auto" included */
+    const char *const *transports; /* "auto" included */
+    /* for ranks that are threads, or processes */
+    bool (*joins)(const char *transport, bool processes);
+    /* Calls pp_config_adopt() for the keys that model.from defines; adds problems. NULL: model.from
+     * stays. */
     void (*from)(struct pp_config *cfg, const struct pp_names *names);
 };
 
-/* One --set or short flag, in the order given on the command line (a later one wins). */
+/* One --set or short flag, in the order of the command line (a later one wins). */
 struct pp_setting {
     const char *key;   /* "train.lr" */
     const char *value; /* raw text */
-    const char *said;  /* how the user wrote it, for messages: "--set", "--stages" */
+    const char *said;  /* the option as the user wrote it, for messages: "--set", "--stages" */
 };
 
 /*
- * Read, override, convert, check. path NULL means "no file" (defaults and settings only); "-" is
- * standard input. All problems of the file and the settings are found before it gives up; they are
- * in the problem list (pp_config_problems) of *out, which is then returned too, with rc PP_ECONFIG
- * and an error text that is the summary line. A file that cannot be opened, a folder or a pipe
- * gives PP_ENOINPUT or PP_EPERM and *out = NULL (also PP_EIO, PP_ERESOURCE); PP_ECONFIG always
- * comes with *out set. Local. Ownership: caller, pp_config_destroy().
+ * Reads, overrides, converts and checks a config. path NULL: no file (defaults and settings only);
+ * "-" is standard input. All problems of the file and the settings are collected; they are in the
+ * problem list (pp_config_problems) of *out, which is then returned too, with rc PP_ECONFIG and an
+ * error text that is the summary line. A file that cannot be opened, a folder or a pipe gives
+ * PP_ENOINPUT or PP_EPERM and *out = NULL (also PP_EIO, PP_ERESOURCE); PP_ECONFIG always comes with
+ * *out set. Local. Ownership: caller, pp_config_destroy().
  */
 int pp_config_load(const char *path, const struct pp_setting *settings, int n_settings,
                    const struct pp_names *names, struct pp_config **out);
 void pp_config_destroy(struct pp_config **cfg);
 
 /*
- * Add a problem found by a higher module about one key ("pipeline.stages"): it gets that key's
- * origin in front ("mnist.ini:14: error: "). A copy whose source was set to NULL has no list: the
- * text is recorded as a failure. Returns PP_ECONFIG.
+ * Adds a problem of one key ("pipeline.stages") that a higher module found; the key's origin is put
+ * in front ("mnist.ini:14: error: "). A copy whose source was set to NULL has no list: the text is
+ * recorded as a failure. Returns PP_ECONFIG.
  */
 int pp_config_problem(struct pp_config *cfg, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* The problems in file order; each one line without newline. Count is 0 for a good config. */
+/* Return the problems in file order, each one line without newline. The count is 0 for a good
+ * config. */
 int pp_config_problem_count(const struct pp_config *cfg);
 const char *pp_config_problem_text(const struct pp_config *cfg, int i);
 
-/* 0, or PP_ECONFIG with the summary line recorded, when there are problems. */
+/* Returns 0, or PP_ECONFIG with the summary line recorded when there are problems. */
 int pp_config_verdict(const struct pp_config *cfg);
 
-/* Remarks that stop nothing ("train.momentum has no effect with ..."); as the problems. */
+/* Return the warnings ("train.momentum has no effect with ..."), like the problems. */
 int pp_config_note_count(const struct pp_config *cfg);
 const char *pp_config_note_text(const struct pp_config *cfg, int i);
 
-/* "mnist" of configs/mnist.ini, "run" without a file: names the automatic run directory. */
+/* Returns "mnist" for configs/mnist.ini, "run" without a file: the name of the automatic run
+ * directory. */
 const char *pp_config_name(const struct pp_config *cfg);
 
-/* Where a key's value came from: "mnist.ini:14", "--set", "--stages", "default". */
+/* Returns where a key's value came from: "mnist.ini:14", "--set", "--stages", "default". */
 const char *pp_config_origin(const struct pp_config *cfg, const char *key);
-/* Whether it came from the file or the command line. */
+/* Returns whether it came from the file or the command line. */
 bool pp_config_was_set(const struct pp_config *cfg, const char *key);
 
 /*
- * Put what the program chose in place of a key's value: `value` as written in a file. The
- * key's origin then says so, "chosen (mnist.ini:14)". PP_ECONFIG for a value that the key cannot
- * have, PP_ERESOURCE; cfg is as before then.
+ * Replaces a key's value by one that the program chose: `value` as written in a file. The key's
+ * origin becomes "chosen (mnist.ini:14)". PP_ECONFIG for a value that the key cannot have,
+ * PP_ERESOURCE; cfg is then unchanged.
  */
 int pp_config_choose(struct pp_config *cfg, const char *key, const char *value);
 
-/* A value that another file has for a key, in place of the default. What the user set must be the same,
- * unless it is free. Adds problems. */
+/* A value for a key from another file, which replaces the default. A value that the user set must
+ * be the same, unless it is free. */
 struct pp_theirs {
-    const char *key;         /* "model.from", which brought it */
-    const char *file, *name; /* where, and what it is called there */
-    bool free;               /* the user may choose another */
+    const char *key;         /* "model.from", the key that names the file */
+    const char *file, *name; /* the file, and the name of the value there */
+    bool free;               /* the user may choose another value */
 };
 void pp_config_adopt(struct pp_config *cfg, const char *key, const char *value,
                      const struct pp_theirs *theirs, const struct pp_names *names);
 
-/* A number as values are printed, in the C locale. */
+/* Prints a number as values are printed, in the C locale. */
 void pp_config_number(double value, char *out, size_t bytes);
 
-/* Walk all keys in table order: canonical value text (reads back to the same value).
+/* Visit all keys in table order: canonical value text (reads back to the same value).
  * PP_CONFIG_VALUE_MAX bytes always suffice; PP_ECONFIG when it does not fit. */
 int pp_config_key_count(void);
 const char *pp_config_key_name(int i); /* "train.lr" */
 int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t bytes);
-/* The words that the key can have, with a blank between two; "": it has numbers, paths or the like. */
+/* Lists the words that the key can have, separated by blanks; "": it takes numbers, paths or the
+ * like. */
 void pp_config_key_words(int i, const struct pp_names *names, char *out, size_t bytes);
 
-/* The whole config as an INI that reproduces it (absolute paths, every key, origin comments).
- * Errors: PP_EIO. */
+/* Writes the whole config as an INI that reproduces it (absolute paths, every key, origin
+ * comments). Errors: PP_EIO. */
 int pp_config_write(const struct pp_config *cfg, FILE *f);
-/* "section.key = value" of every key that all ranks of a run must have alike: not where files lie,
- * which are compared themselves, nor what concerns one rank (run.devices). */
+/* Writes "section.key = value" for every key that must be equal on all ranks of a run: not paths,
+ * whose files are compared themselves, nor keys of one rank (run.devices). */
 int pp_config_write_same(const struct pp_config *cfg, FILE *f);
-/* pp_config_write() as a text, which is the caller's: free(). PP_ERESOURCE. */
+/* Returns what pp_config_write() prints as a text that the caller owns: free(). PP_ERESOURCE. */
 int pp_config_text(const struct pp_config *cfg, char **out);
 
-/* SHA-256 hex over "key=value\n" of all keys that can change the numbers: of [run] only precision,
- * no paths, and not stages, schedule and assignment, which give the same bits by design.
- * PP_ERESOURCE. */
+/* Computes the SHA-256 hex over "key=value\n" of all keys that can change the numbers: of [run]
+ * only precision, no paths, and not stages, schedule and assignment, which give the same bits by
+ * design. PP_ERESOURCE. */
 int pp_config_hash(const struct pp_config *cfg, char out[65]);
 
-/* `text` is a config as pp_config_write() wrote it, maybe by an older ppcli: the value of a key there,
- * its default where it is not there, cut to `bytes`. */
+/* Gets the value of a key from a config that pp_config_write() wrote, maybe of an older ppcli; the
+ * default if the key is missing; cut to `bytes`. */
 void pp_config_written(const char *text, const char *name, char *out, size_t bytes);
-/* Call visit() for every key of the hash whose value there differs from cfg's. Keys that have no effect
- * in cfg, as train.momentum with Adam, do not differ. PP_ERESOURCE. */
+/* Calls visit() for every key of the hash whose value in `text` differs from cfg's. Keys that have
+ * no effect in cfg, such as train.momentum with Adam, do not differ. PP_ERESOURCE. */
 int pp_config_compare(const struct pp_config *cfg, const char *text,
                       void (*visit)(void *ctx, const char *key, const char *there,
                                     const char *here),
                       void *ctx);
 
-/* train --allow: keys between commas that a resumed run may change although they change its
- * numbers. check: PP_EUSAGE for an unknown key, one that cannot change, one that needs no word. */
+/* For train --allow: comma-separated keys that a resumed run may change although they change its
+ * numbers. check: PP_EUSAGE for an unknown key, one that cannot change, or one that needs no
+ * --allow. */
 int pp_config_check_allow(const char *words);
-bool pp_config_allows(const char *words, const char *key); /* words NULL: none */
+bool pp_config_allows(const char *words, const char *key); /* words may be NULL */
 bool pp_config_may_allow(const char *key);
 
-/* *out: cfg with this value, as written in a file, in place of the key's. It has no source of its
- * own and nothing to destroy. PP_ECONFIG for a value that the key cannot have. */
+/* Sets *out to cfg with this value, as written in a file, for the key. *out has no source and needs
+ * no destruction. PP_ECONFIG for a value that the key cannot have. */
 int pp_config_with(const struct pp_config *cfg, const char *key, const char *value,
                    struct pp_config *out);
 
@@ -410,99 +418,101 @@ enum pp_keys_format {
     PP_KEYS_LIST, /* one "section.key" a line: completions */
 };
 
-/* Print the option table (section NULL = all; or "train", or "train.lr"). PP_EUSAGE for an unknown
+/* Prints the option table (section NULL: all; or "train", or "train.lr"). PP_EUSAGE for an unknown
  * section or key. */
 int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *names,
                          enum pp_keys_format format);
 
-/* Of `names` (NULL-terminated) the one nearest to `word` by Damerau-Levenshtein distance (upper and
- * lower case count as the same; the first of equals), when near enough to be worth suggesting
- * (distance < 3 and less than half of the word), else NULL. */
+/* Returns the one of `names` (NULL-terminated) that is nearest to `word` by Damerau-Levenshtein
+ * distance, ignoring case (the first of equals), if it is near enough to suggest (distance < 3 and
+ * less than half of the word), else NULL. */
 const char *pp_nearest(const char *word, const char *const *names);
 
-/* The key that other programs call `word` ("learning_rate", also with '-' for '_' or after a section
- * and a dot): "train.lr". NULL: none is known. */
+/* Returns the key that other programs call `word` ("learning_rate", also with '-' for '_' or after
+ * a section and a dot), such as "train.lr". NULL: unknown. */
 const char *pp_config_key_like(const char *word);
 
-/* "; did you mean 'apple'?", or nothing. */
+/* Formats "; did you mean 'apple'?", or "". */
 struct pp_did_you_mean {
     char s[PP_NAME_MAX + 24];
 };
 struct pp_did_you_mean pp_did_you_mean(const char *word, const char *const *names);
 
-/* "4GiB", "4Gi", "0.5G", "1e9" as bytes; false for anything else and for less than 1. */
+/* Parses "4GiB", "4Gi", "0.5G" or "1e9" as bytes; false for any other text and for less than 1. */
 #define PP_BYTES_FORMS "bytes such as 500M, 0.5G, 4GiB or 1e9"
 bool pp_bytes_parse(const char *text, size_t *out);
 
-/* Human words for enum values: "relu", "adamw", "cosine", ... ; static storage. */
+/* Return the words of enum values, such as "relu", "adamw", "cosine"; static storage. */
 const char *pp_activation_name(int activation);
 const char *pp_optimizer_name(int optimizer);
 const char *pp_precision_name(enum pp_precision p);
 
-/* Values an optimizer keeps for each parameter: none, the first moment (or momentum), both. */
+/* Returns the values that an optimizer keeps for each parameter: 0, 1 (first moment or momentum),
+ * or 2. */
 int pp_optimizer_moments(int optimizer);
 
-/* ---- find */
+/* ---- files of configs and machines */
 
-/* The files of configs and machines, by the words that users type; what is installed of them; and a config
- * that outlives its file. */
+/* Finds the files of configs and machines by the words that users type, lists those that are
+ * installed, and keeps a config that outlives its file. */
 
 #define PP_SHIPPED_NAMES 256
-struct pp_shipped { /* large: not for a stack */
+struct pp_shipped { /* large: not for the stack */
     char folders[PP_SHIPPED_MAX][PP_PATH_MAX], storage[PP_SHIPPED_NAMES][PP_NAME_MAX];
     const char *names[PP_SHIPPED_NAMES + 1]; /* NULL-terminated, sorted */
-    const char *folder;                      /* that has them */
+    const char *folder;                      /* the folder that contains them */
     int n;
 };
 
-/* The installed configs ("mnist.ini") or machine files ("laptop"). Errors: PP_ERESOURCE. */
+/* Lists the installed configs ("mnist.ini") or machine files ("laptop"). Errors: PP_ERESOURCE. */
 int pp_shipped_read(bool machines, struct pp_shipped *out);
 
 /*
- * The config's path: the word itself where there is such a file ("-" is standard input), else that of
- * an installed one (*shipped). Run from its build folder, ppcli looks in the source tree's configs as
- * well. Errors: PP_ENOINPUT with what was looked at and the nearest name; PP_EUSAGE for a file that is
- * something else.
+ * Finds a config: the word itself if it is a file ("-" is standard input), else an installed config
+ * (*shipped). If ppcli runs from its build folder, the configs of the source tree count as
+ * installed. Errors: PP_ENOINPUT with the places searched and the nearest name; PP_EUSAGE for a
+ * file that is not a config.
  */
 int pp_config_find(const char *word, bool *shipped, char out[PP_PATH_MAX]);
-/* The same of a machine file; of an installed one ".ini" may be left out. */
+/* Finds a machine file in the same way; ".ini" of an installed one may be left out. */
 int pp_machine_find(const char *word, bool *shipped, char out[PP_PATH_MAX]);
 
 /*
- * What processes that this one starts read in place of the file of `word`, as the user wrote it: its text
- * as it was for cfg, which came from a file. So they have the same config after an edit. In their
- * environment. Errors: PP_ECONFIG (too long), PP_ERESOURCE. Local.
+ * Makes processes that this one starts read a stored text in place of the file of `word`, as the
+ * user wrote it: the text of cfg, which came from a file. So they get the same config even if the
+ * file was edited. The text is stored in their environment. Errors: PP_ECONFIG (too long),
+ * PP_ERESOURCE. Local.
  */
 #define PP_CONFIG_PINNED "PPCLI_PINNED_CONFIG"
 int pp_config_pin(const struct pp_config *cfg, const char *word);
 
-/* ---- sweep */
+/* ---- sweeps */
 
-/* Option values that are lists: `--stages 1,2 --schedule gpipe,1f1b` is four configs. */
+/* Option values that are lists: `--stages 1,2 --schedule gpipe,1f1b` gives four configs. */
 
 #define PP_SWEEP_ROWS_MAX 4096
 
-struct pp_settings { /* in command-line order; nothing is owned */
+struct pp_settings { /* in command-line order; owns nothing */
     const struct pp_setting *items;
     int n;
 };
 
 struct pp_sweep {
-    struct pp_config **configs; /* [n] owned; those with problems say so themselves */
+    struct pp_config **configs; /* [n] owned; each has its own problem list */
     int n;
 };
 
 /*
- * Load the config once (its path is what find(word) says; word NULL: the defaults) for every combination
- * of the values that `settings` lists; the first list varies slowest. Lists are taken apart for keys that change how a
- * run is laid out, not for paths and the like. Errors: PP_EUSAGE for a text that is not a list,
- * PP_ECONFIG when no combination is a config: the first one says why; as of pp_config_load().
- * pp_sweep_fini() even then.
+ * Loads a config for every combination of the values that `settings` lists (its path is what
+ * find(word) returns; word NULL: the defaults); the first list varies slowest. Only keys that
+ * change how a run is laid out accept lists, not paths and the like. Errors: PP_EUSAGE for a text
+ * that is not a list, PP_ECONFIG when no combination is legal: the first one has the reason; as of
+ * pp_config_load(). Call pp_sweep_fini() even then.
  */
 int pp_sweep_load(int (*find)(const char *word, char *out), const char *word,
                   const struct pp_settings *settings, const struct pp_names *names,
                   struct pp_sweep *out);
-int pp_sweep_ranks(const struct pp_sweep *s); /* of the combination that has most */
+int pp_sweep_ranks(const struct pp_sweep *s); /* of the combination with the most ranks */
 void pp_sweep_fini(struct pp_sweep *s);
 
 #endif
