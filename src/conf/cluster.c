@@ -2,7 +2,6 @@
 /* Machine files: one table of keys behind reading, checking and writing. */
 #include "ppcli/conf/cluster.h"
 
-#include <ini.h>
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -67,10 +66,6 @@ struct reader {
     struct pp_cluster c;
     bool seen[KEYS], failed;
     const char *path;
-    FILE *f;
-    char *text; /* [text_room] line number `line`; getline()'s */
-    size_t text_room;
-    int line;
 };
 
 static int take_layer(struct pp_cluster *c, const char *name, const char *value)
@@ -117,7 +112,7 @@ static int take_link_table(struct reader *r, const char *section, const char *na
     return 0;
 }
 
-static int take_key(struct reader *r, const char *section, const char *name, const char *value)
+static int take_value(struct reader *r, const char *section, const char *name, const char *value)
 {
     struct conf_quoted said = conf_quote(value, strlen(value));
     if (strcmp(section, "layers") == 0)
@@ -147,50 +142,46 @@ static int take_key(struct reader *r, const char *section, const char *name, con
     return 0;
 }
 
-/* Of libinih: the next line, which it would cut where it is long and join where it is indented. */
-static char *next_machine_line(char *out, int room, void *reader)
+/* Fails at a line; only the first failure counts. */
+static void fail_at_line(void *reader, int line, const char *text)
 {
     struct reader *r = reader;
-    ssize_t n = r->failed ? -1 : getline(&r->text, &r->text_room, r->f);
-    if (n < 0)
-        return NULL;
-    const char *s = r->text + strspn(r->text, " \t");
-    r->line++;
-    if (strlen(r->text) < (size_t)n)
-        r->failed = pp_fail(PP_ECONFIG, "a NUL byte; is this a text file?") < 0;
-    else if (*s == ';' || *s == '#')
-        s = "";
-    else if (strlen(s) >= (size_t)room)
-        r->failed = pp_fail(PP_ECONFIG, "a line of more than %d bytes", room - 1) < 0;
-    return r->failed ? NULL : strcpy(out, s);
+    if (!r->failed)
+        r->failed = pp_fail(PP_ECONFIG, "%s:%d: %s", r->path, line, text) < 0;
 }
 
-/* Of libinih: 0 is an error, whose line the first of them tells. */
-static int handle_key(void *reader, const char *section, const char *name, const char *value)
+static void take_machine_key(void *reader, int line, const char *section, const char *name,
+                             const char *value)
 {
     struct reader *r = reader;
-    r->failed = r->failed || take_key(r, section, name, value) < 0;
-    return !r->failed;
+    if (!r->failed && take_value(r, section, name, value) < 0) {
+        pp_error_context("%s:%d", r->path, line);
+        r->failed = true;
+    }
+}
+
+static int read_keys(struct reader *r)
+{
+    static const char *const sections[] = {"device", "host", "within", "between", "layers", NULL};
+    const struct conf_ini to = {r, sections, "", fail_at_line, take_machine_key};
+    PP_OWN_MEMORY char *text = NULL;
+    size_t bytes;
+    PP_TRY(pp_file_read(r->path, CONF_FILE_MAX, &text, &bytes));
+    PP_TRY(conf_ini_parse(text, bytes, &to));
+    if (r->failed)
+        return pp_error_get()->code;
+    for (int i = 0; i < KEYS; i++)
+        if (!r->seen[i] && !keys[i].optional)
+            return pp_fail(PP_ECONFIG, "%s: %s.%s is missing: %s", r->path, keys[i].section,
+                           keys[i].name, keys[i].what);
+    return 0;
 }
 
 int pp_cluster_read(const char *path, struct pp_cluster *out)
 {
     struct reader r = {.path = path};
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    uint64_t bytes;
-    PP_TRY(pp_file_open(path, &r.f, &bytes));
-    int line = ini_parse_stream(next_machine_line, &r, handle_key, &r), rc = 0;
-    fclose(r.f);
-    free(r.text);
-    if (line != 0 && !r.failed)
-        pp_fail(PP_ECONFIG, "neither [section] nor key = value");
-    if (line != 0 || r.failed)
-        rc = pp_error_context("%s:%d", path, r.failed ? r.line : line);
-    for (int i = 0; rc == 0 && i < KEYS; i++)
-        if (!r.seen[i] && !keys[i].optional)
-            rc = pp_fail(PP_ECONFIG, "%s: %s.%s is missing: %s", path, keys[i].section,
-                         keys[i].name, keys[i].what);
-    PP_TRY_UNDO(rc, pp_cluster_fini(&r.c));
+    PP_TRY_UNDO(read_keys(&r), pp_cluster_fini(&r.c));
     snprintf(r.c.name, sizeof(r.c.name), "%.*s", (int)strcspn(name, "."), name);
     *out = r.c;
     return 0;

@@ -190,6 +190,19 @@ struct conf_text {
 void conf_put(struct conf_text *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int conf_put_end(const struct conf_text *t);
 
+/* ini.c: the receiver of an INI text: a config or a machine file. */
+struct conf_ini {
+    void *ctx;
+    const char *const *sections; /* legal names, NULL-terminated */
+    const char *help;            /* ends messages about sections */
+    void (*problem)(void *ctx, int line, const char *text);
+    /* section: "" before the first header */
+    void (*key)(void *ctx, int line, const char *section, const char *key, const char *value);
+};
+/* Splits a text into keys and calls key() or problem() for each line in order. Errors: PP_ERESOURCE,
+ * PP_EINTERNAL. */
+int conf_ini_parse(const char *text, size_t bytes, const struct conf_ini *to);
+
 /* ini.c: reads a whole file's text into cfg. Errors: PP_ERESOURCE, PP_EINTERNAL. */
 int conf_ini_read(struct pp_config *cfg, const char *text, size_t bytes,
                   const struct pp_names *names);

@@ -25,8 +25,9 @@ struct reader {
     int line;
     bool expected; /* the handler must be called for the line just passed on */
     char *value;   /* the value of a line too long for the library, which got "." instead; owned */
-    struct pp_config *cfg;
-    const struct pp_names *names;
+    int n_problems;
+    bool no_memory;
+    const struct conf_ini *to;
 };
 
 struct span {
@@ -50,9 +51,16 @@ static struct span trim_blanks(const char *p, size_t n)
     return (struct span){p, n};
 }
 
-static struct conf_place current_place(const struct reader *r)
+__attribute__((format(printf, 2, 3))) static void report_line(struct reader *r, const char *fmt,
+                                                              ...)
 {
-    return (struct conf_place){CONF_FROM_FILE, r->line, NULL};
+    char text[CONF_WHY_MAX];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    r->n_problems++;
+    r->to->problem(r->to->ctx, r->line, text);
 }
 
 int conf_text_check(const char *text, size_t bytes, char why[CONF_WHY_MAX])
@@ -97,9 +105,8 @@ static struct span without_comment(struct reader *r, struct span s)
             return trim_blanks(s.p, i);
         if (s.p[i] == '#') {
             struct span rest = trim_blanks(s.p + i + 1, s.n - i - 1);
-            conf_problem(r->cfg, current_place(r),
-                         "'#' begins a comment only at the start of a line; write '; %s'",
-                         conf_quote(rest.p, rest.n).s);
+            report_line(r, "'#' begins a comment only at the start of a line; write '; %s'",
+                        conf_quote(rest.p, rest.n).s);
             return trim_blanks(s.p, i);
         }
     }
@@ -110,29 +117,26 @@ static struct span without_comment(struct reader *r, struct span s)
 static struct span section_line(struct reader *r, struct span s)
 {
     const char *close = memchr(s.p, ']', s.n);
-    const char *sections[CONF_SECTIONS_MAX];
+    const char *const *sections = r->to->sections;
     char name[PP_NAME_MAX];
     struct span inside = {s.p + 1, close ? (size_t)(close - s.p) - 1 : s.n - 1};
     struct span word = trim_blanks(inside.p, inside.n);
 
-    conf_sections(sections);
     size_t n = word.n < sizeof(name) ? word.n : sizeof(name) - 1;
     memcpy(name, word.p, n);
     name[n] = '\0';
 
     if (!close) {
-        conf_problem(r->cfg, current_place(r), "section header '%s' has no ']'",
-                     conf_quote(s.p, s.n).s);
+        report_line(r, "section header '%s' has no ']'", conf_quote(s.p, s.n).s);
     } else {
         struct span after = trim_blanks(close + 1, s.n - inside.n - 2);
         if (after.n > 0) {
-            conf_problem(r->cfg, current_place(r),
-                         "text after ']': '%s'; give it a line of its own",
-                         conf_quote(after.p, after.n).s);
+            report_line(r, "text after ']': '%s'; give it a line of its own",
+                        conf_quote(after.p, after.n).s);
         }
         if (word.n != inside.n) {
-            conf_problem(r->cfg, current_place(r), "blanks inside '[%s]'; write [%s]",
-                         conf_quote(inside.p, inside.n).s, conf_quote(word.p, word.n).s);
+            report_line(r, "blanks inside '[%s]'; write [%s]", conf_quote(inside.p, inside.n).s,
+                        conf_quote(word.p, word.n).s);
         }
     }
     for (int i = 0; sections[i]; i++)
@@ -140,16 +144,15 @@ static struct span section_line(struct reader *r, struct span s)
             return (struct span){sections[i], strlen(sections[i])};
     const char *near = pp_nearest(name, sections);
     if (near) {
-        conf_problem(r->cfg, current_place(r),
-                     "unknown section [%s]; did you mean [%s]? (ppcli keys)",
-                     conf_quote(word.p, word.n).s, near);
+        report_line(r, "unknown section [%s]; did you mean [%s]?%s", conf_quote(word.p, word.n).s,
+                    near, r->to->help);
         return (struct span){near, strlen(near)};
     }
     char known[256] = "";
     for (int i = 0; sections[i]; i++)
         pp_text_add(known, sizeof(known), "%s[%s]", i ? " " : "", sections[i]);
-    conf_problem(r->cfg, current_place(r), "unknown section [%s]; the sections are %s (ppcli keys)",
-                 conf_quote(word.p, word.n).s, known);
+    report_line(r, "unknown section [%s]; the sections are %s%s", conf_quote(word.p, word.n).s,
+                known, r->to->help);
     return (struct span){NO_SECTION, strlen(NO_SECTION)};
 }
 
@@ -163,18 +166,16 @@ static bool key_line(struct reader *r, struct span s)
         struct span value = trim_blanks(colon + 1, s.n - (size_t)(colon - s.p) - 1);
         if (value.n > 0 && value.p[0] == '=') /* such as "lr := 3" */
             value = trim_blanks(value.p + 1, value.n - 1);
-        conf_problem(r->cfg, current_place(r),
-                     "':' does not separate key and value; write '%s = %s'",
-                     conf_quote(key.p, key.n).s, conf_quote(value.p, value.n).s);
+        report_line(r, "':' does not separate key and value; write '%s = %s'",
+                    conf_quote(key.p, key.n).s, conf_quote(value.p, value.n).s);
         return false;
     }
     if (!equals) {
-        conf_problem(r->cfg, current_place(r), "'%s' has no '='; write 'key = value'",
-                     conf_quote(s.p, s.n).s);
+        report_line(r, "'%s' has no '='; write 'key = value'", conf_quote(s.p, s.n).s);
         return false;
     }
     if (equals == s.p) {
-        conf_problem(r->cfg, current_place(r), "no key before '%s'", conf_quote(s.p, s.n).s);
+        report_line(r, "no key before '%s'", conf_quote(s.p, s.n).s);
         return false;
     }
     return true;
@@ -191,7 +192,7 @@ static void pass_line(struct reader *r, struct span s, char *out, size_t limit)
         struct span value = trim_blanks(equals + 1, s.n - (size_t)(equals - s.p) - 1);
         r->value = pp_alloc(value.n + 1, 1);
         if (!r->value)
-            r->cfg->source->no_memory = true;
+            r->no_memory = true;
         else
             memcpy(r->value, value.p, value.n);
         size_t n = key.n < limit - 4 ? key.n : limit - 4; /* no legal key is so long */
@@ -203,14 +204,14 @@ static void pass_line(struct reader *r, struct span s, char *out, size_t limit)
 }
 
 /* ini_reader: gives the library the next line; NULL at the end. */
-static char *next_config_line(char *out, int out_bytes, void *stream)
+static char *feed_line(char *out, int out_bytes, void *stream)
 {
     struct reader *r = stream;
     char why[CONF_WHY_MAX];
     size_t limit = (size_t)out_bytes - 2;
 
     if (r->expected) { /* cannot happen with any known libinih; must not pass silently */
-        conf_problem(r->cfg, current_place(r), "the line could not be read");
+        report_line(r, "the line could not be read");
         r->expected = false;
     }
     if (r->at >= r->bytes)
@@ -226,7 +227,7 @@ static char *next_config_line(char *out, int out_bytes, void *stream)
     struct span s = trim_blanks(start, n);
     out[0] = '\0';
     if (conf_text_check(start, n, why) < 0) {
-        conf_problem(r->cfg, current_place(r), "%s", why);
+        report_line(r, "%s", why);
     } else if ((s = without_comment(r, s)).n > 0) {
         if (s.p[0] == '[') {
             s = section_line(r, s);
@@ -239,16 +240,59 @@ static char *next_config_line(char *out, int out_bytes, void *stream)
     return out;
 }
 
-static void unknown_key(struct reader *r, const char *section, const char *key)
+/* ini_handler: takes one key. Always returns "continue", because problems are reported. */
+static int on_key(void *user, const char *section, const char *key, const char *value)
+{
+    struct reader *r = user;
+    if (key && value) { /* else the library was built to announce sections */
+        r->expected = false;
+        if (strcmp(section, NO_SECTION) != 0) /* its header was reported */
+            r->to->key(r->to->ctx, r->line, section, key, r->value ? r->value : value);
+        pp_free(r->value);
+        r->value = NULL;
+    }
+    return 1;
+}
+
+int conf_ini_parse(const char *text, size_t bytes, const struct conf_ini *to)
+{
+    struct reader r = {.text = text, .bytes = bytes, .to = to};
+    if (bytes >= 2 && (memcmp(text, "\xFF\xFE", 2) == 0 || memcmp(text, "\xFE\xFF", 2) == 0)) {
+        r.line = 1;
+        report_line(&r, "the file is UTF-16; save it as UTF-8");
+        return 0;
+    }
+    r.at = bytes >= 3 ? pp_text_bom(text) : 0;
+    int rc = ini_parse_stream(feed_line, &r, on_key, &r);
+    if (rc < 0 || r.no_memory)
+        return pp_fail(PP_ERESOURCE, "out of memory in libinih");
+    /* The library refused a line that we accepted: the two must never disagree silently. */
+    return rc > 0 && r.n_problems == 0 ? pp_fail(PP_EINTERNAL, "libinih refuses line %d", rc) : 0;
+}
+
+/* ---- the keys of a config */
+
+struct config_reader {
+    struct pp_config *cfg;
+    const struct pp_names *names;
+};
+
+static void add_problem(void *reader, int line, const char *text)
+{
+    struct config_reader *r = reader;
+    conf_problem(r->cfg, (struct conf_place){CONF_FROM_FILE, line, NULL}, "%s", text);
+}
+
+static void unknown_key(struct config_reader *r, struct conf_place place, const char *section,
+                        const char *key)
 {
     const char *keys[64];
     int n = 0;
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
         if (strcmp(o->key, key) == 0) {
-            conf_problem(r->cfg, current_place(r),
-                         "'%s' does not belong in [%s] but in [%s] (ppcli keys %s)", key, section,
-                         o->section, o->section);
+            conf_problem(r->cfg, place, "'%s' does not belong in [%s] but in [%s] (ppcli keys %s)",
+                         key, section, o->section, o->section);
             return;
         }
         if (strcmp(o->section, section) == 0 && n < 63)
@@ -258,83 +302,61 @@ static void unknown_key(struct reader *r, const char *section, const char *key)
     const char *like = pp_config_key_like(key);
     if (like) {
         const struct conf_option *o = conf_option(conf_option_index(like));
-        conf_problem(r->cfg, current_place(r),
+        conf_problem(r->cfg, place,
                      "unknown key '%s' in [%s]; did you mean '%s' in [%s]? (ppcli keys %s)", key,
                      section, o->key, o->section, like);
         return;
     }
-    conf_problem(r->cfg, current_place(r), "unknown key '%s' in [%s]%s (ppcli keys %s)",
+    conf_problem(r->cfg, place, "unknown key '%s' in [%s]%s (ppcli keys %s)",
                  conf_quote(key, strlen(key)).s, section, pp_did_you_mean(key, keys).s, section);
 }
 
-static void key_without_section(struct reader *r, const char *key)
+static void key_without_section(struct config_reader *r, struct conf_place place, const char *key)
 {
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
         if (strcmp(o->key, key) == 0) {
-            conf_problem(r->cfg, current_place(r),
-                         "'%s' is before any section; it belongs under [%s]", key, o->section);
+            conf_problem(r->cfg, place, "'%s' is before any section; it belongs under [%s]", key,
+                         o->section);
             return;
         }
     }
-    conf_problem(r->cfg, current_place(r), "'%s' is before any section; every key belongs to one",
+    conf_problem(r->cfg, place, "'%s' is before any section; every key belongs to one",
                  conf_quote(key, strlen(key)).s);
 }
 
-static void take_key(struct reader *r, const char *section, const char *key, const char *value)
+static void take_config_key(void *reader, int line, const char *section, const char *key,
+                            const char *value)
 {
-    if (strcmp(section, NO_SECTION) == 0)
-        return; /* its header was reported */
+    struct config_reader *r = reader;
+    struct conf_place place = {CONF_FROM_FILE, line, NULL};
     if (section[0] == '\0') {
-        key_without_section(r, key);
+        key_without_section(r, place, key);
         return;
     }
     int option = conf_option_find(section, key);
     if (option < 0) {
         char name[PP_NAME_MAX];
         snprintf(name, sizeof(name), "%s.%s", section, key);
-        if (!conf_was_key(r->cfg, current_place(r), name, value))
-            unknown_key(r, section, key);
+        if (!conf_was_key(r->cfg, place, name, value))
+            unknown_key(r, place, section, key);
         return;
     }
     const struct conf_origin *before = &r->cfg->source->origins[option];
     if (before->from == CONF_FROM_FILE) {
-        conf_problem(r->cfg, current_place(r), "duplicate key '%s' in [%s]: line %d has it already",
-                     key, section, before->number);
+        conf_problem(r->cfg, place, "duplicate key '%s' in [%s]: line %d has it already", key,
+                     section, before->number);
         return;
     }
-    conf_assign(r->cfg, option, value, current_place(r), r->names);
-}
-
-/* ini_handler: takes one key. Always returns "continue", because problems are in our list. */
-static int on_key(void *user, const char *section, const char *key, const char *value)
-{
-    struct reader *r = user;
-    if (key && value) { /* else the library was built to announce sections */
-        r->expected = false;
-        take_key(r, section, key, r->value ? r->value : value);
-        pp_free(r->value);
-        r->value = NULL;
-    }
-    return 1;
+    conf_assign(r->cfg, option, value, place, r->names);
 }
 
 int conf_ini_read(struct pp_config *cfg, const char *text, size_t bytes,
                   const struct pp_names *names)
 {
-    struct reader r = {.text = text, .bytes = bytes, .cfg = cfg, .names = names};
-    if (bytes >= 2 && (memcmp(text, "\xFF\xFE", 2) == 0 || memcmp(text, "\xFE\xFF", 2) == 0)) {
-        r.line = 1;
-        conf_problem(cfg, current_place(&r), "the file is UTF-16; save it as UTF-8");
-        return 0;
-    }
-    r.at = bytes >= 3 ? pp_text_bom(text) : 0;
-    int rc = ini_parse_stream(next_config_line, &r, on_key, &r);
-    if (rc < 0)
-        return pp_fail(PP_ERESOURCE, "out of memory in libinih");
-    if (rc > 0 && cfg->source->problems.n == 0) {
-        /* The library refused a line that we accepted: the two must never disagree silently. */
-        return pp_fail(PP_EINTERNAL, "libinih refuses line %d of %s", rc, cfg->source->file);
-    }
-    return 0;
+    struct config_reader reader = {cfg, names};
+    const char *sections[CONF_SECTIONS_MAX];
+    conf_sections(sections);
+    const struct conf_ini to = {&reader, sections, " (ppcli keys)", add_problem, take_config_key};
+    return conf_ini_parse(text, bytes, &to);
 }

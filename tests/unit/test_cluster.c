@@ -84,8 +84,9 @@ TEST(what_is_missing_or_absurd_is_named_with_its_line)
     refused("ranks", "ranks = 2.5", "is not possible");
     refused("ranks", "ranks = 4\nranks = 8", ":14: host.ranks is given twice");
     refused("launch", "lunch = 1", "unknown key device.lunch in a machine file");
-    refused("[host]", "[hosts]", ":13: unknown key hosts.ranks in a machine file");
-    refused("ranks", "ranks 4", "neither [section] nor key = value");
+    refused("[host]", "[hosts]", ":12: unknown section [hosts]; did you mean [host]?");
+    refused("ranks", "ranks 4", ":13: 'ranks 4' has no '='");
+    refused("ranks", "ranks = 4 # of them", "'#' begins a comment only at the start of a line");
     refused("ranks", "ranks = 4\n[layers]\nh.0 = 4 1e-3 2e-3", "a layer is NAME = ROWS F I W");
     refused("ranks", "ranks = 4\n[layers]\nh.0 = 4 1 1 1 -1", "a layer is NAME = ROWS F I W");
     refused("ranks", "ranks = 4\n[layers]\nh.0 = 4 1 1 1 1 1", "a layer is NAME = ROWS F I W");
