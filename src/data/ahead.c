@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One job at a time: the pictures of one step. The thread makes the step after the one that was
- * taken; who asks for another makes it itself. The two never work at once, so they share the
- * scratch.
+ * Makes the pictures of one step at a time. The thread makes those of the step after the one that
+ * was taken; a caller that asks for another step makes it itself. The two never work at once, so
+ * they share the scratch memory.
  */
 #include "ppcli/data/dataset.h"
 
@@ -18,8 +18,8 @@ struct job {
 };
 
 enum state {
-    RESTING, /* nothing is asked of the thread */
-    ASKED,   /* to make `job`, or making it */
+    RESTING, /* the thread has no job */
+    ASKED,   /* `job` is requested or being made */
     MADE,
     ENDING
 };
@@ -34,7 +34,7 @@ struct pp_ahead {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     enum state state;
-    bool working, drop; /* the thread makes a job; it shall stop */
+    bool working, drop; /* working: the thread makes a job; drop: it should stop */
     struct job job;
 };
 
@@ -58,7 +58,8 @@ void pp_ahead_move(const struct pp_config *cfg, uint64_t epoch, int n, const uin
         moves[r] = augment_move(&cfg->data.augment, cfg->train.seed, epoch, index[r]);
 }
 
-/* False: dropped. lock: the thread asks whether to go on. */
+/* Makes the pictures of a job; returns false if it was dropped. ask: check with the lock whether to
+ * continue. */
 static bool make_step(struct pp_ahead *a, const struct job *j, bool ask)
 {
     const struct pp_dataset *ds = a->data[j->split];
@@ -105,7 +106,7 @@ static void *make_steps(void *ahead)
     return NULL;
 }
 
-/* The lock is held. */
+/* Stops the thread. The caller holds the lock. */
 static void stop_work(struct pp_ahead *a, enum state then)
 {
     a->drop = true;

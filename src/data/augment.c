@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The chain of a picture. Words of stream ("augment", epoch) from 8 * sample on: row and column of
- * the crop, whether to flip, sub-policy, two probabilities, two signs.
+ * The chain of changes of a picture. It uses words of stream ("augment", epoch) from 8 * sample on:
+ * row and column of the crop, whether to flip, sub-policy, two probabilities, two signs.
  */
 #include "picture.h"
 
@@ -10,19 +10,19 @@
 
 #include "ppcli/base/base.h"
 
-#define PAD 4 /* zeros around a picture before it is cropped to its size */
+#define PAD 4 /* zeros added around a picture before it is cropped to its size */
 
 enum {
     WORD_ROW,
     WORD_COLUMN,
     WORD_FLIP,
     WORD_POLICY,
-    WORD_CHANCE, /* of the first op, then of the second */
+    WORD_CHANCE, /* word of the first op, then of the second */
     WORD_SIGN = 6,
     WORDS = 8
 };
 
-/* AutoAugment's sub-policies for CIFAR-10: op, tenths of its probability, level; twice. */
+/* AutoAugment's sub-policies for CIFAR-10: op, probability in tenths, level; twice. */
 static const struct half {
     uint8_t op, tenths, level;
 } policies[25][2] = {
@@ -53,7 +53,7 @@ static const struct half {
     {{PICTURE_TRANSLATE_Y, 7, 9}, {PICTURE_AUTO_CONTRAST, 9, 0}},
 };
 
-/* Ten levels from `first` to `last`, in float as torch.linspace. */
+/* Returns one of ten levels from `first` to `last`, in float as torch.linspace. */
 static double level_of(float first, float last, int level)
 {
     float step = (last - first) / 9;
@@ -111,12 +111,12 @@ void augment_fini(struct augment *a)
     pp_free(a->spare[0]);
 }
 
-/* A picture on its way: each step writes where `in` is not. */
+/* A picture in progress: each step writes to a buffer other than `in`. */
 struct way {
     const struct augment *a;
     const uint32_t *words;
     const uint8_t *in;
-    int next; /* of the two spare pictures */
+    int next; /* index of the spare picture to use next */
 };
 
 static uint8_t *next_buffer(struct way *w)
@@ -146,7 +146,7 @@ static void auto_augment(struct way *w)
     }
 }
 
-/* Row, or column, of the crop. */
+/* Returns the row, or column, of the crop. */
 static int crop_offset(uint32_t word)
 {
     return (int)draw_below(word, 2 * PAD + 1) - PAD;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CIFAR-10's binary files: records of a label byte and 3072 bytes of a picture, its red plane first,
- * then green and blue. In memory the three lie next to each other. A folder holds data_batch_1.bin to
- * data_batch_5.bin, or some of them, and test_batch.bin; each plain or gzipped, of any number of
- * records.
+ * CIFAR-10's binary files: records of a label byte and 3072 bytes of a picture, its red plane
+ * first, then green and blue. In memory the three values of a pixel are adjacent. A folder holds
+ * data_batch_1.bin to data_batch_5.bin, or some of them, and test_batch.bin; each plain or gzipped,
+ * with any number of records.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@
 #define PIXELS ((size_t)32 * 32)
 #define RECORD (1 + 3 * PIXELS)
 #define FILES_MAX 5
-#define RECORD_100 (RECORD + 1) /* of CIFAR-100: two labels */
+#define RECORD_100 (RECORD + 1) /* CIFAR-100 has two labels */
 
 struct batches {
     char path[FILES_MAX][PP_PATH_MAX];
@@ -33,7 +33,7 @@ static int refuse_100(const char *path)
         path, RECORD_100, RECORD_100);
 }
 
-/* A folder without batches may have those of Python, or CIFAR-100. */
+/* Names what a folder without batches has instead: the batches of Python, or CIFAR-100. */
 static int name_others(const char *dir, enum pp_split split)
 {
     bool train = split == PP_SPLIT_TRAIN, found;
@@ -66,7 +66,7 @@ static int locate_batches(const char *dir, enum pp_split split, void *batches, b
     return b->n > 0 ? 0 : name_others(dir, split);
 }
 
-/* Room for one more record than ds holds. */
+/* Makes memory for one more record than ds holds. */
 static int make_room(struct pp_dataset *ds, int parts, int *room)
 {
     if (ds->n < *room)
@@ -92,7 +92,7 @@ static void take_record(struct pp_dataset *ds, const uint8_t *record)
     ds->n++;
 }
 
-/* What is not CIFAR-10: a file of another kind, or CIFAR-100. */
+/* Refuses files that are not CIFAR-10: another kind of file, or CIFAR-100. */
 static int judge_records(struct pp_source *s, const char *path, uint64_t bytes)
 {
     uint8_t piece[4096];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables of one's own: a row a sample, a column a value, one column the label. Separated by commas,
- * semicolons or tabs, with or without a header, gzipped or plain. A row that is not whole is
- * refused with its line; nothing is guessed.
+ * Tables of the user: one row per sample, one column per value, one column the label. Separated by
+ * commas, semicolons or tabs, with or without a header, gzipped or plain. An incomplete row is
+ * refused with its line number; nothing is guessed.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,20 +16,21 @@
 
 #define NUMBERED_MIN 8 /* columns of a header 0,1,2,... */
 #define COUNTED_MIN 10 /* rows of a table whose first column may be an index */
-#define WIDE_MIN 100   /* columns of a table of pictures */
+#define WIDE_MIN 100   /* columns that make a table of pictures */
 
 struct table {
     const char *path;
-    char *text, *at; /* all of it, NUL-terminated; where the next line begins */
-    int line;        /* of the cells, from 1 */
+    char *text, *at; /* text: whole file, NUL-terminated; at: start of the next line */
+    int line;        /* line of the cells, from 1 */
     char sep;
     char **cells;
     int n_cells, columns, label;
-    char *names; /* of a header */
+    char *names; /* names of the header */
     struct {
         double least, most, begins;
-        bool whole, counts; /* whole numbers only; one more in each row than in the one before */
-    } first;                /* column */
+        /* whole: only whole numbers; counts: each row has one more than the row before */
+        bool whole, counts;
+    } first; /* first column */
 };
 
 static int load_table(struct table *t)
@@ -42,14 +43,15 @@ static int load_table(struct table *t)
                : pp_fail(PP_EFORMAT, "%s: not a text file, as a table (CSV) is", t->path);
 }
 
-/* One cell from *p on, in place: blanks around it and quotes go. *p is behind its separator. */
+/* Returns the cell at *p, cut in place: blanks around it and quotes are removed. *p moves past its
+ * separator. */
 static char *next_cell(char **p, char sep)
 {
     char *from = *p + strspn(*p, " "), *to = from, *out = from;
     bool quoted = *from == '"';
     for (to += quoted; *to && (quoted || *to != sep); to++) {
         if (quoted && *to == '"' && to[1] != '"') {
-            quoted = false; /* what follows up to the separator belongs to the cell */
+            quoted = false; /* text after the closing quote belongs to the cell */
         } else {
             to += quoted && *to == '"';
             *out++ = *to;
@@ -62,7 +64,7 @@ static char *next_cell(char **p, char sep)
     return from;
 }
 
-/* The cells of the next line that has something in it; n_cells 0 at the end. */
+/* Splits the next line that is not empty into cells; n_cells 0 at the end. */
 static void next_line(struct table *t)
 {
     t->n_cells = 0;
@@ -79,11 +81,11 @@ static void next_line(struct table *t)
                 t->cells[t->n_cells] = cell;
             empty = empty && !*cell;
         }
-        t->n_cells = empty ? 0 : t->n_cells; /* of blanks and separators alone */
+        t->n_cells = empty ? 0 : t->n_cells; /* a line of blanks and separators is empty */
     }
 }
 
-/* In decimal: strtof() reads 0x10 as 16 too. */
+/* Parses a decimal number; strtof() alone would also accept 0x10. */
 static bool parse_number(const char *cell, float *out)
 {
     char *end;
@@ -91,7 +93,8 @@ static bool parse_number(const char *cell, float *out)
     return end > cell && *end == '\0' && !strpbrk(cell, "xX");
 }
 
-/* Spreadsheets end each line so, where columns at the right once had something. */
+/* Returns whether all cells from i on are empty: spreadsheets end lines so if columns at the right
+ * were used once. */
 static bool ends_empty(const struct table *t, int i)
 {
     bool empty = i > 0;
@@ -119,7 +122,7 @@ static int bad_cell(const struct table *t, int i, const char *why)
                    t->cells[i][0] ? why : "");
 }
 
-/* The cells of a header but the label's, as struct pp_dataset keeps them. */
+/* Stores the names of the header except the label's, as struct pp_dataset has them. */
 static int keep_names(struct table *t)
 {
     size_t n = 1;
@@ -136,7 +139,7 @@ static int keep_names(struct table *t)
     return t->names ? 0 : PP_ERESOURCE;
 }
 
-/* A tab, else a semicolon, where one stands outside of quotes; else a comma. */
+/* Returns a tab, else a semicolon, if one occurs outside of quotes; else a comma. */
 static char separator_of(const char *line, size_t n)
 {
     bool quoted = false, tab = false, semicolon = false;
@@ -149,7 +152,7 @@ static char separator_of(const char *line, size_t n)
     return tab ? '\t' : semicolon ? ';' : ',';
 }
 
-/* 0, 1, 2, ... as pandas numbers columns that have no name. */
+/* Returns whether the cell is i: pandas numbers columns without a name 0, 1, 2, ... */
 static bool is_count(const char *cell, int i)
 {
     char text[16];
@@ -157,8 +160,9 @@ static bool is_count(const char *cell, int i)
     return strcmp(cell, text) == 0;
 }
 
-/* A first line 0,1,2,... is a header where numbers with a point follow, for then it would have some
- * too, or where there are many. In a small table of whole numbers nobody can know. */
+/* Decides whether a first line 0,1,2,... is a header: it is if numbers with a point follow, because
+ * a row would have some too, or if it is long. In a small table of whole numbers this cannot be
+ * decided. */
 static int check_numbered(const struct table *t, bool *out_header)
 {
     size_t n = strcspn(t->at, "\n");
@@ -171,7 +175,7 @@ static int check_numbered(const struct table *t, bool *out_header)
                    t->path, t->line, t->columns - 1);
 }
 
-/* Names that tell of a slip. by_default: the label is the last column. */
+/* Refuses headers that suggest a mistake. by_default: the label is the last column. */
 static int check_names(const struct table *t, bool by_default)
 {
     static const char *const labels[] = {"label", "labels", "class", "target"};
@@ -205,7 +209,7 @@ static int check_names(const struct table *t, bool by_default)
                    t->cells[other]);
 }
 
-/* Excel's first line, "sep=;", names the separator and is no row. */
+/* Takes the separator from Excel's first line "sep=;", which is not a row. */
 static int take_separator(struct table *t)
 {
     size_t n = strcspn(t->at, "\r\n"), line = strcspn(t->at, "\n");
@@ -220,18 +224,19 @@ static int take_separator(struct table *t)
                          t->path, t->line, t->sep);
 }
 
-/* Separator, number of columns, whether the first line is a header, which column is the label. */
+/* Finds the separator, the number of columns, whether the first line is a header, and the column of
+ * the label. */
 static int look_at_first_line(struct table *t, const char *label)
 {
     PP_TRY(take_separator(t));
     for (size_t n; t->at[n = strcspn(t->at, "\n")] && strspn(t->at, " ,;\t\r\"") >= n;
          t->at += n + 1)
-        t->line++; /* empty */
+        t->line++; /* an empty line */
     char *first = t->at;
     size_t n = strcspn(first, "\n");
     t->sep = t->sep ? t->sep : separator_of(first, n);
     for (size_t i = 0; i < n; i++)
-        t->columns += first[i] == t->sep; /* or fewer: one may be quoted */
+        t->columns += first[i] == t->sep; /* an upper bound: a separator may be quoted */
     t->columns++;
     t->cells = pp_alloc((size_t)t->columns + 1, sizeof(*t->cells));
     PP_TRY(t->cells ? 0 : PP_ERESOURCE);
@@ -262,7 +267,7 @@ static int look_at_first_line(struct table *t, const char *label)
     bool numbered = counted >= 2 && counted + names == t->columns;
     PP_TRY(numbered && names == 0 ? check_numbered(t, &numbered) : 0);
     if (t->label < 0 ||
-        (named && names == 0 && !numbered)) /* the first row's numbers are no names */
+        (named && names == 0 && !numbered)) /* a first row of numbers is not a header */
         return pp_fail(PP_ECONFIG, "data.label: the first line of %s has no column '%s'%s", t->path,
                        label, names == 0 ? ", only numbers; use first or last" : "");
     if (same > 1 && strcmp(t->cells[t->label], label) == 0)
@@ -274,20 +279,20 @@ static int look_at_first_line(struct table *t, const char *label)
         filled--;
     if (names == t->columns - filled && names > 0)
         return refuse_empty(t, filled);
-    if (names > 0 && names < t->columns && !numbered) /* a header has names only */
+    if (names > 0 && names < t->columns && !numbered) /* a header only has names */
         return bad_cell(t, odd, "expected a number, as others in this line are");
     if (names > 0 || numbered) {
         PP_TRY(check_names(t, strcmp(label, "last") == 0));
         return keep_names(t);
     }
-    memcpy(first, copy, n + 1); /* it is the first row */
+    memcpy(first, copy, n + 1); /* the first line is the first row */
     first[n] = t->at > first + n ? '\n' : '\0';
     t->at = first;
     t->line--;
     return 0;
 }
 
-/* The current cells as row r. images NULL: the label alone. */
+/* Takes the current cells as row r. images NULL: only the label. */
 static int take_row(const struct table *t, float *images, uint8_t *label)
 {
     float v;
@@ -324,7 +329,7 @@ static void look_at_first_cell(struct table *t, int row)
         (row == 0 || t->first.counts) && fabs(v - t->first.begins - row) < 0.5 && t->first.whole;
 }
 
-/* The first column may be no input: an index, or the labels of Kaggle's MNIST. */
+/* Warns when the first column may not be an input: an index, or the labels of Kaggle's MNIST. */
 static int judge_first_column(const struct table *t, struct pp_dataset *ds)
 {
     bool like_labels = t->columns >= WIDE_MIN && t->label == t->columns - 1 && t->first.whole &&
@@ -354,7 +359,7 @@ static int read_rows(struct table *t, enum pp_split split, int parts, struct pp_
 {
     size_t rows = 1;
     for (const char *p = t->at; *p; p++)
-        rows += *p == '\n'; /* or fewer: empty lines */
+        rows += *p == '\n'; /* an upper bound: lines may be empty */
     size_t features = pp_shape_floats(&ds->shape);
     float *values = parts & PP_DATA_IMAGES ? pp_alloc(rows * features, sizeof(*values)) : NULL;
     ds->images = (uint8_t *)values;

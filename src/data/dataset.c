@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of data sets, and the parts that do not depend on which one it is. */
+/* The list of data sets, and the code that is the same for all of them. */
 #include "ppcli/data/dataset.h"
 #include "tokenizer.h"
 
@@ -24,7 +24,7 @@ static const struct pp_dataset_ops *const all[] = {
 
 const char *const *pp_dataset_names(void)
 {
-    /* Filled again by every caller thread: cheap, and needs no lock. */
+    /* Filled in every call: this is cheap and needs no lock. */
     static _Thread_local const char *names[N_ALL + 1];
     for (int i = 0; i < N_ALL; i++)
         names[i] = all[i]->info.name;
@@ -66,7 +66,7 @@ void pp_dataset_remark(struct pp_dataset *ds, const char *fmt, ...)
     va_end(args);
 }
 
-/* Pictures of bytes can be changed; the model gets them in this shape. */
+/* Sets the shape of the model's input; only pictures of bytes can be changed. */
 int pp_dataset_make_input(const struct pp_config *cfg, struct pp_dataset *ds)
 {
     const struct pp_augments *augment = &cfg->data.augment;
@@ -127,7 +127,7 @@ int pp_data_shape(const struct pp_config *cfg, struct pp_shape *out)
     return 0;
 }
 
-/* Rows of values that are images. */
+/* Gives rows of values the shape of images. */
 static int shape_rows(const struct pp_config *cfg, struct pp_dataset *ds)
 {
     char is[48], wanted[48];
@@ -168,8 +168,8 @@ static uint32_t read_token(const struct pp_dataset *ds, size_t i)
                                    : ((const uint32_t *)(void *)ds->images)[i];
 }
 
-/* Windows without a single target that counts: nothing to learn, or nothing to test. The first one that
- * counts ends the look. */
+/* Refuses windows of which no target counts: there would be nothing to learn or test. Stops at the
+ * first target that counts. */
 static int judge_targets(struct pp_dataset *ds, enum pp_split split)
 {
     uint64_t windows = ds->starts > 0 ? ds->starts : (uint64_t)ds->n;
@@ -282,7 +282,7 @@ int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *in
                 out[r * n + k] = t;
         }
     }
-    if (ds->map) /* says more than a token that it brought */
+    if (ds->map) /* a change of the file explains more than a bad token that it caused */
         PP_TRY(pp_mapping_check(ds->map));
     return bad == none ? 0 : pp_token_refuse(ds, bad, read_token(ds, bad), limit);
 }
@@ -349,7 +349,7 @@ int pp_samples_max(const struct pp_config *cfg, enum pp_split split)
     return split == PP_SPLIT_TRAIN ? cfg->data.train_samples : cfg->data.test_samples;
 }
 
-/* ---- where files lie */
+/* ---- where files are */
 
 static const char *read_env(const char *name)
 {
@@ -362,7 +362,7 @@ int pp_data_dir(const char *name, char out[PP_PATH_MAX])
     const char *base = read_env("PPCLI_DATA_DIR");
     if (base)
         return pp_path_format(out, "%s/%s", base, name);
-    /* The XDG base directory specification says to ignore a relative path. */
+    /* The XDG base directory specification requires to ignore a relative path. */
     base = read_env("XDG_DATA_HOME");
     if (base && base[0] == '/')
         return pp_path_format(out, "%s/ppcli/%s", base, name);

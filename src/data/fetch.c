@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which file from which source: good files that are there stay, the rest is taken from the first
- * source that has it. When none has, the error says why of each. */
+/* Decides which file comes from which source: good files that exist stay, the others come from the
+ * first source that has them. If none has, the error lists the reason of each. */
 #include "fetch.h"
 
 #include <dirent.h>
@@ -32,22 +32,23 @@ const struct pp_fetch_limits pp_fetch_limits = {
 };
 
 struct fetch {
-    const char *folder;         /* copy from here; NULL: from the mirrors */
+    const char *folder;         /* copy from this folder; NULL: use the mirrors */
     const char *const *mirrors; /* NULL-terminated */
     bool dead[5];               /* not asked for further files */
     struct pp_fetch_limits limits;
 };
 
-static const char archive[] = ".tar.gz"; /* its .bin files are wanted */
+static const char archive[] = ".tar.gz"; /* only its .bin files are needed */
 
-/* Where a file goes: NAME, or without .gz where it comes inflated. */
+/* The path of a file: NAME, or without .gz if it arrives inflated. */
 struct target {
     const struct pp_pin *pin;
     const char *dir;
     char path[PP_PATH_MAX], plain[PP_PATH_MAX], part[PP_PATH_MAX];
 };
 
-/* No file that is larger can be the right one: deflate adds no more to what it cannot shrink. */
+/* Returns the most bytes that the right file can have: deflate adds little to data that it cannot
+ * shrink. */
 static uint64_t bytes_max(const struct pp_pin *pin)
 {
     return pin->bytes + pin->bytes / 1000 + 4096;
@@ -108,7 +109,7 @@ static int unpack_archive(const struct target *t)
                   : 0;
 }
 
-/* The .part is the right file: durable, then under its name. */
+/* Makes the .part, which is the right file, durable and renames it. */
 static int commit_file(const struct target *t, bool gz)
 {
     int fd = open(t->part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -118,11 +119,11 @@ static int commit_file(const struct target *t, bool gz)
     PP_TRY(rc);
     PP_TRY(pp_io_rename(&pp_io_system, t->part, gz ? t->path : t->plain));
     if (!gz && strcmp(t->path, t->plain) != 0)
-        (void)unlink(t->path); /* it would be read first, and was found to be damaged */
+        (void)unlink(t->path); /* it would be read first, and is damaged */
     return pp_io_sync_dir(&pp_io_system, t->dir);
 }
 
-/* Whether a good file is there. A bad one stays until a good one takes its place. */
+/* Returns whether a good file exists. A bad one stays until a good one replaces it. */
 static bool is_there(const struct target *t)
 {
     bool gz;
@@ -135,7 +136,7 @@ static bool is_there(const struct target *t)
     return rc == 0;
 }
 
-/* The file into the .part. PP_ENOINPUT: there is none. */
+/* Copies the file into the .part. PP_ENOINPUT: it does not exist. */
 static int copy_file(const char *path, const struct target *t)
 {
     PP_OWN_MEMORY char *data = NULL;
@@ -149,7 +150,8 @@ static int copy_file(const char *path, const struct target *t)
     return rc;
 }
 
-/* Whatever its name, the file of the folder that has the digest: false when none has. */
+/* Finds a file of the folder with the right digest under any name; returns false if there is
+ * none. */
 static bool find_by_digest(const char *folder, const struct target *t, char out[PP_PATH_MAX])
 {
     PP_OWN(pp_closedir_at) DIR *d = opendir(folder);
@@ -164,7 +166,8 @@ static bool find_by_digest(const char *folder, const struct target *t, char out[
     return false;
 }
 
-/* Pictures of an archive can be used as they are, where it is not there. */
+/* Returns whether the folder has the unpacked batches of an archive, which can be used without
+ * it. */
 static bool has_batches(const char *folder, const struct target *t)
 {
     size_t n = strlen(t->pin->name), m = strlen(archive);
@@ -220,12 +223,12 @@ static enum pp_http_end get_url(const char *url, const struct target *t,
             return end;
         if (pp_pin_check(t->part, t->pin, &gz) == 0)
             return commit_file(t, gz) == 0 ? PP_HTTP_DONE : PP_HTTP_LOCAL;
-        (void)unlink(t->part); /* of another file than its beginning? again, whole */
+        (void)unlink(t->part); /* its beginning was of another file: download it completely */
     }
     return PP_HTTP_FAILED;
 }
 
-/* From the first mirror that has it. */
+/* Downloads from the first mirror that has the file. */
 static int get_download(struct fetch *f, const struct target *t)
 {
     char url[PP_PATH_MAX], why[2048] = "";
@@ -255,7 +258,7 @@ static int get_download(struct fetch *f, const struct target *t)
 static int get_file(struct fetch *f, const struct target *t)
 {
     bool gz;
-    /* A good .part: a run was killed between the last byte and the rename. */
+    /* The .part may be complete: an earlier run may have been killed before the rename. */
     int rc = f->folder                                 ? get_copy(f->folder, t)
              : pp_pin_check(t->part, t->pin, &gz) == 0 ? commit_file(t, gz)
                                                        : get_download(f, t);
@@ -298,8 +301,8 @@ static int get_all(const struct pp_fetch_set *set, struct fetch *f, const char *
     return 0;
 }
 
-/* The folders of `dir` that are made here and stay empty go again: from it upwards as far as
- * path[there], which was there. */
+/* Removes the folders of `dir` that were created here and are empty, upwards to path[there], which
+ * existed before. */
 static void remove_empty(const char *dir, size_t there)
 {
     char path[PP_PATH_MAX];
@@ -310,7 +313,7 @@ static void remove_empty(const char *dir, size_t there)
     }
 }
 
-/* How much of the path is there already. */
+/* Returns the length of the part of the path that exists. */
 static size_t length_there(const char *dir)
 {
     char path[PP_PATH_MAX];

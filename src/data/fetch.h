@@ -5,7 +5,7 @@
 
 #include "ppcli/data/fetch.h"
 
-/* 0 when the file is the pinned one (*out_gz: it is gzip), PP_EFORMAT when it is not. Errors too:
+/* Checks that the file is the pinned one (*out_gz: it is gzip); else PP_EFORMAT. Errors too:
  * PP_ENOINPUT, PP_EPERM, PP_EIO, PP_ERESOURCE. */
 int pp_pin_check(const char *path, const struct pp_pin *pin, bool *out_gz);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One file over HTTP into its .part. libcurl resumes, follows redirects and watches the clock; here
- * is decided what its answer means: start over, try again, or leave this server.
+ * Downloads one file over HTTP into its .part. libcurl resumes, follows redirects and enforces time
+ * limits; this file decides what the answer means: start over, try again, or leave this server.
  */
 #include "fetch_http.h"
 
@@ -22,12 +22,14 @@ struct transfer {
     CURL *curl;
     FILE *part;
     const char *url;
-    uint64_t offset, at, bytes_max; /* of the .part: asked from, end now, most */
-    bool live;                      /* show how much is there */
+    /* bytes of the .part: start of the request, current end, maximum */
+    uint64_t offset, at, bytes_max;
+    bool live; /* show the progress */
     char why[CURL_ERROR_SIZE];
 };
 
-/* Before a request is sent: plain http only to this machine, whatever a name or redirect means. */
+/* Called before a request is sent: allows plain http only to this machine, whatever a name or
+ * redirect resolves to. */
 static int on_connected(void *user, char *ip, char *local_ip, int port, int local_port)
 {
     const struct transfer *t = user;
@@ -60,7 +62,7 @@ static int on_progress(void *user, curl_off_t most, curl_off_t now, curl_off_t u
     return 0;
 }
 
-/* Protocols of a URL and of where it is redirected to: by number until libcurl 7.85, by name since. */
+/* Sets the protocols of a URL and its redirects: by number until libcurl 7.85, by name since. */
 static void allow_protocols(CURL *c, bool http, bool file)
 {
 #if CURL_AT_LEAST_VERSION(7, 85, 0)
@@ -85,7 +87,8 @@ static void set_options(struct transfer *t, const struct pp_fetch_limits *l)
     curl_easy_setopt(c, CURLOPT_PREREQFUNCTION, on_connected);
     curl_easy_setopt(c, CURLOPT_PREREQDATA, t);
     if (strncmp(t->url, "http:", 5) == 0)
-        curl_easy_setopt(c, CURLOPT_NOPROXY, "*"); /* a proxy would mean its own machine */
+        /* for a proxy "this machine" would be the proxy's */
+        curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(c, CURLOPT_FAILONERROR, 1L);
     curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L);
     curl_easy_setopt(c, CURLOPT_USERAGENT, "ppcli/" PP_VERSION);
@@ -102,7 +105,7 @@ static void set_options(struct transfer *t, const struct pp_fetch_limits *l)
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, t->why);
 }
 
-/* What an answer, or none, means. Anything but PP_HTTP_DONE has recorded why. */
+/* Decides what an answer, or a missing one, means. Any result but PP_HTTP_DONE has recorded why. */
 static enum pp_http_end end_of(const struct transfer *t, CURLcode rc)
 {
     long status = 0;
@@ -133,7 +136,8 @@ static enum pp_http_end end_of(const struct transfer *t, CURLcode rc)
         pp_fail(PP_EFORMAT, "file is larger than %" PRIu64 " bytes", t->bytes_max);
         return PP_HTTP_FAILED;
     case CURLE_OPERATION_TIMEDOUT:
-        /* A server (or firewall) that sends nothing will go on so: no second wait. */
+        /* A server (or firewall) that has sent nothing will send nothing: do not wait a second
+         * time. */
         pp_fail(PP_EIO, "stalled after %" PRIu64 " bytes", t->at);
         return t->at == t->offset ? PP_HTTP_UNREACHABLE : PP_HTTP_AGAIN;
     case CURLE_PARTIAL_FILE:
@@ -147,7 +151,7 @@ static enum pp_http_end end_of(const struct transfer *t, CURLcode rc)
     case CURLE_ABORTED_BY_CALLBACK:
         pp_fail(PP_EIO, "http:// is only for this machine");
         return PP_HTTP_FAILED;
-    default: /* nothing was asked yet: no such host, no connection, a bad certificate */
+    default: /* no request was sent: no such host, no connection, a bad certificate */
         return asked_us == 0 ? PP_HTTP_UNREACHABLE : PP_HTTP_FAILED;
     }
 }
@@ -168,7 +172,8 @@ static enum pp_http_end attempt_transfer(struct transfer *t, const char *part,
         pp_fail_errno(0, "cannot write %s", part);
         end = PP_HTTP_LOCAL;
     }
-    bool other = end == PP_HTTP_FAILED && t->at > t->offset; /* something that is not the file */
+    /* the content is not that of the file */
+    bool other = end == PP_HTTP_FAILED && t->at > t->offset;
     if (other || end == PP_HTTP_START_OVER || (end != PP_HTTP_DONE && t->at == 0))
         (void)unlink(part);
     return end;

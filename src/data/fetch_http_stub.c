@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In place of fetch_http.c where libcurl is absent: folders still work. */
+/* Replaces fetch_http.c in a build without libcurl: copying from folders still works. */
 #include "fetch_http.h"
 
 #include "ppcli/base/base.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Config, files and model: which keys a data set takes, what is known before its files are read, and
- * whether its samples fit the model. */
+/* Config, files and model: the keys that a data set uses, the properties that are known before its
+ * files are read, and whether its samples fit the model. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 #define CLASSES_MAX 256 /* a label is one byte */
 
-/* "784 512 10" with the ends that the data need, for a message. */
+/* Formats "784 512 10" with the ends that the data need, for a message. */
 static const char *sizes_text(const struct pp_config *cfg, int inputs, int classes, char out[128])
 {
     int n = cfg->model.n_sizes;
@@ -51,7 +51,7 @@ int pp_dataset_fits(const struct pp_config *cfg, const struct pp_dataset *ds, in
         return 0;
     if (strcmp(cfg->model.type, "mlp") != 0) {
         if (classes >= ds->classes && inputs == ds->features)
-            return 0; /* labels are a byte, outputs may be more */
+            return 0; /* labels are a byte, a model may have more outputs */
         return pp_fail(
             PP_ECONFIG,
             "%s: the model reads %d values and has %d outputs, but a sample of %s has %s%s%d "
@@ -130,7 +130,7 @@ int pp_dataset_tokens(const struct pp_config *cfg, const struct pp_dataset *ds)
     return 0;
 }
 
-/* What is known of a data set whose files are not there; shape n 0: nothing. */
+/* Gets the known properties of a data set whose files do not exist; shape n 0: none. */
 static int known_sample(const struct pp_config *cfg, const struct pp_dataset_ops *ops,
                         struct pp_dataset *out)
 {
@@ -158,7 +158,7 @@ int pp_dataset_input(const struct pp_config *cfg, struct pp_data_input *out)
     bool needs = ops->vocabulary && !ops->numbers && cfg->model.vocab_size + known.vocabulary == 0;
     if (rc < 0 && (rc != PP_ENOINPUT || needs))
         return rc;
-    if (rc < 0 && known.shape.n == 0) { /* one's own files, which are to come */
+    if (rc < 0 && known.shape.n == 0) { /* files of the user that do not exist yet */
         PP_TRY(pp_data_shape(cfg, &known.shape));
         known.element = ops->keys == PP_KEYS_PAIRS ? PP_U8 : known.element;
         PP_TRY(known.shape.n > 0 ? pp_dataset_make_input(cfg, &known) : 0);

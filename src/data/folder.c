@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the files of a data set lie: the folder that data.path names, else the usual one, else
- * those that the data set knows. */
+/* Finds the files of a data set: in the folder that data.path names, else the usual one, else those
+ * that the data set lists. */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,7 +11,7 @@
 static bool is_absent(const char *path)
 {
     struct stat st;
-    /* Any other error is kept for open(), which can say what it is. */
+    /* open() reports any other error. */
     return stat(path, &st) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
@@ -29,7 +29,7 @@ int pp_folder_file(const char *dir, const char *name, char out[PP_PATH_MAX], boo
     return 0;
 }
 
-/* Folders that were looked in, for the message. */
+/* The folders that were searched, for the message. */
 struct looked {
     char text[2048];
 };
@@ -40,7 +40,7 @@ static void note_folder(struct looked *l, const char *dir)
     size_t room = sizeof(l->text) - used;
     int n = snprintf(l->text + used, room, "%s%s", used > 0 ? ", " : "", dir);
     if (n < 0 || (size_t)n >= room)
-        l->text[used] = '\0'; /* no half names */
+        l->text[used] = '\0'; /* do not show cut names */
 }
 
 static int say_absent(const struct pp_dataset_ops *self, const struct pp_config *cfg,

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files that are no data as they stand, by their first bytes: what each is, and the way out. */
+/* Recognizes files that cannot be used as data by their first bytes: what each is, and what to
+ * do. */
 #include <string.h>
 
 #include "ops.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strict IDX reader. */
+/* A strict reader of IDX files. */
 #include "ops.h"
 
 #include <inttypes.h>
@@ -14,7 +14,7 @@ int pp_array_count(const char *path, struct pp_array *a)
             return pp_fail(PP_EFORMAT, "%s: dimension %d is %" PRIu32 ", expected 1 to %" PRIu32,
                            path, i, a->dims[i], PP_ARRAY_DIM_MAX);
         }
-        n *= a->dims[i]; /* no overflow: at most the cap before, 2^30 x 2^28 after */
+        n *= a->dims[i]; /* cannot overflow: at most 2^30 x 2^28 */
         if (n > PP_ARRAY_MAX) {
             return pp_fail(PP_EFORMAT,
                            "%s: its header announces %" PRIu64 " values or more, at most %" PRIu64

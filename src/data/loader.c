@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Batches, shares and micro-batches: arithmetic over one permutation per epoch. */
+/* Computes batches, shares and micro-batches from one permutation per epoch. */
 #include "ppcli/data/dataset.h"
 
 #include "ppcli/base/base.h"
@@ -89,7 +89,7 @@ int pp_loader_steps(const struct pp_loader *ld)
     return ceil_div(ld->n, ld->batch_size);
 }
 
-/* First row of the step's batch in ld->order. */
+/* Returns the index of the batch's first row in ld->order. */
 static int batch_first(const struct pp_loader *ld, int step)
 {
     pp_assert(step >= 0 && step < pp_loader_steps(ld));
@@ -128,7 +128,8 @@ int pp_loader_microbatches(const struct pp_loader *ld, int step)
     pp_balanced_piece(ld->batch_size, ld->replicas, ld->replica, &first, &full);
     if (rows == full)
         return PP_MIN(ld->microbatches, rows);
-    /* Fewer micro-batches of about the usual size, rather than the usual number of slivers. */
+    /* A small share gets fewer micro-batches of about the usual size, not the usual number of tiny
+     * ones. */
     return PP_MIN(ld->microbatches, ceil_div(rows, ceil_div(full, ld->microbatches)));
 }
 

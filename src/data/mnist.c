@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The MNIST family: a folder with four IDX files, images and labels of two splits, gzipped or
- * plain. This file knows their names, where they may lie, and what makes images and labels a pair.
+ * plain. This file knows their names and usual folders, and checks that images and labels match.
  */
 #include <string.h>
 
@@ -9,7 +9,8 @@
 
 #define CLASSES 10
 
-/* train-images-idx3-ubyte, or with a dot, as some archives have it; .gz too. */
+/* Finds train-images-idx3-ubyte, or the same name with a dot, as in some archives; also with
+ * .gz. */
 static int find_file(const char *dir, enum pp_split split, const char *what, int dims,
                      char out[PP_PATH_MAX], bool *out_found)
 {
@@ -24,8 +25,8 @@ static int find_file(const char *dir, enum pp_split split, const char *what, int
     return 0;
 }
 
-/* The pair of a split in this folder. Half a pair counts as found: what is missing is then named.
- */
+/* Finds the pair of a split in this folder. Half a pair counts as found, so that the missing file
+ * is named. */
 static int locate_pair(const char *dir, enum pp_split split, void *pair, bool *out_found)
 {
     struct pp_pair *p = pair;
@@ -74,7 +75,7 @@ const struct pp_dataset_ops dataset_mnist_sample = {
     .open = open_family,
 };
 
-/* Where Debian's package dataset-fashion-mnist puts its files. */
+/* The folder of Debian's package dataset-fashion-mnist. */
 static const char *const fashion_places[] = {"/usr/share/datasets/fashion-mnist", NULL};
 
 const struct pp_dataset_ops dataset_fashion_mnist = {

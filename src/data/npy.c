@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NumPy's npy: magic, version, length of the header, the header (a Python dict as text), elements.
- * Whatever the element type, they become floats here: the model computes with nothing else.
+ * All element types but pixels become floats, because the model computes with floats.
  */
 #include "ops.h"
 
@@ -12,7 +12,7 @@
 #include "ppcli/base/base.h"
 
 #define HEADER_MAX 4096
-#define PIECE 8192 /* elements at a time */
+#define PIECE 8192 /* elements converted at a time */
 
 struct type {
     char kind;  /* 'f', 'i', 'u', 'b' */
@@ -20,7 +20,7 @@ struct type {
     int bytes;
 };
 
-/* Where the value of a key of the dict begins; NULL: there is no such key. */
+/* Returns the start of the value of a key of the dict; NULL: there is no such key. */
 static const char *value_of(const char *dict, const char *key)
 {
     const char *p = strstr(dict, key);

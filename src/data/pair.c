@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A split in two files, samples and labels, and the data sets of one's own such files. */
+/* Splits in two files, samples and labels, and the data sets of the user's own such files. */
 #include <math.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 #include "ppcli/base/base.h"
 #include "ops.h"
 
-#define CHANNELS_FEW 4 /* a picture has no more, as a rule */
+#define CHANNELS_FEW 4 /* a picture usually has no more */
 
 static int check_pair(const struct pp_pair *p, const struct pp_array *images,
                       const struct pp_array *labels)
@@ -30,14 +30,15 @@ static int check_pair(const struct pp_pair *p, const struct pp_array *images,
     return 0;
 }
 
-/* Give back what lies beyond the first `bytes`; the block stays valid when that fails. */
+/* Gives back the memory after the first `bytes`; the block stays valid when that fails. */
 static void shrink_block(uint8_t **data, size_t bytes)
 {
     uint8_t *smaller = pp_realloc(*data, bytes, 1);
     *data = smaller ? smaller : *data;
 }
 
-/* Bytes of npy were floats once; what checkpoints know of them stays the same. */
+/* Computes the checksum that floats would have: bytes of npy used to be floats, and checkpoints
+ * contain that checksum. */
 static uint32_t sum_as_floats(const uint8_t *from, size_t n)
 {
     float piece[1024];
@@ -59,7 +60,7 @@ static int read_images(const struct pp_pair *p, struct pp_array *a, struct pp_da
     return 0;
 }
 
-/* Floats, which come from npy, to the bytes that labels are. */
+/* Converts floats, which come from npy, to labels, which are bytes. */
 static int to_bytes(const char *path, uint8_t **data, size_t n)
 {
     const float *from = (const float *)(const void *)*data;
@@ -113,14 +114,15 @@ static int read_labels(const struct pp_pair *p, struct pp_array *a, struct pp_da
     return 0;
 }
 
-/* Which of the three sizes of [n][a][b][c] are the channels: c, unless a is small or b x c square. */
+/* Returns whether the channels are the first of the three sizes in [n][a][b][c]: they are the last
+ * unless a is small or b x c is square. */
 static bool is_channels_first(const uint32_t *d)
 {
     uint32_t a = d[1], b = d[2], c = d[3];
     return a == b || b == c ? a != b : a <= CHANNELS_FEW && c > CHANNELS_FEW;
 }
 
-/* [n][c][h][w] to [n][h][w][c], one sample after the other. */
+/* Converts [n][c][h][w] to [n][h][w][c], one sample after the other. */
 static int move_channels(const struct pp_shape *s, size_t n, size_t each, uint8_t *data)
 {
     size_t pixels = (size_t)s->dims[0] * (size_t)s->dims[1], channels = (size_t)s->dims[2];
@@ -159,7 +161,7 @@ static int shape_samples(const struct pp_pair *p, const struct pp_array *a, stru
 int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_dataset *ds)
 {
     struct pp_array images, labels;
-    /* Both headers: a rank that reads one file only must refuse what the other rank refuses. */
+    /* Reads both headers: a rank that reads one file only must refuse what another rank refuses. */
     PP_TRY(p->read(p->images, &images, NULL));
     PP_TRY(p->read(p->labels, &labels, NULL));
     PP_TRY(check_pair(p, &images, &labels));

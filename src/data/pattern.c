@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Patterns by PCRE2. A tokenizer's are written for Oniguruma: pattern_translate.c rewrites them. */
+/* Matches patterns with PCRE2. A tokenizer's patterns are written for Oniguruma:
+ * pattern_translate.c rewrites them. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <string.h>
@@ -48,7 +49,8 @@ static int compile_pattern(const char *label, const char *regex, const char *tex
     (void)pcre2_pattern_info(p->code, PCRE2_INFO_MATCHEMPTY, &empty);
     if (empty)
         return refuse_pattern(label, regex, "it matches nothing at all, everywhere");
-    (void)pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE); /* slower without */
+    /* matching works without it, but slower */
+    (void)pcre2_jit_compile(p->code, PCRE2_JIT_COMPLETE);
     return 0;
 }
 

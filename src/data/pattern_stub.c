@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* In place of pattern.c where PCRE2 is absent: vocabularies without a pattern still work. */
+/* Replaces pattern.c in a build without PCRE2: vocabularies without a pattern still work. */
 #include "ppcli/base/base.h"
 #include "tokenizer.h"
 

@@ -12,7 +12,8 @@
 #include "tokenizer.h"
 
 #define GROUPS_MAX 64
-#define ICASE_LETTER_MAX 0xff /* beyond it one letter may be equal to several */
+/* above it, several letters may be equal to one when case is ignored */
+#define ICASE_LETTER_MAX 0xff
 
 #define SPACE "\\p{Z}\\x09-\\x0d\\x85"
 #define NOT_SPACE                                                                                  \
@@ -21,10 +22,11 @@
 #define GRAPH "\\p{L}\\p{M}\\p{N}\\p{P}\\p{S}\\p{Cf}\\p{Co}"
 #define NOT_GRAPH "\\p{Z}\\p{Cc}\\p{Cn}\\p{Cs}"
 #define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
-#define FRACTIONS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}" /* \w has them, [:word:] and [\w] not */
+/* members of \w, but not of [:word:] and [\w] */
+#define FRACTIONS "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
-/* Named classes: the text between the brackets of the class, and of its opposite (NULL: the opposite
- * cannot be written as one class). */
+/* Named classes: the text between the brackets of the class, and of its opposite (NULL: the
+ * opposite cannot be written as one class). */
 static const struct named_class {
     const char *name, *text, *opposite;
 } classes[] = {{"alnum", "\\p{Alphabetic}\\p{Nd}", NULL},
@@ -44,7 +46,7 @@ static const struct named_class {
 static const struct named_class shape_w = {"\\w", WORD FRACTIONS, NULL},
                                 shape_punct = {"Punct", "\\p{P}", "\\P{P}"};
 
-/* Long names of Unicode's categories, which PCRE2 does not know. */
+/* Long names of Unicode categories, which PCRE2 does not know. */
 static const char categories[] =
     " letter=L uppercaseletter=Lu lowercaseletter=Ll titlecaseletter=Lt modifierletter=Lm"
     " otherletter=Lo mark=M nonspacingmark=Mn spacingmark=Mc enclosingmark=Me number=N"
@@ -55,22 +57,22 @@ static const char categories[] =
     " paragraphseparator=Zp other=C control=Cc format=Cf privateuse=Co unassigned=Cn ";
 
 struct group {
-    size_t at;    /* where it begins in the output */
-    int closes;   /* of isolated options, (?i), which end where the group ends */
-    bool ignores; /* case, outside of it */
+    size_t at;    /* its start in the output */
+    int closes;   /* number of isolated options, (?i), which end with the group */
+    bool ignores; /* whether case is ignored outside of it */
 };
 
 struct translation {
-    const char *label, *regex, *p; /* what is not read yet */
+    const char *label, *regex, *p; /* p: the rest of the pattern */
     struct pp_bytes *out;
     struct group groups[GROUPS_MAX];
     int depth;
     int captures;
-    bool named;    /* a group has a name: others are not counted there */
-    bool ignores;  /* case */
-    bool has_atom; /* what a quantifier may follow */
-    size_t atom;   /* where it begins in the output */
-    uint32_t last; /* letter before this one, 0: something else */
+    bool named;    /* a group has a name, so groups without one are not counted */
+    bool ignores;  /* whether case is ignored */
+    bool has_atom; /* a quantifier may follow */
+    size_t atom;   /* start of the last atom in the output */
+    uint32_t last; /* the letter before, 0: something else */
 };
 
 __attribute__((format(printf, 2, 3))) static int refuse(const struct translation *t,
@@ -90,7 +92,7 @@ static void put_text(struct translation *t, const char *text)
     pp_bytes_put(t->out, text, strlen(text));
 }
 
-/* Puts the output from `at` on between (?: and ). */
+/* Encloses the output from `at` on in (?: and ). */
 static void wrap_from(struct translation *t, size_t at)
 {
     static const char open[] = "(?:";
@@ -112,7 +114,8 @@ static void begin_atom(struct translation *t)
 
 /* ---- letters */
 
-/* Oniguruma ignores case in a wider sense: 'ss' also matches the German sharp s, one letter. */
+/* Refuses letters for which Oniguruma ignores case in a wider sense: 'ss' also matches the German
+ * sharp s. */
 static int check_case(struct translation *t, uint32_t code)
 {
     static const char pairs[][3] = {"ff", "fi", "fl", "ss", "st"};
@@ -151,7 +154,7 @@ static int put_letter(struct translation *t, uint32_t code)
     return 0;
 }
 
-/* The character at t->p, which is read. */
+/* Reads the character at t->p. */
 static int read_character(struct translation *t, uint32_t *out)
 {
     const unsigned char *s = (const unsigned char *)t->p;
@@ -165,7 +168,7 @@ static int read_character(struct translation *t, uint32_t *out)
     return 0;
 }
 
-/* Up to `most` digits of a base; how many there are. */
+/* Reads up to `most` digits of a base; returns their number. */
 static int read_digits(struct translation *t, int base, int most, uint32_t *out)
 {
     int n = 0;
@@ -179,7 +182,7 @@ static int read_digits(struct translation *t, int base, int most, uint32_t *out)
     return n;
 }
 
-/* Reads an escape that stands for one character, t->p being behind the backslash. *out_any: there was
+/* Reads an escape that stands for one character; t->p is after the backslash. *out_any: there was
  * one. */
 static int read_escaped(struct translation *t, bool *out_any, uint32_t *out)
 {
@@ -214,7 +217,7 @@ static int read_escaped(struct translation *t, bool *out_any, uint32_t *out)
     case 'u':
         t->p++;
         return read_digits(t, 16, 4, out) == 4 ? 0 : refuse(t, "\\u without four digits");
-    default: /* a letter that has no meaning is itself: \pL is "pL" there */
+    default: /* a letter without a meaning stands for itself: \pL is "pL" */
         *out_any = !isalnum((unsigned char)*t->p) || strchr("EFIiJjLlmpPQqTUV", *t->p);
         return *out_any ? read_character(t, out) : 0;
     }
@@ -230,7 +233,8 @@ static const struct named_class *class_called(const char *name, size_t n)
     return NULL;
 }
 
-/* Oniguruma adds the other case of each letter to a class in brackets, PCRE2 does not. */
+/* Refuses classes in which case matters: Oniguruma adds the other case of each letter to a class in
+ * brackets, PCRE2 does not. */
 static int refuse_cased(const struct translation *t, const char *name)
 {
     return refuse(t, "%s in a class without regard to case is not supported", name);
@@ -253,7 +257,8 @@ static int put_class(struct translation *t, const struct named_class *c, bool op
     return 0;
 }
 
-/* \p{Name}, with t->p behind the p or P. Names are read without blanks, '_', '-' and case. */
+/* Translates \p{Name}; t->p is after the p or P. Names are compared without blanks, '_', '-' and
+ * case. */
 static int put_property(struct translation *t, bool opposite, bool in_class)
 {
     char name[48] = "", text[64];
@@ -284,7 +289,7 @@ static int put_property(struct translation *t, bool opposite, bool in_class)
         return refuse_cased(t, name);
     if (in_class && t->ignores && opposite && *known == 'L')
         return refuse_cased(t, name);
-    /* a bare name of a script is all that uses it, in PCRE2 from 10.40 on */
+    /* a script name alone means all characters that use it in PCRE2 from 10.40 on */
     snprintf(text, sizeof(text), "\\p{sc:%s}", known);
     snprintf(text, sizeof(text), "\\%c{%s%s}", opposite ? 'P' : 'p',
              pattern_is_known(text) ? "sc:" : "", known);
@@ -311,7 +316,7 @@ static int put_shorthand(struct translation *t, bool in_class, bool *out_any)
                     : 0;
 }
 
-/* "[:alpha:]" in a class. */
+/* Translates "[:alpha:]" in a class. */
 static int put_posix(struct translation *t)
 {
     const char *at = t->p + 2, *end = strstr(at, ":]");
@@ -347,7 +352,7 @@ static int read_member(struct translation *t, bool *out_many, uint32_t *out)
     return any ? 0 : refuse(t, "\\%c in a class is not supported", *t->p);
 }
 
-/* Translates a class, t->p being behind '['. */
+/* Translates a class; t->p is after '['. */
 static int translate_class(struct translation *t)
 {
     bool many;
@@ -447,7 +452,8 @@ static int open_group(struct translation *t)
     return 0;
 }
 
-/* Translates (?im-i:...), or (?im-i), which lasts up to the end of its group. PCRE2 calls m s. */
+/* Translates (?im-i:...), or (?im-i), which lasts to the end of its group. What Oniguruma calls m
+ * is s in PCRE2. */
 static int open_options(struct translation *t)
 {
     const char *p = t->p + 1;
@@ -472,7 +478,7 @@ static int open_options(struct translation *t)
     return 0;
 }
 
-/* Translates the head of a group, t->p being behind '('. */
+/* Translates the head of a group; t->p is after '('. */
 static int translate_group(struct translation *t)
 {
     static const char *const heads[] = {"?:", "?=", "?!", "?>", "?<=", "?<!"};
@@ -535,7 +541,7 @@ static int close_group(struct translation *t)
 
 /* ---- quantifiers */
 
-/* Reads "{n}", "{n,}", "{,m}" or "{n,m}"; false: this '{' is text. */
+/* Reads "{n}", "{n,}", "{,m}" or "{n,m}"; returns false if this '{' is text. */
 static bool read_interval(struct translation *t, char out[40], bool *out_fixed)
 {
     const char *from = t->p;
@@ -559,7 +565,7 @@ static bool read_interval(struct translation *t, char out[40], bool *out_fixed)
     return true;
 }
 
-/* Writes a quantifier. A '+' behind an interval and a '?' behind {n} are quantifiers of their own. */
+/* Writes a quantifier. A '+' after an interval and a '?' after {n} are quantifiers of their own. */
 static int translate_quantifier(struct translation *t, const char *text, bool interval, bool fixed)
 {
     char lazy[2] = {*t->p, '\0'};
@@ -578,7 +584,7 @@ static int translate_quantifier(struct translation *t, const char *text, bool in
     return 0;
 }
 
-/* ---- all of it */
+/* ---- the whole pattern */
 
 static int translate_next(struct translation *t)
 {

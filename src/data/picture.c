@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ops on pictures, but for resizing. Sums and roundings are those of PIL, operation by
- * operation, so that the bytes are. */
+/* The operations on pictures except resizing. Sums and roundings are those of PIL, operation by
+ * operation, so that the bytes are the same. */
 #include "picture.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ void picture_crop(const struct pp_shape *s, int top, int left, const uint8_t *in
 {
     int h = s->dims[0], w = s->dims[1];
     size_t c = (size_t)s->dims[2], row = (size_t)w * c;
-    int skip = left < 0 ? -left : 0; /* pixels of a row before the picture begins */
+    int skip = left < 0 ? -left : 0; /* pixels of a row left of the picture */
     int n = w - skip - (left > 0 ? left : 0);
     memset(out, 0, bytes_of(s));
     for (int y = 0; y < h; y++) {
@@ -40,8 +40,8 @@ void picture_flip(const struct pp_shape *s, const uint8_t *in, uint8_t *out)
                 *out++ = in[x * c + b];
 }
 
-/* m: where out's pixel (x, y) comes from, (m0 x + m1 y + m2, m3 x + m4 y + m5), in 16 bits of
- * fraction; the nearest one, zeros outside. */
+/* Applies an affine map: out's pixel (x, y) is the pixel of `in` nearest to (m0 x + m1 y + m2, m3 x
+ * + m4 y + m5), in fixed point with 16 bits of fraction; zeros outside. */
 static void apply_affine(const double m[6], const struct pp_shape *s, const uint8_t *in,
                          uint8_t *out)
 {
@@ -68,7 +68,7 @@ static double to_radians(double degrees)
     return degrees * (M_PI / 180.0);
 }
 
-/* To 15 decimals, as Python's round(). */
+/* Rounds to 15 decimals, as Python's round(). */
 static double round_to_15(double v)
 {
     return rint(v * 1e15) / 1e15;
@@ -86,7 +86,7 @@ static void rotate_picture(double degrees, const struct pp_shape *s, const uint8
     apply_affine(m, s, in, out);
 }
 
-/* ---- values, each for itself */
+/* ---- operations on single values */
 
 typedef uint8_t table[BANDS_MAX][256];
 
@@ -107,7 +107,7 @@ static void count_values(const struct pp_shape *s, const uint8_t *in, uint32_t h
             h[b][in[i + b]]++;
 }
 
-/* Darkest becomes 0, lightest 255. */
+/* Makes a table that maps the darkest value to 0 and the lightest to 255. */
 static void stretch_values(const uint32_t h[256], uint8_t t[256])
 {
     int lo = 0, hi = 255;
@@ -122,7 +122,7 @@ static void stretch_values(const uint32_t h[256], uint8_t t[256])
     }
 }
 
-/* Each value about as often. */
+/* Makes a table after which each value occurs about equally often. */
 static void equalize_values(const uint32_t h[256], uint8_t t[256])
 {
     uint32_t sum = 0, last = 0;
@@ -160,9 +160,9 @@ static void change_values(enum picture_op op, double magnitude, const struct pp_
     look_up(t, s, in, out);
 }
 
-/* ---- between the picture and a plain one */
+/* ---- mixing with a simpler picture */
 
-/* out, where the plain one is, becomes plain + factor * (in - plain). */
+/* Mixes: out, which holds the simpler picture, becomes out + factor * (in - out). */
 static void blend_pictures(float factor, const struct pp_shape *s, const uint8_t *in, uint8_t *out)
 {
     size_t n = bytes_of(s);
@@ -193,7 +193,7 @@ static void make_mean(const struct pp_shape *s, const uint8_t *in, uint8_t *out)
     memset(out, (int)((double)sum / (double)pixels + 0.5), n);
 }
 
-/* 1/13 of each neighbour and 5/13 of the pixel; the outermost ones stay. */
+/* Smooths: 1/13 of each neighbour and 5/13 of the pixel; the border is unchanged. */
 static void make_smooth(const struct pp_shape *s, const uint8_t *in, uint8_t *out)
 {
     const float k = 1.0f / 13.0f, mid = 5.0f / 13.0f;

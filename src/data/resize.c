@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bilinear resizing as PIL does it: along the rows, rounded to bytes, then along the columns, with
- * weights of 22 bits. (Pillow from 13 on begins with the columns where heights shrink most.) */
+/* Bilinear resizing as in PIL: along the rows, rounded to bytes, then along the columns, with
+ * weights of 22 bits. (Pillow from 13 on begins with the columns if heights shrink most.) */
 #include <math.h>
 
 #include "ppcli/base/base.h"
@@ -11,7 +11,7 @@
 
 int picture_axis_init(struct picture_axis *a, int from, int to)
 {
-    double scale = (double)from / to, wide = scale < 1 ? 1 : scale; /* of the triangle, each side */
+    double scale = (double)from / to, wide = scale < 1 ? 1 : scale; /* half width of the triangle */
     *a = (struct picture_axis){.from = from, .to = to, .taps = (int)ceil(wide) * 2 + 1};
     size_t n = (size_t)to, taps = (size_t)a->taps;
     double *w = pp_alloc(taps, sizeof(*w));
@@ -51,7 +51,7 @@ static uint8_t round_to_byte(int32_t sum)
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-/* One row: a->to pixels from a->from. */
+/* Resizes one row: a->to pixels from a->from. */
 static void along_row(const struct picture_axis *a, int channels, const uint8_t *in, uint8_t *out)
 {
     for (int i = 0; i < a->to; i++) {
@@ -66,7 +66,7 @@ static void along_row(const struct picture_axis *a, int channels, const uint8_t 
     }
 }
 
-/* Row i of a->to, of `bytes` each: rows of `in`, weighted. */
+/* Computes row i of a->to, each of `bytes` bytes: a weighted sum of rows of `in`. */
 static void along_columns(const struct picture_axis *a, int i, size_t bytes, const uint8_t *in,
                           uint8_t *restrict out)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What makes values the model's input: data.mean and data.std, of all values, of each channel of
- * pictures, or of each column of a table; and a word about inputs that are far from -1 to 1.
+ * Scales values to the model's input: data.mean and data.std of all values, of each channel of
+ * pictures, or of each column of a table; and warns about inputs that are far from -1 to 1.
  */
 #include <math.h>
 #include <string.h>
@@ -9,8 +9,8 @@
 #include "ppcli/base/base.h"
 #include "ops.h"
 
-#define LARGE_ROOT 10   /* root mean square of a column, from which it is said */
-#define LARGE_MOST 1000 /* likewise of a single value */
+#define LARGE_ROOT 10   /* root mean square of a column above which a warning is given */
+#define LARGE_MOST 1000 /* the same for a single value */
 
 static double number_of(const struct pp_floats *list, int i, double none)
 {
@@ -24,7 +24,7 @@ static int check_scale(double scale, double offset, double std)
                : pp_fail(PP_ECONFIG, "data.std: values divided by %g are not finite floats", std);
 }
 
-/* Of a table: done once, here. */
+/* Scales the columns of a table once. */
 static int scale_columns(const struct pp_config *cfg, struct pp_dataset *ds)
 {
     const struct pp_floats *mean = &cfg->data.mean, *std = &cfg->data.std;
@@ -76,7 +76,7 @@ int pp_dataset_scale(const struct pp_config *cfg, struct pp_dataset *ds)
     return 0;
 }
 
-/* ---- inputs that are far from where a network learns well */
+/* ---- warning about inputs far from the range in which a network learns well */
 
 struct column {
     double squares, least, most;
@@ -98,7 +98,7 @@ static void look_at_columns(const struct pp_dataset *ds, int columns, struct col
     }
 }
 
-/* The name of a table's column, of those that its header has. */
+/* Finds the name of a table's column in its header. */
 static int column_name(const struct pp_dataset *ds, int column, const char **out)
 {
     const char *at = ds->columns ? ds->columns : "";

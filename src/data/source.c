@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gzread() is not used on purpose: it reads files that lack their last bytes without an error,
- * passes files through that are no gzip at all, and ignores trailing garbage.
+ * passes on files that are not gzip, and ignores trailing garbage.
  */
 #include "ops.h"
 
@@ -17,20 +17,20 @@
 
 #define IN_BYTES 65536
 #define HEAD_BYTES 32
-#define DEFLATE_RATIO_MAX 1032 /* deflate cannot do better: 258 bytes from 2 bits */
+#define DEFLATE_RATIO_MAX 1032 /* the limit of deflate: 258 bytes from 2 bits */
 #define GZIP_WINDOW (15 + 16)  /* largest window, gzip wrapper only */
 
 struct pp_source {
     const char *path;
     int fd;
-    uint64_t file_bytes, out_bytes; /* on disk; handed out */
+    uint64_t file_bytes, out_bytes; /* file_bytes: size on disk; out_bytes: bytes returned so far */
     bool gz, z_open, end;
-    z_stream z; /* next_in and avail_in serve plain files too */
+    z_stream z; /* next_in and avail_in are used for plain files too */
     size_t n_head;
     uint8_t head[HEAD_BYTES], in[IN_BYTES];
 };
 
-/* More input when there is none; false at the end of the file. */
+/* Reads more input if there is none; *out_more is false at the end of the file. */
 static int fill_input(struct pp_source *s, bool *out_more)
 {
     ssize_t n;
@@ -104,7 +104,7 @@ static int cut_short(const struct pp_source *s, const char *what)
                    s->file_bytes, what);
 }
 
-/* A member has ended: the next one, the end of the file, or what must not be there. */
+/* Handles the end of a member: the next member, the end of the file, or illegal bytes follow. */
 static int next_member(struct pp_source *s)
 {
     bool more;
@@ -112,7 +112,7 @@ static int next_member(struct pp_source *s)
     s->end = !more;
     if (s->end)
         return 0;
-    /* The second byte may lie in the next buffer: inflate() refuses a wrong one. */
+    /* The second byte may be in the next buffer: inflate() refuses a wrong one. */
     if (s->z.next_in[0] != 0x1f || (s->z.avail_in > 1 && !is_gzip(s->z.next_in, 2)))
         return pp_fail(PP_EFORMAT, "%s: trailing bytes after the gzip stream", s->path);
     return inflateReset(&s->z) == Z_OK ? 0 : pp_fail(PP_EINTERNAL, "%s: inflateReset", s->path);
@@ -260,7 +260,8 @@ int pp_source_lines(const char *path, char **out, size_t *out_bytes)
                            PP_FOREIGN_ANY | PP_FOREIGN_DATA | PP_FOREIGN_TEXT));
     size_t bom = pp_text_bom(*out);
     memmove(*out, *out + bom, (*out_bytes -= bom) + 1);
-    bool returns = !memchr(*out, '\n', *out_bytes); /* as old Macs and some spreadsheets write */
+    /* line ends of old Macs and some spreadsheets */
+    bool returns = !memchr(*out, '\n', *out_bytes);
     for (size_t i = 0; returns && i < *out_bytes; i++)
         (*out)[i] = (*out)[i] == '\r' ? '\n' : (*out)[i];
     return 0;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Data sets made from train.seed. Pictures: one random picture per class, and every sample is its
- * class's picture and noise, half and half. They fit any model of one label a sample, need no file,
- * and are learnt quickly. Each byte is a function of (seed, split, row, column), so every rank makes
- * the same.
+ * Data sets made from train.seed. Pictures: one random picture per class, and every sample is half
+ * its class's picture and half noise. They fit any model with one label per sample, need no file,
+ * and are learnt quickly. Each byte is a function of (seed, split, row, column), so every rank
+ * makes the same.
  *
  *   prototype[c][j] = byte j of stream ("synthetic:class", c)
  *   noise[r][j]     = byte j of row r of stream ("synthetic:train" or "synthetic:test", 0)
@@ -21,7 +21,7 @@
 #define TEST_TEXTS 64
 #define BLOCK 16 /* bytes of one Philox block */
 
-/* Bytes first_block*16 .. +n of a stream. Words are taken apart by shifts, not by memcpy, so that
+/* Makes bytes first_block*16 .. +n of a stream. Words are split by shifts, not by memcpy, so that
  * the byte order of the machine does not matter. */
 static void make_bytes(uint64_t seed, uint64_t stream, uint64_t first_block, size_t n, uint8_t *out)
 {
@@ -104,14 +104,14 @@ const struct pp_dataset_ops dataset_synthetic = {
 };
 
 /*
- * ---- tokens, for any model of texts. Targets are random, so that a model can only learn them by
- * heart; inputs are random too, or all of them token 1, as in PyTorch's pipelining tutorial.
+ * ---- tokens, for any model of texts. Targets are random, so that a model can only memorize them;
+ * inputs are random too, or all token 1, as in PyTorch's pipelining tutorial.
  *
  *   target[r][t] = word r*T + t of stream ("synthetic-tokens:train" or ":test", 0) * vocabulary >> 32
  *   input[r][t]  = the same of stream 1, or 1
  */
 
-/* A sample is its inputs, then its targets. */
+/* Makes samples; a sample is its inputs, then its targets. */
 static int make_tokens(const struct pp_config *cfg, enum pp_split split, bool ones,
                        struct pp_dataset *ds)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files out of a tar archive: as much of the format as data sets come in. */
+/* Unpacks files from a tar archive: only the part of the format that data sets use. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -8,15 +8,15 @@
 #include "ppcli/base/base.h"
 #include "ops.h"
 
-#define BLOCK 512 /* bytes; a header has one, and a member a whole number of them */
+#define BLOCK 512 /* bytes; a header has one block, and a member whole blocks */
 #define CHUNK ((size_t)1 << 16)
 
-/* Where header fields begin. */
+/* Offsets of header fields. */
 #define NAME 0
 #define SIZE 124
 #define TYPE 156
 
-/* The member's bytes and what fills its last block; file NULL: past them. */
+/* Copies the member's bytes and skips the rest of its last block; file NULL: skips all of it. */
 static int copy_member(struct pp_source *s, uint64_t bytes, uint8_t *chunk, struct pp_io_file *file)
 {
     for (uint64_t left = (bytes + BLOCK - 1) / BLOCK * BLOCK; left > 0;) {
@@ -55,7 +55,7 @@ static int unpack_members(struct pp_source *s, const char *path, const char *dir
         if (got == 0 || head[NAME] == '\0')
             return 0;
         bool file = head[TYPE] == '0' || head[TYPE] == '\0';
-        head[TYPE - 1] = '\0'; /* after the numbers */
+        head[TYPE - 1] = '\0'; /* ends the numbers before the type */
         unsigned long long bytes = strtoull(head + SIZE, &end, 8);
         if (got < BLOCK || end == head + SIZE || bytes > (uint64_t)1 << 40)
             return pp_fail(PP_EFORMAT, "%s: not a tar archive", path);

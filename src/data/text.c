@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Texts as samples: windows of model.block_size tokens, whose targets are the tokens one further
- * on. Training takes windows from anywhere, a test takes those after each other. What the tokens
- * are follows from all of the text, so that training and test have the same numbers.
+ * Texts as samples: windows of model.block_size tokens, whose targets are the next tokens. Training
+ * takes windows from anywhere, a test takes adjacent windows. The numbers of the tokens follow from
+ * all of the text, so that they are the same in training and test.
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -14,7 +14,7 @@
 #include "tokenizer.h"
 #include "ops.h"
 
-#define STARTS_MAX ((uint64_t)1 << 32) /* an order has numbers of 32 bits */
+#define STARTS_MAX ((uint64_t)1 << 32) /* an order has 32-bit numbers */
 
 int pp_windows(const struct pp_config *cfg, enum pp_split split, const char *path, uint64_t tokens,
                struct pp_dataset *ds)
@@ -55,7 +55,7 @@ int pp_windows(const struct pp_config *cfg, enum pp_split split, const char *pat
 
 /* ---- files of characters or bytes */
 
-/* One file, cut into training and validation, or one for each. */
+/* One file, cut into training and validation, or one file for each. */
 struct corpus {
     int n;
     char paths[2][PP_PATH_MAX];
@@ -111,7 +111,7 @@ static int load_corpus(const struct pp_dataset_ops *self, const struct pp_config
     return pp_vocabulary_of(c->n, paths, texts, c->bytes, false, &c->v);
 }
 
-/* The ids of a text are wanted several times before a run begins: those of the last one are kept. */
+/* Keeps the ids of the last text, because they are needed several times before a run begins. */
 static int remember_ids(const struct corpus *c, int i, struct pp_ids *out)
 {
     static _Thread_local struct pp_ids last;
@@ -141,7 +141,7 @@ static size_t put_ids(struct pp_ids *ids, size_t each, uint8_t *out)
     return ids->n;
 }
 
-/* The split's tokens out of those of file i. */
+/* Takes the split's tokens from those of file i. */
 static int take_split(const struct pp_config *cfg, enum pp_split split, int parts,
                       const struct corpus *c, int i, struct pp_dataset *ds)
 {
@@ -165,7 +165,7 @@ static int take_split(const struct pp_config *cfg, enum pp_split split, int part
         n = train ? cut : n - cut;
     }
     if (split == PP_SPLIT_TEST && c->n == 1 && cfg->data.validation == 0) {
-        ds->windows = true; /* and none of them */
+        ds->windows = true; /* also when there are no tokens */
         ds->scale = 1;
         ds->shape = pp_shape_flat(cfg->model.block_size);
         return 0;

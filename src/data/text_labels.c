@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Texts with a label, to be classified: a line each, the label, a tab, the text. A sample has
- * model.block_size tokens: what is longer is cut, what is shorter ends with token 0, the padding,
- * which is not in a text.
- * Labels are whole numbers, or words, which are numbered in alphabetical order. Tokens and labels
- * follow from both files, so that training and test have the same numbers.
+ * Labelled texts for classification: one line per sample: the label, a tab, the text. A sample has
+ * model.block_size tokens: longer texts are cut, shorter ones end with token 0, the padding, which
+ * does not occur in texts. Labels are whole numbers, or words, which are numbered in alphabetical
+ * order. Tokens and labels follow from both files, so that training and test have the same numbers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +22,17 @@ struct row {
 };
 
 struct lines {
-    char *text; /* a file's; owned */
+    char *text; /* content of a file; owned */
     struct row *rows;
     int n;
 };
 
 struct labelled {
     struct lines of[2]; /* enum pp_split */
-    const char **words; /* [n_words] labels, each once, in order: the first n_trained of training */
+    /* [n_words] distinct labels in order: the first n_trained occur in training */
+    const char **words;
     int n_words, n_trained;
-    bool numbers; /* labels are numbers: their own class */
+    bool numbers; /* labels are numbers, which are the classes */
     struct pp_vocabulary v;
 };
 
@@ -46,7 +46,7 @@ static void labelled_fini(struct labelled *l)
     pp_vocabulary_fini(&l->v);
 }
 
-/* One line, [from, end), with whatever ends it made a NUL. */
+/* Splits one line, [from, end), in place: all separators become NUL. */
 static int take_line(const char *path, int line, char *from, char *end, bool chars, struct row *out)
 {
     char *tab = memchr(from, '\t', (size_t)(end - from));
@@ -99,7 +99,7 @@ static int by_word(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* A whole number that a byte holds; -1: another word. */
+/* Returns a whole number that fits into a byte; -1: it is another word. */
 static int number_of(const char *word)
 {
     char *end;
@@ -112,10 +112,11 @@ static const char *const *find_label(const char *const *words, int n, const char
     return bsearch(&label, words, (size_t)n, sizeof(*words), by_word);
 }
 
-/* Those of training first, so that a class keeps its number whatever is tested. */
+/* Lists the labels, those of training first, so that a class keeps its number whatever is
+ * tested. */
 static int list_labels(const char *path, struct labelled *l)
 {
-    bool numbers = false; /* those of training */
+    bool numbers = false; /* the labels of training are numbers */
     PP_ALLOC(l->words, (size_t)l->of[0].n + (size_t)l->of[1].n);
     l->numbers = true;
     for (int split = 0; split < 2; split++) {
@@ -193,7 +194,7 @@ static int take_rows(const struct pp_config *cfg, const struct labelled *l, enum
     if (cfg->model.mask_padding && !(ds->lengths = pp_alloc((size_t)ds->n, sizeof(*ds->lengths))))
         return PP_ERESOURCE;
     if (parts & PP_DATA_IMAGES || ds->lengths) {
-        ds->images = pp_alloc((size_t)ds->n, T * each); /* zeros: padding */
+        ds->images = pp_alloc((size_t)ds->n, T * each); /* zeros are padding */
         if (!ds->images)
             return PP_ERESOURCE;
         for (size_t i = 0; i < (size_t)ds->n; i++) {

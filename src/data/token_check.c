@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All tokens of a mapped file are looked at once, by a thread, while the ranks set themselves up: a
- * run must not end in step 107 at a token that its model has not. Whoever needs the outcome waits.
+ * Checks all tokens of a mapped file once, in a thread, while the ranks set themselves up: a run
+ * must not fail in step 107 at a token that its model does not have. Whoever needs the result waits
+ * for it.
  */
 #include "ops.h"
 
@@ -12,7 +13,7 @@
 #include "ppcli/base/base.h"
 #include "ppcli/base/cores.h"
 
-#define PIECE ((size_t)1 << 18) /* tokens between two looks at `stop` */
+#define PIECE ((size_t)1 << 18) /* tokens between two checks of `stop` */
 
 struct pp_token_check {
     const struct pp_dataset *ds;
@@ -20,10 +21,10 @@ struct pp_token_check {
     uint32_t limit;
     pthread_t thread;
     bool stop;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* protects the following members */
     pthread_cond_t done_now;
     bool done;
-    struct pp_error why; /* code 0: all of them are below the limit */
+    struct pp_error why; /* code 0: all tokens are below the limit */
 };
 
 #define LARGEST(type)                                                                              \
@@ -70,7 +71,8 @@ static void *run_check(void *arg)
     const struct pp_error none = {.code = 0};
     madvise(c->ds->map->at, c->ds->map->bytes, MADV_SEQUENTIAL);
     int rc = check_tokens(c);
-    int changed = pp_mapping_check(c->ds->map); /* says more than a token that it brought */
+    /* a change of the file explains more than a bad token that it caused */
+    int changed = pp_mapping_check(c->ds->map);
     rc = changed < 0 ? changed : rc;
     madvise(c->ds->map->at, c->ds->map->bytes, MADV_NORMAL);
     pthread_mutex_lock(&c->lock);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Texts to files of tokens: all of them one after the other, the last part for validation, with the
- * tokenizer beside them. Only one text is in memory at a time, but for a vocabulary to be made.
+ * Turns texts into files of tokens: all texts one after the other, the last part for validation,
+ * with the tokenizer in the same folder. Only one text is in memory at a time, except while a
+ * vocabulary is trained.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -15,11 +16,11 @@
 
 #define PIECE ((size_t)1 << 20)
 
-/* ---- a vocabulary of one's own */
+/* ---- training a vocabulary */
 
 struct texts {
     int n;
-    char **at; /* owned, and so are they */
+    char **at; /* owned, and so are the texts */
     size_t *bytes;
 };
 
@@ -48,7 +49,7 @@ static int make_vocabulary(const struct pp_tokenize *job, struct pp_tokenizer **
     return 0;
 }
 
-/* The folder may have the vocabulary of files that are there: it is never replaced by another. */
+/* Refuses to replace a different vocabulary in the folder, because existing files depend on it. */
 static int keep_vocabulary(const struct pp_tokenize *job, const struct pp_tokenizer *t)
 {
     PP_OWN(pp_tokenizer_destroy) struct pp_tokenizer *there = NULL;
@@ -73,7 +74,7 @@ static int put_tokens(const struct pp_ids *ids, size_t each, FILE *f)
     for (size_t first = 0, n; first < ids->n; first += n) {
         n = ids->n - first < 4096 ? ids->n - first : 4096;
         for (size_t i = 0; i < n; i++)
-            narrow[i] = (uint16_t)ids->at[first + i]; /* its vocabulary has no larger one */
+            narrow[i] = (uint16_t)ids->at[first + i]; /* the vocabulary has no larger token */
         fwrite(narrow, each, n, f);
     }
     return ferror(f) ? PP_EIO : 0;
@@ -102,7 +103,7 @@ static int encode_files(const struct pp_tokenize *job, struct pp_tokenizer *t, s
     return 0;
 }
 
-/* The last tokens of one file that is being written become those of another. */
+/* Moves the last tokens of one file that is being written to another. */
 static int move_tail(struct pp_file_write *from, uint64_t first, uint64_t end,
                      struct pp_file_write *to)
 {
@@ -143,7 +144,8 @@ static int write_files(const struct pp_tokenize *job, struct pp_tokenizer *t,
                        job->paths[0], job->n_paths > 1 ? " and the other texts" : "", out->tokens,
                        pp_plural(out->tokens));
     out->validation = out->tokens - (uint64_t)((double)out->tokens * (1 - job->validation));
-    if (out->validation > out->tokens - 2) /* of so few tokens training takes all */
+    /* if there are so few tokens, training gets all of them */
+    if (out->validation > out->tokens - 2)
         out->validation = 0;
     PP_TRY(pp_path_format(path, "%s/val.bin", job->dir));
     if (out->validation > 0) {

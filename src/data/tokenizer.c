@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A text to ids, the way that `tokenizers` goes: added tokens are found, what is between them is
- * changed (normalizer), those among the added that stand for changed text are found, and the rest
- * goes through pieces and BPE. */
+/* Encodes a text as `tokenizers` does: finds the added tokens, changes the text between them
+ * (normalizer), finds the added tokens that stand for changed text, and encodes the rest by pieces
+ * and BPE. */
 #include <string.h>
 
 #include "ppcli/base/base.h"
 #include "tokenizer.h"
 
-/* ---- changes */
+/* ---- changes of a text */
 
-#define GROWTH_MAX 64 /* bytes that a tokenizer may make of one: of a blank three are usual */
+#define GROWTH_MAX 64 /* most bytes that a tokenizer may make of one; for a blank three are usual */
 
-/* A few steps that each replace a letter by a thousand would take all memory. label: of the text. */
+/* Limits the growth of a text: a few steps that each replace a letter by a thousand would use all
+ * memory. label: of the text. */
 static int check_growth(const char *label, size_t n, size_t whole)
 {
     return n / GROWTH_MAX <= whole + 1024
@@ -60,7 +61,7 @@ static int put_before(const char *what, const char *text, size_t n, char **out, 
     return 0;
 }
 
-/* A text and who owns it: the caller of all, or `made`. */
+/* A text and its owner: the caller, or `made`. */
 struct held {
     const char *text;
     char *made;
@@ -72,7 +73,7 @@ static void held_fini(struct held *h)
     pp_free(h->made);
 }
 
-/* made NULL: as it was. */
+/* Replaces the text; made NULL: it is unchanged. */
 static void hold_text(struct held *h, char *made, size_t n)
 {
     if (!made)
@@ -96,7 +97,8 @@ static int change_text(const struct tokenizer_work *w, const char *label, struct
     return 0;
 }
 
-/* Metaspace, and the blank that ByteLevel may put first. first: it is the beginning of all. */
+/* Applies Metaspace, and adds the blank that ByteLevel may put first. first: this is the beginning
+ * of the whole text. */
 static int put_blanks(const struct tokenizer_work *w, const char *label, bool first, struct held *h)
 {
     char *made = NULL;
@@ -134,7 +136,7 @@ static bool is_space(const char *s, size_t *out_n)
     return false;
 }
 
-/* The longest one that begins at s. */
+/* Returns the longest added token that begins at s. */
 static const struct added *added_at(const struct tokenizer_work *w, bool normalized, const char *s,
                                     size_t n)
 {
@@ -154,7 +156,7 @@ struct task {
 
 static int take_rest(const struct task *k, bool normalized, bool first, const char *text, size_t n);
 
-/* Cut text[n] at the added tokens of one kind. first: it is the beginning of all. */
+/* Cuts text[n] at the added tokens of one kind. first: this is the beginning of the whole text. */
 static int find_added(const struct task *k, bool normalized, bool first, const char *text, size_t n)
 {
     const struct tokenizer_work *w = k->t->work;
@@ -198,7 +200,7 @@ static int take_rest(const struct task *k, bool normalized, bool first, const ch
     return tokenizer_run(k->t, k->label, h.text, h.n, k->out);
 }
 
-/* ---- all of it */
+/* ---- encoding */
 
 static int check_utf8(const char *label, const char *text, size_t bytes)
 {
@@ -239,7 +241,7 @@ bool pp_tokenizer_same(const struct pp_tokenizer *a, const struct pp_tokenizer *
     return same && memcmp(a->merges, b->merges, (size_t)a->n_merges * sizeof(*a->merges)) == 0;
 }
 
-/* ---- what follows from what was read */
+/* ---- tables derived from the tokenizer.json */
 
 static int shape_added(const char *label, struct tokenizer_work *w)
 {
@@ -258,8 +260,9 @@ static int shape_added(const char *label, struct tokenizer_work *w)
     return 0;
 }
 
-/* Without a pattern a text may be cut between bytes that no token has side by side, unless something
- * looks at all of it, or an unknown character may wait for what follows. */
+/* Computes the pairs of bytes that some token has side by side; without a pattern a text may be cut
+ * between all others, unless a step looks at the whole text, or an unknown character may wait for
+ * what follows. */
 static int shape_seams(struct pp_tokenizer *t)
 {
     struct tokenizer_work *w = t->work;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A text without added tokens to ids: it is cut into pieces, and each goes through BPE. A long one
- * is cut where a piece is likely to begin, and the parts are worked on by all cores; each goes on
- * to where the next one began. Where that is not the end of a piece, the next part is done again.
+ * Encodes a text without added tokens: cuts it into pieces, and each piece goes through BPE. A long
+ * text is cut where a piece probably begins, and all cores encode the parts; each continues to
+ * where the next one began. If that is not the end of a piece, the next part is encoded a second
+ * time.
  */
 #include <string.h>
 
@@ -10,22 +11,22 @@
 #include "ppcli/base/cores.h"
 #include "tokenizer.h"
 
-#define CACHE (1 << 15) /* pieces that a thread remembers */
+#define CACHE (1 << 15) /* pieces in the cache of a thread */
 #define CACHE_BYTES 26
 #define CACHE_IDS 9
 #define PART_BYTES ((size_t)128 << 10)
-#define PARTS 128 /* of one go, after which progress is shown */
+#define PARTS 128 /* parts in one round, after which progress is shown */
 #define THREADS_MAX 64
 #define DEAD UINT32_MAX
 
-struct cached { /* a cache line */
+struct cached { /* one cache line */
     uint8_t n, n_ids;
     char text[CACHE_BYTES];
     uint32_t ids[CACHE_IDS];
 };
 
 struct symbol {
-    uint32_t id; /* DEAD: it is in the one before */
+    uint32_t id; /* DEAD: it was merged into the one before */
     uint32_t before, after;
 };
 
@@ -42,23 +43,23 @@ struct encoder {
     struct candidate *heap;
     size_t n, room, n_heap, heap_room;
     struct pp_ids *ids;
-    int rc; /* of a part */
+    int rc; /* of one part */
     struct pp_error error;
 };
 
 struct crew {
-    struct encoder *encoders; /* [n], one a thread */
+    struct encoder *encoders; /* [n], one for each thread */
     int n;
     struct pp_team *team;
-    tokenizer_piece *each; /* in place of BPE; NULL: BPE */
+    tokenizer_piece *each; /* receives pieces in place of BPE; NULL: BPE */
     void *ctx;
-    const char *text; /* [end] that is cut into parts */
+    const char *text; /* [end] the text that is cut into parts */
     size_t end, starts[PARTS + 1], reached[PARTS];
     struct pp_ids ids[PARTS];
     int n_parts;
 };
 
-/* ---- BPE: the merge of lowest rank first, the leftmost of equals */
+/* ---- BPE: the merge of lowest rank first, the leftmost among equals */
 
 static bool comes_first(const struct candidate *a, const struct candidate *b)
 {
@@ -142,7 +143,7 @@ static int refuse_character(const struct encoder *e, const char *piece)
                    shown);
 }
 
-/* The bytes of a character that has no token; *unknown: they have none either. */
+/* Appends the bytes of a character that has no token; *unknown: the bytes have none either. */
 static int push_bytes(struct encoder *e, const char *at, size_t n, bool *unknown)
 {
     const uint32_t *of_byte = e->t->work->of_byte;
@@ -154,7 +155,8 @@ static int push_bytes(struct encoder *e, const char *at, size_t n, bool *unknown
     return 0;
 }
 
-/* Characters, or bytes. As in `tokenizers`, an unknown one waits for the next that is known. */
+/* Lists a piece as characters, or bytes. As in `tokenizers`, an unknown one waits for the next that
+ * is known. */
 static int list_symbols(struct encoder *e, const char *piece, size_t n)
 {
     const struct pp_tokenizer *t = e->t;
@@ -234,8 +236,8 @@ static int find_match(struct encoder *e, const struct split_step *s, const char 
     return 0;
 }
 
-/* Without a pattern: to where no token has the bytes before and after side by side, so that no merge
- * can cross it. */
+/* Without a pattern: returns the next place where no token has the bytes before and after side by
+ * side, so that no merge can cross it. */
 static size_t find_seam(const struct tokenizer_work *w, const char *text, size_t end, size_t from)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -246,7 +248,7 @@ static size_t find_seam(const struct tokenizer_work *w, const char *text, size_t
     return to;
 }
 
-/* The piece that begins at `from`; *out_drop: it is not kept. */
+/* Finds the piece that begins at `from`; *out_drop: it is dropped. */
 static int next_piece(struct encoder *e, int level, const char *text, size_t end, size_t from,
                       size_t *out_to, bool *out_drop)
 {
@@ -266,7 +268,7 @@ static int next_piece(struct encoder *e, int level, const char *text, size_t end
     return 0;
 }
 
-/* From `from` to the first end of a piece that is not before `stop`. */
+/* Cuts the text from `from` to the first end of a piece at or after `stop`. */
 static int cut_text(struct encoder *e, int level, const char *text, size_t end, size_t from,
                     size_t stop, size_t *out_reached)
 {
@@ -299,7 +301,8 @@ static void encode_parts(const void *args, const struct pp_piece *piece)
     }
 }
 
-/* Some pieces further on, ends are the same from wherever one began, nearly always. */
+/* Finds the starts of the parts. A few pieces further on, ends are nearly always the same wherever
+ * cutting began. */
 static int find_starts(struct crew *c, size_t from)
 {
     bool ignored;
@@ -357,7 +360,7 @@ static int encode_long(struct crew *c, const char *label, struct pp_ids *ids)
     return 0;
 }
 
-/* ---- for tokenizer.c */
+/* ---- functions for tokenizer.c */
 
 static int create_crew(struct pp_tokenizer *t)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of a vocabulary: tokenizer.json, or GPT-2's older pair, of which one is made. */
+/* Opens the files of a vocabulary: tokenizer.json, or GPT-2's older pair of files, which it
+ * joins. */
 #include <string.h>
 #include <unistd.h>
 
@@ -35,7 +36,7 @@ static void print_merges(struct pp_json *j, char *merges)
     pp_json_end(j);
 }
 
-/* The pair as one tokenizer.json. GPT-2's mark is the one that its vocabulary has. */
+/* Joins the pair into one tokenizer.json. GPT-2's mark is the one in its vocabulary. */
 static int join_pair(const char *path, const char *vocab, size_t bytes, char *merges, char **out)
 {
     static const struct pp_json_limits limits = {1, 0, 1 << 22};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The text of a tokenizer.json. What is not done here is refused by its name: no text ever gets other
- * ids than `tokenizers` gives it.
+ * Reads the text of a tokenizer.json. A feature that is not supported is refused by name, so no
+ * text ever gets other ids than `tokenizers` gives it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "ppcli/base/base.h"
 #include "tokenizer.h"
 
-#define LETTERS 324 /* 256 and the 68 that have no letter of their own */
+#define LETTERS 324 /* 256 and the 68 without a letter of their own */
 
 const char tokenizer_gpt2_pattern[] =
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
@@ -22,7 +22,7 @@ struct reader {
     struct tokenizer_work *w;
     char *room;
     int16_t byte_of[LETTERS]; /* -1: none */
-    const char *blank;        /* what stands for a blank in a token; NULL: itself */
+    const char *blank;        /* what stands for a blank in a token; NULL: the blank itself */
     struct pp_bytes steps;    /* see struct pp_tokenizer */
 };
 
@@ -72,7 +72,7 @@ static char *keep_text(struct reader *r, const char *text)
     return at;
 }
 
-/* "what", or "what detail": a line of the tokenizer's steps. */
+/* Appends "what", or "what detail", as a line of the tokenizer's steps. */
 static void list_step(struct reader *r, const char *what, const char *detail)
 {
     pp_bytes_put(&r->steps, what, strlen(what));
@@ -83,7 +83,7 @@ static void list_step(struct reader *r, const char *what, const char *detail)
     pp_bytes_put(&r->steps, "\n", 1);
 }
 
-/* take() of each part of a Sequence, or of the one part; there may be none. */
+/* Calls take() for each part of a Sequence, or for the one part; there may be none. */
 typedef int take_part(struct reader *r, const json_t *part, const char *type);
 static int take_parts(struct reader *r, const json_t *all, const char *list, take_part *take)
 {
@@ -101,7 +101,7 @@ static int take_parts(struct reader *r, const json_t *all, const char *list, tak
     return 0;
 }
 
-/* ---- what is done to a text before BPE */
+/* ---- changes of a text before BPE */
 
 static int take_change(struct reader *r, const json_t *part, const char *type)
 {
@@ -220,7 +220,7 @@ static int take_decoder(struct reader *r, const json_t *part, const char *type)
 
 /* ---- tokens */
 
-/* The bytes of a token that GPT-2's letters spell; false: it has others too. */
+/* Gets the bytes of a token that GPT-2's letters spell; false: it has other characters too. */
 static bool spell_bytes(const struct reader *r, const char *text, char *out, uint32_t *out_n)
 {
     uint32_t n = 0;
@@ -249,7 +249,8 @@ static void find_bytes(struct reader *r, uint32_t id)
     char *out = r->room;
     size_t m = r->blank ? strlen(r->blank) : 0;
     token->bytes = out;
-    bool of_model = id_of(r, token->text) == (int64_t)id; /* added tokens may be of the model too */
+    /* an added token may also be one of the model */
+    bool of_model = id_of(r, token->text) == (int64_t)id;
     if (of_model && r->t->byte_level && spell_bytes(r, token->text, out, &token->n)) {
         *text_table_find(&r->w->words, out, token->n) = (struct text_slot){out, token->n, id};
         if (token->n == 1)
@@ -293,7 +294,8 @@ static int set_token(struct reader *r, const char *text, const json_t *number, b
     return 0;
 }
 
-/* Numbers may have gaps, but not such that a small file needs much memory. */
+/* Counts the tokens. Numbers may have gaps, but not so large that a small file needs much
+ * memory. */
 static int count_tokens(struct reader *r, const json_t *added)
 {
     json_int_t most = -1, last = 4 * (json_int_t)json_object_size(r->vocab) + (1 << 18);
@@ -324,8 +326,8 @@ static int by_length(const void *a, const void *b)
     return x->n != y->n ? (x->n < y->n ? 1 : -1) : (x->id > y->id) - (x->id < y->id);
 }
 
-/* `tokenizers` numbers added tokens itself: one that the vocabulary has keeps the number that it has
- * there, the others follow in order, whatever the file says. */
+/* Numbers added tokens as `tokenizers` does: one that is in the vocabulary keeps its number there,
+ * the others follow in order, whatever the file says. */
 static int number_added(const struct reader *r, const char *text, const json_t *each, json_t **out)
 {
     char name[PP_JSON_SHOWN];
@@ -346,7 +348,7 @@ static int number_added(const struct reader *r, const char *text, const json_t *
         next = other >= next ? other + 1 : next;
     }
     if (!json_is_integer(*out) || id == next || r->t->tokens[id].text[0])
-        return 0; /* set_token() says what is wrong with it */
+        return 0; /* set_token() reports what is wrong */
     return pp_fail(PP_EFORMAT,
                    "%s: added token '%s' has number %lld, but the next free number is %lld, which "
                    "is what tokenizers gives it; renumber it",
@@ -382,7 +384,8 @@ static int take_added(struct reader *r, const json_t *all)
     return 0;
 }
 
-/* With byte_fallback a letter of ByteLevel that has no token would become tokens such as <0xC4>. */
+/* Refuses byte_fallback with ByteLevel if a letter has no token: it would become tokens such as
+ * <0xC4>. */
 static int check_letters(const struct reader *r, bool fallback)
 {
     for (int byte = 0; fallback && r->t->byte_level && byte < 256; byte++)
@@ -468,7 +471,8 @@ static int take_merges(struct reader *r, const json_t *all, size_t longest)
     return 0;
 }
 
-/* Marks are known by their names: a tokenizer.json does not say which is which. */
+/* Finds a mark by its usual names, because a tokenizer.json does not tell which token is which
+ * mark. */
 static int find_mark(const struct pp_tokenizer *t, const char *names)
 {
     for (int i = 0; i < t->n; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables that are asked for every piece of a text: open addressing, at most half full. */
+/* Hash tables that are used for every piece of a text: open addressing, at most half full. */
 #include <string.h>
 
 #include "ppcli/base/base.h"

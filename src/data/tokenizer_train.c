@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A vocabulary of one's own: byte-level BPE with GPT-2's pattern. The pair that occurs most often
- * becomes a token, of equals that of the lowest numbers, and so on, as in the trainer of
- * `tokenizers`.
+ * Trains a vocabulary: byte-level BPE with GPT-2's pattern. The most frequent pair becomes a token
+ * (among equals the one with the lowest numbers), and so on, as in the trainer of `tokenizers`.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,14 +19,14 @@ struct word { /* a piece of the texts: its symbols are symbols[first .. first + 
     int64_t count;
 };
 
-struct pair { /* of symbols */
+struct pair { /* a pair of symbols */
     uint32_t a, b;
     int64_t count;
-    uint32_t *words; /* where it occurs, or did; owned */
+    uint32_t *words; /* words that contain it, or did; owned */
     size_t n, room;
 };
 
-struct ranked { /* on the heap */
+struct ranked { /* an entry of the heap */
     int64_t count;
     uint32_t pair;
 };
@@ -37,15 +36,15 @@ struct trainer {
     struct word *words;
     size_t n_words, words_room;
     uint32_t *symbols;
-    struct pair_table known; /* places are those of pairs[] */
+    struct pair_table known; /* maps to indices of pairs[] */
     struct pair *pairs;
     size_t n_pairs, pairs_room;
     struct ranked *heap;
     size_t n_heap, heap_room;
-    char **texts; /* [256 + n_merges] of the tokens, in GPT-2's letters; owned */
+    char **texts; /* [256 + n_merges] texts of the tokens, in GPT-2's letters; owned */
     uint32_t (*merges)[2];
     int n_merges;
-    uint32_t of_byte[256]; /* its token */
+    uint32_t of_byte[256]; /* token of each byte */
 };
 
 static void trainer_fini(struct trainer *t)
@@ -95,7 +94,7 @@ static int count_word(void *ctx, const char *piece, size_t n)
     return 0;
 }
 
-/* ---- pairs: the heap's top is the most frequent, if its count is not out of date */
+/* ---- pairs: the heap's top is the most frequent pair, unless its count is out of date */
 
 static bool is_above(const struct trainer *t, const struct ranked *x, const struct ranked *y)
 {
@@ -148,7 +147,8 @@ static int add_pair(struct trainer *t, uint32_t a, uint32_t b, uint32_t word, in
     }
     struct pair *p = &t->pairs[s->value];
     p->count += count;
-    uint32_t newest = t->n_merges > 0 ? 255 + (uint32_t)t->n_merges : 0; /* else it is listed */
+    /* it is listed otherwise */
+    uint32_t newest = t->n_merges > 0 ? 255 + (uint32_t)t->n_merges : 0;
     if (count > 0 && (a >= newest || b >= newest) && (p->n == 0 || p->words[p->n - 1] != word)) {
         PP_ROOM(p->words, p->n, p->room);
         p->words[p->n++] = word;
@@ -156,7 +156,7 @@ static int add_pair(struct trainer *t, uint32_t a, uint32_t b, uint32_t word, in
     return 0;
 }
 
-/* All pairs of a word, in their numbers: sign -1 takes them away. */
+/* Adds the pairs of a word to their counts; sign -1 subtracts them. */
 static int add_pairs(struct trainer *t, uint32_t word, int sign)
 {
     const struct word *w = &t->words[word];
@@ -262,7 +262,7 @@ static int print_json(const struct trainer *t, char **out)
     return tokenizer_end_json(&j, &text, out);
 }
 
-/* The tokens of bytes are numbered in the order of GPT-2's letters. */
+/* Makes the tokens of bytes, numbered in the order of GPT-2's letters. */
 static int begin_tokens(struct trainer *t, int n)
 {
     PP_ALLOC(t->texts, n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tokenizer.json of vocabularies that are made here. */
+/* Writes the tokenizer.json of vocabularies that are made here. */
 #include <stdlib.h>
 #include <string.h>
 

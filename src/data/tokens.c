@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files of tokens that another program made: whole numbers of two or four bytes after each other,
- * as nanoGPT writes them, or after a header of 256 numbers, as llm.c does. They may be larger than
- * memory: they are mapped. A thread looks at all of them before the first step (token_check.c).
+ * Files of tokens that another program made: whole numbers of two or four bytes, as nanoGPT writes
+ * them, or after a header of 256 numbers, as llm.c does. They may be larger than memory, so they
+ * are mapped. A thread checks all tokens before the first step (token_check.c).
  */
 #include <inttypes.h>
 #include <string.h>
@@ -15,12 +15,12 @@
 #include "ops.h"
 
 #define HEADER_BYTES 1024 /* 256 numbers: magic, version, tokens, zeros */
-#define HEAD_BYTES 65536  /* of a file, that are looked at before it is mapped */
-#define PAIRS_MIN 32      /* fewer tell nothing, ... */
+#define HEAD_BYTES 65536  /* bytes of a file that are inspected before it is mapped */
+#define PAIRS_MIN 32      /* fewer prove nothing, ... */
 #define TEXT_MIN 64       /* ... nor do fewer characters */
-#define HIGH_MAX 4        /* high halves of tokens of 4 bytes are below: 262,144 kinds */
+#define HIGH_MAX 4        /* bound of the high halves of 4-byte tokens: 262,144 tokens */
 
-/* llm.c's files; what: those that hold no tokens. */
+/* The files of llm.c; what: those that do not contain tokens. */
 static const struct kind {
     uint32_t magic, version;
     enum pp_element element;
@@ -67,8 +67,8 @@ static int look_at_header(const struct look *l, const struct kind *k, const uint
     return 0;
 }
 
-/* Whether the head looks like whole numbers of so many bytes: the upper halves of all are near 0, the
- * lower halves are not. */
+/* Returns whether the head looks like whole numbers of `width` bytes: the upper halves of all are
+ * near 0, the lower halves are not. */
 static bool holds_numbers_of(const struct look *l, size_t width)
 {
     size_t half = width / 2, pairs = l->n_head / width, telling = 0;
@@ -94,7 +94,7 @@ static bool is_text(const struct look *l)
     return l->n_head >= TEXT_MIN && at + 4 > l->n_head; /* the last character may be cut */
 }
 
-/* Numbers of another width, and text, look like tokens too. */
+/* Refuses numbers of another width, and text, which would look like tokens. */
 static int check_width(const struct look *l, size_t each)
 {
     if (each > 1 && is_text(l)) {
@@ -115,7 +115,7 @@ static int check_width(const struct look *l, size_t each)
     return 0;
 }
 
-/* Tokens of the file, and where they begin. */
+/* Finds the tokens of the file and the offset of the first. */
 static int look_at_file(const struct look *l, struct pp_dataset *ds, uint64_t *out_first,
                         uint64_t *out_n)
 {
@@ -143,7 +143,8 @@ static int look_at_file(const struct look *l, struct pp_dataset *ds, uint64_t *o
     return check_width(l, each);
 }
 
-/* What two bytes cannot hold wrapped when it was written, and trains as other tokens. */
+/* Refuses vocabularies that two bytes cannot hold: larger tokens would have wrapped around when
+ * they were written. */
 static int check_vocabulary(const struct pp_config *cfg, const char *path,
                             const struct pp_dataset *ds)
 {
@@ -167,7 +168,8 @@ static int inspect_file(const char *path, int fd, uint64_t bytes, const struct p
     return check_vocabulary(cfg, path, ds);
 }
 
-/* What tells a file, which may be too large to be read, from another: length, beginning and end. */
+/* Computes a checksum of length, beginning and end, which identifies a file that may be too large
+ * to be read. */
 static uint32_t compute_digest(const uint8_t *tokens, uint64_t n)
 {
     size_t some = n < 1 << 20 ? (size_t)n : 1 << 20;
@@ -189,8 +191,8 @@ static int find_file(const struct pp_config *cfg, enum pp_split split, char path
                           split == PP_SPLIT_TRAIN ? "train" : "val");
 }
 
-/* The tokenizer that made the files lies beside them, or is that of the config; both: the same. One
- * that is of a kind that is not done here leaves its tokens numbers. */
+/* Finds the tokenizer of the files: the one in their folder, or that of the config; if both exist
+ * they must be equal. If it is of an unsupported kind, the tokens stay numbers. */
 static int vocabulary_of_tokens(const struct pp_dataset_ops *self, const struct pp_config *cfg,
                                 struct pp_vocabulary *out)
 {

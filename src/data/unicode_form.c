@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Forms of Unicode by libunistring, which libcurl brings to nearly every machine. It is loaded when
- * a text needs it, which few do: what is below U+0300 is composed (NFC) already.
+ * Converts text to forms of Unicode with libunistring, which libcurl brings to nearly every
+ * machine. It is loaded when a text needs it, which few do: text below U+0300 is already composed
+ * (NFC).
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -19,7 +20,8 @@ bool unicode_form_is(const char *form)
            strcmp(form, "NFKD") == 0;
 }
 
-/* 0xcc begins the characters from U+0300 on; compatibility changes some from U+00A0 on. */
+/* Returns whether the text certainly has the form: 0xcc begins the characters from U+0300 on;
+ * compatibility forms change some from U+00A0 on. */
 static bool has_form(const char *form, const char *text, size_t bytes)
 {
     unsigned char limit = strcmp(form, "NFC") == 0 ? 0xcc : 0x80;

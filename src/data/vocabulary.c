@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts to tokens and back. */
+/* Converts texts to tokens and back. */
 #include "ppcli/data/tokenizer.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ void pp_vocabulary_fini(struct pp_vocabulary *v)
     *v = (struct pp_vocabulary){0};
 }
 
-/* The character at text[at], which is not after its end; *length 0: none. */
+/* Returns the character at text[at], which is not after the end; *length 0: it is not valid. */
 static uint32_t code_at(const char *text, size_t at, size_t bytes, size_t *length)
 {
     const unsigned char *s = (const unsigned char *)text + at;
@@ -73,7 +73,8 @@ int pp_vocabulary_open(const char *path, bool padded, struct pp_vocabulary *out)
     return 0;
 }
 
-/* A tokenizer.json goes on with a blank or a quote, which no character after '{' is. */
+/* Returns whether the text is a tokenizer.json: in it a blank or a quote follows '{', and no
+ * vocabulary of characters has these after it. */
 static bool is_json(const char *text)
 {
     return text[0] == '{' && text[1] && (unsigned char)text[1] < '{';
@@ -140,7 +141,7 @@ const char *character_shown(const char *at, char out[CHARACTER_SHOWN])
     return out;
 }
 
-/* -1: it has none for this character. */
+/* Returns the token of a character; -1: there is none. */
 static int token_of(const struct pp_vocabulary *v, uint32_t code)
 {
     int low = 0, high = v->n - v->first;
@@ -191,14 +192,14 @@ int pp_vocabulary_encode(const struct pp_vocabulary *v, const char *label, const
                                label, n + 1, character_shown(text + at, shown), v->n - v->first);
             }
         }
-        memcpy((char *)out + n * each, &token, each); /* little-endian, as safetensors want it */
+        memcpy((char *)out + n * each, &token, each); /* little-endian, as in safetensors */
     }
     *out_n = n;
     return 0;
 }
 
-const char *pp_vocabulary_decode(const struct pp_vocabulary *v, int token, char room[PP_TOKEN_TEXT],
-                                 size_t *out_n)
+const char *pp_vocabulary_decode(const struct pp_vocabulary *v, int token,
+                                 char buffer[PP_TOKEN_TEXT], size_t *out_n)
 {
     *out_n = 0;
     if (token < v->first || token >= v->n)
@@ -208,14 +209,14 @@ const char *pp_vocabulary_decode(const struct pp_vocabulary *v, int token, char 
         *out_n = v->bpe->tokens[token].n;
         return v->bpe->tokens[token].bytes;
     }
-    room[0] = (char)token;
-    *out_n = v->codes ? pp_utf8_put(v->codes[token], room) : 1;
-    return room;
+    buffer[0] = (char)token;
+    *out_n = v->codes ? pp_utf8_put(v->codes[token], buffer) : 1;
+    return buffer;
 }
 
-/* ---- two that should be the same */
+/* ---- comparing two vocabularies */
 
-/* One as a tokenizer, whatever it is. */
+/* Makes the vocabulary of either form a tokenizer. */
 static int as_tokenizer(const char *label, const char *text, struct pp_vocabulary *v)
 {
     PP_OWN(pp_vocabulary_fini) struct pp_vocabulary characters = {0};

@@ -12,20 +12,20 @@
 #include "ppcli/conf/config.h"
 #include "ppcli/dev/kernels.h"
 
-/* ---- source */
+/* ---- texts of files */
 
-/* The text of a file, plain or gzip. */
+/* Reads the text of a file, plain or gzip. */
 
-/* All of a file, inflated, with a NUL after it; pp_free(). Errors: PP_ENOINPUT, PP_EPERM, PP_EIO,
- * PP_EFORMAT (no regular file, empty, more than 1 GiB), PP_ERESOURCE. Local. */
+/* Reads all of a file, inflated, and adds a NUL; pp_free(). Errors: PP_ENOINPUT, PP_EPERM, PP_EIO,
+ * PP_EFORMAT (not a regular file, empty, more than 1 GiB), PP_ERESOURCE. Local. */
 int pp_source_text(const char *path, char **out, size_t *out_bytes);
 
-/* ---- dataset */
+/* ---- data sets */
 
 /*
- * Data sets: labelled rows of bytes or floats, read whole and checked strictly before training
- * starts; or texts, rows of tokens that samples are windows of. The loader hands out which rows
- * belong to a batch; it knows no pipeline.
+ * Data sets: labelled rows of bytes or floats, read completely and checked strictly before training
+ * starts; or texts, which are rows of tokens, with windows of them as samples. The loader decides
+ * which rows belong to a batch; it knows no pipeline.
  */
 
 #define PP_REMARKS_MAX 4
@@ -36,7 +36,7 @@ enum pp_split {
     PP_SPLIT_TEST
 };
 
-/* Which halves a rank needs: the first stage images, the last stage labels. */
+/* The parts that a rank needs: the first stage images, the last stage labels. */
 enum pp_data_parts {
     PP_DATA_IMAGES = 1,
     PP_DATA_LABELS = 2
@@ -44,200 +44,208 @@ enum pp_data_parts {
 
 struct pp_dataset {
     const char *name;
-    int n;                   /* samples */
-    struct pp_shape shape;   /* of a sample: 28 x 28 x 1; of a table's row: flat */
-    struct pp_shape input;   /* what the model gets: after data.resize */
-    int features;            /* values of what the model gets: 784 */
+    int n;                   /* number of samples */
+    struct pp_shape shape;   /* shape of a sample: 28 x 28 x 1; of a row of a table: flat */
+    struct pp_shape input;   /* shape of the model's input: after data.resize */
+    int features;            /* number of values of the model's input: 784 */
     int classes;             /* labels are 0..classes-1 */
-    enum pp_element element; /* type of a sample's values */
-    size_t stride;           /* values from one sample to the next: as many as it has, but ... */
-    bool windows;    /* ... a text is one row of tokens, and the target of each is the next */
-    int apart;       /* from a window's first token to its first target: 1, or as many as it has */
-    uint64_t starts; /* training: a sample is a window from a random one of these */
-    int vocabulary;  /* of texts: different tokens; 0: not known */
-    bool subwords;   /* they are of a tokenizer, of which a model may have more */
-    int64_t ignored; /* 1 + the token that as a target has no loss; 0: none */
-    bool unchecked;  /* tokens may be anything: pp_dataset_windows() looks at them */
-    struct pp_mapping *map;       /* images lie in this file's mapping; NULL: in their own block */
-    size_t map_first;             /* where its tokens begin */
-    struct pp_token_check *check; /* looks at all tokens of the mapping; owned; NULL: none does */
-    float scale;                  /* a value times this is 0..1 if it is a pixel */
-    struct pp_scaling scaling;    /* makes values the model's input: scale, data.mean, data.std */
-    uint8_t *images;     /* [n][shape] elements, or all tokens; NULL when not asked for; owned */
-    uint8_t *labels;     /* [n], NULL when not asked for; owned */
-    uint32_t *lengths;   /* [n] tokens before the padding, model.mask_padding; or NULL; owned */
-    char *columns;       /* a header's names but the label's, a '\n' after each; or NULL; owned */
-    uint32_t images_crc; /* CRC-32 of all image bytes of the file, 0 when not read */
+    enum pp_element element; /* type of the values of a sample */
+    size_t stride;           /* values from one sample to the next: the size of a sample, but ... */
+    bool windows; /* ... a text is one row of tokens, and the target of each token is the next */
+    /* distance from a window's first token to its first target: 1, or the size of the window */
+    int apart;
+    /* training: number of possible starts of a window, of which a random one is used */
+    uint64_t starts;
+    int vocabulary;  /* texts: number of different tokens; 0: not known */
+    bool subwords;   /* the tokens come from a tokenizer; the model may have more */
+    int64_t ignored; /* 1 + the token that has no loss as a target; 0: none */
+    bool unchecked;  /* tokens were not checked: pp_dataset_windows() checks them */
+    /* mapping of the file with the images; NULL: they are in a block of their own */
+    struct pp_mapping *map;
+    size_t map_first;             /* offset of its first token */
+    struct pp_token_check *check; /* checks all tokens of the mapping; owned; NULL: not needed */
+    float scale;                  /* factor that maps a pixel to 0..1 */
+    /* turns values into the model's input: scale, data.mean, data.std */
+    struct pp_scaling scaling;
+    uint8_t *images;   /* [n][shape] elements, or all tokens; NULL if not requested; owned */
+    uint8_t *labels;   /* [n], NULL if not requested; owned */
+    uint32_t *lengths; /* [n] tokens before the padding, for model.mask_padding; or NULL; owned */
+    /* names of the header without the label, a '\n' after each; or NULL; owned */
+    char *columns;
+    uint32_t images_crc; /* CRC-32 of all image bytes of the file, 0 if not read */
     uint32_t labels_crc;
-    char origin[PP_PATH_MAX]; /* the folder or file, or "made from the seed" */
-    int n_remarks;            /* what a person should know before training with it */
+    char origin[PP_PATH_MAX]; /* path of the folder or file, or "made from the seed" */
+    int n_remarks;            /* warnings to show before training */
     char remarks[PP_REMARKS_MAX][PP_REMARK_BYTES];
 };
 
-struct pp_dataset_info { /* what can be known without opening a file */
+struct pp_dataset_info { /* properties that are known without opening a file */
     const char *name;
     const char *help;
     enum pp_element element;   /* as in struct pp_dataset */
-    struct pp_shape shape;     /* n 0: that of the files, or of the model */
-    int classes;               /* 0: as shape; of a text: kinds of characters */
-    int train_n, test_n;       /* 0: unknown before opening, or by config */
+    struct pp_shape shape;     /* n 0: the shape of the files, or of the model */
+    int classes;               /* 0: as shape; of a text: number of characters */
+    int train_n, test_n;       /* 0: unknown before opening, or set by the config */
     bool windows;              /* as in struct pp_dataset */
-    bool mapped;               /* its files stay files, which others may change meanwhile */
-    bool pairs;                /* windows have targets of their own after them */
-    const char *fetch_command; /* "ppcli download fashion-mnist", NULL: none */
+    bool mapped;               /* the files stay mapped, and other programs may change them */
+    bool pairs;                /* windows are followed by their own targets */
+    const char *fetch_command; /* "ppcli download fashion-mnist", or NULL */
 };
 
 const char *const *pp_dataset_names(void); /* of datasets.def, NULL-terminated */
 const struct pp_dataset_info *pp_dataset_info(const char *name);
 
 /*
- * Open a split of cfg's data set. parts: enum pp_data_parts bits. model_input/model_classes: the
- * model's ends, which the data must fit (PP_ECONFIG when not).
- * Errors: PP_ENOINPUT with the command that fetches it; PP_EFORMAT for anything that is not
- * exactly what it claims; PP_EIO, PP_EPERM, PP_ERESOURCE. Local. The caller owns *out.
+ * Opens a split of cfg's data set. parts: enum pp_data_parts bits. model_input/model_classes: input
+ * and outputs of the model, which the data must fit (else PP_ECONFIG). Errors: PP_ENOINPUT with the
+ * command that downloads it; PP_EFORMAT for a file that is not exactly what it claims to be;
+ * PP_EIO, PP_EPERM, PP_ERESOURCE. Local. The caller owns *out.
  */
 int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
                     const struct pp_shape *model_input, int model_classes, struct pp_dataset **out);
 void pp_dataset_destroy(struct pp_dataset **ds);
 
-/* What makes the model's input x[rows][features] and the targets[rows][..] of these samples; data:
- * images and labels where a kernel can read them. */
+/* Describes how to gather the model's input x[rows][features] and the targets[rows][..] of these
+ * samples; data: images and labels in memory that a kernel can read. */
 struct pp_gather pp_dataset_gather(const struct pp_dataset *ds, const void *data, int rows,
                                    const uint32_t *index, float *x);
 struct pp_targets pp_dataset_targets(const struct pp_dataset *ds, const void *data, int rows,
                                      const uint32_t *index, int32_t *targets);
 
-/* Wait so many seconds for what pp_dataset_open() began: the look at all tokens of mapped files. Of
- * both splits; NULL is ready. Errors: PP_EFORMAT (a token that the model has not). Any number of
- * threads. Local. */
+/* Waits up to `seconds` for the check that pp_dataset_open() began: of all tokens of mapped files,
+ * in both splits; NULL counts as done. Errors: PP_EFORMAT (a token that the model does not have).
+ * Any number of threads. Local. */
 int pp_dataset_ready(const struct pp_dataset *const data[2], int seconds, bool *out_ready);
 
-/* Of windows: the tokens of these samples up to the last target, out[rows][features + apart];
- * out NULL: they are looked at only. Errors: PP_EFORMAT (a token not below `limit`, or the file has
- * changed since it was opened), PP_EIO. */
+/* Copies the tokens of windows up to the last target, out[rows][features + apart]; out NULL: only
+ * checks them. Errors: PP_EFORMAT (a token not below `limit`, or the file has changed since it was
+ * opened), PP_EIO. */
 int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *index, int limit,
                        uint32_t *out);
 
-/* Of windows: the targets of these samples that are not ignored. */
+/* Counts the targets of these windows that are not ignored. */
 int64_t pp_dataset_counted(const struct pp_dataset *ds, int rows, const uint32_t *index);
 
-/* A split without its samples and labels: n, features, shape, classes, scale. Otherwise as
+/* Opens a split without its samples and labels: n, features, shape, classes, scale. Otherwise as
  * pp_dataset_open(). */
 int pp_dataset_look(const struct pp_config *cfg, enum pp_split split, struct pp_dataset **out);
 
-/* PP_EFORMAT unless training and test samples have the same shape and, where both have a header, the
- * same columns. */
+/* Checks that training and test samples have the same shape and, if both have a header, the same
+ * columns. Errors: PP_EFORMAT. */
 int pp_dataset_same_shape(const struct pp_dataset *train, const struct pp_dataset *test);
 
-/* Whether the keys that name files are those of the data set, and data.shape is for it. Errors:
- * PP_ECONFIG, by pp_config_problem(). Local. */
+/* Checks that the keys that name files are those of the data set, and that data.shape applies to
+ * it. Errors: PP_ECONFIG, by pp_config_problem(). Local. */
 int pp_dataset_check_keys(struct pp_config *cfg);
 
-/* rc; PP_ECONFIG of a function here, whose text begins with a key, becomes that key's problem. */
+/* Returns rc. If it is PP_ECONFIG of a function here, whose text begins with a key, the text
+ * becomes that key's problem. */
 int pp_dataset_blame(struct pp_config *cfg, int rc);
 
 /*
- * What a model gets, as far as it is the data that say it: from the files, or where they are absent
- * from what is known of the data set. shape.n 0: data that are made, in the shape that the model
- * wants; absent files of one's own. Errors: as pp_dataset_look(), but PP_ENOINPUT.
+ * Gets the properties of a model's input that the data determine: from the files, or if they do not
+ * exist from what is known of the data set. shape.n 0: the data are made in the shape that the
+ * model needs, or the user's own files do not exist. Errors: as pp_dataset_look(), but PP_ENOINPUT.
  */
 int pp_dataset_input(const struct pp_config *cfg, struct pp_data_input *out);
 
-/* How many samples a split has (for explain): PP_ENOINPUT when absent. */
+/* Returns the number of samples of a split (for explain): PP_ENOINPUT if the files do not exist. */
 int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out);
 
 /*
- * Whether config, files and model fit: samples have as many values as the model inputs, in both
- * splits the same shape, and the model has an output for each class. Files that are absent fit.
- * Errors: PP_ECONFIG, by pp_config_problem(); those of pp_dataset_open(). Local.
+ * Checks that config, files and model fit together: samples have as many values as the model has
+ * inputs, the same shape in both splits, and the model has an output for each class. Missing files
+ * count as fitting. Errors: PP_ECONFIG, by pp_config_problem(); those of pp_dataset_open(). Local.
  */
 int pp_dataset_check(struct pp_config *cfg, const struct pp_shape *model_input, int model_classes);
 
-/* The directory of data set `name`: $PPCLI_DATA_DIR/<name>, else ${XDG_DATA_HOME:-~/.local/share}/
- * ppcli/<name>. The same for training and downloading. Errors: PP_ECONFIG (no home). */
+/* Returns the directory of data set `name`: $PPCLI_DATA_DIR/<name>, else
+ * ${XDG_DATA_HOME:-~/.local/share}/ppcli/<name>, for training and for downloads. Errors: PP_ECONFIG
+ * (no home). */
 int pp_data_dir(const char *name, char out[PP_PATH_MAX]);
 
 /*
- * Which rows make which batch. All values follow from (seed, epoch, n, batch_size) alone.
- * A replica takes a contiguous, balanced share of each batch; the share is cut into balanced
+ * Decides which rows make which batch. All values follow from (seed, epoch, n, batch_size) alone. A
+ * replica takes a contiguous, balanced share of each batch; the share is cut into balanced
  * micro-batches (sizes differ by at most one, larger first).
  */
 struct pp_loader {
     int n, batch_size, replicas, replica, microbatches;
     bool shuffle;
     uint64_t seed;
-    uint64_t starts; /* of windows; 0: an epoch has each sample once */
-    uint32_t *order; /* [n], owned: the epoch's samples, a permutation or random windows */
+    uint64_t starts; /* windows: number of possible starts; 0: an epoch has each sample once */
+    uint32_t *order; /* [n], owned: samples of the epoch, a permutation or random windows */
 };
 
 int pp_loader_create(int n, int batch_size, int replicas, int replica, int microbatches,
                      bool shuffle, uint64_t seed, struct pp_loader **out);
 void pp_loader_destroy(struct pp_loader **ld);
 
-/* The same without an order, however many the samples: for questions about counts alone. Owns
+/* Makes a loader without an order, for any number of samples: for questions about counts only. Owns
  * nothing. */
 int pp_loader_shape(int n, int batch_size, int replicas, int replica, int microbatches,
                     struct pp_loader *out);
 
-/* From now on samples are windows: sample k of epoch e begins at start word(e*n + k) * starts >> 32,
- * of stream ("windows", 0), so that it follows from the number of the sample alone. 1 <= starts <=
+/* Makes samples windows: sample k of epoch e begins at start word(e*n + k) * starts >> 32, of
+ * stream ("windows", 0), so that it follows from the number of the sample alone. 1 <= starts <=
  * 2^32. */
 void pp_loader_windows(struct pp_loader *ld, uint64_t starts);
 
-/* Make the order of epoch e (0, 1, ...): permutation of stream ("shuffle", e), or windows. Allocates
- * nothing. */
+/* Makes the order of epoch e (0, 1, ...): permutation of stream ("shuffle", e), or windows.
+ * Allocates nothing. */
 void pp_loader_start_epoch(struct pp_loader *ld, uint64_t epoch);
 
-/* Steps of an epoch: ceil(n / batch_size). */
+/* Returns the steps of an epoch: ceil(n / batch_size). */
 int pp_loader_steps(const struct pp_loader *ld);
 
-/* Rows of this step's whole batch (the last may be smaller) and of this replica's share. */
+/* Return the rows of this step's whole batch (the last may be smaller) and of this replica's
+ * share. */
 int pp_loader_batch_rows(const struct pp_loader *ld, int step);
 int pp_loader_share_rows(const struct pp_loader *ld, int step);
 
-/* Number of this replica's first row in the step's whole batch. */
+/* Returns the index of this replica's first row in the step's whole batch. */
 int pp_loader_share_first(const struct pp_loader *ld, int step);
 
-/* Micro-batches of this replica's share: `microbatches` for a full batch; a smaller share has
- * min(M, ceil(share / ceil(full share / M))); 0 for an empty share. */
+/* Returns the micro-batches of this replica's share: `microbatches` for a full batch; a smaller
+ * share has min(M, ceil(share / ceil(full share / M))); 0 for an empty share. */
 int pp_loader_microbatches(const struct pp_loader *ld, int step);
 
-/* Micro-batch mb of the step: its row count, and *index = its row numbers in the data set (points
- * into ld->order; valid until the next start_epoch). */
+/* Returns the rows of micro-batch mb of the step; *index gets their row numbers in the data set
+ * (points into ld->order; valid until the next start_epoch). */
 int pp_loader_microbatch(const struct pp_loader *ld, int step, int mb, const uint32_t **index);
 
-/* Largest micro-batch over all steps. */
+/* Returns the rows of the largest micro-batch of all steps. */
 int pp_loader_max_rows(const struct pp_loader *ld);
 
-/* Piece k of n rows cut into `parts` balanced pieces: first row and count. */
+/* Computes piece k of n rows cut into `parts` balanced pieces: first row and count. */
 void pp_balanced_piece(int n, int parts, int k, int *first, int *count);
 
-/* ---- ahead */
+/* ---- pictures made ahead */
 
 /*
- * Pictures that are made: with data.augment or data.resize a step's samples are not gathered from
- * the data set but from bytes that a thread beside computing makes a step ahead, or the device where
- * it can. The bytes are a
- * function of (seed, epoch, sample), whatever was made before.
+ * Pictures that are made: with data.augment or data.resize the samples of a step are not gathered
+ * from the data set but from bytes that a thread makes one step ahead, or that the device makes if
+ * it can. The bytes are a function of (seed, epoch, sample) alone.
  */
 
 struct pp_ahead;
 
-/* Whether the samples of this split are made. */
+/* Returns whether the samples of this split are made. */
 bool pp_ahead_makes(const struct pp_config *cfg, enum pp_split split);
 
-/* Whether pictures are only cropped and flipped, so that a device with memory of its own can do it to
- * those it holds: no thread then. */
+/* Returns whether pictures are only cropped and flipped, so that a device with memory of its own
+ * can do it to the pictures it holds, without a thread. */
 bool pp_ahead_moves(const struct pp_config *cfg, enum pp_split split);
 
-/* moves[n] for struct pp_move_pictures: the same bytes, of these training samples. */
+/* Computes moves[n] for struct pp_move_pictures, which make the same bytes of these training
+ * samples. */
 void pp_ahead_move(const struct pp_config *cfg, uint64_t epoch, int n, const uint32_t *index,
                    uint32_t *moves);
 
 /*
- * Starts the thread. buffers: n >= 2 of them, each for the largest share of a step, [rows] of
- * struct pp_dataset's `input`; they and the data stay the caller's. test may be NULL when no test
- * step is asked for. Errors: PP_ERESOURCE. Local, as all of these.
+ * Starts the thread. buffers: n >= 2, each for the largest share of a step, [rows] of struct
+ * pp_dataset's `input`; the caller owns them and the data. test may be NULL when no test step is
+ * requested. Errors: PP_ERESOURCE. Local, as all of these.
  */
 int pp_ahead_create(const struct pp_config *cfg, const struct pp_dataset *train,
                     const struct pp_dataset *test, uint8_t *const *buffers, int n_buffers,
@@ -245,14 +253,14 @@ int pp_ahead_create(const struct pp_config *cfg, const struct pp_dataset *train,
 void pp_ahead_destroy(struct pp_ahead **a); /* accepts NULL inside */
 
 /*
- * The pictures of the loader's share of a step, in its order; they stay until n_buffers - 1 further
- * calls. Waits until they are made, and has those of the next step begun, if the epoch has one.
- * Allocates nothing.
+ * Returns the pictures of the loader's share of a step, in its order; they are valid until
+ * n_buffers - 1 further calls. Waits until they are made, and starts those of the next step, if the
+ * epoch has one. Allocates nothing.
  */
 uint8_t *pp_ahead_take(struct pp_ahead *a, const struct pp_loader *ld, enum pp_split split,
                        uint64_t epoch, int step);
 
-/* Stop making, and forget what was made: to be called before a loader's order changes. */
+/* Stops making pictures and drops those made: call it before a loader's order changes. */
 void pp_ahead_rest(struct pp_ahead *a);
 
 #endif
