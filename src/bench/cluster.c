@@ -68,7 +68,7 @@ static int measure_machine(const struct pp_config *cfg, double seconds, struct p
     PP_TRY(find_rank(cfg, &b, &c));
     PP_TRY(pp_handover_threads(link, 2, false));
     c.within.latency = link[0].one_way;
-    c.within.bandwidth = (double)link[1].bytes / link[1].one_way;
+    c.within.byte = link[1].one_way / (double)link[1].bytes;
     PP_TRY(ops_run_make(&spec, &o));
     double peak = c.peak[cfg->run.precision];
     c.product = reached(&o, true, 0, peak, 1);

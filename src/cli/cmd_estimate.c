@@ -174,7 +174,7 @@ static int prepare_search(const struct asked *w, struct pp_machine_plan *p)
     p->memory = (size_t)(p->cluster.memory - p->cluster.reserve);
     if (w->memory && !pp_bytes_parse(w->memory, &p->memory))
         return pp_fail(PP_EUSAGE, "--memory needs " PP_BYTES_FORMS ", not '%s'", w->memory);
-    if (p->ranks > p->cluster.ranks && p->cluster.between.bandwidth <= 0)
+    if (p->ranks > p->cluster.ranks && p->cluster.between.byte <= 0)
         return pp_fail(PP_ECONFIG,
                        "%s is one host of %.0f ranks: --ranks %d needs its [between], "
                        "the link between hosts",

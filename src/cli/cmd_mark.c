@@ -49,7 +49,8 @@ static int find_best(struct mark *m)
     for (const char *const *name = pp_schedule_names(); *name; name++) {
         double makespan = 0;
         int chunks = pp_schedule_find(*name)->chunks;
-        bool has_shape = !pp_schedule_proves(*name) && (chunks == 0 || chunks == m->m.g->chunks);
+        bool has_shape =
+            !pp_schedule_find(*name)->proves && (chunks == 0 || chunks == m->m.g->chunks);
         if (!has_shape || time_schedule(m, *name, &makespan) < 0 || makespan <= 0)
             continue;
         if (!m->m.par || makespan < m->m.least) {

@@ -103,7 +103,7 @@ static int fit_to_costs(struct plan_request *q)
     PP_TAKE(double, times, 3 * (size_t)n + 1);
     PP_TAKE(int64_t, ticks, 3 * (size_t)n + 1);
     for (int i = 0; i < 3 * n; i++)
-        times[i] = q->costs.arrays[i % 3 * n + i / 3];
+        times[i] = q->costs.f[i % 3 * n + i / 3];
     times[3 * (size_t)n] = pp_cost_mean(&q->lists[PP_COST_COMM], 0);
     pp_schedule_ticks(times, n, ticks);
     q->g.ticks = ticks;
@@ -184,7 +184,8 @@ static int from_options(struct plan_request *q)
     PP_TAKE(bool, stages, q->plan->n_virtual);
     PP_TRY(find_recomputed(recompute, q->plan->n_virtual, stages));
     q->g.recompute = stages; /* while the plan is made */
-    int rc = pp_schedule_fits(q->schedule) ? fit_to_costs(q) : 0;
+    const struct pp_schedule_ops *ops = pp_schedule_find(q->schedule);
+    int rc = ops && ops->fits ? fit_to_costs(q) : 0;
     q->g.recompute = NULL;
     return rc == 0 && recompute[0] ? pp_plan_recompute(q->plan, stages) : rc;
 }
@@ -249,10 +250,7 @@ int plan_request_make(const struct plan_asked *asked, struct plan_request *q)
 {
     bool is_table = asked->csv && !q->is_shaped;
     q->asked = asked;
-    for (int i = 0; i < PP_COSTS; i++)
-        if (asked->costs[i])
-            PP_TRY(pp_cost_list_read(i, asked->costs[i], &q->lists[i]));
-    PP_TRY(pp_cost_lists_halve(q->lists));
+    PP_TRY(pp_cost_lists_read(asked->costs, q->lists));
     q->g.costs = (struct pp_schedule_costs){.f = pp_cost_mean(&q->lists[PP_COST_F], 1),
                                             .i = pp_cost_mean(&q->lists[PP_COST_I], 1),
                                             .w = pp_cost_mean(&q->lists[PP_COST_W], 1),

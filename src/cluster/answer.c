@@ -17,6 +17,7 @@
 #include "ppcli/base/base.h"
 #include "ppcli/base/cores.h"
 #include "ppcli/comm/transport.h"
+#include "ppcli/measure/measure.h"
 
 #define ARGS_MAX 6
 #define CONNECT_S 1
@@ -103,6 +104,24 @@ static bool receives(int fd, void *data, size_t bytes)
     return recv(fd, data, bytes, MSG_WAITALL) == (ssize_t)bytes;
 }
 
+/* pp_link_time() over a connection: a byte there and back. */
+static int send_byte(void *fd)
+{
+    return sends(*(const int *)fd, "c", 1) ? 0 : PP_ERESOURCE;
+}
+
+static int receive_byte(void *fd)
+{
+    char c;
+    return receives(*(const int *)fd, &c, 1) ? 0 : PP_ERESOURCE;
+}
+
+static bool measure_trips(int fd, bool leads, double t[TRIPS])
+{
+    const struct pp_link_end end = {leads, NULL, send_byte, receive_byte, &fd};
+    return pp_link_time(&end, 1, TRIPS, t) == 0;
+}
+
 /* The side that is called, a thread for each: one that says nothing holds nobody up. The token, TRIPS bytes
  * there and back, then how many bytes come until the other stops, and in how many nanoseconds: both
  * from the end of the first read on. */
@@ -116,13 +135,12 @@ static void *serve(void *arg)
 {
     PP_OWN_MEMORY struct call *call = arg;
     const int fd = call->fd;
-    char c;
+    double trips[TRIPS];
     uint64_t first = 0, sum[2] = {0, 1};
     set_up_socket(fd);
     bool fine = receives(fd, call->block, HOSTS_TOKEN) &&
-                memcmp(call->block, call->q->token, HOSTS_TOKEN) == 0;
-    for (int i = 0; i < TRIPS && fine; i++)
-        fine = receives(fd, &c, 1) && sends(fd, &c, 1);
+                memcmp(call->block, call->q->token, HOSTS_TOKEN) == 0 &&
+                measure_trips(fd, false, trips);
     ssize_t n = -1;
     while (fine && (n = recv(fd, call->block, BLOCK, 0)) > 0) {
         sum[0] += first ? (uint64_t)n : 0;
@@ -287,13 +305,7 @@ static int probe_way(struct asked *q)
                              ntohs(to.sin_port), r.peer, r.own, r.device);
     }
     double connected = (double)(pp_clock_ns() - start) * 1e-9;
-    bool fine = sends(fd, q->args[3], HOSTS_TOKEN);
-    for (int i = 0; fine && i < TRIPS; i++) {
-        char c = 'c';
-        start = pp_clock_ns();
-        fine = sends(fd, &c, 1) && receives(fd, &c, 1);
-        trips[i] = (double)(pp_clock_ns() - start) * 1e-9;
-    }
+    bool fine = sends(fd, q->args[3], HOSTS_TOKEN) && measure_trips(fd, true, trips);
     if (!fine)
         return pp_fail(PP_ERESOURCE, "the connection to port %d of %s breaks off",
                        ntohs(to.sin_port), r.peer);
@@ -304,7 +316,7 @@ static int probe_way(struct asked *q)
     while (fine && pp_clock_ns() - start < limit);
     fine = fine && shutdown(fd, SHUT_WR) == 0 && receives(fd, sum, sizeof(sum));
     snprintf(q->answer, sizeof(q->answer), "%s|%s|%s|%s|%.9f|%.9f|%.0f", r.network, r.own, r.device,
-             r.peer, connected, pp_median(trips, TRIPS),
+             r.peer, connected, 2 * pp_median(trips, TRIPS),
              !fine       ? -1
              : limit > 0 ? (double)sum[0] * 1e9 / (double)sum[1]
                          : 0);

@@ -326,9 +326,10 @@ static void take_way(struct preflight *p, int from, int to)
         snprintf(w->device, sizeof(w->device), "%s", word[2]);
         snprintf(w->to, sizeof(w->to), "%s", word[3]);
         w->connect_s = strtod(word[4], NULL);
-        w->trip_s = strtod(word[5], NULL);
-        w->bytes_per_s = strtod(word[6], NULL);
-        if (w->bytes_per_s >= 0)
+        double rate = strtod(word[6], NULL);
+        w->link.latency = strtod(word[5], NULL) / 2;
+        w->link.byte = rate > 0 ? 1 / rate : 0;
+        if (rate >= 0)
             return;
         w->state = PP_WAY_NARROW;
         snprintf(w->wrong, sizeof(w->wrong),
@@ -470,9 +471,9 @@ const char *pp_way_text(const struct pp_way *w, char out[PP_HOST_TEXT])
         snprintf(out, PP_HOST_TEXT, "no: %s", w->wrong);
     else if (w->state == PP_WAY_OPEN)
         snprintf(out, PP_HOST_TEXT, "%s by %s, %s: connect %.2f ms, round trip %.3f ms", w->from,
-                 w->device, w->to, w->connect_s * 1e3, w->trip_s * 1e3);
-    if (w->bytes_per_s > 0)
-        pp_text_add(out, PP_HOST_TEXT, ", %.0f MB/s", w->bytes_per_s * 1e-6);
+                 w->device, w->to, w->connect_s * 1e3, 2 * w->link.latency * 1e3);
+    if (w->link.byte > 0)
+        pp_text_add(out, PP_HOST_TEXT, ", %.0f MB/s", 1e-6 / w->link.byte);
     return out;
 }
 

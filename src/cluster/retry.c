@@ -82,15 +82,15 @@ int hosts_set_links(struct pp_costs *c, const struct pp_hosts *hosts, const stru
     int n = 0, ranks = 0;
     for (int i = 0; i < p->n * p->n; i++) {
         const struct pp_way *w = &p->ways[i];
-        if (w->state == PP_WAY_OPEN && w->bytes_per_s > 0) {
-            c->far_latency = fmax(c->far_latency, w->trip_s * 0.5);
-            c->far_byte = fmax(c->far_byte, 1 / w->bytes_per_s);
+        if (w->state == PP_WAY_OPEN && w->link.byte > 0) {
+            c->far.latency = fmax(c->far.latency, w->link.latency);
+            c->far.byte = fmax(c->far.byte, w->link.byte);
         }
     }
     for (int i = 0; i < hosts->n; i++)
         ranks += hosts->items[i].ranks;
     c->one_wire = true;
-    if (c->far_byte <= 0 || ranks == 0)
+    if (c->far.byte <= 0 || ranks == 0)
         return 0;
     PP_TAKE(int, host, ranks);
     for (int i = 0; i < hosts->n; i++)

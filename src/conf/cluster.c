@@ -15,37 +15,42 @@
 static const struct key {
     const char *section, *name;
     size_t at;
-    bool optional, whole;
+    bool optional;
+    enum {
+        PLAIN,
+        WHOLE,
+        INVERSE /* the struct has 1 / x */
+    } form;
     double min, max;
     const char *what; /* with an example */
 } keys[] = {
-    {"device", "f32", AT(peak[PP_PRECISION_F32]), false, false, 1e8, 1e18, "flop/s, such as 67T"},
-    {"device", "tf32", AT(peak[PP_PRECISION_TF32]), true, false, 1e8, 1e18, "flop/s, such as 495T"},
-    {"device", "bf16", AT(peak[PP_PRECISION_BF16]), true, false, 1e8, 1e18, "flop/s, such as 989T"},
-    {"device", "fp8", AT(fp8), true, false, 1e8, 1e18, "flop/s, such as 1979T"},
-    {"device", "bandwidth", AT(bandwidth), false, false, 1e8, 1e15,
+    {"device", "f32", AT(peak[PP_PRECISION_F32]), false, PLAIN, 1e8, 1e18, "flop/s, such as 67T"},
+    {"device", "tf32", AT(peak[PP_PRECISION_TF32]), true, PLAIN, 1e8, 1e18, "flop/s, such as 495T"},
+    {"device", "bf16", AT(peak[PP_PRECISION_BF16]), true, PLAIN, 1e8, 1e18, "flop/s, such as 989T"},
+    {"device", "fp8", AT(fp8), true, PLAIN, 1e8, 1e18, "flop/s, such as 1979T"},
+    {"device", "bandwidth", AT(bandwidth), false, PLAIN, 1e8, 1e15,
      "bytes/s of memory, such as 3.35T"},
-    {"device", "memory", AT(memory), false, false, 1e6, 1e15, "bytes for one rank, such as 80G"},
-    {"device", "reserve", AT(reserve), true, false, 0, 1e15,
+    {"device", "memory", AT(memory), false, PLAIN, 1e6, 1e15, "bytes for one rank, such as 80G"},
+    {"device", "reserve", AT(reserve), true, PLAIN, 0, 1e15,
      "bytes that the context, NCCL and fragments take, such as 5G"},
-    {"device", "product", AT(product), false, false, .001, 1, "share of the peak, such as 0.6"},
-    {"device", "attention", AT(attention), false, false, .001, 1, "share of the peak, such as 0.4"},
-    {"device", "conv", AT(conv), false, false, .001, 1, "share of the peak, such as 0.5"},
-    {"device", "own_product", AT(own_product), true, false, .001, 1,
+    {"device", "product", AT(product), false, PLAIN, .001, 1, "share of the peak, such as 0.6"},
+    {"device", "attention", AT(attention), false, PLAIN, .001, 1, "share of the peak, such as 0.4"},
+    {"device", "conv", AT(conv), false, PLAIN, .001, 1, "share of the peak, such as 0.5"},
+    {"device", "own_product", AT(own_product), true, PLAIN, .001, 1,
      "share of the peak of ppcli's own kernels, such as 0.6"},
-    {"device", "own_attention", AT(own_attention), true, false, .001, 1,
+    {"device", "own_attention", AT(own_attention), true, PLAIN, .001, 1,
      "share of the peak of ppcli's own kernels, such as 0.2"},
-    {"device", "passes", AT(passes), false, false, .001, 1, "share of the bandwidth, such as 0.8"},
-    {"device", "launch", AT(launch), false, false, 0, .1, "seconds of an op, such as 4e-6"},
-    {"host", "ranks", AT(ranks), false, true, 1, PP_STAGES_MAX, "ranks of a host, such as 8"},
-    {"host", "busy", AT(busy), true, false, 0, 1e6, "load of other programs when it was measured"},
-    {"within", "latency", AT(within.latency), false, false, 0, 10, "seconds, such as 5e-6"},
-    {"within", "bandwidth", AT(within.bandwidth), false, false, 1e3, 1e15, "bytes/s, such as 450G"},
-    {"within", "hidden", AT(hidden), true, false, 0, 1,
+    {"device", "passes", AT(passes), false, PLAIN, .001, 1, "share of the bandwidth, such as 0.8"},
+    {"device", "launch", AT(launch), false, PLAIN, 0, .1, "seconds of an op, such as 4e-6"},
+    {"host", "ranks", AT(ranks), false, WHOLE, 1, PP_STAGES_MAX, "ranks of a host, such as 8"},
+    {"host", "busy", AT(busy), true, PLAIN, 0, 1e6, "load of other programs when it was measured"},
+    {"within", "latency", AT(within.latency), false, PLAIN, 0, 10, "seconds, such as 5e-6"},
+    {"within", "bandwidth", AT(within.byte), false, INVERSE, 1e3, 1e15, "bytes/s, such as 450G"},
+    {"within", "hidden", AT(hidden), true, PLAIN, 0, 1,
      "share of tensor parallelism's messages that products hide, such as 0.5"},
-    {"between", "latency", AT(between.latency), true, false, 0, 10, "seconds, such as 1e-5"},
-    {"between", "bandwidth", AT(between.bandwidth), true, false, 1e3, 1e15, "bytes/s, such as 50G"},
-    {"between", "shared", AT(shared), true, true, 0, 1, "0, or 1: the ranks of a host share it"},
+    {"between", "latency", AT(between.latency), true, PLAIN, 0, 10, "seconds, such as 1e-5"},
+    {"between", "bandwidth", AT(between.byte), true, INVERSE, 1e3, 1e15, "bytes/s, such as 50G"},
+    {"between", "shared", AT(shared), true, WHOLE, 0, 1, "0, or 1: the ranks of a host share it"},
 };
 #define KEYS ((int)(sizeof(keys) / sizeof(keys[0])))
 
@@ -106,7 +111,7 @@ static int take_link_table(struct reader *r, const char *section, const char *na
         if (r->seen[i])
             return pp_fail(PP_ECONFIG, "%s.%s is given twice: by itself and by nccl_tests", section,
                            keys[i].name);
-        *place_of_key(&r->c, &keys[i]) = is_latency ? link.latency : link.bandwidth;
+        *place_of_key(&r->c, &keys[i]) = is_latency ? link.latency : link.byte;
         r->seen[i] = true;
     }
     return 0;
@@ -134,10 +139,10 @@ static int take_value(struct reader *r, const char *section, const char *name, c
     double x = parse_scaled(&value);
     if (r->seen[i])
         return pp_fail(PP_ECONFIG, "%s.%s is given twice", k->section, k->name);
-    if (!(x >= k->min && x <= k->max) || *value || (k->whole && x != floor(x)))
+    if (!(x >= k->min && x <= k->max) || *value || (k->form == WHOLE && x != floor(x)))
         return pp_fail(PP_ECONFIG, "%s.%s: '%s' is not possible; write %g to %g %s", k->section,
                        k->name, said.s, k->min, k->max, k->what);
-    *place_of_key(&r->c, k) = x;
+    *place_of_key(&r->c, k) = k->form == INVERSE ? 1 / x : x;
     r->seen[i] = true;
     return 0;
 }
@@ -202,6 +207,7 @@ int pp_cluster_write(const struct pp_cluster *c, FILE *f)
         double x = *place_of_key(&copy, k);
         if (x <= 0 && k->optional)
             continue;
+        x = k->form == INVERSE ? 1 / x : x;
         if (strcmp(k->section, section) != 0)
             fprintf(f, "\n[%s]\n", k->section);
         section = k->section;

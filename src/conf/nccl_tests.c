@@ -62,6 +62,6 @@ int conf_nccl_tests_read(const char *path, struct pp_link *out)
                        "%s: no rows of nccl-tests: size count type redop root time algbw busbw",
                        path);
     *out = (struct pp_link){.latency = first.time * 1e-6 / count_hops(&largest),
-                            .bandwidth = largest.busbw * 1e9};
+                            .byte = 1e-9 / largest.busbw};
     return 0;
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Costs without measuring: what a machine file and the shapes of a model's nodes say. */
+/* Computes costs from a machine file and the shapes of a model's nodes, without measuring. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "measure.h"
 
-/* The share of the peak that ppcli's kernels for the node's flops reach. */
-static double share(const struct pp_cluster *c, const struct pp_node *n)
+/* Returns the share of the peak that ppcli's kernels reach for this node. */
+static double product_share(const struct pp_cluster *c, const struct pp_node *n)
 {
     double attention = c->own_attention > 0 ? c->own_attention : c->attention;
     return n->op->kernels & PP_USES(attention_forward) ? attention
@@ -16,7 +16,7 @@ static double share(const struct pp_cluster *c, const struct pp_node *n)
                                                        : c->product;
 }
 
-/* A device keeps values in bf16, a processor widens them. */
+/* Returns the bytes of a value in memory: a device keeps bf16, a processor widens it. */
 static size_t value_bytes(const struct pp_cluster *c, const struct pp_cluster_use *use)
 {
     bool halves = use->precision == PP_PRECISION_BF16 && pp_cluster_has_devices(c);
@@ -40,7 +40,22 @@ double pp_price_node(const struct pp_node_use *u, const struct pp_node *n, int k
     return c->launch + fmax(compute, (u->samples * bytes[k] + once) / (c->bandwidth * c->passes));
 }
 
-/* F, I and W of `rows` rows. */
+static double byte_seconds(const struct pp_cluster *c)
+{
+    return 1 / (c->bandwidth * c->passes);
+}
+
+double pp_price_optimizer(const struct pp_cluster *c, int optimizer)
+{
+    return (3 + 2 * pp_optimizer_moments(optimizer)) * sizeof(float) * byte_seconds(c);
+}
+
+double pp_price_loss(const struct pp_cluster *c, double logits, double value_bytes)
+{
+    return c->launch + logits * 3 * value_bytes * byte_seconds(c);
+}
+
+/* Adds F, I and W of `rows` rows to t. */
 static void add_node(const struct pp_cluster *c, const struct pp_cluster_use *use, int at, int rows,
                      double t[3])
 {
@@ -52,7 +67,7 @@ static void add_node(const struct pp_cluster *c, const struct pp_cluster_use *us
                                   .weights = (double)n->n_floats * sizeof(float),
                                   .gradients = 1,
                                   .peak = c->peak[use->precision],
-                                  .share = share(c, n)};
+                                  .share = product_share(c, n)};
     for (int k = 0; k < 3; k++)
         t[k] += pp_price_node(&u, n, k);
 }
@@ -62,9 +77,10 @@ double pp_layer_work(const struct pp_model *m, int layer)
     return pp_layer_flops(m, layer) + (double)pp_layer_values(m, layer);
 }
 
-/* What the file says of the layer, of the size above `above` that is nearest to rows. */
-static const struct pp_cluster_layer *measured(const struct pp_cluster *c, const char *name,
-                                               double work, int rows, int above)
+/* Finds the measured layer of the machine file with more rows than `above` that is nearest to `rows`;
+ * NULL: the file has none. */
+static const struct pp_cluster_layer *
+find_measured_layer(const struct pp_cluster *c, const char *name, double work, int rows, int above)
 {
     const struct pp_cluster_layer *best = NULL;
     for (int i = 0; i < c->n_layers; i++) {
@@ -81,9 +97,9 @@ static struct pp_layer_seconds layer_of(const struct pp_cluster *c,
 {
     const struct pp_layer *layer = &use->model->layers[i];
     double work = pp_layer_work(use->model, i), t[3] = {0};
-    const struct pp_cluster_layer *l = measured(c, layer->name, work, rows, 0);
+    const struct pp_cluster_layer *l = find_measured_layer(c, layer->name, work, rows, 0);
     const struct pp_cluster_layer *next =
-        l && rows < l->rows ? measured(c, layer->name, work, l->rows, l->rows) : NULL;
+        l && rows < l->rows ? find_measured_layer(c, layer->name, work, l->rows, l->rows) : NULL;
     for (int k = 0; l && k < 3; k++) {
         t[k] = l->t[k] * rows / l->rows;
         if (next) { /* fewer rows read as many weights: on the line through two sizes */
@@ -113,22 +129,18 @@ int pp_costs_of_cluster(const struct pp_cluster *c, const struct pp_cluster_use 
     struct pp_costs *costs = NULL;
     const struct pp_model *m = use->model;
     PP_TRY(pp_costs_create(m->n_layers, sizes, n, &costs));
-    double byte = 1 / (c->bandwidth * c->passes);
     costs->value_bytes = (double)value_bytes(c, use);
     for (int s = 0; s < n; s++) {
         for (int i = 0; i < m->n_layers; i++)
             costs->layers[s * m->n_layers + i] = layer_of(c, use, i, sizes[s]);
-        costs->input[s] = c->launch + 2.0 * sizes[s] * m->inputs * costs->value_bytes * byte;
-        /* logits once for their sum, once for the gradient, which is written */
-        costs->loss[s] = c->launch + sizes[s] * (double)m->outputs * 3 * costs->value_bytes * byte;
+        costs->input[s] =
+            c->launch + 2.0 * sizes[s] * m->inputs * costs->value_bytes * byte_seconds(c);
+        costs->loss[s] = pp_price_loss(c, sizes[s] * (double)m->outputs, costs->value_bytes);
     }
-    /* parameters and state are read and written, gradients read */
-    costs->optimizer = (3 + 2 * pp_optimizer_moments(use->optimizer)) * sizeof(float) * byte;
-    costs->add = sizeof(float) / c->within.bandwidth;
-    costs->latency = c->within.latency;
-    costs->byte = 1 / c->within.bandwidth;
-    costs->far_latency = c->between.latency;
-    costs->far_byte = c->between.bandwidth > 0 ? 1 / c->between.bandwidth : 0;
+    costs->optimizer = pp_price_optimizer(c, use->optimizer);
+    costs->add = sizeof(float) * c->within.byte;
+    costs->near = c->within;
+    costs->far = c->between;
     costs->one_wire = c->shared > 0;
     costs->host_ranks = (int)c->ranks;
     costs->cores = costs->at_once = use->ranks; /* a device for each */

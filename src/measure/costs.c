@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of costs: between two sizes a time is on the line through both. */
+/* The table of costs. Between two sizes a time lies on the line through both. */
 #include "measure.h"
 
 #include <math.h>
@@ -53,14 +53,14 @@ int pp_costs_hosts(struct pp_costs *c, const int *host, int n)
     return 0;
 }
 
-/* Where `rows` lies: the size before it and how far it is to the next, which may be beyond 1. One
- * size: a time in proportion to it. */
+/* Where `rows` lies: the size before it, and how far it is on the way to the next one, which may be
+ * more than 1. With one size alone times are in proportion to it. */
 struct between {
     int at, next;
     double part;
 };
 
-static struct between find(const struct pp_costs *c, int rows)
+static struct between find_size(const struct pp_costs *c, int rows)
 {
     if (c->n_sizes == 1)
         return (struct between){0, -1, (double)rows / c->sizes[0]};
@@ -71,26 +71,27 @@ static struct between find(const struct pp_costs *c, int rows)
     return (struct between){at, at + 1, (rows - c->sizes[at]) / distance};
 }
 
-static double mix(struct between b, double at, double next)
+static double mix_times(struct between b, double at, double next)
 {
     double t = b.next < 0 ? at * b.part : at + (next - at) * b.part;
     return t > 0 ? t : 0;
 }
 
-static double ends_at(const struct pp_costs *c, const double *t, int rows)
+static double end_seconds(const struct pp_costs *c, const double *t, int rows)
 {
-    struct between b = find(c, rows);
-    return mix(b, t[b.at], b.next < 0 ? 0 : t[b.next]);
+    struct between b = find_size(c, rows);
+    return mix_times(b, t[b.at], b.next < 0 ? 0 : t[b.next]);
 }
 
 struct pp_layer_seconds pp_costs_layer(const struct pp_costs *c, int layer, int rows)
 {
-    struct between b = find(c, rows);
+    struct between b = find_size(c, rows);
     size_t n = (size_t)c->n_layers;
     const struct pp_layer_seconds *x = &c->layers[(size_t)b.at * n + (size_t)layer];
     const struct pp_layer_seconds *y =
         b.next < 0 ? x : &c->layers[(size_t)b.next * n + (size_t)layer];
-    return (struct pp_layer_seconds){mix(b, x->f, y->f), mix(b, x->i, y->i), mix(b, x->w, y->w)};
+    return (struct pp_layer_seconds){mix_times(b, x->f, y->f), mix_times(b, x->i, y->i),
+                                     mix_times(b, x->w, y->w)};
 }
 
 void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost)
@@ -99,8 +100,8 @@ void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost)
         struct pp_layer_seconds t = pp_costs_layer(c, i, rows);
         cost[i] = t.f + t.i + t.w;
     }
-    cost[0] += ends_at(c, c->input, rows);
-    cost[c->n_layers - 1] += ends_at(c, c->loss, rows);
+    cost[0] += end_seconds(c, c->input, rows);
+    cost[c->n_layers - 1] += end_seconds(c, c->loss, rows);
 }
 
 void pp_costs_stage(const struct pp_costs *c, int first, int last, int rows, int k, bool pieces,
@@ -110,7 +111,7 @@ void pp_costs_stage(const struct pp_costs *c, int first, int last, int rows, int
     for (int i = first; i <= last; i++) {
         struct pp_layer_seconds t = pp_costs_layer(c, i, rows);
         if (pieces && i == c->n_layers - 1) { /* all of it, but for a norm, is done in I */
-            out[1] += t.f + t.i + t.w + ends_at(c, c->loss, rows);
+            out[1] += t.f + t.i + t.w + end_seconds(c, c->loss, rows);
             break;
         }
         out[0] += t.f;
@@ -118,8 +119,8 @@ void pp_costs_stage(const struct pp_costs *c, int first, int last, int rows, int
         /* one product over the rows of k micro-batches */
         out[2] += k == 1 ? t.w : pp_costs_layer(c, i, k * rows).w / k;
     }
-    out[0] += first == 0 ? ends_at(c, c->input, rows) : 0;
-    out[0] += last == c->n_layers - 1 && !pieces ? ends_at(c, c->loss, rows) : 0;
+    out[0] += first == 0 ? end_seconds(c, c->input, rows) : 0;
+    out[0] += last == c->n_layers - 1 && !pieces ? end_seconds(c, c->loss, rows) : 0;
 }
 
 const struct pp_costs *pp_costs_at(const struct pp_costs *c, int threads)
@@ -130,7 +131,8 @@ const struct pp_costs *pp_costs_at(const struct pp_costs *c, int threads)
     return at ? at : c;
 }
 
-static void scale(const double *one, const double *some, double *to, size_t n, int k, int threads)
+static void scale_times(const double *one, const double *some, double *to, size_t n, int k,
+                        int threads)
 {
     for (size_t i = 0; i < n; i++) {
         double s = k > 1 && one[i] > 0 ? (some[i] / one[i] * k - 1) / (k - 1) : SERIAL_ASSUMED;
@@ -146,10 +148,10 @@ int pp_costs_scale(const struct pp_costs *one, const struct pp_costs *some, int 
     int k = some->threads;
     size_t sizes = (size_t)one->n_sizes, n = sizes * (size_t)one->n_layers;
     PP_TRY(pp_costs_create(one->n_layers, one->sizes, one->n_sizes, &c));
-    scale(&one->layers->f, &some->layers->f, &c->layers->f, 3 * n, k, threads);
-    scale(one->input, some->input, c->input, 2 * sizes, k, threads); /* and loss */
-    scale(&one->optimizer, &some->optimizer, &c->optimizer, 1, k, threads);
-    scale(&one->add, &some->add, &c->add, 1, k, threads);
+    scale_times(&one->layers->f, &some->layers->f, &c->layers->f, 3 * n, k, threads);
+    scale_times(one->input, some->input, c->input, 2 * sizes, k, threads); /* and loss */
+    scale_times(&one->optimizer, &some->optimizer, &c->optimizer, 1, k, threads);
+    scale_times(&one->add, &some->add, &c->add, 1, k, threads);
     c->at_once = one->at_once;
     c->threads = threads;
     c->measured = k;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Measures transfers there and back, in blocks. Every message is written and read completely, and
- * its content is checked.
- */
+/* Measures transfers for `bench`: every message is written and read completely, and its content is
+ * checked. */
 
 #include <string.h>
 
@@ -20,21 +18,21 @@ enum {
 #define SLOW 0.1                      /* seconds: no block takes longer, unless one message does */
 #define BLOCK_BYTES ((size_t)8 << 20) /* that a block moves one way, about */
 
-/* Every 8 bytes of message k, so that one of another round is noticed. */
-static uint64_t word_of(int k)
+/* Returns what every 8 bytes of message k hold, which tells it from another round's. */
+static uint64_t block_word(int k)
 {
     return 0x0101010101010101u * (uint64_t)(k % 251 + 1);
 }
 
-static void produce(void *slot, size_t bytes, int k)
+static void write_block(void *slot, size_t bytes, int k)
 {
     memset(slot, k % 251 + 1, bytes);
 }
 
-static bool consume(const void *slot, size_t bytes, int k)
+static bool check_block(const void *slot, size_t bytes, int k)
 {
     const char *p = slot;
-    uint64_t word, other = 0, expected = word_of(k);
+    uint64_t word, other = 0, expected = block_word(k);
     for (size_t i = 0; i < bytes; i += sizeof(word)) {
         memcpy(&word, p + i, sizeof(word));
         other |= word ^ expected;
@@ -42,55 +40,71 @@ static bool consume(const void *slot, size_t bytes, int k)
     return other == 0;
 }
 
-static int trips_of(size_t bytes)
+static int count_trips(size_t bytes)
 {
     size_t n = BLOCK_BYTES / bytes;
     return n < TRIPS_MIN ? TRIPS_MIN : n > TRIPS_MAX ? TRIPS_MAX : (int)n;
 }
 
-/* Writes into the outgoing slot when it is this rank's turn, else reads the incoming one. */
-static int one_way(struct pp_transport *tp, size_t bytes, int from, int k)
+static int send_block(struct pp_transport *tp, size_t bytes, int k)
 {
-    if (tp->rank == from) {
-        PP_TRY(pp_transport_acquire(tp, from, 0));
-        produce(pp_transport_slot(tp, from, 0), bytes, k);
-        return pp_transport_post_send(tp, from, 0, bytes, 0);
-    }
-    PP_TRY(pp_transport_wait_recv(tp, from, 0));
-    if (!consume(pp_transport_slot(tp, from, 0), bytes, k))
-        return pp_fail(PP_EINTERNAL, "a message of %zu bytes was not the one expected", bytes);
-    return pp_transport_release(tp, from, 0);
+    PP_TRY(pp_transport_acquire(tp, tp->rank, 0));
+    write_block(pp_transport_slot(tp, tp->rank, 0), bytes, k);
+    return pp_transport_post_send(tp, tp->rank, 0, bytes, 0);
 }
 
-/* The next receive is posted before the answer to the last one goes out, as in a run. */
-static int block(struct pp_transport *tp, size_t bytes, int trips, double *seconds)
+/* One rank during a round. */
+struct block_end {
+    struct pp_transport *tp;
+    size_t bytes;
+    int trips, sent, received;
+};
+
+static int post_blocks(void *ctx)
 {
-    int in = 1 - tp->rank;
-    PP_TRY(link_swap(tp, &(double){0}));
-    PP_TRY(pp_transport_post_recv(tp, in, 0, bytes, 0));
-    PP_TRY(link_swap(tp, &(double){0})); /* both are posted */
-    uint64_t start = pp_clock_ns();
-    for (int k = 0; k < trips; k++) {
-        for (int from = 0; from < 2; from++) {
-            PP_TRY(one_way(tp, bytes, from, k));
-            if (from == in && k + 1 < trips)
-                PP_TRY(pp_transport_post_recv(tp, in, 0, bytes, 0));
-        }
-    }
-    *seconds = (double)(pp_clock_ns() - start) * 1e-9 / (2.0 * trips);
-    return 0;
+    struct block_end *e = ctx;
+    e->sent = e->received = 0;
+    PP_TRY(link_swap(e->tp, &(double){0}));
+    PP_TRY(pp_transport_post_recv(e->tp, 1 - e->tp->rank, 0, e->bytes, 0));
+    return link_swap(e->tp, &(double){0}); /* both are posted */
 }
 
-static void compute(double seconds)
+static int send_next_block(void *ctx)
+{
+    struct block_end *e = ctx;
+    return send_block(e->tp, e->bytes, e->sent++);
+}
+
+/* The next receive is posted before the answer to the last message is sent, as in a run. */
+static int receive_next_block(void *ctx)
+{
+    struct block_end *e = ctx;
+    int in = 1 - e->tp->rank;
+    PP_TRY(pp_transport_wait_recv(e->tp, in, 0));
+    if (!check_block(pp_transport_slot(e->tp, in, 0), e->bytes, e->received))
+        return pp_fail(PP_EINTERNAL, "a message of %zu bytes was not the one expected", e->bytes);
+    PP_TRY(pp_transport_release(e->tp, in, 0));
+    return ++e->received < e->trips ? pp_transport_post_recv(e->tp, in, 0, e->bytes, 0) : 0;
+}
+
+static int time_blocks(struct pp_transport *tp, size_t bytes, int trips, int rounds, double *t)
+{
+    struct block_end side = {.tp = tp, .bytes = bytes, .trips = trips};
+    const struct pp_link_end end = {tp->rank == 0, post_blocks, send_next_block, receive_next_block,
+                                    &side};
+    return pp_link_time(&end, trips, rounds, t);
+}
+
+static void compute_for(double seconds)
 {
     uint64_t end = pp_clock_ns() + (uint64_t)(seconds * 1e9);
     while (pp_clock_ns() < end)
         continue;
 }
 
-/* A message on its way while sender and reader compute for as long as two take: the part of `way`
- * that the reader does not wait for, at rank 0. */
-static int behind_computing(struct pp_transport *tp, size_t bytes, double way, double *out)
+/* Measures the part of a message's time `way` that the reader does not wait for when both ranks compute
+ * for twice as long meanwhile. The result is rank 0's. */
+static int measure_hidden(struct pp_transport *tp, size_t bytes, double way, double *out)
 {
     double t[HIDDEN];
     PP_TRY(link_share(tp, &way));
@@ -99,8 +113,8 @@ static int behind_computing(struct pp_transport *tp, size_t bytes, double way, d
             PP_TRY(pp_transport_post_recv(tp, 0, 0, bytes, 0));
         PP_TRY(link_swap(tp, &(double){0}));
         if (tp->rank == 0)
-            PP_TRY(one_way(tp, bytes, 0, k));
-        compute(2 * way);
+            PP_TRY(send_block(tp, bytes, k));
+        compute_for(2 * way);
         uint64_t start = pp_clock_ns();
         if (tp->rank == 1)
             PP_TRY(pp_transport_wait_recv(tp, 0, 0));
@@ -114,14 +128,15 @@ static int behind_computing(struct pp_transport *tp, size_t bytes, double way, d
     return 0;
 }
 
-/* What one rank takes for the same work without anybody else, and for a copy. */
-static bool alone(char *memory, size_t bytes, int trips, double *work, double *copy)
+/* Measures the same writing and reading by one rank alone, and a copy. Returns false if memory does not
+ * hold what was written. */
+static bool time_one_rank(char *memory, size_t bytes, int trips, double *work, double *copy)
 {
     bool right = true;
     uint64_t start = pp_clock_ns();
     for (int k = 0; k < trips; k++) {
-        produce(memory, bytes, k);
-        right = consume(memory, bytes, k) && right;
+        write_block(memory, bytes, k);
+        right = check_block(memory, bytes, k) && right;
     }
     uint64_t middle = pp_clock_ns();
     for (int k = 0; k < trips; k++) {
@@ -137,31 +152,30 @@ static bool alone(char *memory, size_t bytes, int trips, double *work, double *c
 static int measure_size(struct pp_transport *tp, struct pp_handover *h, char *memory)
 {
     double t[BLOCKS], work[BLOCKS], copy[BLOCKS], warm;
-    int trips = trips_of(h->bytes), n = BLOCKS;
-    PP_TRY(block(tp, h->bytes, 1, &warm));
+    int trips = count_trips(h->bytes), n = BLOCKS;
+    PP_TRY(time_blocks(tp, h->bytes, 1, 1, &warm));
     PP_TRY(link_share(tp, &warm));
     if (warm * trips > SLOW) {
         trips = warm < SLOW ? (int)(SLOW / warm) : 1;
         n = warm < SLOW ? BLOCKS : BLOCKS_SLOW;
     }
-    for (int i = 0; i < n; i++)
-        PP_TRY(block(tp, h->bytes, trips, &t[i]));
+    PP_TRY(time_blocks(tp, h->bytes, trips, n, t));
     h->one_way = pp_median(t, n); /* sorts */
     h->fastest = t[0];
-    PP_TRY(behind_computing(tp, h->bytes, h->one_way, &h->hidden));
+    PP_TRY(measure_hidden(tp, h->bytes, h->one_way, &h->hidden));
     if (tp->rank != 0)
         return 0;
     for (int i = 0; i < BLOCKS; i++)
-        if (!alone(memory, h->bytes, trips, &work[i], &copy[i]))
+        if (!time_one_rank(memory, h->bytes, trips, &work[i], &copy[i]))
             return pp_fail(PP_EINTERNAL, "memory does not hold what was written");
     h->same_core = pp_median(work, BLOCKS);
     h->copy = pp_median(copy, BLOCKS);
     return 0;
 }
 
-/* The message slots, which belong to both until the threads have ended. */
-static int measure(struct pp_transport *tp, struct pp_handover *items, int n,
-                   struct pp_arena *slots)
+/* Measures all sizes. *slots holds the messages until the threads of both ranks have ended. */
+static int measure_sizes(struct pp_transport *tp, struct pp_handover *items, int n,
+                         struct pp_arena *slots)
 {
     PP_OWN(pp_arena_destroy) struct pp_arena own = {0};
     size_t most = 0;
@@ -181,7 +195,7 @@ int pp_handover_measure(struct pp_transport *tp, struct pp_handover *items, int 
 {
     PP_OWN(pp_arena_destroy) struct pp_arena slots = {0};
     pp_assert(tp->size == 2);
-    return measure(tp, items, n, &slots);
+    return measure_sizes(tp, items, n, &slots);
 }
 
 /* ---- two threads */
@@ -192,10 +206,10 @@ struct sides {
     struct pp_arena slots[2];
 };
 
-static int side(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
+static int run_side(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
 {
     struct sides *s = ctx;
-    int rc = measure(*tp, s->items[rank], s->n, &s->slots[rank]);
+    int rc = measure_sizes(*tp, s->items[rank], s->n, &s->slots[rank]);
     if (rc < 0)
         pp_transport_abort(*tp);
     return rc;
@@ -212,7 +226,7 @@ int pp_handover_threads(struct pp_handover *items, int n, bool whole_machine)
         memcpy(copy, items, (size_t)n * sizeof(*copy));
         if (widens)
             pp_mask_use_all();
-        rc = pp_threads_run(2, &(struct pp_threads_job){.work = side, .ctx = &sides});
+        rc = pp_threads_run(2, &(struct pp_threads_job){.work = run_side, .ctx = &sides});
         if (widens)
             pp_mask_use(&before);
     }

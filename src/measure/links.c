@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The links between the processes of a run, measured where they are: from rank 0 to the first rank
- * beside it and to the first one on another host.
- */
+/* Measures the links between the processes of a run: from rank 0 to the next rank of its host, and to
+ * the first rank of another host. */
 #include "measure.h"
 
 #include <math.h>
@@ -18,27 +16,42 @@ enum {
 };
 #define LONG_ENOUGH 0.02 /* seconds that a large message takes; then it is not made larger */
 
-/* Half of there and back. */
-static int one_way(struct pp_transport *tp, int peer, char *buf, size_t bytes, double *out)
+struct process_end {
+    struct pp_transport *tp;
+    int peer;
+    char *buf;
+    size_t bytes;
+};
+
+static int send_to_process(void *ctx)
+{
+    const struct process_end *e = ctx;
+    return pp_transport_send(e->tp, e->peer, e->buf, e->bytes);
+}
+
+static int receive_from_process(void *ctx)
+{
+    const struct process_end *e = ctx;
+    return pp_transport_recv(e->tp, e->peer, e->buf, e->bytes);
+}
+
+/* Measures the fastest message of `bytes`. */
+static int measure_fastest(struct pp_transport *tp, int peer, char *buf, size_t bytes, double *out)
 {
     double t[ROUNDS];
-    for (int i = 0; i < ROUNDS; i++) {
-        uint64_t start = pp_clock_ns();
-        if (tp->rank == 0)
-            PP_TRY(pp_transport_send(tp, peer, buf, bytes));
-        PP_TRY(pp_transport_recv(tp, peer, buf, bytes));
-        if (tp->rank != 0)
-            PP_TRY(pp_transport_send(tp, peer, buf, bytes));
-        t[i] = (double)(pp_clock_ns() - start) * 0.5e-9;
-    }
+    struct process_end side = {tp, peer, buf, bytes};
+    const struct pp_link_end end = {tp->rank == 0, NULL, send_to_process, receive_from_process,
+                                    &side};
+    PP_TRY(pp_link_time(&end, 1, ROUNDS, t));
     pp_sort_doubles(t, ROUNDS);
     *out = t[0];
     return 0;
 }
 
-/* What the calls take of a sender that is not waited for, and of a reader who comes late. */
-static int copies(struct pp_transport *tp, int peer, char *buf, size_t bytes, double way,
-                  double *out)
+/* Measures the calls alone: of a sender that does not wait for the receiver, and of a receiver that
+ * comes after the message. */
+static int measure_copies(struct pp_transport *tp, int peer, char *buf, size_t bytes, double way,
+                          double *out)
 {
     double send[ROUNDS], recv[ROUNDS];
     for (int i = 0; i < ROUNDS; i++) {
@@ -58,9 +71,9 @@ static int copies(struct pp_transport *tp, int peer, char *buf, size_t bytes, do
     return 0;
 }
 
-/* Rank 0 and peer: larger messages until one takes long enough, and then visits until they agree.
- * Both measure, rank 0's clock counts and says what comes next. */
-static int measure_one(struct pp_transport *tp, int peer, char *buf, struct pp_link_cost *out)
+/* Measures the link between rank 0 and `peer` with larger and larger messages until one takes long
+ * enough, and then until several visits agree. Rank 0's clock decides what follows. */
+static int measure_link_to(struct pp_transport *tp, int peer, char *buf, struct pp_link *out)
 {
     struct link_visits v = {.n = 0};
     double low[LINK_FIGURES], latency, copy, way, unsteady = 1;
@@ -68,9 +81,9 @@ static int measure_one(struct pp_transport *tp, int peer, char *buf, struct pp_l
     for (size_t next = LEAST; next > 0;) {
         v.n = next == bytes ? v.n : 0;
         bytes = next;
-        PP_TRY(one_way(tp, peer, buf, SMALL, &latency));
-        PP_TRY(one_way(tp, peer, buf, bytes, &way));
-        PP_TRY(copies(tp, peer, buf, bytes, way, &copy));
+        PP_TRY(measure_fastest(tp, peer, buf, SMALL, &latency));
+        PP_TRY(measure_fastest(tp, peer, buf, bytes, &way));
+        PP_TRY(measure_copies(tp, peer, buf, bytes, way, &copy));
         v.t[LINK_LATENCY][v.n] = latency;
         v.t[LINK_CALLS][v.n] = copy / (double)bytes;
         v.t[LINK_BYTE][v.n++] = way > latency ? (way - latency) / (double)bytes : 0;
@@ -80,19 +93,18 @@ static int measure_one(struct pp_transport *tp, int peer, char *buf, struct pp_l
         PP_TRY(tp->rank == 0 ? pp_transport_send(tp, peer, &next, sizeof(next))
                              : pp_transport_recv(tp, peer, &next, sizeof(next)));
     }
-    *out =
-        (struct pp_link_cost){true, low[LINK_LATENCY], low[LINK_BYTE], low[LINK_CALLS], unsteady};
+    *out = (struct pp_link){low[LINK_LATENCY], low[LINK_BYTE], low[LINK_CALLS], unsteady};
     return 0;
 }
 
-static int measure_all(struct pp_transport *tp, char *buf, struct pp_links *l)
+static int measure_both_links(struct pp_transport *tp, char *buf, struct pp_links *l)
 {
     for (int k = 0; k < 2; k++) {
         int peer = 1;
         while (peer < tp->size && (l->host[peer] != l->host[0]) != (k == 1))
             peer++;
         if (peer < tp->size && (tp->rank == 0 || tp->rank == peer))
-            PP_TRY(measure_one(tp, tp->rank == 0 ? peer : 0, buf, k ? &l->far : &l->near));
+            PP_TRY(measure_link_to(tp, tp->rank == 0 ? peer : 0, buf, k ? &l->far : &l->near));
     }
     return 0;
 }
@@ -105,7 +117,7 @@ int pp_links_measure(struct pp_transport *tp, struct pp_links *out)
     if (rc == 0)
         rc = pp_transport_allgather(tp, &tp->host, sizeof(tp->host), l.host);
     if (rc == 0 && l.host)
-        rc = measure_all(tp, buf, &l);
+        rc = measure_both_links(tp, buf, &l);
     PP_TRY_UNDO(rc, pp_free(l.host));
     for (int r = 0; l.host && r < l.n; r++)
         l.beside += l.host[r] == l.host[0];
@@ -115,16 +127,13 @@ int pp_links_measure(struct pp_transport *tp, struct pp_links *out)
 
 int pp_links_put(const struct pp_links *l, struct pp_costs *c)
 {
-    if (l->near.measured) {
-        c->linked = true;
-        c->latency = l->near.latency;
-        c->byte = l->near.byte;
+    if (l->near.unsteady > 0) {
+        double of_threads = c->near.unsteady;
+        c->near = l->near;
+        c->near.unsteady = fmax(of_threads, l->near.unsteady);
     }
-    c->unsteady = fmax(c->unsteady, fmax(l->near.unsteady, l->far.unsteady));
-    if (l->far.measured) {
-        c->far_latency = l->far.latency;
-        c->far_byte = l->far.byte;
-        c->far_copy = l->far.copy;
+    if (l->far.unsteady > 0) {
+        c->far = l->far;
         c->one_wire = true;
         return pp_costs_hosts(c, l->host, l->n);
     }

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Measuring a model on this machine: one pinned thread for each rank that can have a core, all
- * computing at once. Here the threads are started and what they found is put together.
- */
+/* Measures a model on this machine: starts one pinned thread for each rank that can have a core, all
+ * computing at once, and makes the table of costs from their times. */
 #include "measure.h"
 
 #include <string.h>
 
 #include "ppcli/base/cores.h"
 
-/* A transfer between processes or through one core cannot be measured here: figures of an ordinary
- * machine, so that more messages cost more. */
+/* On one core no transfer can be measured: these figures of an ordinary machine let more messages cost
+ * more. */
 #define ASSUMED_LATENCY 1e-6
 #define ASSUMED_BYTE 0.1e-9
 #define CLOCKS 3 /* how often the executor reads the clock in an action */
@@ -26,7 +24,7 @@ double measure_clock(uint64_t (*clock_ns)(void))
     return (double)(now - start) * 1e-9 / READS;
 }
 
-static void classify(struct measurement *m)
+static void classify_layers(struct measurement *m)
 {
     const struct pp_model *model = m->spec->model;
     for (int i = 0; i < model->n_layers; i++) {
@@ -39,8 +37,8 @@ static void classify(struct measurement *m)
     }
 }
 
-/* Every worker gets about the same work, so that all are busy most of the time. */
-static int cut(struct measurement *m)
+/* Cuts the model so that every worker has about the same work and all are busy most of the time. */
+static int cut_layers(struct measurement *m)
 {
     const struct pp_model *model = m->spec->model;
     PP_TAKE(double, flops, model->n_layers);
@@ -49,7 +47,7 @@ static int cut(struct measurement *m)
     return pp_partition_costs(model, flops, m->workers, m->first, m->last);
 }
 
-static int work(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
+static int run_worker(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
 {
     struct worker *w = &((struct worker *)ctx)[rank];
     w->tp = *tp;
@@ -72,16 +70,16 @@ static int work(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_
     return rc;
 }
 
-static void end(int rank, void *ctx)
+static void close_worker(int rank, void *ctx)
 {
     pp_backend_close(&((struct worker *)ctx)[rank].be);
 }
 
 /* ---- putting it together */
 
-/* Time of class k at size s over all workers; false: it was not measured. */
-static bool mean(const struct measurement *m, const struct worker *workers, int s, int k,
-                 struct pp_layer_seconds *out)
+/* Computes the mean time of class k at size s over all workers. False: it was not measured. */
+static bool average_class(const struct measurement *m, const struct worker *workers, int s, int k,
+                          struct pp_layer_seconds *out)
 {
     struct pp_layer_seconds sum = {0};
     int n = 0;
@@ -104,9 +102,9 @@ static double on_line(double x0, double y0, double x1, double y1, double x)
     return y > 0 ? y : 0;
 }
 
-/* A size that was too large for the budget: from the two largest that were not, or in proportion to
- * one. The smallest size is always measured. */
-static void extrapolate(struct pp_costs *c, int layer, int s)
+/* Sets a size that was too large for the budget from the two sizes before it, or in proportion to the
+ * one before it. The smallest size is always measured. */
+static void extrapolate_layer(struct pp_costs *c, int layer, int s)
 {
     struct pp_layer_seconds *t = &c->layers[(size_t)s * (size_t)c->n_layers + (size_t)layer];
     const struct pp_layer_seconds *b = t - c->n_layers;
@@ -127,15 +125,15 @@ static void extrapolate_ends(const struct pp_costs *c, double *t, int s)
         t[s] = t[s - 1] * c->sizes[s] / c->sizes[s - 1];
 }
 
-static void put_together(const struct measurement *m, const struct worker *workers,
-                         struct pp_costs *c)
+static void fill_costs(const struct measurement *m, const struct worker *workers,
+                       struct pp_costs *c)
 {
     const struct worker *w = &workers[0];
     for (int s = 0; s < c->n_sizes; s++) {
         for (int i = 0; i < c->n_layers; i++) {
             struct pp_layer_seconds *t = &c->layers[(size_t)s * (size_t)c->n_layers + (size_t)i];
-            if (!mean(m, workers, s, m->class_of[i], t))
-                extrapolate(c, i, s);
+            if (!average_class(m, workers, s, m->class_of[i], t))
+                extrapolate_layer(c, i, s);
         }
         c->input[s] = w->input[s];
         c->loss[s] = w->loss[s];
@@ -146,11 +144,10 @@ static void put_together(const struct measurement *m, const struct worker *worke
         c->optimizer += workers[r].optimizer / m->workers;
         c->add += workers[r].add / m->workers;
     }
-    c->linked = w->visits.n > 0;
     double low[LINK_FIGURES] = {ASSUMED_LATENCY, 0, ASSUMED_BYTE};
-    c->unsteady = c->linked ? link_settle(&w->visits, low) : 1;
-    c->latency = low[LINK_LATENCY];
-    c->byte = low[LINK_BYTE];
+    c->near.unsteady = w->visits.n > 0 ? link_settle(&w->visits, low) : 0;
+    c->near.latency = low[LINK_LATENCY];
+    c->near.byte = low[LINK_BYTE];
     /* two of three actions receive and send one message; the third only lets go */
     c->action = CLOCKS * measure_clock(pp_clock_ns) + low[LINK_CALLS] * 2 / 3;
     c->value_bytes = (double)pp_backend_value_bytes(&w->m->spec->backend);
@@ -159,7 +156,7 @@ static void put_together(const struct measurement *m, const struct worker *worke
     c->threads = pp_backend_members(&m->spec->backend);
 }
 
-static int take_results(struct measurement *m, struct worker *workers)
+static int allocate_results(struct measurement *m, struct worker *workers)
 {
     size_t sizes = (size_t)m->spec->n_sizes, n = sizes * (size_t)m->n_classes;
     for (int r = 0; r < m->workers; r++) {
@@ -176,7 +173,7 @@ static int take_results(struct measurement *m, struct worker *workers)
     return 0;
 }
 
-static bool thread_safe(const struct pp_measure_spec *spec, int *rc)
+static bool is_thread_safe(const struct pp_measure_spec *spec, int *rc)
 {
     PP_OWN(pp_backend_close) struct pp_backend *be = NULL;
     *rc = pp_backend_open_choice(&spec->backend, &be);
@@ -195,7 +192,7 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     there = there > 1 ? there : 1;
     m.workers = spec->ranks < there ? spec->ranks : there;
     m.workers = m.workers < n ? m.workers : n;
-    m.workers = thread_safe(spec, &rc) ? m.workers : 1;
+    m.workers = is_thread_safe(spec, &rc) ? m.workers : 1;
     PP_TRY(rc);
     m.deadline_ns = start + (uint64_t)(spec->seconds * 1e9);
     m.visit_ns = (uint64_t)(spec->seconds * 0.25e9 / (spec->n_sizes + 1));
@@ -211,20 +208,20 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     m.class_of = numbers;
     m.first = numbers + n;
     m.last = m.first + m.workers;
-    classify(&m);
+    classify_layers(&m);
     PP_OWN(pp_costs_destroy) struct pp_costs *c = NULL;
     const struct pp_places_spec where = {.ranks = m.workers,
                                          .threads = threads,
                                          .unpinned = spec->backend.gemm == PP_GEMM_CBLAS &&
                                                      spec->backend.threads > 1};
     rc = pp_places_make(&where, &m.places);
-    rc = rc < 0 ? rc : cut(&m);
-    rc = rc < 0 ? rc : take_results(&m, workers);
+    rc = rc < 0 ? rc : cut_layers(&m);
+    rc = rc < 0 ? rc : allocate_results(&m, workers);
     rc = rc < 0 ? rc : pp_costs_create(n, spec->sizes, spec->n_sizes, &c);
-    const struct pp_threads_job job = {work, end, workers, &m.places};
+    const struct pp_threads_job job = {run_worker, close_worker, workers, &m.places};
     rc = rc < 0 ? rc : pp_threads_run(m.workers, &job);
     if (rc == 0) {
-        put_together(&m, workers, c);
+        fill_costs(&m, workers, c);
         c->took = (double)(pp_clock_ns() - start) * 1e-9;
         *out = c;
         c = NULL;

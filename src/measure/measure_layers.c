@@ -31,11 +31,11 @@ enum {
 #define ACTIVATION_BYTES (64.0 * 1024 * 1024) /* of one shape */
 #define DATA_BYTES (64.0 * 1024 * 1024)       /* of the data set that rows are gathered from */
 
-/* A layer that is measured: a chunk of its own. */
+/* A layer that is measured, as a chunk of its own. */
 struct sample {
     const struct pp_layer *layer;
     int class;
-    bool chained; /* its input is the output of the one before in the list */
+    bool chained; /* its input is the output of the sample before it */
     struct pp_chunk *chunk;
     float *x[SLOTS], *y[SLOTS];
     float *dy, *dx;
@@ -53,27 +53,27 @@ struct bench {
     struct pp_optimizer_args *args;
     float *fill; /* host: [fill_floats] small numbers */
     size_t fill_floats;
-    /* What a piece of work takes on a core of its own. A thread that computes on its core alone can
-     * ask for its processor time: other programs that want the core meanwhile then do not count. */
+    /* The clock: processor time where a rank is one thread, so that other programs on its core do not
+     * count; else the wall clock. */
     uint64_t (*now)(void);
     double clock;    /* seconds that reading it takes */
     double *per_row; /* [n_sizes] seconds a pass took per row; 0: not measured */
 };
 
-static double since(const struct bench *b, uint64_t start)
+static double seconds_since(const struct bench *b, uint64_t start)
 {
     double t = (double)(b->now() - start) * 1e-9 - b->clock;
     return t > 0 ? t : 0;
 }
 
-static double left(const struct bench *b)
+static double seconds_left(const struct bench *b)
 {
     return ((double)b->w->m->deadline_ns - (double)pp_clock_ns()) * 1e-9;
 }
 
-/* How many layers of a shape to measure: as many as fill the caches, when rows or weights of that
- * many do. */
-static int enough(const struct bench *b, const struct pp_layer *l)
+/* Returns how many layers of a shape to measure: as many as it takes to fill the caches with their
+ * weights or their rows. */
+static int count_enough_layers(const struct bench *b, const struct pp_layer *l)
 {
     double floats = 3.0 * b->rows * (double)pp_layer_values(b->w->m->spec->model, l->index);
     double n = WEIGHT_BYTES / (2.0 * sizeof(float) * (double)l->n_floats + 1) + 1;
@@ -82,8 +82,8 @@ static int enough(const struct bench *b, const struct pp_layer *l)
     return n < 2 ? 2 : n > SAME_SHAPE_MAX ? SAME_SHAPE_MAX : (int)n;
 }
 
-/* The worker's layers, not too many of a shape. */
-static int choose(struct bench *b)
+/* Chooses samples from the worker's layers, only so many of each shape as are needed. */
+static int choose_layers(struct bench *b)
 {
     const struct measurement *m = b->w->m;
     int first = m->first[b->w->rank], last = m->last[b->w->rank];
@@ -93,7 +93,7 @@ static int choose(struct bench *b)
     b->rows = m->spec->sizes[m->spec->n_sizes - 1];
     for (int i = first; i <= last; i++) {
         const struct pp_layer *l = &m->spec->model->layers[i];
-        if (have[m->class_of[i]]++ < enough(b, l)) {
+        if (have[m->class_of[i]]++ < count_enough_layers(b, l)) {
             b->samples[b->n++] = (struct sample){.layer = l, .class = m->class_of[i]};
             b->n_floats += l->n_floats;
         }
@@ -101,20 +101,20 @@ static int choose(struct bench *b)
     return 0;
 }
 
-static float *rows_of(struct pp_arena *a, int rows, size_t width)
+static float *take_rows(struct pp_arena *a, int rows, size_t width)
 {
     return pp_arena_take(a, (size_t)rows * width, sizeof(float));
 }
 
-/* Of the layer's value. */
+/* Returns the elements of the layer's value, of one row. */
 static size_t width_of(const struct bench *b, const struct pp_layer *l)
 {
     const struct pp_measure_spec *spec = b->w->m->spec;
     return pp_node_elements(spec->model, &spec->model->nodes[l->last_node], &spec->backend);
 }
 
-/* All that the samples need. On a dry arena only the size is of use. */
-static int place(struct bench *b, struct pp_arena *a)
+/* Takes the memory of all samples from the arena, of which a dry one only counts the bytes. */
+static int place_samples(struct bench *b, struct pp_arena *a)
 {
     const struct pp_measure_spec *spec = b->w->m->spec;
     b->args = pp_arena_take(a, 1, sizeof(*b->args));
@@ -131,18 +131,18 @@ static int place(struct bench *b, struct pp_arena *a)
         s->chained = before && before->layer->out == s->layer->in;
         size_t in = (size_t)s->layer->in;
         for (int slot = 0; slot < SLOTS; slot++) {
-            s->x[slot] = s->chained ? before->y[slot] : rows_of(a, b->rows, in);
-            s->y[slot] = rows_of(a, b->rows, width_of(b, s->layer));
+            s->x[slot] = s->chained ? before->y[slot] : take_rows(a, b->rows, in);
+            s->y[slot] = take_rows(a, b->rows, width_of(b, s->layer));
         }
-        s->dy = rows_of(a, b->rows, width_of(b, s->layer));
+        s->dy = take_rows(a, b->rows, width_of(b, s->layer));
         s->dx = NULL;
         if (s->layer->index > 0)
-            s->dx = s->chained ? before->dy : rows_of(a, b->rows, in);
+            s->dx = s->chained ? before->dy : take_rows(a, b->rows, in);
     }
     return 0;
 }
 
-static int fill(struct bench *b, float *to, size_t n)
+static int fill_values(struct bench *b, float *to, size_t n)
 {
     for (size_t i = 0; i < n; i += b->fill_floats) {
         size_t piece = n - i < b->fill_floats ? n - i : b->fill_floats;
@@ -151,13 +151,13 @@ static int fill(struct bench *b, float *to, size_t n)
     return 0;
 }
 
-/* Every page of it touched: a page's first touch is not part of a layer's time. */
+/* Takes memory and touches each of its pages, because the first touch is not part of a layer's time. */
 static int take_memory(struct bench *b)
 {
     struct pp_backend *be = b->w->be;
     const struct measurement *m = b->w->m;
     struct pp_arena a = pp_arena_dry();
-    PP_TRY(place(b, &a));
+    PP_TRY(place_samples(b, &a));
     uint64_t all = atomic_fetch_add(m->taken, a.used) + a.used;
     if (!be->caps.async && all > m->room)
         return pp_fail(
@@ -169,16 +169,16 @@ static int take_memory(struct bench *b)
     PP_TRY(pp_backend_alloc(be, a.used, &b->block));
     b->block_bytes = a.used;
     a = (struct pp_arena){.base = b->block, .bytes = b->block_bytes};
-    PP_TRY(place(b, &a));
+    PP_TRY(place_samples(b, &a));
     b->fill_floats = 65536;
     b->fill = pp_alloc(b->fill_floats, sizeof(float));
     if (!b->fill)
         return PP_ERESOURCE;
-    PP_TRY(fill(b, b->block, b->block_bytes / sizeof(float))); /* zeros */
+    PP_TRY(fill_values(b, b->block, b->block_bytes / sizeof(float))); /* zeros */
     /* Small, so that nothing grows, and without a pattern: as in a run no branch can be guessed. */
     pp_rng_uniform(0, pp_rng_stream("measure", 0), 0, -0.01f, 0.01f, b->fill_floats, b->fill);
     for (int k = 0; k < b->n; k++) {
-        PP_TRY(fill(b, b->samples[k].chunk->params, b->samples[k].chunk->n_floats));
+        PP_TRY(fill_values(b, b->samples[k].chunk->params, b->samples[k].chunk->n_floats));
         PP_TRY(pp_chunk_weights_changed(b->samples[k].chunk, be));
         /* as in a run, which proves with these maxima that its numbers are finite */
         pp_chunk_measure(b->samples[k].chunk,
@@ -189,15 +189,15 @@ static int take_memory(struct bench *b)
 
 /* ---- passes */
 
-static int done(struct bench *b, uint64_t start, double *t)
+static int stop_clock(struct bench *b, uint64_t start, double *t)
 {
     if (b->w->be->caps.async)
         PP_TRY(pp_backend_synchronize(b->w->be));
-    *t = since(b, start);
+    *t = seconds_since(b, start);
     return 0;
 }
 
-static int one_pass(struct bench *b, int rows, int pass)
+static int run_pass(struct bench *b, int rows, int pass)
 {
     struct pp_backend *be = b->w->be;
     int slot = pass % SLOTS, other = pass > 0 ? (pass + 1) % SLOTS : slot, gslot = 0;
@@ -206,19 +206,19 @@ static int one_pass(struct bench *b, int rows, int pass)
         struct sample *s = &b->samples[k];
         uint64_t start = b->now();
         PP_TRY(pp_chunk_forward(s->chunk, be, slot, &what, s->x[slot], s->y[slot]));
-        PP_TRY(done(b, start, &s->t[0][pass]));
+        PP_TRY(stop_clock(b, start, &s->t[0][pass]));
     }
     for (int k = b->n - 1; k >= 0; k--) {
         struct sample *s = &b->samples[k];
         uint64_t start = b->now();
         PP_TRY(pp_chunk_backward_input(s->chunk, be, other, gslot, s->dy, s->dx));
-        PP_TRY(done(b, start, &s->t[1][pass]));
+        PP_TRY(stop_clock(b, start, &s->t[1][pass]));
     }
     for (int k = b->n - 1; k >= 0; k--) {
         struct sample *s = &b->samples[k];
         uint64_t start = b->now();
         PP_TRY(pp_chunk_backward_weight(s->chunk, be, 1, &other, &gslot, false));
-        PP_TRY(done(b, start, &s->t[2][pass]));
+        PP_TRY(stop_clock(b, start, &s->t[2][pass]));
     }
     return 0;
 }
@@ -231,25 +231,25 @@ static double rows_from(const struct measurement *m, int size)
     return rows;
 }
 
-/* Threads of a rank that wait for each other cannot go by processor time: of theirs the lower quartile, as
- * other programs only add to it. */
-static double settle(const struct bench *b, double *t, int n)
+/* Returns the median; of threads that wait for each other, which are timed by the wall clock, the lower
+ * quartile, because other programs can only add time. */
+static double typical_seconds(const struct bench *b, double *t, int n)
 {
     double middle = pp_median(t, n);
     return pp_backend_members(&b->w->be->choice) > 1 ? pp_quantile(t, n, 0.25) : middle;
 }
 
-/* A visit to a size counts if it is the first one or much faster than those before. */
-static int keep(struct bench *b, int size, int passes)
+/* Keeps the times of a visit to a size if it is the first visit, or much faster than those before. */
+static int keep_times(struct bench *b, int size, int passes)
 {
     const struct measurement *m = b->w->m;
     PP_TAKE(struct pp_layer_seconds, sums, m->n_classes);
     PP_TAKE(int, counts, m->n_classes);
     for (int k = 0; k < b->n; k++) {
         struct sample *s = &b->samples[k];
-        sums[s->class].f += settle(b, s->t[0], passes);
-        sums[s->class].i += settle(b, s->t[1], passes);
-        sums[s->class].w += settle(b, s->t[2], passes);
+        sums[s->class].f += typical_seconds(b, s->t[0], passes);
+        sums[s->class].i += typical_seconds(b, s->t[1], passes);
+        sums[s->class].w += typical_seconds(b, s->t[2], passes);
         counts[s->class]++;
     }
     for (int c = 0; c < m->n_classes; c++) {
@@ -263,7 +263,7 @@ static int keep(struct bench *b, int size, int passes)
     return 0;
 }
 
-/* Passes until there are enough of them or `share` seconds are used up, but at least one. */
+/* Runs passes until there are enough of them or `share` seconds are spent, but at least one. */
 static int measure_size(struct bench *b, int size, double share)
 {
     const struct measurement *m = b->w->m;
@@ -271,36 +271,36 @@ static int measure_size(struct bench *b, int size, double share)
     for (int k = 0; k < b->n; k++) {
         const struct sample *s = &b->samples[k];
         for (int slot = 0; slot < SLOTS && !s->chained; slot++)
-            PP_TRY(fill(b, s->x[slot], (size_t)rows * (size_t)s->layer->in));
+            PP_TRY(fill_values(b, s->x[slot], (size_t)rows * (size_t)s->layer->in));
         if (k == b->n - 1 || !s[1].chained)
-            PP_TRY(fill(b, s->dy, (size_t)rows * width_of(b, s->layer)));
+            PP_TRY(fill_values(b, s->dy, (size_t)rows * width_of(b, s->layer)));
     }
     int passes = 0;
     uint64_t start = b->now();
     while (passes < PASSES_MAX) {
-        double spent = since(b, start);
+        double spent = seconds_since(b, start);
         if (passes > 0 && spent + spent / passes > share * (passes < PASSES_MIN ? 1.5 : 1))
             break;
-        PP_TRY(one_pass(b, rows, passes));
+        PP_TRY(run_pass(b, rows, passes));
         passes++;
     }
-    double per_row = since(b, start) / passes / rows;
+    double per_row = seconds_since(b, start) / passes / rows;
     if (b->per_row[size] == 0 || per_row < b->per_row[size])
         b->per_row[size] = per_row;
-    return keep(b, size, passes);
+    return keep_times(b, size, passes);
 }
 
-/* The first visits: no pass of what does not fit the budget, but the smallest size. */
-static int visit(struct bench *b)
+/* Measures each size that fits the budget, and the smallest size in any case. */
+static int measure_sizes(struct bench *b)
 {
     const struct measurement *m = b->w->m;
     double per_row = 0;
     for (int s = 0; s < m->spec->n_sizes; s++) {
-        /* together: what the others do to caches and memory is part of the time */
+        /* all workers at once: what they do to each other's caches is part of the time */
         PP_TRY(measure_link(b->w));
         PP_TRY(pp_transport_barrier(b->w->tp));
         int rows = m->spec->sizes[s];
-        double share = left(b) * rows / rows_from(m, s);
+        double share = seconds_left(b) * rows / rows_from(m, s);
         if (s == 0 || per_row * rows <= share)
             PP_TRY(measure_size(b, s, share));
         per_row = b->per_row[s] > 0 ? b->per_row[s] : per_row;
@@ -308,9 +308,10 @@ static int visit(struct bench *b)
     return 0;
 }
 
-/* Other programs, and other virtual machines on the same core, slow this one for a second or so:
- * again to the sizes whose rows took longer than those of the fastest. Small sizes may well do. */
-static int visit_again(struct bench *b)
+/* Measures a second and a third time the sizes whose rows took longer than those of the fastest size:
+ * another program, or another virtual machine on the same core, may have slowed them for a second.
+ * Rows of small sizes may really take longer. */
+static int measure_slow_sizes(struct bench *b)
 {
     const struct measurement *m = b->w->m;
     int n = m->spec->n_sizes;
@@ -318,7 +319,7 @@ static int visit_again(struct bench *b)
     PP_TAKE(double, mine, n + 1);
     for (int round = 0; round < REVISITS; round++) {
         memcpy(mine, b->per_row, (size_t)n * sizeof(*mine));
-        mine[n] = left(b) + REVISITS_SHARE * m->spec->seconds;
+        mine[n] = seconds_left(b) + REVISITS_SHARE * m->spec->seconds;
         PP_TRY(pp_transport_allgather(b->w->tp, mine, (size_t)(n + 1) * sizeof(*mine), all));
         double least = 0, rest = all[n]; /* of worker 0, as all do the same */
         for (int s = 0; s < n; s++) {
@@ -352,7 +353,7 @@ static int measure_optimizer(struct bench *b)
         uint64_t start = b->now();
         for (int k = 0; k < b->n; k++)
             PP_TRY(pp_chunk_optimizer_step(b->samples[k].chunk, be, b->args));
-        PP_TRY(done(b, start, &t[i]));
+        PP_TRY(stop_clock(b, start, &t[i]));
     }
     b->w->optimizer = pp_median(t, OPTIMIZER_PASSES) / floats;
     for (int i = 0; i < OPTIMIZER_PASSES; i++) {
@@ -361,7 +362,7 @@ static int measure_optimizer(struct bench *b)
             const struct pp_chunk *c = b->samples[k].chunk;
             PP_TRY(pp_backend_add(be, c->n_floats, c->grads, c->params));
         }
-        PP_TRY(done(b, start, &t[i]));
+        PP_TRY(stop_clock(b, start, &t[i]));
     }
     b->w->add = pp_median(t, OPTIMIZER_PASSES) / floats;
     return 0;
@@ -369,7 +370,7 @@ static int measure_optimizer(struct bench *b)
 
 /* ---- the two ends */
 
-/* Rows from all over a data set of this size, and the loss, in memory of their own. */
+/* Memory for the two ends of a model: rows from all over a data set, and the loss. */
 struct ends {
     int rows;     /* the most that are measured: both are linear in rows */
     int n;        /* samples */
@@ -402,8 +403,8 @@ static int time_ends(struct bench *b, const struct ends *e, int rows, double *in
                               .scaling = {.scale = {1.0f / 255}},
                               .x = e->x};
         PP_TRY(pp_backend_gather(be, &g));
-        PP_TRY(done(b, start, &t[0][pass]));
-        PP_TRY(fill(b, e->logits, (size_t)rows * e->width));
+        PP_TRY(stop_clock(b, start, &t[0][pass]));
+        PP_TRY(fill_values(b, e->logits, (size_t)rows * e->width));
         const struct pp_targets of = {.B = rows,
                                       .P = pp_model_targets(model),
                                       .data = e->data, /* zeros */
@@ -422,7 +423,7 @@ static int time_ends(struct bench *b, const struct ends *e, int rows, double *in
         start = b->now();
         PP_TRY(pp_backend_targets(be, &of));
         PP_TRY(pp_backend_softmax_cross_entropy(be, &l));
-        PP_TRY(done(b, start, &t[1][pass]));
+        PP_TRY(stop_clock(b, start, &t[1][pass]));
     }
     *input = pp_median(t[0], PASSES_MIN);
     *loss = pp_median(t[1], PASSES_MIN);
@@ -445,8 +446,8 @@ static int measure_ends(struct bench *b)
     void *block = NULL;
     int rc = 0;
     for (int pass = 0; rc == 0 && pass < 2; pass++) {
-        e.x = rows_of(&a, e.rows, (size_t)model->inputs);
-        e.logits = rows_of(&a, e.rows, e.width);
+        e.x = take_rows(&a, e.rows, (size_t)model->inputs);
+        e.logits = take_rows(&a, e.rows, e.width);
         e.targets = pp_arena_take(&a, (size_t)e.rows * positions, sizeof(*e.targets));
         e.index = pp_arena_take(&a, (size_t)e.rows, sizeof(*e.index));
         e.data = pp_arena_take(&a, data, 1);
@@ -487,11 +488,11 @@ int measure_layers(struct worker *w)
     b.clock = measure_clock(b.now);
     PP_TAKE(double, per_row, spec->n_sizes);
     b.per_row = per_row;
-    PP_TRY(choose(&b));
+    PP_TRY(choose_layers(&b));
     PP_TRY(take_memory(&b));
     PP_TRY(w->rank == 0 ? measure_ends(&b) : 0);
-    PP_TRY(visit(&b));
-    PP_TRY(visit_again(&b));
+    PP_TRY(measure_sizes(&b));
+    PP_TRY(measure_slow_sizes(&b));
     PP_TRY(pp_transport_barrier(w->tp));
     PP_TRY(measure_optimizer(&b));
     return measure_link(w);

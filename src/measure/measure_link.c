@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a transfer between two rank threads costs, through the real transport: the time until the
- * other side sees it, what its bytes cost more when another core has written them, and the calls
- * themselves, which every action of the executor makes.
+ * Measures links. pp_link_time() times messages over any transport: links.c uses it between processes,
+ * handover.c for `bench`, and the preflight of hosts over TCP. The rest of this file measures the link
+ * between two rank threads: the time until the other side sees a message, what its bytes cost more when
+ * another core has written them, and the calls that every action of the executor makes.
  */
 #include "measure.h"
 
@@ -55,42 +56,55 @@ int link_share(struct pp_transport *tp, double *x)
     return 0;
 }
 
-static int send(struct pp_transport *tp, int ch, int slot)
+int pp_link_time(const struct pp_link_end *end, int trips, int rounds, double *t)
+{
+    for (int round = 0; round < rounds; round++) {
+        PP_TRY(end->meet ? end->meet(end->ctx) : 0);
+        uint64_t start = pp_clock_ns();
+        for (int i = 0; i < trips; i++) {
+            PP_TRY(end->leads ? end->send(end->ctx) : end->receive(end->ctx));
+            PP_TRY(end->leads ? end->receive(end->ctx) : end->send(end->ctx));
+        }
+        t[round] = (double)(pp_clock_ns() - start) * 1e-9 / (2.0 * trips);
+    }
+    return 0;
+}
+
+/* ---- between two threads */
+
+static int send_slot(struct pp_transport *tp, int ch, int slot)
 {
     PP_TRY(pp_transport_acquire(tp, ch, slot));
     return pp_transport_post_send(tp, ch, slot, BYTES, slot);
 }
 
-static int receive(struct pp_transport *tp, int ch, int slot)
+static int receive_slot(struct pp_transport *tp, int ch, int slot)
 {
     PP_TRY(pp_transport_post_recv(tp, ch, slot, BYTES, slot));
     return pp_transport_wait_recv(tp, ch, slot);
 }
 
-/* There and back: half of it is the latency. */
-static int trips(struct worker *w, double *t)
+static int meet_other(void *tp)
 {
-    struct pp_transport *tp = w->tp;
-    PP_TRY(link_swap(tp, &(double){0}));
-    uint64_t start = pp_clock_ns();
-    for (int i = 0; i < TRIPS; i++) {
-        if (tp->rank == 0) {
-            PP_TRY(send(tp, 0, 0));
-            PP_TRY(receive(tp, 1, 0));
-            PP_TRY(pp_transport_release(tp, 1, 0));
-        } else {
-            PP_TRY(receive(tp, 0, 0));
-            PP_TRY(pp_transport_release(tp, 0, 0));
-            PP_TRY(send(tp, 1, 0));
-        }
-    }
-    *t = (double)(pp_clock_ns() - start) * 1e-9 / (2 * TRIPS);
-    return 0;
+    return link_swap(tp, &(double){0});
 }
 
-/* The calls of a sender that finds its slots free, and of a receiver that finds its messages
- * there. */
-static int calls(struct worker *w, double *t)
+static int send_first_slot(void *ctx)
+{
+    struct pp_transport *tp = ctx;
+    return send_slot(tp, tp->rank, 0);
+}
+
+static int receive_first_slot(void *ctx)
+{
+    struct pp_transport *tp = ctx;
+    PP_TRY(receive_slot(tp, 1 - tp->rank, 0));
+    return pp_transport_release(tp, 1 - tp->rank, 0);
+}
+
+/* Measures the calls of a sender that finds its slots free, and those of a receiver whose messages
+ * have arrived. */
+static int measure_calls(struct worker *w, double *t)
 {
     struct pp_transport *tp = w->tp;
     double mine = 0, other;
@@ -99,9 +113,9 @@ static int calls(struct worker *w, double *t)
         uint64_t start = pp_clock_ns();
         for (int i = 0; tp->rank == side && i < MANY; i++) {
             if (side == 0) {
-                PP_TRY(send(tp, 0, i));
+                PP_TRY(send_slot(tp, 0, i));
             } else {
-                PP_TRY(receive(tp, 0, i));
+                PP_TRY(receive_slot(tp, 0, i));
                 PP_TRY(pp_transport_release(tp, 0, i));
             }
         }
@@ -114,7 +128,7 @@ static int calls(struct worker *w, double *t)
     return 0;
 }
 
-static double read_all(const char *p, uint64_t *sink)
+static double time_reading(const char *p, uint64_t *sink)
 {
     uint64_t start = pp_clock_ns(), seen = 0, word;
     for (size_t i = 0; i < BYTES; i += sizeof(word)) {
@@ -125,8 +139,9 @@ static double read_all(const char *p, uint64_t *sink)
     return (double)(pp_clock_ns() - start) * 1e-9;
 }
 
-/* Rank 1 reads what rank 0 has just written, and again what it now has itself. */
-static int bytes(struct worker *w, double *t)
+/* Measures what a byte costs more when another core has written it: rank 1 reads what rank 0 has just
+ * written, and then the same bytes, which its own cache has by then. */
+static int measure_byte(struct worker *w, double *t)
 {
     struct pp_transport *tp = w->tp;
     double more = 0;
@@ -138,10 +153,10 @@ static int bytes(struct worker *w, double *t)
         PP_TRY(pp_transport_recv(tp, 1, &more, sizeof(more)));
     } else {
         uint64_t sink = 0;
-        PP_TRY(receive(tp, 0, 0));
+        PP_TRY(receive_slot(tp, 0, 0));
         const char *p = pp_transport_slot(tp, 0, 0);
-        more = read_all(p, &sink);
-        more -= read_all(p, &sink);
+        more = time_reading(p, &sink);
+        more -= time_reading(p, &sink);
         more = sink == 0 ? 0 : more / BYTES; /* used, so that the reads are not left out */
         PP_TRY(pp_transport_release(tp, 0, 0));
         PP_TRY(pp_transport_send(tp, 0, &more, sizeof(more)));
@@ -150,9 +165,9 @@ static int bytes(struct worker *w, double *t)
     return 0;
 }
 
-/* A round in which another program took one of the two cores says nothing, and it takes only one of
- * them to spoil it: not the median but the lower quartile. */
-static double quartile(double *t, int n)
+/* Returns the lower quartile. Another program on one of the two cores spoils a round, which happens too
+ * often for a median. */
+static double lower_quartile(double *t, int n)
 {
     pp_median(t, n); /* sorts */
     return t[n / 4];
@@ -165,28 +180,30 @@ double link_settle(const struct link_visits *v, double low[LINK_FIGURES])
         for (int i = 0; i < v->n;
              i++) /* bytes with their transfer: of themselves they may be noise */
             t[i] = v->t[k][i] + (k == LINK_BYTE ? v->t[LINK_LATENCY][i] / BYTES : 0);
-        low[k] = quartile(t, v->n);
+        low[k] = lower_quartile(t, v->n);
         most = fmax(most, t[v->n / 4 + (v->n > 1)] / low[k]);
     }
     low[LINK_BYTE] = fmax(0, low[LINK_BYTE] - low[LINK_LATENCY] / BYTES);
     return most;
 }
 
-/* Both ranks go on when rank 0 still has time. */
+/* One visit to the link. Rank 0's clock decides for both ranks whether another round follows. */
 static int measure_pair(struct worker *w)
 {
     double t[LINK_FIGURES][ROUNDS], late = 0;
-    uint64_t end = pp_clock_ns() + w->m->visit_ns;
+    const struct pp_link_end end = {w->rank == 0, meet_other, send_first_slot, receive_first_slot,
+                                    w->tp};
+    uint64_t deadline = pp_clock_ns() + w->m->visit_ns;
     int n = 0;
     while (n < ROUNDS && late == 0) {
-        PP_TRY(trips(w, &t[LINK_LATENCY][n]));
-        PP_TRY(calls(w, &t[LINK_CALLS][n]));
-        PP_TRY(bytes(w, &t[LINK_BYTE][n]));
-        late = ++n >= ROUNDS_MIN && pp_clock_ns() > end;
+        PP_TRY(pp_link_time(&end, TRIPS, 1, &t[LINK_LATENCY][n]));
+        PP_TRY(measure_calls(w, &t[LINK_CALLS][n]));
+        PP_TRY(measure_byte(w, &t[LINK_BYTE][n]));
+        late = ++n >= ROUNDS_MIN && pp_clock_ns() > deadline;
         PP_TRY(n >= ROUNDS_MIN ? link_share(w->tp, &late) : 0);
     }
     for (int k = 0; k < LINK_FIGURES; k++) {
-        w->visits.t[k][w->visits.n] = quartile(t[k], n);
+        w->visits.t[k][w->visits.n] = lower_quartile(t[k], n);
         PP_TRY(link_share(w->tp, &w->visits.t[k][w->visits.n])); /* so that both judge alike */
     }
     w->visits.n++;

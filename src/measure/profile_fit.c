@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a measured pipeline tells: how long actions take, what lies between them, and where ranks
- * idle. A rank that waits for a message begins `latency + launch` after the sender's end, one that
- * waits for nothing `launch` after its own last end: a median, as a message may be late for reasons
- * of its own, and a mean. A step with each action's time has those of that step.
+ * Fits the simulator to a measured pipeline: how long actions take, what passes between them, and where
+ * ranks idle. A rank that waits for a message begins `latency + launch` after the sender's end, another
+ * one `launch` after its own last action. The latency is a median, because single messages may be late
+ * for other reasons; the launch is a mean. A simulation of one step uses that step's own values.
  */
 #include "profile_read.h"
 
@@ -17,7 +17,7 @@ static int ranks_of(const struct pp_profile *p)
     return p->plan->geometry.stages;
 }
 
-static double took(const struct pp_profile *p, int step, int rank, int k)
+static double action_seconds(const struct pp_profile *p, int step, int rank, int k)
 {
     int row = step * ranks_of(p) + rank;
     return p->end[row][k] - p->start[row][k];
@@ -32,7 +32,7 @@ struct gaps {
     int64_t n_launched, n;
 };
 
-/* Of one step: waits after a sender's end, what lies between other actions, and calls. */
+/* Collects from one step the waits after a sender's end, the gaps between other actions, and the calls. */
 static void find_gaps(const struct pp_profile *p, const int *cells, int step, struct gaps *g)
 {
     int ranks = ranks_of(p), rank, at;
@@ -85,7 +85,7 @@ static int fit_gaps(const struct pp_profile *p, struct pp_profile_fit *f)
 
 /* ---- of the actions */
 
-/* values[n] of one kind of action of a rank. */
+/* Sets the range of values[n], the times of one kind of action of a rank. */
 static void set_range(double *values, int64_t n, struct pp_profile_range *out)
 {
     double sum = 0;
@@ -109,21 +109,22 @@ static int fit_ranges(const struct pp_profile *p, struct pp_profile_fit *f)
             int64_t n = 0;
             for (int k = 0; k < p->plan->ranks[r].n_actions; k++)
                 for (int t = p->first; t < p->steps && p->plan->ranks[r].actions[k].op == op; t++)
-                    values[n++] = took(p, t, r, k);
+                    values[n++] = action_seconds(p, t, r, k);
             set_range(values, n, &f->ranges[r * PP_OPS + op]);
         }
     }
     return 0;
 }
 
-/* Mean of one step for each stage: out[4][n_virtual] by op. */
+/* Adds the mean of one step to out[4][n_virtual], by op and stage. */
 static void add_means(const struct pp_profile *p, int step, double *out)
 {
     int n = p->plan->n_virtual;
     for (int r = 0; r < ranks_of(p); r++)
         for (int k = 0; k < p->plan->ranks[r].n_actions; k++) {
             const struct pp_action *a = &p->plan->ranks[r].actions[k];
-            out[a->op * n + a->stage] += took(p, step, r, k) / p->plan->geometry.microbatches;
+            out[a->op * n + a->stage] +=
+                action_seconds(p, step, r, k) / p->plan->geometry.microbatches;
         }
 }
 
@@ -154,7 +155,7 @@ static int fit_costs(const struct pp_profile *p, struct pp_profile_fit *f)
 int pp_profile_simulate(const struct pp_profile *p, const struct pp_profile_fit *f, int step,
                         bool with_times, struct pp_sim_costs *costs, struct pp_sim_result *out)
 {
-    size_t n = (size_t)p->plan->n_virtual, all = 0, ranks = (size_t)ranks_of(p);
+    size_t all = 0, ranks = (size_t)ranks_of(p);
     for (size_t r = 0; r < ranks; r++)
         all += (size_t)p->plan->ranks[r].n_actions;
     PP_TAKE(double, times, all);
@@ -163,17 +164,14 @@ int pp_profile_simulate(const struct pp_profile *p, const struct pp_profile_fit 
     for (size_t r = 0; step >= 0 && r < ranks; r++) {
         rows[r] = at;
         for (int k = 0; k < p->plan->ranks[r].n_actions; k++)
-            *at++ = took(p, step, (int)r, k);
+            *at++ = action_seconds(p, step, (int)r, k);
     }
-    *costs = (struct pp_sim_costs){
-        .f = f->costs,
-        .i = f->costs + n,
-        .w = f->costs + 2 * n,
-        .each = step >= 0 ? rows : NULL,
-        .after = step >= 0 ? (const double *const *)(p->after + (size_t)step * ranks) : NULL,
-        .latency = step >= 0 ? f->latencies[step - p->first] : f->latency,
-        .launch = step >= 0 ? f->launches[step - p->first] : f->launch,
-        .fused_send = true};
+    *costs = pp_sim_costs_of(f->costs, p->plan->n_virtual);
+    costs->each = step >= 0 ? rows : NULL;
+    costs->after = step >= 0 ? (const double *const *)(p->after + (size_t)step * ranks) : NULL;
+    costs->latency = step >= 0 ? f->latencies[step - p->first] : f->latency;
+    costs->launch = step >= 0 ? f->launches[step - p->first] : f->launch;
+    costs->fused_send = true;
     int rc = pp_sim_run(p->plan, costs, with_times, out);
     costs->each = costs->after = NULL;
     return rc;
@@ -190,12 +188,12 @@ static double length_of(const struct pp_profile *p, int step)
     return last - first;
 }
 
-/* Of a rank in a step. */
+/* Returns the seconds that a rank computes in a step. */
 static double work_of(const struct pp_profile *p, int step, int rank)
 {
     double sum = 0;
     for (int k = 0; k < p->plan->ranks[rank].n_actions; k++)
-        sum += took(p, step, rank, k);
+        sum += action_seconds(p, step, rank, k);
     return sum;
 }
 
@@ -232,9 +230,9 @@ static int simulate_steps(const struct pp_profile *p, struct pp_profile_fit *f)
     return 0;
 }
 
-/* The measured idle share: schedule, imbalance and transfers as a simulation with means has them,
- * and what that does not have. */
-static int explain(const struct pp_profile *p, struct pp_profile_fit *f)
+/* Splits the measured idle share into schedule, imbalance and transfers, as a simulation with means has
+ * them, and the rest, which is jitter. */
+static int explain_idle(const struct pp_profile *p, struct pp_profile_fit *f)
 {
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
     struct pp_sim_costs costs;
@@ -253,7 +251,7 @@ static int explain(const struct pp_profile *p, struct pp_profile_fit *f)
     return pp_bubble_explain(p->plan, &costs, 1, idle, &f->bubble);
 }
 
-/* memory = base + slope * micro-batches held, with the least squares of relative errors. */
+/* Fits memory = base + slope * micro-batches held by least squares of the relative errors. */
 static void fit_memory(const struct pp_profile *p, struct pp_profile_fit *f)
 {
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;
@@ -291,7 +289,7 @@ int pp_profile_fit_make(const struct pp_profile *p, struct pp_profile_fit *out)
     PP_TRY(fit_ranges(p, f));
     PP_TRY(fit_costs(p, f));
     PP_TRY(simulate_steps(p, f));
-    PP_TRY(explain(p, f));
+    PP_TRY(explain_idle(p, f));
     fit_memory(p, f);
     return 0;
 }

@@ -105,8 +105,7 @@ static void find_readers(const struct pp_chunk *c, struct readers *out)
         for (int j = 0; j < n->n_x; j++) {
             struct readers *of = &out[n->x[j] - c->first_node];
             of->last = k;
-            of->reads |= n->reads & (j == 0 ? PP_READS_X_IN_I | PP_READS_X_IN_W
-                                            : PP_READS_X1_IN_I | PP_READS_X1_IN_W);
+            of->reads |= n->reads & PP_READS_INPUT(j);
         }
     }
 }

@@ -194,8 +194,8 @@ static struct pp_schedule_costs rank_costs(const struct pp_best_spec *spec,
     bool pieces = pp_layout_logits_rows(&spec->training, model, rows) > 0;
     pp_costs_stage(costs, 0, model->n_layers - 1, rows, 1, pieces, t);
     return (struct pp_schedule_costs){t[0] / p, t[1] / p, t[2] / p,
-                                      costs->latency +
-                                          costs->byte * rows * width * costs->value_bytes};
+                                      costs->near.latency +
+                                          costs->near.byte * rows * width * costs->value_bytes};
 }
 
 int best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs, int stages, int m)

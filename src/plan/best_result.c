@@ -100,7 +100,7 @@ int pp_best_result_find(const struct pp_best_asked *asked, struct pp_best_result
     s->batch = cfg->train.batch_size;
     s->batch = train_n < s->batch ? train_n : s->batch;
     s->spec.links = s->links.host ? &s->links : NULL;
-    s->spec.places = s->links.far.measured;
+    s->spec.places = s->links.far.unsteady > 0;
     PP_TRY(list_shapes(asked, s));
     return pp_best_find(&s->spec, MEASURE_SECONDS, &s->costs, &s->best);
 }

@@ -48,7 +48,8 @@ static bool joint_cut(const struct pp_config *cfg)
 
 static bool open_eager(const struct pp_config *cfg)
 {
-    return pp_schedule_is_eager(cfg->pipeline.schedule) && cfg->pipeline.eager == 0;
+    const struct pp_schedule_ops *ops = pp_schedule_find(cfg->pipeline.schedule);
+    return ops && ops->eager && cfg->pipeline.eager == 0;
 }
 
 static bool open_packed(const struct pp_config *cfg)

@@ -2,6 +2,7 @@
 /* The micro-batch counts that a search looks at, their sizes, and what is measured for them. */
 #include "search.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,11 +130,8 @@ static bool has_threads(const struct pp_best_spec *spec, int threads)
 /* What threads do not change: transfers are measured where most ranks are at once. */
 static void share_links(const struct pp_costs *one, struct pp_costs *c)
 {
-    c->latency = one->latency;
-    c->byte = one->byte;
+    c->near = one->near;
     c->action = one->action;
-    c->linked = one->linked;
-    c->unsteady = one->unsteady;
     c->value_bytes = one->value_bytes;
 }
 
@@ -157,7 +155,7 @@ static int measure_all(const struct pp_best_spec *spec, struct pp_measure_spec *
         PP_TRY(scales && t > here ? pp_costs_scale(*out, last, t, to) : pp_costs_measure(&now, to));
         PP_TRY(spec->links ? pp_links_put(spec->links, *to) : 0);
         (*to)->cores = cores;
-        if (to != out && (*out)->linked)
+        if (to != out && (*out)->near.unsteady > 0)
             share_links(*out, *to);
         (*out)->took += to != out ? (*to)->took : 0;
         last = (*to)->measured > 0 ? last : *to;
@@ -188,8 +186,9 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
         pp_log_warn("other programs use this machine (load %.1f): times of several threads are too "
                     "long",
                     load);
-    if ((*out)->unsteady > PP_LINK_STEADY)
+    double unsteady = fmax((*out)->near.unsteady, (*out)->far.unsteady);
+    if (unsteady > PP_LINK_STEADY)
         pp_log_warn("transfers differ %.1f times: this machine is busy, predictions may be off",
-                    (*out)->unsteady);
+                    unsteady);
     return 0;
 }

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A step of a divided transformer: its chunks in a pipeline, its memory, and how the step ends. */
+/* Estimates a step of a divided transformer: its pipeline, its memory, and the end of the step. */
 #include "estimate.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "search.h"
 
-/* Ranks of a stage: tensor, then context, then replicas (Megatron's order). */
+/* Returns the ranks of a stage, which are numbered by tensor, then context, then replica, as Megatron
+ * does. */
 static int stage_ranks(const struct pp_division *p)
 {
     return p->tensor * p->context * p->replicas;
 }
 
-/* F, I and W of a chunk, in model order; returns their sum. */
+/* Sets F, I and W of chunk v, in model order. Returns their sum. */
 static double chunk_time(const struct estimation *e, int v, double t[TIMES])
 {
     const struct pieces *x = &e->pieces;
@@ -33,7 +33,8 @@ static double chunk_floats(const struct estimation *e, int v, double *experts)
            (v == e->n - 1 ? x->floats[HEAD] : 0);
 }
 
-/* Parameters of a rank, and the part of them that experts have. rank_of NULL: one after the other. */
+/* Returns the parameters of a rank without its experts, and sets those of the experts. rank_of NULL: the
+ * chunks go round the ranks. */
 static double rank_floats(const struct estimation *e, const int *rank_of, int rank, double *experts)
 {
     double floats = 0, some;
@@ -81,30 +82,24 @@ static void add_memory(const struct estimation *e, const int *rank_of, int rank,
     }
 }
 
-/* Chunks that rank r holds at most, by the schedule's own rule. */
-static double held_chunks(const struct estimation *e, int r)
+/* Returns the chunks that rank r holds at most: what the schedule's formula says, else 2 P V. */
+static int count_held(const struct estimation *e, int r)
 {
-    const struct pp_division *p = e->p;
-    const char *schedule = pp_division_schedule(p);
-    double all = (double)e->m * p->chunks, n = all;
-    if (strcmp(schedule, "interleaved") == 0 || strcmp(schedule, "interleaved-zb") == 0)
-        n = p->chunks == 1 ? p->stages - r
-                           : (p->chunks - 1) * p->stages + 2 * (p->stages - 1 - r) + 1;
-    else if (strcmp(schedule, "1f1b") == 0 || strcmp(schedule, "zb-h1") == 0)
-        n = p->stages - r;
-    else if (strcmp(schedule, "gpipe") != 0)
-        n = 2.0 * p->stages * p->chunks;
-    return n < all ? n : all;
+    const struct pp_geometry g = {
+        .stages = e->p->stages, .chunks = e->p->chunks, .microbatches = e->m};
+    const struct pp_schedule_ops *ops = e->p->schedule;
+    int held = ops->held ? ops->held(&g, r) : 2 * g.stages * g.chunks, all = g.chunks * e->m;
+    return held < all ? held : all;
 }
 
 /* ---- the end of a step */
 
-/* Sums over the replicas travel while the last micro-batch goes back, weights while the first comes:
- * only what is longer, or of the last block, is waited for. Then the optimizer, on its shard. */
+/* Returns the seconds from the end of the pipeline to the next step. Gradients travel during the backward
+ * pass of the last micro-batch and weights during the forward pass of the first: a rank waits for the
+ * last block, or for what takes longer than the pass. Then the optimizer updates its shard. */
 static double end_of_step(const struct estimation *e, double *sums)
 {
     const struct pp_division *p = e->p;
-    const struct pp_cluster *c = e->s->cluster;
     double experts, floats = rank_floats(e, NULL, 0, &experts) + experts, all = floats;
     double back = 0, forth = 0, blocks = 0;
     int d = p->replicas * p->context;
@@ -121,14 +116,14 @@ static double end_of_step(const struct estimation *e, double *sums)
     double scatter = p->zero >= 3 ? 0 : estimate_ring(e->s, d, p->tensor, MASTER * floats);
     double one = 1 / fmax(1, blocks);
     *sums = fmax(scatter * one, scatter - back) + fmax(gather * one, gather - forth);
-    double values = 3 + 2 * pp_optimizer_moments(e->s->cfg->train.optimizer);
-    return *sums + values * MASTER * all / (p->zero > 0 ? d : 1) / (c->bandwidth * c->passes);
+    double parameter = pp_price_optimizer(e->s->cluster, e->s->cfg->train.optimizer);
+    return *sums + parameter * all / (p->zero > 0 ? d : 1);
 }
 
 /* ---- simulated */
 
-static void set_transfers(const struct estimation *e, const struct pp_plan *plan, double *transfer,
-                          struct pp_sim_wire *wires)
+static void set_transfers(const struct estimation *e, const struct pp_plan *plan,
+                          struct pp_stage_costs *q)
 {
     const struct pp_cluster *c = e->s->cluster;
     int ranks = stage_ranks(e->p), host = (int)c->ranks;
@@ -137,12 +132,11 @@ static void set_transfers(const struct estimation *e, const struct pp_plan *plan
         int a = plan->channels[ch].src_rank * ranks, b = plan->channels[ch].dst_rank * ranks;
         bool far = a / host != b / host;
         int sharing = c->shared > 0 ? (ranks < host ? ranks : host) : 1;
-        transfer[ch] = far ? sharing * bytes / c->between.bandwidth : bytes / c->within.bandwidth;
-        wires[ch] = (struct pp_sim_wire){.used = far, .latency = c->between.latency};
+        price_channel(q, ch, bytes, far ? sharing : 0, &c->within, &c->between);
     }
 }
 
-/* Times of m micro-batches: as they are, without transfers, of equal chunks too. busy: of all ranks. */
+/* Simulates m micro-batches: as they are, without transfers, and without them with equal chunks. */
 static int simulate_some(const struct estimation *e, int m, double times[3],
                          struct pp_estimate *out)
 {
@@ -150,29 +144,27 @@ static int simulate_some(const struct estimation *e, int m, double times[3],
     struct pp_geometry g = {.stages = e->p->stages, .chunks = e->p->chunks, .microbatches = m};
     PP_TRY(pp_plan_build(pp_division_schedule(e->p), &g, &plan));
     size_t n = (size_t)plan->n_virtual;
-    PP_TAKE(double, arrays, TIMES *n + (size_t)plan->n_channels);
-    PP_TAKE(struct pp_sim_wire, wires, plan->n_channels + 1);
+    PP_OWN(pp_stage_costs_fini) struct pp_stage_costs q = {.f = NULL};
+    PP_TRY(pp_stage_costs_init(plan, &q));
     double mean[TIMES] = {0};
     for (int v = 0; v < e->n; v++) {
         double t[TIMES];
         chunk_time(e, v, t);
         for (int k = 0; k < TIMES; k++) {
-            arrays[(size_t)k * n + (size_t)v] = t[k];
+            q.f[(size_t)k * n + (size_t)v] = t[k];
             mean[k] += t[k] / e->n;
         }
     }
-    set_transfers(e, plan, arrays + TIMES * n, wires);
-    struct pp_sim_costs costs = {.f = arrays,
-                                 .i = arrays + n,
-                                 .w = arrays + 2 * n,
-                                 .latency = e->s->cluster->within.latency,
-                                 .transfer = arrays + TIMES * n,
-                                 .wires = wires};
+    set_transfers(e, plan, &q);
+    struct pp_sim_costs costs = q.costs;
+    costs.latency = e->s->cluster->within.latency;
+    costs.transfer = q.transfer;
+    costs.wires = q.wires;
     PP_TRY(e->s->see ? e->s->see(plan, &costs, e->s->ctx) : 0);
     for (int k = 0; k < 3; k++) {
         PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
         for (size_t v = 0; k == 2 && v < TIMES * n; v++)
-            arrays[v] = mean[v / n];
+            q.f[v] = mean[v / n];
         PP_TRY(pp_sim_run(plan, &costs, false, &result));
         times[k] = result.makespan;
         for (int r = 0; k == 0 && r < e->p->stages; r++)
@@ -184,8 +176,9 @@ static int simulate_some(const struct estimation *e, int m, double times[3],
     return 0;
 }
 
-/* Of many micro-batches the beginning; twice as many tell what each further one adds. */
-static int simulate(const struct estimation *e, double times[3], struct pp_estimate *out)
+/* Simulates all micro-batches, or of many the first 2 P and the first 4 P: the difference tells what each
+ * further micro-batch adds. */
+static int simulate_all(const struct estimation *e, double times[3], struct pp_estimate *out)
 {
     int few = 2 * e->p->stages, m = e->m > 2 * few ? 2 * few : e->m;
     double less[3];
@@ -198,7 +191,7 @@ static int simulate(const struct estimation *e, double times[3], struct pp_estim
     return 0;
 }
 
-/* The pipeline's time if the fullest rank works without a pause once it is full. */
+/* Returns the time of a pipeline whose busiest rank never waits once the pipeline is full. */
 static double count_time(const struct estimation *e, struct pp_estimate *out)
 {
     double t[TIMES], most = 0, all = 0;
@@ -208,10 +201,10 @@ static double count_time(const struct estimation *e, struct pp_estimate *out)
             work += chunk_time(e, v, t);
         most = work > most ? work : most;
         all += work / e->p->stages;
-        add_memory(e, NULL, r, held_chunks(e, r), out);
+        add_memory(e, NULL, r, count_held(e, r), out);
     }
-    double hop = estimate_passed(e) / e->p->tensor /
-                 estimate_link(e->s, e->p->stages, stage_ranks(e->p)).bandwidth;
+    double hop = estimate_passed(e) / e->p->tensor *
+                 estimate_link(e->s, e->p->stages, stage_ranks(e->p)).byte;
     return e->m * most + (e->p->stages - 1) * (all / e->p->chunks + 2 * hop);
 }
 
@@ -237,7 +230,7 @@ int pp_estimate(const struct pp_estimate_spec *s, const struct pp_division *p, b
     if (quick)
         times[0] = count_time(&e, &got);
     else
-        PP_TRY(simulate(&e, times, &got));
+        PP_TRY(simulate_all(&e, times, &got));
     got.step = times[0] + end;
     if (!quick) {
         double even = fmin(times[0], fmax(times[2], busy)),

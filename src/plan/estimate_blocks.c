@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Blocks of a divided transformer, by formula. Time: the nodes, each as long as its flops or its bytes
- * need (pp_price_node()), divided by tensor and context; and messages. Activations after
- * Korthikanti et al. (arXiv 2205.05198), sharding after Rajbhandari et al. (1910.02054), context after
- * Liu et al. (2310.01889), experts after Lepikhin et al. (2006.16668).
+ * Estimates the blocks of a divided transformer: time and memory of a micro-batch. A block takes the sum
+ * of pp_price_node() over its nodes, divided by tensor and context, and its messages. Activations follow
+ * Korthikanti et al. (arXiv 2205.05198), sharding Rajbhandari et al. (1910.02054), context Liu et al.
+ * (2310.01889), experts Lepikhin et al. (2006.16668).
  */
 #include "estimate.h"
 #include "search.h"
@@ -29,9 +29,9 @@ double estimate_ring(const struct pp_estimate_spec *s, int ranks, int stride, do
     double members = fmin(ranks, fmax(1, floor(c->ranks / stride)));
     if (ranks < 2)
         return 0;
-    double near = (ranks - 1.0) / ranks * bytes / c->within.bandwidth;
+    double near = (ranks - 1.0) / ranks * bytes * c->within.byte;
     double wires = c->shared > 0 ? 1 : members;
-    double far = (ranks > members ? 1 - members / ranks : 0) * bytes / (wires * l.bandwidth);
+    double far = (ranks > members ? 1 - members / ranks : 0) * bytes * l.byte / wires;
     return fmax(near, far) + (ranks - 1) * l.latency;
 }
 
@@ -47,7 +47,7 @@ static bool is_product(const struct pp_node *n)
     return n->op->cost && !(n->op->kernels & PP_USES(attention_forward));
 }
 
-/* A block's feed-forward: its third product to its last one. */
+/* Is the node in a block's feed-forward, which is from its third product to its last one? */
 static bool feeds_forward(const struct pp_model *m, const struct pp_node *n)
 {
     const struct pp_layer *l = &m->layers[n->layer];
@@ -59,19 +59,19 @@ static bool feeds_forward(const struct pp_model *m, const struct pp_node *n)
     return n->layer > 0 && n->layer < m->n_layers - 1 && before > 2 && after > 0;
 }
 
-/* Experts that work on each token of this node; 0: it belongs to no expert. */
-static int top_k(const struct pp_estimate_spec *s, const struct pp_node *n)
+/* Returns how many experts compute each token of this node; 0: it is not in an expert. */
+static int experts_of_token(const struct pp_estimate_spec *s, const struct pp_node *n)
 {
     bool has = s->cfg->model.experts > 0 && feeds_forward(s->model, n);
     return has ? s->cfg->model.top_k : 0;
 }
 
-/* The time of k = F, I or W of a micro-batch of this node. */
+/* Returns the seconds of F, I or W (k) of a micro-batch in this node. */
 static double node_time(const struct estimation *e, const struct pp_node *n, int k)
 {
     const struct pp_cluster *c = e->s->cluster;
     double bytes[TIMES] = {0}, width = e->p->tensor * e->p->context;
-    int of = top_k(e->s, n), times = of > 0 ? of : 1;
+    int of = experts_of_token(e->s, n), times = of > 0 ? of : 1;
     double experts = of > 0 ? (double)e->s->cfg->model.experts / e->p->expert : 1;
     bool fp8 = e->s->fp8 && is_product(n) && n->layer == layer_of(e->s->model, BLOCK);
     const struct pp_node_use u = {.cluster = c,
@@ -95,9 +95,9 @@ double estimate_passed(const struct estimation *e)
     return (double)e->rows * m->layers[layer_of(m, BLOCK)].out * VALUE / e->p->context;
 }
 
-/* The messages of a block's F, of which I has as many: two all-gathers and two reduce-scatters of
- * tensor parallelism, which products hide in part; keys and values that go around a ring of context,
- * as long as attention does not hide them; two all-to-alls of experts. */
+/* Returns the seconds that the messages of a block's F take, those of its I as many: two all-gathers and
+ * two reduce-scatters of tensor parallelism (*tensor), which products hide in part; keys and values on a
+ * ring of context, as far as attention does not hide them; and two all-to-alls of experts. */
 static double block_messages(const struct estimation *e, double attention, double *tensor)
 {
     const struct pp_estimate_spec *s = e->s;
@@ -110,51 +110,51 @@ static double block_messages(const struct estimation *e, double attention, doubl
     double kv =
         2.0 * n->attention.kv_heads / n->attention.heads * bytes / p->tensor * (p->context - 1);
     const struct pp_link c = estimate_link(s, p->context, p->tensor);
-    double context = kv / c.bandwidth + (p->context - 1) * c.latency;
+    double context = kv * c.byte + (p->context - 1) * c.latency;
     const struct pp_link x = estimate_link(s, p->expert, p->tensor);
     double far = (p->expert - 1.0) / p->expert * s->cfg->model.top_k * bytes / p->tensor;
-    double experts = p->expert > 1 ? 2 * (far / x.bandwidth + x.latency) : 0;
+    double experts = p->expert > 1 ? 2 * (far * x.byte + x.latency) : 0;
     *tensor = 4 * estimate_ring(s, p->tensor, 1, bytes) * (1 - s->cluster->hidden);
     return *tensor + experts + (p->context > 1 ? fmax(c.latency, context - attention) : 0);
 }
 
-/* Does the backward pass read what this node wrote? */
-static bool is_read_again(const struct pp_model *m, const struct pp_node *n)
+/* Does the backward pass read the value of this node? */
+static bool is_read_back(const struct pp_model *m, const struct pp_node *n)
 {
     const struct pp_layer *l = &m->layers[n->layer];
-    bool read = n->reads & PP_READS_Y_IN_I;
+    unsigned reads = n->reads & PP_READS_Y_IN_I;
     for (int i = l->first_node; i <= l->last_node; i++) {
         const struct pp_node *to = &m->nodes[i];
-        read = read || (to->x[0] == n->y && to->reads & (PP_READS_X_IN_I | PP_READS_X_IN_W));
-        read = read || (to->n_x > 1 && to->x[1] == n->y &&
-                        to->reads & (PP_READS_X1_IN_I | PP_READS_X1_IN_W));
+        for (int j = 0; j < to->n_x; j++)
+            reads |= to->x[j] == n->y ? to->reads & PP_READS_INPUT(j) : 0;
     }
-    return read || &m->nodes[l->last_node] == n; /* the next block reads that */
+    return reads || &m->nodes[l->last_node] == n; /* the next block reads that one */
 }
 
-/* What a node keeps of a micro-batch; an activation after a product also what it was given. */
-static double value_bytes(const struct estimation *e, const struct pp_node *n)
+/* Returns the bytes of a micro-batch that a node keeps for the backward pass; an activation after a
+ * product keeps the activation's input, too. */
+static double kept_bytes(const struct estimation *e, const struct pp_node *n)
 {
     const struct pp_model *m = e->s->model;
-    int k = top_k(e->s, n), both = is_product(n) && n->activation != PP_ACT_NONE;
+    int k = experts_of_token(e->s, n), both = is_product(n) && n->activation != PP_ACT_NONE;
     double bytes = (double)pp_shape_floats(&n->out) * VALUE * e->rows;
-    return is_read_again(m, n)
+    return is_read_back(m, n)
                ? (k > 0 ? k : 1) * (1 + both) * bytes / (e->p->tensor * e->p->context)
                : 0;
 }
 
-/* Selective: norms and the feed-forward are computed again. */
+/* Does selective recomputation recompute the node, a norm or one of the feed-forward? */
 static bool is_selected(const struct estimation *e, const struct pp_node *n)
 {
     return feeds_forward(e->s->model, n) || (n->n_params > 0 && !n->op->cost);
 }
 
-static void add_node(struct estimation *e, int kind, const struct pp_node *n, double *attention,
-                     double *selected)
+static void add_block_node(struct estimation *e, int kind, const struct pp_node *n,
+                           double *attention, double *selected)
 {
     struct pieces *x = &e->pieces;
-    bool is_expert = top_k(e->s, n) > 0;
-    double t[TIMES], floats = (double)n->n_floats / e->p->tensor, bytes = value_bytes(e, n);
+    bool is_expert = experts_of_token(e->s, n) > 0;
+    double t[TIMES], floats = (double)n->n_floats / e->p->tensor, bytes = kept_bytes(e, n);
     for (int k = 0; k < TIMES; k++)
         x->t[kind][k] += t[k] = node_time(e, n, k);
     *attention += n->op->kernels & PP_USES(attention_forward) ? t[F] : 0;
@@ -177,7 +177,7 @@ static void price_kind(struct estimation *e, int kind)
     struct pieces *x = &e->pieces;
     double attention = 0, selected = 0;
     for (int i = l->first_node; i <= l->last_node; i++)
-        add_node(e, kind, &e->s->model->nodes[i], &attention, &selected);
+        add_block_node(e, kind, &e->s->model->nodes[i], &attention, &selected);
     if (kind != BLOCK)
         return;
     double messages = block_messages(e, attention, &x->tensor);
@@ -189,8 +189,8 @@ static void price_kind(struct estimation *e, int kind)
         x->redo = e->p->redo == PP_REDO_FULL ? x->t[BLOCK][F] : selected + x->tensor / 2;
 }
 
-/* With zero = 3 the weights of a block come from all replicas for F and again for I, and its
- * gradients go there; what the block does not hide is waited for. */
+/* With zero = 3 the weights of a block come from all replicas for its F and for its I, and its gradients
+ * go to all replicas. The block waits for what its own computing does not hide. */
 static void price_shards(struct estimation *e)
 {
     const struct pp_division *p = e->p;
@@ -205,12 +205,10 @@ static void price_shards(struct estimation *e)
     x->t[BLOCK][W] = fmax(x->t[BLOCK][W], way * MASTER / VALUE);
 }
 
-/* The logits are read for their sum and for the gradient, which is written. */
 static void price_loss(struct estimation *e)
 {
-    const struct pp_cluster *c = e->s->cluster;
     double values = (double)e->rows * e->s->model->outputs / (e->p->tensor * e->p->context);
-    e->pieces.t[HEAD][I] += c->launch + 3 * VALUE * values / (c->bandwidth * c->passes);
+    e->pieces.t[HEAD][I] += pp_price_loss(e->s->cluster, values, VALUE);
     e->pieces.keeps[HEAD] = (VALUE + MASTER) * values;
 }
 
@@ -234,7 +232,7 @@ double estimate_flops(const struct pp_estimate_spec *s)
         as_first.op->cost(&as_first, &c);
         int k = 1, first = m->layers[layer_of(m, BLOCK)].first_node, l = m->nodes[i].layer;
         if (s->cfg->model.experts > 0 && l > 0 && l < m->n_layers - 1 &&
-            top_k(s, &m->nodes[first + i - m->layers[l].first_node]) > 0)
+            experts_of_token(s, &m->nodes[first + i - m->layers[l].first_node]) > 0)
             k = s->cfg->model.top_k;
         flops += k * (c.flops_f + c.flops_i + c.flops_w);
     }

@@ -20,7 +20,7 @@ static const struct pp_cluster ordinary = {.peak = {[PP_PRECISION_F32] = 105.6e9
                                            .passes = 0.8,
                                            .launch = 1e-6,
                                            .ranks = 8,
-                                           .within = {.latency = 1e-6, .bandwidth = 10e9}};
+                                           .within = {.latency = 1e-6, .byte = 1e-10}};
 
 /* The step of the shape with so many stages. Errors: those of pp_best_try(). */
 static int predict_step(const struct pp_best_spec *spec, const struct pp_costs *costs, int stages,

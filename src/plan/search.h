@@ -72,6 +72,11 @@ int best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
 /* The k of 1f1b-eager for m micro-batches: pipeline.eager, or what the measured costs ask for. */
 int best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs, int stages, int m);
 
+/* Sets what messages of `bytes` take on a channel: between two hosts, whose link `sharing` of them
+ * share at a time; with 0 within a host. */
+void price_channel(struct pp_stage_costs *q, int channel, double bytes, int sharing,
+                   const struct pp_link *near, const struct pp_link *far);
+
 struct pp_predict_spec {
     const struct pp_plan *plan; /* of training */
     const struct pp_model *model;

@@ -20,14 +20,14 @@ static int gather_times(const struct pp_layout *l, const struct pp_exec *x, stru
     return pp_transport_allgather(tp, &update, sizeof(update), updates);
 }
 
-static double seconds(uint64_t ns, uint64_t n)
+static double mean_seconds(uint64_t ns, uint64_t n)
 {
     return n > 0 ? (double)ns * 1e-9 / (double)n : 0;
 }
 
-/* Means over replicas; whether every stage has been seen at work. */
-static bool average(struct pp_forecast *f, const struct pp_exec_times *times,
-                    const struct pp_exec_time *updates)
+/* Computes means over replicas. Returns whether every stage has computed F, I and W. */
+static bool average_times(struct pp_forecast *f, const struct pp_exec_times *times,
+                          const struct pp_exec_time *updates)
 {
     const struct pp_layout *l = f->layout;
     bool seen = true;
@@ -41,9 +41,9 @@ static bool average(struct pp_forecast *f, const struct pp_exec_times *times,
                 sum.n[op] += t->n[op];
             }
         }
-        f->f[s] = seconds(sum.ns[PP_OP_F], sum.n[PP_OP_F]);
-        f->i[s] = seconds(sum.ns[PP_OP_I], sum.n[PP_OP_I]);
-        f->w[s] = seconds(sum.ns[PP_OP_W], sum.n[PP_OP_W]);
+        f->stages.f[s] = mean_seconds(sum.ns[PP_OP_F], sum.n[PP_OP_F]);
+        f->stages.i[s] = mean_seconds(sum.ns[PP_OP_I], sum.n[PP_OP_I]);
+        f->stages.w[s] = mean_seconds(sum.ns[PP_OP_W], sum.n[PP_OP_W]);
         seen = seen && sum.n[PP_OP_F] > 0 && sum.n[PP_OP_I] > 0 && sum.n[PP_OP_W] > 0;
     }
     for (int r = 0; r < l->stages; r++) {
@@ -52,7 +52,7 @@ static bool average(struct pp_forecast *f, const struct pp_exec_times *times,
             sum.ns += updates[d * l->stages + r].ns;
             sum.n += updates[d * l->stages + r].n;
         }
-        f->update[r] = seconds(sum.ns, sum.n);
+        f->stages.between[r] = mean_seconds(sum.ns, sum.n);
     }
     return seen;
 }
@@ -66,13 +66,13 @@ static void size_microbatches(struct pp_forecast *f)
     pp_balanced_piece(batch, l->replicas, 0, &first, &share);
     for (int mb = 0; mb < f->plan->geometry.microbatches; mb++) {
         pp_balanced_piece(share, f->plan->geometry.microbatches, mb, &first, &rows);
-        f->rows[mb] = (double)rows / l->max_rows;
+        f->stages.rows[mb] = (double)rows / l->max_rows;
     }
 }
 
-static int least(struct pp_forecast *f, double n)
+static int find_least_seconds(struct pp_forecast *f, double n)
 {
-    struct pp_sim_costs costs = f->costs;
+    struct pp_sim_costs costs = f->stages.costs;
     double bound;
     costs.steps = n < INT_MAX ? (int)n : INT_MAX; /* rounded down: a bound stays one */
     costs.steps = costs.steps > 1 ? costs.steps : 1;
@@ -83,39 +83,25 @@ static int least(struct pp_forecast *f, double n)
 
 static int predict_step(struct pp_forecast *f, double n)
 {
-    int stages = f->layout->stages;
-    double *work;
-    PP_ALLOC(work, stages);
-    double all = pp_sim_work(f->plan, &f->costs, work);
-    pp_free(work);
-    struct pp_sim_costs costs = f->costs;
+    struct pp_sim_costs costs = f->stages.costs;
     costs.steps = n < STEPS_SHOWN ? (int)(n + 0.5) : STEPS_SHOWN;
     PP_TRY(pp_sim_run(f->plan, &costs, true, &f->result));
-    PP_TRY(pp_sim_step(f->plan, &f->costs, n, 0, &f->step_seconds));
-    PP_TRY(least(f, n));
+    PP_TRY(pp_sim_step(f->plan, &f->stages.costs, n, 0, &f->step_seconds, &f->bubble));
+    PP_TRY(find_least_seconds(f, n));
     f->meet_every = n;
-    f->bubble = pp_bubble_idle(all, f->step_seconds, stages);
     return 0;
 }
 
-static int create_arrays(struct pp_forecast *f, const struct pp_layout *l)
+static int allocate_costs(struct pp_forecast *f, const struct pp_layout *l)
 {
-    size_t n = (size_t)l->n_virtual;
+    struct pp_stage_costs *q = &f->stages;
     f->layout = l;
     f->plan = l->plans[0].plan;
-    PP_ALLOC(f->f, 3 * n);
-    PP_ALLOC(f->update, l->stages);
-    PP_ALLOC(f->rows, f->plan->geometry.microbatches);
-    f->i = f->f + n;
-    f->w = f->i + n;
-    f->costs = (struct pp_sim_costs){.f = f->f,
-                                     .i = f->i,
-                                     .w = f->w,
-                                     .rows = f->rows,
-                                     .slots = true, /* as the executor */
-                                     .vote = pp_layout_proves_finite(l) ? PP_SIM_VOTE_AT_I
-                                                                        : PP_SIM_VOTE_AT_END,
-                                     .between = f->update};
+    PP_TRY(pp_stage_costs_init(f->plan, q));
+    q->costs.rows = q->rows;
+    q->costs.between = q->between;
+    q->costs.slots = true; /* as the executor */
+    q->costs.vote = pp_layout_proves_finite(l) ? PP_SIM_VOTE_AT_I : PP_SIM_VOTE_AT_END;
     return 0;
 }
 
@@ -126,11 +112,11 @@ int pp_forecast_create(const struct pp_layout *l, const struct pp_exec *x, struc
     PP_OWN_MEMORY struct pp_exec_times *times =
         pp_alloc((size_t)l->ranks * (size_t)l->chunks, sizeof(*times));
     PP_OWN_MEMORY struct pp_exec_time *updates = pp_alloc((size_t)l->ranks, sizeof(*updates));
-    PP_TRY(pp_transport_agree(tp, f && times && updates ? create_arrays(f, l) : PP_ERESOURCE));
+    PP_TRY(pp_transport_agree(tp, f && times && updates ? allocate_costs(f, l) : PP_ERESOURCE));
     PP_TRY(gather_times(l, x, tp, times, updates));
     /* or this rank had not agreed */
     pp_assert(f != NULL && times != NULL && updates != NULL);
-    f->known = average(f, times, updates);
+    f->known = average_times(f, times, updates);
     size_microbatches(f);
     PP_TRY(f->known ? predict_step(f, meet_every) : 0);
     *out = f;
@@ -141,7 +127,7 @@ int pp_forecast_create(const struct pp_layout *l, const struct pp_exec *x, struc
 int pp_forecast_explain(const struct pp_forecast *f, double idle, struct pp_bubble *out)
 {
     *out = (struct pp_bubble){.idle = idle, .waiting = idle, .stages = f->layout->stages};
-    return f->known ? pp_bubble_explain(f->plan, &f->costs, f->meet_every, idle, out) : 0;
+    return f->known ? pp_bubble_explain(f->plan, &f->stages.costs, f->meet_every, idle, out) : 0;
 }
 
 void pp_forecast_destroy(struct pp_forecast **forecast)
@@ -149,9 +135,7 @@ void pp_forecast_destroy(struct pp_forecast **forecast)
     struct pp_forecast *f = *forecast;
     if (f) {
         pp_sim_result_fini(&f->result);
-        pp_free(f->f);
-        pp_free(f->update);
-        pp_free(f->rows);
+        pp_stage_costs_fini(&f->stages);
         pp_free(f);
         *forecast = NULL;
     }

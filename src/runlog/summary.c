@@ -32,7 +32,7 @@ static void ranks_json(const struct pp_run *run, struct pp_json *j, const struct
             pp_json_int(j, "slower_since", pace->ranks[r].from);
         if (s->ranks[r].waited >= 0)
             pp_json_dbl(j, "waited_for_core", s->ranks[r].waited);
-        pp_json_dbl(j, "update_seconds", s->forecast->update[r % l->stages]);
+        pp_json_dbl(j, "update_seconds", s->forecast->stages.between[r % l->stages]);
         pp_json_uint(j, "peak_bytes", b->total);
         pp_json_uint(j, "parameter_bytes", b->parameters);
         pp_json_uint(j, "packed_bytes", b->packed);
@@ -53,9 +53,9 @@ static void times_json(const struct pp_run *run, struct pp_json *j, const struct
         pp_json_object(j, NULL);
         pp_json_int(j, "stage", v);
         pp_json_int(j, "rank", run->layout->rank_of[v]);
-        pp_json_dbl(j, "F", f->f[v]);
-        pp_json_dbl(j, "I", f->i[v]);
-        pp_json_dbl(j, "W", f->w[v]);
+        pp_json_dbl(j, "F", f->stages.f[v]);
+        pp_json_dbl(j, "I", f->stages.i[v]);
+        pp_json_dbl(j, "W", f->stages.w[v]);
         pp_json_end(j);
     }
     pp_json_end(j);

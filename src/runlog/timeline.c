@@ -202,7 +202,7 @@ static int write_measured(struct page *p, struct pp_chrome *c)
 static void write_simulated(const struct page *p, struct pp_chrome *c)
 {
     const struct pp_forecast *f = p->spec->forecast;
-    struct pp_drawing d = {.plan = f->plan, .result = &f->result, .costs = &f->costs};
+    struct pp_drawing d = {.plan = f->plan, .result = &f->result, .costs = &f->stages.costs};
     struct pp_draw_steps how = {.unit_ns = 1e9,
                                 .zero = f->result.makespan,
                                 .live_bytes = spans_live_bytes(p->spans),

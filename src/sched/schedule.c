@@ -73,28 +73,10 @@ const char *pp_schedule_stand_in(enum pp_placement placement, int chunks)
     return rows[i].name;
 }
 
-bool pp_schedule_is_eager(const char *name)
-{
-    const struct pp_schedule_ops *ops = pp_schedule_find(name);
-    return ops && ops->eager;
-}
-
 bool pp_schedule_merges(const char *name)
 {
     const struct pp_schedule_ops *ops = pp_schedule_find(name);
     return ops && ops->merges;
-}
-
-bool pp_schedule_fits(const char *name)
-{
-    const struct pp_schedule_ops *ops = pp_schedule_find(name);
-    return ops && ops->fits;
-}
-
-bool pp_schedule_proves(const char *name)
-{
-    const struct pp_schedule_ops *ops = pp_schedule_find(name);
-    return ops && ops->proves;
 }
 
 void pp_schedule_ticks(const double *times, int n_virtual, int64_t *ticks)

@@ -3,6 +3,7 @@
 #include "results.h"
 
 #include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 #include "ppcli/base/base.h"
@@ -55,11 +56,12 @@ static void print_machine(const struct pp_best_result *s, FILE *f)
     for (const struct pp_costs *more = c->next; more; more = more->next)
         if (more->measured == 0)
             fprintf(f, ", %d of %d threads", more->at_once, more->threads);
-    if (c->linked)
-        fprintf(f, ", a transfer %.2f us + %.3f us/MiB", c->latency * 1e6, c->byte * 1e6 * MIB);
-    if (c->far_byte > 0) {
-        fprintf(f, ", to another host %.0f us + %.0f us/MiB", c->far_latency * 1e6,
-                c->far_byte * 1e6 * MIB);
+    if (c->near.unsteady > 0)
+        fprintf(f, ", a transfer %.2f us + %.3f us/MiB", c->near.latency * 1e6,
+                c->near.byte * 1e6 * MIB);
+    if (c->far.byte > 0) {
+        fprintf(f, ", to another host %.0f us + %.0f us/MiB", c->far.latency * 1e6,
+                c->far.byte * 1e6 * MIB);
     }
     fprintf(f, "\n");
     if (s->ranks > c->cores) {
@@ -386,12 +388,12 @@ static int json_best(const struct pp_best_result *s, FILE *f)
     pp_json_dbl(&j, "measure_seconds", c->took);
     pp_json_int(&j, "ranks_at_once", c->at_once);
     pp_json_int(&j, "cores", c->cores);
-    pp_json_bool(&j, "handover_measured", c->linked);
-    pp_json_dbl(&j, "handover_seconds", c->latency);
-    pp_json_dbl(&j, "handover_byte_seconds", c->byte);
-    pp_json_dbl(&j, "handover_unsteady", c->unsteady);
-    pp_json_dbl(&j, "host_to_host_seconds", c->far_latency);
-    pp_json_dbl(&j, "host_to_host_byte_seconds", c->far_byte);
+    pp_json_bool(&j, "handover_measured", c->near.unsteady > 0);
+    pp_json_dbl(&j, "handover_seconds", c->near.latency);
+    pp_json_dbl(&j, "handover_byte_seconds", c->near.byte);
+    pp_json_dbl(&j, "handover_unsteady", fmax(1, fmax(c->near.unsteady, c->far.unsteady)));
+    pp_json_dbl(&j, "host_to_host_seconds", c->far.latency);
+    pp_json_dbl(&j, "host_to_host_byte_seconds", c->far.byte);
     pp_json_dbl(&j, "action_seconds", c->action);
     pp_json_dbl(&j, "optimizer_seconds_per_parameter", c->optimizer);
     pp_json_int(&j, "tried", b->tried);

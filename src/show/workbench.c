@@ -80,7 +80,7 @@ static int put_data(const struct pp_planned *q, FILE *f)
     pp_json_end(&j);
     pp_json_array(&j, "known");
     for (const char *const *name = pp_schedule_names(); *name; name++)
-        PP_TRY(pp_schedule_proves(*name) ? 0 : put_known(&j, q, *name, &room));
+        PP_TRY(pp_schedule_find(*name)->proves ? 0 : put_known(&j, q, *name, &room));
     pp_json_end(&j);
     pp_json_end(&j);
     return 0;

@@ -78,8 +78,8 @@ static int simulate_makespan(const struct pp_plan *plan, const struct pp_sim_cos
     return 0;
 }
 
-int pp_sim_step(const struct pp_plan *plan, const struct pp_sim_costs *costs, double meet_every,
-                double meet_after, double *out)
+static int simulate_period(const struct pp_plan *plan, const struct pp_sim_costs *costs,
+                           double meet_every, double meet_after, double *out)
 {
     int settled = STEPS_BEFORE + STEPS_AFTER;
     double early, late, all, n = meet_every;
@@ -100,12 +100,15 @@ int pp_sim_step(const struct pp_plan *plan, const struct pp_sim_costs *costs, do
     return 0;
 }
 
-static int simulated_idle(const struct pp_plan *plan, const struct pp_sim_costs *costs,
-                          double meet_every, double *work, double *out)
+int pp_sim_step(const struct pp_plan *plan, const struct pp_sim_costs *costs, double meet_every,
+                double meet_after, double *out_step, double *out_idle)
 {
-    double step, all = pp_sim_work(plan, costs, work);
-    PP_TRY(pp_sim_step(plan, costs, meet_every, 0, &step));
-    *out = pp_bubble_idle(all, step, plan->geometry.stages);
+    double step;
+    PP_TAKE(double, work, plan->geometry.stages);
+    PP_TRY(simulate_period(plan, costs, meet_every, meet_after, &step));
+    *out_step = step;
+    if (out_idle)
+        *out_idle = pp_bubble_idle(pp_sim_work(plan, costs, work), step, plan->geometry.stages);
     return 0;
 }
 
@@ -127,12 +130,12 @@ static int explain_bubble(const struct pp_plan *plan, const struct pp_sim_costs 
                           double meet_every, double idle, double *arrays, struct pp_bubble *out)
 {
     int n = plan->n_virtual, p = plan->geometry.stages;
-    double *work = arrays + 3 * (size_t)n, *between = work + p, real, even;
-    struct pp_sim_costs free_costs = *costs, equal;
+    double *work = arrays + 3 * (size_t)n, *between = work + p, real, even, step;
+    struct pp_sim_costs free_costs = *costs;
     free_costs.latency = free_costs.launch = 0;
     free_costs.transfer = NULL;
     free_costs.wires = NULL;
-    equal = free_costs;
+    struct pp_sim_costs equal = free_costs;
     fill_mean(costs->f, n, arrays);
     fill_mean(costs->i, n, arrays + n);
     fill_mean(costs->w, n, arrays + 2 * (size_t)n);
@@ -141,14 +144,12 @@ static int explain_bubble(const struct pp_plan *plan, const struct pp_sim_costs 
     equal.i = arrays + n;
     equal.w = arrays + 2 * (size_t)n;
     equal.between = between;
-    PP_TRY(simulated_idle(plan, &equal, meet_every, work, &even));
-    PP_TRY(simulated_idle(plan, &free_costs, meet_every, work, &real));
+    PP_TRY(pp_sim_step(plan, &equal, meet_every, 0, &step, &even));
+    PP_TRY(pp_sim_step(plan, &free_costs, meet_every, 0, &step, &real));
+    double all = pp_sim_work(plan, &free_costs, work);
     struct pp_bubble b = {.idle = idle, .stages = p};
-    double all = 0;
-    for (int r = 0; r < p; r++) {
-        all += work[r];
+    for (int r = 0; r < p; r++)
         b.busiest = work[r] > work[b.busiest] ? r : b.busiest;
-    }
     b.work = all > 0 ? work[b.busiest] / all : 0;
     /* the schedule was made for these stages, not for equal ones: charge the cut what no order
      * avoids */

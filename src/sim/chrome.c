@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes trace events line by line. Only the head and the names can need escapes, so only they go
  * through json. */
-#include "ppcli/sim/trace.h"
+#include "sim.h"
 
 #include "ppcli/base/files.h"
 

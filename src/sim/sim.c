@@ -474,7 +474,7 @@ void pp_sim_uniform(const struct pp_plan *plan, double f, double i, double w, do
         arrays[n + s] = i / v;
         arrays[2 * n + s] = w / v;
     }
-    *out = (struct pp_sim_costs){.f = arrays, .i = arrays + n, .w = arrays + 2 * (size_t)n};
+    *out = pp_sim_costs_of(arrays, n);
 }
 
 void pp_sim_textbook(const struct pp_plan *plan, double *arrays, struct pp_sim_costs *out)

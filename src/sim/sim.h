@@ -4,6 +4,10 @@
 #define PPCLI_SRC_SIM_SIM_H
 
 #include "ppcli/sim/sim.h"
+#include "ppcli/sim/trace.h"
+
+/* Returns the track of an enum pp_event_kind. */
+enum pp_chrome_track pp_chrome_track_of(int kind);
 
 /* Returns the time of a G or T without the launch overhead: a T without a message adds, and copies
  * the sum. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Turns lists of numbers into the costs of the stages of a plan. */
+/* The costs of a plan's stages: their memory, and how lists of numbers fill it. */
 #include "ppcli/sim/sim.h"
 
 #include <stdlib.h>
@@ -8,6 +8,33 @@
 #include "ppcli/base/base.h"
 
 #define COST_MAX 1e12 /* sums of costs stay finite */
+
+int pp_stage_costs_init(const struct pp_plan *plan, struct pp_stage_costs *out)
+{
+    size_t n = (size_t)plan->n_virtual, channels = (size_t)plan->n_channels;
+    size_t ties = (size_t)plan->n_ties, m = (size_t)plan->geometry.microbatches;
+    struct pp_stage_costs q = {.wires = NULL};
+    PP_ALLOC(q.f, 4 * n + ties + m + channels + (size_t)plan->geometry.stages);
+    q.i = q.f + n;
+    q.w = q.i + n;
+    q.reduce = q.w + n;
+    q.tie = q.reduce + n;
+    q.rows = q.tie + ties;
+    q.transfer = q.rows + m;
+    q.between = q.transfer + channels;
+    q.costs = pp_sim_costs_of(q.f, plan->n_virtual);
+    q.costs.tie = q.tie;
+    *out = q;
+    PP_ALLOC(out->wires, channels);
+    return 0;
+}
+
+void pp_stage_costs_fini(struct pp_stage_costs *q)
+{
+    pp_free(q->f);
+    pp_free(q->wires);
+    *q = (struct pp_stage_costs){.f = NULL};
+}
 
 const char *const pp_cost_names[PP_COSTS] = {"cost-f",    "cost-i",       "cost-w",  "cost-b",
                                              "cost-comm", "cost-overlap", "cost-tie"};
@@ -24,7 +51,7 @@ int pp_cost_number(const char *option, const char *text, double *out)
     return 0;
 }
 
-int pp_cost_list_read(int cost, const char *text, struct pp_cost_list *out)
+static int read_list(int cost, const char *text, struct pp_cost_list *out)
 {
     PP_OWN_MEMORY char *copy = pp_strdup(text);
     PP_TRY(copy ? 0 : PP_ERESOURCE);
@@ -32,6 +59,33 @@ int pp_cost_list_read(int cost, const char *text, struct pp_cost_list *out)
     for (char *rest = copy, *word; (word = strsep(&rest, ","));)
         PP_TRY(pp_cost_number(pp_cost_names[cost], word, &out->at[out->n++]));
     return 0;
+}
+
+/* Makes I and W of a whole backward. */
+static int halve_backward(struct pp_cost_list lists[PP_COSTS])
+{
+    const struct pp_cost_list *b = &lists[PP_COST_B];
+    if (b->n == 0)
+        return 0;
+    for (int op = PP_COST_I; op <= PP_COST_W; op++) {
+        struct pp_cost_list *l = &lists[op];
+        if (l->n > 0)
+            return pp_fail(PP_EUSAGE,
+                           "--cost-b is the sum of --cost-i and --cost-w: give one or both "
+                           "of these, or it");
+        PP_ALLOC(l->at, b->n);
+        for (l->n = 0; l->n < b->n; l->n++)
+            l->at[l->n] = b->at[l->n] / 2;
+    }
+    return 0;
+}
+
+int pp_cost_lists_read(const char *const texts[PP_COSTS], struct pp_cost_list out[PP_COSTS])
+{
+    for (int cost = 0; cost < PP_COSTS; cost++)
+        if (texts[cost])
+            PP_TRY(read_list(cost, texts[cost], &out[cost]));
+    return halve_backward(out);
 }
 
 double pp_cost_mean(const struct pp_cost_list *l, double none)
@@ -42,8 +96,8 @@ double pp_cost_mean(const struct pp_cost_list *l, double none)
     return l->n > 0 ? sum / l->n : none;
 }
 
-/* Sets the costs of all stages: one number for all, one per rank (its chunks share it), or one per
- * chunk. */
+/* Sets out[n_virtual] from one number for all stages, one for each rank, whose chunks share it, or one
+ * for each chunk. */
 static int spread_costs(const struct pp_plan *plan, const char *option,
                         const struct pp_cost_list *l, double none, double *out)
 {
@@ -81,7 +135,6 @@ static int spread_comm(const struct pp_plan *plan, const struct pp_cost_list *l,
         return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan wants 1 or %d (one per boundary)",
                        pp_cost_names[PP_COST_COMM], l->n, n);
     }
-    PP_ALLOC(q->transfer, plan->n_channels);
     for (int c = 0; c < 2 * n; c++)
         q->transfer[c] = l->at[c / 2];
     q->costs.transfer = q->transfer;
@@ -92,45 +145,20 @@ int pp_stage_costs_set(const struct pp_plan *plan, const struct pp_cost_list lis
                        struct pp_stage_costs *q)
 {
     size_t n = (size_t)plan->n_virtual;
-    size_t ties = (size_t)plan->n_ties;
-    pp_free(q->arrays);
-    pp_free(q->transfer);
-    q->transfer = NULL;
-    PP_ALLOC(q->arrays, 3 * n + ties);
     double sum = 0;
+    pp_stage_costs_fini(q);
+    PP_TRY(pp_stage_costs_init(plan, q));
     for (size_t op = 0; op < 3; op++)
-        PP_TRY(spread_costs(plan, pp_cost_names[op], &lists[op], 1, q->arrays + op * n));
+        PP_TRY(spread_costs(plan, pp_cost_names[op], &lists[op], 1, q->f + op * n));
     for (size_t i = 0; i < 3 * n; i++)
-        sum += q->arrays[i];
+        sum += q->f[i];
     if (sum <= 0)
         return pp_fail(PP_EUSAGE, "one of --cost-f, --cost-i and --cost-w must be more than 0");
-    q->costs.f = q->arrays;
-    q->costs.i = q->arrays + n;
-    q->costs.w = q->arrays + 2 * n;
-    q->costs.tie = q->arrays + 3 * n;
-    for (size_t i = 0; i < ties; i++)
-        q->arrays[3 * n + i] = pp_cost_mean(&lists[PP_COST_TIE], 0);
+    for (int i = 0; i < plan->n_ties; i++)
+        q->tie[i] = pp_cost_mean(&lists[PP_COST_TIE], 0);
     q->costs.overlap = pp_cost_mean(&lists[PP_COST_OVERLAP], 0);
     q->costs.fused_send = true; /* as published tables count */
     return spread_comm(plan, &lists[PP_COST_COMM], q);
-}
-
-int pp_cost_lists_halve(struct pp_cost_list lists[PP_COSTS])
-{
-    const struct pp_cost_list *b = &lists[PP_COST_B];
-    if (b->n == 0)
-        return 0;
-    for (int op = PP_COST_I; op <= PP_COST_W; op++) {
-        struct pp_cost_list *l = &lists[op];
-        if (l->n > 0)
-            return pp_fail(PP_EUSAGE,
-                           "--cost-b is the sum of --cost-i and --cost-w: give one or both "
-                           "of these, or it");
-        PP_ALLOC(l->at, b->n);
-        for (l->n = 0; l->n < b->n; l->n++)
-            l->at[l->n] = b->at[l->n] / 2;
-    }
-    return 0;
 }
 
 void pp_cost_lists_write(const struct pp_cost_list lists[PP_COSTS], struct pp_cost_words *out)
@@ -143,10 +171,4 @@ void pp_cost_lists_write(const struct pp_cost_list lists[PP_COSTS], struct pp_co
             pp_text_add(out->text[i], sizeof(out->text[i]), "%s%.9g", k > 0 ? "," : "", l->at[k]);
         out->at[i] = l->n > 0 ? out->text[i] : NULL;
     }
-}
-
-void pp_stage_costs_fini(struct pp_stage_costs *q)
-{
-    pp_free(q->arrays);
-    pp_free(q->transfer);
 }

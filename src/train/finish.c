@@ -19,7 +19,7 @@ static int advise(const struct trainer *tr, const struct pp_summary *s, char out
     if (!f->known || s->bubble.idle < s->bubble_ideal + PP_ADVICE_OVER)
         return 0;
     PP_TAKE(double, cost, l->model->n_layers);
-    pp_advice_costs(l, f->f, f->i, f->w, cost);
+    pp_advice_costs(l, f->stages.f, f->stages.i, f->stages.w, cost);
     struct pp_advice_spec spec = {
         .layout = l, .bubble = &s->bubble, .cost = cost, .waited = s->waited};
     return pp_advice(&spec, out);

@@ -365,7 +365,7 @@ static int check_all_schedules(const char *const *cells)
                                 .microbatches = microbatches};
         struct pp_plan *plan = NULL;
         bool is_recomputed = strcmp(cells[RECOMPUTE], "off") != 0;
-        if (pp_schedule_check(ops, &g) < 0 || (is_recomputed && pp_schedule_proves(*name)) ||
+        if (pp_schedule_check(ops, &g) < 0 || (is_recomputed && pp_schedule_find(*name)->proves) ||
             pp_plan_build(*name, &g, &plan) < 0)
             continue;
         pp_plan_destroy(&plan);

@@ -139,7 +139,7 @@ TEST(hosts_hold_what_is_faster)
     p.cfg->pipeline.replicas = 2;
     take_config(&p);
     p.spec.places = true;
-    p.costs->far_byte = 1;
+    p.costs->far.byte = 1;
     CHECK_OK(pp_costs_hosts(p.costs, (int[]){0, 0, 2, 2}, 4));
     /* 280 weights of a stage are summed, 32 bytes go each way for a sample */
     for (int large = 0; large < 2; large++) {
@@ -170,7 +170,7 @@ TEST(every_schedule_is_tried_in_every_shape)
     int schedules = 0, counts[PP_BEST_COUNTS_MAX];
     int n = pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX);
     for (const char *const *name = pp_schedule_names(); *name; name++, schedules++) {
-        bool found = pp_schedule_proves(*name);
+        bool found = pp_schedule_find(*name)->proves;
         schedules -= found;
         for (int i = 0; i < b.n; i++)
             found = found || is_named(&b.items[i], *name);
@@ -377,7 +377,7 @@ TEST(the_eager_k_hides_the_measured_hand_over)
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
     CHECK_INT_EQ(find(&b, "1f1b-eager", 4, 1, false)->d.eager, 2); /* 1 would be 1f1b */
     pp_best_fini(&b);
-    p.costs->latency = 120; /* F + B = 144: 1 + ceil(240 / 144) */
+    p.costs->near.latency = 120; /* F + B = 144: 1 + ceil(240 / 144) */
     CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
     CHECK_INT_EQ(find(&b, "1f1b-eager", 4, 1, false)->d.eager, 3);
     assert_true(find(&b, "1f1b-eager", 4, 1, false)->time.step <

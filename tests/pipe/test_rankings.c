@@ -84,8 +84,8 @@ static void find_costs(const struct ranking *r, const struct pp_best_spec *spec,
     for (int t = 2; t <= r->cores; t++, to = &(*to)->next) {
         CHECK_OK(pp_costs_scale(*out, *out, t, to));
         (*to)->cores = r->cores;
-        (*to)->latency = (*out)->latency;
-        (*to)->byte = (*out)->byte;
+        (*to)->near.latency = (*out)->near.latency;
+        (*to)->near.byte = (*out)->near.byte;
     }
     pp_cluster_fini(&cluster);
 }

@@ -97,7 +97,7 @@ TEST(hand_overs_and_launches_are_waiting)
     assert_float_equal(busy, 2 * 4 * 3, 1e-12);
     costs.latency = 0.5;
     costs.launch = 0.25;
-    CHECK_OK(pp_sim_step(plan, &costs, 1, 0, &step));
+    CHECK_OK(pp_sim_step(plan, &costs, 1, 0, &step, NULL));
     double idle = pp_bubble_idle(busy, step, 2);
     CHECK_OK(pp_bubble_explain(plan, &costs, 1, idle, &b));
     assert_float_equal(b.schedule, 1 - 12.0 / 14, 1e-12);
@@ -117,8 +117,8 @@ static void times_of(const char *name, int p, int m, int k, double out[2])
     struct pp_sim_costs costs;
     CHECK_OK(pp_plan_build(name, &g, &plan));
     pp_sim_uniform(plan, 1, 1, 1, arrays, &costs);
-    CHECK_OK(pp_sim_step(plan, &costs, 0, 0, &out[0]));
-    CHECK_OK(pp_sim_step(plan, &costs, 1, 0, &out[1]));
+    CHECK_OK(pp_sim_step(plan, &costs, 0, 0, &out[0], NULL));
+    CHECK_OK(pp_sim_step(plan, &costs, 1, 0, &out[1], NULL));
 }
 
 TEST(schedules_that_merge_weight_gradients_take_no_longer)

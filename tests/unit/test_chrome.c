@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../../src/sim/sim.h"
 #include "ppcli/sim/trace.h"
 #include "test.h"
 

@@ -9,6 +9,7 @@
 #include "ppcli/conf/cluster.h"
 #include "ppcli/base/base.h"
 #include "ppcli/conf/config.h"
+#include "ppcli/plan/machine_plan.h"
 #include "ppcli/plan/search.h"
 
 static const char good[] = "; a machine\n[device]\nf32 = 1G\nbf16 = 10G ; twice\nbandwidth = 1G\n"
@@ -63,8 +64,8 @@ TEST(what_is_written_is_read)
     fclose(f);
     CHECK_OK(pp_cluster_read(path, &again));
     unlink(path);
-    assert_float_equal(again.within.bandwidth, c.within.bandwidth, 0);
-    assert_float_equal(again.between.bandwidth, 0, 0);
+    assert_float_equal(again.within.byte, c.within.byte, 0);
+    assert_float_equal(again.between.byte, 0, 0);
     assert_string_equal(again.layers[0].name, "h.0");
     assert_float_equal(again.layers[0].t[2], 3e-3, 0);
     assert_float_equal(again.layers[0].work, 123456789012, 0);
@@ -121,7 +122,7 @@ TEST(links_are_read_from_nccl_tests)
         snprintf(text, sizeof(text), "ranks = 4\n[between]\nnccl_tests = %s", path + 5);
         CHECK_OK(read_changed("ranks", text, &c));
         assert_float_equal(c.between.latency, tables[i].latency, tables[i].latency * 1e-4);
-        assert_float_equal(c.between.bandwidth, tables[i].bandwidth, 1);
+        assert_float_equal(1 / c.between.byte, tables[i].bandwidth, 1);
         pp_cluster_fini(&c);
         refused("ranks", strcat(text, "\nlatency = 1"), "between.latency is given twice");
         unlink(path);
@@ -167,7 +168,7 @@ TEST(a_layer_takes_what_is_longer_flops_or_bytes)
     assert_float_equal(pp_costs_layer(costs, 0, 1).f, 10 + 12 + weights, 1e-6);
     assert_float_equal(pp_costs_layer(costs, 0, 4).f, 10 + 48 + weights, 1e-6);
     assert_float_equal(costs->optimizer, 7, 1e-9); /* value and two moments twice, gradient once */
-    assert_float_equal(costs->byte, 0.5e-6, 1e-12);
+    assert_float_equal(costs->near.byte, 0.5e-6, 1e-12);
     pp_costs_destroy(&costs);
 
     use.precision = PP_PRECISION_TF32;
@@ -210,4 +211,29 @@ TEST(a_layer_of_another_shape_is_computed)
     pp_costs_destroy(&costs);
     pp_cluster_fini(&c);
     pp_model_destroy(&m);
+}
+
+/* Processors have bf16 products, too: only tf32 tells that the ranks of a machine are devices. */
+TEST(processors_with_bf16_are_not_taken_for_devices)
+{
+    PP_OWN(pp_model_destroy) struct pp_model *m = model_of();
+    PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
+    struct pp_machine_plan p = {.cfg = cfg, .model = m, .ranks = 1, .batch = 4, .train_n = 4};
+    struct pp_candidate row = {.d = {.stages = 1, .replicas = 1, .microbatches = 1}};
+    struct pp_cluster_use use = {
+        .model = m, .precision = PP_PRECISION_BF16, .optimizer = PP_OPT_SGD, .rows = 4, .ranks = 1};
+    assert_non_null(cfg);
+    CHECK_OK(read_text(good, &p.cluster));
+    for (int device = 0; device < 2; device++) {
+        struct pp_costs *costs = NULL;
+        p.cluster.peak[PP_PRECISION_TF32] = device ? 1e10 : 0;
+        CHECK_OK(pp_costs_of_cluster(&p.cluster, &use, &costs));
+        assert_float_equal(costs->value_bytes, device ? 2 : 4, 0);
+        pp_costs_destroy(&costs);
+        struct pp_best_spec spec = pp_machine_plan_spec(&p, &row, 1);
+        const struct pp_backend_ops *named = spec.training.backend.named;
+        if (!device)
+            assert_true(!named || !named->own_memory);
+    }
+    pp_cluster_fini(&p.cluster);
 }

@@ -84,11 +84,11 @@ static void check(const double *disturbed, int n, int expected, double factor, d
     memcpy(times, disturbed, (size_t)n * sizeof(*times));
     struct pp_costs *c = measured();
     CHECK_INT_EQ(visits, expected);
-    assert_true(c->linked);
-    assert_float_equal(c->latency, LATENCY * factor, 1e-12);
-    assert_float_equal(c->byte, BYTE * factor, 1e-16);
+    assert_true(c->near.unsteady > 0);
+    assert_float_equal(c->near.latency, LATENCY * factor, 1e-12);
+    assert_float_equal(c->near.byte, BYTE * factor, 1e-16);
     assert_true(c->action >= CALLS * 2 / 3);
-    assert_float_equal(c->unsteady, unsteady, 1e-9);
+    assert_float_equal(c->near.unsteady, unsteady, 1e-9);
     pp_costs_destroy(&c);
 }
 

@@ -160,10 +160,10 @@ TEST(a_hand_over_between_hosts_takes_the_other_link)
     PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(4, 1, 1, 1);
     const struct shape shape = {"gpipe", 4, 1, 1,
                                 1}; /* one micro-batch: F, I of all, and W of the first */
-    c->latency = 0.5;
-    c->byte = 0.25; /* 4 floats: 16 bytes */
-    c->far_latency = 2;
-    c->far_byte = 1;
+    c->near.latency = 0.5;
+    c->near.byte = 0.25; /* 4 floats: 16 bytes */
+    c->far.latency = 2;
+    c->far.byte = 1;
     assert_float_equal(predict(&shape, c, 1, 0).step, 9 + 6 * (0.5 + 4), 1e-9);
     c->host_ranks = 2; /* ranks 1 and 2 are on two hosts */
     assert_float_equal(predict(&shape, c, 1, 0).step, 9 + 4 * (0.5 + 4) + 2 * (2 + 16), 1e-9);
@@ -176,10 +176,10 @@ TEST(messages_to_another_host_leave_one_after_the_other)
     PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(2, 1, 1, 1);
     const struct shape shape = {"gpipe", 2, 1, 2, 2};
     c->host_ranks = 1;
-    c->far_byte = 1; /* 4 floats: 16 for each message; two in turn, both ways */
+    c->far.byte = 1; /* 4 floats: 16 for each message; two in turn, both ways */
     assert_float_equal(predict(&shape, c, 1, 0).step, 1 + 2 * 16 + 1 + 1 + 2 * 16 + 2, 1e-9);
     c->host_ranks = 2;
-    c->byte = 1; /* memory that both see: nothing queues */
+    c->near.byte = 1; /* memory that both see: nothing queues */
     assert_float_equal(predict(&shape, c, 1, 0).step, 2 + 16 + 1 + 3 + 16 + 2, 1e-9);
 }
 
@@ -188,10 +188,10 @@ TEST(copies_take_their_ranks_time_unless_it_waits)
     PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(2, 1, 1, 1);
     const struct shape one = {"gpipe", 2, 1, 1, 1}, two = {"gpipe", 2, 1, 2, 2};
     c->host_ranks = 1;
-    c->far_byte = 0.1; /* 1.6 for each message */
+    c->far.byte = 0.1; /* 1.6 for each message */
     double alone = predict(&one, c, 1, 0).step, pair = predict(&two, c, 1, 0).step;
     assert_float_equal(alone, 5 + 2 * 1.6, 1e-9);
-    c->far_copy = 0.1;
+    c->far.copy = 0.1;
     assert_float_equal(predict(&one, c, 1, 0).step, alone, 1e-9);
     /* rank 1: F when it is there, copies the next, F, I, copies what it sends, W, I; then rank 0 */
     assert_float_equal(predict(&two, c, 1, 0).step, 8 + 4 * 1.6, 1e-9);
@@ -204,7 +204,7 @@ TEST(sums_or_messages_cross_hosts)
     const struct shape shape = {"gpipe", 2, 1, 1, 1};
     replicas = 2;
     double alone = predict(&shape, c, 1, 0).step;
-    c->far_byte = 1; /* 4 x 4 weights and 4 biases: half of them there, half of them back */
+    c->far.byte = 1; /* 4 x 4 weights and 4 biases: half of them there, half of them back */
     c->host_ranks = 2;
     assert_float_equal(predict(&shape, c, 1, 0).step, alone + 80, 1e-9);
     c->one_wire = true; /* of two stages */
@@ -226,9 +226,9 @@ TEST(gradients_travel_while_other_stages_compute)
     replicas = 2, zero = true;
     assert_float_equal(predict(&shape, c, 1, 0).step, 6, 1e-9);
     c->host_ranks = 1;
-    c->far_byte = 0.01; /* 20 floats: 0.4 for half of them */
+    c->far.byte = 0.01; /* 20 floats: 0.4 for half of them */
     assert_float_equal(predict(&shape, c, 1, 0).step, 6 + 0.4 + 0.8, 1e-9);
-    c->far_byte = 0.1; /* W1's 4 end after 8, then W0's 4 */
+    c->far.byte = 0.1; /* W1's 4 end after 8, then W0's 4 */
     assert_float_equal(predict(&shape, c, 1, 0).step, 4 + 4 + 4 + 8, 1e-9);
     zero = false;
     assert_float_equal(predict(&shape, c, 1, 0).step, 6 + 16, 1e-9);
@@ -255,7 +255,7 @@ TEST(one_rank_takes_the_sum_of_everything)
     struct shape one = {"1f1b", 1, 1, 4, 40};
     c->action = 0.5;
     c->optimizer = 0.1; /* of 4 x 4 weights and 4 biases */
-    c->latency = 1000;  /* nobody to hand over to */
+    c->near.latency = 1000;  /* nobody to hand over to */
     for (int s = 0; s < 2; s++) {
         c->input[s] = 0.25 * c->sizes[s];
         c->loss[s] = 0.5 * c->sizes[s];
@@ -321,9 +321,9 @@ TEST(a_hand_over_costs_its_latency_and_its_bytes)
     PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(2, 1, 1, 1);
     struct shape naive = {"naive", 2, 1, 1, 10};
     double without = predict(&naive, c, 1, 0).step;
-    c->latency = 5;
+    c->near.latency = 5;
     assert_float_equal(predict(&naive, c, 1, 0).step, without + 2 * 5, 1e-9);
-    c->byte = 0.01; /* 10 rows of 4 floats: 1.6 a message */
+    c->near.byte = 0.01; /* 10 rows of 4 floats: 1.6 a message */
     assert_float_equal(predict(&naive, c, 1, 0).step, without + 2 * 5 + 2 * 1.6, 1e-9);
 }
 
@@ -397,8 +397,8 @@ static void check_measured(int ranks, const char *backend, enum pp_optimizer_kin
         assert_true(c->input[s] >= 0 && c->loss[s] >= 0);
     }
     assert_true(c->optimizer >= 0 && c->optimizer < 1e-3);
-    assert_true(c->action > 0 && c->latency > 0 && c->byte >= 0);
-    CHECK_INT_EQ(c->linked, c->at_once >= 2);
+    assert_true(c->action > 0 && c->near.latency > 0 && c->near.byte >= 0);
+    CHECK_INT_EQ(c->near.unsteady > 0, c->at_once >= 2);
     assert_true(c->took > 0);
 }
 
@@ -446,8 +446,8 @@ static void two_hosts(int ranks, struct pp_hosts *hosts, struct pp_preflight *p)
     static struct pp_way ways[4];
     facts[0].free_bytes = (uint64_t)8 << 30;
     facts[1].free_bytes = UINT64_MAX;
-    ways[1] = (struct pp_way){.state = PP_WAY_OPEN, .trip_s = 2e-3, .bytes_per_s = 1e6};
-    ways[2] = (struct pp_way){.state = PP_WAY_OPEN, .trip_s = 1e-3, .bytes_per_s = 9e6};
+    ways[1] = (struct pp_way){.state = PP_WAY_OPEN, .link = {.latency = 1e-3, .byte = 1e-6}};
+    ways[2] = (struct pp_way){.state = PP_WAY_OPEN, .link = {.latency = 5e-4, .byte = 1.0 / 9e6}};
     *hosts = (struct pp_hosts){.items = {{"h0", ranks}, {"h1", ranks}}, .n = 2};
     *p = (struct pp_preflight){.n = 2, .hosts = facts, .ways = ways};
 }
@@ -463,8 +463,8 @@ TEST(links_between_hosts_cost_for_any_number_of_ranks)
         CHECK_INT_EQ(c.n_hosts, 2 * ranks);
         CHECK_INT_EQ(c.host[ranks - 1], 0);
         CHECK_INT_EQ(c.host[ranks], 1);
-        assert_true(fabs(c.far_latency - 1e-3) < 1e-9);
-        assert_true(fabs(c.far_byte - 1e-6) < 1e-12);
+        assert_true(fabs(c.far.latency - 1e-3) < 1e-9);
+        assert_true(fabs(c.far.byte - 1e-6) < 1e-12);
         pp_free(c.host);
     }
 }

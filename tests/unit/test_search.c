@@ -48,8 +48,8 @@ static struct world world_of(int stages, const double *times, int layers)
         }
     }
     w.costs->cores = 64;
-    w.costs->latency = 3;
-    w.costs->byte = 1e-3;
+    w.costs->near.latency = 3;
+    w.costs->near.byte = 1e-3;
     w.spec = pp_best_spec_of(cfg, w.model, 6000, 0);
     w.spec.cuts = true;
     return w;
@@ -126,7 +126,7 @@ static double brute_force(const struct world *w, size_t memory)
     assert_non_null(cfg);
     *cfg = *w->cfg;
     for (const char *const *name = pp_schedule_names(); *name; name++) {
-        if (pp_schedule_fits(*name))
+        if (pp_schedule_find(*name)->fits)
             continue; /* another order for other costs: the search may find more than this */
         snprintf(cfg->pipeline.schedule, sizeof(cfg->pipeline.schedule), "%s", *name);
         for (unsigned cuts = 0; cuts < 1u << (layers - 1); cuts++) {

@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ppcli/conf/cluster.h"
 #include "ppcli/conf/config.h"
 
 /* ---- complaints */
@@ -90,7 +91,8 @@ struct pp_way {
         PP_WAY_CLOSED
     } state;
     char from[16], device[16], to[16];     /* addresses, and the interface of `from` */
-    double connect_s, trip_s, bytes_per_s; /* bytes_per_s 0: not measured */
+    double connect_s;
+    struct pp_link link; /* byte 0: only the latency was measured */
     char wrong[320];                       /* of one that is not open */
 };
 

@@ -11,9 +11,12 @@
 
 #include "ppcli/conf/config.h"
 
+/* The cost of a message between two ranks: latency + bytes * byte. From a machine file or measured. */
 struct pp_link {
-    /* latency: seconds; bandwidth: bytes a second of one rank each way */
-    double latency, bandwidth;
+    double latency;  /* seconds until the first byte arrives */
+    double byte;     /* seconds for each byte; 0: free, or there is no such link */
+    double copy;     /* seconds for each byte that the sender and the receiver spend on copies */
+    double unsteady; /* factor between two measurements that should agree; 0: not measured */
 };
 
 /* Measured times: F, I and W of a micro-batch of `rows` rows, in seconds. */
@@ -39,7 +42,7 @@ struct pp_cluster {
     double launch; /* fixed overhead of every op, in seconds */
     double ranks;  /* ranks of a host */
     double busy;   /* load of other programs during the measurement; 0: none, or unknown */
-    struct pp_link within, between; /* between.bandwidth 0: there is only one host */
+    struct pp_link within, between; /* between.byte 0: there is only one host */
     double hidden;                  /* share of tensor parallelism's messages that products hide */
     double shared;                  /* 1: the ranks of a host share its link to the others */
     struct pp_cluster_layer

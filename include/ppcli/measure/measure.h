@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the pieces of a model and the links between ranks cost: a table, and what fills it. Measured
- * here with the real backend and the real transport, or computed from a machine file.
+ * The table of costs: what the layers of a model and the links between ranks take. It is filled by
+ * measuring this machine with the real backend and the real transport, or from a machine file.
  */
 #ifndef PPCLI_MEASURE_MEASURE_H
 #define PPCLI_MEASURE_MEASURE_H
@@ -15,177 +15,187 @@ struct pp_layer_seconds {
     double f, i, w;
 };
 
-/* All times in seconds. Sizes are rows of a micro-batch; between two of them a time is on the line
+/* All times are seconds. Sizes are rows of a micro-batch: between two sizes a time lies on the line
  * through both, outside on the line through the nearest two. */
 struct pp_costs {
     int n_layers, n_sizes;
     int *sizes;                      /* [n_sizes] ascending */
     struct pp_layer_seconds *layers; /* [n_sizes][n_layers] */
-    double *input;                   /* [n_sizes] rows of the data set -> the model's input */
-    double *loss;                    /* [n_sizes] labels, loss and its gradient; after input */
-    double optimizer;                /* one parameter */
-    double add;                      /* one element of a sum over replicas */
-    double action;                   /* what the executor adds to every action */
-    double latency;                  /* of a transfer between two rank threads ... */
-    double byte;                     /* ... and of each byte of it */
-    double value_bytes;              /* of an element that is handed over */
-    int *host; /* [n_hosts] of ranks 0 .. n_hosts-1 of the run; NULL: as host_ranks says */
+    double *input;                   /* [n_sizes] gathers rows of the data set */
+    double *loss;                    /* [n_sizes] gathers labels, computes loss and gradient */
+    double optimizer;                /* of one parameter */
+    double add;                      /* of one element of a sum over replicas */
+    double action;                   /* that the executor adds to every action */
+    struct pp_link near, far;        /* between ranks of one host, and between two hosts */
+    double value_bytes;              /* of an element of a message */
+    int *host; /* [n_hosts] hosts of ranks 0 .. n_hosts-1; NULL: as host_ranks says */
     int n_hosts;
-    int host_ranks;               /* ranks of one host, rank r is on host r / host_ranks; 0: all */
-    double far_latency, far_byte; /* the same of a transfer between two hosts */
-    double far_copy;              /* of either rank's own time, for each byte of it */
-    bool one_wire;                /* the ranks of a host share its way to the others */
-    int at_once;                  /* ranks that were measured at the same time */
-    int cores;                    /* that this process may use, or those that were asked for */
-    int threads;                  /* of each rank */
-    int measured;                 /* with fewer threads, from which these follow; 0: with these */
-    bool linked;                  /* latency, byte are measured (two cores), not assumed */
-    double unsteady;       /* the factor between two measurements of a transfer that should agree */
-    double took;           /* what measuring took */
-    struct pp_costs *next; /* with more threads in each rank; owned */
+    int host_ranks;        /* rank r is on host r / host_ranks; 0: there is one host */
+    bool one_wire;         /* the ranks of a host share its link to the others */
+    int at_once;           /* ranks that were measured at the same time */
+    int cores;             /* that the process may use, or that were asked for */
+    int threads;           /* of each rank */
+    int measured;          /* threads of the measurement that these were scaled from; 0: measured */
+    double took;           /* seconds that measuring took */
+    struct pp_costs *next; /* the same with more threads in each rank; owned */
 };
 
-/* The costs for ranks of this many threads; where there are none, the first of the list. */
+/* Returns the costs for ranks of so many threads, or the first of the list where it has none. */
 const struct pp_costs *pp_costs_at(const struct pp_costs *c, int threads);
 
 /*
- * What `threads` take, by Amdahl: t(n) = t(1) (s + (1 - s) / n). The serial share s of each time is
- * the one that `some` of k threads has, 0.01 to 1; 0.05 where that is `one` itself. Errors:
- * PP_ERESOURCE. The caller owns *out.
+ * Computes the costs of `threads` threads by Amdahl's law: t(n) = t(1) (s + (1 - s) / n). The serial
+ * share s of each time follows from `some`, which was measured with k threads, and is 0.01 to 1; it is
+ * 0.05 where `some` is `one`. Errors: PP_ERESOURCE. The caller owns *out.
  */
 int pp_costs_scale(const struct pp_costs *one, const struct pp_costs *some, int threads,
                    struct pp_costs **out);
 
-/* All times 0, sizes copied. Errors: PP_ERESOURCE. The caller owns *out. */
 void pp_costs_destroy(struct pp_costs **costs); /* accepts NULL in *costs */
 
-/* The hosts of ranks 0 .. n-1 of the run. Errors: PP_ERESOURCE. */
+/* Copies host[n], the hosts of ranks 0 .. n-1, into the costs. Errors: PP_ERESOURCE. */
 int pp_costs_hosts(struct pp_costs *c, const int *host, int n);
 
-/* One layer's F, I and W of `rows` rows. Never negative. */
+/* Returns F, I and W of `rows` rows of a layer, none of them negative. */
 struct pp_layer_seconds pp_costs_layer(const struct pp_costs *c, int layer, int rows);
 
-/* cost[n_layers]: F + I + W, what `assignment = time` cuts by; input and loss go to the ends. */
+/* Sets cost[n_layers] to F + I + W of each layer, by which `assignment = time` cuts; the first layer
+ * has the input, too, and the last one the loss. */
 void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost);
 
-/* F, I and W of layers first to last of a model, with its input and its loss; of `rows` rows, W of k
- * times as many together. pieces: see struct pp_predict_spec. */
+/* Computes F, I and W of `rows` rows of the layers first to last, with input and loss where they have
+ * them. W is a k-th of that of k micro-batches together. pieces: see struct pp_predict_spec. */
 void pp_costs_stage(const struct pp_costs *c, int first, int last, int rows, int k, bool pieces,
                     double out[3]);
 
-/* ---- links between the processes of a run */
+/* ---- links */
 
-#define PP_LINK_STEADY 2.0 /* nearer than by this factor two visits agree */
-
-struct pp_link_cost {
-    bool measured;
-    double latency, byte, copy, unsteady; /* as in struct pp_costs */
+/* One side of a link: how its messages leave and arrive, over whatever transport. */
+struct pp_link_end {
+    bool leads;             /* sends first; the other side answers */
+    int (*meet)(void *ctx); /* waits for the other side before each round; NULL: it need not */
+    int (*send)(void *ctx);
+    int (*receive)(void *ctx);
+    void *ctx;
 };
 
-struct pp_links {
-    int n;      /* ranks */
-    int *host;  /* [n] equal where ranks are on one host; owned: pp_free() */
-    int beside; /* ranks of rank 0's host */
-    struct pp_link_cost near,
-        far; /* rank 0's to one beside it, to one on another host; at rank 0 */
+/* Measures the time of one message, half of there and back: the mean of `trips` for each of t[rounds].
+ * Both sides call it. Pairwise. Errors: those of the callbacks. */
+int pp_link_time(const struct pp_link_end *end, int trips, int rounds, double *t);
+
+#define PP_LINK_STEADY 2.0 /* measurements of a link that differ by less agree */
+
+struct pp_links {             /* between the processes of a run */
+    int n;                    /* ranks */
+    int *host;                /* [n] equal where ranks are on one host; owned: pp_free() */
+    int beside;               /* ranks on rank 0's host */
+    struct pp_link near, far; /* from rank 0 to a rank of its host, of another host; at rank 0 */
 };
 
-/* Measure: about a second when a link is slow. Collective, pairwise. Errors: PP_ERESOURCE, those of
+/* Measures the links, in about a second where one is slow. Collective. Errors: PP_ERESOURCE, those of
  * the transport. The caller owns out->host. */
 int pp_links_measure(struct pp_transport *tp, struct pp_links *out);
 
-/* What was measured between processes, in place of what threads would take. Errors: PP_ERESOURCE. */
+/* Puts the links between processes in the place of those between threads. Errors: PP_ERESOURCE. */
 int pp_links_put(const struct pp_links *l, struct pp_costs *c);
 
 struct pp_measure_spec {
     const struct pp_model *model;
     struct pp_backend_choice backend;
     int optimizer;    /* enum pp_optimizer_kind */
-    int ranks;        /* that will run at once */
-    int samples;      /* of the data set: rows are gathered from all over it */
+    int ranks;        /* that will compute at the same time */
+    int samples;      /* of the data set, from all over which rows are gathered */
     const int *sizes; /* [n_sizes] micro-batch sizes, >= 1, ascending, no two the same */
     int n_sizes;
-    double seconds; /* budget; what does not fit is extrapolated from smaller sizes */
+    double seconds; /* that it may take; larger sizes are extrapolated where it is short */
 };
 
 /*
- * Measure. As many pinned threads as there are ranks, at most one a core, each with a piece of the
- * model and memory of its own, compute at the same time, as the ranks of a run do: what they cost
- * each other in caches and memory is in the times. Layers of equal shape share a time. Every figure
- * is a median or, of transfers, a quartile. With MPI the transfer is not measured: the figures
- * are those of threads. Local. Errors: PP_ERESOURCE, those of the backend.
+ * Measures this machine. As many pinned threads as there are ranks, at most one for each core, compute
+ * at the same time with a piece of the model and memory of their own, so the times include what ranks
+ * cost each other in caches and memory. Layers of equal shape share a time. A time of a layer is a
+ * median, that of a transfer a quartile. Transfers are those between threads, also where the ranks
+ * will be processes. Local. Errors: PP_ERESOURCE, those of the backend.
  */
 int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out);
 
-/* Flops of a sample and the values that it has there: what tells layers of one name apart. */
+/* Returns the flops and the values of a sample in a layer, added up: it tells apart layers of the same
+ * name in different models. */
 double pp_layer_work(const struct pp_model *m, int layer);
 
 /* ---- cluster_costs.c: from a machine file */
 
-/* Are its ranks devices? tf32 is theirs alone; a processor may have bf16 too. */
+/* Are the ranks of the machine devices? Devices alone have tf32; a processor may have bf16, too. */
 static inline bool pp_cluster_has_devices(const struct pp_cluster *c)
 {
     return c->peak[PP_PRECISION_TF32] > 0;
 }
 
-struct pp_node_use { /* of a machine, by a node of a micro-batch */
+struct pp_node_use { /* how a node of a micro-batch uses a machine */
     const struct pp_cluster *cluster;
     const struct pp_model *model;
-    double samples;     /* that reach it, of a rank */
-    size_t value_bytes; /* of an element */
-    double weights;     /* bytes of those of a rank */
-    double gradients;   /* bytes of a gradient for each of them */
-    double peak, share; /* flop/s, and what part of it the node reaches */
+    double samples;     /* that a rank computes */
+    size_t value_bytes; /* of an element of a value */
+    double weights;     /* bytes of a rank's weights */
+    double gradients;   /* bytes of a gradient for each byte of a weight */
+    double peak, share; /* flop/s, and the part of it that the node reaches */
 };
 
-/* Seconds of its F, I or W (k = 0, 1, 2): as long as its flops or its bytes need, whichever is longer,
- * and its launch. 0: it does nothing. */
+/* Returns the seconds of the node's F, I or W (k = 0, 1, 2): what its flops or its bytes need, whichever
+ * is longer, and its launch; 0 where it does nothing. */
 double pp_price_node(const struct pp_node_use *u, const struct pp_node *n, int k);
 
-struct pp_cluster_use { /* what runs there */
+/* Returns the seconds of the optimizer for one parameter: it reads and writes the parameter and its
+ * moments, and reads the gradient. All of them are f32. */
+double pp_price_optimizer(const struct pp_cluster *c, int optimizer);
+
+/* Returns the seconds of the loss of so many logits of `value_bytes`: it reads them for their sum and
+ * for the gradient, and writes the gradient. */
+double pp_price_loss(const struct pp_cluster *c, double logits, double value_bytes);
+
+struct pp_cluster_use { /* what runs on a machine */
     const struct pp_model *model;
     enum pp_precision precision;
     int optimizer; /* enum pp_optimizer_kind */
-    int rows;      /* the most of one micro-batch */
+    int rows;      /* of the largest micro-batch */
     int ranks;     /* of the run */
 };
 
 /*
- * What the pieces of a model would take on a machine: every node takes as long as its flops or its
- * bytes need, whichever is longer, and its launch. Products, attention and convolutions reach their
- * shares of the peak of `precision`, bytes theirs of the bandwidth; values are bf16 where `precision`
- * is, everything else in memory f32. The optimizer is bytes. Layers that the machine file has
- * measured take that, in proportion to the rows of the nearest size. Errors: PP_ECONFIG (no such
- * precision there), PP_ERESOURCE. The caller owns *out.
+ * Computes the costs of a model on a machine from pp_price_node() of each node. Products, attention and
+ * convolutions reach their shares of the peak of `precision`, bytes their share of the bandwidth. Values
+ * are bf16 on devices where `precision` is; all other memory is f32. The optimizer's time is that of
+ * its bytes. A layer that the machine file has measured takes its measured time, in proportion to the
+ * rows of the nearest size. Errors: PP_ECONFIG (the machine has no such precision), PP_ERESOURCE. The
+ * caller owns *out.
  */
 int pp_costs_of_cluster(const struct pp_cluster *c, const struct pp_cluster_use *use,
                         struct pp_costs **out);
 
-/* ---- handover
- *
- * What it costs to hand a block of memory from one rank to another, through the calls that the
- * executor makes: the producer writes it where it is, the consumer reads all of it there.
- */
+/* ---- transfers of each size, for `bench` */
+
+/* The time of a message between two ranks through the calls that the executor makes: the sender writes
+ * all of it into the slot, and the receiver reads all of it there. */
 
 struct pp_handover {
     size_t bytes;
-    double one_way;   /* seconds from before writing to after reading, half of there and back */
-    double fastest;   /* the best block of it; one_way is the median */
-    double same_core; /* seconds of the same writing and reading by one rank alone */
-    double hidden;    /* part of one_way that passes while both compute and make no calls */
-    double copy;      /* seconds of a memcpy of as many bytes by one rank alone */
+    double one_way;   /* seconds from before writing to after reading: a median of blocks */
+    double fastest;   /* the same of the fastest block */
+    double same_core; /* seconds that one rank alone takes to write and read as much */
+    double hidden;    /* part of one_way that passes while both ranks compute */
+    double copy;      /* seconds that one rank takes for a memcpy of as many bytes */
 };
 
 /*
- * Fill in items[n], whose `bytes` (a multiple of 8, at least 64) the caller has set, on rank 0.
+ * Measures items[n] on rank 0; the caller has set `bytes` (a multiple of 8, at least 64) on both ranks.
  * Collective over the two ranks of `tp`, whose channels it opens. Errors: those of the transport;
  * PP_EINTERNAL when other bytes arrived than were sent.
  */
 int pp_handover_measure(struct pp_transport *tp, struct pp_handover *items, int n);
 
-/* The same between two threads, each bound to a core of those that this thread may use; of the
- * whole machine's, where a launcher has bound this process to one. Local. Errors: also
- * PP_ERESOURCE. */
+/* Measures the same between two threads, each bound to one of the cores that this thread may use, or
+ * with whole_machine, where a launcher has bound the process to one core, to any core. Local. Errors:
+ * also PP_ERESOURCE. */
 int pp_handover_threads(struct pp_handover *items, int n, bool whole_machine);
 
 #endif

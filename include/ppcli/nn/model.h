@@ -117,7 +117,7 @@ struct pp_words {
     size_t packed;    /* copy of the weights that the backend wants */
 };
 
-/* What a node reads again after F; x is its first input, x1 its second. */
+/* Values that a node reads in its backward pass; x is its first input, x1 its second. */
 enum pp_reads {
     PP_READS_X_IN_I = 1,
     PP_READS_X_IN_W = 2,
@@ -126,6 +126,8 @@ enum pp_reads {
     PP_READS_X1_IN_I = 16,
     PP_READS_X1_IN_W = 32
 };
+#define PP_READS_INPUT(j) /* those of its input j */                                               \
+    ((unsigned)((j) == 0 ? PP_READS_X_IN_I | PP_READS_X_IN_W : PP_READS_X1_IN_I | PP_READS_X1_IN_W))
 
 /* A node's arrays in one pass. */
 struct pp_at {

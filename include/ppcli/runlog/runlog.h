@@ -21,10 +21,7 @@ struct pp_forecast {
     const struct pp_layout *layout; /* not owned */
     const struct pp_plan *plan;     /* of a full batch; not owned */
     bool known;                     /* false: no micro-batch of full size was seen on some stage */
-    double *f, *i, *w;              /* [n_virtual] mean seconds, over replicas */
-    double *update;                 /* [stages] mean seconds of the optimizer */
-    double *rows;                   /* [M] of the plan, in parts of a full micro-batch */
-    struct pp_sim_costs costs;      /* of the arrays above */
+    struct pp_stage_costs stages;   /* mean seconds over replicas; between: of the optimizer */
     struct pp_sim_result result;    /* with times of a step that has others before it */
     double meet_every;              /* steps from one meeting of all ranks to the next */
     double step_seconds;            /* from step to step */

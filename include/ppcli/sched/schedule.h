@@ -106,6 +106,9 @@ struct pp_schedule_ops {
     int (*check)(const struct pp_geometry *g);
     /* Emits the compute actions of one rank, in order. Errors: those of pp_emit_cell(). */
     int (*emit)(const struct pp_geometry *g, int rank, struct pp_emit *e);
+    /* Returns the chunks whose activations a rank holds at most, as the paper counts them and without
+     * regard to M: for an estimate that makes no plan. NULL: there is no formula. */
+    int (*held)(const struct pp_geometry *g, int rank);
     /* Replaces emit (NULL) in schedules that are made for all ranks together: e[P], by rank. */
     int (*emit_all)(const struct pp_geometry *g, struct pp_emit **e);
 };
@@ -127,17 +130,6 @@ int pp_schedule_check(const struct pp_schedule_ops *ops, const struct pp_geometr
 /* Returns the name of the first schedule with `stands_in` of this placement that allows so many
  * chunks. */
 const char *pp_schedule_stand_in(enum pp_placement placement, int chunks);
-
-/* Returns whether the k of the schedule (pipeline.eager) follows from the cost of a transfer when
- * it is not set. */
-bool pp_schedule_is_eager(const char *name);
-
-/* Returns whether the schedule is made for the times of geometry.ticks. */
-bool pp_schedule_fits(const char *name);
-
-/* Returns whether the schedule searches for a proof, so that searches over many schedules leave it
- * out. */
-bool pp_schedule_proves(const char *name);
 
 /* Converts times to ticks, both [3 * n_virtual + 1] as geometry.ticks: the longest becomes 1000,
  * and all but the transfer are at least 1. */

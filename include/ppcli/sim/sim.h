@@ -68,6 +68,26 @@ struct pp_sim_costs {
     const double *reduce;
 };
 
+/* The costs of a plan's stages with the arrays that hold them. */
+struct pp_stage_costs {
+    struct pp_sim_costs costs;  /* has f, i, w and tie; points to the others once they are used */
+    double *f, *i, *w, *reduce; /* [n_virtual]; owned in one block with the next four */
+    double *tie, *rows;         /* [n_ties], [M] */
+    double *transfer, *between; /* [n_channels], [P] */
+    struct pp_sim_wire *wires;  /* [n_channels]; owned */
+};
+
+/* Allocates the arrays for `plan`, all 0. Errors: PP_ERESOURCE. pp_stage_costs_fini() even then. */
+int pp_stage_costs_init(const struct pp_plan *plan, struct pp_stage_costs *out);
+void pp_stage_costs_fini(struct pp_stage_costs *q);
+
+/* Returns costs whose F, I and W are the thirds of times[3][n_virtual]. */
+static inline struct pp_sim_costs pp_sim_costs_of(const double *times, int n_virtual)
+{
+    return (struct pp_sim_costs){
+        .f = times, .i = times + n_virtual, .w = times + 2 * (size_t)n_virtual};
+}
+
 struct pp_sim_result {
     double makespan;
     double bubble, bubble_global, bubble_span;
@@ -144,7 +164,7 @@ double pp_sim_work(const struct pp_plan *plan, const struct pp_sim_costs *costs,
  * meet_after if those are fewer; both 0: never. Errors: PP_ERESOURCE.
  */
 int pp_sim_step(const struct pp_plan *plan, const struct pp_sim_costs *costs, double meet_every,
-                double meet_after, double *out);
+                double meet_after, double *out_step, double *out_idle);
 
 /*
  * Splits an idle share into its parts. costs: mean times of the virtual stages; latency, transfer
@@ -186,35 +206,25 @@ struct pp_cost_list {
     int n;      /* 0: not given */
 };
 
-/* Parses a list such as "2,1,1,1". Errors: PP_EUSAGE, PP_ERESOURCE. The caller owns out->at, even
- * then. */
-int pp_cost_list_read(int cost, const char *text, struct pp_cost_list *out);
-/* Parses one such number. option: such as "memory-cap". Errors: PP_EUSAGE. */
+/* Reads lists such as "2,1,1,1"; NULL: not given. Half of a whole backward is its I, half its W. Errors:
+ * PP_EUSAGE, PP_ERESOURCE. The caller owns the `at` of each list, even then. */
+int pp_cost_lists_read(const char *const texts[PP_COSTS], struct pp_cost_list out[PP_COSTS]);
+/* Reads one number of an option such as "memory-cap". Errors: PP_EUSAGE. */
 int pp_cost_number(const char *option, const char *text, double *out);
 
 double pp_cost_mean(const struct pp_cost_list *l, double none);
 
-/* Splits the cost of a whole backward into equal I and W. Errors: PP_EUSAGE if these are given
- * too. */
-int pp_cost_lists_halve(struct pp_cost_list lists[PP_COSTS]);
-
-/* F, I, W and transfers as arguments of a program: "2,1,1,1"; NULL: not given. */
+/* F, I, W and transfers as a program gets them: "2,1,1,1"; NULL: not given. */
 struct pp_cost_words {
     char text[4][1024];
     const char *at[4];
 };
 void pp_cost_lists_write(const struct pp_cost_list lists[PP_COSTS], struct pp_cost_words *out);
 
-struct pp_stage_costs { /* begins as zeros */
-    struct pp_sim_costs costs;
-    double *arrays, *transfer; /* [3][n_virtual] F, I, W, and [n_ties]; owned */
-};
-
-/* Sets the costs of a plan: for an operation one number for all stages, one per rank or one per
- * chunk; for transfers one, or one for each boundary. May be called again. Errors: PP_EUSAGE,
- * PP_ERESOURCE. */
+/* Sets the costs of a plan from lists: for F, I and W one number, one for each rank or one for each
+ * chunk; for transfers one number, or one for each boundary. May be called again for the same *out,
+ * which is zeroed before the first call. Errors: PP_EUSAGE, PP_ERESOURCE. */
 int pp_stage_costs_set(const struct pp_plan *plan, const struct pp_cost_list lists[PP_COSTS],
                        struct pp_stage_costs *out);
-void pp_stage_costs_fini(struct pp_stage_costs *q);
 
 #endif

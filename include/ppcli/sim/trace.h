@@ -231,9 +231,6 @@ void pp_chrome_live(struct pp_chrome *c, int pid, int64_t at_ns, const char *ser
 
 void pp_chrome_close(struct pp_chrome *c); /* ends the array; the FILE stays open */
 
-/* Returns the track of an enum pp_event_kind. */
-enum pp_chrome_track pp_chrome_track_of(int kind);
-
 /* Formats the name of a slice of virtual stage `stage`: "F3", on a rank with several chunks "2F3".
  * Returns out. */
 #define PP_CHROME_NAME_MAX 32

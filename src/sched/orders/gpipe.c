@@ -11,9 +11,16 @@ static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
     return pp_emit_1f1b(g, rank, g->microbatches, e);
 }
 
+static int held(const struct pp_geometry *g, int rank)
+{
+    (void)rank;
+    return g->microbatches;
+}
+
 const struct pp_schedule_ops schedule_gpipe = {
     .placement = PP_PLACE_LOOP,
     .merges = true,
     .chunks = 1,
     .emit = emit,
+    .held = held,
 };

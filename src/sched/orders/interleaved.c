@@ -13,6 +13,12 @@ static int check(const struct pp_geometry *g)
     return pp_groups_check(g, 2 * (g->stages - 1));
 }
 
+int pp_held_interleaved(const struct pp_geometry *g, int rank)
+{
+    int p = g->stages;
+    return g->chunks == 1 ? p - rank : (g->chunks - 1) * p + 2 * (p - 1 - rank) + 1;
+}
+
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
     struct pp_groups groups = pp_groups_of(g);
@@ -46,4 +52,5 @@ const struct pp_schedule_ops schedule_interleaved = {
     .stands_in = true,
     .check = check,
     .emit = emit,
+    .held = pp_held_interleaved,
 };

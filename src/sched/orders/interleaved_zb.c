@@ -47,4 +47,5 @@ const struct pp_schedule_ops schedule_interleaved_zb = {
     .default_chunks = 2,
     .check = check,
     .emit = emit,
+    .held = pp_held_interleaved,
 };

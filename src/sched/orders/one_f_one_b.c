@@ -21,6 +21,11 @@ int pp_emit_1f1b(const struct pp_geometry *g, int rank, int64_t ahead, struct pp
     return 0;
 }
 
+int pp_held_1f1b(const struct pp_geometry *g, int rank)
+{
+    return g->stages - rank;
+}
+
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
     return pp_emit_1f1b(g, rank, g->stages - 1 - rank, e);
@@ -31,4 +36,5 @@ const struct pp_schedule_ops schedule_one_f_one_b = {
     .merges = true,
     .chunks = 1,
     .emit = emit,
+    .held = pp_held_1f1b,
 };

@@ -60,6 +60,14 @@ int pp_check_two_way(const struct pp_geometry *g, int least);
  * forward and one backward in turn. */
 int pp_emit_1f1b(const struct pp_geometry *g, int rank, int64_t ahead, struct pp_emit *e);
 
+/* Chunks that rank r of 1F1B holds at most: P - r. */
+int pp_held_1f1b(const struct pp_geometry *g, int rank);
+
+/* ---- interleaved.c */
+
+/* Chunks that a rank of interleaved schedules holds at most, in groups of P. */
+int pp_held_interleaved(const struct pp_geometry *g, int rank);
+
 /* ---- zb_h1.c: what ZB-H1 and ZB-H2 share */
 
 /*

@@ -46,5 +46,6 @@ const struct pp_schedule_ops schedule_skeleton = {
     .chunks = 1,                /* of each rank; 0: any number, and default_chunks */
     .merges = false,            /* I and W are apart, so a run must not merge W by itself */
     .check = check,
+    .held = NULL, /* not required: the most chunks that a rank holds, if a formula gives it */
     .emit = emit, /* or emit_all, if the lists of all ranks are made together */
 };

@@ -36,4 +36,5 @@ const struct pp_schedule_ops schedule_zb_h1 = {
     .placement = PP_PLACE_LOOP,
     .chunks = 1,
     .emit = emit,
+    .held = pp_held_1f1b,
 };
