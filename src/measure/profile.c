@@ -10,7 +10,7 @@
 
 #include "ppcli/base/base.h"
 
-/* While a profile is made. */
+/* A profile while it is made. */
 struct making {
     struct profile_input *in;
     struct pp_profile *p;
@@ -37,7 +37,7 @@ static void sort_events(struct profile_input *in)
 
 /* ---- ranks */
 
-static int most(const struct profile_input *in, size_t offset)
+static int find_most(const struct profile_input *in, size_t offset)
 {
     int n = -1;
     for (int k = 0; k < in->n; k++) {
@@ -58,11 +58,12 @@ static int by_first_stage(const void *a, const void *b)
     return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : x->rank - y->rank;
 }
 
-/* Pipeline ranks are numbered by their first stage; of ranks with the same one the first counts. */
+/* Numbers pipeline ranks by their first stage. Of ranks with the same first stage, which are replicas,
+ * the first counts. */
 static int number_ranks(struct making *k)
 {
     struct profile_input *in = k->in;
-    int n = most(in, offsetof(struct profile_event, rank)) + 1, kept = 0, p = 0, named = 0;
+    int n = find_most(in, offsetof(struct profile_event, rank)) + 1, kept = 0, p = 0, named = 0;
     PP_TAKE(struct holder, holders, n);
     PP_TAKE(int, number, n);
     for (int r = 0; r < n; r++)
@@ -99,13 +100,13 @@ static int number_ranks(struct making *k)
 
 /* ---- chunks and micro-batches */
 
-/* Megatron's interleaved order says which chunk the k-th F and B of a rank are of. */
+/* Names the chunk of the k-th F and B of a rank, which follows from Megatron's interleaved order. */
 static int name_chunks(struct making *k)
 {
     struct profile_input *in = k->in;
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
     struct pp_geometry g = k->g;
-    int count = most(in, offsetof(struct profile_event, mb)) + 1;
+    int count = find_most(in, offsetof(struct profile_event, mb)) + 1;
     g.chunks = in->chunks > 0 ? in->chunks : 1;
     g.microbatches = count / g.chunks;
     if (g.microbatches * g.chunks != count)
@@ -125,12 +126,12 @@ static int name_chunks(struct making *k)
     return 0;
 }
 
-/* A forward that is computed again is part of its I, and of several W as one product each takes its
- * share, as ppcli traces them. Sorted by step, rank and start. */
+/* Splits what ppcli traces as one event: a recomputed forward becomes part of its I, and each of several W
+ * that are one product gets its share. The events are sorted by step, rank and start. */
 static int split_products(struct making *k)
 {
     struct profile_input *in = k->in;
-    int n = in->n, n_virtual = most(in, offsetof(struct profile_event, stage)) + 1, step = -1;
+    int n = in->n, n_virtual = find_most(in, offsetof(struct profile_event, stage)) + 1, step = -1;
     PP_TAKE(int, next, n_virtual);
     double again = -1;
     for (int i = 0; i < n; i++) {
@@ -163,7 +164,7 @@ static int split_products(struct making *k)
     return 0;
 }
 
-/* The how-manyeth of its kind an event is tells its step where nothing else does. */
+/* Numbers the steps by counting events of a kind, where the files do not number them. */
 static int count_steps(struct making *k)
 {
     struct profile_input *in = k->in;
@@ -196,8 +197,8 @@ static int count_shape(struct making *k)
         in->events[i].mb %= in->unmarked;
     sort_events(in);
     PP_TRY(split_products(k));
-    k->n_virtual = most(in, offsetof(struct profile_event, stage)) + 1;
-    k->g.microbatches = most(in, offsetof(struct profile_event, mb)) + 1;
+    k->n_virtual = find_most(in, offsetof(struct profile_event, stage)) + 1;
+    k->g.microbatches = find_most(in, offsetof(struct profile_event, mb)) + 1;
     k->g.chunks = k->n_virtual / k->g.stages;
     PP_ALLOC(k->rank_of, k->n_virtual);
     for (int s = 0; s < k->n_virtual; s++)
@@ -248,7 +249,7 @@ static int plan_of_step(const struct making *k, int step, struct pp_plan **out)
     return pp_plan_from_cells(&k->g, k->rank_of, cells, &k->length[(size_t)step * (size_t)p], out);
 }
 
-/* Where the lists of each step begin. Returns how many steps there are. */
+/* Finds where the lists of each step begin. Returns the number of steps. */
 static int find_rows(struct making *k)
 {
     struct profile_input *in = k->in;
@@ -281,7 +282,7 @@ static void take_notes(struct making *k, int step, int name)
     }
 }
 
-/* The times of one step, in the order of the plan. */
+/* Copies the times of one step, in the order of the plan. */
 static int take_step(struct making *k, int from)
 {
     struct pp_profile *p = k->p;
@@ -329,7 +330,7 @@ static int take_steps(struct making *k)
 
 /* ---- all */
 
-static int make(struct making *k, const char *path)
+static int make_profile(struct making *k, const char *path)
 {
     PP_TRY(profile_input_read(path, k->in));
     if (k->in->n == 0)
@@ -350,7 +351,7 @@ int pp_profile_read(const char *path, struct pp_profile **out)
     struct profile_input in = {0};
     struct making k = {.in = &in};
     PP_ALLOC(k.p, 1);
-    int rc = make(&k, path);
+    int rc = make_profile(&k, path);
     profile_input_fini(&in);
     pp_free(k.rank_of);
     pp_free(k.row);

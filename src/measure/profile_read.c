@@ -39,7 +39,7 @@ void profile_input_fini(struct profile_input *in)
     pp_free(in->notes);
 }
 
-/* The number after the last `word` of a file's name; -1: none. */
+/* Returns the number after the last `word` of a file's name; -1: there is none. */
 static int number_after(const char *name, const char *word)
 {
     int found = -1;

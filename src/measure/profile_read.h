@@ -40,25 +40,25 @@ struct profile_input {
     char host[64], schedule[PP_NAME_MAX]; /* of a trace; empty: unknown */
 };
 
-/* All files of a path. Errors: see pp_profile_read(). */
+/* Reads all files of a path. Errors: see pp_profile_read(). */
 int profile_input_read(const char *path, struct profile_input *in);
 void profile_input_fini(struct profile_input *in);
 
 int profile_add(struct profile_input *in, const struct profile_event *e);
 
-/* profile_trace.c: the events of one text, whose rank is `rank` where it does not say so. */
+/* profile_trace.c: reads the events of one text, of `rank` where the text names no rank. */
 int profile_trace_read(const char *path, const char *text, size_t bytes, int rank,
                        struct profile_input *in);
-/* The next object in a text; NULL: there is none. */
+/* Returns the next object in a text; NULL: there is none. */
 const char *profile_object(const char *at, const char *end, size_t *bytes);
 
-/* profile_unmarked.c: the same of a trace of PyTorch without marks. Errors: PP_ERESOURCE. */
+/* profile_unmarked.c: reads a trace of PyTorch without marks. Errors: PP_ERESOURCE. */
 int profile_unmarked_read(const char *text, size_t bytes, int rank, struct profile_input *in);
 
 /* profile_times.c */
 int profile_settle(struct pp_profile *p, bool one_clock);
-/* The position of every F, I or B, and W in its rank's list, pp_free(); and the action
- * that one's input comes from. */
+/* Finds the position of every F, I or B, and W in its rank's list, for pp_free(); and the action that
+ * another action's input comes from. */
 int profile_cells(const struct pp_plan *plan, int **out);
 bool profile_producer(const struct pp_plan *plan, const int *cells, const struct pp_action *a,
                       int *rank, int *at);

@@ -129,7 +129,7 @@ static int take_ppcli(struct trace *t, const json_t *o, const json_t *args, stru
     return profile_add(t->in, e);
 }
 
-/* One iteration of a rank of Primus. */
+/* Reads one iteration of a rank of Primus. */
 static int take_primus(struct trace *t, const json_t *o, int step)
 {
     static const char *const keys[2][2] = {{"fwd_start", "fwd_end"}, {"bwd_start", "bwd_end"}};
@@ -169,7 +169,7 @@ static int take_object(struct trace *t, const json_t *o, int number)
     return json_object_get(args, "microbatch") ? take_ppcli(t, o, args, &e) : take_torch(t, o, &e);
 }
 
-/* Can an object matter? */
+/* Can an object be an event that is read? */
 static bool is_wanted(const char *at, size_t n)
 {
     static const char *const words[] = {"\"PP:",     "ward ",     "microbatch", "world_size",
@@ -186,7 +186,7 @@ static int by_start(const void *a, const void *b)
     return x->start != y->start ? (x->start > y->start) - (x->start < y->start) : x->op - y->op;
 }
 
-/* The action that a receive is for: the next one of its cell. */
+/* Returns the action that a receive is for: the next one of its cell. */
 static struct profile_event *find_receiver(struct profile_event *e, int n, int k)
 {
     for (int i = k + 1; i < n; i++)
@@ -196,7 +196,7 @@ static struct profile_event *find_receiver(struct profile_event *e, int n, int k
     return NULL;
 }
 
-/* The action in whose mark something happens. */
+/* Returns the action in whose mark event k happens. */
 static struct profile_event *find_around(struct profile_event *e, int k)
 {
     for (int i = k - 1; i >= 0; i--)
@@ -205,8 +205,8 @@ static struct profile_event *find_around(struct profile_event *e, int k)
     return NULL;
 }
 
-/* An action begins where its message has arrived. The transport's receives are in the order of the
- * calls, and may be told twice. */
+/* Lets an action begin when its message has arrived. The transport's receives are in the order of the
+ * calls, and a trace may have them twice. */
 static void trim_waits(struct profile_event *e, int n)
 {
     int call = 0;
@@ -223,7 +223,7 @@ static void trim_waits(struct profile_event *e, int n)
     }
 }
 
-/* Calls between two actions of a step belong to the first. */
+/* Adds calls between two actions of a step to the first of them. */
 static void join_calls(struct profile_event *e, int n)
 {
     struct profile_event *last = NULL;
@@ -255,7 +255,7 @@ static void end_trace(struct trace *t)
     t->in->n = t->from + kept;
 }
 
-/* Ranks of one host have one clock. */
+/* Reads the host, because ranks of one host have one clock. */
 static void read_host(struct profile_input *in, const char *text, size_t bytes)
 {
     static const char key[] = "\"host_name\": \"";

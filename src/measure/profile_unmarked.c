@@ -64,7 +64,7 @@ static int by_start(const void *a, const void *b)
                                 : (x->end < y->end) - (x->end > y->end);
 }
 
-/* Ops of one kind in a row become one; what is inside of another op is part of it. */
+/* Joins ops of one kind in a row, and drops an op that is inside another one. */
 static void join_ops(struct ops *ops)
 {
     int kept = 0;

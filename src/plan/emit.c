@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Divisions in the words of the systems that can train them. A row of the table for each system. */
+/* Writes a division as options or config of the systems that can train it: a table with a row for each
+ * system. */
 #include "estimate.h"
 
 #include <string.h>
@@ -14,7 +15,7 @@ struct emission {
     FILE *f;
 };
 
-/* The name that a system has for a schedule: "1f1b 1F1B gpipe GPipe". */
+/* The names of schedules: ppcli's, torchtitan's. */
 static const char *const torch_schedules[][2] = {{"1f1b", "1F1B"},
                                                  {"gpipe", "GPipe"},
                                                  {"interleaved", "Interleaved1F1B"},
@@ -152,7 +153,7 @@ static void emit_deepspeed(const struct emission *e)
 static const struct system {
     const char *name, *schedules;
     bool tensor, selective, full; /* tensor: context and experts too */
-    int zero, zero_of_stages;     /* at most: of one stage, of several */
+    int zero, zero_of_stages;     /* most of one stage, of several */
     void (*emit)(const struct emission *e);
 } systems[] = {
     {"ppcli", NULL, false, false, true, 1, 1, NULL},

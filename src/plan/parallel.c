@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Divisions of a transformer as words, their rules, and layouts as Megatron-LM writes them. */
+/* Divisions of a transformer: their rules, as words, and layouts as Megatron-LM writes them. */
 #include "estimate.h"
 #include "machine_plan.h"
 
@@ -127,8 +127,8 @@ static int add_units(struct layout *l, const char *from, int n, int times)
     return l->n < 1 << 20 ? 0 : pp_fail(PP_EUSAGE, "a layout of more than a million pieces");
 }
 
-/* A count after '*' repeats what begins at `from`. */
-static int repeat(struct layout *l, int from)
+/* Reads a count after '*', if there is one, and repeats the units from `from` on. */
+static int repeat_units(struct layout *l, int from)
 {
     char *end;
     if (*l->at != '*')
@@ -159,10 +159,10 @@ static int read_units(struct layout *l)
         else if (c == ')' && open >= 0) {
             from = open;
             open = -1;
-            PP_TRY(repeat(l, from));
+            PP_TRY(repeat_units(l, from));
         } else if (strchr("EtmL|", c)) {
             PP_TRY(add_units(l, &c, 1, 1));
-            PP_TRY(repeat(l, from));
+            PP_TRY(repeat_units(l, from));
         } else {
             return pp_fail(PP_EUSAGE, "--layout: '%s': write E, t, m, L and |, with (...)*n",
                            l->at - 1);

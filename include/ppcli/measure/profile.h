@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measured pipelines: when each action of each rank began and ended, as other programs write it and
- * as ppcli does. From that: the plan that ran, what its actions take, what a simulation of it gives,
- * and what another plan would have taken with the same times. Local, no clock, no device. Times are
- * seconds, memory is bytes.
+ * Measured pipelines: when each action of each rank began and ended, as ppcli and other programs write
+ * it. From that follow the plan that ran, what its actions take, how near a simulation comes to it, and
+ * what another plan would have taken with the same times. Local, no clock, no device. Times are seconds,
+ * memory is bytes.
  */
 #ifndef PPCLI_MEASURE_PROFILE_H
 #define PPCLI_MEASURE_PROFILE_H
@@ -12,16 +12,16 @@
 #include "ppcli/sim/sim.h"
 
 struct pp_profile {
-    const char *source;    /* whose files these are */
-    const char *schedule;  /* what was recognised; NULL: an order of its own */
-    int replicas;          /* that were found; the first is shown */
-    int steps;             /* that are whole and in one order */
-    int first;             /* of them, from which on they count */
-    struct pp_plan *plan;  /* what ran, with its P, V and M */
+    const char *source;    /* the program that wrote the files */
+    const char *schedule;  /* that was recognised; NULL: an order of its own */
+    int replicas;          /* found in the files; the first is read */
+    int steps;             /* complete ones in the same order */
+    int first;             /* the first step that counts; those before it warm up */
+    struct pp_plan *plan;  /* that ran, with its P, V and M */
     double **start, **end; /* [steps * P] of each action of the plan */
-    double **after;        /* of the calls after it: its rank does nothing else */
-    double *total;         /* [steps] from step to step; 0: unknown */
-    double *memory;        /* [P] largest of the steps that count; 0: unknown */
+    double **after;        /* seconds of calls after it, during which its rank does nothing else */
+    double *total;         /* [steps] seconds from step to step; 0: unknown */
+    double *memory;        /* [P] the most of the steps that count; 0: unknown */
     double shift;          /* the largest correction of a rank's clock */
 };
 
@@ -39,57 +39,59 @@ int pp_profile_read(const char *path, struct pp_profile **out);
 void pp_profile_close(struct pp_profile **p); /* accepts NULL */
 
 struct pp_profile_range {
-    double least, low, mean, high, most; /* low, high: of 20 values one is below, one above */
+    double least, low, mean, high, most; /* low, high: one of 20 values is below, one above */
 };
 
 struct pp_profile_fit {
     double latency;               /* of a transfer */
-    double launch;                /* between two actions of a rank, calls for messages in it */
-    double *latencies, *launches; /* the same of each step that counts, without calls */
+    double launch;                /* between two actions of a rank, with its calls for messages */
+    double *latencies, *launches; /* the same in each step that counts, without calls */
     double step, step_least, step_most; /* measured: first start to last end; the median */
-    double outside;                     /* median of the rest of a step; 0: unknown */
-    double each;             /* simulated with each action's time, of the step of median error */
-    double error;            /* that median, each / step - 1 of one step */
-    double means;            /* simulated with the means of each stage */
-    double idle;             /* measured share that ranks do not compute */
-    struct pp_bubble bubble; /* of the simulation with means: transfers are its waiting */
-    double jitter;           /* what is left of idle */
+    double outside;          /* median of a step's time before and after it; 0: unknown */
+    double each;             /* a step simulated with each action's time: the median */
+    double error;            /* simulated / measured - 1 of a step: the median */
+    double means;            /* the step simulated with the means of each stage */
+    double idle;             /* measured share of time in which ranks do not compute */
+    struct pp_bubble bubble; /* of the simulation with means, whose waiting is transfers */
+    double jitter;           /* the part of idle that the simulation does not explain */
     double memory_base, memory_slope, memory_error; /* of a rank: base + slope * micro-batches */
     int typical;                                    /* the step of median length */
     struct pp_profile_range *ranges;                /* [P][PP_OPS] of one action */
     double *busy;                                   /* [P] mean share of the step */
     double *peak;                                   /* [P] micro-batches held */
-    double *costs; /* [3 * n_virtual] F, I, W of a micro-batch, medians of the steps' means */
-    bool split;    /* I and W were measured apart; else each is half a B */
+    double *costs; /* [3 * n_virtual] F, I, W of a micro-batch: medians of the steps' means */
+    bool split;    /* I and W were measured separately; else each is half a B */
 };
 
 /* Errors: PP_ERESOURCE. pp_profile_fit_fini(). */
 int pp_profile_fit_make(const struct pp_profile *p, struct pp_profile_fit *out);
 void pp_profile_fit_fini(struct pp_profile_fit *f);
 
-/* Another plan with the times of `f`, a rank's own divided among its chunks. */
+/* Another plan with the times of a profile, those of a rank divided among its chunks. */
 struct pp_profile_other {
     char schedule[PP_NAME_MAX];
     int chunks, microbatches;
-    double cap;  /* of those that have one; 0: none */
-    bool even;   /* as if all ranks had the same work */
-    double step; /* without what is outside */
+    double cap;  /* memory cap of schedules that have one; 0: none */
+    bool even;   /* all ranks have the same work */
+    double step; /* without the time outside */
     double idle;
     double memory; /* of the rank that holds most; 0: unknown */
 };
 
-/* One plan, `plan` of the same P; the rows of a micro-batch follow from its M. */
+/* Predicts a plan of the same P; the rows of a micro-batch follow from its M. Errors: PP_EUSAGE (another
+ * P), PP_ERESOURCE. */
 int pp_profile_predict(const struct pp_profile *p, const struct pp_profile_fit *f,
                        const struct pp_plan *plan, struct pp_profile_other *out,
                        double *memory /* [P] or NULL */);
 
-/* All schedules, 1, 2 and 4 chunks and the profile's own, half, as many and twice as many
- * micro-batches, with at most `memory` bytes a rank (0: any): best first. The caller frees *out. */
+/* Predicts all schedules with 1, 2, 4 and the profile's own chunks and with half, as many and twice as
+ * many micro-batches, that hold at most `memory` bytes a rank (0: any number): the best first. The caller
+ * frees *out. */
 int pp_profile_others(const struct pp_profile *p, const struct pp_profile_fit *f, double memory,
                       struct pp_profile_other **out, int *n);
 
-/* Simulate step `step` with each action's time, -1 with the means. *costs are the means. Errors:
- * PP_ERESOURCE. */
+/* Simulates a step with the time of each of its actions, or, with step -1, with the means. Sets *costs to
+ * the means. Errors: PP_ERESOURCE. */
 int pp_profile_simulate(const struct pp_profile *p, const struct pp_profile_fit *f, int step,
                         bool with_times, struct pp_sim_costs *costs, struct pp_sim_result *out);
 
