@@ -136,14 +136,13 @@ static int from_program(struct plan_request *q)
 {
     const char *word = q->schedule + strlen(PP_SCHEDULE_EXEC);
     char path[PP_PATH_MAX];
-    struct pp_cost_words costs;
-    pp_cost_lists_write(q->lists, &costs);
+    char costs[4][PP_COST_TEXT_MAX];
     snprintf(path, sizeof(path), "%s%s", strchr(word, '/') ? "" : "./", word);
     struct pp_program p = {.path = path,
                            .stages = q->g.stages,
                            .chunks = q->g.chunks,
                            .microbatches = q->g.microbatches};
-    memcpy(p.costs, costs.at, sizeof(p.costs));
+    pp_cost_lists_write(q->lists, costs, p.costs);
     PP_TRY(pp_plan_read_program(&p, &q->plan));
     const struct pp_geometry *g = &q->plan->geometry;
     if (g->stages == p.stages && g->microbatches == p.microbatches)
@@ -222,9 +221,10 @@ static int from_config(struct plan_request *q)
     g.chunks = g.chunks == 0 && ops ? pp_schedule_default_chunks(ops) : g.chunks;
     PP_TRY(pp_plan_check_room(&g, q->times));
     PP_TRY(pp_cli_look_verdict(cfg, pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run)));
-    struct pp_cost_words words;
-    pp_cost_lists_write(q->lists, &words);
-    PP_TRY(pp_run_plan(&run, &q->g.costs, words.at, &q->plan));
+    char costs[4][PP_COST_TEXT_MAX];
+    const char *words[4];
+    pp_cost_lists_write(q->lists, costs, words);
+    PP_TRY(pp_run_plan(&run, &q->g.costs, words, &q->plan));
     const struct pp_plan *plan = run.layout->plans[0].plan;
     q->g.memory_cap = plan->schedule ? plan->geometry.memory_cap : 0;
     PP_TAKE(struct pp_exec_bytes, bytes, g.stages);

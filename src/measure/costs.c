@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SERIAL_LEAST 0.01   /* of a time: what was measured on a few cores promises no more */
+#define SERIAL_LEAST 0.01   /* share of a time: a measurement on a few cores cannot promise less */
 #define SERIAL_ASSUMED 0.05 /* where one core is all there is */
 
 int pp_costs_create(int n_layers, const int *sizes, int n_sizes, struct pp_costs **out)
@@ -110,7 +110,7 @@ void pp_costs_stage(const struct pp_costs *c, int first, int last, int rows, int
     out[0] = out[1] = out[2] = 0;
     for (int i = first; i <= last; i++) {
         struct pp_layer_seconds t = pp_costs_layer(c, i, rows);
-        if (pieces && i == c->n_layers - 1) { /* all of it, but for a norm, is done in I */
+        if (pieces && i == c->n_layers - 1) { /* I computes all of it but a norm */
             out[1] += t.f + t.i + t.w + end_seconds(c, c->loss, rows);
             break;
         }

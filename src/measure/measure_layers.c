@@ -24,7 +24,7 @@ enum {
     REVISITS = 2
 };
 #define REVISITS_SHARE 0.5 /* of the budget, on top of it */
-#define SLOW_ROWS 1.08     /* rows that take so many times as long are looked at again */
+#define SLOW_ROWS 1.08     /* rows that take so many times as long are measured again */
 #define FASTER 0.95        /* of a time: less than that was not chance */
 #define GIB (1024.0 * 1024 * 1024)
 #define WEIGHT_BYTES (48.0 * 1024 * 1024)     /* parameters and gradients of one shape */

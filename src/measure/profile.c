@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From measured events to what ran: replicas, stages, chunks, micro-batches and steps are counted,
- * each rank's order is what began first, and the order is looked for among all schedules.
+ * Makes a profile from measured events: counts replicas, stages, chunks, micro-batches and steps, orders
+ * each rank's actions by their start, and looks for that order among all schedules.
  */
 #include "profile_read.h"
 

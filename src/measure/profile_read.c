@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The files of a measured pipeline: which they are, whose rank each is; and those that are no traces. */
+/* Reads the files of a measured pipeline: finds them and their ranks, and reads all that are not traces. */
 #include "profile_read.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Traces without marks: torch's Schedule1F1B writes none. Its ops tell all the same. Ops of the
+ * Reads traces without marks, such as those of torch's Schedule1F1B, from their ops. Ops of the
  * autograd engine are a backward; other ops that are followed by a send, or by a backward, are a
  * forward; sends, receives and steps of the optimizer lie between. Forwards and backwards are numbered
  * as they come; how many a step has follows from a rank that runs ahead.

@@ -183,7 +183,7 @@ static int predict_step(struct step *s, struct pp_prediction *out)
         double n = spec->meet_every;
         double by_time = spec->meet_after > 0 ? spec->meet_after / got.step + 1 : n;
         n = n <= 0 || by_time < n ? by_time : n;
-        costs.launch = 0; /* what the executor adds is not computing */
+        costs.launch = 0; /* the executor's own time is not computing */
         double busy = pp_sim_work(plan, &costs, s->work);
         double idle = pp_bubble_idle(busy, got.step, p);
         PP_TRY(pp_bubble_explain(plan, &costs, n, idle, &got.bubble));

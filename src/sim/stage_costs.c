@@ -161,14 +161,15 @@ int pp_stage_costs_set(const struct pp_plan *plan, const struct pp_cost_list lis
     return spread_comm(plan, &lists[PP_COST_COMM], q);
 }
 
-void pp_cost_lists_write(const struct pp_cost_list lists[PP_COSTS], struct pp_cost_words *out)
+void pp_cost_lists_write(const struct pp_cost_list lists[PP_COSTS], char text[4][PP_COST_TEXT_MAX],
+                         const char *words[4])
 {
     static const int of[4] = {PP_COST_F, PP_COST_I, PP_COST_W, PP_COST_COMM};
     for (int i = 0; i < 4; i++) {
         const struct pp_cost_list *l = &lists[of[i]];
-        out->text[i][0] = '\0';
+        text[i][0] = '\0';
         for (int k = 0; k < l->n; k++)
-            pp_text_add(out->text[i], sizeof(out->text[i]), "%s%.9g", k > 0 ? "," : "", l->at[k]);
-        out->at[i] = l->n > 0 ? out->text[i] : NULL;
+            pp_text_add(text[i], PP_COST_TEXT_MAX, "%s%.9g", k > 0 ? "," : "", l->at[k]);
+        words[i] = l->n > 0 ? text[i] : NULL;
     }
 }

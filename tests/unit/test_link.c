@@ -152,3 +152,58 @@ TEST(a_measured_pool_takes_taps_that_cannot_be_guessed)
     for (int apart = 1; apart <= 8 * TAPS_CHANNELS; apart++)
         assert_true(share_alike(apart) < 0.6);
 }
+
+/* ---- messages over any transport */
+
+/* A side that writes down what it is asked to do: m, s, r. Its calls fail after `good` of them. */
+struct fake_side {
+    char calls[64];
+    int n, good;
+};
+
+static int note_call(struct fake_side *side, char call)
+{
+    side->calls[side->n++] = call;
+    return side->n <= side->good ? 0 : PP_ERESOURCE;
+}
+
+static int meet_fake(void *side)
+{
+    return note_call(side, 'm');
+}
+
+static int send_fake(void *side)
+{
+    return note_call(side, 's');
+}
+
+static int receive_fake(void *side)
+{
+    return note_call(side, 'r');
+}
+
+static int time_fake(bool leads, bool meets, int good, double t[2], struct fake_side *side)
+{
+    *side = (struct fake_side){.good = good};
+    const struct pp_link_end end = {leads, meets ? meet_fake : NULL, send_fake, receive_fake, side};
+    return pp_link_time(&end, 2, 2, t);
+}
+
+TEST(one_side_of_a_link_sends_first_and_the_other_answers)
+{
+    struct fake_side side;
+    double t[2] = {-1, -1};
+    CHECK_OK(time_fake(true, true, 60, t, &side));
+    assert_string_equal(side.calls, "msrsrmsrsr");
+    assert_true(t[0] >= 0 && t[1] >= 0);
+    CHECK_OK(time_fake(false, false, 60, t, &side));
+    assert_string_equal(side.calls, "rsrsrsrs");
+}
+
+TEST(a_link_that_breaks_is_not_timed_any_more)
+{
+    struct fake_side side;
+    double t[2];
+    CHECK_INT_EQ(time_fake(true, true, 3, t, &side), PP_ERESOURCE);
+    assert_string_equal(side.calls, "msrs");
+}

@@ -12,19 +12,19 @@
 /* ---- estimate */
 
 /*
- * What a step of a transformer would take when it is divided in ways that other systems have: tensor,
- * context and expert parallelism inside stages, recomputation within layers, ZeRO of all stages. A
- * machine file says what products, memory and links do; nothing is measured and nothing allocated but
- * the plan of the pipeline, which is simulated. docs/do/planning.md has the terms and their sources.
+ * Estimates a step of a transformer that is divided as other systems do it: with tensor, context and
+ * expert parallelism inside stages, recomputation within layers, and ZeRO of all stages. Speeds come
+ * from a machine file; nothing is measured. The pipeline is simulated. docs/do/planning.md has the terms
+ * and their sources.
  */
 
 struct pp_estimate_spec {
     const struct pp_model *model; /* embedding, equal blocks, head: pp_estimate_takes() */
-    const struct pp_config *cfg;  /* of it; also precision and optimizer */
+    const struct pp_config *cfg;  /* has the model, the precision and the optimizer */
     const struct pp_cluster *cluster;
     int ranks, batch; /* batch: samples of a step */
     bool fp8;         /* products of linear layers at device.fp8 */
-    /* Gets what is simulated, for a drawing; NULL: not wanted. */
+    /* Gets the plan and the costs that are simulated, for a drawing; may be NULL. */
     int (*see)(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx);
     void *ctx;
 };
@@ -32,11 +32,12 @@ struct pp_estimate_spec {
 /* Is the model of a kind that can be estimated: gpt or llama? */
 bool pp_estimate_takes(const struct pp_config *cfg);
 
-/* The words of pp_estimate_words(). Returns out. */
+/* Writes a division in the words that pp_estimate_words() reads. Returns out. */
 char *pp_parallel_text(const struct pp_division *p, int batch, char *out, size_t bytes);
 
-/* Price a division that parallel_check() accepts. quick: by a formula, within some percent, without
- * the bubble's parts; else the pipeline is simulated. Errors: PP_ECONFIG (its schedule), PP_ERESOURCE. */
+/* Estimates a division that parallel_check() accepts. With `quick` a formula takes the place of the
+ * simulation: it is some percent off and has no parts of the bubble. Errors: PP_ECONFIG (its schedule),
+ * PP_ERESOURCE. */
 int pp_estimate(const struct pp_estimate_spec *s, const struct pp_division *p, bool quick,
                 struct pp_estimate *out);
 

@@ -214,12 +214,12 @@ int pp_cost_number(const char *option, const char *text, double *out);
 
 double pp_cost_mean(const struct pp_cost_list *l, double none);
 
-/* F, I, W and transfers as a program gets them: "2,1,1,1"; NULL: not given. */
-struct pp_cost_words {
-    char text[4][1024];
-    const char *at[4];
-};
-void pp_cost_lists_write(const struct pp_cost_list lists[PP_COSTS], struct pp_cost_words *out);
+#define PP_COST_TEXT_MAX 1024
+
+/* Writes F, I, W and transfers as a program gets them, "2,1,1,1", into text; words[k] is NULL where the
+ * list was not given. */
+void pp_cost_lists_write(const struct pp_cost_list lists[PP_COSTS], char text[4][PP_COST_TEXT_MAX],
+                         const char *words[4]);
 
 /* Sets the costs of a plan from lists: for F, I and W one number, one for each rank or one for each
  * chunk; for transfers one number, or one for each boundary. May be called again for the same *out,
