@@ -41,7 +41,8 @@ static int set_ticks(const struct pp_best_spec *spec, const struct pp_costs *cos
         if (s < n - 1 && a != b)
             width += (double)model->layers[d->last[s]].out / (n - 1);
     }
-    times[3 * (size_t)n] = costs->near.latency + costs->near.byte * rows * width * costs->value_bytes;
+    times[3 * (size_t)n] =
+        costs->near.latency + costs->near.byte * rows * width * costs->value_bytes;
     pp_schedule_ticks(times, n, ticks);
     d->ticks = ticks;
     return 0;

@@ -25,55 +25,52 @@ static double chunk_time(const struct estimation *e, int v, double t[TIMES])
 
 /* ---- memory */
 
-static double chunk_floats(const struct estimation *e, int v, double *experts)
+/* The part of the model that a rank has. */
+struct share {
+    int chunks;
+    double blocks, floats, experts; /* parameters without experts; those of the experts */
+    double first, last;             /* bytes of a micro-batch that embedding and head keep */
+};
+
+/* Sums up the chunks of a rank. rank_of NULL: the chunks go round the ranks. */
+static struct share find_share(const struct estimation *e, const int *rank_of, int rank)
 {
     const struct pieces *x = &e->pieces;
-    *experts = e->blocks[v] * x->experts;
-    return e->blocks[v] * x->floats[BLOCK] + (v == 0 ? x->floats[EMBEDDING] : 0) +
-           (v == e->n - 1 ? x->floats[HEAD] : 0);
-}
-
-/* Returns the parameters of a rank without its experts, and sets those of the experts. rank_of NULL: the
- * chunks go round the ranks. */
-static double rank_floats(const struct estimation *e, const int *rank_of, int rank, double *experts)
-{
-    double floats = 0, some;
-    *experts = 0;
+    struct share s = {.chunks = 0};
     for (int v = 0; v < e->n; v++) {
+        bool is_first = v == 0, is_last = v == e->n - 1;
         if ((rank_of ? rank_of[v] : v % e->p->stages) != rank)
             continue;
-        floats += chunk_floats(e, v, &some);
-        *experts += some;
+        s.chunks++;
+        s.blocks += e->blocks[v];
+        s.floats += e->blocks[v] * x->floats[BLOCK] + (is_first ? x->floats[EMBEDDING] : 0) +
+                    (is_last ? x->floats[HEAD] : 0);
+        s.experts += e->blocks[v] * x->experts;
+        s.first += is_first ? x->keeps[EMBEDDING] : 0;
+        s.last += is_last ? x->keeps[HEAD] : 0;
     }
-    return floats;
+    return s;
 }
 
-static void add_memory(const struct estimation *e, const int *rank_of, int rank, double in_flight,
+/* Sets the bytes of *out to those of the rank if it is the fullest so far. `held`: its chunks in
+ * flight. */
+static void add_memory(const struct estimation *e, const int *rank_of, int rank, double held,
                        struct pp_estimate *out)
 {
     const struct pp_division *p = e->p;
     const struct pieces *x = &e->pieces;
-    double experts, floats = rank_floats(e, rank_of, rank, &experts);
+    const struct share s = find_share(e, rank_of, rank);
     double d = p->replicas * p->context, de = d / p->expert;
     double state = MASTER * (1 + pp_optimizer_moments(e->s->cfg->train.optimizer));
-    double shards[4] = {0}, all = floats + experts;
+    double shards[4] = {0}, all = s.floats + s.experts;
     for (int z = 1; z <= 3; z++)
-        shards[z] = p->zero >= z ? floats / d + experts / de : all;
+        shards[z] = p->zero >= z ? s.floats / d + s.experts / de : all;
     double gathered = p->zero >= 3 ? 2 * VALUE * (x->floats[BLOCK] + x->experts) : 0;
     double fp8 = e->s->fp8 ? VALUE * all : 0; /* two copies of a byte each */
     double weights = VALUE * shards[3] + gathered + fp8;
-    double optimizer = MASTER * shards[2] + state * shards[1], blocks = 0, last = 0, first = 0;
-    int chunks = 0;
-    for (int v = 0; v < e->n; v++) {
-        if ((rank_of ? rank_of[v] : v % p->stages) != rank)
-            continue;
-        blocks += e->blocks[v];
-        chunks++;
-        first += v == 0 ? x->keeps[EMBEDDING] : 0;
-        last += v == e->n - 1 ? x->keeps[HEAD] : 0;
-    }
-    double each = chunks > 0 ? (blocks * x->keeps[BLOCK] + first) / chunks : 0;
-    double activations = in_flight * each + last + x->working;
+    double optimizer = MASTER * shards[2] + state * shards[1];
+    double each = s.chunks > 0 ? (s.blocks * x->keeps[BLOCK] + s.first) / s.chunks : 0;
+    double activations = held * each + s.last + x->working;
     if (weights + optimizer + activations > out->bytes) {
         out->weights = weights;
         out->optimizer = optimizer;
@@ -100,24 +97,24 @@ static int count_held(const struct estimation *e, int r)
 static double end_of_step(const struct estimation *e, double *sums)
 {
     const struct pp_division *p = e->p;
-    double experts, floats = rank_floats(e, NULL, 0, &experts) + experts, all = floats;
-    double back = 0, forth = 0, blocks = 0;
+    const struct share s = find_share(e, NULL, 0);
+    double floats = s.floats + s.experts;
+    double back = 0, forth = 0;
     int d = p->replicas * p->context;
     for (int v = 0; v < e->n; v += p->stages) {
         double t[TIMES];
         chunk_time(e, v, t);
         forth += t[F];
         back += t[I] + t[W];
-        blocks += e->blocks[v];
     }
     double gather =
         p->zero >= 3 ? 0
                      : estimate_ring(e->s, d, p->tensor, (p->zero > 0 ? VALUE : MASTER) * floats);
     double scatter = p->zero >= 3 ? 0 : estimate_ring(e->s, d, p->tensor, MASTER * floats);
-    double one = 1 / fmax(1, blocks);
+    double one = 1 / fmax(1, s.blocks);
     *sums = fmax(scatter * one, scatter - back) + fmax(gather * one, gather - forth);
     double parameter = pp_price_optimizer(e->s->cluster, e->s->cfg->train.optimizer);
-    return *sums + parameter * all / (p->zero > 0 ? d : 1);
+    return *sums + parameter * floats / (p->zero > 0 ? d : 1);
 }
 
 /* ---- simulated */

@@ -254,8 +254,8 @@ TEST(one_rank_takes_the_sum_of_everything)
     PP_OWN(pp_costs_destroy) struct pp_costs *c = costs_of(1, 1, 2, 3);
     struct shape one = {"1f1b", 1, 1, 4, 40};
     c->action = 0.5;
-    c->optimizer = 0.1; /* of 4 x 4 weights and 4 biases */
-    c->near.latency = 1000;  /* nobody to hand over to */
+    c->optimizer = 0.1;     /* of 4 x 4 weights and 4 biases */
+    c->near.latency = 1000; /* nobody to hand over to */
     for (int s = 0; s < 2; s++) {
         c->input[s] = 0.25 * c->sizes[s];
         c->loss[s] = 0.5 * c->sizes[s];

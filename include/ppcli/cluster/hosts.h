@@ -90,10 +90,10 @@ struct pp_way {
         PP_WAY_NARROW, /* short messages arrive, full packets do not */
         PP_WAY_CLOSED
     } state;
-    char from[16], device[16], to[16];     /* addresses, and the interface of `from` */
+    char from[16], device[16], to[16]; /* addresses, and the interface of `from` */
     double connect_s;
     struct pp_link link; /* byte 0: only the latency was measured */
-    char wrong[320];                       /* of one that is not open */
+    char wrong[320];     /* of one that is not open */
 };
 
 struct pp_preflight {
