@@ -255,9 +255,9 @@ static int trace_row(struct bench *b, int i)
     char path[PP_PATH_MAX];
     PP_TRY(trace_path(b, i, path));
     b->prober.options.trace.file = path;
-    row->cfg->train.max_steps = TRACED;
+    PP_TRY(bench_set_number(row->cfg, "train.max_steps", TRACED));
     int rc = run_row(b, row, NULL);
-    row->cfg->train.max_steps = 0;
+    PP_TRY(bench_set_number(row->cfg, "train.max_steps", 0));
     b->prober.options.trace.file = NULL;
     if (b->world && !row->processes)
         rc = pp_transport_agree(b->world, rc);

@@ -47,8 +47,12 @@ void bench_put_machine(struct pp_json *j, const struct pp_bench_header *h);
 /* As the run would be, but of whole batches, forever, and without a trace on disk. */
 int bench_shorten(struct pp_config *cfg);
 
+/* Set keys[n], pairs of key and value, in a config that this program made. Errors: PP_ECONFIG. */
+int bench_set_keys(struct pp_config *cfg, const char *const (*keys)[2], size_t n);
+int bench_set_number(struct pp_config *cfg, const char *key, int value);
+
 /* Exact, 1f1b, and what else a pipeline does when nothing is said. */
-void bench_plain_pipeline(struct pp_config *cfg, int stages);
+int bench_plain_pipeline(struct pp_config *cfg, int stages);
 
 /* Under which ceiling so much takes longer. */
 struct bench_top {
@@ -71,7 +75,7 @@ struct op_cost {
 
 /* All ops of a config's model, each by itself. */
 struct ops_run {
-    struct pp_config *cfg; /* a copy, of one stage */
+    struct pp_config *cfg; /* a copy with one stage; owned */
     struct pp_run run;
     struct op_cost *costs; /* [n_nodes] */
 };

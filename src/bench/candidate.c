@@ -44,9 +44,10 @@ static int open_trial(const struct trials *all, int i)
     PP_TAKE(int64_t, ticks, PP_NUMBERS_MAX);
     PP_TRY(pp_best_division(best, spec->costs, spec->items[i], ticks, d));
     PP_TRY(pp_division_config(d, best->model, best->cfg, &t->cfg));
-    t->cfg->run.packed = !best->training.backend.unpacked;
-    t->cfg->run.launch = PP_LAUNCH_THREADS;
-    snprintf(t->cfg->run.transport, sizeof(t->cfg->run.transport), "auto");
+    const char *const keys[][2] = {{"run.packed", best->training.backend.unpacked ? "off" : "on"},
+                                   {"run.launch", "threads"},
+                                   {"run.transport", "auto"}};
+    PP_TRY(bench_set_keys(t->cfg, keys, sizeof(keys) / sizeof(keys[0])));
     return bench_shorten(t->cfg);
 }
 

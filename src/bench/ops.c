@@ -211,10 +211,8 @@ int ops_run_make(const struct pp_bench_ops_spec *spec, struct ops_run *o)
 {
     if (pp_mpi_launched())
         return pp_fail(PP_EUSAGE, "ops are measured in one process: leave out mpirun");
-    PP_ALLOC(o->cfg, 1);
-    *o->cfg = *spec->cfg;
-    o->cfg->source = NULL; /* what is wrong with it is said, and kept nowhere */
-    bench_plain_pipeline(o->cfg, 1);
+    PP_TRY(pp_config_copy(spec->cfg, &o->cfg));
+    PP_TRY(bench_plain_pipeline(o->cfg, 1));
     PP_TRY(pp_run_prepare(o->cfg, PP_RUN_EXPLAIN, &o->run));
     o->costs = pp_alloc((size_t)o->run.model->n_nodes, sizeof(*o->costs));
     return o->costs ? measure_all(o->cfg, &o->run, spec->seconds, o->costs) : PP_ERESOURCE;

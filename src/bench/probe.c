@@ -193,9 +193,8 @@ void probe_close(struct prober *p)
 int probe_open_data(struct prober *p, const struct pp_config *cfg)
 {
     PP_OWN(pp_model_destroy) struct pp_model *m = NULL;
-    PP_TAKE(struct pp_config, own, 1);
-    *own = *cfg;
-    own->source = NULL; /* the caller's */
+    PP_OWN_MEMORY struct pp_config *own = NULL;
+    PP_TRY(pp_config_copy(cfg, &own));
     int rc = pp_run_model(own, &m);
     close_data(p);
     for (int split = 0; rc == 0 && split < 2; split++) {

@@ -7,7 +7,27 @@
 
 #include <string.h>
 
-#define EPOCHS 1000000000 /* never the reason to stop */
+#define EPOCHS "1000000" /* never the reason to stop */
+
+int bench_set_keys(struct pp_config *cfg, const char *const (*keys)[2], size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        PP_TRY(pp_config_with(cfg, keys[i][0], keys[i][1], cfg));
+    return 0;
+}
+
+int bench_set_number(struct pp_config *cfg, const char *key, int value)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", value);
+    return pp_config_with(cfg, key, text, cfg);
+}
+
+static int set_endless(struct pp_config *cfg)
+{
+    static const char *const keys[][2] = {{"train.epochs", EPOCHS}, {"train.max_steps", "0"}};
+    return bench_set_keys(cfg, keys, sizeof(keys) / sizeof(keys[0]));
+}
 
 int bench_shorten(struct pp_config *cfg)
 {
@@ -15,27 +35,22 @@ int bench_shorten(struct pp_config *cfg)
     PP_TRY(pp_run_samples(cfg, PP_RUN_REAL, PP_SPLIT_TRAIN, &train_n));
     PP_TRY(pp_run_samples(cfg, PP_RUN_REAL, PP_SPLIT_TEST, &test_n));
     if (train_n > batch)
-        cfg->data.train_samples = train_n / batch * batch;
-    cfg->data.test_samples = test_n > batch ? batch : test_n;
-    cfg->train.epochs = EPOCHS;
-    cfg->train.max_steps = 0;
-    cfg->run.dir[0] = '\0';
-    return 0;
+        PP_TRY(bench_set_number(cfg, "data.train_samples", train_n / batch * batch));
+    PP_TRY(bench_set_number(cfg, "data.test_samples", test_n > batch ? batch : test_n));
+    PP_TRY(pp_config_with(cfg, "run.dir", "", cfg));
+    return set_endless(cfg);
 }
 
-void bench_plain_pipeline(struct pp_config *cfg, int stages)
+int bench_plain_pipeline(struct pp_config *cfg, int stages)
 {
-    cfg->train.exact = true;
-    cfg->train.coalesce = 0;
-    cfg->pipeline.stages = stages;
-    cfg->pipeline.chunks = 1;
-    cfg->pipeline.group = 0;
-    cfg->pipeline.eager = 0;
-    cfg->pipeline.memory_cap = 0;
-    cfg->pipeline.assignment = PP_ASSIGN_AUTO;
-    cfg->pipeline.ranges[0] = cfg->pipeline.split_at[0] = '\0';
-    snprintf(cfg->pipeline.schedule, sizeof(cfg->pipeline.schedule), "1f1b");
-    snprintf(cfg->run.transport, sizeof(cfg->run.transport), "auto");
+    static const char *const keys[][2] = {
+        {"train.exact", "on"},         {"train.coalesce", "0"},
+        {"pipeline.chunks", "1"},      {"pipeline.group", "0"},
+        {"pipeline.eager", "0"},       {"pipeline.memory_cap", "0"},
+        {"pipeline.split_at", "none"}, {"pipeline.assignment", "auto"},
+        {"pipeline.schedule", "1f1b"}, {"run.transport", "auto"}};
+    PP_TRY(bench_set_keys(cfg, keys, sizeof(keys) / sizeof(keys[0])));
+    return bench_set_number(cfg, "pipeline.stages", stages);
 }
 
 static void take_over(struct pp_bench_row *row, const struct pp_config *cfg)
@@ -51,24 +66,23 @@ static void take_over(struct pp_bench_row *row, const struct pp_config *cfg)
 }
 
 /* How the ranks are started, by the number of processes there are (0: no MPI). */
-static void choose_launch(struct pp_bench_row *row, int processes)
+static int choose_launch(struct pp_bench_row *row, int processes)
 {
     struct pp_config *cfg = row->cfg;
     bool asked_for_threads = cfg->run.launch == PP_LAUNCH_THREADS;
     row->processes =
         processes > 0 && row->ranks == processes && !asked_for_threads && row->ranks > 1;
-    if (row->processes) {
-        cfg->run.launch = PP_LAUNCH_AUTO;
-        return;
-    }
-    cfg->run.launch = PP_LAUNCH_THREADS;
+    if (row->processes)
+        return pp_config_with(cfg, "run.launch", "auto", cfg);
+    PP_TRY(pp_config_with(cfg, "run.launch", "threads", cfg));
     if (processes > 0)
-        snprintf(cfg->run.transport, sizeof(cfg->run.transport), "auto");
+        PP_TRY(pp_config_with(cfg, "run.transport", "auto", cfg));
     if (processes > 0 && row->ranks > 1 && !asked_for_threads) {
         snprintf(row->skipped, sizeof(row->skipped),
                  "%d ranks, but %d processes were started: mpirun -np %d", row->ranks, processes,
                  row->ranks);
     }
+    return 0;
 }
 
 /* See struct pp_bench_row. */
@@ -115,13 +129,10 @@ static int count_devices(struct pp_bench_row *row, const struct pp_run *run)
 int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int processes)
 {
     PP_OWN(pp_run_fini) struct pp_run run = {0};
-    PP_ALLOC(row->cfg, 1);
-    *row->cfg = *cfg;
-    row->cfg->source = NULL; /* what is wrong with a row is its own affair */
+    PP_TRY(pp_config_copy(cfg, &row->cfg));
     take_over(row, cfg);
-    choose_launch(row, processes);
-    row->cfg->train.epochs = EPOCHS; /* of what is skipped, too: no column tells it apart */
-    row->cfg->train.max_steps = 0;
+    PP_TRY(choose_launch(row, processes));
+    PP_TRY(set_endless(row->cfg)); /* also a row that is skipped: no column tells it apart */
     if (row->skipped[0])
         return 0;
     PP_TRY(bench_shorten(row->cfg));
@@ -133,8 +144,7 @@ int bench_row_make(struct pp_bench_row *row, const struct pp_config *cfg, int pr
         return 0;
     }
     PP_TRY(rc);
-    row->threads =
-        run.backend->own_memory ? 1 : pp_backend_choice_with(run.backend, row->cfg).threads;
+    row->threads = run.backend->own_memory ? 1 : pp_run_backend(&run).threads;
     PP_TRY(read_plan(row, &run));
     return count_devices(row, &run);
 }
@@ -167,13 +177,11 @@ int pp_bench_check(struct pp_config *const *configs, int n)
  * row may be away from its reference. */
 static int identity(const struct pp_config *cfg, char out[IDENTITY_MAX])
 {
-    PP_OWN_MEMORY struct pp_config *copy = pp_alloc(1, sizeof(*copy));
+    static const char *const keys[][2] = {{"train.exact", "on"}, {"train.coalesce", "0"}};
+    PP_OWN_MEMORY struct pp_config *copy = NULL;
     char hash[65];
-    if (!copy)
-        return PP_ERESOURCE;
-    *copy = *cfg;
-    copy->train.exact = true;
-    copy->train.coalesce = 0;
+    PP_TRY(pp_config_copy(cfg, &copy));
+    PP_TRY(bench_set_keys(copy, keys, sizeof(keys) / sizeof(keys[0])));
     PP_TRY(pp_config_hash(copy, hash));
     snprintf(out, IDENTITY_MAX, "%s %.60s %d %d %d", hash, cfg->run.backend, cfg->run.threads,
              (int)cfg->run.gemm, (int)cfg->run.conv);
@@ -183,10 +191,10 @@ static int identity(const struct pp_config *cfg, char out[IDENTITY_MAX])
 /* The same training on one stage. */
 static int make_reference(const struct pp_bench_row *row, int processes, struct pp_bench_row *out)
 {
-    PP_TAKE(struct pp_config, cfg, 1);
-    *cfg = *row->cfg;
-    bench_plain_pipeline(cfg, 1);
-    cfg->run.launch = PP_LAUNCH_THREADS;
+    PP_OWN_MEMORY struct pp_config *cfg = NULL;
+    PP_TRY(pp_config_copy(row->cfg, &cfg));
+    PP_TRY(bench_plain_pipeline(cfg, 1));
+    PP_TRY(pp_config_with(cfg, "run.launch", "threads", cfg));
     PP_TRY(bench_row_make(out, cfg, processes));
     return out->skipped[0] ? pp_fail(PP_ECONFIG, "nothing to compare with: %s", out->skipped) : 0;
 }
@@ -194,7 +202,7 @@ static int make_reference(const struct pp_bench_row *row, int processes, struct 
 int bench_begin_with_one(struct pp_bench *b, int n, int processes)
 {
     struct pp_bench_row *of = b->rows + 1, *last = b->rows + n;
-    PP_TAKE(struct pp_config, cfg, 1);
+    PP_OWN_MEMORY struct pp_config *cfg = NULL;
     while (of < last && of->skipped[0])
         of++;
     b->added = !of->skipped[0] && b->rows[1].stages * b->rows[1].replicas > 1;
@@ -204,11 +212,12 @@ int bench_begin_with_one(struct pp_bench *b, int n, int processes)
         b->rows[n] = (struct pp_bench_row){.reference = -1};
         return 0;
     }
-    *cfg = *of->cfg;
-    bench_plain_pipeline(cfg, 1);
-    cfg->pipeline.microbatches *= cfg->pipeline.replicas; /* of as many rows */
-    cfg->pipeline.replicas = 1;
-    cfg->run.launch = PP_LAUNCH_THREADS;
+    PP_TRY(pp_config_copy(of->cfg, &cfg));
+    PP_TRY(bench_plain_pipeline(cfg, 1));
+    int rows_alike = cfg->pipeline.microbatches * cfg->pipeline.replicas;
+    PP_TRY(bench_set_number(cfg, "pipeline.microbatches", rows_alike));
+    PP_TRY(bench_set_number(cfg, "pipeline.replicas", 1));
+    PP_TRY(pp_config_with(cfg, "run.launch", "threads", cfg));
     return bench_row_make(b->rows, cfg, processes);
 }
 

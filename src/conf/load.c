@@ -11,6 +11,7 @@
 
 #include "ppcli/conf/config.h"
 #include "ppcli/base/base.h"
+#include "ppcli/base/cores.h"
 
 /* ---- the text of a config from another process */
 
@@ -365,6 +366,7 @@ int pp_config_load(const char *path, const struct pp_setting *settings, int n_se
     text = NULL;
     apply_settings(*out, settings, n_settings, names);
     read_foreign(*out, names);
+    (*out)->run.cores = pp_machine_whole_cores();
     conf_check(*out, names);
     int rc = pp_config_verdict(*out);
     if (rc < 0 && rc != PP_ECONFIG)

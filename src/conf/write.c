@@ -101,6 +101,14 @@ int pp_config_hash(const struct pp_config *cfg, char out[65])
     return 0;
 }
 
+int pp_config_copy(const struct pp_config *cfg, struct pp_config **out)
+{
+    PP_ALLOC(*out, 1);
+    **out = *cfg;
+    (*out)->source = NULL;
+    return 0;
+}
+
 int pp_config_with(const struct pp_config *cfg, const char *key, const char *value,
                    struct pp_config *out)
 {

@@ -137,7 +137,7 @@ static int divide_cores(const struct pp_config *cfg)
         hosts++;
     int cores = cfg->run.cores > 0 ? cfg->run.cores : pp_machine_whole_cores();
     int each = cores / ((ranks + hosts - 1) / hosts);
-    return cfg->run.team > 0 ? cfg->run.team : each > 0 ? each : 1;
+    return each > 0 ? each : 1;
 }
 
 /* The first that a run can use, where run.devices names none. */

@@ -18,4 +18,7 @@ int pp_division_of(const struct pp_config *cfg, const struct pp_model *model,
  * the table has neither known order. */
 int pp_division_placement(const struct pp_division *d, enum pp_placement *out);
 
+/* Fails with PP_ECONFIG, and *key names the config key at fault. */
+#define pp_fail_about(key, name, ...) (*(key) = (name), pp_fail(PP_ECONFIG, __VA_ARGS__))
+
 #endif

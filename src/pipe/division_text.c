@@ -188,8 +188,7 @@ int pp_division_config(const struct pp_division *d, const struct pp_model *model
                                          "run.rank_order"};
     PP_TAKE(char, value, PP_CUT_MAX);
     PP_OWN_MEMORY struct pp_config *copy = NULL;
-    PP_ALLOC(copy, 1);
-    PP_TRY(pp_config_with(cfg, "pipeline.stages", "1", copy));
+    PP_TRY(pp_config_copy(cfg, &copy));
     for (int k = 0; k < pp_config_key_count(); k++) {
         const char *name = pp_config_key_name(k);
         bool has = strncmp(name, "pipeline.", 9) == 0;

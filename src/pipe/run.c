@@ -34,6 +34,15 @@ int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_s
     return 0;
 }
 
+struct pp_backend_choice pp_run_backend(const struct pp_run *run)
+{
+    struct pp_backend_choice choice = pp_backend_choice_with(run->backend, run->cfg);
+    bool open = run->cfg->run.threads == 0 && pp_backend_sums_in_order(&choice);
+    if (open && run->places.processors > 0)
+        choice.threads = run->places.processors;
+    return choice;
+}
+
 int pp_run_model(struct pp_config *cfg, struct pp_model **out)
 {
     struct pp_data_input data;
@@ -185,9 +194,6 @@ static int prepare_layout(struct pp_config *cfg, enum pp_run_need need, struct p
             "model.experts = %d: ppcli trains no mixture of experts; the key is "
             "for ppcli estimate alone",
             cfg->model.experts);
-    cfg->run.team = 0;
-    if (cfg->run.cores == 0)
-        cfg->run.cores = pp_machine_whole_cores();
     PP_TRY(pp_run_model(cfg, &run->model));
     int train_n = 0, test_n = 0;
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &train_n));

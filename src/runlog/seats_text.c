@@ -33,7 +33,7 @@ static void tell_cores(const struct pp_run *run)
 {
     const struct pp_layout *l = run->layout;
     const struct pp_config *cfg = run->cfg;
-    const struct pp_backend_choice choice = pp_backend_choice_with(run->backend, cfg);
+    const struct pp_backend_choice choice = pp_run_backend(run);
     int cores = cfg->run.cores, used = l->ranks * choice.threads;
     for (int r = 1; r < l->ranks; r++)
         if (run->seats[r].host != run->seats[0].host)

@@ -237,7 +237,7 @@ static void print_machine(const struct pp_run *run, const struct pp_summary *s, 
 /* Where a run of the same config has the same digest. */
 static const char *find_comparable(const struct pp_run *run)
 {
-    const struct pp_backend_choice choice = pp_backend_choice_with(run->backend, run->cfg);
+    const struct pp_backend_choice choice = pp_run_backend(run);
     if (run->backend->own_memory)
         return run->cfg->run.conv == PP_CONV_CUDNN
                    ? "the same kind of GPU and versions of cuBLASLt and cuDNN"

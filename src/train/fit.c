@@ -65,7 +65,7 @@ static uint64_t data_bytes(const struct pp_run *run, const struct pp_train_optio
 static int device_bytes(const struct pp_run *run, int r, size_t *out)
 {
     const struct pp_layout *l = run->layout;
-    const struct pp_backend_choice choice = pp_backend_choice_with(run->backend, run->cfg);
+    const struct pp_backend_choice choice = pp_run_backend(run);
     size_t sum = 0, own = run->transport->device_bytes;
     own += run->backend->own_bytes ? run->backend->own_bytes(&choice) : 0;
     for (int i = 0; i < l->ranks; i++) {

@@ -224,7 +224,7 @@ static void tell_devices(const struct pp_run *run, const struct pp_device *devic
 static int place_ranks(struct pp_run *run, struct pp_transport *tp, bool on_devices)
 {
     const struct pp_config *cfg = run->cfg;
-    const struct pp_backend_choice choice = pp_backend_choice_with(run->backend, cfg);
+    const struct pp_backend_choice choice = pp_run_backend(run);
     bool open = cfg->run.threads == 0 && pp_backend_sums_in_order(&choice);
     struct pp_places_spec spec = {.ranks = run->layout->ranks,
                                   .threads = open ? 0 : choice.threads,
@@ -233,7 +233,6 @@ static int place_ranks(struct pp_run *run, struct pp_transport *tp, bool on_devi
     /* the library's own threads would inherit the one processor of a pinned rank */
     spec.unpinned |= cfg->run.gemm == PP_GEMM_CBLAS && cfg->run.threads > 1;
     PP_TRY(tp ? place_process(run, tp, &spec) : pp_places_make(&spec, &run->places));
-    run->cfg->run.team = run->places.processors;
     tell_places(run, tp ? tp->rank : 0);
     return 0;
 }
@@ -288,7 +287,7 @@ int seats_connect(const struct pp_run *run, struct pp_transport **tp)
 
 struct pp_backend_choice seats_choice(const struct pp_run *run, int rank)
 {
-    struct pp_backend_choice choice = pp_backend_choice_with(run->backend, run->cfg);
+    struct pp_backend_choice choice = pp_run_backend(run);
     const struct pp_seat *s = &run->seats[rank];
     choice.processors = run->places.processors;
     choice.cpus = pp_places_of(&run->places, run->places.ranks > 1 ? rank : 0);

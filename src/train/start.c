@@ -9,7 +9,7 @@
 #include "ppcli/base/base.h"
 #include "ppcli/plan/search.h"
 
-#define TELL_S 60 /* of run.hang_timeout, where there is no config */
+#define TELL_S "60" /* of run.hang_timeout, where there is no config */
 
 /* What no process can run is said once, before any is started. */
 static int launch(struct pp_config *cfg, const char *word, const struct pp_train_options *options)
@@ -54,7 +54,8 @@ int pp_start_tell_others(int rc, pp_lost *lost)
     PP_OWN_MEMORY struct pp_config *cfg = waits ? pp_alloc(1, sizeof(*cfg)) : NULL;
     if (!cfg)
         return rc;
-    cfg->run.hang_timeout = TELL_S;
+    if (pp_config_with(cfg, "run.hang_timeout", TELL_S, cfg) < 0)
+        return rc;
     return pp_world_open(cfg, rc, "", lost, &world);
 }
 

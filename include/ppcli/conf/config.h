@@ -275,7 +275,7 @@ struct pp_config {
     } checkpoint;
     struct {
 #include "ppcli/conf/keys_run.def"
-        int cores, team; /* threads = 0 divides `cores`; team: see backend.h */
+        int cores; /* of this machine; run.threads = auto divides them among the ranks */
     } run;
     struct pp_config_source *source; /* origins and raw texts; owned by conf */
 };
@@ -405,6 +405,10 @@ int pp_config_compare(const struct pp_config *cfg, const char *text,
 int pp_config_check_allow(const char *words);
 bool pp_config_allows(const char *words, const char *key); /* words may be NULL */
 bool pp_config_may_allow(const char *key);
+
+/* Copies cfg for a run that differs from it. The copy has no source, so a problem of the copy is a
+ * failure. Errors: PP_ERESOURCE. The caller owns *out: pp_free(). */
+int pp_config_copy(const struct pp_config *cfg, struct pp_config **out);
 
 /* Sets *out to cfg with this value, as written in a file, for the key. *out has no source and needs
  * no destruction. PP_ECONFIG for a value that the key cannot have. */

@@ -64,9 +64,6 @@ struct pp_training pp_training_of(const struct pp_config *cfg, int train_n, int 
  * `schedule` is NULL for schedule = auto and for a table. */
 struct pp_division pp_division_shape(const struct pp_config *cfg);
 
-/* Fails with PP_ECONFIG, and *key names the config key at fault. */
-#define pp_fail_about(key, name, ...) (*(key) = (name), pp_fail(PP_ECONFIG, __VA_ARGS__))
-
 /* Set `last` to the config's cut into d's pieces, and `recompute` to the pieces that it recomputes.
  * Errors: as of pp_division_of(). */
 int pp_division_cut(const struct pp_config *cfg, const struct pp_model *model,

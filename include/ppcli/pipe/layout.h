@@ -149,6 +149,10 @@ struct pp_run {
                                                  device */
 };
 
+/* The backend of a rank, on the first device that the config allows. run.threads = auto: as many threads as
+ * the rank was given processors, once the ranks are placed; before that, its share of the cores. */
+struct pp_backend_choice pp_run_backend(const struct pp_run *run);
+
 enum pp_run_need {
     PP_RUN_REAL,    /* data must exist, and the backend must run here */
     PP_RUN_EXPLAIN, /* data that is absent is replaced by the known sizes of the data set */
