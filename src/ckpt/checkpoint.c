@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finding checkpoints, and what an open one answers. */
+/* Finds checkpoints, and answers questions about an open one. */
 #include "impl.h"
 #include "safetensors.h"
 
@@ -12,11 +12,11 @@
 #include "ppcli/base/base.h"
 
 #define OPTIMIZER "optimizer."
-#define REMOVED_MAX 100 /* checkpoints that a run removes while they are opened */
+#define REMOVED_MAX 100 /* checkpoints that a run may remove while they are opened */
 
 /* ---- tensors */
 
-/* layers.2.bias before layers.10.bias: runs of digits count as numbers. */
+/* Compares names with runs of digits as numbers: layers.2.bias is before layers.10.bias. */
 static int compare_names(const char *a, const char *b)
 {
     while (*a && *b) {
@@ -24,7 +24,7 @@ static int compare_names(const char *a, const char *b)
             size_t za = strspn(a, "0"), zb = strspn(b, "0");
             size_t na = strspn(a + za, "0123456789"), nb = strspn(b + zb, "0123456789");
             int order = na != nb ? (na < nb ? -1 : 1) : memcmp(a + za, b + zb, na);
-            /* equal numbers of unequal length are still two names */
+            /* equal numbers of different length are still two names */
             order = order == 0 && za != zb ? (za < zb ? -1 : 1) : order;
             if (order != 0)
                 return order;
@@ -71,7 +71,7 @@ int ckpt_build_index(struct pp_ckpt *ck)
     return 0;
 }
 
-/* What wrappers put before every name: DataParallel, torch.compile(), PEFT. */
+/* Finds the prefix that a wrapper put before every name: DataParallel, torch.compile(), PEFT. */
 static void find_prefix(struct pp_ckpt *ck)
 {
     static const char *const words[] = {"module.", "_orig_mod.", "base_model.model."};
@@ -98,7 +98,7 @@ const char *ckpt_tensor_name(const struct pp_ckpt *ck, const struct pp_st_tensor
 
 struct wanted {
     const char *name;
-    size_t prefix; /* bytes that all names begin with */
+    size_t prefix; /* bytes that all names have in common at the start */
 };
 
 static int by_rest(const void *wanted, const void *entry)
@@ -165,7 +165,7 @@ static int open_one(const char *path, bool plain, enum pp_ckpt_check check, stru
     return 0;
 }
 
-/* Is there something of this name, whatever it is? */
+/* Returns in *out whether the name exists, whatever it is. */
 static int has_name(const char *dir, const char *name, bool *out)
 {
     char path[PP_PATH_MAX];
@@ -176,7 +176,7 @@ static int has_name(const char *dir, const char *name, bool *out)
     return 0;
 }
 
-/* `path` without the slashes at its end; that of a MANIFEST without it. */
+/* Copies `path` without the slashes at its end; for a MANIFEST, the path of its folder. */
 static int tidy_path(const char *path, char out[PP_PATH_MAX])
 {
     PP_TRY(pp_path_format(out, "%s", path));
@@ -195,7 +195,7 @@ static int tidy_path(const char *path, char out[PP_PATH_MAX])
     return 0;
 }
 
-/* The last name of a path is that of a step. */
+/* Returns whether the last name of a path is that of a step. */
 static bool is_step_path(const char *path)
 {
     const char *base = strrchr(path, '/');
@@ -203,8 +203,8 @@ static bool is_step_path(const char *path)
     return name_is_step(base ? base + 1 : path, &step);
 }
 
-/* A folder's name must not promise another step than it holds: checkpoints are found, kept and
- * removed by it. Closes *ck on failure. */
+/* Checks that a folder's name is that of the step it holds, because checkpoints are found, kept and
+ * removed by name. Closes *ck on failure. */
 static int check_name(struct pp_ckpt **ck)
 {
     const char *path = (*ck)->path, *base = strrchr(path, '/');
@@ -238,7 +238,7 @@ int pp_ckpt_open(const char *path, enum pp_ckpt_check check, struct pp_ckpt **ou
     return pp_ckpt_open_latest(tidy, check, true, out);
 }
 
-/* A run folder's folder of checkpoints, or the folder itself. */
+/* Finds the folder of checkpoints: that of a run folder, or the folder itself. */
 static int folder_of(const char *path, char out[PP_PATH_MAX])
 {
     bool inside = false;
@@ -277,11 +277,12 @@ static int open_newest(const char *dir, const int64_t *steps, int n, enum pp_ckp
         PP_TRY(pp_ckpt_step_path(dir, steps[i], path));
         rc = open_one(path, false, check, out);
         if (rc == 0)
-            return check_name(out); /* a wrong name is not damage to pass over */
+            return check_name(out); /* a wrong name is an error even with fall_back */
         bool there = true;
         if (rc == PP_EFORMAT && has_name(path, "", &there) == 0 && !there)
             return PP_ENOINPUT; /* a run has removed it meanwhile */
-        /* What cannot be read now, for want of memory, rights or a disk, may be whole. */
+        /* A checkpoint that cannot be read now, for lack of memory, rights or a disk, may be
+         * complete. */
         if (rc == PP_ENOINPUT || !fall_back || rc != PP_EFORMAT)
             return rc;
         pp_log_warn("%s", pp_error_get()->text);
@@ -300,7 +301,7 @@ int pp_ckpt_open_latest(const char *dir, enum pp_ckpt_check check, bool fall_bac
         int n = 0;
         PP_TRY(pp_ckpt_list(dir, &steps, &n));
         if (n == 0 && tries > 10)
-            break; /* before that one may have taken another's place while they were listed */
+            break; /* an earlier name may have replaced it while the folder was listed */
         if (n == 0)
             continue;
         int rc = open_newest(dir, steps, n, check, fall_back, out);
@@ -347,8 +348,8 @@ bool pp_ckpt_claims(const char *path)
         return (has_name(tidy, NAME_MANIFEST, &manifest) == 0 && manifest) || is_step_path(tidy) ||
                ckpt_has_shards(tidy) || (pp_ckpt_list(tidy, &steps, &n) == 0 && n > 0);
     }
-    /* Eight bytes of a small number, then '{'. Where the name is right, one of both will do: the
-     * other may be damaged. */
+    /* Eight bytes of a small number, then '{'. If the name is right, one of both is enough, because
+     * the other may be damaged. */
     uint8_t head[9] = {0};
     int fd = -1;
     uint64_t bytes = 0;
@@ -361,7 +362,7 @@ bool pp_ckpt_claims(const char *path)
     return full && small + (head[8] == '{') + named >= 2;
 }
 
-/* ---- answers */
+/* ---- questions about an open checkpoint */
 
 const struct pp_ckpt_state *pp_ckpt_state(const struct pp_ckpt *ck)
 {

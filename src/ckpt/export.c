@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A checkpoint in the form of Hugging Face's: model.safetensors with the bytes of the parameters,
- * whose names and shapes are theirs already, and the config.json that goes with them.
+ * Exports a checkpoint in Hugging Face's format: model.safetensors with the bytes of the
+ * parameters, which already have its names and shapes, and the matching config.json.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static int read_source(void *ctx, uint64_t offset, void *dst, size_t bytes)
     return 0;
 }
 
-/* As wherever weights are read: what is not finite is of no use to anybody. */
+/* Refuses values that are not finite, as all readers of weights do. */
 static int look_at_values(void *ctx, uint64_t first, const float *values, size_t n)
 {
     const struct export_source *s = ctx;
@@ -42,7 +42,8 @@ static struct pp_st_item *add_item(struct exporter *e, const struct pp_ckpt_entr
     return item;
 }
 
-/* Layers without a bias, model.bias = off, have zeros there: GPT2LMHeadModel always has them. */
+/* Adds zeros for the biases of layers without one (model.bias = off): GPT2LMHeadModel always has
+ * them. */
 static void add_bias(struct exporter *e, const struct pp_st_tensor *t)
 {
     static const char end[] = ".weight";
@@ -63,7 +64,7 @@ void export_fini(struct exporter *e)
     pp_free(e->sources);
 }
 
-/* The parameters, all finite; of GPT-2 with zeros for biases that it has not. */
+/* Lists the parameters, all finite; for GPT-2 with zeros for missing biases. */
 static int list_items(struct exporter *e)
 {
     const struct pp_ckpt *ck = e->ck;
@@ -98,7 +99,7 @@ int64_t export_dim(const struct exporter *e, const char *name, int d)
     return t && d < t->n_dims ? t->dims[d] : 0;
 }
 
-/* transformers wants a float where one is meant, 1.0 for 1. */
+/* transformers requires a float, 1.0 instead of 1. */
 static void print_eps(const struct exporter *e, struct pp_json *j, const char *key)
 {
     if (e->cfg->model.norm_eps < 1)
@@ -140,8 +141,8 @@ static void print_scaling(const struct pp_floats *s, struct pp_json *j)
     pp_json_end(j);
 }
 
-/* transformers refuses a Llama whose width its heads do not divide, whatever head_dim says, but takes the
- * Mistral without a window that computes the same. */
+/* Returns whether the heads divide the width. If not, transformers refuses the Llama, whatever
+ * head_dim says, but accepts a Mistral without a window, which computes the same. */
 static bool heads_divide(const struct exporter *e)
 {
     return e->gpt ||
@@ -217,13 +218,13 @@ static int write_config(const struct exporter *e, const char *path)
         print_llama(e, &j);
     pp_json_bool(&j, "tie_word_embeddings", export_dim(e, "lm_head.weight", 0) == 0);
     pp_json_str(&j, "torch_dtype", "float32");
-    pp_json_str(&j, "bos_token_id", NULL); /* tokens are whatever the data have */
+    pp_json_str(&j, "bos_token_id", NULL); /* the data define the tokens */
     pp_json_str(&j, "eos_token_id", NULL);
     pp_json_end(&j);
     return pp_file_commit(&file);
 }
 
-/* What is there already may be somebody's model. */
+/* Refuses a folder that is not empty: it may be another model. */
 static int make_export_folder(const char *dir)
 {
     PP_OWN_MEMORY char **names = NULL;
@@ -232,7 +233,7 @@ static int make_export_folder(const char *dir)
     return !names[0] ? 0 : pp_fail(PP_ECONFIG, "%s is not empty: name a new folder", dir);
 }
 
-/* model.safetensors, as it is or with a script next to it. */
+/* Writes model.safetensors, alone or with a script. */
 static int write_tensors(struct exporter *e, const char *dir)
 {
     static const struct pp_st_meta meta = {"format", "pt"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the forms share that a checkpoint is exported in. */
+/* Declarations that the exports of a checkpoint to other formats share. */
 #ifndef PPCLI_CKPT_EXPORT_H
 #define PPCLI_CKPT_EXPORT_H
 
@@ -10,8 +10,8 @@ struct exporter {
     const struct pp_ckpt *ck;
     const struct pp_config *cfg;
     bool gpt;
-    bool buffers;             /* running statistics too */
-    struct pp_st_item *items; /* [n] in the order of names; read gives floats, or counts */
+    bool buffers;             /* include running statistics */
+    struct pp_st_item *items; /* [n] sorted by name; read gives floats, or counts */
     int n;
     struct export_source {
         const struct pp_st_file *file; /* NULL: zeros */
@@ -23,11 +23,11 @@ struct exporter {
 
 void export_fini(struct exporter *e);
 
-/* Dimension d of a tensor, 0: there is none. The sizes that a config leaves to the data or to a
- * rule are seen in the tensors. */
+/* Returns dimension d of a tensor, 0: it does not exist. The tensors show the sizes that a config
+ * leaves to the data or to a rule. */
 int64_t export_dim(const struct exporter *e, const char *name, int d);
 
-/* One form each, into path. */
+/* Each writes one format to path. */
 int export_gguf(struct exporter *e, const struct pp_export *x, const char *path);
 int export_onnx(struct exporter *e, const struct pp_export *x, const char *path);
 int export_torch(struct exporter *e, const struct pp_export *x, const char *path);

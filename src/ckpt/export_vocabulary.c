@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tokens of a checkpoint as Hugging Face's files have them. */
+/* Writes the tokens of a checkpoint in Hugging Face's formats. */
 #include "ppcli/ckpt/checkpoint.h"
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"
 #include "ppcli/data/tokenizer.h"
 
-/* The marks are named here: AutoTokenizer knows them from nowhere else. */
+/* Writes the marks, which AutoTokenizer finds nowhere else. */
 static int write_marks(const char *dir, const struct pp_tokenizer *t)
 {
     char path[PP_PATH_MAX];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is in a folder of checkpoints, and taking things out of it. A checkpoint is renamed before
- * its files go, so that one under its own name is never half there.
+ * Lists and removes checkpoints in a folder. A checkpoint is renamed before its files are removed,
+ * so that no checkpoint under its own name is ever incomplete.
  */
 #include "impl.h"
 
@@ -11,7 +11,7 @@
 
 #include "ppcli/base/base.h"
 
-/* ---- looking */
+/* ---- listing */
 
 static int newest_first(const void *a, const void *b)
 {
@@ -60,7 +60,7 @@ int folder_remove(const struct pp_io *io, const char *path)
     return pp_io_rmdir(io, path);
 }
 
-/* Of what is out of the way already: that it cannot be removed is no reason to stop. */
+/* Removes a folder that is already renamed; a failure is no reason to stop. */
 static void remove_leftover(const struct pp_io *io, const char *path)
 {
     if (folder_remove(io, path) < 0) {
@@ -92,7 +92,8 @@ static int to_trash(const struct pp_io *io, const char *dir, int64_t step)
     return pp_io_rename(io, from, to);
 }
 
-/* Those of steps[n] go. All are renamed, durably, before the first file of any is removed. */
+/* Removes the checkpoints of steps[n]. All are renamed, durably, before the first file is
+ * removed. */
 static int remove_steps(const struct pp_io *io, const char *dir, const int64_t *steps, int n)
 {
     for (int i = 0; i < n; i++)
@@ -106,7 +107,8 @@ static int remove_steps(const struct pp_io *io, const char *dir, const int64_t *
     return 0;
 }
 
-/* What is a folder, or a link to one: a file of a step's name is somebody's own, and stays. */
+/* Keeps only steps that are folders, or links to one: a file with a step's name belongs to the
+ * user, and stays. */
 static int keep_folders(const char *dir, int64_t *steps, int *n)
 {
     int left = 0;
@@ -122,7 +124,8 @@ static int keep_folders(const char *dir, int64_t *steps, int *n)
     return 0;
 }
 
-/* A run that returns to `step` says what it removes, as far as a line has space. */
+/* Announces the checkpoints that a run removes because it returns to `step`, as far as they fit
+ * into a line. */
 static void announce_removal(const char *dir, const int64_t *steps, int n, int64_t step)
 {
     char text[512] = "", name[NAME_BYTES];
@@ -136,7 +139,8 @@ static void announce_removal(const char *dir, const int64_t *steps, int n, int64
     pp_log_warn("removing what is newer than step %lld in %s: %s", (long long)step, dir, text);
 }
 
-/* keep < 0: all that are newer than `step`; else those after `since` but the newest `keep` of them. */
+/* Removes checkpoints: keep < 0: all that are newer than `step`; else those after `since` except
+ * the newest `keep`. */
 static int remove_some(const struct pp_io *io, const char *dir, int keep, int64_t since,
                        int64_t step)
 {
@@ -179,7 +183,7 @@ int pp_ckpt_sweep(const struct pp_io *io, const char *dir, int64_t since_ns)
         /* A link is ours only as trash. */
         if (!(S_ISDIR(st.st_mode) || (S_ISLNK(st.st_mode) && (*name)[0] == '.')))
             continue;
-        /* Newer than our lock: of somebody who does not know it. */
+        /* It is newer than our lock: its process does not know of the lock. */
         if ((int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec > since_ns)
             continue;
         pp_log_debug("removing %s, which a killed process left", path);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.from: the config.json of a model of Hugging Face's, turned into keys of [model]. What would
- * make the model compute something that ppcli does not is refused; a key that the user set must say
- * the same, but for the two that only say how to train.
+ * model.from: converts the config.json of a Hugging Face model into keys of [model]. Settings that
+ * would make the model compute something that ppcli does not support are refused. A key that the
+ * user has set must have the same value, except the two that only affect training.
  */
 #include "impl.h"
 
@@ -14,18 +14,19 @@
 
 #define BYTES_MAX ((uint64_t)4 << 20)
 
-/* A value of the file, and the key it is. */
+/* A value of the file, and the key that it sets. */
 struct row {
     const char *json, *key;
-    const char *def; /* where the file has none: theirs, or one for each family; NULL: the key's */
+    /* default if the file lacks it, or one for each family; NULL: the key's default */
+    const char *def;
     const char *words; /* "theirs=ours ..."; NULL: numbers and booleans */
     bool free;         /* the user may choose another value */
-    const char *also;  /* another name of theirs, where the file has not the first; or NULL */
+    const char *also;  /* another name of the value, for files without the first; or NULL */
 };
 
-/* What a model must not have: a value of the file other than these words. */
+/* Values that a model must have: ppcli supports only these words. */
 struct must {
-    const char *json, *words; /* "null false": those that are computed; absent is one of them */
+    const char *json, *words; /* "null false": supported values; a missing value is one of them */
 };
 
 #define GELUS                                                                                      \
@@ -72,12 +73,12 @@ static const struct must llama_musts[] = {
     {"quantization_config", "null"}, {0}};
 
 static const struct kind {
-    const char *architecture, *bare; /* with a head, and without */
-    const char *family;              /* model_type */
+    const char *architecture, *bare; /* class names with a head, and without */
+    const char *family;              /* value of model_type */
     const char *type;
     const struct row *rows;
     const struct must *musts;
-    int number; /* among families with the same rows */
+    int number; /* index among families with the same rows */
 } kinds[] = {{"GPT2LMHeadModel", "GPT2Model", "gpt2", "gpt", gpt2_rows, gpt2_musts, 0},
              {"LlamaForCausalLM", "LlamaModel", "llama", "llama", llama_rows, llama_musts, 0},
              {"MistralForCausalLM", "MistralModel", "mistral", "llama", llama_rows, llama_musts, 1},
@@ -95,7 +96,7 @@ struct from {
 
 #define KEY "model.from"
 
-/* One line, at model.from, about the file. */
+/* Adds one problem about the file at model.from. */
 __attribute__((format(printf, 2, 3))) static void refuse(const struct from *f, const char *fmt, ...)
 {
     char text[1024];
@@ -106,7 +107,7 @@ __attribute__((format(printf, 2, 3))) static void refuse(const struct from *f, c
     pp_config_problem(f->cfg, KEY, KEY ": %s: %s", f->file, text);
 }
 
-/* A value as text: of strings what is in them. */
+/* Formats a value as text; for strings their content. */
 static const char *text_of(const json_t *v, char out[PP_JSON_SHOWN])
 {
     if (!v || json_is_null(v))
@@ -124,7 +125,7 @@ static const char *text_of(const json_t *v, char out[PP_JSON_SHOWN])
     return out;
 }
 
-/* What `word` stands for in "theirs=ours ..."; false: it is not there. */
+/* Finds the word of ours for `word` in "theirs=ours ..."; false: it is not there. */
 static bool translate_word(const char *words, const char *word, char *out, size_t bytes)
 {
     size_t n = strlen(word);
@@ -139,7 +140,7 @@ static bool translate_word(const char *words, const char *word, char *out, size_
     return false;
 }
 
-/* One key: the file's value in its place, unless the user said the same. */
+/* Sets one key to the file's value, unless the user has set the same. */
 static void take_key(const struct from *f, const char *json, const char *key, const char *value,
                      bool free)
 {
@@ -147,7 +148,8 @@ static void take_key(const struct from *f, const char *json, const char *key, co
     pp_config_adopt(f->cfg, key, value, &theirs, f->names);
 }
 
-/* What says how positions turn: rope_scaling, which version 4 wrote, goes before rope_parameters. */
+/* Returns the settings of rotary positions: rope_scaling, which version 4 wrote, has precedence
+ * over rope_parameters. */
 static const json_t *rope_of(const struct from *f)
 {
     const json_t *scaling = json_object_get(f->root, "rope_scaling");
@@ -176,7 +178,7 @@ static void take_row(const struct from *f, const struct row *row)
     }
 }
 
-/* How the angles of positions are scaled. */
+/* Sets how the angles of positions are scaled. */
 static void take_scaling(const struct from *f)
 {
     static const char *const names[] = {"factor", "low_freq_factor", "high_freq_factor",
@@ -201,7 +203,7 @@ static void take_scaling(const struct from *f)
         take_key(f, "rope_scaling", "model.rope_scaling", all, false);
 }
 
-/* A sliding window changes nothing in a context that fits into it. */
+/* Checks the sliding window, which has no effect if the context fits into it. */
 static void check_window(const struct from *f)
 {
     char text[PP_JSON_SHOWN];
@@ -214,12 +216,13 @@ static void check_window(const struct from *f)
     long long window = v ? json_integer_value(v) : 4096; /* null: none */
     const json_t *each, *types = json_object_get(f->root, "layer_types");
     size_t i;
-    if (qwen && json_is_array(types)) { /* goes before use_sliding_window and max_window_layers */
+    /* it has precedence over use_sliding_window and max_window_layers */
+    if (qwen && json_is_array(types)) {
         uses = false;
         json_array_foreach(types, i, each) uses |=
             strcmp(text_of(each, text), "full_attention") != 0;
     } else if (qwen && f->cfg->model.n_layer <= (layers ? json_integer_value(layers) : 28)) {
-        return; /* layers below it are full */
+        return; /* layers below it have no window */
     }
     if (uses && window <= 0 && json_is_array(types)) {
         refuse(f, "layer_types has layers that are not full_attention, without a sliding_window");
@@ -231,7 +234,7 @@ static void check_window(const struct from *f)
     }
 }
 
-/* What several values say together. */
+/* Checks that involve several values. */
 static void check_together(const struct from *f)
 {
     char text[PP_JSON_SHOWN];
@@ -252,7 +255,7 @@ static void check_together(const struct from *f)
     }
     if (gpt)
         return;
-    /* what the key's rule gives is not set: older runs have no such key */
+    /* do not set what the key's rule gives anyway: older runs have no such key */
     if (json_is_integer(head) &&
         json_integer_value(head) * f->cfg->model.n_head != f->cfg->model.n_embd)
         take_key(f, "head_dim", "model.head_dim", text_of(head, text), false);
@@ -307,7 +310,7 @@ static void read_file(struct from *f)
         refuse(f, "its %s is %s; known are " KNOWN, name ? "architecture" : "model_type", word);
 }
 
-/* The tokens of a model are those of its folder, unless the config says others. */
+/* Sets the tokenizer to that of the model's folder, unless the config sets another. */
 static void take_tokenizer(const struct from *f)
 {
     static const char *const names[] = {"tokenizer.json", "vocab.json"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GGUF, version 3, what llama.cpp loads: keys with values, a list of tensors, their data. Sizes of a
- * tensor are written innermost first; matrices are [out][in] as torch.nn.Linear has them.
+ * GGUF, version 3, the format of llama.cpp: keys with values, a list of tensors, their data.
+ * Dimensions are written innermost first; matrices are [out][in] as in torch.nn.Linear.
  */
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "ppcli/base/base.h"
 
 #define ALIGN 32
-#define PIECE ((size_t)1 << 16) /* floats */
+#define PIECE ((size_t)1 << 16) /* floats converted at a time */
 
 /* ---- the model */
 
@@ -73,7 +73,7 @@ static int put_model(struct gguf *g)
 
 /* ---- tensors */
 
-/* Theirs for a name of Hugging Face's. */
+/* Translates a name of Hugging Face's. */
 static void name_tensor(const char *name, char out[96])
 {
     static const char *const names[][2] = {
@@ -106,13 +106,13 @@ static void name_tensor(const char *name, char out[96])
     }
 }
 
-/* What GPT-2 has as [in][out]. */
+/* Returns whether GPT-2 stores the tensor as [in][out]. */
 static bool is_transposed(const struct gguf *g, const struct pp_st_item *t)
 {
     return g->e->gpt && t->n_dims == 2 && strstr(t->name, ".c_");
 }
 
-/* Heads of queries or keys, whose pairs are next to each other in llama.cpp's llama; else 0. */
+/* Returns the heads of queries or keys, whose pairs are adjacent in llama.cpp's llama; else 0. */
 static int paired_heads(const struct gguf *g, const struct pp_st_item *t)
 {
     const struct pp_config *cfg = g->e->cfg;
@@ -146,7 +146,7 @@ static void list_tensor(struct gguf *g, const char *name, int n_dims, const int6
     g->n_tensors++;
 }
 
-/* IEEE half and bfloat16, rounded to the nearest, of two to the even one. */
+/* Rounds to IEEE half, or bfloat16: to nearest, ties to even. */
 static uint16_t to_half(float f)
 {
     float size = fabsf(f);
@@ -155,7 +155,7 @@ static uint16_t to_half(float f)
     if (size >= 65520.0f)
         return sign | 0x7c00;
     (void)frexpf(size, &exponent);
-    int place = exponent - 11 < -24 ? -24 : exponent - 11; /* of the last bit */
+    int place = exponent - 11 < -24 ? -24 : exponent - 11; /* exponent of the last bit */
     long units = lrint(ldexp((double)size, -place));
     return (uint16_t)(sign | (uint16_t)((place + 24) * 1024L + units));
 }
@@ -193,7 +193,7 @@ static int pad_file(struct gguf *g)
     return pp_io_write(&g->file, zeros, (ALIGN - g->file.bytes % ALIGN) % ALIGN);
 }
 
-/* The whole tensor at once, its rows in another order: out row r is row_of's in row. */
+/* Writes the whole tensor with its rows in another order: out row r is in row row_of(r). */
 static int write_moved(struct gguf *g, const struct pp_st_item *t, size_t n)
 {
     PP_TAKE(float, from, n);
@@ -229,7 +229,7 @@ static int write_tensor(struct gguf *g, const struct pp_st_item *t)
     return 0;
 }
 
-/* What llama.cpp divides the angle of pair j by, for llama3. */
+/* Returns the divisor of the angle of pair j in llama.cpp, for llama3. */
 static double rope_divisor(const struct pp_config *cfg, int width, int j)
 {
     const double *s = cfg->model.rope_scaling.at;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys of GGUF, the tokenizer's among them. */
+/* Writes the keys of GGUF, including those of the tokenizer. */
 #include <string.h>
 
 #include "gguf.h"
@@ -23,7 +23,7 @@ void gguf_string(struct pp_bytes *b, const char *text, size_t n)
     pp_bytes_put(b, text, n);
 }
 
-/* "%s.x" begins with the architecture. */
+/* Writes a key; "%s.x" begins with the architecture. */
 static void put_key(struct gguf *g, const char *name, enum value type)
 {
     char key[96];
@@ -68,10 +68,11 @@ static void begin_array(struct gguf *g, const char *name, enum value type, size_
 
 /* ---- the tokenizer */
 
-/* A byte in GPT-2's spelling: the printable ones stand for themselves, the others follow from 256. */
+/* Spells a byte as GPT-2 does: printable bytes as themselves, the others as characters from 256
+ * on. */
 static size_t spell_byte(uint8_t byte, char out[2])
 {
-    static const char map[] = {33, 126}; /* and 161 to 172, 174 to 255 */
+    static const char map[] = {33, 126}; /* also 161 to 172 and 174 to 255 */
     uint32_t code = 256;
     bool plain = false;
     for (uint32_t b = 0; b <= byte; b++) {
@@ -96,7 +97,7 @@ static size_t spell_all(const char *bytes, int n, char *out)
     return used;
 }
 
-/* Numbers of the model that no token has. */
+/* Writes numbers of the model that have no token. */
 static void put_unused(struct pp_bytes *b, int from, int n)
 {
     for (int i = from; i < n; i++) {
@@ -106,7 +107,8 @@ static void put_unused(struct pp_bytes *b, int from, int n)
     }
 }
 
-/* A character's bytes are merged one after the other. Neighbours that begin alike share the first. */
+/* Writes merges that join a character's bytes one after the other. Adjacent characters with the
+ * same first bytes share merges. */
 static void put_char_merges(struct gguf *g, const char *text)
 {
     PP_OWN(pp_bytes_fini) struct pp_bytes all = {0};
@@ -130,7 +132,7 @@ static void put_char_merges(struct gguf *g, const char *text)
     g->keys.lost |= all.lost;
 }
 
-/* A vocabulary of characters in order, "": of the 256 bytes. */
+/* Writes a vocabulary of characters in order; "": of the 256 bytes. */
 static void put_chars(struct gguf *g, const char *text, int vocabulary)
 {
     int n = 0;
@@ -171,8 +173,8 @@ static void put_types(struct gguf *g, const struct pp_tokenizer *t, int vocabula
         pp_bytes_little(&g->keys, token_type(t, i), 4);
 }
 
-/* What llama.cpp does to a text before its merges, by its name for it: lines of pp_tokenizer's steps,
- * after NFC, which it does not know. */
+/* What llama.cpp does to a text before its merges, by its name: lines of pp_tokenizer's steps after
+ * NFC, which llama.cpp does not support. */
 #define GPT2_WORDS                                                                                 \
     "isolated 's|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| "                                       \
     "?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+\n"
@@ -189,7 +191,7 @@ static const char *const cuts[][2] = {
     {"dbrx", "inverted\nremoved " GPT4_WORDS("\\p{N}{1,3}")},
     {"starcoder", "isolated \\p{N}\n" GPT2_WORDS},
 };
-/* The same of "llama": blanks are U+2581, with one first or not. */
+/* The steps of llama.cpp's "llama": blanks become U+2581, with or without one at the start. */
 static const char *const blanks[] = {"prepend \u2581\nreplace  \nby \u2581\n",
                                      "replace  \nby \u2581\nprepend \u2581\n",
                                      "replace  \nby \u2581\n",
@@ -198,7 +200,7 @@ static const char *const blanks[] = {"prepend \u2581\nreplace  \nby \u2581\n",
                                      "blank \u2581\nblank first never\n",
                                      "blank \u2581\nblank first never\nwith next \u2581\n"};
 
-/* All steps, as a part of a line. */
+/* Refuses steps that llama.cpp does not support, all in one line. */
 static int refuse_steps(const struct gguf *g, const char *steps)
 {
     char text[400];
@@ -211,7 +213,7 @@ static int refuse_steps(const struct gguf *g, const char *steps)
                    g->e->ck->path, text[0] ? pp_text_plain(text) : "nothing, texts are not cut");
 }
 
-/* The steps without NFC, with a warning. */
+/* Returns the steps without NFC, with a warning. */
 static const char *skip_form(const struct gguf *g, const struct pp_tokenizer *t)
 {
     bool form = strncmp(t->steps, "NFC\n", 4) == 0;
@@ -227,7 +229,7 @@ static int find_cut(const struct gguf *g, const struct pp_tokenizer *t, const ch
     const char *steps = skip_form(g, t);
     *out = "gpt-2";
     if (t->n_merges == 0 && !steps[0])
-        return 0; /* each byte is a token wherever a text is cut */
+        return 0; /* every byte is a token, so cutting has no effect */
     for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
         *out = cuts[i][0];
         if (strcmp(steps, cuts[i][1]) == 0)
@@ -236,7 +238,7 @@ static int find_cut(const struct gguf *g, const struct pp_tokenizer *t, const ch
     return refuse_steps(g, steps);
 }
 
-/* A vocabulary that is cut before blanks has them only at the beginning of a token. */
+/* Refuses a vocabulary that is cut before blanks and has blanks inside tokens. */
 static int check_blanks(const struct gguf *g, const struct pp_tokenizer *t)
 {
     const char *steps = skip_form(g, t);

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of ckpt/ share. */
+/* Declarations that the files of ckpt/ share. */
 #ifndef PPCLI_CKPT_IMPL_H
 #define PPCLI_CKPT_IMPL_H
 
 #include "ppcli/ckpt/checkpoint.h"
 
-/* ---- names.c: names of checkpoints and their files are made, never taken from a file; those found
- * in a folder count only when they are exactly as they would be made */
+/* ---- names.c: names of checkpoints and their files are made, never taken from a file; a name
+ * found in a folder counts only if it is exactly the name that would be made */
 
 #define NAME_CONFIG "config.ini"
 #define NAME_STATE "state.json"
 #define NAME_MANIFEST "MANIFEST"
 #define NAME_BYTES 64
 
-/* Metadata of a part, which ties it to its checkpoint. */
+/* Metadata of a part, which identifies its checkpoint. */
 #define META_STEP "ppcli.step"
 #define META_HASH "ppcli.config_hash"
 #define META_PART "ppcli.part" /* "0 of 2" */
@@ -26,7 +26,7 @@ bool name_is_leftover(const char *name); /* step-00001200.tmp-77, .trash-step-00
 /*
  * ---- manifest.c
  *
- * MANIFEST: what a checkpoint consists of. Text, so that people and scripts can read it:
+ * MANIFEST: the list of a checkpoint's files. It is text, so that people and scripts can read it:
  *
  *   ppcli-checkpoint 1
  *   step 1200
@@ -38,7 +38,7 @@ bool name_is_leftover(const char *name); /* step-00001200.tmp-77, .trash-step-00
  *   file state.json BYTES SHA256
  *   end SHA256 of the lines above
  *
- * There is one way to write it and nothing else is read.
+ * There is one way to write it, and any other text is refused.
  */
 
 #define MANIFEST_BYTES_MAX ((uint64_t)2 << 20)
@@ -59,65 +59,69 @@ struct manifest {
 
 void manifest_digest(const void *data, size_t bytes, char out[PP_SHA256_HEX]);
 
-/* Caller frees *out_text with free(). Errors: PP_ERESOURCE. */
+/* Formats a manifest. Caller frees *out_text with free(). Errors: PP_ERESOURCE. */
 int manifest_print(const struct manifest *m, char **out_text, size_t *out_bytes);
 
-/* Caller calls manifest_fini(). Errors: PP_EFORMAT beginning with `label`, PP_ERESOURCE. */
+/* Parses a manifest. Caller calls manifest_fini(). Errors: PP_EFORMAT beginning with `label`,
+ * PP_ERESOURCE. */
 int manifest_parse(const char *label, const char *text, size_t bytes, struct manifest *out);
 void manifest_fini(struct manifest *m);
 
-/* ---- state.c: state.json, what pp_ckpt_state holds, as JSON */
+/* ---- state.c: state.json, the content of pp_ckpt_state as JSON */
 
 #define STATE_BYTES_MAX ((uint64_t)512 << 20) /* with a tokenizer.json */
 
-/* Caller frees *out_text with free(). Errors: PP_EINTERNAL (a number that is not finite),
- * PP_ERESOURCE. */
+/* Formats a state. Caller frees *out_text with free(). Errors: PP_EINTERNAL (a number that is not
+ * finite), PP_ERESOURCE. */
 int state_print(const struct pp_ckpt_state *s, char **out_text, size_t *out_bytes);
 
-/* Every key exactly once and no other. Errors: PP_EFORMAT beginning with `label`, PP_ERESOURCE. */
+/* Parses a state: every key exactly once and no other. Errors: PP_EFORMAT beginning with `label`,
+ * PP_ERESOURCE. */
 int state_parse(const char *label, const char *text, size_t bytes, struct pp_ckpt_state *out);
 
-/* ---- folder.c: folders of checkpoints: what is in them, and taking things out */
+/* ---- folder.c: listing and removing checkpoints */
 
-/* Steps of the checkpoints in `dir`, the newest first; none when there is no such folder. Caller
- * pp_free()s *out. */
+/* Lists the steps of the checkpoints in `dir`, the newest first; none if there is no such folder.
+ * Caller pp_free()s *out. */
 int folder_steps(const char *dir, int64_t **out, int *out_n);
 
-/* The name of a checkpoint in `dir`, and the one that it gets before its files go. */
+/* Format the path of a checkpoint in `dir`, and the path that it gets before its files are
+ * removed. */
 int folder_step_path(const char *dir, int64_t step, char out[PP_PATH_MAX]);
 int folder_trash_path(const char *dir, int64_t step, char out[PP_PATH_MAX]);
 
-/* Remove a folder of files, or a link to one; links are not followed, folders in it are left. */
+/* Removes a folder of files, or a link to one; links are not followed, folders in it stay. */
 int folder_remove(const struct pp_io *io, const char *path);
 
 /* ---- run_dir.c */
 
-/* Refuse a run folder within the checkpoints of a run. Errors: PP_ECONFIG, those of pp_path_stat(). */
+/* Refuses a run folder within the checkpoints of a run. Errors: PP_ECONFIG, those of
+ * pp_path_stat(). */
 int run_dir_check(const char *dir);
 
 /* ---- checkpoint.c, read.c, shards.c: opening and finding */
 
-/* One checkpoint folder, with all that must hold. On failure *ck is to be closed as well. */
+/* Opens one checkpoint folder and checks it. On failure *ck must be closed as well. */
 int ckpt_open_folder(struct pp_ckpt *ck, enum pp_ckpt_check check);
 
-/* Is it a folder of Hugging Face's, with one safetensors file or several? And its files and index.
- * On failure *ck is to be closed as well. */
+/* ckpt_has_shards: returns whether a folder is Hugging Face's, with one safetensors file or
+ * several. ckpt_open_shards: opens its files and index; on failure *ck must be closed as well. */
 bool ckpt_has_shards(const char *dir);
 int ckpt_open_shards(struct pp_ckpt *ck);
 
-/* NULL when there is none. */
+/* Returns NULL when there is no such tensor. */
 const struct pp_st_tensor *ckpt_find(const struct pp_ckpt *ck, const char *name, int *out_part);
 
-/* Errors: PP_EFORMAT: one of the values of the tensor is not finite. */
+/* Checks that all values of the tensor are finite. Errors: PP_EFORMAT. */
 int ckpt_check_finite(const struct pp_ckpt *ck, const char *name, const float *values, size_t n);
 
-/* The name of a tensor without ck->prefix. */
+/* Returns the name of a tensor without ck->prefix. */
 const char *ckpt_tensor_name(const struct pp_ckpt *ck, const struct pp_st_tensor *t);
-/* The name of a tensor as the file of a bare GPT2Model or LlamaModel has it, without its leading
- * "transformer." or "model."; NULL: it has none of them. */
+/* Returns the name of a tensor in files of a bare GPT2Model or LlamaModel, without its leading
+ * "transformer." or "model."; NULL: it has no such prefix. */
 const char *ckpt_short_name(const char *name);
 
-/* Sort the tensors of all parts; refuse one name twice. */
+/* Sorts the tensors of all parts; refuses a name that occurs twice. */
 int ckpt_build_index(struct pp_ckpt *ck);
 
 #endif

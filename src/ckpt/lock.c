@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A lock is a file that its holder has flock()ed; its text says who that is. The text alone means
- * nothing: a killed process leaves it, but not the lock.
+ * A lock is a file that its holder has flock()ed; its text names the holder. The text alone proves
+ * nothing: a killed process leaves the text, but not the lock.
  */
 #include "ppcli/ckpt/checkpoint.h"
 
@@ -27,7 +27,7 @@ static int is_same_file(int fd, const char *path, bool *out)
     return 0;
 }
 
-/* One line that can be shown; "" when there is none. */
+/* Reads one line that can be shown; "" when there is none. */
 static void read_holder(int fd, char out[TEXT_MAX])
 {
     ssize_t n = pread(fd, out, TEXT_MAX - 1, 0);
@@ -50,7 +50,7 @@ static int held_by_another(const char *path, int fd)
                    holder[0] ? holder : "unknown process", path);
 }
 
-/* Who holds it, and since when by the clock of the file system. */
+/* Writes who holds the lock, and since when by the clock of the file system. */
 static int write_holder(struct pp_lock *l)
 {
     char text[TEXT_MAX], host[128] = "", now[32];
@@ -85,7 +85,7 @@ int pp_lock_take(const char *dir, struct pp_lock *out)
                         "this folder",
                         dir, strerror(errno));
         }
-        /* Its last holder may have removed it between our open and our lock. */
+        /* Its last holder may have removed the file between our open and our lock. */
         bool same = false;
         PP_TRY_UNDO(is_same_file(l.fd, l.path, &same), close(l.fd));
         if (same)
@@ -119,8 +119,8 @@ void pp_lock_release(struct pp_lock *l)
     if (l->fd < 0)
         return;
     struct pp_error before = *pp_error_get();
-    /* Removed while still locked, so that nobody can hold the one while another makes a new one. That of
-     * another run stays. */
+    /* Removes the file while it is still locked, so that no process can hold it while another makes
+     * a new one. The file of another run stays. */
     if (is_same_file(l->fd, l->path, &same) == 0 && same)
         (void)unlink(l->path);
     (void)pp_error_adopt(&before);

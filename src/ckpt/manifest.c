@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing and reading MANIFEST. */
+/* Writes and reads MANIFEST. */
 #include "impl.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include "ppcli/base/base.h"
 
 #define MAGIC "ppcli-checkpoint "
-#define END_BYTES (4 + 64 + 1) /* "end ", digest, line break */
+#define END_BYTES (4 + 64 + 1) /* bytes of "end ", digest, line break */
 
 void manifest_digest(const void *data, size_t bytes, char out[PP_SHA256_HEX])
 {
@@ -68,7 +68,7 @@ static bool parse_word(struct cursor *c, const char *text)
     return true;
 }
 
-/* Digits as printf would print them. */
+/* Parses digits as printf would print them. */
 static bool parse_digits(struct cursor *c, uint64_t *out)
 {
     uint64_t v = 0;
@@ -107,7 +107,7 @@ static bool parse_entry(struct cursor *c, const char *name, struct manifest_entr
            parse_word(c, "\n");
 }
 
-/* How many parts the name of the first one announces; 0 when it is not such a name. */
+/* Returns how many parts the name of the first part announces; 0 when it is not such a name. */
 static int count_parts(const struct cursor *c)
 {
     static const char before[] = "file stage-0000-of-";
@@ -148,7 +148,7 @@ static bool parse_tail(struct cursor *c, struct manifest *m)
     return parse_entry(c, NAME_STATE, &m->state) && c->p == c->end;
 }
 
-/* The version first, which decides what the rest means; then the digest, then every line. */
+/* Checks first the version, which defines the format, then the digest, then every line. */
 static int check_frame(const char *label, const char *text, size_t bytes, struct cursor *c)
 {
     uint64_t version = 0;

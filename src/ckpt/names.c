@@ -17,7 +17,7 @@ void name_part(char out[NAME_BYTES], int index, int count)
     snprintf(out, NAME_BYTES, "stage-%04d-of-%04d.safetensors", index, count);
 }
 
-/* The step that `name` begins with; *rest is what follows it. */
+/* Parses the step at the start of `name`; *rest is what follows it. */
 static bool begins_with_step(const char *name, int64_t *out_step, const char **rest)
 {
     if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')
@@ -52,7 +52,7 @@ int pp_ckpt_path_order(const char *a, const char *b)
     snprintf(text[1], sizeof(text[1]), "%s", b);
     for (int i = 0; i < 2; i++)
         for (char *slash = text[i]; (slash = strchr(slash, '/'));)
-            *slash = '\001'; /* the end of a name is before all that could follow in it */
+            *slash = '\001';             /* sorts the end of a name before all names within it */
     return strverscmp(text[0], text[1]); /* step-99999999 is before step-100000000 */
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ONNX, opset 17: the nodes of a model as a graph for inference whose first dimension is free.
- * Images are [N][C][H][W] with pixels as 0 to 1, texts [N][T] tokens; what data.mean and data.std do
- * to the input are its first nodes. Parameters have the names and order of files.
+ * Exports to ONNX, opset 17: the nodes of a model as a graph for inference whose first dimension is
+ * free. Images are [N][C][H][W] with pixels from 0 to 1, texts [N][T] tokens; the first nodes apply
+ * data.mean and data.std. Parameters have the names and order of files.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"
 
-#define BYTES_MAX ((uint64_t)0x7fffffff) /* of a protobuf message */
+#define BYTES_MAX ((uint64_t)0x7fffffff) /* most bytes of a protobuf message */
 #define NAME 160
 typedef char value_name[NAME];
 
@@ -23,14 +23,15 @@ struct onnx {
     const struct pp_export *x;
     const struct pp_model *m;
     struct pp_bytes nodes, small; /* fields of the graph: node, initializer */
-    int n;                        /* names that were made up */
-    const char *name;             /* of the next value; NULL: made up */
-    char y[NAME];                 /* the value that was made last */
+    int n;                        /* number of generated names */
+    const char *name;             /* name of the next value; NULL: generate one */
+    char y[NAME];                 /* name of the last value */
 };
 
 /* ---- nodes */
 
-/* "axis=-1 epsilon=1e-5 pads=0,0,1,1": a list of whole numbers, a float, or a whole number. */
+/* Writes attributes such as "axis=-1 epsilon=1e-5 pads=0,0,1,1": a list of whole numbers, a float,
+ * or a whole number. */
 static void put_attributes(struct pp_bytes *node, const char *text)
 {
     for (const char *p = text; *p; p += strspn(p, " ")) {
@@ -50,7 +51,7 @@ static void put_attributes(struct pp_bytes *node, const char *text)
     }
 }
 
-/* A node of these inputs, blanks between them; its result is o->y. */
+/* Adds a node with these inputs, separated by blanks; its result is o->y. */
 __attribute__((format(printf, 4, 5))) static void
 apply(struct onnx *o, const char *op, const char *attributes, const char *inputs, ...)
 {
@@ -77,7 +78,7 @@ apply(struct onnx *o, const char *op, const char *attributes, const char *inputs
     o->nodes.lost |= node.lost;
 }
 
-/* The head of a TensorProto whose raw data follow. */
+/* Writes the head of a TensorProto; its raw data follow. */
 static void put_tensor(struct pp_bytes *t, const char *name, int n_dims, const int64_t *dims,
                        bool whole, uint64_t bytes)
 {
@@ -89,7 +90,7 @@ static void put_tensor(struct pp_bytes *t, const char *name, int n_dims, const i
     pp_bytes_varint(t, bytes);
 }
 
-/* A constant of these numbers, [n] and then ones; its name into out. */
+/* Adds a constant of these numbers, of shape [n] and then ones; out gets its name. */
 static void add_constant(struct onnx *o, bool whole, int n, const double *values, int n_dims,
                          char out[NAME])
 {
@@ -107,7 +108,7 @@ static void add_constant(struct onnx *o, bool whole, int n, const double *values
     o->small.lost |= t.lost;
 }
 
-/* o->y = o->y OP value. */
+/* Adds o->y = o->y OP value. */
 static void with_number(struct onnx *o, const char *op, double value)
 {
     char c[NAME];
@@ -122,7 +123,7 @@ static void add_reshape(struct onnx *o, int n, const double *shape)
     apply(o, "Reshape", "", "%s %s", o->y, c);
 }
 
-/* No default, so that a compiler names a new row. */
+/* There is no default, so that a compiler warns about a new row. */
 static bool has_form(int act)
 {
     switch ((enum pp_activation)act) {
@@ -194,7 +195,7 @@ static void put_linear(struct onnx *o, const struct pp_node *n, const char *x)
     apply(o, "Gemm", "transB=1", "%s %s %s", x, W, b);
 }
 
-/* The window's attributes, with zeros after the last pixel where the padding is not the same. */
+/* Formats the window's attributes, with zeros after the last pixel if the padding is uneven. */
 static void print_window(const struct pp_conv *w, char out[128])
 {
     int bottom = (w->OH - 1) * w->stride + w->kh - w->H - w->pad_top,
@@ -254,7 +255,7 @@ static void put_group_norm(struct onnx *o, const struct pp_node *n, const char *
     }
 }
 
-/* Layer norm is over the channels, which images have first. */
+/* Layer norm is over the channels, which come first in images. */
 static void put_row_norm(struct onnx *o, const struct pp_node *n, const char *x)
 {
     char text[64];
@@ -268,7 +269,7 @@ static void put_row_norm(struct onnx *o, const struct pp_node *n, const char *x)
         apply(o, "Transpose", "perm=0,3,1,2", "%s", o->y);
 }
 
-/* Part i of [N][T][3 C] as [N][H][T][D], or with `keys` as [N][H][D][T]. */
+/* Extracts part i of [N][T][3 C] as [N][H][T][D], or with `keys` as [N][H][D][T]. */
 static void take_heads(struct onnx *o, const struct pp_node *n, const char *x, int i, bool keys)
 {
     int C = n->attention.heads * n->attention.width;
@@ -343,7 +344,8 @@ static int put_node(struct onnx *o, const struct pp_node *n, const char *x, cons
 
 /* ---- the graph */
 
-/* ValueInfoProto: a name and [N] with what a sample has, images with their channels first. */
+/* Writes a ValueInfoProto: a name, and [N] with the shape of a sample, images with their channels
+ * first. */
 static void put_value(struct pp_bytes *graph, int field, const char *name, bool whole,
                       const struct pp_shape *s)
 {
@@ -364,8 +366,8 @@ static void put_value(struct pp_bytes *graph, int field, const char *name, bool 
     pp_bytes_part(graph, field, value.at, value.n);
 }
 
-/* A picture without its shape, as an mlp takes it, has the numbers of its channels one after the other
- * for each pixel. */
+/* Adds the scaling of the input. A picture without its shape, as an mlp takes it, has the values of
+ * its channels adjacent for each pixel. */
 static int put_scaling(struct onnx *o)
 {
     const struct pp_config *cfg = o->x->cfg;
@@ -410,7 +412,7 @@ struct tensor_bytes {
     uint64_t head, data;
 };
 
-/* Parameters of the model that is exported, not counts. */
+/* Lists the parameters of the exported model, without counts. */
 static uint64_t list_heads(const struct exporter *e, struct pp_bytes *heads,
                            struct tensor_bytes *sizes)
 {
@@ -459,7 +461,7 @@ static void put_model(struct onnx *o, uint64_t graph, struct pp_bytes *model)
     PP_OWN(pp_bytes_fini) struct pp_bytes opset = {0}, meta = {0};
     char step[32];
     snprintf(step, sizeof(step), "%" PRId64, pp_ckpt_state(o->x->ck)->step);
-    pp_bytes_int(model, 1, 8); /* the version of onnx.proto that opset 17 came with */
+    pp_bytes_int(model, 1, 8); /* the version of onnx.proto with opset 17 */
     pp_bytes_text(model, 2, "ppcli");
     pp_bytes_text(&opset, 1, "");
     pp_bytes_int(&opset, 2, 17);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading a tensor as floats, in pieces. */
+/* Reads a tensor as floats, in pieces. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -8,13 +8,13 @@
 #include "checkpoint.h"
 #include "ppcli/base/base.h"
 
-#define PIECE ((size_t)1 << 16) /* elements */
+#define PIECE ((size_t)1 << 16) /* elements at a time */
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error safetensors are little endian, and so must this machine be
 #endif
 
-/* ---- other floats */
+/* ---- conversion of other types */
 
 static float of_bits(uint32_t bits)
 {
@@ -23,7 +23,8 @@ static float of_bits(uint32_t bits)
     return f;
 }
 
-/* IEEE half: 1 sign, 5 exponent (bias 15), 10 fraction. Every one is exactly a float. */
+/* Converts an IEEE half: 1 sign, 5 exponent (bias 15), 10 fraction. Every half is exactly a
+ * float. */
 static float of_half(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h >> 15) << 31, exponent = h >> 10 & 31, fraction = h & 1023;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Making the run directory: never into somebody else's results. */
+/* Makes the run folder, and never one with results that belong to another run. */
 #include "ppcli/ckpt/checkpoint.h"
 
 #include <ctype.h>
@@ -42,8 +42,8 @@ static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX
     return pp_fail(PP_EIO, "cannot find a free name for a run folder beside %s", dir);
 }
 
-/* Sets *out to whether a run that was killed while it wrote its config, or a first copy of a checkpoint,
- * left that, unfinished; or it is the folder's own. */
+/* Sets *out to whether the name is the folder's own, or an unfinished file of a run that was killed
+ * while it wrote its config or the first copy of a checkpoint. */
 static int is_leftover(const char *dir, const char *name, bool *out)
 {
     static const char config[] = PP_RUN_DIR_CONFIG ".tmp-";
@@ -74,15 +74,15 @@ static int remove_file(const char *dir, const char *name)
     return unlink(path) == 0 || errno == ENOENT ? 0 : pp_fail_errno(0, "cannot remove %s", path);
 }
 
-/* An unfinished run must not be taken for finished. */
+/* Removes the end of an earlier run: an unfinished run must not look finished. */
 static int forget_end(const char *dir)
 {
     PP_TRY(remove_file(dir, "summary.json"));
     return remove_file(dir, "timeline.json");
 }
 
-/* What an earlier run left and this one does not replace at once: a board would draw the curves of
- * both as one, and a later --resume would find the checkpoints of the earlier one. */
+/* Removes what an earlier run left and this one does not replace at once: a board would draw the
+ * curves of both as one, and a later --resume would find the earlier run's checkpoints. */
 static int forget_earlier_run(const char *dir, const struct pp_lock *lock)
 {
     char board[PP_PATH_MAX], checkpoints[PP_PATH_MAX];
@@ -99,7 +99,7 @@ static int forget_earlier_run(const char *dir, const struct pp_lock *lock)
     return 0;
 }
 
-/* *out_new: nothing of an earlier run is there. */
+/* Uses the folder that run.dir names. *out_new: it contains nothing of an earlier run. */
 static int use_named(const struct pp_config *cfg, bool overwrite, struct pp_lock *lock,
                      char dir[PP_PATH_MAX], bool *out_new)
 {
@@ -116,7 +116,7 @@ static int use_named(const struct pp_config *cfg, bool overwrite, struct pp_lock
                    dir);
 }
 
-/* Rings are made again, never over old ones; and what an earlier run hung in is not news. */
+/* Rings are made anew, never written over; and the report of an earlier hang is out of date. */
 int pp_run_dir_empty_rings(const char *dir)
 {
     char folder[PP_PATH_MAX];
@@ -159,7 +159,7 @@ int pp_run_dir_create(const struct pp_config *cfg, const char *name, bool overwr
         PP_TRY(make_new(name, lock, dir));
     else
         PP_TRY(use_named(cfg, overwrite, lock, dir, &is_new));
-    /* First the config: by it the folder is known as a run's, whenever the run is killed. */
+    /* The config comes first: it identifies the folder as a run's, whenever the run is killed. */
     PP_TRY(is_new ? write_config(cfg, dir) : 0);
     return pp_run_dir_empty_rings(dir);
 }
@@ -171,7 +171,7 @@ int pp_run_dir_begin(const struct pp_config *cfg, const char *dir, bool goes_on,
     return write_config(cfg, dir);
 }
 
-/* The path of a regular file in a folder; "": there is none of that name. */
+/* Finds the path of a regular file in a folder; "": there is none of that name. */
 static int find_file(const char *dir, const char *name, char out[PP_PATH_MAX])
 {
     struct stat st;
@@ -182,9 +182,10 @@ static int find_file(const char *dir, const char *name, char out[PP_PATH_MAX])
     return S_ISREG(st.st_mode) ? pp_path_format(out, "%s", path) : 0;
 }
 
-/* ---- finding one */
+/* ---- finding a run folder */
 
-/* Is it what pp_run_dir_name() makes of the name, and make_new() of that? */
+/* Returns whether the folder's name is one that pp_run_dir_name() and make_new() make from the
+ * name. */
 static bool is_run_of(const char *folder, const char *name)
 {
     static const char form[] = "-dddddddd-dddddd";
@@ -252,7 +253,7 @@ const char *pp_ckpt_own_config(const struct pp_ckpt *ck, char out[PP_CKPT_OWN_CO
     return out;
 }
 
-/* Cut the last name off; false when there is none. */
+/* Cuts the last name off; returns false when there is none. */
 static bool split_last_name(char *path, const char **out_name)
 {
     char *slash = strrchr(path, '/');

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The header of a safetensors file: from bytes to a checked list of tensors. */
+/* Parses the header of a safetensors file: from bytes to a checked list of tensors. */
 #include "safetensors.h"
 
 #include <inttypes.h>
@@ -11,11 +11,11 @@
 #include "ppcli/base/base.h"
 
 #define LENGTH_BYTES 8
-#define ITEMS_MAX ((size_t)1 << 19) /* commas: a tensor of a header needs about 5 of them */
-#define DEPTH_MAX 32                /* of brackets: 3, and what other writers add */
+#define ITEMS_MAX ((size_t)1 << 19) /* commas: a tensor of a header needs about 5 */
+#define DEPTH_MAX 32                /* nesting of brackets: 3, and what other writers add */
 #define OWN_KEY "__metadata__"
 
-/* A header that is being read, and where its next name and its next dimension go. */
+/* A header that is being read, and where its next name and its next dimension are stored. */
 struct reading {
     const char *label;
     struct pp_st_header *h;
@@ -162,7 +162,7 @@ static int by_place(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Every byte of the data belongs to exactly one tensor. */
+/* Checks that every byte of the data belongs to exactly one tensor. */
 static int check_coverage(const char *label, const struct pp_st_header *h)
 {
     uint64_t at = 0;
@@ -218,7 +218,8 @@ static int read_meta(struct reading *r, json_t *v)
     return 0;
 }
 
-/* What names and metadata take, and how many dimensions there are: not more than the text has. */
+/* Computes the bytes of names and metadata, and the number of dimensions: at most those of the
+ * text. */
 static void measure_header(json_t *root, size_t *bytes, size_t *dims)
 {
     const char *key, *of;
@@ -257,7 +258,7 @@ static int parse_header(const char *label, json_t *root, struct pp_st_header *h)
     return check_coverage(label, h);
 }
 
-/* Files of other kinds that have the names of weights, by their first eight bytes. */
+/* Recognizes files of other kinds with names of weights by their first eight bytes. */
 static int check_kind(const char *label, const uint8_t *p)
 {
 #define TORCH                                                                                      \

@@ -5,13 +5,13 @@
 
 #include "ppcli/ckpt/safetensors.h"
 
-int pp_st_dtype_bits(enum pp_st_dtype t); /* of an element */
+int pp_st_dtype_bits(enum pp_st_dtype t); /* bits of an element */
 
 struct pp_st_meta {
     const char *key, *value;
 };
 
-/* What a header says; immutable. */
+/* The content of a header; immutable. */
 struct pp_st_header {
     struct pp_st_tensor *tensors; /* [n_tensors] in the order of their data */
     int n_tensors;
@@ -20,19 +20,19 @@ struct pp_st_header {
     uint64_t data_begin; /* offset of the data in the file */
     uint64_t data_bytes;
     char *text;    /* owned: names of tensors, strings of meta */
-    int64_t *dims; /* owned: those of all tensors */
+    int64_t *dims; /* owned: dims of all tensors */
 };
 
 /*
- * Check the first `bytes` bytes of a file of `file_bytes` bytes; they must hold the whole header.
- * `label` is the file's name in messages. Caller owns *out.
- * Errors: PP_EFORMAT naming file and tensor, PP_ERESOURCE. Local, as everything here.
+ * Parses the first `bytes` bytes of a file of `file_bytes` bytes; they must hold the whole header.
+ * `label` is the file's name in messages. Caller owns *out. Errors: PP_EFORMAT naming file and
+ * tensor, PP_ERESOURCE. Local, as everything here.
  */
 int pp_st_parse(const char *label, const void *data, size_t bytes, uint64_t file_bytes,
                 struct pp_st_header **out);
 void pp_st_header_free(struct pp_st_header **h);
 
-/* NULL when there is none. */
+/* Returns NULL when there is no such key. */
 const char *pp_st_meta_value(const struct pp_st_header *h, const char *key);
 
 /* An open file: immutable, may be read by several threads at once. */
@@ -43,28 +43,28 @@ struct pp_st_file {
     struct pp_st_header *header;
 };
 
-/* Regular files only. Errors: PP_ENOINPUT, PP_EPERM, PP_EIO, PP_EFORMAT, PP_ERESOURCE. */
+/* Opens regular files only. Errors: PP_ENOINPUT, PP_EPERM, PP_EIO, PP_EFORMAT, PP_ERESOURCE. */
 int pp_st_open(const char *path, struct pp_st_file **out);
-/* The same from a descriptor of `bytes` bytes, which becomes the file's, also on failure. */
+/* As pp_st_open(), from a descriptor of `bytes` bytes, which it takes over, also on failure. */
 int pp_st_open_fd(const char *label, int fd, uint64_t bytes, struct pp_st_file **out);
 void pp_st_close(struct pp_st_file **f);
 
-/* `bytes` bytes of a tensor from `offset` on, as they lie in the file. Errors: PP_EIO, PP_EFORMAT
- * (the file became shorter). */
+/* Reads `bytes` bytes of a tensor from `offset` on, as they are in the file. Errors: PP_EIO,
+ * PP_EFORMAT (the file became shorter). */
 int pp_st_read(const struct pp_st_file *f, const struct pp_st_tensor *t, uint64_t offset, void *dst,
                size_t bytes);
 
 /*
- * Read all tensors that have a CRC-32 in the metadata and compare. *out_checked: how many had one.
- * Errors: PP_EFORMAT naming the first tensor that differs.
+ * Reads all tensors that have a CRC-32 in the metadata and compares it. *out_checked: how many had
+ * one. Errors: PP_EFORMAT naming the first tensor that differs.
  */
 int pp_st_check_data(const struct pp_st_file *f, int *out_checked);
 
 /*
- * Write a file: to a temporary name beside it, fsync, rename. Items of 8 bytes come first, then
- * those of 4, else in their order. `out_digest`: SHA-256 of the file. The name is durable after
- * pp_io_sync_dir() of its folder. On failure nothing of it is left under `path`.
- * Errors: those of pp_io.h and of read(); PP_EINTERNAL when a tensor changed meanwhile.
+ * Writes a file under a temporary name in its folder, flushes and renames it. Items of 8 bytes come
+ * first, then those of 4, else in their order. `out_digest`: SHA-256 of the file. The name is
+ * durable after pp_io_sync_dir() of its folder. On failure `path` is unchanged. Errors: those of
+ * pp_io_*() and of read(); PP_EINTERNAL when a tensor changed meanwhile.
  */
 int pp_st_write(const struct pp_io *io, const char *path, const struct pp_st_item *items, int n,
                 const struct pp_st_meta *meta, int n_meta, uint64_t *out_bytes,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* safetensors files: opening, reading and checking the data. */
+/* Opens safetensors files, reads and checks their data. */
 #include <string.h>
 #include <unistd.h>
 
@@ -9,10 +9,10 @@
 #include "ppcli/base/base.h"
 #include "safetensors.h"
 
-#define HEAD_BYTES 16 /* enough for the length and the first byte of the header */
+#define HEAD_BYTES 16 /* bytes of the length and the first byte of the header */
 #define PIECE_BYTES ((size_t)1 << 20)
 
-/* The header's text is only taken into memory when the file has that much. */
+/* Reads the header's text only if the file has that many bytes. */
 static int read_header(struct pp_st_file *f)
 {
     uint8_t head[HEAD_BYTES];

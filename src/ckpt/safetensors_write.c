@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writing safetensors files: the header from a pass over all tensors, then the tensors. */
+/* Writes safetensors files: the header from a pass over all tensors, then the tensors. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "ppcli/base/base.h"
 #include "safetensors.h"
 
-#define ALIGN 8 /* the header's length, as the format asks for */
+#define ALIGN 8 /* the format requires this alignment of the header's length */
 #define PIECE_BYTES ((size_t)1 << 20)
 
 struct entry {
@@ -25,13 +25,13 @@ struct writer {
     int n;
     uint8_t *piece; /* [PIECE_BYTES] */
     struct pp_io_file file;
-    char *head; /* of open_memstream */
+    char *head; /* made by open_memstream */
     size_t head_bytes;
 };
 
 static int place_items(struct writer *w, const struct pp_st_item *items, int n)
 {
-    /* Wide types first, so that every tensor starts where its type may start. */
+    /* Wide types first, so that every tensor is aligned to its type. */
     static const size_t widths[] = {8, 4};
     uint64_t at = 0;
     for (int k = 0; k < 2; k++) {
@@ -55,7 +55,7 @@ static int place_items(struct writer *w, const struct pp_st_item *items, int n)
     return 0;
 }
 
-/* Give all bytes of a tensor to the CRC and, when it is `out`, to the file. */
+/* Computes the CRC of a tensor and, with `out`, writes its bytes to the file. */
 static int pass_tensor(struct writer *w, const struct entry *e, bool out, uint32_t *out_crc)
 {
     uLong crc = crc32(0, NULL, 0);
@@ -116,7 +116,7 @@ static int make_header(struct writer *w, const struct pp_st_meta *meta, int n_me
     for (long at = ftell(f); at % ALIGN != 0; at++)
         fputc(' ', f);
     PP_TRY(pp_text_close(f, &w->head, w->path));
-    /* The only line break is the one at the end; readers in other languages expect blanks. */
+    /* The only line break is at the end; readers in other languages expect blanks. */
     *strchr(w->head, '\n') = ' ';
     if (w->head_bytes > PP_ST_HEADER_MAX) {
         return pp_fail(PP_ECONFIG, "%s: its header has %zu bytes, at most %" PRIu64 " can be read",

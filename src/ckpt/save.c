@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Saving. At every instant the newest folder with a step's name is whole: files are written and
- * flushed under a temporary folder, then the folder, then it gets its name, then the folder above
- * is flushed. A failed flush is never repeated; what it was for is thrown away.
+ * Saves checkpoints. At every moment the newest folder with a step's name is complete: files are
+ * written and flushed in a temporary folder, then the folder is flushed and renamed, then its
+ * parent is flushed. A failed flush is never repeated; what it was for is thrown away.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -51,7 +51,7 @@ int pp_ckpt_begin(const struct pp_io *io, const char *dir, int64_t step, const c
         PP_TRY(pp_io_sync_dir(io, above));
     }
     PP_TRY(check_space(io, dir, bytes));
-    PP_TRY(folder_remove(io, save.folder)); /* of a killed process with the same number */
+    PP_TRY(folder_remove(io, save.folder)); /* left by a killed process with the same pid */
     PP_TRY(pp_io_mkdir(io, save.folder));
     *out = save;
     return 0;
@@ -67,7 +67,7 @@ int pp_ckpt_write_part(const struct pp_io *io, const struct pp_ckpt_save *save, 
     PP_TRY(pp_path_format(path, "%s/%s", save->folder, name));
     snprintf(step, sizeof(step), "%" PRId64, save->step);
     snprintf(part, sizeof(part), "%d of %d", index, count);
-    /* "pt" is what readers of PyTorch weights ask for. The rest ties the file to its checkpoint. */
+    /* Readers of PyTorch weights expect "pt". The rest identifies the checkpoint of the file. */
     const struct pp_st_meta meta[] = {
         {"format", "pt"}, {META_STEP, step}, {META_HASH, save->config_hash}, {META_PART, part}};
     PP_TRY(pp_st_write(io, path, items, n, meta, 4, &p.bytes, p.sha256));
@@ -92,7 +92,7 @@ static int write_text(const struct pp_io *io, const struct pp_ckpt_save *save, c
     return 0;
 }
 
-/* The same of a text that was printed into memory, which is freed. */
+/* As write_text(), for a text that was printed into memory, which is freed. */
 static int write_printed(const struct pp_io *io, const struct pp_ckpt_save *save, const char *name,
                          char *text, size_t bytes, struct manifest_entry *out)
 {
@@ -101,7 +101,8 @@ static int write_printed(const struct pp_io *io, const struct pp_ckpt_save *save
     return rc;
 }
 
-/* Each part once, and visible from here: rank 0 may be on another machine than who wrote it. */
+/* Checks that each part occurs once and is visible from here: another machine may have written
+ * it. */
 static int take_parts(const struct pp_ckpt_save *save, const struct pp_ckpt_part *parts, int n,
                       struct manifest *m)
 {
@@ -132,9 +133,9 @@ static int take_parts(const struct pp_ckpt_save *save, const struct pp_ckpt_part
 }
 
 /*
- * Give the folder a name that is taken; *out_old: where the old one is now. One call swaps them
- * where the system can. Where it cannot, a crash between the two renames leaves no checkpoint of
- * this step, and the one before it is the newest.
+ * Renames the folder to a name that exists; *out_old: where the old folder is now. One call swaps
+ * the two if the system supports it. If not, a crash between the two renames leaves no checkpoint
+ * of this step, and the one before it is the newest.
  */
 static int replace_folder(const struct pp_io *io, const struct pp_ckpt_save *save, const char *path,
                           char out_old[PP_PATH_MAX])
@@ -155,7 +156,8 @@ static int replace_folder(const struct pp_io *io, const struct pp_ckpt_save *sav
     return rc;
 }
 
-/* *named: it has its final name, and whatever fails after that, no file of it is removed. */
+/* Renames the folder. *named: it has its final name, so no file of it is removed whatever fails
+ * later. */
 static int name_folder(const struct pp_io *io, const struct pp_ckpt_save *save, bool *named)
 {
     char path[PP_PATH_MAX], old[PP_PATH_MAX] = "";
@@ -169,7 +171,8 @@ static int name_folder(const struct pp_io *io, const struct pp_ckpt_save *save, 
         PP_TRY(pp_io_rename(io, save->folder, path));
     *named = true;
     PP_TRY(pp_io_sync_dir(io, save->dir));
-    /* Saved. That the one it replaced could not be removed is not a failure of the save. */
+    /* It is saved. If the checkpoint that it replaced cannot be removed, this is not a failure of
+     * the save. */
     if (old[0] && folder_remove(io, old) < 0) {
         pp_log_warn("%s", pp_error_get()->text);
         pp_error_clear();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A folder as Hugging Face's save_pretrained() leaves it: model.safetensors, or several such files
- * and an index that says which of them has which tensor. Links are followed: its cache has them.
+ * A folder as Hugging Face's save_pretrained() writes it: model.safetensors, or several such files
+ * and an index that lists which file has which tensor. Links are followed, because its cache uses
+ * them.
  */
 #include <dirent.h>
 #include <string.h>
@@ -26,8 +27,8 @@ static bool is_file(const char *dir, const char *name)
            stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* How many files the names of shards announce, model-00001-of-00003.safetensors; 0: there is none.
- * found: the names that are there. */
+/* Returns how many files the names of shards announce, model-00001-of-00003.safetensors; 0: there
+ * are none. found: the number of names that exist. */
 static int count_shards(const char *dir, int *found)
 {
     PP_OWN(pp_closedir_at) DIR *d = opendir(dir);
@@ -60,7 +61,7 @@ static bool is_open(const struct pp_ckpt *ck, const char *path)
     return false;
 }
 
-/* A file of the folder itself, once. */
+/* Opens a file of the folder itself, once. */
 static int open_part(struct pp_ckpt *ck, const char *name)
 {
     char path[PP_PATH_MAX], shown[PP_JSON_SHOWN];
@@ -84,7 +85,7 @@ static int open_part(struct pp_ckpt *ck, const char *name)
     return 0;
 }
 
-/* The files that the index names, and in them every tensor that it names. */
+/* Opens the files that the index names, and checks that they have every tensor that it names. */
 static int open_listed(struct pp_ckpt *ck, const json_t *map)
 {
     const char *tensor, *base;
@@ -127,7 +128,7 @@ static int open_index(struct pp_ckpt *ck)
     return open_listed(ck, json_object_get(root, "weight_map"));
 }
 
-/* Without an index the names of the files say how many there are. */
+/* Opens the files by their numbers: without an index their names tell how many there are. */
 static int open_numbered(struct pp_ckpt *ck)
 {
     char name[64];

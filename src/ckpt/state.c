@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state.json. Numbers of 64 bits without a sign do not fit JSON readers: the seed is a string. */
+/* state.json. JSON readers cannot hold all unsigned 64-bit numbers, so the seed is a string. */
 #include "impl.h"
 
 #include <errno.h>
@@ -75,7 +75,7 @@ int state_print(const struct pp_ckpt_state *s, char **out_text, size_t *out_byte
 struct reader {
     const char *label;
     const json_t *root;
-    size_t found; /* keys asked for so far */
+    size_t found; /* keys read so far */
 };
 
 static int read_int(struct reader *r, const char *key, int64_t least, int64_t *out)
@@ -90,7 +90,7 @@ static int read_int(struct reader *r, const char *key, int64_t least, int64_t *o
     return 0;
 }
 
-/* Printable ASCII only: it will be shown on terminals. */
+/* Reads printable ASCII only, because it is shown on terminals. */
 static int read_text(struct reader *r, const char *key, char *out, size_t bytes)
 {
     const char *text = json_string_value(json_object_get(r->root, key));
@@ -149,7 +149,8 @@ static int read_numbers(struct reader *r, struct pp_ckpt_state *s)
     return 0;
 }
 
-/* Lines of printable ASCII with tabs: they are shown on terminals. NULL where there is none. */
+/* Reads lines of printable ASCII with tabs, because they are shown on terminals. NULL if there are
+ * none. */
 static int read_changes(struct reader *r, char **out)
 {
     const char *text = json_string_value(json_object_get(r->root, "changes"));

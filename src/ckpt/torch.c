@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.py next to model.safetensors: a torch.nn.Module with the modules and names of PyTorch, whose
- * forward() has a line for each node, and load(), which reads the tensors with strict=True.
+ * Writes model.py, which is used with model.safetensors: a torch.nn.Module with the modules and
+ * names of PyTorch, whose forward() has a line for each node, and load(), which reads the tensors
+ * with strict=True.
  */
 #include <string.h>
 
@@ -16,7 +17,7 @@ struct script {
     const struct pp_config *cfg;
 };
 
-/* "layers.0", of a node whose first parameter is layers.0.weight; i: of which parameter. */
+/* Gets the module name of a node's parameter i: "layers.0" for layers.0.weight. */
 static void module_name(const struct pp_model *m, const struct pp_node *n, int i,
                         char out[PP_PARAM_NAME_MAX])
 {
@@ -26,20 +27,21 @@ static void module_name(const struct pp_model *m, const struct pp_node *n, int i
         *dot = '\0';
 }
 
-/* The linears of torch.nn.MultiheadAttention. */
+/* Returns whether the node is a linear layer of torch.nn.MultiheadAttention. */
 static bool is_projection(const struct pp_model *m, const struct pp_node *n)
 {
     return strstr(m->params[n->first_param].name, ".in_proj_weight");
 }
 
-/* Zeros after the last pixel that a window reads. */
+/* Computes the zeros after the last pixel that a window reads. */
 static void print_pads(const struct pp_conv *w, int *bottom, int *right)
 {
     *bottom = (w->OH - 1) * w->stride + w->kh - w->H - w->pad_top;
     *right = (w->OW - 1) * w->stride + w->kw - w->W - w->pad_left;
 }
 
-/* PyTorch's padding is the same on both sides: more than that is put around the image first. */
+/* Returns whether the padding is the same on both sides, as PyTorch requires; if not, the image is
+ * padded first. */
 static bool is_even(const struct pp_conv *w)
 {
     int bottom, right;
@@ -106,7 +108,8 @@ static int print_module(const struct script *s, const struct pp_node *n)
 
 /* ---- forward() */
 
-/* The window's call of torch.nn.functional, around the image of value x. outside: what is around it. */
+/* Prints the window's call of torch.nn.functional on the image of value x. outside: the value of
+ * the padding. */
 static void print_pool(const struct script *s, const struct pp_node *n, const char *call,
                        const char *outside)
 {
@@ -157,7 +160,8 @@ static void print_weighted(const struct script *s, const struct pp_node *n)
     }
 }
 
-/* What PyTorch calls it; NULL: that is not said here. No default, so that a compiler names a new row. */
+/* Returns PyTorch's name of an activation; NULL: it has none here. There is no default, so that a
+ * compiler warns about a new row. */
 static const char *activation_call(int act)
 {
     switch ((enum pp_activation)act) {
@@ -212,8 +216,8 @@ static int print_line(const struct script *s, const struct pp_node *n)
     return 0;
 }
 
-/* data.mean and data.std, a number for each channel or one. A picture without its shape, as an mlp takes
- * it, has the numbers of its channels one after the other for each pixel. */
+/* Prints data.mean or data.std, one number for each channel or one for all. A picture without its
+ * shape, as an mlp takes it, has the values of its channels adjacent for each pixel. */
 static void print_scaling(const struct script *s, const struct pp_floats *list, const char *op)
 {
     const struct pp_shape *input = &s->m->values[0];

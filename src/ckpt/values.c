@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Are all values of a checkpoint finite? */
+/* Checks that all values of a checkpoint are finite. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -8,8 +8,9 @@
 #include "ppcli/base/base.h"
 
 struct values {
-    uint64_t looked, bad, first; /* of a tensor: looked at; not finite, and the first of them */
-    bool is_nan;                 /* that one */
+    /* of a tensor: values checked, values not finite, index of the first of these */
+    uint64_t looked, bad, first;
+    bool is_nan; /* kind of the first bad value */
 };
 
 static int count_values(void *ctx, uint64_t first, const float *values, size_t n)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening a checkpoint folder. MANIFEST vouches for every file and ends with its own digest, and
- * the parts repeat what ties them to it. Only names made here are opened, and no links.
+ * Opens a checkpoint folder. MANIFEST has the digest of every file and ends with its own, and the
+ * parts repeat the data that identifies their checkpoint. Only names made by ppcli are opened, and
+ * no links.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,14 +21,14 @@
 struct verifier {
     struct pp_ckpt *ck;
     enum pp_ckpt_check check;
-    int dir; /* descriptor */
+    int dir; /* descriptor of the folder */
     struct manifest m;
     uint8_t *piece; /* [PIECE_BYTES] */
 };
 
 /* ---- files */
 
-/* A regular file of the folder itself. *label is its path for messages. */
+/* Opens a regular file of the folder itself. *label is its path for messages. */
 static int open_plain_file(const struct verifier *v, const char *name, char label[PP_PATH_MAX],
                            int *out_fd, uint64_t *out_bytes)
 {
@@ -69,7 +70,7 @@ static int digest_file(const struct verifier *v, const char *label, int fd, uint
     return 0;
 }
 
-/* A small file as a string. expected NULL: MANIFEST itself. */
+/* Reads a small file as a string. expected NULL: it is MANIFEST itself. */
 static int read_text(const struct verifier *v, const char *name, uint64_t bytes_max,
                      const struct manifest_entry *expected, char label[PP_PATH_MAX],
                      char **out_text, size_t *out_bytes)
@@ -145,12 +146,12 @@ static int read_config(struct verifier *v)
 
 /* ---- parts */
 
-/* The part is not what MANIFEST says. Where does the damage lie? The descriptor is taken over. */
+/* Locates the damage of a part that differs from MANIFEST. Takes the descriptor over. */
 static int locate_damage(const char *label, int fd, uint64_t bytes, const char *what)
 {
     PP_OWN(pp_st_close) struct pp_st_file *f = NULL;
     int checked = 0;
-    /* An error that names a tensor or a part of the header says more than `what`. */
+    /* An error that names a tensor or a part of the header is more precise than `what`. */
     PP_TRY(pp_st_open_fd(label, fd, bytes, &f));
     PP_TRY(pp_st_check_data(f, &checked));
     return pp_fail(PP_EFORMAT, "%s: damaged: %s; its tensors are intact", label, what);
@@ -162,7 +163,8 @@ static bool meta_is(const struct pp_st_header *h, const char *key, const char *v
     return found && strcmp(found, value) == 0;
 }
 
-/* A part that is whole may still be one of another checkpoint, when MANIFEST was made to match. */
+/* Checks that a complete part belongs to this checkpoint; MANIFEST may have been edited to match
+ * another part. */
 static int check_ties(const struct verifier *v, const char *label, int index,
                       const struct pp_st_header *h)
 {

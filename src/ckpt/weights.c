@@ -15,8 +15,8 @@ struct reading {
     const struct pp_param *param;
     int (*put)(void *ctx, size_t first, const float *values, size_t n);
     void *ctx;
-    size_t row_floats; /* 0: the file has memory's order */
-    float *row;        /* [2 * row_floats] as in the file, and as in memory */
+    size_t row_floats; /* 0: the file has the order of memory */
+    float *row;        /* [2 * row_floats] the row as in the file, and as in memory */
 };
 
 int ckpt_check_finite(const struct pp_ckpt *ck, const char *name, const float *values, size_t n)
@@ -28,7 +28,7 @@ int ckpt_check_finite(const struct pp_ckpt *ck, const char *name, const float *v
     return 0;
 }
 
-/* A row goes to its place when it is complete: pieces come in ascending order. */
+/* Stores a row when it is complete; pieces come in ascending order. */
 static int take_values(void *ctx, uint64_t first, const float *values, size_t n)
 {
     const struct reading *r = ctx;
@@ -61,7 +61,7 @@ int pp_weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_
                         .ctx = ctx,
                         .row_floats = pp_param_in_file(p, dims)};
     int n_dims = pp_param_is_count(p) ? 0 : p->n_dims;
-    bool absent = n_dims == 0 && ck->plain; /* old files lack it, and PyTorch takes 0 */
+    bool absent = n_dims == 0 && ck->plain; /* old files lack it, and PyTorch uses 0 */
     for (int i = 0; absent && i < ck->n_tensors; i++)
         absent = strcmp(ckpt_tensor_name(ck, pp_ckpt_tensor(ck, i, NULL)), name) != 0;
     if (absent)
@@ -73,8 +73,8 @@ int pp_weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_
     return pp_ckpt_read(ck, name, n_dims, dims, take_values, &r);
 }
 
-/* Whether the model has the tensor, or it is one that Hugging Face's files have beside what is
- * learned: masks, angles, the last layer's weight when it is the embedding's. */
+/* Returns whether the model has the tensor, or Hugging Face's files contain it besides the learned
+ * ones: masks, angles, the last layer's weight if it is the embedding's. */
 static bool is_known_tensor(const struct pp_model *m, const char *name)
 {
     static const char *const beside[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq",
@@ -96,7 +96,7 @@ static int add_to_digest(void *ctx, uint64_t first, const float *values, size_t 
     return 0;
 }
 
-/* A last layer's weight that is another one than the embedding's must not be passed over. */
+/* Refuses a last layer's weight that differs from the embedding's. */
 static int check_head(const struct pp_model *m, const struct pp_ckpt *ck)
 {
     static const char head[] = "lm_head.weight";
@@ -122,7 +122,7 @@ static int check_head(const struct pp_model *m, const struct pp_ckpt *ck)
     return 0;
 }
 
-/* Whether parameter i is of the last layer, or is the embedding that it shares. */
+/* Returns whether parameter i belongs to the last layer, or is the embedding that it shares. */
 static bool is_of_last_layer(const struct pp_model *m, int i)
 {
     const struct pp_node *last = &m->nodes[m->n_nodes - 1];
@@ -132,7 +132,7 @@ static bool is_of_last_layer(const struct pp_model *m, int i)
     return (i >= first && i < first + last->n_params) || m->params[first].tied_to == i + 1;
 }
 
-/* Weights of the same model for another number of classes, or another vocabulary. */
+/* Recognizes weights of the same model for another number of classes, or another vocabulary. */
 static int check_last_layer(const struct pp_model *m, const struct pp_ckpt *ck)
 {
     char own[PP_CKPT_OWN_CONFIG];
@@ -177,7 +177,7 @@ int pp_weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
     return head ? check_head(m, ck) : 0;
 }
 
-/* ---- what was computed with them */
+/* ---- the model that computed them */
 
 void pp_weights_difference(char *text, size_t bytes, const char *key, const char *there,
                            const char *here)
@@ -188,7 +188,7 @@ void pp_weights_difference(char *text, size_t bytes, const char *key, const char
 
 struct comparing {
     const struct pp_config *cfg;
-    struct pp_config *other; /* with one value as it was */
+    struct pp_config *other; /* with one value as before */
     struct pp_data_input data;
     struct pp_model *m;
     bool plain;
@@ -201,8 +201,8 @@ static void compare_key(void *ctx, const char *key, const char *there, const cha
     struct comparing *c = ctx;
     struct pp_model *m = NULL;
     bool same = strncmp(key, "model.", 6) != 0 || strcmp(key, "model.dropout") == 0;
-    /* of the padding the model is told with its input */
-    /* whether the last layer is the embedding a file's tensors have shown */
+    /* the input tells the model about padding */
+    /* the tensors of a file show whether the last layer is the embedding */
     same |= c->plain && strcmp(key, "model.tie_weights") == 0;
     if (c->rc < 0 || same)
         return;
@@ -215,7 +215,7 @@ static void compare_key(void *ctx, const char *key, const char *there, const cha
         pp_weights_difference(c->text, sizeof(c->text), key, there, here);
 }
 
-/* As text the config that a config.json stands for; NULL: there is none that is understood. */
+/* Converts a config.json to the text of a config; NULL: there is none that is supported. */
 static int read_config_json(const struct pp_ckpt *ck, char **out)
 {
     const struct pp_setting from = {"model.from", ck->path, "config.json"};
@@ -237,7 +237,7 @@ int pp_weights_check_model(const struct pp_config *cfg, const struct pp_model *m
                                    .targets = pp_model_targets(m)}};
     char *text = NULL;
     int rc = 0;
-    for (int i = 0; i < m->n_params; i++) /* what they show, they say */
+    for (int i = 0; i < m->n_params; i++) /* the tensors show these keys */
         PP_TRY(pp_weights_read(ck, m->params[i].name, &m->params[i], NULL, NULL));
     if (ck->plain)
         PP_TRY(read_config_json(ck, &text));

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * safetensors files: 8 bytes of little-endian header length, a JSON header, the data. The reader
- * takes nothing that is not exactly what it claims: no holes, overlaps, duplicates or bytes after
- * the last tensor, and nothing is allocated for a size that the file does not have. The writer
- * streams, and puts a CRC-32 of every tensor into the header, so that damage can be located.
+ * accepts only files that are exactly what they claim to be: no holes, overlaps, duplicates or
+ * bytes after the last tensor, and nothing is allocated for a size that the file does not have. The
+ * writer streams, and puts a CRC-32 of every tensor into the header, so that damage can be located.
  */
 #ifndef PPCLI_CKPT_SAFETENSORS_H
 #define PPCLI_CKPT_SAFETENSORS_H
@@ -14,9 +14,9 @@
 #include "ppcli/base/files.h"
 
 #define PP_ST_HEADER_MAX ((uint64_t)16 << 20) /* bytes */
-#define PP_ST_NAME_MAX 128                    /* bytes of the names that ppcli gives */
-#define PP_ST_DIMS_MAX 64                     /* NumPy and PyTorch have no more */
-#define PP_ST_ITEM_DIMS 8                     /* of what is written */
+#define PP_ST_NAME_MAX 128                    /* bytes of the names that ppcli uses */
+#define PP_ST_DIMS_MAX 64                     /* NumPy and PyTorch do not support more */
+#define PP_ST_ITEM_DIMS 8                     /* of written tensors */
 #define PP_ST_CRC_KEY "crc32." /* metadata "crc32.<tensor>": eight hex digits, of its bytes */
 
 enum pp_st_dtype {
@@ -25,7 +25,7 @@ enum pp_st_dtype {
     PP_ST_BF16,
     PP_ST_F64,
     PP_ST_I64,
-    PP_ST_U8, /* from here on only shown: no parameter is read from them */
+    PP_ST_U8, /* types from here on are only shown: no parameter is read from them */
     PP_ST_U16,
     PP_ST_U32,
     PP_ST_U64,
@@ -51,12 +51,12 @@ const char *pp_st_dtype_name(enum pp_st_dtype t); /* "F32" */
 const char *pp_st_shape(int n, const int64_t *dims, char out[PP_ST_SHAPE_BYTES]);
 
 struct pp_st_tensor {
-    const char *name; /* any valid UTF-8: control characters and blanks too, or nothing */
+    const char *name; /* any valid UTF-8, even control characters, blanks or "" */
     enum pp_st_dtype dtype;
     int n_dims; /* 0: a scalar */
     const int64_t *dims;
     uint64_t elements;
-    uint64_t begin, end; /* bytes, from the start of the data */
+    uint64_t begin, end; /* bytes from the start of the data */
 };
 
 /* A tensor to write. */
@@ -65,9 +65,9 @@ struct pp_st_item {
     enum pp_st_dtype dtype; /* PP_ST_F32 or PP_ST_I64 */
     int n_dims;
     int64_t dims[PP_ST_ITEM_DIMS];
-    const void *data; /* host memory; NULL: ask read() */
-    /* Gives `bytes` bytes from `offset` on. All of the tensor is asked for twice, in ascending
-     * pieces: its CRC comes first. It must not change in between. */
+    const void *data; /* in host memory; NULL: call read() */
+    /* Copies `bytes` bytes from `offset` on. The whole tensor is requested twice, in ascending
+     * pieces, first for its CRC; it must not change in between. */
     int (*read)(void *ctx, uint64_t offset, void *dst, size_t bytes);
     void *ctx;
 };
