@@ -66,10 +66,9 @@ struct nccl {
     struct nccl_exchange *exchanges;
     int n_exchanges;
     bool *met; /* [size] ranks that world is connected to */
-    cudaEvent_t
-        /* joined, forked: end of the compute stream's work before and after a recorded step;
-         * likewise for `side` */
-        forked;
+    /* joined, forked: end of the compute stream's work before and after a recorded step;
+     * likewise for `side` */
+    cudaEvent_t forked;
     uint32_t fence; /* forks so far: an event from before the last fork is not waited for */
     bool records;   /* enqueued work becomes part of a graph */
     ncclComm_t world;

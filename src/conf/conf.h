@@ -65,10 +65,9 @@ struct conf_option {
     /* offset in struct pp_names of a line of help for each name; 0: none */
     size_t lines;
     const char *note; /* help for these words */
-    const char
-        /* CONF_PATH, CONF_NAME: a word with its own meaning; CONF_INT: the word for 0; NULL:
-         * none */
-        *word;
+    /* CONF_PATH, CONF_NAME: a word with its own meaning; CONF_INT: the word for 0; NULL:
+     * none */
+    const char *word;
     const char *alias, *means; /* CONF_NAME: the word alias is read as means; NULL: none */
     /* CONF_NAME: "file:PATH" is allowed; the member has PP_PATH_MAX bytes */
     bool file;

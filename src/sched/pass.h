@@ -129,10 +129,9 @@ typedef void pp_walk_visit(void *ctx, int rank, int k, int64_t mid, int64_t end)
 
 struct pp_walk {
     const struct pp_plan *plan;
-    bool
-        /* respect message slots, as the executor does, without times: waiting for a slot takes no
-         * time */
-        slots;
+    /* respect message slots, as the executor does, without times: waiting for a slot takes no
+     * time */
+    bool slots;
     pp_walk_visit *visit; /* only called with times */
     void *ctx;
 

@@ -91,10 +91,9 @@ struct pp_message {
     int32_t channel;
     int32_t mb;   /* of a tie: number of the piece */
     int32_t slot; /* in its channel */
-    int32_t
-        /* next message in this slot in this plan, -1: none. The receiver posts its receive when it
-         * releases this message. */
-        next_in_slot;
+    /* next message in this slot in this plan, -1: none. The receiver posts its receive when it
+     * releases this message. */
+    int32_t next_in_slot;
     bool first_in_slot; /* the receiver posts its receive before the first action */
 };
 
@@ -134,14 +133,12 @@ struct pp_plan {
     int n_channels;
     struct pp_message *messages;
     int n_messages;
-    int *
-        /* [n_virtual] F-to-W slots of the stage's chunk: its peak in flight; eval: 1 */
-        state_slots;
+    /* [n_virtual] F-to-W slots of the stage's chunk: its peak in flight; eval: 1 */
+    int *state_slots;
     int *grad_slots; /* [n_virtual]: I-to-W slots; eval: 0 */
-    bool *
-        /* [n_virtual] recomputed stages: those of a rank number their slots together, so that slots
-         * k of two stages may use the same memory */
-        shared;
+    /* [n_virtual] recomputed stages: those of a rank number their slots together, so that slots
+     * k of two stages may use the same memory */
+    bool *shared;
 };
 
 /*

@@ -34,10 +34,9 @@ enum pp_op {
 /* One cell of a rank's list: `op` of micro-batch `mb` on virtual stage `stage`. */
 struct pp_cell {
     uint8_t op; /* enum pp_op up to B; R in a table */
-    bool
-        /* F only: meant to run together with the B that follows it in the list (DualPipeV). A rank
-         * that cannot overlap runs them one after the other. */
-        overlap;
+    /* F only: meant to run together with the B that follows it in the list (DualPipeV). A rank
+     * that cannot overlap runs them one after the other. */
+    bool overlap;
     int32_t stage;
     int32_t mb;
 };
@@ -86,10 +85,9 @@ struct pp_schedule_ops {
     bool eager;         /* reads geometry.eager, and the costs if that is 0 */
     bool fits;          /* is made for geometry.ticks */
     bool proves;        /* takes as long as a proof takes: searches do not try it */
-    bool
-        /* accepts any number of micro-batches: used for the last batch of an epoch when the chosen
-         * schedule of the same placement refuses it */
-        stands_in;
+    /* accepts any number of micro-batches: used for the last batch of an epoch when the chosen
+     * schedule of the same placement refuses it */
+    bool stands_in;
     /* B is whole, and no step is longer when the W of several micro-batches are one product: a run
      * then merges them by itself. If the schedule places W freely, merging would leave nothing to
      * place. */

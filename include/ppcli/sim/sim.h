@@ -50,10 +50,9 @@ struct pp_sim_costs {
     const double *transfer; /* [n_channels] beta * bytes of the channel's messages; NULL: all 0 */
     const struct pp_sim_wire *wires; /* [n_channels] links between hosts; NULL: none */
     double launch;                   /* added to every action of a rank; counts as its work */
-    double
-        /* an overlapped F;B pair is one piece of work that takes this part of F + B; 0: ranks
-         * cannot overlap, a pair is F and then B */
-        overlap;
+    /* an overlapped F;B pair is one piece of work that takes this part of F + B; 0: ranks
+     * cannot overlap, a pair is F and then B */
+    double overlap;
     bool fused_send; /* B's message leaves at its end (textbook) or after its I half (ppcli) */
     bool slots;      /* a sender waits for a free message slot, as the executor does */
     /* Number of repetitions of the batch (0: one). After each, a rank waits for the vote, spends
@@ -93,10 +92,9 @@ struct pp_sim_result {
     double bubble, bubble_global, bubble_span;
     double *work, *idle;            /* [P] idle = makespan - work */
     double *first_start, *last_end; /* [P] */
-    int *
-        /* [P] live activations, in chunks: +1 at F or R, -1 at W or B and at the end of an F whose
-         * R comes later */
-        peak;
+    /* [P] live activations, in chunks: +1 at F or R, -1 at W or B and at the end of an F whose
+     * R comes later */
+    int *peak;
     double **start, **end; /* [P][actions]; NULL unless asked for */
 };
 
@@ -129,10 +127,9 @@ void pp_sim_textbook(const struct pp_plan *plan, double *arrays, struct pp_sim_c
 struct pp_bubble {
     double idle;     /* the bubble; the three parts below add up to it, none below 0 */
     double schedule; /* the plan with equal stages (measured means) and free transfers */
-    double
-        /* what the times of the real stages add; for a schedule that is made for them: the least
-         * that any order has, and `schedule` is the rest */
-        imbalance;
+    /* what the times of the real stages add; for a schedule that is made for them: the least
+     * that any order has, and `schedule` is the rest */
+    double imbalance;
     double waiting;      /* the rest: transfer, waking up, waiting for a core */
     int stages, busiest; /* stages: of the plan; busiest: the stage with most work */
     double work;         /* and its share of all work */
