@@ -56,16 +56,16 @@ int pp_file_append(const char *path, int flags, FILE **out)
 int pp_fd_read(int fd, const char *path, uint64_t bytes_max, char **out_text, size_t *out_bytes)
 {
     PP_OWN_MEMORY char *text = NULL;
-    size_t got = 0, room = 0;
+    size_t got = 0, capacity = 0;
     for (;;) {
-        if (got + 1 >= room) { /* one for the NUL at the end */
-            room = room > 0 ? 2 * room : 16384;
-            char *more = pp_realloc(text, room, 1);
+        if (got + 1 >= capacity) { /* one for the NUL at the end */
+            capacity = capacity > 0 ? 2 * capacity : 16384;
+            char *more = pp_realloc(text, capacity, 1);
             if (!more)
                 return pp_error_context("%s", path);
             text = more;
         }
-        ssize_t n = read(fd, text + got, room - got - 1);
+        ssize_t n = read(fd, text + got, capacity - got - 1);
         if (n == 0) {
             text[got] = '\0';
             *out_text = text;
@@ -183,7 +183,7 @@ static char **list_names(const char *text, size_t bytes, size_t n)
 int pp_dir_names(const char *path, char ***out)
 {
     PP_OWN_MEMORY char *text = NULL;
-    size_t n = 0, bytes = 0, room = 0;
+    size_t n = 0, bytes = 0, capacity = 0;
     struct stat st;
     PP_OWN(pp_closedir_at) DIR *d = opendir(path);
     if (!d && !is_absence(errno))
@@ -205,9 +205,9 @@ int pp_dir_names(const char *path, char ***out)
         if (!e)
             break;
         size_t size = strlen(e->d_name) + 1;
-        while (bytes + size > room) {
-            PP_GROW(text, 2 * room + 1024);
-            room = 2 * room + 1024;
+        while (bytes + size > capacity) {
+            PP_GROW(text, 2 * capacity + 1024);
+            capacity = 2 * capacity + 1024;
         }
         memcpy(text + bytes, e->d_name, size);
         bytes += size;

@@ -131,16 +131,16 @@ static void describe_caches(char *out, size_t bytes)
 
 /* ---- memory */
 
-static const char *const limit_names[PP_ROOM_KINDS] = {
+static const char *const limit_names[PP_MEMORY_LIMITS] = {
     "what the system has available",
     "the memory limit of its control group",
     "its limit of address space (ulimit -v)",
 };
 
-static void lower_limit(struct pp_room *room, enum pp_room_kind kind, uint64_t bytes)
+static void lower_limit(struct pp_memory_left *left, enum pp_memory_limit kind, uint64_t bytes)
 {
-    if (bytes < room->bytes[kind])
-        room->bytes[kind] = bytes;
+    if (bytes < left->bytes[kind])
+        left->bytes[kind] = bytes;
 }
 
 /* Reads the number after `word` in the line of a small file that begins with it ("": in the first
@@ -156,8 +156,8 @@ static bool read_number(const char *path, const char *word, uint64_t *out)
 }
 
 /* Lowers the limit by that of one control group, whose pages of files can be reclaimed. */
-static void group_limit(struct pp_room *room, const char *dir, const char *max, const char *current,
-                        const char *cache)
+static void group_limit(struct pp_memory_left *left, const char *dir, const char *max,
+                        const char *current, const char *cache)
 {
     char path[PP_PATH_MAX];
     uint64_t most = 0, now = 0, files = 0;
@@ -167,7 +167,7 @@ static void group_limit(struct pp_room *room, const char *dir, const char *max, 
     if (pp_path_format(path, "%s/memory.stat", dir) == 0)
         (void)read_number(path, cache, &files);
     now -= files < now ? files : now;
-    lower_limit(room, PP_ROOM_GROUP, most > now ? most - now : 0);
+    lower_limit(left, PP_MEMORY_GROUP, most > now ? most - now : 0);
 }
 
 static void group_memory(void *ctx, const char *dir, bool second)
@@ -278,36 +278,36 @@ void pp_quota_here(int mask, struct pp_quota *out)
     pp_quota_find(root ? root : "", mask, out);
 }
 
-enum pp_room_kind pp_room_nearest(const struct pp_room *room, const char **what)
+enum pp_memory_limit pp_memory_left_least(const struct pp_memory_left *left, const char **what)
 {
-    enum pp_room_kind nearest = PP_ROOM_SYSTEM;
-    for (int k = 0; k < PP_ROOM_KINDS; k++)
-        nearest = room->bytes[k] < room->bytes[nearest] ? (enum pp_room_kind)k : nearest;
+    enum pp_memory_limit nearest = PP_MEMORY_SYSTEM;
+    for (int k = 0; k < PP_MEMORY_LIMITS; k++)
+        nearest = left->bytes[k] < left->bytes[nearest] ? (enum pp_memory_limit)k : nearest;
     *what = limit_names[nearest];
     return nearest;
 }
 
-void pp_room_find(const char *root, struct pp_room *out)
+void pp_memory_left_find(const char *root, struct pp_memory_left *out)
 {
-    struct pp_room room = {.bytes = {UINT64_MAX, UINT64_MAX, UINT64_MAX}};
+    struct pp_memory_left left = {.bytes = {UINT64_MAX, UINT64_MAX, UINT64_MAX}};
     struct pp_error before = *pp_error_get(); /* a path that is too long is not a failure here */
     char path[PP_PATH_MAX];
     uint64_t n = 0;
     if (pp_path_format(path, "%s/proc/meminfo", root) == 0 &&
         read_number(path, "MemAvailable:", &n) && n < UINT64_MAX / 1024)
-        lower_limit(&room, PP_ROOM_SYSTEM, n * 1024);
-    visit_groups(root, "memory", group_memory, &room, &room.group);
+        lower_limit(&left, PP_MEMORY_SYSTEM, n * 1024);
+    visit_groups(root, "memory", group_memory, &left, &left.group);
     struct rlimit as;
     if (getrlimit(RLIMIT_AS, &as) == 0 && as.rlim_cur != RLIM_INFINITY &&
         pp_path_format(path, "%s/proc/self/statm", root) == 0 && read_number(path, "", &n)) {
         uint64_t used = n * (uint64_t)sysconf(_SC_PAGESIZE);
-        lower_limit(&room, PP_ROOM_ADDRESS, as.rlim_cur > used ? as.rlim_cur - used : 0);
+        lower_limit(&left, PP_MEMORY_ADDRESS, as.rlim_cur > used ? as.rlim_cur - used : 0);
     }
     (void)pp_error_adopt(&before);
-    *out = room;
+    *out = left;
 }
 
-const char *pp_room_name(enum pp_room_kind kind)
+const char *pp_memory_limit_name(enum pp_memory_limit kind)
 {
     return limit_names[kind];
 }
@@ -341,7 +341,7 @@ void pp_machine_describe(bool whole_machine, struct pp_machine *out)
 {
     char text[64];
     struct utsname name;
-    struct pp_room room;
+    struct pp_memory_left left;
     memset(out, 0, sizeof(*out));
     (void)gethostname(out->host, sizeof(out->host) - 1);
     if (uname(&name) == 0) {
@@ -355,8 +355,8 @@ void pp_machine_describe(bool whole_machine, struct pp_machine *out)
     describe_caches(out->caches, sizeof(out->caches));
     pp_file_value("/proc/meminfo", "MemTotal", text, sizeof(text));
     out->memory_bytes = strtoull(text, NULL, 10) * 1024;
-    pp_room_find("", &room);
-    out->room_bytes = room.bytes[pp_room_nearest(&room, &out->room_what)];
+    pp_memory_left_find("", &left);
+    out->memory_left = left.bytes[pp_memory_left_least(&left, &out->memory_limit)];
 }
 
 uint64_t pp_host_id(void)

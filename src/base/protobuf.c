@@ -13,14 +13,14 @@ void pp_bytes_fini(struct pp_bytes *b)
 
 void pp_bytes_put(struct pp_bytes *b, const void *data, size_t n)
 {
-    if (n > b->room - b->n) {
-        size_t room = 2 * b->room + n + 64;
-        uint8_t *at = pp_realloc(b->at, room, 1);
+    if (n > b->capacity - b->n) {
+        size_t capacity = 2 * b->capacity + n + 64;
+        uint8_t *at = pp_realloc(b->at, capacity, 1);
         b->lost |= !at;
         if (!at)
             return;
         b->at = at;
-        b->room = room;
+        b->capacity = capacity;
     }
     if (n > 0)
         memcpy(b->at + b->n, data, n);

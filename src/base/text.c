@@ -174,11 +174,11 @@ const char *pp_text_list(const char *words, char *out, size_t bytes)
 
 void pp_text_hang(FILE *f, int column, const char *text)
 {
-    const size_t room = column < PP_TEXT_WIDTH - 20 ? (size_t)(PP_TEXT_WIDTH - column) : 20;
+    const size_t width = column < PP_TEXT_WIDTH - 20 ? (size_t)(PP_TEXT_WIDTH - column) : 20;
     for (const char *p = text; *p;) {
         size_t n = strlen(p);
-        if (n > room) {
-            for (n = room; n > 1 && p[n] != ' '; n--) {
+        if (n > width) {
+            for (n = width; n > 1 && p[n] != ' '; n--) {
             }
             n = n > 1 ? n : strcspn(p, " ");
         }

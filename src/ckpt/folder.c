@@ -23,13 +23,13 @@ int folder_steps(const char *dir, int64_t **out, int *out_n)
 {
     PP_OWN_MEMORY char **names = NULL;
     PP_OWN_MEMORY int64_t *steps = NULL;
-    int n = 0, room = 0;
+    int n = 0, capacity = 0;
     PP_TRY(pp_dir_names(dir, &names));
     for (char **name = names; *name; name++) {
         int64_t step;
         if (!name_is_step(*name, &step))
             continue;
-        PP_ROOM(steps, n, room);
+        PP_RESERVE(steps, n, capacity);
         steps[n++] = step;
     }
     if (n > 1)

@@ -71,7 +71,7 @@ static int facts(struct asked *q)
     gethostname(name, sizeof(name) - 1);
     pp_file_value("/proc/sys/kernel/random/boot_id", "", boot, sizeof(boot));
     snprintf(q->answer, sizeof(q->answer), "%s|%s|%s|%s|%d|%d|%" PRIu64 "|%s|%s", program,
-             pp_world_version(), cpu, boot, pp_machine_whole_cores(), m.cores_there, m.room_bytes,
+             pp_world_version(), cpu, boot, pp_machine_whole_cores(), m.cores_there, m.memory_left,
              name, addresses);
     return 0;
 }

@@ -300,9 +300,9 @@ int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec 
     PP_OWN_MEMORY struct pp_channel_spec *all = NULL;
     int padded = 0, n_channels = 0, most = 0, rounds = 0;
     PP_TRY(pp_channels_gather(tp, specs, n_specs, &all, &padded));
-    size_t room = (size_t)padded * (size_t)tp->size;
-    PP_OWN_MEMORY struct pp_channel_spec *channels = pp_alloc(room, sizeof(*channels));
-    PP_OWN_MEMORY int *round = pp_alloc(room, sizeof(*round));
+    size_t capacity = (size_t)padded * (size_t)tp->size;
+    PP_OWN_MEMORY struct pp_channel_spec *channels = pp_alloc(capacity, sizeof(*channels));
+    PP_OWN_MEMORY int *round = pp_alloc(capacity, sizeof(*round));
     int rc = channels && round ? 0 : PP_ERESOURCE;
     if (rc == 0) {
         pp_nccl_merge(all, tp->size, padded, channels, &n_channels);

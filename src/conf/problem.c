@@ -19,7 +19,7 @@ static int place_before(struct conf_place a, struct conf_place b)
 /* Inserts a problem; takes over `text`. */
 static int insert_problem(struct conf_problems *list, struct conf_place place, char *text)
 {
-    PP_ROOM(list->items, list->n, list->capacity);
+    PP_RESERVE(list->items, list->n, list->capacity);
     int at = list->n;
     while (at > 0 && place_before(place, list->items[at - 1].place)) {
         list->items[at] = list->items[at - 1];

@@ -67,18 +67,18 @@ static int locate_batches(const char *dir, enum pp_split split, void *batches, b
 }
 
 /* Makes memory for one more record than ds holds. */
-static int make_room(struct pp_dataset *ds, int parts, int *room)
+static int grow_dataset(struct pp_dataset *ds, int parts, int *capacity)
 {
-    if (ds->n < *room)
+    if (ds->n < *capacity)
         return 0;
-    size_t more = (size_t)*room * 2 + 1000;
+    size_t more = (size_t)*capacity * 2 + 1000;
     uint8_t *labels = pp_realloc(ds->labels, more, 1);
     ds->labels = labels ? labels : ds->labels;
     uint8_t *images = parts & PP_DATA_IMAGES ? pp_realloc(ds->images, more, 3 * PIXELS) : NULL;
     ds->images = images ? images : ds->images;
     if (!labels || (parts & PP_DATA_IMAGES && !images))
         return PP_ERESOURCE;
-    *room = (int)more;
+    *capacity = (int)more;
     return 0;
 }
 
@@ -104,7 +104,7 @@ static int judge_records(struct pp_source *s, const char *path, uint64_t bytes)
 }
 
 static int read_records(struct pp_source *s, const char *path, int parts, struct pp_dataset *ds,
-                        int *room)
+                        int *capacity)
 {
     uint8_t record[RECORD];
     for (int i = 0;; i++) {
@@ -123,18 +123,18 @@ static int read_records(struct pp_source *s, const char *path, int parts, struct
             return pp_fail(PP_EFORMAT, "%s: record %d has label %d, expected 0 to %d", path, i,
                            record[0], CLASSES - 1);
         }
-        PP_TRY(make_room(ds, parts, room));
+        PP_TRY(grow_dataset(ds, parts, capacity));
         take_record(ds, record);
     }
 }
 
 static int read_all(const struct batches *b, int parts, struct pp_dataset *ds)
 {
-    int room = 0;
+    int capacity = 0;
     for (int i = 0; i < b->n; i++) {
         PP_OWN(pp_source_close) struct pp_source *s = NULL;
         PP_TRY(pp_source_open(b->path[i], PP_SOURCE_INFLATED, &s));
-        PP_TRY(read_records(s, b->path[i], parts, ds, &room));
+        PP_TRY(read_records(s, b->path[i], parts, ds, &capacity));
     }
     return 0;
 }

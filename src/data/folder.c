@@ -37,9 +37,9 @@ struct looked {
 static void note_folder(struct looked *l, const char *dir)
 {
     size_t used = strlen(l->text);
-    size_t room = sizeof(l->text) - used;
-    int n = snprintf(l->text + used, room, "%s%s", used > 0 ? ", " : "", dir);
-    if (n < 0 || (size_t)n >= room)
+    size_t left = sizeof(l->text) - used;
+    int n = snprintf(l->text + used, left, "%s%s", used > 0 ? ", " : "", dir);
+    if (n < 0 || (size_t)n >= left)
         l->text[used] = '\0'; /* do not show cut names */
 }
 

@@ -124,11 +124,11 @@ static int inflate_some(struct pp_source *s, uint8_t *out, size_t n, size_t *out
     PP_TRY(fill_input(s, &more));
     if (!more)
         return cut_short(s, "gzip stream");
-    uInt room = n < (1u << 30) ? (uInt)n : 1u << 30;
+    uInt most = n < (1u << 30) ? (uInt)n : 1u << 30;
     s->z.next_out = out;
-    s->z.avail_out = room;
+    s->z.avail_out = most;
     int z = inflate(&s->z, Z_NO_FLUSH);
-    *out_made = room - s->z.avail_out;
+    *out_made = most - s->z.avail_out;
     if (z == Z_STREAM_END)
         return next_member(s);
     if (z == Z_MEM_ERROR)
@@ -232,16 +232,16 @@ const char *pp_source_head(const struct pp_source *s, char *out, size_t bytes)
 int pp_source_text(const char *path, char **out, size_t *out_bytes)
 {
     struct pp_source *s = NULL;
-    size_t used = 0, room = 1 << 16, got = 1;
-    char *text = pp_alloc(room, 1);
+    size_t used = 0, capacity = 1 << 16, got = 1;
+    char *text = pp_alloc(capacity, 1);
     if (!text)
         return pp_error_context("%s", path);
     int rc = pp_source_open(path, PP_SOURCE_INFLATED, &s);
     for (; rc == 0 && got > 0; used += got) {
-        char *more = used + 1 < room ? text : pp_realloc(text, room *= 2, 1);
+        char *more = used + 1 < capacity ? text : pp_realloc(text, capacity *= 2, 1);
         text = more ? more : text;
         rc = !more ? pp_error_context("%s", path)
-                   : pp_source_read(s, text + used, room - used - 1, &got);
+                   : pp_source_read(s, text + used, capacity - used - 1, &got);
         if (rc == 0 && used + got > TEXT_MAX)
             rc = pp_fail(PP_EFORMAT, "%s: more than %zu bytes", path, TEXT_MAX);
     }

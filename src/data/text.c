@@ -145,19 +145,19 @@ static size_t put_ids(struct pp_ids *ids, size_t each, uint8_t *out)
 static int take_split(const struct pp_config *cfg, enum pp_split split, int parts,
                       const struct corpus *c, int i, struct pp_dataset *ds)
 {
-    size_t n = 0, first = 0, each = pp_element_bytes(ds->element), room = c->bytes[i];
+    size_t n = 0, first = 0, each = pp_element_bytes(ds->element), capacity = c->bytes[i];
     struct pp_ids ids = {0};
     if (c->v.bpe)
         PP_TRY(remember_ids(c, i, &ids));
-    uint8_t *tokens = pp_alloc(room = c->v.bpe ? ids.n : room, each);
+    uint8_t *tokens = pp_alloc(capacity = c->v.bpe ? ids.n : capacity, each);
     ds->images = tokens;
     if (!tokens)
         return pp_error_context("%s", c->paths[i]);
     if (c->v.bpe)
         n = put_ids(&ids, each, tokens);
     else
-        PP_TRY(pp_vocabulary_encode(&c->v, c->paths[i], c->texts[i], c->bytes[i], ds->element, room,
-                                    tokens, &n));
+        PP_TRY(pp_vocabulary_encode(&c->v, c->paths[i], c->texts[i], c->bytes[i], ds->element,
+                                    capacity, tokens, &n));
     if (c->n == 1) {
         size_t cut = (size_t)((double)n * (1 - cfg->data.validation));
         bool train = split == PP_SPLIT_TRAIN;

@@ -179,7 +179,7 @@ static int find_added(const struct task *k, bool normalized, bool first, const c
         }
         PP_TRY(take_rest(k, normalized, first && done == 0, text + done, at - done));
         if (k->out->ids) {
-            PP_ROOM(k->out->ids->at, k->out->ids->n, k->out->ids->room);
+            PP_RESERVE(k->out->ids->at, k->out->ids->n, k->out->ids->capacity);
             k->out->ids->at[k->out->ids->n++] = a->id;
         }
         done = at = to;
@@ -299,7 +299,7 @@ void pp_tokenizer_destroy(struct pp_tokenizer **tokenizer)
         tokenizer_stop(t->work);
         for (int i = 0; i < t->work->n_steps; i++)
             pattern_destroy(&t->work->steps[i].pattern);
-        pp_free(t->work->room);
+        pp_free(t->work->texts);
         pp_free(t->work->words.slots);
         pp_free(t->work->pairs.slots);
         pp_free(t->work->joined);

@@ -93,7 +93,7 @@ struct added {
 };
 
 struct tokenizer_work {
-    char *room; /* buffer with all texts of tokens */
+    char *texts; /* buffer of all texts of tokens */
     struct text_table words;
     struct pair_table pairs;
     struct change changes[TOKENIZER_STEPS];

@@ -41,7 +41,7 @@ struct encoder {
     struct cached *cache;
     struct symbol *symbols;
     struct candidate *heap;
-    size_t n, room, n_heap, heap_room;
+    size_t n, capacity, n_heap, heap_capacity;
     struct pp_ids *ids;
     int rc; /* of one part */
     struct pp_error error;
@@ -75,7 +75,7 @@ static int push_candidate(struct encoder *e, uint32_t at)
         pair_table_find(&e->t->work->pairs, e->symbols[at].id, e->symbols[after].id);
     if (s->place == 0)
         return 0;
-    PP_ROOM(e->heap, e->n_heap, e->heap_room);
+    PP_RESERVE(e->heap, e->n_heap, e->heap_capacity);
     size_t i = e->n_heap++;
     const struct candidate c = {s->place, at, s->value};
     for (; i > 0 && comes_first(&c, &e->heap[(i - 1) / 2]); i = (i - 1) / 2)
@@ -127,7 +127,7 @@ static int merge_symbols(struct encoder *e)
 static int push_symbol(struct encoder *e, uint32_t id)
 {
     uint32_t i = (uint32_t)e->n;
-    PP_ROOM(e->symbols, e->n, e->room);
+    PP_RESERVE(e->symbols, e->n, e->capacity);
     e->symbols[e->n++] = (struct symbol){id, i > 0 ? i - 1 : DEAD, i + 1};
     return 0;
 }
@@ -188,7 +188,7 @@ static int list_symbols(struct encoder *e, const char *piece, size_t n)
 
 static int append_id(struct pp_ids *ids, uint32_t id)
 {
-    PP_ROOM(ids->at, ids->n, ids->room);
+    PP_RESERVE(ids->at, ids->n, ids->capacity);
     ids->at[ids->n++] = id;
     return 0;
 }
@@ -330,10 +330,10 @@ static int join_parts(struct crew *c, struct pp_ids *ids, size_t *out_reached)
                             &c->reached[i]));
         }
         reached = c->reached[i];
-        if (ids->room < ids->n + part->n) {
-            size_t room = 2 * ids->room + part->n;
-            PP_GROW(ids->at, room);
-            ids->room = room;
+        if (ids->capacity < ids->n + part->n) {
+            size_t capacity = 2 * ids->capacity + part->n;
+            PP_GROW(ids->at, capacity);
+            ids->capacity = capacity;
         }
         memcpy(ids->at + ids->n, part->at, part->n * sizeof(*ids->at));
         ids->n += part->n;

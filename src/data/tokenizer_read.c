@@ -20,7 +20,7 @@ struct reader {
     const json_t *vocab;
     struct pp_tokenizer *t;
     struct tokenizer_work *w;
-    char *room;
+    char *texts;              /* end of the used part of the buffer */
     int16_t byte_of[LETTERS]; /* -1: none */
     const char *blank;        /* what stands for a blank in a token; NULL: the blank itself */
     struct pp_bytes steps;    /* see struct pp_tokenizer */
@@ -67,8 +67,8 @@ static bool bool_of(const json_t *object, const char *key, bool otherwise)
 static char *keep_text(struct reader *r, const char *text)
 {
     size_t n = strlen(text) + 1;
-    char *at = memcpy(r->room, text, n);
-    r->room += n;
+    char *at = memcpy(r->texts, text, n);
+    r->texts += n;
     return at;
 }
 
@@ -246,7 +246,7 @@ static void find_bytes(struct reader *r, uint32_t id)
     struct pp_token *token = &r->t->tokens[id];
     unsigned byte = 0;
     int end = 0;
-    char *out = r->room;
+    char *out = r->texts;
     size_t m = r->blank ? strlen(r->blank) : 0;
     token->bytes = out;
     /* an added token may also be one of the model */
@@ -270,7 +270,7 @@ static void find_bytes(struct reader *r, uint32_t id)
         }
     }
     out[token->n] = '\0';
-    r->room += token->n + 1;
+    r->texts += token->n + 1;
     if (!r->t->byte_level && of_model)
         *text_table_find(&r->w->words, token->text, strlen(token->text)) =
             (struct text_slot){token->text, (uint32_t)strlen(token->text), id};
@@ -492,8 +492,8 @@ static int take_all(struct reader *r, const json_t *root, size_t bytes)
         r->byte_of[i] = -1;
     for (int byte = 0; byte < 256; byte++)
         r->byte_of[tokenizer_byte_letter(byte)] = (int16_t)byte;
-    r->w->room = r->room = pp_alloc(3 * bytes + 4096, 1);
-    PP_TRY(r->room ? 0 : PP_ERESOURCE);
+    r->w->texts = r->texts = pp_alloc(3 * bytes + 4096, 1);
+    PP_TRY(r->texts ? 0 : PP_ERESOURCE);
     PP_TRY(take_parts(r, json_object_get(root, "normalizer"), "normalizers", take_change));
     PP_TRY(
         take_parts(r, json_object_get(root, "pre_tokenizer"), "pretokenizers", take_pre_tokenizer));

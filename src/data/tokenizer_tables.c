@@ -25,10 +25,10 @@ uint64_t text_hash(const char *text, size_t n)
 
 static size_t mask_for(size_t n)
 {
-    size_t room = 16;
-    while (room < 2 * n)
-        room *= 2;
-    return room - 1;
+    size_t capacity = 16;
+    while (capacity < 2 * n)
+        capacity *= 2;
+    return capacity - 1;
 }
 
 int pair_table_create(size_t n, struct pair_table *out)

@@ -23,7 +23,7 @@ struct pair { /* a pair of symbols */
     uint32_t a, b;
     int64_t count;
     uint32_t *words; /* words that contain it, or did; owned */
-    size_t n, room;
+    size_t n, capacity;
 };
 
 struct ranked { /* an entry of the heap */
@@ -34,13 +34,13 @@ struct ranked { /* an entry of the heap */
 struct trainer {
     struct text_table table;
     struct word *words;
-    size_t n_words, words_room;
+    size_t n_words, words_capacity;
     uint32_t *symbols;
     struct pair_table known; /* maps to indices of pairs[] */
     struct pair *pairs;
-    size_t n_pairs, pairs_room;
+    size_t n_pairs, pairs_capacity;
     struct ranked *heap;
-    size_t n_heap, heap_room;
+    size_t n_heap, heap_capacity;
     char **texts; /* [256 + n_merges] texts of the tokens, in GPT-2's letters; owned */
     uint32_t (*merges)[2];
     int n_merges;
@@ -85,7 +85,7 @@ static int count_word(void *ctx, const char *piece, size_t n)
         PP_TRY(grow_words(t));
     struct text_slot *s = text_table_find(&t->table, piece, n);
     if (!s->text) {
-        PP_ROOM(t->words, t->n_words, t->words_room);
+        PP_RESERVE(t->words, t->n_words, t->words_capacity);
         t->words[t->n_words] = (struct word){.text = piece, .n = (uint32_t)n};
         *s = (struct text_slot){piece, (uint32_t)n, (uint32_t)t->n_words++};
         t->table.n++;
@@ -106,7 +106,7 @@ static bool is_above(const struct trainer *t, const struct ranked *x, const stru
 static int push_pair(struct trainer *t, uint32_t pair)
 {
     const struct ranked r = {t->pairs[pair].count, pair};
-    PP_ROOM(t->heap, t->n_heap, t->heap_room);
+    PP_RESERVE(t->heap, t->n_heap, t->heap_capacity);
     size_t i = t->n_heap++;
     for (; i > 0 && is_above(t, &r, &t->heap[(i - 1) / 2]); i = (i - 1) / 2)
         t->heap[i] = t->heap[(i - 1) / 2];
@@ -141,7 +141,7 @@ static int add_pair(struct trainer *t, uint32_t a, uint32_t b, uint32_t word, in
     }
     struct pair_slot *s = pair_table_find(&t->known, a, b);
     if (s->place == 0) {
-        PP_ROOM(t->pairs, t->n_pairs, t->pairs_room);
+        PP_RESERVE(t->pairs, t->n_pairs, t->pairs_capacity);
         *s = (struct pair_slot){(uint64_t)a << 32 | b, (uint32_t)t->n_pairs, 1};
         t->pairs[t->n_pairs++] = (struct pair){.a = a, .b = b};
     }
@@ -150,7 +150,7 @@ static int add_pair(struct trainer *t, uint32_t a, uint32_t b, uint32_t word, in
     /* it is listed otherwise */
     uint32_t newest = t->n_merges > 0 ? 255 + (uint32_t)t->n_merges : 0;
     if (count > 0 && (a >= newest || b >= newest) && (p->n == 0 || p->words[p->n - 1] != word)) {
-        PP_ROOM(p->words, p->n, p->room);
+        PP_RESERVE(p->words, p->n, p->capacity);
         p->words[p->n++] = word;
     }
     return 0;
@@ -213,7 +213,7 @@ static int merge_pair(struct trainer *t, uint32_t pair)
     PP_OWN_MEMORY uint32_t *words = t->pairs[pair].words;
     size_t n = t->pairs[pair].n;
     t->pairs[pair].words = NULL;
-    t->pairs[pair].n = t->pairs[pair].room = 0;
+    t->pairs[pair].n = t->pairs[pair].capacity = 0;
     for (size_t i = 0; i < n; i++)
         PP_TRY(merge_word(t, words[i], a, b, into));
     for (size_t i = before; i < t->n_pairs; i++)

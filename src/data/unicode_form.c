@@ -11,7 +11,7 @@
 #include "ppcli/base/base.h"
 #include "tokenizer.h"
 
-typedef uint8_t *normalize_fn(const void *form, const uint8_t *text, size_t n, uint8_t *room,
+typedef uint8_t *normalize_fn(const void *form, const uint8_t *text, size_t n, uint8_t *buffer,
                               size_t *out_n);
 
 bool unicode_form_is(const char *form)

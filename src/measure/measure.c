@@ -196,10 +196,10 @@ int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out)
     PP_TRY(rc);
     m.deadline_ns = start + (uint64_t)(spec->seconds * 1e9);
     m.visit_ns = (uint64_t)(spec->seconds * 0.25e9 / (spec->n_sizes + 1));
-    struct pp_room room;
+    struct pp_memory_left room;
     _Atomic uint64_t taken = 0;
-    pp_room_find("", &room);
-    m.room = room.bytes[pp_room_nearest(&room, &m.room_of)];
+    pp_memory_left_find("", &room);
+    m.room = room.bytes[pp_memory_left_least(&room, &m.room_of)];
     m.taken = &taken;
     PP_TAKE(const struct pp_layer *, classes, n);
     PP_TAKE(int, numbers, n + 2 * m.workers);

@@ -28,7 +28,7 @@ int profile_add(struct profile_input *in, const struct profile_event *e)
                        in->n + 1, e->stage, e->mb, e->start, e->end);
     if (unnamed && e->stage == -1 && in->n > 0 && in->events[0].stage != -1)
         return pp_fail(PP_EFORMAT, "files of different programs in one profile");
-    PP_ROOM(in->events, in->n, in->room);
+    PP_RESERVE(in->events, in->n, in->room);
     in->events[in->n++] = *e;
     return 0;
 }
@@ -184,7 +184,7 @@ static int list_folder(const char *folder, char ***names, int *n)
     for (struct dirent *e; (e = readdir(d)) && *n < FILES_MAX;) {
         if (!is_profile_name(e->d_name))
             continue;
-        PP_ROOM(*names, *n, room);
+        PP_RESERVE(*names, *n, room);
         PP_TRY(((*names)[*n] = pp_strdup(e->d_name)) ? 0 : PP_ERESOURCE);
         ++*n;
     }

@@ -134,7 +134,7 @@ static int take_primus(struct trace *t, const json_t *o, int step)
 {
     static const char *const keys[2][2] = {{"fwd_start", "fwd_end"}, {"bwd_start", "bwd_end"}};
     struct profile_input *in = t->in;
-    PP_ROOM(in->notes, in->n_notes, in->notes_room);
+    PP_RESERVE(in->notes, in->n_notes, in->notes_room);
     in->notes[in->n_notes++] = (struct profile_note){t->rank, step, number_of(o, "total") * 1e-3,
                                                      number_of(o, "memory") * 0x1p30};
     for (int b = 0; b < 2; b++) {

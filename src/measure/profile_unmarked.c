@@ -52,7 +52,7 @@ static int take_op(struct ops *ops, const json_t *o)
               : !host || begins(name, "c10d::")                     ? OTHER
               : begins(name, "autograd::engine::evaluate_function") ? BACKWARD
                                                                     : FORWARD;
-    PP_ROOM(ops->at, ops->n, ops->room);
+    PP_RESERVE(ops->at, ops->n, ops->room);
     ops->at[ops->n++] = op;
     return 0;
 }

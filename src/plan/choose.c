@@ -228,12 +228,12 @@ static int memory_of(const struct pp_best_spec *spec, size_t *out)
         PP_TRY(ops->free_bytes(devices[0].number, &free_bytes));
         ranks = (ranks + n - 1) / n;
     } else {
-        struct pp_room room;
+        struct pp_memory_left room;
         const char *what;
-        pp_room_find("", &room);
-        enum pp_room_kind kind = pp_room_nearest(&room, &what);
+        pp_memory_left_find("", &room);
+        enum pp_memory_limit kind = pp_memory_left_least(&room, &what);
         uint64_t data = data_bytes(spec);
-        if (kind == PP_ROOM_ADDRESS)
+        if (kind == PP_MEMORY_ADDRESS)
             data += (uint64_t)ranks * THREAD_ADDRESSES;
         free_bytes = room.bytes[kind];
         if (free_bytes < UINT64_MAX)

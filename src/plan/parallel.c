@@ -121,7 +121,7 @@ static int add_units(struct layout *l, const char *from, int n, int times)
 {
     for (int k = 0; k < times; k++)
         for (int i = 0; i < n; i++) {
-            PP_ROOM(l->units, l->n, l->room);
+            PP_RESERVE(l->units, l->n, l->room);
             l->units[l->n++] = from[i];
         }
     return l->n < 1 << 20 ? 0 : pp_fail(PP_EUSAGE, "a layout of more than a million pieces");

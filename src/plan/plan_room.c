@@ -9,15 +9,15 @@
 
 int pp_plan_check_room(const struct pp_geometry *g, bool times)
 {
-    struct pp_room room;
+    struct pp_memory_left room;
     const char *whose;
     double cells = (double)g->stages * g->chunks * g->microbatches;
     double needs = pp_plan_bytes(g);
     if (needs == 0)
         return 0; /* refused with its reason when it is built */
     needs += times ? cells * TIMES_BYTES : 0;
-    pp_room_find("", &room);
-    double left = (double)room.bytes[pp_room_nearest(&room, &whose)];
+    pp_memory_left_find("", &room);
+    double left = (double)room.bytes[pp_memory_left_least(&room, &whose)];
     if (needs <= left)
         return 0;
     char fits[96] = "no number of micro-batches fits";

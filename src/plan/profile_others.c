@@ -129,7 +129,7 @@ static int try_one(struct ranking *k, const struct pp_schedule_ops *ops, struct 
     PP_TRY(pp_profile_predict(k->p, k->f, plan, &o, NULL));
     if ((k->memory > 0 && o.memory > k->memory) || is_known(k, &o))
         return 0;
-    PP_ROOM(k->at, k->n, k->room);
+    PP_RESERVE(k->at, k->n, k->room);
     k->at[k->n++] = o;
     return 0;
 }

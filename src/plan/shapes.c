@@ -61,7 +61,7 @@ int pp_best_shapes(const struct pp_best_spec *spec, int stages, int replicas,
                 (replicas == 0 && !can_replicate(spec, d)))
                 continue;
             for (bool again = true; again; again = open && p * d == 1 && t > 1, t = 1) {
-                PP_ROOM(*items, *n, room);
+                PP_RESERVE(*items, *n, room);
                 struct pp_division *to = &(*items)[(*n)++];
                 *to = spec->base;
                 best_divide(to, d, open ? t : own);

@@ -81,7 +81,7 @@ int pp_csv_add(struct pp_csv_row *row, const struct pp_csv_cell *c)
 {
     if (row->n > INT32_MAX / 2 - 16)
         return pp_fail(PP_ERESOURCE, "a list of %d cells is too long", row->n);
-    PP_ROOM(row->cells, row->n, row->capacity);
+    PP_RESERVE(row->cells, row->n, row->capacity);
     row->cells[row->n++] = *c;
     return 0;
 }
@@ -234,7 +234,7 @@ static int take_cell(struct reader *rd, char *text)
 static int begin_row(struct reader *rd)
 {
     struct pp_csv *csv = rd->csv;
-    PP_ROOM(csv->rows, csv->n_rows, csv->capacity);
+    PP_RESERVE(csv->rows, csv->n_rows, csv->capacity);
     csv->rows[csv->n_rows++] = (struct pp_csv_row){.line = rd->at.line};
     return 0;
 }

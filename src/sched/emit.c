@@ -7,7 +7,7 @@
 
 int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb)
 {
-    PP_ROOM(e->cells, e->n, e->capacity);
+    PP_RESERVE(e->cells, e->n, e->capacity);
     e->cells[e->n++] = (struct pp_cell){.op = (uint8_t)op, .stage = stage, .mb = mb};
     return 0;
 }

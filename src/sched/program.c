@@ -20,7 +20,7 @@
 #include "ppcli/base/files.h"
 #include "ppcli/base/cores.h"
 
-#define ROOM ((size_t)PP_PROGRAM_BYTES_MAX + 1)
+#define OUTPUT_BYTES ((size_t)PP_PROGRAM_BYTES_MAX + 1)
 
 #define LOOK_MS 200 /* interval of checks for a signal, which may come before the wait */
 
@@ -113,7 +113,7 @@ static int check_stop(const struct running *r)
 }
 
 /* Reads until the program closes its output or ends; a child that it started may hold the output
- * open. text[ROOM]. */
+ * open. text[OUTPUT_BYTES]. */
 static int read_output(const struct running *r, char *text, size_t *bytes)
 {
     PP_OWN(pp_close_at) int life = (int)syscall(SYS_pidfd_open, r->pid, 0);
@@ -127,11 +127,11 @@ static int read_output(const struct running *r, char *text, size_t *bytes)
             continue; /* timeout, or a signal came */
         if (p[0].revents == 0 && poll(p, 1, 0) != 1)
             return 0; /* it has ended, and its output was read completely */
-        got = read(r->from, text + *bytes, ROOM - *bytes);
+        got = read(r->from, text + *bytes, OUTPUT_BYTES - *bytes);
         if (got < 0 && errno != EINTR)
             return pp_fail_errno(PP_EIO, "exec:%s", r->path);
         *bytes += got > 0 ? (size_t)got : 0;
-        if (*bytes == ROOM)
+        if (*bytes == OUTPUT_BYTES)
             return pp_fail(PP_EFORMAT, "exec:%s printed more than %d MiB and was killed", r->path,
                            PP_PROGRAM_BYTES_MAX >> 20);
     }
@@ -218,7 +218,7 @@ int pp_program_print(const struct pp_program *p, const char **out_text, size_t *
     PP_TRY(key ? 0 : PP_ERESOURCE);
     if (!known.key || strcmp(known.key, key) != 0) {
         size_t bytes = 0;
-        PP_TAKE(char, text, ROOM);
+        PP_TAKE(char, text, OUTPUT_BYTES);
         PP_TRY(run_program(p, text, &bytes));
         PP_TRY(pp_program_keep(p, text, bytes));
     }

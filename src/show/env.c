@@ -106,9 +106,9 @@ static void text_machine(const struct pp_machine *m, struct sheet *s)
     (void)show_cores(s);
     snprintf(text, sizeof(text), "%.1f GiB", (double)m->memory_bytes / GIB);
     put_fact(s, "memory", text);
-    if (m->room_bytes != UINT64_MAX) {
-        snprintf(text, sizeof(text), "%.1f GiB are left of %s", (double)m->room_bytes / GIB,
-                 m->room_what);
+    if (m->memory_left != UINT64_MAX) {
+        snprintf(text, sizeof(text), "%.1f GiB are left of %s", (double)m->memory_left / GIB,
+                 m->memory_limit);
         put_fact(s, "for a run", text);
     }
 }
@@ -195,9 +195,9 @@ static void json_machine(struct pp_json *j, const struct pp_machine *m)
         pp_json_str(j, "limit", m->limit);
     pp_json_str(j, "caches", m->caches);
     pp_json_uint(j, "memory_bytes", m->memory_bytes);
-    if (m->room_bytes != UINT64_MAX) {
-        pp_json_uint(j, "room_bytes", m->room_bytes);
-        pp_json_str(j, "room_what", m->room_what);
+    if (m->memory_left != UINT64_MAX) {
+        pp_json_uint(j, "room_bytes", m->memory_left);
+        pp_json_str(j, "room_what", m->memory_limit);
     }
     pp_json_end(j);
 }

@@ -61,7 +61,7 @@ static int add_slice(struct pp_report *r, const json_t *o)
         r->lost[REPORT_TIMELINE].beyond++;
         return 0;
     }
-    PP_ROOM(h->slices, h->n, h->capacity);
+    PP_RESERVE(h->slices, h->n, h->capacity);
     h->slices[h->n++] = s;
     return 0;
 }

@@ -17,7 +17,7 @@
  * sent. */
 struct lane {
     double *at;
-    int head, n, room;
+    int head, n, capacity;
 };
 
 /* Stands for the time at which a message slot was released, while it is held. */
@@ -65,21 +65,21 @@ struct span {
 
 static int lane_put(struct lane *l, double t)
 {
-    if (l->n == l->room) {
-        int room = l->room ? 2 * l->room : 8;
-        PP_GROW(l->at, room);
+    if (l->n == l->capacity) {
+        int capacity = l->capacity ? 2 * l->capacity : 8;
+        PP_GROW(l->at, capacity);
         /* what had wrapped round to the front belongs after the old end */
         for (int i = 0; i < l->head; i++)
-            l->at[l->room + i] = l->at[i];
-        l->room = room;
+            l->at[l->capacity + i] = l->at[i];
+        l->capacity = capacity;
     }
-    l->at[(l->head + l->n++) & (l->room - 1)] = t;
+    l->at[(l->head + l->n++) & (l->capacity - 1)] = t;
     return 0;
 }
 
 static void lane_drop(struct lane *l)
 {
-    l->head = (l->head + 1) & (l->room - 1);
+    l->head = (l->head + 1) & (l->capacity - 1);
     l->n--;
 }
 

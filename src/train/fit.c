@@ -10,20 +10,20 @@
 
 #define GIB (1024.0 * 1024 * 1024)
 
-static bool share(const struct room_claim *a, const struct room_claim *b, enum pp_room_kind kind)
+static bool share(const struct room_claim *a, const struct room_claim *b, enum pp_memory_limit kind)
 {
-    return a == b || (kind != PP_ROOM_ADDRESS && a->machine == b->machine &&
-                      (kind == PP_ROOM_SYSTEM || a->room.group == b->room.group));
+    return a == b || (kind != PP_MEMORY_ADDRESS && a->machine == b->machine &&
+                      (kind == PP_MEMORY_SYSTEM || a->room.group == b->room.group));
 }
 
 int room_judge(const struct room_claim *claims, int n, int at)
 {
-    for (int kind = 0; kind < PP_ROOM_KINDS; kind++) {
+    for (int kind = 0; kind < PP_MEMORY_LIMITS; kind++) {
         uint64_t ranks = 0, data = 0, most = UINT64_MAX;
         int sharers = 0;
         for (int i = 0; i < n; i++) {
             const struct room_claim *c = &claims[i];
-            if (share(c, &claims[at], (enum pp_room_kind)kind)) {
+            if (share(c, &claims[at], (enum pp_memory_limit)kind)) {
                 sharers++;
                 PP_TRY(pp_size_add(ranks, c->ranks, &ranks));
                 PP_TRY(pp_size_add(data, c->data, &data));
@@ -41,7 +41,7 @@ int room_judge(const struct room_claim *claims, int n, int at)
                        "(see ppcli explain); run.force_memory = on starts the run anyway",
                        of, ((double)ranks + (double)data) / GIB, (double)ranks / GIB,
                        (double)data / GIB, (double)most / GIB,
-                       pp_room_name((enum pp_room_kind)kind));
+                       pp_memory_limit_name((enum pp_memory_limit)kind));
     }
     return 0;
 }
@@ -128,7 +128,7 @@ static int claim(const struct pp_run *run, const struct pp_train_options *option
     }
     out->ranks = ranks;
     out->data = data_bytes(run, options, rank);
-    pp_room_find("", &out->room);
+    pp_memory_left_find("", &out->room);
     pp_process_self(&started, &out->machine);
     return 0;
 }

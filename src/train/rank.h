@@ -39,7 +39,7 @@ void rank_free(struct rank_spec *spec);
 /* What one process of a run will take, and has room for. */
 struct room_claim {
     uint64_t ranks, data; /* bytes of its ranks and of the data it reads */
-    struct pp_room room;
+    struct pp_memory_left room;
     uint32_t machine; /* as in the head of a ring */
 };
 

@@ -24,10 +24,10 @@ static void put(const char *root, const char *path, const char *text)
     fclose(f);
 }
 
-static uint64_t room_in(const char *root, enum pp_room_kind kind)
+static uint64_t room_in(const char *root, enum pp_memory_limit kind)
 {
-    struct pp_room room;
-    pp_room_find(root, &room);
+    struct pp_memory_left room;
+    pp_memory_left_find(root, &room);
     return room.bytes[kind];
 }
 
@@ -51,7 +51,7 @@ TEST(what_the_system_has_available_is_a_limit)
 {
     const char *root = machine();
     pp_fail(PP_EIO, "of the caller");
-    CHECK_INT_EQ(room_in(root, PP_ROOM_SYSTEM), 8 * GIB);
+    CHECK_INT_EQ(room_in(root, PP_MEMORY_SYSTEM), 8 * GIB);
     CHECK_INT_EQ(pp_error_get()->code, PP_EIO); /* looking leaves the error record as it is */
     pp_error_clear();
     forget(root);
@@ -62,8 +62,8 @@ TEST(nothing_readable_is_no_limit)
     const char *root = machine();
     put(root, "proc/meminfo", "MemAvailable: none\n");
     put(root, "proc/self/cgroup", "nonsense\n0::\n:\n");
-    CHECK_INT_EQ(room_in(root, PP_ROOM_SYSTEM), UINT64_MAX);
-    CHECK_INT_EQ(room_in(root, PP_ROOM_GROUP), UINT64_MAX);
+    CHECK_INT_EQ(room_in(root, PP_MEMORY_SYSTEM), UINT64_MAX);
+    CHECK_INT_EQ(room_in(root, PP_MEMORY_GROUP), UINT64_MAX);
     forget(root);
 }
 
@@ -75,7 +75,7 @@ TEST(a_control_group_counts_without_the_files_it_holds)
     put(root, "sys/fs/cgroup/job.slice/step/memory.current", "2147483648\n");
     put(root, "sys/fs/cgroup/job.slice/step/memory.stat",
         "anon 1\nfile_mapped 7\nfile 1073741824\n");
-    CHECK_INT_EQ(room_in(root, PP_ROOM_GROUP), 2 * GIB);
+    CHECK_INT_EQ(room_in(root, PP_MEMORY_GROUP), 2 * GIB);
     forget(root);
 }
 
@@ -87,7 +87,7 @@ TEST(a_limit_of_a_group_above_counts)
     put(root, "sys/fs/cgroup/job.slice/step/memory.current", "1\n");
     put(root, "sys/fs/cgroup/job.slice/memory.max", "1073741824\n");
     put(root, "sys/fs/cgroup/job.slice/memory.current", "4294967296\n");
-    CHECK_INT_EQ(room_in(root, PP_ROOM_GROUP), 0);
+    CHECK_INT_EQ(room_in(root, PP_MEMORY_GROUP), 0);
     forget(root);
 }
 
@@ -97,7 +97,7 @@ TEST(a_container_sees_its_group_at_the_root)
     put(root, "proc/self/cgroup", "0::/docker/0123456789\n");
     put(root, "sys/fs/cgroup/memory.max", "1073741824\n");
     put(root, "sys/fs/cgroup/memory.current", "0\n");
-    CHECK_INT_EQ(room_in(root, PP_ROOM_GROUP), GIB);
+    CHECK_INT_EQ(room_in(root, PP_MEMORY_GROUP), GIB);
     forget(root);
 }
 
@@ -109,7 +109,7 @@ TEST(groups_of_version_1_count_too)
     put(root, "sys/fs/cgroup/memory/slurm/job/memory.usage_in_bytes", "1073741824\n");
     put(root, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
     put(root, "sys/fs/cgroup/memory/memory.usage_in_bytes", "0\n");
-    CHECK_INT_EQ(room_in(root, PP_ROOM_GROUP), GIB);
+    CHECK_INT_EQ(room_in(root, PP_MEMORY_GROUP), GIB);
     forget(root);
 }
 
@@ -206,10 +206,10 @@ TEST(ranks_under_a_quota_are_not_pinned_and_do_not_spin)
 /* ---- memory of several processes */
 
 /* A process that needs 1 GiB, where nothing but `kind` is limited, to `gib`. */
-static struct room_claim claim(enum pp_room_kind kind, uint64_t gib, uint32_t on, uint64_t group)
+static struct room_claim claim(enum pp_memory_limit kind, uint64_t gib, uint32_t on, uint64_t group)
 {
     struct room_claim c = {.ranks = GIB - 1024, .data = 1024, .machine = on};
-    c.room.bytes[PP_ROOM_SYSTEM] = c.room.bytes[PP_ROOM_GROUP] = c.room.bytes[PP_ROOM_ADDRESS] =
+    c.room.bytes[PP_MEMORY_SYSTEM] = c.room.bytes[PP_MEMORY_GROUP] = c.room.bytes[PP_MEMORY_ADDRESS] =
         UINT64_MAX;
     c.room.bytes[kind] = gib * GIB;
     c.room.group = group;
@@ -218,22 +218,22 @@ static struct room_claim claim(enum pp_room_kind kind, uint64_t gib, uint32_t on
 
 TEST(processes_of_one_machine_share_its_memory)
 {
-    struct room_claim c[4] = {claim(PP_ROOM_SYSTEM, 3, 1, 1), claim(PP_ROOM_SYSTEM, 3, 1, 2),
-                              claim(PP_ROOM_SYSTEM, 1, 2, 1), claim(PP_ROOM_SYSTEM, 3, 1, 3)};
+    struct room_claim c[4] = {claim(PP_MEMORY_SYSTEM, 3, 1, 1), claim(PP_MEMORY_SYSTEM, 3, 1, 2),
+                              claim(PP_MEMORY_SYSTEM, 1, 2, 1), claim(PP_MEMORY_SYSTEM, 3, 1, 3)};
     for (int i = 0; i < 4; i++)
         CHECK_OK(room_judge(c, 4, i));
     c[3].data = 1025;
     CHECK_FAILS(room_judge(c, 4, 0), PP_ERESOURCE, "of 3 processes needs 3.00 GiB");
     CHECK_OK(room_judge(c, 4, 2));
     c[3].data = 0;
-    c[1].room.bytes[PP_ROOM_SYSTEM] = GIB; /* who sees the least is believed */
+    c[1].room.bytes[PP_MEMORY_SYSTEM] = GIB; /* who sees the least is believed */
     CHECK_FAILS(room_judge(c, 4, 0), PP_ERESOURCE, "1.00 GiB are left of what the system");
 }
 
 TEST(processes_of_one_group_share_its_limit)
 {
-    struct room_claim c[3] = {claim(PP_ROOM_GROUP, 1, 1, 7), claim(PP_ROOM_GROUP, 1, 1, 8),
-                              claim(PP_ROOM_GROUP, 1, 2, 7)};
+    struct room_claim c[3] = {claim(PP_MEMORY_GROUP, 1, 1, 7), claim(PP_MEMORY_GROUP, 1, 1, 8),
+                              claim(PP_MEMORY_GROUP, 1, 2, 7)};
     for (int i = 0; i < 3; i++)
         CHECK_OK(room_judge(c, 3, i));
     c[1].room.group = 7;
@@ -243,9 +243,9 @@ TEST(processes_of_one_group_share_its_limit)
 
 TEST(address_space_is_shared_with_nobody)
 {
-    struct room_claim c[2] = {claim(PP_ROOM_ADDRESS, 1, 1, 1), claim(PP_ROOM_ADDRESS, 1, 1, 1)};
+    struct room_claim c[2] = {claim(PP_MEMORY_ADDRESS, 1, 1, 1), claim(PP_MEMORY_ADDRESS, 1, 1, 1)};
     CHECK_OK(room_judge(c, 2, 0));
-    c[0].room.bytes[PP_ROOM_ADDRESS] = GIB - 1;
+    c[0].room.bytes[PP_MEMORY_ADDRESS] = GIB - 1;
     CHECK_FAILS(room_judge(c, 2, 0), PP_ERESOURCE, "of address space");
     CHECK_OK(room_judge(c, 2, 1));
     c[1].ranks = UINT64_MAX / 2;

@@ -167,11 +167,11 @@ void *pp_realloc(void *p, size_t count, size_t size);
     } while (0)
 /* Makes p[capacity] hold more than n elements; n and capacity have an integer type that holds 2 *
  * capacity + 16. */
-#define PP_ROOM(p, n, room)                                                                        \
+#define PP_RESERVE(p, n, capacity)                                                                 \
     do {                                                                                           \
-        if ((n) == (room)) {                                                                       \
-            PP_GROW(p, 2 * (room) + 16);                                                           \
-            (room) = 2 * (room) + 16;                                                              \
+        if ((n) == (capacity)) {                                                                   \
+            PP_GROW(p, 2 * (capacity) + 16);                                                       \
+            (capacity) = 2 * (capacity) + 16;                                                      \
         }                                                                                          \
     } while (0)
 

@@ -65,8 +65,8 @@ struct pp_machine {
     char binding[128];           /* numbers in the mask: "0, 1"; "0-15" */
     char caches[128];            /* of the first core: "L1d 32 KiB, L2 1 MiB, L3 32 MiB" */
     uint64_t memory_bytes;       /* of the machine */
-    uint64_t room_bytes;         /* memory that this process may still take; UINT64_MAX: unknown */
-    const char *room_what;       /* name of the tightest limit; static storage */
+    uint64_t memory_left;        /* memory that this process may still take; UINT64_MAX: unknown */
+    const char *memory_limit;    /* name of the tightest limit; static storage */
 };
 
 #define PP_LIMIT_MASK "the CPU mask of its process, set by taskset or a launcher"
@@ -116,16 +116,16 @@ void pp_machine_describe(bool whole_machine, struct pp_machine *out);
 /* ---- memory that this process may still take */
 
 /* The scope of a limit: the processes that share it. */
-enum pp_room_kind {
-    PP_ROOM_SYSTEM,  /* all processes of the machine */
-    PP_ROOM_GROUP,   /* the processes of its control group */
-    PP_ROOM_ADDRESS, /* this process alone */
-    PP_ROOM_KINDS
+enum pp_memory_limit {
+    PP_MEMORY_SYSTEM,  /* all processes of the machine */
+    PP_MEMORY_GROUP,   /* the processes of its control group */
+    PP_MEMORY_ADDRESS, /* this process alone */
+    PP_MEMORY_LIMITS
 };
 
-struct pp_room {
-    uint64_t bytes[PP_ROOM_KINDS]; /* memory that may still be taken; UINT64_MAX: unknown */
-    uint64_t group;                /* equal for processes of one control group */
+struct pp_memory_left {
+    uint64_t bytes[PP_MEMORY_LIMITS]; /* memory that may still be taken; UINT64_MAX: unknown */
+    uint64_t group;                   /* equal for processes of one control group */
 };
 
 /*
@@ -133,14 +133,14 @@ struct pp_room {
  * versions, each level) and its address space have left. root: "" or, in tests, a folder with proc/
  * and sys/ in it. What cannot be read is not a limit. Local.
  */
-void pp_room_find(const char *root, struct pp_room *out);
+void pp_memory_left_find(const char *root, struct pp_memory_left *out);
 
 /* Returns the limit that leaves least, and its name ("what the system has available"; static
  * storage). */
-enum pp_room_kind pp_room_nearest(const struct pp_room *room, const char **what);
+enum pp_memory_limit pp_memory_left_least(const struct pp_memory_left *left, const char **what);
 
 /* Returns the name of a limit, for "... are left of". Static storage. */
-const char *pp_room_name(enum pp_room_kind kind);
+const char *pp_memory_limit_name(enum pp_memory_limit kind);
 
 #define PP_HOST_MAX 56 /* bytes of a host's name with its NUL; a longer name is cut */
 

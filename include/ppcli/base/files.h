@@ -290,7 +290,7 @@ const char *pp_json_shown(const char *text, char out[PP_JSON_SHOWN]);
 
 struct pp_bytes { /* begins as {0} */
     uint8_t *at;  /* [n]; owned */
-    size_t n, room;
+    size_t n, capacity;
     bool lost; /* some bytes were lost for lack of memory */
 };
 

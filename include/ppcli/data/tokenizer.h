@@ -109,7 +109,7 @@ struct pp_tokenizer {
 
 struct pp_ids {
     uint32_t *at; /* pp_free() */
-    size_t n, room;
+    size_t n, capacity;
 };
 
 /* Opens a folder with one of these, or a tokenizer.json. Errors: PP_ENOINPUT, PP_EFORMAT

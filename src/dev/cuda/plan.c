@@ -132,7 +132,7 @@ int cuda_plan_for(struct cuda *c, const struct cuda_shape *s, const struct cuda_
     enum cuda_fusion fusion = CUDA_ALONE;
     cublasLtMatmulAlgo_t algorithm = {0};
     PP_TRY(answer(c, s, &fusion, &algorithm));
-    PP_ROOM(c->plans, c->n_plans, c->room_plans);
+    PP_RESERVE(c->plans, c->n_plans, c->room_plans);
     struct cuda_plan *p = &c->plans[c->n_plans];
     PP_TRY_UNDO(cuda_plan_init(c, s, fusion, p), cuda_plan_fini(c, p));
     p->algorithm = algorithm;

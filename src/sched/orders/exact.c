@@ -26,7 +26,7 @@
 
 enum {
     N_CHAINS = 1 << 12, /* 12 bits of a hash */
-    FIRST_ROOM = 64,
+    FIRST_CAPACITY = 64,
     BEAM = 1600,      /* cells times states of a row */
     WIDEST = 64 << 8, /* states of a row, some 50 MB of memory */
 };
@@ -45,7 +45,7 @@ struct row {
     struct state *states;
     int64_t *times;  /* [.][n_times], see struct search */
     int32_t *chains; /* [N_CHAINS] states of equal hashes; -1: none */
-    int n, room;
+    int n, capacity;
 };
 
 struct search {
@@ -61,7 +61,7 @@ struct search {
     int64_t *tail, *head;
     struct pp_job *jobs; /* [row] */
     struct node *nodes;
-    int n_nodes, nodes_room;
+    int n_nodes, nodes_capacity;
     struct row rows[2];
     int width;
     bool cut;
@@ -86,7 +86,7 @@ static int64_t *input_of(const struct search *s, int64_t *state, int stage, int 
 }
 
 /* With one chunk per rank: returns the micro-batch whose W frees the memory for F of `mb`. */
-static int room_after(const struct search *s, int mb)
+static int freeing_mb(const struct search *s, int mb)
 {
     return s->r->n_virtual == s->r->p ? mb - s->r->limit : -1;
 }
@@ -144,8 +144,8 @@ static void set_head(struct search *s, int64_t *state, int cell, int j)
         t = PP_MAX(t, end_of_cell(s, state, cell, j - 1));
     if (op > PP_OP_F)
         t = PP_MAX(t, end_of_cell(s, state, cell - 1, j));
-    else if (room_after(s, j) >= 0)
-        t = PP_MAX(t, end_of_cell(s, state, cell + PP_OP_W, room_after(s, j)));
+    else if (freeing_mb(s, j) >= 0)
+        t = PP_MAX(t, end_of_cell(s, state, cell + PP_OP_W, freeing_mb(s, j)));
     if (op < PP_OP_W) {
         int64_t input = *input_of(s, state, k, op, j);
         int from = op == PP_OP_F ? cell - 3 : cell + 3;
@@ -229,12 +229,12 @@ static int add_state(struct search *s, struct row *row, int64_t bound, uint64_t 
         if ((banned & ~row->states[k].banned) == 0 && is_no_later(s->child, other, s->n_times))
             row->states[k].bound = NEVER;
     }
-    if (row->n == row->room) {
-        PP_GROW(row->states, 2 * row->room);
-        PP_GROW(row->times, 2 * (size_t)row->room * s->n_times);
-        row->room *= 2;
+    if (row->n == row->capacity) {
+        PP_GROW(row->states, 2 * row->capacity);
+        PP_GROW(row->times, 2 * (size_t)row->capacity * s->n_times);
+        row->capacity *= 2;
     }
-    PP_ROOM(s->nodes, s->n_nodes, s->nodes_room);
+    PP_RESERVE(s->nodes, s->n_nodes, s->nodes_capacity);
     memcpy(row->times + (size_t)row->n * s->n_times, s->child, s->n_times * sizeof(*s->child));
     row->states[row->n] = (struct state){bound, banned, s->n_nodes, *chain, row->n};
     *chain = row->n++;
@@ -448,9 +448,9 @@ static int search_widths(const struct pp_repair *r, int first, int widest, bool 
                        .width = first};
     for (struct row *row = s.rows; row < s.rows + 2; row++) {
         PP_ALLOC(row->chains, N_CHAINS);
-        PP_ALLOC(row->states, FIRST_ROOM);
-        PP_ALLOC(row->times, FIRST_ROOM * n_times);
-        row->room = FIRST_ROOM;
+        PP_ALLOC(row->states, FIRST_CAPACITY);
+        PP_ALLOC(row->times, FIRST_CAPACITY * n_times);
+        row->capacity = FIRST_CAPACITY;
     }
     for (size_t k = 0; k < r->row * (size_t)r->p; k++)
         rank_of[r->cells[k] / 3] = (int)(k / r->row);

@@ -234,12 +234,12 @@ static void search_lists(struct greedy *y, enum pp_greedy mode)
 {
     int chunks = y->g->chunks, all = chunks * y->g->microbatches;
     double cap = pp_cap(y->g) * chunks;
-    int64_t best = INT64_MAX, room = cap < all ? (int64_t)cap : all;
+    int64_t best = INT64_MAX, held_most = cap < all ? (int64_t)cap : all;
     if (mode != PP_GREEDY_SPLIT)
         try_knobs(y, all, KNOB_WHOLE, &best);
     for (int part = 2; mode == PP_GREEDY_SPLIT && part <= 4; part++)
         for (unsigned knobs = 0; knobs < N_KNOBS; knobs++)
-            try_knobs(y, (int)(room * part / 4), knobs, &best);
+            try_knobs(y, (int)(held_most * part / 4), knobs, &best);
 }
 
 static int emit_best(struct greedy *y, bool whole, struct pp_emit **e)
