@@ -49,7 +49,7 @@ static int open_locked(int folder, const char *name, int how)
 }
 
 /* Locks the gate. Other runs hold it for milliseconds, unless they are stopped just then. */
-static int pass_gate(int folder)
+static int lock_gate(int folder)
 {
     int fd = -1;
     for (int k = 0; k < GATE_TRIES && fd < 0; k++) {
@@ -66,7 +66,7 @@ bool core_locks_begin(struct core_locks *out)
 {
     *out = (struct core_locks){.folder = open_folder(), .gate = -1};
     if (out->folder >= 0)
-        out->gate = pass_gate(out->folder);
+        out->gate = lock_gate(out->folder);
     if (out->gate < 0)
         core_locks_end(out);
     return out->gate >= 0;

@@ -160,7 +160,7 @@ static struct on_the_way {
     char temp[PP_PATH_MAX];
 } on_the_way[ON_THE_WAY_MAX];
 
-static void note_file(const struct pp_io_file *f)
+static void register_temporary(const struct pp_io_file *f)
 {
     for (int i = 0; f->io == &pp_io_system && i < ON_THE_WAY_MAX; i++) {
         int none = 0;
@@ -173,7 +173,7 @@ static void note_file(const struct pp_io_file *f)
     }
 }
 
-static void forget_file(const struct pp_io_file *f)
+static void unregister_temporary(const struct pp_io_file *f)
 {
     for (int i = 0; f->io == &pp_io_system && i < ON_THE_WAY_MAX; i++) {
         struct on_the_way *one = &on_the_way[i];
@@ -208,7 +208,7 @@ int pp_io_create(const struct pp_io *io, const char *path, struct pp_io_file *ou
     if (f.fd < 0)
         return pp_fail_errno(0, "cannot create %s", path);
     pp_sha256_init(&f.sha);
-    note_file(&f);
+    register_temporary(&f);
     *out = f;
     return 0;
 }
@@ -249,7 +249,7 @@ static int rename_file(struct pp_io_file *f)
     }
     if (rc < 0)
         (void)io->ops->unlink(io, f->temp);
-    forget_file(f);
+    unregister_temporary(f);
     return rc;
 }
 
@@ -270,7 +270,7 @@ void pp_io_abandon(struct pp_io_file *f)
         (void)f->io->ops->close(f->io, f->fd);
         f->fd = -1;
         (void)f->io->ops->unlink(f->io, f->temp);
-        forget_file(f);
+        unregister_temporary(f);
     }
 }
 

@@ -8,7 +8,7 @@
 
 #include "ppcli/base/base.h"
 
-static void new_line(struct pp_json *j)
+static void write_newline(struct pp_json *j)
 {
     if (j->indent > 0)
         fprintf(j->f, "\n%*s", j->indent * j->depth, "");
@@ -40,7 +40,7 @@ static void write_key(struct pp_json *j, const char *key)
         if (j->any[j->depth])
             fputc(',', j->f);
         j->any[j->depth] = true;
-        new_line(j);
+        write_newline(j);
     }
     if (key) {
         write_quoted(j, key);
@@ -82,7 +82,7 @@ void pp_json_end(struct pp_json *j)
     bool array = j->is_array[j->depth];
     j->depth--;
     if (any)
-        new_line(j);
+        write_newline(j);
     fputc(array ? ']' : '}', j->f);
     if (j->depth == 0)
         fputc('\n', j->f);

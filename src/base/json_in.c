@@ -64,7 +64,7 @@ static void free_json(void *p)
     pp_free(b);
 }
 
-static void use_our_memory(void)
+static void set_allocators(void)
 {
     json_set_alloc_funcs(allocate_json, free_json);
 }
@@ -73,7 +73,7 @@ int pp_json_load(const char *text, size_t bytes, size_t flags, json_error_t *e, 
 {
     /* jansson keeps its two functions in variables, which must be set before the first use. */
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, use_our_memory);
+    pthread_once(&once, set_allocators);
     pp_assert(!parser.running);
     parser.blocks = NULL;
     parser.running = true;

@@ -81,7 +81,7 @@ static void write_line(const char *line, size_t n)
         (void)!write(STDERR_FILENO, line, n);
 }
 
-static void emit(const char *prefix, const char *fmt, va_list ap)
+static void write_record(const char *prefix, const char *fmt, va_list ap)
 {
     char line[2048];
     int used = print_wiping(line, sizeof(line) / 2, atomic_exchange(&progress_columns, 0));
@@ -134,7 +134,7 @@ void pp_log_info(const char *fmt, ...)
         return;
     va_list ap;
     va_start(ap, fmt);
-    emit("", fmt, ap);
+    write_record("", fmt, ap);
     va_end(ap);
 }
 
@@ -144,7 +144,7 @@ void pp_log_debug(const char *fmt, ...)
         return;
     va_list ap;
     va_start(ap, fmt);
-    emit("ppcli: debug: ", fmt, ap);
+    write_record("ppcli: debug: ", fmt, ap);
     va_end(ap);
 }
 
@@ -152,7 +152,7 @@ void pp_log_warn(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
-    emit("ppcli: warning: ", fmt, ap);
+    write_record("ppcli: warning: ", fmt, ap);
     va_end(ap);
 }
 

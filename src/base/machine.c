@@ -156,8 +156,8 @@ static bool read_number(const char *path, const char *word, uint64_t *out)
 }
 
 /* Lowers the limit by that of one control group, whose pages of files can be reclaimed. */
-static void group_limit(struct pp_memory_left *left, const char *dir, const char *max,
-                        const char *current, const char *cache)
+static void lower_by_group(struct pp_memory_left *left, const char *dir, const char *max,
+                           const char *current, const char *cache)
 {
     char path[PP_PATH_MAX];
     uint64_t most = 0, now = 0, files = 0;
@@ -170,12 +170,12 @@ static void group_limit(struct pp_memory_left *left, const char *dir, const char
     lower_limit(left, PP_MEMORY_GROUP, most > now ? most - now : 0);
 }
 
-static void group_memory(void *ctx, const char *dir, bool second)
+static void visit_memory_group(void *ctx, const char *dir, bool second)
 {
     if (second)
-        group_limit(ctx, dir, "memory.max", "memory.current", "file ");
+        lower_by_group(ctx, dir, "memory.max", "memory.current", "file ");
     else
-        group_limit(ctx, dir, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache ");
+        lower_by_group(ctx, dir, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache ");
 }
 
 /* ---- control groups */
@@ -239,7 +239,7 @@ static void visit_groups(const char *root, const char *controller, group_fn fn, 
 
 /* Reads the quota of a group: "150000 100000", or "max 100000"; in version 1 from two files, with
  * -1 for no quota. */
-static void group_quota(void *ctx, const char *dir, bool second)
+static void visit_quota_group(void *ctx, const char *dir, bool second)
 {
     struct pp_quota *q = ctx;
     char path[PP_PATH_MAX], text[64];
@@ -265,7 +265,7 @@ void pp_quota_find(const char *root, int mask, struct pp_quota *out)
 {
     struct pp_error before = *pp_error_get();
     *out = (struct pp_quota){.cpus = INFINITY, .cores = mask};
-    visit_groups(root, "cpu", group_quota, out, NULL);
+    visit_groups(root, "cpu", visit_quota_group, out, NULL);
     (void)pp_error_adopt(&before);
     out->limits = out->cpus < mask;
     if (out->limits)
@@ -296,7 +296,7 @@ void pp_memory_left_find(const char *root, struct pp_memory_left *out)
     if (pp_path_format(path, "%s/proc/meminfo", root) == 0 &&
         read_number(path, "MemAvailable:", &n) && n < UINT64_MAX / 1024)
         lower_limit(&left, PP_MEMORY_SYSTEM, n * 1024);
-    visit_groups(root, "memory", group_memory, &left, &left.group);
+    visit_groups(root, "memory", visit_memory_group, &left, &left.group);
     struct rlimit as;
     if (getrlimit(RLIMIT_AS, &as) == 0 && as.rlim_cur != RLIM_INFINITY &&
         pp_path_format(path, "%s/proc/self/statm", root) == 0 && read_number(path, "", &n)) {

@@ -89,7 +89,7 @@ struct pp_arena pp_arena_dry(void)
     return (struct pp_arena){.base = NULL, .bytes = SIZE_MAX, .used = 0};
 }
 
-static size_t whole_pages(size_t bytes)
+static size_t round_to_pages(size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
     return (bytes + page - 1) / page * page;
@@ -108,7 +108,7 @@ static void *map_aligned(size_t bytes)
     if (p == MAP_FAILED)
         return p;
     size_t head = (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
-    size_t size = whole_pages(bytes);
+    size_t size = round_to_pages(bytes);
     if (head > 0)
         munmap(p, head);
     munmap(p + head + size, more - head - size);

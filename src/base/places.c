@@ -18,7 +18,7 @@
 
 /* ---- choosing processors */
 
-static int by_worth(const void *a, const void *b)
+static int compare_worth(const void *a, const void *b)
 {
     const struct pp_cpu *x = a, *y = b;
     if (x->sibling != y->sibling)
@@ -26,7 +26,7 @@ static int by_worth(const void *a, const void *b)
     return x->speed != y->speed ? y->speed - x->speed : x->at - y->at;
 }
 
-static int by_nearness(const void *a, const void *b)
+static int compare_nearness(const void *a, const void *b)
 {
     const struct pp_cpu *x = a, *y = b;
     return x->speed != y->speed ? y->speed - x->speed : x->at - y->at;
@@ -37,11 +37,11 @@ static int by_nearness(const void *a, const void *b)
 static int take_pool(struct pp_cpu *cpus, int n, int needed)
 {
     int best = 0;
-    qsort(cpus, (size_t)n, sizeof(*cpus), by_worth);
+    qsort(cpus, (size_t)n, sizeof(*cpus), compare_worth);
     while (best < n && cpus[best].sibling == 0 && cpus[best].speed == cpus[0].speed)
         best++;
     best = needed <= best ? best : needed;
-    qsort(cpus, (size_t)best, sizeof(*cpus), by_nearness);
+    qsort(cpus, (size_t)best, sizeof(*cpus), compare_nearness);
     return best;
 }
 
@@ -54,7 +54,7 @@ static bool cpus_share(const struct pp_cpu *a, const struct pp_cpu *b, int level
 
 /* Gives the rank processors of the first domain of this level with enough free ones; number -1:
  * taken. */
-static bool deal_in(struct pp_cpu *pool, int n, int level, int each, int *out)
+static bool take_from_domain(struct pp_cpu *pool, int n, int level, int each, int *out)
 {
     for (int from = 0, to; from < n; from = to) {
         int left = 0;
@@ -73,11 +73,12 @@ static bool deal_in(struct pp_cpu *pool, int n, int level, int each, int *out)
     return false;
 }
 
-static void deal_out(struct pp_cpu *cpus, int n, int ranks, int each, int *out)
+static void assign_cores(struct pp_cpu *cpus, int n, int ranks, int each, int *out)
 {
     int pool = take_pool(cpus, n, ranks * each);
     for (int r = 0; r < ranks; r++)
-        for (int level = 0; !deal_in(cpus, pool, level, each, out + (size_t)r * (size_t)each);)
+        for (int level = 0;
+             !take_from_domain(cpus, pool, level, each, out + (size_t)r * (size_t)each);)
             level++;
 }
 
@@ -157,7 +158,7 @@ bool pp_topology_row(const struct pp_cpu *cpus, int n, int *from, char *out, siz
 /* ---- places */
 
 /* Locks the cores that were assigned; n: processors that were available. */
-static int hold_cores(const struct core_locks *locks, const struct pp_cpu *cpus, int n,
+static int lock_cores(const struct core_locks *locks, const struct pp_cpu *cpus, int n,
                       struct pp_places *out)
 {
     struct pp_cpu_mask used = {0};
@@ -173,8 +174,8 @@ static int hold_cores(const struct core_locks *locks, const struct pp_cpu *cpus,
 }
 
 /* Places ranks on these processors; fewer: use fewer rather than share cores with other runs. */
-static int place_on(struct pp_cpu *cpus, int n, const struct core_locks *locks, bool fewer,
-                    struct pp_places *out)
+static int place_ranks_on(struct pp_cpu *cpus, int n, const struct core_locks *locks, bool fewer,
+                          struct pp_places *out)
 {
     int before = out->processors;
     n = locks ? core_locks_filter(locks, cpus, n) : n;
@@ -189,8 +190,8 @@ static int place_on(struct pp_cpu *cpus, int n, const struct core_locks *locks, 
     memcpy(pool, cpus, (size_t)n * sizeof(*cpus));
     PP_ALLOC(out->cpus, needed);
     out->siblings = needed > count_cores(cpus, n);
-    deal_out(pool, n, out->ranks, out->processors, out->cpus);
-    return locks ? hold_cores(locks, cpus, n, out) : 0;
+    assign_cores(pool, n, out->ranks, out->processors, out->cpus);
+    return locks ? lock_cores(locks, cpus, n, out) : 0;
 }
 
 int pp_places_make(const struct pp_places_spec *spec, struct pp_places *out)
@@ -216,7 +217,7 @@ int pp_places_make(const struct pp_places_spec *spec, struct pp_places *out)
         return 0;
     struct core_locks locks;
     bool asks = spec->locks && core_locks_begin(&locks);
-    int rc = place_on(cpus, n, asks ? &locks : NULL, spec->threads == 0, out);
+    int rc = place_ranks_on(cpus, n, asks ? &locks : NULL, spec->threads == 0, out);
     if (asks)
         core_locks_end(&locks);
     if (rc < 0)

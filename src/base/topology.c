@@ -89,7 +89,7 @@ static int read_machine(hwloc_topology_t t, const struct pp_cpu_mask *mask, stru
 }
 
 /* Returns whether hwloc has a source to read: without one it complains on standard error. */
-static bool knows_something(void)
+static bool has_source(void)
 {
     return getenv("HWLOC_XMLFILE") || getenv("HWLOC_SYNTHETIC") || getenv("HWLOC_FSROOT") ||
            access("/sys/devices/system/cpu", F_OK) == 0;
@@ -100,7 +100,7 @@ int topology_read_all(const struct pp_cpu_mask *mask, struct pp_cpu *out)
     hwloc_topology_t t;
     int n = 0;
     pthread_once(&once, load_hwloc);
-    if (!loaded || !knows_something() || hw.topology_init(&t) != 0)
+    if (!loaded || !has_source() || hw.topology_init(&t) != 0)
         return 0;
     if (hw.topology_load(t) == 0)
         n = read_machine(t, mask, out);

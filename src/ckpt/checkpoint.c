@@ -40,7 +40,7 @@ static int compare_names(const char *a, const char *b)
     return (unsigned char)*a - (unsigned char)*b;
 }
 
-static int order_by_name(const void *a, const void *b)
+static int compare_entries(const void *a, const void *b)
 {
     const struct pp_ckpt_entry *x = a, *y = b;
     return compare_names(x->t->name, y->t->name);
@@ -60,7 +60,7 @@ int ckpt_build_index(struct pp_ckpt *ck)
             ck->index[ck->n_tensors++] = (struct pp_ckpt_entry){&h->tensors[i], p};
     }
     if (n > 1)
-        qsort(ck->index, n, sizeof(*ck->index), order_by_name);
+        qsort(ck->index, n, sizeof(*ck->index), compare_entries);
     for (int i = 1; i < ck->n_tensors; i++) {
         if (strcmp(ck->index[i - 1].t->name, ck->index[i].t->name) == 0) {
             return pp_fail(PP_EFORMAT, "%s: tensor %s is in %s as well",
@@ -101,7 +101,7 @@ struct wanted {
     size_t prefix; /* bytes that all names have in common at the start */
 };
 
-static int by_rest(const void *wanted, const void *entry)
+static int compare_rest(const void *wanted, const void *entry)
 {
     const struct wanted *w = wanted;
     const struct pp_ckpt_entry *e = entry;
@@ -114,7 +114,7 @@ const struct pp_st_tensor *ckpt_find(const struct pp_ckpt *ck, const char *name,
     const struct pp_ckpt_entry *e =
         ck->n_tensors == 0
             ? NULL
-            : bsearch(&key, ck->index, (size_t)ck->n_tensors, sizeof(*ck->index), by_rest);
+            : bsearch(&key, ck->index, (size_t)ck->n_tensors, sizeof(*ck->index), compare_rest);
     *out_part = e ? e->part : 0;
     return e ? e->t : NULL;
 }

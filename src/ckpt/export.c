@@ -22,7 +22,7 @@ static int read_source(void *ctx, uint64_t offset, void *dst, size_t bytes)
 }
 
 /* Refuses values that are not finite, as all readers of weights do. */
-static int look_at_values(void *ctx, uint64_t first, const float *values, size_t n)
+static int check_values(void *ctx, uint64_t first, const float *values, size_t n)
 {
     const struct export_source *s = ctx;
     (void)first;
@@ -83,7 +83,7 @@ static int list_items(struct exporter *e)
                            t->name);
         struct pp_st_item *item = add_item(e, &ck->index[i], t->name);
         if (!count)
-            PP_TRY(pp_ckpt_read(ck, t->name, t->n_dims, t->dims, look_at_values, item->ctx));
+            PP_TRY(pp_ckpt_read(ck, t->name, t->n_dims, t->dims, check_values, item->ctx));
         item->dtype = t->dtype;
         item->n_dims = t->n_dims;
         memcpy(item->dims, t->dims, (size_t)t->n_dims * sizeof(*t->dims));

@@ -83,7 +83,7 @@ int folder_trash_path(const char *dir, int64_t step, char out[PP_PATH_MAX])
     return pp_path_format(out, "%s/.trash-%s-%ld", dir, name, (long)getpid());
 }
 
-static int to_trash(const struct pp_io *io, const char *dir, int64_t step)
+static int move_to_trash(const struct pp_io *io, const char *dir, int64_t step)
 {
     char from[PP_PATH_MAX], to[PP_PATH_MAX];
     PP_TRY(folder_step_path(dir, step, from));
@@ -97,7 +97,7 @@ static int to_trash(const struct pp_io *io, const char *dir, int64_t step)
 static int remove_steps(const struct pp_io *io, const char *dir, const int64_t *steps, int n)
 {
     for (int i = 0; i < n; i++)
-        PP_TRY(to_trash(io, dir, steps[i]));
+        PP_TRY(move_to_trash(io, dir, steps[i]));
     PP_TRY(pp_io_sync_dir(io, dir));
     for (int i = 0; i < n; i++) {
         char path[PP_PATH_MAX];
@@ -141,8 +141,8 @@ static void announce_removal(const char *dir, const int64_t *steps, int n, int64
 
 /* Removes checkpoints: keep < 0: all that are newer than `step`; else those after `since` except
  * the newest `keep`. */
-static int remove_some(const struct pp_io *io, const char *dir, int keep, int64_t since,
-                       int64_t step)
+static int remove_checkpoints(const struct pp_io *io, const char *dir, int keep, int64_t since,
+                              int64_t step)
 {
     PP_OWN_MEMORY int64_t *steps = NULL;
     int n = 0, newer = 0;
@@ -161,12 +161,12 @@ static int remove_some(const struct pp_io *io, const char *dir, int keep, int64_
 int pp_ckpt_prune(const struct pp_io *io, const char *dir, int keep, int64_t since, int64_t step)
 {
     pp_assert(keep >= 1);
-    return remove_some(io, dir, keep, since, step);
+    return remove_checkpoints(io, dir, keep, since, step);
 }
 
 int pp_ckpt_drop_newer(const struct pp_io *io, const char *dir, int64_t step)
 {
-    return remove_some(io, dir, -1, -1, step);
+    return remove_checkpoints(io, dir, -1, -1, step);
 }
 
 int pp_ckpt_sweep(const struct pp_io *io, const char *dir, int64_t since_ns)

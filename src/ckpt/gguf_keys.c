@@ -89,7 +89,7 @@ static size_t spell_byte(uint8_t byte, char out[2])
     return 2;
 }
 
-static size_t spell_all(const char *bytes, int n, char *out)
+static size_t spell_bytes(const char *bytes, int n, char *out)
 {
     size_t used = 0;
     for (int i = 0; i < n; i++)
@@ -120,7 +120,7 @@ static void put_char_merges(struct gguf *g, const char *text)
             char merge[32];
             if (strncmp(before, p, (size_t)i + 1) == 0)
                 continue;
-            size_t n = spell_all(p, i, merge);
+            size_t n = spell_bytes(p, i, merge);
             merge[n++] = ' ';
             n += spell_byte((uint8_t)p[i], merge + n);
             gguf_string(&all, merge, n);
@@ -144,7 +144,7 @@ static void put_chars(struct gguf *g, const char *text, int vocabulary)
     for (const char *p = text; *p && n < vocabulary; n++) {
         char out[16];
         int length = pp_utf8_length(p);
-        gguf_string(&g->keys, out, spell_all(p, length, out));
+        gguf_string(&g->keys, out, spell_bytes(p, length, out));
         p += length;
     }
     put_unused(&g->keys, n, vocabulary);
@@ -155,7 +155,7 @@ static void put_chars(struct gguf *g, const char *text, int vocabulary)
     put_char_merges(g, text);
 }
 
-static enum token_type token_type(const struct pp_tokenizer *t, int i)
+static enum token_type choose_token_type(const struct pp_tokenizer *t, int i)
 {
     const struct pp_token *k = i < t->n ? &t->tokens[i] : NULL;
     return !k || !k->text[0] ? UNUSED
@@ -170,7 +170,7 @@ static void put_types(struct gguf *g, const struct pp_tokenizer *t, int vocabula
 {
     begin_array(g, "tokenizer.ggml.token_type", I32, (size_t)vocabulary);
     for (int i = 0; i < vocabulary; i++)
-        pp_bytes_little(&g->keys, token_type(t, i), 4);
+        pp_bytes_little(&g->keys, choose_token_type(t, i), 4);
 }
 
 /* What llama.cpp does to a text before its merges, by its name: lines of pp_tokenizer's steps after
@@ -260,7 +260,7 @@ static int put_scores(struct gguf *g, const struct pp_tokenizer *t, int vocabula
         made[t->merges[i].into] = true;
     }
     for (int i = 0; i < t->n; i++)
-        if (token_type(t, i) == NORMAL && !made[i] && pp_text_columns(t->tokens[i].text) > 1)
+        if (choose_token_type(t, i) == NORMAL && !made[i] && pp_text_columns(t->tokens[i].text) > 1)
             return pp_fail(PP_ECONFIG,
                            "%s: no merge makes token %d, but llama.cpp would find it in texts",
                            g->e->ck->path, i);

@@ -42,7 +42,7 @@ static void read_holder(int fd, char out[TEXT_MAX])
     }
 }
 
-static int held_by_another(const char *path, int fd)
+static int fail_held(const char *path, int fd)
 {
     char holder[TEXT_MAX];
     read_holder(fd, holder);
@@ -76,7 +76,7 @@ int pp_lock_take(const char *dir, struct pp_lock *out)
             return pp_fail_errno(0, "cannot write in %s", dir);
         int rc = flock(l.fd, LOCK_EX | LOCK_NB);
         if (rc != 0 && errno == EWOULDBLOCK) {
-            rc = held_by_another(l.path, l.fd);
+            rc = fail_held(l.path, l.fd);
             close(l.fd);
             return rc;
         }

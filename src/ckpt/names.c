@@ -18,7 +18,7 @@ void name_part(char out[NAME_BYTES], int index, int count)
 }
 
 /* Parses the step at the start of `name`; *rest is what follows it. */
-static bool begins_with_step(const char *name, int64_t *out_step, const char **rest)
+static bool parse_step(const char *name, int64_t *out_step, const char **rest)
 {
     if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')
         return false;
@@ -39,7 +39,7 @@ bool name_is_step(const char *name, int64_t *out_step)
 {
     int64_t step;
     const char *rest;
-    if (!begins_with_step(name, &step, &rest) || *rest != '\0')
+    if (!parse_step(name, &step, &rest) || *rest != '\0')
         return false;
     *out_step = step;
     return true;
@@ -67,7 +67,6 @@ bool name_is_leftover(const char *name)
     int64_t step;
     const char *rest;
     if (strncmp(name, ".trash-", 7) == 0)
-        return begins_with_step(name + 7, &step, &rest) && rest[0] == '-' && is_number(rest + 1);
-    return begins_with_step(name, &step, &rest) && strncmp(rest, ".tmp-", 5) == 0 &&
-           is_number(rest + 5);
+        return parse_step(name + 7, &step, &rest) && rest[0] == '-' && is_number(rest + 1);
+    return parse_step(name, &step, &rest) && strncmp(rest, ".tmp-", 5) == 0 && is_number(rest + 5);
 }

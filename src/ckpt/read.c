@@ -16,7 +16,7 @@
 
 /* ---- conversion of other types */
 
-static float of_bits(uint32_t bits)
+static float float_of_bits(uint32_t bits)
 {
     float f;
     memcpy(&f, &bits, sizeof(f));
@@ -25,16 +25,16 @@ static float of_bits(uint32_t bits)
 
 /* Converts an IEEE half: 1 sign, 5 exponent (bias 15), 10 fraction. Every half is exactly a
  * float. */
-static float of_half(uint16_t h)
+static float float_of_half(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h >> 15) << 31, exponent = h >> 10 & 31, fraction = h & 1023;
     if (exponent == 31)
-        return of_bits(sign | 0x7f800000u | fraction << 13);
+        return float_of_bits(sign | 0x7f800000u | fraction << 13);
     if (exponent == 0) {
         float f = (float)fraction * 0x1p-24f;
         return sign ? -f : f;
     }
-    return of_bits(sign | (exponent + 112) << 23 | fraction << 13);
+    return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
 }
 
 static void convert_to_floats(enum pp_st_dtype from, const void *src, size_t n, float *dst)
@@ -55,7 +55,7 @@ static void convert_to_floats(enum pp_st_dtype from, const void *src, size_t n, 
             continue;
         }
         memcpy(&half, p + 2 * i, sizeof(half));
-        dst[i] = from == PP_ST_F16 ? of_half(half) : of_bits((uint32_t)half << 16);
+        dst[i] = from == PP_ST_F16 ? float_of_half(half) : float_of_bits((uint32_t)half << 16);
     }
 }
 

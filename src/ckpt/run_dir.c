@@ -100,8 +100,8 @@ static int forget_earlier_run(const char *dir, const struct pp_lock *lock)
 }
 
 /* Uses the folder that run.dir names. *out_new: it contains nothing of an earlier run. */
-static int use_named(const struct pp_config *cfg, bool overwrite, struct pp_lock *lock,
-                     char dir[PP_PATH_MAX], bool *out_new)
+static int use_named_folder(const struct pp_config *cfg, bool overwrite, struct pp_lock *lock,
+                            char dir[PP_PATH_MAX], bool *out_new)
 {
     PP_TRY(pp_path_format(dir, "%s", cfg->run.dir));
     PP_TRY(run_dir_check(dir));
@@ -158,7 +158,7 @@ int pp_run_dir_create(const struct pp_config *cfg, const char *name, bool overwr
     if (strcmp(cfg->run.dir, "auto") == 0)
         PP_TRY(make_new(name, lock, dir));
     else
-        PP_TRY(use_named(cfg, overwrite, lock, dir, &is_new));
+        PP_TRY(use_named_folder(cfg, overwrite, lock, dir, &is_new));
     /* The config comes first: it identifies the folder as a run's, whenever the run is killed. */
     PP_TRY(is_new ? write_config(cfg, dir) : 0);
     return pp_run_dir_empty_rings(dir);

@@ -50,7 +50,7 @@ int pp_st_dtype_bits(enum pp_st_dtype t)
     return dtypes[t].bits;
 }
 
-static const char *keep_text(struct reading *r, const char *text)
+static const char *copy_text(struct reading *r, const char *text)
 {
     const char *kept = r->text;
     r->text = stpcpy(r->text, text) + 1;
@@ -139,7 +139,7 @@ static int read_tensor(struct reading *r, const char *name, const json_t *v)
     const char *label = r->label;
     struct pp_st_tensor *t = &r->h->tensors[r->h->n_tensors++];
     uint64_t bytes = 0;
-    t->name = keep_text(r, name);
+    t->name = copy_text(r, name);
     if (!json_is_object(v) || !json_object_get(v, "dtype") || !json_object_get(v, "shape") ||
         !json_object_get(v, "data_offsets")) {
         return pp_fail(PP_EFORMAT, "%s: tensor %s: dtype, shape and data_offsets are expected",
@@ -152,7 +152,7 @@ static int read_tensor(struct reading *r, const char *name, const json_t *v)
 
 /* ---- the whole header */
 
-static int by_place(const void *a, const void *b)
+static int compare_offsets(const void *a, const void *b)
 {
     const struct pp_st_tensor *x = a, *y = b;
     if (x->begin != y->begin)
@@ -186,7 +186,7 @@ static int check_coverage(const char *label, const struct pp_st_header *h)
     return 0;
 }
 
-static int by_key(const void *a, const void *b)
+static int compare_keys(const void *a, const void *b)
 {
     const struct pp_st_meta *x = a, *y = b;
     return strcmp(x->key, y->key);
@@ -210,11 +210,11 @@ static int read_meta(struct reading *r, json_t *v)
             return pp_fail(PP_EFORMAT, "%s: " OWN_KEY ": the value of '%s' is not a string",
                            r->label, pp_json_shown(key, shown));
         }
-        const char *kept = keep_text(r, key);
+        const char *kept = copy_text(r, key);
         r->h->meta[r->h->n_meta++] =
-            (struct pp_st_meta){.key = kept, .value = keep_text(r, json_string_value(value))};
+            (struct pp_st_meta){.key = kept, .value = copy_text(r, json_string_value(value))};
     }
-    qsort(r->h->meta, (size_t)r->h->n_meta, sizeof(*r->h->meta), by_key);
+    qsort(r->h->meta, (size_t)r->h->n_meta, sizeof(*r->h->meta), compare_keys);
     return 0;
 }
 
@@ -254,7 +254,7 @@ static int parse_header(const char *label, json_t *root, struct pp_st_header *h)
     {
         PP_TRY(strcmp(key, OWN_KEY) == 0 ? read_meta(&r, value) : read_tensor(&r, key, value));
     }
-    qsort(h->tensors, (size_t)h->n_tensors, sizeof(*h->tensors), by_place);
+    qsort(h->tensors, (size_t)h->n_tensors, sizeof(*h->tensors), compare_offsets);
     return check_coverage(label, h);
 }
 
@@ -341,8 +341,8 @@ void pp_st_header_free(struct pp_st_header **h)
 const char *pp_st_meta_value(const struct pp_st_header *h, const char *key)
 {
     const struct pp_st_meta wanted = {key, NULL};
-    const struct pp_st_meta *m =
-        h->n_meta == 0 ? NULL
-                       : bsearch(&wanted, h->meta, (size_t)h->n_meta, sizeof(*h->meta), by_key);
+    const struct pp_st_meta *m = h->n_meta == 0 ? NULL
+                                                : bsearch(&wanted, h->meta, (size_t)h->n_meta,
+                                                          sizeof(*h->meta), compare_keys);
     return m ? m->value : NULL;
 }

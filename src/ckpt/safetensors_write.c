@@ -29,7 +29,7 @@ struct writer {
     size_t head_bytes;
 };
 
-static int place_items(struct writer *w, const struct pp_st_item *items, int n)
+static int order_items(struct writer *w, const struct pp_st_item *items, int n)
 {
     /* Wide types first, so that every tensor is aligned to its type. */
     static const size_t widths[] = {8, 4};
@@ -150,7 +150,7 @@ static int write_items(struct writer *w, const struct pp_io *io, const struct pp
     w->piece = pp_alloc(PIECE_BYTES, 1);
     if (!w->entries || !w->piece)
         return pp_error_context("%s", w->path);
-    PP_TRY(place_items(w, items, n));
+    PP_TRY(order_items(w, items, n));
     for (int i = 0; i < w->n; i++)
         PP_TRY(pass_tensor(w, &w->entries[i], false, &w->entries[i].crc));
     PP_TRY(make_header(w, meta, n_meta));

@@ -157,7 +157,7 @@ static int locate_damage(const char *label, int fd, uint64_t bytes, const char *
     return pp_fail(PP_EFORMAT, "%s: damaged: %s; its tensors are intact", label, what);
 }
 
-static bool meta_is(const struct pp_st_header *h, const char *key, const char *value)
+static bool has_meta(const struct pp_st_header *h, const char *key, const char *value)
 {
     const char *found = pp_st_meta_value(h, key);
     return found && strcmp(found, value) == 0;
@@ -171,8 +171,8 @@ static int check_ties(const struct verifier *v, const char *label, int index,
     char step[32], part[32];
     snprintf(step, sizeof(step), "%" PRId64, v->m.step);
     snprintf(part, sizeof(part), "%d of %d", index, v->m.n_parts);
-    if (!meta_is(h, META_STEP, step) || !meta_is(h, META_HASH, v->m.config_hash) ||
-        !meta_is(h, META_PART, part)) {
+    if (!has_meta(h, META_STEP, step) || !has_meta(h, META_HASH, v->m.config_hash) ||
+        !has_meta(h, META_PART, part)) {
         return pp_fail(PP_EFORMAT,
                        "%s: is not part %s of step %s of this run: files of several checkpoints "
                        "were mixed",

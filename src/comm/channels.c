@@ -101,7 +101,8 @@ static int check_specs(struct pp_transport *tp, const struct pp_channel_spec *sp
     return pp_transport_agree(tp, check_peers(tp, specs, n, all, most));
 }
 
-static int out_of_turn(const struct pp_channel_spec *c, int slot, const char *what, enum pp_turn t)
+static int fail_out_of_turn(const struct pp_channel_spec *c, int slot, const char *what,
+                            enum pp_turn t)
 {
     static const char *const names[] = {"free", "acquired", "waited for", "being read"};
     return pp_fail(PP_EINTERNAL, "channel %d (rank %d to %d) slot %d: %s while it is %s", c->id,
@@ -194,7 +195,7 @@ int pp_transport_post_send(struct pp_transport *tp, int ch, int slot, size_t byt
     struct pp_channel_end *e = end_of(tp, ch, slot);
     struct pp_slot_end *s = &e->slots[slot];
     if (s->turn != PP_TURN_ACQUIRED)
-        return out_of_turn(&e->spec, slot, "send", s->turn);
+        return fail_out_of_turn(&e->spec, slot, "send", s->turn);
     PP_TRY(check_size(&e->spec, slot, bytes, tag));
     s->turn = PP_TURN_FREE;
     PP_TRY(tp->ops->post_send(tp, e, slot, bytes, tag));
@@ -208,7 +209,7 @@ int pp_transport_post_recv(struct pp_transport *tp, int ch, int slot, size_t byt
     struct pp_slot_end *s = &e->slots[slot];
     pp_assert(e->spec.dst == tp->rank);
     if (s->turn != PP_TURN_FREE)
-        return out_of_turn(&e->spec, slot, "receive", s->turn);
+        return fail_out_of_turn(&e->spec, slot, "receive", s->turn);
     PP_TRY(check_size(&e->spec, slot, bytes, tag));
     s->turn = PP_TURN_POSTED;
     s->bytes = bytes;
@@ -223,7 +224,7 @@ int pp_transport_wait_recv(struct pp_transport *tp, int ch, int slot)
     size_t bytes = s->bytes;
     uint32_t tag = s->tag;
     if (s->turn != PP_TURN_POSTED)
-        return out_of_turn(&e->spec, slot, "wait", s->turn);
+        return fail_out_of_turn(&e->spec, slot, "wait", s->turn);
     PP_TRY(tp->ops->wait_recv(tp, e, slot, &bytes, &tag));
     if (tag != s->tag || bytes != s->bytes) {
         return pp_fail(PP_EINTERNAL,
@@ -240,7 +241,7 @@ int pp_transport_release(struct pp_transport *tp, int ch, int slot)
     struct pp_channel_end *e = end_of(tp, ch, slot);
     struct pp_slot_end *s = &e->slots[slot];
     if (s->turn != PP_TURN_HELD)
-        return out_of_turn(&e->spec, slot, "release", s->turn);
+        return fail_out_of_turn(&e->spec, slot, "release", s->turn);
     s->turn = PP_TURN_FREE;
     PP_TRY(tp->ops->release ? tp->ops->release(tp, e, slot) : 0);
     s->count++;

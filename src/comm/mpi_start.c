@@ -108,7 +108,7 @@ static void end_mover(struct mpi *m)
 
 /* Cancels what is still posted after a failure: it will not be matched, and MPI_Finalize would wait
  * for it. */
-static void let_go(const struct pp_channel_end *e, int rank)
+static void cancel_requests(const struct pp_channel_end *e, int rank)
 {
     struct mpi_slot *slots = e->own_slots;
     for (int k = 0; slots && k < e->spec.slots; k++) {
@@ -141,7 +141,7 @@ void pp_mpi_close(struct pp_transport *tp)
 {
     end_mover(tp->impl);
     for (int i = 0; i < tp->n_ends; i++)
-        let_go(&tp->ends[i], tp->rank);
+        cancel_requests(&tp->ends[i], tp->rank);
     end_mpi(tp->impl);
 }
 
@@ -151,7 +151,7 @@ void pp_mpi_close(struct pp_transport *tp)
  * them while both ends compute; the mover moves larger messages. Values that the user has set stay.
  */
 #define KERNEL_BYTES "4198400" /* with its header */
-static void let_kernel_move(void)
+static void set_eager_limits(void)
 {
     static const char *const limits[] = {"eager_limit", "rndv_eager_limit", "max_send_size"};
     char name[64];
@@ -167,7 +167,7 @@ static void let_kernel_move(void)
 static int start(void)
 {
     PP_TRY(die_with_launcher());
-    let_kernel_move();
+    set_eager_limits();
     int level = MPI_THREAD_SINGLE;
     int rc = pp_mpi_init(MPI_THREAD_SERIALIZED, &level);
     return rc == MPI_SUCCESS ? 0 : pp_mpi_failed(rc, "MPI_Init_thread", __FILE__, __LINE__);

@@ -162,7 +162,7 @@ struct story {
 
 /* The lowest failing rank tells the others. It sends and does not gather: a gather would need size
  * times this record, and a failing run may have no memory. */
-static int share_story(struct pp_transport *tp, int teller, int code, int rc)
+static int share_error(struct pp_transport *tp, int teller, int code, int rc)
 {
     struct story s;
     if (tp->rank != teller) {
@@ -191,7 +191,7 @@ int pp_transport_agree(struct pp_transport *tp, int rc)
     PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), tp->verdicts));
     for (int r = 0; r < tp->size; r++)
         if (tp->verdicts[r] < 0)
-            return share_story(tp, r, tp->verdicts[r], rc);
+            return share_error(tp, r, tp->verdicts[r], rc);
     return 0;
 }
 
@@ -218,14 +218,14 @@ int pp_transport_bind(struct pp_transport *tp, struct pp_backend *be)
     return 0;
 }
 
-static bool on_device(const struct pp_transport *tp)
+static bool moves_device_memory(const struct pp_transport *tp)
 {
     return tp->be && !tp->be->caps.host_visible;
 }
 
 int pp_transport_allgather_on(struct pp_transport *tp, const void *in, size_t bytes, void *out)
 {
-    if (!on_device(tp))
+    if (!moves_device_memory(tp))
         return pp_transport_allgather(tp, in, bytes, out);
     if (tp->ops->allgather_on)
         return tp->ops->allgather_on(tp, in, bytes, out);
@@ -344,7 +344,7 @@ static int copy_floats(const struct sum *s, size_t n, const float *x, float *to)
     return 0;
 }
 
-static int exchange_here(const struct sum *s, int n)
+static int exchange_for_sum(const struct sum *s, int n)
 {
     return s->on_device ? s->tp->ops->exchange_on(s->tp, s->tp->exchanges, n)
                         : exchange_on_host(s->tp, s->tp->exchanges, n);
@@ -359,20 +359,20 @@ static int reduce_small(const struct sum *s, size_t N)
     for (int j = 1; j < s->n; j++) {
         if (s->me == 0) {
             x[0] = (struct pp_exchange){.peer = s->group[j], .in = s->scratch, .in_bytes = bytes};
-            PP_TRY(exchange_here(s, 1));
+            PP_TRY(exchange_for_sum(s, 1));
             PP_TRY(add_floats(s, N, s->scratch, s->buf));
         } else if (s->me == j) {
             x[0] = (struct pp_exchange){.peer = s->group[0], .out = s->buf, .out_bytes = bytes};
-            PP_TRY(exchange_here(s, 1));
+            PP_TRY(exchange_for_sum(s, 1));
         }
     }
     if (s->me != 0) {
         x[0] = (struct pp_exchange){.peer = s->group[0], .in = s->buf, .in_bytes = bytes};
-        return exchange_here(s, 1);
+        return exchange_for_sum(s, 1);
     }
     for (int j = 1; j < s->n; j++)
         x[j - 1] = (struct pp_exchange){.peer = s->group[j], .out = s->buf, .out_bytes = bytes};
-    return exchange_here(s, s->n - 1);
+    return exchange_for_sum(s, s->n - 1);
 }
 
 /* Sums by pieces: member d owns piece d, receives that piece from all others, keeps them until the
@@ -393,7 +393,7 @@ static int reduce_pieces(const struct sum *s, size_t N)
             k++;
         }
     }
-    PP_TRY(exchange_here(s, k));
+    PP_TRY(exchange_for_sum(s, k));
     /* The sum starts with member 0's piece in its place: ((x0 + x1) + x2) + ... */
     float *sum = s->me == 0 ? s->buf + lo : s->scratch;
     for (int j = 1; j < s->n; j++) {
@@ -410,13 +410,13 @@ static int reduce_pieces(const struct sum *s, size_t N)
                                           (piece_start(N, s->n, j + 1) - theirs) * f};
         }
     }
-    return exchange_here(s, k);
+    return exchange_for_sum(s, k);
 }
 
 int pp_transport_reduce(struct pp_transport *tp, const int *group, int n, size_t n_floats,
                         float *buf, float *scratch)
 {
-    struct sum s = {tp, group, n, -1, on_device(tp), buf, scratch};
+    struct sum s = {tp, group, n, -1, moves_device_memory(tp), buf, scratch};
     for (int j = 0; j < n; j++) {
         pp_assert(group[j] >= 0 && group[j] < tp->size && (j == 0 || group[j - 1] < group[j]));
         s.me = group[j] == tp->rank ? j : s.me;

@@ -47,7 +47,7 @@ bool pp_backoff_pause(struct pp_backoff *b)
     return true;
 }
 
-static void sleep_on(struct pp_word *w, uint32_t seen)
+static void sleep_on_word(struct pp_word *w, uint32_t seen)
 {
     const struct timespec most = {.tv_sec = 0, .tv_nsec = SLEEP_NS};
     atomic_fetch_add(&w->sleepers, 1);
@@ -82,7 +82,7 @@ int pp_word_wait(const struct pp_waiter *how, struct pp_word *w, uint32_t target
             return pp_fail(PP_ELOST, "stopped: another rank failed");
         if (!pp_backoff_pause(&b)) {
             pp_show_wait(how->waited_ns);
-            sleep_on(w, seen);
+            sleep_on_word(w, seen);
         } else if (b.rounds > SPINS && b.rounds % 4 == 0) {
             pp_show_wait(how->waited_ns); /* on a busy machine a yield can take milliseconds */
         }

@@ -94,7 +94,7 @@ int conf_text_check(const char *text, size_t bytes, char why[CONF_WHY_MAX])
 /* Returns the line without its comment. ';' begins one at the start or after a blank. '#' does
  * so only at the start: after a blank it is refused, because the library would keep it in the
  * value. */
-static struct span without_comment(struct reader *r, struct span s)
+static struct span strip_comment(struct reader *r, struct span s)
 {
     if (s.n > 0 && (s.p[0] == ';' || s.p[0] == '#'))
         return (struct span){s.p, 0};
@@ -114,7 +114,7 @@ static struct span without_comment(struct reader *r, struct span s)
 }
 
 /* Checks a header: reports what is wrong, and returns the section most likely meant. */
-static struct span section_line(struct reader *r, struct span s)
+static struct span parse_section(struct reader *r, struct span s)
 {
     const char *close = memchr(s.p, ']', s.n);
     const char *const *sections = r->to->sections;
@@ -157,7 +157,7 @@ static struct span section_line(struct reader *r, struct span s)
 }
 
 /* Returns whether the library reads this "key = value" as we do. */
-static bool key_line(struct reader *r, struct span s)
+static bool check_key_line(struct reader *r, struct span s)
 {
     const char *equals = memchr(s.p, '=', s.n);
     const char *colon = memchr(s.p, ':', equals ? (size_t)(equals - s.p) : s.n);
@@ -228,11 +228,11 @@ static char *feed_line(char *out, int out_bytes, void *stream)
     out[0] = '\0';
     if (conf_text_check(start, n, why) < 0) {
         report_line(r, "%s", why);
-    } else if ((s = without_comment(r, s)).n > 0) {
+    } else if ((s = strip_comment(r, s)).n > 0) {
         if (s.p[0] == '[') {
-            s = section_line(r, s);
+            s = parse_section(r, s);
             snprintf(out, limit + 1, "[%.*s]", (int)s.n, s.p);
-        } else if (key_line(r, s)) {
+        } else if (check_key_line(r, s)) {
             pass_line(r, s, out, limit);
         }
     }
@@ -283,8 +283,8 @@ static void add_problem(void *reader, int line, const char *text)
     conf_problem(r->cfg, (struct conf_place){CONF_FROM_FILE, line, NULL}, "%s", text);
 }
 
-static void unknown_key(struct config_reader *r, struct conf_place place, const char *section,
-                        const char *key)
+static void report_unknown_key(struct config_reader *r, struct conf_place place,
+                               const char *section, const char *key)
 {
     const char *keys[64];
     int n = 0;
@@ -311,7 +311,8 @@ static void unknown_key(struct config_reader *r, struct conf_place place, const 
                  conf_quote(key, strlen(key)).s, section, pp_did_you_mean(key, keys).s, section);
 }
 
-static void key_without_section(struct config_reader *r, struct conf_place place, const char *key)
+static void report_missing_section(struct config_reader *r, struct conf_place place,
+                                   const char *key)
 {
     for (int i = 0; i < conf_option_count(); i++) {
         const struct conf_option *o = conf_option(i);
@@ -331,7 +332,7 @@ static void take_config_key(void *reader, int line, const char *section, const c
     struct config_reader *r = reader;
     struct conf_place place = {CONF_FROM_FILE, line, NULL};
     if (section[0] == '\0') {
-        key_without_section(r, place, key);
+        report_missing_section(r, place, key);
         return;
     }
     int option = conf_option_find(section, key);
@@ -339,7 +340,7 @@ static void take_config_key(void *reader, int line, const char *section, const c
         char name[PP_NAME_MAX];
         snprintf(name, sizeof(name), "%s.%s", section, key);
         if (!conf_was_key(r->cfg, place, name, value))
-            unknown_key(r, place, section, key);
+            report_unknown_key(r, place, section, key);
         return;
     }
     const struct conf_origin *before = &r->cfg->source->origins[option];

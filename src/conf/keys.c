@@ -14,7 +14,7 @@
 #define RANGE_MAX 512
 #define MDOC_WIDTH 56 /* escapes and the rest of a word come on top */
 
-static const char *shown_default(const struct conf_option *o)
+static const char *format_default(const struct conf_option *o)
 {
     return o->def[0] ? o->def : "(empty)";
 }
@@ -28,7 +28,7 @@ static void print_key_text(FILE *f, const struct conf_option *o, const struct pp
         fprintf(f, "%s[%s]\n", first ? "" : "\n", o->section);
     conf_range_text(o, names, range, sizeof(range));
     int left =
-        fprintf(f, "  %-*s  %-10s  %s", name_width, o->key, conf_type(o)->name, shown_default(o));
+        fprintf(f, "  %-*s  %-10s  %s", name_width, o->key, conf_type(o)->name, format_default(o));
     int column = left > name_width + 31 ? left : name_width + 31;
     if (column + 2 + (int)strlen(range) <= PP_TEXT_WIDTH) {
         fprintf(f, "%*s  %s\n", column - left, "", range);
@@ -47,7 +47,7 @@ static void print_key_text(FILE *f, const struct conf_option *o, const struct pp
     }
 }
 
-static void json_limits(struct pp_json *j, const struct conf_option *o)
+static void print_json_limits(struct pp_json *j, const struct conf_option *o)
 {
     switch (o->type) {
     case CONF_INT:
@@ -79,8 +79,8 @@ static void json_limits(struct pp_json *j, const struct conf_option *o)
     }
 }
 
-static void json_values(struct pp_json *j, const struct conf_option *o,
-                        const struct pp_names *names)
+static void print_json_values(struct pp_json *j, const struct conf_option *o,
+                              const struct pp_names *names)
 {
     const char *const *list = conf_names_of(o, names);
     if (o->type == CONF_ENUM || o->type == CONF_CHOICES || list) {
@@ -109,8 +109,8 @@ static void print_key_json(struct pp_json *j, const struct conf_option *o,
     pp_json_str(j, "key", o->key);
     pp_json_str(j, "type", conf_type(o)->name);
     pp_json_str(j, "default", o->def);
-    json_limits(j, o);
-    json_values(j, o, names);
+    print_json_limits(j, o);
+    print_json_values(j, o, names);
     pp_json_str(j, "unit", o->unit ? o->unit : "");
     pp_json_bool(j, "in_hash", o->numbers);
     pp_json_str(j, "help", o->help);
@@ -118,7 +118,7 @@ static void print_key_json(struct pp_json *j, const struct conf_option *o,
 }
 
 /* Prints one byte of mdoc text so that it is neither an escape nor a typographic sign. */
-static void mdoc_byte(FILE *f, char c)
+static void print_mdoc_byte(FILE *f, char c)
 {
     static const struct {
         char c;
@@ -134,7 +134,7 @@ static void mdoc_byte(FILE *f, char c)
 }
 
 /* Prints text in lines that mandoc -Tlint accepts; no line may begin like a macro. */
-static void mdoc_text(FILE *f, const char *text)
+static void print_mdoc_text(FILE *f, const char *text)
 {
     int column = 0;
     for (const char *p = text; *p; p++) {
@@ -145,7 +145,7 @@ static void mdoc_text(FILE *f, const char *text)
         }
         if (column == 0 && (*p == '.' || *p == '\''))
             fputs("\\&", f);
-        mdoc_byte(f, *p);
+        print_mdoc_byte(f, *p);
         column++;
     }
     fputc('\n', f);
@@ -158,20 +158,20 @@ static void print_mdoc(FILE *f, const struct conf_option *o, const struct pp_nam
     if (new_section)
         fprintf(f, "%s.Ss [%s]\\&\n.Bl -tag -width Ds\n", first ? "" : ".El\n", o->section);
     fprintf(f, ".It Cm %s\n", o->key);
-    mdoc_text(f, o->help);
+    print_mdoc_text(f, o->help);
     fputs(".br\n", f);
     conf_range_text(o, names, range, sizeof(range));
     snprintf(line, sizeof(line), "%s%s%s; default %s", conf_type(o)->name, range[0] ? ": " : "",
-             range, shown_default(o));
-    mdoc_text(f, line);
+             range, format_default(o));
+    print_mdoc_text(f, line);
     const char *const *lines = conf_lines_of(o, names);
     for (int i = 0; lines && lines[i]; i += 2) {
         fprintf(f, "%s.It Cm %s\n", i == 0 ? ".Bl -tag -width Ds -compact\n" : "", lines[i]);
-        mdoc_text(f, lines[i + 1]);
+        print_mdoc_text(f, lines[i + 1]);
     }
     if (lines) {
         fputs(".El\n", f);
-        mdoc_text(f, o->note);
+        print_mdoc_text(f, o->note);
     }
 }
 
@@ -180,7 +180,7 @@ static bool is_selected(const struct conf_option *o, const char *section)
     return !section || strcmp(section, o->section) == 0 || strcmp(section, o->name) == 0;
 }
 
-static int unknown_section(const char *section)
+static int fail_unknown_section(const char *section)
 {
     const char *words[192 + CONF_SECTIONS_MAX];
     conf_sections(words);
@@ -246,7 +246,7 @@ int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *na
         }
     }
     if (n == 0)
-        return unknown_section(section);
+        return fail_unknown_section(section);
 
     if (format == PP_KEYS_JSON) {
         j = pp_json_begin(f, 2);

@@ -157,7 +157,7 @@ static void set_cut(struct pp_config *cfg, enum pp_assignment kind, const char *
 }
 
 /* Returns the bytes of the layer's name, or number, at p; 0: there is none. */
-static int layer_bytes(const char *p)
+static int measure_layer(const char *p)
 {
     int n = 0;
     while (isalnum((unsigned char)p[n]) || p[n] == '_' || p[n] == '.')
@@ -169,14 +169,14 @@ static int layer_bytes(const char *p)
 static bool take_layers(const char **p, struct conf_text *out)
 {
     const char *first = *p += strspn(*p, BLANKS);
-    int n = layer_bytes(first);
+    int n = measure_layer(first);
     const char *dash = first + n + strspn(first + n, BLANKS), *last = dash + 1;
     conf_put(out, "%s%.*s", out->used ? " | " : "", n, first);
     *p = dash;
     if (n == 0 || *dash != '-')
         return n > 0;
     last += strspn(last, BLANKS);
-    int m = layer_bytes(last);
+    int m = measure_layer(last);
     if (m != n || strncmp(first, last, (size_t)n) != 0)
         conf_put(out, "-%.*s", m, last);
     *p = last + m + strspn(last + m, BLANKS);
@@ -233,10 +233,10 @@ void conf_assignment_print(const struct conf_option *o, const struct pp_config *
 static int take_layer(const struct conf_reading *r, const struct entry *e, void *list)
 {
     struct conf_text *layers = list;
-    size_t n = (size_t)layer_bytes(e->p);
+    size_t n = (size_t)measure_layer(e->p);
     if (r->o->word) { /* ranges are allowed */
-        if (n > 0 && e->p[n] == '-' && layer_bytes(e->p + n + 1) > 0)
-            n += 1 + (size_t)layer_bytes(e->p + n + 1);
+        if (n > 0 && e->p[n] == '-' && measure_layer(e->p + n + 1) > 0)
+            n += 1 + (size_t)measure_layer(e->p + n + 1);
         if (n == 0 || n != e->n) {
             return conf_why(r->why,
                             "'%s' is not a layer; write off, all, auto, or layers and ranges of "

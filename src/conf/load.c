@@ -80,7 +80,7 @@ static int read_config_text(const char *path, char **out, size_t *out_bytes)
 }
 
 /* Copies a text that fits into one line of a message and a comment of an INI file. */
-static char *plain_copy(const char *text)
+static char *copy_plain(const char *text)
 {
     char why[CONF_WHY_MAX];
     char *copy = pp_strdup(text);
@@ -95,7 +95,7 @@ static int describe_file(struct pp_config_source *src, const char *path)
     bool is_file = path && strcmp(path, "-") != 0;
     memcpy(src->file_dir, src->cwd, sizeof(src->cwd));
     if (path) {
-        src->file = plain_copy(is_file ? path : "<stdin>");
+        src->file = copy_plain(is_file ? path : "<stdin>");
         if (!src->file)
             return PP_ERESOURCE;
     }
@@ -251,7 +251,7 @@ struct pp_did_you_mean conf_key_hint(const char *key)
     return pp_did_you_mean(key, names);
 }
 
-static void unknown_setting(struct pp_config *cfg, struct conf_place place, const char *key)
+static void report_unknown_setting(struct pp_config *cfg, struct conf_place place, const char *key)
 {
     conf_problem(cfg, place, "unknown key '%s'%s (ppcli keys)", conf_quote(key, strlen(key)).s,
                  conf_key_hint(key).s);
@@ -267,7 +267,7 @@ static void apply_settings(struct pp_config *cfg, const struct pp_setting *setti
         if (option >= 0)
             conf_assign(cfg, option, settings[i].value, place, names);
         else if (!conf_was_key(cfg, place, settings[i].key, settings[i].value))
-            unknown_setting(cfg, place, settings[i].key);
+            report_unknown_setting(cfg, place, settings[i].key);
     }
 }
 

@@ -105,8 +105,8 @@ const char *const *conf_lines_of(const struct conf_option *o, const struct pp_na
     return names && o->lines ? *(const char *const *const *)((const char *)names + o->lines) : NULL;
 }
 
-static const char *words_text(const struct conf_option *o, const char *const *names, char *out,
-                              size_t bytes)
+static const char *format_words(const struct conf_option *o, const char *const *names, char *out,
+                                size_t bytes)
 {
     size_t used = 0;
     out[0] = '\0';
@@ -155,11 +155,11 @@ const char *conf_range_text(const struct conf_option *o, const struct pp_names *
         snprintf(out, bytes, "true | false");
         break;
     case CONF_ENUM:
-        return words_text(o, NULL, out, bytes);
+        return format_words(o, NULL, out, bytes);
     case CONF_NAME:
         if (o->free)
             snprintf(out, bytes, "%s | a name", o->word);
-        return list ? words_text(o, list, out, bytes) : out;
+        return list ? format_words(o, list, out, bytes) : out;
     case CONF_PATH:
         snprintf(out, bytes, "%s%s", o->word ? o->word : "",
                  o->word ? " | a path | empty" : "a path | empty");

@@ -11,7 +11,7 @@
 
 #define SHOWN 60 /* most bytes of a quoted text */
 
-static int place_before(struct conf_place a, struct conf_place b)
+static int is_before(struct conf_place a, struct conf_place b)
 {
     return a.from != b.from ? a.from < b.from : a.number < b.number;
 }
@@ -21,7 +21,7 @@ static int insert_problem(struct conf_problems *list, struct conf_place place, c
 {
     PP_RESERVE(list->items, list->n, list->capacity);
     int at = list->n;
-    while (at > 0 && place_before(place, list->items[at - 1].place)) {
+    while (at > 0 && is_before(place, list->items[at - 1].place)) {
         list->items[at] = list->items[at - 1];
         at--;
     }
@@ -33,8 +33,8 @@ static int insert_problem(struct conf_problems *list, struct conf_place place, c
 }
 
 /* Formats a position: "mnist.ini:14: ", "--set: ", or "" for a default when there is no file. */
-static void place_text(const struct pp_config_source *src, struct conf_place p, char *out,
-                       size_t bytes)
+static void format_place(const struct pp_config_source *src, struct conf_place p, char *out,
+                         size_t bytes)
 {
     out[0] = '\0';
     if (p.from == CONF_FROM_SETTING)
@@ -56,7 +56,7 @@ static void add_problem(struct pp_config *cfg, struct conf_problems *list, struc
         list->more++;
         return;
     }
-    place_text(cfg->source, place, where, sizeof(where));
+    format_place(cfg->source, place, where, sizeof(where));
     vsnprintf(what, sizeof(what), fmt, args);
     snprintf(line, sizeof(line), "%s%s: %s", where, kind, what);
     char *text = pp_strdup(line);

@@ -51,7 +51,7 @@ static int edit_distance(const char *a, int n, const char *b, int m, int limit)
 
 /* Returns the bytes of a common section such as "train.", because a long section must not make two
  * short keys similar. */
-static int same_section(const char *a, const char *b)
+static int measure_common_section(const char *a, const char *b)
 {
     size_t n = strcspn(a, ".");
     return a[n] && strncmp(a, b, n + 1) == 0 ? (int)n + 1 : 0;
@@ -69,7 +69,7 @@ const char *pp_nearest(const char *word, const char *const *names)
         if (m > WORD_MAX)
             continue;
         int d = edit_distance(word, (int)n, names[i], (int)m, best_distance);
-        int least = d == 0 ? 1 : d == 1 ? 3 : 7 + same_section(word, names[i]);
+        int least = d == 0 ? 1 : d == 1 ? 3 : 7 + measure_common_section(word, names[i]);
         if (d < best_distance && (int)n >= least) {
             best = names[i];
             best_distance = d;

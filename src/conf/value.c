@@ -110,7 +110,7 @@ static int parse_whole(const struct conf_reading *r, const char *text, struct pp
 /* Returns the bytes of [sign] digits [. digits] [e [sign] digits] at the start of `text`, 0:
  * there is no such number. Hexadecimal, nan, inf and blanks, which strtod accepts, are not
  * numbers here. */
-static size_t decimal_bytes(const char *text)
+static size_t measure_decimal(const char *text)
 {
     const char *p = text + (*text == '-' || *text == '+');
     size_t whole = strspn(p, "0123456789"), part = p[whole] == '.';
@@ -128,12 +128,12 @@ static size_t decimal_bytes(const char *text)
 
 static bool looks_decimal(const char *text)
 {
-    size_t n = decimal_bytes(text);
+    size_t n = measure_decimal(text);
     return n > 0 && text[n] == '\0';
 }
 
 /* Converts in the C locale, whatever the process has set; errno as of strtod. */
-static double to_double(const char *text)
+static double parse_double(const char *text)
 {
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* the "C" locale needs no memory */
     errno = 0;
@@ -145,11 +145,11 @@ static double to_double(const char *text)
 bool conf_scaled_parse(const char **text, double *out)
 {
     static const char units[] = "KMGTP";
-    size_t n = decimal_bytes(*text);
+    size_t n = measure_decimal(*text);
     const char *p = *text + n, *unit = *p ? strchr(units, toupper((unsigned char)*p)) : NULL;
     if (n == 0)
         return false;
-    *out = to_double(*text);
+    *out = parse_double(*text);
     if (unit) {
         bool binary = p[1] == 'i';
         *out *= pow(binary ? 1024 : 1000, (double)(unit - units + 1));
@@ -174,7 +174,7 @@ static int parse_bytes(const struct conf_reading *r, const char *text, struct pp
 }
 
 /* Replaces a decimal comma by a point; false when that does not make a number. */
-static bool with_point(const char *text, char out[64])
+static bool replace_comma(const char *text, char out[64])
 {
     const char *comma = strchr(text, ',');
     if (!comma || strlen(text) >= 64)
@@ -191,7 +191,7 @@ int conf_float_parse(const struct conf_option *o, const char *text, double *out,
     struct conf_quoted q = conf_quote(text, strlen(text));
     conf_range_text(o, NULL, range, sizeof(range));
     if (!looks_decimal(text)) {
-        if (with_point(text, fixed)) {
+        if (replace_comma(text, fixed)) {
             snprintf(why, CONF_WHY_MAX, "'%s' is not a number; write %s", q.s, fixed);
         } else {
             snprintf(why, CONF_WHY_MAX,
@@ -199,7 +199,7 @@ int conf_float_parse(const struct conf_option *o, const char *text, double *out,
         }
         return -1;
     }
-    double value = to_double(text);
+    double value = parse_double(text);
     float used = (float)value; /* computations use no more precision */
     if ((errno == ERANGE && !isinf(value)) || (value != 0 && fabs(value) < (double)FLT_MIN)) {
         return conf_why(why,

@@ -93,7 +93,7 @@ static void take_record(struct pp_dataset *ds, const uint8_t *record)
 }
 
 /* Refuses files that are not CIFAR-10: another kind of file, or CIFAR-100. */
-static int judge_records(struct pp_source *s, const char *path, uint64_t bytes)
+static int check_records(struct pp_source *s, const char *path, uint64_t bytes)
 {
     uint8_t piece[4096];
     size_t got = 1;
@@ -113,7 +113,7 @@ static int read_records(struct pp_source *s, const char *path, int parts, struct
         if (got == 0 && i > 0)
             return 0;
         bool whole = got == RECORD && record[0] < CLASSES;
-        PP_TRY(whole ? 0 : judge_records(s, path, (uint64_t)i * RECORD + got));
+        PP_TRY(whole ? 0 : check_records(s, path, (uint64_t)i * RECORD + got));
         if (got < RECORD) {
             return pp_fail(PP_EFORMAT,
                            "%s: cut short: %d whole records of %zu bytes, then %zu bytes", path, i,

@@ -95,7 +95,7 @@ static bool parse_number(const char *cell, float *out)
 
 /* Returns whether all cells from i on are empty: spreadsheets end lines so if columns at the right
  * were used once. */
-static bool ends_empty(const struct table *t, int i)
+static bool has_empty_tail(const struct table *t, int i)
 {
     bool empty = i > 0;
     for (int k = i; k < t->n_cells && k <= t->columns; k++)
@@ -114,7 +114,7 @@ static int refuse_empty(const struct table *t, int i)
                    t->path, t->line, columns, t->sep);
 }
 
-static int bad_cell(const struct table *t, int i, const char *why)
+static int fail_cell(const struct table *t, int i, const char *why)
 {
     return pp_fail(PP_EFORMAT, "%s:%d: column %d%s is %s%.40s%s%s", t->path, t->line, i + 1,
                    i == t->label ? " (the label)" : "", t->cells[i][0] ? "'" : "",
@@ -182,7 +182,7 @@ static int check_names(const struct table *t, bool by_default)
     bool told = false;
     int other = -1;
     for (int i = 0; i < t->columns; i++) {
-        if (!t->cells[i][0] && ends_empty(t, i))
+        if (!t->cells[i][0] && has_empty_tail(t, i))
             return refuse_empty(t, i);
         if (!t->cells[i][0] && i > 0)
             return pp_fail(PP_EFORMAT, "%s:%d: column %d has no name; give it one", t->path,
@@ -226,7 +226,7 @@ static int take_separator(struct table *t)
 
 /* Finds the separator, the number of columns, whether the first line is a header, and the column of
  * the label. */
-static int look_at_first_line(struct table *t, const char *label)
+static int inspect_first_line(struct table *t, const char *label)
 {
     PP_TRY(take_separator(t));
     for (size_t n; t->at[n = strcspn(t->at, "\n")] && strspn(t->at, " ,;\t\r\"") >= n;
@@ -280,7 +280,7 @@ static int look_at_first_line(struct table *t, const char *label)
     if (names == t->columns - filled && names > 0)
         return refuse_empty(t, filled);
     if (names > 0 && names < t->columns && !numbered) /* a header only has names */
-        return bad_cell(t, odd, "expected a number, as others in this line are");
+        return fail_cell(t, odd, "expected a number, as others in this line are");
     if (names > 0 || numbered) {
         PP_TRY(check_names(t, strcmp(label, "last") == 0));
         return keep_names(t);
@@ -296,28 +296,28 @@ static int look_at_first_line(struct table *t, const char *label)
 static int take_row(const struct table *t, float *images, uint8_t *label)
 {
     float v;
-    if (t->n_cells > t->columns && ends_empty(t, t->columns))
+    if (t->n_cells > t->columns && has_empty_tail(t, t->columns))
         return refuse_empty(t, t->columns);
     if (t->n_cells != t->columns) {
         return pp_fail(PP_EFORMAT, "%s:%d: %d cells, expected %d", t->path, t->line, t->n_cells,
                        t->columns);
     }
     if (!parse_number(t->cells[t->label], &v) || !(v >= 0 && v <= 255 && v == floorf(v)))
-        return bad_cell(t, t->label, "expected a whole number from 0 to 255");
+        return fail_cell(t, t->label, "expected a whole number from 0 to 255");
     *label = (uint8_t)v;
     for (int i = 0; images && i < t->columns; i++) {
         if (i == t->label)
             continue;
         if (!parse_number(t->cells[i], images))
-            return bad_cell(t, i, "expected a number");
+            return fail_cell(t, i, "expected a number");
         if (!isfinite(*images))
-            return bad_cell(t, i, "which is not finite");
+            return fail_cell(t, i, "which is not finite");
         images++;
     }
     return 0;
 }
 
-static void look_at_first_cell(struct table *t, int row)
+static void inspect_first_cell(struct table *t, int row)
 {
     float cell = 0;
     double v = parse_number(t->cells[0], &cell) ? (double)cell : -1;
@@ -330,7 +330,7 @@ static void look_at_first_cell(struct table *t, int row)
 }
 
 /* Warns when the first column may not be an input: an index, or the labels of Kaggle's MNIST. */
-static int judge_first_column(const struct table *t, struct pp_dataset *ds)
+static int check_first_column(const struct table *t, struct pp_dataset *ds)
 {
     bool like_labels = t->columns >= WIDE_MIN && t->label == t->columns - 1 && t->first.whole &&
                        t->first.most >= 1 && t->first.most < 100;
@@ -369,14 +369,14 @@ static int read_rows(struct table *t, enum pp_split split, int parts, struct pp_
     for (next_line(t); t->n_cells > 0; next_line(t)) {
         size_t r = (size_t)ds->n++;
         PP_TRY(take_row(t, values ? values + r * features : NULL, &ds->labels[r]));
-        look_at_first_cell(t, (int)r);
+        inspect_first_cell(t, (int)r);
         ds->classes = ds->labels[r] >= ds->classes ? ds->labels[r] + 1 : ds->classes;
     }
     if (ds->n == 0)
         return pp_fail(PP_EFORMAT, "%s: no rows", t->path);
     ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
     ds->images_crc = values ? (uint32_t)crc32_z(0, ds->images, (size_t)ds->n * features * 4) : 0;
-    PP_TRY(split == PP_SPLIT_TRAIN ? judge_first_column(t, ds) : 0);
+    PP_TRY(split == PP_SPLIT_TRAIN ? check_first_column(t, ds) : 0);
     return pp_classes_of_labels(ds, split, t->path);
 }
 
@@ -403,7 +403,7 @@ static int open_csv(const struct pp_dataset_ops *self, const struct pp_config *c
 {
     struct table t = {.path = split == PP_SPLIT_TRAIN ? cfg->data.train_file : cfg->data.test_file};
     int rc = load_table(&t), most = pp_samples_max(cfg, split);
-    rc = rc == 0 ? look_at_first_line(&t, cfg->data.label) : rc;
+    rc = rc == 0 ? inspect_first_line(&t, cfg->data.label) : rc;
     ds->columns = t.names;
     if (rc == 0) {
         ds->shape = pp_shape_flat(t.columns - 1);

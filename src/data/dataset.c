@@ -170,7 +170,7 @@ static uint32_t read_token(const struct pp_dataset *ds, size_t i)
 
 /* Refuses windows of which no target counts: there would be nothing to learn or test. Stops at the
  * first target that counts. */
-static int judge_targets(struct pp_dataset *ds, enum pp_split split)
+static int check_targets(struct pp_dataset *ds, enum pp_split split)
 {
     uint64_t windows = ds->starts > 0 ? ds->starts : (uint64_t)ds->n;
     const long long ignored = (long long)ds->ignored - 1;
@@ -200,7 +200,7 @@ int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
     int rc = pp_dataset_fits(cfg, ds, (int)pp_shape_floats(model_input), model_classes);
     rc = rc == 0 ? pp_dataset_tokens(cfg, ds) : rc;
     if (rc == 0 && ds->windows && ds->images && ds->ignored > 0)
-        rc = judge_targets(ds, split);
+        rc = check_targets(ds, split);
     if (rc == 0 && cfg->model.vocab_size == 0)
         rc = pp_dataset_judge_range(ds);
     if (rc == 0 && ds->unchecked && ds->map)

@@ -54,7 +54,7 @@ static uint64_t bytes_max(const struct pp_pin *pin)
     return pin->bytes + pin->bytes / 1000 + 4096;
 }
 
-static int check(struct pp_source *s, const char *path, const struct pp_pin *pin)
+static int check_digest(struct pp_source *s, const char *path, const struct pp_pin *pin)
 {
     uint8_t buffer[16384], digest[PP_SHA256_BYTES];
     char hex[PP_SHA256_HEX], head[64];
@@ -83,7 +83,7 @@ int pp_pin_check(const char *path, const struct pp_pin *pin, bool *out_gz)
         PP_OWN(pp_source_close) struct pp_source *s = NULL;
         PP_TRY(pp_source_open(path, (enum pp_source_kind)kind, &s));
         *out_gz = pp_source_is_gzip(s);
-        rc = check(s, path, pin);
+        rc = check_digest(s, path, pin);
     }
     return rc;
 }
@@ -314,7 +314,7 @@ static void remove_empty(const char *dir, size_t there)
 }
 
 /* Returns the length of the part of the path that exists. */
-static size_t length_there(const char *dir)
+static size_t measure_existing(const char *dir)
 {
     char path[PP_PATH_MAX];
     snprintf(path, sizeof(path), "%s", dir);
@@ -332,7 +332,7 @@ int pp_fetch(const struct pp_fetch_set *set, const char *from, const char *dir,
     struct fetch f = {.limits = *limits, .mirrors = from ? only : set->mirrors};
     PP_TRY(from ? check_from(from, &f) : 0);
     f.limits.http = limits->http || (from && strncmp(from, "http://", 7) == 0);
-    size_t there = length_there(dir);
+    size_t there = measure_existing(dir);
     PP_TRY(pp_dir_create(dir));
     int rc = get_all(set, &f, dir);
     if (rc < 0)

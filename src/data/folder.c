@@ -43,8 +43,8 @@ static void note_folder(struct looked *l, const char *dir)
         l->text[used] = '\0'; /* do not show cut names */
 }
 
-static int say_absent(const struct pp_dataset_ops *self, const struct pp_config *cfg,
-                      const struct looked *l)
+static int fail_absent(const struct pp_dataset_ops *self, const struct pp_config *cfg,
+                       const struct looked *l)
 {
     const char *get = self->info.fetch_command;
     const char *path = cfg->data.path;
@@ -70,7 +70,7 @@ int pp_folder_find(const struct pp_dataset_ops *self, const struct pp_config *cf
     if (cfg->data.path[0]) {
         PP_TRY(locate(cfg->data.path, split, ctx, &found));
         note_folder(&l, cfg->data.path);
-        return found ? 0 : say_absent(self, cfg, &l);
+        return found ? 0 : fail_absent(self, cfg, &l);
     }
     char dir[PP_PATH_MAX];
     int rc = pp_data_dir(self->info.name, dir);
@@ -90,5 +90,5 @@ int pp_folder_find(const struct pp_dataset_ops *self, const struct pp_config *cf
         PP_TRY(locate(self->places[i], split, ctx, &found));
         note_folder(&l, self->places[i]);
     }
-    return found ? 0 : say_absent(self, cfg, &l);
+    return found ? 0 : fail_absent(self, cfg, &l);
 }

@@ -90,7 +90,7 @@ int pp_loader_steps(const struct pp_loader *ld)
 }
 
 /* Returns the index of the batch's first row in ld->order. */
-static int batch_first(const struct pp_loader *ld, int step)
+static int find_batch_start(const struct pp_loader *ld, int step)
 {
     pp_assert(step >= 0 && step < pp_loader_steps(ld));
     return step * ld->batch_size; /* below n */
@@ -98,20 +98,20 @@ static int batch_first(const struct pp_loader *ld, int step)
 
 int pp_loader_batch_rows(const struct pp_loader *ld, int step)
 {
-    return PP_MIN(ld->batch_size, ld->n - batch_first(ld, step));
+    return PP_MIN(ld->batch_size, ld->n - find_batch_start(ld, step));
 }
 
 static void find_share(const struct pp_loader *ld, int step, int *first, int *count)
 {
     pp_balanced_piece(pp_loader_batch_rows(ld, step), ld->replicas, ld->replica, first, count);
-    *first += batch_first(ld, step);
+    *first += find_batch_start(ld, step);
 }
 
 int pp_loader_share_first(const struct pp_loader *ld, int step)
 {
     int first, count;
     find_share(ld, step, &first, &count);
-    return first - batch_first(ld, step);
+    return first - find_batch_start(ld, step);
 }
 
 int pp_loader_share_rows(const struct pp_loader *ld, int step)

@@ -61,7 +61,7 @@ static int read_images(const struct pp_pair *p, struct pp_array *a, struct pp_da
 }
 
 /* Converts floats, which come from npy, to labels, which are bytes. */
-static int to_bytes(const char *path, uint8_t **data, size_t n)
+static int convert_to_bytes(const char *path, uint8_t **data, size_t n)
 {
     const float *from = (const float *)(const void *)*data;
     uint8_t *to = *data; /* never ahead of the reader */
@@ -103,7 +103,7 @@ static int read_labels(const struct pp_pair *p, struct pp_array *a, struct pp_da
 {
     PP_TRY(p->read(p->labels, a, (void **)&ds->labels));
     if (!a->pixels)
-        PP_TRY(to_bytes(p->labels, &ds->labels, a->n));
+        PP_TRY(convert_to_bytes(p->labels, &ds->labels, a->n));
     for (size_t i = 0; p->classes > 0 && i < a->n; i++) {
         if (ds->labels[i] >= p->classes) {
             return pp_fail(PP_EFORMAT, "%s: label %zu is %d, expected 0 to %d", p->labels, i,

@@ -90,7 +90,7 @@ static void rotate_picture(double degrees, const struct pp_shape *s, const uint8
 
 typedef uint8_t table[BANDS_MAX][256];
 
-static void look_up(const table t, const struct pp_shape *s, const uint8_t *in, uint8_t *out)
+static void map_values(const table t, const struct pp_shape *s, const uint8_t *in, uint8_t *out)
 {
     size_t bands = (size_t)s->dims[2], n = bytes_of(s);
     for (size_t i = 0; i < n; i += bands)
@@ -157,7 +157,7 @@ static void change_values(enum picture_op op, double magnitude, const struct pp_
         for (int i = 0; i < 256 && op == PICTURE_POSTERIZE; i++)
             t[b][i] = (uint8_t)(i & ~((1 << (8 - (int)magnitude)) - 1));
     }
-    look_up(t, s, in, out);
+    map_values(t, s, in, out);
 }
 
 /* ---- mixing with a simpler picture */

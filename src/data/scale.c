@@ -82,7 +82,7 @@ struct column {
     double squares, least, most;
 };
 
-static void look_at_columns(const struct pp_dataset *ds, int columns, struct column *of)
+static void inspect_columns(const struct pp_dataset *ds, int columns, struct column *of)
 {
     const float *x = (const float *)(const void *)ds->images;
     const struct pp_scaling *k = &ds->scaling;
@@ -117,7 +117,7 @@ int pp_dataset_judge_range(struct pp_dataset *ds)
     int columns = flat ? ds->shape.dims[0] : pp_shape_channels(&ds->shape), worst = -1, large = 0;
     double each = (double)ds->n * (double)pp_shape_floats(&ds->shape) / columns, most = 0;
     PP_TAKE(struct column, of, columns);
-    look_at_columns(ds, columns, of);
+    inspect_columns(ds, columns, of);
     for (int c = 0; c < columns; c++) {
         double root = sqrt(of[c].squares / each), far = fmax(-of[c].least, of[c].most);
         bool is_large = root > LARGE_ROOT || far > LARGE_MOST;

@@ -97,7 +97,7 @@ void pp_source_close(struct pp_source **s)
     *s = NULL;
 }
 
-static int cut_short(const struct pp_source *s, const char *what)
+static int fail_cut_short(const struct pp_source *s, const char *what)
 {
     return pp_fail(PP_EFORMAT,
                    "%s: cut short: the file ends after %" PRIu64 " bytes, inside its %s", s->path,
@@ -123,7 +123,7 @@ static int inflate_some(struct pp_source *s, uint8_t *out, size_t n, size_t *out
     bool more;
     PP_TRY(fill_input(s, &more));
     if (!more)
-        return cut_short(s, "gzip stream");
+        return fail_cut_short(s, "gzip stream");
     uInt most = n < (1u << 30) ? (uInt)n : 1u << 30;
     s->z.next_out = out;
     s->z.avail_out = most;
@@ -172,7 +172,7 @@ int pp_source_pull(struct pp_source *s, void *out, size_t n, const char *what)
     PP_TRY(pp_source_read(s, out, n, &got));
     if (got == n)
         return 0;
-    return !s->gz ? cut_short(s, what)
+    return !s->gz ? fail_cut_short(s, what)
                   : pp_fail(PP_EFORMAT,
                             "%s: the gzip stream holds %" PRIu64 " bytes, expected %" PRIu64,
                             s->path, s->out_bytes, s->out_bytes + (n - got));

@@ -37,7 +37,7 @@ static void make_bytes(uint64_t seed, uint64_t stream, uint64_t first_block, siz
     }
 }
 
-static int how_many(const struct pp_config *cfg, enum pp_split split, int train, int test)
+static int count_samples(const struct pp_config *cfg, enum pp_split split, int train, int test)
 {
     int n = pp_samples_max(cfg, split);
     return n > 0 ? n : split == PP_SPLIT_TRAIN ? train : test;
@@ -81,7 +81,7 @@ static int open_made(const struct pp_dataset_ops *self, const struct pp_config *
                      enum pp_split split, int parts, const struct pp_shape *model_input,
                      int model_classes, struct pp_dataset *ds)
 {
-    ds->n = how_many(cfg, split, TRAIN_N, TEST_N);
+    ds->n = count_samples(cfg, split, TRAIN_N, TEST_N);
     ds->shape = *model_input;
     PP_TRY(pp_data_shape(cfg, &ds->shape));
     ds->classes = model_classes;
@@ -136,7 +136,7 @@ static int open_tokens(const struct pp_dataset_ops *self, const struct pp_config
                        enum pp_split split, int parts, const struct pp_shape *model_input,
                        int model_classes, struct pp_dataset *ds)
 {
-    ds->n = how_many(cfg, split, TRAIN_TEXTS, TEST_TEXTS);
+    ds->n = count_samples(cfg, split, TRAIN_TEXTS, TEST_TEXTS);
     ds->shape = *model_input;
     ds->classes = model_classes;
     ds->element = PP_U32;

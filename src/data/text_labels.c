@@ -94,7 +94,7 @@ static int read_lines(const char *path, bool chars, struct lines *l)
     return l->n > 0 ? 0 : pp_fail(PP_EFORMAT, "%s: no lines", path);
 }
 
-static int by_word(const void *a, const void *b)
+static int compare_words(const void *a, const void *b)
 {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
@@ -109,7 +109,7 @@ static int number_of(const char *word)
 
 static const char *const *find_label(const char *const *words, int n, const char *label)
 {
-    return bsearch(&label, words, (size_t)n, sizeof(*words), by_word);
+    return bsearch(&label, words, (size_t)n, sizeof(*words), compare_words);
 }
 
 /* Lists the labels, those of training first, so that a class keeps its number whatever is
@@ -125,7 +125,7 @@ static int list_labels(const char *path, struct labelled *l)
         for (int i = 0; i < l->of[split].n; i++)
             if (split == 0 || !find_label(l->words, known, l->of[split].rows[i].label))
                 words[n++] = l->of[split].rows[i].label;
-        qsort(words, (size_t)n, sizeof(*words), by_word);
+        qsort(words, (size_t)n, sizeof(*words), compare_words);
         for (int i = 0; i < n; i++) {
             if (i == 0 || strcmp(words[i], words[i - 1]) != 0)
                 l->words[l->n_words++] = words[i];

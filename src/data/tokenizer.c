@@ -243,7 +243,7 @@ bool pp_tokenizer_same(const struct pp_tokenizer *a, const struct pp_tokenizer *
 
 /* ---- tables derived from the tokenizer.json */
 
-static int shape_added(const char *label, struct tokenizer_work *w)
+static int derive_added(const char *label, struct tokenizer_work *w)
 {
     for (int i = 0; i < w->n_added; i++) {
         struct added *a = &w->added[i];
@@ -263,7 +263,7 @@ static int shape_added(const char *label, struct tokenizer_work *w)
 /* Computes the pairs of bytes that some token has side by side; without a pattern a text may be cut
  * between all others, unless a step looks at the whole text, or an unknown character may wait for
  * what follows. */
-static int shape_seams(struct pp_tokenizer *t)
+static int derive_seams(struct pp_tokenizer *t)
 {
     struct tokenizer_work *w = t->work;
     bool all_bytes = w->byte_fallback, whole = w->ignore_merges;
@@ -288,8 +288,8 @@ static int shape_seams(struct pp_tokenizer *t)
 
 int tokenizer_shape(const char *label, struct pp_tokenizer *t)
 {
-    PP_TRY(shape_added(label, t->work));
-    return shape_seams(t);
+    PP_TRY(derive_added(label, t->work));
+    return derive_seams(t);
 }
 
 void pp_tokenizer_destroy(struct pp_tokenizer **tokenizer)

@@ -42,7 +42,7 @@ struct look {
     uint8_t head[HEAD_BYTES + 1];
 };
 
-static int look_at_header(const struct look *l, const struct kind *k, const uint32_t *header,
+static int inspect_header(const struct look *l, const struct kind *k, const uint32_t *header,
                           struct pp_dataset *ds, uint64_t *out_n)
 {
     uint64_t each = pp_element_bytes(k->element);
@@ -116,8 +116,8 @@ static int check_width(const struct look *l, size_t each)
 }
 
 /* Finds the tokens of the file and the offset of the first. */
-static int look_at_file(const struct look *l, struct pp_dataset *ds, uint64_t *out_first,
-                        uint64_t *out_n)
+static int inspect_tokens(const struct look *l, struct pp_dataset *ds, uint64_t *out_first,
+                          uint64_t *out_n)
 {
     uint32_t header[3] = {0};
     size_t each = (size_t)l->cfg->data.token_bytes;
@@ -126,7 +126,7 @@ static int look_at_file(const struct look *l, struct pp_dataset *ds, uint64_t *o
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         *out_first = HEADER_BYTES;
         if (header[0] == kinds[i].magic)
-            return look_at_header(l, &kinds[i], header, ds, out_n);
+            return inspect_header(l, &kinds[i], header, ds, out_n);
     }
     *out_first = 0;
     *out_n = l->bytes / each;
@@ -164,7 +164,7 @@ static int inspect_file(const char *path, int fd, uint64_t bytes, const struct p
     *l = (struct look){.path = path, .fd = fd, .bytes = bytes, .cfg = cfg};
     l->n_head = bytes < HEAD_BYTES ? (size_t)bytes : HEAD_BYTES;
     PP_TRY(pp_fd_read_at(fd, path, 0, l->head, l->n_head));
-    PP_TRY(look_at_file(l, ds, out_first, out_n));
+    PP_TRY(inspect_tokens(l, ds, out_first, out_n));
     return check_vocabulary(cfg, path, ds);
 }
 

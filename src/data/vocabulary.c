@@ -24,7 +24,7 @@ void pp_vocabulary_fini(struct pp_vocabulary *v)
 }
 
 /* Returns the character at text[at], which is not after the end; *length 0: it is not valid. */
-static uint32_t code_at(const char *text, size_t at, size_t bytes, size_t *length)
+static uint32_t decode_character(const char *text, size_t at, size_t bytes, size_t *length)
 {
     const unsigned char *s = (const unsigned char *)text + at;
     int n = pp_utf8_length(text + at);
@@ -35,7 +35,7 @@ static uint32_t code_at(const char *text, size_t at, size_t bytes, size_t *lengt
     return code;
 }
 
-static int no_character(const char *label, const char *text, size_t at)
+static int fail_character(const char *label, const char *text, size_t at)
 {
     return pp_fail(PP_EFORMAT,
                    "%s: byte %zu (0x%02x) begins no character of UTF-8%s; use data.tokens = bytes",
@@ -49,9 +49,9 @@ int pp_vocabulary_of(int n, const char *const *paths, const char *const *texts, 
     PP_TAKE(bool, seen, CODES);
     for (int i = 0; i < n; i++) {
         for (size_t at = 0, length; at < bytes[i]; at += length) {
-            uint32_t code = code_at(texts[i], at, bytes[i], &length);
+            uint32_t code = decode_character(texts[i], at, bytes[i], &length);
             if (length == 0 || code == 0)
-                return no_character(paths[i], texts[i], at);
+                return fail_character(paths[i], texts[i], at);
             count += !seen[code];
             seen[code] = true;
         }
@@ -130,7 +130,7 @@ const char *character_shown(const char *at, char out[CHARACTER_SHOWN])
                  {0xa0, "a no-break space"},
                  {0xfeff, "a byte order mark"}};
     size_t length;
-    uint32_t code = code_at(at, 0, PP_UTF8_MAX, &length);
+    uint32_t code = decode_character(at, 0, PP_UTF8_MAX, &length);
     const char *name = pp_text_control(at) ? "a character that is not shown" : NULL;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         name = names[i].code == code ? names[i].name : name;
@@ -181,9 +181,9 @@ int pp_vocabulary_encode(const struct pp_vocabulary *v, const char *label, const
     for (size_t at = 0, length = 1; at < bytes && n < most; at += length, n++) {
         int token = (unsigned char)text[at] + v->first;
         if (v->codes) {
-            uint32_t code = code_at(text, at, bytes, &length);
+            uint32_t code = decode_character(text, at, bytes, &length);
             if (length == 0)
-                return no_character(label, text, at);
+                return fail_character(label, text, at);
             char shown[CHARACTER_SHOWN];
             token = token_of(v, code);
             if (token < 0) {
@@ -217,7 +217,7 @@ const char *pp_vocabulary_decode(const struct pp_vocabulary *v, int token,
 /* ---- comparing two vocabularies */
 
 /* Makes the vocabulary of either form a tokenizer. */
-static int as_tokenizer(const char *label, const char *text, struct pp_vocabulary *v)
+static int make_tokenizer(const char *label, const char *text, struct pp_vocabulary *v)
 {
     PP_OWN(pp_vocabulary_fini) struct pp_vocabulary characters = {0};
     PP_OWN_MEMORY char *json = NULL;
@@ -234,8 +234,8 @@ static int compare_texts(const struct pp_config *cfg, const char *path, const ch
     PP_OWN(pp_vocabulary_fini) struct pp_vocabulary a = {0}, b = {0};
     if (strcmp(then, now) == 0)
         return 0;
-    PP_TRY(as_tokenizer(path, then, &a));
-    PP_TRY(as_tokenizer("data.tokenizer", now, &b));
+    PP_TRY(make_tokenizer(path, then, &a));
+    PP_TRY(make_tokenizer("data.tokenizer", now, &b));
     pp_assert(a.bpe && b.bpe);
     if (pp_tokenizer_same(a.bpe, b.bpe))
         return 0;

@@ -20,7 +20,7 @@ struct queue {
     int32_t *next;  /* [V] micro-batch of the next W */
 };
 
-static int queue_action(struct queue *q, const struct pp_action *a)
+static int append_action(struct queue *q, const struct pp_action *a)
 {
     int m = q->plan->geometry.microbatches;
     int chunk = q->plan->chunk_of[a->stage];
@@ -50,7 +50,7 @@ static int ascend_rank(struct queue *q, struct pp_plan *plan, int rank)
     memset(q->next, 0, chunks * sizeof(*q->next));
     q->out.n = 0;
     for (int k = 0; k < plan->ranks[rank].n_actions; k++)
-        PP_TRY(queue_action(q, &plan->ranks[rank].actions[k]));
+        PP_TRY(append_action(q, &plan->ranks[rank].actions[k]));
     return pp_plan_take_cells(plan, rank, q->out.cells, q->out.n);
 }
 

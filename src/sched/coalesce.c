@@ -42,7 +42,7 @@ static bool in_group(const struct pp_plan *plan, const struct pp_action *a, int 
 }
 
 /* Counts the actions of a rank after each B of a group became two actions. */
-static int64_t actions_after(const struct pp_plan *plan, int rank)
+static int64_t count_actions(const struct pp_plan *plan, int rank)
 {
     const struct pp_rank_plan *list = &plan->ranks[rank];
     int64_t n = list->n_actions;
@@ -77,7 +77,7 @@ static void group_actions(const struct pp_plan *plan, const struct pp_rank_plan 
 int pp_pass_coalesce(struct pp_plan *plan)
 {
     for (int r = 0; r < plan->geometry.stages; r++) {
-        int64_t n = actions_after(plan, r);
+        int64_t n = count_actions(plan, r);
         if (n > INT32_MAX)
             return pp_fail(PP_EFORMAT, "rank %d: %lld actions are too many", r, (long long)n);
         struct pp_action *actions;

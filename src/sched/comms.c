@@ -91,7 +91,7 @@ static bool merges_i_and_w(const struct pp_plan *plan)
 }
 
 /* Counts the actions that make one cell: an overlapped pair, or an I with its W. */
-static int cell_length(const struct lowering *l, int r, int k)
+static int count_cell_actions(const struct lowering *l, int r, int k)
 {
     const struct pp_rank_plan *list = &l->plan->ranks[r];
     const struct pp_action *a = &list->actions[k];
@@ -108,7 +108,7 @@ static int take_turn(struct lowering *l, int r)
     if (k == pp_plan_first_tied(list)) /* torch has no cells for G and T */
         return 0;
     const struct pp_action *a = &list->actions[k];
-    int n = cell_length(l, r, k);
+    int n = count_cell_actions(l, r, k);
     if (!input_arrived(l, a) || (a->overlap && !input_arrived(l, a + 1)))
         return 0;
     l->at[r] += n;

@@ -33,7 +33,7 @@ static bool is_send(const struct pp_csv_cell *c)
     return c->type == PP_CSV_SEND_F || c->type == PP_CSV_SEND_B;
 }
 
-static struct pp_csv_cell message_cell(enum pp_csv_type type, int stage, int mb)
+static struct pp_csv_cell make_message_cell(enum pp_csv_type type, int stage, int mb)
 {
     return (struct pp_csv_cell){.type = (uint8_t)type, .stage = stage, .mb = mb};
 }
@@ -44,7 +44,7 @@ static struct pp_csv_cell other_half(const struct pp_csv_cell *c)
     static const enum pp_csv_type types[] = {PP_CSV_RECV_F, PP_CSV_SEND_F, PP_CSV_RECV_B,
                                              PP_CSV_SEND_B};
     bool up = c->type == PP_CSV_SEND_F || c->type == PP_CSV_RECV_B;
-    return message_cell(types[c->type - PP_CSV_SEND_F], c->stage + (up ? 1 : -1), c->mb);
+    return make_message_cell(types[c->type - PP_CSV_SEND_F], c->stage + (up ? 1 : -1), c->mb);
 }
 
 /* Returns the message that a SEND or RECV cell moves; -1: the stage has no neighbour on that
@@ -68,8 +68,10 @@ static int check_compute(const struct machine *x, int rank, int k)
     if (op == PP_OP_W || op == PP_OP_R)
         return 0;
     bool forward = op == PP_OP_F;
-    struct pp_csv_cell in = message_cell(forward ? PP_CSV_RECV_F : PP_CSV_RECV_B, c->stage, c->mb);
-    struct pp_csv_cell out = message_cell(forward ? PP_CSV_SEND_F : PP_CSV_SEND_B, c->stage, c->mb);
+    struct pp_csv_cell in =
+        make_message_cell(forward ? PP_CSV_RECV_F : PP_CSV_RECV_B, c->stage, c->mb);
+    struct pp_csv_cell out =
+        make_message_cell(forward ? PP_CSV_SEND_F : PP_CSV_SEND_B, c->stage, c->mb);
     int32_t needs = message_of(x, &in);
     int32_t makes = message_of(x, &out);
     if (needs >= 0 && message_travels(x, needs) && !(x->did[needs] & TAKEN)) {

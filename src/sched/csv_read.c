@@ -129,8 +129,8 @@ static int parse_decimal(const struct reader *rd, const char **at, int32_t *out)
  * Parses one cell without parentheses; *at moves past it. `cell` is quoted in errors. Returns 1, or
  * 0 for a cell that is ignored.
  */
-static int simple_cell(const struct reader *rd, const char *cell, const char **at,
-                       struct pp_csv_cell *out)
+static int parse_cell(const struct reader *rd, const char *cell, const char **at,
+                      struct pp_csv_cell *out)
 {
     int32_t stage = 0;
     int32_t mb = 0;
@@ -182,12 +182,12 @@ static int read_pair(struct reader *rd, const char *cell)
     const char *at = cell + 1;
     if (!strchr(cell, ')'))
         return FAIL(rd, "'%s': the parenthesis is not closed", quote_cell(cell, shown));
-    int rc = simple_cell(rd, cell, &at, &f);
+    int rc = parse_cell(rd, cell, &at, &f);
     if (rc < 0)
         return rc;
     if (rc > 0 && *at == ';') {
         at++;
-        rc = simple_cell(rd, cell, &at, &b);
+        rc = parse_cell(rd, cell, &at, &b);
         if (rc < 0)
             return rc;
     }
@@ -223,7 +223,7 @@ static int take_cell(struct reader *rd, char *text)
     }
     struct pp_csv_cell c;
     const char *at = text;
-    int rc = simple_cell(rd, text, &at, &c);
+    int rc = parse_cell(rd, text, &at, &c);
     if (rc < 0)
         return rc;
     if (*at != '\0')

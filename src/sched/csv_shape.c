@@ -115,7 +115,7 @@ static int find_shape(struct pp_table *t)
 
 /* Finds the rank that holds most cells of each stage, so that the stray cell is blamed (Boyer-Moore
  * majority vote: one pass, one number per stage). */
-static void vote_places(struct pp_table *t, int *votes)
+static void find_majority_ranks(struct pp_table *t, int *votes)
 {
     for (int r = 0; r < t->csv.n_rows; r++) {
         for (int k = 0; k < t->csv.rows[r].n; k++) {
@@ -183,7 +183,7 @@ int pp_table_shape(struct pp_table *t)
     PP_TAKE(int, held, t->g.stages);
     for (int s = 0; s < t->n_virtual; s++)
         t->rank_of[s] = -1;
-    vote_places(t, votes);
+    find_majority_ranks(t, votes);
     PP_TRY(check_stages(t));
     return check_even(t, held);
 }

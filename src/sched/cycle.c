@@ -23,7 +23,7 @@ const char *pp_cell_name(const struct pp_plan *plan, const struct pp_action *a,
 
 /* Returns the channel of the message that rank r waits for, and its micro-batch. The walk that
  * counts the slots runs before the messages are filled in, but message ids are arithmetic. */
-static int awaited_channel(const struct pp_walk *w, int r)
+static int find_awaited_channel(const struct pp_walk *w, int r)
 {
     int32_t message = w->wait[r].message;
     int c = message / w->plan->geometry.microbatches;
@@ -34,15 +34,15 @@ static int awaited_channel(const struct pp_walk *w, int r)
 
 static int mb_of(const struct pp_walk *w, int r)
 {
-    bool tied = awaited_channel(w, r) >= 2 * (w->plan->n_virtual - 1);
+    bool tied = find_awaited_channel(w, r) >= 2 * (w->plan->n_virtual - 1);
     int32_t message = w->wait[r].message;
     return tied ? w->plan->messages[message].mb : message % w->plan->geometry.microbatches;
 }
 
 /* Returns the rank whose action ends the wait of rank r. */
-static int waits_for(const struct pp_walk *w, int r)
+static int find_awaited_rank(const struct pp_walk *w, int r)
 {
-    const struct pp_channel *ch = &w->plan->channels[awaited_channel(w, r)];
+    const struct pp_channel *ch = &w->plan->channels[find_awaited_channel(w, r)];
     return w->wait[r].kind == PP_WAIT_MESSAGE ? ch->src_rank : ch->dst_rank;
 }
 
@@ -53,7 +53,7 @@ static bool ends_wait(const struct pp_walk *w, int r, const struct pp_action *a)
         return a->send == w->wait[r].message;
     if (a->op >= PP_OP_G)
         return a->recv == w->wait[r].message;
-    if (a->stage != w->plan->channels[awaited_channel(w, r)].dst_stage || a->mb != mb_of(w, r))
+    if (a->stage != w->plan->channels[find_awaited_channel(w, r)].dst_stage || a->mb != mb_of(w, r))
         return false;
     return w->plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B;
 }
@@ -64,7 +64,7 @@ static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
 {
     const struct pp_walk *w = ctx;
     bool message = w->wait[r].kind == PP_WAIT_MESSAGE;
-    int other = waits_for(w, r);
+    int other = find_awaited_rank(w, r);
     if (bytes > 0) {
         char in[PP_CELL_NAME_MAX];
         char by[PP_CELL_NAME_MAX] = "what no cell does";

@@ -13,8 +13,8 @@ int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb)
 }
 
 /* Visits the ranks one by one with one buffer, so only one rank's cells exist at a time. */
-static int visit_each(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
-                      pp_cells_visit *visit, void *ctx)
+static int visit_rank_by_rank(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
+                              pp_cells_visit *visit, void *ctx)
 {
     struct pp_emit e = {0};
     int rc = 0;
@@ -28,8 +28,8 @@ static int visit_each(const struct pp_schedule_ops *ops, const struct pp_geometr
     return rc;
 }
 
-static int visit_together(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
-                          pp_cells_visit *visit, void *ctx)
+static int visit_all_ranks(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
+                           pp_cells_visit *visit, void *ctx)
 {
     int p = g->stages;
     PP_TAKE(struct pp_emit, lists, p);
@@ -48,7 +48,8 @@ static int visit_together(const struct pp_schedule_ops *ops, const struct pp_geo
 int pp_schedule_visit(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
                       pp_cells_visit *visit, void *ctx)
 {
-    return ops->emit_all ? visit_together(ops, g, visit, ctx) : visit_each(ops, g, visit, ctx);
+    return ops->emit_all ? visit_all_ranks(ops, g, visit, ctx)
+                         : visit_rank_by_rank(ops, g, visit, ctx);
 }
 
 static int take_cells(void *ctx, int rank, const struct pp_emit *e)
@@ -56,12 +57,12 @@ static int take_cells(void *ctx, int rank, const struct pp_emit *e)
     return pp_plan_take_cells(ctx, rank, e->cells, e->n);
 }
 
-static int forward_loop(const struct pp_geometry *g, struct pp_emit **e)
+static int emit_forward_loop(const struct pp_geometry *g, struct pp_emit **e)
 {
     return pp_greedy_emit(g, PP_PLACE_LOOP, PP_GREEDY_FORWARD, e);
 }
 
-static int forward_v(const struct pp_geometry *g, struct pp_emit **e)
+static int emit_forward_v(const struct pp_geometry *g, struct pp_emit **e)
 {
     return pp_greedy_emit(g, PP_PLACE_V, PP_GREEDY_FORWARD, e);
 }
@@ -71,7 +72,8 @@ static int forward_v(const struct pp_geometry *g, struct pp_emit **e)
 int pp_pass_generate_eval(struct pp_plan *plan, enum pp_placement placement)
 {
     static const struct pp_schedule_ops forward[] = {
-        [PP_PLACE_LOOP] = {.emit_all = forward_loop}, [PP_PLACE_V] = {.emit_all = forward_v}};
+        [PP_PLACE_LOOP] = {.emit_all = emit_forward_loop},
+        [PP_PLACE_V] = {.emit_all = emit_forward_v}};
     return pp_schedule_visit(&forward[placement], &plan->geometry, take_cells, plan);
 }
 

@@ -73,8 +73,8 @@ static int fail_order(const struct traffic *t, int channel, const struct pp_acti
  * only have the order of calls (NCCL) could not run any other plan. `mine` counts the messages at
  * this end of the channel, `other` those at the end that may have been visited before.
  */
-static int pass_by(struct traffic *t, int channel, const struct pp_action *a, int32_t *mine,
-                   const int32_t *other)
+static int check_channel_order(struct traffic *t, int channel, const struct pp_action *a,
+                               int32_t *mine, const int32_t *other)
 {
     int k = mine[channel]++, mb = a->mb;
     int32_t *place = &t->order[pp_plan_message(t->plan, channel, 0) + k];
@@ -98,11 +98,11 @@ static int bind_messages(struct traffic *t, struct pp_action *a)
     a->recv = alone ? -1 : pp_plan_message(t->plan, from, a->mb);
     a->send = alone ? -1 : pp_plan_message(t->plan, to, a->mb);
     if (a->recv >= 0)
-        PP_TRY(pass_by(t, from, a, t->taken, t->sent));
-    return a->send >= 0 ? pass_by(t, to, a, t->sent, t->taken) : 0;
+        PP_TRY(check_channel_order(t, from, a, t->taken, t->sent));
+    return a->send >= 0 ? check_channel_order(t, to, a, t->sent, t->taken) : 0;
 }
 
-static int bind_all(struct traffic *t, struct pp_plan *plan)
+static int bind_all_messages(struct traffic *t, struct pp_plan *plan)
 {
     for (int r = 0; r < plan->geometry.stages; r++)
         for (int k = 0; k < plan->ranks[r].n_actions; k++)
@@ -119,7 +119,7 @@ int pp_pass_lower(struct pp_plan *plan, int32_t **out_order)
     PP_TAKE(int32_t, sent, plan->n_channels);
     PP_TAKE(int32_t, taken, plan->n_channels);
     struct traffic t = {.plan = plan, .order = order, .sent = sent, .taken = taken};
-    PP_TRY(bind_all(&t, plan));
+    PP_TRY(bind_all_messages(&t, plan));
     *out_order = order;
     order = NULL;
     return 0;

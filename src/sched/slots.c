@@ -28,8 +28,8 @@
 
 #include "ppcli/base/base.h"
 
-/* Returns the lowest free number of 0..n-1: a heap of the freed numbers, then the next new
- * number. */
+/* A pool that gives the lowest free number of 0..n-1: a heap of the freed numbers, then the next
+ * new number. */
 struct pool {
     int32_t *heap; /* [M] of each of its chunks: never more numbers are free than were taken */
     int n_free;
@@ -73,7 +73,8 @@ struct holder {
     struct pool *state_pool, *grad_pool; /* [V + 1]: one of each chunk, then the shared pool */
 };
 
-static void slots_of_action(struct holder *h, struct pp_action *a, int chunk, int pool, size_t m)
+static void assign_action_slots(struct holder *h, struct pp_action *a, int chunk, int pool,
+                                size_t m)
 {
     size_t i = (size_t)chunk * m + (size_t)a->mb;
     struct pool *state = &h->state_pool[pool];
@@ -96,7 +97,7 @@ static void slots_of_action(struct holder *h, struct pp_action *a, int chunk, in
     }
 }
 
-static void slots_of_rank(struct pp_plan *plan, int rank, struct holder *h)
+static void assign_rank_slots(struct pp_plan *plan, int rank, struct holder *h)
 {
     size_t m = (size_t)plan->geometry.microbatches;
     for (int c = 0; c <= plan->geometry.chunks; c++) {
@@ -113,14 +114,14 @@ static void slots_of_rank(struct pp_plan *plan, int rank, struct holder *h)
     for (int k = 0; k < plan->ranks[rank].n_actions; k++) {
         struct pp_action *a = &plan->ranks[rank].actions[k];
         int chunk = plan->chunk_of[a->stage];
-        slots_of_action(h, a, chunk, plan->shared[a->stage] ? plan->geometry.chunks : chunk, m);
+        assign_action_slots(h, a, chunk, plan->shared[a->stage] ? plan->geometry.chunks : chunk, m);
         int *states = &plan->state_slots[a->stage], *grads = &plan->grad_slots[a->stage];
         *states = a->slot < *states ? *states : a->slot + 1;
         *grads = a->gslot < *grads ? *grads : a->gslot + 1;
     }
 }
 
-static int rank_slots(struct pp_plan *plan)
+static int assign_all_rank_slots(struct pp_plan *plan)
 {
     size_t chunks = (size_t)plan->geometry.chunks;
     size_t n = chunks * (size_t)plan->geometry.microbatches;
@@ -133,13 +134,13 @@ static int rank_slots(struct pp_plan *plan)
                        .state_pool = pools,
                        .grad_pool = pools + chunks + 1};
     for (int r = 0; r < plan->geometry.stages; r++)
-        slots_of_rank(plan, r, &h);
+        assign_rank_slots(plan, r, &h);
     return 0;
 }
 
 /* Assigns slots in a forward-only plan: nothing is kept after F, so one state serves all
  * micro-batches. */
-static void rank_slots_eval(struct pp_plan *plan)
+static void assign_eval_slots(struct pp_plan *plan)
 {
     for (int r = 0; r < plan->geometry.stages; r++) {
         for (int k = 0; k < plan->ranks[r].n_actions; k++) {
@@ -197,8 +198,8 @@ static int fewest_slots(const int32_t *order, const int64_t *sent_at, const int6
     return fewest;
 }
 
-static void channel_slots(struct pp_plan *plan, int c, const int32_t *order, const int64_t *sent_at,
-                          const int64_t *free_at)
+static void assign_channel_slots(struct pp_plan *plan, int c, const int32_t *order,
+                                 const int64_t *sent_at, const int64_t *free_at)
 {
     struct pp_channel *ch = &plan->channels[c];
     int m = plan->geometry.microbatches;
@@ -228,7 +229,7 @@ static void channel_slots(struct pp_plan *plan, int c, const int32_t *order, con
     }
 }
 
-static int message_slots(struct pp_plan *plan, const int32_t *order)
+static int assign_message_slots(struct pp_plan *plan, const int32_t *order)
 {
     PP_OWN(pp_walk_fini) struct pp_walk w = {0};
     PP_TRY(pp_walk_init(&w, plan, false));
@@ -238,15 +239,15 @@ static int message_slots(struct pp_plan *plan, const int32_t *order)
     w.ctx = &f;
     PP_TRY(pp_walk_run(&w));
     for (int c = 0; c < plan->n_channels; c++)
-        channel_slots(plan, c, order, w.avail, free_at);
+        assign_channel_slots(plan, c, order, w.avail, free_at);
     return 0;
 }
 
 int pp_pass_slots(struct pp_plan *plan, const int32_t *order)
 {
     if (plan->kind == PP_PLAN_EVAL)
-        rank_slots_eval(plan);
+        assign_eval_slots(plan);
     else
-        PP_TRY(rank_slots(plan));
-    return message_slots(plan, order);
+        PP_TRY(assign_all_rank_slots(plan));
+    return assign_message_slots(plan, order);
 }

@@ -88,7 +88,7 @@ static void release_mb(struct pp_walk *w, int channel, int mb)
 }
 
 /* Returns the message that still occupies the slot action a needs; -1: it may send. */
-static int32_t in_the_way(const struct pp_walk *w, const struct pp_action *a)
+static int32_t find_blocking_message(const struct pp_walk *w, const struct pp_action *a)
 {
     int channel = pp_sends_on(w->plan, a);
     int before = w->sent[channel] - w->plan->channels[channel].slots;
@@ -116,7 +116,7 @@ static void run_in_slots(struct pp_walk *w, int r)
             return;
         }
         if (a->send >= 0) {
-            int32_t before = in_the_way(w, a);
+            int32_t before = find_blocking_message(w, a);
             if (before >= 0) {
                 w->wait[r] = (struct pp_wait){PP_WAIT_SLOT, before};
                 return;

@@ -60,7 +60,7 @@ bool pp_event_computes(int kind)
     return kind > PP_EVENT_NONE && kind < PP_EVENT_KINDS && kinds[kind].computes;
 }
 
-static uint64_t *words_behind(void *head)
+static uint64_t *get_words(void *head)
 {
     return (uint64_t *)(void *)((char *)head + sizeof(struct pp_ring_head));
 }
@@ -106,7 +106,7 @@ int pp_ring_create(const char *path, int rank, int ranks, uint64_t capacity, str
     }
     memset(map, 0, bytes); /* touch every page */
     ring->head = map;
-    ring->words = words_behind(map);
+    ring->words = get_words(map);
     ring->begun = &ring->head->begun;
     ring->mask = n - 1;
     ring->bytes = bytes;
@@ -117,7 +117,7 @@ int pp_ring_create(const char *path, int rank, int ranks, uint64_t capacity, str
     if (ring->file) {
         memset(ring->file->at, 0, bytes);
         ring->head = (struct pp_ring_head *)(void *)ring->file->at;
-        ring->copy = words_behind(ring->file->at);
+        ring->copy = get_words(ring->file->at);
     }
     *ring->head = ring->own;
     /* The magic number comes last: a process that opens the file meanwhile finds it empty or
@@ -217,7 +217,7 @@ int pp_ring_open(const char *path, struct pp_ring **out)
     struct pp_ring *ring;
     PP_ALLOC(ring, 1);
     *ring = (struct pp_ring){.head = head,
-                             .words = words_behind(head),
+                             .words = get_words(head),
                              .begun = &head->begun,
                              .mask = bytes / RECORD - sizeof(*head) / RECORD - 1,
                              .bytes = bytes,

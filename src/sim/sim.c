@@ -259,7 +259,7 @@ static double action_duration(const struct sim *s, int rank, int k, double *out_
     return t;
 }
 
-static int run_one(struct sim *s, int rank, int k, double start)
+static int run_single_action(struct sim *s, int rank, int k, double start)
 {
     double first;
     double took = action_duration(s, rank, k, &first);
@@ -288,7 +288,7 @@ static int run_pair(struct sim *s, int rank, int k, double start)
 }
 
 /* Moves the rank on to its next step, if there is one and all votes have arrived. */
-static bool next_step(struct sim *s, int rank)
+static bool start_next_step(struct sim *s, int rank)
 {
     double t = s->costs->between ? s->costs->between[rank] : 0.0;
     struct rank *r = &s->ranks[rank];
@@ -315,14 +315,14 @@ static bool next_step(struct sim *s, int rank)
 static int run_rank(struct sim *s, int rank)
 {
     const struct pp_rank_plan *list = &s->plan->ranks[rank];
-    while (s->ranks[rank].at < list->n_actions || next_step(s, rank)) {
+    while (s->ranks[rank].at < list->n_actions || start_next_step(s, rank)) {
         int k = s->ranks[rank].at;
         const struct pp_action *a = &list->actions[k];
         bool pair = s->costs->overlap > 0 && a->overlap && k + 1 < list->n_actions;
         double start = s->ranks[rank].now;
         if (!may_start(s, rank, a, &start) || (pair && !may_start(s, rank, a + 1, &start)))
             return 0;
-        PP_TRY(pair ? run_pair(s, rank, k, start) : run_one(s, rank, k, start));
+        PP_TRY(pair ? run_pair(s, rank, k, start) : run_single_action(s, rank, k, start));
         s->ranks[rank].at += pair ? 2 : 1;
     }
     return 0;
@@ -429,7 +429,7 @@ static int take_times(const struct pp_plan *plan, struct pp_sim_result *res)
     return 0;
 }
 
-static int result_init(const struct pp_plan *plan, bool with_times, struct pp_sim_result *res)
+static int init_result(const struct pp_plan *plan, bool with_times, struct pp_sim_result *res)
 {
     size_t p = (size_t)plan->geometry.stages;
     PP_ALLOC(res->work, 4 * p); /* and the three arrays after it */
@@ -455,7 +455,7 @@ int pp_sim_run(const struct pp_plan *plan, const struct pp_sim_costs *costs, boo
 {
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
     PP_OWN(sim_fini) struct sim s = {.plan = plan, .costs = costs, .result = &result};
-    PP_TRY(result_init(plan, with_times, &result));
+    PP_TRY(init_result(plan, with_times, &result));
     PP_TRY(sim_init(&s));
     PP_TRY(run_ranks(&s));
     summarize_ranks(&s);

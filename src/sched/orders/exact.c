@@ -69,7 +69,7 @@ struct search {
     int32_t best_node; /* -1: the list that was given is the best */
 };
 
-static size_t at_job(const struct search *s, int cell, int mb)
+static size_t job_index(const struct search *s, int cell, int mb)
 {
     return (size_t)cell * (size_t)s->r->m + (size_t)mb;
 }
@@ -94,9 +94,9 @@ static int freeing_mb(const struct search *s, int mb)
 /* ---- bounds */
 
 /* Returns the time of a cell and of all that must follow it. */
-static int64_t with_tail(const struct search *s, int cell, int mb)
+static int64_t ticks_with_tail(const struct search *s, int cell, int mb)
 {
-    return s->r->cost[cell] + s->tail[at_job(s, cell, mb)];
+    return s->r->cost[cell] + s->tail[job_index(s, cell, mb)];
 }
 
 static void set_tails(struct search *s)
@@ -105,32 +105,32 @@ static void set_tails(struct search *s)
     int n = r->n_virtual;
     for (int j = r->m - 1; j >= 0; j--) {
         for (int c = 0; c < 3 * n; c += 3) {
-            int64_t *w = &s->tail[at_job(s, c + PP_OP_W, j)], *i = w - r->m;
+            int64_t *w = &s->tail[job_index(s, c + PP_OP_W, j)], *i = w - r->m;
             if (n == r->p && j + r->limit < r->m)
-                *w = with_tail(s, c, j + r->limit);
+                *w = ticks_with_tail(s, c, j + r->limit);
             if (j + 1 < r->m)
-                *w = PP_MAX(*w, with_tail(s, c + PP_OP_W, j + 1));
-            *i = with_tail(s, c + PP_OP_W, j);
+                *w = PP_MAX(*w, ticks_with_tail(s, c + PP_OP_W, j + 1));
+            *i = ticks_with_tail(s, c + PP_OP_W, j);
             if (j + 1 < r->m)
-                *i = PP_MAX(*i, with_tail(s, c + PP_OP_I, j + 1));
+                *i = PP_MAX(*i, ticks_with_tail(s, c + PP_OP_I, j + 1));
             if (c > 0)
-                *i = PP_MAX(*i, r->hop[c / 3 - 1] + with_tail(s, c - 3 + PP_OP_I, j));
+                *i = PP_MAX(*i, r->hop[c / 3 - 1] + ticks_with_tail(s, c - 3 + PP_OP_I, j));
         }
         for (int c = 3 * n - 3; c >= 0; c -= 3) {
-            int64_t *f = &s->tail[at_job(s, c, j)];
-            *f = with_tail(s, c + PP_OP_I, j);
+            int64_t *f = &s->tail[job_index(s, c, j)];
+            *f = ticks_with_tail(s, c + PP_OP_I, j);
             if (c + 3 < 3 * n)
-                *f = PP_MAX(*f, r->hop[c / 3] + with_tail(s, c + 3, j));
+                *f = PP_MAX(*f, r->hop[c / 3] + ticks_with_tail(s, c + 3, j));
             if (j + 1 < r->m)
-                *f = PP_MAX(*f, with_tail(s, c, j + 1));
+                *f = PP_MAX(*f, ticks_with_tail(s, c, j + 1));
         }
     }
 }
 
 /* Returns the earliest end of a cell; 0 when the cell is done. */
-static int64_t end_of_cell(const struct search *s, int64_t *state, int cell, int mb)
+static int64_t earliest_end(const struct search *s, int64_t *state, int cell, int mb)
 {
-    return mb < done_of(s, state)[cell] ? 0 : s->head[at_job(s, cell, mb)] + s->r->cost[cell];
+    return mb < done_of(s, state)[cell] ? 0 : s->head[job_index(s, cell, mb)] + s->r->cost[cell];
 }
 
 static void set_head(struct search *s, int64_t *state, int cell, int j)
@@ -141,19 +141,19 @@ static void set_head(struct search *s, int64_t *state, int cell, int j)
     if (j < done_of(s, state)[cell])
         return;
     if (j > 0)
-        t = PP_MAX(t, end_of_cell(s, state, cell, j - 1));
+        t = PP_MAX(t, earliest_end(s, state, cell, j - 1));
     if (op > PP_OP_F)
-        t = PP_MAX(t, end_of_cell(s, state, cell - 1, j));
+        t = PP_MAX(t, earliest_end(s, state, cell - 1, j));
     else if (freeing_mb(s, j) >= 0)
-        t = PP_MAX(t, end_of_cell(s, state, cell + PP_OP_W, freeing_mb(s, j)));
+        t = PP_MAX(t, earliest_end(s, state, cell + PP_OP_W, freeing_mb(s, j)));
     if (op < PP_OP_W) {
         int64_t input = *input_of(s, state, k, op, j);
         int from = op == PP_OP_F ? cell - 3 : cell + 3;
         if (input == NEVER)
-            input = end_of_cell(s, state, from, j) + r->hop[op == PP_OP_F ? k - 1 : k];
+            input = earliest_end(s, state, from, j) + r->hop[op == PP_OP_F ? k - 1 : k];
         t = PP_MAX(t, input);
     }
-    s->head[at_job(s, cell, j)] = t;
+    s->head[job_index(s, cell, j)] = t;
 }
 
 /* Returns a lower bound of the makespan of every list that a state can lead to. */
@@ -174,8 +174,8 @@ static int64_t bound_state(struct search *s, int64_t *state)
         for (int cell = 0; cell < 3 * r->n_virtual; cell++)
             for (int j = (int)done_of(s, state)[cell]; s->rank_of[cell / 3] == rank && j < r->m;
                  j++)
-                s->jobs[n++] = (struct pp_job){s->head[at_job(s, cell, j)], r->cost[cell],
-                                               s->tail[at_job(s, cell, j)]};
+                s->jobs[n++] = (struct pp_job){s->head[job_index(s, cell, j)], r->cost[cell],
+                                               s->tail[job_index(s, cell, j)]};
         bound = PP_MAX(bound, PP_MAX(state[rank], pp_jobs_bound(s->jobs, n)));
     }
     return bound;
@@ -324,7 +324,7 @@ static int expand_state(struct search *s, int64_t *state, uint64_t banned, int32
 
 /* ---- the search */
 
-static void empty_row(struct row *row)
+static void clear_row(struct row *row)
 {
     row->n = 0;
     memset(row->chains, 0xff, N_CHAINS * sizeof(*row->chains));
@@ -335,7 +335,7 @@ static int expand_row(struct search *s)
 {
     struct row *row = &s->rows[0];
     qsort(row->states, (size_t)row->n, sizeof(*row->states), compare_states);
-    empty_row(&s->rows[1]);
+    clear_row(&s->rows[1]);
     for (int k = 0; k < row->n && row->states[k].bound < s->best; k++) {
         const struct state *state = &row->states[k];
         if (k == s->width) {
@@ -392,7 +392,7 @@ static int search_width(struct search *s)
     s->cut = false;
     s->n_nodes = 0;
     s->best_node = -1;
-    empty_row(&s->rows[0]);
+    clear_row(&s->rows[0]);
     set_start(s);
     PP_TRY(add_state(s, &s->rows[0], 0, 0, (struct node){-1, -1}));
     for (size_t k = 0; k < r->row * (size_t)r->p; k++)
