@@ -157,8 +157,8 @@ int pp_path_stat(const char *path, bool follow, struct stat *out)
     ssize_t n = follow ? readlink(path, to, sizeof(to) - 1) : -1;
     if (n >= 0) {
         to[n] = '\0';
-        return pp_fail(PP_EIO, "%s is a link to %s, which is not there (a disk not mounted?)", path,
-                       to);
+        return pp_fail(PP_EIO, "%s is a link to %s, which does not exist (is a disk not mounted?)",
+                       path, to);
     }
     if (follow && errno == EINVAL) /* the target has appeared meanwhile */
         return pp_path_stat(path, follow, out);

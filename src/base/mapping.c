@@ -138,7 +138,7 @@ int pp_mapping_check(const struct pp_mapping *m)
                        m->path, when);
     }
     if (__atomic_load_n(&m->lost, __ATOMIC_ACQUIRE))
-        return pp_fail(PP_EIO, "%s: a part of it cannot be read (or was cut off for a while)",
+        return pp_fail(PP_EIO, "%s: part of the file cannot be read (or was cut off for a while)",
                        m->path);
     return 0;
 }

@@ -289,7 +289,7 @@ static int open_newest(const char *dir, const int64_t *steps, int n, enum pp_ckp
         if (i + 1 < n)
             pp_log_warn("%s cannot be used; trying the one before it", path);
     }
-    return pp_error_context("none of %d checkpoints can be used; the oldest", n);
+    return pp_error_context("all %d checkpoints are unusable; the oldest", n);
 }
 
 int pp_ckpt_open_latest(const char *dir, enum pp_ckpt_check check, bool fall_back,

@@ -228,8 +228,8 @@ static void check_window(const struct from *f)
         refuse(f, "layer_types has layers that are not full_attention, without a sliding_window");
     } else if (uses && window > 0 && window < context) {
         refuse(f,
-               "sliding_window = %lld is less than the context of %d positions, and attention here "
-               "is over all of them; use model.block_size = %lld or less",
+               "sliding_window = %lld is less than the context of %d positions, but attention here "
+               "covers all of them; use model.block_size = %lld or less",
                window, context, window);
     }
 }
@@ -248,7 +248,7 @@ static void check_together(const struct from *f)
         const char *key = "model.dropout";
         if (of_a < of_b || of_a > of_b) {
             if (!pp_config_was_set(f->cfg, key))
-                refuse(f, "%s and %s differ; set model.dropout, which is for all of them", drops[0],
+                refuse(f, "%s and %s differ; set model.dropout, which applies to all", drops[0],
                        drops[i]);
             break;
         }

@@ -39,7 +39,7 @@ static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX
         if (errno != EEXIST)
             return pp_fail_errno(0, "cannot create run folder %s", dir);
     }
-    return pp_fail(PP_EIO, "cannot find a free name for a run folder beside %s", dir);
+    return pp_fail(PP_EIO, "cannot find a free name for a run folder like %s", dir);
 }
 
 /* Sets *out to whether the name is the folder's own, or an unfinished file of a run that was killed
@@ -301,7 +301,7 @@ int run_dir_check(const char *dir)
     if (!config[0] || (realpath(there, full) && strcmp(full, run) == 0))
         return 0;
     return pp_fail(PP_ECONFIG,
-                   "run.dir = %s lies among the checkpoints of the run %s: name another folder, or "
+                   "run.dir = %s is inside the checkpoints of the run %s: name another folder, or "
                    "the run's own to continue it",
                    dir, run);
 }

@@ -25,7 +25,7 @@ static int check_space(const struct pp_io *io, const char *dir, uint64_t bytes)
     if (bytes > 0 && (have < SPACE_SPARE || have - SPACE_SPARE < bytes)) {
         pp_error_set(PP_EIO, __FILE__, __LINE__,
                      "cannot save into %s: a checkpoint needs %" PRIu64
-                     " bytes and 1 MiB besides, %" PRIu64 " are free",
+                     " bytes and 1 MiB to spare, but %" PRIu64 " are free",
                      dir, bytes, have);
         return pp_failed(pp_error_full());
     }

@@ -81,7 +81,7 @@ static int read_text(const struct verifier *v, const char *name, uint64_t bytes_
     PP_TRY(open_plain_file(v, name, label, &fd, &bytes));
     int rc = 0;
     if (expected && bytes != expected->bytes) {
-        rc = pp_fail(PP_EFORMAT, "%s: %" PRIu64 " bytes, " NAME_MANIFEST " says %" PRIu64, label,
+        rc = pp_fail(PP_EFORMAT, "%s: %" PRIu64 " bytes, " NAME_MANIFEST " lists %" PRIu64, label,
                      bytes, expected->bytes);
     } else {
         rc = pp_fd_read(fd, label, bytes_max, &text, out_bytes);
@@ -191,7 +191,7 @@ static int open_part(struct verifier *v, int index)
     PP_TRY(open_plain_file(v, name, label, &fd, &bytes));
     if (bytes != e->bytes) {
         char what[128];
-        snprintf(what, sizeof(what), "%" PRIu64 " bytes, " NAME_MANIFEST " says %" PRIu64, bytes,
+        snprintf(what, sizeof(what), "%" PRIu64 " bytes, " NAME_MANIFEST " lists %" PRIu64, bytes,
                  e->bytes);
         return locate_damage(label, fd, bytes, what);
     }
@@ -243,7 +243,7 @@ int ckpt_open_folder(struct pp_ckpt *ck, enum pp_ckpt_check check)
         int rc = pp_fail_errno(0, "cannot read folder %s", ck->path);
         PP_TRY(rc == PP_ENOINPUT ? pp_path_stat(ck->path, false, &st) : rc);
         return st.st_mode == 0
-                   ? pp_fail(PP_ENOINPUT, "%s is not there any more", ck->path)
+                   ? pp_fail(PP_ENOINPUT, "%s does not exist any more", ck->path)
                    : pp_fail(PP_EFORMAT, "%s: is not a folder, or a link that leads nowhere",
                              ck->path);
     }

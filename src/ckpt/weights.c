@@ -169,7 +169,7 @@ int pp_weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck)
                            ck->path, t->name);
         }
         if (counts && !is_known_tensor(m, name)) {
-            return pp_fail(PP_EFORMAT, "%s: tensor %s is none of this model's, whose first is %s%s",
+            return pp_fail(PP_EFORMAT, "%s: this model has no tensor %s (its first is %s)%s",
                            ck->path, t->name, m->params[0].name, pp_ckpt_own_config(ck, own));
         }
         head |= strcmp(name, "lm_head.weight") == 0;

@@ -82,7 +82,7 @@ static int set_up(struct mpi *m, int *rank, int *size, bool *crowded)
     int level = MPI_THREAD_SINGLE, here = 1;
     MPI_Query_thread(&level);
     if (level < MPI_THREAD_FUNNELED)
-        return pp_fail(PP_ERESOURCE, "this MPI allows no threads beside it (MPI_THREAD_FUNNELED)");
+        return pp_fail(PP_ERESOURCE, "this MPI does not allow other threads (MPI_THREAD_FUNNELED)");
     MPI_TRY(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &m->channels));
     MPI_TRY(MPI_Comm_dup(MPI_COMM_WORLD, &m->control));

@@ -287,7 +287,7 @@ static bool fits(const struct pp_paths *p, char why[PP_TRANSPORT_WHY_MAX])
     }
     snprintf(why, PP_TRANSPORT_WHY_MAX,
              p->processes ? "ranks %d and %d are processes that share device %d"
-                          : "ranks %d and %d share device %d, and NCCL wants one for each",
+                          : "ranks %d and %d share device %d, and NCCL needs one for each",
              a, b, p->seats[a].device.number);
     return false;
 }

@@ -81,7 +81,7 @@ static void check_cut(struct pp_config *cfg)
     if (!keys_are_good(cfg, keys))
         return;
     if (split && cfg->pipeline.assignment != PP_ASSIGN_AUTO) {
-        blame(cfg, keys, "assignment and split_at both say where to cut; use one of them");
+        blame(cfg, keys, "assignment and split_at both define the cut; use only one");
         return;
     }
     if (split)

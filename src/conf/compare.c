@@ -108,7 +108,7 @@ int pp_config_check_allow(const char *words)
         word += strspn(word, " ");
         word[strcspn(word, " ")] = '\0';
         if (!word[0])
-            return pp_fail(PP_EUSAGE, "--allow wants keys between commas, not '%s'", words);
+            return pp_fail(PP_EUSAGE, "--allow needs keys separated by commas, not '%s'", words);
         PP_TRY(check_allowed(word));
     }
     return 0;

@@ -59,7 +59,7 @@ static int fail_unknown(const char *word, bool machine, struct pp_shipped *s)
         int n = pp_shipped_folders(below[machine], s->folders);
         return pp_fail(
             PP_ENOINPUT,
-            "%s: no such %s here, and the shipped ones are not beside the program nor in "
+            "%s: no such %s here, and the shipped ones are neither near the program nor in "
             "%s: write the path of the file, or link configs/ of the source to %s",
             word, what, s->folders[n - 1], s->folders[n > 2 ? 2 : 0]);
     }

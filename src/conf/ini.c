@@ -131,7 +131,7 @@ static struct span parse_section(struct reader *r, struct span s)
     } else {
         struct span after = trim_blanks(close + 1, s.n - inside.n - 2);
         if (after.n > 0) {
-            report_line(r, "text after ']': '%s'; give it a line of its own",
+            report_line(r, "text after ']': '%s'; move it to its own line",
                         conf_quote(after.p, after.n).s);
         }
         if (word.n != inside.n) {

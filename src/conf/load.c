@@ -205,7 +205,7 @@ void pp_config_adopt(struct pp_config *cfg, const char *key, const char *value,
         cfg->source->no_memory |= !origin->text;
     } else if (strcmp(mine, other) != 0) {
         conf_problem(cfg, conf_place_of(cfg, option),
-                     "%s: is %s, but %s of %s says %s = %s; leave the key out", key, mine,
+                     "%s is %s, but %s of %s has %s = %s; leave the key out", key, mine,
                      theirs->file, theirs->key, theirs->name, other);
         conf_value_parse(o, mine, cfg->source->cwd, NULL, cfg, why);
     }

@@ -45,7 +45,7 @@ static int split_values(const struct pp_setting *s, bool numbers, struct axis *o
         char *value = p + strspn(p, " \t");
         bool digit = value[0] >= '0' && value[0] <= '9';
         if (!value[0] || (numbers && !digit)) {
-            return pp_fail(PP_EUSAGE, "%s wants %s between commas, not '%s'", s->said,
+            return pp_fail(PP_EUSAGE, "%s needs %s separated by commas, not '%s'", s->said,
                            numbers ? "numbers" : "names", s->value);
         }
         if (out->n == VALUES_MAX)

@@ -369,6 +369,6 @@ int pp_data_dir(const char *name, char out[PP_PATH_MAX])
     base = read_env("HOME");
     if (base)
         return pp_path_format(out, "%s/.local/share/ppcli/%s", base, name);
-    return pp_fail(PP_ECONFIG, "no place for data sets: none of PPCLI_DATA_DIR, XDG_DATA_HOME and "
-                               "HOME is set (set one, or data.path)");
+    return pp_fail(PP_ECONFIG, "no folder for data sets: set PPCLI_DATA_DIR, XDG_DATA_HOME, HOME "
+                               "or data.path");
 }

@@ -24,8 +24,8 @@ struct kind {
 #define UNPACK "unpack it first"
 
 static const struct kind kinds[] = {
-    {BEGINS("version https://git-lfs"), PP_FOREIGN_ANY,
-     "a Git LFS pointer, not the file that it stands for", "run `git lfs pull` in its repository"},
+    {BEGINS("version https://git-lfs"), PP_FOREIGN_ANY, "a Git LFS pointer instead of the file",
+     "run `git lfs pull` in its repository"},
     {BEGINS("\x80\2}"), PP_FOREIGN_DATA, PICKLE},
     {BEGINS("\x80\2]"), PP_FOREIGN_DATA, PICKLE},
     {BEGINS("\x80\2("), PP_FOREIGN_DATA, PICKLE},

@@ -35,7 +35,7 @@ static int locate_pair(const char *dir, enum pp_split split, void *pair, bool *o
     PP_TRY(find_file(dir, split, "labels", 1, p->labels, &labels));
     *out_found = images || labels;
     if (images != labels) {
-        return pp_fail(PP_ENOINPUT, "%s is missing (%s is there)", images ? p->labels : p->images,
+        return pp_fail(PP_ENOINPUT, "%s is missing (%s exists)", images ? p->labels : p->images,
                        images ? p->images : p->labels);
     }
     return 0;

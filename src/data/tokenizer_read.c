@@ -91,7 +91,7 @@ static int take_parts(struct reader *r, const json_t *all, const char *list, tak
     if (!all || json_is_null(all))
         return 0;
     if (!type)
-        return fail_damaged(r, "a part of it has no type");
+        return fail_damaged(r, "a part has no type");
     if (strcmp(type, "Sequence") != 0)
         return take(r, all, type);
     if (!json_is_array(json_object_get(all, list)))

@@ -48,8 +48,8 @@ static int inspect_header(const struct look *l, const struct kind *k, const uint
     uint64_t each = pp_element_bytes(k->element);
     if (k->what) {
         return pp_fail(PP_EFORMAT,
-                       "%s: %s of llm.c's (magic %u), not tokens; expected a .bin file of its "
-                       "data scripts, or plain numbers",
+                       "%s: %s of llm.c's (magic %u), not tokens; expected a .bin file "
+                       "of its data scripts, or plain numbers",
                        l->path, k->what, k->magic);
     }
     if (header[1] != k->version) {
@@ -99,8 +99,8 @@ static int check_width(const struct look *l, size_t each)
 {
     if (each > 1 && is_text(l)) {
         return pp_fail(PP_EFORMAT,
-                       "%s: text, not tokens; use data.dataset = text, or write the numbers of its "
-                       "tokens, as nanoGPT's prepare.py does",
+                       "%s: text, not tokens; use data.dataset = text, or write token "
+                       "numbers, as nanoGPT's prepare.py does",
                        l->path);
     }
     for (size_t width = 8; width > each; width /= 2) {
@@ -213,8 +213,8 @@ static int vocabulary_of_tokens(const struct pp_dataset_ops *self, const struct 
         char word[2 * PP_PATH_MAX];
         pp_vocabulary_fini(out);
         return pp_fail(PP_ECONFIG,
-                       "data.tokenizer: %s is not the vocabulary that made the files in %s, which "
-                       "lies beside them; make them with: ppcli tokenize --tokenizer %s",
+                       "data.tokenizer: the files were not made with %s but with the tokenizer in "
+                       "%s; make them with: ppcli tokenize --tokenizer %s",
                        named, dir, pp_text_shell(named, word, sizeof(word)));
     }
     return rc;

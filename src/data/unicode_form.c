@@ -50,7 +50,7 @@ int unicode_form(const char *label, const char *form, const char *text, size_t b
     *(void **)&normalize = which ? dlsym(library, "u8_normalize") : NULL;
     if (!normalize) {
         return pp_fail(PP_ERESOURCE,
-                       "%s: this vocabulary wants text in Unicode's form %s, for which "
+                       "%s: this vocabulary needs text in Unicode's form %s, for which "
                        "libunistring is needed (Debian: libunistring5 or libunistring2)",
                        label, form);
     }

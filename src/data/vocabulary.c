@@ -188,7 +188,7 @@ int pp_vocabulary_encode(const struct pp_vocabulary *v, const char *label, const
             token = token_of(v, code);
             if (token < 0) {
                 return pp_fail(PP_EFORMAT,
-                               "%s: character %zu, %s, is none of the %d that the vocabulary has",
+                               "%s: character %zu, %s, is not one of the %d in the vocabulary",
                                label, n + 1, character_shown(text + at, shown), v->n - v->first);
             }
         }
@@ -246,8 +246,8 @@ static int compare_texts(const struct pp_config *cfg, const char *path, const ch
                        path, a.n, cfg->data.dataset, b.n);
     }
     return pp_fail(PP_EFORMAT,
-                   "%s was trained on a text of %d kinds of %s, data set '%s' has %d and not the "
-                   "same ones: tokens would have other numbers",
+                   "%s was trained on a text of %d kinds of %s, data set '%s' has %d different "
+                   "ones: tokens would have other numbers",
                    path, a.n, a.bpe->n_merges > 0 ? "subwords" : "characters", cfg->data.dataset,
                    b.n);
 }
@@ -267,9 +267,9 @@ int pp_vocabulary_check(const struct pp_config *cfg, const char *path, bool plai
         PP_TRY(pp_vocabulary_beside(path, &beside));
     then = beside.bpe ? beside.bpe->json : then;
     if (plain && !then && kinds > 0 && mine > 0 && kinds != mine) {
-        pp_log_warn("%s has weights for %d tokens, and the text of data set '%s' has %d kinds: the "
-                    "tokens of another program's model are those of its tokenizer; put its "
-                    "tokenizer.json beside it and use data.tokens = bpe",
+        pp_log_warn("%s has weights for %d tokens, and the text of data set '%s' has %d kinds: a "
+                    "model of another program needs its own tokenizer; put its tokenizer.json into "
+                    "its folder and use data.tokens = bpe",
                     path, mine, cfg->data.dataset, kinds);
     }
     return then && now ? compare_texts(cfg, path, then, now) : 0;

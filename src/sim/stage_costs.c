@@ -44,7 +44,7 @@ int pp_cost_number(const char *option, const char *text, double *out)
     char *end;
     double x = strtod(text, &end);
     if (end == text || *end || !(x >= 0 && x <= COST_MAX)) {
-        return pp_fail(PP_EUSAGE, "--%s wants a number from 0 to %g, not '%s'", option, COST_MAX,
+        return pp_fail(PP_EUSAGE, "--%s needs a number from 0 to %g, not '%s'", option, COST_MAX,
                        text);
     }
     *out = x;
@@ -109,7 +109,7 @@ static int spread_costs(const struct pp_plan *plan, const char *option,
         if (n != p)
             snprintf(chunks, sizeof(chunks), ", shared by its %d chunks) or %d (one per chunk",
                      share, n);
-        return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan wants 1, %d (one per stage%s)",
+        return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan needs 1, %d (one per stage%s)",
                        option, l->n, p, chunks);
     }
     for (int s = 0; s < n; s++) {
@@ -132,7 +132,7 @@ static int spread_comm(const struct pp_plan *plan, const struct pp_cost_list *l,
         return 0;
     }
     if (l->n != n) {
-        return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan wants 1 or %d (one per boundary)",
+        return pp_fail(PP_EUSAGE, "--%s has %d numbers; this plan needs 1 or %d (one per boundary)",
                        pp_cost_names[PP_COST_COMM], l->n, n);
     }
     for (int c = 0; c < 2 * n; c++)

@@ -212,7 +212,7 @@ for name in train.bin some.bin.gz; do
         run train mnist-sample.ini "$@" --set data.train_file=cifar/$name --set data.test_file=cifar/$name
 done
 printf 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n' >cifar/data_batch_1.bin
-fails 65 "data_batch_1.bin: is a Git LFS pointer, not the file that it stands for; run \`git lfs pull\`" \
+fails 65 "data_batch_1.bin: is a Git LFS pointer instead of the file; run \`git lfs pull\`" \
     run train mnist-sample.ini "$@"
 
 begin "what is no config is named"

@@ -178,7 +178,7 @@ lr unknown key; did you mean 'train.lr'?
 train.lrr unknown key; did you mean 'train.lr'?
 train.epochs not needed, a resumed run may change this key as it is
 run.dir not needed, a resumed run may change this key as it is
-, --allow wants keys between commas
+, --allow needs keys separated by commas
 E
 
 begin "--allow is a word to --resume"

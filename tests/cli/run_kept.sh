@@ -92,8 +92,8 @@ cmp late/summary.json summary || complain 'another summary'
 
 begin "a run among the checkpoints of another one is refused"
 for dir in whole/checkpoints whole/checkpoints/step-00000003 whole/checkpoints/new; do
-    fails 78 'lies among the checkpoints of the run ' run train net.ini --dir $dir -q
-    fails 78 'lies among the checkpoints of the run ' run train net.ini --dir $dir --resume -q
+    fails 78 'is inside the checkpoints of the run ' run train net.ini --dir $dir -q
+    fails 78 'is inside the checkpoints of the run ' run train net.ini --dir $dir --resume -q
 done
 [ ! -e whole/checkpoints/new ] || complain 'a folder was made'
 ok run train net.ini --dir whole/more -q

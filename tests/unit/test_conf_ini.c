@@ -65,7 +65,7 @@ TEST(semicolons_begin_comments_at_the_start_or_after_a_blank)
     CHECK_STR_EQ(value_of(cfg, "train.lr"), "0.25");
     pp_config_destroy(&cfg);
     BAD("[train];x\nlr = 1;x\nepochs ; = 3\n",
-        "t.ini:1: error: text after ']': ';x'; give it a line of its own",
+        "t.ini:1: error: text after ']': ';x'; move it to its own line",
         "t.ini:2: error: train.lr: '1;x' is not a number; write one such as 0.001 or 1e-3 (0 to "
         "1000)",
         "t.ini:3: error: 'epochs' has no '='; write 'key = value'");
@@ -89,7 +89,7 @@ TEST(section_names_are_exact)
         "t.ini:3: error: unknown section [Train]; did you mean [train]? (ppcli keys)",
         "t.ini:4: error: unknown section []; the sections are [data] [model] [pipeline] [train] "
         "[checkpoint] [run] (ppcli keys)",
-        "t.ini:5: error: text after ']': 'y'; give it a line of its own",
+        "t.ini:5: error: text after ']': 'y'; move it to its own line",
         "t.ini:5: error: unknown section [trainx]; did you mean [train]? (ppcli keys)");
 }
 

@@ -117,7 +117,7 @@ TEST_IN_FOLDER(odd_tables_are_read_or_refused)
          "1,2,0\n3,\"1,234\",1\n"},
         {REFUSED("UTF-16", "is in UTF-16; save it as UTF-8"), "\xff\xfe"
                                                               "1"},
-        {REFUSED("a Git LFS pointer", "is a Git LFS pointer, not the file"),
+        {REFUSED("a Git LFS pointer", "is a Git LFS pointer instead of the file"),
          "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 9\n"},
         {REFUSED("a Parquet file", "is a Parquet file; save the table as CSV"), "PAR1abc"},
         {REFUSED("an empty file", "empty file"), ""},

@@ -113,7 +113,7 @@ TEST_IN_FOLDER(characters_are_those_of_utf8_in_their_order)
     CHECK_INT_EQ(n, 3);
     assert_true(tokens[0] == 1 && tokens[1] == 2 && tokens[2] == 0);
     CHECK_FAILS(pp_vocabulary_encode(&v, "it", "z\xc3\xa0", 3, PP_U16, 4, tokens, &n), PP_EFORMAT,
-                "it: character 2, '\xc3\xa0' (U+00E0), is none of the 5");
+                "it: character 2, '\xc3\xa0' (U+00E0), is not one of the 5");
     pp_free(all);
     pp_vocabulary_fini(&v);
     cfg.data.tokens = PP_TOKENS_BYTES;
