@@ -117,15 +117,15 @@ enum conf_from {
     CONF_FROM_DEFAULT
 };
 
-struct conf_place {
+struct conf_position {
     enum conf_from from;
     int number;       /* line of the file (0: the whole file); number of the setting */
     const char *said; /* setting: "--set" */
 };
 
 struct conf_problem {
-    struct conf_place place; /* `said` is not kept */
-    char *text;              /* owned */
+    struct conf_position place; /* `said` is not kept */
+    char *text;                 /* owned */
 };
 
 struct conf_problems {
@@ -155,7 +155,7 @@ struct pp_config_source {
 
 /* Returns whether `name` was a key of an older version. Adds a problem unless it has its old
  * default: files of old runs contain every key. */
-bool conf_was_key(struct pp_config *cfg, struct conf_place place, const char *name,
+bool conf_was_key(struct pp_config *cfg, struct conf_position place, const char *name,
                   const char *value);
 /* Returns advice for a word that the key had in another version; NULL: there is none. */
 const char *conf_was_word(const char *name, const char *word);
@@ -165,12 +165,12 @@ const char *conf_was_word(const char *name, const char *word);
 bool conf_find_pinned(const char *word, char out[PP_PATH_MAX]);
 
 /* problem.c */
-void conf_problem(struct pp_config *cfg, struct conf_place place, const char *fmt, ...)
+void conf_problem(struct pp_config *cfg, struct conf_position place, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void conf_note(struct pp_config *cfg, int option, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void conf_problems_fini(struct conf_problems *list);
-struct conf_place conf_place_of(const struct pp_config *cfg, int option);
+struct conf_position conf_position_of(const struct pp_config *cfg, int option);
 
 /* A text of the user for a message: cut to a readable length, control bytes replaced. */
 struct conf_quoted {
@@ -266,7 +266,7 @@ int conf_duration_parse(const struct conf_option *o, const char *text, double *o
                         char why[CONF_WHY_MAX]);
 
 /* load.c: expands, converts and stores one value; a later one replaces an earlier one. */
-void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf_place place,
+void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf_position place,
                  const struct pp_names *names);
 
 /* check.c: checks that involve several keys. Adds problems and notes. */

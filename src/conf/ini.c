@@ -280,10 +280,10 @@ struct config_reader {
 static void add_problem(void *reader, int line, const char *text)
 {
     struct config_reader *r = reader;
-    conf_problem(r->cfg, (struct conf_place){CONF_FROM_FILE, line, NULL}, "%s", text);
+    conf_problem(r->cfg, (struct conf_position){CONF_FROM_FILE, line, NULL}, "%s", text);
 }
 
-static void report_unknown_key(struct config_reader *r, struct conf_place place,
+static void report_unknown_key(struct config_reader *r, struct conf_position place,
                                const char *section, const char *key)
 {
     const char *keys[64];
@@ -311,7 +311,7 @@ static void report_unknown_key(struct config_reader *r, struct conf_place place,
                  conf_quote(key, strlen(key)).s, section, pp_did_you_mean(key, keys).s, section);
 }
 
-static void report_missing_section(struct config_reader *r, struct conf_place place,
+static void report_missing_section(struct config_reader *r, struct conf_position place,
                                    const char *key)
 {
     for (int i = 0; i < conf_option_count(); i++) {
@@ -330,7 +330,7 @@ static void take_config_key(void *reader, int line, const char *section, const c
                             const char *value)
 {
     struct config_reader *r = reader;
-    struct conf_place place = {CONF_FROM_FILE, line, NULL};
+    struct conf_position place = {CONF_FROM_FILE, line, NULL};
     if (section[0] == '\0') {
         report_missing_section(r, place, key);
         return;

@@ -151,7 +151,7 @@ static bool convert_value(struct pp_config *cfg, const struct conf_option *o, co
     return conf_value_parse(o, start, dir, names, cfg, why) == 0;
 }
 
-void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf_place place,
+void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf_position place,
                  const struct pp_names *names)
 {
     struct pp_config_source *src = cfg->source;
@@ -204,7 +204,7 @@ void pp_config_adopt(struct pp_config *cfg, const char *key, const char *value,
         origin->text = pp_strdup(theirs->file);
         cfg->source->no_memory |= !origin->text;
     } else if (strcmp(mine, other) != 0) {
-        conf_problem(cfg, conf_place_of(cfg, option),
+        conf_problem(cfg, conf_position_of(cfg, option),
                      "%s is %s, but %s of %s has %s = %s; leave the key out", key, mine,
                      theirs->file, theirs->key, theirs->name, other);
         conf_value_parse(o, mine, cfg->source->cwd, NULL, cfg, why);
@@ -251,7 +251,8 @@ struct pp_did_you_mean conf_key_hint(const char *key)
     return pp_did_you_mean(key, names);
 }
 
-static void report_unknown_setting(struct pp_config *cfg, struct conf_place place, const char *key)
+static void report_unknown_setting(struct pp_config *cfg, struct conf_position place,
+                                   const char *key)
 {
     conf_problem(cfg, place, "unknown key '%s'%s (ppcli keys)", conf_quote(key, strlen(key)).s,
                  conf_key_hint(key).s);
@@ -261,8 +262,8 @@ static void apply_settings(struct pp_config *cfg, const struct pp_setting *setti
                            const struct pp_names *names)
 {
     for (int i = 0; i < n; i++) {
-        struct conf_place place = {CONF_FROM_SETTING, i + 1,
-                                   settings[i].said ? settings[i].said : "--set"};
+        struct conf_position place = {CONF_FROM_SETTING, i + 1,
+                                      settings[i].said ? settings[i].said : "--set"};
         int option = conf_option_index(settings[i].key);
         if (option >= 0)
             conf_assign(cfg, option, settings[i].value, place, names);

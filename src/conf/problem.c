@@ -11,13 +11,13 @@
 
 #define SHOWN 60 /* most bytes of a quoted text */
 
-static int is_before(struct conf_place a, struct conf_place b)
+static int is_before(struct conf_position a, struct conf_position b)
 {
     return a.from != b.from ? a.from < b.from : a.number < b.number;
 }
 
 /* Inserts a problem; takes over `text`. */
-static int insert_problem(struct conf_problems *list, struct conf_place place, char *text)
+static int insert_problem(struct conf_problems *list, struct conf_position place, char *text)
 {
     PP_RESERVE(list->items, list->n, list->capacity);
     int at = list->n;
@@ -33,7 +33,7 @@ static int insert_problem(struct conf_problems *list, struct conf_place place, c
 }
 
 /* Formats a position: "mnist.ini:14: ", "--set: ", or "" for a default when there is no file. */
-static void format_place(const struct pp_config_source *src, struct conf_place p, char *out,
+static void format_place(const struct pp_config_source *src, struct conf_position p, char *out,
                          size_t bytes)
 {
     out[0] = '\0';
@@ -45,8 +45,8 @@ static void format_place(const struct pp_config_source *src, struct conf_place p
         snprintf(out, bytes, "%s: ", src->file);
 }
 
-static void add_problem(struct pp_config *cfg, struct conf_problems *list, struct conf_place place,
-                        const char *kind, const char *fmt, va_list args)
+static void add_problem(struct pp_config *cfg, struct conf_problems *list,
+                        struct conf_position place, const char *kind, const char *fmt, va_list args)
 {
     char where[PP_PATH_MAX + 32];
     char what[CONF_WHY_MAX + 512];
@@ -67,7 +67,7 @@ static void add_problem(struct pp_config *cfg, struct conf_problems *list, struc
     }
 }
 
-void conf_problem(struct pp_config *cfg, struct conf_place place, const char *fmt, ...)
+void conf_problem(struct pp_config *cfg, struct conf_position place, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -75,17 +75,17 @@ void conf_problem(struct pp_config *cfg, struct conf_place place, const char *fm
     va_end(args);
 }
 
-struct conf_place conf_place_of(const struct pp_config *cfg, int option)
+struct conf_position conf_position_of(const struct pp_config *cfg, int option)
 {
     const struct conf_origin *o = &cfg->source->origins[option];
-    return (struct conf_place){o->from, o->number, o->text};
+    return (struct conf_position){o->from, o->number, o->text};
 }
 
 void conf_note(struct pp_config *cfg, int option, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    add_problem(cfg, &cfg->source->notes, conf_place_of(cfg, option), "note", fmt, args);
+    add_problem(cfg, &cfg->source->notes, conf_position_of(cfg, option), "note", fmt, args);
     va_end(args);
 }
 
@@ -144,7 +144,7 @@ int pp_config_problem(struct pp_config *cfg, const char *key, const char *fmt, .
     va_list args;
     va_start(args, fmt);
     if (cfg->source) {
-        add_problem(cfg, &cfg->source->problems, conf_place_of(cfg, option), "error", fmt, args);
+        add_problem(cfg, &cfg->source->problems, conf_position_of(cfg, option), "error", fmt, args);
         va_end(args);
         return PP_ECONFIG;
     }

@@ -194,7 +194,7 @@ const char *pp_config_key_like(const char *word)
 
 /* ---- keys and words of older versions */
 
-bool conf_was_key(struct pp_config *cfg, struct conf_place place, const char *name,
+bool conf_was_key(struct pp_config *cfg, struct conf_position place, const char *name,
                   const char *value)
 {
     static const struct {

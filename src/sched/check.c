@@ -72,8 +72,9 @@ static int find_action(const struct checker *c, int not_k, int op, int stage, in
  * 1. */
 static int action_column(const struct checker *c, int k)
 {
-    return c->table ? pp_table_place(c->table, c->rank, pp_table_nth(c->table, c->rank, k)).column
-                    : k + 1;
+    return c->table
+               ? pp_table_position(c->table, c->rank, pp_table_nth(c->table, c->rank, k)).column
+               : k + 1;
 }
 
 /* Reports that action k needs an earlier `need` of the same (stage, mb). */

@@ -36,7 +36,7 @@ struct pp_csv_row {
     int columns; /* cells of the line, idle ones too */
 };
 
-struct pp_csv_place {
+struct pp_csv_position {
     int line, column; /* line 0: not seen */
 };
 
@@ -46,7 +46,7 @@ struct pp_csv {
     int n_rows, capacity;
     int64_t n_cells;
     /* The first position of each kind of cell. */
-    struct pp_csv_place idle, message, pair, type[PP_CSV_RECV_B + 1];
+    struct pp_csv_position idle, message, pair, type[PP_CSV_RECV_B + 1];
 };
 
 /* Checks only the syntax. Errors: PP_EFORMAT, PP_EIO, PP_ERESOURCE. Call pp_csv_fini() whatever it
@@ -69,7 +69,7 @@ void pp_csv_print(struct pp_csv_printer *p, int type, int stage, int mb, bool ov
 int pp_csv_written(FILE *f);
 
 /* Fails with PP_EFORMAT and "NAME:LINE:COLUMN: ..."; returns the code. */
-int pp_csv_fail(const char *name, struct pp_csv_place at, const char *fmt, ...)
+int pp_csv_fail(const char *name, struct pp_csv_position at, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Formats a cell, such as "3SEND_F1". */
@@ -90,14 +90,14 @@ struct pp_table {
 int pp_table_shape(struct pp_table *t);
 
 /* Returns the position of cell k of a rank's row; for k = n, the position after the last cell. */
-struct pp_csv_place pp_table_place(const struct pp_table *t, int rank, int k);
+struct pp_csv_position pp_table_position(const struct pp_table *t, int rank, int k);
 
 /* Returns the index in its row of the n-th cell that computes; the length of the row when there are
  * fewer. */
 int pp_table_nth(const struct pp_table *t, int rank, int n);
 
 #define PP_TABLE_FAIL(t, rank, k, ...)                                                             \
-    pp_csv_fail((t)->csv.name, pp_table_place((t), (rank), (k)), __VA_ARGS__)
+    pp_csv_fail((t)->csv.name, pp_table_position((t), (rank), (k)), __VA_ARGS__)
 
 /* Returns the op of a cell that is not a message, in either dialect. */
 enum pp_op pp_table_op(const struct pp_table *t, const struct pp_csv_cell *c);

@@ -20,10 +20,10 @@ enum {
 struct reader {
     FILE *f;
     struct pp_csv *csv;
-    struct pp_csv_place at;
+    struct pp_csv_position at;
 };
 
-int pp_csv_fail(const char *name, struct pp_csv_place at, const char *fmt, ...)
+int pp_csv_fail(const char *name, struct pp_csv_position at, const char *fmt, ...)
 {
     char text[PP_ERROR_TEXT_MAX];
     va_list ap;
@@ -317,7 +317,7 @@ int pp_csv_read(FILE *f, const char *name, struct pp_csv *out)
     for (int c = skip_bom(&rd, getc_unlocked(f)); c != EOF; c = getc_unlocked(f)) {
         if (rd.at.line == INT32_MAX)
             return FAIL(&rd, "the file has more lines than can be counted");
-        rd.at = (struct pp_csv_place){.line = rd.at.line + 1, .column = 1};
+        rd.at = (struct pp_csv_position){.line = rd.at.line + 1, .column = 1};
         if (c == '#') {
             while (c != '\n' && c != EOF)
                 c = getc_unlocked(f);
@@ -328,7 +328,7 @@ int pp_csv_read(FILE *f, const char *name, struct pp_csv *out)
     if (ferror(f))
         return pp_fail(PP_EIO, "cannot read %s", name);
     if (out->n_rows == 0) {
-        rd.at = (struct pp_csv_place){.line = rd.at.line + 1, .column = 1};
+        rd.at = (struct pp_csv_position){.line = rd.at.line + 1, .column = 1};
         return FAIL(&rd, "there is no line with cells");
     }
     return 0;

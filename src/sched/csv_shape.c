@@ -4,10 +4,11 @@
 
 #include "ppcli/base/base.h"
 
-struct pp_csv_place pp_table_place(const struct pp_table *t, int rank, int k)
+struct pp_csv_position pp_table_position(const struct pp_table *t, int rank, int k)
 {
     const struct pp_csv_row *row = &t->csv.rows[rank];
-    return (struct pp_csv_place){row->line, k < row->n ? row->cells[k].column : row->columns + 1};
+    return (struct pp_csv_position){row->line,
+                                    k < row->n ? row->cells[k].column : row->columns + 1};
 }
 
 enum pp_op pp_table_op(const struct pp_table *t, const struct pp_csv_cell *c)
@@ -37,8 +38,8 @@ const char *pp_table_letters(const struct pp_table *t, enum pp_op op)
 static int find_dialect(struct pp_table *t)
 {
     const struct pp_csv *csv = &t->csv;
-    struct pp_csv_place bw = csv->type[PP_CSV_BW];
-    struct pp_csv_place i = csv->type[PP_CSV_I];
+    struct pp_csv_position bw = csv->type[PP_CSV_BW];
+    struct pp_csv_position i = csv->type[PP_CSV_I];
     if (bw.line && i.line) {
         bool later = bw.line > i.line || (bw.line == i.line && bw.column > i.column);
         return pp_csv_fail(csv->name, later ? bw : i,
