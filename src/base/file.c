@@ -60,10 +60,10 @@ int pp_fd_read(int fd, const char *path, uint64_t bytes_max, char **out_text, si
     for (;;) {
         if (got + 1 >= capacity) { /* one for the NUL at the end */
             capacity = capacity > 0 ? 2 * capacity : 16384;
-            char *more = pp_realloc(text, capacity, 1);
-            if (!more)
+            char *grown = pp_realloc(text, capacity, 1);
+            if (!grown)
                 return pp_error_context("%s", path);
-            text = more;
+            text = grown;
         }
         ssize_t n = read(fd, text + got, capacity - got - 1);
         if (n == 0) {

@@ -176,10 +176,10 @@ static void register_temporary(const struct pp_io_file *f)
 static void unregister_temporary(const struct pp_io_file *f)
 {
     for (int i = 0; f->io == &pp_io_system && i < ON_THE_WAY_MAX; i++) {
-        struct on_the_way *one = &on_the_way[i];
-        int pid = __atomic_load_n(&one->pid, __ATOMIC_ACQUIRE);
-        if (pid > 0 && strcmp(one->temp, f->temp) == 0)
-            __atomic_store_n(&one->pid, 0, __ATOMIC_RELEASE);
+        struct on_the_way *entry = &on_the_way[i];
+        int pid = __atomic_load_n(&entry->pid, __ATOMIC_ACQUIRE);
+        if (pid > 0 && strcmp(entry->temp, f->temp) == 0)
+            __atomic_store_n(&entry->pid, 0, __ATOMIC_RELEASE);
     }
 }
 

@@ -150,9 +150,9 @@ bool pp_topology_row(const struct pp_cpu *cpus, int n, int *from, char *out, siz
     }
     if (i > *from && cpus[*from].speed < fastest)
         pp_text_add(out, bytes, "  (slower)");
-    bool more = i > *from;
+    bool has_row = i > *from;
     *from = i;
-    return more;
+    return has_row;
 }
 
 /* ---- places */

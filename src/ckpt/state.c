@@ -108,12 +108,12 @@ static int read_text(struct reader *r, const char *key, char *out, size_t bytes)
 
 static int read_seed(struct reader *r, uint64_t *out)
 {
-    char text[32], again[32];
+    char text[32], printed[32];
     PP_TRY(read_text(r, "seed", text, sizeof(text)));
     errno = 0;
     *out = strtoull(text, NULL, 10);
-    snprintf(again, sizeof(again), "%" PRIu64, *out);
-    if (errno != 0 || strcmp(text, again) != 0)
+    snprintf(printed, sizeof(printed), "%" PRIu64, *out);
+    if (errno != 0 || strcmp(text, printed) != 0)
         return pp_fail(PP_EFORMAT, "%s: seed '%s' is not a number", r->label, text);
     return 0;
 }

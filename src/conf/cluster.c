@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Machine files: one table of keys behind reading, checking and writing. */
+/* Reads, checks and writes machine files by one table of keys. */
 #include "ppcli/conf/cluster.h"
 
 #include <limits.h>
@@ -59,7 +59,7 @@ static double *place_of_key(struct pp_cluster *c, const struct key *k)
     return (double *)(void *)((char *)c + k->at);
 }
 
-/* A number with its unit from *text on, which moves past it; NAN: there is none. */
+/* Parses a number with its unit at *text, which moves past it; NAN: there is none. */
 static double parse_scaled(const char **text)
 {
     double x;
@@ -93,7 +93,7 @@ static int take_layer(struct pp_cluster *c, const char *name, const char *value)
     return 0;
 }
 
-/* Latency and bandwidth of a section from a file beside the machine file. */
+/* Takes latency and bandwidth of a section from a file in the folder of the machine file. */
 static int take_link_table(struct reader *r, const char *section, const char *name)
 {
     struct pp_link link;

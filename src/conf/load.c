@@ -182,15 +182,15 @@ void pp_config_adopt(struct pp_config *cfg, const char *key, const char *value,
                      const struct pp_theirs *theirs, const struct pp_names *names)
 {
     PP_OWN_MEMORY char *mine = pp_alloc(PP_CONFIG_VALUE_MAX, 1);
-    PP_OWN_MEMORY char *other = pp_alloc(PP_CONFIG_VALUE_MAX, 1);
-    cfg->source->no_memory |= !mine || !other;
+    PP_OWN_MEMORY char *their_text = pp_alloc(PP_CONFIG_VALUE_MAX, 1);
+    cfg->source->no_memory |= !mine || !their_text;
     int option = conf_option_index(key);
     pp_assert(option >= 0);
     const struct conf_option *o = conf_option(option);
     struct conf_origin *origin = &cfg->source->origins[option];
     char why[CONF_WHY_MAX];
     bool said = origin->from != CONF_FROM_DEFAULT;
-    if (!mine || !other || (said && (origin->bad || theirs->free)))
+    if (!mine || !their_text || (said && (origin->bad || theirs->free)))
         return;
     conf_value_print(o, cfg, mine, PP_CONFIG_VALUE_MAX);
     if (conf_value_parse(o, value, cfg->source->cwd, names, cfg, why) < 0) {
@@ -198,15 +198,15 @@ void pp_config_adopt(struct pp_config *cfg, const char *key, const char *value,
                           theirs->name, key, why);
         return;
     }
-    conf_value_print(o, cfg, other, PP_CONFIG_VALUE_MAX);
+    conf_value_print(o, cfg, their_text, PP_CONFIG_VALUE_MAX);
     if (!said) {
         pp_free(origin->text);
         origin->text = pp_strdup(theirs->file);
         cfg->source->no_memory |= !origin->text;
-    } else if (strcmp(mine, other) != 0) {
+    } else if (strcmp(mine, their_text) != 0) {
         conf_problem(cfg, conf_position_of(cfg, option),
                      "%s is %s, but %s of %s has %s = %s; leave the key out", key, mine,
-                     theirs->file, theirs->key, theirs->name, other);
+                     theirs->file, theirs->key, theirs->name, their_text);
         conf_value_parse(o, mine, cfg->source->cwd, NULL, cfg, why);
     }
 }

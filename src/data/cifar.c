@@ -71,14 +71,14 @@ static int grow_dataset(struct pp_dataset *ds, int parts, int *capacity)
 {
     if (ds->n < *capacity)
         return 0;
-    size_t more = (size_t)*capacity * 2 + 1000;
-    uint8_t *labels = pp_realloc(ds->labels, more, 1);
+    size_t larger = (size_t)*capacity * 2 + 1000;
+    uint8_t *labels = pp_realloc(ds->labels, larger, 1);
     ds->labels = labels ? labels : ds->labels;
-    uint8_t *images = parts & PP_DATA_IMAGES ? pp_realloc(ds->images, more, 3 * PIXELS) : NULL;
+    uint8_t *images = parts & PP_DATA_IMAGES ? pp_realloc(ds->images, larger, 3 * PIXELS) : NULL;
     ds->images = images ? images : ds->images;
     if (!labels || (parts & PP_DATA_IMAGES && !images))
         return PP_ERESOURCE;
-    *capacity = (int)more;
+    *capacity = (int)larger;
     return 0;
 }
 

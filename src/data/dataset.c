@@ -130,15 +130,15 @@ int pp_data_shape(const struct pp_config *cfg, struct pp_shape *out)
 /* Gives rows of values the shape of images. */
 static int shape_rows(const struct pp_config *cfg, struct pp_dataset *ds)
 {
-    char is[48], wanted[48];
+    char found[48], wanted[48];
     struct pp_shape shape = ds->shape;
     PP_TRY(pp_data_shape(cfg, &shape));
-    pp_shape_text(&ds->shape, is, sizeof(is));
+    pp_shape_text(&ds->shape, found, sizeof(found));
     pp_shape_text(&shape, wanted, sizeof(wanted));
     if (ds->shape.n == 1 ? pp_shape_floats(&shape) != pp_shape_floats(&ds->shape)
-                         : strcmp(is, wanted) != 0)
+                         : strcmp(found, wanted) != 0)
         return pp_fail(PP_ECONFIG, "data.shape: %s is %zu values, but a sample of %s is %s", wanted,
-                       pp_shape_floats(&shape), ds->origin, is);
+                       pp_shape_floats(&shape), ds->origin, found);
     ds->shape = shape;
     return 0;
 }
@@ -332,16 +332,16 @@ int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out)
 
 int pp_dataset_same_shape(const struct pp_dataset *a, const struct pp_dataset *b)
 {
-    char is[2][48];
-    pp_shape_text(&a->shape, is[0], sizeof(is[0]));
-    pp_shape_text(&b->shape, is[1], sizeof(is[1]));
+    char shapes[2][48];
+    pp_shape_text(&a->shape, shapes[0], sizeof(shapes[0]));
+    pp_shape_text(&b->shape, shapes[1], sizeof(shapes[1]));
     if (a->scale < b->scale || a->scale > b->scale)
         return pp_fail(PP_EFORMAT, "only one of %s and %s has bytes, as 0 to 1; save both alike",
                        a->origin, b->origin);
-    return strcmp(is[0], is[1]) == 0
+    return strcmp(shapes[0], shapes[1]) == 0
                ? pp_table_same_columns(a, b)
                : pp_fail(PP_EFORMAT, "a training sample of %s is %s, a test sample of %s is %s",
-                         a->origin, is[0], b->origin, is[1]);
+                         a->origin, shapes[0], b->origin, shapes[1]);
 }
 
 int pp_samples_max(const struct pp_config *cfg, enum pp_split split)

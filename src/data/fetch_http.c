@@ -203,11 +203,11 @@ enum pp_http_end pp_http_get(const char *url, const char *part, uint64_t bytes_m
         return PP_HTTP_LOCAL;
     }
     enum pp_http_end end;
-    for (int retry = 0, over = 0;;) {
+    for (int retry = 0, restarts = 0;;) {
         end = attempt_transfer(&t, part, limits);
         if (end == PP_HTTP_AGAIN && retry < limits->retries)
             pause_before_retry(&t, limits, retry++);
-        else if (end != PP_HTTP_START_OVER || over++)
+        else if (end != PP_HTTP_START_OVER || restarts++)
             break;
     }
     curl_easy_cleanup(t.curl);

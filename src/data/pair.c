@@ -168,9 +168,10 @@ int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_
     ds->element = images.pixels ? PP_U8 : PP_F32;
     const uint32_t *d = images.dims;
     if (parts & PP_DATA_IMAGES) {
-        struct pp_array again;
-        PP_TRY(read_images(p, &again, ds));
-        bool same = again.pixels == images.pixels && memcmp(again.dims, d, sizeof(again.dims)) == 0;
+        struct pp_array header;
+        PP_TRY(read_images(p, &header, ds));
+        bool same =
+            header.pixels == images.pixels && memcmp(header.dims, d, sizeof(header.dims)) == 0;
         images.n = same ? images.n : 0;
     }
     if (parts & PP_DATA_LABELS || p->classes == 0)

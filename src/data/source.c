@@ -60,10 +60,10 @@ bool pp_source_is_gzip(const struct pp_source *s)
 
 static int begin_source(struct pp_source *s, enum pp_source_kind kind)
 {
-    bool more = false;
+    bool has_more = false;
     PP_TRY(pp_open_regular(s->path, &s->fd, &s->file_bytes));
-    PP_TRY(fill_input(s, &more));
-    if (!more)
+    PP_TRY(fill_input(s, &has_more));
+    if (!has_more)
         return pp_fail(PP_EFORMAT, "%s: empty file", s->path);
     s->n_head = s->z.avail_in < HEAD_BYTES ? s->z.avail_in : HEAD_BYTES;
     memcpy(s->head, s->in, s->n_head);
@@ -107,9 +107,9 @@ static int fail_cut_short(const struct pp_source *s, const char *what)
 /* Handles the end of a member: the next member, the end of the file, or illegal bytes follow. */
 static int next_member(struct pp_source *s)
 {
-    bool more;
-    PP_TRY(fill_input(s, &more));
-    s->end = !more;
+    bool has_more;
+    PP_TRY(fill_input(s, &has_more));
+    s->end = !has_more;
     if (s->end)
         return 0;
     /* The second byte may be in the next buffer: inflate() refuses a wrong one. */
@@ -120,9 +120,9 @@ static int next_member(struct pp_source *s)
 
 static int inflate_some(struct pp_source *s, uint8_t *out, size_t n, size_t *out_made)
 {
-    bool more;
-    PP_TRY(fill_input(s, &more));
-    if (!more)
+    bool has_more;
+    PP_TRY(fill_input(s, &has_more));
+    if (!has_more)
         return fail_cut_short(s, "gzip stream");
     uInt most = n < (1u << 30) ? (uInt)n : 1u << 30;
     s->z.next_out = out;
@@ -143,9 +143,9 @@ static int inflate_some(struct pp_source *s, uint8_t *out, size_t n, size_t *out
 
 static int take_some(struct pp_source *s, uint8_t *out, size_t n, size_t *out_made)
 {
-    bool more;
-    PP_TRY(fill_input(s, &more));
-    s->end = !more;
+    bool has_more;
+    PP_TRY(fill_input(s, &has_more));
+    s->end = !has_more;
     *out_made = n < s->z.avail_in ? n : s->z.avail_in;
     memcpy(out, s->z.next_in, *out_made);
     s->z.next_in += *out_made;
@@ -238,10 +238,10 @@ int pp_source_text(const char *path, char **out, size_t *out_bytes)
         return pp_error_context("%s", path);
     int rc = pp_source_open(path, PP_SOURCE_INFLATED, &s);
     for (; rc == 0 && got > 0; used += got) {
-        char *more = used + 1 < capacity ? text : pp_realloc(text, capacity *= 2, 1);
-        text = more ? more : text;
-        rc = !more ? pp_error_context("%s", path)
-                   : pp_source_read(s, text + used, capacity - used - 1, &got);
+        char *grown = used + 1 < capacity ? text : pp_realloc(text, capacity *= 2, 1);
+        text = grown ? grown : text;
+        rc = !grown ? pp_error_context("%s", path)
+                    : pp_source_read(s, text + used, capacity - used - 1, &got);
         if (rc == 0 && used + got > TEXT_MAX)
             rc = pp_fail(PP_EFORMAT, "%s: more than %zu bytes", path, TEXT_MAX);
     }

@@ -67,14 +67,14 @@ static void trainer_fini(struct trainer *t)
 
 static int grow_words(struct trainer *t)
 {
-    struct text_table more;
-    PP_TRY(text_table_create(2 * t->table.n + 1024, &more));
+    struct text_table larger;
+    PP_TRY(text_table_create(2 * t->table.n + 1024, &larger));
     for (size_t i = 0; i < t->n_words; i++)
-        *text_table_find(&more, t->words[i].text, t->words[i].n) =
+        *text_table_find(&larger, t->words[i].text, t->words[i].n) =
             (struct text_slot){t->words[i].text, t->words[i].n, (uint32_t)i};
-    more.n = t->n_words;
+    larger.n = t->n_words;
     pp_free(t->table.slots);
-    t->table = more;
+    t->table = larger;
     return 0;
 }
 
@@ -131,13 +131,13 @@ static struct ranked pop_pair(struct trainer *t)
 static int add_pair(struct trainer *t, uint32_t a, uint32_t b, uint32_t word, int64_t count)
 {
     if (2 * t->n_pairs >= t->known.mask) {
-        struct pair_table more;
-        PP_TRY(pair_table_create(2 * t->n_pairs + 1024, &more));
+        struct pair_table larger;
+        PP_TRY(pair_table_create(2 * t->n_pairs + 1024, &larger));
         for (size_t i = 0; i < t->n_pairs; i++)
-            *pair_table_find(&more, t->pairs[i].a, t->pairs[i].b) =
+            *pair_table_find(&larger, t->pairs[i].a, t->pairs[i].b) =
                 (struct pair_slot){(uint64_t)t->pairs[i].a << 32 | t->pairs[i].b, (uint32_t)i, 1};
         pp_free(t->known.slots);
-        t->known = more;
+        t->known = larger;
     }
     struct pair_slot *s = pair_table_find(&t->known, a, b);
     if (s->place == 0) {

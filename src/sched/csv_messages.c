@@ -153,12 +153,11 @@ static void run_rank(struct machine *x, int r)
         int32_t message = message_of(x, c);
         uint8_t *did = &x->did[message];
         struct pp_csv_cell half = other_half(c);
-        int other = x->t->rank_of[half.stage];
+        int peer = x->t->rank_of[half.stage];
         *did |= is_send(c) ? OFFERED : AWAITED;
-        if (x->waits[other] &&
-            message_of(x, &x->t->csv.rows[other].cells[x->at[other]]) == message) {
-            x->waits[other] = false;
-            x->ready[x->n_ready++] = other;
+        if (x->waits[peer] && message_of(x, &x->t->csv.rows[peer].cells[x->at[peer]]) == message) {
+            x->waits[peer] = false;
+            x->ready[x->n_ready++] = peer;
         }
         if (!(*did & (is_send(c) ? AWAITED : OFFERED))) {
             x->waits[r] = true;
@@ -173,12 +172,12 @@ static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
     const struct machine *x = ctx;
     const struct pp_csv_cell *c = &x->t->csv.rows[r].cells[x->at[r]];
     struct pp_csv_cell half = other_half(c);
-    int other = x->t->rank_of[half.stage];
+    int peer = x->t->rank_of[half.stage];
     char in[PP_CSV_NAME_MAX], by[PP_CSV_NAME_MAX];
     if (bytes > 0)
         snprintf(text, bytes, "%s waits for %s", pp_csv_cell_name(c, in),
                  pp_csv_cell_name(&half, by));
-    return other;
+    return peer;
 }
 
 static int run_machine(struct machine *x)

@@ -64,12 +64,12 @@ static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
 {
     const struct pp_walk *w = ctx;
     bool message = w->wait[r].kind == PP_WAIT_MESSAGE;
-    int other = find_awaited_rank(w, r);
+    int awaited = find_awaited_rank(w, r);
     if (bytes > 0) {
         char in[PP_CELL_NAME_MAX];
         char by[PP_CELL_NAME_MAX] = "what no cell does";
-        const struct pp_rank_plan *list = &w->plan->ranks[other];
-        int k = w->at[other];
+        const struct pp_rank_plan *list = &w->plan->ranks[awaited];
+        int k = w->at[awaited];
         while (k < list->n_actions && !ends_wait(w, r, &list->actions[k]))
             k++;
         if (k < list->n_actions)
@@ -78,12 +78,12 @@ static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
         char rank[24] = "", of[24] = "";
         if (w->plan->geometry.chunks > 1) {
             snprintf(rank, sizeof(rank), " (rank %d)", r);
-            snprintf(of, sizeof(of), " (rank %d)", other);
+            snprintf(of, sizeof(of), " (rank %d)", awaited);
         }
         snprintf(text, bytes, "%s%s waits for %s%s%s%s", in, rank, message ? "" : "the slot that ",
                  by, of, message ? "" : " frees");
     }
-    return w->wait[other].kind != PP_WAIT_NONE ? other : -1;
+    return w->wait[awaited].kind != PP_WAIT_NONE ? awaited : -1;
 }
 
 int pp_fail_circle(const char *under, int n_ranks, int r, pp_tell_wait *tell, const void *ctx)

@@ -58,14 +58,14 @@ static int fail_order(const struct traffic *t, int channel, const struct pp_acti
                       bool sends)
 {
     const struct pp_channel *ch = &t->plan->channels[channel];
-    int rank = sends ? ch->src_rank : ch->dst_rank, other = sends ? ch->dst_rank : ch->src_rank;
+    int rank = sends ? ch->src_rank : ch->dst_rank, peer = sends ? ch->dst_rank : ch->src_rank;
     char op = a->op == PP_OP_F ? 'F' : a->op == PP_OP_I ? 'I' : 'B';
     return pp_fail(
         PP_EFORMAT,
         "row %d cell %d: %d%c%d comes before %d%c%d, but rank %d %s %s %d first; use one "
         "order in both rows",
         rank + 1, (int)(a - t->plan->ranks[rank].actions) + 1, a->stage, op, a->mb, a->stage, op,
-        first, other, sends ? "takes" : "sends", channel % 2 ? "gradient" : "activations", first);
+        first, peer, sends ? "takes" : "sends", channel % 2 ? "gradient" : "activations", first);
 }
 
 /*

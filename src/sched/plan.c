@@ -36,9 +36,9 @@ double pp_plan_bytes(const struct pp_geometry *g)
         pp_error_clear();
         return 0;
     }
-    double one = 3 * sizeof(struct pp_action) +
-                 2 * (sizeof(struct pp_message) + 2 * sizeof(int64_t) + sizeof(int32_t));
-    return one * g->stages * g->chunks * g->microbatches;
+    double bytes_each = 3 * sizeof(struct pp_action) +
+                        2 * (sizeof(struct pp_message) + 2 * sizeof(int64_t) + sizeof(int32_t));
+    return bytes_each * g->stages * g->chunks * g->microbatches;
 }
 
 /* Fills rank_of and chunk_of, and checks that every rank holds exactly V stages. */

@@ -43,10 +43,10 @@ const char *pp_plan_recognize(const struct pp_plan *plan)
                                 .chunks = plan->geometry.chunks,
                                 .microbatches = plan->geometry.microbatches};
         for (g.eager = ops->eager ? 4 : 1; g.eager > 0 && !found; g.eager--) {
-            PP_OWN(pp_plan_destroy) struct pp_plan *other = NULL;
+            PP_OWN(pp_plan_destroy) struct pp_plan *candidate = NULL;
             bool legal = !ops->fits && (ops->chunks == 0 || ops->chunks == g.chunks) &&
-                         pp_plan_build(*name, &g, &other) == 0;
-            found = legal && is_same(plan, other) ? *name : NULL;
+                         pp_plan_build(*name, &g, &candidate) == 0;
+            found = legal && is_same(plan, candidate) ? *name : NULL;
         }
     }
     pp_error_clear();

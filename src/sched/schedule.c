@@ -128,7 +128,7 @@ int pp_refuse_shape(const struct pp_geometry *g, const struct pp_geometry *neare
 {
     const struct {
         const char *key;
-        int is, should;
+        int found, required;
     } keys[] = {
         {"stages", g->stages, nearest->stages},
         {"chunks", g->chunks, nearest->chunks},
@@ -138,9 +138,9 @@ int pp_refuse_shape(const struct pp_geometry *g, const struct pp_geometry *neare
     char way_out[128] = "";
     size_t used = 0;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
-        if (keys[i].is != keys[i].should) {
+        if (keys[i].found != keys[i].required) {
             used += (size_t)snprintf(way_out + used, sizeof(way_out) - used, "%s%s = %d",
-                                     used ? ", " : "", keys[i].key, keys[i].should);
+                                     used ? ", " : "", keys[i].key, keys[i].required);
         }
     }
     char needs[512];

@@ -101,18 +101,18 @@ static void add_pipeline(struct bound *b, int first, int last)
 static double bound_of(const struct bound *b)
 {
     int steps = b->costs->steps > 1 ? b->costs->steps : 1;
-    double one = 0, chain = 0, many = 0;
+    double one_step = 0, chain = 0, many_steps = 0;
     for (int p = 0; p < b->plan->geometry.stages; p++) {
         const struct rank *r = &b->ranks[p];
         double work = r->fi + r->w + optimizer_time(b, p);
         double way = PP_MAX(r->head + r->fi, r->turn + r->i) + r->tail;
-        one = PP_MAX(one, PP_MAX(r->head + work, way));
+        one_step = PP_MAX(one_step, PP_MAX(r->head + work, way));
         chain = PP_MAX(chain, way);
-        many = PP_MAX(many, r->head + steps * work);
+        many_steps = PP_MAX(many_steps, r->head + steps * work);
     }
     /* Two pipelines in opposite directions do not end where they begin, so the steps are not
      * linked. */
-    return PP_MAX(many, b->plan->copies == 1 ? (steps - 1) * chain + one : one);
+    return PP_MAX(many_steps, b->plan->copies == 1 ? (steps - 1) * chain + one_step : one_step);
 }
 
 int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, double *out)

@@ -75,8 +75,8 @@ static void put_live(const struct events *e, struct walk *w, const struct pp_act
                      double t)
 {
     const size_t *bytes = e->how->live_bytes;
-    uint64_t one = bytes ? bytes[a->stage] : 1;
-    w->live = n > 0 ? w->live + one * (uint64_t)n : w->live - one * (uint64_t)-n;
+    uint64_t bytes_each = bytes ? bytes[a->stage] : 1;
+    w->live = n > 0 ? w->live + bytes_each * (uint64_t)n : w->live - bytes_each * (uint64_t)-n;
     pp_chrome_live(e->chrome, w->pid, time_to_ns(e, t), bytes ? "bytes" : "chunks", w->live);
 }
 

@@ -220,13 +220,13 @@ static int add_state(struct search *s, struct row *row, int64_t bound, uint64_t 
     size_t counts = 3 * (size_t)s->r->n_virtual;
     int32_t *chain = &row->chains[hash_counts(done, counts)];
     for (int32_t k = *chain; k >= 0; k = row->states[k].next) {
-        int64_t *other = row->times + (size_t)k * s->n_times;
+        int64_t *known = row->times + (size_t)k * s->n_times;
         if (row->states[k].bound == NEVER ||
-            memcmp(done_of(s, other), done, counts * sizeof(*done)) != 0)
+            memcmp(done_of(s, known), done, counts * sizeof(*done)) != 0)
             continue;
-        if ((row->states[k].banned & ~banned) == 0 && is_no_later(other, s->child, s->n_times))
+        if ((row->states[k].banned & ~banned) == 0 && is_no_later(known, s->child, s->n_times))
             return 0;
-        if ((banned & ~row->states[k].banned) == 0 && is_no_later(s->child, other, s->n_times))
+        if ((banned & ~row->states[k].banned) == 0 && is_no_later(s->child, known, s->n_times))
             row->states[k].bound = NEVER;
     }
     if (row->n == row->capacity) {
