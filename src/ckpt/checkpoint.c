@@ -239,7 +239,7 @@ int pp_ckpt_open(const char *path, enum pp_ckpt_check check, struct pp_ckpt **ou
 }
 
 /* Finds the folder of checkpoints: that of a run folder, or the folder itself. */
-static int folder_of(const char *path, char out[PP_PATH_MAX])
+static int find_folder(const char *path, char out[PP_PATH_MAX])
 {
     bool inside = false;
     PP_TRY(pp_path_format(out, "%s/" PP_CKPT_DIR, path));
@@ -251,7 +251,7 @@ int pp_ckpt_list(const char *path, int64_t **out_steps, int *out_n)
 {
     char dir[PP_PATH_MAX];
     bool folder = false;
-    PP_TRY(folder_of(path, dir));
+    PP_TRY(find_folder(path, dir));
     PP_TRY(is_folder(dir, &folder));
     if (!folder) {
         *out_steps = NULL;
@@ -264,7 +264,7 @@ int pp_ckpt_list(const char *path, int64_t **out_steps, int *out_n)
 int pp_ckpt_step_path(const char *path, int64_t step, char out[PP_PATH_MAX])
 {
     char dir[PP_PATH_MAX];
-    PP_TRY(folder_of(path, dir));
+    PP_TRY(find_folder(path, dir));
     return folder_step_path(dir, step, out);
 }
 

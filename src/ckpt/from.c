@@ -108,7 +108,7 @@ __attribute__((format(printf, 2, 3))) static void refuse(const struct from *f, c
 }
 
 /* Formats a value as text; for strings their content. */
-static const char *text_of(const json_t *v, char out[PP_JSON_SHOWN])
+static const char *format_json_value(const json_t *v, char out[PP_JSON_SHOWN])
 {
     if (!v || json_is_null(v))
         return "null";
@@ -150,7 +150,7 @@ static void take_key(const struct from *f, const char *json, const char *key, co
 
 /* Returns the settings of rotary positions: rope_scaling, which version 4 wrote, has precedence
  * over rope_parameters. */
-static const json_t *rope_of(const struct from *f)
+static const json_t *get_rope_settings(const struct from *f)
 {
     const json_t *scaling = json_object_get(f->root, "rope_scaling");
     return json_object_size(scaling) > 0 ? scaling : json_object_get(f->root, "rope_parameters");
@@ -159,10 +159,10 @@ static const json_t *rope_of(const struct from *f)
 static void take_row(const struct from *f, const struct row *row)
 {
     char text[PP_JSON_SHOWN], word[PP_JSON_SHOWN];
-    const json_t *v = json_object_get(rope_of(f), row->json);
+    const json_t *v = json_object_get(get_rope_settings(f), row->json);
     v = v ? v : json_object_get(f->root, row->json);
     v = v || !row->also ? v : json_object_get(f->root, row->also);
-    const char *value = text_of(v, text), *def = row->def;
+    const char *value = format_json_value(v, text), *def = row->def;
     for (int i = 0; def && i < f->kind->number && strchr(def, ' '); i++)
         def = strchr(def, ' ') + 1;
     if (!v || json_is_null(v)) {
@@ -184,20 +184,21 @@ static void take_scaling(const struct from *f)
     static const char *const names[] = {"factor", "low_freq_factor", "high_freq_factor",
                                         "original_max_position_embeddings"};
     char text[PP_JSON_SHOWN], all[4 * PP_JSON_SHOWN] = "";
-    const json_t *type = json_object_get(rope_of(f), "rope_type");
-    type = type ? type : json_object_get(rope_of(f), "type"); /* its name in older files */
-    const char *word = type ? text_of(type, text) : "default";
+    const json_t *type = json_object_get(get_rope_settings(f), "rope_type");
+    type =
+        type ? type : json_object_get(get_rope_settings(f), "type"); /* its name in older files */
+    const char *word = type ? format_json_value(type, text) : "default";
     int n = strcmp(word, "linear") == 0 ? 1 : strcmp(word, "llama3") == 0 ? 4 : 0;
     if (n == 0 && strcmp(word, "default") != 0)
         refuse(f, "rope_type = %s is not computed here, only default, linear and llama3", word);
     for (int i = 0; i < n; i++) {
         char number[PP_JSON_SHOWN];
-        const json_t *v = json_object_get(rope_of(f), names[i]);
+        const json_t *v = json_object_get(get_rope_settings(f), names[i]);
         if (!json_is_number(v)) {
             refuse(f, "rope_type = %s needs a number %s", word, names[i]);
             return;
         }
-        pp_text_add(all, sizeof(all), "%s%s", i > 0 ? " " : "", text_of(v, number));
+        pp_text_add(all, sizeof(all), "%s%s", i > 0 ? " " : "", format_json_value(v, number));
     }
     if (n > 0)
         take_key(f, "rope_scaling", "model.rope_scaling", all, false);
@@ -220,7 +221,7 @@ static void check_window(const struct from *f)
     if (qwen && json_is_array(types)) {
         uses = false;
         json_array_foreach(types, i, each) uses |=
-            strcmp(text_of(each, text), "full_attention") != 0;
+            strcmp(format_json_value(each, text), "full_attention") != 0;
     } else if (qwen && f->cfg->model.n_layer <= (layers ? json_integer_value(layers) : 28)) {
         return; /* layers below it have no window */
     }
@@ -258,27 +259,28 @@ static void check_together(const struct from *f)
     /* do not set what the key's rule gives anyway: older runs have no such key */
     if (json_is_integer(head) &&
         json_integer_value(head) * f->cfg->model.n_head != f->cfg->model.n_embd)
-        take_key(f, "head_dim", "model.head_dim", text_of(head, text), false);
+        take_key(f, "head_dim", "model.head_dim", format_json_value(head, text), false);
     take_scaling(f);
     check_window(f);
 }
 
-static void take_all(const struct from *f)
+static void take_all_keys(const struct from *f)
 {
     const struct kind *kind = f->kind;
     char text[PP_JSON_SHOWN];
     take_key(f, "architectures", "model.type", kind->type, false);
     for (const struct must *m = kind->musts; m->json; m++) {
         const json_t *v = json_object_get(f->root, m->json);
-        if (v && !pp_has_word(m->words, text_of(v, text)))
-            refuse(f, "%s = %s is not computed here, only %s", m->json, text_of(v, text), m->words);
+        if (v && !pp_has_word(m->words, format_json_value(v, text)))
+            refuse(f, "%s = %s is not computed here, only %s", m->json, format_json_value(v, text),
+                   m->words);
     }
     for (const struct row *row = kind->rows; row->json; row++)
         take_row(f, row);
     check_together(f);
 }
 
-static void read_file(struct from *f)
+static void read_config_json(struct from *f)
 {
     static const struct pp_json_limits limits = {16, 1 << 18, 1 << 18};
     char shown[PP_JSON_SHOWN];
@@ -299,13 +301,13 @@ static void read_file(struct from *f)
     f->root = root;
     const json_t *name = json_array_get(json_object_get(root, "architectures"), 0),
                  *family = json_object_get(root, "model_type");
-    const char *word = text_of(name ? name : family, shown);
+    const char *word = format_json_value(name ? name : family, shown);
     for (int i = 0; i < KINDS; i++)
         if (strcmp(word, name ? kinds[i].architecture : kinds[i].family) == 0 ||
             (name && strcmp(word, kinds[i].bare) == 0))
             f->kind = &kinds[i];
     if (f->kind)
-        take_all(f);
+        take_all_keys(f);
     else
         refuse(f, "its %s is %s; known are " KNOWN, name ? "architecture" : "model_type", word);
 }
@@ -327,7 +329,7 @@ static void take_tokenizer(const struct from *f)
 void pp_hf_config(struct pp_config *cfg, const struct pp_names *names)
 {
     struct from f = {.cfg = cfg, .names = names};
-    read_file(&f);
+    read_config_json(&f);
     take_tokenizer(&f);
     pp_error_clear();
 }

@@ -124,7 +124,7 @@ static int paired_heads(const struct gguf *g, const struct pp_st_item *t)
                                          : 0;
 }
 
-static enum pp_st_dtype type_of(const struct gguf *g, const struct pp_st_item *t)
+static enum pp_st_dtype choose_type(const struct gguf *g, const struct pp_st_item *t)
 {
     return t->n_dims > 1 ? g->x->dtype : PP_ST_F32;
 }
@@ -209,7 +209,7 @@ static int write_moved(struct gguf *g, const struct pp_st_item *t, size_t n)
                 from[width > 0 ? pair * columns + c : r * columns + c];
         }
     }
-    return write_values(g, t->name, type_of(g, t), to, n);
+    return write_values(g, t->name, choose_type(g, t), to, n);
 }
 
 static int write_tensor(struct gguf *g, const struct pp_st_item *t)
@@ -224,7 +224,7 @@ static int write_tensor(struct gguf *g, const struct pp_st_item *t)
     for (size_t at = 0, m; at < n; at += m) {
         m = n - at < PIECE ? n - at : PIECE;
         PP_TRY(t->read(t->ctx, at * sizeof(*piece), piece, m * sizeof(*piece)));
-        PP_TRY(write_values(g, t->name, type_of(g, t), piece, m));
+        PP_TRY(write_values(g, t->name, choose_type(g, t), piece, m));
     }
     return 0;
 }
@@ -273,7 +273,7 @@ static int write_file(struct gguf *g, const char *path)
         char name[96];
         name_tensor(e->items[i].name, name);
         list_tensor(g, name, e->items[i].n_dims, e->items[i].dims, is_transposed(g, &e->items[i]),
-                    type_of(g, &e->items[i]));
+                    choose_type(g, &e->items[i]));
     }
     int64_t pairs = scaled ? head_width(e) / 2 : 0;
     if (scaled)

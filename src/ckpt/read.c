@@ -75,8 +75,8 @@ bool pp_ckpt_is_readable(const struct pp_st_tensor *t)
     return t->dtype < PP_ST_I64 || (t->dtype == PP_ST_I64 && t->n_dims == 0);
 }
 
-static int check_tensor(const struct pp_ckpt *ck, const struct pp_st_file *f,
-                        const struct pp_st_tensor *t, int n_dims, const int64_t *dims)
+static int check_readable_tensor(const struct pp_ckpt *ck, const struct pp_st_file *f,
+                                 const struct pp_st_tensor *t, int n_dims, const int64_t *dims)
 {
     if (!pp_ckpt_is_readable(t)) {
         return pp_fail(PP_EFORMAT, "%s: tensor %s is of type %s, expected floats", f->path, t->name,
@@ -122,7 +122,7 @@ int pp_ckpt_read(const struct pp_ckpt *ck, const char *name, int n_dims, const i
                        pp_ckpt_own_config(ck, own));
     }
     const struct pp_st_file *f = ck->parts[part];
-    PP_TRY(check_tensor(ck, f, t, n_dims, dims));
+    PP_TRY(check_readable_tensor(ck, f, t, n_dims, dims));
     if (!put)
         return 0;
     PP_TAKE(float, floats, PIECE);

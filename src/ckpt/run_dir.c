@@ -172,7 +172,7 @@ int pp_run_dir_begin(const struct pp_config *cfg, const char *dir, bool goes_on,
 }
 
 /* Finds the path of a regular file in a folder; "": there is none of that name. */
-static int find_file(const char *dir, const char *name, char out[PP_PATH_MAX])
+static int find_run_file(const char *dir, const char *name, char out[PP_PATH_MAX])
 {
     struct stat st;
     char path[PP_PATH_MAX];
@@ -224,28 +224,28 @@ int pp_run_dir_newest(const char *name, char out[PP_PATH_MAX])
 int pp_run_dir_config(const char *path, char out[PP_PATH_MAX])
 {
     char dir[PP_PATH_MAX];
-    PP_TRY(find_file(path, PP_RUN_DIR_CONFIG, out));
+    PP_TRY(find_run_file(path, PP_RUN_DIR_CONFIG, out));
     if (out[0])
         return 0;
-    PP_TRY(find_file(path, "MANIFEST", out));
+    PP_TRY(find_run_file(path, "MANIFEST", out));
     if (out[0])
-        PP_TRY(find_file(path, "config.ini", out));
+        PP_TRY(find_run_file(path, "config.ini", out));
     if (out[0])
         return 0;
     PP_TRY(pp_run_dir_of(path, dir));
-    return dir[0] ? find_file(dir, PP_RUN_DIR_CONFIG, out) : 0;
+    return dir[0] ? find_run_file(dir, PP_RUN_DIR_CONFIG, out) : 0;
 }
 
 const char *pp_ckpt_own_config(const struct pp_ckpt *ck, char out[PP_CKPT_OWN_CONFIG])
 {
     char dir[PP_PATH_MAX], path[PP_PATH_MAX] = "";
     out[0] = '\0';
-    if (ck->plain && find_file(ck->path, "config.json", path) == 0 && path[0])
+    if (ck->plain && find_run_file(ck->path, "config.json", path) == 0 && path[0])
         snprintf(out, PP_CKPT_OWN_CONFIG, "; its own config is model.from = %s", ck->path);
     if (ck->plain)
         return out;
     if (pp_run_dir_of(ck->path, dir) == 0 && dir[0])
-        (void)find_file(dir, PP_RUN_DIR_CONFIG, path);
+        (void)find_run_file(dir, PP_RUN_DIR_CONFIG, path);
     if (path[0])
         snprintf(out, PP_CKPT_OWN_CONFIG, "; its own config is %s", path);
     else
@@ -297,7 +297,7 @@ int run_dir_check(const char *dir)
         PP_TRY(pp_path_stat(there, true, &st));
     PP_TRY(pp_run_dir_of(there, run));
     if (run[0])
-        PP_TRY(find_file(run, PP_RUN_DIR_CONFIG, config));
+        PP_TRY(find_run_file(run, PP_RUN_DIR_CONFIG, config));
     if (!config[0] || (realpath(there, full) && strcmp(full, run) == 0))
         return 0;
     return pp_fail(PP_ECONFIG,

@@ -13,7 +13,7 @@
 #define PIECE_BYTES ((size_t)1 << 20)
 
 /* Reads the header's text only if the file has that many bytes. */
-static int read_header(struct pp_st_file *f)
+static int read_st_header(struct pp_st_file *f)
 {
     uint8_t head[HEAD_BYTES];
     size_t n = f->bytes < sizeof(head) ? (size_t)f->bytes : sizeof(head);
@@ -38,7 +38,7 @@ int pp_st_open_fd(const char *label, int fd, uint64_t bytes, struct pp_st_file *
     f->fd = fd;
     f->bytes = bytes;
     f->path = pp_strdup(label);
-    PP_TRY_UNDO(f->path ? read_header(f) : PP_ERESOURCE, pp_st_close(&f));
+    PP_TRY_UNDO(f->path ? read_st_header(f) : PP_ERESOURCE, pp_st_close(&f));
     *out = f;
     return 0;
 }
@@ -69,8 +69,8 @@ int pp_st_read(const struct pp_st_file *f, const struct pp_st_tensor *t, uint64_
     return pp_fd_read_at(f->fd, f->path, f->header->data_begin + t->begin + offset, dst, bytes);
 }
 
-static int check_tensor(const struct pp_st_file *f, const struct pp_st_tensor *t,
-                        const char *expected, uint8_t *piece)
+static int check_tensor_crc(const struct pp_st_file *f, const struct pp_st_tensor *t,
+                            const char *expected, uint8_t *piece)
 {
     uLong crc = crc32(0, NULL, 0);
     for (uint64_t at = 0; at < t->end - t->begin;) {
@@ -103,7 +103,7 @@ int pp_st_check_data(const struct pp_st_file *f, int *out_checked)
         bool fits = snprintf(key, sizeof(key), PP_ST_CRC_KEY "%s", t->name) < (int)sizeof(key);
         const char *expected = fits ? pp_st_meta_value(f->header, key) : NULL;
         if (expected) {
-            PP_TRY(check_tensor(f, t, expected, piece));
+            PP_TRY(check_tensor_crc(f, t, expected, piece));
             checked++;
         }
     }

@@ -13,7 +13,7 @@ struct values {
     bool is_nan; /* kind of the first bad value */
 };
 
-static int count_values(void *ctx, uint64_t first, const float *values, size_t n)
+static int count_bad_values(void *ctx, uint64_t first, const float *values, size_t n)
 {
     struct values *v = ctx;
     for (size_t i = 0; i < n; i++) {
@@ -38,7 +38,7 @@ int pp_ckpt_check_values(const struct pp_ckpt *ck, uint64_t *out_looked, int *ou
         *out_left += t->dtype >= PP_ST_F4 && t->elements > 0;
         if (!floats || t->elements == 0)
             continue;
-        PP_TRY(pp_ckpt_read(ck, ckpt_tensor_name(ck, t), t->n_dims, t->dims, count_values, &v));
+        PP_TRY(pp_ckpt_read(ck, ckpt_tensor_name(ck, t), t->n_dims, t->dims, count_bad_values, &v));
         if (v.bad > 0) {
             return pp_fail(PP_ECHECK,
                            "%s: tensor %s %s: value %" PRIu64 " is %s, and %" PRIu64 " of %" PRIu64

@@ -170,7 +170,7 @@ int pp_transport_open_channels(struct pp_transport *tp, const struct pp_channel_
 
 /* ---- messages */
 
-static struct pp_channel_end *end_of(const struct pp_transport *tp, int ch, int slot)
+static struct pp_channel_end *get_channel_end(const struct pp_transport *tp, int ch, int slot)
 {
     pp_assert(ch >= 0 && ch < tp->n_ends && slot >= 0 && slot < tp->ends[ch].spec.slots);
     return &tp->ends[ch];
@@ -178,12 +178,12 @@ static struct pp_channel_end *end_of(const struct pp_transport *tp, int ch, int 
 
 void *pp_transport_slot(struct pp_transport *tp, int ch, int slot)
 {
-    return pp_slot_memory(end_of(tp, ch, slot), slot);
+    return pp_slot_memory(get_channel_end(tp, ch, slot), slot);
 }
 
 int pp_transport_acquire(struct pp_transport *tp, int ch, int slot)
 {
-    struct pp_channel_end *e = end_of(tp, ch, slot);
+    struct pp_channel_end *e = get_channel_end(tp, ch, slot);
     pp_assert(e->spec.src == tp->rank);
     PP_TRY(tp->ops->acquire(tp, e, slot));
     e->slots[slot].turn = PP_TURN_ACQUIRED;
@@ -192,7 +192,7 @@ int pp_transport_acquire(struct pp_transport *tp, int ch, int slot)
 
 int pp_transport_post_send(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
 {
-    struct pp_channel_end *e = end_of(tp, ch, slot);
+    struct pp_channel_end *e = get_channel_end(tp, ch, slot);
     struct pp_slot_end *s = &e->slots[slot];
     if (s->turn != PP_TURN_ACQUIRED)
         return fail_out_of_turn(&e->spec, slot, "send", s->turn);
@@ -205,7 +205,7 @@ int pp_transport_post_send(struct pp_transport *tp, int ch, int slot, size_t byt
 
 int pp_transport_post_recv(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag)
 {
-    struct pp_channel_end *e = end_of(tp, ch, slot);
+    struct pp_channel_end *e = get_channel_end(tp, ch, slot);
     struct pp_slot_end *s = &e->slots[slot];
     pp_assert(e->spec.dst == tp->rank);
     if (s->turn != PP_TURN_FREE)
@@ -219,7 +219,7 @@ int pp_transport_post_recv(struct pp_transport *tp, int ch, int slot, size_t byt
 
 int pp_transport_wait_recv(struct pp_transport *tp, int ch, int slot)
 {
-    struct pp_channel_end *e = end_of(tp, ch, slot);
+    struct pp_channel_end *e = get_channel_end(tp, ch, slot);
     struct pp_slot_end *s = &e->slots[slot];
     size_t bytes = s->bytes;
     uint32_t tag = s->tag;
@@ -238,7 +238,7 @@ int pp_transport_wait_recv(struct pp_transport *tp, int ch, int slot)
 
 int pp_transport_release(struct pp_transport *tp, int ch, int slot)
 {
-    struct pp_channel_end *e = end_of(tp, ch, slot);
+    struct pp_channel_end *e = get_channel_end(tp, ch, slot);
     struct pp_slot_end *s = &e->slots[slot];
     if (s->turn != PP_TURN_HELD)
         return fail_out_of_turn(&e->spec, slot, "release", s->turn);

@@ -121,7 +121,7 @@ bool pp_paths_gap(const struct pp_paths *p, int *a, int *b)
 /* ---- opening */
 
 /* Returns the transport that connects processes by itself. */
-static const struct pp_transport_ops *world(void)
+static const struct pp_transport_ops *find_world(void)
 {
     int i = 0;
     while (i < COUNT && !transports[i]->is_world)
@@ -131,7 +131,7 @@ static const struct pp_transport_ops *world(void)
 
 const char *pp_world_version(void)
 {
-    const struct pp_transport_ops *t = world();
+    const struct pp_transport_ops *t = find_world();
     return t && !t->missing ? t->version() : "";
 }
 
@@ -145,7 +145,7 @@ bool pp_world_was_opened(void)
 int pp_world_load(void)
 {
     char why[512];
-    const struct pp_transport_ops *t = world();
+    const struct pp_transport_ops *t = find_world();
     if (!t || t->missing) {
         return pp_fail(PP_ERESOURCE, "%s; run the ranks as threads (run.transport = threads)",
                        t ? t->missing : "no transport connects processes");
@@ -157,7 +157,7 @@ int pp_transport_open_world(struct pp_transport **out)
 {
     opened = true;
     PP_TRY(pp_world_load());
-    return world()->open(NULL, 0, out);
+    return find_world()->open(NULL, 0, out);
 }
 
 int pp_transport_connect(const struct pp_transport_ops *t, const struct pp_backend_ops *backend,

@@ -90,7 +90,7 @@ void pp_nccl_give_up(struct nccl *n)
 }
 
 /* Formats the name of a channel: "rank 0 to 1 (channel 3)". */
-static const char *name_of(const struct pp_channel_end *e, char *out, size_t bytes)
+static const char *format_channel_name(const struct pp_channel_end *e, char *out, size_t bytes)
 {
     if (!e)
         return "all ranks";
@@ -131,9 +131,9 @@ int pp_nccl_failed(struct nccl *n, const struct pp_channel_end *e, ncclResult_t 
 {
     char name[64], advice[96];
     const char *more = n->nccl->GetLastError(e ? ((struct nccl_end *)e->own)->comm : n->world);
-    int code = pp_fail(code_of(rc), "NCCL, %s, %.*s: %s%s%.512s%s", name_of(e, name, sizeof(name)),
-                       (int)strcspn(call, "("), call, n->nccl->GetErrorString(rc),
-                       more && *more ? ": " : "", more ? more : "",
+    int code = pp_fail(code_of(rc), "NCCL, %s, %.*s: %s%s%.512s%s",
+                       format_channel_name(e, name, sizeof(name)), (int)strcspn(call, "("), call,
+                       n->nccl->GetErrorString(rc), more && *more ? ": " : "", more ? more : "",
                        shared_memory_advice(rc, advice, sizeof(advice)));
     pp_nccl_give_up(n);
     return code;
@@ -201,7 +201,7 @@ static cudaError_t query_event(cudaEvent_t event)
 }
 
 /* Finds the message that the device waits for: the first that was enqueued and is not done. */
-static const struct pp_channel_end *unfinished(const struct nccl *n)
+static const struct pp_channel_end *find_unfinished(const struct nccl *n)
 {
     for (int i = 0; i < n->tp->n_ends; i++) {
         const struct pp_channel_end *e = &n->tp->ends[i];
@@ -215,9 +215,10 @@ static const struct pp_channel_end *unfinished(const struct nccl *n)
 static int too_late(struct nccl *n, const struct wait *w)
 {
     char name[64];
-    const struct pp_channel_end *e = w->e ? w->e : unfinished(n);
-    int code = pp_fail(PP_ELOST, "NCCL, %s: %s has taken more than %.3g s; is a rank gone?",
-                       name_of(e, name, sizeof(name)), w->what, (double)w->timeout_ns * 1e-9);
+    const struct pp_channel_end *e = w->e ? w->e : find_unfinished(n);
+    int code =
+        pp_fail(PP_ELOST, "NCCL, %s: %s has taken more than %.3g s; is a rank gone?",
+                format_channel_name(e, name, sizeof(name)), w->what, (double)w->timeout_ns * 1e-9);
     pp_nccl_give_up(n);
     return code;
 }

@@ -50,7 +50,7 @@ int pp_shipped_read(bool machines, struct pp_shipped *out)
 
 /* ---- finding a file by its word */
 
-static int fail_unknown(const char *word, bool machine, struct pp_shipped *s)
+static int fail_unknown_file(const char *word, bool machine, struct pp_shipped *s)
 {
     const char *what = machine ? "machine" : "config";
     char all[1024] = "", name[PP_NAME_MAX];
@@ -90,7 +90,7 @@ static int find_ini(const char *word, bool machine, bool *shipped, char out[PP_P
         PP_TRY(pp_path_format(out, "%s/%s", s->folders[i], word));
         *shipped = access(out, F_OK) == 0;
     }
-    return *shipped ? 0 : fail_unknown(word, machine, s);
+    return *shipped ? 0 : fail_unknown_file(word, machine, s);
 }
 
 /* Refuses files of another format, which would give a problem in each of their lines. */

@@ -54,7 +54,7 @@ static const struct half {
 };
 
 /* Returns one of ten levels from `first` to `last`, in float as torch.linspace. */
-static double level_of(float first, float last, int level)
+static double scale_level(float first, float last, int level)
 {
     float step = (last - first) / 9;
     return level < 5 ? first + step * (float)level : last - step * (float)(9 - level);
@@ -66,23 +66,23 @@ double augment_magnitude(enum picture_op op, int level, bool minus, const struct
     switch (op) {
     case PICTURE_SHEAR_X:
     case PICTURE_SHEAR_Y:
-        return sign * level_of(0, 0.3f, level);
+        return sign * scale_level(0, 0.3f, level);
     case PICTURE_TRANSLATE_X:
-        return sign * level_of(0, (float)(150.0 / 331.0 * s->dims[1]), level);
+        return sign * scale_level(0, (float)(150.0 / 331.0 * s->dims[1]), level);
     case PICTURE_TRANSLATE_Y:
-        return sign * level_of(0, (float)(150.0 / 331.0 * s->dims[0]), level);
+        return sign * scale_level(0, (float)(150.0 / 331.0 * s->dims[0]), level);
     case PICTURE_ROTATE:
-        return sign * level_of(0, 30, level);
+        return sign * scale_level(0, 30, level);
     case PICTURE_POSTERIZE:
         return 8 - round(level * 4 / 9.0);
     case PICTURE_SOLARIZE:
-        return level_of(255, 0, level);
+        return scale_level(255, 0, level);
     case PICTURE_AUTO_CONTRAST:
     case PICTURE_EQUALIZE:
     case PICTURE_INVERT:
         return 0;
     default:
-        return sign * level_of(0, 0.9f, level);
+        return sign * scale_level(0, 0.9f, level);
     }
 }
 

@@ -140,7 +140,7 @@ static int keep_names(struct table *t)
 }
 
 /* Returns a tab, else a semicolon, if one occurs outside of quotes; else a comma. */
-static char separator_of(const char *line, size_t n)
+static char find_separator(const char *line, size_t n)
 {
     bool quoted = false, tab = false, semicolon = false;
     for (size_t i = 0; i < n; i++) {
@@ -234,7 +234,7 @@ static int inspect_first_line(struct table *t, const char *label)
         t->line++; /* an empty line */
     char *first = t->at;
     size_t n = strcspn(first, "\n");
-    t->sep = t->sep ? t->sep : separator_of(first, n);
+    t->sep = t->sep ? t->sep : find_separator(first, n);
     for (size_t i = 0; i < n; i++)
         t->columns += first[i] == t->sep; /* an upper bound: a separator may be quoted */
     t->columns++;

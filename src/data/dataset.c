@@ -31,7 +31,7 @@ const char *const *pp_dataset_names(void)
     return names;
 }
 
-static const struct pp_dataset_ops *find(const char *name)
+static const struct pp_dataset_ops *find_dataset(const char *name)
 {
     for (int i = 0; i < N_ALL; i++)
         if (strcmp(all[i]->info.name, name) == 0)
@@ -41,7 +41,7 @@ static const struct pp_dataset_ops *find(const char *name)
 
 int pp_dataset_ops_of(const char *name, const struct pp_dataset_ops **out)
 {
-    *out = find(name);
+    *out = find_dataset(name);
     if (*out)
         return 0;
     char known[256] = "";
@@ -52,7 +52,7 @@ int pp_dataset_ops_of(const char *name, const struct pp_dataset_ops **out)
 
 const struct pp_dataset_info *pp_dataset_info(const char *name)
 {
-    const struct pp_dataset_ops *ops = find(name);
+    const struct pp_dataset_ops *ops = find_dataset(name);
     return ops ? &ops->info : NULL;
 }
 

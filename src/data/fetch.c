@@ -90,7 +90,7 @@ int pp_pin_check(const char *path, const struct pp_pin *pin, bool *out_gz)
 
 /* ---- the target folder */
 
-static int target_of(const char *dir, const struct pp_pin *pin, struct target *t)
+static int name_target(const char *dir, const struct pp_pin *pin, struct target *t)
 {
     size_t n = strlen(pin->name);
     bool gz = n > 3 && strcmp(pin->name + n - 3, ".gz") == 0;
@@ -293,7 +293,7 @@ static int get_all(const struct pp_fetch_set *set, struct fetch *f, const char *
         return pp_fail(PP_ERESOURCE, "another download into %s is running", dir);
     for (const struct pp_pin *pin = set->files; pin->name; pin++) {
         struct target t;
-        PP_TRY(target_of(dir, pin, &t));
+        PP_TRY(name_target(dir, pin, &t));
         if (!is_there(&t))
             PP_TRY(get_file(f, &t));
         PP_TRY(unpack_archive(&t));
@@ -344,7 +344,7 @@ int pp_fetch_there(const struct pp_fetch_set *set, const char *dir, int *out_fil
 {
     int n = 0, there = 0;
     for (struct target t; set->files[n].name; n++) {
-        there += target_of(dir, &set->files[n], &t) == 0 &&
+        there += name_target(dir, &set->files[n], &t) == 0 &&
                  (access(t.path, F_OK) == 0 || access(t.plain, F_OK) == 0);
     }
     *out_files = n;

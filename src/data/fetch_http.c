@@ -106,7 +106,7 @@ static void set_options(struct transfer *t, const struct pp_fetch_limits *l)
 }
 
 /* Decides what an answer, or a missing one, means. Any result but PP_HTTP_DONE has recorded why. */
-static enum pp_http_end end_of(const struct transfer *t, CURLcode rc)
+static enum pp_http_end classify_answer(const struct transfer *t, CURLcode rc)
 {
     long status = 0;
     char *type = NULL;
@@ -167,7 +167,7 @@ static enum pp_http_end attempt_transfer(struct transfer *t, const char *part,
     set_options(t, l);
     CURLcode code = curl_easy_perform(t->curl);
     pp_log_progress(NULL);
-    enum pp_http_end end = end_of(t, code);
+    enum pp_http_end end = classify_answer(t, code);
     if (fclose(t->part) != 0 && end != PP_HTTP_LOCAL) {
         pp_fail_errno(0, "cannot write %s", part);
         end = PP_HTTP_LOCAL;

@@ -26,7 +26,7 @@ int pp_array_count(const char *path, struct pp_array *a)
     return 0;
 }
 
-static int read_header(struct pp_source *s, const char *path, struct pp_array *out)
+static int read_idx_header(struct pp_source *s, const char *path, struct pp_array *out)
 {
     uint8_t b[4 * PP_ARRAY_DIMS_MAX] = {0};
     char head[64];
@@ -72,7 +72,7 @@ int pp_idx_read(const char *path, struct pp_array *out, void **out_data)
     PP_OWN(pp_source_close) struct pp_source *s = NULL;
     struct pp_array idx = {0};
     PP_TRY(pp_source_open(path, PP_SOURCE_INFLATED, &s));
-    PP_TRY(read_header(s, path, &idx));
+    PP_TRY(read_idx_header(s, path, &idx));
     if (out_data)
         PP_TRY(read_elements(s, path, idx.n, out_data));
     *out = idx;

@@ -11,8 +11,8 @@
 
 /* Finds train-images-idx3-ubyte, or the same name with a dot, as in some archives; also with
  * .gz. */
-static int find_file(const char *dir, enum pp_split split, const char *what, int dims,
-                     char out[PP_PATH_MAX], bool *out_found)
+static int find_idx_file(const char *dir, enum pp_split split, const char *what, int dims,
+                         char out[PP_PATH_MAX], bool *out_found)
 {
     *out_found = false;
     for (int dot = 1; dot >= 0 && !*out_found; dot--) {
@@ -31,8 +31,8 @@ static int locate_pair(const char *dir, enum pp_split split, void *pair, bool *o
 {
     struct pp_pair *p = pair;
     bool images, labels;
-    PP_TRY(find_file(dir, split, "images", 3, p->images, &images));
-    PP_TRY(find_file(dir, split, "labels", 1, p->labels, &labels));
+    PP_TRY(find_idx_file(dir, split, "images", 3, p->images, &images));
+    PP_TRY(find_idx_file(dir, split, "labels", 1, p->labels, &labels));
     *out_found = images || labels;
     if (images != labels) {
         return pp_fail(PP_ENOINPUT, "%s is missing (%s exists)", images ? p->labels : p->images,

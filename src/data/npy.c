@@ -21,7 +21,7 @@ struct type {
 };
 
 /* Returns the start of the value of a key of the dict; NULL: there is no such key. */
-static const char *value_of(const char *dict, const char *key)
+static const char *find_value(const char *dict, const char *key)
 {
     const char *p = strstr(dict, key);
     p = p ? p + strlen(key) : "";
@@ -67,7 +67,8 @@ static int parse_shape(const char *path, const char *p, struct pp_array *a)
     return pp_array_count(path, a);
 }
 
-static int read_header(struct pp_source *s, const char *path, struct type *type, struct pp_array *a)
+static int read_npy_header(struct pp_source *s, const char *path, struct type *type,
+                           struct pp_array *a)
 {
     uint8_t b[12] = {0};
     char head[64], dict[HEADER_MAX + 1] = "";
@@ -85,8 +86,8 @@ static int read_header(struct pp_source *s, const char *path, struct type *type,
                        HEADER_MAX);
     }
     PP_TRY(pp_source_pull(s, dict, n, "header"));
-    const char *descr = value_of(dict, "'descr'"), *shape = value_of(dict, "'shape'"),
-               *fortran = value_of(dict, "'fortran_order'");
+    const char *descr = find_value(dict, "'descr'"), *shape = find_value(dict, "'shape'"),
+               *fortran = find_value(dict, "'fortran_order'");
     if (!descr || !shape || !fortran)
         return pp_fail(PP_EFORMAT, "%s: its header lacks descr, fortran_order or shape", path);
     if (strncmp(fortran, "False", 5) != 0) {
@@ -148,7 +149,7 @@ int pp_npy_read(const char *path, struct pp_array *out, void **out_data)
     struct type type;
     struct pp_array a;
     PP_TRY(pp_source_open(path, PP_SOURCE_INFLATED, &s));
-    PP_TRY(read_header(s, path, &type, &a));
+    PP_TRY(read_npy_header(s, path, &type, &a));
     if (out_data && a.pixels) {
         PP_OWN_MEMORY uint8_t *bytes = pp_alloc(a.n, 1);
         PP_TRY(bytes ? pp_source_pull(s, bytes, a.n, "data") : pp_error_context("%s", path));

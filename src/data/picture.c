@@ -98,7 +98,8 @@ static void map_values(const table t, const struct pp_shape *s, const uint8_t *i
             out[i + b] = t[b][in[i + b]];
 }
 
-static void count_values(const struct pp_shape *s, const uint8_t *in, uint32_t h[BANDS_MAX][256])
+static void count_pixel_values(const struct pp_shape *s, const uint8_t *in,
+                               uint32_t h[BANDS_MAX][256])
 {
     size_t bands = (size_t)s->dims[2], n = bytes_of(s);
     memset(h, 0, BANDS_MAX * sizeof(h[0]));
@@ -144,7 +145,7 @@ static void change_values(enum picture_op op, double magnitude, const struct pp_
     table t;
     uint32_t h[BANDS_MAX][256];
     if (op == PICTURE_AUTO_CONTRAST || op == PICTURE_EQUALIZE)
-        count_values(s, in, h);
+        count_pixel_values(s, in, h);
     for (int b = 0; b < s->dims[2]; b++) {
         if (op == PICTURE_AUTO_CONTRAST)
             stretch_values(h[b], t[b]);

@@ -12,7 +12,7 @@
 #define LARGE_ROOT 10   /* root mean square of a column above which a warning is given */
 #define LARGE_MOST 1000 /* the same for a single value */
 
-static double number_of(const struct pp_floats *list, int i, double none)
+static double get_factor(const struct pp_floats *list, int i, double none)
 {
     return list->n == 0 ? none : list->at[list->n > 1 ? i : 0];
 }
@@ -31,7 +31,7 @@ static int scale_columns(const struct pp_config *cfg, struct pp_dataset *ds)
     float *x = (float *)(void *)ds->images;
     int columns = ds->shape.dims[0];
     for (int c = 0; c < columns; c++) {
-        double m = number_of(mean, c, 0), d = number_of(std, c, 1);
+        double m = get_factor(mean, c, 0), d = get_factor(std, c, 1);
         PP_TRY(check_scale(1 / d, -m / d, d));
         for (size_t i = (size_t)c, n = (size_t)ds->n * (size_t)columns; x && i < n;
              i += (size_t)columns)
@@ -68,7 +68,7 @@ int pp_dataset_scale(const struct pp_config *cfg, struct pp_dataset *ds)
                        "data.mean, data.std: at most %d channels have their own numbers",
                        PP_CHANNELS_MAX);
     for (int c = 0; c < s->channels; c++) {
-        double m = number_of(mean, c, 0), d = number_of(std, c, 1);
+        double m = get_factor(mean, c, 0), d = get_factor(std, c, 1);
         PP_TRY(check_scale(ds->scale / d, -m / d, d));
         s->scale[c] = (float)(ds->scale / d);
         s->offset[c] = (float)(-m / d);

@@ -100,7 +100,7 @@ static int compare_words(const void *a, const void *b)
 }
 
 /* Returns a whole number that fits into a byte; -1: it is another word. */
-static int number_of(const char *word)
+static int parse_class(const char *word)
 {
     char *end;
     long v = strtol(word, &end, 10);
@@ -129,7 +129,7 @@ static int list_labels(const char *path, struct labelled *l)
         for (int i = 0; i < n; i++) {
             if (i == 0 || strcmp(words[i], words[i - 1]) != 0)
                 l->words[l->n_words++] = words[i];
-            l->numbers = l->numbers && number_of(words[i]) >= 0;
+            l->numbers = l->numbers && parse_class(words[i]) >= 0;
         }
         if (split == 0) {
             l->n_trained = l->n_words;
@@ -150,10 +150,10 @@ static int list_labels(const char *path, struct labelled *l)
                                     path, l->words[0]);
 }
 
-static int class_of(const struct labelled *l, const char *label)
+static int find_class(const struct labelled *l, const char *label)
 {
     if (l->numbers)
-        return number_of(label);
+        return parse_class(label);
     const char *const *at = find_label(l->words, l->n_trained, label);
     at = at ? at : find_label(l->words + l->n_trained, l->n_words - l->n_trained, label);
     return (int)(at - l->words);
@@ -208,7 +208,7 @@ static int take_rows(const struct pp_config *cfg, const struct labelled *l, enum
     if (parts & PP_DATA_LABELS) {
         PP_ALLOC(ds->labels, ds->n);
         for (int i = 0; i < ds->n; i++)
-            ds->labels[i] = (uint8_t)class_of(l, rows[i].label);
+            ds->labels[i] = (uint8_t)find_class(l, rows[i].label);
         ds->labels_crc = (uint32_t)crc32_z(0, ds->labels, (size_t)ds->n);
     }
     return 0;
@@ -231,7 +231,7 @@ static int open_labelled(const struct pp_dataset_ops *self, const struct pp_conf
         return pp_fail(PP_EFORMAT, "%s: %d different tokens; at most 65,536 are possible",
                        cfg->data.train_file, l.v.n);
     for (int i = 0; i < l.n_words; i++) {
-        int class = class_of(&l, l.words[i]);
+        int class = find_class(&l, l.words[i]);
         ds->classes = class >= ds->classes ? class + 1 : ds->classes;
     }
     PP_TRY(take_rows(cfg, &l, split, parts, ds));

@@ -12,7 +12,7 @@
 
 static const char *const pairs[][2] = {{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}};
 
-static bool find_file(const char *dir, const char *name, char out[PP_PATH_MAX])
+static bool find_vocabulary_file(const char *dir, const char *name, char out[PP_PATH_MAX])
 {
     bool fits = snprintf(out, PP_PATH_MAX, "%s/%s", dir, name) < PP_PATH_MAX;
     return fits && access(out, F_OK) == 0;
@@ -21,9 +21,11 @@ static bool find_file(const char *dir, const char *name, char out[PP_PATH_MAX])
 bool pp_tokenizer_is_in(const char *dir)
 {
     char path[PP_PATH_MAX];
-    return find_file(dir, "tokenizer.json", path) ||
-           (find_file(dir, pairs[0][0], path) && find_file(dir, pairs[0][1], path)) ||
-           (find_file(dir, pairs[1][0], path) && find_file(dir, pairs[1][1], path));
+    return find_vocabulary_file(dir, "tokenizer.json", path) ||
+           (find_vocabulary_file(dir, pairs[0][0], path) &&
+            find_vocabulary_file(dir, pairs[0][1], path)) ||
+           (find_vocabulary_file(dir, pairs[1][0], path) &&
+            find_vocabulary_file(dir, pairs[1][1], path));
 }
 
 static void print_merges(struct pp_json *j, char *merges)
@@ -73,10 +75,12 @@ int pp_tokenizer_open(const char *path, struct pp_tokenizer **out)
     char file[PP_PATH_MAX], other[PP_PATH_MAX];
     PP_OWN_MEMORY char *text = NULL;
     size_t bytes = 0;
-    for (int i = 0; i < 2 && !find_file(path, "tokenizer.json", file); i++)
-        if (find_file(path, pairs[i][0], file) && find_file(path, pairs[i][1], other))
+    for (int i = 0; i < 2 && !find_vocabulary_file(path, "tokenizer.json", file); i++)
+        if (find_vocabulary_file(path, pairs[i][0], file) &&
+            find_vocabulary_file(path, pairs[i][1], other))
             return open_pair(file, other, out);
-    if (!find_file(path, "tokenizer.json", file) && find_file(path, ".", other))
+    if (!find_vocabulary_file(path, "tokenizer.json", file) &&
+        find_vocabulary_file(path, ".", other))
         return pp_fail(PP_ENOINPUT,
                        "%s: has no tokenizer.json, and no vocab.json with merges.txt; 'ppcli "
                        "tokenize --train' makes one",

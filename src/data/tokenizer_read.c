@@ -53,12 +53,12 @@ static int fail_damaged(const struct reader *r, const char *what)
     return pp_fail(PP_EFORMAT, "%s: %s", r->label, what);
 }
 
-static const char *text_of(const json_t *object, const char *key)
+static const char *get_text(const json_t *object, const char *key)
 {
     return json_string_value(json_object_get(object, key));
 }
 
-static bool bool_of(const json_t *object, const char *key, bool otherwise)
+static bool get_bool(const json_t *object, const char *key, bool otherwise)
 {
     const json_t *v = json_object_get(object, key);
     return json_is_boolean(v) ? json_is_true(v) : otherwise;
@@ -87,7 +87,7 @@ static void list_step(struct reader *r, const char *what, const char *detail)
 typedef int take_part(struct reader *r, const json_t *part, const char *type);
 static int take_parts(struct reader *r, const json_t *all, const char *list, take_part *take)
 {
-    const char *type = text_of(all, "type");
+    const char *type = get_text(all, "type");
     if (!all || json_is_null(all))
         return 0;
     if (!type)
@@ -105,11 +105,11 @@ static int take_parts(struct reader *r, const json_t *all, const char *list, tak
 
 static int take_change(struct reader *r, const json_t *part, const char *type)
 {
-    const char *text = text_of(part, "prepend"), *from = NULL;
+    const char *text = get_text(part, "prepend"), *from = NULL;
     bool form = unicode_form_is(type);
     if (strcmp(type, "Replace") == 0) {
-        text = text_of(part, "content");
-        from = text_of(json_object_get(part, "pattern"), "String");
+        text = get_text(part, "content");
+        from = get_text(json_object_get(part, "pattern"), "String");
         if (!from || !from[0])
             return refuse_part(r, "normalizer", "Replace of a Regex");
     } else if (form || strcmp(type, "Prepend") != 0) {
@@ -151,12 +151,12 @@ static int take_split(struct reader *r, const json_t *part)
     static const char *const rests[] = {"Isolated", "Removed", "MergedWithPrevious",
                                         "MergedWithNext"};
     const json_t *pattern = json_object_get(part, "pattern");
-    const char *behavior = text_of(part, "behavior"), *regex = text_of(pattern, "Regex"),
-               *word = text_of(pattern, "String");
+    const char *behavior = get_text(part, "behavior"), *regex = get_text(pattern, "Regex"),
+               *word = get_text(pattern, "String");
     int rest = 0;
     while (behavior && rest < 4 && strcmp(behavior, rests[rest]) != 0)
         rest++;
-    bool invert = bool_of(part, "invert", false);
+    bool invert = get_bool(part, "invert", false);
     if (!behavior || rest == 4 || (invert && rest > STEP_REMOVED))
         return refuse_part(r, "behavior of a Split", behavior);
     if (!regex && (!word || !word[0]))
@@ -166,8 +166,8 @@ static int take_split(struct reader *r, const json_t *part)
 
 static int take_metaspace(struct reader *r, const json_t *part)
 {
-    const char *scheme = text_of(part, "prepend_scheme"), *blank = text_of(part, "replacement");
-    bool older = bool_of(part, "add_prefix_space", true);
+    const char *scheme = get_text(part, "prepend_scheme"), *blank = get_text(part, "replacement");
+    bool older = get_bool(part, "add_prefix_space", true);
     scheme = scheme ? scheme : older ? "always" : "never";
     if (!blank || !blank[0] || r->w->n_steps > 0)
         return refuse_part(r, "pre_tokenizer", "Metaspace after others, or without a replacement");
@@ -179,7 +179,7 @@ static int take_metaspace(struct reader *r, const json_t *part)
     r->w->prefix_first = strcmp(scheme, "first") == 0;
     list_step(r, "blank", blank);
     list_step(r, "blank first", scheme);
-    return bool_of(part, "split", true) ? add_step(r, NULL, blank, STEP_WITH_NEXT, false) : 0;
+    return get_bool(part, "split", true) ? add_step(r, NULL, blank, STEP_WITH_NEXT, false) : 0;
 }
 
 static int take_pre_tokenizer(struct reader *r, const json_t *part, const char *type)
@@ -195,18 +195,18 @@ static int take_pre_tokenizer(struct reader *r, const json_t *part, const char *
     if (strcmp(type, "Metaspace") == 0)
         return take_metaspace(r, part);
     if (strcmp(type, "Digits") == 0)
-        return add_step(r, bool_of(part, "individual_digits", false) ? "\\p{N}" : "\\p{N}+", NULL,
+        return add_step(r, get_bool(part, "individual_digits", false) ? "\\p{N}" : "\\p{N}+", NULL,
                         STEP_ISOLATED, false);
     if (strcmp(type, "ByteLevel") != 0)
         return refuse_part(r, "pre_tokenizer", type);
     r->t->byte_level = true;
-    if (bool_of(part, "add_prefix_space", true)) {
+    if (get_bool(part, "add_prefix_space", true)) {
         if (r->w->n_steps > 0 || r->w->blank)
             return refuse_part(r, "pre_tokenizer", "ByteLevel with add_prefix_space after others");
         r->w->prefix = keep_text(r, " ");
         list_step(r, "blank first", "always");
     }
-    return bool_of(part, "use_regex", true)
+    return get_bool(part, "use_regex", true)
                ? add_step(r, tokenizer_gpt2_pattern, NULL, STEP_ISOLATED, false)
                : 0;
 }
@@ -306,7 +306,7 @@ static int count_tokens(struct reader *r, const json_t *added)
         json_integer_value(value) > most ? json_integer_value(value) : most;
     json_array_foreach(added, i, value)
     {
-        const char *text = text_of(value, "content");
+        const char *text = get_text(value, "content");
         json_int_t id = json_integer_value(json_object_get(value, "id"));
         most = id > most && !(text && id_of(r, text) >= 0) ? id : most;
     }
@@ -364,22 +364,23 @@ static int take_added(struct reader *r, const json_t *all)
     PP_ALLOC(w->added, json_array_size(all));
     json_array_foreach(all, i, each)
     {
-        const char *text = text_of(each, "content");
-        bool special = bool_of(each, "special", false);
+        const char *text = get_text(each, "content");
+        bool special = get_bool(each, "special", false);
         if (!text || !text[0])
             return fail_damaged(r, "an added token without content");
-        if (bool_of(each, "single_word", false))
+        if (get_bool(each, "single_word", false))
             return refuse_part(r, "single_word of added token", text);
         PP_TRY(number_added(r, text, each, &number));
         PP_TRY(set_token(r, text, number, true));
         uint32_t id = (uint32_t)json_integer_value(number);
         r->t->tokens[id].special = special;
-        w->added[w->n_added++] = (struct added){.id = id,
-                                                .text = keep_text(r, text),
-                                                .n = strlen(text),
-                                                .normalized = bool_of(each, "normalized", !special),
-                                                .lstrip = bool_of(each, "lstrip", false),
-                                                .rstrip = bool_of(each, "rstrip", false)};
+        w->added[w->n_added++] =
+            (struct added){.id = id,
+                           .text = keep_text(r, text),
+                           .n = strlen(text),
+                           .normalized = get_bool(each, "normalized", !special),
+                           .lstrip = get_bool(each, "lstrip", false),
+                           .rstrip = get_bool(each, "rstrip", false)};
     }
     return 0;
 }
@@ -397,11 +398,11 @@ static int check_letters(const struct reader *r, bool fallback)
 static int take_tokens(struct reader *r, const json_t *model, const json_t *added)
 {
     static const char *const refused[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    const char *key, *unk = text_of(model, "unk_token");
+    const char *key, *unk = get_text(model, "unk_token");
     json_t *value;
     for (int i = 0; i < 2; i++)
-        if (text_of(model, refused[i]) && text_of(model, refused[i])[0])
-            return refuse_part(r, refused[i], text_of(model, refused[i]));
+        if (get_text(model, refused[i]) && get_text(model, refused[i])[0])
+            return refuse_part(r, refused[i], get_text(model, refused[i]));
     if (json_number_value(json_object_get(model, "dropout")) > 0)
         return fail_damaged(r, "dropout of a BPE would give other ids each time; set it to null");
     r->vocab = json_object_get(model, "vocab");
@@ -411,16 +412,16 @@ static int take_tokens(struct reader *r, const json_t *model, const json_t *adde
     json_object_foreach((json_t *)(uintptr_t)r->vocab, key, value)
         PP_TRY(set_token(r, key, value, false));
     PP_TRY(take_added(r, added));
-    r->w->fuse_unk = bool_of(model, "fuse_unk", false);
-    r->w->ignore_merges = bool_of(model, "ignore_merges", false);
+    r->w->fuse_unk = get_bool(model, "fuse_unk", false);
+    r->w->ignore_merges = get_bool(model, "ignore_merges", false);
     if (r->w->ignore_merges)
         list_step(r, "ignore_merges", NULL);
-    r->w->byte_fallback = bool_of(model, "byte_fallback", false) && !r->t->byte_level;
+    r->w->byte_fallback = get_bool(model, "byte_fallback", false) && !r->t->byte_level;
     PP_TRY(text_table_create((size_t)r->t->n, &r->w->words));
     for (int id = 0; id < r->t->n; id++)
         if (r->t->tokens[id].text[0])
             find_bytes(r, (uint32_t)id);
-    PP_TRY(check_letters(r, bool_of(model, "byte_fallback", false)));
+    PP_TRY(check_letters(r, get_bool(model, "byte_fallback", false)));
     value = unk ? json_object_get(r->vocab, unk) : NULL;
     if (unk && !value)
         return fail_damaged(r, "its unk_token is not in its vocabulary");
@@ -481,10 +482,10 @@ static int find_mark(const struct pp_tokenizer *t, const char *names)
     return -1;
 }
 
-static int take_all(struct reader *r, const json_t *root, size_t bytes)
+static int read_tokenizer(struct reader *r, const json_t *root, size_t bytes)
 {
     const json_t *model = json_object_get(root, "model");
-    const char *type = text_of(model, "type");
+    const char *type = get_text(model, "type");
     if (!model || (type && strcmp(type, "BPE") != 0) ||
         (!type && !json_object_get(model, "merges")))
         return type ? refuse_part(r, "model", type) : fail_damaged(r, "no model of type BPE");
@@ -522,7 +523,7 @@ int pp_tokenizer_parse(const char *label, const char *json, size_t bytes, struct
     t->json = pp_strdup(json);
     PP_TAKE(struct reader, r, 1);
     *r = (struct reader){.label = label, .t = t, .w = t->work};
-    int rc = t->work && t->json ? take_all(r, root, bytes) : PP_ERESOURCE;
+    int rc = t->work && t->json ? read_tokenizer(r, root, bytes) : PP_ERESOURCE;
     pp_bytes_fini(&r->steps);
     PP_TRY_UNDO(rc, pp_tokenizer_destroy(&t));
     *out = t;

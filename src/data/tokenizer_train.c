@@ -238,7 +238,7 @@ static int merge_all(struct trainer *t, int n)
     return 0;
 }
 
-static int print_json(const struct trainer *t, char **out)
+static int print_tokenizer(const struct trainer *t, char **out)
 {
     char *text = NULL;
     size_t bytes = 0;
@@ -293,5 +293,5 @@ int pp_tokenizer_train(int n_texts, const char *const *labels, const char *const
     PP_TRY(begin_tokens(&t, n));
     PP_TRY(begin_words(&t));
     PP_TRY(merge_all(&t, n - 257));
-    return print_json(&t, out_json);
+    return print_tokenizer(&t, out_json);
 }

@@ -177,7 +177,8 @@ static uint32_t compute_digest(const uint8_t *tokens, uint64_t n)
     return (uint32_t)crc32_z(crc, (const uint8_t *)&n, sizeof(n));
 }
 
-static int find_file(const struct pp_config *cfg, enum pp_split split, char path[PP_PATH_MAX])
+static int find_tokens_file(const struct pp_config *cfg, enum pp_split split,
+                            char path[PP_PATH_MAX])
 {
     const char *named = split == PP_SPLIT_TRAIN ? cfg->data.train_file : cfg->data.test_file;
     if (named[0])
@@ -227,7 +228,7 @@ static int open_tokens(const struct pp_dataset_ops *self, const struct pp_config
     char path[PP_PATH_MAX];
     uint64_t bytes, first, n;
     PP_OWN(pp_close_at) int fd = -1;
-    PP_TRY(find_file(cfg, split, path));
+    PP_TRY(find_tokens_file(cfg, split, path));
     PP_TRY(pp_open_regular(path, &fd, &bytes));
     PP_TRY(inspect_file(path, fd, bytes, cfg, ds, &first, &n));
     PP_TRY(pp_windows(cfg, split, path, n, ds));

@@ -142,7 +142,7 @@ const char *character_shown(const char *at, char out[CHARACTER_SHOWN])
 }
 
 /* Returns the token of a character; -1: there is none. */
-static int token_of(const struct pp_vocabulary *v, uint32_t code)
+static int find_token(const struct pp_vocabulary *v, uint32_t code)
 {
     int low = 0, high = v->n - v->first;
     while (low < high) {
@@ -185,7 +185,7 @@ int pp_vocabulary_encode(const struct pp_vocabulary *v, const char *label, const
             if (length == 0)
                 return fail_character(label, text, at);
             char shown[CHARACTER_SHOWN];
-            token = token_of(v, code);
+            token = find_token(v, code);
             if (token < 0) {
                 return pp_fail(PP_EFORMAT,
                                "%s: character %zu, %s, is not one of the %d in the vocabulary",

@@ -48,8 +48,8 @@ static const char *op_letters(const struct checker *c, int op)
     return c->table ? pp_table_letters(c->table, (enum pp_op)op) : own[op];
 }
 
-static const char *name_of(const struct checker *c, int op, int stage, int mb,
-                           char name[PP_CELL_NAME_MAX])
+static const char *format_cell_name(const struct checker *c, int op, int stage, int mb,
+                                    char name[PP_CELL_NAME_MAX])
 {
     snprintf(name, PP_CELL_NAME_MAX, "%d%s%d", stage, op_letters(c, op), mb);
     return name;
@@ -83,8 +83,8 @@ static int fail_needs(const struct checker *c, int k, int need)
     const struct pp_action *a = &c->plan->ranks[c->rank].actions[k];
     char name[PP_CELL_NAME_MAX], other[PP_CELL_NAME_MAX];
     int at = find_action(c, k, need, a->stage, a->mb);
-    name_of(c, a->op, a->stage, a->mb, name);
-    name_of(c, need, a->stage, a->mb, other);
+    format_cell_name(c, a->op, a->stage, a->mb, name);
+    format_cell_name(c, need, a->stage, a->mb, other);
     return at < 0 ? fail_at(c, k, "%s has no %s on its rank", name, other)
                   : fail_at(c, k, "%s comes before its %s (cell %d)", name, other,
                             action_column(c, at));
@@ -97,7 +97,8 @@ static int fail_both(const struct checker *c, int k, int op)
     return fail_at(c, k,
                    "%s, but there is %s too (cell %d): a micro-batch of a stage has one %s, or one "
                    "%s and one %s",
-                   name_of(c, a->op, a->stage, a->mb, name), name_of(c, op, a->stage, a->mb, other),
+                   format_cell_name(c, a->op, a->stage, a->mb, name),
+                   format_cell_name(c, op, a->stage, a->mb, other),
                    action_column(c, find_action(c, k, op, a->stage, a->mb)), op_letters(c, PP_OP_B),
                    op_letters(c, PP_OP_I), op_letters(c, PP_OP_W));
 }
@@ -111,7 +112,7 @@ static int check_place(const struct checker *c, int k)
     char name[PP_CELL_NAME_MAX];
     if (a->op > PP_OP_R)
         return fail_at(c, k, "cell %d is neither F, I, W, B nor R (op %d)", k + 1, a->op);
-    name_of(c, a->op, a->stage, a->mb, name);
+    format_cell_name(c, a->op, a->stage, a->mb, name);
     if (a->stage < 0 || a->stage >= plan->n_virtual)
         return fail_at(c, k, "%s: stages are 0..%d", name, plan->n_virtual - 1);
     if (a->mb < 0 || a->mb >= plan->geometry.microbatches)
@@ -136,7 +137,7 @@ static int check_order(struct checker *c, int k)
         return fail_at(c, k,
                        "%s comes after micro-batch %d of its stage: gradients must be added in "
                        "ascending order",
-                       name_of(c, a->op, a->stage, a->mb, name), *last);
+                       format_cell_name(c, a->op, a->stage, a->mb, name), *last);
     }
     c->descends |= a->mb < *last;
     *last = a->mb;
@@ -153,7 +154,7 @@ static int check_cell(struct checker *c, int k)
     if (*saw & SAW(a->op)) {
         char name[PP_CELL_NAME_MAX];
         return fail_at(c, k, "%s comes twice, first in cell %d",
-                       name_of(c, a->op, a->stage, a->mb, name),
+                       format_cell_name(c, a->op, a->stage, a->mb, name),
                        action_column(c, find_action(c, k, a->op, a->stage, a->mb)));
     }
     if (a->op == PP_OP_B && *saw & (SAW(PP_OP_I) | SAW(PP_OP_W)))
@@ -166,8 +167,8 @@ static int check_cell(struct checker *c, int k)
         int later = *saw & SAW(PP_OP_I) ? PP_OP_I : PP_OP_B;
         char name[PP_CELL_NAME_MAX], other[PP_CELL_NAME_MAX];
         return fail_at(c, k, "%s comes after its %s (cell %d), which reads what it makes",
-                       name_of(c, a->op, a->stage, a->mb, name),
-                       name_of(c, later, a->stage, a->mb, other),
+                       format_cell_name(c, a->op, a->stage, a->mb, name),
+                       format_cell_name(c, later, a->stage, a->mb, other),
                        action_column(c, find_action(c, k, later, a->stage, a->mb)));
     }
     if (a->op != PP_OP_F && a->op != PP_OP_W && !(*saw & SAW(PP_OP_F)))
@@ -195,7 +196,7 @@ static int check_complete(const struct checker *c)
         char name[PP_CELL_NAME_MAX];
         return fail_at(c, plan->ranks[c->rank].n_actions,
                        "stage %d has no %s%s: there are micro-batches 0..%d", s,
-                       name_of(c, op, s, i % m, name),
+                       format_cell_name(c, op, s, i % m, name),
                        op == PP_OP_W   ? " for its input gradient"
                        : op == PP_OP_B ? ", nor a backward in two cells"
                                        : "",

@@ -18,7 +18,7 @@
 #include "ppcli/base/base.h"
 
 /* Computes the group [*first, *end) of micro-batch mb. */
-static void group_of(const struct pp_plan *plan, int mb, int *first, int *end)
+static void find_group(const struct pp_plan *plan, int mb, int *first, int *end)
 {
     int k = plan->geometry.coalesce > 1 ? plan->geometry.coalesce : 1;
     int left = plan->geometry.microbatches - mb / k * k;
@@ -30,14 +30,14 @@ int pp_plan_together(const struct pp_plan *plan, int rank, int k)
 {
     const struct pp_action *a = &plan->ranks[rank].actions[k];
     int first, end;
-    group_of(plan, a->mb, &first, &end);
+    find_group(plan, a->mb, &first, &end);
     return a->op == PP_OP_W ? end - a->mb : 1;
 }
 
 /* Returns whether the action adds to weight gradients as a member of a group of several. */
 static bool in_group(const struct pp_plan *plan, const struct pp_action *a, int *first, int *end)
 {
-    group_of(plan, a->mb, first, end);
+    find_group(plan, a->mb, first, end);
     return (a->op == PP_OP_W || a->op == PP_OP_B) && *end - *first > 1;
 }
 

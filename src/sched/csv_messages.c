@@ -49,7 +49,7 @@ static struct pp_csv_cell other_half(const struct pp_csv_cell *c)
 
 /* Returns the message that a SEND or RECV cell moves; -1: the stage has no neighbour on that
  * side. */
-static int32_t message_of(const struct machine *x, const struct pp_csv_cell *c)
+static int32_t find_cell_message(const struct machine *x, const struct pp_csv_cell *c)
 {
     static const int channel[] = {0, -2, -1, 1};
     return pp_plan_message(x->plan, 2 * c->stage + channel[c->type - PP_CSV_SEND_F], c->mb);
@@ -72,8 +72,8 @@ static int check_compute(const struct machine *x, int rank, int k)
         make_message_cell(forward ? PP_CSV_RECV_F : PP_CSV_RECV_B, c->stage, c->mb);
     struct pp_csv_cell out =
         make_message_cell(forward ? PP_CSV_SEND_F : PP_CSV_SEND_B, c->stage, c->mb);
-    int32_t needs = message_of(x, &in);
-    int32_t makes = message_of(x, &out);
+    int32_t needs = find_cell_message(x, &in);
+    int32_t makes = find_cell_message(x, &out);
     if (needs >= 0 && message_travels(x, needs) && !(x->did[needs] & TAKEN)) {
         char name[PP_CSV_NAME_MAX], missing[PP_CSV_NAME_MAX];
         return PP_TABLE_FAIL(x->t, rank, k, "there is no %s before %s",
@@ -94,7 +94,7 @@ static int check_message(const struct machine *x, int rank, int k)
         return PP_TABLE_FAIL(t, rank, k, "%s: this rank has no %d%s%d", name, c->stage,
                              c->type <= PP_CSV_RECV_F ? "F" : "B", c->mb);
     }
-    int32_t message = message_of(x, c);
+    int32_t message = find_cell_message(x, c);
     if (message < 0) {
         return PP_TABLE_FAIL(t, rank, k, "%s: stage %d has no neighbour on that side", name,
                              c->stage);
@@ -118,7 +118,7 @@ static int check_message(const struct machine *x, int rank, int k)
 static int check_sent(const struct machine *x, int rank, int k)
 {
     const struct pp_csv_cell *c = &x->t->csv.rows[rank].cells[k];
-    if (!pp_csv_is_message(c) || is_send(c) || x->did[message_of(x, c)] & SENT)
+    if (!pp_csv_is_message(c) || is_send(c) || x->did[find_cell_message(x, c)] & SENT)
         return 0;
     struct pp_csv_cell half = other_half(c);
     char name[PP_CSV_NAME_MAX], missing[PP_CSV_NAME_MAX];
@@ -150,12 +150,13 @@ static void run_rank(struct machine *x, int r)
         const struct pp_csv_cell *c = &row->cells[x->at[r]];
         if (!pp_csv_is_message(c))
             continue;
-        int32_t message = message_of(x, c);
+        int32_t message = find_cell_message(x, c);
         uint8_t *did = &x->did[message];
         struct pp_csv_cell half = other_half(c);
         int peer = x->t->rank_of[half.stage];
         *did |= is_send(c) ? OFFERED : AWAITED;
-        if (x->waits[peer] && message_of(x, &x->t->csv.rows[peer].cells[x->at[peer]]) == message) {
+        if (x->waits[peer] &&
+            find_cell_message(x, &x->t->csv.rows[peer].cells[x->at[peer]]) == message) {
             x->waits[peer] = false;
             x->ready[x->n_ready++] = peer;
         }

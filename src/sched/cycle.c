@@ -32,7 +32,7 @@ static int find_awaited_channel(const struct pp_walk *w, int r)
     return w->plan->kind == PP_PLAN_EVAL ? 2 * c : c;
 }
 
-static int mb_of(const struct pp_walk *w, int r)
+static int find_awaited_mb(const struct pp_walk *w, int r)
 {
     bool tied = find_awaited_channel(w, r) >= 2 * (w->plan->n_virtual - 1);
     int32_t message = w->wait[r].message;
@@ -53,7 +53,8 @@ static bool ends_wait(const struct pp_walk *w, int r, const struct pp_action *a)
         return a->send == w->wait[r].message;
     if (a->op >= PP_OP_G)
         return a->recv == w->wait[r].message;
-    if (a->stage != w->plan->channels[find_awaited_channel(w, r)].dst_stage || a->mb != mb_of(w, r))
+    if (a->stage != w->plan->channels[find_awaited_channel(w, r)].dst_stage ||
+        a->mb != find_awaited_mb(w, r))
         return false;
     return w->plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B;
 }

@@ -184,7 +184,7 @@ static int blame_us(int rc, const char *name, const struct pp_geometry *g)
                             g->stages, g->chunks, g->microbatches);
 }
 
-static int fail_unknown(const char *name)
+static int fail_unknown_schedule(const char *name)
 {
     char known[512] = "";
     size_t used = 0;
@@ -197,7 +197,7 @@ int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_p
 {
     const struct pp_schedule_ops *ops = pp_schedule_find(schedule);
     if (!ops)
-        return fail_unknown(schedule);
+        return fail_unknown_schedule(schedule);
     PP_TRY(pp_check_geometry(g));
     PP_TRY(pp_schedule_check(ops, g));
 

@@ -29,7 +29,7 @@ static int channel_of_tie(const struct pp_plan *plan, int tie)
 
 /* Returns the message of a piece. These messages follow those of all boundaries, by tie, direction,
  * piece. */
-static int32_t message_of(const struct pp_plan *plan, int channel, int piece)
+static int32_t find_piece_message(const struct pp_plan *plan, int channel, int piece)
 {
     int first = channel_of_tie(plan, 0), tie = (channel - first) / 2;
     int32_t message = first * plan->geometry.microbatches + piece;
@@ -38,7 +38,7 @@ static int32_t message_of(const struct pp_plan *plan, int channel, int piece)
     return message + (channel - first) % 2 * (plan->ties[tie].more + 1);
 }
 
-static int pieces_of(const struct pp_plan *plan)
+static int count_pieces(const struct pp_plan *plan)
 {
     int most = 0;
     for (int i = 0; i < plan->n_ties; i++)
@@ -53,7 +53,8 @@ static bool is_local(const struct pp_plan *plan, int tie)
 }
 
 /* Returns the action of a rank for a tie in a round; op 0: none. */
-static struct pp_action action_of(const struct pp_plan *plan, int rank, int round, int tie, int op)
+static struct pp_action make_tie_action(const struct pp_plan *plan, int rank, int round, int tie,
+                                        int op)
 {
     const struct pp_tie *t = &plan->ties[tie];
     bool owner = plan->rank_of[t->owner] == rank, local = is_local(plan, tie);
@@ -67,21 +68,21 @@ static struct pp_action action_of(const struct pp_plan *plan, int rank, int roun
     if ((!owner && plan->rank_of[t->copy] != rank) || round > t->more || (local && op == PP_OP_G))
         a.op = 0;
     else if (op == PP_OP_G)
-        a.send = message_of(plan, owner ? to_copy : to_owner, round);
+        a.send = find_piece_message(plan, owner ? to_copy : to_owner, round);
     else if (!local)
-        a.recv = message_of(plan, owner ? to_owner : to_copy, round);
+        a.recv = find_piece_message(plan, owner ? to_owner : to_copy, round);
     return a;
 }
 
 /* Writes the list that a rank must have from its first G or T on, and returns its length. out may
  * be NULL. */
-static int list_of(const struct pp_plan *plan, int rank, struct pp_action *out)
+static int make_tie_list(const struct pp_plan *plan, int rank, struct pp_action *out)
 {
     int n = 0;
-    for (int round = 0; round < pieces_of(plan); round++) {
+    for (int round = 0; round < count_pieces(plan); round++) {
         for (int op = PP_OP_G; op <= PP_OP_T; op++) {
             for (int i = 0; i < plan->n_ties; i++) {
-                struct pp_action a = action_of(plan, rank, round, i, op);
+                struct pp_action a = make_tie_action(plan, rank, round, i, op);
                 if (a.op == op && out)
                     out[n] = a;
                 n += a.op == op;
@@ -111,7 +112,7 @@ static int add_channels(struct pp_plan *plan)
                                                 .dst_rank = plan->rank_of[dst],
                                                 .slots = local ? 0 : 1};
         for (int k = 0; k <= t->more; k++) {
-            int32_t m = message_of(plan, c, k);
+            int32_t m = find_piece_message(plan, c, k);
             plan->messages[m] = (struct pp_message){.channel = c,
                                                     .mb = k,
                                                     .next_in_slot = k < t->more ? m + 1 : -1,
@@ -126,11 +127,11 @@ static int add_channels(struct pp_plan *plan)
 static int add_actions(struct pp_plan *plan, int rank)
 {
     struct pp_rank_plan *list = &plan->ranks[rank];
-    int64_t n = (int64_t)list->n_actions + list_of(plan, rank, NULL);
+    int64_t n = (int64_t)list->n_actions + make_tie_list(plan, rank, NULL);
     if (n > INT32_MAX)
         return pp_fail(PP_ERESOURCE, "rank %d: %lld actions are too many", rank, (long long)n);
     PP_GROW(list->actions, n);
-    list_of(plan, rank, list->actions + list->n_actions);
+    make_tie_list(plan, rank, list->actions + list->n_actions);
     list->n_actions = (int)n;
     return 0;
 }
@@ -156,10 +157,10 @@ static bool is_same_action(const struct pp_action *a, const struct pp_action *b)
 }
 
 /* rest: memory for the longest rest of a list */
-static int prove_rank(const struct pp_plan *plan, int rank, struct pp_action *rest)
+static int prove_tie_list(const struct pp_plan *plan, int rank, struct pp_action *rest)
 {
     const struct pp_rank_plan *list = &plan->ranks[rank];
-    int first = pp_plan_first_tied(list), n = list_of(plan, rank, rest);
+    int first = pp_plan_first_tied(list), n = make_tie_list(plan, rank, rest);
     bool good = list->n_actions - first == n;
     for (int k = 0; k < first && good; k++)
         good = list->actions[k].op < PP_OP_G;
@@ -180,7 +181,7 @@ static int prove_messages(const struct pp_plan *plan)
         bool travels = ch->src_rank != ch->dst_rank, good = ch->slots == travels;
         int more = plan->ties[(c - channel_of_tie(plan, 0)) / 2].more;
         for (int k = 0; k <= more && good; k++) {
-            int32_t at = message_of(plan, c, k);
+            int32_t at = find_piece_message(plan, c, k);
             const struct pp_message *m = &plan->messages[at];
             good = m->channel == c && m->mb == k && m->slot == 0 &&
                    m->first_in_slot == (k == 0 && travels) &&
@@ -196,9 +197,9 @@ static int prove_messages(const struct pp_plan *plan)
 
 int pp_prove_ties(const struct pp_plan *plan)
 {
-    PP_TAKE(struct pp_action, rest, 2 * (size_t)plan->n_ties * (size_t)pieces_of(plan) + 1);
+    PP_TAKE(struct pp_action, rest, 2 * (size_t)plan->n_ties * (size_t)count_pieces(plan) + 1);
     PP_TRY(prove_messages(plan));
     for (int r = 0; r < plan->geometry.stages; r++)
-        PP_TRY(prove_rank(plan, r, rest));
+        PP_TRY(prove_tie_list(plan, r, rest));
     return 0;
 }

@@ -98,7 +98,7 @@ static void add_pipeline(struct bound *b, int first, int last)
     }
 }
 
-static double bound_of(const struct bound *b)
+static double compute_bound(const struct bound *b)
 {
     int steps = b->costs->steps > 1 ? b->costs->steps : 1;
     double one_step = 0, chain = 0, many_steps = 0;
@@ -130,7 +130,7 @@ int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, d
     int n = plan->n_virtual / plan->copies;
     for (int copy = 0; copy < plan->copies; copy++)
         add_pipeline(&b, copy * n, (copy + 1) * n - 1);
-    *out = bound_of(&b);
+    *out = compute_bound(&b);
     pp_free(b.ranks);
     return 0;
 }

@@ -250,7 +250,7 @@ def words(root):
 
 
 # How many static names may stand in more than two files. It only comes down.
-SHARED_NAMES_MAX = 54
+SHARED_NAMES_MAX = 30
 
 
 def shared_names(root):
