@@ -6,7 +6,7 @@
 
 int rows_add(struct pp_best *rows, const struct pp_candidate *c)
 {
-    PP_ROOM(rows->items, rows->n, rows->room);
+    PP_RESERVE(rows->items, rows->n, rows->room);
     rows->items[rows->n++] = *c;
     return 0;
 }
