@@ -109,8 +109,8 @@ TEST(first_layers_that_cannot_be_are_refused)
     refuses("pipeline.split_at: 2 pieces for 2 stages of 2 chunks; name the first layer of every "
             "chunk but the first",
             NULL, "pipeline.stages=2", "pipeline.chunks=2", "pipeline.split_at=layer3.0", NULL);
-    refuses("assignment and split_at both define the cut; use only one", NULL,
-            "pipeline.stages=2", "pipeline.assignment=equal", "pipeline.split_at=layer3.0", NULL);
+    refuses("assignment and split_at both define the cut; use only one", NULL, "pipeline.stages=2",
+            "pipeline.assignment=equal", "pipeline.split_at=layer3.0", NULL);
 }
 
 TEST(the_words_of_assignment_are_read)

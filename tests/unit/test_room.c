@@ -209,8 +209,8 @@ TEST(ranks_under_a_quota_are_not_pinned_and_do_not_spin)
 static struct room_claim claim(enum pp_memory_limit kind, uint64_t gib, uint32_t on, uint64_t group)
 {
     struct room_claim c = {.ranks = GIB - 1024, .data = 1024, .machine = on};
-    c.room.bytes[PP_MEMORY_SYSTEM] = c.room.bytes[PP_MEMORY_GROUP] = c.room.bytes[PP_MEMORY_ADDRESS] =
-        UINT64_MAX;
+    c.room.bytes[PP_MEMORY_SYSTEM] = c.room.bytes[PP_MEMORY_GROUP] =
+        c.room.bytes[PP_MEMORY_ADDRESS] = UINT64_MAX;
     c.room.bytes[kind] = gib * GIB;
     c.room.group = group;
     return c;
