@@ -83,7 +83,7 @@ static int post_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot
 }
 
 /* A graph does not promise to run two branches at once: a recorded receive therefore begins where
- * the compute stream waits for it, so that no earlier work is behind it. */
+ * the compute stream waits for it, so that no earlier work can wait behind it. */
 static int wait_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t *bytes,
                      uint32_t *tag)
 {

@@ -66,8 +66,7 @@ struct nccl {
     struct nccl_exchange *exchanges;
     int n_exchanges;
     bool *met; /* [size] ranks that world is connected to */
-    /* joined, forked: end of the compute stream's work before and after a recorded step;
-     * likewise for `side` */
+    /* in the compute stream: the other streams may continue; also for `side`, as joined */
     cudaEvent_t forked;
     uint32_t fence; /* forks so far: an event from before the last fork is not waited for */
     bool records;   /* enqueued work becomes part of a graph */
