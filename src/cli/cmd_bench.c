@@ -152,7 +152,6 @@ static int sweep_and_measure(const char *word, struct pp_cli_settings *settings,
                              const struct request *q)
 {
     PP_OWN(pp_sweep_fini) struct pp_sweep s = {.n = 0};
-    pp_start_others = PP_START_JOIN;
     if (word && strcmp(word, "-") == 0)
         return pp_fail(PP_EUSAGE, "bench loads its config once for every row: give a file");
     if (!word)

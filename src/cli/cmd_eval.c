@@ -51,7 +51,6 @@ int cmd_eval(int argc, char **argv)
         {0},
     };
     const char *words[1];
-    pp_start_others = PP_START_JOIN;
     PP_TRY(pp_cli_parse(argc, argv, &command_eval, options, &settings, words, 1));
     bool is_run = false;
     PP_TRY(pp_cli_is_run(words[0], &is_run));

@@ -21,7 +21,6 @@ int cmd_train(int argc, char **argv)
         {0},
     };
     const char *words[1];
-    pp_start_others = PP_START_JOIN;
     PP_TRY(pp_cli_parse(argc, argv, &command_train, options, &settings, words, 1));
     if (!words[0])
         return pp_fail(PP_EUSAGE, "name a config. For example: ppcli train mnist.ini");

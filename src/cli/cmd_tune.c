@@ -181,7 +181,6 @@ int cmd_tune(int argc, char **argv)
     a.config = words[0];
     PP_OWN(pp_sweep_fini) struct pp_sweep sweep = {0};
     PP_OWN(pp_best_result_fini) struct pp_best_result s = {.word = a.config};
-    pp_start_others = PP_START_JOIN;
     PP_TRY(check_words(&a, &s));
     PP_TRY(load_configs(&a, &sweep, &s.spec.own));
     int rc = launch_or_find(&sweep, &a, &s);

@@ -122,7 +122,7 @@ static void print_operands(const struct pp_command *c)
             puts(pp_fetch_sets[i].name);
     } else if (strstr(words, "CONFIG")) {
         print_shipped("", false);
-    } else if (strstr(words, "PATH") || strstr(words, "RUN")) {
+    } else if (strstr(words, "PATH") || strstr(words, "RUN") || strstr(words, "TABLE")) {
         puts(":files");
     } else if (strstr(words, "KEY")) {
         print_keys("", NULL);

@@ -188,7 +188,7 @@ int main(int argc, char **argv)
     pp_supervise_started();
     pp_transport_prepare();
     const struct pp_command *command = NULL;
-    int at, rc = check_stack();
+    int at = 0, rc = check_stack();
     rc = rc < 0 ? rc : find_command(argc, argv, &at, &command);
     if (rc == 0 && command)
         rc = pp_cli_translate(&argc, &argv, at, &command);
@@ -196,6 +196,8 @@ int main(int argc, char **argv)
         rc = check_company(command);
     if (command && command->folds)
         pp_cli_fold_lines();
+    if (command && command->all_ranks)
+        pp_start_others = PP_START_JOIN;
     if (rc == 0 && command && (pp_launch_speaks() || command->all_ranks))
         rc = command->run(argc - at, argv + at);
     rc = rc == PP_CLI_DONE ? 0 : rc;

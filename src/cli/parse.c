@@ -16,6 +16,7 @@
 
 #define OPTIONS_MAX 64
 #define HELP_WIDTH 80
+#define OWNERS_MAX 3 /* more commands than these are not named */
 #define AMOUNT_MAX 1e15
 
 static char given[1 << 16]; /* see pp_cli_given() */
@@ -328,6 +329,36 @@ static const char *find_short_form(const struct table *t, const char *key)
     return NULL;
 }
 
+/* The commands that have an option. */
+struct owners {
+    const struct pp_command *command;
+    const char *option;
+    char names[128]; /* "'ppcli tune', 'ppcli estimate'" */
+    int n;
+};
+
+static void note_owner(const struct pp_cli_option *o, void *context)
+{
+    struct owners *x = context;
+    if (strcmp(o->name, x->option) != 0)
+        return;
+    pp_text_add(x->names, sizeof(x->names), "%s'ppcli %s'", x->n > 0 ? ", " : "", x->command->name);
+    x->n++;
+}
+
+/* Fails if an unknown option is one of a few other commands. */
+static int refuse_option_of_others(const char *option)
+{
+    struct owners x = {.option = option};
+    for (int i = 0; pp_commands[i]; i++) {
+        x.command = pp_commands[i];
+        PP_TRY(pp_cli_describe(x.command, note_owner, &x));
+    }
+    return x.n == 0 || x.n > OWNERS_MAX
+               ? 0
+               : pp_fail(PP_EUSAGE, "unknown option '--%s', which is one of %s", option, x.names);
+}
+
 /* Fails for `word`, which is "--something", maybe with "=value", and no option of the table. */
 static int unknown_option(const struct scan *s, const char *word)
 {
@@ -342,6 +373,7 @@ static int unknown_option(const struct scan *s, const char *word)
     }
     if (refused)
         return pp_fail(PP_EUSAGE, "--%s has no effect on 'ppcli %s'", typed, s->command->name);
+    PP_TRY(refuse_option_of_others(typed));
     const char *names[OPTIONS_MAX + 1] = {NULL};
     const char *begins = NULL;
     int n_begins = 0;

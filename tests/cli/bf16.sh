@@ -43,7 +43,7 @@ same "$less" '1 1'
 
 begin "plan and training take what explain says"
 for precision in f32 bf16; do
-    ok run tune net.ini --set run.precision=$precision --format json
+    ok run plan net.ini --set run.precision=$precision --format json
     same "$(numbers peak_bytes)" "$(cat $precision.peak)"
     for key in peak packed; do
         same "$(tr ',{}[]' '\n' <$precision/summary.json | sed -n "s/^ *\"${key}_bytes\": \([0-9]\)/\1/p" | tr '\n' ' ')" \

@@ -261,7 +261,7 @@ for words in '--cost-f 2' '--csv table.csv' '--group 2' '--set pipeline.eager=2'
     run estimate "$folder/net.ini" --machine laptop $words
     code_is 64
 done
-err_has '--set: --machine chooses pipeline.eager itself'
+err_has '--set: estimate chooses pipeline.eager itself'
 
 begin "what --measure writes, --machine reads"
 run estimate "$folder/net.ini" --measure -o "$folder/here.ini"
@@ -289,13 +289,19 @@ for words in '--ranks 2' '--html page.html' '--cost-f 2'; do
     code_is 64
 done
 
-begin "what --machine chooses cannot be asked for, and the file's own values of it do not matter"
-for words in '--eager 2' '--group 2' '--memory-cap 2' '--set pipeline.costs=1,1,1' '--set run.rank_order=replicas' \
+begin "what estimate chooses cannot be asked for, and the file's own values of it do not matter"
+for words in '--eager 2' '--group 2' '--memory-cap 2'; do
+    # shellcheck disable=SC2086 # words
+    run estimate "$folder/net.ini" --machine laptop $words
+    code_is 64
+    err_has "has no effect on 'ppcli estimate'"
+done
+for words in '--set pipeline.eager=2' '--set pipeline.costs=1,1,1' '--set run.rank_order=replicas' \
     '--hosts a:8'; do
     # shellcheck disable=SC2086 # words
     run estimate "$folder/net.ini" --machine laptop $words
     code_is 64
-    err_has '--machine chooses ' 
+    err_has 'estimate chooses '
 done
 config "$folder/many.ini" data.dataset=synthetic data.train_samples=64 'model.sizes=20 16*6 5' \
     pipeline.stages=2 pipeline.microbatches=256 pipeline.replicas=1 train.batch_size=32 train.max_steps=2

@@ -68,6 +68,11 @@ fails 64 '' run train --stage=2 x.ini
 fails 64 "'--microbatches'" run train --micro
 fails 64 "'--json'" run keys --js
 
+begin "an option of other commands is known by their names"
+fails 64 "'--ranks', which is one of 'ppcli estimate'" run plan x.ini --ranks 2
+fails 64 "'ppcli tune'" run plan x.ini --memory 1Gi
+fails 64 "did you mean '--values'" run verify x --value
+
 begin "a missing or surplus value is named"
 fails 64 '--stages' run train x.ini --stages
 fails 64 '--json' run keys --json=yes

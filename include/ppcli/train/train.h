@@ -125,7 +125,7 @@ enum pp_start_others {
     PP_START_JOIN,  /* they open MPI and wait for it there */
     PP_START_KNOW   /* they find the same */
 };
-extern enum pp_start_others pp_start_others; /* set by the command */
+extern enum pp_start_others pp_start_others; /* set before a command begins */
 
 /* This process has failed with rc: PP_START_JOIN: collective with those that open MPI. lost: as in
  * struct pp_train_options. Returns the failure of all. */
