@@ -153,7 +153,9 @@ static int sweep_and_measure(const char *word, struct pp_cli_settings *settings,
 {
     PP_OWN(pp_sweep_fini) struct pp_sweep s = {.n = 0};
     if (word && strcmp(word, "-") == 0)
-        return pp_fail(PP_EUSAGE, "bench loads its config once for every row: give a file");
+        return pp_fail(
+            PP_EUSAGE,
+            "bench reads its config once for every row: give a file, not standard input");
     if (!word)
         PP_TRY(add_defaults(settings));
     PP_TRY(pp_cli_load_sweep(word, settings, &s));

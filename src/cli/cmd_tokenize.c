@@ -39,7 +39,7 @@ int cmd_tokenize(int argc, char **argv)
     while (files[job.n_paths])
         job.n_paths++;
     if (job.n_paths == 0 || !job.dir || !job.dir[0] || (job.train != 0 && job.tokenizer)) {
-        return pp_fail(PP_EUSAGE, "name texts, a folder, and --tokenizer or --train. For example: "
+        return pp_fail(PP_EUSAGE, "name texts, -o DIR, and --tokenizer or --train. For example: "
                                   "ppcli tokenize book.txt -o data --train 2000");
     }
     if (job.train != 0 && (job.train < 257 || job.train > 1 << 24))

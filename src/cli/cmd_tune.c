@@ -96,7 +96,9 @@ static int load_configs(const struct asked *a, struct pp_sweep *out, struct pp_d
                             : PP_ERESOURCE;
     }
     if (strcmp(a->config, "-") == 0)
-        return pp_fail(PP_EUSAGE, "lists load their config once for each value: give a file");
+        return pp_fail(
+            PP_EUSAGE,
+            "with lists the config is read once for each value: give a file, not standard input");
     PP_TRY(pp_cli_load_sweep(a->config, &a->settings, out));
     if (out->n != n || n > SHAPES_LISTED)
         return pp_fail(PP_EUSAGE,

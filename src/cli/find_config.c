@@ -46,7 +46,7 @@ int pp_cli_find_config(const char *word, char out[PP_PATH_MAX])
     PP_TRY(pp_run_dir_config(word, out));
     return out[0] ? 0
                   : pp_fail(PP_ENOINPUT,
-                            "%s: a folder, and not of a run: it has no " PP_RUN_DIR_CONFIG
+                            "%s: a folder, but not that of a run: it has no " PP_RUN_DIR_CONFIG
                             "; name a config, or a run folder",
                             word);
 }

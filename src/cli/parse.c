@@ -221,14 +221,14 @@ static int store_choice(const struct pp_cli_option *o, const char *text)
             *(int *)o->target = n;
             return 0;
         }
-        pp_text_add(all, sizeof(all), "%s%s", n == 0 ? "" : rest ? ", " : " and ", word);
+        pp_text_add(all, sizeof(all), "%s%s", n == 0 ? "" : rest ? ", " : " or ", word);
         names[n++] = word;
     }
     struct pp_did_you_mean hint = pp_did_you_mean(text, names);
     return pp_fail(PP_EUSAGE, "unknown %s '%s'%s%s", o->name, text,
                    hint.s[0] ? hint.s
                    : n == 1  ? "; the only one is "
-                             : "; there are ",
+                             : "; use ",
                    hint.s[0] ? "" : all);
 }
 

@@ -77,8 +77,8 @@ static int fail_unknown(const char *name)
         char word[2 * PP_PATH_MAX];
         return pp_fail(
             PP_EUSAGE,
-            "unknown schedule '%s'; a table is --csv %s here, and schedule = %s%s in a "
-            "config",
+            "unknown schedule '%s'; for a table use --csv %s here, or schedule = %s%s in "
+            "a config",
             name, pp_text_shell(file ? name + strlen(PP_SCHEDULE_FILE) : name, word, sizeof(word)),
             file ? "" : PP_SCHEDULE_FILE, name);
     }

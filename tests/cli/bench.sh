@@ -232,7 +232,7 @@ for bad in 0 -1 x 1e99; do
 done
 fails 64 '' bench --repeat 0
 fails 64 '' bench --warmup -5
-fails 64 "there are md, json, csv and tex" bench --format xml
+fails 64 "use md, json or csv" bench --format xml
 fails 64 "'json'" bench --format jsn
 fails 64 'give a file' run bench -
 

@@ -47,7 +47,7 @@ same "$(paste "$folder/a" "$folder/b" "$folder/c" "$folder/groups" | awk '{ rows
 same "$(numbers peak_bytes | awk '$1 > 4e9' | wc -l | tr -d ' ')" 0
 run estimate "$folder/net.ini" --machine laptop --format svg
 code_is 64
-err_has "unknown format 'svg'; there are text and json"
+err_has "unknown format 'svg'; use text or json"
 
 begin "fewer ranks are proposed where they are faster, and then they are"
 run estimate mnist.ini --machine 8xh100-nvlink --ranks 4 --format json

@@ -120,7 +120,9 @@ refused 78 '--compare' mnist.ini --machine laptop --compare 'pp=2'
 refused 64 '--machine' llama-70b.ini --compare 'pp=2'
 refused 78 'has no device.fp8' llama-70b.ini --machine 8xa100 --ranks 64 --fp8
 
-refused 78 'ppcli trains no mixture of experts' llama-small.ini --set model.experts=4
+run plan llama-small.ini --set model.experts=4
+code_is 78
+err_has 'ppcli trains no mixture of experts'
 
 begin "layouts of Megatron-LM are read and written"
 estimate $here --layout 'Et*10|(t*10,|)*6t*10,L' --stages 8 --emit megatron --only megatron

@@ -215,7 +215,7 @@ fails 64 "'pickle'" run export "$folder/run" "$folder/no" --format pickle
 fails 64 "--dtype" run export "$folder/run" "$folder/no" --dtype f16
 fails 78 "$folder/hf is not empty: name a new folder" run export "$folder/run" "$folder/hf"
 fails 65 'holds tensors, but no config' run export "$folder/hf" "$folder/no"
-fails 66 'a folder, and not of a run' run export "$folder/hf"
+fails 66 'a folder, but not that of a run' run export "$folder/hf"
 [ ! -e "$folder/no" ] || complain 'a folder was made'
 
 begin "layers without a bias are exported with zeros"

@@ -91,7 +91,7 @@ same "$(sha out)" "$(sha a/summary.json)"
 
 begin "a folder that is not a run is refused in a line"
 for command in train explain plan bench eval; do
-    fails 66 'away: a folder, and not of a run: it has no config.resolved.ini; name a config, or a run folder' \
+    fails 66 'away: a folder, but not that of a run: it has no config.resolved.ini; name a config, or a run folder' \
         run "$command" away
 done
 
