@@ -247,7 +247,7 @@ weights=$(find conv-a/checkpoints/step-00000015 -name 'stage-*')
 shows "$(sha conv-a/summary.json)" run eval conv.ini --checkpoint "$weights" --format json
 fails 65 '' run eval conv.ini --checkpoint "$weights" \
     --set 'model.layers=conv:8x3/2 groupnorm:4 relu maxpool:2 conv:6x3,groups=2 relu linear:12 relu linear:4'
-has err 'is none of this model'"'"'s, whose first is layers.0.weight' || complain "$(cat err)"
+has err 'its first is layers.0.weight' || complain "$(cat err)"
 if command -v python3 >/dev/null 2>&1; then # PyTorch takes 0 for a count that is not there
     python3 -c '
 import json, sys

@@ -19,8 +19,8 @@ mv linked/checkpoints disk
 ln -s "$PWD/unmounted" linked/checkpoints
 before=$(files linked)
 fails 74 'linked/checkpoints is a link to ' run train net.ini --dir linked --resume -q
-fails 74 'which is not there' run train net.ini --dir linked --overwrite -q
-fails 74 'which is not there' run train net.ini --dir linked -q
+fails 74 'which does not exist' run train net.ini --dir linked --overwrite -q
+fails 74 'which does not exist' run train net.ini --dir linked -q
 unchanged linked
 
 begin "a folder of checkpoints that may not be read: 77, and no file changes"

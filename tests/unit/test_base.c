@@ -390,8 +390,9 @@ TEST(what_cannot_be_looked_at_is_not_absent)
     names = NULL;
     snprintf(path, sizeof(path), "%s/dead", folder);
     CHECK_INT_EQ(symlink("nowhere", path), 0);
-    CHECK_FAILS(pp_path_stat(path, true, &st), PP_EIO, "is a link to nowhere, which is not there");
-    CHECK_FAILS(pp_dir_names(path, &names), PP_EIO, "is a link to nowhere, which is not there");
+    CHECK_FAILS(pp_path_stat(path, true, &st), PP_EIO,
+                "is a link to nowhere, which does not exist");
+    CHECK_FAILS(pp_dir_names(path, &names), PP_EIO, "is a link to nowhere, which does not exist");
     CHECK_OK(pp_path_stat(path, false, &st));
     assert_true(S_ISLNK(st.st_mode));
     CHECK_OK(pp_dir_names(folder, &names));

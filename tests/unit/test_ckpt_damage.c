@@ -332,7 +332,7 @@ TEST_IN_FOLDER(a_damaged_newest_one_is_not_used)
                 "step-00000003/stage-0001");
     unlink(in_step(state, 1, "state.json"));
     CHECK_FAILS(pp_ckpt_open_latest(*state, PP_CKPT_VERIFY, true, &ck), PP_EFORMAT,
-                "none of 3 checkpoints can be used");
+                "all 3 checkpoints are unusable");
 }
 
 TEST_IN_FOLDER(without_digests_the_structure_alone_is_checked)

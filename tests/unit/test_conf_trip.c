@@ -401,12 +401,12 @@ TEST(the_shipped_configs_load_and_say_how_to_run_them)
         assert_true(strncmp(text, "; ", 2) == 0);
         bool says = false;
         for (int k = 0; k < 2; k++) {
-            snprintf(command, sizeof(command), "\n;   ppcli %s %s", k ? "plan" : "train",
+            snprintf(command, sizeof(command), "\n;   ppcli %s %s", k ? "estimate" : "train",
                      files[i]->d_name);
             says |= strstr(text, command) != NULL;
         }
         if (!says)
-            fail_msg("%s does not say 'ppcli train %s', or plan", path, files[i]->d_name);
+            fail_msg("%s does not say 'ppcli train %s', or estimate", path, files[i]->d_name);
         int lines = 0; /* that say something: a tutorial of a ResNet has some twenty keys */
         for (const char *p = text; *p; p++)
             lines += *p == '\n' && p[1] && !strchr(";\n[", p[1]);

@@ -270,7 +270,7 @@ TEST_IN_FOLDER(the_data_folder_follows_the_environment)
     CHECK_OK(pp_data_dir("mnist", dir));
     CHECK_STR_EQ(dir, "/c/.local/share/ppcli/mnist");
     unsetenv("HOME");
-    CHECK_FAILS(pp_data_dir("mnist", dir), PP_ECONFIG, "no place for data sets");
+    CHECK_FAILS(pp_data_dir("mnist", dir), PP_ECONFIG, "no folder for data sets");
 }
 
 TEST_IN_FOLDER(synthetic_data_follows_from_the_seed)
