@@ -8,6 +8,7 @@ if (data.sweep) {
     compared();
   } else {
     document.title = runs[0].name + " \u2013 ppcli report";
+    if (data.machine) machineSection(data.machine);
     answer(runs[0]);
   }
   curvesSection();

@@ -168,6 +168,32 @@ function notesBox(run) {
   return el("div", { class: "note" }, run.notes.map((note) => el("p", {}, who + note)));
 }
 
+// ---- ppcli estimate: the ways to divide the model, best first
+
+// A rank's memory as a bar of `memory` bytes.
+function memoryBar(row, memory) {
+  const parts = [row.weight_bytes, row.optimizer_bytes, row.activation_bytes];
+  return el("div", {}, el("div", { class: "stack" }, parts.map((part, i) =>
+      el("i", { style: "width:" + (100 * part / memory).toFixed(1) + "%;background:var(--c" + i + ")" }))),
+    parts.map((part) => count(part / 1e9, 1)).join(" + ") + " GB");
+}
+
+function machineSection(plan) {
+  const fastest = new Map();
+  for (const row of plan.rows)
+    if (!(fastest.get(row.group) <= row.step_s)) fastest.set(row.group, row.step_s);
+  const idle = (row) =>
+    [row.bubble_schedule, row.bubble_cut, row.bubble_transfer].map((x) => count(100 * x, 1)).join(" + ") + " %";
+  section("plan", plural(plan.ranks, "rank") + " of " + plan.machine,
+    table(["group", "division", "by", { n: "step" }, { n: "samples/s" }, { n: "MFU" },
+      "idle: schedule + cut + transfer", "memory: weights + optimizer and gradients + activations"],
+      plan.rows.map((row) => [
+        row.group + (row.step_s === fastest.get(row.group) ? " *" : ""), row.division,
+        row.trained_by.includes("ppcli") ? "ppcli" : "others", { n: figures(row.step_s) + " s" },
+        { n: count(row.samples_per_s) }, { n: percent(row.mfu) }, idle(row), memoryBar(row, plan.memory_bytes)]), "plan"),
+    details("as text, and as a config", el("pre", {}, plan.text)));
+}
+
 // ---- several runs
 
 const peak = (run) =>

@@ -29,7 +29,7 @@ static int n_items(const struct bench *b)
     return b->out->n_references + b->out->n;
 }
 
-static struct pp_bench_row *item(const struct bench *b, int i)
+static struct pp_bench_row *find_item(const struct bench *b, int i)
 {
     struct pp_bench *out = b->out;
     if (i < out->n_references)
@@ -56,7 +56,7 @@ static int run_row(struct bench *b, const struct pp_bench_row *row, struct probe
     return row->processes || first_process(b) ? probe_run(&b->prober, row->cfg, probe) : 0;
 }
 
-static void keep(struct bench *b, const struct probe *p, struct pp_bench_sample *s)
+static void keep_sample(struct bench *b, const struct probe *p, struct pp_bench_sample *s)
 {
     uint64_t before = 0;
     pp_assert(b->times && b->prober.ends_ns); /* or nothing would have been run */
@@ -82,8 +82,8 @@ static void keep(struct bench *b, const struct probe *p, struct pp_bench_sample 
     memcpy(s->sha, p->sha, sizeof(s->sha));
 }
 
-/* A run that diverges has no speed, but the others have one. */
-static int measure(struct bench *b, struct pp_bench_row *row, int round)
+/* Runs a row once. A run that diverges has no speed, but the other rows have one. */
+static int measure_row(struct bench *b, struct pp_bench_row *row, int round)
 {
     struct probe probe = {.warmup = row->warmup, .steps = row->steps};
     int rc = run_row(b, row, &probe);
@@ -95,7 +95,7 @@ static int measure(struct bench *b, struct pp_bench_row *row, int round)
     }
     PP_TRY(rc);
     if (first_process(b)) {
-        keep(b, &probe, &row->samples[round]);
+        keep_sample(b, &probe, &row->samples[round]);
         row->peak_bytes = probe.peak_bytes;
     }
     return 0;
@@ -128,7 +128,7 @@ int pp_bench_judge(const struct pp_bench_sample *s, const struct pp_bench_sample
 }
 
 /* A reference is right when every round has given the bits of the first. */
-static void judge(const struct bench *b, struct pp_bench_row *row, int round)
+static void judge_row(const struct bench *b, struct pp_bench_row *row, int round)
 {
     const struct pp_bench_row *ref = bench_reference(b->out, row->reference);
     struct pp_bench_sample *s = &row->samples[round];
@@ -162,9 +162,9 @@ static int run_round(struct bench *b, int round)
 {
     int n = n_items(b), total = 0, done = 0;
     for (int k = 0; k < n; k++)
-        total += item(b, k) != NULL;
+        total += find_item(b, k) != NULL;
     for (int k = 0; k < n; k++) {
-        struct pp_bench_row *row = item(b, round % 2 == 0 ? k : n - 1 - k);
+        struct pp_bench_row *row = find_item(b, round % 2 == 0 ? k : n - 1 - k);
         if (!row)
             continue;
         if (wants_stop(b)) {
@@ -174,21 +174,21 @@ static int run_round(struct bench *b, int round)
         pp_log_progress("round %d/%d, row %d/%d: stages %d, %s, %d micro-batches", round + 1,
                         b->spec->repeat, ++done, total, row->stages, row->schedule,
                         row->microbatches);
-        int rc = measure(b, row, round);
+        int rc = measure_row(b, row, round);
         if (b->world && !row->processes)
             rc = pp_transport_agree(b->world, rc); /* the others have waited */
         PP_TRY(rc);
     }
     for (int k = 0; first_process(b) && k < n && round < b->out->repeat; k++)
-        if (item(b, k))
-            judge(b, item(b, k), round);
+        if (find_item(b, k))
+            judge_row(b, find_item(b, k), round);
     return 0;
 }
 
 /* ---- how many steps */
 
-/* Steps of this row's batch that take about the time of a measurement on one stage. */
-static int estimate(struct bench *b, const struct pp_bench_row *ref, int64_t *out)
+/* Computes how many steps of this row's batch take the time of a measurement on one stage. */
+static int estimate_steps(struct bench *b, const struct pp_bench_row *ref, int64_t *out)
 {
     struct probe probe = {.warmup = WARM_MIN, .steps = FIRST_GUESS};
     PP_TRY(run_row(b, ref, &probe));
@@ -223,7 +223,7 @@ static int choose_steps(struct bench *b)
         int64_t steps = 0;
         if (ref->steps > 0)
             continue; /* its batch had its turn */
-        int rc = first_process(b) ? estimate(b, ref, &steps) : 0;
+        int rc = first_process(b) ? estimate_steps(b, ref, &steps) : 0;
         PP_TRY(share_steps(b, rc, &steps));
         int64_t warmup = b->spec->warmup >= 0 ? b->spec->warmup : steps / 10;
         warmup = b->spec->warmup < 0 && warmup < WARM_MIN ? WARM_MIN : warmup;
@@ -274,8 +274,8 @@ static int trace_all(struct bench *b)
 
 /* ---- all of it */
 
-/* What a config leaves to a measurement is chosen; *why says what is wrong with the config. */
-static int choose(struct bench *b, struct pp_config *cfg, char *why)
+/* Chooses what a config leaves to a measurement. Sets *why to what is wrong with the config. */
+static int choose_settings(struct bench *b, struct pp_config *cfg, char *why)
 {
     const char *text = pp_config_problem_count(cfg) > 0 ? pp_config_problem_text(cfg, 0) : NULL;
     int rc = text ? 0 : pp_choose(cfg, PP_RUN_REAL, b->world);
@@ -290,12 +290,12 @@ static int choose(struct bench *b, struct pp_config *cfg, char *why)
     return rc;
 }
 
-static int make_rows(struct bench *b, struct pp_config *const *configs)
+static int make_bench_rows(struct bench *b, struct pp_config *const *configs)
 {
     struct pp_bench *out = b->out;
     int processes = b->world ? b->world->size : 0, n = out->n;
     for (int i = 0; i < n; i++) {
-        PP_TRY(choose(b, configs[i], out->rows[i + 1].skipped));
+        PP_TRY(choose_settings(b, configs[i], out->rows[i + 1].skipped));
         PP_TRY(bench_row_make(&out->rows[i + 1], configs[i], processes));
     }
     PP_TRY(bench_begin_with_one(out, n, processes));
@@ -308,7 +308,7 @@ static int take_memory(struct bench *b)
     b->times = pp_alloc(PROBE_STEPS_MAX, sizeof(*b->times));
     PP_TRY(probe_open(&b->prober));
     for (int k = 0; k < n_items(b); k++) {
-        struct pp_bench_row *row = item(b, k);
+        struct pp_bench_row *row = find_item(b, k);
         if (row && !(row->samples = pp_alloc((size_t)out->repeat, sizeof(*row->samples))))
             return PP_ERESOURCE;
     }
@@ -361,7 +361,7 @@ static int ceilings_again(const struct bench *b, const struct pp_config *cfg)
 
 static int run_all(struct bench *b, struct pp_config *const *configs)
 {
-    int rc = make_rows(b, configs);
+    int rc = make_bench_rows(b, configs);
     if (rc == 0)
         rc = take_memory(b);
     if (rc == 0 && b->out->n_references > 0)

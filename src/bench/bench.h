@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the benchmark share: rows.c prepares, bench.c measures and judges, stats.c
- * counts, print.c and json.c tell. */
+ * counts, result.c and print.c tell. */
 #ifndef PPCLI_SRC_BENCH_BENCH_H
 #define PPCLI_SRC_BENCH_BENCH_H
 
 #include "ppcli/bench/bench.h"
+#include "ppcli/show/columns.h"
 #include "ppcli/train/train.h"
 
 /*
@@ -31,18 +32,44 @@ struct bench_axes {
     int n;
 };
 
-struct table;
+/* A row as it is printed. */
+#define BENCH_CELL 512
+struct bench_line {
+    const char *commit, *date, *cpu, *model;
+    struct pp_bench_row row;   /* a copy, which owns nothing */
+    struct pp_bench_figures g; /* NAN: unknown */
+    char speed[64], axis[BENCH_AXES_MAX][BENCH_CELL];
+    const char *check, *why, *ranks_are, *sha;
+    struct pp_listing samples;
+    const struct bench_axes *axes;
+};
 
-/* lines: JSON lines, a header and then a row each. */
-int bench_print_json(const struct pp_bench *b, const struct pp_bench_header *h,
-                     const struct bench_axes *axes, const struct table *t, FILE *f);
+#define BENCH_COLUMNS_MAX 64
+struct bench_lines {
+    struct bench_line *at; /* owned: the rows, then the references that are not rows themselves */
+    int rows, references;
+    struct pp_column columns[BENCH_COLUMNS_MAX]; /* of the rows, with one for each axis */
+};
+/* Errors: PP_ERESOURCE. bench_lines_fini() whatever it returns. */
+int bench_lines_make(const struct pp_bench *b, const struct pp_bench_header *h,
+                     const struct bench_axes *axes, struct bench_lines *out);
+void bench_lines_fini(struct bench_lines *lines);
+
+/* Did the ranks wait for a core, so that these are not the figures of the division? */
+bool bench_is_spoiled(const struct pp_bench_figures *g);
+
+void bench_print_json(const struct pp_bench *b, const struct pp_bench_header *h,
+                      const struct bench_lines *lines, FILE *f);
+
+extern const struct pp_column bench_documents[];       /* as pp_show_documents */
+extern const struct pp_column bench_machine_columns[]; /* of struct pp_bench_header */
+extern const struct pp_column bench_handover_columns[], bench_ops_columns[];
 
 /* The end of a result: is all of it there? Errors: PP_EIO. */
 int bench_written(FILE *f);
 
-/* What every benchmark begins with: the program and the machine. */
+/* Prints the program and the machine: the first lines of every benchmark. */
 void bench_print_machine(const struct pp_bench_header *h, FILE *f);
-void bench_put_machine(struct pp_json *j, const struct pp_bench_header *h);
 
 /* As the run would be, but of whole batches, forever, and without a trace on disk. */
 int bench_shorten(struct pp_config *cfg);
@@ -80,7 +107,7 @@ struct ops_run {
     struct op_cost *costs; /* [n_nodes] */
 };
 /* Errors: as pp_bench_ops(). ops_run_fini() whatever it returns; *o is zero before. */
-int ops_run_make(const struct pp_bench_ops_spec *spec, struct ops_run *o);
+int ops_run_make(const struct pp_config *cfg, double seconds, struct ops_run *o);
 void ops_run_fini(struct ops_run *o);
 
 /* Work and bytes of a node for `rows` samples at once: products are counted in flops, what else there

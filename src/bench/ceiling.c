@@ -129,7 +129,7 @@ static int run_team(struct team *t, int n, const int *cores, double *seconds)
 
 /* ---- what is measured */
 
-static const struct cpu_fma *widest(void)
+static const struct cpu_fma *find_widest_fma(void)
 {
 #ifdef PPCLI_KERNELS_X86
     if (__builtin_cpu_supports("avx512f"))
@@ -146,12 +146,12 @@ static const struct cpu_fma *widest(void)
 
 static void multiply_add(struct member *m)
 {
-    m->sum += widest()->loop(m->team->turns);
+    m->sum += find_widest_fma()->loop(m->team->turns);
 }
 
 static int measure_fma(struct team *t, const int *cores, double scale, struct pp_ceilings *out)
 {
-    const struct cpu_fma *fma = widest();
+    const struct cpu_fma *fma = find_widest_fma();
     double seconds;
     t->work = multiply_add;
     t->turns = WARM_TURNS;
@@ -170,7 +170,7 @@ static int measure_fma(struct team *t, const int *cores, double scale, struct pp
 }
 
 /* c[n][n] = a[n][n] * b[n][n], by the call of a layer that costs least beside the product. */
-static void product(struct member *m)
+static void multiply_once(struct member *m)
 {
     int n = m->team->width;
     if (m->packed) {
@@ -250,7 +250,7 @@ static int measure_gemm(struct team *t, const int *cores, double scale, struct p
         values[i] = (float)(i % 61) * 0.01f - 0.3f;
     deal_out(t, &a, out->cores, 5, elements);
     t->bias = values + all;
-    t->work = product;
+    t->work = multiply_once;
     t->width = n;
     for (int k = 0; k < 2; k++)
         PP_TRY(measure_products(t, gemms[k], cores, out->cores, elements, rates[k]));
@@ -264,7 +264,7 @@ static int measure_gemm(struct team *t, const int *cores, double scale, struct p
     return 0;
 }
 
-static void triad(struct member *m)
+static void run_triad(struct member *m)
 {
     const float *restrict b = m->b, *restrict c = m->c;
     float *restrict a = m->a;
@@ -290,7 +290,7 @@ static int measure_triad(struct team *t, const int *cores, double scale, struct 
     double one, all;
     PP_TRY(pp_arena_create(3 * elements * (size_t)out->cores * sizeof(float), &a));
     memset(a.base, 0, a.bytes); /* the pages are there */
-    t->work = triad;
+    t->work = run_triad;
     t->elements = elements * (size_t)out->cores;
     deal_out(t, &a, 1, 3, t->elements);
     PP_TRY(run_team(t, 1, cores, &one));
@@ -305,7 +305,7 @@ static int measure_triad(struct team *t, const int *cores, double scale, struct 
 }
 
 /* Waits for `value`; gives up when the other thread gets no core for very long. */
-static void await(struct team *t, const atomic_long *from, long value)
+static void await_value(struct team *t, const atomic_long *from, long value)
 {
     uint64_t start = 0;
     for (unsigned spins = 0; atomic_load_explicit(from, memory_order_acquire) != value; spins++) {
@@ -327,9 +327,9 @@ static void ping_pong(struct member *m)
         long i = ++m->trips;
         if (m->number == 0) {
             atomic_store_explicit(&p->ping, i, memory_order_release);
-            await(m->team, &p->pong, i);
+            await_value(m->team, &p->pong, i);
         } else {
-            await(m->team, &p->ping, i);
+            await_value(m->team, &p->ping, i);
             atomic_store_explicit(&p->pong, i, memory_order_release);
         }
     }

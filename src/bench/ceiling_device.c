@@ -32,7 +32,7 @@ struct bench {
     void *graph;
 };
 
-static int product(struct bench *t)
+static int multiply_once(struct bench *t)
 {
     return pp_backend_linear_forward(
         t->be, &(struct pp_linear_forward){t->n, t->n, t->n, t->x, t->W, t->packed, t->b,
@@ -44,13 +44,13 @@ static int copy_block(struct bench *t)
     return pp_backend_copy(t->be, t->block[1], t->block[0], t->bytes);
 }
 
-/* One element: as good as nothing to compute. */
-static int smallest(struct bench *t)
+/* Adds one element, which takes no time to compute. */
+static int run_smallest_op(struct bench *t)
 {
     return pp_backend_add(t->be, 1, t->block[0], t->block[1]);
 }
 
-static int replay(struct bench *t)
+static int replay_graph(struct bench *t)
 {
     return pp_backend_graph_launch(t->be, t->graph);
 }
@@ -75,9 +75,9 @@ static int time_calls(struct bench *t, int (*call)(struct bench *t), int calls, 
     return 0;
 }
 
-/* Medians of the seconds that one call takes on the device and, when asked for, on the host. */
-static int measure(struct bench *t, int (*call)(struct bench *t), int repeats, double *out,
-                   double *host)
+/* Measures the median time of a call on the device and, where host is not NULL, on the host. */
+static int measure_calls(struct bench *t, int (*call)(struct bench *t), int repeats, double *out,
+                         double *host)
 {
     double device[REPEATS], enqueue[REPEATS], seconds = 0, ignored;
     int calls = 1;
@@ -99,8 +99,8 @@ static int measure(struct bench *t, int (*call)(struct bench *t), int repeats, d
     return 0;
 }
 
-/* Random values: zeros would run faster than any data does. */
-static int fill(struct bench *t, float *device, size_t n)
+/* Fills with random values: zeros would run faster than any data does. */
+static int fill_device(struct bench *t, float *device, size_t n)
 {
     PP_TAKE(float, host, FILL_FLOATS);
     pp_rng_uniform(1, pp_rng_stream("ceiling", 0), 0, -1, 1, FILL_FLOATS, host);
@@ -111,7 +111,7 @@ static int fill(struct bench *t, float *device, size_t n)
     return pp_backend_synchronize(t->be);
 }
 
-static int take(struct bench *t, size_t floats, float **out)
+static int take_floats(struct bench *t, size_t floats, float **out)
 {
     void *p = NULL;
     PP_TRY(pp_backend_alloc(t->be, floats * sizeof(float), &p));
@@ -119,7 +119,7 @@ static int take(struct bench *t, size_t floats, float **out)
     return 0;
 }
 
-static void leave(struct bench *t)
+static void close_device(struct bench *t)
 {
     size_t square = (size_t)t->n * (size_t)t->n * sizeof(float);
     if (!t->be)
@@ -137,7 +137,7 @@ static void leave(struct bench *t)
     pp_backend_close(&t->be);
 }
 
-static int enter(struct bench *t, const struct pp_backend_choice *choice)
+static int open_device(struct bench *t, const struct pp_backend_choice *choice)
 {
     *t = (struct bench){.be = NULL};
     PP_TRY(pp_backend_open_choice(choice, &t->be));
@@ -149,25 +149,25 @@ static int time_product(struct bench *t, const struct pp_backend_choice *choice,
                         double *seconds)
 {
     size_t square = (size_t)n * (size_t)n;
-    PP_TRY(enter(t, choice));
+    PP_TRY(open_device(t, choice));
     t->n = n;
-    PP_TRY(take(t, square, &t->x));
-    PP_TRY(take(t, square, &t->W));
-    PP_TRY(take(t, square, &t->y));
-    PP_TRY(take(t, (size_t)n, &t->b));
-    PP_TRY(fill(t, t->x, square));
-    PP_TRY(fill(t, t->W, square));
+    PP_TRY(take_floats(t, square, &t->x));
+    PP_TRY(take_floats(t, square, &t->W));
+    PP_TRY(take_floats(t, square, &t->y));
+    PP_TRY(take_floats(t, (size_t)n, &t->b));
+    PP_TRY(fill_device(t, t->x, square));
+    PP_TRY(fill_device(t, t->W, square));
     t->packed_floats = pp_backend_packed_floats(&t->be->choice, n, n);
     if (t->packed_floats > 0) {
-        PP_TRY(take(t, t->packed_floats, &t->packed));
+        PP_TRY(take_floats(t, t->packed_floats, &t->packed));
         PP_TRY(pp_backend_pack_weights(t->be, n, n, t->W, NULL, t->packed));
     }
-    return measure(t, product, repeats, seconds, NULL);
+    return measure_calls(t, multiply_once, repeats, seconds, NULL);
 }
 
-static int gemm(const struct pp_backend_choice *choice, int n, int repeats, double *out)
+static int measure_gemm(const struct pp_backend_choice *choice, int n, int repeats, double *out)
 {
-    PP_OWN(leave) struct bench t = {.be = NULL};
+    PP_OWN(close_device) struct bench t = {.be = NULL};
     double seconds = 0;
     PP_TRY(time_product(&t, choice, n, repeats, &seconds));
     *out = seconds > 0 ? 2.0 * n * n * n / seconds : 0;
@@ -179,7 +179,7 @@ static int graph_of_smallest(struct bench *t)
     int rc = 0;
     PP_TRY(pp_backend_capture_begin(t->be));
     for (int i = 0; rc == 0 && i < NODES; i++)
-        rc = smallest(t);
+        rc = run_smallest_op(t);
     int ended = pp_backend_capture_end(t->be, &t->graph); /* in any case */
     return rc < 0 ? rc : ended;
 }
@@ -187,19 +187,19 @@ static int graph_of_smallest(struct bench *t)
 static int small_things(struct bench *t, const struct pp_backend_choice *choice, size_t bytes,
                         struct pp_device_ceilings *out)
 {
-    PP_TRY(enter(t, choice));
+    PP_TRY(open_device(t, choice));
     t->bytes = bytes;
     for (int i = 0; i < 2; i++) {
         PP_TRY(pp_backend_alloc(t->be, bytes, &t->block[i]));
-        PP_TRY(fill(t, t->block[i], bytes / sizeof(float)));
+        PP_TRY(fill_device(t, t->block[i], bytes / sizeof(float)));
     }
-    PP_TRY(measure(t, copy_block, REPEATS, &out->copy, NULL));
+    PP_TRY(measure_calls(t, copy_block, REPEATS, &out->copy, NULL));
     out->copy = out->copy > 0 ? 2.0 * (double)bytes / out->copy : 0;
     out->copy_bytes = bytes;
-    PP_TRY(measure(t, smallest, REPEATS, &out->op, &out->launch));
+    PP_TRY(measure_calls(t, run_smallest_op, REPEATS, &out->op, &out->launch));
     if (t->be->caps.graphs) {
         PP_TRY(graph_of_smallest(t));
-        PP_TRY(measure(t, replay, REPEATS, &out->node, NULL));
+        PP_TRY(measure_calls(t, replay_graph, REPEATS, &out->node, NULL));
         out->nodes = NODES;
         out->node /= NODES;
     }
@@ -216,11 +216,11 @@ static int choose_width(const struct pp_backend_choice *choice, int most, int *o
     int n = GEMM_N_MIN;
     if (choice->ops->free_bytes)
         PP_TRY(choice->ops->free_bytes(choice->device, &room));
-    PP_TRY(gemm(choice, n, 1, &rate));
+    PP_TRY(measure_gemm(choice, n, 1, &rate));
     while (2 * n <= most && (uint64_t)n * (uint64_t)n * 4 * SQUARES < room / 2 &&
            16.0 * n * n * n / rate < WIDEST_SECONDS) {
         n *= 2;
-        PP_TRY(gemm(choice, n, 1, &rate));
+        PP_TRY(measure_gemm(choice, n, 1, &rate));
     }
     *out = n;
     return 0;
@@ -231,14 +231,14 @@ int pp_device_ceilings_measure(const struct pp_backend_choice *choice, int gemm_
 {
     struct pp_backend_choice c = *choice;
     struct pp_device_ceilings found = {.name = ""};
-    PP_OWN(leave) struct bench t = {.be = NULL};
+    PP_OWN(close_device) struct bench t = {.be = NULL};
     uint64_t start = pp_clock_ns();
     c.exact = false; /* the fastest that there is */
     c.precision = PP_PRECISION_F32;
     PP_TRY(choose_width(&c, gemm_n > 0 ? gemm_n : GEMM_N, &found.gemm_n));
     for (int p = PP_PRECISION_F32; p <= PP_PRECISION_BF16; p++) {
         c.precision = (enum pp_precision)p;
-        PP_TRY(gemm(&c, found.gemm_n, REPEATS, &found.gemm[p]));
+        PP_TRY(measure_gemm(&c, found.gemm_n, REPEATS, &found.gemm[p]));
     }
     c.precision = PP_PRECISION_F32;
     /* as much as the products take: far more than any cache holds */

@@ -12,9 +12,9 @@
 
 #define MEASURE_SECONDS 4.0
 
-/* Of what the ops of one kind did in their time; `none` when the model has no such op. */
-static double reached(const struct ops_run *o, bool product, uint64_t kernel, double peak,
-                      double none)
+/* Returns the share of the peak that the ops of one kind reach; `none` if the model has no such op. */
+static double share_reached(const struct ops_run *o, bool product, uint64_t kernel, double peak,
+                            double none)
 {
     const uint64_t special = PP_USES(attention_forward) | PP_USES(conv_forward);
     double work = 0, seconds = 0;
@@ -31,7 +31,7 @@ static double reached(const struct ops_run *o, bool product, uint64_t kernel, do
     return share > 1 ? 1 : share < .001 ? .001 : share;
 }
 
-/* What one rank has to itself: a core, or a device. */
+/* Finds what one rank has to itself: a core, or a device. */
 static int find_rank(const struct pp_config *cfg, const struct pp_bench *b, struct pp_cluster *c)
 {
     struct pp_backend_choice choice = pp_backend_choice_of(cfg);
@@ -63,18 +63,17 @@ static int measure_machine(const struct pp_config *cfg, double seconds, struct p
     struct pp_cluster c = {.n_layers = 0};
     PP_OWN(ops_run_fini) struct ops_run o = {.cfg = NULL};
     struct pp_handover link[2] = {{.bytes = 64}, {.bytes = (size_t)8 << 20}};
-    const struct pp_bench_ops_spec spec = {.cfg = cfg, .seconds = seconds};
     PP_TRY(pp_bench_ceilings(cfg, true, &b));
     PP_TRY(find_rank(cfg, &b, &c));
     PP_TRY(pp_handover_threads(link, 2, false));
     c.within.latency = link[0].one_way;
     c.within.byte = link[1].one_way / (double)link[1].bytes;
-    PP_TRY(ops_run_make(&spec, &o));
+    PP_TRY(ops_run_make(cfg, seconds, &o));
     double peak = c.peak[cfg->run.precision];
-    c.product = reached(&o, true, 0, peak, 1);
-    c.attention = reached(&o, true, PP_USES(attention_forward), peak, c.product);
-    c.conv = reached(&o, true, PP_USES(conv_forward), peak, c.product);
-    c.passes = reached(&o, false, 0, c.bandwidth, 1);
+    c.product = share_reached(&o, true, 0, peak, 1);
+    c.attention = share_reached(&o, true, PP_USES(attention_forward), peak, c.product);
+    c.conv = share_reached(&o, true, PP_USES(conv_forward), peak, c.product);
+    c.passes = share_reached(&o, false, 0, c.bandwidth, 1);
     *out = c;
     return 0;
 }
@@ -97,7 +96,24 @@ static int add_layers(const struct pp_model *m, const struct pp_costs *costs, st
     return c->layers ? 0 : PP_ERESOURCE;
 }
 
-int pp_bench_machine(struct pp_machine_plan *p)
+static int write_machine(const char *word, const struct pp_config *cfg, const struct pp_cluster *c,
+                         const char *path)
+{
+    struct pp_bench_header h;
+    struct pp_file_write w = {.f = stdout};
+    bool file = path && strcmp(path, "-") != 0;
+    pp_bench_describe(cfg, false, &h);
+    PP_TRY(file ? pp_file_create(path, &w) : 0);
+    fprintf(w.f,
+            "; Measured on %s by ppcli estimate %s --measure: %s, a rank on each core or device\n",
+            h.date, word, c->launch > 0 ? h.gpu : h.cpu);
+    int rc = pp_cluster_write(c, w.f);
+    if (file && rc < 0)
+        pp_file_abandon(&w);
+    return file && rc == 0 ? pp_file_commit(&w) : rc;
+}
+
+int pp_bench_machine(struct pp_machine_plan *p, const char *word, const char *path)
 {
     double load = 0;
     (void)getloadavg(&load, 1);
@@ -113,22 +129,5 @@ int pp_bench_machine(struct pp_machine_plan *p)
             "other programs used this machine (load %.1f before the start): do not trust the "
             "times that were measured",
             load);
-    return 0;
-}
-
-int pp_bench_machine_write(const char *word, const struct pp_config *cfg,
-                           const struct pp_cluster *c, const char *path)
-{
-    struct pp_bench_header h;
-    struct pp_file_write w = {.f = stdout};
-    bool file = path && strcmp(path, "-") != 0;
-    pp_bench_describe(cfg, false, &h);
-    PP_TRY(file ? pp_file_create(path, &w) : 0);
-    fprintf(w.f,
-            "; Measured on %s by ppcli estimate %s --measure: %s, a rank on each core or device\n",
-            h.date, word, c->launch > 0 ? h.gpu : h.cpu);
-    int rc = pp_cluster_write(c, w.f);
-    if (file && rc < 0)
-        pp_file_abandon(&w);
-    return file && rc == 0 ? pp_file_commit(&w) : rc;
+    return write_machine(word, p->cfg, &p->cluster, path);
 }

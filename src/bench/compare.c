@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "bench.h"
-#include "table.h"
 #include "ppcli/sim/sim.h"
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"
@@ -46,7 +45,7 @@ static int read_result(const char *path, json_t **out)
     return 0;
 }
 
-static const char *text_of(const json_t *o, const char *key)
+static const char *read_text(const json_t *o, const char *key)
 {
     const char *s = json_string_value(json_object_get(o, key));
     return s ? s : "?";
@@ -97,11 +96,11 @@ static bool read_values(const json_t *row, struct values *out)
             return false;
         out->x[out->n++] = x;
     }
-    const char *check = text_of(row, "check");
+    const char *check = read_text(row, "check");
     return out->n > 0 && (strcmp(check, "ok") == 0 || strcmp(check, "~") == 0);
 }
 
-static double mean(const struct values *v)
+static double compute_mean(const struct values *v)
 {
     double sum = 0;
     for (int i = 0; i < v->n; i++)
@@ -109,17 +108,17 @@ static double mean(const struct values *v)
     return sum / v->n;
 }
 
-static void put_verdict(struct table *t, const struct values *a, const struct values *b)
+static void print_verdict(const struct values *a, const struct values *b, char out[128])
 {
     double change, low, high;
     if (!pp_bench_change(a->x, a->n, b->x, b->n, &change, &low, &high)) {
-        table_text(t, "%+.1f %% (a single round: no confidence)", change * 100);
+        snprintf(out, 128, "%+.1f %% (a single round: no confidence)", change * 100);
     } else if (low <= 0 && high >= 0) {
-        table_text(t, "no difference shown (95 %% confidence: %+.1f .. %+.1f %%)", low * 100,
-                   high * 100);
+        snprintf(out, 128, "no difference shown (95 %% confidence: %+.1f .. %+.1f %%)", low * 100,
+                 high * 100);
     } else {
-        table_text(t, "%+.1f %% (95 %% confidence: %+.1f .. %+.1f %%)", change * 100, low * 100,
-                   high * 100);
+        snprintf(out, 128, "%+.1f %% (95 %% confidence: %+.1f .. %+.1f %%)", change * 100,
+                 low * 100, high * 100);
     }
 }
 
@@ -137,33 +136,44 @@ static bool any_spoiled(const json_t *rows)
     return i < json_array_size(rows);
 }
 
-static void put_row(struct table *t, int i, const json_t *old_rows, const json_t *new_rows,
-                    struct values v[2])
+struct comparison {
+    const char *schedule;
+    int64_t stages, microbatches, batch_size;
+    char speeds[2][32], change[128];
+};
+
+#define COMPARED(m) PP_FIELD(struct comparison, m)
+static const struct pp_column columns[] = {
+    {NULL, "stages", COMPARED(stages)},
+    {NULL, "schedule", COMPARED(schedule)},
+    {NULL, "micro-batches", COMPARED(microbatches)},
+    {NULL, "batch_size", COMPARED(batch_size)},
+    {NULL, "old samples/s", COMPARED(speeds[0]), .right = true},
+    {NULL, "new samples/s", COMPARED(speeds[1]), .right = true},
+    {NULL, "change", COMPARED(change)},
+    {0}};
+
+static void compare_row(const json_t *old_rows, const json_t *new_rows, int i, struct values v[2],
+                        struct comparison *out)
 {
-    static const char *const keys[] = {"stages", "schedule", "microbatches", "batch_size"};
     const json_t *row = json_array_get(new_rows, (size_t)i);
     const json_t *old = find_row(old_rows, row, place_of(new_rows, (size_t)i));
-    table_row(t, i);
-    for (int k = 0; k < 4; k++) {
-        const json_t *value = json_object_get(row, keys[k]);
-        if (json_is_string(value))
-            table_text(t, "%s", json_string_value(value));
-        else
-            table_text(t, "%lld", (long long)json_integer_value(value));
-    }
+    out->stages = json_integer_value(json_object_get(row, "stages"));
+    out->schedule = read_text(row, "schedule");
+    out->microbatches = json_integer_value(json_object_get(row, "microbatches"));
+    out->batch_size = json_integer_value(json_object_get(row, "batch_size"));
     bool has[2] = {old && read_values(old, &v[0]), read_values(row, &v[1])};
     for (int k = 0; k < 2; k++)
         if (has[k])
-            table_text(t, "%s%.0f", is_spoiled(k == 0 ? old : row) ? "! " : "", mean(&v[k]));
-        else
-            table_skip(t, 1);
+            snprintf(out->speeds[k], 32, "%s%.0f", is_spoiled(k == 0 ? old : row) ? "! " : "",
+                     compute_mean(&v[k]));
     if (!old) {
-        table_text(t, "not in the old file");
+        snprintf(out->change, sizeof(out->change), "not in the old file");
     } else if (!has[0] || !has[1]) {
-        table_text(t, "nothing to compare: old %s, new %s", text_of(old, "check"),
-                   text_of(row, "check"));
+        snprintf(out->change, sizeof(out->change), "nothing to compare: old %.20s, new %.20s",
+                 read_text(old, "check"), read_text(row, "check"));
     } else {
-        put_verdict(t, &v[0], &v[1]);
+        print_verdict(&v[0], &v[1], out->change);
     }
 }
 
@@ -175,12 +185,12 @@ static int count_missing(const json_t *old_rows, const json_t *new_rows)
     return n;
 }
 
-static void print_head(const char *which, const char *path, const json_t *root, FILE *f)
+static void print_result_head(const char *which, const char *path, const json_t *root, FILE *f)
 {
     char line[PP_ERROR_TEXT_MAX];
     snprintf(line, sizeof(line), "- %s: %s: ppcli %s (commit %s), %s, %s, %s", which, path,
-             text_of(root, "ppcli"), text_of(root, "commit"), text_of(root, "date"),
-             text_of(root, "cpu"), text_of(root, "backend"));
+             read_text(root, "ppcli"), read_text(root, "commit"), read_text(root, "date"),
+             read_text(root, "cpu"), read_text(root, "backend"));
     fprintf(f, "%s\n", pp_text_plain(line));
 }
 
@@ -192,25 +202,21 @@ static void print_warnings(const json_t *old, const json_t *new, FILE *f)
             fprintf(f, "- the two differ in %s: the change is not of the program alone\n", keys[i]);
 }
 
-static int compare(const char *const paths[2], json_t *const roots[2], FILE *f)
+static int compare_results(const char *const paths[2], json_t *const roots[2], FILE *f)
 {
-    static const struct table_column columns[] = {
-        TABLE_TEXT("stages", NULL),        TABLE_LEFT("schedule", NULL),
-        TABLE_TEXT("micro-batches", NULL), TABLE_TEXT("batch_size", NULL),
-        TABLE_TEXT("old samples/s", NULL), TABLE_TEXT("new samples/s", NULL),
-        TABLE_LEFT("change", NULL)};
     const json_t *old_rows = json_object_get(roots[0], "rows");
     const json_t *new_rows = json_object_get(roots[1], "rows");
-    PP_OWN(table_fini) struct table t = {0};
+    int n = (int)json_array_size(new_rows);
     PP_TAKE(struct values, v, 2);
-    PP_TRY(table_create(&t, (int)json_array_size(new_rows), columns, 7));
-    for (int i = 0; i < t.rows; i++)
-        put_row(&t, i, old_rows, new_rows, v);
-    print_head("old", paths[0], roots[0], f);
-    print_head("new", paths[1], roots[1], f);
+    PP_TAKE(struct comparison, rows, n);
+    for (int i = 0; i < n; i++)
+        compare_row(old_rows, new_rows, i, v, &rows[i]);
+    print_result_head("old", paths[0], roots[0], f);
+    print_result_head("new", paths[1], roots[1], f);
     print_warnings(roots[0], roots[1], f);
     fputc('\n', f);
-    table_markdown(&t, f);
+    pp_listing_print(columns, &(struct pp_listing){rows, sizeof(*rows), n}, PP_LISTING_MARKDOWN, 0,
+                     f);
     if (any_spoiled(old_rows) || any_spoiled(new_rows))
         fprintf(f, "\n- !: ranks waited for a core when it was measured: do not trust its speed\n");
     int missing = count_missing(old_rows, new_rows);
@@ -227,5 +233,5 @@ int pp_bench_compare(const char *old_path, const char *new_path, FILE *f)
     json_auto_t *before = NULL, *after = NULL;
     PP_TRY(read_result(old_path, &before));
     PP_TRY(read_result(new_path, &after));
-    return compare(paths, (json_t *const[]){before, after}, f);
+    return compare_results(paths, (json_t *const[]){before, after}, f);
 }

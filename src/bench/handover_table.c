@@ -1,25 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The table of transfers: between threads, and between processes when there are two. */
+/* The table of transfers: between two processes where MPI started two, else between two threads. */
 
 #include "bench.h"
-#include "table.h"
 
 #define SIZES 10
 
-struct result {
-    struct pp_handover threads[SIZES], processes[SIZES];
-    bool mpi, apart; /* processes on two hosts */
+struct transfer {
+    char message[16];
+    double bytes_per_second;
+    struct pp_handover t;
 };
 
-static void set_sizes(struct result *r)
-{
-    static const size_t sizes[SIZES] = {64,    256,    1024,    4096,    16384,
-                                        65536, 262144, 1048576, 4194304, 8388608};
-    for (int i = 0; i < SIZES; i++)
-        r->threads[i].bytes = r->processes[i].bytes = sizes[i];
-}
+static const struct pp_column transfer_columns[] = {
+    {NULL, "message", PP_FIELD(struct transfer, message), .right = true},
+    {"bytes", NULL, PP_FIELD(struct transfer, t.bytes), .help = "size of the message"},
+    {"one_way_seconds", "one way, us", "%.3f", 1e6,
+     "from before the producer writes until the consumer has read: the median",
+     PP_FIELD(struct transfer, t.one_way)},
+    {"fastest_seconds", "fastest", "%.3f", 1e6, "the same, of the fastest block",
+     PP_FIELD(struct transfer, t.fastest)},
+    {NULL, "GB/s", "%.2f", 1e-9, NULL, PP_FIELD(struct transfer, bytes_per_second)},
+    {"same_core_seconds", "same work on one core, us", "%.3f", 1e6,
+     "the same writing and reading by one rank alone", PP_FIELD(struct transfer, t.same_core)},
+    {"memcpy_seconds", "memcpy, us", "%.3f", 1e6, "a memcpy of as many bytes",
+     PP_FIELD(struct transfer, t.copy)},
+    {"hidden", "hidden, %", "%.0f", 100, "part of one way that passes while both ranks compute",
+     PP_FIELD(struct transfer, t.hidden)},
+    {0}};
 
-static int measure_processes(struct result *r, const char *same, bool *speaks)
+struct handovers {
+    const char *type;
+    struct pp_bench_header h;
+    int copies;
+    bool apart; /* the processes are on two hosts */
+    struct pp_listing threads, processes;
+};
+
+PP_HAS(are_threads, struct handovers, row->threads.n > 0)
+PP_HAS(are_processes, struct handovers, row->processes.n > 0)
+
+const struct pp_column bench_handover_columns[] = {
+    PP_SCHEMA(PP_BENCH_SCHEMA),
+    {"type", PP_FIELD(struct handovers, type), .help = "\"handover\""},
+    {.inner = bench_machine_columns, PP_FIELD(struct handovers, h)},
+    {"copies", PP_FIELD(struct handovers, copies), .help = "of a message on its way"},
+    {"processes_apart", PP_FIELD(struct handovers, apart), .has = are_processes,
+     .help = "under mpirun: the two processes are on two hosts"},
+    {"threads", PP_FIELD(struct handovers, threads), .inner = transfer_columns, .has = are_threads},
+    {"processes", PP_FIELD(struct handovers, processes), .inner = transfer_columns,
+     .has = are_processes},
+    {0}};
+
+static int measure_processes(struct pp_handover *items, const char *same, bool *apart, bool *speaks)
 {
     PP_OWN(pp_transport_destroy) struct pp_transport *tp = NULL;
     PP_TRY(pp_transport_open_world(&tp));
@@ -27,119 +59,66 @@ static int measure_processes(struct result *r, const char *same, bool *speaks)
     PP_TRY(pp_transport_same(tp, 0, same));
     int hosts[2] = {0};
     int rc = tp->size == 2 ? pp_transport_allgather(tp, &tp->host, sizeof(tp->host), hosts)
-                           : pp_fail(PP_EUSAGE, "--handover wants 2 processes, not %d", tp->size);
+                           : pp_fail(PP_EUSAGE, "--handover needs 2 processes, not %d", tp->size);
     if (rc == 0)
-        rc = pp_handover_measure(tp, r->processes, SIZES);
-    r->apart = hosts[0] != hosts[1];
+        rc = pp_handover_measure(tp, items, SIZES);
+    *apart = hosts[0] != hosts[1];
     return rc;
 }
 
-static void size_text(struct table *t, size_t bytes)
+static void make_transfers(const struct pp_handover *items, struct transfer *rows)
 {
-    bool mib = bytes >= 1048576, kib = bytes >= 1024;
-    table_text(t, "%zu %s",
-               mib   ? bytes / 1048576
-               : kib ? bytes / 1024
-                     : bytes,
-               mib   ? "MiB"
-               : kib ? "KiB"
-                     : "B");
-}
-
-static const struct table_column columns[] = {
-    TABLE_TEXT("message", NULL),
-    TABLE_NUMBER(NULL, "bytes", "%.0f", 1),
-    TABLE_NUMBER("one way, us", "one_way_seconds", "%.3f", 1e6),
-    TABLE_NUMBER("fastest", "fastest_seconds", "%.3f", 1e6),
-    TABLE_NUMBER("GB/s", NULL, "%.2f", 1e-9),
-    TABLE_NUMBER("same work on one core, us", "same_core_seconds", "%.3f", 1e6),
-    TABLE_NUMBER("memcpy, us", "memcpy_seconds", "%.3f", 1e6),
-    TABLE_NUMBER("hidden, %", "hidden", "%.0f", 100),
-    TABLE_NUMBER("MPI one way, us", NULL, "%.3f", 1e6),
-    TABLE_NUMBER("MPI GB/s", NULL, "%.2f", 1e-9),
-    TABLE_NUMBER("MPI hidden, %", NULL, "%.0f", 100),
-    TABLE_NUMBER("MPI / threads", NULL, "%.2f", 1)};
-#define COLUMNS ((int)(sizeof(columns) / sizeof(columns[0])))
-
-/* mpi: NULL, or beside it. */
-static int make_table(const struct pp_handover *items, const struct pp_handover *mpi,
-                      struct table *t)
-{
-    PP_TRY(table_create(t, SIZES, columns, mpi ? COLUMNS : COLUMNS - 4));
     for (int i = 0; i < SIZES; i++) {
-        const struct pp_handover *a = &items[i];
-        table_row(t, i);
-        size_text(t, a->bytes);
-        table_number(t, (double)a->bytes);
-        table_number(t, a->one_way);
-        table_number(t, a->fastest);
-        table_number(t, (double)a->bytes / a->one_way);
-        table_number(t, a->same_core);
-        table_number(t, a->copy);
-        table_number(t, a->hidden);
-        if (mpi) {
-            table_number(t, mpi[i].one_way);
-            table_number(t, (double)mpi[i].bytes / mpi[i].one_way);
-            table_number(t, mpi[i].hidden);
-            table_number(t, mpi[i].one_way / a->one_way);
-        }
+        size_t bytes = items[i].bytes;
+        int step = bytes >= 1048576 ? 2 : bytes >= 1024 ? 1 : 0;
+        static const char *const units[] = {"B", "KiB", "MiB"};
+        rows[i] =
+            (struct transfer){.t = items[i], .bytes_per_second = (double)bytes / items[i].one_way};
+        snprintf(rows[i].message, sizeof(rows[i].message), "%zu %s", bytes >> (10 * step),
+                 units[step]);
     }
-    return 0;
 }
 
-static int print_md(const struct result *r, const struct pp_bench_header *h, FILE *f)
+static void print_transfers(const struct handovers *r, FILE *f)
 {
-    struct table t;
-    PP_TRY(make_table(r->threads, r->mpi ? r->processes : NULL, &t));
-    bench_print_machine(h, f);
+    bool processes = r->processes.n > 0;
+    bench_print_machine(&r->h, f);
     fputc('\n', f);
-    table_markdown(&t, f);
+    pp_listing_print(transfer_columns, processes ? &r->processes : &r->threads, PP_LISTING_MARKDOWN,
+                     0, f);
     fprintf(f,
-            "\n- from before the producer writes the message where it lies to after the consumer "
-            "has read all of it\n- copies: 0 between threads, which share the slots%s\n- hidden: "
-            "the part of one way without a wait when both ranks compute meanwhile\n- "
-            "medians of blocks of transfers there and back; contents are checked\n",
-            !r->mpi    ? ""
-            : r->apart ? "; between the hosts MPI and the network make their own"
-                       : "; MPI makes its own");
-    if (h->cores < 2)
+            "\n- between two %s%s: from before the producer writes the message until the consumer "
+            "has read all of it\n- copies: %s\n- hidden: the part of one way that passes while "
+            "both ranks compute\n- medians of blocks of transfers there and back; contents are "
+            "checked\n",
+            processes ? "processes" : "threads", r->apart ? " on two hosts" : "",
+            !processes ? "0, as the threads share the slots"
+            : r->apart ? "those of MPI and the network"
+                       : "those of MPI");
+    if (r->h.cores < 2)
         fprintf(f, "- one core: the two ranks take turns on it\n");
-    table_fini(&t);
-    return 0;
-}
-
-static int print_json(const struct result *r, const struct pp_bench_header *h, FILE *f)
-{
-    struct table t;
-    struct pp_json j = pp_json_begin(f, 2);
-    pp_json_str(&j, "type", "handover");
-    bench_put_machine(&j, h);
-    pp_json_int(&j, "copies", 0);
-    if (r->mpi)
-        pp_json_bool(&j, "processes_apart", r->apart);
-    for (int processes = 0; processes <= r->mpi; processes++) {
-        PP_TRY(make_table(processes ? r->processes : r->threads, NULL, &t));
-        table_json_rows(&t, processes ? "processes" : "threads", &j);
-        table_fini(&t);
-    }
-    pp_json_end(&j);
-    return 0;
 }
 
 int pp_bench_handover(const struct pp_bench_header *h, const char *same,
-                      enum pp_bench_format format, bool first, FILE *f)
+                      enum pp_bench_format format, FILE *f)
 {
-    struct result r = {.mpi = pp_mpi_launched()};
-    bool speaks = true;
-    set_sizes(&r);
-    if (first) {
-        /* before MPI starts: until this process joins in, the other one sleeps */
-        PP_TRY(pp_handover_threads(r.threads, SIZES, r.mpi));
-    }
-    if (r.mpi)
-        PP_TRY(measure_processes(&r, same, &speaks));
+    struct pp_handover items[SIZES] = {{.bytes = 0}};
+    struct transfer rows[SIZES];
+    struct handovers r = {.type = "handover", .h = *h};
+    bool processes = pp_mpi_launched(), speaks = true;
+    static const size_t sizes[SIZES] = {64,    256,    1024,    4096,    16384,
+                                        65536, 262144, 1048576, 4194304, 8388608};
+    for (int i = 0; i < SIZES; i++)
+        items[i].bytes = sizes[i];
+    PP_TRY(processes ? measure_processes(items, same, &r.apart, &speaks)
+                     : pp_handover_threads(items, SIZES, false));
     if (!speaks)
         return 0;
-    PP_TRY(format == PP_BENCH_MD ? print_md(&r, h, f) : print_json(&r, h, f));
+    make_transfers(items, rows);
+    *(processes ? &r.processes : &r.threads) = (struct pp_listing){rows, sizeof(*rows), SIZES};
+    if (format == PP_BENCH_MD)
+        print_transfers(&r, f);
+    else
+        pp_document_json(bench_handover_columns, &r, f);
     return bench_written(f);
 }

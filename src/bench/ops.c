@@ -25,32 +25,32 @@ struct bed {
     bool cpu;          /* the processor's time of this thread counts, not the wall clock's */
 };
 
-static float *take(struct pp_arena *a, size_t floats)
+static float *take_floats(struct pp_arena *a, size_t floats)
 {
     return floats > 0 ? pp_arena_take(a, floats, sizeof(float)) : NULL;
 }
 
-/* All that the node needs. On a dry arena only the size is of use. */
-static void place(struct bed *b, struct pp_arena *a)
+/* Takes all memory that the node needs. A dry arena only counts the bytes. */
+static void place_values(struct bed *b, struct pp_arena *a)
 {
     const struct pp_node *n = b->n;
     size_t rows = (size_t)b->pass.rows, out = rows * pp_node_elements(b->model, n, &b->be->choice);
     struct pp_words w = {0};
     if (n->op->words)
         n->op->words(n, &b->be->choice, b->pass.rows, &w);
-    b->at = (struct pp_at){.pass = &b->pass, .y = take(a, out), .dy = take(a, out)};
+    b->at = (struct pp_at){.pass = &b->pass, .y = take_floats(a, out), .dy = take_floats(a, out)};
     for (int j = 0; j < n->n_x; j++) {
         size_t in = rows * pp_shape_floats(&b->model->values[n->x[j]]);
-        b->at.x[j] = take(a, in);
-        b->at.dx[j] = n->wants_dx[j] ? take(a, in) : NULL;
+        b->at.x[j] = take_floats(a, in);
+        b->at.dx[j] = n->wants_dx[j] ? take_floats(a, in) : NULL;
         b->at.add[j] = n->shared[j];
     }
-    b->at.keep = take(a, w.keep);
-    b->at.grad_keep = take(a, w.grad_keep);
-    b->at.scratch = take(a, w.scratch);
-    b->at.packed = b->packed = take(a, w.packed);
-    b->at.params = b->params = take(a, n->n_floats);
-    b->grads = take(a, n->n_floats);
+    b->at.keep = take_floats(a, w.keep);
+    b->at.grad_keep = take_floats(a, w.grad_keep);
+    b->at.scratch = take_floats(a, w.scratch);
+    b->at.packed = b->packed = take_floats(a, w.packed);
+    b->at.params = b->params = take_floats(a, n->n_floats);
+    b->grads = take_floats(a, n->n_floats);
     b->pass.step = b->step = pp_arena_take(a, 1, sizeof(*b->step));
     b->part = (struct pp_weight_part){.B = b->pass.rows * n->positions,
                                       .dz = n->reads & PP_READS_DY_IN_W ? b->at.dy : NULL,
@@ -60,7 +60,7 @@ static void place(struct bed *b, struct pp_arena *a)
                                       .grad_keep = b->at.grad_keep};
 }
 
-static int fill(struct bed *b, float *to, size_t floats)
+static int fill_values(struct bed *b, float *to, size_t floats)
 {
     for (size_t i = 0; i < floats; i += FILL) {
         size_t n = floats - i < FILL ? floats - i : FILL;
@@ -80,7 +80,7 @@ static int fill_tokens(struct bed *b)
     return pp_backend_to_device(b->be, (float *)b->at.x[0], tokens, n * sizeof(*tokens));
 }
 
-static int call(struct bed *b, int phase)
+static int call_op(struct bed *b, int phase)
 {
     const struct pp_node_op *op = b->n->op;
     return phase == 0   ? op->forward(b->n, b->be, &b->at)
@@ -88,16 +88,16 @@ static int call(struct bed *b, int phase)
                         : op->backward_weight(b->n, b->be, 1, &b->part, 1, b->at.scratch, b->grads);
 }
 
-static int pass(struct bed *b, const bool has[OP_PHASES], double t[OP_PHASES])
+static int time_pass(struct bed *b, const bool has[OP_PHASES], double t[OP_PHASES])
 {
-    /* I may have changed dy in place, and again and again it would fade away */
+    /* I may have changed dy in place; after many passes it would fade to zero */
     size_t width = pp_node_elements(b->model, b->n, &b->be->choice);
-    PP_TRY(fill(b, b->at.dy, (size_t)b->pass.rows * width));
+    PP_TRY(fill_values(b, b->at.dy, (size_t)b->pass.rows * width));
     for (int k = 0; k < OP_PHASES; k++) {
         PP_TRY(pp_backend_synchronize(b->be));
         uint64_t start = b->cpu ? pp_clock_cpu_ns() : pp_clock_ns();
         if (has[k])
-            PP_TRY(call(b, k));
+            PP_TRY(call_op(b, k));
         PP_TRY(b->be->caps.async ? pp_backend_synchronize(b->be) : 0);
         t[k] = (double)((b->cpu ? pp_clock_cpu_ns() : pp_clock_ns()) - start) * 1e-9;
     }
@@ -116,10 +116,10 @@ static int time_node(struct bed *b, double seconds, struct op_cost *out)
         PP_TRY(n->op->pack(n, b->be, b->params, b->packed));
     if (n->op->prepare)
         PP_TRY(n->op->prepare(n, b->be, b->pass.rows, b->params, b->packed, b->grads));
-    PP_TRY(pass(b, has, one)); /* to warm up */
+    PP_TRY(time_pass(b, has, one)); /* to warm up */
     int passes = 0;
     while (passes < PASSES_MAX && (passes < PASSES_MIN || spent < seconds)) {
-        PP_TRY(pass(b, has, one));
+        PP_TRY(time_pass(b, has, one));
         for (int k = 0; k < OP_PHASES; k++) {
             t[k][passes] = one[k];
             spent += one[k];
@@ -158,11 +158,11 @@ static int measure_node(struct bed *b, double seconds, struct op_cost *out)
 {
     struct pp_arena a = pp_arena_dry();
     void *block = NULL;
-    place(b, &a);
+    place_values(b, &a);
     PP_TRY(pp_backend_alloc(b->be, a.used, &block));
     a = (struct pp_arena){.base = block, .bytes = a.used};
-    place(b, &a);
-    int rc = fill(b, block, a.bytes / sizeof(float)); /* every page is touched */
+    place_values(b, &a);
+    int rc = fill_values(b, block, a.bytes / sizeof(float)); /* every page is touched */
     if (rc == 0 && b->n->embedding.vocabulary > 0)
         rc = fill_tokens(b);
     if (rc == 0)
@@ -196,7 +196,7 @@ static int measure_all(const struct pp_config *cfg, const struct pp_run *run, do
     return 0;
 }
 
-static int ceilings_of(const struct pp_config *cfg, struct bench_top *out)
+static int measure_ceilings(const struct pp_config *cfg, struct bench_top *out)
 {
     struct pp_bench b = {.n = 0};
     PP_TRY(pp_bench_ceilings(cfg, true, &b));
@@ -207,15 +207,15 @@ static int ceilings_of(const struct pp_config *cfg, struct bench_top *out)
     return 0;
 }
 
-int ops_run_make(const struct pp_bench_ops_spec *spec, struct ops_run *o)
+int ops_run_make(const struct pp_config *cfg, double seconds, struct ops_run *o)
 {
     if (pp_mpi_launched())
         return pp_fail(PP_EUSAGE, "ops are measured in one process: leave out mpirun");
-    PP_TRY(pp_config_copy(spec->cfg, &o->cfg));
+    PP_TRY(pp_config_copy(cfg, &o->cfg));
     PP_TRY(bench_plain_pipeline(o->cfg, 1));
     PP_TRY(pp_run_prepare(o->cfg, PP_RUN_EXPLAIN, &o->run));
     o->costs = pp_alloc((size_t)o->run.model->n_nodes, sizeof(*o->costs));
-    return o->costs ? measure_all(o->cfg, &o->run, spec->seconds, o->costs) : PP_ERESOURCE;
+    return o->costs ? measure_all(o->cfg, &o->run, seconds, o->costs) : PP_ERESOURCE;
 }
 
 void ops_run_fini(struct ops_run *o)
@@ -225,13 +225,13 @@ void ops_run_fini(struct ops_run *o)
     pp_free(o->cfg);
 }
 
-int pp_bench_ops(const struct pp_bench_ops_spec *spec, const struct pp_bench_header *h,
-                 enum pp_bench_format format, FILE *f)
+int pp_bench_ops(const struct pp_config *cfg, double seconds, bool ceilings,
+                 const struct pp_bench_header *h, enum pp_bench_format format, FILE *f)
 {
     PP_OWN(ops_run_fini) struct ops_run o = {.cfg = NULL};
-    struct bench_top ceilings = {0};
-    PP_TRY(ops_run_make(spec, &o));
-    if (spec->ceilings)
-        PP_TRY(ceilings_of(o.cfg, &ceilings));
-    return ops_print(&ceilings, &o.run, o.costs, h, format, f);
+    struct bench_top top = {0};
+    PP_TRY(ops_run_make(cfg, seconds, &o));
+    if (ceilings)
+        PP_TRY(measure_ceilings(o.cfg, &top));
+    return ops_print(&top, &o.run, o.costs, h, format, f);
 }

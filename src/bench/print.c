@@ -6,15 +6,14 @@
 #include <string.h>
 
 #include "bench.h"
-#include "table.h"
 #include "ppcli/base/base.h"
 
 #define MIB (1024.0 * 1024.0)
 
 /* ---- axes */
 
-/* Those have columns of their own, or are set by the benchmark itself. */
-static bool is_own(const char *key)
+/* Does the key have a column of its own, or does the benchmark set it? */
+static bool has_own_column(const char *key)
 {
     return strncmp(key, "data.", 5) == 0 ||
            pp_has_word("pipeline.stages pipeline.schedule pipeline.microbatches pipeline.replicas "
@@ -22,7 +21,7 @@ static bool is_own(const char *key)
                        key);
 }
 
-static int differs(const struct pp_bench *b, int key, bool *out)
+static int find_difference(const struct pp_bench *b, int key, bool *out)
 {
     PP_TAKE(char, first, PP_CONFIG_VALUE_MAX);
     PP_TAKE(char, other, PP_CONFIG_VALUE_MAX);
@@ -40,8 +39,8 @@ static int find_axes(const struct pp_bench *b, struct bench_axes *out)
     out->n = 0;
     for (int k = 0; k < pp_config_key_count() && out->n < BENCH_AXES_MAX; k++) {
         bool varies = false;
-        if (!is_own(pp_config_key_name(k)))
-            PP_TRY(differs(b, k, &varies));
+        if (!has_own_column(pp_config_key_name(k)))
+            PP_TRY(find_difference(b, k, &varies));
         if (varies)
             out->keys[out->n++] = k;
     }
@@ -76,208 +75,88 @@ static void print_header(const struct pp_bench *b, const struct pp_bench_header 
             b->repeat, pp_plural(b->repeat));
 }
 
-static int print_ceilings(const struct pp_ceilings *c, bool device, FILE *f)
+/* A row of the tables of ceilings. */
+struct ceiling_row {
+    char what[96], one[64], all[32];
+};
+
+static void print_rate(char out[32], double x, double scale)
 {
-    char all[32], each[64] = "";
-    snprintf(all, sizeof(all), "%d cores at once", c->cores);
-    const struct table_column columns[] = {TABLE_LEFT("ceiling", NULL),
-                                           TABLE_NUMBER("one core", NULL, "%.1f", 1e-9),
-                                           TABLE_NUMBER(all, NULL, "%.1f", 1e-9)};
-    struct table t;
+    snprintf(out, 32, "%.1f", x * scale);
+}
+
+static void print_ceilings(const struct pp_ceilings *c, bool device, FILE *f)
+{
+    char all[32];
+    const struct pp_column columns[] = {
+        {NULL, "ceiling", PP_FIELD(struct ceiling_row, what)},
+        {NULL, "one core", PP_FIELD(struct ceiling_row, one), .right = true},
+        {NULL, all, PP_FIELD(struct ceiling_row, all), .right = true},
+        {0}};
+    struct ceiling_row rows[6] = {{.what = ""},
+                                  {.what = ""},
+                                  {.what = "the same, ppcli's own products, GF/s"},
+                                  {.what = ""},
+                                  {.what = "core to core, one way, ns"},
+                                  {.what = "GPU", .one = "none"}};
     if (c->cores == 0)
-        return 0;
-    PP_TRY(table_create(&t, device ? 5 : 6, columns, 3));
+        return;
+    snprintf(all, sizeof(all), "%d cores at once", c->cores);
+    snprintf(rows[0].what, 96, "multiply-add in registers (%s), GF/s", c->isa);
     for (int i = 0; i < c->fma_cores && i < 4; i++)
-        pp_text_add(each, sizeof(each), "%s%.1f", i > 0 ? ", " : "", c->fma_core[i] * 1e-9);
-    table_text(&t, "multiply-add in registers (%s), GF/s", c->isa);
-    table_text(&t, "%s", each);
-    table_number(&t, c->fma_all);
-    table_row(&t, 1);
-    table_text(&t, "matrix product %d x %d x %d, BLAS library, GF/s", c->gemm_n, c->gemm_n,
-               c->gemm_n);
-    table_number(&t, c->blas_core);
-    table_number(&t, c->blas_all);
-    table_row(&t, 2);
-    table_text(&t, "the same, ppcli's own products, GF/s");
+        pp_text_add(rows[0].one, 64, "%s%.1f", i > 0 ? ", " : "", c->fma_core[i] * 1e-9);
+    print_rate(rows[0].all, c->fma_all, 1e-9);
+    snprintf(rows[1].what, 96, "matrix product %d x %d x %d, BLAS library, GF/s", c->gemm_n,
+             c->gemm_n, c->gemm_n);
+    print_rate(rows[1].one, c->blas_core, 1e-9);
+    print_rate(rows[1].all, c->blas_all, 1e-9);
     if (c->own_core > 0) {
-        table_number(&t, c->own_core);
-        table_number(&t, c->own_all);
+        print_rate(rows[2].one, c->own_core, 1e-9);
+        print_rate(rows[2].all, c->own_all, 1e-9);
     }
-    table_row(&t, 3);
-    table_text(&t, "memory, triad of %.0f MiB, GB/s", (double)c->triad_bytes / MIB);
-    table_number(&t, c->triad_core);
-    table_number(&t, c->triad_all);
-    table_row(&t, 4);
-    table_text(&t, "core to core, one way, ns");
-    table_skip(&t, 1);
+    snprintf(rows[3].what, 96, "memory, triad of %.0f MiB, GB/s", (double)c->triad_bytes / MIB);
+    print_rate(rows[3].one, c->triad_core, 1e-9);
+    print_rate(rows[3].all, c->triad_all, 1e-9);
     if (c->ping_pong > 0)
-        table_text(&t, "%.0f", c->ping_pong * 1e9);
-    if (!device) {
-        table_row(&t, 5);
-        table_text(&t, "GPU");
-        table_text(&t, "none");
-    }
+        snprintf(rows[4].all, 32, "%.0f", c->ping_pong * 1e9);
     fputc('\n', f);
-    table_markdown(&t, f);
-    table_fini(&t);
-    return 0;
+    pp_listing_print(columns, &(struct pp_listing){rows, sizeof(*rows), device ? 5 : 6},
+                     PP_LISTING_MARKDOWN, 0, f);
 }
 
 /* A device of its own. */
-static int print_device(const struct pp_device_ceilings *c, FILE *f)
+static void print_device(const struct pp_device_ceilings *c, FILE *f)
 {
-    const struct table_column columns[] = {TABLE_LEFT("ceiling of the device", NULL),
-                                           TABLE_TEXT(c->name, NULL)};
-    struct table t;
+    const struct pp_column columns[] = {
+        {NULL, "ceiling of the device", PP_FIELD(struct ceiling_row, what)},
+        {NULL, c->name, PP_FIELD(struct ceiling_row, one), .right = true},
+        {0}};
+    struct ceiling_row rows[7] = {[4] = {.what = "smallest op: enqueued by the host, us"},
+                                  [5] = {.what = "smallest op: from one to the next, us"}};
     if (!c->name[0])
-        return 0;
-    PP_TRY(table_create(&t, 7, columns, 2));
+        return;
     for (int i = 0; i < 3; i++) {
-        table_row(&t, i);
-        table_text(&t, "matrix product %d x %d x %d, %s, TF/s", c->gemm_n, c->gemm_n, c->gemm_n,
-                   pp_precision_name((enum pp_precision)i));
-        table_text(&t, "%.1f", c->gemm[i] * 1e-12);
+        snprintf(rows[i].what, 96, "matrix product %d x %d x %d, %s, TF/s", c->gemm_n, c->gemm_n,
+                 c->gemm_n, pp_precision_name((enum pp_precision)i));
+        print_rate(rows[i].one, c->gemm[i], 1e-12);
     }
-    table_row(&t, 3);
-    table_text(&t, "copy of %.0f MiB in its memory, read and written, GB/s",
-               (double)c->copy_bytes / MIB);
-    table_text(&t, "%.1f", c->copy * 1e-9);
-    table_row(&t, 4);
-    table_text(&t, "smallest op: enqueued by the host, us");
-    table_text(&t, "%.2f", c->launch * 1e6);
-    table_row(&t, 5);
-    table_text(&t, "smallest op: from one to the next, us");
-    table_text(&t, "%.2f", c->op * 1e6);
-    table_row(&t, 6);
-    table_text(&t, "the same inside a graph of %d, us", c->nodes);
-    table_text(&t, c->nodes > 0 ? "%.2f" : "no graphs", c->node * 1e6);
+    snprintf(rows[3].what, 96, "copy of %.0f MiB in its memory, read and written, GB/s",
+             (double)c->copy_bytes / MIB);
+    print_rate(rows[3].one, c->copy, 1e-9);
+    snprintf(rows[4].one, 64, "%.2f", c->launch * 1e6);
+    snprintf(rows[5].one, 64, "%.2f", c->op * 1e6);
+    snprintf(rows[6].what, 96, "the same inside a graph of %d, us", c->nodes);
+    snprintf(rows[6].one, 64, c->nodes > 0 ? "%.2f" : "no graphs", c->node * 1e6);
     fputc('\n', f);
-    table_markdown(&t, f);
-    table_fini(&t);
-    return 0;
+    pp_listing_print(columns, &(struct pp_listing){rows, sizeof(*rows), 7}, PP_LISTING_MARKDOWN, 0,
+                     f);
 }
 
-/* ---- rows: one table for all formats */
+/* ---- what the table means */
 
-/* Its ranks waited for a core: these are not the figures of its shape. */
-static bool is_spoiled(const struct pp_bench_figures *g)
+bool bench_is_spoiled(const struct pp_bench_figures *g)
 {
     return g->valid && g->waited >= PP_BUBBLE_WAITED;
-}
-
-static void put_figures(struct table *t, const struct pp_bench_row *row,
-                        const struct pp_bench_figures *g)
-{
-    const double figures[] = {g->sps_mean,
-                              g->sps_sd,
-                              g->step_p50,
-                              g->step_p99,
-                              row->bubble_ideal,
-                              g->bubble_predicted,
-                              g->bubble.idle,
-                              g->bubble.schedule,
-                              g->bubble.imbalance,
-                              g->bubble.waiting,
-                              g->flops,
-                              g->bytes,
-                              g->of_peak,
-                              g->of_limit,
-                              g->bound,
-                              (double)row->peak_bytes,
-                              g->x1,
-                              g->relative,
-                              g->waited};
-    const bool optional[] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-                             0, 0, 1, 1, 1, 0, 1, 0, 1}; /* 0: unknown */
-    table_text(t, "%s%.0f ± %.0f", is_spoiled(g) ? "! " : "", g->sps_mean, g->sps_sd);
-    for (size_t k = 0; k < sizeof(figures) / sizeof(figures[0]); k++)
-        if (optional[k] && figures[k] <= 0)
-            table_skip(t, 1);
-        else
-            table_number(t, figures[k]);
-    table_text(t, "%s", g->limit);
-}
-
-/* The rows, and after t->rows the references, with all that any format shows. */
-static int make_table(const struct pp_bench *b, const struct pp_bench_header *h,
-                      const struct bench_axes *axes, struct table *t)
-{
-    static const struct table_column first[] = {
-        TABLE_CSV("commit"),
-        TABLE_CSV("date"),
-        TABLE_CSV("cpu"),
-        TABLE_CSV("model"),
-        TABLE_NUMBER("stages", "stages", "%.0f", 1),
-        TABLE_NUMBER("replicas", "replicas", "%.0f", 1),
-        TABLE_NUMBER("threads", "threads", "%.0f", 1),
-        TABLE_LEFT("schedule", "schedule"),
-        TABLE_NUMBER("micro-batches", "microbatches", "%.0f", 1),
-        TABLE_NUMBER(NULL, "batch_size", "%.0f", 1)};
-    static const struct table_column last[] = {
-        TABLE_TEXT("samples/s", NULL),
-        TABLE_NUMBER(NULL, "samples_per_second", "%g", 1),
-        TABLE_NUMBER(NULL, "samples_per_second_sd", "%g", 1),
-        TABLE_NUMBER("ms/step p50", "step_seconds_p50", TABLE_DIGITS, 1e3),
-        TABLE_NUMBER("p99", "step_seconds_p99", TABLE_DIGITS, 1e3),
-        TABLE_NUMBER("bubble ideal", "bubble_ideal", "%.1f %%", 100),
-        TABLE_NUMBER(NULL, "bubble_predicted", "%g", 1),
-        TABLE_NUMBER("measured", "bubble_measured", "%.1f %%", 100),
-        TABLE_NUMBER("= schedule", "bubble_schedule", "%.1f", 100),
-        TABLE_NUMBER("+ imbalance", "bubble_imbalance", "%.1f", 100),
-        TABLE_NUMBER("+ waiting", "bubble_waiting", "%.1f", 100),
-        TABLE_NUMBER("GF/s", "flops_per_second", TABLE_DIGITS, 1e-9),
-        TABLE_NUMBER("GB/s", "bytes_per_second", TABLE_DIGITS, 1e-9),
-        TABLE_NUMBER("of peak", "of_peak", "%.1f %%", 100),
-        TABLE_NUMBER(NULL, "of_limit", "%g", 1),
-        TABLE_NUMBER("bound", "bound", "%.3f", 1),
-        TABLE_NUMBER("peak MiB", "peak_bytes", "%.1f", 1 / MIB),
-        TABLE_NUMBER("x1", "x1", "%.3f", 1),
-        TABLE_NUMBER("relative", "relative", "%.3f", 1),
-        TABLE_NUMBER(NULL, "waited_for_core", "%g", 1),
-        TABLE_LEFT("limit", "limit"),
-        TABLE_LEFT("check", "check"),
-        TABLE_TEXT(NULL, "why")};
-    const int n_first = sizeof(first) / sizeof(first[0]), n_last = sizeof(last) / sizeof(last[0]);
-    PP_TAKE(char, value, PP_CONFIG_VALUE_MAX);
-    PP_TRY(table_create(t, b->n + b->n_references, first, n_first));
-    for (int k = 0; k < axes->n; k++) {
-        const char *key = pp_config_key_name(axes->keys[k]), *dot = strchr(key, '.');
-        const struct table_column axis = {dot ? dot + 1 : key, key, .csv = true};
-        table_add(t, &axis, 1);
-    }
-    table_add(t, last, n_last);
-    for (int i = 0; i < t->rows; i++) {
-        const struct pp_bench_row *row = i < b->n ? &b->rows[i] : &b->references[i - b->n];
-        struct pp_bench_figures g;
-        pp_bench_figures(b, row, &g);
-        table_row(t, i);
-        table_text(t, "%s", h->commit);
-        table_text(t, "%s", h->date);
-        table_text(t, "%s", h->cpu);
-        table_text(t, "%s", h->model);
-        table_number(t, row->stages);
-        table_number(t, row->replicas);
-        table_number(t, row->threads);
-        table_text(t, "%s", row->schedule);
-        table_number(t, row->microbatches);
-        table_number(t, row->batch);
-        for (int k = 0; k < axes->n; k++) {
-            PP_TRY(pp_config_key_value(row->cfg, axes->keys[k], value, PP_CONFIG_VALUE_MAX));
-            table_text(t, "%s", value);
-        }
-        if (g.valid)
-            put_figures(t, row, &g);
-        else
-            table_skip(t, n_last - 2);
-        table_text(t, "%s",
-                   row->skipped[0] ? "skipped"
-                   : !g.valid      ? "INVALID"
-                   : row->exact    ? "ok"
-                                   : "~");
-        table_text(t, "%s", row->skipped[0] ? row->skipped : row->invalid);
-    }
-    t->rows = b->n; /* Markdown and CSV have no rows of references */
-    return 0;
 }
 
 static void print_reasons(const struct pp_bench *b, FILE *f)
@@ -325,7 +204,7 @@ static void print_spoiled(const struct pp_bench *b, int cores, FILE *f)
         const struct pp_bench_row *row = &b->rows[i];
         struct pp_bench_figures g;
         pp_bench_figures(b, row, &g);
-        if (is_spoiled(&g)) {
+        if (bench_is_spoiled(&g)) {
             fprintf(
                 f,
                 "- !: %s: row %d (stages %d, %s, micro-batches %d): ranks waited %.0f %% of the "
@@ -383,13 +262,18 @@ static void print_legend(const struct pp_bench *b, FILE *f)
     }
 }
 
-static void print_md(const struct pp_bench *b, const struct table *t, int cores, FILE *f)
+static void print_rows_table(const struct pp_bench *b, const struct pp_bench_header *h,
+                             const struct bench_lines *lines, const struct pp_listing *rows,
+                             FILE *f)
 {
+    print_header(b, h, f);
+    print_ceilings(&b->ceilings, b->device.name[0] != '\0', f);
+    print_device(&b->device, f);
     fputc('\n', f);
-    table_markdown(t, f);
+    pp_listing_print(lines->columns, rows, PP_LISTING_MARKDOWN, 0, f);
     fputc('\n', f);
     print_reasons(b, f);
-    print_spoiled(b, cores, f);
+    print_spoiled(b, h->cores, f);
     print_fastest(b, f);
     print_legend(b, f);
 }
@@ -398,19 +282,16 @@ int pp_bench_print(const struct pp_bench *b, const struct pp_bench_header *h,
                    enum pp_bench_format format, FILE *f)
 {
     struct bench_axes axes;
-    PP_OWN(table_fini) struct table t = {0};
+    PP_OWN(bench_lines_fini) struct bench_lines lines = {0};
     PP_TRY(find_axes(b, &axes));
-    PP_TRY(make_table(b, h, &axes, &t));
-    if (format == PP_BENCH_CSV) {
-        table_csv(&t, f);
-    } else if (format == PP_BENCH_MD) {
-        print_header(b, h, f);
-        PP_TRY(print_ceilings(&b->ceilings, b->device.name[0] != '\0', f));
-        PP_TRY(print_device(&b->device, f));
-        print_md(b, &t, h->cores, f);
-    } else {
-        PP_TRY(bench_print_json(b, h, &axes, &t, f));
-    }
+    PP_TRY(bench_lines_make(b, h, &axes, &lines));
+    struct pp_listing rows = {lines.at, sizeof(*lines.at), lines.rows};
+    if (format == PP_BENCH_CSV)
+        pp_listing_print(lines.columns, &rows, PP_LISTING_CSV, 0, f);
+    else if (format == PP_BENCH_MD)
+        print_rows_table(b, h, &lines, &rows, f);
+    else
+        bench_print_json(b, h, &lines, f);
     return bench_written(f);
 }
 

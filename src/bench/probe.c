@@ -122,8 +122,8 @@ static int put_together(const struct meter *m, const struct probe_report *all,
     return pp_forecast_explain(forecast, idle, &p->bubble);
 }
 
-/* Collective: everything to rank 0. */
-static int finish(struct meter *m, const struct probe_report *mine)
+/* Sends all reports to rank 0. Collective. */
+static int gather_reports(struct meter *m, const struct probe_report *mine)
 {
     const struct pp_layout *l = m->w->run->layout;
     PP_OWN(pp_forecast_destroy) struct pp_forecast *forecast = NULL;
@@ -140,7 +140,7 @@ static int finish(struct meter *m, const struct probe_report *mine)
     return put_together(m, all, forecast);
 }
 
-static int work(struct pp_worker *w, void *ctx)
+static int run_worker(struct pp_worker *w, void *ctx)
 {
     struct probe *probe = ctx;
     struct meter *m = &(struct meter){.w = w, .probe = probe};
@@ -160,7 +160,7 @@ static int work(struct pp_worker *w, void *ctx)
         return rc;
     }
     mine.bytes = pp_exec_bytes(w->x)->total;
-    return finish(m, &mine);
+    return gather_reports(m, &mine);
 }
 
 /* ---- runs */
@@ -210,7 +210,7 @@ int probe_run(struct prober *p, struct pp_config *cfg, struct probe *probe)
     struct pp_train_options options = p->options;
     bool speaks;
     if (probe) {
-        options.work = work;
+        options.work = run_worker;
         options.work_ctx = probe;
         probe->ends_ns = p->ends_ns;
         options.data[0] = p->data[0];

@@ -173,9 +173,9 @@ int pp_bench_check(struct pp_config *const *configs, int n)
 
 #define IDENTITY_MAX 160
 
-/* Everything that may change a bit of the weights, but for the number of steps; and not how far a
- * row may be away from its reference. */
-static int identity(const struct pp_config *cfg, char out[IDENTITY_MAX])
+/* Prints everything that may change a bit of the weights, except the number of steps and how far a
+ * row may differ from its reference. */
+static int print_identity(const struct pp_config *cfg, char out[IDENTITY_MAX])
 {
     static const char *const keys[][2] = {{"train.exact", "on"}, {"train.coalesce", "0"}};
     PP_OWN_MEMORY struct pp_config *copy = NULL;
@@ -221,7 +221,7 @@ int bench_begin_with_one(struct pp_bench *b, int n, int processes)
     return bench_row_make(b->rows, cfg, processes);
 }
 
-static bool serves(const struct pp_bench_row *row)
+static bool can_be_reference(const struct pp_bench_row *row)
 {
     return !row->skipped[0] && row->stages == 1 && !row->processes && row->exact;
 }
@@ -235,9 +235,9 @@ int bench_find_references(struct pp_bench *b, int processes)
         struct pp_bench_row *row = &b->rows[i];
         if (row->skipped[0])
             continue;
-        PP_TRY(identity(row->cfg, mine));
+        PP_TRY(print_identity(row->cfg, mine));
         for (int r = 0; r < b->n_references && row->reference < 0; r++) {
-            PP_TRY(identity(b->references[r].cfg, other));
+            PP_TRY(print_identity(b->references[r].cfg, other));
             row->reference = strcmp(mine, other) == 0 ? r : -1;
         }
         if (row->reference < 0) {
@@ -247,7 +247,7 @@ int bench_find_references(struct pp_bench *b, int processes)
             PP_TRY(make_reference(row, processes, ref));
             ref->reference = row->reference;
         }
-        if (serves(row) && b->reference_row[row->reference] < 0)
+        if (can_be_reference(row) && b->reference_row[row->reference] < 0)
             b->reference_row[row->reference] = i;
     }
     return 0;

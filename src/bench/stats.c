@@ -49,9 +49,10 @@ static struct pp_bubble median_bubble(const struct pp_bench *b, const struct pp_
     return row->samples[near].bubble;
 }
 
-/* A round is the same minute for both: what disturbed the machine in it is in both. */
-static double ratio(const struct pp_bench *b, const struct pp_bench_row *row,
-                    const struct pp_bench_row *to)
+/* Returns the median ratio of two rows over the rounds. Both ran in the same minute of a round, so what
+ * disturbed the machine slowed down both. */
+static double median_ratio(const struct pp_bench *b, const struct pp_bench_row *row,
+                           const struct pp_bench_row *to)
 {
     double values[ROUNDS_MAX];
     int n = b->repeat < ROUNDS_MAX ? b->repeat : ROUNDS_MAX;
@@ -109,16 +110,16 @@ void pp_bench_figures(const struct pp_bench *b, const struct pp_bench_row *row,
     if (out->limit[0])
         out->of_limit = fmax(out->of_peak, out->bytes / top.bytes);
     const struct pp_bench_row *one = bench_reference(b, row->reference);
-    out->x1 = is_good(b, one) ? ratio(b, row, one) : 0;
+    out->x1 = is_good(b, one) ? median_ratio(b, row, one) : 0;
     for (int i = 0; i < b->n && out->relative == 0; i++)
-        out->relative = is_good(b, &b->rows[i]) ? ratio(b, row, &b->rows[i]) : 0;
+        out->relative = is_good(b, &b->rows[i]) ? median_ratio(b, row, &b->rows[i]) : 0;
 }
 
 /* ---- confidence */
 
-/* Student's t with df degrees of freedom: the part between -t and t, by Simpson's rule in the
- * angle, where the density has no tails. */
-static double between(double t, double df)
+/* Returns the probability between -t and t of Student's t with df degrees of freedom, by Simpson's rule
+ * in the angle, where the density has no tails. */
+static double probability_between(double t, double df)
 {
     double end = atan(t / sqrt(df)), h = end / PIECES, sum = 0;
     for (int i = 0; i <= PIECES; i++) {
@@ -129,13 +130,13 @@ static double between(double t, double df)
     return 2 * sum * h / 3 * exp(log_scale) / sqrt(M_PI);
 }
 
-/* The t that 95 % lie between. df >= 1. */
-static double critical(double df)
+/* Returns the t with 95 % of the probability between -t and t. df >= 1. */
+static double find_critical_t(double df)
 {
     double low = 1.9, high = 13;
     for (int i = 0; i < 60; i++) {
         double middle = (low + high) / 2;
-        if (between(middle, df) < 0.95)
+        if (probability_between(middle, df) < 0.95)
             low = middle;
         else
             high = middle;
@@ -143,7 +144,7 @@ static double critical(double df)
     return (low + high) / 2;
 }
 
-static void moments(const double *values, int n, double *mean, double *variance)
+static void compute_moments(const double *values, int n, double *mean, double *variance)
 {
     double sum = 0, squares = 0;
     for (int i = 0; i < n; i++)
@@ -160,8 +161,8 @@ bool pp_bench_change(const double *old_values, int n_old, const double *new_valu
                      double *change, double *low, double *high)
 {
     double old_mean, old_var, new_mean, new_var;
-    moments(old_values, n_old, &old_mean, &old_var);
-    moments(new_values, n_new, &new_mean, &new_var);
+    compute_moments(old_values, n_old, &old_mean, &old_var);
+    compute_moments(new_values, n_new, &new_mean, &new_var);
     double difference = new_mean - old_mean, variance = old_var + new_var;
     *change = expm1(difference);
     if (n_old < 2 || n_new < 2)
@@ -171,7 +172,7 @@ bool pp_bench_change(const double *old_values, int n_old, const double *new_valu
         df = variance * variance /
              (old_var * old_var / (n_old - 1) + new_var * new_var / (n_new - 1));
     }
-    double reach = critical(df < 1 ? 1 : df) * sqrt(variance);
+    double reach = find_critical_t(df < 1 ? 1 : df) * sqrt(variance);
     *low = expm1(difference - reach);
     *high = expm1(difference + reach);
     return true;

@@ -128,9 +128,9 @@ static int measure_rows(const struct request *q, const struct pp_sweep *s)
         pp_bench_describe(s->configs[0], pp_mpi_launched(), &header);
     if (q->handover || q->ops) {
         FILE *f = is_file ? file.f : stdout;
-        struct pp_bench_ops_spec ops = {s->configs[0], q->seconds, !q->no_ceilings};
-        int rc = q->handover ? pp_bench_handover(&header, same, format, speaks, f)
-                             : pp_bench_ops(&ops, &header, format, f);
+        int rc = q->handover
+                     ? pp_bench_handover(&header, same, format, f)
+                     : pp_bench_ops(s->configs[0], q->seconds, !q->no_ceilings, &header, format, f);
         return close_output(&file, rc, rc == 0 || rc == PP_ECHECK);
     }
     int rc = run_rows(q, s, same, &bench);

@@ -207,8 +207,7 @@ static int measure_machine(const struct asked *w)
     PP_OWN(pp_machine_plan_fini) struct pp_machine_plan p = {.ranks = 0};
     PP_TRY(pp_cli_check_output("-o", w->output));
     PP_TRY(pp_cli_load_config(w->config, &w->settings, &p.cfg));
-    int rc = pp_bench_machine(&p);
-    rc = rc < 0 ? rc : pp_bench_machine_write(w->config, p.cfg, &p.cluster, w->output);
+    int rc = pp_bench_machine(&p, w->config, w->output);
     return pp_cli_config_verdict(p.cfg, rc);
 }
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SVG to a file as it is, or as PDF or PNG by the program rsvg-convert. */
-#include "ppcli/show/draw.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include <unistd.h>
 
 #include "ppcli/base/files.h"
+#include "ppcli/show/report.h"
 
 struct picture {
     const char *format;

@@ -78,15 +78,15 @@ void draw_costs(const struct pp_drawing *d, char *out, size_t bytes)
         pp_text_add(out, bytes, "%g", c->latency);
 }
 
-static int digits(int x)
+static int count_digits(int x)
 {
     return snprintf(NULL, 0, "%d", x);
 }
 
 int draw_label_length(const struct pp_plan *plan)
 {
-    int n = 1 + digits(plan->geometry.microbatches - 1);
-    return plan->geometry.chunks > 1 ? n + digits(plan->n_virtual - 1) : n;
+    int n = 1 + count_digits(plan->geometry.microbatches - 1);
+    return plan->geometry.chunks > 1 ? n + count_digits(plan->n_virtual - 1) : n;
 }
 
 int draw_label(const struct pp_plan *plan, const struct pp_action *a, int room,

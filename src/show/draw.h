@@ -1,9 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Declarations of ppcli/show/draw.h that only this module uses. */
+/* Pictures of plans and runs. Local to show. */
 #ifndef PPCLI_SRC_SHOW_DRAW_H
 #define PPCLI_SRC_SHOW_DRAW_H
 
-#include "ppcli/show/draw.h"
+#include "ppcli/show/report.h"
+#include "ppcli/sim/trace.h"
+
+/*
+ * A simulated plan for people and for other programs: a grid of characters, an SVG picture, a trace
+ * for Perfetto or chrome://tracing, and figures as JSON. Pure output: everything shown is in the
+ * plan and in the result of its simulation.
+ */
+
+#define PP_CELL_LABEL 32 /* room for "1023F65534" */
+#define PP_CURVE_NAME 128
 
 struct pp_lane_cell {
     double start, end;
@@ -50,7 +60,7 @@ int pp_draw_grid(const struct pp_drawing *d, FILE *f);
 /* The grid of pp_sim_textbook(). Errors: as above. */
 int pp_draw_textbook(const struct pp_plan *plan, FILE *f);
 
-/* See ppcli/show/draw.h. Errors: PP_EIO. */
+/* The picture as SVG. Errors: PP_EIO. */
 int pp_draw_svg(const struct pp_drawing *d, FILE *f);
 
 /* Trace events as in ppcli/sim/trace.h: a slice for every action (two for a B: I and W) and for every

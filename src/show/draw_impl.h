@@ -3,7 +3,7 @@
 #ifndef PPCLI_SHOW_DRAW_IMPL_H
 #define PPCLI_SHOW_DRAW_IMPL_H
 
-#include "ppcli/show/draw.h"
+#include "draw.h"
 
 #define PP_DRAW_SHADES                                                                             \
     4 /* colours of an op, for the first, second, ... chunk of a rank; they repeat */

@@ -3,7 +3,8 @@
 #include "draw_impl.h"
 #include "draw.h"
 
-#include "ppcli/base/files.h"
+#include "ppcli/base/base.h"
+#include "results.h"
 
 /* Slots of the channels that end at a rank: the messages it can hold. */
 static int64_t message_slots(const struct pp_plan *plan, int rank)
@@ -14,23 +15,38 @@ static int64_t message_slots(const struct pp_plan *plan, int rank)
     return n;
 }
 
-static void print_rank(const struct pp_drawing *d, int r, struct pp_json *j)
-{
-    const struct pp_sim_result *res = d->result;
-    pp_json_object(j, NULL);
-    pp_json_int(j, "rank", r);
-    pp_json_dbl(j, "work", res->work[r]);
-    pp_json_dbl(j, "idle", res->idle[r]);
-    pp_json_dbl(j, "first_start", res->first_start[r]);
-    pp_json_dbl(j, "last_end", res->last_end[r]);
-    pp_json_int(j, "peak_chunks", res->peak[r]);
-    pp_json_int(j, "message_slots", message_slots(d->plan, r));
-    if (d->bytes)
-        pp_json_uint(j, "peak_bytes", d->bytes[r]);
-    pp_json_end(j);
-}
+struct rank_row {
+    int rank, peak;
+    double work, idle, first_start, last_end;
+    int64_t slots;
+    size_t bytes;
+    bool has_bytes;
+};
 
-/* What is the same everywhere as one number, of a whole rank; else a number for each. */
+PP_HAS(has_bytes, struct rank_row, row->has_bytes)
+
+#define RANK(m) PP_FIELD(struct rank_row, m)
+static const struct pp_column rank_columns[] = {
+    {"rank", RANK(rank), .help = "its number"},
+    {"work", RANK(work), .help = "time that it computes, and that it does not"},
+    {"idle", RANK(idle)},
+    {"first_start", RANK(first_start), .help = "of its first and of its last action"},
+    {"last_end", RANK(last_end)},
+    {"peak_chunks", RANK(peak), .help = "activations that it holds at most, each of a chunk"},
+    {"message_slots", RANK(slots), .help = "messages that it can hold"},
+    {"peak_bytes", RANK(bytes), .has = has_bytes, .help = "its memory; with a config"},
+    {0}};
+
+struct plan_document {
+    const struct pp_drawing *d;
+    const char *schedule;
+    struct pp_geometry g;
+    int microbatches, copies, coalesce;
+    double makespan, bubble, bubble_global, bubble_span;
+    struct pp_listing ranks;
+};
+
+/* Prints one number, of a whole rank, where all are the same; else a number for each. */
 static void print_cost(struct pp_json *j, const char *name, const double *x, int step, int n,
                        int share)
 {
@@ -44,39 +60,68 @@ static void print_cost(struct pp_json *j, const char *name, const double *x, int
     pp_json_end(j);
 }
 
+static void put_costs(const void *document, const char *key, struct pp_json *j)
+{
+    const struct pp_drawing *d = ((const struct plan_document *)document)->d;
+    int n = d->plan->n_virtual, share = d->plan->geometry.chunks / d->plan->copies;
+    pp_json_object(j, key);
+    print_cost(j, "f", d->costs->f, 1, n, share);
+    print_cost(j, "i", d->costs->i, 1, n, share);
+    print_cost(j, "w", d->costs->w, 1, n, share);
+    if (d->costs->transfer && n > 1)
+        print_cost(j, "comm", d->costs->transfer, 2, n - 1, 1);
+    else
+        pp_json_dbl(j, "comm", d->costs->latency);
+    pp_json_end(j);
+}
+
+#define PLAN(m) PP_FIELD(struct plan_document, m)
+const struct pp_column pp_plan_columns[] = {
+    PP_SCHEMA(1),
+    {"schedule", PLAN(schedule), .help = "its name"},
+    {"stages", PLAN(g.stages), .help = "the shape"},
+    {"chunks", PLAN(g.chunks)},
+    {"microbatches", PLAN(microbatches)},
+    {"weight_copies", PLAN(copies), .help = "2 where a pipeline runs in both directions"},
+#define PP_KEY(section, TYPE, k, ...) {#k, PLAN(g.k), .help = "as pipeline." #k},
+#include "ppcli/base/keys_schedule.def"
+#undef PP_KEY
+    {"coalesce", PLAN(coalesce), .help = "micro-batches whose weight gradients are one product"},
+    {"costs", .put = put_costs, .type = "number or numbers by name",
+     .help = "`f`, `i`, `w`, `comm`: of a whole rank, or a list where stages differ"},
+    {"makespan", PLAN(makespan), .help = "time of a step"},
+    {"bubble", PLAN(bubble), .help = "idle share of the ranks' time"},
+    {"bubble_global", PLAN(bubble_global), .help = "as the zero-bubble papers define them"},
+    {"bubble_span", PLAN(bubble_span)},
+    {"ranks", PLAN(ranks), .inner = rank_columns, .help = "in their order"},
+    {0}};
+
 int pp_draw_json(const struct pp_drawing *d, FILE *f)
 {
     const struct pp_geometry *g = &d->plan->geometry;
-    struct pp_json j = pp_json_begin(f, 2);
-    pp_json_int(&j, "schema", 1);
-    pp_json_str(&j, "schedule", draw_name(d->plan));
-    pp_json_int(&j, "stages", g->stages);
-    pp_json_int(&j, "chunks", g->chunks);
-    pp_json_int(&j, "microbatches", (int64_t)d->plan->copies * g->microbatches);
-    pp_json_int(&j, "weight_copies", d->plan->copies);
-#define PP_KEY(section, TYPE, k, ...) pp_json_dbl(&j, #k, g->k);
-#include "ppcli/base/keys_schedule.def"
-#undef PP_KEY
-    pp_json_int(&j, "coalesce", g->coalesce > 1 ? g->coalesce : 1);
-    pp_json_object(&j, "costs");
-    int n = d->plan->n_virtual;
-    int share = g->chunks / d->plan->copies;
-    print_cost(&j, "f", d->costs->f, 1, n, share);
-    print_cost(&j, "i", d->costs->i, 1, n, share);
-    print_cost(&j, "w", d->costs->w, 1, n, share);
-    if (d->costs->transfer && n > 1)
-        print_cost(&j, "comm", d->costs->transfer, 2, n - 1, 1);
-    else
-        pp_json_dbl(&j, "comm", d->costs->latency);
-    pp_json_end(&j);
-    pp_json_dbl(&j, "makespan", d->result->makespan);
-    pp_json_dbl(&j, "bubble", d->result->bubble);
-    pp_json_dbl(&j, "bubble_global", d->result->bubble_global);
-    pp_json_dbl(&j, "bubble_span", d->result->bubble_span);
-    pp_json_array(&j, "ranks");
+    const struct pp_sim_result *res = d->result;
+    PP_TAKE(struct rank_row, ranks, g->stages);
     for (int r = 0; r < g->stages; r++)
-        print_rank(d, r, &j);
-    pp_json_end(&j);
-    pp_json_end(&j);
+        ranks[r] = (struct rank_row){.rank = r,
+                                     .peak = res->peak[r],
+                                     .work = res->work[r],
+                                     .idle = res->idle[r],
+                                     .first_start = res->first_start[r],
+                                     .last_end = res->last_end[r],
+                                     .slots = message_slots(d->plan, r),
+                                     .bytes = d->bytes ? d->bytes[r] : 0,
+                                     .has_bytes = d->bytes};
+    struct plan_document p = {.d = d,
+                              .schedule = draw_name(d->plan),
+                              .g = *g,
+                              .microbatches = d->plan->copies * g->microbatches,
+                              .copies = d->plan->copies,
+                              .coalesce = g->coalesce > 1 ? g->coalesce : 1,
+                              .makespan = res->makespan,
+                              .bubble = res->bubble,
+                              .bubble_global = res->bubble_global,
+                              .bubble_span = res->bubble_span,
+                              .ranks = {ranks, sizeof(*ranks), g->stages}};
+    pp_document_json(pp_plan_columns, &p, f);
     return draw_written(f);
 }

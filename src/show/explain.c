@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What `ppcli explain` found out, for people and for programs. */
-#include "ppcli/show/results.h"
+#include "results.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -54,7 +54,8 @@ static int print_config(const struct pp_config *cfg, FILE *f)
 }
 
 /* "linear + relu", "9 ops" */
-static void layer_kind(const struct pp_model *m, const struct pp_layer *l, char *out, size_t bytes)
+static void describe_kind(const struct pp_model *m, const struct pp_layer *l, char *out,
+                          size_t bytes)
 {
     const struct pp_node *n = &m->nodes[l->first_node];
     bool one = l->first_node == l->last_node, plain = n->activation == PP_ACT_NONE;
@@ -67,7 +68,7 @@ static void layer_kind(const struct pp_model *m, const struct pp_layer *l, char 
 }
 
 /* As PyTorch counts them: without running statistics, and tied ones once. */
-static size_t parameters(const struct pp_model *m, int first, int last)
+static size_t count_parameters(const struct pp_model *m, int first, int last)
 {
     const struct pp_layer *end = &m->layers[last];
     size_t n = 0;
@@ -78,35 +79,77 @@ static size_t parameters(const struct pp_model *m, int first, int last)
     return n;
 }
 
-static void print_layers(const struct pp_run *run, FILE *f)
+struct layer_row {
+    char number[16], kind[64], shape[32];
+    const char *name, *op, *activation;
+    int layer, ops, in, out, stage;
+    size_t parameters;
+    struct pp_layer_cost cost;
+    double flops; /* of a sample: F, I and W */
+};
+
+/* and not the sum of all */
+PP_HAS(is_layer, struct layer_row, row->name)
+
+#define LAYER(m) PP_FIELD(struct layer_row, m)
+static const struct pp_column layer_columns[] = {
+    {NULL, "layer", LAYER(number), .right = true},
+    {"layer", LAYER(layer), .help = "its number"},
+    {"name", "name", LAYER(name), .help = "its name"},
+    {NULL, "kind", LAYER(kind)},
+    {"kind", LAYER(op), .help = "its last op, and the activation of that"},
+    {"activation", LAYER(activation)},
+    {"ops", LAYER(ops), .help = "how many ops it has"},
+    {"shape", "out", LAYER(shape), .help = "shape of its result"},
+    {"in", LAYER(in), .help = "values of a sample: what it takes and gives"},
+    {"out", LAYER(out)},
+    {"parameters", "parameters", LAYER(parameters), .help = "values that are learned"},
+    {"flops_f", LAYER(cost.flops_f), .help = "arithmetic of a sample"},
+    {"flops_i", LAYER(cost.flops_i)},
+    {"flops_w", LAYER(cost.flops_w)},
+    {NULL, "flops/sample", "%.0f", 1, NULL, LAYER(flops)},
+    {"stage", "stage", LAYER(stage), .has = is_layer, .help = "its virtual stage"},
+    {0}};
+
+/* rows[n_layers + 1]: the layers, and their sum. */
+static void make_layers(const struct pp_run *run, struct layer_row *rows)
 {
-    const struct pp_layout *l = run->layout;
-    int wide = 4, kinds = 4, shapes = 3; /* of the longest name, kind, shape */
-    char kind[64], shape[32];
-    for (int i = 0; i < run->model->n_layers; i++) {
-        const struct pp_layer *layer = &run->model->layers[i];
-        layer_kind(run->model, layer, kind, sizeof(kind));
-        pp_shape_text(&run->model->values[layer->y], shape, sizeof(shape));
-        int n = (int)strlen(layer->name), k = (int)strlen(kind), s = (int)strlen(shape);
-        wide = n > wide ? n : wide;
-        kinds = k > kinds ? k : kinds;
-        shapes = s > shapes ? s : shapes;
+    const struct pp_model *m = run->model;
+    struct layer_row *all = &rows[m->n_layers];
+    for (int i = 0; i < m->n_layers; i++) {
+        const struct pp_layer *layer = &m->layers[i];
+        const struct pp_node *node = &m->nodes[layer->last_node];
+        struct layer_row *r = &rows[i];
+        *r = (struct layer_row){.name = layer->name,
+                                .op = node->op->name,
+                                .activation = pp_activation_name(node->activation),
+                                .layer = i,
+                                .ops = layer->last_node + 1 - layer->first_node,
+                                .in = layer->in,
+                                .out = layer->out,
+                                .stage = stage_of_layer(run->layout, i),
+                                .parameters = count_parameters(m, i, i),
+                                .cost = pp_layer_cost(m, i),
+                                .flops = pp_layer_flops(m, i)};
+        snprintf(r->number, sizeof(r->number), "%d", i);
+        describe_kind(m, layer, r->kind, sizeof(r->kind));
+        pp_shape_text(&m->values[layer->y], r->shape, sizeof(r->shape));
+        all->flops += r->flops;
     }
+    snprintf(all->number, sizeof(all->number), "total");
+    all->parameters = count_parameters(m, 0, m->n_layers - 1);
+}
+
+static int print_layers(const struct pp_run *run, FILE *f)
+{
+    char shape[32];
+    int n = run->model->n_layers + 1;
+    PP_TAKE(struct layer_row, rows, n);
+    make_layers(run, rows);
     pp_shape_text(&run->model->values[0], shape, sizeof(shape));
-    fprintf(f, "\nlayers (input %s)\n  layer  %-*s %-*s %-*s %11s %12s stage\n", shape, wide,
-            "name", kinds, "kind", shapes, "out", "parameters", "flops/sample");
-    double flops = 0;
-    for (int i = 0; i < run->model->n_layers; i++) {
-        const struct pp_layer *layer = &run->model->layers[i];
-        double sum = pp_layer_flops(run->model, i);
-        flops += sum;
-        layer_kind(run->model, layer, kind, sizeof(kind));
-        pp_shape_text(&run->model->values[layer->y], shape, sizeof(shape));
-        fprintf(f, "  %5d  %-*s %-*s %-*s %11zu %12.0f %5d\n", i, wide, layer->name, kinds, kind,
-                shapes, shape, parameters(run->model, i, i), sum, stage_of_layer(l, i));
-    }
-    fprintf(f, "  total  %-*s %11zu %12.0f\n", wide + kinds + shapes + 2, "",
-            parameters(run->model, 0, run->model->n_layers - 1), flops);
+    fprintf(f, "\nlayers (input %s)\n", shape);
+    pp_listing_print(layer_columns, &(struct pp_listing){rows, sizeof(*rows), n}, PP_LISTING_TEXT,
+                     2, f);
     if (pp_model_mixes_samples(run->model)) {
         fprintf(
             f,
@@ -114,13 +157,14 @@ static void print_layers(const struct pp_run *run, FILE *f)
             "microbatches and replicas "
             "change what is computed; stages and schedule do not)\n");
     }
+    return 0;
 }
 
 static double stage_work(const struct pp_explained *e, int s, size_t *params)
 {
     const struct pp_layout *l = e->run.layout;
     double flops = 0;
-    *params = parameters(e->run.model, l->first[s], l->last[s]);
+    *params = count_parameters(e->run.model, l->first[s], l->last[s]);
     for (int i = l->first[s]; i <= l->last[s]; i++)
         flops += pp_layer_flops(e->run.model, i);
     return flops;
@@ -159,37 +203,77 @@ static void print_tie(const struct pp_layout *l, int tie, FILE *f)
         fprintf(f, "%s floats exchanged between ranks %d and %d a step\n", size, owner, copy);
 }
 
-static void print_stages(const struct pp_explained *e, FILE *f)
+struct stage_row {
+    int stage, rank, first, last;
+    const char *first_name, *last_name;
+    size_t parameters, boundary;
+    bool has_next;
+    double flops, share;
+    char layers[32], names[2 * PP_NAME_MAX + 8];
+};
+
+PP_HAS(has_next, struct stage_row, row->has_next)
+
+#define STAGE(m) PP_FIELD(struct stage_row, m)
+static const struct pp_column stage_columns[] = {
+    {"stage", "stage", STAGE(stage), .help = "a virtual stage, and its rank"},
+    {"rank", "rank", STAGE(rank)},
+    {NULL, "layers", STAGE(layers)},
+    {"first_layer", STAGE(first), .help = "its layers"},
+    {"last_layer", STAGE(last)},
+    {NULL, "parameters", STAGE(parameters)},
+    {NULL, "work", "%.1f %%", 100, NULL, STAGE(share)},
+    {"first_name", STAGE(first_name), .help = "their names"},
+    {"last_name", STAGE(last_name)},
+    {"boundary_bytes", "bytes to next", STAGE(boundary), .has = has_next,
+     .help = "what it sends to the next stage for a micro-batch"},
+    {NULL, "names", STAGE(names)},
+    {0}};
+
+/* rows[n_virtual]. Returns how even the work is: 1 if all stages have the same. */
+static double make_stages(const struct pp_explained *e, struct stage_row *rows)
 {
     const struct pp_layout *l = e->run.layout;
-    double total = 0, largest = 0;
-    size_t params;
-    for (int s = 0; s < l->n_virtual; s++) {
-        double flops = stage_work(e, s, &params);
-        total += flops;
-        largest = flops > largest ? flops : largest;
-    }
-    fprintf(f, "\nstages (%s; balance %.1f %%)\n  %5s %4s %-9s %11s %7s %13s  %s\n",
-            e->run.cfg->pipeline.assignment == PP_ASSIGN_EXPLICIT ? "as assigned" : "cut by ppcli",
-            100 * total / (largest * l->n_virtual), "stage", "rank", "layers", "parameters", "work",
-            "bytes to next", "names");
     const struct pp_layer *of = e->run.model->layers;
+    double total = 0, largest = 0;
     for (int s = 0; s < l->n_virtual; s++) {
-        char layers[32], bytes[64] = "-";
-        double flops = stage_work(e, s, &params);
-        snprintf(layers, sizeof(layers), "%d-%d", l->first[s], l->last[s]);
-        if (s + 1 < l->n_virtual)
-            snprintf(bytes, sizeof(bytes), "%zu", boundary_bytes(l, s));
-        fprintf(f, "  %5d %4d %-9s %11zu %5.1f %% %13s  %s%s%s\n", s, l->rank_of[s], layers, params,
-                100 * flops / total, bytes, of[l->first[s]].name,
-                l->last[s] > l->first[s] ? " to " : "",
-                l->last[s] > l->first[s] ? of[l->last[s]].name : "");
+        struct stage_row *r = &rows[s];
+        *r = (struct stage_row){.stage = s,
+                                .rank = l->rank_of[s],
+                                .first = l->first[s],
+                                .last = l->last[s],
+                                .first_name = of[l->first[s]].name,
+                                .last_name = of[l->last[s]].name,
+                                .has_next = s + 1 < l->n_virtual};
+        r->flops = stage_work(e, s, &r->parameters);
+        r->boundary = r->has_next ? boundary_bytes(l, s) : 0;
+        snprintf(r->layers, sizeof(r->layers), "%d-%d", r->first, r->last);
+        snprintf(r->names, sizeof(r->names), r->last > r->first ? "%s to %s" : "%s", r->first_name,
+                 r->last_name);
+        total += r->flops;
+        largest = r->flops > largest ? r->flops : largest;
     }
+    for (int s = 0; s < l->n_virtual; s++)
+        rows[s].share = rows[s].flops / total;
+    return total / (largest * l->n_virtual);
+}
+
+static int print_stages(const struct pp_explained *e, FILE *f)
+{
+    const struct pp_layout *l = e->run.layout;
+    PP_TAKE(struct stage_row, rows, l->n_virtual);
+    double balance = make_stages(e, rows);
+    fprintf(f, "\nstages (%s; balance %.1f %%)\n",
+            e->run.cfg->pipeline.assignment == PP_ASSIGN_EXPLICIT ? "as assigned" : "cut by ppcli",
+            100 * balance);
+    pp_listing_print(stage_columns, &(struct pp_listing){rows, sizeof(*rows), l->n_virtual},
+                     PP_LISTING_TEXT, 2, f);
     if (l->n_virtual > 1)
         fprintf(f, "  (bytes of one micro-batch of %d samples%s, and as many back)\n", l->max_rows,
                 l->value_bytes < sizeof(float) ? " in bf16" : "");
     for (int i = 0; i < l->n_ties; i++)
         print_tie(l, i, f);
+    return 0;
 }
 
 static void print_zero(const struct pp_explained *e, FILE *f)
@@ -205,14 +289,48 @@ static void print_zero(const struct pp_explained *e, FILE *f)
             (double)most / MIB, (double)whole / MIB);
 }
 
-/* A column of MiB: fewer digits of large ones, so that the columns stay. */
-static void print_mib(FILE *f, int width, size_t bytes)
+struct rank_row {
+    int rank;
+    struct pp_exec_bytes b;
+    double other_all, other_off; /* activations if all, or no, forward passes were recomputed */
+};
+
+#define RANK(m) PP_FIELD(struct rank_row, m)
+#define IN_MIB PP_DIGITS, 1 / MIB
+static const struct pp_column rank_columns[] = {
+    {"rank", "rank", RANK(rank), .help = "its number"},
+    {"parameter_bytes", "params", IN_MIB, "parts of its memory", RANK(b.parameters)},
+    {"packed_bytes", "packed", IN_MIB, NULL, RANK(b.packed)},
+    {"gradient_bytes", "grads", IN_MIB, NULL, RANK(b.gradients)},
+    {"optimizer_bytes", "optimizer", IN_MIB, NULL, RANK(b.optimizer)},
+    {"activation_bytes", "activations", IN_MIB, NULL, RANK(b.activations)},
+    {"message_bytes", "messages", IN_MIB, NULL, RANK(b.messages)},
+    {"data_bytes", "data set", IN_MIB, NULL, RANK(b.data)},
+    {"scratch_bytes", "scratch", IN_MIB, NULL, RANK(b.scratch)},
+    {"peak_bytes", "total", IN_MIB, "all of its memory", RANK(b.total)},
+    {"activation_bytes_all", RANK(other_all), .optional = true,
+     .help = "if all, or no, forward passes were recomputed"},
+    {"activation_bytes_off", RANK(other_off), .optional = true},
+    {0}};
+
+static bool uses_recompute(const struct pp_explained *e)
 {
-    double mib = (double)bytes / MIB;
-    fprintf(f, " %*.*f", width, mib < 1000 ? 3 : mib < 100000 ? 1 : 0, mib);
+    return e->run.cfg->pipeline.recompute[0] != '\0';
 }
 
-static void print_memory(const struct pp_explained *e, FILE *f)
+/* rows[n] */
+static void make_ranks(const struct pp_explained *e, int n, struct rank_row *rows)
+{
+    for (int r = 0; r < n; r++) {
+        double other = e->other ? (double)e->other[r % e->run.layout->stages].activations : NAN;
+        rows[r] = (struct rank_row){.rank = r,
+                                    .b = e->ranks[r],
+                                    .other_all = uses_recompute(e) ? NAN : other,
+                                    .other_off = uses_recompute(e) ? other : NAN};
+    }
+}
+
+static int print_memory(const struct pp_explained *e, FILE *f)
 {
     const struct pp_layout *l = e->run.layout;
     const struct pp_backend_choice choice = pp_backend_choice_of(e->run.cfg);
@@ -224,27 +342,10 @@ static void print_memory(const struct pp_explained *e, FILE *f)
             l->replicas == 1         ? ""
             : e->run.cfg->train.zero ? "; of replica 0, whose pieces may be a little larger"
                                      : "; every replica the same");
-    bool data = false;
-    for (int r = 0; r < l->stages; r++)
-        data = data || e->ranks[r].data > 0;
-    fprintf(f,
-            "  rank  params   packed    grads optimizer activations messages%s scratch    total\n",
-            data ? " data set" : "");
-    for (int r = 0; r < l->stages; r++) {
-        const struct pp_exec_bytes *b = &e->ranks[r];
-        fprintf(f, "  %4d", r);
-        print_mib(f, 7, b->parameters);
-        print_mib(f, 8, b->packed);
-        print_mib(f, 8, b->gradients);
-        print_mib(f, 9, b->optimizer);
-        print_mib(f, 11, b->activations);
-        print_mib(f, 8, b->messages);
-        if (data)
-            print_mib(f, 8, b->data);
-        print_mib(f, 7, b->scratch);
-        print_mib(f, 8, b->total);
-        fputc('\n', f);
-    }
+    PP_TAKE(struct rank_row, rows, l->stages);
+    make_ranks(e, l->stages, rows);
+    pp_listing_print(rank_columns, &(struct pp_listing){rows, sizeof(*rows), l->stages},
+                     PP_LISTING_TEXT, 2, f);
     if (e->run.cfg->train.zero && l->replicas > 1)
         print_zero(e, f);
     fprintf(f, "  (packed: weights a second time, in the order in which the products read them)\n");
@@ -254,12 +355,13 @@ static void print_memory(const struct pp_explained *e, FILE *f)
         other = e->other && e->other[r].activations > other ? e->other[r].activations : other;
     }
     if (!e->other)
-        return;
+        return 0;
     const char *recompute = e->run.cfg->pipeline.recompute;
     fprintf(f,
             "  with recompute = %.60s: at most %.3f MiB of activations on a rank; %s: %.3f MiB\n",
             recompute[0] ? recompute : "off", (double)now / MIB, recompute[0] ? "off" : "all",
             (double)other / MIB);
+    return 0;
 }
 
 static int print_schedule(const struct pp_explained *e, FILE *f)
@@ -321,144 +423,153 @@ static int print_schedule(const struct pp_explained *e, FILE *f)
 static int print_explained(const struct pp_explained *e, FILE *f)
 {
     PP_TRY(print_config(e->run.cfg, f));
-    print_layers(&e->run, f);
-    print_stages(e, f);
-    print_memory(e, f);
+    PP_TRY(print_layers(&e->run, f));
+    PP_TRY(print_stages(e, f));
+    PP_TRY(print_memory(e, f));
     return print_schedule(e, f);
 }
 
 /* ---- JSON */
 
-static void json_layers(struct pp_json *j, const struct pp_run *run)
+struct key_row {
+    const char *key, *origin;
+    char *value; /* owned */
+};
+
+#define KEY(m) PP_FIELD(struct key_row, m)
+static const struct pp_column key_columns[] = {
+    {"key", KEY(key), .help = "a key of the config, its value, and who set that"},
+    {"value", .kind = PP_CELL_TEXT, .offset = offsetof(struct key_row, value)},
+    {"origin", KEY(origin)},
+    {0}};
+
+struct tie_row {
+    const char *layer, *parameter;
+    size_t floats;
+    int owner, copy;
+};
+
+#define TIE(m) PP_FIELD(struct tie_row, m)
+static const struct pp_column tie_columns[] = {
+    {"layer", TIE(layer), .help = "the layer with the copy"},
+    {"parameter", TIE(parameter), .help = "the parameter that it copies"},
+    {"floats", TIE(floats), .help = "its size"},
+    {"owner_rank", TIE(owner), .help = "the ranks of both"},
+    {"copy_rank", TIE(copy)},
+    {0}};
+
+struct explain_document {
+    char hash[65];
+    const char *recompute, *advice;
+    struct pp_lr_remarks rates;
+    struct pp_layout l; /* a copy, which owns nothing */
+    bool mixes, exact;
+    double ideal;
+    struct pp_bubble bubble;
+    struct pp_listing keys, layers, stages, ties, ranks;
+};
+
+static void put_remarks(const void *document, const char *key, struct pp_json *j)
 {
-    pp_json_array(j, "layers");
-    for (int i = 0; i < run->model->n_layers; i++) {
-        const struct pp_layer *layer = &run->model->layers[i];
-        const struct pp_node *node = &run->model->nodes[layer->last_node];
-        struct pp_layer_cost c = pp_layer_cost(run->model, i);
-        char shape[32];
-        pp_shape_text(&run->model->values[layer->y], shape, sizeof(shape));
-        pp_json_object(j, NULL);
-        pp_json_int(j, "layer", i);
-        pp_json_str(j, "name", layer->name);
-        pp_json_str(j, "kind", node->op->name);
-        pp_json_int(j, "ops", layer->last_node + 1 - layer->first_node);
-        pp_json_str(j, "activation", pp_activation_name(node->activation));
-        pp_json_str(j, "shape", shape);
-        pp_json_int(j, "in", layer->in);
-        pp_json_int(j, "out", layer->out);
-        pp_json_uint(j, "parameters", parameters(run->model, i, i));
-        pp_json_dbl(j, "flops_f", c.flops_f);
-        pp_json_dbl(j, "flops_i", c.flops_i);
-        pp_json_dbl(j, "flops_w", c.flops_w);
-        pp_json_int(j, "stage", stage_of_layer(run->layout, i));
-        pp_json_end(j);
-    }
+    const struct pp_lr_remarks *r = &((const struct explain_document *)document)->rates;
+    pp_json_array(j, key);
+    for (int i = 0; i < r->n; i++)
+        pp_json_str(j, NULL, r->text[i]);
     pp_json_end(j);
 }
 
-static int json_config(struct pp_json *j, const struct pp_config *cfg)
+#define RESULT(m) PP_FIELD(struct explain_document, m)
+const struct pp_column pp_explain_columns[] = {
+    PP_SCHEMA(1),
+    {"config_hash", RESULT(hash), .help = "digest of the config"},
+    {"config", RESULT(keys), .inner = key_columns, .help = "all keys"},
+    {"layers", RESULT(layers), .inner = layer_columns, .help = "of the model"},
+    {"stages", RESULT(stages), .inner = stage_columns, .help = "the cut"},
+    {"tied", RESULT(ties), .inner = tie_columns, .help = "parameters that two layers share"},
+    {"recompute", RESULT(recompute), .help = "pipeline.recompute, or off"},
+    {"ranks", RESULT(ranks), .inner = rank_columns, .help = "of all replicas"},
+    {"train_samples", RESULT(l.train_n), .help = "samples of both data sets"},
+    {"test_samples", RESULT(l.test_n)},
+    {"learning_rate", RESULT(rates.rates), .help = "rates of the first steps"},
+    {"learning_rate_remarks", .put = put_remarks, .type = "texts", .help = "warnings about them"},
+    {"microbatch_rows", RESULT(l.max_rows), .help = "samples of the largest micro-batch"},
+    {"batch_norm", RESULT(mixes), .help = "the model mixes samples of a micro-batch"},
+    {"exact", RESULT(exact), .help = "train.exact"},
+    {"coalesce", RESULT(l.coalesce),
+     .help = "micro-batches whose weight gradients are one product"},
+    {"logits_rows", RESULT(l.logits_rows), .help = "positions whose logits exist at once; 0: all"},
+    {"bubble_ideal", RESULT(ideal), .help = "bubble of equal stages"},
+    {"bubble_flops", RESULT(bubble.idle), .help = "bubble with times in proportion to arithmetic"},
+    {.inner = pp_bubble_columns, RESULT(bubble)},
+    {"advice", RESULT(advice), .help = "what limits the pipeline"},
+    {0}};
+
+static void free_keys(struct key_row **rows)
+{
+    for (int i = 0; *rows && i < pp_config_key_count(); i++)
+        pp_free((*rows)[i].value);
+    pp_free(*rows);
+}
+
+static int make_keys(const struct pp_config *cfg, struct key_row *rows)
 {
     PP_TAKE(char, value, 65536);
-    pp_json_array(j, "config");
     for (int i = 0; i < pp_config_key_count(); i++) {
         PP_TRY(pp_config_key_value(cfg, i, value, 65536));
-        pp_json_object(j, NULL);
-        pp_json_str(j, "key", pp_config_key_name(i));
-        pp_json_str(j, "value", value);
-        pp_json_str(j, "origin", pp_config_origin(cfg, pp_config_key_name(i)));
-        pp_json_end(j);
+        rows[i].key = pp_config_key_name(i);
+        rows[i].origin = pp_config_origin(cfg, rows[i].key);
+        rows[i].value = pp_strdup(value);
+        PP_TRY(rows[i].value ? 0 : PP_ERESOURCE);
     }
-    pp_json_end(j);
     return 0;
 }
 
-static void json_rates(struct pp_json *j, const struct pp_explained *e)
+static void make_ties(const struct pp_layout *l, struct tie_row *rows)
 {
-    struct pp_lr_remarks rates;
-    pp_run_lr_remark(&e->run, 0, &rates);
-    pp_json_str(j, "learning_rate", rates.rates);
-    pp_json_array(j, "learning_rate_remarks");
-    for (int i = 0; i < rates.n; i++)
-        pp_json_str(j, NULL, rates.text[i]);
-    pp_json_end(j);
-}
-
-static int json_explained(const struct pp_explained *e, FILE *f)
-{
-    const struct pp_layout *l = e->run.layout;
-    char hash[65];
-    PP_TRY(pp_config_hash(e->run.cfg, hash));
-    struct pp_json j = pp_json_begin(f, 2);
-    pp_json_int(&j, "schema", 1);
-    pp_json_str(&j, "config_hash", hash);
-    PP_TRY(json_config(&j, e->run.cfg));
-    json_layers(&j, &e->run);
-    pp_json_array(&j, "stages");
-    for (int s = 0; s < l->n_virtual; s++) {
-        pp_json_object(&j, NULL);
-        pp_json_int(&j, "stage", s);
-        pp_json_int(&j, "rank", l->rank_of[s]);
-        pp_json_int(&j, "first_layer", l->first[s]);
-        pp_json_int(&j, "last_layer", l->last[s]);
-        pp_json_str(&j, "first_name", e->run.model->layers[l->first[s]].name);
-        pp_json_str(&j, "last_name", e->run.model->layers[l->last[s]].name);
-        if (s + 1 < l->n_virtual)
-            pp_json_uint(&j, "boundary_bytes", boundary_bytes(l, s));
-        pp_json_end(&j);
-    }
-    pp_json_end(&j);
-    pp_json_array(&j, "tied");
     for (int i = 0; i < l->n_ties; i++) {
         const struct pp_param *p;
-        pp_json_object(&j, NULL);
-        pp_json_str(&j, "layer", tie_of(l, i, &p));
-        pp_json_str(&j, "parameter", p->name);
-        pp_json_uint(&j, "floats", pp_param_floats(p));
-        pp_json_int(&j, "owner_rank", l->rank_of[l->ties[i].owner]);
-        pp_json_int(&j, "copy_rank", l->rank_of[l->ties[i].copy]);
-        pp_json_end(&j);
+        rows[i].layer = tie_of(l, i, &p);
+        rows[i].parameter = p->name;
+        rows[i].floats = pp_param_floats(p);
+        rows[i].owner = l->rank_of[l->ties[i].owner];
+        rows[i].copy = l->rank_of[l->ties[i].copy];
     }
-    pp_json_end(&j);
-    bool recomputes = e->run.cfg->pipeline.recompute[0] != '\0';
-    pp_json_str(&j, "recompute", recomputes ? e->run.cfg->pipeline.recompute : "off");
-    pp_json_array(&j, "ranks");
-    for (int r = 0; r < l->ranks; r++) {
-        const struct pp_exec_bytes *b = &e->ranks[r];
-        pp_json_object(&j, NULL);
-        pp_json_int(&j, "rank", r);
-        pp_json_uint(&j, "parameter_bytes", b->parameters);
-        pp_json_uint(&j, "packed_bytes", b->packed);
-        pp_json_uint(&j, "gradient_bytes", b->gradients);
-        pp_json_uint(&j, "optimizer_bytes", b->optimizer);
-        pp_json_uint(&j, "activation_bytes", b->activations);
-        if (e->other)
-            pp_json_uint(&j, recomputes ? "activation_bytes_off" : "activation_bytes_all",
-                         e->other[r % l->stages].activations);
-        pp_json_uint(&j, "message_bytes", b->messages);
-        pp_json_uint(&j, "data_bytes", b->data);
-        pp_json_uint(&j, "scratch_bytes", b->scratch);
-        pp_json_uint(&j, "peak_bytes", b->total);
-        pp_json_end(&j);
-    }
-    pp_json_end(&j);
-    pp_json_int(&j, "train_samples", l->train_n);
-    pp_json_int(&j, "test_samples", l->test_n);
-    json_rates(&j, e);
-    pp_json_int(&j, "microbatch_rows", l->max_rows);
-    pp_json_bool(&j, "batch_norm", pp_model_mixes_samples(e->run.model));
-    pp_json_bool(&j, "exact", e->run.cfg->train.exact);
-    pp_json_int(&j, "coalesce", l->coalesce);
-    pp_json_int(&j, "logits_rows", l->logits_rows);
-    pp_json_dbl(&j, "bubble_ideal", e->ideal);
-    pp_json_dbl(&j, "bubble_flops", e->bubble.idle);
-    pp_bubble_json(&e->bubble, &j);
-    pp_json_str(&j, "advice", e->advice);
-    pp_json_end(&j);
+}
+
+static int print_explained_json(const struct pp_explained *e, FILE *f)
+{
+    const struct pp_layout *l = e->run.layout;
+    const struct pp_config *cfg = e->run.cfg;
+    PP_OWN(free_keys) struct key_row *keys = NULL;
+    PP_TAKE(struct layer_row, layers, e->run.model->n_layers + 1);
+    PP_TAKE(struct stage_row, stages, l->n_virtual);
+    PP_TAKE(struct tie_row, ties, l->n_ties + 1);
+    PP_TAKE(struct rank_row, ranks, l->ranks);
+    PP_ALLOC(keys, pp_config_key_count());
+    PP_TRY(make_keys(cfg, keys));
+    make_layers(&e->run, layers);
+    (void)make_stages(e, stages);
+    make_ties(l, ties);
+    make_ranks(e, l->ranks, ranks);
+    struct explain_document d = {.recompute = uses_recompute(e) ? cfg->pipeline.recompute : "off",
+                                 .advice = e->advice,
+                                 .l = *l,
+                                 .mixes = pp_model_mixes_samples(e->run.model),
+                                 .exact = cfg->train.exact,
+                                 .ideal = e->ideal,
+                                 .bubble = e->bubble,
+                                 .keys = {keys, sizeof(*keys), pp_config_key_count()},
+                                 .layers = {layers, sizeof(*layers), e->run.model->n_layers},
+                                 .stages = {stages, sizeof(*stages), l->n_virtual},
+                                 .ties = {ties, sizeof(*ties), l->n_ties},
+                                 .ranks = {ranks, sizeof(*ranks), l->ranks}};
+    PP_TRY(pp_config_hash(cfg, d.hash));
+    pp_run_lr_remark(&e->run, 0, &d.rates);
+    pp_document_json(pp_explain_columns, &d, f);
     return 0;
 }
 
 int pp_explained_print(const struct pp_explained *e, bool json, FILE *f)
 {
-    return json ? json_explained(e, f) : print_explained(e, f);
+    return json ? print_explained_json(e, f) : print_explained(e, f);
 }

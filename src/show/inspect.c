@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a checkpoint or safetensors file holds. The answer first, then the table. */
-#include "ppcli/show/results.h"
+#include "results.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -9,13 +9,13 @@
 #include "ppcli/base/files.h"
 #include "ppcli/base/base.h"
 
-#define WIDTH_MAX 80 /* of a column; longer names push theirs aside */
+#define NAME_BYTES 1024 /* that are shown */
 
 struct counts {
     uint64_t parameters, values; /* what is learned; everything */
 };
 
-static struct counts count(const struct pp_ckpt *ck)
+static struct counts count_ckpt_values(const struct pp_ckpt *ck)
 {
     struct counts c = {0};
     for (int i = 0; i < ck->n_tensors; i++) {
@@ -25,6 +25,60 @@ static struct counts count(const struct pp_ckpt *ck)
     }
     return c;
 }
+
+/* ---- the tensors */
+
+struct tensor_row {
+    const struct pp_st_tensor *t;
+    const char *name, *type, *file;
+    char shown[NAME_BYTES], shape[PP_ST_SHAPE_BYTES];
+    uint64_t bytes;
+    bool is_readable;
+};
+
+/* The name as a terminal may have it; in quotes where its end could not be seen. */
+static void show_name(const struct pp_st_tensor *t, char out[NAME_BYTES])
+{
+    char plain[NAME_BYTES - 2];
+    pp_text_shown(t->name, plain, sizeof(plain));
+    bool quoted = plain[0] == '\0' || strchr(plain, ' ');
+    snprintf(out, NAME_BYTES, quoted ? "\"%s\"" : "%s", plain);
+}
+
+static void make_tensor_rows(const struct pp_ckpt *ck, struct tensor_row *rows)
+{
+    for (int i = 0; i < ck->n_tensors; i++) {
+        struct tensor_row *r = &rows[i];
+        r->t = pp_ckpt_tensor(ck, i, &r->file);
+        r->name = r->t->name;
+        r->type = pp_st_dtype_name(r->t->dtype);
+        r->bytes = r->t->end - r->t->begin;
+        r->is_readable = pp_ckpt_is_readable(r->t);
+        show_name(r->t, r->shown);
+        pp_st_shape(r->t->n_dims, r->t->dims, r->shape);
+    }
+}
+
+static void put_shape(const void *row, const char *key, struct pp_json *j)
+{
+    const struct pp_st_tensor *t = ((const struct tensor_row *)row)->t;
+    pp_json_array(j, key);
+    for (int d = 0; d < t->n_dims; d++)
+        pp_json_int(j, NULL, t->dims[d]);
+    pp_json_end(j);
+}
+
+#define TENSOR(m) PP_FIELD(struct tensor_row, m)
+static const struct pp_column tensor_columns[] = {
+    {NULL, "tensor", TENSOR(shown)},
+    {"name", TENSOR(name), .help = "of the tensor"},
+    {"dtype", "type", TENSOR(type), .help = "type of its values"},
+    {NULL, "shape", TENSOR(shape)},
+    {"shape", .put = put_shape, .type = "numbers", .help = "its dimensions"},
+    {"bytes", "bytes", TENSOR(bytes), .help = "its size"},
+    {"file", "file", TENSOR(file), .nullable = true, .help = "where it lies"},
+    {"readable", TENSOR(is_readable), .help = "ppcli can train with this type"},
+    {0}};
 
 /* ---- for people */
 
@@ -45,54 +99,6 @@ static void print_state(const struct pp_ckpt_state *s, FILE *f)
         fprintf(f, whole ? "%.0f\n" : "%.9g\n", v);
     }
     fprintf(f, "\n");
-}
-
-#define SHOWN_BYTES 1024 /* of a name */
-
-/* The name as a terminal may have it; in quotes where its end could not be seen. */
-static const char *show_name(const struct pp_st_tensor *t, char out[SHOWN_BYTES])
-{
-    char plain[SHOWN_BYTES - 2];
-    pp_text_shown(t->name, plain, sizeof(plain));
-    bool quoted = plain[0] == '\0' || strchr(plain, ' ');
-    snprintf(out, SHOWN_BYTES, quoted ? "\"%s\"" : "%s", plain);
-    return out;
-}
-
-static int wider(int width, const char *text)
-{
-    int n = pp_text_columns(text);
-    return n > width && n <= WIDTH_MAX ? n : width;
-}
-
-static void print_cell(const char *text, int width, FILE *f)
-{
-    int n = pp_text_columns(text);
-    fprintf(f, "%s%*s", text, (n < width ? width - n : 0) + 2, "");
-}
-
-static void print_table(const struct pp_ckpt *ck, FILE *f)
-{
-    int widths[3] = {6, 4, 5};
-    char name[SHOWN_BYTES], shape[PP_ST_SHAPE_BYTES];
-    for (int i = 0; i < ck->n_tensors; i++) {
-        const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, NULL);
-        widths[0] = wider(widths[0], show_name(t, name));
-        widths[1] = wider(widths[1], pp_st_dtype_name(t->dtype));
-        widths[2] = wider(widths[2], pp_st_shape(t->n_dims, t->dims, shape));
-    }
-    print_cell("tensor", widths[0], f);
-    print_cell("type", widths[1], f);
-    print_cell("shape", widths[2], f);
-    fprintf(f, "%12s  file\n", "bytes");
-    for (int i = 0; i < ck->n_tensors; i++) {
-        const char *file = NULL;
-        const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, &file);
-        print_cell(show_name(t, name), widths[0], f);
-        print_cell(pp_st_dtype_name(t->dtype), widths[1], f);
-        print_cell(pp_st_shape(t->n_dims, t->dims, shape), widths[2], f);
-        fprintf(f, "%12" PRIu64 "  %s\n", t->end - t->begin, file);
-    }
 }
 
 /* Types that no parameter can be read from, each once. */
@@ -120,7 +126,7 @@ static void print_unreadable(const struct pp_ckpt *ck, FILE *f)
 static int print_ckpt(const struct pp_ckpt *ck, FILE *f)
 {
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
-    struct counts c = count(ck);
+    struct counts c = count_ckpt_values(ck);
     char size[PP_COUNT_TEXT], path[PP_PATH_MAX];
     pp_text_size(ck->bytes, size);
     pp_text_shown(ck->path, path, sizeof(path));
@@ -134,69 +140,85 @@ static int print_ckpt(const struct pp_ckpt *ck, FILE *f)
         fprintf(f, "%s: %" PRIu64 " parameters in %d tensors, %s, without the state of a run\n\n",
                 path, c.parameters, ck->n_tensors, size);
     }
-    print_table(ck, f);
+    PP_TAKE(struct tensor_row, rows, ck->n_tensors + 1);
+    make_tensor_rows(ck, rows);
+    pp_listing_print(tensor_columns, &(struct pp_listing){rows, sizeof(*rows), ck->n_tensors},
+                     PP_LISTING_TEXT, 0, f);
     print_unreadable(ck, f);
     return 0;
 }
 
 /* ---- for programs */
 
-static void json_state(struct pp_json *j, const struct pp_ckpt_state *s)
+struct ckpt_document {
+    const char *path, *kind, *config;
+    struct counts counts;
+    uint64_t bytes;
+    int files;
+    bool has_state;
+    char seed[32]; /* as text: 64 bits */
+    struct pp_ckpt_state s;
+    struct pp_listing tensors;
+};
+
+PP_HAS(has_state, struct ckpt_document, row->has_state)
+
+static void put_numbers(const void *document, const char *key, struct pp_json *j)
 {
-    char seed[32];
-    snprintf(seed, sizeof(seed), "%" PRIu64, s->seed);
-    pp_json_int(j, "step", s->step);
-    pp_json_int(j, "epoch", s->epoch);
-    pp_json_int(j, "epoch_steps", s->epoch_steps);
-    pp_json_int(j, "samples", s->samples);
-    pp_json_str(j, "seed", seed);
-    pp_json_str(j, "config_hash", s->config_hash);
-    pp_json_str(j, "fingerprint", s->fingerprint);
-    pp_json_str(j, "ppcli", s->ppcli);
-    pp_json_object(j, "numbers");
+    const struct pp_ckpt_state *s = &((const struct ckpt_document *)document)->s;
+    pp_json_object(j, key);
     for (int i = 0; i < s->n_numbers; i++)
         pp_json_dbl(j, s->numbers[i].name, s->numbers[i].value);
     pp_json_end(j);
 }
 
-static int json_ckpt(const struct pp_ckpt *ck, FILE *f)
+#define CKPT(m) PP_FIELD(struct ckpt_document, m)
+#define STATE(m) CKPT(m), .has = has_state
+const struct pp_column pp_inspect_columns[] = {
+    PP_SCHEMA(1),
+    {"path", CKPT(path), .help = "what was read"},
+    {"kind", CKPT(kind), .help = "\"checkpoint\" or \"safetensors\""},
+    {"parameters", CKPT(counts.parameters), .help = "values that are learned"},
+    {"values", CKPT(counts.values), .help = "values of all tensors"},
+    {"bytes", CKPT(bytes), .help = "size of all files"},
+    {"files", CKPT(files), .help = "files with tensors"},
+    {"step", STATE(s.step), .help = "of a checkpoint: steps that were trained"},
+    {"epoch", STATE(s.epoch), .help = "the running epoch, from 1"},
+    {"epoch_steps", STATE(s.epoch_steps), .help = "steps of it that were trained"},
+    {"samples", STATE(s.samples), .help = "samples that were trained"},
+    {"seed", STATE(seed), .help = "run.seed"},
+    {"config_hash", STATE(s.config_hash), .help = "digest of the config"},
+    {"fingerprint", STATE(s.fingerprint), .help = "digest of the model"},
+    {"ppcli", STATE(s.ppcli), .help = "version that wrote it"},
+    {"numbers", .put = put_numbers, .type = "number by name", .has = has_state,
+     .help = "state of the run, by name"},
+    {"config", STATE(config), .help = "the config, as text"},
+    {"tensors", CKPT(tensors), .inner = tensor_columns, .help = "in the order of the files"},
+    {0}};
+
+static int print_ckpt_json(const struct pp_ckpt *ck, FILE *f)
 {
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
-    struct counts c = count(ck);
-    struct pp_json j = pp_json_begin(f, 2);
-    pp_json_int(&j, "schema", 1);
-    pp_json_str(&j, "path", ck->path);
-    pp_json_str(&j, "kind", s ? "checkpoint" : "safetensors");
-    pp_json_uint(&j, "parameters", c.parameters);
-    pp_json_uint(&j, "values", c.values);
-    pp_json_uint(&j, "bytes", ck->bytes);
-    pp_json_int(&j, "files", ck->n_parts);
+    PP_TAKE(struct tensor_row, rows, ck->n_tensors + 1);
+    PP_TAKE(struct ckpt_document, d, 1);
+    make_tensor_rows(ck, rows);
+    *d = (struct ckpt_document){.path = ck->path,
+                                .kind = s ? "checkpoint" : "safetensors",
+                                .config = ck->config,
+                                .counts = count_ckpt_values(ck),
+                                .bytes = ck->bytes,
+                                .files = ck->n_parts,
+                                .has_state = s,
+                                .tensors = {rows, sizeof(*rows), ck->n_tensors}};
     if (s) {
-        json_state(&j, s);
-        pp_json_str(&j, "config", ck->config);
+        d->s = *s;
+        snprintf(d->seed, sizeof(d->seed), "%" PRIu64, s->seed);
     }
-    pp_json_array(&j, "tensors");
-    for (int i = 0; i < ck->n_tensors; i++) {
-        const char *file = NULL;
-        const struct pp_st_tensor *t = pp_ckpt_tensor(ck, i, &file);
-        pp_json_object(&j, NULL);
-        pp_json_str(&j, "name", t->name);
-        pp_json_str(&j, "dtype", pp_st_dtype_name(t->dtype));
-        pp_json_array(&j, "shape");
-        for (int d = 0; d < t->n_dims; d++)
-            pp_json_int(&j, NULL, t->dims[d]);
-        pp_json_end(&j);
-        pp_json_uint(&j, "bytes", t->end - t->begin);
-        pp_json_str(&j, "file", file);
-        pp_json_bool(&j, "readable", pp_ckpt_is_readable(t));
-        pp_json_end(&j);
-    }
-    pp_json_end(&j);
-    pp_json_end(&j);
+    pp_document_json(pp_inspect_columns, d, f);
     return 0;
 }
 
 int pp_ckpt_print(const struct pp_ckpt *ck, bool json, FILE *f)
 {
-    return json ? json_ckpt(ck, f) : print_ckpt(ck, f);
+    return json ? print_ckpt_json(ck, f) : print_ckpt(ck, f);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table that was marked. */
-#include "ppcli/show/results.h"
-
-#include "ppcli/base/files.h"
+/* The mark of a table (ppcli mark). */
+#include "results.h"
 
 static int print_mark(const struct pp_mark *m, FILE *f)
 {
@@ -25,35 +23,56 @@ static int print_mark(const struct pp_mark *m, FILE *f)
     return 0;
 }
 
-static int json_mark(const struct pp_mark *m, FILE *f)
+PP_HAS(is_legal, struct pp_mark, row->g)
+
+static bool has_par(const void *mark)
 {
-    struct pp_json j = pp_json_begin(f, 2);
-    pp_json_str(&j, "type", "mark");
-    pp_json_int(&j, "schema", 1);
-    pp_json_str(&j, "file", m->file);
-    pp_json_bool(&j, "passed", !m->reason[0]);
-    pp_json_bool(&j, "legal", m->g != NULL);
-    pp_json_str(&j, "reason", m->reason[0] ? m->reason : NULL);
-    if (m->g) {
-        pp_json_int(&j, "stages", m->g->stages);
-        pp_json_int(&j, "chunks", m->g->chunks);
-        pp_json_int(&j, "microbatches", m->g->microbatches);
-        pp_json_str(&j, "schedule", m->like);
-        pp_json_dbl(&j, "makespan", m->makespan);
-        pp_json_str(&j, "par", m->par);
-        if (m->par)
-            pp_json_dbl(&j, "par_makespan", m->least);
-        pp_json_dbl(&j, "peak", m->peak);
-        pp_json_int(&j, "peak_rank", m->rank);
-        if (m->cap > 0)
-            pp_json_dbl(&j, "memory_cap", m->cap);
-        pp_json_str(&j, "schedule_sha256", m->digest);
-    }
-    pp_json_end(&j);
-    return 0;
+    return is_legal(mark) && ((const struct pp_mark *)mark)->par;
 }
+
+static bool has_cap(const void *mark)
+{
+    return is_legal(mark) && ((const struct pp_mark *)mark)->cap > 0;
+}
+
+struct mark_document {
+    struct pp_mark m;
+    struct pp_geometry g; /* of a legal table */
+    const char *type;
+    bool is_legal, passed;
+};
+
+#define MARK(m) PP_FIELD(struct mark_document, m)
+#define LEGAL(m) MARK(m), .has = is_legal
+const struct pp_column pp_mark_columns[] = {
+    PP_SCHEMA(1),
+    {"type", MARK(type), .help = "\"mark\""},
+    {"file", MARK(m.file), .help = "the table"},
+    {"passed", MARK(passed), .help = "the mark"},
+    {"legal", MARK(is_legal), .help = "the table can run"},
+    {"reason", MARK(m.reason), .nullable = true, .help = "why it does not pass"},
+    {"stages", LEGAL(g.stages), .help = "of a legal table"},
+    {"chunks", LEGAL(g.chunks)},
+    {"microbatches", LEGAL(g.microbatches)},
+    {"schedule", LEGAL(m.like), .nullable = true,
+     .help = "the known schedule that it is; null: an order of its own"},
+    {"makespan", LEGAL(m.makespan), .help = "its step, in the unit of the costs"},
+    {"par", LEGAL(m.par), .nullable = true,
+     .help = "the schedule that it is compared with; null: that holds more than the cap"},
+    {"par_makespan", MARK(m.least), .has = has_par, .help = "the step of that schedule"},
+    {"peak", LEGAL(m.peak), .help = "micro-batches of activations that a rank holds at most"},
+    {"peak_rank", LEGAL(m.rank), .help = "the rank that holds them"},
+    {"memory_cap", MARK(m.cap), .has = has_cap, .help = "micro-batches that a rank may hold"},
+    {"schedule_sha256", LEGAL(m.digest), .help = "digest of the table"},
+    {0}};
 
 int pp_mark_print(const struct pp_mark *m, bool json, FILE *f)
 {
-    return json ? json_mark(m, f) : print_mark(m, f);
+    struct mark_document d = {.m = *m, .type = "mark", .is_legal = m->g, .passed = !m->reason[0]};
+    if (!json)
+        return print_mark(m, f);
+    if (m->g)
+        d.g = *m->g;
+    pp_document_json(pp_mark_columns, &d, f);
+    return 0;
 }

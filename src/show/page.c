@@ -143,21 +143,25 @@ static int put_sweep(struct pp_report *r, struct pp_json *j)
     return put_value("sweep", r->bench, j);
 }
 
-static int put_data(struct pp_report *const *runs, int n, FILE *f)
+static int print_data(const void *view, FILE *f)
 {
+    const struct pp_report_view *v = view;
+    struct pp_report *const *runs = v->runs;
     char now[32];
     struct pp_json j = pp_json_begin(f, 0);
     pp_json_str(&j, "ppcli", PP_VERSION);
     pp_json_str(&j, "written", pp_clock_utc(now, sizeof(now)));
-    if (n == 1 && runs[0]->bench)
+    if (v->rows)
+        pp_json_raw(&j, "machine", v->rows);
+    if (v->n == 1 && runs[0]->bench)
         PP_TRY(put_sweep(runs[0], &j));
     pp_json_array(&j, "runs");
-    for (int i = 0; i < n; i++)
-        if (n > 1 && runs[i]->bench)
+    for (int i = 0; i < v->n; i++)
+        if (v->n > 1 && runs[i]->bench)
             return pp_fail(PP_EUSAGE, "%s is a result of bench, which is shown alone",
                            runs[i]->name);
         else if (!runs[i]->bench)
-            PP_TRY(put_run(runs[i], n, &j));
+            PP_TRY(put_run(runs[i], v->n, &j));
     pp_json_end(&j);
     pp_json_end(&j);
     return 0;
@@ -178,40 +182,35 @@ void report_put_json(const char *text, FILE *f)
     }
 }
 
+int report_draw_text(int (*draw)(const void *ctx, FILE *f), const void *ctx, char **out)
+{
+    size_t bytes = 0;
+    FILE *f = open_memstream(out, &bytes);
+    if (!f)
+        return pp_fail(PP_ERESOURCE, "report: out of memory");
+    int rc = draw(ctx, f), closed = pp_text_close(f, out, "report");
+    return rc < 0 ? rc : closed;
+}
+
 int pp_report_write(const void *view, FILE *f)
 {
-    const struct pp_report_view *v = view;
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *data = open_memstream(&text, &bytes);
-    if (!data)
-        return pp_fail(PP_ERESOURCE, "report: out of memory");
-    int rc = put_data(v->runs, v->n, data);
-    int closed = pp_text_close(data, &text, "report");
-    if (rc == 0 && closed == 0) {
-        fputs(report_page_head, f);
-        report_put_json(text, f);
-        fputs(report_page_tail, f);
-    }
-    free(text);
-    PP_TRY(rc < 0 ? rc : closed);
+    PP_OWN_MEMORY char *text = NULL;
+    PP_TRY(report_draw_text(print_data, view, &text));
+    fputs(report_page_head, f);
+    report_put_json(text, f);
+    fputs(report_page_tail, f);
     return ferror(f) ? pp_fail_errno(PP_EIO, "cannot write the report") : 0;
 }
 
 int report_write_drawn(int (*draw)(const void *ctx, FILE *trace), const void *ctx, const char *name,
-                       FILE *f)
+                       const char *rows, FILE *f)
 {
     PP_OWN_MEMORY char *text = NULL;
     PP_OWN(pp_fclose_at) FILE *in = NULL;
     PP_OWN(pp_report_close) struct pp_report *report = NULL;
-    size_t bytes = 0;
-    FILE *trace = open_memstream(&text, &bytes);
-    if (!trace)
-        return pp_fail(PP_ERESOURCE, "report: out of memory");
-    int rc = draw(ctx, trace), closed = pp_text_close(trace, &text, "report");
-    PP_TRY(rc < 0 ? rc : closed);
-    if (!(in = fmemopen(text, bytes, "r")))
+    PP_TRY(report_draw_text(draw, ctx, &text));
+    if (!(in = fmemopen(text, strlen(text), "r")))
         return pp_fail(PP_ERESOURCE, "report: out of memory");
     PP_TRY(report_open_trace(in, name, &report));
-    return pp_report_write(&(struct pp_report_view){.runs = &report, .n = 1}, f);
+    return pp_report_write(&(struct pp_report_view){.runs = &report, .n = 1, .rows = rows}, f);
 }

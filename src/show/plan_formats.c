@@ -45,7 +45,8 @@ static int draw_trace(const void *drawing, FILE *f)
 static int print_page(const struct pp_drawing *d, FILE *f)
 {
     const struct pp_schedule_ops *schedule = d->plan->schedule;
-    return report_write_drawn(draw_trace, d, schedule ? pp_schedule_name(schedule) : "table", f);
+    return report_write_drawn(draw_trace, d, schedule ? pp_schedule_name(schedule) : "table", NULL,
+                              f);
 }
 
 static const struct format {
@@ -66,7 +67,7 @@ static const struct format {
 };
 
 /* What COLUMNS says, else the width of the terminal, else no limit. */
-static int columns(void)
+static int find_width(void)
 {
     const char *text = getenv("COLUMNS");
     if (text && text[0] != '\0') {
@@ -79,11 +80,6 @@ static int columns(void)
     if (isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &w) == 0)
         return w.ws_col;
     return 0;
-}
-
-const char *pp_format_name(int format)
-{
-    return formats[format].name;
 }
 
 bool pp_format_times(int format)
@@ -131,7 +127,7 @@ int pp_format_print(int number, const struct pp_planned *q, const struct pp_look
                          .result = &result,
                          .costs = q->costs,
                          .bytes = q->bytes,
-                         .columns = path ? 0 : columns(),
+                         .columns = path ? 0 : find_width(),
                          .color = !path && pp_term_color(STDOUT_FILENO),
                          .look = look}};
     return pp_format_draws(number) ? pp_picture_write(path, format->name, print_drawing, &p)

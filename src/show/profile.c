@@ -3,12 +3,11 @@
  * ppcli profile: what a measured pipeline did, why it waited, and what another plan would have
  * taken. --against: how well that predicts another measured pipeline of the same machine.
  */
-#include "ppcli/show/results.h"
+#include "results.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "ppcli/show/draw.h"
 #include "ppcli/base/base.h"
 #include "ppcli/sim/trace.h"
 #include "report.h"
@@ -17,22 +16,23 @@
 #define SHOWN_EVEN 4
 #define GIB 0x1p30
 
-static double percent(double part, double whole)
+static double change_percent(double part, double whole)
 {
     return whole > 0 ? 100 * (part / whole - 1) : 0;
 }
 
-static const char *name_of(const struct pp_profile *p)
+static const char *name_schedule(const struct pp_profile *p)
 {
     return p->schedule ? p->schedule : "an order of its own";
 }
 
 /* ---- for people */
 
-static void print_head(const struct pp_profile *p, FILE *out)
+static void print_profile_head(const struct pp_profile *p, FILE *out)
 {
     const struct pp_geometry *g = &p->plan->geometry;
-    fprintf(out, "%s: %s, %d stage%s", p->source, name_of(p), g->stages, pp_plural(g->stages));
+    fprintf(out, "%s: %s, %d stage%s", p->source, name_schedule(p), g->stages,
+            pp_plural(g->stages));
     if (g->chunks > 1)
         fprintf(out, " x %d chunks", g->chunks);
     fprintf(out, ", %d micro-batch%s", g->microbatches, g->microbatches == 1 ? "" : "es");
@@ -47,7 +47,7 @@ static void print_head(const struct pp_profile *p, FILE *out)
         fprintf(out, "clocks of the ranks differed by up to %.3f ms; corrected\n", 1e3 * p->shift);
 }
 
-static void print_ranks(const struct pp_profiled *s, FILE *out)
+static void print_profile_ranks(const struct pp_profiled *s, FILE *out)
 {
     static const char letters[] = PP_OP_LETTERS;
     const struct pp_profile_range *all = s->f->ranges;
@@ -84,7 +84,7 @@ static void print_step(const struct pp_profiled *s, FILE *out)
     fprintf(out, "simulated, each action   %10.3f ms  (%+.2f %%, the median step's error)\n",
             1e3 * f->each, 100 * f->error);
     fprintf(out, "simulated, with means    %10.3f ms  (%+.2f %%)\n", 1e3 * f->means,
-            percent(f->means, f->step));
+            change_percent(f->means, f->step));
     if (f->outside > 0)
         fprintf(out, "outside of the pipeline  %10.3f ms a step\n", 1e3 * f->outside);
     fprintf(out, "a transfer takes %.3f ms, and %.3f ms pass between two actions (fitted)\n",
@@ -103,124 +103,167 @@ static void print_step(const struct pp_profiled *s, FILE *out)
         100 * f->jitter, f->bubble.busiest, 100 * f->bubble.work);
 }
 
-static void print_row(const struct pp_profiled *s, const struct pp_profile_other *o, int number,
-                      FILE *out)
+struct other_row {
+    int number;
+    double gain;     /* of the step, against the simulation of what ran */
+    double cap, gib; /* NAN: none, unknown */
+    const char *cut;
+    struct pp_profile_other o;
+};
+
+#define OTHER(m) PP_FIELD(struct other_row, m)
+static const struct pp_column other_columns[] = {
+    {NULL, "", OTHER(number)},
+    {"schedule", "schedule", OTHER(o.schedule), .help = "what else would have run"},
+    {"chunks", "chunks", OTHER(o.chunks)},
+    {"microbatches", "microbatches", OTHER(o.microbatches)},
+    {"even", OTHER(o.even), .help = "as if the model were cut into stages of equal time"},
+    {NULL, "cut", OTHER(cut)},
+    {"memory_cap", OTHER(o.cap), .help = "forwards that a rank may hold; 0: any number"},
+    {NULL, "cap", "%g", 1, NULL, OTHER(cap)},
+    {"step", "step ms", "%.3f", 1e3, "seconds of a step", OTHER(o.step)},
+    {NULL, "gain", "%+.1f%%", 100, NULL, OTHER(gain)},
+    {"bubble", "bubble", "%.1f%%", 100, "idle share of the ranks' time", OTHER(o.idle)},
+    {"memory", OTHER(o.memory), .nullable = true, .help = "bytes of the largest rank; 0: unknown"},
+    {NULL, "GiB", "%.1f", 1, NULL, OTHER(gib)},
+    {0}};
+
+static void make_others(const struct pp_profiled *s, struct other_row *out)
 {
-    char cap[16] = "", memory[16] = "";
-    if (o->cap > 0)
-        snprintf(cap, sizeof(cap), "%g", o->cap);
-    if (o->memory > 0)
-        snprintf(memory, sizeof(memory), "%.1f", o->memory / GIB);
-    fprintf(out, "%3d  %-14s %6d %12d %-7s %6s %10.3f %+6.1f%% %6.1f%% %7s\n", number, o->schedule,
-            o->chunks, o->microbatches, o->even ? "even" : "as run", cap, 1e3 * o->step,
-            -percent(o->step, s->f->means), 100 * o->idle, memory);
+    for (int i = 0; i < s->n; i++) {
+        const struct pp_profile_other *o = &s->others[i];
+        out[i] = (struct other_row){.number = i + 1,
+                                    .gain = 1 - o->step / s->f->means,
+                                    .cap = o->cap > 0 ? o->cap : NAN,
+                                    .gib = o->memory > 0 ? o->memory / GIB : NAN,
+                                    .cut = o->even ? "even" : "as run",
+                                    .o = *o};
+    }
 }
 
-static void print_others(const struct pp_profiled *s, FILE *out)
+/* Shows the first ones, and the first ones with an even cut. */
+static int print_others(const struct pp_profiled *s, FILE *out)
 {
-    fprintf(out,
-            "\nWhat else would have run, with the same times%s:\n%3s  %-14s %6s %12s %-7s %6s %10s "
-            "%7s %7s %7s\n",
-            s->f->split ? "" : " (I and W half of a B each)", "", "schedule", "chunks",
-            "microbatches", "cut", "cap", "step ms", "gain", "bubble", "GiB");
+    PP_TAKE(struct other_row, all, s->n + 1);
+    PP_TAKE(struct other_row, shown, SHOWN + SHOWN_EVEN);
+    int n = 0;
+    make_others(s, all);
     for (int even = 0; even < 2; even++)
         for (int i = 0, left = even ? SHOWN_EVEN : SHOWN; i < s->n && left > 0; i++)
-            if (s->others[i].even == (even > 0)) {
-                print_row(s, &s->others[i], i + 1, out);
+            if (all[i].o.even == (even > 0)) {
+                shown[n++] = all[i];
                 left--;
             }
+    fprintf(out, "\nWhat else would have run, with the same times%s:\n",
+            s->f->split ? "" : " (I and W half of a B each)");
+    pp_listing_print(other_columns, &(struct pp_listing){shown, sizeof(*shown), n}, PP_LISTING_TEXT,
+                     0, out);
     fprintf(
         out,
         "gain: of the step, against the simulation of what ran with means. even: as if the model "
         "could be cut\ninto stages of equal time. Other micro-batches: the same batch, rows that "
         "take as long each.\n");
+    return 0;
 }
 
 /* ---- for programs */
 
-static void json_ranks(const struct pp_profiled *s, struct pp_json *j)
+struct rank_row {
+    double busy, in_flight, memory, fitted;
+    const struct pp_profile_range *ranges; /* [PP_OPS] */
+};
+
+/* The five numbers of an action, whose letter is the key; nothing where the rank has no such action. */
+static void put_range(const void *row, const char *key, struct pp_json *j)
 {
-    char key[2] = "";
-    pp_json_array(j, "ranks");
-    for (int r = 0; r < s->p->plan->geometry.stages; r++) {
-        pp_json_object(j, NULL);
-        pp_json_dbl(j, "busy", s->f->busy[r]);
-        pp_json_dbl(j, "in_flight", s->f->peak[r]);
-        pp_json_dbl(j, "memory", s->p->memory[r]);
-        pp_json_dbl(j, "memory_fitted", s->f->memory_base + s->f->memory_slope * s->f->peak[r]);
-        for (int op = 0; op <= PP_OP_B; op++) {
-            const struct pp_profile_range *t = &s->f->ranges[r * PP_OPS + op];
-            key[0] = PP_OP_LETTERS[op];
-            if (t->most <= 0)
-                continue;
-            pp_json_array(j, key);
-            for (int k = 0; k < 5; k++)
-                pp_json_dbl(j, NULL,
-                            ((const double[]){t->least, t->low, t->mean, t->high, t->most})[k]);
-            pp_json_end(j);
-        }
-        pp_json_end(j);
-    }
+    const struct rank_row *r = row;
+    const struct pp_profile_range *t = &r->ranges[strchr(PP_OP_LETTERS, key[0]) - PP_OP_LETTERS];
+    if (t->most <= 0)
+        return;
+    pp_json_array(j, key);
+    for (int k = 0; k < 5; k++)
+        pp_json_dbl(j, NULL, ((const double[]){t->least, t->low, t->mean, t->high, t->most})[k]);
     pp_json_end(j);
 }
 
-static void json_others(const struct pp_profiled *s, struct pp_json *j)
-{
-    pp_json_array(j, "others");
-    for (int i = 0; i < s->n; i++) {
-        const struct pp_profile_other *o = &s->others[i];
-        pp_json_object(j, NULL);
-        pp_json_str(j, "schedule", o->schedule);
-        pp_json_int(j, "chunks", o->chunks);
-        pp_json_int(j, "microbatches", o->microbatches);
-        pp_json_bool(j, "even", o->even);
-        pp_json_dbl(j, "memory_cap", o->cap);
-        pp_json_dbl(j, "step", o->step);
-        pp_json_dbl(j, "bubble", o->idle);
-        pp_json_dbl(j, "memory", o->memory);
-        pp_json_end(j);
-    }
-    pp_json_end(j);
-}
+#define RANK(m) PP_FIELD(struct rank_row, m)
+#define RANGE .put = put_range, .type = "numbers", .optional = true
+static const struct pp_column rank_columns[] = {
+    {"busy", RANK(busy), .help = "share of the step in which the rank computes"},
+    {"in_flight", RANK(in_flight), .help = "micro-batches that it holds at most"},
+    {"memory", RANK(memory), .nullable = true, .help = "bytes, measured; 0: unknown"},
+    {"memory_fitted", RANK(fitted), .nullable = true, .help = "bytes, as fitted"},
+    {"F", RANGE, .help = "seconds of an action: least, 5 %, mean, 95 %, most"},
+    {"I", RANGE},
+    {"W", RANGE},
+    {"B", RANGE},
+    {0}};
 
-static int json_profile(const struct pp_profiled *s, FILE *out)
+struct profile_document {
+    const char *source, *schedule;
+    struct pp_geometry g;
+    int replicas, steps, first;
+    double shift;
+    struct pp_profile_fit f;
+    struct pp_listing ranks, others;
+};
+
+#define RESULT(m) PP_FIELD(struct profile_document, m)
+const struct pp_column pp_profile_columns[] = {
+    PP_SCHEMA(1),
+    {"source", RESULT(source), .help = "whose files were read"},
+    {"schedule", RESULT(schedule), .nullable = true, .help = "what ran; null: an order of its own"},
+    {"stages", RESULT(g.stages), .help = "its shape"},
+    {"chunks", RESULT(g.chunks)},
+    {"microbatches", RESULT(g.microbatches)},
+    {"replicas", RESULT(replicas)},
+    {"steps", RESULT(steps), .help = "steps that were read"},
+    {"first_step", RESULT(first), .help = "the first step that counts, from 1"},
+    {"step", RESULT(f.step), .help = "measured: the median, the shortest and the longest step"},
+    {"step_least", RESULT(f.step_least)},
+    {"step_most", RESULT(f.step_most)},
+    {"simulated_each", RESULT(f.each), .help = "simulated with the step's own times"},
+    {"error_each", RESULT(f.error), .help = "its error, as a part of the step"},
+    {"simulated_means", RESULT(f.means), .help = "simulated with mean times"},
+    {"outside", RESULT(f.outside), .nullable = true, .help = "the rest of a step; 0: unknown"},
+    {"transfer", RESULT(f.latency), .nullable = true, .help = "fitted: a transfer"},
+    {"launch", RESULT(f.launch), .nullable = true, .help = "fitted: between two actions"},
+    {"memory_base", RESULT(f.memory_base), .nullable = true, .help = "fitted: bytes of a rank"},
+    {"memory_slope", RESULT(f.memory_slope), .nullable = true,
+     .help = "fitted: and bytes for each micro-batch in flight"},
+    {"memory_error", RESULT(f.memory_error), .nullable = true, .help = "largest error of the fit"},
+    {"clock_shift", RESULT(shift), .nullable = true, .help = "largest correction of a clock"},
+    {"bubble", RESULT(f.idle), .help = "measured idle share of the ranks' time"},
+    {"bubble_jitter", RESULT(f.jitter), .help = "its part that the parts below do not explain"},
+    {.inner = pp_bubble_columns, RESULT(f.bubble)},
+    {"ranks", RESULT(ranks), .inner = rank_columns, .help = "in their order"},
+    {"others", RESULT(others), .inner = other_columns, .help = "best first"},
+    {0}};
+
+static int print_profile_json(const struct pp_profiled *s, FILE *out)
 {
-    const struct pp_profile_fit *f = s->f;
     const struct pp_geometry *g = &s->p->plan->geometry;
-    const struct {
-        const char *key;
-        double value;
-    } figures[] = {{"step", f->step},
-                   {"step_least", f->step_least},
-                   {"step_most", f->step_most},
-                   {"simulated_each", f->each},
-                   {"error_each", f->error},
-                   {"simulated_means", f->means},
-                   {"outside", f->outside},
-                   {"transfer", f->latency},
-                   {"launch", f->launch},
-                   {"memory_base", f->memory_base},
-                   {"memory_slope", f->memory_slope},
-                   {"memory_error", f->memory_error},
-                   {"clock_shift", s->p->shift},
-                   {"bubble", f->idle},
-                   {"bubble_jitter", f->jitter}};
-    struct pp_json j = pp_json_begin(out, 2);
-    pp_json_int(&j, "schema", 1);
-    pp_json_str(&j, "source", s->p->source);
-    pp_json_str(&j, "schedule", s->p->schedule);
-    pp_json_int(&j, "stages", g->stages);
-    pp_json_int(&j, "chunks", g->chunks);
-    pp_json_int(&j, "microbatches", g->microbatches);
-    pp_json_int(&j, "replicas", s->p->replicas);
-    pp_json_int(&j, "steps", s->p->steps);
-    pp_json_int(&j, "first_step", s->p->first + 1);
-    for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++)
-        pp_json_dbl(&j, figures[i].key, figures[i].value);
-    pp_bubble_json(&f->bubble, &j);
-    json_ranks(s, &j);
-    json_others(s, &j);
-    pp_json_end(&j);
+    PP_TAKE(struct other_row, others, s->n + 1);
+    PP_TAKE(struct rank_row, ranks, g->stages);
+    make_others(s, others);
+    for (int r = 0; r < g->stages; r++)
+        ranks[r] =
+            (struct rank_row){.busy = s->f->busy[r],
+                              .in_flight = s->f->peak[r],
+                              .memory = s->p->memory[r],
+                              .fitted = s->f->memory_base + s->f->memory_slope * s->f->peak[r],
+                              .ranges = &s->f->ranges[r * PP_OPS]};
+    struct profile_document d = {.source = s->p->source,
+                                 .schedule = s->p->schedule,
+                                 .g = *g,
+                                 .replicas = s->p->replicas,
+                                 .steps = s->p->steps,
+                                 .first = s->p->first + 1,
+                                 .shift = s->p->shift,
+                                 .f = *s->f,
+                                 .ranks = {ranks, sizeof(*ranks), g->stages},
+                                 .others = {others, sizeof(*others), s->n}};
+    pp_document_json(pp_profile_columns, &d, out);
     return 0;
 }
 
@@ -254,7 +297,7 @@ static int write_trace(const void *profiled, FILE *f)
     struct pp_sim_costs costs;
     struct pp_chrome c;
     struct pp_chrome_head head = {.version = PP_VERSION,
-                                  .schedule = name_of(s->p),
+                                  .schedule = name_schedule(s->p),
                                   .stages = plan->geometry.stages,
                                   .microbatches = plan->geometry.microbatches,
                                   .ranks = plan->geometry.stages,
@@ -281,10 +324,34 @@ static int write_trace(const void *profiled, FILE *f)
 int pp_profiled_page(const void *profiled, FILE *f)
 {
     const struct pp_profiled *s = profiled;
-    return report_write_drawn(write_trace, s, s->p->source, f);
+    return report_write_drawn(write_trace, s, s->p->source, NULL, f);
 }
 
 /* ---- another profile */
+
+struct prediction {
+    double predicted, measured, error, *memory; /* [stages] NULL: unknown */
+    const struct pp_profile *to;
+};
+
+static void put_memory_errors(const void *prediction, const char *key, struct pp_json *j)
+{
+    const struct prediction *p = prediction;
+    pp_json_array(j, key);
+    for (int r = 0; p->memory && r < p->to->plan->geometry.stages; r++)
+        pp_json_dbl(j, NULL, change_percent(p->memory[r], p->to->memory[r]) / 100);
+    pp_json_end(j);
+}
+
+#define PREDICTION(m) PP_FIELD(struct prediction, m)
+const struct pp_column pp_against_columns[] = {
+    PP_SCHEMA(1),
+    {"predicted", PREDICTION(predicted), .help = "seconds of a step"},
+    {"measured", PREDICTION(measured)},
+    {"error", PREDICTION(error), .help = "as a part of the measured step"},
+    {"memory_error", .put = put_memory_errors, .type = "numbers",
+     .help = "of each rank; empty: unknown"},
+    {0}};
 
 int pp_profiled_against(const struct pp_profiled *s, const char *path, bool json, FILE *out)
 {
@@ -295,38 +362,29 @@ int pp_profiled_against(const struct pp_profiled *s, const char *path, bool json
     PP_TRY(pp_profile_fit_make(to, &fit));
     PP_TAKE(double, memory, to->plan->geometry.stages);
     PP_TRY(pp_profile_predict(s->p, s->f, to->plan, &o, memory));
-    double error = percent(o.step, fit.step);
+    struct prediction p = {o.step, fit.step, change_percent(o.step, fit.step) / 100,
+                           o.memory > 0 ? memory : NULL, to};
     if (json) {
-        struct pp_json j = pp_json_begin(out, 2);
-        pp_json_int(&j, "schema", 1);
-        pp_json_dbl(&j, "predicted", o.step);
-        pp_json_dbl(&j, "measured", fit.step);
-        pp_json_dbl(&j, "error", error / 100);
-        pp_json_array(&j, "memory_error");
-        for (int r = 0; r < to->plan->geometry.stages && o.memory > 0; r++)
-            pp_json_dbl(&j, NULL, percent(memory[r], to->memory[r]) / 100);
-        pp_json_end(&j);
-        pp_json_end(&j);
+        pp_document_json(pp_against_columns, &p, out);
         return 0;
     }
-    print_head(s->p, out);
+    print_profile_head(s->p, out);
     fprintf(out, "predicts\n");
-    print_head(to, out);
-    fprintf(out, "\nstep predicted %.3f ms, measured %.3f ms (%+.2f %%)\n", 1e3 * o.step,
-            1e3 * fit.step, error);
-    for (int r = 0; r < to->plan->geometry.stages && o.memory > 0 && to->memory[r] > 0; r++)
+    print_profile_head(to, out);
+    fprintf(out, "\nstep predicted %.3f ms, measured %.3f ms (%+.2f %%)\n", 1e3 * p.predicted,
+            1e3 * p.measured, 100 * p.error);
+    for (int r = 0; r < to->plan->geometry.stages && p.memory && to->memory[r] > 0; r++)
         fprintf(out, "rank %3d: memory predicted %.2f GiB, measured %.2f GiB (%+.2f %%)\n", r,
-                memory[r] / GIB, to->memory[r] / GIB, percent(memory[r], to->memory[r]));
+                memory[r] / GIB, to->memory[r] / GIB, change_percent(memory[r], to->memory[r]));
     return 0;
 }
 
 int pp_profiled_print(const struct pp_profiled *s, bool json, FILE *out)
 {
     if (json)
-        return json_profile(s, out);
-    print_head(s->p, out);
-    print_ranks(s, out);
+        return print_profile_json(s, out);
+    print_profile_head(s->p, out);
+    print_profile_ranks(s, out);
     print_step(s, out);
-    print_others(s, out);
-    return 0;
+    return print_others(s, out);
 }

@@ -72,17 +72,17 @@ extern const char *const report_sweep_keys[REPORT_SWEEP_KEYS]; /* as PP_SWEEP_KE
 int report_draw_sweep(const json_t *bench, bool speed, int over, const struct pp_look *look,
                       FILE *f);
 
-/* Of machine_page.c: ppcli estimate for programs. */
-struct pp_machine_plan;
-int report_machine_json(const struct pp_machine_plan *p, FILE *f);
-
 /* pp_report_open() of a trace that is open already; f stays the caller's. */
 int report_open_trace(FILE *f, const char *name, struct pp_report **out);
 
-/* The page of a trace that draw(ctx, trace) writes, onto f. name: of the page. Errors: those of draw(),
- * PP_EFORMAT, PP_EIO, PP_ERESOURCE. Local. */
+/* Writes the page of the trace that draw(ctx, trace) writes. name: of the page. rows: NULL, or the
+ * JSON of ppcli estimate, which the page shows as a table. Errors: those of draw(), PP_EFORMAT, PP_EIO,
+ * PP_ERESOURCE. Local. */
 int report_write_drawn(int (*draw)(const void *ctx, FILE *trace), const void *ctx, const char *name,
-                       FILE *f);
+                       const char *rows, FILE *f);
+
+/* Sets *out, which the caller frees, to what draw(ctx) writes. Errors: those of draw(), PP_ERESOURCE. */
+int report_draw_text(int (*draw)(const void *ctx, FILE *f), const void *ctx, char **out);
 
 /* JSON text as a <script> of a page may hold it: no '<', '>' or '&'. */
 void report_put_json(const char *text, FILE *f);

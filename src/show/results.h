@@ -3,15 +3,16 @@
 #ifndef PPCLI_SRC_SHOW_RESULTS_H
 #define PPCLI_SRC_SHOW_RESULTS_H
 
+#include "ppcli/show/columns.h"
 #include "ppcli/show/results.h"
 
 /* "off", "all", or how many of the chunks are computed again: "1 of 4". */
 const char *pp_candidate_recompute(const struct pp_candidate *c, char out[32]);
 
-/* The table, and the sections of an own row. */
-void pp_machine_plan_rows(const struct pp_machine_plan *p, FILE *f);
-int pp_machine_plan_section(const struct pp_machine_plan *p, const struct pp_candidate *row,
-                            FILE *f);
-bool pp_plan_runs_on(const struct pp_candidate *r, int system);
+extern const struct pp_column pp_bubble_columns[]; /* of struct pp_bubble */
+/* Of the documents. */
+extern const struct pp_column pp_plan_columns[], pp_mark_columns[], pp_best_columns[],
+    pp_machine_columns[], pp_profile_columns[], pp_against_columns[], pp_explain_columns[],
+    pp_inspect_columns[], pp_env_columns[], pp_hosts_columns[];
 
 #endif

@@ -40,7 +40,7 @@ static size_t first_row(const json_t *bench)
     return report_number(bench, "added_rows") > 0;
 }
 
-static bool varies(const json_t *bench, int key)
+static bool key_varies(const json_t *bench, int key)
 {
     json_t *rows = json_object_get(bench, "rows");
     char first[PP_CELL_LABEL], value[PP_CELL_LABEL];
@@ -62,7 +62,7 @@ static void name_curve(const struct sweep *s, const json_t *bench, const json_t 
     char *others = json_object_size(axes) > 0 ? json_dumps(axes, JSON_COMPACT) : NULL;
     out[0] = '\0';
     for (int k = 0; k < REPORT_SWEEP_KEYS; k++) {
-        if (k == s->over || !varies(bench, k))
+        if (k == s->over || !key_varies(bench, k))
             continue;
         get_value(row, k, value);
         pp_text_add(out, PP_CURVE_NAME, "%s%s%s", out[0] ? ", " : "",
@@ -106,7 +106,7 @@ int report_draw_sweep(const json_t *bench, bool speed, int over, const struct pp
     json_t *rows = json_object_get(bench, "rows");
     char figures[300];
     PP_TAKE(struct sweep, s, 1);
-    while (over < 0 && s->over < REPORT_SWEEP_KEYS - 1 && !varies(bench, s->over))
+    while (over < 0 && s->over < REPORT_SWEEP_KEYS - 1 && !key_varies(bench, s->over))
         s->over++;
     s->over = over < 0 ? s->over : over;
     for (size_t i = first_row(bench); i < json_array_size(rows); i++) {

@@ -32,7 +32,7 @@ static char kind_of(const char *category)
     return '-';
 }
 
-static int whole(const json_t *o, const char *key)
+static int read_whole(const json_t *o, const char *key)
 {
     double value = report_number(o, key);
     return value >= 0 && value < 1e9 ? (int)value : -1;
@@ -41,16 +41,16 @@ static int whole(const json_t *o, const char *key)
 static int add_slice(struct pp_report *r, const json_t *o)
 {
     const json_t *args = json_object_get(o, "args");
-    int pid = whole(o, "pid");
+    int pid = read_whole(o, "pid");
     struct report_half *h = pid >= PP_CHROME_SIMULATED ? &r->simulated : &r->measured;
     struct report_slice s = {
         .start = report_number(o, "ts") * 1e-6,
         .length = report_number(o, "dur") * 1e-6,
         .rank = pid >= PP_CHROME_SIMULATED ? pid - PP_CHROME_SIMULATED : pid,
-        .mb = whole(args, "microbatch"),
-        .chunk = whole(args, "chunk"),
-        .stage = whole(args, "stage"),
-        .step = whole(args, "step"),
+        .mb = read_whole(args, "microbatch"),
+        .chunk = read_whole(args, "chunk"),
+        .stage = read_whole(args, "stage"),
+        .step = read_whole(args, "step"),
         .kind = kind_of(report_text(o, "cat")),
     };
     if (s.rank < 0 || s.rank >= PP_CHROME_SIMULATED || isnan(s.start) || !(s.length >= 0))

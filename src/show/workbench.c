@@ -59,8 +59,9 @@ static int put_known(struct pp_json *j, const struct pp_planned *q, const char *
     return 0;
 }
 
-static int put_data(const struct pp_planned *q, FILE *f)
+static int print_data(const void *planned, FILE *f)
 {
+    const struct pp_planned *q = planned;
     PP_OWN_MEMORY char *text = NULL;
     const struct pp_plan *plan = q->plan;
     size_t room = TABLE_BYTES;
@@ -90,15 +91,10 @@ int pp_workbench_write(const void *planned, FILE *f)
 {
     PP_OWN_MEMORY char *text = NULL;
     const struct pp_planned *q = planned;
-    size_t bytes = 0;
     if (q->plan->copies > 1)
         return pp_fail(PP_EUSAGE, "--html: a table cannot describe two copies of the weights; "
                                   "draw this schedule with --format svg");
-    FILE *data = open_memstream(&text, &bytes);
-    if (!data)
-        return pp_fail(PP_ERESOURCE, "plan: out of memory");
-    int rc = put_data(q, data), closed = pp_text_close(data, &text, "plan");
-    PP_TRY(rc < 0 ? rc : closed);
+    PP_TRY(report_draw_text(print_data, q, &text));
     fputs(workbench_page_head, f);
     report_put_json(text, f);
     fputs(workbench_page_tail, f);

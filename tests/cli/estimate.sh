@@ -23,14 +23,14 @@ cat "$folder/winner" >>"$folder/won.ini"
 run train "$folder/won.ini" -q
 code_is 0
 out_has "$(sed -n 's/^schedule = //p' "$folder/winner"), stages 2"
-for word in 'id="plan"' '[pipeline]' 'MFU' '</html>' 'prefers-color-scheme' 'weights + optimizer'; do
+for word in '"machine": "laptop"' '[pipeline]' 'MFU' '</html>' 'prefers-color-scheme' 'weights + optimizer'; do
     has "$folder/page.html" "$word" || complain "the page has no $word"
 done
 cp "$("$PPCLI" estimate "$folder/net.ini" --machine laptop 2>&1 >/dev/null | sed -n 's/^machine: //p')" "$folder/a&b<c>.ini"
 run estimate "$folder/net.ini" --machine "$folder/a&b<c>.ini" --html "$folder/named.html"
 code_is 0
 same "$(grep -c 'a&b<' "$folder/named.html")" 0
-same "$(grep -c 'a&amp;b&lt;c>' "$folder/named.html")" 2
+same "$(grep -c 'a\\u0026b\\u003cc\\u003e' "$folder/named.html")" 2
 
 begin "the table: best first, stages times replicas are the ranks, within the memory"
 run estimate "$folder/net.ini" --machine laptop --format json

@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The JSON of ppcli has the keys and types that docs/look-up/json*.md list, and no others.
 
-    json_keys.py PPCLI SOURCE_DIR
+    json_keys.py PPCLI SOURCE_DIR PRINT_JSON_KEYS [--write]
 
+PRINT_JSON_KEYS prints the tables of what columns describe (src/show/columns.c); the pages must have these, and
+--write puts them there.
 A key that may be absent (`name?`) and does not occur in what is made here must at least stand in src."""
 
 import glob
@@ -14,8 +16,8 @@ import subprocess
 import sys
 import tempfile
 
-PPCLI, SOURCE = (os.path.abspath(word) for word in sys.argv[1:])
-WORDS = {'number': 'number', 'text': 'text', 'null': 'null', 'flag': 'flag', 'numbers': 'list of number', 'texts': 'list of text'}
+PPCLI, SOURCE, PRINT = (os.path.abspath(word) for word in sys.argv[1:4])
+WORDS = {'objects': 'list', 'object': 'object', 'number': 'number', 'text': 'text', 'null': 'null', 'flag': 'flag', 'numbers': 'list of number', 'texts': 'list of text'}
 failures, seen, versions = [], set(), {}
 
 
@@ -43,6 +45,40 @@ def read_tables():
                 elif cells and '`' in cells[0]:
                     read_row(table, re.findall(r'`([^`]*)`', cells[0]), cells[1])
     return tables
+
+
+def compare_pages():
+    """The rows of the pages are those that the columns print."""
+    printed, rows = {}, []
+    for line in subprocess.run([PRINT], capture_output=True, text=True, check=True).stdout.splitlines():
+        if line.startswith('|'):
+            rows.append(line)
+        else:
+            name, _, schema = line.partition('\t')
+            rows = printed.setdefault(name, [])
+            printed[name, 'schema'] = int(schema)
+    for page in sorted(glob.glob(f'{SOURCE}/docs/look-up/json*.md')):
+        with open(page, encoding='utf-8') as f:
+            old = f.read().splitlines()
+        new, section, wanted = [], '', None
+        for line in old:
+            section = line[3:] if line.startswith('## ') else section
+            if line.startswith('| keys'):
+                name = line.split('|')[1].strip()[8:]
+                wanted = printed.pop(section + (': ' + name if name else ''), None)
+            if wanted is None or not line.startswith('| `'):
+                new.append(line)
+            if wanted and line.startswith('|---'):
+                new += wanted
+            wanted = wanted if line.startswith('|') else None
+        if new != old:
+            fail(f'{page}: its tables are not those of the columns: run this with --write')
+        if new != old and '--write' in sys.argv:
+            with open(page, 'w', encoding='utf-8') as f:
+                f.write('\n'.join(new) + '\n')
+    for name in [key for key in printed if isinstance(key, str)]:
+        fail(f'{name}: no table in docs/look-up')
+    return printed
 
 
 def read_row(table, names, kind):
@@ -134,8 +170,7 @@ def documents():
     yield 'bench', ask('bench', 'net.ini', *quick, '--stages', '1,2', '--batch-size', '16,32', *fmt)
     yield 'bench', ask('bench', 'net.ini', *quick, '--no-ceilings', '--stages', '2,9', *fmt)
     for what, words in (('--handover', ()), ('--ops', ('net.ini',))):
-        found = ask('bench', what, *words, '--time', '0.01', *fmt)
-        yield f'bench: {what}', {k: v for k, v in found.items() if k not in HEAD}
+        yield f'bench: {what}', ask('bench', what, *words, '--time', '0.01', *fmt)
     for name in ('net', 'gpt'):
         yield 'eval', ask('eval', name, *fmt)
         yield 'explain', ask('explain', f'{name}.ini', *fmt)
@@ -156,9 +191,10 @@ def documents():
 
 
 def main():
+    printed = compare_pages()
     tables = read_tables()
-    global HEAD  # what all of bench have
-    HEAD = [key for key in list(tables['bench'])[:15]]
+    failures.extend(f'{name}: schema {versions[name]}, printed as {printed[name, "schema"]}'
+                    for name in versions if printed.get((name, 'schema'), versions[name]) != versions[name])
     found = set()
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)

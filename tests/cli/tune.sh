@@ -17,14 +17,14 @@ done
 # what limits the winner, where it has more than one stage
 grep -qE '^(limited by |uneven stages: |nothing left to gain: )|^stages = 1$' "$folder/out" ||
     complain "says nothing of what limits: $(cat "$folder/out")"
-same "$(grep -c '^ one  *1  *1 ' "$folder/out")" 1
-same "$(grep -c '^as is  *2  *1  *[0-9]*  1f1b ' "$folder/out")" 1
+same "$(grep -c '^ *one  *1  *1 ' "$folder/out")" 1
+same "$(grep -c '^as is  *2  *1  *[0-9]*  *1f1b ' "$folder/out")" 1
 same "$(grep -c '^this config: [0-9.]* ms; best: [0-9.]* ms, [0-9]* % faster$' "$folder/out")" 1
 same "$(grep -c '^assignment = 0.* | .*6$' "$folder/out")" 1
 
 begin "the row of the config is its own, whatever --stages lists"
 ok run tune "$folder/net.ini" --stages 1,2
-same "$(grep -c '^as is  *2  *1  *[0-9]*  1f1b ' "$folder/out")" 1
+same "$(grep -c '^as is  *2  *1  *[0-9]*  *1f1b ' "$folder/out")" 1
 run tune "$folder/net.ini"
 
 begin "the numbers of the first line add up"
@@ -111,7 +111,7 @@ config "$folder/first.ini" data.dataset=synthetic data.train_samples=70 data.tes
     'model.sizes=12 200 5 5 5 7' train.batch_size=24 train.max_steps=1 train.optimizer=sgd \
     pipeline.stages=3 pipeline.microbatches=2 run.packed=off
 ok run tune "$folder/first.ini" --memory 41420 --stages 3 --replicas 1
-same "$(grep '^   1 ' "$folder/out" | head -1 | grep -c ' off  ')" "$(grep -c '^recompute = off' "$folder/out")"
+same "$(grep '^ *1 ' "$folder/out" | head -1 | grep -c ' off  ')" "$(grep -c '^recompute = off' "$folder/out")"
 same "$(grep -c '^recompute = ' "$folder/out")" 1
 sed -n '/^\[pipeline\]/,$p' "$folder/out" >"$folder/winner"
 sed '/^\[pipeline\]/,/^microbatches/d' "$folder/first.ini" >"$folder/won.ini"
@@ -127,7 +127,7 @@ ok run tune "$folder/net.ini" --cores 4
 same "$(rows | head -1)" 'one 1 1 4'
 out_has ' at once here, for 4 cores'
 same "$(rows | awk '$2 * $3 * $4 > 4' | wc -l)" 0
-sed -n '/^ one/,/^$/p' "$folder/out" >"$folder/ways" && mv "$folder/ways" "$folder/out"
+sed -n '/^ *one/,/^$/p' "$folder/out" >"$folder/ways" && mv "$folder/ways" "$folder/out"
 same "$(rows | awk '{ print $2 "x" $3 }' | uniq | tr '\n' ' ')" '1x1 2x1 1x2 4x1 1x4 2x2 '
 run tune "$folder/net.ini" --cores 4
 out_has 'stages x replicas x threads: ' 'ppcli train '

@@ -22,8 +22,8 @@ LAYER = {
     'plan': 6,
     'cluster': 7,
     'watch': 8,
-    'train': 9,
-    'bench': 10, 'show': 10,
+    'train': 9, 'show': 9,
+    'bench': 10,
     'cli': 11,
 }
 

@@ -197,41 +197,32 @@ int pp_bench_print(const struct pp_bench *b, const struct pp_bench_header *h,
 int pp_bench_compare(const char *old_path, const char *new_path, FILE *f);
 
 /*
- * Measure and print transfers of 64 B to 8 MiB between two threads, and between two processes when
- * MPI started two; as Markdown, or as JSON for every other format. first: this is the process that
- * MPI will call rank 0. same: see pp_transport_same(). Collective under an MPI launch. Errors: those of pp_handover_measure(),
+ * Measure and print transfers of 64 B to 8 MiB between two processes where MPI started two, else
+ * between two threads; as Markdown, or as JSON for every other format. same: see
+ * pp_transport_same(). Collective under an MPI launch. Errors: those of pp_handover_measure(),
  * PP_EUSAGE for another number of processes, PP_EIO.
  */
 int pp_bench_handover(const struct pp_bench_header *h, const char *same,
-                      enum pp_bench_format format, bool first, FILE *f);
-
-struct pp_bench_ops_spec {
-    const struct pp_config *cfg;
-    double seconds; /* about so long for ten ops */
-    bool ceilings;  /* measure them too */
-};
+                      enum pp_bench_format format, FILE *f);
 
 /*
  * Measure and print what F, I and W of each op of cfg's model take by themselves, for one
  * micro-batch, in this thread; as Markdown, or as JSON for every other format. Needs no data set.
  * Errors: those of pp_run_prepare() and of the backend, PP_EUSAGE under an MPI launch, PP_EIO.
- * Local.
+ * Local. seconds: about so long for ten ops. ceilings: measure them too.
  */
-int pp_bench_ops(const struct pp_bench_ops_spec *spec, const struct pp_bench_header *h,
-                 enum pp_bench_format format, FILE *f);
+int pp_bench_ops(const struct pp_config *cfg, double seconds, bool ceilings,
+                 const struct pp_bench_header *h, enum pp_bench_format format, FILE *f);
 
 /*
- * This machine as a machine file has it, without [between], into p->cluster: peaks and bandwidth are the
- * ceilings of one rank, shares are what the ops of p->cfg's model reach when each runs by itself, links
- * are transfers between two threads, layers take what they take here. Takes a few seconds. Errors: as of
- * pp_bench_ops(), pp_bench_ceilings(), pp_handover_threads() and pp_best_measure(). Local.
+ * Writes this machine as a machine file, without [between], and sets p->cluster to it: peaks and bandwidth
+ * are the ceilings of one rank, shares are what the ops of p->cfg's model reach when each runs by itself,
+ * links are transfers between two threads, layers take what they take here. word: the config as it was
+ * given. path: NULL or "-" for standard output. Takes a few seconds. Errors: as of pp_bench_ops(),
+ * pp_bench_ceilings(), pp_handover_threads(), pp_best_measure(), and of the file. Local.
  */
 struct pp_machine_plan;
-int pp_bench_machine(struct pp_machine_plan *p);
-/* As a machine file. word: the config as it was given; path NULL or "-": standard output. Errors: those
- * of the file. */
-int pp_bench_machine_write(const char *word, const struct pp_config *cfg,
-                           const struct pp_cluster *c, const char *path);
+int pp_bench_machine(struct pp_machine_plan *p, const char *word, const char *path);
 
 struct pp_bench_candidates {
     const struct pp_best_spec *best;         /* what they were searched for */

@@ -7,9 +7,33 @@
 #ifndef PPCLI_SHOW_REPORT_H
 #define PPCLI_SHOW_REPORT_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 
-#include "ppcli/show/draw.h"
+/* ---- picture */
+
+/*
+ * Pictures for documents as SVG: lanes of actions over time, and curves. White paper, and kinds that
+ * differ in lightness, hatching, markers and dashes, so that a grey print shows them too.
+ */
+
+struct pp_look {       /* how the user wants a picture */
+    const char *title; /* NULL: the picture's own; "": no title and no words below it */
+    int width;         /* pixels; 0: the picture's own */
+};
+/* Errors: PP_EUSAGE for a width that is too small or too large. */
+int pp_look_check(const struct pp_look *look);
+
+/*
+ * Write what draw() draws as SVG to a file, as svg, pdf or png; the last two by rsvg-convert. path: NULL
+ * for standard output. format: NULL takes the ending of path. Errors: PP_EUSAGE (an unknown ending),
+ * PP_ERESOURCE (no rsvg-convert), PP_EIO, those of draw(). Local.
+ */
+int pp_picture_write(const char *path, const char *format, int (*draw)(const void *ctx, FILE *f),
+                     const void *ctx);
+
+/* ---- report */
 
 struct pp_report;
 
@@ -31,6 +55,7 @@ struct pp_report_view {            /* nothing is owned */
     int n;
     int figure, over; /* numbers among PP_FIGURES and PP_SWEEP_KEYS; -1: the page, any */
     struct pp_look look;
+    const char *rows; /* JSON of ppcli estimate to show above; NULL: none */
 };
 
 /* The page of a struct pp_report_view: of one run, of up to PP_REPORT_RUNS_MAX compared, or of a

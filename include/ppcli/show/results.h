@@ -11,7 +11,7 @@
 #include "ppcli/measure/profile.h"
 #include "ppcli/plan/machine_plan.h"
 #include "ppcli/plan/search.h"
-#include "ppcli/show/draw.h"
+#include "ppcli/show/report.h"
 #include "ppcli/sim/sim.h"
 
 /* ---- formats */
@@ -19,7 +19,6 @@
 /* What `ppcli plan` prints of a plan. */
 
 /* Formats, by their number in `ppcli plan --format`. */
-const char *pp_format_name(int format);
 bool pp_format_times(int format);        /* it draws the times of every action */
 bool pp_format_draws(int format);        /* it is a picture */
 int pp_format_of_file(const char *path); /* by its ending; 0 where it has no known one */

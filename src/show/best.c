@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ppcli tune found: a table for people with the lines of the winner, or JSON. */
+/* What ppcli tune found: its columns, the winner and what it gains, and the winner as a config. */
 #include "results.h"
 
-#include <stdlib.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/base/base.h"
 #include "ppcli/comm/transport.h"
 
 #define MIB (1024.0 * 1024.0)
-
-/* What a shell takes as it is. */
 
 /* "flops", "time", "equal", ...: how the layers of a candidate are cut. */
 static const char *cut_name(const struct pp_best_result *s, const struct pp_candidate *c)
@@ -42,6 +40,118 @@ static const char *recompute_name(const struct pp_best_result *s, const struct p
     const char *said = s->spec.cfg->pipeline.recompute;
     bool own = !c->chooses_redo && said[0];
     return !own ? pp_candidate_recompute(c, out) : strcmp(said, "all") == 0 ? "all" : "layers";
+}
+
+/* ---- rows */
+
+struct best_row {
+    struct pp_candidate c;
+    const char *schedule, *also, *cut, *rank_order;
+    char number[16], threads[16], recompute[32], bubble[PP_BUBBLE_TEXT_MAX],
+        ran_bubble[PP_BUBBLE_TEXT_MAX], equals[300];
+    int threads_measured, eager;
+    double memory_cap, per_second;
+    double measured, difference, calibrated, error, idle, waited; /* how it ran; NAN: it did not */
+};
+
+/* and not the line between two parts of the table */
+PP_HAS(is_row, struct best_row, row->number[0])
+
+/* as the rows that the table shows */
+PP_HAS(has_bubble, struct best_row, row->c.time.bubble.stages > 0)
+
+#define ROW(m) PP_FIELD(struct best_row, m)
+#define SHOWN(m) ROW(m), .has = is_row
+static const struct pp_column columns[] = {
+    {NULL, "", ROW(number), .right = true},
+    {"schedule", ROW(schedule), .help = "a way to run the config"},
+    {"also", ROW(also), .help = "other schedules with the same plan"},
+    {"stages", "stages", SHOWN(c.d.stages), .help = "the division"},
+    {"replicas", "replicas", SHOWN(c.d.replicas)},
+    {"threads", ROW(c.d.threads)},
+    {NULL, "threads", ROW(threads), .right = true},
+    {"threads_measured", ROW(threads_measured),
+     .help = "threads whose times the prediction begins with; 0: its own"},
+    {NULL, "schedule", ROW(schedule)},
+    {"microbatches", "microbatches", SHOWN(c.d.microbatches), .help = "the division"},
+    {"chunks", "chunks", SHOWN(c.d.chunks)},
+    {"coalesce", "coalesce", SHOWN(c.together)},
+    {"eager", ROW(eager)},
+    {"memory_cap", ROW(memory_cap)},
+    {"assignment", "assignment", ROW(cut), .help = "how the layers are cut"},
+    {"recompute", "recompute", ROW(recompute), .help = "what is recomputed"},
+    {"step_seconds", "step ms", "%.3f", 1e3, "predicted", SHOWN(c.time.step)},
+    {"samples_per_second", "samples/s", "%.0f", 1, NULL, SHOWN(per_second)},
+    {NULL, "bubble = sched + cut + wait", ROW(bubble)},
+    {"sums_seconds", ROW(c.time.sums), .help = "of a step, for sums over replicas"},
+    {"rank_order", ROW(rank_order), .help = "what a host holds: stages or replicas"},
+    {"peak_bytes", "peak MiB", "%.1f", 1 / MIB, "memory of the largest rank", SHOWN(c.peak_bytes)},
+    {NULL, "sums ms", "%.3f", 1e3, NULL, SHOWN(c.time.sums)},
+    {NULL, "", ROW(equals)},
+    {"bubble", ROW(c.time.bubble.idle), .has = has_bubble,
+     .help = "idle share of the ranks' time, predicted"},
+    {.inner = pp_bubble_columns, ROW(c.time.bubble), .has = has_bubble},
+    {"measured_step_seconds", ROW(measured), .optional = true, .help = "with --check: as it ran"},
+    {"calibrated_step_seconds", ROW(calibrated), .optional = true,
+     .help = "with --check: simulated with the times of the run"},
+    {"calibrated_error", ROW(error), .optional = true},
+    {"bubble_measured", ROW(idle), .optional = true, .help = "with --check"},
+    {"waited_for_core", ROW(waited), .optional = true,
+     .help = "with --check: share of the ranks' time that they waited for a core"},
+    {0}};
+
+static const struct pp_column check_columns[] = {
+    {NULL, "", ROW(number), .right = true},
+    {NULL, "stages", ROW(c.d.stages)},
+    {NULL, "replicas", ROW(c.d.replicas)},
+    {NULL, "threads", ROW(c.d.threads)},
+    {NULL, "schedule", ROW(schedule)},
+    {NULL, "microbatches", ROW(c.d.microbatches)},
+    {NULL, "chunks", ROW(c.d.chunks)},
+    {NULL, "measured ms", "%.3f", 1e3, NULL, ROW(measured)},
+    {NULL, "predicted ms", "%.3f", 1e3, NULL, ROW(c.time.step)},
+    {NULL, "difference", "%+.1f %%", 100, NULL, ROW(difference)},
+    {NULL, "calibrated ms", "%.3f", 1e3, NULL, ROW(calibrated)},
+    {NULL, "difference", "%+.1f %%", 100, NULL, ROW(error)},
+    {NULL, "measured bubble", ROW(ran_bubble)},
+    {0}};
+
+static void make_best_row(const struct pp_best_result *s, const char *number,
+                          const struct pp_candidate *c, const struct pp_checked *m,
+                          struct best_row *out)
+{
+    bool ran = m && m->measured.step > 0, eager = c->d.schedule && c->d.schedule->eager;
+    *out = (struct best_row){.c = *c,
+                             .schedule = pp_division_schedule(&c->d),
+                             .cut = cut_name(s, c),
+                             .rank_order = c->d.across ? "replicas" : "stages",
+                             .threads_measured = pp_costs_at(s->costs, c->d.threads)->measured,
+                             .eager = eager ? c->d.eager : 0,
+                             .memory_cap = c->fitted ? c->d.memory_cap : 0,
+                             .per_second = s->batch / c->time.step,
+                             .measured = ran ? m->measured.step : NAN,
+                             .difference = ran ? c->time.step / m->measured.step - 1 : NAN,
+                             .calibrated = ran ? m->calibrated : NAN,
+                             .error = ran ? m->error : NAN,
+                             .idle = ran ? m->measured.bubble.idle : NAN,
+                             .waited = ran && m->waited >= 0 ? m->waited : NAN};
+    out->also = out->c.also;
+    snprintf(out->number, sizeof(out->number), "%s", number);
+    snprintf(out->recompute, sizeof(out->recompute), "%s", recompute_name(s, c, out->recompute));
+    snprintf(out->threads, sizeof(out->threads), "%d%s", c->d.threads,
+             out->threads_measured > 0 ? "~" : " ");
+    pp_bubble_parts(&c->time.bubble, out->bubble);
+    if (ran)
+        pp_bubble_parts(&m->measured.bubble, out->ran_bubble);
+    snprintf(out->equals, sizeof(out->equals), c->also[0] ? "= %s" : "%s", c->also);
+}
+
+/* Row i of the result, from 0; its number counts from 1. */
+static void make_item(const struct pp_best_result *s, int i, struct best_row *out)
+{
+    char number[16];
+    snprintf(number, sizeof(number), "%d", i + 1);
+    make_best_row(s, number, &s->best.items[i], i < s->n_checked ? &s->checked[i] : NULL, out);
 }
 
 /* ---- text */
@@ -75,71 +185,52 @@ static void print_machine(const struct pp_best_result *s, FILE *f)
                 "transfers between MPI processes were not measured: times are those of threads\n");
 }
 
-static void print_row(const struct pp_best_result *s, const char *number,
-                      const struct pp_candidate *c, FILE *f)
-{
-    char bubble[PP_BUBBLE_TEXT_MAX], recompute[32];
-    const char *mark = pp_costs_at(s->costs, c->d.threads)->measured > 0 ? "~" : " ";
-    fprintf(
-        f,
-        "%4s  %6d %8d %6d%s %-14s %12d %6d %8d  %-10s %-9s %10.3f %10.0f  %-27s %9.1f %8.3f%s%s\n",
-        number, c->d.stages, c->d.replicas, c->d.threads, mark, pp_division_schedule(&c->d),
-        c->d.microbatches, c->d.chunks, c->together, cut_name(s, c),
-        recompute_name(s, c, recompute), c->time.step * 1e3, s->batch / c->time.step,
-        pp_bubble_parts(&c->time.bubble, bubble), (double)c->peak_bytes / MIB, c->time.sums * 1e3,
-        c->also[0] ? "  = " : "", c->also);
-}
-
-/* One stage with all cores, then the fastest of each other number of stages and replicas: as many
- * stages beside as many replicas. */
-static void print_ways(const struct pp_best_result *s, FILE *f)
+/* One stage with all cores, then the fastest of each other number of stages and replicas. Returns the
+ * number of rows, at most s->best.n + 1. */
+static int make_ways(const struct pp_best_result *s, struct best_row *out)
 {
     const struct pp_best *b = &s->best;
-    char number[16];
+    int n = 0;
     if (b->one.time.step > 0)
-        print_row(s, "one", &b->one, f);
+        make_best_row(s, "one", &b->one, NULL, &out[n++]);
     for (int ranks = 1; ranks <= s->ranks; ranks++) {
         for (int k = 0; k < ranks; k++) {
             int p = k == 0 ? ranks : k, i = ranks % p == 0 ? 0 : b->n;
             while (i < b->n && (b->items[i].d.stages != p || b->items[i].d.replicas != ranks / p))
                 i++;
-            if (i == b->n || pp_best_is(&b->items[i], 1, 1, b->one.d.threads))
-                continue;
-            snprintf(number, sizeof(number), "%d", i + 1);
-            print_row(s, number, &b->items[i], f);
+            if (i < b->n && !pp_best_is(&b->items[i], 1, 1, b->one.d.threads))
+                make_item(s, i, &out[n++]);
         }
     }
-    fputc('\n', f);
+    return n;
 }
 
-static void print_table(const struct pp_best_result *s, FILE *f)
+static int print_table(const struct pp_best_result *s, FILE *f)
 {
     const struct pp_best *b = &s->best;
-    char number[16];
+    int n, shown = b->n < PP_BEST_SHOWN ? b->n : PP_BEST_SHOWN;
+    PP_TAKE(struct best_row, rows, b->n + shown + 3);
     fprintf(f, "%ld combinations: %d to compare, %d not allowed by their schedule, %d duplicates",
             b->tried, b->n, b->refused, b->same);
     if (b->too_large > 0)
         fprintf(f, ", %ld need more than %.1f MiB per rank", b->too_large,
                 (double)s->spec.memory / MIB);
-    fprintf(f, "\n\n%4s  %6s %8s %7s %-14s %12s %6s %8s  %-10s %-9s %10s %10s  %-27s %9s %8s\n", "",
-            "stages", "replicas", "threads", "schedule", "microbatches", "chunks", "coalesce",
-            "assignment", "recompute", "step ms", "samples/s", "bubble = sched + cut + wait",
-            "peak MiB", "sums ms");
-    print_ways(s, f);
-    for (int i = 0; i < b->n && i < PP_BEST_SHOWN; i++) {
-        snprintf(number, sizeof(number), "%d", i + 1);
-        print_row(s, number, &b->items[i], f);
-    }
-    if (b->n > PP_BEST_SHOWN)
-        fprintf(f, "      ... and %d slower ones\n", b->n - PP_BEST_SHOWN);
+    fprintf(f, "\n\n");
+    n = make_ways(s, rows) + 1; /* and an empty line */
+    for (int i = 0; i < shown; i++)
+        make_item(s, i, &rows[n++]);
     if (b->as_is.time.step > 0)
-        print_row(s, "as is", &b->as_is, f);
+        make_best_row(s, "as is", &b->as_is, NULL, &rows[n++]);
+    pp_listing_print(columns, &(struct pp_listing){rows, sizeof(*rows), n}, PP_LISTING_TEXT, 0, f);
+    if (b->n > shown)
+        fprintf(f, "%d slower ones are not shown\n", b->n - shown);
     const struct pp_costs *c = s->costs;
     while (c && c->measured == 0)
         c = c->next;
     if (c)
         fprintf(f, "~: not measured, but from %d thread%s by the serial share of each time\n",
                 c->measured, pp_plural(c->measured));
+    return 0;
 }
 
 /* The fastest with one (1), several (2) or any number (0) of stages and of replicas; threads 0: any.
@@ -282,38 +373,25 @@ static int print_winner(const struct pp_best_result *s, FILE *f)
     return rc;
 }
 
-static void print_check(const char *number, const struct pp_candidate *c,
-                        const struct pp_checked *m, FILE *f)
-{
-    char bubble[PP_BUBBLE_TEXT_MAX];
-    fprintf(f, "%5s  %6d %8d %7d %-14s %12d %6d %12.3f %12.3f %+8.1f %% %13.3f %+8.1f %%  %s\n",
-            number, c->d.stages, c->d.replicas, c->d.threads, pp_division_schedule(&c->d),
-            c->d.microbatches, c->d.chunks, m->measured.step * 1e3, c->time.step * 1e3,
-            100 * (c->time.step / m->measured.step - 1), m->calibrated * 1e3, 100 * m->error,
-            pp_bubble_parts(&m->measured.bubble, bubble));
-}
-
 static void print_checks(const struct pp_best_result *s, FILE *f)
 {
     double waited = s->as_is.waited;
     int ranks = s->as_is.measured.step > 0 ? s->best.as_is.d.stages * s->best.as_is.d.replicas : 1;
-    char number[16];
-    fprintf(
-        f, "\nchecked by running\n%5s  %6s %8s %7s %-14s %12s %6s %12s %12s %10s %13s %10s  %s\n",
-        "", "stages", "replicas", "threads", "schedule", "microbatches", "chunks", "measured ms",
-        "predicted ms", "difference", "calibrated ms", "difference", "measured bubble");
+    struct best_row rows[PP_BEST_SHOWN + 2];
+    int n = s->n_checked;
     for (int i = 0; i < s->n_checked; i++) {
-        const struct pp_checked *m = &s->checked[i];
-        snprintf(number, sizeof(number), "%d", i + 1);
-        print_check(number, &s->best.items[i], m, f);
-        waited = m->waited > waited ? m->waited : waited;
-        int of_row = s->best.items[i].d.stages * s->best.items[i].d.replicas;
-        ranks = of_row > ranks ? of_row : ranks;
+        const struct pp_division *d = &s->best.items[i].d;
+        make_item(s, i, &rows[i]);
+        waited = fmax(waited, s->checked[i].waited);
+        ranks = d->stages * d->replicas > ranks ? d->stages * d->replicas : ranks;
     }
     if (s->as_is.measured.step > 0)
-        print_check("as is", &s->best.as_is, &s->as_is, f);
+        make_best_row(s, "as is", &s->best.as_is, &s->as_is, &rows[n++]);
     if (s->one.measured.step > 0)
-        print_check("one", &s->best.one, &s->one, f);
+        make_best_row(s, "one", &s->best.one, &s->one, &rows[n++]);
+    fprintf(f, "\nchecked by running\n");
+    pp_listing_print(check_columns, &(struct pp_listing){rows, sizeof(*rows), n}, PP_LISTING_TEXT,
+                     0, f);
     fputs("predicted: with the times of layers on their own; calibrated: with those of the rounds "
           "before and after\n",
           f);
@@ -333,7 +411,7 @@ static void print_checks(const struct pp_best_result *s, FILE *f)
 static int print_best(const struct pp_best_result *s, FILE *f)
 {
     print_machine(s, f);
-    print_table(s, f);
+    PP_TRY(print_table(s, f));
     if (s->n_checked > 0)
         print_checks(s, f);
     return s->best.n > 0 ? print_winner(s, f) : 0;
@@ -341,87 +419,73 @@ static int print_best(const struct pp_best_result *s, FILE *f)
 
 /* ---- JSON */
 
-static void json_candidate(struct pp_json *j, const struct pp_best_result *s,
-                           const struct pp_candidate *c, const struct pp_checked *checked)
-{
-    const struct pp_bubble *b = &c->time.bubble;
-    char recompute[32];
-    pp_json_str(j, "schedule", pp_division_schedule(&c->d));
-    pp_json_str(j, "also", c->also);
-    pp_json_int(j, "stages", c->d.stages);
-    pp_json_int(j, "replicas", c->d.replicas);
-    pp_json_int(j, "threads", c->d.threads);
-    pp_json_int(j, "threads_measured", pp_costs_at(s->costs, c->d.threads)->measured);
-    pp_json_int(j, "microbatches", c->d.microbatches);
-    pp_json_int(j, "chunks", c->d.chunks);
-    pp_json_int(j, "coalesce", c->together);
-    pp_json_int(j, "eager", c->d.schedule && c->d.schedule->eager ? c->d.eager : 0);
-    pp_json_dbl(j, "memory_cap", c->fitted ? c->d.memory_cap : 0);
-    pp_json_str(j, "assignment", cut_name(s, c));
-    pp_json_str(j, "recompute", recompute_name(s, c, recompute));
-    pp_json_dbl(j, "step_seconds", c->time.step);
-    pp_json_dbl(j, "samples_per_second", s->batch / c->time.step);
-    pp_json_dbl(j, "sums_seconds", c->time.sums);
-    pp_json_str(j, "rank_order", c->d.across ? "replicas" : "stages");
-    pp_json_uint(j, "peak_bytes", c->peak_bytes);
-    if (b->stages > 0) { /* of those that the table shows */
-        pp_json_dbl(j, "bubble", b->idle);
-        pp_bubble_json(b, j);
-    }
-    if (checked && checked->measured.step > 0) {
-        pp_json_dbl(j, "measured_step_seconds", checked->measured.step);
-        pp_json_dbl(j, "calibrated_step_seconds", checked->calibrated);
-        pp_json_dbl(j, "calibrated_error", checked->error);
-        pp_json_dbl(j, "bubble_measured", checked->measured.bubble.idle);
-        if (checked->waited >= 0)
-            pp_json_dbl(j, "waited_for_core", checked->waited);
-    }
-    pp_json_end(j);
-}
+struct best_document {
+    struct pp_costs c;
+    struct pp_best best;
+    bool is_linked;
+    double unsteady;
+    int chosen;
+    const char *advice;
+    struct best_row one, as_is;
+    struct pp_listing candidates;
+};
 
-static int json_best(const struct pp_best_result *s, FILE *f)
+PP_HAS(has_candidates, struct best_document, row->candidates.n > 0)
+PP_HAS(has_one, struct best_document, row->one.number[0])
+PP_HAS(has_as_is, struct best_document, row->as_is.number[0])
+
+#define RESULT(m) PP_FIELD(struct best_document, m)
+const struct pp_column pp_best_columns[] = {
+    PP_SCHEMA(2),
+    {"measure_seconds", RESULT(c.took), .help = "how long measuring took"},
+    {"ranks_at_once", RESULT(c.at_once), .help = "ranks that were measured at once"},
+    {"cores", RESULT(c.cores), .help = "cores of the prediction"},
+    {"handover_measured", RESULT(is_linked), .help = "transfers were measured"},
+    {"handover_seconds", RESULT(c.near.latency), .help = "a transfer"},
+    {"handover_byte_seconds", RESULT(c.near.byte), .help = "and for each of its bytes"},
+    {"handover_unsteady", RESULT(unsteady), .help = "how much a transfer varies"},
+    {"host_to_host_seconds", RESULT(c.far.latency),
+     .help = "a transfer between hosts; 0: one host"},
+    {"host_to_host_byte_seconds", RESULT(c.far.byte)},
+    {"action_seconds", RESULT(c.action), .help = "overhead of an action"},
+    {"optimizer_seconds_per_parameter", RESULT(c.optimizer), .help = "the optimizer"},
+    {"tried", RESULT(best.tried), .help = "combinations that were looked at"},
+    {"refused", RESULT(best.refused), .help = "combinations that their schedule does not allow"},
+    {"same", RESULT(best.same), .help = "combinations with the plan of another one"},
+    {"too_large", RESULT(best.too_large),
+     .help = "combinations that need more memory than allowed"},
+    {"advice", RESULT(advice), .help = "what limits the best, and what would help"},
+    {"chosen", RESULT(chosen), .has = has_candidates,
+     .help = "index of the fastest; -1: the config as it is ran faster"},
+    {"candidates", RESULT(candidates), .inner = columns, .help = "best first"},
+    {"one_stage", RESULT(one), .has = has_one, .inner = columns,
+     .help = "one stage, one replica, all cores"},
+    {"this_config", RESULT(as_is), .has = has_as_is, .inner = columns,
+     .help = "the config as it is"},
+    {0}};
+
+static int print_best_json(const struct pp_best_result *s, FILE *f)
 {
     const struct pp_best *b = &s->best;
-    const struct pp_costs *c = s->costs;
-    struct pp_json j = pp_json_begin(f, 2);
-    pp_json_int(&j, "schema", 2);
-    pp_json_dbl(&j, "measure_seconds", c->took);
-    pp_json_int(&j, "ranks_at_once", c->at_once);
-    pp_json_int(&j, "cores", c->cores);
-    pp_json_bool(&j, "handover_measured", c->near.unsteady > 0);
-    pp_json_dbl(&j, "handover_seconds", c->near.latency);
-    pp_json_dbl(&j, "handover_byte_seconds", c->near.byte);
-    pp_json_dbl(&j, "handover_unsteady", fmax(1, fmax(c->near.unsteady, c->far.unsteady)));
-    pp_json_dbl(&j, "host_to_host_seconds", c->far.latency);
-    pp_json_dbl(&j, "host_to_host_byte_seconds", c->far.byte);
-    pp_json_dbl(&j, "action_seconds", c->action);
-    pp_json_dbl(&j, "optimizer_seconds_per_parameter", c->optimizer);
-    pp_json_int(&j, "tried", b->tried);
-    pp_json_int(&j, "refused", b->refused);
-    pp_json_int(&j, "same", b->same);
-    pp_json_int(&j, "too_large", b->too_large);
-    pp_json_str(&j, "advice", s->advice);
-    if (b->n > 0) /* of candidates; -1: this_config, by what was measured */
-        pp_json_int(&j, "chosen", pp_best_result_keeps(s) ? -1 : pp_best_result_first(s));
-    if (b->one.time.step > 0) {
-        pp_json_object(&j, "one_stage");
-        json_candidate(&j, s, &b->one, &s->one);
-    }
-    if (b->as_is.time.step > 0) {
-        pp_json_object(&j, "this_config");
-        json_candidate(&j, s, &b->as_is, &s->as_is);
-    }
-    pp_json_array(&j, "candidates");
-    for (int i = 0; i < b->n; i++) {
-        pp_json_object(&j, NULL);
-        json_candidate(&j, s, &b->items[i], i < s->n_checked ? &s->checked[i] : NULL);
-    }
-    pp_json_end(&j);
-    pp_json_end(&j);
+    PP_TAKE(struct best_row, rows, b->n + 1);
+    PP_TAKE(struct best_document, d, 1);
+    *d = (struct best_document){
+        .c = *s->costs, .best = *b, .advice = s->advice, .candidates = {rows, sizeof(*rows), b->n}};
+    for (int i = 0; i < b->n; i++)
+        make_item(s, i, &rows[i]);
+    d->is_linked = d->c.near.unsteady > 0;
+    d->unsteady = fmax(1, fmax(d->c.near.unsteady, d->c.far.unsteady));
+    if (b->n > 0)
+        d->chosen = pp_best_result_keeps(s) ? -1 : pp_best_result_first(s);
+    if (b->one.time.step > 0)
+        make_best_row(s, "one", &b->one, &s->one, &d->one);
+    if (b->as_is.time.step > 0)
+        make_best_row(s, "as is", &b->as_is, &s->as_is, &d->as_is);
+    pp_document_json(pp_best_columns, d, f);
     return 0;
 }
 
 int pp_best_result_print(const struct pp_best_result *s, bool json, FILE *f)
 {
-    return json ? json_best(s, f) : print_best(s, f);
+    return json ? print_best_json(s, f) : print_best(s, f);
 }
