@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranks that are processes have made of equal configs: the same model, the same plan, from the
- * same files. Where files lie may differ; what is in them is looked at only where it does, or
- * where the ranks have several hosts.
+ * Checks that ranks that are processes made the same of equal configs: the same model and plan,
+ * from the same files. The paths of the files may differ; their contents are compared only if the
+ * paths differ or the ranks are on several hosts.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #include "rank.h"
 #include "ppcli/comm/transport.h"
 
-#define PLACES 9
+#define FILES_MAX 9
 
 /* ---- model and plan */
 
@@ -89,44 +89,45 @@ static int compare_run(const struct pp_run *run, struct pp_transport *tp)
 
 /* ---- files */
 
-struct place {
-    const char *what; /* NULL: there is none */
+struct named_file {
+    const char *what; /* NULL: unused */
     char path[PP_PATH_MAX];
 };
 
-static void add_place(struct place *places, int *n, const char *what, const char *path)
+static void add_file(struct named_file *files, int *n, const char *what, const char *path)
 {
     if (path[0] != '/')
         return;
-    places[*n].what = what;
-    snprintf(places[(*n)++].path, PP_PATH_MAX, "%s", path);
+    files[*n].what = what;
+    snprintf(files[(*n)++].path, PP_PATH_MAX, "%s", path);
 }
 
-static int find_places(const struct pp_config *cfg, struct place *places, int *out_n)
+static int find_files(const struct pp_config *cfg, struct named_file *files, int *out_n)
 {
     static const char *const names[] = {"training data", "test data"};
     int n = 0;
     for (int split = 0; split < 2; split++) {
         PP_OWN(pp_dataset_destroy) struct pp_dataset *ds = NULL;
         if (pp_dataset_look(cfg, (enum pp_split)split, &ds) == 0)
-            add_place(places, &n, names[split], ds->origin);
+            add_file(files, &n, names[split], ds->origin);
         else
-            pp_error_clear(); /* who needs it says so */
+            pp_error_clear(); /* the rank that needs it reports the error */
     }
-    add_place(places, &n, "data.train_images", cfg->data.train_images);
-    add_place(places, &n, "data.train_labels", cfg->data.train_labels);
-    add_place(places, &n, "data.test_images", cfg->data.test_images);
-    add_place(places, &n, "data.test_labels", cfg->data.test_labels);
-    add_place(places, &n, "data.train_file", cfg->data.train_file);
-    add_place(places, &n, "data.test_file", cfg->data.test_file);
-    add_place(places, &n, "train.init", cfg->train.init);
-    pp_assert(n <= PLACES);
+    add_file(files, &n, "data.train_images", cfg->data.train_images);
+    add_file(files, &n, "data.train_labels", cfg->data.train_labels);
+    add_file(files, &n, "data.test_images", cfg->data.test_images);
+    add_file(files, &n, "data.test_labels", cfg->data.test_labels);
+    add_file(files, &n, "data.train_file", cfg->data.train_file);
+    add_file(files, &n, "data.test_file", cfg->data.test_file);
+    add_file(files, &n, "train.init", cfg->train.init);
+    pp_assert(n <= FILES_MAX);
     *out_n = n;
     return 0;
 }
 
-/* Of files that the kernel says are the same ones, on the same machine. */
-static void identify(const struct place *places, int n, char out[PP_SHA256_HEX])
+/* Hashes device and inode of each file, with the machine: equal hashes mean the same files on one
+ * machine. */
+static void hash_identities(const struct named_file *files, int n, char out[PP_SHA256_HEX])
 {
     struct pp_sha256 s;
     struct stat st;
@@ -134,20 +135,20 @@ static void identify(const struct place *places, int n, char out[PP_SHA256_HEX])
     hash_int(&s, (int64_t)pp_host_id());
     for (int i = 0; i < n; i++) {
         st = (struct stat){0};
-        (void)stat(places[i].path, &st);
+        (void)stat(files[i].path, &st);
         hash_int(&s, (int64_t)st.st_dev);
         hash_int(&s, (int64_t)st.st_ino);
-        pp_sha256_update(&s, places[i].what, strlen(places[i].what) + 1);
+        pp_sha256_update(&s, files[i].what, strlen(files[i].what) + 1);
     }
     end_digest(&s, out);
 }
 
-/* Collective: whether all ranks have the same text of so many bytes. */
+/* Finds whether all ranks have the same text of `bytes` bytes. Collective. */
 static int ask_all_equal(struct pp_transport *tp, const char *mine, size_t bytes, bool *out)
 {
     PP_OWN_MEMORY char *all = pp_alloc((size_t)tp->size, bytes);
     PP_TRY(pp_transport_agree(tp, all ? 0 : PP_ERESOURCE));
-    pp_assert(all != NULL); /* or this rank had not agreed */
+    pp_assert(all != NULL); /* else the ranks had not agreed */
     PP_TRY(pp_transport_allgather(tp, mine, bytes, all));
     *out = true;
     for (int r = 1; r < tp->size; r++)
@@ -155,17 +156,17 @@ static int ask_all_equal(struct pp_transport *tp, const char *mine, size_t bytes
     return 0;
 }
 
-static int read_places(const struct place *places, int n, char *text, size_t bytes,
-                       char out[PP_SHA256_HEX])
+static int hash_files(const struct named_file *files, int n, char *text, size_t bytes,
+                      char out[PP_SHA256_HEX])
 {
     struct pp_sha256 s;
     char sum[PP_SHA256_HEX];
     pp_sha256_init(&s);
     text[0] = '\0';
     for (int i = 0; i < n; i++) {
-        PP_TRY(pp_path_digest(places[i].path, sum));
+        PP_TRY(pp_path_digest(files[i].path, sum));
         pp_sha256_update(&s, sum, sizeof(sum));
-        pp_text_add(text, bytes, "%s = sha256 %.16s\n", places[i].what, sum);
+        pp_text_add(text, bytes, "%s = sha256 %.16s\n", files[i].what, sum);
     }
     end_digest(&s, out);
     return 0;
@@ -173,20 +174,20 @@ static int read_places(const struct place *places, int n, char *text, size_t byt
 
 static int compare_files(const struct pp_run *run, struct pp_transport *tp)
 {
-    const size_t bytes = (size_t)PLACES * (PP_PATH_MAX + 128);
+    const size_t bytes = (size_t)FILES_MAX * (PP_PATH_MAX + 128);
     char sum[PP_SHA256_HEX];
     bool same = false;
     int n = 0;
-    PP_OWN_MEMORY struct place *places = pp_alloc(PLACES, sizeof(*places));
+    PP_OWN_MEMORY struct named_file *files = pp_alloc(FILES_MAX, sizeof(*files));
     PP_OWN_MEMORY char *text = pp_alloc(bytes, 1);
-    int rc = places && text ? find_places(run->cfg, places, &n) : PP_ERESOURCE;
+    int rc = files && text ? find_files(run->cfg, files, &n) : PP_ERESOURCE;
     PP_TRY(pp_transport_agree(tp, rc));
-    pp_assert(text != NULL); /* or this rank had not agreed */
-    identify(places, n, sum);
+    pp_assert(text != NULL); /* else the ranks had not agreed */
+    hash_identities(files, n, sum);
     PP_TRY(ask_all_equal(tp, sum, sizeof(sum), &same));
     if (same)
         return 0;
-    PP_TRY(pp_transport_agree(tp, read_places(places, n, text, bytes, sum)));
+    PP_TRY(pp_transport_agree(tp, hash_files(files, n, text, bytes, sum)));
     PP_TRY(ask_all_equal(tp, sum, sizeof(sum), &same));
     return same ? 0 : pp_transport_same(tp, 0, text);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checkpoints where hosts have disks of their own. A rank is apart when the run folder that it sees is
- * not rank 0's. What such a rank writes goes to rank 0, whose checkpoint is whole; copies of whole ones
- * go to the first ranks of other hosts, into a folder of the same name. A side whose disk fails goes on
- * with the messages, so that the other one does not wait, and says so at the end.
+ * Checkpoints on hosts with disks of their own. A host is apart if its run folder is not rank 0's.
+ * Ranks of such a host send what they write to rank 0, which has the whole checkpoint; copies of it
+ * go to the first ranks of other hosts, into a folder of the same name. A side whose disk fails
+ * keeps sending or receiving, so that the other side does not wait, and reports the error at the
+ * end.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -14,13 +15,13 @@
 #include "ppcli/base/base.h"
 
 struct file {
-    char name[256]; /* empty: there is none more, and `bytes` is not 0 when something failed */
+    char name[256]; /* empty: the end; then `bytes` is not 0 if something failed */
     uint64_t bytes;
 };
 
-static char block[1 << 18]; /* hosts apart have processes, not threads */
+static char block[1 << 18]; /* static, because hosts apart have processes, not threads */
 
-static uint64_t piece(const struct file *f, uint64_t at)
+static uint64_t bytes_of_piece(const struct file *f, uint64_t at)
 {
     return f->bytes - at < sizeof(block) ? f->bytes - at : sizeof(block);
 }
@@ -40,9 +41,9 @@ int copies_send(struct pp_transport *tp, int to, const char *folder, int *out_rc
         if (rc < 0)
             break;
         lost = pp_transport_send(tp, to, &f, sizeof(f));
-        for (uint64_t at = 0; lost == 0 && at < f.bytes; at += piece(&f, at)) {
-            rc = rc < 0 ? rc : pp_fd_read_at(fd, path, at, block, piece(&f, at));
-            lost = pp_transport_send(tp, to, block, piece(&f, at));
+        for (uint64_t at = 0; lost == 0 && at < f.bytes; at += bytes_of_piece(&f, at)) {
+            rc = rc < 0 ? rc : pp_fd_read_at(fd, path, at, block, bytes_of_piece(&f, at));
+            lost = pp_transport_send(tp, to, block, bytes_of_piece(&f, at));
         }
         close(fd);
     }
@@ -60,9 +61,9 @@ int copies_take(struct pp_transport *tp, int from, const char *folder, int *out_
         struct pp_io_file to = {.fd = -1};
         rc = rc < 0 ? rc : pp_path_format(path, "%s/%s", folder, f.name);
         rc = rc < 0 ? rc : pp_io_create(&pp_io_system, path, &to);
-        for (uint64_t at = 0; lost == 0 && at < f.bytes; at += piece(&f, at)) {
-            lost = pp_transport_recv(tp, from, block, piece(&f, at));
-            rc = rc < 0 ? rc : pp_io_write(&to, block, piece(&f, at));
+        for (uint64_t at = 0; lost == 0 && at < f.bytes; at += bytes_of_piece(&f, at)) {
+            lost = pp_transport_recv(tp, from, block, bytes_of_piece(&f, at));
+            rc = rc < 0 ? rc : pp_io_write(&to, block, bytes_of_piece(&f, at));
         }
         rc = rc < 0 || lost < 0 ? rc : pp_io_commit(&to, NULL);
         pp_io_abandon(&to);
@@ -76,8 +77,8 @@ int copies_take(struct pp_transport *tp, int from, const char *folder, int *out_
 
 /* ---- a checkpoint */
 
-/* Its folder of checkpoints, and its step. */
-static int split(const char *path, char dir[PP_PATH_MAX], int64_t *step)
+/* Splits the path of a checkpoint into its folder and its step. */
+static int split_ckpt_path(const char *path, char dir[PP_PATH_MAX], int64_t *step)
 {
     const char *name = strrchr(path, '/');
     if (!name || sscanf(name, "/step-%" SCNd64, step) != 1)
@@ -85,8 +86,9 @@ static int split(const char *path, char dir[PP_PATH_MAX], int64_t *step)
     return pp_path_format(dir, "%.*s", (int)(name - path), path);
 }
 
-/* That of rank `from` gets the same path on rank `to`. */
-static int carry(const struct trainer *tr, int from, int to, const char *path, int *out_rc)
+/* Copies the checkpoint of rank `from` to the same path on rank `to`. */
+static int carry_checkpoint(const struct trainer *tr, int from, int to, const char *path,
+                            int *out_rc)
 {
     struct pp_ckpt_save save = {.step = 0};
     char hash[PP_SHA256_HEX], dir[PP_PATH_MAX];
@@ -95,7 +97,7 @@ static int carry(const struct trainer *tr, int from, int to, const char *path, i
     if (tr->tp->rank != to)
         return 0;
     int rc = pp_config_hash(tr->run->cfg, hash);
-    rc = rc < 0 ? rc : split(path, dir, &save.step);
+    rc = rc < 0 ? rc : split_ckpt_path(path, dir, &save.step);
     rc = rc < 0 ? rc : pp_dir_create(dir);
     rc = rc < 0 ? rc : pp_ckpt_begin(&pp_io_system, dir, save.step, hash, 0, &save);
     bool begun = rc == 0;
@@ -126,15 +128,15 @@ int copies_give(const struct trainer *tr, const char *path, int hosts)
             PP_TRY(pp_transport_recv(tp, r, &lacks, sizeof(lacks)));
         }
         if (lacks && (tp->rank == 0 || tp->rank == r))
-            PP_TRY(carry(tr, 0, r, path, &rc));
+            PP_TRY(carry_checkpoint(tr, 0, r, path, &rc));
     }
     return pp_transport_agree(tp, rc);
 }
 
 /* ---- the beginning */
 
-/* The first rank of r's host; *hosts: how many there are. */
-static int first_of(const struct pp_run *run, int r, int *hosts)
+/* Returns the first rank on r's host. *hosts: the number of hosts. */
+static int find_first_of_host(const struct pp_run *run, int r, int *hosts)
 {
     int first = -1;
     *hosts = 0;
@@ -152,9 +154,9 @@ int copies_find(const struct trainer *tr)
 {
     const char *word = tr->spec->options->resume;
     int hosts, me = tr->tp->rank, best = 0, copies = tr->run->cfg->checkpoint.copies;
-    bool first = first_of(tr->run, me, &hosts) == me;
+    bool first = find_first_of_host(tr->run, me, &hosts) == me;
     if (copies >= hosts && tr->run->cfg->run.dir[0]) {
-        return pp_fail(PP_ECONFIG, "checkpoint.copies = %d wants %d hosts, and the ranks are on %d",
+        return pp_fail(PP_ECONFIG, "checkpoint.copies = %d needs %d hosts, but the ranks are on %d",
                        copies, copies + 1, hosts);
     }
     if (hosts == 1 || !word || strcmp(word, "auto") != 0)
@@ -162,7 +164,7 @@ int copies_find(const struct trainer *tr)
     char mine[PP_PATH_MAX] = "";
     PP_OWN_MEMORY char(*all)[PP_PATH_MAX] = pp_alloc((size_t)tr->tp->size, sizeof(*all));
     PP_TRY(pp_transport_agree(tr->tp, all ? 0 : PP_ERESOURCE));
-    pp_assert(all != NULL); /* or this rank had not agreed */
+    pp_assert(all != NULL); /* else the ranks had not agreed */
     int found =
         first ? resume_newest(tr, copies > 0 ? PP_CKPT_VERIFY : PP_CKPT_STRUCTURE, mine) : 0;
     PP_TRY(pp_transport_agree(tr->tp, found));
@@ -173,11 +175,11 @@ int copies_find(const struct trainer *tr)
         return 0;
     if (me == 0)
         pp_log_info("%s comes from %s", all[best], tr->run->seats[best].host_name);
-    int rc = 0, lost = carry(tr, best, 0, all[best], &rc);
+    int rc = 0, lost = carry_checkpoint(tr, best, 0, all[best], &rc);
     return lost < 0 ? lost : pp_transport_agree(tr->tp, rc);
 }
 
-/* Of a host apart: may the run begin in its run folder? */
+/* Checks on a host apart that the run may begin in its run folder. */
 static int check_apart(const struct trainer *tr)
 {
     const struct pp_train_options *options = tr->spec->options;
@@ -213,11 +215,11 @@ int copies_begin(struct trainer *tr)
 {
     struct stat st;
     char lock[PP_PATH_MAX];
-    int hosts, first = first_of(tr->run, tr->tp->rank, &hosts);
+    int hosts, first = find_first_of_host(tr->run, tr->tp->rank, &hosts);
     if (hosts == 1 || !tr->dir[0] || tr->begin.nothing_left)
         return 0;
     PP_TRY(pp_path_format(lock, "%s/" PP_LOCK_NAME, tr->dir));
-    /* Whose folder it is decides what is removed there. */
+    /* Who holds the lock in the folder decides what may be removed there. */
     PP_TRY(pp_transport_agree(tr->tp, pp_path_stat(lock, false, &st)));
     bool same = st.st_mode != 0 &&
                 tr->begin.locked_ns == (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;

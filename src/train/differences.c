@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the config of a run that continues differs from that of its checkpoint: what changes no bit,
- * what --allow names, and what is refused.
+ * Compares the config of a run that continues with that of its checkpoint: which differences change
+ * no bit, which ones --allow names, and which ones are rejected.
  */
 #include "resume_state.h"
 
@@ -17,14 +17,16 @@ struct differences {
     const struct trainer *tr;
     const struct pp_ckpt_state *s;
     const char *allow;
-    char refused[1024], same[1024], keys[512]; /* keys: of refused, for --allow */
-    bool never, model;                         /* one of them cannot be allowed; is the model's */
-    bool length;                               /* the run is of another length */
-    int replicas;                              /* of the checkpoint, where the run has others; 0 */
+    char refused[1024], same[1024], keys[512]; /* keys: of `refused`, for --allow */
+    bool never, model;                         /* a refused key cannot be allowed; a refused key is
+                                                  of [model] */
+    bool length;                               /* the length of the run differs */
+    int replicas;                              /* replicas of the checkpoint if the run has another
+                                                  number; else 0 */
     FILE *changes;
 };
 
-/* The checkpoint's data and these have the same bytes, and as many of them are trained on. */
+/* Whether the run trains on the same bytes, and as many samples, as the checkpoint's run. */
 static bool is_same_data(const struct trainer *tr, const struct pp_ckpt_state *s)
 {
     const struct pp_dataset_info *info = pp_dataset_info(tr->run->cfg->data.dataset);
@@ -40,7 +42,7 @@ static bool is_same_data(const struct trainer *tr, const struct pp_ckpt_state *s
     return true;
 }
 
-static int moments_of(const char *optimizer)
+static int moments_of_optimizer(const char *optimizer)
 {
     int k = 0;
     while (k < PP_OPTIMIZERS - 1 && strcmp(optimizer, pp_optimizer_name(k)) != 0)
@@ -48,14 +50,15 @@ static int moments_of(const char *optimizer)
     return pp_optimizer_moments(k);
 }
 
-/* Optimizers keep other numbers: the checkpoint has none for one that needs more. */
+/* Whether the checkpoint has the moments that this optimizer needs. */
 static bool has_moments(const char *key, const char *there, const char *here)
 {
-    int muon = strcmp(there, "muon") == 0; /* whose matrices have one */
-    return strcmp(key, "train.optimizer") != 0 || moments_of(there) - muon >= moments_of(here);
+    int muon = strcmp(there, "muon") == 0; /* of its matrices, which have one moment */
+    return strcmp(key, "train.optimizer") != 0 ||
+           moments_of_optimizer(there) - muon >= moments_of_optimizer(here);
 }
 
-/* Whether another value of this key leaves every bit of the weights as it was. */
+/* Whether another value of this key changes no bit of the weights. */
 static bool keeps_bits(const struct differences *d, const char *key)
 {
     static const char names[] = "data.dataset data.label data.shape data.train_samples";
@@ -84,7 +87,7 @@ static void note_difference(void *ctx, const char *key, const char *there, const
     }
 }
 
-static int refuse(const struct differences *d, const struct pp_ckpt *ck)
+static int refuse_differences(const struct differences *d, const struct pp_ckpt *ck)
 {
     const char *path = ck->path;
     char own[PP_CKPT_OWN_CONFIG];
@@ -111,7 +114,7 @@ static void print_change(void *ctx, const struct pp_change *c)
     pp_log_info("after step %lld %s is %s, was %s", c->step, c->key, c->is, c->was);
 }
 
-static void warn(const struct differences *d, const char *path)
+static void warn_of_differences(const struct differences *d, const char *path)
 {
     const struct pp_config *cfg = d->tr->run->cfg;
     bool falls_to_0 =
@@ -121,19 +124,20 @@ static void warn(const struct differences *d, const char *path)
     if (d->length && falls_to_0 && cfg->train.lr_steps == 0) {
         long long steps = loop_total_steps(d->tr);
         pp_log_warn(
-            "the learning-rate schedule now stretches to %lld steps, so this is not the run "
-            "that %lld steps from the start would have given; to avoid this: "
+            "the learning-rate schedule now spans %lld steps, so the result differs from a fresh "
+            "%lld-step run; to avoid this: "
             "train.lr_schedule = constant, or set train.lr_steps",
             steps, steps);
     }
     if (d->replicas > 0) {
-        pp_log_warn("%s is of %d replicas, this run has %d, which add up a batch in another order: "
-                    "from here on the bits are those of %d%s",
-                    path, d->replicas, cfg->pipeline.replicas, cfg->pipeline.replicas,
-                    pp_model_mixes_samples(d->tr->run->model)
-                        ? "; and other samples share a micro-batch, which batch norm or attention "
-                          "takes together: what is computed changes too, not only its last bits"
-                        : "");
+        pp_log_warn(
+            "%s has %d replicas, but this run has %d, which add up a batch in another order: "
+            "from here on the bits are those of %d%s",
+            path, d->replicas, cfg->pipeline.replicas, cfg->pipeline.replicas,
+            pp_model_mixes_samples(d->tr->run->model)
+                ? "; and other samples share a micro-batch, which batch norm or attention "
+                  "takes together: what is computed changes too, not only its last bits"
+                : "");
     }
 }
 
@@ -150,18 +154,18 @@ int resume_check_config(struct trainer *tr, const struct pp_ckpt *ck)
     fputs(before > 0 ? s->changes : "", d.changes);
     int rc = pp_config_compare(tr->run->cfg, ck->config, note_difference, &d);
     PP_TRY(pp_text_close(d.changes, &changes, ck->path));
-    rc = rc == 0 && d.refused[0] ? refuse(&d, ck) : rc;
+    rc = rc == 0 && d.refused[0] ? refuse_differences(&d, ck) : rc;
     if (rc == 0 && changes[0]) {
         tr->changes = pp_strdup(changes);
         rc = tr->changes ? 0 : PP_ERESOURCE;
     }
     free(changes);
     PP_TRY(rc);
-    warn(&d, ck->path);
+    warn_of_differences(&d, ck->path);
     return tr->changes ? pp_changes_visit(tr->changes + before, print_change, NULL) : 0;
 }
 
-/* ---- what every rank has to know of it */
+/* ---- values that every rank needs */
 
 struct resume_past resume_past(const struct pp_config *cfg, const struct pp_ckpt *ck)
 {

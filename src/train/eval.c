@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The weights of a checkpoint, judged by the test set: no training, no run folder. */
+/* Tests the weights of a checkpoint on the test set, without training and without a run folder. */
 #include "ppcli/train/train.h"
 
 #include <math.h>
@@ -7,8 +7,8 @@
 #include "ppcli/base/base.h"
 #include "ppcli/base/files.h"
 
-/* Collective: the sums of all ranks. */
-static int add_up(const struct pp_worker *w, struct pp_loss_sums *out)
+/* Adds up the test sums of all ranks. Collective. */
+static int add_test_sums(const struct pp_worker *w, struct pp_loss_sums *out)
 {
     int ranks = w->run->layout->ranks;
     struct pp_exec_counters c = {0};
@@ -24,15 +24,17 @@ static int add_up(const struct pp_worker *w, struct pp_loss_sums *out)
 
 /* ---- predictions */
 
-#define STEP_BYTES ((size_t)64 << 20) /* of the logits of one step, where a sample has not more */
+#define STEP_BYTES                                                                                 \
+    ((size_t)64 << 20) /* most bytes for the logits of a step, unless a single sample
+                                         needs more */
 
-/* The file that rank 0 writes, batch by batch. */
+/* The file of predictions, which rank 0 writes batch by batch. */
 struct predictions {
     struct pp_dataset *ds;
     struct pp_file_write file;
-    uint32_t *tokens; /* [positions + apart] of a text's sample */
+    uint32_t *tokens; /* [positions + apart] tokens of one sample of a text */
     float *logits;    /* [rows of a share][positions][classes] of one step; on other ranks too */
-    uint32_t next;    /* sample */
+    uint32_t next;    /* the next sample */
 };
 
 static void predictions_fini(struct predictions *p)
@@ -43,8 +45,8 @@ static void predictions_fini(struct predictions *p)
     pp_free(p->logits);
 }
 
-/* The samples of replica d's share of a step. */
-static int share_rows(const struct pp_worker *w, int d, int step)
+/* Returns the samples of replica d's share of a step. */
+static int rows_of_share(const struct pp_worker *w, int d, int step)
 {
     const struct pp_layout *l = w->run->layout;
     struct pp_loader shape;
@@ -56,7 +58,7 @@ static int share_rows(const struct pp_worker *w, int d, int step)
 static int open_predictions(const struct pp_worker *w, const char *path, struct predictions *p)
 {
     const struct pp_model *m = w->run->model;
-    int rows = share_rows(w, 0, 0); /* the largest */
+    int rows = rows_of_share(w, 0, 0); /* replica 0 has the largest share */
     PP_TRY(rows);
     PP_ALLOC(p->logits, (size_t)rows * (size_t)m->outputs);
     if (w->rank != 0)
@@ -100,14 +102,14 @@ static int write_samples(const struct pp_worker *w, struct predictions *p, int r
     return ferror(p->file.f) ? pp_fail_errno(PP_EIO, "cannot write %s", p->file.to.path) : 0;
 }
 
-/* Pairwise: the rows that each replica's last stage has of a step, to rank 0. */
+/* Collects on rank 0 the rows that each replica's last stage has of a step. Pairwise. */
 static int collect_step(const struct pp_worker *w, int step, struct predictions *p)
 {
     const struct pp_layout *l = w->run->layout;
     size_t bytes = (size_t)w->run->model->outputs * sizeof(*p->logits);
     PP_TRY(pp_exec_finish(w->x));
     for (int d = 0; d < l->replicas; d++) {
-        int from = d * l->stages + l->rank_of[l->n_virtual - 1], rows = share_rows(w, d, step);
+        int from = d * l->stages + l->rank_of[l->n_virtual - 1], rows = rows_of_share(w, d, step);
         PP_TRY(rows);
         if (from != 0 && w->rank == from)
             PP_TRY(pp_transport_send(w->tp, 0, p->logits, (size_t)rows * bytes));
@@ -119,7 +121,8 @@ static int collect_step(const struct pp_worker *w, int step, struct predictions 
     return 0;
 }
 
-/* So that the logits of a step fit into STEP_BYTES. A sample's values do not depend on those beside it. */
+/* Chooses a batch size for which the logits of a step fit into STEP_BYTES. This changes no result,
+ * because a sample's values do not depend on its batch. */
 static int shrink_batch(struct pp_config *cfg)
 {
     struct pp_run run;
@@ -149,11 +152,11 @@ static int run_test(struct pp_worker *w, const char *path, struct pp_loss_sums *
     }
     pp_exec_keep_logits(w->x, NULL);
     PP_TRY(rc);
-    PP_TRY(add_up(w, out));
+    PP_TRY(add_test_sums(w, out));
     return p.file.f ? pp_file_commit(&p.file) : 0;
 }
 
-static int evaluate(struct pp_worker *w, void *ctx)
+static int evaluate_rank(struct pp_worker *w, void *ctx)
 {
     struct pp_evaluation *out = ctx, e = {.samples = w->run->layout->test_n,
                                           .targets = pp_model_text_targets(w->run->model)};
@@ -197,7 +200,7 @@ int pp_evaluate(struct pp_config *cfg, const struct pp_train_options *options, c
 {
     struct pp_train_options with = *options;
     PP_TRY(out->predictions ? shrink_batch(cfg) : 0);
-    with.work = evaluate;
+    with.work = evaluate_rank;
     with.work_ctx = out;
     with.weights = weights;
     return pp_train(cfg, &with, speaks);

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a run was, put together from all ranks: figures, where its bubble comes from, advice. */
+/* Summarizes a run from the values of all ranks: figures, causes of its bubble, advice. */
 #include "loop.h"
 
 #include "ppcli/plan/search.h"
 
-/* The share of rank time that was not spent computing. */
+/* Returns the share of rank time that was not spent computing. */
 double loop_bubble(const struct totals *w, int ranks)
 {
     return pp_bubble_idle((double)w->busy_ns, (double)w->window_ns, ranks);
 }
 
-/* Advice where the bubble is much larger than the schedule's own. */
-static int advise(const struct trainer *tr, const struct pp_summary *s, char out[PP_ADVICE_MAX])
+/* Writes advice if the bubble is much larger than the schedule's own; else "". */
+static int write_advice(const struct trainer *tr, const struct pp_summary *s,
+                        char out[PP_ADVICE_MAX])
 {
     const struct pp_forecast *f = s->forecast;
     const struct pp_layout *l = tr->run->layout;
@@ -25,9 +26,9 @@ static int advise(const struct trainer *tr, const struct pp_summary *s, char out
     return pp_advice(&spec, out);
 }
 
-/* Rank 0: print and write the summary. ranks[]: bytes and waited are there. */
-static int report(struct trainer *tr, const struct pp_forecast *forecast, uint64_t start,
-                  struct pp_rank_total *ranks, const char *sha)
+/* Prints and writes the summary on rank 0. ranks[]: has bytes and waited. */
+static int report_summary(struct trainer *tr, const struct pp_forecast *forecast, uint64_t start,
+                          struct pp_rank_total *ranks, const char *sha)
 {
     const struct pp_layout *l = tr->run->layout;
     char advice[PP_ADVICE_MAX], schedule[PP_SHA256_HEX];
@@ -70,14 +71,14 @@ static int report(struct trainer *tr, const struct pp_forecast *forecast, uint64
     PP_TRY(pp_plan_digest(l->plans[0].plan, schedule));
     PP_TRY(pp_bubble_ideal(forecast->plan, &s.bubble_ideal));
     PP_TRY(pp_forecast_explain(forecast, loop_bubble(&all, l->ranks), &s.bubble));
-    PP_TRY(advise(tr, &s, advice));
+    PP_TRY(write_advice(tr, &s, advice));
     rank_event_begin(tr->spec, PP_EVENT_REPORT, tr->t);
     int rc = pp_metrics_finish(tr->m, &s);
     rank_event_end(tr->spec);
     return rc;
 }
 
-/* Of this rank, since its loop began. */
+/* Returns the share of time that this rank waited for a core since its loop began; -1: unknown. */
 static double waited_share(const struct trainer *tr)
 {
     int64_t now = pp_clock_waited_ns();
@@ -93,7 +94,7 @@ int loop_finish(struct trainer *tr, uint64_t start)
     char sha[65];
     PP_OWN_MEMORY struct pp_rank_total *ranks = pp_alloc((size_t)l->ranks, sizeof(*ranks));
     PP_TRY(pp_transport_agree(tr->tp, ranks ? 0 : PP_ERESOURCE));
-    pp_assert(ranks != NULL); /* or this rank had not agreed */
+    pp_assert(ranks != NULL); /* else the ranks had not agreed */
     int rc = pp_transport_allgather(tr->tp, &mine, sizeof(mine), ranks);
     if (rc == 0)
         rc = pp_exec_weights_sha256(tr->x, sha);
@@ -103,7 +104,7 @@ int loop_finish(struct trainer *tr, uint64_t start)
                                 &forecast);
     }
     if (rc == 0 && tr->m)
-        rc = report(tr, forecast, start, ranks, sha);
+        rc = report_summary(tr, forecast, start, ranks, sha);
     PP_TRY(pp_transport_agree(tr->tp, rc));
     if (tr->timeline) {
         struct pp_timeline_spec spec = {.layout = l,

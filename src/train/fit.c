@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory is asked for before it is needed: a run that will not fit is refused with a sentence,
- * where it would otherwise be killed by the system in the middle of the night. Processes of one
- * machine draw on the same memory, so what they need is added up before it is compared.
+ * Checks that a run fits into memory before it allocates any: a run that does not fit is rejected
+ * with a message, instead of being killed by the system hours later. Processes of one machine share
+ * its memory, so their needs are added up first.
  */
 #include "rank.h"
 
@@ -10,20 +10,21 @@
 
 #define GIB (1024.0 * 1024 * 1024)
 
-static bool share(const struct room_claim *a, const struct room_claim *b, enum pp_memory_limit kind)
+static bool shares_limit(const struct memory_claim *a, const struct memory_claim *b,
+                         enum pp_memory_limit kind)
 {
     return a == b || (kind != PP_MEMORY_ADDRESS && a->machine == b->machine &&
                       (kind == PP_MEMORY_SYSTEM || a->room.group == b->room.group));
 }
 
-int room_judge(const struct room_claim *claims, int n, int at)
+int fit_check_claims(const struct memory_claim *claims, int n, int at)
 {
     for (int kind = 0; kind < PP_MEMORY_LIMITS; kind++) {
         uint64_t ranks = 0, data = 0, most = UINT64_MAX;
         int sharers = 0;
         for (int i = 0; i < n; i++) {
-            const struct room_claim *c = &claims[i];
-            if (share(c, &claims[at], (enum pp_memory_limit)kind)) {
+            const struct memory_claim *c = &claims[i];
+            if (shares_limit(c, &claims[at], (enum pp_memory_limit)kind)) {
                 sharers++;
                 PP_TRY(pp_size_add(ranks, c->ranks, &ranks));
                 PP_TRY(pp_size_add(data, c->data, &data));
@@ -46,7 +47,9 @@ int room_judge(const struct room_claim *claims, int n, int at)
     return 0;
 }
 
-/* Bytes of the data that this process reads itself. */
+/* Returns the bytes of the data that this process reads into memory. A text counts as 0, because
+ * its windows overlap and it is small or mapped. The product fits: rows need at most 31 bits, and a
+ * row at most 26. */
 static uint64_t data_bytes(const struct pp_run *run, const struct pp_train_options *options,
                            int rank)
 {
@@ -56,12 +59,11 @@ static uint64_t data_bytes(const struct pp_run *run, const struct pp_train_optio
     row += rank < 0 || l->rank_of[0] == at ? sample : 0;
     row += rank < 0 || l->rank_of[l->n_virtual - 1] == at ? 1 : 0;
     uint64_t rows = (uint64_t)l->train_n + (uint64_t)l->test_n;
-    /* windows overlap, in a text that is small or mapped; else 31 + 26 bits at most */
     return options->data[0] || sample == 0 ? 0 : rows * row;
 }
 
-/* What all ranks on rank r's device will take of its memory: their arenas, and what the backend
- * and the transport take for each. */
+/* Computes the bytes that all ranks on rank r's device will use: their arenas, and the memory that
+ * backend and transport take for each rank. */
 static int device_bytes(const struct pp_run *run, int r, size_t *out)
 {
     const struct pp_layout *l = run->layout;
@@ -82,12 +84,12 @@ static int device_bytes(const struct pp_run *run, int r, size_t *out)
     return 0;
 }
 
-int room_check_devices(const struct pp_run *run, int rank)
+int fit_check_devices(const struct pp_run *run, int rank)
 {
     for (int r = 0; r < run->layout->ranks; r++) {
         const struct pp_seat *s = &run->seats[r];
         size_t needed = 0;
-        bool first = rank < 0 || r == rank; /* one rank speaks for its device */
+        bool first = rank < 0 || r == rank; /* one rank checks for its device */
         for (int i = 0; rank < 0 && i < r && first; i++)
             first = !pp_seat_same_device(&run->seats[i], s);
         if (!first || s->device.number < 0)
@@ -106,9 +108,10 @@ int room_check_devices(const struct pp_run *run, int rank)
     return 0;
 }
 
-/* What the ranks of this process take: `rank`, or all of them where it is -1. */
-static int claim(const struct pp_run *run, const struct pp_train_options *options, int rank,
-                 struct room_claim *out)
+/* Computes the memory that the ranks of this process need: rank `rank`, or all ranks if it is
+ * -1. */
+static int claim_memory(const struct pp_run *run, const struct pp_train_options *options, int rank,
+                        struct memory_claim *out)
 {
     const struct pp_layout *l = run->layout;
     uint64_t started;
@@ -133,22 +136,22 @@ static int claim(const struct pp_run *run, const struct pp_train_options *option
     return 0;
 }
 
-int room_check(const struct pp_run *run, const struct pp_train_options *options,
-               struct pp_transport *tp)
+int fit_check(const struct pp_run *run, const struct pp_train_options *options,
+              struct pp_transport *tp)
 {
-    struct room_claim mine;
+    struct memory_claim mine;
     bool force = run->cfg->run.force_memory;
     int rank = tp ? tp->rank : -1;
-    int rc = force ? 0 : room_check_devices(run, rank);
+    int rc = force ? 0 : fit_check_devices(run, rank);
     if (!tp) {
         PP_TRY(rc);
-        PP_TRY(claim(run, options, rank, &mine));
-        return force ? 0 : room_judge(&mine, 1, 0);
+        PP_TRY(claim_memory(run, options, rank, &mine));
+        return force ? 0 : fit_check_claims(&mine, 1, 0);
     }
-    PP_OWN_MEMORY struct room_claim *all = pp_alloc((size_t)tp->size, sizeof(*all));
+    PP_OWN_MEMORY struct memory_claim *all = pp_alloc((size_t)tp->size, sizeof(*all));
     if (rc == 0)
-        rc = all ? claim(run, options, rank, &mine) : PP_ERESOURCE;
+        rc = all ? claim_memory(run, options, rank, &mine) : PP_ERESOURCE;
     PP_TRY(pp_transport_agree(tp, rc));
     PP_TRY(pp_transport_allgather(tp, &mine, sizeof(mine), all));
-    return pp_transport_agree(tp, force ? 0 : room_judge(all, tp->size, tp->rank));
+    return pp_transport_agree(tp, force ? 0 : fit_check_claims(all, tp->size, tp->rank));
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One chunk over all layers, in which attention keeps keys and values: a token is one row of a forward
- * pass. A prompt goes through many at a time, so that weights are read once for all of them. */
+/*
+ * Continues texts. One chunk holds all layers, and its attention keeps keys and values, so a token
+ * is one row of a forward pass. A prompt is read many tokens at a time, so that weights are read
+ * once for all of them.
+ */
 #include "ppcli/train/train.h"
 
 #include <math.h>
@@ -13,14 +16,14 @@
 #include "ppcli/ckpt/checkpoint.h"
 
 struct pp_generator {
-    struct pp_ckpt *ck; /* while it is read */
+    struct pp_ckpt *ck; /* open while it is read */
     struct pp_vocabulary vocabulary;
     struct pp_model *model;
     struct pp_backend *be;
     struct pp_chunk *chunk;
-    void *block; /* memory of the device */
+    void *block; /* device memory */
     size_t block_bytes;
-    float *x, *y;   /* of the device: [rows], [rows][tokens] */
+    float *x, *y;   /* device memory: [rows], [rows][tokens] */
     float *logits;  /* [tokens] */
     float *context; /* [capacity] tokens read so far */
     int n, capacity, rows;
@@ -31,11 +34,11 @@ struct target {
     float *values;
 };
 
-static int put(void *ctx, size_t first, const float *values, size_t n)
+static int put_weights(void *ctx, size_t first, const float *values, size_t n)
 {
     const struct target *to = ctx;
     PP_TRY(pp_backend_to_device(to->be, to->values + first, values, n * sizeof(*values)));
-    return pp_backend_synchronize(to->be); /* the caller reuses its memory */
+    return pp_backend_synchronize(to->be); /* the caller reuses `values` */
 }
 
 static int read_weights(struct pp_generator *g)
@@ -45,13 +48,13 @@ static int read_weights(struct pp_generator *g)
         size_t offset, n;
         const struct pp_param *p = pp_chunk_param(g->chunk, i, &offset, &n);
         struct target to = {g->be, g->chunk->params + offset};
-        PP_TRY(pp_weights_read(g->ck, p->name, p, put, &to));
+        PP_TRY(pp_weights_read(g->ck, p->name, p, put_weights, &to));
     }
     return pp_chunk_weights_changed(g->chunk, g->be);
 }
 
-/* What the tokens are: the checkpoint says it, or a tokenizer beside weights of another program; else
- * the data do. */
+/* Makes the model. The checkpoint defines the tokens, or a tokenizer next to another program's
+ * weights; else the data do. */
 static int make_model(struct pp_generator *g, const struct pp_config *cfg)
 {
     const struct pp_ckpt_state *s = pp_ckpt_state(g->ck);
@@ -72,14 +75,14 @@ static int make_model(struct pp_generator *g, const struct pp_config *cfg)
     return 0;
 }
 
-/* Elements of the logits of a token. */
-static size_t row_of(const struct pp_generator *g)
+/* Returns the elements of a row of logits. */
+static size_t row_of_logits(const struct pp_generator *g)
 {
     return (size_t)pp_model_logits_row(g->model, &g->be->choice);
 }
 
-/* On a dry arena only the size is of use. */
-static int place(struct pp_generator *g, struct pp_arena *a)
+/* Takes memory for the chunk and its input and output. A dry arena only counts the bytes. */
+static int place_generator(struct pp_generator *g, struct pp_arena *a)
 {
     const struct pp_chunk_spec spec = {.last = g->model->n_layers - 1,
                                        .max_rows = g->rows,
@@ -88,28 +91,29 @@ static int place(struct pp_generator *g, struct pp_arena *a)
     size_t rows = (size_t)g->rows;
     PP_TRY(pp_chunk_create(g->model, &spec, a, &g->chunk));
     g->x = pp_arena_take(a, rows, sizeof(float));
-    g->y = pp_arena_take(a, rows * row_of(g), sizeof(float));
+    g->y = pp_arena_take(a, rows * row_of_logits(g), sizeof(float));
     return 0;
 }
 
-static int create(struct pp_generator *g, const struct pp_config *cfg, const char *weights)
+static int create_generator(struct pp_generator *g, const struct pp_config *cfg,
+                            const char *weights)
 {
     struct pp_backend_choice choice = pp_backend_choice_of(cfg);
     PP_TRY(pp_backend_resolve(cfg->run.backend, &choice.ops));
     pp_backend_warn_unused(cfg->run.backend, choice.ops);
     if (cfg->run.threads == 0 && pp_backend_sums_in_order(&choice))
-        choice.threads = pp_machine_whole_cores(); /* of one rank */
+        choice.threads = pp_machine_whole_cores(); /* the generator is one rank */
     PP_TRY(pp_ckpt_open(weights, PP_CKPT_STRUCTURE, &g->ck));
     PP_TRY(make_model(g, cfg));
     PP_TRY(pp_backend_open_choice(&choice, &g->be));
     g->capacity = cfg->model.block_size;
     g->rows = g->capacity < PP_READ_AT_ONCE ? g->capacity : PP_READ_AT_ONCE;
     struct pp_arena a = pp_arena_dry();
-    PP_TRY(place(g, &a));
+    PP_TRY(place_generator(g, &a));
     PP_TRY(pp_backend_alloc(g->be, a.used, &g->block));
     g->block_bytes = a.used;
     a = (struct pp_arena){.base = g->block, .bytes = a.used};
-    PP_TRY(place(g, &a));
+    PP_TRY(place_generator(g, &a));
     PP_ALLOC(g->context, g->capacity);
     PP_ALLOC(g->logits, g->model->outputs);
     PP_TRY(read_weights(g));
@@ -122,7 +126,7 @@ int pp_generator_create(const struct pp_config *cfg, const char *weights, struct
 {
     struct pp_generator *g;
     PP_ALLOC(g, 1);
-    PP_TRY_UNDO(create(g, cfg, weights), pp_generator_destroy(&g));
+    PP_TRY_UNDO(create_generator(g, cfg, weights), pp_generator_destroy(&g));
     *out = g;
     return 0;
 }
@@ -155,8 +159,8 @@ const struct pp_vocabulary *pp_generator_vocabulary(const struct pp_generator *g
     return &g->vocabulary;
 }
 
-/* The pass of the next n tokens of the context. */
-static int forward(struct pp_generator *g, int n)
+/* Runs the forward pass of the next n tokens of the context. */
+static int forward_tokens(struct pp_generator *g, int n)
 {
     const struct pp_pass pass = {.rows = n, .position = g->n};
     PP_TRY(pp_chunk_prepare(g->chunk, g->be, n, false));
@@ -173,16 +177,16 @@ int pp_generator_read(struct pp_generator *g, const uint32_t *tokens, int n,
         int kept = g->capacity / 2;
         memmove(g->context, g->context + g->capacity - kept, (size_t)kept * sizeof(*g->context));
         for (g->n = 0; g->n < kept;)
-            PP_TRY(forward(g, kept - g->n < g->rows ? kept - g->n : g->rows));
+            PP_TRY(forward_tokens(g, kept - g->n < g->rows ? kept - g->n : g->rows));
     }
     pp_assert(n >= 1 && n <= g->rows && g->n + n <= g->capacity);
     for (int i = 0; i < n; i++) {
         pp_assert(tokens[i] < (uint32_t)g->model->outputs);
         g->context[g->n + i] = (float)tokens[i];
     }
-    PP_TRY(forward(g, n));
+    PP_TRY(forward_tokens(g, n));
     PP_TRY(pp_backend_values_to_host(g->be, g->logits,
-                                     pp_value_at(g->be, g->y, (size_t)(n - 1) * row_of(g)),
+                                     pp_value_at(g->be, g->y, (size_t)(n - 1) * row_of_logits(g)),
                                      (size_t)g->model->outputs));
     for (int i = 0; i < g->model->outputs; i++) {
         if (!isfinite(g->logits[i])) {

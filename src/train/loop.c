@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The training loop of one rank. Ranks talk outside the pipeline only at sync points, which all
- * ranks compute from gathered values alone: there they exchange counters, and rank 0 reports.
- * Nothing gathered feeds back into the numbers.
+ * The training loop of one rank. Outside the pipeline, ranks exchange messages only at sync points,
+ * where they gather counters and rank 0 reports. All ranks compute the next sync point from
+ * gathered values alone. Gathered values never change the numbers of the training.
  */
 #include "loop.h"
 
@@ -16,9 +16,9 @@
 #define SIMULATED_LAYERS 64
 #define SIMULATED_CELLS 256 /* stages times micro-batches */
 
-#define RECORD_NS 2000000000u /* between two records when run.log_every is 0, at most */
+#define RECORD_NS 2000000000u /* most time between two records if run.log_every is 0 */
 
-static void add(struct totals *to, const struct totals *w)
+static void add_totals(struct totals *to, const struct totals *w)
 {
     pp_loss_sums_add(&to->sums, &w->sums);
     to->window_ns += w->window_ns;
@@ -32,8 +32,8 @@ static void begin_window(struct trainer *tr)
     tr->paused_before = pp_watchdog_paused_ns(tr->spec->watchdog);
 }
 
-/* Collective: gather all counters since the last call. *test: sums of the test set. */
-static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums *test)
+/* Gathers all counters since the last call. *test: sums of the test set. Collective. */
+static int gather_counters(struct trainer *tr, struct totals *train, struct pp_loss_sums *test)
 {
     struct pp_exec_counters c;
     PP_TRY(pp_exec_take_counters(tr->x, &c));
@@ -80,19 +80,20 @@ static int gather(struct trainer *tr, struct totals *train, struct pp_loss_sums 
     return tr->refused ? pp_transport_agree(tr->tp, c.refused ? pp_error_adopt(c.refused) : 0) : 0;
 }
 
-/* Collective: the end of a window of training steps. */
+/* Ends a window of training steps: gathers, reports, computes the next sync point. Collective. */
 static int sync_training(struct trainer *tr, int steps, bool epoch_end)
 {
     struct totals w;
     struct pp_loss_sums test;
-    PP_TRY(gather(tr, &w, &test));
+    PP_TRY(gather_counters(tr, &w, &test));
     tr->meetings++;
     if (epoch_end && tr->timeline)
         pp_timeline_keep(tr->timeline, tr->spec->ring);
-    double loss = tr->epoch.sums.loss; /* not a sum over windows, whose ends depend on the clock */
-    add(&tr->epoch, &w);
+    double loss = tr->epoch.sums.loss; /* not the sum over windows, which end at times that the
+                                          clock decides */
+    add_totals(&tr->epoch, &w);
     tr->epoch.sums.loss = loss;
-    add(&tr->record, &w);
+    add_totals(&tr->record, &w);
     tr->train_ns += w.window_ns;
     tr->samples += w.sums.rows;
     for (int r = 0; r < tr->run->layout->ranks; r++) {
@@ -133,7 +134,8 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
         memset(&tr->record, 0, sizeof(tr->record));
         tr->recorded = tr->t;
     }
-    /* The next sync: in about PP_RUN_MEET_NS, but never more than ten times the last distance. */
+    /* The next sync point is in about PP_RUN_MEET_NS, but at most ten times the last distance
+     * away. */
     if (!epoch_end) {
         uint64_t per_step = w.window_ns / (uint64_t)distance + 1;
         uint64_t wanted = PP_RUN_MEET_NS / per_step + 1;
@@ -149,7 +151,8 @@ static int sync_training(struct trainer *tr, int steps, bool epoch_end)
     return 0;
 }
 
-/* Collective: the whole test set, forward only. A loss that is not finite is not a result of e. */
+/* Runs the whole test set, forward only. A loss that is not finite is not stored in *e.
+ * Collective. */
 static int test_all(struct trainer *tr, struct pp_epoch_result *e, double *loss)
 {
     for (int step = 0; step < pp_exec_test_steps(tr->x); step++) {
@@ -158,7 +161,7 @@ static int test_all(struct trainer *tr, struct pp_epoch_result *e, double *loss)
     }
     struct totals none;
     struct pp_loss_sums test;
-    PP_TRY(gather(tr, &none, &test));
+    PP_TRY(gather_counters(tr, &none, &test));
     e->tested = test.targets > 0;
     *loss = e->tested ? pp_loss_sums_mean(&test, test.loss) : 0;
     if (!e->tested || !isfinite(*loss)) {
@@ -172,8 +175,8 @@ static int test_all(struct trainer *tr, struct pp_epoch_result *e, double *loss)
 
 /* ---- saving and stopping */
 
-/* Collective, after a sync point. prune: the oldest make room. */
-static int save(struct trainer *tr, bool prune)
+/* Saves after a sync point. prune: remove the oldest checkpoints. Collective. */
+static int save_checkpoint(struct trainer *tr, bool prune)
 {
     if (!tr->saver || tr->saved == tr->t)
         return 0;
@@ -191,14 +194,14 @@ static int save(struct trainer *tr, bool prune)
     return rc;
 }
 
-/* Is a checkpoint due in the middle of an epoch? */
-static bool due_by_steps(const struct trainer *tr)
+/* Whether a checkpoint is due after this step, also in the middle of an epoch. */
+static bool is_due_by_steps(const struct trainer *tr)
 {
     int64_t every = tr->run->cfg->checkpoint.every;
     return tr->saver && every > 0 && tr->t % every == 0;
 }
 
-static bool due_by_epochs(const struct trainer *tr)
+static bool is_due_by_epochs(const struct trainer *tr)
 {
     const struct pp_config *cfg = tr->run->cfg;
     int every = cfg->checkpoint.every_epochs;
@@ -207,13 +210,13 @@ static bool due_by_epochs(const struct trainer *tr)
            (cfg->checkpoint.at_end && tr->t == tr->total_steps);
 }
 
-/* Collective: does what the user asked for since the last sync point, or what is due. */
+/* Saves if a checkpoint is due or the user asked for one since the last sync point. Collective. */
 static int save_when(struct trainer *tr, bool due)
 {
     bool asked = tr->stop != 0 || tr->saves != tr->saves_done;
     if (!due && !asked)
         return 0;
-    PP_TRY(save(tr, true));
+    PP_TRY(save_checkpoint(tr, true));
     if (tr->saves != tr->saves_done && tr->m && tr->saved == tr->t)
         pp_log_info("saved step %lld on request", (long long)tr->t);
     tr->saves_done = tr->saves;
@@ -229,7 +232,7 @@ static const char *signal_name(int number)
                                : "a signal";
 }
 
-static int stopped(struct trainer *tr)
+static int end_stopped(struct trainer *tr)
 {
     const char *by = signal_name(tr->stop);
     long long t = tr->t, total = tr->total_steps;
@@ -252,41 +255,42 @@ static int stopped(struct trainer *tr)
         t, total, by, pp_text_shell(tr->dir, word, sizeof(word)));
 }
 
-/* Collective: step tr->t was bad, or its data have changed, and ends the run: as before it, what there is is saved. Older
- * checkpoints stay: these weights may be on their way to nowhere already. */
-static int diverged(struct trainer *tr, int steps)
+/* Ends a run after the bad step tr->t, or after its data changed: saves the state before that step.
+ * Older checkpoints are kept, because these weights may be close to diverging. Collective. */
+static int end_diverged(struct trainer *tr, int steps)
 {
     struct pp_error why = *pp_error_get();
     tr->t--;
     PP_TRY(sync_training(tr, steps, false));
-    PP_TRY(save(tr, false));
+    PP_TRY(save_checkpoint(tr, false));
     tr->together = true;
     return why.code == PP_EFORMAT ? nonfinite_data(tr, why.text) : nonfinite_fail(tr, why.text);
 }
 
-/* Collective: the test data have changed; the weights have nothing to do with them. */
-static int test_changed(struct trainer *tr)
+/* Ends a run whose test data changed; the weights are saved, as they do not depend on it.
+ * Collective. */
+static int end_test_changed(struct trainer *tr)
 {
     struct pp_error why = *pp_error_get();
-    PP_TRY(save(tr, false));
+    PP_TRY(save_checkpoint(tr, false));
     tr->together = true;
     return nonfinite_data(tr, why.text);
 }
 
-/* Collective: the weights of an epoch are saved all the same. */
-static int test_not_finite(struct trainer *tr, double loss)
+/* Ends a run whose test loss is not finite; the weights of the epoch are saved. Collective. */
+static int end_test_not_finite(struct trainer *tr, double loss)
 {
     char why[512];
     bool all;
     PP_TRY(pp_exec_test_tell(tr->x, loss, why, sizeof(why), &all));
-    PP_TRY(save(tr, false));
+    PP_TRY(save_checkpoint(tr, false));
     tr->together = true;
     return nonfinite_test(tr, why, all);
 }
 
-/* One training step, or what train.nonfinite asks for when its numbers are not finite. meets: the
- * ranks meet after this step, so it must be complete. A device may report a bad step late. Then the
- * run returns to that step: the steps after it have changed nothing. */
+/* Runs one training step, or applies train.nonfinite if its numbers are not finite. meets: the
+ * ranks synchronize after this step, so it must be complete. A device may report a bad step late;
+ * the run then returns to that step, because later steps have changed nothing. */
 static int train_step(struct trainer *tr, bool meets)
 {
     int rc = pp_exec_train_step(tr->x, tr->epoch_step, tr->last_lr, tr->t, tr->updates);
@@ -306,22 +310,23 @@ static int train_step(struct trainer *tr, bool meets)
     return 0;
 }
 
-/* Do the ranks meet after step tr->t of the run, which is number `done` of the epoch's `steps`?
- * The same on every rank. */
-static bool meets_behind(const struct trainer *tr, int done, int steps)
+/* Whether the ranks synchronize after step tr->t, which is step `done` of the epoch's `steps`. The
+ * same on every rank. */
+static bool meets_after_step(const struct trainer *tr, int done, int steps)
 {
-    return done == steps || tr->t == tr->total_steps || due_by_steps(tr) ||
+    return done == steps || tr->t == tr->total_steps || is_due_by_steps(tr) ||
            tr->t >= tr->next_sync || pp_tracer_wants_sync(tr->tracer, tr->t);
 }
 
-/* Of step tr->t. Epochs count for it as if all their steps had this batch size. */
-static double learning_rate(const struct trainer *tr, int steps)
+/* Returns the learning rate of step tr->t. With lr_by = epoch all epochs count as if they had this
+ * batch size. */
+static double learning_rate_of_step(const struct trainer *tr, int steps)
 {
     int64_t offset = tr->run->cfg->train.lr_by == PP_LR_BY_EPOCH ? tr->offset : 0;
     return pp_lr_at(tr->run->cfg, tr->t - offset, tr->total_steps - offset, steps);
 }
 
-/* The rest of the epoch, or less when the run is to end. */
+/* Runs the rest of the epoch, or less if the run ends. */
 static int run_epoch(struct trainer *tr)
 {
     int steps = pp_exec_train_steps(tr->x);
@@ -329,33 +334,33 @@ static int run_epoch(struct trainer *tr)
     if (!middle)
         memset(&tr->epoch, 0, sizeof(tr->epoch));
     if (tr->run->cfg->run.log_every == 0) {
-        /* The epoch's own line has told the rest. */
+        /* the epoch's own line covers the rest */
         memset(&tr->record, 0, sizeof(tr->record));
     }
     PP_TRY(pp_exec_start_epoch(tr->x, (uint64_t)tr->epoch_no - 1, middle ? &tr->so_far : NULL));
     if (tr->run->cfg->train.nonfinite == PP_NONFINITE_REWIND && tr->saved < 0) {
         PP_TRY(sync_training(tr, steps, false));
-        PP_TRY(save(tr, true)); /* what the first rewind goes back to */
+        PP_TRY(save_checkpoint(tr, true)); /* the first rewind goes back to this checkpoint */
     }
     while (tr->epoch_step < steps && tr->t < tr->total_steps) {
         tr->t++;
-        tr->last_lr = learning_rate(tr, steps);
+        tr->last_lr = learning_rate_of_step(tr, steps);
         pp_tracer_step(tr->tracer, tr->t);
         pp_exec_time_all(tr->x, pp_tracer_is_on(tr->tracer));
-        int rc = train_step(tr, meets_behind(tr, tr->epoch_step + 1, steps));
+        int rc = train_step(tr, meets_after_step(tr, tr->epoch_step + 1, steps));
         if (rc == PP_EDIVERGED || rc == PP_EFORMAT)
-            return diverged(tr, steps);
+            return end_diverged(tr, steps);
         PP_TRY(rc);
         tr->epoch_step++;
         tr->steps++;
         bool end = tr->epoch_step == steps || tr->t == tr->total_steps;
-        bool due = due_by_steps(tr);
-        if (meets_behind(tr, tr->epoch_step, steps))
+        bool due = is_due_by_steps(tr);
+        if (meets_after_step(tr, tr->epoch_step, steps))
             PP_TRY(sync_training(tr, steps, end));
         if (!end) {
             PP_TRY(save_when(tr, due));
             if (tr->stop)
-                return stopped(tr);
+                return end_stopped(tr);
         }
     }
     struct pp_epoch_result e = {
@@ -371,7 +376,7 @@ static int run_epoch(struct trainer *tr)
     double test_loss;
     int rc = test_all(tr, &e, &test_loss);
     if (rc == PP_EFORMAT && tr->refused)
-        return test_changed(tr);
+        return end_test_changed(tr);
     PP_TRY(rc);
     tr->last = e;
     if (tr->m) {
@@ -380,13 +385,13 @@ static int run_epoch(struct trainer *tr)
         rank_event_end(tr->spec);
     }
     if (!isfinite(test_loss))
-        return test_not_finite(tr, test_loss);
-    PP_TRY(save_when(tr, due_by_epochs(tr) || due_by_steps(tr)));
-    return tr->stop && tr->t < tr->total_steps ? stopped(tr) : 0;
+        return end_test_not_finite(tr, test_loss);
+    PP_TRY(save_when(tr, is_due_by_epochs(tr) || is_due_by_steps(tr)));
+    return tr->stop && tr->t < tr->total_steps ? end_stopped(tr) : 0;
 }
 
-/* Says so where a simulation on the processor finds that the stages are hardly faster than one. Large steps pay,
- * and are not simulated: the start should not wait. */
+/* Tells the user if a simulation finds the stages hardly faster than one. Only small plans are
+ * simulated, so that the start does not wait. */
 static void compare_with_one_stage(const struct trainer *tr)
 {
     const struct pp_layout *l = tr->run->layout;
@@ -398,7 +403,7 @@ static void compare_with_one_stage(const struct trainer *tr)
     if (!is_simple || tr->spec->options->quiet || pp_log_level() < PP_LOG_INFO)
         return;
     if (pp_stages_gain(cfg, l->model, l->train_n, &gain) < 0)
-        pp_error_clear(); /* this cannot be one stage: nothing to say */
+        pp_error_clear(); /* the run cannot have one stage */
     else if (gain < PP_STAGES_WORTH)
         pp_log_info(
             "one stage would be about as fast: in a simulation %d stages have %.1f times its speed "
@@ -406,7 +411,7 @@ static void compare_with_one_stage(const struct trainer *tr)
             l->stages, gain);
 }
 
-/* Local: what the loop writes to. */
+/* Opens the outputs of the loop. Local. */
 static int open_outputs(struct trainer *tr)
 {
     if (tr->dir[0]) {
@@ -439,7 +444,7 @@ static int open_outputs(struct trainer *tr)
     return 0;
 }
 
-/* Collective: the run ends before its time, as the error record says; what it wrote is closed. */
+/* Ends the run early with the error in the error record; closes its trace. Collective. */
 static int end_early(struct trainer *tr)
 {
     struct pp_error why = *pp_error_get();
@@ -487,15 +492,16 @@ int loop_train(struct trainer *tr, uint64_t start)
         }
         int failed = run_epoch(tr);
         if (failed < 0) {
-            /* Divergence and a request to stop are found by all ranks at the same step; anything
-             * else by this one. */
+            /* All ranks find a divergence or a request to stop at the same step; any other failure
+             * is this rank's alone. */
             tr->spec->failed_alone = !tr->together;
             return tr->together ? end_early(tr) : failed;
         }
         begin_window(tr);
     }
     int rc = loop_finish(tr, start);
-    bool written = rc == 0 || rc == PP_EIO || rc == PP_EPERM; /* all but files */
+    /* the run is complete, except perhaps for files */
+    bool written = rc == 0 || rc == PP_EIO || rc == PP_EPERM;
     if (written && tr->saver && saver_error(tr->saver)) {
         pp_error_adopt(saver_error(tr->saver));
         pp_error_context("the run is complete, but its last checkpoint was not saved");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The executor has found a step's numbers not finite, on every rank, and changed nothing. What
- * happens now follows from values all ranks share, so all of them do the same.
+ * Handles a step whose numbers were not finite. The executor has found it on every rank and changed
+ * nothing. The decisions here depend only on values that all ranks share, so all ranks do the same.
  */
 #include "loop.h"
 
@@ -11,14 +11,15 @@
 
 #define CHANGE_MAX 160
 
-/* "step 412 (epoch 2, batch 37 of 469): the output of layers.3 ..." */
-static int say_which(const struct trainer *tr)
+/* Adds "step 412 (epoch 2, batch 37 of 469)" in front of the error's text. */
+static int add_step_to_error(const struct trainer *tr)
 {
     return pp_error_context("step %lld (epoch %d, batch %d of %d)", (long long)tr->t, tr->epoch_no,
                             tr->epoch_step + 1, pp_exec_train_steps(tr->x));
 }
 
-/* The batches since the checkpoint are not used again: the run goes on after the bad one. */
+/* Goes back to the newest checkpoint's weights. The run continues with the next batch; batches
+ * since the checkpoint are not repeated. */
 static int rewind_weights(struct trainer *tr, int64_t *out_step)
 {
     struct pp_error why = *pp_error_get();
@@ -31,7 +32,7 @@ static int rewind_weights(struct trainer *tr, int64_t *out_step)
 int nonfinite_step(struct trainer *tr)
 {
     const struct pp_config *cfg = tr->run->cfg;
-    int rc = say_which(tr);
+    int rc = add_step_to_error(tr);
     bool rewind = cfg->train.nonfinite == PP_NONFINITE_REWIND;
     int64_t before = rewind ? tr->nonfinite.rewinds : tr->nonfinite.in_a_row;
     if (cfg->train.nonfinite == PP_NONFINITE_STOP || before + 1 >= cfg->train.nonfinite_limit)
@@ -46,8 +47,8 @@ int nonfinite_step(struct trainer *tr)
     return 0;
 }
 
-/* "they are saved", or why not. */
-static bool are_kept(const struct trainer *tr, char *out, size_t bytes)
+/* Describes whether the weights were saved, or why not. Returns whether they were. */
+static bool describe_saving(const struct trainer *tr, char *out, size_t bytes)
 {
     bool saved = tr->saver && tr->saved == tr->t;
     if (saved)
@@ -59,8 +60,9 @@ static bool are_kept(const struct trainer *tr, char *out, size_t bytes)
     return saved;
 }
 
-/* What to change first. The learning rate has no part in what the first weights compute. */
-static const char *write_change(const struct trainer *tr, char out[CHANGE_MAX])
+/* Writes what to change first. The learning rate has no influence on the output of the first
+ * weights. */
+static const char *write_first_advice(const struct trainer *tr, char out[CHANGE_MAX])
 {
     if (tr->t > 0)
         snprintf(out, CHANGE_MAX, "Lower train.lr (it is %g)", tr->run->cfg->train.lr);
@@ -80,15 +82,17 @@ int nonfinite_fail(const struct trainer *tr, const char *why)
     const struct pp_config *cfg = tr->run->cfg;
     char kept[PP_PATH_MAX + 128], advice[2 * PP_PATH_MAX + 256], word[2 * PP_PATH_MAX];
     char change[CHANGE_MAX], limit[64] = "";
-    bool saved = are_kept(tr, kept, sizeof(kept));
+    bool saved = describe_saving(tr, kept, sizeof(kept));
     if (cfg->train.nonfinite != PP_NONFINITE_STOP) {
         snprintf(limit, sizeof(limit), " (number %d%s: train.nonfinite_limit)",
                  cfg->train.nonfinite_limit,
                  cfg->train.nonfinite == PP_NONFINITE_SKIP ? " in a row" : "");
-        snprintf(advice, sizeof(advice), "%s or set train.clip_norm", write_change(tr, change));
+        snprintf(advice, sizeof(advice), "%s or set train.clip_norm",
+                 write_first_advice(tr, change));
     } else {
         snprintf(advice, sizeof(advice), "%s, set train.clip_norm, or %s%s%s",
-                 write_change(tr, change), saved ? "continue without this batch: --resume " : "",
+                 write_first_advice(tr, change),
+                 saved ? "continue without this batch: --resume " : "",
                  saved ? pp_text_shell(tr->dir, word, sizeof(word)) : "",
                  saved ? " --set train.nonfinite=skip" : "train.nonfinite = skip");
     }
@@ -100,7 +104,7 @@ int nonfinite_fail(const struct trainer *tr, const char *why)
 int nonfinite_data(const struct trainer *tr, const char *why)
 {
     char kept[PP_PATH_MAX + 128];
-    bool saved = are_kept(tr, kept, sizeof(kept));
+    bool saved = describe_saving(tr, kept, sizeof(kept));
     return pp_fail(PP_EFORMAT, "%s. The weights are those of step %lld; %s. Restore the file%s%s",
                    why, (long long)tr->t, kept,
                    saved ? ", then continue with the same command and --resume " : "",
@@ -110,7 +114,7 @@ int nonfinite_data(const struct trainer *tr, const char *why)
 int nonfinite_test(const struct trainer *tr, const char *why, bool all)
 {
     char kept[PP_PATH_MAX + 128];
-    are_kept(tr, kept, sizeof(kept));
+    describe_saving(tr, kept, sizeof(kept));
     return pp_fail(PP_EDIVERGED,
                    "step %lld (epoch %d): %s. The weights are those of this step; %s. %sower "
                    "train.lr (it is %g) or set train.clip_norm",

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One rank from its device and its data to its end: set-up, the same data everywhere, the loop. */
+/* The life of one rank: opens device and data, checks that all ranks have the same data, runs the
+ * loop. */
 #include "rank.h"
 
 #include <string.h>
@@ -9,11 +10,11 @@
 #include "ppcli/ckpt/checkpoint.h"
 #include "ppcli/data/tokenizer.h"
 
-#define RING_STEPS 8     /* whole steps that the record of actions keeps, of a trace more ... */
-#define RING_STEPS_MIN 2 /* ... or fewer, down to these, ... */
-#define RING_RECORDS (1 << 16) /* ... when they need more records than these (2 MiB) */
+#define RING_STEPS 8     /* whole steps that the record of actions keeps, or more for a trace */
+#define RING_STEPS_MIN 2 /* fewer steps, but at least these, if they need more than RING_RECORDS */
+#define RING_RECORDS (1 << 16) /* 2 MiB */
 
-/* What checkpoints keep, and are compared with. */
+/* Keeps the vocabulary, which checkpoints store and are compared with. */
 static int keep_vocabulary(struct trainer *tr)
 {
     struct pp_vocabulary v;
@@ -25,8 +26,8 @@ static int keep_vocabulary(struct trainer *tr)
     return kept && !tr->vocabulary ? PP_ERESOURCE : 0;
 }
 
-/* Local set-up; what this rank needs of the data follows from its stages. */
-static int set_up(struct trainer *tr)
+/* Opens the data that this rank's stages need, and the device. Local. */
+static int set_up_rank(struct trainer *tr)
 {
     const struct pp_run *run = tr->run;
     const struct pp_layout *l = run->layout;
@@ -52,7 +53,7 @@ static int set_up(struct trainer *tr)
     }
     if (tr->spec->rank == 0)
         PP_TRY(keep_vocabulary(tr));
-    bool ready; /* if not in 10 s: wait_for_data(), after the run folder is made */
+    bool ready; /* if not ready in 10 s, wait_for_data() waits after the run folder is made */
     PP_TRY(pp_dataset_ready(tr->data, 10, &ready));
     tr->all = pp_alloc((size_t)l->ranks, sizeof(*tr->all));
     tr->busy_ns = pp_alloc((size_t)l->ranks, sizeof(*tr->busy_ns));
@@ -61,16 +62,16 @@ static int set_up(struct trainer *tr)
     return tr->all && tr->busy_ns && tr->busy && tr->apart ? 0 : PP_ERESOURCE;
 }
 
-/* Collective: processes that read the files themselves must have read the same bytes. */
+/* Checks that processes that read the files themselves read the same bytes. Collective. */
 static int compare_data(struct trainer *tr)
 {
     const int n = tr->run->layout->ranks;
     struct sums {
-        uint32_t of[2][3]; /* split; CRC of images, of labels, samples; 0: not read */
+        uint32_t of[2][3]; /* per split: CRC of images, of labels, samples; 0: not read */
     } mine = {0};
     PP_OWN_MEMORY struct sums *all = pp_alloc((size_t)n, sizeof(*all));
     PP_TRY(pp_transport_agree(tr->tp, all ? 0 : PP_ERESOURCE));
-    pp_assert(all != NULL); /* or this rank had not agreed */
+    pp_assert(all != NULL); /* else the ranks had not agreed */
     for (int split = 0; split < 2; split++) {
         const struct pp_dataset *d = tr->data[split];
         if (d)
@@ -85,12 +86,13 @@ static int compare_data(struct trainer *tr)
             if (here == 0)
                 continue;
             if (first >= 0 && here != all[first].of[split][what]) {
-                return what == 2 ? pp_fail(PP_EFORMAT, "rank %d found %u samples, rank %d found %u",
-                                           r, here, first, all[first].of[split][2])
-                                 : pp_fail(PP_EFORMAT,
-                                           "rank %d read other %s than rank %d: the files differ "
-                                           "between machines or changed while they were read",
-                                           r, what == 0 ? "images" : "labels", first);
+                return what == 2
+                           ? pp_fail(PP_EFORMAT, "rank %d found %u samples, rank %d found %u", r,
+                                     here, first, all[first].of[split][2])
+                           : pp_fail(PP_EFORMAT,
+                                     "rank %d and rank %d read different %s: the files differ "
+                                     "between machines or changed while they were read",
+                                     r, first, what == 0 ? "images" : "labels");
             }
             first = first >= 0 ? first : r;
             if (what < 2)
@@ -100,8 +102,9 @@ static int compare_data(struct trainer *tr)
     return 0;
 }
 
-/* Collective: rank 0 decides where the run begins and makes the run folder, all learn of it. */
-static int begin(struct trainer *tr)
+/* Rank 0 decides where the run begins and makes the run folder; all ranks get the decision.
+ * Collective. */
+static int begin_run(struct trainer *tr)
 {
     if (!tr->spec->options->work)
         PP_TRY(copies_find(tr));
@@ -112,7 +115,7 @@ static int begin(struct trainer *tr)
     return tr->spec->options->work ? 0 : copies_begin(tr);
 }
 
-/* Actions that the ring keeps. */
+/* Returns how many actions the ring keeps. */
 static uint64_t ring_records(const struct pp_layout *l, const struct pp_train_options *options)
 {
     uint64_t each = pp_exec_events_per_step(l);
@@ -128,11 +131,11 @@ size_t rank_ring_bytes(const struct pp_layout *l, const struct pp_train_options 
     uint64_t wanted = ring_records(l, options), records = 1;
     while (records < wanted)
         records *= 2;
-    return 2 * (size_t)records * sizeof(struct pp_event); /* in memory and in the file's pages */
+    return 2 * (size_t)records * sizeof(struct pp_event); /* in memory, and in the file's pages */
 }
 
-/* Local: a file in the run folder, so that it outlives this process; memory when there is no
- * folder, or when it is one that only rank 0's machine sees. */
+/* Creates the ring: a file in the run folder, so that it outlives this process; in memory if there
+ * is no folder, or if only rank 0's host sees it. Local. */
 static int make_ring(struct trainer *tr)
 {
     const struct pp_layout *l = tr->run->layout;
@@ -162,8 +165,8 @@ void rank_event_end(struct rank_spec *spec)
     pp_ring_end(spec->ring, pp_clock_ns());
 }
 
-/* Collective: what the caller of pp_train() wants instead of training. */
-static int work(struct trainer *tr)
+/* Runs the caller's function in place of training. Collective. */
+static int run_work(struct trainer *tr)
 {
     struct pp_worker w = {.run = tr->run,
                           .rank = tr->spec->rank,
@@ -178,7 +181,7 @@ static int work(struct trainer *tr)
     return rc;
 }
 
-/* Where storage is slow, with signs of life. */
+/* Waits for data on slow storage; each second a new event shows progress. */
 static int wait_for_data(struct trainer *tr)
 {
     bool ready;
@@ -188,7 +191,8 @@ static int wait_for_data(struct trainer *tr)
     return ready ? 0 : wait_for_data(tr);
 }
 
-/* Collective. Weights to begin with that a run has removed meanwhile are those of its next checkpoint. */
+/* Reads the weights to begin with. If another run has removed the checkpoint meanwhile, its next
+ * checkpoint is read. Collective. */
 static int read_weights(struct trainer *tr)
 {
     const struct pp_train_options *options = tr->spec->options;
@@ -208,8 +212,8 @@ static int read_weights(struct trainer *tr)
     }
 }
 
-/* Collective: the ring, the executor, and what a checkpoint has for it. */
-static int make_ready(struct trainer *tr)
+/* Creates the ring and the executor and restores the checkpoint. Collective. */
+static int prepare_rank(struct trainer *tr)
 {
     const struct rank_spec *spec = tr->spec;
     PP_TRY(pp_transport_agree(tr->tp, make_ring(tr)));
@@ -230,15 +234,15 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
     struct trainer tr = {
         .spec = spec, .run = spec->run, .tp = tp, .lock = PP_LOCK_NONE, .saved = -1, .epoch_no = 1};
     uint64_t start = pp_clock_ns();
-    int rc = pp_transport_agree(tp, set_up(&tr));
+    int rc = pp_transport_agree(tp, set_up_rank(&tr));
     if (rc == 0)
         rc = compare_data(&tr);
     if (rc == 0)
-        rc = begin(&tr);
+        rc = begin_run(&tr);
     if (rc == 0 && !tr.begin.nothing_left) {
-        rc = make_ready(&tr);
+        rc = prepare_rank(&tr);
         if (rc == 0)
-            rc = spec->options->work ? work(&tr) : loop_train(&tr, start);
+            rc = spec->options->work ? run_work(&tr) : loop_train(&tr, start);
     }
     if (rc < 0)
         pp_metrics_end(tr.m, tr.t, rc == PP_ESTOPPED);
@@ -249,8 +253,8 @@ int rank_main(struct rank_spec *spec, struct pp_transport *tp)
     pp_tracer_destroy(&tr.tracer);
     if (spec->failed_alone) {
         spec->failed_ns = pp_clock_ns();
-        /* The others may be waiting for a message that will never come. Threads return to the one
-         * who speaks; a process does not. */
+        /* The others may wait for a message that will never come. Threads return to the one that
+         * reports; a process does not. */
         if (tp->caps.processes && spec->options->before_abort && rc != PP_ELOST)
             spec->options->before_abort();
         pp_transport_abort(tp);

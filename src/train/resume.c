@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checkpoint from which a run continues: how to find it, why it may be refused, how to clean
- * the run folder of what an interrupted run left after it, and how to load the tensors.
+ * Continues a run from a checkpoint: finds it, checks that it fits, removes from the run folder
+ * what an interrupted run left after it, and reads the tensors.
  */
 #include "resume.h"
 
@@ -25,7 +25,7 @@ static int is_same_folder(const char *a, const char *b, bool *out)
     return 0;
 }
 
-/* Is it a run folder, or a folder of checkpoints, that has some? */
+/* Whether the path is a run folder or a folder of checkpoints, and has any. */
 static int has_checkpoints(const char *path, bool *out)
 {
     PP_OWN_MEMORY int64_t *steps = NULL;
@@ -35,40 +35,40 @@ static int has_checkpoints(const char *path, bool *out)
     return 0;
 }
 
-/* ---- whether it fits */
+/* ---- checks */
 
 struct target {
     struct pp_exec *x;
     struct pp_exec_tensor t;
 };
 
-static int put(void *ctx, size_t first, const float *values, size_t n)
+static int put_tensor(void *ctx, size_t first, const float *values, size_t n)
 {
     const struct target *to = ctx;
     return pp_exec_tensor_put(to->x, &to->t, first, values, n);
 }
 
-static int saved_tensor(const struct pp_ckpt *ck, enum pp_exec_kind kind, const struct pp_param *p,
-                        struct target *to)
+static int read_saved_tensor(const struct pp_ckpt *ck, enum pp_exec_kind kind,
+                             const struct pp_param *p, struct target *to)
 {
     const struct pp_exec_tensor t = {.kind = kind, .param = p};
     char name[PP_ST_NAME_MAX + 1];
     saver_tensor_name(&t, name);
-    return pp_weights_read(ck, name, p, to ? put : NULL, to);
+    return pp_weights_read(ck, name, p, to ? put_tensor : NULL, to);
 }
 
-/* Everything that the ranks will read is there and of the right shape. */
+/* Checks that every tensor that the ranks will read exists and has the right shape. */
 static int check_tensors(const struct trainer *tr, const struct pp_ckpt *ck)
 {
     const struct pp_model *m = tr->run->model;
     int optimizer = tr->run->cfg->train.optimizer;
     for (int i = 0; i < m->n_params; i++)
         for (int kind = 0; kind <= pp_param_moments(&m->params[i], optimizer); kind++)
-            PP_TRY(saved_tensor(ck, (enum pp_exec_kind)kind, &m->params[i], NULL));
+            PP_TRY(read_saved_tensor(ck, (enum pp_exec_kind)kind, &m->params[i], NULL));
     return 0;
 }
 
-static int check(struct trainer *tr, const struct pp_ckpt *ck)
+static int check_checkpoint(struct trainer *tr, const struct pp_ckpt *ck)
 {
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     if (!s) {
@@ -79,7 +79,7 @@ static int check(struct trainer *tr, const struct pp_ckpt *ck)
                        ck->path, pp_text_shell(ck->path, word, sizeof(word)));
     }
     PP_TRY(resume_check_config(tr, ck));
-    size_t n = strlen(tr->be->description); /* that of own products once named the threads too */
+    size_t n = strlen(tr->be->description); /* older versions also named the threads */
     if (strncmp(s->fingerprint, tr->be->description, n) != 0 ||
         (s->fingerprint[n] != '\0' && s->fingerprint[n] != ',')) {
         pp_log_warn("%s was made with '%s', this is '%s': the last bits may differ", ck->path,
@@ -100,7 +100,7 @@ static int open_named(const struct pp_config *cfg, const char *path, struct pp_c
                : pp_ckpt_open(path, PP_CKPT_VERIFY, out);
 }
 
-/* The run folder as it was at the step of the checkpoint. */
+/* Brings the run folder to the checkpoint's step. */
 static int rewind_folder(const struct trainer *tr, const struct beginning *b)
 {
     char checkpoints[PP_PATH_MAX], own[PP_PATH_MAX];
@@ -111,7 +111,7 @@ static int rewind_folder(const struct trainer *tr, const struct beginning *b)
     PP_TRY(is_same_folder(own, b->from, &same));
     PP_TRY(pp_metrics_cut(b->dir, b->step, &metrics));
     PP_TRY(pp_ckpt_drop_newer(&pp_io_system, checkpoints, b->step));
-    if (same) /* else it may be a leftover itself */
+    if (same) /* else the checkpoint may be a leftover itself */
         PP_TRY(pp_ckpt_sweep(&pp_io_system, checkpoints, tr->lock.since_ns));
     return metrics.f ? pp_file_commit(&metrics) : 0;
 }
@@ -125,7 +125,7 @@ int resume_take_folder(struct trainer *tr)
     return pp_run_dir_begin(tr->run->cfg, b->dir, b->goes_on, &tr->lock);
 }
 
-/* The run in the folder has reached its end, and the config wants no further step. */
+/* Whether the run in the folder is complete, and the config asks for no further step. */
 static int is_complete(const struct trainer *tr, const struct beginning *b, bool *out)
 {
     char summary[PP_PATH_MAX];
@@ -136,7 +136,8 @@ static int is_complete(const struct trainer *tr, const struct beginning *b, bool
     return 0;
 }
 
-/* Checkpoints that were saved under a larger checkpoint.keep stay, unless the user wants to overwrite. */
+/* Keeps checkpoints that were saved under a larger checkpoint.keep, unless the user gave
+ * --overwrite. */
 static int keep_older(const struct trainer *tr, const struct pp_ckpt *ck, struct beginning *b)
 {
     int keep = tr->run->cfg->checkpoint.keep, n = 0, newer = 0;
@@ -154,20 +155,21 @@ static int keep_older(const struct trainer *tr, const struct pp_ckpt *ck, struct
         return 0;
     b->kept = b->step;
     pp_log_warn(
-        "checkpoint.keep is %d, was %s: the %d checkpoints of before stay, and %d newer; to "
+        "checkpoint.keep is %d, was %s: %d earlier checkpoints are kept, and the newest %d; to "
         "remove the older ones add --overwrite",
         keep, then, n - newer, keep);
     return 0;
 }
 
-/* Everything is read and judged before anything in the folder changes. */
-static int take(struct trainer *tr, const char *path, struct beginning *b)
+/* Takes the checkpoint at `path`. Everything is read and checked before anything in the folder
+ * changes. */
+static int take_checkpoint(struct trainer *tr, const char *path, struct beginning *b)
 {
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     if (b->goes_on)
         PP_TRY(pp_lock_take(b->dir, &tr->lock));
     PP_TRY(open_named(tr->run->cfg, path, &ck));
-    PP_TRY(check(tr, ck));
+    PP_TRY(check_checkpoint(tr, ck));
     PP_TRY(pp_path_format(b->from, "%s", ck->path));
     b->step = pp_ckpt_state(ck)->step;
     b->resume = true;
@@ -210,7 +212,8 @@ int resume_newest(const struct trainer *tr, enum pp_ckpt_check check, char out[P
     return ck ? pp_path_format(out, "%s", ck->path) : 0;
 }
 
-/* "Beginning at step 0": a warning where a run has been before, which lost its checkpoints. */
+/* Logs that the run begins at step 0; warns if the folder has had a run, which lost its
+ * checkpoints. */
 static int announce_step_0(const char *dir, const char *name, bool *out_was_run)
 {
     char path[PP_PATH_MAX];
@@ -230,7 +233,7 @@ static int announce_step_0(const char *dir, const char *name, bool *out_was_run)
     return 0;
 }
 
-static int begin_auto(struct trainer *tr, struct beginning *b)
+static int begin_from_newest(struct trainer *tr, struct beginning *b)
 {
     const struct pp_config *cfg = tr->run->cfg;
     const struct pp_train_options *options = tr->spec->options;
@@ -250,13 +253,13 @@ static int begin_auto(struct trainer *tr, struct beginning *b)
     if (any) {
         PP_TRY(pp_path_format(b->dir, "%s", dir));
         b->goes_on = true;
-        return take(tr, dir, b);
+        return take_checkpoint(tr, dir, b);
     }
     PP_TRY(announce_step_0(cfg->run.dir, options->name, &was_run));
     return pp_run_dir_create(cfg, options->name, options->overwrite || was_run, &tr->lock, b->dir);
 }
 
-static int begin_anew(struct trainer *tr, struct beginning *b)
+static int begin_from_start(struct trainer *tr, struct beginning *b)
 {
     const struct pp_config *cfg = tr->run->cfg;
     const struct pp_train_options *options = tr->spec->options;
@@ -288,23 +291,23 @@ int resume_begin(struct trainer *tr, struct beginning *b)
         b->goes_on = b->dir[0] && strcmp(cfg->run.dir, "auto") == 0;
         if (b->dir[0] && !b->goes_on)
             PP_TRY(is_same_folder(cfg->run.dir, b->dir, &b->goes_on));
-        return take(tr, word, b);
+        return take_checkpoint(tr, word, b);
     }
-    PP_TRY(word ? begin_auto(tr, b) : begin_anew(tr, b));
+    PP_TRY(word ? begin_from_newest(tr, b) : begin_from_start(tr, b));
     const char *init = tr->spec->options->weights ? tr->spec->options->weights : cfg->train.init;
     return b->resume ? 0 : resume_find_weights(init, b->from);
 }
 
 /* ---- tensors */
 
-/* all: the optimizer's state too. */
+/* Reads this rank's tensors. all: with the optimizer state. */
 static int read_tensors(struct trainer *tr, const struct pp_ckpt *ck, bool all)
 {
     for (int i = 0; i < pp_exec_tensor_count(tr->x); i++) {
         struct target to = {.x = tr->x};
         pp_exec_tensor(tr->x, i, &to.t);
         if (to.t.kind == PP_EXEC_PARAM || all)
-            PP_TRY(saved_tensor(ck, to.t.kind, to.t.param, &to));
+            PP_TRY(read_saved_tensor(ck, to.t.kind, to.t.param, &to));
     }
     return pp_exec_tensors_changed(tr->x);
 }
@@ -328,22 +331,22 @@ int resume_read(struct trainer *tr)
     }
     if (!tr->begin.resume)
         return 0;
-    /* What rank 0 has checked may be another file on this rank's machine. */
+    /* Rank 0 may have checked another file, on its own host. */
     PP_TRY(s ? resume_check_state(tr, ck) : pp_fail(PP_EFORMAT, "%s: has no state", ck->path));
     resume_take_state(tr, ck);
     tr->saved = tr->begin.goes_on ? s->step : -1;
     return 0;
 }
 
-/* ---- going back in the middle of a run */
+/* ---- rewinding during a run */
 
-/* Where to; plain data, of rank 0. */
+/* The checkpoint to return to; plain data, of rank 0. */
 struct back {
     char from[PP_PATH_MAX];
     int64_t step;
 };
 
-static int find_newest(const struct trainer *tr, struct back *b)
+static int find_rewind(const struct trainer *tr, struct back *b)
 {
     char dir[PP_PATH_MAX];
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
@@ -354,7 +357,7 @@ static int find_newest(const struct trainer *tr, struct back *b)
     return pp_path_format(b->from, "%s", ck->path);
 }
 
-static int read_back(struct trainer *tr, const struct back *b)
+static int read_rewind(struct trainer *tr, const struct back *b)
 {
     PP_OWN(pp_ckpt_close) struct pp_ckpt *ck = NULL;
     PP_TRY(pp_ckpt_open(b->from, PP_CKPT_STRUCTURE, &ck));
@@ -370,10 +373,10 @@ int resume_rewind(struct trainer *tr, int64_t *out_step)
 {
     struct back b;
     memset(&b, 0, sizeof(b));
-    int rc = tr->spec->rank == 0 ? find_newest(tr, &b) : 0;
+    int rc = tr->spec->rank == 0 ? find_rewind(tr, &b) : 0;
     PP_TRY(pp_transport_from_first(tr->tp, rc, &b, sizeof(b)));
     PP_TRY(copies_give(tr, b.from, -1));
-    PP_TRY(pp_transport_agree(tr->tp, read_back(tr, &b)));
+    PP_TRY(pp_transport_agree(tr->tp, read_rewind(tr, &b)));
     *out_step = b.step;
     return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Converts the position of a run to the state of a checkpoint and back. Each replica's sum of
- * losses is stored as its rank holds it, so the sum continues with the same bits.
+ * Converts the position of a run to the state of a checkpoint and back. The state stores each
+ * replica's sum of losses as its rank holds it, so the sum continues with the same bits.
  */
 #include "resume_state.h"
 
@@ -10,8 +10,8 @@
 
 #include "ppcli/data/dataset.h"
 
-/* More replicas than these share one number: their sum, and the last bits of the loss that the
- * epoch's line shows after a resume. */
+/* With more replicas than this, one number stores their sum; the loss that the epoch's line shows
+ * after a resume may then differ in the last bits. */
 #define REPLICAS_MAX 40
 
 static const char *loss_name(int replica, char out[32])
@@ -20,7 +20,8 @@ static const char *loss_name(int replica, char out[32])
     return out;
 }
 
-/* What the last rank of a replica continues with. Of another number of replicas the first has all. */
+/* Returns the loss with which the last rank of a replica continues. If the number of replicas
+ * differs, the first replica gets the whole sum. */
 static double loss_so_far(const struct pp_ckpt_state *s, int replica, int replicas)
 {
     char name[32];
@@ -78,7 +79,7 @@ int resume_state(const struct trainer *tr, struct pp_ckpt_state *s)
     pp_ckpt_set(s, "last.tested", tr->last.tested);
     pp_ckpt_set(s, "last.test_loss", tr->last.test_loss);
     pp_ckpt_set(s, "last.test_accuracy", tr->last.test_accuracy);
-    if (isfinite(tr->last.train_loss)) { /* else no target of the epoch counted */
+    if (isfinite(tr->last.train_loss)) { /* NaN if no target of the epoch counted */
         pp_ckpt_set(s, "last.train_loss", tr->last.train_loss);
         pp_ckpt_set(s, "last.train_accuracy", tr->last.train_accuracy);
     }
@@ -93,24 +94,25 @@ int64_t resume_updates(const struct pp_ckpt_state *s)
     return (int64_t)pp_ckpt_get(s, "updates", (double)s->step);
 }
 
-/* ---- the place in an epoch */
+/* ---- the position in an epoch */
 
-/* Where the checkpoint is, in steps of this run's batch size; of another one before, by samples. */
-struct place {
-    int64_t steps, step; /* of an epoch; done in it, -1: between two of them */
-    int64_t samples;     /* done in it */
-    int64_t steps_then;  /* of an epoch of the checkpoint's run */
+/* The checkpoint's position in steps of this run's batch size, or in samples if the batch size
+ * differed. */
+struct position {
+    int64_t steps, step; /* steps of an epoch; steps done of it, -1: between two steps */
+    int64_t samples;     /* samples done of it */
+    int64_t steps_then;  /* steps of an epoch in the checkpoint's run */
 };
 
-static struct place find_place(const struct trainer *tr, const struct pp_ckpt *ck)
+static struct position find_position(const struct trainer *tr, const struct pp_ckpt *ck)
 {
     const struct pp_config *cfg = tr->run->cfg;
     const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     int64_t n = tr->run->layout->train_n, batch = cfg->train.batch_size;
     int64_t then = resume_past(cfg, ck).batch;
-    struct place p = {.steps = (n + batch - 1) / batch, .step = s->epoch_steps};
-    /* of windows an epoch has a number of steps, whatever the batch */
+    struct position p = {.steps = (n + batch - 1) / batch, .step = s->epoch_steps};
+    /* an epoch of windows has a fixed number of steps, whatever the batch */
     bool counts_steps = info && info->windows && !info->pairs && cfg->data.train_samples == 0;
     p.steps_then = counts_steps ? p.steps : (n + then - 1) / then;
     if (then == batch || counts_steps)
@@ -123,7 +125,7 @@ static struct place find_place(const struct trainer *tr, const struct pp_ckpt *c
 int64_t resume_offset(const struct trainer *tr, const struct pp_ckpt *ck)
 {
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
-    struct place p = find_place(tr, ck);
+    struct position p = find_position(tr, ck);
     return s->step - ((s->epoch - 1) * p.steps + p.step);
 }
 
@@ -133,7 +135,7 @@ void resume_take_state(struct trainer *tr, const struct pp_ckpt *ck)
     const struct pp_layout *l = tr->run->layout;
     tr->t = s->step;
     tr->epoch_no = (int)s->epoch;
-    tr->epoch_step = (int)find_place(tr, ck).step;
+    tr->epoch_step = (int)find_position(tr, ck).step;
     tr->offset = resume_offset(tr, ck);
     tr->samples = tr->before_samples = s->samples;
     tr->before_steps = s->step;
@@ -164,17 +166,18 @@ void resume_take_state(struct trainer *tr, const struct pp_ckpt *ck)
     };
 }
 
-/* A number that another process wrote and that is to become a count. */
+/* Checks a number from the state that will become a count. */
 static int check_count(const struct pp_ckpt_state *s, const char *path, const char *name,
                        double most)
 {
     double v = pp_ckpt_get(s, name, 0);
     if (v >= 0 && v <= most)
         return 0;
-    return pp_fail(PP_EFORMAT, "%s: %s = %g cannot be", path, name, v);
+    return pp_fail(PP_EFORMAT, "%s: impossible value %s = %g", path, name, v);
 }
 
-/* The data that were trained on, and those tested on where the config wants the same. */
+/* Checks that the training data are unchanged, and the test data if the config uses as many of
+ * them. */
 static int check_data(const struct trainer *tr, const struct pp_ckpt *ck)
 {
     bool other_test = resume_past(tr->run->cfg, ck).other_test;
@@ -198,16 +201,17 @@ int resume_check_state(const struct trainer *tr, const struct pp_ckpt *ck)
 {
     const struct pp_ckpt_state *s = pp_ckpt_state(ck);
     const char *path = ck->path;
-    struct place p = find_place(tr, ck);
+    struct position p = find_position(tr, ck);
     double offset = pp_ckpt_get(s, "step.offset", 0);
     if (s->epoch < 1 || s->epoch > INT32_MAX || s->epoch_steps < 0 ||
         s->epoch_steps > p.steps_then || !(offset > -0x1p53 && offset < 0x1p53) ||
         s->step != (s->epoch - 1) * p.steps_then + s->epoch_steps + (int64_t)offset) {
-        return pp_fail(PP_EFORMAT,
-                       "%s: step %lld is said to be step %lld of epoch %lld, which has %lld steps "
-                       "here",
-                       path, (long long)s->step, (long long)s->epoch_steps, (long long)s->epoch,
-                       (long long)p.steps_then);
+        return pp_fail(
+            PP_EFORMAT,
+            "%s: the state file claims that step %lld is step %lld of epoch %lld, which has "
+            "%lld steps here",
+            path, (long long)s->step, (long long)s->epoch_steps, (long long)s->epoch,
+            (long long)p.steps_then);
     }
     if (p.step < 0) {
         return pp_fail(
@@ -225,7 +229,7 @@ int resume_check_state(const struct trainer *tr, const struct pp_ckpt *ck)
         PP_TRY(check_count(s, path, counts[i], 0x1p53));
     if (pp_ckpt_get(s, "updates", 0) < 0 ||
         pp_ckpt_get(s, "updates", (double)s->step) > (double)s->step) {
-        return pp_fail(PP_EFORMAT, "%s: %g updates in %lld steps cannot be", path,
+        return pp_fail(PP_EFORMAT, "%s: impossible: %g updates in %lld steps", path,
                        pp_ckpt_get(s, "updates", 0), (long long)s->step);
     }
     return check_data(tr, ck);

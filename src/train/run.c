@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From a run that is prepared to ranks at work: rank.c runs once per rank. */
+/* Runs a training from its prepared run: starts the ranks, each of which runs rank.c. */
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 /* ---- all ranks as threads of this process */
 
-static int work(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
+static int run_rank_thread(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_ns)
 {
     struct rank_spec *spec = &((struct rank_spec *)ctx)[rank];
     pp_watchdog_expect(spec->watchdog, rank);
@@ -19,7 +19,7 @@ static int work(struct pp_transport **tp, int rank, void *ctx, uint64_t *failed_
     return rc;
 }
 
-static void end(int rank, void *ctx)
+static void free_rank_thread(int rank, void *ctx)
 {
     rank_free(&((struct rank_spec *)ctx)[rank]);
 }
@@ -31,7 +31,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     int n = run->layout->ranks, rc = 0;
     struct pp_dataset *data[2] = {NULL, NULL};
     struct pp_watchdog *watchdog = NULL;
-    PP_TRY(room_check(run, options, NULL));
+    PP_TRY(fit_check(run, options, NULL));
     PP_TAKE(struct rank_spec, ranks, n);
     pp_deadline_enter(deadline, PP_DEADLINE_DATA);
     for (int split = 0; rc == 0 && split < 2; split++) {
@@ -43,7 +43,7 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
     if (rc == 0)
         rc = pp_watchdog_start(run, options->lost, options->out, NULL, &watchdog);
     if (rc == 0) {
-        pp_deadline_enter(deadline, PP_DEADLINE_NONE); /* the watchdog's turn */
+        pp_deadline_enter(deadline, PP_DEADLINE_NONE); /* the watchdog takes over */
         for (int r = 0; r < n; r++) {
             ranks[r] = (struct rank_spec){.run = run,
                                           .options = options,
@@ -52,7 +52,8 @@ static int train_threads(const struct pp_run *run, const struct pp_train_options
                                                      options->data[1] ? options->data[1] : data[1]},
                                           .watchdog = watchdog};
         }
-        rc = pp_threads_run(n, &(struct pp_threads_job){work, end, ranks, &run->places});
+        rc = pp_threads_run(
+            n, &(struct pp_threads_job){run_rank_thread, free_rank_thread, ranks, &run->places});
     }
     pp_watchdog_stop(&watchdog);
     pp_dataset_destroy(&data[0]);
@@ -94,7 +95,7 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     if (rc == 0)
         rc = seats_take(&run, tp);
     if (rc == 0)
-        rc = room_check(&run, options, tp);
+        rc = fit_check(&run, options, tp);
     struct pp_watchdog *watchdog = NULL;
     if (rc == 0)
         rc = pp_transport_agree(
@@ -106,7 +107,7 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
                                  .rank = tp->rank,
                                  .shared = {options->data[0], options->data[1]},
                                  .watchdog = watchdog};
-        pp_deadline_enter(deadline, PP_DEADLINE_NONE); /* the watchdog's turn */
+        pp_deadline_enter(deadline, PP_DEADLINE_NONE); /* the watchdog takes over */
         pp_watchdog_expect(watchdog, tp->rank);
         rc = seats_connect(&run, &tp);
         rc = rc < 0 ? rc : rank_main(&spec, tp);
@@ -121,7 +122,7 @@ static int train_mpi(struct pp_config *cfg, const struct pp_train_options *optio
     return rc;
 }
 
-/* Before the threads start. */
+/* Prepares the run before the threads start. */
 static int prepare_threads(struct pp_config *cfg, struct pp_run *run)
 {
     if (!pp_transport_joins(cfg->run.transport, false)) {
@@ -154,9 +155,10 @@ int pp_train(struct pp_config *cfg, const struct pp_train_options *options, bool
     return rc;
 }
 
-/* ---- processes before and between trainings */
+/* ---- MPI processes before and between trainings */
 
-/* Collective: where nobody listens from outside, rank 0 does, if the ranks have several hosts. */
+/* Lets rank 0 listen for heartbeats if no launcher listens and the ranks are on several hosts.
+ * Collective. */
 static int listen_here(struct pp_world *w, double timeout)
 {
     char mine[PP_HOST_MAX], address[PP_PULSE_ADDRESS] = "";
@@ -165,7 +167,7 @@ static int listen_here(struct pp_world *w, double timeout)
     bool several = false;
     pp_host_name(mine);
     PP_TRY(pp_transport_agree(w->tp, all ? 0 : PP_ERESOURCE));
-    pp_assert(all != NULL); /* or this rank had not agreed */
+    pp_assert(all != NULL); /* else the ranks had not agreed */
     PP_TRY(pp_transport_allgather(w->tp, mine, sizeof(mine), all));
     for (int r = 0; r < size; r++)
         several |= strcmp(all[r], mine) != 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Saving, as the protocol of ppcli/ckpt/checkpoint.h wants it, between ranks that may be processes. */
+/* Saves checkpoints by the protocol of ppcli/ckpt/checkpoint.h, between ranks that may be
+ * processes. */
 #include "loop.h"
 
 #include <inttypes.h>
@@ -9,28 +10,29 @@
 
 #include "ppcli/base/base.h"
 
-#define SMALL_FILES ((uint64_t)256 << 10) /* headers, config, state, MANIFEST: more than enough */
+#define SMALL_FILES ((uint64_t)256 << 10) /* more than headers, config, state and MANIFEST need */
 
-struct saver_tensor { /* what an item points to */
+struct saver_tensor { /* the context of an item */
     struct saver *saver;
     struct pp_exec_tensor t;
     char name[PP_ST_NAME_MAX + 1];
-    size_t row_floats; /* 0: files have memory's order */
+    size_t row_floats; /* 0: files have the order of memory */
 };
 
 struct saver {
     const struct trainer *tr;
-    char dir[PP_PATH_MAX]; /* of checkpoints */
+    char dir[PP_PATH_MAX]; /* folder of checkpoints */
     char hash[PP_SHA256_HEX];
-    char *config; /* rank 0: as text; owned by libc */
+    char *config; /* rank 0: the config as text; owned, from libc */
     struct saver_tensor *tensors;
-    struct pp_st_item *items; /* [n] of this rank; none outside replica 0 */
+    struct pp_st_item *items; /* [n] of this rank; empty outside replica 0 */
     int n;
-    float *row;                      /* [2] of the largest row: as in memory, and as in a file */
-    struct saver_tensor *row_tensor; /* whose row is there, and where it begins */
+    float *row;                      /* [2] the largest row, in the order of memory and of a file */
+    struct saver_tensor *row_tensor; /* the tensor whose row is in `row`; its first float is
+                                        row_first */
     size_t row_first;
     struct pp_ckpt_part *parts; /* rank 0: [stages] */
-    bool failed;                /* the last save, for this reason: */
+    bool failed;                /* the last save failed with `error` */
     struct pp_error error;
 };
 
@@ -41,7 +43,7 @@ void saver_tensor_name(const struct pp_exec_tensor *t, char out[PP_ST_NAME_MAX +
     snprintf(out, PP_ST_NAME_MAX + 1, "%s%s", of[t->kind], t->param->name);
 }
 
-/* Floats start at multiples of four bytes, and so do the pieces that are asked for. */
+/* Reads floats of a tensor for the file; offset and bytes are multiples of four. */
 static int read_tensor(void *ctx, uint64_t offset, void *dst, size_t bytes)
 {
     struct saver_tensor *t = ctx;
@@ -53,7 +55,7 @@ static int read_tensor(void *ctx, uint64_t offset, void *dst, size_t bytes)
         return pp_exec_tensor_get(x, &t->t, first, out, n);
     while (n > 0) {
         size_t at = first % floats, some = floats - at < n ? floats - at : n;
-        /* A row of several pieces is fetched once; each pass begins with the first piece. */
+        /* A row read in several pieces is fetched once; each pass begins with the first piece. */
         if (at == 0 || t->saver->row_tensor != t || t->saver->row_first != first - at) {
             PP_TRY(pp_exec_tensor_get(x, &t->t, first - at, row, floats));
             pp_param_row(t->t.param, true, row, row + floats);
@@ -68,7 +70,7 @@ static int read_tensor(void *ctx, uint64_t offset, void *dst, size_t bytes)
     return 0;
 }
 
-/* A float here, an i64 in files. */
+/* Reads a count: a float in memory, an i64 in files. */
 static int read_count(void *ctx, uint64_t offset, void *dst, size_t bytes)
 {
     struct saver_tensor *t = ctx;
@@ -106,14 +108,14 @@ static int list_tensors(struct saver *s)
             item->n_dims = 0;
             item->read = read_count;
         } else if (t->row_floats == 0 && s->tr->be->caps.host_visible) {
-            item->data = t->t.values; /* in pieces: NULL, and read */
+            item->data = t->t.values; /* NULL if in pieces, which are read */
         }
     }
     PP_ALLOC(s->row, 2 * most + 1);
     return 0;
 }
 
-static int create(struct saver *s)
+static int create_saver(struct saver *s)
 {
     PP_TRY(pp_path_format(s->dir, "%s/" PP_CKPT_DIR, s->tr->dir));
     PP_TRY(pp_config_hash(s->tr->run->cfg, s->hash));
@@ -129,7 +131,7 @@ int saver_create(const struct trainer *tr, struct saver **out)
     struct saver *s;
     PP_ALLOC(s, 1);
     s->tr = tr;
-    PP_TRY_UNDO(create(s), saver_destroy(&s));
+    PP_TRY_UNDO(create_saver(s), saver_destroy(&s));
     *out = s;
     return 0;
 }
@@ -159,8 +161,8 @@ static uint64_t bytes_of_all(const struct saver *s)
            (vocabulary ? 2 * strlen(vocabulary) : 0);
 }
 
-/* Rank 0's `save` to the other ranks that write. */
-static int share(const struct saver *s, struct pp_ckpt_save *save)
+/* Sends rank 0's `save` to the other ranks that write. */
+static int share_save(const struct saver *s, struct pp_ckpt_save *save)
 {
     const struct pp_transport *tp = s->tr->tp;
     if (tp->rank >= s->tr->run->layout->stages)
@@ -172,9 +174,10 @@ static int share(const struct saver *s, struct pp_ckpt_save *save)
     return 0;
 }
 
-/* Every part to rank 0, with its file where that sees another disk. *rc: of the disks. */
-static int collect(struct saver *s, const struct pp_ckpt_save *save,
-                   const struct pp_ckpt_part *mine, int *rc)
+/* Collects every part on rank 0, with its file if it is on another disk. *rc: the error of the
+ * disks. */
+static int collect_parts(struct saver *s, const struct pp_ckpt_save *save,
+                         const struct pp_ckpt_part *mine, int *rc)
 {
     struct pp_transport *tp = s->tr->tp;
     const int32_t *apart = s->tr->apart;
@@ -193,8 +196,8 @@ static int collect(struct saver *s, const struct pp_ckpt_save *save,
     return 0;
 }
 
-/* Local: what holds a NaN must not become the checkpoint that somebody goes back to. (Tensors in pieces are
- * looked at when they are read.) */
+/* Checks that all tensors are finite, so that no run returns to a checkpoint with a NaN. Tensors in
+ * pieces are checked when they are read. Local. */
 static int check_finite(const struct saver *s)
 {
     for (int i = 0; i < s->n && !s->tr->be->caps.async; i++) {
@@ -207,7 +210,7 @@ static int check_finite(const struct saver *s)
     return 0;
 }
 
-/* Collective: 0 when it is saved. PP_ELOST: of the transport. */
+/* Saves; returns 0 if saved. PP_ELOST: an error of the transport. Collective. */
 static int save_all(struct saver *s, int64_t step, const struct pp_ckpt_state *state)
 {
     struct pp_transport *tp = s->tr->tp;
@@ -221,7 +224,7 @@ static int save_all(struct saver *s, int64_t step, const struct pp_ckpt_state *s
     if (rc == 0 && tp->rank == 0)
         rc = pp_ckpt_begin(&pp_io_system, s->dir, step, s->hash, bytes_of_all(s), &save);
     PP_TRY(pp_transport_agree(tp, rc));
-    PP_TRY(share(s, &save));
+    PP_TRY(share_save(s, &save));
     bool apart = tp->rank < stages && s->tr->apart[tp->rank], mine = apart || tp->rank == 0;
     if (apart)
         rc = pp_dir_create(s->dir);
@@ -231,7 +234,7 @@ static int save_all(struct saver *s, int64_t step, const struct pp_ckpt_state *s
         rc = pp_ckpt_write_part(&pp_io_system, &save, tp->rank, stages, s->items, s->n, &part);
     int served = pp_exec_serve(s->tr->x);
     rc = pp_transport_agree(tp, rc < 0 ? rc : served);
-    int lost = rc < 0 ? 0 : collect(s, &save, &part, &rc);
+    int lost = rc < 0 ? 0 : collect_parts(s, &save, &part, &rc);
     if (tp->rank == 0 && rc == 0 && lost == 0)
         rc = pp_ckpt_commit(&pp_io_system, &save, state, s->config, s->parts, stages);
     else if (mine)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Before any rank opens its device: every process says which devices it sees, and all conclude the
- * same from it.
+ * Assigns devices and processors before any rank opens its device: every process sends what it
+ * sees, and all processes conclude the same from it.
  */
 #include "rank.h"
 
@@ -12,9 +12,9 @@
 #include "ppcli/base/base.h"
 #include "ppcli/base/cores.h"
 
-/* This process's device for the index-th of `ranks` ranks of its machine. Local. */
-static int take(const struct pp_run *run, const struct pp_device *devices, int n, int index,
-                int ranks, struct pp_seat *out)
+/* Finds this process's device for rank `index` of the `ranks` ranks on its host. Local. */
+static int take_device(const struct pp_run *run, const struct pp_device *devices, int n, int index,
+                       int ranks, struct pp_seat *out)
 {
     out->device = (struct pp_device){.number = -1};
     if (n == 0)
@@ -24,22 +24,22 @@ static int take(const struct pp_run *run, const struct pp_device *devices, int n
                                     : 0;
 }
 
-/* All seats of a process whose threads are the ranks. */
-static int take_all(struct pp_run *run, const struct pp_device *devices, int n)
+/* Fills all seats of a process whose threads are the ranks. */
+static int take_all_seats(struct pp_run *run, const struct pp_device *devices, int n)
 {
     int ranks = run->layout->ranks;
     for (int r = 0; r < ranks; r++) {
         struct pp_seat *s = &run->seats[r];
         s->host = pp_host_id();
         pp_host_name(s->host_name);
-        PP_TRY(take(run, devices, n, r, ranks, s));
+        PP_TRY(take_device(run, devices, n, r, ranks, s));
     }
     return 0;
 }
 
-/* Collective: of a rank of its own, after all have told where they are. */
-static int take_one(struct pp_run *run, struct pp_transport *tp, const struct pp_device *devices,
-                    int n)
+/* Fills this process's seat after all have sent their host. Collective. */
+static int take_own_seat(struct pp_run *run, struct pp_transport *tp,
+                         const struct pp_device *devices, int n)
 {
     struct pp_seat mine = {.host = pp_host_id(), .process = tp->rank};
     pp_host_name(mine.host_name);
@@ -50,12 +50,12 @@ static int take_one(struct pp_run *run, struct pp_transport *tp, const struct pp
         ranks += here;
         index += here && r < tp->rank;
     }
-    PP_TRY(pp_transport_agree(tp, take(run, devices, n, index, ranks, &mine)));
+    PP_TRY(pp_transport_agree(tp, take_device(run, devices, n, index, ranks, &mine)));
     return pp_transport_allgather(tp, &mine, sizeof(mine), run->seats);
 }
 
-/* run.transport, where it is a name. The same on every rank. */
-static int take_named(struct pp_run *run, const struct pp_paths *paths)
+/* Checks the transport that run.transport names. The same on every rank. */
+static int check_named_transport(struct pp_run *run, const struct pp_paths *paths)
 {
     char why[PP_TRANSPORT_WHY_MAX];
     bool fits = pp_transport_fits(run->transport, paths, why);
@@ -74,14 +74,15 @@ static int take_named(struct pp_run *run, const struct pp_paths *paths)
 
 /* ---- processors */
 
-/* Set by the first rank of those that a launcher gave one mask; the others follow it. */
+/* Filled in by the first of the ranks to which the launcher gave the same mask; the others follow
+ * it. */
 struct given {
     struct pp_cpu_mask mask; /* all processors of those ranks */
     bool pinned, crowded, shared, fewer;
-    int processors; /* of each of those ranks */
+    int processors; /* processors of each of those ranks */
 };
 
-static bool overlaps(const struct pp_cpu_mask *a, const struct pp_cpu_mask *b)
+static bool masks_overlap(const struct pp_cpu_mask *a, const struct pp_cpu_mask *b)
 {
     bool any = false;
     for (size_t i = 0; i < sizeof(a->bits); i++)
@@ -89,11 +90,11 @@ static bool overlaps(const struct pp_cpu_mask *a, const struct pp_cpu_mask *b)
     return any;
 }
 
-/* Of the ranks on this one's host: those with its mask, and its place among them. */
+/* The ranks on a rank's host that have its mask, and the rank's index among them. */
 struct neighbours {
     int ranks, index, first;
-    bool overlap;           /* other masks have some of its processors, so nobody is pinned */
-    struct pp_cpu_mask all; /* of all on this host */
+    bool overlap;           /* other masks share processors with it, so no rank is pinned */
+    struct pp_cpu_mask all; /* the processors of all ranks on the host */
 };
 
 static void find_neighbours(const struct pp_run *run, int rank, const struct pp_cpu_mask *masks,
@@ -110,12 +111,13 @@ static void find_neighbours(const struct pp_run *run, int rank, const struct pp_
             out->index += r < rank;
             out->first = r;
         } else {
-            out->overlap |= overlaps(&masks[r], &masks[rank]);
+            out->overlap |= masks_overlap(&masks[r], &masks[rank]);
         }
     }
 }
 
-/* Collective: the division of the first of them, which also holds the locks. */
+/* Makes the places as the first of the neighbours divides them; that rank also holds the locks.
+ * Collective. */
 static int follow_first(struct pp_transport *tp, const struct neighbours *who,
                         struct pp_places_spec *spec, struct pp_places *out)
 {
@@ -149,7 +151,7 @@ static int follow_first(struct pp_transport *tp, const struct neighbours *who,
     return 0;
 }
 
-/* Collective. Only this rank's processors stay in run->places. */
+/* Assigns processors to a process; run->places keeps only this rank's. Collective. */
 static int place_process(struct pp_run *run, struct pp_transport *tp,
                          const struct pp_places_spec *asked)
 {
@@ -182,12 +184,13 @@ static void tell_places(const struct pp_run *run, int rank)
 {
     const struct pp_places *p = &run->places;
     if (rank == 0 && p->shared)
-        pp_log_info("other runs have the cores that this one needs: the system places its threads");
+        pp_log_info("another ppcli run holds the cores this one wanted; threads are not pinned");
     if (rank == 0 && p->siblings)
-        pp_log_info("cores are used up: some threads share one");
+        pp_log_info("there are fewer cores than threads: some threads share a core");
 }
 
-/* What the devices that ranks take, of the n of this machine, mean for the run's speed. */
+/* Tells the user what the choice of devices means for the speed of the run. n: devices of this
+ * machine. */
 static void tell_devices(const struct pp_run *run, const struct pp_device *devices, int n)
 {
     const struct pp_config *cfg = run->cfg;
@@ -219,8 +222,8 @@ static void tell_devices(const struct pp_run *run, const struct pp_device *devic
             "times slower: use heads of at most 128 channels");
 }
 
-/* on_devices: helper threads of CUDA and NCCL inherit a rank's processors, and need others than those
- * that the rank itself polls on. */
+/* Assigns processors to ranks. on_devices: no pinning, because helper threads of CUDA and NCCL
+ * would inherit the processor on which the rank polls. */
 static int place_ranks(struct pp_run *run, struct pp_transport *tp, bool on_devices)
 {
     const struct pp_config *cfg = run->cfg;
@@ -237,7 +240,8 @@ static int place_ranks(struct pp_run *run, struct pp_transport *tp, bool on_devi
     return 0;
 }
 
-/* The transport's library takes the network that run.network says. Before threads are started. */
+/* Makes the transport's library use the network that run.network names. Call it before threads
+ * start. */
 static int steer_network(const struct pp_run *run)
 {
     char name[PP_HOST_MAX] = "=";
@@ -259,12 +263,12 @@ int seats_take(struct pp_run *run, struct pp_transport *tp)
     if (tp)
         rc = pp_transport_agree(tp, rc);
     PP_TRY(rc);
-    pp_assert(run->seats != NULL); /* or this rank had not agreed */
+    pp_assert(run->seats != NULL); /* else the ranks had not agreed */
     if (!tp || tp->rank == 0)
         pp_backend_warn_unused(run->cfg->run.backend, run->backend);
-    PP_TRY(tp ? take_one(run, tp, devices, n) : take_all(run, devices, n));
+    PP_TRY(tp ? take_own_seat(run, tp, devices, n) : take_all_seats(run, devices, n));
     PP_TRY(place_ranks(run, tp, n > 0));
-    /* from here on all decide from the same values */
+    /* from here on all ranks decide from the same values */
     struct pp_paths paths = {.processes = tp != NULL,
                              .seats = run->seats,
                              .n = run->layout->ranks,
@@ -273,14 +277,14 @@ int seats_take(struct pp_run *run, struct pp_transport *tp)
     if (!tp || tp->rank == 0)
         tell_devices(run, devices, n);
     run->transport = pp_transport_find(run->cfg->run.transport);
-    PP_TRY(run->transport ? take_named(run, &paths)
+    PP_TRY(run->transport ? check_named_transport(run, &paths)
                           : pp_transport_choose(&paths, &run->transport, run->transport_why));
     return tp ? pp_transport_agree(tp, steer_network(run)) : 0;
 }
 
 int seats_connect(const struct pp_run *run, struct pp_transport **tp)
 {
-    /* what the watchdog gives to set-up; in steps the executor has deadlines of its own */
+    /* the watchdog's limit for set-up; steps have deadlines of their own */
     uint64_t timeout_ns = (uint64_t)(2e9 * run->cfg->run.hang_timeout);
     return pp_transport_connect(run->transport, run->backend, timeout_ns, tp);
 }

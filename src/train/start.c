@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a command starts the ranks of a config, as threads or under mpirun, and how they end. */
+/* Starts the ranks of a config, as threads or under mpirun, and reports how they ended. */
 #include "train.h"
 
 #include <stdlib.h>
@@ -9,15 +9,16 @@
 #include "ppcli/base/base.h"
 #include "ppcli/plan/search.h"
 
-#define TELL_S "60" /* of run.hang_timeout, where there is no config */
+#define TELL_S "60" /* used as run.hang_timeout if there is no config */
 
-/* What no process can run is said once, before any is started. */
-static int launch(struct pp_config *cfg, const char *word, const struct pp_train_options *options)
+/* Reports errors that every process would meet, before any is started; then starts mpirun. */
+static int launch_processes(struct pp_config *cfg, const char *word,
+                            const struct pp_train_options *options)
 {
     struct pp_run run;
-    if (options->stop) /* a training */
+    if (options->stop) /* only a training has it */
         PP_TRY(pp_run_check(cfg));
-    if (!pp_choose_wanted(cfg) && !pp_layout_runs_program(cfg)) { /* rank 0 runs it */
+    if (!pp_choose_wanted(cfg) && !pp_layout_runs_program(cfg)) { /* rank 0 runs the program */
         PP_TRY(pp_run_prepare(cfg, PP_RUN_EXPLAIN, &run));
         pp_run_fini(&run);
     }
@@ -81,7 +82,7 @@ int pp_start_begin(const char *word, struct pp_config *cfg, const char *given,
         return strcmp(word, "-") == 0
                    ? pp_fail(PP_EUSAGE, "a config on standard input cannot reach several "
                                         "processes: give a file")
-                   : launch(cfg, word, options);
+                   : launch_processes(cfg, word, options);
     }
     options->name = pp_config_name(cfg);
     options->quiet = pp_log_level() == PP_LOG_QUIET;

@@ -5,6 +5,8 @@
 
 #include "ppcli/train/train.h"
 
+/* Checks that there are as many processes as the config has ranks; tp NULL: ranks will be threads.
+ * The same on every rank. Errors: PP_ECONFIG. */
 int pp_world_check_size(const struct pp_config *cfg, const struct pp_transport *tp);
 
 #endif

@@ -113,7 +113,7 @@ falls='--set train.lr_schedule=cosine --set train.lr_steps=40 -q'
 run train net.ini --dir short --epochs 1 $falls
 # shellcheck disable=SC2086
 run train net.ini --dir short --resume --epochs 3 $falls
-err_lacks 'schedule now stretches'
+err_lacks 'schedule now spans'
 # shellcheck disable=SC2086
 run train net.ini --dir long $falls
 same "$(sha short/summary.json)" "$(sha long/summary.json)"
@@ -121,7 +121,7 @@ same "$(sha short/summary.json)" "$(sha long/summary.json)"
 begin "a longer run whose schedule stretches is told, with the way to avoid it"
 run train net.ini --dir stretched --epochs 1 --set train.lr_schedule=cosine -q
 run train net.ini --dir stretched --resume --epochs 3 --set train.lr_schedule=cosine -q
-err_has 'warning: the learning-rate schedule now stretches to '
+err_has 'warning: the learning-rate schedule now spans '
 err_has 'train.lr_schedule = constant, or set train.lr_steps'
 
 begin "a learning rate by epoch is that of the run also when it goes on in mid-epoch"
@@ -131,7 +131,7 @@ falls="$falls --set train.warmup_epochs=1 -q"
 run train net.ini --dir by_epoch --max-steps 15 $falls
 # shellcheck disable=SC2086
 run train net.ini --dir by_epoch --resume --max-steps 0 $falls
-err_lacks 'schedule now stretches'
+err_lacks 'schedule now spans'
 # shellcheck disable=SC2086
 run train net.ini --dir by_epoch_whole $falls
 same "$(sha by_epoch/summary.json)" "$(sha by_epoch_whole/summary.json)"

@@ -120,7 +120,7 @@ same "$(sha back/summary.json)" "$(sha whole/summary.json)"
 begin "a smaller checkpoint.keep leaves the checkpoints of before, without --overwrite"
 cp -r whole kept
 ok run train net.ini --dir kept --resume --epochs 9 --set checkpoint.keep=1 -q
-err_has 'warning: checkpoint.keep is 1, was 6: the 6 checkpoints of before stay, and 1 newer'
+err_has 'warning: checkpoint.keep is 1, was 6: 6 earlier checkpoints are kept, and the newest 1'
 same "$(steps kept)" '3 6 9 12 15 18 27 '
 ok run train net.ini --dir kept --resume --epochs 10 --set checkpoint.keep=1 -q
 err_lacks 'checkpoint.keep'

@@ -131,7 +131,7 @@ for zero in 0 1; do
     cp -r three other
     ok run train gpt.ini --dir other --resume --replicas 3 --set train.zero=$zero --set train.epochs=1000000 \
         --set train.max_steps="$((step + 3))"
-    err_has 'is of 2 replicas, this run has 3, ' 'the bits are those of 3'
+    err_has 'has 2 replicas, but this run has 3, ' 'the bits are those of 3'
     err_lacks 'not only its last bits'
     same "$(sha other/summary.json)" "${another:=$(sha other/summary.json)}"
 done
@@ -139,7 +139,7 @@ done
 begin "with batch norm it says that more than the bits changes"
 run train net.ini --dir norms -q --replicas 2 --set train.max_steps=2
 ok run train net.ini --dir norms --resume --replicas 1 --set train.max_steps=3
-err_has 'is of 2 replicas, this run has 1, '
+err_has 'has 2 replicas, but this run has 1, '
 err_has 'batch norm or attention takes together: what is computed changes too, not only its last bits'
 
 begin "with one replica, or nothing to divide, it is said and does no harm"

@@ -119,7 +119,7 @@ err_has 'disk/run/checkpoints/step-00000800 comes from h0'
 out_has "weights_sha256   $whole"
 on 2 sh -c "PPCLI_HOST_AGENT=$folder/own_disks $PPCLI train own.ini --hosts h0,h1 --stages 2 --set checkpoint.copies=2 --resume"
 code_is 78
-err_has 'checkpoint.copies = 2 wants 3 hosts, and the ranks are on 2'
+err_has 'checkpoint.copies = 2 needs 3 hosts, but the ranks are on 2'
 
 begin "a list of hosts that does not fit is one line"
 fails 78 'run.hosts' \

@@ -206,9 +206,10 @@ TEST(ranks_under_a_quota_are_not_pinned_and_do_not_spin)
 /* ---- memory of several processes */
 
 /* A process that needs 1 GiB, where nothing but `kind` is limited, to `gib`. */
-static struct room_claim claim(enum pp_memory_limit kind, uint64_t gib, uint32_t on, uint64_t group)
+static struct memory_claim claim(enum pp_memory_limit kind, uint64_t gib, uint32_t on,
+                                 uint64_t group)
 {
-    struct room_claim c = {.ranks = GIB - 1024, .data = 1024, .machine = on};
+    struct memory_claim c = {.ranks = GIB - 1024, .data = 1024, .machine = on};
     c.room.bytes[PP_MEMORY_SYSTEM] = c.room.bytes[PP_MEMORY_GROUP] =
         c.room.bytes[PP_MEMORY_ADDRESS] = UINT64_MAX;
     c.room.bytes[kind] = gib * GIB;
@@ -218,36 +219,37 @@ static struct room_claim claim(enum pp_memory_limit kind, uint64_t gib, uint32_t
 
 TEST(processes_of_one_machine_share_its_memory)
 {
-    struct room_claim c[4] = {claim(PP_MEMORY_SYSTEM, 3, 1, 1), claim(PP_MEMORY_SYSTEM, 3, 1, 2),
-                              claim(PP_MEMORY_SYSTEM, 1, 2, 1), claim(PP_MEMORY_SYSTEM, 3, 1, 3)};
+    struct memory_claim c[4] = {claim(PP_MEMORY_SYSTEM, 3, 1, 1), claim(PP_MEMORY_SYSTEM, 3, 1, 2),
+                                claim(PP_MEMORY_SYSTEM, 1, 2, 1), claim(PP_MEMORY_SYSTEM, 3, 1, 3)};
     for (int i = 0; i < 4; i++)
-        CHECK_OK(room_judge(c, 4, i));
+        CHECK_OK(fit_check_claims(c, 4, i));
     c[3].data = 1025;
-    CHECK_FAILS(room_judge(c, 4, 0), PP_ERESOURCE, "of 3 processes needs 3.00 GiB");
-    CHECK_OK(room_judge(c, 4, 2));
+    CHECK_FAILS(fit_check_claims(c, 4, 0), PP_ERESOURCE, "of 3 processes needs 3.00 GiB");
+    CHECK_OK(fit_check_claims(c, 4, 2));
     c[3].data = 0;
     c[1].room.bytes[PP_MEMORY_SYSTEM] = GIB; /* who sees the least is believed */
-    CHECK_FAILS(room_judge(c, 4, 0), PP_ERESOURCE, "1.00 GiB are left of what the system");
+    CHECK_FAILS(fit_check_claims(c, 4, 0), PP_ERESOURCE, "1.00 GiB are left of what the system");
 }
 
 TEST(processes_of_one_group_share_its_limit)
 {
-    struct room_claim c[3] = {claim(PP_MEMORY_GROUP, 1, 1, 7), claim(PP_MEMORY_GROUP, 1, 1, 8),
-                              claim(PP_MEMORY_GROUP, 1, 2, 7)};
+    struct memory_claim c[3] = {claim(PP_MEMORY_GROUP, 1, 1, 7), claim(PP_MEMORY_GROUP, 1, 1, 8),
+                                claim(PP_MEMORY_GROUP, 1, 2, 7)};
     for (int i = 0; i < 3; i++)
-        CHECK_OK(room_judge(c, 3, i));
+        CHECK_OK(fit_check_claims(c, 3, i));
     c[1].room.group = 7;
-    CHECK_FAILS(room_judge(c, 3, 1), PP_ERESOURCE, "1.00 GiB are left of the memory limit");
-    CHECK_OK(room_judge(c, 3, 2));
+    CHECK_FAILS(fit_check_claims(c, 3, 1), PP_ERESOURCE, "1.00 GiB are left of the memory limit");
+    CHECK_OK(fit_check_claims(c, 3, 2));
 }
 
 TEST(address_space_is_shared_with_nobody)
 {
-    struct room_claim c[2] = {claim(PP_MEMORY_ADDRESS, 1, 1, 1), claim(PP_MEMORY_ADDRESS, 1, 1, 1)};
-    CHECK_OK(room_judge(c, 2, 0));
+    struct memory_claim c[2] = {claim(PP_MEMORY_ADDRESS, 1, 1, 1),
+                                claim(PP_MEMORY_ADDRESS, 1, 1, 1)};
+    CHECK_OK(fit_check_claims(c, 2, 0));
     c[0].room.bytes[PP_MEMORY_ADDRESS] = GIB - 1;
-    CHECK_FAILS(room_judge(c, 2, 0), PP_ERESOURCE, "of address space");
-    CHECK_OK(room_judge(c, 2, 1));
+    CHECK_FAILS(fit_check_claims(c, 2, 0), PP_ERESOURCE, "of address space");
+    CHECK_OK(fit_check_claims(c, 2, 1));
     c[1].ranks = UINT64_MAX / 2;
-    CHECK_FAILS(room_judge(c, 2, 1), PP_ERESOURCE, "needs 8589934592.00 GiB");
+    CHECK_FAILS(fit_check_claims(c, 2, 1), PP_ERESOURCE, "needs 8589934592.00 GiB");
 }

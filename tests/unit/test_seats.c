@@ -186,17 +186,17 @@ TEST(a_device_that_is_too_small_is_refused_with_both_numbers)
     const char *settings[] = {FOUR, NULL}, *forced[] = {FOUR, "run.force_memory=on", NULL};
     struct pp_train_options options = {.out = stdout};
     CHECK_OK(take(settings));
-    CHECK_OK(room_check(&run, &options, NULL));
+    CHECK_OK(fit_check(&run, &options, NULL));
     leave();
     room = 8 << 20; /* 8 MiB, and 4 MiB on the other */
     CHECK_OK(take(settings));
-    CHECK_FAILS(room_check(&run, &options, NULL), PP_ERESOURCE,
+    CHECK_FAILS(fit_check(&run, &options, NULL), PP_ERESOURCE,
                 "the 2 ranks on device 0 (Test GPU) need 0.1");
     assert_non_null(strstr(pp_error_get()->text, "but 0.01 of 16.00 GiB are free"));
-    CHECK_FAILS(room_check_devices(&run, 3), PP_ERESOURCE, "the 2 ranks on device 1");
+    CHECK_FAILS(fit_check_devices(&run, 3), PP_ERESOURCE, "the 2 ranks on device 1");
     leave();
     room = 8 << 20;
     CHECK_OK(take(forced));
-    CHECK_OK(room_check(&run, &options, NULL));
+    CHECK_OK(fit_check(&run, &options, NULL));
     leave();
 }

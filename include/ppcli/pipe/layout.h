@@ -28,7 +28,7 @@ struct pp_layout_plan { /* a proved plan for batches of m micro-batches */
 };
 
 struct pp_layout {
-    struct pp_division division; /* `again` also of what its table recomputes */
+    struct pp_division division; /* `recompute` includes what its table recomputes */
     struct pp_training training;
     const struct pp_model *model; /* not owned */
     int stages, chunks, replicas, ranks, n_virtual;
