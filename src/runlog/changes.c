@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The text of struct pp_ckpt_state that lists what --allow changed, taken apart. */
+/* Reads the list of changes by --allow from the text in struct pp_ckpt_state. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,7 +7,8 @@
 #include "ppcli/base/base.h"
 #include "ppcli/runlog/runlog.h"
 
-/* "30\ttrain.lr\t0.01\t0.001" in line[]; false for anything else. */
+/* Splits a line such as "30\ttrain.lr\t0.01\t0.001"; false if the line has another form. *out
+ * points into the line. */
 static bool read_change(char *line, struct pp_change *out)
 {
     char *words[4], *rest = line, *end = NULL;

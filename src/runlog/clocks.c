@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ping-pong: whatever a rank's clock showed lies between two readings of rank 0's. */
+/* Compares clocks by ping-pong: the time that a rank's clock showed lies between two readings of
+ * rank 0's clock. */
 #include "parts.h"
 
 #include <string.h>
 
 #define ROUNDS 20
 
-static int ask(struct pp_transport *tp, int rank, int64_t *offset_ns, int64_t *error_ns)
+static int ask_clock(struct pp_transport *tp, int rank, int64_t *offset_ns, int64_t *error_ns)
 {
     uint64_t shortest = UINT64_MAX;
     for (int k = 0; k < ROUNDS; k++) {
@@ -23,7 +24,7 @@ static int ask(struct pp_transport *tp, int rank, int64_t *offset_ns, int64_t *e
     return 0;
 }
 
-static int answer(struct pp_transport *tp)
+static int answer_clock(struct pp_transport *tp)
 {
     for (int k = 0; k < ROUNDS; k++) {
         uint64_t now;
@@ -41,8 +42,8 @@ int clocks_compare(struct pp_transport *tp, int64_t *offset_ns, int64_t *error_n
     if (!tp->caps.processes)
         return 0;
     if (tp->rank != 0)
-        return answer(tp);
+        return answer_clock(tp);
     for (int r = 1; r < tp->size; r++)
-        PP_TRY(ask(tp, r, &offset_ns[r], &error_ns[r]));
+        PP_TRY(ask_clock(tp, r, &offset_ns[r], &error_ns[r]));
     return 0;
 }

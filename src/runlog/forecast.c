@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From the mean times of all ranks to a simulated step. The same arithmetic on every rank. */
+/* Computes the mean times of all ranks and simulates a step with them. The same arithmetic on every
+ * rank. */
 #include "ppcli/runlog/runlog.h"
 
 #include <limits.h>
 
-#define STEPS_SHOWN 6 /* the last of them has found its rhythm */
+#define STEPS_SHOWN 6 /* the last of these steps is in the steady state */
 
-/* Collective: [ranks][chunks] times and [ranks] updates, in rank order. */
+/* Gathers [ranks][chunks] times and [ranks] update times, ordered by rank. Collective. */
 static int gather_times(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
                         struct pp_exec_times *times, struct pp_exec_time *updates)
 {
@@ -25,7 +26,8 @@ static double mean_seconds(uint64_t ns, uint64_t n)
     return n > 0 ? (double)ns * 1e-9 / (double)n : 0;
 }
 
-/* Computes means over replicas. Returns whether every stage has computed F, I and W. */
+/* Computes means over the replicas. Returns whether every stage has computed full-size
+ * micro-batches. */
 static bool average_times(struct pp_forecast *f, const struct pp_exec_times *times,
                           const struct pp_exec_time *updates)
 {
@@ -57,7 +59,7 @@ static bool average_times(struct pp_forecast *f, const struct pp_exec_times *tim
     return seen;
 }
 
-/* The micro-batches of replica 0's share of a full batch. */
+/* Sets the sizes of the micro-batches of replica 0's share of a full batch. */
 static void size_microbatches(struct pp_forecast *f)
 {
     const struct pp_layout *l = f->layout;
@@ -74,7 +76,7 @@ static int find_least_seconds(struct pp_forecast *f, double n)
 {
     struct pp_sim_costs costs = f->stages.costs;
     double bound;
-    costs.steps = n < INT_MAX ? (int)n : INT_MAX; /* rounded down: a bound stays one */
+    costs.steps = n < INT_MAX ? (int)n : INT_MAX; /* rounded down, so that it stays a lower bound */
     costs.steps = costs.steps > 1 ? costs.steps : 1;
     PP_TRY(pp_sim_bound(f->plan, &costs, &bound));
     f->least_seconds = bound / (n > 1 ? n : 1);
@@ -114,7 +116,7 @@ int pp_forecast_create(const struct pp_layout *l, const struct pp_exec *x, struc
     PP_OWN_MEMORY struct pp_exec_time *updates = pp_alloc((size_t)l->ranks, sizeof(*updates));
     PP_TRY(pp_transport_agree(tp, f && times && updates ? allocate_costs(f, l) : PP_ERESOURCE));
     PP_TRY(gather_times(l, x, tp, times, updates));
-    /* or this rank had not agreed */
+    /* else the ranks had not agreed */
     pp_assert(f != NULL && times != NULL && updates != NULL);
     f->known = average_times(f, times, updates);
     size_microbatches(f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reporting. One fixed set of fields in one fixed order for log lines; the same numbers in
- * metrics.jsonl (one object a line, flushed) and summary.json (whole or absent).
+ * Reports the progress of a run. Log lines have fixed fields in a fixed order; metrics.jsonl has
+ * the same numbers (one object a line, flushed), and so does summary.json (complete or absent).
  */
 #include "parts.h"
 
@@ -15,18 +15,18 @@
 #include "ppcli/base/files.h"
 #include "ppcli/ckpt/checkpoint.h"
 
-#define PRINT_NS 2000000000u /* between two printed lines when run.log_every is 0 */
+#define PRINT_NS 2000000000u /* least time between two printed lines if run.log_every is 0 */
 
 struct pp_metrics {
     const struct pp_run *run;
     struct pp_metrics_start from;
     FILE *jsonl;
-    int lost;            /* errno of the first write to it that failed; 0: none has */
-    struct board *board; /* NULL: not asked for */
+    int lost;            /* errno of the first write that failed; 0: no failure */
+    struct board *board; /* NULL: not configured */
     bool live;           /* a status line is redrawn on stderr */
-    bool out_is_tty;     /* log lines of steps would fight with the live line */
+    bool out_is_tty;     /* log lines of steps would disturb the status line */
     uint64_t start_ns;
-    uint64_t printed_ns; /* when the last line of steps or of an epoch was printed */
+    uint64_t printed_ns; /* when a line was printed last */
 };
 
 /* ---- log lines */
@@ -36,7 +36,7 @@ static bool out_is_ready(const struct pp_metrics *m)
     return fileno(m->from.out) != STDOUT_FILENO || pp_log_ready(STDOUT_FILENO);
 }
 
-/* Of a text: " ppl=17.45"; else "". */
+/* Returns " ppl=17.45" for a text, else "". */
 static const char *perplexity_text(const struct pp_metrics *m, const char *name, double loss,
                                    char out[32])
 {
@@ -46,7 +46,7 @@ static const char *perplexity_text(const struct pp_metrics *m, const char *name,
     return out;
 }
 
-/* The same for a speed in samples: " tps=12345". */
+/* Returns " tps=12345" for a text, else "". sps: samples per second. */
 static const char *tokens_text(const struct pp_metrics *m, double sps, char out[32])
 {
     int targets = pp_model_text_targets(m->run->model);
@@ -71,9 +71,10 @@ static void speed_json(const struct pp_metrics *m, struct pp_json *j, double sps
         pp_json_dbl(j, "tokens_per_second", sps * targets);
 }
 
-/* "epoch=1 step=120/937 loss=0.3121 acc=0.9103 sps=81234 bubble=14.2% eta=00:08" */
-static void step_line(const struct pp_metrics *m, const struct pp_window *w, int steps, char *line,
-                      size_t bytes)
+/* Writes a line such as "epoch=1 step=120/937 loss=0.3121 acc=0.9103 sps=81234 bubble=14.2%
+ * eta=00:08". */
+static void write_step_line(const struct pp_metrics *m, const struct pp_window *w, int steps,
+                            char *line, size_t bytes)
 {
     double elapsed = (double)(pp_clock_ns() - m->start_ns) * 1e-9;
     double eta = elapsed / (double)(w->t - m->from.step) * (double)(m->from.total_steps - w->t);
@@ -99,7 +100,8 @@ static struct pp_json begin_record(struct pp_metrics *m, const char *type)
     return j;
 }
 
-/* A stream remembers that a write failed, and not why. */
+/* Flushes the file and keeps the first errno, because a stream only remembers that a write
+ * failed. */
 static void flush_records(struct pp_metrics *m)
 {
     errno = 0;
@@ -113,8 +115,8 @@ static void end_record(struct pp_metrics *m, struct pp_json *j)
     flush_records(m);
 }
 
-static int environment(const struct pp_metrics *m, struct pp_json *j, const struct pp_backend *be,
-                       const struct pp_transport *tp)
+static int write_environment(const struct pp_metrics *m, struct pp_json *j,
+                             const struct pp_backend *be, const struct pp_transport *tp)
 {
     const struct pp_layout *l = m->run->layout;
     const struct pp_config *cfg = m->run->cfg;
@@ -149,7 +151,7 @@ static int environment(const struct pp_metrics *m, struct pp_json *j, const stru
 
 /* ---- life */
 
-static void announce(const struct pp_metrics *m, const struct pp_backend *be)
+static void announce_run(const struct pp_metrics *m, const struct pp_backend *be)
 {
     const struct pp_layout *l = m->run->layout;
     const struct pp_config *cfg = m->run->cfg;
@@ -202,7 +204,7 @@ static void record_change(void *ctx, const struct pp_change *c)
     end_record(m, &j);
 }
 
-/* Go on with metrics.jsonl, or begin it, with a line that says what is trained where. */
+/* Opens metrics.jsonl, new or to continue it, and writes a line that describes the run. */
 static int open_jsonl(struct pp_metrics *m, const struct pp_backend *be,
                       const struct pp_transport *tp)
 {
@@ -212,7 +214,7 @@ static int open_jsonl(struct pp_metrics *m, const struct pp_backend *be,
     struct pp_json j = begin_record(m, m->from.goes_on ? "resume" : "header");
     if (m->from.goes_on)
         pp_json_int(&j, "step", m->from.step);
-    PP_TRY(environment(m, &j, be, tp));
+    PP_TRY(write_environment(m, &j, be, tp));
     end_record(m, &j);
     return pp_changes_visit(m->from.changes, record_change, m);
 }
@@ -230,13 +232,14 @@ int pp_metrics_open(const struct pp_backend *be, const struct pp_transport *tp,
     rc = rc == 0 && m->from.dir[0] ? open_jsonl(m, be, tp) : rc;
     rc = rc == 0 ? board_open(&m->from, &m->board) : rc;
     PP_TRY_UNDO(rc, pp_metrics_close(&m));
-    announce(m, be);
+    announce_run(m, be);
     m->start_ns = m->printed_ns = pp_clock_ns();
     *out = m;
     return 0;
 }
 
-/* s: NULL when the run did not come to its end: what ended it says more than what follows. */
+/* Closes the event file. s: NULL if the run ended early; then its error is kept, because it matters
+ * more than a later one. */
 static int close_board(struct pp_metrics *m, const struct pp_summary *s)
 {
     struct pp_error cause = *pp_error_get();
@@ -264,13 +267,13 @@ void pp_metrics_sync(struct pp_metrics *m)
 {
     if (m->jsonl) {
         flush_records(m);
-        /* a pipe or a device cannot be flushed to a disk */
+        /* pipes and devices cannot be synchronized */
         if (fdatasync(fileno(m->jsonl)) != 0 && errno != EINVAL && errno != EROFS && m->lost == 0)
             m->lost = errno;
     }
 }
 
-static void pace_told(void *ctx, int r, const struct pace_rank *now)
+static void report_pace(void *ctx, int r, const struct pace_rank *now)
 {
     struct pp_metrics *m = ctx;
     const char *host = m->run->seats[r].host_name;
@@ -297,7 +300,7 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
     char line[256];
     uint64_t now = pp_clock_ns();
     bool print = record && (m->run->cfg->run.log_every > 0 || now - m->printed_ns >= PRINT_NS);
-    step_line(m, w, steps, line, sizeof(line));
+    write_step_line(m, w, steps, line, sizeof(line));
     if (print && !m->from.quiet && !(m->live && m->out_is_tty) && out_is_ready(m)) {
         m->printed_ns = now;
         pp_log_progress(NULL);
@@ -306,7 +309,7 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
     }
     if (m->live)
         pp_log_progress("%s", line);
-    pace_window(m->from.pace, w, pace_told, m);
+    pace_window(m->from.pace, w, report_pace, m);
     if (record)
         board_window(m->board, w);
     if (record && m->jsonl) {

@@ -6,20 +6,20 @@
 #include "ppcli/base/files.h"
 #include "ppcli/runlog/runlog.h"
 
-/* A line that the run before has finished, and of no later step. */
+/* Decides whether to keep a line: it must be complete, and of no step after `step`. */
 static int check_line(const char *line, size_t n, int64_t step, bool *out_keep)
 {
     static const struct pp_json_limits limits = {8, 1 << 24, 1 << 20};
     json_auto_t *o = NULL;
     *out_keep = false;
     if (n == 0 || line[n - 1] != '\n')
-        return 0; /* torn by the end of its writer */
+        return 0; /* its writer was killed */
     int rc = pp_json_read("metrics.jsonl", line, n, &limits, &o);
     if (rc < 0)
         return rc == PP_EFORMAT ? 0 : rc;
     const char *type = json_string_value(json_object_get(o, "type"));
     json_t *at = json_object_get(o, "step");
-    /* what changed is written again, from the checkpoint */
+    /* changes are written from the checkpoint */
     *out_keep =
         type && strcmp(type, "change") != 0 &&
         (strcmp(type, "header") == 0 || (json_is_integer(at) && json_integer_value(at) <= step));
@@ -29,16 +29,16 @@ static int check_line(const char *line, size_t n, int64_t step, bool *out_keep)
 static int copy_lines(FILE *from, FILE *to, int64_t step, const char *path)
 {
     PP_OWN_MEMORY char *line = NULL;
-    size_t room = 0;
+    size_t capacity = 0;
     int rc = 0;
     errno = 0;
-    for (ssize_t n; rc == 0 && (n = getline(&line, &room, from)) > 0; errno = 0) {
+    for (ssize_t n; rc == 0 && (n = getline(&line, &capacity, from)) > 0; errno = 0) {
         bool keep = false;
         rc = check_line(line, (size_t)n, step, &keep);
         if (keep)
             fwrite(line, 1, (size_t)n, to);
     }
-    /* At the end of the file, and not because there was no memory for a line. */
+    /* End of file, and not a line too long for memory. */
     if (rc == 0 && !feof(from))
         rc = pp_fail_errno(0, "cannot read %s", path);
     return rc;

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which ranks are slower than planned. What is planned for a rank is what its stage took in the
- * first windows of the run, on the median of its replicas. What makes all ranks slow is the fault
- * of none: a rank is held against the median rank, of two against the faster one. */
+/*
+ * Finds ranks that are slower than expected. The expected time of a rank is that of its stage in
+ * the first windows of the run, the median over its replicas. If all ranks slow down, no rank is at
+ * fault: a rank is compared with the median rank, or with the faster of two.
+ */
 #include "parts.h"
 
 #include "ppcli/base/base.h"
 
-#define OVER 1.25  /* slower than that is slow ... */
-#define HOLD_S 5.0 /* ... when it stays so for so long; and the same back */
+#define OVER 1.25  /* a rank is slow from this factor on */
+#define HOLD_S 5.0 /* seconds that a state must hold before it counts */
 
 static double lower_median(double *values, int n)
 {
@@ -15,7 +17,7 @@ static double lower_median(double *values, int n)
     return values[(n - 1) / 2];
 }
 
-static void learn(struct pp_pace *p)
+static void learn_planned_times(struct pp_pace *p)
 {
     const struct pp_layout *l = p->layout;
     for (int r = 0; r < l->ranks; r++)
@@ -27,7 +29,8 @@ static void learn(struct pp_pace *p)
     }
 }
 
-/* One more window, in which the rank took `times` its planned time. Has its state changed? */
+/* Adds a window in which the rank took `times` its expected time. Returns whether the rank became
+ * slow or recovered. */
 static bool update_state(struct pace_rank *k, double times, const struct pp_window *w)
 {
     bool over = times >= OVER, was = k->factor > 1;
@@ -73,5 +76,5 @@ void pace_window(struct pp_pace *p, const struct pp_window *w, pace_changed *cha
         if (update_state(&p->ranks[r], usual > 0 ? p->ranks[r].ratio / usual : 1, w))
             changed(ctx, r, &p->ranks[r]);
     if (at == PACE_LEARN - 1)
-        learn(p);
+        learn_planned_times(p);
 }

@@ -5,11 +5,12 @@
 
 #include "ppcli/base/base.h"
 
-#define SHOWN 16 /* ranks, of the announcement */
+#define SHOWN 16 /* ranks that seats_announce() describes */
 #define SEAT_TEXT 160
 
-/* What was asked of a GPU when backend = auto found none; of other backends the config knew it. */
-static void warn_idle(const struct pp_run *run)
+/* Warns about keys for a GPU if backend = auto found no GPU. For other backends the config's check
+ * warns. */
+static void warn_unused_gpu_keys(const struct pp_run *run)
 {
     const struct pp_config *cfg = run->cfg;
     const struct {
@@ -28,8 +29,8 @@ static void warn_idle(const struct pp_run *run)
     }
 }
 
-/* What would use cores that no thread of this run computes on. */
-static void tell_cores(const struct pp_run *run)
+/* Tells the user how to use cores on which no thread of this run computes. */
+static void advise_on_cores(const struct pp_run *run)
 {
     const struct pp_layout *l = run->layout;
     const struct pp_config *cfg = run->cfg;
@@ -41,7 +42,7 @@ static void tell_cores(const struct pp_run *run)
     if (used >= cores || run->places.shared)
         return;
     if (run->places.fewer)
-        pp_log_info("%d of %d cores compute: other runs have the rest", used, cores);
+        pp_log_info("%d of %d cores compute; other runs hold the rest", used, cores);
     else if (cfg->run.threads > 0 && cores / l->ranks > choice.threads)
         pp_log_info("%d of %d cores compute; run.threads = auto uses more", used, cores);
     else if (!pp_backend_sums_in_order(&choice))
@@ -58,8 +59,8 @@ void seats_announce(const struct pp_run *run, const char *graphs)
     char text[SEAT_TEXT];
     int shown = l->ranks < SHOWN ? l->ranks : SHOWN;
     if (run->seats[0].device.number < 0) {
-        warn_idle(run);
-        tell_cores(run);
+        warn_unused_gpu_keys(run);
+        advise_on_cores(run);
         return;
     }
     for (int r = 0; r < shown; r++) {

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records become slices; a message that was sent or taken also an end of an arrow, an F or W also a
- * new count of live activations. Both ends of an arrow must find the same number for it, each from
- * its own rank's records: it follows from the step, the batch of the evaluation and the message.
+ * Converts records into trace events: an action becomes a slice, a message that was sent or
+ * received one end of an arrow, an F or W a new count of live activations. Both ends of an arrow
+ * need the same number, computed from each rank's own records: it follows from the step, the batch
+ * of the evaluation, and the message.
  */
 #include "parts.h"
 
@@ -13,11 +14,11 @@
 struct spans {
     const struct pp_layout *layout;
     int test_steps, max_messages;
-    size_t *bytes;   /* [n_virtual] of one activation */
-    int32_t *t;      /* [ranks] the training step its last record belongs to */
-    bool *recompute; /* [n_virtual][micro-batches] its R, not its F, makes what is held */
-    int *forwards;   /* [ranks][n_virtual] F of that step, or R */
-    int *live;       /* [ranks][n_virtual] of them without their W */
+    size_t *bytes;   /* [n_virtual] bytes of one activation */
+    int32_t *t;      /* [ranks] training step of the last record */
+    bool *recompute; /* [n_virtual][micro-batches] true: R makes the kept activations, not F */
+    int *forwards;   /* [ranks][n_virtual] F or R of that step so far */
+    int *live;       /* [ranks][n_virtual] activations that their W has not freed */
 };
 
 int spans_create(const struct pp_layout *l, int test_steps, struct spans **out)
@@ -85,7 +86,7 @@ void spans_processes(const struct spans *s, struct pp_chrome *c)
     }
 }
 
-/* One number for every message that was ever sent. */
+/* Returns a number that is unique for every message of the run. */
 static uint64_t arrow_id(const struct spans *s, int rank, const struct pp_event *e)
 {
     uint64_t batch = (uint64_t)s->t[rank] * ((uint64_t)s->test_steps + 1);
@@ -95,9 +96,9 @@ static uint64_t arrow_id(const struct spans *s, int rank, const struct pp_event 
            (uint64_t)e->message;
 }
 
-/* The ends are put where the receiver's cannot come before the sender's. */
-static void arrow(const struct spans *s, struct pp_chrome *c, int rank, int64_t begin, int64_t end,
-                  const struct pp_event *e)
+/* Writes one end of an arrow, placed so that the receiver's end is never before the sender's. */
+static void write_arrow(const struct spans *s, struct pp_chrome *c, int rank, int64_t begin,
+                        int64_t end, const struct pp_event *e)
 {
     if (e->message < 0)
         return;
@@ -109,7 +110,8 @@ static void arrow(const struct spans *s, struct pp_chrome *c, int rank, int64_t 
     }
 }
 
-/* W's ascend, so the W of micro-batch m tells that m + 1 activations are gone. */
+/* Updates the count of live activations. W's ascend, so after the W of micro-batch m, m + 1
+ * activations are free. */
 static void count_live(const struct spans *s, struct pp_chrome *c, int rank, int64_t end,
                        const struct pp_event *e)
 {
@@ -135,7 +137,7 @@ static void count_live(const struct spans *s, struct pp_chrome *c, int rank, int
     pp_chrome_live(c, rank, end, "bytes", bytes);
 }
 
-static void next_step(struct spans *s, int rank, int32_t t)
+static void begin_span_step(struct spans *s, int rank, int32_t t)
 {
     int n = s->layout->n_virtual;
     s->t[rank] = t;
@@ -150,9 +152,9 @@ void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_n
     for (size_t k = 0; k < n; k++) {
         const struct pp_event *e = &events[k];
         if (e->end_ns == 0 || e->kind == PP_EVENT_LAUNCH)
-            continue; /* what is launched lies elsewhere in time, and has records of its own */
+            continue; /* launched work runs at other times and has its own records */
         if (!e->eval && e->step != s->t[rank])
-            next_step(s, rank, e->step);
+            begin_span_step(s, rank, e->step);
         int64_t begin = (int64_t)(e->begin_ns - zero_ns), end = (int64_t)(e->end_ns - zero_ns);
         bool of_stage = e->stage >= 0 && e->stage < s->layout->n_virtual;
         struct pp_chrome_args args = {.step = e->step,
@@ -165,7 +167,7 @@ void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_n
         if (of_stage && pp_event_computes(e->kind))
             name = pp_chrome_name(text, name[0], s->layout->chunks > 1, e->stage, e->mb);
         pp_chrome_slice(c, rank, e->kind, name, begin, end, &args);
-        arrow(s, c, rank, begin, end, e);
+        write_arrow(s, c, rank, begin, end, e);
         count_live(s, c, rank, end, e);
     }
 }

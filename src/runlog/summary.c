@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is left of a run when it is over: summary.json, and the same for people. */
+/* Prints the summary of a finished run: summary.json, and text for people. */
 
 #include "parts.h"
 
@@ -10,7 +10,7 @@
 #include "ppcli/base/base.h"
 
 #define MIB (1024.0 * 1024.0)
-#define BUSY_LOAD 0.5 /* of the last minute: something else is running */
+#define BUSY_LOAD 0.5 /* load of the last minute from which another program must be running */
 
 static void ranks_json(const struct pp_run *run, struct pp_json *j, const struct pp_summary *s,
                        const struct pp_pace *pace)
@@ -45,7 +45,7 @@ static void ranks_json(const struct pp_run *run, struct pp_json *j, const struct
     pp_json_end(j);
 }
 
-/* Mean seconds of one micro-batch of full size on every virtual stage. */
+/* Writes the mean seconds of a full-size micro-batch on every virtual stage. */
 static void times_json(const struct pp_run *run, struct pp_json *j, const struct pp_forecast *f)
 {
     pp_json_array(j, "times");
@@ -72,13 +72,13 @@ static void change_json(void *ctx, const struct pp_change *c)
     pp_json_end(j);
 }
 
-/* What a resumed run changed; without --allow there is no such key. */
+/* Writes what a resumed run changed; without --allow the key is absent. */
 static void changes_json(const struct pp_metrics_start *from, struct pp_json *j)
 {
     if (!from->changes)
         return;
     pp_json_array(j, "changes");
-    (void)pp_changes_visit(from->changes, change_json, j); /* they were read at the start */
+    (void)pp_changes_visit(from->changes, change_json, j); /* they were checked at the start */
     pp_json_end(j);
 }
 
@@ -148,7 +148,7 @@ void summary_json(const struct pp_metrics_start *from, const struct pp_summary *
     times_json(run, j, s->forecast);
 }
 
-/* "0-3" or, where a rank holds several chunks, "0-3 8-11". */
+/* Writes the layers of a rank: "0-3", or "0-3 8-11" if it has several chunks. */
 static void layers_of_rank(const struct pp_layout *l, int pipeline_rank, char *out, size_t bytes)
 {
     out[0] = '\0';
@@ -201,12 +201,12 @@ static void print_bubble(const struct pp_run *run, const struct pp_summary *s, F
         fprintf(f, "advice           %s\n", s->advice);
 }
 
-/* A busy machine, beside the figures that it spoils. */
+/* Warns about a busy machine or too few cores, which spoil the measured figures. */
 static void print_machine(const struct pp_run *run, const struct pp_summary *s, FILE *f)
 {
     struct pp_machine machine;
     char load[48] = "", waited[64] = "";
-    int here = 0; /* ranks that share the processor with this one */
+    int here = 0; /* ranks on the same host as this one */
     if (s->waited >= 0 ? s->waited < PP_BUBBLE_WAITED : s->load < BUSY_LOAD)
         return;
     if (s->load >= 0)
@@ -216,7 +216,7 @@ static void print_machine(const struct pp_run *run, const struct pp_summary *s, 
                  s->waited * 100);
     for (int r = 0; r < run->layout->ranks; r++)
         here += run->seats[r].host == run->seats[0].host;
-    int cores = run->places.cores; /* this thread is bound to one of them */
+    int cores = run->places.cores; /* this thread is pinned to one core */
     if (here > cores) {
         pp_machine_describe(true, &machine);
         if (!machine.limit[0] && cores < machine.cores)
@@ -234,7 +234,7 @@ static void print_machine(const struct pp_run *run, const struct pp_summary *s, 
     }
 }
 
-/* Where a run of the same config has the same digest. */
+/* Describes where a run of the same config has the same digest. */
 static const char *find_comparable(const struct pp_run *run)
 {
     const struct pp_backend_choice choice = pp_run_backend(run);
@@ -243,7 +243,8 @@ static const char *find_comparable(const struct pp_run *run)
                    ? "the same kind of GPU and versions of cuBLASLt and cuDNN"
                    : "the same kind of GPU and version of cuBLASLt";
     if (pp_backend_sums_in_order(&choice))
-        return "every processor: any stages, schedule and threads, with the same run.precision";
+        return "any processor, number of stages and threads, and schedule, at the same "
+               "run.precision";
     return "the same kind of processor and, with run.gemm = cblas, the same library";
 }
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TensorBoard's event file: records of {u64 length, masked CRC-32C of it, bytes, masked CRC-32C of
- * them}, little endian, each the protobuf message Event:
+ * Writes TensorBoard's event file: records of {u64 length, masked CRC-32C of the length, bytes,
+ * masked CRC-32C of the bytes}, little endian. Each record is a protobuf message Event:
  *
  *   Event   { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5;
  *             SessionLog session_log = 7; }
  *   Summary { repeated Value value = 1; }
  *   Value   { string tag = 1; float simple_value = 2; }
- *   SessionLog { Status status = 1; }  START, 1: what came before of this and later steps is void
+ *   SessionLog { Status status = 1; }  START, 1: earlier records of this and later steps are void
  *
- * The first one holds the file version, every other one the scalars of one log record or epoch.
- * Flushed after each, so that a board shows a run that is still going.
+ * The first record has the file version, every other one the scalars of a log record or an epoch.
+ * The file is flushed after each record, so that TensorBoard shows a run in progress.
  */
 #include "parts.h"
 
@@ -27,8 +27,8 @@
 struct board {
     FILE *f;
     char path[PP_PATH_MAX];
-    int64_t last_step; /* of the last record */
-    int lost;          /* errno of the first write that failed; 0: none has */
+    int64_t last_step; /* step of the last record */
+    int lost;          /* errno of the first write that failed; 0: no failure */
     bool is_text;
 };
 
@@ -37,7 +37,7 @@ struct scalar {
     double value;
 };
 
-/* CRC-32C (Castagnoli), reflected, four bits at a time. */
+/* Computes CRC-32C (Castagnoli), reflected, four bits at a time. */
 static uint32_t crc32c(const uint8_t *data, size_t n)
 {
     static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
@@ -53,8 +53,9 @@ static uint32_t crc32c(const uint8_t *data, size_t n)
     return ~crc;
 }
 
-/* As records store it, so that a checksum of data that holds checksums is not a fixed point. */
-static uint32_t masked(const struct pp_bytes *b)
+/* Computes the checksum as records store it: masked, because a CRC of data that contains CRCs is
+ * weak. */
+static uint32_t masked_crc(const struct pp_bytes *b)
 {
     uint32_t crc = crc32c(b->at, b->n);
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
@@ -77,9 +78,9 @@ static void write_record(struct board *t, const struct pp_bytes *event)
 {
     PP_OWN(pp_bytes_fini) struct pp_bytes head = {0}, tail = {0};
     pp_bytes_little(&head, event->n, 8);
-    pp_bytes_little(&head, masked(&head), 4);
-    pp_bytes_little(&tail, masked(event), 4);
-    if (event->lost || head.lost || tail.lost) /* a board can do without it */
+    pp_bytes_little(&head, masked_crc(&head), 4);
+    pp_bytes_little(&tail, masked_crc(event), 4);
+    if (event->lost || head.lost || tail.lost) /* out of memory: skip the record */
         return;
     fwrite(head.at, 1, head.n, t->f);
     fwrite(event->at, 1, event->n, t->f);
@@ -94,7 +95,8 @@ static void write_scalars(struct board *t, int64_t step, const struct scalar *sc
     PP_OWN(pp_bytes_fini) struct pp_bytes event = {0}, summary = {0};
     for (int i = 0; i < n; i++) {
         PP_OWN(pp_bytes_fini) struct pp_bytes value = {0};
-        if (!isfinite((float)scalars[i].value)) /* no target counted; a perplexity beyond floats */
+        if (!isfinite((float)scalars[i].value)) /* no target counted, or a perplexity beyond
+                                                   floats */
             continue;
         pp_bytes_text(&value, 1, scalars[i].tag);
         pp_bytes_float(&value, 2, (float)scalars[i].value);
@@ -109,7 +111,8 @@ static void write_scalars(struct board *t, int64_t step, const struct scalar *sc
 
 /* ---- the writer */
 
-/* A board takes every file of the folder that has "tfevents" in its name, oldest date first. */
+/* Opens a new event file. TensorBoard reads every file of the folder with "tfevents" in its name,
+ * the oldest first. */
 static int open_board(const char *run_dir, struct board *t)
 {
     char host[64] = "", dir[PP_PATH_MAX];
@@ -136,8 +139,7 @@ int board_open(const struct pp_metrics_start *start, struct board **out)
     begin_event(&event);
     pp_bytes_text(&event, 3, version);
     write_record(t, &event);
-    if (start->goes_on &&
-        start->step > 0) { /* else a board would show the steps that are repeated twice */
+    if (start->goes_on && start->step > 0) { /* else TensorBoard would show repeated steps twice */
         static const uint8_t began[] = {1 << 3 | PP_WIRE_VARINT, 1};
         event.n = 0;
         begin_event(&event);
@@ -177,7 +179,7 @@ void board_epoch(struct board *t, const struct pp_epoch_result *e)
         scalars[n++] = (struct scalar){"train_perplexity", exp(e->train_loss)};
     if (t->is_text && e->tested)
         scalars[n++] = (struct scalar){"test_perplexity", exp(e->test_loss)};
-    if (t->last_step != e->t) { /* else a log record has told it for this step */
+    if (t->last_step != e->t) { /* else a log record has these for this step */
         scalars[n++] = (struct scalar){"samples_per_second", (double)e->samples / e->seconds};
         scalars[n++] = (struct scalar){"bubble", e->bubble};
     }

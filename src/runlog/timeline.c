@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which step to show is found by all ranks alike from what each of them gathered; then rank 0
- * collects that step's records. Ranks do not meet between steps, so a step of a rank lasts from its
- * own first action to the end of its own update.
+ * Writes one step of the run as a timeline. All ranks choose the same step from what they gathered;
+ * rank 0 then collects the step's records. Ranks do not synchronize between steps, so a step of a
+ * rank lasts from its own first action to the end of its own update.
  */
 
 #include <stdlib.h>
@@ -12,18 +12,19 @@
 #include "ppcli/sim/trace.h"
 #include "ppcli/base/files.h"
 
-#define STEPS_MAX 8 /* that are looked at, the last ones */
+#define STEPS_MAX 8 /* the last steps of the run that may be shown */
 
 struct pp_timeline {
     struct pp_event *events; /* [capacity] */
     size_t capacity, n;
 };
 
-/* One whole training step in the records of a rank. */
+/* A complete training step in the records of a rank. */
 struct step {
     int64_t t;
-    uint64_t first, n;     /* its records */
-    uint64_t ns, busy_ns;  /* from its first action to the end of its update; computing */
+    uint64_t first, n;     /* range of its records */
+    uint64_t ns, busy_ns;  /* from its first action to the end of its update; time spent
+                              computing */
     uint64_t computing_ns; /* the clock at its first F, I or W */
 };
 
@@ -58,9 +59,9 @@ void pp_timeline_keep(struct pp_timeline *t, const struct pp_ring *ring)
     t->n = pp_ring_copy(ring, 0, t->events, t->capacity, NULL, NULL);
 }
 
-/* Of a step's records its update is the last, or a gather after it: what a rank does between steps
- * belongs to the step before. */
-static bool in_step(const struct pp_event *e)
+/* Whether a record is part of a step. A step ends with its update, or with a gather after it;
+ * actions between two steps belong to the earlier one. */
+static bool is_in_step(const struct pp_event *e)
 {
     bool added = e->kind == PP_EVENT_G || e->kind == PP_EVENT_T || e->kind == PP_EVENT_R ||
                  e->kind == PP_EVENT_GATHER;
@@ -76,21 +77,21 @@ static void add_step(struct steps *to, const struct step *step)
     to->step[to->n++] = *step;
 }
 
-/* The steps whose first and last record are there. A record before the first one, or the start of
- * the run, shows that it is the first. */
+/* Finds the steps whose first and last records are present. A first record is known by a record
+ * before it, or by the start of the run. */
 static void find_steps(const struct pp_timeline *t, struct steps *out)
 {
     struct step now = {.t = -1};
     out->n = 0;
     for (size_t k = 0; k < t->n; k++) {
         const struct pp_event *e = &t->events[k];
-        if (!in_step(e))
+        if (!is_in_step(e))
             continue;
         if (e->step != now.t)
             now = (struct step){.t = k > 0 ? e->step : -1, .first = k};
         if (now.t < 0) {
             now.t = e->step;
-            now.first = SIZE_MAX; /* cut at its beginning */
+            now.first = SIZE_MAX; /* its beginning is missing */
         }
         if (now.first == SIZE_MAX)
             continue;
@@ -107,7 +108,7 @@ static void find_steps(const struct pp_timeline *t, struct steps *out)
     }
 }
 
-static const struct step *step_of(const struct steps *s, int64_t t)
+static const struct step *find_step(const struct steps *s, int64_t t)
 {
     for (int64_t k = 0; k < s->n; k++)
         if (s->step[k].t == t)
@@ -115,7 +116,7 @@ static const struct step *step_of(const struct steps *s, int64_t t)
     return NULL;
 }
 
-static bool is_full(const struct pp_timeline_spec *spec, int64_t t)
+static bool is_full_step(const struct pp_timeline_spec *spec, int64_t t)
 {
     const struct pp_layout *l = spec->layout;
     bool last = (t - spec->offset) % spec->epoch_steps == 0;
@@ -124,17 +125,18 @@ static bool is_full(const struct pp_timeline_spec *spec, int64_t t)
 
 struct choice {
     int64_t t;
-    uint64_t ns; /* summed over ranks, as busy_ns */
+    uint64_t ns; /* summed over the ranks, as is busy_ns */
     uint64_t busy_ns;
 };
 
-static int compare_doubles(const void *a, const void *b)
+static int compare_step_choices(const void *a, const void *b)
 {
     const struct choice *x = a, *y = b;
     return x->ns != y->ns ? (x->ns > y->ns) - (x->ns < y->ns) : (x->t > y->t) - (x->t < y->t);
 }
 
-/* all[ranks]. The same answer on every rank; false: no step is whole everywhere. */
+/* Chooses the step of median length. all[ranks]. The same result on every rank; false: no step is
+ * complete on all ranks. */
 static bool choose_step(const struct pp_timeline_spec *spec, const struct steps *all,
                         struct choice *out)
 {
@@ -142,9 +144,9 @@ static bool choose_step(const struct pp_timeline_spec *spec, const struct steps 
     int n = 0;
     for (int64_t k = 0; k < all[0].n; k++) {
         struct choice c = {.t = all[0].step[k].t};
-        bool everywhere = is_full(spec, c.t);
+        bool everywhere = is_full_step(spec, c.t);
         for (int r = 0; everywhere && r < spec->layout->ranks; r++) {
-            const struct step *s = step_of(&all[r], c.t);
+            const struct step *s = find_step(&all[r], c.t);
             everywhere = s != NULL;
             c.ns += s ? s->ns : 0;
             c.busy_ns += s ? s->busy_ns : 0;
@@ -154,12 +156,12 @@ static bool choose_step(const struct pp_timeline_spec *spec, const struct steps 
     }
     if (n == 0)
         return false;
-    qsort(list, (size_t)n, sizeof(*list), compare_doubles);
+    qsort(list, (size_t)n, sizeof(*list), compare_step_choices);
     *out = list[(n - 1) / 2];
     return true;
 }
 
-/* ---- the file, rank 0 */
+/* ---- the file; rank 0 */
 
 struct page {
     const struct pp_timeline *own;
@@ -168,15 +170,15 @@ struct page {
     struct choice choice;
     int64_t *offset_ns, *error_ns; /* [ranks] */
     struct spans *spans;
-    struct pp_event *events; /* of another rank */
-    size_t room;
+    struct pp_event *events; /* records of another rank */
+    size_t capacity;
 };
 
-static uint64_t zero_of(const struct page *p)
+static uint64_t find_zero(const struct page *p)
 {
     uint64_t zero = UINT64_MAX;
     for (int r = 0; r < p->spec->layout->ranks; r++) {
-        uint64_t t = step_of(&p->all[r], p->choice.t)->computing_ns - (uint64_t)p->offset_ns[r];
+        uint64_t t = find_step(&p->all[r], p->choice.t)->computing_ns - (uint64_t)p->offset_ns[r];
         zero = t < zero ? t : zero;
     }
     return zero;
@@ -184,10 +186,10 @@ static uint64_t zero_of(const struct page *p)
 
 static int write_measured(struct page *p, struct pp_chrome *c)
 {
-    uint64_t zero = zero_of(p);
+    uint64_t zero = find_zero(p);
     spans_processes(p->spans, c);
     for (int r = 0; r < p->spec->layout->ranks; r++) {
-        const struct step *s = step_of(&p->all[r], p->choice.t);
+        const struct step *s = find_step(&p->all[r], p->choice.t);
         const struct pp_event *e = p->own->events + (r == 0 ? s->first : 0);
         if (r > 0) {
             size_t bytes = (size_t)s->n * sizeof(*e);
@@ -208,7 +210,7 @@ static void write_simulated(const struct page *p, struct pp_chrome *c)
                                 .live_bytes = spans_live_bytes(p->spans),
                                 .step = (int)p->choice.t};
     for (int r = 0; r < f->plan->geometry.stages; r++) {
-        double start = f->result.start[r][0]; /* every rank has something to do */
+        double start = f->result.start[r][0]; /* every rank has an action */
         how.zero = start < how.zero ? start : how.zero;
     }
     pp_draw_events(&d, &how, c);
@@ -244,23 +246,23 @@ static int prepare_page(struct page *p)
 {
     const struct pp_layout *l = p->spec->layout;
     for (int r = 1; r < l->ranks; r++) {
-        size_t n = (size_t)step_of(&p->all[r], p->choice.t)->n;
-        p->room = n > p->room ? n : p->room;
+        size_t n = (size_t)find_step(&p->all[r], p->choice.t)->n;
+        p->capacity = n > p->capacity ? n : p->capacity;
     }
-    PP_ALLOC(p->events, p->room);
+    PP_ALLOC(p->events, p->capacity);
     PP_ALLOC(p->offset_ns, l->ranks);
     PP_ALLOC(p->error_ns, l->ranks);
     return spans_create(l, p->spec->test_steps, &p->spans);
 }
 
-static int create_file(const char *dir, struct pp_file_write *out)
+static int create_timeline_file(const char *dir, struct pp_file_write *out)
 {
     char path[PP_PATH_MAX];
     PP_TRY(pp_path_format(path, "%s/timeline.json", dir));
     return pp_file_create(path, out);
 }
 
-/* Collective: the others have only to give. */
+/* Writes the file on rank 0; the other ranks send their records. Collective. */
 static int collect_steps(struct page *p)
 {
     struct pp_transport *tp = p->spec->tp;
@@ -268,14 +270,14 @@ static int collect_steps(struct page *p)
     struct pp_file_write w = {0};
     int rc = prepare_page(p);
     if (rc == 0 && writes)
-        rc = create_file(p->spec->dir, &w);
+        rc = create_timeline_file(p->spec->dir, &w);
     rc = pp_transport_agree(tp, rc);
     if (rc == 0) {
-        pp_assert(p->offset_ns != NULL); /* or this rank had not agreed */
+        pp_assert(p->offset_ns != NULL); /* else the ranks had not agreed */
         rc = clocks_compare(tp, p->offset_ns, p->error_ns);
     }
     if (rc == 0 && !writes) {
-        const struct step *s = step_of(&p->all[tp->rank], p->choice.t);
+        const struct step *s = find_step(&p->all[tp->rank], p->choice.t);
         rc = pp_transport_send(tp, 0, p->own->events + s->first, (size_t)s->n * sizeof(*p->events));
     } else if (rc == 0) {
         rc = write_page(p, w.f);
@@ -297,7 +299,7 @@ int pp_timeline_write(const struct pp_timeline *t, const struct pp_timeline_spec
     struct steps *all = pp_alloc((size_t)spec->layout->ranks, sizeof(*all));
     int rc = pp_transport_agree(spec->tp, all ? 0 : PP_ERESOURCE);
     if (rc == 0) {
-        pp_assert(all != NULL); /* or this rank had not agreed */
+        pp_assert(all != NULL); /* else the ranks had not agreed */
         find_steps(t, &mine);
         rc = pp_transport_allgather(spec->tp, &mine, sizeof(mine), all);
     }

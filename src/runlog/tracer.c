@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The traced range. Between two sync points there are never more steps, or batches of an
- * evaluation, than the ring holds; what is lost all the same is counted. A file that cannot be
- * written does not stop the training: that is said at its end.
+ * Writes the trace of a range of steps. Between two sync points there are never more steps, or
+ * batches of an evaluation, than the ring can hold; records that are lost anyway are counted. A
+ * file that cannot be written does not stop the training; the error is reported at the end.
  */
 
 #include <fcntl.h>
@@ -10,23 +10,23 @@
 #include "parts.h"
 #include "ppcli/base/base.h"
 
-#define STEPS_DEFAULT 50 /* what a viewer still opens at once */
+#define STEPS_DEFAULT 50 /* a viewer opens this many at once */
 
-/* A line is shorter than the difference to a page: nearly always one write is one page of whole
- * lines, and a kill between two of them leaves no half one. */
+/* A line is shorter than a page minus FLUSH_AT, so nearly every write is one page of whole lines,
+ * and a kill between two writes leaves no partial line. */
 #define FLUSH_AT 3584
 #define BUFFER_BYTES 16384
 
 struct pp_tracer {
     struct pp_tracer_spec spec;
     int64_t first, last;     /* the range */
-    int64_t hold;            /* steps between two drains */
+    int64_t hold;            /* most steps between two drains */
     int64_t next;            /* first step that is not in the file; 0: the range has not begun */
     int64_t tested;          /* batches of evaluation since the last drain */
-    uint64_t cursor;         /* next record of this rank */
-    struct pp_event *events; /* [room] */
-    size_t room;
-    /* rank 0: */
+    uint64_t cursor;         /* next record of this rank to read */
+    struct pp_event *events; /* [capacity] */
+    size_t capacity;
+    /* On rank 0: */
     FILE *f;
     struct pp_chrome chrome;
     struct spans *spans;
@@ -36,12 +36,13 @@ struct pp_tracer {
     bool failed;
 };
 
-/* What a rank says before its records. */
+/* Precedes the records that a rank sends. */
 struct parcel {
     uint64_t n, lost;
 };
 
-static void range_of(const struct pp_trace_wish *wish, int64_t done, int64_t *first, int64_t *last)
+static void find_trace_range(const struct pp_trace_wish *wish, int64_t done, int64_t *first,
+                             int64_t *last)
 {
     *first = wish->first > 0 ? wish->first : done + 1;
     *last = wish->last > 0 ? wish->last : *first + STEPS_DEFAULT - 1;
@@ -50,8 +51,8 @@ static void range_of(const struct pp_trace_wish *wish, int64_t done, int64_t *fi
 int64_t pp_tracer_ring_steps(const struct pp_trace_wish *wish)
 {
     int64_t first, last;
-    range_of(wish, 0, &first, &last);
-    return wish->file ? last - first + 2 : 0; /* one more: a drain is never exactly in time */
+    find_trace_range(wish, 0, &first, &last);
+    return wish->file ? last - first + 2 : 0; /* one more, because a drain may be a step late */
 }
 
 /* ---- rank 0: the file */
@@ -81,10 +82,10 @@ static void write_head(struct pp_tracer *tc)
     spans_processes(tc->spans, &tc->chrome);
 }
 
-static void close_file(struct pp_tracer *tc)
+static void close_trace(struct pp_tracer *tc)
 {
     if (tc->f) {
-        if (tc->chrome.f) /* has a beginning */
+        if (tc->chrome.f) /* it was opened */
             pp_chrome_close(&tc->chrome);
         tc->failed = tc->failed || ferror(tc->f);
         tc->failed = fclose(tc->f) != 0 || tc->failed;
@@ -112,10 +113,10 @@ static int prepare_trace(struct pp_tracer *tc)
 {
     size_t ranks = (size_t)tc->spec.layout->ranks;
     PP_TRY(check_range(tc));
-    tc->room = (size_t)tc->spec.ring->mask;
+    tc->capacity = (size_t)tc->spec.ring->mask;
     tc->hold = (int64_t)(tc->spec.ring->mask / pp_exec_events_per_step(tc->spec.layout)) - 1;
     tc->hold = tc->hold > 1 ? tc->hold : 1;
-    PP_ALLOC(tc->events, tc->room);
+    PP_ALLOC(tc->events, tc->capacity);
     PP_ALLOC(tc->offset_ns, ranks);
     PP_ALLOC(tc->error_ns, ranks);
     return tc->spec.tp->rank == 0 ? open_trace(tc) : 0;
@@ -129,11 +130,11 @@ int pp_tracer_open(const struct pp_tracer_spec *spec, struct pp_tracer **out)
     int rc = tc ? 0 : PP_ERESOURCE;
     if (tc) {
         tc->spec = *spec;
-        range_of(&spec->wish, spec->done, &tc->first, &tc->last);
+        find_trace_range(&spec->wish, spec->done, &tc->first, &tc->last);
         rc = prepare_trace(tc);
     }
     PP_TRY(pp_transport_agree(spec->tp, rc));
-    pp_assert(tc != NULL); /* or this rank had not agreed */
+    pp_assert(tc != NULL); /* else the ranks had not agreed */
     PP_TRY(clocks_compare(spec->tp, tc->offset_ns, tc->error_ns));
     if (tc->f)
         write_head(tc);
@@ -146,7 +147,7 @@ void pp_tracer_destroy(struct pp_tracer **tracer)
 {
     struct pp_tracer *tc = *tracer;
     if (tc) {
-        close_file(tc);
+        close_trace(tc);
         spans_destroy(&tc->spans);
         pp_free(tc->events);
         pp_free(tc->offset_ns);
@@ -161,33 +162,33 @@ void pp_tracer_destroy(struct pp_tracer **tracer)
 void pp_tracer_step(struct pp_tracer *tc, int64_t t)
 {
     if (tc && tc->next == 0 && t >= tc->first && t <= tc->last) {
-        tc->first = t; /* a resumed run may begin in the middle of the range */
+        tc->first = t; /* a resumed run may begin inside the range */
         tc->cursor = *tc->spec.ring->begun;
         tc->zero_ns = pp_clock_ns();
         tc->next = t;
     }
 }
 
-static bool active(const struct pp_tracer *tc)
+static bool is_tracing(const struct pp_tracer *tc)
 {
     return tc && tc->next > 0 && tc->next <= tc->last;
 }
 
 bool pp_tracer_is_on(const struct pp_tracer *tc)
 {
-    return active(tc);
+    return is_tracing(tc);
 }
 
 bool pp_tracer_wants_sync(const struct pp_tracer *tc, int64_t t)
 {
-    return active(tc) && (t == tc->last || t - tc->next + 1 >= tc->hold);
+    return is_tracing(tc) && (t == tc->last || t - tc->next + 1 >= tc->hold);
 }
 
-/* What is new in this rank's ring. An action that is not over waits for the next time. */
+/* Reads the new records of this rank's ring. An action in progress is left for the next call. */
 static struct parcel take_parcel(struct pp_tracer *tc)
 {
     struct parcel p = {0, 0};
-    p.n = pp_ring_copy(tc->spec.ring, tc->cursor, tc->events, tc->room, &tc->cursor, &p.lost);
+    p.n = pp_ring_copy(tc->spec.ring, tc->cursor, tc->events, tc->capacity, &tc->cursor, &p.lost);
     if (p.n > 0 && tc->events[p.n - 1].end_ns == 0) {
         p.n--;
         tc->cursor--;
@@ -204,7 +205,7 @@ static int collect_events(struct pp_tracer *tc)
             p = take_parcel(tc);
         } else {
             PP_TRY(pp_transport_recv(tp, r, &p, sizeof(p)));
-            if (p.n > tc->room) {
+            if (p.n > tc->capacity) {
                 return pp_fail(PP_EINTERNAL, "rank %d sends %llu records", r,
                                (unsigned long long)p.n);
             }
@@ -220,7 +221,7 @@ static int collect_events(struct pp_tracer *tc)
     return 0;
 }
 
-static int give(struct pp_tracer *tc)
+static int send_records(struct pp_tracer *tc)
 {
     struct pp_transport *tp = tc->spec.tp;
     struct parcel p = take_parcel(tc);
@@ -230,24 +231,24 @@ static int give(struct pp_tracer *tc)
 
 int pp_tracer_drain(struct pp_tracer *tc, int64_t t)
 {
-    if (!active(tc))
+    if (!is_tracing(tc))
         return 0;
     tc->next = t + 1;
     tc->tested = 0;
-    PP_TRY(tc->spec.tp->rank == 0 ? collect_events(tc) : give(tc));
-    /* Nobody's next step is to show how long rank 0 was writing. */
+    PP_TRY(tc->spec.tp->rank == 0 ? collect_events(tc) : send_records(tc));
+    /* The time that rank 0 spends writing must not appear in another rank's next step. */
     return pp_transport_barrier(tc->spec.tp);
 }
 
 int pp_tracer_test_step(struct pp_tracer *tc, int64_t t)
 {
-    return active(tc) && ++tc->tested >= tc->hold ? pp_tracer_drain(tc, t) : 0;
+    return is_tracing(tc) && ++tc->tested >= tc->hold ? pp_tracer_drain(tc, t) : 0;
 }
 
-static int say(struct pp_tracer *tc, int64_t t)
+static int report_trace(struct pp_tracer *tc, int64_t t)
 {
     const char *path = tc->spec.wish.file;
-    close_file(tc);
+    close_trace(tc);
     if (tc->failed)
         return pp_fail(PP_EIO, "cannot write all of the trace %s", path);
     if (tc->all_lost > 0) {
@@ -265,6 +266,6 @@ int pp_tracer_finish(struct pp_tracer *tc, int64_t t)
 {
     if (!tc)
         return 0;
-    PP_TRY(pp_tracer_drain(tc, t)); /* the last report */
-    return tc->spec.tp->rank == 0 ? say(tc, t) : 0;
+    PP_TRY(pp_tracer_drain(tc, t)); /* with the last report */
+    return tc->spec.tp->rank == 0 ? report_trace(tc, t) : 0;
 }

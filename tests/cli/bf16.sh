@@ -11,7 +11,7 @@ config net.ini data.dataset=synthetic data.train_samples=64 data.test_samples=8 
 
 begin "a digest of own products is comparable with every processor's, of libraries with the same library's"
 for precision in f32 bf16; do
-    shows 'comparable with  every processor: any stages, schedule and threads, with the same run.precision' \
+    shows 'comparable with  any processor, number of stages and threads, and schedule, at the same run.precision' \
         run train net.ini -q --dir $precision --set run.precision=$precision
 done
 [ "$(sha f32/summary.json)" != "$(sha bf16/summary.json)" ] || complain "f32 and bf16 give the same weights"

@@ -68,17 +68,17 @@ sys.exit(subprocess.run(sys.argv[1:]).returncode)
 END
     config "$folder/net.ini" data.dataset=mnist-sample 'model.sizes=784 40 10' train.max_steps=3
     ok run train "$folder/net.ini" --dir ''
-    err_lacks 'other runs have the cores'
+    err_lacks 'another ppcli run holds the cores'
     sum=$(grep weights_sha256 "$folder/out")
     PPCLI_ONE=$PPCLI
     printf '#!/bin/sh\nexec python3 "%s" "%s" "$@"\n' "$folder/hold.py" "$PPCLI_ONE" >"$folder/held"
     chmod +x "$folder/held"
     PPCLI=$folder/held
     ok run train "$folder/net.ini" --dir ''
-    same "$(grep -c 'other runs have the cores' "$folder/err")" 1
+    same "$(grep -c 'another ppcli run holds the cores' "$folder/err")" 1
     out_has "$sum"
     ok run train "$folder/net.ini" --dir '' --set run.pin=off
-    err_lacks 'other runs have the cores'
+    err_lacks 'another ppcli run holds the cores'
     PPCLI=$PPCLI_ONE
 else
     skip 'no python3 here'
