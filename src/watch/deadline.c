@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See ppcli/watch/watch.h. */
+/* Ends processes that hang before or after the watchdog's time; see ppcli/watch/watch.h. */
 #include "ppcli/watch/watch.h"
 
 #include <fcntl.h>
@@ -11,17 +11,18 @@
 #include "ticker.h"
 
 #define LOOK_NS ((uint64_t)PP_PULSE_EVERY_NS)
-#define WAITS_NS 1000000000u /* a sign of waiting is no older, also on a crowded machine */
-#define OTHERS_NS 1000000000 /* for who does not wait, to speak first */
-#define NEXT_NS 500000000    /* from one rank to the next, where nobody knows who hangs */
+#define WAITS_NS 1000000000u /* a rank counts as waiting for this long, also on a crowded machine */
+#define OTHERS_NS 1000000000 /* lets a rank that does not wait report first */
+/* delay from one rank to the next, if it is unknown which rank hangs */
+#define NEXT_NS 500000000
 #define NEXT_MAX 10
 #define TEXT 512
 #define COMPANY_MAX 256
-#define COMPANY_LOOKS 4 /* of this thread, for one at the company */
+#define COMPANY_LOOKS 4 /* ticks between two readings of the company's times */
 
 struct phase {
-    int times, seconds; /* the limit: times run.hang_timeout, and so many seconds */
-    bool together;      /* all ranks are in it until the last one has come */
+    int times, seconds; /* limit: `times` run.hang_timeout plus `seconds` */
+    bool together;      /* it ends for all ranks when the last one has reached it */
     const char *what, *likely;
 };
 
@@ -38,10 +39,10 @@ static const struct phase phases[PP_DEADLINE_PHASES] = {
                              "a process of the run is stopped or was lost"},
 };
 
-/* The launcher of this rank, or a process that it has started on this machine. */
+/* The launcher of this rank, or a process that the launcher started on this host. */
 struct member {
     struct ticked thread;
-    uint64_t used_ns; /* of this phase */
+    uint64_t used_ns; /* time that it could have used in this phase */
 };
 
 struct pp_deadline {
@@ -50,21 +51,21 @@ struct pp_deadline {
     int rank;
     uint64_t waited_ns; /* written by the transport */
     struct ticker *ticker;
-    pthread_mutex_t lock; /* all that follows */
+    pthread_mutex_t lock; /* protects all members below */
     struct pp_pulse *pulse;
     struct pp_listener *listener;
     const volatile sig_atomic_t *stop; /* NULL: never set */
     enum pp_deadline_phase phase;
     struct ticked thread;
-    uint64_t last_look, used_ns; /* of this phase */
+    uint64_t last_look, used_ns; /* used_ns: of this phase */
     struct member company[COMPANY_MAX];
     int n_company, looks;
-    uint64_t company_dt; /* since the last look at it */
+    uint64_t company_dt; /* time since the company was read last */
     char text[16 * COMPANY_MAX];
 };
 
-/* Does not return unless `lost` returns. */
-static void give_up(const struct pp_deadline *d, const struct phase *p, bool waits)
+/* Reports the hang. Does not return unless `lost` returns. */
+static void report_deadline(const struct pp_deadline *d, const struct phase *p, bool waits)
 {
     char text[TEXT], who[64];
     int before_me = d->rank < NEXT_MAX ? d->rank : NEXT_MAX;
@@ -86,8 +87,8 @@ static void give_up(const struct pp_deadline *d, const struct phase *p, bool wai
     d->lost(text);
 }
 
-/* Signs of life, from and to other hosts. */
-static void beat(struct pp_deadline *d)
+/* Exchanges heartbeats with other hosts. */
+static void exchange_heartbeats(struct pp_deadline *d)
 {
     char text[PP_PULSE_TEXT + 1];
     if (d->stop && *d->stop != 0) {
@@ -115,7 +116,7 @@ static struct member *find_member(struct pp_deadline *d, long pid)
     return m;
 }
 
-/* The process ids of the launcher and of what it has started; returns d->text. No memory is taken. */
+/* Lists the process ids of the launcher and its children; returns d->text. Allocates nothing. */
 static const char *list_company(struct pp_deadline *d)
 {
     char path[64];
@@ -130,8 +131,8 @@ static const char *list_company(struct pp_deadline *d)
     return d->text;
 }
 
-/* A rank waits for others: when one of this machine had no core, or their launcher, nobody hung. Counts what
- * each could have used; returns the least. */
+/* Counts the time that the launcher and its other processes could have used, and returns the least:
+ * a rank that waits for others does not hang if one of these had no core. */
 static uint64_t count_company(struct pp_deadline *d, uint64_t dt)
 {
     d->company_dt += dt;
@@ -151,11 +152,11 @@ static uint64_t count_company(struct pp_deadline *d, uint64_t dt)
     return d->n_company > 0 ? least : 0;
 }
 
-static bool tick(void *ctx)
+static bool check_deadline(void *ctx)
 {
     struct pp_deadline *d = ctx;
     pthread_mutex_lock(&d->lock);
-    beat(d);
+    exchange_heartbeats(d);
     uint64_t now = pp_clock_ns(), dt = now - d->last_look;
     const struct phase *p = &phases[d->phase];
     uint64_t limit =
@@ -163,14 +164,15 @@ static bool tick(void *ctx)
     d->last_look = now;
     bool over = false;
     if (d->phase != PP_DEADLINE_NONE) {
-        /* When this thread could not run the other one could not either. */
+        /* When this thread could not run, the watched thread could not either. */
         dt = dt < 2 * LOOK_NS ? dt : 2 * LOOK_NS;
         d->used_ns += ticked_share(&d->thread, dt);
         over = d->used_ns > limit && (!pp_mpi_launched() || count_company(d, dt) > limit);
     }
     if (over) {
         uint64_t waited = __atomic_load_n(&d->waited_ns, __ATOMIC_RELAXED);
-        give_up(d, p, !p->together && waited > 0 && now < waited + WAITS_NS); /* or it is later */
+        /* `now` may be earlier than waited */
+        report_deadline(d, p, !p->together && waited > 0 && now < waited + WAITS_NS);
     }
     pthread_mutex_unlock(&d->lock);
     return !over;
@@ -189,7 +191,7 @@ int pp_deadline_start(const struct pp_config *cfg, pp_lost *lost, struct pp_dead
     d->thread = ticked_self();
     d->last_look = pp_clock_ns();
     pthread_mutex_init(&d->lock, NULL);
-    PP_TRY_UNDO(ticker_start(LOOK_NS, tick, d, &d->ticker), pp_deadline_stop(&d));
+    PP_TRY_UNDO(ticker_start(LOOK_NS, check_deadline, d, &d->ticker), pp_deadline_stop(&d));
     *out = d;
     return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verdict about a run that made no progress for a while. A rank that waits shows it repeatedly
- * (the transport's show_waits). A rank that shows nothing is computing or stuck, and the others
- * wait for it, directly or through each other. The messages of the plan give that chain.
+ * Finds why a run made no progress for a while. A rank that waits shows it repeatedly (the
+ * transport's show_waits). A rank that does not is computing or stuck, and the others wait for it,
+ * directly or through each other. The messages of the plan give that chain.
  */
 #include "diagnose.h"
 
@@ -10,13 +10,13 @@
 
 #include "ppcli/ckpt/checkpoint.h"
 
-#define RANKS_MAX 65536 /* believed of a folder */
-/* A rank whose last sign of waiting is older than half the silence, within these limits, does not
- * wait any more. */
+#define RANKS_MAX 65536 /* most ranks that a folder may have */
+/* A rank waits no longer if its last sign of waiting is older than half the silence, within these
+ * limits. */
 #define STALE_MIN_NS 100000000u
 #define STALE_MAX_NS 5000000000u
-/* As long as somebody got on within this time there is nothing to judge; or half the hang_timeout,
- * when that is shorter. What was going on when a run ended is judged sooner. */
+/* If a rank made progress within this time (or half the hang_timeout, if that is shorter), there is
+ * nothing to diagnose. For a run that has ended, the shorter time applies. */
 #define SILENCE_NS 500000000u
 #define SILENCE_DEAD_NS 200000000u
 
@@ -41,7 +41,7 @@ void pp_diagnosis_fini(struct pp_diagnosis *d)
     memset(d, 0, sizeof(*d));
 }
 
-/* ---- looking */
+/* ---- reading rings */
 
 void pp_rank_look(const struct pp_ring *ring, struct pp_rank_view *out)
 {
@@ -86,7 +86,7 @@ bool pp_rank_waits(const struct pp_rank_view *v, uint64_t *out_idle_ns)
     return v->waited_ns >= since && v->waited_ns + 1000000000 > now;
 }
 
-static bool ended(const struct pp_rank_view *v)
+static bool has_ended(const struct pp_rank_view *v)
 {
     return v->state == PP_RANK_FINISHED || v->state == PP_RANK_FAILED;
 }
@@ -96,37 +96,37 @@ static bool has_process(const struct pp_rank_view *v)
     return v->state == PP_RANK_RUNNING || v->state == PP_RANK_STOPPED || v->state == PP_RANK_TRACED;
 }
 
-/* ---- judging */
+/* ---- finding the culprit */
 
 struct judge {
     struct pp_diagnosis *d;
-    uint32_t machine; /* whose clock is compared with now_ns */
+    uint32_t machine; /* the machine whose clock now_ns is */
     uint64_t stale_ns;
 };
 
-static bool seen(const struct judge *j, int r)
+static bool is_seen(const struct judge *j, int r)
 {
     const struct pp_rank_view *v = &j->d->views[r];
     return v->state != PP_RANK_UNKNOWN && v->machine == j->machine;
 }
 
-/* Does it wait, and is it well? */
-static bool waits(const struct judge *j, int r)
+/* Whether rank r waits, and its process runs. */
+static bool is_waiting(const struct judge *j, int r)
 {
     const struct pp_rank_view *v = &j->d->views[r];
-    if (!seen(j, r) || ended(v) || (j->d->live && v->state != PP_RANK_RUNNING))
+    if (!is_seen(j, r) || has_ended(v) || (j->d->live && v->state != PP_RANK_RUNNING))
         return false;
     return v->waited_ns >= pp_rank_progress_ns(v) && v->waited_ns + j->stale_ns >= j->d->now_ns;
 }
 
-/* Is rank s in the same meeting as rank r, which waits there? */
-static bool is_there(const struct judge *j, int s, const struct pp_event *e)
+/* Whether rank s has reached the collective action e in which another rank waits. */
+static bool has_reached(const struct judge *j, int s, const struct pp_event *e)
 {
     const struct pp_event *other = pp_rank_current(&j->d->views[s]);
-    if (!waits(j, s))
+    if (!is_waiting(j, s))
         return false;
     return e && other ? e->kind == other->kind && e->step == other->step && e->eval == other->eval
-                      : e == other; /* both in none */
+                      : e == other; /* both are in no action */
 }
 
 bool pp_diagnosis_message(const struct pp_diagnosis *d, const struct pp_event *e, int r, int *src,
@@ -147,8 +147,9 @@ bool pp_diagnosis_message(const struct pp_diagnosis *d, const struct pp_event *e
     return true;
 }
 
-/* The rank at the other end of what e waits for; -1: e is not a message of the plan. */
-static int peer(const struct pp_diagnosis *d, int r, const struct pp_event *e)
+/* Returns the rank at the other end of the message that e waits for; -1: e waits for no message of
+ * the plan. */
+static int find_peer(const struct pp_diagnosis *d, int r, const struct pp_event *e)
 {
     int src, dst;
     const char *what;
@@ -159,45 +160,45 @@ static int peer(const struct pp_diagnosis *d, int r, const struct pp_event *e)
     return other != r && other < d->ranks ? other : -1;
 }
 
-/* Of two ranks that do not wait, the likelier cause: one whose process is not running, one that can
- * be seen, the one that got on least recently. */
-static bool likelier(const struct judge *j, int a, int b)
+/* Whether a is a likelier cause than b, of two ranks that do not wait: first a rank whose process
+ * does not run, then one that can be seen, then the one without progress for longer. */
+static bool is_likelier(const struct judge *j, int a, int b)
 {
     const struct pp_rank_view *x = &j->d->views[a], *y = &j->d->views[b];
     bool halted_a = j->d->live && (x->state == PP_RANK_STOPPED || x->state == PP_RANK_GONE);
     bool halted_b = j->d->live && (y->state == PP_RANK_STOPPED || y->state == PP_RANK_GONE);
     if (halted_a != halted_b)
         return halted_a;
-    if (seen(j, a) != seen(j, b))
-        return seen(j, a);
+    if (is_seen(j, a) != is_seen(j, b))
+        return is_seen(j, a);
     return pp_rank_progress_ns(x) < pp_rank_progress_ns(y);
 }
 
-/* Whom a waiting rank waits for: the peer of its message, else, of all it may be meeting, one that
- * has not come; rather one that does not wait itself. */
-static int blocker(const struct judge *j, int r)
+/* Returns the rank that a waiting rank waits for: the other end of its message; else a rank that
+ * has not reached the same collective action, preferably one that does not wait itself. */
+static int find_blocker(const struct judge *j, int r)
 {
     const struct pp_diagnosis *d = j->d;
     const struct pp_event *e = pp_rank_current(&d->views[r]);
-    int best = peer(d, r, e);
+    int best = find_peer(d, r, e);
     if (best >= 0)
         return best;
     int stages = d->layout ? d->layout->stages : 1;
     bool replicas_only =
         e && (e->kind == PP_EVENT_REDUCE || e->kind == PP_EVENT_GATHER) && d->layout;
     for (int s = 0; s < d->ranks; s++) {
-        if (s == r || ended(&d->views[s]) || is_there(j, s, e) ||
+        if (s == r || has_ended(&d->views[s]) || has_reached(j, s, e) ||
             (replicas_only && s % stages != r % stages))
             continue;
-        if (best < 0 || (!waits(j, s) && (waits(j, best) || likelier(j, s, best))))
+        if (best < 0 || (!is_waiting(j, s) && (is_waiting(j, best) || is_likelier(j, s, best))))
             best = s;
     }
     return best;
 }
 
-/* Where the waiting that begins at rank r leads: a rank that does not wait, or one for which nobody
- * is known to be late, or, *circle, back to a rank passed before. */
-static int follow(const struct judge *j, int r, bool *circle)
+/* Follows the chain of waiting ranks from rank r to its end: a rank that does not wait, or whose
+ * partner is unknown. *circle: the chain returns to a rank of its own. */
+static int follow_waits(const struct judge *j, int r, bool *circle)
 {
     *circle = false;
     for (int hops = 0; hops <= j->d->ranks; hops++) {
@@ -214,24 +215,24 @@ static void find_culprit(struct judge *j)
     struct pp_diagnosis *d = j->d;
     bool any_waits = false;
     for (int r = 0; r < d->ranks; r++) {
-        d->waits_for[r] = waits(j, r) ? blocker(j, r) : -1;
-        any_waits |= waits(j, r);
-        d->suspects += seen(j, r) && !ended(&d->views[r]) && !waits(j, r);
+        d->waits_for[r] = is_waiting(j, r) ? find_blocker(j, r) : -1;
+        any_waits |= is_waiting(j, r);
+        d->suspects += is_seen(j, r) && !has_ended(&d->views[r]) && !is_waiting(j, r);
     }
     int circle_at = -1;
     for (int r = 0; r < d->ranks; r++) {
         bool circle;
-        if (ended(&d->views[r]) || (any_waits && !waits(j, r)))
+        if (has_ended(&d->views[r]) || (any_waits && !is_waiting(j, r)))
             continue;
-        int end = follow(j, r, &circle);
+        int end = follow_waits(j, r, &circle);
         if (circle)
             circle_at = end;
-        else if (!waits(j, end) && (d->culprit < 0 || likelier(j, end, d->culprit)))
+        else if (!is_waiting(j, end) && (d->culprit < 0 || is_likelier(j, end, d->culprit)))
             d->culprit = end;
     }
     if (d->culprit >= 0) {
         enum pp_rank_state state = d->views[d->culprit].state;
-        d->verdict = !seen(j, d->culprit)                  ? PP_VERDICT_UNSEEN
+        d->verdict = !is_seen(j, d->culprit)               ? PP_VERDICT_UNSEEN
                      : d->live && state == PP_RANK_STOPPED ? PP_VERDICT_STOPPED
                      : d->live && state == PP_RANK_GONE    ? PP_VERDICT_GONE
                                                            : PP_VERDICT_HANGS;
@@ -243,9 +244,9 @@ static void find_culprit(struct judge *j)
     }
 }
 
-/* The clock to compare with: this machine's as soon as one rank is on it, else that of the first
- * ring, so that the rings of another machine can be read here. */
-static uint32_t reference(const struct pp_diagnosis *d)
+/* Returns the machine whose clock to compare with: this machine if a rank runs on it, else that of
+ * the first ring, so that the rings of another machine can be read here. */
+static uint32_t find_reference_machine(const struct pp_diagnosis *d)
 {
     const struct pp_rank_view *first = NULL;
     for (int r = 0; r < d->ranks; r++) {
@@ -259,7 +260,7 @@ static uint32_t reference(const struct pp_diagnosis *d)
 
 void pp_diagnosis_judge(struct pp_diagnosis *d)
 {
-    struct judge j = {.d = d, .machine = reference(d)};
+    struct judge j = {.d = d, .machine = find_reference_machine(d)};
     uint64_t progress = 0, sign = 0;
     int at_work = 0;
     d->live = false;
@@ -269,7 +270,7 @@ void pp_diagnosis_judge(struct pp_diagnosis *d)
     for (int r = 0; r < d->ranks; r++) {
         const struct pp_rank_view *v = &d->views[r];
         d->waits_for[r] = -1;
-        if (!seen(&j, r) || ended(v))
+        if (!is_seen(&j, r) || has_ended(v))
             continue;
         uint64_t p = pp_rank_progress_ns(v), s = v->waited_ns > p ? v->waited_ns : p;
         at_work++;
@@ -293,7 +294,7 @@ void pp_diagnosis_judge(struct pp_diagnosis *d)
 
 /* ---- a run folder */
 
-/* One more than the highest rank with a ring in the folder. */
+/* Counts the ranks: one more than the highest rank with a ring in the folder. */
 static int count_rings(const char *dir, int *out)
 {
     char folder[PP_PATH_MAX];
@@ -327,7 +328,7 @@ int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, do
         if (rc == 0)
             rc = pp_ring_open(path, &ring);
         if (rc == PP_ENOINPUT)
-            continue; /* it never began, or keeps its ring on another machine */
+            continue; /* the rank never began, or keeps its ring on another host */
         PP_TRY_UNDO(rc, pp_diagnosis_fini(d));
         pp_assert(ring != NULL);
         pp_rank_look(ring, &d->views[r]);

@@ -5,26 +5,29 @@
 
 #include "ppcli/watch/diagnose.h"
 
+/* Prepares a diagnosis with all views unknown. Local. Errors: PP_ERESOURCE. */
 int pp_diagnosis_init(struct pp_diagnosis *d, const struct pp_layout *layout, double hang_timeout,
                       int ranks);
 
-/* Take what a ring and the process behind it show now. Local; any thread or process. */
+/* Reads the state of a ring and of its process into *out. Local; any thread or process. */
 void pp_rank_look(const struct pp_ring *ring, struct pp_rank_view *out);
 
-/* The action that a rank is in; NULL: in none. */
+/* Returns the action that a rank is in; NULL: no action. */
 const struct pp_event *pp_rank_current(const struct pp_rank_view *v);
 
-/* Both ends and the cargo of the message of rank r's event, when it has one and the plan knows it. */
+/* Finds both ends of the message of rank r's event, and what it carries. False: it has no message,
+ * or the plan does not know it. */
 bool pp_diagnosis_message(const struct pp_diagnosis *d, const struct pp_event *e, int r, int *src,
                           int *dst, const char **what);
 
-uint64_t pp_rank_progress_ns(const struct pp_rank_view *v); /* the clock, when it got on last */
+/* Returns the time of the rank's last progress. */
+uint64_t pp_rank_progress_ns(const struct pp_rank_view *v);
 
-/* Whether it has waited for others within the last second and has not got on since; and how long
- * ago it got on. Of a rank of this machine. */
+/* Whether a rank of this machine has waited for others within the last second without progress;
+ * *out_idle_ns: time since its last progress. */
 bool pp_rank_waits(const struct pp_rank_view *v, uint64_t *out_idle_ns);
 
-/* From the views to a verdict. Allocates nothing. Local. */
+/* Sets the verdict from the views. Allocates nothing. Local. */
 void pp_diagnosis_judge(struct pp_diagnosis *d);
 const char *pp_diagnosis_action(const struct pp_diagnosis *d, int r, char out[PP_DIAGNOSIS_TEXT]);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The verdict in words: the answer first, then who waits for whom, then what can be done. The same
- * for the box of the watchdog, for hang.txt and for `ppcli diagnose`; nothing here allocates,
- * because the rank that hangs may hold the allocator.
+ * Prints the verdict: first the answer, then which rank waits for which, then what to do. The
+ * watchdog's message, hang.txt and `ppcli diagnose` all use it. Nothing here allocates, because the
+ * rank that hangs may hold the allocator.
  */
 #include "diagnose.h"
 
@@ -25,7 +25,7 @@ static const char *const states[] = {
     [PP_RANK_FINISHED] = "finished", [PP_RANK_FAILED] = "failed",
 };
 
-/* likely: NULL: what it is in says more. */
+/* likely: the probable cause; NULL: it depends on the action. */
 static const struct {
     const char *name, *likely;
 } verdicts[] = {
@@ -40,7 +40,7 @@ static const struct {
     [PP_VERDICT_ALL_WAIT] = {"all_wait", "the network, or MPI itself"},
 };
 
-/* The host of a rank, where the ranks have several; else NULL. */
+/* Returns the host of a rank if the ranks have several hosts; else NULL. */
 static const char *host_to_print(const struct pp_diagnosis *d, int r)
 {
     const char *mine = d->views[r].host;
@@ -50,7 +50,7 @@ static const char *host_to_print(const struct pp_diagnosis *d, int r)
     return several && mine[0] ? mine : NULL;
 }
 
-/* "rank 1 (stages 1 3, host b)" */
+/* Writes a rank: "rank 1 (stages 1 3, host b)". */
 static const char *rank_text(const struct pp_diagnosis *d, int r, char out[TEXT])
 {
     const struct pp_layout *l = d->layout;
@@ -74,7 +74,7 @@ static const char *rank_text(const struct pp_diagnosis *d, int r, char out[TEXT]
     return out;
 }
 
-/* "F of micro-batch 3, stage 1, step 12" */
+/* Writes an event: "F of micro-batch 3, stage 1, step 12". */
 static const char *event_text(const struct pp_diagnosis *d, int r, const struct pp_event *e,
                               char out[TEXT])
 {
@@ -132,18 +132,19 @@ const char *pp_diagnosis_action(const struct pp_diagnosis *d, int r, char out[TE
     return out;
 }
 
-static double seconds(uint64_t from_ns, uint64_t to_ns)
+static double seconds_between(uint64_t from_ns, uint64_t to_ns)
 {
     return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
 }
 
-/* In what it is in. */
-static double idle(const struct pp_diagnosis *d, int r)
+/* Returns the seconds since the rank's last progress. */
+static double idle_seconds(const struct pp_diagnosis *d, int r)
 {
-    return seconds(pp_rank_progress_ns(&d->views[r]), d->now_ns);
+    return seconds_between(pp_rank_progress_ns(&d->views[r]), d->now_ns);
 }
 
-/* Since the first rank of that rank's machine opened its ring, so that ranks can be compared. */
+/* Returns the seconds since the first rank of that machine opened its ring, so that ranks can be
+ * compared. */
 static double since_start(const struct pp_diagnosis *d, const struct pp_rank_view *v, uint64_t ns)
 {
     uint64_t start = v->opened_ns;
@@ -153,12 +154,12 @@ static double since_start(const struct pp_diagnosis *d, const struct pp_rank_vie
             other->opened_ns < start)
             start = other->opened_ns;
     }
-    return seconds(start, ns);
+    return seconds_between(start, ns);
 }
 
 /* ---- the verdict */
 
-static const char *likely(const struct pp_diagnosis *d)
+static const char *likely_cause(const struct pp_diagnosis *d)
 {
     const struct pp_event *e = d->culprit >= 0 ? pp_rank_current(&d->views[d->culprit]) : NULL;
     if (verdicts[d->verdict].likely)
@@ -180,15 +181,15 @@ static bool all_finished(const struct pp_diagnosis *d)
     return n == d->ranks;
 }
 
-/* The first line, without its end. */
-static void headline(const struct pp_diagnosis *d, FILE *f)
+/* Prints the first line, without a newline. */
+static void print_headline(const struct pp_diagnosis *d, FILE *f)
 {
     char who[TEXT], at[TEXT];
     double since = 0;
     if (d->culprit >= 0) {
         rank_text(d, d->culprit, who);
         pp_diagnosis_action(d, d->culprit, at);
-        since = idle(d, d->culprit);
+        since = idle_seconds(d, d->culprit);
     }
     switch (d->verdict) {
     case PP_VERDICT_NONE:
@@ -236,7 +237,7 @@ static void print_waits(const struct pp_diagnosis *d, FILE *f)
         }
         fprintf(f, "  %s %s for rank %d: %s, %.1f s\n", rank_text(d, r, who),
                 d->live ? "waits" : "waited", d->waits_for[r], pp_diagnosis_action(d, r, at),
-                idle(d, r));
+                idle_seconds(d, r));
         shown++;
     }
     if (more > 0)
@@ -245,12 +246,12 @@ static void print_waits(const struct pp_diagnosis *d, FILE *f)
 
 void pp_diagnosis_print(const struct pp_diagnosis *d, const char *dir, FILE *f)
 {
-    headline(d, f);
+    print_headline(d, f);
     fputc('\n', f);
     print_waits(d, f);
     if (d->verdict == PP_VERDICT_NONE)
         return;
-    fprintf(f, "  likely: %s\n", likely(d));
+    fprintf(f, "  likely: %s\n", likely_cause(d));
     if (dir[0]) {
         char shown[PP_PATH_MAX], word[2 * PP_PATH_MAX];
         pp_text_shown(dir, shown, sizeof(shown));
@@ -280,8 +281,8 @@ void pp_diagnosis_print_ranks(const struct pp_diagnosis *d, FILE *f)
             if (e->end_ns == 0) {
                 fprintf(f, "  %12.6f s  not over      %s\n", at, text);
             } else {
-                fprintf(f, "  %12.6f s  %9.3f ms  %s\n", at, seconds(e->begin_ns, e->end_ns) * 1e3,
-                        text);
+                fprintf(f, "  %12.6f s  %9.3f ms  %s\n", at,
+                        seconds_between(e->begin_ns, e->end_ns) * 1e3, text);
             }
         }
     }
@@ -300,7 +301,7 @@ static void json_event(const struct pp_diagnosis *d, int r, const struct pp_even
     pp_json_int(j, "microbatch", e->mb);
     pp_json_dbl(j, "begin_seconds", since_start(d, &d->views[r], e->begin_ns));
     if (e->end_ns != 0)
-        pp_json_dbl(j, "seconds", seconds(e->begin_ns, e->end_ns));
+        pp_json_dbl(j, "seconds", seconds_between(e->begin_ns, e->end_ns));
     pp_json_bool(j, "over", e->end_ns != 0);
     pp_json_end(j);
 }
@@ -317,7 +318,7 @@ void pp_diagnosis_print_json(const struct pp_diagnosis *d, const char *dir, cons
     pp_json_str(&j, "verdict", verdicts[d->verdict].name);
     pp_json_int(&j, "culprit", d->culprit);
     pp_json_dbl(&j, "silent_seconds", (double)d->idle_ns * 1e-9);
-    pp_json_str(&j, "likely", d->verdict == PP_VERDICT_NONE ? "" : likely(d));
+    pp_json_str(&j, "likely", d->verdict == PP_VERDICT_NONE ? "" : likely_cause(d));
     pp_json_array(&j, "ranks");
     for (int r = 0; r < d->ranks; r++) {
         const struct pp_rank_view *v = &d->views[r];
@@ -328,7 +329,7 @@ void pp_diagnosis_print_json(const struct pp_diagnosis *d, const char *dir, cons
             pp_json_int(&j, "pid", v->pid);
             pp_json_str(&j, "host", v->host[0] ? v->host : NULL);
             pp_json_str(&j, "current", pp_diagnosis_action(d, r, text));
-            pp_json_dbl(&j, "current_seconds", idle(d, r));
+            pp_json_dbl(&j, "current_seconds", idle_seconds(d, r));
             pp_json_uint(&j, "actions_begun", v->begun);
         }
         pp_json_int(&j, "waits_for", d->waits_for[r]);

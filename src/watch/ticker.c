@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* See ticker.h. All memory is taken at the start, because a thread that hangs may hold the
+/* See ticker.h. Allocates all memory at the start, because a thread that hangs may hold the
  * allocator. */
 #include "ticker.h"
 
@@ -16,7 +16,7 @@ struct ticker {
     bool (*tick)(void *ctx);
     void *ctx;
     pthread_t thread;
-    pthread_mutex_t lock; /* of stop */
+    pthread_mutex_t lock; /* protects `stop` */
     pthread_cond_t wake;
     bool stop;
 };
@@ -101,8 +101,8 @@ uint64_t ticked_share(struct ticked *t, uint64_t dt_ns)
         return 0;
     struct pp_thread_time last = t->last, now = pp_thread_time(t->pid, t->tid);
     t->last = now;
-    /* Between two looks at which it was ready it may have waited, and that wait may go on: the kernel
-     * has counted only what it ran. */
+    /* If it was ready at both readings, it may have waited in between and may still wait; the
+     * kernel has counted only the time it ran. */
     if (now.ready && last.ready)
         return now.ran_ns - last.ran_ns < dt_ns ? now.ran_ns - last.ran_ns : dt_ns;
     uint64_t waited = now.waited_ns > last.waited_ns ? now.waited_ns - last.waited_ns : 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A look costs two loads a rank; only when no rank makes progress for run.hang_timeout
- * are processes looked up and a verdict reached.
+ * Watches the ranks of a run. A check costs two loads per rank; processes are examined only if no
+ * rank makes progress for run.hang_timeout.
  */
 #include "ppcli/watch/watch.h"
 
@@ -20,27 +20,27 @@
 #define LOOK_MAX_NS 500000000u
 #define LONG_SET_UP 2
 #define LONG 10
-#define SEVERAL 3                      /* ranks that may be the culprit */
-#define AGAIN 3                        /* times the longest silence so far */
-#define REPORT_BYTES ((size_t)1 << 20) /* of hang.txt, at most */
-#define SPEAKER_NS 500000000           /* for the process that speaks, before the others end */
+#define SEVERAL 3                      /* factor if several ranks may be the culprit */
+#define AGAIN 3                        /* factor of the longest silence so far */
+#define REPORT_BYTES ((size_t)1 << 20) /* most bytes of hang.txt */
+#define SPEAKER_NS 500000000           /* time for the reporting process before the others end */
 
-enum place {
+enum watched_place {
     NOT_HERE, /* a rank of another process, not seen yet */
     EXPECTED, /* of this process, before its first action */
     HERE,     /* of this process */
-    BESIDE,   /* of another process of this machine; the ring is ours to close */
+    BESIDE,   /* of another process on this machine; `opened` is its ring */
     HIDDEN,   /* of another machine */
     LEFT,
 };
 
 struct watched {
-    enum place place;
+    enum watched_place place;
     const struct pp_ring *ring;
-    struct pp_ring *opened; /* BESIDE: the same, owned */
+    struct pp_ring *opened; /* BESIDE: the same ring, owned */
     uint64_t begun, last_end;
     struct ticked thread;
-    uint64_t idle_ns; /* time that it could have used and did not get on in */
+    uint64_t idle_ns; /* time without progress that it could have used */
 };
 
 struct pp_watchdog {
@@ -51,26 +51,27 @@ struct pp_watchdog {
     const volatile sig_atomic_t *stop; /* NULL: never set */
     char host[PP_HOST_MAX];
     struct ticker *ticker;
-    uint64_t paused_ns,
-        looked_ns;        /* atomic: in which the whole process stood still; the last look */
-    uint64_t waited_ns;   /* the thread of the watchdog, for a core, at the last look */
-    pthread_mutex_t lock; /* all that follows */
+    uint64_t paused_ns;   /* atomic: time for which the whole process was stopped */
+    uint64_t looked_ns;   /* atomic: the last check */
+    uint64_t waited_ns;   /* time that the watchdog's own thread had waited for a core at the last
+                             check */
+    pthread_mutex_t lock; /* protects all members below */
     uint64_t timeout_ns, look_ns, last_look, started_ns;
-    uint64_t silence_ns; /* under way: time without progress */
-    uint64_t longest_ns; /* that ended by itself, after set-up */
+    uint64_t silence_ns; /* time without progress that continues now */
+    uint64_t longest_ns; /* longest time without progress that ended by itself after set-up */
     char dir[PP_PATH_MAX];
     uint32_t machine;
     struct watched *ranks;
     struct pp_diagnosis now;
-    char *text; /* [REPORT_BYTES], what is said at the end; all memory is taken at the start,
-                   because a rank that hangs may hold the allocator */
-    FILE *out;  /* writes into text */
+    char *text; /* [REPORT_BYTES] the report; allocated at the start, because a rank that hangs may
+                   hold the allocator */
+    FILE *out;  /* writes into `text` */
 };
 
-/* ---- looking */
+/* ---- checking progress */
 
-/* The rings of other processes appear when their ranks begin. */
-static void look_beside(struct pp_watchdog *w, int r)
+/* Opens the ring of a rank of another process when it appears. */
+static void open_ring_beside(struct pp_watchdog *w, int r)
 {
     struct watched *k = &w->ranks[r];
     char path[PP_PATH_MAX];
@@ -95,10 +96,10 @@ static bool is_watched(const struct watched *k)
     return k->place == EXPECTED || k->place == HERE || k->place == BESIDE;
 }
 
-static void look_at(struct pp_watchdog *w, int r, uint64_t dt)
+static void look_at_rank(struct pp_watchdog *w, int r, uint64_t dt)
 {
     struct watched *k = &w->ranks[r];
-    look_beside(w, r);
+    open_ring_beside(w, r);
     if (!k->ring) {
         k->idle_ns += k->place == EXPECTED ? ticked_share(&k->thread, dt) : dt;
         return;
@@ -122,9 +123,9 @@ static void look_at(struct pp_watchdog *w, int r, uint64_t dt)
     }
 }
 
-#define PAUSE_NS 2000000000u /* shorter ones are a crowded machine as well */
+#define PAUSE_NS 2000000000u /* shorter pauses happen on a crowded machine too */
 
-/* Since the last look, but for what a look waits. */
+/* Returns how long the process was stopped since the last check; 0: it was not. */
 static uint64_t find_pause(const struct pp_watchdog *w, uint64_t now)
 {
     uint64_t looked = __atomic_load_n(&w->looked_ns, __ATOMIC_ACQUIRE);
@@ -132,7 +133,8 @@ static uint64_t find_pause(const struct pp_watchdog *w, uint64_t now)
     return gap >= w->look_ns + PAUSE_NS ? gap - w->look_ns : 0;
 }
 
-/* In the thread of the watchdog, which may also have waited for a core. */
+/* Adds a pause, unless the watchdog's own thread has waited for a core. In the thread of the
+ * watchdog. */
 static void note_pause(struct pp_watchdog *w, uint64_t now)
 {
     uint64_t pause = find_pause(w, now);
@@ -148,20 +150,20 @@ uint64_t pp_watchdog_paused_ns(const struct pp_watchdog *w)
     return w ? __atomic_load_n(&w->paused_ns, __ATOMIC_RELAXED) + find_pause(w, pp_clock_ns()) : 0;
 }
 
-/* The shortest time that any watched rank has not got on; 0: there is none to watch. */
+/* Returns the shortest time without progress of any watched rank; 0: no rank is watched. */
 static uint64_t find_shortest_idle(struct pp_watchdog *w)
 {
     uint64_t now = pp_clock_ns();
     uint64_t dt = now - w->last_look;
     w->last_look = now;
     note_pause(w, now);
-    /* When the watchdog could not run the ranks could not either: that time does not count. */
+    /* When the watchdog could not run, the ranks could not either: that time does not count. */
     dt = dt < 2 * w->look_ns ? dt : 2 * w->look_ns;
     uint64_t least = UINT64_MAX;
     bool set_up = true;
     for (int r = 0; r < w->now.ranks; r++) {
         const struct watched *k = &w->ranks[r];
-        look_at(w, r, dt);
+        look_at_rank(w, r, dt);
         if (is_watched(k)) {
             least = k->idle_ns < least ? k->idle_ns : least;
             set_up &= k->begun > 1;
@@ -174,7 +176,7 @@ static uint64_t find_shortest_idle(struct pp_watchdog *w)
     return least;
 }
 
-static void start_over(struct pp_watchdog *w)
+static void restart_silence(struct pp_watchdog *w)
 {
     w->silence_ns = 0;
     for (int r = 0; r < w->now.ranks; r++)
@@ -203,7 +205,7 @@ static void check_ranks(struct pp_watchdog *w)
     pp_diagnosis_judge(&w->now);
 }
 
-/* ---- judging */
+/* ---- deciding */
 
 static bool held_by_debugger(const struct pp_watchdog *w)
 {
@@ -213,7 +215,7 @@ static bool held_by_debugger(const struct pp_watchdog *w)
     return false;
 }
 
-/* Somebody reads slowly, or has stopped to: their right. */
+/* Whether the reader of the output has stopped reading, which is not a hang. */
 static bool output_is_full(const struct pp_watchdog *w)
 {
     struct pollfd fds[2] = {{.fd = fileno(w->log), .events = POLLOUT},
@@ -222,7 +224,7 @@ static bool output_is_full(const struct pp_watchdog *w)
     return fds[0].revents == 0 || fds[1].revents == 0;
 }
 
-/* How many times run.hang_timeout the culprit may take. */
+/* Returns how many times run.hang_timeout the culprit may take. */
 static uint64_t times_timeout(const struct pp_watchdog *w)
 {
     if (w->now.verdict == PP_VERDICT_UNSEEN)
@@ -237,7 +239,7 @@ static uint64_t times_timeout(const struct pp_watchdog *w)
     return first || !e || e->kind == PP_EVENT_SAVE || e->kind == PP_EVENT_REPORT ? LONG : 1;
 }
 
-static uint64_t patience(const struct pp_watchdog *w)
+static uint64_t find_time_limit(const struct pp_watchdog *w)
 {
     uint64_t times = times_timeout(w), learnt = AGAIN * w->longest_ns;
     if (w->now.verdict == PP_VERDICT_HANGS && w->now.suspects > 1 && times < SEVERAL)
@@ -247,8 +249,8 @@ static uint64_t patience(const struct pp_watchdog *w)
     return runs && learnt > limit ? learnt : limit;
 }
 
-/* Whether this is the end. */
-static bool hangs(struct pp_watchdog *w)
+/* Whether the run hangs and must be ended. */
+static bool run_hangs(struct pp_watchdog *w)
 {
     uint64_t idle = find_shortest_idle(w), soon = w->timeout_ns;
     bool hurry = w->stop && *w->stop != 0 && soon > PP_HURRY_NS;
@@ -261,16 +263,16 @@ static bool hangs(struct pp_watchdog *w)
     if (idle < w->timeout_ns)
         return false;
     if (held_by_debugger(w)) {
-        start_over(w);
+        restart_silence(w);
         return false;
     }
-    if (w->now.verdict == PP_VERDICT_NONE || idle < patience(w))
+    if (w->now.verdict == PP_VERDICT_NONE || idle < find_time_limit(w))
         return false;
     const struct pp_event *e =
         w->now.culprit >= 0 ? pp_rank_current(&w->now.views[w->now.culprit]) : NULL;
     if (e && e->kind == PP_EVENT_REPORT && w->ranks[w->now.culprit].place == HERE &&
         output_is_full(w)) {
-        start_over(w);
+        restart_silence(w);
         return false;
     }
     return true;
@@ -278,8 +280,9 @@ static bool hangs(struct pp_watchdog *w)
 
 /* ---- the end */
 
-/* Of all processes the one that makes hang.txt speaks. -1: another one did. */
-static int claim(const struct pp_watchdog *w)
+/* Creates hang.txt, so that one process of the run reports. Returns its descriptor; -1: another
+ * process has created it; -2: it cannot be created. */
+static int claim_report(const struct pp_watchdog *w)
 {
     char path[PP_PATH_MAX];
     if (!w->dir[0] || pp_path_format(path, "%s/hang.txt", w->dir) < 0)
@@ -288,28 +291,28 @@ static int claim(const struct pp_watchdog *w)
     return fd >= 0 ? fd : errno == EEXIST ? -1 : -2;
 }
 
-static size_t written(FILE *f)
+static size_t bytes_written(FILE *f)
 {
     fflush(f);
     long n = ftell(f);
     return n > 0 ? (size_t)n : 0;
 }
 
-/* Says it and does not come back, unless the one who takes the news does. */
-static void give_up(struct pp_watchdog *w)
+/* Reports the hang and ends the process; returns only if `lost` does. */
+static void report_hang(struct pp_watchdog *w)
 {
-    int fd = claim(w);
+    int fd = claim_report(w);
     if (fd == -1) {
         pp_clock_nap(SPEAKER_NS);
         w->lost(NULL);
         return;
     }
     pp_diagnosis_print(&w->now, w->dir, w->out);
-    size_t box = written(w->out);
+    size_t box = bytes_written(w->out);
     if (fd >= 0) {
         fputc('\n', w->out);
         pp_diagnosis_print_ranks(&w->now, w->out);
-        size_t all = written(w->out);
+        size_t all = bytes_written(w->out);
         (void)!write(fd, w->text, all);
         close(fd);
     }
@@ -317,8 +320,8 @@ static void give_up(struct pp_watchdog *w)
     w->lost(w->text);
 }
 
-/* Tell other hosts what the rank of this process is at. */
-static void say(struct pp_watchdog *w)
+/* Sends the current action of this process's rank to other hosts. */
+static void send_action(struct pp_watchdog *w)
 {
     for (int r = 0; w->pulse && r < w->now.ranks; r++) {
         char text[PP_DIAGNOSIS_TEXT];
@@ -332,14 +335,14 @@ static void say(struct pp_watchdog *w)
     }
 }
 
-static bool watch(void *ctx)
+static bool check_run(void *ctx)
 {
     struct pp_watchdog *w = ctx;
     pthread_mutex_lock(&w->lock);
-    bool end = hangs(w);
-    say(w);
+    bool end = run_hangs(w);
+    send_action(w);
     if (end)
-        give_up(w);
+        report_hang(w);
     pthread_mutex_unlock(&w->lock);
     return !end;
 }
@@ -393,7 +396,7 @@ int pp_watchdog_start(const struct pp_run *run, pp_lost *lost, FILE *log, struct
         for (int r = 0; !run->mpi && r < run->layout->ranks; r++)
             w->ranks[r].place = EXPECTED;
         w->last_look = pp_clock_ns();
-        rc = ticker_start(w->look_ns, watch, w, &w->ticker);
+        rc = ticker_start(w->look_ns, check_run, w, &w->ticker);
     }
     PP_TRY_UNDO(rc, destroy_watchdog(w));
     *out = w;
@@ -419,8 +422,8 @@ void pp_watchdog_stop(struct pp_watchdog **watchdog)
     *watchdog = NULL;
 }
 
-static void move_rank(struct pp_watchdog *w, int r, enum place place, const struct pp_ring *ring,
-                      const char *dir)
+static void move_rank(struct pp_watchdog *w, int r, enum watched_place place,
+                      const struct pp_ring *ring, const char *dir)
 {
     if (w) {
         pthread_mutex_lock(&w->lock);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the ranks of a run are at, who waits for whom, and who holds all others up: read from their
- * rings, while they run or long after. The watchdog and `ppcli diagnose` use the same eyes.
+ * Diagnoses a run from the rings of its ranks, while it runs or after it ended: the action of each
+ * rank, which rank it waits for, and which rank blocks all others. The watchdog and `ppcli
+ * diagnose` use it.
  */
 #ifndef PPCLI_WATCH_DIAGNOSE_H
 #define PPCLI_WATCH_DIAGNOSE_H
@@ -13,12 +14,12 @@
 #define PP_VIEW_ACTIONS 20
 
 enum pp_rank_state {
-    PP_RANK_UNKNOWN, /* no ring to look at */
+    PP_RANK_UNKNOWN, /* no ring */
     PP_RANK_RUNNING,
     PP_RANK_STOPPED,   /* its process was stopped by a signal */
     PP_RANK_TRACED,    /* its process is held by a debugger */
-    PP_RANK_GONE,      /* its process ended in the middle of work */
-    PP_RANK_ELSEWHERE, /* at work on another machine, as far as its ring tells */
+    PP_RANK_GONE,      /* its process ended while it worked */
+    PP_RANK_ELSEWHERE, /* at work on another machine, according to its ring */
     PP_RANK_FINISHED,
     PP_RANK_FAILED,
 };
@@ -27,58 +28,56 @@ enum pp_rank_state {
 struct pp_rank_view {
     enum pp_rank_state state;
     int64_t pid;
-    char host[PP_HOST_MAX]; /* "" when unknown */
+    char host[PP_HOST_MAX]; /* "" if unknown */
     uint32_t machine;
     uint64_t begun;                           /* actions since its start */
-    uint64_t opened_ns, waited_ns;            /* as in the head of the ring */
-    int n;                                    /* of actions */
-    struct pp_event actions[PP_VIEW_ACTIONS]; /* the last ones, oldest first */
+    uint64_t opened_ns, waited_ns;            /* see the head of the ring */
+    int n;                                    /* number of actions */
+    struct pp_event actions[PP_VIEW_ACTIONS]; /* the last actions, the oldest first */
 };
 
 enum pp_verdict {
-    PP_VERDICT_NONE,    /* the ranks make progress, or there is nothing to see */
-    PP_VERDICT_HANGS,   /* one rank is stuck in what it does */
+    PP_VERDICT_NONE,    /* the ranks make progress, or nothing can be seen */
+    PP_VERDICT_HANGS,   /* one rank is stuck in its action */
     PP_VERDICT_STOPPED, /* its process is stopped */
-    PP_VERDICT_GONE,    /* its process is gone and the others are not */
-    PP_VERDICT_UNSEEN,  /* the others wait for a rank that cannot be looked at */
+    PP_VERDICT_GONE,    /* its process is gone, the others are not */
+    PP_VERDICT_UNSEEN,  /* the others wait for a rank that cannot be seen */
     PP_VERDICT_CYCLE,   /* ranks wait for each other in a circle */
-    PP_VERDICT_ALL_WAIT /* all wait together, and for nobody in particular */
+    PP_VERDICT_ALL_WAIT /* all ranks wait, and none is known to be late */
 };
 
 struct pp_diagnosis {
-    const struct pp_layout *layout; /* not owned; NULL: the plan is not known */
-    double hang_timeout;            /* run.hang_timeout; 0: not known */
+    const struct pp_layout *layout; /* not owned; NULL: the plan is unknown */
+    double hang_timeout;            /* run.hang_timeout; 0: unknown */
     int ranks;
-    struct pp_rank_view *views; /* [ranks], owned; whoever looks fills them in */
+    struct pp_rank_view *views; /* [ranks] filled in by the caller; owned */
     /* Results of pp_diagnosis_judge(): */
-    int *waits_for;   /* [ranks], owned; -1: does not wait, or for nobody known */
-    bool live;        /* at least one process was there when it was looked at */
-    uint64_t now_ns;  /* live: the clock; else the last sign of life of any rank */
-    uint64_t idle_ns; /* since any rank got on */
+    int *waits_for;   /* [ranks] owned; -1: it does not wait, or its partner is unknown */
+    bool live;        /* at least one process was alive */
+    uint64_t now_ns;  /* if live, the clock; else the last sign of life of any rank */
+    uint64_t idle_ns; /* time since the last progress of any rank */
     enum pp_verdict verdict;
-    int culprit;  /* rank; of a circle any of its ranks; -1: none */
-    int suspects; /* ranks that can be seen, are not at their end and do not wait for another */
+    int culprit;  /* a rank; in a circle, any of its ranks; -1: no rank */
+    int suspects; /* ranks that can be seen, have not ended and do not wait for another rank */
 };
 
-/* All views unknown. Local. Errors: PP_ERESOURCE. */
-void pp_diagnosis_fini(struct pp_diagnosis *d); /* accepts a zeroed one */
+void pp_diagnosis_fini(struct pp_diagnosis *d); /* accepts a zeroed diagnosis */
 
 /*
- * Look at all ranks whose rings are in the run folder and judge. layout: NULL when the plan could
- * not be rebuilt; everything else is read from the folder and believed only within bounds. Local.
- * Errors: PP_ENOINPUT (no such folder, no rings), PP_EFORMAT (a ring that is none), PP_ERESOURCE.
+ * Reads the rings in the run folder and diagnoses the run. layout: NULL if the plan could not be
+ * rebuilt. Everything else is read from the folder and checked against bounds. Local. Errors:
+ * PP_ENOINPUT (no such folder, no rings), PP_EFORMAT (a damaged ring), PP_ERESOURCE.
  */
 int pp_diagnosis_open(struct pp_diagnosis *d, const struct pp_layout *layout, double hang_timeout,
                       const char *dir);
 
-/* The verdict for people: what happened, who waits for whom, what to do. dir: the run folder, ""
- * when there is none. Allocates nothing. */
+/* Prints the verdict: what happened, which rank waits for which, what to do. dir: the run folder;
+ * "": no folder. Allocates nothing. */
 void pp_diagnosis_print(const struct pp_diagnosis *d, const char *dir, FILE *f);
-/* What rank r is in: "recv of the gradient of micro-batch 3 from rank 1, step 12". Returns out. */
 #define PP_DIAGNOSIS_TEXT 256
-/* The state and the last actions of every rank. Allocates nothing. */
+/* Prints the state and the last actions of every rank. Allocates nothing. */
 void pp_diagnosis_print_ranks(const struct pp_diagnosis *d, FILE *f);
-/* Everything, for machines. hang: what the watchdog said, "" when it did not. */
+/* Prints everything as JSON. hang: the watchdog's message; "": it wrote none. */
 void pp_diagnosis_print_json(const struct pp_diagnosis *d, const char *dir, const char *hang,
                              FILE *f);
 
