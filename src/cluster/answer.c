@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The helper: what it answers is what this host knows, and what it finds when it connects to others. */
+/* The helper that runs on every host: answers questions about this host, and connects to other
+ * hosts. */
 #include "hosts.h"
 
 #include <arpa/inet.h>
@@ -21,10 +22,13 @@
 
 #define ARGS_MAX 6
 #define CONNECT_S 1
-#define STREAM_US 1900000 /* for a block over a slow link; the question has ANSWER_SECONDS */
-#define PORT_FIRST 32768  /* of any */
+/* for sending a block over a slow link; the question has ANSWER_SECONDS */
+#define STREAM_US 1900000
+#define PORT_FIRST 32768 /* first port to listen on if any port is allowed */
 #define PORT_LAST 60999
-#define ALONE_S 60 /* without a question: who asks is gone, and the agent does not know */
+/* ends after this time without a question: the asking process is gone, and the agent has not
+ * noticed */
+#define ALONE_S 60
 #define TRIPS 8
 #define BLOCK HOSTS_BLOCK
 
@@ -38,14 +42,15 @@ struct asked {
 
 /* ---- questions about this host */
 
-/* PATH: the digest of a file, or of the files in a folder by their names. */
-static int digest(struct asked *q)
+/* PATH: answers the digest of a file, or of the files in a folder by their names. */
+static int answer_digest(struct asked *q)
 {
     return pp_path_digest(q->args[1], q->answer);
 }
 
-/* FOLDER PREFIX: the largest number that follows it in a name there; -1: none. */
-static int last(struct asked *q)
+/* FOLDER PREFIX: answers the largest number that follows PREFIX in a file name of the folder; -1:
+ * no such name. */
+static int answer_last_number(struct asked *q)
 {
     PP_OWN(pp_closedir_at) DIR *d = opendir(q->args[1]);
     size_t n = strlen(q->args[2]);
@@ -60,7 +65,7 @@ static int last(struct asked *q)
     return 0;
 }
 
-static int facts(struct asked *q)
+static int answer_facts(struct asked *q)
 {
     struct pp_machine m;
     char program[PP_SHA256_HEX], boot[64] = "", cpu[200] = "", name[64] = "", addresses[512];
@@ -76,8 +81,8 @@ static int facts(struct asked *q)
     return 0;
 }
 
-/* NETWORK: this host's address in it. */
-static int address(struct asked *q)
+/* NETWORK: answers this host's address in the network. */
+static int answer_address(struct asked *q)
 {
     return pp_network_find(q->args[1], q->answer);
 }
@@ -90,30 +95,30 @@ static void set_up_socket(int fd)
     const int yes = 1, buffer = 1 << 18;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &buffer, sizeof(buffer));
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)); /* connect()'s too */
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit)); /* also limits connect() */
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
 }
 
-static bool sends(int fd, const void *data, size_t bytes)
+static bool send_all(int fd, const void *data, size_t bytes)
 {
     return send(fd, data, bytes, MSG_NOSIGNAL) == (ssize_t)bytes;
 }
 
-static bool receives(int fd, void *data, size_t bytes)
+static bool receive_all(int fd, void *data, size_t bytes)
 {
     return recv(fd, data, bytes, MSG_WAITALL) == (ssize_t)bytes;
 }
 
-/* pp_link_time() over a connection: a byte there and back. */
+/* Two functions of pp_link_time() over a connection: a byte goes there and back. */
 static int send_byte(void *fd)
 {
-    return sends(*(const int *)fd, "c", 1) ? 0 : PP_ERESOURCE;
+    return send_all(*(const int *)fd, "c", 1) ? 0 : PP_ERESOURCE;
 }
 
 static int receive_byte(void *fd)
 {
     char c;
-    return receives(*(const int *)fd, &c, 1) ? 0 : PP_ERESOURCE;
+    return receive_all(*(const int *)fd, &c, 1) ? 0 : PP_ERESOURCE;
 }
 
 static bool measure_trips(int fd, bool leads, double t[TRIPS])
@@ -122,23 +127,26 @@ static bool measure_trips(int fd, bool leads, double t[TRIPS])
     return pp_link_time(&end, 1, TRIPS, t) == 0;
 }
 
-/* The side that is called, a thread for each: one that says nothing holds nobody up. The token, TRIPS bytes
- * there and back, then how many bytes come until the other stops, and in how many nanoseconds: both
- * from the end of the first read on. */
+/*
+ * A connection from another host, served by its own thread, so that a silent peer blocks no other.
+ * The peer sends the token, then TRIPS bytes that are sent back, then blocks until it stops. The
+ * answer is how many bytes came, and in how many nanoseconds; both count from the end of the first
+ * read.
+ */
 struct call {
     int fd;
     const struct asked *q;
     char block[BLOCK];
 };
 
-static void *serve(void *arg)
+static void *serve_call(void *arg)
 {
     PP_OWN_MEMORY struct call *call = arg;
     const int fd = call->fd;
     double trips[TRIPS];
     uint64_t first = 0, sum[2] = {0, 1};
     set_up_socket(fd);
-    bool fine = receives(fd, call->block, HOSTS_TOKEN) &&
+    bool fine = receive_all(fd, call->block, HOSTS_TOKEN) &&
                 memcmp(call->block, call->q->token, HOSTS_TOKEN) == 0 &&
                 measure_trips(fd, false, trips);
     ssize_t n = -1;
@@ -147,8 +155,8 @@ static void *serve(void *arg)
         first = first ? first : pp_clock_ns();
         sum[1] = pp_clock_ns() - first + 1;
     }
-    if (n == 0) /* all of it came */
-        sends(fd, sum, sizeof(sum));
+    if (n == 0) /* everything has arrived */
+        send_all(fd, sum, sizeof(sum));
     close(fd);
     return NULL;
 }
@@ -161,7 +169,7 @@ static void answer_call(const struct asked *q, int fd)
         call->fd = fd;
         call->q = q;
     }
-    if (call && pp_thread_start(&thread, serve, call) == 0) {
+    if (call && pp_thread_start(&thread, serve_call, call) == 0) {
         pthread_detach(thread);
         return;
     }
@@ -169,7 +177,7 @@ static void answer_call(const struct asked *q, int fd)
     close(fd);
 }
 
-static void *serve_all(void *arg)
+static void *accept_calls(void *arg)
 {
     const struct asked *q = arg;
     struct pollfd fds[HOSTS_PORTS];
@@ -186,7 +194,7 @@ static void *serve_all(void *arg)
     }
 }
 
-/* -1: the port is not free. */
+/* Listens on a port. Returns the socket; -1: the port is in use. */
 static int listen_on(int port)
 {
     const struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -199,7 +207,8 @@ static int listen_on(int port)
     return -1;
 }
 
-/* Free ports from first to last go into the answer, at most `most`, spread over all. */
+/* Listens on free ports from first to last, at most `most`, spread over the range; adds them to the
+ * answer. */
 static int listen_some(struct asked *q, int first, int last, int most)
 {
     int step = last - first >= most ? (last - first + most) / most : 1, found = 0;
@@ -216,8 +225,8 @@ static int listen_some(struct asked *q, int first, int last, int most)
                                first, last);
 }
 
-/* FIRST LAST TOKEN: the ports that it listens on. FIRST 0: any. mpirun takes what is free in the first half
- * of a range, the ranks in the second. */
+/* FIRST LAST TOKEN: answers the ports on which it listens. FIRST 0: any port. mpirun uses free
+ * ports of the first half of a range, the ranks those of the second half. */
 static int listen_here(struct asked *q)
 {
     pthread_t thread;
@@ -231,13 +240,13 @@ static int listen_here(struct asked *q)
         PP_TRY(listen_some(q, first, half - 1, HOSTS_PORTS / 2));
         PP_TRY(listen_some(q, half, last, HOSTS_PORTS / 2));
     }
-    if ((errno = pp_thread_start(&thread, serve_all, q)) != 0)
+    if ((errno = pp_thread_start(&thread, accept_calls, q)) != 0)
         return pp_fail_errno(PP_ERESOURCE, "cannot start a thread");
     pthread_detach(thread);
     return 0;
 }
 
-/* Whether all of these ports can be reached; `to` has the first that cannot. */
+/* Checks that all ports can be reached. On failure *to has the first port that cannot. */
 static int try_ports(const struct pp_route *r, const char *ports, struct sockaddr_in *to)
 {
     struct pollfd fds[HOSTS_PORTS];
@@ -305,16 +314,16 @@ static int probe_way(struct asked *q)
                              ntohs(to.sin_port), r.peer, r.own, r.device);
     }
     double connected = (double)(pp_clock_ns() - start) * 1e-9;
-    bool fine = sends(fd, q->args[3], HOSTS_TOKEN) && measure_trips(fd, true, trips);
+    bool fine = send_all(fd, q->args[3], HOSTS_TOKEN) && measure_trips(fd, true, trips);
     if (!fine)
         return pp_fail(PP_ERESOURCE, "the connection to port %d of %s breaks off",
                        ntohs(to.sin_port), r.peer);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &longer, sizeof(longer));
     start = pp_clock_ns();
     do
-        fine = sends(fd, block, sizeof(block));
+        fine = send_all(fd, block, sizeof(block));
     while (fine && pp_clock_ns() - start < limit);
-    fine = fine && shutdown(fd, SHUT_WR) == 0 && receives(fd, sum, sizeof(sum));
+    fine = fine && shutdown(fd, SHUT_WR) == 0 && receive_all(fd, sum, sizeof(sum));
     snprintf(q->answer, sizeof(q->answer), "%s|%s|%s|%s|%.9f|%.9f|%.0f", r.network, r.own, r.device,
              r.peer, connected, 2 * pp_median(trips, TRIPS),
              !fine       ? -1
@@ -323,23 +332,24 @@ static int probe_way(struct asked *q)
     return 0;
 }
 
-/* ---- */
+/* ---- questions and answers */
 
-static int answer(struct asked *q)
+static int answer_question(struct asked *q)
 {
     static const struct {
         const char *word;
         int n;
         int (*answer)(struct asked *q);
-    } all[] = {{"facts", 1, facts}, {"address", 2, address},    {"digest", 2, digest},
-               {"last", 3, last},   {"listen", 4, listen_here}, {"probe", 5, probe_way}};
+    } all[] = {{"facts", 1, answer_facts},   {"address", 2, answer_address},
+               {"digest", 2, answer_digest}, {"last", 3, answer_last_number},
+               {"listen", 4, listen_here},   {"probe", 5, probe_way}};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (strcmp(all[i].word, q->args[0]) == 0 && q->n == all[i].n)
             return all[i].answer(q);
     return pp_fail(PP_EUSAGE, "no such question: is it another version of ppcli?");
 }
 
-static struct asked question; /* of the process: its thread may outlive a call */
+static struct asked question; /* global, because its thread may outlive a call */
 
 int pp_hosts_answer(void)
 {
@@ -350,7 +360,7 @@ int pp_hosts_answer(void)
         line[strcspn(line, "\n")] = '\0';
         for (question.n = 0; rest && question.n < ARGS_MAX; question.n++)
             question.args[question.n] = strsep(&rest, "\t");
-        int rc = answer(&question);
+        int rc = answer_question(&question);
         clock_gettime(CLOCK_REALTIME, &t);
         printf("%s%lld.%09ld\t%s\n", rc == 0 ? HOSTS_GOOD : HOSTS_BAD, (long long)t.tv_sec,
                t.tv_nsec, rc == 0 ? question.answer : pp_error_get()->text);

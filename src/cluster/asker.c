@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forked before there are threads: asking starts programs and takes memory, and its seconds must not
- * keep the parent from answering heartbeats. */
+/* Forked before this process has threads: asking the hosts starts programs and allocates memory,
+ * and must not keep the parent from answering heartbeats for seconds. */
 #include "asker.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that asks whether the hosts of a run are there, while mpirun waits for its first rank: an
- * orted that never came keeps it waiting for a minute. */
+/* A process that asks whether the hosts of a run still answer while mpirun waits for its first
+ * rank: mpirun waits a minute for an orted that never came. */
 #ifndef PPCLI_CLUSTER_ASKER_H
 #define PPCLI_CLUSTER_ASKER_H
 
@@ -10,16 +10,16 @@
 
 struct asker {
     pid_t pid;
-    int fd; /* a byte makes it ask, and one comes back where a host is lost; -1: there is none */
+    int fd; /* a byte makes it ask; it answers a byte if a host is lost; -1: no such process */
 };
 
-/* From a process of one thread. ask NULL: there is none. */
+/* Starts the process; the caller has one thread. ask NULL: starts nothing. */
 void asker_start(const struct launch_ask *ask, struct asker *out);
 
-/* Ask now, once. */
+/* Makes it ask once, now. */
 void asker_ask(const struct asker *a);
 
-/* Whether it has asked and found a host lost: true once. */
+/* Whether it has found a host lost; true only once. */
 bool asker_found_lost(const struct asker *a);
 
 void asker_end(struct asker *a);

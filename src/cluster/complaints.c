@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What mpirun itself writes to standard error, apart from what its ranks write. In a run that goes well
- * nobody wants it (a warning of setpgid, that a rank ended); where no rank starts it holds the cause.
+ * Separates what mpirun writes to standard error from what its ranks write. In a successful run
+ * mpirun's text is noise (a warning of setpgid, a rank that ended); if no rank starts, it holds the
+ * cause.
  */
 #include "hosts.h"
 
@@ -11,14 +12,15 @@
 
 #include "ppcli/base/base.h"
 
-enum kind {
-    OPEN, /* more of the line will tell */
+enum line_kind {
+    OPEN, /* undecided until more of the line is read */
     MPIRUN,
     RANK
 };
 
-/* "[host:123] ", of Open MPI's libraries; "[mpiexec@host] ", "[proxy:0:0@host] " of MPICH. */
-static enum kind classify_bracket(const char *line, size_t n)
+/* Decides by a bracket: "[host:123] " is of Open MPI's libraries, "[mpiexec@host] " and
+ * "[proxy:0:0@host] " of MPICH. */
+static enum line_kind classify_bracket(const char *line, size_t n)
 {
     const char *end = memchr(line, ']', n);
     if (!end)
@@ -30,8 +32,8 @@ static enum kind classify_bracket(const char *line, size_t n)
     return digits > 0 && colon + 1 + digits == end ? MPIRUN : RANK;
 }
 
-/* Whose line begins like this. */
-static enum kind classify(const struct pp_complaints *c, const char *line, size_t n)
+/* Decides whether mpirun or a rank wrote a line that begins like this. */
+static enum line_kind classify_line(const struct pp_complaints *c, const char *line, size_t n)
 {
     static const char *const begins[] = {"*** ", "***    ", "mpirun", "orterun", "prterun"};
     if (c->in_block)
@@ -49,7 +51,7 @@ static enum kind classify(const struct pp_complaints *c, const char *line, size_
     return dashes >= PP_BLOCK_DASHES ? MPIRUN : dashes == n ? OPEN : RANK;
 }
 
-static void pass_on(const char *text, size_t n)
+static void write_to_stderr(const char *text, size_t n)
 {
     for (ssize_t done; n > 0 && (done = write(STDERR_FILENO, text, n)) > 0; n -= (size_t)done)
         text += done;
@@ -63,19 +65,19 @@ static void end_line(struct pp_complaints *c)
         pp_text_add(c->kept, sizeof(c->kept), "%s\n", c->line);
         pthread_mutex_unlock(&c->lock);
         c->in_block = dashes ? !c->in_block : c->in_block;
-    } else if (c->kind == OPEN && c->used > 0) { /* empty ones are around mpirun's blocks */
-        pass_on(c->line, c->used);
-        pass_on("\n", 1);
+    } else if (c->kind == OPEN && c->used > 0) { /* empty lines surround mpirun's blocks */
+        write_to_stderr(c->line, c->used);
+        write_to_stderr("\n", 1);
     } else if (c->kind == RANK) {
-        pass_on("\n", 1);
+        write_to_stderr("\n", 1);
     }
     c->used = 0;
     c->line[0] = '\0';
     c->kind = OPEN;
 }
 
-/* Takes what it can of the n bytes at text; returns how many. What is known to be of a rank goes on at
- * once: its line may never end. */
+/* Reads a part of the n bytes at text; returns how many. Text of a rank is passed on at once,
+ * because its line may never end. */
 static size_t take_text(struct pp_complaints *c, const char *text, size_t n)
 {
     const char *newline = memchr(text, '\n', n);
@@ -85,7 +87,7 @@ static size_t take_text(struct pp_complaints *c, const char *text, size_t n)
         return 1;
     }
     if (c->kind == RANK) {
-        pass_on(text, m);
+        write_to_stderr(text, m);
         return m;
     }
     if (c->used < sizeof(c->line) - 1) {
@@ -93,9 +95,9 @@ static size_t take_text(struct pp_complaints *c, const char *text, size_t n)
         c->line[c->used] = '\0';
     }
     if (c->kind == OPEN)
-        c->kind = classify(c, c->line, c->used);
+        c->kind = classify_line(c, c->line, c->used);
     if (c->kind == RANK)
-        pass_on(c->line, c->used);
+        write_to_stderr(c->line, c->used);
     return 1;
 }
 
@@ -119,12 +121,12 @@ void *pp_complaints_relay(void *arg)
     while ((got = read(c->from, block, sizeof(block))) > 0) {
         size_t n = pp_take_rank_mark(block, (size_t)got, c->started);
         if (c->all)
-            pass_on(block, n);
+            write_to_stderr(block, n);
         for (size_t i = 0; i < n && !c->all;)
             i += take_text(c, block + i, n - i);
     }
     if (c->kind == OPEN)
-        pass_on(c->line, c->used);
+        write_to_stderr(c->line, c->used);
     return NULL;
 }
 
@@ -136,7 +138,7 @@ bool pp_complaints_have(struct pp_complaints *c, const char *text)
     return found;
 }
 
-/* The sentences of the first block of text, else the first line, as one line. */
+/* Writes the sentences of the first block, else the first line, as one line. */
 const char *pp_complaints_first(struct pp_complaints *c, char out[PP_COMPLAINT_MAX])
 {
     pthread_mutex_lock(&c->lock);

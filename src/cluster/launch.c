@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting ppcli again under mpirun, with the words that the user typed.
+ * Starts ppcli again under mpirun, with the user's own command line.
  */
 
 #include "tries.h"
@@ -32,12 +32,12 @@ bool pp_launch_wanted(const struct pp_config *cfg)
 
 bool pp_launch_announces(void)
 {
-    return pp_launch_speaks() && !getenv(PP_SUPERVISE_ASKED); /* or its parent has told */
+    return pp_launch_speaks() && !getenv(PP_SUPERVISE_ASKED); /* else its parent has announced it */
 }
 
-/* ---- words for mpirun */
+/* ---- arguments of mpirun */
 
-/* Whose words. */
+/* The MPI library of an argument. */
 enum {
     OPEN_MPI_4 = 1,
     OPEN_MPI_5 = 2,
@@ -46,25 +46,25 @@ enum {
     ANY = 7
 };
 
-/* When. */
+/* The condition of an argument. */
 enum {
     ROOT = 1,
     CROWDED = 2,  /* more ranks than cores */
-    HOSTS = 4,    /* there are others */
-    ETHERNET = 8, /* between them; else MPI chooses */
+    HOSTS = 4,    /* there are other hosts */
+    ETHERNET = 8, /* messages between hosts use TCP; else MPI chooses */
     PORTS = 16,
-    REORDER = 32 /* not as mpirun would fill the hosts: it would begin with its own */
+    REORDER = 32 /* the order differs from mpirun's, which fills its own host first */
 };
 
-/* In a word %R is the number of ranks, %H the hosts, %E the host of each rank, %A the agent, %N the
- * networks, %K the keeper of orted. Ports: mpirun takes all from %F to %G; the others are %P to %L, %C
- * in all. NAME=VALUE goes into the environment of mpirun, where there is none yet. */
+/* The arguments. %R: number of ranks, %H: hosts, %E: host of each rank, %A: agent, %N: networks,
+ * %K: keeper of orted. Ports: mpirun uses those from %F to %G; the ranks those from %P to %L, %C in
+ * all. NAME=VALUE sets a variable of mpirun's environment, unless it is set. */
 static const struct row {
     int who, when, unless;
     const char *words[3];
 } rows[] = {
     {ANY, 0, 0, {"-np", "%R"}},
-    {OPEN_MPI, 0, 0, {"--bind-to", "none"}}, /* ranks take cores themselves: seats.c */
+    {OPEN_MPI, 0, 0, {"--bind-to", "none"}}, /* ranks choose cores themselves: seats.c */
     {OPEN_MPI, CROWDED, HOSTS, {"--oversubscribe"}},
     {OPEN_MPI, HOSTS, REORDER, {"--host", "%H"}},
     {OPEN_MPI, HOSTS | REORDER, 0, {"--map-by", "seq"}},
@@ -85,10 +85,10 @@ static const struct row {
     {OPEN_MPI, HOSTS | PORTS, 0, {"--mca", "btl_tcp_port_range_v4", "%C"}},
     {MPICH, HOSTS | PORTS, 0, {"MPIR_CVAR_CH3_PORT_RANGE=%P:%L"}},
     {MPICH, HOSTS | PORTS, 0, {"MPIEXEC_PORT_RANGE=%F:%G"}},
-    /* On one machine shared memory only, between hosts TCP, without the copy mechanism that containers
-     * forbid. Whoever needs something else starts mpirun directly. */
+    /* Only shared memory on one machine, TCP between hosts, without the copy mechanism that
+     * containers forbid. For anything else, start mpirun directly. */
     {OPEN_MPI, 0, HOSTS, {"--mca", "pml", "ob1"}},
-    /* This machine, also in an allocation of several. */
+    /* Only this machine, also in an allocation of several. */
     {OPEN_MPI_4, 0, HOSTS, {"--mca", "ras", "^slurm"}},
     {OPEN_MPI_4, 0, HOSTS, {"--mca", "plm", "^slurm"}},
     {OPEN_MPI_5, 0, HOSTS, {"--prtemca", "ras", "^slurm"}},
@@ -100,8 +100,8 @@ static const struct row {
     {OPEN_MPI_5, HOSTS | ETHERNET, 0, {"--mca", "btl", "self,sm,tcp"}},
     {OPEN_MPI, 0, 0, {"--mca", "btl_vader_single_copy_mechanism", "none"}},
     {OPEN_MPI, HOSTS | CROWDED, 0, {"--mca", "mpi_yield_when_idle", "1"}},
-    /* When a rank is lost the others cannot save: no grace; but on several hosts it must be seen
-     * who was the first. */
+    /* If a rank is lost, the others cannot save: no grace time. On several hosts, a second shows
+     * which rank was lost first. */
     {OPEN_MPI, 0, HOSTS, {"--mca", "odls_base_sigkill_timeout", "0"}},
     {OPEN_MPI, HOSTS, 0, {"--mca", "odls_base_sigkill_timeout", "1"}},
     {OPEN_MPI_5, HOSTS, 0, {"--mca", "mpi_abort_delay", "1"}},
@@ -116,16 +116,16 @@ static const struct row {
 struct mpirun_words {
     const char *args[WORDS_MAX + 256];
     int n;
-    char kept[4 * HOSTS_TEXT]; /* of args */
+    char kept[4 * HOSTS_TEXT]; /* text that args point into */
     size_t used;
-    const char *value[128]; /* of a letter */
+    const char *value[128]; /* value of each % letter */
     char ranks[16], hosts[HOSTS_TEXT], each[HOSTS_TEXT], ports[5][16];
     char exe[PP_PATH_MAX], keeper[PP_PATH_MAX + PP_PULSE_ADDRESS + 64];
-    struct pp_listener *listener; /* of ranks on several hosts; owned */
+    struct pp_listener *listener; /* listens to ranks on several hosts; owned */
 };
 
-/* A word more, which is kept. */
-static void own(struct mpirun_words *w, const char *text)
+/* Copies a word and adds it to the arguments. */
+static void add_own_word(struct mpirun_words *w, const char *text)
 {
     size_t n = strlen(text) + 1;
     pp_assert(n <= sizeof(w->kept) - w->used && w->n < (int)(sizeof(w->args) / sizeof(w->args[0])));
@@ -143,35 +143,37 @@ static int add_word(struct mpirun_words *w, const char *word)
         else
             text[used++] = *p;
     text[used] = '\0';
-    size_t name = strcspn(word, "=%"); /* of the row: a value has any characters */
+    size_t name = strcspn(word, "=%"); /* of the row: a value may have any characters */
     if (word[name] != '=') {
-        own(w, text);
+        add_own_word(w, text);
         return 0;
     }
     text[name] = '\0';
     return setenv(text, text + name + 1, 0) == 0 ? 0 : PP_ERESOURCE;
 }
 
-/* Open MPI takes its own variables to other hosts, and of the rest what it is told to. */
+/* Adds arguments that carry environment variables to other hosts; Open MPI carries only its own by
+ * itself. */
 static void carry_environment(struct mpirun_words *w)
 {
     extern char **environ;
-    own(w, "-x");
-    own(w, PP_SUPERVISE_ASKED);
+    add_own_word(w, "-x");
+    add_own_word(w, PP_SUPERVISE_ASKED);
     for (char **e = environ; *e && w->n < 192; e++) {
         char name[128];
         size_t n = strcspn(*e, "=");
         if (!pp_host_variable(*e) || n >= sizeof(name) || strncmp(*e, PP_SUPERVISE_ASKED, n) == 0)
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)n, *e);
-        own(w, "-x");
-        own(w, name);
+        add_own_word(w, "-x");
+        add_own_word(w, name);
     }
 }
 
-/* ---- the hosts */
+/* ---- hosts */
 
-/* The host of a rank. turned: the list has the replicas of each stage together; NULL: it has not. */
+/* Returns the host of a rank. turned: the list keeps the replicas of each stage together; NULL: it
+ * does not. */
 static const char *host_of_rank(const struct pp_hosts *hosts, int rank,
                                 const struct pp_config *turned)
 {
@@ -182,7 +184,7 @@ static const char *host_of_rank(const struct pp_hosts *hosts, int rank,
     return hosts->items[i].name;
 }
 
-/* What there is to know of cfg's hosts: bits of `when`. */
+/* Asks cfg's hosts and fills in *w; adds to *when. */
 static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks,
                         struct mpirun_words *w, int *when)
 {
@@ -212,7 +214,7 @@ static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks
     memcpy(network, p.network, sizeof(network));
     double seconds = p.seconds;
     pp_preflight_fini(&p);
-    if (rc < 0 || here) /* one host, this one */
+    if (rc < 0 || here) /* one host, which is this one */
         return rc;
     if (asked)
         snprintf(network, sizeof(network), "%s", cfg->run.network);
@@ -220,12 +222,13 @@ static int set_up_hosts(const struct pp_config *cfg, const char *word, int ranks
     w->value['N'] = network;
     int half = first + (last - first + 1) / 2;
     if (pp_listener_open(ranks, first ? half : 0, last, &w->listener) < 0)
-        return pp_error_context("signs of life");
+        return pp_error_context("heartbeats");
     if (setenv(PP_PULSE_ENV, pp_listener_address(w->listener), 1) != 0)
         return PP_ERESOURCE;
     for (int r = 0; r < ranks; r++)
         pp_listener_expect(w->listener, r, host_of_rank(&hosts, r, turned), cfg->run.hang_timeout);
-    if (!strpbrk(w->exe, " \t'\"\\$&;()<>|*?")) /* Open MPI and a shell part it */
+    if (!strpbrk(w->exe, " \t'\"\\$&;()<>|*?")) /* Open MPI and a shell split it at such
+                                                   characters */
         snprintf(w->keeper, sizeof(w->keeper), "%s env --keep %s %g ", w->exe,
                  pp_listener_address(w->listener),
                  cfg->run.hang_timeout > 0 ? cfg->run.hang_timeout : 1e6);
@@ -260,10 +263,9 @@ static int collect_words(const struct pp_config *cfg, const char *word, int rank
         return pp_fail_errno(PP_ERESOURCE, "cannot find the own program file");
     if (cfg->run.hosts[0])
         PP_TRY(set_up_hosts(cfg, word, ranks, w, &when));
-    if ((when & REORDER) && who == MPICH && cfg->run.rank_order == PP_ORDER_REPLICAS) {
-        return pp_fail(PP_ECONFIG, "run.rank_order = replicas wants Open MPI; name the hosts in "
+    if ((when & REORDER) && who == MPICH && cfg->run.rank_order == PP_ORDER_REPLICAS)
+        return pp_fail(PP_ECONFIG, "run.rank_order = replicas needs Open MPI; name the hosts in "
                                    "another order, or use stages");
-    }
     if (!(when & HOSTS) && ranks > pp_machine_whole_cores())
         when |= CROWDED;
     w->args[w->n++] = "mpirun";
@@ -277,7 +279,7 @@ static int collect_words(const struct pp_config *cfg, const char *word, int rank
         pp_log_info("running as root: calling mpirun with --allow-run-as-root");
     if ((who & OPEN_MPI) && (when & HOSTS))
         carry_environment(w);
-    own(w, w->exe);
+    add_own_word(w, w->exe);
     for (char **arg = pp_process_argv + 1; *arg; arg++) {
         if (w->n == WORDS_MAX)
             return pp_fail(PP_ERESOURCE, "cannot pass on a command line of more than %d words",
@@ -287,8 +289,8 @@ static int collect_words(const struct pp_config *cfg, const char *word, int rank
     return 0;
 }
 
-/* It was lost before a rank had begun: which host does not answer any more? */
-static int ask_again(const struct pp_config *cfg, const char *word, int ranks, int rc)
+/* mpirun was lost before a rank had begun: finds the host that does not answer any more. */
+static int find_lost_host(const struct pp_config *cfg, const char *word, int ranks, int rc)
 {
     static struct pp_hosts hosts; /* too large for a small stack */
     PP_OWN(pp_preflight_fini) struct pp_preflight p = {0};
@@ -317,10 +319,10 @@ struct run_words {
 static bool host_lost(const void *ctx)
 {
     const struct run_words *run = ctx;
-    return ask_again(run->cfg, run->word, run->ranks, 0) == PP_ELOST;
+    return find_lost_host(run->cfg, run->word, run->ranks, 0) == PP_ELOST;
 }
 
-/* Where mpirun may have any port its own do not keep others from being tried. */
+/* Whether mpirun may use any port, so that its own ports do not prevent asking. */
 static bool uses_any_port(const struct pp_config *cfg)
 {
     int first = 1, last;
@@ -347,7 +349,7 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
         pp_log_debug("%s", line);
     }
     if (!w.listener)
-        unsetenv(PP_PULSE_ENV); /* of another run, or of a try before this one */
+        unsetenv(PP_PULSE_ENV); /* of another run, or of an earlier try */
     fflush(NULL);
     bool asked = rc == 0;
     const struct run_words run = {cfg, word, ranks};
@@ -355,7 +357,7 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
     if (asked)
         rc = supervise(w.args, w.listener, w.listener && uses_any_port(cfg) ? &ask : NULL, out);
     if (rc < 0 && rc != PP_ESTOPPED && w.listener && out->started && !out->ranks)
-        rc = ask_again(cfg, word, ranks, rc);
+        rc = find_lost_host(cfg, word, ranks, rc);
     pp_listener_close(&w.listener);
     unsetenv(PP_PULSE_ENV);
     if (asked && rc == PP_ENOINPUT) {
@@ -371,7 +373,7 @@ int launch_once(const struct pp_config *cfg, const char *word, int ranks, const 
 int launch_leave(int rc, const struct launch_end *end)
 {
     if (rc == 0 && end->code != 0) {
-        /* The rank that knows has said it. */
+        /* The rank that knows the cause has reported it. */
         pp_assert(pp_process_leave != NULL);
         pp_process_leave(-end->code);
     }

@@ -26,12 +26,13 @@ void pp_launcher_end(void)
     int life = is_one ? (int)syscall(SYS_pidfd_open, launcher, 0) : -1;
     if (life < 0 || fork() != 0)
         return;
-    dup2(life, 0); /* and hold no pipe that somebody reads to its end */
+    dup2(life, 0); /* do not keep open a pipe that someone reads to its end */
     (void)syscall(SYS_close_range, 1, ~0u, 0);
     setsid();
     struct pollfd ended = {.fd = 0, .events = POLLIN};
-    static const int signals[] = {SIGTERM, SIGKILL}; /* after the first it removes its files */
-    /* Where ppcli supervises the launcher, it removes the files, and takes TERM for the user's wish. */
+    static const int signals[] = {SIGTERM, SIGKILL}; /* after the first one it removes its files */
+    /* If ppcli supervises the launcher, ppcli removes the files, and would take TERM for the user's
+     * request. */
     for (int k = getenv(PP_SUPERVISE_ASKED) ? 1 : 0; k < 2 && poll(&ended, 1, LAUNCHER_MS) == 0;
          k++)
         (void)syscall(SYS_pidfd_send_signal, 0, signals[k], NULL, 0);

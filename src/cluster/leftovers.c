@@ -10,9 +10,9 @@
 #include "ppcli/base/cores.h"
 #include "ppcli/base/files.h"
 
-static unsigned killed_job; /* its number, which names of files have */
+static unsigned killed_job; /* its number, which is part of file names */
 
-static int remove_one(const char *path, const struct stat *st, int kind, struct FTW *at)
+static int remove_leftover(const char *path, const struct stat *st, int kind, struct FTW *at)
 {
     (void)st, (void)kind;
     (void)sscanf(path + at->base, "smdataseg-%u-", &killed_job);
@@ -25,7 +25,7 @@ void leftovers_remove_folder(const char *program, pid_t pid)
     const char *tmp = getenv("TMPDIR");
     char path[PP_PATH_MAX];
     if (pp_path_format(path, "%s/%s.%ld", tmp ? tmp : "/tmp", program, (long)pid) == 0)
-        (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+        (void)nftw(path, remove_leftover, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
 }
 
 void leftovers_remove_files(const char *kind, long number)
@@ -37,9 +37,9 @@ void leftovers_remove_files(const char *kind, long number)
                        kind, number) < 0)
         return;
     killed_job = 0;
-    (void)nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
+    (void)nftw(path, remove_leftover, 16, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
     *strrchr(path, '/') = '\0';
-    (void)rmdir(path); /* not, when other jobs are there */
+    (void)rmdir(path); /* fails if other jobs are there */
     snprintf(segments, sizeof(segments), "vader_segment.%s.%ld.%x.", host, (long)geteuid(),
              killed_job);
     PP_OWN(pp_closedir_at) DIR *d = killed_job != 0 ? opendir("/dev/shm") : NULL;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What Open MPI leaves on this host when it is killed. */
+/* Removes the files that Open MPI leaves on this host when it is killed. */
 #ifndef PPCLI_CLUSTER_LEFTOVERS_H
 #define PPCLI_CLUSTER_LEFTOVERS_H
 
 #include <sys/types.h>
 
-/* Version 4. kind, number: of the folder, which mpirun names by its process and orted by the job. */
+/* Version 4. kind, number: of the folder, which mpirun names by its process and orted by the
+ * job. */
 void leftovers_remove_files(const char *kind, long number);
 
-/* Version 5: the folder has the names of program and process. */
+/* Version 5: the folder is named by program and process. */
 void leftovers_remove_folder(const char *program, pid_t pid);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What run.hosts and its companions say: a list of hosts as Open MPI has them, ports, an agent. */
+/* Parses run.hosts and its related keys: a list of hosts in Open MPI's format, ports, an agent. */
 #include "hosts.h"
 
 #include <ctype.h>
@@ -11,15 +11,15 @@
 
 #define FILE_MAX ((uint64_t)1 << 20)
 
-/* A name becomes a word of the agent's command line: nothing in it that a shell or ssh reads. */
-static bool good_name(const char *s)
+/* Whether a name is safe as a word of the agent's command line, for a shell and for ssh. */
+static bool is_host_name(const char *s)
 {
     size_t n = strlen(s);
     return isalnum((unsigned char)s[0]) && n < PP_HOST_NAME_MAX &&
            strspn(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.-_") == n;
 }
 
-/* "h0", "h0:2", "h0 slots=2 max_slots=4": the other words of Open MPI do not concern us. */
+/* Adds a host: "h0", "h0:2", or "h0 slots=2 max_slots=4", of which other words are ignored. */
 static int add_host(const char *from, char *text, struct pp_hosts *out)
 {
     char *name = NULL, *count = NULL, *end = NULL, shown[80];
@@ -39,7 +39,7 @@ static int add_host(const char *from, char *text, struct pp_hosts *out)
         *colon = '\0';
         count = count ? count : colon + 1;
     }
-    if (!good_name(name)) {
+    if (!is_host_name(name)) {
         return pp_fail(PP_ECONFIG, "%s: '%s' is not a host name or IPv4 address; write h0:2,h1:2",
                        from, pp_text_shown(name, shown, sizeof(shown)));
     }

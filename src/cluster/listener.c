@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who hears the ranks, see ppcli/cluster/pulse.h. */
+/* Listens to the heartbeats of the ranks; see ppcli/cluster/pulse.h. */
 #include "beat.h"
 #include "pulse.h"
 
@@ -15,24 +15,24 @@
 #include "ppcli/base/base.h"
 
 #define UNKNOWN (-2)
-#define STRANGERS 64 /* connections that have not said who they are */
-#define STRANGER_NS                                                                                \
-    5000000000u      /* and until when they must; a rank does so at once, and else tries again */
-#define ACCEPTS 1024 /* at most, in a look */
+#define STRANGERS 64            /* connections that have not identified themselves */
+#define STRANGER_NS 5000000000u /* time to identify themselves, which a rank does at once */
+#define ACCEPTS 1024            /* most connections accepted in a call */
 
 struct line {        /* a connection */
-    int fd, rank;    /* rank UNKNOWN: has not said who it is */
-    uint64_t age_ns; /* of a stranger; of a keeper, since its last beat */
+    int fd, rank;    /* rank UNKNOWN: not identified */
+    uint64_t age_ns; /* age of a stranger; of a keeper, time since its last heartbeat */
     uint64_t timeout_ns;
     char host[PP_HOST_MAX]; /* of a keeper */
     size_t at;
     struct beat in;
 };
 
-struct heard {       /* of a rank */
-    bool came, gone; /* gone: its connection ended in the middle of work */
+struct heard {       /* state of a rank */
+    bool came, gone; /* gone: its connection ended while it worked */
     int connected;
-    uint64_t silent_ns, last_ns; /* last_ns: when it beat last, or was gone; 0: no heartbeat yet */
+    uint64_t silent_ns, last_ns; /* last_ns: time of the last heartbeat, or when it was gone; 0: no
+                                    heartbeat yet */
     struct beat last; /* before the first heartbeat: the expected values; empty host: unknown */
 };
 
@@ -41,7 +41,7 @@ struct pp_listener {
     bool hurry;
     uint64_t token, last_ns;
     char address[PP_PULSE_ADDRESS], host[PP_HOST_MAX];
-    char orphan[PP_HOST_MAX]; /* the first host whose keeper says that its orted was killed */
+    char orphan[PP_HOST_MAX]; /* the first host whose keeper reports that its orted was killed */
     struct line *lines;       /* [n_lines] */
     struct heard *heard;      /* [ranks] */
 };
@@ -65,7 +65,7 @@ static void list_addresses(struct pp_listener *l, int port)
     snprintf(l->address + used, sizeof(l->address) - used, "127.0.0.1");
 }
 
-static int listen_on(struct pp_listener *l, int first, int last)
+static int listen_to_ranks(struct pp_listener *l, int first, int last)
 {
     struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t bytes = sizeof(at);
@@ -88,14 +88,14 @@ int pp_listener_open(int ranks, int first, int last, struct pp_listener **out)
     struct pp_listener *l;
     PP_ALLOC(l, 1);
     *l = (struct pp_listener){.fd = -1, .ranks = ranks, .last_ns = pp_clock_ns()};
-    int n = 2 * ranks + 16 + STRANGERS; /* a host with a keeper has a rank, too */
+    int n = 2 * ranks + 16 + STRANGERS; /* a host with a keeper also has a rank */
     l->lines = pp_alloc((size_t)n, sizeof(*l->lines));
     l->heard = pp_alloc((size_t)ranks, sizeof(*l->heard));
     l->n_lines = l->lines ? n : 0;
     pp_host_name(l->host);
     for (int i = 0; i < l->n_lines; i++)
         l->lines[i].fd = -1;
-    int rc = l->lines && l->heard ? listen_on(l, first, last) : PP_ERESOURCE;
+    int rc = l->lines && l->heard ? listen_to_ranks(l, first, last) : PP_ERESOURCE;
     if (rc < 0)
         pp_listener_close(&l);
     *out = l;
@@ -140,7 +140,7 @@ static void hang_up(struct pp_listener *l, struct line *c)
     beat_drop(&c->fd);
 }
 
-/* A beat of a keeper. */
+/* Stores a keeper's heartbeat. */
 static void take_keeper(struct pp_listener *l, struct line *c)
 {
     struct beat *b = &c->in;
@@ -152,7 +152,7 @@ static void take_keeper(struct pp_listener *l, struct line *c)
         memcpy(l->orphan, c->host, sizeof(l->orphan));
 }
 
-/* A whole beat has come. */
+/* Stores a complete heartbeat. False: it is not valid. */
 static bool take_beat(struct pp_listener *l, struct line *c)
 {
     const struct beat *b = &c->in;
@@ -192,8 +192,8 @@ static void read_line(struct pp_listener *l, struct line *c)
     }
 }
 
-/* One that is free; of as many strangers as may be the oldest has to go. */
-static struct line *free_line(struct pp_listener *l)
+/* Returns a free connection; closes the oldest stranger if there are too many. */
+static struct line *find_free_line(struct pp_listener *l)
 {
     struct line *unused = NULL, *oldest = NULL;
     int strangers = 0;
@@ -213,8 +213,9 @@ static struct line *free_line(struct pp_listener *l)
     return oldest;
 }
 
-/* A new connection is read at once, so that no crowd of silent ones comes before a rank. */
-static void hear(struct pp_listener *l, uint64_t dt)
+/* Reads all connections. A new one is read at once, so that many silent strangers do not delay a
+ * rank. */
+static void read_lines(struct pp_listener *l, uint64_t dt)
 {
     for (int i = 0; i < l->n_lines; i++) {
         struct line *c = &l->lines[i];
@@ -227,7 +228,7 @@ static void hear(struct pp_listener *l, uint64_t dt)
         fd = accept4(l->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && errno != EINTR && errno != ECONNABORTED)
             return;
-        struct line *c = fd >= 0 ? free_line(l) : NULL;
+        struct line *c = fd >= 0 ? find_free_line(l) : NULL;
         if (c) {
             *c = (struct line){.fd = fd, .rank = UNKNOWN};
             read_line(l, c);
@@ -244,12 +245,12 @@ static void append_rank(char text[PP_PULSE_TEXT], const struct beat *b)
         pp_text_add(text, PP_PULSE_TEXT, ", pid %ld", (long)b->pid);
 }
 
-static const char *at(const struct beat *b)
+static const char *action_text(const struct beat *b)
 {
     return b->what[0] ? b->what : "set-up, before its first action";
 }
 
-/* Whoever waits, and in what. */
+/* Appends the ranks that wait, and in which action. */
 static void append_waiting(const struct pp_listener *l, char text[PP_PULSE_TEXT])
 {
     for (int r = 0; r < l->ranks; r++) {
@@ -258,7 +259,7 @@ static void append_waiting(const struct pp_listener *l, char text[PP_PULSE_TEXT]
             continue;
         pp_text_add(text, PP_PULSE_TEXT, "; ");
         append_rank(text, b);
-        pp_text_add(text, PP_PULSE_TEXT, ") waits in %s, for %.1f s", at(b),
+        pp_text_add(text, PP_PULSE_TEXT, ") waits in %s, for %.1f s", action_text(b),
                     (double)b->idle_ns * 1e-9);
     }
 }
@@ -269,11 +270,11 @@ void pp_listener_hurry(struct pp_listener *l)
         l->hurry = true;
 }
 
-/* Keepers beat before the ranks of their hosts do. */
-static bool keeper_silent(const struct pp_listener *l, char text[PP_PULSE_TEXT])
+/* Whether a keeper is silent. Keepers send heartbeats before the ranks of their hosts do. */
+static bool is_keeper_silent(const struct pp_listener *l, char text[PP_PULSE_TEXT])
 {
     const struct line *silent = NULL;
-    bool others = false; /* some keeper is heard */
+    bool others = false; /* another keeper is heard */
     for (int i = 0; i < l->n_lines; i++) {
         const struct line *c = &l->lines[i];
         if (c->fd < 0 || c->rank != PP_PULSE_KEEPER)
@@ -301,7 +302,7 @@ bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
     if (!l)
         return false;
     uint64_t dt = beat_passed(&l->last_ns);
-    hear(l, dt);
+    read_lines(l, dt);
     if (l->orphan[0]) { /* its mpirun may not notice for a minute */
         pp_text_add(text, PP_PULSE_TEXT, "orted (host %s) was killed", l->orphan);
         return true;
@@ -324,7 +325,7 @@ bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
             (silent < 0 || h->last_ns < l->heard[silent].last_ns))
             silent = r;
     }
-    if (silent < 0 && came < l->ranks && keeper_silent(l, text))
+    if (silent < 0 && came < l->ranks && is_keeper_silent(l, text))
         return true;
     if (!several || came == 0 || (silent < 0 && (waiting < l->ranks || idle_ns <= limit)))
         return false;
@@ -341,7 +342,7 @@ bool pp_listener_look(struct pp_listener *l, char text[PP_PULSE_TEXT])
         append_rank(text, &h->last);
         pp_text_add(text, PP_PULSE_TEXT,
                     ") %s for %.1f s, last in %s; likely: ", how[h->came + h->gone][0],
-                    (double)h->silent_ns * 1e-9, at(&h->last));
+                    (double)h->silent_ns * 1e-9, action_text(&h->last));
         if (elsewhere > 0 || strcmp(h->last.host, l->host) == 0)
             pp_text_add(text, PP_PULSE_TEXT, "%s, or host %s or the network to it is down",
                         how[h->came + h->gone][1], h->last.host);
@@ -388,10 +389,10 @@ const char *pp_listener_first_lost(const struct pp_listener *l, char text[PP_PUL
         if (h->came && !h->last.over && lost && (!first || h->last_ns < first->last_ns))
             first = h;
     }
-    first = n_absent == 1 ? absent : first; /* of several nobody knows which */
+    first = n_absent == 1 ? absent : first; /* of several absent ranks the first is unknown */
     if (first) {
         append_rank(text, &first->last);
-        pp_text_add(text, PP_PULSE_TEXT, ", in %s)", at(&first->last));
+        pp_text_add(text, PP_PULSE_TEXT, ", in %s)", action_text(&first->last));
     }
     return text;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What mpirun needs of this machine to start ranks on it. Open MPI answers most of these lacks with
- * a page of text, or with none at all, so they are looked for before it is started.
+ * Checks what mpirun needs on this machine to start ranks. Open MPI reports most missing things
+ * with a page of text or not at all, so ppcli checks them before it starts mpirun.
  */
 #include <errno.h>
 #include <ifaddrs.h>
@@ -15,16 +15,16 @@
 #include "hosts.h"
 
 #define MIB (1ull << 20)
-#define SEGMENT_BYTES (4 * MIB + 65536) /* of shared memory for each rank: btl_vader_segment_size */
-#define SESSION_BYTES (MIB / 4) /* of mpirun's folder, where its own sockets and names are */
-/* Found with Open MPI 4.1.4 and 2 and 4 ranks: with fewer none of them starts. */
+#define SEGMENT_BYTES (4 * MIB + 65536) /* shared memory per rank: btl_vader_segment_size */
+#define SESSION_BYTES (MIB / 4)         /* mpirun's folder, with its own sockets and names */
+/* Measured with Open MPI 4.1.4 and 2 and 4 ranks: with less, no rank starts. */
 #define FILES_MIN 24
 #define FILES_OF_RANK 5
 #define TASKS_MIN 5
 #define TASKS_OF_RANK 7
 #define INSTEAD "use --launch threads to run the ranks as threads"
 
-/* A folder that mpirun and the ranks write to. */
+/* Checks a folder that mpirun and the ranks write to. */
 static int check_folder(const char *path, const char *what, unsigned long long bytes,
                         unsigned long long files, const char *remedy)
 {
@@ -40,18 +40,18 @@ static int check_folder(const char *path, const char *what, unsigned long long b
     }
     if (fs.f_files > 0 && fs.f_favail < files) {
         return pp_fail(PP_ERESOURCE,
-                       "mpirun needs %llu files for %s in %s, but it has room for %llu: %s, "
+                       "mpirun needs %llu files for %s in %s, but only %llu can be created: %s, "
                        "or " INSTEAD,
                        files, what, path, (unsigned long long)fs.f_favail, remedy);
     }
     return 0;
 }
 
-/* mpirun and its ranks talk over it, also on one machine. */
+/* mpirun and its ranks communicate over it, also on one machine. */
 static int check_loopback(void)
 {
     struct ifaddrs *all = NULL;
-    bool up = getifaddrs(&all) != 0; /* nothing known */
+    bool up = getifaddrs(&all) != 0; /* unknown: assume it is up */
     for (const struct ifaddrs *i = all; i; i = i->ifa_next)
         up |= (i->ifa_flags & IFF_LOOPBACK) && (i->ifa_flags & IFF_UP);
     freeifaddrs(all);
@@ -60,7 +60,7 @@ static int check_loopback(void)
                                       "ip link set lo up, or " INSTEAD);
 }
 
-/* Processes and threads of this user, as the kernel counts them for the limit. */
+/* Counts the processes and threads of this user as the kernel does for the limit. */
 static unsigned long long count_tasks(void)
 {
     PP_OWN(pp_closedir_at) DIR *d = opendir("/proc");

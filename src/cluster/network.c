@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names, addresses and interfaces, as the resolver and the kernel of this machine see them: the
- * interface of a run is that of the route to its peers, whatever else is there. */
+/* Looks up names, addresses and interfaces with the resolver and the kernel of this machine. A run
+ * uses the interface of the route to its peers, whatever other interfaces exist. */
 #include "hosts.h"
 
 #include <arpa/inet.h>
@@ -17,8 +17,8 @@ static bool is_loopback(struct in_addr a)
     return ntohl(a.s_addr) >> 24 == 127;
 }
 
-/* 0, or the resolver's number of what is wrong. */
-static int resolve(const char *name, struct sockaddr_in *out)
+/* Resolves a name. Returns 0, or the resolver's error number. */
+static int resolve_name(const char *name, struct sockaddr_in *out)
 {
     const struct addrinfo want = {.ai_family = AF_INET, .ai_socktype = SOCK_DGRAM};
     struct addrinfo *found = NULL;
@@ -30,7 +30,7 @@ static int resolve(const char *name, struct sockaddr_in *out)
     return rc;
 }
 
-/* The interface that has the address; its name and network go into *out. */
+/* Finds the interface with an address; sets its name and network in *out. */
 static bool find_device(struct in_addr address, struct pp_route *out)
 {
     struct ifaddrs *all = NULL;
@@ -66,12 +66,12 @@ bool pp_host_is_here(const char *name)
     if (strcmp(name, own) == 0 || strcmp(name, "localhost") == 0)
         return true;
     own[strcspn(own, ".")] = '\0';
-    return strcmp(name, own) == 0 || (resolve(name, &to) == 0 && !is_loopback(to.sin_addr) &&
+    return strcmp(name, own) == 0 || (resolve_name(name, &to) == 0 && !is_loopback(to.sin_addr) &&
                                       find_device(to.sin_addr, &route));
 }
 
-/* The network of an interface; false: it has none of IPv4. */
-static bool network_of(const struct ifaddrs *i, struct in_addr *own, int *bits, char text[64])
+/* Finds the network of an interface; false: it has no IPv4 address. */
+static bool find_network(const struct ifaddrs *i, struct in_addr *own, int *bits, char text[64])
 {
     struct sockaddr_in a, mask;
     char address[16];
@@ -86,7 +86,7 @@ static bool network_of(const struct ifaddrs *i, struct in_addr *own, int *bits, 
     return true;
 }
 
-/* "10.77.0.0/24", or *bits -1: the name of an interface. */
+/* Parses "10.77.0.0/24"; *bits -1: the word names an interface. */
 static int parse_network(const char *word, struct in_addr *net, int *bits)
 {
     char address[32];
@@ -103,7 +103,7 @@ static int parse_network(const char *word, struct in_addr *net, int *bits)
     return 0;
 }
 
-static bool is_in(struct in_addr a, struct in_addr net, int bits)
+static bool is_in_network(struct in_addr a, struct in_addr net, int bits)
 {
     return (ntohl(a.s_addr ^ net.s_addr) >> (32 - bits)) == 0;
 }
@@ -124,9 +124,9 @@ int pp_network_find(const char *network, char out_address[16])
         rc = parse_network(word, &net, &bits);
         has[0] = '\0';
         for (const struct ifaddrs *i = all; rc == 0 && !found && i; i = i->ifa_next) {
-            if (!network_of(i, &own, &own_bits, text))
+            if (!find_network(i, &own, &own_bits, text))
                 continue;
-            found = bits < 0 ? strcmp(i->ifa_name, word) == 0 : is_in(own, net, bits);
+            found = bits < 0 ? strcmp(i->ifa_name, word) == 0 : is_in_network(own, net, bits);
             if (found)
                 inet_ntop(AF_INET, &own, out_address, 16);
             else if (!is_loopback(own))
@@ -165,7 +165,7 @@ void hosts_list_addresses(char *out, size_t bytes)
         struct in_addr own;
         char text[64], address[16];
         int bits;
-        if (network_of(i, &own, &bits, text) && !is_loopback(own))
+        if (find_network(i, &own, &bits, text) && !is_loopback(own))
             pp_text_add(out, bytes, "%s%s", out[0] ? "," : "",
                         inet_ntop(AF_INET, &own, address, sizeof(address)));
     }
@@ -179,7 +179,7 @@ int pp_route_find(const char *host, struct pp_route *out)
     char here[64] = "";
     socklen_t n = sizeof(from);
     gethostname(here, sizeof(here) - 1);
-    int rc = resolve(host, &to);
+    int rc = resolve_name(host, &to);
     if (rc != 0) {
         return pp_fail(PP_ERESOURCE, "%s knows no address of %s (%s); write it into /etc/hosts",
                        here, host, gai_strerror(rc));
@@ -191,7 +191,7 @@ int pp_route_find(const char *host, struct pp_route *out)
                        "address in the network into /etc/hosts",
                        here, host, r.peer);
     }
-    /* The address that a datagram would leave with. */
+    /* The address that a datagram to the host would be sent from. */
     int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (const struct sockaddr *)&to, sizeof(to)) != 0 ||
         getsockname(fd, (struct sockaddr *)&from, &n) != 0)

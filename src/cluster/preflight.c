@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What must be the same on all hosts, and whether every one of them reaches every other: found before
- * anything of MPI starts, because MPI waits where it cannot connect. In round k host i calls host
- * i + k, so that each calls one and is called by one.
+ * Checks, before MPI starts, what must be equal on all hosts, and that every host can connect to
+ * every other: MPI would wait forever where it cannot connect. In round k host i calls host i + k,
+ * so each host calls one host and is called by one.
  */
 #include "hosts.h"
 
@@ -19,20 +19,20 @@
 #define START_SECONDS 4.0
 #define ANSWER_SECONDS 2.5
 #define END_SECONDS 0.5
-#define STREAM_MS 50 /* of a full preflight, for each way */
+#define STREAM_MS 50 /* of a full preflight, for each route */
 #define CLOCK_SECONDS 60
 
 struct preflight {
     const struct pp_config *cfg;
     struct remote *r;               /* [n] */
-    char (*peer)[PP_HOST_NAME_MAX]; /* [n] address, or name, to connect to */
+    char (*peer)[PP_HOST_NAME_MAX]; /* [n] address or name to connect to */
     char token[HOSTS_TOKEN + 1];
     struct pp_preflight *out;
-    int code; /* of the first thing wrong, which is in out->wrong */
+    int code; /* code of the first error, which is in out->wrong */
 };
 
-__attribute__((format(printf, 3, 4))) static void blame(struct preflight *p, int code,
-                                                        const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static void report_problem(struct preflight *p, int code,
+                                                                 const char *fmt, ...)
 {
     va_list args;
     if (p->code != 0)
@@ -43,8 +43,8 @@ __attribute__((format(printf, 3, 4))) static void blame(struct preflight *p, int
     va_end(args);
 }
 
-/* A host has said what is wrong (`code`), or says nothing any more. */
-static void drop(struct preflight *p, int i, int code)
+/* Excludes a host that reported an error (`code`), or does not answer any more. */
+static void exclude_host(struct preflight *p, int i, int code)
 {
     struct pp_host_facts *h = &p->out->hosts[i];
     struct remote *r = &p->r[i];
@@ -54,30 +54,32 @@ static void drop(struct preflight *p, int i, int code)
     snprintf(h->wrong, sizeof(h->wrong), "%.500s", lost ? r->wrong : r->answer);
     snprintf(r->wrong, sizeof(r->wrong), "%s", h->wrong);
     if (!lost && code == PP_ECONFIG) {
-        blame(p, code, "%s", h->wrong);
+        report_problem(p, code, "%s", h->wrong);
     } else if (lost && r->trip_ns > 0) {
-        blame(p, PP_ERESOURCE, "%s was lost while it was asked: %s", h->name, h->wrong);
+        report_problem(p, PP_ERESOURCE, "%s was lost while it was asked: %s", h->name, h->wrong);
     } else if (lost) {
-        blame(p, PP_ERESOURCE,
-              "%s cannot be asked: %s; '%s %s true' must work without a password, and ppcli be in "
-              "the same place on every host",
-              h->name, h->wrong, pp_host_agent(p->cfg), h->name);
+        report_problem(
+            p, PP_ERESOURCE,
+            "%s cannot be asked: %s; '%s %s true' must work without a password, and ppcli be in "
+            "the same place on every host",
+            h->name, h->wrong, pp_host_agent(p->cfg), h->name);
     } else {
-        blame(p, PP_ERESOURCE, "%s: %s", h->name, h->wrong);
+        report_problem(p, PP_ERESOURCE, "%s: %s", h->name, h->wrong);
     }
 }
 
-/* code: of a host that answers what is wrong, which is then of no use; 0: it is. */
+/* Waits for the answers. code: error code of a host that reports an error, which is then excluded;
+ * 0: it stays. */
 static void wait_for_all(struct preflight *p, double seconds, int code)
 {
     remote_ask(p->r, p->out->n, seconds);
     for (int i = 0; i < p->out->n; i++)
         if (p->r[i].wrong[0] || (code != 0 && !p->r[i].good))
-            drop(p, i, code);
+            exclude_host(p, i, code);
 }
 
-/* Whether a list that commas separate has the word. */
-static bool has_word(const char *list, const char *word)
+/* Whether a comma-separated list contains the word. */
+static bool list_has_word(const char *list, const char *word)
 {
     const char *at = list;
     size_t n = strlen(word);
@@ -89,11 +91,11 @@ static bool has_word(const char *list, const char *word)
 static void add_network(struct preflight *p, const char *network)
 {
     char *list = p->out->network;
-    if (!has_word(list, network))
+    if (!list_has_word(list, network))
         pp_text_add(list, sizeof(p->out->network), "%s%s", list[0] ? "," : "", network);
 }
 
-/* The same question. */
+/* Asks all hosts the same question. */
 __attribute__((format(printf, 3, 4))) static void ask_all(struct preflight *p, int code,
                                                           const char *fmt, ...)
 {
@@ -107,30 +109,30 @@ __attribute__((format(printf, 3, 4))) static void ask_all(struct preflight *p, i
     wait_for_all(p, ANSWER_SECONDS, code);
 }
 
-/* A host's answer is another one's: it has no use, and r->answer says why. */
-__attribute__((format(printf, 4, 5))) static void refuse(struct preflight *p, int i, int code,
-                                                         const char *fmt, ...)
+/* Excludes a host whose answer does not fit; the reason becomes r->answer. */
+__attribute__((format(printf, 4, 5))) static void refuse_host(struct preflight *p, int i, int code,
+                                                              const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
     vsnprintf(p->r[i].answer, sizeof(p->r[i].answer), fmt, args);
     va_end(args);
-    drop(p, i, code);
+    exclude_host(p, i, code);
 }
 
-/* Words of a text, which is cut: exactly n. */
-static bool split(char *text, char **words, int n)
+/* Splits a text into exactly n words, in place. */
+static bool split_words(char *text, char **words, int n)
 {
     for (int i = 0; i < n; i++)
         words[i] = strsep(&text, "|");
     return !text && words[n - 1];
 }
 
-static bool take_facts(struct preflight *p, int i)
+static bool read_facts(struct preflight *p, int i)
 {
     struct pp_host_facts *h = &p->out->hosts[i];
     char *w[9];
-    if (!split(p->r[i].answer, w, 9))
+    if (!split_words(p->r[i].answer, w, 9))
         return false;
     snprintf(h->fact[PP_HOST_PROGRAM], sizeof(h->fact[0]), "%s", w[0]);
     snprintf(h->fact[PP_HOST_MPI], sizeof(h->fact[0]), "%s", w[1]);
@@ -144,17 +146,19 @@ static bool take_facts(struct preflight *p, int i)
     return true;
 }
 
-/* peer: what the name means here; "": it is this machine's, or messages go by another network. */
+/* Checks that a host is the one that its name means. peer: the address that the name means here;
+ * "": it is this machine, or messages use another network. */
 static void check_identity(struct preflight *p, int i, const char *peer)
 {
     struct pp_host_facts *h = &p->out->hosts[i];
     char here[64] = "";
     gethostname(here, sizeof(here) - 1);
-    if (peer[0] && !has_word(h->addresses, peer)) {
-        refuse(p, i, PP_ERESOURCE,
-               "on %s the name %s means %s, but the host that the agent reaches has %s and calls "
-               "itself %s; correct /etc/hosts",
-               here, h->name, peer, h->addresses[0] ? h->addresses : "no address", h->calls_itself);
+    if (peer[0] && !list_has_word(h->addresses, peer)) {
+        refuse_host(
+            p, i, PP_ERESOURCE,
+            "on %s the name %s means %s, but the host that the agent reaches has %s and calls "
+            "itself %s; correct /etc/hosts",
+            here, h->name, peer, h->addresses[0] ? h->addresses : "no address", h->calls_itself);
         return;
     }
     for (int k = 0; k < i; k++) {
@@ -163,17 +167,18 @@ static void check_identity(struct preflight *p, int i, const char *peer)
         p->out->one_machine |= one;
         if (one && !o->wrong[0] && strcmp(o->addresses, h->addresses) == 0 &&
             strcmp(o->calls_itself, h->calls_itself) == 0)
-            refuse(p, i, PP_ECONFIG,
-                   "run.hosts: %s and %s are one host (%s, %s); write one of the names, with the "
-                   "ranks of both",
-                   o->name, h->name, h->calls_itself, h->addresses);
+            refuse_host(
+                p, i, PP_ECONFIG,
+                "run.hosts: %s and %s are one host (%s, %s); write one of the names, with the "
+                "ranks of both",
+                o->name, h->name, h->calls_itself, h->addresses);
     }
     if (isalpha((unsigned char)h->name[0]) &&
         strncmp(h->name, h->calls_itself, strcspn(h->name, ".")) != 0 && !h->wrong[0])
         pp_log_info("host %s calls itself %s", h->name, h->calls_itself);
 }
 
-static void start(struct preflight *p)
+static void start_helpers(struct preflight *p)
 {
     int n = p->out->n;
     bool by_name = strcmp(p->cfg->run.network, "auto") == 0;
@@ -183,7 +188,7 @@ static void start(struct preflight *p)
         p->r[i].name = h->name;
         h->here = pp_host_is_here(h->name);
         if (!h->here && pp_route_find(h->name, &route) < 0) {
-            refuse(p, i, PP_ERESOURCE, "%.500s", pp_error_get()->text);
+            refuse_host(p, i, PP_ERESOURCE, "%.500s", pp_error_get()->text);
             continue;
         }
         if (!h->here && by_name) {
@@ -197,15 +202,16 @@ static void start(struct preflight *p)
     for (int i = 0; i < n; i++) {
         if (p->out->hosts[i].wrong[0])
             continue;
-        if (take_facts(p, i))
+        if (read_facts(p, i))
             check_identity(p, i, p->peer[i]);
         else
-            refuse(p, i, PP_ERESOURCE, "it has another version of ppcli; install the same one");
+            refuse_host(p, i, PP_ERESOURCE,
+                        "it has another version of ppcli; install the same one");
     }
 }
 
-/* By which address the messages of the run come to each host: that of its name, or its own in
- * run.network, which this host needs, too. */
+/* Finds the address by which messages of the run reach each host: that of its name, or its own
+ * address in run.network, which this host needs too. */
 static void ask_addresses(struct preflight *p)
 {
     char own[16];
@@ -215,7 +221,7 @@ static void ask_addresses(struct preflight *p)
     if (strcmp(network, "auto") == 0)
         return;
     if (pp_network_find(network, own) < 0)
-        blame(p, PP_ECONFIG, "%s", pp_error_get()->text);
+        report_problem(p, PP_ECONFIG, "%s", pp_error_get()->text);
     ask_all(p, PP_ECONFIG, "address\t%s\n", network);
     for (int i = 0; i < p->out->n; i++)
         snprintf(p->peer[i], sizeof(p->peer[i]), "%.63s", p->r[i].answer);
@@ -229,7 +235,8 @@ static void ask_digest(struct preflight *p, const char *path, enum pp_host_fact 
                  p->r[i].answer);
 }
 
-/* The config file, and the training data; a data set that is made from the seed has no files. */
+/* Asks for the digests of the config file and of the training data; a generated data set has no
+ * files. */
 static void ask_files(struct preflight *p, const char *path)
 {
     char full[PP_PATH_MAX];
@@ -240,7 +247,7 @@ static void ask_files(struct preflight *p, const char *path)
         ask_digest(p, ds->origin, PP_HOST_DATA);
 }
 
-/* What there is of the run on each host. */
+/* Asks for the newest checkpoint of the run on each host. */
 static void ask_newest(struct preflight *p)
 {
     const char *dir = p->cfg->run.dir;
@@ -252,7 +259,7 @@ static void ask_newest(struct preflight *p)
         p->out->hosts[i].newest = p->r[i].good ? atoll(p->r[i].answer) : -1;
 }
 
-/* A file of ours where the run folder will be: who sees it? */
+/* Finds whether all hosts see the run folder, by a file that this host creates there. */
 static void ask_folder(struct preflight *p)
 {
     char dir[PP_PATH_MAX], path[PP_PATH_MAX + 32];
@@ -272,7 +279,7 @@ static void ask_folder(struct preflight *p)
     unlink(path);
     for (int i = 0; i < p->out->n; i++)
         p->out->folder_shared &=
-            p->r[i].good || p->out->hosts[i].wrong[0]; /* of a lost one it is not known */
+            p->r[i].good || p->out->hosts[i].wrong[0]; /* of a lost host it is unknown */
 }
 
 static void compare_hosts(struct preflight *p)
@@ -285,9 +292,9 @@ static void compare_hosts(struct preflight *p)
             continue;
         for (int k = 0; k < PP_HOST_CPU; k++) {
             if (strcmp(a->fact[k], h->fact[k]) != 0)
-                blame(p, PP_ECONFIG,
-                      "%s has another %s (%.14s) than %s (%.14s): make them the same", h->name,
-                      what[k], h->fact[k], a->name, a->fact[k]);
+                report_problem(p, PP_ECONFIG,
+                               "%s has another %s (%.14s) than %s (%.14s): make them the same",
+                               h->name, what[k], h->fact[k], a->name, a->fact[k]);
         }
         if (strcmp(a->fact[PP_HOST_CPU], h->fact[PP_HOST_CPU]) != 0)
             pp_log_warn("%s computes with %s, %s with %s: other bits than on one host", a->name,
@@ -298,29 +305,31 @@ static void compare_hosts(struct preflight *p)
     }
 }
 
-/* What there is to do about a way that is not open. */
-static void blame_way(struct preflight *p, int from, int to, const struct pp_way *w)
+/* Reports a route that does not work, with advice. */
+static void report_route(struct preflight *p, int from, int to, const struct pp_way *w)
 {
     const char *a = p->out->hosts[from].name, *b = p->out->hosts[to].name;
     if (w->state == PP_WAY_NARROW)
-        blame(p, PP_ERESOURCE,
-              "%s does not reach %s: %s; give all interfaces and switches of the network the same "
-              "MTU, or name another network in run.network",
-              a, b, w->wrong);
+        report_problem(
+            p, PP_ERESOURCE,
+            "%s does not reach %s: %s; give all interfaces and switches of the network the same "
+            "MTU, or name another network in run.network",
+            a, b, w->wrong);
     else
-        blame(p, PP_ERESOURCE,
-              "%s does not reach %s: %s; open the ports between all hosts, or name open ones in "
-              "run.ports",
-              a, b, w->wrong);
+        report_problem(
+            p, PP_ERESOURCE,
+            "%s does not reach %s: %s; open the ports between all hosts, or name open ones in "
+            "run.ports",
+            a, b, w->wrong);
 }
 
-static void take_way(struct preflight *p, int from, int to)
+static void read_route(struct preflight *p, int from, int to)
 {
     struct remote *r = &p->r[from];
     struct pp_way *w = &p->out->ways[from * p->out->n + to];
     char *word[7];
     w->state = PP_WAY_OPEN;
-    if (r->good && split(r->answer, word, 7)) {
+    if (r->good && split_words(r->answer, word, 7)) {
         add_network(p, word[0]);
         snprintf(w->from, sizeof(w->from), "%s", word[1]);
         snprintf(w->device, sizeof(w->device), "%s", word[2]);
@@ -339,10 +348,11 @@ static void take_way(struct preflight *p, int from, int to)
         w->state = PP_WAY_CLOSED;
         snprintf(w->wrong, sizeof(w->wrong), "%.300s", r->wrong[0] ? r->wrong : r->answer);
     }
-    blame_way(p, from, to, w);
+    report_route(p, from, to, w);
 }
 
-/* From a machine that is none of the hosts: what it starts there calls it back. */
+/* Checks the routes from a machine that is not one of the hosts: the processes it starts there call
+ * it back. */
 static void reach_from_outside(struct preflight *p, char (*ports)[8 * HOSTS_PORTS])
 {
     for (int i = 0; i < p->out->n; i++)
@@ -350,7 +360,7 @@ static void reach_from_outside(struct preflight *p, char (*ports)[8 * HOSTS_PORT
             return;
     for (int i = 0; i < p->out->n; i++)
         if (ports[i][0] && hosts_reach(p->peer[i], ports[i]) < 0) {
-            refuse(p, i, PP_ERESOURCE, "%.500s", pp_error_get()->text);
+            refuse_host(p, i, PP_ERESOURCE, "%.500s", pp_error_get()->text);
             ports[i][0] = '\0';
         }
 }
@@ -360,7 +370,7 @@ static void ask_ways(struct preflight *p, bool full)
     int n = p->out->n, first = 0, last = 0;
     char(*ports)[8 * HOSTS_PORTS] = pp_alloc((size_t)n, sizeof(*ports));
     if (!ports || pp_ports_parse(p->cfg->run.ports, &first, &last) < 0)
-        blame(p, ports ? PP_ECONFIG : PP_ERESOURCE, "%s", pp_error_get()->text);
+        report_problem(p, ports ? PP_ECONFIG : PP_ERESOURCE, "%s", pp_error_get()->text);
     if (!ports)
         return;
     ask_all(p, PP_ERESOURCE, "listen\t%d\t%d\t%s\n", first, last, p->token);
@@ -375,7 +385,7 @@ static void ask_ways(struct preflight *p, bool full)
         wait_for_all(p, ANSWER_SECONDS, 0);
         for (int i = 0; i < n; i++)
             if (ports[i][0] && ports[(i + k) % n][0])
-                take_way(p, i, (i + k) % n);
+                read_route(p, i, (i + k) % n);
     }
     pp_free(ports);
 }
@@ -385,7 +395,7 @@ static int run_preflight(struct preflight *p, const char *path, bool full)
     uint64_t begun = pp_clock_ns();
     snprintf(p->token, sizeof(p->token), "%016llx",
              (unsigned long long)(begun * 0x9e3779b97f4a7c15ull ^ (uint64_t)getpid()));
-    start(p);
+    start_helpers(p);
     if (full || p->code == 0)
         ask_addresses(p);
     if (full || p->code == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rank that beats, see ppcli/cluster/pulse.h. */
+/* Sends the heartbeats of a rank; see ppcli/cluster/pulse.h. */
 #include "ppcli/cluster/pulse.h"
 
 #include <arpa/inet.h>
@@ -15,8 +15,8 @@
 #include "ppcli/base/base.h"
 #include "beat.h"
 
-#define CONNECT_NS 5000000000u /* until the first answer; some looks of both sides */
-#define REACH_NS 1000000000u   /* until there is a connection; of the first beat: */
+#define CONNECT_NS 5000000000u /* until the first answer */
+#define REACH_NS 1000000000u   /* until there is a connection */
 #define AT_ONCE_MS 50
 #define ADDRESSES_MAX 8
 
@@ -48,16 +48,16 @@ struct pp_pulse {
     struct in_addr addresses[ADDRESSES_MAX];
     int n, next, port, fd;
     bool heard, sure, hurry;
-    char first[PP_HOST_MAX]; /* the host of rank 0, if that listens */
-    bool closed;             /* closed: the last answer was that there is no listener */
+    char first[PP_HOST_MAX]; /* the host of rank 0, if rank 0 listens */
+    bool closed;             /* if closed: the last answer was that there is no listener */
     uint64_t last_ns, connecting_ns, silent_ns;
-    struct beat out; /* under way, from byte `at` on */
+    struct beat out; /* the heartbeat being sent, from byte `at` on */
     size_t at;
     pthread_mutex_t lock;
-    struct beat mine; /* under the lock */
+    struct beat mine; /* protected by the lock */
 };
 
-static int parse(const char *address, struct pp_pulse *p)
+static int parse_address(const char *address, struct pp_pulse *p)
 {
     char words[PP_PULSE_ADDRESS], *rest = words, *word;
     unsigned long long token = 0;
@@ -70,8 +70,8 @@ static int parse(const char *address, struct pp_pulse *p)
     return p->n > 0 ? 0 : pp_fail(PP_EFORMAT, PP_PULSE_ENV ": '%s' has no IP address", address);
 }
 
-/* Connects, or looks whether it is connected. The addresses are tried in turn. */
-static void reach(struct pp_pulse *p, uint64_t dt)
+/* Connects, or checks the connection. Tries the addresses one after the other. */
+static void reach_listener(struct pp_pulse *p, uint64_t dt)
 {
     struct sockaddr_in to;
     socklen_t bytes = sizeof(to);
@@ -107,7 +107,7 @@ static void beat_at_once(struct pp_pulse *p)
 {
     for (int i = 0; i < p->n; i++) {
         p->connecting_ns = CONNECT_NS;
-        reach(p, 0);
+        reach_listener(p, 0);
         struct pollfd up = {.fd = p->fd, .events = POLLOUT};
         (void)poll(&up, 1, AT_ONCE_MS);
         send_beat(p);
@@ -129,7 +129,7 @@ int pp_pulse_open(const char *address, int rank, double timeout, const char *fir
     p->mine = (struct beat){.pid = getpid(), .rank = rank, .timeout_ns = (uint64_t)(timeout * 1e9)};
     pp_host_name(p->mine.host);
     pthread_mutex_init(&p->lock, NULL);
-    int rc = parse(address, p);
+    int rc = parse_address(address, p);
     if (rc < 0)
         pp_pulse_close(&p);
     else
@@ -144,7 +144,7 @@ void pp_pulse_close(struct pp_pulse **pulse)
     if (!p)
         return;
     p->mine.over = 1;
-    for (int k = 0; k < 2; k++) /* the rest of one, and this */
+    for (int k = 0; k < 2; k++) /* the rest of a heartbeat, and the last one */
         send_beat(p);
     beat_drop(&p->fd);
     pthread_mutex_destroy(&p->lock);
@@ -169,8 +169,8 @@ void pp_pulse_hurry(struct pp_pulse *p)
         p->hurry = true;
 }
 
-/* Nothing comes from the listener. */
-static void say_lost(const struct pp_pulse *p, char text[PP_PULSE_TEXT])
+/* Describes a listener that does not answer. */
+static void describe_lost_listener(const struct pp_pulse *p, char text[PP_PULSE_TEXT])
 {
     const char *what = p->mine.what[0] ? p->mine.what : "set-up";
     double seconds = (double)p->silent_ns * 1e-9;
@@ -200,7 +200,7 @@ enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
     if (!p)
         return PP_PULSE_WELL;
     uint64_t dt = beat_passed(&p->last_ns);
-    reach(p, dt);
+    reach_listener(p, dt);
     p->silent_ns += p->heard || p->sure ? dt : 0;
     ssize_t n;
     while ((n = recv(p->fd, answers, sizeof(answers), 0)) > 0) {
@@ -215,11 +215,11 @@ enum pp_pulse_news pp_pulse_beat(struct pp_pulse *p, char text[PP_PULSE_TEXT])
     if (gone && p->heard && p->mine.rank == PP_PULSE_KEEPER)
         return PP_PULSE_END;
     if (gone)
-        p->connecting_ns = CONNECT_NS; /* refused: the next address */
+        p->connecting_ns = CONNECT_NS; /* refused: try the next address */
     send_beat(p);
     uint64_t limit = p->hurry && p->heard && p->closed ? 0 : p->mine.timeout_ns / 8 * 9;
     if (p->silent_ns <= (p->heard ? limit : BEAT_COME_NS(limit)) + BEAT_MARGIN_NS)
         return PP_PULSE_WELL;
-    say_lost(p, text);
+    describe_lost_listener(p, text);
     return PP_PULSE_LOST;
 }

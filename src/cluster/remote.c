@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Helpers on other hosts, from the side that asks. Everything has a deadline: a host that is down and
- * an agent that waits for a password are the ordinary case here. */
+/* Asks helpers on other hosts. Everything has a deadline, because hosts that are down and agents
+ * that wait for a password are common. */
 #include "hosts.h"
 
 #include <fcntl.h>
@@ -17,11 +17,11 @@
 #include "ppcli/base/cores.h"
 
 #define WORDS_MAX 64
-#define LINE_MAX_BYTES 32768 /* of all that the agent carries */
+#define LINE_MAX_BYTES 32768 /* all that the agent carries */
 
 extern char **environ;
 
-/* Adds a word for the shell on the other side, if it fits. */
+/* Adds a word, quoted for the remote shell, if it fits. */
 static void add_word(char *to, size_t bytes, const char *word)
 {
     size_t n = strlen(to);
@@ -31,12 +31,12 @@ static void add_word(char *to, size_t bytes, const char *word)
     pp_text_add(to, bytes, " ");
 }
 
-/* What args point into. */
+/* Text that args point into. */
 struct carried {
     char line[LINE_MAX_BYTES], words[PP_TEXT_MAX];
 };
 
-/* What starts a helper: args[WORDS_MAX]. */
+/* Makes the command that starts a helper: args[WORDS_MAX]. */
 static void set_words(const char *host, const char *agent, const char *exe, struct carried *c,
                       const char **args)
 {
@@ -71,7 +71,7 @@ void remote_start(struct remote *r, const char *agent, bool here)
     struct carried c;
     sigset_t none;
     sigemptyset(&none);
-    signal(SIGPIPE, SIG_DFL); /* for an agent */
+    signal(SIGPIPE, SIG_DFL); /* for the agent */
     bool fine = readlink("/proc/self/exe", exe, sizeof(exe) - 1) > 0 && pipe2(in, O_CLOEXEC) == 0 &&
                 pipe2(out, O_CLOEXEC) == 0;
     int rc = fine ? 0 : pp_fail_errno(PP_ERESOURCE, "cannot start a process");
@@ -88,12 +88,12 @@ void remote_start(struct remote *r, const char *agent, bool here)
     r->from = out[0];
 }
 
-/* A line of the helper, or of its agent or a login. */
+/* Reads a line of the helper, or of its agent or a login shell. */
 static void take_helper_line(struct remote *r, char *line)
 {
     bool good = strncmp(line, HOSTS_GOOD, 4) == 0;
     char *text = NULL;
-    line[strcspn(line, "\r")] = '\0'; /* ssh ends lines as a terminal wants them */
+    line[strcspn(line, "\r")] = '\0'; /* ssh may end lines as for a terminal */
     if (!good && strncmp(line, HOSTS_BAD, 4) != 0) {
         if (line[strspn(line, " \t")])
             pp_text_shown(line, r->last, sizeof(r->last));
@@ -129,7 +129,7 @@ static void take_answer(struct remote *r)
     r->used = strlen(line);
     memmove(r->text, line, r->used + 1);
     if (r->used + 1 == sizeof(r->text))
-        r->used = 0; /* no line of ours is so long */
+        r->used = 0; /* no answer is that long */
 }
 
 void remote_ask(struct remote *r, int n, double seconds)
@@ -140,7 +140,7 @@ void remote_ask(struct remote *r, int n, double seconds)
         r[i].answer[0] = '\0';
         r[i].asked = r[i].question[0] && !r[i].wrong[0];
         r[i].asked_ns = pp_clock_ns();
-        if (r[i].asked) /* one that has ended is found below */
+        if (r[i].asked) /* a helper that has ended is found below */
             (void)!write(r[i].to, r[i].question, strlen(r[i].question));
         r[i].question[0] = '\0';
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A run that is started again when it loses a rank, a host or mpirun: from the newest checkpoint that a
- * host has, on the hosts that answer, and where places are missing in the shape that ppcli tune would
- * take. Each try is the user's command line with a few words added; of two for one key the last counts.
+ * Starts a run again when it loses a rank, a host or mpirun: from the newest checkpoint that a host
+ * has, on the hosts that answer, and if there are too few places, divided as ppcli tune would
+ * divide it. Each try has the user's command line with a few words added; of two values for one key
+ * the last counts.
  */
 #include "tries.h"
 
@@ -23,7 +24,7 @@
 #define MEASURE_S 1.0
 #define KEYS_MAX 32 /* that a try may change */
 
-struct again {
+struct retry {
     struct pp_config now; /* of this try */
     const struct pp_config *cfg;
     const char *from;                  /* --resume; NULL: not given */
@@ -36,16 +37,17 @@ struct again {
     const char *words[KEYS_MAX + 8]; /* after the user's own; NULL-terminated */
 };
 
-/* Whether another try may end better. A full disk would be as full, and the run may be complete. */
-static bool may_help(int rc, const struct launch_end *end, int tried)
+/* Whether another try may succeed. A full disk would still be full, and a complete run needs no
+ * try. */
+static bool can_retry(int rc, const struct launch_end *end, int tried)
 {
     int code = rc < 0 ? rc : -end->code;
     return !end->asked && (code == PP_ELOST || (code == PP_EIO && !end->full) ||
                            (rc == PP_ERESOURCE && (end->started || tried > 0)));
 }
 
-/* All tries write into one folder. */
-static int name_folder(struct again *a, const char *name)
+/* Names one run folder for all tries. */
+static int name_run_folder(struct retry *a, const char *name)
 {
     if (strcmp(a->cfg->run.dir, "auto") == 0 && !a->from)
         PP_TRY(pp_run_dir_name(name, a->now.run.dir));
@@ -53,9 +55,9 @@ static int name_folder(struct again *a, const char *name)
     return 0;
 }
 
-/* The config that a run writes into its folder before anything else; *out all zero where this machine
- * sees none. */
-static void stat_config(const struct again *a, struct stat *out)
+/* Reads the state of the config that a run writes into its folder first; *out is all zero if this
+ * machine sees none. */
+static void stat_run_config(const struct retry *a, struct stat *out)
 {
     char path[PP_PATH_MAX];
     memset(out, 0, sizeof(*out));
@@ -64,12 +66,12 @@ static void stat_config(const struct again *a, struct stat *out)
     pp_error_clear();
 }
 
-/* Has one of the tries made the run folder its own? Until then what lies there is another run's. Of a
- * folder that only other hosts see, it counts as taken once rank 0 has begun. */
-static void note_taken(struct again *a, const struct launch_end *end)
+/* Notes whether a try has taken the run folder; until then the files in it are another run's. A
+ * folder that only other hosts see counts as taken once rank 0 has begun. */
+static void note_taken(struct retry *a, const struct launch_end *end)
 {
     struct stat st;
-    stat_config(a, &st);
+    stat_run_config(a, &st);
     bool is_new = st.st_ino != 0 &&
                   (st.st_ino != a->before.st_ino || st.st_mtim.tv_sec != a->before.st_mtim.tv_sec ||
                    st.st_mtim.tv_nsec != a->before.st_mtim.tv_nsec);
@@ -101,7 +103,7 @@ int hosts_set_links(struct pp_costs *c, const struct pp_hosts *hosts, const stru
 
 /* The shape that ppcli tune would take of at most so many stages; PP_ECONFIG: there is none.
  * Micro-batches stay: the bits depend on them. */
-static int search_shape(struct again *a, const struct pp_hosts *hosts, const struct pp_preflight *p,
+static int search_shape(struct retry *a, const struct pp_hosts *hosts, const struct pp_preflight *p,
                         int most)
 {
     PP_TAKE(struct pp_division, shapes, most);
@@ -136,9 +138,10 @@ static int search_shape(struct again *a, const struct pp_hosts *hosts, const str
     return 0;
 }
 
-/* Replicas stay as they are as long as it goes: with others the sums over them have other bits. */
-static int fit(struct again *a, const struct pp_hosts *hosts, const struct pp_preflight *p,
-               int places)
+/* Fits the run to the remaining places. Keeps the number of replicas as long as possible, because
+ * with another number the sums over them have other bits. */
+static int fit_to_places(struct retry *a, const struct pp_hosts *hosts,
+                         const struct pp_preflight *p, int places)
 {
     int stages = a->cfg->pipeline.stages, d = a->cfg->pipeline.replicas;
     a->now.pipeline = a->cfg->pipeline;
@@ -157,8 +160,9 @@ static int fit(struct again *a, const struct pp_hosts *hosts, const struct pp_pr
                : pp_fail(PP_ELOST, "the remaining hosts cannot continue the run: %s", why.text);
 }
 
-/* Which hosts answer, and what can run on them. PP_ELOST: nothing. says: and who does not answer. */
-static int choose_hosts(struct again *a, const char *word, bool says)
+/* Finds the hosts that answer, and what can run on them. PP_ELOST: nothing can. says: warn about
+ * hosts that do not answer. */
+static int choose_hosts(struct retry *a, const char *word, bool says)
 {
     static struct pp_hosts hosts; /* too large for a small stack */
     PP_OWN(pp_preflight_fini) struct pp_preflight p = {0};
@@ -177,10 +181,10 @@ static int choose_hosts(struct again *a, const char *word, bool says)
         if (!h->wrong[0] && h->newest > a->step)
             a->step = h->newest;
     }
-    int rc = fit(a, &hosts, &p, places);
+    int rc = fit_to_places(a, &hosts, &p, places);
     left = a->now.pipeline.stages * a->now.pipeline.replicas;
     for (out[0] = '\0'; rc == 0 && left > 0; used_hosts++) {
-        int best = -1; /* who has the newest checkpoint is among them */
+        int best = -1; /* the host with the newest checkpoint is among them */
         for (int i = 0; i < hosts.n; i++)
             if (hosts.items[i].ranks > 0 && (best < 0 || p.hosts[i].newest > p.hosts[best].newest))
                 best = i;
@@ -200,8 +204,8 @@ static int fail_between_tries(void)
     return pp_fail(PP_ESTOPPED, "between two tries; continue with the same command and --resume");
 }
 
-/* PP_ESTOPPED when the user does not want to wait for the next try. */
-static int wait_for(const struct again *a, int seconds)
+/* Waits. PP_ESTOPPED if the user asked to end. */
+static int wait_seconds(const struct retry *a, int seconds)
 {
     for (int k = 0; k < 10 * seconds; k++) {
         if (*a->stop != 0)
@@ -211,8 +215,9 @@ static int wait_for(const struct again *a, int seconds)
     return 0;
 }
 
-/* Hosts come back: as long as they are too few for the run they are asked again. *seconds: what passes. */
-static int wait_for_hosts(struct again *a, const char *word, double *seconds)
+/* Asks the hosts repeatedly, as long as they are too few for the run, because hosts may come back.
+ * *seconds: increased by the time waited. */
+static int wait_for_hosts(struct retry *a, const char *word, double *seconds)
 {
     const double limit = a->cfg->run.host_wait;
     uint64_t begun = pp_clock_ns();
@@ -228,12 +233,12 @@ static int wait_for_hosts(struct again *a, const char *word, double *seconds)
         if (asked == 0)
             pp_log_warn("%s; asking the hosts again for up to %.3g s (run.host_wait)",
                         pp_error_get()->text, limit);
-        PP_TRY(wait_for(a, passed < ASK_OFTEN_S ? 1 : ASK_EVERY_S));
+        PP_TRY(wait_seconds(a, passed < ASK_OFTEN_S ? 1 : ASK_EVERY_S));
     }
 }
 
-/* Words for the keys that a try has other values of. */
-static int set_keys(struct again *a, int n)
+/* Adds words for the keys that have another value in this try. */
+static int add_changed_keys(struct retry *a, int n)
 {
     static char value[PP_CUT_MAX], given[PP_CUT_MAX];
     for (int k = 0, i = 0; k < pp_config_key_count() && i < KEYS_MAX; k++) {
@@ -250,7 +255,7 @@ static int set_keys(struct again *a, int n)
     return n;
 }
 
-static void set_words(struct again *a)
+static void set_try_words(struct retry *a)
 {
     const struct pp_config *c = &a->now;
     int n = 0;
@@ -258,7 +263,7 @@ static void set_words(struct again *a)
         a->words[n++] = a->dir;
     if (a->resume[0])
         a->words[n++] = a->resume;
-    n = set_keys(a, n);
+    n = add_changed_keys(a, n);
     if (c->run.hosts[0]) {
         snprintf(a->hosts, sizeof(a->hosts), "--hosts=%s", c->run.hosts);
         a->words[n++] = a->hosts;
@@ -266,25 +271,25 @@ static void set_words(struct again *a)
     a->words[n] = NULL;
 }
 
-/* How the next try begins, after the user's own words. */
-static void choose_beginning(struct again *a)
+/* Chooses how the next try begins, after the user's own words. */
+static void choose_beginning(struct retry *a)
 {
-    /* An explicit beginning counts until there is a checkpoint of this run. */
+    /* The user's explicit beginning counts until this run has a checkpoint. */
     bool named = a->from && strcmp(a->from, "auto") != 0;
     snprintf(a->resume, sizeof(a->resume), "%s",
              !a->now.run.dir[0] || !a->taken ? ""
              : a->step < 0 && named          ? "--overwrite"
                                              : "--resume=auto");
     if (!a->taken && (named || !a->from))
-        a->step = -1; /* what is there is not of this run */
+        a->step = -1; /* the checkpoints there are another run's */
 }
 
-static int prepare_next(struct again *a, const char *word, int tried)
+static int prepare_next(struct retry *a, const char *word, int tried)
 {
     int wait = tried < 6 ? 1 << tried : WAIT_MAX_S, n = 0;
     double seconds = wait;
     int64_t *steps = NULL;
-    PP_TRY(wait_for(a, wait));
+    PP_TRY(wait_seconds(a, wait));
     a->step = pp_ckpt_list(a->now.run.dir, &steps, &n) == 0 && n > 0 ? steps[0] : -1;
     pp_free(steps);
     if (a->cfg->run.hosts[0])
@@ -300,8 +305,8 @@ static int prepare_next(struct again *a, const char *word, int tried)
                 fewer ? " of " : "", fewer ? a->now.pipeline.schedule : "",
                 a->now.run.hosts[0] ? " on " : "", a->now.run.hosts,
                 a->now.pipeline.replicas == a->cfg->pipeline.replicas
-                    ? "the weights will be those of a run that nothing disturbs"
-                    : "with fewer replicas the last bits of the weights will be others");
+                    ? "the weights will be those of an undisturbed run"
+                    : "with fewer replicas the last bits of the weights will differ");
     return 0;
 }
 
@@ -309,22 +314,22 @@ int pp_launch_retry(const struct pp_config *cfg, const char *word, const char *f
                     const volatile sig_atomic_t *stop)
 {
     struct launch_end end = {0};
-    struct again *a;
+    struct retry *a;
     PP_ALLOC(a, 1);
     a->now = *cfg;
     a->cfg = cfg;
     a->from = from;
     a->stop = stop;
     int rc = pp_config_pin(cfg, word); /* all tries are one run */
-    rc = rc < 0 ? rc : name_folder(a, pp_config_name(cfg));
-    stat_config(a, &a->before);
+    rc = rc < 0 ? rc : name_run_folder(a, pp_config_name(cfg));
+    stat_run_config(a, &a->before);
     for (int tried = 0; rc == 0; tried++) {
-        set_words(a);
+        set_try_words(a);
         rc = launch_once(&a->now, word, a->now.pipeline.stages * a->now.pipeline.replicas, a->words,
                          &end);
         if (rc == PP_ESTOPPED && tried > 0)
             rc = fail_between_tries();
-        if (tried == cfg->run.retries || !may_help(rc, &end, tried))
+        if (tried == cfg->run.retries || !can_retry(rc, &end, tried))
             break;
         if (rc < 0)
             pp_log_warn("%s", pp_error_get()->text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The only place where signals are caught; a handler's notes are the one state that must be global.
- */
+/* Catches signals, in the only place of ppcli. The notes of a handler are the only state that must
+ * be global. */
 
 #include "ppcli/cluster/launch.h"
 
@@ -15,10 +15,10 @@
 #include "ppcli/base/base.h"
 #include "ppcli/base/cores.h"
 
-static const char *tells; /* to the user at the first INT; NULL: nothing */
-static int asked_fd = -1; /* of PP_SUPERVISE_ASKED; -1: none on this host */
+static const char *tells; /* printed at the first INT; NULL: nothing */
+static int asked_fd = -1; /* the file PP_SUPERVISE_ASKED; -1: not on this host */
 
-/* Which signal the user sent to the parent of mpirun, when this USR1 comes from there. */
+/* Returns the signal that the user sent to the parent of mpirun, if this USR1 comes from there. */
 static int sent_by_user(int number)
 {
     int asked = 0, before = errno;
@@ -27,7 +27,7 @@ static int sent_by_user(int number)
     return read && (asked == SIGTERM || asked == SIGINT || asked == SIGHUP) ? asked : number;
 }
 
-/* The signal takes its usual effect when the handler returns; nothing half written stays behind. */
+/* Ends the process by the signal when the handler returns, without leaving temporary files. */
 static void end_by(int number)
 {
     pp_io_remove_temporary();
@@ -35,7 +35,7 @@ static void end_by(int number)
     raise(number);
 }
 
-/* Rank threads read what the handler writes: volatile is for the thread that is interrupted. */
+/* Notes a signal. Atomic, because threads of ranks read what the handler writes. */
 static void note_signal(int number)
 {
     if (number == SIGUSR2) {
@@ -76,7 +76,7 @@ bool pp_last_words_first(void)
     return said == 0;
 }
 
-/* The first n of them; those that are ignored stay so. */
+/* Sets the handler of the first n signals; ignored ones stay ignored. */
 static void handle_signals(void (*handler)(int), int n)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The batch script of a run on a Slurm cluster: a template, where @WORD@ stands for a value that is made
- * here; a line whose value is missing is left out.
+ * Writes the batch script of a run on a Slurm cluster from a template: @WORD@ stands for a value,
+ * and a line whose value is missing is left out.
  */
 #include "ppcli/cluster/launch.h"
 
@@ -16,8 +16,9 @@
 
 #define PLAIN "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789.,_-"
 
-/* The forms that sbatch takes: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. 0: none of them. */
-static int64_t seconds_of(const char *text)
+/* Parses sbatch's forms of a time: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S. Returns seconds; 0: none of
+ * these. */
+static int64_t parse_slurm_time(const char *text)
 {
     static const int units[] = {86400, 3600, 60, 1};
     const char *p = text;
@@ -40,26 +41,25 @@ static int64_t seconds_of(const char *text)
     return sum;
 }
 
-static int check_word(const char *option, const char *text)
+static int check_slurm_name(const char *option, const char *text)
 {
     return !text || (text[0] && text[strspn(text, PLAIN)] == '\0')
                ? 0
                : pp_fail(PP_EUSAGE, "%s: '%s' is not a name that Slurm accepts", option, text);
 }
 
-/* Ranks over nodes, and the time. */
 int pp_slurm_check(const struct pp_config *cfg, struct pp_slurm_job *j)
 {
     int64_t ranks = (int64_t)cfg->pipeline.stages * cfg->pipeline.replicas;
-    int64_t seconds = j->time ? seconds_of(j->time) : 0;
+    int64_t seconds = j->time ? parse_slurm_time(j->time) : 0;
     if (seconds <= 0) {
         return pp_fail(PP_EUSAGE,
                        "--time %s: give the limit of a job as Slurm has it: 90 "
                        "(minutes), 1:30:00 or 2-12 (days-hours)",
                        j->time ? j->time : "is missing");
     }
-    PP_TRY(check_word("--partition", j->partition));
-    PP_TRY(check_word("--account", j->account));
+    PP_TRY(check_slurm_name("--partition", j->partition));
+    PP_TRY(check_slurm_name("--account", j->account));
     if (j->nodes < 0 || j->ranks < 0 || j->save < 0)
         return pp_fail(PP_EUSAGE, "--nodes, --ranks-per-node and --save are at least 1");
     if (!j->nodes)
@@ -84,16 +84,16 @@ int pp_slurm_check(const struct pp_config *cfg, struct pp_slurm_job *j)
 
 /* ---- the script */
 
-struct value {
+struct template_value {
     const char *name;
-    int number;       /* 0: none */
-    const char *text; /* NULL: none */
-    bool quoted;      /* as one word of a shell */
+    int number;       /* 0: missing */
+    const char *text; /* NULL: missing */
+    bool quoted;      /* as one word for a shell */
     const struct pp_config
         *settings; /* with what the command line said of it; NULL: text or number */
 };
 
-static void quote(FILE *f, const char *text)
+static void print_quoted(FILE *f, const char *text)
 {
     fputc('\'', f);
     for (; *text; text++)
@@ -101,23 +101,24 @@ static void quote(FILE *f, const char *text)
     fputc('\'', f);
 }
 
-/* What --set and its like said goes into the job. */
+/* Writes the settings of the command line into the job's command. */
 static void put_settings(const struct pp_config *cfg, const struct pp_settings *s, FILE *f)
 {
     for (int i = 0; i < s->n; i++) {
         if (strcmp(s->items[i].key, "run.dir") == 0)
             continue;
         fprintf(f, " \\\n        --set %s=", s->items[i].key);
-        quote(f, s->items[i].value);
+        print_quoted(f, s->items[i].value);
     }
     if (cfg->run.launch != PP_LAUNCH_AUTO)
-        fputs(" \\\n        --set run.launch=auto", f); /* srun has launched */
+        fputs(" \\\n        --set run.launch=auto", f); /* srun is the launcher */
 }
 
-/* The value of the @WORD@ at p; NULL: none begins here. */
-static const struct value *value_at(const char *p, const struct value *values)
+/* Returns the value of the @WORD@ at p; NULL: there is none. */
+static const struct template_value *find_template_value(const char *p,
+                                                        const struct template_value *values)
 {
-    for (const struct value *v = values; *p == '@' && v->name; v++) {
+    for (const struct template_value *v = values; *p == '@' && v->name; v++) {
         size_t n = strlen(v->name);
         if (strncmp(p + 1, v->name, n) == 0 && p[n + 1] == '@')
             return v;
@@ -125,22 +126,23 @@ static const struct value *value_at(const char *p, const struct value *values)
     return NULL;
 }
 
-static void print_script(const char *template, const struct value *values,
+static void print_script(const char *template, const struct template_value *values,
                          const struct pp_settings *settings, FILE *f)
 {
     for (const char *line = template, *end; *line; line = end) {
-        const struct value *v;
+        const struct template_value *v;
         bool whole = true;
         end = strchr(line, '\n') + 1;
         for (const char *p = line; p < end; p++)
-            whole = whole && (!(v = value_at(p, values)) || v->number || v->text || v->settings);
+            whole = whole &&
+                    (!(v = find_template_value(p, values)) || v->number || v->text || v->settings);
         for (const char *p = line; whole && p < end; p++) {
-            if (!(v = value_at(p, values)))
+            if (!(v = find_template_value(p, values)))
                 fputc(*p, f);
             else if (v->settings)
                 put_settings(v->settings, settings, f);
             else if (v->quoted)
-                quote(f, v->text);
+                print_quoted(f, v->text);
             else
                 v->text ? fputs(v->text, f) : fprintf(f, "%d", v->number);
             p += v ? strlen(v->name) + 1 : 0;
@@ -161,7 +163,7 @@ int pp_slurm_write(const struct pp_config *cfg, const struct pp_slurm_job *j, co
     for (char *p = name; *(p += strspn(p, PLAIN));)
         *p = '_';
     PP_TRY(out ? pp_file_create(out, &w) : 0);
-    const struct value values[] = {
+    const struct template_value values[] = {
         {"stages", .number = cfg->pipeline.stages},
         {"replicas", .number = cfg->pipeline.replicas},
         {"nodes", .number = j->nodes},

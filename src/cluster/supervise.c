@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Signals are taken one by one where this process waits anyway: no handler, no race with the end of
- * the child. What the user sent is left in a word of memory that the ranks can read, because mpirun
- * passes on nothing but that it was USR1. */
+/* Runs mpirun as a child. Signals are received one at a time where this process waits: no handler,
+ * and no race with the end of the child. The user's signal is stored in memory that the ranks can
+ * read, because mpirun passes on only USR1. */
 
 #include "asker.h"
 #include "leftovers.h"
@@ -24,18 +24,19 @@
 #include "ppcli/base/cores.h"
 #include "ppcli/comm/transport.h"
 
-/* mpirun forgets a USR1 that comes before it has started its ranks: it is asked again. And it may
- * stand still in its own end (4.1.4, of a job that lost a rank): looked at as often. */
-#define LOOKS 4 /* a second */
-/* Seconds in which mpirun has no rank: before it has started one, here or on hosts, and after. */
+/* mpirun forgets a USR1 that comes before it has started its ranks, so it is sent again. It may
+ * also hang at its own end (4.1.4, of a job that lost a rank), so it is checked as often. */
+#define LOOKS 4 /* checks per second */
+/* Seconds in which mpirun may have no rank: before it has started one, here or on hosts, and
+ * after. */
 #define EMPTY_BEFORE 120
 #define EMPTY_HOSTS 60
-#define EMPTY_ASK 8    /* on hosts: then they are asked whether they are there */
-#define EMPTY_WRONG 10 /* before, when it complains */
+#define EMPTY_ASK 8    /* on hosts: after this time they are asked whether they answer */
+#define EMPTY_WRONG 10 /* before a rank has started, if mpirun complains */
 #define EMPTY_AFTER 10
-#define END_S 2 /* for mpirun when a rank is lost, and for an orted when mpirun is */
+#define END_S 2 /* time for mpirun after a rank is lost, and for an orted after mpirun is lost */
 
-/* What was ignored on purpose (nohup, a shell's background job) stays ignored. */
+/* Signals that are ignored on purpose (nohup, a shell's background job) stay ignored. */
 static void add_waited(int number, sigset_t *set)
 {
     struct sigaction now;
@@ -46,15 +47,16 @@ static void add_waited(int number, sigset_t *set)
 static void waited_signals(sigset_t *out)
 {
     static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
-    signal(SIGCHLD, SIG_DFL); /* whose end is waited for */
+    signal(SIGCHLD, SIG_DFL); /* so that the end of children can be waited for */
     sigemptyset(out);
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         add_waited(numbers[i], out);
 }
 
-/* The signals at which mpirun kills its ranks before they could save. It is started with these blocked,
- * because whoever ends a service, a job or a machine sends them to all processes. The ranks are not: mpirun
- * unblocks all signals in them, pp_supervise_started() those that another MPI has left. */
+/* Signals at which mpirun kills its ranks before they could save. mpirun is started with them
+ * blocked, because whoever stops a service, a job or a machine sends them to all processes. The
+ * ranks do not have them blocked: mpirun unblocks all signals in them, and pp_supervise_started()
+ * does so for another MPI. */
 static const int fatal[] = {SIGTERM, SIGINT, SIGHUP};
 
 static sigset_t with_fatal(const sigset_t *set)
@@ -65,7 +67,7 @@ static sigset_t with_fatal(const sigset_t *set)
     return out;
 }
 
-/* The first fatal signal that waits in a process, which has it blocked; 0: none. */
+/* Returns the first fatal signal that is pending in a process, which has it blocked; 0: none. */
 static int pending_fatal(pid_t pid)
 {
     char path[64], line[128];
@@ -85,15 +87,16 @@ static int pending_fatal(pid_t pid)
 
 /* ---- its standard output */
 
-#define RELAY_SECONDS 5 /* for what is still in the pipe when it has ended */
+#define RELAY_SECONDS 5 /* for what is left in the pipe when mpirun has ended */
 
 struct relay {
     int from;
     atomic_bool started;
 };
 
-/* Until nobody can write any more. stdout remembers what failed; a run outlives its reader. */
-static void *relay(void *arg)
+/* Thread: copies the pipe to stdout until it is closed. stdout remembers write errors; a run
+ * outlives its reader. */
+static void *relay_stdout(void *arg)
 {
     struct relay *r = arg;
     char block[4096];
@@ -105,7 +108,7 @@ static void *relay(void *arg)
     return NULL;
 }
 
-/* Whether the thread has ended: if not, what it reads and writes is its own for good. */
+/* Whether the thread has ended. If not, it keeps what it reads and writes for good. */
 static bool end_relay(pthread_t thread, int from)
 {
     struct timespec end;
@@ -115,14 +118,14 @@ static bool end_relay(pthread_t thread, int from)
     if (ended)
         close(from);
     else
-        pthread_detach(thread); /* something that mpirun left behind holds the pipe */
+        pthread_detach(thread); /* a process that mpirun left behind holds the pipe */
     return ended;
 }
 
 /* ---- its life */
 
-/* A process that `pid` has started and that lives; 0: none, -1: the kernel does not tell. */
-static pid_t child_of(pid_t pid)
+/* Returns a living child of `pid`; 0: none, -1: the kernel does not tell. */
+static pid_t find_child(pid_t pid)
 {
     char path[64];
     long child = 0;
@@ -136,7 +139,7 @@ static pid_t child_of(pid_t pid)
     return (pid_t)child;
 }
 
-/* Whether a process has this in its environment. */
+/* Whether a process has this variable in its environment. */
 static bool has_variable(pid_t pid, const char *name, const char *value)
 {
     char path[64], *word = NULL;
@@ -152,7 +155,7 @@ static bool has_variable(pid_t pid, const char *name, const char *value)
     return found;
 }
 
-/* Whether it is the guard of a keeper, which ends by itself when it has removed files. */
+/* Whether a process is the guard of a keeper, which ends by itself when it has removed files. */
 static bool is_guard(pid_t pid)
 {
     char path[64], name[32] = "";
@@ -164,8 +167,8 @@ static bool is_guard(pid_t pid)
     return is;
 }
 
-/* A child of this process that mpirun has left behind; 0: none. The program that was this process before
- * exec may have had children, which are none of ours: mpirun's have our variable. */
+/* Returns a child of this process that mpirun has left behind; 0: none. Children of the program
+ * that this process was before exec do not count: only mpirun's have our variable. */
 static pid_t find_orphan(void)
 {
     char path[64];
@@ -182,8 +185,9 @@ static pid_t find_orphan(void)
     return found ? (pid_t)child : 0;
 }
 
-/* What mpirun left behind is ours (supervise() asks the kernel for that). The agent of a host that is
- * cut off would wait for it a quarter of an hour, and hold what our own output goes to. */
+/* Kills what mpirun left behind, which the kernel gives to this process (supervise() asks for
+ * that). The agent of a host that is cut off would wait a quarter of an hour and keep our output
+ * open. */
 static void end_orphans(void)
 {
     for (pid_t orphan; (orphan = find_orphan()) > 0;) {
@@ -194,25 +198,25 @@ static void end_orphans(void)
         ;
 }
 
-/* This process by the signal itself, as without mpirun. */
-static void end_by(int number, const sigset_t *waited)
+/* Ends this process by the signal itself, as without mpirun. */
+static void end_by_signal(int number, const sigset_t *waited)
 {
     signal(number, SIG_DFL);
     raise(number);
     sigprocmask(SIG_UNBLOCK, waited, NULL);
 }
 
-/* The user does not want to wait. */
+/* Ends the run at once: the user does not want to wait. */
 static void end_at_once(pid_t child, const sigset_t *waited)
 {
     kill(-child, SIGKILL); /* its ranks die with it */
     waitpid(child, NULL, 0);
-    end_by(SIGINT, waited);
+    end_by_signal(SIGINT, waited);
 }
 
-/* The file of PP_SUPERVISE_ASKED. -1 where there is none: the ranks then say SIGUSR1, which is what they
- * got, as those on other hosts do. */
-static int make_word(void)
+/* Creates the file of PP_SUPERVISE_ASKED; -1 on failure: the ranks then report SIGUSR1, as ranks on
+ * other hosts do. */
+static int make_asked_file(void)
 {
     int fd = memfd_create(PP_SUPERVISE_FILE, MFD_CLOEXEC);
     char path[64];
@@ -232,33 +236,33 @@ void pp_supervise_started(void)
         (void)!write(STDOUT_FILENO, PP_RANK_MARK, strlen(PP_RANK_MARK));
 }
 
-/* The child, and whether it has ranks. */
+/* The mpirun child and its state. */
 struct mpirun {
     pid_t pid;
     bool had_ranks, hangs;
-    int empty; /* looks in a row */
+    int empty; /* successive checks without a rank */
     struct pp_listener *listener;
     struct asker asker;
-    bool host_lost;           /* it says so */
-    int ending;               /* looks since a rank was found lost; 0: none was */
-    char lost[PP_PULSE_TEXT]; /* which, and how */
-    /* Of this try: the threads that read its stdout and stderr may outlive it, see end_relay(). */
+    bool host_lost;           /* the asker reports it */
+    int ending;               /* checks since a rank was found lost; 0: no rank is lost */
+    char lost[PP_PULSE_TEXT]; /* which rank is lost, and how */
+    /* Of this try: the threads that read stdout and stderr may outlive it, see end_relay(). */
     struct relay *relay; /* its `started`: rank 0 has begun; a child may be an agent */
     struct pp_complaints *complaints;
     pthread_t relayer, complainer;
     bool relays, complains;
     int ends[2], errors[2]; /* the pipes */
     sigset_t waited, before;
-    int word;       /* of make_word() */
-    pid_t guard;    /* of pp_guard_start() */
-    int guarded;    /* holds it */
-    int stop, asks; /* the first signal of the user; looks since then */
+    int word;       /* file of make_asked_file() */
+    pid_t guard;    /* process of pp_guard_start() */
+    int guarded;    /* pipe that keeps the guard waiting */
+    int stop, asks; /* the user's first signal; checks since then */
     int status;     /* of waitpid() */
 };
 
-static void look_at_mpirun(struct mpirun *m)
+static void check_mpirun(struct mpirun *m)
 {
-    bool has = m->listener && !m->had_ranks ? m->relay->started : child_of(m->pid) != 0;
+    bool has = m->listener && !m->had_ranks ? m->relay->started : find_child(m->pid) != 0;
     m->had_ranks = m->had_ranks || has;
     m->empty = has ? 0 : m->empty + 1;
     if (m->ending == 0 && pp_listener_look(m->listener, m->lost))
@@ -274,11 +278,12 @@ static void look_at_mpirun(struct mpirun *m)
                                    : m->listener                             ? EMPTY_HOSTS
                                    : pp_complaints_have(m->complaints, "\n") ? EMPTY_WRONG
                                                                              : EMPTY_BEFORE);
-    if (m->hangs || m->ending > LOOKS * END_S) /* asked to end it crashes now and then (4.1.4) */
+    if (m->hangs || m->ending > LOOKS * END_S) /* asked to end, it sometimes crashes (4.1.4) */
         kill(-m->pid, SIGKILL);
 }
 
-/* Killed, this process takes mpirun with it, and nobody else removes the files. */
+/* Runs in the guard: if this process is killed, mpirun dies with it, and only the guard can remove
+ * the files. */
 static void remove_files_of_mpirun(long pid)
 {
     do
@@ -288,7 +293,7 @@ static void remove_files_of_mpirun(long pid)
     leftovers_remove_folder("ompi", (pid_t)pid);
 }
 
-/* mpirun has ended: so do ranks and orteds on other hosts. */
+/* mpirun has ended: ends ranks and orteds on other hosts. */
 static void wait_for_others(struct pp_listener *l)
 {
     char ignored[PP_PULSE_TEXT];
@@ -301,13 +306,13 @@ static void wait_for_others(struct pp_listener *l)
     }
 }
 
-/* ppcli's own, see enum pp_status; MPI ends a rank with others. */
+/* Whether an exit code is ppcli's own (enum pp_status); MPI ends a rank with other codes. */
 static bool is_own(int code)
 {
     return code == 0 || code == -PP_ECHECK || (code >= -PP_EUSAGE && code <= -PP_EDIVERGED);
 }
 
-/* mpirun ended without a rank, or its ranks without MPI. */
+/* Fails because mpirun ended without a rank, or its ranks without MPI. */
 static int fail_without_rank(const struct mpirun *m, int status, bool started)
 {
     char how[64], text[PP_COMPLAINT_MAX];
@@ -340,7 +345,7 @@ static bool ended_by_signal(const struct mpirun *m, int code)
     return m->stop != 0 && WIFEXITED(m->status) && catches && fits;
 }
 
-/* How the run went, of which a shell would say `code`. */
+/* Explains how the run ended. */
 static int explain_end(const struct mpirun *m, struct launch_end *out)
 {
     const int status = m->status, stop = m->stop;
@@ -354,7 +359,7 @@ static int explain_end(const struct mpirun *m, struct launch_end *out)
     if (stop != 0 && (!started || ended_by_signal(m, code)))
         return fail_before_ranks();
     if (stop != 0 && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1) {
-        out->code = -PP_ESTOPPED; /* asked again while it ended: the ranks have said all */
+        out->code = -PP_ESTOPPED; /* it was asked again while it ended; the ranks have reported */
         return 0;
     }
     bool ended_rank = WIFEXITED(status) && code > 128 && code < 128 + NSIG; /* by a signal */
@@ -381,10 +386,10 @@ static int explain_end(const struct mpirun *m, struct launch_end *out)
             rank ? " and the others with it" : " and its ranks with it");
     }
     bool own = is_own(code);
-    if (code == -PP_ECHECK) /* else it is mpirun's own, ended by a signal */
+    if (code == -PP_ECHECK) /* else the code is mpirun's own, for an end by a signal */
         own = m->complaints->all || pp_complaints_have(m->complaints, "non-zero") ||
               pp_complaints_have(m->complaints, "exit code");
-    if (!own || (code == 0 && who[0])) { /* 0: Open MPI 5, that has lost a prted */
+    if (!own || (code == 0 && who[0])) { /* code 0: Open MPI 5 that has lost a prted */
         return pp_fail(PP_ELOST,
                        "mpirun ended with code %d: a rank or a host is lost%s%s; continue with the "
                        "same command and --resume",
@@ -412,7 +417,7 @@ static int open_pipes(const char *program, struct mpirun *m)
 static int start_mpirun(const char *const *args, const struct launch_ask *ask, struct mpirun *m)
 {
     sigset_t deaf;
-    m->word = make_word();
+    m->word = make_asked_file();
     (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     asker_start(ask, &m->asker);
     m->guard = pp_guard_start(remove_files_of_mpirun, &m->guarded);
@@ -420,11 +425,12 @@ static int start_mpirun(const char *const *args, const struct launch_ask *ask, s
     add_waited(SIGTSTP, &m->waited);
     sigprocmask(SIG_BLOCK, &m->waited, &m->before);
     deaf = with_fatal(&m->before);
-    m->relays = (errno = pp_thread_start(&m->relayer, relay, m->relay)) == 0;
+    m->relays = (errno = pp_thread_start(&m->relayer, relay_stdout, m->relay)) == 0;
     m->complains = m->relays && (errno = pp_thread_start(&m->complainer, pp_complaints_relay,
                                                          m->complaints)) == 0;
     int rc = m->complains ? 0 : pp_fail_errno(PP_ERESOURCE, "cannot start %s", args[0]);
-    if (rc == 0 && (m->stop = pp_process_stop) != 0) /* before this process waited for signals */
+    /* received before this process waited for signals */
+    if (rc == 0 && (m->stop = pp_process_stop) != 0)
         rc = fail_before_ranks();
     if (rc == 0)
         rc = pp_child_start(args, -1, m->ends[1], m->errors[1], &deaf, &m->pid);
@@ -435,20 +441,20 @@ static int start_mpirun(const char *const *args, const struct launch_ask *ask, s
     return rc;
 }
 
-/* The ranks stop with this process, and continue with it. */
+/* Stops the ranks with this process, and continues them with it. */
 static void pause_run(const struct mpirun *m)
 {
     sigset_t stops;
     sigemptyset(&stops);
     sigaddset(&stops, SIGTSTP);
-    kill(m->pid, SIGTSTP); /* it stops its ranks, here and on other hosts */
+    kill(m->pid, SIGTSTP); /* mpirun stops its ranks, here and on other hosts */
     raise(SIGTSTP);
-    sigprocmask(SIG_UNBLOCK, &stops, NULL); /* stands still here */
+    sigprocmask(SIG_UNBLOCK, &stops, NULL); /* the process is stopped here */
     sigprocmask(SIG_BLOCK, &stops, NULL);
     kill(m->pid, SIGCONT);
 }
 
-/* Until it ends. */
+/* Passes on signals and checks mpirun until it ends. */
 static void serve_signals(struct mpirun *m)
 {
     const struct timespec a_while = {.tv_nsec = 1000000000 / LOOKS};
@@ -470,15 +476,15 @@ static void serve_signals(struct mpirun *m)
             pp_log_info("stopping after this step and saving; Ctrl-C again quits without saving");
             kill(m->pid, SIGUSR1);
         } else if (looks) {
-            look_at_mpirun(m);
+            check_mpirun(m);
             if (m->stop != 0 && ++m->asks % LOOKS == 0 && (m->empty == 0 || !m->had_ranks))
-                kill(m->pid, SIGUSR1); /* which ends an mpirun that has no ranks any more */
+                kill(m->pid, SIGUSR1); /* this ends an mpirun without ranks */
         }
     }
 }
 
-/* What it leaves behind: ranks on other hosts, files, orphans, and the threads at its pipes. Those that
- * do not end keep what they read and write. */
+/* Ends what mpirun leaves behind: ranks on other hosts, files, orphans, and the threads at its
+ * pipes. A thread that does not end keeps its pipe. */
 static void reap_mpirun(struct mpirun *m, bool started)
 {
     asker_end(&m->asker);
@@ -501,7 +507,8 @@ static void reap_mpirun(struct mpirun *m, bool started)
         close(m->errors[0]);
     if (m->stop != 0 && WIFEXITED(m->status) && WEXITSTATUS(m->status) == 128 + SIGUSR1 &&
         !ended_by_signal(m, 128 + SIGUSR1))
-        end_by(m->stop, &m->waited); /* nothing to save: the ranks ended by what they got */
+        end_by_signal(m->stop,
+                      &m->waited); /* nothing to save: the ranks were ended by what they got */
     sigprocmask(SIG_SETMASK, &m->before, NULL);
     if (m->word >= 0)
         close(m->word);
@@ -528,7 +535,7 @@ int supervise(const char *const *args, struct pp_listener *listener, const struc
     return rc;
 }
 
-/* A keeper that is killed takes its orted with it, and that its ranks. */
+/* Runs in the guard: a keeper that is killed takes its orted with it, and the orted its ranks. */
 static void remove_files_of_job(long job)
 {
     pp_clock_nap((uint64_t)END_S * 1000000000);
@@ -544,14 +551,14 @@ int pp_supervise_orted(const char *address, double timeout, char **args)
     bool asked = false;
     long job = 0;
     int guarded;
-    pid_t pid, daemon = 0; /* prted becomes one, which its first process waits for */
+    pid_t pid, daemon = 0; /* prted becomes a daemon, for which its first process waits */
     int status, ending = 0;
     for (int i = 0; args[i] && args[i + 1]; i++)
         if (strcmp(args[i], "ess_base_jobid") == 0)
             job = strtol(args[i + 1], NULL, 10) >> 16;
     waited_signals(&waited);
     sigprocmask(SIG_BLOCK, &waited, &before);
-    deaf = with_fatal(&before);                                  /* as mpirun */
+    deaf = with_fatal(&before);                                  /* as for mpirun */
     pid_t guard = pp_guard_start(remove_files_of_job, &guarded); /* before there are threads */
     PP_TRY(pp_pulse_open(address, PP_PULSE_KEEPER, timeout, NULL, &pulse));
     int rc =
@@ -564,10 +571,10 @@ int pp_supervise_orted(const char *address, double timeout, char **args)
         if (ending == 0 && pp_pulse_beat(pulse, text) != PP_PULSE_WELL)
             ending = 1;
         ending += got < 0 && ending > 0;
-        pid_t child = child_of(pid);
+        pid_t child = find_child(pid);
         daemon = child > 0 ? child : daemon;
         if (wish > 0 && child > 0)
-            asked = kill(child, wish) == 0; /* one rank ends the run for all, or saves for all */
+            asked = kill(child, wish) == 0; /* one rank ends the run, or saves, for all */
         if (ending > LOOKS * END_S) {
             if (child > 0)
                 kill(child, SIGKILL);
@@ -575,8 +582,8 @@ int pp_supervise_orted(const char *address, double timeout, char **args)
         }
     }
     if (rc == 0 && WIFSIGNALED(status) && ending == 0)
-        pp_pulse_say(pulse, false, 0, "killed"); /* its last words; the listener names the host */
-    if (rc == 0) /* an orted that cannot reach mpirun ends by itself and leaves them */
+        pp_pulse_say(pulse, false, 0, "killed"); /* its last message; the listener names the host */
+    if (rc == 0) /* an orted that cannot reach mpirun ends by itself and leaves files */
         leftovers_remove_files("jf", job);
     if (daemon > 0)
         leftovers_remove_folder("prted", daemon);

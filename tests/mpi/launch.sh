@@ -111,7 +111,7 @@ tries() { # tries LOSSES: with two retries
 tries 1
 code_is 0
 same "$(wc -l <calls)" 2
-err_has 'warning: try 2 of 3 after 1 s, from the beginning, 2 stages: the weights will be those of a run that nothing disturbs'
+err_has 'warning: try 2 of 3 after 1 s, from the beginning, 2 stages: the weights will be those of an undisturbed run'
 same "$(grep weights_sha256 out)" "$("$PPCLI" train net.ini -q | grep weights_sha256)"
 tries 9
 code_is 69
