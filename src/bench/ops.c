@@ -35,9 +35,9 @@ static void place_values(struct bed *b, struct pp_arena *a)
 {
     const struct pp_node *n = b->n;
     size_t rows = (size_t)b->pass.rows, out = rows * pp_node_elements(b->model, n, &b->be->choice);
-    struct pp_words w = {0};
-    if (n->op->words)
-        n->op->words(n, &b->be->choice, b->pass.rows, &w);
+    struct pp_workspace w = {0};
+    if (n->op->workspace)
+        n->op->workspace(n, &b->be->choice, b->pass.rows, &w);
     b->at = (struct pp_at){.pass = &b->pass, .y = take_floats(a, out), .dy = take_floats(a, out)};
     for (int j = 0; j < n->n_x; j++) {
         size_t in = rows * pp_shape_floats(&b->model->values[n->x[j]]);

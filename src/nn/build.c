@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The builder: arrays that grow call by call, and what is known only when all are there. */
+/* The builder of models: arrays that grow call by call, and what can be computed only at the
+ * end. */
 #include <limits.h>
 #include <string.h>
 
 #include "nn.h"
 #include "ppcli/base/base.h"
 
-/* Room for one more after the n of *array; NULL: no memory, and b knows. */
-static void *grow(struct builder *b, void *array, int n, size_t size)
+/* Makes *array large enough for one more element after its n elements; zeroes it and returns its
+ * address. NULL: no memory; b->rc is set. */
+static void *grow_array(struct builder *b, void *array, int n, size_t size)
 {
     void **at = array;
-    /* in steps of 16: most models have hundreds */
+    /* in steps of 16, because most models have hundreds */
     void *p = n % 16 ? *at : pp_realloc(*at, (size_t)n + 16, size);
     if (!p) {
         b->rc = PP_ERESOURCE;
@@ -37,7 +39,7 @@ void layer(struct builder *b, const char *format, ...)
 {
     va_list args;
     struct pp_model *m = b->m;
-    struct pp_layer *l = b->rc < 0 ? NULL : grow(b, &m->layers, m->n_layers, sizeof(*l));
+    struct pp_layer *l = b->rc < 0 ? NULL : grow_array(b, &m->layers, m->n_layers, sizeof(*l));
     if (!l)
         return;
     l->index = m->n_layers++;
@@ -55,14 +57,14 @@ const struct pp_shape *shape_of(const struct builder *b, int value)
     return &b->m->values[value];
 }
 
-/* PREFIX.NAME, or what there is of it. */
-static void full_name(const struct builder *b, const char *name, char *out, size_t bytes)
+/* Writes PREFIX.NAME, or the part that is not empty. */
+static void join_name(const struct builder *b, const char *name, char *out, size_t bytes)
 {
     snprintf(out, bytes, "%s%s%s", b->prefix, b->prefix[0] && name[0] ? "." : "", name);
 }
 
-/* Numbers of floats are ints here. */
-static bool too_large(struct builder *b, const struct pp_shape *s)
+/* Refuses values with more floats than an int can count. */
+static bool is_too_large(struct builder *b, const struct pp_shape *s)
 {
     char text[48];
     double floats = 1;
@@ -78,12 +80,13 @@ struct pp_node *add_node(struct builder *b, const struct pp_node_op *op, const c
                          int x1, struct pp_shape out)
 {
     struct pp_model *m = b->m;
-    struct pp_shape *value = b->rc < 0 ? NULL : grow(b, &m->values, m->n_values, sizeof(*value));
-    struct pp_node *n = value ? grow(b, &m->nodes, m->n_nodes, sizeof(*n)) : NULL;
+    struct pp_shape *value =
+        b->rc < 0 ? NULL : grow_array(b, &m->values, m->n_values, sizeof(*value));
+    struct pp_node *n = value ? grow_array(b, &m->nodes, m->n_nodes, sizeof(*n)) : NULL;
     if (!n)
         return NULL;
     pp_assert(m->n_layers > 0 && m->n_values == m->n_nodes + 1);
-    if (too_large(b, &out))
+    if (is_too_large(b, &out))
         return NULL;
     *value = out;
     *n = (struct pp_node){.op = op,
@@ -97,7 +100,7 @@ struct pp_node *add_node(struct builder *b, const struct pp_node_op *op, const c
                           .positions = 1,
                           .cached = b->cached};
     m->n_nodes++;
-    full_name(b, name, b->name, sizeof(b->name));
+    join_name(b, name, b->name, sizeof(b->name));
     n->key = pp_rng_stream(b->name, 0);
     return n;
 }
@@ -114,7 +117,7 @@ struct pp_param *add_param(struct builder *b, const char *suffix, enum pp_param_
                            int n_dims, const int *dims)
 {
     struct pp_model *m = b->m;
-    struct pp_param *p = b->rc < 0 ? NULL : grow(b, &m->params, m->n_params, sizeof(*p));
+    struct pp_param *p = b->rc < 0 ? NULL : grow_array(b, &m->params, m->n_params, sizeof(*p));
     if (!p)
         return NULL;
     p->kind = kind;
@@ -130,8 +133,8 @@ struct pp_param *add_param(struct builder *b, const char *suffix, enum pp_param_
     return p;
 }
 
-/* Whether something before the value has parameters, so that its gradient is asked for. */
-static bool learns(const struct pp_model *m, int value)
+/* Whether a node before the value has parameters, so that the value's gradient is needed. */
+static bool needs_gradient(const struct pp_model *m, int value)
 {
     if (value == 0)
         return false;
@@ -139,10 +142,10 @@ static bool learns(const struct pp_model *m, int value)
     return n->n_params > 0 || n->wants_dx[0] || n->wants_dx[1];
 }
 
-static int readers(const struct pp_model *m, int value)
+static int count_readers(const struct pp_model *m, int value)
 {
     int n = 0;
-    for (int i = value; i < m->n_nodes; i++) /* later nodes */
+    for (int i = value; i < m->n_nodes; i++) /* only later nodes can read it */
         n += (m->nodes[i].x[0] == value) + (m->nodes[i].n_x > 1 && m->nodes[i].x[1] == value);
     return n;
 }
@@ -152,14 +155,14 @@ static int finish_layer(struct pp_model *m, struct pp_layer *l)
     int end = l->index + 1 < m->n_layers ? l[1].first_node : m->n_nodes;
     pp_assert(l->first_node < end); /* no empty layers */
     l->last_node = end - 1;
-    l->x = l->first_node; /* the value that the node before gives */
+    l->x = l->first_node; /* the value of the node before */
     l->y = end;
     l->in = (int)pp_shape_floats(&m->values[l->x]);
     l->out = (int)pp_shape_floats(&m->values[l->y]);
     for (int i = l->first_node; i < end; i++) {
         struct pp_node *n = &m->nodes[i];
         for (int k = 0; k < n->n_x; k++)
-            pp_assert(n->x[k] >= l->x); /* one value in */
+            pp_assert(n->x[k] >= l->x); /* a layer has one input */
         size_t at = m->n_floats + l->n_floats, padding = -n->n_floats % PP_NODE_FLOATS;
         for (int k = 0; k < n->n_params; k++) {
             m->params[n->first_param + k].at = at;
@@ -173,7 +176,7 @@ static int finish_layer(struct pp_model *m, struct pp_layer *l)
     return pp_size_add(m->n_floats, l->n_floats, &m->n_floats);
 }
 
-/* All weights of products, except the last layer's. */
+/* Marks the weights of all products, except the last layer's. */
 static void mark_matrices(struct pp_model *m)
 {
     int last = m->n_nodes - 1;
@@ -197,12 +200,12 @@ int build_finish(struct builder *b, int y)
     for (int i = 0; i < m->n_nodes; i++) {
         struct pp_node *n = &m->nodes[i];
         for (int k = 0; k < n->n_x; k++) {
-            n->wants_dx[k] = learns(m, n->x[k]);
-            n->shared[k] = readers(m, n->x[k]) > 1;
+            n->wants_dx[k] = needs_gradient(m, n->x[k]);
+            n->shared[k] = count_readers(m, n->x[k]) > 1;
         }
     }
     mark_matrices(m);
-    pp_assert(!(m->nodes[m->n_nodes - 1].reads & PP_READS_Y_IN_I)); /* the loss writes over it */
+    pp_assert(!(m->nodes[m->n_nodes - 1].reads & PP_READS_Y_IN_I)); /* the loss overwrites it */
     for (int i = 0; i < m->n_layers; i++)
         PP_TRY(finish_layer(m, &m->layers[i]));
     m->inputs = m->layers[0].in;
@@ -216,20 +219,21 @@ int build_finish(struct builder *b, int y)
 
 int build_begin(struct builder *b, struct pp_shape input)
 {
-    struct pp_shape *value = grow(b, &b->m->values, 0, sizeof(*value));
-    if (!value || too_large(b, &input))
+    struct pp_shape *value = grow_array(b, &b->m->values, 0, sizeof(*value));
+    if (!value || is_too_large(b, &input))
         return b->rc;
     *value = input;
     b->m->n_values = 1;
     return 0;
 }
 
-/* One direction: what comes out of n pixels, and the padding before the first. */
-static int slide(const struct window *w, int n, int *pad)
+/* Computes one dimension of a window: returns the outputs of n pixels; *pad: padding before the
+ * first. */
+static int slide_window(const struct window *w, int n, int *pad)
 {
     int out = (n + 2 * w->pad - w->kernel) / w->stride + 1;
     *pad = w->pad;
-    if (w->pad == PAD_SAME) { /* as TensorFlow: the odd one goes to the end */
+    if (w->pad == PAD_SAME) { /* as in TensorFlow: an odd padding has its extra zero at the end */
         out = (n + w->stride - 1) / w->stride;
         int all = (out - 1) * w->stride + w->kernel - n;
         *pad = all > 0 ? all / 2 : 0;
@@ -258,8 +262,8 @@ bool window_over(struct builder *b, const char *what, const struct window *w, in
                             .kw = w->kernel,
                             .stride = w->stride,
                             .groups = w->groups};
-    out->OH = slide(w, out->H, &out->pad_top);
-    out->OW = slide(w, out->W, &out->pad_left);
+    out->OH = slide_window(w, out->H, &out->pad_top);
+    out->OW = slide_window(w, out->W, &out->pad_left);
     if (out->OH < 1 || out->OW < 1) {
         refuse(b,
                "%s reduces an image of %s to nothing: its window is %d x %d; use larger images "

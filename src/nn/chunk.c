@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One virtual stage's layers: their memory, their passes, their parameters. The memory may be a
- * device's: nothing here reads or writes it except through the backend.
+ * The layers of one virtual stage: their memory, their passes, their parameters. The memory may be
+ * a device's: only the backend reads and writes it.
  */
 #include "chunk.h"
 #include "model.h"
@@ -10,7 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-/* A device that the host cannot reach must have all kernels itself. */
+/* Checks that a backend without host memory has all kernels of a node itself; others fall back to
+ * plain ones. */
 static int check_kernels(const struct pp_model *m, int node, const struct pp_backend_choice *choice)
 {
     const struct pp_node *n = &m->nodes[node];
@@ -86,7 +87,7 @@ int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
 {
     struct pp_chunk *c = NULL;
     PP_TRY(pp_chunk_make(m, spec, &c));
-    /* The dry pass walks the same code, so it asks for the same bytes. */
+    /* The dry pass runs the same code, so it counts the same bytes. */
     pp_chunk_take(c, arena, NULL, false);
     if (!arena->base)
         pp_chunk_destroy(&c);
@@ -123,20 +124,20 @@ int pp_chunk_init(struct pp_chunk *c, struct pp_backend *be, uint64_t seed)
         if (here)
             continue;
         PP_TRY(pp_backend_to_device(be, c->params + offset, host, n * sizeof(*host)));
-        /* the copy may still be reading host, which the next parameter overwrites */
+        /* the copy may still read `host`, which the next parameter overwrites */
         PP_TRY(pp_backend_synchronize(be));
     }
     return pp_chunk_weights_changed(c, be);
 }
 
-static float *packed_of(const struct pp_chunk *c, int k)
+static float *packed_weights(const struct pp_chunk *c, int k)
 {
     return c->places[k].packed == NO_PLACE ? NULL : c->packed + c->places[k].packed;
 }
 
-static int pack(struct pp_chunk *c, struct pp_backend *be, int k)
+static int pack_weights(struct pp_chunk *c, struct pp_backend *be, int k)
 {
-    float *to = packed_of(c, k);
+    float *to = packed_weights(c, k);
     const struct pp_node *n = chunk_node(c, k);
     return to ? n->op->pack(n, be, c->params + c->places[k].params, to) : 0;
 }
@@ -144,15 +145,15 @@ static int pack(struct pp_chunk *c, struct pp_backend *be, int k)
 int pp_chunk_weights_changed(struct pp_chunk *c, struct pp_backend *be)
 {
     for (int k = 0; k < c->n_nodes; k++)
-        PP_TRY(pack(c, be, k));
+        PP_TRY(pack_weights(c, be, k));
     return 0;
 }
 
 int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
                             const struct pp_optimizer_args *a)
 {
-    /* Node by node, so that what is packed has just been written: it is in the cache, or comes with
-     * the update. */
+    /* Packs node by node, so that the packed weights were just written: they are in the cache, or
+     * the update packs them. */
     bool at_once = !c->packed || c->sharded;
     PP_TRY(pp_backend_collect(be, PP_COLLECT_UPDATES));
     if (at_once && !c->sharded)
@@ -162,7 +163,7 @@ int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
         size_t at = c->places[k].params;
         if (!at_once)
             PP_TRY(chunk_update(c, be, a, n->first_param, n->n_params));
-        PP_TRY(pack(c, be, k));
+        PP_TRY(pack_weights(c, be, k));
         if (n->op->commit)
             PP_TRY(n->op->commit(n, be, a, c->grads + at, c->params + at));
     }
@@ -183,7 +184,7 @@ int pp_chunk_merge(struct pp_chunk *c, struct pp_backend *be, enum pp_merging wh
 
 /* ---- a micro-batch */
 
-static struct pp_chunk_state *state(struct pp_chunk *c, int slot)
+static struct pp_chunk_state *state_of_slot(struct pp_chunk *c, int slot)
 {
     pp_assert(slot >= 0 && slot < c->state_slots);
     return &c->states[slot];
@@ -194,49 +195,51 @@ static float *at_or_null(float *base, size_t place)
     return place == NO_PLACE ? NULL : base + place;
 }
 
-/* The array that lies there, or the caller's. */
-static float *array(const struct pp_chunk *c, float *slot, const struct chunk_at *at,
-                    float *callers)
+/* Returns the array at this place of the slot or of the scratch, else the caller's. */
+static float *choose_array(const struct pp_chunk *c, float *slot, const struct chunk_at *at,
+                           float *callers)
 {
     return at->slot != NO_PLACE      ? slot + at->slot
            : at->scratch != NO_PLACE ? c->scratch + at->scratch
                                      : callers;
 }
 
-static float *value(const struct pp_chunk *c, const struct pp_chunk_state *st, int k)
+static float *value_array(const struct pp_chunk *c, const struct pp_chunk_state *st, int k)
 {
-    return array(c, st->base, &c->places[k].y, st->y);
+    return choose_array(c, st->base, &c->places[k].y, st->y);
 }
 
-static float *gradient(const struct pp_chunk *c, const struct pp_chunk_state *st, int gslot, int k)
+static float *gradient_array(const struct pp_chunk *c, const struct pp_chunk_state *st, int gslot,
+                             int k)
 {
-    return array(c, c->grad_base[gslot], &c->places[k].dy, st->dy);
+    return choose_array(c, c->grad_base[gslot], &c->places[k].dy, st->dy);
 }
 
-/* The node of this chunk that gives input j of node k, -1: it is the chunk's own input. */
-static int source(const struct pp_chunk *c, int k, int j)
+/* Returns the node of this chunk that gives input j of node k; -1: it is the chunk's own input. */
+static int source_node(const struct pp_chunk *c, int k, int j)
 {
     return chunk_node(c, k)->x[j] - 1 - c->first_node;
 }
 
-static const float *input(const struct pp_chunk *c, const struct pp_chunk_state *st, int k, int j)
+static const float *input_array(const struct pp_chunk *c, const struct pp_chunk_state *st, int k,
+                                int j)
 {
-    int from = source(c, k, j);
-    return from < 0 ? st->x : value(c, st, from);
+    int from = source_node(c, k, j);
+    return from < 0 ? st->x : value_array(c, st, from);
 }
 
-static struct pp_at arrays(const struct pp_chunk *c, const struct pp_chunk_state *st, int k,
-                           int phase)
+static struct pp_at node_arrays(const struct pp_chunk *c, const struct pp_chunk_state *st, int k,
+                                int phase)
 {
     const struct pp_chunk_place *p = &c->places[k];
     struct pp_at at = {.pass = &st->pass,
-                       .y = value(c, st, k),
+                       .y = value_array(c, st, k),
                        .keep = at_or_null(st->base, p->keep),
                        .scratch = at_or_null(c->scratch, p->work[phase]),
                        .params = c->params + p->params,
-                       .packed = packed_of(c, k)};
+                       .packed = packed_weights(c, k)};
     for (int j = 0; j < chunk_node(c, k)->n_x; j++)
-        at.x[j] = input(c, st, k, j);
+        at.x[j] = input_array(c, st, k, j);
     return at;
 }
 
@@ -249,7 +252,7 @@ void pp_chunk_measure(struct pp_chunk *c, bool on)
 bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows, double most)
 {
     bool yes = isfinite(c->range.x);
-    /* a tied tensor's gradient gets as much again from elsewhere, and roundings */
+    /* a tied tensor's gradient gets as much again from the other stage, and roundings */
     most = c->model->n_tied > 0 ? most / 4 : most;
     for (int k = 0; k < c->n_nodes && yes; k++) {
         const struct pp_node *n = chunk_node(c, k);
@@ -259,16 +262,16 @@ bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows, double most)
     return yes;
 }
 
-/* values[rows] of a node with parameters, while they are in the cache. */
-static int measure(const struct pp_chunk *c, struct pp_backend *be, const struct pp_node *n,
-                   int rows, const struct pp_shape *shape, const float *values, float *most)
+/* Measures values[rows] of a node with parameters while they are in the cache. */
+static int measure_values(const struct pp_chunk *c, struct pp_backend *be, const struct pp_node *n,
+                          int rows, const struct pp_shape *shape, const float *values, float *most)
 {
     if (!c->measure || n->n_params == 0)
         return 0;
     return pp_backend_largest(be, (size_t)rows * pp_shape_floats(shape), values, most);
 }
 
-/* The last node, of a chunk with loss_rows, as one whose samples are rows. */
+/* Returns the last node of a chunk with loss_rows as a node whose samples are rows. */
 static struct pp_node loss_node(const struct pp_chunk *c)
 {
     struct pp_node n = *chunk_node(c, c->n_nodes - 1);
@@ -278,7 +281,7 @@ static struct pp_node loss_node(const struct pp_chunk *c)
     return n;
 }
 
-static bool in_pieces(const struct pp_chunk *c, int k)
+static bool is_in_pieces(const struct pp_chunk *c, int k)
 {
     return c->loss_rows > 0 && k == c->n_nodes - 1;
 }
@@ -291,13 +294,13 @@ int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool t
         if (known[i] == rows)
             return 0;
     for (int k = 0; k < c->n_nodes; k++) {
-        const struct pp_node n = in_pieces(c, k) ? loss_node(c) : *chunk_node(c, k);
+        const struct pp_node n = is_in_pieces(c, k) ? loss_node(c) : *chunk_node(c, k);
         size_t at = c->places[k].params;
-        int left = in_pieces(c, k) ? rows * chunk_node(c, k)->positions : rows,
-            most = in_pieces(c, k) ? c->loss_rows : rows;
+        int left = is_in_pieces(c, k) ? rows * chunk_node(c, k)->positions : rows,
+            most = is_in_pieces(c, k) ? c->loss_rows : rows;
         for (int now; n.op->prepare; left -= now) {
             now = left < most ? left : most;
-            PP_TRY(n.op->prepare(&n, be, now, c->params + at, packed_of(c, k),
+            PP_TRY(n.op->prepare(&n, be, now, c->params + at, packed_weights(c, k),
                                  training ? c->grads + at : NULL));
             if (left == now)
                 break;
@@ -312,7 +315,7 @@ int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool t
 int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
                      const struct pp_pass *pass, const float *x, float *y)
 {
-    struct pp_chunk_state *st = state(c, slot);
+    struct pp_chunk_state *st = state_of_slot(c, slot);
     pp_assert(pass->rows >= 0 && pass->rows <= c->max_rows);
     st->x = x;
     st->y = y;
@@ -322,19 +325,19 @@ int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
         const struct pp_node *n = chunk_node(c, k);
         if (pass->recompute && !c->places[k].recompute)
             continue;
-        struct pp_at at = arrays(c, st, k, 0);
+        struct pp_at at = node_arrays(c, st, k, 0);
         if (pass->recompute && k == c->n_nodes - 1)
             at.y = c->scratch + c->unread;
         for (int j = 0; j < (n->reads & PP_READS_X1_IN_W ? 2 : 1); j++) {
             const struct pp_shape *in = &c->model->values[n->x[j]];
-            PP_TRY(measure(c, be, n, pass->rows, in, at.x[j], &c->range.x));
+            PP_TRY(measure_values(c, be, n, pass->rows, in, at.x[j], &c->range.x));
             if (!isfinite(c->range.x) && c->range.bad_input < 0) {
-                int from = source(c, k, j);
+                int from = source_node(c, k, j);
                 c->range.bad_input = from < 0 ? c->first : chunk_node(c, from)->layer + 1;
                 c->range.bad = c->range.x;
             }
         }
-        if (in_pieces(c, k))
+        if (is_in_pieces(c, k))
             break;
         PP_TRY(n->op->forward(n, be, &at));
         PP_TRY(chunk_look(c, be, n, pass->rows, at.y));
@@ -345,18 +348,18 @@ int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
 int pp_chunk_loss(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot, bool starts,
                   float *dx, const struct pp_chunk_loss *loss)
 {
-    const struct pp_chunk_state *st = state(c, slot);
+    const struct pp_chunk_state *st = state_of_slot(c, slot);
     const struct pp_node n = loss_node(c);
     bool learns = gslot >= 0;
-    int k = c->n_nodes - 1, from = source(c, k, 0);
+    int k = c->n_nodes - 1, from = source_node(c, k, 0);
     int all = st->pass.rows * chunk_node(c, k)->positions, r = 0;
     size_t in = pp_shape_floats(&n.in);
     struct pp_pass pass = st->pass;
-    struct pp_at at = arrays(c, st, k, learns);
+    struct pp_at at = node_arrays(c, st, k, learns);
     at.pass = &pass;
     at.y = at.dy = at.scratch;
     if (learns)
-        at.dx[0] = from < 0 ? dx : n.wants_dx[0] ? gradient(c, st, gslot, from) : NULL;
+        at.dx[0] = from < 0 ? dx : n.wants_dx[0] ? gradient_array(c, st, gslot, from) : NULL;
     do {
         pass.rows = all - r < c->loss_rows ? all - r : c->loss_rows;
         PP_TRY(n.op->forward(&n, be, &at));
@@ -364,7 +367,7 @@ int pp_chunk_loss(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot
         if (learns) {
             const struct pp_weight_part part = {.B = pass.rows, .dz = at.dy, .x = at.x[0]};
             PP_TRY(n.op->backward_input(&n, be, &at));
-            PP_TRY(measure(c, be, &n, pass.rows, &n.out, at.dy, &c->range.dz));
+            PP_TRY(measure_values(c, be, &n, pass.rows, &n.out, at.dy, &c->range.dz));
             PP_TRY(n.op->backward_weight(&n, be, 1, &part, starts && r == 0 ? 0.0f : 1.0f, NULL,
                                          c->grads + c->places[k].params));
         }
@@ -378,23 +381,23 @@ int pp_chunk_loss(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot
 int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot,
                             float *dy, float *dx)
 {
-    struct pp_chunk_state *st = state(c, slot);
+    struct pp_chunk_state *st = state_of_slot(c, slot);
     pp_assert(gslot >= 0 && gslot < c->grad_slots);
     st->dy = dy;
     for (int k = c->n_nodes - 1; k >= 0; k--) {
         const struct pp_node *n = chunk_node(c, k);
-        if (!chunk_learns(n) || in_pieces(c, k))
+        if (!chunk_learns(n) || is_in_pieces(c, k))
             continue;
-        struct pp_at at = arrays(c, st, k, 1);
-        at.dy = gradient(c, st, gslot, k);
+        struct pp_at at = node_arrays(c, st, k, 1);
+        at.dy = gradient_array(c, st, gslot, k);
         at.grad_keep = at_or_null(c->grad_base[gslot], c->places[k].grad_keep);
         for (int j = 0; j < n->n_x; j++) {
-            int from = source(c, k, j);
-            at.dx[j] = from < 0 ? dx : n->wants_dx[j] ? gradient(c, st, gslot, from) : NULL;
+            int from = source_node(c, k, j);
+            at.dx[j] = from < 0 ? dx : n->wants_dx[j] ? gradient_array(c, st, gslot, from) : NULL;
             at.add[j] = c->places[k].later[j] || (j > 0 && n->x[j] == n->x[0]);
         }
         PP_TRY(n->op->backward_input ? n->op->backward_input(n, be, &at) : 0);
-        PP_TRY(measure(c, be, n, st->pass.rows, &n->out, at.dy, &c->range.dz));
+        PP_TRY(measure_values(c, be, n, st->pass.rows, &n->out, at.dy, &c->range.dz));
     }
     return 0;
 }
@@ -415,16 +418,16 @@ int pp_chunk_backward_layers(struct pp_chunk *c, struct pp_backend *be, int n, c
     for (int k = layers[to].last_node - c->first_node; k >= end; k--) {
         const struct pp_node *node = chunk_node(c, k);
         const struct pp_chunk_place *p = &c->places[k];
-        if (!node->op->backward_weight || in_pieces(c, k))
+        if (!node->op->backward_weight || is_in_pieces(c, k))
             continue;
         for (int i = 0; i < n; i++) {
-            const struct pp_chunk_state *st = state(c, slots[i]);
+            const struct pp_chunk_state *st = state_of_slot(c, slots[i]);
             pp_assert(gslots[i] >= 0 && gslots[i] < c->grad_slots && (st->dy || c->loss_rows > 0));
             c->parts[i] = (struct pp_weight_part){
                 .B = st->pass.rows * node->positions,
-                .dz = node->reads & PP_READS_DY_IN_W ? gradient(c, st, gslots[i], k) : NULL,
-                .x = node->reads & PP_READS_X_IN_W ? input(c, st, k, 0) : NULL,
-                .x1 = node->reads & PP_READS_X1_IN_W ? input(c, st, k, 1) : NULL,
+                .dz = node->reads & PP_READS_DY_IN_W ? gradient_array(c, st, gslots[i], k) : NULL,
+                .x = node->reads & PP_READS_X_IN_W ? input_array(c, st, k, 0) : NULL,
+                .x1 = node->reads & PP_READS_X1_IN_W ? input_array(c, st, k, 1) : NULL,
                 .keep = at_or_null(st->base, p->keep),
                 .grad_keep = at_or_null(c->grad_base[gslots[i]], p->grad_keep)};
         }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a pass computes its first number that is none, and how large weights are: read back from the
- * device, piece by piece, for a message. */
+/* Finds where a pass computes its first value that is not finite, and how large weights are, for a
+ * message; reads values back from the device piece by piece. */
 #include "chunk.h"
 
 #include <math.h>
 
 #define LOOK_FLOATS ((size_t)1 << 12)
 
-/* *io = the largest of it and |x[n]|, where a NaN is larger than Inf. */
+/* Sets *io to the largest of *io and |x[n]|; a NaN is larger than Inf. */
 static int find_largest(struct pp_backend *be, size_t n, const float *x, bool are_values, float *io)
 {
     float host[LOOK_FLOATS];
@@ -35,7 +35,7 @@ int chunk_look(struct pp_chunk *c, struct pp_backend *be, const struct pp_node *
     if (!c->looks || c->range.bad_input >= 0)
         return 0;
     size_t all = (size_t)rows * pp_shape_floats(&n->out), C = all, apart = all;
-    if (n->logits) { /* the gaps between their rows are not looked at */
+    if (n->logits) { /* the gaps between rows of logits are undefined */
         C = (size_t)c->model->classes;
         apart = (size_t)pp_model_logits_row(c->model, &be->choice);
     }

@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where a chunk's things lie. What a pass leaves for later ones lies at fixed places:
+ * Places the arrays of a chunk. What a pass leaves for later passes has a fixed place:
  *
- *   a state slot (F to W)  values that some node reads again in I or W, and what nodes keep
- *   a grad slot (I to W)   gradients that some node reads again in W, and what nodes keep
- *   scratch                values and gradients of one pass only, and what nodes need while they
- *                          compute; what is not needed at the same time shares its place
+ *   a state slot (F to W)  values that a node reads in I or W, and what nodes keep
+ *   a grad slot (I to W)   gradients that a node reads in W, and what nodes keep
+ *   scratch                values and gradients of one pass, and what nodes need while they
+ *                          compute; arrays
+ *                          that are not needed at the same time share memory
  *
  * The chunk's first and last value and their gradients are the caller's.
  */
 #include "chunk.h"
 
-/* Rows start wherever they start, but every array starts on a PP_ALIGN boundary. */
-static size_t aligned(size_t floats)
+/* Rounds up to PP_ALIGN: every array starts on such a boundary; rows may start anywhere. */
+static size_t align_floats(size_t floats)
 {
     size_t unit = PP_ALIGN / sizeof(float);
     return (floats + unit - 1) / unit * unit;
 }
 
 /*
- * The same layer's arrays of several slots are read together, by a weight gradient of several
- * micro-batches. When slots are a multiple of 16 KiB apart, as those of widths that are powers of
- * two, these arrays fall into a few sets of the cache and push each other out: 16 layers of 512, 32
- * micro-batches of 8 rows, 39 Gflop/s; with slots moved on by 33 lines 111.
+ * Rounds a slot up to a size that spreads slots over the sets of the cache. A weight gradient of
+ * several micro-batches reads the same layer's arrays of several slots together. If slots are a
+ * multiple of 16 KiB apart, as for widths that are powers of two, these arrays share a few sets and
+ * evict each other: 39 Gflop/s with 16 layers of 512 and 32 micro-batches of 8 rows; 111 Gflop/s
+ * with slots moved by 33 lines.
  */
-static size_t spread(size_t floats)
+static size_t spread_slot(size_t floats)
 {
     const size_t around = 16384 / sizeof(float), apart = (size_t)33 * PP_ALIGN / sizeof(float);
     size_t off = floats % around;
@@ -38,27 +40,27 @@ const struct pp_node *chunk_node(const struct pp_chunk *c, int k)
     return &c->model->nodes[c->first_node + k];
 }
 
-static struct pp_words words_of(const struct pp_node *n, const struct pp_chunk_spec *spec)
+static struct pp_workspace find_workspace(const struct pp_node *n, const struct pp_chunk_spec *spec)
 {
-    struct pp_words w = {0};
-    if (n->op->words)
-        n->op->words(n, spec->backend, spec->max_rows, &w);
+    struct pp_workspace w = {0};
+    if (n->op->workspace)
+        n->op->workspace(n, spec->backend, spec->max_rows, &w);
     return w;
 }
 
-/* The next `floats` after *at; NO_PLACE for none. */
-static size_t take(size_t *at, size_t floats)
+/* Takes the next `floats` after *at; NO_PLACE for none. */
+static size_t take_floats(size_t *at, size_t floats)
 {
     size_t here = *at;
     if (floats == 0)
         return NO_PLACE;
-    *at += aligned(floats);
+    *at += align_floats(floats);
     return here;
 }
 
 /* ---- scratch */
 
-/* Memory from step `from` to step `to` of a pass. */
+/* Memory in use from step `from` to step `to` of a pass. */
 struct piece {
     int from, to;
     size_t at, floats;
@@ -70,18 +72,18 @@ struct scratch {
     size_t most;
 };
 
-/* The lowest place that is free all that time. */
-static size_t fit(struct scratch *s, int from, int to, size_t floats)
+/* Returns the lowest place that is free from step `from` to step `to`. */
+static size_t place_scratch(struct scratch *s, int from, int to, size_t floats)
 {
     if (floats == 0)
         return NO_PLACE;
-    struct piece p = {from, to, 0, aligned(floats)};
+    struct piece p = {from, to, 0, align_floats(floats)};
     for (int i = 0; i < s->n; i++) {
         const struct piece *q = &s->pieces[i];
         bool meet = q->from <= to && from <= q->to;
         if (meet && q->at < p.at + p.floats && p.at < q->at + q->floats) {
             p.at = q->at + q->floats;
-            i = -1; /* again: it may now meet one that was passed */
+            i = -1; /* start over: it may now overlap an earlier one */
         }
     }
     s->pieces[s->n++] = p;
@@ -89,13 +91,13 @@ static size_t fit(struct scratch *s, int from, int to, size_t floats)
     return p.at;
 }
 
-/* Who reads a value within the chunk: the last of its nodes, -1: none; what for. */
+/* Which nodes of the chunk read a value: the last one, -1: no node; and how. */
 struct readers {
     int last;
     unsigned reads;
 };
 
-/* out[n_nodes + 1]: of the chunk's input, then of the value of each node. */
+/* Fills in out[n_nodes + 1]: readers of the chunk's input, then of each node's value. */
 static void find_readers(const struct pp_chunk *c, struct readers *out)
 {
     for (int v = 0; v <= c->n_nodes; v++)
@@ -110,8 +112,8 @@ static void find_readers(const struct pp_chunk *c, struct readers *out)
     }
 }
 
-/* Floats of the value of a micro-batch. */
-static size_t value_of(const struct pp_node *n, const struct pp_chunk_spec *spec)
+/* Returns the floats of a node's value of one micro-batch. */
+static size_t floats_of_value(const struct pp_node *n, const struct pp_chunk_spec *spec)
 {
     return pp_value_floats(spec->backend, (size_t)spec->max_rows * pp_shape_floats(&n->out));
 }
@@ -121,9 +123,10 @@ bool chunk_learns(const struct pp_node *n)
     return n->n_params > 0 || n->wants_dx[0] || n->wants_dx[1];
 }
 
-/* Only node k reads its second input, whose gradient may lie where its own lies: the node that gives this
- * input. -1: there is none. The gradient lies in a slot, which keeps it. */
-static int same_gradient(const struct pp_chunk *c, int k)
+/* Returns the node whose gradient may share memory with the gradient of node k, because k is the
+ * only reader of that node's value (its second input); -1: no node. The shared gradient lies in a
+ * slot. */
+static int find_same_gradient(const struct pp_chunk *c, int k)
 {
     const struct pp_node *n = chunk_node(c, k);
     int from = n->n_x > 1 ? n->x[1] - 1 - c->first_node : -1;
@@ -131,32 +134,32 @@ static int same_gradient(const struct pp_chunk *c, int k)
     return same && c->places[from].dy.slot != NO_PLACE ? from : -1;
 }
 
-/* The value, read by `of`, and the gradient of node k, which is not the last. */
+/* Places the value of node k, read by `of`, and its gradient. k is not the last node. */
 static void place_values(struct pp_chunk *c, int k, const struct readers *of,
                          const struct pp_chunk_spec *spec, struct pp_chunk_sizes *z,
                          struct scratch *f, struct scratch *i)
 {
     const struct pp_node *n = chunk_node(c, k);
     struct pp_chunk_place *p = &c->places[k];
-    size_t floats = value_of(n, spec);
+    size_t floats = floats_of_value(n, spec);
     int last = of->last, end = c->n_nodes - 1;
-    pp_assert(last > k); /* no value is made for nothing */
+    pp_assert(last > k); /* every value is read */
     if (of->reads || n->reads & PP_READS_Y_IN_I)
-        p->y.slot = take(&z->state, floats);
+        p->y.slot = take_floats(&z->state, floats);
     else
-        p->y.scratch = fit(f, k, last, floats);
+        p->y.scratch = place_scratch(f, k, last, floats);
     if (!chunk_learns(n))
         return;
-    int same = same_gradient(c, k);
+    int same = find_same_gradient(c, k);
     if (same >= 0)
         p->dy.slot = c->places[same].dy.slot;
     else if (n->reads & PP_READS_DY_IN_W)
-        p->dy.slot = take(&z->grad, floats);
+        p->dy.slot = take_floats(&z->grad, floats);
     else
-        p->dy.scratch = fit(i, end - last, end - k, floats);
+        p->dy.scratch = place_scratch(i, end - last, end - k, floats);
 }
 
-/* Nodes that leave something for I or W, and those whose values such nodes read. */
+/* Marks nodes that leave something for I or W, and nodes whose values these read. */
 static void mark_recomputed(struct pp_chunk *c)
 {
     for (int k = c->n_nodes - 1; k >= 0; k--) {
@@ -180,30 +183,30 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
     find_readers(c, readers);
     for (int k = 0; k < n; k++) {
         const struct pp_node *node = chunk_node(c, k);
-        struct pp_words w = words_of(node, spec);
+        struct pp_workspace w = find_workspace(node, spec);
         if (spec->loss_rows > 0 && k == n - 1)
             w.scratch = pp_value_floats(spec->backend,
                                         (size_t)spec->loss_rows *
                                             (size_t)pp_model_logits_row(c->model, spec->backend));
         struct pp_chunk_place *p = &c->places[k];
         *p = (struct pp_chunk_place){.params = c->n_floats,
-                                     .packed = take(&z.packed, w.packed),
+                                     .packed = take_floats(&z.packed, w.packed),
                                      .y = {NO_PLACE, NO_PLACE},
                                      .dy = {NO_PLACE, NO_PLACE}};
         c->n_floats += node->n_floats;
         if (k < n - 1)
             place_values(c, k, &readers[k + 1], spec, &z, &f, &i);
-        p->keep = take(&z.state, w.keep);
-        p->grad_keep = take(&z.grad, w.grad_keep);
-        p->work[0] = fit(&f, k, k, w.scratch);
-        p->work[1] = fit(&i, n - 1 - k, n - 1 - k, w.scratch);
+        p->keep = take_floats(&z.state, w.keep);
+        p->grad_keep = take_floats(&z.grad, w.grad_keep);
+        p->work[0] = place_scratch(&f, k, k, w.scratch);
+        p->work[1] = place_scratch(&i, n - 1 - k, n - 1 - k, w.scratch);
         p->work[2] = w.scratch > 0 ? 0 : NO_PLACE;
         for (int j = 0; j < node->n_x; j++)
             p->later[j] = readers[node->x[j] - c->first_node].last > k;
     }
-    size_t y = value_of(chunk_node(c, n - 1), spec);
+    size_t y = floats_of_value(chunk_node(c, n - 1), spec);
     bool rewrites = spec->recompute && c->places[n - 1].keep != NO_PLACE;
-    c->unread = rewrites ? fit(&f, n - 1, n - 1, y) : NO_PLACE;
+    c->unread = rewrites ? place_scratch(&f, n - 1, n - 1, y) : NO_PLACE;
     mark_recomputed(c);
     z.scratch = c->grad_slots > 0 && i.most > f.most ? i.most : f.most;
     int first = c->model->layers[c->first].first_param, count = pp_chunk_param_count(c);
@@ -211,8 +214,8 @@ int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec)
         size_t floats = c->grad_slots > 0 && chunk_is_muon(c, p) ? chunk_muon_floats(p) : 0;
         z.scratch = floats > z.scratch ? floats : z.scratch;
     }
-    z.state = spread(z.state);
-    z.grad = spread(z.grad);
+    z.state = spread_slot(z.state);
+    z.grad = spread_slot(z.grad);
     c->sizes = z;
     return 0;
 }

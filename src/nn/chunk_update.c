@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The optimizer over a chunk's parameters: in pieces as large as what lies between them allows. */
+/* Runs the optimizer over a chunk's parameters, in pieces as large as possible. */
 #include "chunk.h"
 
-/* The optimizer over floats at..to-1 of the chunk. */
-static int update(struct pp_chunk *c, struct pp_backend *be, const struct pp_optimizer_args *a,
-                  size_t at, size_t to, bool decay)
+/* Runs the optimizer over floats at..to-1 of the chunk. */
+static int update_floats(struct pp_chunk *c, struct pp_backend *be,
+                         const struct pp_optimizer_args *a, size_t at, size_t to, bool decay)
 {
     if (at == to)
         return 0;
@@ -18,14 +18,14 @@ int chunk_update(struct pp_chunk *c, struct pp_backend *be, const struct pp_opti
                  int first, int n)
 {
     size_t from = 0, to = 0;
-    bool decay = true; /* of the floats from..to-1 */
+    bool decay = true; /* weight decay of floats from..to-1 */
     for (int i = 0; i < n; i++) {
         const struct pp_param *p = &c->model->params[first + i];
         size_t at = pp_chunk_offset(c, p);
         bool decays = p->kind == PP_PARAM_DECAYED || !c->decay_weights;
         bool muon = chunk_is_muon(c, p), apart = muon || p->kind == PP_PARAM_BUFFER;
         if (apart || decays != decay || at != to) {
-            PP_TRY(update(c, be, a, from, to, decay));
+            PP_TRY(update_floats(c, be, a, from, to, decay));
             if (muon)
                 PP_TRY(chunk_muon_step(c, be, p, a, c->grads + at, c->opt_m + at, c->params + at));
             from = at;
@@ -34,7 +34,7 @@ int chunk_update(struct pp_chunk *c, struct pp_backend *be, const struct pp_opti
         to = at + pp_param_floats(p);
         from = apart ? to : from;
     }
-    return update(c, be, a, from, to, decay);
+    return update_floats(c, be, a, from, to, decay);
 }
 
 int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts that the user wrote down, layers by name or number, and cuts as text again. */
+/* Reads the cuts that a user writes, with layers by name or number, and writes cuts as text. */
 #include <string.h>
 
 #include "nn.h"
 #include "model.h"
 
-/* "layers.0" to "layers.7": the numbers say as much. */
-static bool numbered(const struct pp_model *m)
+/* Whether layers are named "layers.0" to "layers.7", so that numbers can replace the names. */
+static bool has_numbered_layers(const struct pp_model *m)
 {
     char end[16];
     const char *a = strrchr(m->layers[0].name, '.');
@@ -19,7 +19,7 @@ struct word {
     char s[PP_LAYER_NAME_MAX];
 };
 
-static struct word word_of(const struct pp_model *m, int layer, bool number)
+static struct word layer_word(const struct pp_model *m, int layer, bool number)
 {
     struct word w;
     if (number)
@@ -32,22 +32,22 @@ static struct word word_of(const struct pp_model *m, int layer, bool number)
 char *pp_ranges_text(const struct pp_model *m, const int *first, const int *last, int n, char *out,
                      size_t bytes)
 {
-    bool number = numbered(m);
+    bool number = has_numbered_layers(m);
     size_t used = 0;
     out[0] = '\0';
     for (int s = 0; s < n && used < bytes; s++) {
         used += (size_t)snprintf(out + used, bytes - used, "%s%s", s ? " | " : "",
-                                 word_of(m, first[s], number).s);
+                                 layer_word(m, first[s], number).s);
         if (last[s] > first[s] && used < bytes)
             used +=
-                (size_t)snprintf(out + used, bytes - used, "-%s", word_of(m, last[s], number).s);
+                (size_t)snprintf(out + used, bytes - used, "-%s", layer_word(m, last[s], number).s);
     }
     return out;
 }
 
-/* ---- what the user wrote */
+/* ---- reading */
 
-static int no_such_layer(const struct pp_model *m, const char *key, const char *word)
+static int fail_unknown_layer(const struct pp_model *m, const char *key, const char *word)
 {
     const char **names;
     PP_ALLOC(names, (size_t)m->n_layers + 1);
@@ -62,8 +62,9 @@ static int no_such_layer(const struct pp_model *m, const char *key, const char *
                    word, m->layers[0].name, m->layers[m->n_layers - 1].name);
 }
 
-/* The layer at *p, which moves past it; number: it was written as one. */
-static int take(const struct pp_model *m, const char *key, const char **p, int *out, bool *number)
+/* Reads the layer at *p and moves *p past it. *number: it was written as a number. */
+static int read_layer(const struct pp_model *m, const char *key, const char **p, int *out,
+                      bool *number)
 {
     char word[80];
     size_t n = strcspn(*p, " -|");
@@ -80,19 +81,19 @@ static int take(const struct pp_model *m, const char *key, const char **p, int *
                        key, word, m->n_layers - 1, m->n_layers, pp_plural(m->n_layers));
     }
     *out = *number ? (int)layer : pp_model_find_layer(m, word);
-    return *out < 0 ? no_such_layer(m, key, word) : 0;
+    return *out < 0 ? fail_unknown_layer(m, key, word) : 0;
 }
 
-/* "layer2.0 layer3.0" */
-static int by_first(const struct pp_model *m, const char *p, int n, int *first, int *last)
+/* Reads first layers: "layer2.0 layer3.0". */
+static int read_first_layers(const struct pp_model *m, const char *p, int n, int *first, int *last)
 {
     static const char key[] = "pipeline.split_at";
     bool number;
     first[0] = 0;
     last[n - 1] = m->n_layers - 1;
     for (int s = 1; s < n; s++, p += *p == ' ') {
-        PP_TRY(take(m, key, &p, &first[s], &number));
-        const char *now = word_of(m, first[s], number).s;
+        PP_TRY(read_layer(m, key, &p, &first[s], &number));
+        const char *now = layer_word(m, first[s], number).s;
         if (first[s] == 0) {
             return pp_fail(PP_ECONFIG,
                            "%s: %s is the first layer of all; name those that a later "
@@ -108,22 +109,23 @@ static int by_first(const struct pp_model *m, const char *p, int n, int *first, 
     return 0;
 }
 
-/* "conv1-layer1.1 | layer2.0-fc" */
-static int by_range(const struct pp_model *m, const char *p, int n, int *first, int *last)
+/* Reads ranges: "conv1-layer1.1 | layer2.0-fc". */
+static int read_ranges(const struct pp_model *m, const char *p, int n, int *first, int *last)
 {
     static const char key[] = "pipeline.assignment";
     int next = 0, end = m->n_layers - 1; /* next: first layer that no range has yet */
     bool number = true;
     for (int s = 0; s < n; s++, p += strspn(p, " |")) {
-        PP_TRY(take(m, key, &p, &first[s], &number));
+        PP_TRY(read_layer(m, key, &p, &first[s], &number));
         last[s] = first[s];
         if (*p == '-') {
             p++;
-            PP_TRY(take(m, key, &p, &last[s], &number));
+            PP_TRY(read_layer(m, key, &p, &last[s], &number));
         }
         if (first[s] > last[s]) {
             return pp_fail(PP_ECONFIG, "%s: range %d begins at layer %s, which comes after %s", key,
-                           s + 1, word_of(m, first[s], number).s, word_of(m, last[s], number).s);
+                           s + 1, layer_word(m, first[s], number).s,
+                           layer_word(m, last[s], number).s);
         }
         if (next > end) {
             return pp_fail(PP_ECONFIG,
@@ -135,7 +137,8 @@ static int by_range(const struct pp_model *m, const char *p, int n, int *first, 
             return pp_fail(PP_ECONFIG,
                            "%s: range %d begins at layer %s, must begin at %s (a layer "
                            "would %s)",
-                           key, s + 1, word_of(m, first[s], number).s, word_of(m, next, number).s,
+                           key, s + 1, layer_word(m, first[s], number).s,
+                           layer_word(m, next, number).s,
                            first[s] > next ? "have no stage" : "be in two stages");
         }
         next = last[s] + 1;
@@ -144,7 +147,8 @@ static int by_range(const struct pp_model *m, const char *p, int n, int *first, 
         return pp_fail(PP_ECONFIG,
                        "%s: the ranges end at layer %s, the model's last layer is %s "
                        "(%d layers, counted from 0)",
-                       key, word_of(m, next - 1, number).s, word_of(m, end, number).s, end + 1);
+                       key, layer_word(m, next - 1, number).s, layer_word(m, end, number).s,
+                       end + 1);
     }
     return 0;
 }
@@ -165,16 +169,16 @@ int pp_recompute_stages(const struct pp_model *m, const char *text, int n, const
         out[s] = all;
     for (const char *p = all ? "" : text; *p; p += *p == ' ') {
         int from, to;
-        PP_TRY(take(m, key, &p, &from, &number));
+        PP_TRY(read_layer(m, key, &p, &from, &number));
         to = from;
         if (*p == '-') {
             p++;
-            PP_TRY(take(m, key, &p, &to, &number));
+            PP_TRY(read_layer(m, key, &p, &to, &number));
         }
         if (from > to || (*p && *p != ' ')) {
-            return pp_fail(PP_ECONFIG,
-                           "%s: '%s': write off, all, or layers in model order, such as %s-%s", key,
-                           text, word_of(m, 0, number).s, word_of(m, m->n_layers - 1, number).s);
+            return pp_fail(
+                PP_ECONFIG, "%s: '%s': write off, all, or layers in model order, such as %s-%s",
+                key, text, layer_word(m, 0, number).s, layer_word(m, m->n_layers - 1, number).s);
         }
         for (int s = 0; s < n; s++)
             out[s] |= from <= last[s] && first[s] <= to;
@@ -190,9 +194,10 @@ int cut_as_written(const struct pp_model *m, const struct pp_config *cfg, int n,
     int pieces = ranges ? 1 : 2;
     for (const char *p = text; *p; p++)
         pieces += *p == (ranges ? '|' : ' ');
-    if (pieces != n) { /* how many chunks there are is the schedule's to know */
+    if (pieces != n) { /* the number of chunks is the schedule's */
         return pp_fail(PP_ECONFIG, "%s: %d pieces for %d stages and chunks; give one for each",
                        ranges ? "pipeline.assignment" : "pipeline.split_at", pieces, n);
     }
-    return ranges ? by_range(m, text, n, first, last) : by_first(m, text, n, first, last);
+    return ranges ? read_ranges(m, text, n, first, last)
+                  : read_first_layers(m, text, n, first, last);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The order of a parameter's values in files. Memory has the channels of a pixel next to each
- * other, files the pixels of a channel: each row is [pixels][channels] here, its transpose there.
- * A transposed weight is one such row: [out][in] here, [in][out] there.
+ * Converts the order of a parameter's values between memory and files. Memory has the channels of a
+ * pixel together, files the pixels of a channel: a row is [pixels][channels] in memory and its
+ * transpose in files. A transposed weight is one such row: [out][in] in memory, [in][out] in files.
  */
 #include "nn.h"
 
 #include <string.h>
 
-static void row_of(const struct pp_param *p, int *pixels, int *channels)
+static void find_row_shape(const struct pp_param *p, int *pixels, int *channels)
 {
     const int *d = p->n_dims == 4 ? &p->dims[1] : p->columns.dims;
     *pixels = p->transposed ? p->dims[0] : 1;
@@ -25,7 +25,7 @@ size_t pp_param_in_file(const struct pp_param *p, int64_t out_dims[4])
     for (int i = 0; i < p->n_dims; i++)
         out_dims[i] = p->dims[p->n_dims == 4 ? of_conv[i] : p->transposed ? 1 - i : i];
     int pixels, channels;
-    row_of(p, &pixels, &channels);
+    find_row_shape(p, &pixels, &channels);
     return pixels > 1 && channels > 1 ? (size_t)pixels * (size_t)channels : 0;
 }
 
@@ -42,7 +42,7 @@ void pp_param_row(const struct pp_param *p, bool to_file, const float *src, floa
         TILE = 32 /* lines of both sides that stay in the cache */
     };
     int pixels, channels;
-    row_of(p, &pixels, &channels);
+    find_row_shape(p, &pixels, &channels);
     for (int from = 0; from < channels; from += TILE) {
         int to = channels - from < TILE ? channels : from + TILE;
         for (int i = 0; i < pixels; i++) {

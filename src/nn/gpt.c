@@ -8,7 +8,7 @@
 
 #include "transformer.h"
 
-/* What Hugging Face calls Conv1D. deviation: of its initial values. */
+/* Adds what Hugging Face calls Conv1D. deviation: of its initial values. */
 static int conv1d(struct builder *b, const char *name, int x, int out, enum pp_activation act,
                   double deviation)
 {
@@ -22,24 +22,24 @@ static int conv1d(struct builder *b, const char *name, int x, int out, enum pp_a
     return x;
 }
 
-static int norm(struct builder *b, const char *name, int x)
+static int gpt_norm(struct builder *b, const char *name, int x)
 {
     return layer_norm(b, name, x, (float)b->cfg->model.norm_eps, b->cfg->model.bias);
 }
 
-static int block(struct builder *b, int x)
+static int gpt_block(struct builder *b, int x)
 {
     int C = b->cfg->model.n_embd;
     float p = (float)b->cfg->model.dropout;
     const struct heads heads = heads_of(b, true);
-    /* what adds to the residual path, of which there are two in a block */
+    /* for weights that add to the residual path, two in each block */
     double last = 0.02 / sqrt(2.0 * b->cfg->model.n_layer);
-    int y = conv1d(b, "attn.c_attn", norm(b, "ln_1", x), 3 * C, PP_ACT_NONE, 0.02);
+    int y = conv1d(b, "attn.c_attn", gpt_norm(b, "ln_1", x), 3 * C, PP_ACT_NONE, 0.02);
     y = attention(b, "attn", y, -1, &heads);
     y = dropout(b, "attn.resid_dropout", conv1d(b, "attn.c_proj", y, C, PP_ACT_NONE, last), p);
     x = add(b, "attn.add", x, y, false);
-    y = conv1d(b, "mlp.c_fc", norm(b, "ln_2", x), ffn_width(b), ffn_activation(b, PP_ACT_GELU_TANH),
-               0.02);
+    y = conv1d(b, "mlp.c_fc", gpt_norm(b, "ln_2", x), ffn_width(b),
+               ffn_activation(b, PP_ACT_GELU_TANH), 0.02);
     y = dropout(b, "mlp.dropout", conv1d(b, "mlp.c_proj", y, C, PP_ACT_NONE, last), p);
     return add(b, "mlp.add", x, y, false);
 }
@@ -55,11 +55,11 @@ static int build(struct builder *b, int x)
     for (int i = 0; i < b->cfg->model.n_layer; i++) {
         layer(b, "h.%d", i);
         prefix(b, "transformer.h.%d", i);
-        x = block(b, x);
+        x = gpt_block(b, x);
     }
     layer(b, "lm_head");
     prefix(b, "transformer");
-    x = lm_head(b, norm(b, "ln_f", x), b->cfg->model.tie_weights == PP_CHOICE_OFF ? NULL : wte);
+    x = lm_head(b, gpt_norm(b, "ln_f", x), b->cfg->model.tie_weights == PP_CHOICE_OFF ? NULL : wte);
     init_normal(b, 0.02);
     return x;
 }

@@ -15,7 +15,7 @@ void init_weight(const struct builder *b, struct pp_param *w, int fan_in, enum p
 {
     enum pp_init_rule rule = b->cfg->model.init;
     double fan_out = (double)pp_param_floats(w) / w->dims[w->n_dims - 1];
-    double gain = sqrt(1.0 / 3), fan = fan_in; /* PyTorch's own: kaiming_uniform_(a=sqrt(5)) */
+    double gain = sqrt(1.0 / 3), fan = fan_in; /* PyTorch's default: kaiming_uniform_(a=sqrt(5)) */
     bool normal = rule == PP_INIT_KAIMING_NORMAL || rule == PP_INIT_XAVIER_NORMAL;
     if (rule == PP_INIT_KAIMING_UNIFORM || rule == PP_INIT_KAIMING_NORMAL) {
         gain = pp_activation_facts(act)->gain;
@@ -35,7 +35,7 @@ void init_weight(const struct builder *b, struct pp_param *w, int fan_in, enum p
 void init_bias(const struct builder *b, struct pp_param *bias, int fan_in)
 {
     if (b->cfg->model.init != PP_INIT_TORCH && b->cfg->model.init != PP_INIT_TORCHVISION)
-        return; /* 0 */
+        return; /* biases stay 0 */
     bias->init = PP_INIT_UNIFORM;
     bias->b = (float)(1 / sqrt(fan_in));
     bias->a = -bias->b;

@@ -5,29 +5,30 @@
  */
 #include "transformer.h"
 
-/* One product of up to three weights. */
-static int project(struct builder *b, const char *name, int x, int n,
-                   const struct linear_piece *pieces)
+/* Adds one product of up to three weights. */
+static int llama_linear(struct builder *b, const char *name, int x, int n,
+                        const struct linear_piece *pieces)
 {
     x = linear_pieces(b, name, x, n, pieces, PP_ACT_NONE);
     init_normal(b, 0.02);
     return x;
 }
 
-static int norm(struct builder *b, const char *name, int x)
+static int llama_norm(struct builder *b, const char *name, int x)
 {
     return rms_norm(b, name, x, (float)b->cfg->model.norm_eps);
 }
 
-/* 8/3 of the channels, which three weights make as large as two of four times, up to a multiple. */
-static int width(const struct builder *b)
+/* Returns the width of the feed-forward part: by default 8/3 of the channels, rounded up to a
+ * multiple, so that its three weights are as large as two of four times the channels. */
+static int llama_ffn_width(const struct builder *b)
 {
     const int unit = 256;
     int hidden = b->cfg->model.n_hidden, wanted = 8 * b->cfg->model.n_embd / 3;
     return hidden > 0 ? hidden : (wanted + unit - 1) / unit * unit;
 }
 
-static struct pp_rope_scaling scaling_of(struct builder *b)
+static struct pp_rope_scaling read_rope_scaling(struct builder *b)
 {
     const struct pp_floats *f = &b->cfg->model.rope_scaling;
     if (f->n > 1 && (f->n != 4 || f->at[2] <= f->at[1]))
@@ -40,29 +41,30 @@ static struct pp_rope_scaling scaling_of(struct builder *b)
     return s;
 }
 
-static int block(struct builder *b, int x)
+static int llama_block(struct builder *b, int x)
 {
-    int C = b->cfg->model.n_embd, F = width(b);
+    int C = b->cfg->model.n_embd, F = llama_ffn_width(b);
     const struct heads heads = heads_of(b, true);
-    const struct pp_rope_scaling scaling = scaling_of(b);
+    const struct pp_rope_scaling scaling = read_rope_scaling(b);
     enum pp_attention_bias biases = b->cfg->model.attention_bias;
     int q = heads.q * heads.width, kv = heads.kv * heads.width;
     bool bias = biases != PP_ATTENTION_BIAS_OFF, out_bias = biases == PP_ATTENTION_BIAS_ALL;
-    int y = project(b, "self_attn", norm(b, "input_layernorm", x), 3,
-                    (struct linear_piece[]){{"q_proj.weight", bias ? "q_proj.bias" : NULL, q},
-                                            {"k_proj.weight", bias ? "k_proj.bias" : NULL, kv},
-                                            {"v_proj.weight", bias ? "v_proj.bias" : NULL, kv}});
+    int y =
+        llama_linear(b, "self_attn", llama_norm(b, "input_layernorm", x), 3,
+                     (struct linear_piece[]){{"q_proj.weight", bias ? "q_proj.bias" : NULL, q},
+                                             {"k_proj.weight", bias ? "k_proj.bias" : NULL, kv},
+                                             {"v_proj.weight", bias ? "v_proj.bias" : NULL, kv}});
     y = rotary(b, "self_attn.rotary", y, heads.q + heads.kv, heads.width,
                (float)b->cfg->model.rope_base, &scaling);
     y = attention(b, "self_attn", y, -1, &heads);
-    y = project(b, "self_attn", y, 1,
-                &(struct linear_piece){"o_proj.weight", out_bias ? "o_proj.bias" : NULL, C});
+    y = llama_linear(b, "self_attn", y, 1,
+                     &(struct linear_piece){"o_proj.weight", out_bias ? "o_proj.bias" : NULL, C});
     x = add(b, "self_attn.add", x, y, false);
-    y = project(
-        b, "mlp", norm(b, "post_attention_layernorm", x), 2,
+    y = llama_linear(
+        b, "mlp", llama_norm(b, "post_attention_layernorm", x), 2,
         (struct linear_piece[]){{"gate_proj.weight", NULL, F}, {"up_proj.weight", NULL, F}});
     y = gated(b, "mlp.gate", y);
-    y = project(b, "mlp", y, 1, &(struct linear_piece){"down_proj.weight", NULL, C});
+    y = llama_linear(b, "mlp", y, 1, &(struct linear_piece){"down_proj.weight", NULL, C});
     return add(b, "mlp.add", x, y, false);
 }
 
@@ -76,11 +78,12 @@ static int build(struct builder *b, int x)
     for (int i = 0; i < b->cfg->model.n_layer; i++) {
         layer(b, "layers.%d", i);
         prefix(b, "model.layers.%d", i);
-        x = block(b, x);
+        x = llama_block(b, x);
     }
     layer(b, "lm_head");
     prefix(b, "model");
-    x = lm_head(b, norm(b, "norm", x), b->cfg->model.tie_weights == PP_CHOICE_ON ? tokens : NULL);
+    x = lm_head(b, llama_norm(b, "norm", x),
+                b->cfg->model.tie_weights == PP_CHOICE_ON ? tokens : NULL);
     init_normal(b, 0.02);
     return x;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the loss and the optimizer get in a step: a pure function of the config and the step number. */
+/* Computes the arguments of loss and optimizer of a step: a pure function of the config and the
+ * step. */
 #include "ppcli/nn/chunk.h"
 
 #include <math.h>
@@ -9,15 +10,15 @@ double pp_lr_at(const struct pp_config *cfg, int64_t step, int64_t total_steps, 
     double lr = cfg->train.lr;
     const struct pp_numbers *milestones = &cfg->train.lr_milestones;
     bool by_epoch = cfg->train.lr_by == PP_LR_BY_EPOCH;
-    int64_t unit = by_epoch ? epoch_steps : 1; /* of what follows */
+    int64_t unit = by_epoch ? epoch_steps : 1; /* steps per unit: 1, or those of an epoch */
     int64_t now = (step + unit - 1) / unit;    /* 1, 2, ... */
     int64_t total = cfg->train.lr_steps > 0 ? cfg->train.lr_steps : total_steps;
     total = (total + unit - 1) / unit;
     int64_t warmup = cfg->train.warmup_steps + cfg->train.warmup_epochs * (epoch_steps / unit);
     if (now <= warmup)
         return lr * (double)now / (double)(warmup + by_epoch);
-    /* How much of the way down is behind us: 0 in the first step after the warm-up, and not yet 1
-     * in the last, which should still learn something. */
+    /* The fraction of the fall that is done: 0 in the first step after the warm-up, and still below
+     * 1 in the last, which should learn something too. */
     double done = 0;
     if (total > warmup)
         done = fmin(1, (double)(now - 1 - warmup) / (double)(total - warmup));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a run's learning rates will be, before the first step: the rate at its beginning, middle and
- * end, and what about them has no effect in a run of this length, or leaves steps with a rate of 0.
+ * Describes the learning rates of a run before its first step: at its beginning, middle and end;
+ * and remarks on settings that have no effect in a run of this length, or leave steps with a rate
+ * of 0.
  */
 #include "ppcli/nn/chunk.h"
 
@@ -9,14 +10,15 @@
 
 #include "ppcli/base/base.h"
 
-#define HARDLY 0.99 /* of the highest rate: has not fallen */
+#define HARDLY 0.99 /* above this fraction of the highest rate, the rate has hardly fallen */
 
 struct review {
     const struct pp_config *cfg;
     struct pp_lr_span span;
     struct pp_lr_remarks *out;
     bool by_epoch;
-    int64_t unit, run, fall, warmup; /* steps of a unit; units of the run, of the fall, to rise */
+    int64_t unit, run, fall, warmup; /* steps per unit; units of the run, of the fall, of the
+                                        warm-up */
     const char *units;               /* "steps", "epochs" */
 };
 
@@ -43,7 +45,8 @@ static double rate_at(const struct review *r, int64_t step)
     return pp_lr_at(r->cfg, step, r->span.total, r->span.epoch_steps);
 }
 
-/* The optimizer computes in float, and processors count what is smaller than FLT_MIN as 0. */
+/* Whether a rate counts as 0: the optimizer computes in float, and processors flush values below
+ * FLT_MIN. */
 static bool is_zero(double rate)
 {
     return rate < (double)FLT_MIN;
@@ -69,15 +72,15 @@ static void review_warmup(struct review *r)
     }
 }
 
-/* linear and cosine. */
+/* Reviews linear and cosine schedules. */
 static void review_fall(struct review *r)
 {
     const char *name = schedule_name(r->cfg);
     long long length = r->cfg->train.lr_steps;
-    int64_t after = r->fall * r->unit + 1; /* the first step at 0 */
+    int64_t after = r->fall * r->unit + 1; /* the first step with rate 0 */
     double top = rate_at(r, r->warmup * r->unit + 1), last = rate_at(r, r->span.total);
     if (r->run <= r->warmup)
-        return; /* said of the warm-up */
+        return; /* review_warmup() has reported it */
     if (r->fall <= r->warmup) {
         add_remark(r,
                    "train.lr_steps = %lld ends within the warm-up of %lld %s, so lr_schedule = %s "
@@ -162,7 +165,7 @@ static void review_zeros(struct review *r)
     }
 }
 
-/* "learning rate: 0.001 at step 1, 0.1 at step 500, 1e-05 at step 1000" */
+/* Writes "learning rate: 0.001 at step 1, 0.1 at step 500, 1e-05 at step 1000". */
 static void print_rates(const struct review *r)
 {
     char *text = r->out->rates;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The multi-layer perceptron: linear layers, the activation after each but the last. */
+/* The multi-layer perceptron: linear layers, each but the last with an activation. */
 #include "nn.h"
 
 static struct pp_shape input(const struct pp_config *cfg)

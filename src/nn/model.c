@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The list of model kinds and the life of a model. */
+/* The list of model types, and functions over models. */
 #include "nn.h"
 #include "model.h"
 
@@ -24,8 +24,8 @@ const char *const *pp_model_names(void)
     return names;
 }
 
-static int create(const struct pp_config *cfg, const struct pp_data_input *data, int cached,
-                  struct pp_model **out)
+static int create_model(const struct pp_config *cfg, const struct pp_data_input *data, int cached,
+                        struct pp_model **out)
 {
     static const struct pp_data_input nothing;
     data = data ? data : &nothing;
@@ -64,14 +64,14 @@ static int create(const struct pp_config *cfg, const struct pp_data_input *data,
 int pp_model_create(const struct pp_config *cfg, const struct pp_data_input *data,
                     struct pp_model **out)
 {
-    return create(cfg, data, 0, out);
+    return create_model(cfg, data, 0, out);
 }
 
 int pp_model_create_cached(const struct pp_config *cfg, const struct pp_data_input *data,
                            struct pp_model **out)
 {
     struct pp_model *m = NULL;
-    PP_TRY(create(cfg, data, cfg->model.block_size, &m));
+    PP_TRY(create_model(cfg, data, cfg->model.block_size, &m));
     for (int i = 0; i < m->n_nodes; i++) {
         if (m->nodes[i].op == &op_attention) {
             *out = m;
@@ -160,10 +160,10 @@ size_t pp_layer_values(const struct pp_model *m, int index)
     size_t floats = 0;
     for (int i = l->first_node; i <= l->last_node; i++) {
         const struct pp_node *n = &m->nodes[i];
-        struct pp_words words = {0};
-        if (n->op->words)
-            n->op->words(n, NULL, 1, &words);
-        floats += pp_shape_floats(&n->out) + words.keep + words.grad_keep;
+        struct pp_workspace w = {0};
+        if (n->op->workspace)
+            n->op->workspace(n, NULL, 1, &w);
+        floats += pp_shape_floats(&n->out) + w.keep + w.grad_keep;
     }
     return floats;
 }
@@ -195,7 +195,7 @@ bool pp_model_mixes_samples(const struct pp_model *m)
     return false;
 }
 
-static bool equal(float a, float b)
+static bool are_equal(float a, float b)
 {
     return !(a < b) && !(a > b);
 }
@@ -208,19 +208,20 @@ static bool same_window(const struct pp_conv *v, const struct pp_conv *w)
 
 static bool same_scaling(const struct pp_rope_scaling *x, const struct pp_rope_scaling *y)
 {
-    return equal(x->factor, y->factor) && equal(x->low, y->low) && equal(x->high, y->high) &&
-           equal(x->context, y->context);
+    return are_equal(x->factor, y->factor) && are_equal(x->low, y->low) &&
+           are_equal(x->high, y->high) && are_equal(x->context, y->context);
 }
 
-/* What two nodes with the same inputs must have in common to compute the same. */
-static bool same_words(const struct pp_node *x, const struct pp_node *y)
+/* Whether two nodes with the same inputs compute the same. */
+static bool same_settings(const struct pp_node *x, const struct pp_node *y)
 {
-    const struct pp_attention_words *a = &x->attention, *b = &y->attention;
+    const struct pp_attention_settings *a = &x->attention, *b = &y->attention;
     return x->op == y->op && x->n_x == y->n_x && x->activation == y->activation &&
            x->bias == y->bias && x->norm.groups == y->norm.groups &&
-           equal(x->norm.eps, y->norm.eps) && a->heads == b->heads && a->kv_heads == b->kv_heads &&
-           a->causal == b->causal && a->batch_first == b->batch_first &&
-           x->rotary.heads == y->rotary.heads && equal(x->rotary.base, y->rotary.base) &&
+           are_equal(x->norm.eps, y->norm.eps) && a->heads == b->heads &&
+           a->kv_heads == b->kv_heads && a->causal == b->causal &&
+           a->batch_first == b->batch_first && x->rotary.heads == y->rotary.heads &&
+           are_equal(x->rotary.base, y->rotary.base) &&
            same_scaling(&x->rotary.scaling, &y->rotary.scaling) &&
            x->window.count_padding == y->window.count_padding &&
            same_window(&x->window.conv, &y->window.conv);
@@ -231,7 +232,7 @@ bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b)
     bool same = a->n_nodes == b->n_nodes;
     for (int i = 0; same && i < a->n_nodes; i++) {
         const struct pp_node *x = &a->nodes[i], *y = &b->nodes[i];
-        same = same_words(x, y) && x->x[0] == y->x[0] && x->x[1] == y->x[1];
+        same = same_settings(x, y) && x->x[0] == y->x[0] && x->x[1] == y->x[1];
     }
     return same;
 }
@@ -255,7 +256,7 @@ bool pp_layer_same_work(const struct pp_model *m, int x, int y)
     bool same = b->last_node - b->first_node == n;
     for (int i = 0; same && i <= n; i++) {
         const struct pp_node *p = &m->nodes[a->first_node + i], *q = &m->nodes[b->first_node + i];
-        same = same_words(p, q) && same_params(m, p, q) &&
+        same = same_settings(p, q) && same_params(m, p, q) &&
                memcmp(&p->in, &q->in, sizeof(p->in)) == 0 &&
                memcmp(&p->out, &q->out, sizeof(p->out)) == 0 &&
                memcmp(&p->window.conv, &q->window.conv, sizeof(p->window.conv)) == 0 &&
@@ -263,8 +264,8 @@ bool pp_layer_same_work(const struct pp_model *m, int x, int y)
                p->embedding.vocabulary == q->embedding.vocabulary &&
                p->attention.width == q->attention.width && p->attention.keys == q->attention.keys &&
                p->attention.apart == q->attention.apart && p->cached == q->cached &&
-               equal(p->dropout.p, q->dropout.p) &&
-               equal(p->attention.dropout, q->attention.dropout);
+               are_equal(p->dropout.p, q->dropout.p) &&
+               are_equal(p->attention.dropout, q->attention.dropout);
         for (int k = 0; same && k < p->n_x; k++)
             same = p->x[k] - a->x == q->x[k] - b->x && p->wants_dx[k] == q->wants_dx[k] &&
                    p->shared[k] == q->shared[k];

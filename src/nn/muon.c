@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Muon (Keller Jordan, "Muon: an optimizer for hidden layers in neural networks", 2024): the momentum
- * of a weight matrix W[O][I], made nearly orthogonal by five steps of
+ * Muon (Keller Jordan, "Muon: an optimizer for hidden layers in neural networks", 2024). A weight
+ * matrix W[O][I] moves along its momentum, which five steps make nearly orthogonal:
  *
- *     X = a X + (b G + c G G) X,  G = X X^T        O <= I; else the same from the right, G = X^T X
+ *     X = a X + (b G + c G G) X,  G = X X^T        if O <= I; else the same from the right, G = X^T
+ *                                 X
  *
- * is what the matrix moves along. It is made of products and loops of the backend over a whole matrix,
- * so that no cut of the model changes a bit.
+ * The steps are products and loops of the backend over a whole matrix, so no cut of the model
+ * changes a bit.
  */
 #include <math.h>
 
@@ -29,22 +30,22 @@ int pp_param_moments(const struct pp_param *p, int optimizer)
     return p->kind == PP_PARAM_BUFFER ? 0 : one ? 1 : pp_optimizer_moments(optimizer);
 }
 
-static size_t aligned(size_t floats)
+static size_t align_floats(size_t floats)
 {
     const size_t unit = PP_ALIGN / sizeof(float);
     return (floats + unit - 1) / unit * unit;
 }
 
 struct matrix {
-    int O, I, n;          /* n: the smaller one */
+    int O, I, n;          /* n: the smaller of O and I */
     float *x, *y, *g, *h; /* [O][I] twice, [n][n] twice */
     double *squares;
 };
 
-static struct matrix matrix_of(const struct pp_param *p, float *scratch)
+static struct matrix place_matrix(const struct pp_param *p, float *scratch)
 {
     int O = p->dims[0], I = (int)(pp_param_floats(p) / (size_t)O), n = O < I ? O : I;
-    size_t all = aligned((size_t)O * (size_t)I), gram = aligned((size_t)n * (size_t)n);
+    size_t all = align_floats((size_t)O * (size_t)I), gram = align_floats((size_t)n * (size_t)n);
     struct matrix m = {O, I, n, .x = scratch, .y = scratch + all, .g = scratch + 2 * all};
     m.h = m.g + gram;
     m.squares = (double *)(void *)(m.h + gram);
@@ -53,9 +54,9 @@ static struct matrix matrix_of(const struct pp_param *p, float *scratch)
 
 size_t chunk_muon_floats(const struct pp_param *p)
 {
-    const struct matrix m = matrix_of(p, NULL);
-    return 2 * aligned((size_t)m.O * (size_t)m.I) + 2 * aligned((size_t)m.n * (size_t)m.n) +
-           PP_ALIGN / sizeof(float);
+    const struct matrix m = place_matrix(p, NULL);
+    return 2 * align_floats((size_t)m.O * (size_t)m.I) +
+           2 * align_floats((size_t)m.n * (size_t)m.n) + PP_ALIGN / sizeof(float);
 }
 
 int chunk_muon_prepare(const struct pp_chunk *c, struct pp_backend *be)
@@ -65,7 +66,7 @@ int chunk_muon_prepare(const struct pp_chunk *c, struct pp_backend *be)
         const struct pp_param *p = pp_chunk_param(c, i, &at, &floats);
         if (!chunk_is_muon(c, p))
             continue;
-        const struct matrix m = matrix_of(p, c->scratch);
+        const struct matrix m = place_matrix(p, c->scratch);
         bool wide = m.O <= m.I;
         const struct pp_linear_use both = {.B = m.O,
                                            .I = m.I,
@@ -80,14 +81,14 @@ int chunk_muon_prepare(const struct pp_chunk *c, struct pp_backend *be)
     return 0;
 }
 
-/* y = a x + b y, n floats. */
-static int mix(struct pp_backend *be, size_t n, float a, float *x, float b, float *y)
+/* Computes y = a x + b y over n floats. */
+static int mix_matrices(struct pp_backend *be, size_t n, float a, float *x, float b, float *y)
 {
     return pp_backend_muon(
         be, &(struct pp_muon){.n = n, .part = PP_MUON_MIX, .a = a, .b = b, .x = x, .y = y});
 }
 
-/* x to the next x, in place of which y is then free. */
+/* Replaces x by the next x; overwrites y. */
 static int orthogonalize(struct matrix *m, struct pp_backend *be)
 {
     int O = m->O, I = m->I, n = m->n;
@@ -103,7 +104,7 @@ static int orthogonalize(struct matrix *m, struct pp_backend *be)
     PP_TRY(
         pp_backend_linear_forward(be, &(struct pp_linear_forward){n, n, n, m->g, m->g, NULL, NULL,
                                                                   PP_ACT_NONE, NULL, m->h, 0}));
-    PP_TRY(mix(be, gram, FACTOR_G, m->g, FACTOR_GG, m->h));
+    PP_TRY(mix_matrices(be, gram, FACTOR_G, m->g, FACTOR_GG, m->h));
     if (O <= I)
         PP_TRY(pp_backend_linear_backward_input(
             be, &(struct pp_linear_backward_input){O, I, O, m->h, m->x, NULL, m->y, 0}));
@@ -111,7 +112,7 @@ static int orthogonalize(struct matrix *m, struct pp_backend *be)
         PP_TRY(pp_backend_linear_forward(be, &(struct pp_linear_forward){O, I, I, m->x, m->h, NULL,
                                                                          NULL, PP_ACT_NONE, NULL,
                                                                          m->y, 0}));
-    PP_TRY(mix(be, all, FACTOR_X, m->x, 1, m->y));
+    PP_TRY(mix_matrices(be, all, FACTOR_X, m->x, 1, m->y));
     float *x = m->x;
     m->x = m->y;
     m->y = x;
@@ -121,7 +122,7 @@ static int orthogonalize(struct matrix *m, struct pp_backend *be)
 int chunk_muon_step(struct pp_chunk *c, struct pp_backend *be, const struct pp_param *p,
                     const struct pp_optimizer_args *a, float *grads, float *momentum, float *params)
 {
-    struct matrix m = matrix_of(p, c->scratch);
+    struct matrix m = place_matrix(p, c->scratch);
     size_t n = pp_param_floats(p);
     struct pp_muon part = {.n = n, .part = PP_MUON_BEGIN, .args = a, .x = grads, .y = momentum};
     PP_TRY(pp_backend_muon(be, &part));

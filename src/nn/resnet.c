@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Residual networks: He et al., "Deep residual learning for image recognition" (2015), with the
- * names and, unless asked otherwise, the numbers of torchvision. Layers: conv1, bn1 (with its relu),
- * maxpool, layer1.0 ... layer4.2, avgpool, fc.
+ * names and, by default, the numbers of torchvision. Layers: conv1, bn1 (with its relu), maxpool,
+ * layer1.0 ... layer4.2, avgpool, fc.
  */
 #include "nn.h"
 
@@ -11,7 +11,8 @@ enum {
 };
 #define EPS 1e-5f
 
-static int conv(struct builder *b, const char *name, int x, int channels, int kernel, int stride)
+static int resnet_conv(struct builder *b, const char *name, int x, int channels, int kernel,
+                       int stride)
 {
     bool same = b->cfg->model.padding == PP_PAD_SAME;
     const struct window w = {
@@ -19,37 +20,39 @@ static int conv(struct builder *b, const char *name, int x, int channels, int ke
     return conv2d(b, name, x, channels, &w, false, false);
 }
 
-static int norm(struct builder *b, const char *name, int x, int residual, bool relu)
+static int resnet_norm(struct builder *b, const char *name, int x, int residual, bool relu)
 {
     if (b->cfg->model.norm == PP_NORM_GROUP)
         return group_norm(b, name, x, residual, GROUPS, EPS, relu);
     return batch_norm(b, name, x, residual, EPS, (float)b->cfg->model.norm_momentum, relu);
 }
 
-/* What the block adds to: its input, or where that has another shape a projection of it. */
-static int shortcut(struct builder *b, int x, int channels, int stride)
+/* Returns what the block adds to: its input, or a projection of it if the shapes differ. */
+static int resnet_shortcut(struct builder *b, int x, int channels, int stride)
 {
     if (stride == 1 && pp_shape_channels(shape_of(b, x)) == channels)
         return x;
-    return norm(b, "downsample.1", conv(b, "downsample.0", x, channels, 1, stride), -1, false);
+    return resnet_norm(b, "downsample.1", resnet_conv(b, "downsample.0", x, channels, 1, stride),
+                       -1, false);
 }
 
-/* Two 3x3 convolutions. */
-static int basic(struct builder *b, int x, int width, int stride)
+/* A block of two 3x3 convolutions. */
+static int basic_block(struct builder *b, int x, int width, int stride)
 {
-    int to = shortcut(b, x, width, stride);
-    int y = norm(b, "bn1", conv(b, "conv1", x, width, 3, stride), -1, true);
-    return norm(b, "bn2", conv(b, "conv2", y, width, 3, 1), to, true);
+    int to = resnet_shortcut(b, x, width, stride);
+    int y = resnet_norm(b, "bn1", resnet_conv(b, "conv1", x, width, 3, stride), -1, true);
+    return resnet_norm(b, "bn2", resnet_conv(b, "conv2", y, width, 3, 1), to, true);
 }
 
-/* 1x1, 3x3 and 1x1 to four times the width. */
-static int bottleneck(struct builder *b, int x, int width, int stride)
+/* A block of 1x1, 3x3 and 1x1 convolutions, the last to four times the width. */
+static int bottleneck_block(struct builder *b, int x, int width, int stride)
 {
     bool first = b->cfg->model.stride == PP_STRIDE_1X1;
-    int to = shortcut(b, x, 4 * width, stride);
-    int y = norm(b, "bn1", conv(b, "conv1", x, width, 1, first ? stride : 1), -1, true);
-    y = norm(b, "bn2", conv(b, "conv2", y, width, 3, first ? 1 : stride), -1, true);
-    return norm(b, "bn3", conv(b, "conv3", y, 4 * width, 1, 1), to, true);
+    int to = resnet_shortcut(b, x, 4 * width, stride);
+    int y =
+        resnet_norm(b, "bn1", resnet_conv(b, "conv1", x, width, 1, first ? stride : 1), -1, true);
+    y = resnet_norm(b, "bn2", resnet_conv(b, "conv2", y, width, 3, first ? 1 : stride), -1, true);
+    return resnet_norm(b, "bn3", resnet_conv(b, "conv3", y, 4 * width, 1, 1), to, true);
 }
 
 static int build(struct builder *b, int x)
@@ -63,9 +66,9 @@ static int build(struct builder *b, int x)
         if (nets[i].depth == b->cfg->model.depth)
             blocks = nets[i].blocks;
     layer(b, "conv1");
-    x = conv(b, "", x, 64, small ? 3 : 7, small ? 1 : 2);
+    x = resnet_conv(b, "", x, 64, small ? 3 : 7, small ? 1 : 2);
     layer(b, "bn1");
-    x = norm(b, "", x, -1, true);
+    x = resnet_norm(b, "", x, -1, true);
     if (!small) {
         layer(b, "maxpool");
         x = max_pool(b, "", x, &(struct window){3, 2, same ? PAD_SAME : 1, 1});
@@ -74,8 +77,8 @@ static int build(struct builder *b, int x)
         for (int i = 0; i < blocks[k]; i++) {
             int width = 64 << k, stride = k > 0 && i == 0 ? 2 : 1;
             layer(b, "layer%d.%d", k + 1, i);
-            x = b->cfg->model.depth < 50 ? basic(b, x, width, stride)
-                                         : bottleneck(b, x, width, stride);
+            x = b->cfg->model.depth < 50 ? basic_block(b, x, width, stride)
+                                         : bottleneck_block(b, x, width, stride);
         }
     }
     layer(b, "avgpool");

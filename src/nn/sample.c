@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Choosing the next token. */
+/* Chooses the next token. */
 #include <math.h>
 
 #include "ppcli/nn/chunk.h"
 
-/* Whether token a comes before b: larger logits first, of equal ones the smaller number. */
-static bool before(const float *logits, int a, int b)
+/* Whether token a comes before b: larger logits come first; of equal ones, the smaller token. */
+static bool comes_before(const float *logits, int a, int b)
 {
     return logits[a] > logits[b] || (!(logits[a] < logits[b]) && a < b);
 }
 
-/* Put `token` at place `at` of a heap, whose root comes last of all, and let it sink. */
-static void sink(const float *logits, int *heap, int n, int at, int token)
+/* Puts `token` at place `at` of a heap, whose root is the last token in order, and lets it sink. */
+static void sink_token(const float *logits, int *heap, int n, int at, int token)
 {
     for (int child; (child = 2 * at + 1) < n; at = child) {
-        if (child + 1 < n && before(logits, heap[child], heap[child + 1]))
+        if (child + 1 < n && comes_before(logits, heap[child], heap[child + 1]))
             child++;
-        if (before(logits, heap[child], token))
+        if (comes_before(logits, heap[child], token))
             break;
         heap[at] = heap[child];
     }
     heap[at] = token;
 }
 
-/* The token that comes k-th. */
-static int kth(const float *logits, int n, int k, int *heap)
+/* Returns the token that comes k-th. */
+static int find_kth_token(const float *logits, int n, int k, int *heap)
 {
     for (int i = k - 1; i >= 0; i--)
-        sink(logits, heap, k, i, i);
+        sink_token(logits, heap, k, i, i);
     for (int i = k; i < n; i++)
-        if (before(logits, i, heap[0]))
-            sink(logits, heap, k, 0, i);
+        if (comes_before(logits, i, heap[0]))
+            sink_token(logits, heap, k, 0, i);
     return heap[0];
 }
 
@@ -41,12 +41,12 @@ int pp_sample(const float *logits, int n, double temperature, int top_k, double 
         first = logits[i] > logits[first] ? i : first;
     if (!(temperature > 0))
         return first;
-    int last = top_k > 0 && top_k < n ? kth(logits, n, top_k, heap) : -1;
+    int last = top_k > 0 && top_k < n ? find_kth_token(logits, n, top_k, heap) : -1;
     double sum = 0, so_far = 0;
     int chosen = first;
     for (int pass = 0; pass < 2; pass++) {
         for (int i = 0; i < n; i++) {
-            if (last >= 0 && before(logits, last, i))
+            if (last >= 0 && comes_before(logits, last, i))
                 continue;
             double p = exp(((double)logits[i] - (double)logits[first]) / temperature);
             if (pass == 0) {
@@ -60,5 +60,5 @@ int pp_sample(const float *logits, int n, double temperature, int top_k, double 
                 return chosen;
         }
     }
-    return chosen; /* u * sum may round up to all there is */
+    return chosen; /* u * sum may round up to the whole sum */
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * model.layers: words one after the other, each an op, as torch.nn.Sequential has modules. Word i
- * is named layers.i. A word with weights begins a layer, and those after it belong to it; what an
- * add:N reaches over is one layer. A relu right after a convolution or a norm, an activation right
+ * model.layers: a list of words, each an op, as torch.nn.Sequential has modules. Word i is named
+ * layers.i. A word with weights begins a layer, and the following words belong to it; words that an
+ * add:N spans are one layer. A relu right after a convolution or a norm, and an activation right
  * after a linear, are part of that op.
  */
 #include "nn.h"
@@ -14,7 +14,7 @@
 #define WORDS_MAX (PP_TEXT_MAX / 2) /* each is followed by a space */
 #define EPS 1e-5f
 
-enum kind { /* up to AVG_POOL, but for LINEAR: for each channel of an image */
+enum layer_kind { /* up to AVG_POOL, except LINEAR: ops on the channels of an image */
     CONV,
     LINEAR,
     BATCH_NORM,
@@ -28,19 +28,19 @@ enum kind { /* up to AVG_POOL, but for LINEAR: for each channel of an image */
     ADD
 };
 
-struct word {
-    enum kind kind;
+struct layer_word {
+    enum layer_kind kind;
     int n; /* outputs, groups, or how many words back */
     struct window w;
-    bool bias, all; /* all: of all pixels */
-    bool twice;     /* an option was given again */
+    bool bias, all; /* all: the window is the whole image */
+    bool twice;     /* an option was given twice */
     enum pp_activation act;
     float p;
     char text[64];
 };
 
 /* What may follow the colon. */
-enum shape_of_word {
+enum word_argument {
     NOTHING,
     NUMBER,       /* linear:10 */
     OUT_WINDOW,   /* conv:32x3/2,pad=1 */
@@ -51,8 +51,8 @@ enum shape_of_word {
 
 static const struct {
     const char *name, *example;
-    enum kind kind;
-    enum shape_of_word shape;
+    enum layer_kind kind;
+    enum word_argument argument;
     enum pp_activation act;
 } known[] = {
     {"conv", "conv:32x3 or conv:32x3/2,pad=1, with a pad below the kernel", CONV, OUT_WINDOW,
@@ -73,8 +73,8 @@ static const struct {
 #undef PP_ACTIVATION
 };
 
-/* A whole number from 1 on; moves *p past it. */
-static bool number(const char **p, int *out)
+/* Reads a whole number from 1 on; moves *p past it. */
+static bool read_number(const char **p, int *out)
 {
     char *end;
     long n = **p >= '0' && **p <= '9' ? strtol(*p, &end, 10) : 0;
@@ -85,17 +85,17 @@ static bool number(const char **p, int *out)
     return true;
 }
 
-/* KERNEL[/STRIDE][,pad=N|same][,groups=N][,bias=off] */
-static bool window(const char *p, struct word *w)
+/* Reads KERNEL[/STRIDE][,pad=N|same][,groups=N][,bias=off]. */
+static bool read_window(const char *p, struct layer_word *w)
 {
     bool conv = w->kind == CONV;
-    if (!number(&p, &w->w.kernel))
+    if (!read_number(&p, &w->w.kernel))
         return false;
     w->w.stride = conv ? 1 : w->w.kernel;
     w->w.pad = conv ? w->w.kernel / 2 : 0;
     if (*p == '/') {
         p++;
-        if (!number(&p, &w->w.stride))
+        if (!read_number(&p, &w->w.stride))
             return false;
     }
     for (int said = 0, option = 0; *p == ','; said |= option) {
@@ -109,13 +109,13 @@ static bool window(const char *p, struct word *w)
             } else if (*p == '0') {
                 w->w.pad = 0;
                 p++;
-            } else if (!number(&p, &w->w.pad) || w->w.pad >= w->w.kernel) {
+            } else if (!read_number(&p, &w->w.pad) || w->w.pad >= w->w.kernel) {
                 return false;
             }
         } else if (conv && !strncmp(p, "groups=", 7)) {
             option = 2;
             p += 7;
-            if (!number(&p, &w->w.groups))
+            if (!read_number(&p, &w->w.groups))
                 return false;
         } else if (conv && !strncmp(p, "bias=off", 8)) {
             option = 4;
@@ -129,29 +129,29 @@ static bool window(const char *p, struct word *w)
     return *p == '\0' && !w->twice;
 }
 
-static bool argument(const char *p, enum shape_of_word shape, struct word *w)
+static bool read_argument(const char *p, enum word_argument argument, struct layer_word *w)
 {
     char *end;
-    w->all = shape == MAYBE_WINDOW && !p;
-    if (shape == NOTHING || !p)
-        return shape == NOTHING ? !p : w->all;
-    switch (shape) {
+    w->all = argument == MAYBE_WINDOW && !p;
+    if (argument == NOTHING || !p)
+        return argument == NOTHING ? !p : w->all;
+    switch (argument) {
     case NUMBER:
-        return number(&p, &w->n) && *p == '\0';
+        return read_number(&p, &w->n) && *p == '\0';
     case OUT_WINDOW:
-        return number(&p, &w->n) && *p++ == 'x' && window(p, w);
+        return read_number(&p, &w->n) && *p++ == 'x' && read_window(p, w);
     case SHARE:
         w->p = strtof(p, &end);
         return end > p && *end == '\0' && (w->p == 0 || w->p >= FLT_MIN) && w->p < 1;
     default:
-        return window(p, w);
+        return read_window(p, w);
     }
 }
 
-static int parse_word(struct builder *b, char *text, int i, struct word *w)
+static int parse_word(struct builder *b, char *text, int i, struct layer_word *w)
 {
     char *colon = strchr(text, ':');
-    *w = (struct word){.bias = true, .w.groups = 1};
+    *w = (struct layer_word){.bias = true, .w.groups = 1};
     snprintf(w->text, sizeof(w->text), "%s", text);
     if (colon)
         *colon = '\0';
@@ -160,7 +160,7 @@ static int parse_word(struct builder *b, char *text, int i, struct word *w)
             continue;
         w->kind = known[k].kind;
         w->act = known[k].act;
-        if (!argument(colon ? colon + 1 : NULL, known[k].shape, w)) {
+        if (!read_argument(colon ? colon + 1 : NULL, known[k].argument, w)) {
             return refuse(b, "model.layers: word %d, '%s', %s; write such as %s", i, w->text,
                           w->twice ? "has an option twice" : "is not understood", known[k].example);
         }
@@ -173,7 +173,7 @@ static int parse_word(struct builder *b, char *text, int i, struct word *w)
         i, w->text);
 }
 
-static int parse(struct builder *b, struct word *words)
+static int parse_layers(struct builder *b, struct layer_word *words)
 {
     static const char blanks[] = " \t";
     char text[PP_TEXT_MAX], *rest = NULL;
@@ -197,27 +197,27 @@ static int parse(struct builder *b, struct word *words)
 }
 
 /* Whether word i begins a layer. */
-static bool begins(const struct word *words, int n, int i)
+static bool begins_layer(const struct layer_word *words, int n, int i)
 {
-    for (int k = i; k < n; k++) /* within what an add reaches over */
+    for (int k = i; k < n; k++) /* inside the span of an add */
         if (words[k].kind == ADD && k - words[k].n < i)
             return false;
     return i == 0 || words[i].kind == CONV || words[i].kind == LINEAR;
 }
 
-static bool is_next(const struct word *words, int n, int i, enum kind kind)
+static bool is_next(const struct layer_word *words, int n, int i, enum layer_kind kind)
 {
-    bool reached = false; /* its value is what an add asks for: it must be there by itself */
+    bool reached = false; /* an add needs the value of word i by itself */
     for (int k = i + 1; k < n; k++)
         reached |= words[k].kind == ADD && k - words[k].n == i + 1;
     return i + 1 < n && words[i + 1].kind == kind && !reached;
 }
 
-/* Word i over x; *i moves to the last word that is part of it. */
-static int apply(struct builder *b, const struct word *words, int n, int *i, int x,
-                 const int *before)
+/* Adds word i over x; *i moves to the last word that is part of it. */
+static int add_word(struct builder *b, const struct layer_word *words, int n, int *i, int x,
+                    const int *before)
 {
-    const struct word *w = &words[*i];
+    const struct layer_word *w = &words[*i];
     char name[16] = "";
     int at = *i;
     snprintf(name, sizeof(name), "%d", at);
@@ -246,7 +246,7 @@ static int apply(struct builder *b, const struct word *words, int n, int *i, int
         return activate(b, name, x, w->act);
     case DROPOUT:
         return dropout(b, name, x, w->p);
-    case FLATTEN: /* a linear takes images as they are */
+    case FLATTEN: /* a linear takes images unchanged */
         return x;
     case ADD:
         *i += relu;
@@ -257,7 +257,7 @@ static int apply(struct builder *b, const struct word *words, int n, int *i, int
 
 static int build(struct builder *b, int x)
 {
-    PP_OWN_MEMORY struct word *words = pp_alloc(WORDS_MAX, sizeof(*words));
+    PP_OWN_MEMORY struct layer_word *words = pp_alloc(WORDS_MAX, sizeof(*words));
     int before[WORDS_MAX + 1]; /* the value that word i gets */
     if (!words) {
         b->rc = PP_ERESOURCE;
@@ -265,11 +265,11 @@ static int build(struct builder *b, int x)
     }
     const struct pp_model *m = b->m;
     bool flat = false; /* an image after a flatten */
-    int n = parse(b, words);
+    int n = parse_layers(b, words);
     for (int i = 0; i < n && b->rc == 0; i++) {
         int first = i;
         bool empty = i > 0 && m->layers[m->n_layers - 1].first_node == m->n_nodes;
-        if (begins(words, n, i) && !empty)
+        if (begins_layer(words, n, i) && !empty)
             layer(b, "layers.%d", i);
         snprintf(b->prefix, sizeof(b->prefix), "layers");
         flat = words[i].kind == FLATTEN ? shape_of(b, x)->n > 1 : flat && words[i].kind != LINEAR;
@@ -279,7 +279,7 @@ static int build(struct builder *b, int x)
         }
         before[i] = x;
         bool said = b->rc < 0; /* and which word it is */
-        x = apply(b, words, n, &i, x, before);
+        x = add_word(b, words, n, &i, x, before);
         if (b->rc < 0 && !said)
             pp_error_context("model.layers: word %d, '%s'", first, words[first].text);
         for (int k = first + 1; k <= i; k++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PyTorch's own layers of transformers, as its constructors make them: see transformer.h. */
+/* PyTorch's own layers of transformers, with the initial values of its constructors; see
+ * transformer.h. */
 #include "transformer.h"
 
 #include <math.h>
@@ -35,7 +36,7 @@ int torch_attention(struct builder *b, const char *name, const char *out_proj, i
                 : cross_linear(b, name, query, memory, C);
     struct pp_param *w = last_param(b, 0), *bias = last_param(b, 1);
     if (w && bias) {
-        w->init = PP_INIT_UNIFORM; /* Xavier's of [3 C][C] */
+        w->init = PP_INIT_UNIFORM; /* Xavier's, for [3 C][C] */
         w->b = (float)sqrt(6.0 / (4.0 * C));
         w->a = -w->b;
         bias->init = PP_INIT_CONSTANT;

@@ -13,8 +13,7 @@
 
 /* ---- ops */
 
-/* The ops by name, op_linear and so on: to compare with a node's, for whoever writes a model down in
- * another form. */
+/* The ops by name, op_linear and so on, for code that exports models and compares a node's op. */
 
 #define PP_OP(x) extern const struct pp_node_op op_##x;
 #include "ppcli/nn/ops.def"
@@ -24,17 +23,17 @@
 
 /*
  * Four words. A *value* is an array with a shape for each sample. An *op* is a table of functions;
- * a *node* is an op applied to values, giving one. A *layer* is a named run of nodes with one value
- * in and one value out: the unit of partition. A *chunk* (ppcli/nn/chunk.h) is the contiguous run of
- * layers that one virtual stage holds. None of them knows ranks.
+ * a *node* is an op applied to values, giving one value. A *layer* is a named run of nodes with one
+ * value in and one value out: the unit of partition. A *chunk* (ppcli/nn/chunk.h) is the contiguous
+ * run of layers that one virtual stage holds. None of them knows ranks.
  *
- * Nodes are in the order of computing. F walks a chunk's nodes upwards, I downwards, W in any
- * order. An op declares what it reads again after F; from that alone follows what is kept, and for
- * how long. Where a value has two readers its gradient is added up, the last reader first.
+ * Nodes are numbered in the order of computation. F visits a chunk's nodes upwards, I downwards, W
+ * in any order. An op declares what it reads after F; this alone decides what is kept, and for how
+ * long. If a value has two readers, its gradient is the sum over both, the last reader first.
  *
- * Parameters are named as PyTorch names them and ordered canonically: node by node, weight before
- * bias. A node's parameters and their gradients lie in one flat buffer of its chunk in that order,
- * without padding; a node's first begins at a multiple of PP_NODE_FLOATS.
+ * Parameters are named as in PyTorch and ordered canonically: node by node, weight before bias. The
+ * parameters of a node, and their gradients, lie in one flat buffer of its chunk in that order,
+ * without padding; a node's first parameter begins at a multiple of PP_NODE_FLOATS.
  */
 
 #define PP_PARAM_NAME_MAX 96
@@ -44,10 +43,11 @@
 struct pp_node;
 
 enum pp_param_kind {
-    PP_PARAM_DECAYED, /* weights of products: weight decay is for them */
-    PP_PARAM_PLAIN,   /* biases, and what scales and shifts in norms */
-    PP_PARAM_BUFFER   /* running statistics: no optimizer; their place in the gradients has what the
-                         step's micro-batches add up to */
+    PP_PARAM_DECAYED, /* weights of products, which weight decay applies to */
+    PP_PARAM_PLAIN,   /* biases, and the scales and shifts of norms */
+    /* running statistics: not for the optimizer; their place in the gradients holds the sums of the
+     * step's micro-batches */
+    PP_PARAM_BUFFER
 };
 
 enum pp_init {
@@ -60,61 +60,63 @@ struct pp_param {
     char name[PP_PARAM_NAME_MAX]; /* "layer1.0.conv1.weight" */
     int n_dims, dims[4];          /* in memory: [out][in]; of a convolution [out][kh][kw][in] */
     enum pp_param_kind kind;
-    int tied_to; /* number + 1 of the parameter in the model whose copy this is; 0: of none */
+    int tied_to; /* number + 1 of the parameter that this one copies; 0: not a copy */
     enum pp_init init;
     float a, b;
     /* A linear after an image: its columns are (row, column, channel) in memory and (channel, row,
-     * column) in files. n 0: as they are. */
+     * column) in files. n = 0: the same order. */
     struct pp_shape columns;
-    bool matrix;     /* of a product that is not the last: Muon is for it */
+    bool matrix;     /* weight of a product that is not the last: Muon updates it */
     bool transposed; /* [out][in] in memory, [in][out] in files: GPT-2's Conv1D */
-    size_t at;       /* floats from the model's first parameter to this one */
+    size_t at;       /* offset from the model's first parameter, in floats */
 };
 
 size_t pp_param_floats(const struct pp_param *p);
-/* As pp_optimizer_moments(), of this one. */
+/* As pp_optimizer_moments(), of this parameter. */
 int pp_param_moments(const struct pp_param *p, int optimizer);
 
-/* Files have parameters as PyTorch does: a convolution is [out][in][kh][kw], the columns of a linear
- * after an image are (channel, row, column). out_dims: the shape there. Returns the floats of a
- * row, one of dims[0] or, transposed, all, whose order differs from memory's; 0: nothing differs. */
+/* Returns the floats of a row whose order differs between memory and files, 0: nothing differs;
+ * out_dims: the shape in files. Files have parameters as PyTorch does: a convolution is
+ * [out][in][kh][kw], the columns of a linear after an image are (channel, row, column). A row is
+ * one of dims[0] or, if transposed, the whole parameter. */
 size_t pp_param_in_file(const struct pp_param *p, int64_t out_dims[4]);
 
-/* A batch norm's num_batches_tracked: [1] here, a scalar of type i64 in files. */
+/* Whether it is a batch norm's num_batches_tracked: [1] in memory, a scalar of type i64 in
+ * files. */
 bool pp_param_is_count(const struct pp_param *p);
 
-/* One such row from memory's order to a file's, or back; dst is another row. */
+/* Converts one such row from memory's order to a file's, or back; dst must not overlap src. */
 void pp_param_row(const struct pp_param *p, bool to_file, const float *src, float *dst);
 
-/* Cost of one sample, for partition and explain. Matrix products only; flops_i is 0 where nobody
- * asks for the gradient of the input. */
+/* Cost of one sample, for partition and explain. Only matrix products; flops_i is 0 if the gradient
+ * of the input is not needed. */
 struct pp_layer_cost {
-    double flops_f, flops_i, flops_w; /* multiply and add count as 2 */
+    double flops_f, flops_i, flops_w; /* a multiply and an add count as 2 */
 };
 
 /* One micro-batch. */
 struct pp_pass {
     int rows;           /* samples, 0 <= rows <= the chunk's max_rows */
-    uint32_t first_row; /* number of the first of them in the step's whole batch */
+    uint32_t first_row; /* number of its first sample in the step's whole batch */
     bool training;
-    bool
-        recompute; /* F of these rows has been before, and y has what it gave: now the slot gets what I
-                   and W read, and y stays as it is. For a chunk with spec.recompute. */
+    /* F of these rows has run before and y holds its result: the node now only writes what I and W
+     * read into the slot, and y stays as it is. Only for a chunk with spec.recompute. */
+    bool recompute;
     uint64_t seed;
-    const int64_t *step; /* memory of the device: number of the step. NULL: nothing random is run */
-    int position;        /* number of the first position of a text; 0 but when one is generated */
-    const uint32_t *lengths; /* memory of the device: positions of sample r before its padding are
-                                lengths[index[r]]; NULL: there is none */
+    const int64_t *step; /* device memory: number of the step. NULL: nothing random is run */
+    int position;        /* number of the first position of a text; 0 unless a text is generated */
+    const uint32_t *lengths; /* device memory: sample r has lengths[index[r]] positions before its
+                                padding; NULL: no padding */
     const uint32_t *index;
 };
 
-/* Floats (of what are values: pp_value_floats()) that a node needs beside its values; of one micro-batch
- * of `rows`, but packed. */
-struct pp_words {
-    size_t keep;      /* F to W */
-    size_t grad_keep; /* I to W */
+/* Memory that a node needs in addition to its values, in floats (of values: pp_value_floats()). Per
+ * micro-batch of `rows`, except packed. */
+struct pp_workspace {
+    size_t keep;      /* from F to W */
+    size_t grad_keep; /* from I to W */
     size_t scratch;   /* during one call */
-    size_t packed;    /* copy of the weights that the backend wants */
+    size_t packed;    /* copy of the weights for the backend */
 };
 
 /* Values that a node reads in its backward pass; x is its first input, x1 its second. */
@@ -129,14 +131,14 @@ enum pp_reads {
 #define PP_READS_INPUT(j) /* those of its input j */                                               \
     ((unsigned)((j) == 0 ? PP_READS_X_IN_I | PP_READS_X_IN_W : PP_READS_X1_IN_I | PP_READS_X1_IN_W))
 
-/* A node's arrays in one pass. */
+/* The arrays of a node in one pass. */
 struct pp_at {
     const struct pp_pass *pass;
     const pp_value *x[PP_NODE_INPUTS];
-    pp_value *y;                  /* F writes it; I has it if declared */
-    pp_value *dy;                 /* I may change it in place; it stays for W if declared */
-    pp_value *dx[PP_NODE_INPUTS]; /* NULL: not wanted */
-    bool add[PP_NODE_INPUTS];     /* dx +=: another reader of x has written there */
+    pp_value *y;                  /* written by F; available in I if declared */
+    pp_value *dy;                 /* I may change it in place; kept for W if declared */
+    pp_value *dx[PP_NODE_INPUTS]; /* NULL: not needed */
+    bool add[PP_NODE_INPUTS];     /* add to dx: another reader of x has written it */
     float *keep, *grad_keep, *scratch;
     const float *params;
     const float *packed; /* of these params, or NULL */
@@ -145,86 +147,87 @@ struct pp_at {
 #define PP_USES(kernel) (UINT64_C(1) << PP_KERNEL_##kernel)
 _Static_assert(PP_KERNELS <= 64, "a bit for each kernel");
 
-/* What is done with a step's statistics where gradients of replicas are added up: what this replica has
- * is kept, before; compared with what all have, after; and, added up over them, added to the gradients. */
+/* What to do with a step's statistics when the gradients of replicas are summed: KEEP, before:
+ * copies this replica's; COMPARE, after: compares them with those of all; ADD: after `own` is
+ * summed too, adds it to the gradients. */
 enum pp_merging {
     PP_MERGE_KEEP,
     PP_MERGE_COMPARE,
     PP_MERGE_ADD
 };
 
-/* All functions return 0 or what the backend said; NULL: nothing to do. */
+/* An op. All functions return 0 or the backend's error; NULL: nothing to do. */
 struct pp_node_op {
     const char *name;
-    uint64_t kernels; /* PP_USES() of those of ppcli/dev/kernels.h that it calls */
-    /* NULL: no words. rows: the most of one micro-batch. */
-    void (*words)(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
-                  struct pp_words *out);
+    uint64_t kernels; /* PP_USES() of the kernels of ppcli/dev/kernels.h that it calls */
+    /* Returns the memory it needs; NULL: none. rows: the most of one micro-batch. */
+    void (*workspace)(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
+                      struct pp_workspace *out);
     void (*cost)(const struct pp_node *n, struct pp_layer_cost *out);
-    /* What no |weight gradient| of `rows` rows in all is larger than, roundings included, when no
-     * |input| is larger than x and no |gradient that backward_input left in dy| larger than dz.
-     * NULL, in an op with parameters: no promise; the gradients are read. */
+    /* Returns an upper bound of all |weight gradients| of `rows` rows in all, with rounding, given
+     * that no |input| is larger than x and no |gradient that backward_input left in dy| is larger
+     * than dz. NULL in an op with parameters: no bound, so the gradients are read. */
     double (*bound)(const struct pp_node *n, int rows, float x, float dz);
     int (*pack)(const struct pp_node *n, struct pp_backend *be, const float *params, float *packed);
-    /* pp_chunk_prepare() of this node. grads NULL: forward only. */
+    /* As pp_chunk_prepare() for this node. grads NULL: forward only. */
     int (*prepare)(const struct pp_node *n, struct pp_backend *be, int rows, const float *params,
                    const float *packed, float *grads);
     int (*forward)(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at);
     int (*backward_input)(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at);
-    bool dx_over_dy; /* dx[1] may lie where dy lies, in backward_input */
-    /* beta*grads + what the n_parts >= 1 micro-batches add, in order. */
+    bool dx_over_dy; /* backward_input may write dx[1] where dy lies */
+    /* Computes beta*grads + the gradients of the n_parts >= 1 micro-batches, in order. */
     int (*backward_weight)(const struct pp_node *n, struct pp_backend *be, int n_parts,
                            const struct pp_weight_part *parts, float beta, float *scratch,
                            float *grads);
-    /* In the order of enum pp_merging; own: the node's merge_floats(). */
+    /* Called in the order of enum pp_merging; own[merge_floats()]. */
     size_t (*merge_floats)(const struct pp_node *n);
     int (*merge)(const struct pp_node *n, struct pp_backend *be, enum pp_merging what, float *grads,
                  float *own);
-    /* After the optimizer's step: from what grads has for buffers. args: memory of the device. */
+    /* Called after the optimizer's step: updates buffers from grads. args: device memory. */
     int (*commit)(const struct pp_node *n, struct pp_backend *be,
                   const struct pp_optimizer_args *args, const float *grads, float *params);
 };
 
-/* So that a node's first parameter, mostly a matrix, is at an address that 16-byte access can have. */
+/* Aligns a node's first parameter, usually a matrix, for 16-byte access. */
 #define PP_NODE_FLOATS ((size_t)4)
 
 struct pp_node {
     const struct pp_node_op *op;
-    int layer;                     /* that it belongs to */
-    int x[PP_NODE_INPUTS], n_x, y; /* values: y is the node's number + 1 */
-    struct pp_shape in, out;       /* of x[0] and y */
-    bool wants_dx[PP_NODE_INPUTS]; /* something before that input learns */
+    int layer;                     /* layer of the node */
+    int x[PP_NODE_INPUTS], n_x, y; /* values; y is the node's number + 1 */
+    struct pp_shape in, out;       /* shapes of x[0] and y */
+    bool wants_dx[PP_NODE_INPUTS]; /* a node before that input has parameters */
     bool shared[PP_NODE_INPUTS];   /* that input has other readers */
     unsigned reads;                /* enum pp_reads */
     int first_param, n_params;     /* in the model */
-    size_t n_floats; /* of its params, and after them to a multiple of PP_NODE_FLOATS */
-    uint64_t key;    /* of its name: what is random here */
-    int positions;   /* of a text: each is a row of a product; else 1 */
+    size_t n_floats; /* floats of its params, padded to a multiple of PP_NODE_FLOATS */
+    uint64_t key;    /* hash of its name, for random numbers */
+    int positions;   /* positions of a text, each a row of a product; else 1 */
     int cached; /* rows are positions of one text, from pp_pass.position on, and attention keeps
-                      keys and values of as many; 0: none of it */
-    /* What ops know about themselves: */
-    int activation; /* enum pp_activation, of linear, convolution and norms: after them */
+                   keys and values of this many; 0: not so */
+    /* Settings of the ops: */
+    int activation; /* enum pp_activation after a linear, a convolution or a norm */
     bool bias;      /* of linear, convolution and layer norm */
     bool logits; /* the model's last node, a linear without activation and bias: rows of its value
                     are pp_model_logits_row() apart */
-    struct pp_attention_words {
+    struct pp_attention_settings {
         int heads, kv_heads, width;
-        int keys; /* positions of the value that has keys */
+        int keys; /* positions of the value with the keys */
         bool causal, batch_first;
         bool apart; /* its input is a cross_linear's */
         float dropout;
     } attention;
-    struct pp_rotary_words {
+    struct pp_rotary_settings {
         int heads, width;
         float base;
         struct pp_rope_scaling scaling;
     } rotary;
-    struct pp_norm_words {
+    struct pp_norm_settings {
         int groups;
-        int least_rows; /* of batch norm: that a micro-batch must have in training */
+        int least_rows; /* of batch norm: rows that a micro-batch must have in training */
         float eps, momentum;
     } norm;
-    struct pp_window_words { /* of convolutions and pools */
+    struct pp_window_settings { /* of convolutions and pools */
         struct pp_conv conv;
         bool count_padding; /* of an average pool */
     } window;
@@ -238,9 +241,9 @@ struct pp_node {
 
 struct pp_layer {
     char name[PP_LAYER_NAME_MAX]; /* "layer1.0" */
-    int index;                    /* in the model */
+    int index;                    /* number in the model */
     int first_node, last_node;    /* inclusive */
-    int x, y;                     /* values */
+    int x, y;                     /* its input and output value */
     int in, out;                  /* floats of a sample of x and y */
     int first_param, n_params;    /* in the model */
     size_t n_floats;              /* of all its nodes */
@@ -253,39 +256,39 @@ struct pp_model {
     struct pp_param *params;
     int n_values, n_nodes, n_layers, n_params;
     int inputs, outputs; /* floats of a sample of the first value, and of the last */
-    int classes;      /* of the loss: channels of the last value, which has a target a position */
-    size_t n_floats;  /* of all layers */
-    size_t n_tied;    /* of those that are copies */
-    size_t n_padding; /* of those that belong to no parameter */
-    bool tokens;      /* the input is: f32, whatever values are */
+    int classes;         /* channels of the last value, which has one target per position */
+    size_t n_floats;     /* of all layers */
+    size_t n_tied;       /* floats that are copies of tied parameters */
+    size_t n_padding;    /* floats of padding */
+    bool tokens;         /* the input is tokens: f32, whatever type values have */
 };
 
-/* Numbers that are learnt, and buffers: what is saved. */
+/* Returns the number of floats that are saved: learnt ones, and buffers. */
 static inline size_t pp_model_floats(const struct pp_model *m)
 {
     return m->n_floats - m->n_tied - m->n_padding;
 }
 
-/* Targets of a sample: 1, or of texts one for each position. */
+/* Returns the targets of a sample: 1, or of a text one for each position. */
 static inline int pp_model_targets(const struct pp_model *m)
 {
     return m->outputs / m->classes;
 }
 
-/* The same of a text, whose loss has a perplexity; 0: it is none. */
+/* Returns the targets of a sample of a text, whose loss has a perplexity; 0: not a text. */
 static inline int pp_model_text_targets(const struct pp_model *m)
 {
     return m->tokens && m->values[m->n_values - 1].n == 2 ? pp_model_targets(m) : 0;
 }
 
-/* Elements from one row of logits, and of their gradients, to the next. */
+/* Returns the elements from one row of logits, and of their gradients, to the next. */
 static inline int pp_model_logits_row(const struct pp_model *m,
                                       const struct pp_backend_choice *choice)
 {
     return m->nodes[m->n_nodes - 1].logits ? pp_backend_logits_row(choice, m->classes) : m->classes;
 }
 
-/* Elements that a sample takes of the node's value, or of its gradient. */
+/* Returns the elements of a node's value, or of its gradient, per sample. */
 static inline size_t pp_node_elements(const struct pp_model *m, const struct pp_node *n,
                                       const struct pp_backend_choice *choice)
 {
@@ -295,74 +298,77 @@ static inline size_t pp_node_elements(const struct pp_model *m, const struct pp_
 
 const char *const *pp_model_names(void);
 
-/* Whether two models do the same with a sample and parameters, whatever their sizes and what only
- * training does: as many nodes, each the same op of the same values. */
+/* Whether two models compute the same from a sample and parameters, whatever their sizes and what
+ * only training does: as many nodes, each with the same op on the same values. */
 bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b);
 
-/* Whether layers a and b do the same work, so that the time of one is that of the other. */
+/* Whether layers a and b do the same work, so that both take the same time. */
 bool pp_layer_same_work(const struct pp_model *m, int a, int b);
 
-/* From [model] and what the data say; NULL: nothing, which an mlp does not ask. Errors: PP_ECONFIG,
- * PP_ERESOURCE. Caller owns *out. */
+/* Makes a model from [model] and the data's properties; data NULL: unknown, which is enough for an
+ * mlp. Errors: PP_ECONFIG, PP_ERESOURCE. The caller owns *out. */
 int pp_model_create(const struct pp_config *cfg, const struct pp_data_input *data,
                     struct pp_model **out);
 
-/* The same parameters in a model whose rows are tokens of one text, at pp_pass.position and after it,
- * and which keeps keys and values of those before: up to model.block_size. PP_ECONFIG also where no
- * attention is causal. */
+/* Makes a model with the same parameters whose rows are tokens of one text, from pp_pass.position
+ * on, and which keeps keys and values of earlier positions, up to model.block_size. PP_ECONFIG also
+ * if it has no causal attention. */
 int pp_model_create_cached(const struct pp_config *cfg, const struct pp_data_input *data,
                            struct pp_model **out);
 void pp_model_destroy(struct pp_model **m);
 
 struct pp_layer_cost pp_layer_cost(const struct pp_model *m, int layer);
 
-/* Bytes of values and gradients, of `element` bytes each, that F, I and W of a node read and write for
- * one sample. */
+/* Computes the bytes of values and gradients, of `element` bytes each, that F, I and W of a node
+ * read and write for one sample. */
 void pp_node_traffic(const struct pp_model *m, const struct pp_node *n, size_t element,
                      double out_bytes[3]);
 
-/* Flops of one sample: F + I + W. */
+/* Return the flops of one sample: F + I + W. */
 double pp_layer_flops(const struct pp_model *m, int layer);
 double pp_model_flops(const struct pp_model *m);
 
-/* Floats of a sample that a layer gives values for, its output included. */
+/* Returns the floats of all values of a layer for one sample, its output included. */
 size_t pp_layer_values(const struct pp_model *m, int layer);
 
 /*
- * Cut the model into n contiguous non-empty pieces: first[s]..last[s] for s = 0..n-1.
- *   flops   least largest flops (F + I + W) per piece, exact; ties to the fewest values over the
- *           cuts, then to larger earlier pieces
- *   auto    flops
- *   equal   as many layers each as possible, earlier pieces get the extra ones
- *   params  least largest parameter count (exact), same ties
+ * Cuts the model into n contiguous non-empty pieces: first[s]..last[s] for s = 0..n-1.
+ *   flops     least largest flops (F + I + W) per piece, exact; of equal cuts, the one with the
+ *             fewest values over
+ *             the cuts, then with larger earlier pieces
+ *   auto      flops
+ *   equal     the same number of layers each, earlier pieces get the extra ones
+ *   params    least largest parameter count (exact), ties as for flops
  *   explicit  the ranges or the first layers of the config, by name or number
- *   time    pp_partition_costs() with what was measured: PP_ECONFIG here
- * Errors: PP_ECONFIG (more stages than layers; a layer that the model does not have; ranges that
- * do not cover 0..n_layers-1 in order).
+ *   time      PP_ECONFIG: needs measured times, see pp_partition_costs()
+ * Errors: PP_ECONFIG (more stages than layers; a layer that the model does not have; ranges that do
+ * not cover 0..n_layers-1 in order).
  */
 int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, int *first,
                  int *last);
 
 /*
- * pipeline.recompute: "" (off), "all", or layers and ranges of layers, "h.0-h.2 h.5". out[s]: the text
- * covers a layer of piece s of n. Errors: PP_ECONFIG.
+ * Reads pipeline.recompute: "" (off), "all", or layers and ranges of layers, "h.0-h.2 h.5". out[s]:
+ * the text covers a layer of piece s of n. Errors: PP_ECONFIG.
  */
 int pp_recompute_stages(const struct pp_model *m, const char *text, int n, const int *first,
                         const int *last, bool *out);
 
-/* pp_partition() for given costs[n_layers], finite and >= 0, in any unit: the least largest cost per
- * piece, exact to 2^-52 of the whole, same ties. 1 <= n <= n_layers. Errors: PP_ERESOURCE. */
+/* As pp_partition(), for given costs[n_layers] in any unit, finite and >= 0: the least largest cost
+ * per piece, exact to 2^-52 of the whole, ties as for flops. 1 <= n <= n_layers. Errors:
+ * PP_ERESOURCE. */
 int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int *first, int *last);
 
-/* Whether samples of a micro-batch meet, as in batch norm or in attention over the batch: then
- * micro-batches and replicas change what is computed. */
+/* Whether samples of a micro-batch influence each other, as in batch norm or in attention over the
+ * batch: then micro-batches and replicas change what is computed. */
 bool pp_model_mixes_samples(const struct pp_model *m);
 
-/* Whether every op with parameters bounds their gradients: pp_chunk_is_bounded() can be true. */
+/* Whether every op with parameters bounds their gradients, so that pp_chunk_is_bounded() can be
+ * true. */
 bool pp_model_bounds(const struct pp_model *m);
 
-/* "0-1 | 2 | 3-5": layers of n pieces as pipeline.assignment is written, cut off where out ends.
- * Names in place of numbers, "conv1-layer1.1 | layer2.0-fc", where names do not say the number. */
+/* Writes the layers of n pieces as pipeline.assignment has them, "0-1 | 2 | 3-5", cut off where out
+ * ends. Uses names, "conv1-layer1.1 | layer2.0-fc", unless the names are numbers. */
 char *pp_ranges_text(const struct pp_model *m, const int *first, const int *last, int n, char *out,
                      size_t bytes);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An activation on its own, where no linear, convolution or norm takes it along. */
+/* An activation that no linear, convolution or norm includes. */
 #include "../nn.h"
 
-static size_t floats(const struct pp_node *n, const struct pp_at *at)
+static size_t floats_of_pass(const struct pp_node *n, const struct pp_at *at)
 {
     return (size_t)at->pass->rows * pp_shape_floats(&n->out);
 }
@@ -10,7 +10,7 @@ static size_t floats(const struct pp_node *n, const struct pp_at *at)
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     return pp_backend_activate_forward(
-        be, &(struct pp_activate){floats(n, at), n->activation, at->x[0], at->y});
+        be, &(struct pp_activate){floats_of_pass(n, at), n->activation, at->x[0], at->y});
 }
 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
@@ -19,8 +19,8 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
         return 0;
     const float *saved = n->reads & PP_READS_X_IN_I ? at->x[0] : at->y;
     return pp_backend_activate_backward(
-        be, &(struct pp_activate_backward){floats(n, at), n->activation, saved, at->dy, at->add[0],
-                                           at->dx[0]});
+        be, &(struct pp_activate_backward){floats_of_pass(n, at), n->activation, saved, at->dy,
+                                           at->add[0], at->dx[0]});
 }
 
 const struct pp_node_op op_activate = {

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sum of two values, then relu where asked for; a norm takes a residual along by itself. */
+/* The sum of two values, then relu if asked for; norms add a residual themselves. */
 #include "../nn.h"
 
-static size_t floats(const struct pp_node *n, const struct pp_at *at)
+static size_t floats_of_pass(const struct pp_node *n, const struct pp_at *at)
 {
     return (size_t)at->pass->rows * pp_shape_floats(&n->out);
 }
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
-    return pp_backend_sum(be, &(struct pp_sum){floats(n, at), at->x[0], at->x[1],
+    return pp_backend_sum(be, &(struct pp_sum){floats_of_pass(n, at), at->x[0], at->x[1],
                                                n->activation == PP_ACT_RELU, at->y, false});
 }
 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     for (int j = 0; j < 2; j++) {
-        struct pp_activate_backward each = {floats(n, at), n->activation, at->y,
-                                            at->dy,        at->add[j],    at->dx[j]};
+        struct pp_activate_backward each = {
+            floats_of_pass(n, at), n->activation, at->y, at->dy, at->add[j], at->dx[j]};
         bool there =
             at->dx[j] == at->dy && n->activation == PP_ACT_NONE; /* shared, see chunk_memory.c */
         if (at->dx[j] && !there)

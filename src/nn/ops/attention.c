@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scaled dot-product attention. Of the probabilities nothing is kept but a log of a sum for each
- * query and head; the backward pass computes them again. To generate a text, keys and values of
- * earlier positions are kept in place of it: [cached][k, v].
+ * Scaled dot-product attention. Keeps one log-sum-exp per query and head instead of the
+ * probabilities; the backward pass recomputes these. To generate a text, it keeps keys and values
+ * of earlier positions instead: [cached][k, v].
  */
 #include "../nn.h"
 #include "ppcli/base/base.h"
@@ -17,18 +17,18 @@ static size_t kv_width(const struct pp_node *n)
     return (size_t)n->attention.kv_heads * (size_t)n->attention.width;
 }
 
-static int texts(const struct pp_node *n, int rows)
+static int count_texts(const struct pp_node *n, int rows)
 {
     return n->cached > 0 ? 1 : n->attention.batch_first ? rows : n->positions;
 }
 
-static int queries(const struct pp_node *n, int rows)
+static int count_queries(const struct pp_node *n, int rows)
 {
     return n->cached > 0 || !n->attention.batch_first ? rows : n->positions;
 }
 
-static void words(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
-                  struct pp_words *w)
+static void find_workspace(const struct pp_node *n, const struct pp_backend_choice *choice,
+                           int rows, struct pp_workspace *w)
 {
     size_t all = (size_t)rows * (size_t)n->positions;
     int keys = n->cached > 0 ? n->cached : n->attention.batch_first ? n->attention.keys : rows;
@@ -36,12 +36,12 @@ static void words(const struct pp_node *n, const struct pp_backend_choice *choic
                             : all * (size_t)n->attention.heads;
     w->scratch =
         (size_t)pp_backend_members(choice) *
-        pp_attention_scratch_floats(queries(n, rows), keys,
+        pp_attention_scratch_floats(count_queries(n, rows), keys,
                                     n->attention.heads / n->attention.kv_heads, n->attention.width);
 }
 
-/* Two products forwards; backwards the scores again, and four. Over the samples of a
- * micro-batch there are next to no keys. */
+/* Two products forward; the scores and four products backward. Over the samples of a micro-batch
+ * there are hardly any keys. */
 static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 {
     double keys = !n->attention.batch_first ? 1
@@ -52,16 +52,16 @@ static void cost(const struct pp_node *n, struct pp_layer_cost *c)
     c->flops_i = n->wants_dx[0] || n->wants_dx[1] ? 5 * product : 0;
 }
 
-/* Where keys begin in their input: each k after its q in one row, after all of the sample's q, or in
- * a value of its own. */
+/* Returns where keys begin in their input: after q in each row, after all q of the sample, or at
+ * the start of their own value. */
 static size_t first_key(const struct pp_node *n)
 {
     size_t q = q_width(n);
     return n->n_x == 2 ? 0 : n->attention.apart ? (size_t)n->positions * q : q;
 }
 
-static struct pp_attention call(const struct pp_node *n, const struct pp_backend *be,
-                                const struct pp_at *at)
+static struct pp_attention make_attention_call(const struct pp_node *n, const struct pp_backend *be,
+                                               const struct pp_at *at)
 {
     size_t q = q_width(n), kv = kv_width(n), T = (size_t)n->positions;
     bool two = n->n_x == 2, rows = !two && !n->attention.apart;
@@ -69,8 +69,8 @@ static struct pp_attention call(const struct pp_node *n, const struct pp_backend
     size_t q_sample = two ? T * q : T * (q + 2 * kv);
     size_t kv_sample = two ? (size_t)n->attention.keys * 2 * kv : q_sample;
     const float *from = at->x[n->n_x - 1];
-    struct pp_attention a = {.B = texts(n, at->pass->rows),
-                             .queries = queries(n, at->pass->rows),
+    struct pp_attention a = {.B = count_texts(n, at->pass->rows),
+                             .queries = count_queries(n, at->pass->rows),
                              .keys = n->attention.batch_first ? n->attention.keys : at->pass->rows,
                              .heads = n->attention.heads,
                              .kv_heads = n->attention.kv_heads,
@@ -102,9 +102,9 @@ static struct pp_attention call(const struct pp_node *n, const struct pp_backend
     return a;
 }
 
-/* Add the keys and values of these positions to those kept; the queries see them all. */
-static int append(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at,
-                  struct pp_attention *a)
+/* Appends the keys and values of these positions to the kept ones; the queries see all of them. */
+static int append_keys(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at,
+                       struct pp_attention *a)
 {
     size_t both = 2 * kv_width(n);
     int from = at->pass->position;
@@ -124,16 +124,16 @@ static int append(const struct pp_node *n, struct pp_backend *be, const struct p
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
-    struct pp_attention a = call(n, be, at);
+    struct pp_attention a = make_attention_call(n, be, at);
     if (n->cached > 0)
-        PP_TRY(append(n, be, at, &a));
+        PP_TRY(append_keys(n, be, at, &a));
     return a.B > 0 && a.queries > 0 ? pp_backend_attention_forward(be, &a) : 0;
 }
 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
-    struct pp_attention a = call(n, be, at);
-    int kv = n->n_x - 1; /* the input that keys and values are in */
+    struct pp_attention a = make_attention_call(n, be, at);
+    int kv = n->n_x - 1; /* the input with keys and values */
     if (at->pass->rows == 0 || (!at->dx[0] && !at->dx[kv]))
         return 0;
     a.dy = at->dy;
@@ -150,7 +150,7 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
 const struct pp_node_op op_attention = {
     .name = "attention",
     .kernels = PP_USES(attention_forward) | PP_USES(attention_backward),
-    .words = words,
+    .workspace = find_workspace,
     .cost = cost,
     .forward = forward,
     .backward_input = backward_input,
@@ -190,7 +190,7 @@ int attention(struct builder *b, const char *name, int x, int kv, const struct h
     n->positions = from.dims[0];
     n->attention.keys = other.dims[0];
     n->attention.apart = kv < 0 && x > 0 && b->m->nodes[x - 1].op == &op_cross_linear;
-    if (n->cached == 0) /* else there is no I */
+    if (n->cached == 0) /* a cached text has no I */
         n->reads = PP_READS_X_IN_I | PP_READS_Y_IN_I | (kv < 0 ? 0 : PP_READS_X1_IN_I);
     return n->y;
 }

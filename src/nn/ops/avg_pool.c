@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mean of each window, padding counted as zeros (with pad = same not counted); or of the whole
- * image. */
+/* The mean of each window, with padding counted as zeros (not counted with pad = same), or of the
+ * whole image. */
 #include "../nn.h"
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)

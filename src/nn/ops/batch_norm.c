@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batch norm, then a residual and relu where asked for. It normalises by the micro-batch, so what a
- * step computes depends on how many there are. Parameters: weight, bias, running_mean, running_var,
- * num_batches_tracked; in the gradients the last three are what the step's micro-batches add up to.
- * I finds the gradients of weight and bias on its way; W only adds them.
+ * Batch norm, then a residual and relu if asked for. It normalizes by the micro-batch, so the
+ * result of a step depends on their number. Parameters: weight, bias, running_mean, running_var,
+ * num_batches_tracked; the gradients of the last three are the sums over the step's micro-batches.
+ * I also computes the gradients of weight and bias; W only adds them.
  */
 #include "../nn.h"
 
-static size_t channels(const struct pp_node *n)
+static size_t channels_of(const struct pp_node *n)
 {
     return (size_t)pp_shape_channels(&n->out);
 }
 
-static int pixels(const struct pp_node *n)
+static int pixels_of(const struct pp_node *n)
 {
-    return (int)(pp_shape_floats(&n->out) / channels(n));
+    return (int)(pp_shape_floats(&n->out) / channels_of(n));
 }
 
-static void words(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
-                  struct pp_words *words)
+static void find_workspace(const struct pp_node *n, const struct pp_backend_choice *choice,
+                           int rows, struct pp_workspace *w)
 {
-    words->keep = 2 * channels(n);
-    words->grad_keep = 2 * channels(n);
+    w->keep = 2 * channels_of(n);
+    w->grad_keep = 2 * channels_of(n);
 }
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
-    size_t C = channels(n);
+    size_t C = channels_of(n);
     bool running = !at->pass->training;
     return pp_backend_batch_norm_forward(
         be, &(struct pp_batch_norm_forward){.B = at->pass->rows,
-                                            .P = pixels(n),
+                                            .P = pixels_of(n),
                                             .C = (int)C,
                                             .eps = n->norm.eps,
                                             .x = at->x[0],
@@ -48,8 +48,8 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
 {
     return pp_backend_batch_norm_backward_input(
         be, &(struct pp_batch_norm_backward_input){.B = at->pass->rows,
-                                                   .P = pixels(n),
-                                                   .C = (int)channels(n),
+                                                   .P = pixels_of(n),
+                                                   .C = (int)channels_of(n),
                                                    .x = at->x[0],
                                                    .gamma = at->params,
                                                    .keep = at->keep,
@@ -66,11 +66,11 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
                            const struct pp_weight_part *parts, float beta, float *scratch,
                            float *grads)
 {
-    size_t C = channels(n);
+    size_t C = channels_of(n);
     for (int i = 0; i < n_parts; i++) {
         PP_TRY(pp_backend_batch_norm_backward_weight(
             be, &(struct pp_batch_norm_backward_weight){.B = parts[i].B,
-                                                        .P = pixels(n),
+                                                        .P = pixels_of(n),
                                                         .C = (int)C,
                                                         .eps = n->norm.eps,
                                                         .keep = parts[i].keep,
@@ -87,15 +87,15 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
 
 static size_t merge_floats(const struct pp_node *n)
 {
-    return channels(n) + 1;
+    return channels_of(n) + 1;
 }
 
-/* Means and counts of replicas can be added up; squares of distances from one replica's mean leave
- * out how far that is from the mean of all. */
+/* Means and counts of replicas can be added. Squared distances from one replica's mean lack the
+ * distance of that mean from the mean of all, which COMPARE computes. */
 static int merge(const struct pp_node *n, struct pp_backend *be, enum pp_merging what, float *grads,
                  float *own)
 {
-    size_t C = channels(n);
+    size_t C = channels_of(n);
     float *mean = grads + 2 * C, *squares = mean + C, *count = squares + C;
     if (what == PP_MERGE_ADD)
         return pp_backend_add(be, C, own, squares);
@@ -109,20 +109,20 @@ static int merge(const struct pp_node *n, struct pp_backend *be, enum pp_merging
 static int commit(const struct pp_node *n, struct pp_backend *be,
                   const struct pp_optimizer_args *args, const float *grads, float *params)
 {
-    size_t C = channels(n);
+    size_t C = channels_of(n);
     return pp_backend_batch_norm_commit(
         be, &(struct pp_batch_norm_commit){(int)C, n->norm.momentum, &args->skip, grads + 2 * C,
                                            grads + 3 * C, grads + 4 * C, params + 2 * C,
                                            params + 3 * C, params + 4 * C});
 }
 
-/* No bound: a net of convolutions has fewer gradients to read than values to measure. */
+/* No bound: a network of convolutions has fewer gradients to read than values to measure. */
 const struct pp_node_op op_batch_norm = {
     .name = "batch norm",
     .kernels = PP_USES(batch_norm_forward) | PP_USES(batch_norm_backward_input) |
                PP_USES(batch_norm_backward_weight) | PP_USES(batch_norm_spread) |
                PP_USES(batch_norm_commit),
-    .words = words,
+    .workspace = find_workspace,
     .forward = forward,
     .backward_input = backward_input,
     .backward_weight = backward_weight,
@@ -150,9 +150,9 @@ int batch_norm(struct builder *b, const char *name, int x, int residual, float e
     n->norm.eps = eps;
     n->norm.momentum = momentum;
     n->activation = relu ? PP_ACT_RELU : PP_ACT_NONE;
-    n->norm.least_rows = pixels(n) > 1 ? 1 : 2; /* one value for each channel has no variance */
+    n->norm.least_rows = pixels_of(n) > 1 ? 1 : 2; /* one value per channel has no variance */
     n->reads = PP_READS_X_IN_I | (relu ? PP_READS_Y_IN_I : 0);
-    int y = n->y, C = (int)channels(n);
+    int y = n->y, C = (int)channels_of(n);
     for (int i = 0; i < 5; i++) {
         struct pp_param *p =
             add_param(b, params[i].suffix, params[i].kind, 1, i < 4 ? &C : (int[]){1});

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The convolution op followed by a relu, if wanted: torch.nn.Conv2d. Weights lie as
- * [out][row][column][in], which a file has as [out][in][row][column].
+ * Convolution, then a relu if asked for: torch.nn.Conv2d. Weights are [out][row][column][in] in
+ * memory, [out][in][row][column] in files.
  */
 #include "../nn.h"
 
@@ -11,16 +11,16 @@ static size_t bias_at(const struct pp_node *n)
     return (size_t)g->O * (size_t)g->kh * (size_t)g->kw * (size_t)(g->C / g->groups);
 }
 
-static void words(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
-                  struct pp_words *words)
+static void find_workspace(const struct pp_node *n, const struct pp_backend_choice *choice,
+                           int rows, struct pp_workspace *w)
 {
     if (choice) {
-        words->scratch = pp_backend_conv_scratch_floats(choice, &n->window.conv, rows);
-        words->packed = pp_backend_conv_packed_floats(choice, &n->window.conv);
+        w->scratch = pp_backend_conv_scratch_floats(choice, &n->window.conv, rows);
+        w->packed = pp_backend_conv_packed_floats(choice, &n->window.conv);
     }
 }
 
-/* Along one axis, pairs of an output and a tap on it that lies inside the image. */
+/* Counts, along one axis, the pairs of an output and a tap of its window inside the image. */
 static double pairs_inside(int in, int out, int kernel, int stride, int pad)
 {
     double sum = 0;
@@ -31,13 +31,13 @@ static double pairs_inside(int in, int out, int kernel, int stride, int pad)
     return sum;
 }
 
-/* Products with padding are not needed, and our own kernels do not compute them. */
+/* Counts no products with padding; our own kernels skip them. */
 static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 {
     const struct pp_conv *g = &n->window.conv;
     double pairs = pairs_inside(g->H, g->OH, g->kh, g->stride, g->pad_top) *
                    pairs_inside(g->W, g->OW, g->kw, g->stride, g->pad_left);
-    int channels = g->C / g->groups; /* of an output */
+    int channels = g->C / g->groups; /* per output */
     double product = 2 * pairs * g->O * channels;
     c->flops_f = product;
     c->flops_i = n->wants_dx[0] ? product : 0;
@@ -121,7 +121,7 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
 const struct pp_node_op op_conv2d = {
     .name = "conv2d",
     .kernels = PP_USES(conv_forward) | PP_USES(conv_backward_input) | PP_USES(conv_backward_weight),
-    .words = words,
+    .workspace = find_workspace,
     .cost = cost,
     .pack = pack,
     .prepare = prepare,

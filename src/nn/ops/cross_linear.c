@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The projections in front of an attention between two texts, sample by sample: q[T][C] =
- * x0 * W[0..C)^T + b, then kv[T][2C] = x1 * W[C..3C)^T + b. One op, because PyTorch has the three as
- * one parameter; blocks, because attention reads them where they are.
+ * The projections before an attention between two texts, sample by sample: q[T][C] = x0 * W[0..C)^T
+ * + b, then kv[T][2C] = x1 * W[C..3C)^T + b. They are one op because PyTorch has the three weights
+ * as one parameter, and blocks because attention reads them in place.
  */
 #include <math.h>
 #include <string.h>
 
 #include "../nn.h"
 
-/* One of the two products: out columns from column `from` of W's rows on. */
+/* One of the two products: `out` columns, from row `from` of W on. */
 struct half {
     int in, out, positions;
-    size_t W, b, packed;          /* where they begin */
-    size_t x_sample, y, y_sample; /* y: in the sample's output */
+    size_t W, b, packed;          /* offsets */
+    size_t x_sample, y, y_sample; /* y: within the sample's output */
 };
 
-static struct half half_of(const struct pp_node *n, const struct pp_backend_choice *choice, int j)
+static struct half find_half(const struct pp_node *n, const struct pp_backend_choice *choice, int j)
 {
     int in = n->in.dims[1], C = n->out.dims[1] / 3, from = j * C;
     size_t T = (size_t)n->positions;
@@ -31,10 +31,10 @@ static struct half half_of(const struct pp_node *n, const struct pp_backend_choi
                          .y_sample = T * 3 * (size_t)C};
 }
 
-static void words(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
-                  struct pp_words *w)
+static void find_workspace(const struct pp_node *n, const struct pp_backend_choice *choice,
+                           int rows, struct pp_workspace *w)
 {
-    struct half kv = half_of(n, choice, 1);
+    struct half kv = find_half(n, choice, 1);
     w->packed = kv.packed;
     if (choice)
         w->packed += pp_backend_packed_floats(choice, kv.out, kv.in);
@@ -54,7 +54,7 @@ static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 static int pack(const struct pp_node *n, struct pp_backend *be, const float *params, float *packed)
 {
     for (int j = 0; j < 2; j++) {
-        struct half h = half_of(n, &be->choice, j);
+        struct half h = find_half(n, &be->choice, j);
         PP_TRY(pp_backend_pack_weights(be, h.out, h.in, params + h.W, params + h.b,
                                        packed + h.packed));
     }
@@ -65,7 +65,7 @@ static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, con
                    const float *packed, float *grads)
 {
     for (int j = 0; j < 2; j++) {
-        struct half h = half_of(n, &be->choice, j);
+        struct half h = find_half(n, &be->choice, j);
         struct pp_linear_use use = {.B = h.positions,
                                     .I = h.in,
                                     .O = h.out,
@@ -83,7 +83,7 @@ static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, con
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     for (int j = 0; j < 2; j++) {
-        struct half h = half_of(n, &be->choice, j);
+        struct half h = find_half(n, &be->choice, j);
         const float *packed = at->packed ? at->packed + h.packed : NULL;
         for (size_t r = 0; r < (size_t)at->pass->rows; r++) {
             PP_TRY(pp_backend_linear_forward(
@@ -99,7 +99,7 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     for (int j = 0; j < 2; j++) {
-        struct half h = half_of(n, &be->choice, j);
+        struct half h = find_half(n, &be->choice, j);
         const float *packed = at->packed ? at->packed + h.packed : NULL;
         for (size_t r = 0; at->dx[j] && r < (size_t)at->pass->rows; r++) {
             float *dx = pp_value_at(be, at->dx[j], r * h.x_sample);
@@ -115,13 +115,13 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
     return 0;
 }
 
-/* A product for each sample, so that no cut changes the order of its sums. */
+/* One product per sample, so that no cut changes the order of its sums. */
 static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n_parts,
                            const struct pp_weight_part *parts, float beta, float *scratch,
                            float *grads)
 {
     for (int j = 0; j < 2; j++) {
-        struct half h = half_of(n, &be->choice, j);
+        struct half h = find_half(n, &be->choice, j);
         float add = beta;
         for (const struct pp_weight_part *p = parts; p < parts + n_parts; p++) {
             size_t samples = (size_t)(p->B / h.positions);
@@ -142,7 +142,7 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
 
 const struct pp_node_op op_cross_linear = {
     .name = "cross linear",
-    .words = words,
+    .workspace = find_workspace,
     .cost = cost,
     .bound = linear_bound,
     .pack = pack,
@@ -169,7 +169,7 @@ int cross_linear(struct builder *b, const char *name, int q_from, int kv_from, i
     n->reads = PP_READS_X_IN_W | PP_READS_X1_IN_W | PP_READS_DY_IN_W;
     int y = n->y, shape[2] = {3 * channels, q.dims[1]};
     struct pp_param *w = add_param(b, "in_proj_weight", PP_PARAM_DECAYED, 2, shape);
-    if (w) { /* PyTorch's: Xavier's of the three as one, biases 0 */
+    if (w) { /* PyTorch's: Xavier for the three as one weight, biases 0 */
         w->init = PP_INIT_UNIFORM;
         w->b = (float)sqrt(6.0 / (shape[0] + shape[1]));
         w->a = -w->b;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Dropout. Nothing is kept: the numbers follow from seed, name, step and row, and are made again. */
+/* Dropout. Keeps nothing: its random numbers follow from seed, name, step and row, and are
+ * generated again. */
 #include "../nn.h"
 
-static int drop(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at,
-                const float *x, bool add, float *y)
+static int run_dropout(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at,
+                       const float *x, bool add, float *y)
 {
     const struct pp_pass *p = at->pass;
     return pp_backend_dropout(be,
@@ -22,7 +23,7 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
 {
     size_t floats = (size_t)at->pass->rows * pp_shape_floats(&n->out);
     if (at->pass->training && at->pass->step)
-        return drop(n, be, at, at->x[0], false, at->y);
+        return run_dropout(n, be, at, at->x[0], false, at->y);
     return pp_backend_copy(be, at->y, at->x[0], floats * pp_backend_value_bytes(&be->choice));
 }
 
@@ -36,7 +37,7 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
                                             at->dx[0]};
     if (!at->dx[0])
         return 0;
-    return at->pass->step ? drop(n, be, at, at->dy, at->add[0], at->dx[0])
+    return at->pass->step ? run_dropout(n, be, at, at->dy, at->add[0], at->dx[0])
                           : pp_backend_activate_backward(be, &as_it_is);
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens to rows of a table, plus, where asked for, a row for the position. Nothing asks for the
- * gradient of a token. */
+/* Maps tokens to rows of a table, plus a row for the position if asked for. Tokens have no
+ * gradient. */
 
 #include "../nn.h"
 
-static int channels(const struct pp_node *n)
+static int channels_of(const struct pp_node *n)
 {
     return pp_shape_channels(&n->out);
 }
 
-/* The table of positions lies after that of tokens. */
-static const float *positions_of(const struct pp_node *n, const float *params)
+/* Returns the table of positions, which follows that of tokens. */
+static const float *position_table(const struct pp_node *n, const float *params)
 {
-    size_t tokens = (size_t)n->embedding.vocabulary * (size_t)channels(n);
+    size_t tokens = (size_t)n->embedding.vocabulary * (size_t)channels_of(n);
     return n->n_params > 1 ? params + tokens : NULL;
 }
 
@@ -22,11 +22,11 @@ static int forward(const struct pp_node *n, struct pp_backend *be, const struct 
         be, &(struct pp_embedding_forward){.B = n->cached > 0 ? 1 : at->pass->rows,
                                            .T = n->cached > 0 ? at->pass->rows : n->positions,
                                            .V = n->embedding.vocabulary,
-                                           .C = channels(n),
+                                           .C = channels_of(n),
                                            .first = at->pass->position,
                                            .x = at->x[0],
                                            .W = at->params,
-                                           .P = positions_of(n, at->params),
+                                           .P = position_table(n, at->params),
                                            .y = at->y});
 }
 
@@ -39,17 +39,17 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
             be, &(struct pp_embedding_backward_weight){.B = parts[i].B / n->positions,
                                                        .T = n->positions,
                                                        .V = n->embedding.vocabulary,
-                                                       .C = channels(n),
+                                                       .C = channels_of(n),
                                                        .x = parts[i].x,
                                                        .dy = parts[i].dz,
                                                        .beta = i > 0 ? 1 : beta,
                                                        .dW = grads,
-                                                       .dP = (float *)positions_of(n, grads)}));
+                                                       .dP = (float *)position_table(n, grads)}));
     }
     return 0;
 }
 
-/* At most a sum of all rows; twice over, for the roundings on the way. */
+/* A gradient is at most the sum of all rows; doubled, to allow for rounding. */
 static double bound(const struct pp_node *n, int rows, float x, float dz)
 {
     return 2.0 * rows * n->positions * (double)dz;
@@ -69,7 +69,7 @@ static void add_table(struct builder *b, const char *name, int rows, int columns
     snprintf(suffix, sizeof(suffix), "%s.weight", name);
     struct pp_param *p = add_param(b, suffix, PP_PARAM_DECAYED, 2, (const int[]){rows, columns});
     if (p) {
-        p->init = PP_INIT_NORMAL; /* of torch.nn.Embedding */
+        p->init = PP_INIT_NORMAL; /* as torch.nn.Embedding */
         p->b = 1;
     }
 }

@@ -3,7 +3,7 @@
  * silu(gate) * up. */
 #include "../nn.h"
 
-static int rows_of(const struct pp_node *n, const struct pp_at *at)
+static int count_gated_rows(const struct pp_node *n, const struct pp_at *at)
 {
     return at->pass->rows * (int)(pp_shape_floats(&n->out) / (size_t)pp_shape_channels(&n->out));
 }
@@ -11,7 +11,8 @@ static int rows_of(const struct pp_node *n, const struct pp_at *at)
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     return pp_backend_gated_forward(
-        be, &(struct pp_gated){rows_of(n, at), pp_shape_channels(&n->out), at->x[0], at->y});
+        be,
+        &(struct pp_gated){count_gated_rows(n, at), pp_shape_channels(&n->out), at->x[0], at->y});
 }
 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
@@ -19,7 +20,7 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
     if (!at->dx[0])
         return 0;
     return pp_backend_gated_backward(be,
-                                     &(struct pp_gated_backward){.B = rows_of(n, at),
+                                     &(struct pp_gated_backward){.B = count_gated_rows(n, at),
                                                                  .F = pp_shape_channels(&n->out),
                                                                  .x = at->x[0],
                                                                  .dy = at->dy,

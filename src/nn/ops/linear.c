@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The linear op with its activation: y[rows][out] = act(x[rows][in] * W[out][in]^T + b[out]), with
- * or without b. One op rather than two, because every fast library offers the pair as one. W and b
- * may be those of several layers of the same x, one after the other.
+ * The linear op with its activation: y[rows][out] = act(x[rows][in] * W[out][in]^T + b[out]), b
+ * optional. One op, because every fast library offers both as one call. W and b may be those of
+ * several layers of the same x, one after the other.
  */
 #include <math.h>
 
 #include "../nn.h"
 
-static int width(const struct pp_shape *s)
+static int width_of(const struct pp_shape *s)
 {
     return s->n == 2 ? s->dims[1] : (int)pp_shape_floats(s);
 }
 
-static int in(const struct pp_node *n)
+static int inputs_of(const struct pp_node *n)
 {
-    return width(&n->in);
+    return width_of(&n->in);
 }
 
-static int out(const struct pp_node *n)
+static int outputs_of(const struct pp_node *n)
 {
-    return width(&n->out);
+    return width_of(&n->out);
 }
 
-/* The bias among the node's parameters or their gradients: after the weight. */
-static const float *bias_of(const struct pp_node *n, const float *params)
+/* Returns the bias of the node's parameters or gradients: it follows the weight. */
+static const float *bias_at(const struct pp_node *n, const float *params)
 {
-    return n->bias ? params + (size_t)out(n) * (size_t)in(n) : NULL;
+    return n->bias ? params + (size_t)outputs_of(n) * (size_t)inputs_of(n) : NULL;
 }
 
-/* Elements from one row of y to the next. */
-static int row(const struct pp_node *n, const struct pp_backend_choice *choice)
+/* Returns the elements from one row of y to the next. */
+static int row_of_outputs(const struct pp_node *n, const struct pp_backend_choice *choice)
 {
-    return n->logits ? pp_backend_logits_row(choice, out(n)) : out(n);
+    return n->logits ? pp_backend_logits_row(choice, outputs_of(n)) : outputs_of(n);
 }
 
 static bool saves_z(const struct pp_node *n)
@@ -40,19 +40,19 @@ static bool saves_z(const struct pp_node *n)
     return pp_activation_facts(n->activation)->saves_z;
 }
 
-static void words(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
-                  struct pp_words *words)
+static void find_workspace(const struct pp_node *n, const struct pp_backend_choice *choice,
+                           int rows, struct pp_workspace *w)
 {
     size_t all = (size_t)rows * (size_t)n->positions;
-    words->keep = saves_z(n) ? pp_value_floats(choice, all * (size_t)out(n)) : 0;
-    words->scratch = n->shared[0] ? pp_value_floats(choice, all * (size_t)in(n)) : 0;
-    words->packed = choice ? pp_backend_packed_floats(choice, out(n), in(n)) : 0;
+    w->keep = saves_z(n) ? pp_value_floats(choice, all * (size_t)outputs_of(n)) : 0;
+    w->scratch = n->shared[0] ? pp_value_floats(choice, all * (size_t)inputs_of(n)) : 0;
+    w->packed = choice ? pp_backend_packed_floats(choice, outputs_of(n), inputs_of(n)) : 0;
 }
 
-/* Products only: they are all but a few percent. */
+/* Counts only products, which are all but a few percent. */
 static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 {
-    double product = 2.0 * n->positions * in(n)*out(n);
+    double product = 2.0 * n->positions * inputs_of(n) * outputs_of(n);
     c->flops_f = product;
     c->flops_i = n->wants_dx[0] ? product : 0;
     c->flops_w = product;
@@ -60,33 +60,35 @@ static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 
 static int pack(const struct pp_node *n, struct pp_backend *be, const float *params, float *packed)
 {
-    return pp_backend_pack_weights(be, out(n), in(n), params, bias_of(n, params), packed);
+    return pp_backend_pack_weights(be, outputs_of(n), inputs_of(n), params, bias_at(n, params),
+                                   packed);
 }
 
 static int prepare(const struct pp_node *n, struct pp_backend *be, int rows, const float *params,
                    const float *packed, float *grads)
 {
     struct pp_linear_use use = {.B = rows * n->positions,
-                                .I = in(n),
-                                .O = out(n),
+                                .I = inputs_of(n),
+                                .O = outputs_of(n),
                                 .act = n->activation,
                                 .keeps_z = saves_z(n),
                                 .dx = grads && n->wants_dx[0],
                                 .W = params,
                                 .packed = packed,
-                                .b = bias_of(n, params),
+                                .b = bias_at(n, params),
                                 .dW = grads,
-                                .db = grads ? (float *)bias_of(n, grads) : NULL,
-                                .row = row(n, &be->choice)};
+                                .db = grads ? (float *)bias_at(n, grads) : NULL,
+                                .row = row_of_outputs(n, &be->choice)};
     return pp_backend_prepare_linear(be, &use);
 }
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     return pp_backend_linear_forward(
-        be, &(struct pp_linear_forward){at->pass->rows * n->positions, in(n), out(n), at->x[0],
-                                        at->params, at->packed, bias_of(n, at->params),
-                                        n->activation, at->keep, at->y, row(n, &be->choice)});
+        be, &(struct pp_linear_forward){at->pass->rows * n->positions, inputs_of(n), outputs_of(n),
+                                        at->x[0], at->params, at->packed, bias_at(n, at->params),
+                                        n->activation, at->keep, at->y,
+                                        row_of_outputs(n, &be->choice)});
 }
 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
@@ -94,7 +96,7 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
     int rows = at->pass->rows * n->positions;
     if (n->activation != PP_ACT_NONE) {
         PP_TRY(pp_backend_activate_backward(
-            be, &(struct pp_activate_backward){.n = (size_t)rows * (size_t)out(n),
+            be, &(struct pp_activate_backward){.n = (size_t)rows * (size_t)outputs_of(n),
                                                .act = n->activation,
                                                .saved = saves_z(n) ? at->keep : at->y,
                                                .dy = at->dy,
@@ -104,9 +106,10 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
         return 0;
     float *dx = at->add[0] ? at->scratch : at->dx[0];
     PP_TRY(pp_backend_linear_backward_input(
-        be, &(struct pp_linear_backward_input){rows, in(n), out(n), at->dy, at->params, at->packed,
-                                               dx, row(n, &be->choice)}));
-    const struct pp_sum both = {(size_t)rows * (size_t)in(n), at->dx[0], dx, .y = at->dx[0]};
+        be,
+        &(struct pp_linear_backward_input){rows, inputs_of(n), outputs_of(n), at->dy, at->params,
+                                           at->packed, dx, row_of_outputs(n, &be->choice)}));
+    const struct pp_sum both = {(size_t)rows * (size_t)inputs_of(n), at->dx[0], dx, .y = at->dx[0]};
     return at->add[0] ? pp_backend_sum(be, &both) : 0;
 }
 
@@ -115,12 +118,13 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
                            float *grads)
 {
     return pp_backend_linear_backward_weight(
-        be, &(struct pp_linear_backward_weight){n_parts, parts, in(n), out(n), beta, grads,
-                                                (float *)bias_of(n, grads), row(n, &be->choice)});
+        be, &(struct pp_linear_backward_weight){n_parts, parts, inputs_of(n), outputs_of(n), beta,
+                                                grads, (float *)bias_at(n, grads),
+                                                row_of_outputs(n, &be->choice)});
 }
 
-/* A gradient is a sum over rows of x * dz, that of a bias one of dz. Twice over, for the roundings
- * on the way, of which there are at most as many as rows. */
+/* A weight gradient is a sum over rows of x * dz, a bias gradient one of dz. Doubled, to allow for
+ * at most one rounding per row. */
 double linear_bound(const struct pp_node *n, int rows, float x, float dz)
 {
     return 2.0 * rows * n->positions * fmax((double)x, 1.0) * (double)dz;
@@ -128,7 +132,7 @@ double linear_bound(const struct pp_node *n, int rows, float x, float dz)
 
 const struct pp_node_op op_linear = {
     .name = "linear",
-    .words = words,
+    .workspace = find_workspace,
     .cost = cost,
     .bound = linear_bound,
     .pack = pack,
@@ -142,7 +146,7 @@ int linear_pieces(struct builder *b, const char *name, int x, int n_pieces,
                   const struct linear_piece *pieces, enum pp_activation act)
 {
     const struct pp_shape from = *shape_of(b, x);
-    int columns = width(&from), all = 0;
+    int columns = width_of(&from), all = 0;
     for (int i = 0; i < n_pieces; i++)
         all += pieces[i].out;
     struct pp_shape to = pp_shape_flat(all);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The largest of each window. Which one it was is a byte each, kept for I. */
+/* The largest value of each window. Keeps one byte per window for I: which element it was. */
 #include "../nn.h"
 
-static void words(const struct pp_node *n, const struct pp_backend_choice *choice, int rows,
-                  struct pp_words *words)
+static void find_workspace(const struct pp_node *n, const struct pp_backend_choice *choice,
+                           int rows, struct pp_workspace *w)
 {
-    words->keep = n->wants_dx[0] ? ((size_t)rows * pp_shape_floats(&n->out) + 3) / 4 : 0;
+    w->keep = n->wants_dx[0] ? ((size_t)rows * pp_shape_floats(&n->out) + 3) / 4 : 0;
 }
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
@@ -28,7 +28,7 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
 const struct pp_node_op op_max_pool = {
     .name = "max pool",
     .kernels = PP_USES(max_pool_forward) | PP_USES(max_pool_backward),
-    .words = words,
+    .workspace = find_workspace,
     .forward = forward,
     .backward_input = backward_input,
 };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Positions as angles by which pairs of channels are turned. No parameters, nothing kept. */
+/* Rotates pairs of channels by an angle that depends on the position. No parameters; keeps
+ * nothing. */
 #include "../nn.h"
 
-static int turn(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at,
-                const float *x, bool back, bool add, float *y)
+static int run_rotary(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at,
+                      const float *x, bool back, bool add, float *y)
 {
     return pp_backend_rotary(
         be, &(struct pp_rotary){.B = n->cached > 0 ? 1 : at->pass->rows,
@@ -22,12 +23,12 @@ static int turn(const struct pp_node *n, struct pp_backend *be, const struct pp_
 
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
-    return turn(n, be, at, at->x[0], false, false, at->y);
+    return run_rotary(n, be, at, at->x[0], false, false, at->y);
 }
 
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
-    return at->dx[0] ? turn(n, be, at, at->dy, true, at->add[0], at->dx[0]) : 0;
+    return at->dx[0] ? run_rotary(n, be, at, at->dy, true, at->add[0], at->dx[0]) : 0;
 }
 
 const struct pp_node_op op_rotary = {
