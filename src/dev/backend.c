@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The list of backends, and the calls everybody uses: each goes to the entry of the backend's
- * table or, where that is NULL, to the plain default. Calls of kernels: kernels.c.
+ * The list of backends, and the calls that all code uses: each calls the entry of the backend's
+ * table or, if that is NULL, the plain default. Calls of kernels are in kernels.c.
  */
 #include "backend.h"
 
@@ -13,12 +13,12 @@
 #include "ppcli/base/base.h"
 #include "ppcli/base/cores.h"
 
-#define QUIET_NS 2000000000u /* at least, for a device to finish after a failure */
+#define QUIET_NS 2000000000u /* least time for a device to finish after a failure */
 
 #define PP_BACKEND(x) extern const struct pp_backend_ops backend_##x;
 #include "backends.def"
 
-extern const struct pp_backend_ops pp_plain_ops; /* plain.c: the compute entries only */
+extern const struct pp_backend_ops pp_plain_ops; /* plain.c: only the compute entries */
 
 static const struct pp_backend_ops *const backends[] = {
 #define PP_BACKEND(x) &backend_##x,
@@ -68,7 +68,7 @@ const char *const *pp_backend_names(void)
     return names;
 }
 
-static const struct pp_backend_ops *find(const char *name)
+static const struct pp_backend_ops *find_backend(const char *name)
 {
     for (size_t i = 0; i < N_BACKENDS; i++)
         if (!strcmp(name, backends[i]->name))
@@ -88,7 +88,7 @@ int pp_backend_resolve(const char *name, const struct pp_backend_ops **out)
         }
         return pp_fail(PP_ERESOURCE, "no backend can run here: %s", why);
     }
-    const struct pp_backend_ops *named = find(name);
+    const struct pp_backend_ops *named = find_backend(name);
     if (named) {
         if (named->probe(why, sizeof(why)) < 0)
             return pp_fail(PP_ERESOURCE, "backend %s cannot run here: %s", name, why);
@@ -101,9 +101,9 @@ int pp_backend_resolve(const char *name, const struct pp_backend_ops **out)
     return pp_fail(PP_ECONFIG, "run.backend: no backend is named '%s' (%s)", name, known);
 }
 
-static atomic_bool warned_unused; /* the process */
+static atomic_bool warned_unused; /* once per process */
 
-/* The devices of `taken` that are passed over. */
+/* Warns about devices that are not used because of a problem. */
 static void warn_devices(const struct pp_backend_ops *taken)
 {
     struct pp_device all[PP_DEVICES_MAX];
@@ -129,7 +129,8 @@ void pp_backend_warn_unused(const char *name, const struct pp_backend_ops *taken
     warn_devices(taken);
 }
 
-/* run.threads = auto: until the ranks are placed, what the hosts have if they are like this one. */
+/* Chooses the threads of run.threads = auto: those of the rank's place or, before ranks are placed,
+ * an equal share of the cores, assuming that all hosts are like this one. */
 static int divide_cores(const struct pp_config *cfg)
 {
     int hosts = 1, ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
@@ -140,7 +141,7 @@ static int divide_cores(const struct pp_config *cfg)
     return each > 0 ? each : 1;
 }
 
-/* The first that a run can use, where run.devices names none. */
+/* Returns the first usable device, for a run that names none in run.devices. */
 static int first_device(const struct pp_backend_ops *ops)
 {
     struct pp_device all[PP_DEVICES_MAX];
@@ -157,7 +158,7 @@ struct pp_backend_choice pp_backend_choice_with(const struct pp_backend_ops *ops
                                                 const struct pp_config *cfg)
 {
     struct pp_backend_choice c = {.ops = ops,
-                                  .named = ops ? ops : find(cfg->run.backend),
+                                  .named = ops ? ops : find_backend(cfg->run.backend),
                                   .threads = cfg->run.threads,
                                   .gemm = cfg->run.gemm,
                                   .conv = cfg->run.conv,
@@ -166,7 +167,7 @@ struct pp_backend_choice pp_backend_choice_with(const struct pp_backend_ops *ops
                                   .exact = cfg->train.exact,
                                   .device = cfg->run.n_devices > 0 ? cfg->run.devices[0]
                                                                    : first_device(ops)};
-    if (c.threads == 0) /* only own products have the same bits for any number */
+    if (c.threads == 0) /* only own products have the same bits for every number of threads */
         c.threads = pp_backend_sums_in_order(&c) ? divide_cores(cfg) : 1;
     return c;
 }
@@ -412,26 +413,27 @@ bool pp_backend_sums_in_order(const struct pp_backend_choice *choice)
     return choice->ops && choice->ops->sums_in_order && choice->ops->sums_in_order(choice);
 }
 
-static const struct pp_backend_ops *ops_of(const struct pp_backend_choice *choice)
+static const struct pp_backend_ops *find_ops(const struct pp_backend_choice *choice)
 {
     return !choice ? NULL : choice->ops ? choice->ops : choice->named;
 }
 
 size_t pp_backend_value_bytes(const struct pp_backend_choice *choice)
 {
-    const struct pp_backend_ops *ops = ops_of(choice);
+    const struct pp_backend_ops *ops = find_ops(choice);
     return ops && ops->value_bytes ? ops->value_bytes(choice) : sizeof(float);
 }
 
-/* Below 1024 a row is one or two lines of memory, and a padded one is not much less. */
+/* Below 1024 logits a row is one or two lines of memory, and padding would not pay. */
 int pp_backend_logits_row(const struct pp_backend_choice *choice, int C)
 {
-    const struct pp_backend_ops *ops = ops_of(choice);
+    const struct pp_backend_ops *ops = find_ops(choice);
     int unit = ops ? ops->logits_unit : 0;
     return unit > 0 && C >= 1024 && C % 8 != 0 ? (C + unit - 1) / unit * unit : C;
 }
 
-/* bf16 lies in the upper half of dst, where it is read before a float is written over it. */
+/* bf16 values are read into the upper half of dst, so that each is read before a float overwrites
+ * it. */
 int pp_backend_values_to_host(struct pp_backend *be, float *dst, const float *src, size_t n)
 {
     size_t bytes = n * pp_backend_value_bytes(&be->choice);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CUDA backend of a build without one: it is known by name and says why it cannot run. */
+/* The CUDA backend of a build without CUDA: it has a name, and says why it cannot run. */
 
 #include "ppcli/dev/backend.h"
 #include "nvidia.h"
@@ -11,7 +11,7 @@ static int probe(char *why, size_t bytes)
     return PP_ERESOURCE;
 }
 
-/* For plans of runs elsewhere. */
+/* For plans of runs on other machines. */
 static size_t value_bytes(const struct pp_backend_choice *choice)
 {
     return choice->precision == PP_PRECISION_BF16 ? sizeof(uint16_t) : sizeof(float);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Devices dealt out to ranks. Neighbours in the pipeline are neighbours in rank, so where devices
- * are fewer than ranks each device takes a run of consecutive ranks: most messages stay inside it.
+ * Assigns devices to ranks. Neighbours in the pipeline have neighbouring ranks, so if there are
+ * fewer devices than ranks, each device gets consecutive ranks: most messages stay on it.
  */
 #include "devices.h"
 
@@ -62,10 +62,10 @@ int pp_devices_deal(int n, int index, int ranks)
     return n >= ranks ? index : (int)((int64_t)index * n / ranks);
 }
 
-/* ---- who shares with whom */
+/* ---- which ranks share a device */
 
-/* By the driver's name of it: processes may count devices differently, and containers of one
- * machine may not know of each other. */
+/* Compares the driver's names, because processes may number devices differently, and containers of
+ * one machine may not know each other. */
 bool pp_seat_same_device(const struct pp_seat *a, const struct pp_seat *b)
 {
     if (a->device.number < 0 || b->device.number < 0)
@@ -79,8 +79,8 @@ static bool same_process(const struct pp_seat *a, const struct pp_seat *b)
     return a->host == b->host && a->process == b->process;
 }
 
-/* The first rank on seat i's device that is of another process; -1: none. */
-static int stranger(const struct pp_seat *seats, int n, int i)
+/* Returns the first rank on seat i's device that belongs to another process; -1: there is none. */
+static int find_other_process(const struct pp_seat *seats, int n, int i)
 {
     for (int k = 0; k < n; k++)
         if (pp_seat_same_device(&seats[i], &seats[k]) && !same_process(&seats[i], &seats[k]))
@@ -88,8 +88,8 @@ static int stranger(const struct pp_seat *seats, int n, int i)
     return -1;
 }
 
-/* Processes with a rank on seat i's device: every one is counted at its first rank there. */
-static int processes_at(const struct pp_seat *seats, int n, int i)
+/* Counts the processes with a rank on seat i's device; each counts at its first rank there. */
+static int count_processes_at(const struct pp_seat *seats, int n, int i)
 {
     int count = 0;
     for (int k = 0; k < n; k++) {
@@ -106,7 +106,7 @@ static int processes_at(const struct pp_seat *seats, int n, int i)
 int pp_seats_settle(struct pp_seat *seats, int n, bool partition)
 {
     for (int i = 0; i < n && partition; i++) {
-        int other = stranger(seats, n, i);
+        int other = find_other_process(seats, n, i);
         if (other >= 0) {
             return pp_fail(PP_ECONFIG,
                            "run.partition_sms: ranks %d and %d are processes that share device %d "
@@ -124,7 +124,7 @@ int pp_seats_settle(struct pp_seat *seats, int n, bool partition)
             s->sharing += shares;
             before += shares && k < i;
         }
-        s->processes = processes_at(seats, n, i);
+        s->processes = count_processes_at(seats, n, i);
         s->parts = partition && s->sharing > 1 ? s->sharing : 0;
         s->part = s->parts > 0 ? before : 0;
     }

@@ -5,7 +5,7 @@
 
 #include "ppcli/dev/devices.h"
 
-/* The same from a list: devices[n] there, wanted as run.devices. Errors: PP_ERESOURCE. */
+/* As pp_devices_find(), from a list of devices[n]; wanted: as run.devices. Errors: PP_ERESOURCE. */
 int pp_devices_pick(const struct pp_device *devices, int n, const int *wanted, int n_wanted,
                     struct pp_device out[PP_DEVICES_MAX], int *n_out);
 

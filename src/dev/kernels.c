@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls of ppcli/dev/kernels.h: each goes to the entry of the backend's table or, where that is
- * NULL, to the plain version. Which ones a backend has. */
+/* The calls of ppcli/dev/kernels.h: each calls the entry of the backend's table or, if that is
+ * NULL, the plain version; and which kernels a backend has. */
 #include "ppcli/dev/backend.h"
 
 #include "ppcli/base/base.h"

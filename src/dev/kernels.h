@@ -5,7 +5,7 @@
 
 #include "ppcli/dev/kernels.h"
 
-/* What is left of `all` positions of sample r without its padding; in memory of the host. */
+/* Returns how many of `all` positions of sample r come before its padding; host memory. */
 static inline int pp_length(const uint32_t *lengths, const uint32_t *index, int r, int all)
 {
     return lengths ? (int)lengths[index[r]] : all;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What every backend computes by the same formula: the rows of tokens, and the random numbers of
- * dropout. A number is a function of (key, step, row of the step's batch, element), so a mask
- * depends on no cut, schedule or restart and is computed again, not kept. 32 bits wide and without
+ * Formulas that every backend uses: the rows of tokens, and the random numbers of dropout. A number
+ * is a function of (key, step, row of the step's batch, element), so a mask depends on no cut,
+ * schedule or restart and is computed again instead of kept. Numbers are 32 bits wide and need no
  * state, so that loops over elements become vectors.
  */
 #ifndef PPCLI_DEV_NUMBERS_H
@@ -13,11 +13,11 @@
 
 #include "ppcli/dev/kernels.h"
 
-#ifndef PP_DEVICE /* what a function is marked with that kernels call */
+#ifndef PP_DEVICE /* marks functions that kernels call */
 #define PP_DEVICE
 #endif
 
-/* Where pixel (y, x) of a picture that pp_move() moves comes from; -1: from outside. */
+/* Returns the pixel that pp_move() moves to (y, x); -1: it is outside the picture. */
 static PP_DEVICE inline int moved_from(uint32_t move, int H, int W, int y, int x)
 {
     int row = y + (int)(move & 255) - PP_MOVE_MAX;
@@ -25,7 +25,7 @@ static PP_DEVICE inline int moved_from(uint32_t move, int H, int W, int y, int x
     return row >= 0 && row < H && column >= 0 && column < W ? row * W + column : -1;
 }
 
-/* What is the same in every number of a row. */
+/* Returns the part of the random numbers that is the same for a whole row. */
 static PP_DEVICE inline uint64_t dropout_row(uint64_t key, int64_t step, uint32_t row)
 {
     uint64_t h = key + 0x9E3779B97F4A7C15u * ((uint64_t)step + 1);
@@ -34,7 +34,8 @@ static PP_DEVICE inline uint64_t dropout_row(uint64_t key, int64_t step, uint32_
     return h ^ (h >> 32);
 }
 
-/* Uniform over 0 .. 2^24 - 1. Two rounds of multiplying and folding, one half of `of` in each. */
+/* Returns a number that is uniform over 0 .. 2^24 - 1: two rounds of multiplying and folding, each
+ * with one half of `of`. */
 static PP_DEVICE inline uint32_t dropout_number(uint64_t of, uint32_t element)
 {
     uint32_t h = element * 0x9E3779B1u ^ (uint32_t)of;
@@ -43,28 +44,29 @@ static PP_DEVICE inline uint32_t dropout_number(uint64_t of, uint32_t element)
     return (h ^ (h >> 16)) >> 8;
 }
 
-/* Elements with a number below this are dropped. 0 <= p < 1. */
+/* Returns the limit below which a number drops its element. 0 <= p < 1. */
 static PP_DEVICE inline uint32_t dropout_limit(float p)
 {
     return (uint32_t)((double)p * 0x1p24 + 0.5);
 }
 
-/* The angle by which pair j turns from one position to the next. Llama 3's (transformers'
- * modeling_rope_utils): waves longer than context / low are stretched, waves shorter than context / high
- * are not, and between the two it is a mean of both. */
+/* Returns the angle by which pair j rotates per position. Llama 3's scaling (transformers'
+ * modeling_rope_utils): waves longer than context / low are stretched, waves shorter than context /
+ * high are not, and waves between use a mean of both. */
 static PP_DEVICE inline double rope_step(const struct pp_rotary *a, int j)
 {
     const struct pp_rope_scaling *s = &a->scaling;
     double step = pow((double)a->base, -2.0 * j / a->width);
     if (!(s->factor > 0))
         return step;
-    double waves = (double)s->context * step / 6.283185307179586; /* in the context */
+    double waves = (double)s->context * step / 6.283185307179586; /* waves per context */
     double share = s->high > s->low ? (waves - s->low) / ((double)s->high - s->low) : 0;
     share = share < 0 ? 0 : share > 1 ? 1 : share;
     return (1 - share) * step / s->factor + share * step;
 }
 
-/* The row of a token, a whole number in f32 (exact to 2^24), of a table of V; -1: it is none. */
+/* Returns the row of a token in a table of V rows; the token is a whole number in f32 (exact to
+ * 2^24). -1: it is not a token. */
 static PP_DEVICE inline int token_row(float x, int V)
 {
     return x > -1.0f && x < (float)V ? (int)x : -1;

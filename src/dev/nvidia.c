@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks for an NVIDIA GPU in /proc and /dev, so that a run that does not use it can say so. */
+/* Looks for an NVIDIA GPU in /proc and /dev, so that a run can say that it does not use it. */
 #include "nvidia.h"
 
 #include <dirent.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* "", "-1" and Slurm's "NoDevFiles" name no device. */
+/* Whether CUDA_VISIBLE_DEVICES hides all devices: "", "-1" and Slurm's "NoDevFiles" do. */
 static bool is_hidden(void)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -15,7 +15,7 @@ static bool is_hidden(void)
            strncmp(visible, "GPU-", 4) != 0 && strncmp(visible, "MIG-", 4) != 0;
 }
 
-/* The driver has a folder for each of its devices. */
+/* Whether the driver has a device: it has a folder for each. */
 static bool driver_has_device(void)
 {
     DIR *folder = opendir("/proc/driver/nvidia/gpus");
@@ -29,7 +29,7 @@ static bool driver_has_device(void)
 
 bool nvidia_is_here(void)
 {
-    /* the last: Windows' subsystem for Linux, whose devices have no files of their own */
+    /* the last path: Windows' subsystem for Linux, whose devices have no files of their own */
     return !is_hidden() && (driver_has_device() || access("/dev/nvidia0", F_OK) == 0 ||
                             access("/usr/lib/wsl/lib/libcuda.so.1", F_OK) == 0);
 }

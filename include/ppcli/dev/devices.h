@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who sits where: which device each rank computes on, with whom it shares it, and what follows for
- * the way messages take. Pure functions of what every rank has told; only pp_devices_find() asks a
- * driver. All Local; given the same arguments, the same answer on every rank.
+ * Assigns ranks to devices: which device each rank computes on, which ranks share it, and which
+ * connections messages can use. Pure functions of what every rank has sent; only pp_devices_find()
+ * asks a driver. All Local, with the same result on every rank for the same arguments.
  */
 #ifndef PPCLI_DEV_DEVICES_H
 #define PPCLI_DEV_DEVICES_H
@@ -10,47 +10,48 @@
 #include "ppcli/base/cores.h"
 #include "ppcli/dev/backend.h"
 
-/* Where a rank computes. */
+/* The host, process and device of a rank. */
 struct pp_seat {
-    /* What the rank itself knows and tells the others: */
+    /* Sent by the rank itself: */
     uint64_t host; /* equal on ranks of one machine */
     char host_name[PP_HOST_MAX];
-    int process;             /* equal, with host, on ranks that are threads of one process */
+    int process;             /* equal, together with host, on ranks that are threads of one
+                                process */
     struct pp_device device; /* number -1: the processor */
     uint64_t free_bytes;     /* of the device's memory, before the run takes any */
-    /* What pp_seats_settle() finds: */
-    int sharing;   /* ranks on this device, this one included; 0: the processor */
-    int processes; /* that these ranks belong to */
-    int part;      /* this rank computes on part `part` of `parts` equal parts of the device ... */
-    int parts;     /* ... 0: on all of it */
+    /* Set by pp_seats_settle(): */
+    int sharing;   /* ranks on this device, with this one; 0: the processor */
+    int processes; /* number of processes of these ranks */
+    int part;      /* this rank computes on part `part` of ... */
+    int parts;     /* ... `parts` equal parts of the device; 0: on all of it */
 };
 
 /*
- * The devices that a run of cfg may use in this process, in the order in which ranks take them: all
- * of the backend's, or those of run.devices. *n is 0 where the backend computes on the processor.
- * Errors: PP_ERESOURCE: one is not there, or none.
+ * Lists the devices that a run of cfg may use in this process, in the order in which ranks take
+ * them: all of the backend's, or those of run.devices. *n is 0 if the backend computes on the
+ * processor. Errors: PP_ERESOURCE: one device does not exist, or there are none.
  */
 int pp_devices_find(const struct pp_backend_ops *ops, const struct pp_config *cfg,
                     struct pp_device out[PP_DEVICES_MAX], int *n);
 
-/* Which of n devices, counted from 0, the index-th of `ranks` ranks of a machine takes: one each
- * when there are enough, else neighbours share. n >= 1. */
+/* Returns which of n devices, counted from 0, rank `index` of a machine's `ranks` ranks takes: one
+ * each if there are enough; else neighbours share. n >= 1. */
 int pp_devices_deal(int n, int index, int ranks);
 
 /*
- * Fill in what follows from all seats together; partition: run.partition_sms. seats[i] is rank i's.
- * Errors: PP_ECONFIG, the seats as they were: partition where processes share a device.
+ * Sets what follows from all seats together. partition: run.partition_sms. seats[i] is rank i's.
+ * Errors: PP_ECONFIG: partition with processes that share a device; the seats are unchanged.
  */
 int pp_seats_settle(struct pp_seat *seats, int n, bool partition);
 
-/* Whether both compute on one device; false when one computes on the processor. */
+/* Whether both compute on one device; false if one computes on the processor. */
 bool pp_seat_same_device(const struct pp_seat *a, const struct pp_seat *b);
 
-/* "cuda:0 NVIDIA H200 (part 1 of 2)"; backend: its name. Returns out. */
+/* Writes "cuda:0 NVIDIA H200 (part 1 of 2)"; backend: its name. Returns out. */
 const char *pp_seat_describe(const struct pp_seat *seat, const char *backend, char *out,
                              size_t bytes);
 
-/* What a cudaError_t that a call returned is here: a code such as PP_ELOST, and what to do about it. In
+/* Converts a cudaError_t that a call returned: returns a code such as PP_ELOST, and advice. In
  * builds with CUDA. Any thread. */
 int pp_cuda_meaning(int error, const char **advice);
 

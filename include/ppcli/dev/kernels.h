@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the ops of a model ask of a backend beside the linear products of backend.h. Kernels are
- * listed in kernels.def; each takes one struct of this header, is stream ordered, allocates nothing
- * and gives the same bits for the same values. The plain version (src/dev/plain) is what they mean.
+ * The kernels that ops of a model need from a backend, in addition to the linear products of
+ * backend.h. Kernels are listed in kernels.def; each takes one struct of this header, is ordered by
+ * the stream, allocates nothing and gives the same bits for the same values. The plain version
+ * (src/dev/plain) defines its result.
  *
- * Memory is NHWC, f32 but for values (see ppcli/dev/backend.h), PP_ALIGN aligned where an array starts.
- * B samples, B >= 0; with B = 0 nothing is read, and a weight gradient with beta 0 becomes zero.
- * `add`: dx += instead of =, for a value with another reader. beta is 0 or 1; with 0 the old
- * content is never read. Sums over samples go in ascending order of (sample, row, column), so that
- * no cut into micro-batches changes a bit. NaN in, NaN out. Arrays of one call do not overlap, but
- * where said.
+ * Memory is NHWC, f32 except values (see ppcli/dev/backend.h), and PP_ALIGN aligned at the start of
+ * an array. B samples, B >= 0; with B = 0 nothing is read, and a weight gradient with beta 0
+ * becomes zero. `add`: dx += instead of =, for a value with another reader. beta is 0 or 1; with 0
+ * the old content is never read. Sums over samples run in ascending order of (sample, row, column),
+ * so no cut into micro-batches changes a bit. NaN in, NaN out. Arrays of one call do not overlap
+ * unless stated.
  */
 #ifndef PPCLI_DEV_KERNELS_H
 #define PPCLI_DEV_KERNELS_H
@@ -29,14 +30,14 @@ enum pp_kernel {
 struct pp_backend_choice;
 struct pp_loss_sums;
 
-/* An element of values, what samples have: f32, or bf16 where pp_backend_value_bytes() is 2, and then
- * only the backend may read one or count from one to the next (pp_value_at() does for others). */
+/* An element of a value: f32, or bf16 if pp_backend_value_bytes() is 2; then only the backend may
+ * read one or compute the address of the next (use pp_value_at()). */
 typedef float pp_value;
 
 const char *pp_kernel_name(enum pp_kernel k);
 
-/* Whether it computes there: the plain version stands in where the host sees the memory. A config
- * that needs another one must be refused before it runs. */
+/* Whether the kernel can run there: the plain version replaces it if the host sees the memory. A
+ * config that needs a missing kernel must be rejected before it runs. */
 bool pp_backend_has_kernel(const struct pp_backend_choice *choice, enum pp_kernel k);
 
 /* ---- samples: x[r][f] = scale[c] * data[s*stride + f] + offset[c], each rounded to f32; s =
@@ -44,7 +45,7 @@ bool pp_backend_has_kernel(const struct pp_backend_choice *choice, enum pp_kerne
 enum pp_element {
     PP_U8, /* uint8_t and so on */
     PP_U16,
-    PP_U32, /* below 2^24, so that f32 has them exactly */
+    PP_U32, /* below 2^24, so that f32 is exact */
     PP_F32
 };
 
@@ -60,50 +61,52 @@ struct pp_scaling {
 
 struct pp_gather {
     int B, F;
-    const void *data;        /* elements, of the device */
-    enum pp_element element; /* their type */
-    size_t stride;           /* elements from a sample to the next: F, or less where they overlap */
-    const uint32_t *index;   /* [B] of the device; NULL: s = r */
+    const void *data;          /* elements, device memory */
+    enum pp_element element;   /* their type */
+    size_t stride;             /* elements from one sample to the next: F, or less if samples
+                                overlap */
+    const uint32_t *index;     /* [B] device memory; NULL: s = r */
     struct pp_scaling scaling; /* channels divide F */
     pp_value *x;               /* [B][F] */
-    bool f32;                  /* x is, whatever values are: tokens */
+    bool f32;                  /* x is f32, whatever type values have: tokens */
 };
 
-/* pictures[r] = picture index[r] of data, moved and perhaps turned from left to right; 0 outside. */
+/* pictures[r] = picture index[r] of data, moved and perhaps flipped from left to right; 0
+ * outside. */
 struct pp_move_pictures {
     int B, H, W, C;
-    const uint8_t *data;   /* [..][H][W][C], of the device, as all of these */
+    const uint8_t *data;   /* [..][H][W][C]; all arrays are device memory */
     const uint32_t *index; /* [B] */
-    const uint32_t *moves; /* [B] what pp_move() made */
+    const uint32_t *moves; /* [B] results of pp_move() */
     uint8_t *pictures;     /* [B][H][W][C] */
 };
 
 #define PP_MOVE_MAX 100
 
-/* Pixel (y, x) is what was at (y + top, x' + left), x' = x, or with flip W - 1 - x. Both at most
- * PP_MOVE_MAX either way. */
+/* Encodes a move: pixel (y, x) comes from (y + top, x' + left), x' = x or, with flip, W - 1 - x.
+ * |top| and |left| are at most PP_MOVE_MAX. */
 static inline uint32_t pp_move(int top, int left, bool flip)
 {
     return (uint32_t)(top + PP_MOVE_MAX) | (uint32_t)(left + PP_MOVE_MAX) << 8 |
            (uint32_t)flip << 16;
 }
 
-struct pp_targets { /* targets[r][p] = data[s*stride + first + p], or -1: it is ignored */
+struct pp_targets { /* targets[r][p] = data[s*stride + first + p], or -1: ignored */
     int B, P;
-    const void *data; /* whole numbers below 2^31, of the device */
+    const void *data; /* whole numbers below 2^31, device memory */
     enum pp_element element;
     size_t stride, first;
-    const uint32_t *index; /* as in a gather */
+    const uint32_t *index; /* as in pp_gather */
     int32_t *targets;      /* [B][P] */
-    int64_t ignored;       /* 1 + the number that is ignored; 0: none */
+    int64_t ignored;       /* 1 + the ignored number; 0: no number is ignored */
 };
 
 /*
- * Stable fused softmax cross-entropy of B samples with P rows of C logits each; adds to *sums, in an
- * order that depends on B * P only. A target < 0: the row has no loss and no gradient. One >= C is a
- * broken invariant: the data set was checked. Of equal largest logits the first is the arg max.
- * smoothing in [0, 1], as label_smoothing of torch.nn.CrossEntropyLoss: a row aims at (1 - smoothing)
- * * onehot + smoothing / C, 0 costs nothing. dlogits = (softmax - aim) * grad_scale.
+ * Stable fused softmax cross-entropy of B samples with P rows of C logits each; adds to *sums, in
+ * an order that depends on B * P only. A target < 0: the row has no loss and no gradient. A target
+ * >= C cannot occur: the data set was checked. Of equal largest logits the first is the arg max.
+ * smoothing in [0, 1], as label_smoothing of torch.nn.CrossEntropyLoss: a row's aim is (1 -
+ * smoothing) * onehot + smoothing / C; 0 costs nothing. dlogits = (softmax - aim) * grad_scale.
  */
 struct pp_softmax_cross_entropy {
     int B, P, C;
@@ -112,9 +115,9 @@ struct pp_softmax_cross_entropy {
     float grad_scale, smoothing;
     struct pp_loss_sums *sums;
     pp_value *dlogits;  /* may be logits; NULL: no gradient (evaluation) */
-    const float *scale; /* memory of the device, in place of grad_scale; NULL: that one */
-    int uncounted;      /* sums->rows grows by B less these, where samples come in pieces */
-    int row; /* elements from one row of logits, and of dlogits, to the next, where the backend has a
+    const float *scale; /* device memory, replaces grad_scale; NULL: grad_scale */
+    int uncounted;      /* sums->rows grows by B minus these, if samples come in pieces */
+    int row; /* elements from one row of logits, and of dlogits, to the next, if the backend has a
                 logits_unit; 0: C */
 };
 
@@ -122,10 +125,10 @@ struct pp_softmax_cross_entropy {
  * x[oy*stride + ky - pad_top][ox*stride + kx - pad_left][c] * W[o][ky][kx][c], where that is
  * inside the image. W[O][kh][kw][C/groups]; output o belongs to group o / (O/groups). */
 struct pp_conv {
-    int H, W, C;   /* in */
-    int OH, OW, O; /* out; padding below and to the right is what they need */
+    int H, W, C;   /* input */
+    int OH, OW, O; /* output; the padding below and to the right follows from it */
     int kh, kw;    /* kernel */
-    int stride;    /* of both directions */
+    int stride;    /* in both directions */
     int pad_top, pad_left;
     int groups; /* divides C and O */
 };
@@ -135,9 +138,9 @@ struct pp_conv_forward {
     int B;
     const pp_value *x;
     const float *W;
-    const float *packed; /* what conv_pack made of W, or NULL: the same bits */
+    const float *packed; /* the result of conv_pack for W, or NULL; the bits are the same */
     const float *b;      /* [O] or NULL */
-    bool relu;           /* then y = max(0, y), a NaN stays */
+    bool relu;           /* then y = max(0, y); a NaN stays */
     float *scratch;      /* conv_scratch_floats() */
     pp_value *y;         /* [B][OH][OW][O] */
 };
@@ -170,30 +173,35 @@ struct pp_batch_norm_forward { /* statistics of a channel over all B*P */
     float eps;
     const pp_value *x;
     const float *gamma, *beta;
-    const pp_value *residual; /* [B][P][C] added before relu, or NULL */
+    const pp_value *residual; /* [B][P][C] added before relu; or NULL */
     bool relu;
-    const float *running_mean, *running_var; /* evaluation: these; NULL: those of x, into keep */
-    float *keep;                             /* mean[C], rstd[C]; evaluation, B = 0: not touched */
+    const float *running_mean, *running_var; /* in evaluation; NULL: computes those of x into
+                                                keep */
+    float *keep;                             /* mean[C], rstd[C]; not written in evaluation and with
+                                                B = 0 */
     pp_value *y;
 };
 
-/* Call it also when nobody asks for dx: the weights' turn needs the sums. */
+/* Call it even if dx is not needed: batch_norm_backward_weight needs the sums. */
 struct pp_batch_norm_backward_input {
     int B, P, C;
     const pp_value *x;
     const float *gamma, *keep;
-    const pp_value *y; /* relu only, else NULL: where it is 0 the gradient is 0 */
+    const pp_value *y; /* with relu, else NULL: where y is 0 the gradient is 0 */
     pp_value *dy;      /* becomes the gradient before relu, in place */
-    float *sums;       /* out: sum of dz [C], sum of dz * xhat [C]; kept until the weights' turn */
+    float *sums;       /* out: sum of dz [C], sum of dz * xhat [C]; kept for
+                          batch_norm_backward_weight */
     bool add, add_residual;
-    pp_value *dx;         /* NULL: not wanted */
-    pp_value *d_residual; /* NULL: not wanted */
+    pp_value *dx;         /* NULL: not needed */
+    pp_value *d_residual; /* NULL: not needed */
 };
 
-/* dgamma, dbeta += sums; the batch's statistics for the running ones: stat_mean[C] += n * mean,
- * stat_n[1] += n, n = B*P, and stat_squares[C], of distances from the mean of all that were added:
- * += n * var + (mean - mean before)^2 * n * n before / (n + n before). So nothing cancels where means
- * are large (Chan, Golub, LeVeque 1979). beta as ever. */
+/*
+ * Adds sums to dgamma and dbeta, and the batch's statistics for the running ones: stat_mean[C] += n
+ * * mean, stat_n[1] += n, n = B*P; and stat_squares[C], of distances from the mean of everything
+ * added so far: += n * var + (mean - mean before)^2 * n * n before / (n + n before). So large means
+ * cause no cancellation (Chan, Golub, LeVeque 1979).
+ */
 struct pp_batch_norm_backward_weight {
     int B, P, C;
     float eps;
@@ -202,17 +210,18 @@ struct pp_batch_norm_backward_weight {
     float *dgamma, *dbeta, *stat_mean, *stat_squares, *stat_n;
 };
 
-/* Where statistics of several replicas were added up, what is missing in stat_squares: the sum over
- * replicas of own[C] = n * (mean - mean of all)^2. stat_mean and stat_n are sums over all replicas;
- * own[C + 1] has this one's stat_mean and n before. */
+/* Computes what stat_squares lacks if statistics of several replicas were added: own[C] = n * (mean
+ * - mean of all)^2, to be summed over the replicas. stat_mean and stat_n are sums over all
+ * replicas; on entry own[C + 1] has this replica's stat_mean and n. */
 struct pp_batch_norm_spread {
     int C;
     const float *stat_mean, *stat_n;
     float *own;
 };
 
-/* After a step: n = *stat_n, mean = stat_mean / n, var = stat_squares / (n - 1), n - 1 at least 1;
- * running += momentum * (those - running); tracked[1] += 1. Nothing when *skip or stat_n is 0. */
+/* Updates running statistics after a step: n = *stat_n, mean = stat_mean / n, var = stat_squares /
+ * (n - 1), n - 1 at least 1; running += momentum * (these - running); tracked[1] += 1. Nothing if
+ * *skip or stat_n is 0. */
 struct pp_batch_norm_commit {
     int C;
     float momentum; /* PyTorch's: 0.1 */
@@ -221,7 +230,7 @@ struct pp_batch_norm_commit {
     float *running_mean, *running_var, *tracked;
 };
 
-/* Statistics of G groups of C/G channels over P, each sample alone. */
+/* Statistics of G groups of C/G channels over P pixels, for each sample alone. */
 struct pp_group_norm_forward {
     int B, P, C, G;
     float eps;
@@ -253,8 +262,8 @@ struct pp_group_norm_backward_weight { /* column sums in row order; of one part 
 };
 
 /* ---- attention. Each query sees keys of its own sequence: s = q . k / sqrt(width), p = softmax(s)
- * over those keys, y = sum of p * v. Query head h reads key and value head h / (heads / kv_heads).
- * The heads of a position lie next to each other; the rest is strides, in floats. */
+ * over these keys, y = sum of p * v. Query head h reads key and value head h / (heads / kv_heads).
+ * The heads of a position are contiguous; other distances are strides, in floats. */
 struct pp_strides {
     size_t sequence, position; /* from one to the next */
 };
@@ -263,33 +272,34 @@ struct pp_attention {
     int B;             /* sequences */
     int queries, keys; /* positions of each */
     int heads, kv_heads, width;
-    bool causal; /* query i sees the first keys - queries + i + 1 keys, of which there is at least
-                    one; else it sees all. Values after them, at most 63, may count 0 times:
-                    of a NaN, NaN. */
-    /* Not causal; memory of the device: sequence b has its first lengths[index[b]] keys only, 1 at
-     * least; what is behind them is padding. NULL: all. */
+    /* query i sees the first keys - queries + i + 1 keys, at least one; false: it sees all. At most
+     * 63 values after them may be multiplied by 0, so a NaN there gives NaN. */
+    bool causal;
+    /* If not causal; device memory: sequence b has only its first lengths[index[b]] keys, at least
+     * 1; the others are padding. NULL: all keys. */
     const uint32_t *lengths, *index;
     const pp_value *q, *k, *v;
     struct pp_strides q_at, kv_at, y_at;
-    /* Dropout of p: element (h * queries + i) * keys + j, modulo 2^32, of row first_row + sequence,
-     * as struct pp_dropout says. of_queries: element (h * B + sequence) * keys + j of row
-     * first_row + i. step NULL or p 0: none. */
+    /* Dropout of p: uses element (h * queries + i) * keys + j, modulo 2^32, of row first_row +
+     * sequence, as struct pp_dropout. of_queries: element (h * B + sequence) * keys + j of row
+     * first_row + i. step NULL or p 0: no dropout. */
     float p;
     uint64_t key;
     const int64_t *step;
     uint32_t first_row;
     bool of_queries;
     float *scratch; /* pp_attention_scratch_floats() */
-    float *lse;     /* [B][queries][heads] log of the sum of exp(s); forward writes it, NULL: nobody
-                       asks; backward reads it */
-    pp_value *y;    /* backward reads it */
-    /* backward */
+    float *lse;     /* [B][queries][heads] log of the sum of exp(s); written by forward unless NULL,
+                       read by backward */
+    pp_value *y;    /* read by backward */
+    /* for backward */
     const pp_value *dy; /* as y */
     bool add, add_kv;
-    pp_value *dq, *dk, *dv; /* as q, k, v; NULL: not wanted, of dk and dv for both */
+    pp_value *dq, *dk, *dv; /* as q, k, v; NULL: not needed, dk and dv only together */
 };
 
-/* Of each member of a rank's team, in any call with these, or fewer keys; group: heads / kv_heads. */
+/* Returns the floats of scratch of each thread of a rank, for any call with these or fewer keys;
+ * group: heads / kv_heads. */
 size_t pp_attention_scratch_floats(int queries, int keys, int group, int width);
 
 /* ---- normalisation of a row: x[B][C]. xhat = (x - mean) * rstd, rstd = 1 / sqrt(var + eps), y =
@@ -301,7 +311,7 @@ struct pp_row_norm_forward {
     const pp_value *x;
     const float *gamma;
     const float *beta; /* [C] or NULL */
-    float *keep;       /* mean and rstd of each row: [B][2] */
+    float *keep;       /* [B][2] mean and rstd of each row */
     pp_value *y;
 };
 
@@ -324,8 +334,8 @@ struct pp_row_norm_backward_weight { /* column sums in row order; of one part */
     float *dgamma, *dbeta; /* dbeta NULL: no beta */
 };
 
-/* ---- texts: B samples of T positions, of which the first has number `first`. Tokens are numbers
- * 0 .. V-1, always in f32, rounded towards 0; what is not a token gives NaN, and no gradient. */
+/* ---- texts: B samples of T positions, the first with number `first`. Tokens are numbers 0 .. V-1,
+ * always in f32, rounded towards 0; a value that is not a token gives NaN, and no gradient. */
 struct pp_embedding_forward { /* y[b][t] = W[x[b][t]] + P[first + t] */
     int B, T, V, C, first;
     const float *x; /* [B][T] */
@@ -335,7 +345,7 @@ struct pp_embedding_forward { /* y[b][t] = W[x[b][t]] + P[first + t] */
 };
 
 struct
-    pp_embedding_backward_weight { /* added one by one in order of (b, t), first 0; of one part */
+    pp_embedding_backward_weight { /* added one by one in order of (b, t), first = 0; of one part */
     int B, T, V, C;
     const float *x;
     const pp_value *dy;
@@ -343,26 +353,26 @@ struct
     float *dW, *dP; /* dP [T][C]; NULL: no P */
 };
 
-/* Su et al., "RoFormer", 2021, with the pairs that Hugging Face's Llama has: of each of the first
- * `heads` times `width` channels of a row, element j < width / 2 and j + width / 2 are turned by the
- * angle position * base^(-2 j / width); the other channels are copied. */
-struct pp_rope_scaling {      /* of the angles: rope_step() */
+/* Su et al., "RoFormer", 2021, with the pairs of Hugging Face's Llama: in each of the first `heads`
+ * blocks of `width` channels of a row, elements j < width / 2 and j + width / 2 rotate by the angle
+ * position * base^(-2 j / width); other channels are copied. */
+struct pp_rope_scaling {      /* scales the angles: rope_step() */
     float factor;             /* 0: not scaled */
-    float low, high, context; /* llama3's; 0: linear */
+    float low, high, context; /* of llama3; 0: linear */
 };
 
 struct pp_rotary {
     int B, T, C, first;
     int heads, width; /* width is even, heads * width <= C */
     float base;
-    bool back; /* by the negative angle: the gradient */
+    bool back; /* rotate by the negative angle: the gradient */
     const pp_value *x;
     bool add;
     pp_value *y;
     struct pp_rope_scaling scaling;
 };
 
-/* y[r][f] = silu(x[r][f]) * x[r][F + f]: gate and what it lets through, next to each other */
+/* y[r][f] = silu(x[r][f]) * x[r][F + f]: gate, then up */
 struct pp_gated {
     int B, F;
     const pp_value *x; /* [B][2 F] */
@@ -376,35 +386,37 @@ struct pp_gated_backward {
     pp_value *dx; /* [B][2 F] */
 };
 
-/* ---- What Muon does element by element. args: memory of the device; with args->skip nothing that stays
- * is changed. Each: any split gives the same bits. */
+/* ---- Muon, element by element. args: device memory; with args->skip nothing permanent changes.
+ * Any split gives the same bits. */
 enum pp_muon_part {
-    PP_MUON_BEGIN, /* y = momentum y + (1 - momentum) g, where g = grad_scale x; x = what Nesterov adds */
-    PP_MUON_UNIT, /* x /= max(sqrt(*squares), 1e-7) */
-    PP_MUON_MIX,  /* y = a x + b y */
-    PP_MUON_END   /* y = (1 - b lr weight_decay) y - a lr x */
+    PP_MUON_BEGIN, /* y = momentum y + (1 - momentum) g, with g = grad_scale x; x = Nesterov's
+                      sum */
+    PP_MUON_UNIT,  /* x /= max(sqrt(*squares), 1e-7) */
+    PP_MUON_MIX,   /* y = a x + b y */
+    PP_MUON_END    /* y = (1 - b lr weight_decay) y - a lr x */
 };
 
 struct pp_muon {
     size_t n;
     enum pp_muon_part part;
     const struct pp_optimizer_args *args;
-    const double *squares; /* memory of the device */
+    const double *squares; /* device memory */
     float a, b;
     float *x, *y;
 };
 
 /* ---- pooling. The window as in struct pp_conv with C == O, groups == C. */
-struct pp_max_pool_forward { /* the first largest of a window, outside does not count; NaN wins */
+struct pp_max_pool_forward { /* the first largest value of a window, outside does not count; NaN
+                                wins */
     const struct pp_conv *g;
     int B;
     const pp_value *x;
-    uint8_t *taken; /* [B][OH][OW][C] ky * kw + kx of the one taken; kw * kh <= 256; NULL: no
-                       gradient will be asked */
+    uint8_t *taken; /* [B][OH][OW][C] ky * kw + kx of the chosen element; kw * kh <= 256; NULL: no
+                       gradient will be needed */
     pp_value *y;
 };
 
-struct pp_max_pool_backward { /* dx = sum of the windows that took it, in their order */
+struct pp_max_pool_backward { /* dx = sum over the windows that chose it, in their order */
     const struct pp_conv *g;
     int B;
     const uint8_t *taken;
@@ -416,11 +428,11 @@ struct pp_max_pool_backward { /* dx = sum of the windows that took it, in their 
 struct pp_avg_pool { /* forward: x -> y; backward: x is dy [B][OH][OW][C], y is dx [B][H][W][C] */
     const struct pp_conv *g;
     int B;
-    bool count_padding; /* divide by kh * kw always, as PyTorch does; else by the pixels inside */
+    bool count_padding; /* always divide by kh * kw, as PyTorch; false: by the pixels inside */
     const pp_value *x;
     bool add; /* backward */
     pp_value *y;
-    const uint32_t *lengths, *index; /* as in attention: sample b ends after so many rows of H */
+    const uint32_t *lengths, *index; /* as in attention: sample b ends after that many rows of H */
 };
 
 /* ---- element by element: y or dx may be one of the arrays read, unless `add` */
@@ -444,17 +456,17 @@ struct pp_sum { /* y[n] = a + b, then relu */
     const pp_value *a, *b;
     bool relu;
     pp_value *y;
-    bool f32; /* they are parameters, or gradients of such */
+    bool f32; /* a and b are parameters, or their gradients */
 };
 
-/* y[r][e] = x[r][e] * 1 / (1 - p), or * 0 where uniform number e of (key, *step, first_row + r) is
- * less than p; the same of dy for its gradient. */
+/* y[r][e] = x[r][e] * 1 / (1 - p), or * 0 if uniform number e of (key, *step, first_row + r) is
+ * less than p; the same with dy for the gradient. */
 struct pp_dropout {
     int B;
-    size_t F;            /* floats of a sample, less than 2^32 */
+    size_t F;            /* floats per sample, less than 2^32 */
     float p;             /* 0 <= p < 1 */
-    uint64_t key;        /* of seed and node */
-    const int64_t *step; /* memory of the device */
+    uint64_t key;        /* from seed and node */
+    const int64_t *step; /* device memory */
     uint32_t first_row;  /* number in the step's whole batch */
     const pp_value *x;
     bool add;

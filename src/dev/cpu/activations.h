@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The activations of ppcli/conf/activations.def in float, for the vectoriser. */
+/* The activations of ppcli/conf/activations.def in float, written for the vectorizer. */
 #ifndef PPCLI_DEV_CPU_ACTIVATIONS_H
 #define PPCLI_DEV_CPU_ACTIVATIONS_H
 
@@ -7,7 +7,7 @@
 
 static inline float relu_value(float z)
 {
-    return z < 0 ? 0 : z; /* this way round a NaN stays */
+    return z < 0 ? 0 : z; /* in this form a NaN stays */
 }
 
 static inline float relu_back(float y, float dy)
@@ -37,7 +37,7 @@ static inline float gelu_back(float z, float dy)
     return dy * (cdf + z * pdf);
 }
 
-/* Of |z| <= 9; further out it is 0 or 1. */
+/* For |z| <= 9; beyond it is 0 or 1. */
 static inline float gelu_tanh_gate(float z)
 {
     return mathf_logistic_within(z * fmaf(0.0713548163f, z * z, 1.59576912f));

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention as small products, on the tile of gemm_tile.h: chains of fused multiply-adds in
- * ascending order, and sums of a row are 16 chains, so that all instruction sets give the same bits.
+ * Attention as small products, with the tile of gemm_tile.h: chains of fused multiply-adds in
+ * ascending order, and sums of a row in 16 chains, so all instruction sets give the same bits.
  *
- * Forwards a block of queries at a time: its scores with all keys, their softmax, the product with
- * the values. Backwards a block of keys at a time, whose gradients stay in the cache, with all blocks
- * of queries. What causality hides is skipped by groups of ROWS queries. Keys are transposed, and
- * values and what else is read by columns is copied: rows that are kilobytes apart share few sets of
- * the cache.
+ * Forward works on a block of queries at a time: its scores with all keys, their softmax, the
+ * product with the values. Backward works on a block of keys at a time, whose gradients stay in the
+ * cache, with all blocks of queries. Causally hidden scores are skipped in groups of ROWS queries.
+ * Keys are transposed, and values and other arrays that are read by columns are copied, because
+ * rows that are kilobytes apart share few sets of the cache.
  *
- * GFLOP/s of F and I, causal, and what part that is of a 512 x 512 x 512 product beside them, on one
- * core of a shared Xeon at 2.5 GHz; flops of what causality hides do not count:
+ * GFLOP/s of F and I, causal, and their share of a 512 x 512 x 512 product measured next to them,
+ * on one core of a shared Xeon at 2.5 GHz; hidden flops do not count:
  *
  *   positions, width      64, 32         256, 64        512, 64       1024, 64
  *   AVX-512            32  44           71  67         80  80        79  80
@@ -30,51 +30,54 @@
 
 /* ---- one call */
 
-struct drop {
+struct attention_drop {
     bool on;
     uint32_t limit;
     float scale;
 };
 
-/* Numbers of a query's row and of its first element; see struct pp_attention. */
-struct numbers {
+/* Random numbers of a query's row, and the number of its first element; see struct pp_attention. */
+struct drop_numbers {
     uint64_t of;
     uint32_t first;
 };
 
-static struct numbers numbers_of(const struct pp_attention *a, int b, int h, int i)
+static struct drop_numbers find_numbers(const struct pp_attention *a, int b, int h, int i)
 {
     uint32_t row = a->first_row + (uint32_t)(a->of_queries ? i : b);
     uint32_t line = a->of_queries ? (uint32_t)h * (uint32_t)a->B + (uint32_t)b
                                   : (uint32_t)h * (uint32_t)a->queries + (uint32_t)i;
-    return (struct numbers){dropout_row(a->key, *a->step, row), line * (uint32_t)a->keys};
+    return (struct drop_numbers){dropout_row(a->key, *a->step, row), line * (uint32_t)a->keys};
 }
 
-static struct drop drop_of(const struct pp_attention *a)
+static struct attention_drop find_drop(const struct pp_attention *a)
 {
     if (!a->step || a->p == 0)
-        return (struct drop){.on = false};
-    return (struct drop){true, dropout_limit(a->p), (float)(1 / (1 - (double)a->p))};
+        return (struct attention_drop){.on = false};
+    return (struct attention_drop){true, dropout_limit(a->p), (float)(1 / (1 - (double)a->p))};
 }
 
-static inline float kept(const struct drop *d, const struct numbers *n, uint32_t j)
+static inline float dropout_factor(const struct attention_drop *d, const struct drop_numbers *n,
+                                   uint32_t j)
 {
     return dropout_number(n->of, n->first + j) < d->limit ? 0 : d->scale;
 }
 
-/* Keys that query i sees, of those from `from` on, at most n. */
-static int seen(const struct pp_attention *a, int i, int from, int n)
+/* Returns how many of the keys from `from` on query i sees, at most n. */
+static int count_seen(const struct pp_attention *a, int i, int from, int n)
 {
     int all = (a->causal ? a->keys - a->queries + i + 1 : a->keys) - from;
     return all < 0 ? 0 : all < n ? all : n;
 }
 
-static size_t head(const struct pp_attention *a, const struct pp_strides *s, int b, int i, int h)
+static size_t offset_of_head(const struct pp_attention *a, const struct pp_strides *s, int b, int i,
+                             int h)
 {
     return (size_t)b * s->sequence + (size_t)i * s->position + (size_t)h * (size_t)a->width;
 }
 
-/* to[rows][width], which follow each other, = by * from. No memcpy: rows are short. */
+/* Copies rows, `step` apart, times `by` to contiguous to[rows][width]. No memcpy, because rows are
+ * short. */
 static void copy_rows(int rows, int width, const float *from, size_t step, float by, float *to)
 {
     for (int r = 0; r < rows; r++, from += step, to += width)
@@ -82,40 +85,40 @@ static void copy_rows(int rows, int width, const float *from, size_t step, float
             to[d] = by * from[d];
 }
 
-/* Ask for head h of position i, which is needed soon: rows that are kilobytes apart are no pattern
- * that the processor would see. */
-static inline void fetch(const struct pp_attention *a, const float *x, const struct pp_strides *s,
-                         int b, int i, int h)
+/* Prefetches head h of position i, because rows that are kilobytes apart are no pattern that the
+ * processor detects. */
+static inline void prefetch_head(const struct pp_attention *a, const float *x,
+                                 const struct pp_strides *s, int b, int i, int h)
 {
-    const float *row = x + head(a, s, b, i, h);
+    const float *row = x + offset_of_head(a, s, b, i, h);
     for (int d = 0; d < a->width; d += 16)
         __builtin_prefetch(row + d, 0, 2);
 }
 
-/* Each member of a team has its own. */
+/* Returns the scratch of a thread of the rank. */
 static float *scratch_of(const struct pp_attention *a, int member)
 {
     return a->scratch + (size_t)member * pp_attention_scratch_floats(
                                              a->queries, a->keys, a->heads / a->kv_heads, a->width);
 }
 
-/* ---- forwards */
+/* ---- forward */
 
-/* What lies in the scratch. */
+/* The arrays in the scratch. */
 struct forward {
-    float *k, *v, *s; /* keys transposed, block by block; values; scores of a block of queries */
-    size_t row;       /* of s */
+    float *k, *v, *s; /* keys, transposed block by block; values; scores of a block of queries */
+    size_t row;       /* elements per row of s */
 };
 
-static void normalise(const struct pp_attention *a, int b, int h, int i, float sum)
+static void normalize_query(const struct pp_attention *a, int b, int h, int i, float sum)
 {
-    float *y = a->y + head(a, &a->y_at, b, i, h), by = 1 / sum;
+    float *y = a->y + offset_of_head(a, &a->y_at, b, i, h), by = 1 / sum;
     for (int d = 0; d < a->width; d++)
         y[d] *= by;
 }
 
-/* A row of large scores, as exponentials(), which of these would lose what they differ by. *most is the
- * largest of all, before it was rounded. */
+/* Does the work of exponentials() for a row of large scores, whose differences float would lose.
+ * *most: the largest score, before rounding. Returns the sum. */
 static double large_row(const struct pp_attention *a, int b, int h, int i, int keys, float *s,
                         double *most)
 {
@@ -127,35 +130,35 @@ static double large_row(const struct pp_attention *a, int b, int h, int i, int k
     return sum;
 }
 
-/* Queries from..from+n-1 of head h. */
+/* Computes queries from..from+n-1 of head h. */
 static void query_block(const struct pp_attention *a, const struct forward *f,
-                        const struct drop *drop, int b, int h, int from, int n)
+                        const struct attention_drop *drop, int b, int h, int from, int n)
 {
     float scale = (float)(1 / sqrt((double)a->width)), most[QUERIES], sum[QUERIES], lse[QUERIES];
     size_t D = (size_t)a->width;
     int g = h / (a->heads / a->kv_heads);
     for (int k = 0; k < a->keys; k += KEYS) {
         for (int r = 0; r < n; r += ROWS) {
-            int rows = least(ROWS, n - r), columns = seen(a, from + r + rows - 1, k, KEYS);
+            int rows = least(ROWS, n - r), columns = count_seen(a, from + r + rows - 1, k, KEYS);
             if (columns > 0) {
-                product(rows, columns, a->width, a->q + head(a, &a->q_at, b, from + r, h),
+                product(rows, columns, a->width, a->q + offset_of_head(a, &a->q_at, b, from + r, h),
                         a->q_at.position, 1, f->k + (size_t)k * D, KEYS, false,
                         f->s + (size_t)r * f->row + k, f->row);
             }
         }
     }
     for (int r = 0; r < n; r++)
-        most[r] = greatest(seen(a, from + r, 0, a->keys), f->s + (size_t)r * f->row);
+        most[r] = greatest(count_seen(a, from + r, 0, a->keys), f->s + (size_t)r * f->row);
     for (int r = 0; r < n; r++) {
         float *s = f->s + (size_t)r * f->row;
-        int i = from + r, keys = seen(a, i, 0, a->keys);
+        int i = from + r, keys = count_seen(a, i, 0, a->keys);
         if (i + QUERIES < a->queries)
-            fetch(a, a->q, &a->q_at, b, i + QUERIES, h);
+            prefetch_head(a, a->q, &a->q_at, b, i + QUERIES, h);
         if (i < a->keys && (h + 1) % (a->heads / a->kv_heads) == 0 && h + 1 < a->heads) {
-            fetch(a, a->k, &a->kv_at, b, i, g + 1);
-            fetch(a, a->v, &a->kv_at, b, i, g + 1);
+            prefetch_head(a, a->k, &a->kv_at, b, i, g + 1);
+            prefetch_head(a, a->v, &a->kv_at, b, i, g + 1);
         }
-        fetch(a, a->y, &a->y_at, b, i, h);
+        prefetch_head(a, a->y, &a->y_at, b, i, h);
         if (fabsf(most[r] * scale) < ATTENTION_LARGE) {
             sum[r] = exponentials(keys, scale, most[r], s);
             lse[r] = most[r] * scale + logf(sum[r]);
@@ -165,9 +168,9 @@ static void query_block(const struct pp_attention *a, const struct forward *f,
             sum[r] = (float)all;
         }
         if (drop->on) {
-            struct numbers of = numbers_of(a, b, h, i);
+            struct drop_numbers of = find_numbers(a, b, h, i);
             for (int j = 0; j < keys; j++)
-                s[j] *= kept(drop, &of, (uint32_t)j);
+                s[j] *= dropout_factor(drop, &of, (uint32_t)j);
         }
     }
     for (int r = 0; a->lse && r < n; r++) {
@@ -176,16 +179,16 @@ static void query_block(const struct pp_attention *a, const struct forward *f,
     }
     for (int k = 0; k < a->keys; k += KEYS) {
         for (int r = 0; r < n; r += ROWS) {
-            int rows = least(ROWS, n - r), depth = seen(a, from + r + rows - 1, k, KEYS);
+            int rows = least(ROWS, n - r), depth = count_seen(a, from + r + rows - 1, k, KEYS);
             if (depth > 0) {
                 product(rows, a->width, depth, f->s + (size_t)r * f->row + k, f->row, 1,
-                        f->v + (size_t)k * D, D, k > 0, a->y + head(a, &a->y_at, b, from + r, h),
-                        a->y_at.position);
+                        f->v + (size_t)k * D, D, k > 0,
+                        a->y + offset_of_head(a, &a->y_at, b, from + r, h), a->y_at.position);
             }
         }
     }
     for (int r = 0; r < n; r++)
-        normalise(a, b, h, from + r, sum[r]);
+        normalize_query(a, b, h, from + r, sum[r]);
 }
 
 void CPU_LOOP(attention_forward)(const void *args, const struct pp_piece *w)
@@ -194,12 +197,12 @@ void CPU_LOOP(attention_forward)(const void *args, const struct pp_piece *w)
     size_t D = (size_t)a->width, all = ((size_t)a->keys + KEYS - 1) / KEYS * KEYS;
     float *scratch = scratch_of(a, w->member);
     struct forward f = {scratch, scratch + all * D, scratch + 2 * all * D, all + GAP};
-    struct drop drop = drop_of(a);
+    struct attention_drop drop = find_drop(a);
     int group = a->heads / a->kv_heads;
     struct pp_attention one = *a;
     for (int i = (int)w->from; i < (int)w->to; i++) {
         int b = i / a->kv_heads, g = i % a->kv_heads;
-        size_t at = head(a, &a->kv_at, b, 0, g);
+        size_t at = offset_of_head(a, &a->kv_at, b, 0, g);
         one.keys = pp_length(a->lengths, a->index, b, a->keys);
         for (int k = 0; k < one.keys; k += KEYS) {
             transpose(least(KEYS, one.keys - k), a->width,
@@ -213,17 +216,17 @@ void CPU_LOOP(attention_forward)(const void *args, const struct pp_piece *w)
     }
 }
 
-/* ---- backwards */
+/* ---- backward */
 
-/* What lies in the scratch, of a block of keys and one of queries. The copies of k and q are times
- * 1 / sqrt(width): so the gradients of scores need not be. */
+/* The arrays in the scratch, of a block of keys and a block of queries. The copies of k and q are
+ * scaled by 1 / sqrt(width), so that gradients of scores need no scale. */
 struct backward {
     float *k_t, *v_t;   /* [width][KEYS] */
     float *k, *dk, *dv; /* [KEYS][width] */
     float *q, *dy;      /* [QUERIES][width] */
     float *p, *ds;      /* [QUERIES][KEYS + GAP] */
-    /* [heads of a group][queries]: -log2 of the sums, NaN; of rows of large scores the sum of exp(s -
-     * largest), and the key that has it; dy . y */
+    /* [heads of a group][queries]: -log2 of the sums, and NaN in key; for rows of large scores the
+     * sum of exp(s - largest), and the key with the largest; dy . y */
     float *lse, *key, *delta;
     float scale;
     int from, keys, queries; /* first key; keys and queries of the blocks */
@@ -233,7 +236,7 @@ enum {
     ROW = KEYS + GAP
 };
 
-/* As gradients(), of a row of large scores. */
+/* Does the work of gradients() for a row of large scores. */
 static void large_gradients(const struct pp_attention *a, const struct backward *w, int b, int h,
                             int i, int keys, size_t at, const float *keep, float *s, float *dp)
 {
@@ -248,32 +251,33 @@ static void large_gradients(const struct pp_attention *a, const struct backward 
     memset(dp + keys, 0, SUMS * sizeof(*dp));
 }
 
-/* Of all queries of the block. */
+/* Computes the gradients of scores of all queries of the block. */
 static void score_gradients(const struct pp_attention *a, const struct backward *w,
-                            const struct drop *drop, int b, int h, int first)
+                            const struct attention_drop *drop, int b, int h, int first)
 {
     size_t at = (size_t)(h % (a->heads / a->kv_heads)) * (size_t)a->queries + (size_t)first;
     for (int r = 0; r < w->queries; r++) {
-        int keys = seen(a, first + r, w->from, w->keys);
+        int keys = count_seen(a, first + r, w->from, w->keys);
         float *p = w->p + (size_t)r * ROW, *ds = w->ds + (size_t)r * ROW;
         float from = w->lse[at + (size_t)r], delta = w->delta[at + (size_t)r], keep[KEYS];
         int i = first + r, g = h / (a->heads / a->kv_heads);
-        int k = w->from + KEYS + i - (a->causal ? w->from : 0); /* of the next block of keys */
+        /* the row of the next block of keys */
+        int k = w->from + KEYS + i - (a->causal ? w->from : 0);
         if (i + QUERIES < a->queries) {
-            fetch(a, a->q, &a->q_at, b, i + QUERIES, h);
-            fetch(a, a->dy, &a->y_at, b, i + QUERIES, h);
+            prefetch_head(a, a->q, &a->q_at, b, i + QUERIES, h);
+            prefetch_head(a, a->dy, &a->y_at, b, i + QUERIES, h);
         }
         if (k >= w->from + KEYS && k < least(w->from + 2 * KEYS, a->keys)) {
-            fetch(a, a->k, &a->kv_at, b, k, g);
-            fetch(a, a->v, &a->kv_at, b, k, g);
+            prefetch_head(a, a->k, &a->kv_at, b, k, g);
+            prefetch_head(a, a->v, &a->kv_at, b, k, g);
         }
         if (a->dq)
-            fetch(a, a->dq, &a->q_at, b, i, h);
+            prefetch_head(a, a->dq, &a->q_at, b, i, h);
         if (drop->on) {
-            struct numbers of = numbers_of(a, b, h, first + r);
+            struct drop_numbers of = find_numbers(a, b, h, first + r);
             of.first += (uint32_t)w->from;
             for (int j = 0; j < KEYS; j++)
-                keep[j] = kept(drop, &of, (uint32_t)j);
+                keep[j] = dropout_factor(drop, &of, (uint32_t)j);
         }
         if (!isnan(w->key[at + (size_t)r]))
             large_gradients(a, w, b, h, i, keys, at + (size_t)r, drop->on ? keep : NULL, p, ds);
@@ -284,18 +288,19 @@ static void score_gradients(const struct pp_attention *a, const struct backward 
     }
 }
 
-/* The block of queries from `first` on of head h, with the block of keys. */
-static void block(const struct pp_attention *a, struct backward *w, const struct drop *drop, int b,
-                  int h, int first, bool add)
+/* Combines the block of queries from `first` on of head h with the block of keys. */
+static void combine_blocks(const struct pp_attention *a, struct backward *w,
+                           const struct attention_drop *drop, int b, int h, int first, bool add)
 {
     int D = a->width;
     size_t width = (size_t)D;
-    copy_rows(w->queries, D, a->q + head(a, &a->q_at, b, first, h), a->q_at.position, w->scale,
-              w->q);
-    copy_rows(w->queries, D, a->dy + head(a, &a->y_at, b, first, h), a->y_at.position, 1, w->dy);
+    copy_rows(w->queries, D, a->q + offset_of_head(a, &a->q_at, b, first, h), a->q_at.position,
+              w->scale, w->q);
+    copy_rows(w->queries, D, a->dy + offset_of_head(a, &a->y_at, b, first, h), a->y_at.position, 1,
+              w->dy);
     for (int r = 0; r < w->queries; r += ROWS) {
         int rows = least(ROWS, w->queries - r);
-        int columns = seen(a, first + r + rows - 1, w->from, w->keys);
+        int columns = count_seen(a, first + r + rows - 1, w->from, w->keys);
         if (columns > 0) {
             product(rows, columns, D, w->q + (size_t)r * width, width, 1, w->k_t, KEYS, false,
                     w->p + (size_t)r * ROW, ROW);
@@ -306,7 +311,7 @@ static void block(const struct pp_attention *a, struct backward *w, const struct
     score_gradients(a, w, drop, b, h, first);
     for (int k = 0, skip = 0; a->dk && k < w->keys; k += ROWS) {
         int rows = least(ROWS, w->keys - k);
-        while (skip < w->queries && seen(a, first + skip, w->from, w->keys) <= k)
+        while (skip < w->queries && count_seen(a, first + skip, w->from, w->keys) <= k)
             skip++;
         if (skip < w->queries) {
             size_t to = (size_t)k * width, from = (size_t)skip * width;
@@ -318,10 +323,10 @@ static void block(const struct pp_attention *a, struct backward *w, const struct
     }
     for (int r = 0; a->dq && r < w->queries; r += ROWS) {
         int rows = least(ROWS, w->queries - r);
-        int depth = seen(a, first + r + rows - 1, w->from, w->keys);
+        int depth = count_seen(a, first + r + rows - 1, w->from, w->keys);
         if (depth > 0) {
             product(rows, D, depth, w->ds + (size_t)r * ROW, ROW, 1, w->k, width, add,
-                    a->dq + head(a, &a->q_at, b, first + r, h), a->q_at.position);
+                    a->dq + offset_of_head(a, &a->q_at, b, first + r, h), a->q_at.position);
         }
     }
 }
@@ -333,12 +338,12 @@ static void store_rows(int rows, int width, const float *from, bool add, float *
             to[d] = add ? to[d] + from[d] : from[d];
 }
 
-/* A block of keys of head g with all queries. */
-static void key_block(const struct pp_attention *a, struct backward *w, const struct drop *drop,
-                      int b, int g)
+/* Combines a block of keys of head g with all queries. */
+static void key_block(const struct pp_attention *a, struct backward *w,
+                      const struct attention_drop *drop, int b, int g)
 {
     int group = a->heads / a->kv_heads;
-    size_t at = head(a, &a->kv_at, b, w->from, g), step = a->kv_at.position;
+    size_t at = offset_of_head(a, &a->kv_at, b, w->from, g), step = a->kv_at.position;
     size_t bytes = (size_t)w->keys * (size_t)a->width * sizeof(float);
     transpose(w->keys, a->width, a->k + at, step, w->k_t);
     transpose(w->keys, a->width, a->v + at, step, w->v_t);
@@ -348,8 +353,8 @@ static void key_block(const struct pp_attention *a, struct backward *w, const st
     for (int h = g * group; h < (g + 1) * group; h++) {
         for (int i = 0; i < a->queries; i += QUERIES) {
             w->queries = least(QUERIES, a->queries - i);
-            if (seen(a, i + w->queries - 1, w->from, w->keys) > 0)
-                block(a, w, drop, b, h, i, a->add || w->from > 0);
+            if (count_seen(a, i + w->queries - 1, w->from, w->keys) > 0)
+                combine_blocks(a, w, drop, b, h, i, a->add || w->from > 0);
         }
     }
     if (a->dk) {
@@ -358,7 +363,7 @@ static void key_block(const struct pp_attention *a, struct backward *w, const st
     }
 }
 
-/* What the rows of a group of heads need. */
+/* Computes lse, key and delta of all rows of a group of heads. */
 static void row_sums(const struct pp_attention *a, const struct backward *w, int b, int g)
 {
     int group = a->heads / a->kv_heads;
@@ -366,7 +371,7 @@ static void row_sums(const struct pp_attention *a, const struct backward *w, int
         for (int i = 0; i < a->queries; i++) {
             size_t at = (size_t)h * (size_t)a->queries + (size_t)i,
                    line = (size_t)b * (size_t)a->queries + (size_t)i;
-            size_t y = head(a, &a->y_at, b, i, g * group + h);
+            size_t y = offset_of_head(a, &a->y_at, b, i, g * group + h);
             float lse = a->lse[line * (size_t)a->heads + (size_t)(g * group + h)];
             w->lse[at] = -LOG2_E * lse;
             w->key[at] = NAN;
@@ -384,7 +389,7 @@ void CPU_LOOP(attention_backward)(const void *args, const struct pp_piece *piece
 {
     const struct pp_attention *a = args;
     size_t keys = (size_t)KEYS * (size_t)a->width, queries = (size_t)QUERIES * (size_t)a->width;
-    struct drop drop = drop_of(a);
+    struct attention_drop drop = find_drop(a);
     struct backward w = {.k_t = scratch_of(a, piece->member),
                          .scale = (float)(1 / sqrt((double)a->width))};
     w.v_t = w.k_t + keys;
@@ -408,7 +413,8 @@ void CPU_LOOP(attention_backward)(const void *args, const struct pp_piece *piece
             key_block(&one, &w, &drop, b, g);
         }
         for (int j = one.keys; a->dk && !a->add_kv && j < a->keys; j++) {
-            size_t at = head(a, &a->kv_at, b, j, g), bytes = (size_t)a->width * sizeof(float);
+            size_t at = offset_of_head(a, &a->kv_at, b, j, g),
+                   bytes = (size_t)a->width * sizeof(float);
             memset(a->dk + at, 0, bytes);
             memset(a->dv + at, 0, bytes);
         }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What attention.c is made of: a product of a few rows, a transpose, and what is done to a row of
- * scores, on the tile and the vectors of gemm_tile.h.
+ * The parts of attention.c: a product of a few rows, a transpose, and functions on a row of scores,
+ * with the tile and the vectors of gemm_tile.h.
  */
 #ifndef PPCLI_DEV_CPU_ATTENTION_ROWS_H
 #define PPCLI_DEV_CPU_ATTENTION_ROWS_H
@@ -22,13 +22,13 @@ enum {
 
 DEFINE_TILES(STRIDED)
 
-/* to[depth][KEYS] = the transpose of rows[n][depth], which are `step` apart */
+/* Transposes rows[n][depth], which are `step` apart, into to[depth][KEYS]. */
 static void transpose(int n, int depth, const float *rows, size_t step, float *to)
 {
     pack_panel(depth, step, n, KEYS, rows, to);
 }
 
-/* c[rows][columns] (+)= a b with a(r, k) = a[r * a_row + k * a_step], rows <= ROWS */
+/* Computes c[rows][columns] (+)= a b with a(r, k) = a[r * a_row + k * a_step], rows <= ROWS. */
 static void product(int rows, int columns, int depth, const float *a, size_t a_row, size_t a_step,
                     const float *b, size_t b_row, bool add, float *c, size_t c_row)
 {
@@ -47,8 +47,8 @@ static void product(int rows, int columns, int depth, const float *a, size_t a_r
     }
 }
 
-/* ---- rows: SUMS elements at a time, whatever the width of a vector; whole ones are read and
- * written, and what is behind a row's end does not count. */
+/* ---- rows: SUMS elements at a time, whatever the width of a vector. Whole groups are read and
+ * written; elements after a row's end do not count. */
 
 enum {
     SUMS = 16, /* element i belongs to lane i mod SUMS of a row's sum or maximum */
@@ -57,7 +57,8 @@ enum {
 
 static const int32_t lane_numbers[SUMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/* x in the first n lanes of SUMS, in part v of them; 0 or less: in none. */
+/* Returns x in the first n of SUMS lanes (part v of them), `others` in the rest; n <= 0: all
+ * others. */
 INLINE vec within(int n, int v, vec x, vec others)
 {
     ivec at;
@@ -66,8 +67,8 @@ INLINE vec within(int n, int v, vec x, vec others)
     return (vec)((in & (ivec)x) | (~in & (ivec)others));
 }
 
-/* 2^t for t < 128, as mathf_exp() does it; the polynomial is Cephes' (Moshier, exp2f). What would be
- * denormal becomes 2^-126. */
+/* Computes 2^t for t < 128 as mathf_exp(); the polynomial is Cephes' (Moshier, exp2f). Denormal
+ * results become 2^-126. */
 INLINE vec power_of_2(vec t)
 {
     const vec shift = SET1(0x1.8p23f);
@@ -84,7 +85,7 @@ INLINE vec power_of_2(vec t)
 
 #define LOG2_E 1.44269504f
 
-/* One number of the lanes, as a tree: halves of 16, 8, 4 and 2. */
+/* Folds the lanes to one number as a tree: halves of 16, 8, 4 and 2. */
 #ifdef __AVX2__
 
 INLINE __m256 half_of(const vec *parts, int upper)
@@ -125,7 +126,7 @@ INLINE __m256 half_of(const vec *parts, int upper)
 FOLD(sum_of, add, SUM)
 FOLD(greatest_of, max, GREATER)
 
-/* The largest of x[n], a NaN aside. */
+/* Returns the largest of x[n]; ignores a NaN. */
 static float greatest(int n, const float *x)
 {
     vec most[PARTS], none = SET1(-INFINITY);
@@ -139,7 +140,7 @@ static float greatest(int n, const float *x)
     return greatest_of(most);
 }
 
-/* Element i of s[n] becomes exp(scale * (s - most)), then come zeros, SUMS at least; the sum. */
+/* Replaces s[n] by exp(scale * (s - most)), followed by at least SUMS zeros; returns the sum. */
 static float exponentials(int n, float scale, float most, float *s)
 {
     vec sum[PARTS], zero = SET1(0.0f), c = SET1(scale * LOG2_E), from = -SET1(most) * c;
@@ -161,8 +162,8 @@ static float exponentials(int n, float scale, float most, float *s)
     return sum_of(sum);
 }
 
-/* Rows of scores s and of dp = dy . v: p of n keys, times keep where it is not NULL, and gradients
- * of scores; then come zeros, SUMS at least. */
+/* Replaces rows of scores s by p of n keys (times keep unless NULL), and dp = dy . v by gradients
+ * of scores; both followed by at least SUMS zeros. */
 INLINE void gradients(int n, float from, float delta, const float *keep, float *s, float *dp)
 {
     vec zero = SET1(0.0f), e = SET1(LOG2_E), below = SET1(from), mean = SET1(delta);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Operands of the products of gemm_bf16.c: values rounded to bfloat16 (to nearest, ties to even;
- * denormals are 0), two that follow each other in the summed index in a word, the first in its upper
- * half. The processor's instruction adds the upper halves' product first.
+ * denormals become 0). A word holds two values that are neighbours in the summed index, the first
+ * in its upper half. The processor's instruction adds the upper halves' product first.
  */
 #ifndef PPCLI_DEV_CPU_BF16_H
 #define PPCLI_DEV_CPU_BF16_H
@@ -18,11 +18,11 @@ static inline uint32_t bf16_of(float x)
     union float_bits v = {.f = x};
     uint32_t power = v.u & 0x7f800000, r = v.u + 0x7fff + (v.u >> 16 & 1);
     r = power == 0 ? v.u & 0x80000000 : r;
-    r = power == 0x7f800000 ? v.u | ((v.u & 0x7fffff) ? 0x400000 : 0) : r; /* a NaN stays one */
+    r = power == 0x7f800000 ? v.u | ((v.u & 0x7fffff) ? 0x400000 : 0) : r; /* a NaN stays a NaN */
     return r & 0xffff0000;
 }
 
-/* to[(n + 1) / 2] = pairs of from[n]; 0 after its end. */
+/* Writes pairs of from[n] to to[(n + 1) / 2], with 0 after the end. */
 static inline void bf16_pairs(int n, const float *restrict from, float *restrict to)
 {
     union float_bits *restrict words = (union float_bits *)(void *)to;
@@ -40,7 +40,7 @@ static inline void bf16_pairs(int n, const float *restrict from, float *restrict
         words[n / 2].u = bf16_of(from[n - 1]);
 }
 
-/* to[n] = pairs of first[i] and second[i]; second NULL: 0. */
+/* Writes pairs of first[i] and second[i] to to[n]; second NULL: 0. */
 static inline void bf16_zip(int n, const float *restrict first, const float *restrict second,
                             float *restrict to)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CBLAS that is loaded need not be the one that was built with: distributions switch it by a
- * symbolic link. So what it is, is asked at run time.
+ * Loads and describes CBLAS. The loaded library need not be the one that was built with, because
+ * distributions switch it by a symbolic link; so its properties are asked at run time.
  */
 #include "blas.h"
 
@@ -20,37 +20,37 @@ enum {
     SERIAL,
     PTHREADS,
     OPENMP
-}; /* of openblas_get_parallel() */
+}; /* results of openblas_get_parallel() */
 
 #define NO_ROOM "the CBLAS needs %zu MiB of address space, and ulimit -v leaves less; raise it"
 
 __typeof__(cblas_sgemm) *blas_sgemm;
 
-/* Of the process: loaded once, whoever asks. The functions that only OpenBLAS has may be NULL. */
+/* Global: loaded once per process. Functions that only OpenBLAS has may be NULL. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void *library;
-static char problem[256]; /* empty: it is loaded */
+static char problem[256]; /* "": it is loaded */
 static struct {
     char *(*get_config)(void);
     char *(*get_corename)(void);
     int (*get_parallel)(void);
     int (*get_num_threads)(void);
     void (*set_num_threads)(int);
-    void *(*memory_alloc)(int); /* a work buffer */
+    void *(*memory_alloc)(int); /* allocates a work buffer */
     void (*memory_free)(void *);
 } openblas;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static int inside; /* threads that may be in it at once */
+static int inside; /* threads that may be in the library at once */
 static int kept;   /* buffers that take_buffers() took */
 
 #define MIB (1 << 20)
-#define LIBRARY_MIB 64 /* of address space: the library, and what its start takes */
+#define LIBRARY_MIB 64 /* of address space: the library, and its start */
 #define BUFFER_MIB 144 /* of address space: OpenBLAS's work buffer for a thread, and its stack */
 #define BUFFERS_MAX 32
 
-/* Before main(), as the environment must not change while other threads read it. OpenBLAS reads
- * this when it is loaded; without it, it starts a thread for each core. */
+/* Runs before main(), because the environment must not change while other threads read it. OpenBLAS
+ * reads the variable when it is loaded; without it, it starts a thread per core. */
 __attribute__((constructor)) static void ask_for_one_thread(void)
 {
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
@@ -59,12 +59,13 @@ __attribute__((constructor)) static void ask_for_one_thread(void)
 static bool look_up(const char *name, void *function)
 {
     void *p = dlsym(library, name);
-    memcpy(function, &p, sizeof(p)); /* ISO C casts no object pointer to a function pointer */
+    memcpy(function, &p, sizeof(p)); /* ISO C has no cast from an object pointer to a function
+                                        pointer */
     return p != NULL;
 }
 
-/* Whether address space is limited (ulimit -v) to less than so much more. */
-static bool lacks_room(size_t bytes)
+/* Whether address space is limited (ulimit -v) to less than `bytes` more. */
+static bool lacks_address_space(size_t bytes)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
@@ -75,16 +76,16 @@ static bool lacks_room(size_t bytes)
     return room == MAP_FAILED;
 }
 
-static void load(void)
+static void load_library(void)
 {
     if (BLAS_FILE[0] == '\0') {
         snprintf(problem, sizeof(problem),
                  "this ppcli was built without CBLAS (-Dblas=none): build it with -Dblas=auto");
         return;
     }
-    /* where it can be loaded but not started, OpenBLAS ends the program */
+    /* if it can be loaded but not started, OpenBLAS ends the program */
     const size_t bytes = (size_t)(LIBRARY_MIB + BUFFER_MIB) * MIB;
-    if (lacks_room(bytes)) {
+    if (lacks_address_space(bytes)) {
         snprintf(problem, sizeof(problem), NO_ROOM, bytes / MIB);
         return;
     }
@@ -104,14 +105,14 @@ static void load(void)
     look_up("blas_memory_free", &openblas.memory_free);
 }
 
-/* What a run does without the library. */
+/* Returns the settings that avoid the library. */
 static const char *find_way_out(int threads)
 {
     return threads > 1 ? "run.gemm = auto with run.threads = 1" : "run.gemm = fma";
 }
 
-/* OpenBLAS tries forever to get a work buffer. So where address space is limited (ulimit -v), it
- * gets those of n threads here, after a look at whether there is room; it keeps them. */
+/* OpenBLAS tries forever to get a work buffer. So if address space is limited (ulimit -v), this
+ * takes the buffers of n threads, after checking that there is enough; the library keeps them. */
 static int take_buffers(int n, int threads)
 {
     struct rlimit limit;
@@ -120,7 +121,7 @@ static int take_buffers(int n, int threads)
         getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return 0;
     size_t bytes = (size_t)(n - kept) * BUFFER_MIB * MIB;
-    if (n > BUFFERS_MAX || lacks_room(bytes))
+    if (n > BUFFERS_MAX || lacks_address_space(bytes))
         return pp_fail(PP_ERESOURCE, NO_ROOM ", or use %s", bytes / MIB, find_way_out(threads));
     for (int i = 0; i < n; i++)
         buffers[i] = openblas.memory_alloc(0);
@@ -132,7 +133,7 @@ static int take_buffers(int n, int threads)
 
 int blas_enter(int threads)
 {
-    pthread_once(&once, load);
+    pthread_once(&once, load_library);
     if (problem[0])
         return pp_fail(PP_ERESOURCE, "%s, or use %s", problem, find_way_out(threads));
     pthread_mutex_lock(&lock);
@@ -150,11 +151,12 @@ void blas_leave(int threads)
 }
 
 /*
- * A serial build without USE_LOCKING (Debian's libopenblas0-serial) hands the same work buffer to
- * two callers: wrong numbers, silently. An OpenMP build is only known to be safe as long as it
- * starts no threads of its own. Of an unknown library nothing is known; MKL and BLIS are safe.
+ * Whether several threads may call the library at once. A serial build without USE_LOCKING
+ * (Debian's libopenblas0-serial) gives the same work buffer to two callers: wrong numbers, without
+ * an error. An OpenMP build is known to be safe only as long as it starts no threads of its own.
+ * MKL and BLIS are safe; unknown libraries are assumed to be.
  */
-static bool safe(int threads)
+static bool is_thread_safe(int threads)
 {
     if (!openblas.get_parallel || !openblas.get_config)
         return true;
@@ -170,16 +172,16 @@ static bool safe(int threads)
 
 bool blas_set_threads(int threads)
 {
-    /* Another rank of this process may be computing already: leave a right value alone. */
+    /* Another rank of this process may be computing: leave a correct value alone. */
     if (openblas.set_num_threads &&
         !(openblas.get_num_threads && openblas.get_num_threads() == threads))
         openblas.set_num_threads(threads);
-    return safe(threads);
+    return is_thread_safe(threads);
 }
 
 void pp_blas_describe(char *out, size_t bytes)
 {
-    pthread_once(&once, load);
+    pthread_once(&once, load_library);
     if (problem[0]) {
         snprintf(out, bytes, "none: %s", problem);
     } else if (openblas.get_config) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The products and convolutions through CBLAS: builds everywhere, and may use several threads. */
+/* The products and convolutions with CBLAS: builds everywhere, and may use several threads. */
 #include "blas.h"
 #include "gemm.h"
 
@@ -41,29 +41,32 @@ const struct cpu_gemm cpu_gemm_cblas = {
 };
 
 /*
- * ---- convolution, always as one piece (the library has threads of its own); one product a sample and group: the pixels that each output sees are copied
- * beside each other, col[OH*OW][kh*kw*C/groups]. Samples are added one after the other, so how they
- * are spread over parts changes no bit of dW.
+ * ---- convolution
+ *
+ * Always one piece, because the library has threads of its own. One product per sample and group:
+ * the pixels that each output sees are copied next to each other, col[OH*OW][kh*kw*C/groups].
+ * Samples are added one after the other, so their division into parts changes no bit of dW.
  */
 
-struct size {
-    int P, C, O, K; /* output pixels; of one group: channels in, channels out, columns of col */
+struct col_size {
+    int P, C, O, K; /* output pixels; per group: channels in, channels out, columns of col */
 };
 
-static struct size size_of(const struct pp_conv *g)
+static struct col_size find_col_size(const struct pp_conv *g)
 {
     int C = g->C / g->groups;
-    return (struct size){g->OH * g->OW, C, g->O / g->groups, g->kh * g->kw * C};
+    return (struct col_size){g->OH * g->OW, C, g->O / g->groups, g->kh * g->kw * C};
 }
 
 static size_t scratch_floats(const struct pp_conv *g, int B)
 {
-    struct size s = size_of(g);
+    struct col_size s = find_col_size(g);
     return (size_t)s.P * (size_t)s.K;
 }
 
-/* Between col and image[H][W][..], one group's channels: copy there (0 outside), or add back. */
-static void columns(const struct pp_conv *g, float *image, float *col, bool back)
+/* Copies between col and image[H][W][..], one group's channels: to col (0 outside), or with `back`
+ * adds to the image. */
+static void copy_columns(const struct pp_conv *g, float *image, float *col, bool back)
 {
     size_t C = (size_t)(g->C / g->groups);
     for (int p = 0; p < g->OH * g->OW; p++) {
@@ -88,12 +91,12 @@ static void conv_forward(const void *args, const struct pp_piece *w)
 {
     const struct pp_conv_forward *a = args;
     const struct pp_conv *g = a->g;
-    struct size s = size_of(g);
+    struct col_size s = find_col_size(g);
     for (int n = 0; n < a->B; n++) {
         const float *x = a->x + (size_t)n * (size_t)(g->H * g->W) * (size_t)g->C;
         float *y = a->y + (size_t)n * (size_t)s.P * (size_t)g->O;
         for (int i = 0; i < g->groups; i++) {
-            columns(g, (float *)x + (size_t)i * (size_t)s.C, a->scratch, false);
+            copy_columns(g, (float *)x + (size_t)i * (size_t)s.C, a->scratch, false);
             blas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, s.P, s.O, s.K, 1.0f, a->scratch,
                        s.K, a->W + (size_t)i * (size_t)s.O * (size_t)s.K, s.K, 0.0f,
                        y + (size_t)i * (size_t)s.O, g->O);
@@ -109,7 +112,7 @@ static void conv_backward_input(const void *args, const struct pp_piece *w)
 {
     const struct pp_conv_backward_input *a = args;
     const struct pp_conv *g = a->g;
-    struct size s = size_of(g);
+    struct col_size s = find_col_size(g);
     size_t floats = (size_t)(g->H * g->W) * (size_t)g->C;
     for (int n = 0; n < a->B; n++) {
         float *dx = a->dx + (size_t)n * floats;
@@ -120,7 +123,7 @@ static void conv_backward_input(const void *args, const struct pp_piece *w)
                        a->dz + (size_t)n * (size_t)s.P * (size_t)g->O + (size_t)i * (size_t)s.O,
                        g->O, a->W + (size_t)i * (size_t)s.O * (size_t)s.K, s.K, 0.0f, a->scratch,
                        s.K);
-            columns(g, dx + (size_t)i * (size_t)s.C, a->scratch, true);
+            copy_columns(g, dx + (size_t)i * (size_t)s.C, a->scratch, true);
         }
     }
 }
@@ -129,14 +132,14 @@ static void conv_backward_weight(const void *args, const struct pp_piece *w)
 {
     const struct pp_conv_backward_weight *a = args;
     const struct pp_conv *g = a->g;
-    struct size s = size_of(g);
+    struct col_size s = find_col_size(g);
     if (a->beta == 0)
         memset(a->dW, 0, (size_t)g->O * (size_t)s.K * sizeof(*a->dW));
     for (const struct pp_weight_part *p = a->parts; p < a->parts + a->n; p++) {
         for (int n = 0; n < p->B; n++) {
             const float *x = p->x + (size_t)n * (size_t)(g->H * g->W) * (size_t)g->C;
             for (int i = 0; i < g->groups; i++) {
-                columns(g, (float *)x + (size_t)i * (size_t)s.C, a->scratch, false);
+                copy_columns(g, (float *)x + (size_t)i * (size_t)s.C, a->scratch, false);
                 blas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, s.O, s.K, s.P, 1.0f,
                            p->dz + (size_t)n * (size_t)s.P * (size_t)g->O + (size_t)i * (size_t)s.O,
                            g->O, a->scratch, s.K, 1.0f,

@@ -1,34 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolutions by the tiles of gemm_bf16.c, which includes this. F and I round each value of a piece of
- * the image once, into words with zeros around them, and the rows of a tile are pixels there. W pairs
- * pixels when it needs them.
+ * Convolutions with the tiles of gemm_bf16.c, which includes this file. F and I round each value of
+ * a piece of the image once, into words with zeros around them; the rows of a tile are pixels in
+ * these words. W pairs pixels when it needs them.
  */
 #ifndef PPCLI_DEV_CPU_CONV_BF16_H
 #define PPCLI_DEV_CPU_CONV_BF16_H
 
 enum {
     IMAGE_WORDS = 128 * 1024, /* of the image at a time: half of a small L2 */
-    IMAGE_DEPTH = 640         /* words of the summed index at a time: a panel of them is in L2 */
+    IMAGE_DEPTH = 640         /* words of the summed index at a time: a panel of them fits L2 */
 };
 
-/* F, or I of a class of pixels: those that see taps (ky, kx), (ky, kx + stride), ... One group. The
- * pixels of y x `across` sum over the taps that they see and `terms` channels of each. */
+/* A product of one group: F, or I of a class of pixels that see taps (ky, kx), (ky, kx + stride),
+ * ... The pixels of y x `across` sum over the taps that they see and `terms` channels of each. */
 struct product {
     const struct pp_conv *g;
     struct view y, across;
-    int terms, columns;       /* channels of the group that are summed over; that come out */
+    int terms, columns;       /* channels of the group that are summed over; channels of the
+                                 result */
     bool back;                /* I: W[terms][taps][columns]; F: W[columns][taps][terms] */
-    size_t pixel, to_pixel;   /* channels of all groups: of the image, of what comes out */
-    size_t to_line, to_image; /* floats of what comes out */
+    size_t pixel, to_pixel;   /* channels of all groups: of the image, of the result */
+    size_t to_line, to_image; /* floats of the result */
     const float *W, *packed, *bias;
     bool relu, add;
     const float *from;
     float *to, *scratch; /* conv_scratch_floats() */
 };
 
-/* Goes over a piece of the rows of images of H rows: the rest of one, whole ones, the beginning of
- * one: first image, how many, rows of each. */
+/* A piece of the rows of images of H rows: the rest of an image, whole images, or the beginning of
+ * one: first image, number of images, rows of each. */
 struct images {
     size_t b, n;
     int from, end;
@@ -43,7 +44,7 @@ static size_t images_next(size_t H, size_t at, size_t end, struct images *out)
     return next;
 }
 
-/* F of outputs from .. end - 1 of y, or I of a class of inputs. */
+/* Describes F of outputs from .. end - 1 of y, or I of a class of inputs. */
 static struct product find_product(const struct pp_conv *g, bool back, int from, int end, int ky,
                                    int kx)
 {
@@ -66,10 +67,10 @@ static struct product find_product(const struct pp_conv *g, bool back, int from,
     return p;
 }
 
-/* Of the summed index: taps that a pixel sees, each of whole words. */
+/* Returns the words of the summed index: taps that a pixel sees, each of whole words. */
 INLINE int depth_of(const struct product *p)
 {
-    return p->y.taps * p->across.taps * words_of(p->terms);
+    return p->y.taps * p->across.taps * count_words(p->terms);
 }
 
 INLINE size_t panels_of(const struct product *p)
@@ -79,10 +80,10 @@ INLINE size_t panels_of(const struct product *p)
 
 /* ---- weights as words */
 
-/* Words k .. k + depth - 1 of the panel of the columns from `column` on. */
+/* Writes words k .. k + depth - 1 of the panel of the columns from `column` on. */
 static void make_panel(const struct product *p, int k, int depth, int column, float *to)
 {
-    int words = words_of(p->terms), columns = least(WIDTH, p->columns - column);
+    int words = count_words(p->terms), columns = least(WIDTH, p->columns - column);
     int width = panel_width(p->columns, column);
     size_t terms = (size_t)p->terms, all = (size_t)p->columns,
            taps = (size_t)p->g->kh * (size_t)p->g->kw;
@@ -115,7 +116,8 @@ static float *pack_product(const struct product *p, float *packed)
     return packed;
 }
 
-/* Where the words of a class begin among those of a group, F's first; of class `stride`, 0: the end. */
+/* Returns where the words of a class begin within those of a group, which begin with F's; class
+ * (stride, 0) is the end. */
 static size_t class_at(const struct pp_conv *g, int ky, int kx)
 {
     struct product p = find_product(g, false, 0, g->OH, 0, 0);
@@ -148,7 +150,7 @@ static void conv_pack(const struct pp_conv *g, const float *W, float *packed)
 
 /* ---- F and I */
 
-/* What n pixels of an axis see, and where that begins for pixel i. */
+/* Return how many elements of an axis n pixels see, and the first one that pixel i sees. */
 INLINE int view_span(const struct view *v, int n)
 {
     return (n - 1) * v->stride + v->taps;
@@ -165,11 +167,11 @@ struct piece {
     int at, rows;
 };
 
-/* The scratch = what the piece sees, [images][lines][across][words]. */
+/* Fills the scratch with what the piece sees: [images][lines][across][words]. */
 static void fill_words(const struct product *p, const struct piece *s)
 {
     const struct view *vy = &p->y, *vx = &p->across;
-    int words = words_of(p->terms), lines = view_span(vy, s->rows), wide = view_span(vx, vx->n);
+    int words = count_words(p->terms), lines = view_span(vy, s->rows), wide = view_span(vx, vx->n);
     int y0 = view_first(vy, s->at), x0 = view_first(vx, 0);
     float *to = p->scratch;
     for (size_t b = s->image; b < s->image + s->images; b++) {
@@ -187,12 +189,12 @@ static void fill_words(const struct product *p, const struct piece *s)
     }
 }
 
-/* Words k .. k + depth - 1 of the summed index: a segment a tap; how many. */
+/* Lists words k .. k + depth - 1 of the summed index, a segment per tap; returns their number. */
 static int list_taps(const struct product *p, int k, int depth, const float *panel, int width,
                      struct segment *out)
 {
     const struct view *vy = &p->y, *vx = &p->across;
-    int words = words_of(p->terms), wide = view_span(vx, vx->n), have = 0;
+    int words = count_words(p->terms), wide = view_span(vx, vx->n), have = 0;
     for (int i = k, n; i < k + depth; i += n) {
         int y = i / words / vx->taps, x = i / words % vx->taps;
         n = least(words - i % words, k + depth - i);
@@ -206,11 +208,11 @@ static int list_taps(const struct product *p, int k, int depth, const float *pan
     return have;
 }
 
-/* The tiles of a piece for the columns of a panel. */
+/* Runs the tiles of a piece for the columns of a panel. */
 static void piece_tiles(const struct product *p, const struct piece *s, int column, struct tile *t)
 {
     const struct view *vy = &p->y, *vx = &p->across;
-    size_t words = (size_t)words_of(p->terms), wide = (size_t)view_span(vx, vx->n);
+    size_t words = (size_t)count_words(p->terms), wide = (size_t)view_span(vx, vx->n);
     size_t lines = (size_t)view_span(vy, s->rows), b = 0;
     struct groups g = groups_of((int)s->images * s->rows * vx->n);
     for (int k = 0, i = 0, j = 0; k < g.n; k++) {
@@ -237,7 +239,7 @@ static void multiply_piece(const struct product *p, const struct piece *s)
 {
     struct segment segments[SEGMENTS];
     float own[IMAGE_DEPTH * WIDTH];
-    int K = depth_of(p), most = least(IMAGE_DEPTH, (SEGMENTS - 2) * words_of(p->terms));
+    int K = depth_of(p), most = least(IMAGE_DEPTH, (SEGMENTS - 2) * count_words(p->terms));
     int pieces = K > 0 ? (K + most - 1) / most : 1, steps = (K + pieces - 1) / pieces;
     if (K > 0)
         fill_words(p, s);
@@ -264,13 +266,13 @@ static void multiply_piece(const struct product *p, const struct piece *s)
     }
 }
 
-/* `images` of them; as many lines of some at a time as fit IMAGE_WORDS. */
+/* Multiplies `images` images, as many lines at a time as fit IMAGE_WORDS. */
 static void multiply(const struct product *p, size_t images)
 {
     const struct view *vy = &p->y, *vx = &p->across;
     if (vy->n == 0 || vx->n == 0 || (depth_of(p) == 0 && p->add))
         return;
-    int line = view_span(vx, vx->n) * words_of(p->terms);
+    int line = view_span(vx, vx->n) * count_words(p->terms);
     int lines = line > 0 ? IMAGE_WORDS / line : IMAGE_WORDS;
     int rows = least(vy->n, lines < vy->taps ? 1 : (lines - vy->taps) / vy->stride + 1);
     size_t some = rows == vy->n ? (size_t)(lines / (vy->stride * rows + vy->taps)) : 0;
@@ -284,11 +286,11 @@ static void multiply(const struct product *p, size_t images)
     }
 }
 
-/* Of each member of a team: a piece, of which a row of pixels may see more than the usual. */
+/* Returns the scratch of each thread of a rank: a piece, or a row of pixels if that needs more. */
 static size_t conv_scratch_floats(const struct pp_conv *g, int B)
 {
-    size_t f = (size_t)((g->OW - 1) * g->stride + g->kw) * (size_t)words_of(g->C / g->groups);
-    size_t i = (size_t)(g->W + g->kw) * (size_t)words_of(g->O / g->groups);
+    size_t f = (size_t)((g->OW - 1) * g->stride + g->kw) * (size_t)count_words(g->C / g->groups);
+    size_t i = (size_t)(g->W + g->kw) * (size_t)count_words(g->O / g->groups);
     size_t floats = ((f > i ? f : i) * (size_t)g->kh + 15) / 16 * 16;
     return floats > IMAGE_WORDS ? floats : IMAGE_WORDS;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Convolution with the tiles of the products, without a copy of the image: F and I list the places
- * of a tile's rows, W those of its steps.
+ * Convolution with the tiles of the products, without a copy of the image: F and I list the
+ * addresses of a tile's rows, W those of its steps.
  *
- * Padding is never multiplied. F and I go over rectangles of pixels that see the same taps inside
- * the other image (for 3x3 over 4x4: four corners, four edges, the middle), and the rows of a tile
- * are the pixels of one rectangle in all samples at hand. W lists the pixels of each tap that are
- * inside. So every element of a result is one chain of fused multiply-adds over what the formula
- * sums, in its order (y: ky, kx, c; dx: ky, kx, o; dW: part, sample, oy, ox), and its bits depend on
- * the numbers alone: not on blocking, other samples or, for dW, on how samples are spread over
- * parts.
+ * Padding is never multiplied. F and I work on rectangles of pixels that see the same taps inside
+ * the other image (for 3x3 over 4x4: four corners, four edges, the middle); the rows of a tile are
+ * the pixels of one rectangle in all samples at hand. W lists the pixels of each tap that are
+ * inside. So every element of a result is one chain of fused multiply-adds over the terms of the
+ * formula, in its order (y: ky, kx, c; dx: ky, kx, o; dW: part, sample, oy, ox), and its bits
+ * depend on the numbers alone: not on blocking, on other samples or, for dW, on how samples are
+ * divided into parts.
  *
  * GFLOP/s of F, I, W on one core (Cascade Lake), 8 samples, padding counted as work; in the same
  * minute the products of 768x512x512 gave 122 101 92:
@@ -28,22 +28,23 @@
 DEFINE_TILES(ROWS_LISTED)
 
 enum {
-    DEPTH = 640,              /* of the summed index at a time: a panel of it is in L2 */
-    FEW_DEPTH = 128,          /* the same of a panel that is read in place */
-    FEW_ROWS = 48,            /* I does not copy a panel for fewer */
-    MANY_PIXELS = 16,         /* of a sample: I wants packed weights, if they are large */
-    SEGMENTS = 64,            /* of a tile at most */
+    DEPTH = 640,              /* of the summed index at a time: a panel of it fits L2 */
+    FEW_DEPTH = 128,          /* as DEPTH, for a panel that is read in place */
+    FEW_ROWS = 48,            /* I does not copy a panel for fewer rows */
+    MANY_PIXELS = 16,         /* pixels per sample from which I uses packed weights, if they are
+                                 large */
+    SEGMENTS = 64,            /* most segments of a tile */
     BLOCK_FLOATS = 128 * 1024 /* of the image at a time: half of a small L2 */
 };
 
-/* One axis of the image that is computed (`to`), from the other. */
+/* One axis of the image that is computed (`to`) and of the other image (`from`). */
 struct axis {
     int to, from, kernel, stride, pad;
-    bool back; /* I: to is the input of the convolution */
+    bool back; /* I: `to` is the input of the convolution */
 };
 
-/* The pixels at, at + step, ... (n of them) see the taps k, k + k_step, ... (taps of them); the
- * first pixel's are from, from + 1, ... (in I in descending order of k). */
+/* The pixels at, at + step, ... (n pixels) see the taps k, k + k_step, ... (`taps` taps); the taps
+ * of the first pixel read from, from + 1, ... (in I in descending order of k). */
 struct range {
     int at, n, k, taps, from;
 };
@@ -56,7 +57,7 @@ INLINE int axis_step(const struct axis *x)
 static struct range seen_at(const struct axis *x, int at)
 {
     struct range r = {.at = at, .n = 1};
-    int end = at + x->pad; /* of a tap 0 in I */
+    int end = at + x->pad; /* in I, of tap 0 */
     if (x->back) {
         int late = end - x->stride * (x->from - 1);
         r.k = late > end % x->stride ? late : end % x->stride;
@@ -73,7 +74,7 @@ static struct range seen_at(const struct axis *x, int at)
     return r;
 }
 
-/* The longest range from `at` on, before `end`. */
+/* Returns the longest range from `at` on, before `end`. */
 static struct range range_at(const struct axis *x, int at, int end)
 {
     struct range r = seen_at(x, at);
@@ -85,17 +86,17 @@ static struct range range_at(const struct axis *x, int at, int end)
     return r;
 }
 
-/* One group of F or I. Row k = (ky * kw + kx) * depth + channel of the panel b. */
+/* One group of F or I. Row k of the panel b is (ky * kw + kx) * depth + channel. */
 struct product {
     struct axis y, x;
     int B;
-    int depth, columns;  /* channels of the group that are summed over; that come out */
-    size_t from_C, to_C; /* of a whole pixel */
+    int depth, columns;  /* channels of the group that are summed over; channels of the result */
+    size_t from_C, to_C; /* channels of a whole pixel */
     const float *from;   /* first channel of the group */
     const float *W;      /* I: W[depth][taps][columns]; F: W[columns][taps * depth] */
     const float *packed; /* F: panels, or NULL */
-    float *scratch;      /* room for a panel */
-    const float *bias;   /* NULL: none */
+    float *scratch;      /* memory for a panel */
+    const float *bias;   /* NULL: no bias */
     bool relu, add;
     float *to;
 };
@@ -107,11 +108,11 @@ struct panel {
     bool in_place; /* I: rows of one tap are read from W */
     const float *b;
     size_t b_step;
-    const float *next; /* first row of the next panel, next_step apart; NULL: not known */
+    const float *next; /* first row of the next panel, its rows next_step apart; NULL: unknown */
     size_t next_step;
 };
 
-/* Rows k, k + 1, ... of a panel of I: W[channel of dz][tap][column]. */
+/* Copies rows k, k + 1, ... of a panel of I: W[channel of dz][tap][column]. */
 static void copy_panel(const struct product *p, const struct panel *n, float *to)
 {
     size_t taps = (size_t)p->y.kernel * (size_t)p->x.kernel;
@@ -126,7 +127,7 @@ static void copy_panel(const struct product *p, const struct panel *n, float *to
     }
 }
 
-/* Where the panel is, and the next one; made in the scratch where it has to be. */
+/* Finds the address of the panel, and of the next one; copies it into the scratch if necessary. */
 static void find_panel(const struct product *p, struct panel *n)
 {
     int taps = p->y.kernel * p->x.kernel;
@@ -137,7 +138,8 @@ static void find_panel(const struct product *p, struct panel *n)
     n->next = NULL;
     if (p->packed) {
         n->b = p->packed + (size_t)n->column * K + (size_t)n->k * (size_t)n->width;
-        n->next = n->b + (size_t)n->depth * (size_t)n->width; /* panels follow without a gap */
+        /* panels follow each other without a gap */
+        n->next = n->b + (size_t)n->depth * (size_t)n->width;
         return;
     }
     if (!p->y.back) {
@@ -156,13 +158,13 @@ static void find_panel(const struct product *p, struct panel *n)
         copy_panel(p, n, p->scratch);
 }
 
-/* What the pixels of y x x sum over in the panel. */
+/* Lists what the pixels of y x x sum over in the panel; returns the number of segments. */
 static int list_segments(const struct product *p, const struct panel *n, const struct range *y,
                          const struct range *x, struct segment *out)
 {
     const struct axis *ay = &p->y, *ax = &p->x;
     int have = 0, k_step = axis_step(ay), taps = ay->kernel * ax->kernel;
-    /* in F the taps of a row lie beside each other in image and panel, unless groups do */
+    /* in F the taps of a row are contiguous in image and panel, unless there are groups */
     int together = !ay->back && p->from_C == (size_t)p->depth ? x->taps : 1;
     for (int i = 0; i < y->taps; i++) {
         for (int j = 0; j < x->taps; j += together) {
@@ -190,10 +192,10 @@ static int list_segments(const struct product *p, const struct panel *n, const s
 /* Pixels of samples first .. first + samples - 1 in rows from .. end - 1 of the image. */
 struct piece {
     int first, samples, from, end;
-    int fetch; /* vectors of the next panel in a step of a tile */
+    int fetch; /* vectors of the next panel that each tile prefetches */
 };
 
-/* The tiles of a rectangle in the samples of a piece. */
+/* Runs the tiles of a rectangle in the samples of a piece. */
 static void rectangle(const struct product *p, const struct piece *s, const struct range *y,
                       const struct range *x, const struct panel *n, int *fetched, struct tile *t)
 {
@@ -254,7 +256,7 @@ static void panel_of(const struct product *p, const struct piece *s, const struc
     }
 }
 
-/* Rows of the panel from k on: whole taps, or a piece of one. */
+/* Returns the rows of the panel from k on: whole taps, or a part of one. */
 static int depth_at(const struct product *p, int most, int k)
 {
     int taps = p->y.kernel * p->x.kernel, n = least(most / p->depth, SEGMENTS);
@@ -266,7 +268,7 @@ static int depth_at(const struct product *p, int most, int k)
     return least((p->depth + n - 1) / n, p->depth - k % p->depth);
 }
 
-/* Rows from .. end - 1 of each of B images, one group. */
+/* Multiplies rows from .. end - 1 of each of B images, one group. */
 static void multiply_rows(const struct product *p, int from, int end)
 {
     int K = p->y.kernel * p->x.kernel * p->depth;
@@ -296,7 +298,8 @@ static void multiply_rows(const struct product *p, int from, int end)
     }
 }
 
-/* A piece of the rows of all images: the rest of one, whole ones, the beginning of one. */
+/* Multiplies a piece of the rows of all images: the rest of an image, whole images, the beginning
+ * of one. */
 static void multiply(const struct product *whole, const struct pp_piece *w)
 {
     size_t H = (size_t)whole->y.to;
@@ -313,20 +316,20 @@ static void multiply(const struct product *whole, const struct pp_piece *w)
 
 /* ---- the three kernels */
 
-/* I has its own copy of weights that are larger than a cache and serve many pixels; else it copies
- * a panel whenever it needs one. */
+/* Whether I has its own copy of the weights: if they are larger than a cache and serve many pixels.
+ * Otherwise it copies a panel whenever it needs one. */
 INLINE bool packs_input(const struct pp_conv *g)
 {
     return weights_of_group(g) >= (size_t)2 * BLOCK_FLOATS && g->H * g->W >= MANY_PIXELS;
 }
 
-/* Of the copy of a group for F. */
+/* Returns the floats of a group's copy for F. */
 INLINE size_t floats_of_group(const struct pp_conv *g)
 {
     return packed_floats(g->O / g->groups, g->kh * g->kw * (g->C / g->groups));
 }
 
-/* Of the copy of a group for I. */
+/* Returns the floats of a group's copy for I. */
 INLINE size_t input_floats_of_group(const struct pp_conv *g)
 {
     return packed_floats(g->C / g->groups, g->kh * g->kw * (g->O / g->groups));
@@ -360,10 +363,10 @@ static void conv_pack(const struct pp_conv *g, const float *W, float *packed)
     }
 }
 
-/* Of each member of a team. */
+/* Returns the scratch of each thread of a rank. */
 static size_t conv_scratch_floats(const struct pp_conv *g, int B)
 {
-    size_t lists = (lists_in(g, NULL, NULL) + 15) / 16 * 16, panel = (size_t)DEPTH * WIDTH;
+    size_t lists = (place_lists(g, NULL, NULL) + 15) / 16 * 16, panel = (size_t)DEPTH * WIDTH;
     return lists > panel ? lists : panel;
 }
 

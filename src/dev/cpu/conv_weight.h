@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The weight gradient of a convolution, PIXELS output pixels at a time: each tap has the list of
- * those that it sees inside the image, and a tile's steps are such a list. The columns of dz that a
- * group of rows reads again and again lie beside each other meanwhile. Included once per instruction
+ * The weight gradient of a convolution, PIXELS output pixels at a time: each tap lists the pixels
+ * that it sees inside the image, and a tile's steps are such a list. The columns of dz that a group
+ * of rows reads repeatedly are copied next to each other meanwhile. Included once per instruction
  * set.
  *
- * A chain over 131,072 pixels (batch 128, 32x32) is off by 4e-6 of the gradient's norm, 8,192 by
- * 1e-6: no partial sums are needed.
+ * A chain over 131,072 pixels (batch 128, 32x32) is off by 4e-6 of the gradient's norm, one over
+ * 8,192 by 1e-6: no partial sums are needed.
  */
 #ifndef PPCLI_DEV_CPU_CONV_WEIGHT_H
 #define PPCLI_DEV_CPU_CONV_WEIGHT_H
@@ -21,23 +21,24 @@ DEFINE_TILES(STEPS_LISTED)
 enum {
     PIXELS = 256, /* of the summed index at a time */
     LIST = PIXELS + AHEAD,
-    NARROW = 16,   /* channels; fewer are copied for all taps beside each other */
-    MANY_TILES = 4 /* of a group of rows: then its columns of dz are copied beside each other */
+    NARROW = 16,   /* fewer channels are copied for all taps next to each other */
+    MANY_TILES = 4 /* tiles of a group of rows from which its columns of dz are copied */
 };
 
-/* An output pixel: its gradient, and where in the image its first tap is (perhaps outside). */
+/* An output pixel: its gradient, and the address of its first tap in the image (perhaps
+ * outside). */
 struct pixel {
     const float *dz, *image;
     int y, x;
 };
 
-/* Output pixel `pixel` (over all samples) of a part. */
+/* An output pixel of a part, numbered over all its samples. */
 struct place {
     const struct pp_weight_part *part, *end;
     size_t pixel;
 };
 
-/* The next pixels, at most PIXELS; how many. */
+/* Takes the next pixels, at most PIXELS; returns their number. */
 static int take_pixels(const struct pp_conv *g, struct place *at, struct pixel *out)
 {
     int have = 0;
@@ -71,7 +72,8 @@ static void repeat_last(int n, struct step *list)
         list[i] = list[n - 1];
 }
 
-/* Those that see tap (ky, kx) inside the image; `copied`: where their columns of dz will be. */
+/* Lists the pixels that see tap (ky, kx) inside the image. copied: where their columns of dz are
+ * copied to. */
 static int list_steps(const struct pp_conv *g, int n, const struct pixel *pixels, int ky, int kx,
                       const float *copied, struct step *out)
 {
@@ -88,7 +90,7 @@ static int list_steps(const struct pp_conv *g, int n, const struct pixel *pixels
     return have;
 }
 
-/* to[n] = from[n]; NULL: zeros. A call of memcpy costs more for so few. */
+/* Copies from[n] to to[n]; NULL: zeros. A call of memcpy costs more for so few. */
 INLINE void copy_few(int n, const float *from, float *to)
 {
     for (int i = 0; i < n; i += LANES) {
@@ -97,7 +99,7 @@ INLINE void copy_few(int n, const float *from, float *to)
     }
 }
 
-/* to[kh][kw][C] = what a pixel sees, 0 outside */
+/* Copies what a pixel sees to to[kh][kw][C], 0 outside. */
 static void copy_patch(const struct pp_conv *g, const struct pixel *p, float *to)
 {
     int line = g->kw * g->C, from = p->x < 0 ? least(-p->x, g->kw) : 0;
@@ -114,16 +116,16 @@ static void copy_patch(const struct pp_conv *g, const struct pixel *p, float *to
     }
 }
 
-/* The scratch of a block of pixels: a list for each tap, or one list and the copied patches. */
+/* The scratch of a block of pixels: a list per tap, or one list and the copied patches. */
 struct lists {
-    int n; /* of them; `columns` of dW follow each other for each */
+    int n; /* number of lists; each has `columns` columns of dW */
     int columns;
     struct step *steps; /* [n][LIST] */
     int *length;        /* [n] */
-    float *patches;     /* [PIXELS][columns], NULL: not copied */
+    float *patches;     /* [PIXELS][columns]; NULL: not copied */
 };
 
-static size_t lists_in(const struct pp_conv *g, float *scratch, struct lists *out)
+static size_t place_lists(const struct pp_conv *g, float *scratch, struct lists *out)
 {
     int taps = g->kh * g->kw, C = g->C / g->groups;
     bool copies = g->groups == 1 && C < NARROW && taps > 1;
@@ -156,7 +158,8 @@ static void fill_lists(const struct pp_conv *g, int n, const struct pixel *pixel
     }
 }
 
-/* dW[rows][..] of outputs o, o + 1, ... of group `group` = (add ? dW : 0) + the lists */
+/* Computes dW[rows][..] of the outputs o, o + 1, ... of group `group`: the sum over the lists,
+ * added to dW with `add`. */
 static void add_lists(const struct pp_conv *g, const struct lists *l, int group, int rows, size_t o,
                       bool add, float *dW)
 {
@@ -174,7 +177,7 @@ static void add_lists(const struct pp_conv *g, const struct lists *l, int group,
     }
 }
 
-/* Outputs w->from .. w->to - 1 of dW. */
+/* Computes the outputs w->from .. w->to - 1 of dW. */
 static void add_pixels(const struct pp_conv_backward_weight *a, float *scratch,
                        const struct pp_piece *w)
 {
@@ -184,7 +187,7 @@ static void add_pixels(const struct pp_conv_backward_weight *a, float *scratch,
     float copied[PIXELS * ROWS];
     struct place at = {.part = a->parts, .end = a->parts + a->n};
     struct lists l;
-    lists_in(g, scratch, &l);
+    place_lists(g, scratch, &l);
     size_t K = (size_t)l.n * (size_t)l.columns;
     bool copy = l.n * ((l.columns + WIDTH - 1) / WIDTH) >= MANY_TILES, add = a->beta != 0;
     for (int n; (n = take_pixels(g, &at, pixels)) > 0 || !add; add = true) {

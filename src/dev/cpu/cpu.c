@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CPU backend: the three matrix products from own kernels or CBLAS (gemm.h), own loops for the
- * rest. Nothing here allocates after open(), and a call is done when it returns.
+ * The CPU backend: the three matrix products come from our own kernels or from a CBLAS (gemm.h),
+ * everything else from our own loops. Nothing here allocates after open(), and a call has finished
+ * when it returns.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +14,14 @@
 #include "blas.h"
 #include "cpu_impl.h"
 
-#define LOSS_ROWS 512 /* at a time: on the stack */
+#define LOSS_ROWS 512 /* rows of a loss at a time; their results lie on the stack */
 
-/* Denormals in the tails of softmax and of decayed gradients cost a hundred cycles each. This is
- * the state of the calling thread; other processors than x86 and ARM are left alone. */
+/* Denormal numbers in the tails of softmax and of decayed gradients cost a hundred cycles each, so
+ * they are flushed to zero. The setting belongs to the calling thread. On processors other than x86
+ * and ARM nothing is changed. */
 #if defined(__SSE__)
 enum {
-    FLUSH = 0x8040 /* to zero, and denormals are zero */
+    FLUSH = 0x8040 /* flush results to zero, and read denormals as zero */
 };
 
 static unsigned read_control(void)
@@ -80,8 +82,8 @@ static void denormals_restore(unsigned before)
     write_control((read_control() & ~(unsigned)FLUSH) | (before & FLUSH));
 }
 
-/* What is compiled for each instruction set, widest first. A processor with AVX2 but without fused
- * multiply-add runs the base version. */
+/* The variants compiled for each instruction set, the widest first. A processor with AVX2 but
+ * without fused multiply-add runs the base variant. */
 static const struct {
     const struct cpu_kernels *kernels;
     const struct cpu_gemm *gemm, *bf16;
@@ -112,7 +114,8 @@ static int widest_set(void)
 #endif
 }
 
-/* PPCLI_KERNELS names a set: the widest that is used. N_SETS: no such name, or it does not run here. */
+/* Returns the index of the widest set to use, which PPCLI_KERNELS may name. N_SETS: there is no
+ * such name, or the processor cannot run it. */
 static int first_set(void)
 {
     const char *name = getenv("PPCLI_KERNELS");
@@ -140,7 +143,7 @@ const struct cpu_gemm *cpu_gemm_bf16(int i)
     return i < N_SETS ? sets[i].bf16 : NULL;
 }
 
-/* By rule, never by timing. */
+/* Chooses by a fixed rule, never by measuring, so that the bits do not depend on the day. */
 static const struct cpu_gemm *choose_gemm(const struct pp_backend_choice *choice)
 {
     bool bf16 = choice->precision == PP_PRECISION_BF16;
@@ -163,7 +166,7 @@ static int check_kernels(void)
                          getenv("PPCLI_KERNELS"), names);
 }
 
-static int probe(char *why, size_t bytes)
+static int probe_cpu(char *why, size_t bytes)
 {
     int rc = check_kernels();
     snprintf(why, bytes, rc < 0 ? "%s" : "own products (%s)",
@@ -214,7 +217,7 @@ static int cpu_open(struct pp_backend *be, int threads)
         pp_blas_describe(name, sizeof(name));
         snprintf(be->description, sizeof(be->description), "cpu: %s, %d thread%s", name, threads,
                  pp_plural(threads));
-    } else { /* the same bits for any number of threads */
+    } else { /* the bits are the same for any number of threads, so it is not in the text */
         snprintf(be->description, sizeof(be->description), "cpu: own products (%s%s)",
                  bf16 ? "bf16, " : "", g->name);
     }
@@ -272,7 +275,7 @@ static size_t conv_scratch_floats(const struct pp_backend_choice *choice, const 
     return (size_t)pp_backend_members(choice) * p->conv->scratch_floats(g, B);
 }
 
-/* Of one of the three kernels over so many samples. */
+/* Estimates the nanoseconds of one of the three convolution kernels over `samples` samples. */
 static double conv_ns(const struct pp_conv *g, double samples)
 {
     double weights = (double)g->O * g->kh * g->kw * g->C / g->groups;
@@ -313,7 +316,7 @@ static int sum_squares(struct pp_backend *be, const struct pp_sum_squares *a)
     return 0;
 }
 
-static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
+static int cpu_largest(struct pp_backend *be, size_t n, const float *x, float *io)
 {
     *io = cpu_of(be)->k->largest(n, x, *io);
     return 0;
@@ -372,7 +375,7 @@ static int softmax_cross_entropy(struct pp_backend *be, const struct pp_softmax_
 const struct pp_backend_ops backend_cpu = {
     .name = "cpu",
     .help = "this machine's cores",
-    .probe = probe,
+    .probe = probe_cpu,
     .versions = versions,
     .open = cpu_open,
     .close = cpu_close,
@@ -383,7 +386,7 @@ const struct pp_backend_ops backend_cpu = {
     .linear_backward_input = cpu_linear_backward_input,
     .linear_backward_weight = cpu_linear_backward_weight,
     .sum_squares = sum_squares,
-    .largest = largest,
+    .largest = cpu_largest,
     .optimizer_step = optimizer_step,
     .conv_packed_floats = conv_packed_floats,
     .conv_pack = conv_pack,

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels that work element by element, for the vectoriser. */
+/* Kernels that work element by element, written so that the compiler vectorizes them. */
 #include "kernels.h"
 
 #include "../numbers.h"
 #include "activations.h"
 #include "ppcli/conf/config.h"
 
-/* For a loop whose result may be one of the arrays read: element i needs element i only. */
+/* Marks a loop whose result may be one of the arrays it reads: element i depends on element i
+ * only. */
 #ifdef __clang__
 #define ALONE _Pragma("clang loop vectorize(assume_safety)")
 #else

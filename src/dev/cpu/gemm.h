@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The three matrix products of a linear layer, from one of several providers. Row-major, leading
- * dimension = columns, B >= 1 rows.
+ * The three matrix products of a linear layer; there are several providers. Matrices are row-major
+ * without gaps, and there is at least one row.
  */
 #ifndef PPCLI_DEV_CPU_GEMM_H
 #define PPCLI_DEV_CPU_GEMM_H
@@ -10,14 +10,14 @@
 #include "ppcli/dev/backend.h"
 #include "ppcli/base/cores.h"
 
-/* The three kernels of a convolution (ppcli/dev/kernels.h), by the same products. */
+/* The three kernels of a convolution (ppcli/dev/kernels.h), made of the same products. */
 struct cpu_conv {
-    /* As the entries conv_packed_floats and conv_pack of a backend; NULL: a copy is of no use. */
+    /* As conv_packed_floats and conv_pack of a backend. NULL: a packed copy does not help. */
     size_t (*packed_floats)(const struct pp_conv *g);
     void (*pack)(const struct pp_conv *g, const float *W, float *packed);
     size_t (*scratch_floats)(const struct pp_conv *g, int B);
-    /* a points to the struct of ppcli/dev/kernels.h. Units: rows of all images of y; rows of all images
-     * of dx; outputs of dW (only dW). */
+    /* args points to the struct of ppcli/dev/kernels.h. Units of a piece: rows of all images of y;
+     * rows of all images of dx; outputs of dW (dW only, not db). */
     pp_piece_fn forward, backward_input, backward_weight;
 };
 
@@ -26,7 +26,7 @@ static inline size_t weights_of_group(const struct pp_conv *g)
     return (size_t)(g->O / g->groups) * (size_t)(g->kh * g->kw) * (size_t)(g->C / g->groups);
 }
 
-/* Rows o .. o_end - 1 and columns i .. i_end - 1 of a weight gradient. */
+/* The rows o .. o_end - 1 and the columns i .. i_end - 1 of a weight gradient. */
 struct cpu_block {
     int o, o_end, i, i_end;
 };
@@ -35,21 +35,22 @@ struct cpu_block {
 
 struct cpu_gemm {
     const char *name;
-    /* Floats of a copy of W[O][I] that forward() reads instead of W; NULL: it wants none. */
+    /* Returns the floats of the packed copy of W[O][I] that forward() reads in its place. NULL:
+     * forward() uses no copy. */
     size_t (*packed_floats)(int O, int I);
     void (*pack)(int O, int I, const float *W, float *packed);
-    bool fuses; /* forward() takes a bias */
-    /* y[B][O] = x[B][I] * W[O][I]^T; with b: + b, and with relu: its positive part (a NaN stays).
-     * packed: what pack() made of W, or NULL; the bits are the same. Rows of y are y_row apart; a
-     * piece of y from column o on, a multiple of CPU_COLUMNS, is had with W + o * I,
-     * packed + packed_floats(o, I), b + o and y + o. */
+    bool fuses; /* forward() can add a bias and apply relu */
+    /* Computes y[B][O] = x[B][I] * W[O][I]^T; with b it adds b, and with relu takes the positive
+     * part (a NaN stays). packed is the result of pack() for W, or NULL; the bits are the same
+     * either way. Rows of y are y_row apart. To compute a part of y from column o on, a multiple of
+     * CPU_COLUMNS, pass W + o * I, packed + packed_floats(o, I), b + o and y + o. */
     void (*forward)(int B, int I, int O, size_t y_row, const float *x, const float *W,
                     const float *packed, const float *b, bool relu, float *y);
-    /* dx[B][I] = dz[B][O] * W[O][I]; rows of W and dx are dx_row apart. */
+    /* Computes dx[B][I] = dz[B][O] * W[O][I]; rows of W and of dx are dx_row apart. */
     void (*backward_input)(int B, int I, int O, size_t dx_row, const float *dz, const float *W,
                            float *dx);
-    /* dW[O][I] = beta*dW + sum over the parts of dz[B][O]^T * x[B][I]; B >= 0, not all 0; of it the
-     * rows and columns of `at`. */
+    /* Computes the block `at` of dW[O][I] = beta * dW + the sum over the parts of dz[B][O]^T *
+     * x[B][I]. B may be 0, but not in all parts. */
     void (*backward_weight)(int n, const struct pp_weight_part *parts, int I, int O,
                             const struct cpu_block *at, float beta, float *dW);
     const struct cpu_conv *conv;
@@ -62,14 +63,14 @@ extern const struct cpu_gemm cpu_gemm_avx2, cpu_gemm_avx512;
 extern const struct cpu_conv cpu_conv_avx2, cpu_conv_avx512;
 extern const struct cpu_gemm cpu_bf16_avx2, cpu_bf16_avx512, cpu_bf16_avx512_bf16;
 #endif
-extern const struct cpu_gemm cpu_gemm_base, cpu_gemm_neon; /* of these one is there */
+extern const struct cpu_gemm cpu_gemm_base, cpu_gemm_neon; /* the build has one of these */
 extern const struct cpu_conv cpu_conv_base, cpu_conv_neon;
 extern const struct cpu_gemm cpu_bf16_base, cpu_bf16_neon;
 
-/* Own products for this machine's widest vectors, and for the i-th widest (for tests); NULL: there
- * are no more. */
+/* Returns our own products for the widest vectors of this machine (i = 0), the next narrower ones
+ * (i = 1), ...; NULL: there are no more. Tests use i > 0. */
 const struct cpu_gemm *cpu_gemm_own(int i);
-/* The same with operands rounded to bfloat16. */
+/* The same, with operands rounded to bfloat16. */
 const struct cpu_gemm *cpu_gemm_bf16(int i);
 
 #endif

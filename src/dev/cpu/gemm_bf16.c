@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Products and convolutions of operands rounded to bfloat16, with sums in f32 (run.precision = bf16).
+ * Matrix products and convolutions of operands rounded to bfloat16, summed in float (run.precision
+ * = bf16).
  *
- * VDPBF16PS is two fused multiply-adds, one after the other, of which neither inputs nor results are
- * denormal. So a result is still one chain over the summed index in ascending order, however the pairs
- * are cut: exactly that of gemm_fma.c and conv_fma.c from operands that were rounded before. That is
- * the twin which judges this file (tests/unit/test_dev_bf16.c). Where the processor has no such
- * instruction, the same file multiplies the halves of a word one after the other.
+ * One VDPBF16PS is two fused multiply-adds, one after the other, that treat denormals as zero. So
+ * every result is still one chain of multiply-adds in ascending order of the summed index, however
+ * the pairs are cut. It has the bits that gemm_fma.c and conv_fma.c give for operands that were
+ * rounded before, and tests/unit/test_dev_bf16.c compares the two. On a processor without the
+ * instruction the same file multiplies the two halves of a word one after the other.
  *
- * AMX is not used: TDPBF16PS adds even and odd terms apart, which gives other bits.
+ * AMX is not used: TDPBF16PS sums even and odd terms separately, which gives other bits.
  *
- * A block of the left operand is copied, and a panel of the right one. A convolution's F sums over what
- * a pixel sees, W over pixels, and I over the taps that a class of pixels sees, so that a stride costs
- * nothing. One source, compiled for each instruction set.
+ * Blocks of the left operand and panels of the right one are copied. The forward product of a
+ * convolution sums over what a pixel sees, the weight gradient over pixels, and the input gradient
+ * over the taps that a class of pixels sees, so that a stride costs nothing. The file is compiled
+ * once for each instruction set.
  */
 #define PPCLI_BF16
 #include "gemm.h"
@@ -34,12 +36,12 @@ struct copies {
     _Alignas(64) float a[HEIGHT * DEPTH], b[DEPTH * WIDTH], first[WIDTH], second[WIDTH];
 };
 
-INLINE int words_of(int n)
+INLINE int count_words(int n)
 {
     return (n + 1) / 2;
 }
 
-/* Rows k, k + 1, ... of the right operand, `columns` of each from `column` on, as pairs. */
+/* Writes rows k, k + 1, ... of the right operand as pairs, `columns` of each from `column` on. */
 INLINE void zip_rows(const struct rows *b, size_t k, int n, int column, int columns,
                      struct copies *c, float *to, size_t to_row)
 {
@@ -55,14 +57,14 @@ INLINE void zip_rows(const struct rows *b, size_t k, int n, int column, int colu
     }
 }
 
-/* ---- packed weights: panels as in gemm_pack.h, of words */
+/* ---- packed weights: panels as in gemm_pack.h, but of words */
 
-/* Columns k .. k + n - 1 of W[outputs][I] as [words][width]. */
+/* Packs columns k .. k + n - 1 of W[outputs][I] as [words][width]. */
 static void pack_words(int n, size_t I, int outputs, int width, const float *W, float *to)
 {
     float words[8 * DEPTH];
     for (int k = 0; k < n; k += 2 * DEPTH) {
-        int depth = words_of(least(2 * DEPTH, n - k));
+        int depth = count_words(least(2 * DEPTH, n - k));
         for (int o = 0; o < width; o += 8) {
             int have = outputs - o < 8 ? outputs - o : 8;
             for (int r = 0; r < have; r++)
@@ -76,39 +78,39 @@ static void pack_words(int n, size_t I, int outputs, int width, const float *W, 
 
 static size_t bf16_packed_floats(int O, int I)
 {
-    return packed_floats(O, words_of(I));
+    return packed_floats(O, count_words(I));
 }
 
 static void bf16_pack(int O, int I, const float *W, float *packed)
 {
     for (int o = 0; o < O; o += WIDTH) {
         pack_words(I, (size_t)I, least(O - o, WIDTH), panel_width(O, o), W + (size_t)o * (size_t)I,
-                   packed + (size_t)o * (size_t)words_of(I));
+                   packed + (size_t)o * (size_t)count_words(I));
     }
 }
 
-/* ---- c[rows][columns] (+)= a b, with rows of a that sum along themselves: F and I */
+/* ---- c[rows][columns] (+)= a b, where a sums along its rows: forward and input gradient */
 
-/* A panel of W is read along its rows (F), or across them (I). */
+/* The forward product reads a panel of W along its rows, the input gradient across them. */
 struct forward {
     const float *a;
     size_t n_rows;
     int K, columns;
-    const float *W, *packed; /* F: W[columns][K], or packed; I: W[K][row] */
-    size_t row;              /* 0 in F */
+    const float *W, *packed; /* forward: W[columns][K] or packed; input gradient: W[K][row] */
+    size_t row;              /* floats between two rows of W; 0 in the forward product */
     const float *bias;
     bool relu;
     float *c;
     size_t c_row;
 };
 
-/* The panel of `n` of the summed index from k on. */
+/* Returns the panel for `n` terms of the summed index from k on. */
 static const float *find_words(const struct forward *p, int k, int n, int column, int width,
                                struct copies *copies)
 {
     int columns = least(WIDTH, p->columns - column);
     if (p->packed)
-        return p->packed + (size_t)column * (size_t)words_of(p->K) +
+        return p->packed + (size_t)column * (size_t)count_words(p->K) +
                (size_t)(k / 2) * (size_t)width;
     if (p->row == 0) {
         pack_words(n, (size_t)p->K, columns, width, p->W + (size_t)column * (size_t)p->K + k,
@@ -149,7 +151,7 @@ static void multiply_rows(const struct forward *p)
         int rows = p->n_rows - r < HEIGHT ? (int)(p->n_rows - r) : HEIGHT;
         for (int k = 0; k < p->K || k == 0; k += steps) {
             int n = least(steps, p->K - k);
-            struct segment s = {.depth = words_of(n), .a = copies.a};
+            struct segment s = {.depth = count_words(n), .a = copies.a};
             for (int i = 0; i < rows; i++)
                 bf16_pairs(n, p->a + (r + (size_t)i) * (size_t)p->K + k,
                            copies.a + (size_t)i * (size_t)s.depth);
@@ -194,7 +196,7 @@ static void bf16_backward_input(int B, int I, int O, size_t dx_row, const float 
 
 /* ---- weight gradients: both operands sum across their rows */
 
-/* A run of rows of one part. */
+/* Consecutive rows of one part. */
 struct run {
     const float *dz;
     const struct rows *x;
@@ -208,7 +210,7 @@ struct weight {
     float *dW;
 };
 
-/* dW of the block (+)= the runs, `depth` words in all. */
+/* Computes the block of dW: the sum over the runs, `depth` words in all, added to dW with `add`. */
 static void add_runs(const struct weight *w, int n, const struct run *runs, int depth, bool add)
 {
     struct copies copies;
@@ -219,14 +221,14 @@ static void add_runs(const struct weight *w, int n, const struct run *runs, int 
         for (const struct run *u = runs; u < runs + n; u++) {
             const struct rows dz = {.x = u->dz, .row = w->dz_row};
             zip_rows(&dz, u->first, u->n, o, rows, &copies, to, HEIGHT);
-            to += (size_t)words_of(u->n) * HEIGHT;
+            to += (size_t)count_words(u->n) * HEIGHT;
         }
         for (int i = w->at->i; i < w->at->i_end; i += WIDTH) {
             int columns = least(WIDTH, w->at->i_end - i);
             to = copies.b;
             for (const struct run *u = runs; u < runs + n; u++) {
                 zip_rows(u->x, u->first, u->n, i, columns, &copies, to, WIDTH);
-                to += (size_t)words_of(u->n) * WIDTH;
+                to += (size_t)count_words(u->n) * WIDTH;
             }
             struct groups g = groups_of(rows);
             struct tile t = {.segments = &s,
@@ -246,7 +248,7 @@ static void add_runs(const struct weight *w, int n, const struct run *runs, int 
     }
 }
 
-/* x[k] has the rows of part k, `pixels` for each of its B. */
+/* Adds all parts. x[k] has the rows of part k, `pixels` of them for each of its B samples. */
 static void add_parts(const struct weight *w, int n, const struct pp_weight_part *parts, int pixels,
                       const struct rows *x, bool add)
 {
@@ -263,7 +265,7 @@ static void add_parts(const struct weight *w, int n, const struct pp_weight_part
             int most = 2 * (DEPTH - depth);
             int take = all - r < (size_t)most ? (int)(all - r) : most;
             runs[have++] = (struct run){parts[k].dz, &x[k], r, take};
-            depth += words_of(take);
+            depth += count_words(take);
         }
     }
     if (have > 0 || !add)

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Matrix products with fused multiply-add, for the few rows of a micro-batch. Every element of a
- * result is one chain of fused multiply-adds over the summed index in ascending order, starting
- * from 0 or from what is there. So its bits depend on the numbers alone: not on addresses, vector
- * width, blocking or the other rows, nor, for weight gradients, on how rows are spread over calls.
+ * Matrix products with fused multiply-add, made for the few rows of a micro-batch. Every element of
+ * a result is one chain of fused multiply-adds in ascending order of the summed index, and starts
+ * from 0 or from the number that is there. So its bits depend on the operands alone: not on
+ * addresses, on the vector width, on the blocking, or on the other rows; and bits of a weight
+ * gradient do not depend on how the rows are spread over calls.
  *
- * Libraries lose at 8 to 64 rows: they copy W into their own order in every call, or walk it with
- * large strides. Here the weights for the forward product lie in that order already (pack), the
- * other two products read what they need in place, but of many rows from copies of blocks, and what
- * the next tile needs is fetched a line at a time while this one is computed. GFLOP/s of F, I, W on
- * one core of a Xeon (Sapphire Rapids, peak 138) with 32 rows and the weights of eight layers in
- * turn:
+ * Libraries are slow at 8 to 64 rows, because each call copies W into another order or walks it
+ * with large strides. Here the weights of the forward product are already in order (pack). The
+ * other two products read their operands in place, or from copies of blocks when there are many
+ * rows. While a tile is computed, the data of the next tile is prefetched, one line at a time. The
+ * table has GFLOP/s of the forward product, the input gradient and the weight gradient on one core
+ * of a Xeon (Sapphire Rapids, peak 138), with 32 rows and the weights of eight layers in turn:
  *
  *                                 127x126        512x512
- *   these                      122 118 107    102 104  99
+ *   this file                  122 118 107    102 104  99
  *   OpenBLAS 0.3.21 SkylakeX    54 108 109     61  62 104
  *   OpenBLAS 0.3.21 Haswell     46  53  64     43  50  61
  *   oneDNN 2.6                  70 113 112     60  94  75
  *   libxsmm 1.17               130 124 115     82  67  71
  *
- * libxsmm is 6 % ahead where all fits the second-level cache, but it writes code at run time, needs
- * blocking on top, and its sums are not chains.
+ * libxsmm is 6 % faster where everything fits the second-level cache, but it writes code at run
+ * time, needs blocking around it, and its sums are not chains.
  *
- * One source, compiled for each instruction set.
+ * The file is compiled once for each instruction set.
  */
 #include "gemm.h"
 
@@ -31,18 +32,19 @@
 DEFINE_TILES(STRIDED)
 
 enum {
-    DEPTH = 128,      /* of the summed index at a time: what is read with strides stays in L1 */
-    LONG_DEPTH = 512, /* the same for packed panels, which lie in a row */
-    COPY_DEPTH = 256, /* the same for copied ones */
+    DEPTH = 128,      /* length of the summed index at a time, so that data read with strides stays
+                         in L1 */
+    LONG_DEPTH = 512, /* the same for packed panels, which are contiguous */
+    COPY_DEPTH = 256, /* the same for copied blocks */
     COPY_COLUMNS = 256,
-    COPY_ROWS = 16 * ROWS, /* from so many on copies pay */
+    COPY_ROWS = 16 * ROWS, /* rows from which on copies pay */
     SEGMENTS = 32,
     BLOCK_FLOATS = 128 * 1024, /* of the left operand at a time: half of a small L2 */
 };
 
-/* The tiles of one column block of at most WIDTH columns. Between them they fetch the block at
- * next (NULL: nothing), a little each: all at once would wait for memory. */
-INLINE void column_block(struct tile *t, int rows, int columns, const float *next)
+/* Computes the tiles of one block of at most WIDTH columns. The tiles prefetch the block at `next`
+ * (NULL: nothing) a little each, because prefetching all of it at once would wait for memory. */
+INLINE void compute_column_block(struct tile *t, int rows, int columns, const float *next)
 {
     struct groups g = groups_of(rows);
     int fetch = vectors_a_tile(g.n);
@@ -58,20 +60,20 @@ INLINE void column_block(struct tile *t, int rows, int columns, const float *nex
     }
 }
 
-/* Rows of a left operand with K columns to go through all of b with. */
+/* Returns the number of rows of a left operand with K columns to use with all of b, before the next
+ * rows. */
 INLINE int rows_at_a_time(int K)
 {
     int n = BLOCK_FLOATS / K;
     return n < 8 * ROWS ? 8 * ROWS : n;
 }
 
-/* --- the products
- * -------------------------------------------------------------------------------*/
+/* ---- the products */
 
 static void gemm_forward(int B, int I, int O, size_t y_row, const float *x, const float *W,
                          const float *packed, const float *b, bool relu, float *y)
 {
-    float own[DEPTH * WIDTH]; /* the piece of a panel at hand, when they are not packed */
+    float own[DEPTH * WIDTH]; /* the present part of a panel, when weights are not packed */
     int rows = rows_at_a_time(I), depth = packed ? LONG_DEPTH : DEPTH;
     for (int r = 0; r < B; r += rows) {
         for (int o = 0; o < O; o += WIDTH) {
@@ -96,15 +98,15 @@ static void gemm_forward(int B, int I, int O, size_t y_row, const float *x, cons
                                  .c = y + (size_t)r * y_row + o,
                                  .bias = last && b ? b + o : NULL,
                                  .relu = relu && last && b};
-                /* panels follow each other without a gap */
-                column_block(&t, least(rows, B - r), columns,
-                             packed ? s.b + (size_t)s.depth * (size_t)width : NULL);
+                /* the panels follow each other without a gap */
+                compute_column_block(&t, least(rows, B - r), columns,
+                                     packed ? s.b + (size_t)s.depth * (size_t)width : NULL);
             }
         }
     }
 }
 
-/* to[rows][to_row] = from[rows][from_row], the first columns of them */
+/* Copies to[rows][to_row] = from[rows][from_row], the first `columns` of each row. */
 INLINE void copy_rows(int rows, int columns, const float *from, size_t from_row, float *to,
                       size_t to_row)
 {
@@ -118,13 +120,13 @@ INLINE void copy_rows(int rows, int columns, const float *from, size_t from_row,
     }
 }
 
-/* Copies of what lies in rows so far apart that they share a few sets of the caches: b as panels
- * [depth][WIDTH], and a few rows of the left operand. */
+/* Copies of operands whose rows lie so far apart that they share a few sets of the caches: b as
+ * panels [depth][WIDTH], and a few rows of the left operand. */
 struct copies {
     _Alignas(64) float a[COPY_ROWS * COPY_DEPTH], b[COPY_DEPTH * COPY_COLUMNS];
 };
 
-/* Columns at..at+columns-1 of n segments of b, whose rows are `row` apart. */
+/* Copies columns at .. at + columns - 1 of n segments of b, whose rows are `row` apart. */
 INLINE void copy_panels(struct copies *c, int n, const struct segment *segments, int at,
                         int columns, size_t row)
 {
@@ -136,8 +138,8 @@ INLINE void copy_panels(struct copies *c, int n, const struct segment *segments,
     }
 }
 
-/* t->c[rows][columns] from the copy of b */
-INLINE void copied_tiles(struct tile *t, const struct segment *s, int rows, int columns)
+/* Computes t->c[rows][columns] from the copy of b. */
+INLINE void compute_copied_tiles(struct tile *t, const struct segment *s, int rows, int columns)
 {
     struct groups g = groups_of(rows);
     float *c = t->c, *next = c;
@@ -150,7 +152,7 @@ INLINE void copied_tiles(struct tile *t, const struct segment *s, int rows, int 
         for (int i = 0; i < columns; i += WIDTH) {
             t->b_at = (size_t)i * (size_t)s->depth;
             t->c = c + i;
-            /* as many elements on in memory order as this tile has, a group of rows ahead */
+            /* prefetch as many elements as this tile has, one group of rows ahead in memory */
             t->next = next + (size_t)i * (size_t)n;
             run_tile(&STRIDED_tiles, t, n, least(WIDTH, columns - i));
         }
@@ -159,8 +161,8 @@ INLINE void copied_tiles(struct tile *t, const struct segment *s, int rows, int 
     }
 }
 
-static void input_copied(int B, int I, int O, size_t row, const float *dz, const float *W,
-                         float *dx)
+static void multiply_by_copies(int B, int I, int O, size_t row, const float *dz, const float *W,
+                               float *dx)
 {
     struct copies copies;
     int at_a_time = rows_at_a_time(O);
@@ -181,7 +183,7 @@ static void input_copied(int B, int I, int O, size_t row, const float *dz, const
                                  .add = k > 0,
                                  .c = dx + (size_t)r * row + i};
                 copy_panels(&copies, 1, &w, i, columns, row);
-                copied_tiles(&t, &s, rows, columns);
+                compute_copied_tiles(&t, &s, rows, columns);
             }
         }
     }
@@ -191,11 +193,12 @@ static void backward_input(int B, int I, int O, size_t row, const float *dz, con
                            float *dx)
 {
     if (B >= COPY_ROWS) {
-        input_copied(B, I, O, row, dz, W, dx);
+        multiply_by_copies(B, I, O, row, dz, W, dx);
         return;
     }
     int rows = rows_at_a_time(O);
-    /* Few rows wait for W, and rows of it that are 4 KiB apart share a few sets of the cache. */
+    /* With few rows the time goes into reading W, and rows of W that are 4 KiB apart share a few
+     * sets of the cache. */
     int depth = row >= 1024 && B <= 64 ? DEPTH / 2 : DEPTH;
     for (int r = 0; r < B; r += rows) {
         for (int k = 0; k < O; k += depth) {
@@ -211,18 +214,20 @@ static void backward_input(int B, int I, int O, size_t row, const float *dz, con
                                  .c_row = row,
                                  .add = k > 0,
                                  .c = dx + (size_t)r * row + i};
-                column_block(&t, least(rows, B - r), least(WIDTH, I - i), s.b + WIDTH);
+                compute_column_block(&t, least(rows, B - r), least(WIDTH, I - i), s.b + WIDTH);
             }
         }
     }
 }
 
-/* The block of dW[O][I] = (add ? dW : 0) + the products of the segments, `depth` rows in all */
+/* Computes the block of dW[O][I]: the products of the segments, `depth` rows in all, added to dW
+ * with `add`. */
 static void add_segments(int n, const struct segment *segments, int depth, int I, int O,
                          const struct cpu_block *at, bool add, float *dW)
 {
     struct groups g = groups_of(at->o_end - at->o);
-    /* columns of x to go through all outputs with: they stay in the second-level cache */
+    /* columns of x to use with all outputs before the next ones, so that they stay in the
+     * second-level cache */
     int columns = BLOCK_FLOATS / depth / WIDTH * WIDTH;
     int fetch = depth >= ROWS * VECTORS ? 1 : 2 * depth >= ROWS * VECTORS ? 2 : 4;
     for (int from = at->i; from < at->i_end; from += columns) {
@@ -242,7 +247,7 @@ static void add_segments(int n, const struct segment *segments, int depth, int I
             for (int i = from; i < to; i += WIDTH) {
                 t.b_at = (size_t)i;
                 t.c = dW + (size_t)o * (size_t)I + i;
-                /* as many elements on in memory order as this tile has, a group of rows ahead */
+                /* prefetch as many elements as this tile has, one group of rows ahead in memory */
                 t.next =
                     dW + (size_t)(o + rows) * (size_t)I + from + (size_t)(i - from) * (size_t)rows;
                 run_tile(&STRIDED_tiles, &t, rows, least(WIDTH, to - i));
@@ -252,7 +257,7 @@ static void add_segments(int n, const struct segment *segments, int depth, int I
     }
 }
 
-/* The same by copies. */
+/* Does the same from copies of the operands. */
 static void add_copied(int n, const struct segment *segments, int depth, int I, int O,
                        const struct cpu_block *at, bool add, float *dW)
 {
@@ -274,7 +279,7 @@ static void add_copied(int n, const struct segment *segments, int depth, int I, 
                              .c = dW + (size_t)o * (size_t)I + i,
                              .next_step = (size_t)(LANES * fetch),
                              .fetch = add ? fetch : 0};
-            copied_tiles(&t, &s, rows, columns);
+            compute_copied_tiles(&t, &s, rows, columns);
         }
     }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Weights in the order in which a tile reads them: panels of WIDTH outputs (the last of a multiple
- * of PAD), [I][width] each. Included once per instruction set.
+ * Weights in the order in which a tile reads them: panels of WIDTH outputs (the last one a multiple
+ * of PAD), each [I][width]. Included once for each instruction set.
  */
 #ifndef PPCLI_DEV_CPU_GEMM_PACK_H
 #define PPCLI_DEV_CPU_GEMM_PACK_H
@@ -11,7 +11,7 @@
 #include "gemm_tile.h"
 
 enum {
-    PAD = 16 /* packed panels are whole multiples of this wide, on every machine */
+    PAD = 16 /* packed panels are multiples of this wide on every machine */
 };
 
 INLINE size_t packed_floats(int O, int I)
@@ -24,7 +24,7 @@ INLINE int panel_width(int O, int o)
     return least(WIDTH, (O - o + PAD - 1) / PAD * PAD);
 }
 
-/* to[8][to_row] = transpose of from[8][from_row] */
+/* Writes to[8][to_row] = the transpose of from[8][from_row]. */
 #ifdef __AVX2__
 INLINE void transpose_8x8(const float *from, size_t from_row, float *to, size_t to_row)
 {
@@ -61,12 +61,12 @@ INLINE void transpose_8x8(const float *from, size_t from_row, float *to, size_t 
 }
 #endif
 
-/* The same of `have` rows, depth columns; to's rows are `width` apart, and the other columns of 8
- * become 0. */
+/* Writes to[depth][8] = the transpose of W[have][depth], where rows of `to` are `width` apart and
+ * rows of W are I apart. Columns of `to` from `have` on become 0. */
 INLINE void pack_block(int depth, size_t I, int have, int width, const float *W, float *to)
 {
     for (int k = 0; k < depth; k += 8) {
-        /* the last block overlaps the one before; so short a W that it has none is copied */
+        /* the last block overlaps the one before it; a W too short for that is copied */
         int at = k + 8 <= depth || depth < 8 ? k : depth - 8;
         int n = least(8, depth - at);
         const float *from = W + at;
@@ -84,8 +84,8 @@ INLINE void pack_block(int depth, size_t I, int have, int width, const float *W,
     }
 }
 
-/* to[depth][width] = the transpose of W[0..width-1][0..depth-1]; W's rows are I apart, and it has
- * `outputs` of them here: the others become 0. */
+/* Writes to[depth][width] = the transpose of W[width][depth], whose rows are I apart. W has
+ * `outputs` rows here; the other columns of `to` become 0. */
 static inline void pack_panel(int depth, size_t I, int outputs, int width, const float *W,
                               float *to)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The inner loop of all products (gemm_fma.c, gemm_bf16.c, conv_*, attention_rows.h): a tile of the
- * result in registers, for one vector width. Included once per instruction set.
+ * The inner loop of all products (gemm_fma.c, gemm_bf16.c, conv_*, attention_rows.h): one tile of
+ * the result, held in registers, for one vector width. Included once for each instruction set.
  */
 #ifndef PPCLI_DEV_CPU_GEMM_TILE_H
 #define PPCLI_DEV_CPU_GEMM_TILE_H
@@ -21,9 +21,9 @@
 #define UNROLL _Pragma("GCC unroll 8")
 #define FETCH(p, cache) __builtin_prefetch(p, 0, 4 - (cache)) /* into L1 or L2 */
 
-/* A tile is ROWS x VECTORS accumulators: all registers but those for one row of b and one a (ARM: a
- * vector of each row of a). All that depends on the processor is here: its vectors, in macros of a
- * line. */
+/* A tile is ROWS x VECTORS accumulators, which takes all registers except those for one row of b
+ * and one element of a (on ARM: a vector of each row of a). Everything that depends on the
+ * processor is here: its vectors, as one-line macros. */
 #if defined(__ARM_NEON) && defined(__aarch64__)
 #define ROWS 5
 #define SIXTH_ROW(...)
@@ -77,7 +77,7 @@ INLINE mask first_lanes(int n)
 #define VECTORS 4
 typedef float vec __attribute__((vector_size(4 * LANES)));
 typedef vec vec_at __attribute__((aligned(sizeof(float))));
-typedef int mask; /* so many lanes */
+typedef int mask; /* the number of lanes */
 #define LOAD(p) (*(const vec_at *)(p))
 #define STORE(p, v) (*(vec_at *)(p) = (v))
 #define SET1(a) ((vec){a, a, a, a})
@@ -125,9 +125,9 @@ INLINE vec FMA(vec a, vec b, vec c)
 
 #else
 
-/* fmaf() where the processor has none: the C library is slow there. The product is exact in double.
- * The sum is rounded to odd: where something is lost, its last bit becomes 1. Then
- * rounding it to float rounds as if at once (Boldo and Melquiond, 2008). */
+/* fmaf() for a processor that has no such instruction, where the C library is slow. The product is
+ * exact in double. The sum is rounded to odd: if bits are lost, the last bit becomes 1. Rounding
+ * that to float then gives the result of a single rounding (Boldo and Melquiond, 2008). */
 INLINE vec FMA(vec a, vec b, vec c)
 {
     typedef double wide __attribute__((vector_size(8 * LANES)));
@@ -145,7 +145,7 @@ INLINE vec FMA(vec a, vec b, vec c)
 
 typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
 
-/* A step of a sum: one term, or the two of a word of bf16.h, the upper one first. */
+/* One step of a sum: a single term, or the two terms of a word of bf16.h, the upper half first. */
 #if !defined(PPCLI_BF16)
 #define TERMS(a, b, c) FMA(a, b, c)
 #elif defined(__AVX512BF16__)
@@ -158,18 +158,18 @@ typedef int32_t ivec __attribute__((vector_size(4 * LANES)));
 
 enum {
     WIDTH = LANES * VECTORS, /* columns of a tile */
-    FETCHES = LANES > 4      /* short vectors have little time for it */
+    FETCHES = LANES > 4      /* short vectors leave little time for prefetching */
 };
-#define LANE(v) ((size_t)(v)*LANES) /* where vector v begins */
+#define LANE(v) ((size_t)(v)*LANES) /* the offset at which vector v begins */
 
-/* A piece of the summed index: a(r, k) = a[r * a_row + k * a_step], b(k, c) = b[k * b_step + c]. */
+/* A part of the summed index: a(r, k) = a[r * a_row + k * a_step], b(k, c) = b[k * b_step + c]. */
 struct segment {
     int depth;
     const float *a, *b;
 };
 
-/* Where step k of the summed index is: a(r, k) = a[r], b(k, c) = b[c]. A list has AHEAD more after
- * its last one, of which b is fetched only. */
+/* The operands of step k of the summed index: a(r, k) = a[r], b(k, c) = b[c]. A list has AHEAD more
+ * steps after its last one; their b is only prefetched. */
 struct step {
     const float *a, *b;
 };
@@ -180,13 +180,13 @@ enum {
 
 /* How a tile finds its operands. */
 enum kind {
-    STRIDED,     /* as struct segment says */
+    STRIDED,     /* as in struct segment */
     ROWS_LISTED, /* a(r, k) = a[a_of[r] + k], c(r, j) = c[c_of[r] + j] */
-    STEPS_LISTED /* as struct step says; of the segments only the depth counts */
+    STEPS_LISTED /* as in struct step; of a segment only the depth counts */
 };
 
-/* c(r, j) = (add ? c(r, j) : 0) + sum over segments and k of a(r, k) b(k, j), for the rows and
- * columns of a tile whose corner is a_at, b_at elements into the operands. */
+/* Computes c(r, j) = the sum over segments and k of a(r, k) b(k, j), plus c(r, j) with `add`, for
+ * the rows and columns of a tile that begins a_at, b_at elements into the operands. */
 struct tile {
     const struct segment *segments;
     int n_segments;
@@ -196,12 +196,12 @@ struct tile {
     const struct step *steps;
     bool add;
     float *c;
-    /* What is needed next, fetched in small pieces: `fetch` vectors in every step of k. */
+    /* The data that is needed next; every step of k prefetches `fetch` vectors of it. */
     const float *next;
     size_t next_step;
     int fetch;         /* 0, 1, 2 or 4 */
-    const float *bias; /* [columns] added at the end, NULL: none */
-    bool relu;         /* then */
+    const float *bias; /* [columns], added at the end; NULL: none */
+    bool relu;         /* applied after the bias */
 };
 
 INLINE float *c_row_of(const struct tile *t, enum kind kind, int r)
@@ -210,8 +210,9 @@ INLINE float *c_row_of(const struct tile *t, enum kind kind, int r)
 }
 
 #ifdef FMA_LANE
-/* LANES steps of a whole tile at a time, from step 0 on; how many steps. A vector has the factors of
- * a row of a, and FMLA takes them lane by lane. 87 % of the loop's instructions are FMLA. */
+/* Computes LANES steps of a whole tile at a time, from step 0 on, and returns the number of steps.
+ * A vector holds the factors of a row of a, and FMLA takes them lane by lane: 87 % of the
+ * instructions of the loop are FMLA. */
 INLINE ptrdiff_t lane_steps(int rows, ptrdiff_t depth, const float *const *row, const float *b,
                             vec acc[ROWS][VECTORS])
 {
@@ -226,7 +227,7 @@ INLINE ptrdiff_t lane_steps(int rows, ptrdiff_t depth, const float *const *row, 
         {
             float32x4x4_t w = vld1q_f32_x4(b);
             b += WIDTH;
-            __asm__("" : "+r"(b)); /* one pointer, which the load itself moves */
+            __asm__("" : "+r"(b)); /* keeps one pointer, which the load itself advances */
             UNROLL for (int r = 0; r < rows; r++)
             {
                 UNROLL for (int v = 0; v < VECTORS; v++)
@@ -240,7 +241,7 @@ INLINE ptrdiff_t lane_steps(int rows, ptrdiff_t depth, const float *const *row, 
 }
 #endif
 
-/* `partial`: the last vector has the lanes of `lanes` only. */
+/* Computes one tile. With `partial` the last vector has only the lanes in `lanes`. */
 INLINE void tile_of(const struct tile *t, enum kind kind, int rows, int vectors, bool partial,
                     mask lanes)
 {
@@ -255,7 +256,7 @@ INLINE void tile_of(const struct tile *t, enum kind kind, int rows, int vectors,
         }
     }
     const float *next = t->next;
-    (void)next; /* not every processor fetches */
+    (void)next; /* not every processor prefetches */
     for (int s = 0; s < t->n_segments; s++) {
         const float *a = t->segments[s].a + t->a_at, *b = t->segments[s].b + t->b_at;
         const float *row[ROWS];
@@ -277,7 +278,8 @@ INLINE void tile_of(const struct tile *t, enum kind kind, int rows, int vectors,
             if (kind == STEPS_LISTED) {
                 a = step->a + t->a_at;
                 b = step++->b + t->b_at;
-                /* after the last step it is any number, and nothing is read from it */
+                /* after the last step soon is an arbitrary number, and nothing is read through
+                 * it */
                 uintptr_t soon = (uintptr_t)step[AHEAD - 1].b + (uintptr_t)t->b_at * sizeof(float);
                 UNROLL for (int v = 0; v < vectors; v++)
                 {
@@ -332,7 +334,7 @@ INLINE void tile_of(const struct tile *t, enum kind kind, int rows, int vectors,
         {
             UNROLL for (int r = 0; r < rows; r++)
             {
-                /* the second operand where either is a NaN, and of two zeros */
+                /* MAX returns the second operand if either is a NaN, and for two zeros */
                 acc[r][v] = MAX(SET1(0.0f), acc[r][v]);
             }
         }
@@ -350,7 +352,7 @@ INLINE void tile_of(const struct tile *t, enum kind kind, int rows, int vectors,
     }
 }
 
-/* One function for each shape, so that the accumulators are registers. */
+/* Makes one function for each shape, so that the accumulators are registers. */
 #define TILE_OF(kind, rows, vectors, partial)                                                      \
     static void kind##_##rows##_##vectors##_##partial(const struct tile *t, mask lanes)            \
     {                                                                                              \
@@ -372,12 +374,12 @@ INLINE void tile_of(const struct tile *t, enum kind kind, int rows, int vectors,
 
 typedef void (*tile_fn)(const struct tile *t, mask lanes);
 
-/* Those of one kind: partial[vectors - 1][rows - 1], full[rows - 1]. */
+/* The functions of one kind: partial[vectors - 1][rows - 1], full[rows - 1]. */
 struct tiles {
     tile_fn partial[VECTORS][ROWS], full[ROWS];
 };
 
-/* Defines the struct tiles `kind`_tiles. */
+/* Defines the struct tiles named `kind`_tiles. */
 #if VECTORS == 4
 #define DEFINE_TILES(kind)                                                                         \
     TILES_OF(kind, 1, 1)                                                                           \
@@ -402,13 +404,15 @@ INLINE int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Vectors of the next block that each of `tiles` tiles fetches, so that all are fetched: 1 to VECTORS. */
+/* Returns how many vectors of the next block each of `tiles` tiles prefetches, so that together
+ * they prefetch all of it: 1 to VECTORS. */
 INLINE int vectors_a_tile(int tiles)
 {
     return tiles < 1 ? VECTORS : tiles < VECTORS ? (VECTORS + tiles - 1) / tiles : 1;
 }
 
-/* rows as groups of at most ROWS, as equal as can be: the first `larger` have one more. */
+/* `rows` rows as groups of at most ROWS, as equal as possible: the first `larger` groups have one
+ * row more. */
 struct groups {
     int n, size, larger;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of what is compiled once per instruction set: PPCLI_ISA is base, neon, avx2, avx512 or avx512_bf16, set
- * on the compiler's command line. */
+/* Names for code that is compiled once for each instruction set: PPCLI_ISA is base, neon, avx2,
+ * avx512 or avx512_bf16, set on the command line of the compiler. */
 #ifndef PPCLI_DEV_CPU_ISA_H
 #define PPCLI_DEV_CPU_ISA_H
 

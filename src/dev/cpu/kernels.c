@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The element-wise loops of the CPU backend, written for the compiler's vectoriser. The formulas
- * are those of plain/, in float. */
+/* The element-wise loops of the CPU backend, written so that the compiler vectorizes them. The
+ * formulas are those of plain/, in float. */
 #include "kernels.h"
 
 #include <string.h>
@@ -8,8 +8,8 @@
 #include "activations.h"
 #include "ppcli/conf/config.h"
 
-/* A second pass over y right after the product, while y is in the cache: within 2 % of a product
- * that starts from a prefilled bias, and it takes the activation along. */
+/* Adds the bias and applies the activation in a second pass over y, right after the product, while
+ * y is in the cache. That takes at most 2 % longer than a product that starts from the bias. */
 static void bias_activation(int B, int O, size_t row, const float *restrict b, int act,
                             float *restrict z, float *restrict y)
 {
@@ -34,7 +34,7 @@ static void bias_activation(int B, int O, size_t row, const float *restrict b, i
     }
 }
 
-/* Column sums, rows in order. */
+/* Sums the columns, with the rows in order. */
 static void bias_gradient(int B, int O, size_t row, const float *restrict dz, float beta,
                           float *restrict db)
 {
@@ -47,7 +47,7 @@ static void bias_gradient(int B, int O, size_t row, const float *restrict dz, fl
 
 #define BLOCK 16
 
-/* In index order for up to BLOCK classes, else lane by lane. */
+/* Sums the lanes. For up to BLOCK classes that is index order. */
 static double fold_in_order(const double lane[BLOCK])
 {
     double sum = 0;
@@ -56,7 +56,7 @@ static double fold_in_order(const double lane[BLOCK])
     return sum;
 }
 
-/* What is not a number does not count, but the first. */
+/* Returns the largest logit, ignoring NaN everywhere but in x[0]. */
 static float largest_logit(int C, const float *restrict x)
 {
     float m = x[0], lane[2 * BLOCK];
@@ -73,8 +73,8 @@ static float largest_logit(int C, const float *restrict x)
     return m;
 }
 
-/* Whether no class before the target has its logit too, which is the largest. */
-static bool is_first(int target, const float *restrict x, float m)
+/* Returns whether no class before the target has the target's logit, which is the largest. */
+static bool target_is_first(int target, const float *restrict x, float m)
 {
     bool found = false;
     for (int c = 0; c < target; c++)
@@ -82,7 +82,8 @@ static bool is_first(int target, const float *restrict x, float m)
     return !found;
 }
 
-/* lane[l] += exp(x[l] - m), which go to e unless NULL. x is read before e is written. */
+/* Adds exp(x[l] - m) to lane[l], and writes it to e unless that is NULL. It reads x before it
+ * writes e, so they may be the same. */
 static inline __attribute__((always_inline)) void add_exp(const float *x, float m, double *lane,
                                                           float *e)
 {
@@ -102,7 +103,7 @@ static double sum_of_exp(int C, const float *x, float m, float *e)
     for (; c + BLOCK <= C; c += BLOCK)
         add_exp(x + c, m, lane, e ? e + c : NULL);
     if (c <
-        C) { /* a whole block also of ten classes: the fixed count is what makes it one vector */
+        C) { /* ten classes also take a whole block, because the fixed count makes it one vector */
         float rest[BLOCK];
         for (int l = 0; l < BLOCK; l++)
             rest[l] = c + l < C ? x[c + l] : -INFINITY;
@@ -145,7 +146,8 @@ static void loss_rows(const void *args, const struct pp_piece *w)
             continue;
         }
         float m = largest_logit(a->C, logits), at_target = logits[target];
-        l->rows[i].correct = isnan(m) ? target == 0 : at_target == m && is_first(target, logits, m);
+        l->rows[i].correct =
+            isnan(m) ? target == 0 : at_target == m && target_is_first(target, logits, m);
         double all = rest > 0 ? sum_of_logits(a->C, logits, m) : 0;
         double sum = sum_of_exp(a->C, logits, m, dlogits);
         l->rows[i].loss = log(sum) - ((1 - rest) * ((double)at_target - m) + rest / a->C * all);
@@ -158,7 +160,8 @@ static void loss_rows(const void *args, const struct pp_piece *w)
     }
 }
 
-#define LANES 16 /* part of the result: element i goes to lane i mod LANES at every width */
+/* a part of the result: element i goes to lane i mod LANES at every vector width */
+#define LANES 16
 
 static double sum_squares(size_t n, const float *restrict g)
 {
@@ -175,8 +178,8 @@ static double sum_squares(size_t n, const float *restrict g)
     return lane[0];
 }
 
-/* Without its sign a float's bits, as a whole number, are in the order of its size, and those of a
- * NaN lie above those of Inf. */
+/* Without the sign the bits of a float, read as a whole number, are in the order of the floats'
+ * sizes, and those of a NaN lie above those of Inf. */
 static uint32_t size_bits(float x)
 {
     uint32_t bits;
@@ -184,7 +187,7 @@ static uint32_t size_bits(float x)
     return bits & 0x7fffffffu;
 }
 
-static float largest(size_t n, const float *restrict x, float least)
+static float largest_magnitude(size_t n, const float *restrict x, float least)
 {
     uint32_t lane[LANES] = {size_bits(least)};
     size_t i = 0;
@@ -205,11 +208,11 @@ static float largest(size_t n, const float *restrict x, float least)
     return most;
 }
 
-/* The two Adams differ in where the decay goes: into the gradient, or (decoupled) into p. */
-static inline __attribute__((always_inline)) void adam(size_t n, const struct pp_optimizer_args *a,
-                                                       float decay, float keep,
-                                                       const float *restrict g, float *restrict m,
-                                                       float *restrict v, float *restrict p)
+/* adam and adamw differ in where the decay goes: into the gradient, or directly into p
+ * (decoupled). */
+static inline __attribute__((always_inline)) void
+adam_step(size_t n, const struct pp_optimizer_args *a, float decay, float keep,
+          const float *restrict g, float *restrict m, float *restrict v, float *restrict p)
 {
     double bc1 = 1 - pow(a->beta1, (double)a->step);
     double bc2 = 1 - pow(a->beta2, (double)a->step);
@@ -224,7 +227,7 @@ static inline __attribute__((always_inline)) void adam(size_t n, const struct pp
     }
 }
 
-/* scale and decay are used without a test: 1 * g and g + 0 * p are g. */
+/* Applies scale and decay without a test: 1 * g and g + 0 * p are g. */
 static void optimizer_step(size_t n, const struct pp_optimizer_args *a, bool decay,
                            const float *restrict g, float *restrict m, float *restrict v,
                            float *restrict p)
@@ -245,11 +248,11 @@ static void optimizer_step(size_t n, const struct pp_optimizer_args *a, bool dec
         }
         break;
     case PP_OPT_ADAM:
-        adam(n, a, wd, 1.0f, g, m, v, p);
+        adam_step(n, a, wd, 1.0f, g, m, v, p);
         break;
     case PP_OPT_ADAMW:
     case PP_OPT_MUON:
-        adam(n, a, 0.0f, (float)(1 - (double)lr * wd), g, m, v, p);
+        adam_step(n, a, 0.0f, (float)(1 - (double)lr * wd), g, m, v, p);
         break;
     }
 }
@@ -260,7 +263,7 @@ const struct cpu_kernels CPU_LOOP(kernels) = {
     .bias_gradient = bias_gradient,
     .loss_rows = loss_rows,
     .sum_squares = sum_squares,
-    .largest = largest,
+    .largest = largest_magnitude,
     .optimizer_step = optimizer_step,
 #define PP_KERNEL(name, type)
 #define PP_LOSS(name, type)

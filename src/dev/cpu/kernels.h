@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Everything of the CPU backend that is not a matrix product. Compiled once per
- * instruction set; cpu.c takes the widest that runs. All versions give the same bits: no
- * contraction to fused multiply-add, no reassociation.
+ * Everything of the CPU backend except the matrix products. Compiled once for each instruction set;
+ * cpu.c takes the widest that the processor runs. All versions give the same bits: the compiler may
+ * neither contract to fused multiply-add nor reassociate.
  */
 #ifndef PPCLI_DEV_CPU_KERNELS_H
 #define PPCLI_DEV_CPU_KERNELS_H
@@ -13,9 +13,9 @@
 
 struct cpu_kernels {
     const char *name;
-    /* In place: y = act(y + b); the value before act to z unless NULL. */
+    /* In place: y = act(y + b). Writes the value before act to z unless z is NULL. */
     void (*bias_activation)(int B, int O, size_t row, const float *b, int act, float *z,
-                            float *y); /* rows of z and y are `row` apart */
+                            float *y); /* rows of z and of y are `row` apart */
     /* Of O columns; rows of dz are `row` apart. */
     void (*bias_gradient)(int B, int O, size_t row, const float *dz, float beta, float *db);
     void (*loss_rows)(const void *cpu_loss, const struct pp_piece *piece);
@@ -23,14 +23,16 @@ struct cpu_kernels {
     float (*largest)(size_t n, const float *x, float least);
     void (*optimizer_step)(size_t n, const struct pp_optimizer_args *a, bool decay, const float *g,
                            float *m, float *v, float *p);
-    /* Those of ppcli/dev/kernels.h; a points to the type of the row in kernels.def */
+    /* The loops of ppcli/dev/kernels.h; args points to the type in the kernel's row of
+     * kernels.def. */
 #define PP_KERNEL(name, type)
 #define PP_LOSS(name, type)
 #define PP_LOOP(name, type, ...) void (*name)(const void *a, const struct pp_piece *piece);
 #include "ppcli/dev/kernels.def"
 };
 
-/* Rows from `first` on of a loss, and what each adds to the sums: they are added in order. */
+/* A loss from row `first` on, and what each row contributes. The contributions are added in order
+ * of the rows. */
 struct cpu_row_loss {
     double loss;
     bool counts, correct;
@@ -43,7 +45,7 @@ struct cpu_loss {
 void cpu_softmax_cross_entropy(const struct cpu_kernels *k, struct pp_team *team,
                                const struct pp_softmax_cross_entropy *a);
 
-extern const struct cpu_kernels cpu_kernels_base, cpu_kernels_neon; /* of these one is there */
+extern const struct cpu_kernels cpu_kernels_base, cpu_kernels_neon; /* the build has one of these */
 #ifdef PPCLI_KERNELS_X86
 extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
 #endif
@@ -55,7 +57,7 @@ extern const struct cpu_kernels cpu_kernels_avx2, cpu_kernels_avx512;
 #include "ppcli/dev/kernels.def"
 #endif
 
-/* The versions that this machine runs, widest first; NULL after the last. */
+/* Returns the versions that this machine runs, the widest first (i = 0); NULL after the last. */
 const struct cpu_kernels *cpu_kernels_runnable(int i);
 
 #endif

@@ -6,7 +6,8 @@
 
 #include "ppcli/conf/config.h"
 
-/* Rows of `columns` floats that a piece may begin at: no cache line is written by two threads. */
+/* Returns a number of rows, each of `columns` floats, that is a multiple of a cache line, so that
+ * no two threads write to one line. */
 static size_t whole_lines(int columns)
 {
     return columns % 16 == 0 ? CPU_TILE_ROWS : 16;
@@ -39,17 +40,17 @@ int cpu_pack_weights(struct pp_backend *be, int O, int I, const float *W, const 
 
 /* ---- linear */
 
-/* One call of a layer's product, and how it is divided: by columns of the result, where each thread
- * then reads its own weights, or else by rows. */
+/* One call of a layer's product, and how it is divided: by columns of the result, so that each
+ * thread reads its own weights, or by rows. */
 struct linear {
     const struct cpu_gemm *gemm;
     const struct cpu_kernels *k;
     bool by_columns;
-    struct pp_linear_forward a; /* of backward_input: x is dz, y is dx */
+    struct pp_linear_forward a; /* for backward_input x is dz and y is dx */
 };
 
-/* Few rows are kept together. A row of the result whose length is not a multiple of a cache line would
- * have lines that two threads write. */
+/* Returns whether to divide by columns: few rows stay together. If the length of a row of the
+ * result is not a multiple of a cache line, two threads would write to one line. */
 static bool divide_columns(const struct pp_backend *be, int rows, int columns)
 {
     int members = pp_backend_members(&be->choice);
@@ -66,7 +67,8 @@ static void forward_piece(const void *args, const struct pp_piece *w)
     int rows = l->by_columns ? a->B : (int)n, columns = l->by_columns ? (int)n : a->O;
     const float *b = a->b ? a->b + o : NULL;
     float *z = a->z ? a->z + at : NULL, *y = a->y + at;
-    /* The others are second passes over y: calls of exp would spill the accumulators. */
+    /* The other activations take a second pass over y: calls of exp would spill the
+     * accumulators. */
     bool fuse = b && l->gemm->fuses && !z && (a->act == PP_ACT_NONE || a->act == PP_ACT_RELU);
     l->gemm->forward(rows, a->I, columns, O, a->x + r * I, a->W + o * I,
                      a->packed ? a->packed + l->gemm->packed_floats((int)o, a->I) : NULL,
@@ -75,7 +77,8 @@ static void forward_piece(const void *args, const struct pp_piece *w)
         l->k->bias_activation(rows, columns, O, b, a->act, z, y);
 }
 
-/* One pass over [B][columns] of the result, whose elements are sums of `depth` products each. */
+/* Computes one pass over [B][columns] of the result, whose elements are sums of `depth` products
+ * each. */
 static void run_linear(struct pp_backend *be, void (*piece)(const void *, const struct pp_piece *),
                        int columns, int depth, const struct pp_linear_forward *a)
 {

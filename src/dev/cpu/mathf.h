@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exp, tanh, erf and the logistic function of a float for the vectoriser: straight-line arithmetic
- * without tables or calls. tanhf of the C library made the activation cost four times its matrix
- * product. It is also more repeatable: the C library picks versions with or without fused
- * multiply-add by CPU; these give the same bits on every one. Largest errors over all floats, in
- * units of the last place: exp 1.0, tanh 1.3, erf 1.1, logistic 2.2 (tests/unit/test_dev_math.c).
- * NaN in, NaN out.
+ * exp, tanh, erf and the logistic function of a float, as straight-line arithmetic without tables
+ * or calls, so that the compiler vectorizes them. With tanhf of the C library the activation took
+ * four times as long as its matrix product. The results are also more repeatable: the C library
+ * chooses versions with or without fused multiply-add by processor, while these give the same bits
+ * on every one. Largest errors over all floats, in units of the last place: exp 1.0, tanh 1.3, erf
+ * 1.1, logistic 2.2 (tests/unit/test_dev_math.c). A NaN gives a NaN.
  */
 #ifndef PPCLI_DEV_CPU_MATHF_H
 #define PPCLI_DEV_CPU_MATHF_H
@@ -19,9 +19,9 @@ union float_bits {
 };
 
 /*
- * exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2; the polynomial is Cephes' (Moshier,
- * expf). Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the sum. Below
- * -87.3, where the result would be denormal, it is 0.
+ * exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2; the polynomial is that of Cephes
+ * (Moshier, expf). Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the sum.
+ * Below -87.3, where the result would be denormal, it is 0.
  */
 static inline float mathf_exp_near_0(float r)
 {
@@ -40,9 +40,9 @@ static inline float mathf_exp(float x)
     c = c < -87.33654f ? -87.33654f : c;
     union float_bits n = {.f = c * 1.44269504f + 0x1.8p23f};
     float k = n.f - 0x1.8p23f;
-    float r = c - k * 0.693359375f; /* ln 2 in two parts: k times the first is exact */
+    float r = c - k * 0.693359375f; /* ln 2 in two parts, of which k times the first is exact */
     r = r - k * -2.12194440e-4f;
-    /* 2^n in two factors, as n reaches 128; the second is 1 but there */
+    /* 2^n as two factors, because n can be 128; for any smaller n the second factor is 1 */
     uint32_t e = n.u - 0x4b400000u;
     uint32_t over = (e == 128);
     union float_bits scale = {.u = (e - over + 127) << 23}, twice = {.u = (over + 127) << 23};
@@ -51,7 +51,7 @@ static inline float mathf_exp(float x)
     return x > 88.72f ? INFINITY : y;
 }
 
-/* The same for x <= 0, with the same bits: without what large x need. */
+/* Computes exp(x) for x <= 0 with the same bits, without the steps for large x. */
 static inline float mathf_exp_below_0(float x)
 {
     float c = x < -87.33654f ? -87.33654f : x;
@@ -70,8 +70,9 @@ static inline float mathf_hold(float x, float most)
     return c < -most ? -most : c;
 }
 
-/* 1 / (1 + exp(-x)) for |x| <= 87: exp's polynomial of -r, in pairs. The fused multiply-adds give
- * the same bits on every processor, if slowly on one that has none. */
+/* Computes 1 / (1 + exp(-x)) for |x| <= 87 with the polynomial of exp(-r), in pairs of terms. The
+ * fused multiply-adds give the same bits on every processor, though slowly on one that has no such
+ * instruction. */
 static inline float mathf_logistic_within(float x)
 {
     union float_bits n = {.f = fmaf(x, -1.44269504f, 0x1.8p23f)};
@@ -90,7 +91,8 @@ static inline float mathf_logistic(float x)
     return mathf_logistic_within(mathf_hold(x, 87));
 }
 
-/* A polynomial (Cephes) where 1 - 2 / (exp(2x) + 1) would cancel, that formula elsewhere. */
+/* Uses a polynomial (Cephes) where 1 - 2 / (exp(2x) + 1) would lose digits, and that formula
+ * elsewhere. */
 static inline float mathf_tanh(float x)
 {
     float a = fabsf(x), s = x * x;
@@ -104,8 +106,9 @@ static inline float mathf_tanh(float x)
     return a < 0.625f ? p : big;
 }
 
-/* x + x P(x^2) near 0, else 1 - exp(a Q(a)), a = |x|: least-squares fits, reweighted towards the
- * smallest largest error; P off by 1.7e-8, Q by 3e-9 of the result. From 4 on the result is 1. */
+/* Uses x + x P(x^2) near 0, else 1 - exp(a Q(a)) with a = |x|. P and Q are least-squares fits,
+ * reweighted to lower the largest error, which is 1.7e-8 for P and 3e-9 of the result for Q. From 4
+ * on the result is 1. */
 static inline float mathf_erf(float x)
 {
     float a = fabsf(x), s = x * x;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Batch and group norm for the vectoriser, vectors along the channels. Sums are made in double,
- * channel by channel in order of the pixels, of distances from the first value: so sum and sum of
- * squares in one pass also serve where the mean is far from 0. Both norms come down to the same
- * four loops over a tile of channels, with a number per channel for everything that they differ in.
+ * Batch and group norm, with vectors along the channels. Sums are in double, channel by channel in
+ * order of the pixels, and are of distances from the first value. So one pass gives both the sum
+ * and the sum of squares, even where the mean is far from 0. Both norms use the same four loops
+ * over a tile of channels; everything in which they differ is a number per channel.
  */
 #include "kernels.h"
 
@@ -11,7 +11,7 @@
 
 #include "activations.h"
 
-#define TILE 512 /* channels at a time: their sums stay in the first cache */
+#define TILE 512 /* channels at a time: their sums stay in the first-level cache */
 #define LANES 8
 
 static size_t least(size_t a, size_t b)
@@ -21,8 +21,8 @@ static size_t least(size_t a, size_t b)
 
 /* ---- loops over rows of C floats, `width` of each */
 
-/* s[c] = sum of x - first, q[c] = sum of its squares. Two rows at a time halve the traffic of the
- * sums. */
+/* Computes s[c] = the sum of x - first, and q[c] = the sum of its squares. Taking two rows at a
+ * time halves how often the sums are read and written. */
 static void sum_squares(size_t rows, size_t C, size_t width, const float *restrict x,
                         const float *restrict first, double *restrict s, double *restrict q)
 {
@@ -43,7 +43,7 @@ static void sum_squares(size_t rows, size_t C, size_t width, const float *restri
     }
 }
 
-/* s[c] += sum of dz, q[c] += sum of dz * (x - mean) * rstd. */
+/* Adds the sum of dz to s[c], and the sum of dz * (x - mean) * rstd to q[c]. */
 static void sum_products(size_t rows, size_t C, size_t width, const float *restrict dz,
                          const float *restrict x, const float *restrict mean,
                          const float *restrict rstd, double *restrict s, double *restrict q)
@@ -62,7 +62,7 @@ static void sum_products(size_t rows, size_t C, size_t width, const float *restr
     }
 }
 
-/* y = (x - mean) * scale + shift, + residual, then relu. */
+/* Computes y = (x - mean) * scale + shift, adds the residual, then applies relu. */
 static inline __attribute__((always_inline)) void
 scale_rows(size_t rows, size_t C, size_t width, const float *restrict x, const float *restrict mean,
            const float *restrict scale, const float *restrict shift, const float *restrict residual,
@@ -77,9 +77,9 @@ scale_rows(size_t rows, size_t C, size_t width, const float *restrict x, const f
     }
 }
 
-static void normalise(size_t rows, size_t C, size_t width, const float *x, const float *mean,
-                      const float *scale, const float *shift, const float *residual, bool relu,
-                      float *y)
+static void normalize_rows(size_t rows, size_t C, size_t width, const float *x, const float *mean,
+                           const float *scale, const float *shift, const float *residual, bool relu,
+                           float *y)
 {
     if (residual && relu)
         scale_rows(rows, C, width, x, mean, scale, shift, residual, true, y);
@@ -91,9 +91,9 @@ static void normalise(size_t rows, size_t C, size_t width, const float *x, const
         scale_rows(rows, C, width, x, mean, scale, shift, NULL, false, y);
 }
 
-/* One row: dy becomes the gradient before relu, d_residual gets it. */
-static void before_relu(size_t width, const float *restrict y, float *restrict dy, bool add,
-                        float *restrict d_residual)
+/* Turns one row of dy into the gradient before relu, and gives that to d_residual. */
+static void undo_relu(size_t width, const float *restrict y, float *restrict dy, bool add,
+                      float *restrict d_residual)
 {
     for (size_t c = 0; c < width && y; c++)
         dy[c] = relu_back(y[c], dy[c]);
@@ -104,7 +104,8 @@ static void before_relu(size_t width, const float *restrict y, float *restrict d
         memcpy(d_residual, dy, width * sizeof(*dy));
 }
 
-/* Both, two rows at a time, while they are in the first cache; s and q start at 0. */
+/* Applies undo_relu() and sums the products from 0, two rows at a time while they are in the
+ * first-level cache. */
 static void relu_and_sums(size_t rows, size_t C, size_t width, const float *x, const float *mean,
                           const float *rstd, const float *y, float *dy, bool add, float *d_residual,
                           double *s, double *q)
@@ -113,15 +114,13 @@ static void relu_and_sums(size_t rows, size_t C, size_t width, const float *x, c
     memset(q, 0, width * sizeof(*q));
     for (size_t r = 0; r < rows; r += 2) {
         size_t some = least(2, rows - r);
-        for (size_t at = r * C; at < (r + some) * C; at += C) {
-            before_relu(width, y ? y + at : NULL, dy + at, add,
-                        d_residual ? d_residual + at : NULL);
-        }
+        for (size_t at = r * C; at < (r + some) * C; at += C)
+            undo_relu(width, y ? y + at : NULL, dy + at, add, d_residual ? d_residual + at : NULL);
         sum_products(some, C, width, dy + r * C, x + r * C, mean, rstd, s, q);
     }
 }
 
-/* dx = g * dz - (m1 + (x - mean) * rstd * m2), or += */
+/* Computes g * dz - (m1 + (x - mean) * rstd * m2), written to dx or added to it. */
 static void backward_rows(size_t rows, size_t C, size_t width, const float *restrict dz,
                           const float *restrict x, const float *restrict mean,
                           const float *restrict rstd, const float *restrict g,
@@ -140,17 +139,18 @@ static void backward_rows(size_t rows, size_t C, size_t width, const float *rest
 
 /* ---- statistics */
 
-/* What a channel's or group's sums over n numbers say. The variance cannot come out below 0 but by
- * rounding; a NaN stays. */
-static void moments(float first, double sum, double squares, double n, float eps, double *mean,
-                    double *rstd)
+/* Computes mean and rstd of a channel or group from its sums over n numbers. The variance can be
+ * below 0 only by rounding, and then counts as 0; a NaN stays. */
+static void compute_moments(float first, double sum, double squares, double n, float eps,
+                            double *mean, double *rstd)
 {
     double left = sum / n, var = squares / n - left * left;
     *mean = first + left;
     *rstd = 1 / sqrt((var < 0 ? 0 : var) + (double)eps);
 }
 
-/* The mean is kept as a float; what that loses goes into the shift. */
+/* Sets the numbers of a channel. The mean is kept as a float, and the shift makes up for the digits
+ * that loses. */
 static void set_channel(double mean, double rstd, float gamma, float beta, float *kept_mean,
                         float *scale, float *shift)
 {
@@ -175,14 +175,14 @@ void CPU_LOOP(batch_norm_forward)(const void *args, const struct pp_piece *w)
                 m = a->running_mean[at + c];
                 rstd = 1 / sqrt((double)a->running_var[at + c] + (double)a->eps);
             } else {
-                moments(a->x[at + c], s[c], q[c], (double)rows, a->eps, &m, &rstd);
+                compute_moments(a->x[at + c], s[c], q[c], (double)rows, a->eps, &m, &rstd);
                 a->keep[at + c] = (float)m;
                 a->keep[C + at + c] = (float)rstd;
             }
             set_channel(m, rstd, a->gamma[at + c], a->beta[at + c], &mean[c], &scale[c], &shift[c]);
         }
-        normalise(rows, C, width, a->x + at, mean, scale, shift,
-                  a->residual ? a->residual + at : NULL, a->relu, a->y + at);
+        normalize_rows(rows, C, width, a->x + at, mean, scale, shift,
+                       a->residual ? a->residual + at : NULL, a->relu, a->y + at);
     }
 }
 
@@ -212,17 +212,17 @@ void CPU_LOOP(batch_norm_backward_input)(const void *args, const struct pp_piece
     }
 }
 
-/* ---- group norm: sample by sample, a span of channels at a time: the groups of a tile, or all tiles
- * of a group that is wider */
+/* ---- group norm goes sample by sample, a span of channels at a time: the groups of a tile, or all
+ * tiles of a wider group */
 
 struct span {
     size_t C, P, run;  /* channels, pixels, channels of a group */
     size_t first, end; /* channels of the span */
-    size_t x;          /* where the sample's pixels start */
-    size_t group, n;   /* the first group in keep, how many there are */
+    size_t x;          /* offset of the sample's pixels */
+    size_t group, n;   /* the first group in keep, and the number of groups */
 };
 
-/* The i-th channel of all samples starts a span. */
+/* Returns the span that starts at the i-th channel, counted over all samples. */
 static struct span span_at(size_t i, int P, int C, int G)
 {
     struct span p = {.C = (size_t)C, .P = (size_t)P, .run = (size_t)(C / G)};
@@ -235,8 +235,9 @@ static struct span span_at(size_t i, int P, int C, int G)
     return p;
 }
 
-/* groups[k] += the sum of its channels in v[width]; a tile of a wider group is all of that one. */
-static void fold(size_t width, size_t run, const double *v, double *groups)
+/* Adds to groups[k] the sum of its channels in v[width]. A tile of a wider group belongs to that
+ * group alone. */
+static void sum_groups(size_t width, size_t run, const double *v, double *groups)
 {
     run = least(run, width);
     for (size_t k = 0; k < width / run; k++, v += run) {
@@ -254,8 +255,8 @@ static void fold(size_t width, size_t run, const double *v, double *groups)
     }
 }
 
-/* out[c] = the value of channel c's group. */
-static void spread(size_t width, size_t run, const float *groups, float *out)
+/* Writes to out[c] the value of channel c's group. */
+static void spread_groups(size_t width, size_t run, const float *groups, float *out)
 {
     run = least(run, width);
     for (size_t k = 0; k < width / run; k++)
@@ -277,29 +278,30 @@ void CPU_LOOP(group_norm_forward)(const void *args, const struct pp_piece *w)
             from[k] = a->x[p.x + p.first + k * p.run];
         for (size_t at = p.first; at < p.end; at += TILE) {
             size_t width = least(TILE, p.end - at);
-            spread(width, p.run, from, mean);
+            spread_groups(width, p.run, from, mean);
             sum_squares(p.P, p.C, width, a->x + p.x + at, mean, s, q);
-            fold(width, p.run, s, sums);
-            fold(width, p.run, q, squares);
+            sum_groups(width, p.run, s, sums);
+            sum_groups(width, p.run, q, squares);
         }
         for (size_t k = 0; k < p.n; k++) {
             double exact, rstd;
-            moments(from[k], sums[k], squares[k], (double)(p.P * p.run), a->eps, &exact, &rstd);
+            compute_moments(from[k], sums[k], squares[k], (double)(p.P * p.run), a->eps, &exact,
+                            &rstd);
             a->keep[p.group + k] = m[k] = (float)exact;
             a->keep[groups + p.group + k] = rstds[k] = (float)rstd;
             losses[k] = (float)((exact - m[k]) * rstd);
         }
         for (size_t at = p.first; at < p.end; at += TILE) {
             size_t width = least(TILE, p.end - at);
-            spread(width, p.run, m, mean);
-            spread(width, p.run, rstds, scale);
-            spread(width, p.run, losses, shift);
+            spread_groups(width, p.run, m, mean);
+            spread_groups(width, p.run, rstds, scale);
+            spread_groups(width, p.run, losses, shift);
             for (size_t c = 0; c < width; c++) {
                 shift[c] = a->beta[at + c] - shift[c] * a->gamma[at + c];
                 scale[c] *= a->gamma[at + c];
             }
-            normalise(p.P, p.C, width, a->x + p.x + at, mean, scale, shift,
-                      a->residual ? a->residual + p.x + at : NULL, a->relu, a->y + p.x + at);
+            normalize_rows(p.P, p.C, width, a->x + p.x + at, mean, scale, shift,
+                           a->residual ? a->residual + p.x + at : NULL, a->relu, a->y + p.x + at);
         }
     }
 }
@@ -317,8 +319,8 @@ void CPU_LOOP(group_norm_backward_input)(const void *args, const struct pp_piece
         double sums[TILE] = {0}, products[TILE] = {0};
         for (size_t at = p.first; at < p.end; at += TILE) {
             size_t width = least(TILE, p.end - at), first = p.x + at;
-            spread(width, p.run, means, mean);
-            spread(width, p.run, rstds, rstd);
+            spread_groups(width, p.run, means, mean);
+            spread_groups(width, p.run, rstds, rstd);
             relu_and_sums(p.P, p.C, width, a->x + first, mean, rstd, a->y ? a->y + first : NULL,
                           a->dy + first, a->add_residual,
                           a->d_residual ? a->d_residual + first : NULL, s, q);
@@ -326,8 +328,8 @@ void CPU_LOOP(group_norm_backward_input)(const void *args, const struct pp_piece
                 s[c] *= a->gamma[at + c];
                 q[c] *= a->gamma[at + c];
             }
-            fold(width, p.run, s, sums);
-            fold(width, p.run, q, products);
+            sum_groups(width, p.run, s, sums);
+            sum_groups(width, p.run, q, products);
         }
         float first[TILE], second[TILE];
         for (size_t k = 0; k < p.n; k++) {
@@ -336,10 +338,10 @@ void CPU_LOOP(group_norm_backward_input)(const void *args, const struct pp_piece
         }
         for (size_t at = p.first; at < p.end && a->dx; at += TILE) {
             size_t width = least(TILE, p.end - at);
-            spread(width, p.run, means, mean);
-            spread(width, p.run, rstds, rstd);
-            spread(width, p.run, first, m1);
-            spread(width, p.run, second, m2);
+            spread_groups(width, p.run, means, mean);
+            spread_groups(width, p.run, rstds, rstd);
+            spread_groups(width, p.run, first, m1);
+            spread_groups(width, p.run, second, m2);
             for (size_t c = 0; c < width; c++)
                 g[c] = a->gamma[at + c] * rstd[c];
             backward_rows(p.P, p.C, width, a->dy + p.x + at, a->x + p.x + at, mean, rstd, g, m1, m2,
@@ -348,7 +350,8 @@ void CPU_LOOP(group_norm_backward_input)(const void *args, const struct pp_piece
     }
 }
 
-/* Each sample's sums are rounded before they are added: no cut between samples changes a bit. */
+/* Rounds the sums of each sample before it adds them, so that no cut between samples changes a
+ * bit. */
 void CPU_LOOP(group_norm_backward_weight)(const void *args, const struct pp_piece *w)
 {
     const struct pp_group_norm_backward_weight *a = args;

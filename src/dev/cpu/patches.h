@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows of a matrix of f32: those of memory, or what the pixels of an image see of another one through
- * a convolution's taps (0 outside), which are never all in memory.
+ * Rows of a float matrix: rows in memory, or what the pixels of an image see of another image
+ * through the taps of a convolution (0 outside). The latter are never all in memory.
  */
 #ifndef PPCLI_DEV_CPU_PATCHES_H
 #define PPCLI_DEV_CPU_PATCHES_H
@@ -11,31 +11,32 @@
 
 #include "ppcli/dev/kernels.h"
 
-/* One axis of an image that is computed: `n` of its pixels, at, at + step, ... Pixel i sees tap t of
- * `taps` at from + i * stride + t * ahead in the other image, which has `other` pixels. */
+/* One axis of an image that is computed: its `n` pixels at, at + step, ... Pixel i sees tap t of
+ * `taps` taps at from + i * stride + t * ahead in the other image, which has `other` pixels. */
 struct view {
     int n, at, step;
     int from, stride, ahead;
-    int taps, tap, tap_step; /* tap t is the kernel's tap + t * tap_step */
+    int taps, tap, tap_step; /* tap t is tap `tap` + t * tap_step of the kernel */
     int other;
 };
 
 struct rows {
     const float *x;
     size_t row;           /* floats between two rows, or between two pixels of the image */
-    const struct view *y; /* NULL: rows of memory */
+    const struct view *y; /* NULL: the rows are in memory */
     const struct view *across;
     int C; /* channels of a tap */
 };
 
-/* The pixels of F: all outputs from `at` to `end`. */
+/* Returns the view of a forward product: all outputs from `at` to `end`. */
 static inline struct view view_outputs(int at, int end, int kernel, int stride, int pad, int other)
 {
     return (struct view){end - at, at, 1, at * stride - pad, stride, 1, kernel, 0, 1, other};
 }
 
-/* The pixels of I from `at` to `end` that see the taps `tap`, `tap` + stride, ... of the kernel: all
- * whose position plus `pad` leaves the rest `tap` in a division by stride. */
+/* Returns the view of an input gradient: the pixels from `at` to `end` that see the taps `tap`,
+ * `tap` + stride, ... of the kernel. Those are the pixels whose position plus `pad`, divided by
+ * stride, leaves the remainder `tap`. */
 static inline struct view view_inputs(int at, int end, int tap, int kernel, int stride, int pad,
                                       int other)
 {
@@ -46,7 +47,7 @@ static inline struct view view_inputs(int at, int end, int tap, int kernel, int 
                          tap, stride, other};
 }
 
-/* Where a row is: its first value, or the image and the pixel (i, j) of y x across. */
+/* The position of a row: its first value, or the image and the pixel (i, j) of y x across. */
 struct row_at {
     const float *x;
     int i, j;
@@ -74,7 +75,8 @@ static inline void rows_next(const struct rows *s, struct row_at *at)
     }
 }
 
-/* Columns k .. k + n - 1 of a row; in `buffer` where they are not beside each other in memory. */
+/* Returns columns k .. k + n - 1 of a row, copied into `buffer` if they are not contiguous in
+ * memory. */
 static inline const float *rows_piece(const struct rows *s, const struct row_at *r, int k, int n,
                                       float *buffer)
 {

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layer and RMS norm: vectors along the row, in float. Where the mean is far from 0 a sum of squares
- * would lose the variance; so the squares are of what is left when a first mean is taken away, and
- * the sum of the same corrects that mean.
+ * Layer and RMS norm, with vectors along the row, in float. Where the mean is far from 0 a sum of
+ * squares would lose the variance. So a first mean is subtracted before squaring, and the sum of
+ * the differences then corrects that mean.
  */
 #include "kernels.h"
 
 #include <math.h>
 #include <string.h>
 
-#define LANES 32 /* part of the result: element c goes to lane c mod LANES at every width */
+/* a part of the result: element c goes to lane c mod LANES at every vector width */
+#define LANES 32
 
-/* Written out: as a loop over the halves it took longer than the row. */
-static inline float fold(float *lane)
+/* Sums the lanes. It is unrolled because a loop over the halves took longer than the row. */
+static inline float sum_lanes(float *lane)
 {
     for (int l = 0; l < 16; l++)
         lane[l] += lane[l + 16];
@@ -23,7 +24,7 @@ static inline float fold(float *lane)
     return (lane[0] + lane[2]) + (lane[1] + lane[3]);
 }
 
-static float sum(size_t C, const float *x)
+static float sum_row(size_t C, const float *x)
 {
     float s[LANES] = {0};
     size_t c = 0;
@@ -32,12 +33,12 @@ static float sum(size_t C, const float *x)
             s[l] += x[c + l];
     for (int l = 0; c < C; c++, l++)
         s[l] += x[c];
-    return fold(s);
+    return sum_lanes(s);
 }
 
-/* Returns the sum of (x - shift)^2, *left is that of x - shift. Fetches the next row: 8192 rows of 768
- * took 5.3 ms in place of 6.2, as long as a copy of them. */
-static float squares(size_t C, const float *x, float shift, float *left)
+/* Returns the sum of (x - shift)^2 and sets *left to the sum of x - shift. It prefetches the next
+ * row: 8192 rows of 768 took 5.3 ms in place of 6.2, the time of copying them. */
+static float sum_row_squares(size_t C, const float *x, float shift, float *left)
 {
     float s[LANES] = {0}, q[LANES] = {0};
     size_t c = 0;
@@ -55,13 +56,13 @@ static float squares(size_t C, const float *x, float shift, float *left)
         s[l] += d;
         q[l] += d * d;
     }
-    *left = fold(s);
-    return fold(q);
+    *left = sum_lanes(s);
+    return sum_lanes(q);
 }
 
-/* Returns the sum of d * (x - mean), d = dy * gamma; *all is that of d. */
-static float products(size_t C, const float *dy, const float *gamma, const float *x, float mean,
-                      float *all)
+/* Returns the sum of d * (x - mean), where d = dy * gamma, and sets *all to the sum of d. */
+static float sum_row_products(size_t C, const float *dy, const float *gamma, const float *x,
+                              float mean, float *all)
 {
     float s[LANES] = {0}, q[LANES] = {0};
     size_t c = 0;
@@ -77,13 +78,14 @@ static float products(size_t C, const float *dy, const float *gamma, const float
         s[l] += d;
         q[l] += d * (x[c] - mean);
     }
-    *all = fold(s);
-    return fold(q);
+    *all = sum_lanes(s);
+    return sum_lanes(q);
 }
 
-/* off: what the mean lost when it became a float, times rstd. */
-static void normalise(size_t C, const float *restrict x, float mean, float rstd, float off,
-                      const float *restrict gamma, const float *restrict beta, float *restrict y)
+/* Writes y. off is rstd times what the mean lost when it became a float. */
+static void normalize_row(size_t C, const float *restrict x, float mean, float rstd, float off,
+                          const float *restrict gamma, const float *restrict beta,
+                          float *restrict y)
 {
     if (beta)
         for (size_t c = 0; c < C; c++)
@@ -100,20 +102,20 @@ void CPU_LOOP(row_norm_forward)(const void *args, const struct pp_piece *w)
     double share = 1 / (double)C;
     for (size_t r = w->from; r < w->to; r++) {
         const float *x = a->x + r * C;
-        float left, shift = a->centred ? (float)(sum(C, x) * share) : 0;
-        double square = squares(C, x, shift, &left) * share;
+        float left, shift = a->centred ? (float)(sum_row(C, x) * share) : 0;
+        double square = sum_row_squares(C, x, shift, &left) * share;
         double off = a->centred ? left * share : 0, mean = shift + off;
         double var = square - off * off; /* below 0 only by rounding; a NaN stays */
         double rstd = 1 / sqrt((var < 0 ? 0 : var) + (double)a->eps);
         float *keep = a->keep + 2 * r;
         keep[0] = (float)mean;
         keep[1] = (float)rstd;
-        normalise(C, x, keep[0], keep[1], (float)((mean - (double)keep[0]) * rstd), a->gamma,
-                  a->beta, a->y + r * C);
+        normalize_row(C, x, keep[0], keep[1], (float)((mean - (double)keep[0]) * rstd), a->gamma,
+                      a->beta, a->y + r * C);
     }
 }
 
-/* dx = g * dy * gamma - (m1 + (x - mean) * m2), or += */
+/* Computes g * dy * gamma - (m1 + (x - mean) * m2), written to dx or added to it. */
 static void backward_row(size_t C, const float *restrict dy, const float *restrict gamma,
                          const float *restrict x, float mean, float g, float m1, float m2, bool add,
                          float *restrict dx)
@@ -134,16 +136,16 @@ void CPU_LOOP(row_norm_backward_input)(const void *args, const struct pp_piece *
     for (size_t r = w->from; r < w->to; r++) {
         const float *x = a->x + r * C, *dy = a->dy + r * C;
         float mean = a->keep[2 * r], rstd = a->keep[2 * r + 1];
-        float all, product = products(C, dy, a->gamma, x, mean, &all);
+        float all, product = sum_row_products(C, dy, a->gamma, x, mean, &all);
         float m1 = a->centred ? (float)(all * share * rstd) : 0;
         float m2 = (float)(product * share * rstd * rstd * rstd);
         backward_row(C, dy, a->gamma, x, mean, rstd, m1, m2, a->add, a->dx + r * C);
     }
 }
 
-/* The four rows that follow x and dy, in order. */
-static void four_rows(size_t C, size_t width, const float *restrict x, const float *restrict dy,
-                      const float *keep, float *restrict dgamma, float *restrict dbeta)
+/* Adds four consecutive rows of x and dy, in order. */
+static void add_four_rows(size_t C, size_t width, const float *restrict x, const float *restrict dy,
+                          const float *keep, float *restrict dgamma, float *restrict dbeta)
 {
     float m0 = keep[0], s0 = keep[1], m1 = keep[2], s1 = keep[3];
     float m2 = keep[4], s2 = keep[5], m3 = keep[6], s3 = keep[7];
@@ -171,7 +173,7 @@ void CPU_LOOP(row_norm_backward_weight)(const void *args, const struct pp_piece 
             memset(dbeta, 0, width * sizeof(*dbeta));
     }
     for (; r + 4 <= rows; r += 4)
-        four_rows(C, width, xs + r * C, dys + r * C, a->keep + 2 * r, dgamma, dbeta);
+        add_four_rows(C, width, xs + r * C, dys + r * C, a->keep + 2 * r, dgamma, dbeta);
     for (; r < rows; r++) {
         const float *x = xs + r * C, *dy = dys + r * C, *keep = a->keep + 2 * r;
         for (size_t c = 0; c < width; c++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only transformers have, but attention and norms, for the vectoriser. */
+/* The kernels of transformers other than attention and norms, written so that the compiler
+ * vectorizes them. */
 #include "kernels.h"
 
 #include <string.h>
@@ -53,16 +54,17 @@ void CPU_LOOP(embedding_backward_weight)(const void *args, const struct pp_piece
 /* ---- rotary */
 
 #define TILE 64 /* pairs of a head at a time */
-#define RUN 16  /* positions at a time: rows that lie next to each other */
+#define RUN 16  /* positions at a time: rows next to each other */
 
-/* Sine and cosine of an angle of each pair, which grows by `step` with each position: in double, so
- * that what 10,000 positions lose is far below a float's last place. */
+/* The sine and cosine of an angle of each pair, which grows by a fixed step with each position.
+ * They are in double, so that the error after 10,000 positions is far below the last place of a
+ * float. */
 struct angles {
     double cos[TILE], sin[TILE], step_cos[TILE], step_sin[TILE];
-    float c[RUN][TILE], s[RUN][TILE]; /* of a run of positions */
+    float c[RUN][TILE], s[RUN][TILE]; /* for a run of positions */
 };
 
-static void start(struct angles *g, const struct pp_rotary *a, size_t first, size_t n)
+static void start_angles(struct angles *g, const struct pp_rotary *a, size_t first, size_t n)
 {
     for (size_t j = 0; j < n; j++) {
         double step = rope_step(a, (int)(first + j));
@@ -74,7 +76,7 @@ static void start(struct angles *g, const struct pp_rotary *a, size_t first, siz
     }
 }
 
-static void next(struct angles *g, size_t n, float *restrict of_cos, float *restrict of_sin)
+static void next_angles(struct angles *g, size_t n, float *restrict of_cos, float *restrict of_sin)
 {
     for (size_t j = 0; j < n; j++) {
         double c = g->cos[j], s = g->sin[j];
@@ -85,9 +87,9 @@ static void next(struct angles *g, size_t n, float *restrict of_cos, float *rest
     }
 }
 
-/* n pairs of one head. */
-static void turn(size_t n, size_t half, const float *restrict c, const float *restrict s,
-                 const float *restrict x, bool add, float *restrict y)
+/* Rotates n pairs of one head. */
+static void rotate_head(size_t n, size_t half, const float *restrict c, const float *restrict s,
+                        const float *restrict x, bool add, float *restrict y)
 {
     const float *x1 = x + half;
     float *y1 = y + half;
@@ -104,13 +106,13 @@ static void turn(size_t n, size_t half, const float *restrict c, const float *re
     }
 }
 
-/* Those n pairs of all heads of a row. */
-static void turn_row(const struct pp_rotary *a, size_t row, size_t at, size_t n, const float *c,
-                     const float *s)
+/* Rotates those n pairs of all heads of a row. */
+static void rotate_row(const struct pp_rotary *a, size_t row, size_t at, size_t n, const float *c,
+                       const float *s)
 {
     size_t width = (size_t)a->width, end = (row * (size_t)a->C) + (size_t)a->heads * width;
     for (size_t i = row * (size_t)a->C + at; i < end; i += width)
-        turn(n, width / 2, c, s, a->x + i, a->add, a->y + i);
+        rotate_head(n, width / 2, c, s, a->x + i, a->add, a->y + i);
 }
 
 void CPU_LOOP(rotary)(const void *args, const struct pp_piece *w)
@@ -121,14 +123,14 @@ void CPU_LOOP(rotary)(const void *args, const struct pp_piece *w)
     struct angles g;
     for (size_t at = 0; at < half; at += TILE) {
         size_t n = half - at < TILE ? half - at : TILE;
-        start(&g, a, at, n);
+        start_angles(&g, a, at, n);
         for (size_t t = 0; t < T; t += RUN) {
             size_t run = T - t < RUN ? T - t : RUN;
             for (size_t i = 0; i < run; i++)
-                next(&g, n, g.c[i], g.s[i]);
+                next_angles(&g, n, g.c[i], g.s[i]);
             for (size_t r = first + t; r < end; r += T)
                 for (size_t i = 0; i < run; i++)
-                    turn_row(a, r + i, at, n, g.c[i], g.s[i]);
+                    rotate_row(a, r + i, at, n, g.c[i], g.s[i]);
         }
     }
     for (size_t r = first; r < end && turned < C; r++) {
@@ -159,8 +161,8 @@ void CPU_LOOP(gated_forward)(const void *args, const struct pp_piece *w)
 }
 
 static inline __attribute__((always_inline)) void
-gate_back(size_t F, const float *restrict gate, const float *restrict up, const float *restrict dy,
-          bool add, float *restrict d_gate, float *restrict d_up)
+gate_backward(size_t F, const float *restrict gate, const float *restrict up,
+              const float *restrict dy, bool add, float *restrict d_gate, float *restrict d_up)
 {
     for (size_t f = 0; f < F; f++) {
         float s = mathf_logistic(gate[f]), value = gate[f] * s;
@@ -178,8 +180,8 @@ void CPU_LOOP(gated_backward)(const void *args, const struct pp_piece *w)
         const float *gate = a->x + 2 * r * F, *dy = a->dy + r * F;
         float *dx = a->dx + 2 * r * F;
         if (a->add)
-            gate_back(F, gate, gate + F, dy, true, dx, dx + F);
+            gate_backward(F, gate, gate + F, dy, true, dx, dx + F);
         else
-            gate_back(F, gate, gate + F, dy, false, dx, dx + F);
+            gate_backward(F, gate, gate + F, dy, false, dx, dx + F);
     }
 }

@@ -7,13 +7,13 @@
 #include "../numbers.h"
 #include "plain.h"
 
-/* Head h of one array at a position. */
-static size_t at(const struct pp_strides *s, int width, int b, int i, int h)
+/* Returns the offset of head h at a position of an array. */
+static size_t offset_of(const struct pp_strides *s, int width, int b, int i, int h)
 {
     return (size_t)b * s->sequence + (size_t)i * s->position + (size_t)h * (size_t)width;
 }
 
-static double dot(int n, const float *a, const float *b)
+static double dot_product(int n, const float *a, const float *b)
 {
     double sum = 0;
     for (int d = 0; d < n; d++)
@@ -21,20 +21,20 @@ static double dot(int n, const float *a, const float *b)
     return sum;
 }
 
-static int seen(const struct pp_attention *a, int i)
+static int count_seen(const struct pp_attention *a, int i)
 {
     return a->causal ? a->keys - a->queries + i + 1 : a->keys;
 }
 
-static int of_kv(const struct pp_attention *a, int h)
+static int kv_head(const struct pp_attention *a, int h)
 {
     return h / (a->heads / a->kv_heads);
 }
 
 double plain_attention_score(const struct pp_attention *a, int b, int h, int i, int j)
 {
-    return dot(a->width, a->q + at(&a->q_at, a->width, b, i, h),
-               a->k + at(&a->kv_at, a->width, b, j, of_kv(a, h))) /
+    return dot_product(a->width, a->q + offset_of(&a->q_at, a->width, b, i, h),
+                       a->k + offset_of(&a->kv_at, a->width, b, j, kv_head(a, h))) /
            sqrt((double)a->width);
 }
 
@@ -42,19 +42,19 @@ int plain_attention_most(const struct pp_attention *a, int b, int h, int i, doub
 {
     int key = 0;
     double most = -INFINITY;
-    for (int j = 0; j < seen(a, i); j++) {
+    for (int j = 0; j < count_seen(a, i); j++) {
         double s = plain_attention_score(a, b, h, i, j);
         key = s > most ? j : key;
         most = s > most ? s : most;
     }
     *sum = 0;
-    for (int j = 0; j < seen(a, i); j++)
+    for (int j = 0; j < count_seen(a, i); j++)
         *sum += exp(plain_attention_score(a, b, h, i, j) - most);
     return key;
 }
 
-/* What dropout multiplies a probability by. */
-static double kept(const struct pp_attention *a, int b, int h, int i, int j)
+/* Returns the factor that dropout applies to a probability. */
+static double dropout_factor(const struct pp_attention *a, int b, int h, int i, int j)
 {
     if (!a->step || a->p == 0)
         return 1;
@@ -66,21 +66,22 @@ static double kept(const struct pp_attention *a, int b, int h, int i, int j)
     return dropped ? 0 : 1 / (1 - (double)a->p);
 }
 
-static void forward(const struct pp_attention *a, int b, int h, int i)
+static void attend_query(const struct pp_attention *a, int b, int h, int i)
 {
     double sum, *y = (double *)a->scratch;
     int key = plain_attention_most(a, b, h, i, &sum);
     double most = plain_attention_score(a, b, h, i, key);
     for (int d = 0; d < a->width; d++)
         y[d] = 0;
-    for (int j = 0; j < seen(a, i); j++) {
-        const float *v = a->v + at(&a->kv_at, a->width, b, j, of_kv(a, h));
-        double p = exp(plain_attention_score(a, b, h, i, j) - most), part = p * kept(a, b, h, i, j);
+    for (int j = 0; j < count_seen(a, i); j++) {
+        const float *v = a->v + offset_of(&a->kv_at, a->width, b, j, kv_head(a, h));
+        double p = exp(plain_attention_score(a, b, h, i, j) - most),
+               part = p * dropout_factor(a, b, h, i, j);
         for (int d = 0; d < a->width; d++)
             y[d] += part * v[d];
     }
     for (int d = 0; d < a->width; d++)
-        a->y[at(&a->y_at, a->width, b, i, h) + (size_t)d] = (float)(y[d] / sum);
+        a->y[offset_of(&a->y_at, a->width, b, i, h) + (size_t)d] = (float)(y[d] / sum);
     if (a->lse)
         a->lse[((size_t)b * (size_t)a->queries + (size_t)i) * (size_t)a->heads + (size_t)h] =
             (float)(most + log(sum));
@@ -93,15 +94,16 @@ int plain_attention_forward(struct pp_backend *be, const struct pp_attention *a)
         one.keys = pp_length(a->lengths, a->index, b, a->keys);
         for (int h = 0; h < a->heads; h++)
             for (int i = 0; i < a->queries; i++)
-                forward(&one, b, h, i);
+                attend_query(&one, b, h, i);
     }
     return 0;
 }
 
-/* The probability after dropout, and the gradient of q . k. */
-static double gradient(const struct pp_attention *a, int b, int h, int i, int j, double *dropped_p)
+/* Computes the probability after dropout (*dropped_p), and returns the gradient of q . k. */
+static double score_gradient(const struct pp_attention *a, int b, int h, int i, int j,
+                             double *dropped_p)
 {
-    size_t row = at(&a->y_at, a->width, b, i, h);
+    size_t row = offset_of(&a->y_at, a->width, b, i, h);
     size_t line = (size_t)b * (size_t)a->queries + (size_t)i;
     double lse = a->lse[line * (size_t)a->heads + (size_t)h];
     double s = plain_attention_score(a, b, h, i, j), p = exp(s - lse), sum;
@@ -109,14 +111,16 @@ static double gradient(const struct pp_attention *a, int b, int h, int i, int j,
         int key = plain_attention_most(a, b, h, i, &sum);
         p = exp(s - plain_attention_score(a, b, h, i, key)) / sum;
     }
-    double keep = kept(a, b, h, i, j);
-    double dp = dot(a->width, a->dy + row, a->v + at(&a->kv_at, a->width, b, j, of_kv(a, h)));
+    double keep = dropout_factor(a, b, h, i, j);
+    double dp = dot_product(a->width, a->dy + row,
+                            a->v + offset_of(&a->kv_at, a->width, b, j, kv_head(a, h)));
     *dropped_p = p * keep;
-    return p * (dp * keep - dot(a->width, a->dy + row, a->y + row)) / sqrt((double)a->width);
+    return p * (dp * keep - dot_product(a->width, a->dy + row, a->y + row)) /
+           sqrt((double)a->width);
 }
 
-/* to[n] = sum, to which it is added where asked for. */
-static void store(int n, bool add, const double *sum, float *to)
+/* Stores sum in to[n], or adds it. */
+static void store_sum(int n, bool add, const double *sum, float *to)
 {
     for (int d = 0; d < n; d++)
         to[d] = (float)((add ? (double)to[d] : 0) + sum[d]);
@@ -127,12 +131,12 @@ static void query_gradient(const struct pp_attention *a, int b, int h, int i)
     double *sum = (double *)a->scratch, p;
     for (int d = 0; d < a->width; d++)
         sum[d] = 0;
-    for (int j = 0; j < seen(a, i); j++) {
-        double ds = gradient(a, b, h, i, j, &p);
+    for (int j = 0; j < count_seen(a, i); j++) {
+        double ds = score_gradient(a, b, h, i, j, &p);
         for (int d = 0; d < a->width; d++)
-            sum[d] += ds * a->k[at(&a->kv_at, a->width, b, j, of_kv(a, h)) + (size_t)d];
+            sum[d] += ds * a->k[offset_of(&a->kv_at, a->width, b, j, kv_head(a, h)) + (size_t)d];
     }
-    store(a->width, a->add, sum, a->dq + at(&a->q_at, a->width, b, i, h));
+    store_sum(a->width, a->add, sum, a->dq + offset_of(&a->q_at, a->width, b, i, h));
 }
 
 static void key_gradient(const struct pp_attention *a, int b, int g, int j)
@@ -143,17 +147,17 @@ static void key_gradient(const struct pp_attention *a, int b, int g, int j)
         dk[d] = 0;
     for (int h = g * group; h < (g + 1) * group; h++) {
         for (int i = 0; i < a->queries; i++) {
-            if (j >= seen(a, i))
+            if (j >= count_seen(a, i))
                 continue;
-            double ds = gradient(a, b, h, i, j, &p);
+            double ds = score_gradient(a, b, h, i, j, &p);
             for (int d = 0; d < a->width; d++) {
-                dk[d] += ds * a->q[at(&a->q_at, a->width, b, i, h) + (size_t)d];
-                dv[d] += p * a->dy[at(&a->y_at, a->width, b, i, h) + (size_t)d];
+                dk[d] += ds * a->q[offset_of(&a->q_at, a->width, b, i, h) + (size_t)d];
+                dv[d] += p * a->dy[offset_of(&a->y_at, a->width, b, i, h) + (size_t)d];
             }
         }
     }
-    store(a->width, a->add_kv, dk, a->dk + at(&a->kv_at, a->width, b, j, g));
-    store(a->width, a->add_kv, dv, a->dv + at(&a->kv_at, a->width, b, j, g));
+    store_sum(a->width, a->add_kv, dk, a->dk + offset_of(&a->kv_at, a->width, b, j, g));
+    store_sum(a->width, a->add_kv, dv, a->dv + offset_of(&a->kv_at, a->width, b, j, g));
 }
 
 int plain_attention_backward(struct pp_backend *be, const struct pp_attention *a)

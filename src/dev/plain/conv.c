@@ -3,15 +3,15 @@
 #include "plain.h"
 #include "ppcli/conf/config.h"
 
-/* Where tap k of output o lies along one axis of `size` elements; -1: outside. */
-static int place(int o, int stride, int k, int pad, int size)
+/* Returns the element of an axis of `size` elements that tap k of output o reads; -1: outside. */
+static int tap_input(int o, int stride, int k, int pad, int size)
 {
     int at = o * stride + k - pad;
     return at >= 0 && at < size ? at : -1;
 }
 
-/* The output along one axis that reads element `at` with tap k; -1: there is none. */
-static int reader(int at, int stride, int k, int pad, int outputs)
+/* Returns the output along one axis that reads element `at` with tap k; -1: no output does. */
+static int tap_output(int at, int stride, int k, int pad, int outputs)
 {
     int o = at + pad - k;
     return o >= 0 && o % stride == 0 && o / stride < outputs ? o / stride : -1;
@@ -34,8 +34,8 @@ int plain_conv_forward(struct pp_backend *be, const struct pp_conv_forward *a)
         double sum = a->b ? a->b[o] : 0;
         for (int ky = 0; ky < g->kh; ky++) {
             for (int kx = 0; kx < g->kw; kx++) {
-                int y = place(oy, g->stride, ky, g->pad_top, g->H);
-                int x = place(ox, g->stride, kx, g->pad_left, g->W);
+                int y = tap_input(oy, g->stride, ky, g->pad_top, g->H);
+                int x = tap_input(ox, g->stride, kx, g->pad_left, g->W);
                 for (int c = 0; y >= 0 && x >= 0 && c < C; c++)
                     sum += (double)a->x[at4(n, y, x, first + c, g->H, g->W, g->C)] *
                            a->W[at4(o, ky, kx, c, g->kh, g->kw, C)];
@@ -58,8 +58,8 @@ int plain_conv_backward_input(struct pp_backend *be, const struct pp_conv_backwa
         double sum = a->add ? a->dx[i] : 0;
         for (int ky = 0; ky < g->kh; ky++) {
             for (int kx = 0; kx < g->kw; kx++) {
-                int oy = reader(y, g->stride, ky, g->pad_top, g->OH);
-                int ox = reader(x, g->stride, kx, g->pad_left, g->OW);
+                int oy = tap_output(y, g->stride, ky, g->pad_top, g->OH);
+                int ox = tap_output(x, g->stride, kx, g->pad_left, g->OW);
                 for (int o = first; oy >= 0 && ox >= 0 && o < first + O; o++)
                     sum += (double)a->dz[at4(n, oy, ox, o, g->OH, g->OW, g->O)] *
                            a->W[at4(o, ky, kx, c % C, g->kh, g->kw, C)];
@@ -70,7 +70,7 @@ int plain_conv_backward_input(struct pp_backend *be, const struct pp_conv_backwa
     return 0;
 }
 
-/* The sum over samples and pixels of a part for weight [o][ky][kx][c]. */
+/* Sums over samples and pixels of a part for weight [o][ky][kx][c]. */
 static double weight_sum(const struct pp_conv *g, const struct pp_weight_part *p, int o, int ky,
                          int kx, int c)
 {
@@ -78,9 +78,9 @@ static double weight_sum(const struct pp_conv *g, const struct pp_weight_part *p
     double sum = 0;
     for (int n = 0; n < p->B; n++) {
         for (int oy = 0; oy < g->OH; oy++) {
-            int y = place(oy, g->stride, ky, g->pad_top, g->H);
+            int y = tap_input(oy, g->stride, ky, g->pad_top, g->H);
             for (int ox = 0; y >= 0 && ox < g->OW; ox++) {
-                int x = place(ox, g->stride, kx, g->pad_left, g->W);
+                int x = tap_input(ox, g->stride, kx, g->pad_left, g->W);
                 if (x >= 0)
                     sum += (double)p->dz[at4(n, oy, ox, o, g->OH, g->OW, g->O)] *
                            p->x[at4(n, y, x, first + c, g->H, g->W, g->C)];

@@ -6,10 +6,10 @@
 
 #include "ppcli/conf/config.h"
 
-/* Mean and variance of `count` numbers, two passes; number k is at x[place(k)]: `run` neighbours,
- * then `stride` on. */
-static void moments(const float *x, size_t count, size_t run, size_t stride, double *mean,
-                    double *var)
+/* Computes mean and variance of `count` numbers in two passes. The numbers lie in runs of `run`
+ * neighbours, `stride` apart. */
+static void compute_moments(const float *x, size_t count, size_t run, size_t stride, double *mean,
+                            double *var)
 {
     double sum = 0, squares = 0;
     for (size_t k = 0; k < count; k++)
@@ -22,7 +22,7 @@ static void moments(const float *x, size_t count, size_t run, size_t stride, dou
     *var = squares / (double)count;
 }
 
-static double ended(double y, const float *residual, size_t at, bool relu)
+static double add_residual_and_relu(double y, const float *residual, size_t at, bool relu)
 {
     y += residual ? residual[at] : 0;
     return relu ? plain_activate(PP_ACT_RELU, y) : y;
@@ -37,7 +37,7 @@ int plain_batch_norm_forward(struct pp_backend *be, const struct pp_batch_norm_f
             mean = a->running_mean[c];
             var = a->running_var[c];
         } else {
-            moments(a->x + c, n, 1, C, &mean, &var);
+            compute_moments(a->x + c, n, 1, C, &mean, &var);
         }
         double rstd = 1 / sqrt(var + a->eps);
         if (!a->running_mean) {
@@ -46,14 +46,14 @@ int plain_batch_norm_forward(struct pp_backend *be, const struct pp_batch_norm_f
         }
         for (size_t at = c; at < n * C; at += C) {
             double y = (a->x[at] - mean) * rstd * a->gamma[c] + a->beta[c];
-            a->y[at] = (float)ended(y, a->residual, at, a->relu);
+            a->y[at] = (float)add_residual_and_relu(y, a->residual, at, a->relu);
         }
     }
     return 0;
 }
 
-/* dy becomes the gradient before relu, d_residual gets it. */
-static void before_relu(size_t n, const float *y, float *dy, bool add, float *d_residual)
+/* Replaces dy by the gradient before relu, and stores it in d_residual or adds it. */
+static void undo_relu(size_t n, const float *y, float *dy, bool add, float *d_residual)
 {
     for (size_t i = 0; i < n; i++) {
         if (y)
@@ -67,7 +67,7 @@ int plain_batch_norm_backward_input(struct pp_backend *be,
                                     const struct pp_batch_norm_backward_input *a)
 {
     size_t C = a->C, n = (size_t)a->B * a->P, all = n * C;
-    before_relu(all, a->y, a->dy, a->add_residual, a->d_residual);
+    undo_relu(all, a->y, a->dy, a->add_residual, a->d_residual);
     for (size_t c = 0; c < C; c++) {
         double sum = 0, product = 0, mean = n ? a->keep[c] : 0, rstd = n ? a->keep[C + c] : 0;
         for (size_t at = c; at < all; at += C) {
@@ -121,7 +121,7 @@ int plain_batch_norm_commit(struct pp_backend *be, const struct pp_batch_norm_co
         return 0;
     for (int c = 0; c < a->C; c++) {
         double mean = a->stat_mean[c] / n, var = a->stat_squares[c] / (n > 1 ? n - 1 : 1);
-        if (!isfinite(mean) || !isfinite(var)) /* clipping looks at gradients only */
+        if (!isfinite(mean) || !isfinite(var)) /* clipping checks gradients only */
             continue;
         a->running_mean[c] += (float)(a->momentum * (mean - a->running_mean[c]));
         a->running_var[c] += (float)(a->momentum * (var - a->running_var[c]));
@@ -136,14 +136,14 @@ int plain_group_norm_forward(struct pp_backend *be, const struct pp_group_norm_f
     for (size_t k = 0; k < a->B * G; k++) { /* group k % G of sample k / G */
         size_t first = k / G * P * C + k % G * run;
         double mean, var;
-        moments(a->x + first, P * run, run, C, &mean, &var);
+        compute_moments(a->x + first, P * run, run, C, &mean, &var);
         double rstd = 1 / sqrt(var + a->eps);
         a->keep[k] = (float)mean;
         a->keep[a->B * G + k] = (float)rstd;
         for (size_t i = 0; i < P * run; i++) {
             size_t at = first + i / run * C + i % run, c = at % C;
             double y = (a->x[at] - mean) * rstd * a->gamma[c] + a->beta[c];
-            a->y[at] = (float)ended(y, a->residual, at, a->relu);
+            a->y[at] = (float)add_residual_and_relu(y, a->residual, at, a->relu);
         }
     }
     return 0;
@@ -153,7 +153,7 @@ int plain_group_norm_backward_input(struct pp_backend *be,
                                     const struct pp_group_norm_backward_input *a)
 {
     size_t C = a->C, P = a->P, G = a->G, run = C / G, n = P * run;
-    before_relu(a->B * P * C, a->y, a->dy, a->add_residual, a->d_residual);
+    undo_relu(a->B * P * C, a->y, a->dy, a->add_residual, a->d_residual);
     for (size_t k = 0; k < a->B * G && a->dx; k++) {
         size_t first = k / G * P * C + k % G * run;
         double sum = 0, product = 0, mean = a->keep[k], rstd = a->keep[a->B * G + k];

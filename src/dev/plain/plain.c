@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The plain defaults: what every op means, written as the formula. They judge the fast backends,
- * so they spend time on being right: all arithmetic is in double, in index order, and each stored
- * element is rounded to float once.
+ * The plain defaults: every op written as its formula. They are the reference of the fast backends,
+ * so accuracy comes first: all arithmetic is in double, in index order, and each stored element is
+ * rounded to float once.
  */
 
 #include <math.h>
@@ -10,7 +10,7 @@
 #include "plain.h"
 #include "ppcli/conf/config.h"
 
-static double element(const void *data, enum pp_element type, size_t i)
+static double read_element(const void *data, enum pp_element type, size_t i)
 {
     return type == PP_U8    ? ((const uint8_t *)data)[i]
            : type == PP_U16 ? ((const uint16_t *)data)[i]
@@ -25,7 +25,7 @@ int plain_gather(struct pp_backend *be, const struct pp_gather *a)
         size_t from = (a->index ? a->index[r] : r) * a->stride;
         for (size_t f = 0; f < (size_t)a->F; f++) {
             size_t c = k->channels > 0 ? f % (size_t)k->channels : 0;
-            float x = k->scale[c] * (float)element(a->data, a->element, from + f);
+            float x = k->scale[c] * (float)read_element(a->data, a->element, from + f);
             a->x[r * (size_t)a->F + f] = k->channels > 0 ? x + k->offset[c] : x;
         }
     }
@@ -37,14 +37,14 @@ int plain_targets(struct pp_backend *be, const struct pp_targets *a)
     for (size_t r = 0; r < (size_t)a->B; r++) {
         size_t from = (a->index ? a->index[r] : r) * a->stride + a->first;
         for (size_t p = 0; p < (size_t)a->P; p++) {
-            int32_t target = (int32_t)element(a->data, a->element, from + p);
+            int32_t target = (int32_t)read_element(a->data, a->element, from + p);
             a->targets[r * (size_t)a->P + p] = target == a->ignored - 1 ? -1 : target;
         }
     }
     return 0;
 }
 
-/* The part of a normal distribution below z. */
+/* Returns the part of a normal distribution below z. */
 static double normal_below(double z)
 {
     return 0.5 * erfc(-z * M_SQRT1_2);
@@ -52,7 +52,7 @@ static double normal_below(double z)
 
 #define LOGISTIC_AT_0 (M_SQRT2 * M_2_SQRTPI) /* 2 sqrt(2/pi) */
 
-/* Nearly the same: what gelu_tanh has in its place. */
+/* Returns gelu_tanh's approximation of normal_below(). */
 static double logistic_below(double z)
 {
     return 1 / (1 + exp(-LOGISTIC_AT_0 * (z + 0.044715 * z * z * z)));
@@ -71,7 +71,7 @@ double plain_activate(int act, double z)
     return z;
 }
 
-/* y[B][O] = act(x[B][I] * W[O][I]^T + b[O]) */
+/* Computes y[B][O] = act(x[B][I] * W[O][I]^T + b[O]). */
 int plain_linear_forward(struct pp_backend *be, const struct pp_linear_forward *a)
 {
     const size_t I = (size_t)a->I, O = (size_t)a->O;
@@ -103,7 +103,7 @@ double plain_activate_back(int act, double saved_value, double dy)
     return dy;
 }
 
-/* dx[B][I] = dz[B][O] * W[O][I] */
+/* Computes dx[B][I] = dz[B][O] * W[O][I]. */
 int plain_linear_backward_input(struct pp_backend *be, const struct pp_linear_backward_input *a)
 {
     const size_t I = (size_t)a->I, O = (size_t)a->O;
@@ -142,9 +142,9 @@ int plain_linear_backward_weight(struct pp_backend *be, const struct pp_linear_b
 }
 
 /*
- * Per row, with m = max of the logits: -log p(target) = log(sum exp(x - m)) - (x[target] - m), and
- * the gradient (p - aim) * grad_scale. Subtracting m keeps exp from overflowing. Each element
- * is read before it is written, so dlogits may be logits.
+ * Computes the loss and the gradient of a row, with m = the largest logit: -log p(target) = log(sum
+ * exp(x - m)) - (x[target] - m), and (p - aim) * grad_scale. Subtracting m keeps exp from
+ * overflowing. Each element is read before it is written, so dlogits may be logits.
  */
 static void loss_of_row(const struct pp_softmax_cross_entropy *a, size_t row)
 {
@@ -158,14 +158,14 @@ static void loss_of_row(const struct pp_softmax_cross_entropy *a, size_t row)
             d[c] = 0;
         return;
     }
-    int best = 0; /* of equal ones the lowest index */
+    int best = 0; /* of equal logits the first */
     for (int c = 1; c < a->C; c++)
         if (x[c] > x[best])
             best = c;
     double m = x[best], sum = 0;
     for (int c = 0; c < a->C; c++)
         sum += exp(x[c] - m);
-    double all = 0; /* of log p + log sum, over the classes */
+    double all = 0; /* sum over the classes of log p + log sum */
     for (int c = 0; c < a->C && rest > 0; c++)
         all += x[c] - m;
     a->sums->loss += log(sum) - ((1 - rest) * (x[target] - m) + rest / a->C * all);
@@ -193,7 +193,7 @@ int plain_sum_squares(struct pp_backend *be, const struct pp_sum_squares *a)
     return 0;
 }
 
-/* The first value of a rank that is not finite, rank by rank; false: there is none. */
+/* Finds the first value of a rank that is not finite, rank by rank; false: all are finite. */
 static bool find_bad(const struct pp_judgement *j, int *rank, int *index)
 {
     for (int r = 0; r < j->ranks; r++) {
@@ -214,7 +214,7 @@ int plain_judge(struct pp_backend *be, const struct pp_judgement *j)
     size_t columns = (size_t)j->n + 1;
     double sum = 0;
     for (int i = 0; i < j->n; i++) {
-        double squares = 0; /* only the rank that holds it gives something other than 0 */
+        double squares = 0; /* only the rank that holds it has a value other than 0 */
         for (int r = 0; r < j->stages; r++)
             squares += j->votes[(size_t)r * columns + (size_t)i];
         sum += squares;
@@ -239,7 +239,7 @@ int plain_judge(struct pp_backend *be, const struct pp_judgement *j)
     return 0;
 }
 
-static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
+static int plain_largest(struct pp_backend *be, size_t n, const float *x, float *io)
 {
     for (size_t i = 0; i < n; i++)
         if (fabsf(x[i]) > *io || isnan(x[i]))
@@ -247,7 +247,7 @@ static int largest(struct pp_backend *be, size_t n, const float *x, float *io)
     return 0;
 }
 
-/* As torch.optim.SGD, Adam and AdamW do it, without amsgrad and dampening. */
+/* Works as torch.optim.SGD, Adam and AdamW, without amsgrad and dampening. */
 int plain_optimizer_step(struct pp_backend *be, const struct pp_optimizer_step *step)
 {
     const struct pp_optimizer_args *a = step->args;
@@ -289,12 +289,12 @@ extern const struct pp_backend_ops pp_plain_ops;
 
 const struct pp_backend_ops pp_plain_ops = {
     .name = "plain",
-    .largest = largest,
+    .largest = plain_largest,
 #define PP_KERNEL(name, type) .name = plain_##name,
 #include "ppcli/dev/kernels.def"
 };
 
-/* ---- the plain defaults as a backend of their own: an empty table */
+/* ---- the plain defaults as a backend: a table with only the required entries */
 
 extern const struct pp_backend_ops backend_reference;
 

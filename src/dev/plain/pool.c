@@ -6,8 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-/* A pixel of a window: where it lies in x[B][H][W][C]; false: outside, or not in the first `rows`. */
-static bool pixel(const struct pp_conv *g, int rows, size_t window, int tap, size_t *at)
+/* Finds the offset of a pixel of a window in x[B][H][W][C]; false: it is outside, or not in the
+ * first `rows` rows. */
+static bool find_pixel(const struct pp_conv *g, int rows, size_t window, int tap, size_t *at)
 {
     int oy = (int)(window / g->OW) % g->OH, ox = (int)(window % g->OW);
     int y = oy * g->stride - g->pad_top + tap / g->kw;
@@ -23,7 +24,7 @@ int plain_max_pool_forward(struct pp_backend *be, const struct pp_max_pool_forwa
     for (size_t i = 0; i < windows * C; i++) {
         int best = -1;
         for (int tap = 0; tap < g->kh * g->kw; tap++) {
-            if (!pixel(g, g->H, i / C, tap, &at))
+            if (!find_pixel(g, g->H, i / C, tap, &at))
                 continue;
             float x = a->x[at + i % C];
             if (best < 0 || x > a->y[i] || isnan(x)) {
@@ -44,25 +45,25 @@ int plain_max_pool_backward(struct pp_backend *be, const struct pp_max_pool_back
     if (!a->add && a->B > 0)
         memset(a->dx, 0, (size_t)a->B * g->H * g->W * C * sizeof(*a->dx));
     for (size_t i = 0; i < windows * C; i++)
-        if (pixel(g, g->H, i / C, a->taken[i], &at))
+        if (find_pixel(g, g->H, i / C, a->taken[i], &at))
             a->dx[at + i % C] = (float)((double)a->dx[at + i % C] + a->dy[i]);
     return 0;
 }
 
-/* Rows of the window's sample. */
-static int rows_of(const struct pp_avg_pool *a, size_t window)
+/* Returns the rows of the window's sample. */
+static int rows_of_sample(const struct pp_avg_pool *a, size_t window)
 {
     int r = (int)(window / (size_t)(a->g->OH * a->g->OW));
     return pp_length(a->lengths, a->index, r, a->g->H);
 }
 
-/* What the sum over a window is divided by. */
-static int divisor(const struct pp_avg_pool *a, size_t window)
+/* Returns the divisor of the sum over a window. */
+static int window_divisor(const struct pp_avg_pool *a, size_t window)
 {
     int inside = 0, taps = a->g->kh * a->g->kw;
     size_t at;
     for (int tap = 0; tap < taps && !a->count_padding; tap++)
-        inside += pixel(a->g, rows_of(a, window), window, tap, &at);
+        inside += find_pixel(a->g, rows_of_sample(a, window), window, tap, &at);
     return a->count_padding ? taps : inside;
 }
 
@@ -73,8 +74,8 @@ int plain_avg_pool_forward(struct pp_backend *be, const struct pp_avg_pool *a)
     for (size_t i = 0; i < windows * C; i++) {
         double sum = 0;
         for (int tap = 0; tap < g->kh * g->kw; tap++)
-            sum += pixel(g, rows_of(a, i / C), i / C, tap, &at) ? a->x[at + i % C] : 0;
-        a->y[i] = (float)(sum / divisor(a, i / C));
+            sum += find_pixel(g, rows_of_sample(a, i / C), i / C, tap, &at) ? a->x[at + i % C] : 0;
+        a->y[i] = (float)(sum / window_divisor(a, i / C));
     }
     return 0;
 }
@@ -86,9 +87,9 @@ int plain_avg_pool_backward(struct pp_backend *be, const struct pp_avg_pool *a)
     if (!a->add && a->B > 0)
         memset(a->y, 0, (size_t)a->B * g->H * g->W * C * sizeof(*a->y));
     for (size_t i = 0; i < windows * C; i++) {
-        double dy = (double)a->x[i] / divisor(a, i / C);
+        double dy = (double)a->x[i] / window_divisor(a, i / C);
         for (int tap = 0; tap < g->kh * g->kw; tap++)
-            if (pixel(g, rows_of(a, i / C), i / C, tap, &at))
+            if (find_pixel(g, rows_of_sample(a, i / C), i / C, tap, &at))
                 a->y[at + i % C] = (float)((double)a->y[at + i % C] + dy);
     }
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only transformers have, but attention. */
+/* Kernels that only transformers use, except attention. */
 #include "plain.h"
 
 #include <math.h>
@@ -83,7 +83,7 @@ int plain_embedding_forward(struct pp_backend *be, const struct pp_embedding_for
     return 0;
 }
 
-/* dW's row of the token of row r, which no row before it has: + all its gradients. */
+/* Adds to dW's row of a token all its gradients; r: the first row with this token. */
 static void add_token(const struct pp_embedding_backward_weight *a, size_t r, int token)
 {
     size_t C = a->C, rows = (size_t)a->B * a->T;
