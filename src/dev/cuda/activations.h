@@ -10,7 +10,7 @@
 
 static __device__ inline float relu_value(float z)
 {
-    return z < 0.0f ? 0.0f : z; /* this way round a NaN stays */
+    return z < 0.0f ? 0.0f : z; /* written so that a NaN stays */
 }
 
 static __device__ inline float relu_back(float y, float dy)
@@ -38,7 +38,7 @@ static __device__ inline float gelu_back(float z, float dy)
     return dy * (0.5f * erfcf(-z * SQRT_HALF) + z * (NORMAL_AT_0 * expf(-0.5f * z * z)));
 }
 
-/* The logistic function of gelu_tanh; further out than 12 it is 0 or 1. */
+/* The logistic function in gelu_tanh. Beyond 12 the result is 0 or 1. */
 static __device__ inline float gelu_tanh_gate(float z)
 {
     return 1.0f / (1.0f + expf(z * (-1.59576912f - 0.0713548163f * (z * z))));

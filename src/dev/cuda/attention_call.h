@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels of attention share: their arguments, which keys a query sees, and dropout. */
+/* Shared by the attention kernels: their arguments, which keys a query sees, and dropout. */
 #ifndef PPCLI_DEV_CUDA_ATTENTION_CALL_H
 #define PPCLI_DEV_CUDA_ATTENTION_CALL_H
 
@@ -33,20 +33,21 @@ static __device__ inline size_t head_at(const struct pp_attention *a, const stru
     return (size_t)b * s->sequence + (size_t)h * (size_t)a->width;
 }
 
-/* Where sequences end with padding: this call is of sequence b only. */
-static __device__ inline void without_padding(struct pp_attention *a, int b)
+/* Where sequences end in padding: limits the call to the keys of sequence b. */
+static __device__ inline void drop_padding(struct pp_attention *a, int b)
 {
     a->keys = a->lengths ? (int)a->lengths[a->index[b]] : a->keys;
 }
 
-/* Keys that query i sees. */
-static __device__ inline int seen(const struct pp_attention *a, int i)
+/* Returns the number of keys that query i sees. */
+static __device__ inline int count_seen(const struct pp_attention *a, int i)
 {
     return a->causal ? a->keys - a->queries + i + 1 : a->keys;
 }
 
-/* What dropout multiplies the probability of query i and key j by. */
-static __device__ inline float kept(const struct call *q, int64_t step, int b, int h, int i, int j)
+/* Returns the factor by which dropout multiplies the probability of query i and key j. */
+static __device__ inline float dropout_factor(const struct call *q, int64_t step, int b, int h,
+                                              int i, int j)
 {
     const struct pp_attention *a = &q->a;
     if (q->limit == 0)
@@ -57,7 +58,8 @@ static __device__ inline float kept(const struct call *q, int64_t step, int b, i
     return dropout_number(of, line * (uint32_t)a->keys + (uint32_t)j) < q->limit ? 0.0f : q->grown;
 }
 
-/* The same results by tensor cores, for bf16 and tf32. False: these shapes are not for them. */
+/* Compute the same results on tensor cores, for bf16 and tf32. mma_attention_fits() returns false
+ * for shapes that they do not support. */
 bool mma_attention_fits(const struct pp_attention *a);
 cudaError_t mma_attention_forward(cudaStream_t s, const struct call *q, bool bf16);
 cudaError_t mma_attention_backward(cudaStream_t s, const struct call *q, bool bf16,

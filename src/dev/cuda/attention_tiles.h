@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tiles of attention in shared memory and their products by tensor cores. A tile has lines of D
- * values, and LINE bytes from one to the next: an odd number of 16 bytes, so that eight lines of a
- * matrix are in different banks. STEP bytes of a line are the depth of one mma in both types, so the
- * same code serves both.
+ * Tiles of attention in shared memory, and their products on tensor cores. A tile has lines of D
+ * values, and LINE bytes from one to the next: an odd multiple of 16 bytes, so that eight lines of
+ * a matrix lie in different banks. STEP bytes of a line are the depth of one mma for both types, so
+ * the same code serves both.
  */
 #ifndef PPCLI_DEV_CUDA_ATTENTION_TILES_H
 #define PPCLI_DEV_CUDA_ATTENTION_TILES_H
@@ -15,10 +15,10 @@
 #define ROWS 16 /* of a warp */
 #define LANES 4 /* that share a row of an accumulator */
 
-/* What values are stored as and multiplied as. */
+/* The type in which values are stored and multiplied. */
 struct of_bf16 {
     typedef struct bf16 value;
-    static const int DEEP = 2; /* tiles of 8 columns that are the depth of one mma */
+    static const int DEEP = 2; /* tiles of 8 columns that make the depth of one mma */
 };
 struct of_tf32 {
     typedef float value;
@@ -27,26 +27,27 @@ struct of_tf32 {
 
 template <typename T, int D> struct tiles {
     typedef typename T::value value;
-    static const int EACH = PART / (int)sizeof(value); /* values of a part of a line */
+    static const int EACH = PART / (int)sizeof(value); /* values of one part of a line */
     static const int BYTES = D * (int)sizeof(value), LINE = BYTES + PART;
     static const int STEPS = BYTES / STEP;
-    /* By blocks of queries: keys at a time, in two buffers. */
+    /* For blocks of queries: how many keys a tile has. There are two buffers. */
     static const int KEYS = BYTES <= 128 ? 64 : BYTES <= 256 ? 32 : 16;
-    /* By blocks of keys: warps of 16 keys each, queries at a time, and in how many buffers. */
+    /* For blocks of keys: the warps of 16 keys each, the queries of a tile, and the number of
+     * buffers. */
     static const int KEY_WARPS = BYTES <= 192 ? 4 : 2;
     static const int QUERIES = BYTES <= 128 ? 32 : BYTES <= 256 ? 16 : 8;
     static const int BUFFERS = BYTES <= 384 ? 2 : 1;
-    /* Blocks on a multiprocessor, forwards and by keys, where the compiler's own choice would spill registers;
-     * 0: that choice. */
+    /* Blocks on a multiprocessor, in the forward pass and by keys, set where the compiler's own
+     * choice would spill registers. 0: the compiler chooses. */
     static const int BLOCKS = BYTES == 64 ? 4 : 0;
     static const int KEY_BLOCKS = BYTES == 128 && D == 64 ? 2 : 0;
 };
 
-/* Rows of an array: `width` values each, `step` bytes from one to the next. */
+/* Rows of an array: `width` values each, `step` bytes from one row to the next. */
 template <typename V> struct rows {
     const char *at;
     int step, n, width;
-    bool whole; /* parts of 16 bytes are aligned, and inside or outside */
+    bool whole; /* every 16-byte part is aligned, and lies wholly inside or outside */
 
     __device__ V *row(int i) const
     {
@@ -63,7 +64,7 @@ static __device__ inline struct rows<V> rows_of(const float *x, size_t at, size_
             width % each == 0 && step % each == 0 && (size_t)p % PART == 0};
 }
 
-/* do_it(row, part) for what this thread of BLOCK has of COUNT rows. */
+/* Calls do_it(row, part) for the share that this thread of BLOCK has of COUNT rows. */
 template <int PARTS, int COUNT, int BLOCK, typename Do>
 static __device__ inline void each_part(Do do_it)
 {
@@ -77,7 +78,7 @@ static __device__ inline void each_part(Do do_it)
     }
 }
 
-/* Starts to copy rows from .. from + COUNT - 1 into a tile; 0 outside. */
+/* Starts to copy the rows from .. from + COUNT - 1 into a tile, with 0 outside. */
 template <typename T, int D, int COUNT, int BLOCK>
 static __device__ inline void load_tile(const struct rows<typename T::value> &x, int from,
                                         char *tile)
@@ -90,7 +91,8 @@ static __device__ inline void load_tile(const struct rows<typename T::value> &x,
         });
         return;
     }
-    const int parts = S::BYTES / PART; /* each thread the same ones, for round_tile() */
+    const int parts = S::BYTES / PART; /* the same parts for each thread as below, for
+                                          round_tile() */
     NOT_UNROLLED
     for (int k = (int)threadIdx.x; k < COUNT * parts; k += BLOCK) {
         int r = k / parts, c = k % parts * S::EACH;
@@ -114,7 +116,8 @@ static __device__ inline void round_part(struct of_tf32 *, char *part)
     *(uint4 *)part = {tf32_bits(v.x), tf32_bits(v.y), tf32_bits(v.z), tf32_bits(v.w)};
 }
 
-/* After wait_for_copies(): each thread rounds what it copied into a tile, before the others read it. */
+/* Called after wait_for_copies(): each thread rounds the values that it copied into a tile, before
+ * other threads read them. */
 template <typename T, int D, int COUNT, int BLOCK>
 static __device__ inline void round_tile(char *tile)
 {
@@ -137,8 +140,8 @@ static __device__ inline void multiply_add(struct of_tf32 *, float *c, const uin
     mma_tf32(c, a, b);
 }
 
-/* Rows and bytes of a tile that a lane names for load_matrices(): four matrices one next to the other,
- * or two above two. */
+/* Return the offset in a tile that a lane passes to load_matrices(): for four matrices side by
+ * side, or for two above two. */
 template <int LINE> static __device__ inline int in_line(int lane)
 {
     return lane % 8 * LINE + lane / 8 * PART;
@@ -149,7 +152,7 @@ template <int LINE> static __device__ inline int in_square(int lane)
     return lane % 16 * LINE + lane / 16 * PART;
 }
 
-/* Left factors of step k, of accumulators s: step k has the columns that to_right() has as rows. */
+/* Makes the left factors of step k from accumulators s. Its columns are the rows of to_right(). */
 static __device__ inline void to_left(struct of_bf16 *, const float (*s)[4], int k, uint32_t *a)
 {
     for (int i = 0; i < 4; i++)
@@ -163,7 +166,8 @@ static __device__ inline void to_left(struct of_tf32 *, const float (*s)[4], int
         a[i] = tf32_bits(s[k][i % 2 * 2 + i / 2]);
 }
 
-/* Right factors of step k for columns 8 n .. 8 n + 15 of a tile: its rows are summed over. */
+/* Loads the right factors of step k for the columns 8 n .. 8 n + 15 of a tile; the sum runs over
+ * the tile's rows. */
 template <int LINE>
 static __device__ inline void to_right(struct of_bf16 *, const char *tile, int lane, int k, int n,
                                        uint32_t *b)
@@ -182,14 +186,15 @@ static __device__ inline void to_right(struct of_tf32 *, const char *tile, int l
 
 /* ---- products of a warp */
 
-/* The warp's rows of a tile as left factors. */
+/* Loads the warp's rows of a tile as left factors. */
 template <typename T, int D>
 static __device__ inline void left_of(const char *tile, int lane, int k, uint32_t *a)
 {
     load_matrices(a, tile + in_square<tiles<T, D>::LINE>(lane) + k * STEP);
 }
 
-/* s[16][8 N] = left rows times rows 0 .. 8 N - 1 of a tile; left(k, a) gives the factors of step k. */
+/* Computes s[16][8 N] = the left rows times rows 0 .. 8 N - 1 of a tile; left(k, a) gives the
+ * factors of step k. */
 template <typename T, int D, int N, typename Left>
 static __device__ inline void multiply_rows(Left left, const char *tile, int lane, float (*s)[4])
 {
@@ -212,7 +217,7 @@ static __device__ inline void multiply_rows(Left left, const char *tile, int lan
     }
 }
 
-/* sum[16][D] += s[16][8 N] times rows 0 .. 8 N - 1 of a tile. */
+/* Computes sum[16][D] += s[16][8 N] times rows 0 .. 8 N - 1 of a tile. */
 template <typename T, int D, int N>
 static __device__ inline void add_product(const float (*s)[4], const char *tile, int lane,
                                           float (*sum)[4])
@@ -230,7 +235,7 @@ static __device__ inline void add_product(const float (*s)[4], const char *tile,
     }
 }
 
-/* Rows `row` and row + 8 of y[n], what this lane has of them: = by[] * sum, or += . */
+/* Writes this lane's part of rows `row` and row + 8 of y: by[] * sum, or adds it. */
 template <typename V, int D>
 static __device__ inline void store_rows(const float (*sum)[4], const float *by, bool add, int row,
                                          int lane, const struct rows<V> &y)

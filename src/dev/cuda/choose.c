@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which fusion and algorithm compute a product. With exact: the first that cuBLASLt names and that
- * keeps what backend.h promises, without splitting sums and without workspace, so that it is the
- * same in every run, on every rank and on any number of multiprocessors. Otherwise the fastest of
- * those it names, measured with what its fusion leaves to own kernels.
+ * Chooses the fusion and the algorithm of a product. With exact it takes the first algorithm that
+ * cuBLASLt names and that keeps the promises of backend.h, does not split sums and needs no
+ * workspace. So the choice is the same in every run, on every rank and for any number of
+ * multiprocessors. Otherwise it takes the fastest of those that cuBLASLt names, measured together
+ * with what the fusion leaves to our own kernels.
  *
- * Trials run on noise in memory and a stream of their own: they wait for nothing that a rank does,
- * and disturb nothing.
+ * Trials run on noise in memory and a stream of their own: they neither wait for the rank's work
+ * nor disturb it.
  */
 #include "plan.h"
 
@@ -14,21 +15,21 @@
 
 #include "ppcli/base/base.h"
 
-#define ALGORITHMS 8           /* asked for per fusion */
-#define BUDGET_NS 200000000ull /* for the trials of one shape; the likely best come first */
-#define BURST_NS 1000000.0     /* about how long one measurement takes */
-#define BURST 20               /* repeats of one, at most */
-#define BURSTS 3               /* the least of them counts */
-#define WARM_NS 50000000ull    /* an idle device takes about that long to reach its clock */
+#define ALGORITHMS 8           /* requested per fusion */
+#define BUDGET_NS 200000000ull /* for the trials of one shape; the most promising come first */
+#define BURST_NS 1000000.0     /* the approximate length of one measurement */
+#define BURST 20               /* the most repetitions in one measurement */
+#define BURSTS 3               /* measurements, of which the shortest counts */
+#define WARM_NS 50000000ull    /* an idle device takes about that long to reach its clock rate */
 #define MARGIN 256             /* between the arrays of a trial */
 
 struct candidate {
     enum cuda_fusion fusion;
     cublasLtMatmulAlgo_t algorithm;
-    int rank; /* in the order in which cuBLASLt names them */
+    int rank; /* the position in cuBLASLt's list */
 };
 
-/* ---- what there is */
+/* ---- candidates */
 
 static int make_wishes(struct cuda *c, cublasLtMatmulPreference_t wishes)
 {
@@ -50,9 +51,9 @@ static int make_wishes(struct cuda *c, cublasLtMatmulPreference_t wishes)
     return 0;
 }
 
-/* Append the algorithms for one fusion; a fusion that cuBLASLt does not have gives none. */
-static int ask(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion fusion,
-               cublasLtMatmulPreference_t wishes, struct candidate *list, int *n)
+/* Appends the algorithms for one fusion to the list; none if cuBLASLt does not have the fusion. */
+static int append_candidates(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion fusion,
+                             cublasLtMatmulPreference_t wishes, struct candidate *list, int *n)
 {
     struct cuda_plan p;
     cublasLtMatmulHeuristicResult_t found[ALGORITHMS];
@@ -73,7 +74,7 @@ static int ask(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion fusi
     return rc;
 }
 
-/* Stable: within a rank the fusions stay in order. */
+/* A stable sort: within a rank the fusions stay in order. */
 static void sort_by_rank(struct candidate *list, int n)
 {
     for (int i = 1; i < n; i++) {
@@ -94,54 +95,55 @@ static int list_candidates(struct cuda *c, const struct cuda_shape *s, struct ca
     BLAS_TRY(c, MatmulPreferenceCreate(&wishes));
     int rc = make_wishes(c, wishes);
     for (int i = 0; i < n_fusions && rc == 0; i++)
-        rc = ask(c, s, fusions[i], wishes, list, n);
+        rc = append_candidates(c, s, fusions[i], wishes, list, n);
     c->blas->MatmulPreferenceDestroy(wishes);
-    if (!c->exact) /* exact takes the first fusion that works, whatever the algorithm */
+    if (!c->exact) /* with exact the first fusion that works is taken, whatever its algorithm */
         sort_by_rank(list, *n);
     return rc;
 }
 
 /* ---- trials */
 
-/* Noise to compute with. One block of memory; the pointers are into it. */
+/* Noise to compute with: one block of memory, into which the pointers point. */
 struct trial {
     cudaStream_t stream;
     cudaEvent_t from, to;
     char *block;
     void *first, *second, *workspace;
     float *result, *bias, *y;
-    double *between; /* of kernels; the rank's own may be in use */
+    double *between; /* the scratch of kernels; the rank's own may be in use */
 };
 
-static size_t padded(size_t bytes)
+static size_t pad_bytes(size_t bytes)
 {
     return (bytes + MARGIN - 1) / MARGIN * MARGIN;
 }
 
-static void *take(struct trial *t, size_t *at, size_t bytes)
+static void *take_array(struct trial *t, size_t *at, size_t bytes)
 {
     void *p = t->block ? t->block + *at : NULL;
-    *at += padded(bytes);
+    *at += pad_bytes(bytes);
     return p;
 }
 
-/* Without a block it only counts. */
+/* Assigns the arrays their places and returns the bytes. Without a block it only counts. */
 static size_t lay_out(const struct cuda *c, const struct cuda_shape *s, struct trial *t)
 {
     size_t at = 0, factor = c->bf16 ? sizeof(uint16_t) : sizeof(float);
     size_t result = s->product == CUDA_BACKWARD_WEIGHT ? sizeof(float) : factor;
     result *= cuda_result_count(s);
-    t->first = take(t, &at, cuda_first_count(s) * factor);
-    t->second = take(t, &at, cuda_second_count(s) * factor);
-    t->result = take(t, &at, result);
-    t->y = s->product == CUDA_FORWARD && s->keeps_z ? take(t, &at, result) : NULL;
-    t->bias = s->bias ? take(t, &at, (size_t)s->O * sizeof(float)) : NULL;
-    t->between = take(t, &at, CUDA_SCRATCH_BYTES);
-    t->workspace = c->workspace_bytes ? take(t, &at, c->workspace_bytes) : NULL;
+    t->first = take_array(t, &at, cuda_first_count(s) * factor);
+    t->second = take_array(t, &at, cuda_second_count(s) * factor);
+    t->result = take_array(t, &at, result);
+    t->y = s->product == CUDA_FORWARD && s->keeps_z ? take_array(t, &at, result) : NULL;
+    t->bias = s->bias ? take_array(t, &at, (size_t)s->O * sizeof(float)) : NULL;
+    t->between = take_array(t, &at, CUDA_SCRATCH_BYTES);
+    t->workspace = c->workspace_bytes ? take_array(t, &at, c->workspace_bytes) : NULL;
     return at;
 }
 
-static cudaError_t fill(const struct cuda *c, const struct cuda_shape *s, const struct trial *t)
+static cudaError_t fill_noise(const struct cuda *c, const struct cuda_shape *s,
+                              const struct trial *t)
 {
     bool result = c->bf16 && s->product != CUDA_BACKWARD_WEIGHT;
     cudaError_t e = cudaMemsetAsync(t->between, 0, CUDA_SCRATCH_BYTES, t->stream);
@@ -156,9 +158,10 @@ static cudaError_t fill(const struct cuda *c, const struct cuda_shape *s, const 
     return e;
 }
 
-/* The candidate with what it leaves to do, `times` times. Whether all of it was enqueued. */
-static bool enqueue(const struct cuda *c, const struct cuda_plan *p, const struct trial *t,
-                    int times)
+/* Enqueues the candidate and the work that it leaves to our kernels, `times` times. Returns whether
+ * everything was enqueued. */
+static bool enqueue_candidate(const struct cuda *c, const struct cuda_plan *p,
+                              const struct trial *t, int times)
 {
     struct cuda_operands o = {t->first, t->second, t->result, t->bias};
     for (int i = 0; i < times; i++) {
@@ -179,17 +182,17 @@ static bool enqueue(const struct cuda *c, const struct cuda_plan *p, const struc
     return true;
 }
 
-/* Whether it runs and, where it applies relu, whether a NaN comes through: the epilogue's maximum
- * of a NaN and 0 may be either, and a diverged run must be seen. */
+/* Sets *good to whether the candidate runs and, if it applies relu, whether a NaN comes through.
+ * The maximum of a NaN and 0 in an epilogue may be either, and a diverged run must be noticed. */
 static int try_once(const struct cuda *c, const struct cuda_plan *p, const struct trial *t,
                     bool *good)
 {
     size_t element = c->bf16 ? sizeof(uint16_t) : sizeof(float);
     bool nan = p->fusion == CUDA_BIAS_RELU;
     float y = nan ? 0 : NAN;
-    if (nan) /* the first row of x begins with one */
+    if (nan) /* the first row of x begins with a NaN */
         CUDA_TRY(c->device, cudaMemsetAsync(t->second, 0xff, element, t->stream));
-    *good = enqueue(c, p, t, 1);
+    *good = enqueue_candidate(c, p, t, 1);
     if (nan) {
         char *high = (char *)&y + sizeof(y) - element; /* a bf16 is the upper half of a float */
         CUDA_TRY(c->device,
@@ -201,19 +204,19 @@ static int try_once(const struct cuda *c, const struct cuda_plan *p, const struc
     return 0;
 }
 
-/* Nanoseconds of `times` of them, from a graph: launching them one by one would take longer than
- * many of them do. Negative: it could not be measured. */
-static double burst(const struct cuda *c, const struct cuda_plan *p, const struct trial *t,
-                    int times)
+/* Returns the nanoseconds of `times` executions, run from a graph because launching them one by one
+ * would take longer than many of them run. Negative: it could not be measured. */
+static double time_burst(const struct cuda *c, const struct cuda_plan *p, const struct trial *t,
+                         int times)
 {
     cudaGraph_t graph = NULL;
     cudaGraphExec_t ready = NULL;
     double least = -1;
     bool good = cudaStreamBeginCapture(t->stream, cudaStreamCaptureModeRelaxed) == cudaSuccess;
-    good = good && enqueue(c, p, t, times);
+    good = good && enqueue_candidate(c, p, t, times);
     good = cudaStreamEndCapture(t->stream, &graph) == cudaSuccess && good;
     good = good && cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess;
-    for (int i = 0; i <= BURSTS && good; i++) { /* the first warms up */
+    for (int i = 0; i <= BURSTS && good; i++) { /* the first execution warms up */
         float ms = 0;
         good = cudaEventRecord(t->from, t->stream) == cudaSuccess &&
                cudaGraphLaunch(ready, t->stream) == cudaSuccess &&
@@ -233,22 +236,23 @@ static double burst(const struct cuda *c, const struct cuda_plan *p, const struc
     return good ? least : -1;
 }
 
-/* Nanoseconds of one; negative: it could not be measured. */
-static double measure(const struct cuda *c, const struct cuda_plan *p, const struct trial *t)
+/* Returns the nanoseconds of one execution; negative: it could not be measured. */
+static double measure_candidate(const struct cuda *c, const struct cuda_plan *p,
+                                const struct trial *t)
 {
-    double one = burst(c, p, t, 1);
+    double one = time_burst(c, p, t, 1);
     if (one < 0 || one >= BURST_NS)
         return one;
     int times = one * BURST > BURST_NS ? (int)(BURST_NS / one) : BURST;
-    return burst(c, p, t, times) / times;
+    return time_burst(c, p, t, times) / times;
 }
 
-/* A rank's first measurement may find the device idle, at a fifth of its clock: what came first
- * would look slow. */
+/* Keeps the device busy before the rank's first measurement. An idle device may run at a fifth of
+ * its clock rate, so that the first candidate would look slow. */
 static void warm_up(const struct cuda *c, const struct cuda_plan *p, const struct trial *t)
 {
     uint64_t start = pp_clock_ns();
-    while (c->n_plans == 0 && pp_clock_ns() - start < WARM_NS && burst(c, p, t, BURST) >= 0) {
+    while (c->n_plans == 0 && pp_clock_ns() - start < WARM_NS && time_burst(c, p, t, BURST) >= 0) {
     }
 }
 
@@ -271,7 +275,7 @@ static int try_all(struct cuda *c, const struct cuda_shape *s, const struct cand
                 warm_up(c, &p, t);
                 start = pp_clock_ns();
             }
-            ns = measure(c, &p, t);
+            ns = measure_candidate(c, &p, t);
         }
         cuda_plan_fini(c, &p);
         PP_TRY(rc);
@@ -309,12 +313,13 @@ static int open_trial(struct cuda *c, const struct cuda_shape *s, struct trial *
     PP_TRY(cuda_device_stream(c->shared, c->partition, c->partitions, &t->stream, &processors));
     CUDA_TRY(c->device, cudaEventCreate(&t->from));
     CUDA_TRY(c->device, cudaEventCreate(&t->to));
-    CUDA_TRY(c->device, fill(c, s, t));
+    CUDA_TRY(c->device, fill_noise(c, s, t));
     return 0;
 }
 
-/* What is known to do what it should without a trial, where there is no memory for one. */
-static const struct candidate *untried(const struct candidate *list, int n)
+/* Returns a candidate that is known to be right without a trial, for when there is no memory for
+ * trials. */
+static const struct candidate *pick_untried(const struct candidate *list, int n)
 {
     for (int i = 0; i < n; i++)
         if (list[i].fusion != CUDA_BIAS_RELU)
@@ -331,7 +336,8 @@ int cuda_choose(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion *fu
     int n = 0;
     PP_TRY(list_candidates(c, s, list, &n));
     if (c->exact && n > 0 &&
-        list[0].fusion != CUDA_BIAS_RELU) { /* the first is taken, and does it */
+        list[0].fusion != CUDA_BIAS_RELU) { /* the first candidate is taken, and is known to be
+                                               right */
         *fusion = list[0].fusion;
         *algorithm = list[0].algorithm;
         return 0;
@@ -339,13 +345,14 @@ int cuda_choose(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion *fu
     int rc = open_trial(c, s, &trial);
     if (rc == 0) {
         rc = try_all(c, s, list, n, &trial, &best);
-    } else if (!trial.block && !c->exact) { /* exact: all ranks must come to the same answer */
+    } else if (!trial.block && !c->exact) { /* with exact all ranks must come to the same answer, so
+                                               this would not do */
         pp_error_clear();
         rc = 0;
-        best = untried(list, n);
+        best = pick_untried(list, n);
     }
     close_trial(&trial);
-    cudaGetLastError(); /* what a candidate failed with is not from a launch of ours */
+    cudaGetLastError(); /* clears the error of a candidate, which no launch of ours caused */
     PP_TRY(rc);
     if (!best) {
         return pp_fail(PP_ERESOURCE,

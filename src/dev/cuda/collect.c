@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Passes over parameters: many arrays, one launch. Calls wait in a table that becomes the argument
- * of a kernel; a table that is full is launched at once. A launch that reads or writes what a waiting
- * call has still to write, or that writes what it has still to read, comes after it: cuda_settle().
+ * Passes over parameters: many arrays in one launch. Calls wait in a table that becomes the
+ * argument of a kernel, and a full table is launched at once. A launch that touches what a waiting
+ * call writes, or writes what a waiting call reads, must come after it: see cuda_settle().
  */
 #include "cuda_impl.h"
 
@@ -49,7 +49,7 @@ struct span {
     size_t n, element;
 };
 
-/* Arrays of a call that waits. */
+/* The arrays of a waiting call. */
 struct use {
     struct span reads[3], writes[5];
 };
@@ -83,7 +83,7 @@ static struct use use_of_update(const struct cuda_update *q)
         {{q->p, q->n, f}, {q->m, q->n, f}, {q->v, q->n, f}, {q->copy, q->n, sizeof(*q->copy)}}};
 }
 
-/* Slices are in memory of the backend, which it hands out in order: cuda_slices(). */
+/* Slices are in memory of the backend, which it gives out in order: cuda_slices(). */
 static struct use use_of_sum(const struct cuda *c, const struct cuda_sum *q)
 {
     size_t C = (size_t)q->C, n = (size_t)q->rows * C, f = sizeof(float);
@@ -112,12 +112,12 @@ static struct use use_of_commit(const struct pp_batch_norm_commit *q)
                         {{q->running_mean, C, f}, {q->running_var, C, f}, {q->tracked, 1, f}}};
 }
 
-/* Launch the calls that wait in one table if one of them meets the span. */
+/* Launches the calls waiting in one table if one of them meets the span. */
 #define SETTLE(c, table, launch, ...)                                                              \
     for (int i = 0; i < (c)->table.n; i++) {                                                       \
         const struct use u = __VA_ARGS__;                                                          \
         if (use_meets(&u, &s, writes))                                                             \
-            PP_TRY(launch(c)); /* the table is empty then */                                       \
+            PP_TRY(launch(c)); /* empties the table */                                             \
     }
 
 int cuda_settle(struct cuda *c, const void *p, size_t bytes, bool writes)
@@ -131,7 +131,7 @@ int cuda_settle(struct cuda *c, const void *p, size_t bytes, bool writes)
     return 0;
 }
 
-/* The same for the arrays of a call that shall wait itself. */
+/* Does the same for all arrays of a call that is about to wait. */
 static int settle_use(struct cuda *c, const struct use *u)
 {
     for (size_t i = 0; i < sizeof(u->reads) / sizeof(*u->reads); i++)
@@ -192,7 +192,7 @@ int cuda_optimizer_step(struct pp_backend *be, const struct pp_optimizer_step *a
     return c->collects == PP_COLLECT_UPDATES ? 0 : launch_updates(c);
 }
 
-/* n elements of it from `at` on. */
+/* Returns the part of an update that has n elements from `at` on. */
 static struct cuda_update cut_update(struct cuda_update u, size_t at, size_t n)
 {
     u.p += at;

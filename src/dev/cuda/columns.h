@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Sums over the rows of a matrix, one or more for each column, in double. Which rows a block has,
- * and in which order the blocks' sums are added, follows from the shape alone.
+ * and in which order the sums of blocks are added, follows from the shape alone.
  */
 #ifndef PPCLI_DEV_CUDA_COLUMNS_H
 #define PPCLI_DEV_CUDA_COLUMNS_H
@@ -10,11 +10,11 @@
 #include "vector.h"
 
 #define COLUMNS 32 /* of a block: reads are whole lines */
-#define LANES 8    /* rows r, r + LANES, ... of a column are one lane's */
+#define LANES 8    /* a lane has rows r, r + LANES, ... of a column */
 #define LEAST_ROWS 128
 
-/* How a sum over rows is divided among blocks: into tiles of COLUMNS columns, and into chunks of at
- * least `least` rows where there are few tiles. */
+/* How a sum over rows is divided among blocks: into tiles of COLUMNS columns and, if there are few
+ * tiles, into chunks of at least `least` rows. */
 struct columns_split {
     unsigned tiles, chunks;
     size_t rows; /* of a chunk */
@@ -33,17 +33,18 @@ static __device__ inline unsigned *cuda_counters(double *scratch)
     return (unsigned *)(scratch + CUDA_SCRATCH);
 }
 
-/* What a block sums. */
+/* The part of the sum that one block computes. */
 struct columns_part {
     int C;
-    size_t rows; /* all of them */
+    size_t rows; /* of the whole matrix */
     struct columns_split split;
     unsigned tile, chunk;
-    double *sums;      /* with several chunks: [chunks][N][C] */
-    unsigned *counter; /* of the tile's chunks that are summed; 0 before and after */
+    double *sums;      /* for several chunks: [chunks][N][C] */
+    unsigned *counter; /* of the tile's chunks that are done; 0 before and after the kernel */
 };
 
-/* sum[N] of the terms that get(row, column, term) gives, from <= row < end, in lane 0. */
+/* Sets sum[N] in lane 0 to the sums of the terms that get(row, column, term) gives, for from <= row
+ * < end. */
 template <int N, typename Get>
 static __device__ void sum_lanes(size_t from, size_t end, int column, int C, Get get, double *sum)
 {
@@ -66,8 +67,8 @@ static __device__ void sum_lanes(size_t from, size_t end, int column, int C, Get
         sum[k] = sums[0][k][threadIdx.x];
 }
 
-/* put(column, sum) takes the sums of all rows: where there are several chunks, in the block that is
- * the last to have its own, in the order of the chunks. */
+/* Calls put(column, sum) with the sums of all rows. If there are several chunks, the block that
+ * finishes last adds theirs up, in the order of the chunks. */
 template <int N, typename Get, typename Put>
 static __device__ void sum_part(const struct columns_part &p, Get get, Put put)
 {
@@ -111,7 +112,7 @@ __global__ void column_sums(size_t rows, struct columns_split split, int C, Get 
     sum_part<N>(part, get, put);
 }
 
-/* scratch: of CUDA_SCRATCH_BYTES. */
+/* scratch has CUDA_SCRATCH_BYTES. */
 template <int N, typename Get, typename Put>
 static cudaError_t sum_columns(cudaStream_t s, size_t rows, int C, Get get, Put put,
                                double *scratch)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The CUDA backend: products by cuBLASLt, own kernels for the rest, one stream a rank. A call
- * enqueues and returns; memory, plans and choices are made when a shape is first seen, so that a
- * step of known shapes allocates nothing and waits for nothing.
+ * The CUDA backend: products by cuBLASLt, our own kernels for everything else, one stream for each
+ * rank. A call enqueues and returns. Memory, plans and choices are made when a shape is first seen,
+ * so that a step with known shapes neither allocates nor waits.
  */
 
 #include "ppcli/base/base.h"
 #include "../nvidia.h"
 #include "plan.h"
 
-#define WORKSPACE_BYTES ((size_t)32 << 20) /* what cuBLAS's own default is on Hopper */
+#define WORKSPACE_BYTES ((size_t)32 << 20) /* cuBLAS's own default on Hopper */
 
-/* Some device must be one that a run can use. */
+/* At least one device must be usable. */
 static int probe(char *why, size_t bytes)
 {
     char problem[96], first[96] = "";
@@ -54,7 +54,8 @@ static void cuda_close(struct pp_backend *be)
         cudaStreamDestroy(c->stream);
     if (c->shared)
         cuda_device_drop(c->shared);
-    cudaGetLastError(); /* what a dead device said to all this is known */
+    cudaGetLastError(); /* clears the errors that a failed device gave to these calls, which have
+                           been reported */
     pp_free(c);
     be->impl = NULL;
 }
@@ -95,7 +96,7 @@ static int take_memory(struct cuda *c)
     return 0;
 }
 
-static int describe(const struct cuda *c, struct pp_backend *be)
+static int describe_backend(const struct cuda *c, struct pp_backend *be)
 {
     static const char *const precisions[] = {
         [PP_PRECISION_F32] = "f32", [PP_PRECISION_TF32] = "tf32", [PP_PRECISION_BF16] = "bf16"};
@@ -127,10 +128,10 @@ static int set_up(struct cuda *c, struct pp_backend *be)
     BLAS_TRY(c, Create(&c->handle));
     if (be->choice.conv == PP_CONV_CUDNN)
         PP_TRY(cuda_dnn_open(c));
-    return describe(c, be);
+    return describe_backend(c, be);
 }
 
-/* The first: recorded graphs and the library. */
+/* The first term is for recorded graphs and the library. */
 size_t cuda_own_bytes(const struct pp_backend_choice *choice)
 {
     size_t slices = CUDA_SLICED_FLOATS * sizeof(float);
@@ -161,8 +162,8 @@ static int cuda_open(struct pp_backend *be, int threads)
     return 0;
 }
 
-/* ---- ops that are one kernel; which arrays it touches only the kernel knows, so it comes after all that
- * waits */
+/* ---- ops that are one kernel; only the kernel knows which arrays it touches, so it comes after
+ * all waiting calls */
 
 #define PP_KERNEL(name, type)
 #define PP_SUMS(name, type, ...)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the process knows about its devices: how many there are, who uses them, and how one is cut
- * into pieces. This is the only state that ranks share here: a device has one primary context a
- * process, and it must be cut once, or the pieces of two cuts would overlap.
+ * into pieces. This is the only state that ranks share here. A process has one primary context for
+ * a device and must cut it only once, because the pieces of two cuts would overlap.
  */
 #include "cuda_impl.h"
 
@@ -17,10 +17,10 @@
 
 #define MAX_PIECES 32
 
-/* ---- the driver's own functions */
+/* ---- functions of the driver */
 
-/* Of the driver, which is never linked: found through the runtime, by the version whose meaning we
- * were written for. */
+/* Functions of the driver, which is never linked. They are found through the runtime, in the
+ * version for which this file was written. */
 struct driver {
     __typeof__(&cuDeviceGetDevResource) cuDeviceGetDevResource;
     __typeof__(&cuDevSmResourceSplitByCount) cuDevSmResourceSplitByCount;
@@ -30,7 +30,7 @@ struct driver {
     __typeof__(&cuGreenCtxStreamCreate) cuGreenCtxStreamCreate;
 };
 
-static bool find(const char *name, int version, void **out)
+static bool find_entry(const char *name, int version, void **out)
 {
     enum cudaDriverEntryPointQueryResult found;
     *out = NULL;
@@ -45,12 +45,13 @@ static bool find(const char *name, int version, void **out)
 
 static bool find_driver(struct driver *d)
 {
-    return find("cuDeviceGetDevResource", 12040, (void **)&d->cuDeviceGetDevResource) &&
-           find("cuDevSmResourceSplitByCount", 12040, (void **)&d->cuDevSmResourceSplitByCount) &&
-           find("cuDevResourceGenerateDesc", 12040, (void **)&d->cuDevResourceGenerateDesc) &&
-           find("cuGreenCtxCreate", 12040, (void **)&d->cuGreenCtxCreate) &&
-           find("cuGreenCtxDestroy", 12040, (void **)&d->cuGreenCtxDestroy) &&
-           find("cuGreenCtxStreamCreate", 12050, (void **)&d->cuGreenCtxStreamCreate);
+    return find_entry("cuDeviceGetDevResource", 12040, (void **)&d->cuDeviceGetDevResource) &&
+           find_entry("cuDevSmResourceSplitByCount", 12040,
+                      (void **)&d->cuDevSmResourceSplitByCount) &&
+           find_entry("cuDevResourceGenerateDesc", 12040, (void **)&d->cuDevResourceGenerateDesc) &&
+           find_entry("cuGreenCtxCreate", 12040, (void **)&d->cuGreenCtxCreate) &&
+           find_entry("cuGreenCtxDestroy", 12040, (void **)&d->cuGreenCtxDestroy) &&
+           find_entry("cuGreenCtxStreamCreate", 12050, (void **)&d->cuGreenCtxStreamCreate);
 }
 
 /* ---- devices of the process */
@@ -118,7 +119,7 @@ int cuda_check_device(int device, char *why, size_t bytes)
     return cuda_device_problem(e, major * 10 + minor, mode, why, bytes);
 }
 
-static void describe(int number, const struct cudaDeviceProp *p, struct pp_device *out)
+static void describe_device(int number, const struct cudaDeviceProp *p, struct pp_device *out)
 {
     *out = (struct pp_device){.number = number,
                               .processors = p->multiProcessorCount,
@@ -146,7 +147,7 @@ int cuda_list_devices(struct pp_device *out, int max, int *n, char *why, size_t 
                      cudaGetErrorString(e), (int)e);
             return PP_ERESOURCE;
         }
-        describe(i, &p, &out[i]);
+        describe_device(i, &p, &out[i]);
     }
     *n = count;
     return 0;
@@ -191,7 +192,8 @@ void cuda_versions(void (*visit)(void *ctx, const char *what, const char *text),
     visit(ctx, "CUDA runtime", text);
     int n;
     bool here = cuda_count_devices(&n, text, sizeof(text)) == 0;
-    snprintf(text, sizeof(text), "not loaded: no device"); /* it takes longer than all the rest */
+    /* loading takes longer than everything else here */
+    snprintf(text, sizeof(text), "not loaded: no device");
     if (here) {
         const struct cuda_blas *blas = cuda_blas_load(text, sizeof(text));
         if (blas)
@@ -203,11 +205,12 @@ void cuda_versions(void (*visit)(void *ctx, const char *what, const char *text),
     visit(ctx, "cuDNN", text);
 }
 
-/* ---- holding one */
+/* ---- holding a device */
 
-/* Let copies between this device and those that others hold go straight where the hardware can; the
- * driver takes them through the host otherwise. `lock` is held, the device is current. */
-static void connect(int number)
+/* Lets copies between this device and the devices that others hold go directly where the hardware
+ * can; otherwise the driver copies through the host. The caller holds `lock`, and the device is
+ * current. */
+static void connect_peers(int number)
 {
     for (int other = 0; other < CUDA_DEVICES_MAX; other++) {
         if (other == number || !devices[other] || devices[other]->users == 0)
@@ -219,7 +222,7 @@ static void connect(int number)
             cudaSetDevice(number);
         }
     }
-    cudaGetLastError(); /* it may have been done before: no harm */
+    cudaGetLastError(); /* the access may be enabled already, which does no harm */
 }
 
 int cuda_device_hold(int number, struct cuda_device **out)
@@ -237,7 +240,7 @@ int cuda_device_hold(int number, struct cuda_device **out)
         d->processors = processors;
         pthread_mutex_init(&d->choices_lock, NULL);
         devices[number] = d;
-        connect(number);
+        connect_peers(number);
     }
     d->users++;
     pthread_mutex_unlock(&lock);
@@ -280,8 +283,9 @@ static int cut_failed(const struct cuda_device *d, const char *call, CUresult r)
                    d->number, call, (int)r);
 }
 
-/* The groups of the cut. As many as asked for, of as many multiprocessors as possible: clusters
- * that lack some may make fewer groups than the arithmetic says. */
+/* Finds the groups of the cut: as many as requested, each with as many multiprocessors as possible.
+ * Clusters with missing multiprocessors may give fewer groups than the arithmetic says, so smaller
+ * groups are tried. */
 static int cut_groups(struct cuda_device *d, int pieces, CUdevResource *groups)
 {
     CUdevResource all = {0};
@@ -314,7 +318,7 @@ static int cut_groups(struct cuda_device *d, int pieces, CUdevResource *groups)
                    all.sm.smCount, d->number, pieces, least);
 }
 
-static int cut(struct cuda_device *d, int pieces)
+static int cut_device(struct cuda_device *d, int pieces)
 {
     if (d->pieces == pieces)
         return 0;
@@ -360,7 +364,7 @@ int cuda_device_stream(struct cuda_device *d, int partition, int partitions, cud
     }
     pp_assert(partition >= 0 && partition < partitions);
     pthread_mutex_lock(&lock);
-    int rc = cut(d, partitions);
+    int rc = cut_device(d, partitions);
     pthread_mutex_unlock(&lock);
     PP_TRY(rc);
     CUstream made;
@@ -368,7 +372,7 @@ int cuda_device_stream(struct cuda_device *d, int partition, int partitions, cud
         d->driver.cuGreenCtxStreamCreate(&made, d->contexts[partition], CU_STREAM_NON_BLOCKING, 0);
     if (r != CUDA_SUCCESS)
         return cut_failed(d, "cuGreenCtxStreamCreate", r);
-    *stream = made; /* CUstream and cudaStream_t are one type */
+    *stream = made; /* CUstream and cudaStream_t are the same type */
     *processors = d->piece_processors;
     return 0;
 }

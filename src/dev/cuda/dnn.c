@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The calls for convolutions that cuDNN has had since version 7. Its manual says of each algorithm whether
- * it repeats its bits; those with number 1 do, in all three passes. What is used of the library is
- * declared here, so that no build needs its headers: handles and descriptors are pointers, all
- * enumerations int. The three passes have the same parameters in the same order.
+ * Calls for convolutions that cuDNN has had since version 7. Its manual says of each algorithm
+ * whether its bits are the same in every run; algorithm 1 is such a one in all three passes.
+ * Everything used of the library is declared here, so that no build needs its headers: handles and
+ * descriptors are pointers, and all enumerations are int. The three passes take the same parameters
+ * in the same order.
  */
 #include "plan.h"
 
@@ -19,14 +20,14 @@
 #define DNN_CROSS_CORRELATION 1
 #define DNN_F32 0
 #define DNN_BF16 9
-#define DNN_DEFAULT_MATH 0   /* with f32 factors: TF32 */
-#define DNN_TENSOR_OP_MATH 1 /* bf16 on tensor cores; f32 is not rounded for them */
+#define DNN_DEFAULT_MATH 0   /* with float factors: TF32 */
+#define DNN_TENSOR_OP_MATH 1 /* bf16 on tensor cores; float is not rounded for them */
 #define DNN_FMA_MATH 3
-#define DNN_NOT_SUPPORTED 3 /* thousands of the codes */
+#define DNN_NOT_SUPPORTED 3 /* in thousands, as the other codes */
 #define DNN_EXECUTION_FAILED 5
-#define ALGORITHM 1 /* IMPLICIT_PRECOMP_GEMM forwards, BWD_DATA_ALGO_1, BWD_FILTER_ALGO_1 */
+#define ALGORITHM 1 /* IMPLICIT_PRECOMP_GEMM forward, BWD_DATA_ALGO_1, BWD_FILTER_ALGO_1 */
 
-/* Descriptors of a convolution. */
+/* The descriptors of a convolution. */
 enum thing {
     THE_X,
     THE_Y,
@@ -35,14 +36,14 @@ enum thing {
     THINGS
 };
 
-/* What each pass (enum cuda_product) multiplies, and what it makes. */
+/* The factors and the result of each pass (enum cuda_product). */
 static const struct {
     enum thing first, second, result;
 } passes[] = {{THE_X, THE_W, THE_Y}, {THE_W, THE_Y, THE_X}, {THE_X, THE_Y, THE_W}};
 
 /* ---- the library */
 
-/* Functions cudnn... in the order of the members of dnn. */
+/* Names of the functions without cudnn, in the order of the members of dnn. */
 static const char names[] =
     "GetVersion GetErrorString Create Destroy SetStream CreateTensorDescriptor "
     "CreateTensorDescriptor CreateFilterDescriptor CreateConvolutionDescriptor "
@@ -75,7 +76,7 @@ static struct {
 } dnn;
 static pthread_once_t dnn_once = PTHREAD_ONCE_INIT;
 static bool dnn_works;
-static char dnn_text[256]; /* its version, or why it does not work */
+static char dnn_text[256]; /* the version, or why the library does not work */
 
 static void load_dnn(void)
 {
@@ -166,33 +167,36 @@ void cuda_dnn_close(struct cuda *c)
 bool cuda_dnn_takes(const struct pp_backend_choice *choice, const struct pp_conv *g)
 {
     bool product = g->kh * g->kw == 1 && g->stride == 1 && g->groups == 1;
-    return choice->conv == PP_CONV_CUDNN && !product && /* the padding of all sides: */
+    return choice->conv == PP_CONV_CUDNN && !product && /* all sides have the same padding: */
            (g->H + 2 * g->pad_top - g->kh) / g->stride + 1 == g->OH &&
            (g->W + 2 * g->pad_left - g->kw) / g->stride + 1 == g->OW;
 }
 
-static size_t weights_of(const struct pp_conv *g)
+static size_t count_weights(const struct pp_conv *g)
 {
     return (size_t)g->O * (size_t)(g->kh * g->kw) * (size_t)(g->C / g->groups);
 }
 
-static size_t in_pieces(size_t bytes)
+static size_t align_to_piece(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;
 }
 
-/* To begin at a piece, a copy of the weights or their gradient, and the work space: for copies of x and y
- * in another layout, as in f32, for eight sums of a weight gradient, and 4 MiB. */
+/* The floats are those to reach an aligned address, a copy of the weights or of their gradient, and
+ * the work space: for copies of x and y in another layout (needed for float), for eight sums of a
+ * weight gradient, and 4 MiB. */
 size_t cuda_dnn_scratch_floats(const struct pp_backend_choice *choice, const struct pp_conv *g,
                                int B)
 {
     size_t x = (size_t)g->H * (size_t)g->W * (size_t)g->C;
     size_t y = (size_t)g->OH * (size_t)g->OW * (size_t)g->O;
-    size_t floats = 64 + in_pieces(weights_of(g)) + 8 * weights_of(g) + ((size_t)1 << 20);
+    size_t floats =
+        64 + align_to_piece(count_weights(g)) + 8 * count_weights(g) + ((size_t)1 << 20);
     return cuda_dnn_takes(choice, g) ? floats + pp_value_floats(choice, (size_t)B * (x + y)) : 0;
 }
 
-/* Its descriptors, and which passes cuDNN computes within `most` bytes of work space. */
+/* Makes the descriptors, and finds which passes cuDNN computes within `most` bytes of work
+ * space. */
 static int fill_plan(struct cuda *c, struct dnn_plan *p, size_t most)
 {
     const struct pp_conv *g = &p->g;
@@ -225,8 +229,8 @@ static int fill_plan(struct cuda *c, struct dnn_plan *p, size_t most)
     return 0;
 }
 
-/* Made when the shape is new (takes memory and time then, outside the stream). *out NULL: own kernels
- * compute this pass. */
+/* Returns the plan of a shape in *out, which it makes when the shape is new; that takes memory and
+ * time, outside the stream. *out NULL: our own kernels compute this pass. */
 static int dnn_plan_for(struct pp_backend *be, enum cuda_product pass, const struct pp_conv *g,
                         int B, struct dnn_plan **out)
 {
@@ -242,8 +246,8 @@ static int dnn_plan_for(struct pp_backend *be, enum cuda_product pass, const str
         PP_RESERVE(d->plans, d->n, d->room);
         d->plans[d->n++] = (struct dnn_plan){.g = *g, .B = B};
         size_t floats = cuda_dnn_scratch_floats(&be->choice, g, B);
-        PP_TRY(
-            fill_plan(c, &d->plans[i], (floats - 64 - in_pieces(weights_of(g))) * sizeof(float)));
+        PP_TRY(fill_plan(c, &d->plans[i],
+                         (floats - 64 - align_to_piece(count_weights(g))) * sizeof(float)));
     }
     *out = d->plans[i].works[pass] ? &d->plans[i] : NULL;
     return 0;
@@ -257,8 +261,9 @@ int cuda_dnn_prepare(struct pp_backend *be, const struct pp_conv_use *u)
 
 /* ---- a pass */
 
-/* In bf16 cuDNN reads a copy of the weights, and rounds their gradient; what is summed is f32. A pass
- * that turns out not to be supported is one for own kernels from then on: nothing was enqueued. */
+/* In bf16 cuDNN reads a copy of the weights and rounds their gradient, while sums are float. If a
+ * pass turns out not to be supported, nothing was enqueued, and our own kernels compute it from
+ * then on. */
 int cuda_dnn_run(struct pp_backend *be, const struct cuda_dnn_call *a, bool *done)
 {
     struct cuda *c = cuda_of(be);
@@ -267,12 +272,13 @@ int cuda_dnn_run(struct pp_backend *be, const struct cuda_dnn_call *a, bool *don
     *done = p != NULL;
     if (!p)
         return 0;
-    size_t n = weights_of(a->g);
-    char *copy = (char *)in_pieces((uintptr_t)a->scratch);
+    size_t n = count_weights(a->g);
+    char *copy = (char *)align_to_piece((uintptr_t)a->scratch);
     bool rounds = c->bf16 && a->pass == CUDA_BACKWARD_WEIGHT;
     void *W = !c->bf16 ? a->W : a->packed ? a->packed : (float *)copy, *at[] = {a->x, a->y, W};
-    pp_assert((uintptr_t)W % CUDA_OPERAND_ALIGN == 0); /* a node's parameters begin there */
-    if (W == copy && !rounds)                          /* no packed weights */
+    /* parameters of a node begin at an aligned address */
+    pp_assert((uintptr_t)W % CUDA_OPERAND_ALIGN == 0);
+    if (W == copy && !rounds) /* there are no packed weights */
         CUDA_TRY(c->device, kernels_to_bf16(c->stream, n, a->W, W));
     if (a->pass == CUDA_BACKWARD_WEIGHT)
         PP_TRY(cuda_settle(c, a->W, n * sizeof(*a->W), true));
@@ -281,8 +287,8 @@ int cuda_dnn_run(struct pp_backend *be, const struct cuda_dnn_call *a, bool *don
                result = passes[a->pass].result;
     int status = dnn.run[a->pass](c->dnn->handle, &one, p->things[first], at[first],
                                   p->things[second], at[second], p->things[THE_CONV], ALGORITHM,
-                                  copy + in_pieces(n) * sizeof(float), p->workspace[a->pass], &beta,
-                                  p->things[result], at[result]);
+                                  copy + align_to_piece(n) * sizeof(float), p->workspace[a->pass],
+                                  &beta, p->things[result], at[result]);
     if (status / 1000 == DNN_NOT_SUPPORTED) {
         p->works[a->pass] = *done = false;
         pp_log_debug("cuDNN does not support pass %d of %d x %d, %d to %d channels: own kernels",

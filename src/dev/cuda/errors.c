@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Codes of CUDA and cuBLASLt as ours: which call, which device, what it means, what would work. */
+/* Translates the codes of CUDA and cuBLASLt: which call failed on which device, what the code
+ * means, and a way out. */
 #include "cuda_impl.h"
 
 #include <string.h>

@@ -1,26 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention in blocks of TILE queries and TILE keys; scores are never in memory. A block of 16 x 16
- * threads has a tile: thread (x, y) the scores of rows y + 16 i with columns x + 16 j, and of what
- * is summed over keys or queries, rows y + 16 i and columns 4 x .. 4 x + 3 of COLUMNS of a head's
- * width; wider heads are more blocks, which compute the scores again. Every sum is one thread's, in
- * order, so nothing depends on when a block runs. The backward pass makes probabilities from the
- * forward's log of sums: once by blocks of queries, for dq, once by blocks of keys, for dk and dv.
- * Sums are of fused multiply-adds in f32. Of bf16 and tf32 these kernels compute only what
- * mma_attention_fits() refuses, such as heads of more than 128.
+ * Attention in blocks of TILE queries and TILE keys, whose scores never go to memory. 16 x 16
+ * threads compute a tile: thread (x, y) has the scores of rows y + 16 i with columns x + 16 j. Of a
+ * sum over keys or queries it has rows y + 16 i and columns 4 x .. 4 x + 3 of COLUMNS columns of a
+ * head's width; a wider head takes more blocks, which compute the scores again. One thread makes
+ * every sum, in order, so no bit depends on when a block runs. The backward pass computes
+ * probabilities from the forward pass's logarithms of sums: by blocks of queries for dq, and by
+ * blocks of keys for dk and dv. Sums use fused multiply-add in float. For bf16 and tf32 these
+ * kernels compute only what mma_attention_fits() refuses, such as heads of more than 128.
  */
 #include "attention_call.h"
 
 #define TILE 64
-#define SIDE 16                                     /* threads of a block: SIDE x SIDE */
-#define EACH (TILE / SIDE)                          /* rows, and columns, of a thread */
-#define TWO_BLOCKS __launch_bounds__(SIDE *SIDE, 2) /* have the registers of a multiprocessor */
-#define DEPTH 32                                    /* of a product's factors, at a time */
+#define SIDE 16            /* threads of a block: SIDE x SIDE */
+#define EACH (TILE / SIDE) /* rows, and columns, of a thread */
+#define TWO_BLOCKS                                                                                 \
+    __launch_bounds__(SIDE *SIDE, 2) /* leave each block half the registers of a
+                                                       multiprocessor */
+/* of a product's factors that are loaded at a time */
+#define DEPTH 32
 #define COLUMNS TILE
 #define LINE (DEPTH + 4) /* floats of a line of a tile: eight threads read eight lines at once */
 #define WIDE (TILE + 4)
 
-/* Two factors, or one of COLUMNS columns; never both at once. */
+/* Two factors, or one of COLUMNS columns; never both at the same time. */
 union factors {
     struct {
         struct float4_ left[TILE][LINE / 4], right[TILE][LINE / 4];
@@ -30,11 +33,11 @@ union factors {
 
 typedef float tile[EACH][EACH];
 
-/* to[TILE][n], lines of `line` fours, = rows from..from+TILE-1 of x[rows][width], columns c..c+n-1;
- * 0 outside. n is a multiple of 4. */
+/* Loads to[TILE][n], with lines of `line` groups of four, from rows from .. from + TILE - 1 and
+ * columns c .. c + n - 1 of x[rows][width]; 0 outside. n is a multiple of 4. */
 template <typename V>
-static __device__ void load(const V *x, size_t step, int from, int rows, int c, int width, int n,
-                            int line, struct float4_ *to)
+static __device__ void load_lines(const V *x, size_t step, int from, int rows, int c, int width,
+                                  int n, int line, struct float4_ *to)
 {
     typedef struct several<V, 4> four;
     int fours = n / 4;
@@ -55,20 +58,20 @@ static __device__ void load(const V *x, size_t step, int from, int rows, int c, 
     }
 }
 
-/* s = rows of one array times rows of another, over a head's width. */
+/* Computes s = the products of rows of one array with rows of another, over the width of a head. */
 template <typename V>
-static __device__ void multiply(union factors *f, int width, const V *x, size_t x_step, int x_from,
-                                int x_rows, const V *z, size_t z_step, int z_from, int z_rows,
-                                tile s)
+static __device__ void compute_scores(union factors *f, int width, const V *x, size_t x_step,
+                                      int x_from, int x_rows, const V *z, size_t z_step, int z_from,
+                                      int z_rows, tile s)
 {
     int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
     for (int i = 0; i < EACH; i++)
         for (int j = 0; j < EACH; j++)
             s[i][j] = 0.0f;
     for (int d = 0; d < width; d += DEPTH) {
-        __syncthreads(); /* what was there has been read */
-        load(x, x_step, x_from, x_rows, d, width, DEPTH, LINE / 4, f->left[0]);
-        load(z, z_step, z_from, z_rows, d, width, DEPTH, LINE / 4, f->right[0]);
+        __syncthreads(); /* all threads have read the tile's last contents */
+        load_lines(x, x_step, x_from, x_rows, d, width, DEPTH, LINE / 4, f->left[0]);
+        load_lines(z, z_step, z_from, z_rows, d, width, DEPTH, LINE / 4, f->right[0]);
         __syncthreads();
         for (int k = 0; k < DEPTH / 4 && d + 4 * k < width; k++) {
             struct float4_ l[EACH], r[EACH];
@@ -84,19 +87,19 @@ static __device__ void multiply(union factors *f, int width, const V *x, size_t 
     }
 }
 
-/* sum += s[TILE][TILE], which the threads have, times rows from..from+TILE-1 of x, columns c.. of a
- * head. */
+/* Adds to sum the product of s[TILE][TILE], which the threads hold, with rows from .. from + TILE -
+ * 1 and columns c.. of a head of x. */
 template <typename V>
-static __device__ void accumulate(union factors *f, struct float4_ shared[TILE][WIDE / 4],
-                                  const tile s, int width, int c, const V *x, size_t step, int from,
-                                  int rows, tile sum)
+static __device__ void add_products(union factors *f, struct float4_ shared[TILE][WIDE / 4],
+                                    const tile s, int width, int c, const V *x, size_t step,
+                                    int from, int rows, tile sum)
 {
     int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
     __syncthreads();
     for (int i = 0; i < EACH; i++)
         for (int j = 0; j < EACH; j++)
             shared[ty + SIDE * i][(tx + SIDE * j) / 4].at[tx % 4] = s[i][j];
-    load(x, step, from, rows, c, width, COLUMNS, WIDE / 4, f->wide[0]);
+    load_lines(x, step, from, rows, c, width, COLUMNS, WIDE / 4, f->wide[0]);
     __syncthreads();
     for (int k = 0; k < TILE / 4 && from + 4 * k < rows; k++) {
         struct float4_ l[EACH], r[4];
@@ -111,10 +114,10 @@ static __device__ void accumulate(union factors *f, struct float4_ shared[TILE][
     }
 }
 
-/* Rows from + y + 16 i of y[rows], columns c + 4 x + j: = by[i] * sum, or += . */
+/* Writes by[i] * sum to rows from + y + 16 i and columns c + 4 x + j of y[rows], or adds it. */
 template <typename V>
-static __device__ void store(const tile sum, const float *by, bool add, int from, int rows, int c,
-                             int width, V *y, size_t step)
+static __device__ void store_lines(const tile sum, const float *by, bool add, int from, int rows,
+                                   int c, int width, V *y, size_t step)
 {
     int tx = (int)threadIdx.x % SIDE, ty = (int)threadIdx.x / SIDE;
     for (int i = 0; i < EACH; i++) {
@@ -128,7 +131,7 @@ static __device__ void store(const tile sum, const float *by, bool add, int from
     }
 }
 
-/* ---- forwards. Block (tile of queries, head, sequence * pieces + piece of the width) */
+/* ---- forward; block (tile of queries, head, sequence * pieces + piece of the width) */
 
 template <typename V>
 __global__ void TWO_BLOCKS attend(struct call q, const int64_t *step, int pieces)
@@ -142,8 +145,8 @@ __global__ void TWO_BLOCKS attend(struct call q, const int64_t *step, int pieces
     const V *of_q = (const V *)a->q + head_at(a, &a->q_at, b, h);
     const V *k = (const V *)a->k + head_at(a, &a->kv_at, b, g);
     const V *v = (const V *)a->v + head_at(a, &a->kv_at, b, g);
-    without_padding(&q.a, b);
-    int last = from + TILE < a->queries ? from + TILE : a->queries, end = seen(a, last - 1);
+    drop_padding(&q.a, b);
+    int last = from + TILE < a->queries ? from + TILE : a->queries, end = count_seen(a, last - 1);
     int64_t now = q.limit > 0 ? *step : 0;
     float most[EACH], all[EACH];
     tile s, sum = {};
@@ -152,10 +155,10 @@ __global__ void TWO_BLOCKS attend(struct call q, const int64_t *step, int pieces
         all[i] = 0.0f;
     }
     for (int at = 0; at < end; at += TILE) {
-        multiply(&f, a->width, of_q, a->q_at.position, from, a->queries, k, a->kv_at.position, at,
-                 a->keys, s);
+        compute_scores(&f, a->width, of_q, a->q_at.position, from, a->queries, k, a->kv_at.position,
+                       at, a->keys, s);
         for (int i = 0; i < EACH; i++) {
-            int r = from + ty + SIDE * i, keys = r < a->queries ? seen(a, r) : 0;
+            int r = from + ty + SIDE * i, keys = r < a->queries ? count_seen(a, r) : 0;
             float high = most[i], total = 0.0f;
             for (int j = 0; j < EACH; j++) {
                 s[i][j] = at + tx + SIDE * j < keys ? s[i][j] * q.scale : -INFINITY;
@@ -165,12 +168,12 @@ __global__ void TWO_BLOCKS attend(struct call q, const int64_t *step, int pieces
                 float other = __shfl_xor_sync(ALL, high, half);
                 high = other <= high ? high : other;
             }
-            float zero = high == -INFINITY ? 0.0f : high; /* nothing seen yet */
+            float zero = high == -INFINITY ? 0.0f : high; /* no key seen so far */
             float shrink = expf(most[i] - zero);
             for (int j = 0; j < EACH; j++) {
                 s[i][j] = expf(s[i][j] - zero);
                 total += s[i][j];
-                s[i][j] *= kept(&q, now, b, h, r, at + tx + SIDE * j);
+                s[i][j] *= dropout_factor(&q, now, b, h, r, at + tx + SIDE * j);
                 sum[i][j] *= shrink;
             }
             for (int half = SIDE / 2; half > 0; half /= 2)
@@ -178,7 +181,7 @@ __global__ void TWO_BLOCKS attend(struct call q, const int64_t *step, int pieces
             all[i] = all[i] * shrink + total;
             most[i] = high;
         }
-        accumulate(&f, shared, s, a->width, c, v, a->kv_at.position, at, a->keys, sum);
+        add_products(&f, shared, s, a->width, c, v, a->kv_at.position, at, a->keys, sum);
     }
     for (int i = 0; i < EACH; i++) {
         int r = from + ty + SIDE * i;
@@ -187,13 +190,14 @@ __global__ void TWO_BLOCKS attend(struct call q, const int64_t *step, int pieces
                 most[i] + logf(all[i]);
         all[i] = 1.0f / all[i];
     }
-    store(sum, all, false, from, a->queries, c, a->width, (V *)a->y + head_at(a, &a->y_at, b, h),
-          a->y_at.position);
+    store_lines(sum, all, false, from, a->queries, c, a->width,
+                (V *)a->y + head_at(a, &a->y_at, b, h), a->y_at.position);
 }
 
-/* ---- backwards */
+/* ---- backward */
 
-/* to[TILE] = dy . y of queries from.. of a head: four threads each. */
+/* Computes to[TILE] = dy . y for the queries of a head from `from` on; four threads share a
+ * query. */
 template <typename V>
 static __device__ void row_dots(const struct pp_attention *a, int b, int h, int from, float *to)
 {
@@ -214,19 +218,20 @@ static __device__ float lse_of(const struct pp_attention *a, int b, int h, int i
     return a->lse[((size_t)b * (size_t)a->queries + (size_t)i) * (size_t)a->heads + (size_t)h];
 }
 
-/* Of a score and the gradient of its probability: the probability after dropout, and the gradient
+/* Turns a score into its probability after dropout, and the gradient of the probability into that
  * of q . k. */
-static __device__ void gradient(const struct call *q, int64_t step, int b, int h, int i, int j,
-                                float lse, float dot, float *s, float *dp)
+static __device__ void finish_gradient(const struct call *q, int64_t step, int b, int h, int i,
+                                       int j, float lse, float dot, float *s, float *dp)
 {
-    bool sees = i < q->a.queries && j < seen(&q->a, i);
+    bool sees = i < q->a.queries && j < count_seen(&q->a, i);
     float far = *s * q->scale - lse; /* above 0 only by rounding */
-    float p = sees ? expf(far > 0.0f ? 0.0f : far) : 0.0f, keep = kept(q, step, b, h, i, j);
+    float p = sees ? expf(far > 0.0f ? 0.0f : far) : 0.0f,
+          keep = dropout_factor(q, step, b, h, i, j);
     *dp = sees ? p * (*dp * keep - dot) * q->scale : 0.0f;
     *s = p * keep;
 }
 
-/* dq. Blocks as forwards. */
+/* Computes dq. Blocks as in the forward pass. */
 template <typename V>
 __global__ void TWO_BLOCKS attend_back_queries(struct call q, const int64_t *step, int pieces)
 {
@@ -241,30 +246,30 @@ __global__ void TWO_BLOCKS attend_back_queries(struct call q, const int64_t *ste
     const V *dy = (const V *)a->dy + head_at(a, &a->y_at, b, h);
     const V *k = (const V *)a->k + head_at(a, &a->kv_at, b, g);
     const V *v = (const V *)a->v + head_at(a, &a->kv_at, b, g);
-    without_padding(&q.a, b);
-    int last = from + TILE < a->queries ? from + TILE : a->queries, end = seen(a, last - 1);
+    drop_padding(&q.a, b);
+    int last = from + TILE < a->queries ? from + TILE : a->queries, end = count_seen(a, last - 1);
     int64_t now = q.limit > 0 ? *step : 0;
     tile s, dp, dq = {};
     row_dots<V>(a, b, h, from, dots);
     for (int at = 0; at < end; at += TILE) {
-        multiply(&f, a->width, of_q, a->q_at.position, from, a->queries, k, a->kv_at.position, at,
-                 a->keys, s);
-        multiply(&f, a->width, dy, a->y_at.position, from, a->queries, v, a->kv_at.position, at,
-                 a->keys, dp);
+        compute_scores(&f, a->width, of_q, a->q_at.position, from, a->queries, k, a->kv_at.position,
+                       at, a->keys, s);
+        compute_scores(&f, a->width, dy, a->y_at.position, from, a->queries, v, a->kv_at.position,
+                       at, a->keys, dp);
         for (int i = 0; i < EACH; i++) {
             int r = from + ty + SIDE * i;
             float lse = r < a->queries ? lse_of(a, b, h, r) : 0.0f;
             for (int j = 0; j < EACH; j++)
-                gradient(&q, now, b, h, r, at + tx + SIDE * j, lse, dots[ty + SIDE * i], &s[i][j],
-                         &dp[i][j]);
+                finish_gradient(&q, now, b, h, r, at + tx + SIDE * j, lse, dots[ty + SIDE * i],
+                                &s[i][j], &dp[i][j]);
         }
-        accumulate(&f, shared, dp, a->width, c, k, a->kv_at.position, at, a->keys, dq);
+        add_products(&f, shared, dp, a->width, c, k, a->kv_at.position, at, a->keys, dq);
     }
-    store(dq, NULL, a->add, from, a->queries, c, a->width, (V *)a->dq + head_at(a, &a->q_at, b, h),
-          a->q_at.position);
+    store_lines(dq, NULL, a->add, from, a->queries, c, a->width,
+                (V *)a->dq + head_at(a, &a->q_at, b, h), a->q_at.position);
 }
 
-/* dk and dv. Block (tile of keys, head of keys, sequence * pieces + piece). */
+/* Computes dk and dv. Block (tile of keys, head of keys, sequence * pieces + piece). */
 template <typename V>
 __global__ void TWO_BLOCKS attend_back_keys(struct call q, const int64_t *step, int pieces)
 {
@@ -279,34 +284,36 @@ __global__ void TWO_BLOCKS attend_back_keys(struct call q, const int64_t *step, 
     const V *k = (const V *)a->k + at_kv, *v = (const V *)a->v + at_kv;
     int64_t now = q.limit > 0 ? *step : 0;
     int all = a->keys;
-    without_padding(&q.a, b);
-    int first = a->causal ? from - (a->keys - a->queries) : 0; /* query that sees key `from` */
+    drop_padding(&q.a, b);
+    /* the first query that sees key `from` */
+    int first = a->causal ? from - (a->keys - a->queries) : 0;
     tile s, dp, dk = {}, dv = {};
     for (int h = g * group; h < (g + 1) * group; h++) {
         const V *of_q = (const V *)a->q + head_at(a, &a->q_at, b, h);
         const V *dy = (const V *)a->dy + head_at(a, &a->y_at, b, h);
         for (int at = first < 0 ? 0 : first / TILE * TILE; at < a->queries; at += TILE) {
-            multiply(&f, a->width, k, kv_step, from, a->keys, of_q, a->q_at.position, at,
-                     a->queries, s);
-            row_dots<V>(a, b, h, at, dots); /* read after the barriers of the next product */
-            multiply(&f, a->width, v, kv_step, from, a->keys, dy, a->y_at.position, at, a->queries,
-                     dp);
+            compute_scores(&f, a->width, k, kv_step, from, a->keys, of_q, a->q_at.position, at,
+                           a->queries, s);
+            row_dots<V>(a, b, h, at, dots); /* the others read them after the barriers of the next
+                                               product */
+            compute_scores(&f, a->width, v, kv_step, from, a->keys, dy, a->y_at.position, at,
+                           a->queries, dp);
             for (int j = 0; j < EACH; j++) {
                 int i = at + tx + SIDE * j;
                 float lse = i < a->queries ? lse_of(a, b, h, i) : 0.0f;
                 for (int r = 0; r < EACH; r++)
-                    gradient(&q, now, b, h, i, from + ty + SIDE * r, lse, dots[tx + SIDE * j],
-                             &s[r][j], &dp[r][j]);
+                    finish_gradient(&q, now, b, h, i, from + ty + SIDE * r, lse,
+                                    dots[tx + SIDE * j], &s[r][j], &dp[r][j]);
             }
-            accumulate(&f, shared, s, a->width, c, dy, a->y_at.position, at, a->queries, dv);
-            accumulate(&f, shared, dp, a->width, c, of_q, a->q_at.position, at, a->queries, dk);
+            add_products(&f, shared, s, a->width, c, dy, a->y_at.position, at, a->queries, dv);
+            add_products(&f, shared, dp, a->width, c, of_q, a->q_at.position, at, a->queries, dk);
         }
     }
-    store(dk, NULL, a->add_kv, from, all, c, a->width, (V *)a->dk + at_kv, kv_step);
-    store(dv, NULL, a->add_kv, from, all, c, a->width, (V *)a->dv + at_kv, kv_step);
+    store_lines(dk, NULL, a->add_kv, from, all, c, a->width, (V *)a->dk + at_kv, kv_step);
+    store_lines(dv, NULL, a->add_kv, from, all, c, a->width, (V *)a->dv + at_kv, kv_step);
 }
 
-/* ---- calls */
+/* ---- launches */
 
 static dim3 blocks_of(const struct pp_attention *a, int positions, int heads, int *pieces)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Attention by tensor cores: bf16, and tf32 for values in f32. After Dao, "FlashAttention-2", 2023: a warp
- * has 16 queries, for which it walks over all keys; scores, their running maximum and sum, and the
- * output stay in registers, and probabilities are left factors as they come out of the product.
- * The next keys and values are copied meanwhile. The backward pass computes probabilities from
- * the forward's log of sums, once by blocks of queries, for dq, and once by blocks of keys, for dk
- * and dv: no sum is shared by two blocks, so every sum has one order, which the shape decides.
- * A unit is the heads of one sequence that share keys.
+ * Attention on tensor cores, for bf16, and for tf32 with values in float. After Dao,
+ * "FlashAttention-2", 2023: a warp has 16 queries and walks over all their keys. Scores, their
+ * running maximum and sum, and the output stay in registers, and probabilities leave one product in
+ * the form of left factors of the next. Meanwhile the next keys and values are copied. The backward
+ * pass computes probabilities from the forward pass's logarithms of sums, by blocks of queries for
+ * dq and by blocks of keys for dk and dv. No two blocks share a sum, so the shape alone decides the
+ * order of every sum. A unit is the heads of one sequence that share keys.
  */
 #include "attention_call.h"
 #include "attention_tiles.h"
@@ -17,12 +17,12 @@
 #define LOG2_E 1.44269504088896340736f
 #define MOST_UNITS 65535u
 
-/* What the backward pass knows of a query: the log of its sum, to base 2, and dy . y. */
+/* What the backward pass knows of a query: the base-2 logarithm of its sum, and dy . y. */
 struct alignas(8) line {
     float lse, dot;
 };
 
-/* What a block is about. */
+/* The part of the problem that a block works on. */
 struct place {
     int b, g, h; /* sequence, head of keys, head */
     int warp, lane;
@@ -47,7 +47,7 @@ static __device__ inline struct rows<V> keys_of(const struct pp_attention *a, co
     return rows_of<V>(x, head_at(a, &a->kv_at, b, g), a->kv_at.position, a->keys, a->width);
 }
 
-/* The left factors of a block's queries, which stay in registers. */
+/* Loads the left factors of a block's queries, which stay in registers. */
 template <typename T, int D>
 static __device__ inline void keep_left(const struct rows<typename T::value> &x, int from,
                                         const struct place *at, char *tile, uint32_t (*left)[4])
@@ -63,7 +63,7 @@ static __device__ inline void keep_left(const struct rows<typename T::value> &x,
     __syncthreads();
 }
 
-/* Keys and values from `from` on, one tile after the other. */
+/* Loads keys and values from `from` on, one tile after the other. */
 template <typename T, int D>
 static __device__ inline void load_keys(const struct rows<typename T::value> &k,
                                         const struct rows<typename T::value> &v, int from,
@@ -83,7 +83,7 @@ static __device__ inline void finish_pair(char *tile)
     __syncthreads();
 }
 
-/* do_it(e) for all that a lane has of N tiles: element e % 4 of tile e / 4. */
+/* Calls do_it(e) for every element that a lane has of N tiles: element e % 4 of tile e / 4. */
 template <int N, typename Do> static __device__ inline void each_score(Do do_it)
 {
     UNROLL
@@ -91,20 +91,22 @@ template <int N, typename Do> static __device__ inline void each_score(Do do_it)
         do_it(e);
 }
 
-/* Scores of rows i, i + 8 with keys j + 8 n + ..: -infinity where the query does not see the key. */
+/* Sets scores to -infinity where the query does not see the key, for rows i and i + 8 and keys from
+ * j on. */
 template <int N>
 static __device__ inline void hide_keys(const struct pp_attention *a, int i, int j, float (*s)[4])
 {
     each_score<N>([&](int e) {
-        int keys = seen(a, i + e % 4 / 2 * 8);
+        int keys = count_seen(a, i + e % 4 / 2 * 8);
         if (j + e / 4 * 8 + e % 2 >= (keys < a->keys ? keys : a->keys))
             s[e / 4][e % 4] = -INFINITY;
     });
 }
 
-/* ---- forwards. Block (tile of queries, head of the unit, unit) */
+/* ---- forward; block (tile of queries, head of the unit, unit) */
 
-/* The maxima of two rows with the scores of N tiles, and what was summed before shrinks by. */
+/* Raises the maxima of two rows by the scores of N tiles, and finds the factors by which earlier
+ * sums shrink. */
 template <int N>
 static __device__ inline void raise_most(const float (*s)[4], float by, float *most, float *shrink)
 {
@@ -131,15 +133,15 @@ __global__ void __launch_bounds__(BLOCK, tiles<T, D>::BLOCKS)
     static_assert(2 * PAIR >= TILE * S::LINE, "queries come through the same memory");
     const struct pp_attention *a = &q.a;
     struct place p = place_of(&q, first_unit + (int)blockIdx.z);
-    int from = (int)(gridDim.x - 1 - blockIdx.x) * TILE; /* most keys first */
+    int from = (int)(gridDim.x - 1 - blockIdx.x) * TILE; /* blocks with most keys run first */
     int row = from + p.warp * ROWS + p.lane / LANES, column = 2 * (p.lane % LANES);
     float by = q.scale * LOG2_E, most[2] = {-INFINITY, -INFINITY}, all[2] = {0.0f, 0.0f};
     float s[N][4], sum[D / 8][4] = {};
     uint32_t left[S::STEPS][4];
-    without_padding(&q.a, p.b);
+    drop_padding(&q.a, p.b);
     struct rows<typename T::value> k = keys_of<T>(a, a->k, p.b, p.g);
     struct rows<typename T::value> v = keys_of<T>(a, a->v, p.b, p.g);
-    int last = from + TILE < a->queries ? from + TILE : a->queries, end = seen(a, last - 1);
+    int last = from + TILE < a->queries ? from + TILE : a->queries, end = count_seen(a, last - 1);
     keep_left<T, D>(queries_of<T>(a, a->q, &a->q_at, p.b, p.h), from, &p, tile, left);
     load_keys<T, D>(k, v, 0, tile);
     for (int at = 0, buffer = 0; at < end; at += S::KEYS, buffer ^= 1) {
@@ -153,7 +155,7 @@ __global__ void __launch_bounds__(BLOCK, tiles<T, D>::BLOCKS)
                     to[i] = left[step_of][i];
             },
             now, p.lane, s);
-        if (at + S::KEYS > a->keys || at + S::KEYS > seen(a, from + p.warp * ROWS))
+        if (at + S::KEYS > a->keys || at + S::KEYS > count_seen(a, from + p.warp * ROWS))
             hide_keys<N>(a, computed_here(row), at + column, s);
         float shrink[2];
         raise_most<N>(s, by, most, shrink);
@@ -175,7 +177,7 @@ __global__ void __launch_bounds__(BLOCK, tiles<T, D>::BLOCKS)
             int i = computed_here(row), j = computed_here(at + column);
             each_score<N>([&](int e) {
                 s[e / 4][e % 4] *=
-                    kept(&q, *step, p.b, p.h, i + e % 4 / 2 * 8, j + e / 4 * 8 + e % 2);
+                    dropout_factor(&q, *step, p.b, p.h, i + e % 4 / 2 * 8, j + e / 4 * 8 + e % 2);
             });
         }
         add_product<T, D, N>(s, now + S::KEYS * S::LINE, p.lane, sum);
@@ -194,9 +196,10 @@ __global__ void __launch_bounds__(BLOCK, tiles<T, D>::BLOCKS)
                                      queries_of<T>(a, a->y, &a->y_at, p.b, p.h));
 }
 
-/* ---- backwards */
+/* ---- backward */
 
-/* to[i] = the line of query i; zeros for what fills the last tile. A whole warp calls it. */
+/* Writes the lines of the queries to `to`, and zeros for the padding of the last tile. A whole warp
+ * calls it. */
 template <typename T>
 static __device__ inline void make_line(const struct pp_attention *a, const struct place *p, int i,
                                         struct line *to)
@@ -216,7 +219,8 @@ static __device__ inline void make_line(const struct pp_attention *a, const stru
         to[i] = line;
 }
 
-/* For calls without dq, which makes them otherwise. Blocks (queries, head of the unit, unit). */
+/* Used by calls without dq, whose kernel makes the lines otherwise. Blocks (queries, head of the
+ * unit, unit). */
 template <typename T>
 __global__ void make_lines(struct call q, int first_unit, int padded, struct line *lines)
 {
@@ -225,8 +229,8 @@ __global__ void make_lines(struct call q, int first_unit, int padded, struct lin
     make_line<T>(&q.a, &p, (int)blockIdx.x * WARPS + p.warp, lines);
 }
 
-/* Of scores and the gradients of their probabilities: the probabilities after dropout, and the
- * gradients of q . k without their scale. of(e) is the query's line, keep(e) what dropout does. */
+/* Turns scores into probabilities after dropout, and gradients of probabilities into those of q . k
+ * without their scale. of(e) is the query's line, and keep(e) the factor of dropout. */
 template <int N, typename Of, typename Keep>
 static __device__ inline void make_gradients(const struct call *q, float by, Of of, Keep keep,
                                              float (*s)[4], float (*dp)[4])
@@ -246,7 +250,7 @@ static __device__ inline void make_gradients(const struct call *q, float by, Of 
         });
 }
 
-/* dq, and lines[unit][head][padded] for the kernel after it. Blocks as forwards. */
+/* Computes dq, and lines[unit][head][padded] for the next kernel. Blocks as in the forward pass. */
 template <typename T, int D>
 __global__ void __launch_bounds__(BLOCK)
     mma_back_queries(struct call q, const int64_t *step, int first_unit, int padded,
@@ -262,11 +266,12 @@ __global__ void __launch_bounds__(BLOCK)
     float by = q.scale * LOG2_E, scales[2] = {q.scale, q.scale};
     float s[N][4], dp[N][4], sum[D / 8][4] = {};
     uint32_t left[2][S::STEPS][4];
-    without_padding(&q.a, p.b);
+    drop_padding(&q.a, p.b);
     struct rows<typename T::value> k = keys_of<T>(a, a->k, p.b, p.g), v = k;
     k.whole = v.whole = k.whole && keys_of<T>(a, a->v, p.b, p.g).whole;
-    v.at += (const char *)a->v - (const char *)a->k; /* so that one address stays in registers */
-    int last = from + TILE < a->queries ? from + TILE : a->queries, end = seen(a, last - 1);
+    /* an offset, so that one address stays in registers */
+    v.at += (const char *)a->v - (const char *)a->k;
+    int last = from + TILE < a->queries ? from + TILE : a->queries, end = count_seen(a, last - 1);
     lines += ((size_t)blockIdx.z * gridDim.y + blockIdx.y) * (size_t)padded;
     for (int i = from + p.warp * ROWS; i < from + p.warp * ROWS + ROWS; i++)
         make_line<T>(a, &p, i, lines);
@@ -288,13 +293,14 @@ __global__ void __launch_bounds__(BLOCK)
                         to[i] = left[f][step_of][i];
                 },
                 now + f * S::KEYS * S::LINE, p.lane, f ? dp : s);
-        if (at + S::KEYS > a->keys || at + S::KEYS > seen(a, from + p.warp * ROWS))
+        if (at + S::KEYS > a->keys || at + S::KEYS > count_seen(a, from + p.warp * ROWS))
             hide_keys<N>(a, computed_here(row), at + column, s);
         int i = computed_here(row), j = computed_here(at + column);
         make_gradients<N>(
             &q, by, [&](int e) { return of[e % 4 / 2]; },
             [&](int e) {
-                return kept(&q, *step, p.b, p.h, i + e % 4 / 2 * 8, j + e / 4 * 8 + e % 2);
+                return dropout_factor(&q, *step, p.b, p.h, i + e % 4 / 2 * 8,
+                                      j + e / 4 * 8 + e % 2);
             },
             s, dp);
         add_product<T, D, N>(dp, now, p.lane, sum);
@@ -303,7 +309,7 @@ __global__ void __launch_bounds__(BLOCK)
                                      queries_of<T>(a, a->dq, &a->q_at, p.b, p.h));
 }
 
-/* What mma_back_keys() loads of queries at a time: q and dy from query `at` of a head on. */
+/* The queries that mma_back_keys() loads at a time: q and dy of a head from query `at` on. */
 template <typename T, int D>
 static __device__ inline void load_queries(const struct rows<typename T::value> &q,
                                            const struct rows<typename T::value> &dy, int at,
@@ -314,7 +320,7 @@ static __device__ inline void load_queries(const struct rows<typename T::value> 
     load_tile<T, D, S::QUERIES, S::KEY_WARPS * WARP>(dy, at, tile + S::QUERIES * S::LINE);
 }
 
-/* dk and dv. Block (tile of keys, 1, unit): rows are keys, columns are queries. */
+/* Computes dk and dv. Block (tile of keys, 1, unit): rows are keys, columns are queries. */
 template <typename T, int D>
 __global__ void __launch_bounds__(tiles<T, D>::KEY_WARPS *WARP, tiles<T, D>::KEY_BLOCKS)
     mma_back_keys(struct call q, const int64_t *step, int first_unit, int padded,
@@ -333,7 +339,7 @@ __global__ void __launch_bounds__(tiles<T, D>::KEY_WARPS *WARP, tiles<T, D>::KEY
     float s[N][4], dp[N][4], dk[D / 8][4] = {}, dv[D / 8][4] = {};
     struct rows<typename T::value> out_k = keys_of<T>(a, a->dk, p.b, p.g);
     struct rows<typename T::value> out_v = keys_of<T>(a, a->dv, p.b, p.g);
-    without_padding(&q.a, p.b);
+    drop_padding(&q.a, p.b);
     struct rows<typename T::value> of_q = queries_of<T>(a, a->q, &a->q_at, p.b, p.h);
     struct rows<typename T::value> dy = queries_of<T>(a, a->dy, &a->y_at, p.b, p.h);
     int more = a->keys - a->queries; /* query i sees the keys up to i + more */
@@ -351,7 +357,7 @@ __global__ void __launch_bounds__(tiles<T, D>::KEY_WARPS *WARP, tiles<T, D>::KEY
         for (int n = 0; n < 2 * N; n++)
             of[n / 2][n % 2] = lines[at + n / 2 * 8 + n % 2];
         finish_pair<T, D, S::QUERIES, ALL_OF>(now);
-        bool ends = at + S::QUERIES >= a->queries; /* the head */
+        bool ends = at + S::QUERIES >= a->queries; /* the head ends here */
         int next = ends ? start : at + S::QUERIES, h = p.h;
         if (ends) {
             p.h++;
@@ -371,7 +377,7 @@ __global__ void __launch_bounds__(tiles<T, D>::KEY_WARPS *WARP, tiles<T, D>::KEY
                 now + f * S::QUERIES * S::LINE, p.lane, f ? dp : s);
         if (key + ROWS > a->keys || (a->causal && key + ROWS - 1 > at + more))
             each_score<N>([&](int e) {
-                int j = row + e % 4 / 2 * 8, keys = seen(a, at + column + e / 4 * 8 + e % 2);
+                int j = row + e % 4 / 2 * 8, keys = count_seen(a, at + column + e / 4 * 8 + e % 2);
                 if (j >= (keys < a->keys ? keys : a->keys))
                     s[e / 4][e % 4] = -INFINITY;
             });
@@ -379,13 +385,13 @@ __global__ void __launch_bounds__(tiles<T, D>::KEY_WARPS *WARP, tiles<T, D>::KEY
         make_gradients<N>(
             &q, by, [&](int e) { return of[e / 4][e % 2]; },
             [&](int e) {
-                return kept(&q, *step, p.b, h, i + e / 4 * 8 + e % 2, j + e % 4 / 2 * 8);
+                return dropout_factor(&q, *step, p.b, h, i + e / 4 * 8 + e % 2, j + e % 4 / 2 * 8);
             },
             s, dp);
         add_product<T, D, N>(s, now + S::QUERIES * S::LINE, p.lane, dv);
         add_product<T, D, N>(dp, now, p.lane, dk);
         if (S::BUFFERS == 1) {
-            __syncthreads(); /* all have read the one buffer */
+            __syncthreads(); /* all have read the only buffer */
             if (p.h < end)
                 load_queries<T, D>(of_q, dy, next, tile);
         }
@@ -395,7 +401,7 @@ __global__ void __launch_bounds__(tiles<T, D>::KEY_WARPS *WARP, tiles<T, D>::KEY
     store_rows<typename T::value, D>(dv, ones, a->add_kv, row, p.lane, out_v);
 }
 
-/* ---- calls */
+/* ---- launches */
 
 static int padded_queries(const struct pp_attention *a)
 {
@@ -409,7 +415,7 @@ bool mma_attention_fits(const struct pp_attention *a)
     return a->width <= 128 && lines <= CUDA_SCRATCH && most < (1u << 28);
 }
 
-/* Of the units first .. first + n - 1; `lines` is scratch. */
+/* Launches the units first .. first + n - 1. `lines` is scratch. */
 template <typename T, int D> struct launches {
     static cudaError_t forward(cudaStream_t s, const struct call *q, unsigned first, unsigned n,
                                struct line *)
@@ -446,7 +452,7 @@ template <typename T, int D> struct launches {
 typedef cudaError_t launch(cudaStream_t s, const struct call *q, unsigned first, unsigned n,
                            struct line *lines);
 
-/* As few launches as the scratch and a grid allow. */
+/* Uses as few launches as the scratch and a grid allow. */
 static cudaError_t launch_units(launch *of, cudaStream_t s, const struct call *q, double *scratch)
 {
     const struct pp_attention *a = &q->a;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels over flat buffers: sums of replicas, the norm, noise. */
+/* Kernels over flat arrays: sums of replicas, the norm, noise. */
 #include "activations.h"
 #include "kernels.h"
 #include "vector.h"
@@ -60,7 +60,7 @@ KERNEL(muon, pp_muon)
 
 /* ---- sum of squares */
 
-#define SQUARES_TILE 16384 /* elements of a block, or a multiple for arrays of over 2^28 */
+#define SQUARES_TILE 16384 /* elements of a block, or a multiple for arrays of more than 2^28 */
 
 static PP_DEVICE size_t square_tile(size_t n)
 {
@@ -95,7 +95,7 @@ __global__ void squares_of_blocks(const __grid_constant__ struct cuda_squares al
         partials[blockIdx.x] = all_four;
 }
 
-/* A block for each array. */
+/* One block for each array. */
 __global__ void sum_partials(const __grid_constant__ struct cuda_squares all,
                              const double *partials)
 {
@@ -110,7 +110,7 @@ __global__ void sum_partials(const __grid_constant__ struct cuda_squares all,
         *q->out = sum;
 }
 
-/* Which elements a thread and a block have, and so the order of the sum, follows from n alone. */
+/* n alone decides which elements a thread and a block have, and with that the order of the sum. */
 extern "C" cudaError_t kernels_all_squares(cudaStream_t s, struct cuda_squares *all,
                                            double *scratch)
 {
@@ -129,8 +129,8 @@ extern "C" cudaError_t kernels_all_squares(cudaStream_t s, struct cuda_squares *
 
 /* ---- noise */
 
-/* The bits of the place, mixed by multiplications and shifts until no pattern is left that a
- * product could profit from. */
+/* Mixes the bits of the index by multiplications and shifts, until no pattern is left from which a
+ * product could profit. */
 static __device__ float noise_at(size_t i)
 {
     uint32_t h = (uint32_t)i * 2654435761u;

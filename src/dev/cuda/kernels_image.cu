@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Windows over images: the matrix that makes a convolution a product, and back; convolutions in
- * groups as they are; pools. A row is one of the image that is written, its elements are that row's
- * pixels and channels. Whatever is a sum is one thread's, in order of the windows.
+ * Windows over images: the matrix that makes a convolution a product, and the way back;
+ * convolutions in groups, computed directly; pools. A row is a row of the image that is written,
+ * and its elements are the pixels and channels of that row. One thread makes every sum, in order of
+ * the windows.
  */
 #include "kernels.h"
 #include "vector.h"
@@ -11,21 +12,21 @@
 
 #include <math.h>
 
-/* Where tap k of output o lies along one axis of `size`; -1: outside. */
-static __device__ int place(int o, int stride, int k, int pad, int size)
+/* Returns the position of tap k of output o along one axis of `size`; -1: outside. */
+static __device__ int tap_input(int o, int stride, int k, int pad, int size)
 {
     int at = o * stride + k - pad;
     return at >= 0 && at < size ? at : -1;
 }
 
-/* The output along one axis that reads element `at` with tap k; -1: there is none. */
-static __device__ int reader(int at, int stride, int k, int pad, int outputs)
+/* Returns the output along one axis that reads element `at` with tap k; -1: there is none. */
+static __device__ int tap_output(int at, int stride, int k, int pad, int outputs)
 {
     int o = at + pad - k;
     return o >= 0 && o % stride == 0 && o / stride < outputs ? o / stride : -1;
 }
 
-/* Element (pixel, c) of image b's row y. */
+/* Returns the offset of element (pixel, c) of row y of image b. */
 static __device__ size_t at(size_t b, int y, int pixel, int c, int H, int W, int C)
 {
     return ((b * (size_t)H + (size_t)y) * (size_t)W + (size_t)pixel) * (size_t)C + (size_t)c;
@@ -48,7 +49,7 @@ KERNEL(move_pictures, pp_move_pictures)
 
 /* ---- a convolution's matrix */
 
-/* n / by for 0 <= n < 2^31 is a product and a shift. */
+/* Divides n by a constant for 0 <= n < 2^31, with a product and a shift. */
 struct divisor {
     uint32_t factor;
     int shift;
@@ -68,14 +69,14 @@ static __device__ int quotient(int n, struct divisor by)
     return (int)(((uint32_t)((uint64_t)(uint32_t)n * by.factor >> 32) + (uint32_t)n) >> by.shift);
 }
 
-/* As reader(). */
+/* Does the same as tap_output(). */
 static __device__ int reader_by(int at, int stride, struct divisor by, int k, int pad, int outputs)
 {
     int o = at + pad - k, q = quotient(o < 0 ? 0 : o, by);
     return o >= 0 && q * stride == o && q < outputs ? q : -1;
 }
 
-/* T: one value or several. C is counted in T. */
+/* T is one value or several, and C is counted in T. */
 template <typename T>
 static cudaError_t columns_of(cudaStream_t s, struct pp_conv g, int C, int B, const T *x, T *to)
 {
@@ -86,8 +87,8 @@ static cudaError_t columns_of(cudaStream_t s, struct pp_conv g, int C, int B, co
     return launch_rows(s, (size_t)B * (size_t)g.OH, width, [=] __device__(size_t r, int f) {
         int b = quotient((int)r, by_OH), out = quotient(f, by_K), of = f - out * K;
         int tap = quotient(of, by_C), ky = quotient(tap, by_kw);
-        int y = place((int)r - b * g.OH, g.stride, ky, g.pad_top, g.H);
-        int pixel = place(out, g.stride, tap - ky * g.kw, g.pad_left, g.W);
+        int y = tap_input((int)r - b * g.OH, g.stride, ky, g.pad_top, g.H);
+        int pixel = tap_input(out, g.stride, tap - ky * g.kw, g.pad_left, g.W);
         T v = {};
         if (y >= 0 && pixel >= 0)
             v = x[at((size_t)b, y, pixel, of - tap * C, g.H, g.W, C)];
@@ -95,7 +96,7 @@ static cudaError_t columns_of(cudaStream_t s, struct pp_conv g, int C, int B, co
     });
 }
 
-/* Values of one access: as many as 16 bytes hold, 4, or 1. */
+/* Returns the values of one access: as many as 16 bytes hold, 4, or 1. */
 template <typename V> static int lanes_of(const struct pp_conv *g, const void *a, const void *b)
 {
     int most = 16 / (int)sizeof(V);
@@ -192,8 +193,8 @@ static cudaError_t group_forward(cudaStream_t s, const struct pp_conv_forward *a
         int o = f % g.O, C = g.C / g.groups;
         float sum = p.b ? p.b[o] : 0.0f;
         for (int tap = 0; tap < g.kh * g.kw; tap++) {
-            int y = place((int)(r % (size_t)g.OH), g.stride, tap / g.kw, g.pad_top, g.H);
-            int pixel = place(f / g.O, g.stride, tap % g.kw, g.pad_left, g.W);
+            int y = tap_input((int)(r % (size_t)g.OH), g.stride, tap / g.kw, g.pad_top, g.H);
+            int pixel = tap_input(f / g.O, g.stride, tap % g.kw, g.pad_left, g.W);
             const float *w = p.W + at(0, o, tap, 0, g.O, g.kh * g.kw, C);
             const V *x =
                 all + at(r / (size_t)g.OH, y, pixel, o / (g.O / g.groups) * C, g.H, g.W, g.C);
@@ -222,8 +223,8 @@ static cudaError_t group_backward_input(cudaStream_t s, const struct pp_conv_bac
         int C = g.C / g.groups, O = g.O / g.groups, first = f % g.C / C * O;
         float sum = 0.0f;
         for (int tap = 0; tap < g.kh * g.kw; tap++) {
-            int oy = reader((int)(r % (size_t)g.H), g.stride, tap / g.kw, g.pad_top, g.OH);
-            int ox = reader(f / g.C, g.stride, tap % g.kw, g.pad_left, g.OW);
+            int oy = tap_output((int)(r % (size_t)g.H), g.stride, tap / g.kw, g.pad_top, g.OH);
+            int ox = tap_output(f / g.C, g.stride, tap % g.kw, g.pad_left, g.OW);
             const V *dz = all + at(r / (size_t)g.H, oy, ox, first, g.OH, g.OW, g.O);
             for (int o = 0; o < O && oy >= 0 && ox >= 0; o++)
                 sum = fmaf((float)dz[o],
@@ -239,7 +240,7 @@ extern "C" cudaError_t kernels_conv_group_backward_input(cudaStream_t s, bool ha
     return half ? group_backward_input<bf16>(s, a) : group_backward_input<float>(s, a);
 }
 
-/* A block has one weight: its threads share the outputs, their sums are added by halves. */
+/* One block for each weight: its threads share the outputs, and add their sums by halves. */
 template <typename V>
 __global__ void group_weight(struct pp_conv g, int B, const V *dz, const V *x, bool adds, float *dW)
 {
@@ -250,8 +251,8 @@ __global__ void group_weight(struct pp_conv g, int B, const V *dz, const V *x, b
     float sum = 0.0f;
     for (size_t i = (size_t)t; i < (size_t)B * (size_t)pixels; i += THREADS) {
         int of = (int)(i % (size_t)pixels);
-        int y = place(of / g.OW, g.stride, tap / g.kw, g.pad_top, g.H);
-        int pixel = place(of % g.OW, g.stride, tap % g.kw, g.pad_left, g.W);
+        int y = tap_input(of / g.OW, g.stride, tap / g.kw, g.pad_top, g.H);
+        int pixel = tap_input(of % g.OW, g.stride, tap % g.kw, g.pad_left, g.W);
         if (y >= 0 && pixel >= 0)
             sum = fmaf((float)dz[i * (size_t)g.O + (size_t)o],
                        (float)x[at(i / (size_t)pixels, y, pixel, c, g.H, g.W, g.C)], sum);
@@ -298,8 +299,8 @@ KERNEL(max_pool_forward, pp_max_pool_forward)
         int best = -1;
         float most = 0.0f;
         for (int tap = 0; tap < g.kh * g.kw; tap++) {
-            int y = place((int)(r % (size_t)g.OH), g.stride, tap / g.kw, g.pad_top, g.H);
-            int pixel = place(f / g.C, g.stride, tap % g.kw, g.pad_left, g.W);
+            int y = tap_input((int)(r % (size_t)g.OH), g.stride, tap / g.kw, g.pad_top, g.H);
+            int pixel = tap_input(f / g.C, g.stride, tap % g.kw, g.pad_left, g.W);
             if (y < 0 || pixel < 0)
                 continue;
             float v = x[at(r / (size_t)g.OH, y, pixel, f % g.C, g.H, g.W, g.C)];
@@ -314,24 +315,24 @@ KERNEL(max_pool_forward, pp_max_pool_forward)
     });
 }
 
-/* Pixels of the window of output o along one axis. */
-static __device__ int inside(int o, int stride, int k, int pad, int size)
+/* Returns how many pixels of the window of output o lie inside the image along one axis. */
+static __device__ int count_inside(int o, int stride, int k, int pad, int size)
 {
     int from = o * stride - pad, to = from + k;
     return (to < size ? to : size) - (from > 0 ? from : 0);
 }
 
-/* By which the sum over a window is divided. */
+/* Returns the number by which the sum over a window is divided. */
 static __device__ float window_size(const struct pp_conv *g, bool all, int oy, int ox)
 {
-    int taps = g->kh * g->kw, n = inside(oy, g->stride, g->kh, g->pad_top, g->H) *
-                                  inside(ox, g->stride, g->kw, g->pad_left, g->W);
+    int taps = g->kh * g->kw, n = count_inside(oy, g->stride, g->kh, g->pad_top, g->H) *
+                                  count_inside(ox, g->stride, g->kw, g->pad_left, g->W);
     return (float)(all ? taps : n);
 }
 
-/* Of a sample whose last rows are padding. */
-static __device__ struct pp_conv cut(struct pp_conv g, const uint32_t *lengths,
-                                     const uint32_t *index, size_t sample)
+/* Returns the convolution with the sample's rows before its padding. */
+static __device__ struct pp_conv without_padding(struct pp_conv g, const uint32_t *lengths,
+                                                 const uint32_t *index, size_t sample)
 {
     g.H = lengths ? (int)lengths[index[sample]] : g.H;
     return g;
@@ -346,11 +347,11 @@ KERNEL(avg_pool_forward, pp_avg_pool)
     size_t width = (size_t)g.OW * (size_t)g.C;
     return launch_rows(s, (size_t)p.B * (size_t)g.OH, width, [=] __device__(size_t r, int f) {
         int oy = (int)(r % (size_t)g.OH), ox = f / g.C;
-        struct pp_conv w = cut(g, p.lengths, p.index, r / (size_t)g.OH);
+        struct pp_conv w = without_padding(g, p.lengths, p.index, r / (size_t)g.OH);
         float sum = 0.0f;
         for (int tap = 0; tap < g.kh * g.kw; tap++) {
-            int y = place(oy, g.stride, tap / g.kw, g.pad_top, w.H);
-            int pixel = place(ox, g.stride, tap % g.kw, g.pad_left, g.W);
+            int y = tap_input(oy, g.stride, tap / g.kw, g.pad_top, w.H);
+            int pixel = tap_input(ox, g.stride, tap % g.kw, g.pad_left, g.W);
             if (y >= 0 && pixel >= 0)
                 sum += x[at(r / (size_t)g.OH, y, pixel, f % g.C, g.H, g.W, g.C)];
         }
@@ -358,8 +359,8 @@ KERNEL(avg_pool_forward, pp_avg_pool)
     });
 }
 
-/* Of a pixel the gradients of all windows that have it, first the upper and left ones. taken: only
- * of those that took it; else divided by a window's size. */
+/* Adds up the gradients of all windows that contain a pixel, the upper and left ones first. With
+ * `taken` only the windows that took the pixel; else each is divided by its window's size. */
 template <typename V>
 static cudaError_t pool_back(cudaStream_t s, struct pp_conv g, int B, const uint8_t *taken,
                              const struct pp_avg_pool *avg, const V *dy, bool add, V *dx)
@@ -368,10 +369,10 @@ static cudaError_t pool_back(cudaStream_t s, struct pp_conv g, int B, const uint
     size_t width = (size_t)g.W * (size_t)g.C;
     return launch_rows(s, (size_t)B * (size_t)g.H, width, [=] __device__(size_t r, int f) {
         float sum = 0.0f;
-        struct pp_conv w = cut(g, p.lengths, p.index, r / (size_t)g.H);
+        struct pp_conv w = without_padding(g, p.lengths, p.index, r / (size_t)g.H);
         for (int tap = g.kh * g.kw - 1; tap >= 0 && (int)(r % (size_t)g.H) < w.H; tap--) {
-            int oy = reader((int)(r % (size_t)g.H), g.stride, tap / g.kw, g.pad_top, g.OH);
-            int ox = reader(f / g.C, g.stride, tap % g.kw, g.pad_left, g.OW);
+            int oy = tap_output((int)(r % (size_t)g.H), g.stride, tap / g.kw, g.pad_top, g.OH);
+            int ox = tap_output(f / g.C, g.stride, tap % g.kw, g.pad_left, g.OW);
             if (oy < 0 || ox < 0)
                 continue;
             size_t i = at(r / (size_t)g.H, oy, ox, f % g.C, g.OH, g.OW, g.C);

@@ -7,7 +7,7 @@
 
 /* ---- samples */
 
-/* One block a row: the row's number is read once, and its values in order. */
+/* One block for each row: it reads the row's number once, and its values in order. */
 template <typename T, typename V>
 __global__ void gather_rows(int F, size_t stride, const T *data, const uint32_t *index,
                             struct pp_scaling k, V *x)
@@ -21,7 +21,7 @@ __global__ void gather_rows(int F, size_t stride, const T *data, const uint32_t 
     }
 }
 
-/* The same of bytes with one scale, for F a multiple of 4 and aligned pointers. */
+/* Does the same for bytes with one scale, F a multiple of 4 and aligned pointers. */
 template <typename V>
 __global__ void gather_rows4(int F4, const struct bytes4 *data, const uint32_t *index, float scale,
                              struct several<V, 4> *x)
@@ -138,8 +138,8 @@ static __device__ float activate_back(int act, float saved, float dy)
     }
 }
 
-/* N values at a time, of which a row has O. A thread's column moves on by the grid's stride modulo O:
- * one division a thread. */
+/* Handles N values at a time, of a row of O. A thread's column advances by the grid's stride modulo
+ * O, so that each thread divides only once. */
 template <typename V, int N>
 __global__ void bias_activation(size_t n, int O, const struct several<V, N> *product,
                                 const struct several<float, N> *b, int act, struct several<V, N> *z,
@@ -198,7 +198,7 @@ extern "C" cudaError_t kernels_bias_activation(cudaStream_t s, bool half, int B,
 
 KERNEL(activate_forward, pp_activate)
 {
-    int O = a->n % 4 ? 1 : 4; /* no bias: any width is right, this one goes by fours */
+    int O = a->n % 4 ? 1 : 4; /* without a bias any width is right, and this one takes fours */
     return bias_activation_of<V>(s, a->n, O, a->x, NULL, a->act, NULL, a->y);
 }
 

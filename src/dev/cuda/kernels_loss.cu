@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Softmax, cross-entropy and its gradient: a warp has a row, which it reads twice. The rows' losses are
- * summed by halves in an order that depends on their number only: up to ROWS_OF_A_BLOCK rows in the same
- * block, more by a second kernel.
+ * Softmax, cross-entropy and its gradient: a warp has a row, which it reads twice. The losses of
+ * the rows are summed by halves, in an order that depends on their number only: up to
+ * ROWS_OF_A_BLOCK rows in the same block, more of them by a second kernel.
  */
 #include "kernels.h"
 #include "vector.h"
@@ -11,23 +11,24 @@
 
 #define ROWS_OF_A_BLOCK 256
 #define CLASSES_OF_A_BLOCK                                                                         \
-    1024                  /* with more, one multiprocessor takes longer than a second launch */
-#define LOSS_THREADS 1024 /* of the one block: as many rows at once as it can have */
+    1024                  /* with more rows, one multiprocessor takes longer than a second launch */
+#define LOSS_THREADS 1024 /* of the single block: as many rows at once as it can have */
 
-/* The better of two candidates for the arg max; -1: none yet. Of equal ones the lowest index. */
-static __device__ bool better(float x, int at, float than, int than_at)
+/* Returns whether one candidate for the arg max is better than another (-1: none yet): larger, or
+ * equal with a lower index. */
+static __device__ bool is_better(float x, int at, float than, int than_at)
 {
     if (at < 0 || than_at < 0)
         return at >= 0;
     return x > than || (x == than && at < than_at);
 }
 
-/* What add_rows reads of a row without a target. */
+/* Stands for a row without a target, for add_rows(). */
 #define IGNORED (-1)
 
-/* A row is read in groups of WARP * N elements, of which lane `lane` has N: next to each other where rows
- * are a multiple of N apart, so that one access has all of them, else WARP apart. What that access reads
- * behind the row counts nowhere, and zeros are written there. */
+/* A row is read in groups of WARP * N elements, of which lane `lane` has N: adjacent ones if rows
+ * are a multiple of N apart, so that one access reads them all, else every WARP-th. What such an
+ * access reads beyond the row does not count, and zeros are written there. */
 template <typename V> struct row_groups {
     static constexpr int N = 16 / sizeof(V);
     int C, lane;
@@ -60,15 +61,15 @@ template <typename V> struct row_groups {
     }
 };
 
-/* What a lane has seen of a row: the largest element that is a number, where (-1: none), the sum of
- * exp(element - largest), and the sum of the elements. */
+/* What a lane knows of a row: the largest element that is a number, its index (-1: none), the sum
+ * of exp(element - largest), and the sum of the elements. */
 struct seen {
     float most;
     int best;
     double sum, all;
 };
 
-/* A group's elements v; a NaN makes the sum one. */
+/* Adds the elements v of a group; a NaN makes the sum NaN. */
 template <typename V>
 static __device__ void see_group(const struct row_groups<V> &g, int from, const float *v,
                                  struct seen *s)
@@ -77,7 +78,7 @@ static __device__ void see_group(const struct row_groups<V> &g, int from, const 
     bool some = s->best >= 0;
     for (int k = 0; k < g.N; k++) {
         int c = g.at(from, k);
-        if (c < g.C && v[k] == v[k] && better(v[k], c, s->most, s->best)) {
+        if (c < g.C && v[k] == v[k] && is_better(v[k], c, s->most, s->best)) {
             s->most = v[k];
             s->best = c;
         }
@@ -92,8 +93,9 @@ static __device__ void see_group(const struct row_groups<V> &g, int from, const 
     }
 }
 
-/* The same of the whole row, in every lane. Of a row of infinities the sum is NaN. A NaN is never larger
- * than anything and nothing is larger than it, so that one at index 0 is the arg max, as in a loop. */
+/* Merges what the lanes know into the whole row's, in every lane. For a row of infinities the sum
+ * is NaN. A NaN is never larger than another element and none is larger than it, so a NaN at index
+ * 0 is the arg max, as in a loop. */
 static __device__ void merge_lanes(float first, int C, struct seen *s)
 {
     float mine = s->most;
@@ -101,7 +103,7 @@ static __device__ void merge_lanes(float first, int C, struct seen *s)
     for (int half = WARP / 2; half > 0; half /= 2) {
         float v = __shfl_xor_sync(ALL, s->most, half);
         int at = __shfl_xor_sync(ALL, s->best, half);
-        if (better(v, at, s->most, s->best)) {
+        if (is_better(v, at, s->most, s->best)) {
             s->most = v;
             s->best = at;
         }
@@ -115,11 +117,11 @@ static __device__ void merge_lanes(float first, int C, struct seen *s)
 }
 
 /*
- * One row, by a whole warp. Returns its loss, and in *hit whether the arg max is the target, in
- * every lane; IGNORED: the row has none. It is read twice: for the sum of exponentials, whose largest
- * element is only known at the end of it, and for the gradient. Each lane reads its elements before it
- * overwrites them, and no others. even: rows are a multiple of N apart. wide: x and d are at addresses of
- * 16 bytes.
+ * Computes one row with a whole warp. Returns the loss, and in *hit whether the arg max is the
+ * target, in every lane; IGNORED: the row has no target. It reads the row twice: once for the sum
+ * of exponentials, whose largest element is known only at the end, and once for the gradient. Each
+ * lane reads its own elements before it overwrites them, and no others. even: rows are a multiple
+ * of N apart. wide: x and d are aligned to 16 bytes.
  */
 template <typename V>
 static __device__ double row_loss(int C, bool even, const V *x, int label, float grad_scale,
@@ -136,7 +138,7 @@ static __device__ double row_loss(int C, bool even, const V *x, int label, float
     if (label < 0)
         return 0;
     struct seen s = {0.0f, -1, 0, 0};
-    float at_label = nanf(""); /* a label that is not a class would show */
+    float at_label = nanf(""); /* a label that is not a class shows as NaN */
     for (int from = 0; from < C; from += GROUP) {
         g.read(x, from, v);
         see_group(g, from, v, &s);
@@ -161,7 +163,8 @@ static __device__ double row_loss(int C, bool even, const V *x, int label, float
     return log(s.sum) - ((1 - rest) * ((double)at_label - (double)s.most) + smooth);
 }
 
-/* Adds the sums of rows 0..n-1, those of B samples, to *sums. Every thread of one block calls it. */
+/* Adds the losses of rows 0 .. n - 1, of B samples, to *sums. Every thread of one block calls
+ * it. */
 static __device__ void add_rows(int B, int n, const double *losses, const int *hits,
                                 struct pp_loss_sums *sums)
 {
@@ -192,7 +195,7 @@ static __device__ void add_rows(int B, int n, const double *losses, const int *h
     }
 }
 
-/* Row r by a whole warp, with what add_rows reads. */
+/* Computes row r with a whole warp, for add_rows(). */
 template <typename V>
 static __device__ void loss_of_row(int r, int C, int row, const V *logits, const int32_t *targets,
                                    float grad_scale, float smoothing, double *losses, int *hits,
@@ -231,7 +234,7 @@ __global__ void loss_of_rows(int n, int C, int row, const V *logits, const int32
                              int *hits, V *dlogits)
 {
     int r = (int)(blockIdx.x * (THREADS / WARP) + threadIdx.x / WARP);
-    if (r < n) /* the whole warp, or none of it */
+    if (r < n) /* true for the whole warp, or for none of it */
         loss_of_row(r, C, row, logits, targets, scale ? *scale : grad_scale, smoothing, losses,
                     hits, dlogits);
 }

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Norms. Of a row, or of a group of one sample: as many threads as its size deserves. Of a channel
- * over a batch: sums over columns. */
+/* Norms. Of a row, or of a group of one sample: with as many threads as its size deserves. Of a
+ * channel over a batch: as sums over columns. */
 #include "columns.h"
 
 #include <math.h>
 
-/* What is done with an element besides: add a residual, relu. */
-static __device__ float ended(float y, float residual, bool relu)
+/* Adds the residual to an element and applies relu. */
+static __device__ float add_residual_and_relu(float y, float residual, bool relu)
 {
     y += residual;
-    return relu && y < 0.0f ? 0.0f : y; /* this way round a NaN stays */
+    return relu && y < 0.0f ? 0.0f : y; /* written so that a NaN stays */
 }
 
-/* dy[i] .. dy[i + N - 1], which come back, become the gradient before relu, and the residual's. */
+/* Turns dy[i] .. dy[i + N - 1], which it returns, into the gradient before relu, and gives that to
+ * the residual. */
 template <int N, typename V>
-static __device__ struct several<V, N> before_relu(const V *y, V *dy, bool add, V *d_residual,
-                                                   size_t i, bool wide) {
+static __device__ struct several<V, N> undo_relu(const V *y, V *dy, bool add, V *d_residual,
+                                                 size_t i, bool wide) {
     struct several<V, N> d = values_at<N>(dy + i, wide), more = {
     };
     if (y) {
@@ -33,18 +34,19 @@ static __device__ struct several<V, N> before_relu(const V *y, V *dy, bool add, 
     return d;
 }
 
-/* ---- of a row: a warp has one */
+/* ---- norm of a row: one warp for each */
 
 #define ROWS (THREADS / WARP) /* of a block */
 
-/* A lane has N elements, WARP * N from its next ones: so the order of a sum follows from C alone. */
+/* A lane has N elements, then the N that are WARP * N further on, and so on. So C alone decides the
+ * order of a sum. */
 template <typename V, int N>
 __global__ void norm_rows(struct pp_row_norm_forward a, bool wide)
 {
     typedef struct several<V, N> lanes;
     size_t r = (size_t)blockIdx.x * ROWS + threadIdx.x / WARP, C = (size_t)a.C;
     int lane = (int)(threadIdx.x % WARP);
-    if (r >= (size_t)a.B) /* the whole warp, or none of it */
+    if (r >= (size_t)a.B) /* true for the whole warp, or for none of it */
         return;
     const V *x = (const V *)a.x + r * C;
     V *y = (V *)a.y + r * C;
@@ -54,7 +56,8 @@ __global__ void norm_rows(struct pp_row_norm_forward a, bool wide)
         for (int k = 0; k < N; k++)
             sum += v.at[k];
     }
-    float near = warp_sum(sum) / (float)a.C; /* a mean, but for what a sum of large numbers loses */
+    float near = warp_sum(sum) / (float)a.C; /* the mean, except for what a sum of large numbers
+                                                loses */
     for (int c = lane * N; c < a.C; c += WARP * N) {
         lanes v = values_at<N>(x + c, wide);
         for (int k = 0; k < N; k++) {
@@ -134,15 +137,15 @@ KERNEL(row_norm_backward_input, pp_row_norm_backward_input)
                        goes_by_fours(C, (const V *)a->x, (const V *)a->dy, (const V *)a->dx));
 }
 
-/* ---- of a group: a block has one */
+/* ---- norm of a group: one block for each */
 
-/* Of both values the sums over the block, in every thread. */
+/* Sums both values over the block, in every thread. */
 static __device__ void sum_block(double *a, double *b)
 {
     __shared__ double sums[2][THREADS / WARP];
     int lane = (int)(threadIdx.x % WARP), warp = (int)(threadIdx.x / WARP);
     double x = warp_sum(*a), y = warp_sum(*b);
-    __syncthreads(); /* the last call's have been read */
+    __syncthreads(); /* all threads have read the last call's values */
     if (lane == 0) {
         sums[0][warp] = x;
         sums[1][warp] = y;
@@ -178,7 +181,8 @@ static __device__ struct group group_of_block(int P, int C, int G)
             (size_t)C};
 }
 
-/* A thread has N elements, THREADS * N from its next ones; N divides the group's run. */
+/* A thread has N elements, then the N that are THREADS * N further on, and so on. N divides the
+ * group's run. */
 template <typename V, int N> __global__ void norm_groups(struct pp_group_norm_forward a, bool wide)
 {
     typedef struct several<V, N> lanes;
@@ -203,8 +207,9 @@ template <typename V, int N> __global__ void norm_groups(struct pp_group_norm_fo
         if (residual)
             more = values_at<N>(residual + i, wide);
         for (int e = 0; e < N; e++)
-            v.at[e] = ended((v.at[e] - m - lost) * rstd * a.gamma[c + e] + a.beta[c + e],
-                            residual ? (float)more.at[e] : 0.0f, a.relu);
+            v.at[e] =
+                add_residual_and_relu((v.at[e] - m - lost) * rstd * a.gamma[c + e] + a.beta[c + e],
+                                      residual ? (float)more.at[e] : 0.0f, a.relu);
         put_values((V *)a.y + i, wide, v);
     }
     if (threadIdx.x == 0) {
@@ -236,7 +241,7 @@ __global__ void norm_groups_back(struct pp_group_norm_backward_input a, bool wid
     for (unsigned k = threadIdx.x * N; k < g.n; k += THREADS * N) {
         size_t i = g.at(k), c = g.channel_of(k);
         lanes v = values_at<N>(x + i, wide);
-        lanes d = before_relu<N>(y, dy, a.add_residual, d_residual, i, wide);
+        lanes d = undo_relu<N>(y, dy, a.add_residual, d_residual, i, wide);
         for (int e = 0; e < N; e++) {
             double to_sum = (double)(float)d.at[e] * (double)a.gamma[c + e];
             sum += to_sum;
@@ -267,7 +272,7 @@ KERNEL(group_norm_backward_input, pp_group_norm_backward_input)
     return PP_LAUNCHED(kernel, (unsigned)a->B * (unsigned)a->G, THREADS, 0, s, *a, fours);
 }
 
-/* ---- of a channel over the batch */
+/* ---- norm of a channel over the batch */
 
 template <typename V, int N>
 static cudaError_t normed_by(cudaStream_t s, const struct pp_batch_norm_forward *a,
@@ -288,8 +293,8 @@ static cudaError_t normed_by(cudaStream_t s, const struct pp_batch_norm_forward 
             float mean = n.running_mean ? n.running_mean[c] : n.keep[c];
             float rstd = n.running_mean ? 1.0f / sqrtf(n.running_var[c] + n.eps) : n.keep[n.C + c];
             float lost = n.running_mean || c >= CUDA_SCRATCH ? 0.0f : (float)lost_of[c];
-            v.at[k] = ended((v.at[k] - mean - lost) * rstd * n.gamma[c] + n.beta[c],
-                            residual ? (float)more.at[k] : 0.0f, n.relu);
+            v.at[k] = add_residual_and_relu((v.at[k] - mean - lost) * rstd * n.gamma[c] + n.beta[c],
+                                            residual ? (float)more.at[k] : 0.0f, n.relu);
         }
         y[i] = v;
     });
@@ -307,8 +312,8 @@ KERNEL(batch_norm_forward, pp_batch_norm_forward)
             out[0] = (double)(float)x[r * (size_t)n.C + (size_t)c] - (double)(float)x[c];
             out[1] = out[0] * out[0];
         };
-        /* What a mean loses when it is rounded goes where it is not read any more: of the chunks' sums
-         * this column's first. */
+        /* What a mean loses when it is rounded is kept in an array that is not read any more: the
+         * first of this column's sums of chunks. */
         auto take = [=] __device__(int c, const double *sums) {
             double left = sums[0] / (double)rows, var = sums[1] / (double)rows - left * left;
             double mean = (double)(float)x[c] + left;
@@ -353,7 +358,7 @@ KERNEL(batch_norm_backward_input, pp_batch_norm_backward_input)
     size_t rows = (size_t)n.B * (size_t)n.P;
     auto get = [=] __device__(size_t r, int c, double *out) {
         size_t i = r * (size_t)n.C + (size_t)c;
-        out[0] = (double)(float)before_relu<1>(y, dy, n.add_residual, d_residual, i, false).at[0];
+        out[0] = (double)(float)undo_relu<1>(y, dy, n.add_residual, d_residual, i, false).at[0];
         out[1] = out[0] * (double)((x[i] - n.keep[c]) * n.keep[n.C + c]);
     };
     auto take = [=] __device__(int c, const double *sums) {
@@ -372,7 +377,8 @@ static __device__ void add_to(float *to, bool adds, double more)
     *to = (float)((adds ? (double)*to : 0) + more);
 }
 
-/* A block has a norm, because the number of terms changes when all of it have read it. */
+/* One block for each norm, because the number of terms may change only after all threads have read
+ * it. */
 __global__ void batch_norm_sums(const __grid_constant__ struct cuda_norms all)
 {
     const struct pp_batch_norm_backward_weight &w = all.at[blockIdx.x];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Kernels of a step's end: the verdict on its gradients, and the optimizer. */
+/* Kernels of the end of a step: the verdict on its gradients, and the optimizer. */
 #include "kernels.h"
 #include "vector.h"
 
@@ -9,8 +9,9 @@
 
 /* ---- verdict */
 
-/* The sum of squares of all gradients, in the order that the op promises: the columns in parallel,
- * then thread 0 over them. Only there it is right. Every thread of the block calls it. */
+/* Returns the sum of squares of all gradients, in the order that the op promises: the columns in
+ * parallel, then thread 0 over them. Only thread 0 has the result. Every thread of the block calls
+ * it. */
 static __device__ double sum_votes(const struct pp_judgement *j)
 {
     __shared__ double squares[THREADS];
@@ -30,14 +31,15 @@ static __device__ double sum_votes(const struct pp_judgement *j)
     return sum;
 }
 
-/* Place of the first vote that is not finite, or `n`. Every thread of the block calls it. */
+/* Returns the index of the first vote that is not finite, or `n`. Every thread of the block calls
+ * it. */
 static __device__ int first_bad(int n, const double *votes)
 {
     __shared__ int first[THREADS];
     int t = (int)threadIdx.x, found = n;
     for (int i = t; i < n && found == n; i += THREADS) {
         double v = votes[i];
-        if (!(v - v == 0)) /* infinity - infinity is a NaN too */
+        if (!(v - v == 0)) /* infinity - infinity is NaN too */
             found = i;
     }
     first[t] = found;
@@ -84,13 +86,13 @@ extern "C" cudaError_t kernels_judge(cudaStream_t s, const struct pp_judgement *
 
 /* ---- optimizer */
 
-/* What all elements have in common, worked out once a block. */
+/* The numbers that all elements share, computed once in each block. */
 struct step {
     int kind;
     float lr, momentum, beta1, beta2, eps, decay, scale;
     float c1, c2;     /* 1 - beta */
     float rate, root; /* lr / bias correction of m; 1 / sqrt(bias correction of v) */
-    float keep;       /* of p, adamw's decay */
+    float keep;       /* factor of p: adamw's decay */
     bool nesterov, skip;
 };
 
@@ -118,8 +120,8 @@ static __device__ struct step step_of(const struct pp_optimizer_args *a, bool de
     return s;
 }
 
-/* scale and decay are used without a test: 1 * g and g + 0 * p are g. */
-static __device__ void update(const struct step *s, float g, float *m, float *v, float *p)
+/* Applies scale and decay without a test: 1 * g and g + 0 * p are g. */
+static __device__ void update_element(const struct step *s, float g, float *m, float *v, float *p)
 {
     float gi = s->scale * g + s->decay * *p;
     switch ((enum pp_optimizer_kind)s->kind) {
@@ -140,7 +142,7 @@ static __device__ void update(const struct step *s, float g, float *m, float *v,
     }
 }
 
-/* Elements from i on; V: one float or four. */
+/* Updates elements from i on. V is one float or four. */
 template <typename V>
 static __device__ void update_at(const struct step *s, const struct cuda_update *u, size_t i)
 {
@@ -151,7 +153,7 @@ static __device__ void update_at(const struct step *s, const struct cuda_update 
     if (u->v)
         v = *(const V *)(u->v + i);
     for (int k = 0; k < n; k++)
-        update(s, g.at[k], &m.at[k], &v.at[k], &p.at[k]);
+        update_element(s, g.at[k], &m.at[k], &v.at[k], &p.at[k]);
     if (u->m)
         *(V *)(u->m + i) = m;
     if (u->v)
@@ -171,7 +173,8 @@ static __device__ void update_at(const struct step *s, const struct cuda_update 
 
 #define UPDATE_TILE 16384 /* elements of a block */
 
-/* Four elements at once from the first that lies at 16 bytes on; the others one by one. */
+/* Takes four elements at once from the first that is aligned to 16 bytes, and the others one by
+ * one. */
 __global__ void optimize(const __grid_constant__ struct cuda_updates all)
 {
     __shared__ struct step step;
@@ -192,7 +195,8 @@ __global__ void optimize(const __grid_constant__ struct cuda_updates all)
         update_at<struct float1_>(&step, u, from + i);
 }
 
-/* How many floats p is from the next multiple of 16 bytes, and so m, v and g; or -1. */
+/* Returns how many floats p is from the next multiple of 16 bytes, if m, v and g are as far; else
+ * -1. */
 static int8_t head_of(const struct cuda_update *u)
 {
     uintptr_t p = (uintptr_t)u->p, m = u->m ? (uintptr_t)u->m : p, v = u->v ? (uintptr_t)u->v : p;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gradients that are sums over rows, those of biases and of norms' weights: many in one launch. */
+/* Gradients that are sums over rows, for biases and for the weights of norms: many in one
+ * launch. */
 #include "columns.h"
 
-#define CHUNK_ROWS 4096                     /* there are many sums, so few are divided */
+#define CHUNK_ROWS 4096                     /* there are many sums, so only long ones are divided */
 #define UNIT (CUDA_SCRATCH / CUDA_COUNTERS) /* doubles: two sums of a tile's columns */
 
 #define SLICED_COLUMNS (4 * THREADS) /* of a block */
@@ -21,7 +22,7 @@ extern "C" unsigned kernels_sum_units(const struct cuda_sum *one)
     return split.chunks > 1 ? split.chunks * split.tiles : 0;
 }
 
-/* In the order of the rows, and then to what is there. */
+/* Adds slices in the order of the rows, then to the array. */
 static __device__ void add_slices(const struct cuda_sum &q, unsigned tile)
 {
     size_t C = (size_t)q.C,

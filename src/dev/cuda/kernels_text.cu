@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What only texts have, but attention and norms: embedding, rotary, gates; and dropout. */
+/* Kernels of transformers other than attention and norms: embedding, rotary, gates; and dropout. */
 #include "columns.h"
 
 #include "../numbers.h"
@@ -9,7 +9,7 @@
 
 /* ---- embedding */
 
-/* One block a row. */
+/* One block for each row. */
 template <typename V>
 __global__ void look_up(int T, int tokens, int C, int first, const float *x, const float *W,
                         const float *P, V *y)
@@ -30,18 +30,19 @@ KERNEL(embedding_forward, pp_embedding_forward)
                        a->T, a->V, a->C, a->first, a->x, a->W, a->P, (V *)a->y);
 }
 
-/* Rows sorted by their token, of each token in their order: [V + rows + least(V, rows) + 2] of scratch. */
+/* Rows sorted by their token, and in their own order for each token. Needs [V + rows + least(V,
+ * rows) + 2] of scratch. */
 struct sorted {
     int rows, tokens, C;
-    int *begins; /* of each token, its first row's place in `order` */
+    int *begins; /* for each token, the place of its first row in `order` */
     int *order;  /* [rows] */
-    int *lists;  /* the tokens that there are, ascending */
-    int *counts; /* how many lists, and rows in them */
+    int *lists;  /* the tokens that occur, ascending */
+    int *counts; /* the number of lists, and of rows in them */
 };
 
 #define SORTERS 1024 /* threads of the one block that counts */
 
-/* Of a warp's values the sum up to this lane's and with it. */
+/* Returns the sum of a warp's values up to this lane's, inclusive. */
 static __device__ int sum_to_lane(int v, int lane)
 {
     for (int far = 1; far < WARP; far *= 2) {
@@ -51,7 +52,7 @@ static __device__ int sum_to_lane(int v, int lane)
     return v;
 }
 
-/* All but the order. A warp has a range of tokens. */
+/* Makes everything except `order`. A warp has a range of tokens. */
 __global__ void __launch_bounds__(SORTERS) count_tokens(const struct sorted s, const float *x)
 {
     __shared__ int sums[2][SORTERS / WARP];
@@ -97,7 +98,8 @@ __global__ void __launch_bounds__(SORTERS) count_tokens(const struct sorted s, c
     }
 }
 
-/* A block has WARP rows. Each of its warps looks for equal ones in its part of those before. */
+/* A block has WARP rows. Each of its warps searches a part of the rows before them for equal
+ * tokens. */
 __global__ void order_rows(const struct sorted s, const float *x)
 {
     __shared__ int tokens[THREADS], sums[THREADS / WARP][WARP];
@@ -107,7 +109,7 @@ __global__ void order_rows(const struct sorted s, const float *x)
     for (int from = 0; from < own + WARP; from += THREADS) {
         int i = from + (int)threadIdx.x, at = from + warp * WARP;
         int mine = i < s.rows ? token_row(x[i], s.tokens) : -1;
-        __syncthreads(); /* the last ones have been read */
+        __syncthreads(); /* all threads have read the last ones */
         tokens[threadIdx.x] = mine;
         __syncthreads();
         int seen = at < own ? WARP : r - at;
@@ -123,7 +125,7 @@ __global__ void order_rows(const struct sorted s, const float *x)
     s.order[s.begins[token] + before] = r;
 }
 
-/* Block x has a token, blocks y share its columns. */
+/* Block x has a token, and blocks y share its columns. */
 template <typename V> __global__ void add_lists(const struct sorted s, const V *dy, float *dW)
 {
     int list = (int)blockIdx.x, C = s.C;
@@ -158,9 +160,9 @@ static cudaError_t add_sorted(cudaStream_t s, const struct pp_embedding_backward
 }
 
 /*
- * Where the scratch is too small for that. A block for each row of dy. The one that is the first of its
- * token adds up all of that token's, in order: THREADS rows are looked through at a time, those found are listed, and every thread
- * adds its columns of them.
+ * Does the same where the scratch is too small for that, with one block for each row of dy. The
+ * block of a token's first row adds up all rows of the token, in order: it searches THREADS rows at
+ * a time and lists those of the token, and every thread adds its columns of them.
  */
 template <typename V>
 __global__ void add_tokens(int rows, int tokens, int C, const float *x, const V *dy, float *dW)
@@ -219,7 +221,7 @@ KERNEL(embedding_backward_weight, pp_embedding_backward_weight)
     struct pp_embedding_backward_weight w = *a;
     const V *dy = (const V *)w.dy;
     return launch_each(s, positions,
-                       [=] __device__(size_t i) { /* of all samples, in order */
+                       [=] __device__(size_t i) { /* over all samples, in order */
                                                   float sum = w.beta != 0.0f ? w.dP[i] : 0.0f;
                                                   for (size_t b = 0; b < (size_t)w.B; b++)
                                                       sum += dy[b * positions + i];
@@ -230,7 +232,8 @@ KERNEL(embedding_backward_weight, pp_embedding_backward_weight)
 /* ---- rotary */
 
 /* Block x has a position, whose angles it computes once for all samples and heads; blocks y share
- * the samples. The angles are computed in double: a float would lose what far positions differ by. */
+ * the samples. The angles are in double, because a float would lose the difference between far
+ * positions. */
 template <typename V> __global__ void turn(struct pp_rotary a)
 {
     const V *from = (const V *)a.x;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Loads cuBLASLt by the name its major version has, that of the build first; the toolkit's folder is in
- * the run path. What is used of it is the same in versions 12 and 13. */
+/* Loads cuBLASLt by a file name with its major version, first that of the build. The toolkit's
+ * folder is in the run path. Everything used of it is the same in versions 12 and 13. */
 #include "cuda_impl.h"
 
 #include <dlfcn.h>
@@ -11,7 +11,7 @@
 #define TEXT(x) TEXT_(x)
 #define FILE_NAME "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
 
-/* Of the process: a library is loaded once, whoever asks. */
+/* Of the process: the library is loaded once, whoever asks first. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct cuda_blas blas;
 static char problem[256]; /* empty: blas is complete */

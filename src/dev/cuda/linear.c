@@ -1,56 +1,59 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The linear layer's ops: operands to where the products read them, the product, the rest. */
+/* The ops of the linear layer: each brings operands to where the product reads them, multiplies,
+ * and does the rest. */
 #include "plan.h"
 #include "ppcli/conf/config.h"
 
 /* ---- operands */
 
-/* Scratch of one op: sized first, then taken piece by piece. */
-static size_t padded(size_t bytes)
+/* The scratch of an op is sized first, then taken part by part. */
+static size_t pad_bytes(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;
 }
 
-static bool aligned(const void *p)
+static bool is_operand_aligned(const void *p)
 {
     return (uintptr_t)p % CUDA_OPERAND_ALIGN == 0;
 }
 
-/* An array that a product reads or writes: where it is, unless that is not a place to do so or a
- * parameter is wanted in bf16; then a copy. */
+/* An array that a product reads or writes. If its address does not suit a product, or a parameter
+ * is needed in bf16, the product works on a copy. */
 struct operand {
-    void *home; /* NULL: the product has none */
-    void *at;   /* what the product works on; NULL: still to be made */
+    void *home; /* NULL: the product does not have this operand */
+    void *at;   /* the array that the product uses; NULL: a copy has to be made */
     size_t bytes;
-    size_t casts; /* home has so many floats, which the product wants in bf16; 0: it is as it is */
+    size_t casts; /* home is that many floats, of which the product needs a bf16 copy; 0: no
+                     conversion */
 };
 
-static struct operand place(const void *home, size_t bytes)
+static struct operand place_operand(const void *home, size_t bytes)
 {
     void *p = (void *)home;
-    return (struct operand){.home = p, .at = aligned(p) ? p : NULL, .bytes = bytes};
+    return (struct operand){.home = p, .at = is_operand_aligned(p) ? p : NULL, .bytes = bytes};
 }
 
-/* [n][m] of what samples have. */
-static struct operand value(const struct cuda *c, const float *home, int n, int m)
+/* An operand [n][m] of values. */
+static struct operand value_operand(const struct cuda *c, const float *home, int n, int m)
 {
-    return place(home, (size_t)n * (size_t)m * (c->bf16 ? sizeof(uint16_t) : sizeof(float)));
+    return place_operand(home,
+                         (size_t)n * (size_t)m * (c->bf16 ? sizeof(uint16_t) : sizeof(float)));
 }
 
-/* Where b is in what pack_weights makes, in floats. */
+/* Returns the offset of b, in floats, in what pack_weights() makes. */
 static size_t packed_bias_at(int O, int I)
 {
     size_t line = CUDA_OPERAND_ALIGN / sizeof(float);
     return ((size_t)O * (size_t)I + 2 * line - 1) / (2 * line) * line;
 }
 
-/* n floats of W or b, of which there may be a copy. */
-static struct operand parameter(const struct cuda *c, const float *from, const float *packed,
-                                size_t n)
+/* An operand of n floats of W or b, of which a packed copy may exist. */
+static struct operand parameter_operand(const struct cuda *c, const float *from,
+                                        const float *packed, size_t n)
 {
     if (!c->bf16)
-        return place(from, n * sizeof(float));
-    struct operand o = place(packed, n * sizeof(uint16_t));
+        return place_operand(from, n * sizeof(float));
+    struct operand o = place_operand(packed, n * sizeof(uint16_t));
     o.home = (void *)from;
     o.casts = n;
     return o;
@@ -58,11 +61,11 @@ static struct operand parameter(const struct cuda *c, const float *from, const f
 
 static size_t copy_bytes(const struct operand *o)
 {
-    return !o->home || o->at ? 0 : padded(o->bytes);
+    return !o->home || o->at ? 0 : pad_bytes(o->bytes);
 }
 
-/* The copy at *next. */
-static int make(const struct cuda *c, struct operand *o, bool read, char **next)
+/* Makes the copy at *next, if one is needed. */
+static int make_copy(const struct cuda *c, struct operand *o, bool read, char **next)
 {
     if (!o->home || o->at)
         return 0;
@@ -87,15 +90,15 @@ static int bring_home(const struct cuda *c, const struct operand *o)
     return 0;
 }
 
-/* What `row` of an op's struct says. */
-static int row_of(int row, int O)
+/* Returns the row length that the `row` of an op's struct means. */
+static int row_length(int row, int O)
 {
     return row > 0 ? row : O;
 }
 
 /* ---- products */
 
-/* One product with all it reads and writes. */
+/* A product with all its operands. */
 struct job {
     const struct cuda_plan *plan;
     struct operand first, second, result, bias;
@@ -114,7 +117,7 @@ static int settle_operand(struct cuda *c, const struct operand *o, bool writes)
                        writes);
 }
 
-/* Bring the operands to where they can be read and multiply. */
+/* Brings the operands to where they can be read, then multiplies. */
 static int run_job(struct cuda *c, struct job *j)
 {
     void *scratch = NULL;
@@ -126,10 +129,10 @@ static int run_job(struct cuda *c, struct job *j)
     if (bytes > 0)
         PP_TRY(cuda_scratch(c, bytes, &scratch));
     char *next = scratch;
-    PP_TRY(make(c, &j->first, true, &next));
-    PP_TRY(make(c, &j->second, true, &next));
-    PP_TRY(make(c, &j->result, j->plan->shape.adds, &next));
-    PP_TRY(make(c, &j->bias, j->plan->fusion != CUDA_BIAS_GRADIENT, &next));
+    PP_TRY(make_copy(c, &j->first, true, &next));
+    PP_TRY(make_copy(c, &j->second, true, &next));
+    PP_TRY(make_copy(c, &j->result, j->plan->shape.adds, &next));
+    PP_TRY(make_copy(c, &j->bias, j->plan->fusion != CUDA_BIAS_GRADIENT, &next));
     struct cuda_operands o = {j->first.at, j->second.at, j->result.at, j->bias.at};
     cublasStatus_t status = cuda_plan_multiply(c, j->plan, &o, c->workspace, c->stream);
     return status == CUBLAS_STATUS_SUCCESS ? 0
@@ -146,15 +149,15 @@ static int forward_job(struct cuda *c, const struct pp_linear_forward *a, struct
                                .act = a->act,
                                .keeps_z = a->z,
                                .bias = a->b,
-                               .row = row_of(a->row, a->O)};
+                               .row = row_length(a->row, a->O)};
     pp_assert(shape.row == a->O || (!a->b && !a->z && a->act == PP_ACT_NONE));
-    *j = (struct job){.first = parameter(c, a->W, a->packed, (size_t)a->O * (size_t)a->I),
-                      .second = value(c, a->x, a->B, a->I),
-                      .result = value(c, a->z ? a->z : a->y, a->B, shape.row)};
+    *j = (struct job){.first = parameter_operand(c, a->W, a->packed, (size_t)a->O * (size_t)a->I),
+                      .second = value_operand(c, a->x, a->B, a->I),
+                      .result = value_operand(c, a->z ? a->z : a->y, a->B, shape.row)};
     PP_TRY(cuda_plan_for(c, &shape, &j->plan));
     if (j->plan->fusion != CUDA_ALONE)
-        j->bias = parameter(c, a->b, a->packed ? a->packed + packed_bias_at(a->O, a->I) : NULL,
-                            (size_t)a->O);
+        j->bias = parameter_operand(
+            c, a->b, a->packed ? a->packed + packed_bias_at(a->O, a->I) : NULL, (size_t)a->O);
     return 0;
 }
 
@@ -166,14 +169,14 @@ static int input_job(struct cuda *c, const struct pp_linear_backward_input *a, b
                                .I = a->I,
                                .O = a->O,
                                .adds = adds,
-                               .row = row_of(a->row, a->O)};
-    *j = (struct job){.first = parameter(c, a->W, a->packed, (size_t)a->O * (size_t)a->I),
-                      .second = value(c, a->dz, a->B, shape.row),
-                      .result = value(c, a->dx, a->B, a->I)};
+                               .row = row_length(a->row, a->O)};
+    *j = (struct job){.first = parameter_operand(c, a->W, a->packed, (size_t)a->O * (size_t)a->I),
+                      .second = value_operand(c, a->dz, a->B, shape.row),
+                      .result = value_operand(c, a->dx, a->B, a->I)};
     return cuda_plan_for(c, &shape, &j->plan);
 }
 
-/* Of the first part alone. In slices, the result is what a sum still has to bring home. */
+/* Prepares the first part alone. With slices, the result still has to be summed into dW. */
 static int weight_job(struct cuda *c, const struct pp_linear_backward_weight *a, struct job *j)
 {
     const struct pp_weight_part *part = a->parts;
@@ -185,23 +188,23 @@ static int weight_job(struct cuda *c, const struct pp_linear_backward_weight *a,
                                .bias = a->db,
                                .adds = slices == 1 && a->beta != 0,
                                .slices = slices,
-                               .row = row_of(a->row, a->O)};
+                               .row = row_length(a->row, a->O)};
     pp_assert(shape.row == a->O || !a->db);
     float *result = a->dW;
     if (slices > 1)
         PP_TRY(cuda_slices(c, cuda_result_count(&shape), &result));
-    *j = (struct job){.first = value(c, part->x, part->B, a->I),
-                      .second = value(c, part->dz, part->B, shape.row),
-                      .result = place(result, cuda_result_count(&shape) * sizeof(*result))};
+    *j = (struct job){.first = value_operand(c, part->x, part->B, a->I),
+                      .second = value_operand(c, part->dz, part->B, shape.row),
+                      .result = place_operand(result, cuda_result_count(&shape) * sizeof(*result))};
     PP_TRY(cuda_plan_for(c, &shape, &j->plan));
     if (j->plan->fusion == CUDA_BIAS_GRADIENT)
-        j->bias = place(a->db, (size_t)a->O * sizeof(*a->db));
+        j->bias = place_operand(a->db, (size_t)a->O * sizeof(*a->db));
     return 0;
 }
 
 /* ---- ops */
 
-/* Floats that hold W[O][I] and b[O] in bf16. */
+/* Returns the floats that hold W[O][I] and b[O] in bf16. */
 size_t cuda_packed_floats(const struct pp_backend_choice *choice, int O, int I)
 {
     size_t floats = packed_bias_at(O, I) + ((size_t)O + 1) / 2;
@@ -252,7 +255,7 @@ int cuda_input_product(struct pp_backend *be, const struct pp_linear_backward_in
     return bring_home(c, &j.result);
 }
 
-/* The first part alone, which has rows. */
+/* Computes the first part alone, which has rows. */
 static int weight_part(struct cuda *c, const struct pp_linear_backward_weight *a)
 {
     struct job j;
@@ -281,15 +284,15 @@ int cuda_linear_backward_weight(struct pp_backend *be, const struct pp_linear_ba
             part.beta = 1.0f;
         }
     }
-    if (part.beta == 0.0f) { /* no rows at all */
+    if (part.beta == 0.0f) { /* there were no rows at all */
         PP_TRY(cuda_zero(be, a->dW, (size_t)a->O * (size_t)a->I * sizeof(*a->dW)));
         PP_TRY(a->db ? cuda_zero(be, a->db, (size_t)a->O * sizeof(*a->db)) : 0);
     }
     return 0;
 }
 
-/* Plans, and as much scratch as the largest of the products needs. Arrays of rows lie at
- * boundaries; any will do here. */
+/* Makes the plans, and scratch for the largest of the products. Arrays of rows are aligned, so any
+ * aligned address serves here. */
 int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u)
 {
     float somewhere[64] __attribute__((aligned(CUDA_OPERAND_ALIGN))) = {0};

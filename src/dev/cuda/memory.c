@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory of the device and of the host beside it, and the ways between. */
+/* Memory of the device and pinned memory of the host, and copies between them. */
 #include "cuda_impl.h"
 
 #include <string.h>
 
 #include "ppcli/base/base.h"
 
-#define SCRATCH_ALIGN 256 /* what products like best; sizes are multiples of it */
+#define SCRATCH_ALIGN 256 /* the alignment that products like best; sizes are multiples of it */
 
 int cuda_alloc(struct pp_backend *be, size_t bytes, void **out)
 {
@@ -18,7 +18,8 @@ int cuda_alloc(struct pp_backend *be, size_t bytes, void **out)
         return cuda_no_memory(c->device, bytes, e, __FILE__, __LINE__);
     e = cudaMemsetAsync(p, 0, bytes, c->stream);
     if (e == cudaSuccess)
-        e = cudaStreamSynchronize(c->stream); /* other ranks' streams may be the first to use it */
+        e = cudaStreamSynchronize(c->stream); /* the streams of other ranks may be the first to use
+                                                 it */
     if (e != cudaSuccess) {
         cudaFree(p);
         return cuda_code(c->device, "cudaMemsetAsync(", e, __FILE__, __LINE__);
@@ -36,7 +37,7 @@ int cuda_host_alloc(struct pp_backend *be, size_t bytes, void **out)
 {
     bytes = bytes ? bytes : PP_ALIGN;
     CUDA_TRY(cuda_of(be)->device, cudaHostAlloc(out, bytes, cudaHostAllocPortable));
-    memset(*out, 0, bytes); /* as memory of pp_alloc is */
+    memset(*out, 0, bytes); /* as memory of pp_alloc() is */
     return 0;
 }
 
@@ -45,7 +46,7 @@ void cuda_host_free(struct pp_backend *be, void *p, size_t bytes)
     cudaFreeHost(p);
 }
 
-/* From memory that is not of host_alloc the bytes are out of src when the call returns. */
+/* If src is not from host_alloc, its bytes have been read when the call returns. */
 int cuda_to_device(struct pp_backend *be, void *dst, const void *src, size_t bytes)
 {
     PP_TRY(cuda_upload(be, dst, src, bytes));
@@ -78,7 +79,7 @@ int cuda_download(struct pp_backend *be, void *dst, const void *src, size_t byte
     return enqueue_copy(be, dst, src, bytes, cudaMemcpyDeviceToHost);
 }
 
-/* The addresses say which devices they are of. */
+/* CUDA finds the devices from the addresses. */
 int cuda_copy(struct pp_backend *be, void *dst, const void *src, size_t bytes)
 {
     return enqueue_copy(be, dst, src, bytes, cudaMemcpyDefault);
@@ -101,8 +102,8 @@ int cuda_synchronize(struct pp_backend *be)
 int cuda_scratch(struct cuda *c, size_t bytes, void **out)
 {
     if (bytes > c->scratch_bytes) {
-        /* The old one is kept: a graph may hold its address. Growing by half at least keeps the sum
-         * of all within three times the largest. */
+        /* The old block is kept because a graph may hold its address. Growing by at least half
+         * keeps the sum of all blocks within three times the largest. */
         size_t want = c->scratch_bytes + c->scratch_bytes / 2;
         want = bytes > want ? bytes : want;
         want = (want + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a warp does with its tensor cores, each instruction as one function. All 32 lanes call
- * functions marked "warp" together; l is the lane. Compute capability 8.0 and later. Without nvcc
- * these are declarations, which the emulated device of the tests defines.
+ * What a warp does with its tensor cores, one function for each instruction. All 32 lanes call
+ * functions marked "warp" together; l is the lane. Needs compute capability 8.0 or later. Without
+ * nvcc these are declarations, which the tests' emulated device defines.
  */
 #ifndef PPCLI_DEV_CUDA_MMA_H
 #define PPCLI_DEV_CUDA_MMA_H
@@ -19,36 +19,41 @@
 #define NOT_UNROLLED
 #endif
 
-/* Warp. c[16][8] += a[16][16] b[16][8], bfloat16 in pairs: a[0] and a[1] are of rows l / 4 and
- * l / 4 + 8, columns 2 (l % 4) and the next; a[2], a[3] of columns 8 further; b[0] and b[1] have
- * these two pairs as rows, in column l / 4. c[0], c[1]: row l / 4, columns 2 (l % 4) and the next;
- * c[2], c[3]: 8 rows below. */
+/* Warp. Computes c[16][8] += a[16][16] b[16][8] of bfloat16 pairs. a[0] and a[1] belong to rows l /
+ * 4 and l / 4 + 8, columns 2 (l % 4) and the next; a[2] and a[3] to the columns 8 further. b[0] and
+ * b[1] have these two pairs as rows, in column l / 4. c[0] and c[1] are in row l / 4, columns 2 (l
+ * % 4) and the next; c[2] and c[3] are 8 rows below. */
 INSTRUCTION void mma_bf16(float *c, const uint32_t *a, const uint32_t *b);
 
-/* Warp. c[16][8] += a[16][8] b[8][8], of which 10 bits of the mantissa count. a[0], a[1]: rows l / 4
- * and 8 below, column l % 4; a[2], a[3] 4 columns further; b[0], b[1]: these as rows, column l / 4. */
+/* Warp. Computes c[16][8] += a[16][8] b[8][8]; 10 bits of each mantissa count. a[0] and a[1] belong
+ * to row l / 4 and the row 8 below, column l % 4; a[2] and a[3] to the column 4 further. b[0] and
+ * b[1] have these as rows, in column l / 4. */
 INSTRUCTION void mma_tf32(float *c, const uint32_t *a, const uint32_t *b);
 
-/* Warp. Four matrices of 8 rows of 16 bytes; lanes 8 i .. 8 i + 7 give the rows of matrix i, which
- * are in shared memory. to[i]: of row l / 4 the bytes 4 (l % 4) and on. */
+/* Warp. Loads four matrices of 8 rows of 16 bytes. Lanes 8 i .. 8 i + 7 pass the rows of matrix i,
+ * which are in shared memory. to[i] receives the bytes from 4 (l % 4) on of row l / 4. */
 INSTRUCTION void load_matrices(uint32_t *to, const void *row);
 
-/* Warp. Of 2-byte values; to[i]: of rows 2 (l % 4) and the next the values in column l / 4. */
+/* Warp. Loads 2-byte values transposed: to[i] receives the values in column l / 4 of row 2 (l % 4)
+ * and of the next. */
 INSTRUCTION void load_transposed(uint32_t *to, const void *row);
 
-/* 2^x, relative error below 2^-21; what is below 2^-126 becomes 0. */
+/* Returns 2^x with a relative error below 2^-21; results below 2^-126 become 0. */
 INSTRUCTION float exp2_near(float x);
 
-/* Two bfloat16 in one word, the first in its lower half; ties to even, a NaN stays one. */
+/* Packs two bfloat16 into one word, the first in the lower half. Ties go to even, and a NaN stays a
+ * NaN. */
 INSTRUCTION uint32_t bf16_pair(float low, float high);
 
-/* The nearest TF32, ties away from 0; a NaN stays one. */
+/* Rounds to the nearest TF32, ties away from 0; a NaN stays a NaN. */
 INSTRUCTION uint32_t tf32_bits(float x);
 
-/* Starts to copy 16 bytes, aligned, from the device to shared memory; zeros if not `reads`. */
+/* Starts to copy 16 aligned bytes from the device's memory to shared memory; zeros if `reads` is
+ * false. */
 INSTRUCTION void copy_16(void *to, const void *from, bool reads);
 
-/* All copies of this thread have arrived; of the others' after the next barrier. */
+/* Waits until all copies of this thread have arrived. Those of other threads are there after the
+ * next barrier. */
 INSTRUCTION void wait_for_copies(void);
 
 #ifdef __CUDACC__
@@ -118,7 +123,8 @@ INSTRUCTION void wait_for_copies(void)
 }
 #endif
 
-/* x; what follows from it is computed here and not, to be kept in registers, before a loop. */
+/* Returns x. Values that follow from it are then computed here, and not before a loop where they
+ * would occupy registers. */
 static __device__ inline int computed_here(int x)
 {
 #ifdef __CUDACC__

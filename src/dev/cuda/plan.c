@@ -6,8 +6,9 @@
 
 /* ---- descriptions for the library */
 
-static int set(struct cuda *c, struct cuda_plan *p, cublasLtMatmulDescAttributes_t what,
-               const void *value, size_t bytes)
+static int set_product_attribute(struct cuda *c, struct cuda_plan *p,
+                                 cublasLtMatmulDescAttributes_t what, const void *value,
+                                 size_t bytes)
 {
     BLAS_TRY(c, MatmulDescSetAttribute(p->product, what, value, bytes));
     return 0;
@@ -26,28 +27,30 @@ static int make_product(struct cuda *c, struct cuda_plan *p)
     BLAS_TRY(c, MatmulDescCreate(&p->product, compute, CUDA_R_32F));
     cublasOperation_t first = p->shape.product == CUDA_FORWARD ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = p->shape.product == CUDA_BACKWARD_WEIGHT ? CUBLAS_OP_T : CUBLAS_OP_N;
-    PP_TRY(set(c, p, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof(first)));
-    PP_TRY(set(c, p, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second)));
-    PP_TRY(set(c, p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogues[p->fusion],
-               sizeof(epilogues[p->fusion])));
+    PP_TRY(set_product_attribute(c, p, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof(first)));
+    PP_TRY(set_product_attribute(c, p, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof(second)));
+    PP_TRY(set_product_attribute(c, p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogues[p->fusion],
+                                 sizeof(epilogues[p->fusion])));
     if (p->fusion != CUDA_ALONE) {
-        /* Its alignment tells the search what the real ones have at least. */
+        /* tells the search the least alignment that the real biases have */
         const char *bias = (const char *)c->between + CUDA_OPERAND_ALIGN;
         bool db = p->fusion == CUDA_BIAS_GRADIENT;
         cudaDataType_t type = p->bf16 && !db ? CUDA_R_16BF : CUDA_R_32F;
-        PP_TRY(set(c, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
-        PP_TRY(set(c, p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof(type)));
+        PP_TRY(set_product_attribute(c, p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof(bias)));
+        PP_TRY(
+            set_product_attribute(c, p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof(type)));
     }
-    /* With exact the choice must not depend on the piece of the device a rank has. */
+    /* With exact the choice must not depend on the rank's piece of the device. */
     if (!c->exact && c->processors < c->of_processors) {
         int32_t processors = c->processors;
-        PP_TRY(set(c, p, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &processors, sizeof(processors)));
+        PP_TRY(set_product_attribute(c, p, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &processors,
+                                     sizeof(processors)));
     }
     return 0;
 }
 
-/* A row-major array of `columns`, `row` elements from one row to the next, is a column-major one with
- * that many rows. */
+/* Describes a row-major array of `columns`, with `row` elements from one row to the next, as a
+ * column-major one with that many rows. */
 static int make_layout(struct cuda *c, cudaDataType_t type, int rows, int columns, int row,
                        int slices, cublasLtMatrixLayout_t *out)
 {
@@ -87,12 +90,12 @@ void cuda_plan_fini(struct cuda *c, struct cuda_plan *p)
     *p = (struct cuda_plan){0};
 }
 
-/* ---- finding one */
+/* ---- finding a plan */
 
-/* The answer that all ranks of the device share; made by the first that asks, while the others
- * wait: what is timed is alone, and they all get the same. */
-static int answer(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion *fusion,
-                  cublasLtMatmulAlgo_t *algorithm)
+/* Finds the answer that all ranks of the device share. The first rank that asks makes it while the
+ * others wait, so that a measurement runs alone and all get the same answer. */
+static int find_answer(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion *fusion,
+                       cublasLtMatmulAlgo_t *algorithm)
 {
     struct cuda_choice **list = cuda_device_choices(c->shared), *known = *list;
     while (known && !(cuda_shapes_equal(&known->shape, s) && known->precision == c->precision &&
@@ -131,7 +134,7 @@ int cuda_plan_for(struct cuda *c, const struct cuda_shape *s, const struct cuda_
     }
     enum cuda_fusion fusion = CUDA_ALONE;
     cublasLtMatmulAlgo_t algorithm = {0};
-    PP_TRY(answer(c, s, &fusion, &algorithm));
+    PP_TRY(find_answer(c, s, &fusion, &algorithm));
     PP_RESERVE(c->plans, c->n_plans, c->room_plans);
     struct cuda_plan *p = &c->plans[c->n_plans];
     PP_TRY_UNDO(cuda_plan_init(c, s, fusion, p), cuda_plan_fini(c, p));
@@ -159,7 +162,7 @@ void cuda_choices_free(struct cuda_choice *list)
     }
 }
 
-/* ---- using one */
+/* ---- using a plan */
 
 cublasStatus_t cuda_plan_multiply(const struct cuda *c, const struct cuda_plan *p,
                                   const struct cuda_operands *o, void *workspace,
@@ -182,7 +185,7 @@ cudaError_t cuda_plan_finish_forward(const struct cuda_plan *p, const float *pro
 {
     int act = p->fusion == CUDA_BIAS_RELU ? PP_ACT_NONE : p->shape.act;
     b = p->fusion == CUDA_ALONE ? b : NULL;
-    z = product == z && !b ? NULL : z; /* it is there */
+    z = product == z && !b ? NULL : z; /* z is already there */
     if (!b && !z && act == PP_ACT_NONE && product == y)
         return cudaSuccess;
     return kernels_bias_activation(stream, p->bf16, p->shape.B, p->shape.row, product, b, act, z,

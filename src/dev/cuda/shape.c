@@ -7,8 +7,9 @@
 
 #define LEAST_CAPABILITY 80 /* bf16, TF32, asynchronous copies */
 
-/* Machine code runs on later devices of the same major number; PTX, of 9.0 and later ones and of the
- * last, on all later ones. */
+/* Returns whether this build has kernels for a capability. Machine code runs on later devices of
+ * the same major number. PTX, which is built for 9.0 and later and for the last architecture, runs
+ * on all later ones. */
 static bool has_kernels(int capability)
 {
     static const int built[] = {PPCLI_GPU_ARCH};
@@ -76,8 +77,8 @@ size_t cuda_result_count(const struct cuda_shape *s)
     return (size_t)s->O * (size_t)s->I * slices_of(s);
 }
 
-/* A result has tiles of 128 x 128; the devices that this is for have 108 to 148 multiprocessors, and a
- * slice has at least 512 rows and begins at CUDA_OPERAND_ALIGN bytes. */
+/* A result has tiles of 128 x 128, and devices that this is for have 108 to 148 multiprocessors. A
+ * slice has at least 512 rows and begins at a multiple of CUDA_OPERAND_ALIGN bytes. */
 int cuda_weight_slices(int B, int I, int O)
 {
     int64_t tiles = (int64_t)((O + 127) / 128) * ((I + 127) / 128), n = 1;
@@ -102,7 +103,7 @@ int cuda_fusions_for(const struct cuda_shape *s, bool exact, enum cuda_fusion ou
             out[n++] = CUDA_BIAS_RELU;
         out[n++] = CUDA_BIAS;
     }
-    /* It overwrites db; and in which order it sums is not said anywhere. */
+    /* That fusion overwrites db, and the order of its sums is not documented. */
     if (s->product == CUDA_BACKWARD_WEIGHT && s->bias && !s->adds && !exact)
         out[n++] = CUDA_BIAS_GRADIENT;
     out[n++] = CUDA_ALONE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks are events, captures become executable graphs, ranges are NVTX's. */
+/* Marks are events, captures become executable graphs, and ranges are those of NVTX. */
 #include "cuda_impl.h"
 
 #include <stdatomic.h>
@@ -12,7 +12,7 @@ void *cuda_native_stream(struct pp_backend *be)
     return cuda_of(be)->stream;
 }
 
-/* CUDA takes an event that was never recorded for one that is reached, but not inside a capture. */
+/* CUDA treats an event that was never recorded as reached, but not inside a capture. */
 struct mark {
     cudaEvent_t event;
     atomic_bool set;
@@ -78,8 +78,8 @@ int cuda_mark_elapsed(struct pp_backend *be, void *from, void *to, uint64_t *ns)
     return 0;
 }
 
-/* Relaxed: other threads of the process go on with what they do, allocations too; what a capture
- * may not contain is kept out by what the ops enqueue. */
+/* Relaxed: other threads of the process go on, even with allocations. The ops enqueue nothing that
+ * a capture may not contain. */
 int cuda_capture_begin(struct pp_backend *be)
 {
     return CUDA_CALL(be, cudaStreamBeginCapture(cuda_of(be)->stream, cudaStreamCaptureModeRelaxed));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the kernels share: launching one, values as they are stored, several in one access, how a grid
- * walks a flat array. */
+/* Shared by the kernels: launching one, the stored types of values, several values in one access,
+ * and how a grid walks a flat array. */
 #ifndef PPCLI_DEV_CUDA_VECTOR_H
 #define PPCLI_DEV_CUDA_VECTOR_H
 
@@ -10,10 +10,10 @@
 #include <cuda_runtime.h>
 
 /*
- * The one way to launch a kernel, and the same with what that gave. What compiles the kernels for
- * something else than a GPU defines PP_LAUNCH first; the kernels therefore use only threadIdx,
- * blockIdx, blockDim, gridDim, __syncthreads, __shfl_*_sync, static __shared__ arrays and functions
- * of <math.h>.
+ * The only way to launch a kernel; PP_LAUNCHED also gives the status of the launch. To compile the
+ * kernels for something else than a GPU, define PP_LAUNCH first. For that reason kernels use only
+ * threadIdx, blockIdx, blockDim, gridDim, __syncthreads, __shfl_*_sync, static __shared__ arrays
+ * and functions of <math.h>.
  */
 #ifndef PP_LAUNCH
 #define PP_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                  \
@@ -21,8 +21,8 @@
 #endif
 #define PP_LAUNCHED(...) (PP_LAUNCH(__VA_ARGS__), cudaGetLastError())
 
-/* A function of kernels.h for a row of ppcli/dev/kernels.def; its body, with V for the type that values
- * are stored as, follows. */
+/* Defines the function of kernels.h for a row of ppcli/dev/kernels.def. The body follows; in it V
+ * is the type in which values are stored. */
 #define KERNEL(name, type)                                                                         \
     template <typename V>                                                                          \
     static cudaError_t name##_of(cudaStream_t s, const struct type *a, double *scratch);           \
@@ -46,7 +46,7 @@ struct alignas(4) bytes4 {
     uint8_t at[4];
 };
 
-/* Ties to even; a NaN stays one. */
+/* Ties go to even, and a NaN stays a NaN. */
 static __device__ inline uint16_t to_bf16(float x)
 {
     union {
@@ -60,7 +60,8 @@ static __device__ inline uint16_t to_bf16(float x)
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
-/* A value as it is stored with run.precision = bf16: read as a float, rounded when it is written. */
+/* A value as it is stored with run.precision = bf16: it is read as a float, and rounded when
+ * written. */
 struct bf16 {
     uint16_t bits;
 
@@ -85,7 +86,7 @@ template <typename V, int N> struct alignas(N * sizeof(V)) several {
     V at[N];
 };
 
-/* N values from p on: in one access where p is wide, else one by one. */
+/* Returns N values from p on: in one access if wide, else one by one. */
 template <int N, typename V>
 static __device__ inline struct several<V, N> values_at(const V *p, bool wide) {
     struct several<V, N> v;
@@ -113,14 +114,15 @@ template <typename V> static __device__ inline void put(V *y, bool add, float v)
 #define THREADS 256
 #define WARP 32
 #define ALL 0xffffffffu
-#define PP_DEVICE __host__ __device__ /* for functions of src/dev that kernels share with the CPU */
+#define PP_DEVICE __host__ __device__ /* for functions of src/dev that kernels and the CPU share */
 
 static inline bool is_aligned(const void *p, uintptr_t bytes)
 {
     return (uintptr_t)p % bytes == 0;
 }
 
-/* Whether values at all of these pointers, NULL too, and then by steps of n, can be read four at a time. */
+/* Returns whether values at all these pointers (NULL too), and at every n-th value after them, can
+ * be read four at a time. */
 template <typename V, typename... More>
 static inline bool goes_by_fours(size_t n, const V *p, const More *...more)
 {
@@ -130,15 +132,15 @@ static inline bool goes_by_fours(size_t n, const V *p, const More *...more)
     return fours;
 }
 
-/* Enough blocks for n elements; several waves of them on the largest device, then each thread takes
- * more. No result depends on it. */
+/* Returns a number of blocks for n elements: at most several waves on the largest device, and then
+ * each thread takes more elements. No result depends on it. */
 static inline unsigned blocks_for(size_t n)
 {
     size_t blocks = (n + THREADS - 1) / THREADS;
     return (unsigned)(blocks < 4096 ? blocks : 4096);
 }
 
-/* The sum of a warp's values, the same bits in every lane. */
+/* Returns the sum of the values of a warp, with the same bits in every lane. */
 template <typename T> static __device__ inline T warp_sum(T v)
 {
     for (int half = WARP / 2; half > 0; half /= 2)
@@ -146,7 +148,8 @@ template <typename T> static __device__ inline T warp_sum(T v)
     return v;
 }
 
-/* In thread 0 the sum of what the THREADS threads of the block give, by halves in sums[THREADS]. */
+/* Returns in thread 0 the sum over the THREADS threads of the block, added by halves in
+ * sums[THREADS]. */
 template <typename T> static __device__ inline T sum_of_block(T *sums, T mine)
 {
     int t = (int)threadIdx.x;
@@ -169,7 +172,8 @@ static __device__ inline size_t threads_of_grid(void)
     return (size_t)gridDim.x * blockDim.x;
 }
 
-/* The one of at[n] that block blockIdx.x works on: the last whose first block is not after it. */
+/* Returns the entry of at[n] on which block blockIdx.x works: the last whose first block is not
+ * after it. */
 template <typename T> static __device__ inline const T *of_block(const T *at, int n)
 {
     int low = 0, high = n;
@@ -189,7 +193,7 @@ template <typename Do> __global__ void each_of(size_t n, Do do_it)
         do_it(i);
 }
 
-/* do_it(i) for i = 0 .. n-1, in no order. */
+/* Calls do_it(i) for i = 0 .. n - 1, in no order. */
 template <typename Do> static cudaError_t launch_each(cudaStream_t s, size_t n, Do do_it)
 {
     if (n == 0)
@@ -205,7 +209,7 @@ template <typename Do> __global__ void each_of_rows(size_t rows, int width, Do d
             do_it(r, f);
 }
 
-/* do_it(row, element of the row) for all elements of all rows, in no order. */
+/* Calls do_it(row, element of the row) for all elements of all rows, in no order. */
 template <typename Do>
 static cudaError_t launch_rows(cudaStream_t s, size_t rows, size_t width, Do do_it)
 {
