@@ -8,6 +8,7 @@
 
 #define PP_TRANSPORT(name) extern const struct pp_transport_ops transport_##name;
 #include "transports.def"
+extern const struct pp_transport_ops transport_skeleton; /* in no table */
 
 /* Makes a handle; takes impl over only on success. Local. Errors: PP_ERESOURCE. */
 int pp_transport_new(const struct pp_transport_ops *ops, int rank, int size, void *impl,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conform_transport threads|delay|lazy|lazy-delay|staged [SIZE...]
+ * conform_transport threads|delay|skeleton|lazy|lazy-delay|staged [SIZE...]
  *                                             spawns the ranks, sizes 1 2 3 4 8 by default
  * conform_transport mpi|mpi-delay|mpi-staged         one rank of an MPI job
  * conform_transport mpi-abort                 rank 0 fails with code 80 while the others wait
@@ -47,11 +47,13 @@ static int run_cases(struct pp_transport *tp, struct pp_backend *be)
     return 0;
 }
 
-/* A transport around another one: "delay", "staged", or none. */
+/* A transport around another one: "delay", "skeleton", "staged", or none. */
 static int wrap(const char *flavour, struct pp_backend *be, struct pp_transport **tp)
 {
     if (strstr(flavour, "delay"))
         return delay_open(*tp, 11, tp);
+    if (strstr(flavour, "skeleton"))
+        return transport_skeleton.open(*tp, 0, tp);
     if (strstr(flavour, "staged")) {
         PP_TRY(pp_staged_open(*tp, 10000000000u, tp));
         return pp_transport_bind(*tp, be);
@@ -244,14 +246,16 @@ static bool is_one_of(const char *word, const char *const *list)
 int main(int argc, char **argv)
 {
     const char *flavour = argc > 1 ? argv[1] : "";
-    static const char *const threads[] = {"threads", "delay", "lazy", "lazy-delay", "staged", NULL};
+    static const char *const threads[] = {"threads",    "delay",  "skeleton", "lazy",
+                                          "lazy-delay", "staged", NULL};
     static const char *const processes[] = {"mpi", "mpi-delay", "mpi-staged", "mpi-abort", NULL};
     if (is_one_of(flavour, threads))
         return as_threads(argc, argv);
     if (is_one_of(flavour, processes))
         return as_process(flavour);
-    fprintf(stderr, "usage: conform_transport "
-                    "threads|delay|lazy|lazy-delay|staged|mpi|mpi-delay|mpi-staged|mpi-abort "
-                    "[SIZE...]\n");
+    fprintf(stderr,
+            "usage: conform_transport "
+            "threads|delay|skeleton|lazy|lazy-delay|staged|mpi|mpi-delay|mpi-staged|mpi-abort "
+            "[SIZE...]\n");
     return 64;
 }

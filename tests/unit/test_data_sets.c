@@ -3,6 +3,7 @@
 #include "test_data_files.h"
 
 #include "ppcli/data/dataset.h"
+#include "../../src/data/ops.h"
 #include "ppcli/base/base.h"
 
 #define BOTH (PP_DATA_IMAGES | PP_DATA_LABELS)
@@ -391,4 +392,38 @@ int main(void)
     if (!getenv("PPCLI_SOURCE_DIR"))
         setenv("PPCLI_SOURCE_DIR", ".", 1);
     return tests_run(NULL, NULL);
+}
+
+extern const struct pp_dataset_ops dataset_skeleton; /* in no table */
+
+static int open_skeleton(const struct pp_config *cfg, int parts, struct pp_dataset **out)
+{
+    PP_ALLOC(*out, 1);
+    return dataset_skeleton.open(&dataset_skeleton, cfg, PP_SPLIT_TRAIN, parts, NULL, 0, *out);
+}
+
+TEST_IN_FOLDER(the_skeleton_reads_its_files_and_refuses_others)
+{
+    uint8_t bytes[4 + 2 * 65 + 1] = {2};
+    for (size_t i = 4; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t)i;
+    bytes[4] = 7;
+    bytes[4 + 65] = 9;
+    struct pp_config *cfg = config("skeleton", "");
+    snprintf(cfg->data.train_file, PP_PATH_MAX, "%s", in_folder(state, "x"));
+    file_write(cfg->data.train_file, bytes, sizeof(bytes) - 1);
+    PP_OWN(pp_dataset_destroy)
+    struct pp_dataset *ds = NULL, *head = NULL, *bad = NULL, *more = NULL;
+    CHECK_OK(open_skeleton(cfg, BOTH, &ds));
+    CHECK_INT_EQ(ds->n, 2);
+    CHECK_INT_EQ(ds->labels[1], 9);
+    assert_memory_equal(ds->images + 64, bytes + 4 + 66, 64);
+    CHECK_OK(open_skeleton(cfg, 0, &head));
+    CHECK_INT_EQ(head->n, 2);
+    assert_null(head->images);
+    bytes[4] = 10;
+    file_write(cfg->data.train_file, bytes, sizeof(bytes) - 1);
+    CHECK_FAILS(open_skeleton(cfg, BOTH, &bad), PP_EFORMAT, "label 0 is 10");
+    file_write(cfg->data.train_file, bytes, sizeof(bytes));
+    CHECK_FAILS(open_skeleton(cfg, 0, &more), PP_EFORMAT, "x");
 }

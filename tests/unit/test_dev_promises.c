@@ -273,3 +273,31 @@ TEST(ops_of_cpu_allocate_nothing)
         be, &(struct pp_linear_backward_weight){1, &part, 4, 2, 0, dW, db, 0}));
     CHECK_INT_EQ(pp_alloc_count(), before);
 }
+
+extern const struct pp_backend_ops backend_skeleton; /* in no table */
+
+TEST(the_skeleton_computes_what_the_reference_does)
+{
+    PP_OWN(pp_backend_close) struct pp_backend *own = NULL, *judge = open_backend("reference");
+    char why[64];
+    CHECK_OK(backend_skeleton.probe(why, sizeof(why)));
+    CHECK_OK(pp_backend_open(&backend_skeleton, 1, &own));
+    PP_OWN_MEMORY float *a = noise("a", 999);
+    PP_OWN_MEMORY float *b = noise("b", 999);
+    a[7] = NAN;
+    float y[2][999];
+    for (int relu = 0; relu < 2; relu++) {
+        struct pp_sum sum = {.n = 999, .a = a, .b = b, .relu = relu, .y = y[0]};
+        CHECK_OK(pp_backend_sum(own, &sum));
+        sum.y = y[1];
+        CHECK_OK(pp_backend_sum(judge, &sum));
+        for (int i = 0; i < 999; i++)
+            assert_true(y[0][i] == y[1][i] || (isnan(y[0][i]) && isnan(y[1][i])));
+    }
+    for (int i = 0; i < 2; i++) {
+        const struct pp_linear_forward product = {
+            .B = 2, .I = 3, .O = 4, .x = b, .W = b + 6, .y = y[i]};
+        CHECK_OK(pp_backend_linear_forward(i ? judge : own, &product));
+    }
+    assert_memory_equal(y[0], y[1], 8 * sizeof(float));
+}
