@@ -176,30 +176,65 @@ void exec_zero_channels(struct pp_exec *x, struct pp_channel_spec *specs, void *
     }
 }
 
-enum verb {
-    EXPECT, /* post the receives */
-    SEND,
-    WAIT,
-    RELEASE,
-    REGAIN /* what was sent has left: its memory may change */
+/* A message to or from one replica: its channel, and the floats in this rank's memory. */
+struct shard_message {
+    int ch;
+    enum exec_shard_kind kind;
+    float *at;
+    size_t n;
 };
 
-static int send_shard(struct pp_exec *x, int ch, const float *from, size_t n, int tag)
+static int expect_message(struct pp_exec *x, const struct shard_message *m)
 {
-    float *slot = pp_transport_slot(x->tp, ch, 0);
-    PP_TRY(slot == from ? 0 : pp_backend_copy(x->be, slot, from, n * sizeof(*from)));
-    return pp_transport_post_send(x->tp, ch, 0, n * sizeof(*from), tag);
+    return pp_transport_post_recv(x->tp, m->ch, 0, m->n * sizeof(*m->at), m->kind);
 }
 
-/* All messages of a bucket as one exchange, beside what the device computes. */
-static int exchange_bucket(struct pp_exec *x, const struct exec_bucket *b,
-                           enum exec_shard_kind kind, enum verb verb)
+static int send_message(struct pp_exec *x, const struct shard_message *m)
+{
+    float *slot = pp_transport_slot(x->tp, m->ch, 0);
+    PP_TRY(pp_transport_acquire(x->tp, m->ch, 0));
+    PP_TRY(slot == m->at ? 0 : pp_backend_copy(x->be, slot, m->at, m->n * sizeof(*m->at)));
+    return pp_transport_post_send(x->tp, m->ch, 0, m->n * sizeof(*m->at), m->kind);
+}
+
+static int wait_for_message(struct pp_exec *x, const struct shard_message *m)
+{
+    return pp_transport_wait_recv(x->tp, m->ch, 0);
+}
+
+static int release_message(struct pp_exec *x, const struct shard_message *m)
+{
+    return pp_transport_release(x->tp, m->ch, 0);
+}
+
+/* Waits until the message that was sent has left, so that its memory may change. */
+static int regain_memory(struct pp_exec *x, const struct shard_message *m)
+{
+    return pp_transport_acquire(x->tp, m->ch, 0);
+}
+
+/* Calls act for this bucket's message to every other replica (out), or from every other one. */
+static int for_each_message(struct pp_exec *x, const struct exec_bucket *b,
+                            enum exec_shard_kind kind, bool out,
+                            int (*act)(struct pp_exec *x, const struct shard_message *m))
+{
+    for (int d = 0; d < x->layout->replicas; d++) {
+        const struct exec_shard *s = &b->shards[d];
+        struct shard_message m = {.ch = out ? s->out[kind] : s->in[kind], .kind = kind};
+        m.at = piece_of_replica(b, kind, d, out, &m.n);
+        if (d != x->replica && m.ch >= 0)
+            PP_TRY(act(x, &m));
+    }
+    return 0;
+}
+
+/* Posts all messages of a bucket, in both directions, as one exchange beside what the device
+ * computes. */
+static int post_exchange(struct pp_exec *x, const struct exec_bucket *b, enum exec_shard_kind kind)
 {
     struct pp_exchange *peers = x->tp->exchanges;
-    int n = 0, number = (int)(b - x->zero.buckets);
-    if (verb == WAIT)
-        return pp_transport_wait_exchange(x->tp, number);
-    for (int d = 0; verb == SEND && d < x->layout->replicas; d++) {
+    int n = 0;
+    for (int d = 0; d < x->layout->replicas; d++) {
         size_t to, from;
         float *out = piece_of_replica(b, kind, d, true, &to),
               *in = piece_of_replica(b, kind, d, false, &from);
@@ -208,30 +243,42 @@ static int exchange_bucket(struct pp_exec *x, const struct exec_bucket *b,
                 (struct pp_exchange){x->group[d], out, to * sizeof(*out), in, from * sizeof(*in)};
         }
     }
-    return verb == SEND ? pp_transport_post_exchange(x->tp, number, peers, n) : 0;
+    return pp_transport_post_exchange(x->tp, (int)(b - x->zero.buckets), peers, n);
 }
 
-/* With all other replicas. */
-static int messages(struct pp_exec *x, const struct exec_bucket *b, enum exec_shard_kind kind,
-                    enum verb verb)
+/* The five parts of a transfer of a bucket's pieces, in this order. Where the transport has
+ * exchanges, sending posts one and waiting waits for it, and the others do nothing. */
+
+static int expect_pieces(struct pp_exec *x, const struct exec_bucket *b, enum exec_shard_kind kind)
 {
-    if (pp_transport_has_exchanges(x->tp))
-        return exchange_bucket(x, b, kind, verb);
-    bool out = verb == SEND || verb == REGAIN;
-    for (int d = 0; d < x->layout->replicas; d++) {
-        const struct exec_shard *s = &b->shards[d];
-        int ch = out ? s->out[kind] : s->in[kind];
-        size_t n;
-        float *here = piece_of_replica(b, kind, d, out, &n);
-        if (d == x->replica || ch < 0)
-            continue;
-        PP_TRY(verb == EXPECT ? pp_transport_post_recv(x->tp, ch, 0, n * sizeof(*here), kind) : 0);
-        PP_TRY(verb == WAIT ? pp_transport_wait_recv(x->tp, ch, 0) : 0);
-        PP_TRY(verb == RELEASE ? pp_transport_release(x->tp, ch, 0) : 0);
-        PP_TRY(out ? pp_transport_acquire(x->tp, ch, 0) : 0);
-        PP_TRY(verb == SEND ? send_shard(x, ch, here, n, kind) : 0);
-    }
-    return 0;
+    return pp_transport_has_exchanges(x->tp) ? 0
+                                             : for_each_message(x, b, kind, false, expect_message);
+}
+
+static int send_pieces(struct pp_exec *x, const struct exec_bucket *b, enum exec_shard_kind kind)
+{
+    return pp_transport_has_exchanges(x->tp) ? post_exchange(x, b, kind)
+                                             : for_each_message(x, b, kind, true, send_message);
+}
+
+static int wait_for_pieces(struct pp_exec *x, const struct exec_bucket *b,
+                           enum exec_shard_kind kind)
+{
+    return pp_transport_has_exchanges(x->tp)
+               ? pp_transport_wait_exchange(x->tp, (int)(b - x->zero.buckets))
+               : for_each_message(x, b, kind, false, wait_for_message);
+}
+
+static int release_pieces(struct pp_exec *x, const struct exec_bucket *b, enum exec_shard_kind kind)
+{
+    return pp_transport_has_exchanges(x->tp) ? 0
+                                             : for_each_message(x, b, kind, false, release_message);
+}
+
+static int regain_pieces(struct pp_exec *x, const struct exec_bucket *b, enum exec_shard_kind kind)
+{
+    return pp_transport_has_exchanges(x->tp) ? 0
+                                             : for_each_message(x, b, kind, true, regain_memory);
 }
 
 /* Sends this rank's pieces to all and receives theirs, into the memory that this rank's gradients
@@ -242,16 +289,16 @@ static int share_pieces(struct pp_exec *x, enum exec_shard_kind kind, enum pp_ev
     exec_event_begin(x, event, t);
     for (int i = 0; i < x->zero.n; i++) {
         const struct exec_bucket *b = &x->zero.buckets[i];
-        PP_TRY(messages(x, b, SHARD_GRADS, REGAIN));
-        PP_TRY(messages(x, b, kind, EXPECT));
-        PP_TRY(messages(x, b, kind, SEND));
+        PP_TRY(regain_pieces(x, b, SHARD_GRADS));
+        PP_TRY(expect_pieces(x, b, kind));
+        PP_TRY(send_pieces(x, b, kind));
     }
     for (int i = 0; i < x->zero.n; i++) {
-        PP_TRY(messages(x, &x->zero.buckets[i], kind, WAIT));
-        PP_TRY(messages(x, &x->zero.buckets[i], kind, RELEASE));
+        PP_TRY(wait_for_pieces(x, &x->zero.buckets[i], kind));
+        PP_TRY(release_pieces(x, &x->zero.buckets[i], kind));
     }
     for (int i = 0; i < x->zero.n; i++)
-        PP_TRY(messages(x, &x->zero.buckets[i], kind, REGAIN));
+        PP_TRY(regain_pieces(x, &x->zero.buckets[i], kind));
     exec_action_end(x);
     return 0;
 }
@@ -261,14 +308,14 @@ static int share_pieces(struct pp_exec *x, enum exec_shard_kind kind, enum pp_ev
 int exec_zero_begin(struct pp_exec *x)
 {
     for (int i = 0; i < x->zero.n; i++)
-        PP_TRY(messages(x, &x->zero.buckets[i], SHARD_GRADS, EXPECT));
+        PP_TRY(expect_pieces(x, &x->zero.buckets[i], SHARD_GRADS));
     return 0;
 }
 
 int exec_zero_post(struct pp_exec *x, const struct exec_bucket *b, int64_t t)
 {
     exec_event_begin(x, PP_EVENT_REDUCE, t);
-    PP_TRY(messages(x, b, SHARD_GRADS, SEND));
+    PP_TRY(send_pieces(x, b, SHARD_GRADS));
     exec_action_end(x);
     return 0;
 }
@@ -293,9 +340,9 @@ int exec_zero_reduce(struct pp_exec *x, int64_t t)
     for (int i = 0; i < x->zero.n; i++) {
         const struct exec_bucket *b = &x->zero.buckets[i];
         exec_event_begin(x, PP_EVENT_REDUCE, t);
-        PP_TRY(messages(x, b, SHARD_GRADS, WAIT));
+        PP_TRY(wait_for_pieces(x, b, SHARD_GRADS));
         PP_TRY(b->own->n > 0 ? sum_shards(x, b) : 0);
-        PP_TRY(messages(x, b, SHARD_GRADS, RELEASE));
+        PP_TRY(release_pieces(x, b, SHARD_GRADS));
         exec_action_end(x);
     }
     return x->zero.shares_sums ? share_pieces(x, SHARD_SUMS, PP_EVENT_REDUCE, t) : 0;
