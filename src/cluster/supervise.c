@@ -246,7 +246,7 @@ struct mpirun {
     bool host_lost;           /* the asker reports it */
     int ending;               /* checks since a rank was found lost; 0: no rank is lost */
     char lost[PP_PULSE_TEXT]; /* which rank is lost, and how */
-    /* Of this try: the threads that read stdout and stderr may outlive it, see end_relay(). */
+    /* Belongs to this try; the threads that read stdout and stderr may outlive it: end_relay(). */
     struct relay *relay; /* its `started`: rank 0 has begun; a child may be an agent */
     struct pp_complaints *complaints;
     pthread_t relayer, complainer;

@@ -91,7 +91,7 @@ static size_t place_scratch(struct scratch *s, int from, int to, size_t floats)
     return p.at;
 }
 
-/* Which nodes of the chunk read a value: the last one, -1: no node; and how. */
+/* The nodes of the chunk that read a value: the last one (-1: none), and how they read it. */
 struct readers {
     int last;
     unsigned reads;

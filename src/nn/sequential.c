@@ -39,7 +39,7 @@ struct layer_word {
     char text[64];
 };
 
-/* What may follow the colon. */
+/* The argument that may follow the colon. */
 enum word_argument {
     NOTHING,
     NUMBER,       /* linear:10 */

@@ -11,8 +11,8 @@
  *   update   runs the optimizer over this rank's pieces and sends them to all
  *
  * A deadlock is impossible: reduce waits for posts and update for reduces, and no action of the
- * plan waits for either. The owner of a piece overwrites our copy of the parameters only after it has
- * our gradients of them, so after the last pass that reads them.
+ * plan waits for either. The owner of a piece overwrites our copy of the parameters only after it
+ * has our gradients of them, so after the last pass that reads them.
  */
 #include "exec_internal.h"
 #include "layout.h"
@@ -228,8 +228,8 @@ static int for_each_message(struct pp_exec *x, const struct exec_bucket *b,
     return 0;
 }
 
-/* Posts all messages of a bucket, in both directions, as one exchange beside what the device
- * computes. */
+/* Posts all messages of a bucket, in both directions, as one exchange, which runs while the
+ * device computes. */
 static int post_exchange(struct pp_exec *x, const struct exec_bucket *b, enum exec_shard_kind kind)
 {
     struct pp_exchange *peers = x->tp->exchanges;

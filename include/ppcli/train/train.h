@@ -124,7 +124,7 @@ struct pp_start {
 int pp_start_begin(const char *word, struct pp_config *cfg, const char *given,
                    struct pp_train_options *options, struct pp_start *out);
 
-/* How the other processes of a launch learn that this one failed before it opened MPI. */
+/* Lets the other processes of a launch learn that this one failed before it opened MPI. */
 enum pp_start_others {
     PP_START_ALONE, /* they do not: this process reports its failure */
     PP_START_JOIN,  /* they open MPI and wait there for this process */

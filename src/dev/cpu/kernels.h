@@ -16,7 +16,7 @@ struct cpu_kernels {
     /* In place: y = act(y + b). Writes the value before act to z unless z is NULL. */
     void (*bias_activation)(int B, int O, size_t row, const float *b, int act, float *z,
                             float *y); /* rows of z and of y are `row` apart */
-    /* Of O columns; rows of dz are `row` apart. */
+    /* Sums O columns; rows of dz are `row` apart. */
     void (*bias_gradient)(int B, int O, size_t row, const float *dz, float beta, float *db);
     void (*loss_rows)(const void *cpu_loss, const struct pp_piece *piece);
     double (*sum_squares)(size_t n, const float *g);

@@ -74,7 +74,7 @@ struct cuda {
     struct cuda_norms norms;
     struct cuda_commits commits;
     struct cuda_plan *plans; /* [n_plans], one for each shape */
-    int n_plans, room_plans;
+    int n_plans, plan_capacity;
 };
 
 static inline struct cuda *cuda_of(const struct pp_backend *be)

@@ -133,7 +133,7 @@ struct dnn_plan {
 struct cuda_dnn {
     void *handle;
     struct dnn_plan *plans; /* [n] */
-    int n, room;
+    int n, capacity;
 };
 
 int cuda_dnn_open(struct cuda *c)
@@ -243,7 +243,7 @@ static int dnn_plan_for(struct pp_backend *be, enum cuda_product pass, const str
     while (i < d->n && (d->plans[i].B != B || memcmp(&d->plans[i].g, g, sizeof(*g)) != 0))
         i++;
     if (i == d->n) {
-        PP_RESERVE(d->plans, d->n, d->room);
+        PP_RESERVE(d->plans, d->n, d->capacity);
         d->plans[d->n++] = (struct dnn_plan){.g = *g, .B = B};
         size_t floats = cuda_dnn_scratch_floats(&be->choice, g, B);
         PP_TRY(fill_plan(c, &d->plans[i],

@@ -11,7 +11,7 @@
 #define TEXT(x) TEXT_(x)
 #define FILE_NAME "libcublasLt.so." TEXT(CUBLAS_VER_MAJOR)
 
-/* Of the process: the library is loaded once, whoever asks first. */
+/* The process loads the library once, when it is first asked for. */
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct cuda_blas blas;
 static char problem[256]; /* empty: blas is complete */

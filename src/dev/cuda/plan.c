@@ -135,7 +135,7 @@ int cuda_plan_for(struct cuda *c, const struct cuda_shape *s, const struct cuda_
     enum cuda_fusion fusion = CUDA_ALONE;
     cublasLtMatmulAlgo_t algorithm = {0};
     PP_TRY(find_answer(c, s, &fusion, &algorithm));
-    PP_RESERVE(c->plans, c->n_plans, c->room_plans);
+    PP_RESERVE(c->plans, c->n_plans, c->plan_capacity);
     struct cuda_plan *p = &c->plans[c->n_plans];
     PP_TRY_UNDO(cuda_plan_init(c, s, fusion, p), cuda_plan_fini(c, p));
     p->algorithm = algorithm;
@@ -150,7 +150,7 @@ void cuda_plans_free(struct cuda *c)
         cuda_plan_fini(c, &c->plans[--c->n_plans]);
     pp_free(c->plans);
     c->plans = NULL;
-    c->room_plans = 0;
+    c->plan_capacity = 0;
 }
 
 void cuda_choices_free(struct cuda_choice *list)

@@ -26,7 +26,7 @@ enum cuda_product {
     CUDA_BACKWARD_WEIGHT
 };
 
-/* What the launch does besides the product. */
+/* The work that the launch does in addition to the product. */
 enum cuda_fusion {
     CUDA_ALONE,
     CUDA_BIAS,         /* forward: adds b */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What ppcli calls of CBLAS, for a machine that has no cblas.h: every library with 32-bit sizes has
- * these names and numbers. */
+/* Declares the functions of CBLAS that ppcli calls, for a machine without cblas.h. Every library
+ * with 32-bit sizes has these names and numbers. */
 #ifndef PPCLI_DEV_CPU_CBLAS_H
 #define PPCLI_DEV_CPU_CBLAS_H
 
