@@ -9,8 +9,8 @@
 #include "transformer.h"
 
 /* Adds what Hugging Face calls Conv1D. deviation: of its initial values. */
-static int conv1d(struct builder *b, const char *name, int x, int out, enum pp_activation act,
-                  double deviation)
+static int add_conv1d(struct builder *b, const char *name, int x, int out, enum pp_activation act,
+                      double deviation)
 {
     bool bias = b->cfg->model.bias;
     x = linear_pieces(b, name, x, 1, &(struct linear_piece){"weight", bias ? "bias" : NULL, out},
@@ -34,13 +34,13 @@ static int gpt_block(struct builder *b, int x)
     const struct heads heads = heads_of(b, true);
     /* for weights that add to the residual path, two in each block */
     double last = 0.02 / sqrt(2.0 * b->cfg->model.n_layer);
-    int y = conv1d(b, "attn.c_attn", gpt_norm(b, "ln_1", x), 3 * C, PP_ACT_NONE, 0.02);
+    int y = add_conv1d(b, "attn.c_attn", gpt_norm(b, "ln_1", x), 3 * C, PP_ACT_NONE, 0.02);
     y = attention(b, "attn", y, -1, &heads);
-    y = dropout(b, "attn.resid_dropout", conv1d(b, "attn.c_proj", y, C, PP_ACT_NONE, last), p);
+    y = dropout(b, "attn.resid_dropout", add_conv1d(b, "attn.c_proj", y, C, PP_ACT_NONE, last), p);
     x = add(b, "attn.add", x, y, false);
-    y = conv1d(b, "mlp.c_fc", gpt_norm(b, "ln_2", x), ffn_width(b),
-               ffn_activation(b, PP_ACT_GELU_TANH), 0.02);
-    y = dropout(b, "mlp.dropout", conv1d(b, "mlp.c_proj", y, C, PP_ACT_NONE, last), p);
+    y = add_conv1d(b, "mlp.c_fc", gpt_norm(b, "ln_2", x), ffn_width(b),
+                   ffn_activation(b, PP_ACT_GELU_TANH), 0.02);
+    y = dropout(b, "mlp.dropout", add_conv1d(b, "mlp.c_proj", y, C, PP_ACT_NONE, last), p);
     return add(b, "mlp.add", x, y, false);
 }
 

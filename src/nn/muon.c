@@ -89,7 +89,7 @@ static int mix_matrices(struct pp_backend *be, size_t n, float a, float *x, floa
 }
 
 /* Replaces x by the next x; overwrites y. */
-static int orthogonalize(struct matrix *m, struct pp_backend *be)
+static int orthogonalize_matrix(struct matrix *m, struct pp_backend *be)
 {
     int O = m->O, I = m->I, n = m->n;
     size_t all = (size_t)O * (size_t)I, gram = (size_t)n * (size_t)n;
@@ -131,7 +131,7 @@ int chunk_muon_step(struct pp_chunk *c, struct pp_backend *be, const struct pp_p
     part = (struct pp_muon){.n = n, .part = PP_MUON_UNIT, .squares = m.squares, .x = m.x};
     PP_TRY(pp_backend_muon(be, &part));
     for (int i = 0; i < STEPS; i++)
-        PP_TRY(orthogonalize(&m, be));
+        PP_TRY(orthogonalize_matrix(&m, be));
     double own = sqrt(fmax(1, (double)m.O / m.I)), shared = 0.2 * sqrt(fmax(m.O, m.I));
     part = (struct pp_muon){.n = n,
                             .part = PP_MUON_END,

@@ -38,7 +38,7 @@ struct scalar {
 };
 
 /* Computes CRC-32C (Castagnoli), reflected, four bits at a time. */
-static uint32_t crc32c(const uint8_t *data, size_t n)
+static uint32_t compute_crc32c(const uint8_t *data, size_t n)
 {
     static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
                                        0x417b1dbc, 0x5125dad3, 0x61c69362, 0x7198540d,
@@ -57,7 +57,7 @@ static uint32_t crc32c(const uint8_t *data, size_t n)
  * weak. */
 static uint32_t masked_crc(const struct pp_bytes *b)
 {
-    uint32_t crc = crc32c(b->at, b->n);
+    uint32_t crc = compute_crc32c(b->at, b->n);
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 

@@ -117,7 +117,7 @@ static void normalize_query(const struct pp_attention *a, int b, int h, int i, f
         y[d] *= by;
 }
 
-/* Does the work of exponentials() for a row of large scores, whose differences float would lose.
+/* Does the work of make_exponentials() for a row of large scores, whose differences float would lose.
  * *most: the largest score, before rounding. Returns the sum. */
 static double large_row(const struct pp_attention *a, int b, int h, int i, int keys, float *s,
                         double *most)
@@ -141,14 +141,15 @@ static void query_block(const struct pp_attention *a, const struct forward *f,
         for (int r = 0; r < n; r += ROWS) {
             int rows = least(ROWS, n - r), columns = count_seen(a, from + r + rows - 1, k, KEYS);
             if (columns > 0) {
-                product(rows, columns, a->width, a->q + offset_of_head(a, &a->q_at, b, from + r, h),
-                        a->q_at.position, 1, f->k + (size_t)k * D, KEYS, false,
-                        f->s + (size_t)r * f->row + k, f->row);
+                multiply_few_rows(rows, columns, a->width,
+                                  a->q + offset_of_head(a, &a->q_at, b, from + r, h),
+                                  a->q_at.position, 1, f->k + (size_t)k * D, KEYS, false,
+                                  f->s + (size_t)r * f->row + k, f->row);
             }
         }
     }
     for (int r = 0; r < n; r++)
-        most[r] = greatest(count_seen(a, from + r, 0, a->keys), f->s + (size_t)r * f->row);
+        most[r] = find_greatest(count_seen(a, from + r, 0, a->keys), f->s + (size_t)r * f->row);
     for (int r = 0; r < n; r++) {
         float *s = f->s + (size_t)r * f->row;
         int i = from + r, keys = count_seen(a, i, 0, a->keys);
@@ -160,7 +161,7 @@ static void query_block(const struct pp_attention *a, const struct forward *f,
         }
         prefetch_head(a, a->y, &a->y_at, b, i, h);
         if (fabsf(most[r] * scale) < ATTENTION_LARGE) {
-            sum[r] = exponentials(keys, scale, most[r], s);
+            sum[r] = make_exponentials(keys, scale, most[r], s);
             lse[r] = most[r] * scale + logf(sum[r]);
         } else {
             double exact, all = large_row(a, b, h, i, keys, s, &exact);
@@ -181,9 +182,10 @@ static void query_block(const struct pp_attention *a, const struct forward *f,
         for (int r = 0; r < n; r += ROWS) {
             int rows = least(ROWS, n - r), depth = count_seen(a, from + r + rows - 1, k, KEYS);
             if (depth > 0) {
-                product(rows, a->width, depth, f->s + (size_t)r * f->row + k, f->row, 1,
-                        f->v + (size_t)k * D, D, k > 0,
-                        a->y + offset_of_head(a, &a->y_at, b, from + r, h), a->y_at.position);
+                multiply_few_rows(rows, a->width, depth, f->s + (size_t)r * f->row + k, f->row, 1,
+                                  f->v + (size_t)k * D, D, k > 0,
+                                  a->y + offset_of_head(a, &a->y_at, b, from + r, h),
+                                  a->y_at.position);
             }
         }
     }
@@ -205,9 +207,9 @@ void CPU_LOOP(attention_forward)(const void *args, const struct pp_piece *w)
         size_t at = offset_of_head(a, &a->kv_at, b, 0, g);
         one.keys = pp_length(a->lengths, a->index, b, a->keys);
         for (int k = 0; k < one.keys; k += KEYS) {
-            transpose(least(KEYS, one.keys - k), a->width,
-                      a->k + at + (size_t)k * a->kv_at.position, a->kv_at.position,
-                      f.k + (size_t)k * D);
+            transpose_rows(least(KEYS, one.keys - k), a->width,
+                           a->k + at + (size_t)k * a->kv_at.position, a->kv_at.position,
+                           f.k + (size_t)k * D);
         }
         copy_rows(one.keys, a->width, a->v + at, a->kv_at.position, 1, f.v);
         for (int h = g * group; h < (g + 1) * group; h++)
@@ -302,10 +304,10 @@ static void combine_blocks(const struct pp_attention *a, struct backward *w,
         int rows = least(ROWS, w->queries - r);
         int columns = count_seen(a, first + r + rows - 1, w->from, w->keys);
         if (columns > 0) {
-            product(rows, columns, D, w->q + (size_t)r * width, width, 1, w->k_t, KEYS, false,
-                    w->p + (size_t)r * ROW, ROW);
-            product(rows, columns, D, w->dy + (size_t)r * width, width, 1, w->v_t, KEYS, false,
-                    w->ds + (size_t)r * ROW, ROW);
+            multiply_few_rows(rows, columns, D, w->q + (size_t)r * width, width, 1, w->k_t, KEYS,
+                              false, w->p + (size_t)r * ROW, ROW);
+            multiply_few_rows(rows, columns, D, w->dy + (size_t)r * width, width, 1, w->v_t, KEYS,
+                              false, w->ds + (size_t)r * ROW, ROW);
         }
     }
     score_gradients(a, w, drop, b, h, first);
@@ -315,18 +317,19 @@ static void combine_blocks(const struct pp_attention *a, struct backward *w,
             skip++;
         if (skip < w->queries) {
             size_t to = (size_t)k * width, from = (size_t)skip * width;
-            product(rows, D, w->queries - skip, w->p + (size_t)skip * ROW + k, 1, ROW, w->dy + from,
-                    width, true, w->dv + to, width);
-            product(rows, D, w->queries - skip, w->ds + (size_t)skip * ROW + k, 1, ROW, w->q + from,
-                    width, true, w->dk + to, width);
+            multiply_few_rows(rows, D, w->queries - skip, w->p + (size_t)skip * ROW + k, 1, ROW,
+                              w->dy + from, width, true, w->dv + to, width);
+            multiply_few_rows(rows, D, w->queries - skip, w->ds + (size_t)skip * ROW + k, 1, ROW,
+                              w->q + from, width, true, w->dk + to, width);
         }
     }
     for (int r = 0; a->dq && r < w->queries; r += ROWS) {
         int rows = least(ROWS, w->queries - r);
         int depth = count_seen(a, first + r + rows - 1, w->from, w->keys);
         if (depth > 0) {
-            product(rows, D, depth, w->ds + (size_t)r * ROW, ROW, 1, w->k, width, add,
-                    a->dq + offset_of_head(a, &a->q_at, b, first + r, h), a->q_at.position);
+            multiply_few_rows(rows, D, depth, w->ds + (size_t)r * ROW, ROW, 1, w->k, width, add,
+                              a->dq + offset_of_head(a, &a->q_at, b, first + r, h),
+                              a->q_at.position);
         }
     }
 }
@@ -345,8 +348,8 @@ static void key_block(const struct pp_attention *a, struct backward *w,
     int group = a->heads / a->kv_heads;
     size_t at = offset_of_head(a, &a->kv_at, b, w->from, g), step = a->kv_at.position;
     size_t bytes = (size_t)w->keys * (size_t)a->width * sizeof(float);
-    transpose(w->keys, a->width, a->k + at, step, w->k_t);
-    transpose(w->keys, a->width, a->v + at, step, w->v_t);
+    transpose_rows(w->keys, a->width, a->k + at, step, w->k_t);
+    transpose_rows(w->keys, a->width, a->v + at, step, w->v_t);
     copy_rows(w->keys, a->width, a->k + at, step, w->scale, w->k);
     memset(w->dk, 0, bytes);
     memset(w->dv, 0, bytes);
@@ -380,7 +383,7 @@ static void row_sums(const struct pp_attention *a, const struct backward *w, int
                 w->key[at] = (float)plain_attention_most(a, b, g * group + h, i, &sum);
                 w->lse[at] = (float)sum;
             }
-            w->delta[at] = dot(a->width, a->dy + y, a->y + y);
+            w->delta[at] = dot_product(a->width, a->dy + y, a->y + y);
         }
     }
 }

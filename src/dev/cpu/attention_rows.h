@@ -23,14 +23,15 @@ enum {
 DEFINE_TILES(STRIDED)
 
 /* Transposes rows[n][depth], which are `step` apart, into to[depth][KEYS]. */
-static void transpose(int n, int depth, const float *rows, size_t step, float *to)
+static void transpose_rows(int n, int depth, const float *rows, size_t step, float *to)
 {
     pack_panel(depth, step, n, KEYS, rows, to);
 }
 
 /* Computes c[rows][columns] (+)= a b with a(r, k) = a[r * a_row + k * a_step], rows <= ROWS. */
-static void product(int rows, int columns, int depth, const float *a, size_t a_row, size_t a_step,
-                    const float *b, size_t b_row, bool add, float *c, size_t c_row)
+static void multiply_few_rows(int rows, int columns, int depth, const float *a, size_t a_row,
+                              size_t a_step, const float *b, size_t b_row, bool add, float *c,
+                              size_t c_row)
 {
     struct segment s = {.depth = depth, .a = a, .b = b};
     struct tile t = {.segments = &s,
@@ -127,7 +128,7 @@ FOLD(sum_of, add, SUM)
 FOLD(greatest_of, max, GREATER)
 
 /* Returns the largest of x[n]; ignores a NaN. */
-static float greatest(int n, const float *x)
+static float find_greatest(int n, const float *x)
 {
     vec most[PARTS], none = SET1(-INFINITY);
     UNROLL for (int v = 0; v < PARTS; v++) most[v] = none;
@@ -141,7 +142,7 @@ static float greatest(int n, const float *x)
 }
 
 /* Replaces s[n] by exp(scale * (s - most)), followed by at least SUMS zeros; returns the sum. */
-static float exponentials(int n, float scale, float most, float *s)
+static float make_exponentials(int n, float scale, float most, float *s)
 {
     vec sum[PARTS], zero = SET1(0.0f), c = SET1(scale * LOG2_E), from = -SET1(most) * c;
     UNROLL for (int v = 0; v < PARTS; v++) sum[v] = zero;
@@ -190,7 +191,7 @@ INLINE void gradients(int n, float from, float delta, const float *keep, float *
     }
 }
 
-static float dot(int n, const float *a, const float *b)
+static float dot_product(int n, const float *a, const float *b)
 {
     vec sum[PARTS], zero = SET1(0.0f);
     UNROLL for (int v = 0; v < PARTS; v++) sum[v] = zero;

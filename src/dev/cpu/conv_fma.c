@@ -196,8 +196,9 @@ struct piece {
 };
 
 /* Runs the tiles of a rectangle in the samples of a piece. */
-static void rectangle(const struct product *p, const struct piece *s, const struct range *y,
-                      const struct range *x, const struct panel *n, int *fetched, struct tile *t)
+static void add_rectangle(const struct product *p, const struct piece *s, const struct range *y,
+                          const struct range *x, const struct panel *n, int *fetched,
+                          struct tile *t)
 {
     const struct axis *ay = &p->y, *ax = &p->x;
     size_t step = (size_t)axis_step(ay), stride = ay->back ? 1 : (size_t)ay->stride;
@@ -249,7 +250,7 @@ static void panel_of(const struct product *p, const struct piece *s, const struc
                     x = range_at(&p->x, ix, p->x.to);
                     t.n_segments = list_segments(p, n, &y, &x, segments);
                     if (t.n_segments > 0 || !t.add || t.bias || t.relu)
-                        rectangle(p, s, &y, &x, n, &fetched, &t);
+                        add_rectangle(p, s, &y, &x, n, &fetched, &t);
                 }
             }
         }

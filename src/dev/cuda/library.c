@@ -16,7 +16,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct cuda_blas blas;
 static char problem[256]; /* empty: blas is complete */
 
-static void load(void)
+static void load_blas(void)
 {
     static const char *const files[] = {FILE_NAME, "libcublasLt.so.13", "libcublasLt.so.12"};
     void *library = NULL;
@@ -41,7 +41,7 @@ static void load(void)
 
 const struct cuda_blas *cuda_blas_load(char *why, size_t bytes)
 {
-    pthread_once(&once, load);
+    pthread_once(&once, load_blas);
     if (problem[0]) {
         snprintf(why, bytes, "%s", problem);
         return NULL;

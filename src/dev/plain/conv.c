@@ -17,7 +17,7 @@ static int tap_output(int at, int stride, int k, int pad, int outputs)
     return o >= 0 && o % stride == 0 && o / stride < outputs ? o / stride : -1;
 }
 
-static size_t at4(int n, int y, int x, int c, int H, int W, int C)
+static size_t offset_in_4d(int n, int y, int x, int c, int H, int W, int C)
 {
     return (((size_t)n * H + y) * W + x) * C + c;
 }
@@ -37,8 +37,8 @@ int plain_conv_forward(struct pp_backend *be, const struct pp_conv_forward *a)
                 int y = tap_input(oy, g->stride, ky, g->pad_top, g->H);
                 int x = tap_input(ox, g->stride, kx, g->pad_left, g->W);
                 for (int c = 0; y >= 0 && x >= 0 && c < C; c++)
-                    sum += (double)a->x[at4(n, y, x, first + c, g->H, g->W, g->C)] *
-                           a->W[at4(o, ky, kx, c, g->kh, g->kw, C)];
+                    sum += (double)a->x[offset_in_4d(n, y, x, first + c, g->H, g->W, g->C)] *
+                           a->W[offset_in_4d(o, ky, kx, c, g->kh, g->kw, C)];
             }
         }
         a->y[i] = (float)(a->relu ? plain_activate(PP_ACT_RELU, sum) : sum);
@@ -61,8 +61,8 @@ int plain_conv_backward_input(struct pp_backend *be, const struct pp_conv_backwa
                 int oy = tap_output(y, g->stride, ky, g->pad_top, g->OH);
                 int ox = tap_output(x, g->stride, kx, g->pad_left, g->OW);
                 for (int o = first; oy >= 0 && ox >= 0 && o < first + O; o++)
-                    sum += (double)a->dz[at4(n, oy, ox, o, g->OH, g->OW, g->O)] *
-                           a->W[at4(o, ky, kx, c % C, g->kh, g->kw, C)];
+                    sum += (double)a->dz[offset_in_4d(n, oy, ox, o, g->OH, g->OW, g->O)] *
+                           a->W[offset_in_4d(o, ky, kx, c % C, g->kh, g->kw, C)];
             }
         }
         a->dx[i] = (float)sum;
@@ -82,8 +82,8 @@ static double weight_sum(const struct pp_conv *g, const struct pp_weight_part *p
             for (int ox = 0; y >= 0 && ox < g->OW; ox++) {
                 int x = tap_input(ox, g->stride, kx, g->pad_left, g->W);
                 if (x >= 0)
-                    sum += (double)p->dz[at4(n, oy, ox, o, g->OH, g->OW, g->O)] *
-                           p->x[at4(n, y, x, first + c, g->H, g->W, g->C)];
+                    sum += (double)p->dz[offset_in_4d(n, oy, ox, o, g->OH, g->OW, g->O)] *
+                           p->x[offset_in_4d(n, y, x, first + c, g->H, g->W, g->C)];
             }
         }
     }
