@@ -6,12 +6,14 @@
 
 #include "ppcli/base/base.h"
 
-/* An option of `plan` that has become a command; the first row that a command line has counts. */
+/*
+ * Options of `plan` that have become commands; the first row that a command line has counts. The option
+ * `dropped` goes, and its value becomes the word of the command; a flag goes as it is.
+ */
 static const struct old_option {
     const char *name; /* "--par" */
     const struct pp_command *command;
-    const char
-        *dropped; /* the option whose value is now the command's word; itself if it had none */
+    const char *dropped; /* NULL: every option stays */
 } old_options[] = {
     {"--profile", &command_profile, "--profile"},
     {"--measure", &command_estimate, NULL},
