@@ -5,9 +5,7 @@
  */
 #include "search.h"
 
-#include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "ppcli/base/base.h"
@@ -28,38 +26,6 @@ static void use_shape(struct search *s, const struct pp_division *base)
     s->now = *s->asked;
     s->now.base = *base;
     s->costs = pp_costs_at(s->all, base->threads);
-}
-
-bool pp_best_is(const struct pp_candidate *c, int stages, int replicas, int threads)
-{
-    return c->d.stages == stages && c->d.replicas == replicas && c->d.threads == threads;
-}
-
-/* Is it one of "gpipe, naive"? */
-static bool names(const char *list, const char *name)
-{
-    size_t n = strlen(name);
-    while (strncmp(list, name, n) != 0 || (list[n] != ',' && list[n] != '\0')) {
-        list = strchr(list, ' ');
-        if (!list++)
-            return false;
-    }
-    return true;
-}
-
-/* Is it a row already, under another name? Then that row gets this name too. */
-static bool is_known(struct pp_best *b, const struct pp_candidate *c)
-{
-    for (int i = 0; i < b->n; i++) {
-        struct pp_candidate *o = &b->items[i];
-        if (o->identity == c->identity && pp_best_is(o, c->d.stages, c->d.replicas, c->d.threads)) {
-            if (o->d.schedule != c->d.schedule && !names(o->also, pp_division_schedule(&c->d)))
-                pp_text_add(o->also, sizeof(o->also), "%s%s", o->also[0] ? ", " : "",
-                            pp_division_schedule(&c->d));
-            return true;
-        }
-    }
-    return false;
 }
 
 /* Of an order that is made for costs: the forwards that a rank may hold, before memory is looked at. */
@@ -121,11 +87,7 @@ static int judge_one(struct search *s, struct pp_candidate *c)
     b->tried++;
     if (rc < 0)
         refuse(b, c);
-    else if (is_known(b, c))
-        b->same++;
-    else
-        return rows_add(b, c);
-    return 0;
+    return rc < 0 ? 0 : rows_add(b, c, rows_are_one_plan);
 }
 
 static int judge(struct search *s, struct pp_candidate *c)
@@ -231,39 +193,6 @@ static int try_chunks(struct search *s, struct pp_candidate *c)
     return 0;
 }
 
-static int threads_in_all(const struct pp_candidate *c)
-{
-    return c->d.stages * c->d.replicas * c->d.threads;
-}
-
-/* Thousandths of a factor: what is nearer than that is noise. */
-static long long rounded(double step)
-{
-    return step > 0 ? llround(log(step) * 1000) : LLONG_MIN;
-}
-
-int best_compare(const void *a, const void *b)
-{
-    const struct pp_candidate *x = a, *y = b;
-    const long long order[][2] = {
-        {x->over, y->over},
-        {rounded(x->time.step), rounded(y->time.step)},
-        {threads_in_all(x), threads_in_all(y)},
-        {(long long)x->peak_bytes, (long long)y->peak_bytes},
-        {x->d.stages, y->d.stages},
-        {x->d.replicas, y->d.replicas},
-        {x->d.threads, y->d.threads},
-        {x->d.chunks, y->d.chunks},
-        {x->d.microbatches, y->d.microbatches},
-        {x->order, y->order},
-        {x->timed, y->timed},
-    };
-    size_t k = 0;
-    while (k + 1 < sizeof(order) / sizeof(order[0]) && order[k][0] == order[k][1])
-        k++;
-    return (order[k][0] > order[k][1]) - (order[k][0] < order[k][1]);
-}
-
 /* Every schedule x micro-batch count x chunks x cut of one base. */
 static int search_shape(struct search *s)
 {
@@ -314,13 +243,14 @@ static int refine(struct search *s)
     struct pp_best *b = s->best;
     double left =
         spec->actions > 0 ? spec->actions : REFINE_ACTIONS * fmax(1, best_most_stages(spec) / 24.0);
-    if (b->n > 1)
-        qsort(b->items, (size_t)b->n, sizeof(*b->items), best_compare);
-    double fastest = b->n > 0 ? b->items[0].time.step : 0;
-    int n = b->n;
-    b->n = 0;
-    for (int i = 0; i < n; i++) {
-        struct pp_candidate *c = &b->items[i];
+    rows_sort(b);
+    PP_OWN(pp_best_fini) struct pp_best drafts = {.items = b->items, .n = b->n};
+    double fastest = drafts.n > 0 ? drafts.items[0].time.step : 0;
+    b->items = NULL;
+    b->n = b->room = 0;
+    b->keeps_large = false;
+    for (int i = 0; i < drafts.n; i++) {
+        struct pp_candidate *c = &drafts.items[i];
         struct pp_division base = spec->base;
         best_divide(&base, c->d.replicas, c->d.threads);
         use_shape(s, &base);
@@ -328,12 +258,7 @@ static int refine(struct search *s)
             PP_TRY(best_sums(s->spec, s->costs, c, &left));
         if (spec->cuts && c->timed && left > 0)
             PP_TRY(refine_one(s, c, &left));
-        if (is_known(b, c))
-            b->same++;
-        else if (c->over)
-            rows_add_too_large(b, c, 1);
-        else
-            b->items[b->n++] = *c;
+        PP_TRY(rows_add(b, c, rows_are_one_plan));
     }
     return 0;
 }
@@ -395,8 +320,7 @@ static int search(struct search *s)
     }
     PP_TRY(refine(s));
     pp_error_clear();
-    if (b->n > 1)
-        qsort(b->items, (size_t)b->n, sizeof(*b->items), best_compare);
+    rows_sort(b);
     PP_TRY(find_one(s));
     return as_is(s);
 }
@@ -404,7 +328,7 @@ static int search(struct search *s)
 int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs,
                    struct pp_best *out)
 {
-    struct pp_best best = {0};
+    struct pp_best best = {.keeps_large = true};
     struct search s = {.asked = spec, .all = costs, .best = &best};
     s.spec = &s.now;
     int rc = search(&s);
@@ -413,10 +337,4 @@ int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs
     pp_error_clear();
     *out = best;
     return 0;
-}
-
-void pp_best_fini(struct pp_best *best)
-{
-    pp_free(best->items);
-    *best = (struct pp_best){0};
 }

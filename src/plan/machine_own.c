@@ -80,17 +80,16 @@ static int short_step(const struct pp_candidate *row)
 static int keep_row(struct pp_machine_plan *p, struct pp_candidate *row, int m, double *best)
 {
     struct pp_candidate more = *row;
-    row->estimate = row->time.step;
     row->own = true;
     if (row->d.microbatches > m) {
         more.d.microbatches = 2 * m < row->d.microbatches ? 2 * m : row->d.microbatches;
         struct pp_best_spec spec = pp_machine_plan_spec(p, row, more.d.microbatches);
         PP_TRY(pp_best_try(&spec, p->costs, &more));
         double each = (more.time.step - row->time.step) / (more.d.microbatches - m);
-        row->estimate = more.time.step + (row->d.microbatches - more.d.microbatches) * each;
+        row->time.step = more.time.step + (row->d.microbatches - more.d.microbatches) * each;
     }
-    *best = row->estimate < *best || *best == 0 ? row->estimate : *best;
-    return rows_add(&p->found, row);
+    *best = row->time.step < *best || *best == 0 ? row->time.step : *best;
+    return rows_add(&p->found, row, NULL);
 }
 
 /* Is it what was asked for? A schedule also where it goes by another name. */
@@ -105,14 +104,16 @@ static bool is_asked(const struct pp_machine_plan *p, const struct pp_candidate 
 }
 
 /* Counts what the search of one shape tried; a whole step has `whole` micro-batches. */
-static void count_tries(struct pp_best *all, struct pp_best *found, int whole)
+static int count_tries(struct pp_best *all, struct pp_best *found, int whole)
 {
     if (!all->why[0])
         memcpy(all->why, found->why, sizeof(all->why));
     all->tried += found->tried - found->refused - found->same;
     found->smallest.d.microbatches = whole;
-    if (found->too_large > 0)
-        rows_add_too_large(all, &found->smallest, found->too_large);
+    if (found->too_large == 0)
+        return 0;
+    all->too_large += found->too_large - 1;
+    return rows_add(all, &found->smallest, NULL);
 }
 
 /* All schedules of one shape. *best: the shortest estimate. */
@@ -122,7 +123,7 @@ static int search_shape(struct pp_machine_plan *p, struct pp_candidate *row, dou
     struct pp_best_spec spec = pp_machine_plan_spec(p, row, m);
     PP_OWN(pp_best_fini) struct pp_best found = {0};
     PP_TRY(pp_best_search(&spec, p->costs, &found));
-    count_tries(&p->found, &found, whole);
+    PP_TRY(count_tries(&p->found, &found, whole));
     int small = 0; /* holds least: it may be the only one that fits whole */
     for (int i = 1; i < found.n; i++)
         small = found.items[i].peak_bytes < found.items[small].peak_bytes ? i : small;
@@ -215,7 +216,7 @@ static const struct pp_candidate *least_of(const struct pp_machine_plan *p, int 
 {
     const struct pp_candidate *least = NULL;
     for (const struct pp_candidate *r = p->found.items; r < p->found.items + p->found.n; r++)
-        if ((stages == 0 || r->d.stages == stages) && (!least || r->estimate < least->estimate))
+        if ((stages == 0 || r->d.stages == stages) && (!least || r->time.step < least->time.step))
             least = r;
     return least;
 }
@@ -241,11 +242,11 @@ static int search_rows(struct pp_machine_plan *p, const struct pp_candidate *lik
 static int search_between(struct pp_machine_plan *p, int stages)
 {
     const struct pp_candidate *least = least_of(p, stages);
-    if (!least || least->estimate > BETWEEN * least_of(p, 0)->estimate)
+    if (!least || least->time.step > BETWEEN * least_of(p, 0)->time.step)
         return 0;
     struct pp_candidate like = *least;
     int m = like.d.microbatches, rows = (p->batch / like.d.replicas - 1) / m + 1;
-    double best = like.estimate;
+    double best = like.time.step;
     for (int by = rows / 2; by > 0; by /= 2) {
         double before = best;
         PP_TRY(search_rows(p, &like, rows + by, &best));
@@ -277,7 +278,7 @@ static int add_shapes(struct pp_machine_plan *p, int stages, int zero, void *ctx
     return 0;
 }
 
-/* Predicts the short step of 1f1b, recomputed where it must be. row->estimate: seconds of a whole step
+/* Predicts the short step of 1f1b, recomputed where it must be. row->time.step: seconds of a whole step
  * without a bubble; 0: it does not fit. */
 static int probe_shape(struct pp_machine_plan *p, struct pp_candidate *row, double *best)
 {
@@ -298,13 +299,11 @@ static int probe_shape(struct pp_machine_plan *p, struct pp_candidate *row, doub
         PP_TRY(best_fit(&spec, p->costs, &c));
     p->found.tried++;
     double each = c.time.step / (m + c.d.stages - 1);
-    row->estimate = c.over ? 0 : each * whole;
+    row->time.step = c.over ? 0 : each * whole;
     if (!c.over && (*best == 0 || each * (whole + c.d.stages - 1) < *best))
         *best = each * (whole + c.d.stages - 1);
     c.d.microbatches = whole;
-    if (c.over)
-        rows_add_too_large(&p->found, &c, 1);
-    return 0;
+    return c.over ? rows_add(&p->found, &c, NULL) : 0;
 }
 
 static int search_promising(struct pp_machine_plan *p, struct probes *probes)
@@ -319,14 +318,14 @@ static int search_promising(struct pp_machine_plan *p, struct probes *probes)
         pp_log_progress("shapes: %d of %d", i + 1, probes->n);
         int rc = probe_shape(p, row, &probes->best);
         PP_TRY(rc == PP_ECONFIG ? 0 : rc);
-        if (rc == 0 && row->estimate > 0)
+        if (rc == 0 && row->time.step > 0)
             probes->items[n++] = *row;
     }
     if (n > 1)
-        qsort(probes->items, (size_t)n, sizeof(*probes->items), rows_by_estimate);
+        qsort(probes->items, (size_t)n, sizeof(*probes->items), rows_compare);
     for (int i = 0; i < n && (left > 0 || p->found.n == 0); i++) {
         struct pp_candidate *row = &probes->items[i];
-        if (p->found.n > 0 && row->estimate > PROMISING * probes->best)
+        if (p->found.n > 0 && row->time.step > PROMISING * probes->best)
             break;
         left -= 3.0 * row->d.stages * short_step(row);
         PP_TRY(search_shape(p, row, &best));
@@ -356,69 +355,53 @@ static int search_all(struct pp_machine_plan *p)
 
 /* ---- whole steps */
 
-/* Of schedules that take as long here the one that holds least; of train.zero the one that needs
- * nothing. */
-static void drop_same(struct pp_machine_plan *p)
-{
-    int kept = 0;
-    for (int i = 0; i < p->found.n; i++) {
-        struct pp_candidate *r = &p->found.items[i], *k = p->found.items,
-                            *end = p->found.items + kept;
-        while (k < end && (k->d.stages != r->d.stages || k->d.microbatches != r->d.microbatches ||
-                           r->estimate > 1.001 * k->estimate))
-            k++;
-        bool simple = k < end && r->d.zero < k->d.zero;
-        if (k == end || simple || (r->d.zero == k->d.zero && r->peak_bytes < k->peak_bytes))
-            *k = *r;
-        kept += k == end;
-    }
-    p->found.n = kept;
-}
-
-/* A row whole, with a better cut, into its new place; one that then does not fit, or cannot run, is
- * dropped. again: it has not fitted, and may compute more again. */
+/* Predicts a whole step of a row, with a better cut, and adds the row to *whole. again: it did not fit
+ * at first; recompute more of it. */
 static int try_whole(struct pp_machine_plan *p, struct pp_candidate row, bool again, double *left,
-                     int *kept)
+                     struct pp_best *whole)
 {
-    int m = row.d.microbatches;
-    if (3.0 * m * row.d.stages * row.d.chunks > LONG)
-        m = (int)(LONG / (3.0 * row.d.stages * row.d.chunks)) / row.d.stages * row.d.stages;
-    m = m < short_step(&row) ? short_step(&row) : m;
-    bool is_whole = m == row.d.microbatches;
+    int all = row.d.microbatches, m = all, pieces = row.d.stages * row.d.chunks;
+    double estimate = row.time.step;
+    if (3.0 * m * pieces > LONG)
+        m = (int)(LONG / (3.0 * pieces)) / row.d.stages * row.d.stages;
+    m = PP_MAX(m, short_step(&row));
+    bool is_whole = m == all;
     struct pp_best_spec spec = pp_machine_plan_spec(p, &row, m);
-    int all = row.d.microbatches;
-    pp_log_progress("whole steps: %d of %d", *kept + 1, WHOLE < p->found.n ? WHOLE : p->found.n);
+    pp_log_progress("whole steps: %d of %d", whole->n + whole->same + 1, PP_MIN(WHOLE, p->found.n));
     row.d.microbatches = m;
     int rc = again ? best_fit(&spec, p->costs, &row) : pp_best_try(&spec, p->costs, &row);
     if (rc == 0 && !again && row.peak_bytes > p->memory)
         rc = best_fit(&spec, p->costs, &row);
     if (rc == 0 && row.peak_bytes <= p->memory && *left > 0 && is_whole)
         rc = best_refine(&spec, p->costs, &row, left);
-    if (rc == 0 && row.peak_bytes <= p->memory) {
-        PP_TRY(pp_best_explain(&spec, p->costs, &row, NULL));
-        row.estimate = is_whole ? row.time.step : row.estimate;
-        row.time.step = row.estimate;
-        row.d.microbatches = all;
-        p->found.items[(*kept)++] = row;
-    } else if (rc == 0) {
-        row.d.microbatches = all;
-        rows_add_too_large(&p->found, &row, !again);
-    }
-    return rc == PP_ECONFIG ? 0 : rc;
+    if (rc < 0)
+        return rc == PP_ECONFIG ? 0 : rc;
+    row.over = row.peak_bytes > p->memory;
+    PP_TRY(row.over ? 0 : pp_best_explain(&spec, p->costs, &row, NULL));
+    row.time.step = is_whole ? row.time.step : estimate;
+    row.d.microbatches = all;
+    return rows_add(whole, &row, rows_take_as_long);
 }
 
-static int refine(struct pp_machine_plan *p)
+/* Replaces the rows by the best of them, predicted whole. */
+static int refine_rows(struct pp_machine_plan *p)
 {
-    int kept = 0;
     double left = CUTS_WHOLE;
-    for (int again = 0; again < 2 && kept == 0; again++)
-        for (int i = 0; i < p->found.n && kept < WHOLE && (!again || i < WHOLE); i++)
-            PP_TRY(try_whole(p, p->found.items[i], again, &left, &kept));
-    p->found.n = kept;
-    if (kept > 1)
-        qsort(p->found.items, (size_t)kept, sizeof(*p->found.items), rows_by_estimate);
-    drop_same(p);
-    return 0;
+    struct pp_best whole = p->found;
+    PP_OWN(pp_best_fini) struct pp_best shorts = {.items = p->found.items, .n = p->found.n};
+    whole.items = NULL;
+    whole.n = whole.room = whole.same = 0;
+    int rc = 0;
+    for (int again = 0; again < 2 && whole.n == 0; again++) {
+        long too_large = whole.too_large;
+        for (int i = 0; rc == 0 && i < shorts.n && whole.n + whole.same < WHOLE; i++)
+            if (!again || i < WHOLE)
+                rc = try_whole(p, shorts.items[i], again, &left, &whole);
+        whole.too_large = again ? too_large : whole.too_large; /* they were counted */
+    }
+    p->found = whole;
+    rows_sort(&p->found);
+    return rc;
 }
 
 int machine_own(struct pp_machine_plan *p)
@@ -430,9 +413,8 @@ int machine_own(struct pp_machine_plan *p)
                                  .ranks = p->ranks};
     PP_TRY(pp_costs_of_cluster(&p->cluster, &use, &p->costs));
     PP_TRY(search_all(p));
-    if (p->found.n > 1)
-        qsort(p->found.items, (size_t)p->found.n, sizeof(*p->found.items), rows_by_estimate);
-    PP_TRY(refine(p));
+    rows_sort(&p->found);
+    PP_TRY(refine_rows(p));
     for (int i = 0; i < p->found.n; i++)
         PP_TRY(machine_describe(p, &p->found.items[i]));
     return 0;

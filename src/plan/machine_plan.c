@@ -199,5 +199,5 @@ int pp_machine_plan_price(struct pp_machine_plan *p, const char *words)
     PP_TAKE(struct pp_candidate, row, 1);
     row->group = 1;
     PP_TRY(pp_estimate_words(&spec, words, &row->d, &row->e));
-    return rows_add(&p->found, row);
+    return rows_add(&p->found, row, NULL);
 }

@@ -39,28 +39,17 @@ static bool is_tried(const struct pp_asked_list *asked, int value, bool by_itsel
 
 /* ---- divisions */
 
-/* Rows of one kind compete with each other; the best of each kind goes on. */
-static bool is_same_kind(const struct pp_division *a, const struct pp_division *b)
+static struct pp_candidate make_row(const struct pp_machine_plan *p, const struct pp_division *d,
+                                    const struct pp_estimate *e)
 {
-    return a->tensor == b->tensor && a->stages == b->stages && a->context == b->context &&
-           a->expert == b->expert && (a->chunks > 1) == (b->chunks > 1) && a->redo == b->redo &&
-           a->zero == b->zero && a->schedule == b->schedule;
+    return (struct pp_candidate){.d = *d,
+                                 .e = *e,
+                                 .time.step = e->step,
+                                 .peak_bytes = (size_t)e->bytes,
+                                 .over = e->bytes > (double)p->memory};
 }
 
-static int keep_row(struct search *s, const struct pp_division *p, const struct pp_estimate *e)
-{
-    struct pp_candidate row = {.d = *p, .e = *e, .estimate = e->step}, *kind = s->kinds.items;
-    int i = 0;
-    while (i < s->kinds.n && !is_same_kind(&kind[i].d, p))
-        i++;
-    if (i == s->kinds.n)
-        return rows_add(&s->kinds, &row);
-    if (row.estimate < kind[i].estimate)
-        kind[i] = row;
-    return 0;
-}
-
-static int price(struct search *s, const struct pp_division *p, int rows)
+static int price_division(struct search *s, const struct pp_division *p, int rows)
 {
     struct pp_machine_plan *plan = s->p;
     struct pp_estimate e;
@@ -73,11 +62,8 @@ static int price(struct search *s, const struct pp_division *p, int rows)
     }
     plan->found.tried++;
     PP_TRY(pp_estimate(&s->spec, p, true, &e));
-    if (e.bytes > (double)plan->memory) {
-        plan->found.too_large++;
-        return 0;
-    }
-    return keep_row(s, p, &e);
+    struct pp_candidate row = make_row(plan, p, &e);
+    return rows_add(&s->kinds, &row, rows_are_one_kind);
 }
 
 static int try_schedules(struct search *s, struct pp_division *p, int rows)
@@ -89,7 +75,7 @@ static int try_schedules(struct search *s, struct pp_division *p, int rows)
         if (asked[0] ? !pp_has_word(asked, names[i]) : !by_itself)
             continue;
         p->schedule = pp_schedule_find(names[i]);
-        PP_TRY(price(s, p, rows));
+        PP_TRY(price_division(s, p, rows));
     }
     return 0;
 }
@@ -169,7 +155,7 @@ static int try_experts(struct search *s, struct pp_division *p)
 static int try_all(struct search *s)
 {
     const struct pp_asked *a = &s->p->asked;
-    struct pp_division p = {.expert = 1};
+    struct pp_division p = {.expert = 1, .threads = 1};
     bool text = s->p->cfg->model.block_size >= LONG_TEXT;
     for (p.tensor = 1; p.tensor <= s->p->ranks; p.tensor *= 2) {
         if (!is_tried(&a->tensor, p.tensor, p.tensor <= s->p->cluster.ranks))
@@ -183,21 +169,21 @@ static int try_all(struct search *s)
     return 0;
 }
 
-static int simulate(struct search *s)
+/* Simulates the best rows of all kinds. */
+static int simulate_kinds(struct search *s)
 {
     struct pp_machine_plan *p = s->p;
-    int n = s->kinds.n;
-    if (n > 1)
-        qsort(s->kinds.items, (size_t)n, sizeof(*s->kinds.items), rows_by_estimate);
-    for (int i = 0; i < n && i < SIMULATED; i++) {
-        struct pp_candidate *r = &s->kinds.items[i];
-        pp_log_progress("simulating %d of %d", i + 1, n < SIMULATED ? n : SIMULATED);
-        PP_TRY(pp_estimate(&s->spec, &r->d, false, &r->e));
-        if (r->e.bytes <= (double)p->memory) {
-            r->estimate = r->e.step;
-            PP_TRY(rows_add(&p->found, r));
-        }
+    int n = PP_MIN(s->kinds.n, SIMULATED);
+    rows_sort(&s->kinds);
+    for (int i = 0; i < n; i++) {
+        struct pp_estimate e;
+        const struct pp_division *d = &s->kinds.items[i].d;
+        pp_log_progress("simulating %d of %d", i + 1, n);
+        PP_TRY(pp_estimate(&s->spec, d, false, &e));
+        struct pp_candidate row = make_row(p, d, &e);
+        PP_TRY(row.over ? 0 : rows_add(&p->found, &row, NULL));
     }
+    p->found.too_large += s->kinds.too_large;
     return 0;
 }
 
@@ -205,7 +191,7 @@ int machine_others(struct pp_machine_plan *p)
 {
     struct search s = {.p = p, .spec = pp_machine_plan_estimates(p)};
     int rc = try_all(&s);
-    rc = rc < 0 ? rc : simulate(&s);
+    rc = rc < 0 ? rc : simulate_kinds(&s);
     pp_best_fini(&s.kinds);
     return rc;
 }
@@ -230,7 +216,7 @@ static int by_group(const void *a, const void *b)
 {
     const struct pp_candidate *x = a, *y = b;
     int words = count_words(x) - count_words(y);
-    return x->group != y->group ? x->group - y->group : words != 0 ? words : rows_by_estimate(a, b);
+    return x->group != y->group ? x->group - y->group : words != 0 ? words : rows_compare(a, b);
 }
 
 /* A group shows one row of each division, the simplest, and the fastest row. The first that ppcli
@@ -259,8 +245,7 @@ void machine_rank(struct pp_machine_plan *p)
 {
     int group = 0;
     double first = 0;
-    if (p->found.n > 1)
-        qsort(p->found.items, (size_t)p->found.n, sizeof(*p->found.items), rows_by_estimate);
+    rows_sort(&p->found);
     for (int i = 0; i < p->found.n; i++) {
         struct pp_candidate *r = &p->found.items[i];
         r->fastest = i == 0 || r->e.step > (1 + PP_PLAN_ERROR) * first;

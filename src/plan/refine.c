@@ -127,7 +127,7 @@ int best_sums(const struct pp_best_spec *spec, const struct pp_costs *costs, str
         now.d.coalesce = k;
         PP_TRY(pp_best_try(spec, costs, &now));
         *left -= LAY_OUT * c->d.microbatches * c->d.stages * c->d.chunks;
-        if (best_compare(&now, c) < 0)
+        if (rows_compare(&now, c) < 0)
             *c = now;
     }
     return 0;

@@ -38,14 +38,21 @@ int best_predict(const struct pp_best_spec *spec, const struct pp_costs *costs,
 
 /* ---- rows.c */
 
-int rows_add(struct pp_best *rows, const struct pp_candidate *c);
+/* Tells whether a list has use for only one of two rows: they are the same plan; they have the same
+ * stages and micro-batches and take as long; they are divisions of one kind for other systems. */
+typedef bool rows_same(const struct pp_candidate *x, const struct pp_candidate *y);
+rows_same rows_are_one_plan, rows_take_as_long, rows_are_one_kind;
 
-/* Counts `count` candidates that hold too much, of which c holds least. */
-void rows_add_too_large(struct pp_best *rows, const struct pp_candidate *c, long count);
+/* Adds a row. Of two rows that are the same the better one stays, the first if they cost the same, and
+ * gets the other's name in `also`. A row that holds too much is only counted. are_same NULL: no two rows
+ * are. Errors: PP_ERESOURCE. */
+int rows_add(struct pp_best *rows, const struct pp_candidate *row, rows_same *are_same);
 
-/* For qsort(): the better candidate first; the one with the shorter estimate. */
-int best_compare(const void *a, const void *b);
-int rows_by_estimate(const void *a, const void *b);
+/* Compares for qsort(), the better row first: fits memory, step (to a thousandth), threads in all,
+ * train.zero, memory, then fewer stages, replicas, threads, chunks and micro-batches, then the order
+ * of the list of schedules. */
+int rows_compare(const void *a, const void *b);
+void rows_sort(struct pp_best *rows);
 
 /* The most W of m micro-batches that the search puts in one product; 1: it has no say. */
 int best_most_sums(const struct pp_best_spec *spec, int m);

@@ -82,8 +82,6 @@ struct pp_candidate { /* a division and its price */
     bool own;     /* ppcli trains it; else other systems do, and time and memory are those of e */
     int group;    /* from 1: rows that the model cannot tell apart */
     bool fastest; /* of its group */
-    double
-        estimate; /* seconds of the step, as far as it is known: from one of fewer micro-batches */
 };
 
 struct pp_best_spec {
@@ -119,6 +117,7 @@ struct pp_best_spec pp_best_spec_of(const struct pp_config *cfg, const struct pp
 struct pp_best {
     struct pp_candidate *items; /* [n] best first */
     int n, room;
+    bool keeps_large; /* rows that hold too much stay in the list: they may be made to fit */
     /* One stage, one replica: the fastest row of such a shape, else with the config's micro-batches;
      * step 0: it cannot run. */
     struct pp_candidate one;
