@@ -99,18 +99,8 @@ static int build_plan(struct plan_request *q)
 static int fit_to_costs(struct plan_request *q)
 {
     PP_TRY(pp_stage_costs_set(q->plan, q->lists, &q->costs));
-    int n = q->plan->n_virtual;
-    PP_TAKE(double, times, 3 * (size_t)n + 1);
-    PP_TAKE(int64_t, ticks, 3 * (size_t)n + 1);
-    for (int i = 0; i < 3 * n; i++)
-        times[i] = q->costs.f[i % 3 * n + i / 3];
-    times[3 * (size_t)n] = pp_cost_mean(&q->lists[PP_COST_COMM], 0);
-    pp_schedule_ticks(times, n, ticks);
-    q->g.ticks = ticks;
-    pp_plan_destroy(&q->plan);
-    int rc = pp_plan_build(q->schedule, &q->g, &q->plan);
-    q->g.ticks = NULL;
-    return rc;
+    double comm = pp_cost_mean(&q->lists[PP_COST_COMM], 0);
+    return pp_plan_fit(&q->g, q->costs.f, comm, &q->plan);
 }
 
 /* Finds the virtual stages that pipeline.recompute names: without a model they count as its layers. */

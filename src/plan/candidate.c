@@ -26,7 +26,7 @@ static int set_ticks(const struct pp_best_spec *spec, const struct pp_costs *cos
     int p = d->stages, n = pp_division_pieces(d), at, rows;
     int k = pp_layout_coalesce(d, &spec->training, model);
     double width = 0;
-    PP_TAKE(double, times, 3 * (size_t)n + 1);
+    PP_TAKE(double, times, 3 * (size_t)n);
     pp_balanced_piece(spec->training.batch, d->replicas, 0, &at, &rows);
     pp_balanced_piece(rows, d->microbatches, 0, &at, &rows);
     bool pieces = pp_layout_logits_rows(&spec->training, model, rows) > 0;
@@ -34,16 +34,15 @@ static int set_ticks(const struct pp_best_spec *spec, const struct pp_costs *cos
         enum pp_placement placement = d->schedule->placement;
         int a = pp_place(placement, p, s), b = pp_place(placement, p, s + 1);
         double slower = slow->n == p ? slow->at[a] : 1;
-        pp_costs_stage(costs, pp_division_first(d, s), d->last[s], rows, k, pieces,
-                       times + 3 * (size_t)s);
+        double t[3];
+        pp_costs_stage(costs, pp_division_first(d, s), d->last[s], rows, k, pieces, t);
         for (int op = 0; op < 3; op++)
-            times[3 * s + op] = times[3 * s + op] * slower + costs->action;
+            times[op * n + s] = t[op] * slower + costs->action;
         if (s < n - 1 && a != b)
             width += (double)model->layers[d->last[s]].out / (n - 1);
     }
-    times[3 * (size_t)n] =
-        costs->near.latency + costs->near.byte * rows * width * costs->value_bytes;
-    pp_schedule_ticks(times, n, ticks);
+    double comm = costs->near.latency + costs->near.byte * rows * width * costs->value_bytes;
+    pp_schedule_ticks(times, n, comm, ticks);
     d->ticks = ticks;
     return 0;
 }

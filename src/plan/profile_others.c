@@ -90,21 +90,12 @@ static int build(const struct ranking *k, const struct pp_schedule_ops *ops,
                             .chunks = o->chunks,
                             .microbatches = o->microbatches,
                             .memory_cap = o->cap};
-    size_t n = (size_t)g.stages * (size_t)g.chunks;
     PP_TRY(pp_plan_build(o->schedule, &g, out));
     if (!ops->fits)
         return 0;
-    PP_TAKE(double, costs, 3 * n);
-    PP_TAKE(double, times, 3 * n + 1);
-    PP_TAKE(int64_t, ticks, 3 * n + 1);
+    PP_TAKE(double, costs, 3 * (size_t)(*out)->n_virtual);
     spread_costs(k->p, k->f, *out, o->even, costs);
-    for (size_t i = 0; i < 3 * n; i++)
-        times[i] = costs[i % 3 * n + i / 3];
-    times[3 * n] = k->f->latency;
-    pp_schedule_ticks(times, (int)n, ticks);
-    g.ticks = ticks;
-    pp_plan_destroy(out);
-    return pp_plan_build(o->schedule, &g, out);
+    return pp_plan_fit(&g, costs, k->f->latency, out);
 }
 
 /* Equal in all that is printed: the same plan by another name, of which the first stays. */

@@ -214,6 +214,19 @@ int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_p
     return pp_plan_hand_over(plan, blame_us(rc, schedule, g), out);
 }
 
+int pp_plan_fit(const struct pp_geometry *g, const double *costs, double comm,
+                struct pp_plan **plan)
+{
+    struct pp_geometry fitted = *g;
+    const char *schedule = pp_schedule_name((*plan)->schedule);
+    int n = (*plan)->n_virtual;
+    PP_TAKE(int64_t, ticks, 3 * (size_t)n + 1);
+    pp_schedule_ticks(costs, n, comm, ticks);
+    fitted.ticks = ticks;
+    pp_plan_destroy(plan);
+    return pp_plan_build(schedule, &fitted, plan);
+}
+
 int pp_plan_build_eval(const struct pp_geometry *g, enum pp_placement placement,
                        struct pp_plan **out)
 {

@@ -79,13 +79,14 @@ bool pp_schedule_merges(const char *name)
     return ops && ops->merges;
 }
 
-void pp_schedule_ticks(const double *times, int n_virtual, int64_t *ticks)
+void pp_schedule_ticks(const double *costs, int n_virtual, double comm, int64_t *ticks)
 {
-    double longest = 0;
-    for (int i = 0; i <= 3 * n_virtual; i++)
-        longest = fmax(times[i], longest);
+    double longest = comm;
+    for (int i = 0; i < 3 * n_virtual; i++)
+        longest = fmax(costs[i], longest);
     for (int i = 0; i <= 3 * n_virtual; i++) {
-        ticks[i] = longest > 0 ? llround(times[i] / longest * 1000) : 0;
+        double cost = i < 3 * n_virtual ? costs[i % 3 * n_virtual + i / 3] : comm;
+        ticks[i] = longest > 0 ? llround(cost / longest * 1000) : 0;
         ticks[i] = ticks[i] < 1 && i < 3 * n_virtual ? 1 : ticks[i];
     }
 }

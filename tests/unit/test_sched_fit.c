@@ -157,12 +157,11 @@ TEST(the_same_costs_give_the_same_order_in_any_unit)
 
 TEST(times_become_ticks)
 {
-    const double times[] = {0.5, 0, 0.25, 0.1, 2e-9, 0.0333333, 0.0004};
-    const double none[7] = {0};
+    const double costs[] = {0.5, 0.1, 0, 2e-9, 0.25, 0.0333333}, none[6] = {0};
     int64_t ticks[7];
-    pp_schedule_ticks(times, 2, ticks);
+    pp_schedule_ticks(costs, 2, 0.0004, ticks);
     assert_memory_equal(ticks, ((int64_t[]){1000, 1, 500, 200, 1, 67, 1}), sizeof(ticks));
-    pp_schedule_ticks(none, 2, ticks);
+    pp_schedule_ticks(none, 2, 0, ticks);
     assert_memory_equal(ticks, ((int64_t[]){1, 1, 1, 1, 1, 1, 0}), sizeof(ticks));
 }
 

@@ -147,6 +147,11 @@ struct pp_plan {
  * owns *out: pp_plan_destroy().
  */
 int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_plan **out);
+/* Replaces a plan of a schedule whose order depends on times: the new one is made for those of its virtual
+ * stages, costs[3][n_virtual] of F, I and W, and of a transfer. Errors: as pp_plan_build(), which leave
+ * *plan NULL. */
+int pp_plan_fit(const struct pp_geometry *g, const double *costs, double comm,
+                struct pp_plan **plan);
 /* Returns an upper bound of the bytes used while a plan of this shape is built; 0 for an illegal
  * shape. */
 double pp_plan_bytes(const struct pp_geometry *g);

@@ -129,9 +129,10 @@ int pp_schedule_check(const struct pp_schedule_ops *ops, const struct pp_geometr
  * chunks. */
 const char *pp_schedule_stand_in(enum pp_placement placement, int chunks);
 
-/* Converts times to ticks, both [3 * n_virtual + 1] as geometry.ticks: the longest becomes 1000,
- * and all but the transfer are at least 1. */
-void pp_schedule_ticks(const double *times, int n_virtual, int64_t *ticks);
+/* Rounds the times of virtual stages, costs[3][n_virtual] of F, I and W, and of a transfer to
+ * ticks[3 * n_virtual + 1] in the order of geometry.ticks. The longest time becomes 1000 ticks; F, I and W
+ * take at least 1. */
+void pp_schedule_ticks(const double *costs, int n_virtual, double comm, int64_t *ticks);
 
 /* Returns the chunks per rank when the config does not set them: at least 1. */
 int pp_schedule_default_chunks(const struct pp_schedule_ops *ops);
