@@ -39,7 +39,7 @@ static int open_trial(const struct trials *all, int i)
     const struct pp_bench_candidates *spec = all->spec;
     struct trial *t = &all->items[i];
     t->probe = (struct probe){.warmup = all->single ? 1 : 2, .steps = all->single ? 1 : 4};
-    const struct pp_best_spec *best = spec->best;
+    const struct pp_space *best = spec->best;
     PP_TAKE(struct pp_division, d, 1);
     PP_TAKE(int64_t, ticks, PP_NUMBERS_MAX);
     PP_TRY(pp_best_division(best, spec->costs, spec->items[i], ticks, d));
@@ -129,7 +129,7 @@ int pp_bench_candidates(const struct pp_bench_candidates *spec, struct pp_checke
 int pp_bench_best_result(struct pp_best_result *s)
 {
     enum pp_log_level before = pp_log_level();
-    const struct pp_candidate *items[PP_BEST_SHOWN + 2];
+    const struct pp_row *items[PP_BEST_SHOWN + 2];
     struct pp_checked out[PP_BEST_SHOWN + 2] = {0};
     int n = s->n_checked < s->best.n ? s->n_checked : s->best.n;
     bool own = n > 0 && s->best.as_is.time.step > 0 &&

@@ -118,7 +118,7 @@ int pp_bench_machine(struct pp_machine_plan *p, const char *word, const char *pa
     double load = 0;
     (void)getloadavg(&load, 1);
     PP_TRY(pp_machine_plan_load(p));
-    struct pp_best_spec spec = pp_best_spec_of(p->cfg, p->model, p->batch, 0);
+    struct pp_space spec = pp_space_of(p->cfg, p->model, p->batch, 0);
     spec.all_m = true;
     PP_TRY(pp_best_measure(&spec, MEASURE_SECONDS, &p->costs));
     PP_TRY(measure_machine(p->cfg, MEASURE_SECONDS, &p->cluster));

@@ -109,13 +109,13 @@ static int search_shape(struct retry *a, const struct pp_hosts *hosts, const str
     PP_TAKE(struct pp_division, shapes, most);
     PP_OWN(pp_model_destroy) struct pp_model *model = NULL;
     PP_OWN(pp_costs_destroy) struct pp_costs *costs = NULL;
-    PP_OWN(pp_best_fini) struct pp_best best = {0};
+    PP_OWN(pp_rows_fini) struct pp_rows best = {0};
     PP_OWN_MEMORY struct pp_config *chosen = NULL;
     int train_n, test_n;
     PP_TRY(pp_run_samples(&a->now, PP_RUN_EXPLAIN, PP_SPLIT_TRAIN, &train_n));
     PP_TRY(pp_run_samples(&a->now, PP_RUN_EXPLAIN, PP_SPLIT_TEST, &test_n));
     PP_TRY(pp_run_model(&a->now, &model));
-    struct pp_best_spec spec = pp_best_spec_of(&a->now, model, train_n, test_n);
+    struct pp_space spec = pp_space_of(&a->now, model, train_n, test_n);
     spec.shapes = shapes;
     spec.n_shapes = most;
     spec.memory = pp_preflight_memory(p, hosts, a->cfg->run.memory);
@@ -127,7 +127,7 @@ static int search_shape(struct retry *a, const struct pp_hosts *hosts, const str
     PP_TRY(pp_best_measure(&spec, MEASURE_S, &costs));
     costs->cores = most * a->now.pipeline.replicas;
     PP_TRY(hosts_set_links(costs, hosts, p));
-    PP_TRY(pp_best_search(&spec, costs, &best));
+    PP_TRY(pp_search(&spec, costs, &best));
     if (best.n == 0)
         return pp_fail(PP_ECONFIG, "no shape of at most %d stages can run", most);
     PP_TAKE(struct pp_division, d, 1);

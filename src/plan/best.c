@@ -15,10 +15,10 @@
 #define WORSE 1.5 /* other sums make no shape the fastest that takes so much longer */
 
 struct search {
-    const struct pp_best_spec *asked, *spec; /* of all shapes; of one: now */
-    struct pp_best_spec now;
+    const struct pp_space *asked, *spec; /* of all shapes; of one: now */
+    struct pp_space now;
     const struct pp_costs *all, *costs;
-    struct pp_best *best;
+    struct pp_rows *best;
 };
 
 static void use_shape(struct search *s, const struct pp_division *base)
@@ -29,7 +29,7 @@ static void use_shape(struct search *s, const struct pp_division *base)
 }
 
 /* Of an order that is made for costs: the forwards that a rank may hold, before memory is looked at. */
-static double cap_of(const struct pp_best_spec *spec, int stages)
+static double cap_of(const struct pp_space *spec, int stages)
 {
     double own = spec->base.memory_cap;
     return own > 0 ? own : 2.0 * stages;
@@ -37,10 +37,10 @@ static double cap_of(const struct pp_best_spec *spec, int stages)
 
 /* Evaluate a shape. One that is made for a cap: caps from the largest down, each with what it must
  * recompute, to the first that fits without; the fastest of them that fits. */
-static int try_shape(struct search *s, struct pp_candidate *c)
+static int try_shape(struct search *s, struct pp_row *c)
 {
-    const struct pp_best_spec *spec = s->spec;
-    struct pp_candidate now = *c;
+    const struct pp_space *spec = s->spec;
+    struct pp_row now = *c;
     bool more = true;
     int rc = PP_ECONFIG;
     double *cap = &now.d.memory_cap;
@@ -70,7 +70,7 @@ static int try_shape(struct search *s, struct pp_candidate *c)
 }
 
 /* The first reason is told where nothing can run. */
-static void refuse(struct pp_best *b, const struct pp_candidate *c)
+static void refuse(struct pp_rows *b, const struct pp_row *c)
 {
     if (b->refused++ == 0)
         snprintf(b->why, sizeof(b->why), "%s, %d stages, %d micro-batches: %.640s",
@@ -78,9 +78,9 @@ static void refuse(struct pp_best *b, const struct pp_candidate *c)
 }
 
 /* One more candidate: kept, or counted as refused, too large, or the same as another. */
-static int judge_one(struct search *s, struct pp_candidate *c)
+static int judge_one(struct search *s, struct pp_row *c)
 {
-    struct pp_best *b = s->best;
+    struct pp_rows *b = s->best;
     int rc = try_shape(s, c);
     if (rc == PP_ERESOURCE)
         return rc;
@@ -90,7 +90,7 @@ static int judge_one(struct search *s, struct pp_candidate *c)
     return rc < 0 ? 0 : rows_add(b, c, rows_are_one_plan);
 }
 
-static int judge(struct search *s, struct pp_candidate *c)
+static int judge(struct search *s, struct pp_row *c)
 {
     bool hosts = s->costs->host || s->costs->host_ranks > 0;
     bool both = s->spec->places && hosts && s->spec->base.replicas > 1;
@@ -102,8 +102,8 @@ static int judge(struct search *s, struct pp_candidate *c)
     return 0;
 }
 
-int best_cut(const struct pp_best_spec *spec, const struct pp_costs *costs, bool by_time,
-             struct pp_candidate *c)
+int best_cut(const struct pp_space *spec, const struct pp_costs *costs, bool by_time,
+             struct pp_row *c)
 {
     const struct pp_model *model = spec->model;
     int n = c->d.stages * c->d.chunks;
@@ -119,7 +119,7 @@ int best_cut(const struct pp_best_spec *spec, const struct pp_costs *costs, bool
 }
 
 /* The config's cut, and the one by time where it is another. */
-static int try_cuts(struct search *s, struct pp_candidate *c)
+static int try_cuts(struct search *s, struct pp_row *c)
 {
     size_t bytes = (size_t)c->d.stages * (size_t)c->d.chunks * sizeof(*c->d.last);
     uint16_t timed[PP_STAGES_MAX];
@@ -145,7 +145,7 @@ static int try_cuts(struct search *s, struct pp_candidate *c)
 }
 
 /* Costs as schedules that depend on them want them: of a rank and a micro-batch. */
-static struct pp_schedule_costs rank_costs(const struct pp_best_spec *spec,
+static struct pp_schedule_costs rank_costs(const struct pp_space *spec,
                                            const struct pp_costs *costs, int p, int m)
 {
     const struct pp_model *model = spec->model;
@@ -160,7 +160,7 @@ static struct pp_schedule_costs rank_costs(const struct pp_best_spec *spec,
                                           costs->near.byte * rows * width * costs->value_bytes};
 }
 
-int best_eager(const struct pp_best_spec *spec, const struct pp_costs *costs, int stages, int m)
+int best_eager(const struct pp_space *spec, const struct pp_costs *costs, int stages, int m)
 {
     struct pp_geometry g = {.stages = stages,
                             .chunks = 1,
@@ -179,7 +179,7 @@ static int eager_of(const struct search *s, const struct pp_schedule_ops *schedu
     return k > 1 || s->spec->base.eager > 0 ? k : 2; /* 1 is 1f1b */
 }
 
-static int try_chunks(struct search *s, struct pp_candidate *c)
+static int try_chunks(struct search *s, struct pp_row *c)
 {
     int own = pp_schedule_default_chunks(c->d.schedule), given = s->spec->chunks;
     int list[] = {1, 2, 4, own == 1 || own == 2 || own == 4 ? 0 : own};
@@ -202,7 +202,7 @@ static int search_shape(struct search *s)
     int n = pp_best_counts(s->spec, counts, PP_BEST_COUNTS_MAX);
     for (int i = 0; i < n; i++) {
         for (int k = 0; names[k]; k++) {
-            struct pp_candidate c = {.order = k, .d = *base};
+            struct pp_row c = {.order = k, .d = *base};
             c.d.schedule = pp_schedule_find(names[k]);
             if (c.d.schedule->proves)
                 continue;
@@ -220,9 +220,9 @@ static int search_shape(struct search *s)
 }
 
 /* A better cut; of what is recomputed also one that may do without, though the cut as it is cannot. */
-static int refine_one(struct search *s, struct pp_candidate *c, double *left)
+static int refine_one(struct search *s, struct pp_row *c, double *left)
 {
-    struct pp_candidate none = *c;
+    struct pp_row none = *c;
     PP_TRY(best_refine(s->spec, s->costs, c, left));
     if (!none.chooses_redo || *left <= 0 ||
         !memchr(none.d.recompute, true, sizeof(none.d.recompute)))
@@ -239,18 +239,18 @@ static int refine_one(struct search *s, struct pp_candidate *c, double *left)
  * the same plan are one. */
 static int refine(struct search *s)
 {
-    const struct pp_best_spec *spec = s->asked;
-    struct pp_best *b = s->best;
+    const struct pp_space *spec = s->asked;
+    struct pp_rows *b = s->best;
     double left =
         spec->actions > 0 ? spec->actions : REFINE_ACTIONS * fmax(1, best_most_stages(spec) / 24.0);
     rows_sort(b);
-    PP_OWN(pp_best_fini) struct pp_best drafts = {.items = b->items, .n = b->n};
+    PP_OWN(pp_rows_fini) struct pp_rows drafts = {.items = b->items, .n = b->n};
     double fastest = drafts.n > 0 ? drafts.items[0].time.step : 0;
     b->items = NULL;
     b->n = b->room = 0;
     b->keeps_large = false;
     for (int i = 0; i < drafts.n; i++) {
-        struct pp_candidate *c = &drafts.items[i];
+        struct pp_row *c = &drafts.items[i];
         struct pp_division base = spec->base;
         best_divide(&base, c->d.replicas, c->d.threads);
         use_shape(s, &base);
@@ -266,14 +266,13 @@ static int refine(struct search *s)
 /* The config's own shape, where it says one. What hosts were lost may leave it without places. */
 static int as_is(struct search *s)
 {
-    const struct pp_best_spec *asked = s->asked;
+    const struct pp_space *asked = s->asked;
     const struct pp_division *base = asked->own.stages > 0 ? &asked->own : &asked->base;
-    struct pp_candidate *c = &s->best->as_is;
+    struct pp_row *c = &s->best->as_is;
     if (!base->schedule || (s->costs->host && base->stages * base->replicas > s->costs->n_hosts))
         return 0; /* auto, or a table */
     use_shape(s, base);
-    *c = (struct pp_candidate){.d = *base,
-                               .timed = asked->cfg->pipeline.assignment == PP_ASSIGN_TIME};
+    *c = (struct pp_row){.d = *base, .timed = asked->cfg->pipeline.assignment == PP_ASSIGN_TIME};
     c->d.microbatches = asked->base.microbatches;
     c->d.chunks = asked->chunks > 0 ? asked->chunks : pp_schedule_default_chunks(base->schedule);
     c->d.eager = eager_of(s, base->schedule, base->stages, c->d.microbatches);
@@ -290,12 +289,12 @@ static int as_is(struct search *s)
 /* One stage without replicas: of the rows, whose order is the best first. */
 static int find_one(struct search *s)
 {
-    struct pp_best *b = s->best;
+    struct pp_rows *b = s->best;
     struct pp_division base = s->asked->base;
     best_divide(&base, 1, s->asked->one_threads);
     base.stages = base.chunks = 1;
     use_shape(s, &base);
-    b->one = (struct pp_candidate){.d = base};
+    b->one = (struct pp_row){.d = base};
     b->one.d.schedule = pp_schedule_find("1f1b");
     b->one.d.ticks = base.schedule == b->one.d.schedule ? base.ticks : NULL;
     b->one.d.eager = 0;
@@ -312,8 +311,8 @@ static int find_one(struct search *s)
 
 static int search(struct search *s)
 {
-    const struct pp_best_spec *spec = s->asked;
-    struct pp_best *b = s->best;
+    const struct pp_space *spec = s->asked;
+    struct pp_rows *b = s->best;
     for (int i = 0; i == 0 || i < spec->n_shapes; i++) {
         use_shape(s, spec->n_shapes > 0 ? &spec->shapes[i] : &spec->base);
         PP_TRY(search_shape(s));
@@ -325,15 +324,14 @@ static int search(struct search *s)
     return as_is(s);
 }
 
-int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                   struct pp_best *out)
+int pp_search(const struct pp_space *spec, const struct pp_costs *costs, struct pp_rows *out)
 {
-    struct pp_best best = {.keeps_large = true};
+    struct pp_rows best = {.keeps_large = true};
     struct search s = {.asked = spec, .all = costs, .best = &best};
     s.spec = &s.now;
     int rc = search(&s);
     pp_log_progress(NULL);
-    PP_TRY_UNDO(rc, pp_best_fini(&best));
+    PP_TRY_UNDO(rc, pp_rows_fini(&best));
     pp_error_clear();
     *out = best;
     return 0;

@@ -28,9 +28,9 @@ const struct pp_checked *pp_best_result_ran(const struct pp_best_result *s, int 
 }
 
 /* Is item i the fastest of its number of stages and replicas? */
-static bool leads_shape(const struct pp_best *b, int i)
+static bool leads_shape(const struct pp_rows *b, int i)
 {
-    const struct pp_candidate *c = &b->items[i];
+    const struct pp_row *c = &b->items[i];
     for (int k = 0; k < i; k++)
         if (b->items[k].d.stages == c->d.stages && b->items[k].d.replicas == c->d.replicas)
             return false;
@@ -45,7 +45,7 @@ bool pp_best_result_keeps(const struct pp_best_result *s)
 
 int pp_best_result_explain(struct pp_best_result *s)
 {
-    struct pp_best *b = &s->best;
+    struct pp_rows *b = &s->best;
     for (int i = 0; i < b->n; i++) {
         if (i >= PP_BEST_SHOWN && !leads_shape(b, i))
             continue;
@@ -87,8 +87,8 @@ int pp_best_result_find(const struct pp_best_asked *asked, struct pp_best_result
     PP_TRY(pp_run_samples(cfg, asked->need, PP_SPLIT_TRAIN, &train_n));
     PP_TRY(pp_run_samples(cfg, asked->need, PP_SPLIT_TEST, &test_n));
     PP_TRY(pp_run_model(cfg, &s->model));
-    const struct pp_best_spec said = s->spec;
-    s->spec = pp_best_spec_of(cfg, s->model, train_n, test_n);
+    const struct pp_space said = s->spec;
+    s->spec = pp_space_of(cfg, s->model, train_n, test_n);
     s->spec.base.across = false; /* what the search compares with */
     s->spec.own = s->spec.base;
     s->spec.own.stages = said.own.stages;
@@ -107,7 +107,7 @@ int pp_best_result_find(const struct pp_best_asked *asked, struct pp_best_result
 
 void pp_best_result_fini(struct pp_best_result *r)
 {
-    pp_best_fini(&r->best);
+    pp_rows_fini(&r->best);
     pp_costs_destroy(&r->costs);
     pp_free(r->links.host);
     pp_free(r->shapes);
@@ -116,7 +116,7 @@ void pp_best_result_fini(struct pp_best_result *r)
 
 int pp_best_result_verdict(const struct pp_best_result *s, const char *memory)
 {
-    const struct pp_best *b = &s->best;
+    const struct pp_rows *b = &s->best;
     const struct pp_config *cfg = s->spec.cfg;
     if (b->n > 0)
         return 0;

@@ -5,20 +5,20 @@
 
 #include <string.h>
 
-struct pp_best_spec pp_best_spec_of(const struct pp_config *cfg, const struct pp_model *model,
-                                    int train_n, int test_n)
+struct pp_space pp_space_of(const struct pp_config *cfg, const struct pp_model *model, int train_n,
+                            int test_n)
 {
-    return (struct pp_best_spec){.cfg = cfg,
-                                 .model = model,
-                                 .training = pp_training_of(cfg, train_n, test_n),
-                                 .base = pp_division_shape(cfg),
-                                 .chunks = cfg->pipeline.chunks,
-                                 .timed = cfg->pipeline.assignment == PP_ASSIGN_TIME};
+    return (struct pp_space){.cfg = cfg,
+                             .model = model,
+                             .training = pp_training_of(cfg, train_n, test_n),
+                             .base = pp_division_shape(cfg),
+                             .chunks = cfg->pipeline.chunks,
+                             .timed = cfg->pipeline.assignment == PP_ASSIGN_TIME};
 }
 
 /* What the order of a division is made for: the measured times of its cut, and of a transfer within a
  * host. */
-static int set_ticks(const struct pp_best_spec *spec, const struct pp_costs *costs,
+static int set_ticks(const struct pp_space *spec, const struct pp_costs *costs,
                      struct pp_division *d, int64_t *ticks)
 {
     const struct pp_model *model = spec->model;
@@ -47,8 +47,8 @@ static int set_ticks(const struct pp_best_spec *spec, const struct pp_costs *cos
     return 0;
 }
 
-int pp_best_division(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                     const struct pp_candidate *c, int64_t *ticks, struct pp_division *out)
+int pp_best_division(const struct pp_space *spec, const struct pp_costs *costs,
+                     const struct pp_row *c, int64_t *ticks, struct pp_division *out)
 {
     const char *key;
     *out = c->d;
@@ -66,7 +66,7 @@ int pp_best_division(const struct pp_best_spec *spec, const struct pp_costs *cos
 
 #define SHARES 32 /* replicas whose memory is counted, and the last one's */
 
-int best_peaks(const struct pp_best_spec *b, const struct pp_layout *l, size_t *peaks, size_t *most)
+int best_peaks(const struct pp_space *b, const struct pp_layout *l, size_t *peaks, size_t *most)
 {
     bool processes = l->training.processes;
     struct pp_transport_caps caps = {.shared_slots = !processes, .processes = processes};
@@ -110,7 +110,7 @@ static uint64_t identity_of(const struct pp_layout *l, const struct pp_plan *pla
     return hash;
 }
 
-int best_predict(const struct pp_best_spec *spec, const struct pp_costs *costs,
+int best_predict(const struct pp_space *spec, const struct pp_costs *costs,
                  const struct pp_layout *l, double enough, bool explain, struct pp_prediction *out)
 {
     struct pp_predict_spec p = {
@@ -139,8 +139,8 @@ int best_predict(const struct pp_best_spec *spec, const struct pp_costs *costs,
     return pp_predict(&p, out);
 }
 
-int best_lay_out(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                 const struct pp_candidate *c, struct pp_layout **l)
+int best_lay_out(const struct pp_space *spec, const struct pp_costs *costs, const struct pp_row *c,
+                 struct pp_layout **l)
 {
     PP_TAKE(struct pp_division, d, 1);
     const char *key;
@@ -152,8 +152,7 @@ int best_lay_out(const struct pp_best_spec *spec, const struct pp_costs *costs,
     return pp_layout_create(spec->model, d, &spec->training, l, &key);
 }
 
-int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                struct pp_candidate *c)
+int pp_best_try(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c)
 {
     PP_OWN(pp_layout_destroy) struct pp_layout *l = NULL;
     PP_TRY(best_lay_out(spec, costs, c, &l));
@@ -164,8 +163,8 @@ int pp_best_try(const struct pp_best_spec *spec, const struct pp_costs *costs,
     return best_predict(spec, costs, l, 0, false, &c->time);
 }
 
-int best_bytes(const struct pp_best_spec *spec, const struct pp_costs *costs,
-               const struct pp_candidate *c, struct pp_exec_bytes *out)
+int best_bytes(const struct pp_space *spec, const struct pp_costs *costs, const struct pp_row *c,
+               struct pp_exec_bytes *out)
 {
     PP_OWN(pp_layout_destroy) struct pp_layout *l = NULL;
     struct pp_exec_bytes most = {0};
@@ -180,12 +179,12 @@ int best_bytes(const struct pp_best_spec *spec, const struct pp_costs *costs,
     return 0;
 }
 
-int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                    struct pp_candidate *c, char advice[PP_ADVICE_MAX])
+int pp_best_explain(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c,
+                    char advice[PP_ADVICE_MAX])
 {
     PP_OWN(pp_layout_destroy) struct pp_layout *l = NULL;
     PP_TAKE(double, cost, spec->model->n_layers);
-    struct pp_best_spec shape = *spec;
+    struct pp_space shape = *spec;
     best_divide(&shape.base, c->d.replicas, c->d.threads);
     costs = pp_costs_at(costs, shape.base.threads);
     PP_TRY(best_lay_out(&shape, costs, c, &l));

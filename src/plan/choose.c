@@ -57,42 +57,42 @@ static bool open_packed(const struct pp_config *cfg)
     return strcmp(pp_config_origin(cfg, "run.packed"), "default") == 0;
 }
 
-int pp_best_find(struct pp_best_spec *spec, double seconds, struct pp_costs **costs,
-                 struct pp_best *out)
+int pp_best_find(struct pp_space *spec, double seconds, struct pp_costs **costs,
+                 struct pp_rows *out)
 {
     struct pp_costs *again = NULL;
-    struct pp_best best = {0};
+    struct pp_rows best = {0};
     bool *unpacked = &spec->training.backend.unpacked;
     PP_TRY(pp_best_measure(spec, seconds, costs));
-    PP_TRY(pp_best_search(spec, *costs, out));
+    PP_TRY(pp_search(spec, *costs, out));
     if (!out->limited || !open_packed(spec->cfg))
         return 0;
     *unpacked = true;
     int rc = pp_best_measure(spec, seconds, &again);
     if (rc == 0)
-        rc = pp_best_search(spec, again, &best);
+        rc = pp_search(spec, again, &best);
     bool better = rc == 0 && best.n > 0 && out->n > 0 &&
                   best.items[0].time.step * DRIFT < out->items[0].time.step;
     *unpacked = !(rc < 0 || (out->n > 0 && !better));
     if (*unpacked) {
         best.as_is = out->as_is; /* the config as given uses packed weights */
-        pp_best_fini(out);
+        pp_rows_fini(out);
         pp_costs_destroy(costs);
         *out = best;
         *costs = again;
         return 0;
     }
     if (rc < 0)
-        pp_best_fini(out);
-    pp_best_fini(&best);
+        pp_rows_fini(out);
+    pp_rows_fini(&best);
     pp_costs_destroy(&again);
     return rc;
 }
 
-static void announce(const struct pp_best_spec *spec, const struct pp_best *best,
+static void announce(const struct pp_space *spec, const struct pp_rows *best,
                      const struct pp_costs *costs)
 {
-    const struct pp_candidate *c = &best->items[0], *other = NULL;
+    const struct pp_row *c = &best->items[0], *other = NULL;
     for (int i = 1; i < best->n && !other; i++)
         other = best->items[i].d.schedule != c->d.schedule ? &best->items[i] : NULL;
     char chunks[32] = "", sums[32] = "", threads[48] = "", next[128] = "no other fits";
@@ -111,13 +111,12 @@ static void announce(const struct pp_best_spec *spec, const struct pp_best *best
                 spec->cfg->pipeline.microbatches, next, costs->took, best->n, best->tried);
 }
 
-static int choose_schedule(struct pp_best_spec *spec, struct pp_costs **costs,
-                           struct pp_candidate *out)
+static int choose_schedule(struct pp_space *spec, struct pp_costs **costs, struct pp_row *out)
 {
-    PP_OWN(pp_best_fini) struct pp_best best = {0};
+    PP_OWN(pp_rows_fini) struct pp_rows best = {0};
     const struct pp_config *cfg = spec->cfg;
     PP_OWN_MEMORY struct pp_division *shapes = NULL;
-    struct pp_best_spec all = *spec;
+    struct pp_space all = *spec;
     PP_TRY(pp_best_shapes(spec, spec->base.stages, spec->base.replicas, &shapes, &all.n_shapes));
     all.shapes = shapes;
     PP_TRY(pp_best_find(&all, SECONDS, costs, &best));
@@ -147,8 +146,7 @@ static int choose_schedule(struct pp_best_spec *spec, struct pp_costs **costs,
 }
 
 /* The config's schedule with another cut, or recomputing what it must. */
-static int choose_with(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                       struct pp_candidate *c)
+static int choose_with(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c)
 {
     const struct pp_config *cfg = spec->cfg;
     const struct pp_schedule_ops *ops = pp_schedule_find(cfg->pipeline.schedule);
@@ -166,8 +164,7 @@ static int choose_with(const struct pp_best_spec *spec, const struct pp_costs *c
                        cfg->pipeline.stages, chunks, PP_STAGES_MAX);
     }
     double left = REFINE_ACTIONS;
-    *c = (struct pp_candidate){
-        .d = spec->base, .timed = spec->timed, .chooses_redo = spec->recompute};
+    *c = (struct pp_row){.d = spec->base, .timed = spec->timed, .chooses_redo = spec->recompute};
     c->d.chunks = chunks;
     if (open_eager(cfg))
         c->d.eager = best_eager(spec, costs, c->d.stages, c->d.microbatches);
@@ -182,7 +179,7 @@ static int choose_with(const struct pp_best_spec *spec, const struct pp_costs *c
 }
 
 /* Without packed weights where nothing fits with them. */
-static int choose_rest(struct pp_best_spec *spec, struct pp_costs **costs, struct pp_candidate *c)
+static int choose_rest(struct pp_space *spec, struct pp_costs **costs, struct pp_row *c)
 {
     PP_OWN(pp_plan_destroy) struct pp_plan *table = NULL;
     PP_TRY(pp_layout_is_table(spec->cfg) ? pp_layout_read_table(spec->cfg, NULL, &table) : 0);
@@ -202,7 +199,7 @@ static int choose_rest(struct pp_best_spec *spec, struct pp_costs **costs, struc
 #define THREAD_ADDRESSES ((uint64_t)64 << 20) /* that a thread's first malloc() reserves */
 
 /* Of all ranks of a machine: one of each replica, or of all that share their memory, reads them. */
-static uint64_t data_bytes(const struct pp_best_spec *spec)
+static uint64_t data_bytes(const struct pp_space *spec)
 {
     const struct pp_config *cfg = spec->cfg;
     uint64_t sample = pp_run_sample_bytes(cfg, spec->model);
@@ -212,7 +209,7 @@ static uint64_t data_bytes(const struct pp_best_spec *spec)
 }
 
 /* What a rank may take: run.memory, or its part of what is there beside the data. */
-static int memory_of(const struct pp_best_spec *spec, size_t *out)
+static int memory_of(const struct pp_space *spec, size_t *out)
 {
     const struct pp_config *cfg = spec->cfg;
     struct pp_device devices[PP_DEVICES_MAX];
@@ -245,8 +242,8 @@ static int memory_of(const struct pp_best_spec *spec, size_t *out)
 }
 
 /* One line for each of what was open. */
-static int tell(const struct pp_best_spec *spec, const struct pp_candidate *c,
-                const struct pp_costs *costs, const struct choice *chosen)
+static int tell(const struct pp_space *spec, const struct pp_row *c, const struct pp_costs *costs,
+                const struct choice *chosen)
 {
     const struct pp_config *cfg = spec->cfg;
     PP_TAKE(char, text, PP_CUT_MAX);
@@ -284,12 +281,12 @@ static int choose(struct pp_config *cfg, enum pp_run_need need, const struct pp_
     int train_n, test_n;
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TRAIN, &train_n));
     PP_TRY(pp_run_samples(cfg, need, PP_SPLIT_TEST, &test_n));
-    struct pp_best_spec spec = pp_best_spec_of(cfg, model, train_n, test_n);
+    struct pp_space spec = pp_space_of(cfg, model, train_n, test_n);
     spec.links = links;
     spec.cuts = joint_cut(cfg);
     spec.recompute = open_recompute(cfg);
     spec.coalesce = open_schedule(cfg);
-    PP_TAKE(struct pp_candidate, c, 1);
+    PP_TAKE(struct pp_row, c, 1);
     PP_TRY(memory_of(&spec, &spec.memory));
     PP_TRY(open_schedule(cfg) ? choose_schedule(&spec, &costs, c) : choose_rest(&spec, &costs, c));
     PP_TRY(pp_best_division(&spec, costs, c, out->ticks, &out->d));

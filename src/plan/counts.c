@@ -19,7 +19,7 @@ enum {
     COUNT_MAX_PER_STAGE = 8,
 };
 
-int best_share(const struct pp_best_spec *spec, int replica)
+int best_share(const struct pp_space *spec, int replica)
 {
     const struct pp_training *t = &spec->training;
     int first, count, batch = t->train_n > 0 && t->train_n < t->batch ? t->train_n : t->batch;
@@ -27,14 +27,14 @@ int best_share(const struct pp_best_spec *spec, int replica)
     return count;
 }
 
-int pp_best_rows(const struct pp_best_spec *spec, int m)
+int pp_best_rows(const struct pp_space *spec, int m)
 {
     int first, count;
     pp_balanced_piece(best_share(spec, 0), m, 0, &first, &count);
     return count;
 }
 
-int best_most_stages(const struct pp_best_spec *spec)
+int best_most_stages(const struct pp_space *spec)
 {
     int most = spec->n_shapes > 0 ? 1 : spec->base.stages;
     for (int i = 0; i < spec->n_shapes; i++)
@@ -42,7 +42,7 @@ int best_most_stages(const struct pp_best_spec *spec)
     return most;
 }
 
-int pp_best_counts(const struct pp_best_spec *spec, int *out, int max)
+int pp_best_counts(const struct pp_space *spec, int *out, int max)
 {
     int own = spec->base.microbatches, n = 0;
     int share = best_share(spec, spec->base.replicas - 1);
@@ -90,7 +90,7 @@ static int add_size(int *sizes, int n, int rows)
 
 /* The sizes that occur, thinned to SIZES_MAX; the config's own stays. sizes: room for SUMS_MAX of
  * every count. */
-static int sizes_of(const struct pp_best_spec *spec, int *sizes)
+static int sizes_of(const struct pp_space *spec, int *sizes)
 {
     int counts[PP_BEST_COUNTS_MAX], n = 0;
     int own = pp_best_rows(spec, spec->base.microbatches);
@@ -119,7 +119,7 @@ static int sizes_of(const struct pp_best_spec *spec, int *sizes)
 }
 
 /* Is something searched with so many threads? */
-static bool has_threads(const struct pp_best_spec *spec, int threads)
+static bool has_threads(const struct pp_space *spec, int threads)
 {
     bool has = threads == spec->one_threads || threads == spec->base.threads;
     for (int i = 0; i < spec->n_shapes; i++)
@@ -136,7 +136,7 @@ static void share_links(const struct pp_costs *one, struct pp_costs *c)
 }
 
 /* Ascending numbers of threads; *out gets what there is even where that fails. */
-static int measure_all(const struct pp_best_spec *spec, struct pp_measure_spec *m,
+static int measure_all(const struct pp_space *spec, struct pp_measure_spec *m,
                        struct pp_costs **out)
 {
     struct pp_costs **to = out, *last = NULL;
@@ -164,7 +164,7 @@ static int measure_all(const struct pp_best_spec *spec, struct pp_measure_spec *
     return 0;
 }
 
-int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_costs **out)
+int pp_best_measure(const struct pp_space *spec, double seconds, struct pp_costs **out)
 {
     const struct pp_config *cfg = spec->cfg;
     struct pp_backend_choice backend = spec->training.backend;

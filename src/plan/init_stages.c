@@ -23,10 +23,10 @@ static const struct pp_cluster ordinary = {.peak = {[PP_PRECISION_F32] = 105.6e9
                                            .within = {.latency = 1e-6, .byte = 1e-10}};
 
 /* The step of the shape with so many stages. Errors: those of pp_best_try(). */
-static int predict_step(const struct pp_best_spec *spec, const struct pp_costs *costs, int stages,
+static int predict_step(const struct pp_space *spec, const struct pp_costs *costs, int stages,
                         double *out)
 {
-    struct pp_candidate c = {.d = spec->base};
+    struct pp_row c = {.d = spec->base};
     c.d.schedule = pp_schedule_find(PP_INIT_SCHEDULE);
     c.d.table = NULL;
     c.d.ticks = NULL;
@@ -48,7 +48,7 @@ int pp_stages_gain(const struct pp_config *cfg, const struct pp_model *model, in
                                  .rows = cfg->train.batch_size,
                                  .ranks = cfg->pipeline.stages};
     PP_TRY(pp_costs_of_cluster(&ordinary, &use, &costs));
-    struct pp_best_spec spec = pp_best_spec_of(cfg, model, train_n, 1);
+    struct pp_space spec = pp_space_of(cfg, model, train_n, 1);
     spec.endless = true;
     PP_TRY(predict_step(&spec, costs, 1, &one));
     PP_TRY(predict_step(&spec, costs, cfg->pipeline.stages, &several));

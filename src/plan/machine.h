@@ -10,7 +10,7 @@
 int machine_own(struct pp_machine_plan *p);
 int machine_others(struct pp_machine_plan *p);
 /* An own row, whose candidate is explained, as the table has it. */
-int machine_describe(const struct pp_machine_plan *p, struct pp_candidate *r);
+int machine_describe(const struct pp_machine_plan *p, struct pp_row *r);
 /* Groups and their order. */
 void machine_rank(struct pp_machine_plan *p);
 

@@ -37,13 +37,13 @@ static const struct pp_backend_ops *find_device(void)
     return NULL;
 }
 
-struct pp_best_spec pp_machine_plan_spec(const struct pp_machine_plan *p,
-                                         const struct pp_candidate *row, int m)
+struct pp_space pp_machine_plan_spec(const struct pp_machine_plan *p, const struct pp_row *row,
+                                     int m)
 {
     const struct pp_division *d = &row->d;
     int share, first, rows, chunks = p->asked.chunks.n == 1 ? p->asked.chunks.at[0] : 0;
     bool whole = m >= d->microbatches;
-    struct pp_best_spec spec = pp_best_spec_of(p->cfg, p->model, p->train_n, p->test_n);
+    struct pp_space spec = pp_space_of(p->cfg, p->model, p->train_n, p->test_n);
     pp_balanced_piece(p->batch, d->replicas, 0, &first, &share);
     pp_balanced_piece(share, d->microbatches, 0, &first, &rows);
     if (pp_cluster_has_devices(&p->cluster)) { /* no copies that only a processor's products want */
@@ -68,7 +68,7 @@ struct pp_best_spec pp_machine_plan_spec(const struct pp_machine_plan *p,
     return spec;
 }
 
-static int short_step(const struct pp_candidate *row)
+static int short_step(const struct pp_row *row)
 {
     int m = PER_STAGE * row->d.stages;
     return m < row->d.microbatches ? m : row->d.microbatches;
@@ -77,13 +77,13 @@ static int short_step(const struct pp_candidate *row)
 /* ---- one shape */
 
 /* Keep a row whose first m micro-batches are known: twice as many tell what each further one adds. */
-static int keep_row(struct pp_machine_plan *p, struct pp_candidate *row, int m, double *best)
+static int keep_row(struct pp_machine_plan *p, struct pp_row *row, int m, double *best)
 {
-    struct pp_candidate more = *row;
+    struct pp_row more = *row;
     row->own = true;
     if (row->d.microbatches > m) {
         more.d.microbatches = 2 * m < row->d.microbatches ? 2 * m : row->d.microbatches;
-        struct pp_best_spec spec = pp_machine_plan_spec(p, row, more.d.microbatches);
+        struct pp_space spec = pp_machine_plan_spec(p, row, more.d.microbatches);
         PP_TRY(pp_best_try(&spec, p->costs, &more));
         double each = (more.time.step - row->time.step) / (more.d.microbatches - m);
         row->time.step = more.time.step + (row->d.microbatches - more.d.microbatches) * each;
@@ -93,7 +93,7 @@ static int keep_row(struct pp_machine_plan *p, struct pp_candidate *row, int m, 
 }
 
 /* Is it what was asked for? A schedule also where it goes by another name. */
-static bool is_asked(const struct pp_machine_plan *p, const struct pp_candidate *c)
+static bool is_asked(const struct pp_machine_plan *p, const struct pp_row *c)
 {
     const struct pp_asked *a = &p->asked;
     const char *schedule = pp_division_schedule(&c->d);
@@ -104,7 +104,7 @@ static bool is_asked(const struct pp_machine_plan *p, const struct pp_candidate 
 }
 
 /* Counts what the search of one shape tried; a whole step has `whole` micro-batches. */
-static int count_tries(struct pp_best *all, struct pp_best *found, int whole)
+static int count_tries(struct pp_rows *all, struct pp_rows *found, int whole)
 {
     if (!all->why[0])
         memcpy(all->why, found->why, sizeof(all->why));
@@ -117,12 +117,12 @@ static int count_tries(struct pp_best *all, struct pp_best *found, int whole)
 }
 
 /* All schedules of one shape. *best: the shortest estimate. */
-static int search_shape(struct pp_machine_plan *p, struct pp_candidate *row, double *best)
+static int search_shape(struct pp_machine_plan *p, struct pp_row *row, double *best)
 {
     int whole = row->d.microbatches, m = short_step(row), kept = 0;
-    struct pp_best_spec spec = pp_machine_plan_spec(p, row, m);
-    PP_OWN(pp_best_fini) struct pp_best found = {0};
-    PP_TRY(pp_best_search(&spec, p->costs, &found));
+    struct pp_space spec = pp_machine_plan_spec(p, row, m);
+    PP_OWN(pp_rows_fini) struct pp_rows found = {0};
+    PP_TRY(pp_search(&spec, p->costs, &found));
     PP_TRY(count_tries(&p->found, &found, whole));
     int small = 0; /* holds least: it may be the only one that fits whole */
     for (int i = 1; i < found.n; i++)
@@ -144,9 +144,9 @@ static int search_shape(struct pp_machine_plan *p, struct pp_candidate *row, dou
     return 0;
 }
 
-static struct pp_candidate make_row(const struct pp_machine_plan *p, int stages, int zero, int m)
+static struct pp_row make_row(const struct pp_machine_plan *p, int stages, int zero, int m)
 {
-    struct pp_candidate row = {.d = p->base};
+    struct pp_row row = {.d = p->base};
     row.d.stages = stages;
     row.d.replicas = p->ranks / stages;
     row.d.zero = zero;
@@ -200,7 +200,7 @@ static int search_stages(struct pp_machine_plan *p, int stages, int zero, void *
     double least = 0;
     (void)ctx;
     for (int i = 0; i < n; i++) {
-        struct pp_candidate row = make_row(p, stages, zero, list[i]);
+        struct pp_row row = make_row(p, stages, zero, list[i]);
         double best = 0;
         PP_TRY(search_shape(p, &row, &best));
         bool ends = best == 0 || (least > 0 && best > WORSE * least); /* more rows hold more */
@@ -212,10 +212,10 @@ static int search_stages(struct pp_machine_plan *p, int stages, int zero, void *
 }
 
 /* The row that takes least by its estimate; stages 0: of any number of stages. NULL: there is none. */
-static const struct pp_candidate *least_of(const struct pp_machine_plan *p, int stages)
+static const struct pp_row *least_of(const struct pp_machine_plan *p, int stages)
 {
-    const struct pp_candidate *least = NULL;
-    for (const struct pp_candidate *r = p->found.items; r < p->found.items + p->found.n; r++)
+    const struct pp_row *least = NULL;
+    for (const struct pp_row *r = p->found.items; r < p->found.items + p->found.n; r++)
         if ((stages == 0 || r->d.stages == stages) && (!least || r->time.step < least->time.step))
             least = r;
     return least;
@@ -223,11 +223,10 @@ static const struct pp_candidate *least_of(const struct pp_machine_plan *p, int 
 
 /* Micro-batches of at most these rows, unless as many of them are known. *best: as in search_shape(),
  * or unchanged. */
-static int search_rows(struct pp_machine_plan *p, const struct pp_candidate *like, int rows,
-                       double *best)
+static int search_rows(struct pp_machine_plan *p, const struct pp_row *like, int rows, double *best)
 {
     int m = (p->batch / like->d.replicas - 1) / rows + 1;
-    struct pp_candidate row = make_row(p, like->d.stages, like->d.zero, m);
+    struct pp_row row = make_row(p, like->d.stages, like->d.zero, m);
     if (m > PP_MICROBATCHES_MAX)
         return 0;
     for (int i = 0; i < p->found.n; i++)
@@ -241,10 +240,10 @@ static int search_rows(struct pp_machine_plan *p, const struct pp_candidate *lik
  * each time. */
 static int search_between(struct pp_machine_plan *p, int stages)
 {
-    const struct pp_candidate *least = least_of(p, stages);
+    const struct pp_row *least = least_of(p, stages);
     if (!least || least->time.step > BETWEEN * least_of(p, 0)->time.step)
         return 0;
-    struct pp_candidate like = *least;
+    struct pp_row like = *least;
     int m = like.d.microbatches, rows = (p->batch / like.d.replicas - 1) / m + 1;
     double best = like.time.step;
     for (int by = rows / 2; by > 0; by /= 2) {
@@ -260,7 +259,7 @@ static int search_between(struct pp_machine_plan *p, int stages)
 /* ---- too many shapes: the most promising ones */
 
 struct probes {
-    struct pp_candidate *items;
+    struct pp_row *items;
     int n;
     double actions, best; /* of all short steps; the shortest step of 1f1b that fits */
 };
@@ -271,7 +270,7 @@ static int add_shapes(struct pp_machine_plan *p, int stages, int zero, void *ctx
     int list[PP_ASKED_MAX], n = count_microbatches(p, p->ranks / stages, list);
     PP_GROW(probes->items, (size_t)(probes->n + n));
     for (int i = 0; i < n; i++) {
-        struct pp_candidate *row = &probes->items[probes->n++];
+        struct pp_row *row = &probes->items[probes->n++];
         *row = make_row(p, stages, zero, list[i]);
         probes->actions += 3.0 * stages * short_step(row);
     }
@@ -280,14 +279,14 @@ static int add_shapes(struct pp_machine_plan *p, int stages, int zero, void *ctx
 
 /* Predicts the short step of 1f1b, recomputed where it must be. row->time.step: seconds of a whole step
  * without a bubble; 0: it does not fit. */
-static int probe_shape(struct pp_machine_plan *p, struct pp_candidate *row, double *best)
+static int probe_shape(struct pp_machine_plan *p, struct pp_row *row, double *best)
 {
     int m = short_step(row), whole = row->d.microbatches;
-    struct pp_best_spec spec = pp_machine_plan_spec(p, row, m);
+    struct pp_space spec = pp_machine_plan_spec(p, row, m);
     PP_TAKE(double, by_layer, p->model->n_layers);
     PP_TAKE(int, cut, 2 * row->d.stages);
     pp_costs_by_layer(p->costs, pp_best_rows(&spec, m), by_layer);
-    struct pp_candidate c = {.d = row->d, .timed = true, .chooses_redo = true};
+    struct pp_row c = {.d = row->d, .timed = true, .chooses_redo = true};
     c.d.schedule = pp_schedule_find("1f1b");
     c.d.chunks = 1;
     c.d.microbatches = m;
@@ -311,7 +310,7 @@ static int search_promising(struct pp_machine_plan *p, struct probes *probes)
     double left = SOME, best = 0;
     int n = 0;
     for (int i = 0; i < probes->n; i++) {
-        struct pp_candidate *row = &probes->items[i];
+        struct pp_row *row = &probes->items[i];
         bool other = row->d.zero == 0 && row->d.replicas > 1 && asked_has(&p->asked.zero, 1);
         if (other && pp_optimizer_moments(p->cfg->train.optimizer) > 0)
             continue; /* zero = 1 changes no bit, and holds less */
@@ -324,7 +323,7 @@ static int search_promising(struct pp_machine_plan *p, struct probes *probes)
     if (n > 1)
         qsort(probes->items, (size_t)n, sizeof(*probes->items), rows_compare);
     for (int i = 0; i < n && (left > 0 || p->found.n == 0); i++) {
-        struct pp_candidate *row = &probes->items[i];
+        struct pp_row *row = &probes->items[i];
         if (p->found.n > 0 && row->time.step > PROMISING * probes->best)
             break;
         left -= 3.0 * row->d.stages * short_step(row);
@@ -335,7 +334,7 @@ static int search_promising(struct pp_machine_plan *p, struct probes *probes)
 
 static int search_all(struct pp_machine_plan *p)
 {
-    PP_OWN_MEMORY struct pp_candidate *items = NULL;
+    PP_OWN_MEMORY struct pp_row *items = NULL;
     struct probes probes = {0};
     int most = p->model->n_layers < PP_STAGES_MAX ? p->model->n_layers : PP_STAGES_MAX;
     int rc = visit_stages(p, add_shapes, &probes);
@@ -357,8 +356,8 @@ static int search_all(struct pp_machine_plan *p)
 
 /* Predicts a whole step of a row, with a better cut, and adds the row to *whole. again: it did not fit
  * at first; recompute more of it. */
-static int try_whole(struct pp_machine_plan *p, struct pp_candidate row, bool again, double *left,
-                     struct pp_best *whole)
+static int try_whole(struct pp_machine_plan *p, struct pp_row row, bool again, double *left,
+                     struct pp_rows *whole)
 {
     int all = row.d.microbatches, m = all, pieces = row.d.stages * row.d.chunks;
     double estimate = row.time.step;
@@ -366,7 +365,7 @@ static int try_whole(struct pp_machine_plan *p, struct pp_candidate row, bool ag
         m = (int)(LONG / (3.0 * pieces)) / row.d.stages * row.d.stages;
     m = PP_MAX(m, short_step(&row));
     bool is_whole = m == all;
-    struct pp_best_spec spec = pp_machine_plan_spec(p, &row, m);
+    struct pp_space spec = pp_machine_plan_spec(p, &row, m);
     pp_log_progress("whole steps: %d of %d", whole->n + whole->same + 1, PP_MIN(WHOLE, p->found.n));
     row.d.microbatches = m;
     int rc = again ? best_fit(&spec, p->costs, &row) : pp_best_try(&spec, p->costs, &row);
@@ -387,8 +386,8 @@ static int try_whole(struct pp_machine_plan *p, struct pp_candidate row, bool ag
 static int refine_rows(struct pp_machine_plan *p)
 {
     double left = CUTS_WHOLE;
-    struct pp_best whole = p->found;
-    PP_OWN(pp_best_fini) struct pp_best shorts = {.items = p->found.items, .n = p->found.n};
+    struct pp_rows whole = p->found;
+    PP_OWN(pp_rows_fini) struct pp_rows shorts = {.items = p->found.items, .n = p->found.n};
     whole.items = NULL;
     whole.n = whole.room = whole.same = 0;
     int rc = 0;

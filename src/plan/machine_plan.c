@@ -30,11 +30,10 @@ int pp_machine_plan_load(struct pp_machine_plan *p)
     return rc == PP_ENOINPUT ? 0 : rc; /* data that are there, and not here */
 }
 
-const struct pp_candidate *pp_machine_plan_first(const struct pp_machine_plan *p,
-                                                 const char *system)
+const struct pp_row *pp_machine_plan_first(const struct pp_machine_plan *p, const char *system)
 {
     for (int i = 0; i < p->found.n; i++) {
-        const struct pp_candidate *r = &p->found.items[i];
+        const struct pp_row *r = &p->found.items[i];
         if (strcmp(system, "ppcli") == 0 ? r->own : pp_parallel_runs_on(&r->d, system))
             return r;
     }
@@ -42,9 +41,9 @@ const struct pp_candidate *pp_machine_plan_first(const struct pp_machine_plan *p
 }
 
 /* The rank that holds most, by what holds it. */
-static int set_memory(const struct pp_machine_plan *p, struct pp_candidate *r)
+static int set_memory(const struct pp_machine_plan *p, struct pp_row *r)
 {
-    struct pp_best_spec spec = pp_machine_plan_spec(p, r, r->d.microbatches);
+    struct pp_space spec = pp_machine_plan_spec(p, r, r->d.microbatches);
     struct pp_exec_bytes bytes;
     PP_TRY(best_bytes(&spec, p->costs, r, &bytes));
     double parts[3] = {(double)(bytes.parameters + bytes.packed),
@@ -56,7 +55,7 @@ static int set_memory(const struct pp_machine_plan *p, struct pp_candidate *r)
     return 0;
 }
 
-int machine_describe(const struct pp_machine_plan *p, struct pp_candidate *r)
+int machine_describe(const struct pp_machine_plan *p, struct pp_row *r)
 {
     const struct pp_bubble *b = &r->time.bubble;
     double flops = pp_model_flops(p->model) * p->batch; /* nothing computed again */
@@ -72,7 +71,7 @@ int machine_describe(const struct pp_machine_plan *p, struct pp_candidate *r)
 
 static int fail_unfit(struct pp_machine_plan *p)
 {
-    struct pp_candidate *s = &p->found.smallest;
+    struct pp_row *s = &p->found.smallest;
     size_t largest = 0;
     for (int i = 0; i < p->model->n_layers; i++)
         if (p->model->layers[i].n_floats > largest)
@@ -91,7 +90,7 @@ static int fail_unfit(struct pp_machine_plan *p)
                        "the %d layers, and each of at most %d replicas has a sample of the %d; "
                        "what was asked for holds too",
                        p->ranks, p->model->n_layers, PP_REPLICAS_MAX, p->batch);
-    struct pp_best_spec spec = pp_machine_plan_spec(p, s, s->d.microbatches);
+    struct pp_space spec = pp_machine_plan_spec(p, s, s->d.microbatches);
     PP_TRY(pp_best_try(&spec, p->costs, s)); /* whole: its beginning may hold less */
     return pp_fail(
         PP_ECONFIG,
@@ -135,7 +134,7 @@ static int find(struct pp_machine_plan *p)
 static double find_shortest(const struct pp_machine_plan *p)
 {
     double step = INFINITY;
-    for (const struct pp_candidate *r = p->found.items; r < p->found.items + p->found.n; r++)
+    for (const struct pp_row *r = p->found.items; r < p->found.items + p->found.n; r++)
         step = fmin(step, r->e.step);
     return step;
 }
@@ -164,7 +163,7 @@ static int find_fewer(struct pp_machine_plan *p)
             p->fewer_step = step = least;
             least = 0;
         }
-        pp_best_fini(&half.found);
+        pp_rows_fini(&half.found);
         pp_costs_destroy(&half.costs);
     }
     if (rc == PP_ECONFIG)
@@ -183,7 +182,7 @@ int pp_machine_plan_find(struct pp_machine_plan *p)
 
 void pp_machine_plan_fini(struct pp_machine_plan *p)
 {
-    pp_best_fini(&p->found);
+    pp_rows_fini(&p->found);
     pp_costs_destroy(&p->costs);
     pp_cluster_fini(&p->cluster);
     pp_model_destroy(&p->model);
@@ -196,7 +195,7 @@ int pp_machine_plan_price(struct pp_machine_plan *p, const char *words)
     if (!pp_estimate_takes(p->cfg))
         return pp_fail(PP_ECONFIG, "--compare prices gpt and llama, not model.type = %s",
                        p->cfg->model.type);
-    PP_TAKE(struct pp_candidate, row, 1);
+    PP_TAKE(struct pp_row, row, 1);
     row->group = 1;
     PP_TRY(pp_estimate_words(&spec, words, &row->d, &row->e));
     return rows_add(&p->found, row, NULL);

@@ -20,7 +20,7 @@
 struct search {
     struct pp_machine_plan *p;
     struct pp_estimate_spec spec;
-    struct pp_best kinds; /* the best row of each kind */
+    struct pp_rows kinds; /* the best row of each kind */
 };
 
 bool asked_has(const struct pp_asked_list *list, int value)
@@ -39,14 +39,14 @@ static bool is_tried(const struct pp_asked_list *asked, int value, bool by_itsel
 
 /* ---- divisions */
 
-static struct pp_candidate make_row(const struct pp_machine_plan *p, const struct pp_division *d,
-                                    const struct pp_estimate *e)
+static struct pp_row make_row(const struct pp_machine_plan *p, const struct pp_division *d,
+                              const struct pp_estimate *e)
 {
-    return (struct pp_candidate){.d = *d,
-                                 .e = *e,
-                                 .time.step = e->step,
-                                 .peak_bytes = (size_t)e->bytes,
-                                 .over = e->bytes > (double)p->memory};
+    return (struct pp_row){.d = *d,
+                           .e = *e,
+                           .time.step = e->step,
+                           .peak_bytes = (size_t)e->bytes,
+                           .over = e->bytes > (double)p->memory};
 }
 
 static int price_division(struct search *s, const struct pp_division *p, int rows)
@@ -62,7 +62,7 @@ static int price_division(struct search *s, const struct pp_division *p, int row
     }
     plan->found.tried++;
     PP_TRY(pp_estimate(&s->spec, p, true, &e));
-    struct pp_candidate row = make_row(plan, p, &e);
+    struct pp_row row = make_row(plan, p, &e);
     return rows_add(&s->kinds, &row, rows_are_one_kind);
 }
 
@@ -180,7 +180,7 @@ static int simulate_kinds(struct search *s)
         const struct pp_division *d = &s->kinds.items[i].d;
         pp_log_progress("simulating %d of %d", i + 1, n);
         PP_TRY(pp_estimate(&s->spec, d, false, &e));
-        struct pp_candidate row = make_row(p, d, &e);
+        struct pp_row row = make_row(p, d, &e);
         PP_TRY(row.over ? 0 : rows_add(&p->found, &row, NULL));
     }
     p->found.too_large += s->kinds.too_large;
@@ -192,14 +192,14 @@ int machine_others(struct pp_machine_plan *p)
     struct search s = {.p = p, .spec = pp_machine_plan_estimates(p)};
     int rc = try_all(&s);
     rc = rc < 0 ? rc : simulate_kinds(&s);
-    pp_best_fini(&s.kinds);
+    pp_rows_fini(&s.kinds);
     return rc;
 }
 
 /* ---- the order */
 
 /* New words that a reader has to learn, roughly. */
-static int count_words(const struct pp_candidate *r)
+static int count_words(const struct pp_row *r)
 {
     const struct pp_division *p = &r->d;
     const char *s = pp_division_schedule(p);
@@ -214,7 +214,7 @@ static int count_words(const struct pp_candidate *r)
 
 static int by_group(const void *a, const void *b)
 {
-    const struct pp_candidate *x = a, *y = b;
+    const struct pp_row *x = a, *y = b;
     int words = count_words(x) - count_words(y);
     return x->group != y->group ? x->group - y->group : words != 0 ? words : rows_compare(a, b);
 }
@@ -227,10 +227,10 @@ static void drop_alike(struct pp_machine_plan *p)
     for (int i = p->found.n - 1; i >= 0; i--)
         own = p->found.items[i].own ? i : own;
     for (int i = 0; i < p->found.n; i++) {
-        const struct pp_candidate *r = &p->found.items[i];
+        const struct pp_row *r = &p->found.items[i];
         bool known = kept >= SHOWN - (own > i);
         for (int k = 0; k < kept && !known; k++) {
-            const struct pp_candidate *o = &p->found.items[k];
+            const struct pp_row *o = &p->found.items[k];
             known = o->group == r->group && o->d.tensor == r->d.tensor &&
                     o->d.stages == r->d.stages && o->d.context == r->d.context &&
                     o->d.expert == r->d.expert && o->own == r->own;
@@ -247,7 +247,7 @@ void machine_rank(struct pp_machine_plan *p)
     double first = 0;
     rows_sort(&p->found);
     for (int i = 0; i < p->found.n; i++) {
-        struct pp_candidate *r = &p->found.items[i];
+        struct pp_row *r = &p->found.items[i];
         r->fastest = i == 0 || r->e.step > (1 + PP_PLAN_ERROR) * first;
         first = r->fastest ? r->e.step : first;
         group += r->fastest;

@@ -25,16 +25,15 @@ struct fit { /* of a rank: its chunks that are computed again */
 };
 
 /* Is virtual stage s, a rank's s/P-th, in the k-th set: a subset, or the first k? */
-static bool in_set(const struct pp_candidate *c, int k, int s)
+static bool in_set(const struct pp_row *c, int k, int s)
 {
     int chunk = s / c->d.stages;
     return c->d.chunks <= SETS_CHUNKS ? k >> chunk & 1 : chunk < k;
 }
 
 /* Try one set on all ranks: none has a part in another's memory. */
-static int try_set(const struct pp_best_spec *spec, const struct pp_costs *costs, int k,
-                   struct pp_candidate *c, size_t *peaks, struct fit *fits,
-                   enum pp_placement *placement)
+static int try_set(const struct pp_space *spec, const struct pp_costs *costs, int k,
+                   struct pp_row *c, size_t *peaks, struct fit *fits, enum pp_placement *placement)
 {
     PP_OWN(pp_layout_destroy) struct pp_layout *l = NULL;
     size_t most;
@@ -58,8 +57,7 @@ static int try_set(const struct pp_best_spec *spec, const struct pp_costs *costs
 }
 
 /* Rank by rank, for orders that do not depend on what is recomputed. */
-static int fit_ranks(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                     struct pp_candidate *c)
+static int fit_ranks(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c)
 {
     enum pp_placement placement = PP_PLACE_LOOP;
     int sets = c->d.chunks <= SETS_CHUNKS ? 1 << c->d.chunks : c->d.chunks + 1;
@@ -77,8 +75,7 @@ static int fit_ranks(const struct pp_best_spec *spec, const struct pp_costs *cos
 }
 
 /* An order that is made for what is recomputed: from all chunks on, one after the other is let go. */
-static int fit_chunks(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                      struct pp_candidate *c)
+static int fit_chunks(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c)
 {
     int n = c->d.stages * c->d.chunks, each = n > LET_GO ? n / 4 : 1;
     for (int all = 0; all < 2 && (all == 0 || c->over); all++) { /* another cut may need none */
@@ -89,7 +86,7 @@ static int fit_chunks(const struct pp_best_spec *spec, const struct pp_costs *co
     if (!c->d.recompute[0])
         return 0;
     for (int s = 0; !c->over && s < n; s += each) {
-        struct pp_candidate now = *c;
+        struct pp_row now = *c;
         for (int k = s; k < n && k < s + each; k++)
             now.d.recompute[k] = false;
         PP_TRY(pp_best_try(spec, costs, &now));
@@ -99,28 +96,28 @@ static int fit_chunks(const struct pp_best_spec *spec, const struct pp_costs *co
     return 0;
 }
 
-int best_fit(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c)
+int best_fit(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c)
 {
     return c->fitted ? fit_chunks(spec, costs, c) : fit_ranks(spec, costs, c);
 }
 
 /* ---- sums */
 
-int best_most_sums(const struct pp_best_spec *spec, int m)
+int best_most_sums(const struct pp_space *spec, int m)
 {
     struct pp_division d = spec->base;
     d.microbatches = m;
     return spec->coalesce ? pp_layout_coalesce_most(&d, &spec->training, spec->model) : 1;
 }
 
-int best_sums(const struct pp_best_spec *spec, const struct pp_costs *costs, struct pp_candidate *c,
+int best_sums(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c,
               double *left)
 {
     int most = best_most_sums(spec, c->d.microbatches);
     struct pp_division d = spec->base;
     d.microbatches = c->d.microbatches;
     int own = pp_layout_coalesce(&d, &spec->training, spec->model);
-    struct pp_candidate now = *c;
+    struct pp_row now = *c;
     for (int i = 0, k = own; k <= most && *left > 0; k = 2 << i++) {
         if (k == c->d.coalesce || (i > 0 && k == own))
             continue;
@@ -136,15 +133,15 @@ int best_sums(const struct pp_best_spec *spec, const struct pp_costs *costs, str
 /* ---- cuts */
 
 struct cutter {
-    const struct pp_best_spec *spec;
+    const struct pp_space *spec;
     const struct pp_costs *costs;
     struct pp_layout *l;
-    int *end;                /* [n_virtual] the last layers of the cut that is tried; of l */
-    struct pp_candidate c;   /* the best so far */
-    struct pp_candidate was; /* what it began with */
-    size_t over;             /* bytes that it holds too much */
-    bool better;             /* than what it began with */
-    double left;             /* see best_refine() */
+    int *end;          /* [n_virtual] the last layers of the cut that is tried; of l */
+    struct pp_row c;   /* the best so far */
+    struct pp_row was; /* what it began with */
+    size_t over;       /* bytes that it holds too much */
+    bool better;       /* than what it began with */
+    double left;       /* see best_refine() */
 };
 
 /* Are the ends of each tied tensor where the plan has them? */
@@ -267,8 +264,8 @@ static double cuts_of(int layers, int n)
     return all;
 }
 
-int best_refine(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                struct pp_candidate *c, double *left)
+int best_refine(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c,
+                double *left)
 {
     PP_TAKE(struct cutter, t, 1);
     int n = c->d.stages * c->d.chunks, layers = spec->model->n_layers;

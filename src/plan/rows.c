@@ -28,13 +28,13 @@ static int compare_columns(const long long (*columns)[2], size_t n)
     return (columns[k][0] > columns[k][1]) - (columns[k][0] < columns[k][1]);
 }
 
-static int count_threads(const struct pp_candidate *c)
+static int count_threads(const struct pp_row *c)
 {
     return c->d.tensor * c->d.context * c->d.stages * c->d.replicas * c->d.threads;
 }
 
 /* Compares what two rows cost a user; negative: x costs less. */
-static int compare_prices(const struct pp_candidate *x, const struct pp_candidate *y)
+static int compare_prices(const struct pp_row *x, const struct pp_row *y)
 {
     const long long columns[][2] = {
         {x->over, y->over},
@@ -48,7 +48,7 @@ static int compare_prices(const struct pp_candidate *x, const struct pp_candidat
 
 int rows_compare(const void *a, const void *b)
 {
-    const struct pp_candidate *x = a, *y = b;
+    const struct pp_row *x = a, *y = b;
     int price = compare_prices(x, y);
     const long long columns[][2] = {
         {price, 0},
@@ -63,7 +63,7 @@ int rows_compare(const void *a, const void *b)
     return compare_columns(columns, sizeof(columns) / sizeof(columns[0]));
 }
 
-void rows_sort(struct pp_best *rows)
+void rows_sort(struct pp_rows *rows)
 {
     if (rows->n > 1)
         qsort(rows->items, (size_t)rows->n, sizeof(*rows->items), rows_compare);
@@ -71,23 +71,23 @@ void rows_sort(struct pp_best *rows)
 
 /* ---- which rows are the same */
 
-bool pp_best_is(const struct pp_candidate *c, int stages, int replicas, int threads)
+bool pp_best_is(const struct pp_row *c, int stages, int replicas, int threads)
 {
     return c->d.stages == stages && c->d.replicas == replicas && c->d.threads == threads;
 }
 
-bool rows_are_one_plan(const struct pp_candidate *x, const struct pp_candidate *y)
+bool rows_are_one_plan(const struct pp_row *x, const struct pp_row *y)
 {
     return x->identity == y->identity && pp_best_is(x, y->d.stages, y->d.replicas, y->d.threads);
 }
 
-bool rows_take_as_long(const struct pp_candidate *x, const struct pp_candidate *y)
+bool rows_take_as_long(const struct pp_row *x, const struct pp_row *y)
 {
     return x->d.stages == y->d.stages && x->d.microbatches == y->d.microbatches &&
            round_step(x->time.step) == round_step(y->time.step);
 }
 
-bool rows_are_one_kind(const struct pp_candidate *x, const struct pp_candidate *y)
+bool rows_are_one_kind(const struct pp_row *x, const struct pp_row *y)
 {
     const struct pp_division *a = &x->d, *b = &y->d;
     return a->tensor == b->tensor && a->stages == b->stages && a->context == b->context &&
@@ -107,7 +107,7 @@ static bool has_name(const char *list, const char *name)
     return true;
 }
 
-static void note_name(struct pp_candidate *row, const struct pp_division *d)
+static void note_name(struct pp_row *row, const struct pp_division *d)
 {
     const char *name = pp_division_schedule(d);
     if (row->d.schedule != d->schedule && !has_name(row->also, name))
@@ -116,10 +116,10 @@ static void note_name(struct pp_candidate *row, const struct pp_division *d)
 
 /* ---- the list */
 
-int rows_add(struct pp_best *rows, const struct pp_candidate *row, rows_same *are_same)
+int rows_add(struct pp_rows *rows, const struct pp_row *row, rows_same *are_same)
 {
     for (int i = 0; are_same && i < rows->n; i++) {
-        struct pp_candidate *known = &rows->items[i];
+        struct pp_row *known = &rows->items[i];
         if (!are_same(known, row))
             continue;
         rows->same++;
@@ -140,8 +140,8 @@ int rows_add(struct pp_best *rows, const struct pp_candidate *row, rows_same *ar
     return 0;
 }
 
-void pp_best_fini(struct pp_best *best)
+void pp_rows_fini(struct pp_rows *best)
 {
     pp_free(best->items);
-    *best = (struct pp_best){0};
+    *best = (struct pp_rows){0};
 }

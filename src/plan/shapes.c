@@ -14,7 +14,7 @@ bool pp_best_open_threads(const struct pp_config *cfg)
            pp_backend_sums_in_order(&choice);
 }
 
-int pp_best_cores(const struct pp_best_spec *spec)
+int pp_best_cores(const struct pp_space *spec)
 {
     const struct pp_links *l = spec->links;
     int here = pp_machine_whole_cores(), all = l ? here * l->n / l->beside : here;
@@ -39,14 +39,14 @@ static bool is_even(int part, int asked, int cores)
 }
 
 /* Can replicas that were not asked for run, with the same rows where those of a micro-batch mix? */
-static bool can_replicate(const struct pp_best_spec *spec, int d)
+static bool can_replicate(const struct pp_space *spec, int d)
 {
     const struct pp_division *base = &spec->base;
     return d <= PP_REPLICAS_MAX && d <= best_share(spec, 0) * base->replicas &&
            (spec->all_m || base->microbatches * base->replicas % d == 0);
 }
 
-int pp_best_shapes(const struct pp_best_spec *spec, int stages, int replicas,
+int pp_best_shapes(const struct pp_space *spec, int stages, int replicas,
                    struct pp_division **items, int *n)
 {
     int cores = pp_best_cores(spec), own = spec->base.threads, room = *n;

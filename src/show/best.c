@@ -12,7 +12,7 @@
 #define MIB (1024.0 * 1024.0)
 
 /* "flops", "time", "equal", ...: how the layers of a candidate are cut. */
-static const char *cut_name(const struct pp_best_result *s, const struct pp_candidate *c)
+static const char *cut_name(const struct pp_best_result *s, const struct pp_row *c)
 {
     enum pp_assignment said = s->spec.cfg->pipeline.assignment;
     bool whole = pp_division_pieces(&c->d) == 1;
@@ -24,7 +24,7 @@ static const char *cut_name(const struct pp_best_result *s, const struct pp_cand
                                         : "flops";
 }
 
-const char *pp_candidate_recompute(const struct pp_candidate *c, char out[32])
+const char *pp_candidate_recompute(const struct pp_row *c, char out[32])
 {
     int n = c->d.stages * c->d.chunks, recompute = 0;
     for (int k = 0; k < n; k++)
@@ -34,7 +34,7 @@ const char *pp_candidate_recompute(const struct pp_candidate *c, char out[32])
 }
 
 /* The same, or what the config says. */
-static const char *recompute_name(const struct pp_best_result *s, const struct pp_candidate *c,
+static const char *recompute_name(const struct pp_best_result *s, const struct pp_row *c,
                                   char out[32])
 {
     const char *said = s->spec.cfg->pipeline.recompute;
@@ -45,7 +45,7 @@ static const char *recompute_name(const struct pp_best_result *s, const struct p
 /* ---- rows */
 
 struct best_row {
-    struct pp_candidate c;
+    struct pp_row c;
     const char *schedule, *also, *cut, *rank_order;
     char number[16], threads[16], recompute[32], bubble[PP_BUBBLE_TEXT_MAX],
         ran_bubble[PP_BUBBLE_TEXT_MAX], equals[300];
@@ -117,8 +117,7 @@ static const struct pp_column check_columns[] = {
     {0}};
 
 static void make_best_row(const struct pp_best_result *s, const char *number,
-                          const struct pp_candidate *c, const struct pp_checked *m,
-                          struct best_row *out)
+                          const struct pp_row *c, const struct pp_checked *m, struct best_row *out)
 {
     bool ran = m && m->measured.step > 0, eager = c->d.schedule && c->d.schedule->eager;
     *out = (struct best_row){.c = *c,
@@ -189,7 +188,7 @@ static void print_machine(const struct pp_best_result *s, FILE *f)
  * number of rows, at most s->best.n + 1. */
 static int make_ways(const struct pp_best_result *s, struct best_row *out)
 {
-    const struct pp_best *b = &s->best;
+    const struct pp_rows *b = &s->best;
     int n = 0;
     if (b->one.time.step > 0)
         make_best_row(s, "one", &b->one, NULL, &out[n++]);
@@ -207,7 +206,7 @@ static int make_ways(const struct pp_best_result *s, struct best_row *out)
 
 static int print_table(const struct pp_best_result *s, FILE *f)
 {
-    const struct pp_best *b = &s->best;
+    const struct pp_rows *b = &s->best;
     int n, shown = b->n < PP_BEST_SHOWN ? b->n : PP_BEST_SHOWN;
     PP_TAKE(struct best_row, rows, b->n + shown + 3);
     fprintf(f, "%ld combinations: %d to compare, %d not allowed by their schedule, %d duplicates",
@@ -235,9 +234,9 @@ static int print_table(const struct pp_best_result *s, FILE *f)
 
 /* The fastest with one (1), several (2) or any number (0) of stages and of replicas; threads 0: any.
  * NULL: there is none. */
-static const struct pp_candidate *find_way(const struct pp_best *b, int p, int d, int threads)
+static const struct pp_row *find_way(const struct pp_rows *b, int p, int d, int threads)
 {
-    for (const struct pp_candidate *c = b->items; c < b->items + b->n; c++)
+    for (const struct pp_row *c = b->items; c < b->items + b->n; c++)
         if ((p == 0 || p == 1 + (c->d.stages > 1)) && (d == 0 || d == 1 + (c->d.replicas > 1)) &&
             (threads == 0 || threads == c->d.threads))
             return c;
@@ -247,10 +246,10 @@ static const struct pp_candidate *find_way(const struct pp_best *b, int p, int d
 /* Which way to divide the cores pays, and why. */
 static void print_verdict(const struct pp_best_result *s, FILE *f)
 {
-    const struct pp_best *b = &s->best;
-    const struct pp_candidate *c = &b->items[pp_best_result_first(s)], *one = &b->one;
-    const struct pp_candidate *p = find_way(b, 2, 1, 0), *d = find_way(b, 1, 2, 0);
-    const struct pp_candidate *alone = find_way(b, 1, 1, 1), *than = one;
+    const struct pp_rows *b = &s->best;
+    const struct pp_row *c = &b->items[pp_best_result_first(s)], *one = &b->one;
+    const struct pp_row *p = find_way(b, 2, 1, 0), *d = find_way(b, 1, 2, 0);
+    const struct pp_row *alone = find_way(b, 1, 1, 1), *than = one;
     if (pp_best_is(c, 1, 1, one->d.threads)) /* of the others the better one */
         than = !p || (d && d < p) ? d : p;
     if (!than || one->time.step == 0)
@@ -279,7 +278,7 @@ static void print_verdict(const struct pp_best_result *s, FILE *f)
 static void print_gain(const struct pp_best_result *s, FILE *f)
 {
     int first = pp_best_result_first(s);
-    const struct pp_candidate *c = &s->best.items[first], *own = &s->best.as_is;
+    const struct pp_row *c = &s->best.items[first], *own = &s->best.as_is;
     bool ran = s->as_is.measured.step > 0;
     double was = ran ? s->as_is.measured.step : own->time.step;
     double now = ran ? pp_best_result_ran(s, first)->measured.step : c->time.step;
@@ -330,7 +329,7 @@ static int print_winner(const struct pp_best_result *s, FILE *f)
 {
     static const char *const hold[] = {"stages of a replica", "replicas of a stage"};
     bool keeps = pp_best_result_keeps(s);
-    const struct pp_candidate *c = keeps ? &s->best.as_is : &s->best.items[pp_best_result_first(s)];
+    const struct pp_row *c = keeps ? &s->best.as_is : &s->best.items[pp_best_result_first(s)];
     char bubble[PP_BUBBLE_TEXT_MAX];
     PP_TAKE(struct pp_division, d, 1);
     PP_TAKE(int64_t, ticks, PP_NUMBERS_MAX);
@@ -341,7 +340,7 @@ static int print_winner(const struct pp_best_result *s, FILE *f)
     if (s->advice[0] && !keeps)
         fprintf(f, "%s\n", s->advice);
     for (int k = 0; k < s->best.n; k++) {
-        const struct pp_candidate *other = &s->best.items[k];
+        const struct pp_row *other = &s->best.items[k];
         if (other->d.across != c->d.across) {
             fprintf(f, "on each host the %s: %.3f ms; the %s: %.3f ms\n", hold[c->d.across],
                     c->time.step * 1e3, hold[other->d.across], other->time.step * 1e3);
@@ -421,7 +420,7 @@ static int print_best(const struct pp_best_result *s, FILE *f)
 
 struct best_document {
     struct pp_costs c;
-    struct pp_best best;
+    struct pp_rows best;
     bool is_linked;
     double unsteady;
     int chosen;
@@ -466,7 +465,7 @@ const struct pp_column pp_best_columns[] = {
 
 static int print_best_json(const struct pp_best_result *s, FILE *f)
 {
-    const struct pp_best *b = &s->best;
+    const struct pp_rows *b = &s->best;
     PP_TAKE(struct best_row, rows, b->n + 1);
     PP_TAKE(struct best_document, d, 1);
     *d = (struct best_document){

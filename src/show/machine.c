@@ -15,13 +15,13 @@
 const char *const pp_plan_systems[PP_PLAN_SYSTEMS] = {"ppcli", "megatron", "torchtitan",
                                                       "deepspeed"};
 
-static bool runs_on(const struct pp_candidate *r, int system)
+static bool runs_on(const struct pp_row *r, int system)
 {
     return system == 0 ? r->own : !r->own && pp_parallel_runs_on(&r->d, pp_plan_systems[system]);
 }
 
 /* "-mt-": the systems that train this row. */
-static void find_systems(const struct pp_candidate *r, char out[PP_PLAN_SYSTEMS + 1])
+static void find_systems(const struct pp_row *r, char out[PP_PLAN_SYSTEMS + 1])
 {
     for (int i = 0; i < PP_PLAN_SYSTEMS; i++)
         out[i] = runs_on(r, i) ? pp_plan_systems[i][0] : '-';
@@ -66,7 +66,7 @@ static void print_machine_head(const struct pp_machine_plan *p, FILE *f)
 
 struct machine_row {
     struct pp_estimate e;
-    const struct pp_candidate *of;
+    const struct pp_row *of;
     const char *schedule, *recompute;
     struct pp_division d;
     int group, rows;
@@ -155,7 +155,7 @@ const struct pp_column pp_machine_columns[] = {
     {0}};
 
 /* Sets what people read. */
-static void set_texts(const struct pp_machine_plan *p, const struct pp_candidate *r,
+static void set_texts(const struct pp_machine_plan *p, const struct pp_row *r,
                       struct machine_row *out)
 {
     static const char *const redos[] = {"off", "select", "full"};
@@ -175,7 +175,7 @@ static void set_texts(const struct pp_machine_plan *p, const struct pp_candidate
     pp_parallel_text(&r->d, p->batch, out->division, sizeof(out->division));
 }
 
-static void make_machine_row(const struct pp_machine_plan *p, const struct pp_candidate *r,
+static void make_machine_row(const struct pp_machine_plan *p, const struct pp_row *r,
                              struct machine_row *out)
 {
     static const char *const redos[] = {"none", "selective", "full"};
@@ -234,11 +234,11 @@ static void print_rows(const struct machine_rows *r, FILE *f)
 
 /* ---- what is to be said */
 
-static const struct pp_candidate *fastest_of(const struct pp_machine_plan *p, bool divided)
+static const struct pp_row *fastest_of(const struct pp_machine_plan *p, bool divided)
 {
-    const struct pp_candidate *best = NULL;
+    const struct pp_row *best = NULL;
     for (int i = 0; i < p->found.n; i++) {
-        const struct pp_candidate *r = &p->found.items[i];
+        const struct pp_row *r = &p->found.items[i];
         bool is_divided = r->d.tensor > 1;
         if ((divided ? is_divided : r->own) && (!best || r->e.step < best->e.step))
             best = r;
@@ -249,7 +249,7 @@ static const struct pp_candidate *fastest_of(const struct pp_machine_plan *p, bo
 /* Numbers of pieces that cut the blocks evenly: "16 or 20 stages divide 80 layers". */
 static void print_hints(const struct pp_machine_plan *p, FILE *f)
 {
-    const struct pp_candidate *with = fastest_of(p, true), *without = fastest_of(p, false);
+    const struct pp_row *with = fastest_of(p, true), *without = fastest_of(p, false);
     int blocks = p->cfg->model.n_layer, shown = 0;
     double gain = with && without ? without->e.step / with->e.step - 1 : 0;
     if (gain > PP_PLAN_ERROR)
@@ -270,7 +270,7 @@ static void print_hints(const struct pp_machine_plan *p, FILE *f)
 }
 
 /* "2*17 1*47": layers of each piece, how often. */
-static void print_cut(const struct pp_candidate *c, FILE *f)
+static void print_cut(const struct pp_row *c, FILE *f)
 {
     int n = c->d.stages * c->d.chunks, column = 0;
     fprintf(f, "; layers of each piece, times pieces: ");
@@ -285,9 +285,9 @@ static void print_cut(const struct pp_candidate *c, FILE *f)
     fprintf(f, "\n");
 }
 
-static int print_section(const struct pp_machine_plan *p, const struct pp_candidate *row, FILE *f)
+static int print_section(const struct pp_machine_plan *p, const struct pp_row *row, FILE *f)
 {
-    struct pp_best_spec spec = pp_machine_plan_spec(p, row, row->d.microbatches);
+    struct pp_space spec = pp_machine_plan_spec(p, row, row->d.microbatches);
     PP_TAKE(struct pp_division, d, 1);
     PP_TAKE(int64_t, ticks, PP_NUMBERS_MAX);
     PP_TRY(pp_best_division(&spec, p->costs, row, ticks, d));
@@ -308,7 +308,7 @@ static int print_section(const struct pp_machine_plan *p, const struct pp_candid
 int pp_machine_plan_emit(const struct pp_machine_plan *p, const char *system, FILE *f)
 {
     struct pp_estimate_spec spec = pp_machine_plan_estimates(p);
-    const struct pp_candidate *r = pp_machine_plan_first(p, system);
+    const struct pp_row *r = pp_machine_plan_first(p, system);
     if (!r && p->found.n == 1 && !p->found.items[0].own && strcmp(system, "ppcli") != 0)
         r = &p->found.items[0]; /* of --compare: says why it cannot */
     if (!r)
@@ -321,7 +321,7 @@ static int print_plan(const struct machine_rows *rows, FILE *f)
 {
     const struct pp_machine_plan *p = rows->p;
     struct pp_estimate_spec spec = pp_machine_plan_estimates(p);
-    const struct pp_candidate *own = pp_machine_plan_first(p, "ppcli");
+    const struct pp_row *own = pp_machine_plan_first(p, "ppcli");
     print_rows(rows, f);
     print_hints(p, f);
     if (!p->found.items[0].own && pp_parallel_runs_on(&p->found.items[0].d, "megatron")) {
@@ -357,13 +357,13 @@ static int draw_plan(const struct pp_plan *plan, const struct pp_sim_costs *cost
 static int draw_first(const void *plan, FILE *f)
 {
     const struct pp_machine_plan *p = plan;
-    const struct pp_candidate *r = &p->found.items[0];
+    const struct pp_row *r = &p->found.items[0];
     int stages = r->d.stages, few = DRAWN / (3 * r->d.chunks * stages) / stages * stages;
     few = few > 2 * stages ? few : 2 * stages;
     if (r->own) {
-        struct pp_candidate c = *r;
+        struct pp_row c = *r;
         c.d.microbatches = c.d.microbatches < few ? c.d.microbatches : few;
-        struct pp_best_spec spec = pp_machine_plan_spec(p, r, c.d.microbatches);
+        struct pp_space spec = pp_machine_plan_spec(p, r, c.d.microbatches);
         spec.see = draw_plan;
         spec.ctx = f;
         return pp_best_explain(&spec, p->costs, &c, NULL);
@@ -382,7 +382,7 @@ static int draw_first(const void *plan, FILE *f)
 static int print_machine_text(const void *rows, FILE *f)
 {
     const struct machine_rows *r = rows;
-    const struct pp_candidate *own = pp_machine_plan_first(r->p, "ppcli");
+    const struct pp_row *own = pp_machine_plan_first(r->p, "ppcli");
     print_rows(r, f);
     return own ? print_section(r->p, own, f) : 0;
 }

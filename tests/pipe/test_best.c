@@ -19,7 +19,7 @@ struct problem {
     struct pp_config *cfg;
     struct pp_model *model;
     struct pp_costs *costs;
-    struct pp_best_spec spec;
+    struct pp_space spec;
 };
 
 static void open_problem(const char *const *settings, struct problem *p)
@@ -35,7 +35,7 @@ static void open_problem(const char *const *settings, struct problem *p)
     *p = (struct problem){0};
     CHECK_OK(pp_config_load(NULL, list, n, pp_cli_names(), &p->cfg));
     CHECK_OK(pp_model_create(p->cfg, NULL, &p->model));
-    p->spec = pp_best_spec_of(p->cfg, p->model, 1000, 100);
+    p->spec = pp_space_of(p->cfg, p->model, 1000, 100);
     p->spec.all_m = true;
     /* every layer: F, I and W one second a row */
     CHECK_OK(pp_costs_create(p->model->n_layers, (int[]){1, 1000}, 2, &p->costs));
@@ -51,8 +51,7 @@ static void open_problem(const char *const *settings, struct problem *p)
 /* After a change of the config. */
 static void take_config(struct problem *p)
 {
-    const struct pp_best_spec now =
-        pp_best_spec_of(p->cfg, p->model, p->spec.training.train_n, 100);
+    const struct pp_space now = pp_space_of(p->cfg, p->model, p->spec.training.train_n, 100);
     p->spec.training = now.training;
     p->spec.base = now.base;
     p->spec.chunks = now.chunks;
@@ -71,7 +70,7 @@ static const char *const eight_layers[] = {
     "train.clip_norm=1",       "train.coalesce=1",       NULL};
 
 /* By its own name or by one of another schedule that is the same plan. */
-static bool is_named(const struct pp_candidate *c, const char *schedule)
+static bool is_named(const struct pp_row *c, const char *schedule)
 {
     char also[sizeof(c->also) + 4], name[PP_NAME_MAX + 4];
     snprintf(also, sizeof(also), ", %s,", c->also);
@@ -79,11 +78,11 @@ static bool is_named(const struct pp_candidate *c, const char *schedule)
     return strcmp(pp_division_schedule(&c->d), schedule) == 0 || strstr(also, name) != NULL;
 }
 
-static const struct pp_candidate *find(const struct pp_best *b, const char *schedule, int m,
-                                       int chunks, bool timed)
+static const struct pp_row *find(const struct pp_rows *b, const char *schedule, int m, int chunks,
+                                 bool timed)
 {
     for (int i = 0; i < b->n; i++) {
-        const struct pp_candidate *c = &b->items[i];
+        const struct pp_row *c = &b->items[i];
         if (is_named(c, schedule) && c->d.microbatches == m && c->d.chunks == chunks &&
             c->timed == timed)
             return c;
@@ -134,7 +133,7 @@ TEST(counts_are_divisors_and_powers_with_rows_enough)
 TEST(hosts_hold_what_is_faster)
 {
     struct problem p;
-    struct pp_best b;
+    struct pp_rows b;
     open_problem(eight_layers, &p);
     p.cfg->pipeline.replicas = 2;
     take_config(&p);
@@ -145,28 +144,28 @@ TEST(hosts_hold_what_is_faster)
     for (int large = 0; large < 2; large++) {
         p.cfg->train.batch_size = large ? 480 : 8;
         take_config(&p);
-        CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+        CHECK_OK(pp_search(&p.spec, p.costs, &b));
         bool seen[2] = {false, false};
         for (int i = 0; i < b.n; i++)
             seen[b.items[i].d.across] = true;
         assert_true(seen[false] && seen[true]);
         CHECK_INT_EQ(b.items[0].d.across, !large);
-        pp_best_fini(&b);
+        pp_rows_fini(&b);
     }
     p.spec.places = false; /* they are placed */
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    CHECK_OK(pp_search(&p.spec, p.costs, &b));
     for (int i = 0; i < b.n; i++)
         assert_false(b.items[i].d.across);
-    pp_best_fini(&b);
+    pp_rows_fini(&b);
     close_problem(&p);
 }
 
 TEST(every_schedule_is_tried_in_every_shape)
 {
     struct problem p;
-    struct pp_best b;
+    struct pp_rows b;
     open_problem(eight_layers, &p);
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    CHECK_OK(pp_search(&p.spec, p.costs, &b));
     int schedules = 0, counts[PP_BEST_COUNTS_MAX];
     int n = pp_best_counts(&p.spec, counts, PP_BEST_COUNTS_MAX);
     for (const char *const *name = pp_schedule_names(); *name; name++, schedules++) {
@@ -193,15 +192,15 @@ TEST(every_schedule_is_tried_in_every_shape)
         assert_true(b.items[i].time.step > b.items[i - 1].time.step * 0.998);
         assert_true(b.items[i].peak_bytes > 0);
     }
-    pp_best_fini(&b);
+    pp_rows_fini(&b);
 
     p.cfg->pipeline.chunks = 2; /* given: nothing else is tried */
     take_config(&p);
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    CHECK_OK(pp_search(&p.spec, p.costs, &b));
     CHECK_INT_EQ(b.tried, schedules * n);
     for (int i = 0; i < b.n; i++)
         CHECK_INT_EQ(b.items[i].d.chunks, 2);
-    pp_best_fini(&b);
+    pp_rows_fini(&b);
     close_problem(&p);
 }
 
@@ -209,11 +208,11 @@ TEST(every_schedule_is_tried_in_every_shape)
 TEST(the_times_are_those_of_the_formulas)
 {
     struct problem p;
-    struct pp_best b;
+    struct pp_rows b;
     open_problem(eight_layers, &p);
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    CHECK_OK(pp_search(&p.spec, p.costs, &b));
     /* 4 micro-batches of 12 rows, 4 layers a rank: F = I = W = 48; I leaves early */
-    const struct pp_candidate *c = find(&b, "gpipe", 4, 1, false);
+    const struct pp_row *c = find(&b, "gpipe", 4, 1, false);
     assert_float_equal(c->time.step, 48 * (4 * 3 + 2), 1e-6);
     c = find(&b, "naive", 4, 1, false);
     assert_true(c->time.step > 48 * (4 * 3 + 2) * 1.3);
@@ -221,16 +220,16 @@ TEST(the_times_are_those_of_the_formulas)
     assert_float_equal(c->time.step, 48 * (4 * 3 + 1), 1e-6); /* (P-1)(F+I-W) */
     /* every row costs the same and meetings cost nothing: most micro-batches win */
     CHECK_INT_EQ(b.items[0].d.microbatches, 12);
-    pp_best_fini(&b);
+    pp_rows_fini(&b);
     close_problem(&p);
 }
 
 TEST(what_needs_too_much_memory_is_left_out)
 {
     struct problem p;
-    struct pp_best all, some, none;
+    struct pp_rows all, some, none;
     open_problem(eight_layers, &p);
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &all));
+    CHECK_OK(pp_search(&p.spec, p.costs, &all));
     size_t least = SIZE_MAX, most = 0;
     for (int i = 0; i < all.n; i++) {
         size_t bytes = all.items[i].peak_bytes;
@@ -239,23 +238,23 @@ TEST(what_needs_too_much_memory_is_left_out)
     }
     assert_true(least < most);
     p.spec.memory = (least + most) / 2;
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &some));
+    CHECK_OK(pp_search(&p.spec, p.costs, &some));
     CHECK_INT_EQ(some.n + some.same + some.too_large, all.n + all.same);
     assert_true(some.n > 0 && some.too_large > 0);
     for (int i = 0; i < some.n; i++)
         assert_true(some.items[i].peak_bytes <= p.spec.memory);
     p.spec.memory = most; /* up to the byte */
-    pp_best_fini(&some);
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &some));
+    pp_rows_fini(&some);
+    CHECK_OK(pp_search(&p.spec, p.costs, &some));
     CHECK_INT_EQ(some.n, all.n);
     p.spec.memory = least - 1;
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &none));
+    CHECK_OK(pp_search(&p.spec, p.costs, &none));
     CHECK_INT_EQ(none.n, 0);
     CHECK_INT_EQ(none.same + none.too_large, all.n + all.same);
     assert_true(none.smallest.peak_bytes == least);
-    pp_best_fini(&all);
-    pp_best_fini(&some);
-    pp_best_fini(&none);
+    pp_rows_fini(&all);
+    pp_rows_fini(&some);
+    pp_rows_fini(&none);
     close_problem(&p);
 }
 
@@ -263,7 +262,7 @@ TEST(what_needs_too_much_memory_is_left_out)
 TEST(of_equal_times_less_memory_comes_first)
 {
     struct problem p;
-    struct pp_best b;
+    struct pp_rows b;
     static const char *const one_stage[] = {"data.dataset=synthetic",
                                             "model.sizes=6 8*7 3",
                                             "pipeline.microbatches=4",
@@ -273,32 +272,32 @@ TEST(of_equal_times_less_memory_comes_first)
                                             NULL};
     open_problem(one_stage, &p);
     p.spec.all_m = false;
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    CHECK_OK(pp_search(&p.spec, p.costs, &b));
     assert_true(b.n > 4);
     CHECK_STR_EQ(pp_division_schedule(&b.items[0].d), "naive");
     for (int i = 1; i < b.n; i++) {
-        const struct pp_candidate *x = &b.items[i - 1], *y = &b.items[i];
+        const struct pp_row *x = &b.items[i - 1], *y = &b.items[i];
         assert_float_equal(x->time.step, y->time.step, 1e-6);
         assert_true(x->peak_bytes < y->peak_bytes ||
                     (x->peak_bytes == y->peak_bytes && x->order < y->order));
     }
-    pp_best_fini(&b);
+    pp_rows_fini(&b);
     close_problem(&p);
 }
 
 TEST(a_cut_by_time_is_tried_where_it_is_another)
 {
     struct problem p;
-    struct pp_best b;
+    struct pp_rows b;
     open_problem(eight_layers, &p);
     p.spec.all_m = false;
     p.spec.cuts = true;
     /* by flops 0-3 | 4-7; the first layer in fact takes as long as all others together */
     for (int s = 0; s < 2; s++)
         p.costs->layers[s * 8].f *= 20;
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
-    const struct pp_candidate *flops = find(&b, "1f1b", 4, 1, false);
-    const struct pp_candidate *timed = find(&b, "1f1b", 4, 1, true);
+    CHECK_OK(pp_search(&p.spec, p.costs, &b));
+    const struct pp_row *flops = find(&b, "1f1b", 4, 1, false);
+    const struct pp_row *timed = find(&b, "1f1b", 4, 1, true);
     assert_non_null(flops);
     assert_non_null(timed);
     assert_true(timed->time.step < flops->time.step);
@@ -312,7 +311,7 @@ TEST(a_cut_by_time_is_tried_where_it_is_another)
     CHECK_STR_EQ(cfg->pipeline.schedule, "1f1b");
     CHECK_STR_EQ(p.cfg->pipeline.schedule, "auto"); /* as it was */
     pp_free(cfg);
-    pp_best_fini(&b);
+    pp_rows_fini(&b);
     close_problem(&p);
 }
 
@@ -321,7 +320,7 @@ TEST(products_of_more_weight_gradients_are_tried)
 {
     (void)state;
     struct problem p;
-    struct pp_best b;
+    struct pp_rows b;
     char text[16];
     struct pp_division d;
     static int64_t ticks[PP_NUMBERS_MAX];
@@ -337,52 +336,52 @@ TEST(products_of_more_weight_gradients_are_tried)
         p.costs->layers[i].w += 40;
     most = pp_layout_coalesce_most(&p.spec.base, &p.spec.training, p.model);
     int alone = pp_layout_coalesce(&p.spec.base, &p.spec.training, p.model); /* without costs */
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    CHECK_OK(pp_search(&p.spec, p.costs, &b));
     size_t held = b.items[0].peak_bytes;
     CHECK_INT_EQ(b.items[0].together, most); /* 1: no products here that sum in order */
     assert_true(b.items[0].time.step <= b.as_is.time.step || b.as_is.time.step == 0);
     CHECK_OK(pp_best_division(&p.spec, p.costs, &b.items[0], ticks, &d));
     CHECK_OK(pp_division_value(&d, p.model, p.cfg, "train.coalesce", text, sizeof(text)));
     CHECK_INT_EQ(atoi(text), alone == most ? 0 : most); /* 0: as it is by itself */
-    pp_best_fini(&b);
+    pp_rows_fini(&b);
     /* what waits for its W is memory */
     p.spec.memory = held - 1;
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    CHECK_OK(pp_search(&p.spec, p.costs, &b));
     bool fewer = false;
     for (int i = 0; i < b.n; i++) {
         assert_true(b.items[i].peak_bytes < held);
         fewer = fewer || b.items[i].together < most;
     }
     assert_true(fewer || most == 1);
-    pp_best_fini(&b);
+    pp_rows_fini(&b);
     p.spec.memory = 0;
     /* nothing is saved: a W by itself fills the bubble */
     for (int i = 0; i < 2 * p.model->n_layers; i++)
         p.costs->layers[i].w -= 40;
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    CHECK_OK(pp_search(&p.spec, p.costs, &b));
     CHECK_INT_EQ(b.items[0].together, 1);
     CHECK_OK(pp_best_division(&p.spec, p.costs, &b.items[0], ticks, &d));
     CHECK_OK(pp_division_value(&d, p.model, p.cfg, "train.coalesce", text, sizeof(text)));
     CHECK_INT_EQ(atoi(text), alone > 1);
-    pp_best_fini(&b);
+    pp_rows_fini(&b);
     close_problem(&p);
 }
 
 TEST(the_eager_k_hides_the_measured_hand_over)
 {
     struct problem p;
-    struct pp_best b;
+    struct pp_rows b;
     open_problem(eight_layers, &p);
     p.spec.all_m = false;
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    CHECK_OK(pp_search(&p.spec, p.costs, &b));
     CHECK_INT_EQ(find(&b, "1f1b-eager", 4, 1, false)->d.eager, 2); /* 1 would be 1f1b */
-    pp_best_fini(&b);
+    pp_rows_fini(&b);
     p.costs->near.latency = 120; /* F + B = 144: 1 + ceil(240 / 144) */
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
+    CHECK_OK(pp_search(&p.spec, p.costs, &b));
     CHECK_INT_EQ(find(&b, "1f1b-eager", 4, 1, false)->d.eager, 3);
     assert_true(find(&b, "1f1b-eager", 4, 1, false)->time.step <
                 find(&b, "1f1b", 4, 1, false)->time.step);
-    pp_best_fini(&b);
+    pp_rows_fini(&b);
     close_problem(&p);
 }
 
@@ -424,13 +423,13 @@ TEST(a_config_that_nothing_can_run_says_so)
 TEST(a_checked_candidate_tells_a_time_and_leaves_no_trace)
 {
     struct problem p;
-    struct pp_best b;
+    struct pp_rows b;
     struct pp_checked got[2];
     open_problem(eight_layers, &p);
     p.cfg->data.train_samples = 1000;
     p.cfg->data.test_samples = 100;
-    CHECK_OK(pp_best_search(&p.spec, p.costs, &b));
-    const struct pp_candidate *items[] = {&b.items[0], &b.items[1]};
+    CHECK_OK(pp_search(&p.spec, p.costs, &b));
+    const struct pp_row *items[] = {&b.items[0], &b.items[1]};
     const struct pp_bench_candidates spec = {
         .best = &p.spec, .costs = p.costs, .items = items, .n = 2, .seconds = 0.05};
     for (int single = 0; single < 2; single++) {
@@ -444,6 +443,6 @@ TEST(a_checked_candidate_tells_a_time_and_leaves_no_trace)
     }
     CHECK_STR_EQ(p.cfg->run.dir, "auto");
     CHECK_INT_EQ(pp_config_problem_count(p.cfg), 0);
-    pp_best_fini(&b);
+    pp_rows_fini(&b);
     close_problem(&p);
 }

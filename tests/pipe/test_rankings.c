@@ -67,8 +67,7 @@ static const char *in_source(const char *folder, const char *name, char out[PP_P
 }
 
 /* Costs as a machine file has them; with more threads they follow by Amdahl's rule. */
-static void find_costs(const struct ranking *r, const struct pp_best_spec *spec,
-                       struct pp_costs **out)
+static void find_costs(const struct ranking *r, const struct pp_space *spec, struct pp_costs **out)
 {
     char name[64], path[PP_PATH_MAX];
     struct pp_cluster cluster;
@@ -90,8 +89,8 @@ static void find_costs(const struct ranking *r, const struct pp_best_spec *spec,
     pp_cluster_fini(&cluster);
 }
 
-static void print_row(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                      struct pp_candidate *c, FILE *f)
+static void print_row(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c,
+                      FILE *f)
 {
     if (c->time.step == 0) {
         fprintf(f, "cannot run\n");
@@ -129,7 +128,7 @@ static void print_ranking(const struct ranking *r, FILE *f)
     struct pp_config *cfg = NULL;
     struct pp_model *model = NULL;
     struct pp_costs *costs = NULL;
-    struct pp_best best;
+    struct pp_rows best;
     struct pp_division *shapes = NULL;
     int n = 0;
     for (; r->settings[n]; n++) {
@@ -143,7 +142,7 @@ static void print_ranking(const struct ranking *r, FILE *f)
     snprintf(name, sizeof(name), "%s.ini", r->config);
     CHECK_OK(pp_config_load(in_source("configs", name, path), list, n, pp_cli_names(), &cfg));
     CHECK_OK(pp_run_model(cfg, &model));
-    struct pp_best_spec spec = pp_best_spec_of(cfg, model, 3000, 100);
+    struct pp_space spec = pp_space_of(cfg, model, 3000, 100);
     spec.cores = r->cores;
     spec.memory = r->memory;
     spec.all_m = !r->kept && !pp_model_mixes_samples(model);
@@ -151,7 +150,7 @@ static void print_ranking(const struct ranking *r, FILE *f)
     CHECK_OK(pp_best_shapes(&spec, r->stages, r->replicas, &shapes, &spec.n_shapes));
     spec.shapes = shapes;
     find_costs(r, &spec, &costs);
-    CHECK_OK(pp_best_search(&spec, costs, &best));
+    CHECK_OK(pp_search(&spec, costs, &best));
     fprintf(f, "%s: %d rows, %ld tried, %d same, %d refused, %ld too large\n", r->name, best.n,
             best.tried, best.same, best.refused, best.too_large);
     for (int i = 0; i < best.n && i < SHOWN; i++)
@@ -160,7 +159,7 @@ static void print_ranking(const struct ranking *r, FILE *f)
     print_row(&spec, costs, &best.one, f);
     fprintf(f, "as is ");
     print_row(&spec, costs, &best.as_is, f);
-    pp_best_fini(&best);
+    pp_rows_fini(&best);
     pp_free(shapes);
     pp_costs_destroy(&costs);
     pp_model_destroy(&model);

@@ -219,7 +219,7 @@ TEST(processors_with_bf16_are_not_taken_for_devices)
     PP_OWN(pp_model_destroy) struct pp_model *m = model_of();
     PP_OWN_MEMORY struct pp_config *cfg = pp_alloc(1, sizeof(*cfg));
     struct pp_machine_plan p = {.cfg = cfg, .model = m, .ranks = 1, .batch = 4, .train_n = 4};
-    struct pp_candidate row = {.d = {.stages = 1, .replicas = 1, .microbatches = 1}};
+    struct pp_row row = {.d = {.stages = 1, .replicas = 1, .microbatches = 1}};
     struct pp_cluster_use use = {
         .model = m, .precision = PP_PRECISION_BF16, .optimizer = PP_OPT_SGD, .rows = 4, .ranks = 1};
     assert_non_null(cfg);
@@ -230,7 +230,7 @@ TEST(processors_with_bf16_are_not_taken_for_devices)
         CHECK_OK(pp_costs_of_cluster(&p.cluster, &use, &costs));
         assert_float_equal(costs->value_bytes, device ? 2 : 4, 0);
         pp_costs_destroy(&costs);
-        struct pp_best_spec spec = pp_machine_plan_spec(&p, &row, 1);
+        struct pp_space spec = pp_machine_plan_spec(&p, &row, 1);
         const struct pp_backend_ops *named = spec.training.backend.named;
         if (!device)
             assert_true(!named || !named->own_memory);

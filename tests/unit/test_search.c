@@ -15,7 +15,7 @@ struct world {
     struct pp_config *cfg;
     struct pp_model *model;
     struct pp_costs *costs;
-    struct pp_best_spec spec;
+    struct pp_space spec;
 };
 
 /* Layers of 24 values that take `times` a row for F, and about as long for I and W. */
@@ -50,7 +50,7 @@ static struct world world_of(int stages, const double *times, int layers)
     w.costs->cores = 64;
     w.costs->near.latency = 3;
     w.costs->near.byte = 1e-3;
-    w.spec = pp_best_spec_of(cfg, w.model, 6000, 0);
+    w.spec = pp_space_of(cfg, w.model, 6000, 0);
     w.spec.cuts = true;
     return w;
 }
@@ -154,16 +154,16 @@ static const double many[] = {3, 2, 3, 2, 4, 2, 3, 2, 3, 2, 3, 2, 3, 2};
 
 static void check_exact(struct world w)
 {
-    struct pp_best best;
+    struct pp_rows best;
     double least = brute_force(&w, 0);
-    CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
+    CHECK_OK(pp_search(&w.spec, w.costs, &best));
     assert_true(best.n > 10);
     /* rows are sorted by thousandths: the first is among those of the least time */
     if (best.items[0].time.step > least * 1.001)
         fail_msg("found %g with %s, there is %g", best.items[0].time.step,
                  pp_division_schedule(&best.items[0].d), least);
     assert_true(best.as_is.time.step >= least * (1 - 1e-9));
-    pp_best_fini(&best);
+    pp_rows_fini(&best);
     end(&w);
 }
 
@@ -178,14 +178,14 @@ TEST(few_cuts_are_all_looked_at)
 TEST(what_is_printed_is_what_was_predicted)
 {
     struct world w = world_of(2, uneven, 8);
-    struct pp_best best;
+    struct pp_rows best;
     struct pp_config *cfg = NULL;
     struct pp_division d;
     static int64_t ticks[PP_NUMBERS_MAX];
     size_t peak;
     w.spec.recompute = true;
     w.spec.memory = 180000;
-    CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
+    CHECK_OK(pp_search(&w.spec, w.costs, &best));
     for (int i = 0; i < best.n; i++) {
         CHECK_OK(pp_best_division(&w.spec, w.costs, &best.items[i], ticks, &d));
         CHECK_OK(pp_division_config(&d, w.model, w.cfg, &cfg));
@@ -193,7 +193,7 @@ TEST(what_is_printed_is_what_was_predicted)
         CHECK_INT_EQ(peak, best.items[i].peak_bytes);
         pp_free(cfg);
     }
-    pp_best_fini(&best);
+    pp_rows_fini(&best);
     end(&w);
 }
 
@@ -202,13 +202,13 @@ TEST(a_limit_is_kept_at_little_more_than_the_least_time)
 {
     for (int k = 0; k < 3; k++) {
         struct world w = world_of(2, falling, 6);
-        struct pp_best best;
-        CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
+        struct pp_rows best;
+        CHECK_OK(pp_search(&w.spec, w.costs, &best));
         size_t most = best.as_is.peak_bytes, none = 0;
-        pp_best_fini(&best);
+        pp_rows_fini(&best);
         w.spec.recompute = true;
         w.spec.memory = most * (size_t)(9 - k) / 10;
-        CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
+        CHECK_OK(pp_search(&w.spec, w.costs, &best));
         double least = brute_force(&w, w.spec.memory);
         print_message("# %zu of %zu bytes: found %g, there is %g\n", w.spec.memory, most,
                       best.n > 0 ? best.items[0].time.step : 0, least);
@@ -217,18 +217,18 @@ TEST(a_limit_is_kept_at_little_more_than_the_least_time)
             none += best.items[i].peak_bytes > w.spec.memory;
         CHECK_INT_EQ(none, 0);
         assert_true(best.n == 0 || best.items[0].time.step <= least * 1.02);
-        pp_best_fini(&best);
+        pp_rows_fini(&best);
         end(&w);
     }
 }
 
 /* Of an order that is made for a cap: every cap with every set of recomputed chunks. */
-static double brute_fit(const struct world *w, const struct pp_candidate *like, bool again)
+static double brute_fit(const struct world *w, const struct pp_row *like, bool again)
 {
     double best = 0;
     for (double cap = 1; cap <= 8; cap += cap < 4 ? 1 : 4) {
         for (unsigned set = 0; set < (again ? 1u << pp_division_pieces(&like->d) : 1u); set++) {
-            struct pp_candidate c = *like;
+            struct pp_row c = *like;
             c.d.memory_cap = cap;
             c.chooses_redo = true;
             for (int s = 0; s < pp_division_pieces(&c.d); s++)
@@ -246,16 +246,16 @@ TEST(a_cap_and_what_is_recomputed_are_found_together)
     int needed = 0;
     for (int k = 12; k < 20; k++) {
         struct world w = world_of(4, many, 14);
-        struct pp_best best;
+        struct pp_rows best;
         w.cfg->pipeline.chunks = w.spec.chunks = 1;
         w.spec.cuts = false;
-        CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
+        CHECK_OK(pp_search(&w.spec, w.costs, &best));
         w.spec.memory = best.as_is.peak_bytes * (size_t)k / 20;
-        pp_best_fini(&best);
+        pp_rows_fini(&best);
         w.spec.recompute = true;
-        CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
+        CHECK_OK(pp_search(&w.spec, w.costs, &best));
         for (int i = 0; i < best.n; i++) {
-            const struct pp_candidate *c = &best.items[i];
+            const struct pp_row *c = &best.items[i];
             if (!c->fitted)
                 continue;
             double least = brute_fit(&w, c, true);
@@ -265,7 +265,7 @@ TEST(a_cap_and_what_is_recomputed_are_found_together)
                          least);
             needed += brute_fit(&w, c, false) > 1.3 * least;
         }
-        pp_best_fini(&best);
+        pp_rows_fini(&best);
         end(&w);
     }
     print_message("# needed %d\n", needed);
@@ -283,14 +283,14 @@ TEST(moved_boundaries_find_what_all_cuts_have)
             times[i] = 1 + (x >> 24) % 9;
         }
         struct world w = world_of(4, times, 20); /* 969 cuts */
-        struct pp_best best;
+        struct pp_rows best;
         w.cfg->pipeline.chunks = w.spec.chunks = 1;
         double least = brute_force(&w, 0);
-        CHECK_OK(pp_best_search(&w.spec, w.costs, &best));
+        CHECK_OK(pp_search(&w.spec, w.costs, &best));
         print_message("# found %g (%s), there is %g, as it is %g\n", best.items[0].time.step,
                       pp_division_schedule(&best.items[0].d), least, best.as_is.time.step);
         assert_true(best.items[0].time.step <= least * 1.02);
-        pp_best_fini(&best);
+        pp_rows_fini(&best);
         end(&w);
     }
 }

@@ -225,9 +225,9 @@ struct pp_machine_plan;
 int pp_bench_machine(struct pp_machine_plan *p, const char *word, const char *path);
 
 struct pp_bench_candidates {
-    const struct pp_best_spec *best;         /* what they were searched for */
-    const struct pp_costs *costs;            /* and with */
-    const struct pp_candidate *const *items; /* [n] */
+    const struct pp_space *best;       /* what they were searched for */
+    const struct pp_costs *costs;      /* and with */
+    const struct pp_row *const *items; /* [n] */
     int n;
     double seconds; /* of each, about */
 };

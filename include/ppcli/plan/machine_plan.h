@@ -81,7 +81,7 @@ struct pp_machine_plan {
     int ranks, batch, train_n, test_n;
     bool fp8;
     size_t memory;        /* that a plan may fill */
-    struct pp_best found; /* the rows; tried: without what is refused or the same */
+    struct pp_rows found; /* the rows; tried: without what is refused or the same */
     int fewer;            /* ranks whose best row is faster than that of all; 0: none are known */
     double fewer_step;    /* seconds */
 };
@@ -101,12 +101,11 @@ void pp_machine_plan_fini(struct pp_machine_plan *p);
 
 /* ppcli's own row for its search, of m micro-batches; fewer than the row's are the beginning of its
  * step. */
-struct pp_best_spec pp_machine_plan_spec(const struct pp_machine_plan *p,
-                                         const struct pp_candidate *row, int m);
+struct pp_space pp_machine_plan_spec(const struct pp_machine_plan *p, const struct pp_row *row,
+                                     int m);
 struct pp_estimate_spec pp_machine_plan_estimates(const struct pp_machine_plan *p);
 
 /* The first row, in the order of the ranking, that the system can run; NULL: there is none. */
-const struct pp_candidate *pp_machine_plan_first(const struct pp_machine_plan *p,
-                                                 const char *system);
+const struct pp_row *pp_machine_plan_first(const struct pp_machine_plan *p, const char *system);
 
 #endif

@@ -65,7 +65,7 @@ struct pp_estimate {
     double bytes;    /* their sum */
 };
 
-struct pp_candidate { /* a division and its price */
+struct pp_row { /* a division and its price */
     struct pp_division d;
     int order;         /* of its schedule in the list of schedules */
     bool timed;        /* cut by times; else as the config says */
@@ -84,7 +84,7 @@ struct pp_candidate { /* a division and its price */
     bool fastest; /* of its group */
 };
 
-struct pp_best_spec {
+struct pp_space {
     const struct pp_config *cfg;
     const struct pp_model *model;
     struct pp_training training;
@@ -95,7 +95,7 @@ struct pp_best_spec {
     int n_shapes;
     struct pp_division own; /* base of as_is, where cfg has another; stages 0: `base` */
     int cores;              /* to predict for; 0: those that are there */
-    int one_threads;        /* of struct pp_best's `one`; 0: the config's */
+    int one_threads;        /* of struct pp_rows's `one`; 0: the config's */
     size_t memory;          /* bytes a rank may hold; 0: any number */
     bool all_m;             /* micro-batch counts other than the config's too */
     bool cuts;              /* other cuts than the config's too */
@@ -111,24 +111,24 @@ struct pp_best_spec {
 };
 
 /* What a config says of it; all of the search's own is off. */
-struct pp_best_spec pp_best_spec_of(const struct pp_config *cfg, const struct pp_model *model,
-                                    int train_n, int test_n);
+struct pp_space pp_space_of(const struct pp_config *cfg, const struct pp_model *model, int train_n,
+                            int test_n);
 
-struct pp_best {
-    struct pp_candidate *items; /* [n] best first */
+struct pp_rows {
+    struct pp_row *items; /* [n] best first */
     int n, room;
     bool keeps_large; /* rows that hold too much stay in the list: they may be made to fit */
     /* One stage, one replica: the fastest row of such a shape, else with the config's micro-batches;
      * step 0: it cannot run. */
-    struct pp_candidate one;
-    struct pp_candidate as_is; /* what the config says; step 0: it cannot run, or leaves it open */
-    struct pp_candidate smallest; /* of those over the memory limit */
-    long tried;                   /* shapes that were asked for */
-    int same;                     /* of them the same plan as another */
-    int refused;                  /* of them not legal for their schedule or this config */
-    char why[768];                /* the first of these, and the reason; empty: none was refused */
-    long too_large;               /* of them legal, but over the memory limit */
-    bool limited;                 /* some would be, if nothing were recomputed */
+    struct pp_row one;
+    struct pp_row as_is;    /* what the config says; step 0: it cannot run, or leaves it open */
+    struct pp_row smallest; /* of those over the memory limit */
+    long tried;             /* shapes that were asked for */
+    int same;               /* of them the same plan as another */
+    int refused;            /* of them not legal for their schedule or this config */
+    char why[768];          /* the first of these, and the reason; empty: none was refused */
+    long too_large;         /* of them legal, but over the memory limit */
+    bool limited;           /* some would be, if nothing were recomputed */
 };
 
 #define PP_BEST_COUNTS_MAX 64
@@ -136,13 +136,13 @@ struct pp_best {
 /* Whether a search may choose run.threads: the user gave no number, and any gives the same bits. */
 bool pp_best_open_threads(const struct pp_config *cfg);
 
-bool pp_best_is(const struct pp_candidate *c, int stages, int replicas, int threads);
+bool pp_best_is(const struct pp_row *c, int stages, int replicas, int threads);
 
 /* Measure what the search of this spec needs within about `seconds`: with 1, 2, 4, ... threads in a
  * rank and as many as there are cores, as far as its shapes want them; other numbers follow by
  * pp_costs_scale(). Errors: those of pp_costs_measure() and pp_backend_resolve(). The caller owns
  * *out. */
-int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_costs **out);
+int pp_best_measure(const struct pp_space *spec, double seconds, struct pp_costs **out);
 
 /*
  * Try every shape x schedule x count x chunks (the config's; when it says 0: 1, 2, 4 and the
@@ -152,21 +152,20 @@ int pp_best_measure(const struct pp_best_spec *spec, double seconds, struct pp_c
  * much was simulated: a count, no clock, so that equal costs give equal plans. Times within a
  * thousandth count as equal: then fewer threads in all, less memory, fewer chunks, fewer
  * micro-batches, the order of the list of schedules. Finding nothing is not a failure. Errors: PP_ERESOURCE. Local. The caller owns
- * out->items: pp_best_fini().
+ * out->items: pp_rows_fini().
  */
-int pp_best_search(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                   struct pp_best *out);
-void pp_best_fini(struct pp_best *best);
+int pp_search(const struct pp_space *spec, const struct pp_costs *costs, struct pp_rows *out);
+void pp_rows_fini(struct pp_rows *best);
 
 /* Set c->time.bubble; advice, where not NULL: one sentence about what limits it. Errors:
  * PP_ERESOURCE. */
-int pp_best_explain(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                    struct pp_candidate *c, char advice[PP_ADVICE_MAX]);
+int pp_best_explain(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c,
+                    char advice[PP_ADVICE_MAX]);
 
 /* The whole division of a candidate: with what cfg says of its cut and recomputation, and, where its
  * order is made for costs, those, in ticks[PP_NUMBERS_MAX]. Errors: PP_ECONFIG, PP_ERESOURCE. */
-int pp_best_division(const struct pp_best_spec *spec, const struct pp_costs *costs,
-                     const struct pp_candidate *c, int64_t *ticks, struct pp_division *out);
+int pp_best_division(const struct pp_space *spec, const struct pp_costs *costs,
+                     const struct pp_row *c, int64_t *ticks, struct pp_division *out);
 
 /*
  * Replace `schedule = auto`, `assignment = time`, `recompute = auto` and, for 1f1b-eager, `eager = 0`
@@ -223,12 +222,12 @@ struct pp_checked {
 };
 
 struct pp_best_result {
-    struct pp_best_spec spec;
+    struct pp_space spec;
     struct pp_division *shapes; /* owned, and so are model, costs and links.host */
     struct pp_model *model;
     struct pp_costs *costs;
     struct pp_links links; /* between processes; no host where ranks are threads */
-    struct pp_best best;
+    struct pp_rows best;
     int n_checked;                                        /* of the first ones */
     struct pp_checked checked[PP_BEST_SHOWN], as_is, one; /* measured.step 0: not checked */
     char advice[PP_ADVICE_MAX];
