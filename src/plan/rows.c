@@ -118,6 +118,12 @@ static void note_name(struct pp_row *row, const struct pp_division *d)
 
 int rows_add(struct pp_rows *rows, const struct pp_row *row, rows_same *are_same)
 {
+    if (row->over && !rows->keeps_large) {
+        if (rows->smallest.d.stages == 0 || row->peak_bytes < rows->smallest.peak_bytes)
+            rows->smallest = *row;
+        rows->too_large++;
+        return 0;
+    }
     for (int i = 0; are_same && i < rows->n; i++) {
         struct pp_row *known = &rows->items[i];
         if (!are_same(known, row))
@@ -127,12 +133,6 @@ int rows_add(struct pp_rows *rows, const struct pp_row *row, rows_same *are_same
             *known = *row;
         else
             note_name(known, &row->d);
-        return 0;
-    }
-    if (row->over && !rows->keeps_large) {
-        if (rows->smallest.d.stages == 0 || row->peak_bytes < rows->smallest.peak_bytes)
-            rows->smallest = *row;
-        rows->too_large++;
         return 0;
     }
     PP_RESERVE(rows->items, rows->n, rows->room);
