@@ -13,8 +13,8 @@ int best_share(const struct pp_space *spec, int replica);
 /* Of those that are searched over. */
 int best_most_stages(const struct pp_space *spec);
 
-/* Let d have so many replicas, whose micro-batches keep their rows where that goes, and threads; 0: as
- * it has. */
+/* Let d have so many replicas, whose micro-batches keep their rows where that goes, and threads; 0:
+ * as it has. */
 void best_divide(struct pp_division *d, int replicas, int threads);
 
 #define REFINE_ACTIONS 1e8 /* that finding better cuts may simulate; more for many stages */
@@ -24,7 +24,8 @@ void best_divide(struct pp_division *d, int replicas, int threads);
 int best_cut(const struct pp_space *spec, const struct pp_costs *costs, bool by_time,
              struct pp_row *c);
 
-/* The candidate as it would run. Errors: PP_ECONFIG (not legal), PP_ERESOURCE. The caller owns *l. */
+/* The candidate as it would run. Errors: PP_ECONFIG (not legal), PP_ERESOURCE. The caller owns *l.
+ * */
 int best_lay_out(const struct pp_space *spec, const struct pp_costs *costs, const struct pp_row *c,
                  struct pp_layout **l);
 
@@ -42,21 +43,22 @@ int best_predict(const struct pp_space *spec, const struct pp_costs *costs,
 typedef bool rows_same(const struct pp_row *x, const struct pp_row *y);
 rows_same rows_are_one_plan, rows_take_as_long, rows_are_one_kind;
 
-/* Adds a row. Of two rows that are the same the better one stays, the first if they cost the same, and
- * gets the other's name in `also`. A row that holds too much is only counted. are_same NULL: no two rows
- * are. Errors: PP_ERESOURCE. */
+/* Adds a row. Of two rows that are the same the better one stays, the first if they cost the same,
+ * and gets the other's name in `also`. A row that holds too much is only counted. are_same NULL: no
+ * two rows are. Errors: PP_ERESOURCE. */
 int rows_add(struct pp_rows *rows, const struct pp_row *row, rows_same *are_same);
 
 /* Compares for qsort(), the better row first: fits memory, step (to a thousandth), threads in all,
- * train.zero, memory, then fewer stages, replicas, threads, chunks and micro-batches, then the order
- * of the list of schedules. */
+ * train.zero, memory, then fewer stages, replicas, threads, chunks and micro-batches, then the
+ * order of the list of schedules. */
 int rows_compare(const void *a, const void *b);
 void rows_sort(struct pp_rows *rows);
 
 /* The most W of m micro-batches that the search puts in one product; 1: it has no say. */
 int best_most_sums(const struct pp_space *spec, int m);
 
-/* Of an evaluated candidate: a better number of W in a product, evaluated. left: see best_refine(). */
+/* Of an evaluated candidate: a better number of W in a product, evaluated. left: see best_refine().
+ * */
 int best_sums(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c,
               double *left);
 
@@ -65,13 +67,13 @@ struct pp_exec_bytes;
 int best_bytes(const struct pp_space *spec, const struct pp_costs *costs, const struct pp_row *c,
                struct pp_exec_bytes *out);
 
-/* Of an evaluated candidate that holds more than spec->memory: recompute the chunks of each rank that
- * take least time and make it fit, and evaluate. Where nothing fits: what holds least. Errors: those
- * of pp_best_try(). */
+/* Of an evaluated candidate that holds more than spec->memory: recompute the chunks of each rank
+ * that take least time and make it fit, and evaluate. Where nothing fits: what holds least. Errors:
+ * those of pp_best_try(). */
 int best_fit(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c);
 
-/* Of an evaluated candidate with a cut of its own: a better cut, evaluated. *left: what may still be
- * simulated, in actions; what was is taken off. Errors: PP_ERESOURCE. */
+/* Of an evaluated candidate with a cut of its own: a better cut, evaluated. *left: what may still
+ * be simulated, in actions; what was is taken off. Errors: PP_ERESOURCE. */
 int best_refine(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c,
                 double *left);
 
@@ -127,22 +129,24 @@ int pp_best_counts(const struct pp_space *spec, int *out, int max);
 int pp_best_cores(const struct pp_space *spec);
 
 /*
- * Add ways to divide those cores into stages x replicas x threads to items[n], which the caller owns.
- * They are spec's base otherwise. Stages and replicas are as asked; 0: divisors of the number of cores and powers of two. Threads, if
- * they are open: as many as there is room for, and 1 of a single rank. Errors: PP_ERESOURCE.
+ * Add ways to divide those cores into stages x replicas x threads to items[n], which the caller
+ * owns. They are spec's base otherwise. Stages and replicas are as asked; 0: divisors of the number
+ * of cores and powers of two. Threads, if they are open: as many as there is room for, and 1 of a
+ * single rank. Errors: PP_ERESOURCE.
  */
 int pp_best_shapes(const struct pp_space *spec, int stages, int replicas,
                    struct pp_division **items, int *n);
 
 /*
- * Measure and search. Where spec->memory is short, again without packed weights, with costs of
- * its own; the better one is told, and spec's training says so. A value that somebody gave stays. Errors: those of both; *costs is the caller's even then.
+ * Measure and search. Where spec->memory is short, again without packed weights, with costs of its
+ * own; the better one is told, and spec's training says so. A value that somebody gave stays.
+ * Errors: those of both; *costs is the caller's even then.
  */
 int pp_best_find(struct pp_space *spec, double seconds, struct pp_costs **costs,
                  struct pp_rows *out);
 
-/* Set time.step, peak_bytes, over, together and identity of a candidate whose shape is said. Errors:
- * PP_ECONFIG (it cannot run), PP_ERESOURCE. */
+/* Set time.step, peak_bytes, over, together and identity of a candidate whose shape is said.
+ * Errors: PP_ECONFIG (it cannot run), PP_ERESOURCE. */
 int pp_best_try(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c);
 
 /* Rows of the largest micro-batch when a replica's share of a full batch is cut into m. */

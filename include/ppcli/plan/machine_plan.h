@@ -12,10 +12,10 @@
 /* ---- estimate */
 
 /*
- * Estimates a step of a transformer that is divided as other systems do it: with tensor, context and
- * expert parallelism inside stages, recomputation within layers, and ZeRO of all stages. Speeds come
- * from a machine file; nothing is measured. The pipeline is simulated. docs/do/planning.md has the terms
- * and their sources.
+ * Estimates a step of a transformer that is divided as other systems do it: with tensor, context
+ * and expert parallelism inside stages, recomputation within layers, and ZeRO of all stages. Speeds
+ * come from a machine file; nothing is measured. The pipeline is simulated. docs/do/planning.md has
+ * the terms and their sources.
  */
 
 struct pp_estimate_spec {
@@ -36,8 +36,8 @@ bool pp_estimate_takes(const struct pp_config *cfg);
 char *pp_parallel_text(const struct pp_division *p, int batch, char *out, size_t bytes);
 
 /* Estimates a division that parallel_check() accepts. With `quick` a formula takes the place of the
- * simulation: it is some percent off and has no parts of the bubble. Errors: PP_ECONFIG (its schedule),
- * PP_ERESOURCE. */
+ * simulation: it is some percent off and has no parts of the bubble. Errors: PP_ECONFIG (its
+ * schedule), PP_ERESOURCE. */
 int pp_estimate(const struct pp_estimate_spec *s, const struct pp_division *p, bool quick,
                 struct pp_estimate *out);
 
@@ -51,15 +51,15 @@ bool pp_parallel_runs_on(const struct pp_division *p, const char *system);
 /* ---- machine plan */
 
 /*
- * What to run on a machine that need not be here: all ways to divide a model over its ranks, those
- * that ppcli trains (laid out, proved, their memory counted) and, of transformers on GPUs, those that
- * other systems have (ppcli/plan/machine_plan.h); ranked in groups that the model cannot tell apart.
+ * A search on a machine that a file describes: all ways to divide a model over its ranks that ppcli
+ * trains (laid out, proved, their memory counted) and, for transformers on GPUs, those that other
+ * systems train. The rows are ranked in groups whose steps differ by less than the price's error.
  */
 
-#define PP_PLAN_ERROR 0.05 /* rows that are nearer than that share a group: the model's own error */
+#define PP_PLAN_ERROR 0.05 /* of the price: rows of a group differ by less */
 #define PP_ASKED_MAX 64
 
-/* What a user fixes or lists; n 0: all values are looked at. */
+/* Values that the user fixes or lists; n 0: the search tries all. */
 struct pp_asked_list {
     int n, at[PP_ASKED_MAX];
 };
@@ -82,20 +82,20 @@ struct pp_machine_plan {
     bool fp8;
     size_t memory;        /* that a plan may fill */
     struct pp_rows found; /* the rows; tried: without what is refused or the same */
-    int fewer;            /* ranks whose best row is faster than that of all; 0: none are known */
+    int fewer;            /* this many ranks have a faster best row; 0: no number is known */
     double fewer_step;    /* seconds */
 };
 
-/* The model of p->cfg, the samples and the batch; where the data are absent, those of a batch. Errors:
- * as of pp_run_model() and pp_run_samples(). */
+/* The model of p->cfg, the samples and the batch; where the data are absent, those of a batch.
+ * Errors: as of pp_run_model() and pp_run_samples(). */
 int pp_machine_plan_load(struct pp_machine_plan *p);
 
 /* One division, as --compare says it, is the only row. Errors: as of pp_estimate_words(),
  * PP_ECONFIG, PP_ERESOURCE. */
 int pp_machine_plan_price(struct pp_machine_plan *p, const char *words);
 
-/* Search. cfg, cluster, asked, ranks, batch, samples and memory are set. Errors: PP_ECONFIG (nothing
- * runs, or nothing fits, and what would), PP_ERESOURCE. */
+/* Searches. cfg, cluster, asked, ranks, batch, samples and memory are set. Errors: PP_ECONFIG
+ * (nothing runs, or nothing fits, and what would), PP_ERESOURCE. */
 int pp_machine_plan_find(struct pp_machine_plan *p);
 void pp_machine_plan_fini(struct pp_machine_plan *p);
 
@@ -105,7 +105,7 @@ struct pp_space pp_machine_plan_spec(const struct pp_machine_plan *p, const stru
                                      int m);
 struct pp_estimate_spec pp_machine_plan_estimates(const struct pp_machine_plan *p);
 
-/* The first row, in the order of the ranking, that the system can run; NULL: there is none. */
+/* Returns the first row, in the order of the ranking, that the system can run, or NULL. */
 const struct pp_row *pp_machine_plan_first(const struct pp_machine_plan *p, const char *system);
 
 #endif

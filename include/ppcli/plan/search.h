@@ -6,18 +6,10 @@
 #include "ppcli/measure/measure.h"
 #include "ppcli/sim/sim.h"
 
-/* ---- search */
-
-/* What a step would take for given costs, and the search for the fastest way to run a model. */
-
-/* ---- advice
- *
- * One sentence about a bubble: what limits the pipeline (cut, schedule, transfer, or a busy
- * machine), and what would help. Local.
- */
+/* ---- advice: one sentence that names what limits a pipeline and what would help. Local. */
 
 #define PP_ADVICE_MAX 512
-#define PP_ADVICE_OVER 0.05 /* a bubble so far over the ideal one deserves advice */
+#define PP_ADVICE_OVER 0.05 /* a bubble that exceeds the ideal one by more than this gets advice */
 
 struct pp_advice_spec { /* nothing is owned */
     const struct pp_layout *layout;
@@ -27,10 +19,11 @@ struct pp_advice_spec { /* nothing is owned */
     double waited;      /* share of the ranks' time that they waited for a core; < 0: unknown */
 };
 
-/* Errors: PP_ERESOURCE. One stage: "". */
+/* Writes the advice; "" for one stage. Errors: PP_ERESOURCE. */
 int pp_advice(const struct pp_advice_spec *spec, char out[PP_ADVICE_MAX]);
 
-/* cost[n_layers] from times of virtual stages: each layer gets its part of the stage's flops. */
+/* Sets cost[n_layers] from the times of virtual stages: a layer gets its share of its stage by
+ * flops. */
 void pp_advice_costs(const struct pp_layout *l, const double *f, const double *i, const double *w,
                      double *cost);
 
@@ -42,18 +35,18 @@ struct pp_prediction {
     struct pp_bubble bubble; /* with spec.explain; else all 0 */
 };
 
-/* The bubble of a layout if time followed flops and transfers were free, with ranks that never
- * meet; advice as of pp_advice(). Errors: PP_ERESOURCE. */
+/* Computes the bubble of a layout as if time followed flops, transfers were free and the ranks
+ * never waited for all others; writes advice as pp_advice() does. Errors: PP_ERESOURCE. */
 int pp_predict_flops(const struct pp_layout *l, struct pp_bubble *out, char advice[PP_ADVICE_MAX]);
 
-/* ---- best
+/* ---- search
  *
- * The search for the fastest way to run a config: schedules, micro-batch counts, chunks and cuts,
- * each as the plans and the memory that would really run, with the step time predicted from
- * measured costs.
+ * A space says what is open: schedules, micro-batches, chunks, divisions, cuts, recomputation. The
+ * search makes a row of each way to run the model in that space: a division, and its price from
+ * measured or computed costs. The price is that of the plan and the memory that would really run.
  */
 
-/* What a rank's time and memory go to, of divisions that a machine file prices. */
+/* Says what a rank's time and memory are used for, in a row of a machine plan. */
 struct pp_estimate {
     double step;   /* seconds */
     double tokens; /* a second and rank */
@@ -65,7 +58,7 @@ struct pp_estimate {
     double bytes;    /* their sum */
 };
 
-struct pp_row { /* a division and its price */
+struct pp_row { /* one way to run a model: a division and its price */
     struct pp_division d;
     int order;         /* of its schedule in the list of schedules */
     bool timed;        /* cut by times; else as the config says */
@@ -79,38 +72,38 @@ struct pp_row { /* a division and its price */
     char also[256];    /* other schedules that are the same plan here: "gpipe, naive" */
     /* Of a machine plan: */
     struct pp_estimate e;
-    bool own;     /* ppcli trains it; else other systems do, and time and memory are those of e */
+    bool own;     /* ppcli trains it; else only other systems do */
     int group;    /* from 1: rows that the model cannot tell apart */
     bool fastest; /* of its group */
 };
 
-struct pp_space {
+struct pp_space { /* nothing is owned */
     const struct pp_config *cfg;
     const struct pp_model *model;
     struct pp_training training;
-    struct pp_division base;          /* what all candidates share: numbers that are given */
+    struct pp_division base;          /* what all rows share: the numbers that the user gave */
     int chunks;                       /* given; 0: the search tries several */
     bool timed;                       /* cuts by times only */
     const struct pp_division *shapes; /* [n_shapes] bases to search over; none: `base` */
     int n_shapes;
-    struct pp_division own; /* base of as_is, where cfg has another; stages 0: `base` */
-    int cores;              /* to predict for; 0: those that are there */
-    int one_threads;        /* of struct pp_rows's `one`; 0: the config's */
-    size_t memory;          /* bytes a rank may hold; 0: any number */
-    bool all_m;             /* micro-batch counts other than the config's too */
-    bool cuts;              /* other cuts than the config's too */
-    double actions;         /* that finding them may simulate; 0: what suits one search */
-    bool recompute;         /* the search decides what is recomputed, not pipeline.recompute */
-    bool coalesce; /* so is how many W are one product, where train.coalesce leaves it open */
+    struct pp_division own; /* division of as_is, if it differs; stages 0: `base` */
+    int cores;              /* of the machine that is predicted; 0: of this one */
+    int one_threads;        /* of the row `one` of struct pp_rows; 0: the config's */
+    size_t memory;          /* bytes that a rank may hold; 0: no limit */
+    bool all_m;             /* tries other numbers of micro-batches than the config's */
+    bool cuts;              /* tries other cuts than the config's */
+    double actions;         /* the search for cuts may simulate; 0: enough for one search */
+    bool recompute; /* the search chooses what is recomputed; else pipeline.recompute does */
+    bool coalesce;  /* the search chooses how many W are one product, if train.coalesce = 0 */
     /* of pp_best_explain(): see struct pp_predict_spec */
     int (*see)(const struct pp_plan *plan, const struct pp_sim_costs *costs, void *ctx);
     void *ctx;
-    const struct pp_links *links; /* of processes; NULL: ranks are threads */
-    bool places;                  /* try also what run.rank_order = replicas would do */
-    bool endless;                 /* ranks meet by time alone: how long a training is, is unknown */
+    const struct pp_links *links; /* between processes; NULL: the ranks are threads */
+    bool places;                  /* tries run.rank_order = replicas too */
+    bool endless; /* the number of steps is unknown: ranks wait for all others by time alone */
 };
 
-/* What a config says of it; all of the search's own is off. */
+/* Returns the space that holds only the division of a config. */
 struct pp_space pp_space_of(const struct pp_config *cfg, const struct pp_model *model, int train_n,
                             int test_n);
 
@@ -118,78 +111,80 @@ struct pp_rows {
     struct pp_row *items; /* [n] best first */
     int n, room;
     bool keeps_large; /* rows that hold too much stay in the list: they may be made to fit */
-    /* One stage, one replica: the fastest row of such a shape, else with the config's micro-batches;
-     * step 0: it cannot run. */
+    /* The fastest row of one stage and one replica; without such a row, that with the config's
+     * micro-batches. step 0: it cannot run. */
     struct pp_row one;
-    struct pp_row as_is;    /* what the config says; step 0: it cannot run, or leaves it open */
-    struct pp_row smallest; /* of those over the memory limit */
-    long tried;             /* shapes that were asked for */
-    int same;               /* of them the same plan as another */
-    int refused;            /* of them not legal for their schedule or this config */
-    char why[768];          /* the first of these, and the reason; empty: none was refused */
-    long too_large;         /* of them legal, but over the memory limit */
-    bool limited;           /* some would be, if nothing were recomputed */
+    struct pp_row as_is; /* the config as it is; step 0: it cannot run, or its schedule is open */
+    struct pp_row smallest; /* holds least of all rows over the memory limit; stages 0: none */
+    long tried;             /* ways to run that were priced */
+    int same;               /* rows that were merged with another one */
+    int refused;            /* ways that the schedule or the config forbids */
+    char why[768];          /* the first refused way and the reason; "": all are allowed */
+    long too_large;         /* rows over the memory limit */
+    bool limited;           /* without recomputation some row would be over the memory limit */
 };
 
 #define PP_BEST_COUNTS_MAX 64
 
-/* Whether a search may choose run.threads: the user gave no number, and any gives the same bits. */
+/* Tells whether a search may choose run.threads: the user gave no number, and any number gives the
+ * same bits. */
 bool pp_best_open_threads(const struct pp_config *cfg);
 
 bool pp_best_is(const struct pp_row *c, int stages, int replicas, int threads);
 
-/* Measure what the search of this spec needs within about `seconds`: with 1, 2, 4, ... threads in a
- * rank and as many as there are cores, as far as its shapes want them; other numbers follow by
+/* Measures for about `seconds` what the search of this space needs, with each number of threads in
+ * a rank that its divisions have; numbers above the cores of this machine follow by
  * pp_costs_scale(). Errors: those of pp_costs_measure() and pp_backend_resolve(). The caller owns
  * *out. */
 int pp_best_measure(const struct pp_space *spec, double seconds, struct pp_costs **out);
 
 /*
- * Try every shape x schedule x count x chunks (the config's; when it says 0: 1, 2, 4 and the
- * schedule's own) x cut, and sort by predicted step time. What holds too much has the cheapest chunks of each
- * rank recomputed. Of each shape, best first, products of 1, 2, 4, ... W are tried; then all cuts are
- * simulated where they are few; else pieces of the cut are moved for as long as that helps, until so
- * much was simulated: a count, no clock, so that equal costs give equal plans. Times within a
- * thousandth count as equal: then fewer threads in all, less memory, fewer chunks, fewer
- * micro-batches, the order of the list of schedules. Finding nothing is not a failure. Errors: PP_ERESOURCE. Local. The caller owns
- * out->items: pp_rows_fini().
+ * Prices every way to run the model in the space: divisions x schedules x micro-batches x chunks x
+ * cuts, and sorts the rows, best first (rows_compare() in src/plan/search.h says which is better).
+ * A row that holds too much recomputes the cheapest chunks of each rank. Then, best row first, the
+ * search tries products of 1, 2, 4, ... W, and other cuts: all of them if they are few, else it
+ * moves boundaries for as long as that helps. It stops after a number of simulated actions, not at
+ * a time, so that equal costs give equal rows. An empty list is not an error. Errors: PP_ERESOURCE.
+ * Local. The caller calls pp_rows_fini().
  */
 int pp_search(const struct pp_space *spec, const struct pp_costs *costs, struct pp_rows *out);
 void pp_rows_fini(struct pp_rows *best);
 
-/* Set c->time.bubble; advice, where not NULL: one sentence about what limits it. Errors:
- * PP_ERESOURCE. */
+/* Sets c->time.bubble and, if not NULL, advice. Errors: PP_ERESOURCE. */
 int pp_best_explain(const struct pp_space *spec, const struct pp_costs *costs, struct pp_row *c,
                     char advice[PP_ADVICE_MAX]);
 
-/* The whole division of a candidate: with what cfg says of its cut and recomputation, and, where its
- * order is made for costs, those, in ticks[PP_NUMBERS_MAX]. Errors: PP_ECONFIG, PP_ERESOURCE. */
+/* Completes the division of a row: its cut and recomputation, from cfg if the search did not choose
+ * them, and in ticks[PP_NUMBERS_MAX] the costs that its order depends on, if it does. Errors:
+ * PP_ECONFIG, PP_ERESOURCE. */
 int pp_best_division(const struct pp_space *spec, const struct pp_costs *costs,
                      const struct pp_row *c, int64_t *ticks, struct pp_division *out);
 
 /*
- * Replace `schedule = auto`, `assignment = time`, `recompute = auto` and, for 1f1b-eager, `eager = 0`
- * by what measuring on this machine chooses, at the config's own micro-batch count (so that the
+ * Replaces `schedule = auto`, `assignment = time`, `recompute = auto` and, for 1f1b-eager, `eager =
+ * 0` by what measuring on this machine chooses, at the config's own micro-batch count (so that the
  * weights do not depend on a measurement); with the schedule also its chunks and eager where they
- * are 0, the cut where `assignment = auto`, and train.coalesce where it is 0 and changes no bit; where
- * memory is short, run.packed = off. One line on stderr says what and why. Nothing to do for other
- * configs. tp: NULL, or collective over tp: rank 0 measures, all take its choice. Errors: PP_ECONFIG
- * when nothing can run, PP_ERESOURCE, also when nothing fits run.memory.
+ * are 0, the cut where `assignment = auto`, and train.coalesce where it is 0 and changes no bit;
+ * where memory is short, run.packed = off. One line on stderr says what and why. Nothing to do for
+ * other configs. tp: NULL, or collective over tp: rank 0 measures, all take its choice. Errors:
+ * PP_ECONFIG when nothing can run, PP_ERESOURCE, also when nothing fits run.memory.
  */
 int pp_choose(struct pp_config *cfg, enum pp_run_need need, struct pp_transport *tp);
-/* Does the config leave anything to pp_choose()? */
+/* Tells whether the config leaves anything open for pp_choose(). */
 bool pp_choose_wanted(const struct pp_config *cfg);
 
-/* Will a plan of this shape fit into the memory that is left, and if not, which would? times: with start and
- * end of each action. Errors: PP_ERESOURCE. Local. */
+/* Checks that a plan of this shape fits into the memory that is left; the message names a shape
+ * that would. times: the plan is simulated with the start and end of each action. Errors:
+ * PP_ERESOURCE. Local. */
 int pp_plan_check_room(const struct pp_geometry *g, bool times);
 
-/* ---- init_stages.c: whether stages pay, without a measurement, so that equal configs give equal answers */
+/* ---- init_stages.c: whether stages pay, without a measurement, so that equal configs give equal
+ * answers */
 
 #define PP_STAGES_WORTH 1.2 /* times as fast as one stage, for the price of other cores */
 
-/* out: how many times as fast the stages of cfg are simulated to be as one stage with as many micro-batches.
- * 1F1B and the best cut stand for the config's. Local. Errors: those of pp_best_try(). */
+/* Simulates the stages of cfg and one stage with as many micro-batches, both with 1F1B and the cut
+ * by time. *out is the ratio of their speeds. Local. Errors: those of pp_best_try(). */
 int pp_stages_gain(const struct pp_config *cfg, const struct pp_model *model, int train_n,
                    double *out);
 
@@ -200,16 +195,16 @@ int pp_stages_gain(const struct pp_config *cfg, const struct pp_model *model, in
 #define PP_INIT_OPTIMIZER "adam"
 
 /*
- * Of a perceptron of widths[0] inputs, two layers of widths[1] and widths[2] classes.
- * out: 2 where the simulated step of two stages is so much shorter than that of one that a second
- * core pays, else 1. Errors: those of pp_best_try().
+ * Chooses the stages of a perceptron with widths[0] inputs, two layers of widths[1] and widths[2]
+ * classes. *out is 2 if two stages are simulated to be PP_STAGES_WORTH times as fast as one, else
+ * 1. Errors: those of pp_best_try().
  */
 int pp_init_stages(const int widths[3], int samples, int batch, const struct pp_names *names,
                    int *out);
 
 /* ---- best result */
 
-/* What `tune` finds: the search over a config, how its first rows ran, and why they are so fast. */
+/* The result of `ppcli tune`: the rows, how the first of them ran, and what limits the best. */
 
 #define PP_BEST_SHOWN 20 /* lines of the table */
 
@@ -250,8 +245,8 @@ void pp_best_result_fini(struct pp_best_result *r);
 /* The bubbles of the candidates that are shown, and the advice. Errors: PP_ERESOURCE. */
 int pp_best_result_explain(struct pp_best_result *r);
 
-/* 0 where something can run. Errors: PP_ECONFIG, why nothing can. memory: --memory as written; NULL:
- * not given. */
+/* 0 where something can run. Errors: PP_ECONFIG, why nothing can. memory: --memory as written;
+ * NULL: not given. */
 int pp_best_result_verdict(const struct pp_best_result *r, const char *memory);
 
 /* The candidate that ran fastest, or is predicted to; there is at least one. */
