@@ -160,6 +160,9 @@ int pp_vocabulary_of(int n, const char *const *paths, const char *const *texts, 
                      bool padded, struct pp_vocabulary *out);
 /* Opens the subwords of a folder or a tokenizer.json. Errors: those of pp_tokenizer_open(). */
 int pp_vocabulary_open(const char *path, bool padded, struct pp_vocabulary *out);
+
+/* Returns the narrowest type that holds all tokens of the vocabulary. */
+enum pp_element pp_vocabulary_element(const struct pp_vocabulary *v);
 int pp_tokenizer_parse(const char *label, const char *json, size_t bytes,
                        struct pp_tokenizer **out);
 

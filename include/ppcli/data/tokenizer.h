@@ -43,9 +43,6 @@ char *pp_vocabulary_text(const struct pp_vocabulary *v);
 /* Prints the vocabulary, without padding, as a tokenizer.json. pp_free(). */
 int pp_vocabulary_json(const struct pp_vocabulary *v, char **out);
 
-/* Returns the narrowest type that holds all its tokens. */
-enum pp_element pp_vocabulary_element(const struct pp_vocabulary *v);
-
 /* Encodes text[bytes], which a NUL follows, into at most `most` tokens of type `element`; *out_n:
  * their number. Errors: PP_EFORMAT, beginning with `label`, for a character that is not in the
  * vocabulary, and for text that is not UTF-8. */
