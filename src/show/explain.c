@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What `ppcli explain` found out, for people and for programs. */
+/* What `ppcli explain` finds: its columns, and the text around their tables. */
 #include "results.h"
 
 #include <inttypes.h>
