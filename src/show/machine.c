@@ -85,7 +85,7 @@ struct machine_rows {
     int64_t memory, tried, too_large;
     double error;
     struct pp_listing rows;
-    char *text; /* of a page: the table and the first own row as a config */
+    const char *text; /* of a page: the table and the first own row as a config */
 };
 
 static void put_systems(const void *row, const char *key, struct pp_json *j)

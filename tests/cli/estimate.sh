@@ -30,7 +30,7 @@ cp "$("$PPCLI" estimate "$folder/net.ini" --machine laptop 2>&1 >/dev/null | sed
 run estimate "$folder/net.ini" --machine "$folder/a&b<c>.ini" --html "$folder/named.html"
 code_is 0
 same "$(grep -c 'a&b<' "$folder/named.html")" 0
-same "$(grep -c 'a\\u0026b\\u003cc\\u003e' "$folder/named.html")" 1
+same "$(grep -c 'a\\u0026b\\u003cc\\u003e' "$folder/named.html")" 2
 
 begin "the table: best first, stages times replicas are the ranks, within the memory"
 run estimate "$folder/net.ini" --machine laptop --format json
