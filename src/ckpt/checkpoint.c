@@ -16,7 +16,8 @@
 
 /* ---- tensors */
 
-/* Compares names with runs of digits as numbers: layers.2.bias is before layers.10.bias. */
+/* Compares two names, with runs of digits as numbers, so that layers.2.bias comes before
+ * layers.10.bias. */
 static int compare_names(const char *a, const char *b)
 {
     while (*a && *b) {
@@ -71,7 +72,8 @@ int ckpt_build_index(struct pp_ckpt *ck)
     return 0;
 }
 
-/* Finds the prefix that a wrapper put before every name: DataParallel, torch.compile(), PEFT. */
+/* Finds the prefix that a wrapper (DataParallel, torch.compile(), PEFT) put before the names of all
+ * tensors. */
 static void find_prefix(struct pp_ckpt *ck)
 {
     static const char *const words[] = {"module.", "_orig_mod.", "base_model.model."};
@@ -165,7 +167,7 @@ static int open_one(const char *path, bool plain, enum pp_ckpt_check check, stru
     return 0;
 }
 
-/* Returns in *out whether the name exists, whatever it is. */
+/* Sets *out to whether the folder has an entry of that name, of any kind. */
 static int has_name(const char *dir, const char *name, bool *out)
 {
     char path[PP_PATH_MAX];
@@ -176,7 +178,8 @@ static int has_name(const char *dir, const char *name, bool *out)
     return 0;
 }
 
-/* Copies `path` without the slashes at its end; for a MANIFEST, the path of its folder. */
+/* Copies `path` without the slashes at its end. If it is the path of a MANIFEST, copies that of its
+ * folder. */
 static int tidy_path(const char *path, char out[PP_PATH_MAX])
 {
     PP_TRY(pp_path_format(out, "%s", path));
@@ -195,7 +198,7 @@ static int tidy_path(const char *path, char out[PP_PATH_MAX])
     return 0;
 }
 
-/* Returns whether the last name of a path is that of a step. */
+/* Returns whether the last name of a path is the name of a step's checkpoint. */
 static bool is_step_path(const char *path)
 {
     const char *base = strrchr(path, '/');
@@ -203,8 +206,8 @@ static bool is_step_path(const char *path)
     return name_is_step(base ? base + 1 : path, &step);
 }
 
-/* Checks that a folder's name is that of the step it holds, because checkpoints are found, kept and
- * removed by name. Closes *ck on failure. */
+/* Checks that a folder with the name of a step holds that step, because checkpoints are found, kept
+ * and removed by name. Closes *ck on failure. */
 static int check_name(struct pp_ckpt **ck)
 {
     const char *path = (*ck)->path, *base = strrchr(path, '/');
@@ -238,7 +241,8 @@ int pp_ckpt_open(const char *path, enum pp_ckpt_check check, struct pp_ckpt **ou
     return pp_ckpt_open_latest(tidy, check, true, out);
 }
 
-/* Finds the folder of checkpoints: that of a run folder, or the folder itself. */
+/* Finds the folder that contains the checkpoints: the one inside a run folder, or else the folder
+ * itself. */
 static int find_folder(const char *path, char out[PP_PATH_MAX])
 {
     bool inside = false;

@@ -42,8 +42,8 @@ static struct pp_st_item *add_item(struct exporter *e, const struct pp_ckpt_entr
     return item;
 }
 
-/* Adds zeros for the biases of layers without one (model.bias = off): GPT2LMHeadModel always has
- * them. */
+/* Adds a bias of zeros for a layer without one (model.bias = off), because GPT2LMHeadModel always
+ * has biases. */
 static void add_bias(struct exporter *e, const struct pp_st_tensor *t)
 {
     static const char end[] = ".weight";
@@ -64,7 +64,8 @@ void export_fini(struct exporter *e)
     pp_free(e->sources);
 }
 
-/* Lists the parameters, all finite; for GPT-2 with zeros for missing biases. */
+/* Lists the parameters to export and checks that they are finite. For GPT-2 it adds zeros for
+ * missing biases. */
 static int list_items(struct exporter *e)
 {
     const struct pp_ckpt *ck = e->ck;
@@ -99,7 +100,7 @@ int64_t export_dim(const struct exporter *e, const char *name, int d)
     return t && d < t->n_dims ? t->dims[d] : 0;
 }
 
-/* transformers requires a float, 1.0 instead of 1. */
+/* Prints norm_eps as a float, 1.0 instead of 1, as transformers requires. */
 static void print_eps(const struct exporter *e, struct pp_json *j, const char *key)
 {
     if (e->cfg->model.norm_eps < 1)
@@ -141,8 +142,8 @@ static void print_scaling(const struct pp_floats *s, struct pp_json *j)
     pp_json_end(j);
 }
 
-/* Returns whether the heads divide the width. If not, transformers refuses the Llama, whatever
- * head_dim says, but accepts a Mistral without a window, which computes the same. */
+/* Returns whether the number of heads divides the width. If not, transformers refuses a Llama,
+ * whatever head_dim says, but accepts a Mistral without a window, which computes the same. */
 static bool heads_divide(const struct exporter *e)
 {
     return e->gpt ||
@@ -224,7 +225,8 @@ static int write_config(const struct exporter *e, const char *path)
     return pp_file_commit(&file);
 }
 
-/* Refuses a folder that is not empty: it may be another model. */
+/* Makes the folder, or uses an empty one. A folder with files is refused, because it may be another
+ * model. */
 static int make_export_folder(const char *dir)
 {
     PP_OWN_MEMORY char **names = NULL;
@@ -233,7 +235,7 @@ static int make_export_folder(const char *dir)
     return !names[0] ? 0 : pp_fail(PP_ECONFIG, "%s is not empty: name a new folder", dir);
 }
 
-/* Writes model.safetensors, alone or with a script. */
+/* Writes model.safetensors, which every export to safetensors or to a script needs. */
 static int write_tensors(struct exporter *e, const char *dir)
 {
     static const struct pp_st_meta meta = {"format", "pt"};

@@ -5,7 +5,8 @@
 #include "ppcli/base/base.h"
 #include "ppcli/data/tokenizer.h"
 
-/* Writes the marks, which AutoTokenizer finds nowhere else. */
+/* Writes the names of the special tokens to tokenizer_config.json; AutoTokenizer finds them nowhere
+ * else. */
 static int write_marks(const char *dir, const struct pp_tokenizer *t)
 {
     char path[PP_PATH_MAX];

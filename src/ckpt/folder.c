@@ -60,7 +60,7 @@ int folder_remove(const struct pp_io *io, const char *path)
     return pp_io_rmdir(io, path);
 }
 
-/* Removes a folder that is already renamed; a failure is no reason to stop. */
+/* Removes a folder that is already renamed; if that fails, it only warns. */
 static void remove_leftover(const struct pp_io *io, const char *path)
 {
     if (folder_remove(io, path) < 0) {
@@ -107,8 +107,8 @@ static int remove_steps(const struct pp_io *io, const char *dir, const int64_t *
     return 0;
 }
 
-/* Keeps only steps that are folders, or links to one: a file with a step's name belongs to the
- * user, and stays. */
+/* Reduces steps[*n] to the steps that are folders or links: a file with a step's name belongs to
+ * the user and is not removed. */
 static int keep_folders(const char *dir, int64_t *steps, int *n)
 {
     int left = 0;
@@ -124,7 +124,7 @@ static int keep_folders(const char *dir, int64_t *steps, int *n)
     return 0;
 }
 
-/* Announces the checkpoints that a run removes because it returns to `step`, as far as they fit
+/* Warns about the checkpoints that a run removes because it returns to `step`. Lists as many as fit
  * into a line. */
 static void announce_removal(const char *dir, const int64_t *steps, int n, int64_t step)
 {
@@ -139,8 +139,8 @@ static void announce_removal(const char *dir, const int64_t *steps, int n, int64
     pp_log_warn("removing what is newer than step %lld in %s: %s", (long long)step, dir, text);
 }
 
-/* Removes checkpoints: keep < 0: all that are newer than `step`; else those after `since` except
- * the newest `keep`. */
+/* Removes checkpoints. If keep < 0: all that are newer than `step`. Otherwise: those after step
+ * `since` and not newer than `step`, except the newest `keep`. */
 static int remove_checkpoints(const struct pp_io *io, const char *dir, int keep, int64_t since,
                               int64_t step)
 {

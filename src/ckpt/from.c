@@ -107,7 +107,7 @@ __attribute__((format(printf, 2, 3))) static void refuse(const struct from *f, c
     pp_config_problem(f->cfg, KEY, KEY ": %s: %s", f->file, text);
 }
 
-/* Formats a value as text; for strings their content. */
+/* Formats a JSON value as text for messages and keys; a string becomes its content. */
 static const char *format_json_value(const json_t *v, char out[PP_JSON_SHOWN])
 {
     if (!v || json_is_null(v))
@@ -125,7 +125,8 @@ static const char *format_json_value(const json_t *v, char out[PP_JSON_SHOWN])
     return out;
 }
 
-/* Finds the word of ours for `word` in "theirs=ours ..."; false: it is not there. */
+/* Finds `word` among the left sides of a list "theirs=ours ..." and copies its right side to `out`;
+ * returns false if it is not in the list. */
 static bool translate_word(const char *words, const char *word, char *out, size_t bytes)
 {
     size_t n = strlen(word);
@@ -140,7 +141,8 @@ static bool translate_word(const char *words, const char *word, char *out, size_
     return false;
 }
 
-/* Sets one key to the file's value, unless the user has set the same. */
+/* Sets a key to the value that the file has. A key that the user has set to another value is an
+ * error, unless it is `free`. */
 static void take_key(const struct from *f, const char *json, const char *key, const char *value,
                      bool free)
 {
@@ -148,8 +150,8 @@ static void take_key(const struct from *f, const char *json, const char *key, co
     pp_config_adopt(f->cfg, key, value, &theirs, f->names);
 }
 
-/* Returns the settings of rotary positions: rope_scaling, which version 4 wrote, has precedence
- * over rope_parameters. */
+/* Returns the object with the settings of rotary positions: rope_scaling, which version 4 of
+ * transformers wrote, else rope_parameters. */
 static const json_t *get_rope_settings(const struct from *f)
 {
     const json_t *scaling = json_object_get(f->root, "rope_scaling");
@@ -178,7 +180,7 @@ static void take_row(const struct from *f, const struct row *row)
     }
 }
 
-/* Sets how the angles of positions are scaled. */
+/* Sets model.rope_scaling, how the angles of rotary positions are scaled. */
 static void take_scaling(const struct from *f)
 {
     static const char *const names[] = {"factor", "low_freq_factor", "high_freq_factor",
@@ -204,7 +206,7 @@ static void take_scaling(const struct from *f)
         take_key(f, "rope_scaling", "model.rope_scaling", all, false);
 }
 
-/* Checks the sliding window, which has no effect if the context fits into it. */
+/* Refuses a sliding window, unless it has no effect because the context fits into it. */
 static void check_window(const struct from *f)
 {
     char text[PP_JSON_SHOWN];
@@ -235,7 +237,8 @@ static void check_window(const struct from *f)
     }
 }
 
-/* Checks that involve several values. */
+/* Checks values that must agree with each other: the dropouts of gpt, and head_dim with the width
+ * and the number of heads. */
 static void check_together(const struct from *f)
 {
     char text[PP_JSON_SHOWN];
@@ -312,7 +315,7 @@ static void read_config_json(struct from *f)
         refuse(f, "its %s is %s; known are " KNOWN, name ? "architecture" : "model_type", word);
 }
 
-/* Sets the tokenizer to that of the model's folder, unless the config sets another. */
+/* Sets data.tokenizer to the tokenizer of the model's folder, unless the config names another. */
 static void take_tokenizer(const struct from *f)
 {
     static const char *const names[] = {"tokenizer.json", "vocab.json"};

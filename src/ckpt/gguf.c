@@ -73,7 +73,7 @@ static int put_model(struct gguf *g)
 
 /* ---- tensors */
 
-/* Translates a name of Hugging Face's. */
+/* Translates the name of a tensor from Hugging Face's to llama.cpp's. */
 static void name_tensor(const char *name, char out[96])
 {
     static const char *const names[][2] = {
@@ -106,13 +106,15 @@ static void name_tensor(const char *name, char out[96])
     }
 }
 
-/* Returns whether GPT-2 stores the tensor as [in][out]. */
+/* Returns whether the tensor must be transposed, because GPT-2 stores it as [in][out]. */
 static bool is_transposed(const struct gguf *g, const struct pp_st_item *t)
 {
     return g->e->gpt && t->n_dims == 2 && strstr(t->name, ".c_");
 }
 
-/* Returns the heads of queries or keys, whose pairs are adjacent in llama.cpp's llama; else 0. */
+/* Returns the number of heads if the tensor has queries or keys whose rows must be reordered, else
+ * 0. The two rows that rotate together are adjacent in llama.cpp's llama, and half a head apart
+ * here. */
 static int paired_heads(const struct gguf *g, const struct pp_st_item *t)
 {
     const struct pp_config *cfg = g->e->cfg;
@@ -146,7 +148,7 @@ static void list_tensor(struct gguf *g, const char *name, int n_dims, const int6
     g->n_tensors++;
 }
 
-/* Rounds to IEEE half, or bfloat16: to nearest, ties to even. */
+/* Rounds a float to IEEE half precision: to nearest, ties to even. */
 static uint16_t to_half(float f)
 {
     float size = fabsf(f);
@@ -193,7 +195,8 @@ static int pad_file(struct gguf *g)
     return pp_io_write(&g->file, zeros, (ALIGN - g->file.bytes % ALIGN) % ALIGN);
 }
 
-/* Writes the whole tensor with its rows in another order: out row r is in row row_of(r). */
+/* Writes a tensor with its rows in llama.cpp's order, or transposed. The whole tensor is in memory
+ * meanwhile. */
 static int write_moved(struct gguf *g, const struct pp_st_item *t, size_t n)
 {
     PP_TAKE(float, from, n);
@@ -229,7 +232,8 @@ static int write_tensor(struct gguf *g, const struct pp_st_item *t)
     return 0;
 }
 
-/* Returns the divisor of the angle of pair j in llama.cpp, for llama3. */
+/* Returns the number by which llama.cpp divides the angle of pair j if rope_scaling is of the kind
+ * llama3. */
 static double rope_divisor(const struct pp_config *cfg, int width, int j)
 {
     const double *s = cfg->model.rope_scaling.at;

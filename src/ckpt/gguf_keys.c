@@ -23,7 +23,8 @@ void gguf_string(struct pp_bytes *b, const char *text, size_t n)
     pp_bytes_put(b, text, n);
 }
 
-/* Writes a key; "%s.x" begins with the architecture. */
+/* Writes the name and type of a key. Names get the architecture as a prefix, except general.* and
+ * tokenizer.*. */
 static void put_key(struct gguf *g, const char *name, enum value type)
 {
     char key[96];
@@ -68,8 +69,8 @@ static void begin_array(struct gguf *g, const char *name, enum value type, size_
 
 /* ---- the tokenizer */
 
-/* Spells a byte as GPT-2 does: printable bytes as themselves, the others as characters from 256
- * on. */
+/* Writes a byte as GPT-2 does and returns the length: printable bytes as themselves, the others as
+ * characters from 256 on. */
 static size_t spell_byte(uint8_t byte, char out[2])
 {
     static const char map[] = {33, 126}; /* also 161 to 172 and 174 to 255 */
@@ -97,7 +98,7 @@ static size_t spell_bytes(const char *bytes, int n, char *out)
     return used;
 }
 
-/* Writes numbers of the model that have no token. */
+/* Writes names for the numbers `from` to n - 1 of the vocabulary, which have no token. */
 static void put_unused(struct pp_bytes *b, int from, int n)
 {
     for (int i = from; i < n; i++) {
@@ -107,8 +108,8 @@ static void put_unused(struct pp_bytes *b, int from, int n)
     }
 }
 
-/* Writes merges that join a character's bytes one after the other. Adjacent characters with the
- * same first bytes share merges. */
+/* Writes the merges that build each character from its bytes, one byte after the other. Adjacent
+ * characters with the same first bytes share merges. */
 static void put_char_merges(struct gguf *g, const char *text)
 {
     PP_OWN(pp_bytes_fini) struct pp_bytes all = {0};
@@ -132,7 +133,7 @@ static void put_char_merges(struct gguf *g, const char *text)
     g->keys.lost |= all.lost;
 }
 
-/* Writes a vocabulary of characters in order; "": of the 256 bytes. */
+/* Writes a vocabulary of the characters of `text`, in order; if it is "", of the 256 bytes. */
 static void put_chars(struct gguf *g, const char *text, int vocabulary)
 {
     int n = 0;
@@ -200,7 +201,8 @@ static const char *const blanks[] = {"prepend \u2581\nreplace  \nby \u2581\n",
                                      "blank \u2581\nblank first never\n",
                                      "blank \u2581\nblank first never\nwith next \u2581\n"};
 
-/* Refuses steps that llama.cpp does not support, all in one line. */
+/* Refuses a tokenizer with steps that llama.cpp does not support; the message lists the steps in
+ * one line. */
 static int refuse_steps(const struct gguf *g, const char *steps)
 {
     char text[400];
@@ -213,7 +215,8 @@ static int refuse_steps(const struct gguf *g, const char *steps)
                    g->e->ck->path, text[0] ? pp_text_plain(text) : "nothing, texts are not cut");
 }
 
-/* Returns the steps without NFC, with a warning. */
+/* Returns the tokenizer's steps without a leading NFC; warns that llama.cpp leaves that step
+ * out. */
 static const char *skip_form(const struct gguf *g, const struct pp_tokenizer *t)
 {
     bool form = strncmp(t->steps, "NFC\n", 4) == 0;
@@ -238,7 +241,8 @@ static int find_cut(const struct gguf *g, const struct pp_tokenizer *t, const ch
     return refuse_steps(g, steps);
 }
 
-/* Refuses a vocabulary that is cut before blanks and has blanks inside tokens. */
+/* Refuses a tokenizer whose steps llama.cpp does not know, or one that cuts the text before each
+ * blank although its merges make tokens with a blank inside. */
 static int check_blanks(const struct gguf *g, const struct pp_tokenizer *t)
 {
     const char *steps = skip_form(g, t);

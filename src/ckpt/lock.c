@@ -27,7 +27,8 @@ static int is_same_file(int fd, const char *path, bool *out)
     return 0;
 }
 
-/* Reads one line that can be shown; "" when there is none. */
+/* Reads the first line of the lock file, with unprintable characters replaced; "" if there is
+ * none. */
 static void read_holder(int fd, char out[TEXT_MAX])
 {
     ssize_t n = pread(fd, out, TEXT_MAX - 1, 0);
@@ -50,7 +51,8 @@ static int fail_held(const char *path, int fd)
                    holder[0] ? holder : "unknown process", path);
 }
 
-/* Writes who holds the lock, and since when by the clock of the file system. */
+/* Writes to the lock file which process holds the lock, and remembers the time by the clock of the
+ * file system. */
 static int write_holder(struct pp_lock *l)
 {
     char text[TEXT_MAX], host[128] = "", now[32];

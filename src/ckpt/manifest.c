@@ -68,7 +68,7 @@ static bool parse_word(struct cursor *c, const char *text)
     return true;
 }
 
-/* Parses digits as printf would print them. */
+/* Parses a number of 1 to 18 digits without leading zeros; returns false if there is none. */
 static bool parse_digits(struct cursor *c, uint64_t *out)
 {
     uint64_t v = 0;
@@ -107,7 +107,8 @@ static bool parse_entry(struct cursor *c, const char *name, struct manifest_entr
            parse_word(c, "\n");
 }
 
-/* Returns how many parts the name of the first part announces; 0 when it is not such a name. */
+/* Returns the number of parts that the line of the first part announces in its name; 0 if it is not
+ * such a line. */
 static int count_parts(const struct cursor *c)
 {
     static const char before[] = "file stage-0000-of-";
@@ -148,7 +149,8 @@ static bool parse_tail(struct cursor *c, struct manifest *m)
     return parse_entry(c, NAME_STATE, &m->state) && c->p == c->end;
 }
 
-/* Checks first the version, which defines the format, then the digest, then every line. */
+/* Checks the first line, whose version defines the format, and the digest in the last line. Sets c
+ * to the lines between them, which the caller parses. */
 static int check_frame(const char *label, const char *text, size_t bytes, struct cursor *c)
 {
     uint64_t version = 0;

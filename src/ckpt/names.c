@@ -17,7 +17,8 @@ void name_part(char out[NAME_BYTES], int index, int count)
     snprintf(out, NAME_BYTES, "stage-%04d-of-%04d.safetensors", index, count);
 }
 
-/* Parses the step at the start of `name`; *rest is what follows it. */
+/* Parses the step at the start of `name`; *rest is what follows it. Returns false if `name` does
+ * not begin with a step. */
 static bool parse_step(const char *name, int64_t *out_step, const char **rest)
 {
     if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9')

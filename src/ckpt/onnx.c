@@ -30,8 +30,8 @@ struct onnx {
 
 /* ---- nodes */
 
-/* Writes attributes such as "axis=-1 epsilon=1e-5 pads=0,0,1,1": a list of whole numbers, a float,
- * or a whole number. */
+/* Writes attributes given as text, such as "axis=-1 epsilon=1e-5 pads=0,0,1,1". A value with a
+ * comma is a list of whole numbers, one with a point is a float, any other is a whole number. */
 static void put_attributes(struct pp_bytes *node, const char *text)
 {
     for (const char *p = text; *p; p += strspn(p, " ")) {
@@ -78,7 +78,7 @@ apply(struct onnx *o, const char *op, const char *attributes, const char *inputs
     o->nodes.lost |= node.lost;
 }
 
-/* Writes the head of a TensorProto; its raw data follow. */
+/* Writes the head of a TensorProto, up to the length of its raw data, which the caller writes. */
 static void put_tensor(struct pp_bytes *t, const char *name, int n_dims, const int64_t *dims,
                        bool whole, uint64_t bytes)
 {
@@ -90,7 +90,8 @@ static void put_tensor(struct pp_bytes *t, const char *name, int n_dims, const i
     pp_bytes_varint(t, bytes);
 }
 
-/* Adds a constant of these numbers, of shape [n] and then ones; out gets its name. */
+/* Adds a constant with n values and writes its name to `out`. Its shape is [n] followed by ones,
+ * with n_dims dimensions. */
 static void add_constant(struct onnx *o, bool whole, int n, const double *values, int n_dims,
                          char out[NAME])
 {
@@ -108,7 +109,7 @@ static void add_constant(struct onnx *o, bool whole, int n, const double *values
     o->small.lost |= t.lost;
 }
 
-/* Adds o->y = o->y OP value. */
+/* Adds a node that applies `op` to o->y and a number; o->y becomes the result. */
 static void with_number(struct onnx *o, const char *op, double value)
 {
     char c[NAME];
@@ -123,7 +124,8 @@ static void add_reshape(struct onnx *o, int n, const double *shape)
     apply(o, "Reshape", "", "%s %s", o->y, c);
 }
 
-/* There is no default, so that a compiler warns about a new row. */
+/* Returns whether the export knows the activation. The switch has no default, so that a compiler
+ * warns about a new row. */
 static bool has_form(int act)
 {
     switch ((enum pp_activation)act) {
@@ -195,7 +197,8 @@ static void put_linear(struct onnx *o, const struct pp_node *n, const char *x)
     apply(o, "Gemm", "transB=1", "%s %s %s", x, W, b);
 }
 
-/* Formats the window's attributes, with zeros after the last pixel if the padding is uneven. */
+/* Formats the attributes of a window. If the padding is uneven, more zeros follow the last
+ * pixel. */
 static void print_window(const struct pp_conv *w, char out[128])
 {
     int bottom = (w->OH - 1) * w->stride + w->kh - w->H - w->pad_top,
@@ -255,7 +258,8 @@ static void put_group_norm(struct onnx *o, const struct pp_node *n, const char *
     }
 }
 
-/* Layer norm is over the channels, which come first in images. */
+/* Adds a layer norm. It is over the channels, so an image, which has its channels first, is
+ * transposed before and after it. */
 static void put_row_norm(struct onnx *o, const struct pp_node *n, const char *x)
 {
     char text[64];
@@ -269,7 +273,8 @@ static void put_row_norm(struct onnx *o, const struct pp_node *n, const char *x)
         apply(o, "Transpose", "perm=0,3,1,2", "%s", o->y);
 }
 
-/* Extracts part i of [N][T][3 C] as [N][H][T][D], or with `keys` as [N][H][D][T]. */
+/* Extracts part i (queries, keys or values) of [N][T][3 C] as [N][H][T][D], or as [N][H][D][T] if
+ * `keys` is set. */
 static void take_heads(struct onnx *o, const struct pp_node *n, const char *x, int i, bool keys)
 {
     int C = n->attention.heads * n->attention.width;
@@ -344,8 +349,8 @@ static int put_node(struct onnx *o, const struct pp_node *n, const char *x, cons
 
 /* ---- the graph */
 
-/* Writes a ValueInfoProto: a name, and [N] with the shape of a sample, images with their channels
- * first. */
+/* Writes a ValueInfoProto: a name and a shape, which is [N] and the shape of a sample. Images have
+ * their channels first. */
 static void put_value(struct pp_bytes *graph, int field, const char *name, bool whole,
                       const struct pp_shape *s)
 {
@@ -366,8 +371,8 @@ static void put_value(struct pp_bytes *graph, int field, const char *name, bool 
     pp_bytes_part(graph, field, value.at, value.n);
 }
 
-/* Adds the scaling of the input. A picture without its shape, as an mlp takes it, has the values of
- * its channels adjacent for each pixel. */
+/* Adds the nodes that apply data.mean and data.std to the input. In a picture without its shape, as
+ * an mlp takes it, the values of a pixel's channels are adjacent. */
 static int put_scaling(struct onnx *o)
 {
     const struct pp_config *cfg = o->x->cfg;
@@ -412,7 +417,8 @@ struct tensor_bytes {
     uint64_t head, data;
 };
 
-/* Lists the parameters of the exported model, without counts. */
+/* Writes the head of each parameter and its sizes, and returns the bytes of all heads and data.
+ * Counts of batch norms are left out. */
 static uint64_t list_heads(const struct exporter *e, struct pp_bytes *heads,
                            struct tensor_bytes *sizes)
 {

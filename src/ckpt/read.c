@@ -23,8 +23,8 @@ static float float_of_bits(uint32_t bits)
     return f;
 }
 
-/* Converts an IEEE half: 1 sign, 5 exponent (bias 15), 10 fraction. Every half is exactly a
- * float. */
+/* Converts an IEEE half to a float, which represents it exactly. A half has 1 bit of sign, 5 of
+ * exponent (bias 15) and 10 of fraction. */
 static float float_of_half(uint16_t h)
 {
     uint32_t sign = (uint32_t)(h >> 15) << 31, exponent = h >> 10 & 31, fraction = h & 1023;

@@ -42,8 +42,8 @@ static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX
     return pp_fail(PP_EIO, "cannot find a free name for a run folder like %s", dir);
 }
 
-/* Sets *out to whether the name is the folder's own, or an unfinished file of a run that was killed
- * while it wrote its config or the first copy of a checkpoint. */
+/* Sets *out to whether a name may stay in a new run folder: the lock, or an unfinished file of a
+ * run that was killed while it wrote its config or its first checkpoint. */
 static int is_leftover(const char *dir, const char *name, bool *out)
 {
     static const char config[] = PP_RUN_DIR_CONFIG ".tmp-";
@@ -74,15 +74,17 @@ static int remove_file(const char *dir, const char *name)
     return unlink(path) == 0 || errno == ENOENT ? 0 : pp_fail_errno(0, "cannot remove %s", path);
 }
 
-/* Removes the end of an earlier run: an unfinished run must not look finished. */
+/* Removes the files that an earlier run wrote at its end, so that an unfinished run does not look
+ * finished. */
 static int forget_end(const char *dir)
 {
     PP_TRY(remove_file(dir, "summary.json"));
     return remove_file(dir, "timeline.json");
 }
 
-/* Removes what an earlier run left and this one does not replace at once: a board would draw the
- * curves of both as one, and a later --resume would find the earlier run's checkpoints. */
+/* Removes those files of an earlier run that this one does not replace at once. Otherwise a board
+ * would draw the curves of both as one, and a later --resume would find the earlier run's
+ * checkpoints. */
 static int forget_earlier_run(const char *dir, const struct pp_lock *lock)
 {
     char board[PP_PATH_MAX], checkpoints[PP_PATH_MAX];
@@ -99,7 +101,8 @@ static int forget_earlier_run(const char *dir, const struct pp_lock *lock)
     return 0;
 }
 
-/* Uses the folder that run.dir names. *out_new: it contains nothing of an earlier run. */
+/* Makes and locks the folder that run.dir names. *out_new: it contains nothing of an earlier run. A
+ * folder that does is refused without `overwrite`. */
 static int use_named_folder(const struct pp_config *cfg, bool overwrite, struct pp_lock *lock,
                             char dir[PP_PATH_MAX], bool *out_new)
 {
@@ -116,7 +119,8 @@ static int use_named_folder(const struct pp_config *cfg, bool overwrite, struct 
                    dir);
 }
 
-/* Rings are made anew, never written over; and the report of an earlier hang is out of date. */
+/* Removes the rings of an earlier run, because a ring is never written over, and its report of a
+ * hang. */
 int pp_run_dir_empty_rings(const char *dir)
 {
     char folder[PP_PATH_MAX];
@@ -171,7 +175,7 @@ int pp_run_dir_begin(const struct pp_config *cfg, const char *dir, bool goes_on,
     return write_config(cfg, dir);
 }
 
-/* Finds the path of a regular file in a folder; "": there is none of that name. */
+/* Writes the path of a regular file in a folder to `out`; "" if there is no such file. */
 static int find_run_file(const char *dir, const char *name, char out[PP_PATH_MAX])
 {
     struct stat st;
@@ -184,8 +188,8 @@ static int find_run_file(const char *dir, const char *name, char out[PP_PATH_MAX
 
 /* ---- finding a run folder */
 
-/* Returns whether the folder's name is one that pp_run_dir_name() and make_new() make from the
- * name. */
+/* Returns whether a folder's name has the form that pp_run_dir_name() and make_new() give to runs
+ * of `name`: the name, the date and time, and perhaps a number. */
 static bool is_run_of(const char *folder, const char *name)
 {
     static const char form[] = "-dddddddd-dddddd";
@@ -253,7 +257,7 @@ const char *pp_ckpt_own_config(const struct pp_ckpt *ck, char out[PP_CKPT_OWN_CO
     return out;
 }
 
-/* Cuts the last name off; returns false when there is none. */
+/* Cuts the last name off a path; returns false if only one name is left. */
 static bool split_last_name(char *path, const char **out_name)
 {
     char *slash = strrchr(path, '/');

@@ -218,8 +218,8 @@ static int read_meta(struct reading *r, json_t *v)
     return 0;
 }
 
-/* Computes the bytes of names and metadata, and the number of dimensions: at most those of the
- * text. */
+/* Computes upper bounds for the memory of the header: the bytes of names and metadata, and the
+ * number of dimensions. */
 static void measure_header(json_t *root, size_t *bytes, size_t *dims)
 {
     const char *key, *of;
@@ -258,7 +258,8 @@ static int parse_header(const char *label, json_t *root, struct pp_st_header *h)
     return check_coverage(label, h);
 }
 
-/* Recognizes files of other kinds with names of weights by their first eight bytes. */
+/* Recognizes files of other kinds that may hold weights by their first eight bytes, and refuses
+ * them with advice. */
 static int check_kind(const char *label, const uint8_t *p)
 {
 #define TORCH                                                                                      \

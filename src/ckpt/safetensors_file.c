@@ -12,7 +12,8 @@
 #define HEAD_BYTES 16 /* bytes of the length and the first byte of the header */
 #define PIECE_BYTES ((size_t)1 << 20)
 
-/* Reads the header's text only if the file has that many bytes. */
+/* Reads and parses the header. Its text is read only if the file is as long as the header
+ * claims. */
 static int read_st_header(struct pp_st_file *f)
 {
     uint8_t head[HEAD_BYTES];

@@ -55,7 +55,7 @@ static int order_items(struct writer *w, const struct pp_st_item *items, int n)
     return 0;
 }
 
-/* Computes the CRC of a tensor and, with `out`, writes its bytes to the file. */
+/* Computes the CRC of a tensor's bytes; if `out` is set, also writes them to the file. */
 static int pass_tensor(struct writer *w, const struct entry *e, bool out, uint32_t *out_crc)
 {
     uLong crc = crc32(0, NULL, 0);

@@ -92,7 +92,8 @@ static int write_text(const struct pp_io *io, const struct pp_ckpt_save *save, c
     return 0;
 }
 
-/* As write_text(), for a text that was printed into memory, which is freed. */
+/* Writes a file of the checkpoint from a text that was printed into memory, as write_text() does,
+ * and frees the text. */
 static int write_printed(const struct pp_io *io, const struct pp_ckpt_save *save, const char *name,
                          char *text, size_t bytes, struct manifest_entry *out)
 {
@@ -101,8 +102,8 @@ static int write_printed(const struct pp_io *io, const struct pp_ckpt_save *save
     return rc;
 }
 
-/* Checks that each part occurs once and is visible from here: another machine may have written
- * it. */
+/* Adds the parts of all ranks to the manifest. Checks that each occurs once and that its file is
+ * visible here, because another machine may have written it. */
 static int take_parts(const struct pp_ckpt_save *save, const struct pp_ckpt_part *parts, int n,
                       struct manifest *m)
 {
@@ -132,11 +133,9 @@ static int take_parts(const struct pp_ckpt_save *save, const struct pp_ckpt_part
     return 0;
 }
 
-/*
- * Renames the folder to a name that exists; *out_old: where the old folder is now. One call swaps
- * the two if the system supports it. If not, a crash between the two renames leaves no checkpoint
- * of this step, and the one before it is the newest.
- */
+/* Gives the new folder the name of an existing one; *out_old is where the old folder is then. If
+ * the system can swap two names, one call does it. If not, a crash between the two renames leaves
+ * no checkpoint of this step; the newest is then that of an earlier step. */
 static int replace_folder(const struct pp_io *io, const struct pp_ckpt_save *save, const char *path,
                           char out_old[PP_PATH_MAX])
 {
@@ -156,8 +155,8 @@ static int replace_folder(const struct pp_io *io, const struct pp_ckpt_save *sav
     return rc;
 }
 
-/* Renames the folder. *named: it has its final name, so no file of it is removed whatever fails
- * later. */
+/* Gives the folder its final name, which makes the checkpoint exist. Then *named is set, and no
+ * file of the folder is removed whatever fails later. */
 static int name_folder(const struct pp_io *io, const struct pp_ckpt_save *save, bool *named)
 {
     char path[PP_PATH_MAX], old[PP_PATH_MAX] = "";

@@ -27,8 +27,8 @@ static bool is_file(const char *dir, const char *name)
            stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-/* Returns how many files the names of shards announce, model-00001-of-00003.safetensors; 0: there
- * are none. found: the number of names that exist. */
+/* Returns how many files the names of shards, such as model-00001-of-00003.safetensors, announce; 0
+ * if there are no such names. *found is how many of them exist. */
 static int count_shards(const char *dir, int *found)
 {
     PP_OWN(pp_closedir_at) DIR *d = opendir(dir);
@@ -61,7 +61,7 @@ static bool is_open(const struct pp_ckpt *ck, const char *path)
     return false;
 }
 
-/* Opens a file of the folder itself, once. */
+/* Opens a file of the folder as the next part, unless it is open already. */
 static int open_part(struct pp_ckpt *ck, const char *name)
 {
     char path[PP_PATH_MAX], shown[PP_JSON_SHOWN];
@@ -85,7 +85,8 @@ static int open_part(struct pp_ckpt *ck, const char *name)
     return 0;
 }
 
-/* Opens the files that the index names, and checks that they have every tensor that it names. */
+/* Opens the files that the index names, and checks that each has the tensors that the index assigns
+ * to it. */
 static int open_listed(struct pp_ckpt *ck, const json_t *map)
 {
     const char *tensor, *base;
@@ -128,7 +129,7 @@ static int open_index(struct pp_ckpt *ck)
     return open_listed(ck, json_object_get(root, "weight_map"));
 }
 
-/* Opens the files by their numbers: without an index their names tell how many there are. */
+/* Opens all shards of a folder without an index: their names tell how many there are. */
 static int open_numbered(struct pp_ckpt *ck)
 {
     char name[64];

@@ -90,7 +90,8 @@ static int read_int(struct reader *r, const char *key, int64_t least, int64_t *o
     return 0;
 }
 
-/* Reads printable ASCII only, because it is shown on terminals. */
+/* Reads a text of printable ASCII. Other characters are refused, because the text is shown on
+ * terminals. */
 static int read_text(struct reader *r, const char *key, char *out, size_t bytes)
 {
     const char *text = json_string_value(json_object_get(r->root, key));
@@ -149,8 +150,8 @@ static int read_numbers(struct reader *r, struct pp_ckpt_state *s)
     return 0;
 }
 
-/* Reads lines of printable ASCII with tabs, because they are shown on terminals. NULL if there are
- * none. */
+/* Reads the list of changes, or NULL if there is none. It may only have lines of printable ASCII
+ * with tabs, because it is shown on terminals. */
 static int read_changes(struct reader *r, char **out)
 {
     const char *text = json_string_value(json_object_get(r->root, "changes"));

@@ -17,7 +17,7 @@ struct script {
     const struct pp_config *cfg;
 };
 
-/* Gets the module name of a node's parameter i: "layers.0" for layers.0.weight. */
+/* Writes the name of the module that has a node's parameter i: "layers.0" for layers.0.weight. */
 static void module_name(const struct pp_model *m, const struct pp_node *n, int i,
                         char out[PP_PARAM_NAME_MAX])
 {
@@ -27,21 +27,21 @@ static void module_name(const struct pp_model *m, const struct pp_node *n, int i
         *dot = '\0';
 }
 
-/* Returns whether the node is a linear layer of torch.nn.MultiheadAttention. */
+/* Returns whether the node is the input projection of a torch.nn.MultiheadAttention. */
 static bool is_projection(const struct pp_model *m, const struct pp_node *n)
 {
     return strstr(m->params[n->first_param].name, ".in_proj_weight");
 }
 
-/* Computes the zeros after the last pixel that a window reads. */
+/* Computes how many zeros a window reads below and to the right of the image. */
 static void print_pads(const struct pp_conv *w, int *bottom, int *right)
 {
     *bottom = (w->OH - 1) * w->stride + w->kh - w->H - w->pad_top;
     *right = (w->OW - 1) * w->stride + w->kw - w->W - w->pad_left;
 }
 
-/* Returns whether the padding is the same on both sides, as PyTorch requires; if not, the image is
- * padded first. */
+/* Returns whether the padding is the same on opposite sides, as PyTorch requires. If not, the image
+ * is padded before. */
 static bool is_even(const struct pp_conv *w)
 {
     int bottom, right;
@@ -108,8 +108,8 @@ static int print_module(const struct script *s, const struct pp_node *n)
 
 /* ---- forward() */
 
-/* Prints the window's call of torch.nn.functional on the image of value x. outside: the value of
- * the padding. */
+/* Prints the call of torch.nn.functional that pools the image x, after padding it with the value
+ * `outside`. */
 static void print_pool(const struct script *s, const struct pp_node *n, const char *call,
                        const char *outside)
 {
@@ -160,8 +160,8 @@ static void print_weighted(const struct script *s, const struct pp_node *n)
     }
 }
 
-/* Returns PyTorch's name of an activation; NULL: it has none here. There is no default, so that a
- * compiler warns about a new row. */
+/* Returns the name of an activation in PyTorch; NULL if it needs no call. The switch has no
+ * default, so that a compiler warns about a new row. */
 static const char *activation_call(int act)
 {
     switch ((enum pp_activation)act) {
@@ -216,8 +216,9 @@ static int print_line(const struct script *s, const struct pp_node *n)
     return 0;
 }
 
-/* Prints data.mean or data.std, one number for each channel or one for all. A picture without its
- * shape, as an mlp takes it, has the values of its channels adjacent for each pixel. */
+/* Prints the line that applies data.mean or data.std, one number for each channel or one for all.
+ * In a picture without its shape, as an mlp takes it, the values of a pixel's channels are
+ * adjacent. */
 static void print_scaling(const struct script *s, const struct pp_floats *list, const char *op)
 {
     const struct pp_shape *input = &s->m->values[0];

@@ -28,7 +28,8 @@ struct verifier {
 
 /* ---- files */
 
-/* Opens a regular file of the folder itself. *label is its path for messages. */
+/* Opens a file of the checkpoint's folder, which must be a regular file and no link. `label` gets
+ * its path for messages. */
 static int open_plain_file(const struct verifier *v, const char *name, char label[PP_PATH_MAX],
                            int *out_fd, uint64_t *out_bytes)
 {
@@ -70,7 +71,8 @@ static int digest_file(const struct verifier *v, const char *label, int fd, uint
     return 0;
 }
 
-/* Reads a small file as a string. expected NULL: it is MANIFEST itself. */
+/* Reads a small file as a string and checks it against its entry in MANIFEST. For MANIFEST itself
+ * `expected` is NULL. */
 static int read_text(const struct verifier *v, const char *name, uint64_t bytes_max,
                      const struct manifest_entry *expected, char label[PP_PATH_MAX],
                      char **out_text, size_t *out_bytes)
@@ -146,7 +148,8 @@ static int read_config(struct verifier *v)
 
 /* ---- parts */
 
-/* Locates the damage of a part that differs from MANIFEST. Takes the descriptor over. */
+/* Returns an error that tells where a part differs from MANIFEST, as precisely as it can. Closes
+ * `fd`. */
 static int locate_damage(const char *label, int fd, uint64_t bytes, const char *what)
 {
     PP_OWN(pp_st_close) struct pp_st_file *f = NULL;
@@ -163,8 +166,8 @@ static bool has_meta(const struct pp_st_header *h, const char *key, const char *
     return found && strcmp(found, value) == 0;
 }
 
-/* Checks that a complete part belongs to this checkpoint; MANIFEST may have been edited to match
- * another part. */
+/* Checks that an undamaged part belongs to this checkpoint: its metadata must have the same step,
+ * config and number. MANIFEST may have been edited to match another part. */
 static int check_ties(const struct verifier *v, const char *label, int index,
                       const struct pp_st_header *h)
 {

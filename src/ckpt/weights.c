@@ -28,7 +28,7 @@ int ckpt_check_finite(const struct pp_ckpt *ck, const char *name, const float *v
     return 0;
 }
 
-/* Stores a row when it is complete; pieces come in ascending order. */
+/* Collects values, which come in ascending order, and passes on each row when it is complete. */
 static int take_values(void *ctx, uint64_t first, const float *values, size_t n)
 {
     const struct reading *r = ctx;
@@ -73,8 +73,8 @@ int pp_weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_
     return pp_ckpt_read(ck, name, n_dims, dims, take_values, &r);
 }
 
-/* Returns whether the model has the tensor, or Hugging Face's files contain it besides the learned
- * ones: masks, angles, the last layer's weight if it is the embedding's. */
+/* Returns whether a tensor of the file is expected: the model has it, or Hugging Face's files
+ * contain it in addition (masks, angles, the last layer's weight if it is the embedding's). */
 static bool is_known_tensor(const struct pp_model *m, const char *name)
 {
     static const char *const beside[] = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq",
@@ -96,7 +96,8 @@ static int add_to_digest(void *ctx, uint64_t first, const float *values, size_t 
     return 0;
 }
 
-/* Refuses a last layer's weight that differs from the embedding's. */
+/* Checks that the weight of the last layer is equal to the embedding's, if the model has one weight
+ * for both. */
 static int check_head(const struct pp_model *m, const struct pp_ckpt *ck)
 {
     static const char head[] = "lm_head.weight";
@@ -132,7 +133,8 @@ static bool is_of_last_layer(const struct pp_model *m, int i)
     return (i >= first && i < first + last->n_params) || m->params[first].tied_to == i + 1;
 }
 
-/* Recognizes weights of the same model for another number of classes, or another vocabulary. */
+/* Refuses weights that fit except in the last layer: they are of the same model with another number
+ * of classes, or another vocabulary. */
 static int check_last_layer(const struct pp_model *m, const struct pp_ckpt *ck)
 {
     char own[PP_CKPT_OWN_CONFIG];
@@ -215,7 +217,8 @@ static void compare_key(void *ctx, const char *key, const char *there, const cha
         pp_weights_difference(c->text, sizeof(c->text), key, there, here);
 }
 
-/* Converts a config.json to the text of a config; NULL: there is none that is supported. */
+/* Converts a config.json to the text of a config; *out stays NULL if there is none or it is not
+ * supported. */
 static int read_config_json(const struct pp_ckpt *ck, char **out)
 {
     const struct pp_setting from = {"model.from", ck->path, "config.json"};
