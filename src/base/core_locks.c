@@ -16,7 +16,8 @@
 #define GATE_NAP_NS 10000000
 #define GATE_TRIES 200
 
-/* Opens a folder that belongs to this user: in /tmp another user may have made one of this name. */
+/* Opens the folder of the lock files and returns its descriptor, or -1 if the folder does not
+ * belong to this user: another user may have made a folder of this name in /tmp. */
 static int open_folder(void)
 {
     char path[PP_PATH_MAX];
@@ -48,7 +49,9 @@ static int open_locked(int folder, const char *name, int how)
     return fd;
 }
 
-/* Locks the gate. Other runs hold it for milliseconds, unless they are stopped just then. */
+/* Locks the file `gate` and returns its descriptor; waits up to two seconds for another run, which
+ * normally holds the lock for milliseconds. If it is still locked then, opens the file without a
+ * lock. */
 static int lock_gate(int folder)
 {
     int fd = -1;

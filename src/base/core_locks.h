@@ -12,12 +12,13 @@ struct core_locks {
     int folder, gate;
 };
 
-/* Begin and end a section in which no other run takes cores. If another run holds the gate for 2 s,
- * both may take the same cores. False: the folder cannot be used. Local. */
+/* Begin and end a section in which no other run takes cores. If another run holds the lock of the
+ * section for 2 s, both may take the same cores. Returns false if the folder of locks cannot be
+ * used. Local. */
 bool core_locks_begin(struct core_locks *out);
 void core_locks_end(struct core_locks *locks);
 
-/* Locks a core; returns the descriptor that holds the lock, or -1: another run has it. */
+/* Locks a core; returns the descriptor that holds the lock, or -1 if another run has the core. */
 int core_locks_take(const struct core_locks *locks, int core);
 /* Removes the processors of cores that other runs hold. Returns how many are left. */
 int core_locks_filter(const struct core_locks *locks, struct pp_cpu *cpus, int n);

@@ -7,8 +7,8 @@
 
 bool pp_mask_has(const struct pp_cpu_mask *mask, int cpu);
 
-/* Finds the quota below root, which is "" or, in tests, a folder with proc/ and sys/ in it. mask:
- * processors without a quota. Local. */
+/* Finds the quota of this process. `root` is "" or, in tests, a folder with proc/ and sys/ in it.
+ * `mask` is the number of processors that the process may use without a quota. Local. */
 void pp_quota_find(const char *root, int mask, struct pp_quota *out);
 
 #endif

@@ -12,7 +12,7 @@
 #define WHOLE ((uint64_t)16 << 20) /* bytes hashed at the start of a larger file */
 #define BLOCKS 256                 /* blocks hashed evenly between there and its end */
 
-/* block: [BLOCK] */
+/* Adds `bytes` bytes of the file, from offset `at` on, to the hash. block[BLOCK] is the buffer. */
 static int hash_piece(int fd, const char *path, uint64_t at, uint64_t bytes, char *block,
                       struct pp_sha256 *s)
 {

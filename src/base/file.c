@@ -216,8 +216,9 @@ int pp_dir_names(const char *path, char ***out)
     return *out ? 0 : pp_error_context("%s", path);
 }
 
-/* Flushes the folder that holds path, which makes a new name durable. A folder that may be written
- * but not read cannot be flushed. */
+/* Flushes the folder that contains the file `path`, which makes a new name durable. Succeeds
+ * without a flush if the folder may be written but not read, because such a folder cannot be
+ * flushed. */
 static int flush_parent(const char *path)
 {
     char above[PP_PATH_MAX];

@@ -19,7 +19,8 @@ static bool file_exists(const char *dir, const char *name)
            stat(path, &st) == 0;
 }
 
-/* Finds the revision that refs/main names, or the only one. */
+/* Finds the name of the revision (a folder of snapshots/) that refs/main names; without refs/main,
+ * that of the only revision. Returns whether there is one. */
 static bool find_snapshot(const char *dir, char out[256])
 {
     char path[PP_PATH_MAX];
@@ -44,7 +45,8 @@ static bool find_snapshot(const char *dir, char out[256])
     return n == 1;
 }
 
-/* Finds the first file of the folder by name that begins and ends with these texts. */
+/* Finds the file of the folder whose name begins and ends with these texts; of several names the
+ * alphabetically first. Returns whether there is one. */
 static bool find_named_file(const char *dir, const char *begins, const char *ends, char out[256])
 {
     PP_OWN(pp_closedir_at) DIR *d = opendir(dir);

@@ -276,8 +276,8 @@ void pp_io_abandon(struct pp_io_file *f)
 
 /* ---- as a FILE */
 
-/* Refuses a path that is not a regular file, because the rename at the end would replace it. A link
- * may lead anywhere, and renaming over /dev/null takes it from everybody. */
+/* Refuses an existing path that is not a regular file, because the rename at the end would replace
+ * it: a link or, for instance, /dev/null would be lost. */
 static int check_target(const char *path)
 {
     struct stat st;
@@ -292,8 +292,9 @@ static int check_target(const char *path)
                                           : "device");
 }
 
-/* Removes temporary files that processes of this machine left when they were killed. They must be
- * an hour old, because a process of another machine that writes the same file may have that pid. */
+/* Removes temporary files of this path that killed processes of this machine left. They must be an
+ * hour old, because the process number in the name may be that of a process on another machine,
+ * which writes the same file now. */
 static void remove_leftovers(const char *path)
 {
     char dir[PP_PATH_MAX];

@@ -33,7 +33,7 @@ static void write_quoted(struct pp_json *j, const char *text)
     fputc('"', j->f);
 }
 
-/* Writes the comma, the line break and the key in front of a value. */
+/* Writes the comma, the line break and the key that precede a value. */
 static void write_key(struct pp_json *j, const char *key)
 {
     if (j->depth > 0) {

@@ -104,7 +104,8 @@ const char *pp_json_shown(const char *text, char out[PP_JSON_SHOWN])
     return out;
 }
 
-/* Counts brackets and commas outside of strings; does not parse the text. */
+/* Checks the nesting and the number of items of a JSON text against the limits, by counting
+ * brackets and commas outside strings; does not parse the text. */
 static int check_limits(const char *label, const char *text, size_t bytes,
                         const struct pp_json_limits *limits)
 {

@@ -47,7 +47,7 @@ bool pp_log_ready(int fd)
 
 static atomic_int progress_columns; /* columns of the pp_log_progress() line on the terminal */
 
-/* Breaks lines at blanks where the terminal would break words. */
+/* Replaces blanks of the line by line breaks where the terminal would otherwise break a word. */
 static void break_at_blanks(char *line)
 {
     struct winsize w;
@@ -67,8 +67,8 @@ static void break_at_blanks(char *line)
     }
 }
 
-/* Overwrites the line with blanks and returns to its start. Uses no escape codes, because NO_COLOR
- * may forbid them. */
+/* Writes characters to `out` that overwrite the line with blanks and return to its start; returns
+ * their number. They are no escape codes, because NO_COLOR may forbid those. */
 static int print_wiping(char *out, size_t bytes, int columns)
 {
     return columns > 0 ? snprintf(out, bytes, "\r%*s\r", columns, "") : 0;
@@ -94,7 +94,7 @@ static void write_record(const char *prefix, const char *fmt, va_list ap)
     write_line(line, n);
 }
 
-/* Returns the bytes of the text that fit into a line of the terminal, whose last column stays
+/* Returns how many bytes of the text fit into one line of the terminal, with its last column left
  * free. */
 static size_t fit_terminal(const char *text)
 {

@@ -99,7 +99,7 @@ int pp_machine_whole_cores(void)
     return cores > 0 && cores < quota.cores ? cores : quota.cores;
 }
 
-/* Formats the cores that threads are bound to: "0, 1", or "0-15" for a whole range. */
+/* Writes the numbers of n cores to `out`: as "0-15" if they are consecutive, else as "0, 2, 5". */
 static void describe_cores(const int *cores, int n, char *out, size_t bytes)
 {
     bool range = n > 2 && cores[n - 1] - cores[0] == n - 1;
@@ -110,7 +110,8 @@ static void describe_cores(const int *cores, int n, char *out, size_t bytes)
         pp_text_add(out, bytes, "%s%d", i > 0 ? ", " : "", cores[i]);
 }
 
-/* Formats "L1d 32K, L2 1024K, L3 32768K", with sizes as the kernel writes them. */
+/* Writes the caches of the first core to `out`, with sizes as the kernel writes them: "L1d 32K, L2
+ * 1024K, L3 32768K". */
 static void describe_caches(char *out, size_t bytes)
 {
     out[0] = '\0';
@@ -143,8 +144,8 @@ static void lower_limit(struct pp_memory_left *left, enum pp_memory_limit kind, 
         left->bytes[kind] = bytes;
 }
 
-/* Reads the number after `word` in the line of a small file that begins with it ("": in the first
- * line). */
+/* Reads a number from a small file: the number after `word` in the line that begins with `word`, or
+ * at the start of the file if `word` is "". Returns whether there is one. */
 static bool read_number(const char *path, const char *word, uint64_t *out)
 {
     char text[64];
@@ -155,7 +156,8 @@ static bool read_number(const char *path, const char *word, uint64_t *out)
     return true;
 }
 
-/* Lowers the limit by that of one control group, whose pages of files can be reclaimed. */
+/* Lowers the limit to the memory that one control group has left. Cached pages of files count as
+ * free, because the kernel can reclaim them. */
 static void lower_by_group(struct pp_memory_left *left, const char *dir, const char *max,
                            const char *current, const char *cache)
 {
@@ -182,7 +184,8 @@ static void visit_memory_group(void *ctx, const char *dir, bool second)
 
 typedef void (*group_fn)(void *ctx, const char *dir, bool second);
 
-/* Visits a group and all outer groups; in a container the path may be the host's and not exist. */
+/* Calls `fn` for a control group and for all groups that contain it. In a container the path may be
+ * that of the host and not exist. */
 static void visit_outer(const char *base, char *group, bool second, group_fn fn, void *ctx)
 {
     char dir[PP_PATH_MAX];
@@ -206,8 +209,9 @@ static bool has_name(const char *names, const char *name)
     return false;
 }
 
-/* Visits the groups of this process: lines "0::/user.slice" and "4:cpu,cpuacct:/docker/1234". hash:
- * of all lines; may be NULL. */
+/* Calls `fn` for the control groups of this process, which the kernel lists in lines such as
+ * "0::/user.slice" and "4:cpu,cpuacct:/docker/1234". Adds each line to *hash, unless `hash` is
+ * NULL. */
 static void visit_groups(const char *root, const char *controller, group_fn fn, void *ctx,
                          uint64_t *hash)
 {
@@ -237,8 +241,8 @@ static void visit_groups(const char *root, const char *controller, group_fn fn, 
         fclose(f);
 }
 
-/* Reads the quota of a group: "150000 100000", or "max 100000"; in version 1 from two files, with
- * -1 for no quota. */
+/* Lowers the quota to that of one control group. Version 2 has one file, "150000 100000" or "max
+ * 100000" (no quota); version 1 has two files, with -1 for no quota. */
 static void visit_quota_group(void *ctx, const char *dir, bool second)
 {
     struct pp_quota *q = ctx;
@@ -314,7 +318,8 @@ const char *pp_memory_limit_name(enum pp_memory_limit kind)
 
 /* ---- description of the machine */
 
-/* Describes the processors and the tightest limit that leaves fewer than the machine has. */
+/* Describes the processors, and the tightest limit if this process may use fewer than the machine
+ * has. */
 static void describe_cpus(bool whole_machine, struct pp_machine *out)
 {
     struct pp_cpu_mask mask, open;

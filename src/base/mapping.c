@@ -30,7 +30,8 @@ static struct pp_mapping *find_mapping(uintptr_t address)
     return m;
 }
 
-/* Replaces the page and all pages after it, because a file that ends early has none of them. */
+/* Handles SIGBUS: replaces the missing page and all pages of the mapping after it by zeros, because
+ * a file that was cut short has none of them. */
 static void replace_pages(int number, siginfo_t *info, void *context)
 {
     uintptr_t address = (uintptr_t)info->si_addr;
@@ -46,7 +47,7 @@ static void replace_pages(int number, siginfo_t *info, void *context)
     sigaction(number, &before, NULL); /* not our page: let the access fail again */
 }
 
-/* Installs the handler again if a library has replaced it. */
+/* Installs the handler of SIGBUS if it is not the current one: a library may have replaced it. */
 static void install_handler(void)
 {
     struct sigaction now, ours = {.sa_sigaction = replace_pages, .sa_flags = SA_SIGINFO};
@@ -58,7 +59,7 @@ static void install_handler(void)
         before = now;
 }
 
-/* Returns a closed entry of the list, or a new one. */
+/* Returns an entry of the list whose mapping is closed, else a new entry. */
 static struct pp_mapping *take_entry(void)
 {
     struct pp_mapping *m = mappings;

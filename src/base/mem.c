@@ -15,7 +15,7 @@ static _Thread_local uint64_t calls;
 
 #define HUGE_PAGE ((size_t)2 << 20)
 
-/* Allocates zeroed memory if old is NULL, else resizes it. */
+/* Allocates zeroed memory if `old` is NULL, else resizes `old`. */
 static void *allocate_memory(void *old, size_t count, size_t size)
 {
     calls++;
@@ -95,8 +95,8 @@ static size_t round_to_pages(size_t bytes)
     return (bytes + page - 1) / page * page;
 }
 
-/* Maps `bytes` of new pages aligned to a huge page, because only an aligned huge page is used as
- * one. */
+/* Maps `bytes` of new pages, aligned to the size of a huge page: the kernel uses huge pages only at
+ * aligned addresses. */
 static void *map_aligned(size_t bytes)
 {
     size_t more;

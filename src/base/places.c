@@ -32,8 +32,8 @@ static int compare_nearness(const void *a, const void *b)
     return x->speed != y->speed ? y->speed - x->speed : x->at - y->at;
 }
 
-/* Returns how many of the first processors to use: if those needed are all of the best kind, all of
- * that kind, so that each rank may keep to one cache. */
+/* Sorts the processors, best first, and returns how many of them to use. Uses all of the best kind
+ * if they suffice, even if fewer are needed, so that each rank may keep to one cache. */
 static int take_pool(struct pp_cpu *cpus, int n, int needed)
 {
     int best = 0;
@@ -52,8 +52,8 @@ static bool cpus_share(const struct pp_cpu *a, const struct pp_cpu *b, int level
     return level == PP_SHARE_LEVELS || (a->share[level] == b->share[level] && a->speed == b->speed);
 }
 
-/* Gives the rank processors of the first domain of this level with enough free ones; number -1:
- * taken. */
+/* Gives a rank `each` free processors of one domain of this level (such as a cache), if a domain
+ * has so many. Sets the number of a processor that is taken to -1. */
 static bool take_from_domain(struct pp_cpu *pool, int n, int level, int each, int *out)
 {
     for (int from = 0, to; from < n; from = to) {
@@ -100,7 +100,8 @@ static int divide_cores(const struct pp_cpu *cpus, int n, int most, int ranks)
 
 /* ---- the machine */
 
-/* Reads siblings without hwloc: each core has the number of its first hardware thread. */
+/* Reads the processors of the mask without hwloc. The number of a core is that of its first
+ * hardware thread. */
 static int read_siblings(const struct pp_cpu_mask *mask, struct pp_cpu *out)
 {
     int n = 0;
@@ -128,7 +129,8 @@ int pp_topology_read(const struct pp_cpu_mask *mask, struct pp_cpu *out)
     return n;
 }
 
-/* Finds the level at which rows of the picture end. */
+/* Returns the level at which a row of the topology picture ends: the cache if several cores share
+ * one, else the NUMA node. */
 static enum pp_share find_row_level(const struct pp_cpu *cpus, int n)
 {
     for (int i = 1; i < n; i++)
@@ -157,7 +159,7 @@ bool pp_topology_row(const struct pp_cpu *cpus, int n, int *from, char *out, siz
 
 /* ---- places */
 
-/* Locks the cores that were assigned; n: processors that were available. */
+/* Locks the cores that out->cpus names. cpus[n] are the processors that were available. */
 static int lock_cores(const struct core_locks *locks, const struct pp_cpu *cpus, int n,
                       struct pp_places *out)
 {
@@ -173,7 +175,8 @@ static int lock_cores(const struct core_locks *locks, const struct pp_cpu *cpus,
     return 0;
 }
 
-/* Places ranks on these processors; fewer: use fewer rather than share cores with other runs. */
+/* Places the ranks on the processors cpus[n]. If `fewer`, gives a rank fewer processors rather than
+ * cores that another run uses. */
 static int place_ranks_on(struct pp_cpu *cpus, int n, const struct core_locks *locks, bool fewer,
                           struct pp_places *out)
 {

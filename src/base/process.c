@@ -15,7 +15,7 @@
 
 volatile sig_atomic_t pp_process_stop, pp_process_save;
 
-/* Reads the first bytes of a small file; "" when it cannot be read. */
+/* Reads the first bytes of a small file as text; gives "" if it cannot be read. */
 static void read_first_bytes(const char *path, char *out, size_t bytes)
 {
     ssize_t n = -1;
@@ -27,9 +27,9 @@ static void read_first_bytes(const char *path, char *out, size_t bytes)
     out[n > 0 ? n : 0] = '\0';
 }
 
-/* Reads the state and start time of a process or thread from its stat file; false when there is
- * none. The name in the file may contain any characters, so parsing begins after the last
- * bracket. */
+/* Reads the state and the start time of a process or thread from its stat file; returns false if
+ * there is no such file. Parsing begins after the last bracket, because the name in the file may
+ * contain any characters. */
 static bool read_stat(const char *path, char *state, uint64_t *started)
 {
     char text[1024];

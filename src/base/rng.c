@@ -68,8 +68,8 @@ void pp_rng_uniform(uint64_t seed, uint64_t stream, uint64_t first, float lo, fl
     }
 }
 
-/* Computes -ln(n / 2^32), 1 <= n <= 2^32, with sums and products only, whose last bits are the same
- * everywhere; those of libm are not. */
+/* Computes -ln(n / 2^32) for 1 <= n <= 2^32. Uses sums and products only, whose last bits are the
+ * same on every machine; those of the C library's log() are not. */
 static double compute_minus_log(uint64_t n)
 {
     int e;
@@ -84,7 +84,8 @@ static double compute_minus_log(uint64_t n)
     return (32 - e) * M_LN2 - 2 * s * sum;
 }
 
-/* Computes cos(2 pi turn / 2^32) by its series from 0 to pi/2. */
+/* Computes cos(2 pi turn / 2^32) from the series of the cosine, which is used from 0 to pi/2
+ * only. */
 static double compute_cosine(uint32_t turn)
 {
     uint32_t half = turn > 0x80000000u ? 0u - turn : turn;

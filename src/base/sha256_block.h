@@ -9,11 +9,11 @@
 
 extern const uint32_t sha256_k[64];
 
-/* Hash p[n][64] into the state. The plain version is the reference. */
+/* Add n blocks of 64 bytes to the hash state h. The plain version is the reference. */
 void sha256_blocks_plain(uint32_t h[8], const uint8_t *p, size_t n);
 
-/* As the plain version, with the processor's SHA instructions; returns false, having done nothing,
- * if it has none. */
+/* Adds blocks as the plain version does, with the processor's SHA instructions; returns false and
+ * does nothing if it has none. */
 bool sha256_blocks_fast(uint32_t h[8], const uint8_t *p, size_t n);
 
 #endif

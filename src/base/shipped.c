@@ -17,14 +17,15 @@
 
 #define UP_MOST 4 /* levels from a test program to the root of its build folder */
 
-/* Removes the last name of a path; "" for a path without a folder. */
+/* Removes the last name of a path and the slash before it; leaves "" of a path without a slash. */
 static void cut_last_name(char *path)
 {
     char *slash = strrchr(path, '/');
     path[slash ? slash - path : 0] = '\0';
 }
 
-/* Finds the source of the build folder that contains exe; false: exe is in no build folder. */
+/* Finds the source folder that belongs to the build folder with the program `exe`; returns false if
+ * `exe` is not in a build folder. */
 static bool find_source(const char *exe, char out[PP_PATH_MAX])
 {
     char folder[PP_PATH_MAX], file[PP_PATH_MAX];

@@ -71,7 +71,7 @@ static void do_piece(const struct pp_team *t, size_t i, size_t pieces, int membe
         t->work.fn(t->args, &piece);
 }
 
-/* Takes pieces that are not begun, the member's own piece first. */
+/* Does all pieces of the job that no thread has begun. Each member starts with its own piece. */
 static void take_pieces(struct pp_team *t, uint64_t job, int member)
 {
     uint32_t pieces = job % PIECES_MAX;
@@ -91,7 +91,7 @@ static int count_spins(const struct pp_team *t)
     return t->spec.crowded ? CROWDED_SPINS : SPINS;
 }
 
-/* Waits for a job after `job`, and returns it. */
+/* Waits until a job other than `job` is published, and returns it. */
 static uint64_t wait_for_job(struct pp_team *t, uint64_t job)
 {
     for (int i = 0; i < count_spins(t); i++) {
@@ -123,7 +123,7 @@ static void *serve_jobs(void *arg)
     }
 }
 
-/* Publishes a job and returns it. most: members to wake. */
+/* Publishes a job of `pieces` pieces, wakes at most `most` sleeping members and returns the job. */
 static uint64_t publish_job(struct pp_team *t, uint32_t pieces, int most)
 {
     uint64_t number = atomic_load_explicit(&t->job, memory_order_relaxed) / PIECES_MAX + 1;

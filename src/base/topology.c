@@ -88,7 +88,8 @@ static int read_machine(hwloc_topology_t t, const struct pp_cpu_mask *mask, stru
     return n;
 }
 
-/* Returns whether hwloc has a source to read: without one it complains on standard error. */
+/* Returns whether hwloc has a source to read. Without a source hwloc prints errors to standard
+ * error. */
 static bool has_source(void)
 {
     return getenv("HWLOC_XMLFILE") || getenv("HWLOC_SYNTHETIC") || getenv("HWLOC_FSROOT") ||

@@ -67,8 +67,8 @@ struct pp_error {
  */
 #define pp_fail(code, ...) pp_failed(pp_error_set((code), __FILE__, __LINE__, __VA_ARGS__))
 
-/* As pp_fail(), with ": " and the meaning of errno at the end; if `code` is 0, errno gives the
- * code. */
+/* Records a failure as pp_fail() does, with ": " and the meaning of errno at the end; if `code` is
+ * 0, errno gives the code. */
 #define pp_fail_errno(code, ...)                                                                   \
     pp_failed(pp_error_set_errno((code), __FILE__, __LINE__, __VA_ARGS__))
 
@@ -80,7 +80,8 @@ struct pp_error {
             return pp_try_rc_;                                                                     \
     } while (0)
 
-/* As PP_TRY(), but calls undo first, which releases what was taken before. */
+/* Returns from the function when expr fails, as PP_TRY() does, but runs `undo` first, which
+ * releases what was taken before. */
 #define PP_TRY_UNDO(expr, undo)                                                                    \
     do {                                                                                           \
         int pp_try_rc_ = (expr);                                                                   \
@@ -104,15 +105,16 @@ int pp_error_set_errno(int code, const char *file, int line, const char *fmt, ..
     __attribute__((format(printf, 4, 5)));
 void pp_assert_failed(const char *cond, const char *file, int line) __attribute__((noreturn));
 
-/* Asserts that a failure has a code, so that compilers and analysers see that it is not a
- * success. */
+/* Returns the code of a failure, which must be below 0: the check shows compilers and analysers
+ * that a failure is not a success. */
 static inline int pp_failed(int code)
 {
     pp_assert(code < 0);
     return code;
 }
 
-/* Puts "context: " in front of this thread's record; returns its code. Only to add information. */
+/* Puts "context: " in front of this thread's record and returns its code. For adding information to
+ * a failure only. */
 int pp_error_context(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Marks this thread's record as a failure for lack of disk space; returns its code. */
@@ -123,7 +125,7 @@ int pp_error_full(void);
 const struct pp_error *pp_error_get(void);
 void pp_error_clear(void);
 
-/* Makes `e`, recorded by another thread, this thread's record; returns its code. */
+/* Makes `e`, which another thread recorded, the record of this thread; returns its code. */
 int pp_error_adopt(const struct pp_error *e);
 
 /* Returns the word for a code, such as "configuration" or "bad data"; static storage. */
@@ -151,12 +153,13 @@ const char *pp_status_name(int code);
  * the failure is recorded (PP_ERESOURCE). count or size 0 gives a valid pointer. Local. */
 void *pp_alloc(size_t count, size_t size);
 
-/* Grows or shrinks a block. On failure NULL: the old block stays valid, the failure is recorded. */
+/* Grows or shrinks a block. On failure returns NULL, the old block stays valid, and the failure is
+ * recorded. */
 void *pp_realloc(void *p, size_t count, size_t size);
 
-/* As pp_alloc() and pp_realloc() in a function that returns a code, which goes to its caller on
- * failure. PP_ALLOC: memory for `count` of what p points to. PP_GROW: resizes it; p is unchanged on
- * failure. */
+/* Call pp_alloc() and pp_realloc() in a function that returns a code; on failure the function
+ * returns PP_ERESOURCE. PP_ALLOC sets p to memory for `count` elements; PP_GROW resizes it, and
+ * leaves p unchanged on failure. */
 #define PP_ALLOC(p, count)                                                                         \
     PP_TRY(((p) = pp_alloc((size_t)(count), sizeof(*(p)))) ? 0 : PP_ERESOURCE)
 #define PP_GROW(p, count)                                                                          \
@@ -191,7 +194,7 @@ void pp_free_at(void *at); /* calls pp_free() of the pointer at `at` */
  * must not change it. */
 uint64_t pp_alloc_count(void);
 
-/* Compute a*b and a+b; an overflow is PP_ECONFIG ("too large") and leaves *out untouched. */
+/* Compute a*b and a+b. An overflow is PP_ECONFIG ("too large") and leaves *out untouched. */
 int pp_size_mul(size_t a, size_t b, size_t *out);
 int pp_size_add(size_t a, size_t b, size_t *out);
 
@@ -225,36 +228,39 @@ void *pp_arena_take(struct pp_arena *a, size_t count, size_t size);
  * obeys control characters, so none of them is ever printed as it came.
  */
 
-/* Returns the bytes of the valid UTF-8 sequence at s, which is not at its end; 0 when it is not
- * valid (overlong, surrogate, cut). */
+/* Returns the length of the valid UTF-8 sequence at s, which is not at the end of its text; 0 if
+ * the sequence is not valid (overlong, surrogate, cut). */
 int pp_utf8_length(const char *s);
 
 /* Writes a character as UTF-8, without a NUL; returns its bytes. */
 #define PP_UTF8_MAX 4
 size_t pp_utf8_put(uint32_t code, char *out);
 
-/* Returns the character of the valid UTF-8 sequence at s if a terminal obeys it instead of showing
- * it: a control character, a mark of text direction, an invisible separator. Else 0. */
+/* Returns the character of the valid UTF-8 sequence at s if a terminal obeys it instead of
+ * showing it: a control character, a mark of text direction, an invisible separator. Returns 0
+ * for others. */
 uint32_t pp_text_control(const char *s);
 
-/* Replaces in place, byte by byte, what pp_text_control() finds and what is not UTF-8 by '?'; the
+/* Replaces what pp_text_control() finds, and what is not UTF-8, byte by byte by '?', so that the
  * length stays. Returns `text`. Local. */
 char *pp_text_plain(char *text);
 
-/* As pp_text_plain(), on a copy in out[bytes], cut to what fits; returns out. */
+/* Copies `text` to out[bytes], cut to what fits, and replaces there what pp_text_plain() replaces.
+ * Returns out. */
 const char *pp_text_shown(const char *text, char *out, size_t bytes);
 
 /* Quotes a word for a shell, in single quotes if it needs them. A word that does not fit is cut and
  * not quoted. Returns out. */
 const char *pp_text_shell(const char *word, char *out, size_t bytes);
 
-/* Returns the bytes of the byte order mark at the start of a text: 3 or 0. Readers skip it. */
+/* Returns the length of the byte order mark at the start of a text, 3, or 0 if there is none.
+ * Readers skip it. */
 static inline size_t pp_text_bom(const char *text)
 {
     return strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
 }
 
-/* Writes a text, or its first bytes (SIZE_MAX: all), escaped for XML and HTML. */
+/* Writes a text, escaped for XML and HTML; only its first `bytes` bytes unless that is SIZE_MAX. */
 void pp_text_xml(const char *text, size_t bytes, FILE *f);
 
 bool pp_text_ends(const char *text, const char *end); /* with `end` */
@@ -376,7 +382,8 @@ uint64_t pp_rng_stream(const char *name, uint64_t n);
 /* Returns word number `index` of a stream, uniform over 32 bits. */
 uint32_t pp_rng_u32(uint64_t seed, uint64_t stream, uint64_t index);
 
-/* out[i] = lo + (hi - lo) * (u32(first + i) >> 8) * 2^-24, computed in float, i = 0..n-1. */
+/* Sets out[i] = lo + (hi - lo) * (u32(first + i) >> 8) * 2^-24, computed in float, for i =
+ * 0..n-1. */
 void pp_rng_uniform(uint64_t seed, uint64_t stream, uint64_t first, float lo, float hi, size_t n,
                     float *out);
 
@@ -397,7 +404,8 @@ void pp_rng_permutation(uint64_t seed, uint64_t stream, uint32_t n, uint32_t *ou
 
 void pp_sort_doubles(double *values, int64_t n); /* ascending; no value is a NaN */
 
-/* Returns the q-quantile of sorted[n], n >= 1, 0 <= q <= 1, linear between two values. */
+/* Returns the q-quantile of sorted[n], interpolated linearly between two values. n >= 1, 0 <= q <=
+ * 1. */
 double pp_quantile(const double *sorted, int64_t n, double q);
 
 double pp_median(double *values, int64_t n); /* sorts them; n >= 1 */

@@ -31,8 +31,8 @@ enum pp_process {
  * process. */
 enum pp_process pp_process_at(int64_t pid, uint64_t started, uint32_t machine);
 
-/* Returns whether a process of this machine is running: false if there is none with this pid, or it
- * has ended and its parent has not reaped it. Local. */
+/* Returns whether a process of this machine is running. It is not if there is none with this pid,
+ * or if it has ended and its parent has not reaped it. Local. */
 bool pp_process_lives(int64_t pid);
 
 /* Times of a thread since its start, from the kernel. A wait for a core is counted in waited_ns
@@ -42,7 +42,8 @@ struct pp_thread_time {
     bool ready; /* runs or waits for a core */
 };
 
-/* Returns the times of a thread of this machine; zeros when the kernel does not tell. Local. */
+/* Returns the times of a thread of this machine; zeros if the kernel does not provide them.
+ * Local. */
 struct pp_thread_time pp_thread_time(int64_t pid, int64_t tid);
 
 /* Identifies this process: *started is its start in the kernel's ticks since boot, *machine a
@@ -76,16 +77,17 @@ struct pp_cpu_mask {
     _Alignas(unsigned long) unsigned char bits[PP_MACHINE_CORES_MAX / 8];
 };
 
-/* Gets the processors that the calling thread may use. False: the system does not tell; *out is
- * empty. */
+/* Sets *out to the processors that the calling thread may use. Returns false, with an empty *out,
+ * if the system does not tell. */
 bool pp_mask_get(struct pp_cpu_mask *out);
 /* Let the calling thread use these processors, or all that its container has. A failure has no
  * effect. */
 void pp_mask_use(const struct pp_cpu_mask *mask);
 void pp_mask_use_all(void);
 
-/* Gets the processors that this process may run on; returns how many, at least 1. whole_machine:
- * also those that it is not bound to, as by an MPI launcher; a cpuset still counts. */
+/* Sets *out to the processors that this process may run on; returns how many, at least 1.
+ * whole_machine: includes those that it is not bound to, such as by an MPI launcher; a cpuset still
+ * counts. */
 int pp_machine_mask(bool whole_machine, struct pp_cpu_mask *out);
 void pp_mask_add(struct pp_cpu_mask *mask, int cpu);
 int pp_mask_count(const struct pp_cpu_mask *mask);
@@ -103,7 +105,7 @@ struct pp_quota {
 void pp_quota_here(int mask, struct pp_quota *out);
 
 /* Lists the first cores that this process may use, ascending, as many as its quota allows; returns
- * how many, at least 1, at most max. whole_machine: as above. */
+ * how many, at least 1 and at most `max`. whole_machine: as in pp_machine_mask(). */
 int pp_machine_cores(bool whole_machine, int *out, int max);
 
 /* Counts cores as Open MPI does when it binds ranks: the hardware threads of a core count as one,
@@ -135,11 +137,11 @@ struct pp_memory_left {
  */
 void pp_memory_left_find(const char *root, struct pp_memory_left *out);
 
-/* Returns the limit that leaves least, and its name ("what the system has available"; static
- * storage). */
+/* Returns the limit that leaves the least memory, and sets *what to its name, such as "what the
+ * system has available", in static storage. */
 enum pp_memory_limit pp_memory_left_least(const struct pp_memory_left *left, const char **what);
 
-/* Returns the name of a limit, for "... are left of". Static storage. */
+/* Returns the name of a limit, which follows "... are left of" in messages. Static storage. */
 const char *pp_memory_limit_name(enum pp_memory_limit kind);
 
 #define PP_HOST_MAX 56 /* bytes of a host's name with its NUL; a longer name is cut */
@@ -148,7 +150,7 @@ const char *pp_memory_limit_name(enum pp_memory_limit kind);
  * restarts. */
 uint64_t pp_host_id(void);
 
-/* Gets the host name, as gethostname() has it; "?" when it has none. */
+/* Sets `out` to the host name, as gethostname() has it; "?" if there is none. */
 void pp_host_name(char out[PP_HOST_MAX]);
 
 /* ---- topology */
@@ -171,16 +173,17 @@ struct pp_cpu {
     int share[PP_SHARE_LEVELS]; /* equal for processors that share it */
 };
 
-/* Reads the processors of mask, in the machine's order; returns how many. Without hwloc: ascending,
- * with the siblings that the system tells. out: [count of mask]. Local. */
+/* Reads the processors of `mask` into out[count of mask], in the machine's order; returns how many.
+ * Without hwloc they are in ascending order, with the siblings that the system tells. Local. */
 int pp_topology_read(const struct pp_cpu_mask *mask, struct pp_cpu *out);
 
-/* Formats a picture row by row: the cores from *from on that share a last-level cache (if each has
- * its own, a NUMA node) and are of one kind, "0+8 1+9", with + between hardware threads. False: no
- * more rows. */
+/* Formats a picture of the cores row by row: the cores from *from on that share a last-level cache
+ * (if each has its own, a NUMA node) and are of one kind, such as "0+8 1+9", with + between the
+ * hardware threads of a core. Moves *from past the row. Returns false if there are no more rows. */
 bool pp_topology_row(const struct pp_cpu *cpus, int n, int *from, char *out, size_t bytes);
 
-/* Returns the library that reads it, "hwloc, API 2.8", or why there is none. Static storage. */
+/* Returns the name of the library that reads the topology, "hwloc, API 2.8", or why there is none.
+ * Static storage. */
 const char *pp_topology_source(void);
 
 /* ---- threads and programs */
@@ -257,7 +260,7 @@ struct pp_places_spec {
 int pp_places_make(const struct pp_places_spec *spec, struct pp_places *out);
 void pp_places_fini(struct pp_places *places);
 
-/* Returns the processors of one rank, [processors]; NULL: the system places it. */
+/* Returns the processors of one rank, [processors]; NULL if the system places the rank. */
 const int *pp_places_of(const struct pp_places *places, int rank);
 
 /* ---- teams of threads */

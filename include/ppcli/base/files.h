@@ -23,10 +23,10 @@
 int pp_dir_create(const char *path);
 
 /*
- * As stat(), but tells "does not exist" from "cannot be read", which a run must never confuse:
- * out->st_mode is 0 if nothing exists at path. follow: follows symbolic links; a link without
- * target is an error, because the disk that it names may not be mounted. Errors: PP_EPERM, PP_EIO,
- * PP_ERESOURCE. Local.
+ * Does what stat() does, but distinguishes "does not exist" from "cannot be read", which a run must
+ * never confuse: out->st_mode is 0 if nothing exists at `path`. follow: follows symbolic links; a
+ * link without target is an error, because the disk that it names may not be mounted. Errors:
+ * PP_EPERM, PP_EIO, PP_ERESOURCE. Local.
  */
 int pp_path_stat(const char *path, bool follow, struct stat *out);
 
@@ -42,7 +42,8 @@ int pp_dir_names(const char *path, char ***out);
  */
 int pp_open_regular(const char *path, int *out_fd, uint64_t *out_bytes);
 
-/* As pp_open_regular(), as a FILE. */
+/* Opens a regular file for reading as pp_open_regular() does, as a FILE. Errors: the same.
+ * Local. */
 int pp_file_open(const char *path, FILE **out, uint64_t *out_bytes);
 
 /*
@@ -58,15 +59,15 @@ int pp_file_append(const char *path, int flags, FILE **out);
  * *out_text. Errors: those of pp_open_regular(), PP_EFORMAT (larger), PP_ERESOURCE. Local.
  */
 int pp_file_read(const char *path, uint64_t bytes_max, char **out_text, size_t *out_bytes);
-/* Reads a descriptor of any kind to its end; path: for messages. */
+/* Reads a descriptor of any kind to its end. `path` is for messages. */
 int pp_fd_read(int fd, const char *path, uint64_t bytes_max, char **out_text, size_t *out_bytes);
 /* Reads exactly `bytes` bytes from `offset` on. Errors: PP_EIO, PP_EFORMAT (the file became
  * shorter). */
 int pp_fd_read_at(int fd, const char *path, uint64_t offset, void *dst, size_t bytes);
 
-/* Gets what follows `key` in the first line of a small file that begins with it, without the blanks
- * and the colon between ("": the whole first line); "" when there is none. Records no failure.
- * Local. */
+/* Reads a value from a small file into `out`: what follows `key` in the first line that begins with
+ * it, without the blanks and the colon between them; the whole first line if `key` is ""; "" if
+ * there is none. Records no failure. Local. */
 void pp_file_value(const char *path, const char *key, char *out, size_t bytes);
 
 /* Computes the SHA-256 over size and bytes of a file, or of the files in a folder and their names.
@@ -74,7 +75,7 @@ void pp_file_value(const char *path, const char *key, char *out, size_t bytes);
  * pp_open_regular(). Local. */
 int pp_path_digest(const char *path, char out[PP_SHA256_HEX]);
 
-/* For PP_OWN(); they accept NULL and -1. */
+/* Close *f, *d or *fd, for PP_OWN(). They accept NULL and -1. */
 void pp_fclose_at(FILE **f);
 void pp_closedir_at(DIR **d);
 void pp_close_at(const int *fd);
@@ -162,25 +163,26 @@ void pp_io_abandon(struct pp_io_file *f);
  * calls only. */
 void pp_io_remove_temporary(void);
 
-/* As struct pp_io_file, as a FILE of the system. */
+/* A file being written, like struct pp_io_file, as a FILE. */
 struct pp_file_write {
     FILE *f; /* write here */
     struct pp_io_file to;
 };
 
-/* Errors: PP_EPERM, PP_EIO (also: the path exists and is not a file), PP_ENOINPUT (no such
- * folder). */
+/* Creates a file at `path` for writing, under a temporary name. Errors: PP_EPERM, PP_EIO (also: the
+ * path exists and is not a file), PP_ENOINPUT (no such folder). */
 int pp_file_create(const char *path, struct pp_file_write *out);
 
 /* Makes the file durable under its final name. On failure the temporary file is removed and an
  * older file is untouched. Errors: PP_EIO, PP_EPERM. */
 int pp_file_commit(struct pp_file_write *w);
 
-/* Writes the file dir/name with this text, created and committed. Errors: of both. */
+/* Writes the file dir/name with this text: creates and commits it. Errors: those of
+ * pp_file_create() and pp_file_commit(). */
 int pp_file_write_text(const char *dir, const char *name, const char *text);
 
-/* Writes what draw() prints to the file `path`, created first and committed last; "-" is standard
- * output. Errors: of both and of draw(). */
+/* Writes what draw() prints to the file `path`, which it creates first and commits last; "-" is
+ * standard output. Errors: those of pp_file_create(), pp_file_commit() and draw(). */
 int pp_file_draw(const char *path, int (*draw)(const void *ctx, FILE *f), const void *ctx);
 
 /* accepts a file that was committed or never opened */
@@ -240,7 +242,7 @@ struct pp_json {
 /* Begins an object, which the last pp_json_end() closes. */
 struct pp_json pp_json_begin(FILE *f, int indent);
 
-/* key is NULL inside arrays. */
+/* Write a value with its key. `key` is NULL inside arrays. */
 void pp_json_object(struct pp_json *j, const char *key);
 void pp_json_array(struct pp_json *j, const char *key);
 /* closes the innermost level; the outermost also ends the line */
@@ -273,9 +275,9 @@ int pp_json_read(const char *label, const char *text, size_t bytes,
                  const struct pp_json_limits *limits, json_t **out);
 
 /*
- * Parses with jansson's own flags and no limits. *out is NULL if the text is damaged, and *e (may
- * be NULL) describes it. Use this instead of jansson's own functions, which cannot handle failed
- * allocations. PP_ERESOURCE when memory runs out. Caller decref's *out. Local.
+ * Parses any JSON value with jansson's own flags and without limits. *out is NULL if the text is
+ * damaged, and *e (may be NULL) describes the damage. Use this instead of jansson's own functions,
+ * which cannot handle failed allocations. The caller decref's *out. Errors: PP_ERESOURCE. Local.
  */
 int pp_json_load(const char *text, size_t bytes, size_t flags, json_error_t *e, json_t **out);
 
@@ -308,7 +310,7 @@ enum pp_wire {
 
 void pp_bytes_varint(struct pp_bytes *b, uint64_t value);
 void pp_bytes_key(struct pp_bytes *b, int field, enum pp_wire wire);
-/* Write a field: a whole number, a float, bytes or a message, a text. */
+/* Append a field to the message: a whole number, a float, bytes (or a message), a text. */
 void pp_bytes_int(struct pp_bytes *b, int field, int64_t value);
 void pp_bytes_float(struct pp_bytes *b, int field, float value);
 void pp_bytes_part(struct pp_bytes *b, int field, const void *data, size_t n);
