@@ -26,8 +26,8 @@ static bool keys_are_good(const struct pp_config *cfg, const char *const *keys)
     return true;
 }
 
-/* Adds a problem of several keys, at the one that the user set last: on the command line, else in
- * the file, else the first. */
+/* Adds a problem of several keys at the place of one: of the key that the user set last on the
+ * command line, else of one in the file, else of the first key. */
 __attribute__((format(printf, 3, 4))) static void
 blame(struct pp_config *cfg, const char *const *keys, const char *fmt, ...)
 {
@@ -71,7 +71,7 @@ static void check_batch(struct pp_config *cfg)
           d, pp_plural(d), share, pp_plural(share), b, m, share, (long long)m * d);
 }
 
-/* Checks an explicit cut: it must be given once, with one piece for each stage and chunk. */
+/* Checks that an explicit cut is given by one key only and has one piece for each chunk. */
 static void check_cut(struct pp_config *cfg)
 {
     static const char *const keys[] = {"pipeline.assignment", "pipeline.split_at", NULL};
@@ -162,7 +162,8 @@ static void check_outputs(struct pp_config *cfg)
     }
 }
 
-/* Checks that groups of weight gradients are not larger than the number of micro-batches. */
+/* Checks that a batch has at least as many micro-batches as train.coalesce sums weight gradients of
+ * at once. */
 static void check_coalesce(struct pp_config *cfg)
 {
     static const char *const counts[] = {"train.coalesce", "pipeline.microbatches", NULL};
@@ -175,7 +176,8 @@ static void check_coalesce(struct pp_config *cfg)
     }
 }
 
-/* Returns whether the key differs from its default. (A run's own config sets all keys.) */
+/* Returns whether somebody set the key to a value other than its default. The config that a run
+ * saves sets all keys, so it is not enough that a key is set. */
 static bool is_set(const struct pp_config *cfg, const char *key)
 {
     char value[PP_NAME_MAX]; /* no default is longer */
@@ -209,7 +211,8 @@ const struct conf_need *conf_unmet_need(const struct pp_config *cfg, const struc
     return NULL;
 }
 
-/* Warns about keys that were set but have no effect; a key of another type of model is an error. */
+/* Warns about keys that are set but have no effect. A key that only other types of models use is an
+ * error. */
 static void check_needs(struct pp_config *cfg)
 {
     static const char *const type[] = {"model.type", NULL};
@@ -231,7 +234,8 @@ static void check_needs(struct pp_config *cfg)
     }
 }
 
-/* Checks that warm-up is given in one unit. */
+/* Checks that the keys of the learning rate agree: warm-up is given in steps or in epochs, and not
+ * in steps if lr_by = epoch, and lr_schedule = multistep has milestones. */
 static void check_learning_rate(struct pp_config *cfg)
 {
     static const char *const warm[] = {"train.warmup_steps", "train.warmup_epochs", "train.lr_by",
@@ -250,7 +254,7 @@ static void check_learning_rate(struct pp_config *cfg)
         blame(cfg, falls, "multistep changes nothing without train.lr_milestones");
 }
 
-/* Checks muon: its products are of parameters, which are f32, but use the kernels for values. */
+/* Checks that muon can run: it has no bf16 products, and muon_lr needs an lr above 0. */
 static void check_muon(struct pp_config *cfg)
 {
     static const char *const keys[] = {"train.optimizer", "run.precision", NULL};
@@ -262,7 +266,8 @@ static void check_muon(struct pp_config *cfg)
         blame(cfg, rates, "muon_lr follows the schedule of lr, which is 0; use a lr above 0");
 }
 
-/* Checks that ranks can share the GPUs, if that is known: not while the backend is auto. */
+/* Checks that ranks can share the GPUs as run.partition_sms asks. Checks nothing while run.backend
+ * is auto, because it is not yet known whether there are GPUs. */
 static void check_devices(struct pp_config *cfg)
 {
     const struct conf_option *o = conf_option(option_index("run.partition_sms"));

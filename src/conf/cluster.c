@@ -59,7 +59,7 @@ static double *place_of_key(struct pp_cluster *c, const struct key *k)
     return (double *)(void *)((char *)c + k->at);
 }
 
-/* Parses a number with its unit at *text, which moves past it; NAN: there is none. */
+/* Parses a number with its unit at *text and moves *text past it; returns NAN if there is none. */
 static double parse_scaled(const char **text)
 {
     double x;
@@ -93,7 +93,8 @@ static int take_layer(struct pp_cluster *c, const char *name, const char *value)
     return 0;
 }
 
-/* Takes latency and bandwidth of a section from a file in the folder of the machine file. */
+/* Sets latency and bandwidth of a section from the file `name`, an output of nccl-tests. A relative
+ * path begins at the folder of the machine file. */
 static int take_link_table(struct reader *r, const char *section, const char *name)
 {
     struct pp_link link;
@@ -147,7 +148,7 @@ static int take_value(struct reader *r, const char *section, const char *name, c
     return 0;
 }
 
-/* Fails at a line; only the first failure counts. */
+/* Reports a failure at a line of the machine file, unless one was reported before. */
 static void fail_at_line(void *reader, int line, const char *text)
 {
     struct reader *r = reader;

@@ -9,14 +9,15 @@
 
 #include "ppcli/base/base.h"
 
-/* Exact sums have the bits of one micro-batch after the other, however many are computed at
- * once. */
+/* Returns whether the option cannot change the result because sums are exact: with train.exact they
+ * have the same bits whatever train.coalesce is. */
 bool conf_is_exact(const struct pp_config *cfg, const struct conf_option *o)
 {
     return cfg->train.exact && strcmp(o->name, "train.coalesce") == 0;
 }
 
-/* Options of a device have an effect on either kind of backend. */
+/* Returns whether the option has no effect in this config. An option that only lacks another
+ * run.backend counts as having an effect. */
 static bool has_no_effect(const struct pp_config *cfg, const struct conf_option *o)
 {
     const struct conf_need *need = conf_unmet_need(cfg, o);
@@ -69,7 +70,8 @@ int pp_config_compare(const struct pp_config *cfg, const char *text,
 
 /* ---- keys that --allow may name */
 
-/* Returns whether a resumed run compares the key itself: see train/resume.c. */
+/* Returns whether a resumed run may change the key without --allow, because resuming compares it in
+ * its own way (src/train/resume.c). */
 static bool is_free(const char *key)
 {
     return pp_has_word(

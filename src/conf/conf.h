@@ -84,7 +84,7 @@ struct conf_option {
     const char *help; /* one line of help */
 };
 
-/* Rows of the table, in print order. */
+/* Return the number of rows of the table of keys, row i in print order, and the row of a key. */
 int conf_option_count(void);
 const struct conf_option *conf_option(int i);
 int conf_option_index(const char *name); /* "train.lr"; -1 when unknown */
@@ -94,7 +94,7 @@ int conf_option_find(const char *section, const char *key);
 
 /* compare.c: returns whether other keys make the key have no effect on the numbers. */
 bool conf_is_exact(const struct pp_config *cfg, const struct conf_option *o);
-/* check.c: returns the first need of a key that is not met, so that the key has no effect; NULL:
+/* check.c: returns the first need of a key that is not met, so that the key has no effect; NULL if
  * all are met. cfg may be a copy. */
 const struct conf_need *conf_unmet_need(const struct pp_config *cfg, const struct conf_option *o);
 
@@ -105,9 +105,10 @@ void conf_sections(const char *out[CONF_SECTIONS_MAX]);
 /* Formats the legal values for people ("1 to 1024 stages", "relu | tanh"). */
 const char *conf_range_text(const struct conf_option *o, const struct pp_names *names, char *out,
                             size_t bytes);
-/* Returns the list of a CONF_NAME option, NULL when names is NULL or does not contain it. */
+/* Returns the list of names that a CONF_NAME option accepts; NULL if `names` is NULL or has no such
+ * list. */
 const char *const *conf_names_of(const struct conf_option *o, const struct pp_names *names);
-/* Returns the help of every value: a name, its line, the next name, ...; NULL: there is none. */
+/* Returns the help of every value: a name, its line, the next name, ...; NULL if there is none. */
 const char *const *conf_lines_of(const struct conf_option *o, const struct pp_names *names);
 
 /* Where a value or a problem comes from. The problem list is sorted in this order. */
@@ -154,14 +155,14 @@ struct pp_config_source {
 };
 
 /* Returns whether `name` was a key of an older version. Adds a problem unless it has its old
- * default: files of old runs contain every key. */
+ * default, because files of old runs contain every key. */
 bool conf_was_key(struct pp_config *cfg, struct conf_position place, const char *name,
                   const char *value);
-/* Returns advice for a word that the key had in another version; NULL: there is none. */
+/* Returns advice for a word that the key had in another version; NULL if there is none. */
 const char *conf_was_word(const char *name, const char *word);
 
 /* load.c: returns whether this process has the text of a config from pp_config_pin() for `word`;
- * out: its path. */
+ * sets `out` to its path. */
 bool conf_find_pinned(const char *word, char out[PP_PATH_MAX]);
 
 /* problem.c */
@@ -206,17 +207,20 @@ int conf_ini_parse(const char *text, size_t bytes, const struct conf_ini *to);
 int conf_ini_read(struct pp_config *cfg, const char *text, size_t bytes,
                   const struct pp_names *names);
 
-/* Checks text for a config: UTF-8, no control bytes but tab. 0, or -1 and why. */
+/* Checks that a text may be in a config: UTF-8, and no control bytes but tab. Returns 0, or -1 with
+ * the reason in `why`. */
 int conf_text_check(const char *text, size_t bytes, char why[CONF_WHY_MAX]);
 
-/* expand.c: expands ${VAR} and ${VAR:-default}. 0, or -1 and why. */
+/* expand.c: expands ${VAR} and ${VAR:-default}. Returns 0, or -1 with the reason in `why`. */
 int conf_expand(const char *text, char *out, size_t out_bytes, char why[CONF_WHY_MAX]);
 
-/* value.c: parses text into the option's member of cfg, which is untouched on failure. 0, or -1 and
- * why (a sentence that starts after "train.lr: "). dir: base of relative paths. */
+/* value.c: parses `text` into the option's member of cfg, which is untouched on failure. Relative
+ * paths begin at the folder `dir`. Returns 0, or -1 with the reason in `why`, a sentence that
+ * follows "train.lr: ". */
 int conf_value_parse(const struct conf_option *o, const char *text, const char *dir,
                      const struct pp_names *names, struct pp_config *cfg, char why[CONF_WHY_MAX]);
-/* Prints the canonical text, cut to `bytes`. Returns the length of the whole without the NUL. */
+/* Prints the canonical text of a value, cut to `bytes`. Returns the length of the whole text
+ * without the NUL. */
 size_t conf_value_print(const struct conf_option *o, const struct pp_config *cfg, char *out,
                         size_t bytes);
 
@@ -237,7 +241,7 @@ struct conf_type_ops {
 };
 const struct conf_type_ops *conf_type(const struct conf_option *o);
 
-/* list.c: the values that are lists. */
+/* list.c: parse the values that are lists. */
 conf_parse conf_sizes_parse, conf_assignment_parse, conf_layers_parse, conf_devices_parse;
 conf_parse conf_list_parse;
 conf_print conf_sizes_print, conf_assignment_print, conf_devices_print, conf_list_print;
@@ -251,17 +255,19 @@ enum conf_number {
 };
 enum conf_number conf_number_parse(const char *text, bool *out_negative, uint64_t *out);
 
-/* Parses a number with its unit at *text, such as 80G, 3.35T, 1e9, 512MiB: k to P are powers of
- * 1000, with an i of 1024. *text moves past it. False: there is none. */
+/* Parses a number with its unit at *text, such as 80G, 3.35T, 1e9 or 512MiB, and moves *text past
+ * it: k to P are powers of 1000, or of 1024 with an i. Returns false if there is none. */
 bool conf_scaled_parse(const char **text, double *out);
 const char *conf_choice_name(const struct conf_choice *choices, int value); /* "none": unknown */
 
-/* Parses a decimal number as in the C locale; o: its range. *out is untouched on failure. */
+/* Parses a decimal number as in the C locale, within the range of `o`. *out is untouched on
+ * failure. */
 int conf_float_parse(const struct conf_option *o, const char *text, double *out,
                      char why[CONF_WHY_MAX]);
 void conf_float_print(double value, struct conf_text *t);
 
-/* duration.c: parses "90s", "1.5m", "500ms"; durations are printed in seconds. */
+/* duration.c: parses a duration such as "90s", "1.5m" or "500ms"; durations are printed in
+ * seconds. */
 int conf_duration_parse(const struct conf_option *o, const char *text, double *out,
                         char why[CONF_WHY_MAX]);
 
@@ -269,14 +275,15 @@ int conf_duration_parse(const struct conf_option *o, const char *text, double *o
 void conf_assign(struct pp_config *cfg, int option, const char *raw, struct conf_position place,
                  const struct pp_names *names);
 
-/* check.c: checks that involve several keys. Adds problems and notes. */
+/* check.c: checks the rules that several keys have together. Adds problems and notes. */
 void conf_check(struct pp_config *cfg, const struct pp_names *names);
 
-/* nccl_tests.c: computes a link from a file with the output of nccl-tests. Errors: PP_ENOINPUT and
- * the like; PP_ECONFIG if it has no rows. */
+/* nccl_tests.c: computes latency and time per byte of a link from a file with the output of
+ * nccl-tests. Errors: those of reading a file; PP_ECONFIG if it has no rows of results. */
 int conf_nccl_tests_read(const char *path, struct pp_link *out);
 
-/* Returns whether a sweep may list values of the key, and whether they are numbers. */
+/* Returns whether a sweep may list values of the key; sets *out_numbers to whether they are
+ * numbers. */
 bool conf_sweeps(const char *key, bool *out_numbers);
 
 #endif

@@ -15,7 +15,8 @@ static bool name_byte(char c, bool first)
            (!first && c >= '0' && c <= '9');
 }
 
-/* Finds the value of one reference; `ref` points after "${", `n` bytes before its '}'. */
+/* Finds the value of one reference "${...}". `ref` points after its "${" and has `n` bytes before
+ * the '}'. */
 static int expand_reference(const char *ref, size_t n, const char **out, size_t *out_bytes,
                             char *why)
 {

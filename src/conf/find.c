@@ -20,7 +20,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* Lists a folder; cut: bytes to remove from the end of the names. */
+/* Lists the .ini files of a folder by name, without the last `cut` bytes of the names. */
 static void list_folder(const char *folder, size_t cut, struct pp_shipped *s)
 {
     PP_OWN(pp_closedir_at) DIR *dir = opendir(folder);
@@ -73,7 +73,8 @@ static int fail_unknown_file(const char *word, bool machine, struct pp_shipped *
                    s->folder, all, pp_did_you_mean(name, s->names).s);
 }
 
-/* There are few enough machine files to list them. */
+/* Finds the config, or the machine file if `machine`, that `word` means: a path, else the name of a
+ * shipped file, for which it sets *shipped. */
 static int find_ini(const char *word, bool machine, bool *shipped, char out[PP_PATH_MAX])
 {
     *shipped = false;
@@ -93,7 +94,8 @@ static int find_ini(const char *word, bool machine, bool *shipped, char out[PP_P
     return *shipped ? 0 : fail_unknown_file(word, machine, s);
 }
 
-/* Refuses files of another format, which would give a problem in each of their lines. */
+/* Refuses a file that is not an INI file but of another well-known format, which would otherwise
+ * give a problem for each of its lines. */
 static int check_is_config(const char *path)
 {
     static const struct {

@@ -91,9 +91,9 @@ int conf_text_check(const char *text, size_t bytes, char why[CONF_WHY_MAX])
     return 0;
 }
 
-/* Returns the line without its comment. ';' begins one at the start or after a blank. '#' does
- * so only at the start: after a blank it is refused, because the library would keep it in the
- * value. */
+/* Returns the line without its comment. ';' begins a comment at the start of the line or after a
+ * blank. '#' begins one only at the start of the line: after a blank it is refused, because the
+ * library would keep it in the value. */
 static struct span strip_comment(struct reader *r, struct span s)
 {
     if (s.n > 0 && (s.p[0] == ';' || s.p[0] == '#'))
@@ -113,7 +113,8 @@ static struct span strip_comment(struct reader *r, struct span s)
     return s;
 }
 
-/* Checks a header: reports what is wrong, and returns the section most likely meant. */
+/* Parses a section header, reports what is wrong with it, and returns the section that is most
+ * likely meant. */
 static struct span parse_section(struct reader *r, struct span s)
 {
     const char *close = memchr(s.p, ']', s.n);
@@ -156,7 +157,8 @@ static struct span parse_section(struct reader *r, struct span s)
     return (struct span){NO_SECTION, strlen(NO_SECTION)};
 }
 
-/* Returns whether the library reads this "key = value" as we do. */
+/* Returns whether libinih splits this "key = value" at the same place as ppcli; reports the line if
+ * it does not. */
 static bool check_key_line(struct reader *r, struct span s)
 {
     const char *equals = memchr(s.p, '=', s.n);
@@ -181,8 +183,8 @@ static bool check_key_line(struct reader *r, struct span s)
     return true;
 }
 
-/* Passes a line on. If it is longer than the library's buffer, passes only the key and keeps the
- * value. */
+/* Copies a line to `out` for libinih. If the line is longer than libinih's buffer, copies only the
+ * key and keeps the value in r->value. */
 static void pass_line(struct reader *r, struct span s, char *out, size_t limit)
 {
     r->expected = true;
@@ -203,7 +205,7 @@ static void pass_line(struct reader *r, struct span s, char *out, size_t limit)
     out[s.n] = '\0';
 }
 
-/* ini_reader: gives the library the next line; NULL at the end. */
+/* Gives libinih the next line (its hook ini_reader); returns NULL at the end of the text. */
 static char *feed_line(char *out, int out_bytes, void *stream)
 {
     struct reader *r = stream;
@@ -240,7 +242,8 @@ static char *feed_line(char *out, int out_bytes, void *stream)
     return out;
 }
 
-/* ini_handler: takes one key. Always returns "continue", because problems are reported. */
+/* Takes one key from libinih (its hook ini_handler). Always returns 1, which means "continue",
+ * because problems are reported elsewhere. */
 static int on_key(void *user, const char *section, const char *key, const char *value)
 {
     struct reader *r = user;

@@ -19,7 +19,8 @@ static const char *format_default(const struct conf_option *o)
     return o->def[0] ? o->def : "(empty)";
 }
 
-/* Prints one key. alone: it is the only key, so all that is known about its values is printed. */
+/* Prints one key. If `alone`, it is the only key, so everything known about its values is
+ * printed. */
 static void print_key_text(FILE *f, const struct conf_option *o, const struct pp_names *names,
                            bool new_section, bool first, int name_width, bool alone)
 {
@@ -117,7 +118,8 @@ static void print_key_json(struct pp_json *j, const struct conf_option *o,
     pp_json_end(j);
 }
 
-/* Prints one byte of mdoc text so that it is neither an escape nor a typographic sign. */
+/* Prints one byte of a manual page in mdoc so that it is neither an escape nor a typographic
+ * sign. */
 static void print_mdoc_byte(FILE *f, char c)
 {
     static const struct {
@@ -133,7 +135,8 @@ static void print_mdoc_byte(FILE *f, char c)
     fputc(c, f);
 }
 
-/* Prints text in lines that mandoc -Tlint accepts; no line may begin like a macro. */
+/* Prints text of a manual page in lines that mandoc -Tlint accepts: not too long, and no line
+ * begins like a macro. */
 static void print_mdoc_text(FILE *f, const char *text)
 {
     int column = 0;

@@ -25,7 +25,8 @@ struct entry {
 /* Takes one entry into the list that is being made. 0, or -1 and why. */
 typedef int take_entry(const struct conf_reading *r, const struct entry *e, void *list);
 
-/* Parses a list. none: the word for an empty list. */
+/* Parses a comma-separated list and calls `take` for each entry. `none` is the word for an empty
+ * list. */
 static int parse_list(const struct conf_reading *r, const char *text, const char *none,
                       take_entry *take, void *list)
 {
@@ -45,7 +46,7 @@ static int parse_list(const struct conf_reading *r, const char *text, const char
     return 0;
 }
 
-/* Parses a whole number below `limit` at *p; moves *p past it. */
+/* Parses a whole number below `limit` at *p and moves *p past it. Returns whether there is one. */
 static bool take_number(const char **p, int limit, int *out)
 {
     int n = 0;
@@ -57,7 +58,8 @@ static bool take_number(const char **p, int limit, int *out)
     return n < limit;
 }
 
-/* Parses "3-5" or "3". */
+/* Parses a range "3-5" or a single number "3" at *p and moves *p past it. Returns whether it is
+ * valid. */
 static bool take_range(const char **p, int limit, int *first, int *last)
 {
     if (!take_number(p, limit, first))
@@ -77,7 +79,7 @@ struct sizes {
     int at[PP_MODEL_SIZES_MAX], n;
 };
 
-/* Takes an entry "1024" or "1024*16". */
+/* Parses an entry "1024" or "1024*16" (16 times) of a list of sizes, and appends it to the list. */
 static int take_sizes(const struct conf_reading *r, const struct entry *e, void *list)
 {
     struct sizes *sizes = list;
@@ -156,7 +158,7 @@ static void set_cut(struct pp_config *cfg, enum pp_assignment kind, const char *
     snprintf(cfg->pipeline.ranges, sizeof(cfg->pipeline.ranges), "%s", ranges);
 }
 
-/* Returns the bytes of the layer's name, or number, at p; 0: there is none. */
+/* Returns the length of the layer's name or number at p; 0 if there is none. */
 static int measure_layer(const char *p)
 {
     int n = 0;
@@ -165,7 +167,7 @@ static int measure_layer(const char *p)
     return n;
 }
 
-/* Copies one range into the text; moves *p past it. */
+/* Copies one range of layers at *p to `out`, and moves *p past it. Returns whether it is valid. */
 static bool take_layers(const char **p, struct conf_text *out)
 {
     const char *first = *p += strspn(*p, BLANKS);

@@ -79,7 +79,8 @@ static int read_config_text(const char *path, char **out, size_t *out_bytes)
     return rc == PP_EFORMAT ? pp_fail(PP_ENOINPUT, "no config: %s", pp_error_get()->text) : rc;
 }
 
-/* Copies a text that fits into one line of a message and a comment of an INI file. */
+/* Returns a copy of the text in which bytes that do not fit into one line of a message or of an INI
+ * comment are replaced. */
 static char *copy_plain(const char *text)
 {
     char why[CONF_WHY_MAX];
@@ -89,7 +90,8 @@ static char *copy_plain(const char *text)
     return copy;
 }
 
-/* Sets file, name and file_dir. */
+/* Sets file, name and file_dir of the source to those of the config at `path`; NULL: there is no
+ * file. */
 static int describe_file(struct pp_config_source *src, const char *path)
 {
     bool is_file = path && strcmp(path, "-") != 0;
@@ -317,7 +319,8 @@ void pp_config_destroy(struct pp_config **cfg)
     *cfg = NULL;
 }
 
-/* Reads defaults and file; text NULL: no file. */
+/* Creates a config with the defaults and reads the file's `text` into it; text NULL: there is no
+ * file. */
 static int read_defaults_and_file(const char *path, const char *text, size_t bytes,
                                   const struct pp_names *names, struct pp_config **cfg)
 {
@@ -326,8 +329,8 @@ static int read_defaults_and_file(const char *path, const char *text, size_t byt
     return text ? conf_ini_read(*cfg, text, bytes, names) : 0;
 }
 
-/* Marks the keys that model.from would have set as unknown after it failed, so that no check judges
- * their defaults. */
+/* Marks the keys that model.from should have set as bad. Called after it failed, so that no check
+ * complains about their defaults. */
 static void mark_unread(struct pp_config *cfg)
 {
     for (int i = 0; i < conf_option_count(); i++) {
@@ -337,8 +340,8 @@ static void mark_unread(struct pp_config *cfg)
     }
 }
 
-/* Reads the keys of the model that model.from names. model.from is empty afterwards, because the
- * other keys have its values. */
+/* Sets the keys of the model from the folder that model.from names, and empties model.from, because
+ * the keys have its values now. */
 static void read_foreign(struct pp_config *cfg, const struct pp_names *names)
 {
     if (!names || !names->from || cfg->model.from[0] == '\0' ||

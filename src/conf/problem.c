@@ -16,7 +16,7 @@ static int is_before(struct conf_position a, struct conf_position b)
     return a.from != b.from ? a.from < b.from : a.number < b.number;
 }
 
-/* Inserts a problem; takes over `text`. */
+/* Inserts a problem into the list, which is sorted by place; the list owns `text` from then on. */
 static int insert_problem(struct conf_problems *list, struct conf_position place, char *text)
 {
     PP_RESERVE(list->items, list->n, list->capacity);
@@ -32,7 +32,8 @@ static int insert_problem(struct conf_problems *list, struct conf_position place
     return 0;
 }
 
-/* Formats a position: "mnist.ini:14: ", "--set: ", or "" for a default when there is no file. */
+/* Formats the place of a problem: "mnist.ini:14: " in the file, "--set: " on the command line,
+ * "mnist.ini: " for a default, or "" for a default without a file. */
 static void format_place(const struct pp_config_source *src, struct conf_position p, char *out,
                          size_t bytes)
 {

@@ -11,8 +11,8 @@
 
 #define WORD_MAX 64 /* longer words get no suggestion, because they are not a misspelled key */
 
-/* Computes the distance; a distance of `limit` or more gives `limit`, and stops as soon as this is
- * certain. */
+/* Computes the edit distance of a[n] and b[m], or returns `limit` as soon as the distance is
+ * certain to reach it. */
 static int edit_distance(const char *a, int n, const char *b, int m, int limit)
 {
     if (abs(n - m) >= limit)
@@ -49,8 +49,9 @@ static int edit_distance(const char *a, int n, const char *b, int m, int limit)
     return last[m];
 }
 
-/* Returns the bytes of a common section such as "train.", because a long section must not make two
- * short keys similar. */
+/* Returns the length of the section, such as "train.", that both keys begin with; 0 if they have
+ * different ones. The caller does not count the section, because a long one would make two short
+ * keys similar. */
 static int measure_common_section(const char *a, const char *b)
 {
     size_t n = strcspn(a, ".");

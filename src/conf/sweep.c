@@ -78,7 +78,8 @@ static int find_axes(const struct pp_settings *settings, struct axes *out, int *
     return 0;
 }
 
-/* Sets the values of combination `row`; the last list varies fastest. */
+/* Sets the settings to the values of combination number `row`. The values of the last list change
+ * fastest. */
 static void choose_combination(const struct axes *axes, int row, struct pp_setting *items)
 {
     for (int k = axes->n - 1; k >= 0; k--) {
@@ -88,7 +89,8 @@ static void choose_combination(const struct axes *axes, int row, struct pp_setti
     }
 }
 
-/* Loads all combinations. Bad ones keep their problem lists; at least one must be good. */
+/* Loads the configs of all combinations. A bad config keeps its list of problems; fails unless at
+ * least one config is good. */
 static int load_all(const char *path, const struct pp_settings *settings, const struct axes *axes,
                     const struct pp_names *names, struct pp_sweep *out)
 {

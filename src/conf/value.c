@@ -107,9 +107,9 @@ static int parse_whole(const struct conf_reading *r, const char *text, struct pp
 
 /* ---- floating point */
 
-/* Returns the bytes of [sign] digits [. digits] [e [sign] digits] at the start of `text`, 0:
- * there is no such number. Hexadecimal, nan, inf and blanks, which strtod accepts, are not
- * numbers here. */
+/* Returns the length of the number at the start of `text`, written as [sign] digits [. digits] [e
+ * [sign] digits]; 0 if there is none. Hexadecimal numbers, nan, inf and leading blanks, which
+ * strtod() accepts, are not accepted here. */
 static size_t measure_decimal(const char *text)
 {
     const char *p = text + (*text == '-' || *text == '+');
@@ -132,7 +132,8 @@ static bool looks_decimal(const char *text)
     return n > 0 && text[n] == '\0';
 }
 
-/* Converts in the C locale, whatever the process has set; errno as of strtod. */
+/* Converts a number in the C locale, whatever the locale of the process is. Sets errno as strtod()
+ * does. */
 static double parse_double(const char *text)
 {
     locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* the "C" locale needs no memory */
@@ -173,7 +174,8 @@ static int parse_bytes(const struct conf_reading *r, const char *text, struct pp
     return 0;
 }
 
-/* Replaces a decimal comma by a point; false when that does not make a number. */
+/* Copies a number to `out` with its decimal comma replaced by a point. Returns whether the result
+ * is a number. */
 static bool replace_comma(const char *text, char out[64])
 {
     const char *comma = strchr(text, ',');
@@ -215,7 +217,8 @@ int conf_float_parse(const struct conf_option *o, const char *text, double *out,
     return 0;
 }
 
-/* Prints the shortest of 15 to 17 digits that reads back to the same value; 1e-8, not 1e-08. */
+/* Prints the number with the fewest digits, 15 to 17, that give the same value when they are read
+ * again; writes 1e-8, not 1e-08. */
 void conf_float_print(double value, struct conf_text *t)
 {
     char text[32];
@@ -275,7 +278,8 @@ static int parse_bool(const struct conf_reading *r, const char *text, struct pp_
     return not_one_of(r, text, words);
 }
 
-/* Refuses text that cannot be written to an INI file, which has no quoting. */
+/* Checks that the text can be written to an INI file, which has no quoting: it must not begin with
+ * a comment sign, contain "${" or a comment sign after a blank, or end with a blank. */
 static int check_writable(const char *what, const char *text, char *why)
 {
     const char *bad = text[0] == ';' || text[0] == '#' ? text : strstr(text, "${");
@@ -290,7 +294,7 @@ static int check_writable(const char *what, const char *text, char *why)
     return conf_text_check(text, strlen(text), why);
 }
 
-/* Makes a path absolute, from the folder that relative paths start at. */
+/* Makes the path `text` absolute: a relative one begins at the folder `dir`. */
 static int resolve_path(const char *text, const char *dir, char path[PP_PATH_MAX], char *why)
 {
     int n = 0;
@@ -332,7 +336,8 @@ static int parse_path(const struct conf_reading *r, const char *text, struct pp_
     return 0;
 }
 
-/* Resolves "file:table.csv" to "file:/folder/of/the/ini/table.csv"; also "exec:". */
+/* Makes the path in "file:table.csv" or "exec:program" absolute, relative to the folder of the INI
+ * file. */
 static int parse_file_name(const struct conf_reading *r, const char *text, struct pp_config *cfg)
 {
     static const size_t prefix = sizeof(PP_SCHEDULE_FILE) - 1;

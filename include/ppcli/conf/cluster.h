@@ -59,11 +59,12 @@ struct pp_cluster {
 int pp_cluster_read(const char *path, struct pp_cluster *out);
 void pp_cluster_fini(struct pp_cluster *c);
 
-/* Parses a whole number as in config files, such as 12, 1k or 4Ki. False: it is not one, or too
- * large. */
+/* Parses a whole number as config files have it, such as 12, 1k or 4Ki. Returns false if it is not
+ * one or too large. */
 bool pp_whole_parse(const char *text, int64_t *out);
 
-/* Writes a file that pp_cluster_read() reads back, with the significant digits. Errors: PP_EIO. */
+/* Writes a machine file that pp_cluster_read() reads, with as many digits as are significant.
+ * Errors: PP_EIO. */
 int pp_cluster_write(const struct pp_cluster *c, FILE *f);
 
 #endif

@@ -318,9 +318,9 @@ int pp_config_load(const char *path, const struct pp_setting *settings, int n_se
 void pp_config_destroy(struct pp_config **cfg);
 
 /*
- * Adds a problem of one key ("pipeline.stages") that a higher module found; the key's origin is put
- * in front ("mnist.ini:14: error: "). A copy whose source was set to NULL has no list: the text is
- * recorded as a failure. Returns PP_ECONFIG.
+ * Adds a problem of one key ("pipeline.stages") that a higher module found, with the key's origin
+ * in front of the text ("mnist.ini:14: error: "). In a copy whose source is NULL there is no list,
+ * so the text is recorded as a failure. Returns PP_ECONFIG.
  */
 int pp_config_problem(struct pp_config *cfg, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -333,7 +333,8 @@ const char *pp_config_problem_text(const struct pp_config *cfg, int i);
 /* Returns 0, or PP_ECONFIG with the summary line recorded when there are problems. */
 int pp_config_verdict(const struct pp_config *cfg);
 
-/* Return the warnings ("train.momentum has no effect with ..."), like the problems. */
+/* Return the warnings, such as "train.momentum has no effect with ...", as the functions above
+ * return problems. */
 int pp_config_note_count(const struct pp_config *cfg);
 const char *pp_config_note_text(const struct pp_config *cfg, int i);
 
@@ -343,13 +344,13 @@ const char *pp_config_name(const struct pp_config *cfg);
 
 /* Returns where a key's value came from: "mnist.ini:14", "--set", "--stages", "default". */
 const char *pp_config_origin(const struct pp_config *cfg, const char *key);
-/* Returns whether it came from the file or the command line. */
+/* Returns whether the value of the key came from the file or the command line. */
 bool pp_config_was_set(const struct pp_config *cfg, const char *key);
 
 /*
- * Replaces a key's value by one that the program chose: `value` as written in a file. The key's
- * origin becomes "chosen (mnist.ini:14)". PP_ECONFIG for a value that the key cannot have,
- * PP_ERESOURCE; cfg is then unchanged.
+ * Sets the value of a key to one that the program chose, `value` as written in a file. The key's
+ * origin becomes "chosen (mnist.ini:14)". On an error cfg is unchanged. Errors: PP_ECONFIG (a value
+ * that the key cannot have), PP_ERESOURCE.
  */
 int pp_config_choose(struct pp_config *cfg, const char *key, const char *value);
 
@@ -366,12 +367,13 @@ void pp_config_adopt(struct pp_config *cfg, const char *key, const char *value,
 /* Prints a number as values are printed, in the C locale. */
 void pp_config_number(double value, char *out, size_t bytes);
 
-/* Visit all keys in table order: canonical value text (reads back to the same value).
- * PP_CONFIG_VALUE_MAX bytes always suffice; PP_ECONFIG when it does not fit. */
+/* Return the number of keys, and the name and the canonical text of the value of key i in table
+ * order; reading that text gives the same value. PP_CONFIG_VALUE_MAX bytes always suffice. Errors:
+ * PP_ECONFIG if the text does not fit. */
 int pp_config_key_count(void);
 const char *pp_config_key_name(int i); /* "train.lr" */
 int pp_config_key_value(const struct pp_config *cfg, int i, char *out, size_t bytes);
-/* Lists the words that the key can have, separated by blanks; "": it takes numbers, paths or the
+/* Lists the words that the key accepts, separated by blanks; "" if it accepts numbers, paths or the
  * like. */
 void pp_config_key_words(int i, const struct pp_names *names, char *out, size_t bytes);
 
@@ -399,9 +401,10 @@ int pp_config_compare(const struct pp_config *cfg, const char *text,
                                     const char *here),
                       void *ctx);
 
-/* For train --allow: comma-separated keys that a resumed run may change although they change its
- * numbers. check: PP_EUSAGE for an unknown key, one that cannot change, or one that needs no
- * --allow. */
+/* Checks comma-separated keys of train --allow: keys that a resumed run may change although they
+ * change its numbers. Errors: PP_EUSAGE for an unknown key, for one that cannot change, and for one
+ * that needs no --allow. pp_config_allows() returns whether `words` has the key, and
+ * pp_config_may_allow() whether --allow accepts it. */
 int pp_config_check_allow(const char *words);
 bool pp_config_allows(const char *words, const char *key); /* words may be NULL */
 bool pp_config_may_allow(const char *key);
@@ -427,13 +430,13 @@ enum pp_keys_format {
 int pp_config_print_keys(FILE *f, const char *section, const struct pp_names *names,
                          enum pp_keys_format format);
 
-/* Returns the one of `names` (NULL-terminated) that is nearest to `word` by Damerau-Levenshtein
- * distance, ignoring case (the first of equals), if it is near enough to suggest (distance < 3 and
- * less than half of the word), else NULL. */
+/* Returns the name of `names` (NULL-terminated) that is nearest to `word` by Damerau-Levenshtein
+ * distance, ignoring case, or the first of equally near ones. Returns NULL if no name is near
+ * enough to suggest: the distance must be below 3 and below half of the word. */
 const char *pp_nearest(const char *word, const char *const *names);
 
-/* Returns the key that other programs call `word` ("learning_rate", also with '-' for '_' or after
- * a section and a dot), such as "train.lr". NULL: unknown. */
+/* Returns the key, such as "train.lr", that other programs call `word` ("learning_rate", also with
+ * '-' for '_' or after a section and a dot). Returns NULL if it is unknown. */
 const char *pp_config_key_like(const char *word);
 
 /* Formats "; did you mean 'apple'?", or "". */
@@ -478,7 +481,8 @@ int pp_shipped_read(bool machines, struct pp_shipped *out);
  * file that is not a config.
  */
 int pp_config_find(const char *word, bool *shipped, char out[PP_PATH_MAX]);
-/* Finds a machine file in the same way; ".ini" of an installed one may be left out. */
+/* Finds a machine file as pp_config_find() finds a config; ".ini" may be left out of the name of an
+ * installed one. */
 int pp_machine_find(const char *word, bool *shipped, char out[PP_PATH_MAX]);
 
 /*
