@@ -26,7 +26,7 @@ struct checker {
 
 #define SAW(op) (1u << (op))
 
-/* Reports an error at action k of the current rank; k = n_actions: something is missing. */
+/* Reports an error at action k of the current rank, or at the end of its list if k = n_actions. */
 static int fail_at(const struct checker *c, int k, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -55,8 +55,8 @@ static const char *format_cell_name(const struct checker *c, int op, int stage, 
     return name;
 }
 
-/* Finds another action `op` of (stage, mb) in the current list; -1: there is no other. Used for
- * errors only. */
+/* Returns the position of another action `op` of (stage, mb) in the current list than `not_k`; -1
+ * if there is none. Slow, because it is used for errors only. */
 static int find_action(const struct checker *c, int not_k, int op, int stage, int mb)
 {
     const struct pp_rank_plan *list = &c->plan->ranks[c->rank];
@@ -68,8 +68,8 @@ static int find_action(const struct checker *c, int not_k, int op, int stage, in
     return -1;
 }
 
-/* Returns the position of an action as errors count it: the cell of its line, or of its list, from
- * 1. */
+/* Returns the position of an action, counted from 1, as errors name it: its cell in the line of the
+ * table, or its place in the list if there is no table. */
 static int action_column(const struct checker *c, int k)
 {
     return c->table
@@ -77,7 +77,7 @@ static int action_column(const struct checker *c, int k)
                : k + 1;
 }
 
-/* Reports that action k needs an earlier `need` of the same (stage, mb). */
+/* Reports that action k needs an action `need` of the same stage and micro-batch before it. */
 static int fail_needs(const struct checker *c, int k, int need)
 {
     const struct pp_action *a = &c->plan->ranks[c->rank].actions[k];
@@ -103,7 +103,8 @@ static int fail_both(const struct checker *c, int k, int op)
                    op_letters(c, PP_OP_I), op_letters(c, PP_OP_W));
 }
 
-/* Checks that action k is a cell of this geometry and on the rank that holds its stage. */
+/* Checks that the op, stage and micro-batch of action k are legal in this geometry, and that its
+ * rank is the one that holds the stage. */
 static int check_place(const struct checker *c, int k)
 {
     const struct pp_plan *plan = c->plan;
@@ -178,8 +179,8 @@ static int check_cell(struct checker *c, int k)
     return adds || c->plan->kind == PP_PLAN_EVAL ? check_order(c, k) : 0;
 }
 
-/* Checks that nothing is missing. Called when all actions seen were in order, so the end of the
- * list is to blame. */
+/* Checks that the current list misses no action. Called when all its actions were found to be in
+ * order, so the report blames the end of the list. */
 static int check_complete(const struct checker *c)
 {
     const struct pp_plan *plan = c->plan;
@@ -215,7 +216,8 @@ static int check_rank(struct checker *c)
     return 0;
 }
 
-/* Reports a wrong cell before a missing one, because both may be the same mistake. */
+/* Checks the lists of all ranks. Reports a wrong cell in preference to a missing one, because both
+ * may be the same mistake. */
 static int check_all(struct checker *c)
 {
     struct pp_error missing = {0};

@@ -17,7 +17,8 @@
 
 #include "ppcli/base/base.h"
 
-/* Computes the group [*first, *end) of micro-batch mb. */
+/* Computes the group [*first, *end) of micro-batch mb: the micro-batches whose weight gradients are
+ * summed together with its own. */
 static void find_group(const struct pp_plan *plan, int mb, int *first, int *end)
 {
     int k = plan->geometry.coalesce > 1 ? plan->geometry.coalesce : 1;
@@ -34,14 +35,16 @@ int pp_plan_together(const struct pp_plan *plan, int rank, int k)
     return a->op == PP_OP_W ? end - a->mb : 1;
 }
 
-/* Returns whether the action adds to weight gradients as a member of a group of several. */
+/* Returns whether the action computes weight gradients that are summed together with those of other
+ * micro-batches, and computes their group [*first, *end). */
 static bool in_group(const struct pp_plan *plan, const struct pp_action *a, int *first, int *end)
 {
     find_group(plan, a->mb, first, end);
     return (a->op == PP_OP_W || a->op == PP_OP_B) && *end - *first > 1;
 }
 
-/* Counts the actions of a rank after each B of a group became two actions. */
+/* Returns how many actions the list of a rank has when each B of a group is replaced by an I and a
+ * W. */
 static int64_t count_actions(const struct pp_plan *plan, int rank)
 {
     const struct pp_rank_plan *list = &plan->ranks[rank];

@@ -54,7 +54,9 @@ static int put_half(struct lowering *l, int rank, enum pp_csv_type type, int sta
     return pp_csv_add(&l->rows[rank], &c);
 }
 
-/* Adds both halves of a message. The peer's next cell may have waited for this message. */
+/* Adds the SEND of a message to the list of its rank, and the RECV to that of the peer. Lets the
+ * peer take part in this or the next round, because its next cell may have waited for this
+ * message. */
 static int put_message(struct lowering *l, int rank, int32_t message)
 {
     if (!message_travels(l->plan, message))
@@ -78,8 +80,8 @@ static int lower_action(struct lowering *l, int rank, const struct pp_action *a,
     return pp_csv_add(&l->rows[rank], &c);
 }
 
-/* Returns whether adjacent I and W become B. torch keeps them apart in plans with overlapped pairs:
- * its DualPipeV table has both. */
+/* Returns whether an I and the W right after it become a B. They do not in a plan with overlapped
+ * pairs, because torch keeps them apart there: its table of DualPipeV has both. */
 static bool merges_i_and_w(const struct pp_plan *plan)
 {
     for (int r = 0; r < plan->geometry.stages; r++) {
@@ -90,7 +92,8 @@ static bool merges_i_and_w(const struct pp_plan *plan)
     return true;
 }
 
-/* Counts the actions that make one cell: an overlapped pair, or an I with its W. */
+/* Returns how many actions, from action k on, become one cell: 2 for an overlapped pair or for an I
+ * with its W, else 1. */
 static int count_cell_actions(const struct lowering *l, int r, int k)
 {
     const struct pp_rank_plan *list = &l->plan->ranks[r];
@@ -123,7 +126,8 @@ static int take_turn(struct lowering *l, int r)
     return put_message(l, r, a->send);
 }
 
-/* Runs one round. Returns 1 when there may be more to do, 0 when all is done. */
+/* Runs one round: gives each rank that takes part its turn. Returns 1 if there may be more to do, 0
+ * when no rank took part. */
 static int take_round(struct lowering *l)
 {
     int rc = 0;
@@ -143,8 +147,8 @@ static int take_round(struct lowering *l)
     return rc;
 }
 
-/* Reports that no rank can continue. The proof of the plan shows that every cell gets its input, so
- * only overlapped pairs can block each other. */
+/* Reports that no rank can continue, and blames an overlapped pair: the plan is proved, so every
+ * single cell gets its input, and only such pairs can block each other. */
 static int fail_stuck(const struct lowering *l)
 {
     for (int r = 0; r < l->plan->geometry.stages; r++) {

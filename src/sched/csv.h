@@ -49,8 +49,8 @@ struct pp_csv {
     struct pp_csv_position idle, message, pair, type[PP_CSV_RECV_B + 1];
 };
 
-/* Checks only the syntax. Errors: PP_EFORMAT, PP_EIO, PP_ERESOURCE. Call pp_csv_fini() whatever it
- * returns. */
+/* Reads the cells of a table and checks only their syntax. Call pp_csv_fini() whatever it returns.
+ * Errors: PP_EFORMAT, PP_EIO, PP_ERESOURCE. */
 int pp_csv_read(FILE *f, const char *name, struct pp_csv *out);
 void pp_csv_fini(struct pp_csv *csv);
 
@@ -65,10 +65,10 @@ struct pp_csv_printer {
 };
 void pp_csv_print(struct pp_csv_printer *p, int type, int stage, int mb, bool overlap);
 
-/* Checks the error flag of f once after all writes. Errors: PP_EIO. */
+/* Returns PP_EIO if a write to f failed; checked once, after all writes. */
 int pp_csv_written(FILE *f);
 
-/* Fails with PP_EFORMAT and "NAME:LINE:COLUMN: ..."; returns the code. */
+/* Fails with PP_EFORMAT and a text that begins with "NAME:LINE:COLUMN: "; returns the code. */
 int pp_csv_fail(const char *name, struct pp_csv_position at, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -86,13 +86,15 @@ struct pp_table {
     bool descends; /* weight gradients descend; see csv_plan.c */
 };
 
-/* Computes the other members from t->csv. Errors: PP_EFORMAT, PP_ERESOURCE. */
+/* Computes the shape of the table t->csv and sets the other members. Errors: PP_EFORMAT,
+ * PP_ERESOURCE. */
 int pp_table_shape(struct pp_table *t);
 
-/* Returns the position of cell k of a rank's row; for k = n, the position after the last cell. */
+/* Returns the position of cell k of a rank's row; if k is the number of cells, the position after
+ * the last cell. */
 struct pp_csv_position pp_table_position(const struct pp_table *t, int rank, int k);
 
-/* Returns the index in its row of the n-th cell that computes; the length of the row when there are
+/* Returns the index in its row of the n-th cell that computes; the length of the row if it has
  * fewer. */
 int pp_table_nth(const struct pp_table *t, int rank, int n);
 

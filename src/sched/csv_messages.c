@@ -38,7 +38,8 @@ static struct pp_csv_cell make_message_cell(enum pp_csv_type type, int stage, in
     return (struct pp_csv_cell){.type = (uint8_t)type, .stage = stage, .mb = mb};
 }
 
-/* Returns the SEND of a RECV, or the RECV of a SEND. */
+/* Returns the RECV cell that belongs to a SEND cell, or the SEND cell that belongs to a RECV
+ * cell. */
 static struct pp_csv_cell other_half(const struct pp_csv_cell *c)
 {
     static const enum pp_csv_type types[] = {PP_CSV_RECV_F, PP_CSV_SEND_F, PP_CSV_RECV_B,
@@ -47,7 +48,7 @@ static struct pp_csv_cell other_half(const struct pp_csv_cell *c)
     return make_message_cell(types[c->type - PP_CSV_SEND_F], c->stage + (up ? 1 : -1), c->mb);
 }
 
-/* Returns the message that a SEND or RECV cell moves; -1: the stage has no neighbour on that
+/* Returns the message that a SEND or RECV cell moves; -1 if the stage has no neighbour on that
  * side. */
 static int32_t find_cell_message(const struct machine *x, const struct pp_csv_cell *c)
 {
@@ -114,7 +115,8 @@ static int check_message(const struct machine *x, int rank, int k)
     return 0;
 }
 
-/* Checks that every message a rank made was sent. All messages it needs were received. */
+/* Checks that the message which RECV cell k receives has a SEND cell. The opposite, that each
+ * message that a cell needs has a RECV, was checked before. */
 static int check_sent(const struct machine *x, int rank, int k)
 {
     const struct pp_csv_cell *c = &x->t->csv.rows[rank].cells[k];
@@ -142,7 +144,7 @@ static int check_lists(const struct machine *x)
     return 0;
 }
 
-/* Runs one rank until it waits or is done. */
+/* Runs the cells of one rank until it has to wait or is done. */
 static void run_rank(struct machine *x, int r)
 {
     const struct pp_csv_row *row = &x->t->csv.rows[r];
@@ -167,7 +169,7 @@ static void run_rank(struct machine *x, int r)
     }
 }
 
-/* Describes a wait, such as "0SEND_F1 waits for 1RECV_F1". */
+/* Describes what rank r waits for, such as "0SEND_F1 waits for 1RECV_F1". */
 static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
 {
     const struct machine *x = ctx;

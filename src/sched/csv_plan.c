@@ -6,7 +6,7 @@
 #include "ppcli/sched/plan.h"
 #include "ppcli/base/base.h"
 
-/* Copies the cells of one row that compute into the plan. */
+/* Copies the compute cells of one row of the table, without SEND and RECV, into the plan. */
 static int take_plan_row(const struct pp_table *t, int rank, struct pp_plan *plan)
 {
     const struct pp_csv_row *row = &t->csv.rows[rank];

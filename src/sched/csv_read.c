@@ -86,7 +86,7 @@ int pp_csv_add(struct pp_csv_row *row, const struct pp_csv_cell *c)
     return 0;
 }
 
-/* Returns the start of a bad cell, safe to print on a terminal. */
+/* Copies the start of a bad cell to `shown`, safe to print on a terminal, and returns it. */
 static const char *quote_cell(const char *text, char shown[SHOWN_MAX + 8])
 {
     bool cut = strlen(text) > SHOWN_MAX;
@@ -103,7 +103,8 @@ static int fail_cell(const struct reader *rd, const char *cell)
                 quote_cell(cell, shown));
 }
 
-/* Parses a decimal number at *at. Returns 1, 0 when there is no number, or an error. */
+/* Parses a decimal number at *at and moves *at past it. Returns 1, 0 if there is no number, or an
+ * error. */
 static int parse_decimal(const struct reader *rd, const char **at, int32_t *out)
 {
     const char *s = *at;
@@ -125,10 +126,8 @@ static int parse_decimal(const struct reader *rd, const char **at, int32_t *out)
     return 1;
 }
 
-/*
- * Parses one cell without parentheses; *at moves past it. `cell` is quoted in errors. Returns 1, or
- * 0 for a cell that is ignored.
- */
+/* Parses one cell without parentheses at *at, and moves *at past it. Errors quote `cell`. Returns
+ * 1, 0 for a cell that is ignored, or an error. */
 static int parse_cell(const struct reader *rd, const char *cell, const char **at,
                       struct pp_csv_cell *out)
 {
@@ -173,7 +172,7 @@ static int add_cell(struct reader *rd, const struct pp_csv_cell *c)
     return 0;
 }
 
-/* Parses a pair such as "(0F3;3B1)OVERLAP_F_B". */
+/* Reads an overlapped pair such as "(0F3;3B1)OVERLAP_F_B". */
 static int read_pair(struct reader *rd, const char *cell)
 {
     char shown[SHOWN_MAX + 8];
@@ -239,16 +238,17 @@ static int begin_row(struct reader *rd)
     return 0;
 }
 
-/* Returns whether c ends the cell `text`. Spreadsheets in locales with a decimal comma separate
- * cells with semicolons; a pair contains one semicolon of its own. */
+/* Returns whether the character c ends the cell `text`. A semicolon ends a cell too, because
+ * spreadsheets write it where the comma is the decimal sign, but not inside the parentheses of a
+ * pair. */
 static bool ends_cell(int c, const char *text, size_t n)
 {
     bool is_open = memchr(text, '(', n) && !memchr(text, ')', n);
     return c == ',' || c == '\n' || c == EOF || (c == ';' && !is_open);
 }
 
-/* Reads the cell that begins with byte c; *out_c is the byte after it: a comma, a semicolon, '\n'
- * or EOF. */
+/* Reads the cell that begins with byte c. Sets *out_c to the byte after it: a comma, a semicolon,
+ * '\n' or EOF. */
 static int read_cell(struct reader *rd, int c, char text[CELL_MAX + 1], int *out_c)
 {
     size_t n = 0;
@@ -276,7 +276,7 @@ static int read_cell(struct reader *rd, int c, char text[CELL_MAX + 1], int *out
     return 0;
 }
 
-/* Reads the line that begins with byte c. */
+/* Reads the line of the table that begins with byte c. */
 static int read_row(struct reader *rd, int c)
 {
     char text[CELL_MAX + 1];
@@ -300,8 +300,8 @@ static int read_row(struct reader *rd, int c)
     return 0;
 }
 
-/* Skips a byte order mark. c is the first byte of the file; returns the first byte after the
- * mark. */
+/* Skips a byte order mark at the start of the file, whose first byte is c. Returns the first byte
+ * after it. */
 static int skip_bom(struct reader *rd, int c)
 {
     bool bom = c == 0xef && getc_unlocked(rd->f) == 0xbb && getc_unlocked(rd->f) == 0xbf;

@@ -60,7 +60,8 @@ static int find_dialect(struct pp_table *t)
     return 0;
 }
 
-/* Blames the cell with the largest stage or micro-batch. */
+/* Reports that the table has too few cells for its shape, at the cell with the largest stage, or
+ * with the largest micro-batch if not `by_stage`. */
 static int fail_sparse(const struct pp_table *t, int64_t compute, bool by_stage)
 {
     for (int r = 0; r < t->csv.n_rows; r++) {
@@ -83,8 +84,8 @@ static int fail_sparse(const struct pp_table *t, int64_t compute, bool by_stage)
     return 0;
 }
 
-/* Takes the largest stage and micro-batch in the table as its shape, if the table is at least half
- * full. */
+/* Sets the shape of the table to the largest stage and micro-batch in it, and checks that the table
+ * is at least half full. */
 static int find_shape(struct pp_table *t)
 {
     int64_t compute = 0;
@@ -114,8 +115,8 @@ static int find_shape(struct pp_table *t)
     return 0;
 }
 
-/* Finds the rank that holds most cells of each stage, so that the stray cell is blamed (Boyer-Moore
- * majority vote: one pass, one number per stage). */
+/* Finds the rank that holds most cells of each stage, so that a stray cell on another rank is
+ * blamed. Uses the majority vote of Boyer and Moore: one pass, one number per stage. */
 static void find_majority_ranks(struct pp_table *t, int *votes)
 {
     for (int r = 0; r < t->csv.n_rows; r++) {
@@ -149,7 +150,7 @@ static int check_stages(struct pp_table *t)
     return 0;
 }
 
-/* Checks that every rank holds V stages. */
+/* Checks that every stage is on a rank and that all ranks hold equally many stages. */
 static int check_even(struct pp_table *t, int *held)
 {
     for (int s = 0; s < t->n_virtual; s++) {

@@ -21,8 +21,8 @@ const char *pp_cell_name(const struct pp_plan *plan, const struct pp_action *a,
     return name;
 }
 
-/* Returns the channel of the message that rank r waits for, and its micro-batch. The walk that
- * counts the slots runs before the messages are filled in, but message ids are arithmetic. */
+/* Returns the channel of the message that rank r waits for. Computes it from the number of the
+ * message, because messages are not filled in yet when the walk counts slots. */
 static int find_awaited_channel(const struct pp_walk *w, int r)
 {
     int32_t message = w->wait[r].message;
@@ -39,14 +39,15 @@ static int find_awaited_mb(const struct pp_walk *w, int r)
     return tied ? w->plan->messages[message].mb : message % w->plan->geometry.microbatches;
 }
 
-/* Returns the rank whose action ends the wait of rank r. */
+/* Returns the rank for which rank r waits: the sender of the message, or the receiver that must
+ * free the slot. */
 static int find_awaited_rank(const struct pp_walk *w, int r)
 {
     const struct pp_channel *ch = &w->plan->channels[find_awaited_channel(w, r)];
     return w->wait[r].kind == PP_WAIT_MESSAGE ? ch->src_rank : ch->dst_rank;
 }
 
-/* Returns whether the wait of rank r ends with action `a`. */
+/* Returns whether rank r stops waiting when action `a` has run. */
 static bool ends_wait(const struct pp_walk *w, int r, const struct pp_action *a)
 {
     if (w->wait[r].kind == PP_WAIT_MESSAGE)
@@ -59,8 +60,8 @@ static bool ends_wait(const struct pp_walk *w, int r, const struct pp_action *a)
     return w->plan->kind == PP_PLAN_EVAL || a->op == PP_OP_W || a->op == PP_OP_B;
 }
 
-/* Describes a wait: "0F2 waits for 1B0", or "0F2 waits for the slot that 1B0 frees"; with several
- * chunks "0F2 (rank 0) waits for 1B0 (rank 1)". */
+/* Describes what rank r waits for: "0F2 waits for 1B0", or "0F2 waits for the slot that 1B0 frees".
+ * With several chunks the ranks are named too: "0F2 (rank 0) waits for 1B0 (rank 1)". */
 static int tell_wait(const void *ctx, int r, char *text, size_t bytes)
 {
     const struct pp_walk *w = ctx;

@@ -12,7 +12,8 @@ int pp_emit_cell(struct pp_emit *e, enum pp_op op, int stage, int mb)
     return 0;
 }
 
-/* Visits the ranks one by one with one buffer, so only one rank's cells exist at a time. */
+/* Calls `visit` with the cells of one rank after the other. Reuses one buffer, so that only the
+ * cells of one rank exist at a time. */
 static int visit_rank_by_rank(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
                               pp_cells_visit *visit, void *ctx)
 {
@@ -67,8 +68,8 @@ static int emit_forward_v(const struct pp_geometry *g, struct pp_emit **e)
     return pp_greedy_emit(g, PP_PLACE_V, PP_GREEDY_FORWARD, e);
 }
 
-/* Emits F0, F1, F2, ... for one chunk per rank; for several the interleaving that fits the
- * placement. */
+/* Generates the lists of a forward-only plan: F0, F1, F2, ... with one chunk per rank; with several
+ * chunks the interleaved order that fits the placement. */
 int pp_pass_generate_eval(struct pp_plan *plan, enum pp_placement placement)
 {
     static const struct pp_schedule_ops forward[] = {

@@ -52,8 +52,8 @@ struct traffic {
     int32_t *sent, *taken; /* [n_channels] */
 };
 
-/* Reports that action a comes before the action of micro-batch `first`, which the channel's other
- * end has first. */
+/* Reports that action `a` comes before the action of micro-batch `first` on this rank, although the
+ * rank at the other end of the channel has `first` before the micro-batch of `a`. */
 static int fail_order(const struct traffic *t, int channel, const struct pp_action *a, int first,
                       bool sends)
 {
@@ -68,11 +68,9 @@ static int fail_order(const struct traffic *t, int channel, const struct pp_acti
         first, peer, sends ? "takes" : "sends", channel % 2 ? "gradient" : "activations", first);
 }
 
-/*
- * Checks that the receiver takes messages in the order in which they were sent. Transports that
- * only have the order of calls (NCCL) could not run any other plan. `mine` counts the messages at
- * this end of the channel, `other` those at the end that may have been visited before.
- */
+/* Checks that the receiver takes messages in the order in which they are sent; a transport that
+ * only matches calls in order, such as NCCL, could not run another plan. `mine` counts the messages
+ * that were visited at this end of each channel, `other` those at the other end. */
 static int check_channel_order(struct traffic *t, int channel, const struct pp_action *a,
                                int32_t *mine, const int32_t *other)
 {

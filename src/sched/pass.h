@@ -43,7 +43,7 @@ typedef int pp_cells_visit(void *ctx, int rank, const struct pp_emit *e);
 int pp_schedule_visit(const struct pp_schedule_ops *ops, const struct pp_geometry *g,
                       pp_cells_visit *visit, void *ctx);
 
-/* Returns the channel that a sends on; a must send a message. */
+/* Returns the channel on which action `a` sends its message; the action must send one. */
 static inline int pp_sends_on(const struct pp_plan *plan, const struct pp_action *a)
 {
     if (a->op >= PP_OP_G)
@@ -75,12 +75,13 @@ struct pp_geometry pp_schedule_share(const struct pp_schedule_ops *ops,
 int pp_plan_create(enum pp_plan_kind kind, const struct pp_geometry *g, const int *rank_of,
                    enum pp_placement placement, struct pp_plan **out);
 
-/* Ends a builder: sets *out = plan, or destroys the plan when rc is an error. Returns rc. */
+/* Ends a builder: if rc is 0 sets *out to the plan, else destroys the plan. Returns rc. */
 int pp_plan_hand_over(struct pp_plan *plan, int rc, struct pp_plan **out);
 
-/* Replaces the actions of `rank` by n zeroed ones. Errors: PP_ERESOURCE. */
+/* Replaces the actions of `rank` by n actions that are all zero. Errors: PP_ERESOURCE. */
 int pp_plan_take_actions(struct pp_plan *plan, int rank, int n);
-/* As pp_plan_take_actions(), with the cells copied in; the check tests them later. */
+/* Replaces the actions of `rank` by the n cells, which the check pass tests later. Errors:
+ * PP_ERESOURCE. */
 int pp_plan_take_cells(struct pp_plan *plan, int rank, const struct pp_cell *cells, size_t n);
 
 /* Runs all passes after the first. table: the source of the lists, for positions in errors, or
@@ -88,19 +89,20 @@ int pp_plan_take_cells(struct pp_plan *plan, int rank, const struct pp_cell *cel
 struct pp_table;
 int pp_plan_run_passes(struct pp_plan *plan, const struct pp_table *table);
 
-/* Runs the passes from lower on, also a second time. */
+/* Runs the passes from lower on; also for a plan that has been through them before. */
 int pp_plan_make_slots(struct pp_plan *plan);
 
 int pp_pass_generate(struct pp_plan *plan); /* from plan->schedule */
 /* Generates a forward-only plan, which runs the deepest stage that has an input. */
 int pp_pass_generate_eval(struct pp_plan *plan, enum pp_placement placement);
-/* *out_descends: weight gradients descend, which only tables and schedules that declare it may
- * do. */
+/* Checks each list. Sets *out_descends to whether weight gradients descend, which only tables may,
+ * and schedules that declare it. */
 int pp_pass_check(const struct pp_plan *plan, const struct pp_table *table, bool *out_descends);
 int pp_pass_ascend(struct pp_plan *plan);   /* for a checked plan that descends */
 int pp_pass_coalesce(struct pp_plan *plan); /* for a checked training plan */
 
-/* order[message of (channel, 0) + k] is the micro-batch of the channel's k-th message. */
+/* Makes channels and messages. Sets order[message of (channel, 0) + k] to the micro-batch of the
+ * channel's k-th message. */
 int pp_pass_lower(struct pp_plan *plan, int32_t **out_order);
 int pp_pass_slots(struct pp_plan *plan, const int32_t *order);
 
@@ -148,15 +150,15 @@ struct pp_walk {
     int n_blocks, first_turn, n_turns;
 };
 
-/* Allocates; pp_walk_fini() accepts a half-built or zeroed walk. Set visit and ctx before the
- * run. */
+/* Allocates the memory of a walk. Set `visit` and `ctx` before the run. pp_walk_fini() accepts a
+ * half-built or zeroed walk. */
 int pp_walk_init(struct pp_walk *w, const struct pp_plan *plan, bool slots);
-/* Runs all lists. Returns 0, or PP_EFORMAT with the wait cycle. */
+/* Runs the lists of all ranks. Returns 0, or PP_EFORMAT with the circle of waits. */
 int pp_walk_run(struct pp_walk *w);
 void pp_walk_fini(struct pp_walk *w);
 
-/* Fails with PP_EFORMAT and a text that describes which waits form a circle. Some ranks of the
- * finished walk still wait. */
+/* Fails with PP_EFORMAT and a text that describes the waits that form a circle. Called for a
+ * finished walk in which some ranks still wait. */
 int pp_walk_fail_cycle(const struct pp_walk *w);
 
 /* Describes what a waiting rank waits for, unless bytes is 0. Returns the rank that would end the

@@ -28,8 +28,8 @@ int pp_check_geometry(const struct pp_geometry *g)
     return 0;
 }
 
-/* Returns a bound for three actions and two messages of each cell, and for the order and times of
- * each message (slots.c). */
+/* Returns an upper bound of the bytes of a plan, which counts three actions and two messages for
+ * each cell, and the order and times of each message (slots.c). */
 double pp_plan_bytes(const struct pp_geometry *g)
 {
     if (pp_check_geometry(g) < 0) {
@@ -41,7 +41,7 @@ double pp_plan_bytes(const struct pp_geometry *g)
     return bytes_each * g->stages * g->chunks * g->microbatches;
 }
 
-/* Fills rank_of and chunk_of, and checks that every rank holds exactly V stages. */
+/* Sets rank_of and chunk_of of each stage, and checks that every rank holds equally many stages. */
 static int place_stages(struct pp_plan *plan, const int *rank_of, enum pp_placement placement)
 {
     const struct pp_geometry *g = &plan->geometry;
@@ -172,7 +172,9 @@ int pp_plan_run_passes(struct pp_plan *plan, const struct pp_table *table)
     return rc;
 }
 
-/* Reports a bug: one of ppcli's lists did not pass, so the data of the user is not to blame. */
+/* Turns the error of a list that did not pass the checks into PP_EINTERNAL: the list came from a
+ * schedule of ppcli, so this is a bug and not a mistake in the user's data. Returns the new
+ * error. */
 static int blame_us(int rc, const char *name, const struct pp_geometry *g)
 {
     if (rc != PP_EFORMAT)

@@ -5,8 +5,8 @@
 
 #include "ppcli/sched/plan.h"
 
-/* Returns the index of the first G or T in a rank's list, n_actions when there is none. The actions
- * before it come from the schedule. */
+/* Returns the index of the first G or T in a rank's list, or n_actions if there is none. The
+ * actions before it come from the schedule. */
 int pp_plan_first_tied(const struct pp_rank_plan *list);
 
 /*

@@ -56,8 +56,8 @@ static void make_words(const struct pp_program *p, char numbers[3][WORD_MAX],
     out[n] = NULL;
 }
 
-/* Joins all arguments, each with a line end: the key that the table depends on. The caller owns the
- * text; NULL: no memory. */
+/* Joins all arguments of the program, each with a line end, into the key of its table: the table
+ * depends on nothing else. The caller owns the text; NULL if there is no memory. */
 static char *join_words(const struct pp_program *p)
 {
     char numbers[3][WORD_MAX], *key = NULL;
@@ -96,15 +96,15 @@ static int fail_late(const struct running *r)
                    r->seconds);
 }
 
-/* Returns the milliseconds until the limit; 0: it has passed. */
+/* Returns the milliseconds until the program must have ended; 0 if that time has passed. */
 static int find_time_left(const struct running *r)
 {
     double left = r->seconds - (double)(pp_clock_ns() - r->start) * 1e-9;
     return left > 0 ? (int)(left * 1e3) + 1 : 0;
 }
 
-/* Returns an error when a signal has asked this process to stop. It is checked at once, because a
- * program may run for a minute. */
+/* Returns an error if a signal has asked this process to stop. Called often, because the program
+ * may run for a minute. */
 static int check_stop(const struct running *r)
 {
     return pp_process_stop == 0
@@ -112,8 +112,8 @@ static int check_stop(const struct running *r)
                : pp_fail(PP_ESTOPPED, "while exec:%s ran; start the same command again", r->path);
 }
 
-/* Reads until the program closes its output or ends; a child that it started may hold the output
- * open. text[OUTPUT_BYTES]. */
+/* Reads the output of the program to text[OUTPUT_BYTES] until the program closes its output or
+ * ends. Waits for its end too, because a child of the program may keep the output open. */
 static int read_output(const struct running *r, char *text, size_t *bytes)
 {
     PP_OWN(pp_close_at) int life = (int)syscall(SYS_pidfd_open, r->pid, 0);
@@ -156,7 +156,7 @@ static int wait_for_end(struct running *r)
                                               r->path, WEXITSTATUS(status));
 }
 
-/* Kills the program and the processes that it started. */
+/* Kills the program and all processes that it has started. */
 static void kill_group(long pid)
 {
     kill((pid_t)-pid, SIGKILL);

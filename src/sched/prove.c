@@ -24,7 +24,8 @@ struct held {
     int64_t *first_state, *first_grad; /* [n_virtual] index of the stage's first slot */
 };
 
-/* Checks that slot is in range and holds `from`, then sets it to `to` (0: free). */
+/* Checks that `slot` is in range and holds the micro-batch `from`, then sets it to `to`; 0 means
+ * that the slot is free. */
 static int change_slot(const struct pp_plan *plan, const struct pp_action *a, const char *what,
                        int32_t *slots, int n, int slot, int32_t from, int32_t to)
 {
@@ -71,11 +72,9 @@ static int prove_held(const struct pp_plan *plan, const struct held *h, const st
     }
 }
 
-/*
- * Proves that receives are posted in the order of the sends: the receiver posts the first messages
- * of all slots by slot number, and later ones as it releases micro-batches 0, 1, 2... k: messages
- * that the channel sent before this one.
- */
+/* Proves that the receive of a message is posted in the order of the sends. The receiver posts the
+ * first messages of all slots by slot number, and a later one each time it releases micro-batch 0,
+ * 1, 2... `k` is the number of messages that the channel sent before this one. */
 static int prove_posted(const struct pp_plan *plan, const struct pp_action *a, int k)
 {
     const struct pp_message *m = &plan->messages[a->send];
@@ -104,11 +103,10 @@ static int prove_posted(const struct pp_plan *plan, const struct pp_action *a, i
     return 0;
 }
 
-/*
- * Proves that the old content of the slot was read: message k of F's channel lies where micro-batch
- * k - slots was, and the backward of that micro-batch, on this same rank, must come earlier in the
- * list. done: [M] of the stage so far, bits of enum done.
- */
+/* Proves that the slot into which F sends has been read. Message k of the channel replaces
+ * micro-batch k - slots; the backward of that micro-batch, which runs on the same rank, must come
+ * earlier in the list. done[M] says what has run for each micro-batch of the stage (bits of enum
+ * done). */
 static int prove_read(const struct pp_plan *plan, const struct pp_action *a, int k,
                       const uint8_t *done)
 {
@@ -125,7 +123,8 @@ static int prove_read(const struct pp_plan *plan, const struct pp_action *a, int
     return 0;
 }
 
-/* Proves that all W of a group are adjacent, because one sum needs them together. */
+/* Proves that the W's of micro-batches whose weight gradients are computed as one sum follow each
+ * other directly. */
 static int prove_together(const struct pp_plan *plan, int rank, int i)
 {
     const struct pp_rank_plan *list = &plan->ranks[rank];
@@ -155,7 +154,8 @@ static int fail_recompute(const struct pp_plan *plan, const struct pp_action *a)
                    plan->rank_of[a->stage], pp_cell_name(plan, a, name));
 }
 
-/* Proves the list of one rank. done: [V][M] */
+/* Proves that the list of one rank uses its state, gradient and message slots without a conflict.
+ * done[V][M] is working memory. */
 static int prove_rank(const struct pp_plan *plan, int rank, const struct held *h, int *n_sent,
                       uint8_t *done)
 {
@@ -192,8 +192,8 @@ static int prove_lists(const struct pp_plan *plan, const struct held *h, int *n_
     return 0;
 }
 
-/* Returns the index of each stage's first slot in one array of all slots; *out_n is the size of
- * that array. The shared slots of a rank's stages have the same indices. */
+/* Returns the index of each stage's first slot in one array of all slots, and sets *out_n to the
+ * size of the array. Stages of a rank that share slots have the same index. */
 static int64_t *slot_starts(const struct pp_plan *plan, const int *slots, int64_t *out_n)
 {
     size_t n = (size_t)plan->n_virtual;

@@ -5,7 +5,8 @@
 #include "ppcli/base/base.h"
 #include "ppcli/sched/plan.h"
 
-/* Returns the next action of a list, with an I and the W right after it as B. */
+/* Returns the next cell of a list and moves *k past it. An I and the W of the same micro-batch
+ * right after it are one cell, a B. */
 static struct pp_cell next_cell(const struct pp_rank_plan *list, int *k)
 {
     const struct pp_action *a = &list->actions[(*k)++];

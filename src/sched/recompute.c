@@ -14,9 +14,9 @@
 
 #include "ppcli/base/base.h"
 
-/* Writes the new list of a rank to out; returns its length, at most twice the old one. from: [V][M]
- * of the rank: index of the last F whose state must be kept, -1: there is none, or an R makes the
- * state. */
+/* Writes the list of a rank with R added to `out`, and returns its length, at most twice the old
+ * one. from[V][M] is set to the index of the last F whose state must be kept; -1 if there is none
+ * or an R makes the state. */
 static int insert_recomputes(const struct pp_plan *plan, int rank, const bool *stages,
                              int32_t *from, struct pp_action *out)
 {
@@ -69,7 +69,8 @@ static void note_wait(void *ctx, int rank, int k, int64_t mid, int64_t end)
     w->end[rank] = end;
 }
 
-/* Counts the shared state slots that are held during each action; returns the most. */
+/* Sets held[k] to the number of shared state slots that are in use during action k; returns the
+ * largest. */
 static int count_held_slots(const struct pp_plan *plan, const struct pp_rank_plan *list, int *held)
 {
     int now = 0, most = 0;
@@ -84,8 +85,8 @@ static int count_held_slots(const struct pp_plan *plan, const struct pp_rank_pla
     return most;
 }
 
-/* Returns whether action j, an R, may come before action k: not before its F, and not where it
- * needs one slot too many. */
+/* Returns whether action j, an R, may move to before action k: it must stay after its F, and no
+ * action between may then need more than `limit` slots. */
 static bool may_move(const struct pp_rank_plan *list, const int *held, int limit, int k, int j)
 {
     const struct pp_action *r = &list->actions[j];
@@ -95,7 +96,8 @@ static bool may_move(const struct pp_rank_plan *list, const int *held, int limit
     return k == j;
 }
 
-/* Moves each R to the first wait with a free slot; returns whether any R moved. */
+/* Moves each R forward to the first place where the rank waits and a slot is free; returns whether
+ * any R moved. */
 static bool fill_waits(const struct pp_plan *plan, const struct pp_rank_plan *list, int64_t *wait,
                        int *held)
 {

@@ -138,8 +138,7 @@ static int assign_all_rank_slots(struct pp_plan *plan)
     return 0;
 }
 
-/* Assigns slots in a forward-only plan: nothing is kept after F, so one state serves all
- * micro-batches. */
+/* Assigns the slots of a forward-only plan: one state slot, because no state is kept after F. */
 static void assign_eval_slots(struct pp_plan *plan)
 {
     for (int r = 0; r < plan->geometry.stages; r++) {
@@ -182,8 +181,8 @@ static void free_messages(void *ctx, int rank, int k, int64_t mid, int64_t end)
     }
 }
 
-/* Returns the fewest slots with which no message of the channel finds its slot taken on the time
- * line. */
+/* Returns the smallest number of slots with which every message of the channel finds its slot free
+ * on the time line. */
 static int fewest_slots(const int32_t *order, const int64_t *sent_at, const int64_t *free_at, int m)
 {
     int fewest = 1;

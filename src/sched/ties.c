@@ -21,14 +21,14 @@ int pp_plan_first_tied(const struct pp_rank_plan *list)
     return n;
 }
 
-/* Returns the first channel of a tie. */
+/* Returns the first of the two channels of a tied tensor. */
 static int channel_of_tie(const struct pp_plan *plan, int tie)
 {
     return 2 * (plan->n_virtual - 1) + 2 * tie;
 }
 
-/* Returns the message of a piece. These messages follow those of all boundaries, by tie, direction,
- * piece. */
+/* Returns the number of the message that carries a piece of a tied tensor. These messages are
+ * numbered after those of all stage boundaries, by tie, then direction, then piece. */
 static int32_t find_piece_message(const struct pp_plan *plan, int channel, int piece)
 {
     int first = channel_of_tie(plan, 0), tie = (channel - first) / 2;
@@ -52,7 +52,7 @@ static bool is_local(const struct pp_plan *plan, int tie)
     return plan->rank_of[t->owner] == plan->rank_of[t->copy];
 }
 
-/* Returns the action of a rank for a tie in a round; op 0: none. */
+/* Returns the action that a rank runs for a tie in a round; its op is 0 if there is none. */
 static struct pp_action make_tie_action(const struct pp_plan *plan, int rank, int round, int tie,
                                         int op)
 {
@@ -74,8 +74,8 @@ static struct pp_action make_tie_action(const struct pp_plan *plan, int rank, in
     return a;
 }
 
-/* Writes the list that a rank must have from its first G or T on, and returns its length. out may
- * be NULL. */
+/* Writes the actions that the list of a rank must end with, from its first G or T on, to `out`, and
+ * returns their number. `out` may be NULL. */
 static int make_tie_list(const struct pp_plan *plan, int rank, struct pp_action *out)
 {
     int n = 0;
@@ -156,7 +156,8 @@ static bool is_same_action(const struct pp_action *a, const struct pp_action *b)
            a->send == b->send;
 }
 
-/* rest: memory for the longest rest of a list */
+/* Proves that the list of a rank ends with the G and T actions that its tied tensors need. `rest`
+ * is working memory for the longest such end of a list. */
 static int prove_tie_list(const struct pp_plan *plan, int rank, struct pp_action *rest)
 {
     const struct pp_rank_plan *list = &plan->ranks[rank];

@@ -73,7 +73,8 @@ static void wake_rank(struct pp_walk *w, int rank, enum pp_wait_kind kind, int32
     }
 }
 
-/* Releases a message, the next one of `channel`, because its receiver is done. */
+/* Frees the slot of `message`, the oldest message of `channel` that occupies one, because its
+ * receiver is done; wakes a sender that waits for the slot. */
 static void release_message(struct pp_walk *w, int channel, int32_t message)
 {
     if (message >= 0) {
@@ -87,7 +88,8 @@ static void release_mb(struct pp_walk *w, int channel, int mb)
     release_message(w, channel, pp_plan_message(w->plan, channel, mb));
 }
 
-/* Returns the message that still occupies the slot action a needs; -1: it may send. */
+/* Returns the message that still occupies the slot which action `a` needs to send; -1 if the slot
+ * is free. */
 static int32_t find_blocking_message(const struct pp_walk *w, const struct pp_action *a)
 {
     int channel = pp_sends_on(w->plan, a);
@@ -95,7 +97,7 @@ static int32_t find_blocking_message(const struct pp_walk *w, const struct pp_ac
     return before < w->released[channel] ? -1 : pp_plan_message(w->plan, channel, before);
 }
 
-/* Returns the rank that waits for the message of action a. */
+/* Returns the rank that receives the message of action `a`. */
 static int receiving_rank(const struct pp_plan *plan, const struct pp_action *a)
 {
     if (a->op >= PP_OP_G)
@@ -103,7 +105,7 @@ static int receiving_rank(const struct pp_plan *plan, const struct pp_action *a)
     return plan->rank_of[a->op == PP_OP_F ? a->stage + 1 : a->stage - 1];
 }
 
-/* Runs one rank, respecting message slots, until it waits or is done. */
+/* Runs the actions of one rank until it has to wait for a message or a slot, or is done. */
 static void run_in_slots(struct pp_walk *w, int r)
 {
     const struct pp_rank_plan *list = &w->plan->ranks[r];
@@ -134,7 +136,7 @@ static void run_in_slots(struct pp_walk *w, int r)
     }
 }
 
-/* Runs one rank, keeping time, until it waits or is done. */
+/* Runs the actions of one rank on the time line until it has to wait for a message or is done. */
 static void run_in_time(struct pp_walk *w, int r)
 {
     const struct pp_rank_plan *list = &w->plan->ranks[r];

@@ -152,7 +152,7 @@ int pp_plan_build(const char *schedule, const struct pp_geometry *g, struct pp_p
  * *plan NULL. */
 int pp_plan_fit(const struct pp_geometry *g, const double *costs, double comm,
                 struct pp_plan **plan);
-/* Returns an upper bound of the bytes used while a plan of this shape is built; 0 for an illegal
+/* Returns an upper bound of the bytes in use while a plan of this shape is built; 0 for an illegal
  * shape. */
 double pp_plan_bytes(const struct pp_geometry *g);
 
@@ -177,8 +177,8 @@ void pp_plan_destroy(struct pp_plan **plan); /* accepts NULL in *plan */
  */
 int pp_plan_coalesce(const struct pp_plan *plan, int k, struct pp_plan **out);
 
-/* Returns how many actions of a rank, from the k-th on, are one piece of work: the W of a group
- * from there on, else 1. */
+/* Returns how many actions of a rank, from the k-th on, are one piece of work: the W of the rest of
+ * a group, else 1. */
 int pp_plan_together(const struct pp_plan *plan, int rank, int k);
 
 /*
@@ -198,12 +198,12 @@ int pp_plan_tie(struct pp_plan *plan, const struct pp_tie *ties, int n);
  * PP_ERESOURCE, PP_EFORMAT; the plan is then to be destroyed.
  */
 int pp_plan_recompute(struct pp_plan *plan, const bool *stages);
-/* Returns whether virtual stage s has an R. */
+/* Returns whether virtual stage s is recomputed (has an R). */
 bool pp_plan_recomputes(const struct pp_plan *plan, int s);
 
-/* Returns the message of micro-batch mb on a channel between neighbours; -1: there is no such
- * channel, or it is a backward channel of an eval plan. Messages of a channel are consecutive, by
- * micro-batch. */
+/* Returns the message of micro-batch mb on a channel between neighbours; -1 if there is no such
+ * channel, or if it is a backward channel of an eval plan. Messages of a channel are consecutive,
+ * by micro-batch. */
 int32_t pp_plan_message(const struct pp_plan *plan, int channel, int mb);
 
 /* Prints the compute cells as CSV (torch.distributed.pipelining's compute-only format, no idle
@@ -221,8 +221,9 @@ int pp_plan_csv_text(const struct pp_plan *plan, char **out);
  * sha256sum` does. Errors: PP_ERESOURCE. */
 int pp_plan_digest(const struct pp_plan *plan, char out[PP_SHA256_HEX]);
 
-/* Returns the schedule whose plan of the same shape has the same order, where an I and the W right
- * after it count as a B; NULL: none. Schedules that are made for costs are not tried. */
+/* Returns the name of the schedule whose plan of the same shape has the same order; NULL if there
+ * is none. An I and the W right after it count as a B. Schedules that are made for given costs are
+ * not tried. */
 const char *pp_plan_recognize(const struct pp_plan *plan);
 
 /* ---- tables of other programs */
@@ -237,8 +238,9 @@ const char *pp_plan_recognize(const struct pp_plan *plan);
  */
 int pp_plan_print_csv_comms(const struct pp_plan *plan, FILE *f);
 
-/* As pp_plan_print_csv_comms(), but lowered as torch does: I and the W right after it are one B.
- * Reading it gives another plan, since B sends its gradient at its end. */
+/* Prints the plan as pp_plan_print_csv_comms() does, but lowered as torch does it: an I and the W
+ * right after it are one B. Reading the result gives another plan, because a B sends its gradient
+ * at its end. */
 int pp_plan_print_csv_torch(const struct pp_plan *plan, FILE *f);
 
 /*
@@ -284,7 +286,7 @@ int pp_program_print(const struct pp_program *p, const char **out_text, size_t *
 /* Stores text as the output of the program, which ran in another process. Errors: PP_ERESOURCE. */
 int pp_program_keep(const struct pp_program *p, const char *text, size_t bytes);
 
-/* Makes the plan of the program's output. Errors as of pp_program_print(). */
+/* Makes the plan of the program's output. Errors: those of pp_program_print(). */
 int pp_plan_read_program(const struct pp_program *p, struct pp_plan **out);
 
 #endif

@@ -112,7 +112,7 @@ struct pp_schedule_ops {
 };
 
 const struct pp_schedule_ops *pp_schedule_find(const char *name); /* NULL when unknown */
-/* Returns the name of a schedule of the list. */
+/* Returns the name that the table of schedules has for `ops`. */
 const char *pp_schedule_name(const struct pp_schedule_ops *ops);
 
 /* Returns the schedules that can train, which those of two copies cannot; NULL-terminated, in .def
@@ -122,11 +122,12 @@ const char *const *pp_schedule_names(void);
 /* Returns for all schedules a name, its line of help, the next name, ...; NULL-terminated. */
 const char *const *pp_schedule_help(void);
 
-/* Checks whether this geometry may run. PP_ECONFIG names schedule, rule and nearest legal shape. */
+/* Checks whether this geometry may run. Errors: PP_ECONFIG, which names the schedule, the rule and
+ * the nearest legal shape. */
 int pp_schedule_check(const struct pp_schedule_ops *ops, const struct pp_geometry *g);
 
-/* Returns the name of the first schedule with `stands_in` of this placement that allows so many
- * chunks. */
+/* Returns the name of the first schedule that can stand in for others of this placement
+ * (`stands_in`) and allows so many chunks. */
 const char *pp_schedule_stand_in(enum pp_placement placement, int chunks);
 
 /* Rounds the times of virtual stages, costs[3][n_virtual] of F, I and W, and of a transfer to
@@ -134,11 +135,11 @@ const char *pp_schedule_stand_in(enum pp_placement placement, int chunks);
  * take at least 1. */
 void pp_schedule_ticks(const double *costs, int n_virtual, double comm, int64_t *ticks);
 
-/* Returns the chunks per rank when the config does not set them: at least 1. */
+/* Returns the number of chunks per rank for a config that does not set it: at least 1. */
 int pp_schedule_default_chunks(const struct pp_schedule_ops *ops);
 
-/* Returns the k of 1f1b-eager for a geometry that it accepts: g->eager, or the k that the costs ask
- * for; never more than M. Costs that are all zero give 1, which is 1f1b. */
+/* Returns the k of 1f1b-eager for a geometry that it accepts: g->eager, or the k that is best for
+ * the costs; never more than M. Costs that are all zero give 1, which is 1f1b. */
 int pp_schedule_eager(const struct pp_geometry *g);
 
 /*
@@ -148,7 +149,8 @@ int pp_schedule_eager(const struct pp_geometry *g);
  */
 int pp_schedule_print_csv(const struct pp_schedule_ops *ops, const struct pp_geometry *g, FILE *f);
 
-/* Returns the rank of virtual stage s: loop s mod P; V (zigzag) k=s/P, j=s mod P, j or P-1-j. */
+/* Returns the rank of virtual stage s. In a loop that is s mod P; in a V (zigzag), with k = s / P
+ * and j = s mod P, it is j for even k and P-1-j for odd k. */
 int pp_place(enum pp_placement placement, int stages, int s);
 
 #endif

@@ -17,7 +17,8 @@ static int check(const struct pp_geometry *g)
     return pp_check_two_way(g, 0);
 }
 
-/* Emits the cell that the stage runs at tick t of a unit of `n` micro-batches, if it has one. */
+/* Emits the cell that the stage runs at tick t of a unit (micro-batches first .. first + n - 1), if
+ * there is one. */
 static int emit_tick(const struct pp_geometry *g, int stage, int first, int n, int t,
                      struct pp_emit *e)
 {

@@ -85,7 +85,8 @@ static int64_t *input_of(const struct search *s, int64_t *state, int stage, int 
     return state + first + (2 * (size_t)stage + (size_t)op) * (size_t)s->r->m + (size_t)mb;
 }
 
-/* With one chunk per rank: returns the micro-batch whose W frees the memory for F of `mb`. */
+/* Returns the micro-batch whose W frees the memory that the F of `mb` needs; -1 if ranks have
+ * several chunks, where that is not one fixed micro-batch. */
 static int freeing_mb(const struct search *s, int mb)
 {
     return s->r->n_virtual == s->r->p ? mb - s->r->limit : -1;
@@ -93,7 +94,7 @@ static int freeing_mb(const struct search *s, int mb)
 
 /* ---- bounds */
 
-/* Returns the time of a cell and of all that must follow it. */
+/* Returns the ticks of a cell plus the ticks of the longest chain of cells that must follow it. */
 static int64_t ticks_with_tail(const struct search *s, int cell, int mb)
 {
     return s->r->cost[cell] + s->tail[job_index(s, cell, mb)];
@@ -127,7 +128,7 @@ static void set_tails(struct search *s)
     }
 }
 
-/* Returns the earliest end of a cell; 0 when the cell is done. */
+/* Returns the earliest end of a cell; 0 if the cell is already done. */
 static int64_t earliest_end(const struct search *s, int64_t *state, int cell, int mb)
 {
     return mb < done_of(s, state)[cell] ? 0 : s->head[job_index(s, cell, mb)] + s->r->cost[cell];
@@ -156,7 +157,7 @@ static void set_head(struct search *s, int64_t *state, int cell, int j)
     s->head[job_index(s, cell, j)] = t;
 }
 
-/* Returns a lower bound of the makespan of every list that a state can lead to. */
+/* Returns a lower bound of the makespan of all lists that begin with this state. */
 static int64_t bound_state(struct search *s, int64_t *state)
 {
     const struct pp_repair *r = s->r;
@@ -199,7 +200,8 @@ static int compare_states(const void *a, const void *b)
     return x->node < y->node ? -1 : 1;
 }
 
-/* Returns the chain of states with these counts: [0, N_CHAINS). Arithmetic is modulo 2^64. */
+/* Returns in which hash chain, 0 .. N_CHAINS - 1, states with these counts are kept. The arithmetic
+ * is modulo 2^64. */
 static size_t hash_counts(const int64_t *counts, size_t n)
 {
     uint64_t hash = 0;
@@ -208,7 +210,7 @@ static size_t hash_counts(const int64_t *counts, size_t n)
     return hash >> 52;
 }
 
-/* Adds the child to a row, unless a state of the row is at least as good. */
+/* Adds the state s->child to a row, unless the row has a state that is at least as good. */
 static int add_state(struct search *s, struct row *row, int64_t bound, uint64_t banned,
                      struct node how)
 {
@@ -244,7 +246,7 @@ static int add_state(struct search *s, struct row *row, int64_t bound, uint64_t 
 
 /* ---- branches */
 
-/* Returns when a cell can start; NEVER: another cell must come first. */
+/* Returns the time at which a cell can start; NEVER if another cell must run before it. */
 static int64_t start_of(const struct search *s, int64_t *state, uint64_t banned, int cell)
 {
     const struct pp_repair *r = s->r;
@@ -330,7 +332,8 @@ static void clear_row(struct row *row)
     memset(row->chains, 0xff, N_CHAINS * sizeof(*row->chains));
 }
 
-/* Expands all states of a row, those with the least bounds first. */
+/* Expands the states of a row, those with the smallest bounds first, but at most s->width of
+ * them. */
 static int expand_row(struct search *s)
 {
     struct row *row = &s->rows[0];
@@ -351,7 +354,7 @@ static int expand_row(struct search *s)
     return 0;
 }
 
-/* Sets the child to the start: no cell is done. */
+/* Sets s->child to the initial state, in which no cell is done. */
 static void set_start(struct search *s)
 {
     const struct pp_repair *r = s->r;
@@ -363,7 +366,7 @@ static void set_start(struct search *s)
         }
 }
 
-/* Computes the makespan of the lists as they are. */
+/* Computes the makespan of the lists s->r->cells. */
 static int64_t find_makespan(struct search *s)
 {
     const struct pp_repair *r = s->r;
@@ -427,8 +430,8 @@ static void search_fini(struct search *s)
     pp_free(s->nodes);
 }
 
-/* Searches with rows that grow from `first` to `widest` states; *out_cut: even the widest rows
- * dropped states. */
+/* Searches several times, with rows that grow from `first` to `widest` states. Sets *out_cut if
+ * even the widest rows had to drop states, so that a better list may exist. */
 static int search_widths(const struct pp_repair *r, int first, int widest, bool *out_cut)
 {
     size_t n = (size_t)r->n_virtual, m = (size_t)r->m, n_times = (size_t)r->p + 3 * n + 2 * n * m;

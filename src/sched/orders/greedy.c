@@ -55,8 +55,8 @@ struct greedy {
     size_t row;            /* cells of a rank: ops * V * M */
 };
 
-/* Returns the ticks of a cell. An I of a recomputed stage includes its R; the last stage has no R,
- * because its I follows its F. */
+/* Returns the ticks of a cell. The I of a recomputed stage includes the recompute (R), but not on
+ * the last stage, whose I follows its F directly. */
 static int64_t action_ticks(const struct greedy *y, int s, int op)
 {
     bool recompute = op == PP_OP_I && y->recompute && y->recompute[s] && s < y->n_virtual - 1;
@@ -64,7 +64,7 @@ static int64_t action_ticks(const struct greedy *y, int s, int op)
     return r + (y->ticks ? y->ticks[3 * s + op] : 1);
 }
 
-/* Returns the ticks of the transfer between stages s and s + 1. */
+/* Returns the ticks of a transfer between stages s and s + 1; 0 if both are on one rank. */
 static int64_t transfer_ticks(const struct greedy *y, int s)
 {
     int p = y->g->stages;
@@ -72,7 +72,8 @@ static int64_t transfer_ticks(const struct greedy *y, int s)
     return local || !y->ticks ? 0 : y->ticks[3 * (size_t)y->n_virtual];
 }
 
-/* Returns when the input of the next F or I of stage s arrives; -1: not known yet. */
+/* Returns the time at which the input of the next F or I of stage s arrives; -1 if it is not known
+ * yet or there is no such cell left. */
 static int64_t input_time(const struct greedy *y, int s, int op)
 {
     const int32_t *done = y->done + 3 * (size_t)s;
@@ -87,8 +88,9 @@ static int64_t input_time(const struct greedy *y, int s, int op)
            transfer_ticks(y, op == PP_OP_F ? from : s);
 }
 
-/* Returns the urgency of a cell. Of cells that may begin at the same time the most urgent one runs:
- * F of the deepest chunk, or I of the oldest micro-batch and its first stage. */
+/* Returns the urgency of a cell: of cells that can begin at the same time the most urgent one runs.
+ * Prefers an op equal to `wish`, then the F of the deepest chunk, or the I of the oldest
+ * micro-batch on its lowest chunk. */
 static int64_t cell_urgency(const struct greedy *y, int wish, int s, int op)
 {
     int64_t chunk = s / y->g->stages, age = y->g->microbatches - y->done[3 * s + op];
@@ -102,8 +104,9 @@ static int stage_of(const struct greedy *y, int r, int chunk)
     return chunk * p + (y->placement == PP_PLACE_V && chunk % 2 == 1 ? p - 1 - r : r);
 }
 
-/* Picks a W: that of a recomputed chunk, else the longest one that fits into the gap, else the
- * shortest; -1: there is none. *at_once: it must run before any other cell. */
+/* Returns the stage whose W the rank runs next: of a recomputed chunk, else the longest W that fits
+ * into the gap, else the shortest; -1 if there is none. Sets *at_once if it must run before any
+ * other cell. */
 static int pick_w(const struct greedy *y, int r, int64_t gap, bool *at_once)
 {
     int best = -1;
@@ -122,7 +125,7 @@ static int pick_w(const struct greedy *y, int r, int64_t gap, bool *at_once)
     return best;
 }
 
-/* Chooses the next cell of a rank from what is known so far. */
+/* Chooses the next cell of a rank by what follows from the cells that have run so far. */
 static void choose_next_cell(struct greedy *y, int r)
 {
     struct lane *k = &y->lanes[r];
@@ -162,8 +165,8 @@ static void choose_next_cell(struct greedy *y, int r)
     y->begin[r] = begin;
 }
 
-/* Runs the next cell of a rank. After it, the next choice of this rank and its neighbours may
- * change. Returns a lower bound of what play_lists() can return. */
+/* Runs the next cell of a rank, and chooses the next cells of this rank and its neighbours, whose
+ * choice may change. Returns a lower bound of the result of play_lists(). */
 static int64_t run_next_cell(struct greedy *y, int r)
 {
     struct lane *k = &y->lanes[r];
@@ -184,8 +187,8 @@ static int64_t run_next_cell(struct greedy *y, int r)
     return 2 * (k->now + k->left) - k->start;
 }
 
-/* Simulates one list for each rank. Returns the makespan plus the longest span of a rank, or
- * INT64_MAX as soon as that is not below `best`. */
+/* Simulates the list of each rank with the current settings. Returns the makespan plus the longest
+ * span of a rank, or INT64_MAX as soon as that sum is certain to reach `best`. */
 static int64_t play_lists(struct greedy *y, int64_t best)
 {
     int p = y->g->stages;
@@ -213,7 +216,8 @@ static int64_t play_lists(struct greedy *y, int64_t best)
     return makespan + span;
 }
 
-/* Simulates with these knobs and keeps the lists if they are better than the best so far. */
+/* Simulates with this memory limit and these knobs, and keeps the lists if they are better than the
+ * best ones so far. */
 static void try_knobs(struct greedy *y, int limit, unsigned knobs, int64_t *best)
 {
     y->limit = limit < y->g->chunks ? y->g->chunks : limit;
@@ -227,9 +231,10 @@ static void try_knobs(struct greedy *y, int limit, unsigned knobs, int64_t *best
     }
 }
 
-/* Tries all knobs and memory limits, because no setting is best everywhere. The makespan counts
- * where ranks meet after a step, the longest span where they do not; of equal lists the one that
- * holds less is kept. */
+/* Tries all combinations of knobs and memory limits, because none is best for every model, and
+ * keeps the best lists. Lists are compared by the sum that play_lists() returns: the makespan
+ * counts if ranks meet after a step, the longest span if they do not. Of equal lists the first is
+ * kept, which holds less. */
 static void search_lists(struct greedy *y, enum pp_greedy mode)
 {
     int chunks = y->g->chunks, all = chunks * y->g->microbatches;
@@ -256,7 +261,8 @@ static int emit_best(struct greedy *y, bool whole, struct pp_emit **e)
     return 0;
 }
 
-/* Shortens the best lists, unless they have recomputed chunks. */
+/* Shortens the best lists by exchange, and by branch and bound if `exact`; does nothing if chunks
+ * are recomputed. */
 static int shorten_lists(struct greedy *y, bool exact)
 {
     double cap = pp_cap(y->g) * y->g->chunks;

@@ -35,8 +35,9 @@ void pp_groups_entry(const struct pp_groups *groups, int k, int *chunk, int *mb)
     *mb = first + k / (groups->chunks * size) * size + in % size;
 }
 
-/* Returns whether a group of `next` micro-batches after one of groups->size makes ranks wait in a
- * circle. */
+/* Returns whether the ranks would wait in a circle if a group of `next` micro-batches followed one
+ * of groups->size. Rank 0 runs (V-1)*G + `ahead` forwards before its first backward; see
+ * pp_groups_check(). */
 static bool group_blocks(const struct pp_groups *groups, int next, int ahead)
 {
     /* With two chunks, a group of one micro-batch blocks no rank, unless two more such groups

@@ -12,7 +12,8 @@
 
 #include "ppcli/base/base.h"
 
-/* Places a B in two slots; after every third B follow three slots of pause. */
+/* Places a B in two slots at *now and moves *now past it; after every third B by a pause of three
+ * more slots. */
 static void put_b(int *first, int kind, int *now, int *since_pause)
 {
     first[kind] = *now;

@@ -29,7 +29,7 @@ struct pp_groups {
 /* Computes the groups, with g->group as the wish, which may be larger than M. */
 struct pp_groups pp_groups_of(const struct pp_geometry *g);
 
-/* Computes entry k of the table, 0 <= k < V*M. */
+/* Sets *chunk and *mb to entry k of the order of forwards, 0 <= k < V*M. */
 void pp_groups_entry(const struct pp_groups *groups, int k, int *chunk, int *mb);
 
 /*
@@ -51,7 +51,7 @@ int pp_groups_check(const struct pp_geometry *g, int ahead);
  */
 
 /* Checks that the number of ranks is even, and that the number of micro-batches is even and at
- * least `least` per stage. PP_ECONFIG with the nearest legal shape. */
+ * least `least` per stage. Errors: PP_ECONFIG with the nearest legal shape. */
 int pp_check_two_way(const struct pp_geometry *g, int least);
 
 /* ---- one_f_one_b.c */
@@ -60,20 +60,20 @@ int pp_check_two_way(const struct pp_geometry *g, int least);
  * forward and one backward in turn. */
 int pp_emit_1f1b(const struct pp_geometry *g, int rank, int64_t ahead, struct pp_emit *e);
 
-/* Chunks that rank r of 1F1B holds at most: P - r. */
+/* Returns how many chunks rank r of 1F1B holds at most: P - r. */
 int pp_held_1f1b(const struct pp_geometry *g, int rank);
 
 /* ---- interleaved.c */
 
-/* Chunks that a rank of interleaved schedules holds at most, in groups of P. */
+/* Returns how many chunks a rank of an interleaved schedule holds at most, with groups of P. */
 int pp_held_interleaved(const struct pp_geometry *g, int rank);
 
 /* ---- zb_h1.c: what ZB-H1 and ZB-H2 share */
 
 /*
- * Emits the list of rank r: `ahead` forwards, then F (as long as there are any) and I in turn; from
- * I number `hold` on, the oldest weight gradient after each I; the remaining ones at the end. If
- * all ranks have ahead + hold >= P-1, every wait of the first micro-batches is filled.
+ * Emits the list of rank r: `ahead` forwards, then F (as long as there are any) and I in turn.
+ * After each I from number `hold` on comes the oldest weight gradient; the remaining ones come at
+ * the end. If all ranks have ahead + hold >= P-1, every wait of the first micro-batches is filled.
  */
 int pp_emit_zb_h(const struct pp_geometry *g, int rank, int ahead, int hold, struct pp_emit *e);
 
@@ -82,10 +82,11 @@ int pp_emit_zb_h(const struct pp_geometry *g, int rank, int ahead, int hold, str
 /* Checks that memory_cap allows at least one forward. Errors: PP_ECONFIG. */
 int pp_check_cap(const struct pp_geometry *g);
 
-/* As pp_check_cap(), and PP_ECONFIG for more cells than a proof is tried for (zb_exact.c). */
+/* Checks what pp_check_cap() checks, and that the shape has no more cells than a proof is tried for
+ * (zb_exact.c). Errors: PP_ECONFIG. */
 int pp_check_exact(const struct pp_geometry *g);
 
-/* Returns how many forwards of a whole micro-batch a rank may hold. */
+/* Returns how many whole micro-batches (forwards of all its chunks) a rank may hold. */
 static inline double pp_cap(const struct pp_geometry *g)
 {
     return g->memory_cap > 0 ? g->memory_cap : 2.0 * g->stages;
@@ -136,11 +137,11 @@ struct pp_v_rank {
 
 void pp_v_start(struct pp_v_rank *v, const struct pp_geometry *g, int rank, struct pp_emit *e);
 
-/* Repeats the cells `times` times (0 or less: not at all). Cells after the last micro-batch are
- * counted but not written, so that a list for many micro-batches also gives one for few. */
+/* Writes the cells `times` times; not at all if that is 0 or less. Cells after the last micro-batch
+ * are counted but not written, so that a list for many micro-batches also gives one for few. */
 void pp_v_phase(struct pp_v_rank *v, int times, const char *cells);
 
-/* Writes DualPipeV's list of one of p ranks; for DualPipe p is half of all ranks. */
+/* Writes the list that a rank has in DualPipeV with p ranks. In DualPipe p is half of all ranks. */
 void pp_dualpipe_phases(struct pp_v_rank *v, int p, int rank);
 
 /*
@@ -206,8 +207,8 @@ static inline int32_t *pp_v_slot(const struct pp_v_grid *g, int rank, int kind, 
 
 void pp_v_grid_put(struct pp_v_grid *g, int rank, int kind, int mb, int t);
 
-/* Returns the first slot in which a cell may run, ignoring other cells in that slot: after the same
- * cell of the micro-batch before, and after the cell that makes its input. */
+/* Returns the first slot in which a cell may run: after the same cell of the micro-batch before,
+ * and after the cell that makes its input. Ignores whether another cell is in that slot. */
 int pp_v_grid_earliest(const struct pp_v_grid *g, int rank, int kind, int mb);
 
 /* Counts the micro-batches that each rank holds, and sets cap to the largest count. */
@@ -217,7 +218,7 @@ void pp_v_grid_count(struct pp_v_grid *g);
  * allow. */
 void pp_v_grid_squeeze(struct pp_v_grid *g);
 
-/* Emits the rows as lists. */
+/* Emits the rows of the grid as the lists of the ranks. */
 int pp_v_grid_emit(const struct pp_v_grid *g, struct pp_emit **e);
 
 /*

@@ -41,7 +41,7 @@ static int64_t find_arrival(const struct search *s, int stage, int op, int mb)
     return t < 0 ? -1 : t + r->hop[op == PP_OP_F ? from : stage];
 }
 
-/* Runs a rank until it waits. */
+/* Runs the cells of a rank until it has to wait or is done; returns whether any cell ran. */
 static bool replay_rank(struct search *s, int rank)
 {
     const struct pp_repair *r = s->r;
@@ -93,7 +93,7 @@ static bool is_better(struct score a, struct score b)
     return a.step != b.step ? a.step < b.step : a.ends < b.ends;
 }
 
-/* Moves the cell at `from` to `to`, or back. */
+/* Moves the cell at place `from` of a row to place `to`, and shifts the cells between them. */
 static void move_cell(int32_t *row, int from, int to)
 {
     int32_t cell = row[from];
@@ -103,7 +103,7 @@ static void move_cell(int32_t *row, int from, int to)
     row[to] = cell;
 }
 
-/* Returns whether the rank never holds more chunks than the limit. */
+/* Returns whether the rank, with this list, never holds more chunks than the limit. */
 static bool fits_memory(const struct pp_repair *r, const int32_t *row)
 {
     int held = 0;
@@ -115,7 +115,8 @@ static bool fits_memory(const struct pp_repair *r, const int32_t *row)
     return true;
 }
 
-/* Tries to move one cell to each earlier place within reach, and keeps the first that is better. */
+/* Tries to move the cell at `from` to each earlier place within reach, and keeps the first move
+ * that improves the score. Returns whether there was one. */
 static bool move_cell_earlier(struct search *s, int rank, int from, struct score *best)
 {
     int32_t *row = s->r->cells + (size_t)rank * s->r->row;

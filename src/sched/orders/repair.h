@@ -18,11 +18,11 @@ struct pp_repair {
 int pp_repair_run(const struct pp_repair *r);
 
 /* Shortens the lists to the least makespan by branch and bound; lists that already have it stay as
- * they are. Errors: PP_ERESOURCE; PP_ECONFIG when there is no proof. */
+ * they are. Errors: PP_ERESOURCE; PP_ECONFIG if no proof is found. */
 int pp_exact_prove(const struct pp_repair *r);
 
-/* As pp_exact_prove(), but a beam search of a few milliseconds without a proof, for lists of up to
- * 400 cells. Errors: PP_ERESOURCE. */
+/* Shortens the lists by a beam search of a few milliseconds, which proves nothing, for lists of up
+ * to 400 cells. Errors: PP_ERESOURCE. */
 int pp_exact_beam(const struct pp_repair *r);
 
 /* ---- jobs.c */
@@ -33,8 +33,8 @@ struct pp_job {
     int64_t tail; /* time after it on other ranks */
 };
 
-/* Returns the earliest time at which all n jobs of one rank, and what follows them, can have ended,
- * even if the rank may interrupt them. Changes the jobs. */
+/* Returns a lower bound of the time at which all n jobs of one rank, and what follows each of them,
+ * have ended: the earliest such time if the rank could interrupt jobs. Changes the jobs. */
 int64_t pp_jobs_bound(struct pp_job *jobs, int n);
 
 #endif

@@ -10,8 +10,9 @@
 #include "orders.h"
 #include "../schedule.h"
 
-/* check may be NULL if every shape may run. Returns 0, or PP_ECONFIG through pp_refuse_shape(),
- * which names the nearest legal shape. Here one micro-batch fills no pipeline. */
+/* Checks whether the schedule can run this shape. Returns 0, or PP_ECONFIG through
+ * pp_refuse_shape(), which names the nearest legal shape; here one micro-batch is refused, because
+ * it fills no pipeline. A schedule that can run every shape leaves this hook NULL. */
 static int check(const struct pp_geometry *g)
 {
     struct pp_geometry nearest = *g;
@@ -19,12 +20,10 @@ static int check(const struct pp_geometry *g)
     return g->microbatches >= 2 ? 0 : pp_refuse_shape(g, &nearest, "2 micro-batches or more");
 }
 
-/*
- * Emits the cells (op, virtual stage, micro-batch) of one rank in order. Each F of its stages comes
- * once for each micro-batch, then either one B, or one I and later one W. The B or I of a
- * micro-batch comes after its F; the W of a stage ascend, because gradients are added up in that
- * order. Messages, slots and the proof follow from the lists of all ranks.
- */
+/* Emits the cells (op, virtual stage, micro-batch) of one rank in order. For each of its stages and
+ * each micro-batch there is one F, and after it either one B, or one I and later one W. The W of a
+ * stage ascend, because gradients are added up in the order of micro-batches. The caller derives
+ * messages, slots and the proof from the lists of all ranks. */
 static int emit(const struct pp_geometry *g, int rank, struct pp_emit *e)
 {
     int m = g->microbatches, ahead = g->stages - rank;

@@ -19,11 +19,9 @@ static bool *cool_of(const struct control *c, int rank, int kind, int mb)
     return c->cool + (pp_v_slot(&c->grid, rank, kind, mb) - c->grid.slot);
 }
 
-/*
- * Fills each empty slot of the rank with the W of the oldest I that waits for one. The rank is warm
- * until its first micro-batch has left it, and cool once its last micro-batch has turned around;
- * cells that it runs while cool are marked.
- */
+/* Fills each empty slot of the rank with the W of the oldest I whose W has not run. Marks the cells
+ * that run in the cool-down: after the first micro-batch has left the rank (its last I) and the
+ * last one has turned around (its second F). */
 static void fill_rank(struct control *c, int rank, int32_t *waiting)
 {
     struct pp_v_grid *g = &c->grid;
@@ -49,7 +47,7 @@ static void fill_rank(struct control *c, int rank, int32_t *waiting)
     }
 }
 
-/* Removes the cool W's and closes the gaps. */
+/* Removes the W's of the cool-down, and closes the gaps. */
 static void close_ranks(struct control *c)
 {
     struct pp_v_grid *g = &c->grid;
@@ -76,8 +74,8 @@ static void close_ranks(struct control *c)
     }
 }
 
-/* Returns the first cool W of a kind; m: there is none. Cool W's are the last ones, because W's
- * ascend. */
+/* Returns the first micro-batch whose W of this kind runs in the cool-down (see fill_rank()); m if
+ * there is none. W's run in ascending order, so those of the cool-down are the last ones. */
 static int first_cool(const struct control *c, int rank, int kind)
 {
     int mb = c->grid.m;
@@ -86,7 +84,7 @@ static int first_cool(const struct control *c, int rank, int kind)
     return mb;
 }
 
-/* Puts the cool W's back in their order, each in the first empty slot. */
+/* Puts the W's of the cool-down back in their order, each into the first empty slot. */
 static void fill_gaps(struct control *c, int rank)
 {
     struct pp_v_grid *g = &c->grid;

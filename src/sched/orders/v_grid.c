@@ -7,7 +7,7 @@
 
 #include "ppcli/base/base.h"
 
-/* F holds one micro-batch more, W one less */
+/* Returns by how many micro-batches a cell changes what its rank holds: 1 for an F, -1 for a W. */
 static int delta_of(int kind)
 {
     return kind <= PP_V_FZ ? 1 : kind >= PP_V_WZ ? -1 : 0;
@@ -65,7 +65,7 @@ void pp_v_grid_fini(struct pp_v_grid *g)
     *g = (struct pp_v_grid){0};
 }
 
-/* Returns the slot of the cell that makes the input; -1: it needs no input. */
+/* Returns the slot of the cell that produces the input of this cell; -1 if it needs no input. */
 static int find_input_slot(const struct pp_v_grid *g, int rank, int kind, int mb)
 {
     bool fold = rank == g->p - 1;
@@ -113,7 +113,7 @@ static bool is_empty(const struct pp_v_grid *g, int rank, int t, bool wide)
     return row[t] < 0 && (!wide || row[t + 1] < 0);
 }
 
-/* Returns the slot that the cell at slot t of `rank` moves to; t when it stays. */
+/* Returns the slot to which the cell at slot t of `rank` moves; t if the cell stays. */
 static int find_target_slot(const struct pp_v_grid *g, int rank, int kind, int mb, int t)
 {
     int from = pp_v_grid_earliest(g, rank, kind, mb);

@@ -57,7 +57,8 @@ static size_t index_of(const struct search *s, int rank, int mb)
     return (size_t)rank * (size_t)s->z->m + (size_t)mb;
 }
 
-/* Returns when the input of the next F or I of a rank arrives; 0: it needs no input. */
+/* Returns the time at which the input of the next F or I of a rank arrives; 0 if it needs no
+ * input. */
 static int64_t input_time(const struct search *s, int r, enum pp_op op)
 {
     if (op == PP_OP_F && r > 0)
@@ -94,7 +95,8 @@ static bool has_w(const struct state *k)
     return k->n[PP_OP_W] < k->n[PP_OP_I];
 }
 
-/* Runs W's until the op fits in memory, then W's until the input of the op arrives, then the op. */
+/* Runs the op on rank r. Before it, runs W's until the op fits in memory, and further W's that fit
+ * into the time until its input arrives. */
 static void put_with_w(struct search *s, int r, enum pp_op op)
 {
     struct state *k = &s->rank[r];
@@ -111,8 +113,8 @@ static void put_with_w(struct search *s, int r, enum pp_op op)
     put_cell(s, r, op);
 }
 
-/* Computes how many more F's rank r may run before its first I, whose input arrives at `due`.
- * Returns when that I ends. */
+/* Sets s->ahead[r] to the number of F's that rank r runs before its first I, whose input arrives at
+ * `due`. Returns the time at which that I ends. */
 static int64_t plan_warmup(struct search *s, int r, int64_t due)
 {
     const struct state *k = &s->rank[r];
@@ -151,8 +153,9 @@ static void warm_up(struct search *s)
         put_cell(s, r, PP_OP_I);
 }
 
-/* Returns whether rank r, which is two F's ahead of the next rank, can run one more F before that
- * rank needs the I. */
+/* Returns whether rank r, which is two F's ahead of the next rank, should run one more F now: it
+ * ends before the next rank needs the I, or the rank has waited so little that it can afford the
+ * delay. */
 static bool f_is_early(const struct search *s, int r)
 {
     const struct state *k = &s->rank[r];
@@ -168,8 +171,8 @@ static bool f_is_early(const struct search *s, int r)
     return end <= need || need - k->now > s->max_bubble - k->bubble;
 }
 
-/* Sets ahead[r]: whether the rank runs an F in this round. It does so only if the next rank does
- * too. */
+/* Sets s->ahead[r] for all ranks: whether the rank runs an F in this round. A rank runs one only if
+ * all later ranks do. */
 static void plan_round(struct search *s)
 {
     int p = s->z->p;
@@ -198,7 +201,7 @@ static void play_round(struct search *s)
     put_with_w(s, 0, PP_OP_I);
 }
 
-/* Simulates one list with the current knobs; returns its longest span. */
+/* Simulates the lists with the current knobs, and returns the longest span of a rank. */
 static int64_t play_lists(struct search *s)
 {
     int64_t span = 0;
@@ -243,7 +246,8 @@ static int emit_best(const struct search *s, struct pp_emit **e)
     return 0;
 }
 
-/* Shortens short lists by exchange, if memory is charged as that search charges it. */
+/* Shortens the best lists by exchange (repair.c), unless memory is charged in a way that the
+ * exchange does not know. */
 static int shorten_lists(struct search *s)
 {
     const struct pp_zb_auto *z = s->z;
@@ -325,8 +329,8 @@ static int64_t scale_to_ticks(double cost, double longest)
     return llround(longest > 0 ? cost / longest * 0x1p20 : cost);
 }
 
-/* Converts costs to whole ticks, so that equal times are equal: whole numbers stay, others are
- * scaled so that the longest is about a million. */
+/* Converts costs to whole ticks, so that costs that should be equal are equal. Whole numbers stay;
+ * others are scaled so that the longest is about a million. */
 static void set_ticks(struct pp_zb_auto *z, const struct pp_schedule_costs *c)
 {
     double longest = fmax(fmax(c->f, c->i), fmax(c->w, c->comm));

@@ -16,8 +16,8 @@ struct pp_zb_auto {
     double mem_f, mem_i, mem_w, cap;
 };
 
-/* Emits the best of the heuristic's lists. out_span may be NULL; it is the time of the busiest
- * rank, from its first cell to its last. Errors: PP_ERESOURCE. */
+/* Emits the best of the lists that the heuristic makes. Sets *out_span to the time of the busiest
+ * rank, from its first cell to its last; out_span may be NULL. Errors: PP_ERESOURCE. */
 int pp_zb_auto_emit(const struct pp_zb_auto *z, struct pp_emit **e, int64_t *out_span);
 
 #endif
