@@ -53,7 +53,8 @@ static double weight_time(const struct bound *b, int s)
     return b->scale * b->costs->w[s] * b->least;
 }
 
-/* Returns the time of one message across the boundary after stage s. */
+/* Returns the time of one message across the boundary after stage s: of an activation, or of a
+ * gradient if `back`. */
 static double transfer_seconds(const struct bound *b, int s, bool back)
 {
     const struct pp_sim_costs *c = b->costs;
@@ -78,7 +79,8 @@ static void add_stage(struct bound *b, int s, double head, double turn, double t
     r->seen = true;
 }
 
-/* Adds the stages first..last, which are one pipeline. */
+/* Adds the stages first..last to the bounds of their ranks. They form one pipeline; a plan with two
+ * copies of the model has two. */
 static void add_pipeline(struct bound *b, int first, int last)
 {
     double all = forward_time(b, last), back = 0;

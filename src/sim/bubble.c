@@ -178,8 +178,8 @@ void pp_bubble_json(const struct pp_bubble *b, struct pp_json *j)
     pp_json_dbl(j, "busiest_share", b->work);
 }
 
-/* Rounds the shares to tenths of a percent for printing: parts[] are differences of rounded sums.
- * Returns their sum. */
+/* Rounds the three shares of the bubble to tenths of a percent, and returns their sum. Each part is
+ * a difference of rounded sums, so that the printed parts add up to the printed total. */
 static double round_to_tenths(const struct pp_bubble *b, double parts[3])
 {
     double sums[3] = {b->schedule, b->schedule + b->imbalance, b->idle}, before = 0;

@@ -40,7 +40,7 @@ __attribute__((format(printf, 2, 3))) static void put(struct pp_chrome *c, const
     c->unflushed += n > 0 ? (size_t)n : 0;
 }
 
-/* Ends a line: the only place that flushes. at: flush when so many bytes are pending. */
+/* Flushes the file, which ends with a whole line now, if at least `at` bytes are pending. */
 static void flush_lines(struct pp_chrome *c, size_t at)
 {
     if (c->flush_at > 0 && c->unflushed >= at) {
@@ -55,7 +55,7 @@ static void end_line(struct pp_chrome *c)
     flush_lines(c, c->flush_at);
 }
 
-/* Writes a time in microseconds, exact to the nanosecond. */
+/* Writes a field with a time in microseconds, exact to the nanosecond. */
 static void put_time(struct pp_chrome *c, const char *key, int64_t ns)
 {
     put(c, ",\"%s\":%lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));

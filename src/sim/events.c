@@ -33,7 +33,8 @@ static int64_t time_to_ns(const struct events *e, double t)
     return (int64_t)(x > 0 ? (x < NS_MAX ? x + 0.5 : NS_MAX) : 0);
 }
 
-/* Returns when the message of a B leaves: after its I half, which takes its share of the time. */
+/* Returns the time at which the message of a B leaves. It leaves after the input gradient, the
+ * first part of the B, whose share of the time is that of its cost. */
 static double message_time(const struct events *e, const struct pp_action *a, double start,
                            double end)
 {
@@ -63,14 +64,15 @@ static void put_slice(const struct events *e, const struct walk *w, const struct
     pp_chrome_slice(e->chrome, w->pid, kind, name, time_to_ns(e, start), time_to_ns(e, end), &args);
 }
 
-/* Returns a time just before the end of [start, end], which is still on the slice. */
+/* Returns the last nanosecond before the end of the span [start, end], or its start if it is
+ * empty. */
 static int64_t last_ns(const struct events *e, double start, double end)
 {
     int64_t first = time_to_ns(e, start), last = time_to_ns(e, end);
     return last > first ? last - 1 : first;
 }
 
-/* Records that n more activations of a's stage are held, or -n fewer. */
+/* Records that the rank holds n more activations of the stage of `a`, or -n fewer. */
 static void put_live(const struct events *e, struct walk *w, const struct pp_action *a, int n,
                      double t)
 {
@@ -118,7 +120,7 @@ static void trace_action(const struct events *e, struct walk *w, int k)
     w->now = end;
 }
 
-/* Writes the process of a rank: "rank 0 simulated (stages 0 3)". */
+/* Writes the trace's process of a rank, named "rank 0 simulated (stages 0 3)". */
 static void put_process(const struct events *e, int rank, int pid)
 {
     char name[256];

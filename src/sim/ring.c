@@ -65,8 +65,8 @@ static uint64_t *get_words(void *head)
     return (uint64_t *)(void *)((char *)head + sizeof(struct pp_ring_head));
 }
 
-/* Makes a file of that size and writes every byte, so that a full disk fails now, not in the middle
- * of a step. */
+/* Creates and maps a file of `bytes` bytes. Allocates its whole space on the disk, so that a full
+ * disk fails now and not in the middle of a step. */
 static int map_new_file(const char *path, size_t bytes, struct pp_mapping **out)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
@@ -167,7 +167,8 @@ void pp_ring_close(struct pp_ring *ring, enum pp_ring_end how)
     __atomic_store_n(&ring->head->ended, (uint32_t)how, __ATOMIC_RELEASE);
 }
 
-/* Writes whole words, so that a reader in another process never sees half of one. */
+/* Appends an event to the ring. Writes whole 8-byte words, so that a reader in another process
+ * never sees half a word. */
 void pp_ring_begin(struct pp_ring *ring, const struct pp_event *e)
 {
     union {
@@ -183,7 +184,8 @@ void pp_ring_begin(struct pp_ring *ring, const struct pp_event *e)
     __atomic_store_n(&ring->head->begun, number + 1, __ATOMIC_RELEASE);
 }
 
-/* Checks the head against the size of the file. */
+/* Checks the head of a ring file: its magic, its capacity, and that the capacity fits the size of
+ * the file. */
 static int check_head(const char *path, const struct pp_ring_head *head, size_t bytes)
 {
     uint64_t n = head->capacity;

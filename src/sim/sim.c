@@ -116,14 +116,15 @@ static double rows_of_action(const struct sim *s, const struct pp_action *a)
     return s->costs->rows && a->op < PP_OP_G ? s->costs->rows[a->mb] : 1.0;
 }
 
-/* Returns the copy time at either end of a message between hosts. */
+/* Returns the time that copying a message between hosts takes at each end; 0 for other messages. */
 static double copy_time(const struct sim *s, int channel, const struct pp_action *a)
 {
     const struct pp_sim_wire *w = s->costs->wires ? &s->costs->wires[channel] : NULL;
     return w && w->used ? w->copy * rows_of_action(s, a) : 0.0;
 }
 
-/* Returns whether the action can start, and in *start not before when. If not, the rank waits. */
+/* Returns whether the action can start, and raises *start to the time from which it can. If it
+ * cannot start, records what the rank waits for. */
 static bool may_start(struct sim *s, int rank, const struct pp_action *a, double *start)
 {
     if (a->recv >= 0) {
@@ -146,7 +147,8 @@ static bool may_start(struct sim *s, int rank, const struct pp_action *a, double
     return true;
 }
 
-/* Frees the slot of a message, because its reader is done. */
+/* Frees the slot of a message at time t, when its reader is done, and wakes a sender that waits for
+ * the slot. */
 static void free_message(struct sim *s, int32_t message, double t)
 {
     if (message >= 0) {
@@ -178,7 +180,8 @@ static int send_message(struct sim *s, int rank, const struct pp_action *a, doub
     return 0;
 }
 
-/* Records that the rank's vote on its step leaves at t. The last vote wakes all ranks. */
+/* Records that the rank's vote on its step (whether the step was finite) leaves at time t. The last
+ * vote wakes all ranks. */
 static void cast_vote(struct sim *s, int rank, double t)
 {
     int p = s->plan->geometry.stages;
@@ -192,7 +195,8 @@ static void cast_vote(struct sim *s, int rank, double t)
         wake_waiting(s, r, WAIT_VOTE);
 }
 
-/* Runs the k-th action of a rank. */
+/* Runs the k-th action of a rank in the times `t`: takes its input, sends its result and frees what
+ * it no longer needs. */
 static int run_action(struct sim *s, int rank, int k, const struct span *t)
 {
     const struct pp_action *a = &s->plan->ranks[rank].actions[k];
@@ -234,7 +238,8 @@ double pp_sim_tie(const struct pp_sim_costs *c, const struct pp_action *a)
     return c->tie ? c->tie[a->mb] * (both ? 2 : 1) : 0;
 }
 
-/* Returns the time of the k-th action of a rank; *out_first: the time until its message leaves. */
+/* Returns the duration of the k-th action of a rank; sets *out_first to the time from its start
+ * until its message leaves. */
 static double action_duration(const struct sim *s, int rank, int k, double *out_first)
 {
     const struct pp_sim_costs *c = s->costs;
@@ -272,8 +277,8 @@ static int run_single_action(struct sim *s, int rank, int k, double start)
     return 0;
 }
 
-/* Runs an F and the B after it as one piece of work: it needs both inputs, and both results leave
- * at its end. */
+/* Runs an F and the B after it as one action that overlaps both: it needs the inputs of both, and
+ * the results of both leave at its end. */
 static int run_pair(struct sim *s, int rank, int k, double start)
 {
     double first;
@@ -287,7 +292,8 @@ static int run_pair(struct sim *s, int rank, int k, double start)
     return 0;
 }
 
-/* Moves the rank on to its next step, if there is one and all votes have arrived. */
+/* Starts the next step of the rank if there is one and, if steps are voted on, all votes on the
+ * last one have arrived. Returns whether the step was started. */
 static bool start_next_step(struct sim *s, int rank)
 {
     double t = s->costs->between ? s->costs->between[rank] : 0.0;
@@ -311,7 +317,7 @@ static bool start_next_step(struct sim *s, int rank)
     return true;
 }
 
-/* Runs one rank until it waits or is done. */
+/* Runs actions of one rank until it has to wait or is done. */
 static int run_rank(struct sim *s, int rank)
 {
     const struct pp_rank_plan *list = &s->plan->ranks[rank];
@@ -412,7 +418,8 @@ static void sim_fini(struct sim *s)
     pp_free(s->released);
 }
 
-/* Allocates `start` and `end`: the pointer of rank 0 owns the block of all ranks. */
+/* Allocates the times res->start and res->end of all actions. The pointer of rank 0 owns the memory
+ * of all ranks. */
 static int take_times(const struct pp_plan *plan, struct pp_sim_result *res)
 {
     int p = plan->geometry.stages, n = 0;

@@ -61,7 +61,7 @@ static int read_list(int cost, const char *text, struct pp_cost_list *out)
     return 0;
 }
 
-/* Makes I and W of a whole backward. */
+/* Sets the costs of I and W each to half of --cost-b, if that is given. */
 static int halve_backward(struct pp_cost_list lists[PP_COSTS])
 {
     const struct pp_cost_list *b = &lists[PP_COST_B];
@@ -96,8 +96,8 @@ double pp_cost_mean(const struct pp_cost_list *l, double none)
     return l->n > 0 ? sum / l->n : none;
 }
 
-/* Sets out[n_virtual] from one number for all stages, one for each rank, whose chunks share it, or one
- * for each chunk. */
+/* Sets out[n_virtual], the cost of each chunk, from a list of one number for all ranks, one number
+ * a rank, which the chunks of the rank share, or one number a chunk. */
 static int spread_costs(const struct pp_plan *plan, const char *option,
                         const struct pp_cost_list *l, double none, double *out)
 {
@@ -122,7 +122,8 @@ static int spread_costs(const struct pp_plan *plan, const char *option,
     return 0;
 }
 
-/* Sets the transfer times: one for all, or one per boundary between stages, in model order. */
+/* Sets the transfer times from a list of one number for all boundaries between stages, or one
+ * number a boundary, in model order. */
 static int spread_comm(const struct pp_plan *plan, const struct pp_cost_list *l,
                        struct pp_stage_costs *q)
 {

@@ -113,8 +113,8 @@ void pp_sim_result_fini(struct pp_sim_result *r);
  */
 int pp_sim_bound(const struct pp_plan *plan, const struct pp_sim_costs *costs, double *out);
 
-/* Sets textbook costs: every F, I and W of a stage takes 1, a B 2, and its message leaves at its
- * end. arrays as above. */
+/* Sets textbook costs: every F, I and W of a stage takes 1, a B takes 2, and its message leaves at
+ * its end. The caller owns arrays[3 * n_virtual]. */
 void pp_sim_textbook(const struct pp_plan *plan, double *arrays, struct pp_sim_costs *out);
 
 /* ---- bubble */
@@ -148,11 +148,12 @@ double pp_bubble_idle(double busy, double time, int ranks);
  * gpipe and 1f1b. Errors: PP_ERESOURCE.
  */
 int pp_bubble_ideal(const struct pp_plan *plan, double *out);
-/* As pp_bubble_ideal(), for the plan itself. */
+/* Computes the ideal bubble as pp_bubble_ideal() does, but for the plan itself and not for the
+ * textbook form of its schedule. */
 int pp_bubble_equal(const struct pp_plan *plan, double *out);
 
-/* Computes the work of each rank in one step, with the optimizer and costs->launch: work[P].
- * Returns the sum. */
+/* Computes work[P], the time that each rank works in one step, with the optimizer and
+ * costs->launch. Returns the sum. */
 double pp_sim_work(const struct pp_plan *plan, const struct pp_sim_costs *costs, double *work);
 
 /*
@@ -203,8 +204,9 @@ struct pp_cost_list {
     int n;      /* 0: not given */
 };
 
-/* Reads lists such as "2,1,1,1"; NULL: not given. Half of a whole backward is its I, half its W. Errors:
- * PP_EUSAGE, PP_ERESOURCE. The caller owns the `at` of each list, even then. */
+/* Reads lists such as "2,1,1,1"; a text is NULL if the option was not given. Half of the cost of a
+ * whole backward is its I, and half its W. The caller owns the `at` of each list, also after an
+ * error. Errors: PP_EUSAGE, PP_ERESOURCE. */
 int pp_cost_lists_read(const char *const texts[PP_COSTS], struct pp_cost_list out[PP_COSTS]);
 /* Reads one number of an option such as "memory-cap". Errors: PP_EUSAGE. */
 int pp_cost_number(const char *option, const char *text, double *out);
@@ -213,8 +215,8 @@ double pp_cost_mean(const struct pp_cost_list *l, double none);
 
 #define PP_COST_TEXT_MAX 1024
 
-/* Writes F, I, W and transfers as a program gets them, "2,1,1,1", into text; words[k] is NULL where the
- * list was not given. */
+/* Writes F, I, W and transfers as lists such as "2,1,1,1", as a program gets them, to `text`;
+ * words[k] points to list k, or is NULL if the list was not given. */
 void pp_cost_lists_write(const struct pp_cost_list lists[PP_COSTS], char text[4][PP_COST_TEXT_MAX],
                          const char *words[4]);
 

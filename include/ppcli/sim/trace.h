@@ -111,9 +111,9 @@ struct pp_ring {
 int pp_ring_create(const char *path, int rank, int ranks, uint64_t capacity, struct pp_ring **out);
 void pp_ring_destroy(struct pp_ring **ring); /* accepts NULL in *ring; the file stays */
 
-/* Rewrites the head of the file if another process has changed or cut the file. Returns false if
- * so; the text then says what was wrong, for a warning. Called by the owner from time to time.
- * Local. */
+/* Rewrites the head of the file if another process has changed the head or cut the file. Returns
+ * false if so, with what was wrong in the text, for a warning. The owner calls it from time to
+ * time. Local. */
 bool pp_ring_mend(struct pp_ring *ring, char *out, size_t bytes);
 
 /* Records how the ring ended. Called by its owner. Local. */
@@ -141,7 +141,7 @@ size_t pp_ring_copy(const struct pp_ring *ring, uint64_t from, struct pp_event *
  */
 void pp_ring_begin(struct pp_ring *ring, const struct pp_event *e);
 
-/* Ends the record begun last. */
+/* Ends the record that was begun last. */
 static inline void pp_ring_end(struct pp_ring *ring, uint64_t now)
 {
     uint64_t at = ((*ring->begun - 1) & ring->mask) * 4 + 1;
@@ -209,7 +209,7 @@ struct pp_chrome_args {
     bool eval;
 };
 
-/* Begins the array with the head; processes follow. */
+/* Begins the trace with the head. Processes follow. */
 void pp_chrome_open(struct pp_chrome *c, FILE *f, const struct pp_chrome_head *head);
 
 /* Writes a process with its three threads: "rank 3 (stage 3)". */
