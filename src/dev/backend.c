@@ -103,7 +103,7 @@ int pp_backend_resolve(const char *name, const struct pp_backend_ops **out)
 
 static atomic_bool warned_unused; /* once per process */
 
-/* Warns about devices that are not used because of a problem. */
+/* Warns about the devices of the backend that are not used because of a problem. */
 static void warn_devices(const struct pp_backend_ops *taken)
 {
     struct pp_device all[PP_DEVICES_MAX];
@@ -129,8 +129,9 @@ void pp_backend_warn_unused(const char *name, const struct pp_backend_ops *taken
     warn_devices(taken);
 }
 
-/* Chooses the threads of run.threads = auto: those of the rank's place or, before ranks are placed,
- * an equal share of the cores, assuming that all hosts are like this one. */
+/* Returns the number of threads for run.threads = auto: one for each core of the rank's place or,
+ * before ranks are placed, for each core of an equal share, assuming that all hosts are like this
+ * one. */
 static int divide_cores(const struct pp_config *cfg)
 {
     int hosts = 1, ranks = cfg->pipeline.stages * cfg->pipeline.replicas;
@@ -141,7 +142,7 @@ static int divide_cores(const struct pp_config *cfg)
     return each > 0 ? each : 1;
 }
 
-/* Returns the first usable device, for a run that names none in run.devices. */
+/* Returns the number of the first usable device, for a run whose run.devices names none. */
 static int first_device(const struct pp_backend_ops *ops)
 {
     struct pp_device all[PP_DEVICES_MAX];
@@ -424,7 +425,8 @@ size_t pp_backend_value_bytes(const struct pp_backend_choice *choice)
     return ops && ops->value_bytes ? ops->value_bytes(choice) : sizeof(float);
 }
 
-/* Below 1024 logits a row is one or two lines of memory, and padding would not pay. */
+/* Returns the elements from one row of C logits to the next. Pads rows only from 1024 logits on: a
+ * shorter row is one or two lines of memory, and padding would cost more than it gains. */
 int pp_backend_logits_row(const struct pp_backend_choice *choice, int C)
 {
     const struct pp_backend_ops *ops = find_ops(choice);
@@ -432,8 +434,8 @@ int pp_backend_logits_row(const struct pp_backend_choice *choice, int C)
     return unit > 0 && C >= 1024 && C % 8 != 0 ? (C + unit - 1) / unit * unit : C;
 }
 
-/* bf16 values are read into the upper half of dst, so that each is read before a float overwrites
- * it. */
+/* Copies n values, which may be bf16, to dst[n] as floats. Reads bf16 values into the upper half of
+ * dst, so that each one is read before a float overwrites it. */
 int pp_backend_values_to_host(struct pp_backend *be, float *dst, const float *src, size_t n)
 {
     size_t bytes = n * pp_backend_value_bytes(&be->choice);

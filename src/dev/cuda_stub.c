@@ -11,7 +11,8 @@ static int probe(char *why, size_t bytes)
     return PP_ERESOURCE;
 }
 
-/* For plans of runs on other machines. */
+/* Returns the bytes of a value as the backend cuda does. A build without CUDA needs it for plans of
+ * runs on other machines. */
 static size_t value_bytes(const struct pp_backend_choice *choice)
 {
     return choice->precision == PP_PRECISION_BF16 ? sizeof(uint16_t) : sizeof(float);

@@ -64,8 +64,9 @@ int pp_devices_deal(int n, int index, int ranks)
 
 /* ---- which ranks share a device */
 
-/* Compares the driver's names, because processes may number devices differently, and containers of
- * one machine may not know each other. */
+/* Returns whether two seats have the same device. Compares the names that the driver gives devices,
+ * because processes may number devices differently, and containers of one machine may not know each
+ * other. */
 bool pp_seat_same_device(const struct pp_seat *a, const struct pp_seat *b)
 {
     if (a->device.number < 0 || b->device.number < 0)
@@ -88,7 +89,8 @@ static int find_other_process(const struct pp_seat *seats, int n, int i)
     return -1;
 }
 
-/* Counts the processes with a rank on seat i's device; each counts at its first rank there. */
+/* Counts the processes that have a rank on the device of seat i. A process is counted at its first
+ * rank on the device. */
 static int count_processes_at(const struct pp_seat *seats, int n, int i)
 {
     int count = 0;

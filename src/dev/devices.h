@@ -5,7 +5,8 @@
 
 #include "ppcli/dev/devices.h"
 
-/* As pp_devices_find(), from a list of devices[n]; wanted: as run.devices. Errors: PP_ERESOURCE. */
+/* Finds devices as pp_devices_find() does, in a list devices[n]; `wanted` is what run.devices asks
+ * for. Errors: PP_ERESOURCE. */
 int pp_devices_pick(const struct pp_device *devices, int n, const int *wanted, int n_wanted,
                     struct pp_device out[PP_DEVICES_MAX], int *n_out);
 

@@ -34,8 +34,8 @@ static PP_DEVICE inline uint64_t dropout_row(uint64_t key, int64_t step, uint32_
     return h ^ (h >> 32);
 }
 
-/* Returns a number that is uniform over 0 .. 2^24 - 1: two rounds of multiplying and folding, each
- * with one half of `of`. */
+/* Returns a random number that is uniform over 0 .. 2^24 - 1, for an element of the row whose part
+ * is `of` (dropout_row()). Multiplies and folds twice, each time with one half of `of`. */
 static PP_DEVICE inline uint32_t dropout_number(uint64_t of, uint32_t element)
 {
     uint32_t h = element * 0x9E3779B1u ^ (uint32_t)of;
@@ -44,15 +44,16 @@ static PP_DEVICE inline uint32_t dropout_number(uint64_t of, uint32_t element)
     return (h ^ (h >> 16)) >> 8;
 }
 
-/* Returns the limit below which a number drops its element. 0 <= p < 1. */
+/* Returns the limit for dropout with probability p, 0 <= p < 1: an element whose random number is
+ * below the limit is dropped. */
 static PP_DEVICE inline uint32_t dropout_limit(float p)
 {
     return (uint32_t)((double)p * 0x1p24 + 0.5);
 }
 
-/* Returns the angle by which pair j rotates per position. Llama 3's scaling (transformers'
- * modeling_rope_utils): waves longer than context / low are stretched, waves shorter than context /
- * high are not, and waves between use a mean of both. */
+/* Returns the angle by which pair j rotates per position. The scaling is that of Llama 3
+ * (transformers' modeling_rope_utils): waves longer than context / low are stretched, waves shorter
+ * than context / high are not, and waves between use a mean of both. */
 static PP_DEVICE inline double rope_step(const struct pp_rotary *a, int j)
 {
     const struct pp_rope_scaling *s = &a->scaling;
@@ -65,8 +66,8 @@ static PP_DEVICE inline double rope_step(const struct pp_rotary *a, int j)
     return (1 - share) * step / s->factor + share * step;
 }
 
-/* Returns the row of a token in a table of V rows; the token is a whole number in f32 (exact to
- * 2^24). -1: it is not a token. */
+/* Returns the row of a token in a table of V rows; -1 if x is not a token. A token is a whole
+ * number in f32, which is exact up to 2^24. */
 static PP_DEVICE inline int token_row(float x, int V)
 {
     return x > -1.0f && x < (float)V ? (int)x : -1;

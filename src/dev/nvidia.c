@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Whether CUDA_VISIBLE_DEVICES hides all devices: "", "-1" and Slurm's "NoDevFiles" do. */
+/* Returns whether CUDA_VISIBLE_DEVICES hides all devices: "", "-1" and Slurm's "NoDevFiles" do. */
 static bool is_hidden(void)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
@@ -15,7 +15,7 @@ static bool is_hidden(void)
            strncmp(visible, "GPU-", 4) != 0 && strncmp(visible, "MIG-", 4) != 0;
 }
 
-/* Whether the driver has a device: it has a folder for each. */
+/* Returns whether the NVIDIA driver has a device; it makes a folder for each. */
 static bool driver_has_device(void)
 {
     DIR *folder = opendir("/proc/driver/nvidia/gpus");

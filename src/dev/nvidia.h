@@ -5,8 +5,8 @@
 
 #include <stdbool.h>
 
-/* Whether a driver knows a GPU, even one that no run can use; false if CUDA_VISIBLE_DEVICES hides
- * all. */
+/* Returns whether a driver knows a GPU, even one that no run can use; false if CUDA_VISIBLE_DEVICES
+ * hides all GPUs. */
 bool nvidia_is_here(void);
 
 #endif

@@ -35,7 +35,8 @@ struct skeleton {
     uint64_t sums; /* calls so far */
 };
 
-/* Required: whether the backend can run here, and why. It must not record a failure. */
+/* Returns 0 if the backend can run here, and describes it in `why`; else an error, with the reason
+ * in `why`. Required. It must not record a failure with pp_fail(). */
 static int probe(char *why, size_t bytes)
 {
     snprintf(why, bytes, "one loop of its own");
@@ -61,8 +62,9 @@ static void close_skeleton(struct pp_backend *be)
     pp_free(be->impl);
 }
 
-/* A kernel of kernels.def. It must give the same bits however a step cuts its samples; the plain
- * version (plain/) shows what to compute, and tests/checkops compares every backend with it. */
+/* Computes a sum of two arrays, a kernel of kernels.def. A kernel must give the same bits however a
+ * step cuts its samples; the plain version (src/dev/plain) shows what to compute, and
+ * tests/checkops compares every backend with it. */
 static int add_arrays(struct pp_backend *be, const struct pp_sum *a)
 {
     struct skeleton *own = be->impl;

@@ -420,8 +420,8 @@ void pp_backend_warn_unused(const char *name, const struct pp_backend_ops *taken
 struct pp_backend_choice pp_backend_choice_with(const struct pp_backend_ops *ops,
                                                 const struct pp_config *cfg);
 
-/* As above, with the backend of cfg's run.backend; ops NULL if it cannot run. Records no
- * failure. */
+/* Returns the settings as pp_backend_choice_with() does, with the backend of cfg's run.backend; ops
+ * is NULL if it cannot run. Records no failure. */
 struct pp_backend_choice pp_backend_choice_of(const struct pp_config *cfg);
 
 /* Opens a backend, in the rank's thread, which must also close it: in between, the CPU backends
@@ -450,7 +450,7 @@ bool pp_backend_is_quiet(struct pp_backend *be, void *mark);
 
 bool pp_backend_sums_in_order(const struct pp_backend_choice *choice);
 
-/* choice NULL: of the processor. */
+/* Returns the bytes of an element of a value. choice NULL: on the processor. */
 size_t pp_backend_value_bytes(const struct pp_backend_choice *choice);
 
 /* Returns the elements from one row of C logits to the next: C, or more if the backend pads rows;
@@ -471,9 +471,10 @@ static inline pp_value *pp_value_at(const struct pp_backend *be, const pp_value 
     return p ? (pp_value *)(void *)(p + i * pp_backend_value_bytes(&be->choice)) : NULL;
 }
 
-/* Copies values to the host as f32. Cannot be captured. */
+/* Copies values to the host as f32. A captured step must not contain it. */
 int pp_backend_values_to_host(struct pp_backend *be, float *dst, const pp_value *src, size_t n);
-/* As above, for B rows of C, `row` elements from one to the next; dst[B][C]. */
+/* Copies B rows of C values, whose beginnings are `row` elements apart, to dst[B][C] on the host as
+ * f32. A captured step must not contain it. */
 int pp_backend_rows_to_host(struct pp_backend *be, float *dst, const pp_value *src, size_t B, int C,
                             int row);
 

@@ -34,24 +34,27 @@ struct pp_seat {
 int pp_devices_find(const struct pp_backend_ops *ops, const struct pp_config *cfg,
                     struct pp_device out[PP_DEVICES_MAX], int *n);
 
-/* Returns which of n devices, counted from 0, rank `index` of a machine's `ranks` ranks takes: one
- * each if there are enough; else neighbours share. n >= 1. */
+/* Returns which of n devices, counted from 0, rank `index` of the `ranks` ranks of a machine takes.
+ * Each rank takes a device of its own if there are enough; else neighbours share. n >= 1. */
 int pp_devices_deal(int n, int index, int ranks);
 
 /*
- * Sets what follows from all seats together. partition: run.partition_sms. seats[i] is rank i's.
- * Errors: PP_ECONFIG: partition with processes that share a device; the seats are unchanged.
+ * Sets the members of all seats that depend on the other seats; seats[i] is that of rank i, and
+ * partition is run.partition_sms. Errors: PP_ECONFIG if partition is on and processes share a
+ * device; the seats are then unchanged.
  */
 int pp_seats_settle(struct pp_seat *seats, int n, bool partition);
 
-/* Whether both compute on one device; false if one computes on the processor. */
+/* Returns whether both seats have the same device; false if one of them computes on the
+ * processor. */
 bool pp_seat_same_device(const struct pp_seat *a, const struct pp_seat *b);
 
-/* Writes "cuda:0 NVIDIA H200 (part 1 of 2)"; backend: its name. Returns out. */
+/* Writes a text such as "cuda:0 NVIDIA H200 (part 1 of 2)", where `backend` is the name in front.
+ * Returns out. */
 const char *pp_seat_describe(const struct pp_seat *seat, const char *backend, char *out,
                              size_t bytes);
 
-/* Converts a cudaError_t that a call returned: returns a code such as PP_ELOST, and advice. In
+/* Returns the code, such as PP_ELOST, and advice for a cudaError_t that a call returned. Only in
  * builds with CUDA. Any thread. */
 int pp_cuda_meaning(int error, const char **advice);
 

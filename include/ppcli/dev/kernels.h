@@ -36,8 +36,9 @@ typedef float pp_value;
 
 const char *pp_kernel_name(enum pp_kernel k);
 
-/* Whether the kernel can run there: the plain version replaces it if the host sees the memory. A
- * config that needs a missing kernel must be rejected before it runs. */
+/* Returns whether the kernel can run on this backend: its own version or, if the host can access
+ * the backend's memory, the plain one. A config that needs a missing kernel must be rejected before
+ * it runs. */
 bool pp_backend_has_kernel(const struct pp_backend_choice *choice, enum pp_kernel k);
 
 /* ---- samples: x[r][f] = scale[c] * data[s*stride + f] + offset[c], each rounded to f32; s =

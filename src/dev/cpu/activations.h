@@ -37,7 +37,8 @@ static inline float gelu_back(float z, float dy)
     return dy * (cdf + z * pdf);
 }
 
-/* For |z| <= 9; beyond it is 0 or 1. */
+/* Computes the logistic function of gelu_tanh for |z| <= 9; the caller knows that it is 0 or 1
+ * beyond. */
 static inline float gelu_tanh_gate(float z)
 {
     return mathf_logistic_within(z * fmaf(0.0713548163f, z * z, 1.59576912f));

@@ -63,7 +63,7 @@ static inline float dropout_factor(const struct attention_drop *d, const struct 
     return dropout_number(n->of, n->first + j) < d->limit ? 0 : d->scale;
 }
 
-/* Returns how many of the keys from `from` on query i sees, at most n. */
+/* Returns how many of the n keys from key `from` on query i sees. */
 static int count_seen(const struct pp_attention *a, int i, int from, int n)
 {
     int all = (a->causal ? a->keys - a->queries + i + 1 : a->keys) - from;
@@ -76,8 +76,8 @@ static size_t offset_of_head(const struct pp_attention *a, const struct pp_strid
     return (size_t)b * s->sequence + (size_t)i * s->position + (size_t)h * (size_t)a->width;
 }
 
-/* Copies rows, `step` apart, times `by` to contiguous to[rows][width]. No memcpy, because rows are
- * short. */
+/* Copies rows that are `step` apart, multiplied by `by`, to contiguous to[rows][width]. Uses no
+ * memcpy(), which is slow for short rows. */
 static void copy_rows(int rows, int width, const float *from, size_t step, float by, float *to)
 {
     for (int r = 0; r < rows; r++, from += step, to += width)
@@ -85,8 +85,8 @@ static void copy_rows(int rows, int width, const float *from, size_t step, float
             to[d] = by * from[d];
 }
 
-/* Prefetches head h of position i, because rows that are kilobytes apart are no pattern that the
- * processor detects. */
+/* Prefetches head h of position i, because the processor does not detect a pattern of rows that are
+ * kilobytes apart. */
 static inline void prefetch_head(const struct pp_attention *a, const float *x,
                                  const struct pp_strides *s, int b, int i, int h)
 {
@@ -95,7 +95,7 @@ static inline void prefetch_head(const struct pp_attention *a, const float *x,
         __builtin_prefetch(row + d, 0, 2);
 }
 
-/* Returns the scratch of a thread of the rank. */
+/* Returns the scratch memory of one thread of the rank. */
 static float *scratch_of(const struct pp_attention *a, int member)
 {
     return a->scratch + (size_t)member * pp_attention_scratch_floats(
@@ -117,8 +117,9 @@ static void normalize_query(const struct pp_attention *a, int b, int h, int i, f
         y[d] *= by;
 }
 
-/* Does the work of make_exponentials() for a row of large scores, whose differences float would lose.
- * *most: the largest score, before rounding. Returns the sum. */
+/* Replaces a row of large scores, whose differences a float would lose, by exp(score - largest), as
+ * make_exponentials() does for other rows. Sets *most to the largest score before rounding, and
+ * returns the sum. */
 static double large_row(const struct pp_attention *a, int b, int h, int i, int keys, float *s,
                         double *most)
 {
@@ -130,7 +131,7 @@ static double large_row(const struct pp_attention *a, int b, int h, int i, int k
     return sum;
 }
 
-/* Computes queries from..from+n-1 of head h. */
+/* Computes the outputs of queries from .. from + n - 1 of head h. */
 static void query_block(const struct pp_attention *a, const struct forward *f,
                         const struct attention_drop *drop, int b, int h, int from, int n)
 {
@@ -238,7 +239,8 @@ enum {
     ROW = KEYS + GAP
 };
 
-/* Does the work of gradients() for a row of large scores. */
+/* Replaces a row of large scores and its dp as gradients() does for other rows, with scores in
+ * double. */
 static void large_gradients(const struct pp_attention *a, const struct backward *w, int b, int h,
                             int i, int keys, size_t at, const float *keep, float *s, float *dp)
 {
@@ -253,7 +255,8 @@ static void large_gradients(const struct pp_attention *a, const struct backward 
     memset(dp + keys, 0, SUMS * sizeof(*dp));
 }
 
-/* Computes the gradients of scores of all queries of the block. */
+/* Replaces the scores of all queries of the block by probabilities, and dp by the gradients of the
+ * scores. */
 static void score_gradients(const struct pp_attention *a, const struct backward *w,
                             const struct attention_drop *drop, int b, int h, int first)
 {
@@ -290,7 +293,8 @@ static void score_gradients(const struct pp_attention *a, const struct backward 
     }
 }
 
-/* Combines the block of queries from `first` on of head h with the block of keys. */
+/* Adds what the block of queries from `first` on of head h and the block of keys contribute to each
+ * other's gradients. */
 static void combine_blocks(const struct pp_attention *a, struct backward *w,
                            const struct attention_drop *drop, int b, int h, int first, bool add)
 {
@@ -341,7 +345,8 @@ static void store_rows(int rows, int width, const float *from, bool add, float *
             to[d] = add ? to[d] + from[d] : from[d];
 }
 
-/* Combines a block of keys of head g with all queries. */
+/* Computes dk and dv of a block of keys of head g, and what the block contributes to dq, by
+ * combining it with all blocks of queries. */
 static void key_block(const struct pp_attention *a, struct backward *w,
                       const struct attention_drop *drop, int b, int g)
 {
@@ -366,7 +371,7 @@ static void key_block(const struct pp_attention *a, struct backward *w,
     }
 }
 
-/* Computes lse, key and delta of all rows of a group of heads. */
+/* Computes lse, key and delta of `w` for all queries of the heads that share the keys of head g. */
 static void row_sums(const struct pp_attention *a, const struct backward *w, int b, int g)
 {
     int group = a->heads / a->kv_heads;

@@ -22,13 +22,14 @@ enum {
 
 DEFINE_TILES(STRIDED)
 
-/* Transposes rows[n][depth], which are `step` apart, into to[depth][KEYS]. */
+/* Writes the transpose of rows[n][depth], which are `step` apart, to to[depth][KEYS]. */
 static void transpose_rows(int n, int depth, const float *rows, size_t step, float *to)
 {
     pack_panel(depth, step, n, KEYS, rows, to);
 }
 
-/* Computes c[rows][columns] (+)= a b with a(r, k) = a[r * a_row + k * a_step], rows <= ROWS. */
+/* Computes c = a b, or adds it to c, for at most ROWS rows; element (r, k) of a is at a[r * a_row +
+ * k * a_step]. */
 static void multiply_few_rows(int rows, int columns, int depth, const float *a, size_t a_row,
                               size_t a_step, const float *b, size_t b_row, bool add, float *c,
                               size_t c_row)
@@ -58,8 +59,7 @@ enum {
 
 static const int32_t lane_numbers[SUMS] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
-/* Returns x in the first n of SUMS lanes (part v of them), `others` in the rest; n <= 0: all
- * others. */
+/* Returns part v of a group of SUMS lanes: x in lanes below n, `others` in the rest. */
 INLINE vec within(int n, int v, vec x, vec others)
 {
     ivec at;
@@ -68,8 +68,8 @@ INLINE vec within(int n, int v, vec x, vec others)
     return (vec)((in & (ivec)x) | (~in & (ivec)others));
 }
 
-/* Computes 2^t for t < 128 as mathf_exp(); the polynomial is Cephes' (Moshier, exp2f). Denormal
- * results become 2^-126. */
+/* Computes 2^t for t < 128 with the method of mathf_exp() and the polynomial of Cephes (Moshier,
+ * exp2f). A result that would be denormal becomes 2^-126. */
 INLINE vec power_of_2(vec t)
 {
     const vec shift = SET1(0x1.8p23f);
@@ -141,7 +141,8 @@ static float find_greatest(int n, const float *x)
     return greatest_of(most);
 }
 
-/* Replaces s[n] by exp(scale * (s - most)), followed by at least SUMS zeros; returns the sum. */
+/* Replaces s[n] by exp(scale * (s - most)), sets at least SUMS elements after it to 0, and returns
+ * the sum. */
 static float make_exponentials(int n, float scale, float most, float *s)
 {
     vec sum[PARTS], zero = SET1(0.0f), c = SET1(scale * LOG2_E), from = -SET1(most) * c;
@@ -163,8 +164,8 @@ static float make_exponentials(int n, float scale, float most, float *s)
     return sum_of(sum);
 }
 
-/* Replaces rows of scores s by p of n keys (times keep unless NULL), and dp = dy . v by gradients
- * of scores; both followed by at least SUMS zeros. */
+/* Replaces a row of scores s[n] by probabilities (times `keep` unless that is NULL), and dp = dy .
+ * v by the gradients of the scores. Sets at least SUMS elements after both to 0. */
 INLINE void gradients(int n, float from, float delta, const float *keep, float *s, float *dp)
 {
     vec zero = SET1(0.0f), e = SET1(LOG2_E), below = SET1(from), mean = SET1(delta);

@@ -22,7 +22,8 @@ static inline uint32_t bf16_of(float x)
     return r & 0xffff0000;
 }
 
-/* Writes pairs of from[n] to to[(n + 1) / 2], with 0 after the end. */
+/* Rounds from[n] to bf16 and writes pairs of neighbours to to[(n + 1) / 2]. If n is odd, the last
+ * pair is completed with 0. */
 static inline void bf16_pairs(int n, const float *restrict from, float *restrict to)
 {
     union float_bits *restrict words = (union float_bits *)(void *)to;
@@ -40,7 +41,8 @@ static inline void bf16_pairs(int n, const float *restrict from, float *restrict
         words[n / 2].u = bf16_of(from[n - 1]);
 }
 
-/* Writes pairs of first[i] and second[i] to to[n]; second NULL: 0. */
+/* Rounds first[n] and second[n] to bf16 and writes the pairs (first[i], second[i]) to to[n]. If
+ * `second` is NULL, the second of each pair is 0. */
 static inline void bf16_zip(int n, const float *restrict first, const float *restrict second,
                             float *restrict to)
 {

@@ -49,8 +49,9 @@ static int kept;   /* buffers that take_buffers() took */
 #define BUFFER_MIB 144 /* of address space: OpenBLAS's work buffer for a thread, and its stack */
 #define BUFFERS_MAX 32
 
-/* Runs before main(), because the environment must not change while other threads read it. OpenBLAS
- * reads the variable when it is loaded; without it, it starts a thread per core. */
+/* Makes OpenBLAS start one thread; without the variable, which it reads when it is loaded, it
+ * starts one for each core. Runs before main(), because the environment must not change while other
+ * threads read it. */
 __attribute__((constructor)) static void ask_for_one_thread(void)
 {
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
@@ -64,7 +65,7 @@ static bool look_up(const char *name, void *function)
     return p != NULL;
 }
 
-/* Whether address space is limited (ulimit -v) to less than `bytes` more. */
+/* Returns whether a limit of the address space (ulimit -v) leaves less than `bytes`. */
 static bool lacks_address_space(size_t bytes)
 {
     struct rlimit limit;
@@ -105,14 +106,15 @@ static void load_library(void)
     look_up("blas_memory_free", &openblas.memory_free);
 }
 
-/* Returns the settings that avoid the library. */
+/* Returns the settings that avoid the BLAS library, for an error message. */
 static const char *find_way_out(int threads)
 {
     return threads > 1 ? "run.gemm = auto with run.threads = 1" : "run.gemm = fma";
 }
 
-/* OpenBLAS tries forever to get a work buffer. So if address space is limited (ulimit -v), this
- * takes the buffers of n threads, after checking that there is enough; the library keeps them. */
+/* Makes OpenBLAS allocate the work buffers of n threads now if the address space is limited (ulimit
+ * -v): it would later try forever to get one. Checks first that there is enough memory; the library
+ * keeps the buffers. */
 static int take_buffers(int n, int threads)
 {
     struct rlimit limit;
@@ -150,12 +152,10 @@ void blas_leave(int threads)
     pthread_mutex_unlock(&lock);
 }
 
-/*
- * Whether several threads may call the library at once. A serial build without USE_LOCKING
- * (Debian's libopenblas0-serial) gives the same work buffer to two callers: wrong numbers, without
- * an error. An OpenMP build is known to be safe only as long as it starts no threads of its own.
- * MKL and BLIS are safe; unknown libraries are assumed to be.
- */
+/* Returns whether several threads may call the library at once. They may not call a serial build
+ * without USE_LOCKING (Debian's libopenblas0-serial): it gives one work buffer to two callers, and
+ * so wrong numbers without an error. An OpenMP build is known to be safe only as long as it starts
+ * no threads of its own. MKL and BLIS are safe; unknown libraries are assumed to be safe. */
 static bool is_thread_safe(int threads)
 {
     if (!openblas.get_parallel || !openblas.get_config)

@@ -64,8 +64,8 @@ static size_t scratch_floats(const struct pp_conv *g, int B)
     return (size_t)s.P * (size_t)s.K;
 }
 
-/* Copies between col and image[H][W][..], one group's channels: to col (0 outside), or with `back`
- * adds to the image. */
+/* Copies the pixels that each window of the image sees, for the channels of one group, to `col`,
+ * with 0 outside the image; with `back` adds `col` to the image instead. */
 static void copy_columns(const struct pp_conv *g, float *image, float *col, bool back)
 {
     size_t C = (size_t)(g->C / g->groups);

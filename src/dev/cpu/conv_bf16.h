@@ -44,7 +44,9 @@ static size_t images_next(size_t H, size_t at, size_t end, struct images *out)
     return next;
 }
 
-/* Describes F of outputs from .. end - 1 of y, or I of a class of inputs. */
+/* Describes the product of a forward pass (F), for the rows from .. end - 1 of its outputs or, with
+ * `back`, of an input gradient (I), for those of its inputs that see the taps (ky, kx), (ky, kx +
+ * stride), ... */
 static struct product find_product(const struct pp_conv *g, bool back, int from, int end, int ky,
                                    int kx)
 {
@@ -67,7 +69,8 @@ static struct product find_product(const struct pp_conv *g, bool back, int from,
     return p;
 }
 
-/* Returns the words of the summed index: taps that a pixel sees, each of whole words. */
+/* Returns the words (pairs of bf16) that each result sums over: whole words for each tap that a
+ * pixel sees. */
 INLINE int depth_of(const struct product *p)
 {
     return p->y.taps * p->across.taps * count_words(p->terms);
@@ -80,7 +83,8 @@ INLINE size_t panels_of(const struct product *p)
 
 /* ---- weights as words */
 
-/* Writes words k .. k + depth - 1 of the panel of the columns from `column` on. */
+/* Writes words k .. k + depth - 1 (pairs of bf16) of the panel of weights whose first column is
+ * `column`. */
 static void make_panel(const struct product *p, int k, int depth, int column, float *to)
 {
     int words = count_words(p->terms), columns = least(WIDTH, p->columns - column);
@@ -116,8 +120,8 @@ static float *pack_product(const struct product *p, float *packed)
     return packed;
 }
 
-/* Returns where the words of a class begin within those of a group, which begin with F's; class
- * (stride, 0) is the end. */
+/* Returns where the packed weights of an input gradient begin for the pixels that see tap (ky, kx).
+ * They follow those of the forward pass and of lower taps; (stride, 0) gives the end. */
 static size_t class_at(const struct pp_conv *g, int ky, int kx)
 {
     struct product p = find_product(g, false, 0, g->OH, 0, 0);
@@ -150,7 +154,7 @@ static void conv_pack(const struct pp_conv *g, const float *W, float *packed)
 
 /* ---- F and I */
 
-/* Return how many elements of an axis n pixels see, and the first one that pixel i sees. */
+/* Returns how many elements of an axis n neighbouring pixels see together. */
 INLINE int view_span(const struct view *v, int n)
 {
     return (n - 1) * v->stride + v->taps;
@@ -167,7 +171,8 @@ struct piece {
     int at, rows;
 };
 
-/* Fills the scratch with what the piece sees: [images][lines][across][words]. */
+/* Fills the scratch with the pixels that the piece sees, as words:
+ * [images][lines][across][words]. */
 static void fill_words(const struct product *p, const struct piece *s)
 {
     const struct view *vy = &p->y, *vx = &p->across;
@@ -189,7 +194,8 @@ static void fill_words(const struct product *p, const struct piece *s)
     }
 }
 
-/* Lists words k .. k + depth - 1 of the summed index, a segment per tap; returns their number. */
+/* Lists words k .. k + depth - 1 that the results sum over as segments, one for each tap; returns
+ * their number. */
 static int list_taps(const struct product *p, int k, int depth, const float *panel, int width,
                      struct segment *out)
 {
@@ -208,7 +214,7 @@ static int list_taps(const struct product *p, int k, int depth, const float *pan
     return have;
 }
 
-/* Runs the tiles of a piece for the columns of a panel. */
+/* Computes the pixels of a piece for the columns of one panel of weights, tile by tile. */
 static void piece_tiles(const struct product *p, const struct piece *s, int column, struct tile *t)
 {
     const struct view *vy = &p->y, *vx = &p->across;
@@ -266,7 +272,7 @@ static void multiply_piece(const struct product *p, const struct piece *s)
     }
 }
 
-/* Multiplies `images` images, as many lines at a time as fit IMAGE_WORDS. */
+/* Computes `images` images, as many lines at a time as fit in IMAGE_WORDS. */
 static void multiply(const struct product *p, size_t images)
 {
     const struct view *vy = &p->y, *vx = &p->across;
@@ -286,7 +292,8 @@ static void multiply(const struct product *p, size_t images)
     }
 }
 
-/* Returns the scratch of each thread of a rank: a piece, or a row of pixels if that needs more. */
+/* Returns the floats of scratch that each thread of a rank needs: for a piece of the image, or for
+ * one row of pixels if that needs more. */
 static size_t conv_scratch_floats(const struct pp_conv *g, int B)
 {
     size_t f = (size_t)((g->OW - 1) * g->stride + g->kw) * (size_t)count_words(g->C / g->groups);

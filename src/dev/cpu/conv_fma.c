@@ -74,7 +74,7 @@ static struct range seen_at(const struct axis *x, int at)
     return r;
 }
 
-/* Returns the longest range from `at` on, before `end`. */
+/* Returns the longest range of pixels from `at` on, before `end`, that see the same taps. */
 static struct range range_at(const struct axis *x, int at, int end)
 {
     struct range r = seen_at(x, at);
@@ -112,7 +112,8 @@ struct panel {
     size_t next_step;
 };
 
-/* Copies rows k, k + 1, ... of a panel of I: W[channel of dz][tap][column]. */
+/* Copies the rows of a panel for an input gradient, from row n->k on, out of W[channel of
+ * dz][tap][column]. */
 static void copy_panel(const struct product *p, const struct panel *n, float *to)
 {
     size_t taps = (size_t)p->y.kernel * (size_t)p->x.kernel;
@@ -127,7 +128,8 @@ static void copy_panel(const struct product *p, const struct panel *n, float *to
     }
 }
 
-/* Finds the address of the panel, and of the next one; copies it into the scratch if necessary. */
+/* Sets the addresses of this panel of weights and of the next one. Copies the panel into the
+ * scratch if it is neither packed nor read in place. */
 static void find_panel(const struct product *p, struct panel *n)
 {
     int taps = p->y.kernel * p->x.kernel;
@@ -158,7 +160,8 @@ static void find_panel(const struct product *p, struct panel *n)
         copy_panel(p, n, p->scratch);
 }
 
-/* Lists what the pixels of y x x sum over in the panel; returns the number of segments. */
+/* Lists what the pixels of the rectangle y x x sum over in the panel as segments; returns their
+ * number. */
 static int list_segments(const struct product *p, const struct panel *n, const struct range *y,
                          const struct range *x, struct segment *out)
 {
@@ -195,7 +198,7 @@ struct piece {
     int fetch; /* vectors of the next panel that each tile prefetches */
 };
 
-/* Runs the tiles of a rectangle in the samples of a piece. */
+/* Computes the pixels of a rectangle in the samples of a piece, tile by tile. */
 static void add_rectangle(const struct product *p, const struct piece *s, const struct range *y,
                           const struct range *x, const struct panel *n, int *fetched,
                           struct tile *t)
@@ -257,7 +260,8 @@ static void panel_of(const struct product *p, const struct piece *s, const struc
     }
 }
 
-/* Returns the rows of the panel from k on: whole taps, or a part of one. */
+/* Returns how many rows the panel that begins at row k has, at most `most`: several whole taps if
+ * at least two fit, else one tap or an equal part of one. */
 static int depth_at(const struct product *p, int most, int k)
 {
     int taps = p->y.kernel * p->x.kernel, n = least(most / p->depth, SEGMENTS);
@@ -269,7 +273,7 @@ static int depth_at(const struct product *p, int most, int k)
     return least((p->depth + n - 1) / n, p->depth - k % p->depth);
 }
 
-/* Multiplies rows from .. end - 1 of each of B images, one group. */
+/* Computes rows from .. end - 1 of each of the p->B images, for one group of channels. */
 static void multiply_rows(const struct product *p, int from, int end)
 {
     int K = p->y.kernel * p->x.kernel * p->depth;
@@ -299,8 +303,8 @@ static void multiply_rows(const struct product *p, int from, int end)
     }
 }
 
-/* Multiplies a piece of the rows of all images: the rest of an image, whole images, the beginning
- * of one. */
+/* Computes a piece of the rows of all images, which may be the rest of an image, whole images and
+ * the beginning of an image. */
 static void multiply(const struct product *whole, const struct pp_piece *w)
 {
     size_t H = (size_t)whole->y.to;
@@ -317,20 +321,20 @@ static void multiply(const struct product *whole, const struct pp_piece *w)
 
 /* ---- the three kernels */
 
-/* Whether I has its own copy of the weights: if they are larger than a cache and serve many pixels.
- * Otherwise it copies a panel whenever it needs one. */
+/* Returns whether the input gradient has its own packed copy of the weights: if they are larger
+ * than a cache and serve many pixels. Otherwise it copies a panel whenever it needs one. */
 INLINE bool packs_input(const struct pp_conv *g)
 {
     return weights_of_group(g) >= (size_t)2 * BLOCK_FLOATS && g->H * g->W >= MANY_PIXELS;
 }
 
-/* Returns the floats of a group's copy for F. */
+/* Returns the floats of the packed weights of one group for the forward pass. */
 INLINE size_t floats_of_group(const struct pp_conv *g)
 {
     return packed_floats(g->O / g->groups, g->kh * g->kw * (g->C / g->groups));
 }
 
-/* Returns the floats of a group's copy for I. */
+/* Returns the floats of the packed weights of one group for the input gradient. */
 INLINE size_t input_floats_of_group(const struct pp_conv *g)
 {
     return packed_floats(g->C / g->groups, g->kh * g->kw * (g->O / g->groups));
@@ -364,7 +368,7 @@ static void conv_pack(const struct pp_conv *g, const float *W, float *packed)
     }
 }
 
-/* Returns the scratch of each thread of a rank. */
+/* Returns the floats of scratch that each thread of a rank needs. */
 static size_t conv_scratch_floats(const struct pp_conv *g, int B)
 {
     size_t lists = (place_lists(g, NULL, NULL) + 15) / 16 * 16, panel = (size_t)DEPTH * WIDTH;

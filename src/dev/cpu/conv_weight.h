@@ -38,7 +38,8 @@ struct place {
     size_t pixel;
 };
 
-/* Takes the next pixels, at most PIXELS; returns their number. */
+/* Copies the next output pixels, at most PIXELS, to `out` and moves *at past them; returns their
+ * number. */
 static int take_pixels(const struct pp_conv *g, struct place *at, struct pixel *out)
 {
     int have = 0;
@@ -72,8 +73,8 @@ static void repeat_last(int n, struct step *list)
         list[i] = list[n - 1];
 }
 
-/* Lists the pixels that see tap (ky, kx) inside the image. copied: where their columns of dz are
- * copied to. */
+/* Lists the pixels that see tap (ky, kx) inside the image; returns their number. If `copied` is not
+ * NULL, their columns of dz are read from there. */
 static int list_steps(const struct pp_conv *g, int n, const struct pixel *pixels, int ky, int kx,
                       const float *copied, struct step *out)
 {
@@ -90,7 +91,8 @@ static int list_steps(const struct pp_conv *g, int n, const struct pixel *pixels
     return have;
 }
 
-/* Copies from[n] to to[n]; NULL: zeros. A call of memcpy costs more for so few. */
+/* Copies from[n] to to[n], or writes zeros if `from` is NULL. A call of memcpy() costs more for so
+ * few floats. */
 INLINE void copy_few(int n, const float *from, float *to)
 {
     for (int i = 0; i < n; i += LANES) {
@@ -99,7 +101,7 @@ INLINE void copy_few(int n, const float *from, float *to)
     }
 }
 
-/* Copies what a pixel sees to to[kh][kw][C], 0 outside. */
+/* Copies the pixels that output pixel p sees to to[kh][kw][C], with 0 outside the image. */
 static void copy_patch(const struct pp_conv *g, const struct pixel *p, float *to)
 {
     int line = g->kw * g->C, from = p->x < 0 ? least(-p->x, g->kw) : 0;
@@ -158,8 +160,8 @@ static void fill_lists(const struct pp_conv *g, int n, const struct pixel *pixel
     }
 }
 
-/* Computes dW[rows][..] of the outputs o, o + 1, ... of group `group`: the sum over the lists,
- * added to dW with `add`. */
+/* Computes `rows` rows of dW, those of outputs o, o + 1, ... of group `group`: the sum over the
+ * listed pixels, which is added to dW if `add`. */
 static void add_lists(const struct pp_conv *g, const struct lists *l, int group, int rows, size_t o,
                       bool add, float *dW)
 {
@@ -177,7 +179,7 @@ static void add_lists(const struct pp_conv *g, const struct lists *l, int group,
     }
 }
 
-/* Computes the outputs w->from .. w->to - 1 of dW. */
+/* Computes the rows w->from .. w->to - 1 of dW from all output pixels. */
 static void add_pixels(const struct pp_conv_backward_weight *a, float *scratch,
                        const struct pp_piece *w)
 {

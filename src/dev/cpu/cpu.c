@@ -114,8 +114,8 @@ static int widest_set(void)
 #endif
 }
 
-/* Returns the index of the widest set to use, which PPCLI_KERNELS may name. N_SETS: there is no
- * such name, or the processor cannot run it. */
+/* Returns the index of the instruction set to use: the widest one, or a narrower one that
+ * PPCLI_KERNELS names; N_SETS if there is no set of that name or the processor cannot run it. */
 static int first_set(void)
 {
     const char *name = getenv("PPCLI_KERNELS");
@@ -143,7 +143,8 @@ const struct cpu_gemm *cpu_gemm_bf16(int i)
     return i < N_SETS ? sets[i].bf16 : NULL;
 }
 
-/* Chooses by a fixed rule, never by measuring, so that the bits do not depend on the day. */
+/* Returns the implementation of products to use. The rule is fixed and does not depend on a
+ * measurement, so that the bits are the same every day. */
 static const struct cpu_gemm *choose_gemm(const struct pp_backend_choice *choice)
 {
     bool bf16 = choice->precision == PP_PRECISION_BF16;
@@ -275,7 +276,8 @@ static size_t conv_scratch_floats(const struct pp_backend_choice *choice, const 
     return (size_t)pp_backend_members(choice) * p->conv->scratch_floats(g, B);
 }
 
-/* Estimates the nanoseconds of one of the three convolution kernels over `samples` samples. */
+/* Estimates the nanoseconds that each of the three kernels of a convolution (F, I and W) takes for
+ * `samples` samples. */
 static double conv_ns(const struct pp_conv *g, double samples)
 {
     double weights = (double)g->O * g->kh * g->kw * g->C / g->groups;

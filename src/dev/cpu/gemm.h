@@ -68,9 +68,9 @@ extern const struct cpu_conv cpu_conv_base, cpu_conv_neon;
 extern const struct cpu_gemm cpu_bf16_base, cpu_bf16_neon;
 
 /* Returns our own products for the widest vectors of this machine (i = 0), the next narrower ones
- * (i = 1), ...; NULL: there are no more. Tests use i > 0. */
+ * (i = 1), ...; NULL after the last. Tests use i > 0. */
 const struct cpu_gemm *cpu_gemm_own(int i);
-/* The same, with operands rounded to bfloat16. */
+/* Returns our own products as cpu_gemm_own() does, with operands rounded to bfloat16. */
 const struct cpu_gemm *cpu_gemm_bf16(int i);
 
 #endif

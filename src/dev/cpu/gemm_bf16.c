@@ -41,7 +41,8 @@ INLINE int count_words(int n)
     return (n + 1) / 2;
 }
 
-/* Writes rows k, k + 1, ... of the right operand as pairs, `columns` of each from `column` on. */
+/* Rounds n rows of the right operand, from row k on, to bf16 and writes them as pairs of rows;
+ * takes `columns` elements of each row from `column` on. */
 INLINE void zip_rows(const struct rows *b, size_t k, int n, int column, int columns,
                      struct copies *c, float *to, size_t to_row)
 {
@@ -59,7 +60,7 @@ INLINE void zip_rows(const struct rows *b, size_t k, int n, int column, int colu
 
 /* ---- packed weights: panels as in gemm_pack.h, but of words */
 
-/* Packs columns k .. k + n - 1 of W[outputs][I] as [words][width]. */
+/* Rounds columns k .. k + n - 1 of W[outputs][I] to bf16 and packs them as [words][width]. */
 static void pack_words(int n, size_t I, int outputs, int width, const float *W, float *to)
 {
     float words[8 * DEPTH];
@@ -104,7 +105,8 @@ struct forward {
     size_t c_row;
 };
 
-/* Returns the panel for `n` terms of the summed index from k on. */
+/* Returns the panel of words for `n` terms of the sums from term k on: packed weights, or else a
+ * copy that it makes in `copies`. */
 static const float *find_words(const struct forward *p, int k, int n, int column, int width,
                                struct copies *copies)
 {
@@ -210,7 +212,8 @@ struct weight {
     float *dW;
 };
 
-/* Computes the block of dW: the sum over the runs, `depth` words in all, added to dW with `add`. */
+/* Computes a block of dW as the sum over the runs of rows, `depth` words in all; adds it to dW if
+ * `add`. */
 static void add_runs(const struct weight *w, int n, const struct run *runs, int depth, bool add)
 {
     struct copies copies;
@@ -248,7 +251,8 @@ static void add_runs(const struct weight *w, int n, const struct run *runs, int 
     }
 }
 
-/* Adds all parts. x[k] has the rows of part k, `pixels` of them for each of its B samples. */
+/* Adds what all parts contribute to a block of dW. x[k] has the rows of part k, `pixels` rows for
+ * each of its B samples. */
 static void add_parts(const struct weight *w, int n, const struct pp_weight_part *parts, int pixels,
                       const struct rows *x, bool add)
 {

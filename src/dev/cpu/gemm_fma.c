@@ -42,8 +42,8 @@ enum {
     BLOCK_FLOATS = 128 * 1024, /* of the left operand at a time: half of a small L2 */
 };
 
-/* Computes the tiles of one block of at most WIDTH columns. The tiles prefetch the block at `next`
- * (NULL: nothing) a little each, because prefetching all of it at once would wait for memory. */
+/* Computes the tiles of one block of at most WIDTH columns. Each tile prefetches a little of the
+ * block at `next`, unless that is NULL: prefetching all of it at once would wait for memory. */
 INLINE void compute_column_block(struct tile *t, int rows, int columns, const float *next)
 {
     struct groups g = groups_of(rows);
@@ -60,8 +60,8 @@ INLINE void compute_column_block(struct tile *t, int rows, int columns, const fl
     }
 }
 
-/* Returns the number of rows of a left operand with K columns to use with all of b, before the next
- * rows. */
+/* Returns how many rows of a left operand with K columns to multiply with the whole right operand
+ * before the next rows, so that they stay in the second-level cache. */
 INLINE int rows_at_a_time(int K)
 {
     int n = BLOCK_FLOATS / K;
@@ -126,7 +126,8 @@ struct copies {
     _Alignas(64) float a[COPY_ROWS * COPY_DEPTH], b[COPY_DEPTH * COPY_COLUMNS];
 };
 
-/* Copies columns at .. at + columns - 1 of n segments of b, whose rows are `row` apart. */
+/* Copies columns at .. at + columns - 1 of n segments of b, whose rows are `row` apart, into
+ * panels. */
 INLINE void copy_panels(struct copies *c, int n, const struct segment *segments, int at,
                         int columns, size_t row)
 {
@@ -138,7 +139,7 @@ INLINE void copy_panels(struct copies *c, int n, const struct segment *segments,
     }
 }
 
-/* Computes t->c[rows][columns] from the copy of b. */
+/* Computes t->c[rows][columns] from the panels into which copy_panels() copied b. */
 INLINE void compute_copied_tiles(struct tile *t, const struct segment *s, int rows, int columns)
 {
     struct groups g = groups_of(rows);
@@ -220,8 +221,8 @@ static void backward_input(int B, int I, int O, size_t row, const float *dz, con
     }
 }
 
-/* Computes the block of dW[O][I]: the products of the segments, `depth` rows in all, added to dW
- * with `add`. */
+/* Computes a block of dW[O][I] as the sum of the products of n segments, `depth` rows in all; adds
+ * it to dW if `add`. */
 static void add_segments(int n, const struct segment *segments, int depth, int I, int O,
                          const struct cpu_block *at, bool add, float *dW)
 {
@@ -257,7 +258,7 @@ static void add_segments(int n, const struct segment *segments, int depth, int I
     }
 }
 
-/* Does the same from copies of the operands. */
+/* Computes a block of dW as add_segments() does, but from copies of the operands. */
 static void add_copied(int n, const struct segment *segments, int depth, int I, int O,
                        const struct cpu_block *at, bool add, float *dW)
 {

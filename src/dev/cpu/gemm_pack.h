@@ -61,8 +61,8 @@ INLINE void transpose_8x8(const float *from, size_t from_row, float *to, size_t 
 }
 #endif
 
-/* Writes to[depth][8] = the transpose of W[have][depth], where rows of `to` are `width` apart and
- * rows of W are I apart. Columns of `to` from `have` on become 0. */
+/* Writes the transpose of W[have][depth] to to[depth][8] and sets the columns from `have` on to 0.
+ * Rows of `to` are `width` apart, and rows of W are I apart. */
 INLINE void pack_block(int depth, size_t I, int have, int width, const float *W, float *to)
 {
     for (int k = 0; k < depth; k += 8) {
@@ -84,8 +84,8 @@ INLINE void pack_block(int depth, size_t I, int have, int width, const float *W,
     }
 }
 
-/* Writes to[depth][width] = the transpose of W[width][depth], whose rows are I apart. W has
- * `outputs` rows here; the other columns of `to` become 0. */
+/* Writes the transpose of W[outputs][depth], whose rows are I apart, to to[depth][width] and sets
+ * the columns from `outputs` on to 0. */
 static inline void pack_panel(int depth, size_t I, int outputs, int width, const float *W,
                               float *to)
 {

@@ -125,9 +125,10 @@ INLINE vec FMA(vec a, vec b, vec c)
 
 #else
 
-/* fmaf() for a processor that has no such instruction, where the C library is slow. The product is
- * exact in double. The sum is rounded to odd: if bits are lost, the last bit becomes 1. Rounding
- * that to float then gives the result of a single rounding (Boldo and Melquiond, 2008). */
+/* Computes fmaf() for a processor without that instruction, where the C library is slow. The
+ * product is exact in double. The sum is rounded to odd: if bits are lost, the last bit becomes 1.
+ * Rounding that sum to float then gives the result of a single rounding (Boldo and Melquiond,
+ * 2008). */
 INLINE vec FMA(vec a, vec b, vec c)
 {
     typedef double wide __attribute__((vector_size(8 * LANES)));
@@ -210,9 +211,9 @@ INLINE float *c_row_of(const struct tile *t, enum kind kind, int r)
 }
 
 #ifdef FMA_LANE
-/* Computes LANES steps of a whole tile at a time, from step 0 on, and returns the number of steps.
- * A vector holds the factors of a row of a, and FMLA takes them lane by lane: 87 % of the
- * instructions of the loop are FMLA. */
+/* Computes LANES terms of the sums of a whole tile at a time, from term 0 on, and returns how many
+ * terms it has added. A vector holds LANES factors of a row of a, and FMLA takes them lane by lane:
+ * 87 % of the instructions of the loop are FMLA. */
 INLINE ptrdiff_t lane_steps(int rows, ptrdiff_t depth, const float *const *row, const float *b,
                             vec acc[ROWS][VECTORS])
 {
@@ -241,7 +242,7 @@ INLINE ptrdiff_t lane_steps(int rows, ptrdiff_t depth, const float *const *row, 
 }
 #endif
 
-/* Computes one tile. With `partial` the last vector has only the lanes in `lanes`. */
+/* Computes one tile. If `partial`, only the lanes in `lanes` of the last vector are part of it. */
 INLINE void tile_of(const struct tile *t, enum kind kind, int rows, int vectors, bool partial,
                     mask lanes)
 {

@@ -8,8 +8,9 @@
 #include "activations.h"
 #include "ppcli/conf/config.h"
 
-/* Adds the bias and applies the activation in a second pass over y, right after the product, while
- * y is in the cache. That takes at most 2 % longer than a product that starts from the bias. */
+/* Adds the bias and applies the activation to y, and stores z, the sum before the activation, if
+ * `z` is not NULL. This second pass follows the product while y is in the cache, and takes at most
+ * 2 % longer than a product that starts from the bias. */
 static void bias_activation(int B, int O, size_t row, const float *restrict b, int act,
                             float *restrict z, float *restrict y)
 {
@@ -34,7 +35,7 @@ static void bias_activation(int B, int O, size_t row, const float *restrict b, i
     }
 }
 
-/* Sums the columns, with the rows in order. */
+/* Computes db = beta * db + the sum of each column of dz, with the rows in order. */
 static void bias_gradient(int B, int O, size_t row, const float *restrict dz, float beta,
                           float *restrict db)
 {
@@ -47,7 +48,8 @@ static void bias_gradient(int B, int O, size_t row, const float *restrict dz, fl
 
 #define BLOCK 16
 
-/* Sums the lanes. For up to BLOCK classes that is index order. */
+/* Returns the sum of the lanes. The lanes are added in order; up to BLOCK classes, this is the
+ * order of the classes. */
 static double fold_in_order(const double lane[BLOCK])
 {
     double sum = 0;
@@ -56,7 +58,7 @@ static double fold_in_order(const double lane[BLOCK])
     return sum;
 }
 
-/* Returns the largest logit, ignoring NaN everywhere but in x[0]. */
+/* Returns the largest logit. A NaN is the result only if it is x[0]; other NaN are ignored. */
 static float largest_logit(int C, const float *restrict x)
 {
     float m = x[0], lane[2 * BLOCK];
@@ -73,7 +75,8 @@ static float largest_logit(int C, const float *restrict x)
     return m;
 }
 
-/* Returns whether no class before the target has the target's logit, which is the largest. */
+/* Returns whether the target is the arg max, given that its logit is the largest, m: no class
+ * before it may have the same logit. */
 static bool target_is_first(int target, const float *restrict x, float m)
 {
     bool found = false;
@@ -82,8 +85,8 @@ static bool target_is_first(int target, const float *restrict x, float m)
     return !found;
 }
 
-/* Adds exp(x[l] - m) to lane[l], and writes it to e unless that is NULL. It reads x before it
- * writes e, so they may be the same. */
+/* Adds exp(x[l] - m) to lane[l] for a block of logits, and writes it to e unless that is NULL.
+ * Reads x before it writes e, so that the two may be the same array. */
 static inline __attribute__((always_inline)) void add_exp(const float *x, float m, double *lane,
                                                           float *e)
 {
@@ -178,8 +181,8 @@ static double sum_squares(size_t n, const float *restrict g)
     return lane[0];
 }
 
-/* Without the sign the bits of a float, read as a whole number, are in the order of the floats'
- * sizes, and those of a NaN lie above those of Inf. */
+/* Returns the bits of |x|. As whole numbers they are in the order of the absolute values, and those
+ * of a NaN are larger than those of infinity. */
 static uint32_t size_bits(float x)
 {
     uint32_t bits;
@@ -208,8 +211,8 @@ static float largest_magnitude(size_t n, const float *restrict x, float least)
     return most;
 }
 
-/* adam and adamw differ in where the decay goes: into the gradient, or directly into p
- * (decoupled). */
+/* Updates n elements with Adam or AdamW. The two differ in where the decay goes: into the gradient
+ * (`decay`) or directly into p (`keep`). */
 static inline __attribute__((always_inline)) void
 adam_step(size_t n, const struct pp_optimizer_args *a, float decay, float keep,
           const float *restrict g, float *restrict m, float *restrict v, float *restrict p)
@@ -227,7 +230,8 @@ adam_step(size_t n, const struct pp_optimizer_args *a, float decay, float keep,
     }
 }
 
-/* Applies scale and decay without a test: 1 * g and g + 0 * p are g. */
+/* Updates n elements with the optimizer of `a`. Applies scale and decay without testing whether
+ * they are used, because 1 * g and g + 0 * p are g. */
 static void optimizer_step(size_t n, const struct pp_optimizer_args *a, bool decay,
                            const float *restrict g, float *restrict m, float *restrict v,
                            float *restrict p)

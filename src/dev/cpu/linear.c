@@ -6,8 +6,8 @@
 
 #include "ppcli/conf/config.h"
 
-/* Returns a number of rows, each of `columns` floats, that is a multiple of a cache line, so that
- * no two threads write to one line. */
+/* Returns how many rows of `columns` floats a thread takes at a time: they fill whole cache lines,
+ * so that no two threads write to one line. */
 static size_t whole_lines(int columns)
 {
     return columns % 16 == 0 ? CPU_TILE_ROWS : 16;
@@ -49,8 +49,10 @@ struct linear {
     struct pp_linear_forward a; /* for backward_input x is dz and y is dx */
 };
 
-/* Returns whether to divide by columns: few rows stay together. If the length of a row of the
- * result is not a multiple of a cache line, two threads would write to one line. */
+/* Returns whether threads divide the columns of the result among them, rather than its rows: if
+ * there are at least half as many columns as rows. If columns are too few for all threads, or a row
+ * does not fill whole cache lines, so that two threads would write to one line, columns are divided
+ * only if the rows are too few for all threads too. */
 static bool divide_columns(const struct pp_backend *be, int rows, int columns)
 {
     int members = pp_backend_members(&be->choice);
@@ -77,8 +79,8 @@ static void forward_piece(const void *args, const struct pp_piece *w)
         l->k->bias_activation(rows, columns, O, b, a->act, z, y);
 }
 
-/* Computes one pass over [B][columns] of the result, whose elements are sums of `depth` products
- * each. */
+/* Runs one pass over the result [B][columns] on all threads. Each element of the result is a sum of
+ * `depth` products. */
 static void run_linear(struct pp_backend *be, void (*piece)(const void *, const struct pp_piece *),
                        int columns, int depth, const struct pp_linear_forward *a)
 {

@@ -18,11 +18,10 @@ union float_bits {
     uint32_t u;
 };
 
-/*
- * exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2; the polynomial is that of Cephes
- * (Moshier, expf). Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the sum.
- * Below -87.3, where the result would be denormal, it is 0.
- */
+/* Computes exp(r) for |r| <= ln 2 / 2 with the polynomial of Cephes (Moshier, expf). mathf_exp()
+ * uses exp(x) = 2^n * exp(r) with n = round(x / ln 2); adding 1.5 * 2^23 rounds to an integer
+ * and leaves it in the low bits of the sum. Below -87.3, where the result would be denormal, it
+ * is 0. */
 static inline float mathf_exp_near_0(float r)
 {
     float p = 1.9875691500e-4f;
@@ -51,7 +50,7 @@ static inline float mathf_exp(float x)
     return x > 88.72f ? INFINITY : y;
 }
 
-/* Computes exp(x) for x <= 0 with the same bits, without the steps for large x. */
+/* Computes exp(x) for x <= 0 with the same bits as mathf_exp(), without the steps for large x. */
 static inline float mathf_exp_below_0(float x)
 {
     float c = x < -87.33654f ? -87.33654f : x;
@@ -91,8 +90,8 @@ static inline float mathf_logistic(float x)
     return mathf_logistic_within(mathf_hold(x, 87));
 }
 
-/* Uses a polynomial (Cephes) where 1 - 2 / (exp(2x) + 1) would lose digits, and that formula
- * elsewhere. */
+/* Computes tanh(x): with a polynomial (Cephes) near 0, where 1 - 2 / (exp(2x) + 1) would lose
+ * digits, else with that formula. */
 static inline float mathf_tanh(float x)
 {
     float a = fabsf(x), s = x * x;
@@ -106,9 +105,9 @@ static inline float mathf_tanh(float x)
     return a < 0.625f ? p : big;
 }
 
-/* Uses x + x P(x^2) near 0, else 1 - exp(a Q(a)) with a = |x|. P and Q are least-squares fits,
- * reweighted to lower the largest error, which is 1.7e-8 for P and 3e-9 of the result for Q. From 4
- * on the result is 1. */
+/* Computes erf(x): as x + x P(x^2) near 0, else as 1 - exp(a Q(a)) with a = |x|; from 4 on the
+ * result is 1. P and Q are least-squares fits, weighted to lower the largest error, which is 1.7e-8
+ * for P and 3e-9 of the result for Q. */
 static inline float mathf_erf(float x)
 {
     float a = fabsf(x), s = x * x;

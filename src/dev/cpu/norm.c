@@ -21,8 +21,8 @@ static size_t least(size_t a, size_t b)
 
 /* ---- loops over rows of C floats, `width` of each */
 
-/* Computes s[c] = the sum of x - first, and q[c] = the sum of its squares. Taking two rows at a
- * time halves how often the sums are read and written. */
+/* Computes, for each channel, the sum s[c] of x - first, and the sum q[c] of the squares of x -
+ * first. Takes two rows at a time, which halves how often the sums are read and written. */
 static void sum_squares(size_t rows, size_t C, size_t width, const float *restrict x,
                         const float *restrict first, double *restrict s, double *restrict q)
 {
@@ -91,7 +91,8 @@ static void normalize_rows(size_t rows, size_t C, size_t width, const float *x, 
         scale_rows(rows, C, width, x, mean, scale, shift, NULL, false, y);
 }
 
-/* Turns one row of dy into the gradient before relu, and gives that to d_residual. */
+/* Replaces one row of dy by its gradient before relu, which it also stores in d_residual or, with
+ * `add`, adds to it. */
 static void undo_relu(size_t width, const float *restrict y, float *restrict dy, bool add,
                       float *restrict d_residual)
 {
@@ -104,8 +105,8 @@ static void undo_relu(size_t width, const float *restrict y, float *restrict dy,
         memcpy(d_residual, dy, width * sizeof(*dy));
 }
 
-/* Applies undo_relu() and sums the products from 0, two rows at a time while they are in the
- * first-level cache. */
+/* Applies undo_relu() to all rows and computes the sums of sum_products() over them; takes two rows
+ * at a time, while they are in the first-level cache. */
 static void relu_and_sums(size_t rows, size_t C, size_t width, const float *x, const float *mean,
                           const float *rstd, const float *y, float *dy, bool add, float *d_residual,
                           double *s, double *q)
@@ -139,8 +140,8 @@ static void backward_rows(size_t rows, size_t C, size_t width, const float *rest
 
 /* ---- statistics */
 
-/* Computes mean and rstd of a channel or group from its sums over n numbers. The variance can be
- * below 0 only by rounding, and then counts as 0; a NaN stays. */
+/* Computes mean and rstd of a channel or group from its sums over n numbers. Treats a variance
+ * below 0 as 0, because only rounding can cause it; keeps a NaN. */
 static void compute_moments(float first, double sum, double squares, double n, float eps,
                             double *mean, double *rstd)
 {
@@ -149,8 +150,8 @@ static void compute_moments(float first, double sum, double squares, double n, f
     *rstd = 1 / sqrt((var < 0 ? 0 : var) + (double)eps);
 }
 
-/* Sets the numbers of a channel. The mean is kept as a float, and the shift makes up for the digits
- * that loses. */
+/* Sets the mean, scale and shift of a channel. The mean is kept as a float; the shift makes up for
+ * the digits that this loses. */
 static void set_channel(double mean, double rstd, float gamma, float beta, float *kept_mean,
                         float *scale, float *shift)
 {
@@ -222,7 +223,8 @@ struct span {
     size_t group, n;   /* the first group in keep, and the number of groups */
 };
 
-/* Returns the span that starts at the i-th channel, counted over all samples. */
+/* Returns the span of channels of one sample that starts at the i-th channel, counted over all
+ * samples. A span has whole groups, or one group that is wider than TILE. */
 static struct span span_at(size_t i, int P, int C, int G)
 {
     struct span p = {.C = (size_t)C, .P = (size_t)P, .run = (size_t)(C / G)};
@@ -235,8 +237,8 @@ static struct span span_at(size_t i, int P, int C, int G)
     return p;
 }
 
-/* Adds to groups[k] the sum of its channels in v[width]. A tile of a wider group belongs to that
- * group alone. */
+/* Adds to groups[k] the sum of the channels of group k in v[width]. If a group is wider than the
+ * tile v, the tile belongs to that group alone. */
 static void sum_groups(size_t width, size_t run, const double *v, double *groups)
 {
     run = least(run, width);
@@ -255,7 +257,7 @@ static void sum_groups(size_t width, size_t run, const double *v, double *groups
     }
 }
 
-/* Writes to out[c] the value of channel c's group. */
+/* Sets out[c] to the value of the group of channel c. */
 static void spread_groups(size_t width, size_t run, const float *groups, float *out)
 {
     run = least(run, width);
@@ -350,8 +352,8 @@ void CPU_LOOP(group_norm_backward_input)(const void *args, const struct pp_piece
     }
 }
 
-/* Rounds the sums of each sample before it adds them, so that no cut between samples changes a
- * bit. */
+/* Computes dgamma and dbeta. Rounds the sums of each sample before it adds them, so that no cut
+ * between samples changes a bit. */
 void CPU_LOOP(group_norm_backward_weight)(const void *args, const struct pp_piece *w)
 {
     const struct pp_group_norm_backward_weight *a = args;

@@ -28,15 +28,16 @@ struct rows {
     int C; /* channels of a tap */
 };
 
-/* Returns the view of a forward product: all outputs from `at` to `end`. */
+/* Returns the view of a forward pass along one axis: the outputs from `at` to `end`, with all
+ * taps. */
 static inline struct view view_outputs(int at, int end, int kernel, int stride, int pad, int other)
 {
     return (struct view){end - at, at, 1, at * stride - pad, stride, 1, kernel, 0, 1, other};
 }
 
-/* Returns the view of an input gradient: the pixels from `at` to `end` that see the taps `tap`,
- * `tap` + stride, ... of the kernel. Those are the pixels whose position plus `pad`, divided by
- * stride, leaves the remainder `tap`. */
+/* Returns the view of an input gradient along one axis: of the pixels from `at` to `end` those that
+ * see the taps `tap`, `tap` + stride, ... of the kernel. They are the pixels whose position plus
+ * `pad`, divided by the stride, leaves the remainder `tap`. */
 static inline struct view view_inputs(int at, int end, int tap, int kernel, int stride, int pad,
                                       int other)
 {

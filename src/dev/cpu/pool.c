@@ -15,14 +15,14 @@ struct range {
     int from, to;
 };
 
-/* Returns the taps of window `out` that lie inside the image, along one axis. */
+/* Returns the range of taps of window `out` that lie inside the image, along one axis. */
 static struct range find_taps(int out, int stride, int pad, int kernel, int size)
 {
     int first = out * stride - pad;
     return (struct range){first < 0 ? -first : 0, first + kernel > size ? size - first : kernel};
 }
 
-/* Returns the windows that contain pixel `in`, along one axis. */
+/* Returns the range of windows that contain pixel `in`, along one axis. */
 static struct range find_windows(int in, int stride, int pad, int kernel, int out)
 {
     int beyond = in + pad - kernel, last = (in + pad) / stride;
@@ -45,7 +45,7 @@ static void take_largest(size_t width, const float *restrict x, int tap, float *
     }
 }
 
-/* Computes one window. */
+/* Computes the largest element of one window for each channel, and which tap it came from. */
 static void max_window(const struct pp_max_pool_forward *a, int r, int oy, int ox)
 {
     const struct pp_conv *g = a->g;
@@ -81,7 +81,8 @@ void CPU_LOOP(max_pool_forward)(const void *args, const struct pp_piece *w)
             max_window(a, i / OH, i % OH, ox);
 }
 
-/* Uses masks, because a branch on the tap that a window took would often be predicted wrong. */
+/* Adds dy to dx for the channels whose maximum came from `tap`. Uses masks, because a branch on the
+ * tap would often be predicted wrong. */
 static void add_taken(size_t C, const uint8_t *restrict taken, uint8_t tap,
                       const float *restrict dy, float *restrict dx)
 {
@@ -108,8 +109,8 @@ static float window_scale(const struct pp_avg_pool *a, struct range ty, struct r
     return 1 / (float)taps;
 }
 
-/* Computes dx of one pixel from the windows that contain it: of a maximum (taken not NULL) or of an
- * average. */
+/* Computes dx of one pixel from the windows that contain it: of a maximum if `taken` is not NULL,
+ * else of an average. */
 static void gather_pixel(const struct pp_conv *g, int r, int iy, int ix, const uint8_t *taken,
                          const struct pp_avg_pool *avg, const float *dy, bool add, float *dx)
 {

@@ -87,7 +87,7 @@ static void next_angles(struct angles *g, size_t n, float *restrict of_cos, floa
     }
 }
 
-/* Rotates n pairs of one head. */
+/* Rotates n pairs of elements of one head; the two elements of a pair are `half` apart. */
 static void rotate_head(size_t n, size_t half, const float *restrict c, const float *restrict s,
                         const float *restrict x, bool add, float *restrict y)
 {
@@ -106,7 +106,7 @@ static void rotate_head(size_t n, size_t half, const float *restrict c, const fl
     }
 }
 
-/* Rotates those n pairs of all heads of a row. */
+/* Rotates the n pairs from pair `at` on of all heads of a row. */
 static void rotate_row(const struct pp_rotary *a, size_t row, size_t at, size_t n, const float *c,
                        const float *s)
 {

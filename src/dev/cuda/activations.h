@@ -38,7 +38,7 @@ static __device__ inline float gelu_back(float z, float dy)
     return dy * (0.5f * erfcf(-z * SQRT_HALF) + z * (NORMAL_AT_0 * expf(-0.5f * z * z)));
 }
 
-/* The logistic function in gelu_tanh. Beyond 12 the result is 0 or 1. */
+/* Computes the logistic function of gelu_tanh. Beyond |z| = 12 the result is 0 or 1. */
 static __device__ inline float gelu_tanh_gate(float z)
 {
     return 1.0f / (1.0f + expf(z * (-1.59576912f - 0.0713548163f * (z * z))));

@@ -33,7 +33,7 @@ static __device__ inline size_t head_at(const struct pp_attention *a, const stru
     return (size_t)b * s->sequence + (size_t)h * (size_t)a->width;
 }
 
-/* Limits the call to the keys of sequence b, if sequences end in padding. */
+/* Limits the call to the keys of sequence b before its padding, if sequences have padding. */
 static __device__ inline void drop_padding(struct pp_attention *a, int b)
 {
     a->keys = a->lengths ? (int)a->lengths[a->index[b]] : a->keys;

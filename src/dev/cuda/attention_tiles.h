@@ -64,7 +64,8 @@ static __device__ inline struct rows<V> rows_of(const float *x, size_t at, size_
             width % each == 0 && step % each == 0 && (size_t)p % PART == 0};
 }
 
-/* Calls do_it(row, part) for the share that this thread of BLOCK has of COUNT rows. */
+/* Calls do_it(row, part) for each part of COUNT rows that belongs to this thread, one of BLOCK
+ * threads. */
 template <int PARTS, int COUNT, int BLOCK, typename Do>
 static __device__ inline void each_part(Do do_it)
 {
@@ -78,7 +79,8 @@ static __device__ inline void each_part(Do do_it)
     }
 }
 
-/* Starts to copy the rows from .. from + COUNT - 1 into a tile, with 0 outside. */
+/* Starts copying the rows from .. from + COUNT - 1 into a tile, with 0 for elements outside the
+ * array. */
 template <typename T, int D, int COUNT, int BLOCK>
 static __device__ inline void load_tile(const struct rows<typename T::value> &x, int from,
                                         char *tile)
@@ -116,8 +118,8 @@ static __device__ inline void round_part(struct of_tf32 *, char *part)
     *(uint4 *)part = {tf32_bits(v.x), tf32_bits(v.y), tf32_bits(v.z), tf32_bits(v.w)};
 }
 
-/* Called after wait_for_copies(): each thread rounds the values that it copied into a tile, before
- * other threads read them. */
+/* Rounds the elements that this thread has copied into a tile to the type of the products. Called
+ * after wait_for_copies(), before other threads read them. */
 template <typename T, int D, int COUNT, int BLOCK>
 static __device__ inline void round_tile(char *tile)
 {
@@ -140,8 +142,8 @@ static __device__ inline void multiply_add(struct of_tf32 *, float *c, const uin
     mma_tf32(c, a, b);
 }
 
-/* Return the offset in a tile that a lane passes to load_matrices(): for four matrices side by
- * side, or for two above two. */
+/* Returns the offset in a tile that a lane passes to load_matrices() for four matrices side by
+ * side; in_square() is for two above two. */
 template <int LINE> static __device__ inline int in_line(int lane)
 {
     return lane % 8 * LINE + lane / 8 * PART;
@@ -152,22 +154,24 @@ template <int LINE> static __device__ inline int in_square(int lane)
     return lane % 16 * LINE + lane / 16 * PART;
 }
 
-/* Makes the left factors of step k from accumulators s. Its columns are the rows of to_right(). */
+/* Converts the accumulators s to the left factors of step k. Their columns are the rows that
+ * to_right() loads. */
 static __device__ inline void to_left(struct of_bf16 *, const float (*s)[4], int k, uint32_t *a)
 {
     for (int i = 0; i < 4; i++)
         a[i] = bf16_pair(s[2 * k + i / 2][i % 2 * 2], s[2 * k + i / 2][i % 2 * 2 + 1]);
 }
 
-/* The pairs of an accumulator are columns l % 4 and l % 4 + 4: an order of their own. */
+/* Converts the accumulators s to the left factors of step k. A pair of an accumulator becomes
+ * columns l % 4 and l % 4 + 4, so columns have an order of their own, which to_right() follows. */
 static __device__ inline void to_left(struct of_tf32 *, const float (*s)[4], int k, uint32_t *a)
 {
     for (int i = 0; i < 4; i++)
         a[i] = tf32_bits(s[k][i % 2 * 2 + i / 2]);
 }
 
-/* Loads the right factors of step k for the columns 8 n .. 8 n + 15 of a tile; the sum runs over
- * the tile's rows. */
+/* Loads the right factors of step k for columns 8 n .. 8 n + 15 of a tile. The product sums over
+ * the rows of the tile. */
 template <int LINE>
 static __device__ inline void to_right(struct of_bf16 *, const char *tile, int lane, int k, int n,
                                        uint32_t *b)
@@ -186,7 +190,7 @@ static __device__ inline void to_right(struct of_tf32 *, const char *tile, int l
 
 /* ---- products of a warp */
 
-/* Loads the warp's rows of a tile as left factors. */
+/* Loads the rows of a tile that belong to this warp as the left factors of step k. */
 template <typename T, int D>
 static __device__ inline void left_of(const char *tile, int lane, int k, uint32_t *a)
 {
@@ -235,7 +239,7 @@ static __device__ inline void add_product(const float (*s)[4], const char *tile,
     }
 }
 
-/* Writes this lane's part of rows `row` and row + 8 of y: by[] * sum, or adds it. */
+/* Writes by[] * sum to this lane's part of the rows `row` and row + 8 of y, or adds it if `add`. */
 template <typename V, int D>
 static __device__ inline void store_rows(const float (*sum)[4], const float *by, bool add, int row,
                                          int lane, const struct rows<V> &y)

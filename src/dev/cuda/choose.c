@@ -51,7 +51,8 @@ static int make_wishes(struct cuda *c, cublasLtMatmulPreference_t wishes)
     return 0;
 }
 
-/* Appends the algorithms for one fusion to the list; none if cuBLASLt does not have the fusion. */
+/* Appends the algorithms that cuBLASLt has for one fusion to the list; appends nothing if it does
+ * not have the fusion. */
 static int append_candidates(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion fusion,
                              cublasLtMatmulPreference_t wishes, struct candidate *list, int *n)
 {
@@ -74,7 +75,7 @@ static int append_candidates(struct cuda *c, const struct cuda_shape *s, enum cu
     return rc;
 }
 
-/* A stable sort: within a rank the fusions stay in order. */
+/* Sorts the candidates by rank. The sort is stable, so that fusions of one rank stay in order. */
 static void sort_by_rank(struct candidate *list, int n)
 {
     for (int i = 1; i < n; i++) {
@@ -126,7 +127,8 @@ static void *take_array(struct trial *t, size_t *at, size_t bytes)
     return p;
 }
 
-/* Assigns the arrays their places and returns the bytes. Without a block it only counts. */
+/* Assigns each array of a trial its place in the block and returns the bytes of all. If there is no
+ * block yet, only counts the bytes. */
 static size_t lay_out(const struct cuda *c, const struct cuda_shape *s, struct trial *t)
 {
     size_t at = 0, factor = c->bf16 ? sizeof(uint16_t) : sizeof(float);
@@ -158,8 +160,8 @@ static cudaError_t fill_noise(const struct cuda *c, const struct cuda_shape *s,
     return e;
 }
 
-/* Enqueues the candidate and the work that it leaves to our kernels, `times` times. Returns whether
- * everything was enqueued. */
+/* Enqueues the product of the candidate, and the work that it leaves to our kernels, `times` times.
+ * Returns whether everything was enqueued. */
 static bool enqueue_candidate(const struct cuda *c, const struct cuda_plan *p,
                               const struct trial *t, int times)
 {
@@ -182,8 +184,9 @@ static bool enqueue_candidate(const struct cuda *c, const struct cuda_plan *p,
     return true;
 }
 
-/* Sets *good to whether the candidate runs and, if it applies relu, whether a NaN comes through.
- * The maximum of a NaN and 0 in an epilogue may be either, and a diverged run must be noticed. */
+/* Sets *good to whether the candidate runs and, if it applies relu, keeps a NaN. cuBLASLt may
+ * return either operand as the maximum of a NaN and 0, and a run that has diverged must be
+ * noticed. */
 static int try_once(const struct cuda *c, const struct cuda_plan *p, const struct trial *t,
                     bool *good)
 {
@@ -204,8 +207,8 @@ static int try_once(const struct cuda *c, const struct cuda_plan *p, const struc
     return 0;
 }
 
-/* Returns the nanoseconds of `times` executions, run from a graph because launching them one by one
- * would take longer than many of them run. Negative: it could not be measured. */
+/* Returns the nanoseconds of `times` executions; negative if they could not be measured. Runs them
+ * from a graph, because launching them one by one would take longer than many of them run. */
 static double time_burst(const struct cuda *c, const struct cuda_plan *p, const struct trial *t,
                          int times)
 {
@@ -236,7 +239,8 @@ static double time_burst(const struct cuda *c, const struct cuda_plan *p, const 
     return good ? least : -1;
 }
 
-/* Returns the nanoseconds of one execution; negative: it could not be measured. */
+/* Returns the nanoseconds of one execution of the candidate; negative if it could not be
+ * measured. */
 static double measure_candidate(const struct cuda *c, const struct cuda_plan *p,
                                 const struct trial *t)
 {
@@ -317,7 +321,7 @@ static int open_trial(struct cuda *c, const struct cuda_shape *s, struct trial *
     return 0;
 }
 
-/* Returns a candidate that is known to be right without a trial, for when there is no memory for
+/* Returns a candidate that is known to be right without a trial; used if there is no memory for
  * trials. */
 static const struct candidate *pick_untried(const struct candidate *list, int n)
 {

@@ -83,7 +83,8 @@ static struct use use_of_update(const struct cuda_update *q)
         {{q->p, q->n, f}, {q->m, q->n, f}, {q->v, q->n, f}, {q->copy, q->n, sizeof(*q->copy)}}};
 }
 
-/* Slices are in memory of the backend, which it gives out in order: cuda_slices(). */
+/* Returns which arrays a sum reads and writes. Slices are not listed: cuda_slices() gives out their
+ * memory in the order in which it is used. */
 static struct use use_of_sum(const struct cuda *c, const struct cuda_sum *q)
 {
     size_t C = (size_t)q->C, n = (size_t)q->rows * C, f = sizeof(float);
@@ -131,7 +132,7 @@ int cuda_settle(struct cuda *c, const void *p, size_t bytes, bool writes)
     return 0;
 }
 
-/* Does the same for all arrays of a call that is about to wait. */
+/* Calls cuda_settle() for all arrays of a call that is about to wait in a table. */
 static int settle_use(struct cuda *c, const struct use *u)
 {
     for (size_t i = 0; i < sizeof(u->reads) / sizeof(*u->reads); i++)

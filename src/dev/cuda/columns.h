@@ -43,8 +43,8 @@ struct columns_part {
     unsigned *counter; /* of the tile's chunks that are done; 0 before and after the kernel */
 };
 
-/* Sets sum[N] in lane 0 to the sums of the terms that get(row, column, term) gives, for from <= row
- * < end. */
+/* Sums N terms of a column over the rows from .. end - 1; get(row, column, term) gives the terms.
+ * Sets sum[N] in lane 0. */
 template <int N, typename Get>
 static __device__ void sum_lanes(size_t from, size_t end, int column, int C, Get get, double *sum)
 {
@@ -67,8 +67,8 @@ static __device__ void sum_lanes(size_t from, size_t end, int column, int C, Get
         sum[k] = sums[0][k][threadIdx.x];
 }
 
-/* Calls put(column, sum) with the sums of all rows. If there are several chunks, the block that
- * finishes last adds theirs up, in the order of the chunks. */
+/* Calls put(column, sum) with the sums of all rows. If there are several chunks of rows, the block
+ * that finishes last adds up the sums of all chunks, in the order of the chunks. */
 template <int N, typename Get, typename Put>
 static __device__ void sum_part(const struct columns_part &p, Get get, Put put)
 {
@@ -112,7 +112,8 @@ __global__ void column_sums(size_t rows, struct columns_split split, int C, Get 
     sum_part<N>(part, get, put);
 }
 
-/* scratch has CUDA_SCRATCH_BYTES. */
+/* Sums N terms of each of C columns over `rows` rows: get() gives the terms, put() takes the sums.
+ * `scratch` has CUDA_SCRATCH_BYTES. */
 template <int N, typename Get, typename Put>
 static cudaError_t sum_columns(cudaStream_t s, size_t rows, int C, Get get, Put put,
                                double *scratch)

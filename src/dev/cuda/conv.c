@@ -20,14 +20,14 @@ static int patch_depth(const struct pp_conv *g)
     return g->kh * g->kw * (g->C / g->groups);
 }
 
-/* Returns whether the matrix of pixels is the image itself. */
+/* Returns whether the matrix of pixels that a convolution multiplies is the image itself. */
 static bool is_product(const struct pp_conv *g)
 {
     return g->kh == 1 && g->kw == 1 && g->stride == 1 && g->pad_top == 0 && g->pad_left == 0 &&
            g->OH == g->H && g->OW == g->W;
 }
 
-/* Returns the samples of a piece, of B in all. Each piece starts at an address that products can
+/* Returns how many of B samples a piece has. Each piece starts at an address that products can
  * read. */
 static int samples_per_piece(const struct pp_backend_choice *choice, const struct pp_conv *g, int B)
 {
@@ -59,7 +59,8 @@ size_t cuda_conv_scratch_floats(const struct pp_backend_choice *choice, const st
     return own > dnn ? own : dnn;
 }
 
-/* Sets *out to n samples as a product reads them: in the scratch, or in x itself. */
+/* Sets *out to the pixel matrix of n samples, which a product reads: x itself if is_product(), else
+ * a copy that it makes in the scratch. */
 static int find_columns(struct pp_backend *be, const struct pp_conv *g, int n, const float *x,
                         float *scratch, const float **out)
 {
@@ -130,7 +131,7 @@ int cuda_conv_backward_input(struct pp_backend *be, const struct pp_conv_backwar
     return 0;
 }
 
-/* Adds to db the sums over n samples, for calls where no product does it. */
+/* Adds the sums of dz over n samples to db, for calls in which no product computes them. */
 static int add_bias_gradient(struct pp_backend *be, const struct pp_conv_backward_weight *a, int n,
                              const float *dz, float beta)
 {
@@ -142,7 +143,7 @@ static int add_bias_gradient(struct pp_backend *be, const struct pp_conv_backwar
     return a->db ? cuda_add_sum(cuda_of(be), &sum) : 0;
 }
 
-/* Computes dW = beta * dW + the piece's part, and db. */
+/* Computes dW = beta * dW + the weight gradient of n samples, and db. */
 static int weight_piece(struct pp_backend *be, const struct pp_conv_backward_weight *a, int n,
                         const float *x, const float *dz, float beta)
 {
@@ -189,8 +190,9 @@ int cuda_conv_backward_weight(struct pp_backend *be, const struct pp_conv_backwa
     return beta == 0 ? weight_piece(be, a, 0, NULL, NULL, 0) : 0;
 }
 
-/* Prepares whole pieces and the last one; if the image is the matrix, all samples at once. It does
- * so even if cuDNN computes the passes, which may turn out not to be supported. */
+/* Prepares the products of a convolution: for whole pieces and for the last one or, if the image is
+ * the matrix, for all samples at once. Does so even if cuDNN is to compute the passes, because a
+ * pass may turn out not to be supported. */
 int cuda_prepare_conv(struct pp_backend *be, const struct pp_conv_use *u)
 {
     const struct pp_conv *g = u->g;

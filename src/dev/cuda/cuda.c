@@ -11,7 +11,8 @@
 
 #define WORKSPACE_BYTES ((size_t)32 << 20) /* cuBLAS's own default on Hopper */
 
-/* At least one device must be usable. */
+/* Checks that the backend can run here: at least one device must be usable, and cuBLASLt must load.
+ * Describes both, or the problem, in `why`. */
 static int probe(char *why, size_t bytes)
 {
     char problem[96], first[96] = "";
@@ -131,7 +132,8 @@ static int set_up(struct cuda *c, struct pp_backend *be)
     return describe_backend(c, be);
 }
 
-/* The first term is for recorded graphs and the library. */
+/* Returns the bytes of device memory that a rank needs for itself: 64 MiB for recorded graphs and
+ * the library, the workspace of the products or slices of sums, and that of cuDNN. */
 size_t cuda_own_bytes(const struct pp_backend_choice *choice)
 {
     size_t slices = CUDA_SLICED_FLOATS * sizeof(float);

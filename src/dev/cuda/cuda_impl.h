@@ -88,8 +88,8 @@ static inline struct cuda *cuda_of(const struct pp_backend *be)
 int cuda_code(int device, const char *call, cudaError_t e, const char *file, int line);
 int cuda_blas_failed(int device, const struct cuda_blas *blas, const char *call, cublasStatus_t s,
                      const char *file, int line);
-/* Does the same for a failed allocation: the message says how much was requested and how much is
- * free. */
+/* Returns our code for a failed allocation, recorded with how many bytes were requested and how
+ * many are free. */
 int cuda_no_memory(int device, size_t bytes, cudaError_t e, const char *file, int line);
 
 /* The message shows the name of the function, which stands before the arguments. */
@@ -116,7 +116,8 @@ int cuda_count_devices(int *n, char *why, size_t bytes);
  * error of asking for its attributes, its compute capability (75 for 7.5) or its compute mode. It
  * needs no device (shape.c). */
 int cuda_device_problem(cudaError_t e, int capability, int mode, char *why, size_t bytes);
-/* Does the same for a device that it asks. It records no failure. */
+/* Returns what cuda_device_problem() returns for a device, which it asks for its properties. It
+ * records no failure. */
 int cuda_check_device(int device, char *why, size_t bytes);
 
 /* Entries of the backend's table: see ppcli/dev/backend.h. */
@@ -160,7 +161,7 @@ int cuda_settle_all(struct cuda *c);
  * update of W waits any more. */
 int cuda_update_copies(struct cuda *c, size_t n, const float *W, uint16_t *copy, bool *out);
 
-/* Computes a sum of the rank's values, now or together with others. */
+/* Computes a sum over the rank's values, at once or later together with other sums. */
 int cuda_add_sum(struct cuda *c, const struct cuda_sum *one);
 
 /* Sets *out to memory in slices for the n <= CUDA_SLICES_FLOATS floats of one gradient. It is valid

@@ -207,7 +207,7 @@ void cuda_versions(void (*visit)(void *ctx, const char *what, const char *text),
 
 /* ---- holding a device */
 
-/* Lets copies between this device and the devices that others hold go directly where the hardware
+/* Lets copies go directly between this device and the other devices in use, where the hardware
  * can; otherwise the driver copies through the host. The caller holds `lock`, and the device is
  * current. */
 static void connect_peers(int number)
@@ -283,9 +283,9 @@ static int cut_failed(const struct cuda_device *d, const char *call, CUresult r)
                    d->number, call, (int)r);
 }
 
-/* Finds the groups of the cut: as many as requested, each with as many multiprocessors as possible.
- * Clusters with missing multiprocessors may give fewer groups than the arithmetic says, so smaller
- * groups are tried. */
+/* Cuts the device into groups of multiprocessors: as many groups as requested, each as large as
+ * possible. Tries smaller groups if there are too few, because clusters with missing
+ * multiprocessors may give fewer groups than the arithmetic says. */
 static int cut_groups(struct cuda_device *d, int pieces, CUdevResource *groups)
 {
     CUdevResource all = {0};

@@ -182,9 +182,9 @@ static size_t align_to_piece(size_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
-/* The floats are those to reach an aligned address, a copy of the weights or of their gradient, and
- * the work space: for copies of x and y in another layout (needed for float), for eight sums of a
- * weight gradient, and 4 MiB. */
+/* Returns the floats of scratch for cuDNN: those to reach an aligned address, a copy of the weights
+ * or of their gradient, and its workspace. The workspace has copies of x and y in another layout
+ * (needed for float), eight sums of a weight gradient, and 4 MiB. */
 size_t cuda_dnn_scratch_floats(const struct pp_backend_choice *choice, const struct pp_conv *g,
                                int B)
 {
@@ -195,8 +195,8 @@ size_t cuda_dnn_scratch_floats(const struct pp_backend_choice *choice, const str
     return cuda_dnn_takes(choice, g) ? floats + pp_value_floats(choice, (size_t)B * (x + y)) : 0;
 }
 
-/* Makes the descriptors, and finds which passes cuDNN computes within `most` bytes of work
- * space. */
+/* Makes the descriptors of a plan, and finds which passes cuDNN computes with a workspace of at
+ * most `most` bytes. */
 static int fill_plan(struct cuda *c, struct dnn_plan *p, size_t most)
 {
     const struct pp_conv *g = &p->g;
@@ -229,8 +229,8 @@ static int fill_plan(struct cuda *c, struct dnn_plan *p, size_t most)
     return 0;
 }
 
-/* Returns the plan of a shape in *out, which it makes when the shape is new; that takes memory and
- * time, outside the stream. *out NULL: our own kernels compute this pass. */
+/* Sets *out to the plan of a shape, or to NULL if our own kernels compute this pass. Makes the plan
+ * if the shape is new, which takes memory, and time outside the stream. */
 static int dnn_plan_for(struct pp_backend *be, enum cuda_product pass, const struct pp_conv *g,
                         int B, struct dnn_plan **out)
 {
@@ -261,9 +261,9 @@ int cuda_dnn_prepare(struct pp_backend *be, const struct pp_conv_use *u)
 
 /* ---- a pass */
 
-/* In bf16 cuDNN reads a copy of the weights and rounds their gradient, while sums are float. If a
- * pass turns out not to be supported, nothing was enqueued, and our own kernels compute it from
- * then on. */
+/* Runs a pass with cuDNN and sets *done to whether it did. In bf16 cuDNN reads a copy of the
+ * weights and rounds their gradient, while sums are float. If a pass turns out not to be supported,
+ * nothing was enqueued, and our own kernels compute it from then on. */
 int cuda_dnn_run(struct pp_backend *be, const struct cuda_dnn_call *a, bool *done)
 {
     struct cuda *c = cuda_of(be);

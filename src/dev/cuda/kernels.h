@@ -96,7 +96,7 @@ extern "C" {
 #include "ppcli/dev/kernels.def"
 
 /* kernels_linear.cu */
-/* Rounds to[n] = from[n] to bfloat16, ties to even; a NaN stays a NaN. */
+/* Rounds from[n] to bfloat16 and writes it to to[n]: ties go to even, and a NaN stays a NaN. */
 cudaError_t kernels_to_bf16(cudaStream_t s, size_t n, const float *from, uint16_t *to);
 /* Computes y[B][O] = act(product[B][O] + b[O]); z receives the value before act. b and z may be
  * NULL, and product may be y or z. bf16, here and below, says that values are bfloat16. */
@@ -104,9 +104,9 @@ cudaError_t kernels_bias_activation(cudaStream_t s, bool bf16, int B, int O, con
                                     const float *b, int act, float *z, float *y);
 
 /* kernels_sums.cu */
-/* Returns how many of the CUDA_COUNTERS units of scratch the sum takes. */
+/* Returns how many of the CUDA_COUNTERS units of scratch a sum takes. */
 unsigned kernels_sum_units(const struct cuda_sum *one);
-/* No two of the sums add to the same array. The function sets `first` and `unit`. */
+/* Computes the sums, of which no two may add to the same array. Sets `first` and `unit` of each. */
 cudaError_t kernels_sum_all(cudaStream_t s, bool bf16, struct cuda_sums *all, double *scratch);
 
 /* kernels_norm.cu; no two entries belong to the same norm */
@@ -114,16 +114,17 @@ cudaError_t kernels_batch_norm_weights(cudaStream_t s, const struct cuda_norms *
 cudaError_t kernels_batch_norm_commits(cudaStream_t s, const struct cuda_commits *all);
 
 /* kernels_flat.cu */
-/* Returns the blocks of a sum of n squares; each leaves one double in scratch. */
+/* Returns the number of blocks that sum n squares; each leaves one double in scratch. */
 size_t kernels_square_blocks(size_t n);
-/* The function sets `first`. The blocks are at most CUDA_SCRATCH. */
+/* Computes the sums of squares. Sets `first` of each; together they may have CUDA_SCRATCH
+ * blocks. */
 cudaError_t kernels_all_squares(cudaStream_t s, struct cuda_squares *all, double *scratch);
 /* Fills to[n] with values in [-1, 1) that depend on their index only, as float or bfloat16: data
  * for timing products. */
 cudaError_t kernels_noise(cudaStream_t s, size_t n, bool bf16, void *to);
 
 /* kernels_step.cu */
-/* The function sets `first` and `head`. The arrays do not overlap. */
+/* Updates the arrays, which must not overlap. Sets `first` and `head` of each. */
 cudaError_t kernels_all_updates(cudaStream_t s, struct cuda_updates *all);
 
 /* kernels_image.cu */
@@ -133,7 +134,7 @@ cudaError_t kernels_conv_columns(cudaStream_t s, bool bf16, const struct pp_conv
                                  const float *x, float *columns);
 cudaError_t kernels_conv_pixels(cudaStream_t s, bool bf16, const struct pp_conv *g, int B,
                                 const float *columns, bool add, float *dx);
-/* Convolutions in groups; B > 0. */
+/* Compute the three passes of a convolution in groups; B > 0. */
 cudaError_t kernels_conv_group_forward(cudaStream_t s, bool bf16, const struct pp_conv_forward *a);
 cudaError_t kernels_conv_group_backward_input(cudaStream_t s, bool bf16,
                                               const struct pp_conv_backward_input *a);
@@ -141,7 +142,7 @@ cudaError_t kernels_conv_group_backward_weight(cudaStream_t s, bool bf16, const 
                                                int B, const float *dz, const float *x, bool adds,
                                                float *dW);
 
-/* Writes dW[n] = the bfloat16 numbers of `from`, or adds them with adds. */
+/* Writes n bfloat16 numbers of `from` to dW as floats, or adds them if `adds`. */
 cudaError_t kernels_add_bf16(cudaStream_t s, size_t n, const void *from, bool adds, float *dW);
 
 #ifdef __cplusplus

@@ -33,8 +33,8 @@ union factors {
 
 typedef float tile[EACH][EACH];
 
-/* Loads to[TILE][n], with lines of `line` groups of four, from rows from .. from + TILE - 1 and
- * columns c .. c + n - 1 of x[rows][width]; 0 outside. n is a multiple of 4. */
+/* Loads rows from .. from + TILE - 1 and columns c .. c + n - 1 of x[rows][width] into to[TILE][n],
+ * with 0 outside x. n is a multiple of 4; a line of `to` has `line` groups of four. */
 template <typename V>
 static __device__ void load_lines(const V *x, size_t step, int from, int rows, int c, int width,
                                   int n, int line, struct float4_ *to)
@@ -58,7 +58,7 @@ static __device__ void load_lines(const V *x, size_t step, int from, int rows, i
     }
 }
 
-/* Computes s = the products of rows of one array with rows of another, over the width of a head. */
+/* Computes s as the products of rows of x with rows of z, summed over the width of a head. */
 template <typename V>
 static __device__ void compute_scores(union factors *f, int width, const V *x, size_t x_step,
                                       int x_from, int x_rows, const V *z, size_t z_step, int z_from,
@@ -87,8 +87,8 @@ static __device__ void compute_scores(union factors *f, int width, const V *x, s
     }
 }
 
-/* Adds to sum the product of s[TILE][TILE], which the threads hold, with rows from .. from + TILE -
- * 1 and columns c.. of a head of x. */
+/* Adds to `sum` the product of s[TILE][TILE], which the threads hold, with rows from .. from + TILE
+ * - 1 and the columns from c on of a head of x. */
 template <typename V>
 static __device__ void add_products(union factors *f, struct float4_ shared[TILE][WIDE / 4],
                                     const tile s, int width, int c, const V *x, size_t step,
@@ -114,7 +114,8 @@ static __device__ void add_products(union factors *f, struct float4_ shared[TILE
     }
 }
 
-/* Writes by[i] * sum to rows from + y + 16 i and columns c + 4 x + j of y[rows], or adds it. */
+/* Writes by[i] * sum to rows from + y + 16 i and columns c + 4 x + j of y[rows], for thread (x, y)
+ * of the block, or adds it if `add`. */
 template <typename V>
 static __device__ void store_lines(const tile sum, const float *by, bool add, int from, int rows,
                                    int c, int width, V *y, size_t step)
@@ -196,8 +197,8 @@ __global__ void TWO_BLOCKS attend(struct call q, const int64_t *step, int pieces
 
 /* ---- backward */
 
-/* Computes to[TILE] = dy . y for the queries of a head from `from` on; four threads share a
- * query. */
+/* Computes to[TILE], the products dy . y of the queries of a head from `from` on. Four threads
+ * share a query. */
 template <typename V>
 static __device__ void row_dots(const struct pp_attention *a, int b, int h, int from, float *to)
 {
@@ -218,8 +219,8 @@ static __device__ float lse_of(const struct pp_attention *a, int b, int h, int i
     return a->lse[((size_t)b * (size_t)a->queries + (size_t)i) * (size_t)a->heads + (size_t)h];
 }
 
-/* Turns a score into its probability after dropout, and the gradient of the probability into that
- * of q . k. */
+/* Replaces the score *s by its probability after dropout, and *dp, the gradient of that
+ * probability, by the gradient of q . k. */
 static __device__ void finish_gradient(const struct call *q, int64_t step, int b, int h, int i,
                                        int j, float lse, float dot, float *s, float *dp)
 {
@@ -231,7 +232,8 @@ static __device__ void finish_gradient(const struct call *q, int64_t step, int b
     *s = p * keep;
 }
 
-/* Computes dq. Blocks as in the forward pass. */
+/* Computes dq. Blocks are as in the forward pass: (tile of queries, head, sequence * pieces +
+ * piece). */
 template <typename V>
 __global__ void TWO_BLOCKS attend_back_queries(struct call q, const int64_t *step, int pieces)
 {
@@ -269,7 +271,7 @@ __global__ void TWO_BLOCKS attend_back_queries(struct call q, const int64_t *ste
                 (V *)a->dq + head_at(a, &a->q_at, b, h), a->q_at.position);
 }
 
-/* Computes dk and dv. Block (tile of keys, head of keys, sequence * pieces + piece). */
+/* Computes dk and dv. A block is (tile of keys, head of keys, sequence * pieces + piece). */
 template <typename V>
 __global__ void TWO_BLOCKS attend_back_keys(struct call q, const int64_t *step, int pieces)
 {

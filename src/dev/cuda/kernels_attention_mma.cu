@@ -47,7 +47,7 @@ static __device__ inline struct rows<V> keys_of(const struct pp_attention *a, co
     return rows_of<V>(x, head_at(a, &a->kv_at, b, g), a->kv_at.position, a->keys, a->width);
 }
 
-/* Loads the left factors of a block's queries, which stay in registers. */
+/* Loads the left factors of the queries of a block, which then stay in registers. */
 template <typename T, int D>
 static __device__ inline void keep_left(const struct rows<typename T::value> &x, int from,
                                         const struct place *at, char *tile, uint32_t (*left)[4])
@@ -63,7 +63,7 @@ static __device__ inline void keep_left(const struct rows<typename T::value> &x,
     __syncthreads();
 }
 
-/* Loads keys and values from `from` on, one tile after the other. */
+/* Starts loading a tile of keys from `from` on, and the tile of their values after it. */
 template <typename T, int D>
 static __device__ inline void load_keys(const struct rows<typename T::value> &k,
                                         const struct rows<typename T::value> &v, int from,
@@ -83,7 +83,8 @@ static __device__ inline void finish_pair(char *tile)
     __syncthreads();
 }
 
-/* Calls do_it(e) for every element that a lane has of N tiles: element e % 4 of tile e / 4. */
+/* Calls do_it(e) for every element that a lane holds of N tiles; e is element e % 4 of tile e /
+ * 4. */
 template <int N, typename Do> static __device__ inline void each_score(Do do_it)
 {
     UNROLL
@@ -105,8 +106,8 @@ static __device__ inline void hide_keys(const struct pp_attention *a, int i, int
 
 /* ---- forward; block (tile of queries, head of the unit, unit) */
 
-/* Raises the maxima of two rows by the scores of N tiles, and finds the factors by which earlier
- * sums shrink. */
+/* Raises the maxima of two rows to the largest of the scores of N tiles, and sets the factors by
+ * which earlier sums shrink. */
 template <int N>
 static __device__ inline void raise_most(const float (*s)[4], float by, float *most, float *shrink)
 {
@@ -198,8 +199,8 @@ __global__ void __launch_bounds__(BLOCK, tiles<T, D>::BLOCKS)
 
 /* ---- backward */
 
-/* Writes the lines of the queries to `to`, and zeros for the padding of the last tile. A whole warp
- * calls it. */
+/* Writes the line of query i, its logarithm and dy . y, to `to`, or zeros if i is in the padding of
+ * the last tile. A whole warp calls it. */
 template <typename T>
 static __device__ inline void make_line(const struct pp_attention *a, const struct place *p, int i,
                                         struct line *to)
@@ -219,8 +220,8 @@ static __device__ inline void make_line(const struct pp_attention *a, const stru
         to[i] = line;
 }
 
-/* Used by calls without dq, whose kernel makes the lines otherwise. Blocks (queries, head of the
- * unit, unit). */
+/* Makes the lines of all queries, for a call without dq; otherwise the kernel of dq makes them. A
+ * block is (queries, head of the unit, unit). */
 template <typename T>
 __global__ void make_lines(struct call q, int first_unit, int padded, struct line *lines)
 {
@@ -229,8 +230,9 @@ __global__ void make_lines(struct call q, int first_unit, int padded, struct lin
     make_line<T>(&q.a, &p, (int)blockIdx.x * WARPS + p.warp, lines);
 }
 
-/* Turns scores into probabilities after dropout, and gradients of probabilities into those of q . k
- * without their scale. of(e) is the query's line, and keep(e) the factor of dropout. */
+/* Replaces scores by probabilities after dropout, and gradients of probabilities by those of q .
+ * k without their scale. of(e) is the line of the query of element e, and keep(e) its dropout
+ * factor. */
 template <int N, typename Of, typename Keep>
 static __device__ inline void make_gradients(const struct call *q, float by, Of of, Keep keep,
                                              float (*s)[4], float (*dp)[4])
@@ -250,7 +252,8 @@ static __device__ inline void make_gradients(const struct call *q, float by, Of 
         });
 }
 
-/* Computes dq, and lines[unit][head][padded] for the next kernel. Blocks as in the forward pass. */
+/* Computes dq, and lines[unit][head][padded] for the next kernel. A block is as in the forward
+ * pass. */
 template <typename T, int D>
 __global__ void __launch_bounds__(BLOCK)
     mma_back_queries(struct call q, const int64_t *step, int first_unit, int padded,
@@ -309,7 +312,8 @@ __global__ void __launch_bounds__(BLOCK)
                                      queries_of<T>(a, a->dq, &a->q_at, p.b, p.h));
 }
 
-/* The queries that mma_back_keys() loads at a time: q and dy of a head from query `at` on. */
+/* Starts loading the queries that mma_back_keys() takes at a time: q and dy of a head from query
+ * `at` on. */
 template <typename T, int D>
 static __device__ inline void load_queries(const struct rows<typename T::value> &q,
                                            const struct rows<typename T::value> &dy, int at,
@@ -320,7 +324,8 @@ static __device__ inline void load_queries(const struct rows<typename T::value> 
     load_tile<T, D, S::QUERIES, S::KEY_WARPS * WARP>(dy, at, tile + S::QUERIES * S::LINE);
 }
 
-/* Computes dk and dv. Block (tile of keys, 1, unit): rows are keys, columns are queries. */
+/* Computes dk and dv. A block is (tile of keys, 1, unit); its rows are keys and its columns
+ * queries. */
 template <typename T, int D>
 __global__ void __launch_bounds__(tiles<T, D>::KEY_WARPS *WARP, tiles<T, D>::KEY_BLOCKS)
     mma_back_keys(struct call q, const int64_t *step, int first_unit, int padded,
@@ -452,7 +457,8 @@ template <typename T, int D> struct launches {
 typedef cudaError_t launch(cudaStream_t s, const struct call *q, unsigned first, unsigned n,
                            struct line *lines);
 
-/* Uses as few launches as the scratch and a grid allow. */
+/* Launches the kernel for all units (a sequence and a head of keys) in as few launches as the
+ * scratch and the size of a grid allow. */
 static cudaError_t launch_units(launch *of, cudaStream_t s, const struct call *q, double *scratch)
 {
     const struct pp_attention *a = &q->a;

@@ -95,7 +95,7 @@ __global__ void squares_of_blocks(const __grid_constant__ struct cuda_squares al
         partials[blockIdx.x] = all_four;
 }
 
-/* One block for each array. */
+/* Adds up the partial sums of squares of each array. A block has one array. */
 __global__ void sum_partials(const __grid_constant__ struct cuda_squares all,
                              const double *partials)
 {
@@ -110,7 +110,8 @@ __global__ void sum_partials(const __grid_constant__ struct cuda_squares all,
         *q->out = sum;
 }
 
-/* n alone decides which elements a thread and a block have, and with that the order of the sum. */
+/* Computes the sum of squares of each array. The length of an array alone decides which elements a
+ * thread and a block have, and with that the order of the sum. */
 extern "C" cudaError_t kernels_all_squares(cudaStream_t s, struct cuda_squares *all,
                                            double *scratch)
 {
@@ -129,8 +130,8 @@ extern "C" cudaError_t kernels_all_squares(cudaStream_t s, struct cuda_squares *
 
 /* ---- noise */
 
-/* Mixes the bits of the index by multiplications and shifts, until no pattern is left from which a
- * product could profit. */
+/* Returns a pseudo-random number for index i. Mixes the bits of the index by multiplications and
+ * shifts, so that no pattern is left from which a product could profit. */
 static __device__ float noise_at(size_t i)
 {
     uint32_t h = (uint32_t)i * 2654435761u;

@@ -12,14 +12,15 @@
 
 #include <math.h>
 
-/* Returns the position of tap k of output o along one axis of `size`; -1: outside. */
+/* Returns the position that tap k of output o reads along an axis of `size` elements; -1 if it is
+ * outside. */
 static __device__ int tap_input(int o, int stride, int k, int pad, int size)
 {
     int at = o * stride + k - pad;
     return at >= 0 && at < size ? at : -1;
 }
 
-/* Returns the output along one axis that reads element `at` with tap k; -1: there is none. */
+/* Returns the output along one axis that reads element `at` with tap k; -1 if there is none. */
 static __device__ int tap_output(int at, int stride, int k, int pad, int outputs)
 {
     int o = at + pad - k;
@@ -69,14 +70,15 @@ static __device__ int quotient(int n, struct divisor by)
     return (int)(((uint32_t)((uint64_t)(uint32_t)n * by.factor >> 32) + (uint32_t)n) >> by.shift);
 }
 
-/* Does the same as tap_output(). */
+/* Returns what tap_output() returns; divides by the stride with `by`, which is faster. */
 static __device__ int reader_by(int at, int stride, struct divisor by, int k, int pad, int outputs)
 {
     int o = at + pad - k, q = quotient(o < 0 ? 0 : o, by);
     return o >= 0 && q * stride == o && q < outputs ? q : -1;
 }
 
-/* T is one value or several, and C is counted in T. */
+/* Copies the pixels that each output sees to a row of the matrix `to`. T is one value or several
+ * values in one access, and C counts such T. */
 template <typename T>
 static cudaError_t columns_of(cudaStream_t s, struct pp_conv g, int C, int B, const T *x, T *to)
 {
@@ -96,7 +98,8 @@ static cudaError_t columns_of(cudaStream_t s, struct pp_conv g, int C, int B, co
     });
 }
 
-/* Returns the values of one access: as many as 16 bytes hold, 4, or 1. */
+/* Returns how many values to read in one access, given the channels and the alignment: as many as
+ * 16 bytes hold, or 4, or 1. */
 template <typename V> static int lanes_of(const struct pp_conv *g, const void *a, const void *b)
 {
     int most = 16 / (int)sizeof(V);
@@ -240,7 +243,8 @@ extern "C" cudaError_t kernels_conv_group_backward_input(cudaStream_t s, bool ha
     return half ? group_backward_input<bf16>(s, a) : group_backward_input<float>(s, a);
 }
 
-/* One block for each weight: its threads share the outputs, and add their sums by halves. */
+/* Computes the weight gradient of a convolution with groups. A block has one weight: its threads
+ * share the outputs, and add up their sums by halves. */
 template <typename V>
 __global__ void group_weight(struct pp_conv g, int B, const V *dz, const V *x, bool adds, float *dW)
 {
@@ -330,7 +334,7 @@ static __device__ float window_size(const struct pp_conv *g, bool all, int oy, i
     return (float)(all ? taps : n);
 }
 
-/* Returns the convolution with the sample's rows before its padding. */
+/* Returns the convolution with H limited to the rows of the sample before its padding. */
 static __device__ struct pp_conv without_padding(struct pp_conv g, const uint32_t *lengths,
                                                  const uint32_t *index, size_t sample)
 {
@@ -359,8 +363,9 @@ KERNEL(avg_pool_forward, pp_avg_pool)
     });
 }
 
-/* Adds up the gradients of all windows that contain a pixel, the upper and left ones first. With
- * `taken` only the windows that took the pixel; else each is divided by its window's size. */
+/* Adds up the gradients of all windows that contain a pixel, the upper and left windows first. With
+ * `taken` counts only the windows whose maximum is the pixel; else divides each gradient by the
+ * size of its window. */
 template <typename V>
 static cudaError_t pool_back(cudaStream_t s, struct pp_conv g, int B, const uint8_t *taken,
                              const struct pp_avg_pool *avg, const V *dy, bool add, V *dx)

@@ -7,7 +7,8 @@
 
 /* ---- samples */
 
-/* One block for each row: it reads the row's number once, and its values in order. */
+/* Copies rows of the data set to x, scaled. A block has one row: it reads the row's number once,
+ * and the row's values in order. */
 template <typename T, typename V>
 __global__ void gather_rows(int F, size_t stride, const T *data, const uint32_t *index,
                             struct pp_scaling k, V *x)
@@ -21,7 +22,8 @@ __global__ void gather_rows(int F, size_t stride, const T *data, const uint32_t 
     }
 }
 
-/* Does the same for bytes with one scale, F a multiple of 4 and aligned pointers. */
+/* Copies rows of bytes as gather_rows() does, four at a time: they have one scale, their length is
+ * a multiple of 4, and all pointers are aligned. */
 template <typename V>
 __global__ void gather_rows4(int F4, const struct bytes4 *data, const uint32_t *index, float scale,
                              struct several<V, 4> *x)
@@ -138,8 +140,9 @@ static __device__ float activate_back(int act, float saved, float dy)
     }
 }
 
-/* Handles N values at a time, of a row of O. A thread's column advances by the grid's stride modulo
- * O, so that each thread divides only once. */
+/* Adds the bias to the product and applies the activation, N values of a row of O at a time. A
+ * thread's column advances by the stride of the grid modulo O, so that each thread divides only
+ * once. */
 template <typename V, int N>
 __global__ void bias_activation(size_t n, int O, const struct several<V, N> *product,
                                 const struct several<float, N> *b, int act, struct several<V, N> *z,

@@ -14,8 +14,8 @@
     1024                  /* with more rows, one multiprocessor takes longer than a second launch */
 #define LOSS_THREADS 1024 /* of the single block: as many rows at once as it can have */
 
-/* Returns whether one candidate for the arg max is better than another (-1: none yet): larger, or
- * equal with a lower index. */
+/* Returns whether candidate (x, at) for the arg max is better than candidate (than, than_at):
+ * larger, or equal with a lower index. An index of -1 means that there is no candidate yet. */
 static __device__ bool is_better(float x, int at, float than, int than_at)
 {
     if (at < 0 || than_at < 0)
@@ -69,7 +69,7 @@ struct seen {
     double sum, all;
 };
 
-/* Adds the elements v of a group; a NaN makes the sum NaN. */
+/* Adds the elements v of a group to what the lane knows of the row. A NaN makes the sum NaN. */
 template <typename V>
 static __device__ void see_group(const struct row_groups<V> &g, int from, const float *v,
                                  struct seen *s)
@@ -93,9 +93,9 @@ static __device__ void see_group(const struct row_groups<V> &g, int from, const 
     }
 }
 
-/* Merges what the lanes know into the whole row's, in every lane. For a row of infinities the sum
- * is NaN. A NaN is never larger than another element and none is larger than it, so a NaN at index
- * 0 is the arg max, as in a loop. */
+/* Merges what the lanes know into what is known of the whole row, in every lane. If all elements
+ * are infinite the sum is NaN. Comparisons with a NaN are false, so, as in a loop, a NaN is the arg
+ * max only if its index is 0. */
 static __device__ void merge_lanes(float first, int C, struct seen *s)
 {
     float mine = s->most;
@@ -116,13 +116,11 @@ static __device__ void merge_lanes(float first, int C, struct seen *s)
     s->all = warp_sum(s->all) - (double)C * (double)s->most;
 }
 
-/*
- * Computes one row with a whole warp. Returns the loss, and in *hit whether the arg max is the
- * target, in every lane; IGNORED: the row has no target. It reads the row twice: once for the sum
- * of exponentials, whose largest element is known only at the end, and once for the gradient. Each
- * lane reads its own elements before it overwrites them, and no others. even: rows are a multiple
- * of N apart. wide: x and d are aligned to 16 bytes.
- */
+/* Computes one row with a whole warp. Returns the loss, and sets *hit to whether the arg max is the
+ * target, in every lane; *hit is IGNORED if the row has no target. Reads the row twice: once for
+ * the sum of exponentials, whose largest element is known only at the end, and once for the
+ * gradient. Each lane overwrites only elements that it has read itself. even: rows are a multiple
+ * of N apart. wide: x and d are aligned to 16 bytes. */
 template <typename V>
 static __device__ double row_loss(int C, bool even, const V *x, int label, float grad_scale,
                                   float smoothing, V *d, bool wide, int *hit)
@@ -163,7 +161,7 @@ static __device__ double row_loss(int C, bool even, const V *x, int label, float
     return log(s.sum) - ((1 - rest) * ((double)at_label - (double)s.most) + smooth);
 }
 
-/* Adds the losses of rows 0 .. n - 1, of B samples, to *sums. Every thread of one block calls
+/* Adds the losses of n rows, which belong to B samples, to *sums. Every thread of one block calls
  * it. */
 static __device__ void add_rows(int B, int n, const double *losses, const int *hits,
                                 struct pp_loss_sums *sums)
@@ -195,7 +193,7 @@ static __device__ void add_rows(int B, int n, const double *losses, const int *h
     }
 }
 
-/* Computes row r with a whole warp, for add_rows(). */
+/* Computes the loss and the hit of row r with a whole warp, for add_rows(). */
 template <typename V>
 static __device__ void loss_of_row(int r, int C, int row, const V *logits, const int32_t *targets,
                                    float grad_scale, float smoothing, double *losses, int *hits,

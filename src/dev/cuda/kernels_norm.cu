@@ -12,8 +12,8 @@ static __device__ float add_residual_and_relu(float y, float residual, bool relu
     return relu && y < 0.0f ? 0.0f : y; /* written so that a NaN stays */
 }
 
-/* Turns dy[i] .. dy[i + N - 1], which it returns, into the gradient before relu, and gives that to
- * the residual. */
+/* Replaces dy[i] .. dy[i + N - 1] by the gradient before relu, stores that in d_residual or adds it
+ * to d_residual, and returns it. */
 template <int N, typename V>
 static __device__ struct several<V, N> undo_relu(const V *y, V *dy, bool add, V *d_residual,
                                                  size_t i, bool wide) {
@@ -38,8 +38,8 @@ static __device__ struct several<V, N> undo_relu(const V *y, V *dy, bool add, V 
 
 #define ROWS (THREADS / WARP) /* of a block */
 
-/* A lane has N elements, then the N that are WARP * N further on, and so on. So C alone decides the
- * order of a sum. */
+/* Normalizes rows, one warp for each. A lane has N elements, then the N elements that are WARP * N
+ * further on, and so on, so that C alone decides the order of a sum. */
 template <typename V, int N>
 __global__ void norm_rows(struct pp_row_norm_forward a, bool wide)
 {
@@ -139,7 +139,7 @@ KERNEL(row_norm_backward_input, pp_row_norm_backward_input)
 
 /* ---- norm of a group: one block for each */
 
-/* Sums both values over the block, in every thread. */
+/* Sums *a and *b over the block; every thread gets both sums. */
 static __device__ void sum_block(double *a, double *b)
 {
     __shared__ double sums[2][THREADS / WARP];
@@ -181,8 +181,8 @@ static __device__ struct group group_of_block(int P, int C, int G)
             (size_t)C};
 }
 
-/* A thread has N elements, then the N that are THREADS * N further on, and so on. N divides the
- * group's run. */
+/* Normalizes groups, one block for each. A thread has N elements, then the N elements that are
+ * THREADS * N further on, and so on. N divides the channels of a group. */
 template <typename V, int N> __global__ void norm_groups(struct pp_group_norm_forward a, bool wide)
 {
     typedef struct several<V, N> lanes;
@@ -377,8 +377,8 @@ static __device__ void add_to(float *to, bool adds, double more)
     *to = (float)((adds ? (double)*to : 0) + more);
 }
 
-/* One block for each norm, because the number of terms may change only after all threads have read
- * it. */
+/* Computes the weight gradients and the statistics of batch norms. A block has one norm, because
+ * the number of terms may change only after all threads have read it. */
 __global__ void batch_norm_sums(const __grid_constant__ struct cuda_norms all)
 {
     const struct pp_batch_norm_backward_weight &w = all.at[blockIdx.x];

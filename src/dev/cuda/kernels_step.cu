@@ -9,9 +9,9 @@
 
 /* ---- verdict */
 
-/* Returns the sum of squares of all gradients, in the order that the op promises: the columns in
- * parallel, then thread 0 over them. Only thread 0 has the result. Every thread of the block calls
- * it. */
+/* Returns the sum of squares of all gradients, in the order that the op promises: one thread for
+ * each column adds up the ranks, then thread 0 adds up the columns. Only thread 0 has the result.
+ * Every thread of the block calls it. */
 static __device__ double sum_votes(const struct pp_judgement *j)
 {
     __shared__ double squares[THREADS];
@@ -120,7 +120,8 @@ static __device__ struct step step_of(const struct pp_optimizer_args *a, bool de
     return s;
 }
 
-/* Applies scale and decay without a test: 1 * g and g + 0 * p are g. */
+/* Updates one element with the optimizer of `s`. Applies scale and decay without testing whether
+ * they are used, because 1 * g and g + 0 * p are g. */
 static __device__ void update_element(const struct step *s, float g, float *m, float *v, float *p)
 {
     float gi = s->scale * g + s->decay * *p;
@@ -142,7 +143,7 @@ static __device__ void update_element(const struct step *s, float g, float *m, f
     }
 }
 
-/* Updates elements from i on. V is one float or four. */
+/* Updates one element, number i, if V is a float, else four elements from number i on. */
 template <typename V>
 static __device__ void update_at(const struct step *s, const struct cuda_update *u, size_t i)
 {
@@ -173,8 +174,8 @@ static __device__ void update_at(const struct step *s, const struct cuda_update 
 
 #define UPDATE_TILE 16384 /* elements of a block */
 
-/* Takes four elements at once from the first that is aligned to 16 bytes, and the others one by
- * one. */
+/* Updates arrays with the optimizer. Takes four elements at a time from the first element that is
+ * aligned to 16 bytes on, and the others one by one. */
 __global__ void optimize(const __grid_constant__ struct cuda_updates all)
 {
     __shared__ struct step step;
@@ -195,8 +196,8 @@ __global__ void optimize(const __grid_constant__ struct cuda_updates all)
         update_at<struct float1_>(&step, u, from + i);
 }
 
-/* Returns how many floats p is from the next multiple of 16 bytes, if m, v and g are as far; else
- * -1. */
+/* Returns how many floats p is from the next multiple of 16 bytes if m, v and g are as far from
+ * one; else -1. */
 static int8_t head_of(const struct cuda_update *u)
 {
     uintptr_t p = (uintptr_t)u->p, m = u->m ? (uintptr_t)u->m : p, v = u->v ? (uintptr_t)u->v : p;

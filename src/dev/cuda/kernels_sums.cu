@@ -22,7 +22,8 @@ extern "C" unsigned kernels_sum_units(const struct cuda_sum *one)
     return split.chunks > 1 ? split.chunks * split.tiles : 0;
 }
 
-/* Adds slices in the order of the rows, then to the array. */
+/* Adds up the slices of a weight gradient in the order of their rows and, if q.adds, adds the array
+ * to the sum; stores it in the array. */
 static __device__ void add_slices(const struct cuda_sum &q, unsigned tile)
 {
     size_t C = (size_t)q.C,

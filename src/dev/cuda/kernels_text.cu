@@ -9,7 +9,8 @@
 
 /* ---- embedding */
 
-/* One block for each row. */
+/* Computes the embedding of each row: that of its token plus that of its position. A block has one
+ * row. */
 template <typename V>
 __global__ void look_up(int T, int tokens, int C, int first, const float *x, const float *W,
                         const float *P, V *y)
@@ -42,7 +43,7 @@ struct sorted {
 
 #define SORTERS 1024 /* threads of the one block that counts */
 
-/* Returns the sum of a warp's values up to this lane's, inclusive. */
+/* Returns the sum of the values of this lane and all lower lanes of the warp. */
 static __device__ int sum_to_lane(int v, int lane)
 {
     for (int far = 1; far < WARP; far *= 2) {
@@ -52,7 +53,8 @@ static __device__ int sum_to_lane(int v, int lane)
     return v;
 }
 
-/* Makes everything except `order`. A warp has a range of tokens. */
+/* Makes all of `sorted` except `order`: counts the rows of each token. A warp has a range of
+ * tokens. */
 __global__ void __launch_bounds__(SORTERS) count_tokens(const struct sorted s, const float *x)
 {
     __shared__ int sums[2][SORTERS / WARP];
@@ -98,8 +100,8 @@ __global__ void __launch_bounds__(SORTERS) count_tokens(const struct sorted s, c
     }
 }
 
-/* A block has WARP rows. Each of its warps searches a part of the rows before them for equal
- * tokens. */
+/* Makes `order`. A block has WARP rows; each of its warps counts, in a part of the rows before
+ * them, the rows with the same token. */
 __global__ void order_rows(const struct sorted s, const float *x)
 {
     __shared__ int tokens[THREADS], sums[THREADS / WARP][WARP];
@@ -125,7 +127,8 @@ __global__ void order_rows(const struct sorted s, const float *x)
     s.order[s.begins[token] + before] = r;
 }
 
-/* Block x has a token, and blocks y share its columns. */
+/* Adds the gradients of all rows of a token to its row of dW. Block x has a token, and blocks y
+ * share its columns. */
 template <typename V> __global__ void add_lists(const struct sorted s, const V *dy, float *dW)
 {
     int list = (int)blockIdx.x, C = s.C;
@@ -159,11 +162,9 @@ static cudaError_t add_sorted(cudaStream_t s, const struct pp_embedding_backward
                        dim3(COLUMNS, LANES), 0, s, sorted, (const V *)a->dy, a->dW);
 }
 
-/*
- * Does the same where the scratch is too small for that, with one block for each row of dy. The
- * block of a token's first row adds up all rows of the token, in order: it searches THREADS rows at
- * a time and lists those of the token, and every thread adds its columns of them.
- */
+/* Adds gradients as add_lists() does, if the scratch is too small for sorted rows. A block has one
+ * row of dy. The block of a token's first row adds up all rows of the token in order: it searches
+ * THREADS rows at a time, lists those of the token, and each thread adds its columns of them. */
 template <typename V>
 __global__ void add_tokens(int rows, int tokens, int C, const float *x, const V *dy, float *dW)
 {
@@ -231,9 +232,9 @@ KERNEL(embedding_backward_weight, pp_embedding_backward_weight)
 
 /* ---- rotary */
 
-/* Block x has a position, whose angles it computes once for all samples and heads; blocks y share
- * the samples. The angles are in double, because a float would lose the difference between far
- * positions. */
+/* Rotates pairs of elements. Block x has a position, whose angles it computes once for all samples
+ * and heads; blocks y share the samples. The angles are in double, because a float would lose the
+ * difference between far positions. */
 template <typename V> __global__ void turn(struct pp_rotary a)
 {
     const V *from = (const V *)a.x;

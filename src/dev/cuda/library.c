@@ -49,7 +49,7 @@ const struct cuda_blas *cuda_blas_load(char *why, size_t bytes)
     return &blas;
 }
 
-/* 130100 is 13.1.0 */
+/* Writes the version of cuBLASLt, such as "13.1.0" for the number 130100. */
 void cuda_blas_version(const struct cuda_blas *b, char *out, size_t bytes)
 {
     size_t v = b->GetVersion();

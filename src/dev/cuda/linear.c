@@ -6,7 +6,7 @@
 
 /* ---- operands */
 
-/* The scratch of an op is sized first, then taken part by part. */
+/* Rounds the size of a part of the scratch up, so that the next part is aligned. */
 static size_t pad_bytes(size_t bytes)
 {
     return (bytes + 255) / 256 * 256;
@@ -33,21 +33,22 @@ static struct operand place_operand(const void *home, size_t bytes)
     return (struct operand){.home = p, .at = is_operand_aligned(p) ? p : NULL, .bytes = bytes};
 }
 
-/* An operand [n][m] of values. */
+/* Returns an operand [n][m] of values, which are f32 or bf16. */
 static struct operand value_operand(const struct cuda *c, const float *home, int n, int m)
 {
     return place_operand(home,
                          (size_t)n * (size_t)m * (c->bf16 ? sizeof(uint16_t) : sizeof(float)));
 }
 
-/* Returns the offset of b, in floats, in what pack_weights() makes. */
+/* Returns the offset of b, in floats, in the packed weights that pack_weights() makes. */
 static size_t packed_bias_at(int O, int I)
 {
     size_t line = CUDA_OPERAND_ALIGN / sizeof(float);
     return ((size_t)O * (size_t)I + 2 * line - 1) / (2 * line) * line;
 }
 
-/* An operand of n floats of W or b, of which a packed copy may exist. */
+/* Returns an operand of n floats of W or b. In bf16 the product reads a copy: `packed`, unless that
+ * is NULL. */
 static struct operand parameter_operand(const struct cuda *c, const float *from,
                                         const float *packed, size_t n)
 {
@@ -64,7 +65,8 @@ static size_t copy_bytes(const struct operand *o)
     return !o->home || o->at ? 0 : pad_bytes(o->bytes);
 }
 
-/* Makes the copy at *next, if one is needed. */
+/* Makes a copy of the operand at *next and moves *next past it, if the product needs a copy. Fills
+ * the copy if the product reads it (`read`). */
 static int make_copy(const struct cuda *c, struct operand *o, bool read, char **next)
 {
     if (!o->home || o->at)
@@ -90,7 +92,7 @@ static int bring_home(const struct cuda *c, const struct operand *o)
     return 0;
 }
 
-/* Returns the row length that the `row` of an op's struct means. */
+/* Returns the length of a row: `row` of the op's struct, where 0 means O. */
 static int row_length(int row, int O)
 {
     return row > 0 ? row : O;
@@ -117,7 +119,8 @@ static int settle_operand(struct cuda *c, const struct operand *o, bool writes)
                        writes);
 }
 
-/* Brings the operands to where they can be read, then multiplies. */
+/* Runs a product: launches the waiting calls that its operands depend on, makes the copies that it
+ * needs, and multiplies. */
 static int run_job(struct cuda *c, struct job *j)
 {
     void *scratch = NULL;
@@ -176,7 +179,8 @@ static int input_job(struct cuda *c, const struct pp_linear_backward_input *a, b
     return cuda_plan_for(c, &shape, &j->plan);
 }
 
-/* Prepares the first part alone. With slices, the result still has to be summed into dW. */
+/* Prepares the product of the first part only. If the rows are cut into slices, the product gives a
+ * sum for each slice, which the caller adds to dW. */
 static int weight_job(struct cuda *c, const struct pp_linear_backward_weight *a, struct job *j)
 {
     const struct pp_weight_part *part = a->parts;
@@ -204,7 +208,7 @@ static int weight_job(struct cuda *c, const struct pp_linear_backward_weight *a,
 
 /* ---- ops */
 
-/* Returns the floats that hold W[O][I] and b[O] in bf16. */
+/* Returns how many floats of memory W[O][I] and b[O] take in bf16. */
 size_t cuda_packed_floats(const struct pp_backend_choice *choice, int O, int I)
 {
     size_t floats = packed_bias_at(O, I) + ((size_t)O + 1) / 2;
@@ -255,7 +259,7 @@ int cuda_input_product(struct pp_backend *be, const struct pp_linear_backward_in
     return bring_home(c, &j.result);
 }
 
-/* Computes the first part alone, which has rows. */
+/* Computes the weight gradient of the first part only, which must have rows. */
 static int weight_part(struct cuda *c, const struct pp_linear_backward_weight *a)
 {
     struct job j;
@@ -291,8 +295,8 @@ int cuda_linear_backward_weight(struct pp_backend *be, const struct pp_linear_ba
     return 0;
 }
 
-/* Makes the plans, and scratch for the largest of the products. Arrays of rows are aligned, so any
- * aligned address serves here. */
+/* Makes the plans of all products of the layer, and scratch for the largest of them. Arrays of rows
+ * are aligned, so any aligned address may stand for them here. */
 int cuda_prepare_linear(struct pp_backend *be, const struct pp_linear_use *u)
 {
     float somewhere[64] __attribute__((aligned(CUDA_OPERAND_ALIGN))) = {0};

@@ -46,7 +46,8 @@ void cuda_host_free(struct pp_backend *be, void *p, size_t bytes)
     cudaFreeHost(p);
 }
 
-/* If src is not from host_alloc, its bytes have been read when the call returns. */
+/* Copies to the device and waits until the copy is done, so that src may change when the call
+ * returns. */
 int cuda_to_device(struct pp_backend *be, void *dst, const void *src, size_t bytes)
 {
     PP_TRY(cuda_upload(be, dst, src, bytes));
@@ -79,7 +80,7 @@ int cuda_download(struct pp_backend *be, void *dst, const void *src, size_t byte
     return enqueue_copy(be, dst, src, bytes, cudaMemcpyDeviceToHost);
 }
 
-/* CUDA finds the devices from the addresses. */
+/* Copies between any two arrays; CUDA finds their devices from the addresses. */
 int cuda_copy(struct pp_backend *be, void *dst, const void *src, size_t bytes)
 {
     return enqueue_copy(be, dst, src, bytes, cudaMemcpyDefault);

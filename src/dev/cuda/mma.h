@@ -48,12 +48,12 @@ INSTRUCTION uint32_t bf16_pair(float low, float high);
 /* Rounds to the nearest TF32, ties away from 0; a NaN stays a NaN. */
 INSTRUCTION uint32_t tf32_bits(float x);
 
-/* Starts to copy 16 aligned bytes from the device's memory to shared memory; zeros if `reads` is
- * false. */
+/* Starts to copy 16 aligned bytes from the device's memory to shared memory; writes zeros there if
+ * `reads` is false. */
 INSTRUCTION void copy_16(void *to, const void *from, bool reads);
 
-/* Waits until all copies of this thread have arrived. Those of other threads are there after the
- * next barrier. */
+/* Waits until all copies of this thread have arrived. The copies of other threads have arrived
+ * after the next barrier. */
 INSTRUCTION void wait_for_copies(void);
 
 #ifdef __CUDACC__
@@ -123,8 +123,8 @@ INSTRUCTION void wait_for_copies(void)
 }
 #endif
 
-/* Returns x. Values that follow from it are then computed here, and not before a loop where they
- * would occupy registers. */
+/* Returns x in a way that the compiler cannot see through, so that it computes what follows from x
+ * here, and not before a loop in which the result would occupy registers. */
 static __device__ inline int computed_here(int x)
 {
 #ifdef __CUDACC__

@@ -49,8 +49,8 @@ static int make_product(struct cuda *c, struct cuda_plan *p)
     return 0;
 }
 
-/* Describes a row-major array of `columns`, with `row` elements from one row to the next, as a
- * column-major one with that many rows. */
+/* Describes a row-major array [rows][columns], whose rows are `row` elements apart, to cuBLASLt as
+ * the column-major array [columns][rows]. */
 static int make_layout(struct cuda *c, cudaDataType_t type, int rows, int columns, int row,
                        int slices, cublasLtMatrixLayout_t *out)
 {
@@ -92,8 +92,9 @@ void cuda_plan_fini(struct cuda *c, struct cuda_plan *p)
 
 /* ---- finding a plan */
 
-/* Finds the answer that all ranks of the device share. The first rank that asks makes it while the
- * others wait, so that a measurement runs alone and all get the same answer. */
+/* Finds the fusion and the algorithm that all ranks of the device use for a shape. The first rank
+ * that asks chooses them while the others wait, so that a measurement runs alone and all ranks get
+ * the same answer. */
 static int find_answer(struct cuda *c, const struct cuda_shape *s, enum cuda_fusion *fusion,
                        cublasLtMatmulAlgo_t *algorithm)
 {

@@ -123,7 +123,7 @@ cublasStatus_t cuda_plan_multiply(const struct cuda *c, const struct cuda_plan *
 /* Computes y = act(product + b), if the fusion has not done it. product may be y or z. */
 cudaError_t cuda_plan_finish_forward(const struct cuda_plan *p, const float *product,
                                      const float *b, float *z, float *y, cudaStream_t stream);
-/* Computes linear_backward_input, or adds its result to dx with adds. */
+/* Computes linear_backward_input, or adds its result to dx if `adds`. */
 int cuda_input_product(struct pp_backend *be, const struct pp_linear_backward_input *a, bool adds);
 
 /* Returns the sum that makes db; its db is NULL if nothing is left to do. */
@@ -156,8 +156,8 @@ int cuda_dnn_probe(char *text, size_t bytes);
  * cuda_dnn_close() may be called when it is NULL. */
 int cuda_dnn_open(struct cuda *c);
 void cuda_dnn_close(struct cuda *c);
-/* Returns whether cuDNN is to compute the convolution; and the floats of scratch for passes of at
- * most B samples, 0 if not. */
+/* Return whether cuDNN is to compute the convolution, and the floats of scratch for passes of at
+ * most B samples; 0 if it is not. */
 bool cuda_dnn_takes(const struct pp_backend_choice *choice, const struct pp_conv *g);
 size_t cuda_dnn_scratch_floats(const struct pp_backend_choice *choice, const struct pp_conv *g,
                                int B);

@@ -77,8 +77,9 @@ size_t cuda_result_count(const struct cuda_shape *s)
     return (size_t)s->O * (size_t)s->I * slices_of(s);
 }
 
-/* A result has tiles of 128 x 128, and devices that this is for have 108 to 148 multiprocessors. A
- * slice has at least 512 rows and begins at a multiple of CUDA_OPERAND_ALIGN bytes. */
+/* Returns into how many slices of rows a weight gradient is cut, so that its tiles of 128 x 128
+ * occupy the 108 to 148 multiprocessors of the devices that this is for. A slice has at least 512
+ * rows and begins at a multiple of CUDA_OPERAND_ALIGN bytes. */
 int cuda_weight_slices(int B, int I, int O)
 {
     int64_t tiles = (int64_t)((O + 127) / 128) * ((I + 127) / 128), n = 1;

@@ -78,8 +78,8 @@ int cuda_mark_elapsed(struct pp_backend *be, void *from, void *to, uint64_t *ns)
     return 0;
 }
 
-/* Relaxed: other threads of the process go on, even with allocations. The ops enqueue nothing that
- * a capture may not contain. */
+/* Begins to record the stream. The mode is relaxed: other threads of the process may continue
+ * meanwhile, and even allocate memory. The ops enqueue nothing that a recording may not contain. */
 int cuda_capture_begin(struct pp_backend *be)
 {
     return CUDA_CALL(be, cudaStreamBeginCapture(cuda_of(be)->stream, cudaStreamCaptureModeRelaxed));

@@ -46,7 +46,7 @@ struct alignas(4) bytes4 {
     uint8_t at[4];
 };
 
-/* Ties go to even, and a NaN stays a NaN. */
+/* Rounds x to bf16: ties go to even, and a NaN stays a NaN. */
 static __device__ inline uint16_t to_bf16(float x)
 {
     union {
@@ -86,7 +86,7 @@ template <typename V, int N> struct alignas(N * sizeof(V)) several {
     V at[N];
 };
 
-/* Returns N values from p on: in one access if wide, else one by one. */
+/* Returns the N values from p on: reads them in one access if `wide`, else one by one. */
 template <int N, typename V>
 static __device__ inline struct several<V, N> values_at(const V *p, bool wide) {
     struct several<V, N> v;
@@ -121,8 +121,8 @@ static inline bool is_aligned(const void *p, uintptr_t bytes)
     return (uintptr_t)p % bytes == 0;
 }
 
-/* Returns whether values at all these pointers (NULL too), and at every n-th value after them, can
- * be read four at a time. */
+/* Returns whether the values at all these pointers, and at every n-th value after them, can be read
+ * four at a time. A pointer may be NULL. */
 template <typename V, typename... More>
 static inline bool goes_by_fours(size_t n, const V *p, const More *...more)
 {
@@ -132,8 +132,8 @@ static inline bool goes_by_fours(size_t n, const V *p, const More *...more)
     return fours;
 }
 
-/* Returns a number of blocks for n elements: at most several waves on the largest device, and then
- * each thread takes more elements. No result depends on it. */
+/* Returns a number of blocks for n elements. It is limited to several waves of the largest device;
+ * with more elements each thread takes several. No result depends on it. */
 static inline unsigned blocks_for(size_t n)
 {
     size_t blocks = (n + THREADS - 1) / THREADS;
@@ -172,8 +172,8 @@ static __device__ inline size_t threads_of_grid(void)
     return (size_t)gridDim.x * blockDim.x;
 }
 
-/* Returns the entry of at[n] on which block blockIdx.x works: the last whose first block is not
- * after it. */
+/* Returns the entry of at[n] on which this block works: the last entry whose first block is not
+ * after blockIdx.x. */
 template <typename T> static __device__ inline const T *of_block(const T *at, int n)
 {
     int low = 0, high = n;

@@ -99,7 +99,8 @@ int plain_attention_forward(struct pp_backend *be, const struct pp_attention *a)
     return 0;
 }
 
-/* Computes the probability after dropout (*dropped_p), and returns the gradient of q . k. */
+/* Sets *dropped_p to the probability of query i and key j after dropout, and returns the gradient
+ * of their score q . k. */
 static double score_gradient(const struct pp_attention *a, int b, int h, int i, int j,
                              double *dropped_p)
 {
@@ -119,7 +120,7 @@ static double score_gradient(const struct pp_attention *a, int b, int h, int i, 
            sqrt((double)a->width);
 }
 
-/* Stores sum in to[n], or adds it. */
+/* Stores sum[n] in to[n], or adds it if `add`. */
 static void store_sum(int n, bool add, const double *sum, float *to)
 {
     for (int d = 0; d < n; d++)

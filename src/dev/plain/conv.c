@@ -3,7 +3,8 @@
 #include "plain.h"
 #include "ppcli/conf/config.h"
 
-/* Returns the element of an axis of `size` elements that tap k of output o reads; -1: outside. */
+/* Returns the position that tap k of output o reads along an axis of `size` elements; -1 if it is
+ * outside. */
 static int tap_input(int o, int stride, int k, int pad, int size)
 {
     int at = o * stride + k - pad;
@@ -70,7 +71,8 @@ int plain_conv_backward_input(struct pp_backend *be, const struct pp_conv_backwa
     return 0;
 }
 
-/* Sums over samples and pixels of a part for weight [o][ky][kx][c]. */
+/* Returns the gradient of the weight [o][ky][kx][c], summed over the samples and pixels of a
+ * part. */
 static double weight_sum(const struct pp_conv *g, const struct pp_weight_part *p, int o, int ky,
                          int kx, int c)
 {

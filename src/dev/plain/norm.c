@@ -6,8 +6,8 @@
 
 #include "ppcli/conf/config.h"
 
-/* Computes mean and variance of `count` numbers in two passes. The numbers lie in runs of `run`
- * neighbours, `stride` apart. */
+/* Computes mean and variance of `count` numbers in two passes. The numbers are in runs of `run`
+ * neighbours, and the runs begin `stride` apart. */
 static void compute_moments(const float *x, size_t count, size_t run, size_t stride, double *mean,
                             double *var)
 {
@@ -52,7 +52,8 @@ int plain_batch_norm_forward(struct pp_backend *be, const struct pp_batch_norm_f
     return 0;
 }
 
-/* Replaces dy by the gradient before relu, and stores it in d_residual or adds it. */
+/* Replaces dy by the gradient before relu, which it also stores in d_residual or, with `add`, adds
+ * to it. */
 static void undo_relu(size_t n, const float *y, float *dy, bool add, float *d_residual)
 {
     for (size_t i = 0; i < n; i++) {

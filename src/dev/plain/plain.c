@@ -44,7 +44,7 @@ int plain_targets(struct pp_backend *be, const struct pp_targets *a)
     return 0;
 }
 
-/* Returns the part of a normal distribution below z. */
+/* Returns the probability that a standard normal variable is below z. */
 static double normal_below(double z)
 {
     return 0.5 * erfc(-z * M_SQRT1_2);
@@ -52,7 +52,7 @@ static double normal_below(double z)
 
 #define LOGISTIC_AT_0 (M_SQRT2 * M_2_SQRTPI) /* 2 sqrt(2/pi) */
 
-/* Returns gelu_tanh's approximation of normal_below(). */
+/* Returns the approximation of normal_below() that gelu_tanh uses. */
 static double logistic_below(double z)
 {
     return 1 / (1 + exp(-LOGISTIC_AT_0 * (z + 0.044715 * z * z * z)));
@@ -141,11 +141,10 @@ int plain_linear_backward_weight(struct pp_backend *be, const struct pp_linear_b
     return 0;
 }
 
-/*
- * Computes the loss and the gradient of a row, with m = the largest logit: -log p(target) = log(sum
- * exp(x - m)) - (x[target] - m), and (p - aim) * grad_scale. Subtracting m keeps exp from
- * overflowing. Each element is read before it is written, so dlogits may be logits.
- */
+/* Computes the loss and the gradient of a row. With m = the largest logit, the loss is -log
+ * p(target) = log(sum exp(x - m)) - (x[target] - m), and the gradient is (p - aim) * grad_scale.
+ * Subtracting m keeps exp() from overflowing. Each element is read before it is written, so that
+ * dlogits may be logits. */
 static void loss_of_row(const struct pp_softmax_cross_entropy *a, size_t row)
 {
     const float *x = a->logits + row * (size_t)a->C;
@@ -193,7 +192,8 @@ int plain_sum_squares(struct pp_backend *be, const struct pp_sum_squares *a)
     return 0;
 }
 
-/* Finds the first value of a rank that is not finite, rank by rank; false: all are finite. */
+/* Sets *rank and *index to the first value that is not finite, rank by rank, and returns whether
+ * there is one. */
 static bool find_bad(const struct pp_judgement *j, int *rank, int *index)
 {
     for (int r = 0; r < j->ranks; r++) {
@@ -247,7 +247,7 @@ static int plain_largest(struct pp_backend *be, size_t n, const float *x, float 
     return 0;
 }
 
-/* Works as torch.optim.SGD, Adam and AdamW, without amsgrad and dampening. */
+/* Updates parameters as torch.optim.SGD, Adam and AdamW do, without amsgrad and dampening. */
 int plain_optimizer_step(struct pp_backend *be, const struct pp_optimizer_step *step)
 {
     const struct pp_optimizer_args *a = step->args;

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Finds the offset of a pixel of a window in x[B][H][W][C]; false: it is outside, or not in the
- * first `rows` rows. */
+/* Sets *at to the offset in x[B][H][W][C] of the pixel that a tap of a window reads. Returns false
+ * if the pixel is outside the first `rows` rows of the image. */
 static bool find_pixel(const struct pp_conv *g, int rows, size_t window, int tap, size_t *at)
 {
     int oy = (int)(window / g->OW) % g->OH, ox = (int)(window % g->OW);
@@ -50,14 +50,14 @@ int plain_max_pool_backward(struct pp_backend *be, const struct pp_max_pool_back
     return 0;
 }
 
-/* Returns the rows of the window's sample. */
+/* Returns how many rows the sample of the window has before its padding. */
 static int rows_of_sample(const struct pp_avg_pool *a, size_t window)
 {
     int r = (int)(window / (size_t)(a->g->OH * a->g->OW));
     return pp_length(a->lengths, a->index, r, a->g->H);
 }
 
-/* Returns the divisor of the sum over a window. */
+/* Returns the number by which the sum over a window is divided. */
 static int window_divisor(const struct pp_avg_pool *a, size_t window)
 {
     int inside = 0, taps = a->g->kh * a->g->kw;

@@ -83,7 +83,8 @@ int plain_embedding_forward(struct pp_backend *be, const struct pp_embedding_for
     return 0;
 }
 
-/* Adds to dW's row of a token all its gradients; r: the first row with this token. */
+/* Adds the gradients of all rows with a token to the token's row of dW. r is the first row with
+ * this token. */
 static void add_token(const struct pp_embedding_backward_weight *a, size_t r, int token)
 {
     size_t C = a->C, rows = (size_t)a->B * a->T;
