@@ -7,8 +7,8 @@
 #include "nn.h"
 #include "ppcli/base/base.h"
 
-/* Makes *array large enough for one more element after its n elements; zeroes it and returns its
- * address. NULL: no memory; b->rc is set. */
+/* Makes room for one more element after the n elements of *array, sets it to zero and returns its
+ * address; returns NULL and sets b->rc if there is no memory. */
 static void *grow_array(struct builder *b, void *array, int n, size_t size)
 {
     void **at = array;
@@ -57,13 +57,14 @@ const struct pp_shape *shape_of(const struct builder *b, int value)
     return &b->m->values[value];
 }
 
-/* Writes PREFIX.NAME, or the part that is not empty. */
+/* Writes PREFIX.NAME to `out`, or only one of the two if the other is empty. */
 static void join_name(const struct builder *b, const char *name, char *out, size_t bytes)
 {
     snprintf(out, bytes, "%s%s%s", b->prefix, b->prefix[0] && name[0] ? "." : "", name);
 }
 
-/* Refuses values with more floats than an int can count. */
+/* Returns whether a value of this shape has more floats than an int can count; reports that if it
+ * has. */
 static bool is_too_large(struct builder *b, const struct pp_shape *s)
 {
     char text[48];
@@ -133,7 +134,7 @@ struct pp_param *add_param(struct builder *b, const char *suffix, enum pp_param_
     return p;
 }
 
-/* Whether a node before the value has parameters, so that the value's gradient is needed. */
+/* Returns whether the gradient of a value is needed: a node before it has parameters. */
 static bool needs_gradient(const struct pp_model *m, int value)
 {
     if (value == 0)
@@ -176,7 +177,8 @@ static int finish_layer(struct pp_model *m, struct pp_layer *l)
     return pp_size_add(m->n_floats, l->n_floats, &m->n_floats);
 }
 
-/* Marks the weights of all products, except the last layer's. */
+/* Marks as matrices the weights of all products but those of the last layer with parameters; the
+ * optimizer muon updates matrices in its own way. */
 static void mark_matrices(struct pp_model *m)
 {
     int last = m->n_nodes - 1;
@@ -227,8 +229,8 @@ int build_begin(struct builder *b, struct pp_shape input)
     return 0;
 }
 
-/* Computes one dimension of a window: returns the outputs of n pixels; *pad: padding before the
- * first. */
+/* Returns the number of outputs along one axis of n pixels, and sets *pad to the padding before the
+ * first pixel. */
 static int slide_window(const struct window *w, int n, int *pad)
 {
     int out = (n + 2 * w->pad - w->kernel) / w->stride + 1;

@@ -10,8 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Checks that a backend without host memory has all kernels of a node itself; others fall back to
- * plain ones. */
+/* Checks that the backend has all kernels of a node itself, if its memory is not host memory; other
+ * backends use the plain kernels in place of their missing ones. */
 static int check_kernels(const struct pp_model *m, int node, const struct pp_backend_choice *choice)
 {
     const struct pp_node *n = &m->nodes[node];
@@ -195,7 +195,8 @@ static float *at_or_null(float *base, size_t place)
     return place == NO_PLACE ? NULL : base + place;
 }
 
-/* Returns the array at this place of the slot or of the scratch, else the caller's. */
+/* Returns the array of a place: in the slot or in the scratch if it is there, else the caller's
+ * array. */
 static float *choose_array(const struct pp_chunk *c, float *slot, const struct chunk_at *at,
                            float *callers)
 {
@@ -215,7 +216,8 @@ static float *gradient_array(const struct pp_chunk *c, const struct pp_chunk_sta
     return choose_array(c, c->grad_base[gslot], &c->places[k].dy, st->dy);
 }
 
-/* Returns the node of this chunk that gives input j of node k; -1: it is the chunk's own input. */
+/* Returns the node of this chunk that computes input j of node k; -1 if that is the chunk's own
+ * input. */
 static int source_node(const struct pp_chunk *c, int k, int j)
 {
     return chunk_node(c, k)->x[j] - 1 - c->first_node;
@@ -262,7 +264,8 @@ bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows, double most)
     return yes;
 }
 
-/* Measures values[rows] of a node with parameters while they are in the cache. */
+/* Raises *most to the largest absolute value of values[rows], if the node has parameters and the
+ * chunk measures; called while the values are in the cache. */
 static int measure_values(const struct pp_chunk *c, struct pp_backend *be, const struct pp_node *n,
                           int rows, const struct pp_shape *shape, const float *values, float *most)
 {
@@ -271,7 +274,8 @@ static int measure_values(const struct pp_chunk *c, struct pp_backend *be, const
     return pp_backend_largest(be, (size_t)rows * pp_shape_floats(shape), values, most);
 }
 
-/* Returns the last node of a chunk with loss_rows as a node whose samples are rows. */
+/* Returns the last node of a chunk that computes the loss per row, changed so that each of its rows
+ * is a sample of its own. */
 static struct pp_node loss_node(const struct pp_chunk *c)
 {
     struct pp_node n = *chunk_node(c, c->n_nodes - 1);

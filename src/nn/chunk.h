@@ -36,11 +36,11 @@ struct pp_chunk_place {
 /* Assigns the places of all nodes and sets c->sizes. Errors: PP_ERESOURCE. */
 int chunk_place(struct pp_chunk *c, const struct pp_chunk_spec *spec);
 
-/* Whether the gradient of the node's value is needed. */
+/* Returns whether the gradient of the node's value is needed. */
 bool chunk_learns(const struct pp_node *n);
 
-/* With c->looks: finds whether y[rows] of the node is the first value that is not finite, and notes
- * it in c->range. */
+/* Finds whether y[rows] of the node is the first value that is not finite, and notes it in
+ * c->range; only if c->looks. */
 int chunk_look(struct pp_chunk *c, struct pp_backend *be, const struct pp_node *n, int rows,
                const float *y);
 

@@ -7,7 +7,7 @@
 
 #define LOOK_FLOATS ((size_t)1 << 12)
 
-/* Sets *io to the largest of *io and |x[n]|; a NaN is larger than Inf. */
+/* Raises *io to the largest |x| of x[n]. A NaN counts as larger than infinity. */
 static int find_largest(struct pp_backend *be, size_t n, const float *x, bool are_values, float *io)
 {
     float host[LOOK_FLOATS];

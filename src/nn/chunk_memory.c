@@ -12,20 +12,19 @@
  */
 #include "chunk.h"
 
-/* Rounds up to PP_ALIGN: every array starts on such a boundary; rows may start anywhere. */
+/* Rounds a number of floats up to a multiple of PP_ALIGN bytes, because every array starts at such
+ * a multiple. Rows inside an array may start anywhere. */
 static size_t align_floats(size_t floats)
 {
     size_t unit = PP_ALIGN / sizeof(float);
     return (floats + unit - 1) / unit * unit;
 }
 
-/*
- * Rounds a slot up to a size that spreads slots over the sets of the cache. A weight gradient of
- * several micro-batches reads the same layer's arrays of several slots together. If slots are a
- * multiple of 16 KiB apart, as for widths that are powers of two, these arrays share a few sets and
- * evict each other: 39 Gflop/s with 16 layers of 512 and 32 micro-batches of 8 rows; 111 Gflop/s
- * with slots moved by 33 lines.
- */
+/* Rounds the size of a slot up so that slots are spread over the sets of the cache. A weight
+ * gradient of several micro-batches reads the same layer's arrays of several slots together. If
+ * slots are a multiple of 16 KiB apart, as for widths that are powers of two, these arrays share a
+ * few sets and evict each other: 39 Gflop/s with 16 layers of 512 and 32 micro-batches of 8 rows;
+ * 111 Gflop/s with slots moved by 33 lines. */
 static size_t spread_slot(size_t floats)
 {
     const size_t around = 16384 / sizeof(float), apart = (size_t)33 * PP_ALIGN / sizeof(float);
@@ -48,7 +47,7 @@ static struct pp_workspace find_workspace(const struct pp_node *n, const struct 
     return w;
 }
 
-/* Takes the next `floats` after *at; NO_PLACE for none. */
+/* Returns *at and moves it past `floats` floats; returns NO_PLACE if `floats` is 0. */
 static size_t take_floats(size_t *at, size_t floats)
 {
     size_t here = *at;
@@ -72,7 +71,8 @@ struct scratch {
     size_t most;
 };
 
-/* Returns the lowest place that is free from step `from` to step `to`. */
+/* Returns the lowest place in the scratch with `floats` floats that are free from step `from` to
+ * step `to`. */
 static size_t place_scratch(struct scratch *s, int from, int to, size_t floats)
 {
     if (floats == 0)
@@ -97,7 +97,8 @@ struct readers {
     unsigned reads;
 };
 
-/* Fills in out[n_nodes + 1]: readers of the chunk's input, then of each node's value. */
+/* Sets out[n_nodes + 1] to which nodes read the input of the chunk, then to which nodes read the
+ * value of each node. */
 static void find_readers(const struct pp_chunk *c, struct readers *out)
 {
     for (int v = 0; v <= c->n_nodes; v++)
@@ -112,7 +113,7 @@ static void find_readers(const struct pp_chunk *c, struct readers *out)
     }
 }
 
-/* Returns the floats of a node's value of one micro-batch. */
+/* Returns the floats that the value of a node takes for one micro-batch. */
 static size_t floats_of_value(const struct pp_node *n, const struct pp_chunk_spec *spec)
 {
     return pp_value_floats(spec->backend, (size_t)spec->max_rows * pp_shape_floats(&n->out));
@@ -123,9 +124,9 @@ bool chunk_learns(const struct pp_node *n)
     return n->n_params > 0 || n->wants_dx[0] || n->wants_dx[1];
 }
 
-/* Returns the node whose gradient may share memory with the gradient of node k, because k is the
- * only reader of that node's value (its second input); -1: no node. The shared gradient lies in a
- * slot. */
+/* Returns the node whose gradient shares memory with the gradient of node k; -1 if there is none.
+ * It is the node that computes the second input of k, if k is its only reader and the gradient is
+ * in a slot. */
 static int find_same_gradient(const struct pp_chunk *c, int k)
 {
     const struct pp_node *n = chunk_node(c, k);
@@ -134,7 +135,8 @@ static int find_same_gradient(const struct pp_chunk *c, int k)
     return same && c->places[from].dy.slot != NO_PLACE ? from : -1;
 }
 
-/* Places the value of node k, read by `of`, and its gradient. k is not the last node. */
+/* Places the value of node k and its gradient; `of` describes the nodes that read the value. k is
+ * not the last node of the chunk. */
 static void place_values(struct pp_chunk *c, int k, const struct readers *of,
                          const struct pp_chunk_spec *spec, struct pp_chunk_sizes *z,
                          struct scratch *f, struct scratch *i)
@@ -159,7 +161,8 @@ static void place_values(struct pp_chunk *c, int k, const struct readers *of,
         p->dy.scratch = place_scratch(i, end - last, end - k, floats);
 }
 
-/* Marks nodes that leave something for I or W, and nodes whose values these read. */
+/* Marks the nodes that a recompute must run: those that leave something for I or W, and those whose
+ * values such nodes read. */
 static void mark_recomputed(struct pp_chunk *c)
 {
     for (int k = c->n_nodes - 1; k >= 0; k--) {

@@ -2,7 +2,7 @@
 /* Runs the optimizer over a chunk's parameters, in pieces as large as possible. */
 #include "chunk.h"
 
-/* Runs the optimizer over floats at..to-1 of the chunk. */
+/* Runs the optimizer over the floats at .. to - 1 of the chunk's parameters. */
 static int update_floats(struct pp_chunk *c, struct pp_backend *be,
                          const struct pp_optimizer_args *a, size_t at, size_t to, bool decay)
 {

@@ -5,7 +5,8 @@
 #include "nn.h"
 #include "model.h"
 
-/* Whether layers are named "layers.0" to "layers.7", so that numbers can replace the names. */
+/* Returns whether the layers of the model have names that end in numbers, such as "layers.0" to
+ * "layers.7", so that numbers can replace the names. */
 static bool has_numbered_layers(const struct pp_model *m)
 {
     char end[16];
@@ -62,7 +63,8 @@ static int fail_unknown_layer(const struct pp_model *m, const char *key, const c
                    word, m->layers[0].name, m->layers[m->n_layers - 1].name);
 }
 
-/* Reads the layer at *p and moves *p past it. *number: it was written as a number. */
+/* Reads the layer at *p and moves *p past it. Sets *number to whether it was written as a
+ * number. */
 static int read_layer(const struct pp_model *m, const char *key, const char **p, int *out,
                       bool *number)
 {
@@ -84,7 +86,7 @@ static int read_layer(const struct pp_model *m, const char *key, const char **p,
     return *out < 0 ? fail_unknown_layer(m, key, word) : 0;
 }
 
-/* Reads first layers: "layer2.0 layer3.0". */
+/* Reads a cut that names the first layer of each piece but the first: "layer2.0 layer3.0". */
 static int read_first_layers(const struct pp_model *m, const char *p, int n, int *first, int *last)
 {
     static const char key[] = "pipeline.split_at";
@@ -109,7 +111,7 @@ static int read_first_layers(const struct pp_model *m, const char *p, int n, int
     return 0;
 }
 
-/* Reads ranges: "conv1-layer1.1 | layer2.0-fc". */
+/* Reads a cut that names the layers of each piece: "conv1-layer1.1 | layer2.0-fc". */
 static int read_ranges(const struct pp_model *m, const char *p, int n, int *first, int *last)
 {
     static const char key[] = "pipeline.assignment";

@@ -8,7 +8,8 @@
 
 #include "transformer.h"
 
-/* Adds what Hugging Face calls Conv1D. deviation: of its initial values. */
+/* Adds a linear layer whose weight is stored transposed in files, as in Hugging Face's Conv1D.
+ * `deviation` is that of its initial values. */
 static int add_conv1d(struct builder *b, const char *name, int x, int out, enum pp_activation act,
                       double deviation)
 {

@@ -5,7 +5,7 @@
  */
 #include "transformer.h"
 
-/* Adds one product of up to three weights. */
+/* Adds a linear layer whose weight consists of n pieces, which have names of their own in files. */
 static int llama_linear(struct builder *b, const char *name, int x, int n,
                         const struct linear_piece *pieces)
 {
@@ -19,8 +19,9 @@ static int llama_norm(struct builder *b, const char *name, int x)
     return rms_norm(b, name, x, (float)b->cfg->model.norm_eps);
 }
 
-/* Returns the width of the feed-forward part: by default 8/3 of the channels, rounded up to a
- * multiple, so that its three weights are as large as two of four times the channels. */
+/* Returns the width of the feed-forward part. The default is 8/3 of the channels, rounded up to a
+ * multiple of 256, so that its three weights are as large as two weights of four times the
+ * channels. */
 static int llama_ffn_width(const struct builder *b)
 {
     const int unit = 256;

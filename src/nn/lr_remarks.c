@@ -45,8 +45,8 @@ static double rate_at(const struct review *r, int64_t step)
     return pp_lr_at(r->cfg, step, r->span.total, r->span.epoch_steps);
 }
 
-/* Whether a rate counts as 0: the optimizer computes in float, and processors flush values below
- * FLT_MIN. */
+/* Returns whether a learning rate counts as 0: the optimizer computes in float, and processors
+ * flush numbers below FLT_MIN to 0. */
 static bool is_zero(double rate)
 {
     return rate < (double)FLT_MIN;
@@ -72,7 +72,7 @@ static void review_warmup(struct review *r)
     }
 }
 
-/* Reviews linear and cosine schedules. */
+/* Adds remarks about a linear or cosine schedule whose fall does not fit the length of the run. */
 static void review_fall(struct review *r)
 {
     const char *name = schedule_name(r->cfg);
@@ -165,7 +165,8 @@ static void review_zeros(struct review *r)
     }
 }
 
-/* Writes "learning rate: 0.001 at step 1, 0.1 at step 500, 1e-05 at step 1000". */
+/* Writes the first, middle and last learning rate of the run: "learning rate: 0.001 at step 1, 0.1
+ * at step 500, 1e-05 at step 1000". */
 static void print_rates(const struct review *r)
 {
     char *text = r->out->rates;

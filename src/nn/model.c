@@ -212,7 +212,7 @@ static bool same_scaling(const struct pp_rope_scaling *x, const struct pp_rope_s
            are_equal(x->high, y->high) && are_equal(x->context, y->context);
 }
 
-/* Whether two nodes with the same inputs compute the same. */
+/* Returns whether two nodes compute the same if they get the same inputs. */
 static bool same_settings(const struct pp_node *x, const struct pp_node *y)
 {
     const struct pp_attention_settings *a = &x->attention, *b = &y->attention;

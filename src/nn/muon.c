@@ -81,14 +81,14 @@ int chunk_muon_prepare(const struct pp_chunk *c, struct pp_backend *be)
     return 0;
 }
 
-/* Computes y = a x + b y over n floats. */
+/* Computes y = a x + b y for n floats. */
 static int mix_matrices(struct pp_backend *be, size_t n, float a, float *x, float b, float *y)
 {
     return pp_backend_muon(
         be, &(struct pp_muon){.n = n, .part = PP_MUON_MIX, .a = a, .b = b, .x = x, .y = y});
 }
 
-/* Replaces x by the next x; overwrites y. */
+/* Replaces the matrix x by the next x of the iteration that makes it orthogonal; overwrites y. */
 static int orthogonalize_matrix(struct matrix *m, struct pp_backend *be)
 {
     int O = m->O, I = m->I, n = m->n;

@@ -46,7 +46,8 @@ const struct pp_shape *shape_of(const struct builder *b, int value);
  * value. */
 int refuse(struct builder *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Call these before the first call, and after the last one; y: the model's output. */
+/* Begin and end the building of a model: call them before the first call and after the last one. y
+ * is the output of the model. */
 int build_begin(struct builder *b, struct pp_shape input);
 int build_finish(struct builder *b, int y);
 
@@ -73,19 +74,20 @@ struct window {
 };
 #define PAD_SAME (-1)
 
-/* torch.nn.Conv2d: parameters weight [channels][kernel][kernel][in / groups], bias. */
+/* Adds torch.nn.Conv2d, with parameters weight [channels][kernel][kernel][in / groups] and bias. */
 int conv2d(struct builder *b, const char *name, int x, int channels, const struct window *w,
            bool bias, bool relu);
 
-/* torch.nn.BatchNorm2d: weight, bias; buffers running_mean, running_var, num_batches_tracked [1].
- * residual: a value to add after the norm, -1: none; relu: applied last. For a text or a flat value
- * each channel is normalized over all rows. */
+/* Adds torch.nn.BatchNorm2d, with parameters weight and bias, and buffers running_mean, running_var
+ * and num_batches_tracked [1]. residual is a value to add after the norm, or -1; relu is applied
+ * last. For a text or a flat value each channel is normalized over all rows. */
 int batch_norm(struct builder *b, const char *name, int x, int residual, float eps, float momentum,
                bool relu);
 int group_norm(struct builder *b, const char *name, int x, int residual, int groups, float eps,
                bool relu);
 
-/* torch.nn.LayerNorm and torch.nn.RMSNorm over the channels: parameters weight, bias. */
+/* Add torch.nn.LayerNorm and torch.nn.RMSNorm over the channels, with parameters weight and
+ * bias. */
 int layer_norm(struct builder *b, const char *name, int x, float eps, bool bias);
 int rms_norm(struct builder *b, const char *name, int x, float eps);
 
@@ -111,14 +113,14 @@ struct heads {
     float dropout; /* of the probabilities */
 };
 
-/* Scaled dot-product attention, T x q * width. kv: a value with keys, then values, at each
- * position; -1: x has queries, keys and values, one after the other at each position, or as of
- * cross_linear(). */
+/* Adds scaled dot-product attention with output T x q * width. kv is a value with keys, then
+ * values, at each position. If it is -1, x has queries, keys and values, one after the other at
+ * each position or as cross_linear() gives them. */
 int attention(struct builder *b, const char *name, int x, int kv, const struct heads *h);
 
-/* The projections of torch.nn.MultiheadAttention with keys and values from another text: parameters
- * in_proj_weight [3 * channels][in], in_proj_bias. A sample is q[T][channels], then kv[T][2 *
- * channels] = k, v. */
+/* Adds the projections of torch.nn.MultiheadAttention with keys and values from another text, with
+ * parameters in_proj_weight [3 * channels][in] and in_proj_bias. A sample of the result is
+ * q[T][channels], then kv[T][2 * channels] = k, v. */
 int cross_linear(struct builder *b, const char *name, int q_from, int kv_from, int channels);
 
 int max_pool(struct builder *b, const char *name, int x, const struct window *w);
@@ -133,20 +135,21 @@ int dropout(struct builder *b, const char *name, int x, float p);
 
 /* ---- for ops */
 
-/* The `bound` hook of products of `rows` rows; see struct pp_node_op. */
+/* Returns the bound that the `bound` hook of struct pp_node_op asks for, for products of `rows`
+ * rows. */
 double linear_bound(const struct pp_node *n, int rows, float x, float dz);
 
-/* Computes the window over value x; `what` names the op in messages; channels 0: as many as x has.
- * False: refused. */
+/* Computes the window over value x. `what` names the op in messages; with `channels` 0 the result
+ * has as many channels as x. Returns false if the window was refused. */
 bool window_over(struct builder *b, const char *what, const struct window *w, int x, int channels,
                  struct pp_conv *out);
 
-/* Adds a node with its op, name, inputs (x1 < 0: one input) and output shape. The pointer is valid
- * until the next node. NULL: something failed. */
+/* Adds a node with its op, name, inputs (x1 < 0: one input) and output shape. Returns a pointer
+ * that is valid until the next node is added; NULL if something failed. */
 struct pp_node *add_node(struct builder *b, const struct pp_node_op *op, const char *name, int x0,
                          int x1, struct pp_shape out);
 
-/* Adds a parameter to the last node, named after it. NULL: something failed. */
+/* Adds a parameter to the last node, named after it. Returns NULL if something failed. */
 struct pp_param *add_param(struct builder *b, const char *suffix, enum pp_param_kind kind,
                            int n_dims, const int *dims);
 
@@ -154,10 +157,10 @@ struct pp_param *add_param(struct builder *b, const char *suffix, enum pp_param_
  * from model.init and the activation after the product. */
 void init_weight(const struct builder *b, struct pp_param *w, int fan_in, enum pp_activation act);
 
-/* Sets the initial values of the bias of such a product. */
+/* Sets the initial values of the bias of a product that sums fan_in terms per output. */
 void init_bias(const struct builder *b, struct pp_param *bias, int fan_in);
 
-/* cut.c: reads the ranges or first layers of the config, as pp_partition(). */
+/* cut.c: reads the cut that the config writes as ranges or as first layers; see pp_partition(). */
 int cut_as_written(const struct pp_model *m, const struct pp_config *cfg, int n, int *first,
                    int *last);
 

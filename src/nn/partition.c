@@ -16,7 +16,7 @@ struct cut {
     const int *width;    /* [n+1] values that cross a cut before layer i */
 };
 
-/* Returns the last end of a piece that starts before layer i: the largest p with cost <= T. */
+/* Returns the last end that a piece of cost <= T can have if it starts at layer i. */
 static int find_last_end(const struct cut *c, int i, uint64_t T)
 {
     int lo = i, hi = c->n;
@@ -30,8 +30,8 @@ static int find_last_end(const struct cut *c, int i, uint64_t T)
     return lo;
 }
 
-/* Whether k pieces of cost <= T can hold all layers. Fewer pieces would do, because they can be
- * split. */
+/* Returns whether k pieces of cost <= T can hold all layers. If fewer pieces suffice they can be
+ * split, so k do too. */
 static bool fits_pieces(const struct cut *c, uint64_t T)
 {
     int at = 0;
@@ -124,7 +124,8 @@ static uint64_t weigh_layer(const struct pp_model *m, int layer, enum pp_assignm
     return how == PP_ASSIGN_PARAMS ? m->layers[layer].n_floats : (uint64_t)pp_layer_flops(m, layer);
 }
 
-/* cost: of each layer; NULL: weigh the layers by `how`. */
+/* Cuts the layers into n pieces by cost[] of each layer or, if that is NULL, by the weights that
+ * `how` asks for. */
 static int cut_by_weight(const struct pp_model *m, enum pp_assignment how, const uint64_t *cost,
                          int n, int *first, int *last)
 {
@@ -138,8 +139,9 @@ static int cut_by_weight(const struct pp_model *m, enum pp_assignment how, const
     return cut_balanced(&c, first, last);
 }
 
-/* Converts times to whole numbers, so that sums are exact and equal times stay equal: about 2^52 in
- * all. The scale is a power of two, which rounds nothing itself. */
+/* Cuts the layers into n pieces by measured times. Converts the times to whole numbers, about 2^52
+ * in all, so that sums are exact and equal times stay equal. The scale is a power of two, which
+ * rounds nothing itself. */
 int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int *first, int *last)
 {
     pp_assert(n >= 1 && n <= m->n_layers);

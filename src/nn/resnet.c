@@ -27,7 +27,8 @@ static int resnet_norm(struct builder *b, const char *name, int x, int residual,
     return batch_norm(b, name, x, residual, EPS, (float)b->cfg->model.norm_momentum, relu);
 }
 
-/* Returns what the block adds to: its input, or a projection of it if the shapes differ. */
+/* Returns the value that the block adds to its result: its input, or a projection of its input if
+ * the shapes differ. */
 static int resnet_shortcut(struct builder *b, int x, int channels, int stride)
 {
     if (stride == 1 && pp_shape_channels(shape_of(b, x)) == channels)
@@ -36,7 +37,7 @@ static int resnet_shortcut(struct builder *b, int x, int channels, int stride)
                        -1, false);
 }
 
-/* A block of two 3x3 convolutions. */
+/* Adds a block of two 3x3 convolutions. */
 static int basic_block(struct builder *b, int x, int width, int stride)
 {
     int to = resnet_shortcut(b, x, width, stride);
@@ -44,7 +45,8 @@ static int basic_block(struct builder *b, int x, int width, int stride)
     return resnet_norm(b, "bn2", resnet_conv(b, "conv2", y, width, 3, 1), to, true);
 }
 
-/* A block of 1x1, 3x3 and 1x1 convolutions, the last to four times the width. */
+/* Adds a block of a 1x1, a 3x3 and a 1x1 convolution, of which the last has four times the
+ * width. */
 static int bottleneck_block(struct builder *b, int x, int width, int stride)
 {
     bool first = b->cfg->model.stride == PP_STRIDE_1X1;

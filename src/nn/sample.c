@@ -4,13 +4,15 @@
 
 #include "ppcli/nn/chunk.h"
 
-/* Whether token a comes before b: larger logits come first; of equal ones, the smaller token. */
+/* Returns whether token a comes before token b in the order of logits, the largest first; of equal
+ * logits the smaller token comes first. */
 static bool comes_before(const float *logits, int a, int b)
 {
     return logits[a] > logits[b] || (!(logits[a] < logits[b]) && a < b);
 }
 
-/* Puts `token` at place `at` of a heap, whose root is the last token in order, and lets it sink. */
+/* Puts `token` at place `at` of a heap and moves it down to its place. The root of the heap is the
+ * token that comes last in the order of comes_before(). */
 static void sink_token(const float *logits, int *heap, int n, int at, int token)
 {
     for (int child; (child = 2 * at + 1) < n; at = child) {
@@ -23,7 +25,7 @@ static void sink_token(const float *logits, int *heap, int n, int at, int token)
     heap[at] = token;
 }
 
-/* Returns the token that comes k-th. */
+/* Returns the token that comes k-th in the order of comes_before(). */
 static int find_kth_token(const float *logits, int n, int k, int *heap)
 {
     for (int i = k - 1; i >= 0; i--)

@@ -73,7 +73,7 @@ static const struct {
 #undef PP_ACTIVATION
 };
 
-/* Reads a whole number from 1 on; moves *p past it. */
+/* Reads a whole number of at least 1 at *p and moves *p past it. Returns whether there is one. */
 static bool read_number(const char **p, int *out)
 {
     char *end;
@@ -85,7 +85,8 @@ static bool read_number(const char **p, int *out)
     return true;
 }
 
-/* Reads KERNEL[/STRIDE][,pad=N|same][,groups=N][,bias=off]. */
+/* Reads a window, KERNEL[/STRIDE][,pad=N|same][,groups=N][,bias=off]. Returns whether it is
+ * valid. */
 static bool read_window(const char *p, struct layer_word *w)
 {
     bool conv = w->kind == CONV;
@@ -196,7 +197,7 @@ static int parse_layers(struct builder *b, struct layer_word *words)
     return n;
 }
 
-/* Whether word i begins a layer. */
+/* Returns whether word i of the model's words begins a layer, where the model may be cut. */
 static bool begins_layer(const struct layer_word *words, int n, int i)
 {
     for (int k = i; k < n; k++) /* inside the span of an add */
@@ -213,7 +214,8 @@ static bool is_next(const struct layer_word *words, int n, int i, enum layer_kin
     return i + 1 < n && words[i + 1].kind == kind && !reached;
 }
 
-/* Adds word i over x; *i moves to the last word that is part of it. */
+/* Adds the node of word i, with x as its input, to the model, and moves *i to the last word that is
+ * part of the node. */
 static int add_word(struct builder *b, const struct layer_word *words, int n, int *i, int x,
                     const int *before)
 {

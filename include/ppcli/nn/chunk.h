@@ -43,7 +43,7 @@ struct pp_lr_remarks {
 void pp_lr_remark(const struct pp_config *cfg, const struct pp_lr_span *span,
                   struct pp_lr_remarks *out);
 
-/* Whether the config asks for more than one learning rate. */
+/* Returns whether the config asks for more than one learning rate. */
 bool pp_lr_changes(const struct pp_config *cfg);
 
 /* ---- chunk */
@@ -140,7 +140,8 @@ int pp_chunk_make(const struct pp_model *m, const struct pp_chunk_spec *spec,
  * `loan`, and with `slots` its slots too. loan NULL: everything from the arena. */
 void pp_chunk_take(struct pp_chunk *c, struct pp_arena *arena, const struct pp_chunk_loan *loan,
                    bool slots);
-/* Calls both. With a dry arena *out stays NULL. */
+/* Makes a chunk and takes its memory: pp_chunk_make() and pp_chunk_take(). With a dry arena *out
+ * stays NULL. */
 int pp_chunk_create(const struct pp_model *m, const struct pp_chunk_spec *spec,
                     struct pp_arena *arena, struct pp_chunk **out);
 void pp_chunk_destroy(struct pp_chunk **c);
@@ -156,8 +157,8 @@ int pp_chunk_weights_changed(struct pp_chunk *c, struct pp_backend *be);
 int pp_chunk_optimizer_step(struct pp_chunk *c, struct pp_backend *be,
                             const struct pp_optimizer_args *a);
 
-/* Runs the optimizer over floats from..to-1, whose state begins at float `state` of opt_m and
- * opt_v. When all shards have arrived, pp_chunk_optimizer_step() does the rest. */
+/* Runs the optimizer over the floats from .. to - 1, whose state begins at float `state` of opt_m
+ * and opt_v. When all shards have arrived, pp_chunk_optimizer_step() does the rest. */
 int pp_chunk_update_shard(struct pp_chunk *c, struct pp_backend *be,
                           const struct pp_optimizer_args *a, size_t from, size_t to, size_t state);
 
@@ -173,8 +174,8 @@ void pp_chunk_measure(struct pp_chunk *c, bool on);
  * device. */
 int pp_chunk_largest_weight(const struct pp_chunk *c, struct pp_backend *be, float *io);
 
-/* Whether the measured range proves that all weight gradients of a batch of `rows` rows are below
- * `most`, as soon as the last I is done; with tied tensors also the sums of two of them. */
+/* Returns whether the measured range proves that all weight gradients of a batch of `rows` rows are
+ * below `most`, as soon as the last I is done; with tied tensors also the sums of two of them. */
 bool pp_chunk_is_bounded(const struct pp_chunk *c, int rows, double most);
 
 /* Prepares the backend for micro-batches of `rows` rows of a step (training) or an evaluation, so
@@ -191,7 +192,7 @@ int pp_chunk_prepare(struct pp_chunk *c, struct pp_backend *be, int rows, bool t
 int pp_chunk_forward(struct pp_chunk *c, struct pp_backend *be, int slot,
                      const struct pp_pass *pass, const pp_value *x, pp_value *y);
 /* I: computes dx[rows][in] from dy[rows][out], which it overwrites and which must stay until W. dx
- * NULL: not needed. */
+ * is NULL if it is not needed. */
 int pp_chunk_backward_input(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot,
                             pp_value *dy, pp_value *dx);
 /*
@@ -214,7 +215,7 @@ int pp_chunk_loss(struct pp_chunk *c, struct pp_backend *be, int slot, int gslot
  */
 int pp_chunk_backward_weight(struct pp_chunk *c, struct pp_backend *be, int n, const int *slots,
                              const int *gslots, bool first);
-/* As above, for layers from..to only. */
+/* W: does what pp_chunk_backward_weight() does, but only for the layers `from` to `to`. */
 int pp_chunk_backward_layers(struct pp_chunk *c, struct pp_backend *be, int n, const int *slots,
                              const int *gslots, bool first, int from, int to);
 

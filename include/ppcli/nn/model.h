@@ -72,17 +72,18 @@ struct pp_param {
 };
 
 size_t pp_param_floats(const struct pp_param *p);
-/* As pp_optimizer_moments(), of this parameter. */
+/* Returns how many values the optimizer keeps for each float of this parameter (as
+ * pp_optimizer_moments() does for the optimizer). */
 int pp_param_moments(const struct pp_param *p, int optimizer);
 
-/* Returns the floats of a row whose order differs between memory and files, 0: nothing differs;
- * out_dims: the shape in files. Files have parameters as PyTorch does: a convolution is
- * [out][in][kh][kw], the columns of a linear after an image are (channel, row, column). A row is
- * one of dims[0] or, if transposed, the whole parameter. */
+/* Returns the floats of a row whose order differs between memory and files, or 0 if nothing
+ * differs; sets out_dims to the shape in files. Files have parameters as PyTorch does: a
+ * convolution is [out][in][kh][kw], and the columns of a linear layer after an image are (channel,
+ * row, column). A row is one of dims[0] or, if transposed, the whole parameter. */
 size_t pp_param_in_file(const struct pp_param *p, int64_t out_dims[4]);
 
-/* Whether it is a batch norm's num_batches_tracked: [1] in memory, a scalar of type i64 in
- * files. */
+/* Returns whether the parameter is num_batches_tracked of a batch norm: [1] in memory, a scalar of
+ * type i64 in files. */
 bool pp_param_is_count(const struct pp_param *p);
 
 /* Converts one such row from memory's order to a file's, or back; dst must not overlap src. */
@@ -275,7 +276,7 @@ static inline int pp_model_targets(const struct pp_model *m)
     return m->outputs / m->classes;
 }
 
-/* Returns the targets of a sample of a text, whose loss has a perplexity; 0: not a text. */
+/* Returns the targets of a sample if it is a text, whose loss has a perplexity; else 0. */
 static inline int pp_model_text_targets(const struct pp_model *m)
 {
     return m->tokens && m->values[m->n_values - 1].n == 2 ? pp_model_targets(m) : 0;
@@ -298,11 +299,12 @@ static inline size_t pp_node_elements(const struct pp_model *m, const struct pp_
 
 const char *const *pp_model_names(void);
 
-/* Whether two models compute the same from a sample and parameters, whatever their sizes and what
- * only training does: as many nodes, each with the same op on the same values. */
+/* Returns whether two models compute the same from a sample and parameters, whatever their sizes
+ * and whatever only training does: they have as many nodes, each with the same op on the same
+ * values. */
 bool pp_model_same_function(const struct pp_model *a, const struct pp_model *b);
 
-/* Whether layers a and b do the same work, so that both take the same time. */
+/* Returns whether layers a and b do the same work, so that both take the same time. */
 bool pp_layer_same_work(const struct pp_model *m, int a, int b);
 
 /* Makes a model from [model] and the data's properties; data NULL: unknown, which is enough for an
@@ -354,17 +356,17 @@ int pp_partition(const struct pp_model *m, const struct pp_config *cfg, int n, i
 int pp_recompute_stages(const struct pp_model *m, const char *text, int n, const int *first,
                         const int *last, bool *out);
 
-/* As pp_partition(), for given costs[n_layers] in any unit, finite and >= 0: the least largest cost
- * per piece, exact to 2^-52 of the whole, ties as for flops. 1 <= n <= n_layers. Errors:
- * PP_ERESOURCE. */
+/* Cuts the model as pp_partition() does, for given costs[n_layers] in any unit, finite and >= 0:
+ * the largest cost of a piece is as small as possible, exact to 2^-52 of the whole; ties are
+ * decided as for flops. 1 <= n <= n_layers. Errors: PP_ERESOURCE. */
 int pp_partition_costs(const struct pp_model *m, const double *costs, int n, int *first, int *last);
 
-/* Whether samples of a micro-batch influence each other, as in batch norm or in attention over the
- * batch: then micro-batches and replicas change what is computed. */
+/* Returns whether samples of a micro-batch influence each other, as in batch norm or in attention
+ * over the batch; then micro-batches and replicas change what is computed. */
 bool pp_model_mixes_samples(const struct pp_model *m);
 
-/* Whether every op with parameters bounds their gradients, so that pp_chunk_is_bounded() can be
- * true. */
+/* Returns whether every op with parameters gives a bound of their gradients, so that
+ * pp_chunk_is_bounded() can be true. */
 bool pp_model_bounds(const struct pp_model *m);
 
 /* Writes the layers of n pieces as pipeline.assignment has them, "0-1 | 2 | 3-5", cut off where out

@@ -40,8 +40,8 @@ static void find_workspace(const struct pp_node *n, const struct pp_backend_choi
                                     n->attention.heads / n->attention.kv_heads, n->attention.width);
 }
 
-/* Two products forward; the scores and four products backward. Over the samples of a micro-batch
- * there are hardly any keys. */
+/* Counts the flops: two products forward; the scores again and four products backward. With
+ * batch_first off, attention is over the samples of a micro-batch, of which there are few. */
 static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 {
     double keys = !n->attention.batch_first ? 1
@@ -53,7 +53,7 @@ static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 }
 
 /* Returns where keys begin in their input: after q in each row, after all q of the sample, or at
- * the start of their own value. */
+ * the start of an input of their own. */
 static size_t first_key(const struct pp_node *n)
 {
     size_t q = q_width(n);
@@ -102,7 +102,8 @@ static struct pp_attention make_attention_call(const struct pp_node *n, const st
     return a;
 }
 
-/* Appends the keys and values of these positions to the kept ones; the queries see all of them. */
+/* Appends the keys and values of these positions to those that were kept from earlier positions;
+ * the queries see all of them. */
 static int append_keys(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at,
                        struct pp_attention *a)
 {

@@ -90,8 +90,9 @@ static size_t merge_floats(const struct pp_node *n)
     return channels_of(n) + 1;
 }
 
-/* Means and counts of replicas can be added. Squared distances from one replica's mean lack the
- * distance of that mean from the mean of all, which COMPARE computes. */
+/* Does one step (`what`) of merging the statistics of replicas. Means and counts are added as they
+ * are. Squared distances are those from one replica's own mean; PP_MERGE_COMPARE computes what they
+ * lack because that mean is not the mean of all replicas, and PP_MERGE_ADD adds it. */
 static int merge(const struct pp_node *n, struct pp_backend *be, enum pp_merging what, float *grads,
                  float *own)
 {

@@ -20,7 +20,8 @@ static void find_workspace(const struct pp_node *n, const struct pp_backend_choi
     }
 }
 
-/* Counts, along one axis, the pairs of an output and a tap of its window inside the image. */
+/* Counts, along one axis, the pairs of an output and a tap of its window that is inside the
+ * image. */
 static double pairs_inside(int in, int out, int kernel, int stride, int pad)
 {
     double sum = 0;
@@ -31,7 +32,7 @@ static double pairs_inside(int in, int out, int kernel, int stride, int pad)
     return sum;
 }
 
-/* Counts no products with padding; our own kernels skip them. */
+/* Counts the flops. Products with padding are not counted, because our own kernels skip them. */
 static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 {
     const struct pp_conv *g = &n->window.conv;

@@ -115,7 +115,8 @@ static int backward_input(const struct pp_node *n, struct pp_backend *be, const 
     return 0;
 }
 
-/* One product per sample, so that no cut changes the order of its sums. */
+/* Computes the weight gradient with one product for each sample, so that no cut between samples
+ * changes the order of the sums. */
 static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n_parts,
                            const struct pp_weight_part *parts, float beta, float *scratch,
                            float *grads)

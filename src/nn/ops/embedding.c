@@ -9,7 +9,7 @@ static int channels_of(const struct pp_node *n)
     return pp_shape_channels(&n->out);
 }
 
-/* Returns the table of positions, which follows that of tokens. */
+/* Returns the table of positions, which follows the table of tokens; NULL if there is none. */
 static const float *position_table(const struct pp_node *n, const float *params)
 {
     size_t tokens = (size_t)n->embedding.vocabulary * (size_t)channels_of(n);
@@ -49,7 +49,9 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
     return 0;
 }
 
-/* A gradient is at most the sum of all rows; doubled, to allow for rounding. */
+/* Returns a bound of the gradients. A gradient is at most the sum of dz over all rows and
+ * positions, so at most their number times the largest |dz|; the bound is doubled to allow for
+ * rounding. */
 static double bound(const struct pp_node *n, int rows, float x, float dz)
 {
     return 2.0 * rows * n->positions * (double)dz;

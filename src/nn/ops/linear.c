@@ -23,13 +23,14 @@ static int outputs_of(const struct pp_node *n)
     return width_of(&n->out);
 }
 
-/* Returns the bias of the node's parameters or gradients: it follows the weight. */
+/* Returns the bias within the node's parameters or gradients, where it follows the weight; NULL if
+ * there is none. */
 static const float *bias_at(const struct pp_node *n, const float *params)
 {
     return n->bias ? params + (size_t)outputs_of(n) * (size_t)inputs_of(n) : NULL;
 }
 
-/* Returns the elements from one row of y to the next. */
+/* Returns the number of elements from one row of y to the next; rows of logits may be padded. */
 static int row_of_outputs(const struct pp_node *n, const struct pp_backend_choice *choice)
 {
     return n->logits ? pp_backend_logits_row(choice, outputs_of(n)) : outputs_of(n);
@@ -49,7 +50,7 @@ static void find_workspace(const struct pp_node *n, const struct pp_backend_choi
     w->packed = choice ? pp_backend_packed_floats(choice, outputs_of(n), inputs_of(n)) : 0;
 }
 
-/* Counts only products, which are all but a few percent. */
+/* Counts the flops of the products only, because other work is a few percent. */
 static void cost(const struct pp_node *n, struct pp_layer_cost *c)
 {
     double product = 2.0 * n->positions * inputs_of(n) * outputs_of(n);
@@ -123,8 +124,8 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
                                                 row_of_outputs(n, &be->choice)});
 }
 
-/* A weight gradient is a sum over rows of x * dz, a bias gradient one of dz. Doubled, to allow for
- * at most one rounding per row. */
+/* Returns a bound of the gradients. A weight gradient is a sum of x * dz over rows, and a bias
+ * gradient a sum of dz; the bound is doubled to allow for at most one rounding per row. */
 double linear_bound(const struct pp_node *n, int rows, float x, float dz)
 {
     return 2.0 * rows * n->positions * fmax((double)x, 1.0) * (double)dz;

@@ -70,8 +70,8 @@ static int backward_weight(const struct pp_node *n, struct pp_backend *be, int n
     return 0;
 }
 
-/* Gradients are sums over rows of dz and of dz * xhat, and |xhat| is at most 2 |x| / sqrt(eps) for
- * every x. Doubled, to allow for rounding. */
+/* Returns a bound of the gradients. They are sums over rows of dz and of dz * xhat, and |xhat| is
+ * at most 2 |x| / sqrt(eps) for every x; the bound is doubled to allow for rounding. */
 static double bound(const struct pp_node *n, int rows, float x, float dz)
 {
     double xhat = fmax(1, 2 * (double)x / sqrt((double)n->norm.eps));

@@ -28,16 +28,17 @@ static int run_sum(const struct pp_node *n, struct pp_backend *be, const struct 
     return pp_backend_sum(be, &(struct pp_sum){.n = floats, .a = a, .b = b, .y = y});
 }
 
-/* F: computes at->y from at->x[0], for pass->rows samples of one micro-batch. The order of its sums
- * must not depend on the number of samples, or else the weights depend on the number of
- * micro-batches. */
+/* Computes the forward pass (F): at->y from at->x[0], for pass->rows samples of one micro-batch.
+ * The order of its sums must not depend on the number of samples, or else the weights would depend
+ * on the number of micro-batches. */
 static int forward(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     return run_sum(n, be, at, at->x[0], at->x[0], at->y);
 }
 
-/* I: computes at->dx[0] from at->dy and what `reads` keeps of F. dx NULL: no earlier node learns.
- * add: another reader of the same value has written dx, so the gradient is added. */
+/* Computes the input gradient (I): at->dx[0] from at->dy and from what `reads` keeps of F. dx is
+ * NULL if no earlier node has parameters. If `add`, another reader of the same value has already
+ * written dx, so the gradient is added to it. */
 static int backward_input(const struct pp_node *n, struct pp_backend *be, const struct pp_at *at)
 {
     if (!at->dx[0])
@@ -55,8 +56,8 @@ const struct pp_node_op op_skeleton = {
     .backward_input = backward_input,
 };
 
-/* Called by models: returns the value of the new node. Check x here; refuse() reports what is
- * wrong. */
+/* Adds a node with this op to a model, whose page calls it, and returns the value of the node.
+ * Check x here; refuse() reports what is wrong. */
 int skeleton(struct builder *b, const char *name, int x);
 int skeleton(struct builder *b, const char *name, int x)
 {
