@@ -40,7 +40,9 @@ static bool is_same_spec(const struct pp_channel_spec *a, const struct pp_channe
            a->bytes == b->bytes;
 }
 
-/* Checks all[size][most]: the specs of all ranks; slots == 0 ends a shorter list. */
+/* Checks that each of this rank's n specs is equal to its peer's spec of the same channel.
+ * all[size][most] has the specs of all ranks; an entry with slots == 0 ends a list that is shorter
+ * than `most`. */
 static int check_peers(const struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                        const struct pp_channel_spec *all, int most)
 {
@@ -87,8 +89,8 @@ int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *sp
     return 0;
 }
 
-/* Collective: checks that the specs are legal, and that both ends of each channel have the same
- * spec. Needs only allgather, send and recv. Every rank gets the same result. */
+/* Collective. Checks that the specs are legal, and that both ends of each channel have the same
+ * spec. Every rank gets the same result. Needs only allgather, send and recv of the transport. */
 static int check_specs(struct pp_transport *tp, const struct pp_channel_spec *specs, int n)
 {
     int rc = 0;

@@ -10,11 +10,12 @@
 #include "transports.def"
 extern const struct pp_transport_ops transport_skeleton; /* in no table */
 
-/* Makes a handle; takes impl over only on success. Local. Errors: PP_ERESOURCE. */
+/* Makes a transport with the table `ops`. Takes `impl` over only on success. Local. Errors:
+ * PP_ERESOURCE. */
 int pp_transport_new(const struct pp_transport_ops *ops, int rank, int size, void *impl,
                      struct pp_transport **out);
-/* Makes a handle that is built on inner, with impl_bytes of zeroed impl. Takes inner over, also on
- * failure. Local. Errors: PP_ERESOURCE. */
+/* Makes a transport that is built on `inner`, with impl_bytes of zeroed impl. Takes `inner` over,
+ * also on failure. Local. Errors: PP_ERESOURCE. */
 int pp_transport_wrap(const struct pp_transport_ops *ops, struct pp_transport *inner,
                       size_t impl_bytes, struct pp_transport **out);
 
@@ -28,13 +29,14 @@ int pp_transport_wrap(const struct pp_transport_ops *ops, struct pp_transport *i
  */
 int pp_staged_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
 
-/* Find two ranks that share a device, or two whose devices do not reach each other's memory. */
+/* Return whether they have found, in *a and *b, two ranks that share a device, or two ranks whose
+ * devices do not reach each other's memory. */
 bool pp_paths_share(const struct pp_paths *p, int *a, int *b);
 bool pp_paths_gap(const struct pp_paths *p, int *a, int *b);
 
-/* Collective: gathers the specs of all ranks, [size][*out_most]; slots == 0 ends a shorter list.
- * Needs only allgather, send and recv. The caller owns *out: pp_free(). Errors: PP_ERESOURCE, on
- * every rank. */
+/* Collective. Gathers the specs of all ranks in [size][*out_most]; an entry with slots == 0 ends a
+ * list that is shorter. Needs only allgather, send and recv. The caller owns *out: pp_free().
+ * Errors: PP_ERESOURCE, on every rank. */
 int pp_channels_gather(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                        struct pp_channel_spec **out, int *out_most);
 

@@ -10,7 +10,8 @@
 
 #include "ppcli/conf/config.h"
 
-/* A launcher sets both variables. A rank alone was left over in a shell. */
+/* Returns whether a launcher started this process: it sets both variables, `rank` and either `with`
+ * or Slurm's. A variable with a rank alone was left over in a shell. */
 static bool has_rank(const char *rank, const char *with)
 {
     return getenv(rank) && (getenv(with) || getenv("SLURM_STEP_NUM_TASKS"));
@@ -27,7 +28,7 @@ bool pp_mpi_launched(void)
     return !alone && (has_rank("PMI_RANK", "PMI_SIZE") || has_rank("PMIX_RANK", "PMIX_NAMESPACE"));
 }
 
-/* Returns the number of processes; 0: the launcher does not tell. */
+/* Returns how many processes the launcher started; 0 if it does not tell. */
 static int known_processes(void)
 {
     /* of the step, not of the job: a batch script is one process of a job of many tasks */
@@ -46,8 +47,8 @@ int pp_launch_processes(void)
     return n > 0 ? n : 1;
 }
 
-/* Returns whether this is the only rank of a run: as a thread it can do more than a process, such
- * as recorded steps. */
+/* Returns whether this is the only rank of a run and can be a thread instead of an MPI process: a
+ * thread can do more, such as replay recorded steps. */
 static bool is_alone(const struct pp_config *cfg)
 {
     return cfg->pipeline.stages * cfg->pipeline.replicas == 1 && known_processes() == 1 &&
@@ -59,8 +60,9 @@ bool pp_mpi_used(const struct pp_config *cfg)
     return pp_mpi_launched() && cfg->run.launch != PP_LAUNCH_THREADS && !is_alone(cfg);
 }
 
-/* Returns whether Open MPI would find the other processes: it supports PMI-1 and 2 only if it was
- * built for them, and then the user names the component. */
+/* Returns whether MPI would find the other processes. Open MPI supports PMI-1 and PMI-2, the
+ * interfaces of older launchers, only if it was built for them; then the user names the
+ * component. */
 static bool can_connect(void)
 {
     bool only_pmi = getenv("PMI_RANK") && !getenv("PMIX_RANK") && getenv("SLURM_STEP_NUM_TASKS");
@@ -69,8 +71,8 @@ static bool can_connect(void)
              strncmp(pp_world_version(), "Open MPI", 8) == 0);
 }
 
-/* torchrun, accelerate and deepspeed start several processes that find each other by these two
- * variables, which ppcli does not use. */
+/* Refuses to run as one of several processes that torchrun, accelerate or deepspeed started. They
+ * find each other by RANK and WORLD_SIZE, which ppcli does not use. */
 static int check_other_launchers(void)
 {
     const char *rank = getenv("RANK"), *size = getenv("WORLD_SIZE");

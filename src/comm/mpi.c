@@ -44,7 +44,7 @@ static void unlock_calls(struct mpi **m)
         pthread_mutex_unlock(&(*m)->lock);
 }
 
-/* Put at the begin of each operation: the mover waits until the function returns. */
+/* Makes the mover wait until the function returns. It stands at the beginning of each operation. */
 #define MPI_IS_MINE(tp)                                                                            \
     __attribute__((cleanup(unlock_calls), unused)) struct mpi *mine_ = lock_calls(tp)
 
@@ -115,8 +115,8 @@ static int finish_request(struct pp_transport *tp, MPI_Request *request, MPI_Sta
     }
 }
 
-/* MPI belongs to one thread. Another thread only leaves a request, for the next
- * finish_request(). */
+/* Aborts all ranks. Only one thread may call MPI; another thread leaves a request, which the next
+ * finish_request() finds. */
 static void stop_all(struct pp_transport *tp)
 {
     struct mpi *m = tp->impl;
@@ -176,8 +176,9 @@ static size_t part_of(size_t bytes, size_t from)
     return bytes - from < GIB ? bytes - from : GIB;
 }
 
-/* Sends parts of a GiB, until the longest message is done: request 2i receives x[i], 2i + 1 sends
- * it. A message without bytes left has no request, except an empty message. */
+/* Exchanges messages with n peers, in parts of a GiB, until the longest message is done. Request 2i
+ * receives from the peer of x[i], request 2i + 1 sends to it. A message of which no bytes are left
+ * has no request. An empty message has one in the first round. */
 static int exchange(struct pp_transport *tp, const struct pp_exchange *x, int n)
 {
     MPI_IS_MINE(tp);
@@ -283,8 +284,8 @@ static int post_send(struct pp_transport *tp, struct pp_channel_end *e, int slot
     return 0;
 }
 
-/* Receives up to the whole slot, so that a message of another size is found by its header, not
- * cut. */
+/* Posts a receive of the whole slot, not only of `bytes`, so that a message of another size is
+ * found by its header instead of being truncated. */
 static int post_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t bytes)
 {
     MPI_IS_MINE(tp);

@@ -51,7 +51,8 @@ struct mpi {
     MPI_Request *requests; /* [2 * size], for an exchange */
 };
 
-/* Reports MPI's error with MPI's text. PP_EIO, or PP_EINTERNAL for a message that is too long. */
+/* Reports a failed MPI call with MPI's own text. Returns PP_EIO, or PP_EINTERNAL for a message that
+ * is too long. */
 int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line);
 
 /* Returns from the function when an MPI call fails, with a code of ppcli. */
@@ -64,10 +65,11 @@ int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line);
 
 int pp_mpi_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out);
 
-/* Starts the mover if ranks have several hosts, to move large messages while this rank computes. */
+/* Starts the mover if the ranks are on several hosts: a thread that moves large messages while this
+ * rank computes. */
 int pp_mpi_start_mover(struct mpi *m);
 
-/* Ends the transport, and MPI with the last one. */
+/* Closes the transport; the last one also ends MPI. */
 void pp_mpi_close(struct pp_transport *tp);
 
 #endif

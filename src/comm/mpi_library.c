@@ -35,8 +35,8 @@ struct mpi_library pp_mpi;
 static char problem[512]; /* empty: pp_mpi is complete */
 static char version[64];  /* version of the loaded library */
 
-/* Reads the version: "Open MPI v4.1.4, package: ..." or "MPICH Version:\t4.0.2\nMPICH Release date:
- * ...". Returns whether the library is of the family that this file was compiled with. */
+/* Writes the library's version to `out`, as "Open MPI 4.1.4" or "MPICH 4.0.2". Returns whether the
+ * library is of the family, Open MPI or MPICH, that this file was compiled with. */
 static bool read_version(__typeof__(pp_mpi.Get_library_version) ask, char *out, size_t bytes)
 {
     char text[2 * 8192] = "", number[32]; /* twice as much as either family may write */
@@ -53,7 +53,8 @@ static bool read_version(__typeof__(pp_mpi.Get_library_version) ask, char *out, 
     return (strncmp(text, "Open MPI", 8) == 0) == IS_OPEN_MPI;
 }
 
-/* Finds an installed MPI of the other family: "" for none. */
+/* Finds an installed MPI of the other family and writes its version to `out`; "" if there is
+ * none. */
 static void find_other(char *out, size_t bytes)
 {
     out[0] = '\0';
@@ -91,7 +92,8 @@ static void explain_absence(const char *reason)
                  why);
 }
 
-/* RTLD_GLOBAL, because plugins of the library search all loaded symbols. */
+/* Loads the MPI library and finds its functions. It is loaded with RTLD_GLOBAL, because plugins of
+ * the library search all loaded symbols. */
 static void load_mpi(void)
 {
     void *library = dlopen(MPI_FILE, RTLD_NOW | RTLD_GLOBAL);

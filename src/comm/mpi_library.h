@@ -33,7 +33,7 @@ extern struct mpi_library pp_mpi; /* complete after pp_mpi_load() */
  * would work. */
 int pp_mpi_load(void);
 
-/* See struct pp_transport_ops. */
+/* Returns the version of MPI: the transport's hook `version`, see struct pp_transport_ops. */
 const char *pp_mpi_version(void);
 int pp_mpi_probe(char *why, size_t bytes);
 

@@ -29,7 +29,8 @@ int pp_mpi_failed(int mpi_rc, const char *call, const char *file, int line)
     return pp_error_set(code, file, line, "%.*s: %s", (int)strcspn(call, "("), call, text);
 }
 
-/* Computing ranks would outlive a killed launcher unless they ask the kernel to end with it. */
+/* Asks the kernel to end this rank with its launcher. Otherwise computing ranks would outlive a
+ * launcher that is killed. */
 static int die_with_launcher(void)
 {
     pid_t launcher = getppid();
@@ -40,8 +41,9 @@ static int die_with_launcher(void)
     return 0;
 }
 
-/* Gathers the core sets of all ranks on this machine, which may share cores or be bound to one
- * each. */
+/* Collective. Counts the ranks on this machine, and decides whether they are crowded: whether the
+ * core sets of all of them together have too few cores. The ranks may share cores or be bound to
+ * one each. */
 static int count_cores(struct mpi *m, bool *crowded, int *ranks_here)
 {
     MPI_Comm local = MPI_COMM_NULL;
@@ -61,8 +63,8 @@ static int count_cores(struct mpi *m, bool *crowded, int *ranks_here)
     return 0;
 }
 
-/* Reports processes that the launcher of another MPI started: each is alone in a world of its
- * own. */
+/* Checks that MPI finds as many ranks as the launcher started. If the launcher belongs to another
+ * MPI, each process is alone in a world of its own. */
 static int check_size(int size)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
@@ -106,8 +108,8 @@ static void end_mover(struct mpi *m)
     m->moves = false;
 }
 
-/* Cancels what is still posted after a failure: it will not be matched, and MPI_Finalize would wait
- * for it. */
+/* Cancels the requests of a channel that are still posted after a failure: no message will match
+ * them, and MPI_Finalize would wait for them. */
 static void cancel_requests(const struct pp_channel_end *e, int rank)
 {
     struct mpi_slot *slots = e->own_slots;
@@ -145,12 +147,14 @@ void pp_mpi_close(struct pp_transport *tp)
     end_mpi(tp->impl);
 }
 
+#define KERNEL_BYTES "4198400" /* 4 MiB and a header */
+
 /*
- * Over TCP a message above the eager limit moves only while both ends are inside MPI: its sender
- * waits for an answer first. Below the limit the sender gives all bytes to the kernel, which moves
- * them while both ends compute; the mover moves larger messages. Values that the user has set stay.
+ * Raises MPI's eager limits, unless the user has set them. Over TCP a message above the eager limit
+ * moves only while both ends are inside MPI, because its sender waits for an answer first. Below
+ * the limit the sender gives all bytes to the kernel, which moves them while both ends compute. The
+ * mover moves larger messages.
  */
-#define KERNEL_BYTES "4198400" /* with its header */
 static void set_eager_limits(void)
 {
     static const char *const limits[] = {"eager_limit", "rndv_eager_limit", "max_send_size"};

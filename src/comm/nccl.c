@@ -56,7 +56,7 @@ static int record_here(struct nccl *n, const struct pp_channel_end *e, int slot)
     return 0;
 }
 
-/* Lets the compute stream wait until the channel's message was sent or received. */
+/* Makes the compute stream wait until the channel's message was sent or received. */
 static int acquire(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 {
     struct nccl *n = tp->impl;
@@ -82,8 +82,9 @@ static int post_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot
     return n->records ? 0 : pp_nccl_move(n, e, slot, bytes);
 }
 
-/* A graph does not promise to run two branches at once: a recorded receive therefore begins where
- * the compute stream waits for it, so that no earlier work can wait behind it. */
+/* Makes the compute stream wait for the message. A recorded receive begins only at this point: a
+ * graph does not promise to run two branches at once, so an earlier receive could make earlier work
+ * wait. */
 static int wait_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t *bytes,
                      uint32_t *tag)
 {
@@ -140,8 +141,8 @@ static void record_steps(struct pp_transport *tp, bool on)
 
 /* ---- collectives on the device, in the compute stream */
 
-/* Ends a group after a failure: an open group would swallow this thread's next calls, the abort
- * too. */
+/* Checks the result of a call inside a group. After a failure it ends the group, because an open
+ * group would swallow this thread's next calls, including the abort. */
 static int in_group(struct nccl *n, ncclResult_t rc, const char *call)
 {
     if (rc == ncclSuccess)
@@ -178,7 +179,8 @@ static int exchange_now(struct nccl *n, void *arg)
     return 0;
 }
 
-/* The first message between two ranks connects them, and waits for both of their hosts. */
+/* Exchanges messages with n_peers ranks in a stream. The first message between two ranks connects
+ * them and waits for both of their hosts, so a helper thread posts it. */
 static int exchange(struct nccl *n, const struct pp_exchange *x, int n_peers, cudaStream_t stream)
 {
     struct exchanging a = {x, n_peers, stream};
@@ -196,7 +198,9 @@ static int exchange_on(struct pp_transport *tp, const struct pp_exchange *x, int
     return exchange(tp->impl, x, n_peers, ((struct nccl *)tp->impl)->stream);
 }
 
-/* Messages of one communicator are sent in the order in which they were enqueued, in any stream. */
+/* Enqueues exchange `number` in the side stream, after the work that is now in the compute stream.
+ * Messages of one communicator are sent in the order in which they were enqueued, whatever the
+ * stream. */
 static int post_exchange(struct pp_transport *tp, int number, const struct pp_exchange *x,
                          int n_peers)
 {
@@ -244,13 +248,15 @@ static int allgather_on(struct pp_transport *tp, const void *in, size_t bytes, v
 
 /* ---- calls on the host, through the inner transport */
 
-/* Another rank's abort also ends the waits of this rank's device. */
+/* Gives up this rank's communicators after another rank's abort, which also ends the waits of this
+ * rank's device. */
 static void lost(struct pp_transport *tp)
 {
     pp_nccl_give_up(tp->impl);
 }
 
-/* Another thread only leaves a request: the rank's own thread finds it at its next wait. */
+/* Aborts all ranks and gives up this rank's communicators. Another thread than the rank's own only
+ * does the first; the rank's thread does the second at its next wait. */
 static void stop_all(struct pp_transport *tp)
 {
     struct nccl *n = tp->impl;

@@ -18,7 +18,7 @@ struct nccl_library {
 #include "nccl_library.def"
 };
 
-/* See struct pp_transport_ops. */
+/* Returns the version of NCCL: the transport's hook `version`, see struct pp_transport_ops. */
 const char *pp_nccl_version(void);
 int pp_nccl_probe(char *why, size_t bytes);
 
@@ -120,19 +120,19 @@ int pp_nccl_help(struct nccl *n, const char *what, int (*work)(struct nccl *n, v
                  void *arg);
 int pp_nccl_helper_create(struct nccl *n);
 int pp_nccl_aborts_create(struct nccl *n); /* call before the first communicator */
-/* Called in work() after a call that nothing can end: does not return when the rank no longer waits
- * for it. */
+/* Ends the helper thread if its rank no longer waits for it, else returns. work() calls it
+ * after each call of NCCL that cannot be interrupted. */
 void pp_nccl_helper_goes_on(struct nccl_helped *h);
 
-/* Checks that the communicators are usable; call it first. PP_ELOST when they were given up, by
- * this rank or because another rank called abort(). Every few milliseconds it also asks NCCL for
- * their state. */
+/* Checks that the communicators are usable; every call that uses them begins with it. Every few
+ * milliseconds it also asks NCCL for their state. Errors: PP_ELOST when they were given up, by this
+ * rank or because another rank called abort(). */
 int pp_nccl_alive(struct nccl *n);
 
 /* Waits until the event is reached. */
 int pp_nccl_wait_event(struct nccl *n, const struct pp_channel_end *e, cudaEvent_t event,
                        const char *what);
-/* ops->wait_mark */
+/* Waits for a mark: the transport's wait_mark. */
 int pp_nccl_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns);
 
 /* Aborts all communicators, with a deadline. Local, in the rank's thread; idempotent. */

@@ -28,24 +28,24 @@ struct nccl_place {
 int pp_nccl_check_places(const struct nccl_place *places, int n);
 
 /*
- * Computes in which round each communicator is made. all[n]: every channel of the transport, once.
- * No rank has two channels in a round, so ranks that make their communicators by ascending round
- * never wait in a circle: of the channels not yet made, both ends of one with the lowest round are
- * waiting for it. Channels without a common rank share a round if possible. *rounds: their number,
- * fewer than twice the most channels of a rank. Errors: PP_ERESOURCE.
+ * Computes in which round each communicator is made. all[n] has every channel of the transport
+ * once. No rank has two channels in a round, so ranks that make their communicators by ascending
+ * round never wait in a circle: of the channels that are not made yet, both ends of one with the
+ * lowest round wait for it. Channels without a common rank share a round if possible. *rounds is
+ * the number of rounds, fewer than twice the most channels of a rank. Errors: PP_ERESOURCE.
  */
 int pp_nccl_rounds(const struct pp_channel_spec *all, int n, int size, int *round, int *rounds);
 
-/* Computes the most channels that one rank is an end of. Errors: PP_ERESOURCE. */
+/* Computes how many channels the rank with most channels is an end of. Errors: PP_ERESOURCE. */
 int pp_nccl_most_channels(const struct pp_channel_spec *all, int n, int size, int *out);
 
-/* Returns the multiprocessors that a message may use while it waits and moves, for n ranks that are
- * ends of at most `most` channels: 1 if all are on one host, because one multiprocessor nearly
- * fills its links, and each waiting one is lost to computation. */
+/* Returns how many multiprocessors a message may use while it waits and moves, for n ranks that are
+ * ends of at most `most` channels. It is 1 if all ranks are on one host, because one multiprocessor
+ * nearly fills the links there, and each one that waits is lost to computation. */
 int pp_nccl_blocks(const struct nccl_place *places, int n, int most);
 
-/* Merges the channels of all ranks, gathered with pp_channels_gather(), each once and by ascending
- * id: out[0..*n-1], with capacity size * most. */
+/* Merges the channels of all ranks, gathered with pp_channels_gather(), to out[*n]: each channel
+ * once, by ascending id. The capacity of `out` must be size * most. */
 void pp_nccl_merge(const struct pp_channel_spec *all, int size, int most,
                    struct pp_channel_spec *out, int *n);
 

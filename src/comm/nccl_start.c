@@ -18,7 +18,8 @@
 
 /* ---- opening */
 
-/* Returns the devices that this process may use, as far as known without CUDA; 0: unknown. */
+/* Returns how many devices this process may use, as far as this is known without CUDA; 0 if it is
+ * unknown. */
 static int count_devices(void)
 {
     int n = 0;
@@ -32,11 +33,12 @@ static int count_devices(void)
 }
 
 /*
- * CUDA loads a kernel when it is first launched, and may wait for all that runs on the device to do
- * so. A receive that was posted early runs until the other rank sends, which may wait for this one's
- * next kernel: in the first step neither would continue. So all kernels are loaded at the start, but
- * where there is one device and one process. It costs a second and memory. The driver reads both
- * variables once, at its first call, whichever part of the program makes it.
+ * Sets two variables of the environment, which the driver reads once, at its first call, whichever
+ * part of the program makes it: the number of hardware queues, and that all kernels are loaded at
+ * the start unless one process has one device. By default CUDA loads a kernel when it is first
+ * launched, and may then wait for everything that runs on the device. A receive that was posted
+ * early runs until the other rank sends, which may wait for this rank's next kernel: in the first
+ * step neither would continue. Loading all kernels costs a second and memory.
  */
 void pp_nccl_prepare(void)
 {
@@ -45,7 +47,7 @@ void pp_nccl_prepare(void)
         setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
-/* Warns about lazy loading that the user has set; the setting is kept. */
+/* Warns if the user has set lazy loading of kernels; the setting is kept. */
 static void warn_lazy(int rank)
 {
     const char *loading = getenv("CUDA_MODULE_LOADING");
@@ -76,8 +78,8 @@ int pp_nccl_open(struct pp_transport *inner, uint64_t timeout_ns, struct pp_tran
 
 /* ---- data that all ranks exchange */
 
-/* NCCL takes two machines for one when these names are equal. The host name alone is not enough:
- * containers and clones share names. */
+/* Writes a name that is different on every machine, because NCCL takes two machines for one when
+ * their names are equal. The host name alone is not enough: containers and clones share names. */
 static void name_host(char *out, size_t bytes)
 {
     const char *claimed = getenv("NCCL_HOSTID");
@@ -90,7 +92,8 @@ static void name_host(char *out, size_t bytes)
     snprintf(out, bytes, "%s %016llx", name, (unsigned long long)pp_host_id());
 }
 
-/* Collective: checks that no two ranks share a device. */
+/* Collective. Gathers the devices of all ranks, checks that no two ranks share one, and sets
+ * n->blocks, the most multiprocessors that one message may use. */
 static int check_own_devices(struct pp_transport *tp, int most)
 {
     struct nccl *n = tp->impl;
@@ -115,7 +118,8 @@ struct ids {
     int each;
 };
 
-/* Collective: exchanges the ids. channels[n]: of the whole run, by id. */
+/* Collective. Exchanges the ids from which communicators are made. channels[n_channels] are all
+ * channels of the run, by ascending id. */
 static int share_ids(struct pp_transport *tp, const struct pp_channel_spec *channels,
                      int n_channels, struct ids *out)
 {
@@ -154,7 +158,8 @@ static const ncclUniqueId *id_of(const struct ids *ids, const struct pp_channel_
 
 /* ---- communicators */
 
-/* Makes a communicator in the helper. *out is set only if the rank has not given up meanwhile. */
+/* Makes a communicator; runs in the helper thread. *out is set only if the rank has not given up
+ * meanwhile. */
 static int make_comm(struct nccl *n, const struct pp_channel_end *e, int size,
                      const ncclUniqueId *id, int rank, ncclComm_t *out)
 {
@@ -180,8 +185,8 @@ static int make_comm(struct nccl *n, const struct pp_channel_end *e, int size,
     return lost ? pp_fail(PP_ELOST, "stopped: communicators of this rank were given up") : 0;
 }
 
-/* Makes the communicator and uses it: the first message makes connections, and in a step the other
- * side may be far behind. */
+/* Makes the channel's communicator and sends its first message, which makes the connections. In a
+ * step it would wait too long, because the other side may be far behind. */
 static int connect_end(struct nccl *n, struct pp_channel_end *e, const ncclUniqueId *id)
 {
     struct nccl_end *own = e->own;
@@ -213,8 +218,8 @@ static int make_end(struct nccl *n, const struct pp_channel_end *e, int priority
     return 0;
 }
 
-/* Checks that there are enough hardware queues: a waiting message must not share one with work that
- * it waits for. */
+/* Checks that this rank is an end of few enough channels, and that the device has enough hardware
+ * queues for them: a waiting message must not share a queue with work that it waits for. */
 static int check_queues(const struct nccl *n, int most)
 {
     const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -280,7 +285,7 @@ static int connect_ends(struct nccl *n, void *arg)
     return 0;
 }
 
-/* Collective: makes all communicators of this rank. */
+/* Collective. Makes all communicators of this rank. */
 static int connect_all(struct pp_transport *tp, struct connecting *c)
 {
     struct nccl *n = tp->impl;
@@ -327,8 +332,8 @@ int pp_nccl_open_channels(struct pp_transport *tp, const struct pp_channel_spec 
 
 /* ---- the end */
 
-/* Ends communicators in the order of creation, which all ranks share: each end waits for its other
- * one. */
+/* Ends a communicator. The caller ends all in the order of their creation, which is the same on all
+ * ranks, because each end waits for the other one. */
 static int finish_channel(struct nccl *n, ncclComm_t *comm, const struct pp_channel_end *e)
 {
     NCCL_TRY(n, e, CommFinalize(*comm));

@@ -56,8 +56,8 @@ int pp_nccl_aborts_create(struct nccl *n)
     return 0;
 }
 
-/* Aborts all at once, each in a thread of its own: an abort waits for the kernels of its
- * communicator, and these may be waiting, in a stream, behind those of another one. */
+/* Aborts all communicators at once, each in a thread of its own: an abort waits for the kernels of
+ * its communicator, and these may wait, in a stream, for kernels of another communicator. */
 void pp_nccl_give_up(struct nccl *n)
 {
     struct pp_error kept = *pp_error_get();
@@ -89,7 +89,8 @@ void pp_nccl_give_up(struct nccl *n)
         pp_error_adopt(&kept);
 }
 
-/* Formats the name of a channel: "rank 0 to 1 (channel 3)". */
+/* Returns the name of a channel, as "rank 0 to 1 (channel 3)", in `out`; "all ranks" if `e` is
+ * NULL. */
 static const char *format_channel_name(const struct pp_channel_end *e, char *out, size_t bytes)
 {
     if (!e)
@@ -111,8 +112,9 @@ static int code_of(ncclResult_t rc)
     }
 }
 
-/* NCCL's buffers between processes and devices without peer access are in /dev/shm, which has 64
- * MiB in a container by default. */
+/* Returns advice for a failed call if /dev/shm is small, else "". NCCL keeps its buffers between
+ * processes, and between devices without peer access, in /dev/shm, which has 64 MiB in a container
+ * by default. */
 static const char *shared_memory_advice(ncclResult_t rc, char *out, size_t bytes)
 {
     struct statvfs fs;
@@ -190,8 +192,8 @@ struct wait {
     const char *what;
 };
 
-/* Asks for an event without leaving an error: "not ready", or "recorded in a capture", is an error
- * to the runtime, which the next launch would report. */
+/* Returns the state of an event without leaving an error behind. To the runtime "not ready" and
+ * "recorded in a capture" are errors, which the next launch would report. */
 static cudaError_t query_event(cudaEvent_t event)
 {
     cudaError_t rc = cudaEventQuery(event);
@@ -200,7 +202,8 @@ static cudaError_t query_event(cudaEvent_t event)
     return rc;
 }
 
-/* Finds the message that the device waits for: the first that was enqueued and is not done. */
+/* Returns the first channel with a message that was enqueued and is not done, for which the device
+ * waits; NULL if there is none. */
 static const struct pp_channel_end *find_unfinished(const struct nccl *n)
 {
     for (int i = 0; i < n->tp->n_ends; i++) {
@@ -223,7 +226,8 @@ static int too_late(struct nccl *n, const struct wait *w)
     return code;
 }
 
-/* Pauses between two checks of what is waited for. */
+/* Pauses between two polls of a wait. Fails if the communicators were given up or the wait has
+ * taken too long. */
 static int pause_(struct nccl *n, struct wait *w)
 {
     w->poll.backoff.crowded = true;
@@ -282,7 +286,7 @@ static bool is_done(struct nccl_helped *h)
     return done;
 }
 
-/* Gives the helper some seconds to return after the rank has given up. */
+/* Returns whether the helper thread returns within some seconds after the rank has given up. */
 static bool comes_back(struct nccl_helped *h)
 {
     uint64_t end = pp_clock_ns() + ABORT_SECONDS * 1000000000ull;

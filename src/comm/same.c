@@ -29,8 +29,8 @@ static struct line read_line(const char *text)
     return l;
 }
 
-/* Reports the first line of `mine` that differs from that of `first`. The texts differ
- * somewhere. */
+/* Reports the first line of `mine`, this rank's text, that differs from `first`, the text of rank
+ * 0. The caller knows that the texts differ. */
 static int name_difference(const char *mine, const char *first)
 {
     while (*mine && *first) {
@@ -50,7 +50,8 @@ static int name_difference(const char *mine, const char *first)
         b.value_bytes < SHOWN ? b.value_bytes : SHOWN, b.value, b.value_bytes > SHOWN ? "..." : "");
 }
 
-/* Pairwise with rank 0: receives its text and reports the difference. */
+/* Pairwise with rank 0. Receives the text of rank 0 and reports how this rank's text differs from
+ * it. */
 static int receive_and_compare(struct pp_transport *tp, const char *text)
 {
     uint64_t bytes = 0;

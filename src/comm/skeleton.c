@@ -36,14 +36,15 @@ struct skeleton {
     uint64_t sent; /* bytes */
 };
 
-/* Required: whether the transport can connect these ranks. `why` speaks for it or against it. */
+/* Required. Returns whether the transport can connect these ranks; `why` gets the reason for or
+ * against it. */
 static bool fits(const struct pp_paths *p, char why[PP_TRANSPORT_WHY_MAX])
 {
     snprintf(why, PP_TRANSPORT_WHY_MAX, "messages are counted");
     return !p->processes;
 }
 
-/* Puts the transport around `inner`, which it owns from now on. */
+/* Makes a transport that sends through `inner`, and takes `inner` over. */
 static int open_skeleton(struct pp_transport *inner, uint64_t timeout_ns, struct pp_transport **out)
 {
     PP_TRY(pp_transport_wrap(&transport_skeleton, inner, sizeof(struct skeleton), out));
@@ -58,7 +59,7 @@ static void destroy(struct pp_transport *tp)
     pp_log_debug("rank %d sent %llu bytes", tp->rank, (unsigned long long)own->sent);
 }
 
-/* Collective. tp->ends[n] are made and checked; here they get the memory of their slots. */
+/* Collective. Gives tp->ends[n], which are made and checked, the memory of their slots. */
 static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                          void *const *memory)
 {
@@ -88,21 +89,22 @@ static int post_send(struct pp_transport *tp, struct pp_channel_end *e, int slot
     return pp_transport_post_send(tp->inner, index_of(tp, e), slot, bytes, tag);
 }
 
-/* Receiver: expects a message in the slot, early. */
+/* Receiver: posts the receive of a message into the slot, before the message is needed. */
 static int post_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t bytes)
 {
     return pp_transport_post_recv(tp->inner, index_of(tp, e), slot, bytes, (int)e->slots[slot].tag);
 }
 
-/* Receiver: waits for that message. *bytes and *tag have the expected values; a transport that
- * learns what came stores it there, and the caller compares. */
+/* Receiver: waits for the message of post_recv(). *bytes and *tag have the expected values. A
+ * transport that learns the size and tag of the message stores them there, and the caller
+ * compares. */
 static int wait_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot, size_t *bytes,
                      uint32_t *tag)
 {
     return pp_transport_wait_recv(tp->inner, index_of(tp, e), slot);
 }
 
-/* Receiver: has read the slot, which the sender may write again. */
+/* Receiver: allows the sender to write the slot again, because this rank has read it. */
 static int release(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 {
     return pp_transport_release(tp->inner, index_of(tp, e), slot);

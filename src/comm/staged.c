@@ -73,8 +73,8 @@ static int bind(struct pp_transport *tp)
     return 0;
 }
 
-/* Releases everything, also after an abort. A device that does not answer may still copy from or to
- * this memory. */
+/* Releases everything, also after an abort. If the device does not answer, all memory is kept,
+ * because the device may still copy from or to it. */
 static void destroy(struct pp_transport *tp)
 {
     struct staged *s = tp->impl;
@@ -171,7 +171,7 @@ static int wait_recv(struct pp_transport *tp, struct pp_channel_end *e, int slot
     return pp_backend_mark_set(tp->be, slots[slot].copied);
 }
 
-/* Releases the twin for the next message once it was copied up. */
+/* Waits until the twin was copied to the device, then releases it for the next message. */
 static int release(struct pp_transport *tp, struct pp_channel_end *e, int slot)
 {
     const struct slot *slots = e->own_slots;
@@ -197,8 +197,9 @@ static int allgather_on(struct pp_transport *tp, const void *in, size_t bytes, v
     return 0;
 }
 
-/* Sums with the inner transport element by element, so pieces change no bits. The host overwrites a
- * piece only after a copy down, which comes after the copy up on the stream. */
+/* Sums floats over the group with the inner transport, one piece after the other. It sums element
+ * by element, so pieces change no bits. The host overwrites a piece only after a copy down, which
+ * comes after the copy up on the stream. */
 static int reduce(struct pp_transport *tp, const int *group, int n, size_t n_floats, float *buf,
                   float *scratch)
 {

@@ -129,8 +129,8 @@ int pp_threads_wait(struct pp_transport *tp, struct pp_word *w, uint32_t target)
 
 /* ---- collectives */
 
-/* Waits for all ranks; the last one to arrive opens the barrier. No rank can arrive twice: the next
- * opening needs all ranks. */
+/* Waits for all ranks; the last rank to arrive opens the barrier. No rank can arrive twice, because
+ * the next opening needs all ranks. */
 int pp_threads_barrier(struct pp_transport *tp)
 {
     struct rank *k = tp->impl;
@@ -169,9 +169,9 @@ static int allgather(struct pp_transport *tp, const void *in, size_t bytes, void
     return rc < 0 ? rc : left;
 }
 
-/* Posts a vote; the last rank to vote counts. A rank posts the next vote only when it has seen the
- * outcome of this one, so the counters belong to one vote, and the outcome stays until all have
- * read it. */
+/* Posts a vote; the last rank to vote determines the outcome. A rank posts the next vote only when
+ * it has seen the outcome of this one, so the counters belong to one vote, and the outcome stays
+ * until all ranks have read it. */
 static int post_vote(struct pp_transport *tp, bool yes)
 {
     struct rank *k = tp->impl;
@@ -207,7 +207,8 @@ static struct line *line_of(const struct pp_channel_end *e, int slot)
     return &((struct lines *)e->own)->at[slot];
 }
 
-/* Makes the lines of the channels that this rank receives from. */
+/* Allocates the lines, which hold the states of slots, for the channels that this rank receives
+ * from. */
 static int make_lines(struct pp_transport *tp)
 {
     struct rank *k = tp->impl;
@@ -233,8 +234,9 @@ static int make_lines(struct pp_transport *tp)
     return 0;
 }
 
-/* The receiver of each channel tells the sender the addresses of memory and lines. All ranks visit
- * channels by ascending id, so both ends of the lowest channel not yet done are waiting for it. */
+/* Collective. Gives both ends of each channel the same memory and lines: the receiver sends their
+ * addresses to the sender. All ranks visit channels by ascending id, so both ends of the lowest
+ * channel that is not done yet wait for it. */
 static int open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                          void *const *memory)
 {
@@ -305,8 +307,8 @@ static int release(struct pp_transport *tp, struct pp_channel_end *e, int slot)
     return 0;
 }
 
-/* Destroys the marks of this rank: a line holds a mark of each end; those of the sender go with the
- * sender. */
+/* Destroys the marks of this rank. A line has a mark of each end of its channel; the other end
+ * destroys its own. */
 static void destroy(struct pp_transport *tp)
 {
     for (int i = 0; tp->be && i < tp->n_ends; i++) {

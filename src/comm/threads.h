@@ -72,18 +72,16 @@ struct rank {
 /* Waits until the word holds target; see pp_word_wait(). */
 int pp_threads_wait(struct pp_transport *tp, struct pp_word *w, uint32_t target);
 
-/* threads.c */
+/* Waits for all ranks of the group (threads.c). */
 int pp_threads_barrier(struct pp_transport *tp);
 
-/* threads_stream.c: exchanges */
+/* Exchanges messages with n peers (threads_stream.c). */
 int pp_threads_exchange(struct pp_transport *tp, const struct pp_exchange *x, int n);
 int pp_threads_exchange_on(struct pp_transport *tp, const struct pp_exchange *x, int n);
 
-/*
- * threads_stream.c: marks of the bound backend. Local. pp_threads_behind: lets this rank's later
- * work wait for a mark of another rank, if it was set after the same fence; a mark from before the
- * fence is already passed, and may be part of a captured step.
- */
+/* Bind a backend and order work by its marks (threads_stream.c). Local. pp_threads_behind() makes
+ * this rank's later work wait for a mark of another rank, if it was set after the same fence; a
+ * mark from before the fence is already passed, and may be part of a captured step. */
 int pp_threads_bind(struct pp_transport *tp);
 void pp_threads_forget_marks(struct pp_transport *tp);
 int pp_threads_behind(struct pp_transport *tp, void *mark, uint32_t fence);

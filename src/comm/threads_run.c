@@ -53,8 +53,8 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-/* Returns whether a explains b: a rank that an abort has woken returns PP_ELOST, and a rank that
- * failed by itself did so before the ranks that failed because of it. */
+/* Returns whether the failure of rank a explains that of b. A rank that an abort has woken returns
+ * PP_ELOST. Of two ranks that failed by themselves, the first may have caused the second. */
 static bool explains_failure(const struct rank_thread *a, const struct rank_thread *b)
 {
     if ((a->rc == PP_ELOST) != (b->rc == PP_ELOST))

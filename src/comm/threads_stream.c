@@ -44,8 +44,9 @@ static int wait_point(struct pp_transport *tp, int rank, enum point p)
 
 /* ---- captured steps */
 
-/* Each point is set again only after a barrier that all ranks waiting for it have passed: for
- * JOINED the barrier of fork, for FORKED that of the next join. */
+/* Makes the stream of rank 0 wait for the work that all ranks have enqueued. A rank sets its point
+ * JOINED again only after the barrier of the next fork, and FORKED only after that of the next
+ * join; all ranks that wait for the point have passed that barrier. */
 int pp_threads_join(struct pp_transport *tp)
 {
     PP_TRY(set_point(tp, POINT_JOINED));
@@ -105,7 +106,8 @@ static void lend_bytes(struct pp_transport *tp, int dst, const void *p, size_t b
     k->sent[dst]++;
 }
 
-/* Copies the data that src lends; the caller gives it back later. */
+/* Copies the data that rank `src` lends through its mailbox to `to`. The caller ends the loan
+ * later. */
 static int copy_from(struct pp_transport *tp, int src, void *to, size_t bytes, bool on_device)
 {
     const struct rank *k = tp->impl;

@@ -70,7 +70,8 @@ void pp_transport_destroy(struct pp_transport **tp)
     while (!(tp)->ops->call && (tp)->inner)                                                        \
         (tp) = (tp)->inner;
 
-/* Ends a call that an inner transport may have done: reports a lost rank to all of them. */
+/* Returns rc. If it is PP_ELOST, also tells the transport and all its inner transports that a rank
+ * is lost, since any of them may have done the call. */
 static int report_lost(struct pp_transport *tp, int rc)
 {
     for (struct pp_transport *t = tp; rc == PP_ELOST && t; t = t->inner)
@@ -86,7 +87,7 @@ int pp_transport_allgather(struct pp_transport *tp, const void *in, size_t bytes
     return report_lost(tp, t->ops->allgather(t, in, bytes, out));
 }
 
-/* Exchanges with n peers, memory of the host. */
+/* Exchanges messages in host memory with n peers. */
 static int exchange_on_host(struct pp_transport *tp, const struct pp_exchange *x, int n)
 {
     struct pp_transport *t = tp;
@@ -160,8 +161,9 @@ struct story {
     char text[PP_ERROR_TEXT_MAX];
 };
 
-/* The lowest failing rank tells the others. It sends and does not gather: a gather would need size
- * times this record, and a failing run may have no memory. */
+/* Makes the error of rank `teller`, the lowest rank that failed, the error of all ranks, and
+ * returns `code`. The teller sends it to each rank: a gather would need size times this record, and
+ * a failing run may have no memory. */
 static int share_error(struct pp_transport *tp, int teller, int code, int rc)
 {
     struct story s;
@@ -282,7 +284,8 @@ void pp_transport_record(struct pp_transport *tp, bool on)
     tp->ops->record(tp, on);
 }
 
-/* Polls, because a call that waits for the device could wait forever. */
+/* Waits until the device has reached the mark. Polls, because a call that waits for the device
+ * could wait forever. */
 int pp_transport_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns)
 {
     if (tp->ops->wait_mark)
@@ -319,7 +322,8 @@ struct sum {
     float *buf, *scratch;
 };
 
-/* Returns the first element of piece d of N elements cut into n balanced pieces; d == n gives N. */
+/* Returns the first element of piece d when N elements are cut into n balanced pieces; N if d ==
+ * n. */
 static size_t piece_start(size_t N, int n, int d)
 {
     size_t each = N / (size_t)n;
@@ -350,8 +354,8 @@ static int exchange_for_sum(const struct sum *s, int n)
                         : exchange_on_host(s->tp, s->tp->exchanges, n);
 }
 
-/* Sums few elements: the first member adds all of them in order, and sends the result to the
- * others. */
+/* Sums N elements, which are few: the first member of the group receives the elements of the
+ * others, adds them in group order, and sends the result to the others. */
 static int reduce_small(const struct sum *s, size_t N)
 {
     size_t bytes = N * sizeof(float);
@@ -375,8 +379,9 @@ static int reduce_small(const struct sum *s, size_t N)
     return exchange_for_sum(s, s->n - 1);
 }
 
-/* Sums by pieces: member d owns piece d, receives that piece from all others, keeps them until the
- * last has arrived, adds them in group order and sends the sum back. */
+/* Sums N elements by pieces. Member d owns piece d: it receives that piece from all other members,
+ * keeps the copies until the last has arrived, adds them in group order and sends the sum to the
+ * others. */
 static int reduce_pieces(const struct sum *s, size_t N)
 {
     const size_t f = sizeof(float);

@@ -24,7 +24,7 @@ struct pp_waiter {
     uint64_t *waited_ns;  /* gets the time of every check of the waiting thread; may be NULL */
 };
 
-/* Records that this rank waits and is alive. Local. */
+/* Stores the current time in *waited_ns, to show that this rank waits and is alive. Local. */
 void pp_show_wait(uint64_t *waited_ns);
 
 /*
@@ -33,10 +33,9 @@ void pp_show_wait(uint64_t *waited_ns);
  */
 void pp_word_set(struct pp_word *w, uint32_t value);
 
-/*
- * Returns 0 as soon as the word holds `target`, also when stopped meanwhile; PP_ELOST when stopped
- * and it does not hold it. The word must stay at `target` until this thread has seen it. Local.
- */
+/* Waits until the word holds `target`. Returns 0 as soon as it does, even if the rank was stopped
+ * meanwhile, or PP_ELOST if the rank was stopped and the word does not hold it. The word must stay
+ * at `target` until this thread has seen it. Local. */
 int pp_word_wait(const struct pp_waiter *how, struct pp_word *w, uint32_t target);
 
 /* The spinning and yielding part alone, for operations that are polled (MPI requests). */
@@ -45,7 +44,8 @@ struct pp_backoff {
     uint32_t rounds; /* start at 0 */
 };
 
-/* Pauses a little; returns false, without pausing, when it is time to sleep. Local. */
+/* Pauses a little and returns true; returns false, without pausing, when the caller should sleep.
+ * Local. */
 bool pp_backoff_pause(struct pp_backoff *b);
 
 /* A wait that polls, in which the thread also sleeps. */
@@ -55,7 +55,7 @@ struct pp_poll {
     uint64_t start_ns; /* start at 0 */
 };
 
-/* Pauses between two checks; returns false when the wait has taken more than timeout_ns (0: no
+/* Pauses between two polls; returns false when the wait has taken more than timeout_ns (0: no
  * limit). Local. */
 bool pp_poll_pause(struct pp_poll *p, uint64_t timeout_ns);
 

@@ -189,24 +189,21 @@ struct pp_transport {
 const char *const *pp_transport_names(void); /* of transports.def, "auto" first, NULL-terminated */
 const struct pp_transport_ops *pp_transport_at(int i);              /* NULL after the last */
 const struct pp_transport_ops *pp_transport_find(const char *name); /* NULL: "auto", unknown */
-/* "auto" joins threads and processes */
+/* Returns whether the transport `name` connects processes, or threads if `processes` is false;
+ * "auto" connects both. */
 bool pp_transport_joins(const char *name, bool processes);
 
 /* Returns whether t can connect these ranks, and in `why` the reason for or against it. Local. */
 bool pp_transport_fits(const struct pp_transport_ops *t, const struct pp_paths *p,
                        char why[PP_TRANSPORT_WHY_MAX]);
-/*
- * Chooses the transport of run.transport = auto: the first that fits. why gets a sentence for
+/* Chooses the transport of run.transport = auto: the first that fits. `why` gets a sentence for
  * people ("messages go through host memory: ranks 0 and 1 are processes that share device 0"), or
- * "" if there is no device. Local; the same on every rank. Errors: PP_ERESOURCE: none fits.
- */
+ * "" if there is no device. Local; the same on every rank. Errors: PP_ERESOURCE if none fits. */
 int pp_transport_choose(const struct pp_paths *p, const struct pp_transport_ops **out,
                         char why[PP_TRANSPORT_WHY_MAX]);
 
-/*
- * Builds transport t on *tp, which connects threads or processes, as t and memory of this backend
- * need it. *tp is replaced, and NULL on failure. Local.
- */
+/* Replaces *tp, which connects threads or processes, by transport t built on it, if t and the
+ * memory of this backend need that. On failure *tp is NULL. Local. */
 int pp_transport_connect(const struct pp_transport_ops *t, const struct pp_backend_ops *backend,
                          uint64_t timeout_ns, struct pp_transport **tp);
 /* Prepares all transports at the start of the program, before any use of a device and before
@@ -244,10 +241,10 @@ bool pp_mpi_launched(void);
  * not ask for threads. Never initialises MPI. Local. */
 struct pp_config;
 bool pp_mpi_used(const struct pp_config *cfg);
-/* Returns the rank that the launcher gave this process, 0 if it gave none. From the environment.
+/* Returns the rank that the launcher gave this process, 0 if it gave none. Reads the environment.
  * Local. */
 int pp_mpi_given_rank(void);
-/* Returns the number of processes that the launcher started together, 1 if unknown. From the
+/* Returns the number of processes that the launcher started together, 1 if it is unknown. Reads the
  * environment. */
 int pp_launch_processes(void);
 /* Checks that `connected` processes (1: no MPI; 0: MPI will be opened if possible) are all that
@@ -257,14 +254,16 @@ int pp_launch_check(const struct pp_config *cfg, int connected);
 /* Returns the number of command lines in the launch, as in `mpirun A : B`, if the launcher tells;
  * else 1. */
 int pp_mpi_launch_programs(void);
-/* Collective: opens the world; the first call does MPI_Init. While it is open its thread may open
- * more, each with channels of its own; MPI ends with the last of them, for good. Errors:
- * PP_ERESOURCE with a sentence when this build or this start has no MPI. */
+/* Collective. Opens the transport that connects the processes; the first call does MPI_Init. While
+ * it is open, its thread may open it more often, each time with channels of their own. MPI ends for
+ * good when the last is closed. Errors: PP_ERESOURCE with a sentence when this build or this start
+ * has no MPI. */
 int pp_transport_open_world(struct pp_transport **out);
-/* Loads the library of the world without initialising it. Any thread. Errors: as above. */
+/* Loads MPI's library without initialising it. Any thread. Errors: PP_ERESOURCE, with what would
+ * work. */
 int pp_world_load(void);
-/* Returns "Open MPI 4.1.4": the version of the loaded library, else of the one this was built with;
- * "" in a build without MPI. */
+/* Returns the version of the loaded library, as "Open MPI 4.1.4", or if none is loaded that of the
+ * library this program was built with; "" in a build without MPI. */
 const char *pp_world_version(void);
 /* Returns whether pp_transport_open_world() was called. */
 bool pp_world_was_opened(void);
@@ -272,46 +271,47 @@ bool pp_world_was_opened(void);
 void pp_transport_destroy(struct pp_transport **tp);
 
 /*
- * Collective, once: opens channels. specs: the channels this rank is an end of, in ascending id
- * order. memory[i]: this rank's slots of specs[i], slots*bytes bytes, PP_ALIGN aligned, owned by
- * the caller and alive until destroy (shared slots: until the sender has stopped too); NULL on the
- * sending side when slots are shared. The two ends are compared: a difference is PP_EINTERNAL on
- * every rank.
+ * Opens the channels, once. Collective. `specs` are the channels that this rank is an end of, by
+ * ascending id. memory[i] has this rank's slots of specs[i], slots*bytes bytes, PP_ALIGN aligned.
+ * The caller owns it and keeps it until destroy (shared slots: until the sender has stopped too);
+ * it is NULL on the sending side if slots are shared. The two ends are compared: a difference is
+ * PP_EINTERNAL on every rank.
  */
 int pp_transport_open_channels(struct pp_transport *tp, const struct pp_channel_spec *specs, int n,
                                void *const *memory);
 /* Returns the memory of one slot as this rank sees it. `ch` is an index into specs. Local. */
 void *pp_transport_slot(struct pp_transport *tp, int ch, int slot);
 
-/* Pairwise. bytes <= spec bytes; tag (>= 0, < 65536) is compared with the receive's. */
+/* Send and receive a message through a slot; struct pp_transport_ops describes each call. Pairwise.
+ * `bytes` is at most that of the spec; `tag` (>= 0, < 65536) must be equal on both sides. */
 int pp_transport_acquire(struct pp_transport *tp, int ch, int slot);
 int pp_transport_post_send(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag);
 int pp_transport_post_recv(struct pp_transport *tp, int ch, int slot, size_t bytes, int tag);
 int pp_transport_wait_recv(struct pp_transport *tp, int ch, int slot);
 int pp_transport_release(struct pp_transport *tp, int ch, int slot);
 
-/* Collective: out[size*bytes] gets every rank's `bytes` bytes in rank order. */
+/* Collective. Copies the `bytes` bytes of every rank to out[size*bytes], in rank order. */
 int pp_transport_allgather(struct pp_transport *tp, const void *in, size_t bytes, void *out);
-/* Pairwise, blocking, for phase ends: plain host memory, any size (also over 2 GiB). */
+/* Send and receive host memory of any size (also over 2 GiB), outside of steps. Pairwise,
+ * blocking. */
 int pp_transport_send(struct pp_transport *tp, int dst, const void *buf, size_t bytes);
 int pp_transport_recv(struct pp_transport *tp, int src, void *buf, size_t bytes);
 
-/* Wakes every waiter of every rank; idempotent; any thread. MPI: ends all processes with the
- * negated code of the calling thread's error record (70 when there is none). */
+/* Wakes all waiters of all ranks; may be called more than once, in any thread. With MPI it ends all
+ * processes with the negated code of the calling thread's error record (70 if there is none). */
 void pp_transport_abort(struct pp_transport *tp);
 /* Returns whether abort() was called, by this rank or by a rank that this one can see. Any
  * thread. */
 bool pp_transport_stopped(struct pp_transport *tp);
-/* From now on *waited_ns is the pp_clock_ns() at which this rank was last seen to wait in a call,
- * at most about 0.1 s old while it waits, so that a watchdog can tell waiting from hanging. Local.
- * The caller owns waited_ns, which outlives the transport; NULL ends it. */
+/* From now on stores in *waited_ns the pp_clock_ns() at which this rank was last seen to wait in a
+ * call; while it waits, that is at most about 0.1 s ago. So a watchdog can tell waiting from
+ * hanging. Local. The caller owns waited_ns, which outlives the transport; NULL ends the
+ * storing. */
 void pp_transport_show_waits(struct pp_transport *tp, uint64_t *waited_ns);
 
-/*
- * From now on slots and the buffers of reduce and allgather_on are memory of be, which must outlive
- * the transport's last call. At most once, before open_channels; without it: memory of the host.
- * All ranks bind, or none. Local. Errors: PP_ERESOURCE.
- */
+/* Makes slots and the buffers of reduce and allgather_on memory of `be`, which must outlive the
+ * transport's last call. Call it at most once, before open_channels, on all ranks or on none;
+ * without it they are memory of the host. Local. Errors: PP_ERESOURCE. */
 int pp_transport_bind(struct pp_transport *tp, struct pp_backend *be);
 
 /* A message to a peer and one from it; both sides know the sizes. NULL: no message in that
@@ -336,8 +336,9 @@ int pp_transport_post_exchange(struct pp_transport *tp, int number, const struct
                                int n);
 int pp_transport_wait_exchange(struct pp_transport *tp, int number);
 
-/* Collective: out[size*bytes] gets every rank's `bytes` bytes in rank order; memory of the bound
- * device and ordered on its stream, or memory of the host when none is bound. */
+/* Collective. Copies the `bytes` bytes of every rank to out[size*bytes], in rank order. The memory
+ * is that of the bound device and the copy is ordered on its stream; if no device is bound it is
+ * memory of the host. */
 int pp_transport_allgather_on(struct pp_transport *tp, const void *in, size_t bytes, void *out);
 
 /*
@@ -352,8 +353,8 @@ bool pp_transport_can_fork(const struct pp_transport *tp);
 int pp_transport_join(struct pp_transport *tp);
 int pp_transport_fork(struct pp_transport *tp);
 
-/* Local, off after on: in between only this rank's thread continues, except while it waits for
- * another rank. For a capture, which two threads must not add to at once. */
+/* Turns on, and later off, a phase in which only this rank's thread continues, except while it
+ * waits for another rank. It is for a capture, to which two threads must not add at once. Local. */
 void pp_transport_record(struct pp_transport *tp, bool on);
 
 /*
@@ -363,25 +364,25 @@ void pp_transport_record(struct pp_transport *tp, bool on);
  */
 int pp_transport_wait_mark(struct pp_transport *tp, void *mark, uint64_t timeout_ns);
 
-/* Collective: every rank returns the same code: 0, or the code of the lowest failing rank. On a
- * rank that did not fail itself the record then names that rank and carries its text; a rank that
- * failed keeps its own text. */
+/* Collective. Returns the same code on every rank: 0, or the code of the lowest failing rank. On a
+ * rank that did not fail itself, the error record then names that rank and has its text; a rank
+ * that failed keeps its own text. */
 int pp_transport_agree(struct pp_transport *tp, int rc);
 int pp_transport_barrier(struct pp_transport *tp);
 
-/* Collective: agree(rc), then compares the text of all ranks, lines "key = value". Errors:
- * PP_ECONFIG, which names the lowest rank that differs, the key, and both values. */
+/* Collective. Agrees on rc as pp_transport_agree() does, then compares the texts of all ranks,
+ * which are lines "key = value". Errors: PP_ECONFIG, which names the lowest rank that differs, the
+ * key, and both values. */
 int pp_transport_same(struct pp_transport *tp, int rc, const char *text);
 
-/* Collective: agree(rc), then copies rank 0's data to every rank. */
+/* Collective. Agrees on rc as pp_transport_agree() does, then copies rank 0's data to every
+ * rank. */
 int pp_transport_from_first(struct pp_transport *tp, int rc, void *data, size_t bytes);
 
-/*
- * A vote in two steps, so that a rank that does not need the outcome yet does not wait. Collective:
- * each rank posts once and later waits once, with only pairwise calls in between, and then the next
- * vote may begin. Posting returns at once; waiting, when all have posted. *out_all: all voted yes,
- * the same on every rank.
- */
+/* Vote in two steps, so that a rank that does not need the outcome yet does not wait. Collective:
+ * each rank posts once and later waits once, with only pairwise calls in between; then the next
+ * vote may begin. Posting returns at once, waiting when all ranks have posted. *out_all tells
+ * whether all voted yes; it is the same on every rank. */
 int pp_transport_post_vote(struct pp_transport *tp, bool yes);
 int pp_transport_wait_vote(struct pp_transport *tp, bool *out_all);
 
