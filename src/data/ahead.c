@@ -58,8 +58,8 @@ void pp_ahead_move(const struct pp_config *cfg, uint64_t epoch, int n, const uin
         moves[r] = augment_move(&cfg->data.augment, cfg->train.seed, epoch, index[r]);
 }
 
-/* Makes the pictures of a job; returns false if it was dropped. ask: check with the lock whether to
- * continue. */
+/* Makes the pictures of a job; returns false if the job was dropped. With `ask` it checks before
+ * each picture, holding the lock, whether to continue. */
 static bool make_step(struct pp_ahead *a, const struct job *j, bool ask)
 {
     const struct pp_dataset *ds = a->data[j->split];
@@ -106,7 +106,7 @@ static void *make_steps(void *ahead)
     return NULL;
 }
 
-/* Stops the thread. The caller holds the lock. */
+/* Stops the thread's current job and sets the state to `then`. The caller holds the lock. */
 static void stop_work(struct pp_ahead *a, enum state then)
 {
     a->drop = true;

@@ -53,7 +53,8 @@ static const struct half {
     {{PICTURE_TRANSLATE_Y, 7, 9}, {PICTURE_AUTO_CONTRAST, 9, 0}},
 };
 
-/* Returns one of ten levels from `first` to `last`, in float as torch.linspace. */
+/* Returns level 0 to 9 of ten equal steps from `first` to `last`, computed in float as
+ * torch.linspace does. */
 static double scale_level(float first, float last, int level)
 {
     float step = (last - first) / 9;
@@ -146,7 +147,8 @@ static void auto_augment(struct way *w)
     }
 }
 
-/* Returns the row, or column, of the crop. */
+/* Returns the offset of a crop's row or column, from -PAD to PAD, that follows from a random
+ * word. */
 static int crop_offset(uint32_t word)
 {
     return (int)draw_below(word, 2 * PAD + 1) - PAD;

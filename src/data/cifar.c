@@ -33,7 +33,8 @@ static int refuse_100(const char *path)
         path, RECORD_100, RECORD_100);
 }
 
-/* Names what a folder without batches has instead: the batches of Python, or CIFAR-100. */
+/* Refuses a folder without binary batches if it has other files: the batches for Python, or those
+ * of CIFAR-100. The error names the file. */
 static int name_others(const char *dir, enum pp_split split)
 {
     bool train = split == PP_SPLIT_TRAIN, found;
@@ -66,7 +67,7 @@ static int locate_batches(const char *dir, enum pp_split split, void *batches, b
     return b->n > 0 ? 0 : name_others(dir, split);
 }
 
-/* Makes memory for one more record than ds holds. */
+/* Grows the memory of `ds`, if needed, so that one more record fits. */
 static int grow_dataset(struct pp_dataset *ds, int parts, int *capacity)
 {
     if (ds->n < *capacity)
@@ -92,7 +93,8 @@ static void take_record(struct pp_dataset *ds, const uint8_t *record)
     ds->n++;
 }
 
-/* Refuses files that are not CIFAR-10: another kind of file, or CIFAR-100. */
+/* Refuses files that are not CIFAR-10: files of another kind, or of CIFAR-100. `bytes` were read
+ * before. */
 static int check_records(struct pp_source *s, const char *path, uint64_t bytes)
 {
     uint8_t piece[4096];

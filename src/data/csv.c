@@ -43,8 +43,8 @@ static int load_table(struct table *t)
                : pp_fail(PP_EFORMAT, "%s: not a text file, as a table (CSV) is", t->path);
 }
 
-/* Returns the cell at *p, cut in place: blanks around it and quotes are removed. *p moves past its
- * separator. */
+/* Returns the cell at *p, which is cut out in place, without the blanks around it and its quotes.
+ * *p moves to the next cell; NULL if there is none. */
 static char *next_cell(char **p, char sep)
 {
     char *from = *p + strspn(*p, " "), *to = from, *out = from;
@@ -64,7 +64,7 @@ static char *next_cell(char **p, char sep)
     return from;
 }
 
-/* Splits the next line that is not empty into cells; n_cells 0 at the end. */
+/* Splits the next line that is not empty into cells; n_cells is 0 at the end of the table. */
 static void next_line(struct table *t)
 {
     t->n_cells = 0;
@@ -85,7 +85,8 @@ static void next_line(struct table *t)
     }
 }
 
-/* Parses a decimal number; strtof() alone would also accept 0x10. */
+/* Parses a decimal number; returns whether the cell is one. strtof() alone would also accept
+ * 0x10. */
 static bool parse_number(const char *cell, float *out)
 {
     char *end;
@@ -93,8 +94,8 @@ static bool parse_number(const char *cell, float *out)
     return end > cell && *end == '\0' && !strpbrk(cell, "xX");
 }
 
-/* Returns whether all cells from i on are empty: spreadsheets end lines so if columns at the right
- * were used once. */
+/* Returns whether all cells from i on are empty. Spreadsheets write such lines if columns further
+ * right were once used. */
 static bool has_empty_tail(const struct table *t, int i)
 {
     bool empty = i > 0;
@@ -122,7 +123,8 @@ static int fail_cell(const struct table *t, int i, const char *why)
                    t->cells[i][0] ? why : "");
 }
 
-/* Stores the names of the header except the label's, as struct pp_dataset has them. */
+/* Stores the names of the header, except the label's, each ended by a newline as in struct
+ * pp_dataset. */
 static int keep_names(struct table *t)
 {
     size_t n = 1;
@@ -139,7 +141,8 @@ static int keep_names(struct table *t)
     return t->names ? 0 : PP_ERESOURCE;
 }
 
-/* Returns a tab, else a semicolon, if one occurs outside of quotes; else a comma. */
+/* Returns the separator of a line: a tab if one occurs outside of quotes, else a semicolon if one
+ * does, else a comma. */
 static char find_separator(const char *line, size_t n)
 {
     bool quoted = false, tab = false, semicolon = false;
@@ -152,7 +155,7 @@ static char find_separator(const char *line, size_t n)
     return tab ? '\t' : semicolon ? ';' : ',';
 }
 
-/* Returns whether the cell is i: pandas numbers columns without a name 0, 1, 2, ... */
+/* Returns whether the cell is the number i: pandas names columns without a name 0, 1, 2, ... */
 static bool is_count(const char *cell, int i)
 {
     char text[16];
@@ -160,9 +163,9 @@ static bool is_count(const char *cell, int i)
     return strcmp(cell, text) == 0;
 }
 
-/* Decides whether a first line 0,1,2,... is a header: it is if numbers with a point follow, because
- * a row would have some too, or if it is long. In a small table of whole numbers this cannot be
- * decided. */
+/* Decides whether a first line 0,1,2,... is a header. It is a header if the next line has numbers
+ * with a point, because a row would have some too, or if the line is long. A small table of whole
+ * numbers is refused, because it could be either. */
 static int check_numbered(const struct table *t, bool *out_header)
 {
     size_t n = strcspn(t->at, "\n");
@@ -175,7 +178,8 @@ static int check_numbered(const struct table *t, bool *out_header)
                    t->path, t->line, t->columns - 1);
 }
 
-/* Refuses headers that suggest a mistake. by_default: the label is the last column. */
+/* Refuses headers that suggest a mistake. `by_default`: data.label is "last", which is its
+ * default. */
 static int check_names(const struct table *t, bool by_default)
 {
     static const char *const labels[] = {"label", "labels", "class", "target"};
@@ -209,7 +213,7 @@ static int check_names(const struct table *t, bool by_default)
                    t->cells[other]);
 }
 
-/* Takes the separator from Excel's first line "sep=;", which is not a row. */
+/* Reads the separator from the line "sep=;" that Excel may write first. The line is not a row. */
 static int take_separator(struct table *t)
 {
     size_t n = strcspn(t->at, "\r\n"), line = strcspn(t->at, "\n");
@@ -292,7 +296,7 @@ static int inspect_first_line(struct table *t, const char *label)
     return 0;
 }
 
-/* Takes the current cells as row r. images NULL: only the label. */
+/* Stores the current cells as a row: its values in `images`, unless that is NULL, and its label. */
 static int take_row(const struct table *t, float *images, uint8_t *label)
 {
     float v;
@@ -329,7 +333,8 @@ static void inspect_first_cell(struct table *t, int row)
         (row == 0 || t->first.counts) && fabs(v - t->first.begins - row) < 0.5 && t->first.whole;
 }
 
-/* Warns when the first column may not be an input: an index, or the labels of Kaggle's MNIST. */
+/* Warns, or fails, if the first column may not be an input: it may be an index, or the labels as in
+ * Kaggle's MNIST. */
 static int check_first_column(const struct table *t, struct pp_dataset *ds)
 {
     bool like_labels = t->columns >= WIDE_MIN && t->label == t->columns - 1 && t->first.whole &&

@@ -66,7 +66,8 @@ void pp_dataset_remark(struct pp_dataset *ds, const char *fmt, ...)
     va_end(args);
 }
 
-/* Sets the shape of the model's input; only pictures of bytes can be changed. */
+/* Sets the shape of the model's input. data.augment and data.resize are refused unless samples are
+ * pictures of bytes. */
 int pp_dataset_make_input(const struct pp_config *cfg, struct pp_dataset *ds)
 {
     const struct pp_augments *augment = &cfg->data.augment;
@@ -127,7 +128,7 @@ int pp_data_shape(const struct pp_config *cfg, struct pp_shape *out)
     return 0;
 }
 
-/* Gives rows of values the shape of images. */
+/* Replaces the shape of the samples by data.shape, so that rows of values become images. */
 static int shape_rows(const struct pp_config *cfg, struct pp_dataset *ds)
 {
     char found[48], wanted[48];
@@ -168,8 +169,8 @@ static uint32_t read_token(const struct pp_dataset *ds, size_t i)
                                    : ((const uint32_t *)(void *)ds->images)[i];
 }
 
-/* Refuses windows of which no target counts: there would be nothing to learn or test. Stops at the
- * first target that counts. */
+/* Checks that at least one target of the windows counts: otherwise training is refused, and a test
+ * only gets a remark. Stops at the first target that counts. */
 static int check_targets(struct pp_dataset *ds, enum pp_split split)
 {
     uint64_t windows = ds->starts > 0 ? ds->starts : (uint64_t)ds->n;

@@ -47,8 +47,8 @@ struct target {
     char path[PP_PATH_MAX], plain[PP_PATH_MAX], part[PP_PATH_MAX];
 };
 
-/* Returns the most bytes that the right file can have: deflate adds little to data that it cannot
- * shrink. */
+/* Returns the most bytes that the right file can have, compressed or not: deflate adds little to
+ * data that it cannot shrink. */
 static uint64_t bytes_max(const struct pp_pin *pin)
 {
     return pin->bytes + pin->bytes / 1000 + 4096;
@@ -109,7 +109,7 @@ static int unpack_archive(const struct target *t)
                   : 0;
 }
 
-/* Makes the .part, which is the right file, durable and renames it. */
+/* Makes the .part file, which has the right content, durable and renames it to its final name. */
 static int commit_file(const struct target *t, bool gz)
 {
     int fd = open(t->part, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
@@ -123,7 +123,7 @@ static int commit_file(const struct target *t, bool gz)
     return pp_io_sync_dir(&pp_io_system, t->dir);
 }
 
-/* Returns whether a good file exists. A bad one stays until a good one replaces it. */
+/* Returns whether a good file exists. A bad file stays until a good one replaces it. */
 static bool is_there(const struct target *t)
 {
     bool gz;
@@ -136,7 +136,7 @@ static bool is_there(const struct target *t)
     return rc == 0;
 }
 
-/* Copies the file into the .part. PP_ENOINPUT: it does not exist. */
+/* Copies the file at `path` into the .part file. Returns PP_ENOINPUT if it does not exist. */
 static int copy_file(const char *path, const struct target *t)
 {
     PP_OWN_MEMORY char *data = NULL;
@@ -150,8 +150,8 @@ static int copy_file(const char *path, const struct target *t)
     return rc;
 }
 
-/* Finds a file of the folder with the right digest under any name; returns false if there is
- * none. */
+/* Finds a file in the folder that has the right digest, whatever its name; returns false if there
+ * is none. */
 static bool find_by_digest(const char *folder, const struct target *t, char out[PP_PATH_MAX])
 {
     PP_OWN(pp_closedir_at) DIR *d = opendir(folder);
@@ -166,8 +166,8 @@ static bool find_by_digest(const char *folder, const struct target *t, char out[
     return false;
 }
 
-/* Returns whether the folder has the unpacked batches of an archive, which can be used without
- * it. */
+/* Returns whether the target is an archive whose batches are already unpacked in the folder; then
+ * the archive is not needed. */
 static bool has_batches(const char *folder, const struct target *t)
 {
     size_t n = strlen(t->pin->name), m = strlen(archive);
@@ -301,8 +301,8 @@ static int get_all(const struct pp_fetch_set *set, struct fetch *f, const char *
     return 0;
 }
 
-/* Removes the folders of `dir` that were created here and are empty, upwards to path[there], which
- * existed before. */
+/* Removes `dir` and its parent folders while they are empty, but not the first `there` characters
+ * of the path, which existed before. */
 static void remove_empty(const char *dir, size_t there)
 {
     char path[PP_PATH_MAX];

@@ -5,8 +5,8 @@
 
 #include "ppcli/data/fetch.h"
 
-/* Checks that the file is the pinned one (*out_gz: it is gzip); else PP_EFORMAT. Errors too:
- * PP_ENOINPUT, PP_EPERM, PP_EIO, PP_ERESOURCE. */
+/* Checks that the file has the pinned content; *out_gz tells whether it is compressed. Errors:
+ * PP_EFORMAT (other content), PP_ENOINPUT, PP_EPERM, PP_EIO, PP_ERESOURCE. */
 int pp_pin_check(const char *path, const struct pp_pin *pin, bool *out_gz);
 
 #endif

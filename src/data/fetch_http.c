@@ -28,8 +28,8 @@ struct transfer {
     char why[CURL_ERROR_SIZE];
 };
 
-/* Called before a request is sent: allows plain http only to this machine, whatever a name or
- * redirect resolves to. */
+/* Allows a request or refuses it; libcurl calls this before it sends the request. Plain http is
+ * allowed only to this machine, whatever a name or redirect resolves to. */
 static int on_connected(void *user, char *ip, char *local_ip, int port, int local_port)
 {
     const struct transfer *t = user;
@@ -62,7 +62,8 @@ static int on_progress(void *user, curl_off_t most, curl_off_t now, curl_off_t u
     return 0;
 }
 
-/* Sets the protocols of a URL and its redirects: by number until libcurl 7.85, by name since. */
+/* Sets the protocols that a URL and its redirects may use: by number before libcurl 7.85, by name
+ * since. */
 static void allow_protocols(CURL *c, bool http, bool file)
 {
 #if CURL_AT_LEAST_VERSION(7, 85, 0)
@@ -105,7 +106,8 @@ static void set_options(struct transfer *t, const struct pp_fetch_limits *l)
     curl_easy_setopt(c, CURLOPT_ERRORBUFFER, t->why);
 }
 
-/* Decides what an answer, or a missing one, means. Any result but PP_HTTP_DONE has recorded why. */
+/* Decides from an answer, or a missing one, how to continue. Every result but PP_HTTP_DONE comes
+ * with a recorded error. */
 static enum pp_http_end classify_answer(const struct transfer *t, CURLcode rc)
 {
     long status = 0;

@@ -14,8 +14,9 @@ enum pp_http_end {
     PP_HTTP_START_OVER,  /* try again without the .part */
 };
 
-/* Downloads url into the file `part`, resuming and retrying within `limits`. *out_resumed: part of
- * it existed before. Any result but PP_HTTP_DONE has recorded why, without the URL. */
+/* Downloads `url` into the file `part`, resuming and retrying within `limits`. *out_resumed tells
+ * whether a part of the file existed before. For every result but PP_HTTP_DONE an error is
+ * recorded, without the URL. */
 enum pp_http_end pp_http_get(const char *url, const char *part, uint64_t bytes_max,
                              const struct pp_fetch_limits *limits, bool *out_resumed);
 

@@ -12,7 +12,8 @@
 
 #define CLASSES_MAX 256 /* a label is one byte */
 
-/* Formats "784 512 10" with the ends that the data need, for a message. */
+/* Formats model.sizes, such as "784 512 10", with the first and last number that the data need; for
+ * a message. */
 static const char *sizes_text(const struct pp_config *cfg, int inputs, int classes, char out[128])
 {
     int n = cfg->model.n_sizes;
@@ -130,7 +131,8 @@ int pp_dataset_tokens(const struct pp_config *cfg, const struct pp_dataset *ds)
     return 0;
 }
 
-/* Gets the known properties of a data set whose files do not exist; shape n 0: none. */
+/* Sets *out to the properties of a data set that are known without its files. If there are none,
+ * shape.n is 0. */
 static int known_sample(const struct pp_config *cfg, const struct pp_dataset_ops *ops,
                         struct pp_dataset *out)
 {

@@ -9,8 +9,8 @@
 
 #define CLASSES 10
 
-/* Finds train-images-idx3-ubyte, or the same name with a dot, as in some archives; also with
- * .gz. */
+/* Finds a file such as train-images-idx3-ubyte, or the same name with a dot as in some archives,
+ * plain or with .gz. */
 static int find_idx_file(const char *dir, enum pp_split split, const char *what, int dims,
                          char out[PP_PATH_MAX], bool *out_found)
 {
@@ -25,8 +25,8 @@ static int find_idx_file(const char *dir, enum pp_split split, const char *what,
     return 0;
 }
 
-/* Finds the pair of a split in this folder. Half a pair counts as found, so that the missing file
- * is named. */
+/* Finds the images and labels of a split in this folder. If one of the two files is missing, the
+ * error names it. */
 static int locate_pair(const char *dir, enum pp_split split, void *pair, bool *out_found)
 {
     struct pp_pair *p = pair;

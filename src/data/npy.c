@@ -20,7 +20,7 @@ struct type {
     int bytes;
 };
 
-/* Returns the start of the value of a key of the dict; NULL: there is no such key. */
+/* Returns the start of a key's value in the text of a dict; NULL if the key does not occur. */
 static const char *find_value(const char *dict, const char *key)
 {
     const char *p = strstr(dict, key);

@@ -27,24 +27,25 @@ int pp_source_open(const char *path, enum pp_source_kind kind, struct pp_source 
 void pp_source_close(struct pp_source **s); /* accepts NULL inside */
 bool pp_source_is_gzip(const struct pp_source *s);
 
-/* Reads up to n bytes; *out_got < n only at the end, after every check has passed. */
+/* Reads up to n bytes. *out_got is less than n only at the end of the file, after every check has
+ * passed. */
 int pp_source_read(struct pp_source *s, void *out, size_t n, size_t *out_got);
 
-/* Reads exactly n bytes, which are the `what` ("data", "header"). Errors: PP_EFORMAT too. */
+/* Reads exactly n bytes; `what` names them in messages ("data", "header"). Errors: also PP_EFORMAT
+ * (the file is too short). */
 int pp_source_pull(struct pp_source *s, void *out, size_t n, const char *what);
 
-/* As pp_source_text(), for lines of text: they end in '\n', also if they ended in '\r' alone.
- * Errors: also PP_EFORMAT (a file of another kind, UTF-16); the caller owns *out even then. */
+/* Reads all of a file as pp_source_text() does, and makes every line end in '\n', also one that
+ * ended in '\r' alone. Errors: also PP_EFORMAT (a file of another kind, UTF-16); the caller owns
+ * *out even then. */
 int pp_source_lines(const char *path, char **out, size_t *out_bytes);
 
 /* Checks that all bytes were read. Errors: PP_EFORMAT. */
 int pp_source_finish(struct pp_source *s);
 
-/*
- * Checks that a file of this size can hold `bytes` bytes, so that nothing is allocated for a wrong
- * header: a plain file has exactly as many, a gzip file at most 1032 times its size. Errors:
- * PP_EFORMAT.
- */
+/* Checks that a file of this size can hold `bytes` bytes, so that nothing is allocated for a wrong
+ * header: a plain file must have exactly as many, a gzip file may have at most 1032 times its size.
+ * Errors: PP_EFORMAT. */
 int pp_source_holds(const struct pp_source *s, uint64_t bytes);
 
 /* Refuses bytes whose beginning shows that they are not data: PP_EFORMAT with what they are, and
@@ -96,8 +97,8 @@ pp_array_read pp_idx_read;
  * unsigned bytes (pixels) become uint8_t, all others float, which must be finite. */
 pp_array_read pp_npy_read;
 
-/* Computes the product of n dims into out->n, within the limits; PP_EFORMAT. For the two
- * readers. */
+/* Computes the product of n dims into out->n; both readers of arrays call it. Errors: PP_EFORMAT if
+ * a limit is exceeded. */
 int pp_array_count(const char *path, struct pp_array *a);
 
 /* The keys that name the user's own files. */
@@ -148,22 +149,24 @@ int pp_dataset_scale(const struct pp_config *cfg, struct pp_dataset *ds);
 /* Adds a remark if inputs are far from -1 to 1. Errors: PP_ERESOURCE. */
 int pp_dataset_judge_range(struct pp_dataset *ds);
 
-/* Sets ds->input, the shape of the model's input, from ds->shape; only pictures of bytes can be
- * changed. PP_ECONFIG. */
+/* Sets ds->input, the shape of the model's input, from ds->shape. Errors: PP_ECONFIG if the config
+ * changes samples that are not pictures of bytes. */
 int pp_dataset_make_input(const struct pp_config *cfg, struct pp_dataset *ds);
 
-/* Checks that a model with these numbers of inputs and classes can read ds. PP_ECONFIG. */
+/* Checks that a model with these numbers of inputs and classes can read `ds`. Errors:
+ * PP_ECONFIG. */
 int pp_dataset_fits(const struct pp_config *cfg, const struct pp_dataset *ds, int inputs,
                     int classes);
 
 /* Checks that the values of texts are tokens of the model; files of tokens are checked elsewhere.
- * PP_EFORMAT. */
+ * Errors: PP_EFORMAT. */
 int pp_dataset_tokens(const struct pp_config *cfg, const struct pp_dataset *ds);
 
-/* Parses data.shape, rows x columns x channels; "model": *out is unchanged. Errors: PP_ECONFIG. */
+/* Parses data.shape, which is rows x columns x channels, into *out; for "model" *out is unchanged.
+ * Errors: PP_ECONFIG. */
 int pp_data_shape(const struct pp_config *cfg, struct pp_shape *out);
 
-/* Checks that two tables, if both have a header, have the same columns in the same order.
+/* Checks that two tables, if both have a header, have the same columns in the same order. Errors:
  * PP_EFORMAT. */
 int pp_table_same_columns(const struct pp_dataset *a, const struct pp_dataset *b);
 
@@ -174,8 +177,8 @@ int pp_folder_file(const char *dir, const char *name, char out[PP_PATH_MAX], boo
 /* Searches for a split's files in one folder; stores them in ctx. */
 typedef int pp_folder_locate(const char *dir, enum pp_split split, void *ctx, bool *out_found);
 
-/* Calls `locate` for each folder that may hold self's files until it finds them. PP_ENOINPUT lists
- * all folders, and the command that downloads the files. */
+/* Calls `locate` for each folder that may hold self's files until it finds them. Errors:
+ * PP_ENOINPUT, which lists all folders and the command that downloads the files. */
 int pp_folder_find(const struct pp_dataset_ops *self, const struct pp_config *cfg,
                    enum pp_split split, pp_folder_locate *locate, void *ctx);
 
@@ -195,24 +198,24 @@ int pp_pair_open(const struct pp_pair *p, int samples_max, int parts, struct pp_
 int pp_windows(const struct pp_config *cfg, enum pp_split split, const char *path, uint64_t tokens,
                struct pp_dataset *ds);
 
-/* Fails with PP_EFORMAT: token i of ds is not below `limit`. */
+/* Fails with PP_EFORMAT, because token i of `ds` is not below `limit`. */
 int pp_token_refuse(const struct pp_dataset *ds, size_t i, uint32_t token, int limit);
 
-/* Starts a check of all n tokens of a mapped ds, which must not move. Errors: PP_ERESOURCE. */
+/* Starts a check of all n tokens of a mapped `ds`, which must not move. Errors: PP_ERESOURCE. */
 int pp_token_check_begin(struct pp_dataset *ds, size_t n, int limit);
 void pp_token_check_end(struct pp_token_check **check); /* accepts NULL inside */
 
-/* Returns data.train_samples or test_samples; 0: all. */
+/* Returns data.train_samples or data.test_samples; 0 means all samples. */
 int pp_samples_max(const struct pp_config *cfg, enum pp_split split);
 
 /* Adds a remark to ds->remarks, unless it is full. */
 void pp_dataset_remark(struct pp_dataset *ds, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Keeps the first samples_max of ds->n samples; 0: all. */
+/* Keeps the first `samples_max` of the samples of `ds`; 0 means all. */
 void pp_keep_samples(struct pp_dataset *ds, int samples_max);
 
-/* Sets ds->classes from the labels; PP_EFORMAT if training has only one class. */
+/* Sets ds->classes from the labels. Errors: PP_EFORMAT if training has only one class. */
 int pp_classes_of_labels(struct pp_dataset *ds, enum pp_split split, const char *path);
 
 #endif

@@ -30,15 +30,15 @@ static int check_pair(const struct pp_pair *p, const struct pp_array *images,
     return 0;
 }
 
-/* Gives back the memory after the first `bytes`; the block stays valid when that fails. */
+/* Shrinks a block of memory to its first `bytes`; if that fails, the block stays as it is. */
 static void shrink_block(uint8_t **data, size_t bytes)
 {
     uint8_t *smaller = pp_realloc(*data, bytes, 1);
     *data = smaller ? smaller : *data;
 }
 
-/* Computes the checksum that floats would have: bytes of npy used to be floats, and checkpoints
- * contain that checksum. */
+/* Returns the checksum that n bytes would have as floats. Checkpoints contain it, because bytes of
+ * npy files used to be stored as floats. */
 static uint32_t sum_as_floats(const uint8_t *from, size_t n)
 {
     float piece[1024];
@@ -60,7 +60,7 @@ static int read_images(const struct pp_pair *p, struct pp_array *a, struct pp_da
     return 0;
 }
 
-/* Converts floats, which come from npy, to labels, which are bytes. */
+/* Converts n labels in place from floats, as npy files have them, to bytes. */
 static int convert_to_bytes(const char *path, uint8_t **data, size_t n)
 {
     const float *from = (const float *)(const void *)*data;
@@ -114,15 +114,16 @@ static int read_labels(const struct pp_pair *p, struct pp_array *a, struct pp_da
     return 0;
 }
 
-/* Returns whether the channels are the first of the three sizes in [n][a][b][c]: they are the last
- * unless a is small or b x c is square. */
+/* Returns whether an array [n][a][b][c] has its channels first, in a, and not last, in c. Two
+ * adjacent sizes that are equal are the height and the width; if all three are equal, a and b are.
+ * Otherwise the channels are first only if a is small and c is not. */
 static bool is_channels_first(const uint32_t *d)
 {
     uint32_t a = d[1], b = d[2], c = d[3];
     return a == b || b == c ? a != b : a <= CHANNELS_FEW && c > CHANNELS_FEW;
 }
 
-/* Converts [n][c][h][w] to [n][h][w][c], one sample after the other. */
+/* Converts n samples in place from [c][h][w] to [h][w][c]. A value has `each` bytes. */
 static int move_channels(const struct pp_shape *s, size_t n, size_t each, uint8_t *data)
 {
     size_t pixels = (size_t)s->dims[0] * (size_t)s->dims[1], channels = (size_t)s->dims[2];

@@ -92,7 +92,7 @@ static void put_text(struct translation *t, const char *text)
     pp_bytes_put(t->out, text, strlen(text));
 }
 
-/* Encloses the output from `at` on in (?: and ). */
+/* Encloses the output from offset `at` on in (?: and ). */
 static void wrap_from(struct translation *t, size_t at)
 {
     static const char open[] = "(?:";
@@ -114,8 +114,8 @@ static void begin_atom(struct translation *t)
 
 /* ---- letters */
 
-/* Refuses letters for which Oniguruma ignores case in a wider sense: 'ss' also matches the German
- * sharp s. */
+/* Refuses letters that Oniguruma, when it ignores case, also matches with other letters: 'ss'
+ * matches the German sharp s. */
 static int check_case(struct translation *t, uint32_t code)
 {
     static const char pairs[][3] = {"ff", "fi", "fl", "ss", "st"};
@@ -154,7 +154,7 @@ static int put_letter(struct translation *t, uint32_t code)
     return 0;
 }
 
-/* Reads the character at t->p. */
+/* Reads the character at t->p and moves t->p after it. */
 static int read_character(struct translation *t, uint32_t *out)
 {
     const unsigned char *s = (const unsigned char *)t->p;
@@ -168,7 +168,7 @@ static int read_character(struct translation *t, uint32_t *out)
     return 0;
 }
 
-/* Reads up to `most` digits of a base; returns their number. */
+/* Reads up to `most` digits of base `base`; returns how many there were. */
 static int read_digits(struct translation *t, int base, int most, uint32_t *out)
 {
     int n = 0;
@@ -182,8 +182,8 @@ static int read_digits(struct translation *t, int base, int most, uint32_t *out)
     return n;
 }
 
-/* Reads an escape that stands for one character; t->p is after the backslash. *out_any: there was
- * one. */
+/* Reads an escape that stands for one character; t->p is after the backslash. *out_any tells
+ * whether there was such an escape. */
 static int read_escaped(struct translation *t, bool *out_any, uint32_t *out)
 {
     static const char letters[] = "abefnrtv", codes[] = "\a\b\033\f\n\r\t\v";
@@ -233,8 +233,8 @@ static const struct named_class *class_called(const char *name, size_t n)
     return NULL;
 }
 
-/* Refuses classes in which case matters: Oniguruma adds the other case of each letter to a class in
- * brackets, PCRE2 does not. */
+/* Refuses a class in brackets where case is ignored: Oniguruma adds the other case of each letter
+ * to the class, PCRE2 does not. */
 static int refuse_cased(const struct translation *t, const char *name)
 {
     return refuse(t, "%s in a class without regard to case is not supported", name);
@@ -257,8 +257,7 @@ static int put_class(struct translation *t, const struct named_class *c, bool op
     return 0;
 }
 
-/* Translates \p{Name}; t->p is after the p or P. Names are compared without blanks, '_', '-' and
- * case. */
+/* Translates \p{Name}; t->p is at the '{'. In names blanks, '_', '-' and case are ignored. */
 static int put_property(struct translation *t, bool opposite, bool in_class)
 {
     char name[48] = "", text[64];
@@ -299,7 +298,8 @@ static int put_property(struct translation *t, bool opposite, bool in_class)
     return 0;
 }
 
-/* Translates an escape that stands for a class, such as \s. *out_any: there was one. */
+/* Translates an escape that stands for a class of characters, such as \s. *out_any tells whether
+ * there was such an escape. */
 static int put_shorthand(struct translation *t, bool in_class, bool *out_any)
 {
     char c = *t->p, small = (char)tolower((unsigned char)c);
@@ -316,7 +316,7 @@ static int put_shorthand(struct translation *t, bool in_class, bool *out_any)
                     : 0;
 }
 
-/* Translates "[:alpha:]" in a class. */
+/* Translates a named class such as "[:alpha:]" inside brackets. */
 static int put_posix(struct translation *t)
 {
     const char *at = t->p + 2, *end = strstr(at, ":]");
@@ -329,7 +329,8 @@ static int put_posix(struct translation *t)
     return put_class(t, c, opposite, true);
 }
 
-/* Reads one character of a class, or translates a class in it (*out_many). */
+/* Reads one character of a class in brackets into *out. If a class stands there instead, translates
+ * it and sets *out_many. */
 static int read_member(struct translation *t, bool *out_many, uint32_t *out)
 {
     bool any = true;
@@ -352,7 +353,7 @@ static int read_member(struct translation *t, bool *out_many, uint32_t *out)
     return any ? 0 : refuse(t, "\\%c in a class is not supported", *t->p);
 }
 
-/* Translates a class; t->p is after '['. */
+/* Translates a class in brackets; t->p is after '['. */
 static int translate_class(struct translation *t)
 {
     bool many;
@@ -452,8 +453,8 @@ static int open_group(struct translation *t)
     return 0;
 }
 
-/* Translates (?im-i:...), or (?im-i), which lasts to the end of its group. What Oniguruma calls m
- * is s in PCRE2. */
+/* Translates (?im-i:...), and (?im-i), whose options last to the end of the enclosing group.
+ * Oniguruma's option m is PCRE2's option s. */
 static int open_options(struct translation *t)
 {
     const char *p = t->p + 1;
@@ -478,7 +479,7 @@ static int open_options(struct translation *t)
     return 0;
 }
 
-/* Translates the head of a group; t->p is after '('. */
+/* Translates the beginning of a group; t->p is after '('. */
 static int translate_group(struct translation *t)
 {
     static const char *const heads[] = {"?:", "?=", "?!", "?>", "?<=", "?<!"};
@@ -541,7 +542,8 @@ static int close_group(struct translation *t)
 
 /* ---- quantifiers */
 
-/* Reads "{n}", "{n,}", "{,m}" or "{n,m}"; returns false if this '{' is text. */
+/* Reads "{n}", "{n,}", "{,m}" or "{n,m}"; returns false if the '{' is an ordinary character.
+ * *out_fixed: the form was "{n}". */
 static bool read_interval(struct translation *t, char out[40], bool *out_fixed)
 {
     const char *from = t->p;
@@ -565,7 +567,8 @@ static bool read_interval(struct translation *t, char out[40], bool *out_fixed)
     return true;
 }
 
-/* Writes a quantifier. A '+' after an interval and a '?' after {n} are quantifiers of their own. */
+/* Writes a quantifier and the '?' or '+' that modifies it. A '+' after an interval and a '?' after
+ * {n} do not modify it: they are quantifiers of their own. */
 static int translate_quantifier(struct translation *t, const char *text, bool interval, bool fixed)
 {
     char lazy[2] = {*t->p, '\0'};

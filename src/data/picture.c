@@ -40,8 +40,9 @@ void picture_flip(const struct pp_shape *s, const uint8_t *in, uint8_t *out)
                 *out++ = in[x * c + b];
 }
 
-/* Applies an affine map: out's pixel (x, y) is the pixel of `in` nearest to (m0 x + m1 y + m2, m3 x
- * + m4 y + m5), in fixed point with 16 bits of fraction; zeros outside. */
+/* Applies an affine map: pixel (x, y) of `out` is the pixel of `in` nearest to (m0 x + m1 y + m2,
+ * m3 x + m4 y + m5), or 0 if that point is outside. Computes in fixed point with 16 bits of
+ * fraction. */
 static void apply_affine(const double m[6], const struct pp_shape *s, const uint8_t *in,
                          uint8_t *out)
 {
@@ -68,7 +69,7 @@ static double to_radians(double degrees)
     return degrees * (M_PI / 180.0);
 }
 
-/* Rounds to 15 decimals, as Python's round(). */
+/* Rounds to 15 decimals, as Python's round() does. */
 static double round_to_15(double v)
 {
     return rint(v * 1e15) / 1e15;
@@ -108,7 +109,8 @@ static void count_pixel_values(const struct pp_shape *s, const uint8_t *in,
             h[b][in[i + b]]++;
 }
 
-/* Makes a table that maps the darkest value to 0 and the lightest to 255. */
+/* Fills the table t, which maps the darkest value of the histogram h to 0 and the lightest to
+ * 255. */
 static void stretch_values(const uint32_t h[256], uint8_t t[256])
 {
     int lo = 0, hi = 255;
@@ -123,7 +125,8 @@ static void stretch_values(const uint32_t h[256], uint8_t t[256])
     }
 }
 
-/* Makes a table after which each value occurs about equally often. */
+/* Fills the table t, which maps values so that each occurs about equally often; h is their
+ * histogram. */
 static void equalize_values(const uint32_t h[256], uint8_t t[256])
 {
     uint32_t sum = 0, last = 0;
@@ -163,7 +166,7 @@ static void change_values(enum picture_op op, double magnitude, const struct pp_
 
 /* ---- mixing with a simpler picture */
 
-/* Mixes: out, which holds the simpler picture, becomes out + factor * (in - out). */
+/* Mixes two pictures: `out`, which holds the simpler one, becomes out + factor * (in - out). */
 static void blend_pictures(float factor, const struct pp_shape *s, const uint8_t *in, uint8_t *out)
 {
     size_t n = bytes_of(s);
@@ -194,7 +197,8 @@ static void make_mean(const struct pp_shape *s, const uint8_t *in, uint8_t *out)
     memset(out, (int)((double)sum / (double)pixels + 0.5), n);
 }
 
-/* Smooths: 1/13 of each neighbour and 5/13 of the pixel; the border is unchanged. */
+/* Smooths a picture: a pixel becomes 5/13 of itself and 1/13 of each of its 8 neighbours; the
+ * border is unchanged. */
 static void make_smooth(const struct pp_shape *s, const uint8_t *in, uint8_t *out)
 {
     const float k = 1.0f / 13.0f, mid = 5.0f / 13.0f;

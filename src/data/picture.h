@@ -8,11 +8,11 @@
 
 #include "ppcli/data/dataset.h"
 
-/* Copies the rectangle of this size whose first pixel is (top, left); zeros outside of the
- * picture. */
+/* Copies the rectangle of size `s` whose first pixel is (top, left); pixels outside of the picture
+ * become 0. */
 void picture_crop(const struct pp_shape *s, int top, int left, const uint8_t *in, uint8_t *out);
 
-/* Mirrors left and right. */
+/* Mirrors a picture: left becomes right. */
 void picture_flip(const struct pp_shape *s, const uint8_t *in, uint8_t *out);
 
 /* The ops of AutoAugment, each with the magnitude that torchvision passes to it. */
@@ -33,7 +33,8 @@ enum picture_op {
     PICTURE_INVERT
 };
 
-/* Applies an op to a picture of 1 or 3 channels; COLOR and CONTRAST: 3. */
+/* Applies an operation to a picture of 1 or 3 channels; PICTURE_COLOR and PICTURE_CONTRAST need
+ * 3. */
 void picture_op(enum picture_op op, double magnitude, const struct pp_shape *s, const uint8_t *in,
                 uint8_t *out);
 
@@ -48,7 +49,7 @@ struct picture_axis {
 int picture_axis_init(struct picture_axis *a, int from, int to); /* Errors: PP_ERESOURCE */
 void picture_axis_fini(struct picture_axis *a);
 
-/* Resizes a picture; between: memory for y->from rows of x->to pixels. */
+/* Resizes a picture. `between` is memory for y->from rows of x->to pixels. */
 void picture_resize(const struct picture_axis *y, const struct picture_axis *x, int channels,
                     const uint8_t *in, uint8_t *between, uint8_t *out);
 
@@ -68,12 +69,13 @@ struct augment {
     uint8_t *spare[3];
 };
 
-/* Errors: PP_ERESOURCE; call fini() in any case. */
+/* Prepares the changes of pictures of shape `from`. The caller calls fini() in any case. Errors:
+ * PP_ERESOURCE. */
 int augment_init(struct augment *a, const struct pp_config *cfg, const struct pp_shape *from);
 void augment_fini(struct augment *a);
 
-/* Makes the sample's bytes of shape `from` into bytes of shape `to`. train: apply data.augment.
- * Allocates nothing. */
+/* Makes the bytes of shape `to` from the sample's bytes of shape `from`. `train`: data.augment is
+ * applied. Allocates nothing. */
 void augment_make(struct augment *a, bool train, uint64_t epoch, uint32_t sample, const uint8_t *in,
                   uint8_t *out);
 

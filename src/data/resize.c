@@ -51,7 +51,7 @@ static uint8_t round_to_byte(int32_t sum)
     return (uint8_t)(v < 0 ? 0 : v > 255 ? 255 : v);
 }
 
-/* Resizes one row: a->to pixels from a->from. */
+/* Resizes one row from a->from to a->to pixels. */
 static void along_row(const struct picture_axis *a, int channels, const uint8_t *in, uint8_t *out)
 {
     for (int i = 0; i < a->to; i++) {
@@ -66,7 +66,8 @@ static void along_row(const struct picture_axis *a, int channels, const uint8_t 
     }
 }
 
-/* Computes row i of a->to, each of `bytes` bytes: a weighted sum of rows of `in`. */
+/* Computes row i of the a->to rows of the resized picture as a weighted sum of rows of `in`. A row
+ * has `bytes` bytes. */
 static void along_columns(const struct picture_axis *a, int i, size_t bytes, const uint8_t *in,
                           uint8_t *restrict out)
 {

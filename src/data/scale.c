@@ -24,7 +24,7 @@ static int check_scale(double scale, double offset, double std)
                : pp_fail(PP_ECONFIG, "data.std: values divided by %g are not finite floats", std);
 }
 
-/* Scales the columns of a table once. */
+/* Scales the columns of a table in place, once, by data.mean and data.std. */
 static int scale_columns(const struct pp_config *cfg, struct pp_dataset *ds)
 {
     const struct pp_floats *mean = &cfg->data.mean, *std = &cfg->data.std;
@@ -98,7 +98,8 @@ static void inspect_columns(const struct pp_dataset *ds, int columns, struct col
     }
 }
 
-/* Finds the name of a table's column in its header. */
+/* Finds the name of a table's column in its header. Returns the length of the name to show, 40 at
+ * most. */
 static int column_name(const struct pp_dataset *ds, int column, const char **out)
 {
     const char *at = ds->columns ? ds->columns : "";

@@ -29,8 +29,8 @@
 #define PIXELS ((size_t)SIDE * SIDE)
 #define CLASSES 10
 
-/* Reads the number of samples. A size that the file cannot have is refused here, before memory for
- * it is allocated. */
+/* Reads the number of samples. Refuses a number for which the file is too short, before memory is
+ * allocated for it. */
 static int read_count(struct pp_source *s, const char *path, int *out)
 {
     uint8_t b[4];
@@ -42,7 +42,7 @@ static int read_count(struct pp_source *s, const char *path, int *out)
     return pp_source_holds(s, sizeof(b) + (uint64_t)n * (1 + PIXELS));
 }
 
-/* Reads all samples, and keeps the parts that the rank needs. */
+/* Reads all samples, and keeps the parts (images, labels) that the rank needs. */
 static int read_samples(struct pp_source *s, const char *path, int parts, struct pp_dataset *ds)
 {
     uint8_t pixels[PIXELS], label;
@@ -63,11 +63,9 @@ static int read_samples(struct pp_source *s, const char *path, int parts, struct
     return pp_source_finish(s); /* refuses bytes after the last sample */
 }
 
-/*
- * Fills *ds, which is zeroed: n, shape, classes, scale and origin always, images and labels if
- * `parts` has them. The caller frees *ds, also after a failure. A wrong file is PP_EFORMAT, and the
- * text begins with its path.
- */
+/* Fills *ds, which is zeroed: always its n, shape, classes, scale and origin, and images and labels
+ * if `parts` has them. The caller frees *ds, also after a failure. For a wrong file it returns
+ * PP_EFORMAT with a message that begins with the file's path. */
 static int open_split(const struct pp_dataset_ops *self, const struct pp_config *cfg,
                       enum pp_split split, int parts, const struct pp_shape *model_input,
                       int model_classes, struct pp_dataset *ds)

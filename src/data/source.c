@@ -30,7 +30,7 @@ struct pp_source {
     uint8_t head[HEAD_BYTES], in[IN_BYTES];
 };
 
-/* Reads more input if there is none; *out_more is false at the end of the file. */
+/* Reads more input if the buffer is empty; *out_more is false at the end of the file. */
 static int fill_input(struct pp_source *s, bool *out_more)
 {
     ssize_t n;
@@ -104,7 +104,8 @@ static int fail_cut_short(const struct pp_source *s, const char *what)
                    s->file_bytes, what);
 }
 
-/* Handles the end of a member: the next member, the end of the file, or illegal bytes follow. */
+/* Begins the next member of a gzip file after the end of one. The file may also end here; other
+ * bytes are refused. */
 static int next_member(struct pp_source *s)
 {
     bool has_more;

@@ -21,8 +21,8 @@
 #define TEST_TEXTS 64
 #define BLOCK 16 /* bytes of one Philox block */
 
-/* Makes bytes first_block*16 .. +n of a stream. Words are split by shifts, not by memcpy, so that
- * the byte order of the machine does not matter. */
+/* Writes n bytes of a random stream, from byte first_block * 16 on. Words are split by shifts and
+ * not by memcpy, so that the byte order of the machine does not matter. */
 static void make_bytes(uint64_t seed, uint64_t stream, uint64_t first_block, size_t n, uint8_t *out)
 {
     const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
@@ -111,7 +111,8 @@ const struct pp_dataset_ops dataset_synthetic = {
  *   input[r][t]  = the same of stream 1, or 1
  */
 
-/* Makes samples; a sample is its inputs, then its targets. */
+/* Makes samples of random tokens: each is its inputs, then its targets. With `ones` all inputs are
+ * 1. */
 static int make_tokens(const struct pp_config *cfg, enum pp_split split, bool ones,
                        struct pp_dataset *ds)
 {

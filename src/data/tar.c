@@ -16,7 +16,8 @@
 #define SIZE 124
 #define TYPE 156
 
-/* Copies the member's bytes and skips the rest of its last block; file NULL: skips all of it. */
+/* Copies the member's bytes to `file`, or skips them if it is NULL, and skips the rest of the last
+ * block. */
 static int copy_member(struct pp_source *s, uint64_t bytes, uint8_t *chunk, struct pp_io_file *file)
 {
     for (uint64_t left = (bytes + BLOCK - 1) / BLOCK * BLOCK; left > 0;) {

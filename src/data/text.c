@@ -111,7 +111,8 @@ static int load_corpus(const struct pp_dataset_ops *self, const struct pp_config
     return pp_vocabulary_of(c->n, paths, texts, c->bytes, false, &c->v);
 }
 
-/* Keeps the ids of the last text, because they are needed several times before a run begins. */
+/* Gets the ids of text i. The ids of the last text are kept, because they are needed several times
+ * before a run begins. */
 static int remember_ids(const struct corpus *c, int i, struct pp_ids *out)
 {
     static _Thread_local struct pp_ids last;
@@ -141,7 +142,7 @@ static size_t put_ids(struct pp_ids *ids, size_t each, uint8_t *out)
     return ids->n;
 }
 
-/* Takes the split's tokens from those of file i. */
+/* Encodes file i and keeps the tokens that belong to the split. */
 static int take_split(const struct pp_config *cfg, enum pp_split split, int parts,
                       const struct corpus *c, int i, struct pp_dataset *ds)
 {

@@ -46,7 +46,8 @@ static void labelled_fini(struct labelled *l)
     pp_vocabulary_fini(&l->v);
 }
 
-/* Splits one line, [from, end), in place: all separators become NUL. */
+/* Splits a line that ends at `end` into label and text, in place: the tab and the newline become
+ * NUL. */
 static int take_line(const char *path, int line, char *from, char *end, bool chars, struct row *out)
 {
     char *tab = memchr(from, '\t', (size_t)(end - from));
@@ -99,7 +100,8 @@ static int compare_words(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Returns a whole number that fits into a byte; -1: it is another word. */
+/* Returns the class that a word names if it is a whole number that fits into a byte; -1 if it is
+ * another word. */
 static int parse_class(const char *word)
 {
     char *end;
@@ -112,8 +114,8 @@ static const char *const *find_label(const char *const *words, int n, const char
     return bsearch(&label, words, (size_t)n, sizeof(*words), compare_words);
 }
 
-/* Lists the labels, those of training first, so that a class keeps its number whatever is
- * tested. */
+/* Lists all labels: first those of training, so that a class keeps its number whatever the test
+ * file contains. */
 static int list_labels(const char *path, struct labelled *l)
 {
     bool numbers = false; /* the labels of training are numbers */

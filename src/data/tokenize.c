@@ -49,7 +49,8 @@ static int make_vocabulary(const struct pp_tokenize *job, struct pp_tokenizer **
     return 0;
 }
 
-/* Refuses to replace a different vocabulary in the folder, because existing files depend on it. */
+/* Writes the vocabulary to the folder, or checks that the one there is the same. A different one is
+ * never replaced, because existing files depend on it. */
 static int keep_vocabulary(const struct pp_tokenize *job, const struct pp_tokenizer *t)
 {
     PP_OWN(pp_tokenizer_destroy) struct pp_tokenizer *there = NULL;
@@ -103,7 +104,7 @@ static int encode_files(const struct pp_tokenize *job, struct pp_tokenizer *t, s
     return 0;
 }
 
-/* Moves the last tokens of one file that is being written to another. */
+/* Moves bytes `first` to `end` - 1, the last of a file that is being written, to another file. */
 static int move_tail(struct pp_file_write *from, uint64_t first, uint64_t end,
                      struct pp_file_write *to)
 {

@@ -11,8 +11,8 @@
 
 #define GROWTH_MAX 64 /* most bytes that a tokenizer may make of one; for a blank three are usual */
 
-/* Limits the growth of a text: a few steps that each replace a letter by a thousand would use all
- * memory. label: of the text. */
+/* Limits the growth of a text, which is named `label` in messages: a few steps that each replace a
+ * letter by a thousand would use all memory. */
 static int check_growth(const char *label, size_t n, size_t whole)
 {
     return n / GROWTH_MAX <= whole + 1024
@@ -73,7 +73,7 @@ static void held_fini(struct held *h)
     pp_free(h->made);
 }
 
-/* Replaces the text; made NULL: it is unchanged. */
+/* Replaces the text by `made`, which it takes over; if `made` is NULL, the text is unchanged. */
 static void hold_text(struct held *h, char *made, size_t n)
 {
     if (!made)
@@ -97,8 +97,8 @@ static int change_text(const struct tokenizer_work *w, const char *label, struct
     return 0;
 }
 
-/* Applies Metaspace, and adds the blank that ByteLevel may put first. first: this is the beginning
- * of the whole text. */
+/* Applies the step Metaspace, and adds the blank that ByteLevel may put first. `first`: the text is
+ * the beginning of the whole text. */
 static int put_blanks(const struct tokenizer_work *w, const char *label, bool first, struct held *h)
 {
     char *made = NULL;
@@ -136,7 +136,7 @@ static bool is_space(const char *s, size_t *out_n)
     return false;
 }
 
-/* Returns the longest added token that begins at s. */
+/* Returns the longest added token that begins at s; NULL if there is none. */
 static const struct added *added_at(const struct tokenizer_work *w, bool normalized, const char *s,
                                     size_t n)
 {
@@ -156,7 +156,8 @@ struct task {
 
 static int take_rest(const struct task *k, bool normalized, bool first, const char *text, size_t n);
 
-/* Cuts text[n] at the added tokens of one kind. first: this is the beginning of the whole text. */
+/* Cuts text[n] at the added tokens that match either the changed text (`normalized`) or the
+ * original. `first`: the text is the beginning of the whole text. */
 static int find_added(const struct task *k, bool normalized, bool first, const char *text, size_t n)
 {
     const struct tokenizer_work *w = k->t->work;
@@ -260,9 +261,9 @@ static int derive_added(const char *label, struct tokenizer_work *w)
     return 0;
 }
 
-/* Computes the pairs of bytes that some token has side by side; without a pattern a text may be cut
- * between all others, unless a step looks at the whole text, or an unknown character may wait for
- * what follows. */
+/* Finds all pairs of bytes that are adjacent in some token. Without a pattern a text may be cut
+ * between any other two bytes. It may not be cut if a step looks at the whole text, or if an
+ * unknown character may wait for those that follow. */
 static int derive_seams(struct pp_tokenizer *t)
 {
     struct tokenizer_work *w = t->work;

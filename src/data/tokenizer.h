@@ -114,10 +114,12 @@ struct tokenizer_work {
     struct crew *crew; /* tokenizer_bpe.c */
 };
 
-/* Computes the derived tables of added tokens, and `joined`. Errors: PP_ERESOURCE. */
+/* Computes the tables that follow from the tokens: those of added tokens, and `joined`. Errors:
+ * PP_ERESOURCE. */
 int tokenizer_shape(const char *label, struct pp_tokenizer *t);
 
-/* Receives pieces: for BPE and then as ids, or, in order, by `each`. */
+/* Receives the pieces of a text in order, one a call. If `each` is NULL, the pieces go through BPE
+ * and become ids. */
 typedef int tokenizer_piece(void *ctx, const char *piece, size_t n);
 struct tokenizer_out {
     struct pp_ids *ids;
@@ -147,18 +149,20 @@ const char *character_shown(const char *at, char out[CHARACTER_SHOWN]);
  * mark: a special token, or NULL; before, after: its pre_tokenizer and its decoder. */
 struct pp_json tokenizer_begin_json(FILE *f, const char *mark, int64_t id, const char *before,
                                     const char *after);
-/* Closes all objects; *out gets what was printed into *text by open_memstream(); pp_free(). */
+/* Closes all objects. *out gets the text that was printed into *text by open_memstream(); the
+ * caller frees it with pp_free(). */
 int tokenizer_end_json(struct pp_json *j, char **text, char **out);
 
 /* Returns the vocabulary of bytes. */
 struct pp_vocabulary pp_vocabulary_bytes(bool padded);
 
-/* Makes the vocabulary of all characters of n texts, which end with a NUL. paths: for messages.
- * Errors: PP_EFORMAT (not UTF-8, or a NUL inside), PP_ERESOURCE. Caller: pp_vocabulary_fini().
- * Local. */
+/* Makes the vocabulary of all characters that occur in n texts, each of which ends with a NUL.
+ * `paths` name them in messages. Errors: PP_EFORMAT (not UTF-8, or a NUL inside), PP_ERESOURCE. The
+ * caller calls pp_vocabulary_fini(). Local. */
 int pp_vocabulary_of(int n, const char *const *paths, const char *const *texts, const size_t *bytes,
                      bool padded, struct pp_vocabulary *out);
-/* Opens the subwords of a folder or a tokenizer.json. Errors: those of pp_tokenizer_open(). */
+/* Opens the vocabulary of subwords in a folder or a tokenizer.json. Errors: those of
+ * pp_tokenizer_open(). */
 int pp_vocabulary_open(const char *path, bool padded, struct pp_vocabulary *out);
 
 /* Returns the narrowest type that holds all tokens of the vocabulary. */
@@ -168,7 +172,7 @@ int pp_tokenizer_parse(const char *label, const char *json, size_t bytes,
 
 /* Trains a byte-level vocabulary of n tokens, 257 or more, on these texts and prints it as
  * tokenizer.json: the bytes, the most frequent sequences, <|endoftext|>. It has fewer tokens if the
- * texts are too short. pp_free(). */
+ * texts are too short. The caller frees *out_json with pp_free(). */
 int pp_tokenizer_train(int n_texts, const char *const *labels, const char *const *texts,
                        const size_t *bytes, int n, char **out_json);
 

@@ -143,7 +143,8 @@ static int refuse_character(const struct encoder *e, const char *piece)
                    shown);
 }
 
-/* Appends the bytes of a character that has no token; *unknown: the bytes have none either. */
+/* Appends the tokens of the bytes of a character that has no token itself. Sets *unknown and
+ * appends nothing if a byte has no token either. */
 static int push_bytes(struct encoder *e, const char *at, size_t n, bool *unknown)
 {
     const uint32_t *of_byte = e->t->work->of_byte;
@@ -155,8 +156,8 @@ static int push_bytes(struct encoder *e, const char *at, size_t n, bool *unknown
     return 0;
 }
 
-/* Lists a piece as characters, or bytes. As in `tokenizers`, an unknown one waits for the next that
- * is known. */
+/* Lists the characters, or bytes, of a piece as tokens. As in `tokenizers`, the token of an unknown
+ * character is appended only before the next known one. */
 static int list_symbols(struct encoder *e, const char *piece, size_t n)
 {
     const struct pp_tokenizer *t = e->t;
@@ -236,8 +237,8 @@ static int find_match(struct encoder *e, const struct split_step *s, const char 
     return 0;
 }
 
-/* Without a pattern: returns the next place where no token has the bytes before and after side by
- * side, so that no merge can cross it. */
+/* Returns where a piece that begins at `from` ends if there is no pattern: at the next place where
+ * no token has the two bytes around it side by side, so that no merge can cross it. */
 static size_t find_seam(const struct tokenizer_work *w, const char *text, size_t end, size_t from)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -248,7 +249,8 @@ static size_t find_seam(const struct tokenizer_work *w, const char *text, size_t
     return to;
 }
 
-/* Finds the piece that begins at `from`; *out_drop: it is dropped. */
+/* Finds the end of the piece that begins at `from`. *out_drop tells that the piece gets no
+ * tokens. */
 static int next_piece(struct encoder *e, int level, const char *text, size_t end, size_t from,
                       size_t *out_to, bool *out_drop)
 {
@@ -268,7 +270,8 @@ static int next_piece(struct encoder *e, int level, const char *text, size_t end
     return 0;
 }
 
-/* Cuts the text from `from` to the first end of a piece at or after `stop`. */
+/* Cuts the text from offset `from` on into pieces and encodes them, up to the first end of a piece
+ * at or after `stop`. */
 static int cut_text(struct encoder *e, int level, const char *text, size_t end, size_t from,
                     size_t stop, size_t *out_reached)
 {
@@ -301,8 +304,8 @@ static void encode_parts(const void *args, const struct pp_piece *piece)
     }
 }
 
-/* Finds the starts of the parts. A few pieces further on, ends are nearly always the same wherever
- * cutting began. */
+/* Finds where the parts start. Each start is a few pieces after a place chosen by length: by then
+ * pieces nearly always end at the same places, wherever cutting began. */
 static int find_starts(struct crew *c, size_t from)
 {
     bool ignored;

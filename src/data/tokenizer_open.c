@@ -38,7 +38,8 @@ static void print_merges(struct pp_json *j, char *merges)
     pp_json_end(j);
 }
 
-/* Joins the pair into one tokenizer.json. GPT-2's mark is the one in its vocabulary. */
+/* Joins GPT-2's pair of files into the text of one tokenizer.json. The special token is GPT-2's, if
+ * the vocabulary has it. */
 static int join_pair(const char *path, const char *vocab, size_t bytes, char *merges, char **out)
 {
     static const struct pp_json_limits limits = {1, 0, 1 << 22};

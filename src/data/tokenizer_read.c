@@ -72,7 +72,7 @@ static char *keep_text(struct reader *r, const char *text)
     return at;
 }
 
-/* Appends "what", or "what detail", as a line of the tokenizer's steps. */
+/* Appends a line to the tokenizer's steps: `what`, or `what` and `detail`. */
 static void list_step(struct reader *r, const char *what, const char *detail)
 {
     pp_bytes_put(&r->steps, what, strlen(what));
@@ -220,7 +220,8 @@ static int take_decoder(struct reader *r, const json_t *part, const char *type)
 
 /* ---- tokens */
 
-/* Gets the bytes of a token that GPT-2's letters spell; false: it has other characters too. */
+/* Converts a token written in GPT-2's letters, each of which stands for a byte, to its bytes;
+ * returns false if it has other characters. */
 static bool spell_bytes(const struct reader *r, const char *text, char *out, uint32_t *out_n)
 {
     uint32_t n = 0;
@@ -294,8 +295,8 @@ static int set_token(struct reader *r, const char *text, const json_t *number, b
     return 0;
 }
 
-/* Counts the tokens. Numbers may have gaps, but not so large that a small file needs much
- * memory. */
+/* Counts the tokens and allocates their table. Their numbers may have gaps, but not gaps so large
+ * that a small file would need much memory. */
 static int count_tokens(struct reader *r, const json_t *added)
 {
     json_int_t most = -1, last = 4 * (json_int_t)json_object_size(r->vocab) + (1 << 18);
@@ -326,8 +327,8 @@ static int by_length(const void *a, const void *b)
     return x->n != y->n ? (x->n < y->n ? 1 : -1) : (x->id > y->id) - (x->id < y->id);
 }
 
-/* Numbers added tokens as `tokenizers` does: one that is in the vocabulary keeps its number there,
- * the others follow in order, whatever the file says. */
+/* Finds the number of an added token as `tokenizers` does, whatever the file says: a token of the
+ * vocabulary keeps its number there, the others get the next numbers in order. */
 static int number_added(const struct reader *r, const char *text, const json_t *each, json_t **out)
 {
     char name[PP_JSON_SHOWN];
@@ -385,8 +386,8 @@ static int take_added(struct reader *r, const json_t *all)
     return 0;
 }
 
-/* Refuses byte_fallback with ByteLevel if a letter has no token: it would become tokens such as
- * <0xC4>. */
+/* Refuses byte_fallback with ByteLevel if a byte's letter has no token: the letter would become
+ * tokens such as <0xC4>. */
 static int check_letters(const struct reader *r, bool fallback)
 {
     for (int byte = 0; fallback && r->t->byte_level && byte < 256; byte++)
@@ -472,8 +473,8 @@ static int take_merges(struct reader *r, const json_t *all, size_t longest)
     return 0;
 }
 
-/* Finds a mark by its usual names, because a tokenizer.json does not tell which token is which
- * mark. */
+/* Returns the special token, such as the end of a text, that has one of `names`; -1 if there is
+ * none. A tokenizer.json does not tell which token is used for which purpose. */
 static int find_mark(const struct pp_tokenizer *t, const char *names)
 {
     for (int i = 0; i < t->n; i++)

@@ -156,7 +156,7 @@ static int add_pair(struct trainer *t, uint32_t a, uint32_t b, uint32_t word, in
     return 0;
 }
 
-/* Adds the pairs of a word to their counts; sign -1 subtracts them. */
+/* Adds the pairs of symbols of a word to their counts; with sign -1 subtracts them. */
 static int add_pairs(struct trainer *t, uint32_t word, int sign)
 {
     const struct word *w = &t->words[word];
@@ -262,7 +262,8 @@ static int print_tokenizer(const struct trainer *t, char **out)
     return tokenizer_end_json(&j, &text, out);
 }
 
-/* Makes the tokens of bytes, numbered in the order of GPT-2's letters. */
+/* Makes the 256 tokens of single bytes, numbered in the order of the letters by which GPT-2 writes
+ * bytes. */
 static int begin_tokens(struct trainer *t, int n)
 {
     PP_ALLOC(t->texts, n);

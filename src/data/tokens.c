@@ -67,8 +67,8 @@ static int inspect_header(const struct look *l, const struct kind *k, const uint
     return 0;
 }
 
-/* Returns whether the head looks like whole numbers of `width` bytes: the upper halves of all are
- * near 0, the lower halves are not. */
+/* Returns whether the beginning of the file looks like whole numbers of `width` bytes: all their
+ * upper halves are near 0, but not all their lower halves. */
 static bool holds_numbers_of(const struct look *l, size_t width)
 {
     size_t half = width / 2, pairs = l->n_head / width, telling = 0;
@@ -94,7 +94,8 @@ static bool is_text(const struct look *l)
     return l->n_head >= TEXT_MIN && at + 4 > l->n_head; /* the last character may be cut */
 }
 
-/* Refuses numbers of another width, and text, which would look like tokens. */
+/* Refuses a file that looks like numbers of more than `each` bytes, or like text; both could be
+ * read as tokens. */
 static int check_width(const struct look *l, size_t each)
 {
     if (each > 1 && is_text(l)) {
@@ -115,7 +116,7 @@ static int check_width(const struct look *l, size_t each)
     return 0;
 }
 
-/* Finds the tokens of the file and the offset of the first. */
+/* Finds how many tokens the file has and the offset of the first one. */
 static int inspect_tokens(const struct look *l, struct pp_dataset *ds, uint64_t *out_first,
                           uint64_t *out_n)
 {
@@ -143,8 +144,8 @@ static int inspect_tokens(const struct look *l, struct pp_dataset *ds, uint64_t 
     return check_width(l, each);
 }
 
-/* Refuses vocabularies that two bytes cannot hold: larger tokens would have wrapped around when
- * they were written. */
+/* Refuses tokens of two bytes if the vocabulary is too large for them: larger tokens would have
+ * wrapped around when they were written. */
 static int check_vocabulary(const struct pp_config *cfg, const char *path,
                             const struct pp_dataset *ds)
 {
@@ -168,8 +169,8 @@ static int inspect_file(const char *path, int fd, uint64_t bytes, const struct p
     return check_vocabulary(cfg, path, ds);
 }
 
-/* Computes a checksum of length, beginning and end, which identifies a file that may be too large
- * to be read. */
+/* Returns a checksum of the file's length, beginning and end. It identifies a file that may be too
+ * large to be read whole. */
 static uint32_t compute_digest(const uint8_t *tokens, uint64_t n)
 {
     size_t some = n < 1 << 20 ? (size_t)n : 1 << 20;
@@ -192,8 +193,9 @@ static int find_tokens_file(const struct pp_config *cfg, enum pp_split split,
                           split == PP_SPLIT_TRAIN ? "train" : "val");
 }
 
-/* Finds the tokenizer of the files: the one in their folder, or that of the config; if both exist
- * they must be equal. If it is of an unsupported kind, the tokens stay numbers. */
+/* Opens the tokenizer of the files: the one in their folder or the one that the config names; if
+ * both exist they must be equal. If it is of an unsupported kind, the tokens are shown as
+ * numbers. */
 static int vocabulary_of_tokens(const struct pp_dataset_ops *self, const struct pp_config *cfg,
                                 struct pp_vocabulary *out)
 {

@@ -20,8 +20,8 @@ bool unicode_form_is(const char *form)
            strcmp(form, "NFKD") == 0;
 }
 
-/* Returns whether the text certainly has the form: 0xcc begins the characters from U+0300 on;
- * compatibility forms change some from U+00A0 on. */
+/* Returns whether the text certainly has the Unicode form already: for NFC if all characters are
+ * below U+0300, which begin with bytes below 0xcc, for other forms if all are ASCII. */
 static bool has_form(const char *form, const char *text, size_t bytes)
 {
     unsigned char limit = strcmp(form, "NFC") == 0 ? 0xcc : 0x80;

@@ -23,7 +23,8 @@ void pp_vocabulary_fini(struct pp_vocabulary *v)
     *v = (struct pp_vocabulary){0};
 }
 
-/* Returns the character at text[at], which is not after the end; *length 0: it is not valid. */
+/* Returns the character at text[at], which is inside the text; *length is 0 if it is not valid
+ * UTF-8. */
 static uint32_t decode_character(const char *text, size_t at, size_t bytes, size_t *length)
 {
     const unsigned char *s = (const unsigned char *)text + at;
@@ -73,8 +74,8 @@ int pp_vocabulary_open(const char *path, bool padded, struct pp_vocabulary *out)
     return 0;
 }
 
-/* Returns whether the text is a tokenizer.json: in it a blank or a quote follows '{', and no
- * vocabulary of characters has these after it. */
+/* Returns whether the text is a tokenizer.json and not a list of characters: in JSON a blank or a
+ * quote follows '{', in an ascending list neither can. */
 static bool is_json(const char *text)
 {
     return text[0] == '{' && text[1] && (unsigned char)text[1] < '{';
@@ -216,7 +217,8 @@ const char *pp_vocabulary_decode(const struct pp_vocabulary *v, int token,
 
 /* ---- comparing two vocabularies */
 
-/* Makes the vocabulary of either form a tokenizer. */
+/* Makes a vocabulary with a tokenizer from a text, which is a tokenizer.json or a list of
+ * characters. */
 static int make_tokenizer(const char *label, const char *text, struct pp_vocabulary *v)
 {
     PP_OWN(pp_vocabulary_fini) struct pp_vocabulary characters = {0};

@@ -95,39 +95,38 @@ struct pp_dataset_info { /* properties that are known without opening a file */
 const char *const *pp_dataset_names(void); /* of datasets.def, NULL-terminated */
 const struct pp_dataset_info *pp_dataset_info(const char *name);
 
-/*
- * Opens a split of cfg's data set. parts: enum pp_data_parts bits. model_input/model_classes: input
- * and outputs of the model, which the data must fit (else PP_ECONFIG). Errors: PP_ENOINPUT with the
- * command that downloads it; PP_EFORMAT for a file that is not exactly what it claims to be;
- * PP_EIO, PP_EPERM, PP_ERESOURCE. Local. The caller owns *out.
- */
+/* Opens a split of cfg's data set. `parts` are bits of enum pp_data_parts. `model_input` and
+ * `model_classes` are the model's input and outputs, which the data must fit (else PP_ECONFIG).
+ * Errors: PP_ENOINPUT with the command that downloads the files; PP_EFORMAT for a file that is not
+ * exactly what it claims to be; PP_EIO, PP_EPERM, PP_ERESOURCE. Local. The caller owns *out. */
 int pp_dataset_open(const struct pp_config *cfg, enum pp_split split, int parts,
                     const struct pp_shape *model_input, int model_classes, struct pp_dataset **out);
 void pp_dataset_destroy(struct pp_dataset **ds);
 
-/* Describes how to gather the model's input x[rows][features] and the targets[rows][..] of these
- * samples; data: images and labels in memory that a kernel can read. */
+/* Returns the arguments of the kernel that gathers the model's input x[rows][features] and the
+ * targets[rows][..] of these samples. `data` are images and labels in memory that a kernel can
+ * read. */
 struct pp_gather pp_dataset_gather(const struct pp_dataset *ds, const void *data, int rows,
                                    const uint32_t *index, float *x);
 struct pp_targets pp_dataset_targets(const struct pp_dataset *ds, const void *data, int rows,
                                      const uint32_t *index, int32_t *targets);
 
 /* Waits up to `seconds` for the check that pp_dataset_open() began: of all tokens of mapped files,
- * in both splits; NULL counts as done. Errors: PP_EFORMAT (a token that the model does not have).
- * Any number of threads. Local. */
+ * in both splits. A split that is NULL counts as checked. Errors: PP_EFORMAT (a token that the
+ * model does not have). Any number of threads. Local. */
 int pp_dataset_ready(const struct pp_dataset *const data[2], int seconds, bool *out_ready);
 
-/* Copies the tokens of windows up to the last target, out[rows][features + apart]; out NULL: only
- * checks them. Errors: PP_EFORMAT (a token not below `limit`, or the file has changed since it was
- * opened), PP_EIO. */
+/* Copies the tokens of windows up to the last target to out[rows][features + apart], or only checks
+ * them if `out` is NULL. Errors: PP_EFORMAT (a token not below `limit`, or the file has changed
+ * since it was opened), PP_EIO. */
 int pp_dataset_windows(const struct pp_dataset *ds, int rows, const uint32_t *index, int limit,
                        uint32_t *out);
 
-/* Counts the targets of these windows that are not ignored. */
+/* Returns how many targets of these windows are not ignored. */
 int64_t pp_dataset_counted(const struct pp_dataset *ds, int rows, const uint32_t *index);
 
-/* Opens a split without its samples and labels: n, features, shape, classes, scale. Otherwise as
- * pp_dataset_open(). */
+/* Opens a split without its samples and labels, only for its n, features, shape, classes and scale.
+ * Otherwise it is as pp_dataset_open(). */
 int pp_dataset_look(const struct pp_config *cfg, enum pp_split split, struct pp_dataset **out);
 
 /* Checks that training and test samples have the same shape and, if both have a header, the same
@@ -138,18 +137,18 @@ int pp_dataset_same_shape(const struct pp_dataset *train, const struct pp_datase
  * it. Errors: PP_ECONFIG, by pp_config_problem(). Local. */
 int pp_dataset_check_keys(struct pp_config *cfg);
 
-/* Returns rc. If it is PP_ECONFIG of a function here, whose text begins with a key, the text
- * becomes that key's problem. */
+/* Returns rc. If it is PP_ECONFIG and comes from a function here, whose text begins with a key, the
+ * text is noted as that key's problem. */
 int pp_dataset_blame(struct pp_config *cfg, int rc);
 
-/*
- * Gets the properties of a model's input that the data determine: from the files, or if they do not
- * exist from what is known of the data set. shape.n 0: the data are made in the shape that the
- * model needs, or the user's own files do not exist. Errors: as pp_dataset_look(), but PP_ENOINPUT.
- */
+/* Gets the properties of a model's input that follow from the data: from the files or, if they do
+ * not exist, from what is known of the data set. shape.n is 0 if the data are made in the shape
+ * that the model needs, or if the user's own files do not exist. Errors: as pp_dataset_look(),
+ * except PP_ENOINPUT. */
 int pp_dataset_input(const struct pp_config *cfg, struct pp_data_input *out);
 
-/* Returns the number of samples of a split (for explain): PP_ENOINPUT if the files do not exist. */
+/* Sets *out to the number of samples of a split, for explain. Errors: PP_ENOINPUT if the files do
+ * not exist. */
 int pp_dataset_count(const struct pp_config *cfg, enum pp_split split, int *out);
 
 /*
@@ -181,43 +180,44 @@ int pp_loader_create(int n, int batch_size, int replicas, int replica, int micro
                      bool shuffle, uint64_t seed, struct pp_loader **out);
 void pp_loader_destroy(struct pp_loader **ld);
 
-/* Makes a loader without an order, for any number of samples: for questions about counts only. Owns
- * nothing. */
+/* Makes a loader without an order, which only answers questions about counts, for any number of
+ * samples. It owns nothing. */
 int pp_loader_shape(int n, int batch_size, int replicas, int replica, int microbatches,
                     struct pp_loader *out);
 
-/* Makes samples windows: sample k of epoch e begins at start word(e*n + k) * starts >> 32, of
- * stream ("windows", 0), so that it follows from the number of the sample alone. 1 <= starts <=
- * 2^32. */
+/* Makes the samples windows of a text: sample k of epoch e begins at start word(e*n + k) * starts
+ * >> 32, with words of stream ("windows", 0), so that it follows from the number of the sample
+ * alone. 1 <= starts <= 2^32. */
 void pp_loader_windows(struct pp_loader *ld, uint64_t starts);
 
-/* Makes the order of epoch e (0, 1, ...): permutation of stream ("shuffle", e), or windows.
+/* Makes the order of epoch e (0, 1, ...): a permutation by stream ("shuffle", e), or windows.
  * Allocates nothing. */
 void pp_loader_start_epoch(struct pp_loader *ld, uint64_t epoch);
 
-/* Returns the steps of an epoch: ceil(n / batch_size). */
+/* Returns the number of steps of an epoch: ceil(n / batch_size). */
 int pp_loader_steps(const struct pp_loader *ld);
 
-/* Return the rows of this step's whole batch (the last may be smaller) and of this replica's
- * share. */
+/* Return how many rows this step's whole batch has (the last may be smaller) and how many this
+ * replica's share of it has. */
 int pp_loader_batch_rows(const struct pp_loader *ld, int step);
 int pp_loader_share_rows(const struct pp_loader *ld, int step);
 
 /* Returns the index of this replica's first row in the step's whole batch. */
 int pp_loader_share_first(const struct pp_loader *ld, int step);
 
-/* Returns the micro-batches of this replica's share: `microbatches` for a full batch; a smaller
- * share has min(M, ceil(share / ceil(full share / M))); 0 for an empty share. */
+/* Returns how many micro-batches this replica's share has: `microbatches` for a full batch, min(M,
+ * ceil(share / ceil(full share / M))) for a smaller one, 0 for an empty one. */
 int pp_loader_microbatches(const struct pp_loader *ld, int step);
 
-/* Returns the rows of micro-batch mb of the step; *index gets their row numbers in the data set
- * (points into ld->order; valid until the next start_epoch). */
+/* Returns how many rows micro-batch mb of the step has. *index points to their row numbers in the
+ * data set, inside ld->order, and is valid until the next start_epoch. */
 int pp_loader_microbatch(const struct pp_loader *ld, int step, int mb, const uint32_t **index);
 
-/* Returns the rows of the largest micro-batch of all steps. */
+/* Returns how many rows the largest micro-batch of all steps has. */
 int pp_loader_max_rows(const struct pp_loader *ld);
 
-/* Computes piece k of n rows cut into `parts` balanced pieces: first row and count. */
+/* Computes the first row and the number of rows of piece k, if n rows are cut into `parts` balanced
+ * pieces. */
 void pp_balanced_piece(int n, int parts, int k, int *first, int *count);
 
 /* ---- pictures made ahead */
@@ -237,16 +237,14 @@ bool pp_ahead_makes(const struct pp_config *cfg, enum pp_split split);
  * can do it to the pictures it holds, without a thread. */
 bool pp_ahead_moves(const struct pp_config *cfg, enum pp_split split);
 
-/* Computes moves[n] for struct pp_move_pictures, which make the same bytes of these training
- * samples. */
+/* Computes moves[n] for struct pp_move_pictures, with which a device makes the same bytes of these
+ * training samples as the thread. */
 void pp_ahead_move(const struct pp_config *cfg, uint64_t epoch, int n, const uint32_t *index,
                    uint32_t *moves);
 
-/*
- * Starts the thread. buffers: n >= 2, each for the largest share of a step, [rows] of struct
- * pp_dataset's `input`; the caller owns them and the data. test may be NULL when no test step is
- * requested. Errors: PP_ERESOURCE. Local, as all of these.
- */
+/* Starts the thread. `buffers` are n >= 2, each with room for the largest share of a step, [rows]
+ * of struct pp_dataset's `input`; the caller owns them and the data. `test` may be NULL if no test
+ * step is requested. Errors: PP_ERESOURCE. Local, as all functions of this section. */
 int pp_ahead_create(const struct pp_config *cfg, const struct pp_dataset *train,
                     const struct pp_dataset *test, uint8_t *const *buffers, int n_buffers,
                     struct pp_ahead **out);

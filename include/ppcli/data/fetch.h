@@ -36,16 +36,17 @@ struct pp_fetch_limits {
 extern const struct pp_fetch_limits pp_fetch_limits; /* the default limits */
 
 /*
- * Downloads all files of the set into `dir`, which is created. from: NULL = the mirrors in order;
- * else an https or file URL, an http URL of this machine, or a folder. Good files that exist are
- * kept. Errors: PP_EIO (network), PP_EFORMAT (digest), PP_ERESOURCE (another download into dir is
- * running, or built without libcurl and `from` is not a folder), PP_ECONFIG, PP_ENOINPUT (`from` is
- * a folder without the files), PP_EPERM.
+ * Downloads all files of the set into `dir`, which is created. `from` is NULL for the mirrors in
+ * order, or an https or file URL, an http URL of this machine, or a folder. Good files that exist
+ * are kept. Errors: PP_EIO (network), PP_EFORMAT (digest), PP_ERESOURCE (another download into
+ * `dir` is running, or built without libcurl and `from` is not a folder), PP_ECONFIG, PP_ENOINPUT
+ * (`from` is a folder without the files), PP_EPERM.
  */
 int pp_fetch(const struct pp_fetch_set *set, const char *from, const char *dir,
              const struct pp_fetch_limits *limits);
 
-/* Returns how many of the set's *out_files files exist in `dir`, by name. */
+/* Returns how many of the set's files exist in `dir`, by name; *out_files is how many the set
+ * has. */
 int pp_fetch_there(const struct pp_fetch_set *set, const char *dir, int *out_files);
 
 #endif

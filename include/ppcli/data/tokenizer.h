@@ -29,42 +29,47 @@ struct pp_vocabulary {
 /* Bytes of a character and its NUL. */
 #define PP_TOKEN_TEXT 5
 
-/* Makes the vocabulary from a text of pp_vocabulary_text(); label: for messages. */
+/* Makes the vocabulary from a text that pp_vocabulary_text() returned. `label` names it in
+ * messages. */
 int pp_vocabulary_from(const char *label, const char *text, struct pp_vocabulary *out);
-/* Opens the vocabulary of a tokenizer in folder `path`, or in the folder of file `path`; n 0: there
- * is none. */
+/* Opens the vocabulary of the tokenizer in folder `path`, or in the folder of file `path`. Its n is
+ * 0 if there is none. */
 int pp_vocabulary_beside(const char *path, struct pp_vocabulary *out);
 void pp_vocabulary_fini(struct pp_vocabulary *v); /* accepts a zeroed vocabulary */
 
-/* Returns all characters in order, as UTF-8; "" for bytes; else a tokenizer.json. Caller
- * pp_free()s; NULL: PP_ERESOURCE. */
+/* Returns the vocabulary as a text: all characters in order, as UTF-8; "" for bytes; else a
+ * tokenizer.json. The caller frees it with pp_free(). NULL means PP_ERESOURCE. */
 char *pp_vocabulary_text(const struct pp_vocabulary *v);
 
-/* Prints the vocabulary, without padding, as a tokenizer.json. pp_free(). */
+/* Prints the vocabulary, without padding, as a tokenizer.json. The caller frees *out with
+ * pp_free(). */
 int pp_vocabulary_json(const struct pp_vocabulary *v, char **out);
 
-/* Encodes text[bytes], which a NUL follows, into at most `most` tokens of type `element`; *out_n:
- * their number. Errors: PP_EFORMAT, beginning with `label`, for a character that is not in the
- * vocabulary, and for text that is not UTF-8. */
+/* Encodes text[bytes], which a NUL follows, into at most `most` tokens of type `element`; *out_n is
+ * how many there are. Errors: PP_EFORMAT, beginning with `label`, for a character that is not in
+ * the vocabulary, and for text that is not UTF-8. */
 int pp_vocabulary_encode(const struct pp_vocabulary *v, const char *label, const char *text,
                          size_t bytes, enum pp_element element, size_t most, void *out,
                          size_t *out_n);
 
 /*
- * Checks that tokens mean what they meant in the checkpoint, file or folder `path`. then, now:
- * texts of its vocabulary and of cfg's, NULL if there is none; kinds: tokens of cfg's. plain: it
- * comes from another program, and its vocabulary is that of a tokenizer in its folder; without one,
- * a different number of tokens gives a warning. Errors: PP_EFORMAT.
+ * Checks that tokens have the same meaning as in the checkpoint, file or folder `path`. `then` and
+ * `now` are the texts of its vocabulary and of cfg's, NULL if there is none; `kinds` is the number
+ * of cfg's tokens. `plain`: the file comes from another program, and its vocabulary is that of a
+ * tokenizer in its folder; if there is none, a different number of tokens only gives a warning.
+ * Errors: PP_EFORMAT.
  */
 int pp_vocabulary_check(const struct pp_config *cfg, const char *path, bool plain, const char *then,
                         const char *now, int kinds);
 
-/* Returns the bytes of a token; buffer: memory for those of a character. Padding has none. */
+/* Returns the bytes of a token; *out_n is their number, 0 for padding. `buffer` is memory for the
+ * bytes of a character. */
 const char *pp_vocabulary_decode(const struct pp_vocabulary *v, int token,
                                  char buffer[PP_TOKEN_TEXT], size_t *out_n);
 
-/* Opens the vocabulary of cfg's data set from its files; n 0: its tokens are numbers, or it is not
- * a text. Errors: those of pp_dataset_look(). Caller: pp_vocabulary_fini(). */
+/* Opens the vocabulary of cfg's data set from its files. Its n is 0 if the tokens are numbers or
+ * the data are not a text. Errors: those of pp_dataset_look(). The caller calls
+ * pp_vocabulary_fini(). */
 int pp_dataset_vocabulary(const struct pp_config *cfg, struct pp_vocabulary *out);
 
 /* ---- tokenizers */
@@ -109,13 +114,13 @@ struct pp_ids {
     size_t n, capacity;
 };
 
-/* Opens a folder with one of these, or a tokenizer.json. Errors: PP_ENOINPUT, PP_EFORMAT
- * (damaged, or a feature that is not supported, by its name), PP_ERESOURCE (no PCRE2). The
- * caller owns *out. */
+/* Opens a tokenizer.json, or a folder that contains a tokenizer. Errors: PP_ENOINPUT, PP_EFORMAT
+ * (damaged, or a feature that is not supported, by its name), PP_ERESOURCE (no PCRE2). The caller
+ * owns *out. */
 int pp_tokenizer_open(const char *path, struct pp_tokenizer **out);
 bool pp_tokenizer_is_in(const char *dir);
 
-/* As pp_tokenizer_open(), from the text of a tokenizer.json; label: for messages. */
+/* Destroys a tokenizer and sets *t to NULL. */
 void pp_tokenizer_destroy(struct pp_tokenizer **t); /* accepts NULL inside */
 
 /* Appends the ids of a text; long texts use all cores. One thread at a time. Errors: PP_EFORMAT,
