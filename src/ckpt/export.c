@@ -235,7 +235,7 @@ static int make_export_folder(const char *dir)
     return !names[0] ? 0 : pp_fail(PP_ECONFIG, "%s is not empty: name a new folder", dir);
 }
 
-/* Writes model.safetensors, which every export to safetensors or to a script needs. */
+/* Writes model.safetensors, which Hugging Face's format and a script of PyTorch both need. */
 static int write_tensors(struct exporter *e, const char *dir)
 {
     static const struct pp_st_meta meta = {"format", "pt"};

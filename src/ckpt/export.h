@@ -23,11 +23,11 @@ struct exporter {
 
 void export_fini(struct exporter *e);
 
-/* Returns dimension d of a tensor, 0: it does not exist. The tensors show the sizes that a config
- * leaves to the data or to a rule. */
+/* Returns dimension d of a tensor; 0 if the tensor or the dimension does not exist. Tensors show
+ * the sizes that a config leaves to the data or to a rule. */
 int64_t export_dim(const struct exporter *e, const char *name, int d);
 
-/* Each writes one format to path. */
+/* Write the export to `path`, each in one format. */
 int export_gguf(struct exporter *e, const struct pp_export *x, const char *path);
 int export_onnx(struct exporter *e, const struct pp_export *x, const char *path);
 int export_torch(struct exporter *e, const struct pp_export *x, const char *path);

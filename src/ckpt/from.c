@@ -96,7 +96,7 @@ struct from {
 
 #define KEY "model.from"
 
-/* Adds one problem about the file at model.from. */
+/* Notes a problem of the file at model.from. */
 __attribute__((format(printf, 2, 3))) static void refuse(const struct from *f, const char *fmt, ...)
 {
     char text[1024];
@@ -237,8 +237,8 @@ static void check_window(const struct from *f)
     }
 }
 
-/* Checks values that must agree with each other: the dropouts of gpt, and head_dim with the width
- * and the number of heads. */
+/* Handles the settings that depend on several values. In a gpt the dropouts must be equal. In other
+ * models it sets the width of heads and the scaling of positions, and checks the sliding window. */
 static void check_together(const struct from *f)
 {
     char text[PP_JSON_SHOWN];

@@ -59,11 +59,11 @@ struct manifest {
 
 void manifest_digest(const void *data, size_t bytes, char out[PP_SHA256_HEX]);
 
-/* Formats a manifest. Caller frees *out_text with free(). Errors: PP_ERESOURCE. */
+/* Formats a manifest. The caller frees *out_text with free(). Errors: PP_ERESOURCE. */
 int manifest_print(const struct manifest *m, char **out_text, size_t *out_bytes);
 
-/* Parses a manifest. Caller calls manifest_fini(). Errors: PP_EFORMAT beginning with `label`,
- * PP_ERESOURCE. */
+/* Parses a manifest. The caller calls manifest_fini(). Errors: PP_EFORMAT, which begins with
+ * `label`, and PP_ERESOURCE. */
 int manifest_parse(const char *label, const char *text, size_t bytes, struct manifest *out);
 void manifest_fini(struct manifest *m);
 
@@ -71,18 +71,18 @@ void manifest_fini(struct manifest *m);
 
 #define STATE_BYTES_MAX ((uint64_t)512 << 20) /* with a tokenizer.json */
 
-/* Formats a state. Caller frees *out_text with free(). Errors: PP_EINTERNAL (a number that is not
- * finite), PP_ERESOURCE. */
+/* Formats a state. The caller frees *out_text with free(). Errors: PP_EINTERNAL (a number that is
+ * not finite), PP_ERESOURCE. */
 int state_print(const struct pp_ckpt_state *s, char **out_text, size_t *out_bytes);
 
-/* Parses a state: every key exactly once and no other. Errors: PP_EFORMAT beginning with `label`,
- * PP_ERESOURCE. */
+/* Parses a state, which must have every key exactly once and no other key. Errors: PP_EFORMAT,
+ * which begins with `label`, and PP_ERESOURCE. */
 int state_parse(const char *label, const char *text, size_t bytes, struct pp_ckpt_state *out);
 
 /* ---- folder.c: listing and removing checkpoints */
 
-/* Lists the steps of the checkpoints in `dir`, the newest first; none if there is no such folder.
- * Caller pp_free()s *out. */
+/* Lists the steps of the checkpoints in `dir`, the newest first. The list is empty if there is no
+ * such folder. The caller frees *out with pp_free(). */
 int folder_steps(const char *dir, int64_t **out, int *out_n);
 
 /* Format the path of a checkpoint in `dir`, and the path that it gets before its files are
@@ -90,7 +90,8 @@ int folder_steps(const char *dir, int64_t **out, int *out_n);
 int folder_step_path(const char *dir, int64_t step, char out[PP_PATH_MAX]);
 int folder_trash_path(const char *dir, int64_t step, char out[PP_PATH_MAX]);
 
-/* Removes a folder of files, or a link to one; links are not followed, folders in it stay. */
+/* Removes a folder and its files, or a link to a folder. Links are not followed, and folders in it
+ * stay. */
 int folder_remove(const struct pp_io *io, const char *path);
 
 /* ---- run_dir.c */
@@ -109,19 +110,19 @@ int ckpt_open_folder(struct pp_ckpt *ck, enum pp_ckpt_check check);
 bool ckpt_has_shards(const char *dir);
 int ckpt_open_shards(struct pp_ckpt *ck);
 
-/* Returns NULL when there is no such tensor. */
+/* Returns the tensor of that name; NULL if there is none. *out_part is the number of its file. */
 const struct pp_st_tensor *ckpt_find(const struct pp_ckpt *ck, const char *name, int *out_part);
 
 /* Checks that all values of the tensor are finite. Errors: PP_EFORMAT. */
 int ckpt_check_finite(const struct pp_ckpt *ck, const char *name, const float *values, size_t n);
 
-/* Returns the name of a tensor without ck->prefix. */
+/* Returns the name of a tensor without the prefix ck->prefix. */
 const char *ckpt_tensor_name(const struct pp_ckpt *ck, const struct pp_st_tensor *t);
-/* Returns the name of a tensor in files of a bare GPT2Model or LlamaModel, without its leading
- * "transformer." or "model."; NULL: it has no such prefix. */
+/* Returns the name that a tensor has in files of a bare GPT2Model or LlamaModel: the name without
+ * its leading "transformer." or "model."; NULL if it has no such prefix. */
 const char *ckpt_short_name(const char *name);
 
-/* Sorts the tensors of all parts; refuses a name that occurs twice. */
+/* Sorts the tensors of all parts by name, and refuses a name that occurs twice. */
 int ckpt_build_index(struct pp_ckpt *ck);
 
 #endif

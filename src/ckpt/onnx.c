@@ -51,7 +51,8 @@ static void put_attributes(struct pp_bytes *node, const char *text)
     }
 }
 
-/* Adds a node with these inputs, separated by blanks; its result is o->y. */
+/* Adds a node that applies `op` to these inputs, whose names are separated by blanks. Its result is
+ * o->y. */
 __attribute__((format(printf, 4, 5))) static void
 apply(struct onnx *o, const char *op, const char *attributes, const char *inputs, ...)
 {

@@ -42,8 +42,8 @@ static int make_new(const char *name, struct pp_lock *lock, char dir[PP_PATH_MAX
     return pp_fail(PP_EIO, "cannot find a free name for a run folder like %s", dir);
 }
 
-/* Sets *out to whether a name may stay in a new run folder: the lock, or an unfinished file of a
- * run that was killed while it wrote its config or its first checkpoint. */
+/* Sets *out to whether a name may be in a run folder that counts as empty: the lock, or an
+ * unfinished file of a run that was killed while it wrote its config or its first checkpoint. */
 static int is_leftover(const char *dir, const char *name, bool *out)
 {
     static const char config[] = PP_RUN_DIR_CONFIG ".tmp-";

@@ -218,8 +218,8 @@ static int read_meta(struct reading *r, json_t *v)
     return 0;
 }
 
-/* Computes upper bounds for the memory of the header: the bytes of names and metadata, and the
- * number of dimensions. */
+/* Computes how much memory the parsed header needs: the bytes of its names and metadata, and the
+ * number of dimensions. Neither is more than the bytes of the text. */
 static void measure_header(json_t *root, size_t *bytes, size_t *dims)
 {
     const char *key, *of;

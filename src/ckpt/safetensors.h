@@ -23,16 +23,14 @@ struct pp_st_header {
     int64_t *dims; /* owned: dims of all tensors */
 };
 
-/*
- * Parses the first `bytes` bytes of a file of `file_bytes` bytes; they must hold the whole header.
- * `label` is the file's name in messages. Caller owns *out. Errors: PP_EFORMAT naming file and
- * tensor, PP_ERESOURCE. Local, as everything here.
- */
+/* Parses the header from the first `bytes` bytes of a file of `file_bytes` bytes, which must hold
+ * all of it. `label` is the file's name in messages. The caller owns *out. Errors: PP_EFORMAT
+ * naming file and tensor, PP_ERESOURCE. Local, as all functions here. */
 int pp_st_parse(const char *label, const void *data, size_t bytes, uint64_t file_bytes,
                 struct pp_st_header **out);
 void pp_st_header_free(struct pp_st_header **h);
 
-/* Returns NULL when there is no such key. */
+/* Returns the value of a key of the metadata; NULL if there is no such key. */
 const char *pp_st_meta_value(const struct pp_st_header *h, const char *key);
 
 /* An open file: immutable, may be read by several threads at once. */
@@ -43,29 +41,27 @@ struct pp_st_file {
     struct pp_st_header *header;
 };
 
-/* Opens regular files only. Errors: PP_ENOINPUT, PP_EPERM, PP_EIO, PP_EFORMAT, PP_ERESOURCE. */
+/* Opens a file, which must be a regular file, and parses its header. Errors: PP_ENOINPUT, PP_EPERM,
+ * PP_EIO, PP_EFORMAT, PP_ERESOURCE. */
 int pp_st_open(const char *path, struct pp_st_file **out);
-/* As pp_st_open(), from a descriptor of `bytes` bytes, which it takes over, also on failure. */
+/* Opens a file of `bytes` bytes from a descriptor, as pp_st_open() does. Takes the descriptor over,
+ * also on failure. */
 int pp_st_open_fd(const char *label, int fd, uint64_t bytes, struct pp_st_file **out);
 void pp_st_close(struct pp_st_file **f);
 
-/* Reads `bytes` bytes of a tensor from `offset` on, as they are in the file. Errors: PP_EIO,
+/* Reads `bytes` bytes of a tensor from `offset` on, without converting them. Errors: PP_EIO,
  * PP_EFORMAT (the file became shorter). */
 int pp_st_read(const struct pp_st_file *f, const struct pp_st_tensor *t, uint64_t offset, void *dst,
                size_t bytes);
 
-/*
- * Reads all tensors that have a CRC-32 in the metadata and compares it. *out_checked: how many had
- * one. Errors: PP_EFORMAT naming the first tensor that differs.
- */
+/* Compares each tensor that has a CRC-32 in the metadata with it. *out_checked is how many had one.
+ * Errors: PP_EFORMAT naming the first tensor that differs. */
 int pp_st_check_data(const struct pp_st_file *f, int *out_checked);
 
-/*
- * Writes a file under a temporary name in its folder, flushes and renames it. Items of 8 bytes come
- * first, then those of 4, else in their order. `out_digest`: SHA-256 of the file. The name is
- * durable after pp_io_sync_dir() of its folder. On failure `path` is unchanged. Errors: those of
- * pp_io_*() and of read(); PP_EINTERNAL when a tensor changed meanwhile.
- */
+/* Writes a file under a temporary name in its folder, flushes and renames it. Items of 8 bytes an
+ * element come first, then those of 4, each in their order. `out_digest` gets the SHA-256 of the
+ * file. The name is durable after pp_io_sync_dir() of its folder. On failure `path` is unchanged.
+ * Errors: those of pp_io_*() and of read(); PP_EINTERNAL when a tensor changed meanwhile. */
 int pp_st_write(const struct pp_io *io, const char *path, const struct pp_st_item *items, int n,
                 const struct pp_st_meta *meta, int n_meta, uint64_t *out_bytes,
                 uint8_t out_digest[PP_SHA256_BYTES]);

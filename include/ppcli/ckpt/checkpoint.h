@@ -31,15 +31,14 @@ struct pp_lock {
         .fd = -1                                                                                   \
     }
 
-/*
- * Takes the lock of a run folder. Only one MPI rank may call it. What a dead process left is taken
- * over silently. If the file system has no locks, there is only a warning. Errors: PP_ERESOURCE
- * when another process holds it, with its pid and host; PP_ECONFIG (the folder is within the
- * checkpoints of a run); PP_EPERM, PP_EIO.
- */
+/* Takes the lock of a run folder. Only one MPI rank may call it. The lock of a dead process is
+ * taken over silently. If the file system has no locks, there is only a warning. Errors:
+ * PP_ERESOURCE when another process holds it, with its pid and host; PP_ECONFIG (the folder is
+ * within the checkpoints of a run); PP_EPERM, PP_EIO. */
 int pp_lock_take(const char *dir, struct pp_lock *out);
-/* Checks, before something is written under the folder's name, that the name still means the locked
- * folder. PP_EIO: it was moved, or another run has it. Errors: those of pp_path_stat(), too. */
+/* Checks that the folder's name still names the locked folder, before something is written under
+ * that name. Errors: PP_EIO if the folder was moved or another run has the name; those of
+ * pp_path_stat(). */
 int pp_lock_check(const struct pp_lock *l);
 void pp_lock_release(struct pp_lock *l); /* accepts a lock that is not held */
 
@@ -62,31 +61,31 @@ void pp_lock_release(struct pp_lock *l); /* accepts a lock that is not held */
 int pp_run_dir_create(const struct pp_config *cfg, const char *name, bool overwrite,
                       struct pp_lock *lock, char dir[PP_PATH_MAX]);
 
-/* Makes an empty folder for the rings of a run, also of one that is continued. Errors: PP_EPERM,
+/* Makes an empty folder for the rings of a run, also of a run that is continued. Errors: PP_EPERM,
  * PP_EIO. */
 int pp_run_dir_empty_rings(const char *dir);
 
-/* Called when the run has read all its inputs: removes what an earlier run left in the folder
- * (goes_on: only what a finished run leaves), and writes config.resolved.ini. Errors: PP_EPERM,
+/* Removes the results of an earlier run from the folder (goes_on: only what a finished run leaves),
+ * and writes config.resolved.ini. Call it when the run has read all its inputs. Errors: PP_EPERM,
  * PP_EIO. */
 int pp_run_dir_begin(const struct pp_config *cfg, const char *dir, bool goes_on,
                      const struct pp_lock *lock);
 
-/* Makes the folder name of "auto" for this time. Errors: PP_ECONFIG (too long). */
+/* Makes the folder name of run.dir = auto for this time. Errors: PP_ECONFIG (too long). */
 int pp_run_dir_name(const char *name, char out[PP_PATH_MAX]);
 
 /* The next functions fail if a folder cannot be read, with the errors of pp_path_stat(); this is
  * never taken for "does not exist". */
 
-/* Finds the newest automatic run folder of this config's name that has a checkpoint; "": there is
- * none. */
+/* Finds the newest automatic run folder of this config's name that has a checkpoint; `out` is "" if
+ * there is none. */
 int pp_run_dir_newest(const char *name, char out[PP_PATH_MAX]);
 
-/* Finds the config in a run folder, or in one of its checkpoints; "": there is none. */
+/* Finds the config in a run folder or in one of its checkpoints; `out` is "" if there is none. */
 int pp_run_dir_config(const char *path, char out[PP_PATH_MAX]);
 
-/* Finds the run folder of a path: itself, its folder of checkpoints, or one of these; "": there is
- * none. */
+/* Finds the run folder to which a path belongs: the path itself, or the run folder of a checkpoint
+ * or of a folder of checkpoints; `out` is "" if there is none. */
 int pp_run_dir_of(const char *path, char out[PP_PATH_MAX]);
 
 /* Formats the path of the ring file of a rank. Errors: PP_ECONFIG (the path is too long). */
@@ -134,7 +133,8 @@ struct pp_ckpt_state {
     } numbers[PP_CKPT_NUMBERS_MAX];
 };
 
-/* Sets or adds a number; overflow of the table is a broken invariant. */
+/* Sets a number of the state, or adds it if it has none of that name; the table must not
+ * overflow. */
 void pp_ckpt_set(struct pp_ckpt_state *s, const char *name, double value);
 double pp_ckpt_get(const struct pp_ckpt_state *s, const char *name, double otherwise);
 
@@ -164,41 +164,41 @@ struct pp_ckpt_part {
     uint8_t sha256[PP_SHA256_BYTES];
 };
 
-/* Begins a save. `dir` is created if it does not exist (its parent is not). bytes: estimate of what
- * will be written, refused when the disk has less; 0: unknown. */
+/* Begins a save. `dir` is created if it does not exist (its parent is not). `bytes` estimates how
+ * much will be written, which is refused if the disk has less; 0 means unknown. */
 int pp_ckpt_begin(const struct pp_io *io, const char *dir, int64_t step, const char *config_hash,
                   uint64_t bytes, struct pp_ckpt_save *out);
 
-/* Writes the file of rank `index` of `count`. No two ranks may write tensors of one name. */
+/* Writes the file of part `index` of `count`, which one rank has. No two ranks may write tensors of
+ * the same name. */
 int pp_ckpt_write_part(const struct pp_io *io, const struct pp_ckpt_save *save, int index,
                        int count, const struct pp_st_item *items, int n, struct pp_ckpt_part *out);
 
-/*
- * Writes config.ini, state.json and MANIFEST, flushes, and renames the folder. A checkpoint of the
- * same step is replaced. parts[n]: of all ranks, in any order. state->step and ->config_hash are
- * those of the save. After a failure nothing needs to be abandoned; if only the last flush failed,
- * the checkpoint exists but may not survive a power failure.
- */
+/* Writes config.ini, state.json and MANIFEST, flushes, and renames the folder. A checkpoint of the
+ * same step is replaced. parts[n] are those of all ranks, in any order. state->step and
+ * ->config_hash are those of the save. After a failure nothing needs to be abandoned; if only the
+ * last flush failed, the checkpoint exists but may not survive a power failure. */
 int pp_ckpt_commit(const struct pp_io *io, const struct pp_ckpt_save *save,
                    const struct pp_ckpt_state *state, const char *config,
                    const struct pp_ckpt_part *parts, int n);
 
-/* As pp_ckpt_commit(), for a folder with the files of a checkpoint that is complete elsewhere. */
+/* Flushes and renames the folder as pp_ckpt_commit() does, if it has the files of a checkpoint that
+ * is complete elsewhere. */
 int pp_ckpt_adopt(const struct pp_io *io, const struct pp_ckpt_save *save);
 
-/* Removes what was written, as far as possible; keeps the error record. */
+/* Removes what the save has written, as far as possible; keeps the error record. */
 void pp_ckpt_abandon(const struct pp_io *io, const struct pp_ckpt_save *save);
 
-/* Keeps the newest `keep` >= 1 of the checkpoints after `since` and up to `step`, and removes the
- * others of these. */
+/* Removes the checkpoints after step `since` and up to `step`, except the newest `keep` >= 1 of
+ * them. */
 int pp_ckpt_prune(const struct pp_io *io, const char *dir, int keep, int64_t since, int64_t step);
 
-/* Removes checkpoints of later steps than `step`: a run that resumes from an older checkpoint must
- * not find them as the latest. */
+/* Removes the checkpoints of steps after `step`, because a run that resumes from an older
+ * checkpoint must not find them as the latest. */
 int pp_ckpt_drop_newer(const struct pp_io *io, const char *dir, int64_t step);
 
-/* Removes what killed processes left: *.tmp-PID and .trash-* that are not newer than since_ns
- * (CLOCK_REALTIME, see pp_lock). Call it with the run folder's lock held. */
+/* Removes the files that killed processes left: *.tmp-PID and .trash-* that are not newer than
+ * since_ns (CLOCK_REALTIME, see struct pp_lock). Call it with the run folder's lock held. */
 int pp_ckpt_sweep(const struct pp_io *io, const char *dir, int64_t since_ns);
 
 /* ---- reading */
@@ -236,25 +236,23 @@ struct pp_ckpt {
  */
 int pp_ckpt_open(const char *path, enum pp_ckpt_check check, struct pp_ckpt **out);
 
-/*
- * Opens the newest checkpoint of a folder of checkpoints. A damaged one is an error; with
+/* Opens the newest checkpoint of a folder of checkpoints. A damaged one is an error; with
  * `fall_back` it is a warning on stderr, and the one before it is tried. Errors: PP_ENOINPUT when
- * there is none; as of pp_ckpt_open().
- */
+ * there is no checkpoint; those of pp_ckpt_open(). */
 int pp_ckpt_open_latest(const char *dir, enum pp_ckpt_check check, bool fall_back,
                         struct pp_ckpt **out);
 void pp_ckpt_close(struct pp_ckpt **ck);
 
-/*
- * Lists the checkpoints of a run folder or a folder of checkpoints, damaged ones too: their steps,
- * the newest first; none for any other path. Caller pp_free()s *out_steps.
- */
+/* Lists the steps of the checkpoints, also of damaged ones, in a run folder or a folder of
+ * checkpoints, the newest first. The list is empty for any other path. The caller frees *out_steps
+ * with pp_free(). */
 int pp_ckpt_list(const char *path, int64_t **out_steps, int *out_n);
-/* Formats the path of one of them. */
+/* Formats the path of the checkpoint of a step in a run folder or a folder of checkpoints. */
 int pp_ckpt_step_path(const char *path, int64_t step, char out[PP_PATH_MAX]);
 
-/* Compares two checkpoints: above 0: a is newer than b; below: older. The paths differ in a step,
- * or in the time and number of an automatic run folder; "" is older than all. Local. */
+/* Compares the paths of two checkpoints. Returns a number above 0 if a is newer than b, below 0 if
+ * it is older. The paths differ in a step, or in the time and number of an automatic run folder; ""
+ * is older than all. Local. */
 int pp_ckpt_path_order(const char *a, const char *b);
 
 /* Returns whether `path` looks like a checkpoint, complete or damaged. */
@@ -267,16 +265,17 @@ const struct pp_ckpt_state *pp_ckpt_state(const struct pp_ckpt *ck); /* NULL: pl
 #define PP_CKPT_OWN_CONFIG (PP_PATH_MAX + 64)
 const char *pp_ckpt_own_config(const struct pp_ckpt *ck, char out[PP_CKPT_OWN_CONFIG]);
 
-/* Returns tensor i of the index; *out_file (may be NULL): the name of its file. */
+/* Returns tensor i of the index. *out_file, which may be NULL, gets the name of its file. */
 const struct pp_st_tensor *pp_ckpt_tensor(const struct pp_ckpt *ck, int i, const char **out_file);
-/* Returns whether the tensor is learned. Others belong to the optimizer, or are running statistics
- * of a norm. */
+/* Returns whether the tensor is learned. Other tensors belong to the optimizer, or are running
+ * statistics of a norm. */
 bool pp_ckpt_is_parameter(const struct pp_st_tensor *t);
 
-/* Returns whether a parameter can be read from a tensor of its type. An I64 scalar is a count. */
+/* Returns whether a parameter can be read from a tensor of this type. An I64 scalar is a count. */
 bool pp_ckpt_is_readable(const struct pp_st_tensor *t);
 
-/* Sets the keys of the Hugging Face model that model.from names: struct pp_names' from. */
+/* Sets the keys of [model] to those of the Hugging Face model that model.from names; it is the
+ * function `from` of struct pp_names. */
 void pp_hf_config(struct pp_config *cfg, const struct pp_names *names);
 
 /* Formats that other programs load. */
@@ -300,42 +299,44 @@ struct pp_export {
 };
 
 /* Writes the export into the folder `dir`, which is created or empty. Errors: PP_ECONFIG (a model
- * that the format does not support, a folder that is not empty), as of pp_io_*() and of reading. */
+ * that the format does not support, a folder that is not empty), those of pp_io_*() and of
+ * reading. */
 int pp_ckpt_export(const struct pp_export *x, const char *dir);
 
-/* Writes the vocabulary into `dir`: that of the checkpoint; bytes, and tokens in files, as the
- * config defines them. Errors: as of reading the vocabulary and of writing. */
+/* Writes the vocabulary into `dir`: that of the checkpoint or, for bytes and for files of tokens,
+ * the one that the config defines. *out_any tells whether there was one. Errors: those of reading
+ * the vocabulary and of writing. */
 int pp_ckpt_export_vocabulary(const struct pp_ckpt *ck, const struct pp_config *cfg,
                               const char *dir, bool *out_any);
 
-/* Checks that all values of type float are finite. *out_left: tensors of floats that cannot be
- * read, such as F8_E4M3. Errors: PP_ECHECK for the first tensor with a value that is not finite; as
- * of reading. */
+/* Checks that all values of float tensors are finite. *out_left is the number of float tensors that
+ * cannot be read, such as F8_E4M3. Errors: PP_ECHECK for the first tensor with a value that is not
+ * finite; those of reading. */
 int pp_ckpt_check_values(const struct pp_ckpt *ck, uint64_t *out_looked, int *out_left);
 
 /* ---- weights */
 
 /* Reads parameters from checkpoints and files, and converts their order to that of memory. */
 
-/* Reads the values of p, which is called `name` in the checkpoint: put() gets them in ascending
- * pieces; NULL: only checks that they can be read. Local. Errors: those of pp_ckpt_read(),
- * PP_ERESOURCE. */
+/* Reads the values of parameter p, which is called `name` in the checkpoint, and passes them to
+ * put() in ascending pieces. If `put` is NULL it only checks that they can be read. Local. Errors:
+ * those of pp_ckpt_read(), PP_ERESOURCE. */
 int pp_weights_read(const struct pp_ckpt *ck, const char *name, const struct pp_param *p,
                     int (*put)(void *ctx, size_t first, const float *values, size_t n), void *ctx);
 
-/* Refuses tensors that the model does not have (in a checkpoint: learned ones), because the weights
- * then belong to a different model, and a last layer that differs from the embedding if the two are
- * tied. Errors: PP_EFORMAT. */
+/* Refuses tensors that the model does not have (in a checkpoint: learned tensors), because the
+ * weights then belong to a different model. Also refuses a last layer that differs from the
+ * embedding if the two are tied. Errors: PP_EFORMAT. */
 int pp_weights_check_extras(const struct pp_model *m, const struct pp_ckpt *ck);
 
 /* Appends "KEY was THERE, is HERE" to the list in text[bytes]. */
 void pp_weights_difference(char *text, size_t bytes, const char *key, const char *there,
                            const char *here);
 
-/* Compares the keys of [model] with those of the training, which the checkpoint or the config.json
- * of its folder contains, and refuses differences with which the same tensors compute something
- * else; with `warn` it only warns. m: of cfg; only its sizes are used. Local. Errors: PP_ECONFIG,
- * PP_ERESOURCE. */
+/* Compares the keys of [model] with those of the training, which are in the checkpoint or in the
+ * config.json of its folder. Refuses differences with which the same tensors compute something
+ * else; with `warn` it only warns. `m` is the model of cfg; only its sizes are used. Local. Errors:
+ * PP_ECONFIG, PP_ERESOURCE. */
 int pp_weights_check_model(const struct pp_config *cfg, const struct pp_model *m,
                            const struct pp_ckpt *ck, bool warn);
 

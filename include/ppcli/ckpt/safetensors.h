@@ -46,7 +46,7 @@ enum pp_st_dtype {
 
 const char *pp_st_dtype_name(enum pp_st_dtype t); /* "F32" */
 
-/* "[784,10]"; returns out. */
+/* Formats a shape as "[784,10]" in `out` and returns it. */
 #define PP_ST_SHAPE_BYTES (PP_ST_DIMS_MAX * 20 + 3)
 const char *pp_st_shape(int n, const int64_t *dims, char out[PP_ST_SHAPE_BYTES]);
 
