@@ -6,7 +6,8 @@
 #include "ppcli/base/base.h"
 #include "ppcli/pipe/layout.h"
 
-/* Checks run.transport if it names a transport and the ranks compute on the processor. */
+/* Checks that run.transport is for threads or processes as this run has them. If it names a
+ * transport and the ranks compute on the processor, also checks that it can connect them. */
 static int check_transport(struct pp_config *cfg, const struct pp_backend_choice *choice,
                            bool processes)
 {

@@ -70,7 +70,8 @@ int pp_division_placement(const struct pp_division *d, enum pp_placement *out)
                    table->geometry.stages);
 }
 
-/* Sets the chunks of the table and checks that it fits the run. */
+/* Sets the number of chunks to that of the table, and checks that the table is for this run's
+ * stages and chunks. */
 static int set_table_chunks(const struct pp_config *cfg, struct pp_division *d)
 {
     const char *path = cfg->pipeline.schedule + strlen(PP_SCHEDULE_FILE);

@@ -14,8 +14,8 @@
 int pp_division_of(const struct pp_config *cfg, const struct pp_model *model,
                    const struct pp_plan *table, struct pp_division *out, const char **key);
 
-/* Finds the order in which the pieces lie on the ranks, from the schedule or the table. PP_ECONFIG:
- * the table has neither known order. */
+/* Finds how the pieces are placed on the ranks, from the schedule or the table. Errors: PP_ECONFIG
+ * if the table has none of the known placements. */
 int pp_division_placement(const struct pp_division *d, enum pp_placement *out);
 
 /* Fails with PP_ECONFIG, and *key names the config key at fault. */

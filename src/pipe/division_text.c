@@ -14,7 +14,7 @@ const char *pp_division_schedule(const struct pp_division *d)
     return d->schedule ? pp_schedule_name(d->schedule) : "table";
 }
 
-/* Returns the number of a key that exists. */
+/* Returns the number of a key, which must exist. */
 static int index_of_key(const char *key)
 {
     int i = 0;
@@ -25,8 +25,8 @@ static int index_of_key(const char *key)
 
 /* ---- the cut */
 
-/* Whether the cut is the one that the config itself asks for, by ranges or by first layers.
- * *as_written: scratch. */
+/* Returns whether the cut is the one that the config itself asks for, by ranges or by first layers.
+ * *as_written is scratch. */
 static bool cuts_as_written(const struct pp_division *d, const struct pp_model *model,
                             const struct pp_config *cfg, struct pp_division *as_written)
 {
@@ -84,7 +84,7 @@ static void write_ticks(const struct pp_division *d, char *out, size_t bytes)
         pp_text_add(out, bytes, "%s%" PRId64, i == 0 ? "" : i % 3 > 0 ? "," : " ", d->ticks[i]);
 }
 
-/* Returns the value of a key that is a whole number; -1: it is not one of these keys. */
+/* Returns the value that the division has for a key that is a count; -1 if the key is not one. */
 static int find_count_key(const struct pp_division *d, const char *key)
 {
     const struct {

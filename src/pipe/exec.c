@@ -35,7 +35,8 @@ static int open_exec_channels(struct pp_exec *x)
     return exchanges ? pp_transport_open_exchanges(x->tp, x->zero.n) : 0;
 }
 
-/* Finds for each plan the receives to post before the first action, and the last input gradient. */
+/* Finds for each plan the receives that are posted before the first action, and the last input
+ * gradient of this rank. */
 static int find_first_and_last(struct pp_exec *x)
 {
     const struct pp_layout *l = x->layout;
@@ -84,7 +85,7 @@ static int open_loaders(struct pp_exec *x)
     return 0;
 }
 
-/* Does everything that can fail on one rank alone, before the first message. */
+/* Does all of the set-up that can fail on one rank alone, before the first message. */
 static int create_local(struct pp_exec *x, const struct pp_exec_spec *spec)
 {
     PP_TRY(exec_memory_take(x, spec));

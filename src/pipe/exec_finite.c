@@ -53,8 +53,8 @@ void exec_finite_note_forward(struct pp_exec *x, const struct exec_stage *st, in
         x->check.bad_mb = mb;
 }
 
-/* Returns the most that the squares of all gradients may sum to, since Adam stores them as floats.
- * 0: no limit. */
+/* Returns the largest sum of the squares of all gradients that is allowed: Adam stores squares as
+ * floats. 0 means no limit. */
 static double limit_of_squares(const struct pp_exec *x)
 {
     const struct pp_config *cfg = x->cfg;
@@ -80,14 +80,14 @@ int exec_finite_vote(struct pp_exec *x, int rows)
     return pp_transport_post_vote(x->tp, yes);
 }
 
-/* Returns the model's index of the chunk's first parameter. */
+/* Returns the index in the model of the chunk's first parameter. */
 static int first_param_of_chunk(const struct pp_chunk *c)
 {
     return c->model->layers[c->first].first_param;
 }
 
-/* Sums the squares of this rank's gradients into their places in check.own; the other places stay
- * 0. */
+/* Sums the squares of this rank's gradients: for each parameter if gradients are clipped, else for
+ * each stage. Each sum has its place in check.own; the places of other ranks stay 0. */
 static int sum_gradient_squares(struct pp_exec *x)
 {
     bool clips = x->cfg->train.clip_norm > 0;
@@ -112,7 +112,8 @@ static int sum_gradient_squares(struct pp_exec *x)
     return pp_backend_collect(x->be, PP_COLLECT_NOTHING);
 }
 
-/* Gathers the squares and losses of all ranks on every rank, so that all ranks decide alike. */
+/* Decides whether the gradients are finite. Every rank gets the sums of squares and the losses of
+ * all ranks, so that all decide alike. */
 static int read_gradients(struct pp_exec *x)
 {
     const struct pp_layout *l = x->layout;
@@ -136,14 +137,15 @@ static int read_gradients(struct pp_exec *x)
     return pp_backend_judge(x->be, &j);
 }
 
-/* Returns the address of a loss that all ranks read: the initial value of the step's sums, or this
- * rank's own if it has no sums. */
+/* Returns the address of a loss that all ranks will read: the initial value of the step's sums, or
+ * this rank's own if it has no sums. */
 static double *loss_to_veto(const struct pp_exec *x)
 {
     return x->sums[PP_SPLIT_TRAIN] ? &x->before->loss : &x->check.own[x->check.n];
 }
 
-/* Sets that loss to NaN until exec_finite_tell(). */
+/* Makes the steps bad on all ranks until exec_finite_tell(): sets a loss that all ranks read to
+ * NaN. */
 int exec_finite_veto(struct pp_exec *x)
 {
     const double nan = NAN;
@@ -180,7 +182,7 @@ int exec_finite_decide(struct pp_exec *x, int64_t t)
 
 /* ---- describing the bad value */
 
-/* Finds this rank's last parameter with a gradient that is not finite. */
+/* Finds the last of this rank's parameters whose gradient is not finite, and notes it in *f. */
 static int find_bad_gradient(struct pp_exec *x, struct exec_finding *f)
 {
     for (int k = x->n_stages - 1; k >= 0 && f->param < 0; k--) {
@@ -227,8 +229,9 @@ static const struct pp_param *find_param(const struct pp_model *m, int index, in
     return &m->params[index];
 }
 
-/* Describes the first bad value of all ranks in the order of computation: the lowest layer's
- * output, else the loss, else the highest layer's gradient. False: there is none. */
+/* Describes the first bad value of all ranks in the order of computation: the output of the lowest
+ * layer, else the loss, else the gradient of the highest layer. Returns false if no rank has found
+ * one. */
 static bool describe_finding(const struct pp_exec *x, char *out, size_t bytes)
 {
     const struct pp_layout *l = x->layout;

@@ -61,8 +61,8 @@ void pp_exec_forget_graphs(struct pp_exec *x)
         exec_graphs_destroy(x);
 }
 
-/* Launches the graph on rank 0, ordered between the work that all ranks enqueued before and
- * after. */
+/* Launches the graph, if this rank holds it, after the work that all ranks enqueued before and
+ * before the work that they enqueue later. */
 static int launch_graph(struct pp_exec *x, const struct exec_graph *g)
 {
     if (holds_graph(x))
@@ -70,7 +70,8 @@ static int launch_graph(struct pp_exec *x, const struct exec_graph *g)
     return pp_transport_fork(x->tp);
 }
 
-/* Captures a step. Between begin and end every rank's stream belongs to rank 0's capture. */
+/* Captures a step as a graph. Between the begin and the end of the capture all ranks' streams
+ * belong to the capture of rank 0. */
 static int capture_step(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
 {
     bool begun = false;

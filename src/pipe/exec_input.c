@@ -12,7 +12,7 @@
 
 /* ---- memory */
 
-/* Returns the samples of this replica's largest share of a batch. */
+/* Returns how many samples this replica's largest share of a batch has. */
 static size_t largest_share(const struct pp_exec *x)
 {
     const struct pp_layout *l = x->layout;
@@ -29,8 +29,8 @@ static size_t largest_share(const struct pp_exec *x)
     return share;
 }
 
-/* Copies a whole split to a device that cannot read host memory; other backends read it in place.
- * Only the samples of the layout: a benchmark may use a part of a data set. */
+/* Copies the n samples of a split to a device that cannot read host memory; other backends read
+ * them in place. n is the layout's number, because a benchmark may use a part of a data set. */
 static int place_split(struct pp_exec *x, struct pp_arena *a, bool copies, const void *from,
                        size_t n, size_t width, const uint8_t **out)
 {
@@ -42,8 +42,8 @@ static int place_split(struct pp_exec *x, struct pp_arena *a, bool copies, const
     return a->base ? pp_backend_to_device(x->be, copy, from, n * width) : 0;
 }
 
-/* Takes memory for pictures: one step's on the device, or two steps' on the host (this one's and
- * the next). */
+/* Takes memory for pictures: those of one step on the device, or those of two steps on the host
+ * (this step and the next). */
 static void place_pictures(struct pp_exec *x, struct pp_arena *a, bool copies)
 {
     struct exec_input *in = &x->input;
@@ -134,7 +134,8 @@ void exec_input_take_pictures(struct pp_exec *x, struct exec_flight *flight)
             pp_ahead_take(ahead, x->loader[flight->split], flight->split, x->epoch, flight->step);
 }
 
-/* Returns the address in the step's own block that corresponds to `part` of the device's block. */
+/* Returns the address in the step's own block on the host that corresponds to `part`, an address in
+ * the device's block. */
 static uint32_t *part_of_flight(const struct pp_exec *x, const struct exec_flight *flight,
                                 const uint32_t *part)
 {
@@ -142,9 +143,9 @@ static uint32_t *part_of_flight(const struct pp_exec *x, const struct exec_fligh
                                 ((const char *)part - (const char *)x->args));
 }
 
-/* Handles a file that changed after it was opened: the step continues with zeros, so that no rank
- * waits for this one, and fails on all ranks. In a test the reader of the counters gets the
- * error. */
+/* Handles a data file that has changed since it was opened. The step continues with zeros, so that
+ * no rank waits for this one, and then fails on all ranks. In a test the reader of the counters
+ * gets the error. */
 static int refuse_windows(struct pp_exec *x, enum pp_split split, void *windows, size_t bytes)
 {
     x->refusal = x->refusal.code == 0 ? *pp_error_get() : x->refusal;
@@ -157,7 +158,8 @@ static int refuse_windows(struct pp_exec *x, enum pp_split split, void *windows,
     return 0;
 }
 
-/* Fills the step's block: sample numbers, then windows or moves. *out: bytes in use. */
+/* Fills the step's block with sample numbers, and windows or moves if there are any. *out is the
+ * number of bytes in use. */
 static int fill_block(struct pp_exec *x, struct exec_flight *flight, size_t *out)
 {
     const struct exec_input *in = &x->input;
@@ -192,7 +194,7 @@ static int fill_block(struct pp_exec *x, struct exec_flight *flight, size_t *out
     return 0;
 }
 
-/* Enqueues the op that makes the pictures of the step from those that the device holds. */
+/* Enqueues the op that makes the step's pictures from the pictures that the device holds. */
 static int move_pictures(struct pp_exec *x, const struct exec_flight *flight)
 {
     const struct pp_shape *shape = &x->data[flight->split]->shape;
@@ -228,7 +230,8 @@ int exec_input_upload(struct pp_exec *x, struct exec_flight *flight)
 
 /* ---- a micro-batch */
 
-/* Returns the rows of a micro-batch. *index: their samples, in device memory. */
+/* Returns the number of rows of a micro-batch. *index points to their sample numbers in device
+ * memory. */
 static int find_samples(const struct pp_exec *x, enum pp_split split, int step, int mb,
                         const uint32_t **index)
 {

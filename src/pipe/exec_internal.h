@@ -251,8 +251,8 @@ struct pp_exec {
     struct pp_ring *ring; /* not owned */
 };
 
-/* exec_memory.c: takes everything the rank holds. If be is NULL: only computes the sizes (the dry
- * pass). */
+/* Takes all memory that the rank holds (exec_memory.c). If `be` is NULL it only computes the sizes:
+ * the dry pass. */
 int exec_memory_take(struct pp_exec *x, const struct pp_exec_spec *spec);
 void exec_memory_free(struct pp_exec *x);
 
@@ -278,44 +278,45 @@ int exec_input_targets(const struct pp_exec *x, enum pp_split split, int step, i
 
 /* exec_step.c. Local, except exec_enqueue(), which is collective in effect. */
 int exec_flights_create(struct pp_exec *x);
-/* Returns false if the device hangs; its memory then cannot be freed. */
+/* Destroys the steps in flight. Returns false if the device hangs; its memory then cannot be
+ * freed. */
 bool exec_flights_destroy(struct pp_exec *x);
 /* Waits until the device has no more work. */
 int exec_drain(struct pp_exec *x);
-/* Enqueues the work of one step without involving the host: the same work for the same arguments,
- * so that it can be captured. */
+/* Enqueues the work of one step without involving the host. The same arguments give the same work,
+ * so that a step can be captured. */
 int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t);
 
-/* exec_zero.c. create(), memory() and channels() are local: they divide the floats among the
- * replicas, take memory for the pieces that arrive, and add the channels of this rank, *n more. */
+/* Divide the floats among the replicas, take memory for the pieces that arrive, and add the
+ * channels of this rank, *n more (exec_zero.c). Local. */
 int exec_zero_create(struct pp_exec *x);
 void exec_zero_memory(struct pp_exec *x, struct pp_arena *a);
 void exec_zero_channels(struct pp_exec *x, struct pp_channel_spec *specs, void **memory, int *n);
-/* Returns how many floats of virtual stage s have their optimizer state on this rank. Local. */
+/* Returns how many floats of stage s, counted over all chunks, have their optimizer state on this
+ * rank. Local. */
 size_t exec_zero_floats(const struct pp_exec *x, int s);
-/* A training step calls these in this order: begin() before the plan, post() when a bucket's
- * gradients are complete. Pairwise within x->group; only the last two wait for the same step of
- * other replicas. */
+/* Exchange gradients and parameters between replicas in a training step, in this order: begin()
+ * before the plan, post() when a bucket's gradients are complete, then reduce() and update().
+ * Pairwise within x->group; only the last two wait for the same step of other replicas. */
 int exec_zero_begin(struct pp_exec *x);
 int exec_zero_post(struct pp_exec *x, const struct exec_bucket *b, int64_t t);
 int exec_zero_reduce(struct pp_exec *x, int64_t t);
 int exec_zero_update(struct pp_exec *x, int64_t t);
 
-/* exec_walk.c: runs one batch of one split through its plan. t: the step's number in the record of
- * actions. */
+/* Runs one batch of one split through its plan (exec_walk.c). `t` is the step's number in the
+ * events. */
 int exec_walk(struct pp_exec *x, enum pp_split split, int step, int64_t t);
 
 /*
- * exec_finite.c.
+ * Check that all numbers of a step are finite (exec_finite.c).
  *   begin     starts a step. Local.
  *   forward   notes the first bad micro-batch; call after each F. Local.
  *   vote      votes after this rank's last input gradient; rows: the batch's, over all replicas.
  *             Collective.
  *   veto      makes the step fail on all ranks. Local.
  *   decide    call when the gradients are summed; sets args and verdict of every rank. Collective.
- *   tell      fails with PP_EDIVERGED and the same text on all ranks: which value of the step with
- *             this
- *             verdict was bad. The gradients must still be there. Collective.
+ *   tell      fails with PP_EDIVERGED and the same text on all ranks, which names the bad value of
+ *             the step with this verdict. The gradients must still be in memory. Collective.
  */
 int exec_finite_create(struct pp_exec *x);
 void exec_finite_begin(struct pp_exec *x, enum pp_split split);
@@ -324,15 +325,17 @@ int exec_finite_vote(struct pp_exec *x, int rows);
 int exec_finite_veto(struct pp_exec *x);
 int exec_finite_decide(struct pp_exec *x, int64_t t);
 int exec_finite_tell(struct pp_exec *x, const struct pp_step_verdict *verdict);
-/* After a test step with check.looks: describes the first value that is not finite; "" if all are.
- * Collective. */
+/* Describes the first value that is not finite, after a test step with check.looks; "" if all are
+ * finite. Collective. */
 int exec_finite_describe_test(struct pp_exec *x, char *out, size_t bytes);
 
-/* exec_graph.c. Returns the entry of batches of this size; makes it if there is none. Local. */
+/* Returns the entry for batches of this size, and makes it if there is none (exec_graph.c).
+ * Local. */
 struct exec_graph *exec_graph_of(struct exec_graphs *g, enum pp_split split, int rows);
 int exec_graphs_create(struct pp_exec *x);
 void exec_graphs_destroy(struct pp_exec *x);
-/* Returns the graph to capture or replay for this step; NULL: enqueue the step op by op. Local. */
+/* Returns the graph to capture or replay for this step; NULL if the step is enqueued op by op.
+ * Local. */
 struct exec_graph *exec_graph_next(struct pp_exec *x, enum pp_split split, int step);
 /* Captures or replays the graph. Collective in effect. */
 int exec_graph_run(struct pp_exec *x, struct exec_graph *g, int step, int64_t t);
@@ -340,18 +343,17 @@ int exec_graph_run(struct pp_exec *x, struct exec_graph *g, int step, int64_t t)
 /* exec_time.c. All Local. */
 int exec_time_create(struct pp_exec *x);
 void exec_time_destroy(struct pp_exec *x);
-/*
- * A step calls launch() when the host begins it, start() before it is enqueued, stop() when it is
- * enqueued (work that follows, as a repeated bad step, is not timed), and launched() at the end.
- */
+/* Time the steps. A step calls launch_begin() when the host begins it, start() before it is
+ * enqueued, stop() when it is enqueued (work that follows, such as a repeated bad step, is not
+ * timed), and launch_end() at the end. */
 void exec_launch_begin(struct pp_exec *x, enum pp_split split, int64_t t);
 int exec_time_start(struct pp_exec *x, struct exec_flight *flight);
 void exec_time_stop(struct pp_exec *x);
 void exec_launch_end(struct pp_exec *x);
-/* Begin and end an action. n: as in struct exec_record. */
+/* Begin and end an action. `n` is as in struct exec_record. */
 void exec_action_begin(struct pp_exec *x, const struct pp_event *e, int n);
 void exec_action_end(struct pp_exec *x);
-/* Begins an action of optimizer step t that is not an action of the plan. */
+/* Begins an action of step t that the plan does not list, such as the optimizer's. */
 void exec_event_begin(struct pp_exec *x, enum pp_event_kind kind, int64_t t);
 /* Reads the times of a complete step into the ring and the counters. */
 int exec_time_read(struct pp_exec *x, const struct exec_flight *flight);

@@ -20,7 +20,8 @@ static size_t measure_growth(const struct pp_arena *a, size_t *mark)
     return n;
 }
 
-/* Takes `slots` blocks of rows of `width` elements; in the dry pass *out stays NULL. */
+/* Takes memory for `slots` blocks, each of the most rows of a micro-batch of `width` elements. *out
+ * gets their addresses, except in the dry pass. */
 static int take_row_slots(struct pp_exec *x, struct pp_arena *a, int slots, size_t width,
                           size_t element, float ***out)
 {
@@ -34,7 +35,7 @@ static int take_row_slots(struct pp_exec *x, struct pp_arena *a, int slots, size
     return 0;
 }
 
-/* Returns an array of n slots, all -1; the caller owns it. */
+/* Returns an array of n numbers, all -1, which the caller owns; NULL if memory runs out. */
 static int *alloc_slot_numbers(int n)
 {
     int *held = pp_alloc((size_t)(n > 0 ? n : 1), sizeof(*held));
@@ -43,7 +44,7 @@ static int *alloc_slot_numbers(int n)
     return held;
 }
 
-/* Whether any plan has an R of the stage. */
+/* Returns whether any plan recomputes the stage. */
 static bool recomputes_stage(const struct pp_layout *l, int s)
 {
     int i = 0;
@@ -87,7 +88,8 @@ static int make_chunks(struct pp_exec *x, const struct pp_backend_choice *backen
     return loan->states ? 0 : PP_ERESOURCE;
 }
 
-/* Takes memory for slot i of all recomputed chunks, which use it one after the other. */
+/* Takes the memory of slot i that all recomputed chunks share, because they use it one after the
+ * other. */
 static float *lend_slot(const struct pp_exec *x, struct pp_arena *a, bool grad, int i)
 {
     size_t most = 0;
@@ -101,8 +103,8 @@ static float *lend_slot(const struct pp_exec *x, struct pp_arena *a, bool grad, 
     return most > 0 ? pp_arena_take(a, most, sizeof(float)) : NULL;
 }
 
-/* Takes the memory that the chunks of the rank share, as the rank computes one pass of one chunk at
- * a time. */
+/* Takes the memory that all chunks of the rank share, because the rank computes one pass of one
+ * chunk at a time. */
 static void lend_shared_memory(struct pp_exec *x, struct pp_arena *a)
 {
     size_t scratch = 0, mark = a->used;
@@ -149,8 +151,8 @@ static int take_stage_memory(struct pp_exec *x, struct pp_arena *a, struct exec_
     return 0;
 }
 
-/* Takes the slots that this rank provides: of channels it receives on, of local channels, and of
- * channels it sends on if the transport does not share memory. */
+/* Takes the slots of channels that this rank provides: those on which it receives, those within the
+ * rank, and, if the transport does not share memory, those on which it sends. */
 static int take_channel_memory(struct pp_exec *x, struct pp_arena *a, bool shared_slots)
 {
     const struct pp_layout *l = x->layout;
@@ -169,7 +171,7 @@ static int take_channel_memory(struct pp_exec *x, struct pp_arena *a, bool share
     return 0;
 }
 
-/* Takes the memory of a step's arguments and results. */
+/* Takes the memory for a step's arguments and results. */
 static void take_step_memory(struct pp_exec *x, struct pp_arena *a, bool has_last)
 {
     const struct pp_layout *l = x->layout;
@@ -186,7 +188,8 @@ static void take_step_memory(struct pp_exec *x, struct pp_arena *a, bool has_las
         x->sums[split] = &x->results->sums[split];
 }
 
-/* Walks once over all memory. copies: the device has its own memory. */
+/* Takes all memory of the rank from the arena; a dry arena only counts it. `copies`: the device
+ * cannot read host memory, so data are copied to it. */
 static int take_rank_memory(struct pp_exec *x, struct pp_arena *a, bool shared_slots, bool copies)
 {
     const struct pp_layout *l = x->layout;

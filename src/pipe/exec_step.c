@@ -54,8 +54,8 @@ int exec_drain(struct pp_exec *x)
 
 /* ---- the work of a step */
 
-/* Zeroes the gradients of a replica with no samples of the last batch; it still takes part in the
- * sum. */
+/* Takes part in the sum of gradients with zeros, because this replica has no samples of the last
+ * batch. */
 static int send_zero_gradients(struct pp_exec *x, int64_t t)
 {
     for (int k = 0; k < x->n_stages; k++) {
@@ -78,7 +78,7 @@ static int merge_statistics(struct pp_exec *x, enum pp_merging what)
     return 0;
 }
 
-/* Sums the gradients over the replicas. */
+/* Sums the gradients, and the statistics of batch norms, over the replicas. */
 static int add_gradients(struct pp_exec *x, int64_t t)
 {
     int replicas = x->layout->replicas;
@@ -125,7 +125,8 @@ int exec_enqueue(struct pp_exec *x, enum pp_split split, int step, int64_t t)
     return 0;
 }
 
-/* Copies the arguments of the step to the device. updates: as of pp_exec_train_step(). */
+/* Copies the arguments of the step to the device. `updates` is the number of updates before it, as
+ * in pp_exec_train_step(). */
 static int upload_step(struct pp_exec *x, struct exec_flight *flight, double lr, int64_t updates)
 {
     struct pp_optimizer_args *args = flight->block;
@@ -146,8 +147,8 @@ static int wait_for_flight(struct pp_exec *x, struct exec_flight *flight)
     return 0;
 }
 
-/* Reports a bad step. Collective in effect: all ranks find the same step bad, and come here at the
- * same step. The device has halted; the work that it enqueued since has no effect. */
+/* Reports a bad step. All ranks find the same step bad and call this at the same step, so it is
+ * collective. The device has halted; the work enqueued since then has no effect. */
 static int report_bad_step(struct pp_exec *x, const struct exec_flight *bad)
 {
     struct exec_flight flight = *bad;
@@ -199,7 +200,8 @@ int pp_exec_lag(const struct pp_exec *x)
 
 /* ---- steps */
 
-/* Lets the backend set up each new size of micro-batch before the step, which must not allocate. */
+/* Makes the backend prepare for each new size of micro-batch before the step, because a step must
+ * not allocate. */
 static int prepare_sizes(struct pp_exec *x, enum pp_split split, int step)
 {
     const struct pp_loader *ld = x->loader[split];
@@ -214,8 +216,8 @@ static int prepare_sizes(struct pp_exec *x, enum pp_split split, int step)
     return 0;
 }
 
-/* Reuses the oldest step in flight for this one: the host is never more than EXEC_AHEAD steps
- * ahead. */
+/* Waits for the oldest step in flight and reuses its memory for this step, so that the host is
+ * never more than EXEC_AHEAD steps ahead. */
 static int begin_flight(struct pp_exec *x, const struct exec_flight *what, double lr,
                         int64_t updates, struct exec_flight **out)
 {
@@ -239,7 +241,7 @@ static int end_enqueue(struct pp_exec *x, struct exec_flight *flight)
     return 0;
 }
 
-/* what: split, step and t of the step to run. */
+/* Runs a step. `what` holds its split, step and t. */
 static int run_step(struct pp_exec *x, const struct exec_flight *what, double lr, int64_t updates)
 {
     PP_TRY(prepare_sizes(x, what->split, what->step));

@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Collects the arrays of a chunk that have one value per parameter: the parameters, then the
- * moments. */
+/* Lists the arrays of a chunk that have one float for each parameter: the weights, then the
+ * optimizer's moments. Returns their number. */
 static int values_and_moments(const struct pp_chunk *c, float *out[3])
 {
     int n = 0;
@@ -22,8 +22,8 @@ static int values_and_moments(const struct pp_chunk *c, float *out[3])
     return n;
 }
 
-/* Finds tensor *i of a chunk. Returns false, with *i reduced by the chunk's tensors, if the chunk
- * has fewer. */
+/* Finds tensor *i of a chunk. If the chunk has fewer tensors, returns false and subtracts their
+ * number from *i. */
 static bool find_tensor(const struct pp_chunk *c, int *i, struct pp_exec_tensor *out)
 {
     float *of[3];
@@ -82,8 +82,8 @@ static float *optimizer_state_at(const struct exec_bucket *b, int kind, size_t a
            b->own->from;
 }
 
-/* Locates the first of floats first..end-1 of a tensor and the floats after it in the same piece.
- * *d: the replica that has them. */
+/* Finds who has floats `first` to end - 1 of a tensor. Returns the request for the first of them
+ * and those after it in the same piece; *d is the replica that has the piece. */
 static struct request locate_floats(const struct pp_exec *x, const struct pp_exec_tensor *t,
                                     size_t first, size_t end, int *d)
 {
@@ -97,7 +97,9 @@ static struct request locate_floats(const struct pp_exec *x, const struct pp_exe
     return (struct request){(int32_t)(b - x->zero.buckets), t->kind, at, n < left ? n : left};
 }
 
-/* A failure stays on this rank: it still sends an answer, because the other side waits for it. */
+/* Answers the requests of replica 0 for pieces of the optimizer state, until it has all of them.
+ * After a failure this rank still answers, because replica 0 waits, and returns the error at the
+ * end. */
 int pp_exec_serve(struct pp_exec *x)
 {
     struct request r = {.n = 0};
@@ -118,8 +120,9 @@ int pp_exec_serve(struct pp_exec *x)
     return rc;
 }
 
-/* Copies a tensor's pieces to the host, or this rank's own pieces from `put`. Checks that arriving
- * values are finite, since no other code sees them. */
+/* Copies n floats of a tensor from the replicas that have them to `host`, and checks that they are
+ * finite, since no other code sees them. With `put` instead copies those that this replica keeps
+ * from `put` to the device. */
 static int copy_pieces(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first, size_t n,
                        float *host, const float *put)
 {
@@ -177,7 +180,7 @@ int pp_exec_tensors_changed(struct pp_exec *x)
 
 #define HASH_FLOATS ((size_t)1 << 18) /* hashed at a time, which bounds the memory */
 
-/* Hashes floats from..end-1 of the chunk. host[HASH_FLOATS]: scratch. */
+/* Adds floats `from` to end - 1 of the chunk's weights to a hash. host[HASH_FLOATS] is scratch. */
 static int hash_floats(struct pp_exec *x, const struct pp_chunk *c, size_t from, size_t end,
                        float *host, struct pp_sha256 *h)
 {
@@ -189,8 +192,8 @@ static int hash_floats(struct pp_exec *x, const struct pp_chunk *c, size_t from,
     return 0;
 }
 
-/* Checks that every replica holds the bits of replica 0; a difference is a bug in the reduction.
- * host, all[ranks][PP_SHA256_BYTES]: scratch. */
+/* Checks that every replica holds weights with the bits of replica 0; a difference is a bug in the
+ * reduction. `host` and all[ranks][PP_SHA256_BYTES] are scratch. */
 static int check_replicas(struct pp_exec *x, float *host, uint8_t *all)
 {
     const struct pp_layout *l = x->layout;
@@ -215,7 +218,8 @@ static int check_replicas(struct pp_exec *x, float *host, uint8_t *all)
     return rc;
 }
 
-/* Adds floats from..end-1 of virtual stage s to rank 0's hash; the stage's owner sends them. */
+/* Adds floats `from` to end - 1 of the weights of stage s, which is counted over all chunks, to
+ * rank 0's hash; the rank that owns the stage sends them. */
 static int hash_param(struct pp_exec *x, int s, size_t from, size_t end, float *host,
                       struct pp_sha256 *h)
 {

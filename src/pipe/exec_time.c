@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-/* Links the clocks of host and device: a mark is reached between two readings of the clock. Of a
- * few tries the shortest is the most exact. */
+/* Finds out which time of the host's clock corresponds to a mark of the device: the mark is reached
+ * between two readings of the clock. The shortest of a few tries is the most exact. */
 static int align_clocks(struct pp_exec *x)
 {
     struct exec_timer *timer = &x->timer;
@@ -138,7 +138,7 @@ static struct exec_stage *find_exec_stage(const struct pp_exec *x, int s)
     return k < x->n_stages ? &x->stages[k] : NULL;
 }
 
-/* Adds the time of a computing action to the times from which steps are forecast. */
+/* Adds the time of an action to the totals of its op from which steps are forecast. */
 static void add_action_time(struct pp_exec *x, const struct exec_record *r, uint64_t ns)
 {
     static const int op_of[PP_EVENT_KINDS] = {[PP_EVENT_F] = PP_OP_F,
@@ -179,8 +179,8 @@ void exec_action_end(struct pp_exec *x)
 
 /* ---- a complete step */
 
-/* Reads a step's times into the ring and *busy_ns. `first`: the first step, whose times include
- * setup. */
+/* Writes the times of a step's actions to the ring and sums the computing time in *busy_ns.
+ * `first`: it is the first step, whose times include set-up and do not count in forecasts. */
 static int read_timed_step(struct pp_exec *x, struct exec_time_set *set, bool first,
                            uint64_t *busy_ns)
 {
@@ -226,7 +226,7 @@ int exec_time_read(struct pp_exec *x, const struct exec_flight *flight)
     return 0;
 }
 
-/* Limits the busy time to the time since the counters were read last, because timing may slow down
+/* Limits the busy time to the time since the counters were last read, because timing may slow down
  * a device's step. */
 int exec_time_correct(struct pp_exec *x)
 {

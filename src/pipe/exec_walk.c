@@ -26,7 +26,8 @@ static int rows_of_microbatch(const struct walk *w, int mb)
     return pp_loader_microbatch(w->x->loader[w->split], w->step, mb, &index);
 }
 
-/* Begins an event on behalf of action a. message: -1: no message; n: as in struct exec_record. */
+/* Begins an event of action a. `message` is -1 if the event has none; `n` is as in struct
+ * exec_record. */
 static void begin_event(const struct walk *w, enum pp_event_kind kind, const struct pp_action *a,
                         int message, int n)
 {
@@ -40,8 +41,9 @@ static void begin_event(const struct walk *w, enum pp_event_kind kind, const str
     exec_action_begin(w->x, &e, n);
 }
 
-/* Begins the computation of n micro-batches, of which a's is the last; n = -1: more of the same.
- * They are of full size if the first one is, since the others have at most one row less. */
+/* Begins the computation of n micro-batches, the last of which is that of a; n = -1 continues the
+ * one before. All count as full-size if the first one is, since the others have at most one row
+ * less. */
 static void begin_compute(const struct walk *w, enum pp_event_kind kind, const struct pp_action *a,
                           int n)
 {
@@ -52,7 +54,7 @@ static void begin_compute(const struct walk *w, enum pp_event_kind kind, const s
 
 /* ---- messages */
 
-/* Returns the transport's channel of a message; -1: there is no message, or it stays on this
+/* Returns the transport's channel for a message; -1 if there is no message, or if it stays on this
  * rank. */
 static int channel_of_message(const struct walk *w, int message)
 {
@@ -117,7 +119,7 @@ static int send_result(const struct walk *w, const struct pp_action *a)
     return 0;
 }
 
-/* Frees the slot for the sender and posts the receive of its next message. */
+/* Frees the slot of a message for the sender, and posts the receive of the slot's next message. */
 static int release_slot(const struct walk *w, int message)
 {
     struct pp_transport *tp = w->x->tp;
@@ -143,7 +145,8 @@ static int return_slots(const struct walk *w, const struct pp_action *a, int fir
 
 /* ---- actions */
 
-/* Fills *out for the loss of a micro-batch, except its logits; computes its targets. */
+/* Fills *out with the arguments of the loss of a micro-batch, except its logits, and computes its
+ * targets. */
 static int prepare_loss(const struct walk *w, int mb, struct pp_softmax_cross_entropy *out)
 {
     const struct pp_exec *x = w->x;
@@ -220,8 +223,7 @@ static int loss_of_piece(const void *ctx, int first, int n, float *logits)
                    : 0;
 }
 
-/* If logits come in pieces: computes them, their loss and, in training, the gradients of the last
- * layer. */
+/* Computes the logits in pieces, their loss and, in training, the gradients of the last layer. */
 static int loss_in_pieces(const struct walk *w, const struct exec_stage *st,
                           const struct pp_action *a, float *dx)
 {
@@ -250,7 +252,8 @@ static struct pp_pass make_pass(const struct walk *w, int mb)
                             .index = w->x->input.index + (index - first)};
 }
 
-/* Returns the output of a stage, which its gradient later replaces; NULL: logits come in pieces. */
+/* Returns the memory of a stage's output, which its gradient later replaces; NULL if the logits
+ * come in pieces. */
 static float *output_of_stage(const struct walk *w, const struct exec_stage *st, int slot,
                               int message)
 {
@@ -284,7 +287,8 @@ static int run_forward(struct walk *w, struct exec_stage *st, const struct pp_ac
     return 0;
 }
 
-/* Recomputes the forward pass from the input that F received; W frees it. */
+/* Recomputes the forward pass from the input that F received. The weight gradient (W) frees that
+ * input. */
 static int run_recompute(struct walk *w, struct exec_stage *st, const struct pp_action *a)
 {
     struct pp_exec *x = w->x;
@@ -357,7 +361,8 @@ static int run_weight_gradient(struct walk *w, struct exec_stage *st, const stru
     return 0;
 }
 
-/* Returns this rank's gradient of a parameter of the model, in a chunk that has it. */
+/* Returns the gradient of a parameter of the model in this rank's chunk of stage `stage`; *n is the
+ * number of its floats. */
 static float *gradient_of_param(const struct pp_exec *x, int stage, int param, size_t *n)
 {
     size_t offset;
@@ -366,7 +371,8 @@ static float *gradient_of_param(const struct pp_exec *x, int stage, int param, s
     return c->grads + offset;
 }
 
-/* Runs G and T. The sum of two floats does not depend on their order, so both ranks get the same
+/* Runs G, which sends the gradient of one end of a tied tensor, or T, which adds the gradient of
+ * the other end. The sum of two floats does not depend on their order, so both ranks get the same
  * bits. */
 static int run_tie(struct walk *w, const struct pp_action *a)
 {

@@ -29,8 +29,8 @@ static size_t align_floats(size_t floats, size_t most)
     return floats < most ? floats : most;
 }
 
-/* Whether a tied tensor is in the bucket, which may include the first floats of the layer after its
- * last. */
+/* Returns whether the bucket has a part of a tied tensor. A bucket may include the first floats of
+ * the layer after its last. */
 static bool holds_tied_tensor(const struct pp_layout *l, const struct exec_bucket *b)
 {
     const struct pp_layer *first = &l->model->layers[b->first], *next = first + b->last - b->first;
@@ -44,8 +44,8 @@ static bool holds_tied_tensor(const struct pp_layout *l, const struct exec_bucke
     return has;
 }
 
-/* Returns the end of a matrix that a cut at float `at` of stage s would divide and that Muon
- * updates as a whole; 0: none. */
+/* Returns the end of the matrix that a cut at float `at` of stage s would divide, if Muon updates
+ * it as a whole; 0 if there is none. */
 static size_t end_of_divided_matrix(const struct pp_exec *x, int s, size_t at)
 {
     const struct pp_layout *l = x->layout;
@@ -62,7 +62,7 @@ static size_t end_of_divided_matrix(const struct pp_exec *x, int s, size_t at)
     return 0;
 }
 
-/* Returns the first float from `at` on where a cut is allowed. */
+/* Returns the first float from `at` on where a cut is allowed; `most` if there is none. */
 static size_t find_cut(const struct pp_exec *x, int s, size_t at, size_t most)
 {
     for (at = align_floats(at, most); at < most && end_of_divided_matrix(x, s, at);)
@@ -70,8 +70,8 @@ static size_t find_cut(const struct pp_exec *x, int s, size_t at, size_t most)
     return at;
 }
 
-/* Adds a bucket and divides it among the replicas. Elements are summed in the order of the replicas
- * wherever the cuts are, so a cut changes no bit. */
+/* Adds a bucket with floats `at` to to - 1 and divides it among the replicas. Elements are summed
+ * in the order of the replicas wherever the cuts are, so a cut changes no bit. */
 static void add_bucket(struct pp_exec *x, struct exec_bucket made, size_t at, size_t to)
 {
     size_t d = (size_t)x->layout->replicas, each = (to - at) / d;
@@ -136,8 +136,8 @@ void exec_zero_memory(struct pp_exec *x, struct pp_arena *a)
 
 /* ---- messages */
 
-/* Returns the address of the *n floats to or from replica d. With shared slots the floats sent to d
- * also lie in memory of d. */
+/* Returns the address of the *n floats that are sent to replica d (`out`) or received from it. If
+ * the transport shares slots, the floats sent to d also lie in memory of d. */
 static float *piece_of_replica(const struct exec_bucket *b, enum exec_shard_kind kind, int d,
                                bool out, size_t *n)
 {
@@ -207,13 +207,14 @@ static int release_message(struct pp_exec *x, const struct shard_message *m)
     return pp_transport_release(x->tp, m->ch, 0);
 }
 
-/* Waits until the message that was sent has left, so that its memory may change. */
+/* Waits until a message that was sent has left, so that its memory may change. */
 static int regain_memory(struct pp_exec *x, const struct shard_message *m)
 {
     return pp_transport_acquire(x->tp, m->ch, 0);
 }
 
-/* Calls act for this bucket's message to every other replica (out), or from every other one. */
+/* Calls `act` for the messages of a bucket: with `out` for those to every other replica, else for
+ * those from every other replica. */
 static int for_each_message(struct pp_exec *x, const struct exec_bucket *b,
                             enum exec_shard_kind kind, bool out,
                             int (*act)(struct pp_exec *x, const struct shard_message *m))
@@ -228,8 +229,8 @@ static int for_each_message(struct pp_exec *x, const struct exec_bucket *b,
     return 0;
 }
 
-/* Posts all messages of a bucket, in both directions, as one exchange, which runs while the
- * device computes. */
+/* Posts all messages of a bucket, in both directions, as one exchange, which runs while the device
+ * computes. */
 static int post_exchange(struct pp_exec *x, const struct exec_bucket *b, enum exec_shard_kind kind)
 {
     struct pp_exchange *peers = x->tp->exchanges;
@@ -281,8 +282,8 @@ static int regain_pieces(struct pp_exec *x, const struct exec_bucket *b, enum ex
                                              : for_each_message(x, b, kind, true, regain_memory);
 }
 
-/* Sends this rank's pieces to all and receives theirs, into the memory that this rank's gradients
- * were sent from. */
+/* Sends this rank's pieces to all other replicas and receives theirs into the memory from which
+ * this rank's gradients were sent. */
 static int share_pieces(struct pp_exec *x, enum exec_shard_kind kind, enum pp_event_kind event,
                         int64_t t)
 {
@@ -320,8 +321,8 @@ int exec_zero_post(struct pp_exec *x, const struct exec_bucket *b, int64_t t)
     return 0;
 }
 
-/* Computes ((x0 + x1) + x2) + ..., with this rank's x among its gradients and the others' in their
- * slots. */
+/* Sums the gradients of all replicas for this rank's piece, in the order of the replicas: ((x0 +
+ * x1) + x2) + ... Its own are among its gradients, the others' in their slots. */
 static int sum_shards(struct pp_exec *x, const struct exec_bucket *b)
 {
     float *own = b->chunk->grads + b->own->from, *sum = own;

@@ -69,10 +69,8 @@ static void raise_to(int *v, int floor)
         *v = floor;
 }
 
-/*
- * Builds the plan of a last batch that is too small for the schedule's own rule (DualPipeV needs 2P
- * micro-batches), with another schedule of the same placement. All schedules give the same bits.
- */
+/* Builds the plan of a last batch that is too small for the schedule's own rule (DualPipeV needs 2P
+ * micro-batches), with another schedule of the same placement. All schedules give the same bits. */
 static int build_for_small_batch(const struct pp_layout *l, const struct pp_geometry *g,
                                  struct pp_plan **out)
 {
@@ -81,7 +79,7 @@ static int build_for_small_batch(const struct pp_layout *l, const struct pp_geom
     return pp_plan_build(name, g, out) == 0 ? 0 : pp_error_adopt(&why);
 }
 
-/* Builds a plan of training, from the schedule's rule or from a table, which fits full batches
+/* Builds a plan for training, from the schedule's rule or from a table. A table fits full batches
  * only. */
 static int build_for_training(const struct pp_layout *l, const struct pp_geometry *g, bool full,
                               struct pp_plan **out)
@@ -118,7 +116,7 @@ static struct pp_geometry make_geometry(const struct pp_layout *l, enum pp_plan_
                                 .recompute = d->recompute};
 }
 
-/* Whether the schedule is legal for the division's number of micro-batches. */
+/* Returns whether the schedule is legal for the division's number of micro-batches. */
 static bool schedule_is_legal(const struct pp_layout *l)
 {
     PP_OWN(pp_plan_destroy) struct pp_plan *plan = NULL;
@@ -131,8 +129,8 @@ static bool schedule_is_legal(const struct pp_layout *l)
     return legal;
 }
 
-/* Builds the plan for m micro-batches unless it exists, and raises the slot counts. full: a full
- * batch, which must obey the schedule's rule. */
+/* Builds the plan for m micro-batches, unless it exists, and raises the slot counts to what it
+ * needs. `full`: it is for a full batch, which must obey the schedule's rule. */
 static int add_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool full)
 {
     if (m == 0)
@@ -171,9 +169,9 @@ static int add_plan(struct pp_layout *l, enum pp_plan_kind kind, int m, bool ful
     return 0;
 }
 
-/* Builds the plans of one split: of every replica's first and last batch. The first batch is full
- * unless there are fewer samples; then another schedule may replace one that is only for full
- * batches. */
+/* Builds the plans of one split, for the first and the last batch of every replica. The first batch
+ * is full unless there are fewer samples; then another schedule may replace one that is only for
+ * full batches. */
 static int add_split_plans(struct pp_layout *l, enum pp_plan_kind kind, int n)
 {
     for (int d = 0; d < l->replicas; d++) {
@@ -189,8 +187,8 @@ static int add_split_plans(struct pp_layout *l, enum pp_plan_kind kind, int n)
     return 0;
 }
 
-/* Checks that batch norms get more than one value for each channel in every micro-batch of
- * training. */
+/* Checks that in training every micro-batch has enough rows for the batch norms, which need more
+ * than one value for each channel. */
 static int check_norm_rows(const struct pp_layout *l, const char **key)
 {
     const struct pp_node *n = l->model->nodes, *end = n + l->model->n_nodes;
@@ -222,8 +220,8 @@ static int check_norm_rows(const struct pp_layout *l, const char **key)
     return 0;
 }
 
-/* Whether every plan computes the last stage's input gradients in the order of its weight
- * gradients. */
+/* Returns whether every plan computes the input gradients of the last stage in the order of its
+ * weight gradients, by ascending micro-batch. */
 static bool last_stage_ascends(const struct pp_layout *l)
 {
     for (int i = 0; i < l->n_plans; i++) {
@@ -289,7 +287,7 @@ static int stage_of_param(const struct pp_layout *l, int param)
     return s;
 }
 
-/* Finds the stages that hold the two ends of each tie of the model. */
+/* Finds the stages of the owner and of the copy of each tied tensor of the model. */
 static void find_tie_stages(struct pp_layout *l)
 {
     int n = 0;

@@ -5,7 +5,7 @@
 
 #include "ppcli/pipe/layout.h"
 
-/* Returns the number of parameters of virtual stage s. */
+/* Returns how many floats the parameters of stage s have, which is counted over all chunks. */
 size_t pp_layout_floats(const struct pp_layout *layout, int s);
 
 /* Returns the bytes of an element of the model's input. */
@@ -18,10 +18,10 @@ static inline size_t pp_layout_input_bytes(const struct pp_layout *layout)
  * within a rank has one piece. */
 size_t pp_layout_tied_piece(const struct pp_layout *layout, int tie, int piece, size_t *first);
 
-/* Returns the bytes of a slot of channel ch, a multiple of PP_ALIGN. */
+/* Returns how many bytes a slot of channel ch has, a multiple of PP_ALIGN. */
 size_t pp_layout_slot_bytes(const struct pp_layout *layout, int ch);
 
-/* Returns the steps of the whole training on train_n samples. */
+/* Returns the number of steps of the whole training on train_n samples. */
 int64_t pp_run_steps(const struct pp_config *cfg, int train_n);
 
 #endif

@@ -13,7 +13,7 @@
 #define ROWS_ENOUGH 256
 #define ROWS_MOST 1024
 
-/* Returns the most rows that a sample has in a product with weights. */
+/* Returns the largest number of rows that one sample has in a product with weights. */
 static size_t most_rows_of_sample(const struct pp_model *model)
 {
     size_t most = 1;
@@ -25,7 +25,8 @@ static size_t most_rows_of_sample(const struct pp_model *model)
     return most;
 }
 
-/* Returns the fewest of the m micro-batches of a full batch that have `enough` rows together. */
+/* Returns how many of the m micro-batches of a full batch are needed to have `enough` rows
+ * together; m if all have fewer. */
 static int fewest_with_rows(const struct pp_division *d, int batch, const struct pp_model *model,
                             size_t enough)
 {

@@ -141,8 +141,9 @@ int pp_run_meet_every(const struct pp_config *cfg, int train_n)
     return n < INT_MAX ? (int)n : INT_MAX;
 }
 
-/* Chooses train.epochs if the config gives only max_steps and the data is windows of a text, of
- * which an epoch is not a pass over the data. A copy of a config (no source) keeps the choice. */
+/* Chooses train.epochs if the config gives only max_steps and the data are windows of a text, for
+ * which an epoch is not a pass over the data. A copy of a config, which has no source, keeps the
+ * choice. */
 static int choose_epochs(struct pp_config *cfg)
 {
     const struct pp_dataset_info *info = pp_dataset_info(cfg->data.dataset);
@@ -155,8 +156,8 @@ static int choose_epochs(struct pp_config *cfg)
     return pp_config_choose(cfg, "train.epochs", epochs);
 }
 
-/* Checks that messages fit MPI: between processes it moves the messages of ranks that compute on
- * the processor. */
+/* Checks that no message is too long for MPI, which carries the messages between processes whose
+ * ranks compute on the processor. */
 static int check_message_sizes(const struct pp_run *run)
 {
     const struct pp_backend_choice choice = pp_backend_choice_of(run->cfg);

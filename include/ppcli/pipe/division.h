@@ -60,12 +60,12 @@ struct pp_training {
 
 struct pp_training pp_training_of(const struct pp_config *cfg, int train_n, int test_n);
 
-/* Reads from a config everything but `last` and the recomputed pieces, for which a model is needed.
+/* Reads a division from a config, except `last` and the recomputed pieces, which need a model.
  * `schedule` is NULL for schedule = auto and for a table. */
 struct pp_division pp_division_shape(const struct pp_config *cfg);
 
-/* Set `last` to the config's cut into d's pieces, and `recompute` to the pieces that it recomputes.
- * Errors: as of pp_division_of(). */
+/* Set `last` to the config's cut into d's pieces, and `recompute` to the pieces that the config
+ * recomputes. Errors: those of pp_division_of(). */
 int pp_division_cut(const struct pp_config *cfg, const struct pp_model *model,
                     struct pp_division *d, const char **key);
 int pp_division_redo(const struct pp_config *cfg, const struct pp_model *model,
@@ -101,13 +101,13 @@ const char *pp_division_schedule(const struct pp_division *d);
 int pp_division_value(const struct pp_division *d, const struct pp_model *model,
                       const struct pp_config *cfg, const char *key, char *out, size_t bytes);
 
-/* Prints "[pipeline]" with all keys that ppcli does not choose itself. Errors: PP_EIO, and as
- * above. */
+/* Prints "[pipeline]" with all keys that ppcli does not choose itself. Errors: PP_EIO, those of
+ * pp_division_value(). */
 int pp_division_print(const struct pp_division *d, const struct pp_model *model,
                       const struct pp_config *cfg, FILE *f);
 
-/* Makes a config that is run like the division. The caller frees *out with pp_free(); it shares
- * cfg's origins. Errors: as above. */
+/* Makes a config that would be run like the division. The caller frees *out with pp_free(); it
+ * shares cfg's origins. Errors: those of pp_division_value(). */
 int pp_division_config(const struct pp_division *d, const struct pp_model *model,
                        const struct pp_config *cfg, struct pp_config **out);
 

@@ -50,26 +50,25 @@ struct pp_exec_spec {
     struct pp_ring *ring;
 };
 
-/* Computes the memory that a rank will hold: the dry pass of pp_exec_create(). Local. */
+/* Computes the memory that a rank will hold, with the dry pass of pp_exec_create(). Local. */
 int pp_exec_predict(const struct pp_exec_spec *spec, struct pp_exec_bytes *out);
 
-/*
- * Takes the memory, opens the channels, sets the initial parameters. Collective. train and test are
- * the data that this rank needs (images on the rank of the first stage, labels on that of the last;
- * NULL elsewhere) and stay the caller's. test may be NULL everywhere if layout->test_n is 0.
- */
+/* Takes the memory, opens the channels and sets the initial parameters. Collective. `train` and
+ * `test` are the data that this rank needs (images on the rank of the first stage, labels on that
+ * of the last; NULL elsewhere); the caller keeps them. `test` may be NULL on all ranks if
+ * layout->test_n is 0. */
 int pp_exec_create(const struct pp_exec_spec *spec, struct pp_backend *be, struct pp_transport *tp,
                    const struct pp_dataset *train, const struct pp_dataset *test,
                    struct pp_exec **out);
 void pp_exec_destroy(struct pp_exec **x);
 
-/* Return the training steps of an epoch, and the evaluation steps of the test set; the same on
- * every rank. Local. */
+/* Return the number of training steps of an epoch, and of evaluation steps of the test set. They
+ * are the same on every rank. Local. */
 int pp_exec_train_steps(const struct pp_exec *x);
 int pp_exec_test_steps(const struct pp_exec *x);
 
-/* Begins epoch 0, 1, ... and its order of samples. so_far: this rank's sums of the steps of this
- * epoch that are done already; NULL: none is. Local. */
+/* Begins epoch 0, 1, ... and its order of samples. `so_far` has this rank's sums over the steps of
+ * this epoch that are done already; NULL if there are none. Local. */
 int pp_exec_start_epoch(struct pp_exec *x, uint64_t epoch, const struct pp_loss_sums *so_far);
 
 /*
@@ -98,14 +97,15 @@ int pp_exec_train_step(struct pp_exec *x, int step, double lr, int64_t t, int64_
 int pp_exec_finish(struct pp_exec *x);
 int pp_exec_lag(const struct pp_exec *x);
 
-/* Returns "on", or why steps are not captured; static or owned by x. Local. */
+/* Returns "on", or the reason why steps are not captured. The text is static or owned by x.
+ * Local. */
 const char *pp_exec_graphs(const struct pp_exec *x);
 /* Destroys the graphs. Call it before the transport is destroyed, because a communicator does not
- * end while a captured step uses it; nothing may be enqueued later. Local; x may be NULL. */
+ * end while a captured step uses it. Nothing may be enqueued after it. Local; x may be NULL. */
 void pp_exec_forget_graphs(struct pp_exec *x);
 
-/* Turns timing of all steps on or off. When off, a backend for which timing costs time has only
- * some steps timed. Local. */
+/* Turns the timing of all steps on or off. If it is off and timing costs time on the backend, only
+ * some steps are timed. Local. */
 void pp_exec_time_all(struct pp_exec *x, bool all);
 
 /*
@@ -119,14 +119,14 @@ void pp_exec_keep_logits(struct pp_exec *x, float *logits);
  * effect. */
 int pp_exec_test_step(struct pp_exec *x, int step);
 
-/* Runs the test again and describes why its loss is not finite, in the same words on all ranks.
- * *out_all: every batch had a bad value. Collective. */
+/* Runs the test a second time and describes why its loss is not finite, in the same words on all
+ * ranks. *out_all tells whether every batch had a bad value. Collective. */
 int pp_exec_test_tell(struct pp_exec *x, double loss, char *out, size_t bytes, bool *out_all);
 
 /* Reads and resets the counters; waits for the device. Local. */
 int pp_exec_take_counters(struct pp_exec *x, struct pp_exec_counters *out);
 
-/* Returns the most records that one training or evaluation step of any rank adds to its ring.
+/* Returns the most events that one training or evaluation step of any rank adds to its ring.
  * Local. */
 uint64_t pp_exec_events_per_step(const struct pp_layout *layout);
 
@@ -142,15 +142,16 @@ struct pp_exec_times {
 };
 bool pp_exec_times(const struct pp_exec *x, int s, struct pp_exec_times *out);
 
-/* Returns the time of the optimizer, once per step, with the copies and sums of tied tensors before
- * it. Local. */
+/* Returns the time of the optimizer, which runs once per step, with the copies and sums of tied
+ * tensors before it. Local. */
 struct pp_exec_time pp_exec_update_time(const struct pp_exec *x);
 
-/* Resets both times. Local. */
+/* Resets the times of the stages and of the optimizer. Local. */
 void pp_exec_forget_times(struct pp_exec *x);
 
-/* Computes the bytes that one micro-batch keeps of virtual stage s from its F to its W: values
- * between the layers, the input and, of the last stage, the output. Local. Errors: PP_ERESOURCE. */
+/* Computes how many bytes of stage s, counted over all chunks, one micro-batch keeps from its F to
+ * its W: the activations between the layers, the input and, on the last stage, the output. Local.
+ * Errors: PP_ERESOURCE. */
 int pp_exec_live_bytes(const struct pp_layout *layout, int s, size_t *out);
 
 /* ---- the training state, for saving and restoring */
@@ -170,15 +171,15 @@ struct pp_exec_tensor {
     size_t at; /* offset in that stage, in floats */
 };
 
-/* Enumerate the tensors of this rank, i = 0..n-1: the values of every parameter it holds, and the
- * optimizer state of those that are not buffers. Local, as are the functions below unless they say
- * otherwise. */
+/* Enumerate the tensors of this rank, i = 0..n-1: the weights of every parameter that it holds, and
+ * the optimizer state of those that are not buffers. Local, as are the functions below unless they
+ * say otherwise. */
 int pp_exec_tensor_count(const struct pp_exec *x);
 void pp_exec_tensor(const struct pp_exec *x, int i, struct pp_exec_tensor *out);
 
-/* Copy n values, from number `first` on, to and from host memory. After the last put call
- * pp_exec_tensors_changed(). If a tensor is in pieces, put stores only this rank's pieces, and get
- * on replica 0 asks the other replicas, which must be in pp_exec_serve(): pairwise. */
+/* Copy n floats, from number `first` on, to and from host memory. After the last put, call
+ * pp_exec_tensors_changed(). If a tensor is in pieces, put stores only this rank's pieces, and get,
+ * on replica 0, asks the other replicas, which must be in pp_exec_serve(): pairwise. */
 int pp_exec_tensor_get(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first, float *host,
                        size_t n);
 int pp_exec_tensor_put(struct pp_exec *x, const struct pp_exec_tensor *t, size_t first,
@@ -189,7 +190,7 @@ int pp_exec_tensors_changed(struct pp_exec *x);
  * tensor is in pieces. Pairwise between the replicas of a stage. */
 int pp_exec_serve(struct pp_exec *x);
 
-/* Returns the memory of this rank; equal to the result of pp_exec_predict(). Local. */
+/* Returns the memory of this rank, which is equal to the result of pp_exec_predict(). Local. */
 const struct pp_exec_bytes *pp_exec_bytes(const struct pp_exec *x);
 
 /*

@@ -55,12 +55,10 @@ struct pp_layout {
                                       rank */
 };
 
-/*
- * Builds and proves every plan that a batch of this run can need: of full batches and the smaller
- * last one, of every replica, for training and evaluation. Reads the division's table and ticks
- * only during the call. Errors: PP_ECONFIG, and *key names the config key at fault; PP_ERESOURCE.
- * Local.
- */
+/* Builds and proves every plan that a batch of this run can need: for the full batches and the
+ * smaller last batch of every replica, in training and evaluation. Reads the division's table and
+ * ticks only during the call. Errors: PP_ECONFIG, and *key names the config key at fault;
+ * PP_ERESOURCE. Local. */
 int pp_layout_create(const struct pp_model *model, const struct pp_division *division,
                      const struct pp_training *training, struct pp_layout **out, const char **key);
 void pp_layout_destroy(struct pp_layout **layout);
@@ -80,14 +78,14 @@ int pp_layout_coalesce(const struct pp_division *d, const struct pp_training *tr
 
 /* ---- layout_table.c */
 
-/* Whether the config's schedule is a table: file:TABLE or exec:PROGRAM. Local. */
+/* Returns whether the config's schedule is a table: file:TABLE or exec:PROGRAM. Local. */
 bool pp_layout_is_table(const struct pp_config *cfg);
-/* Whether the config's schedule is exec:PROGRAM. Local. */
+/* Returns whether the config's schedule is exec:PROGRAM. Local. */
 bool pp_layout_runs_program(const struct pp_config *cfg);
 
-/* Reads the plan of a schedule that is a table. costs: of F, I, W and a transfer, passed to a
- * program; NULL: the program's defaults. Local. Errors: as of pp_plan_read_csv() and
- * pp_plan_read_program(). The caller owns *out. */
+/* Reads the plan of a schedule that is a table. `costs` are those of F, I, W and a transfer, which
+ * are passed to a program; NULL leaves the program its defaults. Local. Errors: those of
+ * pp_plan_read_csv() and pp_plan_read_program(). The caller owns *out. */
 int pp_layout_read_table(const struct pp_config *cfg, const char *const costs[4],
                          struct pp_plan **out);
 
@@ -96,33 +94,33 @@ int pp_layout_read_table(const struct pp_config *cfg, const char *const costs[4]
 struct pp_transport;
 int pp_layout_share_table(const struct pp_config *cfg, struct pp_transport *tp);
 
-/* Returns the name of the schedule of the first batch, or "table": the division's schedule, or the
- * one that replaces it if all samples together are too few for it. */
+/* Returns the name of the schedule of the first batch, or "table". It is the division's schedule,
+ * or the one that replaces it if all samples together are too few for it. */
 const char *pp_layout_schedule(const struct pp_layout *layout);
 
-/* Returns the most micro-batches per product that a search should try: the fewest that have 1024
- * rows together. 1 if train.coalesce is set, or if another number could change a bit. */
+/* Returns the most micro-batches for one product that a search should try: the fewest that have
+ * 1024 rows together, or 1 if train.coalesce is set or another number could change a bit. */
 int pp_layout_coalesce_most(const struct pp_division *d, const struct pp_training *training,
                             const struct pp_model *model);
 
-/* Returns how many positions of a micro-batch of `rows` have their logits in memory at once, if the
- * schedule allows pieces; 0: all positions. With pieces, the loss and the last layer's weight
- * gradient are part of its I. */
+/* Returns for how many positions of a micro-batch of `rows` the logits are in memory at once, if
+ * the schedule allows pieces; 0 means all positions. With pieces, the loss and the last layer's
+ * weight gradient are part of its I. */
 int pp_layout_logits_rows(const struct pp_training *training, const struct pp_model *model,
                           int rows);
 
-/* Returns the bytes of a message of `rows` rows on channel ch. On a tie's channel, which carries
- * f32, those of its first piece. */
+/* Returns the bytes of a message of `rows` rows on channel ch. On the channel of a tie, which
+ * carries f32, these are the bytes of its first piece. */
 size_t pp_layout_message_bytes(const struct pp_layout *layout, int ch, int rows);
 
-/* Whether, with train.zero, every replica needs all summed gradients: for their norm, which is
- * summed in one order, or for running statistics. A step then moves gradients twice and parameters
- * once between replicas, else each once. */
+/* Returns whether, with train.zero, every replica needs all summed gradients: for their norm, which
+ * is summed in one order, or for running statistics. Then a step moves gradients twice and
+ * parameters once between replicas; otherwise it moves each once. */
 bool pp_layout_shares_sums(const struct pp_layout *layout);
 
-/* Whether ranks can prove before their last weight gradients that a step's numbers are finite,
- * given values measured as they are computed. If not, all ranks read the gradients when they are
- * complete. */
+/* Returns whether ranks can prove before their last weight gradients that a step's numbers are
+ * finite, from values measured as they are computed. If not, all ranks read the gradients when they
+ * are complete. */
 bool pp_layout_proves_finite(const struct pp_layout *layout);
 
 /* ---- run */
@@ -149,8 +147,9 @@ struct pp_run {
                                                  device */
 };
 
-/* The backend of a rank, on the first device that the config allows. run.threads = auto: as many threads as
- * the rank was given processors, once the ranks are placed; before that, its share of the cores. */
+/* Returns the backend of a rank, on the first device that the config allows. With run.threads =
+ * auto it has as many threads as the rank was given processors, once the ranks are placed; before
+ * that, as many as its share of the cores. */
 struct pp_backend_choice pp_run_backend(const struct pp_run *run);
 
 enum pp_run_need {
@@ -158,55 +157,54 @@ enum pp_run_need {
     PP_RUN_EXPLAIN, /* data that is absent is replaced by the known sizes of the data set */
 };
 
-/*
- * Prepares a run of a config in which every value to be measured is chosen (pp_choose()). Errors:
+/* Prepares a run of a config in which every value to be measured is chosen (pp_choose()). Errors:
  * PP_ECONFIG (noted as problems of cfg), PP_ENOINPUT and other errors of data, PP_ERESOURCE. Local;
- * the result is the same on every rank that sees the same files.
- */
+ * the result is the same on every rank that sees the same files. */
 int pp_run_prepare(struct pp_config *cfg, enum pp_run_need need, struct pp_run *out);
 
-/* Checks whether a training started like this process would reject the config for reasons that
+/* Checks whether a training started like this process would reject the config, for reasons that
  * depend on neither data nor devices. Local. Errors: PP_ECONFIG, some noted as problems of cfg. */
 int pp_run_check(struct pp_config *cfg);
 void pp_run_fini(struct pp_run *run);
 
-/* Whether the ranks of this run will be threads. */
+/* Returns whether the ranks of this run will be threads. */
 bool pp_run_shares_memory(const struct pp_run *run);
 
-/* Returns the properties of the transport that the memory of the ranks depends on. */
+/* Returns those properties of the transport on which the memory of the ranks depends. */
 struct pp_transport_caps pp_run_caps(const struct pp_run *run);
 
-/* Builds the plan of a full batch as it would run. costs: for a schedule that is made from costs;
- * words: the costs that a program gets, see pp_layout_read_table(). Errors: as of building the
- * plan. The caller owns *out. */
+/* Builds the plan of a full batch as it would run. `costs` are for a schedule that is made from
+ * costs; `words` are the costs that a program gets, see pp_layout_read_table(). Errors: those of
+ * building the plan. The caller owns *out. */
 int pp_run_plan(const struct pp_run *run, const struct pp_schedule_costs *costs,
                 const char *const words[4], struct pp_plan **out);
 
 struct pp_exec_bytes;
-/* Computes the memory of ranks 0 .. n-1 of a layout of the run's model. Errors: as of
+/* Computes the memory of ranks 0 .. n-1 of a layout of the run's model. Errors: those of
  * pp_exec_predict(). */
 int pp_run_bytes(const struct pp_run *run, const struct pp_layout *l, int n,
                  struct pp_exec_bytes *out);
 
-/* Counts the samples of a split without reading the data; uses the known sizes of the data set if
- * it is absent and `need` allows it. */
+/* Counts the samples of a split without reading the data. If the files are absent and `need` allows
+ * it, uses the known sizes of the data set. */
 int pp_run_samples(const struct pp_config *cfg, enum pp_run_need need, enum pp_split split,
                    int *out);
 
-/* Returns the bytes of a sample of a data set in memory, without its label; 0: a sample is a window
- * of a text. */
+/* Returns how many bytes a sample of a data set has in memory, without its label; 0 if samples are
+ * windows of a text. */
 uint64_t pp_run_sample_bytes(const struct pp_config *cfg, const struct pp_model *model);
 
 /* Makes the config's model for its data, and checks that they fit each other as far as is known;
- * absent files fit. Errors: PP_ECONFIG, noted as problems of cfg; as of pp_dataset_look(). Local.
- * The caller owns *out. */
+ * files that are absent count as fitting. Errors: PP_ECONFIG, noted as problems of cfg; those of
+ * pp_dataset_look(). Local. The caller owns *out. */
 int pp_run_model(struct pp_config *cfg, struct pp_model **out);
 
-/* Whether another value of this key changes no bit of the rest of the training, with this model and
- * this backend's products. */
+/* Returns whether another value of this key would change no bit of the rest of the training, with
+ * this model and this backend's products. */
 bool pp_run_keeps_bits(const struct pp_run *run, const char *key);
 
-/* Explains a batch that is larger than the training data; "": it is not larger. */
+/* Returns a sentence about a batch that is larger than the training data; "" if it is not
+ * larger. */
 const char *pp_run_batch_remark(const struct pp_run *run, char out[256]);
 
 /* Collects the remarks on the learning rates of the steps after `done`. */
