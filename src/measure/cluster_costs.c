@@ -6,7 +6,7 @@
 
 #include "measure.h"
 
-/* Returns the share of the peak that ppcli's kernels reach for this node. */
+/* Returns the share of the machine's peak speed that ppcli's kernels reach for this node. */
 static double product_share(const struct pp_cluster *c, const struct pp_node *n)
 {
     double attention = c->own_attention > 0 ? c->own_attention : c->attention;
@@ -16,7 +16,8 @@ static double product_share(const struct pp_cluster *c, const struct pp_node *n)
                                                        : c->product;
 }
 
-/* Returns the bytes of a value in memory: a device keeps bf16, a processor widens it. */
+/* Returns how many bytes a value occupies in memory: a device keeps bf16, a processor converts it
+ * to a float. */
 static size_t value_bytes(const struct pp_cluster *c, const struct pp_cluster_use *use)
 {
     bool halves = use->precision == PP_PRECISION_BF16 && pp_cluster_has_devices(c);
@@ -55,7 +56,7 @@ double pp_price_loss(const struct pp_cluster *c, double logits, double value_byt
     return c->launch + logits * 3 * value_bytes * byte_seconds(c);
 }
 
-/* Adds F, I and W of `rows` rows to t. */
+/* Adds the seconds that F, I and W of node `at` take for `rows` rows to t[0], t[1] and t[2]. */
 static void add_node(const struct pp_cluster *c, const struct pp_cluster_use *use, int at, int rows,
                      double t[3])
 {
@@ -77,8 +78,8 @@ double pp_layer_work(const struct pp_model *m, int layer)
     return pp_layer_flops(m, layer) + (double)pp_layer_values(m, layer);
 }
 
-/* Finds the measured layer of the machine file with more rows than `above` that is nearest to `rows`;
- * NULL: the file has none. */
+/* Returns the measured layer of the machine file with more than `above` rows whose rows are nearest
+ * to `rows`; NULL if the file has none. */
 static const struct pp_cluster_layer *
 find_measured_layer(const struct pp_cluster *c, const char *name, double work, int rows, int above)
 {

@@ -18,7 +18,8 @@ enum {
 #define SLOW 0.1                      /* seconds: no block takes longer, unless one message does */
 #define BLOCK_BYTES ((size_t)8 << 20) /* that a block moves one way, about */
 
-/* Returns what every 8 bytes of message k hold, which tells it from another round's. */
+/* Returns the number that every 8 bytes of message k hold; it differs from those of the messages
+ * before and after. */
 static uint64_t block_word(int k)
 {
     return 0x0101010101010101u * (uint64_t)(k % 251 + 1);
@@ -75,7 +76,8 @@ static int send_next_block(void *ctx)
     return send_block(e->tp, e->bytes, e->sent++);
 }
 
-/* The next receive is posted before the answer to the last message is sent, as in a run. */
+/* Receives the next message and checks its content. As in a run, the receive of the message after
+ * it is posted before the answer is sent. */
 static int receive_next_block(void *ctx)
 {
     struct block_end *e = ctx;
@@ -102,8 +104,8 @@ static void compute_for(double seconds)
         continue;
 }
 
-/* Measures the part of a message's time `way` that the reader does not wait for when both ranks compute
- * for twice as long meanwhile. The result is rank 0's. */
+/* Measures which part of a message's time `way` the reader does not wait for if both ranks compute
+ * for twice as long meanwhile. Only rank 0's result counts. */
 static int measure_hidden(struct pp_transport *tp, size_t bytes, double way, double *out)
 {
     double t[HIDDEN];
@@ -128,8 +130,8 @@ static int measure_hidden(struct pp_transport *tp, size_t bytes, double way, dou
     return 0;
 }
 
-/* Measures the same writing and reading by one rank alone, and a copy. Returns false if memory does not
- * hold what was written. */
+/* Measures the same writing and reading by one rank alone, and a copy. Returns false if the memory
+ * does not hold the bytes that were written. */
 static bool time_one_rank(char *memory, size_t bytes, int trips, double *work, double *copy)
 {
     bool right = true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures the links between the processes of a run: from rank 0 to the next rank of its host, and to
- * the first rank of another host. */
+/* Measures the links between the processes of a run: from rank 0 to the next rank of its host, and
+ * to the first rank of another host. */
 #include "measure.h"
 
 #include <math.h>
@@ -35,7 +35,7 @@ static int receive_from_process(void *ctx)
     return pp_transport_recv(e->tp, e->peer, e->buf, e->bytes);
 }
 
-/* Measures the fastest message of `bytes`. */
+/* Measures the time of the fastest of several messages of `bytes`. */
 static int measure_fastest(struct pp_transport *tp, int peer, char *buf, size_t bytes, double *out)
 {
     double t[ROUNDS];
@@ -48,8 +48,9 @@ static int measure_fastest(struct pp_transport *tp, int peer, char *buf, size_t 
     return 0;
 }
 
-/* Measures the calls alone: of a sender that does not wait for the receiver, and of a receiver that
- * comes after the message. */
+/* Measures the calls alone: *out is the mean of the fastest send that does not wait for the
+ * receiver and of the fastest receive that begins after the message has arrived. Only rank 0 gets
+ * it. */
 static int measure_copies(struct pp_transport *tp, int peer, char *buf, size_t bytes, double way,
                           double *out)
 {
@@ -72,7 +73,7 @@ static int measure_copies(struct pp_transport *tp, int peer, char *buf, size_t b
 }
 
 /* Measures the link between rank 0 and `peer` with larger and larger messages until one takes long
- * enough, and then until several visits agree. Rank 0's clock decides what follows. */
+ * enough, and then until several visits agree. Rank 0's clock decides when to stop. */
 static int measure_link_to(struct pp_transport *tp, int peer, char *buf, struct pp_link *out)
 {
     struct link_visits v = {.n = 0};

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures a model on this machine: starts one pinned thread for each rank that can have a core, all
- * computing at once, and makes the table of costs from their times. */
+/* Measures a model on this machine: starts one pinned thread for each rank that can have a core,
+ * all computing at once, and makes the table of costs from their times. */
 #include "measure.h"
 
 #include <string.h>
 
 #include "ppcli/base/cores.h"
 
-/* On one core no transfer can be measured: these figures of an ordinary machine let more messages cost
- * more. */
+/* On one core no transfer can be measured: these figures of an ordinary machine let more messages
+ * cost more. */
 #define ASSUMED_LATENCY 1e-6
 #define ASSUMED_BYTE 0.1e-9
 #define CLOCKS 3 /* how often the executor reads the clock in an action */
@@ -37,7 +37,8 @@ static void classify_layers(struct measurement *m)
     }
 }
 
-/* Cuts the model so that every worker has about the same work and all are busy most of the time. */
+/* Divides the layers among the workers so that all have about the same work and are busy most of
+ * the time. */
 static int cut_layers(struct measurement *m)
 {
     const struct pp_model *model = m->spec->model;
@@ -77,7 +78,8 @@ static void close_worker(int rank, void *ctx)
 
 /* ---- putting it together */
 
-/* Computes the mean time of class k at size s over all workers. False: it was not measured. */
+/* Computes the mean times of layers of class k at size s over all workers. Returns false if no
+ * worker has measured them. */
 static bool average_class(const struct measurement *m, const struct worker *workers, int s, int k,
                           struct pp_layer_seconds *out)
 {
@@ -102,8 +104,8 @@ static double on_line(double x0, double y0, double x1, double y1, double x)
     return y > 0 ? y : 0;
 }
 
-/* Sets a size that was too large for the budget from the two sizes before it, or in proportion to the
- * one before it. The smallest size is always measured. */
+/* Estimates the times at a size that was too large for the budget: on the line through the two
+ * sizes before it, or in proportion to the only one. The smallest size is always measured. */
 static void extrapolate_layer(struct pp_costs *c, int layer, int s)
 {
     struct pp_layer_seconds *t = &c->layers[(size_t)s * (size_t)c->n_layers + (size_t)layer];

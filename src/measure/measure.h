@@ -37,8 +37,8 @@ struct link_visits {
     int n;
 };
 
-/* Sets each figure to the lower quartile of at least one visit, because other programs can only add
- * time. Returns the factor by which the next larger value differs from it. */
+/* Sets each figure to the lower quartile of its visits, because other programs can only add time.
+ * Returns the factor by which the next larger value differs from it. */
 double link_settle(const struct link_visits *v, double low[LINK_FIGURES]);
 
 /* One pinned thread, with sums over its measurements, which it alone writes. */
@@ -59,20 +59,21 @@ struct worker {
 /* Returns the seconds that reading a clock takes. */
 double measure_clock(uint64_t (*clock_ns)(void));
 
-/* Measure all layers, with visits to the link in between, and visit the link once. Both collective over
- * the workers. */
+/* Measure all layers, with visits to the link in between (measure_layers), and visit the link once
+ * (measure_link). Both are collective over the workers. */
 int measure_layers(struct worker *w);
 int measure_link(struct worker *w);
 
 /* ---- measure_link.c: messages between rank 0 and rank 1 */
 
-/* Opens channel 0 from rank 0 to rank 1 with `slots` slots of `bytes`, and channel 1 back with one. The
- * caller destroys *memory, this rank's slots, when no rank uses them any more. Collective; ranks above
- * 1 have no channels. */
+/* Opens channel 0 from rank 0 to rank 1 with `slots` slots of `bytes`, and channel 1 back with one.
+ * The caller destroys *memory, this rank's slots, when no rank uses them any more. Collective;
+ * ranks above 1 have no channels. */
 struct pp_arena;
 int link_open(struct pp_transport *tp, int slots, size_t bytes, struct pp_arena *memory);
 
-/* Let ranks 0 and 1 meet. link_swap() sets *x to the other rank's number, link_share() to rank 0's. */
+/* Make ranks 0 and 1 wait for each other. link_swap() sets *x to the other rank's number,
+ * link_share() sets it to rank 0's. */
 int link_swap(struct pp_transport *tp, double *x);
 int link_share(struct pp_transport *tp, double *x);
 

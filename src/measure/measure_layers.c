@@ -82,7 +82,7 @@ static int count_enough_layers(const struct bench *b, const struct pp_layer *l)
     return n < 2 ? 2 : n > SAME_SHAPE_MAX ? SAME_SHAPE_MAX : (int)n;
 }
 
-/* Chooses samples from the worker's layers, only so many of each shape as are needed. */
+/* Chooses the layers to measure from the worker's layers: no more of each shape than are needed. */
 static int choose_layers(struct bench *b)
 {
     const struct measurement *m = b->w->m;
@@ -106,14 +106,14 @@ static float *take_rows(struct pp_arena *a, int rows, size_t width)
     return pp_arena_take(a, (size_t)rows * width, sizeof(float));
 }
 
-/* Returns the elements of the layer's value, of one row. */
+/* Returns how many elements one row of the layer's output has. */
 static size_t width_of(const struct bench *b, const struct pp_layer *l)
 {
     const struct pp_measure_spec *spec = b->w->m->spec;
     return pp_node_elements(spec->model, &spec->model->nodes[l->last_node], &spec->backend);
 }
 
-/* Takes the memory of all samples from the arena, of which a dry one only counts the bytes. */
+/* Takes the memory of all samples from the arena; a dry arena only counts its bytes. */
 static int place_samples(struct bench *b, struct pp_arena *a)
 {
     const struct pp_measure_spec *spec = b->w->m->spec;
@@ -151,7 +151,8 @@ static int fill_values(struct bench *b, float *to, size_t n)
     return 0;
 }
 
-/* Takes memory and touches each of its pages, because the first touch is not part of a layer's time. */
+/* Takes memory and touches each of its pages, because the first touch must not count in a layer's
+ * time. */
 static int take_memory(struct bench *b)
 {
     struct pp_backend *be = b->w->be;
@@ -231,15 +232,16 @@ static double rows_from(const struct measurement *m, int size)
     return rows;
 }
 
-/* Returns the median; of threads that wait for each other, which are timed by the wall clock, the lower
- * quartile, because other programs can only add time. */
+/* Returns the median of n times. If threads compute together, the wall clock times them; then it
+ * returns the lower quartile, because other programs can only add time. */
 static double typical_seconds(const struct bench *b, double *t, int n)
 {
     double middle = pp_median(t, n);
     return pp_backend_members(&b->w->be->choice) > 1 ? pp_quantile(t, n, 0.25) : middle;
 }
 
-/* Keeps the times of a visit to a size if it is the first visit, or much faster than those before. */
+/* Stores the times of a visit to a size if it is the first visit, or if it is much faster than the
+ * visits before. */
 static int keep_times(struct bench *b, int size, int passes)
 {
     const struct measurement *m = b->w->m;
@@ -263,7 +265,7 @@ static int keep_times(struct bench *b, int size, int passes)
     return 0;
 }
 
-/* Runs passes until there are enough of them or `share` seconds are spent, but at least one. */
+/* Runs passes of one size until there are enough or `share` seconds are spent, but at least one. */
 static int measure_size(struct bench *b, int size, double share)
 {
     const struct measurement *m = b->w->m;
@@ -308,9 +310,9 @@ static int measure_sizes(struct bench *b)
     return 0;
 }
 
-/* Measures a second and a third time the sizes whose rows took longer than those of the fastest size:
- * another program, or another virtual machine on the same core, may have slowed them for a second.
- * Rows of small sizes may really take longer. */
+/* Measures sizes again, up to REVISITS times, if their rows took longer than those of the fastest
+ * size: another program, or another virtual machine on the same core, may have slowed them for a
+ * second. Rows of small sizes may really take longer. */
 static int measure_slow_sizes(struct bench *b)
 {
     const struct measurement *m = b->w->m;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures links. pp_link_time() times messages over any transport: links.c uses it between processes,
- * handover.c for `bench`, and the preflight of hosts over TCP. The rest of this file measures the link
- * between two rank threads: the time until the other side sees a message, what its bytes cost more when
- * another core has written them, and the calls that every action of the executor makes.
+ * Measures links. pp_link_time() times messages over any transport: links.c uses it between
+ * processes, handover.c for `bench`, and the preflight of hosts over TCP. The rest of this file
+ * measures the link between two rank threads: the time until the other side sees a message, what
+ * its bytes cost more when another core has written them, and the calls that every action of the
+ * executor makes.
  */
 #include "measure.h"
 
@@ -102,8 +103,8 @@ static int receive_first_slot(void *ctx)
     return pp_transport_release(tp, 1 - tp->rank, 0);
 }
 
-/* Measures the calls of a sender that finds its slots free, and those of a receiver whose messages
- * have arrived. */
+/* Measures the calls of a sender that finds its slots free and of a receiver whose messages have
+ * arrived; *t is their sum. */
 static int measure_calls(struct worker *w, double *t)
 {
     struct pp_transport *tp = w->tp;
@@ -139,8 +140,8 @@ static double time_reading(const char *p, uint64_t *sink)
     return (double)(pp_clock_ns() - start) * 1e-9;
 }
 
-/* Measures what a byte costs more when another core has written it: rank 1 reads what rank 0 has just
- * written, and then the same bytes, which its own cache has by then. */
+/* Measures how much longer a byte takes to read when another core has written it: rank 1 reads the
+ * bytes that rank 0 has just written, and then reads them a second time, from its own cache. */
 static int measure_byte(struct worker *w, double *t)
 {
     struct pp_transport *tp = w->tp;
@@ -165,8 +166,8 @@ static int measure_byte(struct worker *w, double *t)
     return 0;
 }
 
-/* Returns the lower quartile. Another program on one of the two cores spoils a round, which happens too
- * often for a median. */
+/* Returns the lower quartile of n times. Another program on one of the two cores spoils a round,
+ * which happens too often for a median. */
 static double lower_quartile(double *t, int n)
 {
     pp_median(t, n); /* sorts */
@@ -187,7 +188,8 @@ double link_settle(const struct link_visits *v, double low[LINK_FIGURES])
     return most;
 }
 
-/* One visit to the link. Rank 0's clock decides for both ranks whether another round follows. */
+/* Measures the link in one visit of several rounds. Rank 0's clock decides for both ranks whether
+ * another round follows. */
 static int measure_pair(struct worker *w)
 {
     double t[LINK_FIGURES][ROUNDS], late = 0;

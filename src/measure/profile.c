@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes a profile from measured events: counts replicas, stages, chunks, micro-batches and steps, orders
- * each rank's actions by their start, and looks for that order among all schedules.
+ * Makes a profile from measured events: counts replicas, stages, chunks, micro-batches and steps,
+ * orders each rank's actions by their start, and looks for that order among all schedules.
  */
 #include "profile_read.h"
 
@@ -58,8 +58,8 @@ static int by_first_stage(const void *a, const void *b)
     return x->first != y->first ? (x->first > y->first) - (x->first < y->first) : x->rank - y->rank;
 }
 
-/* Numbers pipeline ranks by their first stage. Of ranks with the same first stage, which are replicas,
- * the first counts. */
+/* Numbers the pipeline's ranks in the order of their first stages. Ranks with the same first stage
+ * are replicas; only the first of them is kept. */
 static int number_ranks(struct making *k)
 {
     struct profile_input *in = k->in;
@@ -100,7 +100,8 @@ static int number_ranks(struct making *k)
 
 /* ---- chunks and micro-batches */
 
-/* Names the chunk of the k-th F and B of a rank, which follows from Megatron's interleaved order. */
+/* Finds the stage and micro-batch of the k-th F and B of a rank, which follow from Megatron's
+ * interleaved order. */
 static int name_chunks(struct making *k)
 {
     struct profile_input *in = k->in;
@@ -126,8 +127,9 @@ static int name_chunks(struct making *k)
     return 0;
 }
 
-/* Splits what ppcli traces as one event: a recomputed forward becomes part of its I, and each of several W
- * that are one product gets its share. The events are sorted by step, rank and start. */
+/* Splits events that ppcli traces as one: a recomputed forward becomes part of its I, and if one
+ * product computed several W, each gets its share of the time. The events are sorted by step, rank
+ * and start. */
 static int split_products(struct making *k)
 {
     struct profile_input *in = k->in;
@@ -164,7 +166,8 @@ static int split_products(struct making *k)
     return 0;
 }
 
-/* Numbers the steps by counting events of a kind, where the files do not number them. */
+/* Numbers the steps if the files do not: the n-th event of the same action belongs to the n-th
+ * step. */
 static int count_steps(struct making *k)
 {
     struct profile_input *in = k->in;
@@ -249,7 +252,8 @@ static int plan_of_step(const struct making *k, int step, struct pp_plan **out)
     return pp_plan_from_cells(&k->g, k->rank_of, cells, &k->length[(size_t)step * (size_t)p], out);
 }
 
-/* Finds where the lists of each step begin. Returns the number of steps. */
+/* Finds where each rank's list of events begins in each step, and its length. Returns the number of
+ * steps. */
 static int find_rows(struct making *k)
 {
     struct profile_input *in = k->in;
@@ -282,7 +286,7 @@ static void take_notes(struct making *k, int step, int name)
     }
 }
 
-/* Copies the times of one step, in the order of the plan. */
+/* Copies the times of one step to the profile, in the order of the plan. */
 static int take_step(struct making *k, int from)
 {
     struct pp_profile *p = k->p;

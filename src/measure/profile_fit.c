@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fits the simulator to a measured pipeline: how long actions take, what passes between them, and where
- * ranks idle. A rank that waits for a message begins `latency + launch` after the sender's end, another
- * one `launch` after its own last action. The latency is a median, because single messages may be late
- * for other reasons; the launch is a mean. A simulation of one step uses that step's own values.
+ * Fits the simulator to a measured pipeline: how long actions take, what passes between them, and
+ * where ranks idle. A rank that waits for a message begins `latency + launch` after the sender's
+ * end, another one `launch` after its own last action. The latency is a median, because single
+ * messages may be late for other reasons; the launch is a mean. A simulation of one step uses that
+ * step's own values.
  */
 #include "profile_read.h"
 
@@ -32,7 +33,8 @@ struct gaps {
     int64_t n_launched, n;
 };
 
-/* Collects from one step the waits after a sender's end, the gaps between other actions, and the calls. */
+/* Collects from one step the waits after a sender's end, the gaps between other actions, and the
+ * times of calls. */
 static void find_gaps(const struct pp_profile *p, const int *cells, int step, struct gaps *g)
 {
     int ranks = ranks_of(p), rank, at;
@@ -85,7 +87,8 @@ static int fit_gaps(const struct pp_profile *p, struct pp_profile_fit *f)
 
 /* ---- of the actions */
 
-/* Sets the range of values[n], the times of one kind of action of a rank. */
+/* Sets *out to the range of values[n]: least, 5 %, mean, 95 % and most. The values are the times of
+ * one kind of action of a rank. */
 static void set_range(double *values, int64_t n, struct pp_profile_range *out)
 {
     double sum = 0;
@@ -116,7 +119,7 @@ static int fit_ranges(const struct pp_profile *p, struct pp_profile_fit *f)
     return 0;
 }
 
-/* Adds the mean of one step to out[4][n_virtual], by op and stage. */
+/* Adds the mean times of one step's actions to out[4][n_virtual], by op and stage. */
 static void add_means(const struct pp_profile *p, int step, double *out)
 {
     int n = p->plan->n_virtual;
@@ -188,7 +191,7 @@ static double length_of(const struct pp_profile *p, int step)
     return last - first;
 }
 
-/* Returns the seconds that a rank computes in a step. */
+/* Returns for how many seconds a rank computes in a step. */
 static double work_of(const struct pp_profile *p, int step, int rank)
 {
     double sum = 0;
@@ -230,8 +233,8 @@ static int simulate_steps(const struct pp_profile *p, struct pp_profile_fit *f)
     return 0;
 }
 
-/* Splits the measured idle share into schedule, imbalance and transfers, as a simulation with means has
- * them, and the rest, which is jitter. */
+/* Splits the measured idle share into the causes that a simulation with mean times shows (schedule,
+ * imbalance, transfers) and the rest, which is jitter. */
 static int explain_idle(const struct pp_profile *p, struct pp_profile_fit *f)
 {
     PP_OWN(pp_sim_result_fini) struct pp_sim_result result = {0};
@@ -251,7 +254,8 @@ static int explain_idle(const struct pp_profile *p, struct pp_profile_fit *f)
     return pp_bubble_explain(p->plan, &costs, 1, idle, &f->bubble);
 }
 
-/* Fits memory = base + slope * micro-batches held by least squares of the relative errors. */
+/* Fits memory = base + slope * (micro-batches held) to the ranks by least squares of the relative
+ * errors. */
 static void fit_memory(const struct pp_profile *p, struct pp_profile_fit *f)
 {
     double n = 0, x = 0, y = 0, xx = 0, xy = 0;

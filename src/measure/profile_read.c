@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the files of a measured pipeline: finds them and their ranks, and reads all that are not traces. */
+/* Reads the files of a measured pipeline: finds them and their ranks, and reads all that are not
+ * traces. */
 #include "profile_read.h"
 
 #include <dirent.h>
@@ -39,7 +40,7 @@ void profile_input_fini(struct profile_input *in)
     pp_free(in->notes);
 }
 
-/* Returns the number after the last `word` of a file's name; -1: there is none. */
+/* Returns the number after the last `word` in a file's name; -1 if there is none. */
 static int number_after(const char *name, const char *word)
 {
     int found = -1;

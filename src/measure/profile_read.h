@@ -40,25 +40,27 @@ struct profile_input {
     char host[64], schedule[PP_NAME_MAX]; /* of a trace; empty: unknown */
 };
 
-/* Reads all files of a path. Errors: see pp_profile_read(). */
+/* Reads all files of a path. Errors: those of pp_profile_read(). */
 int profile_input_read(const char *path, struct profile_input *in);
 void profile_input_fini(struct profile_input *in);
 
 int profile_add(struct profile_input *in, const struct profile_event *e);
 
-/* profile_trace.c: reads the events of one text, of `rank` where the text names no rank. */
+/* Reads the events of one text (profile_trace.c). They are those of `rank` if the text names no
+ * rank. */
 int profile_trace_read(const char *path, const char *text, size_t bytes, int rank,
                        struct profile_input *in);
-/* Returns the next object in a text; NULL: there is none. */
+/* Returns the start of the next object in a text, and its length in *bytes; NULL if there is
+ * none. */
 const char *profile_object(const char *at, const char *end, size_t *bytes);
 
-/* profile_unmarked.c: reads a trace of PyTorch without marks. Errors: PP_ERESOURCE. */
+/* Reads a trace of PyTorch without marks (profile_unmarked.c). Errors: PP_ERESOURCE. */
 int profile_unmarked_read(const char *text, size_t bytes, int rank, struct profile_input *in);
 
-/* profile_times.c */
+/* Makes the measured times agree with each other (profile_times.c). */
 int profile_settle(struct pp_profile *p, bool one_clock);
-/* Finds the position of every F, I or B, and W in its rank's list, for pp_free(); and the action that
- * another action's input comes from. */
+/* Finds the position of every F, I or B, and W in its rank's list; the caller frees *out with
+ * pp_free(). profile_producer() finds the action from which another action gets its input. */
 int profile_cells(const struct pp_plan *plan, int **out);
 bool profile_producer(const struct pp_plan *plan, const int *cells, const struct pp_action *a,
                       int *rank, int *at);

@@ -41,8 +41,8 @@ bool profile_producer(const struct pp_plan *plan, const int *cells, const struct
     return true;
 }
 
-/* The messages from one rank to another: the least time from the sender's end to the end of the action
- * that needs the message, and the same without the least time of such an action. */
+/* The messages from one rank to another: the least time from the sender's end to the end of the
+ * action that needs the message, and the same without the least time of such an action. */
 struct lag {
     double whole, net;
 };
@@ -67,8 +67,8 @@ static struct lag find_lag(const struct pp_profile *p, const int *cells, int fro
     return (struct lag){fmin(lag[0], lag[1]), fmin(f, b)};
 }
 
-/* Corrects the clocks of two neighbours where an action seems to end before the message that it needs is
- * sent: by so much that messages of both directions are equally fast. */
+/* Corrects the clocks of two neighbours if an action seems to end before the message that it needs
+ * is sent. The shift makes messages of both directions equally fast. */
 static void align_clocks(struct pp_profile *p, const int *cells)
 {
     int ranks = p->plan->geometry.stages;

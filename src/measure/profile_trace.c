@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trace events: of PyTorch's profiler and of ppcli; and Primus' dumps, which are objects too. A text
- * may be a gigabyte, so objects are cut out by their brackets and only those that can matter are
- * parsed.
+ * Trace events: of PyTorch's profiler and of ppcli; and Primus' dumps, which are objects too. A
+ * text may be a gigabyte, so objects are cut out by their brackets and only those that can matter
+ * are parsed.
  *
- * An action of torch.distributed.pipelining waits for its input inside of its mark, and its messages
- * are calls with marks of their own. Here the wait is taken off, as far as the receive can be seen,
- * and the calls are part of the action before them.
+ * An action of torch.distributed.pipelining waits for its input inside of its mark, and its
+ * messages are calls with marks of their own. Here the wait is taken off, as far as the receive can
+ * be seen, and the calls are part of the action before them.
  */
 #include "profile_read.h"
 
@@ -65,7 +65,8 @@ static const char *text_of(const json_t *o, const char *key)
     return s ? s : "";
 }
 
-/* "0F3", "2SEND_F1", "1UNSHARD" */
+/* Reads the name of an action or call, such as "0F3", "2SEND_F1" or "1UNSHARD"; returns false if it
+ * is another text. */
 static bool read_cell(const char *text, struct profile_event *e)
 {
     static const struct {
@@ -129,7 +130,7 @@ static int take_ppcli(struct trace *t, const json_t *o, const json_t *args, stru
     return profile_add(t->in, e);
 }
 
-/* Reads one iteration of a rank of Primus. */
+/* Adds the events and notes of one iteration of a rank from Primus' dump. */
 static int take_primus(struct trace *t, const json_t *o, int step)
 {
     static const char *const keys[2][2] = {{"fwd_start", "fwd_end"}, {"bwd_start", "bwd_end"}};
@@ -169,7 +170,7 @@ static int take_object(struct trace *t, const json_t *o, int number)
     return json_object_get(args, "microbatch") ? take_ppcli(t, o, args, &e) : take_torch(t, o, &e);
 }
 
-/* Can an object be an event that is read? */
+/* Returns whether the object may be an event that is read, because it has one of a few words. */
 static bool is_wanted(const char *at, size_t n)
 {
     static const char *const words[] = {"\"PP:",     "ward ",     "microbatch", "world_size",
@@ -186,7 +187,8 @@ static int by_start(const void *a, const void *b)
     return x->start != y->start ? (x->start > y->start) - (x->start < y->start) : x->op - y->op;
 }
 
-/* Returns the action that a receive is for: the next one of its cell. */
+/* Returns the action that receive k is for: the next action of its stage and micro-batch; NULL if
+ * there is none. */
 static struct profile_event *find_receiver(struct profile_event *e, int n, int k)
 {
     for (int i = k + 1; i < n; i++)
@@ -196,7 +198,7 @@ static struct profile_event *find_receiver(struct profile_event *e, int n, int k
     return NULL;
 }
 
-/* Returns the action in whose mark event k happens. */
+/* Returns the action during which event k begins; NULL if there is none. */
 static struct profile_event *find_around(struct profile_event *e, int k)
 {
     for (int i = k - 1; i >= 0; i--)
@@ -205,8 +207,8 @@ static struct profile_event *find_around(struct profile_event *e, int k)
     return NULL;
 }
 
-/* Lets an action begin when its message has arrived. The transport's receives are in the order of the
- * calls, and a trace may have them twice. */
+/* Makes each action begin when its message has arrived. The transport's receives are in the order
+ * of the calls, and a trace may list them twice. */
 static void trim_waits(struct profile_event *e, int n)
 {
     int call = 0;
@@ -223,7 +225,7 @@ static void trim_waits(struct profile_event *e, int n)
     }
 }
 
-/* Adds calls between two actions of a step to the first of them. */
+/* Adds the times of calls that lie between two actions of a step to the first of the two. */
 static void join_calls(struct profile_event *e, int n)
 {
     struct profile_event *last = NULL;
@@ -255,7 +257,8 @@ static void end_trace(struct trace *t)
     t->in->n = t->from + kept;
 }
 
-/* Reads the host, because ranks of one host have one clock. */
+/* Reads the host of the trace and notes whether all traces are of one host, because ranks of one
+ * host have the same clock. */
 static void read_host(struct profile_input *in, const char *text, size_t bytes)
 {
     static const char key[] = "\"host_name\": \"";

@@ -2,8 +2,8 @@
 /*
  * Reads traces without marks, such as those of torch's Schedule1F1B, from their ops. Ops of the
  * autograd engine are a backward; other ops that are followed by a send, or by a backward, are a
- * forward; sends, receives and steps of the optimizer lie between. Forwards and backwards are numbered
- * as they come; how many a step has follows from a rank that runs ahead.
+ * forward; sends, receives and steps of the optimizer lie between. Forwards and backwards are
+ * numbered as they come; how many a step has follows from a rank that runs ahead.
  */
 #include "profile_read.h"
 
@@ -64,7 +64,7 @@ static int by_start(const void *a, const void *b)
                                 : (x->end < y->end) - (x->end > y->end);
 }
 
-/* Joins ops of one kind in a row, and drops an op that is inside another one. */
+/* Joins consecutive ops of the same kind, and drops each op that is inside another. */
 static void join_ops(struct ops *ops)
 {
     int kept = 0;

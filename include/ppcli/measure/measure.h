@@ -40,14 +40,13 @@ struct pp_costs {
     struct pp_costs *next; /* the same with more threads in each rank; owned */
 };
 
-/* Returns the costs for ranks of so many threads, or the first of the list where it has none. */
+/* Returns the costs for ranks of so many threads; if the list has none, its first. */
 const struct pp_costs *pp_costs_at(const struct pp_costs *c, int threads);
 
-/*
- * Computes the costs of `threads` threads by Amdahl's law: t(n) = t(1) (s + (1 - s) / n). The serial
- * share s of each time follows from `some`, which was measured with k threads, and is 0.01 to 1; it is
- * 0.05 where `some` is `one`. Errors: PP_ERESOURCE. The caller owns *out.
- */
+/* Computes the costs of `threads` threads by Amdahl's law: t(n) = t(1) (s + (1 - s) / n). The
+ * serial share s of each time follows from `some`, which was measured with k threads, and is
+ * limited to 0.01 to 1; it is 0.05 if `some` is `one`. Errors: PP_ERESOURCE. The caller owns
+ * *out. */
 int pp_costs_scale(const struct pp_costs *one, const struct pp_costs *some, int threads,
                    struct pp_costs **out);
 
@@ -56,15 +55,16 @@ void pp_costs_destroy(struct pp_costs **costs); /* accepts NULL in *costs */
 /* Copies host[n], the hosts of ranks 0 .. n-1, into the costs. Errors: PP_ERESOURCE. */
 int pp_costs_hosts(struct pp_costs *c, const int *host, int n);
 
-/* Returns F, I and W of `rows` rows of a layer, none of them negative. */
+/* Returns the seconds that F, I and W of a layer take for `rows` rows, none of them negative. */
 struct pp_layer_seconds pp_costs_layer(const struct pp_costs *c, int layer, int rows);
 
-/* Sets cost[n_layers] to F + I + W of each layer, by which `assignment = time` cuts; the first layer
- * has the input, too, and the last one the loss. */
+/* Sets cost[n_layers] to F + I + W of each layer, by which `assignment = time` cuts. The first
+ * layer also has the time of the input, and the last one that of the loss. */
 void pp_costs_by_layer(const struct pp_costs *c, int rows, double *cost);
 
-/* Computes F, I and W of `rows` rows of the layers first to last, with input and loss where they have
- * them. W is a k-th of that of k micro-batches together. pieces: see struct pp_predict_spec. */
+/* Computes F, I and W of `rows` rows of layers `first` to `last`, with input and loss if these
+ * layers have them. W is a k-th of that of k micro-batches together. `pieces` is as in struct
+ * pp_predict_spec. */
 void pp_costs_stage(const struct pp_costs *c, int first, int last, int rows, int k, bool pieces,
                     double out[3]);
 
@@ -79,8 +79,8 @@ struct pp_link_end {
     void *ctx;
 };
 
-/* Measures the time of one message, half of there and back: the mean of `trips` for each of t[rounds].
- * Both sides call it. Pairwise. Errors: those of the callbacks. */
+/* Measures the time of one message, which is half of a round trip: each of t[rounds] is the mean of
+ * `trips`. Both sides call it. Pairwise. Errors: those of the callbacks. */
 int pp_link_time(const struct pp_link_end *end, int trips, int rounds, double *t);
 
 #define PP_LINK_STEADY 2.0 /* measurements of a link that differ by less agree */
@@ -92,11 +92,12 @@ struct pp_links {             /* between the processes of a run */
     struct pp_link near, far; /* from rank 0 to a rank of its host, of another host; at rank 0 */
 };
 
-/* Measures the links, in about a second where one is slow. Collective. Errors: PP_ERESOURCE, those of
- * the transport. The caller owns out->host. */
+/* Measures the links, in about a second if one of them is slow. Collective. Errors: PP_ERESOURCE,
+ * those of the transport. The caller owns out->host. */
 int pp_links_measure(struct pp_transport *tp, struct pp_links *out);
 
-/* Puts the links between processes in the place of those between threads. Errors: PP_ERESOURCE. */
+/* Replaces the costs of messages between threads by those of the links between processes. Errors:
+ * PP_ERESOURCE. */
 int pp_links_put(const struct pp_links *l, struct pp_costs *c);
 
 struct pp_measure_spec {
@@ -111,21 +112,22 @@ struct pp_measure_spec {
 };
 
 /*
- * Measures this machine. As many pinned threads as there are ranks, at most one for each core, compute
- * at the same time with a piece of the model and memory of their own, so the times include what ranks
- * cost each other in caches and memory. Layers of equal shape share a time. A time of a layer is a
- * median, that of a transfer a quartile. Transfers are those between threads, also where the ranks
- * will be processes. Local. Errors: PP_ERESOURCE, those of the backend.
+ * Measures this machine. As many pinned threads as there are ranks, at most one for each core,
+ * compute at the same time with a piece of the model and memory of their own, so the times include
+ * what ranks cost each other in caches and memory. Layers of equal shape share a time. The time of
+ * a layer is a median, that of a transfer a quartile. Transfers are measured between threads, even
+ * if the ranks will be processes. Local. Errors: PP_ERESOURCE, those of the backend.
  */
 int pp_costs_measure(const struct pp_measure_spec *spec, struct pp_costs **out);
 
-/* Returns the flops and the values of a sample in a layer, added up: it tells apart layers of the same
- * name in different models. */
+/* Returns the sum of the flops and the values of a sample in a layer, which distinguishes layers of
+ * the same name in different models. */
 double pp_layer_work(const struct pp_model *m, int layer);
 
 /* ---- cluster_costs.c: from a machine file */
 
-/* Are the ranks of the machine devices? Devices alone have tf32; a processor may have bf16, too. */
+/* Returns whether the ranks of the machine are devices: only devices have tf32; a processor may
+ * have bf16, too. */
 static inline bool pp_cluster_has_devices(const struct pp_cluster *c)
 {
     return c->peak[PP_PRECISION_TF32] > 0;
@@ -141,16 +143,16 @@ struct pp_node_use { /* how a node of a micro-batch uses a machine */
     double peak, share; /* flop/s, and the part of it that the node reaches */
 };
 
-/* Returns the seconds of the node's F, I or W (k = 0, 1, 2): what its flops or its bytes need, whichever
- * is longer, and its launch; 0 where it does nothing. */
+/* Returns the seconds of the node's F, I or W (k = 0, 1, 2): the time for its flops or for its
+ * bytes, whichever is longer, and its launch; 0 if it computes nothing there. */
 double pp_price_node(const struct pp_node_use *u, const struct pp_node *n, int k);
 
-/* Returns the seconds of the optimizer for one parameter: it reads and writes the parameter and its
- * moments, and reads the gradient. All of them are f32. */
+/* Returns the seconds that the optimizer needs for one parameter: it reads and writes the parameter
+ * and its moments, and reads the gradient. All of them are f32. */
 double pp_price_optimizer(const struct pp_cluster *c, int optimizer);
 
-/* Returns the seconds of the loss of so many logits of `value_bytes`: it reads them for their sum and
- * for the gradient, and writes the gradient. */
+/* Returns the seconds that the loss needs for so many logits of `value_bytes`: it reads them for
+ * their sum and for the gradient, and writes the gradient. */
 double pp_price_loss(const struct pp_cluster *c, double logits, double value_bytes);
 
 struct pp_cluster_use { /* what runs on a machine */
@@ -162,20 +164,20 @@ struct pp_cluster_use { /* what runs on a machine */
 };
 
 /*
- * Computes the costs of a model on a machine from pp_price_node() of each node. Products, attention and
- * convolutions reach their shares of the peak of `precision`, bytes their share of the bandwidth. Values
- * are bf16 on devices where `precision` is; all other memory is f32. The optimizer's time is that of
- * its bytes. A layer that the machine file has measured takes its measured time, in proportion to the
- * rows of the nearest size. Errors: PP_ECONFIG (the machine has no such precision), PP_ERESOURCE. The
- * caller owns *out.
+ * Computes the costs of a model on a machine from pp_price_node() of each node. Products, attention
+ * and convolutions reach their shares of the peak of `precision`, and bytes their share of the
+ * bandwidth. Activations are bf16 on devices if `precision` is; all other memory is f32. The
+ * optimizer's time is that of its bytes. A layer that the machine file has measured takes its
+ * measured time, in proportion to the rows of the nearest size. Errors: PP_ECONFIG (the machine has
+ * no such precision), PP_ERESOURCE. The caller owns *out.
  */
 int pp_costs_of_cluster(const struct pp_cluster *c, const struct pp_cluster_use *use,
                         struct pp_costs **out);
 
 /* ---- transfers of each size, for `bench` */
 
-/* The time of a message between two ranks through the calls that the executor makes: the sender writes
- * all of it into the slot, and the receiver reads all of it there. */
+/* The time of a message between two ranks through the calls that the executor makes: the sender
+ * writes all of it into the slot, and the receiver reads all of it there. */
 
 struct pp_handover {
     size_t bytes;
@@ -186,16 +188,14 @@ struct pp_handover {
     double copy;      /* seconds that one rank takes for a memcpy of as many bytes */
 };
 
-/*
- * Measures items[n] on rank 0; the caller has set `bytes` (a multiple of 8, at least 64) on both ranks.
- * Collective over the two ranks of `tp`, whose channels it opens. Errors: those of the transport;
- * PP_EINTERNAL when other bytes arrived than were sent.
- */
+/* Measures items[n] on rank 0; the caller has set `bytes` (a multiple of 8, at least 64) on both
+ * ranks. Collective over the two ranks of `tp`, whose channels it opens. Errors: those of the
+ * transport; PP_EINTERNAL if other bytes arrived than were sent. */
 int pp_handover_measure(struct pp_transport *tp, struct pp_handover *items, int n);
 
-/* Measures the same between two threads, each bound to one of the cores that this thread may use, or
- * with whole_machine, where a launcher has bound the process to one core, to any core. Local. Errors:
- * also PP_ERESOURCE. */
+/* Measures items[n] between two threads. Each is bound to one of the cores that this thread may use
+ * or, with whole_machine, to any core, because a launcher has bound this process to one. Local.
+ * Errors: those of pp_handover_measure(), PP_ERESOURCE. */
 int pp_handover_threads(struct pp_handover *items, int n, bool whole_machine);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measured pipelines: when each action of each rank began and ended, as ppcli and other programs write
- * it. From that follow the plan that ran, what its actions take, how near a simulation comes to it, and
- * what another plan would have taken with the same times. Local, no clock, no device. Times are seconds,
- * memory is bytes.
+ * Measured pipelines: when each action of each rank began and ended, as ppcli and other programs
+ * write it. From that follow the plan that ran, what its actions take, how near a simulation comes
+ * to it, and what another plan would have taken with the same times. Local, no clock, no device.
+ * Times are seconds, memory is bytes.
  */
 #ifndef PPCLI_MEASURE_PROFILE_H
 #define PPCLI_MEASURE_PROFILE_H
@@ -63,7 +63,7 @@ struct pp_profile_fit {
     bool split;    /* I and W were measured separately; else each is half a B */
 };
 
-/* Errors: PP_ERESOURCE. pp_profile_fit_fini(). */
+/* Fits the simulator to a profile. The caller calls pp_profile_fit_fini(). Errors: PP_ERESOURCE. */
 int pp_profile_fit_make(const struct pp_profile *p, struct pp_profile_fit *out);
 void pp_profile_fit_fini(struct pp_profile_fit *f);
 
@@ -78,20 +78,20 @@ struct pp_profile_other {
     double memory; /* of the rank that holds most; 0: unknown */
 };
 
-/* Predicts a plan of the same P; the rows of a micro-batch follow from its M. Errors: PP_EUSAGE (another
- * P), PP_ERESOURCE. */
+/* Predicts a plan with as many stages (P) as the profile; the rows of a micro-batch follow from its
+ * M. Errors: PP_EUSAGE (another P), PP_ERESOURCE. */
 int pp_profile_predict(const struct pp_profile *p, const struct pp_profile_fit *f,
                        const struct pp_plan *plan, struct pp_profile_other *out,
                        double *memory /* [P] or NULL */);
 
-/* Predicts all schedules with 1, 2, 4 and the profile's own chunks and with half, as many and twice as
- * many micro-batches, that hold at most `memory` bytes a rank (0: any number): the best first. The caller
- * frees *out. */
+/* Predicts all schedules with 1, 2, 4 and the profile's own number of chunks, and with half, as
+ * many and twice as many micro-batches, that hold at most `memory` bytes a rank (0: any number).
+ * The best comes first. The caller frees *out. */
 int pp_profile_others(const struct pp_profile *p, const struct pp_profile_fit *f, double memory,
                       struct pp_profile_other **out, int *n);
 
-/* Simulates a step with the time of each of its actions, or, with step -1, with the means. Sets *costs to
- * the means. Errors: PP_ERESOURCE. */
+/* Simulates a step with the times of its own actions, or, if `step` is -1, with mean times. Sets
+ * *costs to the means. Errors: PP_ERESOURCE. */
 int pp_profile_simulate(const struct pp_profile *p, const struct pp_profile_fit *f, int step,
                         bool with_times, struct pp_sim_costs *costs, struct pp_sim_result *out);
 
