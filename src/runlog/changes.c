@@ -7,7 +7,7 @@
 #include "ppcli/base/base.h"
 #include "ppcli/runlog/runlog.h"
 
-/* Splits a line such as "30\ttrain.lr\t0.01\t0.001"; false if the line has another form. *out
+/* Splits a line such as "30\ttrain.lr\t0.01\t0.001"; returns false if it has another form. *out
  * points into the line. */
 static bool read_change(char *line, struct pp_change *out)
 {

@@ -7,7 +7,8 @@
 
 #define STEPS_SHOWN 6 /* the last of these steps is in the steady state */
 
-/* Gathers [ranks][chunks] times and [ranks] update times, ordered by rank. Collective. */
+/* Collective. Gathers the times of all chunks as times[ranks][chunks] and those of updates as
+ * updates[ranks]. */
 static int gather_times(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
                         struct pp_exec_times *times, struct pp_exec_time *updates)
 {
@@ -26,8 +27,8 @@ static double mean_seconds(uint64_t ns, uint64_t n)
     return n > 0 ? (double)ns * 1e-9 / (double)n : 0;
 }
 
-/* Computes means over the replicas. Returns whether every stage has computed full-size
- * micro-batches. */
+/* Computes the mean times of each stage over the replicas. Returns whether every stage has computed
+ * full-size micro-batches. */
 static bool average_times(struct pp_forecast *f, const struct pp_exec_times *times,
                           const struct pp_exec_time *updates)
 {
@@ -59,7 +60,8 @@ static bool average_times(struct pp_forecast *f, const struct pp_exec_times *tim
     return seen;
 }
 
-/* Sets the sizes of the micro-batches of replica 0's share of a full batch. */
+/* Sets the sizes of the micro-batches in replica 0's share of a full batch, relative to the largest
+ * micro-batch. */
 static void size_microbatches(struct pp_forecast *f)
 {
     const struct pp_layout *l = f->layout;

@@ -36,7 +36,7 @@ static bool out_is_ready(const struct pp_metrics *m)
     return fileno(m->from.out) != STDOUT_FILENO || pp_log_ready(STDOUT_FILENO);
 }
 
-/* Returns " ppl=17.45" for a text, else "". */
+/* Returns " ppl=17.45" for a model of text, with `name` for ppl; else "". */
 static const char *perplexity_text(const struct pp_metrics *m, const char *name, double loss,
                                    char out[32])
 {
@@ -46,7 +46,8 @@ static const char *perplexity_text(const struct pp_metrics *m, const char *name,
     return out;
 }
 
-/* Returns " tps=12345" for a text, else "". sps: samples per second. */
+/* Returns " tps=12345", the tokens per second, for a model of text; else "". `sps` is samples per
+ * second. */
 static const char *tokens_text(const struct pp_metrics *m, double sps, char out[32])
 {
     int targets = pp_model_text_targets(m->run->model);
@@ -100,7 +101,7 @@ static struct pp_json begin_record(struct pp_metrics *m, const char *type)
     return j;
 }
 
-/* Flushes the file and keeps the first errno, because a stream only remembers that a write
+/* Flushes metrics.jsonl and keeps the first errno, because a stream only remembers that a write
  * failed. */
 static void flush_records(struct pp_metrics *m)
 {
@@ -204,7 +205,8 @@ static void record_change(void *ctx, const struct pp_change *c)
     end_record(m, &j);
 }
 
-/* Opens metrics.jsonl, new or to continue it, and writes a line that describes the run. */
+/* Opens metrics.jsonl, empty or to append for a resumed run, and writes a line that describes the
+ * run. */
 static int open_jsonl(struct pp_metrics *m, const struct pp_backend *be,
                       const struct pp_transport *tp)
 {
@@ -238,8 +240,8 @@ int pp_metrics_open(const struct pp_backend *be, const struct pp_transport *tp,
     return 0;
 }
 
-/* Closes the event file. s: NULL if the run ended early; then its error is kept, because it matters
- * more than a later one. */
+/* Closes the event file of TensorBoard. `s` is NULL if the run ended early; then the run's error is
+ * kept, because it matters more than a later one. */
 static int close_board(struct pp_metrics *m, const struct pp_summary *s)
 {
     struct pp_error cause = *pp_error_get();

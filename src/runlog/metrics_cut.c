@@ -6,7 +6,8 @@
 #include "ppcli/base/files.h"
 #include "ppcli/runlog/runlog.h"
 
-/* Decides whether to keep a line: it must be complete, and of no step after `step`. */
+/* Decides whether to keep a line of metrics.jsonl: it must be complete, and not of a step after
+ * `step`. */
 static int check_line(const char *line, size_t n, int64_t step, bool *out_keep)
 {
     static const struct pp_json_limits limits = {8, 1 << 24, 1 << 20};

@@ -29,8 +29,8 @@ static void learn_planned_times(struct pp_pace *p)
     }
 }
 
-/* Adds a window in which the rank took `times` its expected time. Returns whether the rank became
- * slow or recovered. */
+/* Adds a window in which the rank took `times` its expected time. Returns whether the rank has now
+ * become slow or has recovered. */
 static bool update_state(struct pace_rank *k, double times, const struct pp_window *w)
 {
     bool over = times >= OVER, was = k->factor > 1;

@@ -31,7 +31,7 @@ struct pp_pace {
     struct pace_rank ranks[];       /* [ranks] */
 };
 
-/* Creates the state; free it with pp_free(). Errors: PP_ERESOURCE. */
+/* Creates the state of all ranks; the caller frees it with pp_free(). Errors: PP_ERESOURCE. */
 int pace_create(const struct pp_layout *l, struct pp_pace **out);
 
 /* Updates all ranks with their time since the last sync point, and calls changed() for each rank
@@ -68,10 +68,10 @@ struct board;
 /* Opens the event file. *out stays NULL if the config does not ask for one; the other functions
  * then do nothing. Errors: PP_EIO, PP_EPERM, PP_ENOINPUT, PP_ERESOURCE. */
 int board_open(const struct pp_metrics_start *start, struct board **out);
-/* w: a window that is also a record in metrics.jsonl. */
+/* Writes the numbers of a window, which is also a record in metrics.jsonl. */
 void board_window(struct board *board, const struct pp_window *w);
 void board_epoch(struct board *board, const struct pp_epoch_result *e);
-/* Errors: PP_EIO: some data was not written. */
+/* Closes the event file. Errors: PP_EIO if some data were not written. */
 int board_close(struct board **board);
 
 /*
@@ -83,20 +83,19 @@ int board_close(struct board **board);
 
 struct spans;
 
-/* test_steps: batches of one evaluation. Local. The caller owns *out. Errors: PP_ERESOURCE. */
+/* Prepares the conversion. `test_steps` is the number of batches of one evaluation. Local. The
+ * caller owns *out. Errors: PP_ERESOURCE. */
 int spans_create(const struct pp_layout *layout, int test_steps, struct spans **out);
 void spans_destroy(struct spans **s); /* accepts NULL in *s */
 
-/* Returns the bytes of one activation of every virtual stage: [n_virtual]. */
+/* Returns the bytes of one activation of every stage, counted over all chunks, in [n_virtual]. */
 const size_t *spans_live_bytes(const struct spans *s);
 
-/* Writes a process for every rank. */
+/* Writes a process of the trace for every rank. */
 void spans_processes(const struct spans *s, struct pp_chrome *c);
 
-/*
- * Writes records e[n] of a rank, which follow those of earlier calls. zero_ns: the start of the
- * trace on that rank's clock. Skips records of actions that have not ended.
- */
+/* Writes events e[n] of a rank, which follow those of earlier calls. `zero_ns` is the start of the
+ * trace on that rank's clock. Skips events of actions that have not ended. */
 void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_ns,
                  const struct pp_event *e, size_t n);
 
@@ -106,11 +105,10 @@ void spans_write(struct spans *s, struct pp_chrome *c, int rank, uint64_t zero_n
  * Compares the clocks of ranks that are processes, perhaps on several hosts, with rank 0's.
  */
 
-/*
- * Measures the clocks. On rank 0 offset_ns[ranks] is by how much each rank's pp_clock_ns() is ahead
- * of rank 0's, and error_ns[ranks] the largest error of that: half of the shortest round trip. On
- * other ranks, and if all ranks share one process, both are 0. Collective.
- */
+/* Compares the clocks of all ranks. On rank 0 offset_ns[ranks] tells by how much each rank's
+ * pp_clock_ns() is ahead of rank 0's, and error_ns[ranks] the largest error of that, which is half
+ * of the shortest round trip. On other ranks, and if all ranks share one process, both are 0.
+ * Collective. */
 int clocks_compare(struct pp_transport *tp, int64_t *offset_ns, int64_t *error_ns);
 
 #endif

@@ -8,8 +8,8 @@
 #define SHOWN 16 /* ranks that seats_announce() describes */
 #define SEAT_TEXT 160
 
-/* Warns about keys for a GPU if backend = auto found no GPU. For other backends the config's check
- * warns. */
+/* Warns about keys for a GPU if backend = auto found no GPU. If the config names a backend, its own
+ * check warns. */
 static void warn_unused_gpu_keys(const struct pp_run *run)
 {
     const struct pp_config *cfg = run->cfg;
@@ -29,7 +29,7 @@ static void warn_unused_gpu_keys(const struct pp_run *run)
     }
 }
 
-/* Tells the user how to use cores on which no thread of this run computes. */
+/* Tells the user how the run could use the cores on which none of its threads computes. */
 static void advise_on_cores(const struct pp_run *run)
 {
     const struct pp_layout *l = run->layout;

@@ -86,7 +86,7 @@ void spans_processes(const struct spans *s, struct pp_chrome *c)
     }
 }
 
-/* Returns a number that is unique for every message of the run. */
+/* Returns the number of a message's arrow, which no other message of the run has. */
 static uint64_t arrow_id(const struct spans *s, int rank, const struct pp_event *e)
 {
     uint64_t batch = (uint64_t)s->t[rank] * ((uint64_t)s->test_steps + 1);
@@ -96,7 +96,8 @@ static uint64_t arrow_id(const struct spans *s, int rank, const struct pp_event 
            (uint64_t)e->message;
 }
 
-/* Writes one end of an arrow, placed so that the receiver's end is never before the sender's. */
+/* Writes one end of a message's arrow, placed so that the receiver's end is never before the
+ * sender's. */
 static void write_arrow(const struct spans *s, struct pp_chrome *c, int rank, int64_t begin,
                         int64_t end, const struct pp_event *e)
 {
@@ -110,8 +111,8 @@ static void write_arrow(const struct spans *s, struct pp_chrome *c, int rank, in
     }
 }
 
-/* Updates the count of live activations. W's ascend, so after the W of micro-batch m, m + 1
- * activations are free. */
+/* Updates the count of live activations after an event. W runs by ascending micro-batch, so after
+ * the W of micro-batch m the activations of m + 1 micro-batches are free. */
 static void count_live(const struct spans *s, struct pp_chrome *c, int rank, int64_t end,
                        const struct pp_event *e)
 {

@@ -45,7 +45,8 @@ static void ranks_json(const struct pp_run *run, struct pp_json *j, const struct
     pp_json_end(j);
 }
 
-/* Writes the mean seconds of a full-size micro-batch on every virtual stage. */
+/* Writes the mean seconds that F, I and W of a full-size micro-batch take on every stage, counted
+ * over all chunks. */
 static void times_json(const struct pp_run *run, struct pp_json *j, const struct pp_forecast *f)
 {
     pp_json_array(j, "times");
@@ -72,7 +73,8 @@ static void change_json(void *ctx, const struct pp_change *c)
     pp_json_end(j);
 }
 
-/* Writes what a resumed run changed; without --allow the key is absent. */
+/* Writes the keys that the user has changed by --allow when the run was resumed. Without changes
+ * the key is absent. */
 static void changes_json(const struct pp_metrics_start *from, struct pp_json *j)
 {
     if (!from->changes)
@@ -148,7 +150,7 @@ void summary_json(const struct pp_metrics_start *from, const struct pp_summary *
     times_json(run, j, s->forecast);
 }
 
-/* Writes the layers of a rank: "0-3", or "0-3 8-11" if it has several chunks. */
+/* Writes which layers a rank has, as "0-3", or "0-3 8-11" if it has several chunks. */
 static void layers_of_rank(const struct pp_layout *l, int pipeline_rank, char *out, size_t bytes)
 {
     out[0] = '\0';
@@ -201,7 +203,8 @@ static void print_bubble(const struct pp_run *run, const struct pp_summary *s, F
         fprintf(f, "advice           %s\n", s->advice);
 }
 
-/* Warns about a busy machine or too few cores, which spoil the measured figures. */
+/* Prints a warning if other programs used the machine or it has too few cores, which spoils the
+ * measured figures. */
 static void print_machine(const struct pp_run *run, const struct pp_summary *s, FILE *f)
 {
     struct pp_machine machine;
@@ -234,7 +237,7 @@ static void print_machine(const struct pp_run *run, const struct pp_summary *s, 
     }
 }
 
-/* Describes where a run of the same config has the same digest. */
+/* Returns a description of the machines on which a run of the same config has the same digest. */
 static const char *find_comparable(const struct pp_run *run)
 {
     const struct pp_backend_choice choice = pp_run_backend(run);

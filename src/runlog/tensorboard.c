@@ -37,7 +37,7 @@ struct scalar {
     double value;
 };
 
-/* Computes CRC-32C (Castagnoli), reflected, four bits at a time. */
+/* Computes the checksum CRC-32C (Castagnoli), reflected, four bits at a time. */
 static uint32_t compute_crc32c(const uint8_t *data, size_t n)
 {
     static const uint32_t table[16] = {0x00000000, 0x105ec76f, 0x20bd8ede, 0x30e349b1,
@@ -53,7 +53,7 @@ static uint32_t compute_crc32c(const uint8_t *data, size_t n)
     return ~crc;
 }
 
-/* Computes the checksum as records store it: masked, because a CRC of data that contains CRCs is
+/* Computes the masked checksum that records store: the plain CRC of data that contain CRCs is
  * weak. */
 static uint32_t masked_crc(const struct pp_bytes *b)
 {
@@ -111,7 +111,7 @@ static void write_scalars(struct board *t, int64_t step, const struct scalar *sc
 
 /* ---- the writer */
 
-/* Opens a new event file. TensorBoard reads every file of the folder with "tfevents" in its name,
+/* Creates a new event file. TensorBoard reads every file of the folder with "tfevents" in its name,
  * the oldest first. */
 static int open_board(const char *run_dir, struct board *t)
 {

@@ -59,8 +59,8 @@ void pp_timeline_keep(struct pp_timeline *t, const struct pp_ring *ring)
     t->n = pp_ring_copy(ring, 0, t->events, t->capacity, NULL, NULL);
 }
 
-/* Whether a record is part of a step. A step ends with its update, or with a gather after it;
- * actions between two steps belong to the earlier one. */
+/* Returns whether an event belongs to a step of training. A step ends with its update, or with a
+ * gather after it; actions between two steps belong to the earlier step. */
 static bool is_in_step(const struct pp_event *e)
 {
     bool added = e->kind == PP_EVENT_G || e->kind == PP_EVENT_T || e->kind == PP_EVENT_R ||
@@ -77,8 +77,8 @@ static void add_step(struct steps *to, const struct step *step)
     to->step[to->n++] = *step;
 }
 
-/* Finds the steps whose first and last records are present. A first record is known by a record
- * before it, or by the start of the run. */
+/* Finds the steps whose first and last events are present. An event is the first of its step if
+ * there is an event before it or the run starts with it. */
 static void find_steps(const struct pp_timeline *t, struct steps *out)
 {
     struct step now = {.t = -1};
@@ -135,8 +135,8 @@ static int compare_step_choices(const void *a, const void *b)
     return x->ns != y->ns ? (x->ns > y->ns) - (x->ns < y->ns) : (x->t > y->t) - (x->t < y->t);
 }
 
-/* Chooses the step of median length. all[ranks]. The same result on every rank; false: no step is
- * complete on all ranks. */
+/* Chooses the step of median length from all[ranks]; every rank chooses the same. Returns false if
+ * no step is complete on all ranks. */
 static bool choose_step(const struct pp_timeline_spec *spec, const struct steps *all,
                         struct choice *out)
 {
@@ -262,7 +262,7 @@ static int create_timeline_file(const char *dir, struct pp_file_write *out)
     return pp_file_create(path, out);
 }
 
-/* Writes the file on rank 0; the other ranks send their records. Collective. */
+/* Collective. Writes the file on rank 0; the other ranks send their records of the step to it. */
 static int collect_steps(struct page *p)
 {
     struct pp_transport *tp = p->spec->tp;

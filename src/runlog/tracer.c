@@ -184,7 +184,8 @@ bool pp_tracer_wants_sync(const struct pp_tracer *tc, int64_t t)
     return is_tracing(tc) && (t == tc->last || t - tc->next + 1 >= tc->hold);
 }
 
-/* Reads the new records of this rank's ring. An action in progress is left for the next call. */
+/* Copies the new records of this rank's ring to the tracer's memory. An action in progress is left
+ * for the next call. */
 static struct parcel take_parcel(struct pp_tracer *tc)
 {
     struct parcel p = {0, 0};

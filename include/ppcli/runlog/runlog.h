@@ -30,16 +30,14 @@ struct pp_forecast {
     double bubble;                  /* 1 - sum of work / (ranks * time), as the measured bubble */
 };
 
-/*
- * Computes the means over the run so far and simulates a step. meet_every: steps between two
- * synchronizations of all ranks, where the pipeline drains. The caller owns *out. Collective.
- * Errors: PP_ERESOURCE.
- */
+/* Computes the mean times of the run so far and simulates a step with them. `meet_every` is the
+ * number of steps between two synchronizations of all ranks, at which the pipeline drains. The
+ * caller owns *out. Collective. Errors: PP_ERESOURCE. */
 int pp_forecast_create(const struct pp_layout *l, const struct pp_exec *x, struct pp_transport *tp,
                        double meet_every, struct pp_forecast **out);
 
-/* Divides a measured idle share into its causes, with this run's own times. If the forecast is not
- * known, all of it counts as waiting. Errors: PP_ERESOURCE. Local. */
+/* Divides a measured idle share into its causes, with this run's own times. If there is no
+ * forecast, all of it counts as waiting. Errors: PP_ERESOURCE. Local. */
 int pp_forecast_explain(const struct pp_forecast *f, double idle, struct pp_bubble *out);
 void pp_forecast_destroy(struct pp_forecast **f); /* accepts NULL in *f */
 
@@ -153,8 +151,8 @@ struct pp_change {
     const char *key, *was, *is;
 };
 
-/* Calls visit() for each line of pp_ckpt_state.changes; NULL: no lines. Errors: PP_ERESOURCE,
- * PP_EFORMAT. Local. */
+/* Calls visit() for each line of pp_ckpt_state.changes, which is NULL if there are none. Errors:
+ * PP_ERESOURCE, PP_EFORMAT. Local. */
 int pp_changes_visit(const char *changes, void (*visit)(void *ctx, const struct pp_change *c),
                      void *ctx);
 
@@ -167,8 +165,8 @@ void pp_metrics_window(struct pp_metrics *m, const struct pp_window *w, int step
                        bool record);
 void pp_metrics_epoch(struct pp_metrics *m, const struct pp_epoch_result *e);
 
-/* Reports that step t was bad; `why` describes it. to: the step whose weights were restored; -1:
- * the batch was skipped. */
+/* Reports that step t was bad; `why` describes it. `to` is the step whose weights were restored, or
+ * -1 if the batch was skipped. */
 void pp_metrics_nonfinite(struct pp_metrics *m, int epoch, int64_t t, int64_t to, const char *why);
 
 /* Reports that the run ends early, after step t, with the recorded failure. m may be NULL. */
@@ -177,13 +175,13 @@ void pp_metrics_end(struct pp_metrics *m, int64_t t, bool stopped);
 /* Writes all records up to this step to the disk, before a checkpoint counts. */
 void pp_metrics_sync(struct pp_metrics *m);
 
-/* Removes from metrics.jsonl in the run folder the records after `step`, the summary, and a partial
- * line. Writes a new file for the caller to commit; out->f NULL: there is no metrics.jsonl. Errors:
- * PP_EIO, PP_EPERM. */
+/* Removes the records after `step`, the summary and a partial line from metrics.jsonl in the run
+ * folder: writes a new file, which the caller commits. out->f is NULL if there is no metrics.jsonl.
+ * Errors: PP_EIO, PP_EPERM. */
 int pp_metrics_cut(const char *dir, int64_t step, struct pp_file_write *out);
 
-/* Writes summary.json and prints the summary. Errors: PP_EIO if earlier data was lost, or if the
- * folder belongs to another run now. */
+/* Writes summary.json and prints the summary. Errors: PP_EIO if earlier data were lost, or if the
+ * folder now belongs to another run. */
 int pp_metrics_finish(struct pp_metrics *m, const struct pp_summary *s);
 
 /* ---- timeline */
@@ -216,11 +214,9 @@ struct pp_timeline_spec { /* nothing is owned */
     int test_steps;
 };
 
-/*
- * Rank 0 writes one of the kept steps: the one of median length among those of full batches that
- * all ranks have completely; nothing if there is none. Collective. Errors: PP_EIO, PP_EPERM,
- * PP_ERESOURCE.
- */
+/* Writes one of the kept steps, on rank 0: the one of median length among the steps of full batches
+ * that all ranks have completely. If there is none, writes nothing. Collective. Errors: PP_EIO,
+ * PP_EPERM, PP_ERESOURCE. */
 int pp_timeline_write(const struct pp_timeline *t, const struct pp_timeline_spec *spec);
 
 /* ---- trace */
@@ -253,7 +249,7 @@ struct pp_tracer_spec { /* nothing is owned */
 /* Returns how many complete steps the ring should hold, if memory allows. */
 int64_t pp_tracer_ring_steps(const struct pp_trace_wish *wish);
 
-/* Opens the trace. *out stays NULL if no trace is wanted; all functions below accept that.
+/* Opens the trace. *out stays NULL if no trace is wanted; all functions below accept NULL.
  * Collective. Errors: PP_EUSAGE (the run has no such steps), PP_EIO, PP_EPERM, PP_ENOINPUT,
  * PP_ERESOURCE. */
 int pp_tracer_open(const struct pp_tracer_spec *spec, struct pp_tracer **out);
@@ -261,11 +257,11 @@ int pp_tracer_open(const struct pp_tracer_spec *spec, struct pp_tracer **out);
 /* Begins step t. Local. */
 void pp_tracer_step(struct pp_tracer *tc, int64_t t);
 
-/* Whether the run is in the traced range. Local. */
+/* Returns whether the run is in the traced range. Local. */
 bool pp_tracer_is_on(const struct pp_tracer *tc);
 
-/* Whether the ranks must synchronize after step t, so that no record is overwritten. The same on
- * every rank. */
+/* Returns whether the ranks must synchronize after step t, so that no record is overwritten. It is
+ * the same on every rank. */
 bool pp_tracer_wants_sync(const struct pp_tracer *tc, int64_t t);
 
 /* Collects new records after step t at a sync point, and after an evaluation. Collective. */
@@ -277,7 +273,7 @@ int pp_tracer_test_step(struct pp_tracer *tc, int64_t t);
 /* Ends the trace of a run of t steps and reports it. Collective. Errors: PP_EIO. */
 int pp_tracer_finish(struct pp_tracer *tc, int64_t t);
 
-/* Local. The file stays and is valid. */
+/* Destroys the tracer. The file stays and is valid. Local. */
 void pp_tracer_destroy(struct pp_tracer **tc);
 
 #endif
